@@ -1,0 +1,23 @@
+# PbIsa.cmake - pb_add_fast(target source...): compiles each source once per instruction set, with PB_ISA
+# defined as its name (see kernels/core/cpu.h, whose PB_ISA_MAP lists the same names).
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(pb_isas omp avx2 avx512)
+else()
+  set(pb_isas omp)
+endif()
+set(pb_isa_flags_omp "")
+set(pb_isa_flags_avx2 -march=x86-64-v3)
+# Prefer whole 512-bit registers: the compilers' default of 256 halves the arithmetic rate.
+set(pb_isa_flags_avx512 -march=x86-64-v4 -mprefer-vector-width=512)
+
+function(pb_add_fast target)
+  foreach(isa IN LISTS pb_isas)
+    add_library(${target}_${isa} OBJECT ${ARGN})
+    target_link_libraries(${target}_${isa} PRIVATE pb_options OpenMP::OpenMP_C)
+    target_compile_definitions(${target}_${isa} PRIVATE PB_ISA=${isa})
+    # Contraction to fma is wanted here and nowhere else: the reference stays plain IEEE arithmetic.
+    # -Wno-psabi: vector types are passed between inline functions only. The prototypes stand with the tables (PB_FAST_DECLARE).
+    target_compile_options(${target}_${isa} PRIVATE -O3 -ffp-contract=fast -Wno-psabi -Wno-missing-prototypes ${pb_isa_flags_${isa}})
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${isa}>)
+  endforeach()
+endfunction()

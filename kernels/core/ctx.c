@@ -1,0 +1,136 @@
+/* ctx.c - opening a backend, and the counted calls around its table of functions. */
+#include "kernels/core/ctx.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const pb_backend *const backends[PB_NBACKENDS] = {
+    [PB_CPU] = &pb_backend_cpu,
+    [PB_CUDA] = &pb_backend_cuda,
+};
+
+typedef struct block {
+    struct block *next;
+    void *p;
+} block;
+
+const char *pb_backend_name(pb_backend_id id) { return backends[id]->name; }
+
+pb_status pb_backend_find(const char *name, pb_backend_id *out)
+{
+    for (int i = 0; i < PB_NBACKENDS; i++)
+        if (strcmp(name, backends[i]->name) == 0) {
+            *out = (pb_backend_id)i;
+            return PB_OK;
+        }
+    return pb_fail(PB_EINVAL, "device '%s' is not one of cpu, cuda", name);
+}
+
+pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device)
+{
+    const char *d = getenv("PB_DEBUG");
+    *ctx = (pb_ctx){.be = backends[id], .id = id};
+    if (d && strstr(d, "sync")) ctx->debug |= PB_DEBUG_SYNC;
+    if (d && strstr(d, "nan")) ctx->debug |= PB_DEBUG_NAN;
+    if (d && strstr(d, "trace")) ctx->debug |= PB_DEBUG_TRACE;
+    return ctx->be->open(ctx, device);
+}
+
+void pb_ctx_close(pb_ctx *ctx)
+{
+    for (block *b = ctx->scratch_blocks, *next; b; b = next) {
+        next = b->next;
+        ctx->be->release(ctx, b->p);
+        free(b);
+    }
+    ctx->be->close(ctx);
+    *ctx = (pb_ctx){0};
+}
+
+static pb_status not_recording(const pb_ctx *ctx, const char *what)
+{
+    if (!ctx->recording) return PB_OK;
+    return pb_fail(PB_EUNSUPPORTED, "%s cannot be recorded into a graph", what);
+}
+
+pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out)
+{
+    PB_TRY(not_recording(ctx, "an allocation"));
+    PB_TRY(ctx->be->alloc(ctx, bytes, out));
+    ctx->counts.allocs++;
+    return PB_OK;
+}
+
+void pb_release(pb_ctx *ctx, void *p)
+{
+    if (p) ctx->be->release(ctx, p);
+}
+
+pb_status pb_ctx_reserve(pb_ctx *ctx, size_t bytes)
+{
+    if (bytes <= ctx->scratch_bytes) return PB_OK;
+    if (ctx->recording)
+        return pb_fail(PB_EUNSUPPORTED, "an op needs %zu bytes of scratch, %zu are reserved: run once before recording",
+                       bytes, ctx->scratch_bytes);
+    block *b = malloc(sizeof *b);
+    if (!b) return pb_fail(PB_ENOMEM, "no memory for a scratch block");
+    pb_status s = pb_alloc(ctx, bytes, &b->p);
+    if (s != PB_OK) {
+        free(b);
+        return s;
+    }
+    b->next = ctx->scratch_blocks;
+    ctx->scratch_blocks = b;
+    ctx->scratch = b->p;
+    ctx->scratch_bytes = bytes;
+    return PB_OK;
+}
+
+pb_status pb_upload(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
+{
+    PB_TRY(not_recording(ctx, "a copy from the host"));
+    return ctx->be->upload(ctx, dev, host, bytes);
+}
+
+pb_status pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)
+{
+    PB_TRY(not_recording(ctx, "a host read"));
+    ctx->counts.waits++;
+    return ctx->be->download(ctx, host, dev, bytes);
+}
+
+pb_status pb_zero(pb_ctx *ctx, void *dev, size_t bytes)
+{
+    PB_TRY(not_recording(ctx, "clearing memory outside an op"));
+    return ctx->be->zero(ctx, dev, bytes);
+}
+
+pb_status pb_sync(pb_ctx *ctx)
+{
+    PB_TRY(not_recording(ctx, "a host wait"));
+    ctx->counts.waits++;
+    return ctx->be->sync(ctx);
+}
+
+pb_status pb_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
+{
+    PB_TRY(not_recording(ctx, "a recording"));
+    ctx->recording = true;
+    pb_status s = ctx->be->record(ctx, fn, self, out);
+    ctx->recording = false;
+    return s;
+}
+
+pb_status pb_replay(pb_ctx *ctx, void *graph)
+{
+    PB_TRY(not_recording(ctx, "a replay"));
+    ctx->counts.launches++;
+    return ctx->be->replay(ctx, graph);
+}
+
+size_t pb_graph_nodes(pb_ctx *ctx, const pb_graph *graph) { return ctx->be->graph_nodes(graph); }
+
+void pb_graph_free(pb_ctx *ctx, pb_graph *graph)
+{
+    if (graph) ctx->be->graph_free(graph);
+}

@@ -1,0 +1,105 @@
+/* ctx.h - where work runs: a backend, its stream, its scratch memory and its counters.
+ *
+ * Everything above this file reaches a device through pb_ctx and the functions below; which backend
+ * answers is decided once, in pb_ctx_open. Only these functions wait for a device, and each of them
+ * counts: `waits` in a results row is the number of times the host stood still. */
+#ifndef PB_CTX_H
+#define PB_CTX_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/core/status.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pb_backend_id { PB_CPU, PB_CUDA, PB_NBACKENDS } pb_backend_id;
+typedef struct pb_ctx pb_ctx;
+typedef struct pb_graph pb_graph; /* opaque; owned by the caller of pb_record, freed by pb_graph_free */
+
+/* Work that can be timed, recorded or traced: it enqueues on ctx's stream and returns. */
+typedef pb_status (*pb_fn)(pb_ctx *ctx, void *self);
+
+/* What a backend must do. Two exist: pb_backend_cpu and pb_backend_cuda. Call them through the
+ * pb_* functions below, which count, apply PB_DEBUG and refuse what a recording cannot hold. */
+typedef struct pb_backend {
+    const char *name;
+    pb_status (*open)(pb_ctx *ctx, int device);
+    void (*close)(pb_ctx *ctx);
+    pb_status (*alloc)(pb_ctx *ctx, size_t bytes, void **out); /* 256-byte aligned */
+    void (*release)(pb_ctx *ctx, void *p);
+    pb_status (*upload)(pb_ctx *ctx, void *dev, const void *host, size_t bytes);
+    pb_status (*download)(pb_ctx *ctx, void *host, const void *dev, size_t bytes);
+    pb_status (*zero)(pb_ctx *ctx, void *dev, size_t bytes);
+    pb_status (*sync)(pb_ctx *ctx);
+    pb_status (*mark)(pb_ctx *ctx, int slot);                             /* timestamp, in stream order */
+    pb_status (*between)(pb_ctx *ctx, int from, int to, double *seconds); /* after sync */
+    pb_status (*flush_cache)(pb_ctx *ctx);                                /* evicts the last-level cache */
+    pb_status (*record)(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
+    pb_status (*replay)(pb_ctx *ctx, pb_graph *graph);
+    size_t (*graph_nodes)(const pb_graph *graph);
+    void (*graph_free)(pb_graph *graph);
+} pb_backend;
+extern const pb_backend pb_backend_cpu, pb_backend_cuda;
+enum { PB_MARK_SLOTS = 4096 };
+
+/* Monotonic counters since pb_ctx_open. A launch is one thing the host enqueues: an op call on the
+ * CPU, a kernel on a GPU, and one replay of a graph however many nodes it holds. */
+typedef struct pb_counts {
+    uint64_t launches, waits, allocs;
+} pb_counts;
+
+struct pb_ctx {
+    const pb_backend *be;
+    pb_backend_id id;
+    const char *impl;   /* only this implementation may run (tests, `bench --impl`); NULL: any */
+    const char *prefer; /* this implementation where an op has it and it accepts; NULL: best first */
+    bool deterministic; /* only implementations that declare it */
+    bool recording;     /* inside pb_record: nothing may wait, allocate or copy from the host */
+    void *recorder;     /* the backend's, while recording */
+    void *stream;       /* cudaStream_t, or NULL on the CPU */
+    void *scratch;      /* workspace of the op that runs; see pb_ctx_reserve */
+    size_t scratch_bytes;
+    void *scratch_blocks; /* every block ever handed out: a recorded graph may still use it */
+    void *priv;           /* the backend's own */
+    unsigned debug;       /* PB_DEBUG=sync,nan,trace */
+    pb_counts counts;
+};
+enum { PB_DEBUG_SYNC = 1, PB_DEBUG_NAN = 2, PB_DEBUG_TRACE = 4 };
+
+/* Opens device number `device` of a backend; on failure *ctx holds nothing that needs closing.
+ * EUNSUPPORTED: the build lacks the backend; EDEVICE: the machine lacks the device. */
+pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device);
+void pb_ctx_close(pb_ctx *ctx);
+pb_status pb_backend_find(const char *name, pb_backend_id *out); /* "cpu", "cuda"; EINVAL otherwise */
+const char *pb_backend_name(pb_backend_id id);
+
+/* Device memory. Counted as `allocs`; refused (EUNSUPPORTED) inside a recording. */
+pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out);
+void pb_release(pb_ctx *ctx, void *p); /* NULL is fine */
+/* Makes ctx->scratch at least `bytes` large. Called by pb_op_run with what the implementation asks
+ * for; inside a recording it succeeds only when the scratch is large enough already, so run once
+ * before you record. Earlier blocks stay valid until pb_ctx_close. */
+pb_status pb_ctx_reserve(pb_ctx *ctx, size_t bytes);
+
+/* Host to device and back; both wait, and pb_download counts as a wait (pb_upload does not: the
+ * host never needs its result). Refused inside a recording. */
+pb_status pb_upload(pb_ctx *ctx, void *dev, const void *host, size_t bytes);
+pb_status pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes);
+/* Outside recordings only; an op that must clear memory does so itself. */
+pb_status pb_zero(pb_ctx *ctx, void *dev, size_t bytes);
+/* Waits until everything enqueued has finished. One wait. Refused inside a recording. */
+pb_status pb_sync(pb_ctx *ctx);
+
+/* Runs fn(ctx, self) in recording mode: ops are noted, not executed, with their arguments by value.
+ * Pointers inside the arguments must stay valid for the graph's life. A failing fn leaves ctx usable
+ * and *out untouched. EUNSUPPORTED with the reason when fn did what cannot be recorded. */
+pb_status pb_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
+pb_status pb_replay(pb_ctx *ctx, void *graph); /* a pb_fn whose self is a pb_graph */
+size_t pb_graph_nodes(pb_ctx *ctx, const pb_graph *graph);
+void pb_graph_free(pb_ctx *ctx, pb_graph *graph); /* NULL is fine */
+#ifdef __cplusplus
+}
+#endif
+#endif

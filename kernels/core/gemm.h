@@ -1,0 +1,55 @@
+/* gemm.h - C = alpha A B (+ C) (+ bias) on the CPU, for operands in f32, bf16 or NF4.
+ *
+ * The engine behind linear, lora, nf4_linear and attention: one blocked loop (Goto & van de Geijn
+ * 2008, "Anatomy of High-Performance Matrix Multiplication") whose packing step converts an operand to
+ * f32 panels, so that bf16 and NF4 weights are never expanded in memory. Accumulation is f32, and a
+ * C in bf16 is rounded once. The order of summation does not depend on the number of threads.
+ *
+ * Row-major. A is [M,K] (trans: stored [K,M]); B is [K,N] (trans: stored [N,K]); C is [M,N].
+ * ld is the distance in elements between stored rows. Any size >= 0; K = 0 gives C = (C) + (bias). */
+#ifndef PB_GEMM_H
+#define PB_GEMM_H
+#include "kernels/core/cpu.h"
+
+/* Weights in 4-bit NormalFloat: see kernels/nf4/nf4.h, which defines the layout. As a B operand only;
+ * stored [N,K] (trans) or [K,N] row-major, element e = row*cols + col, ld == cols. */
+typedef struct pb_nf4_scales {
+    const float *absmax;     /* [ceil(n/block)] f32, or NULL when double-quantised */
+    const uint8_t *absmax_q; /* [ceil(n/block)] codes, with double quantisation */
+    const float *code;       /* [256] the dynamic map of bitsandbytes */
+    const float *absmax2;    /* [ceil(nblocks/256)] */
+    const float *offset;     /* [1] mean absmax */
+    int block;               /* 32..4096, a power of two */
+} pb_nf4_scales;
+
+typedef struct pb_mat {
+    const void *p; /* f32, bf16, or packed nibbles when nf4 is set */
+    size_t ld;
+    pb_dtype dtype; /* PB_F32 or PB_BF16; ignored with nf4 */
+    bool trans;
+    const pb_nf4_scales *nf4; /* NULL: dense */
+} pb_mat;
+
+typedef struct pb_gemm {
+    int M, N, K;
+    pb_mat a, b;
+    void *c; /* [M,N] rows ldc apart */
+    size_t ldc;
+    pb_dtype c_dtype;
+    float alpha;
+    bool accumulate;   /* C += instead of C = */
+    const float *bias; /* [N] or NULL */
+    bool serial;       /* on the calling thread only (inside a parallel region) */
+    void *workspace;   /* pb_gemm_workspace bytes, 64-byte aligned */
+} pb_gemm;
+
+/* The same for every instruction set and number of threads up to omp_get_max_threads(). */
+size_t pb_gemm_workspace(const pb_gemm *g);
+
+#define PB_GEMM_PROTO(isa, has, ...) void pb_gemm_run_##isa(const pb_gemm *g);
+PB_ISA_MAP(PB_GEMM_PROTO, )
+/* In a family_fast.c: the engine compiled for the same instruction set. */
+#define pb_gemm_run PB_FAST(pb_gemm_run)
+/* Elsewhere: the best one of this machine. */
+void pb_gemm_best(const pb_gemm *g);
+#endif

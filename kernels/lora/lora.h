@@ -1,0 +1,63 @@
+/* lora.h - low-rank adapters on the outputs of one linear layer, all of them in one call.
+ *
+ * For every target i (q and v, say, which share x):
+ *     xa_i = x a_i^T        y_i += scale xa_i b_i^T
+ * Hu et al. 2021, arXiv:2106.09685, eq. 3: a [R,K], b [N,R], scale = alpha/R. Backward:
+ *     db_i (+)= scale dy_i^T xa_i     dxa_i = scale dy_i b_i     da_i (+)= dxa_i^T x
+ *     dx += sum over i of dxa_i a_i
+ * x, y, xa, a, b, dx, dy are `dtype`; da and db f32. y_i may be columns of a wider tensor. With bf16, xa
+ * is rounded to bf16, and the backward pass reads that. */
+#ifndef PB_LORA_H
+#define PB_LORA_H
+#include "kernels/core/op.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { PB_LORA_MAX = 4 };
+
+typedef struct pb_lora_target {
+    const void *a; /* [R,K] */
+    const void *b; /* [N,R] */
+    void *xa;      /* [T,R], out, kept for the backward pass */
+    void *y;       /* [T,N], tokens ldy apart, read and written */
+    size_t ldy;
+    int N;
+} pb_lora_target;
+
+typedef struct pb_lora_fwd_args {
+    const void *x; /* [T,K] */
+    pb_lora_target target[PB_LORA_MAX];
+    int n; /* targets used, 1..PB_LORA_MAX */
+    int T, K, R;
+    float scale;
+    pb_dtype dtype;
+} pb_lora_fwd_args;
+
+typedef struct pb_lora_grad {
+    const void *a, *b, *xa; /* as above */
+    const void *dy;         /* [T,N], tokens lddy apart */
+    float *da;              /* [R,K] f32, out */
+    float *db;              /* [N,R] f32, out */
+    size_t lddy;
+    int N;
+} pb_lora_grad;
+
+typedef struct pb_lora_bwd_args {
+    const void *x; /* [T,K] */
+    void *dx;      /* [T,K], read and written */
+    pb_lora_grad target[PB_LORA_MAX];
+    int n;
+    int T, K, R;
+    float scale;
+    bool accumulate; /* da, db += instead of = */
+    pb_dtype dtype;
+} pb_lora_bwd_args;
+
+PB_DECLARE_OP(lora, fwd)
+PB_DECLARE_OP(lora, bwd)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

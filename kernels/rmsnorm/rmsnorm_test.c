@@ -1,0 +1,59 @@
+/* rmsnorm_test.c - identities of RMSNorm that no comparison with a reference can give. */
+#include <string.h>
+
+#include "kernels/rmsnorm/rmsnorm.h"
+#include "tests/test.h"
+
+static void constant_row_normalises_to_the_weight(void **state)
+{
+    float x[4] = {3, 3, 3, 3}, w[4] = {1, 2, 3, 4}, y[4], rstd[1];
+    CHECK_OK(pb_rmsnorm_fwd(
+        *state, &(pb_rmsnorm_fwd_args){
+                    .x = x, .w = w, .y = y, .rstd = rstd, .T = 1, .G = 1, .D = 4, .ldx = 4, .ldy = 4, .eps = 1e-12f}));
+    for (int d = 0; d < 4; d++) CHECK_NEAR(y[d], w[d], 1e-6);
+    CHECK_NEAR(rstd[0], 1.0 / 3, 1e-7);
+}
+
+/* Rows so small that eps decides: 1e-5 in place of 1e-6 changes y by a factor of 2.3. */
+static void eps_is_the_models(void **state)
+{
+    float x[2] = {1e-3f, -1e-3f}, w[2] = {1, 1}, y[2], rstd[1];
+    for (int i = 0; i < 2; i++) {
+        float eps = i ? 1e-5f : 1e-6f;
+        CHECK_OK(pb_rmsnorm_fwd(
+            *state, &(pb_rmsnorm_fwd_args){
+                        .x = x, .w = w, .y = y, .rstd = rstd, .T = 1, .G = 1, .D = 2, .ldx = 2, .ldy = 2, .eps = eps}));
+        CHECK_NEAR(y[0], 1e-3 / sqrt(1e-6 + (double)eps), 1e-5);
+    }
+}
+
+static void norm_in_place(void **state)
+{
+    float x[6] = {1, 2, 3, 4, 5, 6}, w[3] = {1, 1, 1}, y[6], rstd[2];
+    pb_rmsnorm_fwd_args a = {
+        .x = x, .w = w, .y = y, .rstd = rstd, .T = 2, .G = 1, .D = 3, .ldx = 3, .ldy = 3, .eps = 1e-6f};
+    CHECK_OK(pb_rmsnorm_fwd(*state, &a));
+    a.y = x;
+    CHECK_OK(pb_rmsnorm_fwd(*state, &a));
+    assert_memory_equal(x, y, sizeof y);
+}
+
+static void bad_arguments_are_named(void **state)
+{
+    float x[2] = {1, 1};
+    pb_rmsnorm_fwd_args a = {.x = x, .w = x, .y = x, .rstd = x, .T = 1, .G = 1, .D = 2, .ldx = 2, .ldy = 2};
+    CHECK_FAILS(pb_rmsnorm_fwd(*state, &a), PB_EINVAL, "eps=0");
+    a.eps = 1e-6f, a.ldx = 1;
+    CHECK_FAILS(pb_rmsnorm_fwd(*state, &a), PB_EINVAL, "need G*D = 2");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(constant_row_normalises_to_the_weight),
+        cmocka_unit_test(eps_is_the_models),
+        cmocka_unit_test(norm_in_place),
+        cmocka_unit_test(bad_arguments_are_named),
+    };
+    return cmocka_run_group_tests(tests, test_open_cpu, test_close);
+}

@@ -1,0 +1,49 @@
+/* rope.h - rotary position embedding of q and k in one call.
+ *
+ * For pair i < D/2 with elements (a,b), at position p = pos[t]:
+ *     a' = a cos[p,i] - b sin[p,i]        b' = b cos[p,i] + a sin[p,i]
+ * Su et al. 2021, arXiv:2104.09864, eq. 34. The pairing is part of the model:
+ *   PB_ROPE_HALF      (a,b) = (x[i], x[i+D/2])    GPT-NeoX, Llama, Qwen: "rotate_half"
+ *   PB_ROPE_ADJACENT  (a,b) = (x[2i], x[2i+1])    GPT-J
+ * Backward is the inverse rotation (sin negated). Head h of token t starts at t*ld + h*D. */
+#ifndef PB_ROPE_H
+#define PB_ROPE_H
+#include "kernels/core/op.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pb_rope_pairing { PB_ROPE_HALF, PB_ROPE_ADJACENT } pb_rope_pairing;
+
+typedef struct pb_rope_fwd_args {
+    const void *q, *k;      /* [B,S,H,D], [B,S,K,D] dtype, tokens ldq, ldk apart */
+    const float *cos, *sin; /* [P,D/2] */
+    const int32_t *pos;     /* [B,S] in [0,P), or NULL: the index s of the token */
+    void *qr, *kr;          /* like q, k, out; ldqr, ldkr apart; may be q, k */
+    int B, S, H, K, D, P;   /* D even; S <= P when pos is NULL */
+    size_t ldq, ldk, ldqr, ldkr;
+    pb_rope_pairing pairing;
+    pb_dtype dtype;
+} pb_rope_fwd_args;
+
+typedef struct pb_rope_bwd_args {
+    const void *dqr, *dkr;  /* gradients of qr, kr; lddqr, lddkr apart */
+    const float *cos, *sin; /* [P,D/2] */
+    const int32_t *pos;     /* as in the forward pass */
+    void *dq, *dk;          /* out; lddq, lddk apart; may be dqr, dkr */
+    int B, S, H, K, D, P;
+    size_t lddqr, lddkr, lddq, lddk;
+    pb_rope_pairing pairing;
+    pb_dtype dtype;
+} pb_rope_bwd_args;
+
+PB_DECLARE_OP(rope, fwd)
+PB_DECLARE_OP(rope, bwd)
+
+/* Fills cos and sin [P,D/2] on the host: angle p * theta^(-2i/D), computed in double. */
+void pb_rope_table(float *cos, float *sin, int P, int D, double theta);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

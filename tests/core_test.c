@@ -1,0 +1,225 @@
+/* core_test.c - the spine itself: comparators that fail on NaN, guards, recordings that refuse what they
+ * cannot hold, scratch that outlives a graph, exact bf16 rounding. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/core/arena.h"
+#include "kernels/core/op.h"
+#include "kernels/rmsnorm/rmsnorm.h"
+#include "tests/test.h"
+
+static void comparator_fails_on_what_is_not_finite(void **state)
+{
+    float want[4] = {1, 2, 3, 4}, got[4] = {1, 2, 3, 4};
+    (void)state;
+    pb_diff d = pb_diff_arrays(want, got, 4, PB_F32);
+    assert_true(pb_diff_ok(&d, 0));
+    got[2] = NAN;
+    d = pb_diff_arrays(want, got, 4, PB_F32);
+    assert_false(pb_diff_ok(&d, 1e9));
+    got[2] = INFINITY;
+    d = pb_diff_arrays(want, got, 4, PB_F32);
+    assert_false(pb_diff_ok(&d, 1e9));
+    want[2] = INFINITY; /* equal infinities are no agreement */
+    d = pb_diff_arrays(want, got, 4, PB_F32);
+    assert_false(pb_diff_ok(&d, 1e9));
+    want[2] = got[2] = NAN;
+    d = pb_diff_arrays(want, got, 4, PB_F32);
+    assert_false(pb_diff_ok(&d, 1e9));
+}
+
+static void one_wrong_element_of_many_is_seen(void **state)
+{
+    enum { N = 1000000 };
+    float *want = malloc(N * sizeof *want), *got = malloc(N * sizeof *got);
+    (void)state;
+    for (size_t i = 0; i < N; i++) want[i] = got[i] = 1;
+    got[12345] = 3;
+    pb_diff d = pb_diff_arrays(want, got, N, PB_F32);
+    assert_true(d.rel <= 4e-3); /* the norm alone would pass it at a bf16 tolerance */
+    assert_false(pb_diff_ok(&d, 4e-3));
+    free(want);
+    free(got);
+}
+
+static void zero_reference_compares_absolutely(void **state)
+{
+    float want[2] = {0, 0}, got[2] = {0, 1e-3f};
+    (void)state;
+    pb_diff d = pb_diff_arrays(want, got, 2, PB_F32);
+    CHECK_NEAR(d.rel, 1e-3, 1e-9);
+}
+
+static void bf16_rounds_to_nearest_even(void **state)
+{
+    (void)state;
+    assert_int_equal(pb_f32_to_bf16(1.0f), 0x3f80);
+    assert_int_equal(pb_f32_to_bf16(1.00390625f), 0x3f80);   /* tie, down to even */
+    assert_int_equal(pb_f32_to_bf16(1.01171875f), 0x3f82);   /* tie, up to even */
+    assert_int_equal(pb_f32_to_bf16(3.4028235e38f), 0x7f80); /* rounds to Inf */
+    assert_true(isnan(pb_bf16_to_f32(pb_f32_to_bf16(NAN))));
+    for (uint32_t h = 0; h < 0x7f80; h++) assert_int_equal(pb_f32_to_bf16(pb_bf16_to_f32((uint16_t)h)), h);
+}
+
+static void guards_see_stray_writes(void **state)
+{
+    pb_binder b = {.ctx = *state, .dtype = PB_F32, .seed = 1};
+    float *x = (float *)pb_in(&b, "x", PB_F32, 5), *y = pb_out_ld(&b, "y", PB_F32, 2, 3, 4);
+    CHECK_OK(b.status);
+    CHECK_OK(pb_check_guards(&b));
+    x[1] += 1;
+    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "x: an input was changed");
+    CHECK_OK(pb_rebind(&b));
+    y[3] = 0;
+    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: written between its rows");
+    CHECK_OK(pb_rebind(&b));
+    y[7] = 0; /* one past the last element of the last row */
+    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: written past");
+    CHECK_OK(pb_rebind(&b));
+    y[-1] = 0;
+    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: written before");
+    pb_unbind(&b);
+}
+
+static void seeds_do_not_depend_on_order_or_backend(void **state)
+{
+    pb_binder a = {.ctx = *state, .seed = 9}, b = {.ctx = *state, .seed = 9}, c = {.ctx = *state, .seed = 10};
+    const float *x = pb_in(&a, "x", PB_F32, 1000), *y = pb_in(&b, "x", PB_F32, 1000), *z = pb_in(&c, "x", PB_F32, 1000);
+    double mean = 0;
+    assert_memory_equal(x, y, 4000);
+    assert_memory_not_equal(x, z, 4000);
+    for (int i = 0; i < 1000; i++) mean += (double)x[i] / 1000;
+    CHECK_NEAR(mean, 0, 0.1);
+    pb_unbind(&a), pb_unbind(&b), pb_unbind(&c);
+}
+
+/* ---- recordings ------------------------------------------------------------------------------ */
+
+typedef struct job {
+    pb_rmsnorm_fwd_args a;
+    int what; /* 0: only ops; 1: then wait; 2: then read; 3: then allocate; 4: then fail */
+    float out;
+} job;
+
+static pb_status work(pb_ctx *ctx, void *self)
+{
+    job *j = self;
+    void *p;
+    PB_TRY(pb_rmsnorm_fwd(ctx, &j->a));
+    if (j->what == 1) return pb_sync(ctx);
+    if (j->what == 2) return pb_download(ctx, &j->out, j->a.rstd, sizeof j->out);
+    if (j->what == 3) return pb_alloc(ctx, 64, &p);
+    if (j->what == 4) return pb_fail(PB_EINVAL, "asked to fail");
+    return PB_OK;
+}
+
+static void recording_notes_and_does_not_run(void **state)
+{
+    pb_ctx *ctx = *state;
+    float x[2] = {3, 4}, w[2] = {1, 1}, y[2] = {-1, -1}, rstd[1];
+    job j = {.a = {.x = x, .w = w, .y = y, .rstd = rstd, .T = 1, .G = 1, .D = 2, .ldx = 2, .ldy = 2, .eps = 1e-6f}};
+    pb_graph *g = NULL;
+    CHECK_OK(pb_record(ctx, work, &j, &g));
+    assert_int_equal(pb_graph_nodes(ctx, g), 1);
+    CHECK_NEAR(y[0], -1, 0);
+    j.a.T = 0; /* arguments were taken by value */
+    const pb_counts before = ctx->counts;
+    CHECK_OK(pb_replay(ctx, g));
+    assert_int_equal(ctx->counts.launches - before.launches, 1);
+    CHECK_NEAR(y[0], 3 / sqrt(12.5), 1e-6);
+    x[0] = 4; /* contents are read at replay */
+    CHECK_OK(pb_replay(ctx, g));
+    CHECK_NEAR(y[0], 1, 1e-6);
+    pb_graph_free(ctx, g);
+}
+
+static void recording_refuses_what_a_graph_cannot_hold(void **state)
+{
+    pb_ctx *ctx = *state;
+    static const char *const why[] = {"", "a host wait", "a host read", "an allocation", "asked to fail"};
+    float x[2] = {3, 4}, w[2] = {1, 1}, y[2], rstd[1];
+    job j = {.a = {.x = x, .w = w, .y = y, .rstd = rstd, .T = 1, .G = 1, .D = 2, .ldx = 2, .ldy = 2, .eps = 1e-6f}};
+    for (j.what = 1; j.what <= 4; j.what++) {
+        pb_graph *g = NULL;
+        CHECK_FAILS(pb_record(ctx, work, &j, &g), j.what == 4 ? PB_EINVAL : PB_EUNSUPPORTED, why[j.what]);
+        assert_null(g);
+        y[0] = -1; /* and the next step runs */
+        CHECK_OK(pb_rmsnorm_fwd(ctx, &j.a));
+        CHECK_NEAR(y[0], 3 / sqrt(12.5), 1e-6);
+    }
+}
+
+static void scratch_is_kept_for_graphs_that_use_it(void **state)
+{
+    pb_ctx *ctx = *state;
+    CHECK_OK(pb_ctx_reserve(ctx, 1000));
+    unsigned char *first = ctx->scratch;
+    memset(first, 1, 1000);
+    CHECK_OK(pb_ctx_reserve(ctx, ctx->scratch_bytes + 1));
+    assert_ptr_not_equal(first, ctx->scratch);
+    assert_int_equal(first[999], 1);
+}
+
+static void waits_and_allocations_are_counted(void **state)
+{
+    pb_ctx *ctx = *state;
+    const pb_counts a = ctx->counts;
+    void *p;
+    CHECK_OK(pb_alloc(ctx, 16, &p));
+    CHECK_OK(pb_sync(ctx));
+    pb_release(ctx, p);
+    assert_int_equal(ctx->counts.allocs - a.allocs, 1);
+    assert_int_equal(ctx->counts.waits - a.waits, 1);
+}
+
+static void unknown_implementation_is_an_error(void **state)
+{
+    pb_ctx *ctx = *state;
+    float x[2] = {3, 4}, rstd[1];
+    pb_rmsnorm_fwd_args a = {
+        .x = x, .w = x, .y = x, .rstd = rstd, .T = 1, .G = 1, .D = 2, .ldx = 2, .ldy = 2, .eps = 1e-6f};
+    ctx->impl = "warp9";
+    CHECK_FAILS(pb_rmsnorm_fwd(ctx, &a), PB_EUNSUPPORTED, "warp9");
+    ctx->impl = NULL;
+    ctx->prefer = "ref";
+    assert_string_equal(pb_op_pick(ctx, &pb_op_rmsnorm_fwd, &a)->name, "ref");
+    ctx->prefer = "warp9";
+    assert_non_null(pb_op_pick(ctx, &pb_op_rmsnorm_fwd, &a));
+    ctx->prefer = NULL;
+}
+
+static void arena_measures_then_carves(void **state)
+{
+    pb_arena a;
+    void *p[2], *q[2];
+    pb_arena_begin(&a, *state);
+    for (int pass = 0; pass < 2; pass++) {
+        p[pass] = pb_carve(&a, 100);
+        q[pass] = pb_carve_packed(&a, 28);
+        assert_null(pb_carve(&a, 0));
+        if (pass == 0) CHECK_OK(pb_arena_commit(&a));
+    }
+    assert_null(p[0]);
+    assert_ptr_equal((char *)p[1] + 100, q[1]);
+    assert_int_equal(((char *)q[1])[27], 0);
+    pb_arena_free(&a);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(comparator_fails_on_what_is_not_finite),
+        cmocka_unit_test(one_wrong_element_of_many_is_seen),
+        cmocka_unit_test(zero_reference_compares_absolutely),
+        cmocka_unit_test(bf16_rounds_to_nearest_even),
+        cmocka_unit_test(guards_see_stray_writes),
+        cmocka_unit_test(seeds_do_not_depend_on_order_or_backend),
+        cmocka_unit_test(recording_notes_and_does_not_run),
+        cmocka_unit_test(recording_refuses_what_a_graph_cannot_hold),
+        cmocka_unit_test(scratch_is_kept_for_graphs_that_use_it),
+        cmocka_unit_test(waits_and_allocations_are_counted),
+        cmocka_unit_test(unknown_implementation_is_an_error),
+        cmocka_unit_test(arena_measures_then_carves),
+    };
+    return cmocka_run_group_tests(tests, test_open_cpu, test_close);
+}

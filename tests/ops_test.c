@@ -1,0 +1,132 @@
+/* ops_test.c - every implementation of every op against its CPU "ref", on every edge shape in f32 and
+ * bf16, with S swept over 1..65 and 127..129, poisoned outputs and guard words; and every recorded graph
+ * against the eager run. Generated from kernels/ops.def: a new op is tested the moment it is listed.
+ *
+ * usage: ops_test [OP_SUBSTRING]   e.g. ops_test attention */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/core/op.h"
+#include "tests/test.h"
+
+typedef struct one {
+    pb_ctx *oracle, *ctx;
+    const pb_op *op;
+    const pb_impl *impl;
+} one;
+
+/* One set of tensors and the call on them. */
+typedef struct call {
+    const pb_op *op;
+    void *args;
+    pb_binder b;
+} call;
+
+static pb_status run(pb_ctx *ctx, void *self) { return pb_op_run(ctx, ((call *)self)->op, ((call *)self)->args); }
+
+static call bind(pb_ctx *ctx, const pb_op *op, const int *dim, pb_dtype t)
+{
+    call c = {op, calloc(1, op->args_size), {.ctx = ctx, .dtype = t, .seed = 7}};
+    assert_non_null(c.args);
+    CHECK_OK(op->bind(&c.b, dim, c.args));
+    return c;
+}
+
+static void unbind(call *c)
+{
+    pb_unbind(&c->b);
+    free(c->args);
+}
+
+static void record_and_replay(pb_ctx *ctx, call *c)
+{
+    pb_graph *g = NULL;
+    CHECK_OK(pb_record(ctx, run, c, &g));
+    assert_int_not_equal(pb_graph_nodes(ctx, g), 0);
+    CHECK_OK(pb_replay(ctx, g));
+    CHECK_OK(pb_sync(ctx));
+    pb_graph_free(ctx, g);
+}
+
+static void check_case(const one *o, const int *dim, pb_dtype t)
+{
+    char where[160];
+    pb_diff d;
+    int n =
+        snprintf(where, sizeof where, "%s.%s.%s %s ", o->op->name, o->ctx->be->name, o->impl->name, pb_dtype_name(t));
+    pb_dims_text(o->op, dim, where + n, sizeof where - (size_t)n);
+
+    call want = bind(o->oracle, o->op, dim, t), eager = bind(o->ctx, o->op, dim, t),
+         graph = bind(o->ctx, o->op, dim, t);
+    if (o->op->prepare) CHECK_OK(o->op->prepare(o->oracle, want.args));
+    CHECK_OK(pb_copy_inputs(&want.b, &want.b)); /* takes new checksums of prepared inputs */
+    CHECK_OK(pb_copy_inputs(&eager.b, &want.b));
+    CHECK_OK(pb_copy_inputs(&graph.b, &want.b));
+
+    if (!o->impl->accepts || o->impl->accepts(eager.args)) {
+        const double tol = o->op->tol[t], same = o->impl->varies ? tol : 0;
+        CHECK_OK(run(o->oracle, &want));
+        CHECK_OK(run(o->ctx, &eager));
+        CHECK_OK(pb_sync(o->ctx));
+        CHECK_OK(pb_compare(&want.b, &eager.b, &d));
+        if (!pb_diff_ok(&d, tol)) fail_msg("%s: rel %g max %g in %s, want %g", where, d.rel, d.max, d.tensor, tol);
+        if (pb_check_guards(&eager.b) != PB_OK) fail_msg("%s: %s", where, pb_error());
+        record_and_replay(o->ctx, &graph);
+        CHECK_OK(pb_compare(&eager.b, &graph.b, &d));
+        if (!pb_diff_ok(&d, same)) fail_msg("%s: replay differs from eager by %g in %s", where, d.rel, d.tensor);
+    }
+    unbind(&want), unbind(&eager), unbind(&graph);
+}
+
+/* The first edge shape with S = 1..65, 127..129: partial warps, vectors and tiles of every kind. */
+static void sweep(const one *o, pb_dtype t)
+{
+    const char *s = strchr(o->op->axes, 'S');
+    pb_dims dim;
+    if (!s) return;
+    memcpy(dim, o->op->edge[0], sizeof dim);
+    for (int v = 1; v <= 129; v = v == 65 ? 127 : v + 1) {
+        dim[s - o->op->axes] = v;
+        check_case(o, dim, t);
+    }
+}
+
+static void test_impl(void **state)
+{
+    const one *o = *state;
+    o->ctx->impl = o->impl->name;
+    for (int t = 0; t < (o->op->f32_only ? 1 : PB_NFLOAT); t++) {
+        for (const pb_dims *dim = o->op->edge; (*dim)[0]; dim++) check_case(o, *dim, (pb_dtype)t);
+        sweep(o, (pb_dtype)t);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    enum { MAX = 512 };
+    static struct CMUnitTest tests[MAX];
+    static one ones[MAX];
+    static char names[MAX][96];
+    static pb_ctx oracle, ctxs[PB_NBACKENDS];
+    size_t n = 0;
+    if (pb_ctx_open(&oracle, PB_CPU, 0) != PB_OK) return 1;
+    oracle.impl = "ref";
+    for (int be = 0; be < PB_NBACKENDS; be++) {
+        if (pb_ctx_open(&ctxs[be], (pb_backend_id)be, 0) != PB_OK) {
+            printf("not on this machine: %s\n", pb_error());
+            continue;
+        }
+        for (const pb_op *const *op = pb_ops; *op; op++) {
+            if (argc > 1 && !strstr((*op)->name, argv[1])) continue;
+            for (const pb_impl *i = (*op)->impls[be]; i->name; i++) {
+                if (i->available && !i->available()) continue;
+                assert_true(n < MAX);
+                ones[n] = (one){&oracle, &ctxs[be], *op, i};
+                snprintf(names[n], sizeof names[n], "%s.%s.%s", (*op)->name, ctxs[be].be->name, i->name);
+                tests[n] = (struct CMUnitTest){.name = names[n], .test_func = test_impl, .initial_state = &ones[n]};
+                n++;
+            }
+        }
+    }
+    return _cmocka_run_group_tests("ops", tests, n, NULL, NULL);
+}

@@ -1,0 +1,51 @@
+/* test.h - what every test file shares: cmocka, a CPU context, and numeric checks that fail on NaN. */
+#ifndef PB_TEST_H
+#define PB_TEST_H
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+/* cmocka.h needs the five above */
+#include <cmocka.h>
+
+#include "kernels/core/ctx.h"
+
+/* The call must succeed; its message is shown when it does not. */
+#define CHECK_OK(expr)                                                                                                 \
+    do {                                                                                                               \
+        pb_status check_ok_ = (expr);                                                                                  \
+        if (check_ok_ != PB_OK) fail_msg("%s: %s: %s", #expr, pb_status_name(check_ok_), pb_error());                  \
+    } while (0)
+
+/* The call must fail with this status, and its message must contain the text. */
+#define CHECK_FAILS(expr, want, text)                                                                                  \
+    do {                                                                                                               \
+        pb_status check_f_ = (expr);                                                                                   \
+        if (check_f_ != (want)) fail_msg("%s: %s, want %s", #expr, pb_status_name(check_f_), pb_status_name(want));    \
+        if (!strstr(pb_error(), text)) fail_msg("%s: '%s' does not say '%s'", #expr, pb_error(), text);                \
+    } while (0)
+
+/* |a-b| <= tol; NaN fails. */
+#define CHECK_NEAR(a, b, tol)                                                                                          \
+    do {                                                                                                               \
+        double near_a_ = (double)(a), near_b_ = (double)(b);                                                           \
+        if (!(fabs(near_a_ - near_b_) <= (double)(tol)))                                                               \
+            fail_msg("%s = %.9g, want %.9g within %g", #a, near_a_, near_b_, (double)(tol));                           \
+    } while (0)
+
+static inline int test_open_cpu(void **state)
+{
+    static pb_ctx ctx;
+    if (pb_ctx_open(&ctx, PB_CPU, 0) != PB_OK) return -1;
+    *state = &ctx;
+    return 0;
+}
+
+static inline int test_close(void **state)
+{
+    pb_ctx_close(*state);
+    return 0;
+}
+#endif
