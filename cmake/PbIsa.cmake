@@ -16,8 +16,8 @@ function(pb_add_fast target)
     target_link_libraries(${target}_${isa} PRIVATE pb_options OpenMP::OpenMP_C)
     target_compile_definitions(${target}_${isa} PRIVATE PB_ISA=${isa})
     # Contraction to fma is wanted here and nowhere else: the reference stays plain IEEE arithmetic.
-    # -Wno-psabi: vector types are passed between inline functions only. The prototypes stand with the tables (PB_FAST_DECLARE).
-    target_compile_options(${target}_${isa} PRIVATE -O3 -ffp-contract=fast -Wno-psabi -Wno-missing-prototypes ${pb_isa_flags_${isa}})
+    # -Wno-psabi: vector types are passed between inline functions only.
+    target_compile_options(${target}_${isa} PRIVATE -O3 -ffp-contract=fast -Wno-psabi ${pb_isa_flags_${isa}})
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${isa}>)
   endforeach()
 endfunction()

@@ -10,6 +10,9 @@
 
 #include "kernels/core/dtype.h"
 
+/* The prototypes stand with the tables of implementations (PB_FAST_DECLARE). */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
 #if defined(__AVX512F__)
 enum { PB_VLEN = 16 };
 #elif defined(__AVX__)
