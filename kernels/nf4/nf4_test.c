@@ -248,6 +248,41 @@ static void zeros_stay_zero(void **state)
     for (int i = 0; i < 96; i++) CHECK_NEAR(back[i], w[i], 0);
 }
 
+/* With entries (i-127)/128 and absmax = 2 +- half steps, offset is 2, absmax2 is 1 and every value is a tie. */
+static void ties_of_the_second_level_take_the_even_entry(void **state)
+{
+    enum { BLOCK = 32, BLOCKS = 256 };
+    pb_ctx *ctx = *state;
+    static float w[BLOCKS * BLOCK];
+    float code[256], absmax[BLOCKS], absmax2, offset;
+    uint8_t q[BLOCKS * BLOCK / 2], absmax_q[BLOCKS];
+    for (int i = 0; i < 256; i++) {
+        const float half_step = ((float)(i / 2) + 0.5f) / 128;
+        code[i] = (float)(i - 127) / 128;
+        w[(size_t)i * BLOCK] = i < 2 ? (i ? 3 : 1) : 2 + (i % 2 ? half_step : -half_step);
+    }
+    for (size_t k = 0; k < sizeof impls / sizeof *impls; k++) {
+        if (!here(impls[k])) continue;
+        ctx->impl = impls[k];
+        CHECK_OK(pb_nf4_quantize(ctx, &(pb_nf4_quantize_args){.w = w,
+                                                              .q = q,
+                                                              .absmax = absmax,
+                                                              .code = code,
+                                                              .absmax_q = absmax_q,
+                                                              .absmax2 = &absmax2,
+                                                              .offset = &offset,
+                                                              .n = BLOCKS * BLOCK,
+                                                              .block = BLOCK}));
+        CHECK_NEAR(offset, 2, 0);
+        CHECK_NEAR(absmax2, 1, 0);
+        for (int i = 2; i < BLOCKS; i++) {
+            const int below = (int)floorf((absmax[i] - 2) * 128) + 127; /* the tie is between it and the next */
+            assert_int_equal(absmax_q[i], below + below % 2);
+        }
+    }
+    ctx->impl = NULL;
+}
+
 /* A power of two passes through every step exactly. */
 static void scaling_moves_only_the_scales(void **state)
 {
@@ -299,9 +334,13 @@ static void bad_arguments_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bytes_as_bitsandbytes),    cmocka_unit_test(representable_values_come_back),
-        cmocka_unit_test(error_is_the_published_one),    cmocka_unit_test(zeros_stay_zero),
-        cmocka_unit_test(scaling_moves_only_the_scales), cmocka_unit_test(bad_arguments_are_named),
+        cmocka_unit_test(same_bytes_as_bitsandbytes),
+        cmocka_unit_test(representable_values_come_back),
+        cmocka_unit_test(error_is_the_published_one),
+        cmocka_unit_test(zeros_stay_zero),
+        cmocka_unit_test(scaling_moves_only_the_scales),
+        cmocka_unit_test(bad_arguments_are_named),
+        cmocka_unit_test(ties_of_the_second_level_take_the_even_entry),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);
 }
