@@ -1,7 +1,12 @@
-/* gemm.c - the engine of this machine. */
+/* gemm.c - the engine of this machine, the size of its workspace, and the levels of NF4. */
 #include "kernels/core/gemm.h"
 
-extern const float pb_nf4_level[16]; /* kernels/nf4/nf4.h */
+#include <omp.h>
+
+#include "kernels/core/gemm_plan.h"
+#include "kernels/nf4/nf4.h"
+
+/* bitsandbytes, functional.py, get_4bit_type("nf4"): quantiles of the normal distribution, scaled to [-1,1]. */
 const float pb_nf4_level[16] = {
     -1.0f,
     -0.6961928009986877f,
@@ -20,6 +25,12 @@ const float pb_nf4_level[16] = {
     0.7229568362236023f,
     1.0f,
 };
+
+size_t pb_gemm_workspace(const pb_gemm *g)
+{
+    const pb_gemm_plan p = pb_gemm_plan_of(g);
+    return (p.shared + p.buffer + p.mine * (g->serial ? 1 : (size_t)omp_get_max_threads())) * sizeof(float);
+}
 
 typedef void (*engine)(const pb_gemm *g);
 

@@ -28,7 +28,7 @@ static inline float pb_nf4_value(const uint8_t *q, const pb_nf4_scales *s, size_
 #ifdef PB_ISA
 #include "kernels/core/simd.h"
 #ifdef __AVX2__
-#include <immintrin.h>
+#include <immintrin.h> /* a table look-up by a vector of indices has no portable spelling */
 #endif
 
 /* The levels of the PB_VLEN codes in q[0 .. PB_VLEN/2). The table stays in registers once inlined. */

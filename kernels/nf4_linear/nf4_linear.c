@@ -53,10 +53,9 @@ static size_t dx_workspace(const void *args)
     return pb_gemm_workspace(&g);
 }
 
-const pb_impl pb_nf4_linear_fwd_cpu[] = {
-    PB_FAST_IMPLS(pb_nf4_linear_fwd, .workspace = fwd_workspace){"ref", fwd_ref}, {0}};
-const pb_impl pb_nf4_linear_dx_cpu[] = {
-    PB_FAST_IMPLS(pb_nf4_linear_dx, .workspace = dx_workspace){"ref", dx_ref}, {0}};
+const pb_impl pb_nf4_linear_fwd_cpu[] = {PB_FAST_IMPLS(pb_nf4_linear_fwd, .workspace = fwd_workspace){"ref", fwd_ref},
+                                         {0}};
+const pb_impl pb_nf4_linear_dx_cpu[] = {PB_FAST_IMPLS(pb_nf4_linear_dx, .workspace = dx_workspace){"ref", dx_ref}, {0}};
 
 /* ---- descriptors --------------------------------------------------------------------------------- */
 
