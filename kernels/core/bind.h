@@ -9,7 +9,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-enum { PB_MAX_AXES = 10, PB_MAX_BOUND = 24 };
+enum { PB_MAX_AXES = 10, PB_MAX_BOUND = 32 };
 
 typedef enum pb_role { PB_ROLE_IN, PB_ROLE_OUT, PB_ROLE_INOUT } pb_role;
 
