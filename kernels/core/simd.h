@@ -26,30 +26,24 @@ typedef int32_t vi __attribute__((vector_size(PB_VLEN * 4), aligned(4), may_alia
 typedef uint32_t vu __attribute__((vector_size(PB_VLEN * 4), aligned(4), may_alias));
 typedef uint16_t vh __attribute__((vector_size(PB_VLEN * 2), aligned(2), may_alias));
 
-static inline vf vf_set(float x) { return (vf){0} + x; }
+static inline vf vf_set(float x) { return x - (vf){0}; } /* x - 0 is x, also for -0: a broadcast alone */
 
 static inline vf vf_load(const void *p, size_t i, pb_dtype t)
 {
-    if (t == PB_F32) {
-        vf v;
-        memcpy(&v, (const float *)p + i, sizeof v);
-        return v;
-    }
-    vh h;
-    memcpy(&h, (const uint16_t *)p + i, sizeof h);
-    return (vf)(__builtin_convertvector(h, vu) << 16);
+    /* The types are unaligned and alias anything. Not memcpy, which gcc cuts into halves for AVX2. */
+    if (t == PB_F32) return *(const vf *)((const float *)p + i);
+    return (vf)(__builtin_convertvector(*(const vh *)((const uint16_t *)p + i), vu) << 16);
 }
 
 static inline void vf_store(void *p, size_t i, pb_dtype t, vf v)
 {
     if (t == PB_F32) {
-        memcpy((float *)p + i, &v, sizeof v);
+        *(vf *)((float *)p + i) = v;
         return;
     }
     vu bits = (vu)v, nan = (vu)(v != v);
     vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, quiet = (bits >> 16) | 0x40u;
-    vh h = __builtin_convertvector((rounded & ~nan) | (quiet & nan), vh);
-    memcpy((uint16_t *)p + i, &h, sizeof h);
+    *(vh *)((uint16_t *)p + i) = __builtin_convertvector((rounded & ~nan) | (quiet & nan), vh);
 }
 
 static inline vf vf_load_n(const void *p, size_t i, pb_dtype t, size_t n)
