@@ -250,13 +250,14 @@ static void fwd_block(const pb_attention_fwd_args *a, float *room, int b, int h,
 pb_status PB_FAST(pb_attention_fwd)(pb_ctx *ctx, const void *args)
 {
     const pb_attention_fwd_args *a = args;
-    const int blocks = pb_attn_blocks(a->S), heads = a->B * a->H;
+    const int blocks = pb_attn_blocks(a->S), tasks = a->B * blocks * a->H;
     const size_t each = pb_attn_fwd_tiles(a->D);
-    /* The last blocks of a causal row are the longest: they go first. */
+    /* Heads next to each other lie in the same pages, so they follow one another; and the last blocks of
+     * a causal row are the longest, so they go first. */
 #pragma omp parallel for schedule(dynamic) num_threads(threads_for(ctx, 0, each))
-    for (int t = 0; t < heads * blocks; t++)
-        fwd_block(a, (float *)ctx->scratch + omp_get_thread_num() * each, t / blocks / a->H, t / blocks % a->H,
-                  blocks - 1 - t % blocks);
+    for (int t = 0; t < tasks; t++)
+        fwd_block(a, (float *)ctx->scratch + omp_get_thread_num() * each, t / a->H / blocks, t % a->H,
+                  blocks - 1 - t / a->H % blocks);
     return PB_OK;
 }
 
