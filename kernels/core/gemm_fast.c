@@ -10,8 +10,8 @@
 #include "kernels/core/gemm_pack.h"
 #include "kernels/core/gemm_plan.h"
 
-/* Most panels a thread packs at a time. */
-enum { A_DRAW = PB_GEMM_ROWS / PB_MR, B_DRAW = PB_GEMM_COLS / PB_NR };
+/* Most panels a thread packs at a time; most panels of A for which B is read where it lies. */
+enum { IN_PLACE = 6, A_DRAW = PB_GEMM_ROWS / PB_MR, B_DRAW = PB_GEMM_COLS / PB_NR };
 
 typedef struct job {
     const pb_gemm *g;
@@ -94,25 +94,35 @@ static sink sink_of(const job *w, const block *b)
 }
 
 /* n <= PB_VLEN elements of one row of a finished tile. */
-PB_INLINE void put(const sink *s, vf v, size_t row, size_t col, int n)
+PB_INLINE void put(const sink *s, pb_dtype t_old, pb_dtype t_out, vf v, size_t row, size_t col, int n)
 {
     const bool all = n == PB_VLEN;
     const size_t old = row * s->ld_old + col, out = row * s->ld_out + col;
     v *= s->alpha;
-    if (s->old) v += all ? vf_load(s->old, old, s->t_old) : vf_load_n(s->old, old, s->t_old, (size_t)n);
+    if (s->old) v += all ? vf_load(s->old, old, t_old) : vf_load_n(s->old, old, t_old, (size_t)n);
     if (s->bias) v += all ? vf_load(s->bias, col, PB_F32) : vf_load_n(s->bias, col, PB_F32, (size_t)n);
-    if (all) vf_store(s->out, out, s->t_out, v);
-    else vf_store_n(s->out, out, s->t_out, v, (size_t)n);
+    if (all) vf_store(s->out, out, t_out, v);
+    else vf_store_n(s->out, out, t_out, v, (size_t)n);
+}
+
+PB_INLINE void put_tile(const sink *s, pb_dtype t_old, pb_dtype t_out, const float *tile, int rows, int row, int col,
+                        int n)
+{
+    const int whole = n / PB_VLEN * PB_VLEN, ld = (n + PB_VLEN - 1) / PB_VLEN * PB_VLEN;
+    for (int r = 0; r < rows; r++, tile += ld) {
+        for (int c = 0; c < whole; c += PB_VLEN)
+            put(s, t_old, t_out, vf_load(tile, (size_t)c, PB_F32), (size_t)(row + r), (size_t)(col + c), PB_VLEN);
+        if (whole < n)
+            put(s, t_old, t_out, vf_load(tile, (size_t)whole, PB_F32), (size_t)(row + r), (size_t)(col + whole),
+                n - whole);
+    }
 }
 
 /* The tile of `rows` rows and n columns that belongs at (row, col) of the block. */
 static void finish(const sink *s, const float *tile, int rows, int row, int col, int n)
 {
-    const int ld = (n + PB_VLEN - 1) / PB_VLEN * PB_VLEN;
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < n; c += PB_VLEN)
-            put(s, vf_load(tile, (size_t)(r * ld + c), PB_F32), (size_t)(row + r), (size_t)(col + c),
-                at_most(PB_VLEN, n - c));
+    if (s->t_old == PB_F32 && s->t_out == PB_F32) put_tile(s, PB_F32, PB_F32, tile, rows, row, col, n);
+    else put_tile(s, s->t_old, s->t_out, tile, rows, row, col, n);
 }
 
 /* Asks for a tile of C before the kernel starts, so that it has come when the kernel is done. */
@@ -124,16 +134,16 @@ static inline void expect(const sink *s, int rows, int nv, int row, int col)
         for (int v = 0; v < nv; v++) __builtin_prefetch(c + (size_t)v * PB_VLEN * size, 1);
 }
 
-/* The m rows of A from row i of the block on, packed at a, times one panel of B packed at b. */
-static void multiply(const sink *s, const block *blk, const float *a, int i, int m, const float *b, int panel)
+/* The m rows of A from row i of the block on, packed at a, times one panel of B at b, rows ldb apart. */
+static void multiply(const sink *s, const block *blk, const float *a, int i, int m, const float *b, size_t ldb,
+                     int panel)
 {
     const int nv = b_vectors(blk->n, panel), n = at_most(PB_NR, blk->n - panel * PB_NR);
     float tile[PB_MR * PB_NR] __attribute__((aligned(64)));
     for (int p = 0, panels = a_panels(m); p < panels; p++) {
         const int row = a_row(m, p), rows = a_row(m, p + 1) - row;
         expect(s, rows, nv, i + row, panel * PB_NR);
-        gemm_kernels[rows - 1][nv - 1](blk->kc, a + a_offset(m, p, blk->kc), (size_t)rows, b, (size_t)nv * PB_VLEN,
-                                       tile);
+        gemm_kernels[rows - 1][nv - 1](blk->kc, a + a_offset(m, p, blk->kc), (size_t)rows, b, ldb, tile);
         finish(s, tile, rows, i + row, panel * PB_NR, n);
     }
 }
@@ -158,14 +168,27 @@ static void pack_shared(job *w, const block *b)
     }
 }
 
+/* Panels [first, end) of B need no packing when they lie in memory as a kernel reads them and are used so few
+ * times that a copy would not pay. */
+static bool in_place(const job *w, const block *b, int end)
+{
+    const pb_mat *m = &w->g->b;
+    return source_of(m) == FROM_F32 && !m->trans && a_panels(b->m) <= IN_PLACE && end * PB_NR <= b->n;
+}
+
 static void multiply_by_shared_a(job *w, const block *b, const sink *s, float *mine)
 {
     const int panels = b_panels(b->n), n = panels_of_draw(w, panels, B_DRAW);
     for (int first; (first = draw(&w->next[b->step % 3].unit) * n) < panels;) {
         const int end = at_most(first + n, panels);
-        pack_b(w->g, b, first, end, mine);
-        for (int p = first; p < end; p++)
-            multiply(s, b, b->shared, 0, b->m, mine + (size_t)(p - first) * PB_NR * b->kc, p);
+        const bool raw = in_place(w, b, end);
+        const float *from = raw ? (const float *)w->g->b.p + (size_t)b->k * w->g->b.ld + b->j + first * PB_NR : mine;
+        if (!raw) pack_b(w->g, b, first, end, mine);
+        for (int p = first; p < end; p++) {
+            const size_t ld = raw ? w->g->b.ld : (size_t)b_vectors(b->n, p) * PB_VLEN;
+            multiply(s, b, b->shared, 0, b->m, from, ld, p);
+            from += raw ? PB_NR : (size_t)PB_NR * b->kc;
+        }
     }
 }
 
@@ -175,7 +198,8 @@ static void multiply_by_shared_b(job *w, const block *b, const sink *s, float *m
     for (int first; (first = draw(&w->next[b->step % 3].unit) * n) < panels;) {
         const int end = at_most(first + n, panels), i = a_row(b->m, first), m = a_row(b->m, end) - i;
         pack_a(w->g, b, b->i + i, m, 0, end - first, mine);
-        for (int p = 0; p < b_panels(b->n); p++) multiply(s, b, mine, i, m, b->shared + (size_t)p * PB_NR * b->kc, p);
+        for (int p = 0; p < b_panels(b->n); p++)
+            multiply(s, b, mine, i, m, b->shared + (size_t)p * PB_NR * b->kc, (size_t)b_vectors(b->n, p) * PB_VLEN, p);
     }
 }
 
