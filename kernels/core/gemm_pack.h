@@ -6,11 +6,8 @@
 #ifndef PB_GEMM_PACK_H
 #define PB_GEMM_PACK_H
 #include "kernels/core/gemm.h"
+#include "kernels/core/nf4_decode.h"
 #include "kernels/core/simd.h"
-#include "kernels/nf4/nf4.h"
-#if defined(__AVX2__)
-#include <immintrin.h> /* a table look-up by a vector of indices has no portable spelling */
-#endif
 
 #define PB_INLINE static inline __attribute__((always_inline))
 
@@ -23,46 +20,15 @@ static inline source source_of(const pb_mat *m)
 
 /* ---- NF4 -------------------------------------------------------------------------------------- */
 
-static inline float nf4_scale(const pb_nf4_scales *s, size_t block)
-{
-    return s->absmax ? s->absmax[block] : s->code[s->absmax_q[block]] * s->absmax2[block / 256] + *s->offset;
-}
-
-static inline vf nf4_lookup(vu code)
-{
-#if defined(__AVX512F__)
-    return (vf)_mm512_permutexvar_ps((__m512i)code, _mm512_loadu_ps(pb_nf4_level));
-#elif defined(__AVX2__)
-    vf low = (vf)_mm256_permutevar8x32_ps(_mm256_loadu_ps(pb_nf4_level), (__m256i)code);
-    vf high = (vf)_mm256_permutevar8x32_ps(_mm256_loadu_ps(pb_nf4_level + 8), (__m256i)code);
-    return vf_select((vi)code > 7, high, low);
-#else
-    vf v;
-    for (int i = 0; i < PB_VLEN; i++) v[i] = pb_nf4_level[code[i]];
-    return v;
-#endif
-}
-
-/* The PB_VLEN codes from byte p on: the element in a byte's high nibble comes first. */
-static inline vu nf4_codes(const uint8_t *p)
-{
-    uint32_t word[2] = {0, 0};
-    vu w, shift;
-    memcpy(word, p, PB_VLEN / 2);
-    for (int i = 0; i < PB_VLEN; i++) w[i] = word[i / 8], shift[i] = (uint32_t)(i % 8 * 4) ^ 4u;
-    return (w >> shift) & 15u;
-}
-
 /* n <= PB_VLEN elements from number e on. */
 static inline vf nf4_fetch(const pb_mat *m, size_t e, int n)
 {
     const uint8_t *q = m->p;
-    const size_t block = (size_t)m->nf4->block;
+    const size_t block = (size_t)m->nf4->block; /* a power of two: no division a vector */
     if (n == PB_VLEN && e % 2 == 0 && (e & (block - 1)) + PB_VLEN <= block)
-        return nf4_lookup(nf4_codes(q + e / 2)) * nf4_scale(m->nf4, e / block);
+        return pb_nf4_levels(q + e / 2) * pb_nf4_scale(m->nf4, e >> __builtin_ctzll(block));
     vf v = {0};
-    for (int i = 0; i < n; i++)
-        v[i] = pb_nf4_level[q[(e + i) / 2] >> ((e + i) % 2 ? 0 : 4) & 15] * nf4_scale(m->nf4, (e + i) / block);
+    for (int i = 0; i < n; i++) v[i] = pb_nf4_value(q, m->nf4, e + i);
     return v;
 }
 

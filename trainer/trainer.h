@@ -1,0 +1,99 @@
+/* trainer.h - one training step of a model, phase by phase.
+ *
+ * A trainer owns the model, the activations of one batch shape [B,S] and the optimiser's state. Each
+ * phase is a pb_fn on it that only enqueues, so that `bench` can time or record any of them; the host
+ * learns results only through the functions below that say they wait. The backward pass leaves the
+ * activations as they are: it can be repeated, and gives the same gradients. */
+#ifndef PB_TRAINER_H
+#define PB_TRAINER_H
+#include "kernels/adamw/adamw.h"
+#include "kernels/clip/clip.h"
+#include "trainer/model.h"
+
+/* X(enumerator, option's word, meaning) */
+#define PB_CLIP_MAP(X)                                                                                                 \
+    X(NONE, "none", "no clipping")                                                                                     \
+    X(SYNC, "sync", "per layer, joint norm; the host reads every buffer's sum: one wait a buffer")                     \
+    X(FUSED, "fused", "per layer, joint norm; n sums, 1 reduction, n scales, no wait")                                 \
+    X(MULTI, "multi", "one call for the whole model, global norm, no wait; AdamW applies the scale")
+typedef enum pb_clip_arm {
+#define X(id, word, what) PB_CLIP_##id,
+    PB_CLIP_MAP(X)
+#undef X
+        PB_NCLIPS
+} pb_clip_arm;
+
+typedef struct pb_train_config {
+    pb_model_config model;
+    int B, S; /* sequences and tokens a sequence of one batch */
+    pb_clip_arm clip;
+    float max_norm; /* > 0 */
+    float lr, beta1, beta2, eps, weight_decay;
+} pb_train_config;
+
+/* Sensible values for everything but the geometry: LoRA r16 alpha 32 on q and v, f32, B1 S128, fused clip
+ * at 1.0, AdamW 1e-4 (.9, .999, 1e-8), decay 0.01, seed 42. */
+pb_train_config pb_train_defaults(const pb_geometry *g);
+
+/* Host memory; borrowed for the call. */
+typedef struct pb_batch {
+    const int32_t *ids;     /* [B,S] */
+    const int32_t *targets; /* [B,S] the token that follows; any value where mask is 0 */
+    const float *mask;      /* [B,S] 1 where the loss counts */
+    double count;           /* what the loss is divided by; 0: the sum of the mask (a batch by itself), else
+                               that of all micro-batches whose gradients are accumulated */
+} pb_batch;
+
+typedef struct pb_trainer pb_trainer;
+
+/* Phases: pb_phase_forward, pb_phase_loss, ... in the order of phases.def. `self` is the pb_trainer. */
+enum {
+#define PHASE(name, what) PB_PHASE_##name,
+#include "trainer/phases.def"
+#undef PHASE
+    PB_NPHASES
+};
+#define PHASE(name, what) pb_status pb_phase_##name(pb_ctx *ctx, void *self);
+#include "trainer/phases.def"
+#undef PHASE
+extern const pb_fn pb_phases[PB_NPHASES];
+extern const char *const pb_phase_names[PB_NPHASES];
+/* All phases in order: one whole step. A pb_fn. */
+pb_status pb_train_step(pb_ctx *ctx, void *self);
+/* Backward, then clip: what the backward suite times and records. A pb_fn. */
+pb_status pb_backward_and_clip(pb_ctx *ctx, void *self);
+
+/* EINVAL: a configuration that cannot be; ENOMEM names what was asked for. */
+pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **out);
+void pb_trainer_close(pb_trainer *t);
+
+/* Copies a batch into the trainer's fixed buffers, with 1/count. EINVAL: an id outside the
+ * vocabulary, or a target outside it under the mask. An empty mask is allowed: loss and gradients are 0. */
+pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *batch);
+pb_status pb_trainer_set_lr(pb_trainer *t, float lr);
+pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm); /* not while a graph of it is in use */
+/* Adds the next backward passes' gradients to those that are there (gradient accumulation). */
+void pb_trainer_accumulate(pb_trainer *t, bool on);
+
+/* These wait for the device. */
+pb_status pb_trainer_loss(pb_trainer *t, double *mean); /* of the last loss phase, per masked token */
+pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out);
+/* Clip states of the last clip phase: [*n] groups, layers first. `out` holds pb_trainer_clip_groups. */
+int pb_trainer_clip_groups(const pb_trainer *t);
+pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
+
+const pb_train_config *pb_trainer_config(const pb_trainer *t);
+pb_model *pb_trainer_model(pb_trainer *t);
+const void *pb_trainer_logits(const pb_trainer *t); /* [B*S,V] dtype; after `loss` their gradient */
+
+/* Device bytes by purpose, as allocated. */
+typedef struct pb_memory {
+    size_t weights, grads, moments, activations;
+} pb_memory;
+pb_memory pb_trainer_memory(const pb_trainer *t);
+/* FLOPs of the matrix products and attention of one step: forward, and backward for what is trained. */
+typedef struct pb_flops {
+    double forward, backward;
+} pb_flops;
+pb_flops pb_trainer_flops(const pb_trainer *t);
+#endif
