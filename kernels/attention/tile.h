@@ -9,7 +9,6 @@
 /* A product keeps ROWS x COLS vectors of its result in registers: enough sums to hide the latency of an fma
  * on two pipes, and fewer loads than multiplications in a step. */
 enum { ROWS = PB_VLEN == 8 ? 6 : 4, COLS = PB_VLEN == 16 ? 4 : 2 };
-#define PB_INLINE static inline __attribute__((always_inline))
 
 /* c[m][n] (+)= sum_k A(m,k) b[k][n], where A(m,k) = a[m*lda + k], or a[k*lda + m] when `turned`. N is a
  * multiple of PB_VLEN, M and K are free. */
@@ -121,15 +120,15 @@ PB_INLINE void turn(vf *x)
 #undef HIGH
 #undef LOW
 
+/* vf_get and vf_put for any n, also none or more than a vector. */
 PB_INLINE vf load_some(const void *p, size_t i, pb_dtype t, int n)
 {
-    return n >= PB_VLEN ? vf_load(p, i, t) : n > 0 ? vf_load_n(p, i, t, n) : (vf){0};
+    return n > 0 ? vf_get(p, i, t, n < PB_VLEN ? n : PB_VLEN) : vf_set(0);
 }
 
 PB_INLINE void store_some(void *p, size_t i, pb_dtype t, vf v, int n)
 {
-    if (n >= PB_VLEN) vf_store(p, i, t, v);
-    else if (n > 0) vf_store_n(p, i, t, v, n);
+    if (n > 0) vf_put(p, i, t, v, n < PB_VLEN ? n : PB_VLEN);
 }
 
 /* ---- between strided tensors and f32 tiles ------------------------------------------------------------ */
