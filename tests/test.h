@@ -10,7 +10,7 @@
 /* cmocka.h needs the five above */
 #include <cmocka.h>
 
-#include "kernels/core/ctx.h"
+#include "kernels/core/op.h"
 
 /* The call must succeed; its message is shown when it does not. */
 #define CHECK_OK(expr)                                                                                                 \
@@ -35,10 +35,13 @@
             fail_msg("%s = %.9g, want %.9g within %g", #a, near_a_, near_b_, (double)(tol));                           \
     } while (0)
 
+static const char *test_impl_name; /* the implementation that contexts ask for; NULL: the best one */
+
 static inline int test_open_cpu(void **state)
 {
     static pb_ctx ctx;
     if (pb_ctx_open(&ctx, PB_CPU, 0) != PB_OK) return -1;
+    ctx.impl = test_impl_name;
     *state = &ctx;
     return 0;
 }
@@ -47,5 +50,18 @@ static inline int test_close(void **state)
 {
     pb_ctx_close(*state);
     return 0;
+}
+
+/* Runs the tests once for every CPU implementation of `op` that this machine has, the reference
+ * included: the whole family must name its implementations alike. Returns the number of failures. */
+static inline int test_every_impl(const pb_op *op, const struct CMUnitTest *tests, size_t n)
+{
+    int failed = 0;
+    for (const pb_impl *i = op->impls[PB_CPU]; i->name; i++) {
+        if (i->available && !i->available()) continue;
+        test_impl_name = i->name;
+        failed += _cmocka_run_group_tests(i->name, tests, n, test_open_cpu, test_close);
+    }
+    return failed;
 }
 #endif
