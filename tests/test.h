@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 /* cmocka.h needs the five above */
 #include <cmocka.h>
 
@@ -34,6 +36,16 @@
         if (!(fabs(near_a_ - near_b_) <= (double)(tol)))                                                               \
             fail_msg("%s = %.9g, want %.9g within %g", #a, near_a_, near_b_, (double)(tol));                           \
     } while (0)
+
+/* n values in [-1,1) of a float type, in fresh memory that vectors may be streamed to; free() it. */
+static inline void *test_values(size_t n, pb_dtype t, uint64_t seed)
+{
+    void *p = aligned_alloc(256, (n * pb_dtype_size(t) + 255) / 256 * 256);
+    assert_non_null(p);
+#pragma omp parallel for
+    for (size_t i = 0; i < n; i++) pb_store(p, i, t, 2 * pb_uniform(seed, i) - 1);
+    return p;
+}
 
 static const char *test_impl_name; /* the implementation that contexts ask for; NULL: the best one */
 
