@@ -9,14 +9,12 @@
 #include "bench/launch.h"
 #include "bench/results.h"
 
-enum { MIN_SAMPLES = 5 };
-
+/* What was not given stays 0 or -1: the suite decides. */
 static pb_measure_opts measure_opts(const pb_options *o)
 {
-    pb_measure_opts m = {
-        .warmup = (int)o->warmup, .min_samples = MIN_SAMPLES, .max_samples = PB_MAX_SAMPLES, .min_time = o->min_time};
-    if (o->samples > 0) m.min_samples = m.max_samples = o->samples < PB_MAX_SAMPLES ? (int)o->samples : PB_MAX_SAMPLES;
-    return m;
+    return (pb_measure_opts){.warmup = (int)o->warmup,
+                             .min_samples = o->samples < PB_MAX_SAMPLES ? (int)o->samples : PB_MAX_SAMPLES,
+                             .min_time = o->min_time};
 }
 
 /* One case: its rows, or the one row that says why there are none. EIO and nothing else ends the launch. */
@@ -41,6 +39,13 @@ static void tell(const pb_options *o)
     if (o->child_pipe >= 0 && write((int)o->child_pipe, "c", 1) != 1) return;
 }
 
+static pb_exit conclude(pb_ctx *ctx, const pb_suite *suite, pb_sink *sink)
+{
+    pb_status s = suite->conclude(ctx, sink);
+    if (s == PB_OK) return PB_EXIT_OK;
+    return pb_complain(sink->write_failed ? PB_EXIT_HARNESS : PB_EXIT_INCOMPARABLE);
+}
+
 static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, pb_sink *sink)
 {
     pb_exit code = PB_EXIT_OK;
@@ -53,6 +58,7 @@ static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan
         if (measure(ctx, &plan->cases[order[i]], sink) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
     }
     free(order);
+    if (plan->suite->conclude && !pb_interrupted() && code != PB_EXIT_HARNESS) code = conclude(ctx, plan->suite, sink);
     if (sink->bad) code = pb_worse_exit(code, PB_EXIT_INCOMPARABLE);
     return pb_interrupted() ? pb_worse_exit(code, PB_EXIT_HARNESS) : code;
 }

@@ -36,7 +36,7 @@ static pb_status measure_copy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
         job = (copy){pb_carve(&a, copy_bytes), pb_carve(&a, copy_bytes)};
         if (!pass) PB_TRY(pb_arena_commit(&a));
     }
-    const pb_measure_opts o = pb_sink_measure(sink);
+    const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
     pb_status s = pb_measure(ctx, run_copy, &job, &o, &t);
     pb_arena_free(&a);
     PB_TRY(s);
@@ -87,7 +87,7 @@ static bool ours_agrees(product *p, const float *want)
 static pb_status time_products(pb_ctx *ctx, const pb_case *c, product *p, float *want, pb_sink *sink)
 {
     const double flops = 2.0 * N * N * N;
-    const pb_measure_opts o = pb_sink_measure(sink);
+    const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
     pb_timing blas, ours;
     char note[128];
     PB_TRY(pb_measure(ctx, run_blas, p, &o, &blas));
@@ -141,7 +141,7 @@ static pb_status measure_call(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
     long counter = 0;
     pb_timing t;
-    const pb_measure_opts o = pb_sink_measure(sink);
+    const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
     PB_TRY(pb_measure(ctx, run_calls, &counter, &o, &t));
     for (int i = 0; i < t.n; i++) t.seconds[i] /= CALLS;
     t.median /= CALLS;

@@ -206,7 +206,7 @@ static pb_status emit_rates(const pb_case *c, pb_cost cost, const pb_timing *t, 
 static pb_status time_call(pb_ctx *ctx, const pb_case *c, call *k, pb_sink *sink)
 {
     pb_timing t;
-    pb_measure_opts o = pb_sink_measure(sink);
+    pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
     PB_TRY(save(k));
     o.before = restore;
     o.before_self = k;
