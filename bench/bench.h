@@ -97,6 +97,11 @@ pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value
 /* The median of the timing as `metric`, and its samples into samples.csv. */
 pb_status pb_emit_timing(pb_sink *s, const pb_case *c, const char *metric, const pb_timing *t, const char *note);
 
+/* The value this launch emitted for a key and metric with status ok. */
+bool pb_sink_value(const pb_sink *s, const char *key, const char *metric, double *value);
+/* Walks the keys of cases this launch has measured: i = 0, 1, ...; NULL behind the last. */
+const char *pb_sink_key(const pb_sink *s, int i);
+
 typedef struct pb_suite {
     const char *name, *what;
     /* "batch=1 clip=fused ...": every axis with its default. With enumerate: with what is chosen by default,
@@ -115,6 +120,8 @@ typedef struct pb_suite {
     /* Measures one case and emits its rows. A case that cannot run emits a row with status unsupported
      * and returns PB_OK; a failure of the harness returns an error. */
     pb_status (*run)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
+    /* Optional: after the last case of a launch, rows that follow from its other rows (contracts). */
+    pb_status (*conclude)(pb_ctx *ctx, pb_sink *sink);
 } pb_suite;
 
 #define SUITE(name, what) extern const pb_suite pb_suite_##name;

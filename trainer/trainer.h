@@ -40,6 +40,8 @@ typedef struct pb_batch {
     const int32_t *ids;     /* [B,S] */
     const int32_t *targets; /* [B,S] the token that follows; any value where mask is 0 */
     const float *mask;      /* [B,S] 1 where the loss counts */
+    double count;           /* what the loss is divided by; 0: the sum of the mask (a batch by itself), else
+                               that of all micro-batches whose gradients are accumulated */
 } pb_batch;
 
 typedef struct pb_trainer pb_trainer;
@@ -65,7 +67,7 @@ pb_status pb_backward_and_clip(pb_ctx *ctx, void *self);
 pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **out);
 void pb_trainer_close(pb_trainer *t);
 
-/* Copies a batch into the trainer's fixed buffers, with 1/(masked tokens). EINVAL: an id outside the
+/* Copies a batch into the trainer's fixed buffers, with 1/count. EINVAL: an id outside the
  * vocabulary, or a target outside it under the mask. An empty mask is allowed: loss and gradients are 0. */
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *batch);
 pb_status pb_trainer_set_lr(pb_trainer *t, float lr);

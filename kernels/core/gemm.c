@@ -1,5 +1,36 @@
-/* gemm.c - the engine of this machine. */
+/* gemm.c - the engine of this machine, the size of its workspace, and the levels of NF4. */
 #include "kernels/core/gemm.h"
+
+#include <omp.h>
+
+#include "kernels/core/gemm_plan.h"
+#include "kernels/nf4/nf4.h"
+
+/* bitsandbytes, functional.py, get_4bit_type("nf4"): quantiles of the normal distribution, scaled to [-1,1]. */
+const float pb_nf4_level[16] = {
+    -1.0f,
+    -0.6961928009986877f,
+    -0.5250730514526367f,
+    -0.39491748809814453f,
+    -0.28444138169288635f,
+    -0.18477343022823334f,
+    -0.09105003625154495f,
+    0.0f,
+    0.07958029955625534f,
+    0.16093020141124725f,
+    0.24611230194568634f,
+    0.33791524171829224f,
+    0.44070982933044434f,
+    0.5626170039176941f,
+    0.7229568362236023f,
+    1.0f,
+};
+
+size_t pb_gemm_workspace(const pb_gemm *g)
+{
+    const pb_gemm_plan p = pb_gemm_plan_of(g);
+    return (p.shared + p.buffer + p.mine * (g->serial ? 1 : (size_t)omp_get_max_threads())) * sizeof(float);
+}
 
 typedef void (*engine)(const pb_gemm *g);
 

@@ -6,8 +6,8 @@
  * used in f32; it is not rounded to dtype first. See nf4.h for the layout. */
 #ifndef PB_NF4_LINEAR_H
 #define PB_NF4_LINEAR_H
-#include "kernels/core/op.h"
 #include "kernels/core/gemm.h"
+#include "kernels/core/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -1,0 +1,30 @@
+/* train_case.h - what the suites that train share: a trainer from a case's axes, on the shipped text, and
+ * the check that its gradients are right. */
+#ifndef PB_TRAIN_CASE_H
+#define PB_TRAIN_CASE_H
+#include "bench/bench.h"
+#include "trainer/trainer.h"
+
+/* The axes every training suite has, with the defaults they share. */
+#define PB_TRAIN_AXES "dtype=f32 layers=0 model=smollm2-135m rank=16 targets=q+v"
+
+/* A trainer for the axes batch, clip, dtype, layers, model, rank, seq, targets, tuning, with batch number
+ * `index` of the shipped text in place. EINVAL names the axis that cannot be. */
+pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
+pb_status pb_train_case_batch(pb_trainer *t, size_t index);
+pb_status pb_train_case_config(const pb_case *c, pb_train_config *out);
+/* Rough seconds of one forward pass on two CPU cores; the other phases follow from it. */
+double pb_train_case_seconds(const pb_case *c);
+
+/* Is the gradient the gradient? After forward, loss and backward (no clip): the loss is taken at both ends
+ * of a short step along a direction in which every trained tensor moves, and the difference is compared
+ * with what the gradient predicts. In bf16, where weights are too coarse for that, the gradient is
+ * compared with that of the same model in f32. Leaves the weights bit for bit as they were, and forward,
+ * loss and backward run. */
+pb_status pb_gradient_error(pb_trainer *t, double *error);
+/* The bound on that error for a dtype: a wrong gradient has no time. */
+double pb_gradient_bound(pb_dtype dtype);
+
+/* All gradients as one array, malloc'd; for bit-for-bit comparison of graph and eager. */
+pb_status pb_gradient_copy(pb_trainer *t, float **out, size_t *n);
+#endif

@@ -1,0 +1,130 @@
+/* gemm_pack.h - packing: runs of K of an operand, in f32, bf16 or NF4 and in either orientation, become
+ * f32 panels [k][width] that an inner kernel reads front to back.
+ *
+ * A panel's last row may be followed by up to PB_VLEN - 1 floats of rubbish: whole vectors are stored, in
+ * rising order of k, and each store mends what the one before wrote too much. */
+#ifndef PB_GEMM_PACK_H
+#define PB_GEMM_PACK_H
+#include "kernels/core/gemm.h"
+#include "kernels/core/nf4_decode.h"
+#include "kernels/core/simd.h"
+
+#define PB_INLINE static inline __attribute__((always_inline))
+
+typedef enum source { FROM_F32, FROM_BF16, FROM_NF4 } source;
+
+static inline source source_of(const pb_mat *m)
+{
+    return m->nf4 ? FROM_NF4 : m->dtype == PB_BF16 ? FROM_BF16 : FROM_F32;
+}
+
+/* ---- NF4 -------------------------------------------------------------------------------------- */
+
+/* n <= PB_VLEN elements from number e on. */
+static inline vf nf4_fetch(const pb_mat *m, size_t e, int n)
+{
+    const uint8_t *q = m->p;
+    const size_t block = (size_t)m->nf4->block; /* a power of two: no division a vector */
+    if (n == PB_VLEN && e % 2 == 0 && (e & (block - 1)) + PB_VLEN <= block)
+        return pb_nf4_levels(q + e / 2) * pb_nf4_scale(m->nf4, e >> __builtin_ctzll(block));
+    vf v = {0};
+    for (int i = 0; i < n; i++) v[i] = pb_nf4_value(q, m->nf4, e + i);
+    return v;
+}
+
+/* ---- reading and turning ---------------------------------------------------------------------- */
+
+/* n <= PB_VLEN consecutive elements of a stored row; the other lanes are 0. */
+PB_INLINE vf fetch(source s, const pb_mat *m, size_t row, size_t col, int n)
+{
+    const size_t e = row * m->ld + col;
+    if (s == FROM_NF4) return nf4_fetch(m, e, n);
+    const pb_dtype t = s == FROM_BF16 ? PB_BF16 : PB_F32;
+    return n == PB_VLEN ? vf_load(m->p, e, t) : vf_load_n(m->p, e, t, (size_t)n);
+}
+
+/* The lower and the upper halves of two vectors, element by element in turn. */
+#if defined(__AVX512F__)
+#define PB_ZIP_LOW(a, b)  __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define PB_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif defined(__AVX__)
+#define PB_ZIP_LOW(a, b)  __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define PB_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define PB_ZIP_LOW(a, b)  __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define PB_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
+
+/* Transposes PB_VLEN vectors. Zipping vector i with vector i + PB_VLEN/2 moves the top bit of the row
+ * number to the bottom of the whole index; after as many rounds as it has bits, row and column have changed places. */
+PB_INLINE void transpose(vf v[PB_VLEN])
+{
+#pragma GCC unroll 4
+    for (int round = 1; round < PB_VLEN; round *= 2) {
+        vf t[PB_VLEN];
+#pragma GCC unroll 8
+        for (int i = 0; i < PB_VLEN / 2; i++) {
+            t[2 * i] = PB_ZIP_LOW(v[i], v[i + PB_VLEN / 2]);
+            t[2 * i + 1] = PB_ZIP_HIGH(v[i], v[i + PB_VLEN / 2]);
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < PB_VLEN; i++) v[i] = t[i];
+    }
+}
+
+/* ---- the two orientations ---------------------------------------------------------------------- */
+
+/* to[k*ld + r] = m[row + r][col + k] for r < rows <= PB_VLEN, k < cols. */
+PB_INLINE void pack_across(source s, float *to, size_t ld, const pb_mat *m, size_t row, int rows, size_t col, int cols)
+{
+    for (int k = 0; k < cols; k += PB_VLEN) {
+        const int n = cols - k < PB_VLEN ? cols - k : PB_VLEN;
+        vf v[PB_VLEN];
+        if (n == PB_VLEN) {
+#pragma GCC unroll 16
+            for (int r = 0; r < PB_VLEN; r++) /* beyond the last row: anything that may be read */
+                v[r] = fetch(s, m, row + (r < rows ? r : rows - 1), col + k, PB_VLEN);
+        } else {
+            for (int r = 0; r < PB_VLEN; r++) v[r] = fetch(s, m, row + (r < rows ? r : rows - 1), col + k, n);
+        }
+        transpose(v);
+        if (n == PB_VLEN) {
+#pragma GCC unroll 16
+            for (int i = 0; i < PB_VLEN; i++) vf_store(to, (size_t)(k + i) * ld, PB_F32, v[i]);
+        } else {
+            for (int i = 0; i < n; i++) vf_store(to, (size_t)(k + i) * ld, PB_F32, v[i]);
+        }
+    }
+}
+
+/* to[k*ld + c] = m[row + k][col + c] for k < rows, c < cols <= PB_VLEN. The stored rows have `width`
+ * elements from `col` on, which decides whether whole vectors may be read. */
+PB_INLINE void pack_along(source s, float *to, size_t ld, const pb_mat *m, size_t row, int rows, size_t col, int cols,
+                          int width)
+{
+    if (width >= PB_VLEN)
+        for (int k = 0; k < rows; k++) vf_store(to, k * ld, PB_F32, fetch(s, m, row + k, col, PB_VLEN));
+    else
+        for (int k = 0; k < rows; k++) vf_store(to, k * ld, PB_F32, fetch(s, m, row + k, col, cols));
+}
+
+/* `width` <= PB_VLEN rows (or columns) of an operand from number `first` of `all` on, and kc of its K. */
+PB_INLINE void pack_lanes(source s, float *to, size_t ld, const pb_mat *m, bool across, int first, int width, int all,
+                          int k, int kc)
+{
+    if (across) pack_across(s, to, ld, m, (size_t)first, width, (size_t)k, kc);
+    else pack_along(s, to, ld, m, (size_t)k, kc, (size_t)first, width, all - first);
+}
+
+static void pack_panel(float *to, size_t ld, const pb_mat *m, bool across, int first, int width, int all, int k, int kc)
+{
+    for (int v = 0; v < width; v += PB_VLEN) {
+        const int w = width - v < PB_VLEN ? width - v : PB_VLEN;
+        switch (source_of(m)) {
+        case FROM_F32: pack_lanes(FROM_F32, to + v, ld, m, across, first + v, w, all, k, kc); break;
+        case FROM_BF16: pack_lanes(FROM_BF16, to + v, ld, m, across, first + v, w, all, k, kc); break;
+        case FROM_NF4: pack_lanes(FROM_NF4, to + v, ld, m, across, first + v, w, all, k, kc); break;
+        }
+    }
+}
+#endif

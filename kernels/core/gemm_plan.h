@@ -1,0 +1,60 @@
+/* gemm_plan.h - how a product is cut into blocks: one decision that the engine and the size of its
+ * workspace share. Nothing in it depends on the instruction set, and nothing that decides the order of
+ * summation depends on the number of threads.
+ *
+ * One operand is shared: a block of it is packed by all threads together, for every kc of K. The other
+ * one is private: a thread packs a few panels of it, multiplies them with the whole shared block while
+ * they are in its caches, and takes the next. The smaller side is shared, so each is packed once. */
+#ifndef PB_GEMM_PLAN_H
+#define PB_GEMM_PLAN_H
+#include "kernels/core/gemm.h"
+
+enum {
+    PB_GEMM_KC = 512,                /* longest run of K between two visits of C */
+    PB_GEMM_SHARED = 1 << 20,        /* floats of the shared block: in the last-level cache */
+    PB_GEMM_SHARED_SERIAL = 1 << 17, /* and in the second-level cache of one core */
+    PB_GEMM_TILE_BUFFER = 1 << 20,   /* floats of C in f32, while a C in bf16 is summed over several kc */
+    PB_GEMM_PRIVATE = 64,            /* most rows of A or columns of B that a thread packs at a time */
+    PB_GEMM_ALIGN = 16               /* floats in a cache line */
+};
+
+typedef struct pb_gemm_plan {
+    int mc, nc, kc;              /* block sizes; kc >= 1 */
+    bool share_a;                /* else B is shared */
+    bool buffered;               /* C passes through a tile buffer [mc,nc] in f32 */
+    size_t shared, mine, buffer; /* floats: the shared block, one thread's panels, the tile buffer */
+} pb_gemm_plan;
+
+static inline size_t pb_gemm_round(size_t n) { return (n + PB_GEMM_ALIGN - 1) / PB_GEMM_ALIGN * PB_GEMM_ALIGN; }
+/* n cut into as few equal parts as keep every part within `most` (rounded up to a multiple of `unit`). */
+static inline int pb_gemm_cut(int n, size_t most, int unit)
+{
+    if ((size_t)n <= most) return n > 0 ? n : 1;
+    size_t parts = ((size_t)n + most - 1) / most, each = ((size_t)n + parts - 1) / parts;
+    return (int)((each + unit - 1) / unit * unit);
+}
+/* Floats of a packed block: panels may be padded to a vector in width and by a vector in length. */
+static inline size_t pb_gemm_packed(int width, int kc)
+{
+    return pb_gemm_round(pb_gemm_round((size_t)width) * (size_t)kc + 2 * (size_t)width + 2 * PB_GEMM_ALIGN);
+}
+
+static inline pb_gemm_plan pb_gemm_plan_of(const pb_gemm *g)
+{
+    pb_gemm_plan p = {.share_a = g->M <= g->N, .kc = pb_gemm_cut(g->K, PB_GEMM_KC, PB_GEMM_ALIGN)};
+    p.buffered = g->c_dtype != PB_F32 && g->K > p.kc;
+    const size_t room = g->serial ? PB_GEMM_SHARED_SERIAL : PB_GEMM_SHARED;
+    int shared = pb_gemm_cut(p.share_a ? g->M : g->N, room / (size_t)p.kc, 32);
+    int other = p.share_a ? g->N : g->M;
+    if (p.buffered) {
+        shared = pb_gemm_cut(shared, 1024, 32);
+        other = pb_gemm_cut(other, PB_GEMM_TILE_BUFFER / (size_t)shared, 32);
+    }
+    p.mc = p.share_a ? shared : other;
+    p.nc = p.share_a ? other : shared;
+    p.shared = pb_gemm_packed(shared, p.kc);
+    p.mine = pb_gemm_packed(other < PB_GEMM_PRIVATE ? other : PB_GEMM_PRIVATE, p.kc);
+    p.buffer = p.buffered ? pb_gemm_round((size_t)p.mc * (size_t)p.nc) : 0;
+    return p;
+}
+#endif

@@ -1,0 +1,126 @@
+/* clip.c - the clip phase in its arms, and the optimiser, which reads what the clip decided. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "trainer/trainer_impl.h"
+
+/* Lists of device pointers, in device memory, for the calls that take the whole model. */
+pb_status pb_clip_write_lists(pb_trainer *t)
+{
+    const size_t n = (size_t)t->ntrained;
+    const pb_clip_arm arm = t->cfg.clip;
+    pb_clip_entry *c = calloc(n, sizeof *c);
+    pb_adamw_entry *a = calloc(n, sizeof *a);
+    pb_status s = c && a ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the lists of gradients");
+    for (int g = 0; s == PB_OK && g < t->ngroups; g++)
+        for (int i = t->groups[g].first; i < t->groups[g].first + t->groups[g].n; i++) {
+            const pb_param *p = t->trained[i];
+            const bool decays = p->kind != PB_KIND_GAIN && p->kind != PB_KIND_BIAS;
+            c[i] = (pb_clip_entry){p->grad, pb_param_n(p)};
+            a[i] = (pb_adamw_entry){.w = p->w,
+                                    .master = p->master,
+                                    .grad = p->grad,
+                                    .m = p->m,
+                                    .v = p->v,
+                                    .n = pb_param_n(p),
+                                    .dtype = p->dtype,
+                                    .clip = arm == PB_CLIP_NONE    ? -1
+                                            : arm == PB_CLIP_MULTI ? 0
+                                                                   : g,
+                                    .decay = decays ? t->cfg.weight_decay : 0};
+        }
+    if (s == PB_OK) s = pb_upload(t->ctx, t->clip_list, c, n * sizeof *c);
+    if (s == PB_OK) s = pb_upload(t->ctx, t->adamw_list, a, n * sizeof *a);
+    free(c);
+    free(a);
+    return s;
+}
+
+/* The partial sums of a group's buffers, each into its slots. With `read`, the host waits for every
+ * buffer's slots and adds them up itself. */
+static pb_status sums(pb_ctx *ctx, const pb_trainer *t, const pb_clip_group *g, double *read)
+{
+    float host[256];
+    float *slot = g->partial;
+    for (int i = g->first; i < g->first + g->n; i++) {
+        const pb_param *p = t->trained[i];
+        const int slots = pb_clip_slots(pb_param_n(p));
+        if (!slots) continue;
+        PB_TRY(pb_clip_sqsum(ctx, &(pb_clip_sqsum_args){.x = p->grad, .partial = slot, .n = pb_param_n(p)}));
+        if (read) {
+            PB_TRY(pb_download(ctx, host, slot, (size_t)slots * sizeof *host));
+            for (int k = 0; k < slots; k++) *read += (double)host[k];
+        }
+        slot += slots;
+    }
+    return PB_OK;
+}
+
+static pb_status scales(pb_ctx *ctx, const pb_trainer *t, int group)
+{
+    const pb_clip_group *g = &t->groups[group];
+    for (int i = g->first; i < g->first + g->n; i++) {
+        const pb_param *p = t->trained[i];
+        if (!pb_param_n(p)) continue;
+        PB_TRY(pb_clip_scale(ctx, &(pb_clip_scale_args){.x = p->grad, .state = t->clip + group, .n = pb_param_n(p)}));
+    }
+    return PB_OK;
+}
+
+/* The seed's "after": n sums, one reduction, n scales, and the host reads nothing. */
+static pb_status fused(pb_ctx *ctx, const pb_trainer *t, int group)
+{
+    const pb_clip_group *g = &t->groups[group];
+    PB_TRY(sums(ctx, t, g, NULL));
+    PB_TRY(pb_clip_reduce(
+        ctx, &(pb_clip_reduce_args){
+                 .partial = g->partial, .state = t->clip + group, .slots = g->slots, .max_norm = t->cfg.max_norm}));
+    return scales(ctx, t, group);
+}
+
+/* The seed's "before": the host reads every buffer's sum, decides, and sends the scale. */
+static pb_status synchronous(pb_ctx *ctx, const pb_trainer *t, int group)
+{
+    double sum = 0;
+    PB_TRY(sums(ctx, t, &t->groups[group], &sum));
+    const double norm = sqrt(sum), max = (double)t->cfg.max_norm;
+    pb_clip_state state = {.scale = norm > max ? (float)(max / norm) : 1, .norm = (float)norm};
+    if (!isfinite(state.norm)) state.scale = 1, state.skip = 1;
+    PB_TRY(pb_upload(ctx, t->clip + group, &state, sizeof state));
+    return state.scale < 1 ? scales(ctx, t, group) : PB_OK;
+}
+
+pb_status pb_phase_clip(pb_ctx *ctx, void *self)
+{
+    const pb_trainer *t = self;
+    switch (t->cfg.clip) {
+    case PB_CLIP_NONE:
+    case PB_NCLIPS: return PB_OK;
+    case PB_CLIP_MULTI:
+        return pb_clip_multi(ctx, &(pb_clip_multi_args){.list = t->clip_list,
+                                                        .state = t->clip,
+                                                        .partial = t->partial,
+                                                        .n = t->ntrained,
+                                                        .slots = t->slots,
+                                                        .max_norm = t->cfg.max_norm});
+    case PB_CLIP_SYNC:
+    case PB_CLIP_FUSED: break;
+    }
+    for (int i = 0; i < t->ngroups; i++) PB_TRY((t->cfg.clip == PB_CLIP_SYNC ? synchronous : fused)(ctx, t, i));
+    return PB_OK;
+}
+
+pb_status pb_phase_optimizer(pb_ctx *ctx, void *self)
+{
+    const pb_trainer *t = self;
+    const int groups = pb_trainer_clip_groups(t);
+    return pb_adamw_step(ctx, &(pb_adamw_step_args){.list = t->adamw_list,
+                                                    .clip = groups ? t->clip : NULL,
+                                                    .state = t->state,
+                                                    .n = t->ntrained,
+                                                    .nclip = groups,
+                                                    .scale_gradients = t->cfg.clip == PB_CLIP_MULTI,
+                                                    .beta1 = t->cfg.beta1,
+                                                    .beta2 = t->cfg.beta2,
+                                                    .eps = t->cfg.eps});
+}

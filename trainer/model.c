@@ -1,0 +1,252 @@
+/* model.c - the list of a model's parameters, their memory, and their seeded values. */
+#include "trainer/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/core/bind.h"
+#include "kernels/nf4/nf4.h"
+
+enum { PLACE_MODEL, PLACE_LAYER };
+
+typedef struct def {
+    const char *name;
+    int place;
+    pb_param_kind kind;
+    size_t rows, cols;
+    bool present;
+} def;
+
+static def param_def(const pb_geometry *g, int id)
+{
+    const def defs[PB_NPARAMS] = {
+#define PARAM(id, place, rows, cols, kind, present)                                                                    \
+    {#id, PLACE_##place, (size_t)(rows), (size_t)(cols), PB_KIND_##kind, (present)},
+#include "trainer/model.def"
+    };
+    return defs[id];
+}
+
+static const char *const target_names[] = {
+#define X(id, word) word,
+    PB_TARGET_MAP(X)
+#undef X
+};
+
+/* ---- the list ----------------------------------------------------------------------------------- */
+
+static bool trained(const pb_model_config *c, int place, int id)
+{
+    return c->tuning == PB_FULL || (place == PLACE_LAYER && (id == PB_P_norm1 || id == PB_P_norm2));
+}
+
+static pb_param *add(pb_model *m, int layer, const char *name, pb_param_kind kind, size_t rows, size_t cols, bool train)
+{
+    pb_param *p = &m->params[m->n++];
+    const bool vector = kind == PB_KIND_GAIN || kind == PB_KIND_BIAS;
+    *p = (pb_param){.layer = layer, .kind = kind, .rows = rows, .cols = cols, .trained = train};
+    p->dtype = vector ? PB_F32 : m->cfg.dtype;
+    if (layer < 0) snprintf(p->name, sizeof p->name, "%s", name);
+    else snprintf(p->name, sizeof p->name, "layers.%d.%s", layer, name);
+    return p;
+}
+
+static void list_params(pb_model *m)
+{
+    const pb_geometry *g = &m->g;
+    for (int layer = -1; layer < g->L; layer++)
+        for (int id = 0; id < PB_NPARAMS; id++) {
+            const def d = param_def(g, id);
+            if (!d.present || (d.place == PLACE_LAYER) != (layer >= 0)) continue;
+            pb_param *p = add(m, layer, d.name, d.kind, d.rows, d.cols, trained(&m->cfg, d.place, id));
+            *(layer < 0 ? &m->outer[id] : &m->layer[layer * PB_NPARAMS + id]) = p;
+        }
+    for (int i = 0; m->cfg.tuning != PB_FULL && i < g->L * PB_NTARGETS; i++) {
+        int t = i % PB_NTARGETS, in, out, offset;
+        char name[16];
+        if (!(m->cfg.targets & 1u << t)) continue;
+        pb_target_shape(g, (pb_target)t, &in, &out, &offset);
+        snprintf(name, sizeof name, "lora_a.%s", target_names[t]);
+        m->lora_a[i] = add(m, i / PB_NTARGETS, name, PB_KIND_ADAPTER, (size_t)m->cfg.rank, (size_t)in, true);
+        snprintf(name, sizeof name, "lora_b.%s", target_names[t]);
+        m->lora_b[i] = add(m, i / PB_NTARGETS, name, PB_KIND_ADAPTER, (size_t)out, (size_t)m->cfg.rank, true);
+    }
+    for (int i = 0; i < m->n; i++) m->trained += m->params[i].trained ? pb_param_n(&m->params[i]) : 0;
+}
+
+/* ---- memory --------------------------------------------------------------------------------------- */
+
+static bool quantised(const pb_model *m, const pb_param *p)
+{
+    return m->cfg.tuning == PB_QLORA && p->kind == PB_KIND_MATRIX;
+}
+
+static void carve_weights(pb_model *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        pb_param *p = &m->params[i];
+        size_t n = pb_param_n(p), blocks = (n + (size_t)m->cfg.nf4_block - 1) / (size_t)m->cfg.nf4_block;
+        if (quantised(m, p)) {
+            p->q = pb_carve(&m->weights, (n + 1) / 2);
+            p->scales =
+                (pb_nf4_scales){.absmax = pb_carve(&m->weights, blocks * sizeof(float)), .block = m->cfg.nf4_block};
+        } else {
+            p->w = pb_carve(&m->weights, n * pb_dtype_size(p->dtype));
+        }
+        if (p->trained && p->dtype != PB_F32) p->master = pb_carve(&m->weights, n * sizeof(float));
+    }
+}
+
+static void carve_training(pb_model *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        pb_param *p = &m->params[i];
+        if (!p->trained) continue;
+        p->grad = pb_carve(&m->grads, pb_param_n(p) * sizeof(float));
+        p->m = pb_carve(&m->moments, pb_param_n(p) * sizeof(float));
+        p->v = pb_carve(&m->moments, pb_param_n(p) * sizeof(float));
+    }
+}
+
+static pb_status allocate(pb_model *m)
+{
+    pb_arena_begin(&m->weights, m->ctx);
+    carve_weights(m);
+    PB_TRY(pb_arena_commit(&m->weights));
+    carve_weights(m);
+    pb_arena_begin(&m->grads, m->ctx);
+    pb_arena_begin(&m->moments, m->ctx);
+    carve_training(m);
+    PB_TRY(pb_arena_commit(&m->grads));
+    PB_TRY(pb_arena_commit(&m->moments));
+    carve_training(m);
+    return PB_OK;
+}
+
+/* ---- values --------------------------------------------------------------------------------------- */
+
+/* Centre and half width of the uniform distribution that a parameter is drawn from. */
+static void distribution(const pb_model *m, const pb_param *p, double *centre, double *half)
+{
+    *centre = p->kind == PB_KIND_GAIN ? 1 : 0;
+    switch (p->kind) {
+    case PB_KIND_GAIN: *half = 0.1; break;
+    case PB_KIND_BIAS: *half = 0.02; break;
+    case PB_KIND_ADAPTER: {
+        const bool b = strstr(p->name, "lora_b") != NULL;
+        *half = b && !m->cfg.random_b ? 0 : 1 / sqrt((double)p->cols);
+        break;
+    }
+    default: *half = 0.02 * sqrt(3.0);
+    }
+}
+
+/* The stream of a tensor follows from its name, so that adding a tensor changes no other. */
+static uint64_t stream_of(const pb_model *m, const pb_param *p)
+{
+    uint64_t h = 1469598103934665603u ^ m->cfg.seed;
+    for (const char *c = p->name; *c; c++) h = (h ^ (unsigned char)*c) * 1099511628211u;
+    return h;
+}
+
+/* Fills p->w, or dense scratch memory when p is quantised; chunk by chunk through `host`. */
+static pb_status draw(pb_model *m, const pb_param *p, void *dense, unsigned char *host, size_t chunk)
+{
+    const uint64_t stream = stream_of(m, p);
+    const size_t n = pb_param_n(p), size = pb_dtype_size(p->dtype);
+    double centre, half;
+    distribution(m, p, &centre, &half);
+    for (size_t first = 0; first < n; first += chunk) {
+        const size_t len = n - first < chunk ? n - first : chunk;
+#pragma omp parallel for
+        for (size_t i = 0; i < len; i++)
+            pb_store(host, i, p->dtype, centre + half * (2 * pb_uniform(stream, first + i) - 1));
+        PB_TRY(pb_upload(m->ctx, (unsigned char *)dense + first * size, host, len * size));
+        if (!p->master) continue;
+        float *wide = (float *)(void *)(host + chunk * size);
+        for (size_t i = 0; i < len; i++) wide[i] = (float)pb_load(host, i, p->dtype);
+        PB_TRY(pb_upload(m->ctx, p->master + first, wide, len * sizeof(float)));
+    }
+    return PB_OK;
+}
+
+static pb_status quantise(pb_model *m, const pb_param *p, const void *dense)
+{
+    return pb_nf4_quantize(m->ctx, &(pb_nf4_quantize_args){.w = dense,
+                                                           .q = p->q,
+                                                           .absmax = (float *)p->scales.absmax,
+                                                           .n = pb_param_n(p),
+                                                           .block = p->scales.block,
+                                                           .dtype = p->dtype});
+}
+
+static pb_status fill(pb_model *m)
+{
+    enum { CHUNK = 1 << 20 };
+    void *dense = NULL;
+    size_t largest = 0;
+    for (int i = 0; i < m->n; i++)
+        if (quantised(m, &m->params[i]) && pb_param_n(&m->params[i]) > largest) largest = pb_param_n(&m->params[i]);
+    if (largest) PB_TRY(pb_alloc(m->ctx, largest * pb_dtype_size(m->cfg.dtype), &dense));
+    unsigned char *host = malloc((size_t)CHUNK * 2 * sizeof(float));
+    pb_status s = host ? PB_OK : pb_fail(PB_ENOMEM, "no memory to draw weights in");
+    for (int i = 0; s == PB_OK && i < m->n; i++) {
+        const pb_param *p = &m->params[i];
+        s = draw(m, p, p->q ? dense : p->w, host, CHUNK);
+        if (s == PB_OK && p->q) s = quantise(m, p, dense);
+    }
+    if (s == PB_OK && largest) s = pb_sync(m->ctx);
+    free(host);
+    pb_release(m->ctx, dense);
+    return s;
+}
+
+/* ---- opening ---------------------------------------------------------------------------------------- */
+
+static pb_status check(const pb_model_config *c)
+{
+    const pb_geometry *g = c->geometry;
+    if (c->layers < 0 || c->layers > g->L)
+        return pb_fail(PB_EINVAL, "layers %d: %s has 1 to %d (0: all)", c->layers, g->name, g->L);
+    if (c->dtype != PB_F32 && c->dtype != PB_BF16) return pb_fail(PB_EINVAL, "a model is f32 or bf16");
+    if (c->tuning == PB_FULL) return PB_OK;
+    if (c->rank < 1 || c->rank > g->D) return pb_fail(PB_EINVAL, "rank %d: need 1 to %d", c->rank, g->D);
+    if (!c->targets || c->targets >> PB_NTARGETS) return pb_fail(PB_EINVAL, "adapters need at least one known target");
+    if (!(c->alpha > 0)) return pb_fail(PB_EINVAL, "alpha %g: need > 0", (double)c->alpha);
+    return PB_OK;
+}
+
+pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out)
+{
+    PB_TRY(check(cfg));
+    pb_model m = {.cfg = *cfg, .g = *cfg->geometry, .ctx = ctx};
+    if (cfg->layers) m.g.L = cfg->layers;
+    const size_t L = (size_t)m.g.L;
+    m.params = calloc(PB_NPARAMS * (L + 1) + 2 * PB_NTARGETS * L, sizeof *m.params);
+    m.layer = calloc(L * PB_NPARAMS, sizeof *m.layer);
+    m.lora_a = calloc(L * PB_NTARGETS, sizeof *m.lora_a);
+    m.lora_b = calloc(L * PB_NTARGETS, sizeof *m.lora_b);
+    pb_status s =
+        m.params && m.layer && m.lora_a && m.lora_b ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the parameter list");
+    if (s == PB_OK) list_params(&m);
+    if (s == PB_OK) s = allocate(&m);
+    if (s == PB_OK) s = fill(&m);
+    if (s != PB_OK) pb_model_close(&m);
+    else *out = m;
+    return s;
+}
+
+void pb_model_close(pb_model *m)
+{
+    if (!m->ctx) return;
+    pb_arena_free(&m->weights);
+    pb_arena_free(&m->grads);
+    pb_arena_free(&m->moments);
+    free(m->params);
+    free(m->layer);
+    free(m->lora_a);
+    free(m->lora_b);
+    *m = (pb_model){0};
+}

@@ -1,0 +1,304 @@
+/* trainer.c - a trainer's memory, its inputs, and what the host may ask it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/rope/rope.h"
+#include "trainer/trainer_impl.h"
+
+const pb_fn pb_phases[PB_NPHASES] = {
+#define PHASE(name, what) pb_phase_##name,
+#include "trainer/phases.def"
+#undef PHASE
+};
+const char *const pb_phase_names[PB_NPHASES] = {
+#define PHASE(name, what) #name,
+#include "trainer/phases.def"
+#undef PHASE
+};
+
+pb_train_config pb_train_defaults(const pb_geometry *g)
+{
+    return (pb_train_config){
+        .model = {.geometry = g,
+                  .tuning = PB_LORA,
+                  .dtype = PB_F32,
+                  .rank = 16,
+                  .alpha = 32,
+                  .targets = 1u << PB_TARGET_Q | 1u << PB_TARGET_V,
+                  .nf4_block = 64,
+                  .seed = 42},
+        .B = 1,
+        .S = 128,
+        .clip = PB_CLIP_FUSED,
+        .max_norm = 1,
+        .lr = 1e-4f,
+        .beta1 = 0.9f,
+        .beta2 = 0.999f,
+        .eps = 1e-8f,
+        .weight_decay = 0.01f,
+    };
+}
+
+pb_status pb_train_step(pb_ctx *ctx, void *self)
+{
+    for (int i = 0; i < PB_NPHASES; i++) PB_TRY(pb_phases[i](ctx, self));
+    return PB_OK;
+}
+
+pb_status pb_backward_and_clip(pb_ctx *ctx, void *self)
+{
+    PB_TRY(pb_phase_backward(ctx, self));
+    return pb_phase_clip(ctx, self);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------- */
+
+static void carve_layer(pb_trainer *t, int layer)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype), f = sizeof(float);
+    pb_layer_acts *a = &t->layers[layer];
+    pb_arena *m = &t->acts;
+    a->h = pb_carve(m, T * g->D * e);
+    a->n1 = pb_carve(m, T * g->D * e);
+    a->rstd1 = pb_carve(m, T * f);
+    a->qkv = pb_carve(m, T * pb_qkv_width(g) * e);
+    a->qk = pb_carve(m, g->qk_norm ? T * (size_t)(g->H + g->K) * g->d * e : 0);
+    a->rstdq = pb_carve(m, g->qk_norm ? T * g->H * f : 0);
+    a->rstdk = pb_carve(m, g->qk_norm ? T * g->K * f : 0);
+    a->o = pb_carve(m, T * (size_t)g->H * g->d * e);
+    a->lse = pb_carve(m, T * g->H * f);
+    a->hm = pb_carve(m, T * g->D * e);
+    a->n2 = pb_carve(m, T * g->D * e);
+    a->rstd2 = pb_carve(m, T * f);
+    a->gu = pb_carve(m, T * 2 * g->I * e);
+    for (int i = 0; i < PB_NTARGETS; i++)
+        a->xa[i] = pb_carve(m, t->model.lora_a[layer * PB_NTARGETS + i] ? T * (size_t)t->model.cfg.rank * e : 0);
+}
+
+static void carve(pb_trainer *t)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype), f = sizeof(float);
+    pb_arena *m = &t->acts;
+    t->ids = pb_carve(m, T * sizeof *t->ids);
+    t->targets = pb_carve(m, T * sizeof *t->targets);
+    t->mask = pb_carve(m, T * f);
+    t->inv_count = pb_carve(m, f);
+    t->cos = pb_carve(m, (size_t)t->cfg.S * (g->d / 2) * f);
+    t->sin = pb_carve(m, (size_t)t->cfg.S * (g->d / 2) * f);
+    for (int i = 0; i < g->L; i++) carve_layer(t, i);
+    t->hf = pb_carve(m, T * g->D * e);
+    t->nf = pb_carve(m, T * g->D * e);
+    t->rstdf = pb_carve(m, T * f);
+    t->logits = pb_carve(m, T * g->V * e);
+    t->nll = pb_carve(m, T * f);
+    t->loss = pb_carve(m, f);
+    t->proj = pb_carve(m, T * g->D * e);
+    t->act = pb_carve(m, T * g->I * e);
+    t->dcur = pb_carve(m, T * g->D * e);
+    t->dn = pb_carve(m, T * g->D * e);
+    t->dqkv = pb_carve(m, T * pb_qkv_width(g) * e);
+    t->dattn = pb_carve(m, T * (size_t)g->H * g->d * e);
+    t->dact = pb_carve(m, T * g->I * e);
+    t->dgu = pb_carve(m, T * 2 * g->I * e);
+    t->partial = pb_carve(m, (size_t)t->slots * f);
+    t->clip = pb_carve(m, (size_t)t->ngroups * sizeof *t->clip);
+    t->clip_list = pb_carve(m, (size_t)t->ntrained * sizeof *t->clip_list);
+    t->adamw_list = pb_carve(m, (size_t)t->ntrained * sizeof *t->adamw_list);
+    t->state = pb_carve(m, sizeof *t->state);
+}
+
+/* The trained tensors group by group: every layer, then what lies outside. */
+static pb_status group(pb_trainer *t)
+{
+    const pb_model *m = &t->model;
+    t->trained = calloc((size_t)m->n, sizeof *t->trained);
+    t->groups = calloc((size_t)m->g.L + 1, sizeof *t->groups);
+    if (!t->trained || !t->groups) return pb_fail(PB_ENOMEM, "no memory for the list of gradients");
+    for (int layer = 0; layer <= m->g.L; layer++) {
+        pb_clip_group *c = &t->groups[t->ngroups];
+        c->first = t->ntrained;
+        for (int i = 0; i < m->n; i++) {
+            pb_param *p = &m->params[i];
+            if (!p->trained || p->layer != (layer < m->g.L ? layer : -1)) continue;
+            t->trained[t->ntrained++] = p;
+            c->slots += pb_clip_slots(pb_param_n(p));
+        }
+        c->n = t->ntrained - c->first;
+        t->slots += c->slots;
+        t->ngroups += c->n > 0;
+    }
+    return PB_OK;
+}
+
+static void place_partials(pb_trainer *t)
+{
+    float *at = t->partial;
+    for (int i = 0; i < t->ngroups; i++) {
+        t->groups[i].partial = at;
+        at += t->groups[i].slots;
+    }
+}
+
+static pb_status rope_tables(pb_trainer *t)
+{
+    const size_t n = (size_t)t->cfg.S * (t->model.g.d / 2);
+    float *host = malloc(2 * n * sizeof *host);
+    if (!host) return pb_fail(PB_ENOMEM, "no memory for the rotation tables");
+    pb_rope_table(host, host + n, t->cfg.S, t->model.g.d, t->model.g.theta);
+    pb_status s = pb_upload(t->ctx, t->cos, host, n * sizeof *host);
+    if (s == PB_OK) s = pb_upload(t->ctx, t->sin, host + n, n * sizeof *host);
+    free(host);
+    return s;
+}
+
+/* ---- opening -------------------------------------------------------------------------------------- */
+
+static pb_status check(const pb_train_config *c)
+{
+    const pb_geometry *g = c->model.geometry;
+    if (c->B < 1) return pb_fail(PB_EINVAL, "batch %d: need at least 1", c->B);
+    if (c->S < 1 || c->S > g->max_pos) return pb_fail(PB_EINVAL, "seq %d: %s takes 1 to %d", c->S, g->name, g->max_pos);
+    if ((size_t)c->B * c->S > 1u << 22)
+        return pb_fail(PB_EINVAL, "batch %d of seq %d: over 4 M tokens a step", c->B, c->S);
+    if (!(c->max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need > 0", (double)c->max_norm);
+    if (!(c->beta1 >= 0 && c->beta1 < 1 && c->beta2 >= 0 && c->beta2 < 1 && c->eps > 0))
+        return pb_fail(PB_EINVAL, "adamw: beta1 %g, beta2 %g, eps %g", (double)c->beta1, (double)c->beta2,
+                       (double)c->eps);
+    return PB_OK;
+}
+
+static pb_status set_up(pb_trainer *t)
+{
+    PB_TRY(group(t));
+    t->layers = calloc((size_t)t->model.g.L, sizeof *t->layers);
+    if (!t->layers) return pb_fail(PB_ENOMEM, "no memory for the layers");
+    pb_arena_begin(&t->acts, t->ctx);
+    carve(t);
+    PB_TRY(pb_arena_commit(&t->acts));
+    carve(t);
+    place_partials(t);
+    PB_TRY(rope_tables(t));
+    PB_TRY(pb_clip_write_lists(t));
+    return pb_trainer_set_lr(t, t->cfg.lr);
+}
+
+pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **out)
+{
+    PB_TRY(check(cfg));
+    pb_trainer *t = calloc(1, sizeof *t);
+    if (!t) return pb_fail(PB_ENOMEM, "no memory for a trainer");
+    t->ctx = ctx;
+    t->cfg = *cfg;
+    t->T = cfg->B * cfg->S;
+    pb_status s = pb_model_open(ctx, &cfg->model, &t->model);
+    if (s == PB_OK) s = set_up(t);
+    if (s != PB_OK) pb_trainer_close(t);
+    else *out = t;
+    return s;
+}
+
+void pb_trainer_close(pb_trainer *t)
+{
+    if (!t) return;
+    if (t->acts.ctx) pb_arena_free(&t->acts);
+    pb_model_close(&t->model);
+    free(t->layers);
+    free(t->trained);
+    free(t->groups);
+    free(t);
+}
+
+/* ---- inputs ------------------------------------------------------------------------------------------ */
+
+pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
+{
+    const size_t T = (size_t)t->T;
+    const int V = t->model.g.V;
+    double count = 0;
+    for (size_t i = 0; i < T; i++) {
+        if (b->ids[i] < 0 || b->ids[i] >= V)
+            return pb_fail(PB_EINVAL, "batch: id %d of token %zu is outside the vocabulary of %d", b->ids[i], i, V);
+        if (b->mask[i] != 0 && (b->targets[i] < 0 || b->targets[i] >= V))
+            return pb_fail(PB_EINVAL, "batch: target %d of token %zu is outside the vocabulary of %d", b->targets[i], i,
+                           V);
+        count += (double)b->mask[i];
+    }
+    if (b->count > 0) count = b->count;
+    const float inv = count > 0 ? (float)(1 / count) : 0;
+    PB_TRY(pb_upload(t->ctx, t->ids, b->ids, T * sizeof *b->ids));
+    PB_TRY(pb_upload(t->ctx, t->targets, b->targets, T * sizeof *b->targets));
+    PB_TRY(pb_upload(t->ctx, t->mask, b->mask, T * sizeof *b->mask));
+    return pb_upload(t->ctx, t->inv_count, &inv, sizeof inv);
+}
+
+pb_status pb_trainer_set_lr(pb_trainer *t, float lr)
+{
+    if (!(lr >= 0)) return pb_fail(PB_EINVAL, "learning rate %g: need >= 0", (double)lr);
+    t->cfg.lr = lr;
+    return pb_upload(t->ctx, &t->state->lr, &lr, sizeof lr);
+}
+
+pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm)
+{
+    if (!(max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need > 0", (double)max_norm);
+    t->cfg.clip = clip;
+    t->cfg.max_norm = max_norm;
+    return pb_clip_write_lists(t);
+}
+
+void pb_trainer_accumulate(pb_trainer *t, bool on) { t->accumulate = on; }
+
+/* ---- what the host may ask --------------------------------------------------------------------------- */
+
+pb_status pb_trainer_loss(pb_trainer *t, double *mean)
+{
+    float loss;
+    PB_TRY(pb_download(t->ctx, &loss, t->loss, sizeof loss));
+    *mean = (double)loss;
+    return PB_OK;
+}
+
+pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out)
+{
+    return pb_download(t->ctx, out, t->state, sizeof *out);
+}
+
+int pb_trainer_clip_groups(const pb_trainer *t)
+{
+    return t->cfg.clip == PB_CLIP_NONE ? 0 : t->cfg.clip == PB_CLIP_MULTI ? 1 : t->ngroups;
+}
+
+pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out)
+{
+    return pb_download(t->ctx, out, t->clip, (size_t)pb_trainer_clip_groups(t) * sizeof *out);
+}
+
+const pb_train_config *pb_trainer_config(const pb_trainer *t) { return &t->cfg; }
+pb_model *pb_trainer_model(pb_trainer *t) { return &t->model; }
+const void *pb_trainer_logits(const pb_trainer *t) { return t->logits; }
+
+pb_memory pb_trainer_memory(const pb_trainer *t)
+{
+    return (pb_memory){t->model.weights.size, t->model.grads.size, t->model.moments.size, t->acts.size};
+}
+
+pb_flops pb_trainer_flops(const pb_trainer *t)
+{
+    const pb_model *m = &t->model;
+    const double T = t->T, S = t->cfg.S;
+    /* Causal: half of the square; two products forward (q k, p v), five backward. */
+    const double attention = 2 * T * S / 2 * 2 * m->g.H * m->g.d * m->g.L;
+    pb_flops f = {attention, 2.5 * attention};
+    for (int i = 0; i < m->n; i++) {
+        const pb_param *p = &m->params[i];
+        const bool lookup = i == 0 && !m->g.tied; /* an untied embedding is only read */
+        if (p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS || lookup) continue;
+        const double product = 2 * T * (double)pb_param_n(p);
+        f.forward += product;
+        f.backward += product * (p->trained ? 2 : 1);
+    }
+    return f;
+}
