@@ -104,9 +104,15 @@ const char *pb_sink_key(const pb_sink *s, int i);
 
 typedef struct pb_suite {
     const char *name, *what;
-    const char *axes;             /* "batch=1 clip=fused ...": every axis with its default */
-    const char *const *grid;      /* default cases: lines such as "tuning=lora batch=1,4", NULL-ended */
-    const char *const *full_grid; /* with --grid full */
+    /* "batch=1 clip=fused ...": every axis with its default. With enumerate: with what is chosen by default,
+     * values or patterns, "!" for all but: "dtype=* impl=!ref". */
+    const char *axes;
+    /* Default cases: lines such as "tuning=lora batch=1,4", NULL-ended. A word without "=" names the case
+     * ("copy"; else it is "step"). */
+    const char *const *grid;
+    const char *const *full_grid; /* with --grid full; NULL: as grid */
+    /* Optional: EINVAL with one line for a value that no run can take, before anything is measured. */
+    pb_status (*check)(const pb_case *c);
     /* Cases that a grid of strings cannot say (kernels: one an op, shape, dtype and implementation); NULL:
      * the grids above. Calls add(user, case) for each. */
     pb_status (*enumerate)(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user);

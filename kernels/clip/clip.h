@@ -30,6 +30,13 @@ static inline int pb_clip_slots(size_t n)
     return (int)(s < 256 ? s : 256);
 }
 
+/* Slot i sums the elements from min(n, i*run) to min(n, (i+1)*run): a run is whole cache lines. */
+static inline size_t pb_clip_run(size_t n)
+{
+    size_t slots = pb_clip_slots(n), run = slots ? (n + slots - 1) / slots : 0;
+    return (run + 63) / 64 * 64;
+}
+
 typedef struct pb_clip_sqsum_args {
     const float *x; /* [n] */
     float *partial; /* [pb_clip_slots(n)], out; every slot is written */
@@ -57,10 +64,10 @@ typedef struct pb_clip_entry {
 typedef struct pb_clip_multi_args {
     const pb_clip_entry *list; /* [n] in device memory */
     pb_clip_state *state;      /* [1], out */
-    float *partial;            /* [slots] scratch: the sum of pb_clip_slots over the list */
-    int n, slots;
-    float max_norm; /* > 0 */
-    bool apply;     /* scale the buffers; false: leave it to adamw_step, which reads state */
+    float *partial;            /* [slots], out: the slots of the list's buffers, one after the other */
+    int n, slots;              /* slots: the sum of pb_clip_slots over the list */
+    float max_norm;            /* > 0 */
+    bool apply;                /* scale the buffers; false: leave it to adamw_step, which reads state */
 } pb_clip_multi_args;
 
 PB_DECLARE_OP(clip, sqsum)

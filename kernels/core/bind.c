@@ -126,7 +126,7 @@ void *pb_inout_ld(pb_binder *b, const char *name, pb_dtype dtype, size_t rows, s
                                .hi = 1});
 }
 
-const void *pb_in_raw(pb_binder *b, const char *name, const void *bytes, size_t n)
+static void *bound_raw(pb_binder *b, const char *name, const void *bytes, size_t n, pb_role role)
 {
     void *raw = malloc(n + 1);
     if (!raw) {
@@ -134,10 +134,20 @@ const void *pb_in_raw(pb_binder *b, const char *name, const void *bytes, size_t 
         return NULL;
     }
     memcpy(raw, bytes, n);
-    const void *p = bound(
-        b, (pb_bound){.name = name, .rows = 1, .cols = n, .ld = n, .dtype = PB_U8, .role = PB_ROLE_IN, .raw = raw});
+    void *p =
+        bound(b, (pb_bound){.name = name, .rows = 1, .cols = n, .ld = n, .dtype = PB_U8, .role = role, .raw = raw});
     if (!p) free(raw);
     return p;
+}
+
+const void *pb_in_raw(pb_binder *b, const char *name, const void *bytes, size_t n)
+{
+    return bound_raw(b, name, bytes, n, PB_ROLE_IN);
+}
+
+void *pb_inout_raw(pb_binder *b, const char *name, const void *bytes, size_t n)
+{
+    return bound_raw(b, name, bytes, n, PB_ROLE_INOUT);
 }
 
 void pb_unbind(pb_binder *b)

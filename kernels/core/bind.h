@@ -9,7 +9,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-enum { PB_MAX_AXES = 10, PB_MAX_BOUND = 24 };
+enum { PB_MAX_AXES = 10, PB_MAX_BOUND = 32 };
 
 typedef enum pb_role { PB_ROLE_IN, PB_ROLE_OUT, PB_ROLE_INOUT } pb_role;
 
@@ -48,6 +48,8 @@ void *pb_inout_ld(pb_binder *b, const char *name, pb_dtype dtype, size_t rows, s
 /* An input whose bytes the caller gives (a list of pointers into other tensors, say). Copied; the same
  * on every rebind; pb_copy_inputs leaves it alone, because pointers differ from device to device. */
 const void *pb_in_raw(pb_binder *b, const char *name, const void *bytes, size_t n);
+/* The same, read and written: compared byte by byte, so for what must come out equal (integers). */
+void *pb_inout_raw(pb_binder *b, const char *name, const void *bytes, size_t n);
 
 void pb_unbind(pb_binder *b); /* releases everything; the binder may be bound again */
 /* Writes the seeded values and the poison once more, so that an op can run again from the start. */

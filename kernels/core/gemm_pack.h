@@ -24,9 +24,9 @@ static inline source source_of(const pb_mat *m)
 static inline vf nf4_fetch(const pb_mat *m, size_t e, int n)
 {
     const uint8_t *q = m->p;
-    const size_t block = (size_t)m->nf4->block;
+    const size_t block = (size_t)m->nf4->block; /* a power of two: no division a vector */
     if (n == PB_VLEN && e % 2 == 0 && (e & (block - 1)) + PB_VLEN <= block)
-        return pb_nf4_levels(q + e / 2) * pb_nf4_scale(m->nf4, e / block);
+        return pb_nf4_levels(q + e / 2) * pb_nf4_scale(m->nf4, e >> __builtin_ctzll(block));
     vf v = {0};
     for (int i = 0; i < n; i++) v[i] = pb_nf4_value(q, m->nf4, e + i);
     return v;

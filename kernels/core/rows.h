@@ -6,8 +6,9 @@
 #ifndef PB_ROWS_H
 #define PB_ROWS_H
 #include <stddef.h>
+#include <string.h>
 
-enum { PB_DW_PARTS = 16 };
+enum { PB_DW_PARTS = 64 };
 
 /* Runs for a sum over `rows` rows: one per 32 rows, at most PB_DW_PARTS, at least 1. */
 static inline int pb_dw_parts(size_t rows)
@@ -25,10 +26,14 @@ static inline size_t pb_dw_first(size_t rows, int parts, int i) { return rows * 
 /* sum[d] = the parts' rows added in order, onto what is there when accumulate. */
 static inline void pb_dw_finish(float *sum, const float *parts, int n, int D, int accumulate)
 {
-    for (int d = 0; d < D; d++) {
-        float s = parts[d];
-        for (int i = 1; i < n; i++) s += parts[(size_t)i * (size_t)D + (size_t)d];
-        sum[d] = accumulate ? sum[d] + s : s;
+    enum { W = 256 }; /* columns at a time, so that the parts are read along their rows */
+    for (int d0 = 0; d0 < D; d0 += W) {
+        float s[W];
+        const int w = D - d0 < W ? D - d0 : W;
+        memcpy(s, parts + d0, (size_t)w * sizeof *s);
+        for (int i = 1; i < n; i++)
+            for (int d = 0; d < w; d++) s[d] += parts[(size_t)i * (size_t)D + (size_t)(d0 + d)];
+        for (int d = 0; d < w; d++) sum[d0 + d] = accumulate ? sum[d0 + d] + s[d] : s[d];
     }
 }
 #endif

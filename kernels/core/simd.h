@@ -5,8 +5,12 @@
  * nearest even. Tails: the *_n forms touch exactly n < PB_VLEN elements, other lanes read as 0. */
 #ifndef PB_SIMD_H
 #define PB_SIMD_H
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #include "kernels/core/dtype.h"
 
@@ -20,6 +24,11 @@ enum { PB_VLEN = 8 };
 #else
 enum { PB_VLEN = 4 };
 #endif
+
+/* For functions whose arguments become constants where they are called: a dtype, a NULL, a full vector. */
+#define PB_INLINE static inline __attribute__((always_inline))
+/* Calls f(..., t) with t a constant, so that the loops inside are compiled once per element type. */
+#define PB_PER_DTYPE(t, f, ...) ((t) == PB_F32 ? f(__VA_ARGS__, PB_F32) : f(__VA_ARGS__, PB_BF16))
 
 typedef float vf __attribute__((vector_size(PB_VLEN * 4), aligned(4), may_alias));
 typedef int32_t vi __attribute__((vector_size(PB_VLEN * 4), aligned(4), may_alias));
@@ -35,15 +44,30 @@ static inline vf vf_load(const void *p, size_t i, pb_dtype t)
     return (vf)(__builtin_convertvector(*(const vh *)((const uint16_t *)p + i), vu) << 16);
 }
 
+/* The lanes' bf16 bits, to nearest even; NaN stays NaN. */
+static inline vu vf_bf16_bits(vf v)
+{
+    vu bits = (vu)v, nan = (vu)(v != v);
+    vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, quiet = (bits >> 16) | 0x40u;
+    return (rounded & ~nan) | (quiet & nan);
+}
+
+/* v as memory of type t would hold it. */
+static inline vf vf_round(vf v, pb_dtype t) { return t == PB_F32 ? v : (vf)(vf_bf16_bits(v) << 16); }
+
 static inline void vf_store(void *p, size_t i, pb_dtype t, vf v)
 {
     if (t == PB_F32) {
         *(vf *)((float *)p + i) = v;
         return;
     }
+<<<<<<< HEAD
     vu bits = (vu)v, nan = (vu)(v != v);
     vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, quiet = (bits >> 16) | 0x40u;
     *(vh *)((uint16_t *)p + i) = __builtin_convertvector((rounded & ~nan) | (quiet & nan), vh);
+=======
+    *(vh *)((uint16_t *)p + i) = __builtin_convertvector(vf_bf16_bits(v), vh);
+>>>>>>> k4
 }
 
 static inline vf vf_load_n(const void *p, size_t i, pb_dtype t, size_t n)
@@ -65,6 +89,63 @@ static inline void vf_store_n(void *p, size_t i, pb_dtype t, vf v, size_t n)
     memcpy((unsigned char *)p + i * pb_dtype_size(t), lanes, n * pb_dtype_size(t));
 }
 
+/* The same for 1 <= n <= PB_VLEN; with a constant n = PB_VLEN nothing of the tail remains. */
+PB_INLINE vf vf_get(const void *p, size_t i, pb_dtype t, int n)
+{
+    return n == PB_VLEN ? vf_load(p, i, t) : vf_load_n(p, i, t, (size_t)n);
+}
+PB_INLINE void vf_put(void *p, size_t i, pb_dtype t, vf v, int n)
+{
+    if (n == PB_VLEN) vf_store(p, i, t, v);
+    else vf_store_n(p, i, t, v, (size_t)n);
+}
+
+/* Streaming stores write around the caches: no line is fetched only to be overwritten, which saves a
+ * third of the traffic of a copy. Worth it only for an output too large to be found in the cache again
+ * and not read by the same loop; element i must be aligned as a vector is. */
+enum { PB_STREAM_BYTES = 32 << 20 };
+
+/* Whether an output of `bytes` in rows of `row` bytes should, and may, be streamed. */
+static inline bool pb_should_stream(const void *out, size_t bytes, size_t row)
+{
+    return bytes >= PB_STREAM_BYTES && ((uintptr_t)out | row) % (sizeof(float) * PB_VLEN) == 0;
+}
+
+static inline void vf_stream(void *p, size_t i, pb_dtype t, vf v)
+{
+#if defined(__x86_64__)
+    vh h;
+    if (t == PB_BF16) h = __builtin_convertvector(vf_bf16_bits(v), vh);
+#if defined(__AVX512F__)
+    if (t == PB_F32) _mm512_stream_ps((float *)p + i, (__m512)v);
+    else _mm256_stream_si256((__m256i *)((uint16_t *)p + i), (__m256i)h);
+#elif defined(__AVX__)
+    if (t == PB_F32) _mm256_stream_ps((float *)p + i, (__m256)v);
+    else _mm_stream_si128((__m128i *)((uint16_t *)p + i), (__m128i)h);
+#else
+    if (t == PB_F32) _mm_stream_ps((float *)p + i, (__m128)v);
+    else _mm_stream_si64((long long *)((uint16_t *)p + i), (long long)h);
+#endif
+#else
+    vf_store(p, i, t, v);
+#endif
+}
+
+/* Ends a thread's streaming stores: makes them visible in order with what it writes next. */
+static inline void pb_stream_fence(void)
+{
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+}
+
+/* vf_put, streaming whole vectors when `stream`. */
+PB_INLINE void vf_out(void *p, size_t i, pb_dtype t, vf v, int n, bool stream)
+{
+    if (n == PB_VLEN && stream) vf_stream(p, i, t, v);
+    else vf_put(p, i, t, v, n);
+}
+
 static inline float vf_sum(vf v)
 {
     float s[PB_VLEN];
@@ -74,8 +155,42 @@ static inline float vf_sum(vf v)
     return s[0];
 }
 
-static inline vf vf_select(vi mask, vf a, vf b) { return (vf)(((vi)a & mask) | ((vi)b & ~mask)); }
-static inline vf vf_max(vf a, vf b) { return vf_select(a > b, a, b); }
+/* Lanes of a where the mask is set (all bits), else of b. */
+static inline vf vf_select(vi mask, vf a, vf b)
+{
+#if defined(__AVX__) && !defined(__AVX512F__)
+    return (vf)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)mask);
+#else
+    return (vf)(((vi)a & mask) | ((vi)b & ~mask));
+#endif
+}
+
+/* The larger and the smaller one; b where either is NaN. */
+static inline vf vf_max(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#elif defined(__x86_64__)
+    return (vf)_mm_max_ps((__m128)a, (__m128)b);
+#else
+    return vf_select(a > b, a, b);
+#endif
+}
+
+static inline vf vf_min(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX__)
+    return (vf)_mm256_min_ps((__m256)a, (__m256)b);
+#elif defined(__x86_64__)
+    return (vf)_mm_min_ps((__m128)a, (__m128)b);
+#else
+    return vf_select(a < b, a, b);
+#endif
+}
 
 static inline float vf_hmax(vf v)
 {
@@ -84,26 +199,47 @@ static inline float vf_hmax(vf v)
     return m;
 }
 
-/* e^x to about 1 ulp: x = n ln2 + r, a degree-6 polynomial in r (Cephes expf), scaled by 2^n.
+/* e^x to about 1 ulp: x = n ln2 + r, 1 + r + r^2 q(r) with q of degree 4 (minimax, 3e-9), scaled by 2^n.
  * Below -87.3 the result is 0 (no denormals), above 88.7 +Inf; NaN stays NaN. */
 static inline vf vf_exp(vf x)
 {
-    vf t = x * 1.44269504088896341f;
-    vf n = (t + 12582912.0f) - 12582912.0f; /* round to nearest by the 1.5*2^23 trick */
-    vf r = x - n * 0.693359375f;
+    vf y = vf_min(vf_set(89.0f), x);               /* Inf - Inf would be NaN */
+    vf t = y * 1.44269504088896341f + 12582912.0f; /* rounds to nearest by the 1.5*2^23 trick */
+    vf n = t - 12582912.0f;
+    vf r = y - n * 0.693359375f;
     r = r - n * -2.12194440e-4f;
-    vf p = vf_set(1.9875691500e-4f);
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    vf clamped = vf_select(n > 127.0f, vf_set(127.0f), vf_select(n < -126.0f, vf_set(-126.0f), n));
-    vf y = p * (vf)((__builtin_convertvector(clamped, vi) + 127) << 23);
-    y = vf_select(x < -87.33654f, (vf){0}, y);
+    vf p = vf_set(1.3814431245e-3f);
+    p = p * r + 8.3687971138e-3f;
+    p = p * r + 4.1668395853e-2f;
+    p = p * r + 1.6666519969e-1f;
+    p = p * r + 4.9999993403e-1f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+#if defined(__AVX512F__)
+    return (vf)_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(-87.33654f), _CMP_NLT_UQ), (__m512)p,
+                                      (__m512)n);
+#else
+    /* n stands in the low bits of t; added to p's exponent it also reaches n = 128, where 2^n is no float */
+    y = (vf)((vu)p + ((vu)t << 23));
+    y = (vf)((vi)y & ~(x < -87.33654f));
     y = vf_select(x > 88.72283f, vf_set(__builtin_inff()), y);
     return vf_select(x != x, x, y);
+#endif
+}
+
+/* Correctly rounded root. */
+static inline vf vf_sqrt(vf x)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_sqrt_ps((__m512)x);
+#elif defined(__AVX__)
+    return (vf)_mm256_sqrt_ps((__m256)x);
+#elif defined(__x86_64__)
+    return (vf)_mm_sqrt_ps((__m128)x);
+#else
+    for (int i = 0; i < PB_VLEN; i++) x[i] = __builtin_sqrtf(x[i]);
+    return x;
+#endif
 }
 
 /* 1/(1+e^-x), finite for every finite x. */

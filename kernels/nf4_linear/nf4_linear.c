@@ -62,10 +62,12 @@ const pb_impl pb_nf4_linear_dx_cpu[] = {PB_FAST_IMPLS(pb_nf4_linear_dx, .workspa
 /* b: block of the weight; q: double quantisation; f: bias (fwd); a: accumulate (dx). */
 static const char axes[] = "BSNKbqfa";
 static const pb_dims edge[] = {
-    {1, 5, 19, 45, 32, 1, 1, 0},    /* K neither a multiple of the block nor even: rows start in mid-byte */
+    {1, 5, 19, 46, 32, 1, 1, 0},    /* K no multiple of the block: rows start in mid-block */
+    {1, 5, 19, 45, 32, 1, 1, 0},    /* nor even: rows start in mid-byte */
     {2, 3, 33, 64, 64, 0, 0, 1},    /* one block a row */
     {1, 7, 6, 50, 4096, 0, 1, 1},   /* the whole weight in less than a block */
     {1, 1, 1, 1, 32, 1, 0, 0},      /* one element */
+    {1, 4, 90, 1024, 64, 1, 0, 0},  /* few tokens, several threads */
     {2, 9, 70, 130, 64, 1, 0, 0},   /* blocks across rows, panel tails on every side */
     {1, 40, 520, 96, 128, 1, 1, 1}, /* many panels of N */
     {1, 3, 48, 700, 512, 0, 0, 0},  /* K in several pieces */

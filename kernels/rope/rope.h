@@ -5,7 +5,8 @@
  * Su et al. 2021, arXiv:2104.09864, eq. 34. The pairing is part of the model:
  *   PB_ROPE_HALF      (a,b) = (x[i], x[i+D/2])    GPT-NeoX, Llama, Qwen: "rotate_half"
  *   PB_ROPE_ADJACENT  (a,b) = (x[2i], x[2i+1])    GPT-J
- * Backward is the inverse rotation (sin negated). Head h of token t starts at t*ld + h*D. */
+ * Backward is the inverse rotation (sin negated). Head h of token t starts at t*ld + h*D. A position
+ * outside [0,P), which only `pos` can hold, makes the q and k of its token NaN. */
 #ifndef PB_ROPE_H
 #define PB_ROPE_H
 #include "kernels/core/op.h"

@@ -1,0 +1,107 @@
+/* harness.c - times one piece of work: warm-up, samples until there are enough, their median. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/bench.h"
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double pb_median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, ascending);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static pb_status check(const pb_measure_opts *o)
+{
+    if (o->warmup < 1) return pb_fail(PB_EINVAL, "measure: %d warm-up calls, need at least 1", o->warmup);
+    if (o->min_samples < 1 || o->max_samples < o->min_samples || o->max_samples > PB_MAX_SAMPLES)
+        return pb_fail(PB_EINVAL, "measure: %d to %d samples, need 1 to %d", o->min_samples, o->max_samples,
+                       PB_MAX_SAMPLES);
+    return PB_OK;
+}
+
+/* What must happen before a call and is not timed. The wait keeps it out of a device's time. */
+static pb_status prepare(pb_ctx *ctx, const pb_measure_opts *o)
+{
+    if (o->before) PB_TRY(o->before(ctx, o->before_self));
+    if (o->flush) PB_TRY(ctx->be->flush_cache(ctx));
+    return ctx->be->sync(ctx);
+}
+
+static pb_status sample(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
+{
+    PB_TRY(prepare(ctx, o));
+    const pb_counts before = ctx->counts;
+    PB_TRY(ctx->be->mark(ctx, 0));
+    PB_TRY(fn(ctx, self));
+    PB_TRY(ctx->be->mark(ctx, 1));
+    t->launches += (double)(ctx->counts.launches - before.launches);
+    t->waits += (double)(ctx->counts.waits - before.waits);
+    PB_TRY(ctx->be->sync(ctx));
+    PB_TRY(ctx->be->between(ctx, 0, 1, &t->seconds[t->n]));
+    t->n++;
+    return PB_OK;
+}
+
+static pb_status warm_up(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, int calls)
+{
+    for (int i = 0; i < calls && !pb_interrupted(); i++) {
+        PB_TRY(prepare(ctx, o));
+        PB_TRY(fn(ctx, self));
+    }
+    return ctx->be->sync(ctx);
+}
+
+static pb_status collect(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
+{
+    double total = 0;
+    while (!pb_interrupted() && t->n < o->max_samples && (t->n < o->min_samples || total < o->min_time)) {
+        PB_TRY(sample(ctx, fn, self, o, t));
+        total += t->seconds[t->n - 1];
+    }
+    return PB_OK;
+}
+
+static pb_status collect_graph(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
+{
+    pb_graph *g = NULL;
+    double start = now();
+    PB_TRY(pb_record(ctx, fn, self, &g));
+    t->record_seconds = now() - start;
+    t->nodes = pb_graph_nodes(ctx, g);
+    pb_status s = warm_up(ctx, pb_replay, g, o, 1); /* the first replay uploads the graph */
+    if (s == PB_OK) s = collect(ctx, pb_replay, g, o, t);
+    pb_graph_free(ctx, g);
+    return s;
+}
+
+pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out)
+{
+    double sorted[PB_MAX_SAMPLES];
+    pb_timing t = {.median = (double)NAN};
+    PB_TRY(check(opts));
+    PB_TRY(warm_up(ctx, fn, self, opts, opts->warmup));
+    if (!pb_interrupted()) PB_TRY((opts->graph ? collect_graph : collect)(ctx, fn, self, opts, &t));
+    if (t.n) {
+        memcpy(sorted, t.seconds, (size_t)t.n * sizeof *sorted);
+        t.median = pb_median(sorted, t.n);
+        t.launches /= t.n;
+        t.waits /= t.n;
+    }
+    *out = t;
+    return PB_OK;
+}

@@ -1,0 +1,27 @@
+/* interrupt.c - SIGINT and SIGTERM as a flag that the harness reads between samples. */
+#define _GNU_SOURCE
+#include "bench/interrupt.h"
+
+#include <signal.h>
+
+/* The one thing a signal handler may write. */
+static volatile sig_atomic_t count, last;
+
+static void note(int sig)
+{
+    last = sig;
+    count++;
+}
+
+void pb_interrupt_watch(void)
+{
+    struct sigaction a = {.sa_handler = note}, ignore = {.sa_handler = SIG_IGN}; /* no SA_RESTART: waits return */
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGPIPE, &ignore, NULL);
+    sigaction(SIGXFSZ, &ignore, NULL);
+}
+
+bool pb_interrupted(void) { return count > 0; }
+int pb_interrupt_count(void) { return count; }
+int pb_interrupt_signal(void) { return last; }

@@ -1,0 +1,234 @@
+/* results.c - the writer: rows and samples, each appended by one write. */
+#define _GNU_SOURCE
+#include "bench/results.h"
+
+#include <csv.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bench/metric.h"
+#include "bench/tables.h"
+
+/* ---- text -------------------------------------------------------------------------------------- */
+
+void pb_csv_text(FILE *f, const char *s)
+{
+    if (!s) return;
+    size_t n = strlen(s);
+    bool plain = !strpbrk(s, ",\"\r\n") && (!n || (s[0] != ' ' && s[n - 1] != ' '));
+    if (plain) fputs(s, f);
+    else csv_fwrite2(f, s, n, '"');
+}
+
+void pb_csv_number(FILE *f, double v)
+{
+    if (isfinite(v)) fprintf(f, "%.9g", v);
+}
+
+static void put_str(FILE *f, const char *v) { pb_csv_text(f, v); }
+static void put_i64(FILE *f, long long v) { fprintf(f, "%lld", v); }
+static void put_f64(FILE *f, double v) { pb_csv_number(f, v); }
+
+void pb_csv_header(FILE *f)
+{
+    for (const pb_column *c = pb_columns; c->name; c++) fprintf(f, "%s%s", c == pb_columns ? "" : ",", c->name);
+    fputc('\n', f);
+}
+
+void pb_csv_row(FILE *f, const pb_row *r)
+{
+    const char *comma = "";
+#define COL(type, name, doc) fputs(comma, f), put_##type(f, r->name), comma = ",";
+#include "bench/columns.def"
+#undef COL
+    fputc('\n', f);
+}
+
+/* ---- files -------------------------------------------------------------------------------------- */
+
+/* All of it or nothing: a part that was written is cut off again. */
+static pb_status append(int fd, const char *text, size_t n, const char *what)
+{
+    struct stat before;
+    size_t done = 0;
+    bool file = fstat(fd, &before) == 0 && S_ISREG(before.st_mode);
+    while (done < n) {
+        ssize_t w = write(fd, text + done, n - done);
+        if (w < 0 && errno == EINTR) continue;
+        if (w <= 0) {
+            int why = w < 0 ? errno : ENOSPC;
+            if (done && file && ftruncate(fd, before.st_size) != 0)
+                return pb_fail(PB_EIO, "%s: %s, and its last line is cut", what, strerror(why));
+            return pb_fail(PB_EIO, "%s: %s", what, strerror(why));
+        }
+        done += (size_t)w;
+    }
+    return PB_OK;
+}
+
+/* A memory stream that collects what one write will append. */
+typedef struct page {
+    char *text;
+    size_t n;
+    FILE *f;
+} page;
+
+static pb_status page_open(page *p)
+{
+    *p = (page){0};
+    p->f = open_memstream(&p->text, &p->n);
+    return p->f ? PB_OK : pb_fail(PB_ENOMEM, "no memory for a row");
+}
+
+static pb_status page_append(page *p, int fd, const char *what)
+{
+    pb_status s = fclose(p->f) == 0 ? append(fd, p->text, p->n, what) : pb_fail(PB_ENOMEM, "no memory for a row");
+    free(p->text);
+    return s;
+}
+
+static pb_status open_in(const char *dir, const char *file, int flags, int *fd)
+{
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/%s", dir, file) >= (int)sizeof path)
+        return pb_fail(PB_EIO, "%.60s...: the path is too long", dir);
+    *fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0666);
+    return *fd >= 0 ? PB_OK : pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+}
+
+static void samples_header(FILE *f) { fputs("run_id,launch,key,metric,index,value\n", f); }
+
+static pb_status create(const char *dir, const char *file, void (*header)(FILE *f))
+{
+    page p;
+    int fd;
+    PB_TRY(open_in(dir, file, O_CREAT | O_EXCL, &fd));
+    pb_status s = page_open(&p);
+    if (s == PB_OK) {
+        header(p.f);
+        s = page_append(&p, fd, file);
+    }
+    close(fd);
+    return s;
+}
+
+pb_status pb_results_create(const char *dir)
+{
+    PB_TRY(create(dir, "results.csv", pb_csv_header));
+    return create(dir, "samples.csv", samples_header);
+}
+
+pb_status pb_sink_open(const char *dir, pb_sink *out)
+{
+    *out = (pb_sink){.results = -1, .samples = -1};
+    PB_TRY(open_in(dir, "results.csv", 0, &out->results));
+    pb_status s = open_in(dir, "samples.csv", 0, &out->samples);
+    if (s != PB_OK) pb_sink_close(out);
+    return s;
+}
+
+void pb_sink_close(pb_sink *s)
+{
+    if (s->results >= 0) close(s->results);
+    if (s->samples >= 0) close(s->samples);
+    s->results = s->samples = -1;
+}
+
+/* ---- the sink ------------------------------------------------------------------------------------ */
+
+pb_measure_opts pb_sink_measure(const pb_sink *s) { return s->measure; }
+
+double pb_sink_ceiling(const pb_sink *s, const char *metric)
+{
+    if (strcmp(metric, "copy_rate") == 0) return s->copy_rate;
+    return strcmp(metric, "matmul_rate") == 0 ? s->matmul_rate : 0;
+}
+
+static void notice(pb_sink *s, const pb_row *r)
+{
+    s->bad += strcmp(r->status, "wrong") == 0 || strcmp(r->status, "failed") == 0;
+    s->truncated |= strcmp(r->status, "truncated") == 0;
+    if (strcmp(r->status, "ok") != 0) return;
+    if (strcmp(r->metric, "copy_rate") == 0) s->copy_rate = r->value;
+    if (strcmp(r->metric, "matmul_rate") == 0) s->matmul_rate = r->value;
+}
+
+pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value, int samples, const char *status,
+                  const char *note)
+{
+    const pb_metric *m = pb_metric_find(metric);
+    char text[512];
+    page p;
+    if (!m) return pb_fail(PB_EINVAL, "metric '%s' is not in metrics.def", metric);
+    if (!isfinite(value) && strcmp(status, "ok") == 0) status = "failed", note = "the value is not finite";
+    snprintf(text, sizeof text, "%s", note ? note : "");
+    for (char *t = text; *t; t++)
+        if ((unsigned char)*t < ' ') *t = ' '; /* one line a row, so that grep sees whole rows */
+    const pb_row r = {.bench_version = PB_BENCH_VERSION,
+                      .run_id = s->run_id,
+                      .machine_id = s->machine_id,
+                      .launch = s->launch,
+                      .key = c->key,
+                      .metric = m->name,
+                      .unit = m->unit,
+                      .better = m->better,
+                      .value = value,
+                      .samples = samples,
+                      .status = status,
+                      .note = text};
+    PB_TRY(page_open(&p));
+    pb_csv_row(p.f, &r);
+    pb_status st = page_append(&p, s->results, "results.csv");
+    if (st == PB_OK) notice(s, &r);
+    s->write_failed |= st != PB_OK;
+    return st;
+}
+
+/* work 0: the samples are times; else work / time. */
+static pb_status emit_samples(pb_sink *s, const pb_case *c, const char *metric, double work, const pb_timing *t)
+{
+    page p;
+    PB_TRY(page_open(&p));
+    for (int i = 0; i < t->n; i++) {
+        fprintf(p.f, "%s,%d,%s,%s,%d,", s->run_id, s->launch, c->key, metric, i);
+        pb_csv_number(p.f, work > 0 ? work / t->seconds[i] : t->seconds[i]);
+        fputc('\n', p.f);
+    }
+    pb_status st = page_append(&p, s->samples, "samples.csv");
+    s->write_failed |= st != PB_OK;
+    return st;
+}
+
+static pb_status emit_measured(pb_sink *s, const pb_case *c, const char *metric, double work, const pb_timing *t,
+                               const char *note)
+{
+    char cut[64];
+    const char *status = "ok";
+    if (pb_interrupted()) { /* it may have fewer samples than asked for */
+        snprintf(cut, sizeof cut, "interrupted after %d samples", t->n);
+        status = "truncated", note = cut;
+    }
+    PB_TRY(emit_samples(s, c, metric, work, t));
+    return pb_emit(s, c, metric, work > 0 ? work / t->median : t->median, t->n, status, note);
+}
+
+pb_status pb_emit_timing(pb_sink *s, const pb_case *c, const char *metric, const pb_timing *t, const char *note)
+{
+    return emit_measured(s, c, metric, 0, t, note);
+}
+
+pb_status pb_emit_rate(pb_sink *s, const pb_case *c, const char *metric, double work, const pb_timing *t,
+                       const char *note)
+{
+    return emit_measured(s, c, metric, work, t, note);
+}
+
+pb_status pb_emit_outcome(pb_sink *s, const pb_case *c, const char *status, const char *note)
+{
+    return pb_emit(s, c, "outcome", (double)NAN, 0, status, note);
+}

@@ -1,0 +1,46 @@
+/* results.h - writing results.csv and samples.csv, and the sink through which a suite does so.
+ *
+ * A row is appended by one write(2) the moment it exists; one that does not fit on the disk is taken back
+ * whole. Numbers have 9 significant digits and are finite: what is not is an empty field. */
+#ifndef PB_RESULTS_H
+#define PB_RESULTS_H
+#include <stdio.h>
+
+#include "bench/bench.h"
+
+/* The header line and one row of results.csv, fields quoted where RFC 4180 wants it. */
+void pb_csv_header(FILE *f);
+void pb_csv_row(FILE *f, const pb_row *r);
+/* One field, and a number (empty when not finite). */
+void pb_csv_text(FILE *f, const char *s);
+void pb_csv_number(FILE *f, double v);
+
+struct pb_sink {
+    int results, samples; /* file descriptors, O_APPEND */
+    const char *run_id, *machine_id;
+    int launch;
+    pb_measure_opts measure; /* as the command line asks: what pb_sink_measure gives */
+    double copy_rate, matmul_rate;
+    /* what happened so far */
+    bool write_failed, truncated;
+    int bad; /* rows whose status is wrong or failed */
+};
+
+/* Creates dir/results.csv and dir/samples.csv with their header lines. EIO: they exist, or cannot be made. */
+pb_status pb_results_create(const char *dir);
+/* Opens them for appending. The caller fills the fields from run_id on. */
+pb_status pb_sink_open(const char *dir, pb_sink *out);
+void pb_sink_close(pb_sink *s);
+
+/* ---- what suites call besides pb_emit and pb_emit_timing ---- */
+
+/* Warm-up, samples and time as the command line asks; a suite adds graph, flush and before. */
+pb_measure_opts pb_sink_measure(const pb_sink *s);
+/* A ceiling measured earlier in this launch, by metric: copy_rate or matmul_rate; 0: there is none. */
+double pb_sink_ceiling(const pb_sink *s, const char *metric);
+/* work over time as `metric`: the median, and every sample into samples.csv. */
+pb_status pb_emit_rate(pb_sink *s, const pb_case *c, const char *metric, double work, const pb_timing *t,
+                       const char *note);
+/* The row of a case that gave no figures: metric "outcome". */
+pb_status pb_emit_outcome(pb_sink *s, const pb_case *c, const char *status, const char *note);
+#endif

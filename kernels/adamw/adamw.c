@@ -1,0 +1,136 @@
+/* adamw.c - the optimiser step: the reference in double precision, and the descriptor. */
+#include "kernels/adamw/adamw.h"
+
+#include <math.h>
+
+#include "kernels/core/chunks.h"
+#include "kernels/core/cpu.h"
+
+/* ---- reference ------------------------------------------------------------------------------ */
+
+static void update_ref(const pb_adamw_step_args *a, const pb_adamw_entry *e, double scale, double lr, int t)
+{
+    const double b1 = (double)a->beta1, b2 = (double)a->beta2, eps = (double)a->eps, wd = (double)e->decay;
+    float *p = e->master ? e->master : e->w;
+    for (size_t i = 0; i < e->n; i++) {
+        double g = scale * (double)e->grad[i];
+        double m = b1 * (double)e->m[i] + (1 - b1) * g, v = b2 * (double)e->v[i] + (1 - b2) * g * g;
+        double step = (m / (1 - pow(b1, t))) / (sqrt(v / (1 - pow(b2, t))) + eps);
+        e->m[i] = (float)m;
+        e->v[i] = (float)v;
+        p[i] = (float)((double)p[i] - lr * (wd * (double)p[i] + step));
+        if (e->master) pb_store(e->w, i, e->dtype, (double)p[i]);
+    }
+}
+
+static pb_status step_ref(pb_ctx *ctx, const void *args)
+{
+    const pb_adamw_step_args *a = args;
+    (void)ctx;
+    for (int i = 0; i < a->nclip; i++)
+        if (a->clip[i].skip != 0) {
+            a->state->skipped++;
+            return PB_OK;
+        }
+    a->state->step++;
+    for (int i = 0; i < a->n; i++) {
+        const pb_adamw_entry *e = &a->list[i];
+        bool scaled = a->scale_gradients && e->clip >= 0;
+        update_ref(a, e, scaled ? (double)a->clip[e->clip].scale : 1, (double)a->state->lr, a->state->step);
+    }
+    return PB_OK;
+}
+
+/* ---- implementations ------------------------------------------------------------------------- */
+
+PB_FAST_DECLARE(pb_adamw_step)
+
+static size_t step_workspace(const void *args) { return pb_chunks_workspace(((const pb_adamw_step_args *)args)->n); }
+
+const pb_impl pb_adamw_step_cpu[] = {PB_FAST_IMPLS(pb_adamw_step, .workspace = step_workspace){"ref", step_ref}, {0}};
+
+/* ---- descriptor ------------------------------------------------------------------------------- */
+
+/* N tensors, the first of S*D elements; b: bf16 weights with masters; g: scale_gradients; c: clip states,
+ * 2: the second one says skip; t: completed steps. */
+static const pb_dims edge[] = {
+    {3, 1, 7, 1, 1, 1, 0}, {3, 1, 7, 0, 0, 0, 0},  {1, 1, 1, 0, 1, 1, 3},       {2, 5, 40, 0, 0, 1, 9},
+    {4, 3, 5, 0, 1, 2, 4}, {4, 9, 9, 1, 0, 0, 99}, {3, 1, 50001, 0, 1, 1, 999}, {0},
+};
+static const pb_dims grid[] = {{4, 49152, 576, 0, 0, 0, 10}, {4, 49152, 576, 1, 1, 1, 10}, {0}};
+
+static pb_status step_check(const void *args)
+{
+    const pb_adamw_step_args *a = args;
+    if (a->n < 0 || a->nclip < 0) return pb_fail(PB_EINVAL, "adamw: n=%d nclip=%d", a->n, a->nclip);
+    if (a->nclip && !a->clip) return pb_fail(PB_EINVAL, "adamw: nclip=%d, but no clip states", a->nclip);
+    if (!(a->beta1 >= 0 && a->beta1 < 1 && a->beta2 >= 0 && a->beta2 < 1))
+        return pb_fail(PB_EINVAL, "adamw: betas %g %g, need [0,1)", (double)a->beta1, (double)a->beta2);
+    if (!(a->eps > 0)) return pb_fail(PB_EINVAL, "adamw: eps=%g, need > 0", (double)a->eps);
+    return PB_OK;
+}
+
+/* Tensor i of the list. Odd ones do not decay and are not clipped; the second one is empty. */
+static pb_adamw_entry bind_entry(pb_binder *b, int i, size_t n, bool bf16, bool clipped)
+{
+    enum { MAX = 4 };
+    static const char *const names[MAX][5] = {
+        {"w0", "master0", "grad0", "m0", "v0"},
+        {"w1", "master1", "grad1", "m1", "v1"},
+        {"w2", "master2", "grad2", "m2", "v2"},
+        {"w3", "master3", "grad3", "m3", "v3"},
+    };
+    pb_adamw_entry e = {.n = n, .dtype = bf16 ? PB_BF16 : PB_F32, .clip = clipped ? 0 : -1, .decay = i % 2 ? 0 : 0.1f};
+    if (n == 0 || i >= MAX) return e;
+    e.w = bf16 ? pb_out(b, names[i][0], PB_BF16, n) : pb_inout(b, names[i][0], PB_F32, n, -1, 1);
+    if (bf16) e.master = pb_inout(b, names[i][1], PB_F32, n, -1, 1);
+    e.grad = pb_in(b, names[i][2], PB_F32, n);
+    e.m = pb_inout(b, names[i][3], PB_F32, n, -0.1, 0.1);
+    e.v = pb_inout(b, names[i][4], PB_F32, n, 0, 0.1);
+    return e;
+}
+
+static pb_status step_bind(pb_binder *b, const int *dim, void *args)
+{
+    pb_adamw_entry list[4] = {0};
+    const pb_clip_state clip[2] = {{.scale = 0.25f, .norm = 4}, {.scale = 1, .norm = 0.5f, .skip = dim[5] == 2}};
+    const pb_adamw_state state = {.lr = 0.01f, .step = dim[6], .skipped = 2};
+    if (dim[0] > 4) return pb_fail(PB_EINVAL, "adamw: bind makes at most 4 tensors");
+    for (int i = 0; i < dim[0]; i++) {
+        size_t n = i == 0 ? (size_t)dim[1] * dim[2] : i == 1 ? 0 : 30 + (size_t)i;
+        list[i] = bind_entry(b, i, n, dim[3] && i != 3, dim[5] && i % 2 == 0);
+    }
+    *(pb_adamw_step_args *)args = (pb_adamw_step_args){
+        .list = pb_in_raw(b, "list", list, dim[0] * sizeof *list),
+        .clip = dim[5] ? pb_in_raw(b, "clip", clip, sizeof clip) : NULL,
+        .state = pb_inout_raw(b, "state", &state, sizeof state),
+        .n = dim[0],
+        .nclip = dim[5] ? 2 : 0,
+        .scale_gradients = dim[4],
+        .beta1 = 0.9f,
+        .beta2 = 0.95f,
+        .eps = 1e-8f,
+    };
+    return b->status;
+}
+
+/* Nothing the host knows: the tensors' sizes are in device memory. Read w, grad, m, v, write w, m, v. */
+static pb_cost step_cost(const void *args)
+{
+    (void)args;
+    return (pb_cost){0};
+}
+
+const pb_op pb_op_adamw_step = {
+    .name = "adamw_step",
+    .axes = "NSDbgct",
+    .edge = edge,
+    .grid = grid,
+    .args_size = sizeof(pb_adamw_step_args),
+    .impls = PB_BOTH_BACKENDS(adamw, step),
+    .check = step_check,
+    .bind = step_bind,
+    .cost = step_cost,
+    .tol = {[PB_F32] = 1e-6},
+    .f32_only = true,
+};

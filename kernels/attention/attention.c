@@ -1,0 +1,352 @@
+/* attention.c - attention: the reference, one row of scores at a time in double, and the two descriptors. */
+#include "kernels/attention/attention.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+
+#include "kernels/attention/plan.h"
+#include "kernels/core/cpu.h"
+
+/* ---- reference ---------------------------------------------------------------------------------------- */
+
+static double dot(const void *x, size_t at, const void *y, size_t to, int D, pb_dtype t)
+{
+    double sum = 0;
+    for (int d = 0; d < D; d++) sum += pb_load(x, at + d, t) * pb_load(y, to + d, t);
+    return sum;
+}
+
+static int first_key(const int32_t *start, size_t query) { return start && start[query] > 0 ? start[query] : 0; }
+
+static pb_status fwd_ref(pb_ctx *ctx, const void *args)
+{
+    const pb_attention_fwd_args *a = args;
+    double *p = ctx->scratch; /* [S] */
+    for (int b = 0; b < a->B; b++)
+        for (int h = 0; h < a->H; h++)
+            for (int i = 0; i < a->S; i++) {
+                const size_t row = (size_t)b * a->S, kv = (size_t)(h / (a->H / a->K)) * a->D, head = (size_t)h * a->D;
+                const int from = first_key(a->start, row + i), to = a->causal ? i + 1 : a->S;
+                double top = (double)-INFINITY, sum = 0;
+                for (int j = from; j < to; j++) {
+                    p[j] = (double)a->scale *
+                           dot(a->q, (row + i) * a->ldq + head, a->k, (row + j) * a->ldk + kv, a->D, a->dtype);
+                    if (!(p[j] <= top)) top = p[j];
+                }
+                for (int j = from; j < to; j++) sum += p[j] = exp(p[j] - top);
+                a->lse[((size_t)b * a->H + h) * a->S + i] = (float)(from < to ? top + log(sum) : top);
+                for (int d = 0; d < a->D; d++) {
+                    double o = 0;
+                    for (int j = from; j < to; j++)
+                        o += p[j] / sum * pb_load(a->v, (row + j) * a->ldv + kv + d, a->dtype);
+                    pb_store(a->o, (row + i) * a->ldo + head + d, a->dtype, o);
+                }
+            }
+    return PB_OK;
+}
+
+/* p_ij, and with it ds_ij as the header defines them. Query i sees key j. */
+static double weight(const pb_attention_bwd_args *a, int b, int h, int i, int j, double *ds)
+{
+    const size_t head = (size_t)h * a->D, kv = (size_t)(h / (a->H / a->K)) * a->D;
+    const size_t qi = (size_t)b * a->S + i, kj = (size_t)b * a->S + j;
+    const double s = (double)a->scale * dot(a->q, qi * a->ldq + head, a->k, kj * a->ldk + kv, a->D, a->dtype);
+    const double p = exp(s - (double)a->lse[((size_t)b * a->H + h) * a->S + i]);
+    const double dp = dot(a->dO, qi * a->lddo + head, a->v, kj * a->ldv + kv, a->D, a->dtype);
+    const double delta = dot(a->dO, qi * a->lddo + head, a->o, qi * a->ldo + head, a->D, a->dtype);
+    *ds = p * (dp - delta);
+    return p;
+}
+
+/* dq of one query. sum is [D]. */
+static void dq_ref(const pb_attention_bwd_args *a, int b, int h, int i, double *sum)
+{
+    const size_t row = (size_t)b * a->S, kv = (size_t)(h / (a->H / a->K)) * a->D;
+    const int to = a->causal ? i + 1 : a->S;
+    for (int d = 0; d < a->D; d++) sum[d] = 0;
+    for (int j = first_key(a->start, row + i); j < to; j++) {
+        double ds;
+        weight(a, b, h, i, j, &ds);
+        for (int d = 0; d < a->D; d++) sum[d] += ds * pb_load(a->k, (row + j) * a->ldk + kv + d, a->dtype);
+    }
+    for (int d = 0; d < a->D; d++)
+        pb_store(a->dq, (row + i) * a->lddq + (size_t)h * a->D + d, a->dtype, (double)a->scale * sum[d]);
+}
+
+/* dk and dv of one key. sum is [2,D]. */
+static void dkv_ref(const pb_attention_bwd_args *a, int b, int kv, int j, double *sum)
+{
+    const int D = a->D, group = a->H / a->K;
+    const size_t row = (size_t)b * a->S;
+    for (int d = 0; d < 2 * D; d++) sum[d] = 0;
+    for (int h = kv * group; h < (kv + 1) * group; h++)
+        for (int i = a->causal ? j : 0; i < a->S; i++) {
+            const size_t head = (size_t)h * D;
+            double ds, p;
+            if (j < first_key(a->start, row + i)) continue;
+            p = weight(a, b, h, i, j, &ds);
+            for (int d = 0; d < D; d++) {
+                sum[d] += (double)a->scale * ds * pb_load(a->q, (row + i) * a->ldq + head + d, a->dtype);
+                sum[D + d] += p * pb_load(a->dO, (row + i) * a->lddo + head + d, a->dtype);
+            }
+        }
+    for (int d = 0; d < D; d++) {
+        pb_store(a->dk, (row + j) * a->lddk + (size_t)kv * D + d, a->dtype, sum[d]);
+        pb_store(a->dv, (row + j) * a->lddv + (size_t)kv * D + d, a->dtype, sum[D + d]);
+    }
+}
+
+static pb_status bwd_ref(pb_ctx *ctx, const void *args)
+{
+    const pb_attention_bwd_args *a = args;
+    for (int b = 0; b < a->B; b++)
+        for (int s = 0; s < a->S; s++) {
+            for (int h = 0; h < a->H; h++) dq_ref(a, b, h, s, ctx->scratch);
+            for (int kv = 0; kv < a->K; kv++) dkv_ref(a, b, kv, s, ctx->scratch);
+        }
+    return PB_OK;
+}
+
+/* ---- implementations ----------------------------------------------------------------------------------- */
+
+PB_FAST_DECLARE(pb_attention_fwd)
+PB_FAST_DECLARE(pb_attention_bwd)
+
+static size_t fwd_ref_workspace(const void *args) { return ((const pb_attention_fwd_args *)args)->S * sizeof(double); }
+static size_t bwd_ref_workspace(const void *args)
+{
+    return 2 * (size_t)((const pb_attention_bwd_args *)args)->D * sizeof(double);
+}
+
+static size_t fwd_workspace(const void *args)
+{
+    const pb_attention_fwd_args *a = args;
+    return (size_t)omp_get_max_threads() * pb_attn_fwd_tiles(a->D) * sizeof(float);
+}
+
+static size_t bwd_workspace(const void *args)
+{
+    const pb_attention_bwd_args *a = args;
+    return ((size_t)omp_get_max_threads() * pb_attn_bwd_tiles(a->D) + pb_attn_bwd_sums(a->B, a->S, a->H, a->K, a->D)) *
+           sizeof(float);
+}
+
+const pb_impl pb_attention_fwd_cpu[] = {
+    PB_FAST_IMPLS(pb_attention_fwd, .workspace = fwd_workspace){"ref", fwd_ref, .workspace = fwd_ref_workspace}, {0}};
+const pb_impl pb_attention_bwd_cpu[] = {
+    PB_FAST_IMPLS(pb_attention_bwd, .workspace = bwd_workspace){"ref", bwd_ref, .workspace = bwd_ref_workspace}, {0}};
+
+/* ---- descriptors --------------------------------------------------------------------------------------- */
+
+/* c: causal; p: padding between tokens; n: samples packed into a row, 0 without a list of starts. */
+static const char axes[] = "BSHKDcpn";
+static const pb_dims edge[] = {
+    {1, 9, 3, 1, 7, 1},          {1, 33, 2, 2, 80, 0},
+    {1, 130, 3, 3, 64, 1, 1},    {2, 70, 6, 2, 16, 1, 5, 3},
+    {1, 200, 8, 1, 5, 1, 0, 2},  {3, 20, 12, 2, 128, 1, 3},
+    {1, 130, 2, 1, 24, 0, 0, 4}, {1, 150, 9, 3, 8, 0, 2, 0},
+    {1, 1, 1, 1, 1, 1},          {0},
+};
+static const pb_dims grid[] = {
+    {1, 256, 9, 3, 64, 1},
+    {1, 2048, 9, 3, 64, 1},
+    {4, 512, 14, 2, 64, 1},
+    {1, 2048, 12, 2, 128, 1},
+    {1, 512, 9, 3, 64, 0},
+    {1, 2048, 14, 2, 64, 1, 0, 8},
+    {0},
+};
+
+/* What both passes demand: sizes, and a reason to divide H by K. */
+static pb_status sizes_check(const char *op, int B, int S, int H, int K, int D, float scale)
+{
+    if (B < 1 || S < 1 || D < 1) return pb_fail(PB_EINVAL, "%s: B=%d S=%d D=%d, need at least 1", op, B, S, D);
+    if (K < 1 || H < 1 || H % K) return pb_fail(PB_EINVAL, "%s: H=%d K=%d, need H a multiple of K", op, H, K);
+    if (!isfinite(scale)) return pb_fail(PB_EINVAL, "%s: scale=%g", op, (double)scale);
+    return PB_OK;
+}
+
+static pb_status tensor_check(const char *op, const char *name, const void *p, size_t ld, int heads, int D)
+{
+    if (!p) return pb_fail(PB_EINVAL, "%s: %s is NULL", op, name);
+    if (ld < (size_t)heads * D)
+        return pb_fail(PB_EINVAL, "%s: tokens of %s are %zu apart, need %zu", op, name, ld, (size_t)heads * D);
+    return PB_OK;
+}
+
+static pb_status fwd_check(const void *args)
+{
+    const pb_attention_fwd_args *a = args;
+    const char op[] = "attention_fwd";
+    PB_TRY(sizes_check(op, a->B, a->S, a->H, a->K, a->D, a->scale));
+    PB_TRY(tensor_check(op, "q", a->q, a->ldq, a->H, a->D));
+    PB_TRY(tensor_check(op, "k", a->k, a->ldk, a->K, a->D));
+    PB_TRY(tensor_check(op, "v", a->v, a->ldv, a->K, a->D));
+    PB_TRY(tensor_check(op, "o", a->o, a->ldo, a->H, a->D));
+    return a->lse ? PB_OK : pb_fail(PB_EINVAL, "%s: lse is NULL", op);
+}
+
+static pb_status bwd_check(const void *args)
+{
+    const pb_attention_bwd_args *a = args;
+    const char op[] = "attention_bwd";
+    PB_TRY(sizes_check(op, a->B, a->S, a->H, a->K, a->D, a->scale));
+    PB_TRY(tensor_check(op, "do", a->dO, a->lddo, a->H, a->D));
+    PB_TRY(tensor_check(op, "q", a->q, a->ldq, a->H, a->D));
+    PB_TRY(tensor_check(op, "k", a->k, a->ldk, a->K, a->D));
+    PB_TRY(tensor_check(op, "v", a->v, a->ldv, a->K, a->D));
+    PB_TRY(tensor_check(op, "o", a->o, a->ldo, a->H, a->D));
+    PB_TRY(tensor_check(op, "dq", a->dq, a->lddq, a->H, a->D));
+    PB_TRY(tensor_check(op, "dk", a->dk, a->lddk, a->K, a->D));
+    PB_TRY(tensor_check(op, "dv", a->dv, a->lddv, a->K, a->D));
+    return a->lse ? PB_OK : pb_fail(PB_EINVAL, "%s: lse is NULL", op);
+}
+
+/* The starts of n samples that share a row of S tokens evenly; NULL when n is 0. */
+static const int32_t *bind_start(pb_binder *b, const int *dim)
+{
+    const int B = dim[0], S = dim[1], n = dim[7];
+    int32_t *start = n ? malloc((size_t)B * S * sizeof *start) : NULL;
+    if (n && !start) b->status = pb_fail(PB_ENOMEM, "attention: no memory for %d starts", B * S);
+    if (!start) return NULL;
+    for (int s = 0; s < B * S; s++) { /* sample m holds tokens mS/n .. (m+1)S/n - 1 */
+        const int m = (int)(((long)(s % S + 1) * n - 1) / S);
+        start[s] = (int32_t)((long)m * S / n);
+    }
+    const int32_t *bound = pb_in_raw(b, "start", start, (size_t)B * S * sizeof *start);
+    free(start);
+    return bound;
+}
+
+static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
+{
+    const int B = dim[0], S = dim[1], H = dim[2], K = dim[3], D = dim[4];
+    const size_t T = (size_t)B * S, q = (size_t)H * D, kv = (size_t)K * D, p = dim[6];
+    *(pb_attention_fwd_args *)args = (pb_attention_fwd_args){
+        .q = pb_in_ld(b, "q", b->dtype, T, q, q + p),
+        .k = pb_in_ld(b, "k", b->dtype, T, kv, kv + 2 * p),
+        .v = pb_in_ld(b, "v", b->dtype, T, kv, kv + 3 * p),
+        .start = bind_start(b, dim),
+        .o = pb_out_ld(b, "o", b->dtype, T, q, q + 4 * p),
+        .lse = pb_out(b, "lse", PB_F32, T * H),
+        .B = B,
+        .S = S,
+        .H = H,
+        .K = K,
+        .D = D,
+        .ldq = q + p,
+        .ldk = kv + 2 * p,
+        .ldv = kv + 3 * p,
+        .ldo = q + 4 * p,
+        .scale = 2 / sqrtf((float)D),
+        .causal = dim[5],
+        .dtype = b->dtype,
+    };
+    return b->status;
+}
+
+static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
+{
+    const int B = dim[0], S = dim[1], H = dim[2], K = dim[3], D = dim[4];
+    const size_t T = (size_t)B * S, q = (size_t)H * D, kv = (size_t)K * D, p = dim[6];
+    *(pb_attention_bwd_args *)args = (pb_attention_bwd_args){
+        .dO = pb_in_ld(b, "do", b->dtype, T, q, q + 5 * p),
+        .q = pb_in_ld(b, "q", b->dtype, T, q, q + p),
+        .k = pb_in_ld(b, "k", b->dtype, T, kv, kv + 2 * p),
+        .v = pb_in_ld(b, "v", b->dtype, T, kv, kv + 3 * p),
+        .o = pb_in_ld(b, "o", b->dtype, T, q, q + 4 * p),
+        .lse = pb_in(b, "lse", PB_F32, T * H),
+        .start = bind_start(b, dim),
+        .dq = pb_out_ld(b, "dq", b->dtype, T, q, q + 6 * p),
+        .dk = pb_out_ld(b, "dk", b->dtype, T, kv, kv + 7 * p),
+        .dv = pb_out_ld(b, "dv", b->dtype, T, kv, kv + 8 * p),
+        .B = B,
+        .S = S,
+        .H = H,
+        .K = K,
+        .D = D,
+        .lddo = q + 5 * p,
+        .ldq = q + p,
+        .ldk = kv + 2 * p,
+        .ldv = kv + 3 * p,
+        .ldo = q + 4 * p,
+        .lddq = q + 6 * p,
+        .lddk = kv + 7 * p,
+        .lddv = kv + 8 * p,
+        .scale = 2 / sqrtf((float)D),
+        .causal = dim[5],
+        .dtype = b->dtype,
+    };
+    return b->status;
+}
+
+/* o and lse as the forward pass leaves them. */
+static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
+{
+    const pb_attention_bwd_args *a = args;
+    return pb_attention_fwd(cpu, &(pb_attention_fwd_args){.q = a->q,
+                                                          .k = a->k,
+                                                          .v = a->v,
+                                                          .start = a->start,
+                                                          .o = (void *)a->o,
+                                                          .lse = (float *)a->lse,
+                                                          .B = a->B,
+                                                          .S = a->S,
+                                                          .H = a->H,
+                                                          .K = a->K,
+                                                          .D = a->D,
+                                                          .ldq = a->ldq,
+                                                          .ldk = a->ldk,
+                                                          .ldv = a->ldv,
+                                                          .ldo = a->ldo,
+                                                          .scale = a->scale,
+                                                          .causal = a->causal,
+                                                          .dtype = a->dtype});
+}
+
+/* Pairs of query and key that see each other, without packing: what a causal kernel cannot avoid. */
+static double pairs(int B, int S, int H, bool causal) { return (double)B * H * S * (causal ? (S + 1) / 2.0 : S); }
+
+static pb_cost fwd_cost(const void *args)
+{
+    const pb_attention_fwd_args *a = args;
+    const double T = (double)a->B * a->S, e = (double)pb_dtype_size(a->dtype);
+    return (pb_cost){.flops = 4.0 * a->D * pairs(a->B, a->S, a->H, a->causal),
+                     .bytes = T * a->D * e * 2 * (a->H + a->K) + 4 * T * a->H};
+}
+
+static pb_cost bwd_cost(const void *args)
+{
+    const pb_attention_bwd_args *a = args;
+    const double T = (double)a->B * a->S, e = (double)pb_dtype_size(a->dtype);
+    return (pb_cost){.flops = 10.0 * a->D * pairs(a->B, a->S, a->H, a->causal),
+                     .bytes = T * a->D * e * 4 * (a->H + a->K) + 4 * T * a->H};
+}
+
+const pb_op pb_op_attention_fwd = {
+    .name = "attention_fwd",
+    .axes = axes,
+    .edge = edge,
+    .grid = grid,
+    .args_size = sizeof(pb_attention_fwd_args),
+    .impls = PB_BOTH_BACKENDS(attention, fwd),
+    .check = fwd_check,
+    .bind = fwd_bind,
+    .cost = fwd_cost,
+    .tol = {[PB_F32] = 2e-6, [PB_BF16] = 4e-3},
+};
+const pb_op pb_op_attention_bwd = {
+    .name = "attention_bwd",
+    .axes = axes,
+    .edge = edge,
+    .grid = grid,
+    .args_size = sizeof(pb_attention_bwd_args),
+    .impls = PB_BOTH_BACKENDS(attention, bwd),
+    .check = bwd_check,
+    .bind = bwd_bind,
+    .prepare = bwd_prepare,
+    .cost = bwd_cost,
+    .tol = {[PB_F32] = 4e-6, [PB_BF16] = 4e-3},
+    .grad_of = &pb_op_attention_fwd,
+};

@@ -1,0 +1,248 @@
+/* clip.c - gradient clipping: the references in double precision, and the four descriptors. */
+#include "kernels/clip/clip.h"
+
+#include <math.h>
+
+#include "kernels/core/chunks.h"
+#include "kernels/core/cpu.h"
+
+/* ---- reference ------------------------------------------------------------------------------ */
+
+static pb_status sqsum_ref(pb_ctx *ctx, const void *args)
+{
+    const pb_clip_sqsum_args *a = args;
+    const size_t run = pb_clip_run(a->n);
+    (void)ctx;
+    for (int s = 0; s < pb_clip_slots(a->n); s++) {
+        double sum = 0;
+        for (size_t i = s * run; i < (s + 1) * run && i < a->n; i++) sum += (double)a->x[i] * (double)a->x[i];
+        a->partial[s] = (float)sum;
+    }
+    return PB_OK;
+}
+
+static pb_status reduce_ref(pb_ctx *ctx, const void *args)
+{
+    const pb_clip_reduce_args *a = args;
+    double sum = 0;
+    (void)ctx;
+    for (int s = 0; s < a->slots; s++) sum += (double)a->partial[s];
+    double norm = sqrt(sum), max = (double)a->max_norm;
+    *a->state = (pb_clip_state){
+        .scale = isfinite((float)norm) && norm > max ? (float)(max / norm) : 1.0f,
+        .norm = (float)norm,
+        .skip = isfinite((float)norm) ? 0.0f : 1.0f,
+    };
+    return PB_OK;
+}
+
+static pb_status scale_ref(pb_ctx *ctx, const void *args)
+{
+    const pb_clip_scale_args *a = args;
+    (void)ctx;
+    for (size_t i = 0; a->state->scale != 1 && i < a->n; i++)
+        a->x[i] = (float)((double)a->x[i] * (double)a->state->scale);
+    return PB_OK;
+}
+
+static pb_status multi_ref(pb_ctx *ctx, const void *args)
+{
+    const pb_clip_multi_args *a = args;
+    float *partial = a->partial;
+    for (int i = 0; i < a->n; i++) {
+        PB_TRY(sqsum_ref(ctx, &(pb_clip_sqsum_args){.x = a->list[i].x, .partial = partial, .n = a->list[i].n}));
+        partial += pb_clip_slots(a->list[i].n);
+    }
+    PB_TRY(reduce_ref(ctx, &(pb_clip_reduce_args){a->partial, a->state, a->slots, a->max_norm}));
+    for (int i = 0; a->apply && i < a->n; i++)
+        PB_TRY(scale_ref(ctx, &(pb_clip_scale_args){a->list[i].x, a->state, a->list[i].n}));
+    return PB_OK;
+}
+
+/* ---- implementations ------------------------------------------------------------------------- */
+
+PB_FAST_DECLARE(pb_clip_sqsum)
+PB_FAST_DECLARE(pb_clip_reduce)
+PB_FAST_DECLARE(pb_clip_scale)
+PB_FAST_DECLARE(pb_clip_multi)
+
+static size_t multi_workspace(const void *args) { return pb_chunks_workspace(((const pb_clip_multi_args *)args)->n); }
+
+const pb_impl pb_clip_sqsum_cpu[] = {PB_FAST_IMPLS(pb_clip_sqsum){"ref", sqsum_ref}, {0}};
+const pb_impl pb_clip_reduce_cpu[] = {PB_FAST_IMPLS(pb_clip_reduce){"ref", reduce_ref}, {0}};
+const pb_impl pb_clip_scale_cpu[] = {PB_FAST_IMPLS(pb_clip_scale){"ref", scale_ref}, {0}};
+const pb_impl pb_clip_multi_cpu[] = {PB_FAST_IMPLS(pb_clip_multi, .workspace = multi_workspace){"ref", multi_ref}, {0}};
+
+/* ---- descriptors ------------------------------------------------------------------------------ */
+
+static pb_status sqsum_check(const void *args)
+{
+    const pb_clip_sqsum_args *a = args;
+    return a->n ? PB_OK : pb_fail(PB_EINVAL, "clip_sqsum: an empty buffer has no slots, skip it");
+}
+
+static pb_status reduce_check(const void *args)
+{
+    const pb_clip_reduce_args *a = args;
+    if (a->slots < 0) return pb_fail(PB_EINVAL, "clip_reduce: slots=%d", a->slots);
+    if (!(a->max_norm > 0)) return pb_fail(PB_EINVAL, "clip_reduce: max_norm=%g, need > 0", (double)a->max_norm);
+    return PB_OK;
+}
+
+static pb_status multi_check(const void *args)
+{
+    const pb_clip_multi_args *a = args;
+    if (a->n < 0 || a->slots < 0) return pb_fail(PB_EINVAL, "clip_multi: n=%d slots=%d", a->n, a->slots);
+    if (!(a->max_norm > 0)) return pb_fail(PB_EINVAL, "clip_multi: max_norm=%g, need > 0", (double)a->max_norm);
+    return PB_OK;
+}
+
+static pb_status sqsum_bind(pb_binder *b, const int *dim, void *args)
+{
+    size_t n = (size_t)dim[0] * dim[1];
+    *(pb_clip_sqsum_args *)args = (pb_clip_sqsum_args){
+        .x = pb_in(b, "x", PB_F32, n), .partial = pb_out(b, "partial", PB_F32, pb_clip_slots(n)), .n = n};
+    return b->status;
+}
+
+static pb_status reduce_bind(pb_binder *b, const int *dim, void *args)
+{
+    int slots = dim[0] * dim[1];
+    *(pb_clip_reduce_args *)args = (pb_clip_reduce_args){
+        .partial = pb_in_range(b, "partial", PB_F32, slots, 0, 100),
+        .state = pb_out(b, "state", PB_F32, sizeof(pb_clip_state) / sizeof(float)),
+        .slots = slots,
+        .max_norm = dim[2] ? 1.0f : INFINITY,
+    };
+    return b->status;
+}
+
+static pb_status scale_bind(pb_binder *b, const int *dim, void *args)
+{
+    size_t n = (size_t)dim[0] * dim[1];
+    const pb_clip_state state = {.scale = dim[2] ? 0.3f : 1, .norm = 2};
+    *(pb_clip_scale_args *)args = (pb_clip_scale_args){
+        .x = pb_inout(b, "x", PB_F32, n, -1, 1), .state = pb_in_raw(b, "state", &state, sizeof state), .n = n};
+    return b->status;
+}
+
+/* A list like a model's: one large buffer, an empty one, a single element, N-3 small ones. */
+static pb_status multi_bind(pb_binder *b, const int *dim, void *args)
+{
+    enum { MAX = 12 };
+    static const char *const names[MAX] = {"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11"};
+    pb_clip_entry list[MAX] = {0};
+    int n = dim[0], slots = 0;
+    if (n > MAX) return pb_fail(PB_EINVAL, "clip_multi: bind makes at most %d buffers", MAX);
+    for (int i = 0; i < n; i++) {
+        list[i].n = i == 0 ? (size_t)dim[1] * dim[2] : i == 1 ? 0 : i == 2 ? 1 : 500 + 9 * (size_t)i;
+        list[i].x = list[i].n ? pb_inout(b, names[i], PB_F32, list[i].n, -1, 1) : NULL;
+        slots += pb_clip_slots(list[i].n);
+    }
+    *(pb_clip_multi_args *)args = (pb_clip_multi_args){
+        .list = pb_in_raw(b, "list", list, n * sizeof *list),
+        .state = pb_out(b, "state", PB_F32, sizeof(pb_clip_state) / sizeof(float)),
+        .partial = pb_out(b, "partial", PB_F32, slots),
+        .n = n,
+        .slots = slots,
+        .max_norm = dim[3] ? 0.1f : INFINITY,
+        .apply = dim[4],
+    };
+    return b->status;
+}
+
+static pb_cost sqsum_cost(const void *args)
+{
+    double n = (double)((const pb_clip_sqsum_args *)args)->n;
+    return (pb_cost){.flops = 2 * n, .bytes = 4 * n};
+}
+
+static pb_cost reduce_cost(const void *args)
+{
+    double n = (double)((const pb_clip_reduce_args *)args)->slots;
+    return (pb_cost){.flops = n, .bytes = 4 * n};
+}
+
+static pb_cost scale_cost(const void *args)
+{
+    double n = (double)((const pb_clip_scale_args *)args)->n;
+    return (pb_cost){.flops = n, .bytes = 8 * n};
+}
+
+/* Of the partial sums alone: the buffers' sizes are in device memory. */
+static pb_cost multi_cost(const void *args)
+{
+    const pb_clip_multi_args *a = args;
+    return (pb_cost){.bytes = 8.0 * a->slots};
+}
+
+static const pb_dims plain_edge[] = {{1, 7}, {1, 1}, {3, 341}, {1, 1024}, {1, 1025}, {5, 1001}, {1, 300000}, {0}};
+static const pb_dims plain_grid[] = {{1, 576}, {49152, 576}, {151936, 896}, {0}};
+static const pb_dims state_edge[] = {{1, 7, 1}, {1, 1, 1}, {3, 341}, {5, 200, 1}, {1, 66000, 1}, {0}};
+static const pb_dims scale_grid[] = {{1, 576, 1}, {49152, 576, 1}, {151936, 896, 1}, {0}};
+static const pb_dims reduce_grid[] = {{272, 256, 1}, {0}};
+static const pb_dims multi_edge[] = {
+    {4, 1, 7, 1, 1},
+    {4, 3, 5, 0, 1},
+    {1, 1, 1, 1, 1},
+    {2, 3, 1000, 1, 0},
+    {12, 7, 40000, 1, 1},
+    {12, 1, 3000, 1, 0},
+    {0},
+};
+static const pb_dims multi_grid[] = {{12, 49152, 576, 1, 1}, {12, 151936, 896, 1, 0}, {0}};
+
+const pb_op pb_op_clip_sqsum = {
+    .name = "clip_sqsum",
+    .axes = "SD",
+    .edge = plain_edge,
+    .grid = plain_grid,
+    .args_size = sizeof(pb_clip_sqsum_args),
+    .impls = PB_BOTH_BACKENDS(clip, sqsum),
+    .check = sqsum_check,
+    .bind = sqsum_bind,
+    .cost = sqsum_cost,
+    .tol = {[PB_F32] = 1e-6},
+    .f32_only = true,
+};
+/* c: the maximum is below the norm; else it is Inf. */
+const pb_op pb_op_clip_reduce = {
+    .name = "clip_reduce",
+    .axes = "SDc",
+    .edge = state_edge,
+    .grid = reduce_grid,
+    .args_size = sizeof(pb_clip_reduce_args),
+    .impls = PB_BOTH_BACKENDS(clip, reduce),
+    .check = reduce_check,
+    .bind = reduce_bind,
+    .cost = reduce_cost,
+    .tol = {[PB_F32] = 1e-6},
+    .f32_only = true,
+};
+/* c: the scale is not 1. */
+const pb_op pb_op_clip_scale = {
+    .name = "clip_scale",
+    .axes = "SDc",
+    .edge = state_edge,
+    .grid = scale_grid,
+    .args_size = sizeof(pb_clip_scale_args),
+    .impls = PB_BOTH_BACKENDS(clip, scale),
+    .bind = scale_bind,
+    .cost = scale_cost,
+    .tol = {[PB_F32] = 0}, /* one rounding */
+    .f32_only = true,
+};
+/* N buffers; c: the maximum is below the norm; a: apply. */
+const pb_op pb_op_clip_multi = {
+    .name = "clip_multi",
+    .axes = "NSDca",
+    .edge = multi_edge,
+    .grid = multi_grid,
+    .args_size = sizeof(pb_clip_multi_args),
+    .impls = PB_BOTH_BACKENDS(clip, multi),
+    .check = multi_check,
+    .bind = multi_bind,
+    .cost = multi_cost,
+    .tol = {[PB_F32] = 1e-6},
+    .f32_only = true,
+};

@@ -1,0 +1,112 @@
+/* clip_fast.c - gradient clipping with vectors. The unit of work is a slot: each is summed by one thread
+ * in a fixed order, and threads take slots as they come. Bound: memory. */
+#include <math.h>
+
+#include "kernels/clip/clip.h"
+#include "kernels/core/chunks.h"
+#include "kernels/core/cpu.h"
+#include "kernels/core/simd.h"
+
+typedef struct range {
+    size_t first, end;
+} range;
+
+static inline range slot_range(size_t n, size_t slot)
+{
+    size_t run = pb_clip_run(n), first = slot * run < n ? slot * run : n;
+    return (range){first, n - first < run ? n : first + run};
+}
+
+static inline float sum_range(const float *x, range r)
+{
+    enum { ACC = 8 }; /* sums in flight: hides the latency of the addition */
+    vf s[ACC] = {0};
+    size_t i = r.first;
+    for (; i + ACC * PB_VLEN <= r.end; i += ACC * PB_VLEN)
+        for (size_t k = 0; k < ACC; k++) {
+            vf v = vf_load(x, i + k * PB_VLEN, PB_F32);
+            s[k] += v * v;
+        }
+    for (; i < r.end; i += PB_VLEN) {
+        vf v = vf_get(x, i, PB_F32, r.end - i < PB_VLEN ? (int)(r.end - i) : PB_VLEN);
+        s[0] += v * v;
+    }
+    return vf_sum(((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])));
+}
+
+static inline void scale_range(float *x, range r, float scale)
+{
+    size_t i = r.first;
+    for (; i + PB_VLEN <= r.end; i += PB_VLEN) vf_store(x, i, PB_F32, vf_load(x, i, PB_F32) * scale);
+    for (; i < r.end; i++) x[i] *= scale;
+}
+
+pb_status PB_FAST(pb_clip_sqsum)(pb_ctx *ctx, const void *args)
+{
+    const pb_clip_sqsum_args *a = args;
+    const int slots = pb_clip_slots(a->n);
+    (void)ctx;
+#pragma omp parallel for schedule(dynamic) if (a->n > 65536)
+    for (int s = 0; s < slots; s++) a->partial[s] = sum_range(a->x, slot_range(a->n, (size_t)s));
+    return PB_OK;
+}
+
+static inline void reduce(const float *partial, int slots, float max_norm, pb_clip_state *state)
+{
+    enum { ACC = 8 };
+    double s[ACC] = {0};
+    int i = 0;
+    for (; i + ACC <= slots; i += ACC)
+        for (int k = 0; k < ACC; k++) s[k] += (double)partial[i + k];
+    for (; i < slots; i++) s[0] += (double)partial[i];
+    const double norm = sqrt(((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])));
+    const bool finite = isfinite((float)norm), over = norm > (double)max_norm;
+    *state = (pb_clip_state){
+        .scale = finite && over ? (float)((double)max_norm / norm) : 1, .norm = (float)norm, .skip = finite ? 0 : 1};
+}
+
+pb_status PB_FAST(pb_clip_reduce)(pb_ctx *ctx, const void *args)
+{
+    const pb_clip_reduce_args *a = args;
+    (void)ctx;
+    reduce(a->partial, a->slots, a->max_norm, a->state);
+    return PB_OK;
+}
+
+pb_status PB_FAST(pb_clip_scale)(pb_ctx *ctx, const void *args)
+{
+    const pb_clip_scale_args *a = args;
+    const int slots = pb_clip_slots(a->n);
+    (void)ctx;
+    if (a->state->scale == 1) return PB_OK;
+#pragma omp parallel for schedule(dynamic) if (a->n > 65536)
+    for (int s = 0; s < slots; s++) scale_range(a->x, slot_range(a->n, (size_t)s), a->state->scale);
+    return PB_OK;
+}
+
+pb_status PB_FAST(pb_clip_multi)(pb_ctx *ctx, const void *args)
+{
+    const pb_clip_multi_args *a = args;
+    size_t *first = ctx->scratch; /* slots before each buffer */
+    first[0] = 0;
+    for (int i = 0; i < a->n; i++) first[i + 1] = first[i] + (size_t)pb_clip_slots(a->list[i].n);
+    const size_t slots = first[a->n];
+#pragma omp parallel if (slots > 32)
+    {
+#pragma omp for schedule(dynamic, 4)
+        for (size_t s = 0; s < slots; s++) {
+            int i = pb_chunk_tensor(first, a->n, s);
+            a->partial[s] = sum_range(a->list[i].x, slot_range(a->list[i].n, s - first[i]));
+        }
+#pragma omp single
+        reduce(a->partial, (int)slots, a->max_norm, a->state);
+        if (a->apply && a->state->scale != 1) {
+#pragma omp for schedule(dynamic, 4)
+            for (size_t s = 0; s < slots; s++) {
+                int i = pb_chunk_tensor(first, a->n, s);
+                scale_range(a->list[i].x, slot_range(a->list[i].n, s - first[i]), a->state->scale);
+            }
+        }
+    }
+    return PB_OK;
+}

@@ -1,0 +1,21 @@
+/* chunks.h - cutting a list of tensors of very different sizes into chunks that threads share out evenly.
+ *
+ * first[i] is the number of chunks before tensor i, and first[n] their total; empty tensors have none. */
+#ifndef PB_CHUNKS_H
+#define PB_CHUNKS_H
+#include <stddef.h>
+
+static inline size_t pb_chunks_workspace(int n) { return ((size_t)n + 1) * sizeof(size_t); }
+
+/* The tensor that chunk c < first[n] belongs to: the last i with first[i] <= c. */
+static inline int pb_chunk_tensor(const size_t *first, int n, size_t c)
+{
+    int lo = 0, hi = n;
+    while (hi - lo > 1) {
+        int mid = lo + (hi - lo) / 2;
+        if (first[mid] <= c) lo = mid;
+        else hi = mid;
+    }
+    return lo;
+}
+#endif

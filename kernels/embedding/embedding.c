@@ -1,0 +1,146 @@
+/* embedding.c - table lookup and its gradient: the plain reference, and the two descriptors. */
+#include "kernels/embedding/embedding.h"
+
+#include <math.h>
+
+#include "kernels/core/cpu.h"
+
+/* ---- reference ------------------------------------------------------------------------------ */
+
+static pb_status fwd_ref(pb_ctx *ctx, const void *args)
+{
+    const pb_embedding_fwd_args *a = args;
+    (void)ctx;
+    for (int t = 0; t < a->T; t++)
+        for (int d = 0; d < a->D; d++) {
+            size_t y = (size_t)t * a->D + d;
+            if (a->ids[t] < 0 || a->ids[t] >= a->V) pb_store(a->y, y, a->dtype, (double)NAN);
+            else pb_store(a->y, y, a->dtype, pb_load(a->table, (size_t)a->ids[t] * a->D + d, a->dtype));
+        }
+    return PB_OK;
+}
+
+static pb_status bwd_ref(pb_ctx *ctx, const void *args)
+{
+    const pb_embedding_bwd_args *a = args;
+    (void)ctx;
+    for (size_t i = 0; !a->accumulate && i < (size_t)a->V * a->D; i++) a->dtable[i] = 0;
+    for (int t = 0; t < a->T; t++)
+        for (int d = 0; d < a->D; d++)
+            if (a->ids[t] >= 0 && a->ids[t] < a->V)
+                a->dtable[(size_t)a->ids[t] * a->D + d] += (float)pb_load(a->dy, (size_t)t * a->D + d, a->dtype);
+    return PB_OK;
+}
+
+/* ---- implementations ------------------------------------------------------------------------- */
+
+PB_FAST_DECLARE(pb_embedding_fwd)
+PB_FAST_DECLARE(pb_embedding_bwd)
+
+const pb_impl pb_embedding_fwd_cpu[] = {PB_FAST_IMPLS(pb_embedding_fwd){"ref", fwd_ref}, {0}};
+const pb_impl pb_embedding_bwd_cpu[] = {PB_FAST_IMPLS(pb_embedding_bwd){"ref", bwd_ref}, {0}};
+
+/* ---- descriptors ------------------------------------------------------------------------------ */
+
+/* a: accumulate. More tokens than V makes rows that several tokens share. */
+static const char axes[] = "BSVDa";
+static const pb_dims edge[] = {
+    {2, 3, 11, 7}, {1, 5, 7, 1000, 1}, {2, 70, 50, 33, 0}, {1, 1, 1, 1, 0}, {2, 40, 1000, 64, 1}, {1, 33, 5, 576, 0},
+    {0},
+};
+static const pb_dims grid[] = {
+    {8, 1024, 49152, 576, 0}, {8, 1024, 49152, 576, 1}, {4, 1024, 151936, 896, 0}, {4, 1024, 151936, 896, 1}, {0},
+};
+
+static pb_status check_sizes(const char *op, int T, int V, int D)
+{
+    return T < 0 || V < 1 || D < 1 ? pb_fail(PB_EINVAL, "%s: T=%d V=%d D=%d", op, T, V, D) : PB_OK;
+}
+
+static pb_status fwd_check(const void *args)
+{
+    const pb_embedding_fwd_args *a = args;
+    return check_sizes("embedding", a->T, a->V, a->D);
+}
+
+static pb_status bwd_check(const void *args)
+{
+    const pb_embedding_bwd_args *a = args;
+    return check_sizes("embedding_bwd", a->T, a->V, a->D);
+}
+
+static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
+{
+    size_t T = (size_t)dim[0] * dim[1], V = dim[2], D = dim[3];
+    *(pb_embedding_fwd_args *)args = (pb_embedding_fwd_args){
+        .table = pb_in(b, "table", b->dtype, V * D),
+        .ids = pb_in_range(b, "ids", PB_I32, T, 0, (double)V),
+        .y = pb_out(b, "y", b->dtype, T * D),
+        .T = (int)T,
+        .V = (int)V,
+        .D = (int)D,
+        .dtype = b->dtype,
+    };
+    return b->status;
+}
+
+static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
+{
+    size_t T = (size_t)dim[0] * dim[1], V = dim[2], D = dim[3];
+    *(pb_embedding_bwd_args *)args = (pb_embedding_bwd_args){
+        .dy = pb_in(b, "dy", b->dtype, T * D),
+        .ids = pb_in_range(b, "ids", PB_I32, T, 0, (double)V),
+        .dtable = dim[4] ? pb_inout(b, "dtable", PB_F32, V * D, -1, 1) : pb_out(b, "dtable", PB_F32, V * D),
+        .T = (int)T,
+        .V = (int)V,
+        .D = (int)D,
+        .accumulate = dim[4],
+        .dtype = b->dtype,
+    };
+    return b->status;
+}
+
+static pb_cost fwd_cost(const void *args)
+{
+    const pb_embedding_fwd_args *a = args;
+    double n = (double)a->T * a->D;
+    return (pb_cost){.bytes = 2 * n * (double)pb_dtype_size(a->dtype) + 4.0 * a->T};
+}
+
+/* As if no two tokens shared a row: their rows are read and written; or, without accumulate, every row is
+ * written once. */
+static pb_cost bwd_cost(const void *args)
+{
+    const pb_embedding_bwd_args *a = args;
+    double n = (double)a->T * a->D, table = (double)a->V * a->D;
+    return (pb_cost){
+        .flops = n,
+        .bytes = n * (double)pb_dtype_size(a->dtype) + 4.0 * a->T + (a->accumulate ? 8 * n : 4 * table),
+    };
+}
+
+const pb_op pb_op_embedding_fwd = {
+    .name = "embedding_fwd",
+    .axes = axes,
+    .edge = edge,
+    .grid = grid,
+    .args_size = sizeof(pb_embedding_fwd_args),
+    .impls = PB_BOTH_BACKENDS(embedding, fwd),
+    .check = fwd_check,
+    .bind = fwd_bind,
+    .cost = fwd_cost,
+    .tol = {[PB_F32] = 0, [PB_BF16] = 0}, /* a copy */
+};
+const pb_op pb_op_embedding_bwd = {
+    .name = "embedding_bwd",
+    .axes = axes,
+    .edge = edge,
+    .grid = grid,
+    .args_size = sizeof(pb_embedding_bwd_args),
+    .impls = PB_BOTH_BACKENDS(embedding, bwd),
+    .check = bwd_check,
+    .bind = bwd_bind,
+    .cost = bwd_cost,
+    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 1e-6}, /* f32 sums of either type */
+    .grad_of = &pb_op_embedding_fwd,
+};

@@ -1,0 +1,76 @@
+/* embedding_fast.c - table lookup and its gradient with vectors. Bound: memory.
+ *
+ * Forward: each thread owns tokens. Backward: each thread owns the table rows whose id is its number
+ * modulo the threads (neighbouring ids are of like frequency, so that the load is even), walks all tokens
+ * in order and adds those that hit its rows: no atomics, and every row sums in ascending t however many
+ * threads there are. */
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "kernels/core/cpu.h"
+#include "kernels/core/simd.h"
+#include "kernels/embedding/embedding.h"
+
+static inline bool inside(int32_t id, int V) { return id >= 0 && id < V; }
+
+/* memcpy for rows of whole vectors that go around the caches. */
+static inline void stream_row(void *to, const void *from, size_t bytes)
+{
+    for (size_t i = 0; i < bytes / 4; i += PB_VLEN) vf_stream(to, i, PB_F32, vf_load(from, i, PB_F32));
+}
+
+static inline void nan_row(void *y, size_t row, int D, pb_dtype t)
+{
+    for (int d = 0; d < D; d++) pb_store(y, row + d, t, (double)NAN);
+}
+
+pb_status PB_FAST(pb_embedding_fwd)(pb_ctx *ctx, const void *args)
+{
+    const pb_embedding_fwd_args *a = args;
+    const size_t row_bytes = a->D * pb_dtype_size(a->dtype);
+    const bool stream = pb_should_stream(a->y, a->T * row_bytes, row_bytes);
+    (void)ctx;
+#pragma omp parallel if (a->T * row_bytes > 65536)
+    {
+#pragma omp for schedule(static)
+        for (int r = 0; r < a->T; r++) {
+            unsigned char *to = (unsigned char *)a->y + (size_t)r * row_bytes;
+            const unsigned char *from = (const unsigned char *)a->table + (size_t)a->ids[r] * row_bytes;
+            if (!inside(a->ids[r], a->V)) nan_row(a->y, (size_t)r * a->D, a->D, a->dtype);
+            else if (stream) stream_row(to, from, row_bytes);
+            else memcpy(to, from, row_bytes);
+        }
+        pb_stream_fence();
+    }
+    return PB_OK;
+}
+
+PB_INLINE void add_row(float *to, const void *dy, size_t row, int D, pb_dtype t)
+{
+    int d = 0;
+    for (; d + PB_VLEN <= D; d += PB_VLEN) vf_store(to, d, PB_F32, vf_load(to, d, PB_F32) + vf_load(dy, row + d, t));
+    if (d < D) vf_put(to, d, PB_F32, vf_get(to, d, PB_F32, D - d) + vf_get(dy, row + d, t, D - d), D - d);
+}
+
+pb_status PB_FAST(pb_embedding_bwd)(pb_ctx *ctx, const void *args)
+{
+    const pb_embedding_bwd_args *a = args;
+    const size_t D = a->D, V = a->V;
+    (void)ctx;
+#pragma omp parallel if ((a->accumulate ? 0 : V * D) + a->T * D > 8192)
+    {
+        const size_t threads = omp_get_num_threads(), me = omp_get_thread_num();
+        if (!a->accumulate) {
+            size_t first = V * me / threads, end = V * (me + 1) / threads;
+            memset(a->dtable + first * D, 0, (end - first) * D * sizeof *a->dtable);
+#pragma omp barrier
+        }
+        for (int t = 0; t < a->T; t++) {
+            int32_t id = a->ids[t];
+            if (inside(id, a->V) && (size_t)id % threads == me)
+                PB_PER_DTYPE(a->dtype, add_row, a->dtable + (size_t)id * D, a->dy, (size_t)t * D, a->D);
+        }
+    }
+    return PB_OK;
+}

@@ -1,0 +1,143 @@
+/* rope_fast.c - rotary position embedding with vectors: each thread owns whole tokens; the token's row of
+ * the table stays in the first-level cache while every head of q and k passes it. Bound: memory. */
+#include <math.h>
+
+#include "kernels/core/cpu.h"
+#include "kernels/core/simd.h"
+#include "kernels/rope/rope.h"
+
+/* Both passes: x is rotated into y, with sin times sign. */
+typedef struct rotation {
+    const void *x[2]; /* q and k, or their gradients */
+    void *y[2];
+    size_t ldx[2], ldy[2];
+    int heads[2];
+    const float *cos, *sin;
+    const int32_t *pos;
+    int B, S, D, P;
+    float sign;
+    pb_rope_pairing pairing;
+    pb_dtype dtype;
+} rotation;
+
+static inline vf load(const void *p, size_t i, pb_dtype t, int n)
+{
+    return n >= PB_VLEN ? vf_load(p, i, t) : vf_load_n(p, i, t, n > 0 ? (size_t)n : 0);
+}
+
+static inline void store(void *p, size_t i, pb_dtype t, vf v, int n)
+{
+    if (n >= PB_VLEN) vf_store(p, i, t, v);
+    else if (n > 0) vf_store_n(p, i, t, v, (size_t)n);
+}
+
+/* (a,b) are x's even and odd elements, from two vectors; and back again. */
+#if defined(__AVX512F__)
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define ODD  1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#define LOW  0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif defined(__AVX__)
+#define EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define ODD  1, 3, 5, 7, 9, 11, 13, 15
+#define LOW  0, 8, 1, 9, 2, 10, 3, 11
+#define HIGH 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define EVEN 0, 2, 4, 6
+#define ODD  1, 3, 5, 7
+#define LOW  0, 4, 1, 5
+#define HIGH 2, 6, 3, 7
+#endif
+
+/* Pairs i .. i+n-1 of the head at x; n >= PB_VLEN means a whole vector of them. */
+static inline __attribute__((always_inline)) void pairs(const rotation *r, const bool half, int side, size_t x,
+                                                        size_t y, int i, int n, vf c, vf s)
+{
+    const pb_dtype t = r->dtype;
+    if (half) {
+        const vf a = load(r->x[side], x + i, t, n), b = load(r->x[side], x + r->D / 2 + i, t, n);
+        store(r->y[side], y + i, t, a * c - b * s, n);
+        store(r->y[side], y + r->D / 2 + i, t, b * c + a * s, n);
+        return;
+    }
+    const int first = n >= PB_VLEN ? PB_VLEN : 2 * n, second = n >= PB_VLEN ? PB_VLEN : 2 * n - PB_VLEN;
+    const vf lo = load(r->x[side], x + 2 * i, t, first), hi = load(r->x[side], x + 2 * i + PB_VLEN, t, second);
+    const vf a = __builtin_shufflevector(lo, hi, EVEN), b = __builtin_shufflevector(lo, hi, ODD);
+    const vf a_ = a * c - b * s, b_ = b * c + a * s;
+    store(r->y[side], y + 2 * i, t, __builtin_shufflevector(a_, b_, LOW), first);
+    store(r->y[side], y + 2 * i + PB_VLEN, t, __builtin_shufflevector(a_, b_, HIGH), second);
+}
+
+static inline __attribute__((always_inline)) void token(const rotation *r, const bool half, size_t n)
+{
+    const int p = r->pos ? r->pos[n] : (int)(n % r->S), width = r->D / 2;
+    const bool in = p >= 0 && p < r->P;
+    for (int side = 0; side < 2; side++)
+        for (int h = 0; h < r->heads[side]; h++) {
+            const size_t x = n * r->ldx[side] + (size_t)h * r->D, y = n * r->ldy[side] + (size_t)h * r->D;
+            for (int i = 0; i < width; i += PB_VLEN) {
+                vf c = vf_set(NAN), s = c;
+                if (in) {
+                    c = load(r->cos, (size_t)p * width + i, PB_F32, width - i);
+                    s = load(r->sin, (size_t)p * width + i, PB_F32, width - i) * r->sign;
+                }
+                pairs(r, half, side, x, y, i, width - i, c, s);
+            }
+        }
+}
+
+static void rotate(const rotation *r)
+{
+    const size_t tokens = (size_t)r->B * r->S, work = tokens * r->D * (size_t)(r->heads[0] + r->heads[1]);
+    if (r->pairing == PB_ROPE_HALF) {
+#pragma omp parallel for schedule(static) if (work > 8192)
+        for (size_t n = 0; n < tokens; n++) token(r, true, n);
+    } else {
+#pragma omp parallel for schedule(static) if (work > 8192)
+        for (size_t n = 0; n < tokens; n++) token(r, false, n);
+    }
+}
+
+pb_status PB_FAST(pb_rope_fwd)(pb_ctx *ctx, const void *args)
+{
+    const pb_rope_fwd_args *a = args;
+    (void)ctx;
+    rotate(&(rotation){{a->q, a->k},
+                       {a->qr, a->kr},
+                       {a->ldq, a->ldk},
+                       {a->ldqr, a->ldkr},
+                       {a->H, a->K},
+                       a->cos,
+                       a->sin,
+                       a->pos,
+                       a->B,
+                       a->S,
+                       a->D,
+                       a->P,
+                       1,
+                       a->pairing,
+                       a->dtype});
+    return PB_OK;
+}
+
+pb_status PB_FAST(pb_rope_bwd)(pb_ctx *ctx, const void *args)
+{
+    const pb_rope_bwd_args *a = args;
+    (void)ctx;
+    rotate(&(rotation){{a->dqr, a->dkr},
+                       {a->dq, a->dk},
+                       {a->lddqr, a->lddkr},
+                       {a->lddq, a->lddk},
+                       {a->H, a->K},
+                       a->cos,
+                       a->sin,
+                       a->pos,
+                       a->B,
+                       a->S,
+                       a->D,
+                       a->P,
+                       -1,
+                       a->pairing,
+                       a->dtype});
+    return PB_OK;
+}

@@ -1,0 +1,179 @@
+/* xent.c - masked cross-entropy: the reference in double precision, and the two descriptors. */
+#include "kernels/xent/xent.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/core/cpu.h"
+
+/* ---- reference ------------------------------------------------------------------------------ */
+
+/* Returns nll of a row of logits and leaves log sum exp in *lse. */
+static double row_ref(const void *logits, size_t row, int V, int32_t target, pb_dtype dtype, double *lse)
+{
+    double max = -INFINITY, sum = 0;
+    for (int v = 0; v < V; v++) max = fmax(max, pb_load(logits, row + v, dtype));
+    for (int v = 0; v < V; v++) sum += exp(pb_load(logits, row + v, dtype) - max);
+    *lse = max + log(sum);
+    return target < 0 || target >= V ? (double)NAN : *lse - pb_load(logits, row + target, dtype);
+}
+
+static pb_status bwd_ref(pb_ctx *ctx, const void *args)
+{
+    const pb_xent_bwd_args *a = args;
+    double loss = 0;
+    (void)ctx;
+    for (int t = 0; t < a->T; t++) {
+        size_t row = (size_t)t * a->V;
+        double lse = 0, nll = 0, k = (double)a->mask[t] * (double)a->inv_count[0];
+        if (a->mask[t] != 0) nll = row_ref(a->logits, row, a->V, a->target[t], a->dtype, &lse);
+        for (int v = 0; a->dlogits && v < a->V; v++) {
+            double d = 0;
+            if (isnan(nll)) d = (double)NAN;
+            else if (a->mask[t] != 0) d = k * (exp(pb_load(a->logits, row + v, a->dtype) - lse) - (v == a->target[t]));
+            pb_store(a->dlogits, row + v, a->dtype, d);
+        }
+        a->nll[t] = (float)nll;
+        if (a->mask[t] != 0) loss += (double)a->mask[t] * nll;
+    }
+    a->loss[0] = (float)(loss * (double)a->inv_count[0]);
+    return PB_OK;
+}
+
+static pb_status fwd_ref(pb_ctx *ctx, const void *args)
+{
+    const pb_xent_fwd_args *a = args;
+    return bwd_ref(ctx, &(pb_xent_bwd_args){.logits = a->logits,
+                                            .target = a->target,
+                                            .mask = a->mask,
+                                            .inv_count = a->inv_count,
+                                            .nll = a->nll,
+                                            .loss = a->loss,
+                                            .T = a->T,
+                                            .V = a->V,
+                                            .dtype = a->dtype});
+}
+
+/* ---- implementations ------------------------------------------------------------------------- */
+
+PB_FAST_DECLARE(pb_xent_fwd)
+PB_FAST_DECLARE(pb_xent_bwd)
+
+const pb_impl pb_xent_fwd_cpu[] = {PB_FAST_IMPLS(pb_xent_fwd){"ref", fwd_ref}, {0}};
+const pb_impl pb_xent_bwd_cpu[] = {PB_FAST_IMPLS(pb_xent_bwd){"ref", bwd_ref}, {0}};
+
+/* ---- descriptors ------------------------------------------------------------------------------ */
+
+static const char axes[] = "BSV";
+static const pb_dims edge[] = {{2, 3, 7}, {1, 2, 1000}, {2, 5, 1}, {1, 3, 2500}, {2, 9, 33}, {1, 1, 4096}, {0}};
+static const pb_dims grid[] = {{1, 1024, 49152}, {1, 512, 151936}, {0}};
+
+static pb_status check_sizes(const char *op, int T, int V)
+{
+    return T < 0 || V < 1 ? pb_fail(PB_EINVAL, "%s: T=%d V=%d", op, T, V) : PB_OK;
+}
+
+static pb_status fwd_check(const void *args)
+{
+    const pb_xent_fwd_args *a = args;
+    return check_sizes("xent", a->T, a->V);
+}
+
+static pb_status bwd_check(const void *args)
+{
+    const pb_xent_bwd_args *a = args;
+    if (!a->dlogits) return pb_fail(PB_EINVAL, "xent_bwd: no dlogits (xent_fwd needs none)");
+    return check_sizes("xent_bwd", a->T, a->V);
+}
+
+/* Every fourth token is masked out and every fourth weighs a half; the first one counts. */
+static const float *bind_mask(pb_binder *b, size_t T)
+{
+    float *mask = malloc((T + 1) * sizeof *mask);
+    if (!mask) {
+        b->status = pb_fail(PB_ENOMEM, "xent: a mask of %zu", T);
+        return NULL;
+    }
+    for (size_t t = 0; t < T; t++) mask[t] = t % 4 == 1 ? 0 : t % 4 == 3 ? 0.5f : 1;
+    const float *bound = pb_in_raw(b, "mask", mask, T * sizeof *mask);
+    free(mask);
+    return bound;
+}
+
+static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
+{
+    size_t T = (size_t)dim[0] * dim[1], V = dim[2];
+    *(pb_xent_bwd_args *)args = (pb_xent_bwd_args){
+        .logits = pb_in_range(b, "logits", b->dtype, T * V, -8, 8), /* so that the softmax is not flat */
+        .target = pb_in_range(b, "target", PB_I32, T, 0, (double)V),
+        .mask = bind_mask(b, T),
+        .inv_count = pb_in_range(b, "inv_count", PB_F32, 1, 0.25, 0.5),
+        .dlogits = pb_out(b, "dlogits", b->dtype, T * V),
+        .nll = pb_out(b, "nll", PB_F32, T),
+        .loss = pb_out(b, "loss", PB_F32, 1),
+        .T = (int)T,
+        .V = (int)V,
+        .dtype = b->dtype,
+    };
+    return b->status;
+}
+
+static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
+{
+    size_t T = (size_t)dim[0] * dim[1], V = dim[2];
+    *(pb_xent_fwd_args *)args = (pb_xent_fwd_args){
+        .logits = pb_in_range(b, "logits", b->dtype, T * V, -8, 8),
+        .target = pb_in_range(b, "target", PB_I32, T, 0, (double)V),
+        .mask = bind_mask(b, T),
+        .inv_count = pb_in_range(b, "inv_count", PB_F32, 1, 0.25, 0.5),
+        .nll = pb_out(b, "nll", PB_F32, T),
+        .loss = pb_out(b, "loss", PB_F32, 1),
+        .T = (int)T,
+        .V = (int)V,
+        .dtype = b->dtype,
+    };
+    return b->status;
+}
+
+/* As if no token were masked: the mask is in device memory. FLOPs count an exponential as one. */
+static pb_cost fwd_cost(const void *args)
+{
+    const pb_xent_fwd_args *a = args;
+    double n = (double)a->T * a->V, e = (double)pb_dtype_size(a->dtype);
+    return (pb_cost){.flops = 4 * n, .bytes = n * e + 12.0 * a->T};
+}
+
+static pb_cost bwd_cost(const void *args)
+{
+    const pb_xent_bwd_args *a = args;
+    double n = (double)a->T * a->V, e = (double)pb_dtype_size(a->dtype);
+    return (pb_cost){.flops = 5 * n, .bytes = 2 * n * e + 12.0 * a->T};
+}
+
+const pb_op pb_op_xent_fwd = {
+    .name = "xent_fwd",
+    .axes = axes,
+    .edge = edge,
+    .grid = grid,
+    .args_size = sizeof(pb_xent_fwd_args),
+    .impls = PB_BOTH_BACKENDS(xent, fwd),
+    .check = fwd_check,
+    .bind = fwd_bind,
+    .cost = fwd_cost,
+    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 1e-6}, /* its outputs are f32 in either type */
+};
+const pb_op pb_op_xent_bwd = {
+    .name = "xent_bwd",
+    .axes = axes,
+    .edge = edge,
+    .grid = grid,
+    .args_size = sizeof(pb_xent_bwd_args),
+    .impls = PB_BOTH_BACKENDS(xent, bwd),
+    .check = bwd_check,
+    .bind = bwd_bind,
+    .cost = bwd_cost,
+    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 4e-3},
+    .grad_of = &pb_op_xent_fwd,
+    .loss = "loss",
+    .grad_tol = 4e-3, /* the loss is a sum rounded to f32 */
+};
