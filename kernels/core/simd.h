@@ -61,13 +61,7 @@ static inline void vf_store(void *p, size_t i, pb_dtype t, vf v)
         *(vf *)((float *)p + i) = v;
         return;
     }
-<<<<<<< HEAD
-    vu bits = (vu)v, nan = (vu)(v != v);
-    vu rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, quiet = (bits >> 16) | 0x40u;
-    *(vh *)((uint16_t *)p + i) = __builtin_convertvector((rounded & ~nan) | (quiet & nan), vh);
-=======
     *(vh *)((uint16_t *)p + i) = __builtin_convertvector(vf_bf16_bits(v), vh);
->>>>>>> k4
 }
 
 static inline vf vf_load_n(const void *p, size_t i, pb_dtype t, size_t n)
