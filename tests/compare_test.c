@@ -165,6 +165,7 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
     fclose(f);
     assert_non_null(strstr(text, "baseline:r1"));
     assert_non_null(strstr(text, ",0.1002,")); /* 4 digits of the median launch */
+    assert_non_null(strstr(text, ",319.4,"));  /* of 319.361277 */
     assert_null(strstr(text, "launches"));     /* no direction, no row */
     assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
     assert_non_null(strstr(capture_end(&c), "m1 backward: 6 rows, 3 launches, bench_version 1, from r1: first, ever"));
