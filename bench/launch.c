@@ -56,8 +56,9 @@ static _Noreturn void become_child(const pb_launch *l, int pipe_fd)
 {
     char number[32], fd[32], seed[32], threads[32];
     const pb_options *o = l->options;
-    const char *own[] = {"bench",          "run",  "--child-dir",  l->dir, "--child-run",  l->run_id,
-                         "--child-launch", number, "--child-pipe", fd,     "--child-seed", seed};
+    const char *own[] = {"bench",           "run",         "--child-dir",    l->dir, "--child-run",  l->run_id,
+                         "--child-machine", l->machine_id, "--child-launch", number, "--child-pipe", fd,
+                         "--child-seed",    seed};
     enum { OWN = sizeof own / sizeof *own };
     const char **argv = calloc((size_t)o->argc + OWN + 1, sizeof *argv);
     if (!argv) _exit(PB_EXIT_HARNESS);
@@ -81,12 +82,18 @@ static pb_status start(const pb_launch *l, pid_t *pid, int *from_child)
 {
     int ends[2];
     if (pipe(ends) != 0) return pb_fail(PB_EIO, "a launch cannot be started: %s", strerror(errno));
+    sigset_t stops, before;
+    sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM);
     fflush(NULL);
+    sigprocmask(SIG_BLOCK, &stops, &before); /* so that none is noted in the child and lost by exec */
     *pid = fork();
     if (*pid == 0) {
+        signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL);
+        sigprocmask(SIG_SETMASK, &before, NULL);
         close(ends[0]);
         become_child(l, ends[1]);
     }
+    sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);
     *from_child = ends[0];
     if (*pid > 0) return PB_OK;
@@ -123,8 +130,9 @@ static pb_status report_death(const pb_launch *l, const int *order, int at, int 
     pb_sink sink;
     const pb_case *c = at >= 0 && at < l->plan->n ? &l->plan->cases[order[at]] : NULL;
     snprintf(note, sizeof note, "the launch was killed by signal %d (%s)", sig, strsignal(sig));
-    fprintf(stderr, "bench: launch %d: killed by signal %d (%s) %s%s; what it measured before stays\n", l->number, sig,
-            strsignal(sig), c ? "in " : "before its first case", c ? c->key : "");
+    if (!pb_interrupted())
+        fprintf(stderr, "bench: launch %d: killed by signal %d (%s) %s%s; what it measured before stays\n", l->number,
+                sig, strsignal(sig), c ? "in " : "before its first case", c ? c->key : "");
     if (!c) return PB_OK;
     PB_TRY(pb_sink_open(l->dir, &sink));
     sink.run_id = l->run_id, sink.machine_id = l->machine_id, sink.launch = l->number;

@@ -137,7 +137,9 @@ void pb_sink_close(pb_sink *s)
     if (s->results >= 0) close(s->results);
     if (s->samples >= 0) close(s->samples);
     free(s->measured);
-    *s = (pb_sink){.results = -1, .samples = -1, .bad = s->bad, .write_failed = s->write_failed};
+    s->measured = NULL;
+    s->results = s->samples = -1;
+    s->n = s->room = 0;
 }
 
 /* ---- the sink ------------------------------------------------------------------------------------ */

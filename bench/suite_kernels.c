@@ -10,18 +10,7 @@
 /* An op that does this many FLOPs a byte or more is reported in FLOP/s, any other in B/s. */
 static const double flops_per_byte = 16;
 
-/* ---- cases --------------------------------------------------------------------------------------------- */
-
-static bool runs_here(const pb_impl *i) { return !i->available || i->available(); }
-
-static bool instruction_set(const char *name)
-{
-#define X(isa, has, ...)                                                                                               \
-    if (strcmp(name, #isa) == 0) return true;
-    PB_ISA_MAP(X, )
-#undef X
-    return false;
-}
+/* ---- axes ---------------------------------------------------------------------------------------------- */
 
 static bool float_dtype(const char *name, pb_dtype *out)
 {
@@ -31,44 +20,6 @@ static bool float_dtype(const char *name, pb_dtype *out)
             return true;
         }
     return false;
-}
-
-typedef struct adder {
-    pb_status (*add)(void *user, const pb_case *c);
-    void *user;
-} adder;
-
-static pb_status add_shape(const pb_op *op, const pb_impl *impl, const int *dim, const adder *to)
-{
-    char shape[PB_AXIS_TEXT];
-    pb_dims_text(op, dim, shape, sizeof shape);
-    for (int t = 0; t < (op->f32_only ? 1 : PB_NFLOAT); t++) {
-        pb_case c = {.suite = "kernels"};
-        snprintf(c.name, sizeof c.name, "%s", op->name);
-        PB_TRY(pb_case_set(&c, "shape", shape));
-        PB_TRY(pb_case_set(&c, "dtype", pb_dtype_name((pb_dtype)t)));
-        PB_TRY(pb_case_set(&c, "impl", impl->name));
-        pb_case_finish(&c);
-        PB_TRY(to->add(to->user, &c));
-    }
-    return PB_OK;
-}
-
-/* Not full: of the instruction sets only the best that runs here, and no reference. */
-static pb_status enumerate(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user)
-{
-    const adder to = {add, user};
-    for (const pb_op *const *op = pb_ops; *op; op++) {
-        bool vectorised = false;
-        for (const pb_impl *i = (*op)->impls[ctx->id]; i->name; i++) {
-            bool isa = instruction_set(i->name), worse = isa && vectorised;
-            if (!runs_here(i)) continue;
-            vectorised |= isa;
-            if (!full && (worse || strcmp(i->name, "ref") == 0)) continue;
-            for (const pb_dims *dim = (*op)->grid; (*dim)[0]; dim++) PB_TRY(add_shape(*op, i, *dim, &to));
-        }
-    }
-    return PB_OK;
 }
 
 /* "B1.S256.D576" as the dims of an op. */
@@ -148,6 +99,82 @@ static pb_status call_open(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, const int 
 }
 
 static pb_status run_call(pb_ctx *ctx, void *self) { return pb_op_run(ctx, ((call *)self)->op, ((call *)self)->args); }
+
+/* ---- cases --------------------------------------------------------------------------------------------- */
+
+static bool runs_here(const pb_impl *i) { return !i->available || i->available(); }
+
+static bool instruction_set(const char *name)
+{
+#define X(isa, has, ...)                                                                                               \
+    if (strcmp(name, #isa) == 0) return true;
+    PB_ISA_MAP(X, )
+#undef X
+    return false;
+}
+
+/* Whether the implementation takes any of the op's edge shapes in this type. */
+static pb_status takes(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, pb_dtype t, bool *out)
+{
+    *out = !impl->accepts;
+    for (const pb_dims *dim = op->edge; (*dim)[0] && !*out; dim++) {
+        call c = {op, calloc(1, op->args_size), {.ctx = ctx, .dtype = t, .seed = 7}, {0}};
+        pb_status s = c.args ? op->bind(&c.b, *dim, c.args) : pb_fail(PB_ENOMEM, "no memory for a call");
+        if (s == PB_OK) *out = impl->accepts(c.args);
+        call_close(&c);
+        PB_TRY(s);
+    }
+    return PB_OK;
+}
+
+typedef struct adder {
+    pb_status (*add)(void *user, const pb_case *c);
+    void *user;
+    bool full;
+} adder;
+
+/* Not full: the first shape of the grid. */
+static pb_status add_shapes(const pb_op *op, const pb_impl *impl, pb_dtype t, const adder *to)
+{
+    for (const pb_dims *dim = op->grid; (*dim)[0] && (to->full || dim == op->grid); dim++) {
+        char shape[PB_AXIS_TEXT];
+        pb_case c = {.suite = "kernels"};
+        pb_dims_text(op, *dim, shape, sizeof shape);
+        snprintf(c.name, sizeof c.name, "%s", op->name);
+        PB_TRY(pb_case_set(&c, "shape", shape));
+        PB_TRY(pb_case_set(&c, "dtype", pb_dtype_name(t)));
+        PB_TRY(pb_case_set(&c, "impl", impl->name));
+        pb_case_finish(&c);
+        PB_TRY(to->add(to->user, &c));
+    }
+    return PB_OK;
+}
+
+static pb_status add_impl(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const adder *to)
+{
+    for (int t = 0; t < (op->f32_only ? 1 : PB_NFLOAT); t++) {
+        bool yes;
+        PB_TRY(takes(ctx, op, impl, (pb_dtype)t, &yes));
+        if (yes) PB_TRY(add_shapes(op, impl, (pb_dtype)t, to));
+    }
+    return PB_OK;
+}
+
+/* Not full: of the instruction sets only the best that runs here, and no reference. */
+static pb_status enumerate(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user)
+{
+    const adder to = {add, user, full};
+    for (const pb_op *const *op = pb_ops; *op; op++) {
+        bool vectorised = false;
+        for (const pb_impl *i = (*op)->impls[ctx->id]; i->name; i++) {
+            bool isa = instruction_set(i->name), worse = isa && vectorised;
+            if (!runs_here(i)) continue;
+            vectorised |= isa;
+            if (full || (!worse && strcmp(i->name, "ref") != 0)) PB_TRY(add_impl(ctx, *op, i, &to));
+        }
+    }
+    return PB_OK;
+}
 
 /* ---- correctness ------------------------------------------------------------------------------------------- */
 
