@@ -156,11 +156,6 @@ static pb_status save(const pb_table *t, const pb_series_set *set, const pb_base
     return PB_OK;
 }
 
-static pb_exit exit_of(pb_status s)
-{
-    return s == PB_OK ? PB_EXIT_OK : s == PB_ENOMEM ? PB_EXIT_HARNESS : PB_EXIT_USAGE;
-}
-
 pb_exit pb_baseline_save(const char *run, const pb_baseline_opts *o, FILE *out)
 {
     char newest[PB_PATH_TEXT];
@@ -168,12 +163,12 @@ pb_exit pb_baseline_save(const char *run, const pb_baseline_opts *o, FILE *out)
     pb_series_set set = {NULL, 0};
     pb_status s = run ? PB_OK : pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest);
     if (s == PB_OK) s = pb_table_read(run ? run : newest, &t);
-    if (s != PB_OK) return exit_of(s);
+    if (s != PB_OK) return pb_file_exit(s);
     s = pb_series_make(&t, &set);
     if (s == PB_OK) s = save(&t, &set, o, out);
     pb_series_free(&set);
     pb_table_free(&t);
-    return exit_of(s);
+    return pb_file_exit(s);
 }
 
 /* ---- showing ----------------------------------------------------------------------------------- */
@@ -236,5 +231,5 @@ pb_exit pb_baseline_show(const char *machine_id, const pb_baseline_opts *o, FILE
     if (s == PB_OK && !shown)
         s = pb_fail(PB_EINVAL, "%s: no baseline%s%s; save one with `bench baseline save`", folder_of(o),
                     machine_id ? " of " : "", machine_id ? machine_id : "");
-    return exit_of(s);
+    return pb_file_exit(s);
 }

@@ -37,11 +37,6 @@ static pb_status open_side(const char *path, side *out)
     return s;
 }
 
-static pb_exit exit_of(pb_status s)
-{
-    return s == PB_OK ? PB_EXIT_OK : s == PB_ENOMEM ? PB_EXIT_HARNESS : PB_EXIT_USAGE;
-}
-
 /* ---- the table --------------------------------------------------------------------------------- */
 
 typedef struct printer {
@@ -222,14 +217,14 @@ pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_op
     side b, c;
     pb_exit e = PB_EXIT_OK;
     pb_status s = open_side(base, &b);
-    if (s != PB_OK) return exit_of(s);
+    if (s != PB_OK) return pb_file_exit(s);
     s = open_side(cand, &c);
     if (s == PB_OK) {
         s = compare_sides(&b, &c, o, out, &e);
         close_side(&c);
     }
     close_side(&b);
-    return s == PB_OK ? e : exit_of(s);
+    return s == PB_OK ? e : pb_file_exit(s);
 }
 
 /* The run's suites against their baselines: `base` keeps every baseline open until all is printed. */
@@ -280,7 +275,7 @@ pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out
     }
     for (int i = 0; a && i < a->nbase; i++) close_side(&a->base[i]);
     if (a) pb_verdicts_free(&a->vs);
-    pb_exit e = s == PB_OK ? a->exit : exit_of(s);
+    pb_exit e = s == PB_OK ? a->exit : pb_file_exit(s);
     free(a);
     return e;
 }

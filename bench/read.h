@@ -31,6 +31,12 @@ pb_status pb_table_read(const char *path, pb_table *out);
 pb_status pb_table_parse(const char *name, const void *bytes, size_t n, pb_table *out);
 void pb_table_free(pb_table *t);
 
+/* The exit code for a file that could not be used. */
+static inline pb_exit pb_file_exit(pb_status s)
+{
+    return s == PB_OK ? PB_EXIT_OK : s == PB_ENOMEM ? PB_EXIT_HARNESS : PB_EXIT_USAGE;
+}
+
 /* Writes the newest run folder inside `runs` (their names begin with the time). EIO: there is none. */
 pb_status pb_newest_run(const char *runs, char *out, size_t n);
 #endif

@@ -13,31 +13,37 @@ static int row_order(const void *a, const void *b)
     return x->launch < y->launch ? -1 : x->launch > y->launch;
 }
 
+/* Of several launches the worst speaks for all. */
+static int badness(const char *status)
+{
+    static const char *const order[] = {"ok", "pass", "unsupported", "truncated", "failed", "wrong", "fail"};
+    int i = 0;
+    while (i < 6 && strcmp(order[i], status) != 0) i++;
+    return i;
+}
+
 /* Joins row[0..n), all of one key and metric; `value` is room for n. */
 static pb_series join(const pb_row *const *row, size_t n, double *value)
 {
     const pb_row *r = row[0];
+    const double none = (double)NAN;
     pb_series s = {
-        r->key, r->metric, r->unit, r->better, r->machine_id, r->bench_version, r->run_id, r->status, r->note, false,
-        0,      NAN,       NAN,     NAN};
+        r->key, r->metric, r->unit, r->better, r->machine_id, r->bench_version, r->run_id, r->status, r->note,
+        false,  0,         none,    none,      none};
     for (size_t i = 0; i < n; i++) {
+        int bad = badness(row[i]->status);
         s.mixed |= row[i]->unit != r->unit || row[i]->machine_id != r->machine_id ||
                    row[i]->bench_version != r->bench_version || row[i]->better != r->better;
-        if (!strcmp(row[i]->status, "ok")) {
-            value[s.launches++] = row[i]->value;
-        } else if (pb_series_ok(&s)) {
-            s.status = row[i]->status;
-            s.note = row[i]->note;
-        }
+        if ((bad < 2 || bad == 6) && isfinite(row[i]->value)) value[s.launches++] = row[i]->value;
+        if (bad <= badness(s.status)) continue;
+        s.status = row[i]->status;
+        s.note = row[i]->note;
     }
-    if (s.launches) {
-        s.median = pb_median(value, s.launches); /* which sorts them */
-        s.min = value[0];
-        s.max = value[s.launches - 1];
-        if (!strncmp(r->run_id, PB_BASELINE_RUN, strlen(PB_BASELINE_RUN)) && n == 1) s.launches = (int)r->launch;
-    } else if (n && !strcmp(s.metric, "contract")) {
-        s.median = s.min = s.max = r->value; /* pass and fail carry the figure that was bounded */
-    }
+    if (!s.launches) return s;
+    s.median = pb_median(value, s.launches); /* which sorts them */
+    s.min = value[0];
+    s.max = value[s.launches - 1];
+    if (n == 1 && !strncmp(r->run_id, PB_BASELINE_RUN, strlen(PB_BASELINE_RUN))) s.launches = (int)r->launch;
     return s;
 }
 
@@ -85,4 +91,11 @@ const pb_series *pb_series_find(const pb_series_set *set, const char *key, const
         else hi = mid;
     }
     return NULL;
+}
+
+size_t pb_suite_end(const pb_series_set *set, size_t from)
+{
+    size_t n = pb_suite_length(set->s[from].key), to = from;
+    while (to < set->n && pb_suite_length(set->s[to].key) == n && !strncmp(set->s[to].key, set->s[from].key, n)) to++;
+    return to;
 }

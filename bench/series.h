@@ -3,13 +3,13 @@
 #define PB_SERIES_H
 #include "bench/read.h"
 
-/* Strings belong to the table. With no launch that was ok, the figures are NaN. */
+/* Strings belong to the table. Without such a launch the figures are NaN. */
 typedef struct pb_series {
     const char *key, *metric, *unit, *better;
     const char *machine_id, *bench_version, *run_id; /* of its first row */
-    const char *status, *note; /* "ok", or the first other status and its note; an ok row's note else */
-    bool mixed;                /* rows of several machines, versions or units: nothing can be said */
-    int launches;              /* that measured it with status ok */
+    const char *status, *note;                       /* the worst over launches, and its note */
+    bool mixed;   /* rows of several machines, versions or units: nothing can be said */
+    int launches; /* with a figure of status ok, pass or fail */
     double median, min, max;
 } pb_series;
 
@@ -34,6 +34,9 @@ static inline bool pb_key_of(const char *key, const char *suite)
 {
     return strlen(suite) == pb_suite_length(key) && !strncmp(key, suite, strlen(suite));
 }
+
+/* The end of the stretch of one suite's series that begins at `from`. */
+size_t pb_suite_end(const pb_series_set *set, size_t from);
 
 /* A stored baseline is a table with one row per key and metric whose run_id begins so; its column
  * `launch` holds the number of launches behind the median. */

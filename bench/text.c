@@ -24,7 +24,7 @@ static scale scale_of(double v, const char *unit)
 static void digits(char *out, size_t n, double v, bool plain)
 {
     double a = fabs(v);
-    if (plain) snprintf(out, n, a >= 1e6 || (a < 1e-3 && a > 0) ? "%.2e" : "%.6g", a < 10 ? round(v * 1e6) / 1e6 : v);
+    if (plain) snprintf(out, n, a < 1e6 && v == floor(v) ? "%.0f" : "%.3g", v); /* whole numbers in full */
     else snprintf(out, n, "%.*f", a == 0 || a >= 99.95 ? 0 : a >= 9.995 ? 1 : 2, v);
 }
 
@@ -96,6 +96,13 @@ static const struct pb_axis_seen *find_seen(const pb_axes *a, span name, int *hi
 }
 
 static bool varies(const pb_axes *a, const struct pb_axis_seen *x) { return !x || x->varies || x->cases < a->cases; }
+
+bool pb_axes_vary(const pb_axes *a, const char *axis)
+{
+    for (int i = 0; i < a->n; i++)
+        if (!strcmp(a->seen[i].axis.name, axis)) return varies(a, &a->seen[i]);
+    return false;
+}
 
 void pb_axes_add(pb_axes *a, const char *key)
 {

@@ -28,6 +28,7 @@ typedef struct pb_axes {
 } pb_axes;
 
 void pb_axes_add(pb_axes *a, const char *key);
+bool pb_axes_vary(const pb_axes *a, const char *axis); /* false for an axis that no case has */
 /* "backward/step model=tiny seq=128": what every case shares, wrapped at 100 columns. */
 void pb_axes_print_common(const pb_axes *a, FILE *out);
 /* "step batch=4 clip=sync": the rest of one case. Writes at most n bytes. */
