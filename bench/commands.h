@@ -8,6 +8,9 @@
 #include "bench/commands.def"
 #undef COMMAND
 
+/* What follows a whole run: its table, and the comparison with the stored baseline. */
+pb_exit pb_after_run(const pb_options *o, const char *dir);
+
 /* One line on stderr, "bench: ...", from the last failure; returns the code. */
 pb_exit pb_complain(pb_exit code);
 #endif

@@ -6,6 +6,7 @@
 #include "bench/hint.h"
 #include "bench/metric.h"
 #include "bench/tables.h"
+#include "trainer/model.h"
 
 static void suites(void)
 {
@@ -21,6 +22,13 @@ static void metrics(void)
 {
     for (const pb_metric *m = pb_metrics; m->name; m++)
         printf("%-18s %-7s %-7s %s\n", m->name, m->unit, m->better, m->what);
+}
+
+static void models(void)
+{
+    for (const pb_geometry *g = pb_geometries; g->name; g++)
+        printf("%-14s %2d layers, width %4d, %2d heads (%d kv) of %3d, hidden %5d, vocabulary %d\n", g->name, g->L,
+               g->D, g->H, g->K, g->d, g->I, g->V);
 }
 
 static void columns(void)
@@ -43,6 +51,7 @@ static const struct {
     const char *name, *title;
     void (*print)(void);
 } lists[] = {{"suites", "suites and their axes [default]:", suites},
+             {"models", "models, for the axis model:", models},
              {"metrics", "metrics (unit, better):", metrics},
              {"columns", "columns of results.csv:", columns},
              {"kernels", "ops and the implementations this machine runs:", kernels}};

@@ -140,7 +140,9 @@ static pb_exit measure(const run *r)
     bool whole = code != PB_EXIT_HARNESS && code != PB_EXIT_USAGE;
     if (whole && write_run(r, false) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
     if (pb_interrupted()) fprintf(stderr, "bench: interrupted; the rows measured so far are in %s\n", r->dir);
-    else if (!r->o->quiet) printf("results: %s/results.csv\n", r->dir);
+    if (!whole || code == PB_EXIT_HARNESS) return code;
+    code = pb_worse_exit(code, pb_after_run(r->o, r->dir));
+    if (!r->o->quiet) printf("results: %s/results.csv\n", r->dir);
     return code;
 }
 
