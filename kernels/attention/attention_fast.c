@@ -1,4 +1,4 @@
-/* attention_fast.c - attention in tiles of 64 queries by 64 keys, with queries along the lanes of a vector.
+/* attention_fast.c - attention in tiles of 64 queries by 128 keys, with queries along the lanes of a vector.
  *
  * Scores are held as [key][query]: so the softmax statistics of 16 queries are one vector, no sum runs
  * across lanes, and keys and values are read as they lie in memory. All products are tile.h's. A thread

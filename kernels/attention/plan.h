@@ -6,7 +6,7 @@
 
 /* A task owns QUERIES queries of one head and meets the keys KEYS at a time. Where some pairs are masked
  * it works in runs of RUN keys, so that it can leave out queries that lie before all of a run. */
-enum { QUERIES = 64, KEYS = 64, RUN = 16 };
+enum { QUERIES = 64, KEYS = 128, RUN = 16 };
 
 static inline int pb_attn_blocks(int S) { return (S + QUERIES - 1) / QUERIES; }
 /* Row length of f32 tiles: D rounded up to the longest vector. */

@@ -6,10 +6,9 @@
 
 #include "kernels/core/simd.h"
 
-/* A product keeps ROWS x COLS vectors of its result in registers. 16 sums hide the latency of an fma
- * on two pipes, and one step needs fewer loads than multiplications. */
-enum { ROWS = 4, COLS = PB_VLEN == 16 ? 4 : 2 };
-#define PB_INLINE static inline __attribute__((always_inline))
+/* A product keeps ROWS x COLS vectors of its result in registers: enough sums to hide the latency of an fma
+ * on two pipes, and fewer loads than multiplications in a step. */
+enum { ROWS = PB_VLEN == 8 ? 6 : 4, COLS = PB_VLEN == 16 ? 4 : 2 };
 
 /* c[m][n] (+)= sum_k A(m,k) b[k][n], where A(m,k) = a[m*lda + k], or a[k*lda + m] when `turned`. N is a
  * multiple of PB_VLEN, M and K are free. */
@@ -39,28 +38,30 @@ PB_INLINE void micro(const product *p, const int rows, const int cols, const boo
         for (int v = 0; v < cols; v++) vf_store(c, r * p->ldc + v * PB_VLEN, PB_F32, sum[r][v]);
 }
 
-PB_INLINE void strip(const product *p, const int cols, size_t n)
+PB_INLINE void strip(const product *p, const int cols, const bool turned, size_t n)
 {
     int m = 0;
-    if (p->turned) {
-        for (; m + ROWS <= p->M; m += ROWS) micro(p, ROWS, cols, true, m, n);
-        for (; m < p->M; m++) micro(p, 1, cols, true, m, n);
-    } else {
-        for (; m + ROWS <= p->M; m += ROWS) micro(p, ROWS, cols, false, m, n);
-        for (; m < p->M; m++) micro(p, 1, cols, false, m, n);
-    }
+    for (; m + ROWS <= p->M; m += ROWS) micro(p, ROWS, cols, turned, m, n);
+    for (; m + 4 <= p->M; m += 4) micro(p, 4, cols, turned, m, n);
+    for (; m < p->M; m++) micro(p, 1, cols, turned, m, n);
+}
+
+PB_INLINE void strips(const product *p, const bool turned)
+{
+    for (int n = 0; n < p->N; n += COLS * PB_VLEN) switch ((p->N - n) / PB_VLEN) {
+        case 1: strip(p, 1, turned, n); break;
+#if defined(__AVX512F__)
+        case 2: strip(p, 2, turned, n); break;
+        case 3: strip(p, 3, turned, n); break;
+#endif
+        default: strip(p, COLS, turned, n);
+        }
 }
 
 static void multiply(const product *p)
 {
-    for (int n = 0; n < p->N; n += COLS * PB_VLEN) switch ((p->N - n) / PB_VLEN) {
-        case 1: strip(p, 1, n); break;
-#if defined(__AVX512F__)
-        case 2: strip(p, 2, n); break;
-        case 3: strip(p, 3, n); break;
-#endif
-        default: strip(p, COLS, n);
-        }
+    if (p->turned) strips(p, true);
+    else strips(p, false);
 }
 
 /* The same sums in the same order, but a zero weight contributes nothing whatever it meets: for tiles in
@@ -119,15 +120,15 @@ PB_INLINE void turn(vf *x)
 #undef HIGH
 #undef LOW
 
+/* vf_get and vf_put for any n, also none or more than a vector. */
 PB_INLINE vf load_some(const void *p, size_t i, pb_dtype t, int n)
 {
-    return n >= PB_VLEN ? vf_load(p, i, t) : n > 0 ? vf_load_n(p, i, t, n) : (vf){0};
+    return n > 0 ? vf_get(p, i, t, n < PB_VLEN ? n : PB_VLEN) : vf_set(0);
 }
 
 PB_INLINE void store_some(void *p, size_t i, pb_dtype t, vf v, int n)
 {
-    if (n >= PB_VLEN) vf_store(p, i, t, v);
-    else if (n > 0) vf_store_n(p, i, t, v, n);
+    if (n > 0) vf_put(p, i, t, v, n < PB_VLEN ? n : PB_VLEN);
 }
 
 /* ---- between strided tensors and f32 tiles ------------------------------------------------------------ */
