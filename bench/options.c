@@ -17,7 +17,7 @@ const pb_command_info pb_commands[PB_NCOMMANDS] = {
 };
 
 const pb_option_info pb_option_table[] = {
-#define OPT(type, name, letter, argument, deflt, commands, help)                                                       \
+#define OPT(name, type, letter, argument, deflt, commands, help)                                                       \
     {#type, #name, argument, deflt, help, commands, letter, offsetof(pb_options, name)},
 #include "bench/options.def"
 #undef OPT

@@ -1,4 +1,4 @@
-/* run.c - `bench run`: plans, makes the run's folder, starts the launches, says where the results are. */
+/* cmd_run.c - `bench run`: plans, makes the run's folder, starts the launches, says where the results are. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
