@@ -45,7 +45,7 @@ static pb_status expand(pb_case c, const char *rest, pb_case_add add, void *user
     char *values = values_in(item);
     for (const char *v = values ? values : item; (v = pb_next_item(v, ',', value, sizeof value));) {
         if (values) PB_TRY(pb_case_set(&c, item, value));
-        else strcpy(c.name, value);
+        else snprintf(c.name, sizeof c.name, "%s", value);
         PB_TRY(expand(c, rest, add, user));
     }
     return PB_OK;
@@ -154,7 +154,7 @@ static pb_status replaced(const char *line, const pb_axis_list *l, char *out, si
     size_t len = 0;
     *out = 0;
     for (const char *rest = line; len < n && (rest = pb_next_item(rest, ' ', item, sizeof item));) {
-        strcpy(name, item);
+        snprintf(name, sizeof name, "%s", item);
         if (values_in(name) && names_axis(l, name)) continue;
         len += (size_t)snprintf(out + len, n - len, "%s ", item);
     }
