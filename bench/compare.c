@@ -107,7 +107,8 @@ static void print_row(printer *p, const pb_verdict *v)
     label_of(p, v, label);
     side_text(base, v->base);
     side_text(cand, v->cand);
-    if (isfinite(v->ratio)) snprintf(change, sizeof change, "%+.1f %%", 100 * (v->ratio - 1));
+    if (v->ratio >= 10 || v->ratio <= 0.1) snprintf(change, sizeof change, "x %.3g", v->ratio);
+    else if (isfinite(v->ratio)) snprintf(change, sizeof change, "%+.1f %%", 100 * (v->ratio - 1));
     snprintf(word, sizeof word, v->counts ? "%s" : "(%s)", name);
     fprintf(p->out, "%-*s  %-*s %13s %13s %9s  %d/%d  %s%s%s\n", p->label_width, label, p->metric_width,
             either(v)->metric, base, cand, change, v->base ? v->base->launches : 0, v->cand ? v->cand->launches : 0,
@@ -159,7 +160,7 @@ static void print_notes(const printer *p, const pb_verdicts *vs, const pb_compar
         fprintf(p->out, "note: %d row%s compared as measured: a side lacks the ceiling that the gate names\n",
                 vs->unscaled, vs->unscaled == 1 ? "" : "s");
     if (o->allow_mismatch) fprintf(p->out, "note: machines may differ (--allow-mismatch)\n");
-    if (!gated) fprintf(p->out, "note: nothing here gates: no line of gates.csv names a metric of these files\n");
+    if (!gated) fprintf(p->out, "note: nothing here gates: gates.csv has no gating line for a metric of these files\n");
     if (p->hidden) fprintf(p->out, "note: %zu unchanged rows that do not gate are not shown (--all)\n", p->hidden);
 }
 
@@ -227,55 +228,57 @@ pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_op
     return s == PB_OK ? e : pb_file_exit(s);
 }
 
-/* The run's suites against their baselines: `base` keeps every baseline open until all is printed. */
+/* The run's suites against their baselines. Everything is read and judged before the first line is printed. */
 typedef struct against {
-    side run, base[MAX_SUITES];
-    int nbase;
+    side run, base[MAX_SUITES]; /* open until all is printed */
+    int nbase, nmissing;
+    char missing[MAX_SUITES][PB_PATH_TEXT]; /* baselines that there are not */
     pb_gates gates;
     pb_verdicts vs;
-    pb_exit exit;
 } against;
 
-static pb_status judge_suite(against *a, const char *suite, const pb_compare_opts *o, FILE *out)
+static pb_status judge_suite(against *a, const char *suite, const pb_compare_opts *o)
 {
     char path[PB_PATH_TEXT];
     PB_TRY(pb_baseline_path(baselines_of(o), a->run.t.rows[0].machine_id, suite, path, sizeof path));
     if (access(path, F_OK) != 0) {
-        fprintf(out, "NO-BASELINE: there is no %s; save one with `bench baseline save %s`\n", path, a->run.t.path);
-        if (o->require_baseline) a->exit = pb_worse_exit(a->exit, PB_EXIT_INCOMPARABLE);
+        memcpy(a->missing[a->nmissing++], path, sizeof path);
         return PB_OK;
     }
     side *b = &a->base[a->nbase];
     PB_TRY(open_side(path, b));
     a->nbase++;
-    PB_TRY(pb_judge(&b->set, &a->run.set, &a->gates, suite, &(pb_judge_opts){o->allow_mismatch, o->subset}, &a->vs));
-    if (strcmp(suite, "ceiling") != 0) note_ceilings(&b->set, &a->run.set, out);
-    return PB_OK;
+    return pb_judge(&b->set, &a->run.set, &a->gates, suite, &(pb_judge_opts){o->allow_mismatch, o->subset}, &a->vs);
 }
 
-static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out)
+static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_exit *e)
 {
     char suites[MAX_SUITES][PB_AXIS_TEXT];
     int n = pb_baseline_suites(&a->run.set, suites, MAX_SUITES);
     PB_TRY(read_gates(o, &a->gates));
-    for (int i = 0; i < n; i++) PB_TRY(judge_suite(a, suites[i], o, out));
+    for (int i = 0; i < n; i++) PB_TRY(judge_suite(a, suites[i], o));
     if (a->nbase) PB_TRY(print_all(&a->vs, o, out));
-    a->exit = pb_worse_exit(a->exit, pb_verdicts_exit(&a->vs, o->strict));
-    print_summary(&a->vs, a->exit, out);
+    if (a->nbase) note_ceilings(&a->base[0].set, &a->run.set, out);
+    for (int i = 0; i < a->nmissing; i++)
+        fprintf(out, "NO-BASELINE: there is no %s; save one with `bench baseline save %s`\n", a->missing[i],
+                a->run.t.path);
+    bool lacking = o->require_baseline && (a->nmissing || !n);
+    *e = pb_worse_exit(pb_verdicts_exit(&a->vs, o->strict), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
+    print_summary(&a->vs, *e, out);
     return PB_OK;
 }
 
 pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out)
 {
     against *a = calloc(1, sizeof *a);
+    pb_exit e = PB_EXIT_OK;
     pb_status s = a ? open_side(run, &a->run) : pb_fail(PB_ENOMEM, "compare: out of memory");
     if (s == PB_OK) {
-        s = judge_run(a, o, out);
+        s = judge_run(a, o, out, &e);
         close_side(&a->run);
     }
     for (int i = 0; a && i < a->nbase; i++) close_side(&a->base[i]);
     if (a) pb_verdicts_free(&a->vs);
-    pb_exit e = s == PB_OK ? a->exit : pb_file_exit(s);
     free(a);
-    return e;
+    return s == PB_OK ? e : pb_file_exit(s);
 }

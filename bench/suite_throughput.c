@@ -20,16 +20,18 @@ static pb_status marked_step(pb_ctx *ctx, pb_trainer *t, int sample)
     return ctx->be->mark(ctx, sample * MARKS + PB_NPHASES);
 }
 
-static pb_measure_opts usual(bool graph)
+static pb_measure_opts usual(const pb_sink *sink)
 {
-    return (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = SAMPLES, .min_time = 1.5, .graph = graph};
+    return pb_sink_measure(sink,
+                           (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = SAMPLES, .min_time = 1.5});
 }
 
 static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts *o, int *n)
 {
-    const int most = o->max_samples < SAMPLES ? o->max_samples : SAMPLES;
     double total = 0, one;
-    for (*n = 0; *n < most && (*n < o->min_samples || total < o->min_time) && !pb_interrupted(); ++*n) {
+    for (int i = 0; i < o->warmup; i++) PB_TRY(pb_train_step(ctx, t)); /* scratch is sized, memory touched */
+    for (*n = 0; *n < o->max_samples && *n < SAMPLES && !pb_interrupted(); ++*n) {
+        if (*n >= o->min_samples && total >= o->min_time) break;
         PB_TRY(marked_step(ctx, t, *n));
         PB_TRY(pb_sync(ctx));
         PB_TRY(ctx->be->between(ctx, *n * MARKS, *n * MARKS + PB_NPHASES, &one));
@@ -61,9 +63,8 @@ static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *si
 {
     int n;
     double phase;
-    const pb_measure_opts opts = pb_sink_measure(sink, usual(false));
-    for (int i = 0; i < opts.warmup; i++) PB_TRY(pb_train_step(ctx, t)); /* scratch is sized, memory touched */
-    PB_TRY(sample_steps(ctx, t, &opts, &n));
+    const pb_measure_opts o = usual(sink);
+    PB_TRY(sample_steps(ctx, t, &o, &n));
     if (!n) return PB_OK;
     for (int i = 0; i < PB_NPHASES; i++) {
         char metric[32];
@@ -77,8 +78,9 @@ static pb_status graphed(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *
 {
     pb_timing *timing = malloc(sizeof *timing);
     if (!timing) return pb_fail(PB_ENOMEM, "no memory for samples");
-    const pb_measure_opts opts = pb_sink_measure(sink, usual(true));
-    pb_status s = pb_measure(ctx, pb_train_step, t, &opts, timing);
+    pb_measure_opts o = usual(sink);
+    o.graph = true;
+    pb_status s = pb_measure(ctx, pb_train_step, t, &o, timing);
     if (s == PB_EUNSUPPORTED) s = pb_emit(sink, c, "step_time", (double)NAN, 0, "unsupported", pb_error());
     else if (s == PB_OK) {
         *step = timing->median;

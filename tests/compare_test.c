@@ -43,6 +43,7 @@ static const expected cases[] = {
     {"base.csv", "one_launch_failed.csv", {0}, "failed=1", 4, "killed by signal 9"},
     {"failed.csv", "base.csv", {0}, "failed=0 new=1", 0, NULL},
     {"base.csv", "outcome.csv", {0}, "missing=1", 4, "MISSING: clip sync waits"},
+    {"base.csv", "hundredfold.csv", {0}, "regressed=1", 1, "x 100"},
     {"base.csv", "zero.csv", {0}, "incomparable=1", 4, "zero on one side"},
     {"zero.csv", "zero.csv", {0}, "same=2", 0, NULL},
     {"base.csv", "single.csv", {0}, "regressed=1 improved=0 same=1", 1, "only 1 launch behind the candidate"},
@@ -60,6 +61,9 @@ static const expected cases[] = {
     /* what does not gate */
     {"unknown_base.csv", "unknown_slower.csv", {0}, "regressed=0", 0, "(REGRESSED)"},
     {"base.csv", "regressed.csv", {.gates = "gates_none.csv"}, "regressed=0", 0, "nothing here gates"},
+    {"contract_pass.csv", "contract_applies.csv", {0}, "missing=0 incomparable=0 failed=0", 0, "unsupported"},
+    {"base.csv", "contract_fail.csv", {0}, "failed=0 new=0", 0, NULL},
+    {"contract_fail.csv", "base.csv", {0}, "missing=0", 0, NULL},
     {"contract_pass.csv", "contract_fail.csv", {0}, "regressed=0 improved=0 same=2", 0, "(info)"},
     /* files */
     {"base.csv", "reordered.csv", {0}, "same=2", 0, NULL},
@@ -165,6 +169,7 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
     fclose(f);
     assert_non_null(strstr(text, "baseline:r1"));
     assert_non_null(strstr(text, ",0.1002,")); /* 4 digits of the median launch */
+    assert_non_null(strstr(text, ",319.4,"));  /* of 319.361277 */
     assert_null(strstr(text, "launches"));     /* no direction, no row */
     assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
     assert_non_null(strstr(capture_end(&c), "m1 backward: 6 rows, 3 launches, bench_version 1, from r1: first, ever"));

@@ -124,6 +124,10 @@ static void the_exit_code_follows_statuses_and_contracts(void **state)
     assert_int_equal(pb_report(FIXTURE("truncated.csv"), &gate, capture_begin(&c)), 2);
     assert_string_equal(capture_end(&c), "");
     free(c.text);
+    assert_int_equal(pb_report(FIXTURE("outcome.csv"), &gate, capture_begin(&c)), 0); /* a case without figures */
+    assert_non_null(strstr(capture_end(&c), "unsupported [1]"));
+    assert_non_null(strstr(c.text, "[1] clip sync waits, which a graph cannot record"));
+    free(c.text);
     assert_int_equal(pb_report(NULL, &(pb_report_opts){.runs = "/no/such"}, stderr), 2);
 }
 

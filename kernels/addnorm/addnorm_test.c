@@ -67,17 +67,29 @@ static void gradient_in_place_of_either(void **state)
     assert_memory_equal(dw2, dw, sizeof dw);
 }
 
-/* 1 + 2^-8 rounds to 1 in bf16: the norm must see the rounded sum, whose row is constant. */
+/* h is the f32 sum rounded to nearest even, ties included, in vectors and tails; the norm sees h: with the
+ * rounding error in it, y would be off by up to 2^-8. */
 static void norm_reads_the_rounded_sum(void **state)
 {
-    uint16_t x[2] = {pb_f32_to_bf16(1), pb_f32_to_bf16(1)}, r[2] = {pb_f32_to_bf16(0x1p-9f), 0}, h[2], y[2];
-    float w[2] = {1, 1}, rstd[1];
+    uint16_t x[N], r[N], h[N], y[N];
+    float w[D], rstd[T];
+    for (size_t i = 0; i < N; i++) {
+        x[i] = pb_f32_to_bf16((float)(1 + pb_uniform(1, i)));
+        r[i] = pb_f32_to_bf16(i % 3 ? 0x1p-8f : (float)pb_uniform(2, i)); /* half a unit in the last place of x */
+    }
+    fill(w, D, 3);
     CHECK_OK(pb_addnorm_fwd(
         *state,
         &(pb_addnorm_fwd_args){
-            .x = x, .r = r, .w = w, .h = h, .y = y, .rstd = rstd, .T = 1, .D = 2, .eps = 1e-12f, .dtype = PB_BF16}));
-    assert_int_equal(h[0], h[1]);
-    CHECK_NEAR(rstd[0], 1, 1e-7);
+            .x = x, .r = r, .w = w, .h = h, .y = y, .rstd = rstd, .T = T, .D = D, .eps = 1e-6f, .dtype = PB_BF16}));
+    for (int t = 0; t < T; t++) {
+        double sum = 0;
+        for (int i = t * D; i < t * D + D; i++) {
+            assert_int_equal(h[i], pb_f32_to_bf16(pb_bf16_to_f32(x[i]) + pb_bf16_to_f32(r[i])));
+            sum += (double)pb_bf16_to_f32(h[i]) * (double)pb_bf16_to_f32(h[i]);
+        }
+        CHECK_NEAR(rstd[t], 1 / sqrt(sum / D + 1e-6), 1e-7);
+    }
 }
 
 /* Outputs so large that they are written around the caches, against outputs in place, which never are. */

@@ -19,12 +19,12 @@ static inline size_t pb_attn_bwd_tiles(int D)
     return (5 * QUERIES + 2 * KEYS) * pb_attn_width(D) + 2 * KEYS * QUERIES;
 }
 
-/* The backward pass sums dk and dv of one kv head in so many parts, one task each: enough tasks for many
- * cores when there are few heads, but at least four blocks of queries in each, because the parts are
- * memory that is written and added up again. */
+/* The backward pass sums dk and dv of one kv head in so many parts, one task each: enough tasks for several
+ * cores when there are few heads, but no more, because the parts are memory that is written and added up
+ * again, and at least four blocks of queries in each. */
 static inline int pb_attn_parts(int B, int S, int H, int K)
 {
-    const int blocks = H / K * pb_attn_blocks(S), most = (blocks + 3) / 4, want = (64 + B * K - 1) / (B * K);
+    const int blocks = H / K * pb_attn_blocks(S), most = (blocks + 3) / 4, want = (16 + B * K - 1) / (B * K);
     return want < most ? want : most;
 }
 /* Floats of these parts: [B,K,parts,2,S,width]. */

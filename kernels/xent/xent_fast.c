@@ -95,8 +95,7 @@ static inline void gradient_row(const pb_xent_bwd_args *a, size_t r, bool stream
 static inline void sum_loss(const float *mask, const float *nll, float inv_count, int T, float *loss)
 {
     double sum = 0;
-    for (int t = 0; t < T; t++)
-        if (mask[t] != 0) sum += (double)mask[t] * (double)nll[t];
+    for (int t = 0; t < T; t++) sum += (double)mask[t] * (double)nll[t];
     loss[0] = (float)(sum * (double)inv_count);
 }
 
