@@ -121,7 +121,7 @@ expect 2 'Permission denied' "${as[@]}" "$fixture" --suite toy --out "$dir/close
 
 # ---- the table and the comparison that follow a run -----------------------------------------------------
 mkdir -p baselines
-printf 'suite,metric,better,limit,ceiling,gating\ntoy,kernel_time,lower,3,,yes\n' >baselines/gates.csv
+printf 'suite,metric,better,limit,ceiling,gating\ntoy,kernel_rate,higher,0.1,,yes\n' >baselines/gates.csv
 expect 0 'PASS' "$fixture" report a
 expect 0 'saved baselines/' "$fixture" baseline save a -m 'for the test'
 expect 0 'for the test' "$fixture" baseline show
@@ -136,7 +136,7 @@ expect 0 'results: n5' "$fixture" --suite toy --out n5 --no-compare
 grep -q BASELINE "$dir/log" && fail "n5: --no-compare compared"
 expect 2 "need save or show; did you mean 'save'?" "$fixture" baseline sav
 for f in baselines/*/toy.csv; do # as if it had been a thousand times faster
-    awk -F, -v OFS=, '$6 == "kernel_time" { $9 = "1e-06" } 1' "$f" >fast && mv fast "$f"
+    awk -F, -v OFS=, '$6 == "kernel_rate" { $9 = "1e+12" } 1' "$f" >fast && mv fast "$f"
 done
 expect 1 'REGRESSED' "$fixture" compare n1
 expect 1 'regressed=3' "$fixture" --suite toy --out n6
@@ -144,7 +144,7 @@ rm -r baselines
 
 # ---- statuses --------------------------------------------------------------------------------------------
 expect 4 results "$fixture" --suite toy --mode failed,fine --out e -n 1
-[[ $(count e ',outcome,1,none,,0,failed,the device said no') -eq 3 && $(count e ,ok,) -eq 5 ]] || fail "e: rows"
+[[ $(count e ',outcome,1,none,,0,failed,the device said no') -eq 3 && $(count e ,ok,) -eq 8 ]] || fail "e: rows"
 expect 0 results "$fixture" --suite toy --mode unsupported --out f -n 1
 [[ $(count f ',,0,unsupported,not on this device') -eq 3 ]] || fail "f: rows"
 expect 4 results "$fixture" --suite toy --mode wrong --out g -n 1
