@@ -153,6 +153,9 @@ expect 4 results "$fixture" --suite toy --mode nan --out h -n 1
 cut -d, -f9 a/results.csv b/results.csv e/results.csv h/results.csv | grep -qi 'nan\|inf' && fail "a number is not finite"
 
 # ---- a launch that crashes ---------------------------------------------------------------------------------
+expect 4 'launch 1: ended by exit code 1 in toy/step' "$fixture" --suite toy --mode exit --batch 1 --out x step
+[[ $(count x 'failed,the launch was ended by exit code 1') -eq 1 && $(count x ,kernel_time,) -eq 2 ]] || fail "x: rows"
+export ASAN_OPTIONS=handle_segv=0 # a crash is to be a crash
 expect 4 'launch 1: killed by signal 11' "$fixture" --suite toy --mode crash --batch 1 --out i step
 whole i
 [[ $(count i 'failed,the launch was killed by signal 11') -eq 1 ]] || fail "i: no row says that the launch crashed"
