@@ -64,8 +64,8 @@ pb_status pb_case_set(pb_case *c, const char *axis, const char *value)
         a = &c->axes[at];
     }
     *a = (pb_axis){{0}, {0}}; /* no remains of longer words: equal cases are equal bytes */
-    strcpy(a->name, axis);
-    strcpy(a->value, value);
+    snprintf(a->name, sizeof a->name, "%s", axis);
+    snprintf(a->value, sizeof a->value, "%s", value);
     return PB_OK;
 }
 

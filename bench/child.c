@@ -59,7 +59,6 @@ static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan
     }
     free(order);
     if (plan->suite->conclude && !pb_interrupted() && code != PB_EXIT_HARNESS) code = conclude(ctx, plan->suite, sink);
-    if (sink->bad) code = pb_worse_exit(code, PB_EXIT_INCOMPARABLE);
     return pb_interrupted() ? pb_worse_exit(code, PB_EXIT_HARNESS) : code;
 }
 

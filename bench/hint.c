@@ -31,7 +31,7 @@ void pb_hint_try(pb_hint *h, const char *candidate)
 {
     int d = pb_edit_distance(h->word, candidate);
     if (d > (int)strlen(h->word) / 3 + 1 || (*h->best && d >= h->distance)) return;
-    strcpy(h->best, candidate);
+    snprintf(h->best, sizeof h->best, "%s", candidate);
     h->distance = d;
 }
 

@@ -123,16 +123,27 @@ static int reap(pid_t pid)
     return status;
 }
 
-/* A killed launch cannot say so itself: its case gets a row. */
-static pb_status report_death(const pb_launch *l, const int *order, int at, int sig)
+/* How a launch ended that did not end as pb_launch_child does, in words; false: it did. A library or a
+ * sanitizer that calls exit counts as a death too. */
+static bool died(int status, char *how, size_t n)
+{
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    if (WIFSIGNALED(status))
+        snprintf(how, n, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else snprintf(how, n, "ended by exit code %d", code);
+    return code != PB_EXIT_OK && code != PB_EXIT_USAGE && code != PB_EXIT_INCOMPARABLE && code != PB_EXIT_HARNESS;
+}
+
+/* A launch that died cannot say so itself: its case gets a row. */
+static pb_status report_death(const pb_launch *l, const int *order, int at, const char *how)
 {
     char note[160];
     pb_sink sink;
     const pb_case *c = at >= 0 && at < l->plan->n ? &l->plan->cases[order[at]] : NULL;
-    snprintf(note, sizeof note, "the launch was killed by signal %d (%s)", sig, strsignal(sig));
+    snprintf(note, sizeof note, "the launch was %s", how);
     if (!pb_interrupted())
-        fprintf(stderr, "bench: launch %d: killed by signal %d (%s) %s%s; what it measured before stays\n", l->number,
-                sig, strsignal(sig), c ? "in " : "before its first case", c ? c->key : "");
+        fprintf(stderr, "bench: launch %d: %s %s%s; what it measured before stays\n", l->number, how,
+                c ? "in " : "before its first case", c ? c->key : "");
     if (!c) return PB_OK;
     PB_TRY(pb_sink_open(l->dir, &sink));
     sink.run_id = l->run_id, sink.machine_id = l->machine_id, sink.launch = l->number;
@@ -143,6 +154,7 @@ static pb_status report_death(const pb_launch *l, const int *order, int at, int 
 
 pb_status pb_launch_run(const pb_launch *l, pb_exit *code)
 {
+    char how[96];
     pid_t pid = -1;
     int from_child = -1, *order = malloc((size_t)l->plan->n * sizeof *order);
     if (!order) return pb_fail(PB_ENOMEM, "no memory for the order of %d cases", l->plan->n);
@@ -152,8 +164,9 @@ pb_status pb_launch_run(const pb_launch *l, pb_exit *code)
         int at = follow(l, pid, from_child, order), status = reap(pid);
         close(from_child);
         clear(l);
-        *code = WIFEXITED(status) ? (pb_exit)WEXITSTATUS(status) : PB_EXIT_INCOMPARABLE;
-        if (WIFSIGNALED(status)) s = report_death(l, order, at, WTERMSIG(status));
+        const bool dead = died(status, how, sizeof how);
+        *code = dead ? PB_EXIT_INCOMPARABLE : (pb_exit)WEXITSTATUS(status);
+        if (dead) s = report_death(l, order, at, how);
     }
     free(order);
     return s;

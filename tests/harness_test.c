@@ -288,7 +288,6 @@ static void rows_are_quoted_and_never_hold_nan(void **state)
         "1,r1,m1,2,ceiling/copy?n=1,error,1,none,,0,failed,the value is not finite\n"
         "1,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,,0,wrong,why\n"
         "1,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,2e+10,3,ok,\n");
-    assert_int_equal(s->bad, 2);
 }
 
 static void timings_leave_their_samples(void **state)

@@ -1,4 +1,4 @@
-/* list.c - `bench list`: what there is to measure. */
+/* cmd_list.c - `bench list`: what there is to measure. */
 #include <stdio.h>
 #include <string.h>
 

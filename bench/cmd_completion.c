@@ -1,4 +1,4 @@
-/* completion.c - `bench completion bash`: a script made from the tables of commands, options and suites. */
+/* cmd_completion.c - `bench completion bash`: a script made from the tables of commands, options and suites. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* help.c - what `bench help` and `bench --help` print, and how a failure reads. */
+/* cmd_help.c - what `bench help` and `bench --help` print, and how a failure reads. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* file_commands.c - `bench report`, `compare`, `baseline` and `plot`: from options to the functions that work on
+/* cmd_files.c - `bench report`, `compare`, `baseline` and `plot`: from options to the functions that work on
  * files. */
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* run.c - `bench run`: plans, makes the run's folder, starts the launches, says where the results are. */
+/* cmd_run.c - `bench run`: plans, makes the run's folder, starts the launches, says where the results are. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -146,6 +146,19 @@ static pb_exit measure(const run *r)
     return code;
 }
 
+/* What stands in the way of good figures, while there is time to stop. */
+static void warn(const run *r)
+{
+    double load = 0;
+    const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    if (r->o->launches < ENOUGH_LAUNCHES)
+        fprintf(stderr, "bench: warning: %ld launch%s: too few for a comparison, which needs %d\n", r->o->launches,
+                r->o->launches == 1 ? "" : "es", ENOUGH_LAUNCHES);
+    if (getloadavg(&load, 1) == 1 && load > 1.5 * (double)cpus) /* more than an earlier run of ours leaves behind */
+        fprintf(stderr, "bench: warning: the load is %.1f on %ld CPUs: other work will be in the figures\n", load,
+                cpus);
+}
+
 static pb_exit prepared(run *r)
 {
     if (plan(r) != PB_OK) return pb_complain(PB_EXIT_USAGE);
@@ -154,9 +167,7 @@ static pb_exit prepared(run *r)
         return PB_EXIT_OK;
     }
     if (identify(r) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    if (r->o->launches < ENOUGH_LAUNCHES)
-        fprintf(stderr, "bench: warning: %ld launch%s: too few for a comparison, which needs %d\n", r->o->launches,
-                r->o->launches == 1 ? "" : "es", ENOUGH_LAUNCHES);
+    warn(r);
     if (make_folder(r->dir) != PB_OK || pb_results_create(r->dir) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     return measure(r);
 }
