@@ -93,7 +93,7 @@ static pb_status same_losses(pb_ctx *ctx, pb_sink *sink, const arm *eager, const
         PB_TRY(step(ctx, eager, (size_t)done, &e));
         PB_TRY(step(ctx, graphed, (size_t)done, &g));
         const double d = fabs(e - g);
-        if (!(d <= worst)) worst = d; /* NaN wins: a loss that is not finite fails */
+        if (!(d <= worst)) worst = d;                                 /* NaN wins: a loss that is not finite fails */
         if (done == 9 || done == 49 || done == 99) at[done / 49] = g; /* 0, 1, 2 */
     }
     if (done < PB_CONTRACT_STEPS) return PB_OK;

@@ -125,7 +125,7 @@ pb_status pb_results_create(const char *dir)
 
 pb_status pb_sink_open(const char *dir, pb_sink *out)
 {
-    *out = (pb_sink){.results = -1, .samples = -1};
+    *out = (pb_sink){.results = -1, .samples = -1, .measure = {.min_time = -1}};
     PB_TRY(open_in(dir, "results.csv", 0, &out->results));
     pb_status s = open_in(dir, "samples.csv", 0, &out->samples);
     if (s != PB_OK) pb_sink_close(out);
@@ -136,26 +136,75 @@ void pb_sink_close(pb_sink *s)
 {
     if (s->results >= 0) close(s->results);
     if (s->samples >= 0) close(s->samples);
+    free(s->measured);
+    s->measured = NULL;
     s->results = s->samples = -1;
+    s->n = s->room = 0;
 }
 
 /* ---- the sink ------------------------------------------------------------------------------------ */
 
-pb_measure_opts pb_sink_measure(const pb_sink *s) { return s->measure; }
+pb_measure_opts pb_sink_measure(const pb_sink *s, pb_measure_opts suite)
+{
+    const pb_measure_opts *asked = &s->measure;
+    if (asked->warmup > 0) suite.warmup = asked->warmup;
+    if (asked->min_time >= 0) suite.min_time = asked->min_time;
+    if (asked->min_samples > 0) suite.min_samples = suite.max_samples = asked->min_samples;
+    return suite;
+}
+
+typedef struct pb_measured {
+    char key[PB_KEY_TEXT];
+    const char *metric;
+    double value;
+} measured;
+
+/* The order of rows: the first of a key tells it apart from the row before. */
+const char *pb_sink_key(const pb_sink *s, int i)
+{
+    for (int k = 0; k < s->n; k++)
+        if ((!k || strcmp(s->measured[k].key, s->measured[k - 1].key) != 0) && i-- == 0) return s->measured[k].key;
+    return NULL;
+}
+
+bool pb_sink_value(const pb_sink *s, const char *key, const char *metric, double *value)
+{
+    for (int k = 0; k < s->n; k++)
+        if (strcmp(s->measured[k].key, key) == 0 && strcmp(s->measured[k].metric, metric) == 0) {
+            *value = s->measured[k].value;
+            return true;
+        }
+    return false;
+}
 
 double pb_sink_ceiling(const pb_sink *s, const char *metric)
 {
-    if (strcmp(metric, "copy_rate") == 0) return s->copy_rate;
-    return strcmp(metric, "matmul_rate") == 0 ? s->matmul_rate : 0;
+    for (int k = 0; k < s->n; k++)
+        if (strncmp(s->measured[k].key, "ceiling/", 8) == 0 && strcmp(s->measured[k].metric, metric) == 0)
+            return s->measured[k].value;
+    return 0;
 }
 
-static void notice(pb_sink *s, const pb_row *r)
+static pb_status remember(pb_sink *s, const char *key, const pb_metric *m, double value)
 {
-    s->bad += strcmp(r->status, "wrong") == 0 || strcmp(r->status, "failed") == 0;
-    s->truncated |= strcmp(r->status, "truncated") == 0;
-    if (strcmp(r->status, "ok") != 0) return;
-    if (strcmp(r->metric, "copy_rate") == 0) s->copy_rate = r->value;
-    if (strcmp(r->metric, "matmul_rate") == 0) s->matmul_rate = r->value;
+    if (s->n == s->room) {
+        int room = s->room ? 2 * s->room : 64;
+        measured *more = realloc(s->measured, (size_t)room * sizeof *more);
+        if (!more) return pb_fail(PB_ENOMEM, "no memory for %d rows", room);
+        s->measured = more;
+        s->room = room;
+    }
+    measured *row = &s->measured[s->n++];
+    *row = (measured){.metric = m->name, .value = value};
+    snprintf(row->key, sizeof row->key, "%s", key);
+    return PB_OK;
+}
+
+static pb_status notice(pb_sink *s, const pb_case *c, const pb_metric *m, double value, const char *status)
+{
+    s->bad += strcmp(status, "wrong") == 0 || strcmp(status, "failed") == 0;
+    s->truncated |= strcmp(status, "truncated") == 0;
+    return strcmp(status, "ok") == 0 ? remember(s, c->key, m, value) : PB_OK;
 }
 
 pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value, int samples, const char *status,
@@ -184,9 +233,8 @@ pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value
     PB_TRY(page_open(&p));
     pb_csv_row(p.f, &r);
     pb_status st = page_append(&p, s->results, "results.csv");
-    if (st == PB_OK) notice(s, &r);
     s->write_failed |= st != PB_OK;
-    return st;
+    return st == PB_OK ? notice(s, c, m, value, status) : st;
 }
 
 /* work 0: the samples are times; else work / time. */

@@ -19,8 +19,9 @@ struct pb_sink {
     int results, samples; /* file descriptors, O_APPEND */
     const char *run_id, *machine_id;
     int launch;
-    pb_measure_opts measure; /* as the command line asks: what pb_sink_measure gives */
-    double copy_rate, matmul_rate;
+    pb_measure_opts measure;      /* what the command line asks for; 0 or -1: it does not say */
+    struct pb_measured *measured; /* what this launch emitted with status ok; freed by pb_sink_close */
+    int n, room;
     /* what happened so far */
     bool write_failed, truncated;
     int bad; /* rows whose status is wrong or failed */
@@ -34,9 +35,11 @@ void pb_sink_close(pb_sink *s);
 
 /* ---- what suites call besides pb_emit and pb_emit_timing ---- */
 
-/* Warm-up, samples and time as the command line asks; a suite adds graph, flush and before. */
-pb_measure_opts pb_sink_measure(const pb_sink *s);
-/* A ceiling measured earlier in this launch, by metric: copy_rate or matmul_rate; 0: there is none. */
+/* The suite's own options with the warm-up, samples and time that the command line asks for in their place. */
+pb_measure_opts pb_sink_measure(const pb_sink *s, pb_measure_opts suite);
+/* The usual ones: a warm-up call, 5 samples or more until they add up to 0.2 s. */
+#define PB_MEASURE_USUAL .warmup = 1, .min_samples = 5, .max_samples = PB_MAX_SAMPLES, .min_time = 0.2
+/* A ceiling measured earlier in this launch: copy_rate or matmul_rate; 0: there is none. */
 double pb_sink_ceiling(const pb_sink *s, const char *metric);
 /* work over time as `metric`: the median, and every sample into samples.csv. */
 pb_status pb_emit_rate(pb_sink *s, const pb_case *c, const char *metric, double work, const pb_timing *t,

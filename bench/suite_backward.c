@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/contracts.h"
+#include "bench/results.h"
 #include "bench/train_case.h"
 
 /* Largest difference of any gradient between a replay of the graph and the eager call. */
@@ -67,9 +68,10 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool grap
     const pb_train_config *cfg = pb_trainer_config(t);
     pb_timing *timing = malloc(sizeof *timing);
     if (!timing) return pb_fail(PB_ENOMEM, "no memory for samples");
-    pb_status s = pb_measure(
-        ctx, pb_backward_and_clip, t,
-        &(pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 40, .min_time = 1, .graph = graph}, timing);
+    pb_measure_opts o =
+        pb_sink_measure(sink, (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 40, .min_time = 1});
+    o.graph = graph;
+    pb_status s = pb_measure(ctx, pb_backward_and_clip, t, &o, timing);
     if (s == PB_EUNSUPPORTED) s = pb_emit(sink, c, "backward_time", (double)NAN, 0, "unsupported", pb_error());
     else if (s == PB_OK) {
         s = pb_emit_timing(sink, c, "backward_time", timing, "");

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/memory.h"
+#include "bench/results.h"
 #include "bench/train_case.h"
 
 enum { SAMPLES = 40, MARKS = PB_NPHASES + 1 };
@@ -19,11 +20,18 @@ static pb_status marked_step(pb_ctx *ctx, pb_trainer *t, int sample)
     return ctx->be->mark(ctx, sample * MARKS + PB_NPHASES);
 }
 
-/* Samples until a second and a half is full, at least 5. */
-static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, int *n)
+static pb_measure_opts usual(const pb_sink *sink)
+{
+    return pb_sink_measure(sink,
+                           (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = SAMPLES, .min_time = 1.5});
+}
+
+static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts *o, int *n)
 {
     double total = 0, one;
-    for (*n = 0; *n < SAMPLES && (*n < 5 || total < 1.5) && !pb_interrupted(); ++*n) {
+    for (int i = 0; i < o->warmup; i++) PB_TRY(pb_train_step(ctx, t)); /* scratch is sized, memory touched */
+    for (*n = 0; *n < o->max_samples && *n < SAMPLES && !pb_interrupted(); ++*n) {
+        if (*n >= o->min_samples && total >= o->min_time) break;
         PB_TRY(marked_step(ctx, t, *n));
         PB_TRY(pb_sync(ctx));
         PB_TRY(ctx->be->between(ctx, *n * MARKS, *n * MARKS + PB_NPHASES, &one));
@@ -55,8 +63,8 @@ static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *si
 {
     int n;
     double phase;
-    PB_TRY(pb_train_step(ctx, t)); /* scratch is sized, memory touched */
-    PB_TRY(sample_steps(ctx, t, &n));
+    const pb_measure_opts o = usual(sink);
+    PB_TRY(sample_steps(ctx, t, &o, &n));
     if (!n) return PB_OK;
     for (int i = 0; i < PB_NPHASES; i++) {
         char metric[32];
@@ -70,10 +78,9 @@ static pb_status graphed(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *
 {
     pb_timing *timing = malloc(sizeof *timing);
     if (!timing) return pb_fail(PB_ENOMEM, "no memory for samples");
-    pb_status s = pb_measure(
-        ctx, pb_train_step, t,
-        &(pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = SAMPLES, .min_time = 1.5, .graph = true},
-        timing);
+    pb_measure_opts o = usual(sink);
+    o.graph = true;
+    pb_status s = pb_measure(ctx, pb_train_step, t, &o, timing);
     if (s == PB_EUNSUPPORTED) s = pb_emit(sink, c, "step_time", (double)NAN, 0, "unsupported", pb_error());
     else if (s == PB_OK) {
         *step = timing->median;

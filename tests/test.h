@@ -7,10 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 /* cmocka.h needs the five above */
 #include <cmocka.h>
 
-#include "kernels/core/ctx.h"
+#include "kernels/core/op.h"
 
 /* The call must succeed; its message is shown when it does not. */
 #define CHECK_OK(expr)                                                                                                 \
@@ -35,10 +37,23 @@
             fail_msg("%s = %.9g, want %.9g within %g", #a, near_a_, near_b_, (double)(tol));                           \
     } while (0)
 
+/* n values in [-1,1) of a float type, in fresh memory that vectors may be streamed to; free() it. */
+static inline void *test_values(size_t n, pb_dtype t, uint64_t seed)
+{
+    void *p = aligned_alloc(256, (n * pb_dtype_size(t) + 255) / 256 * 256);
+    assert_non_null(p);
+#pragma omp parallel for
+    for (size_t i = 0; i < n; i++) pb_store(p, i, t, 2 * pb_uniform(seed, i) - 1);
+    return p;
+}
+
+static const char *test_impl_name; /* the implementation that contexts ask for; NULL: the best one */
+
 static inline int test_open_cpu(void **state)
 {
     static pb_ctx ctx;
     if (pb_ctx_open(&ctx, PB_CPU, 0) != PB_OK) return -1;
+    ctx.impl = test_impl_name;
     *state = &ctx;
     return 0;
 }
@@ -47,5 +62,18 @@ static inline int test_close(void **state)
 {
     pb_ctx_close(*state);
     return 0;
+}
+
+/* Runs the tests once for every CPU implementation of `op` that this machine has, the reference
+ * included: the whole family must name its implementations alike. Returns the number of failures. */
+static inline int test_every_impl(const pb_op *op, const struct CMUnitTest *tests, size_t n)
+{
+    int failed = 0;
+    for (const pb_impl *i = op->impls[PB_CPU]; i->name; i++) {
+        if (i->available && !i->available()) continue;
+        test_impl_name = i->name;
+        failed += _cmocka_run_group_tests(i->name, tests, n, test_open_cpu, test_close);
+    }
+    return failed;
 }
 #endif

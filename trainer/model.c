@@ -22,8 +22,13 @@ typedef struct def {
 static def param_def(const pb_geometry *g, int id)
 {
     const def defs[PB_NPARAMS] = {
-#define PARAM(id, place, rows, cols, kind, present)                                                                    \
-    {#id, PLACE_##place, (size_t)(rows), (size_t)(cols), PB_KIND_##kind, (present)},
+#define PARAM(id, place_, rows_, cols_, kind_, present_)                                                               \
+    {.name = #id,                                                                                                      \
+     .place = PLACE_##place_,                                                                                          \
+     .kind = PB_KIND_##kind_,                                                                                          \
+     .rows = (size_t)(rows_),                                                                                          \
+     .cols = (size_t)(cols_),                                                                                          \
+     .present = (present_)},
 #include "trainer/model.def"
     };
     return defs[id];

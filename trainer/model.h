@@ -56,7 +56,7 @@ typedef enum pb_param_kind { PB_KIND_MATRIX, PB_KIND_TABLE, PB_KIND_GAIN, PB_KIN
 
 /* One tensor [rows,cols] of the model. Every pointer is device memory of the model's arenas. */
 typedef struct pb_param {
-    char name[32]; /* "layers.3.gate_up", "layers.3.lora_a.q" */
+    char name[48]; /* "layers.3.gate_up", "layers.3.lora_a.q" */
     int layer;     /* -1: outside the layers */
     pb_param_kind kind;
     size_t rows, cols;

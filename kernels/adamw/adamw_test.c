@@ -1,4 +1,165 @@
-/* stub */
+/* adamw_test.c - the optimiser step against PyTorch's numbers, against the formula over several steps, and
+ * what it must leave alone. */
+#include <math.h>
+#include <string.h>
+
 #include "kernels/adamw/adamw.h"
+#include "kernels/adamw/adamw_fixtures.h"
 #include "tests/test.h"
-int main(void) { return 0; }
+
+enum { N = 53 }; /* vectors and a tail */
+
+typedef struct tensor {
+    float w[N], grad[N], m[N], v[N];
+    uint16_t w16[N];
+    pb_adamw_entry entry; /* points into this struct */
+} tensor;
+
+static void init(tensor *t, bool bf16, uint64_t seed)
+{
+    *t = (tensor){0};
+    for (size_t i = 0; i < N; i++) t->w[i] = (float)(2 * pb_uniform(seed, i) - 1);
+    t->entry = (pb_adamw_entry){
+        .w = t->w, .grad = t->grad, .m = t->m, .v = t->v, .n = N, .dtype = PB_F32, .clip = -1, .decay = 0.1f};
+    if (bf16) t->entry.w = t->w16, t->entry.master = t->w, t->entry.dtype = PB_BF16;
+}
+
+static void next_gradient(tensor *t, uint64_t seed)
+{
+    for (size_t i = 0; i < N; i++) t->grad[i] = (float)(2 * pb_uniform(seed, i) - 1);
+}
+
+static pb_adamw_step_args args(const pb_adamw_entry *list, int n, pb_adamw_state *state)
+{
+    return (pb_adamw_step_args){.list = list, .state = state, .n = n, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
+}
+
+static void three_steps_as_pytorch_takes_them(void **state)
+{
+    float w[8], m[8] = {0}, v[8] = {0};
+    pb_adamw_state s = {0};
+    memcpy(w, fixture_w0, sizeof w);
+    for (int k = 0; k < 3; k++) {
+        pb_adamw_entry e = {.w = w, .grad = fixture_grad[k], .m = m, .v = v, .n = 8, .clip = -1, .decay = 0.1f};
+        pb_adamw_step_args a = args(&e, 1, &s);
+        s.lr = fixture_lr[0][k];
+        CHECK_OK(pb_adamw_step(*state, &a));
+        assert_int_equal(s.step, k + 1);
+    }
+    for (int i = 0; i < 8; i++) {
+        CHECK_NEAR(w[i], fixture_w[0][i], 3e-7 * fmax(fabs((double)fixture_w[0][i]), 1e-2));
+        CHECK_NEAR(m[i], fixture_m[0][i], 5e-7 * fmax(fabs((double)fixture_m[0][i]), 1e-1));
+        CHECK_NEAR(v[i], fixture_v[0][i], 5e-7 * fabs((double)fixture_v[0][i]));
+    }
+}
+
+/* The formula of adamw.h in double, element by element, five steps with a changing rate. */
+static void five_steps_of_the_formula(void **state)
+{
+    for (int bf16 = 0; bf16 < 2; bf16++) {
+        tensor t;
+        double w[N], m[N] = {0}, v[N] = {0};
+        pb_adamw_state s = {0};
+        init(&t, bf16, 1);
+        for (int i = 0; i < N; i++) w[i] = (double)t.w[i];
+        for (int k = 1; k <= 5; k++) {
+            pb_adamw_step_args a = args(&t.entry, 1, &s);
+            s.lr = 0.01f * (float)k;
+            next_gradient(&t, 10 + k);
+            CHECK_OK(pb_adamw_step(*state, &a));
+            for (int i = 0; i < N; i++) {
+                double g = (double)t.grad[i], b1 = (double)0.9f, b2 = (double)0.95f, wd = (double)0.1f;
+                m[i] = b1 * m[i] + (1 - b1) * g;
+                v[i] = b2 * v[i] + (1 - b2) * g * g;
+                double mh = m[i] / (1 - pow(b1, k)), vh = v[i] / (1 - pow(b2, k));
+                w[i] -= (double)s.lr * (wd * w[i] + mh / (sqrt(vh) + (double)1e-8f));
+                CHECK_NEAR(t.w[i], w[i], 4e-7 * k);
+                CHECK_NEAR(t.m[i], m[i], 1e-7);
+                CHECK_NEAR(t.v[i], v[i], 1e-7);
+                if (bf16) assert_int_equal(t.w16[i], pb_f32_to_bf16(t.w[i]));
+            }
+        }
+        assert_true(s.step == 5 && s.skipped == 0);
+    }
+}
+
+/* Decay acts on the weights, not through the moments: without gradients w shrinks by 1 - lr wd. */
+static void decay_is_decoupled(void **state)
+{
+    tensor t[2], before;
+    pb_adamw_state s = {.lr = 0.5f, .step = 7};
+    init(&t[0], false, 1), init(&t[1], false, 1);
+    before = t[0];
+    t[1].entry.decay = 0;
+    pb_adamw_step_args a = args((pb_adamw_entry[]){t[0].entry, {.clip = -1}, t[1].entry}, 3, &s);
+    CHECK_OK(pb_adamw_step(*state, &a));
+    for (int i = 0; i < N; i++) {
+        CHECK_NEAR(t[0].w[i], (double)before.w[i] * 0.95, 1e-7);
+        assert_true(t[1].w[i] == before.w[i] && t[0].m[i] == 0 && t[0].v[i] == 0);
+    }
+    assert_int_equal(s.step, 8);
+}
+
+/* Scaling here or in place beforehand: the same bits, as long as the scale is a power of two. */
+static void clip_scale_applies_only_when_asked(void **state)
+{
+    tensor t, u;
+    const pb_clip_state clip[2] = {{.scale = 1}, {.scale = 0.25f}};
+    for (int asked = 0; asked < 2; asked++) {
+        pb_adamw_state s = {.lr = 0.01f}, r = s;
+        init(&t, false, 1), init(&u, false, 1);
+        next_gradient(&t, 5), next_gradient(&u, 5);
+        t.entry.clip = 1;
+        for (int i = 0; asked && i < N; i++) u.grad[i] *= 0.25f;
+        pb_adamw_step_args a = args(&t.entry, 1, &s), b = args(&u.entry, 1, &r);
+        a.clip = clip, a.nclip = 2, a.scale_gradients = asked;
+        CHECK_OK(pb_adamw_step(*state, &a));
+        CHECK_OK(pb_adamw_step(*state, &b));
+        assert_memory_equal(t.w, u.w, sizeof t.w);
+        assert_memory_equal(t.v, u.v, sizeof t.v);
+    }
+}
+
+/* Any state that says skip: nothing changes but the count; the next good step goes on from there. */
+static void a_skipped_step_changes_nothing(void **state)
+{
+    tensor t, before;
+    pb_clip_state clip[2] = {{.scale = 1}, {.scale = 1, .skip = 1}};
+    pb_adamw_state s = {.lr = 0.01f, .step = 3, .skipped = 1};
+    init(&t, true, 1);
+    next_gradient(&t, 5);
+    before = t;
+    pb_adamw_step_args a = args(&t.entry, 1, &s);
+    a.clip = clip, a.nclip = 2;
+    CHECK_OK(pb_adamw_step(*state, &a));
+    assert_memory_equal(&t, &before, sizeof t);
+    assert_true(s.step == 3 && s.skipped == 2 && s.lr == 0.01f);
+    clip[1].skip = 0;
+    CHECK_OK(pb_adamw_step(*state, &a));
+    assert_true(s.step == 4 && s.skipped == 2 && t.w[0] != before.w[0]);
+}
+
+static void bad_arguments_are_named(void **state)
+{
+    pb_adamw_state s = {0};
+    pb_adamw_step_args a = args(NULL, 0, &s);
+    a.nclip = 1;
+    CHECK_FAILS(pb_adamw_step(*state, &a), PB_EINVAL, "nclip=1");
+    a.nclip = 0, a.beta2 = 1;
+    CHECK_FAILS(pb_adamw_step(*state, &a), PB_EINVAL, "betas 0.9 1");
+    a.beta2 = 0.95f, a.eps = 0;
+    CHECK_FAILS(pb_adamw_step(*state, &a), PB_EINVAL, "eps=0");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(three_steps_as_pytorch_takes_them),
+        cmocka_unit_test(five_steps_of_the_formula),
+        cmocka_unit_test(decay_is_decoupled),
+        cmocka_unit_test(clip_scale_applies_only_when_asked),
+        cmocka_unit_test(a_skipped_step_changes_nothing),
+        cmocka_unit_test(bad_arguments_are_named),
+    };
+    return test_every_impl(&pb_op_adamw_step, tests, sizeof tests / sizeof *tests);
+}

@@ -29,7 +29,8 @@ const float pb_nf4_level[16] = {
 size_t pb_gemm_workspace(const pb_gemm *g)
 {
     const pb_gemm_plan p = pb_gemm_plan_of(g);
-    return (p.shared + p.buffer + p.mine * (g->serial ? 1 : (size_t)omp_get_max_threads())) * sizeof(float);
+    const size_t threads = g->serial ? 1 : (size_t)omp_get_max_threads();
+    return ((p.twice ? 2 : 1) * p.shared + p.buffer + threads * p.mine) * sizeof(float);
 }
 
 typedef void (*engine)(const pb_gemm *g);

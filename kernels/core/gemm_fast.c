@@ -10,17 +10,23 @@
 #include "kernels/core/gemm_pack.h"
 #include "kernels/core/gemm_plan.h"
 
+/* Most panels a thread packs at a time; most panels of A for which B is read where it lies. */
+enum { IN_PLACE = 6, A_DRAW = PB_GEMM_ROWS / PB_MR, B_DRAW = PB_GEMM_COLS / PB_NR };
+
 typedef struct job {
     const pb_gemm *g;
     pb_gemm_plan p;
     float *shared, *buffer, *mine; /* mine: p.mine floats a thread */
     int threads;
-    int next_pack, next_unit; /* drawn by all threads */
+    struct {
+        int pack, unit;
+    } next[3]; /* counters that all threads draw from; step s uses number s % 3 */
 } job;
 
 /* One step of the outer loops: rows i.. of A, columns j.. of B, and k.. of K. */
 typedef struct block {
-    int i, j, k, m, n, kc;
+    int step, i, j, k, m, n, kc;
+    float *shared;    /* the packed operand that all threads use */
     bool first, last; /* of the steps over K */
 } block;
 
@@ -47,18 +53,31 @@ static size_t a_offset(int m, int panel, int kc) { return (size_t)a_row(m, panel
 static int b_panels(int n) { return (n + PB_NR - 1) / PB_NR; }
 static int b_vectors(int n, int panel) { return at_most(PB_NV, (n - panel * PB_NR + PB_VLEN - 1) / PB_VLEN); }
 
-/* Panel `panel` of the m rows of A from row i on. */
-static void pack_a(const pb_gemm *g, const block *b, int i, int m, int panel, float *to)
+/* Panels [first, end) of the m rows of A from row i on, to `to` plus their offsets among the m rows. */
+static void pack_a(const pb_gemm *g, const block *b, int i, int m, int first, int end, float *to)
 {
-    const int row = a_row(m, panel), rows = a_row(m, panel + 1) - row;
-    pack_panel(to, (size_t)rows, &g->a, !g->a.trans, i + row, rows, g->M, b->k, b->kc);
+    lanes l[A_DRAW];
+    for (int p = first; p < end; p++)
+        l[p - first] = (lanes){.to = to + a_offset(m, p, b->kc),
+                               .ld = (size_t)(a_row(m, p + 1) - a_row(m, p)),
+                               .first = i + a_row(m, p),
+                               .width = a_row(m, p + 1) - a_row(m, p)};
+    pack_lanes(l, end - first, &g->a, !g->a.trans, g->M, b->k, b->kc);
 }
 
-static void pack_b(const pb_gemm *g, const block *b, int panel, float *to)
+static void pack_b(const pb_gemm *g, const block *b, int first, int end, float *to)
 {
-    const int col = panel * PB_NR;
-    pack_panel(to, (size_t)b_vectors(b->n, panel) * PB_VLEN, &g->b, g->b.trans, b->j + col, at_most(PB_NR, b->n - col),
-               g->N, b->k, b->kc);
+    lanes l[B_DRAW * PB_NV];
+    int n = 0;
+    for (int p = first; p < end; p++, to += (size_t)PB_NR * b->kc)
+        for (int v = 0, nv = b_vectors(b->n, p); v < nv; v++) {
+            const int col = p * PB_NR + v * PB_VLEN;
+            l[n++] = (lanes){.to = to + v * PB_VLEN,
+                             .ld = (size_t)nv * PB_VLEN,
+                             .first = b->j + col,
+                             .width = at_most(PB_VLEN, b->n - col)};
+        }
+    pack_lanes(l, n, &g->b, g->b.trans, g->N, b->k, b->kc);
 }
 
 static sink sink_of(const job *w, const block *b)
@@ -75,111 +94,146 @@ static sink sink_of(const job *w, const block *b)
 }
 
 /* n <= PB_VLEN elements of one row of a finished tile. */
-PB_INLINE void put(const sink *s, vf v, size_t row, size_t col, int n)
+PB_INLINE void put(const sink *s, pb_dtype t_old, pb_dtype t_out, vf v, size_t row, size_t col, int n)
 {
     const bool all = n == PB_VLEN;
     const size_t old = row * s->ld_old + col, out = row * s->ld_out + col;
     v *= s->alpha;
-    if (s->old) v += all ? vf_load(s->old, old, s->t_old) : vf_load_n(s->old, old, s->t_old, (size_t)n);
+    if (s->old) v += all ? vf_load(s->old, old, t_old) : vf_load_n(s->old, old, t_old, (size_t)n);
     if (s->bias) v += all ? vf_load(s->bias, col, PB_F32) : vf_load_n(s->bias, col, PB_F32, (size_t)n);
-    if (all) vf_store(s->out, out, s->t_out, v);
-    else vf_store_n(s->out, out, s->t_out, v, (size_t)n);
+    if (all) vf_store(s->out, out, t_out, v);
+    else vf_store_n(s->out, out, t_out, v, (size_t)n);
+}
+
+PB_INLINE void put_tile(const sink *s, pb_dtype t_old, pb_dtype t_out, const float *tile, int rows, int row, int col,
+                        int n)
+{
+    const int whole = n / PB_VLEN * PB_VLEN, ld = (n + PB_VLEN - 1) / PB_VLEN * PB_VLEN;
+    for (int r = 0; r < rows; r++, tile += ld) {
+        for (int c = 0; c < whole; c += PB_VLEN)
+            put(s, t_old, t_out, vf_load(tile, (size_t)c, PB_F32), (size_t)(row + r), (size_t)(col + c), PB_VLEN);
+        if (whole < n)
+            put(s, t_old, t_out, vf_load(tile, (size_t)whole, PB_F32), (size_t)(row + r), (size_t)(col + whole),
+                n - whole);
+    }
 }
 
 /* The tile of `rows` rows and n columns that belongs at (row, col) of the block. */
 static void finish(const sink *s, const float *tile, int rows, int row, int col, int n)
 {
-    const int ld = (n + PB_VLEN - 1) / PB_VLEN * PB_VLEN;
-    for (int r = 0; r < rows; r++)
-        for (int c = 0; c < n; c += PB_VLEN)
-            put(s, vf_load(tile, (size_t)(r * ld + c), PB_F32), (size_t)(row + r), (size_t)(col + c),
-                at_most(PB_VLEN, n - c));
+    if (s->t_old == PB_F32 && s->t_out == PB_F32) put_tile(s, PB_F32, PB_F32, tile, rows, row, col, n);
+    else put_tile(s, s->t_old, s->t_out, tile, rows, row, col, n);
 }
 
-/* The m rows of A from row i of the block on, packed at a, times one panel of B packed at b. */
-static void multiply(const sink *s, const block *blk, const float *a, int i, int m, const float *b, int panel)
+/* Asks for a tile of C before the kernel starts, so that it has come when the kernel is done. */
+static inline void expect(const sink *s, int rows, int nv, int row, int col)
+{
+    const size_t size = pb_dtype_size(s->t_out);
+    const unsigned char *c = (const unsigned char *)s->out + ((size_t)row * s->ld_out + col) * size;
+    for (int r = 0; r < rows; r++, c += s->ld_out * size)
+        for (int v = 0; v < nv; v++) __builtin_prefetch(c + (size_t)v * PB_VLEN * size, 1);
+}
+
+/* The m rows of A from row i of the block on, packed at a, times one panel of B at b, rows ldb apart. */
+static void multiply(const sink *s, const block *blk, const float *a, int i, int m, const float *b, size_t ldb,
+                     int panel)
 {
     const int nv = b_vectors(blk->n, panel), n = at_most(PB_NR, blk->n - panel * PB_NR);
     float tile[PB_MR * PB_NR] __attribute__((aligned(64)));
     for (int p = 0, panels = a_panels(m); p < panels; p++) {
         const int row = a_row(m, p), rows = a_row(m, p + 1) - row;
-        gemm_kernels[rows - 1][nv - 1](blk->kc, a + a_offset(m, p, blk->kc), (size_t)rows, b, (size_t)nv * PB_VLEN,
-                                       tile);
+        expect(s, rows, nv, i + row, panel * PB_NR);
+        gemm_kernels[rows - 1][nv - 1](blk->kc, a + a_offset(m, p, blk->kc), (size_t)rows, b, ldb, tile);
         finish(s, tile, rows, i + row, panel * PB_NR, n);
     }
 }
 
 static int draw(int *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
-static void wait_for_all(const job *w)
+/* Panels that a thread draws at a time: several, so that stored rows are read in long pieces and a panel of the
+ * shared operand is fetched once for all of them; but enough draws for every thread to be busy to the end. */
+static int panels_of_draw(const job *w, int panels, int most)
 {
-    if (w->threads > 1) {
-#pragma omp barrier
-    }
+    const int fair = panels / (8 * w->threads);
+    return fair < 1 ? 1 : at_most(most, fair);
 }
 
 static void pack_shared(job *w, const block *b)
 {
-    if (w->p.share_a) {
-        for (int p; (p = draw(&w->next_pack)) < a_panels(b->m);)
-            pack_a(w->g, b, b->i, b->m, p, w->shared + a_offset(b->m, p, b->kc));
-    } else {
-        for (int p; (p = draw(&w->next_pack)) < b_panels(b->n);)
-            pack_b(w->g, b, p, w->shared + (size_t)p * PB_NR * b->kc);
+    const int panels = w->p.share_a ? a_panels(b->m) : b_panels(b->n);
+    const int n = panels_of_draw(w, panels, w->p.share_a ? A_DRAW : B_DRAW);
+    for (int p; (p = draw(&w->next[b->step % 3].pack) * n) < panels;) {
+        const int end = at_most(p + n, panels);
+        if (w->p.share_a) pack_a(w->g, b, b->i, b->m, p, end, b->shared);
+        else pack_b(w->g, b, p, end, b->shared + (size_t)p * PB_NR * b->kc);
     }
 }
 
-/* Rows of A that a thread draws at a time when B is shared: several panels, so that a panel of B is fetched once
- * for all of them, but enough draws for every thread to be busy to the end. */
-static int rows_of_unit(const job *w, int m)
+/* Panels [first, end) of B need no packing when they lie in memory as a kernel reads them and are used so few
+ * times that a copy would not pay. */
+static bool in_place(const job *w, const block *b, int end)
 {
-    const int most = PB_GEMM_PRIVATE / PB_MR, fair = a_panels(m) / (8 * w->threads);
-    return PB_MR * (fair < 1 ? 1 : at_most(most, fair));
+    const pb_mat *m = &w->g->b;
+    return source_of(m) == FROM_F32 && !m->trans && a_panels(b->m) <= IN_PLACE && end * PB_NR <= b->n;
 }
 
-static void multiply_shared(job *w, const block *b, float *mine)
+static void multiply_by_shared_a(job *w, const block *b, const sink *s, float *mine)
 {
-    const sink s = sink_of(w, b);
-    if (w->p.share_a) {
-        for (int p; (p = draw(&w->next_unit)) < b_panels(b->n);) {
-            pack_b(w->g, b, p, mine);
-            multiply(&s, b, w->shared, 0, b->m, mine, p);
+    const int panels = b_panels(b->n), n = panels_of_draw(w, panels, B_DRAW);
+    for (int first; (first = draw(&w->next[b->step % 3].unit) * n) < panels;) {
+        const int end = at_most(first + n, panels);
+        const bool raw = in_place(w, b, end);
+        const float *from = raw ? (const float *)w->g->b.p + (size_t)b->k * w->g->b.ld + b->j + first * PB_NR : mine;
+        if (!raw) pack_b(w->g, b, first, end, mine);
+        for (int p = first; p < end; p++) {
+            const size_t ld = raw ? w->g->b.ld : (size_t)b_vectors(b->n, p) * PB_VLEN;
+            multiply(s, b, b->shared, 0, b->m, from, ld, p);
+            from += raw ? PB_NR : (size_t)PB_NR * b->kc;
         }
-        return;
-    }
-    const int unit = rows_of_unit(w, b->m);
-    for (int i; (i = draw(&w->next_unit) * unit) < b->m;) {
-        const int m = at_most(unit, b->m - i);
-        for (int p = 0; p < a_panels(m); p++) pack_a(w->g, b, b->i + i, m, p, mine + a_offset(m, p, b->kc));
-        for (int p = 0; p < b_panels(b->n); p++) multiply(&s, b, mine, i, m, w->shared + (size_t)p * PB_NR * b->kc, p);
     }
 }
 
+static void multiply_by_shared_b(job *w, const block *b, const sink *s, float *mine)
+{
+    const int panels = a_panels(b->m), n = panels_of_draw(w, panels, A_DRAW);
+    for (int first; (first = draw(&w->next[b->step % 3].unit) * n) < panels;) {
+        const int end = at_most(first + n, panels), i = a_row(b->m, first), m = a_row(b->m, end) - i;
+        pack_a(w->g, b, b->i + i, m, 0, end - first, mine);
+        for (int p = 0; p < b_panels(b->n); p++)
+            multiply(s, b, mine, i, m, b->shared + (size_t)p * PB_NR * b->kc, (size_t)b_vectors(b->n, p) * PB_VLEN, p);
+    }
+}
+
+/* One barrier a step. When a thread is past it, all have left the step before: its block of the shared operand
+ * may be packed anew (two blocks take turns), and its counters may be set back for the step after the next. */
 static void step(job *w, const block *b, int thread)
 {
+    const sink s = sink_of(w, b);
+    float *mine = w->mine + (size_t)thread * w->p.mine;
     pack_shared(w, b);
-    if (thread == 0) w->next_unit = 0;
-    wait_for_all(w);
-    if (thread == 0) w->next_pack = 0;
-    multiply_shared(w, b, w->mine + (size_t)thread * w->p.mine);
-    wait_for_all(w);
+    if (w->threads > 1) {
+#pragma omp barrier
+    }
+    if (thread == 0) w->next[(b->step + 2) % 3].pack = w->next[(b->step + 2) % 3].unit = 0;
+    if (w->p.share_a) multiply_by_shared_a(w, b, &s, mine);
+    else multiply_by_shared_b(w, b, &s, mine);
 }
 
 static void work(job *w, int thread)
 {
     const pb_gemm *g = w->g;
-    for (int j = 0; j < g->N; j += w->p.nc)
-        for (int i = 0; i < g->M; i += w->p.mc)
-            for (int k = 0; k == 0 || k < g->K; k += w->p.kc)
-                step(w,
-                     &(block){.i = i,
-                              .j = j,
-                              .k = k,
-                              .m = at_most(w->p.mc, g->M - i),
-                              .n = at_most(w->p.nc, g->N - j),
-                              .kc = at_most(w->p.kc, g->K - k),
-                              .first = k == 0,
-                              .last = k + w->p.kc >= g->K},
-                     thread);
+    block b = {.step = 0};
+    for (b.j = 0; b.j < g->N; b.j += w->p.nc)
+        for (b.i = 0; b.i < g->M; b.i += w->p.mc)
+            for (b.k = 0; b.k == 0 || b.k < g->K; b.k += w->p.kc) {
+                b.m = at_most(w->p.mc, g->M - b.i);
+                b.n = at_most(w->p.nc, g->N - b.j);
+                b.kc = at_most(w->p.kc, g->K - b.k);
+                b.first = b.k == 0;
+                b.last = b.k + w->p.kc >= g->K;
+                b.shared = w->shared + (w->threads > 1 && b.step % 2 ? w->p.shared : 0);
+                step(w, &b, thread);
+                b.step++;
+            }
 }
 
 /* Below this many multiply-adds a second thread costs more than it brings. */
@@ -189,7 +243,7 @@ void pb_gemm_run(const pb_gemm *g)
 {
     job w = {.g = g, .p = pb_gemm_plan_of(g), .shared = g->workspace, .threads = 1};
     if (g->M <= 0 || g->N <= 0) return;
-    w.buffer = w.shared + w.p.shared;
+    w.buffer = w.shared + (w.p.twice ? 2 : 1) * w.p.shared;
     w.mine = w.buffer + w.p.buffer;
     if (!g->serial && (double)g->M * g->N * g->K > worth_a_thread) w.threads = omp_get_max_threads();
     if (w.threads == 1) {

@@ -97,34 +97,44 @@ PB_INLINE void pack_across(source s, float *to, size_t ld, const pb_mat *m, size
     }
 }
 
-/* to[k*ld + c] = m[row + k][col + c] for k < rows, c < cols <= PB_VLEN. The stored rows have `width`
- * elements from `col` on, which decides whether whole vectors may be read. */
-PB_INLINE void pack_along(source s, float *to, size_t ld, const pb_mat *m, size_t row, int rows, size_t col, int cols,
-                          int width)
-{
-    if (width >= PB_VLEN)
-        for (int k = 0; k < rows; k++) vf_store(to, k * ld, PB_F32, fetch(s, m, row + k, col, PB_VLEN));
-    else
-        for (int k = 0; k < rows; k++) vf_store(to, k * ld, PB_F32, fetch(s, m, row + k, col, cols));
-}
+/* A run of up to PB_VLEN rows of A or columns of B inside a panel. */
+typedef struct lanes {
+    float *to; /* element (k, r) goes to to[k*ld + r] */
+    size_t ld;
+    int first, width; /* number of the first one in the whole operand, and how many */
+} lanes;
 
-/* `width` <= PB_VLEN rows (or columns) of an operand from number `first` of `all` on, and kc of its K. */
-PB_INLINE void pack_lanes(source s, float *to, size_t ld, const pb_mat *m, bool across, int first, int width, int all,
-                          int k, int kc)
+/* m[k + i][first..] for i < kc, for n runs of lanes that lie beside each other: a stored row is read once from
+ * left to right. Rows are far apart, which the hardware does not foresee. `all` columns may be read. */
+PB_INLINE void pack_along(source s, const lanes *l, int n, const pb_mat *m, int all, int k, int kc)
 {
-    if (across) pack_across(s, to, ld, m, (size_t)first, width, (size_t)k, kc);
-    else pack_along(s, to, ld, m, (size_t)k, kc, (size_t)first, width, all - first);
-}
-
-static void pack_panel(float *to, size_t ld, const pb_mat *m, bool across, int first, int width, int all, int k, int kc)
-{
-    for (int v = 0; v < width; v += PB_VLEN) {
-        const int w = width - v < PB_VLEN ? width - v : PB_VLEN;
-        switch (source_of(m)) {
-        case FROM_F32: pack_lanes(FROM_F32, to + v, ld, m, across, first + v, w, all, k, kc); break;
-        case FROM_BF16: pack_lanes(FROM_BF16, to + v, ld, m, across, first + v, w, all, k, kc); break;
-        case FROM_NF4: pack_lanes(FROM_NF4, to + v, ld, m, across, first + v, w, all, k, kc); break;
+    enum { AHEAD = 16 };
+    const size_t bytes = s == FROM_F32 ? 4 : 2;
+    for (int i = 0; i < kc; i++)
+        for (int v = 0; v < n; v++) {
+            const int width = all - l[v].first < PB_VLEN ? l[v].width : PB_VLEN;
+            if (s != FROM_NF4)
+                __builtin_prefetch((const unsigned char *)m->p +
+                                   ((size_t)(k + i + AHEAD) * m->ld + l[v].first) * bytes);
+            vf_store(l[v].to, (size_t)i * l[v].ld, PB_F32, fetch(s, m, (size_t)(k + i), (size_t)l[v].first, width));
         }
+}
+
+PB_INLINE void pack_from(source s, const lanes *l, int n, const pb_mat *m, bool across, int all, int k, int kc)
+{
+    if (!across) pack_along(s, l, n, m, all, k, kc);
+    else
+        for (int v = 0; v < n; v++) pack_across(s, l[v].to, l[v].ld, m, (size_t)l[v].first, l[v].width, (size_t)k, kc);
+}
+
+/* Packs n runs of lanes of an operand that has `all` of them, and kc of its K from k on. across: K runs along
+ * the stored rows. */
+static void pack_lanes(const lanes *l, int n, const pb_mat *m, bool across, int all, int k, int kc)
+{
+    switch (source_of(m)) {
+    case FROM_F32: pack_from(FROM_F32, l, n, m, across, all, k, kc); break;
+    case FROM_BF16: pack_from(FROM_BF16, l, n, m, across, all, k, kc); break;
+    case FROM_NF4: pack_from(FROM_NF4, l, n, m, across, all, k, kc); break;
     }
 }
 #endif

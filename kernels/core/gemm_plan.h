@@ -10,17 +10,19 @@
 #include "kernels/core/gemm.h"
 
 enum {
-    PB_GEMM_KC = 512,                /* longest run of K between two visits of C */
+    PB_GEMM_KC = 768,                /* longest run of K between two visits of C */
     PB_GEMM_SHARED = 1 << 20,        /* floats of the shared block: in the last-level cache */
     PB_GEMM_SHARED_SERIAL = 1 << 17, /* and in the second-level cache of one core */
     PB_GEMM_TILE_BUFFER = 1 << 20,   /* floats of C in f32, while a C in bf16 is summed over several kc */
-    PB_GEMM_PRIVATE = 64,            /* most rows of A or columns of B that a thread packs at a time */
+    PB_GEMM_ROWS = 128,              /* most rows of A that a thread packs at a time */
+    PB_GEMM_COLS = 64,               /* and columns of B, which are read once for each panel of A */
     PB_GEMM_ALIGN = 16               /* floats in a cache line */
 };
 
 typedef struct pb_gemm_plan {
     int mc, nc, kc;              /* block sizes; kc >= 1 */
     bool share_a;                /* else B is shared */
+    bool twice;                  /* room for two shared blocks: one is packed while the other one is still in use */
     bool buffered;               /* C passes through a tile buffer [mc,nc] in f32 */
     size_t shared, mine, buffer; /* floats: the shared block, one thread's panels, the tile buffer */
 } pb_gemm_plan;
@@ -52,8 +54,10 @@ static inline pb_gemm_plan pb_gemm_plan_of(const pb_gemm *g)
     }
     p.mc = p.share_a ? shared : other;
     p.nc = p.share_a ? other : shared;
+    p.twice = !g->serial && (p.mc < g->M || p.nc < g->N || p.kc < g->K);
     p.shared = pb_gemm_packed(shared, p.kc);
-    p.mine = pb_gemm_packed(other < PB_GEMM_PRIVATE ? other : PB_GEMM_PRIVATE, p.kc);
+    const int draw = p.share_a ? PB_GEMM_COLS : PB_GEMM_ROWS;
+    p.mine = pb_gemm_packed(other < draw ? other : draw, p.kc);
     p.buffer = p.buffered ? pb_gemm_round((size_t)p.mc * (size_t)p.nc) : 0;
     return p;
 }

@@ -1,3 +1,4 @@
+/* status.c - the text behind a status, one a thread. */
 #include "kernels/core/status.h"
 
 #include <stdarg.h>
@@ -5,7 +6,7 @@
 
 static _Thread_local char message[512];
 
-pb_status pb_fail(pb_status s, const char *fmt, ...)
+pb_status(pb_fail)(pb_status s, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);

@@ -32,6 +32,9 @@ pb_status pb_fail(pb_status s, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
+#ifdef __clang_analyzer__ /* so that it knows that a failure is never PB_OK */
+#define pb_fail(s, ...) ((void)(pb_fail)((s), __VA_ARGS__), (s))
+#endif
 
 /* The text of this thread's last failure, never NULL. Valid until the next failure. */
 const char *pb_error(void);

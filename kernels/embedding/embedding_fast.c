@@ -14,10 +14,17 @@
 
 static inline bool inside(int32_t id, int V) { return id >= 0 && id < V; }
 
+/* The rows of a table lie anywhere, so that the processor cannot foresee the next one: while a row is
+ * worked on, line i of the next row is called for at line i. */
+static inline void prefetch(const void *p, size_t byte) { __builtin_prefetch((const unsigned char *)p + byte, 0, 3); }
+
 /* memcpy for rows of whole vectors that go around the caches. */
-static inline void stream_row(void *to, const void *from, size_t bytes)
+static inline void stream_row(void *to, const void *from, const void *next, size_t bytes)
 {
-    for (size_t i = 0; i < bytes / 4; i += PB_VLEN) vf_stream(to, i, PB_F32, vf_load(from, i, PB_F32));
+    for (size_t i = 0; i < bytes / 4; i += PB_VLEN) {
+        prefetch(next, 4 * i);
+        vf_stream(to, i, PB_F32, vf_load(from, i, PB_F32));
+    }
 }
 
 static inline void nan_row(void *y, size_t row, int D, pb_dtype t)
@@ -37,8 +44,10 @@ pb_status PB_FAST(pb_embedding_fwd)(pb_ctx *ctx, const void *args)
         for (int r = 0; r < a->T; r++) {
             unsigned char *to = (unsigned char *)a->y + (size_t)r * row_bytes;
             const unsigned char *from = (const unsigned char *)a->table + (size_t)a->ids[r] * row_bytes;
+            const bool more = r + 1 < a->T && inside(a->ids[r + 1], a->V);
+            const void *next = more ? (const unsigned char *)a->table + (size_t)a->ids[r + 1] * row_bytes : from;
             if (!inside(a->ids[r], a->V)) nan_row(a->y, (size_t)r * a->D, a->D, a->dtype);
-            else if (stream) stream_row(to, from, row_bytes);
+            else if (stream) stream_row(to, from, next, row_bytes);
             else memcpy(to, from, row_bytes);
         }
         pb_stream_fence();
@@ -46,11 +55,21 @@ pb_status PB_FAST(pb_embedding_fwd)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-PB_INLINE void add_row(float *to, const void *dy, size_t row, int D, pb_dtype t)
+PB_INLINE void add_row(float *to, const void *dy, size_t row, int D, const float *next, pb_dtype t)
 {
     int d = 0;
-    for (; d + PB_VLEN <= D; d += PB_VLEN) vf_store(to, d, PB_F32, vf_load(to, d, PB_F32) + vf_load(dy, row + d, t));
+    for (; d + PB_VLEN <= D; d += PB_VLEN) {
+        prefetch(next, (size_t)d * sizeof *next);
+        vf_store(to, d, PB_F32, vf_load(to, d, PB_F32) + vf_load(dy, row + d, t));
+    }
     if (d < D) vf_put(to, d, PB_F32, vf_get(to, d, PB_F32, D - d) + vf_get(dy, row + d, t, D - d), D - d);
+}
+
+/* The first token from t on whose table row is mine; T when there is none. */
+static inline int next_mine(const pb_embedding_bwd_args *a, int t, int threads, int me)
+{
+    while (t < a->T && !(inside(a->ids[t], a->V) && a->ids[t] % threads == me)) t++;
+    return t;
 }
 
 pb_status PB_FAST(pb_embedding_bwd)(pb_ctx *ctx, const void *args)
@@ -60,16 +79,17 @@ pb_status PB_FAST(pb_embedding_bwd)(pb_ctx *ctx, const void *args)
     (void)ctx;
 #pragma omp parallel if ((a->accumulate ? 0 : V * D) + a->T * D > 8192)
     {
-        const size_t threads = omp_get_num_threads(), me = omp_get_thread_num();
+        const int threads = omp_get_num_threads(), me = omp_get_thread_num();
         if (!a->accumulate) {
             size_t first = V * me / threads, end = V * (me + 1) / threads;
             memset(a->dtable + first * D, 0, (end - first) * D * sizeof *a->dtable);
 #pragma omp barrier
         }
-        for (int t = 0; t < a->T; t++) {
-            int32_t id = a->ids[t];
-            if (inside(id, a->V) && (size_t)id % threads == me)
-                PB_PER_DTYPE(a->dtype, add_row, a->dtable + (size_t)id * D, a->dy, (size_t)t * D, a->D);
+        for (int t = next_mine(a, 0, threads, me), after; t < a->T; t = after) {
+            after = next_mine(a, t + 1, threads, me);
+            float *to = a->dtable + (size_t)a->ids[t] * D;
+            const float *next = a->dtable + (size_t)a->ids[after < a->T ? after : t] * D;
+            PB_PER_DTYPE(a->dtype, add_row, to, a->dy, (size_t)t * D, a->D, next);
         }
     }
     return PB_OK;

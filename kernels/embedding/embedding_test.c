@@ -1,4 +1,88 @@
-/* stub */
+/* embedding_test.c - identities of the table lookup that no comparison with a reference can give. */
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
 #include "kernels/embedding/embedding.h"
 #include "tests/test.h"
-int main(void) { return 0; }
+
+static void an_id_outside_the_table_shows(void **state)
+{
+    float table[6] = {1, 2, 3, 4, 5, 6}, y[8], dtable[6];
+    int32_t ids[4] = {1, -1, 3, 2};
+    CHECK_OK(
+        pb_embedding_fwd(*state, &(pb_embedding_fwd_args){.table = table, .ids = ids, .y = y, .T = 4, .V = 3, .D = 2}));
+    for (int i = 2; i < 6; i++) assert_true(isnan(y[i]));
+    assert_true(y[0] == 3 && y[1] == 4 && y[6] == 5 && y[7] == 6);
+    const float dy[8] = {1, 2, 100, 100, 100, 100, 3, 4}, want[6] = {0, 0, 1, 2, 3, 4};
+    CHECK_OK(pb_embedding_bwd(
+        *state, &(pb_embedding_bwd_args){.dy = dy, .ids = ids, .dtable = dtable, .T = 4, .V = 3, .D = 2}));
+    assert_memory_equal(dtable, want, sizeof want);
+}
+
+/* In f32 1e8 + 1 - 1e8 is 0, in any other order of the three it is 1: t ascends. */
+static void sums_in_the_order_of_tokens(void **state)
+{
+    float dtable[1];
+    const float dy[3] = {1e8f, 1, -1e8f};
+    const int32_t ids[3] = {0, 0, 0};
+    CHECK_OK(pb_embedding_bwd(
+        *state, &(pb_embedding_bwd_args){.dy = dy, .ids = ids, .dtable = dtable, .T = 3, .V = 1, .D = 1}));
+    assert_true(dtable[0] == 0);
+}
+
+static void the_number_of_threads_changes_nothing(void **state)
+{
+    enum { T = 500, V = 40, D = 70 };
+    static float dy[T * D], one[V * D], many[V * D];
+    int32_t ids[T];
+    for (size_t i = 0; i < T * D; i++) dy[i] = (float)pb_uniform(1, i);
+    for (size_t t = 0; t < T; t++) ids[t] = (int32_t)(V * pb_uniform(2, t));
+    pb_embedding_bwd_args a = {.dy = dy, .ids = ids, .dtable = one, .T = T, .V = V, .D = D};
+    const int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    pb_status s = pb_embedding_bwd(*state, &a);
+    a.dtable = many;
+    omp_set_num_threads(3);
+    if (s == PB_OK) s = pb_embedding_bwd(*state, &a);
+    omp_set_num_threads(threads);
+    CHECK_OK(s);
+    assert_memory_equal(one, many, sizeof one);
+}
+
+/* Beyond the size from which the output goes around the caches. */
+static void a_large_lookup_copies_exactly(void **state)
+{
+    enum { T = 33000, V = 300, D = 256 };
+    float *table = aligned_alloc(256, V * D * sizeof *table), *y = aligned_alloc(256, (size_t)T * D * sizeof *y);
+    int32_t *ids = malloc(T * sizeof *ids);
+    assert_true(table && y && ids);
+    for (size_t i = 0; i < V * D; i++) table[i] = (float)i;
+    for (size_t t = 0; t < T; t++) ids[t] = (int32_t)(V * pb_uniform(2, t));
+    ids[1000] = V;
+    CHECK_OK(
+        pb_embedding_fwd(*state, &(pb_embedding_fwd_args){.table = table, .ids = ids, .y = y, .T = T, .V = V, .D = D}));
+    for (size_t t = 0; t < T; t++) {
+        if (t == 1000) assert_true(isnan(y[t * D]) && isnan(y[t * D + D - 1]));
+        else if (memcmp(y + t * D, table + (size_t)ids[t] * D, D * sizeof *y) != 0) fail_msg("token %zu", t);
+    }
+    free(table), free(y), free(ids);
+}
+
+static void bad_arguments_are_named(void **state)
+{
+    CHECK_FAILS(pb_embedding_fwd(*state, &(pb_embedding_fwd_args){.T = 1, .D = 1}), PB_EINVAL, "V=0");
+    CHECK_FAILS(pb_embedding_bwd(*state, &(pb_embedding_bwd_args){.T = 1, .V = 1}), PB_EINVAL, "D=0");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_id_outside_the_table_shows),
+        cmocka_unit_test(sums_in_the_order_of_tokens),
+        cmocka_unit_test(the_number_of_threads_changes_nothing),
+        cmocka_unit_test(a_large_lookup_copies_exactly),
+        cmocka_unit_test(bad_arguments_are_named),
+    };
+    return test_every_impl(&pb_op_embedding_fwd, tests, sizeof tests / sizeof *tests);
+}

@@ -8,14 +8,16 @@
 
 /* ---- reference ------------------------------------------------------------------------------ */
 
-/* Returns nll of a row of logits and leaves log sum exp in *lse. */
-static double row_ref(const void *logits, size_t row, int V, int32_t target, pb_dtype dtype, double *lse)
+typedef struct row_sum {
+    double max, sum; /* sum of exp(x - max): kept apart, because max + log(sum) loses the logarithm */
+} row_sum;
+
+static row_sum sum_row(const void *logits, size_t row, int V, pb_dtype dtype)
 {
-    double max = -INFINITY, sum = 0;
-    for (int v = 0; v < V; v++) max = fmax(max, pb_load(logits, row + v, dtype));
-    for (int v = 0; v < V; v++) sum += exp(pb_load(logits, row + v, dtype) - max);
-    *lse = max + log(sum);
-    return target < 0 || target >= V ? (double)NAN : *lse - pb_load(logits, row + target, dtype);
+    row_sum s = {-INFINITY, 0};
+    for (int v = 0; v < V; v++) s.max = fmax(s.max, pb_load(logits, row + v, dtype));
+    for (int v = 0; v < V; v++) s.sum += exp(pb_load(logits, row + v, dtype) - s.max);
+    return s;
 }
 
 static pb_status bwd_ref(pb_ctx *ctx, const void *args)
@@ -24,17 +26,22 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     double loss = 0;
     (void)ctx;
     for (int t = 0; t < a->T; t++) {
-        size_t row = (size_t)t * a->V;
-        double lse = 0, nll = 0, k = (double)a->mask[t] * (double)a->inv_count[0];
-        if (a->mask[t] != 0) nll = row_ref(a->logits, row, a->V, a->target[t], a->dtype, &lse);
+        const size_t row = (size_t)t * a->V;
+        const bool counts = a->mask[t] != 0, valid = a->target[t] >= 0 && a->target[t] < a->V;
+        double nll = counts ? (double)NAN : 0, k = (double)a->mask[t] * (double)a->inv_count[0];
+        row_sum s = {0};
+        if (counts && valid) {
+            s = sum_row(a->logits, row, a->V, a->dtype);
+            nll = s.max - pb_load(a->logits, row + a->target[t], a->dtype) + log(s.sum);
+        }
         for (int v = 0; a->dlogits && v < a->V; v++) {
-            double d = 0;
-            if (isnan(nll)) d = (double)NAN;
-            else if (a->mask[t] != 0) d = k * (exp(pb_load(a->logits, row + v, a->dtype) - lse) - (v == a->target[t]));
+            double d = nll; /* of a masked token 0, of an invalid target NaN */
+            if (counts && valid)
+                d = k * (exp(pb_load(a->logits, row + v, a->dtype) - s.max) / s.sum - (v == a->target[t]));
             pb_store(a->dlogits, row + v, a->dtype, d);
         }
         a->nll[t] = (float)nll;
-        if (a->mask[t] != 0) loss += (double)a->mask[t] * nll;
+        if (counts) loss += (double)a->mask[t] * nll;
     }
     a->loss[0] = (float)(loss * (double)a->inv_count[0]);
     return PB_OK;

@@ -46,16 +46,16 @@ PB_INLINE row_sum sum_row(const void *logits, size_t row, size_t V, pb_dtype t)
         size_t i = row + at, end = row + (V - at < CHUNK ? V : at + CHUNK);
         float m = chunk_max(logits, i, end, t);
         if (m > max) {
-            vf shrink = vf_exp(vf_set(max - m));
+            vf shrink = vf_exp_neg(vf_set(max - m));
             s0 *= shrink;
             s1 *= shrink;
             max = m;
         }
         for (; i + 2 * PB_VLEN <= end; i += 2 * PB_VLEN) {
-            s0 += vf_exp(vf_load(logits, i, t) - max);
-            s1 += vf_exp(vf_load(logits, i + PB_VLEN, t) - max);
+            s0 += vf_exp_neg(vf_load(logits, i, t) - max);
+            s1 += vf_exp_neg(vf_load(logits, i + PB_VLEN, t) - max);
         }
-        for (; i < end; i += PB_VLEN) s0 += vf_exp(load_logits(logits, i, end, t) - max);
+        for (; i < end; i += PB_VLEN) s0 += vf_exp_neg(load_logits(logits, i, end, t) - max);
     }
     return (row_sum){max, vf_sum(s0 + s1)};
 }
@@ -66,12 +66,12 @@ PB_INLINE void write_gradient(const pb_xent_bwd_args *a, size_t row, row_sum s, 
     const float c = k / s.sum;
     size_t i = row, end = row + a->V;
     for (; i + PB_VLEN <= end; i += PB_VLEN)
-        vf_out(a->dlogits, i, t, vf_exp(vf_load(a->logits, i, t) - s.max) * c, PB_VLEN, stream);
-    if (i < end) vf_put(a->dlogits, i, t, vf_exp(load_logits(a->logits, i, end, t) - s.max) * c, (int)(end - i));
+        vf_out(a->dlogits, i, t, vf_exp_neg(vf_load(a->logits, i, t) - s.max) * c, PB_VLEN, stream);
+    if (i < end) vf_put(a->dlogits, i, t, vf_exp_neg(load_logits(a->logits, i, end, t) - s.max) * c, (int)(end - i));
     if (stream) pb_stream_fence();
 }
 
-static inline float nll_of(row_sum s, double target) { return (float)((double)s.max + log((double)s.sum) - target); }
+static inline float nll_of(row_sum s, double target) { return (float)((double)s.max - target + log((double)s.sum)); }
 
 static inline void gradient_row(const pb_xent_bwd_args *a, size_t r, bool stream)
 {
@@ -95,8 +95,7 @@ static inline void gradient_row(const pb_xent_bwd_args *a, size_t r, bool stream
 static inline void sum_loss(const float *mask, const float *nll, float inv_count, int T, float *loss)
 {
     double sum = 0;
-    for (int t = 0; t < T; t++)
-        if (mask[t] != 0) sum += (double)mask[t] * (double)nll[t];
+    for (int t = 0; t < T; t++) sum += (double)mask[t] * (double)nll[t];
     loss[0] = (float)(sum * (double)inv_count);
 }
 

@@ -1,0 +1,94 @@
+/* child.c - the child's side of a launch: measures the cases of the plan in the launch's order. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/commands.h"
+#include "bench/interrupt.h"
+#include "bench/launch.h"
+#include "bench/results.h"
+
+/* What was not given stays 0 or -1: the suite decides. */
+static pb_measure_opts measure_opts(const pb_options *o)
+{
+    return (pb_measure_opts){.warmup = (int)o->warmup,
+                             .min_samples = o->samples < PB_MAX_SAMPLES ? (int)o->samples : PB_MAX_SAMPLES,
+                             .min_time = o->min_time};
+}
+
+/* One case: its rows, or the one row that says why there are none. EIO and nothing else ends the launch. */
+static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    const pb_suite *suite = pb_suite_find(c->suite);
+    const char *impl = pb_case_get(c, "impl"), *prefer = pb_case_get(c, "prefer");
+    sink->truncated = false;
+    ctx->impl = impl;
+    ctx->prefer = prefer;
+    pb_status s = suite->run(ctx, c, sink);
+    ctx->impl = ctx->prefer = NULL;
+    if (sink->write_failed) return PB_EIO;
+    if (s != PB_OK) return pb_emit_outcome(sink, c, s == PB_EUNSUPPORTED ? "unsupported" : "failed", pb_error());
+    if (pb_interrupted() && !sink->truncated) return pb_emit_outcome(sink, c, "truncated", "interrupted");
+    return PB_OK;
+}
+
+/* Says that a case begins; a parent that is gone does not matter here. */
+static void tell(const pb_options *o)
+{
+    if (o->child_pipe >= 0 && write((int)o->child_pipe, "c", 1) != 1) return;
+}
+
+static pb_exit conclude(pb_ctx *ctx, const pb_suite *suite, pb_sink *sink)
+{
+    pb_status s = suite->conclude(ctx, sink);
+    if (s == PB_OK) return PB_EXIT_OK;
+    return pb_complain(sink->write_failed ? PB_EXIT_HARNESS : PB_EXIT_INCOMPARABLE);
+}
+
+static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, pb_sink *sink)
+{
+    pb_exit code = PB_EXIT_OK;
+    int *order = malloc((size_t)plan->n * sizeof *order);
+    if (!order) return pb_fail(PB_ENOMEM, "no memory for %d cases", plan->n), pb_complain(PB_EXIT_HARNESS);
+    pb_plan_order(plan, (uint64_t)o->child_seed, sink->launch, order);
+    for (int i = 0; i < plan->n && code != PB_EXIT_HARNESS; i++) {
+        if (pb_interrupted()) break;
+        tell(o);
+        if (measure(ctx, &plan->cases[order[i]], sink) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
+    }
+    free(order);
+    if (plan->suite->conclude && !pb_interrupted() && code != PB_EXIT_HARNESS) code = conclude(ctx, plan->suite, sink);
+    if (sink->bad) code = pb_worse_exit(code, PB_EXIT_INCOMPARABLE);
+    return pb_interrupted() ? pb_worse_exit(code, PB_EXIT_HARNESS) : code;
+}
+
+static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, pb_sink *sink)
+{
+    const pb_suite *suite = pb_suite_find(o->suite);
+    pb_plan plan;
+    if (!suite || pb_plan_make(ctx, suite, o, &plan) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    pb_exit code = measure_all(ctx, o, &plan, sink);
+    pb_plan_free(&plan);
+    return code;
+}
+
+pb_exit pb_launch_child(const pb_options *o)
+{
+    pb_backend_id device;
+    pb_ctx ctx;
+    pb_sink sink;
+    pb_interrupt_watch();
+    if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    if (pb_sink_open(o->child_dir, &sink) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+    sink.run_id = o->child_run, sink.machine_id = o->child_machine, sink.launch = (int)o->child_launch;
+    sink.measure = measure_opts(o);
+    pb_exit code = PB_EXIT_HARNESS;
+    if (pb_ctx_open(&ctx, device, 0) != PB_OK) pb_complain(code);
+    else {
+        code = with_plan(&ctx, o, &sink);
+        pb_ctx_close(&ctx);
+    }
+    pb_sink_close(&sink);
+    return code;
+}

@@ -1,0 +1,16 @@
+/* commands.h - the subcommands: pb_cmd_NAME for every line of commands.def. Each prints what the user asked
+ * for on stdout and one line on stderr when it fails. */
+#ifndef PB_COMMANDS_H
+#define PB_COMMANDS_H
+#include "bench/options.h"
+
+#define COMMAND(name, arguments, what) pb_exit pb_cmd_##name(const pb_options *o);
+#include "bench/commands.def"
+#undef COMMAND
+
+/* What follows a whole run: its table, and the comparison with the stored baseline. */
+pb_exit pb_after_run(const pb_options *o, const char *dir);
+
+/* One line on stderr, "bench: ...", from the last failure; returns the code. */
+pb_exit pb_complain(pb_exit code);
+#endif

@@ -1,0 +1,284 @@
+/* compare.c - reads both sides, has them judged, prints the table. */
+#include "bench/compare.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/baseline.h"
+#include "bench/text.h"
+#include "bench/verdict.h"
+
+enum { MAX_SUITES = 32, MIN_LAUNCHES = 3, LABEL_TEXT = 160 };
+
+/* One side: the file and its series. */
+typedef struct side {
+    pb_table t;
+    pb_series_set set;
+} side;
+
+static void close_side(side *s)
+{
+    pb_series_free(&s->set);
+    pb_table_free(&s->t);
+}
+
+static pb_status open_side(const char *path, side *out)
+{
+    PB_TRY(pb_table_read(path, &out->t));
+    if (!out->t.n) {
+        pb_table_free(&out->t);
+        return pb_fail(PB_EINVAL, "%s: has a header but no rows", path);
+    }
+    pb_status s = pb_series_make(&out->t, &out->set);
+    if (s != PB_OK) pb_table_free(&out->t);
+    return s;
+}
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+typedef struct printer {
+    FILE *out;
+    bool all;
+    int nsuites;
+    pb_axes suites[MAX_SUITES]; /* of the rows shown */
+    int label_width, metric_width;
+    size_t hidden;
+} printer;
+
+static const pb_series *either(const pb_verdict *v) { return v->cand ? v->cand : v->base; }
+
+/* Rows that change the exit code, and what moved among the others. */
+static bool shown(const pb_verdict *v, bool all)
+{
+    if (all || v->counts) return true;
+    if (v->id == PB_VERDICT_SAME) return false;
+    if (v->id != PB_VERDICT_INFO || !v->base || !v->cand) return true;
+    if (strcmp(v->base->status, v->cand->status) != 0) return true;
+    return !pb_key_of(v->cand->key, "contract") && isfinite(v->base->median) && isfinite(v->cand->median) &&
+           fabs(v->cand->median - v->base->median) > PB_DEFAULT_LIMIT / 3 * fabs(v->base->median);
+}
+
+static pb_axes *axes_of(printer *p, const char *key)
+{
+    int i = 0;
+    while (i < p->nsuites && !pb_key_of(key, p->suites[i].suite)) i++;
+    if (i == p->nsuites && i < MAX_SUITES - 1) p->nsuites++;
+    return &p->suites[i];
+}
+
+static void label_of(printer *p, const pb_verdict *v, char out[LABEL_TEXT])
+{
+    const char *key = either(v)->key;
+    int n = p->nsuites > 1 ? snprintf(out, LABEL_TEXT, "%.*s: ", (int)pb_suite_length(key), key) : 0;
+    pb_axes_label(axes_of(p, key), key, out + n, (size_t)(LABEL_TEXT - n));
+}
+
+/* Two passes over the rows shown: which axes vary, then how wide the labels are. */
+static void lay_out(printer *p, const pb_verdicts *vs)
+{
+    char label[LABEL_TEXT];
+    for (size_t i = 0; i < vs->n; i++) {
+        const char *key = either(&vs->v[i])->key;
+        if (shown(&vs->v[i], p->all)) pb_axes_add(axes_of(p, key), key);
+        else p->hidden++;
+    }
+    for (size_t i = 0; i < vs->n; i++) {
+        if (!shown(&vs->v[i], p->all)) continue;
+        label_of(p, &vs->v[i], label);
+        int width = (int)strlen(label), metric = (int)strlen(either(&vs->v[i])->metric);
+        if (width > p->label_width) p->label_width = width;
+        if (metric > p->metric_width) p->metric_width = metric;
+    }
+}
+
+static void side_text(char out[PB_FIGURE_TEXT], const pb_series *s)
+{
+    if (s && !isfinite(s->median) && !pb_series_ok(s)) snprintf(out, PB_FIGURE_TEXT, "%.20s", s->status);
+    else pb_figure(out, s ? s->median : (double)NAN, s ? s->unit : "1");
+}
+
+static void print_row(printer *p, const pb_verdict *v)
+{
+    char label[LABEL_TEXT], base[PB_FIGURE_TEXT], cand[PB_FIGURE_TEXT], change[32] = "-", word[32];
+    const char *name = v->id == PB_VERDICT_INFO ? "info" : pb_verdict_names[v->id];
+    label_of(p, v, label);
+    side_text(base, v->base);
+    side_text(cand, v->cand);
+    if (v->ratio >= 10 || v->ratio <= 0.1) snprintf(change, sizeof change, "x %.3g", v->ratio);
+    else if (isfinite(v->ratio)) snprintf(change, sizeof change, "%+.1f %%", 100 * (v->ratio - 1));
+    snprintf(word, sizeof word, v->counts ? "%s" : "(%s)", name);
+    fprintf(p->out, "%-*s  %-*s %13s %13s %9s  %d/%d  %s%s%s\n", p->label_width, label, p->metric_width,
+            either(v)->metric, base, cand, change, v->base ? v->base->launches : 0, v->cand ? v->cand->launches : 0,
+            word, *v->why ? ": " : "", v->why);
+}
+
+static void print_table(printer *p, const pb_verdicts *vs)
+{
+    lay_out(p, vs);
+    for (int i = 0; i < p->nsuites; i++) pb_axes_print_common(&p->suites[i], p->out);
+    if (p->hidden < vs->n)
+        fprintf(p->out, "%-*s  %-*s %13s %13s %9s  %s  %s\n", p->label_width, "case", p->metric_width, "metric", "base",
+                "cand", "change", "n/n", "verdict");
+    for (size_t i = 0; i < vs->n; i++)
+        if (shown(&vs->v[i], p->all)) print_row(p, &vs->v[i]);
+}
+
+/* ---- notes ------------------------------------------------------------------------------------- */
+
+static void note_ceilings(const pb_series_set *base, const pb_series_set *cand, FILE *out)
+{
+    char was[PB_FIGURE_TEXT], is[PB_FIGURE_TEXT];
+    for (size_t i = 0; i < cand->n; i++) {
+        const pb_series *c = &cand->s[i];
+        if (!pb_key_of(c->key, "ceiling")) continue;
+        const pb_series *b = pb_series_find(base, c->key, c->metric);
+        if (!b || !(b->median > 0) || !(fabs(c->median / b->median - 1) > 0.05)) continue;
+        pb_figure(was, b->median, b->unit);
+        pb_figure(is, c->median, c->unit);
+        fprintf(out, "note: the machine's %s moved: %s -> %s (%+.1f %%); gates that name it divide it out\n", c->metric,
+                was, is, 100 * (c->median / b->median - 1));
+    }
+}
+
+static void note_launches(const char *which, int launches, FILE *out)
+{
+    if (launches < MIN_LAUNCHES)
+        fprintf(out, "note: only %d launch%s behind the %s: %d are the least to trust a verdict\n", launches,
+                launches == 1 ? "" : "es", which, MIN_LAUNCHES);
+}
+
+static void print_notes(const printer *p, const pb_verdicts *vs, const pb_compare_opts *o)
+{
+    int gated = 0;
+    for (int i = 0; i < PB_NVERDICTS; i++) gated += vs->count[i];
+    note_launches("base", vs->base_launches, p->out);
+    note_launches("candidate", vs->cand_launches, p->out);
+    if (vs->unscaled)
+        fprintf(p->out, "note: %d row%s compared as measured: a side lacks the ceiling that the gate names\n",
+                vs->unscaled, vs->unscaled == 1 ? "" : "s");
+    if (o->allow_mismatch) fprintf(p->out, "note: machines may differ (--allow-mismatch)\n");
+    if (!gated) fprintf(p->out, "note: nothing here gates: gates.csv has no gating line for a metric of these files\n");
+    if (p->hidden) fprintf(p->out, "note: %zu unchanged rows that do not gate are not shown (--all)\n", p->hidden);
+}
+
+static pb_exit print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
+{
+    const int *n = vs->count;
+    fprintf(out,
+            "bench: regressed=%d improved=%d same=%d suspect=%d missing=%d incomparable=%d failed=%d new=%d exit=%d\n",
+            n[PB_VERDICT_REGRESSED], n[PB_VERDICT_IMPROVED], n[PB_VERDICT_SAME], n[PB_VERDICT_SUSPECT],
+            n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], n[PB_VERDICT_FAILED], n[PB_VERDICT_NEW], (int)e);
+    return e;
+}
+
+static pb_status print_all(pb_verdicts *vs, const pb_compare_opts *o, FILE *out)
+{
+    printer *p = calloc(1, sizeof *p); /* too large for a stack */
+    if (!p) return pb_fail(PB_ENOMEM, "compare: out of memory");
+    p->out = out;
+    p->all = o->all;
+    pb_verdicts_sort(vs);
+    print_table(p, vs);
+    print_notes(p, vs, o);
+    free(p);
+    return PB_OK;
+}
+
+/* ---- the two doors ----------------------------------------------------------------------------- */
+
+static const char *baselines_of(const pb_compare_opts *o) { return o->baselines ? o->baselines : "baselines"; }
+
+static pb_status read_gates(const pb_compare_opts *o, pb_gates *out)
+{
+    char path[PB_PATH_TEXT];
+    snprintf(path, sizeof path, "%s/gates.csv", baselines_of(o));
+    return pb_gates_read(o->gates ? o->gates : path, out);
+}
+
+static pb_status compare_sides(const side *b, const side *c, const pb_compare_opts *o, FILE *out, pb_exit *e)
+{
+    pb_gates gates;
+    pb_verdicts vs = {0};
+    PB_TRY(read_gates(o, &gates));
+    pb_status s = pb_judge(&b->set, &c->set, &gates, NULL, &(pb_judge_opts){o->allow_mismatch, o->subset}, &vs);
+    if (s == PB_OK) s = print_all(&vs, o, out);
+    if (s == PB_OK) {
+        note_ceilings(&b->set, &c->set, out);
+        *e = print_summary(&vs, pb_verdicts_exit(&vs, o->strict), out);
+    }
+    pb_verdicts_free(&vs);
+    return s;
+}
+
+pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_opts *o, FILE *out)
+{
+    side b, c;
+    pb_exit e = PB_EXIT_OK;
+    pb_status s = open_side(base, &b);
+    if (s != PB_OK) return pb_file_exit(s);
+    s = open_side(cand, &c);
+    if (s == PB_OK) {
+        s = compare_sides(&b, &c, o, out, &e);
+        close_side(&c);
+    }
+    close_side(&b);
+    return s == PB_OK ? e : pb_file_exit(s);
+}
+
+/* The run's suites against their baselines. Everything is read and judged before the first line is printed. */
+typedef struct against {
+    side run, base[MAX_SUITES]; /* open until all is printed */
+    int nbase, nmissing;
+    char missing[MAX_SUITES][PB_PATH_TEXT]; /* baselines that there are not */
+    pb_gates gates;
+    pb_verdicts vs;
+} against;
+
+static pb_status judge_suite(against *a, const char *suite, const pb_compare_opts *o)
+{
+    char path[PB_PATH_TEXT];
+    PB_TRY(pb_baseline_path(baselines_of(o), a->run.t.rows[0].machine_id, suite, path, sizeof path));
+    if (access(path, F_OK) != 0) {
+        memcpy(a->missing[a->nmissing++], path, sizeof path);
+        return PB_OK;
+    }
+    side *b = &a->base[a->nbase];
+    PB_TRY(open_side(path, b));
+    a->nbase++;
+    return pb_judge(&b->set, &a->run.set, &a->gates, suite, &(pb_judge_opts){o->allow_mismatch, o->subset}, &a->vs);
+}
+
+static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_exit *e)
+{
+    char suites[MAX_SUITES][PB_AXIS_TEXT];
+    int n = pb_baseline_suites(&a->run.set, suites, MAX_SUITES);
+    PB_TRY(read_gates(o, &a->gates));
+    for (int i = 0; i < n; i++) PB_TRY(judge_suite(a, suites[i], o));
+    if (a->nbase) PB_TRY(print_all(&a->vs, o, out));
+    if (a->nbase) note_ceilings(&a->base[0].set, &a->run.set, out);
+    for (int i = 0; i < a->nmissing; i++)
+        fprintf(out, "NO-BASELINE: there is no %s; save one with `bench baseline save %s`\n", a->missing[i],
+                a->run.t.path);
+    bool lacking = o->require_baseline && (a->nmissing || !n);
+    *e = pb_worse_exit(pb_verdicts_exit(&a->vs, o->strict), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
+    print_summary(&a->vs, *e, out);
+    return PB_OK;
+}
+
+pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out)
+{
+    against *a = calloc(1, sizeof *a);
+    pb_exit e = PB_EXIT_OK;
+    pb_status s = a ? open_side(run, &a->run) : pb_fail(PB_ENOMEM, "compare: out of memory");
+    if (s == PB_OK) {
+        s = judge_run(a, o, out, &e);
+        close_side(&a->run);
+    }
+    for (int i = 0; a && i < a->nbase; i++) close_side(&a->base[i]);
+    if (a) pb_verdicts_free(&a->vs);
+    free(a);
+    return s == PB_OK ? e : pb_file_exit(s);
+}

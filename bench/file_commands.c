@@ -1,0 +1,103 @@
+/* file_commands.c - `bench report`, `compare`, `baseline` and `plot`: from options to the functions that work on
+ * files. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/baseline.h"
+#include "bench/commands.h"
+#include "bench/compare.h"
+#include "bench/hint.h"
+#include "bench/plot.h"
+#include "bench/read.h"
+#include "bench/report.h"
+
+/* Those functions say by their code whether anything is to be explained. */
+static pb_exit explained(pb_exit code)
+{
+    return code == PB_EXIT_USAGE || code == PB_EXIT_HARNESS ? pb_complain(code) : code;
+}
+
+static pb_exit too_many(const pb_options *o, int most)
+{
+    pb_fail(PB_EINVAL, "%s takes at most %d argument%s", pb_commands[o->command].name, most, most == 1 ? "" : "s");
+    return pb_complain(PB_EXIT_USAGE);
+}
+
+static const char *argument(const pb_options *o, int i) { return i < o->nargs ? o->args[i] : NULL; }
+
+static pb_compare_opts compare_opts(const pb_options *o)
+{
+    return (pb_compare_opts){.gates = o->gates,
+                             .baselines = o->baseline,
+                             .strict = o->strict,
+                             .allow_mismatch = o->allow_mismatch,
+                             .require_baseline = o->require_baseline,
+                             .subset = o->subset,
+                             .all = o->all};
+}
+
+pb_exit pb_cmd_report(const pb_options *o)
+{
+    const pb_report_opts opts = {.runs = o->runs, .gate_contracts = o->gate != NULL};
+    return o->nargs > 1 ? too_many(o, 1) : explained(pb_report(argument(o, 0), &opts, stdout));
+}
+
+/* Without arguments the newest run, against the stored baseline; with two, one against the other. */
+pb_exit pb_cmd_compare(const pb_options *o)
+{
+    const pb_compare_opts opts = compare_opts(o);
+    char newest[PB_PATH_TEXT];
+    if (o->nargs > 2) return too_many(o, 2);
+    if (o->nargs == 2) return explained(pb_compare_files(o->args[0], o->args[1], &opts, stdout));
+    if (!o->nargs && pb_newest_run(o->runs, newest, sizeof newest) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    return explained(pb_compare_baseline(o->nargs ? o->args[0] : newest, &opts, stdout));
+}
+
+pb_exit pb_cmd_baseline(const pb_options *o)
+{
+    const pb_baseline_opts opts = {.baselines = o->baseline, .runs = o->runs, .reason = o->reason};
+    pb_hint hint = {.word = o->nargs ? o->args[0] : ""};
+    if (o->nargs > 2) return too_many(o, 2);
+    if (strcmp(hint.word, "save") == 0) return explained(pb_baseline_save(argument(o, 1), &opts, stdout));
+    if (strcmp(hint.word, "show") == 0) return explained(pb_baseline_show(argument(o, 1), &opts, stdout));
+    pb_hint_try(&hint, "save"), pb_hint_try(&hint, "show");
+    pb_fail(PB_EINVAL, "baseline: need save or show%s", pb_hint_text(&hint));
+    return pb_complain(PB_EXIT_USAGE);
+}
+
+pb_exit pb_cmd_plot(const pb_options *o)
+{
+    const pb_plot_opts opts = {.out = o->out, .runs = o->runs};
+    return o->nargs > 1 ? too_many(o, 1) : explained(pb_plot(argument(o, 0), &opts, stdout));
+}
+
+/* Outside a source tree there may be no folder of baselines at all; a run is then no mistake. */
+static bool nothing_to_compare_with(const pb_options *o)
+{
+    char gates[PB_PATH_TEXT];
+    snprintf(gates, sizeof gates, "%s/gates.csv", o->baseline);
+    if (o->gates || access(gates, F_OK) == 0) return false;
+    printf("NO-BASELINE: there is no %s, which says what gates; --baseline DIR names another folder\n", gates);
+    return true;
+}
+
+static pb_exit compare_run(const pb_options *o, const char *dir)
+{
+    pb_compare_opts opts = compare_opts(o);
+    opts.subset = o->nargs || o->filter.n || o->axis.n || o->impl || o->prefer;
+    if (!o->quiet) putchar('\n');
+    if (nothing_to_compare_with(o)) return o->require_baseline ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK;
+    fflush(stdout); /* before what may come on stderr */
+    return explained(pb_compare_baseline(dir, &opts, stdout));
+}
+
+pb_exit pb_after_run(const pb_options *o, const char *dir)
+{
+    const pb_report_opts report = {.gate_contracts = o->gate != NULL};
+    FILE *out = o->quiet ? fopen("/dev/null", "w") : stdout;
+    if (!out) return pb_fail(PB_EIO, "/dev/null: it cannot be opened"), pb_complain(PB_EXIT_HARNESS);
+    pb_exit code = explained(pb_report(dir, &report, out));
+    if (out != stdout) fclose(out);
+    return o->no_compare ? code : pb_worse_exit(code, compare_run(o, dir));
+}

@@ -1,0 +1,231 @@
+/* fingerprint.c - the machine, from /proc, /sys, the compiler and the libraries. */
+#define _GNU_SOURCE
+#include "bench/fingerprint.h"
+
+#include <cblas.h>
+#include <ctype.h>
+#include <omp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sysinfo.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "kernels/core/cpu.h"
+
+extern char **environ;
+
+/* ---- the processor -------------------------------------------------------------------------------- */
+
+enum { MAX_CORES = 4096 };
+
+typedef struct processor {
+    char model[128];
+    int sockets, cores;
+} processor;
+
+/* The value of a line "key : value" of /proc/cpuinfo. */
+static const char *value_of(const char *line, const char *key)
+{
+    size_t n = strlen(key);
+    if (strncmp(line, key, n) != 0 || !strchr("\t :", line[n])) return NULL;
+    const char *colon = strchr(line, ':');
+    return colon ? colon + 1 + strspn(colon + 1, " \t") : NULL;
+}
+
+static int distinct(const int *v, int n)
+{
+    int found = 0;
+    for (int i = 0; i < n; i++) {
+        bool seen = false;
+        for (int j = 0; j < i && !seen; j++) seen = v[j] == v[i];
+        found += !seen;
+    }
+    return found;
+}
+
+/* Cores and sockets as the hardware has them, not as this process may use them. */
+static processor read_processor(void)
+{
+    int ids[MAX_CORES], sockets[MAX_CORES];
+    processor p = {0};
+    char line[1024];
+    const char *v;
+    int n = 0, socket = 0;
+    struct utsname u;
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    while (f && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        if (!*p.model && ((v = value_of(line, "model name")) || (v = value_of(line, "CPU part"))))
+            snprintf(p.model, sizeof p.model, "%s", v);
+        if ((v = value_of(line, "physical id"))) socket = atoi(v);
+        if ((v = value_of(line, "core id")) && n < MAX_CORES) {
+            sockets[n] = socket;
+            ids[n++] = socket << 16 | atoi(v);
+        }
+    }
+    if (f) fclose(f);
+    if (!*p.model) snprintf(p.model, sizeof p.model, "%s", uname(&u) == 0 ? u.machine : "unknown");
+    p.sockets = n ? distinct(sockets, n) : 1;
+    p.cores = n ? distinct(ids, n) : (int)sysconf(_SC_NPROCESSORS_CONF);
+    return p;
+}
+
+/* The best instruction set that the kernels are compiled for and this processor runs. */
+static const char *isa(void)
+{
+    static const struct {
+        const char *name;
+        bool (*has)(void);
+    } sets[] = {
+#define X(name, can, ...) {#name, can},
+        PB_ISA_MAP(X, )
+#undef X
+    };
+    size_t i = 0;
+    while (sets[i].has && !sets[i].has()) i++; /* the last one needs nothing */
+    return sets[i].name;
+}
+
+/* GiB, up to the next of 1, 1.5, 2, 3, 4, 6, 8, 12...: what a kernel keeps for itself varies. */
+static double memory_class(void)
+{
+    struct sysinfo s;
+    double gib = sysinfo(&s) == 0 ? (double)s.totalram * s.mem_unit / (double)(1 << 30) : 0, size = 1;
+    while (size < gib) {
+        if (size * 1.5 >= gib) return size * 1.5;
+        size *= 2;
+    }
+    return size;
+}
+
+/* ---- parts ------------------------------------------------------------------------------------------ */
+
+static void put(json_t *o, const char *key, const char *text) { json_object_set_new(o, key, json_string(text)); }
+static void put_int(json_t *o, const char *key, long v) { json_object_set_new(o, key, json_integer(v)); }
+static void put_real(json_t *o, const char *key, double v) { json_object_set_new(o, key, json_real(v)); }
+
+static json_t *hard(pb_backend_id device)
+{
+    json_t *o = json_object();
+    processor p = read_processor();
+    put(o, "device", pb_backend_name(device));
+    put(o, "cpu", p.model);
+    put_int(o, "sockets", p.sockets);
+    put_int(o, "cores", p.cores);
+    put_real(o, "memory_gib", memory_class());
+    put(o, "isa", isa());
+    return o;
+}
+
+static void first_line(const char *path, char *out, size_t n)
+{
+    FILE *f = fopen(path, "r");
+    if (!f || !fgets(out, (int)n, f)) snprintf(out, n, "unknown");
+    out[strcspn(out, "\n")] = 0;
+    if (f) fclose(f);
+}
+
+static json_t *soft(long threads)
+{
+    json_t *o = json_object();
+    struct utsname u;
+    cpu_set_t usable;
+    char governor[64];
+    if (uname(&u) == 0) put(o, "kernel", u.release);
+    put(o, "compiler", PB_COMPILER);
+    put(o, "flags", PB_FLAGS);
+    put(o, "openblas", openblas_get_config());
+    put_int(o, "threads", threads > 0 ? threads : omp_get_max_threads());
+    if (sched_getaffinity(0, sizeof usable, &usable) == 0) put_int(o, "usable_cpus", CPU_COUNT(&usable));
+    first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", governor, sizeof governor);
+    put(o, "governor", governor);
+    return o;
+}
+
+static json_t *changing(void)
+{
+    json_t *o = json_object();
+    struct sysinfo s;
+    char host[256] = "unknown";
+    double load[1];
+    gethostname(host, sizeof host - 1);
+    put(o, "hostname", host);
+    if (getloadavg(load, 1) == 1) put_real(o, "load", load[0]);
+    if (sysinfo(&s) == 0) put_int(o, "uptime_s", s.uptime);
+    return o;
+}
+
+static json_t *environment(void)
+{
+    static const char *const allowed[] = {"OMP_", "OPENBLAS_", "PB_"};
+    json_t *o = json_object();
+    for (char **e = environ; *e; e++)
+        for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
+            char name[128];
+            size_t n = strcspn(*e, "=");
+            if (strncmp(*e, allowed[i], strlen(allowed[i])) != 0 || n >= sizeof name || !(*e)[n]) continue;
+            snprintf(name, sizeof name, "%.*s", (int)n, *e);
+            put(o, name, *e + n + 1);
+        }
+    return o;
+}
+
+/* ---- the name ---------------------------------------------------------------------------------------- */
+
+/* FNV-1a over the hard part as sorted JSON. */
+static unsigned digest(const json_t *part)
+{
+    unsigned h = 2166136261u;
+    char *text = json_dumps(part, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(6));
+    for (const char *c = text; c && *c; c++) h = (h ^ (unsigned char)*c) * 16777619u;
+    free(text);
+    return h;
+}
+
+/* Letters and digits in small letters, single dashes between, at most `words` words; vendors' ornaments go. */
+static void slug(const char *text, int words, char *out, size_t n)
+{
+    static const char *const ornaments[] = {"r", "tm", "cpu", "processor"};
+    char word[32];
+    size_t len = 0;
+    *out = 0;
+    while (*text && words) {
+        size_t w = 0;
+        while (*text && !isalnum((unsigned char)*text)) text++;
+        for (; isalnum((unsigned char)*text); text++)
+            if (w < sizeof word - 1) word[w++] = (char)tolower((unsigned char)*text);
+        word[w] = 0;
+        bool skip = !w;
+        for (size_t i = 0; i < sizeof ornaments / sizeof *ornaments; i++) skip |= strcmp(word, ornaments[i]) == 0;
+        if (skip || len + w + 2 > n) continue;
+        len += (size_t)snprintf(out + len, n - len, "%s%s", len ? "-" : "", word);
+        words--;
+    }
+}
+
+void pb_machine_id(const json_t *fingerprint, char out[PB_MACHINE_TEXT])
+{
+    const json_t *h = json_object_get(fingerprint, "hard");
+    const char *cpu = json_string_value(json_object_get(h, "cpu"));
+    char model[48];
+    slug(cpu ? cpu : "unknown", 4, model, sizeof model);
+    snprintf(out, PB_MACHINE_TEXT, "%s-%s-%dc-%08x", json_string_value(json_object_get(h, "device")), model,
+             (int)json_integer_value(json_object_get(h, "cores")), digest(h));
+}
+
+json_t *pb_fingerprint(pb_backend_id device, long threads)
+{
+    char id[PB_MACHINE_TEXT];
+    json_t *o = json_pack("{s:o,s:o,s:o,s:o}", "hard", hard(device), "soft", soft(threads), "volatile", changing(),
+                          "environment", environment());
+    if (!o) {
+        pb_fail(PB_ENOMEM, "no memory for the machine's fingerprint");
+        return NULL;
+    }
+    pb_machine_id(o, id);
+    put(o, "machine_id", id);
+    return o;
+}

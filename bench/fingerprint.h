@@ -1,0 +1,18 @@
+/* fingerprint.h - which machine this is, in three parts: hard (another value is another machine), soft
+ * (another value may explain a difference) and volatile (recorded only). */
+#ifndef PB_FINGERPRINT_H
+#define PB_FINGERPRINT_H
+#include <jansson.h>
+
+#include "bench/bench.h"
+
+enum { PB_MACHINE_TEXT = 96 };
+
+/* {"machine_id", "hard": {...}, "soft": {...}, "volatile": {...}, "environment": {...}}; the caller
+ * decref's it. threads: OMP_NUM_THREADS of the launches, or < 1 for what OpenMP says. Of the environment
+ * only OMP_*, OPENBLAS_* and PB_*. NULL: no memory. */
+json_t *pb_fingerprint(pb_backend_id device, long threads);
+/* "cpu-amd-epyc-2c-1a2b3c4d": device, processor, cores, and 8 hex digits over the hard part. The same
+ * after every reboot. */
+void pb_machine_id(const json_t *fingerprint, char out[PB_MACHINE_TEXT]);
+#endif

@@ -1,0 +1,32 @@
+/* gates.h - which metrics may fail a comparison, and by how much: baselines/gates.csv.
+ *
+ * Columns: suite,metric,better,limit,ceiling,gating. `limit` 0.15: REGRESSED is a value more than 15 %
+ * worse, that is cand/base > 1.15 where lower is better and base/cand > 1.15 where higher is; an
+ * improvement is the same upside down. `ceiling` (may be empty) names the metric of suite `ceiling` by
+ * which both sides are scaled first, each by its own run's: a machine that is 30 % slower today has not
+ * changed the code. A line for every metric that gates; what no line names has limit 0.15, no ceiling,
+ * and does not gate. */
+#ifndef PB_GATES_H
+#define PB_GATES_H
+#include "bench/bench.h"
+
+enum { PB_MAX_GATES = 256 };
+#define PB_DEFAULT_LIMIT 0.15
+
+typedef struct pb_gate {
+    char suite[PB_AXIS_TEXT], metric[PB_AXIS_TEXT], ceiling[PB_AXIS_TEXT];
+    double limit;
+    bool gating;
+} pb_gate;
+
+typedef struct pb_gates {
+    int n;
+    pb_gate gate[PB_MAX_GATES];
+} pb_gates;
+
+/* EIO: cannot be read; EINVAL: file and line, and what is wrong: an unknown metric, a direction that is
+ * not the metric's, a limit outside (0,10), a ceiling that is no metric, a second line for a metric. */
+pb_status pb_gates_read(const char *path, pb_gates *out);
+/* The gate of a key's suite and a metric; one that does not gate when no line names it. Never NULL. */
+const pb_gate *pb_gates_find(const pb_gates *g, const char *key, const char *metric);
+#endif

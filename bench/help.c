@@ -1,0 +1,70 @@
+/* help.c - what `bench help` and `bench --help` print, and how a failure reads. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/commands.h"
+
+static const struct {
+    pb_exit code;
+    const char *text;
+} exits[] = {
+    {PB_EXIT_OK, "nothing failed and nothing is slower than the baseline allows"},
+    {PB_EXIT_REGRESSION, "a gated figure is worse than the baseline allows, or a contract failed under --gate"},
+    {PB_EXIT_USAGE, "what was typed, or a file that was named, is wrong"},
+    {PB_EXIT_INCONCLUSIVE, "too noisy or too few launches to say (only with --strict)"},
+    {PB_EXIT_INCOMPARABLE, "a case failed or is missing, or the two sides cannot be compared"},
+    {PB_EXIT_HARNESS, "interrupted, or the machine let it down (disk full, no memory); git bisect skips it"},
+};
+
+pb_exit pb_complain(pb_exit code)
+{
+    fprintf(stderr, "bench: %s\n", pb_error());
+    return code;
+}
+
+static void print_exits(void)
+{
+    printf("\nexit codes (when several apply: 125, 2, 4, 1, 3):\n");
+    for (size_t i = 0; i < sizeof exits / sizeof *exits; i++) printf("  %-4d %s\n", exits[i].code, exits[i].text);
+}
+
+static void print_overall(void)
+{
+    printf("usage: bench COMMAND [OPTION...]      bench --suite NAME is bench run --suite NAME\n\ncommands:\n");
+    for (int i = 0; i < PB_NCOMMANDS; i++)
+        printf("  %-11s %-34s %s\n", pb_commands[i].name, pb_commands[i].arguments, pb_commands[i].what);
+    printf("\nsuites:\n");
+    for (const pb_suite *const *s = pb_suites; *s; s++) printf("  %-11s %s\n", (*s)->name, (*s)->what);
+    print_exits();
+    printf("\nbench help COMMAND shows its options. Start with:  bench --suite ceiling\n");
+}
+
+static void print_command(pb_command c)
+{
+    char name[64], left[96];
+    printf("usage: bench %s [OPTION...] %s\n%s\n\noptions:\n", pb_commands[c].name, pb_commands[c].arguments,
+           pb_commands[c].what);
+    for (const pb_option_info *i = pb_option_table; i->name; i++) {
+        if (!i->help || !(i->commands & (1u << c))) continue;
+        pb_option_text(i, name, sizeof name);
+        snprintf(left, sizeof left, "%c%c%s %s %s", i->letter ? '-' : ' ', i->letter ? i->letter : ' ',
+                 i->letter ? "," : " ", name, i->argument ? i->argument : "");
+        printf("  %-27s %s%s%s%s\n", left, i->help, i->deflt ? " [" : "", i->deflt ? i->deflt : "",
+               i->deflt ? "]" : "");
+    }
+    if (c == PB_COMMAND_run)
+        printf("  every axis of the suite     is an option too: --batch 1,4 (bench list suites shows them)\n");
+    print_exits();
+}
+
+pb_exit pb_cmd_help(const pb_options *o)
+{
+    pb_command c;
+    if (!o->nargs) {
+        print_overall();
+        return PB_EXIT_OK;
+    }
+    if (pb_command_find(o->args[0], &c) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    print_command(c);
+    return PB_EXIT_OK;
+}

@@ -1,0 +1,160 @@
+/* launch.c - the parent's side of a launch: start it, show how far it is, pass signals on, say how it ended. */
+#define _GNU_SOURCE
+#include "bench/launch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "bench/interrupt.h"
+#include "bench/results.h"
+
+double pb_wall_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- progress ------------------------------------------------------------------------------------- */
+
+/* Weighs cases by what they are expected to take; the pace is that of this run so far. */
+static double left(const pb_launch *l, const int *order, int at)
+{
+    double all = 0, done = 0, spent = pb_wall_seconds() - l->started;
+    for (int i = 0; i < l->plan->n; i++) {
+        double e = pb_plan_expect(&l->plan->cases[order[i]]);
+        all += e;
+        done += i < at ? e : 0;
+    }
+    done += all * l->number;
+    return done > 0 ? spent * (all * (double)l->options->launches / done - 1) : all * (double)l->options->launches;
+}
+
+static void show(const pb_launch *l, const int *order, int at)
+{
+    if (l->options->quiet || !isatty(STDERR_FILENO)) return;
+    fprintf(stderr, "\r\033[Klaunch %d of %ld, case %d of %d, about %.0f s left: %.60s", l->number + 1,
+            l->options->launches, at + 1, l->plan->n, left(l, order, at), l->plan->cases[order[at]].key);
+}
+
+static void clear(const pb_launch *l)
+{
+    if (!l->options->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+}
+
+/* ---- the child -------------------------------------------------------------------------------------- */
+
+/* The options that make this program such a child, in front of those the user gave. */
+static _Noreturn void become_child(const pb_launch *l, int pipe_fd)
+{
+    char number[32], fd[32], seed[32], threads[32];
+    const pb_options *o = l->options;
+    const char *own[] = {"bench",           "run",         "--child-dir",    l->dir, "--child-run",  l->run_id,
+                         "--child-machine", l->machine_id, "--child-launch", number, "--child-pipe", fd,
+                         "--child-seed",    seed};
+    enum { OWN = sizeof own / sizeof *own };
+    const char **argv = calloc((size_t)o->argc + OWN + 1, sizeof *argv);
+    if (!argv) _exit(PB_EXIT_HARNESS);
+    snprintf(number, sizeof number, "%d", l->number);
+    snprintf(fd, sizeof fd, "%d", pipe_fd);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)l->seed);
+    memcpy(argv, own, sizeof own);
+    for (int i = 0; i < o->argc; i++) argv[OWN + i] = o->argv[i];
+    if (o->threads > 0) {
+        snprintf(threads, sizeof threads, "%ld", o->threads);
+        setenv("OMP_NUM_THREADS", threads, 1);
+    }
+    setpgid(0, 0); /* the terminal's Ctrl-C reaches the parent alone, which passes it on once */
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    execv("/proc/self/exe", (char *const *)argv);
+    fprintf(stderr, "bench: /proc/self/exe: %s\n", strerror(errno));
+    _exit(PB_EXIT_HARNESS);
+}
+
+static pb_status start(const pb_launch *l, pid_t *pid, int *from_child)
+{
+    int ends[2];
+    if (pipe(ends) != 0) return pb_fail(PB_EIO, "a launch cannot be started: %s", strerror(errno));
+    sigset_t stops, before;
+    sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM);
+    fflush(NULL);
+    sigprocmask(SIG_BLOCK, &stops, &before); /* so that none is noted in the child and lost by exec */
+    *pid = fork();
+    if (*pid == 0) {
+        signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL);
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        close(ends[0]);
+        become_child(l, ends[1]);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    close(ends[1]);
+    *from_child = ends[0];
+    if (*pid > 0) return PB_OK;
+    close(ends[0]);
+    return pb_fail(PB_EIO, "a launch cannot be started: %s", strerror(errno));
+}
+
+/* Reads one byte for every case that begins, until the child closes the pipe. The first signal goes on to
+ * the child, which ends after its sample; the second kills it. Returns the position of the last case. */
+static int follow(const pb_launch *l, pid_t pid, int from_child, const int *order)
+{
+    int at = -1, passed = 0;
+    for (;;) {
+        char byte;
+        ssize_t n = read(from_child, &byte, 1);
+        for (; passed < pb_interrupt_count(); passed++) kill(pid, passed ? SIGKILL : pb_interrupt_signal());
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return at;
+        if (++at < l->plan->n) show(l, order, at);
+    }
+}
+
+static int reap(pid_t pid)
+{
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+    return status;
+}
+
+/* A killed launch cannot say so itself: its case gets a row. */
+static pb_status report_death(const pb_launch *l, const int *order, int at, int sig)
+{
+    char note[160];
+    pb_sink sink;
+    const pb_case *c = at >= 0 && at < l->plan->n ? &l->plan->cases[order[at]] : NULL;
+    snprintf(note, sizeof note, "the launch was killed by signal %d (%s)", sig, strsignal(sig));
+    if (!pb_interrupted())
+        fprintf(stderr, "bench: launch %d: killed by signal %d (%s) %s%s; what it measured before stays\n", l->number,
+                sig, strsignal(sig), c ? "in " : "before its first case", c ? c->key : "");
+    if (!c) return PB_OK;
+    PB_TRY(pb_sink_open(l->dir, &sink));
+    sink.run_id = l->run_id, sink.machine_id = l->machine_id, sink.launch = l->number;
+    pb_status s = pb_emit_outcome(&sink, c, pb_interrupted() ? "truncated" : "failed", note);
+    pb_sink_close(&sink);
+    return s;
+}
+
+pb_status pb_launch_run(const pb_launch *l, pb_exit *code)
+{
+    pid_t pid = -1;
+    int from_child = -1, *order = malloc((size_t)l->plan->n * sizeof *order);
+    if (!order) return pb_fail(PB_ENOMEM, "no memory for the order of %d cases", l->plan->n);
+    pb_plan_order(l->plan, l->seed, l->number, order);
+    pb_status s = start(l, &pid, &from_child);
+    if (s == PB_OK) {
+        int at = follow(l, pid, from_child, order), status = reap(pid);
+        close(from_child);
+        clear(l);
+        *code = WIFEXITED(status) ? (pb_exit)WEXITSTATUS(status) : PB_EXIT_INCOMPARABLE;
+        if (WIFSIGNALED(status)) s = report_death(l, order, at, WTERMSIG(status));
+    }
+    free(order);
+    return s;
+}

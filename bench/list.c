@@ -1,0 +1,81 @@
+/* list.c - `bench list`: what there is to measure. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/commands.h"
+#include "bench/hint.h"
+#include "bench/metric.h"
+#include "bench/tables.h"
+#include "trainer/model.h"
+
+static void suites(void)
+{
+    char item[512];
+    for (const pb_suite *const *s = pb_suites; *s; s++) {
+        printf("%-12s %s\n", (*s)->name, (*s)->what);
+        for (const char *rest = (*s)->axes; (rest = pb_next_item(rest, ' ', item, sizeof item));)
+            printf("             --%.*s [%s]\n", (int)strcspn(item, "="), item, item + strcspn(item, "=") + 1);
+    }
+}
+
+static void metrics(void)
+{
+    for (const pb_metric *m = pb_metrics; m->name; m++)
+        printf("%-18s %-7s %-7s %s\n", m->name, m->unit, m->better, m->what);
+}
+
+static void models(void)
+{
+    for (const pb_geometry *g = pb_geometries; g->name; g++)
+        printf("%-14s %2d layers, width %4d, %2d heads (%d kv) of %3d, hidden %5d, vocabulary %d\n", g->name, g->L,
+               g->D, g->H, g->K, g->d, g->I, g->V);
+}
+
+static void columns(void)
+{
+    for (const pb_column *c = pb_columns; c->name; c++) printf("%-14s %-4s %s\n", c->name, c->type, c->what);
+}
+
+static void kernels(void)
+{
+    for (const pb_op *const *op = pb_ops; *op; op++) {
+        printf("%-24s", (*op)->name);
+        for (int be = 0; be < PB_NBACKENDS; be++)
+            for (const pb_impl *i = (*op)->impls[be]; i->name; i++)
+                if (!i->available || i->available()) printf(" %s.%s", pb_backend_name((pb_backend_id)be), i->name);
+        putchar('\n');
+    }
+}
+
+static const struct {
+    const char *name, *title;
+    void (*print)(void);
+} lists[] = {{"suites", "suites and their axes [default]:", suites},
+             {"models", "models, for the axis model:", models},
+             {"metrics", "metrics (unit, better):", metrics},
+             {"columns", "columns of results.csv:", columns},
+             {"kernels", "ops and the implementations this machine runs:", kernels}};
+enum { LISTS = sizeof lists / sizeof *lists };
+
+pb_exit pb_cmd_list(const pb_options *o)
+{
+    if (o->columns) {
+        columns();
+        return PB_EXIT_OK;
+    }
+    for (int i = 0; i < o->nargs; i++) {
+        pb_hint hint = {.word = o->args[i]};
+        int k = 0;
+        for (; k < LISTS && strcmp(lists[k].name, o->args[i]) != 0; k++) pb_hint_try(&hint, lists[k].name);
+        if (k == LISTS) {
+            pb_fail(PB_EINVAL, "there is no list of '%.60s'%s", o->args[i], pb_hint_text(&hint));
+            return pb_complain(PB_EXIT_USAGE);
+        }
+        lists[k].print();
+    }
+    for (int k = 0; k < LISTS && !o->nargs; k++) {
+        printf("%s%s\n", k ? "\n" : "", lists[k].title);
+        lists[k].print();
+    }
+    return PB_EXIT_OK;
+}

@@ -1,0 +1,46 @@
+/* main.c - the program bench: finds the subcommand, parses its options, returns its exit code. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/commands.h"
+
+static pb_exit (*const functions[PB_NCOMMANDS])(const pb_options *o) = {
+#define COMMAND(name, arguments, what) pb_cmd_##name,
+#include "bench/commands.def"
+#undef COMMAND
+};
+
+/* `bench --suite X` is `bench run --suite X`; `bench --help` is `bench help`. */
+static pb_status split(int argc, char **argv, pb_command *command, int *first)
+{
+    *first = 1;
+    *command = PB_COMMAND_run;
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        *first = argc < 2 ? 1 : 2;
+        *command = PB_COMMAND_help;
+        return PB_OK;
+    }
+    if (argv[1][0] == '-') return PB_OK;
+    *first = 2;
+    return pb_command_find(argv[1], command);
+}
+
+int main(int argc, char **argv)
+{
+    pb_command command;
+    pb_options o;
+    int first;
+    if (split(argc, argv, &command, &first) != PB_OK ||
+        pb_options_parse(command, argc - first, argv + first, &o) != PB_OK)
+        return (int)pb_complain(PB_EXIT_USAGE);
+    if (o.help) {
+        o.args[0] = pb_commands[command].name, o.nargs = 1;
+        command = PB_COMMAND_help;
+    }
+    pb_exit code = functions[command](&o);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        pb_fail(PB_EIO, "stdout: it could not all be written");
+        code = pb_worse_exit(code, pb_complain(PB_EXIT_HARNESS));
+    }
+    return (int)code;
+}

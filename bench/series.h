@@ -1,0 +1,44 @@
+/* series.h - the rows of a table joined over launches: one entry per key and metric. */
+#ifndef PB_SERIES_H
+#define PB_SERIES_H
+#include "bench/read.h"
+
+/* Strings belong to the table. Without such a launch the figures are NaN. */
+typedef struct pb_series {
+    const char *key, *metric, *unit, *better;
+    const char *machine_id, *bench_version, *run_id; /* of its first row */
+    const char *status, *note;                       /* the worst over launches, and its note */
+    bool mixed;   /* rows of several machines, versions or units: nothing can be said */
+    int launches; /* with a figure of status ok, pass or fail */
+    double median, min, max;
+} pb_series;
+
+typedef struct pb_series_set {
+    pb_series *s; /* sorted by key, then metric */
+    size_t n;
+} pb_series_set;
+
+pb_status pb_series_make(const pb_table *t, pb_series_set *out);
+void pb_series_free(pb_series_set *set);
+const pb_series *pb_series_find(const pb_series_set *set, const char *key, const char *metric); /* or NULL */
+static inline int pb_series_order(const char *key_a, const char *metric_a, const char *key_b, const char *metric_b)
+{
+    int by_key = strcmp(key_a, key_b);
+    return by_key ? by_key : strcmp(metric_a, metric_b);
+}
+
+static inline bool pb_series_ok(const pb_series *s) { return !strcmp(s->status, "ok"); }
+/* Whether a key belongs to the suite, and the length of a key's suite. */
+static inline size_t pb_suite_length(const char *key) { return strcspn(key, "/"); }
+static inline bool pb_key_of(const char *key, const char *suite)
+{
+    return strlen(suite) == pb_suite_length(key) && !strncmp(key, suite, strlen(suite));
+}
+
+/* The end of the stretch of one suite's series that begins at `from`. */
+size_t pb_suite_end(const pb_series_set *set, size_t from);
+
+/* A stored baseline is a table with one row per key and metric whose run_id begins so; its column
+ * `launch` holds the number of launches behind the median. */
+#define PB_BASELINE_RUN "baseline:"
+#endif

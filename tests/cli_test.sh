@@ -1,0 +1,194 @@
+#!/bin/bash
+# cli_test.sh BENCH_FIXTURE BENCH - what a user of the program bench meets: exit codes, hints, interrupts, crashes,
+# a full disk. BENCH_FIXTURE is bench with the suites of fixture_suites.c.
+fixture=$1 bench=$2
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+failures=0
+
+fail() { # fail TEXT...
+    printf 'FAILED: %s\n' "$*"
+    [[ -s $dir/log ]] && sed 's/^/    | /' "$dir/log"
+    failures=$((failures + 1))
+}
+
+# expect CODE TEXT PROGRAM ARG...: the exit code, and text somewhere in what it printed.
+expect() {
+    local code=$1 text=$2 got
+    shift 2
+    "$@" >"$dir/log" 2>&1
+    got=$?
+    [[ $got -eq $code ]] || fail "exit $got, want $code: ${*##*/}"
+    grep -qF -e "$text" "$dir/log" || fail "'$text' is not in the output of: ${*##*/}"
+}
+
+rows() { tail -n +2 "$1/results.csv"; } # rows DIR
+count() { rows "$1" | grep -cF -e "$2"; } # count DIR TEXT
+whole() { # whole DIR: one header, and every line has all its columns
+    [[ $(grep -c '^bench_version,' "$1/results.csv") -eq 1 ]] || fail "$1: not one header"
+    [[ $(sed 's/"[^"]*"//g' "$1/results.csv" | awk -F, 'NF != 12' | wc -l) -eq 0 ]] || fail "$1: a line is cut"
+    [[ -z $(tail -c 1 "$1/results.csv") ]] || fail "$1: the last line has no end"
+}
+
+# ---- the table: arguments | exit code | text ---------------------------------------------------------
+while IFS='|' read -r args code text; do
+    [[ -z $args || $args == \#* ]] && continue
+    read -r -a words <<<"$args"
+    expect "${code// /}" "$(sed 's/^ *//; s/ *$//' <<<"$text")" "$fixture" "${words[@]}"
+done <<'TABLE'
+help                                     |   0 | exit codes
+--help                                   |   0 | usage: bench COMMAND
+-h                                       |   0 | naps that behave
+help run                                 |   0 | --launches N
+run --help                               |   0 | fresh processes
+help rum                                 |   2 | there is no command 'rum'; did you mean 'run'?
+list                                     |   0 | --width [16]
+list columns                             |   0 | machine_id
+list --columns                           |   0 | note
+list metrics                             |   0 | backward_time
+list metric                              |   2 | did you mean 'metrics'?
+completion bash                          |   0 | complete -F _bench bench
+completion zsh                           |   2 | bench completion bash
+rnu                                      |   2 | there is no command 'rnu'; did you mean 'run'?
+run                                      |   2 | which suite? --suite NAME, one of ceiling, toy
+--suite tyo                              |   2 | there is no suite 'tyo'; did you mean 'toy'?
+--suite                                  |   2 | --suite: its value is missing
+--suite toy --dry-run                    |   0 | 48 s  in all: 3 launches of 5 cases
+--suite toy --dry-run --grid full        |   0 | toy/step?batch=8&mode=fine&width=32
+--suite toy --dry-run --grid full -n 1   |   0 | 1 launches of 10 cases
+run --suite toy --grid fell              |   2 | did you mean 'full'?
+--suite toy --dry-run --batch 4 --width=8|   0 | toy/other?batch=4&mode=fine&width=8
+--suite toy --dry-run --batch 4 -n 1     |   0 | 1 launches of 4 cases
+--suite toy --dry-run -abatch=1,4 -n 1   |   0 | 1 launches of 6 cases
+--suite toy --dry-run -a batch=1 --batch 4 -n 1 | 0 | 1 launches of 6 cases
+--suite toy --batsh 4                    |   2 | run has no option '--batsh'; did you mean '--batch'?
+--suite toy -a bacth=4                   |   2 | suite toy has no axis 'bacth'; did you mean 'batch'?
+--suite toy -a batch                     |   2 | axis batch: need NAME=V1,V2
+--suite toy --batch 1/2                  |   2 | axis batch=1/2
+--suite ceiling --batch 4                |   2 | suite ceiling has no axis 'batch'; it has none
+--suite toy --mode never                 |   2 | mode never cannot be
+--suite toy --dry-run other -n 1         |   0 | 1 launches of 3 cases
+--suite toy --dry-run --filter *batch=2* |   0 | toy/step?batch=2
+--suite toy --dry-run toy/step?batch=2&mode=fine&width=16 -n 1 | 0 | 1 launches of 3 cases
+--suite toy othr                         |   2 | none of 3 cases of suite toy matches 'othr'; did you mean 'other'?
+--suite toy --dry-run --impl blas        |   0 | toy/step?batch=1&impl=blas&mode=fine&width=16
+--suite toy --launches 0                 |   2 | --launches 0: need a whole number from 1
+--suite toy --launches=2x                |   2 | need a whole number
+--suite toy --min-time -1                |   2 | need a number of seconds
+--suite toy --quiet=yes                  |   2 | --quiet takes no value
+--suite toy --device gpu                 |   2 | need one of cpu|cuda
+--suite toy --lanches 2                  |   2 | did you mean '--launches'?
+--suite toy -Z                           |   2 | run has no option '-Z'
+--suite toy --out /proc/nowhere/x        |   2 | --out /proc/nowhere: No such file or directory
+--suite toy --out /dev/null/x            |   2 | --out /dev/null
+TABLE
+
+# ---- a whole run ---------------------------------------------------------------------------------------
+expect 0 'results: a/results.csv' "$fixture" --suite toy --out a --seed 5
+whole a
+[[ $(count a ,kernel_time,) -eq 9 && $(count a ,copy_rate,) -eq 3 ]] || fail "a: not 3 launches of 3 cases and ceilings"
+[[ $(count a 'contract/T-1,contract,1,none,5,0,pass') -eq 3 ]] || fail "a: not one conclusion a launch"
+[[ $(rows a | head -1) == *ceiling/copy* ]] || fail "a: the ceilings are not first"
+[[ $(tail -n +2 a/samples.csv | wc -l) -eq 27 ]] || fail "a: not 3 samples a timing"
+grep -q '"truncated": false' a/run.json || fail "a: run.json does not say that it is whole"
+machine=$(rows a | head -1 | cut -d, -f3)
+[[ $machine =~ ^cpu-.*-[0-9]+c-[0-9a-f]{8}$ ]] || fail "a: machine_id is '$machine'"
+grep -qF "\"machine_id\": \"$machine\"" a/run.json || fail "a: run.json names another machine"
+order() { rows "$1" | grep toy/ | cut -d, -f4,5; }
+for i in 1 2 3 4 5 6 7 8; do expect 0 results "$fixture" --suite toy --out "o$i" --seed "$i" -n 1; done
+[[ $(for i in 1 2 3 4 5 6 7 8; do order "o$i" | md5sum; done | sort -u | wc -l) -gt 1 ]] || fail "cases are not shuffled"
+expect 0 results "$fixture" --suite toy --out b --seed 5
+[[ $(order a) == "$(order b)" ]] || fail "the same seed gives another order"
+expect 0 'too few for a comparison, which needs 3' "$fixture" --suite toy --out c --launches 2
+PB_SECRETLESS=1 MY_TOKEN=x expect 0 results "$fixture" --suite toy --out d -n 1 --threads 1
+grep -q PB_SECRETLESS d/run.json || fail "d: PB_* is not recorded"
+grep -q MY_TOKEN d/run.json && fail "d: the whole environment is recorded"
+grep -q '"threads": 1' d/run.json || fail "d: --threads is not recorded"
+
+# An --out that holds results is left alone.
+before=$(md5sum a/results.csv)
+expect 2 'a/results.csv: File exists' "$fixture" --suite toy --out a
+[[ $(md5sum a/results.csv) == "$before" ]] || fail "a: results were touched"
+mkdir closed && chmod 500 closed
+if [[ $(id -u) -eq 0 ]]; then as=(setpriv --reuid 65534 --regid 65534 --clear-groups); chmod 755 "$dir"; else as=(); fi
+expect 2 'Permission denied' "${as[@]}" "$fixture" --suite toy --out "$dir/closed/run"
+[[ -z $(ls closed) ]] || fail "closed: something was written"
+
+# ---- statuses --------------------------------------------------------------------------------------------
+expect 4 results "$fixture" --suite toy --mode failed,fine --out e -n 1
+[[ $(count e ',outcome,1,none,,0,failed,the device said no') -eq 3 && $(count e ,ok,) -eq 5 ]] || fail "e: rows"
+expect 0 results "$fixture" --suite toy --mode unsupported --out f -n 1
+[[ $(count f ',,0,unsupported,not on this device') -eq 3 ]] || fail "f: rows"
+expect 4 results "$fixture" --suite toy --mode wrong --out g -n 1
+expect 4 results "$fixture" --suite toy --mode nan --out h -n 1
+[[ $(count h ',error,1,none,,0,failed,the value is not finite') -eq 3 ]] || fail "h: rows"
+cut -d, -f9 a/results.csv b/results.csv e/results.csv h/results.csv | grep -qi 'nan\|inf' && fail "a number is not finite"
+
+# ---- a launch that crashes ---------------------------------------------------------------------------------
+expect 4 'launch 1: killed by signal 11' "$fixture" --suite toy --mode crash --batch 1 --out i step
+whole i
+[[ $(count i 'failed,the launch was killed by signal 11') -eq 1 ]] || fail "i: no row says that the launch crashed"
+[[ $(count i ,kernel_time,) -eq 2 && $(count i ,copy_rate,) -eq 3 ]] || fail "i: other launches did not go on"
+
+# wait_for DIR TEXT: until a row has it.
+wait_for() {
+    for _ in $(seq 200); do
+        grep -qsF -e "$2" "$1/results.csv" && return
+        sleep 0.05
+    done
+    fail "$1: '$2' never came"
+}
+
+"$fixture" --suite toy --mode slow --batch 1 --out j step >"$dir/log" 2>&1 & pid=$!
+wait_for j matmul_rate
+kill -KILL "$(cat /proc/$pid/task/$pid/children)"
+wait_for j 'killed by signal 9'
+wait_for j ',1,ceiling/matmul'
+kill -TERM $pid
+wait $pid
+[[ $? -eq 125 ]] || fail "j: exit code after SIGTERM"
+
+# ---- interrupts ------------------------------------------------------------------------------------------------
+for signal in INT TERM; do
+    "$fixture" --suite toy --mode slow --batch 1 --out "k$signal" step >"$dir/log" 2>&1 & pid=$!
+    wait_for k$signal matmul_rate
+    sleep 0.3
+    kill -$signal $pid
+    wait $pid
+    [[ $? -eq 125 ]] || fail "k$signal: exit code"
+    whole k$signal
+    [[ $(count k$signal ',truncated,interrupted after ') -eq 1 ]] || fail "k$signal: no truncated row"
+    [[ $(count k$signal _rate,) -eq 2 && $(rows k$signal | wc -l) -eq 3 ]] || fail "k$signal: rows"
+    grep -q '"truncated": true' k$signal/run.json || fail "k$signal: run.json does not say truncated"
+    grep -qF 'interrupted; the rows measured so far are in' "$dir/log" || fail "k$signal: no line on stderr"
+    n=$(tail -n +2 k$signal/samples.csv | wc -l)
+    [[ $n -ge 1 && $n -lt 100 ]] || fail "k$signal: $n samples"
+done
+
+# ---- a full disk: files may not pass 1 KiB (run.json does not fit), or 4 KiB (samples.csv does not) ---------
+for limit in 1 4; do
+    (ulimit -f $limit; exec "$fixture" --suite toy --batch $(seq -s, 30) --out l$limit -n 1 step) >"$dir/log" 2>&1
+    [[ $? -eq 125 ]] || fail "l$limit: exit code"
+    whole l$limit
+    [[ $(grep '^bench:' "$dir/log" | grep -vc warning) -eq 1 ]] || fail "l$limit: not one line"
+    grep -q 'bench: .*: File too large' "$dir/log" || fail "l$limit: no reason"
+done
+[[ $(count l4 ,ok,) -ge 5 && -z $(tail -c 1 l4/samples.csv) ]] || fail "l4: rows that fitted are gone, or one is cut"
+grep -q '"truncated": true' l4/run.json || fail "l4: run.json does not say truncated"
+"$fixture" list >/dev/full 2>"$dir/log"
+[[ $? -eq 125 ]] || fail "stdout full: exit code"
+
+# ---- the real suites ----------------------------------------------------------------------------------------------
+expect 0 'ceiling' "$bench" list
+expect 0 'dtype=f32&impl=ref&shape=' "$bench" --suite kernels --impl ref --dry-run rmsnorm_fwd
+expect 2 "did you mean 'ref'?" "$bench" --suite kernels --impl reff --dry-run
+expect 0 'results' "$bench" --suite kernels --dtype f32 --impl ref -n 1 --samples 1 --out m rmsnorm_fwd
+whole m
+for metric in copy_rate matmul_rate call_time kernel_time kernel_rate floor_share error; do
+    [[ $(rows m | grep ",$metric," | grep -c ',ok,') -eq 1 ]] || fail "m: no $metric"
+done
+bash -n <("$bench" completion bash) || fail "the completion script is no bash"
+
+[[ $failures -eq 0 ]] && echo "all passed"
+exit $((failures > 0))

@@ -1,0 +1,84 @@
+/* fixture_suites.c - a table of suites that behave and misbehave on purpose, in place of bench/suites.c:
+ * with bench/main.c it makes the program bench_fixture, which cli_test.sh drives. */
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/results.h"
+
+static pb_status nap(pb_ctx *ctx, void *self)
+{
+    (void)ctx;
+    nanosleep(&(struct timespec){.tv_nsec = *(const long *)self * 1000000}, NULL);
+    return PB_OK;
+}
+
+static pb_status time_nap(pb_ctx *ctx, const pb_case *c, long ms, int samples, pb_sink *sink)
+{
+    pb_timing t;
+    const pb_measure_opts o =
+        pb_sink_measure(sink, (pb_measure_opts){.warmup = 1, .min_samples = samples, .max_samples = samples});
+    PB_TRY(pb_measure(ctx, nap, &ms, &o, &t));
+    return pb_emit_timing(sink, c, "kernel_time", &t, "");
+}
+
+/* ---- ceiling: at once, with figures that are easy to tell ---------------------------------------- */
+
+static pb_status run_ceiling(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    (void)ctx;
+    return strcmp(c->name, "copy") == 0 ? pb_emit(sink, c, "copy_rate", 1e10, 1, "ok", "")
+                                        : pb_emit(sink, c, "matmul_rate", 1e11, 1, "ok", "");
+}
+
+static const char *const ceilings[] = {"copy,matmul", NULL};
+static const pb_suite ceiling = {
+    .name = "ceiling", .what = "made-up ceilings", .axes = "", .grid = ceilings, .run = run_ceiling};
+
+/* ---- toy: one axis says what happens ------------------------------------------------------------------ */
+
+static pb_status run_toy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    const char *mode = pb_case_get(c, "mode");
+    if (pb_sink_ceiling(sink, "copy_rate") < 1e10) return pb_fail(PB_EINVAL, "the ceilings were not measured first");
+    if (strcmp(mode, "slow") == 0) return time_nap(ctx, c, 50, 100, sink);
+    if (strcmp(mode, "crash") == 0 && sink->launch == 1) raise(SIGSEGV);
+    if (strcmp(mode, "failed") == 0) return pb_fail(PB_EDEVICE, "the device said no");
+    if (strcmp(mode, "unsupported") == 0) return pb_fail(PB_EUNSUPPORTED, "not on this device");
+    if (strcmp(mode, "wrong") == 0) return pb_emit(sink, c, "error", 0.5, 0, "wrong", "off by half");
+    if (strcmp(mode, "nan") == 0) return pb_emit(sink, c, "error", (double)NAN, 0, "ok", "");
+    return time_nap(ctx, c, 1, 3, sink);
+}
+
+static pb_status check_toy(const pb_case *c)
+{
+    return strcmp(pb_case_get(c, "mode"), "never") == 0 ? pb_fail(PB_EINVAL, "mode never cannot be") : PB_OK;
+}
+
+/* How many cases this launch measured, ceilings included. */
+static pb_status conclude_toy(pb_ctx *ctx, pb_sink *sink)
+{
+    pb_case c = {.suite = "contract", .name = "T-1"};
+    int n = 0;
+    (void)ctx;
+    while (pb_sink_key(sink, n)) n++;
+    pb_case_finish(&c);
+    return pb_emit(sink, &c, "contract", n, 0, "pass", "cases that were measured");
+}
+
+static double expect_toy(const pb_case *c) { return strcmp(c->name, "other") == 0 ? 10 : 2; }
+
+static const char *const toys[] = {"batch=1,2", "other batch=8", "batch=2", NULL};
+static const char *const all_toys[] = {"batch=1,2,4,8 width=16,32", NULL};
+static const pb_suite toy = {.name = "toy",
+                             .what = "naps that behave as their mode says",
+                             .axes = "batch=1 mode=fine width=16",
+                             .grid = toys,
+                             .full_grid = all_toys,
+                             .check = check_toy,
+                             .expect = expect_toy,
+                             .run = run_toy,
+                             .conclude = conclude_toy};
+
+const pb_suite *const pb_suites[] = {&ceiling, &toy, NULL};

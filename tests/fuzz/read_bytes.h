@@ -1,0 +1,57 @@
+/* read_bytes.h - what the reader must withstand: any bytes, as results and as gates; what it lets in must
+ * survive being joined, compared with itself and reported. Shared by the fuzzer and the test over its corpus. */
+#ifndef PB_READ_BYTES_H
+#define PB_READ_BYTES_H
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/layout.h"
+#include "bench/read.h"
+#include "bench/series.h"
+#include "bench/verdict.h"
+
+/* Aborts when what was read breaks a promise of read.h. */
+static inline void pb_check_table(const pb_table *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        const pb_row *r = &t->rows[i];
+        pb_case c;
+        if (pb_case_parse(r->key, &c) != PB_OK || !*r->metric || r->launch < 0 || r->samples < 0) abort();
+        if (!strcmp(r->status, "ok") && !(r->value - r->value == 0)) abort();
+    }
+}
+
+static inline void pb_use_table(const pb_table *t)
+{
+    static const pb_gates gates = {.n = 0};
+    pb_series_set set;
+    pb_verdicts v = {0};
+    if (pb_series_make(t, &set) != PB_OK) return;
+    for (size_t i = 0; i < set.n; i++)
+        if (pb_series_find(&set, set.s[i].key, set.s[i].metric) != &set.s[i]) abort();
+    if (pb_judge(&set, &set, &gates, NULL, &(pb_judge_opts){0}, &v) != PB_OK) abort();
+    if (v.count[PB_VERDICT_REGRESSED] || v.count[PB_VERDICT_IMPROVED]) abort();
+    pb_verdicts_free(&v);
+    for (size_t from = 0, to; from < set.n; from = to) {
+        pb_layout l;
+        to = pb_suite_end(&set, from);
+        if (pb_layout_make(&l, pb_view_of(set.s[from].key), set.s + from, to - from) != PB_OK) abort();
+        pb_layout_free(&l);
+    }
+    pb_series_free(&set);
+}
+
+/* True when the bytes were let in. */
+static inline bool pb_read_bytes(const void *bytes, size_t n)
+{
+    pb_table t;
+    if (pb_table_parse("fuzz", bytes, n, &t) != PB_OK) {
+        if (!*pb_error() || strchr(pb_error(), '\n')) abort(); /* one line that says why */
+        return false;
+    }
+    pb_check_table(&t);
+    pb_use_table(&t);
+    pb_table_free(&t);
+    return true;
+}
+#endif

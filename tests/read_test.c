@@ -1,0 +1,202 @@
+/* read_test.c - the reader of results: what it lets in, what it refuses and where it says the fault is. */
+#include <dirent.h>
+
+#include "bench/results.h"
+#include "tests/files_test.h"
+#include "tests/fuzz/read_bytes.h"
+
+#define HEADER "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,status,note\n"
+#define LINE(launch, key, metric, value, status, note)                                                                 \
+    "1,r1,m1," launch "," key "," metric "," value ",10," status "," note "\n"
+#define TIME  "backward_time,s,lower"
+#define GOOD  LINE("0", "backward/step?batch=1", TIME, "0.5", "ok", "")
+#define GOOD2 LINE("1", "backward/step?batch=1", TIME, "0.6", "ok", "")
+
+static pb_status parse(const char *text, pb_table *t) { return pb_table_parse("f.csv", text, strlen(text), t); }
+
+static void fields_arrive_as_they_were_written(void **state)
+{
+    pb_table t;
+    (void)state;
+    CHECK_OK(
+        parse(HEADER GOOD LINE("2", "\"a/b\"", "\"my \"\"x\"\"\",1,none", "", "failed", "\"one,\ntwo\x1b[2J\""), &t));
+    assert_int_equal(t.n, 2);
+    assert_string_equal(t.rows[0].key, "backward/step?batch=1");
+    assert_true(t.rows[0].value == 0.5 && t.rows[0].samples == 10 && t.rows[0].launch == 0);
+    assert_string_equal(t.rows[1].metric, "my \"x\"");
+    assert_string_equal(t.rows[1].note, "one, two [2J"); /* nothing that moves a cursor or breaks a line */
+    assert_true(isnan(t.rows[1].value) && t.rows[1].launch == 2);
+    assert_ptr_equal(t.rows[0].run_id, t.rows[1].run_id);
+    assert_int_equal(t.ignored, 0);
+    pb_table_free(&t);
+}
+
+static void header_order_extra_columns_bom_and_crlf_do_not_matter(void **state)
+{
+    pb_table t;
+    (void)state;
+    CHECK_OK(parse(
+        "\xef\xbb\xbfnote,extra,status,samples,value,better,unit,metric,key,launch,machine_id,run_id,bench_version,\r\n"
+        "\r\nn,\"x\ny\",ok,3,1e-3,lower,s,backward_time,a/b,7,m,r,1,\r\n\n",
+        &t));
+    assert_int_equal(t.n, 1);
+    assert_int_equal(t.ignored, 2);
+    assert_true(t.rows[0].value == 1e-3 && t.rows[0].launch == 7 && t.rows[0].samples == 3);
+    assert_string_equal(t.rows[0].note, "n");
+    pb_table_free(&t);
+}
+
+static void what_the_writer_writes_comes_back(void **state)
+{
+    pb_row row = {"1", "r,1", "m\"1", 2, "a/b?c=d", "backward_time", "s", "lower", 0.123456789, 5, "ok", "a \"b\",\nc"};
+    capture c;
+    pb_table t;
+    (void)state;
+    capture_begin(&c);
+    pb_csv_header(c.f);
+    pb_csv_row(c.f, &row);
+    row.launch = 3, row.value = (double)NAN, row.status = "failed";
+    pb_csv_row(c.f, &row);
+    capture_end(&c);
+    CHECK_OK(pb_table_parse("w.csv", c.text, c.n, &t));
+    assert_int_equal(t.n, 2);
+    assert_true(t.rows[0].value == 0.123456789 && isnan(t.rows[1].value));
+    assert_string_equal(t.rows[0].run_id, "r,1");
+    assert_string_equal(t.rows[0].machine_id, "m\"1");
+    pb_table_free(&t);
+    free(c.text);
+}
+
+static void every_fault_is_one_line_with_its_place(void **state)
+{
+    static const struct {
+        const char *text, *why;
+    } faults[] = {
+        {"", "f.csv:1: the file is empty"},
+        {"\n\n", "no header"},
+        {"bench_version,run_id\n", "f.csv:1: the header lacks the column machine_id"},
+        {"run_id," HEADER, "f.csv:1: two columns are called run_id"},
+        {HEADER "1,r1,m1\n", "f.csv:2: 3 fields where the header has 12"},
+        {HEADER GOOD "1,r1,m1,0,a/b,x,s,lower,1,1,ok,,more\n", "f.csv:3: 13 fields"},
+        {HEADER GOOD "1,r1,m1,0", "f.csv:3: cut off"},
+        {HEADER GOOD LINE("1", "a/b", TIME, "\"2", "ok", "") GOOD2, "f.csv:3: "},
+        {HEADER GOOD LINE("1", "a/b", TIME, "2", "ok", "\"open"), "f.csv:3: a quote that opens here is never closed"},
+        {HEADER LINE("0", "a/b", TIME, "2\"2", "ok", ""), "f.csv:2: a quote out of place"},
+        {HEADER LINE("0", "a/b", TIME, "nan", "ok", ""), "f.csv:2: value is not a finite number: nan"},
+        {HEADER LINE("0", "a/b", TIME, "-inf", "ok", ""), "value is not a finite number"},
+        {HEADER LINE("0", "a/b", TIME, "1e400", "ok", ""), "value is not a finite number"},
+        {HEADER LINE("0", "a/b", TIME, "1.5x", "ok", ""), "value is not a finite number: 1.5x"},
+        {HEADER LINE("0", "a/b", TIME, "1,5", "ok", ""), "13 fields"},
+        {HEADER LINE("0.5", "a/b", TIME, "1", "ok", ""), "launch is not a whole number"},
+        {HEADER LINE("-1", "a/b", TIME, "1", "ok", ""), "launch is not a whole number"},
+        {HEADER LINE("", "a/b", TIME, "1", "ok", ""), "launch is not a whole number"},
+        {HEADER LINE("99999999999999999999", "a/b", TIME, "1", "ok", ""), "launch is not a whole number"},
+        {HEADER LINE("0", "a/b", TIME, "", "ok", ""), "f.csv:2: status ok without a value"},
+        {HEADER LINE("0", "a/b", TIME, "1", "fine", ""), "no such status: fine"},
+        {HEADER LINE("0", "a/b", "x,s,up", "1", "ok", ""), "better is lower, higher or none, not up"},
+        {HEADER LINE("0", "a/b", "backward_time,ms,lower", "1", "ok", ""), "backward_time is in s, not in ms"},
+        {HEADER LINE("0", "a/b", "backward_time,s,higher", "1", "ok", ""),
+         "better of backward_time is lower, not higher"},
+        {HEADER LINE("0", "nokey", TIME, "1", "ok", ""), "f.csv:2: not a key: nokey"},
+        {HEADER LINE("0", "a/b?x", TIME, "1", "ok", ""), "not a key"},
+        {HEADER LINE("0", "a/b\tc", TIME, "1", "ok", ""), "a control character in the column key"},
+        {HEADER LINE("0", "", TIME, "1", "ok", ""), "not a key"},
+        {HEADER "1,,m1,0,a/b,x,s,lower,1,1,ok,\n", "no run_id"},
+        {HEADER GOOD GOOD2 GOOD, "f.csv:4: launch 0 has a second backward_time of backward/step?batch=1"},
+        {HEADER LINE("0", "a/b", "\"x\ny\",s,lower", "1", "ok", ""),
+         "f.csv:2: a control character in the column metric"},
+        {HEADER LINE("0", "a/b", TIME, "1", "failed", "\"two\nlines\"") LINE("0", "c", TIME, "1", "ok", ""),
+         "f.csv:4: "},
+    };
+    pb_table t;
+    (void)state;
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        if (parse(faults[i].text, &t) != PB_EINVAL) fail_msg("let in: %s", faults[i].text);
+        if (!strstr(pb_error(), faults[i].why)) fail_msg("'%s' does not say '%s'", pb_error(), faults[i].why);
+        if (strchr(pb_error(), '\n') || t.rows || t.strings)
+            fail_msg("not one line, or something left: %s", pb_error());
+    }
+    CHECK_FAILS(pb_table_parse("n.csv", HEADER "1\0,", sizeof HEADER + 2, &t), PB_EINVAL, "n.csv:2: a NUL byte");
+    CHECK_FAILS(pb_table_read("/no/such", &t), PB_EIO, "/no/such: No such file");
+    CHECK_FAILS(pb_table_read(FIXTURE(""), &t), PB_EIO, "compare//results.csv: No such file");
+}
+
+/* An open quote swallows the rest of a file; that must not be megabytes of memory, nor of message. */
+static void fields_of_megabytes_are_refused(void **state)
+{
+    enum { N = 8 << 20 };
+    char *text = malloc(N);
+    pb_table t;
+    (void)state;
+    for (int variant = 0; variant < 3; variant++) {
+        memset(text, variant == 2 ? '\n' : 'x', N);
+        int n = snprintf(text, N, "%s", variant ? HEADER "1,\"r1" : "");
+        text[n] = 'y';
+        CHECK_FAILS(pb_table_parse("big.csv", text, N, &t), PB_EINVAL, "more than 64 KiB");
+        assert_true(strlen(pb_error()) < 200);
+    }
+    memset(text, ',', N);
+    CHECK_FAILS(pb_table_parse("big.csv", text, N, &t), PB_EINVAL, "more than 256 columns");
+    free(text);
+}
+
+/* Blocks end anywhere: the answer must not depend on where. */
+static void files_larger_than_a_block_read_whole(void **state)
+{
+    char path[] = "/tmp/pb_read_XXXXXX";
+    int fd = mkstemp(path);
+    FILE *f = fdopen(fd, "wb");
+    pb_table t;
+    (void)state;
+    assert_non_null(f);
+    fputs(HEADER, f);
+    for (int i = 0; i < 5000; i++)
+        fprintf(f, "1,r1,m1,%d,a/b,backward_time,s,lower,%d.5,1,ok,\"%*s\"\n", i, i, i % 97, "");
+    fclose(f);
+    CHECK_OK(pb_table_read(path, &t));
+    remove(path);
+    assert_int_equal(t.n, 5000);
+    for (int i = 0; i < 5000; i++) {
+        assert_true(t.rows[i].launch == i && t.rows[i].value == i + 0.5);
+        assert_int_equal(strlen(t.rows[i].note), i % 97);
+    }
+    pb_table_free(&t);
+}
+
+/* Files of the corpus begin with good or bad. */
+static void the_fuzzers_corpus_is_judged_right(void **state)
+{
+    static char bytes[1 << 20];
+    char path[1024];
+    int seen = 0;
+    DIR *d = opendir(PB_SOURCE_DIR "/tests/fuzz/corpus");
+    (void)state;
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        if (e->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/tests/fuzz/corpus/%.200s", PB_SOURCE_DIR, e->d_name);
+        FILE *f = fopen(path, "rb");
+        assert_non_null(f);
+        size_t n = fread(bytes, 1, sizeof bytes, f);
+        fclose(f);
+        bool good = !strncmp(e->d_name, "good", 4);
+        if (pb_read_bytes(bytes, n) != good) fail_msg("%s was %s", e->d_name, good ? "refused" : "let in");
+        seen++;
+    }
+    closedir(d);
+    assert_true(seen >= 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fields_arrive_as_they_were_written),
+        cmocka_unit_test(header_order_extra_columns_bom_and_crlf_do_not_matter),
+        cmocka_unit_test(what_the_writer_writes_comes_back),
+        cmocka_unit_test(every_fault_is_one_line_with_its_place),
+        cmocka_unit_test(fields_of_megabytes_are_refused),
+        cmocka_unit_test(files_larger_than_a_block_read_whole),
+        cmocka_unit_test(the_fuzzers_corpus_is_judged_right),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
