@@ -176,7 +176,7 @@ pb_status pb_bpe_encode(pb_bpe *b, const char *word, size_t n, pb_ids *out)
     const pb_tok_cached *c = cache_slot(b, word, n, hash);
     if (c->bytes) {
         PB_TOK_ROOM(out->id, out->room, out->n + c->ids);
-        memcpy(out->id + out->n, b->cache + c->at, c->ids * sizeof *out->id);
+        if (c->ids) memcpy(out->id + out->n, b->cache + c->at, c->ids * sizeof *out->id);
         out->n += c->ids;
         return PB_OK;
     }
