@@ -1,0 +1,200 @@
+/* tokenizer_file_test.c - what a tokenizer.json may hold: everything else is refused in one line that names it,
+ * patterns are respelled and have a limit. */
+#include "tests/tokenizer_test.h"
+#include "trainer/tokenizer/pattern.h"
+
+#define FILE_WITH(added, norm, pre, post, dec, model)                                                                  \
+    "{\"version\":\"1.0\",\"added_tokens\":[" added "],\"normalizer\":" norm ",\"pre_tokenizer\":" pre                 \
+    ",\"post_processor\":" post ",\"decoder\":" dec ",\"model\":" model "}"
+#define BPE(rest) "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]" rest "}"
+#define NORM(n)   FILE_WITH("", n, "null", "null", "null", BPE(""))
+#define PRE(p)    FILE_WITH("", "null", p, "null", "null", BPE(""))
+#define REGEX(r)                                                                                                       \
+    PRE("{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" r "\"},\"behavior\":\"Isolated\",\"invert\":false}")
+#define POST(p)         FILE_WITH("", "null", "null", p, "null", BPE(""))
+#define DECODER(d)      FILE_WITH("", "null", "null", "null", d, BPE(""))
+#define MODEL(m)        FILE_WITH("", "null", "null", "null", "null", m)
+#define VOCAB(v, m)     MODEL("{\"type\":\"BPE\",\"vocab\":{" v "},\"merges\":[" m "]}")
+#define ADDED(a)        FILE_WITH(a, "null", "null", "null", "null", BPE(""))
+#define TOKEN(id, text) "{\"id\":" id ",\"content\":\"" text "\",\"special\":true}"
+
+static const struct refusal {
+    const char *json;
+    pb_status status;
+    const char *text;
+} refusals[] = {
+    {"", PB_EIO, "line 1: "},
+    {"[1", PB_EIO, "line 1: "},
+    {"[]", PB_EINVAL, "tokenizer: not an object"},
+    {"{}", PB_EINVAL, "no \"model\""},
+    {"{\"a\":1,\"a\":2}", PB_EIO, "duplicate object key"},
+    {"{\"model\":\n\n\"\xff\"}", PB_EIO, "line 3: "},
+    {"{\"version\":\"2.0\"}", PB_EUNSUPPORTED, "version"},
+    {"{\"extra\":1}", PB_EUNSUPPORTED, "tokenizer: \"extra\""},
+    {"{\"truncation\":{\"max_length\":8}}", PB_EUNSUPPORTED, "\"truncation\""},
+    {"{\"padding\":{}}", PB_EUNSUPPORTED, "\"padding\""},
+    {MODEL("{\"type\":\"Unigram\",\"vocab\":[]}"), PB_EUNSUPPORTED, "model: type \"Unigram\""},
+    {MODEL("{\"type\":\"WordPiece\",\"vocab\":{}}"), PB_EUNSUPPORTED, "model: type \"WordPiece\""},
+    {MODEL("{\"vocab\":{}}"), PB_EUNSUPPORTED, "model: type \"\""},
+    {MODEL("7"), PB_EINVAL, "model: not an object"},
+    {MODEL("{\"type\":\"BPE\",\"merges\":[]}"), PB_EINVAL, "\"vocab\" is not an object"},
+    {MODEL("{\"type\":\"BPE\",\"vocab\":{}}"), PB_EINVAL, "\"merges\" is not a list"},
+    {MODEL(BPE(",\"dropout\":0.1")), PB_EUNSUPPORTED, "dropout"},
+    {MODEL(BPE(",\"end_of_word_suffix\":\"</w>\"")), PB_EUNSUPPORTED, "end_of_word_suffix"},
+    {MODEL(BPE(",\"continuing_subword_prefix\":\"##\"")), PB_EUNSUPPORTED, "continuing_subword_prefix"},
+    {MODEL(BPE(",\"byte_fallback\":1")), PB_EINVAL, "\"byte_fallback\" is not true or false"},
+    {MODEL(BPE(",\"unk_token\":\"<unk>\"")), PB_EINVAL, "unk_token \"<unk>\" is not in the vocabulary"},
+    {MODEL(BPE(",\"novel\":0")), PB_EUNSUPPORTED, "model: \"novel\""},
+    {VOCAB("\"a\":0,\"a\":1", ""), PB_EIO, "duplicate object key"},
+    {VOCAB("\"a\":0,\"b\":0", ""), PB_EINVAL, "token \"b\": id 0 belongs to two tokens"},
+    {VOCAB("\"a\":-1", ""), PB_EINVAL, "token \"a\": id -1, need 0 to 2097151"},
+    {VOCAB("\"a\":2097152", ""), PB_EINVAL, "id 2097152, need"},
+    {VOCAB("\"a\":4294967296", ""), PB_EINVAL, "id 4294967296, need"},
+    {VOCAB("\"a\":99999999999999999999", ""), PB_EIO, "too big integer"},
+    {VOCAB("\"a\":1.5", ""), PB_EINVAL, "token \"a\": its id is not an integer"},
+    {VOCAB("\"x\\ny\":\"0\"", ""), PB_EINVAL, "token \"x?y\": its id is not an integer"},
+    {VOCAB("\"a\":0", "\"a b\""), PB_EINVAL, "merge 0: \"b\" is not in the vocabulary"},
+    {VOCAB("\"a\":0,\"b\":1", "\"a b\""), PB_EINVAL, "merge 0: \"ab\" is not in the vocabulary"},
+    {VOCAB("\"a\":0,\"aa\":1", "\"a a\",\"aa  a\""), PB_EINVAL, "merge 1 is not two tokens"},
+    {VOCAB("\"a\":0", "\"a\""), PB_EINVAL, "merge 0 is not two tokens"},
+    {VOCAB("\"a\":0", "\" a\""), PB_EINVAL, "merge 0 has an empty side"},
+    {VOCAB("\"a\":0,\"\":1", "[\"\",\"a\"]"), PB_EINVAL, "merge 0 has an empty side"},
+    {VOCAB("\"a\":0", "[\"a\"]"), PB_EINVAL, "merge 0 is not a pair"},
+    {VOCAB("\"a\":0", "[\"a\",1]"), PB_EINVAL, "a merge: not a string"},
+    {VOCAB("\"a\":0", "{}"), PB_EINVAL, "a merge: not a string"},
+    {NORM("{\"type\":\"NFKC\"}"), PB_EUNSUPPORTED, "normalizer: type \"NFKC\""},
+    {NORM("{\"type\":\"Lowercase\"}"), PB_EUNSUPPORTED, "normalizer: type \"Lowercase\""},
+    {NORM("{\"type\":\"NFC\",\"x\":1}"), PB_EUNSUPPORTED, "normalizer: \"x\""},
+    {NORM("3"), PB_EINVAL, "normalizer: not an object"},
+    {NORM("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},null]}"), PB_EINVAL, "null in a Sequence"},
+    {NORM("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a*\"},\"content\":\"\"}"), PB_EUNSUPPORTED, "empty text"},
+    {PRE("{\"type\":\"Metaspace\"}"), PB_EUNSUPPORTED, "pre_tokenizer: type \"Metaspace\""},
+    {PRE("{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}"), PB_EUNSUPPORTED,
+     "a step after ByteLevel"},
+    {PRE("{\"type\":\"Sequence\"}"), PB_EINVAL, "\"pretokenizers\" is not a list"},
+    {PRE("{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"Odd\"}"), PB_EUNSUPPORTED,
+     "behavior \"Odd\""},
+    {PRE("{\"type\":\"Split\",\"pattern\":{\"String\":\"\"},\"behavior\":\"Isolated\"}"), PB_EINVAL, "0 bytes"},
+    {PRE("{\"type\":\"Split\",\"behavior\":\"Isolated\"}"), PB_EINVAL, "Split: not an object"},
+    {REGEX("a("), PB_EINVAL, "pattern: missing closing parenthesis"},
+    {REGEX("a?"), PB_EUNSUPPORTED, "matches the empty text"},
+    {REGEX("\\\\h"), PB_EUNSUPPORTED, "this escape at character 1"},
+    {REGEX("x\\\\bword"), PB_EUNSUPPORTED, "this escape at character 2"},
+    {REGEX("(a)\\\\1"), PB_EUNSUPPORTED, "this escape at character 4"},
+    {REGEX("[a-z&&[^e]]"), PB_EUNSUPPORTED, "&& inside a class"},
+    {REGEX("[a[b]]"), PB_EUNSUPPORTED, "a [ inside a class"},
+    {REGEX("[]a]"), PB_EUNSUPPORTED, "an empty class"},
+    {REGEX("(?m:a.b)"), PB_EUNSUPPORTED, "this kind of group"},
+    {REGEX("(*ACCEPT)a"), PB_EUNSUPPORTED, "(*"},
+    {REGEX("a{1,3}+"), PB_EUNSUPPORTED, "}+"},
+    {REGEX("a{,3}b"), PB_EUNSUPPORTED, "{,n}"},
+    {REGEX("[^\\\\W_]"), PB_EUNSUPPORTED, "this escape at character 3"},
+    {REGEX("\\\\p{Nonsense}"), PB_EINVAL, "pattern: "},
+    {REGEX("\\\\pL"), PB_EUNSUPPORTED, "\\p without {Name}"},
+    {REGEX("\\\\"), PB_EUNSUPPORTED, "this escape"},
+    {POST("{\"type\":\"BertProcessing\"}"), PB_EUNSUPPORTED, "post_processor: type \"BertProcessing\""},
+    {POST("{\"type\":\"TemplateProcessing\",\"single\":[],\"special_tokens\":{}}"), PB_EINVAL, "\"single\" has no A"},
+    {POST("{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"s\"}}],\"special_tokens\":{}}"),
+     PB_EINVAL, "SpecialToken \"s\" has no ids"},
+    {POST("{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"s\"}}],\"special_tokens\":{\"s\":{"
+          "\"ids\":[9]}}}"),
+     PB_EINVAL, "id 9 is no token"},
+    {DECODER("{\"type\":\"WordPiece\"}"), PB_EUNSUPPORTED, "decoder: type \"WordPiece\""},
+    {DECODER("{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}"), PB_EUNSUPPORTED, "after Fuse"},
+    {DECODER("{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":\"ByteFallback\"}]}"), PB_EUNSUPPORTED,
+     "\"ByteFallback\" after Fuse"},
+    {ADDED("{\"content\":\"x\"}"), PB_EINVAL, "added token \"x\": its id is not an integer"},
+    {ADDED("{\"id\":3}"), PB_EINVAL, "\"content\" is not a string"},
+    {ADDED(TOKEN("1", "x")), PB_EINVAL, "added token \"x\": id 1 belongs to two tokens"},
+    {ADDED(TOKEN("1", "a")), PB_EINVAL, "id 1 here, id 0 in the vocabulary"},
+    {ADDED(TOKEN("3", "x") "," TOKEN("4", "x")), PB_EINVAL, "two added tokens are looked for as one text"},
+    {ADDED(TOKEN("9999999999", "x")), PB_EINVAL, "id 9999999999, need"},
+    {ADDED("{\"id\":3,\"content\":\"x\",\"sparkle\":true}"), PB_EUNSUPPORTED, "\"sparkle\""},
+};
+
+static void what_is_not_supported_is_named(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
+        const struct refusal *r = &refusals[i];
+        pb_tokenizer *t = NULL;
+        const pb_status s = pb_tokenizer_parse("here.json", r->json, strlen(r->json), &t);
+        if (s != r->status || !strstr(pb_error(), r->text) || strncmp(pb_error(), "here.json: ", 11) != 0 || t)
+            fail_msg("%s: %s: '%s', want %s with '%s'", r->json, pb_status_name(s), s ? pb_error() : "",
+                     pb_status_name(r->status), r->text);
+        if (strpbrk(pb_error(), "\n\r\t")) fail_msg("more than a line: %s", pb_error());
+    }
+}
+
+static void deep_nesting_is_refused(void **state)
+{
+    pb_tokenizer *t = NULL;
+    (void)state;
+    pb_bytes deep = repeat("[", 1, 1000000, "");
+    CHECK_FAILS(pb_tokenizer_parse("x", deep.p, deep.n, &t), PB_EIO, "maximum parsing depth");
+    pb_bytes_free(&deep);
+    static const char open[] = "{\"type\":\"Sequence\",\"pretokenizers\":[";
+    pb_bytes sequences = repeat(open, sizeof open - 1, 8, "");
+    char json[1024];
+    snprintf(json, sizeof json, "{\"pre_tokenizer\":%s%s}", sequences.p, "]}]}]}]}]}]}]}]}");
+    CHECK_FAILS(pb_tokenizer_parse("x", json, strlen(json), &t), PB_EUNSUPPORTED, "Sequence in Sequence");
+    pb_bytes_free(&sequences);
+}
+
+/* A pattern that backtracks exponentially ends with an error, not with a hanging program. */
+static void patterns_have_a_limit(void **state)
+{
+    static const char json[] = REGEX("(?:a|a|aa)+c");
+    pb_tokenizer *t = NULL;
+    pb_ids ids = {0};
+    (void)state;
+    CHECK_OK(pb_tokenizer_parse("x", json, sizeof json - 1, &t));
+    pb_bytes text = repeat("a", 1, 100, "bc");
+    CHECK_FAILS(pb_tokenizer_encode(t, text.p, text.n, 0, &ids), PB_EINVAL, "limit");
+    assert_int_equal(ids.n, 0);
+    pb_bytes_free(&text);
+    pb_ids_free(&ids);
+    pb_tokenizer_close(t);
+}
+
+static void patterns_are_respelled(void **state)
+{
+    static const char *const pairs[][2] = {
+        {"\\s+(?!\\S)", "\\p{White_Space}+(?!\\P{White_Space})"},
+        {"[^\\r\\n\\p{L}\\d]", "[^\\r\\n\\p{L}\\p{Nd}]"},
+        {"\\p{Han}\\P{^Lu}\\u00e9\\x{1F600}", "\\p{sc:Han}\\P{^Lu}\\x{00e9}\\x{1F600}"},
+        {"\\W\\[\\v(?i:a)++", "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]\\[\\x{0b}(?i:a)++"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        pb_bytes out = {0};
+        CHECK_OK(pb_tok_pattern_translate(pairs[i][0], strlen(pairs[i][0]), &out));
+        CHECK_OK(out.n == strlen(pairs[i][1]) ? PB_OK : pb_fail(PB_EWRONG, "%.*s", (int)out.n, out.p));
+        assert_memory_equal(out.p, pairs[i][1], out.n);
+        pb_bytes_free(&out);
+    }
+}
+
+/* The decoder's alphabet does not reach into the text of an added token. */
+static void added_tokens_decode_as_they_stand(void **state)
+{
+    static const char json[] = FILE_WITH(TOKEN("3", "\xc3\xa9\xc4\xa0"), "null", "{\"type\":\"ByteLevel\"}", "null",
+                                         "{\"type\":\"ByteLevel\"}", BPE(""));
+    pb_tokenizer *t = NULL;
+    (void)state;
+    CHECK_OK(pb_tokenizer_parse("x", json, sizeof json - 1, &t));
+    check_round_trip(t, "\xc3\xa9\xc4\xa0\xc3\xa9\xc4\xa0", 8);
+    pb_tokenizer_close(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_supported_is_named),
+        cmocka_unit_test(deep_nesting_is_refused),
+        cmocka_unit_test(patterns_have_a_limit),
+        cmocka_unit_test(patterns_are_respelled),
+        cmocka_unit_test(added_tokens_decode_as_they_stand),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,121 @@
+/* stages.c - runs normalisers and pre-tokenisers. */
+#include "trainer/tokenizer/stages.h"
+
+void pb_stages_free(pb_stages *g)
+{
+    for (int i = 0; i < g->norms; i++) {
+        pb_bytes_free(&g->norm[i].text);
+        pb_tok_pattern_close(&g->norm[i].pattern);
+    }
+    for (int i = 0; i < g->cuts; i++) pb_tok_pattern_close(&g->cut[i].pattern);
+    pb_bytes_free(&g->text[0]);
+    pb_bytes_free(&g->text[1]);
+    pb_bytes_free(&g->prefixed);
+    free(g->points.p);
+    *g = (pb_stages){0};
+}
+
+static pb_status replace(const pb_tok_norm *r, const char *s, size_t n, pb_bytes *out)
+{
+    for (size_t i = 0, a, b; i < n; i = b) {
+        PB_TRY(pb_tok_pattern_find(&r->pattern, s, n, i, &a, &b));
+        if (!b) return pb_tok_append(out, s + i, n - i);
+        PB_TRY(pb_tok_append(out, s + i, a - i));
+        PB_TRY(pb_tok_append(out, r->text.p, r->text.n));
+    }
+    return PB_OK;
+}
+
+pb_status pb_stages_normalize(pb_stages *g, const char *s, size_t n, const char **out, size_t *out_n)
+{
+    for (int i = 0; i < g->norms && n; i++) {
+        const pb_tok_norm *m = &g->norm[i];
+        pb_bytes *to = &g->text[i & 1];
+        to->n = 0;
+        if (m->kind == PB_NORM_NFC) {
+            PB_TRY(pb_tok_nfc(&g->points, s, n, to));
+        } else if (m->kind == PB_NORM_PREPEND) {
+            PB_TRY(pb_tok_append(to, m->text.p, m->text.n));
+            PB_TRY(pb_tok_append(to, s, n));
+        } else {
+            PB_TRY(replace(m, s, n, to));
+        }
+        s = to->p;
+        n = to->n;
+    }
+    *out = s;
+    *out_n = n;
+    return PB_OK;
+}
+
+typedef struct run { /* one piece on its way through the chain */
+    pb_stages *g;
+    pb_tok_emit emit;
+    void *self;
+} run;
+
+static pb_status pass(const run *r, int stage, const char *s, size_t n);
+
+typedef struct piece { /* s[a..b), not yet handed on: a later piece may join it */
+    size_t a, b;
+    bool match;
+} piece;
+
+static bool joins(pb_tok_behavior how, bool before, bool match)
+{
+    switch (how) {
+    case PB_CUT_MERGED_WITH_PREVIOUS: return match && !before;
+    case PB_CUT_MERGED_WITH_NEXT: return before && !match;
+    case PB_CUT_CONTIGUOUS: return before == match;
+    default: return false;
+    }
+}
+
+/* Takes the stretch that ends at b; `match` as the pattern (or its inversion) sees it. */
+static pb_status take(const run *r, int stage, const char *s, piece *held, size_t b, bool match)
+{
+    const pb_tok_behavior how = r->g->cut[stage].behavior;
+    if (b == held->b) return PB_OK;
+    if (held->a == held->b || !joins(how, held->match, match)) {
+        const piece old = *held;
+        *held = (piece){old.b, b, match};
+        if (old.a == old.b || (how == PB_CUT_REMOVED && old.match)) return PB_OK;
+        return pass(r, stage + 1, s + old.a, old.b - old.a);
+    }
+    held->b = b;
+    held->match = match;
+    return PB_OK;
+}
+
+static pb_status cut(const run *r, int stage, const char *s, size_t n)
+{
+    const pb_tok_cut *c = &r->g->cut[stage];
+    piece held = {0};
+    for (size_t i = 0, a, b; i < n; i = b) {
+        PB_TRY(pb_tok_pattern_find(&c->pattern, s, n, i, &a, &b));
+        if (!b) break;
+        PB_TRY(take(r, stage, s, &held, a, c->invert));
+        PB_TRY(take(r, stage, s, &held, b, !c->invert));
+    }
+    PB_TRY(take(r, stage, s, &held, n, c->invert));
+    if (held.a == held.b || (c->behavior == PB_CUT_REMOVED && held.match)) return PB_OK;
+    return pass(r, stage + 1, s + held.a, held.b - held.a);
+}
+
+static pb_status pass(const run *r, int stage, const char *s, size_t n)
+{
+    if (stage == r->g->cuts) return r->emit(r->self, s, n);
+    if (!r->g->cut[stage].prefix) return cut(r, stage, s, n);
+    if (s[0] == ' ') return pass(r, stage + 1, s, n);
+    pb_bytes *b = &r->g->prefixed; /* the chain has one such stage at most, so the piece in here is the only one */
+    b->n = 0;
+    PB_TRY(pb_tok_append(b, " ", 1));
+    PB_TRY(pb_tok_append(b, s, n));
+    return pass(r, stage + 1, b->p, b->n);
+}
+
+pb_status pb_stages_cut(pb_stages *g, const char *s, size_t n, pb_tok_emit emit, void *self)
+{
+    const run r = {g, emit, self};
+    return n ? pass(&r, 0, s, n) : PB_OK;
+}

@@ -1,0 +1,278 @@
+/* tokenizer.c - opens a tokenizer, and runs a text through its parts and back. */
+#include "trainer/tokenizer/tokenizer_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "trainer/data.h"
+
+/* The largest known files have about 30 MB. */
+enum { LARGEST_FILE = 1 << 28, LONGEST_TEXT = INT32_MAX };
+
+void pb_ids_free(pb_ids *a)
+{
+    free(a->id);
+    *a = (pb_ids){0};
+}
+
+void pb_bytes_free(pb_bytes *a)
+{
+    free(a->p);
+    *a = (pb_bytes){0};
+}
+
+void pb_tokenizer_close(pb_tokenizer *t)
+{
+    if (!t) return;
+    pb_bpe_free(&t->bpe);
+    pb_stages_free(&t->stages);
+    pb_added_free(&t->added);
+    pb_stages_free(&t->decoder.replace);
+    free(t);
+}
+
+/* ids 0..255 are the bytes; no merges, no cuts. */
+static pb_status fill_bytes(pb_tokenizer *t)
+{
+    static const struct {
+        const char *text;
+        int32_t id;
+    } specials[] = {{"<im_start>", PB_TOKEN_START}, {"<im_end>", PB_TOKEN_END}};
+    PB_TRY(pb_vocab_reserve(&t->bpe.vocab, 256, 0));
+    for (int b = 0; b < 256; b++) {
+        const char byte = (char)b;
+        PB_TRY(pb_vocab_add_token(&t->bpe.vocab, b, &byte, 1, 0));
+        t->bpe.byte[b] = b;
+    }
+    for (int k = 0; k < 2; k++) {
+        const pb_tok_added flags = {.id = specials[k].id, .special = true};
+        const size_t n = strlen(specials[k].text);
+        PB_TRY(pb_added_push(&t->added, &flags, specials[k].text, n, specials[k].text, n));
+        PB_TRY(pb_vocab_add_token(&t->bpe.vocab, flags.id, specials[k].text, n, PB_TOK_ADDED | PB_TOK_SPECIAL));
+    }
+    t->bpe.byte_level = t->stages.byte_level = true;
+    t->decoder.kind = PB_DECODE_BYTELEVEL;
+    return PB_OK;
+}
+
+static pb_status fill(pb_tokenizer *t, json_t *root)
+{
+    static const char *const keys[] = {"version",       "truncation",     "padding", "added_tokens", "normalizer",
+                                       "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
+    json_t *vocab = NULL, *version = json_object_get(root, "version");
+    PB_TRY(pb_json_object(root, "tokenizer", keys));
+    if (version && (!json_is_string(version) || strcmp(json_string_value(version), "1.0") != 0))
+        return pb_fail(PB_EUNSUPPORTED, "version is not \"1.0\"");
+    for (int k = 1; k <= 2; k++)
+        if (!pb_json_absent(json_object_get(root, keys[k])))
+            return pb_fail(PB_EUNSUPPORTED, "\"%s\" is not supported", keys[k]);
+    PB_TRY(pb_tok_load_normalizer(json_object_get(root, "normalizer"), &t->stages, 0));
+    PB_TRY(pb_tok_load_pre_tokenizer(json_object_get(root, "pre_tokenizer"), &t->stages, 0));
+    PB_TRY(pb_tok_load_decoder(json_object_get(root, "decoder"), &t->decoder, 0));
+    PB_TRY(pb_tok_load_model(json_object_get(root, "model"), t, &vocab));
+    PB_TRY(pb_tok_load_added(json_object_get(root, "added_tokens"), vocab, t));
+    return pb_tok_load_post_processor(json_object_get(root, "post_processor"), t, 0);
+}
+
+/* The message of a failure behind the file's name, on one line whatever the file holds. */
+static pb_status blame(pb_status s, const char *name)
+{
+    char text[400];
+    snprintf(text, sizeof text, "%s", pb_error());
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    return pb_fail(s, "%s: %s", name, text);
+}
+
+static pb_status make(json_t *root, pb_tokenizer **out)
+{
+    pb_tokenizer *t = calloc(1, sizeof *t);
+    if (!t) return pb_fail(PB_ENOMEM, "no memory for a tokenizer");
+    pb_status s = pb_bpe_init(&t->bpe);
+    if (s == PB_OK) s = root ? fill(t, root) : fill_bytes(t);
+    if (s == PB_OK) *out = t;
+    else pb_tokenizer_close(t);
+    return s;
+}
+
+pb_status pb_tokenizer_parse(const char *name, const char *json, size_t n, pb_tokenizer **out)
+{
+    json_error_t e;
+    json_t *root = json_loadb(json, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
+    pb_status s = root ? make(root, out) : pb_fail(PB_EIO, "line %d: %s", e.line, e.text);
+    json_decref(root);
+    return s == PB_OK ? s : blame(s, name);
+}
+
+static pb_status read_file(const char *path, pb_bytes *out)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f) return pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    pb_status s = PB_OK;
+    size_t got = 1;
+    while (s == PB_OK && got && out->n <= LARGEST_FILE) {
+        char *more = out->room - out->n ? out->p : pb_tok_grow(out->p, &out->room, out->n + 65536, 1);
+        if (!more) s = pb_fail(PB_ENOMEM, "%s: no memory for %zu bytes", path, out->n);
+        else out->p = more;
+        got = more ? fread(out->p + out->n, 1, out->room - out->n, f) : 0;
+        out->n += got;
+    }
+    if (s == PB_OK && ferror(f)) s = pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    if (s == PB_OK && out->n > LARGEST_FILE) s = pb_fail(PB_EINVAL, "%s: more than %d bytes", path, LARGEST_FILE);
+    fclose(f);
+    return s;
+}
+
+pb_status pb_tokenizer_open(const char *path, pb_tokenizer **out)
+{
+    struct stat st;
+    char name[4096];
+    pb_bytes json = {0};
+    if (!path) return make(NULL, out);
+    const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    const int n = snprintf(name, sizeof name, "%s%s", path, folder ? "/tokenizer.json" : "");
+    if (n < 0 || (size_t)n >= sizeof name) return pb_fail(PB_EINVAL, "a path of %d bytes is too long", n);
+    pb_status s = read_file(name, &json);
+    if (s == PB_OK) s = pb_tokenizer_parse(name, json.p, json.n, out);
+    pb_bytes_free(&json);
+    return s;
+}
+
+typedef struct job { /* one call of encode */
+    pb_tokenizer *t;
+    bool plain;
+    pb_ids *out;
+} job;
+
+/* Without merges bytes are tokens one by one, and a text may be cut anywhere to bound the scratch. */
+static pb_status emit(void *self, const char *word, size_t n)
+{
+    enum { CHUNK = 1 << 16 };
+    const job *j = self;
+    pb_bpe *b = &j->t->bpe;
+    for (; !b->vocab.merges && b->byte_level && n > CHUNK; word += CHUNK, n -= CHUNK)
+        PB_TRY(pb_bpe_encode(b, word, CHUNK, j->out));
+    return pb_bpe_encode(b, word, n, j->out);
+}
+
+static pb_status push_id(pb_ids *out, int32_t id)
+{
+    PB_TOK_ROOM(out->id, out->room, out->n + 1);
+    out->id[out->n++] = id;
+    return PB_OK;
+}
+
+/* A stretch between two tokens that are looked for in the raw text. */
+static pb_status encode_stretch(job *j, const char *s, size_t n)
+{
+    const pb_added *added = &j->t->added;
+    pb_tok_scan scan = {.trie = &added->normalized, .plain = j->plain};
+    int32_t token = 0;
+    PB_TRY(pb_stages_normalize(&j->t->stages, s, n, &scan.s, &scan.n));
+    while (token >= 0) {
+        size_t a, b;
+        PB_TRY(pb_added_next(added, &scan, &a, &b, &token));
+        PB_TRY(pb_stages_cut(&j->t->stages, scan.s + a, b - a, emit, j));
+        if (token >= 0) PB_TRY(push_id(j->out, added->token[token].id));
+    }
+    return PB_OK;
+}
+
+static pb_status encode_valid(job *j, const char *s, size_t n)
+{
+    const pb_added *added = &j->t->added;
+    pb_tok_scan scan = {.s = s, .n = n, .trie = &added->raw, .plain = j->plain};
+    int32_t token = 0;
+    while (token >= 0) {
+        size_t a, b;
+        PB_TRY(pb_added_next(added, &scan, &a, &b, &token));
+        if (a < b) PB_TRY(encode_stretch(j, s + a, b - a));
+        if (token >= 0) PB_TRY(push_id(j->out, added->token[token].id));
+    }
+    return PB_OK;
+}
+
+static pb_status encode(job *j, const char *s, size_t n)
+{
+    for (size_t i = 0, len; i < n; i += len) {
+        uint32_t cp;
+        len = pb_tok_valid(s + i, n - i);
+        if (len) PB_TRY(encode_valid(j, s + i, len));
+        i += len;
+        for (len = 0; i + len < n && !pb_tok_char(s + i + len, n - i - len, &cp);) len++;
+        if (len && !j->t->stages.byte_level) return pb_fail(PB_EINVAL, "tokenizer: byte %zu is not UTF-8", i);
+        if (len) PB_TRY(emit(j, s + i, len));
+    }
+    return PB_OK;
+}
+
+static pb_status push_all(pb_ids *out, const int32_t *ids, size_t n)
+{
+    for (size_t i = 0; i < n; i++) PB_TRY(push_id(out, ids[i]));
+    return PB_OK;
+}
+
+pb_status pb_tokenizer_encode(pb_tokenizer *t, const char *text, size_t n, unsigned flags, pb_ids *out)
+{
+    job j = {t, flags & PB_TOK_PLAIN, out};
+    const size_t from = out->n;
+    if (n > LONGEST_TEXT) return pb_fail(PB_EINVAL, "tokenizer: a text of %zu bytes, need less than 2^31", n);
+    pb_status s = flags & PB_TOK_TEMPLATE ? push_all(out, t->before, t->n_before) : PB_OK;
+    if (s == PB_OK) s = encode(&j, text, n);
+    if (s == PB_OK && flags & PB_TOK_TEMPLATE) s = push_all(out, t->after, t->n_after);
+    if (s != PB_OK) out->n = from;
+    return s;
+}
+
+static bool at_strip(const pb_tok_decoder *d, const pb_bytes *b, size_t at)
+{
+    return at + d->strip_n <= b->n && !memcmp(b->p + at, d->strip, d->strip_n);
+}
+
+/* Takes up to strip_start characters off the beginning and strip_stop off the end of what follows `from`. */
+static void strip(const pb_tok_decoder *d, pb_bytes *out, size_t from)
+{
+    size_t a = from;
+    if (!d->strip_n) return;
+    for (size_t i = 0; i < d->strip_start && at_strip(d, out, a); i++) a += d->strip_n;
+    for (size_t i = 0; i < d->strip_stop && out->n >= a + d->strip_n && at_strip(d, out, out->n - d->strip_n); i++)
+        out->n -= d->strip_n;
+    if (a > from) memmove(out->p + from, out->p + a, out->n - a);
+    out->n -= a - from;
+}
+
+pb_status pb_tokenizer_decode(const pb_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, pb_bytes *out)
+{
+    const pb_vocab *v = &t->bpe.vocab;
+    const size_t from = out->n;
+    pb_status s = PB_OK;
+    bool first = true;
+    for (size_t i = 0; i < n && s == PB_OK; i++) {
+        const pb_tok_token *k = ids[i] >= 0 && (size_t)ids[i] < v->n ? &v->token[ids[i]] : NULL;
+        if (!k || !k->flags) {
+            s = pb_fail(PB_EINVAL, "tokenizer: id %d at %zu is no token", ids[i], i);
+            break;
+        }
+        if (flags & PB_TOK_SKIP_SPECIAL && k->flags & PB_TOK_SPECIAL) continue;
+        if (t->decoder.kind == PB_DECODE_BLANKS && !first) s = pb_tok_append(out, " ", 1);
+        if (s == PB_OK) s = pb_tok_append(out, v->text.p + k->at, k->n);
+        first = false;
+    }
+    if (s == PB_OK) strip(&t->decoder, out, from);
+    else out->n = from;
+    return s;
+}
+
+pb_status pb_tokenizer_special(const pb_tokenizer *t, const char *text, int32_t *id)
+{
+    const pb_added *a = &t->added;
+    for (size_t i = 0; i < a->n; i++) {
+        if (a->token[i].n != strlen(text) || memcmp(a->texts.p + a->token[i].at, text, a->token[i].n) != 0) continue;
+        *id = a->token[i].id;
+        return PB_OK;
+    }
+    return pb_fail(PB_EINVAL, "tokenizer: \"%.60s\" is no added token", text);
+}
+
+size_t pb_tokenizer_vocab(const pb_tokenizer *t) { return t->bpe.vocab.n; }
