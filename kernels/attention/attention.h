@@ -22,7 +22,7 @@ extern "C" {
 typedef struct pb_attention_fwd_args {
     const void *q;        /* [B,S,H,D], tokens ldq apart */
     const void *k, *v;    /* [B,S,K,D], tokens ldk, ldv apart */
-    const int32_t *start; /* [B,S] first visible key, or NULL */
+    const int32_t *start; /* [B,S] first visible key (below 0: 0), or NULL */
     void *o;              /* [B,S,H,D], tokens ldo apart, out */
     float *lse;           /* [B,H,S], out, kept for the backward pass */
     int B, S, H, K, D;    /* H a multiple of K; any D >= 1 */

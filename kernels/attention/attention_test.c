@@ -219,7 +219,7 @@ static void check_blind(pb_ctx *ctx)
     problem p = make(1, 140, true);
     p.start = start;
     for (int s = 0; s < 140; s++) start[s] = s >= 64 && s < 128 ? s + 1 : s > 0;
-    start[3] = 4, start[139] = 1000, start[0] = -5;
+    start[3] = 4, start[139] = 1000, start[0] = -500;
     both(ctx, &p);
     for (int s = 0; s < 140; s++) {
         const bool blind = s == 3 || (s >= 64 && s < 128) || s == 139;
