@@ -425,7 +425,8 @@ static void every_tuning_learns_a_batch(void **state)
         const double first = loss_of(t);
         for (int i = 0; i < 60; i++) CHECK_OK(pb_train_step(ctx, t));
         /* Targets are random; adapters of rank 4 on a frozen base can learn only part of them. */
-        if (!(loss_of(t) < (tuning == PB_FULL ? 0.5 : 0.85) * first)) fail_msg("tuning %d: loss %g after %g", tuning, loss_of(t), first);
+        if (!(loss_of(t) < (tuning == PB_FULL ? 0.5 : 0.85) * first))
+            fail_msg("tuning %d: loss %g after %g", tuning, loss_of(t), first);
         pb_trainer_close(t);
     }
 }
