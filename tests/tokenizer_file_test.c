@@ -163,8 +163,9 @@ static void patterns_are_respelled(void **state)
     static const char *const pairs[][2] = {
         {"\\s+(?!\\S)", "\\p{White_Space}+(?!\\P{White_Space})"},
         {"[^\\r\\n\\p{L}\\d]", "[^\\r\\n\\p{L}\\p{Nd}]"},
-        {"\\p{Han}\\P{^Lu}\\u00e9\\x{1F600}", "\\p{sc:Han}\\P{^Lu}\\x{00e9}\\x{1F600}"},
-        {"\\W\\[\\v(?i:a)++", "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]\\[\\x{0b}(?i:a)++"},
+        {"\\p{Alphabetic}\\p{Han}\\P{^Lu}\\u00e9\\x{1F600}", "\\p{Alphabetic}\\p{sc:Han}\\P{^Lu}\\x{00e9}\\x{1F600}"},
+        {"\\W\\[\\v(?i:a)++",
+         "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}]\\[\\x{0b}(?i:a)++"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
