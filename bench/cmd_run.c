@@ -161,7 +161,9 @@ static void warn(const run *r)
 
 static pb_exit prepared(run *r)
 {
-    if (plan(r) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    const pb_status s = plan(r);
+    /* A device that is not there is the machine's fault, anything else what was typed. */
+    if (s != PB_OK) return pb_complain(s == PB_EUNSUPPORTED || s == PB_EDEVICE ? PB_EXIT_HARNESS : PB_EXIT_USAGE);
     if (r->o->dry_run) {
         dry_run(r);
         return PB_EXIT_OK;

@@ -88,12 +88,9 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool grap
 
 static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
-    const char *mode = pb_case_get(c, "mode");
-    const bool graph = mode && strcmp(mode, "graph") == 0;
+    const bool graph = pb_train_case_graph(c);
     verdict v;
     pb_trainer *t;
-    if (!graph && (!mode || strcmp(mode, "eager") != 0))
-        return pb_fail(PB_EINVAL, "axis mode: '%s' is neither eager nor graph", mode ? mode : "");
     PB_TRY(pb_train_case_open(ctx, c, &t));
     pb_status s = check(ctx, c, t, graph, sink, &v);
     if (s == PB_OK && strcmp(v.status, "ok") != 0)
@@ -125,6 +122,7 @@ const pb_suite pb_suite_backward = {
     .axes = PB_TRAIN_AXES " batch=1 clip=fused mode=eager seq=128 tuning=lora",
     .grid = grid,
     .full_grid = full_grid,
+    .check = pb_train_case_check,
     .expect = expect,
     .run = run,
     .conclude = pb_contracts_conclude,

@@ -95,8 +95,7 @@ static pb_status graphed(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *
 static pb_status steps(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink)
 {
     const pb_train_config *cfg = pb_trainer_config(t);
-    const char *mode = pb_case_get(c, "mode");
-    const bool graph = mode && strcmp(mode, "graph") == 0;
+    const bool graph = pb_train_case_graph(c);
     double error, step = 0, loss, peak;
     PB_TRY(pb_gradient_error(t, &error));
     const bool right = error <= pb_gradient_bound(cfg->model.dtype);
@@ -136,6 +135,7 @@ const pb_suite pb_suite_throughput = {
     .axes = PB_TRAIN_AXES " batch=1 clip=multi mode=eager seq=256 tuning=full",
     .grid = grid,
     .full_grid = full_grid,
+    .check = pb_train_case_check,
     .expect = expect,
     .run = run,
 };

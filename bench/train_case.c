@@ -86,6 +86,21 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     return PB_OK;
 }
 
+bool pb_train_case_graph(const pb_case *c)
+{
+    const char *mode = pb_case_get(c, "mode");
+    return mode && strcmp(mode, "graph") == 0;
+}
+
+pb_status pb_train_case_check(const pb_case *c)
+{
+    static const char *const modes[] = {"eager", "graph"};
+    pb_train_config cfg;
+    int mode;
+    PB_TRY(word(c, "mode", modes, 2, &mode));
+    return pb_train_case_config(c, &cfg);
+}
+
 double pb_train_case_seconds(const pb_case *c)
 {
     pb_train_config t;

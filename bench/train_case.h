@@ -13,6 +13,10 @@
 pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
 pb_status pb_train_case_batch(pb_trainer *t, size_t index);
 pb_status pb_train_case_config(const pb_case *c, pb_train_config *out);
+/* EINVAL when the axes, `mode` (eager or graph) among them, cannot be: a pb_suite's check. */
+pb_status pb_train_case_check(const pb_case *c);
+/* Whether mode is graph. */
+bool pb_train_case_graph(const pb_case *c);
 /* Rough seconds of one forward pass on two CPU cores; the other phases follow from it. */
 double pb_train_case_seconds(const pb_case *c);
 
