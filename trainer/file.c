@@ -39,6 +39,14 @@ void pb_map_close(pb_map *m)
     *m = (pb_map){0};
 }
 
+/* Pages that the range covers only in part stay. */
+void pb_map_drop(const pb_map *m, const void *from, size_t n)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), start = (size_t)((const unsigned char *)from - m->p);
+    const size_t first = (start + page - 1) / page * page, end = start + n == m->n ? m->n : (start + n) / page * page;
+    if (first < end) madvise((void *)(uintptr_t)(m->p + first), end - first, MADV_DONTNEED);
+}
+
 pb_status pb_json_parse(const char *where, const void *text, size_t n, json_t **out)
 {
     json_error_t e;

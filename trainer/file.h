@@ -16,6 +16,8 @@ typedef struct pb_map {
  * shortens while it is mapped kills the reader (SIGBUS), as it does for every program that maps. */
 pb_status pb_map_open(const char *path, pb_map *out);
 void pb_map_close(pb_map *m); /* {0} is fine */
+/* Takes the bytes out of this process's memory; they come back from the file when they are read again. */
+void pb_map_drop(const pb_map *m, const void *from, size_t n);
 
 /* Parses n bytes of UTF-8 as one JSON object without duplicate keys or NUL in strings; EINVAL: one line, where and why.
  * The caller owns *out (json_decref). */

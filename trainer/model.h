@@ -8,6 +8,7 @@
 #include "kernels/core/arena.h"
 #include "kernels/core/dtype.h"
 #include "kernels/core/gemm.h"
+#include "kernels/rope/rope.h"
 
 typedef enum pb_family { PB_FAMILY_QWEN2, PB_FAMILY_QWEN3, PB_FAMILY_LLAMA } pb_family;
 
@@ -19,6 +20,7 @@ typedef struct pb_geometry {
     double theta;
     bool tied, bias, qk_norm;
     int max_pos;
+    pb_rope_scaling rope; /* of the frequencies that theta gives */
 } pb_geometry;
 
 /* EINVAL names the geometries there are. */
@@ -81,6 +83,7 @@ typedef struct pb_model_config {
     unsigned targets; /* bits 1 << pb_target */
     bool random_b;    /* adapters' B drawn like A, so that no gradient is zero; false: B = 0 as trained */
     int nf4_block;
+    bool blank; /* only adapters are drawn; everything else is 0 until pb_model_load_hf fills it */
     uint64_t seed;
 } pb_model_config;
 

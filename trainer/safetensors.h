@@ -66,6 +66,8 @@ size_t pb_st_count(const pb_safetensors *f);
 const pb_st_tensor *pb_st_at(const pb_safetensors *f, size_t i);           /* in the order of names */
 const pb_st_tensor *pb_st_find(const pb_safetensors *f, const char *name); /* NULL: there is none */
 const char *pb_st_metadata(const pb_safetensors *f, const char *key);      /* NULL: there is none */
+/* Elements [first, first+n) of a tensor of an opened file are not needed soon: their memory goes back to the system. */
+void pb_st_drop(const pb_safetensors *f, const pb_st_tensor *t, size_t first, size_t n);
 /* "[3,4]" in `out`, cut when too long; returns out. */
 const char *pb_st_shape_text(const size_t *shape, int dims, char *out, size_t room);
 
