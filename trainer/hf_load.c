@@ -123,23 +123,36 @@ static void list_unused(loader *l)
 
 /* ---- converting ----------------------------------------------------------------------------------------- */
 
+/* Which of the parameter's elements [first, first+n) lie in this tensor: [*from, *to). False: none. */
+static bool overlap(const part *x, size_t first, size_t n, size_t *from, size_t *to)
+{
+    const size_t end = x->first + x->t->n;
+    *from = first > x->first ? first : x->first;
+    *to = first + n < end ? first + n : end;
+    return *from < *to;
+}
+
 /* Elements [first, first+n) of a parameter, out of as many tensors as they span. */
 static pb_status gather(const source *s, size_t first, size_t n, pb_dtype dtype, void *out)
 {
     for (int i = 0; i < s->n; i++) {
         const part *x = &s->part[i];
-        const size_t from = first > x->first ? first : x->first, end = x->first + x->t->n;
-        const size_t to = first + n < end ? first + n : end;
-        if (from < to)
+        size_t from, to;
+        if (overlap(x, first, n, &from, &to))
             PB_TRY(pb_st_convert(x->t, from - x->first, to - from, dtype,
                                  (unsigned char *)out + (from - first) * pb_dtype_size(dtype)));
     }
     return PB_OK;
 }
 
-static void drop(const source *s)
+/* What is converted need not stay in memory beside the model. */
+static void drop(const source *s, size_t first, size_t n)
 {
-    for (int i = 0; i < s->n; i++) pb_st_drop(s->part[i].file, s->part[i].t, 0, s->part[i].t->n);
+    for (int i = 0; i < s->n; i++) {
+        const part *x = &s->part[i];
+        size_t from, to;
+        if (overlap(x, first, n, &from, &to)) pb_st_drop(x->file, x->t, from - x->first, to - from);
+    }
 }
 
 /* Elements of the files to device memory; memory of the CPU is written in place. */
@@ -170,9 +183,11 @@ static pb_status load_all(loader *l)
         const pb_param *p = &l->m->params[i];
         const source *s = &l->source[i];
         const size_t all = s->n ? pb_param_n(p) : 0;
-        for (size_t first = 0; first < all; first += CHUNK)
-            PB_TRY(load_chunk(l, p, s, first, all - first < CHUNK ? all - first : CHUNK));
-        drop(s);
+        for (size_t first = 0; first < all; first += CHUNK) {
+            const size_t n = all - first < CHUNK ? all - first : CHUNK;
+            PB_TRY(load_chunk(l, p, s, first, n));
+            drop(s, first, n);
+        }
     }
     return pb_sync(l->m->ctx);
 }
