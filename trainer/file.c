@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -35,7 +34,7 @@ pb_status pb_map_open(const char *path, pb_map *out)
 
 void pb_map_close(pb_map *m)
 {
-    if (m->p) munmap((void *)(uintptr_t)m->p, m->n);
+    if (m->p) munmap(m->p, m->n);
     *m = (pb_map){0};
 }
 
@@ -44,7 +43,7 @@ void pb_map_drop(const pb_map *m, const void *from, size_t n)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), start = (size_t)((const unsigned char *)from - m->p);
     const size_t first = (start + page - 1) / page * page, end = start + n == m->n ? m->n : (start + n) / page * page;
-    if (first < end) madvise((void *)(uintptr_t)(m->p + first), end - first, MADV_DONTNEED);
+    if (first < end) madvise(m->p + first, end - first, MADV_DONTNEED);
 }
 
 pb_status pb_json_parse(const char *where, const void *text, size_t n, json_t **out)

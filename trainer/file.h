@@ -8,7 +8,7 @@
 #include "kernels/core/status.h"
 
 typedef struct pb_map {
-    const unsigned char *p; /* [n], NULL when n is 0 */
+    unsigned char *p; /* [n], read only; NULL when n is 0 */
     size_t n;
 } pb_map;
 

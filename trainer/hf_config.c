@@ -12,7 +12,7 @@ enum { MOST_WIDTH = 1 << 22, MOST_LAYERS = 1000, MOST_HEADS = 4096, MOST_HEAD = 
 
 typedef struct reader {
     const char *path, *in; /* `in` goes before keys in messages: "" or "rope_scaling." */
-    const json_t *o;
+    json_t *o;
 } reader;
 
 static pb_status refuse(const reader *r, const char *key, const char *why)
@@ -21,9 +21,9 @@ static pb_status refuse(const reader *r, const char *key, const char *why)
 }
 
 /* NULL when absent or null. */
-static const json_t *get(const reader *r, const char *key)
+static json_t *get(const reader *r, const char *key)
 {
-    const json_t *v = json_object_get(r->o, key);
+    json_t *v = json_object_get(r->o, key);
     return json_is_null(v) ? NULL : v;
 }
 
@@ -94,7 +94,7 @@ static pb_status known_keys(const reader *r)
                                         "partial_rotary_factor"};
     const char *key;
     json_t *v;
-    json_object_foreach((json_t *)(uintptr_t)r->o, key, v)
+    json_object_foreach(r->o, key, v)
     {
         size_t i = 0;
         while (i < sizeof known / sizeof *known && strcmp(known[i], key) != 0) i++;
@@ -159,7 +159,7 @@ static pb_status read_rope(const reader *r, pb_geometry *g)
 {
     const bool old = get(r, "rope_scaling") != NULL;
     const char *key = old ? "rope_scaling" : "rope_parameters";
-    const json_t *o = get(r, key);
+    json_t *o = get(r, key);
     PB_TRY(whole_head(r));
     PB_TRY(real(r, "rope_theta", 10000, &g->theta));
     if (o) {
@@ -282,7 +282,8 @@ pb_status pb_hf_config_open(const char *dir, pb_hf_config *out)
     char name[64];
     const char *slash = strrchr(path, '/');
     snprintf(name, sizeof name, "%s", slash && slash[1] ? slash + 1 : path);
-    strcat(path, "/config.json");
+    const size_t end = strlen(path);
+    snprintf(path + end, room - end, "/config.json");
     pb_status s = pb_map_open(path, &m);
     if (s == PB_OK) s = pb_hf_config_parse(path, m.p, m.n, name, out);
     pb_map_close(&m);

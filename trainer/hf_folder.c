@@ -108,8 +108,8 @@ static pb_status add(pb_hf_folder *f, const char *name)
 
 static pb_status make_room(pb_hf_folder *f, size_t files)
 {
-    f->file = calloc(files, sizeof(pb_safetensors *));
-    f->taken = calloc(files, sizeof(bool *));
+    f->file = calloc(files + 1, sizeof(pb_safetensors *));
+    f->taken = calloc(files + 1, sizeof(bool *));
     return f->file && f->taken ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory for %zu files", f->dir, files);
 }
 

@@ -48,9 +48,9 @@ typedef struct source { /* of one parameter, in the order of its elements */
 typedef struct loader {
     pb_model *m;
     pb_hf_folder folder;
-    source *source;      /* [m->n] */
-    unsigned char *host; /* [CHUNK] of the largest dtype */
-    void *dense;         /* [CHUNK] device memory to quantise from */
+    source *source; /* [m->n] */
+    void *host;     /* [CHUNK] of the largest dtype */
+    void *dense;    /* [CHUNK] device memory to quantise from */
     pb_load_report report;
 } loader;
 
