@@ -94,7 +94,7 @@ static void check_gradients(const pb_model *m, const pb_safetensors *f)
 static void agrees_with_transformers(void **state)
 {
     pb_ctx *ctx = *state;
-    static const size_t tensors[] = {26, 24, 21};
+    static const size_t tensors[] = {26, 24, 29};
     for (int i = 0; i < 3; i++) {
         pb_hf_config c;
         pb_load_report r;
@@ -190,6 +190,10 @@ static void defaults_are_those_of_transformers(void **state)
     assert_true(c.g.K == 2 && c.g.bias && !c.g.qk_norm && c.g.tied);
     CHECK_OK(parse("{\"model_type\":\"qwen3\",\"head_dim\":null,\"rope_theta\":5}", &c));
     assert_true(c.g.d == 128 && !c.g.bias && c.g.qk_norm && c.g.theta == 5);
+    CHECK_OK(parse("{\"attention_bias\":true}", &c));
+    assert_true(c.g.bias && c.g.o_bias);
+    CHECK_OK(parse("{\"attention_bias\":true,\"model_type\":\"qwen2\"}", &c));
+    assert_true(c.g.bias && !c.g.o_bias);
     open_config("llama//", &c);
     assert_string_equal(c.g.name, "llama");
 }
@@ -212,7 +216,7 @@ static const struct {
     {"{\"head_dim\":15}", PB_EUNSUPPORTED, "\"head_dim\" 15: need an even number"},
     {"{\"rms_norm_eps\":\"x\"}", PB_EINVAL, "\"rms_norm_eps\" is not a number above 0"},
     {"{\"tie_word_embeddings\":1}", PB_EINVAL, "\"tie_word_embeddings\" is not true or false"},
-    {"{\"attention_bias\":true}", PB_EUNSUPPORTED, "\"attention_bias\""},
+    {"{\"attention_bias\":1}", PB_EINVAL, "\"attention_bias\" is not true or false"},
     {"{\"mlp_bias\":true}", PB_EUNSUPPORTED, "\"mlp_bias\""},
     {"{\"use_sliding_window\":true}", PB_EUNSUPPORTED, "\"use_sliding_window\": sliding windows"},
     {"{\"sliding_window\":128}", PB_EUNSUPPORTED, "\"sliding_window\": sliding windows"},

@@ -186,7 +186,6 @@ static pb_status read_family(const reader *r, pb_geometry *g)
     if (i == 3)
         return pb_fail(PB_EUNSUPPORTED, "%s: \"model_type\" %.40s: not one of qwen2, qwen3, llama", r->path, type);
     g->family = (pb_family)i;
-    g->bias = g->family == PB_FAMILY_QWEN2;
     g->qk_norm = g->family == PB_FAMILY_QWEN3;
     const char *what = json_string_value(json_array_get(get(r, "architectures"), 0));
     const size_t n = what ? strlen(what) : 0;
@@ -222,14 +221,15 @@ static pb_status read_sizes(const reader *r, pb_geometry *g)
     return PB_OK;
 }
 
-static pb_status refuse_what_we_lack(const reader *r, const pb_geometry *g)
+/* Biases, and what a pb_model cannot do. */
+static pb_status read_switches(const reader *r, pb_geometry *g)
 {
     bool on;
     const json_t *types = get(r, "layer_types"), *dropout = get(r, "attention_dropout"), *type;
     size_t i;
     PB_TRY(flag(r, "attention_bias", false, &on));
-    if (on && g->family != PB_FAMILY_QWEN2) /* Qwen2 has its biases without it */
-        return refuse(r, "attention_bias", "a bias on the output projection is not supported");
+    g->o_bias = on && g->family != PB_FAMILY_QWEN2; /* whose biases do not depend on it */
+    g->bias = g->o_bias || g->family == PB_FAMILY_QWEN2;
     PB_TRY(flag(r, "mlp_bias", false, &on));
     if (on) return refuse(r, "mlp_bias", "biases in the MLP are not supported");
     PB_TRY(flag(r, "use_sliding_window", false, &on));
@@ -252,7 +252,7 @@ static pb_status refuse_what_we_lack(const reader *r, const pb_geometry *g)
 static pb_status read_all(const reader *r, pb_geometry *g)
 {
     PB_TRY(read_family(r, g));
-    PB_TRY(refuse_what_we_lack(r, g));
+    PB_TRY(read_switches(r, g));
     PB_TRY(read_sizes(r, g));
     return read_rope(r, g);
 }

@@ -5,8 +5,8 @@
  * num_key_value_heads (as many as heads if absent), head_dim (if absent hidden_size / heads; Qwen3: 128),
  * intermediate_size, rms_norm_eps, max_position_embeddings, tie_word_embeddings (false), hidden_act ("silu"), and
  * rope_theta (10000) with rope_scaling or rope_parameters: types default, linear, llama3, yarn. Qwen2 has biases on q,
- * k and v. Refused by name, where they ask for what a pb_model cannot do: attention_bias (it puts one on o too) and
- * mlp_bias, sliding windows (use_sliding_window, sliding_window of Llama, layer_types), attention_dropout,
+ * k and v, the others with attention_bias, and then on o too. Refused by name, where they ask for what a pb_model
+ * cannot do: mlp_bias, sliding windows (use_sliding_window, sliding_window of Llama, layer_types), attention_dropout,
  * quantization_config, partial_rotary_factor, other rope types and keys. Other keys say nothing about the computation
  * and are left alone. */
 #ifndef PB_HF_CONFIG_H

@@ -28,6 +28,7 @@ static const struct {
     {PB_P_q_norm, WHOLE, "self_attn.q_norm.weight"},
     {PB_P_k_norm, WHOLE, "self_attn.k_norm.weight"},
     {PB_P_o, WHOLE, "self_attn.o_proj.weight"},
+    {PB_P_o_bias, WHOLE, "self_attn.o_proj.bias"},
     {PB_P_norm2, WHOLE, "post_attention_layernorm.weight"},
     {PB_P_gate_up, PB_TARGET_GATE, "mlp.gate_proj.weight"},
     {PB_P_gate_up, PB_TARGET_UP, "mlp.up_proj.weight"},
@@ -56,11 +57,13 @@ typedef struct loader {
 
 /* ---- finding and checking ----------------------------------------------------------------------------- */
 
+static bool is_vector(const pb_param *p) { return p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS; }
+
+/* `rows`: the tensor's, of which p may have more; the elements of a vector. */
 static pb_status check_tensor(const pb_st_tensor *t, const pb_param *p, size_t rows)
 {
-    const bool vector = p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS;
-    const size_t shape[2] = {p->kind == PB_KIND_GAIN ? p->cols : rows, p->cols};
-    const int dims = vector ? 1 : 2;
+    const size_t shape[2] = {rows, p->cols};
+    const int dims = is_vector(p) ? 1 : 2;
     char has[120], needs[120];
     if (t->dims != dims || memcmp(t->shape, shape, (size_t)dims * sizeof *shape) != 0)
         return pb_fail(PB_EINVAL, "%s: tensor %.150s is %s, the model needs %s", t->file, t->name,
@@ -74,7 +77,7 @@ static pb_status check_tensor(const pb_st_tensor *t, const pb_param *p, size_t r
 
 static pb_status find_part(loader *l, pb_param *p, int place, const char *name)
 {
-    int in, rows = (int)p->rows, offset = 0;
+    int in, rows = (int)(is_vector(p) ? p->cols : p->rows), offset = 0;
     part x = {0};
     source *s = &l->source[p - l->m->params];
     x.t = pb_hf_folder_take(&l->folder, name, &x.file);

@@ -18,9 +18,10 @@ typedef struct pb_geometry {
     int V, D, L, H, K, d, I;
     float eps;
     double theta;
-    bool tied, bias, qk_norm;
+    bool tied, bias, qk_norm; /* bias: of q, k and v */
     int max_pos;
     pb_rope_scaling rope; /* of the frequencies that theta gives */
+    bool o_bias;          /* a bias on attention's output product */
 } pb_geometry;
 
 /* EINVAL names the geometries there are. */
