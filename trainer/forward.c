@@ -14,7 +14,7 @@
 #include "trainer/trainer_impl.h"
 
 const pb_product pb_product_qkv = {PB_P_qkv, PB_P_qkv_bias, PB_TARGET_Q, 3};
-const pb_product pb_product_o = {PB_P_o, -1, PB_TARGET_O, 1};
+const pb_product pb_product_o = {PB_P_o, PB_P_o_bias, PB_TARGET_O, 1};
 const pb_product pb_product_gate_up = {PB_P_gate_up, -1, PB_TARGET_GATE, 2};
 const pb_product pb_product_down = {PB_P_down, -1, PB_TARGET_DOWN, 1};
 

@@ -156,6 +156,9 @@ static uint64_t stream_of(const pb_model *m, const pb_param *p)
     return h;
 }
 
+/* Whether a parameter gets seeded values. */
+static bool drawn(const pb_model *m, const pb_param *p) { return !m->cfg.blank || p->kind == PB_KIND_ADAPTER; }
+
 /* Fills p->w, or dense scratch memory when p is quantised; chunk by chunk through `host`. */
 static pb_status draw(pb_model *m, const pb_param *p, void *dense, unsigned char *host, size_t chunk)
 {
@@ -193,12 +196,14 @@ static pb_status fill(pb_model *m)
     void *dense = NULL;
     size_t largest = 0;
     for (int i = 0; i < m->n; i++)
-        if (quantised(m, &m->params[i]) && pb_param_n(&m->params[i]) > largest) largest = pb_param_n(&m->params[i]);
+        if (m->params[i].q && drawn(m, &m->params[i]) && pb_param_n(&m->params[i]) > largest)
+            largest = pb_param_n(&m->params[i]);
     if (largest) PB_TRY(pb_alloc(m->ctx, largest * pb_dtype_size(m->cfg.dtype), &dense));
     unsigned char *host = malloc((size_t)CHUNK * 2 * pb_dtype_size(PB_F32));
     pb_status s = host ? PB_OK : pb_fail(PB_ENOMEM, "no memory to draw weights in");
     for (int i = 0; s == PB_OK && i < m->n; i++) {
         const pb_param *p = &m->params[i];
+        if (!drawn(m, p)) continue;
         s = draw(m, p, p->q ? dense : p->w, host, CHUNK);
         if (s == PB_OK && p->q) s = quantise(m, p, dense);
     }

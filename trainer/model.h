@@ -8,6 +8,7 @@
 #include "kernels/core/arena.h"
 #include "kernels/core/dtype.h"
 #include "kernels/core/gemm.h"
+#include "kernels/rope/rope.h"
 
 typedef enum pb_family { PB_FAMILY_QWEN2, PB_FAMILY_QWEN3, PB_FAMILY_LLAMA } pb_family;
 
@@ -17,8 +18,10 @@ typedef struct pb_geometry {
     int V, D, L, H, K, d, I;
     float eps;
     double theta;
-    bool tied, bias, qk_norm;
+    bool tied, bias, qk_norm; /* bias: of q, k and v */
     int max_pos;
+    pb_rope_scaling rope; /* of the frequencies that theta gives */
+    bool o_bias;          /* a bias on attention's output product */
 } pb_geometry;
 
 /* EINVAL names the geometries there are. */
@@ -81,6 +84,7 @@ typedef struct pb_model_config {
     unsigned targets; /* bits 1 << pb_target */
     bool random_b;    /* adapters' B drawn like A, so that no gradient is zero; false: B = 0 as trained */
     int nf4_block;
+    bool blank; /* only adapters are drawn; everything else is 0 until pb_model_load_hf fills it */
     uint64_t seed;
 } pb_model_config;
 

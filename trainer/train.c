@@ -6,10 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "trainer/data.h"
+#include "trainer/hf_config.h"
+#include "trainer/hf_load.h"
 
 enum { EXIT_USER = 2, EXIT_MACHINE = 125 };
 
@@ -33,6 +36,7 @@ enum {
 typedef struct job {
     const char *text[NOPTIONS];
     pb_train_config cfg;
+    pb_hf_config hf; /* when the model is a folder: cfg.model.blank */
     long steps;
     bool graph;
     pb_ctx ctx;
@@ -133,13 +137,26 @@ static pb_status word(const job *j, int option, int *out)
     return pb_fail(PB_EINVAL, "--%s %s: need one of %s", infos[option].name, text, infos[option].argument);
 }
 
+/* A name of model.def, else a folder. */
+static pb_status find_model(job *j, const pb_geometry **g)
+{
+    struct stat st;
+    const char *text = j->text[O_model];
+    const pb_status s = pb_geometry_find(text, g);
+    if (s == PB_OK || (!strchr(text, '/') && (stat(text, &st) != 0 || !S_ISDIR(st.st_mode)))) return s;
+    PB_TRY(pb_hf_config_open(text, &j->hf));
+    *g = &j->hf.g;
+    return PB_OK;
+}
+
 static pb_status configure(job *j)
 {
     const pb_geometry *g;
     long batch, seq, layers, rank, seed;
     int tuning, clip, dtype, mode;
-    PB_TRY(pb_geometry_find(j->text[O_model], &g));
+    PB_TRY(find_model(j, &g));
     j->cfg = pb_train_defaults(g);
+    j->cfg.model.blank = g == &j->hf.g;
     PB_TRY(word(j, O_tuning, &tuning));
     PB_TRY(word(j, O_clip, &clip));
     PB_TRY(word(j, O_dtype, &dtype));
@@ -224,6 +241,16 @@ static pb_status open_log(job *j)
     return PB_OK;
 }
 
+static pb_status load(job *j)
+{
+    pb_load_report r;
+    const double start = now();
+    PB_TRY(pb_model_load_hf(pb_trainer_model(j->trainer), j->text[O_model], &r));
+    printf("loaded %zu tensors, %.1f MB in %.2f s\n", r.tensors, 1e-6 * (double)r.bytes, now() - start);
+    if (r.unused) printf("%zu tensors of the files are not used: %s\n", r.unused, r.names);
+    return PB_OK;
+}
+
 static pb_status set_up(job *j)
 {
     char path[1024];
@@ -232,6 +259,7 @@ static pb_status set_up(job *j)
     PB_TRY(pb_corpus_open(*j->text[O_data] ? j->text[O_data] : pb_corpus_path(path, sizeof path), j->cfg.model.seed,
                           &j->corpus));
     PB_TRY(pb_trainer_open(&j->ctx, &j->cfg, &j->trainer));
+    if (j->cfg.model.blank) PB_TRY(load(j));
     j->ids = malloc(n * sizeof *j->ids);
     j->targets = malloc(n * sizeof *j->targets);
     j->mask = malloc(n * sizeof *j->mask);

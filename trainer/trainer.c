@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/rope/rope.h"
 #include "trainer/trainer_impl.h"
 
 const pb_fn pb_phases[PB_NPHASES] = {
@@ -147,7 +146,7 @@ static pb_status rope_tables(pb_trainer *t)
     const size_t n = (size_t)t->cfg.S * (t->model.g.d / 2);
     float *host = malloc(2 * n * sizeof *host);
     if (!host) return pb_fail(PB_ENOMEM, "no memory for the rotation tables");
-    pb_rope_table(host, host + n, t->cfg.S, t->model.g.d, t->model.g.theta);
+    pb_rope_table_scaled(host, host + n, t->cfg.S, t->model.g.d, t->model.g.theta, &t->model.g.rope);
     pb_status s = pb_upload(t->ctx, t->cos, host, n * sizeof *host);
     if (s == PB_OK) s = pb_upload(t->ctx, t->sin, host + n, n * sizeof *host);
     free(host);

@@ -7,13 +7,55 @@
 
 void pb_rope_table(float *cos_, float *sin_, int P, int D, double theta)
 {
+    pb_rope_table_scaled(cos_, sin_, P, D, theta, NULL);
+}
+
+/* The pair that turns `turns` times over the original length. */
+static double turning_pair(const pb_rope_scaling *s, int D, double theta, double turns)
+{
+    return D * log(s->original_len / (turns * 2 * M_PI)) / (2 * log(theta));
+}
+
+static double yarn(const pb_rope_scaling *s, size_t i, int D, double theta, double f)
+{
+    double low = turning_pair(s, D, theta, s->beta_fast), high = turning_pair(s, D, theta, s->beta_slow);
+    if (s->truncate) low = floor(low), high = ceil(high);
+    low = fmax(low, 0);
+    high = fmin(high, D - 1);
+    if (low == high) high += 0.001;
+    const double g = fmin(fmax(((double)i - low) / (high - low), 0), 1);
+    return g * f / s->factor + (1 - g) * f;
+}
+
+static double llama3(const pb_rope_scaling *s, double f)
+{
+    const double turns = s->original_len * f / (2 * M_PI);
+    const double keep = fmin(fmax((turns - s->low_freq) / (s->high_freq - s->low_freq), 0), 1);
+    return (1 - keep) * f / s->factor + keep * f;
+}
+
+static double frequency(const pb_rope_scaling *s, size_t i, int D, double theta)
+{
+    const double f = pow(theta, -2.0 * (double)i / D);
+    switch (s ? s->kind : PB_ROPE_NONE) {
+    case PB_ROPE_LINEAR: return f / s->factor;
+    case PB_ROPE_LLAMA3: return llama3(s, f);
+    case PB_ROPE_YARN: return yarn(s, i, D, theta, f);
+    default: return f;
+    }
+}
+
+void pb_rope_table_scaled(float *cos_, float *sin_, int P, int D, double theta, const pb_rope_scaling *s)
+{
     const size_t half = (size_t)D / 2;
-    for (int p = 0; p < P; p++)
-        for (size_t i = 0; i < half; i++) {
-            const double angle = p * pow(theta, -2.0 * (double)i / D);
-            cos_[p * half + i] = (float)cos(angle);
-            sin_[p * half + i] = (float)sin(angle);
+    const double size = s && s->kind == PB_ROPE_YARN ? s->attention : 1;
+    for (size_t i = 0; i < half; i++) {
+        const double f = frequency(s, i, D, theta);
+        for (int p = 0; p < P; p++) {
+            cos_[p * half + i] = (float)(size * cos(p * f));
+            sin_[p * half + i] = (float)(size * sin(p * f));
         }
+    }
 }
 
 /* ---- reference -------------------------------------------------------------------------------------- */

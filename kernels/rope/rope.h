@@ -44,6 +44,31 @@ PB_DECLARE_OP(rope, bwd)
 /* Fills cos and sin [P,D/2] on the host: angle p * theta^(-2i/D), computed in double. */
 void pb_rope_table(float *cos, float *sin, int P, int D, double theta);
 
+/* Frequencies of models trained on short texts and stretched to long ones. With f_i = theta^(-2i/D) and L the length
+ * of the training texts (original_len), the frequency of pair i is
+ *   NONE    f_i
+ *   LINEAR  f_i / factor                                     Chen et al. 2023, arXiv:2306.15595
+ *   LLAMA3  f_i where r = L f_i / 2 pi, the turns over L, is above high_freq; f_i / factor where it is below low_freq;
+ *           between them (1 - s) f_i / factor + s f_i with s = (r - low_freq) / (high_freq - low_freq)
+ *           Dubey et al. 2024, arXiv:2407.21783; scaling of apply_scaling in meta-llama/llama-models
+ *   YARN    g f_i / factor + (1 - g) f_i with g = clamp((i - low) / (high - low), 0, 1) and, for b the turns over L,
+ *           low = max(floor(c(beta_fast)), 0), high = min(ceil(c(beta_slow)), D - 1),
+ *           c(b) = D ln(L / (2 pi b)) / (2 ln theta); without floor and ceil unless `truncate`; high - low = 0.001
+ *           when they are equal. cos and sin are multiplied by `attention`.
+ *           Peng et al. 2023, arXiv:2309.00071, section 3.2, as transformers' modeling_rope_utils.py computes it */
+typedef enum pb_rope_kind { PB_ROPE_NONE, PB_ROPE_LINEAR, PB_ROPE_LLAMA3, PB_ROPE_YARN } pb_rope_kind;
+typedef struct pb_rope_scaling {
+    pb_rope_kind kind;
+    double factor;               /* all but NONE; > 0 */
+    double original_len;         /* LLAMA3, YARN; > 0 */
+    double low_freq, high_freq;  /* LLAMA3; low_freq < high_freq */
+    double beta_fast, beta_slow; /* YARN; > 0 */
+    double attention;            /* YARN; > 0 */
+    bool truncate;               /* YARN */
+} pb_rope_scaling;
+/* pb_rope_table with scaled frequencies; NULL: NONE. */
+void pb_rope_table_scaled(float *cos, float *sin, int P, int D, double theta, const pb_rope_scaling *scaling);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,43 @@
+/* fuzz_hf.c - libFuzzer on config.json and model.safetensors.index.json:
+ *     cmake --preset fuzz && cmake --build --preset fuzz
+ *     build/fuzz/bin/fuzz_hf -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_hf
+ * The same bytes are read as both. A geometry that is let in must be one that rotary tables can be made of. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/hf_config.h"
+#include "trainer/hf_folder.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+
+static void check_refusal(void)
+{
+    if (!*pb_error() || strpbrk(pb_error(), "\n\r")) abort();
+}
+
+static void use(const pb_geometry *g)
+{
+    float c[2 * 256], s[2 * 256];
+    if (g->V < 1 || g->D < 1 || g->L < 1 || g->I < 1 || g->K < 1 || g->H % g->K || g->max_pos < 1) abort();
+    if (g->d < 2 || g->d % 2 || g->d > 512 || !(g->eps >= 0)) abort();
+    pb_rope_table_scaled(c, s, 2, g->d, g->theta, &g->rope);
+    for (int i = 0; i < g->d; i++)
+        if (isnan(c[i]) || isnan(s[i])) abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+    pb_hf_config c;
+    pb_hf_index x = {0};
+    if (pb_hf_config_parse("fuzz", bytes, n, "fuzz", &c) == PB_OK) use(&c.g);
+    else check_refusal();
+    if (pb_hf_index_parse("fuzz", bytes, n, &x) == PB_OK) {
+        for (size_t i = 0; i < x.n; i++)
+            if (!*x.file[i] || strchr(x.file[i], '/') || (i && strcmp(x.file[i - 1], x.file[i]) >= 0)) abort();
+    } else {
+        check_refusal();
+    }
+    pb_hf_index_free(&x);
+    return 0;
+}

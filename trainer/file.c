@@ -1,0 +1,81 @@
+/* file.c - mapping files, and parsing JSON with messages of one line. */
+#include "trainer/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static pb_status map(int fd, const char *path, pb_map *out)
+{
+    struct stat st;
+    if (fstat(fd, &st) != 0) return pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) return pb_fail(PB_EIO, "%s: not a regular file", path);
+    *out = (pb_map){.n = (size_t)st.st_size};
+    if (!out->n) return PB_OK; /* nothing can be mapped */
+    void *p = mmap(NULL, out->n, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED) return pb_fail(PB_EIO, "%s: cannot be mapped: %s", path, strerror(errno));
+    out->p = p;
+    return PB_OK;
+}
+
+pb_status pb_map_open(const char *path, pb_map *out)
+{
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    pb_map m = {0};
+    const pb_status s = map(fd, path, &m);
+    close(fd);
+    if (s == PB_OK) *out = m;
+    return s;
+}
+
+void pb_map_close(pb_map *m)
+{
+    if (m->p) munmap(m->p, m->n);
+    *m = (pb_map){0};
+}
+
+/* Pages that the range covers only in part stay. */
+void pb_map_drop(const pb_map *m, const void *from, size_t n)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), start = (size_t)((const unsigned char *)from - m->p);
+    const size_t first = (start + page - 1) / page * page, end = start + n == m->n ? m->n : (start + n) / page * page;
+    if (first < end) madvise(m->p + first, end - first, MADV_DONTNEED);
+}
+
+pb_status pb_json_parse(const char *where, const void *text, size_t n, json_t **out)
+{
+    json_error_t e;
+    json_t *root = n ? json_loadb(text, n, JSON_REJECT_DUPLICATES, &e) : NULL;
+    if (!n) return pb_fail(PB_EINVAL, "%s: empty, not JSON", where);
+    if (!root) {
+        for (char *c = e.text; *c; c++) /* it quotes the text, line breaks and all */
+            if ((unsigned char)*c < 32 || *c == 127) *c = '?';
+        return pb_fail(PB_EINVAL, "%s: not JSON: line %d: %s", where, e.line, e.text);
+    }
+    if (!json_is_object(root)) {
+        json_decref(root);
+        return pb_fail(PB_EINVAL, "%s: not a JSON object", where);
+    }
+    *out = root;
+    return PB_OK;
+}
+
+pb_status pb_json_open(const char *path, json_t **out)
+{
+    pb_map m = {0};
+    PB_TRY(pb_map_open(path, &m));
+    const pb_status s = pb_json_parse(path, m.p, m.n, out);
+    pb_map_close(&m);
+    return s;
+}
+
+bool pb_is_printable(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 32 || *text == 127) return false;
+    return true;
+}
