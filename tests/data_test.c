@@ -62,9 +62,18 @@ static int sample_at(const int32_t *ids)
     return n;
 }
 
+/* The place before a turn's end counts when the turn is an assistant's, the end itself never. */
+static void check_mask(const room *r, int at, bool assistant)
+{
+    if (r->ids[at] == PB_TOKEN_START || r->ids[at] == PB_TOKEN_END) assert_true(r->mask[at] == 0);
+    if (r->targets[at] == PB_TOKEN_END) assert_true(r->mask[at] == (assistant ? 1 : 0));
+    if (r->targets[at] == PB_TOKEN_START || r->targets[at] == '\n') assert_true(r->mask[at] == 0);
+}
+
 static void check_row(const room *r, int row, int *seen)
 {
     int start = 0;
+    bool assistant = false;
     for (int s = 0; s < S; s++) {
         const int at = row * S + s;
         if (r->start[at] == s) start = s;
@@ -72,6 +81,8 @@ static void check_row(const room *r, int row, int *seen)
         assert_int_equal(r->pos[at], s - start);
         if (r->start[at] == s && r->ids[at] == PB_TOKEN_START) seen[sample_at(r->ids + at)]++;
         else if (r->start[at] == s) assert_true(r->mask[at] == 0 && r->ids[at] == 0); /* the rest of the row */
+        if (r->ids[at] == PB_TOKEN_START) assistant = r->targets[at] == 'a';
+        check_mask(r, at, assistant);
         if (s + 1 < S && r->start[at + 1] == start) assert_int_equal(r->targets[at], r->ids[at + 1]);
     }
 }
@@ -189,6 +200,14 @@ static void long_empty_and_bad_lines_are_counted(void **state)
         assert_int_equal(c.counted, cases[i].counted);
         pb_dataset_close(d);
     }
+    cfg.S = 100;
+    cfg.mask = PB_MASK_ALL; /* every token but a conversation's first is a target */
+    CHECK_OK(pb_dataset_open(path, t, &cfg, &c, &d));
+    assert_int_equal(c.kept, 3);
+    assert_int_equal(c.tokens, 40 + 8 + 22);
+    assert_int_equal(c.counted, c.tokens);
+    pb_dataset_close(d);
+    cfg.mask = PB_MASK_ASSISTANT;
     cfg.S = 5;
     CHECK_FAILS(pb_dataset_open(path, t, &cfg, &c, &d), PB_EIO, "no conversation in it to learn from");
     cfg.S = 0;

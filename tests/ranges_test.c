@@ -71,6 +71,7 @@ static void composed_characters_keep_their_stretch(void **state)
         if (r.a > 2 && r.a < 7) assert_true(r.b <= 8 && r.a <= 3); /* no edge inside e, U+0301, sharp s */
     }
     assert_true(end);
+    assert_true(where.at[0].b <= 2 && where.at[ids.n - 1].a >= strlen(s) - 3);
     pb_ids_free(&ids);
     pb_ranges_free(&where);
     pb_tokenizer_close(t);

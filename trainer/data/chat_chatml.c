@@ -92,20 +92,15 @@ static pb_status thought(const chatml *x, size_t i, pb_json_text reasoning, pb_j
 static pb_status assistant(const chatml *x, size_t i)
 {
     const pb_message *m = &x->c->message[i];
-    const bool qwen3 = x->family == PB_TEMPLATE_QWEN3, bare = !qwen3 && m->calls && !m->content.n;
+    const bool qwen3 = x->family == PB_TEMPLATE_QWEN3;
     pb_json_text reasoning = {"", 0}, content = m->content;
-    PB_TRY(open_turn(x, bare ? "assistant" : "assistant\n"));
+    PB_TRY(open_turn(x, "assistant\n"));
     const size_t a = x->r->text.n;
-    if (qwen3) {
-        split_reasoning(m, &reasoning, &content);
-        const bool some = content.n;
-        PB_TRY(thought(x, i, reasoning, &content));
-        PB_TRY(pb_quote(x->r, content));
-        for (size_t k = 0; k < m->calls; k++) PB_TRY(call_text(x, &x->c->call[m->first_call + k], some || k));
-    } else {
-        PB_TRY(pb_quote(x->r, content));
-        for (size_t k = 0; k < m->calls; k++) PB_TRY(call_text(x, &x->c->call[m->first_call + k], true));
-    }
+    if (qwen3) split_reasoning(m, &reasoning, &content);
+    const bool some = content.n;
+    if (qwen3) PB_TRY(thought(x, i, reasoning, &content));
+    PB_TRY(pb_quote(x->r, content));
+    for (size_t k = 0; k < m->calls; k++) PB_TRY(call_text(x, &x->c->call[m->first_call + k], some || k));
     PB_TRY(pb_end_span(x->r, a, m, x->end));
     return pb_say(x->r, "\n");
 }

@@ -213,7 +213,7 @@ static pb_status line(reader *r, const char *s, size_t n, bool whole)
     size_t blank = 0;
     r->counts->lines++;
     if (!whole || n > PB_JSONL_LINE) return account(r, pb_fail(PB_EIO, "a line of more than %d bytes", PB_JSONL_LINE));
-    while (blank < n && memchr(" \t\r", s[blank], 3)) blank++;
+    while (blank < n && (s[blank] == ' ' || s[blank] == '\t' || s[blank] == '\r')) blank++;
     if (blank == n) {
         r->counts->blank++;
         return PB_OK;
