@@ -160,7 +160,7 @@ static json_t *changing(void)
 
 static json_t *environment(void)
 {
-    static const char *const allowed[] = {"OMP_", "OPENBLAS_", "PB_"};
+    static const char *const allowed[] = {"OMP_", "GOMP_", "OPENBLAS_", "PB_"};
     json_t *o = json_object();
     for (char **e = environ; *e; e++)
         for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {

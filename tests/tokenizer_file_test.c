@@ -2,6 +2,7 @@
  * patterns are respelled and have a limit. */
 #include "tests/tokenizer_test.h"
 #include "trainer/tokenizer/pattern.h"
+#include "trainer/tokenizer/unicode.h"
 
 #define FILE_WITH(added, norm, pre, post, dec, model)                                                                  \
     "{\"version\":\"1.0\",\"added_tokens\":[" added "],\"normalizer\":" norm ",\"pre_tokenizer\":" pre                 \
@@ -162,8 +163,9 @@ static void patterns_are_respelled(void **state)
     static const char *const pairs[][2] = {
         {"\\s+(?!\\S)", "\\p{White_Space}+(?!\\P{White_Space})"},
         {"[^\\r\\n\\p{L}\\d]", "[^\\r\\n\\p{L}\\p{Nd}]"},
-        {"\\p{Han}\\P{^Lu}\\u00e9\\x{1F600}", "\\p{sc:Han}\\P{^Lu}\\x{00e9}\\x{1F600}"},
-        {"\\W\\[\\v(?i:a)++", "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}]\\[\\x{0b}(?i:a)++"},
+        {"\\p{Alphabetic}\\p{Han}\\P{^Lu}\\u00e9\\x{1F600}", "\\p{Alphabetic}\\p{sc:Han}\\P{^Lu}\\x{00e9}\\x{1F600}"},
+        {"\\W\\[\\v(?i:a)++",
+         "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}]\\[\\x{0b}(?i:a)++"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
@@ -187,6 +189,52 @@ static void added_tokens_decode_as_they_stand(void **state)
     pb_tokenizer_close(t);
 }
 
+/* Lines of a merges.txt that were copied into the list; a pair named twice has the later rank; an added token without
+ * text is none. */
+static void odd_files_are_read_as_the_library_reads_them(void **state)
+{
+    static const char json[] = FILE_WITH(
+        TOKEN("9", ""), "null", "null", "null", "null",
+        "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"bc\":4},\"merges\":[\"#version: 0.2\","
+        "\"a b\",[\"b\",\"c\"],\"a b\"]}");
+    static const int32_t want[] = {0, 4};
+    pb_tokenizer *t = NULL;
+    (void)state;
+    CHECK_OK(pb_tokenizer_parse("x", json, sizeof json - 1, &t));
+    assert_int_equal(pb_tokenizer_vocab(t), 5);
+    pb_ids ids = encode(t, "abc", 3, 0);
+    assert_int_equal(ids.n, 2);
+    assert_memory_equal(ids.id, want, sizeof want);
+    pb_ids_free(&ids);
+    pb_tokenizer_close(t);
+}
+
+static void only_utf8_is_valid(void **state)
+{
+    static const char *const bad[] = {"\x80",
+                                      "\xbf",
+                                      "\xc0\x80",
+                                      "\xc1\xbf",
+                                      "\xc3",
+                                      "\xc3(",
+                                      "\xe0\x9f\xbf",
+                                      "\xe2\x82",
+                                      "\xed\xa0\x80",
+                                      "\xed\xbf\xbf",
+                                      "\xf0\x8f\xbf\xbf",
+                                      "\xf4\x90\x80\x80",
+                                      "\xf5\x80\x80\x80",
+                                      "\xf0\x9f\x91",
+                                      "\xff"};
+    static const char *const good[] = {"\x7f",         "\xc2\x80",         "\xdf\xbf",
+                                       "\xe0\xa0\x80", "\xed\x9f\xbf",     "\xee\x80\x80",
+                                       "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"};
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) assert_int_equal(pb_tok_valid(bad[i], strlen(bad[i])), 0);
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
+        assert_int_equal(pb_tok_valid(good[i], strlen(good[i])), strlen(good[i]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +243,8 @@ int main(void)
         cmocka_unit_test(patterns_have_a_limit),
         cmocka_unit_test(patterns_are_respelled),
         cmocka_unit_test(added_tokens_decode_as_they_stand),
+        cmocka_unit_test(odd_files_are_read_as_the_library_reads_them),
+        cmocka_unit_test(only_utf8_is_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

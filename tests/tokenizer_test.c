@@ -7,6 +7,7 @@
 #include "tests/sha256.h"
 #include "tests/tokenizer_test.h"
 #include "trainer/data.h"
+#include "trainer/tokenizer/vocab.h"
 
 #define FOLDER PB_FIXTURES "/tokenizers/"
 
@@ -157,15 +158,25 @@ static double seconds_to_encode(pb_tokenizer *t, const char *unit, size_t times)
 }
 
 /* Sixteen times the text: about 20 times the time when n log n, 256 times when quadratic. */
+static void check_growth(pb_tokenizer *t, const char *unit)
+{
+    const double small = seconds_to_encode(t, unit, 12500), large = seconds_to_encode(t, unit, 200000);
+    if (!(large < 80 * (small + 1e-4))) fail_msg("'%s': %g s, 16 times as many %g s", unit, small, large);
+}
+
 static void time_is_not_quadratic(void **state)
 {
     static const char *const units[] = {"a", "ab", " ", "\n ", "\xcc\xa3\xcc\x81", "<|", " <mask>", " <right>", "\xff"};
+    static const char blanks[] =
+        "{\"added_tokens\":[{\"id\":1,\"content\":\" \",\"rstrip\":true},{\"id\":2,\"content\":\"\\t\","
+        "\"lstrip\":true}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}";
     pb_tokenizer *t = open_fixture("flags.json");
     (void)state;
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        const double small = seconds_to_encode(t, units[i], 12500), large = seconds_to_encode(t, units[i], 200000);
-        if (!(large < 80 * (small + 1e-4))) fail_msg("'%s': %g s, 16 times as many %g s", units[i], small, large);
-    }
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) check_growth(t, units[i]);
+    pb_tokenizer_close(t);
+    CHECK_OK(pb_tokenizer_parse("blanks", blanks, sizeof blanks - 1, &t));
+    check_growth(t, " ");
+    check_growth(t, "\t");
     pb_tokenizer_close(t);
 }
 
@@ -286,6 +297,40 @@ static void ids_do_not_depend_on_the_cache(void **state)
     pb_tokenizer_close(fresh);
 }
 
+static int by_hash(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Two words of one length and one hash, found by trying. */
+static void the_cache_tells_words_of_one_hash_apart(void **state)
+{
+    enum { N = 400000 };
+    uint64_t *all = malloc(N * sizeof *all); /* hash << 32 | number */
+    char word[2][16];
+    int found = 0;
+    pb_tokenizer *t = open_fixture("gpt2.json");
+    (void)state;
+    assert_non_null(all);
+    for (uint64_t i = 0; i < N; i++) {
+        snprintf(word[0], sizeof word[0], "%06x", (unsigned)i);
+        all[i] = pb_tok_hash(word[0], 6) << 32 | i;
+    }
+    qsort(all, N, sizeof *all, by_hash);
+    for (size_t i = 1; i < N; i++) {
+        if (all[i] >> 32 != all[i - 1] >> 32) continue;
+        found++;
+        for (size_t k = 0; k < 2; k++) {
+            snprintf(word[k], sizeof word[k], "%06x", (unsigned)(uint32_t)all[i - k]);
+            check_round_trip(t, word[k], 6);
+        }
+    }
+    assert_true(found > 0);
+    free(all);
+    pb_tokenizer_close(t);
+}
+
 static void tokens_have_names_and_ids_have_bounds(void **state)
 {
     pb_tokenizer *t = NULL;
@@ -338,6 +383,7 @@ int main(void)
         cmocka_unit_test(every_byte_round_trips),
         cmocka_unit_test(the_byte_tokenizer_needs_no_file),
         cmocka_unit_test(ids_do_not_depend_on_the_cache),
+        cmocka_unit_test(the_cache_tells_words_of_one_hash_apart),
         cmocka_unit_test(tokens_have_names_and_ids_have_bounds),
     };
     return cmocka_run_group_tests(tests, open_expected, close_expected);

@@ -1,107 +1,9 @@
-/* trainer_test.c - the training step as a whole: against PyTorch, against itself as a graph, in every clip
- * arm, and where numbers are not finite. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "kernels/core/bind.h"
+/* trainer_test.c - the training step as a whole: against PyTorch, against itself as a graph, accumulated,
+ * quantised, and learning. */
 #include "kernels/nf4/nf4.h"
-#include "tests/test.h"
-#include "trainer/trainer.h"
-
-enum { B = 2, S = 17, T = B * S };
-
-static pb_train_config config(const char *model, pb_tuning tuning)
-{
-    const pb_geometry *g;
-    CHECK_OK(pb_geometry_find(model, &g));
-    pb_train_config c = pb_train_defaults(g);
-    c.model.tuning = tuning;
-    c.model.rank = 4;
-    c.model.alpha = 8;
-    c.model.random_b = true;
-    c.model.targets = (1u << PB_NTARGETS) - 1;
-    c.B = B;
-    c.S = S;
-    c.lr = 1e-3f;
-    return c;
-}
-
-static pb_trainer *open_trainer(pb_ctx *ctx, const pb_train_config *c)
-{
-    pb_trainer *t = NULL;
-    CHECK_OK(pb_trainer_open(ctx, c, &t));
-    return t;
-}
-
-/* The batch of scripts/fixtures/model_fixtures.py, rows first..first+rows-1 of B. */
-static void fixture_batch(pb_trainer *t, int first, int rows, double count)
-{
-    const int V = pb_trainer_model(t)->g.V;
-    int32_t ids[T], targets[T];
-    float mask[T];
-    for (int i = 0; i < rows * S; i++) {
-        const uint64_t at = (uint64_t)(first * S + i);
-        ids[i] = (int32_t)(pb_uniform(1, at) * V);
-        targets[i] = (int32_t)(pb_uniform(2, at) * V);
-        mask[i] = pb_uniform(3, at) < 0.7;
-    }
-    CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){ids, targets, mask, count}));
-}
-
-static pb_trainer *open_fixture(pb_ctx *ctx, const pb_train_config *c)
-{
-    pb_trainer *t = open_trainer(ctx, c);
-    fixture_batch(t, 0, B, 0);
-    return t;
-}
-
-static void run_phases(pb_ctx *ctx, pb_trainer *t, int first, int last)
-{
-    for (int i = first; i <= last; i++) CHECK_OK(pb_phases[i](ctx, t));
-}
-
-static double loss_of(pb_trainer *t)
-{
-    double loss;
-    CHECK_OK(pb_trainer_loss(t, &loss));
-    return loss;
-}
-
-/* A copy of all gradients, weights or moments behind each other: what a step may change. */
-static float *snapshot(pb_trainer *t, bool gradients, size_t *n)
-{
-    const pb_model *m = pb_trainer_model(t);
-    float *all = calloc(m->trained * 3, sizeof *all), *at = all;
-    assert_non_null(all);
-    for (int i = 0; i < m->n; i++) {
-        const pb_param *p = &m->params[i];
-        const void *const parts[3] = {gradients ? p->grad : p->w, p->m, p->v};
-        for (int k = 0; p->trained && k < (gradients ? 1 : 3); k++) {
-            const size_t bytes = pb_param_n(p) * (k ? 4 : gradients ? 4 : pb_dtype_size(p->dtype));
-            CHECK_OK(pb_download(m->ctx, at, parts[k], bytes));
-            at += pb_param_n(p);
-        }
-    }
-    *n = (size_t)(at - all);
-    return all;
-}
-
-static void assert_same(float *a, float *b, size_t n)
-{
-    assert_memory_equal(a, b, n * sizeof *a);
-    free(a);
-    free(b);
-}
+#include "tests/trainer_fixture.h"
 
 /* ---- against PyTorch ------------------------------------------------------------------------------ */
-
-static const pb_param *param_named(const pb_model *m, const char *name)
-{
-    for (int i = 0; i < m->n; i++)
-        if (strcmp(m->params[i].name, name) == 0) return &m->params[i];
-    fail_msg("the model has no parameter %s", name);
-    return NULL;
-}
 
 static void check_gradient(const pb_param *p, double norm, double product)
 {
@@ -224,117 +126,6 @@ static void backward_can_be_repeated(void **state)
     float *a = snapshot(t, true, &n);
     CHECK_OK(pb_phase_backward(ctx, t));
     assert_same(a, snapshot(t, true, &n), n);
-    pb_trainer_close(t);
-}
-
-/* ---- clipping -------------------------------------------------------------------------------------------- */
-
-static double joint_norm(pb_trainer *t, int layer)
-{
-    const pb_model *m = pb_trainer_model(t);
-    double sum = 0;
-    for (int i = 0; i < m->n; i++)
-        for (size_t k = 0; m->params[i].trained && m->params[i].layer == layer && k < pb_param_n(&m->params[i]); k++)
-            sum += (double)m->params[i].grad[k] * (double)m->params[i].grad[k];
-    return sqrt(sum);
-}
-
-static void clip_bounds_each_layers_joint_norm(void **state)
-{
-    pb_ctx *ctx = *state;
-    for (int arm = PB_CLIP_SYNC; arm <= PB_CLIP_FUSED; arm++) {
-        pb_train_config c = config("tiny", PB_LORA);
-        double before[2];
-        pb_clip_state states[3];
-        c.clip = (pb_clip_arm)arm;
-        c.max_norm = 1e-3f; /* far below any layer's norm: all are clipped */
-        pb_trainer *t = open_fixture(ctx, &c);
-        run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
-        for (int l = 0; l < 2; l++) before[l] = joint_norm(t, l);
-        CHECK_OK(pb_phase_clip(ctx, t));
-        assert_int_equal(pb_trainer_clip_groups(t), 2);
-        CHECK_OK(pb_trainer_clip_states(t, states));
-        for (int l = 0; l < 2; l++) {
-            assert_true(before[l] > 2e-3);
-            CHECK_NEAR(states[l].norm, before[l], 1e-5 * before[l]);
-            CHECK_NEAR(joint_norm(t, l), 1e-3, 1e-8);
-        }
-        pb_trainer_close(t);
-    }
-}
-
-/* Six gradients a layer with adapters on q and v: A_q, B_q, A_v, B_v and both gains. */
-static void clip_arms_cost_what_they_say(void **state)
-{
-    static const struct {
-        pb_clip_arm arm;
-        unsigned launches, waits; /* of one layer */
-    } want[] = {{PB_CLIP_SYNC, 6 + 6, 6}, {PB_CLIP_FUSED, 6 + 1 + 6, 0}};
-    pb_ctx *ctx = *state;
-    pb_train_config c = config("tiny", PB_LORA);
-    c.model.targets = 1u << PB_TARGET_Q | 1u << PB_TARGET_V;
-    c.max_norm = 1e-3f;
-    pb_trainer *t = open_fixture(ctx, &c);
-    CHECK_OK(pb_train_step(ctx, t));
-    for (int i = 0; i < 2; i++) {
-        CHECK_OK(pb_trainer_set_clip(t, want[i].arm, 1e-3f));
-        CHECK_OK(pb_phase_backward(ctx, t));
-        const pb_counts a = ctx->counts;
-        CHECK_OK(pb_phase_clip(ctx, t));
-        assert_int_equal(ctx->counts.launches - a.launches, 2 * want[i].launches);
-        assert_int_equal(ctx->counts.waits - a.waits, 2 * want[i].waits);
-    }
-    CHECK_OK(pb_trainer_set_clip(t, PB_CLIP_MULTI, 1e-3f));
-    const pb_counts a = ctx->counts;
-    CHECK_OK(pb_phase_clip(ctx, t));
-    assert_int_equal(ctx->counts.launches - a.launches, 1);
-    assert_int_equal(ctx->counts.waits - a.waits, 0);
-    pb_trainer_close(t);
-}
-
-static void poison_embedding(pb_trainer *t)
-{
-    float *w = pb_trainer_model(t)->outer[PB_P_embed]->w;
-    for (int i = 0; i < pb_trainer_model(t)->g.D * 64; i++) w[i] = NAN;
-}
-
-static void non_finite_norm_skips_the_step(void **state)
-{
-    pb_ctx *ctx = *state;
-    for (int arm = PB_CLIP_SYNC; arm <= PB_CLIP_MULTI; arm++) {
-        pb_train_config c = config("tiny", PB_LORA);
-        pb_adamw_state st;
-        size_t n;
-        c.clip = (pb_clip_arm)arm;
-        pb_trainer *t = open_fixture(ctx, &c);
-        CHECK_OK(pb_train_step(ctx, t));
-        poison_embedding(t);
-        float *before = snapshot(t, false, &n);
-        CHECK_OK(pb_train_step(ctx, t));
-        assert_true(isnan(loss_of(t)));
-        assert_same(before, snapshot(t, false, &n), n);
-        CHECK_OK(pb_trainer_state(t, &st));
-        assert_int_equal(st.step, 1);
-        assert_int_equal(st.skipped, 1);
-        pb_trainer_close(t);
-    }
-}
-
-static void empty_mask_learns_nothing(void **state)
-{
-    pb_ctx *ctx = *state;
-    int32_t ids[T] = {0}, targets[T];
-    float mask[T] = {0};
-    size_t n;
-    pb_train_config c = config("tiny", PB_FULL);
-    pb_trainer *t = open_trainer(ctx, &c);
-    for (int i = 0; i < T; i++) targets[i] = -1;
-    CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){ids, targets, mask, 0}));
-    CHECK_OK(pb_train_step(ctx, t));
-    CHECK_NEAR(loss_of(t), 0, 0);
-    float *g = snapshot(t, true, &n);
-    for (size_t i = 0; i < n; i++) assert_true(g[i] == 0);
-    free(g);
     pb_trainer_close(t);
 }
 
@@ -465,10 +256,6 @@ int main(void)
         cmocka_unit_test(graph_equals_eager_over_ten_steps),
         cmocka_unit_test(synchronous_clip_cannot_be_recorded),
         cmocka_unit_test(backward_can_be_repeated),
-        cmocka_unit_test(clip_bounds_each_layers_joint_norm),
-        cmocka_unit_test(clip_arms_cost_what_they_say),
-        cmocka_unit_test(non_finite_norm_skips_the_step),
-        cmocka_unit_test(empty_mask_learns_nothing),
         cmocka_unit_test(accumulated_halves_equal_the_whole),
         cmocka_unit_test(qlora_equals_lora_on_dequantised_weights),
         cmocka_unit_test(bf16_follows_f32),

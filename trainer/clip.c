@@ -100,6 +100,7 @@ pb_status pb_phase_clip(pb_ctx *ctx, void *self)
         return pb_clip_multi(ctx, &(pb_clip_multi_args){.list = t->clip_list,
                                                         .state = t->clip,
                                                         .partial = t->partial,
+                                                        .elements = t->model.trained,
                                                         .n = t->ntrained,
                                                         .slots = t->slots,
                                                         .max_norm = t->cfg.max_norm});
@@ -117,6 +118,7 @@ pb_status pb_phase_optimizer(pb_ctx *ctx, void *self)
     return pb_adamw_step(ctx, &(pb_adamw_step_args){.list = t->adamw_list,
                                                     .clip = groups ? t->clip : NULL,
                                                     .state = t->state,
+                                                    .elements = t->model.trained,
                                                     .n = t->ntrained,
                                                     .nclip = groups,
                                                     .scale_gradients = t->cfg.clip == PB_CLIP_MULTI,

@@ -195,7 +195,7 @@ static pb_status fill(pb_model *m)
     for (int i = 0; i < m->n; i++)
         if (quantised(m, &m->params[i]) && pb_param_n(&m->params[i]) > largest) largest = pb_param_n(&m->params[i]);
     if (largest) PB_TRY(pb_alloc(m->ctx, largest * pb_dtype_size(m->cfg.dtype), &dense));
-    unsigned char *host = malloc((size_t)CHUNK * 2 * sizeof(float));
+    unsigned char *host = malloc((size_t)CHUNK * 2 * pb_dtype_size(PB_F32));
     pb_status s = host ? PB_OK : pb_fail(PB_ENOMEM, "no memory to draw weights in");
     for (int i = 0; s == PB_OK && i < m->n; i++) {
         const pb_param *p = &m->params[i];
@@ -230,9 +230,9 @@ pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out)
     if (cfg->layers) m.g.L = cfg->layers;
     const size_t L = (size_t)m.g.L;
     m.params = calloc(PB_NPARAMS * (L + 1) + 2 * PB_NTARGETS * L, sizeof *m.params);
-    m.layer = calloc(L * PB_NPARAMS, sizeof *m.layer);
-    m.lora_a = calloc(L * PB_NTARGETS, sizeof *m.lora_a);
-    m.lora_b = calloc(L * PB_NTARGETS, sizeof *m.lora_b);
+    m.layer = calloc(L * PB_NPARAMS, sizeof(pb_param *));
+    m.lora_a = calloc(L * PB_NTARGETS, sizeof(pb_param *));
+    m.lora_b = calloc(L * PB_NTARGETS, sizeof(pb_param *));
     pb_status s =
         m.params && m.layer && m.lora_a && m.lora_b ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the parameter list");
     if (s == PB_OK) list_params(&m);
@@ -245,7 +245,6 @@ pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out)
 
 void pb_model_close(pb_model *m)
 {
-    if (!m->ctx) return;
     pb_arena_free(&m->weights);
     pb_arena_free(&m->grads);
     pb_arena_free(&m->moments);

@@ -116,7 +116,7 @@ static void carve(pb_trainer *t)
 static pb_status group(pb_trainer *t)
 {
     const pb_model *m = &t->model;
-    t->trained = calloc((size_t)m->n, sizeof *t->trained);
+    t->trained = calloc((size_t)m->n, sizeof(pb_param *));
     t->groups = calloc((size_t)m->g.L + 1, sizeof *t->groups);
     if (!t->trained || !t->groups) return pb_fail(PB_ENOMEM, "no memory for the list of gradients");
     for (int layer = 0; layer <= m->g.L; layer++) {

@@ -39,6 +39,7 @@ typedef struct pb_adamw_step_args {
     const pb_adamw_entry *list; /* [n] in device memory */
     const pb_clip_state *clip;  /* [nclip], or NULL */
     pb_adamw_state *state;      /* [1], read and written */
+    size_t elements;            /* in all entries: what the cost is reckoned from, nothing else */
     int n, nclip;
     bool scale_gradients; /* gradients were not scaled in place: multiply by clip[].scale here */
     float beta1, beta2, eps;

@@ -132,17 +132,20 @@ static pb_status multi_bind(pb_binder *b, const int *dim, void *args)
     enum { MAX = 12 };
     static const char *const names[MAX] = {"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11"};
     pb_clip_entry list[MAX] = {0};
+    size_t elements = 0;
     int n = dim[0], slots = 0;
     if (n > MAX) return pb_fail(PB_EINVAL, "clip_multi: bind makes at most %d buffers", MAX);
     for (int i = 0; i < n; i++) {
         list[i].n = i == 0 ? (size_t)dim[1] * dim[2] : i == 1 ? 0 : i == 2 ? 1 : 500 + 9 * (size_t)i;
         list[i].x = list[i].n ? pb_inout(b, names[i], PB_F32, list[i].n, -1, 1) : NULL;
         slots += pb_clip_slots(list[i].n);
+        elements += list[i].n;
     }
     *(pb_clip_multi_args *)args = (pb_clip_multi_args){
         .list = pb_in_raw(b, "list", list, n * sizeof *list),
         .state = pb_out(b, "state", PB_F32, sizeof(pb_clip_state) / sizeof(float)),
         .partial = pb_out(b, "partial", PB_F32, slots),
+        .elements = elements,
         .n = n,
         .slots = slots,
         .max_norm = dim[3] ? 0.1f : INFINITY,
@@ -169,11 +172,12 @@ static pb_cost scale_cost(const void *args)
     return (pb_cost){.flops = n, .bytes = 8 * n};
 }
 
-/* Of the partial sums alone: the buffers' sizes are in device memory. */
+/* One read for the norm; to scale, one more and a write. */
 static pb_cost multi_cost(const void *args)
 {
     const pb_clip_multi_args *a = args;
-    return (pb_cost){.bytes = 8.0 * a->slots};
+    const double n = (double)a->elements;
+    return (pb_cost){.flops = (a->apply ? 3 : 2) * n, .bytes = (a->apply ? 12 : 4) * n};
 }
 
 static const pb_dims plain_edge[] = {{1, 7}, {1, 1}, {3, 341}, {1, 1024}, {1, 1025}, {5, 1001}, {1, 300000}, {0}};

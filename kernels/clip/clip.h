@@ -65,6 +65,7 @@ typedef struct pb_clip_multi_args {
     const pb_clip_entry *list; /* [n] in device memory */
     pb_clip_state *state;      /* [1], out */
     float *partial;            /* [slots], out: the slots of the list's buffers, one after the other */
+    size_t elements;           /* in all buffers: what the cost is reckoned from, nothing else */
     int n, slots;              /* slots: the sum of pb_clip_slots over the list */
     float max_norm;            /* > 0 */
     bool apply;                /* scale the buffers; false: leave it to adamw_step, which reads state */

@@ -86,16 +86,18 @@ static inline __attribute__((always_inline)) void token(const rotation *r, const
         }
 }
 
-static void rotate(const rotation *r)
+/* `half` is a constant where this is called, so that the loop is compiled once a pairing. */
+PB_INLINE void rotate_all(const rotation *r, bool half)
 {
     const size_t tokens = (size_t)r->B * r->S, work = tokens * r->D * (size_t)(r->heads[0] + r->heads[1]);
-    if (r->pairing == PB_ROPE_HALF) {
 #pragma omp parallel for schedule(static) if (work > 8192)
-        for (size_t n = 0; n < tokens; n++) token(r, true, n);
-    } else {
-#pragma omp parallel for schedule(static) if (work > 8192)
-        for (size_t n = 0; n < tokens; n++) token(r, false, n);
-    }
+    for (size_t n = 0; n < tokens; n++) token(r, half, n);
+}
+
+static void rotate(const rotation *r)
+{
+    if (r->pairing == PB_ROPE_HALF) rotate_all(r, true);
+    else rotate_all(r, false);
 }
 
 pb_status PB_FAST(pb_rope_fwd)(pb_ctx *ctx, const void *args)

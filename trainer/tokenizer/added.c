@@ -4,7 +4,7 @@
 #include "trainer/tokenizer/unicode.h"
 
 /* The class \w of the regex crate, by which Hugging Face's tokenizers tell words. */
-static const char word_pattern[] = "[\\w\\u200c\\u200d]";
+static const char word_pattern[] = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200c\\u200d]";
 
 void pb_added_free(pb_added *a)
 {

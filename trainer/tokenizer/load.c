@@ -210,6 +210,7 @@ static pb_status add_added(json_t *o, json_t *vocab, pb_tokenizer *t)
 {
     pb_tok_added flags = {0};
     pb_json_text text;
+    char byte[1]; /* of a token like <0x0A> */
     PB_TRY(read_added(o, &flags, &text));
     if (!text.n) return PB_OK; /* as Hugging Face does */
     if (text.n > LONGEST_TOKEN) return pb_fail(PB_EINVAL, "%zu bytes, need at most %d", text.n, LONGEST_TOKEN);
@@ -221,10 +222,7 @@ static pb_status add_added(json_t *o, json_t *vocab, pb_tokenizer *t)
     if (flags.normalized) PB_TRY(pb_stages_normalize(&t->stages, text.p, text.n, &form, &form_n));
     if (!form_n) return pb_fail(PB_EINVAL, "nothing is left of it after the normalizer");
     PB_TRY(pb_added_push(&t->added, &flags, text.p, text.n, form, form_n));
-    if (t->decoder.kind == PB_DECODE_CHAIN) {
-        char bytes[8];
-        PB_TRY(decoded(&t->decoder, form, form_n, bytes, &form, &form_n));
-    }
+    if (t->decoder.kind == PB_DECODE_CHAIN) PB_TRY(decoded(&t->decoder, form, form_n, byte, &form, &form_n));
     const uint32_t mark = PB_TOK_ADDED | (flags.special ? (uint32_t)PB_TOK_SPECIAL : 0);
     return v ? pb_vocab_mark_token(&t->bpe.vocab, flags.id, form, form_n, mark)
              : pb_vocab_add_token(&t->bpe.vocab, flags.id, form, form_n, mark);

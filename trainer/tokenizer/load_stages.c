@@ -101,10 +101,8 @@ static pb_status load_byte_level(json_t *o, pb_stages *g)
     PB_TRY(pb_json_get_bool(o, where, "trim_offsets", &trim));
     PB_TRY(pb_json_get_bool(o, where, "use_regex", &regex));
     if (g->byte_level) return pb_fail(PB_EUNSUPPORTED, "%s: twice", where);
-    if (prefix) {
-        PB_TRY(add_cut(g, PB_CUT_ISOLATED, &c));
-        c->prefix = true;
-    }
+    g->prefix = prefix;
+    g->prefix_at = g->cuts;
     if (regex) {
         PB_TRY(add_cut(g, PB_CUT_ISOLATED, &c));
         PB_TRY(pb_tok_pattern_open(gpt2, sizeof gpt2 - 1, false, &c->pattern));

@@ -5,8 +5,9 @@
 #include <ctype.h>
 #include <pcre2.h>
 
-/* What \w means to Oniguruma; PCRE2 would take letters, numbers and the underscore. */
-#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+/* What \w means to Oniguruma (with the superscripts and fractions of Latin-1, but no others); PCRE2 would take letters,
+ * numbers and the underscore. */
+#define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 typedef struct reader {
     const char *re;
@@ -31,7 +32,7 @@ static pb_status refuse(const reader *r, const char *what)
     return pb_fail(PB_EUNSUPPORTED, "pattern: %s at character %zu is not supported", what, r->i + 1);
 }
 
-/* \p{Name}: general categories are spelled alike; any other name is a script. */
+/* \p{Name}: general categories and Alphabetic are spelled alike; any other name is a script. */
 static pb_status property(reader *r)
 {
     const char *end = ahead(r, "\\p{") || ahead(r, "\\P{") ? memchr(r->re + r->i, '}', r->n - r->i) : NULL;
@@ -42,7 +43,7 @@ static pb_status property(reader *r)
     const char *name = r->re + r->i;
     const bool category = (len == 1 && isupper((unsigned char)name[0])) ||
                           (len == 2 && isupper((unsigned char)name[0]) && islower((unsigned char)name[1]));
-    if (!category) PB_TRY(put(r, "sc:"));
+    if (!category && !ahead(r, "Alphabetic}")) PB_TRY(put(r, "sc:"));
     return copy(r, len + 1);
 }
 

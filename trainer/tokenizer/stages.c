@@ -104,14 +104,15 @@ static pb_status cut(const run *r, int stage, const char *s, size_t n)
 
 static pb_status pass(const run *r, int stage, const char *s, size_t n)
 {
-    if (stage == r->g->cuts) return r->emit(r->self, s, n);
-    if (!r->g->cut[stage].prefix) return cut(r, stage, s, n);
-    if (s[0] == ' ') return pass(r, stage + 1, s, n);
-    pb_bytes *b = &r->g->prefixed; /* the chain has one such stage at most, so the piece in here is the only one */
-    b->n = 0;
-    PB_TRY(pb_tok_append(b, " ", 1));
-    PB_TRY(pb_tok_append(b, s, n));
-    return pass(r, stage + 1, b->p, b->n);
+    pb_bytes *b = &r->g->prefixed; /* one piece at a time comes by here */
+    if (r->g->prefix && stage == r->g->prefix_at && s[0] != ' ') {
+        b->n = 0;
+        PB_TRY(pb_tok_append(b, " ", 1));
+        PB_TRY(pb_tok_append(b, s, n));
+        s = b->p;
+        n = b->n;
+    }
+    return stage == r->g->cuts ? r->emit(r->self, s, n) : cut(r, stage, s, n);
 }
 
 pb_status pb_stages_cut(pb_stages *g, const char *s, size_t n, pb_tok_emit emit, void *self)

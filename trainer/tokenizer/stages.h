@@ -22,7 +22,6 @@ typedef enum pb_tok_behavior {
     PB_CUT_CONTIGUOUS
 } pb_tok_behavior;
 typedef struct pb_tok_cut {
-    bool prefix; /* a blank goes before every piece that has none; no pattern */
     bool invert; /* matches and the text between them change places */
     pb_tok_behavior behavior;
     pb_tok_pattern pattern;
@@ -32,6 +31,8 @@ typedef struct pb_stages {
     pb_tok_norm norm[PB_TOK_MAX_STAGES];
     pb_tok_cut cut[PB_TOK_MAX_STAGES];
     int norms, cuts;
+    bool prefix; /* a blank goes before every piece without one that reaches cut[prefix_at], or the end */
+    int prefix_at;
     bool byte_level; /* words are bytes in the alphabet of pb_tok_byte_to_char */
     /* scratch */
     pb_bytes text[2], prefixed;

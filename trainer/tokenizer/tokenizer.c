@@ -275,9 +275,7 @@ static pb_status check_ranges(const pb_stages *g)
     for (int i = 0; i < g->norms; i++)
         if (g->norm[i].kind != PB_NORM_NFC)
             return pb_fail(PB_EUNSUPPORTED, "tokenizer: a normaliser other than NFC hides where tokens stand");
-    for (int i = 0; i < g->cuts; i++)
-        if (g->cut[i].prefix)
-            return pb_fail(PB_EUNSUPPORTED, "tokenizer: blanks put before words hide where tokens stand");
+    if (g->prefix) return pb_fail(PB_EUNSUPPORTED, "tokenizer: blanks put before words hide where tokens stand");
     return PB_OK;
 }
 

@@ -7,6 +7,9 @@
  * TemplateProcessing, Sequence. Decoders ByteLevel, or Replace, ByteFallback, Fuse, Strip in this order, or none. What
  * else a file holds is refused by name.
  *
+ * Characters have the properties that the installed PCRE2 and utf8proc know (Debian 12: Unicode 14 and 15). Those that
+ * Unicode added later may be cut elsewhere than by a library with newer tables.
+ *
  * Text is bytes. What is not UTF-8 is kept: the valid stretches on both sides are encoded as texts of their own, and a
  * run of bytes between them is one word; decoding gives the same bytes. Only a tokenizer that is not byte-level
  * refuses such text. Decoding writes bytes as they are: a cut character is not replaced.

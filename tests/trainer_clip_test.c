@@ -1,0 +1,122 @@
+/* trainer_clip_test.c - the clip phase in every arm: its bound, its cost, and numbers that are not finite. */
+#include "tests/trainer_fixture.h"
+
+static double joint_norm(pb_trainer *t, int layer)
+{
+    const pb_model *m = pb_trainer_model(t);
+    double sum = 0;
+    for (int i = 0; i < m->n; i++)
+        for (size_t k = 0; m->params[i].trained && m->params[i].layer == layer && k < pb_param_n(&m->params[i]); k++)
+            sum += (double)m->params[i].grad[k] * (double)m->params[i].grad[k];
+    return sqrt(sum);
+}
+
+static void clip_bounds_each_layers_joint_norm(void **state)
+{
+    pb_ctx *ctx = *state;
+    for (int arm = PB_CLIP_SYNC; arm <= PB_CLIP_FUSED; arm++) {
+        pb_train_config c = config("tiny", PB_LORA);
+        double before[2];
+        pb_clip_state states[3];
+        c.clip = (pb_clip_arm)arm;
+        c.max_norm = 1e-3f; /* far below any layer's norm: all are clipped */
+        pb_trainer *t = open_fixture(ctx, &c);
+        run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
+        for (int l = 0; l < 2; l++) before[l] = joint_norm(t, l);
+        CHECK_OK(pb_phase_clip(ctx, t));
+        assert_int_equal(pb_trainer_clip_groups(t), 2);
+        CHECK_OK(pb_trainer_clip_states(t, states));
+        for (int l = 0; l < 2; l++) {
+            assert_true(before[l] > 2e-3);
+            CHECK_NEAR(states[l].norm, before[l], 1e-5 * before[l]);
+            CHECK_NEAR(joint_norm(t, l), 1e-3, 1e-8);
+        }
+        pb_trainer_close(t);
+    }
+}
+
+/* Six gradients a layer with adapters on q and v: A_q, B_q, A_v, B_v and both gains. */
+static void clip_arms_cost_what_they_say(void **state)
+{
+    static const struct {
+        pb_clip_arm arm;
+        unsigned launches, waits; /* of one layer */
+    } want[] = {{PB_CLIP_SYNC, 6 + 6, 6}, {PB_CLIP_FUSED, 6 + 1 + 6, 0}};
+    pb_ctx *ctx = *state;
+    pb_train_config c = config("tiny", PB_LORA);
+    c.model.targets = 1u << PB_TARGET_Q | 1u << PB_TARGET_V;
+    c.max_norm = 1e-3f;
+    pb_trainer *t = open_fixture(ctx, &c);
+    CHECK_OK(pb_train_step(ctx, t));
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(pb_trainer_set_clip(t, want[i].arm, 1e-3f));
+        CHECK_OK(pb_phase_backward(ctx, t));
+        const pb_counts a = ctx->counts;
+        CHECK_OK(pb_phase_clip(ctx, t));
+        assert_int_equal(ctx->counts.launches - a.launches, 2 * want[i].launches);
+        assert_int_equal(ctx->counts.waits - a.waits, 2 * want[i].waits);
+    }
+    CHECK_OK(pb_trainer_set_clip(t, PB_CLIP_MULTI, 1e-3f));
+    const pb_counts a = ctx->counts;
+    CHECK_OK(pb_phase_clip(ctx, t));
+    assert_int_equal(ctx->counts.launches - a.launches, 1);
+    assert_int_equal(ctx->counts.waits - a.waits, 0);
+    pb_trainer_close(t);
+}
+
+static void poison_embedding(pb_trainer *t)
+{
+    float *w = pb_trainer_model(t)->outer[PB_P_embed]->w;
+    for (int i = 0; i < pb_trainer_model(t)->g.D * 64; i++) w[i] = NAN;
+}
+
+static void non_finite_norm_skips_the_step(void **state)
+{
+    pb_ctx *ctx = *state;
+    for (int arm = PB_CLIP_SYNC; arm <= PB_CLIP_MULTI; arm++) {
+        pb_train_config c = config("tiny", PB_LORA);
+        pb_adamw_state st;
+        size_t n;
+        c.clip = (pb_clip_arm)arm;
+        pb_trainer *t = open_fixture(ctx, &c);
+        CHECK_OK(pb_train_step(ctx, t));
+        poison_embedding(t);
+        float *before = snapshot(t, false, &n);
+        CHECK_OK(pb_train_step(ctx, t));
+        assert_true(isnan(loss_of(t)));
+        assert_same(before, snapshot(t, false, &n), n);
+        CHECK_OK(pb_trainer_state(t, &st));
+        assert_int_equal(st.step, 1);
+        assert_int_equal(st.skipped, 1);
+        pb_trainer_close(t);
+    }
+}
+
+static void empty_mask_learns_nothing(void **state)
+{
+    pb_ctx *ctx = *state;
+    int32_t ids[T] = {0}, targets[T];
+    float mask[T] = {0};
+    size_t n;
+    pb_train_config c = config("tiny", PB_FULL);
+    pb_trainer *t = open_trainer(ctx, &c);
+    for (int i = 0; i < T; i++) targets[i] = -1;
+    CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){ids, targets, mask, 0}));
+    CHECK_OK(pb_train_step(ctx, t));
+    CHECK_NEAR(loss_of(t), 0, 0);
+    float *g = snapshot(t, true, &n);
+    for (size_t i = 0; i < n; i++) assert_true(g[i] == 0);
+    free(g);
+    pb_trainer_close(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clip_bounds_each_layers_joint_norm),
+        cmocka_unit_test(clip_arms_cost_what_they_say),
+        cmocka_unit_test(non_finite_norm_skips_the_step),
+        cmocka_unit_test(empty_mask_learns_nothing),
+    };
+    return cmocka_run_group_tests(tests, test_open_cpu, test_close);
+}
