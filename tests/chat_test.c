@@ -185,7 +185,7 @@ static void deep_and_long_lines_are_refused(void **state)
     memset(all, '[', 5000);
     CHECK_FAILS(pb_jsonl_parse("f", all, 5000, PB_BAD_LINES_FAIL, count, &taken, &c), PB_EIO, "depth");
     memset(all, ' ', most);
-    strcpy(all + most, "\n" HI);
+    memcpy(all + most, "\n" HI, sizeof("\n" HI));
     CHECK_OK(pb_jsonl_parse("f", all, strlen(all), PB_BAD_LINES_SKIP, count, &taken, &c));
     if (!strstr(c.kept[0], "f:1: a line of more than 16777216 bytes")) fail_msg("kept '%s'", c.kept[0]);
     assert_int_equal(c.bad, 1);

@@ -14,7 +14,7 @@ enum { SAMPLES = 40, S = 160, B = 3, T = B * S };
 static const char *write_samples(int n)
 {
     static char path[32];
-    strcpy(path, "/tmp/pb_data_testXXXXXX");
+    snprintf(path, sizeof path, "/tmp/pb_data_testXXXXXX");
     FILE *f = fdopen(mkstemp(path), "w");
     assert_non_null(f);
     for (int i = 0; i < n; i++) {
