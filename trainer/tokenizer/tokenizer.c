@@ -160,7 +160,7 @@ static pb_status emit_part(job *j, const char *word, size_t n)
 {
     const size_t from = j->out->n;
     PB_TRY(pb_bpe_encode(&j->t->bpe, word, n, j->out));
-    if (!j->where) return PB_OK;
+    if (!j->where || j->out->n == from) return PB_OK;
     return pb_tok_locate(&j->align, &j->t->bpe.vocab, j->out->id + from, j->out->n - from, (size_t)(j->raw - j->text),
                          (size_t)(word - j->form), n, j->where);
 }
