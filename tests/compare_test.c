@@ -119,7 +119,8 @@ static void worse_exit_follows_its_order(void **state)
 
 static void make_folder(char *path)
 {
-    strcpy(path, "/tmp/pb_baselines_XXXXXX");
+    static const char pattern[] = "/tmp/pb_baselines_XXXXXX";
+    memcpy(path, pattern, sizeof pattern);
     assert_non_null(mkdtemp(path));
 }
 

@@ -37,7 +37,7 @@ static void matches_pytorch(void **state)
             c.max_norm = 0.05f;
             pb_trainer_close(t);
             t = open_fixture(*state, &c);
-            strcpy(open_as, as);
+            memcpy(open_as, as, sizeof as);
         }
         if (strncmp(what, "loss", 4) == 0) {
             if (what[4] != '0') run_phases(*state, t, PB_PHASE_clip, PB_PHASE_optimizer);

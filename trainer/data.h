@@ -12,7 +12,8 @@ enum { PB_TOKEN_START = 256, PB_TOKEN_END, PB_BYTE_VOCAB };
 
 typedef struct pb_corpus pb_corpus;
 
-/* Reads JSONL {"messages":[{"role","content"},...]}; EIO with file:line for what is not that. */
+/* Reads the JSONL of data/jsonl.h through the template "bytes" and the mask "assistant"; the first bad line ends the
+ * reading, with file:line. */
 pb_status pb_corpus_open(const char *path, uint64_t seed, pb_corpus **out);
 void pb_corpus_close(pb_corpus *c);
 size_t pb_corpus_conversations(const pb_corpus *c);

@@ -85,6 +85,8 @@ static void carve(pb_trainer *t)
     t->targets = pb_carve(m, T * sizeof *t->targets);
     t->mask = pb_carve(m, T * f);
     t->inv_count = pb_carve(m, f);
+    t->start = pb_carve(m, t->cfg.packed ? T * sizeof *t->start : 0);
+    t->pos = pb_carve(m, t->cfg.packed ? T * sizeof *t->pos : 0);
     t->cos = pb_carve(m, (size_t)t->cfg.S * (g->d / 2) * f);
     t->sin = pb_carve(m, (size_t)t->cfg.S * (g->d / 2) * f);
     for (int i = 0; i < g->L; i++) carve_layer(t, i);
@@ -212,6 +214,23 @@ void pb_trainer_close(pb_trainer *t)
 
 /* ---- inputs ------------------------------------------------------------------------------------------ */
 
+static pb_status set_packing(pb_trainer *t, const pb_batch *b)
+{
+    const int S = t->cfg.S;
+    if (!b->start != !t->cfg.packed || !b->pos != !t->cfg.packed)
+        return pb_fail(PB_EINVAL, "batch: start and pos must %s: the trainer's batches are %s",
+                       t->cfg.packed ? "be given" : "be NULL", t->cfg.packed ? "packed" : "not packed");
+    if (!t->cfg.packed) return PB_OK;
+    for (int i = 0; i < t->T; i++) {
+        if (b->start[i] < 0 || b->start[i] > i % S)
+            return pb_fail(PB_EINVAL, "batch: start %d of token %d is outside 0 to %d", b->start[i], i, i % S);
+        if (b->pos[i] < 0 || b->pos[i] >= S)
+            return pb_fail(PB_EINVAL, "batch: position %d of token %d is outside 0 to %d", b->pos[i], i, S - 1);
+    }
+    PB_TRY(pb_upload(t->ctx, t->start, b->start, (size_t)t->T * sizeof *b->start));
+    return pb_upload(t->ctx, t->pos, b->pos, (size_t)t->T * sizeof *b->pos);
+}
+
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
 {
     const size_t T = (size_t)t->T;
@@ -227,6 +246,7 @@ pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
     }
     if (b->count > 0) count = b->count;
     const float inv = count > 0 ? (float)(1 / count) : 0;
+    PB_TRY(set_packing(t, b));
     PB_TRY(pb_upload(t->ctx, t->ids, b->ids, T * sizeof *b->ids));
     PB_TRY(pb_upload(t->ctx, t->targets, b->targets, T * sizeof *b->targets));
     PB_TRY(pb_upload(t->ctx, t->mask, b->mask, T * sizeof *b->mask));

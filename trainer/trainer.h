@@ -25,7 +25,8 @@ typedef enum pb_clip_arm {
 
 typedef struct pb_train_config {
     pb_model_config model;
-    int B, S; /* sequences and tokens a sequence of one batch */
+    int B, S;    /* sequences and tokens a sequence of one batch */
+    bool packed; /* batches say where each token's sample begins; all of them or none, as graphs replay either */
     pb_clip_arm clip;
     float max_norm; /* > 0 */
     float lr, beta1, beta2, eps, weight_decay;
@@ -42,6 +43,8 @@ typedef struct pb_batch {
     const float *mask;      /* [B,S] 1 where the loss counts */
     double count;           /* what the loss is divided by; 0: the sum of the mask (a batch by itself), else
                                that of all micro-batches whose gradients are accumulated */
+    const int32_t *start;   /* [B,S] first token of the row that each may attend to, 0 <= start[b,s] <= s */
+    const int32_t *pos;     /* [B,S] position in its sample, 0 <= pos < S; both with packed, else both NULL */
 } pb_batch;
 
 typedef struct pb_trainer pb_trainer;
@@ -68,7 +71,8 @@ pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **
 void pb_trainer_close(pb_trainer *t);
 
 /* Copies a batch into the trainer's fixed buffers, with 1/count. EINVAL: an id outside the
- * vocabulary, or a target outside it under the mask. An empty mask is allowed: loss and gradients are 0. */
+ * vocabulary, or a target outside it under the mask; start or pos out of range, or given without `packed`. An empty
+ * mask is allowed: loss and gradients are 0. */
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *batch);
 pb_status pb_trainer_set_lr(pb_trainer *t, float lr);
 pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm); /* not while a graph of it is in use */

@@ -35,6 +35,7 @@ struct pb_trainer {
     pb_arena acts;           /* everything below that is device memory */
     int32_t *ids, *targets;  /* [T] */
     float *mask, *inv_count; /* [T], [1] */
+    int32_t *start, *pos;    /* [T], or NULL when batches are not packed */
     float *cos, *sin;        /* [S,d/2] */
     pb_layer_acts *layers;   /* [L], host */
     void *hf, *nf;           /* [T,D] last residual stream and its norm */

@@ -39,6 +39,23 @@ static pb_tokenizer *fixed(void)
     return t;
 }
 
+/* Ranges are in order and inside the text, one for each token. */
+static void use_ranges(pb_tokenizer *t, const char *text, size_t n, unsigned flags, const pb_ids *want)
+{
+    pb_ids ids = {0};
+    pb_ranges where = {0};
+    if (pb_tokenizer_encode_ranges(t, text, n, flags, &ids, &where) == PB_OK) {
+        if (ids.n != want->n || where.n != ids.n) abort();
+        if (ids.n && memcmp(ids.id, want->id, ids.n * sizeof *ids.id) != 0) abort();
+        for (size_t i = 0; i < where.n; i++)
+            if (where.at[i].a > where.at[i].b || where.at[i].b > n || (i && where.at[i].a < where.at[i - 1].a)) abort();
+    } else if (ids.n || where.n) {
+        abort();
+    }
+    pb_ids_free(&ids);
+    pb_ranges_free(&where);
+}
+
 /* Encodes twice (the second time out of the cache), and decodes. `exact`: the text must come back. */
 static void use(pb_tokenizer *t, const char *text, size_t n, unsigned flags, int exact)
 {
@@ -47,6 +64,7 @@ static void use(pb_tokenizer *t, const char *text, size_t n, unsigned flags, int
     if (pb_tokenizer_encode(t, text, n, flags, &a) == PB_OK) {
         if (pb_tokenizer_encode(t, text, n, flags, &b) != PB_OK || a.n != b.n) abort();
         if (a.n && memcmp(a.id, b.id, a.n * sizeof *a.id) != 0) abort();
+        use_ranges(t, text, n, flags, &a);
         if (pb_tokenizer_decode(t, a.id, a.n, 0, &back) != PB_OK) abort();
         if (exact && (back.n != n || (n && memcmp(back.p, text, n) != 0))) abort();
     } else if (exact || a.n || strchr(pb_error(), '\n')) {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "trainer/data.h"
+#include "trainer/tokenizer/ranges.h"
 
 /* The largest known files have about 30 MB. */
 enum { LARGEST_FILE = 1 << 28, LONGEST_TEXT = INT32_MAX };
@@ -14,6 +15,12 @@ void pb_ids_free(pb_ids *a)
 {
     free(a->id);
     *a = (pb_ids){0};
+}
+
+void pb_ranges_free(pb_ranges *a)
+{
+    free(a->at);
+    *a = (pb_ranges){0};
 }
 
 void pb_bytes_free(pb_bytes *a)
@@ -143,17 +150,29 @@ typedef struct job { /* one call of encode */
     pb_tokenizer *t;
     bool plain;
     pb_ids *out;
+    pb_ranges *where;       /* NULL: nobody asked */
+    const char *text, *raw; /* all of it, and the stretch in work */
+    const char *form;       /* the stretch's normal form, in which words lie */
+    pb_tok_align align;
 } job;
+
+static pb_status emit_part(job *j, const char *word, size_t n)
+{
+    const size_t from = j->out->n;
+    PB_TRY(pb_bpe_encode(&j->t->bpe, word, n, j->out));
+    if (!j->where || j->out->n == from) return PB_OK;
+    return pb_tok_locate(&j->align, &j->t->bpe.vocab, j->out->id + from, j->out->n - from, (size_t)(j->raw - j->text),
+                         (size_t)(word - j->form), n, j->where);
+}
 
 /* Without merges bytes are tokens one by one, and a text may be cut anywhere to bound the scratch. */
 static pb_status emit(void *self, const char *word, size_t n)
 {
     enum { CHUNK = 1 << 16 };
-    const job *j = self;
-    pb_bpe *b = &j->t->bpe;
-    for (; !b->vocab.merges && b->byte_level && n > CHUNK; word += CHUNK, n -= CHUNK)
-        PB_TRY(pb_bpe_encode(b, word, CHUNK, j->out));
-    return pb_bpe_encode(b, word, n, j->out);
+    job *j = self;
+    const pb_bpe *b = &j->t->bpe;
+    for (; !b->vocab.merges && b->byte_level && n > CHUNK; word += CHUNK, n -= CHUNK) PB_TRY(emit_part(j, word, CHUNK));
+    return emit_part(j, word, n);
 }
 
 static pb_status push_id(pb_ids *out, int32_t id)
@@ -163,6 +182,22 @@ static pb_status push_id(pb_ids *out, int32_t id)
     return PB_OK;
 }
 
+/* The added token whose text is bytes [a,b) of the normal form. */
+static pb_status push_added(job *j, int32_t token, size_t a, size_t b)
+{
+    PB_TRY(push_id(j->out, j->t->added.token[token].id));
+    return j->where ? pb_tok_push_mapped(&j->align, (size_t)(j->raw - j->text), a, b, j->where) : PB_OK;
+}
+
+/* Words of s[0..n) are looked up in its normal form. */
+static pb_status set_stretch(job *j, const char *s, size_t n, const char *form, size_t form_n)
+{
+    j->raw = s;
+    j->form = form;
+    j->align.n = 0;
+    return j->where && form != s ? pb_tok_align_nfc(&j->align, s, n, form, form_n) : PB_OK;
+}
+
 /* A stretch between two tokens that are looked for in the raw text. */
 static pb_status encode_stretch(job *j, const char *s, size_t n)
 {
@@ -170,11 +205,12 @@ static pb_status encode_stretch(job *j, const char *s, size_t n)
     pb_tok_scan scan = {.trie = &added->normalized, .plain = j->plain};
     int32_t token = 0;
     PB_TRY(pb_stages_normalize(&j->t->stages, s, n, &scan.s, &scan.n));
+    PB_TRY(set_stretch(j, s, n, scan.s, scan.n));
     while (token >= 0) {
         size_t a, b;
         PB_TRY(pb_added_next(added, &scan, &a, &b, &token));
         PB_TRY(pb_stages_cut(&j->t->stages, scan.s + a, b - a, emit, j));
-        if (token >= 0) PB_TRY(push_id(j->out, added->token[token].id));
+        if (token >= 0) PB_TRY(push_added(j, token, b, scan.done));
     }
     return PB_OK;
 }
@@ -188,7 +224,8 @@ static pb_status encode_valid(job *j, const char *s, size_t n)
         size_t a, b;
         PB_TRY(pb_added_next(added, &scan, &a, &b, &token));
         if (a < b) PB_TRY(encode_stretch(j, s + a, b - a));
-        if (token >= 0) PB_TRY(push_id(j->out, added->token[token].id));
+        PB_TRY(set_stretch(j, s, n, s, n));
+        if (token >= 0) PB_TRY(push_added(j, token, b, scan.done));
     }
     return PB_OK;
 }
@@ -202,26 +239,57 @@ static pb_status encode(job *j, const char *s, size_t n)
         i += len;
         for (len = 0; i + len < n && !pb_tok_char(s + i + len, n - i - len, &cp);) len++;
         if (len && !j->t->stages.byte_level) return pb_fail(PB_EINVAL, "tokenizer: byte %zu is not UTF-8", i);
+        PB_TRY(set_stretch(j, s, n, s, n));
         if (len) PB_TRY(emit(j, s + i, len));
     }
     return PB_OK;
 }
 
-static pb_status push_all(pb_ids *out, const int32_t *ids, size_t n)
+/* What the file's template puts around a text: tokens that stand for none of its bytes. */
+static pb_status push_around(job *j, const int32_t *ids, size_t n, size_t at)
 {
-    for (size_t i = 0; i < n; i++) PB_TRY(push_id(out, ids[i]));
+    for (size_t i = 0; i < n; i++) {
+        PB_TRY(push_id(j->out, ids[i]));
+        if (j->where) PB_TRY(pb_tok_push_range(j->where, at, at));
+    }
     return PB_OK;
+}
+
+static pb_status encode_all(job *j, size_t n, unsigned flags)
+{
+    const pb_tokenizer *t = j->t;
+    const bool around = flags & PB_TOK_TEMPLATE;
+    if (n > LONGEST_TEXT) return pb_fail(PB_EINVAL, "tokenizer: a text of %zu bytes, need less than 2^31", n);
+    if (around) PB_TRY(push_around(j, t->before, t->n_before, 0));
+    PB_TRY(encode(j, j->text, n));
+    return around ? push_around(j, t->after, t->n_after, n) : PB_OK;
 }
 
 pb_status pb_tokenizer_encode(pb_tokenizer *t, const char *text, size_t n, unsigned flags, pb_ids *out)
 {
-    job j = {t, flags & PB_TOK_PLAIN, out};
-    const size_t from = out->n;
-    if (n > LONGEST_TEXT) return pb_fail(PB_EINVAL, "tokenizer: a text of %zu bytes, need less than 2^31", n);
-    pb_status s = flags & PB_TOK_TEMPLATE ? push_all(out, t->before, t->n_before) : PB_OK;
-    if (s == PB_OK) s = encode(&j, text, n);
-    if (s == PB_OK && flags & PB_TOK_TEMPLATE) s = push_all(out, t->after, t->n_after);
-    if (s != PB_OK) out->n = from;
+    return pb_tokenizer_encode_ranges(t, text, n, flags, out, NULL);
+}
+
+static pb_status check_ranges(const pb_stages *g)
+{
+    for (int i = 0; i < g->norms; i++)
+        if (g->norm[i].kind != PB_NORM_NFC)
+            return pb_fail(PB_EUNSUPPORTED, "tokenizer: a normaliser other than NFC hides where tokens stand");
+    if (g->prefix) return pb_fail(PB_EUNSUPPORTED, "tokenizer: blanks put before words hide where tokens stand");
+    return PB_OK;
+}
+
+pb_status pb_tokenizer_encode_ranges(pb_tokenizer *t, const char *text, size_t n, unsigned flags, pb_ids *out,
+                                     pb_ranges *where)
+{
+    job j = {.t = t, .plain = flags & PB_TOK_PLAIN, .out = out, .where = where, .text = text};
+    const size_t from = out->n, ranges = where ? where->n : 0;
+    pb_status s = where ? check_ranges(&t->stages) : PB_OK;
+    if (s == PB_OK) s = encode_all(&j, n, flags);
+    free(j.align.piece);
+    if (s == PB_OK) return PB_OK;
+    out->n = from;
+    if (where) where->n = ranges;
     return s;
 }
 
@@ -273,6 +341,12 @@ pb_status pb_tokenizer_special(const pb_tokenizer *t, const char *text, int32_t 
         return PB_OK;
     }
     return pb_fail(PB_EINVAL, "tokenizer: \"%.60s\" is no added token", text);
+}
+
+bool pb_tokenizer_is_special(const pb_tokenizer *t, int32_t id)
+{
+    const pb_vocab *v = &t->bpe.vocab;
+    return id >= 0 && (size_t)id < v->n && v->token[id].flags & PB_TOK_SPECIAL;
 }
 
 size_t pb_tokenizer_vocab(const pb_tokenizer *t) { return t->bpe.vocab.n; }

@@ -37,7 +37,15 @@ typedef struct pb_bytes {
     char *p; /* [n], no final NUL */
     size_t n, room;
 } pb_bytes;
+typedef struct pb_range { /* bytes [a,b) of a text */
+    uint32_t a, b;
+} pb_range;
+typedef struct pb_ranges {
+    pb_range *at; /* [n] */
+    size_t n, room;
+} pb_ranges;
 void pb_ids_free(pb_ids *a);
+void pb_ranges_free(pb_ranges *a);
 void pb_bytes_free(pb_bytes *a);
 
 /* Flags of encoding and decoding. */
@@ -57,10 +65,17 @@ void pb_tokenizer_close(pb_tokenizer *t); /* NULL is fine */
 
 /* n < 2^31. EINVAL: text is not UTF-8 and the tokenizer is not byte-level, or a pattern backtracks without end. */
 pb_status pb_tokenizer_encode(pb_tokenizer *t, const char *text, size_t n, unsigned flags, pb_ids *out);
+/* The same, and which bytes of the text each token stands for: where[i] belongs to the i-th id that this call appends.
+ * Ranges are in order. A token that the text does not hold (of the file's template) has an empty range. Where NFC
+ * changed a character, a token's range is that of the whole stretch from one ASCII character to the next. EUNSUPPORTED:
+ * the file has a normaliser beside NFC, or a blank put before words: its tokens are not bytes of the text. */
+pb_status pb_tokenizer_encode_ranges(pb_tokenizer *t, const char *text, size_t n, unsigned flags, pb_ids *out,
+                                     pb_ranges *where);
 /* EINVAL: an id that is no token. */
 pb_status pb_tokenizer_decode(const pb_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, pb_bytes *out);
 /* The id of an added token by its exact text, special or not. EINVAL: there is none. */
 pb_status pb_tokenizer_special(const pb_tokenizer *t, const char *text, int32_t *id);
+bool pb_tokenizer_is_special(const pb_tokenizer *t, int32_t id); /* false for what is no token */
 /* The largest id plus one: the rows an embedding needs (a model may have more). */
 size_t pb_tokenizer_vocab(const pb_tokenizer *t);
 #endif

@@ -1,0 +1,337 @@
+/* data_test.c - rows of a data set: what is in them, that packing isolates conversations, and that the order can be
+ * taken up again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/core/bind.h"
+#include "tests/test.h"
+#include "trainer/data.h"
+#include "trainer/data/dataset.h"
+
+enum { SAMPLES = 40, S = 160, B = 3, T = B * S };
+
+/* Sample i: one question, and one answer of a length of its own; every seventh has two answers. */
+static const char *write_samples(int n)
+{
+    static char path[32];
+    snprintf(path, sizeof path, "/tmp/pb_data_testXXXXXX");
+    FILE *f = fdopen(mkstemp(path), "w");
+    assert_non_null(f);
+    for (int i = 0; i < n; i++) {
+        fprintf(f,
+                "{\"messages\":[{\"role\":\"user\",\"content\":\"q%d\"},{\"role\":\"assistant\",\"content\":\"%d:", i,
+                i);
+        for (int k = 0; k < (int)(pb_uniform(5, (uint64_t)i) * 60); k++) fputc('a' + (i + k) % 26, f);
+        fprintf(f, i % 7 ? "\"}]}\n" : "\"},{\"role\":\"assistant\",\"content\":\"more\"}]}\n");
+    }
+    fclose(f);
+    return path;
+}
+
+static pb_dataset_config config(void)
+{
+    return (pb_dataset_config){.chat = {.family = PB_TEMPLATE_BYTES}, .S = S, .pack = true, .seed = 42};
+}
+
+static pb_dataset *open_samples(const pb_dataset_config *cfg, int n, pb_dataset_counts *counts)
+{
+    const char *path = write_samples(n);
+    pb_tokenizer *t = NULL;
+    pb_dataset *d = NULL;
+    CHECK_OK(pb_tokenizer_open(NULL, &t));
+    CHECK_OK(pb_dataset_open(path, t, cfg, counts, &d));
+    remove(path);
+    pb_tokenizer_close(t);
+    return d;
+}
+
+typedef struct room {
+    int32_t ids[T], targets[T], start[T], pos[T];
+    float mask[T];
+} room;
+
+static pb_rows rows_of(room *r) { return (pb_rows){r->ids, r->targets, r->mask, r->start, r->pos}; }
+
+/* The number in the question "q7" of the sample whose first token is at ids[0]. */
+static int sample_at(const int32_t *ids)
+{
+    int n = 0;
+    const int32_t head[] = {PB_TOKEN_START, 'u', 's', 'e', 'r', '\n', 'q'};
+    assert_memory_equal(ids, head, sizeof head);
+    for (ids += 7; *ids >= '0' && *ids <= '9'; ids++) n = 10 * n + (*ids - '0');
+    return n;
+}
+
+/* The place before a turn's end counts when the turn is an assistant's, the end itself never. */
+static void check_mask(const room *r, int at, bool assistant)
+{
+    if (r->ids[at] == PB_TOKEN_START || r->ids[at] == PB_TOKEN_END) assert_true(r->mask[at] == 0);
+    if (r->targets[at] == PB_TOKEN_END) assert_true(r->mask[at] == (assistant ? 1 : 0));
+    if (r->targets[at] == PB_TOKEN_START || r->targets[at] == '\n') assert_true(r->mask[at] == 0);
+}
+
+static void check_row(const room *r, int row, int *seen)
+{
+    int start = 0;
+    bool assistant = false;
+    for (int s = 0; s < S; s++) {
+        const int at = row * S + s;
+        if (r->start[at] == s) start = s;
+        assert_int_equal(r->start[at], start);
+        assert_int_equal(r->pos[at], s - start);
+        if (r->start[at] == s && r->ids[at] == PB_TOKEN_START) seen[sample_at(r->ids + at)]++;
+        else if (r->start[at] == s) assert_true(r->mask[at] == 0 && r->ids[at] == 0); /* the rest of the row */
+        if (r->ids[at] == PB_TOKEN_START) assistant = r->targets[at] == 'a';
+        check_mask(r, at, assistant);
+        if (s + 1 < S && r->start[at + 1] == start) assert_int_equal(r->targets[at], r->ids[at + 1]);
+    }
+}
+
+static void an_epoch_has_every_sample_once(void **state)
+{
+    (void)state;
+    for (int pack = 0; pack < 2; pack++) {
+        pb_dataset_config cfg = config();
+        pb_dataset_counts c;
+        cfg.pack = pack;
+        pb_dataset *d = open_samples(&cfg, SAMPLES, &c);
+        room r;
+        const pb_rows out = rows_of(&r);
+        int seen[SAMPLES] = {0};
+        double counted = 0;
+        assert_int_equal(c.kept, SAMPLES);
+        assert_true(pack ? pb_dataset_rows(d) * S < c.tokens * 5 / 4 : pb_dataset_rows(d) == SAMPLES);
+        for (size_t row = pb_dataset_rows(d); row; row--) {
+            pb_dataset_next(d, 1, &out);
+            check_row(&r, 0, seen);
+            for (int i = 0; i < S; i++) counted += (double)r.mask[i];
+        }
+        for (int i = 0; i < SAMPLES; i++)
+            if (seen[i] != 1) fail_msg("sample %d was there %d times", i, seen[i]);
+        assert_int_equal(counted, c.counted);
+        assert_int_equal(pb_dataset_position(d).epoch, 0);
+        pb_dataset_next(d, B, &out);
+        assert_int_equal(pb_dataset_position(d).epoch, 1);
+        assert_int_equal(pb_dataset_position(d).row, B);
+        pb_dataset_close(d);
+    }
+}
+
+static void positions_can_be_taken_up_again(void **state)
+{
+    (void)state;
+    pb_dataset_config cfg = config();
+    pb_dataset_counts c;
+    pb_dataset *a = open_samples(&cfg, SAMPLES, &c), *b = open_samples(&cfg, SAMPLES, &c);
+    static room x, y;
+    const pb_rows to_x = rows_of(&x), to_y = rows_of(&y);
+    memset(&x, 0, sizeof x);
+    memset(&y, 0, sizeof y);
+    for (int i = 0; i < 37; i++) pb_dataset_next(a, 1, &to_x);
+    const pb_data_position at = pb_dataset_position(a);
+    assert_true(at.epoch > 1 && at.row > 0);
+    CHECK_OK(pb_dataset_seek(b, at));
+    for (int i = 0; i < 30; i++) {
+        pb_dataset_next(a, B, &to_x);
+        pb_dataset_next(b, B, &to_y);
+        assert_memory_equal(&x, &y, sizeof x);
+    }
+    CHECK_FAILS(pb_dataset_seek(b, (pb_data_position){3, 4000}), PB_EINVAL, "the position is row 4000");
+    pb_dataset_next(a, B, &to_x); /* a position that is refused changes nothing */
+    pb_dataset_next(b, B, &to_y);
+    assert_memory_equal(&x, &y, sizeof x);
+    CHECK_OK(pb_dataset_seek(a, (pb_data_position){0, 0}));
+    CHECK_OK(pb_dataset_seek(b, (pb_data_position){1, 0}));
+    pb_dataset_next(a, B, &to_x);
+    pb_dataset_next(b, B, &to_y);
+    assert_true(memcmp(&x, &y, sizeof x) != 0); /* each epoch has its order */
+    pb_dataset_close(b);
+    cfg.seed++;
+    b = open_samples(&cfg, SAMPLES, &c);
+    pb_dataset_next(b, B, &to_y);
+    assert_true(memcmp(&x, &y, sizeof x) != 0);
+    pb_dataset_close(a);
+    pb_dataset_close(b);
+}
+
+static void long_empty_and_bad_lines_are_counted(void **state)
+{
+    (void)state;
+    static const char lines[] = "{\"instruction\":\"abcdefghij\",\"response\":\"0123456789\"}\n"
+                                "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}\n\n{]\n"
+                                "{\"instruction\":\"x\",\"response\":\"y\"}\n";
+    /* <im_start>user\nx<im_end>\n<im_start>assistant\ny<im_end>\n: 23 tokens; the first line has 41. */
+    static const struct {
+        pb_long how;
+        int S;
+        size_t kept, cut, dropped, empty, bad, tokens, counted;
+    } cases[] = {
+        {PB_LONG_CUT, 100, 2, 0, 0, 1, 1, 40 + 22, 11 + 2},
+        {PB_LONG_CUT, 30, 2, 1, 0, 1, 1, 30 + 22, 2 + 2},
+        {PB_LONG_CUT, 20, 1, 2, 0, 2, 1, 20, 1},
+        {PB_LONG_DROP, 30, 1, 0, 1, 1, 1, 22, 2},
+        {PB_LONG_REFUSE, 30, 1, 0, 0, 1, 2, 22, 2},
+    };
+    char path[] = "/tmp/pb_data_testXXXXXX";
+    FILE *f = fdopen(mkstemp(path), "w");
+    pb_tokenizer *t = NULL;
+    pb_dataset *d = NULL;
+    pb_dataset_counts c;
+    pb_dataset_config cfg = config();
+    assert_non_null(f);
+    fputs(lines, f);
+    fclose(f);
+    CHECK_OK(pb_tokenizer_open(NULL, &t));
+    CHECK_FAILS(pb_dataset_open(path, t, &cfg, &c, &d), PB_EIO, ":4: column");
+    cfg.bad_lines = PB_BAD_LINES_SKIP;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cfg.S = cases[i].S;
+        cfg.long_ones = cases[i].how;
+        CHECK_OK(pb_dataset_open(path, t, &cfg, &c, &d));
+        assert_int_equal(c.lines.lines, 5);
+        assert_int_equal(c.lines.blank, 1);
+        assert_int_equal(c.lines.bad, cases[i].bad);
+        assert_int_equal(c.lines.samples, c.kept + c.dropped + c.empty);
+        assert_int_equal(c.kept, cases[i].kept);
+        assert_int_equal(c.cut, cases[i].cut);
+        assert_int_equal(c.dropped, cases[i].dropped);
+        assert_int_equal(c.empty, cases[i].empty);
+        assert_int_equal(c.tokens, cases[i].tokens);
+        assert_int_equal(c.counted, cases[i].counted);
+        pb_dataset_close(d);
+    }
+    cfg.S = 100;
+    cfg.mask = PB_MASK_ALL; /* every token but a conversation's first is a target */
+    CHECK_OK(pb_dataset_open(path, t, &cfg, &c, &d));
+    assert_int_equal(c.kept, 3);
+    assert_int_equal(c.tokens, 40 + 8 + 22);
+    assert_int_equal(c.counted, c.tokens);
+    pb_dataset_close(d);
+    cfg.mask = PB_MASK_ASSISTANT;
+    cfg.S = 5;
+    CHECK_FAILS(pb_dataset_open(path, t, &cfg, &c, &d), PB_EIO, "no conversation in it to learn from");
+    cfg.S = 0;
+    CHECK_FAILS(pb_dataset_open(path, t, &cfg, &c, &d), PB_EINVAL, "rows of 0 tokens");
+    pb_tokenizer_close(t);
+    remove(path);
+}
+
+/* ---- packed rows in the trainer ---------------------------------------------------------------------- */
+
+static pb_trainer *open_model(pb_ctx *ctx, const char *model, pb_tuning tuning, int rows, int length, bool packed)
+{
+    const pb_geometry *g;
+    pb_trainer *t = NULL;
+    CHECK_OK(pb_geometry_find(model, &g));
+    pb_train_config c = pb_train_defaults(g);
+    c.model.tuning = tuning;
+    c.model.rank = 4;
+    c.model.random_b = true;
+    c.model.targets = (1u << PB_NTARGETS) - 1;
+    c.B = rows;
+    c.S = length;
+    c.packed = packed;
+    CHECK_OK(pb_trainer_open(ctx, &c, &t));
+    return t;
+}
+
+/* Forward to backward; adds loss and gradients to *loss and sum, which it makes when it is NULL. */
+static double *add_step(pb_ctx *ctx, pb_trainer *t, const pb_batch *b, double *loss, double *sum, size_t *n)
+{
+    const pb_model *m = pb_trainer_model(t);
+    double mean;
+    CHECK_OK(pb_trainer_set_batch(t, b));
+    for (int i = PB_PHASE_forward; i <= PB_PHASE_backward; i++) CHECK_OK(pb_phases[i](ctx, t));
+    CHECK_OK(pb_trainer_loss(t, &mean));
+    *loss += mean;
+    *n = 0;
+    if (!sum) sum = calloc(m->trained, sizeof *sum);
+    assert_non_null(sum);
+    for (int i = 0; i < m->n; i++)
+        for (size_t k = 0; m->params[i].trained && k < pb_param_n(&m->params[i]); k++)
+            sum[(*n)++] += (double)m->params[i].grad[k];
+    return sum;
+}
+
+static double relative(const double *a, const double *b, size_t n)
+{
+    double diff = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        diff += (a[i] - b[i]) * (a[i] - b[i]);
+        norm += b[i] * b[i];
+    }
+    assert_true(norm > 0);
+    return sqrt(diff / norm);
+}
+
+static void check_isolation(pb_ctx *ctx, const char *model, pb_tuning tuning)
+{
+    const pb_dataset_config cfg = config();
+    pb_dataset_counts c;
+    pb_dataset *d = open_samples(&cfg, SAMPLES, &c);
+    static room r;
+    const pb_rows out = rows_of(&r);
+    pb_dataset_next(d, B, &out);
+    double count = 0, packed = 0, alone = 0, *x = NULL, *y = NULL;
+    size_t n;
+    int samples = 0;
+    for (int i = 0; i < T; i++) count += (double)r.mask[i];
+    pb_trainer *t = open_model(ctx, model, tuning, B, S, true);
+    x = add_step(ctx, t, &(pb_batch){r.ids, r.targets, r.mask, count, r.start, r.pos}, &packed, x, &n);
+    pb_trainer_close(t);
+    for (int i = 0, end; i < T; i = end) {
+        for (end = i + 1; end % S && r.start[end] != end % S;) end++;
+        if (r.ids[i] != PB_TOKEN_START) continue;
+        t = open_model(ctx, model, tuning, 1, end - i, false);
+        y = add_step(ctx, t, &(pb_batch){r.ids + i, r.targets + i, r.mask + i, count}, &alone, y, &n);
+        pb_trainer_close(t);
+        samples++;
+    }
+    assert_true(samples >= 4);
+    const double error = relative(x, y, n);
+    if (!(fabs(packed - alone) <= 1e-6 * alone)) fail_msg("%s: loss %.9g packed, %.9g alone", model, packed, alone);
+    if (!(error <= 1e-6)) fail_msg("%s: gradients of packed rows differ by %g", model, error);
+    free(x);
+    free(y);
+    pb_dataset_close(d);
+}
+
+static void packed_rows_equal_each_sample_alone(void **state)
+{
+    check_isolation(*state, "tiny", PB_FULL);
+    check_isolation(*state, "tiny", PB_LORA);
+    check_isolation(*state, "tiny-qwen3", PB_FULL);
+}
+
+static void packing_is_checked(void **state)
+{
+    int32_t ids[8] = {0}, start[8] = {0}, pos[8] = {0};
+    float mask[8] = {0};
+    pb_batch b = {ids, ids, mask, 0, start, pos};
+    pb_trainer *t = open_model(*state, "tiny", PB_LORA, 2, 4, true);
+    CHECK_OK(pb_trainer_set_batch(t, &b));
+    start[5] = 2;
+    CHECK_FAILS(pb_trainer_set_batch(t, &b), PB_EINVAL, "start 2 of token 5 is outside 0 to 1");
+    start[5] = -1;
+    CHECK_FAILS(pb_trainer_set_batch(t, &b), PB_EINVAL, "start -1 of token 5");
+    start[5] = 1, pos[7] = 4;
+    CHECK_FAILS(pb_trainer_set_batch(t, &b), PB_EINVAL, "position 4 of token 7 is outside 0 to 3");
+    pos[7] = 3, b.pos = NULL;
+    CHECK_FAILS(pb_trainer_set_batch(t, &b), PB_EINVAL, "start and pos must be given");
+    pb_trainer_close(t);
+    t = open_model(*state, "tiny", PB_LORA, 2, 4, false);
+    CHECK_FAILS(pb_trainer_set_batch(t, &b), PB_EINVAL, "start and pos must be NULL");
+    pb_trainer_close(t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_epoch_has_every_sample_once),
+        cmocka_unit_test(positions_can_be_taken_up_again),
+        cmocka_unit_test(long_empty_and_bad_lines_are_counted),
+        cmocka_unit_test(packed_rows_equal_each_sample_alone),
+        cmocka_unit_test(packing_is_checked),
+    };
+    return cmocka_run_group_tests(tests, test_open_cpu, test_close);
+}

@@ -1,0 +1,47 @@
+/* chat_impl.h - what the renderers of the families share: appending text, and noting whose it is. */
+#ifndef PB_CHAT_IMPL_H
+#define PB_CHAT_IMPL_H
+#include "trainer/data/chat.h"
+#include "trainer/data/dump.h"
+
+/* The template's own text. */
+static inline pb_status pb_say(pb_rendered *r, const char *s) { return pb_tok_append(&r->text, s, strlen(s)); }
+
+/* Text of the data. */
+static inline pb_status pb_quote(pb_rendered *r, pb_json_text t)
+{
+    if (!t.n) return PB_OK;
+    PB_TOK_ROOM(r->foreign, r->foreign_room, r->foreigns + 1);
+    r->foreign[r->foreigns++] = (pb_foreign){r->text.n, r->text.n + t.n};
+    return pb_tok_append(&r->text, t.p, t.n);
+}
+
+static inline pb_status pb_quote_json(pb_rendered *r, json_t *v)
+{
+    const size_t a = r->text.n;
+    PB_TRY(pb_dump(v, &r->text));
+    PB_TOK_ROOM(r->foreign, r->foreign_room, r->foreigns + 1);
+    r->foreign[r->foreigns++] = (pb_foreign){a, r->text.n};
+    return PB_OK;
+}
+
+/* The span of a message from `a` to the end of the text, whose last part is the turn's end: say it. */
+static inline pb_status pb_end_span(pb_rendered *r, size_t a, const pb_message *m, const char *end)
+{
+    const size_t content_end = r->text.n;
+    PB_TRY(pb_say(r, end));
+    PB_TOK_ROOM(r->span, r->room, r->n + 1);
+    r->span[r->n++] = (pb_span){a, content_end, r->text.n, m->role, m->learn};
+    return PB_OK;
+}
+
+static inline bool pb_is(pb_json_text t, const char *s) { return t.n == strlen(s) && !memcmp(t.p, s, t.n); }
+/* The first or last place of s in t; NULL: nowhere. */
+const char *pb_find(pb_json_text t, const char *s, bool last);
+/* Without newlines at the beginning and (or) at the end. */
+pb_json_text pb_strip_newlines(pb_json_text t, bool left, bool right);
+
+pb_status pb_render_chatml(const pb_chat *chat, pb_template family, pb_rendered *r); /* and both Qwen */
+pb_status pb_render_llama3(const pb_chat *chat, pb_rendered *r);
+pb_status pb_render_deepseek_v4(const pb_chat *chat, const pb_chat_options *o, pb_rendered *r);
+#endif

@@ -1,0 +1,222 @@
+/* dataset.c - conversations of a file, and rows of them epoch by epoch. */
+#include "trainer/data/dataset.h"
+
+#include "kernels/core/bind.h"
+#include "trainer/tokenizer/room.h"
+
+enum { OPEN_ROWS = 64 };
+#define NONE SIZE_MAX
+
+typedef struct open_row {
+    size_t head, tail; /* samples, linked by next[] */
+    size_t used;
+} open_row;
+
+struct pb_dataset {
+    pb_dataset_config cfg;
+    pb_samples samples;
+    size_t *order, *next; /* [n] */
+    size_t *row, rows;    /* [n] the first sample of each row */
+    pb_data_position at;
+};
+
+typedef struct reading {
+    pb_dataset *d;
+    pb_tokenizer *t;
+    pb_dataset_counts *counts;
+} reading;
+
+/* ---- reading --------------------------------------------------------------------------------------- */
+
+static size_t places(const pb_samples *s, size_t i) { return s->first[i + 1] - s->first[i] - 1; }
+
+static void drop_last(pb_samples *s)
+{
+    s->n--;
+    s->ids.n = s->first[s->n];
+}
+
+/* The last sample cut, dropped or refused when it is longer than a row; *there: it is still there. */
+static pb_status shorten(const reading *r, bool *there)
+{
+    pb_samples *s = &r->d->samples;
+    const size_t n = places(s, s->n - 1), S = (size_t)r->d->cfg.S;
+    *there = true;
+    if (n <= S) return PB_OK;
+    if (r->d->cfg.long_ones == PB_LONG_CUT) {
+        s->first[s->n] -= n - S;
+        s->ids.n = s->first[s->n];
+        r->counts->cut++;
+        return PB_OK;
+    }
+    drop_last(s);
+    *there = false;
+    if (r->d->cfg.long_ones == PB_LONG_REFUSE)
+        return pb_fail(PB_EINVAL, "%zu tokens do not fit into a row of %zu", n + 1, S);
+    r->counts->dropped++;
+    return PB_OK;
+}
+
+static pb_status take(void *self, const pb_chat *chat)
+{
+    const reading *r = self;
+    pb_samples *s = &r->d->samples;
+    bool there;
+    size_t counted = 0;
+    PB_TRY(pb_encode_chat(r->t, chat, &r->d->cfg.chat, r->d->cfg.mask, s));
+    PB_TRY(shorten(r, &there));
+    if (!there) return PB_OK;
+    for (size_t i = s->first[s->n - 1] + 1; i < s->first[s->n]; i++) counted += s->counted[i];
+    if (!counted) {
+        drop_last(s);
+        r->counts->empty++;
+        return PB_OK;
+    }
+    r->counts->kept++;
+    r->counts->tokens += places(s, s->n - 1);
+    r->counts->counted += counted;
+    return PB_OK;
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------- */
+
+void pb_shuffle(size_t *order, size_t n, uint64_t seed)
+{
+    for (size_t i = 0; i < n; i++) order[i] = i;
+    for (size_t i = n; i > 1; i--) {
+        const size_t k = (size_t)(pb_uniform(seed, i) * (double)i), swap = order[k];
+        order[k] = order[i - 1];
+        order[i - 1] = swap;
+    }
+}
+
+/* The open row that a sample of so many places fills best; `open` when it fits into none. */
+static size_t best_fit(const open_row *rows, size_t open, size_t need, size_t S)
+{
+    size_t best = open;
+    for (size_t i = 0; i < open; i++)
+        if (rows[i].used + need <= S && (best == open || rows[i].used > rows[best].used)) best = i;
+    return best;
+}
+
+static void close_row(pb_dataset *d, open_row *rows, size_t *open, size_t i)
+{
+    d->row[d->rows++] = rows[i].head;
+    rows[i] = rows[--*open];
+}
+
+static void plan(pb_dataset *d)
+{
+    const size_t n = d->samples.n, S = (size_t)d->cfg.S;
+    open_row rows[OPEN_ROWS];
+    size_t open = 0;
+    d->rows = 0;
+    pb_shuffle(d->order, n, d->cfg.seed + d->at.epoch * 0x9e3779b97f4a7c15u);
+    for (size_t i = 0; i < n; i++) {
+        const size_t sample = d->order[i], need = places(&d->samples, sample);
+        size_t to = d->cfg.pack ? best_fit(rows, open, need, S) : open;
+        d->next[sample] = NONE;
+        if (to < open) {
+            d->next[rows[to].tail] = sample;
+            rows[to].tail = sample;
+            rows[to].used += need;
+            continue;
+        }
+        if (open == (d->cfg.pack ? OPEN_ROWS : 1)) {
+            for (size_t k = to = 0; k < open; k++)
+                if (rows[k].used > rows[to].used) to = k;
+            close_row(d, rows, &open, to);
+        }
+        rows[open++] = (open_row){sample, sample, need};
+    }
+    while (open) close_row(d, rows, &open, 0);
+}
+
+static void fill_row(const pb_dataset *d, size_t row, size_t to, const pb_rows *out)
+{
+    const pb_samples *s = &d->samples;
+    const size_t S = (size_t)d->cfg.S;
+    size_t at = 0;
+    for (size_t i = d->row[row]; i != NONE; i = d->next[i]) {
+        const size_t start = at;
+        for (size_t t = s->first[i]; t + 1 < s->first[i + 1]; t++, at++) {
+            out->ids[to + at] = s->ids.id[t];
+            out->targets[to + at] = s->ids.id[t + 1];
+            out->mask[to + at] = s->counted[t + 1];
+            out->start[to + at] = (int32_t)start;
+            out->pos[to + at] = (int32_t)(at - start);
+        }
+    }
+    for (; at < S; at++) {
+        out->ids[to + at] = out->targets[to + at] = out->pos[to + at] = 0;
+        out->mask[to + at] = 0;
+        out->start[to + at] = (int32_t)at;
+    }
+}
+
+void pb_dataset_next(pb_dataset *d, int B, const pb_rows *out)
+{
+    for (int b = 0; b < B; b++) {
+        if (d->at.row == d->rows) {
+            d->at = (pb_data_position){d->at.epoch + 1, 0};
+            plan(d);
+        }
+        fill_row(d, (size_t)d->at.row++, (size_t)b * (size_t)d->cfg.S, out);
+    }
+}
+
+pb_data_position pb_dataset_position(const pb_dataset *d) { return d->at; }
+size_t pb_dataset_rows(const pb_dataset *d) { return d->rows; }
+
+pb_status pb_dataset_seek(pb_dataset *d, pb_data_position at)
+{
+    const pb_data_position before = d->at;
+    d->at = at;
+    plan(d);
+    if (at.row <= d->rows) return PB_OK;
+    const size_t rows = d->rows;
+    d->at = before;
+    plan(d);
+    return pb_fail(PB_EINVAL, "data: epoch %llu has %zu rows, and the position is row %llu: other data or another seed",
+                   (unsigned long long)at.epoch, rows, (unsigned long long)at.row);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------- */
+
+static pb_status open_rows(pb_dataset *d, const char *path)
+{
+    const size_t n = d->samples.n;
+    if (!n) return pb_fail(PB_EIO, "%s: no conversation in it to learn from", path);
+    d->order = malloc(n * sizeof *d->order);
+    d->next = malloc(n * sizeof *d->next);
+    d->row = malloc(n * sizeof *d->row);
+    if (!d->order || !d->next || !d->row) return pb_fail(PB_ENOMEM, "no memory for %zu rows", n);
+    plan(d);
+    return PB_OK;
+}
+
+pb_status pb_dataset_open(const char *path, pb_tokenizer *t, const pb_dataset_config *cfg, pb_dataset_counts *counts,
+                          pb_dataset **out)
+{
+    *counts = (pb_dataset_counts){0};
+    if (cfg->S < 1) return pb_fail(PB_EINVAL, "data: rows of %d tokens, need at least 1", cfg->S);
+    pb_dataset *d = calloc(1, sizeof *d);
+    if (!d) return pb_fail(PB_ENOMEM, "no memory for a data set");
+    d->cfg = *cfg;
+    reading r = {d, t, counts};
+    pb_status s = pb_jsonl_read(path, cfg->bad_lines, take, &r, &counts->lines);
+    if (s == PB_OK) s = open_rows(d, path);
+    if (s == PB_OK) *out = d;
+    else pb_dataset_close(d);
+    return s;
+}
+
+void pb_dataset_close(pb_dataset *d)
+{
+    if (!d) return;
+    pb_samples_free(&d->samples);
+    free(d->order);
+    free(d->next);
+    free(d->row);
+    free(d);
+}

@@ -1,0 +1,77 @@
+/* jsonl.h - conversations from JSONL, one a line; what is not one is refused with file:line, and counted.
+ *
+ * A line is {"messages":[...]} or {"instruction","response"[,"system","input"]}; "tools" may stand beside either. Other
+ * keys (an id, a topic) are left alone. A message is {"role","content"}, role system, user, assistant or tool;
+ * an assistant may have "reasoning_content" and "tool_calls" (then "content" may be missing or null), a tool may have
+ * "tool_call_id". A call is {"id"?,"function":{"name","arguments"}} or {"id"?,"name","arguments"}; the arguments
+ * are an object, or a string that holds one. "step_loss_mask" other than 1: nothing is learned from the message.
+ * An instruction is the user's message; an input that is not empty follows it after one newline.
+ *
+ * Refused: bytes that are not UTF-8, NUL (also as \u0000), a key that stands twice, integers beyond 64 bits, nesting
+ * deeper than 2048, lines of more than PB_JSONL_LINE bytes. Blank lines are counted and passed over. */
+#ifndef PB_JSONL_H
+#define PB_JSONL_H
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "trainer/tokenizer/json.h"
+
+enum { PB_JSONL_LINE = 1 << 24, PB_JSONL_KEPT = 8 };
+
+/* X(enumerator, option's word, meaning) */
+#define PB_BAD_LINES_MAP(X)                                                                                            \
+    X(FAIL, "fail", "the first bad line ends the reading")                                                             \
+    X(SKIP, "skip", "bad lines are left out and counted")
+typedef enum pb_bad_lines {
+#define X(id, word, what) PB_BAD_LINES_##id,
+    PB_BAD_LINES_MAP(X)
+#undef X
+        PB_NBAD_LINES
+} pb_bad_lines;
+
+#define PB_CHAT_ROLE_MAP(X) X(SYSTEM, "system") X(USER, "user") X(ASSISTANT, "assistant") X(TOOL, "tool")
+typedef enum pb_chat_role {
+#define X(id, word) PB_CHAT_##id,
+    PB_CHAT_ROLE_MAP(X)
+#undef X
+        PB_NCHAT_ROLES
+} pb_chat_role;
+extern const char *const pb_chat_role_names[PB_NCHAT_ROLES];
+
+typedef struct pb_tool_call {
+    pb_json_text name, id; /* id may be empty */
+    json_t *arguments;     /* an object */
+} pb_tool_call;
+
+typedef struct pb_message {
+    pb_chat_role role;
+    pb_json_text content;   /* empty when absent */
+    pb_json_text reasoning; /* p NULL when absent */
+    pb_json_text id;        /* of a tool's message: which call it answers; may be empty */
+    size_t first_call, calls;
+    bool learn;
+} pb_message;
+
+typedef struct pb_chat { /* borrowed: lives during the call that gets it */
+    pb_message *message; /* [n], n >= 1 */
+    size_t n;
+    pb_tool_call *call;
+    json_t *tools; /* a non-empty array of objects, or NULL */
+} pb_chat;
+
+typedef struct pb_jsonl_counts {
+    size_t lines, blank, samples, bad; /* lines = blank + samples + bad */
+    char kept[PB_JSONL_KEPT][240];     /* "file:line: reason" of the first bad lines */
+} pb_jsonl_counts;
+
+/* Takes one conversation. EINVAL, EIO and EUNSUPPORTED make its line a bad one; any other failure ends the reading. */
+typedef pb_status (*pb_chat_fn)(void *self, const pb_chat *chat);
+
+/* Reads a file and gives every conversation to `take`, in order. EIO: the file cannot be read. With PB_BAD_LINES_FAIL
+ * the status and message of the first bad line. *counts is filled in any case. */
+pb_status pb_jsonl_read(const char *path, pb_bad_lines policy, pb_chat_fn take, void *self, pb_jsonl_counts *counts);
+/* The same from n bytes in memory; `name` stands for the path in messages. */
+pb_status pb_jsonl_parse(const char *name, const char *bytes, size_t n, pb_bad_lines policy, pb_chat_fn take,
+                         void *self, pb_jsonl_counts *counts);
+#endif
