@@ -150,7 +150,7 @@ double pb_gradient_bound(pb_dtype dtype) { return dtype == PB_F32 ? 1e-2 : 1e-1;
 pb_status pb_gradient_copy(pb_trainer *t, float **out, size_t *n)
 {
     const pb_model *m = pb_trainer_model(t);
-    float *all = malloc((m->trained + 1) * sizeof *all), *at = all;
+    float *all = calloc(m->trained + 1, sizeof *all), *at = all;
     if (!all) return pb_fail(PB_ENOMEM, "no memory for a copy of %zu gradients", m->trained);
     for (int i = 0; i < m->n; i++) {
         const pb_param *p = &m->params[i];
@@ -239,7 +239,7 @@ static pb_status by_differences(pb_trainer *t, const float *grad, double *error)
     /* A loss near 10 is good to about 1e-6; a change of 0.02 leaves that 1e-4, and the path is still straight. */
     const double step = 1e-2 / want;
     double up = 0, down = 0;
-    float *saved = malloc((m->trained + 1) * sizeof *saved), *room = malloc((m->trained + 1) * sizeof *room);
+    float *saved = calloc(m->trained + 1, sizeof *saved), *room = calloc(m->trained + 1, sizeof *room);
     pb_status s = saved && room ? saved_weights(t, saved) : pb_fail(PB_ENOMEM, "no memory to check the gradients in");
     if (s == PB_OK) s = loss_at(t, saved, grad, step, room, &up);
     if (s == PB_OK) s = loss_at(t, saved, grad, -step, room, &down);
