@@ -75,9 +75,8 @@ static int write_data(FILE *f, const pb_layout *l, const pb_series_set *set)
     for (int row = 0; row < l->nrows; row++) {
         write_label(f, l, l->order[i]);
         for (int a = 0; a < l->narms; a++) {
-            const pb_placed *e = i < l->n ? l->order[i] : NULL;
-            bool here = e && e->row == row && e->arm == a;
-            const pb_series *s = here ? figure_of(l, e, set) : NULL;
+            bool here = i < l->n && l->order[i]->row == row && l->order[i]->arm == a;
+            const pb_series *s = here ? figure_of(l, l->order[i], set) : NULL;
             i += here;
             if (s) fprintf(f, " %.9g %.9g %.9g", s->median, s->min, s->max);
             else if (used[a]) fprintf(f, " NaN NaN NaN");

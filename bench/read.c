@@ -86,6 +86,7 @@ static void set_text(reader *r, int c, char *text, size_t n)
     bool is_note = columns[c].offset == offsetof(pb_row, note);
     bool is_key = columns[c].offset == offsetof(pb_row, key);
     for (size_t i = 0; i < n; i++)
+        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): n is the field's own length */
         if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) {
             if (!is_note) fail(r, PB_EINVAL, "a control character in the column ", columns[c].name);
             text[i] = ' ';

@@ -148,7 +148,7 @@ static pb_status append(pb_verdicts *out, pb_verdict v)
     v.counts =
         v.id == PB_VERDICT_FAILED || v.id == PB_VERDICT_INCOMPARABLE || (v.gate->gating && v.id != PB_VERDICT_INFO);
     if (v.counts) out->count[v.id]++;
-    if (v.counts && !isnan(v.worse)) {
+    if (v.counts && v.base && v.cand && !isnan(v.worse)) {
         if (v.base->launches < out->base_launches) out->base_launches = v.base->launches;
         if (v.cand->launches < out->cand_launches) out->cand_launches = v.cand->launches;
     }
@@ -173,7 +173,7 @@ pb_status pb_judge(const pb_series_set *base, const pb_series_set *cand, const p
         i += b != NULL;
         j += c != NULL;
         const pb_series *s = b ? b : c;
-        if (!wanted(s->key, suite)) continue;
+        if (!s || !wanted(s->key, suite)) continue; /* one of the two is there */
         pb_verdict v = {b,     c, pb_gates_find(gates, s->key, s->metric), PB_VERDICT_INFO, (double)NAN, (double)NAN,
                         false, ""};
         bool say = true;
