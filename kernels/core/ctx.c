@@ -31,7 +31,6 @@ pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device)
     const char *d = getenv("PB_DEBUG");
     *ctx = (pb_ctx){.be = backends[id], .id = id};
     if (d && strstr(d, "sync")) ctx->debug |= PB_DEBUG_SYNC;
-    if (d && strstr(d, "nan")) ctx->debug |= PB_DEBUG_NAN;
     if (d && strstr(d, "trace")) ctx->debug |= PB_DEBUG_TRACE;
     return ctx->be->open(ctx, device);
 }

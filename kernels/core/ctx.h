@@ -63,10 +63,10 @@ struct pb_ctx {
     size_t scratch_bytes;
     void *scratch_blocks; /* every block ever handed out: a recorded graph may still use it */
     void *priv;           /* the backend's own */
-    unsigned debug;       /* PB_DEBUG=sync,nan,trace */
+    unsigned debug;       /* PB_DEBUG=sync,trace */
     pb_counts counts;
 };
-enum { PB_DEBUG_SYNC = 1, PB_DEBUG_NAN = 2, PB_DEBUG_TRACE = 4 };
+enum { PB_DEBUG_SYNC = 1, PB_DEBUG_TRACE = 2 };
 
 /* Opens device number `device` of a backend; on failure *ctx holds nothing that needs closing.
  * EUNSUPPORTED: the build lacks the backend; EDEVICE: the machine lacks the device. */
