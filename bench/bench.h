@@ -5,6 +5,7 @@
  * Everything right of `results` works on CSV files alone. */
 #ifndef PB_BENCH_H
 #define PB_BENCH_H
+#include "cli/interrupt.h"
 #include "kernels/core/op.h"
 
 #define PB_BENCH_VERSION "1" /* raise it when what a metric means changes */
@@ -84,8 +85,6 @@ typedef struct pb_timing {
 pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out);
 /* The median of n >= 1 values; the array is sorted. The mean of the middle two when n is even. */
 double pb_median(double *v, int n);
-/* SIGINT or SIGTERM arrived (interrupt.c). */
-bool pb_interrupted(void);
 
 /* ---- suites ------------------------------------------------------------------------------------ */
 

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "bench/commands.h"
-#include "bench/interrupt.h"
+#include "cli/interrupt.h"
 #include "bench/launch.h"
 #include "bench/results.h"
 

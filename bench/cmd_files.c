@@ -7,7 +7,7 @@
 #include "bench/baseline.h"
 #include "bench/commands.h"
 #include "bench/compare.h"
-#include "bench/hint.h"
+#include "cli/hint.h"
 #include "bench/plot.h"
 #include "bench/read.h"
 #include "bench/report.h"
@@ -20,11 +20,12 @@ static pb_exit explained(pb_exit code)
 
 static pb_exit too_many(const pb_options *o, int most)
 {
-    pb_fail(PB_EINVAL, "%s takes at most %d argument%s", pb_commands[o->command].name, most, most == 1 ? "" : "s");
+    pb_fail(PB_EINVAL, "%s takes at most %d argument%s", pb_bench_cli.commands[o->command].name, most,
+            most == 1 ? "" : "s");
     return pb_complain(PB_EXIT_USAGE);
 }
 
-static const char *argument(const pb_options *o, int i) { return i < o->nargs ? o->args[i] : NULL; }
+static const char *argument(const pb_options *o, int i) { return i < o->args.n ? o->args.v[i] : NULL; }
 
 static pb_compare_opts compare_opts(const pb_options *o)
 {
@@ -40,7 +41,7 @@ static pb_compare_opts compare_opts(const pb_options *o)
 pb_exit pb_cmd_report(const pb_options *o)
 {
     const pb_report_opts opts = {.runs = o->runs, .gate_contracts = o->gate != NULL};
-    return o->nargs > 1 ? too_many(o, 1) : explained(pb_report(argument(o, 0), &opts, stdout));
+    return o->args.n > 1 ? too_many(o, 1) : explained(pb_report(argument(o, 0), &opts, stdout));
 }
 
 /* Without arguments the newest run, against the stored baseline; with two, one against the other. */
@@ -48,17 +49,17 @@ pb_exit pb_cmd_compare(const pb_options *o)
 {
     const pb_compare_opts opts = compare_opts(o);
     char newest[PB_PATH_TEXT];
-    if (o->nargs > 2) return too_many(o, 2);
-    if (o->nargs == 2) return explained(pb_compare_files(o->args[0], o->args[1], &opts, stdout));
-    if (!o->nargs && pb_newest_run(o->runs, newest, sizeof newest) != PB_OK) return pb_complain(PB_EXIT_USAGE);
-    return explained(pb_compare_baseline(o->nargs ? o->args[0] : newest, &opts, stdout));
+    if (o->args.n > 2) return too_many(o, 2);
+    if (o->args.n == 2) return explained(pb_compare_files(o->args.v[0], o->args.v[1], &opts, stdout));
+    if (!o->args.n && pb_newest_run(o->runs, newest, sizeof newest) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    return explained(pb_compare_baseline(o->args.n ? o->args.v[0] : newest, &opts, stdout));
 }
 
 pb_exit pb_cmd_baseline(const pb_options *o)
 {
     const pb_baseline_opts opts = {.baselines = o->baseline, .runs = o->runs, .reason = o->reason};
-    pb_hint hint = {.word = o->nargs ? o->args[0] : ""};
-    if (o->nargs > 2) return too_many(o, 2);
+    pb_hint hint = {.word = o->args.n ? o->args.v[0] : ""};
+    if (o->args.n > 2) return too_many(o, 2);
     if (strcmp(hint.word, "save") == 0) return explained(pb_baseline_save(argument(o, 1), &opts, stdout));
     if (strcmp(hint.word, "show") == 0) return explained(pb_baseline_show(argument(o, 1), &opts, stdout));
     pb_hint_try(&hint, "save"), pb_hint_try(&hint, "show");
@@ -69,7 +70,7 @@ pb_exit pb_cmd_baseline(const pb_options *o)
 pb_exit pb_cmd_plot(const pb_options *o)
 {
     const pb_plot_opts opts = {.out = o->out, .runs = o->runs};
-    return o->nargs > 1 ? too_many(o, 1) : explained(pb_plot(argument(o, 0), &opts, stdout));
+    return o->args.n > 1 ? too_many(o, 1) : explained(pb_plot(argument(o, 0), &opts, stdout));
 }
 
 /* Outside a source tree there may be no folder of baselines at all; a run is then no mistake. */
@@ -85,7 +86,7 @@ static bool nothing_to_compare_with(const pb_options *o)
 static pb_exit compare_run(const pb_options *o, const char *dir)
 {
     pb_compare_opts opts = compare_opts(o);
-    opts.subset = o->nargs || o->filter.n || o->axis.n || o->impl || o->prefer;
+    opts.subset = o->args.n || o->filter.n || o->axis.n || o->impl || o->prefer;
     if (!o->quiet) putchar('\n');
     if (nothing_to_compare_with(o)) return o->require_baseline ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK;
     fflush(stdout); /* before what may come on stderr */

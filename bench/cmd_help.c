@@ -30,28 +30,22 @@ static void print_exits(void)
 
 static void print_overall(void)
 {
+    const pb_command_info *commands = pb_bench_cli.commands;
     printf("usage: bench COMMAND [OPTION...]      bench --suite NAME is bench run --suite NAME\n\ncommands:\n");
     for (int i = 0; i < PB_NCOMMANDS; i++)
-        printf("  %-11s %-34s %s\n", pb_commands[i].name, pb_commands[i].arguments, pb_commands[i].what);
+        printf("  %-11s %-34s %s\n", commands[i].name, commands[i].arguments, commands[i].what);
     printf("\nsuites:\n");
     for (const pb_suite *const *s = pb_suites; *s; s++) printf("  %-11s %s\n", (*s)->name, (*s)->what);
     print_exits();
     printf("\nbench help COMMAND shows its options. Start with:  bench --suite ceiling\n");
 }
 
-static void print_command(pb_command c)
+static void print_command(int c)
 {
-    char name[64], left[96];
-    printf("usage: bench %s [OPTION...] %s\n%s\n\noptions:\n", pb_commands[c].name, pb_commands[c].arguments,
-           pb_commands[c].what);
-    for (const pb_option_info *i = pb_option_table; i->name; i++) {
-        if (!i->help || !(i->commands & (1u << c))) continue;
-        pb_option_text(i, name, sizeof name);
-        snprintf(left, sizeof left, "%c%c%s %s %s", i->letter ? '-' : ' ', i->letter ? i->letter : ' ',
-                 i->letter ? "," : " ", name, i->argument ? i->argument : "");
-        printf("  %-27s %s%s%s%s\n", left, i->help, i->deflt ? " [" : "", i->deflt ? i->deflt : "",
-               i->deflt ? "]" : "");
-    }
+    const pb_command_info *commands = pb_bench_cli.commands;
+    printf("usage: bench %s [OPTION...] %s\n%s\n\noptions:\n", commands[c].name, commands[c].arguments,
+           commands[c].what);
+    pb_cli_print_options(&pb_bench_cli, c, stdout);
     if (c == PB_COMMAND_run)
         printf("  every axis of the suite     is an option too: --batch 1,4 (bench list suites shows them)\n");
     print_exits();
@@ -59,12 +53,12 @@ static void print_command(pb_command c)
 
 pb_exit pb_cmd_help(const pb_options *o)
 {
-    pb_command c;
-    if (!o->nargs) {
+    int c;
+    if (!o->args.n) {
         print_overall();
         return PB_EXIT_OK;
     }
-    if (pb_command_find(o->args[0], &c) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    if (pb_cli_command(&pb_bench_cli, o->args.v[0], &c) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     print_command(c);
     return PB_EXIT_OK;
 }

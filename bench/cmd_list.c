@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "bench/commands.h"
-#include "bench/hint.h"
+#include "cli/hint.h"
 #include "bench/metric.h"
 #include "bench/tables.h"
 #include "trainer/model.h"
@@ -63,17 +63,17 @@ pb_exit pb_cmd_list(const pb_options *o)
         columns();
         return PB_EXIT_OK;
     }
-    for (int i = 0; i < o->nargs; i++) {
-        pb_hint hint = {.word = o->args[i]};
+    for (int i = 0; i < o->args.n; i++) {
+        pb_hint hint = {.word = o->args.v[i]};
         int k = 0;
-        for (; k < LISTS && strcmp(lists[k].name, o->args[i]) != 0; k++) pb_hint_try(&hint, lists[k].name);
+        for (; k < LISTS && strcmp(lists[k].name, o->args.v[i]) != 0; k++) pb_hint_try(&hint, lists[k].name);
         if (k == LISTS) {
-            pb_fail(PB_EINVAL, "there is no list of '%.60s'%s", o->args[i], pb_hint_text(&hint));
+            pb_fail(PB_EINVAL, "there is no list of '%.60s'%s", o->args.v[i], pb_hint_text(&hint));
             return pb_complain(PB_EXIT_USAGE);
         }
         lists[k].print();
     }
-    for (int k = 0; k < LISTS && !o->nargs; k++) {
+    for (int k = 0; k < LISTS && !o->args.n; k++) {
         printf("%s%s\n", k ? "\n" : "", lists[k].title);
         lists[k].print();
     }

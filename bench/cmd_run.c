@@ -11,7 +11,7 @@
 
 #include "bench/commands.h"
 #include "bench/fingerprint.h"
-#include "bench/interrupt.h"
+#include "cli/interrupt.h"
 #include "bench/launch.h"
 #include "bench/results.h"
 #include "bench/run_json.h"

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/interrupt.h"
+#include "cli/interrupt.h"
 #include "bench/results.h"
 
 double pb_wall_seconds(void)

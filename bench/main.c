@@ -11,7 +11,7 @@ static pb_exit (*const functions[PB_NCOMMANDS])(const pb_options *o) = {
 };
 
 /* `bench --suite X` is `bench run --suite X`; `bench --help` is `bench help`. */
-static pb_status split(int argc, char **argv, pb_command *command, int *first)
+static pb_status split(int argc, char **argv, int *command, int *first)
 {
     *first = 1;
     *command = PB_COMMAND_run;
@@ -22,19 +22,19 @@ static pb_status split(int argc, char **argv, pb_command *command, int *first)
     }
     if (argv[1][0] == '-') return PB_OK;
     *first = 2;
-    return pb_command_find(argv[1], command);
+    return pb_cli_command(&pb_bench_cli, argv[1], command);
 }
 
 int main(int argc, char **argv)
 {
-    pb_command command;
+    int command;
     pb_options o;
     int first;
     if (split(argc, argv, &command, &first) != PB_OK ||
-        pb_options_parse(command, argc - first, argv + first, &o) != PB_OK)
+        pb_options_parse((pb_command)command, argc - first, argv + first, &o) != PB_OK)
         return (int)pb_complain(PB_EXIT_USAGE);
     if (o.help) {
-        o.args[0] = pb_commands[command].name, o.nargs = 1;
+        o.args = (pb_words){{pb_bench_cli.commands[command].name}, 1};
         command = PB_COMMAND_help;
     }
     pb_exit code = functions[command](&o);

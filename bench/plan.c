@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/hint.h"
+#include "cli/hint.h"
 #include "bench/tables.h"
 
 enum { ITEM = 512 }; /* "batch=1,2,4" */
@@ -263,15 +263,15 @@ static bool wanted(const pb_options *o, const pb_case *c)
 {
     for (int i = 0; i < o->filter.n; i++)
         if (matches(o->filter.v[i], c->key)) return true;
-    for (int i = 0; i < o->nargs; i++)
-        if (matches(o->args[i], c->key)) return true;
-    return !o->filter.n && !o->nargs;
+    for (int i = 0; i < o->args.n; i++)
+        if (matches(o->args.v[i], c->key)) return true;
+    return !o->filter.n && !o->args.n;
 }
 
 static pb_status filter(const pb_options *o, pb_plan *p)
 {
     int kept = 0, had = p->n;
-    const char *first = o->filter.n ? o->filter.v[0] : o->nargs ? o->args[0] : "";
+    const char *first = o->filter.n ? o->filter.v[0] : o->args.n ? o->args.v[0] : "";
     pb_hint hint = {.word = first};
     for (int i = 0; i < p->n; i++) {
         pb_hint_try(&hint, p->cases[i].name);

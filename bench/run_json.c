@@ -11,7 +11,7 @@ static json_t *arguments(const pb_options *o)
 {
     json_t *a = json_array();
     json_array_append_new(a, json_string("bench"));
-    json_array_append_new(a, json_string(pb_commands[o->command].name));
+    json_array_append_new(a, json_string(pb_bench_cli.commands[o->command].name));
     for (int i = 0; i < o->argc; i++) {
         json_t *word = json_string(o->argv[i]);
         json_array_append_new(a, word ? word : json_string("(not UTF-8)"));

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/memory.h"
+#include "cli/memory.h"
 #include "bench/results.h"
 #include "bench/train_case.h"
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include <fcntl.h>
 
-#include "bench/interrupt.h"
+#include "cli/interrupt.h"
 #include "bench/results.h"
 #include "tests/test.h"
 

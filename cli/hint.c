@@ -1,5 +1,5 @@
 /* hint.c - edit distance and the hint made from it. */
-#include "bench/hint.h"
+#include "cli/hint.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* interrupt.c - SIGINT and SIGTERM as a flag that the harness reads between samples. */
 #define _GNU_SOURCE
-#include "bench/interrupt.h"
+#include "cli/interrupt.h"
 
 #include <signal.h>
 

@@ -1,10 +1,11 @@
 /* interrupt.h - being asked to stop: SIGINT and SIGTERM set a flag, and work ends at the next sample. */
 #ifndef PB_INTERRUPT_H
 #define PB_INTERRUPT_H
-#include "bench/bench.h"
+#include <stdbool.h>
 
 /* Starts watching. Also ignores SIGPIPE and SIGXFSZ, so that a write says why it failed instead. */
 void pb_interrupt_watch(void);
+bool pb_interrupted(void); /* SIGINT or SIGTERM has arrived */
 /* How many have arrived, and the number of the last. */
 int pb_interrupt_count(void);
 int pb_interrupt_signal(void);

@@ -1,0 +1,232 @@
+/* options.c - the words of a command line, by the program's tables. */
+#include "cli/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/hint.h"
+
+const char *pb_next_item(const char *list, char separator, char *out, size_t n)
+{
+    while (list && *list == separator) list++;
+    if (!list || !*list) return NULL;
+    const char *end = strchr(list, separator);
+    size_t len = end ? (size_t)(end - list) : strlen(list);
+    if (len >= n) len = n - 1;
+    memcpy(out, list, len);
+    out[len] = 0;
+    return end ? end : list + strlen(list);
+}
+
+void pb_option_text(const pb_option_info *i, char *out, size_t n)
+{
+    snprintf(out, n, "--%s", i->name);
+    for (char *c = out; *c; c++)
+        if (*c == '_') *c = '-';
+}
+
+pb_status pb_cli_command(const pb_cli *cli, const char *name, int *out)
+{
+    pb_hint hint = {.word = name};
+    for (int i = 0; cli->commands[i].name; i++) {
+        if (strcmp(cli->commands[i].name, name) == 0) {
+            *out = i;
+            return PB_OK;
+        }
+        pb_hint_try(&hint, cli->commands[i].name);
+    }
+    return pb_fail(PB_EINVAL, "there is no command '%.60s'%s", name, pb_hint_text(&hint));
+}
+
+/* ---- values: one function a type ------------------------------------------------------------------ */
+
+typedef struct slot {
+    const pb_option_info *info;
+    const char *name; /* as typed: "--launches" or "-n" */
+    void *field;
+} slot;
+
+static pb_status set_flag(const slot *s, const char *value)
+{
+    (void)value;
+    *(bool *)s->field = true;
+    return PB_OK;
+}
+
+static pb_status set_text(const slot *s, const char *value)
+{
+    if (!*value) return pb_fail(PB_EINVAL, "%s: need %s", s->name, s->info->argument);
+    *(const char **)s->field = value;
+    return PB_OK;
+}
+
+static pb_status set_choice(const slot *s, const char *value)
+{
+    char word[PB_OPTION_TEXT];
+    const char *rest = s->info->argument;
+    pb_hint hint = {.word = value};
+    while ((rest = pb_next_item(rest, '|', word, sizeof word))) {
+        if (strcmp(word, value) == 0) return set_text(s, value);
+        pb_hint_try(&hint, word);
+    }
+    return pb_fail(PB_EINVAL, "%s %.60s: need one of %s%s", s->name, value, s->info->argument, pb_hint_text(&hint));
+}
+
+static pb_status set_integer(const slot *s, const char *value, long least)
+{
+    char *end;
+    errno = 0;
+    long v = strtol(value, &end, 10);
+    if (end == value || *end || errno || v < least)
+        return pb_fail(PB_EINVAL, "%s %.60s: need a whole number from %ld", s->name, value, least);
+    *(long *)s->field = v;
+    return PB_OK;
+}
+static pb_status set_count(const slot *s, const char *value) { return set_integer(s, value, 1); }
+static pb_status set_whole(const slot *s, const char *value) { return set_integer(s, value, 0); }
+
+static pb_status set_number(const slot *s, const char *value)
+{
+    char *end;
+    double v = strtod(value, &end);
+    if (end == value || *end || !isfinite(v)) return pb_fail(PB_EINVAL, "%s %.60s: need a number", s->name, value);
+    *(double *)s->field = v;
+    return PB_OK;
+}
+
+static pb_status set_seconds(const slot *s, const char *value)
+{
+    double v = -1;
+    const slot plain = {s->info, s->name, &v};
+    if (set_number(&plain, value) != PB_OK || v < 0)
+        return pb_fail(PB_EINVAL, "%s %.60s: need a number of seconds from 0", s->name, value);
+    *(double *)s->field = v;
+    return PB_OK;
+}
+
+static pb_status set_list(const slot *s, const char *value)
+{
+    pb_words *w = s->field;
+    if (w->n == PB_OPTION_LIST) return pb_fail(PB_EINVAL, "%s: at most %d times", s->name, PB_OPTION_LIST);
+    w->v[w->n++] = value;
+    return PB_OK;
+}
+
+static pb_status set(const pb_cli *cli, const slot *s, const char *value)
+{
+    static const struct {
+        const char *type;
+        pb_status (*set)(const slot *s, const char *value);
+    } types[] = {{"flag", set_flag},   {"text", set_text},     {"choice", set_choice},   {"count", set_count},
+                 {"whole", set_whole}, {"number", set_number}, {"seconds", set_seconds}, {"list", set_list}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].type, s->info->type) == 0) return types[i].set(s, value);
+    for (const pb_option_type *t = cli->types; t && t->name; t++)
+        if (strcmp(t->name, s->info->type) == 0) return t->set(s->field, s->name, value);
+    return pb_fail(PB_EINVAL, "%s: there is no type %s", s->name, s->info->type);
+}
+
+/* ---- words ------------------------------------------------------------------------------------------ */
+
+typedef struct reader {
+    const pb_cli *cli;
+    int command, argc, at;
+    char **argv;
+    void *fields;
+} reader;
+
+static bool belongs(const pb_option_info *i, int command) { return i->commands & 1u << command; }
+
+static pb_status unknown(const reader *r, const char *typed, size_t n)
+{
+    char word[PB_OPTION_TEXT], text[PB_OPTION_TEXT];
+    const char *name;
+    snprintf(word, sizeof word, "%.*s", (int)n, typed);
+    pb_hint hint = {.word = word};
+    for (const pb_option_info *i = r->cli->options; i->name; i++)
+        if (i->help && belongs(i, r->command)) {
+            pb_option_text(i, text, sizeof text);
+            pb_hint_try(&hint, text);
+        }
+    for (int i = 0; r->cli->extra && (name = r->cli->extra->each(r->command, i)); i++) {
+        snprintf(text, sizeof text, "--%s", name);
+        pb_hint_try(&hint, text);
+    }
+    return pb_fail(PB_EINVAL, "%s has no option '%s'%s", r->cli->commands[r->command].name, word, pb_hint_text(&hint));
+}
+
+/* The option's value: what follows "=" or the letter, else the next word. */
+static pb_status value_of(reader *r, const char *name, const char *attached, const char **out)
+{
+    if (!attached && r->at + 1 >= r->argc) return pb_fail(PB_EINVAL, "%.60s: its value is missing", name);
+    *out = attached ? attached : r->argv[++r->at];
+    return PB_OK;
+}
+
+static pb_status take(reader *r, const pb_option_info *i, const char *name, const char *attached)
+{
+    const slot s = {i, name, (char *)r->fields + i->field};
+    const char *value = "";
+    if (i->argument) PB_TRY(value_of(r, name, attached, &value));
+    else if (attached) return pb_fail(PB_EINVAL, "%s takes no value", name);
+    return set(r->cli, &s, value);
+}
+
+static pb_status long_option(reader *r, const char *arg)
+{
+    const pb_extra_options *extra = r->cli->extra;
+    size_t n = strcspn(arg, "=");
+    const char *attached = arg[n] ? arg + n + 1 : NULL, *value = NULL;
+    char text[PB_OPTION_TEXT];
+    for (const pb_option_info *i = r->cli->options; i->name; i++) {
+        pb_option_text(i, text, sizeof text);
+        if (strlen(text) == n && strncmp(text, arg, n) == 0 && belongs(i, r->command))
+            return take(r, i, text, attached);
+    }
+    if (!extra || !extra->known(r->command, arg + 2, n - 2)) return unknown(r, arg, n);
+    PB_TRY(value_of(r, arg, attached, &value));
+    return extra->set(r->fields, arg + 2, n - 2, value);
+}
+
+static pb_status short_options(reader *r, const char *arg)
+{
+    for (const char *c = arg + 1; *c; c++) {
+        const char name[] = {'-', *c, 0};
+        const pb_option_info *i = r->cli->options;
+        while (i->name && (i->letter != *c || !belongs(i, r->command))) i++;
+        if (!i->name) return unknown(r, arg, strlen(arg));
+        if (i->argument) return take(r, i, name, c[1] ? c + 1 : NULL);
+        PB_TRY(take(r, i, name, NULL));
+    }
+    return PB_OK;
+}
+
+static pb_status defaults(const pb_cli *cli, void *fields)
+{
+    for (const pb_option_info *i = cli->options; i->name; i++) {
+        const slot s = {i, i->name, (char *)fields + i->field};
+        if (strcmp(i->type, "count") == 0 || strcmp(i->type, "whole") == 0) *(long *)s.field = -1;
+        if (strcmp(i->type, "seconds") == 0) *(double *)s.field = -1;
+        if (strcmp(i->type, "number") == 0) *(double *)s.field = (double)NAN;
+        if (i->deflt) PB_TRY(set(cli, &s, i->deflt));
+    }
+    return PB_OK;
+}
+
+pb_status pb_cli_parse(const pb_cli *cli, int command, int argc, char **argv, void *fields, pb_words *args)
+{
+    bool plain = false; /* after -- */
+    args->n = 0;
+    PB_TRY(defaults(cli, fields));
+    for (reader r = {cli, command, argc, 0, argv, fields}; r.at < argc; r.at++) {
+        const char *arg = argv[r.at];
+        if (!plain && strcmp(arg, "--") == 0) plain = true;
+        else if (!plain && strncmp(arg, "--", 2) == 0) PB_TRY(long_option(&r, arg));
+        else if (!plain && arg[0] == '-' && arg[1]) PB_TRY(short_options(&r, arg));
+        else if (args->n == PB_OPTION_LIST) return pb_fail(PB_EINVAL, "more than %d arguments", PB_OPTION_LIST);
+        else args->v[args->n++] = arg;
+    }
+    return PB_OK;
+}
