@@ -9,6 +9,7 @@ pb_status pb_clip_write_lists(pb_trainer *t)
 {
     const size_t n = (size_t)t->ntrained;
     const pb_clip_arm arm = t->cfg.clip;
+    if (!n) return PB_OK;
     pb_clip_entry *c = calloc(n, sizeof *c);
     pb_adamw_entry *a = calloc(n, sizeof *a);
     pb_status s = c && a ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the lists of gradients");

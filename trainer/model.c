@@ -44,6 +44,7 @@ static const char *const target_names[] = {
 
 static bool trained(const pb_model_config *c, int place, int id)
 {
+    if (c->frozen) return false;
     return c->tuning == PB_FULL || (place == PLACE_LAYER && (id == PB_P_norm1 || id == PB_P_norm2));
 }
 
@@ -74,9 +75,9 @@ static void list_params(pb_model *m)
         if (!(m->cfg.targets & 1u << t)) continue;
         pb_target_shape(g, (pb_target)t, &in, &out, &offset);
         snprintf(name, sizeof name, "lora_a.%s", target_names[t]);
-        m->lora_a[i] = add(m, i / PB_NTARGETS, name, PB_KIND_ADAPTER, (size_t)m->cfg.rank, (size_t)in, true);
+        m->lora_a[i] = add(m, i / PB_NTARGETS, name, PB_KIND_ADAPTER, (size_t)m->cfg.rank, (size_t)in, !m->cfg.frozen);
         snprintf(name, sizeof name, "lora_b.%s", target_names[t]);
-        m->lora_b[i] = add(m, i / PB_NTARGETS, name, PB_KIND_ADAPTER, (size_t)out, (size_t)m->cfg.rank, true);
+        m->lora_b[i] = add(m, i / PB_NTARGETS, name, PB_KIND_ADAPTER, (size_t)out, (size_t)m->cfg.rank, !m->cfg.frozen);
     }
     for (int i = 0; i < m->n; i++) m->trained += m->params[i].trained ? pb_param_n(&m->params[i]) : 0;
 }
@@ -203,7 +204,7 @@ static pb_status fill(pb_model *m)
     pb_status s = host ? PB_OK : pb_fail(PB_ENOMEM, "no memory to draw weights in");
     for (int i = 0; s == PB_OK && i < m->n; i++) {
         const pb_param *p = &m->params[i];
-        if (!drawn(m, p)) continue;
+        if (!drawn(m, p) || m->ctx->planning) continue;
         s = draw(m, p, p->q ? dense : p->w, host, CHUNK);
         if (s == PB_OK && p->q) s = quantise(m, p, dense);
     }

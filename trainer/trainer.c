@@ -45,6 +45,19 @@ pb_status pb_train_step(pb_ctx *ctx, void *self)
     return PB_OK;
 }
 
+pb_status pb_train_micro(pb_ctx *ctx, void *self)
+{
+    PB_TRY(pb_phase_forward(ctx, self));
+    PB_TRY(pb_phase_loss(ctx, self));
+    return pb_phase_backward(ctx, self);
+}
+
+pb_status pb_train_finish(pb_ctx *ctx, void *self)
+{
+    PB_TRY(pb_phase_clip(ctx, self));
+    return pb_phase_optimizer(ctx, self);
+}
+
 pb_status pb_backward_and_clip(pb_ctx *ctx, void *self)
 {
     PB_TRY(pb_phase_backward(ctx, self));
@@ -76,6 +89,19 @@ static void carve_layer(pb_trainer *t, int layer)
         a->xa[i] = pb_carve(m, t->model.lora_a[layer * PB_NTARGETS + i] ? T * (size_t)t->model.cfg.rank * e : 0);
 }
 
+static void carve_backward(pb_trainer *t)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype);
+    pb_arena *m = &t->acts;
+    t->dcur = pb_carve(m, T * g->D * e);
+    t->dn = pb_carve(m, T * g->D * e);
+    t->dqkv = pb_carve(m, T * pb_qkv_width(g) * e);
+    t->dattn = pb_carve(m, T * (size_t)g->H * g->d * e);
+    t->dact = pb_carve(m, T * g->I * e);
+    t->dgu = pb_carve(m, T * 2 * g->I * e);
+}
+
 static void carve(pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;
@@ -89,7 +115,9 @@ static void carve(pb_trainer *t)
     t->pos = pb_carve(m, t->cfg.packed ? T * sizeof *t->pos : 0);
     t->cos = pb_carve(m, (size_t)t->cfg.S * (g->d / 2) * f);
     t->sin = pb_carve(m, (size_t)t->cfg.S * (g->d / 2) * f);
-    for (int i = 0; i < g->L; i++) carve_layer(t, i);
+    const bool learns = !t->cfg.model.frozen;
+    for (int i = 0; i < (learns ? g->L : 1); i++) carve_layer(t, i);
+    for (int i = 1; i < g->L && !learns; i++) t->layers[i] = t->layers[0];
     t->hf = pb_carve(m, T * g->D * e);
     t->nf = pb_carve(m, T * g->D * e);
     t->rstdf = pb_carve(m, T * f);
@@ -98,12 +126,7 @@ static void carve(pb_trainer *t)
     t->loss = pb_carve(m, f);
     t->proj = pb_carve(m, T * g->D * e);
     t->act = pb_carve(m, T * g->I * e);
-    t->dcur = pb_carve(m, T * g->D * e);
-    t->dn = pb_carve(m, T * g->D * e);
-    t->dqkv = pb_carve(m, T * pb_qkv_width(g) * e);
-    t->dattn = pb_carve(m, T * (size_t)g->H * g->d * e);
-    t->dact = pb_carve(m, T * g->I * e);
-    t->dgu = pb_carve(m, T * 2 * g->I * e);
+    if (learns) carve_backward(t);
     t->partial = pb_carve(m, (size_t)t->slots * f);
     t->clip = pb_carve(m, (size_t)t->ngroups * sizeof *t->clip);
     t->clip_list = pb_carve(m, (size_t)t->ntrained * sizeof *t->clip_list);
@@ -278,6 +301,11 @@ pb_status pb_trainer_loss(pb_trainer *t, double *mean)
     PB_TRY(pb_download(t->ctx, &loss, t->loss, sizeof loss));
     *mean = (double)loss;
     return PB_OK;
+}
+
+pb_status pb_trainer_nll(pb_trainer *t, float *nll)
+{
+    return pb_download(t->ctx, nll, t->nll, (size_t)t->T * sizeof *nll);
 }
 
 pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out)

@@ -3,7 +3,8 @@
  * A trainer owns the model, the activations of one batch shape [B,S] and the optimiser's state. Each
  * phase is a pb_fn on it that only enqueues, so that `bench` can time or record any of them; the host
  * learns results only through the functions below that say they wait. The backward pass leaves the
- * activations as they are: it can be repeated, and gives the same gradients. */
+ * activations as they are: it can be repeated, and gives the same gradients. With model.frozen there are only forward
+ * and loss, and all layers share one set of activations. */
 #ifndef PB_TRAINER_H
 #define PB_TRAINER_H
 #include "kernels/adamw/adamw.h"
@@ -63,6 +64,9 @@ extern const pb_fn pb_phases[PB_NPHASES];
 extern const char *const pb_phase_names[PB_NPHASES];
 /* All phases in order: one whole step. A pb_fn. */
 pb_status pb_train_step(pb_ctx *ctx, void *self);
+/* Forward, loss and backward: what is repeated for every micro-batch of a step; clip and optimizer: what ends it. */
+pb_status pb_train_micro(pb_ctx *ctx, void *self);
+pb_status pb_train_finish(pb_ctx *ctx, void *self);
 /* Backward, then clip: what the backward suite times and records. A pb_fn. */
 pb_status pb_backward_and_clip(pb_ctx *ctx, void *self);
 
@@ -81,6 +85,7 @@ void pb_trainer_accumulate(pb_trainer *t, bool on);
 
 /* These wait for the device. */
 pb_status pb_trainer_loss(pb_trainer *t, double *mean); /* of the last loss phase, per masked token */
+pb_status pb_trainer_nll(pb_trainer *t, float *nll);    /* [B*S] of the same phase, by token; 0 where the mask is */
 pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out);
 /* Clip states of the last clip phase: [*n] groups, layers first. `out` holds pb_trainer_clip_groups. */
 int pb_trainer_clip_groups(const pb_trainer *t);

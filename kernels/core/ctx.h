@@ -57,6 +57,7 @@ struct pb_ctx {
     const char *prefer; /* this implementation where an op has it and it accepts; NULL: best first */
     bool deterministic; /* only implementations that declare it */
     bool recording;     /* inside pb_record: nothing may wait, allocate or copy from the host */
+    bool planning;      /* opened by pb_ctx_open_plan */
     void *recorder;     /* the backend's, while recording */
     void *stream;       /* cudaStream_t, or NULL on the CPU */
     void *scratch;      /* workspace of the op that runs; see pb_ctx_reserve */
@@ -72,6 +73,11 @@ enum { PB_DEBUG_SYNC = 1, PB_DEBUG_TRACE = 2 };
  * EUNSUPPORTED: the build lacks the backend; EDEVICE: the machine lacks the device. */
 pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device);
 void pb_ctx_close(pb_ctx *ctx);
+/* A context that computes nothing: ops are checked, implementations picked, scratch and memory accounted for as on the
+ * backend `id`, but no op runs and no memory is touched, so that the same code that trains says what training takes.
+ * What is downloaded is zero. Needs no device; recording is refused. */
+pb_status pb_ctx_open_plan(pb_ctx *ctx, pb_backend_id id);
+size_t pb_plan_peak(const pb_ctx *ctx);                          /* bytes: the most that was allocated at one time */
 pb_status pb_backend_find(const char *name, pb_backend_id *out); /* "cpu", "cuda"; EINVAL otherwise */
 const char *pb_backend_name(pb_backend_id id);
 

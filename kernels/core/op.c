@@ -68,6 +68,7 @@ pb_status pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args)
         return pb_fail(PB_EUNSUPPORTED, "%s: no %s implementation%s%s takes these arguments", op->name, ctx->be->name,
                        ctx->impl ? " named " : "", ctx->impl ? ctx->impl : "");
     if (impl->workspace) PB_TRY(pb_ctx_reserve(ctx, impl->workspace(args)));
+    if (ctx->planning) return PB_OK;
     if (ctx->recording && ctx->id == PB_CPU) return pb_recording_add(ctx, op, impl, args);
     ctx->counts.launches += ctx->id == PB_CPU; /* CUDA launchers count their kernels themselves */
     return pb_impl_run(ctx, op, impl, args);

@@ -24,6 +24,7 @@ typedef struct reading {
     pb_dataset *d;
     pb_tokenizer *t;
     pb_dataset_counts *counts;
+    size_t conversations; /* seen so far */
 } reading;
 
 /* ---- reading --------------------------------------------------------------------------------------- */
@@ -36,44 +37,98 @@ static void drop_last(pb_samples *s)
     s->ids.n = s->first[s->n];
 }
 
-/* The last sample cut, dropped or refused when it is longer than a row; *there: it is still there. */
-static pb_status shorten(const reading *r, bool *there)
+static size_t targets_that_count(const pb_samples *s, size_t i)
+{
+    size_t n = 0;
+    for (size_t t = s->first[i] + 1; t < s->first[i + 1]; t++) n += s->counted[t];
+    return n;
+}
+
+/* Sample `from` moves to where sample `to` begins, and ends right behind. */
+static void move_down(pb_samples *s, size_t from, size_t to)
+{
+    const size_t n = s->first[from + 1] - s->first[from];
+    memmove(s->ids.id + s->first[to], s->ids.id + s->first[from], n * sizeof *s->ids.id);
+    memmove(s->counted + s->first[to], s->counted + s->first[from], n);
+    s->first[to + 1] = s->first[to] + n;
+}
+
+/* The last sample, of more than S places, as several; those from which nothing is learned are left out. */
+static pb_status split_last(pb_samples *s, size_t S)
+{
+    const size_t at = s->n - 1, a = s->first[at], n = places(s, at), pieces = (n + S - 1) / S;
+    PB_TOK_ROOM(s->ids.id, s->ids.room, s->ids.n + pieces);
+    PB_TOK_ROOM(s->counted, s->counted_room, s->ids.n + pieces);
+    PB_TOK_ROOM(s->first, s->first_room, s->n + pieces + 1);
+    for (size_t k = pieces; k-- > 0;) { /* from the back: each piece moves up by k tokens */
+        const size_t from = a + k * S, to = from + k, len = (n - k * S < S ? n - k * S : S) + 1;
+        memmove(s->ids.id + to, s->ids.id + from, len * sizeof *s->ids.id);
+        memmove(s->counted + to, s->counted + from, len);
+        s->first[at + k] = to;
+        s->first[at + k + 1] = to + len;
+    }
+    size_t kept = at;
+    s->first[at + pieces] = a + n + pieces;
+    for (size_t k = at; k < at + pieces; k++)
+        if (targets_that_count(s, k)) move_down(s, k, kept++);
+    s->n = kept;
+    s->ids.n = s->first[kept];
+    return PB_OK;
+}
+
+/* The last sample as the policy wants it when it is longer than a row. */
+static pb_status shorten(const reading *r)
 {
     pb_samples *s = &r->d->samples;
     const size_t n = places(s, s->n - 1), S = (size_t)r->d->cfg.S;
-    *there = true;
     if (n <= S) return PB_OK;
-    if (r->d->cfg.long_ones == PB_LONG_CUT) {
+    switch (r->d->cfg.long_ones) {
+    case PB_LONG_CUT:
         s->first[s->n] -= n - S;
         s->ids.n = s->first[s->n];
         r->counts->cut++;
         return PB_OK;
+    case PB_LONG_SPLIT: r->counts->split++; return split_last(s, S);
+    case PB_LONG_DROP:
+        drop_last(s);
+        r->counts->dropped++;
+        return PB_OK;
+    case PB_LONG_REFUSE:
+    case PB_NLONGS: break;
     }
     drop_last(s);
-    *there = false;
-    if (r->d->cfg.long_ones == PB_LONG_REFUSE)
-        return pb_fail(PB_EINVAL, "%zu tokens do not fit into a row of %zu", n + 1, S);
-    r->counts->dropped++;
-    return PB_OK;
+    return pb_fail(PB_EINVAL, "%zu tokens do not fit into a row of %zu", n + 1, S);
+}
+
+/* Which part a conversation belongs to depends on its place in the file and the seed alone. */
+static bool wanted(reading *r)
+{
+    static const uint64_t stream = 0x5eed0fe7a15e7ull; /* apart from those of the shuffles */
+    const pb_dataset_config *c = &r->d->cfg;
+    return (pb_uniform(c->seed ^ stream, r->conversations++) < c->held_out) == c->evaluation;
 }
 
 static pb_status take(void *self, const pb_chat *chat)
 {
-    const reading *r = self;
+    reading *r = self;
     pb_samples *s = &r->d->samples;
-    bool there;
+    const size_t before = s->n, dropped = r->counts->dropped;
     size_t counted = 0;
+    if (!wanted(r)) {
+        r->counts->elsewhere++;
+        return PB_OK;
+    }
     PB_TRY(pb_encode_chat(r->t, chat, &r->d->cfg.chat, r->d->cfg.mask, s));
-    PB_TRY(shorten(r, &there));
-    if (!there) return PB_OK;
-    for (size_t i = s->first[s->n - 1] + 1; i < s->first[s->n]; i++) counted += s->counted[i];
+    PB_TRY(shorten(r));
+    if (r->counts->dropped > dropped) return PB_OK;
+    for (size_t i = before; i < s->n; i++) counted += targets_that_count(s, i);
     if (!counted) {
-        drop_last(s);
+        if (s->n > before) drop_last(s);
         r->counts->empty++;
         return PB_OK;
     }
     r->counts->kept++;
-    r->counts->tokens += places(s, s->n - 1);
+    for (size_t i = before; i < s->n; i++) r->counts->tokens += places(s, i);
     r->counts->counted += counted;
     return PB_OK;
 }
@@ -200,10 +255,12 @@ pb_status pb_dataset_open(const char *path, pb_tokenizer *t, const pb_dataset_co
 {
     *counts = (pb_dataset_counts){0};
     if (cfg->S < 1) return pb_fail(PB_EINVAL, "data: rows of %d tokens, need at least 1", cfg->S);
+    if (!(cfg->held_out >= 0 && cfg->held_out < 1))
+        return pb_fail(PB_EINVAL, "data: a held-out share of %g, need at least 0 and less than 1", cfg->held_out);
     pb_dataset *d = calloc(1, sizeof *d);
     if (!d) return pb_fail(PB_ENOMEM, "no memory for a data set");
     d->cfg = *cfg;
-    reading r = {d, t, counts};
+    reading r = {d, t, counts, 0};
     pb_status s = pb_jsonl_read(path, cfg->bad_lines, take, &r, &counts->lines);
     if (s == PB_OK) s = open_rows(d, path);
     if (s == PB_OK) *out = d;

@@ -14,6 +14,9 @@
 /* What becomes of a conversation of more than S+1 tokens. X(enumerator, option's word, meaning) */
 #define PB_LONG_MAP(X)                                                                                                 \
     X(CUT, "cut", "its first S+1 tokens are kept")                                                                     \
+    X(SPLIT, "split",                                                                                                  \
+      "it becomes several, S+1 tokens each, that begin with the last token of the one before;"                         \
+      " those without a target that counts are left out")                                                              \
     X(DROP, "drop", "it is left out")                                                                                  \
     X(REFUSE, "refuse", "its line is a bad line")
 typedef enum pb_long {
@@ -31,14 +34,17 @@ typedef struct pb_dataset_config {
     int S;     /* >= 1 */
     bool pack; /* false: one conversation a row */
     uint64_t seed;
+    double held_out; /* 0 <= held_out < 1: this share of the conversations, drawn from the seed, is for evaluation */
+    bool evaluation; /* read that share instead of the rest */
 } pb_dataset_config;
 
 typedef struct pb_dataset_counts {
     pb_jsonl_counts lines;
-    size_t cut, dropped;    /* longer than a row */
-    size_t empty;           /* left out: no token of theirs is a target that counts */
-    size_t kept;            /* lines.samples = kept + dropped + empty */
-    size_t tokens, counted; /* of the kept ones: places they take, and targets that count */
+    size_t cut, split, dropped; /* longer than a row */
+    size_t empty;               /* left out: no token of theirs is a target that counts */
+    size_t elsewhere;           /* in the other part of a split by held_out */
+    size_t kept;                /* lines.samples = kept + dropped + empty + elsewhere */
+    size_t tokens, counted;     /* of the kept ones: places they take, and targets that count */
 } pb_dataset_counts;
 
 typedef struct pb_data_position { /* the next row: what a checkpoint saves */

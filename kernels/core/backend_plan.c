@@ -1,0 +1,141 @@
+/* backend_plan.c - stands in for a device when a run is only planned: addresses without memory, counted. */
+#define _DEFAULT_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kernels/core/ctx.h"
+
+typedef struct piece {
+    struct piece *next;
+    void *p;
+    size_t mapped, bytes;
+} piece;
+
+typedef struct plan_state {
+    piece *pieces;
+    size_t now, peak;
+} plan_state;
+
+static void unmap(piece **at)
+{
+    piece *x = *at;
+    *at = x->next;
+    munmap(x->p, x->mapped);
+    free(x);
+}
+
+static void plan_close(pb_ctx *ctx)
+{
+    plan_state *s = ctx->priv;
+    while (s->pieces) unmap(&s->pieces);
+    free(s);
+}
+
+/* Addresses that nobody may read or write: an op that computes after all ends here. */
+static pb_status plan_alloc(pb_ctx *ctx, size_t bytes, void **out)
+{
+    plan_state *s = ctx->priv;
+    piece *x = malloc(sizeof *x);
+    if (!x) return pb_fail(PB_ENOMEM, "plan: no memory for the list of pieces");
+    *x = (piece){.next = s->pieces, .mapped = bytes ? bytes : 1, .bytes = bytes};
+    x->p = mmap(NULL, x->mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (x->p == MAP_FAILED) {
+        free(x);
+        return pb_fail(PB_ENOMEM, "plan: %zu bytes are more than there are addresses", bytes);
+    }
+    s->pieces = x;
+    s->now += bytes;
+    if (s->now > s->peak) s->peak = s->now;
+    *out = x->p;
+    return PB_OK;
+}
+
+static void plan_release(pb_ctx *ctx, void *p)
+{
+    plan_state *s = ctx->priv;
+    for (piece **at = &s->pieces; *at; at = &(*at)->next)
+        if ((*at)->p == p) {
+            s->now -= (*at)->bytes;
+            unmap(at);
+            return;
+        }
+}
+
+static pb_status plan_upload(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
+{
+    (void)ctx, (void)dev, (void)host, (void)bytes;
+    return PB_OK;
+}
+
+static pb_status plan_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)
+{
+    (void)ctx, (void)dev;
+    if (bytes) memset(host, 0, bytes);
+    return PB_OK;
+}
+
+static pb_status plan_zero(pb_ctx *ctx, void *dev, size_t bytes)
+{
+    (void)ctx, (void)dev, (void)bytes;
+    return PB_OK;
+}
+
+static pb_status plan_nothing(pb_ctx *ctx)
+{
+    (void)ctx;
+    return PB_OK;
+}
+
+static pb_status plan_mark(pb_ctx *ctx, int slot)
+{
+    (void)ctx, (void)slot;
+    return PB_OK;
+}
+
+static pb_status plan_between(pb_ctx *ctx, int from, int to, double *seconds)
+{
+    (void)ctx, (void)from, (void)to;
+    *seconds = 0;
+    return PB_OK;
+}
+
+static pb_status plan_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
+{
+    (void)ctx, (void)fn, (void)self, (void)out;
+    return pb_fail(PB_EUNSUPPORTED, "a plan cannot be recorded");
+}
+
+static pb_status plan_replay(pb_ctx *ctx, pb_graph *graph)
+{
+    (void)ctx, (void)graph;
+    return pb_fail(PB_EUNSUPPORTED, "a plan cannot be replayed");
+}
+
+static size_t plan_nodes(const pb_graph *graph)
+{
+    (void)graph;
+    return 0;
+}
+
+static void plan_graph_free(pb_graph *graph) { (void)graph; }
+
+/* The devices' names, so that messages and rows speak of what is planned for. */
+#define PLAN(word)                                                                                                     \
+    {                                                                                                                  \
+        .name = word, .close = plan_close, .alloc = plan_alloc, .release = plan_release, .upload = plan_upload,        \
+        .download = plan_download, .zero = plan_zero, .sync = plan_nothing, .mark = plan_mark,                         \
+        .between = plan_between, .flush_cache = plan_nothing, .record = plan_record, .replay = plan_replay,            \
+        .graph_nodes = plan_nodes, .graph_free = plan_graph_free,                                                      \
+    }
+static const pb_backend plans[PB_NBACKENDS] = {[PB_CPU] = PLAN("cpu"), [PB_CUDA] = PLAN("cuda")};
+
+pb_status pb_ctx_open_plan(pb_ctx *ctx, pb_backend_id id)
+{
+    plan_state *s = calloc(1, sizeof *s);
+    if (!s) return pb_fail(PB_ENOMEM, "no memory for a plan");
+    *ctx = (pb_ctx){.be = &plans[id], .id = id, .planning = true, .priv = s};
+    return PB_OK;
+}
+
+size_t pb_plan_peak(const pb_ctx *ctx) { return ((const plan_state *)ctx->priv)->peak; }

@@ -1,0 +1,135 @@
+/* cmd_run.c - `train run`: the loop over steps, and what it says and writes on the way. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/interrupt.h"
+#include "trainer/program/job.h"
+#include "trainer/program/log.h"
+#include "trainer/program/step.h"
+
+typedef struct run {
+    pb_job j;
+    pb_stepper stepper;
+    pb_log log;
+    long done;            /* steps, also of the process that this one goes on for */
+    long skipped, in_row; /* steps without a finite loss and gradient */
+    double pace;          /* s a step, smoothed */
+} run;
+
+static void warn_of_lr(const pb_job *j)
+{
+    const int rank = j->cfg.model.rank;
+    if (pb_lr_is_high(j->cfg.model.tuning, rank, j->schedule.lr))
+        fprintf(stderr, "train: warning: a learning rate of %g at rank %d is known to diverge; the default is %g\n",
+                j->schedule.lr, rank, pb_default_lr(j->cfg.model.tuning, rank));
+}
+
+static void print_start(run *r)
+{
+    const pb_memory m = pb_trainer_memory(r->j.trainer);
+    printf("%s, %s: %zu parameters trained; weights %.1f MB, gradients %.1f, moments %.1f, activations %.1f\n",
+           r->j.o->model, r->j.o->tuning, pb_trainer_model(r->j.trainer)->trained, 1e-6 * (double)m.weights,
+           1e-6 * (double)m.grads, 1e-6 * (double)m.moments, 1e-6 * (double)m.activations);
+}
+
+static void print_progress(const run *r, const pb_step_result *x, double lr, double memory)
+{
+    const long left = (long)(r->pace * (double)(r->j.schedule.steps - r->done) + 0.5);
+    printf("step %6ld/%ld  loss %8.5f  norm %9.3g  lr %8.2e  %9.1f tokens/s  left %ld:%02ld:%02ld  %.1f MB", r->done,
+           r->j.schedule.steps, x->loss, x->norm, lr, x->tokens / x->seconds, left / 3600, left / 60 % 60, left % 60,
+           1e-6 * memory);
+    if (*x->why) printf("  %s: %s", x->skipped ? "skipped" : "taken", x->why);
+    printf("\n");
+    fflush(stdout);
+}
+
+/* Whether the evaluation data is due after the step. */
+static bool eval_due(const run *r)
+{
+    const long every = r->j.o->eval_interval;
+    return r->j.held && (r->done == r->j.schedule.steps || (every > 0 && r->done % every == 0));
+}
+
+static pb_status evaluate(run *r, double *loss)
+{
+    pb_evaluation e;
+    PB_TRY(pb_job_evaluate(&r->j, r->j.held, NULL, NULL, &e));
+    *loss = e.loss;
+    if (!r->j.o->quiet)
+        printf("step %6ld  evaluation: loss %.6f, perplexity %.6g over %.0f tokens\n", r->done, e.loss, exp(e.loss),
+               e.tokens);
+    return PB_OK;
+}
+
+static void count_skips(run *r, const pb_step_result *x)
+{
+    r->in_row = *x->why ? r->in_row + 1 : 0;
+    r->skipped += *x->why != 0;
+    if (*x->why) fprintf(stderr, "train: step %ld %s: %s\n", r->done, x->skipped ? "skipped" : "taken", x->why);
+}
+
+static pb_status one_step(run *r)
+{
+    pb_step_result x;
+    double memory, eval_loss = (double)NAN;
+    const double lr = pb_schedule_lr(&r->j.schedule, r->done);
+    PB_TRY(pb_job_step(&r->j, &r->stepper, lr, &x));
+    r->done++;
+    r->pace = r->pace > 0 ? 0.9 * r->pace + 0.1 * x.seconds : x.seconds;
+    count_skips(r, &x);
+    PB_TRY(pb_job_memory(&r->j, &memory));
+    if (!r->j.o->quiet && (r->done % r->j.o->log_interval == 0 || r->done == r->j.schedule.steps || *x.why))
+        print_progress(r, &x, lr, memory);
+    if (eval_due(r)) PB_TRY(evaluate(r, &eval_loss));
+    return pb_log_write(&r->log, &(pb_log_row){.step = (double)r->done,
+                                               .epoch = (double)pb_dataset_position(r->j.data).epoch,
+                                               .loss = x.loss,
+                                               .grad_norm = x.norm,
+                                               .lr = lr,
+                                               .step_time = x.seconds,
+                                               .tokens_per_second = x.tokens / x.seconds,
+                                               .peak_memory = memory,
+                                               .launches = x.launches,
+                                               .waits = x.waits,
+                                               .eval_loss = eval_loss,
+                                               .status = x.skipped ? "skipped"
+                                                         : *x.why  ? "failed"
+                                                                   : "ok",
+                                               .note = x.why});
+}
+
+static pb_status steps(run *r)
+{
+    while (r->done < r->j.schedule.steps && !pb_interrupted()) {
+        PB_TRY(one_step(r));
+        if (r->in_row >= r->j.o->max_skipped)
+            return pb_fail(PB_EWRONG, "step %ld: %ld steps in a row without a finite loss and gradient (--max-skipped)",
+                           r->done, r->in_row);
+    }
+    if (pb_interrupted()) fprintf(stderr, "train: interrupted after step %ld\n", r->done);
+    if (r->skipped) printf("%ld of %ld steps had no finite loss and gradient\n", r->skipped, r->done);
+    return PB_OK;
+}
+
+/* What the machine lets down while training goes on is not the user's mistake: see main. */
+static pb_status blame_machine(pb_status s) { return s == PB_EIO || s == PB_EINVAL ? PB_EDEVICE : s; }
+
+pb_status pb_train_run(const pb_train_options *o)
+{
+    run r = {0};
+    if (o->dry_run) return pb_train_plan(o);
+    pb_status s = pb_job_configure(o, &r.j);
+    if (s == PB_OK) warn_of_lr(&r.j);
+    if (s == PB_OK) s = pb_job_open(&r.j, false);
+    if (s == PB_OK) s = pb_log_open(o->log, -1, &r.log);
+    if (s == PB_OK) {
+        if (!o->quiet) print_start(&r);
+        s = blame_machine(steps(&r));
+    }
+    const pb_status closed = pb_log_close(&r.log);
+    if (s == PB_OK) s = blame_machine(closed);
+    if (r.j.trainer) pb_stepper_free(&r.j, &r.stepper);
+    pb_job_close(&r.j);
+    return s;
+}

@@ -1,0 +1,155 @@
+/* configure.c - from the words of the command line to configurations. */
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "trainer/data.h"
+#include "trainer/program/job.h"
+
+/* The place of a word among those of an X-macro. */
+#define WORD(id, word, ...) word,
+static const char *const tunings[] = {PB_TUNING_MAP(WORD)};
+static const char *const clips[] = {PB_CLIP_MAP(WORD)};
+static const char *const targets[] = {PB_TARGET_MAP(WORD)};
+static const char *const templates[] = {PB_TEMPLATE_MAP(WORD)};
+static const char *const masks[] = {PB_MASK_MAP(WORD)};
+static const char *const bad_lines[] = {PB_BAD_LINES_MAP(WORD)};
+static const char *const longs[] = {PB_LONG_MAP(WORD)};
+static const char *const dtypes[] = {"f32", "bf16"};
+static const char *const schedules[] = {"cosine", "constant"};
+#undef WORD
+
+static int place(const char *const *words, size_t n, const char *word)
+{
+    size_t i = 0;
+    while (i < n && strcmp(words[i], word) != 0) i++;
+    return i < n ? (int)i : -1;
+}
+#define PLACE(words, word) place(words, sizeof(words) / sizeof *(words), word)
+
+static pb_status whole(const char *name, long v, long most, int *out)
+{
+    if (v > most) return pb_fail(PB_EINVAL, "--%s %ld: at most %ld", name, v, most);
+    *out = (int)v;
+    return PB_OK;
+}
+
+/* "q,v" as bits. */
+static pb_status parse_targets(const char *list, unsigned *out)
+{
+    char word[PB_OPTION_TEXT];
+    unsigned bits = 0;
+    while ((list = pb_next_item(list, ',', word, sizeof word))) {
+        const int t = PLACE(targets, word);
+        if (t < 0) return pb_fail(PB_EINVAL, "--targets %s: need some of q,k,v,o,gate,up,down", word);
+        bits |= 1u << t;
+    }
+    if (!bits) return pb_fail(PB_EINVAL, "--targets: need some of q,k,v,o,gate,up,down");
+    *out = bits;
+    return PB_OK;
+}
+
+/* A name of model.def, else a folder. */
+static pb_status find_model(const pb_train_options *o, pb_job *j, const pb_geometry **g)
+{
+    struct stat st;
+    const pb_status s = pb_geometry_find(o->model, g);
+    if (s == PB_OK || (!strchr(o->model, '/') && (stat(o->model, &st) != 0 || !S_ISDIR(st.st_mode)))) return s;
+    PB_TRY(pb_hf_config_open(o->model, &j->hf));
+    *g = &j->hf.g;
+    return PB_OK;
+}
+
+static pb_status configure_model(const pb_train_options *o, pb_job *j)
+{
+    const pb_geometry *g;
+    PB_TRY(find_model(o, j, &g));
+    j->cfg = pb_train_defaults(g);
+    pb_model_config *m = &j->cfg.model;
+    m->blank = g == &j->hf.g;
+    m->tuning = (pb_tuning)PLACE(tunings, o->tuning);
+    m->dtype = (pb_dtype)PLACE(dtypes, o->dtype);
+    m->seed = (uint64_t)o->seed;
+    PB_TRY(whole("layers", o->layers, 1000, &m->layers));
+    PB_TRY(whole("rank", o->rank, 1 << 16, &m->rank));
+    m->alpha = isnan(o->alpha) ? 2 * (float)m->rank : (float)o->alpha;
+    PB_TRY(parse_targets(o->targets, &m->targets));
+    PB_TRY(whole("batch", o->batch, 1 << 20, &j->cfg.B));
+    PB_TRY(whole("seq", o->seq, 1 << 20, &j->cfg.S));
+    j->cfg.packed = true;
+    return pb_backend_find(o->device, &j->device);
+}
+
+static pb_status configure_training(const pb_train_options *o, pb_job *j)
+{
+    pb_train_config *c = &j->cfg;
+    const bool none = strcmp(o->clip, "none") == 0;
+    PB_TRY(whole("accumulate", o->accumulate, 1 << 20, &j->micro));
+    /* Without clipping the norm is still taken, so that a step without a finite gradient is not taken. */
+    c->clip = none ? PB_CLIP_MULTI : (pb_clip_arm)PLACE(clips, o->clip);
+    c->max_norm = none ? INFINITY : (float)o->max_norm;
+    c->weight_decay = (float)o->weight_decay;
+    if (!(o->weight_decay >= 0)) return pb_fail(PB_EINVAL, "--weight-decay %g: need at least 0", o->weight_decay);
+    const double warmup = o->warmup < 1 ? floor(o->warmup * (double)o->steps) : o->warmup;
+    if (!(warmup >= 0 && warmup <= (double)o->steps))
+        return pb_fail(PB_EINVAL, "--warmup %g: need 0 to %ld, the steps", o->warmup, o->steps);
+    j->schedule = (pb_schedule){.kind = (pb_schedule_kind)PLACE(schedules, o->schedule),
+                                .lr = isnan(o->lr) ? pb_default_lr(c->model.tuning, c->model.rank) : o->lr,
+                                .min = o->min_lr,
+                                .warmup = (long)warmup,
+                                .steps = o->steps};
+    j->graph = strcmp(o->mode, "graph") == 0;
+    return pb_schedule_check(&j->schedule);
+}
+
+/* Which tokenizer and which template go with a model that does not say. */
+static pb_status configure_text(const pb_train_options *o, pb_job *j)
+{
+    pb_chat_options *chat = &j->data_cfg.chat;
+    const pb_family family = j->cfg.model.geometry->family;
+    snprintf(j->paths[1], sizeof j->paths[1], "%s/tokenizer.json", o->model);
+    if (o->tokenizer) j->tokenizer_path = strcmp(o->tokenizer, "bytes") == 0 ? NULL : o->tokenizer;
+    else if (j->cfg.model.blank && access(j->paths[1], R_OK) == 0) j->tokenizer_path = j->paths[1];
+    if (o->template) chat->family = (pb_template)PLACE(templates, o->template);
+    else if (!j->tokenizer_path) chat->family = PB_TEMPLATE_BYTES;
+    else
+        chat->family = family == PB_FAMILY_QWEN2   ? PB_TEMPLATE_QWEN2_5
+                       : family == PB_FAMILY_QWEN3 ? PB_TEMPLATE_QWEN3
+                                                   : PB_TEMPLATE_LLAMA3;
+    if ((chat->family == PB_TEMPLATE_BYTES) != !j->tokenizer_path)
+        return pb_fail(PB_EINVAL, "--template %s does not go with %s", templates[chat->family],
+                       j->tokenizer_path ? j->tokenizer_path : "the byte tokenizer");
+    chat->thinking = o->thinking;
+    chat->keep_thinking = o->keep_thinking;
+    return PB_OK;
+}
+
+static pb_status configure_data(const pb_train_options *o, pb_job *j)
+{
+    pb_dataset_config *d = &j->data_cfg;
+    PB_TRY(configure_text(o, j));
+    j->data_path = o->data ? o->data : pb_corpus_path(j->paths[0], sizeof j->paths[0]);
+    d->mask = (pb_mask_type)PLACE(masks, o->loss_mask_type);
+    d->bad_lines = (pb_bad_lines)PLACE(bad_lines, o->bad_lines);
+    d->long_ones = (pb_long)PLACE(longs, o->long_ones);
+    d->S = j->cfg.S;
+    d->pack = strcmp(o->pack, "on") == 0;
+    d->seed = (uint64_t)o->seed;
+    d->held_out = o->eval_split;
+    if (!(o->eval_split >= 0 && o->eval_split < 1))
+        return pb_fail(PB_EINVAL, "--eval-split %g: need at least 0 and less than 1", o->eval_split);
+    if (o->eval_data && o->eval_split > 0)
+        return pb_fail(PB_EINVAL, "--eval-data and --eval-split: one of them says what is evaluated");
+    return PB_OK;
+}
+
+pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
+{
+    *j = (pb_job){.o = o, .micro = 1};
+    if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is no option; try --help", o->args.v[0]);
+    PB_TRY(configure_model(o, j));
+    if (o->command == PB_COMMAND_eval) j->cfg.model.frozen = true;
+    else PB_TRY(configure_training(o, j));
+    return configure_data(o, j);
+}

@@ -1,0 +1,25 @@
+/* log.h - the CSV of a run: one row a step, written at once; its columns are log.def, then status and note. */
+#ifndef PB_LOG_H
+#define PB_LOG_H
+#include <stdio.h>
+
+#include "kernels/core/status.h"
+
+typedef struct pb_log_row {
+#define LOG(name, format, what) double name;
+#include "trainer/program/log.def"
+#undef LOG
+    const char *status, *note; /* "ok", "skipped" or "failed"; without commas or quotes */
+} pb_log_row;
+
+typedef struct pb_log {
+    FILE *f; /* NULL: no log */
+    const char *path;
+} pb_log;
+
+/* path NULL: no log. A new file; with `after` >= 0 also one that is there: its rows beyond that step are cut off, also
+ * a half-written one, and the log goes on. EIO: the file is there already, cannot be written, or is no such log. */
+pb_status pb_log_open(const char *path, long after, pb_log *out);
+pb_status pb_log_write(pb_log *l, const pb_log_row *r);
+pb_status pb_log_close(pb_log *l); /* {0} is fine */
+#endif

@@ -1,0 +1,32 @@
+/* options.h - the command line of `train` as a struct, whose fields are those of options.def, and its subcommands. */
+#ifndef PB_PROGRAM_OPTIONS_H
+#define PB_PROGRAM_OPTIONS_H
+#include "cli/options.h"
+
+enum {
+#define COMMAND(name, arguments, what) PB_COMMAND_##name,
+#include "trainer/program/commands.def"
+#undef COMMAND
+    PB_NCOMMANDS
+};
+enum {
+#define COMMAND(name, arguments, what) PB_ON_##name = 1 << PB_COMMAND_##name,
+#include "trainer/program/commands.def"
+#undef COMMAND
+};
+
+typedef struct pb_train_options {
+#define OPT(name, type, letter, argument, deflt, commands, help) PB_FIELD_##type name;
+#include "trainer/program/options.def"
+#undef OPT
+    int command;
+    pb_words args; /* what is no option */
+} pb_train_options;
+extern const pb_cli pb_train_cli;
+
+/* Each prints what the user asked for on stdout; PB_OK, or what main turns into the exit code and one line on stderr.
+ */
+#define COMMAND(name, arguments, what) pb_status pb_train_##name(const pb_train_options *o);
+#include "trainer/program/commands.def"
+#undef COMMAND
+#endif
