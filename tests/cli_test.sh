@@ -2,26 +2,7 @@
 # cli_test.sh BENCH_FIXTURE BENCH - what a user of the program bench meets: exit codes, hints, interrupts, crashes,
 # a full disk. BENCH_FIXTURE is bench with the suites of fixture_suites.c.
 fixture=$1 bench=$2
-dir=$(mktemp -d) || exit 1
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 1
-failures=0
-
-fail() { # fail TEXT...
-    printf 'FAILED: %s\n' "$*"
-    [[ -s $dir/log ]] && sed 's/^/    | /' "$dir/log"
-    failures=$((failures + 1))
-}
-
-# expect CODE TEXT PROGRAM ARG...: the exit code, and text somewhere in what it printed.
-expect() {
-    local code=$1 text=$2 got
-    shift 2
-    "$@" >"$dir/log" 2>&1
-    got=$?
-    [[ $got -eq $code ]] || fail "exit $got, want $code: ${*##*/}"
-    grep -qF -e "$text" "$dir/log" || fail "'$text' is not in the output of: ${*##*/}"
-}
+. "${0%/*}/cli.sh"
 
 rows() { tail -n +2 "$1/results.csv"; } # rows DIR
 count() { rows "$1" | grep -cF -e "$2"; } # count DIR TEXT
@@ -32,11 +13,7 @@ whole() { # whole DIR: one header, and every line has all its columns
 }
 
 # ---- the table: arguments | exit code | text ---------------------------------------------------------
-while IFS='|' read -r args code text; do
-    [[ -z $args || $args == \#* ]] && continue
-    read -r -a words <<<"$args"
-    expect "${code// /}" "$(sed 's/^ *//; s/ *$//' <<<"$text")" "$fixture" "${words[@]}"
-done <<'TABLE'
+table "$fixture" <<'TABLE'
 help                                     |   0 | exit codes
 --help                                   |   0 | usage: bench COMMAND
 -h                                       |   0 | naps that behave

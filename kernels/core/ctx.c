@@ -32,7 +32,9 @@ pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device)
     *ctx = (pb_ctx){.be = backends[id], .id = id};
     if (d && strstr(d, "sync")) ctx->debug |= PB_DEBUG_SYNC;
     if (d && strstr(d, "trace")) ctx->debug |= PB_DEBUG_TRACE;
-    return ctx->be->open(ctx, device);
+    const pb_status s = ctx->be->open(ctx, device);
+    if (s != PB_OK) *ctx = (pb_ctx){0};
+    return s;
 }
 
 void pb_ctx_close(pb_ctx *ctx)

@@ -1,0 +1,31 @@
+# cli.sh - what the tests of programs share: sourced in a new folder $dir, which goes away at the end.
+dir=$(mktemp -d) || exit 1
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 1
+failures=0
+
+fail() { # fail TEXT...
+    printf 'FAILED: %s\n' "$*"
+    [[ -s $dir/log ]] && sed 's/^/    | /' "$dir/log"
+    failures=$((failures + 1))
+}
+
+# expect CODE TEXT PROGRAM ARG...: the exit code, and text somewhere in what it printed.
+expect() {
+    local code=$1 text=$2 got
+    shift 2
+    "$@" >"$dir/log" 2>&1
+    got=$?
+    [[ $got -eq $code ]] || fail "exit $got, want $code: ${*##*/}"
+    grep -qF -e "$text" "$dir/log" || fail "'$text' is not in the output of: ${*##*/}"
+}
+
+# table PROGRAM...: lines "arguments | exit code | text" from standard input, each an expectation.
+table() {
+    local args code text words
+    while IFS='|' read -r args code text; do
+        [[ -z $args || $args == \#* ]] && continue
+        read -r -a words <<<"$args"
+        expect "${code// /}" "$(sed 's/^ *//; s/ *$//' <<<"$text")" "$@" "${words[@]}"
+    done
+}

@@ -1,0 +1,141 @@
+#!/bin/bash
+# train_test.sh TRAIN EVAL_ORACLE - what a user of the program train meets: subcommands, options, exit codes, data,
+# accumulation, evaluation, the plan's memory, the log.
+train=$1 oracle=$2 fixtures=$(cd "${0%/*}/fixtures" && pwd)
+. "${0%/*}/cli.sh"
+
+# ---- the table: arguments | exit code | text ---------------------------------------------------------
+table "$train" <<TABLE
+--help                                        |   0 | exit codes
+help                                          |   0 | train a model, and save it
+help run                                      |   0 | --loss-mask-type
+help evla                                     |   2 | did you mean 'eval'?
+eval --help                                   |   0 | --dump-logits
+completion bash                               |   0 | complete -F _train train
+completion fish                               |   2 | train completion bash
+rnu                                           |   2 | did you mean 'run'?
+--steps 0                                     |   2 | --steps 0: need a whole number from 1
+--stpes 3                                     |   2 | did you mean '--steps'?
+--tuning lroa                                 |   2 | did you mean 'lora'?
+--steps 1 word                                |   2 | 'word' is no option
+--model tinny                                 |   2 | tiny-qwen3
+--model /proc/nowhere                         |   2 | /proc/nowhere
+--lr -1                                       |   2 | learning rate -1
+--lr 1e-9                                     |   2 | least learning rate 1e-06: need 0 to 1e-09
+--warmup 60                                   |   2 | --warmup 60: need 0 to 50
+--rank 4096                                   |   2 | rank 4096: need 1 to 64
+--targets q,z                                 |   2 | --targets z
+--seq 4096                                    |   2 | seq 4096: tiny takes 1 to 2048
+--eval-split 1                                |   2 | --eval-split 1
+--eval-split 0.1 --eval-data x                |   2 | one of them
+--data /proc/nowhere                          |   2 | /proc/nowhere
+--tokenizer /proc/nowhere                     |   2 | /proc/nowhere
+--template qwen3                              |   2 | --template qwen3 does not go with the byte tokenizer
+--layers 3                                    |   2 | layers 3: tiny has 1 to 2
+--log /proc/nowhere/x --steps 1               |   2 | --log /proc/nowhere/x
+plan --steps 7                                |   0 | 7 of 1 x 4 rows of 256 tokens
+--dry-run --tuning full                       |   0 | 151488 of 151488 parameters are trained
+--steps 1 --rank 64 --lr 1                    |   0 | tokens/s
+plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
+--steps 2 --tuning qlora --mode graph         |   0 | step      2/2
+--steps 2 --dtype bf16 --clip none            |   0 | step      2/2
+--steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 | 0 | loaded 29 tensors
+tokenize /proc/nowhere                        |   2 | /proc/nowhere
+TABLE
+expect 0 'warning: a learning rate of 0.0002 at rank 256 is known to diverge' "$train" --model smollm2-135m --layers 1 \
+    --rank 256 --lr 2e-4 --steps 1 --batch 1 --seq 8
+"$train" --steps 1 --rank 32 --lr 2e-4 2>&1 | grep -q warning && fail 'a warning at rank 32'
+
+# close A B TOLERANCE: relative
+close() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a != "" && b != "" && d <= t * (b < 0 ? -b : b)) }'; }
+# column FILE NAME: the values of a column
+column() { awk -F, -v n="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == n) c = i; next } { print $c }' "$1"; }
+
+# ---- evaluation: the loss is that of the logits it writes, whatever the batch ----------------------------
+for t in full qlora; do
+    expect 0 perplexity "$train" eval --tuning $t --seq 128 --batch 3 --eval-split 0.1 --dump-logits l.safetensors
+    loss=$(awk '$1 == "loss" { print $2 }' log)
+    [[ $loss =~ ^[0-9]\.[0-9]{8}$ ]] || fail "eval $t: '$loss' has not 9 digits"
+    close "$loss" "$("$oracle" l.safetensors | awk '$1 == "loss" { print $2 }')" 2e-7 || fail "eval $t: loss $loss, $("$oracle" l.safetensors)"
+    [[ $("$oracle" l.safetensors | head -n 1) == "$(grep '^tokens' log)" ]] || fail "eval $t: tokens"
+    rm l.safetensors
+done
+expect 0 perplexity "$train" eval --tuning full --seq 128 --batch 1 --eval-split 0.1
+close "$(awk '$1 == "loss" { print $2 }' log)" "$("$train" eval -q --tuning full --seq 128 --batch 7 --eval-split 0.1 | awk '$1 == "loss" { print $2 }')" 1e-7 || fail "eval: the batch changes the loss"
+
+# ---- tokenize ------------------------------------------------------------------------------------------
+printf 'héllo  <im_end>\n\n\xff\x01tail' >text
+expect 0 '104 195 169 108 108 111 32 32 257' "$train" tokenize text
+"$train" tokenize text | "$train" tokenize --decode >back
+printf '\n' | cat text - | cmp - back || fail 'tokenize: the text does not come back'
+expect 0 '60 105 109' "$train" tokenize --plain text
+for family in "$fixtures"/tokenizers/*/; do
+    [[ -f $family/tokenizer.json ]] || continue
+    printf 'A line, and 12345 more: über 日本語\n' >text
+    "$train" tokenize --tokenizer "$family" text | "$train" tokenize --tokenizer "$family" --decode | cmp - text || fail "$family"
+done
+echo '1 2 x' | expect 2 "standard input:1: 'x' is no id" "$train" tokenize --decode
+echo '99999' | expect 2 'standard input:1:' "$train" tokenize --decode
+
+# ---- data: bad lines, masks, splits --------------------------------------------------------------------
+printf '%s\n' '{"instruction":"q","response":"answer"}' 'nonsense' '{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"yes"}]}' >d.jsonl
+expect 2 'd.jsonl:2' "$train" --data d.jsonl --steps 1
+expect 0 'left out d.jsonl:2' "$train" --data d.jsonl --steps 1 --bad-lines skip
+grep -q '1 bad lines left out' log || fail 'bad lines are not counted'
+count() { "$train" eval --data d.jsonl --bad-lines skip --loss-mask-type "$1" --tuning full | awk '$1 == "tokens" { print $2 }'; }
+# "answer" and "yes", each with the token that ends the turn
+[[ $(count assistant) -eq 11 && $(count response) -eq 9 ]] || fail "masks: $(count assistant) $(count response)"
+[[ $(count all) -gt 40 ]] || fail 'mask all'
+
+# ---- accumulation: the same steps as one large batch -------------------------------------------------------
+run() { expect 0 step "$train" --steps 6 --seq 96 --lr 1e-3 --warmup 0 "$@"; }
+for t in full lora qlora; do
+    run --tuning $t --batch 4 --log one.csv
+    run --tuning $t --batch 1 --accumulate 4 --log four.csv
+    run --tuning $t --batch 1 --accumulate 4 --mode graph --log graph.csv
+    cmp <(cut -d, -f1-5 four.csv) <(cut -d, -f1-5 graph.csv) || fail "accumulation $t: graph differs from eager"
+    paste -d' ' <(column one.csv loss) <(column four.csv loss) | while read -r a b; do close "$a" "$b" 2e-6 || echo "$a $b"; done >bad
+    [[ ! -s bad ]] || fail "accumulation $t: $(cat bad)"
+    [[ $(column one.csv loss | wc -l) -eq 6 ]] || fail "accumulation $t: rows"
+    rm ./*.csv
+done
+
+# ---- the log and the schedule --------------------------------------------------------------------------
+run --log l.csv --schedule constant --lr 1e-3 --eval-split 0.2 --eval-interval 3
+expect 2 'l.csv: File exists' "$train" --steps 1 --log l.csv
+[[ $(head -n 1 l.csv) == step,epoch,loss,grad_norm,lr,step_time,tokens_per_second,peak_memory,launches,waits,eval_loss,status,note ]] || fail 'log: header'
+[[ $(column l.csv lr | sort -u) == 0.001 ]] || fail 'log: lr'
+[[ $(column l.csv eval_loss | grep -c .) -eq 2 && $(column l.csv status | sort -u) == ok ]] || fail 'log: evaluation'
+rm l.csv
+run --log l.csv
+[[ $(column l.csv lr | sort -gr | head -n 1) == 0.001 && $(column l.csv lr | sort -g | head -n 1) != 0.001 ]] || fail 'log: cosine'
+rm l.csv
+
+# ---- a step without a finite gradient is not taken, and many in a row end the run ---------------------------
+expect 1 '3 steps in a row without a finite loss and gradient (--max-skipped)' "$train" --steps 20 --tuning full --clip none \
+    --warmup 0 --lr 1e30 --max-skipped 3 --log nan.csv
+[[ $(column nan.csv status | tail -n 3 | sort -u) == skipped ]] || fail "skipped: $(column nan.csv status | tr '\n' ' ')"
+column nan.csv note | grep -q 'not finite' || fail 'skipped: no reason'
+grep -qi 'nan,\|inf,' nan.csv && fail 'skipped: the log holds what is not finite'
+
+# ---- the plan's memory is within 10 % of the measured peak ---------------------------------------------------
+for what in '--model smollm2-135m --layers 4 --batch 1 --seq 64 --tuning full' '--model smollm2-135m --layers 6 --batch 2 --seq 64 --tuning qlora' \
+    '--model smollm2-135m --layers 4 --batch 1 --seq 64 --tuning lora --dtype bf16 --accumulate 2'; do
+    # shellcheck disable=SC2086 # several words
+    plan=$("$train" plan $what --steps 2 | awk '$1 == "peak" { print $2 * 1e6 }')
+    # shellcheck disable=SC2086
+    "$train" $what --steps 2 -q --log m.csv >log || fail "$what: exit $?"
+    close "$plan" "$(column m.csv peak_memory | tail -n 1)" 0.1 || fail "memory of $what: plan $plan, peak $(column m.csv peak_memory | tail -n 1)"
+    rm m.csv
+done
+
+# ---- interrupted -----------------------------------------------------------------------------------------
+"$train" --steps 1000000 --log i.csv >log 2>&1 & pid=$!
+for _ in $(seq 100); do [[ -f i.csv && $(wc -l <i.csv) -gt 3 ]] && break; sleep 0.05; done
+kill -INT $pid
+wait $pid
+[[ $? -eq 125 ]] || fail 'exit code after SIGINT'
+grep -q 'interrupted after step' log || fail 'no line says that it was interrupted'
+[[ $(tail -n 1 i.csv) == *,ok, ]] || fail 'the log ends in half a row'
+
+[[ $failures -eq 0 ]] || { echo "$failures failed" && exit 1; }
