@@ -1,4 +1,5 @@
-/* file.h - files as the trainer takes them in: mapped into memory, and JSON text whose root is an object. */
+/* file.h - files as the trainer takes them in: mapped into memory, and JSON text whose root is an object; and what
+ * writing them so that they are whole or not there needs. */
 #ifndef PB_FILE_H
 #define PB_FILE_H
 #include <jansson.h>
@@ -24,6 +25,15 @@ void pb_map_drop(const pb_map *m, const void *from, size_t n);
 pb_status pb_json_parse(const char *where, const void *text, size_t n, json_t **out);
 /* The same for a file. */
 pb_status pb_json_open(const char *path, json_t **out);
+/* Replaces the file by the JSON text with sorted keys: path.partial, fsync, rename, fsync of the folder. EIO: the line
+ * names the path. */
+pb_status pb_json_save(const char *path, const json_t *root);
+/* Makes the names in the folder that `path` is in durable. EIO. */
+pb_status pb_sync_folder(const char *path);
+/* Makes the folder unless there is one; the folder it is in must exist. EIO. */
+pb_status pb_make_folder(const char *dir);
+/* "dir/name", which the caller frees. ENOMEM. */
+pb_status pb_path_join(const char *dir, const char *name, char **out);
 /* Whether the text may stand in a message: no control characters. */
 bool pb_is_printable(const char *text);
 #endif

@@ -9,16 +9,6 @@
 
 #include "trainer/file.h"
 
-static pb_status join(const char *dir, const char *name, char **out)
-{
-    const size_t room = strlen(dir) + strlen(name) + 2;
-    char *path = malloc(room);
-    if (!path) return pb_fail(PB_ENOMEM, "%s: no memory", dir);
-    snprintf(path, room, "%s/%s", dir, name);
-    *out = path;
-    return PB_OK;
-}
-
 /* ---- the index ---------------------------------------------------------------------------------------- */
 
 static bool plain(const char *name)
@@ -86,7 +76,7 @@ static pb_status add(pb_hf_folder *f, const char *name)
 {
     char *path = NULL;
     pb_safetensors *file = NULL;
-    PB_TRY(join(f->dir, name, &path));
+    PB_TRY(pb_path_join(f->dir, name, &path));
     pb_status s = pb_st_open(path, &file);
     free(path);
     if (s != PB_OK) return s;
@@ -136,7 +126,7 @@ static pb_status open_index(pb_hf_folder *f)
     pb_hf_index x = {0};
     pb_map m = {0};
     char *path = NULL;
-    PB_TRY(join(f->dir, "model.safetensors.index.json", &path));
+    PB_TRY(pb_path_join(f->dir, "model.safetensors.index.json", &path));
     pb_status s = PB_OK;
     if (access(path, F_OK) != 0)
         s = pb_fail(PB_EIO, "%s: neither model.safetensors nor model.safetensors.index.json: %s", f->dir,
@@ -154,7 +144,7 @@ pb_status pb_hf_folder_open(const char *dir, pb_hf_folder *out)
 {
     pb_hf_folder f = {.dir = strdup(dir)};
     char *path = NULL;
-    pb_status s = f.dir ? join(dir, "model.safetensors", &path) : pb_fail(PB_ENOMEM, "%s: no memory", dir);
+    pb_status s = f.dir ? pb_path_join(dir, "model.safetensors", &path) : pb_fail(PB_ENOMEM, "%s: no memory", dir);
     if (s == PB_OK && access(path, F_OK) == 0) {
         s = make_room(&f, 1);
         if (s == PB_OK) s = add(&f, "model.safetensors");

@@ -7,34 +7,9 @@
 
 #include "kernels/nf4/nf4.h"
 #include "trainer/hf_folder.h"
+#include "trainer/hf_names.h"
 
-enum { WHOLE = -1, MOST_PARTS = 3, CHUNK = 1 << 20 }; /* CHUNK: elements, a multiple of every NF4 block */
-
-/* Where the tensors go: the whole of a parameter, or the rows of one target in it. */
-static const struct {
-    int param, target;
-    const char *name; /* after "model.layers.N." for parameters of layers */
-} places[] = {
-    {PB_P_embed, WHOLE, "model.embed_tokens.weight"},
-    {PB_P_norm, WHOLE, "model.norm.weight"},
-    {PB_P_head, WHOLE, "lm_head.weight"},
-    {PB_P_norm1, WHOLE, "input_layernorm.weight"},
-    {PB_P_qkv, PB_TARGET_Q, "self_attn.q_proj.weight"},
-    {PB_P_qkv, PB_TARGET_K, "self_attn.k_proj.weight"},
-    {PB_P_qkv, PB_TARGET_V, "self_attn.v_proj.weight"},
-    {PB_P_qkv_bias, PB_TARGET_Q, "self_attn.q_proj.bias"},
-    {PB_P_qkv_bias, PB_TARGET_K, "self_attn.k_proj.bias"},
-    {PB_P_qkv_bias, PB_TARGET_V, "self_attn.v_proj.bias"},
-    {PB_P_q_norm, WHOLE, "self_attn.q_norm.weight"},
-    {PB_P_k_norm, WHOLE, "self_attn.k_norm.weight"},
-    {PB_P_o, WHOLE, "self_attn.o_proj.weight"},
-    {PB_P_o_bias, WHOLE, "self_attn.o_proj.bias"},
-    {PB_P_norm2, WHOLE, "post_attention_layernorm.weight"},
-    {PB_P_gate_up, PB_TARGET_GATE, "mlp.gate_proj.weight"},
-    {PB_P_gate_up, PB_TARGET_UP, "mlp.up_proj.weight"},
-    {PB_P_down, WHOLE, "mlp.down_proj.weight"},
-};
-enum { NPLACES = sizeof places / sizeof *places };
+enum { MOST_PARTS = 3, CHUNK = 1 << 20 }; /* CHUNK: elements, a multiple of every NF4 block */
 
 typedef struct part {
     const pb_safetensors *file;
@@ -49,6 +24,7 @@ typedef struct source { /* of one parameter, in the order of its elements */
 typedef struct loader {
     pb_model *m;
     pb_hf_folder folder;
+    pb_hf_list list;
     source *source; /* [m->n] */
     void *host;     /* [CHUNK] of the largest dtype */
     void *dense;    /* [CHUNK] device memory to quantise from */
@@ -57,34 +33,13 @@ typedef struct loader {
 
 /* ---- finding and checking ----------------------------------------------------------------------------- */
 
-static bool is_vector(const pb_param *p) { return p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS; }
-
-/* `rows`: the tensor's, of which p may have more; the elements of a vector. */
-static pb_status check_tensor(const pb_st_tensor *t, const pb_param *p, size_t rows)
+static pb_status find_part(loader *l, const pb_hf_tensor *want)
 {
-    const size_t shape[2] = {rows, p->cols};
-    const int dims = is_vector(p) ? 1 : 2;
-    char has[120], needs[120];
-    if (t->dims != dims || memcmp(t->shape, shape, (size_t)dims * sizeof *shape) != 0)
-        return pb_fail(PB_EINVAL, "%s: tensor %.150s is %s, the model needs %s", t->file, t->name,
-                       pb_st_shape_text(t->shape, t->dims, has, sizeof has),
-                       pb_st_shape_text(shape, dims, needs, sizeof needs));
-    if (!pb_st_can_convert(t->dtype, PB_F32))
-        return pb_fail(PB_EUNSUPPORTED, "%s: tensor %.150s is %s, need F32, F16 or BF16", t->file, t->name,
-                       pb_st_dtype_name(t->dtype));
-    return PB_OK;
-}
-
-static pb_status find_part(loader *l, pb_param *p, int place, const char *name)
-{
-    int in, rows = (int)(is_vector(p) ? p->cols : p->rows), offset = 0;
-    part x = {0};
-    source *s = &l->source[p - l->m->params];
-    x.t = pb_hf_folder_take(&l->folder, name, &x.file);
-    if (places[place].target != WHOLE) pb_target_shape(&l->m->g, (pb_target)places[place].target, &in, &rows, &offset);
-    if (!x.t) return pb_fail(PB_EINVAL, "%s: there is no tensor %s", l->folder.dir, name);
-    PB_TRY(check_tensor(x.t, p, (size_t)rows));
-    x.first = (size_t)offset * (p->kind == PB_KIND_BIAS ? 1 : p->cols);
+    part x = {.first = want->first};
+    source *s = &l->source[want->p - l->m->params];
+    x.t = pb_hf_folder_take(&l->folder, want->name, &x.file);
+    if (!x.t) return pb_fail(PB_EINVAL, "%s: there is no tensor %s", l->folder.dir, want->name);
+    PB_TRY(pb_hf_check(want, x.t));
     s->part[s->n++] = x;
     l->report.tensors++;
     l->report.bytes += x.t->bytes;
@@ -93,17 +48,8 @@ static pb_status find_part(loader *l, pb_param *p, int place, const char *name)
 
 static pb_status find_all(loader *l)
 {
-    const pb_model *m = l->m;
-    for (int layer = -1; layer < m->g.L; layer++)
-        for (int i = 0; i < NPLACES; i++) {
-            char name[96];
-            const int id = places[i].param;
-            pb_param *p = layer < 0 ? m->outer[id] : pb_layer_param(m, layer, id);
-            if (!p) continue;
-            if (layer < 0) snprintf(name, sizeof name, "%s", places[i].name);
-            else snprintf(name, sizeof name, "model.layers.%d.%s", layer, places[i].name);
-            PB_TRY(find_part(l, p, i, name));
-        }
+    PB_TRY(pb_hf_tensors(l->m, &l->list));
+    for (size_t i = 0; i < l->list.n; i++) PB_TRY(find_part(l, &l->list.at[i]));
     return PB_OK;
 }
 
@@ -214,6 +160,7 @@ pb_status pb_model_load_hf(pb_model *m, const char *dir, pb_load_report *report)
     if (s == PB_OK && report) *report = l.report;
     pb_release(m->ctx, l.dense);
     pb_hf_folder_close(&l.folder);
+    free(l.list.at);
     free(l.host);
     free(l.source);
     return s;

@@ -11,12 +11,7 @@ typedef struct pb_load_report {
 } pb_load_report;
 
 /* Fills every parameter but the adapters from dir/model.safetensors, or from the files listed by
- * dir/model.safetensors.index.json. Names are those of transformers' Qwen2, Qwen3 and Llama:
- *   model.embed_tokens.weight   embed         model.norm.weight   norm        lm_head.weight   head, unless tied
- *   model.layers.N.  input_layernorm.weight   norm1     self_attn.{q,k,v}_proj.{weight,bias}   rows of qkv, qkv_bias
- *                    self_attn.{q,k}_norm.weight        self_attn.o_proj.{weight,bias}   o, o_bias
- *                    post_attention_layernorm.weight   norm2
- *                    mlp.{gate,up}_proj.weight   rows of gate_up                  mlp.down_proj.weight   down
+ * dir/model.safetensors.index.json. Names are those of hf_names.h.
  * f32, f16 and bf16 are converted to the parameter's dtype, to its f32 master exactly, and to NF4 by way of the
  * model's dtype. The work goes in pieces of some MB: no tensor is held whole beside the model.
  * Best on a model opened `blank`. `report` may be NULL. EIO, EINVAL: what the files lack or get wrong, by file and

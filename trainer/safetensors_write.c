@@ -1,12 +1,12 @@
 /* safetensors_write.c - writing a safetensors file so that it is whole or not there. */
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "trainer/file.h"
 #include "trainer/safetensors.h"
 
 struct pb_st_writer {
@@ -118,21 +118,6 @@ pb_status pb_st_append(pb_st_writer *w, const void *bytes, size_t n)
     return PB_OK;
 }
 
-/* The rename is durable once the folder is. */
-static pb_status sync_folder(const char *path)
-{
-    char *folder = strdup(path);
-    if (!folder) return pb_fail(PB_ENOMEM, "%s: no memory", path);
-    char *slash = strrchr(folder, '/');
-    if (slash) slash[slash == folder] = 0;
-    const int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool done = fd >= 0 && fsync(fd) == 0;
-    const pb_status s = done ? PB_OK : pb_fail(PB_EIO, "%s: its folder: %s", path, strerror(errno));
-    if (fd >= 0) close(fd);
-    free(folder);
-    return s;
-}
-
 static pb_status publish(pb_st_writer *w)
 {
     if (w->left) return pb_fail(PB_EINVAL, "%s: %zu bytes of data are missing", w->path, w->left);
@@ -141,7 +126,7 @@ static pb_status publish(pb_st_writer *w)
     w->fd = -1;
     if (close(fd) != 0 || rename(w->partial, w->path) != 0)
         return pb_fail(PB_EIO, "%s: %s", w->partial, strerror(errno));
-    return sync_folder(w->path);
+    return pb_sync_folder(w->path); /* the rename is durable once the folder is */
 }
 
 pb_status pb_st_commit(pb_st_writer *w)
