@@ -278,7 +278,8 @@ static void other_runs_are_refused(void **state)
     refused(dir, &o, plain, other_rank, PB_EINVAL, "model.adapters was \"rank 2 alpha 4 targets 5\", and is \"rank 3");
     refused(dir, &o, plain, other_alpha, PB_EINVAL, "model.adapters was");
     refused(dir, &o, plain, other_layers, PB_EINVAL, "model.geometry was");
-    refused(dir, &o, (run_kind){PB_FULL, PB_F32, 1, false}, NULL, PB_EINVAL, "model.tuning was \"lora\", and is \"full\"");
+    refused(dir, &o, (run_kind){PB_FULL, PB_F32, 1, false}, NULL, PB_EINVAL,
+            "model.tuning was \"lora\", and is \"full\"");
     refused(dir, &o, (run_kind){PB_LORA, PB_BF16, 1, false}, NULL, PB_EINVAL, "model.dtype was");
     s.value = "b.jsonl";
     refused(dir, &o, plain, NULL, PB_EINVAL, "data.file was \"a.jsonl\", and is \"b.jsonl\"");
@@ -293,7 +294,8 @@ static void what_differs_is_noted(void **state)
     run r;
     pb_setting s[2] = {{"lr", "1e-3", false}, {"by", "me", false}};
     lines notes = {""};
-    pb_checkpoint_options o = {.save_interval = 1, .settings = s, .nsettings = 2, .note = note_line, .note_self = &notes};
+    pb_checkpoint_options o = {
+        .save_interval = 1, .settings = s, .nsettings = 2, .note = note_line, .note_self = &notes};
     const char *dir = two_checkpoints(&r, &o);
     pb_checkpoints *c = open_folder(dir, &o);
     CHECK_OK(run_resume(&r, c, "latest"));
@@ -345,7 +347,7 @@ static void leftovers_are_tidied(void **state)
     CHECK_OK(pb_disk_write_file(&pb_disk_posix, in_folder(dir, ".iter_0000003.77.tmp/adapter/x"), "x", 1));
     CHECK_OK(pb_disk_write_file(&pb_disk_posix, in_folder(dir, ".latest_.77.tmp"), "3", 1));
     CHECK_OK(pb_disk_write_file(&pb_disk_posix, in_folder(dir, "iter_3"), "a file of the user's", 1));
-    assert_int_equal(mkdir(in_folder(dir, ".iter_0000001.77.old"), 0777), 0);                             /* replaced */
+    assert_int_equal(mkdir(in_folder(dir, ".iter_0000001.77.old"), 0777), 0);                            /* replaced */
     assert_int_equal(rename(in_folder(dir, "iter_0000002"), in_folder(dir, ".iter_0000002.77.old")), 0); /* not yet */
     pb_checkpoints *c = open_folder(dir, &o);
     assert_string_equal(names_in(dir), "iter_0000001/ iter_0000002/ iter_3 " TRACKER " ");
@@ -410,11 +412,16 @@ static void a_run_may_go_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(resumed_equals_uninterrupted), cmocka_unit_test(counters_return),
-        cmocka_unit_test(retention),                    cmocka_unit_test(the_trial_leaves_nothing),
-        cmocka_unit_test(extra_files_belong_to_it),     cmocka_unit_test(other_runs_are_refused),
-        cmocka_unit_test(what_differs_is_noted),        cmocka_unit_test(one_writer_at_a_time),
-        cmocka_unit_test(leftovers_are_tidied),         cmocka_unit_test(an_empty_folder_begins_anew),
+        cmocka_unit_test(resumed_equals_uninterrupted),
+        cmocka_unit_test(counters_return),
+        cmocka_unit_test(retention),
+        cmocka_unit_test(the_trial_leaves_nothing),
+        cmocka_unit_test(extra_files_belong_to_it),
+        cmocka_unit_test(other_runs_are_refused),
+        cmocka_unit_test(what_differs_is_noted),
+        cmocka_unit_test(one_writer_at_a_time),
+        cmocka_unit_test(leftovers_are_tidied),
+        cmocka_unit_test(an_empty_folder_begins_anew),
         cmocka_unit_test(a_run_may_go_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

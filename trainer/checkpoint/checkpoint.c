@@ -199,10 +199,11 @@ static pb_status fill(pb_checkpoints *c, pb_trainer *t, const pb_progress *p, co
 
 /* ---- saving --------------------------------------------------------------------------------------------- */
 
-static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, uint64_t iteration)
+/* What resuming would check. The files were read back when they were digested, so that `files` is for the trial. */
+static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, uint64_t iteration, bool files)
 {
     pb_candidate x = {0};
-    pb_status s = pb_candidate_open(c, folder, iteration, &x);
+    pb_status s = pb_candidate_open(c, folder, iteration, files, &x);
     if (s == PB_OK) s = pb_candidate_fits(c, t, folder, &x, false);
     pb_candidate_close(&x);
     return s;
@@ -247,7 +248,7 @@ static pb_status save(pb_checkpoints *c, pb_save how, pb_trainer *t, const pb_pr
     PB_TRY(pb_checkpoints_base(c, t));
     PB_TRY(pb_folder_path(c, p->iteration, "tmp", &folder));
     PB_TRY(fill(c, t, p, folder.text));
-    if (!c->tried || how == PB_SAVE_TRIAL) PB_TRY(verify(c, t, folder.text, p->iteration));
+    PB_TRY(verify(c, t, folder.text, p->iteration, !c->tried || how == PB_SAVE_TRIAL));
     if (how == PB_SAVE_KEEP) PB_TRY(keep(c, p->iteration, folder.text));
     else PB_TRY(pb_folder_drop(c, &folder, &p->iteration, 1));
     c->tried = true;

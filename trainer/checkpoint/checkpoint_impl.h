@@ -49,8 +49,9 @@ typedef struct pb_candidate {
     pb_index index;
     pb_safetensors *state;
 } pb_candidate;
-/* EINVAL, EIO: damaged; EUNSUPPORTED: another version. */
-pb_status pb_candidate_open(const pb_checkpoints *c, const char *folder, uint64_t iteration, pb_candidate *out);
+/* Without `files`, their sizes and digests are not looked at. EINVAL, EIO: damaged; EUNSUPPORTED: another version. */
+pb_status pb_candidate_open(const pb_checkpoints *c, const char *folder, uint64_t iteration, bool files,
+                            pb_candidate *out);
 void pb_candidate_close(pb_candidate *x); /* {0} is fine */
 /* EINVAL: of another model or of other fixed settings. With `note`, a line for each that differs and is not fixed. */
 pb_status pb_candidate_fits(pb_checkpoints *c, pb_trainer *t, const char *folder, const pb_candidate *x, bool note);

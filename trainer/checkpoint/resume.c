@@ -23,7 +23,7 @@ static pb_status resume_one(pb_checkpoints *c, uint64_t iteration, pb_trainer *t
     pb_candidate x = {0};
     *damaged = false;
     PB_TRY(pb_folder_path(c, iteration, NULL, &folder));
-    pb_status s = pb_candidate_open(c, folder.text, iteration, &x);
+    pb_status s = pb_candidate_open(c, folder.text, iteration, true, &x);
     *damaged = s == PB_EINVAL || s == PB_EIO;
     if (s == PB_OK) s = take(c, folder.text, t, &x, out);
     pb_candidate_close(&x);

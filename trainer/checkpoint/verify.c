@@ -38,19 +38,21 @@ static pb_status check_file(const pb_checkpoints *c, const char *folder, const p
     return pb_fail(PB_EINVAL, "%s: damaged: its digest is %s, and was %s", path.text, got.digest.hex, want->digest.hex);
 }
 
-static pb_status open_whole(const pb_checkpoints *c, const char *folder, uint64_t iteration, pb_candidate *x)
+static pb_status open_whole(const pb_checkpoints *c, const char *folder, uint64_t iteration, bool files,
+                            pb_candidate *x)
 {
     pb_path path;
     PB_TRY(read_index(c, folder, iteration, &x->index));
-    for (size_t i = 0; i < x->index.files; i++) PB_TRY(check_file(c, folder, &x->index.file[i]));
+    for (size_t i = 0; files && i < x->index.files; i++) PB_TRY(check_file(c, folder, &x->index.file[i]));
     PB_TRY(pb_path_join(&path, folder, PB_CHECKPOINT_STATE));
     return pb_st_open(path.text, &x->state);
 }
 
-pb_status pb_candidate_open(const pb_checkpoints *c, const char *folder, uint64_t iteration, pb_candidate *out)
+pb_status pb_candidate_open(const pb_checkpoints *c, const char *folder, uint64_t iteration, bool files,
+                            pb_candidate *out)
 {
     pb_candidate x = {0};
-    const pb_status s = open_whole(c, folder, iteration, &x);
+    const pb_status s = open_whole(c, folder, iteration, files, &x);
     if (s == PB_OK) *out = x;
     else pb_candidate_close(&x);
     return s;
