@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "trainer/disk.h"
+
 static pb_status map(int fd, const char *path, pb_map *out)
 {
     struct stat st;
@@ -97,46 +99,24 @@ pb_status pb_path_join(const char *dir, const char *name, char **out)
 pb_status pb_make_folder(const char *dir)
 {
     struct stat st;
-    if (mkdir(dir, 0777) == 0) return pb_sync_folder(dir);
+    if (mkdir(dir, 0777) == 0) return pb_disk_sync_parent(&pb_disk_posix, dir);
     if (errno != EEXIST) return pb_fail(PB_EIO, "%s: %s", dir, strerror(errno));
     return stat(dir, &st) == 0 && S_ISDIR(st.st_mode) ? PB_OK : pb_fail(PB_EIO, "%s: not a folder", dir);
 }
 
-pb_status pb_sync_folder(const char *path)
-{
-    char *folder = strdup(path);
-    if (!folder) return pb_fail(PB_ENOMEM, "%s: no memory", path);
-    char *slash = strrchr(folder, '/');
-    if (slash) slash[slash == folder] = 0;
-    const int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    const bool done = fd >= 0 && fsync(fd) == 0;
-    const pb_status s = done ? PB_OK : pb_fail(PB_EIO, "%s: its folder: %s", path, strerror(errno));
-    if (fd >= 0) close(fd);
-    free(folder);
-    return s;
-}
-
-static bool write_durably(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "we");
-    if (!f) return false;
-    const bool done = fputs(text, f) >= 0 && fputc('\n', f) >= 0 && fflush(f) == 0 && fsync(fileno(f)) == 0;
-    return fclose(f) == 0 && done;
-}
-
 pb_status pb_json_save(const char *path, const json_t *root)
 {
+    const pb_disk *d = &pb_disk_posix;
     const size_t room = strlen(path) + sizeof ".partial";
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS), *partial = malloc(room);
     pb_status s = text && partial ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory", path);
     if (s == PB_OK) {
         snprintf(partial, room, "%s.partial", path);
-        if (!write_durably(partial, text) || rename(partial, path) != 0) {
-            s = pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
-            unlink(partial);
-        }
+        s = pb_disk_write_file(d, partial, text, strlen(text));
+        if (s == PB_OK) s = pb_disk_rename(d, partial, path);
+        if (s != PB_OK) unlink(partial);
     }
-    if (s == PB_OK) s = pb_sync_folder(path);
+    if (s == PB_OK) s = pb_disk_sync_parent(d, path);
     free(partial);
     free(text);
     return s;

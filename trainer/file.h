@@ -28,8 +28,6 @@ pb_status pb_json_open(const char *path, json_t **out);
 /* Replaces the file by the JSON text with sorted keys: path.partial, fsync, rename, fsync of the folder. EIO: the line
  * names the path. */
 pb_status pb_json_save(const char *path, const json_t *root);
-/* Makes the names in the folder that `path` is in durable. EIO. */
-pb_status pb_sync_folder(const char *path);
 /* Makes the folder unless there is one; the folder it is in must exist. EIO. */
 pb_status pb_make_folder(const char *dir);
 /* "dir/name", which the caller frees. ENOMEM. */

@@ -13,6 +13,7 @@
 
 #include "kernels/core/dtype.h"
 #include "kernels/core/status.h"
+#include "trainer/disk.h"
 
 enum { PB_ST_MAX_DIMS = 8, PB_ST_MAX_HEADER = 100000000 };
 
@@ -97,6 +98,9 @@ typedef struct pb_st_writer pb_st_writer;
  * line names the path. */
 pb_status pb_st_create(const char *path, const pb_st_entry *entries, size_t n, const pb_st_pair *meta, size_t metas,
                        pb_st_writer **out);
+/* The same with all calls to the disk through a table of the caller's, which must live as long as the writer. */
+pb_status pb_st_create_on(const pb_disk *disk, const char *path, const pb_st_entry *entries, size_t n,
+                          const pb_st_pair *meta, size_t metas, pb_st_writer **out);
 /* The next bytes of the data, cut as the caller likes. EINVAL: more than the header says. */
 pb_status pb_st_append(pb_st_writer *w, const void *bytes, size_t n);
 /* Makes the file durable and only then visible: fsync, rename to path, fsync of the folder. Whatever stood at `path`

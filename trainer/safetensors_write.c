@@ -1,5 +1,4 @@
 /* safetensors_write.c - writing a safetensors file so that it is whole or not there. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,9 +6,11 @@
 #include <unistd.h>
 
 #include "trainer/file.h"
+#include "trainer/disk.h"
 #include "trainer/safetensors.h"
 
 struct pb_st_writer {
+    const pb_disk *disk;
     char *path, *partial;
     int fd;
     size_t left; /* bytes of data still to come */
@@ -53,16 +54,7 @@ static pb_status add_all(json_t *header, const char *path, const pb_st_entry *e,
 
 static pb_status put(const pb_st_writer *w, const void *bytes, size_t n)
 {
-    enum { MOST = 1 << 30 };
-    const char *p = bytes;
-    while (n) {
-        const ssize_t done = write(w->fd, p, n < MOST ? n : MOST);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return pb_fail(PB_EIO, "%s: %s", w->partial, strerror(errno));
-        p += done;
-        n -= (size_t)done;
-    }
-    return PB_OK;
+    return pb_disk_put(w->disk, w->fd, w->partial, bytes, n);
 }
 
 static pb_status put_header(const pb_st_writer *w, const json_t *header)
@@ -86,12 +78,17 @@ static pb_status begin(pb_st_writer *w, const char *path)
     w->partial = malloc(room);
     if (!w->path || !w->partial) return pb_fail(PB_ENOMEM, "%s: no memory", path);
     snprintf(w->partial, room, "%s.partial", path);
-    w->fd = open(w->partial, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    return w->fd < 0 ? pb_fail(PB_EIO, "%s: %s", w->partial, strerror(errno)) : PB_OK;
+    return pb_disk_open(w->disk, w->partial, O_WRONLY | O_CREAT | O_TRUNC, &w->fd);
 }
 
 pb_status pb_st_create(const char *path, const pb_st_entry *entries, size_t n, const pb_st_pair *meta, size_t metas,
                        pb_st_writer **out)
+{
+    return pb_st_create_on(&pb_disk_posix, path, entries, n, meta, metas, out);
+}
+
+pb_status pb_st_create_on(const pb_disk *disk, const char *path, const pb_st_entry *entries, size_t n,
+                          const pb_st_pair *meta, size_t metas, pb_st_writer **out)
 {
     pb_st_writer *w = calloc(1, sizeof *w);
     json_t *header = json_object();
@@ -100,6 +97,7 @@ pb_status pb_st_create(const char *path, const pb_st_entry *entries, size_t n, c
         json_decref(header);
         return pb_fail(PB_ENOMEM, "%s: no memory", path);
     }
+    w->disk = disk;
     w->fd = -1;
     pb_status s = add_all(header, path, entries, n, meta, metas, &w->left);
     if (s == PB_OK) s = begin(w, path);
@@ -118,15 +116,16 @@ pb_status pb_st_append(pb_st_writer *w, const void *bytes, size_t n)
     return PB_OK;
 }
 
+/* The rename is durable once the folder is. */
 static pb_status publish(pb_st_writer *w)
 {
     if (w->left) return pb_fail(PB_EINVAL, "%s: %zu bytes of data are missing", w->path, w->left);
-    if (fsync(w->fd) != 0) return pb_fail(PB_EIO, "%s: %s", w->partial, strerror(errno));
+    const pb_status s = pb_disk_sync(w->disk, w->fd, w->partial);
     const int fd = w->fd;
     w->fd = -1;
-    if (close(fd) != 0 || rename(w->partial, w->path) != 0)
-        return pb_fail(PB_EIO, "%s: %s", w->partial, strerror(errno));
-    return pb_sync_folder(w->path); /* the rename is durable once the folder is */
+    PB_TRY(pb_disk_close(w->disk, fd, w->partial, s));
+    PB_TRY(pb_disk_rename(w->disk, w->partial, w->path));
+    return pb_disk_sync_parent(w->disk, w->path);
 }
 
 pb_status pb_st_commit(pb_st_writer *w)
@@ -140,8 +139,8 @@ void pb_st_abandon(pb_st_writer *w)
 {
     if (!w) return;
     const bool begun = w->fd >= 0 || (w->partial && access(w->partial, F_OK) == 0);
-    if (w->fd >= 0) close(w->fd);
-    if (begun) unlink(w->partial);
+    if (w->fd >= 0) w->disk->close(w->disk->self, w->fd);
+    if (begun) w->disk->unlink(w->disk->self, w->partial);
     free(w->partial);
     free(w->path);
     free(w);

@@ -1,0 +1,270 @@
+/* checkpoint.c - opening a folder of checkpoints, and saving into it. */
+#include "trainer/checkpoint/checkpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "trainer/checkpoint/checkpoint_impl.h"
+#include "trainer/file.h"
+
+void pb_checkpoints_note(const pb_checkpoints *c, const char *fmt, ...)
+{
+    char line[2048];
+    va_list args;
+    if (!c->o.note) return;
+    va_start(args, fmt);
+    vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    c->o.note(c->o.note_self, line);
+}
+
+pb_status pb_checkpoints_base(pb_checkpoints *c, pb_trainer *t)
+{
+    if (c->trainer == t) return PB_OK;
+    PB_TRY(pb_state_base(t, &c->base));
+    c->trainer = t;
+    return PB_OK;
+}
+
+/* ---- opening -------------------------------------------------------------------------------------------- */
+
+static pb_status check_options(const pb_checkpoint_options *o)
+{
+    if (o->save_interval < 0 || o->retain_interval < 0)
+        return pb_fail(PB_EINVAL, "save interval %d, retain interval %d: need >= 0", o->save_interval,
+                       o->retain_interval);
+    for (size_t i = 0; i < o->nsettings; i++) {
+        const pb_setting *s = &o->settings[i];
+        bool fine = *s->key && pb_is_printable(s->key) && pb_is_printable(s->value) &&
+                    strncmp(s->key, "model.", 6) != 0 && strncmp(s->key, "train.", 6) != 0;
+        for (size_t k = 0; k < i; k++) fine = fine && strcmp(o->settings[k].key, s->key) != 0;
+        if (!fine)
+            return pb_fail(PB_EINVAL,
+                           "checkpoint: setting \"%.60s\" stands twice, is no line of text or is the checkpoint's own",
+                           pb_is_printable(s->key) ? s->key : "?");
+    }
+    return PB_OK;
+}
+
+static pb_status make_folder(const pb_checkpoints *c)
+{
+    if (c->o.disk->mkdir(c->o.disk->self, c->dir) == 0) return pb_disk_sync_parent(c->o.disk, c->dir);
+    return errno == EEXIST ? PB_OK : pb_fail(PB_EIO, "%s: %s", c->dir, strerror(errno));
+}
+
+static pb_status take_lock(pb_checkpoints *c)
+{
+    pb_path path;
+    PB_TRY(pb_checkpoint_path(&path, c->dir, ".lock"));
+    PB_TRY(pb_disk_open(c->o.disk, path.text, O_RDWR | O_CREAT, &c->lock));
+    if (flock(c->lock, LOCK_EX | LOCK_NB) == 0) return PB_OK;
+    if (errno == EWOULDBLOCK) return pb_fail(PB_EINVAL, "%s: another process writes its checkpoints here", c->dir);
+    return pb_fail(PB_EIO, "%s: cannot be locked: %s", path.text, strerror(errno));
+}
+
+/* Where `latest` begins; a damaged tracker is told of when it is used. */
+static pb_status find_latest(pb_checkpoints *c)
+{
+    pb_iterations all = {0};
+    PB_TRY(pb_folder_list(c, &all));
+    const pb_status s = pb_folder_tracker(c, &c->latest);
+    if (!c->latest && all.n) c->latest = all.at[all.n - 1];
+    free(all.at);
+    return s == PB_EINVAL && all.n ? PB_OK : s;
+}
+
+static pb_status set_up(pb_checkpoints *c)
+{
+    PB_TRY(make_folder(c));
+    PB_TRY(take_lock(c));
+    PB_TRY(pb_folder_tidy(c));
+    return find_latest(c);
+}
+
+pb_status pb_checkpoints_open(const char *dir, const pb_checkpoint_options *o, pb_checkpoints **out)
+{
+    PB_TRY(check_options(o));
+    if (!*dir) return pb_fail(PB_EINVAL, "checkpoints: the folder has no name");
+    pb_checkpoints *c = calloc(1, sizeof *c);
+    if (c) c->dir = strdup(dir);
+    if (!c || !c->dir) {
+        free(c);
+        return pb_fail(PB_ENOMEM, "%s: no memory", dir);
+    }
+    for (size_t n = strlen(c->dir); n > 1 && c->dir[n - 1] == '/'; n--) c->dir[n - 1] = 0;
+    c->o = *o;
+    if (!c->o.disk) c->o.disk = &pb_disk_posix;
+    c->lock = -1;
+    const pb_status s = set_up(c);
+    if (s == PB_OK) *out = c;
+    else pb_checkpoints_close(c);
+    return s;
+}
+
+void pb_checkpoints_close(pb_checkpoints *c)
+{
+    if (!c) return;
+    if (c->lock >= 0) c->o.disk->close(c->o.disk->self, c->lock);
+    free(c->dir);
+    free(c);
+}
+
+uint64_t pb_checkpoints_latest(const pb_checkpoints *c) { return c->latest; }
+
+pb_save pb_checkpoints_due(const pb_checkpoints *c, uint64_t iteration)
+{
+    const uint64_t every = (uint64_t)c->o.save_interval;
+    if (iteration && ((every && iteration % every == 0) || iteration == c->o.last)) return PB_SAVE_KEEP;
+    return !c->tried && (every || c->o.last) ? PB_SAVE_TRIAL : PB_SAVE_NONE;
+}
+
+/* ---- filling a folder ----------------------------------------------------------------------------------- */
+
+typedef struct filling {
+    const pb_checkpoints *c;
+    pb_index index;
+    pb_file_digest data; /* of the state's tensors, as they came from the device */
+} filling;
+
+/* A file is read back: its digest is of what arrived, and the state's must be of what was sent. */
+static pb_status take_in(void *self, const char *path, const char *name, pb_disk_kind kind)
+{
+    filling *f = self;
+    const pb_disk *disk = f->c->o.disk;
+    pb_file_digest all, data;
+    if (kind == PB_DISK_OTHER) return pb_fail(PB_EINVAL, "%s: neither a file nor a folder", path);
+    if (kind == PB_DISK_FOLDER) return *name ? pb_disk_sync_path(disk, path) : PB_OK;
+    PB_TRY(pb_disk_sync_path(disk, path));
+    PB_TRY(pb_digest_file(disk, path, 0, &all));
+    if (strcmp(name, PB_CHECKPOINT_STATE) == 0) {
+        const uint64_t head = all.bytes > f->data.bytes ? all.bytes - f->data.bytes : 0;
+        PB_TRY(pb_digest_file(disk, path, head, &data));
+        if (!pb_digest_equal(&data.digest, &f->data.digest))
+            return pb_fail(PB_EIO, "%s: what is read is not what was written", path);
+    }
+    return pb_index_add_file(&f->index, name, &all);
+}
+
+static pb_status add_settings(json_t *to, const pb_setting *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (json_object_set_new(to, s[i].key, json_string(s[i].value)) != 0)
+            return pb_fail(PB_EINVAL, "checkpoint: setting %s is not UTF-8", s[i].key);
+    return PB_OK;
+}
+
+static pb_status write_index(filling *f, pb_trainer *t, const char *folder)
+{
+    pb_path path;
+    pb_state_settings own;
+    char *text = NULL;
+    size_t n = 0;
+    pb_state_describe(t, &own);
+    PB_TRY(add_settings(f->index.settings, own.s, PB_STATE_SETTINGS));
+    PB_TRY(add_settings(f->index.settings, f->c->o.settings, f->c->o.nsettings));
+    PB_TRY(pb_checkpoint_path(&path, folder, PB_CHECKPOINT_INDEX));
+    PB_TRY(pb_index_format(&f->index, &text, &n));
+    const pb_status s = pb_disk_write_file(f->c->o.disk, path.text, text, n);
+    free(text);
+    return s;
+}
+
+static pb_status fill_folder(filling *f, pb_trainer *t, const char *folder)
+{
+    const pb_checkpoints *c = f->c;
+    pb_path state;
+    if (!f->index.settings) return pb_fail(PB_ENOMEM, "no memory for a checkpoint's index");
+    PB_TRY(pb_checkpoint_path(&state, folder, PB_CHECKPOINT_STATE));
+    if (c->o.disk->mkdir(c->o.disk->self, folder) != 0) return pb_fail(PB_EIO, "%s: %s", folder, strerror(errno));
+    PB_TRY(pb_state_write(t, c->o.disk, state.text, &f->data));
+    if (c->o.extra) PB_TRY(c->o.extra(c->o.extra_self, t, folder));
+    PB_TRY(pb_disk_walk(folder, take_in, f));
+    PB_TRY(write_index(f, t, folder));
+    return pb_disk_sync_path(c->o.disk, folder);
+}
+
+static pb_status fill(pb_checkpoints *c, pb_trainer *t, const pb_progress *p, const char *folder)
+{
+    filling f = {.c = c, .index = {.progress = *p, .base = c->base, .settings = json_object()}};
+    const pb_status s = fill_folder(&f, t, folder);
+    pb_index_free(&f.index);
+    return s;
+}
+
+/* ---- saving --------------------------------------------------------------------------------------------- */
+
+/* What resuming would check. The files were read back when they were digested, so that `files` is for the trial. */
+static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, uint64_t iteration, bool files)
+{
+    pb_candidate x = {0};
+    pb_status s = pb_candidate_open(c, folder, iteration, files, &x);
+    if (s == PB_OK) s = pb_candidate_fits(c, t, folder, &x, false);
+    pb_candidate_close(&x);
+    return s;
+}
+
+/* Of those before `now`, which has just become the resume point. */
+static bool stays(const pb_checkpoints *c, uint64_t iteration, uint64_t now, uint64_t before)
+{
+    if (iteration >= now) return true; /* those after it are of a run that went on from elsewhere: not ours to judge */
+    return c->o.retain_interval ? iteration % (uint64_t)c->o.retain_interval == 0 : iteration == before;
+}
+
+static pb_status retire(const pb_checkpoints *c, uint64_t now, uint64_t before)
+{
+    pb_iterations all = {0};
+    pb_status s = pb_folder_list(c, &all);
+    size_t n = 0;
+    for (size_t i = 0; s == PB_OK && i < all.n; i++)
+        if (!stays(c, all.at[i], now, before)) all.at[n++] = all.at[i];
+    pb_path *path = s == PB_OK ? calloc(n + 1, sizeof *path) : NULL;
+    if (s == PB_OK && !path) s = pb_fail(PB_ENOMEM, "%s: no memory to remove older checkpoints", c->dir);
+    for (size_t i = 0; s == PB_OK && i < n; i++) s = pb_folder_path(c, all.at[i], NULL, &path[i]);
+    if (s == PB_OK) s = pb_folder_drop(c, path, all.at, n);
+    free(path);
+    free(all.at);
+    return s;
+}
+
+static pb_status keep(pb_checkpoints *c, uint64_t iteration, const char *filled)
+{
+    const uint64_t before = c->mine;
+    PB_TRY(pb_folder_publish(c, iteration, filled));
+    c->latest = c->mine = iteration;
+    PB_TRY(retire(c, iteration, before));
+    return pb_folder_tidy(c); /* the one it replaced */
+}
+
+static pb_status save(pb_checkpoints *c, pb_save how, pb_trainer *t, const pb_progress *p)
+{
+    pb_path folder;
+    PB_TRY(pb_folder_tidy(c));
+    PB_TRY(pb_checkpoints_base(c, t));
+    PB_TRY(pb_folder_path(c, p->iteration, "tmp", &folder));
+    PB_TRY(fill(c, t, p, folder.text));
+    PB_TRY(verify(c, t, folder.text, p->iteration, !c->tried || how == PB_SAVE_TRIAL));
+    if (how == PB_SAVE_KEEP) PB_TRY(keep(c, p->iteration, folder.text));
+    else PB_TRY(pb_folder_drop(c, &folder, &p->iteration, 1));
+    c->tried = true;
+    return PB_OK;
+}
+
+pb_status pb_checkpoints_save(pb_checkpoints *c, pb_save how, pb_trainer *t, const pb_progress *p)
+{
+    char why[1024];
+    if (how == PB_SAVE_NONE) return PB_OK;
+    if (!p->iteration) return pb_fail(PB_EINVAL, "%s: nothing to save before the first step", c->dir);
+    if (c->latest && !c->mine)
+        return pb_fail(PB_EINVAL, "%s: has checkpoints of another run; resume it, or use another folder", c->dir);
+    const pb_status s = save(c, how, t, p);
+    if (s == PB_OK) return PB_OK;
+    snprintf(why, sizeof why, "%s", pb_error()); /* tidying may fail too, and the first failure is the one to tell */
+    (void)pb_folder_tidy(c);
+    return pb_fail(s, "%s", why);
+}

@@ -1,0 +1,108 @@
+/* resume.c - finding the checkpoint to go on from. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/checkpoint/checkpoint_impl.h"
+
+/* Whatever may be wrong is found before the trainer changes. */
+static pb_status take(pb_checkpoints *c, const char *folder, pb_trainer *t, const pb_candidate *x, pb_progress *out)
+{
+    PB_TRY(pb_candidate_fits(c, t, folder, x, true));
+    PB_TRY(pb_state_load(x->state, t));
+    *out = x->index.progress;
+    c->mine = x->index.progress.iteration;
+    return PB_OK;
+}
+
+/* *damaged: the failure is one that an earlier checkpoint may not have. */
+static pb_status resume_one(pb_checkpoints *c, uint64_t iteration, pb_trainer *t, pb_progress *out, bool *damaged)
+{
+    pb_path folder;
+    pb_candidate x = {0};
+    *damaged = false;
+    PB_TRY(pb_folder_path(c, iteration, NULL, &folder));
+    pb_status s = pb_candidate_open(c, folder.text, iteration, true, &x);
+    *damaged = s == PB_EINVAL || s == PB_EIO;
+    if (s == PB_OK) s = take(c, folder.text, t, &x, out);
+    pb_candidate_close(&x);
+    return s;
+}
+
+static pb_status resume_number(pb_checkpoints *c, const char *which, pb_trainer *t, pb_progress *out)
+{
+    char *end;
+    bool damaged;
+    pb_path folder;
+    errno = 0;
+    const uint64_t v = strtoull(which, &end, 10);
+    if (*which < '0' || *which > '9' || *end || errno || !v || v > INT64_MAX)
+        return pb_fail(PB_EINVAL, "resume \"%.40s\": need \"latest\" or an iteration", which);
+    PB_TRY(pb_folder_path(c, v, NULL, &folder));
+    if (!pb_folder_exists(folder.text)) return pb_fail(PB_EINVAL, "%s: there is no such checkpoint", folder.text);
+    return resume_one(c, v, t, out, &damaged);
+}
+
+/* Where `latest` begins, as an index into the list, with a line on whatever is odd about it. */
+static pb_status begin_at(const pb_checkpoints *c, const pb_iterations *all, size_t *at)
+{
+    uint64_t named;
+    const pb_status s = pb_folder_tracker(c, &named);
+    if (s != PB_OK && s != PB_EINVAL && s != PB_EIO) return s;
+    *at = all->n - 1;
+    if (s != PB_OK) pb_checkpoints_note(c, "%s; the newest whole checkpoint is taken", pb_error());
+    else if (!named)
+        pb_checkpoints_note(c, "%s/" PB_CHECKPOINT_TRACKER " is not there; the newest whole checkpoint is taken",
+                            c->dir);
+    if (s != PB_OK || !named) return PB_OK;
+    while (*at && all->at[*at] != named) --*at;
+    if (all->at[*at] == named) {
+        if (*at + 1 < all->n)
+            pb_checkpoints_note(c, "%s: %" PRIu64 " is newer than the resume point %" PRIu64 ", and is not taken",
+                                c->dir, all->at[all->n - 1], named);
+        return PB_OK;
+    }
+    *at = all->n - 1;
+    pb_checkpoints_note(c, "%s: the resume point %" PRIu64 " is not there; the newest whole checkpoint is taken",
+                        c->dir, named);
+    return PB_OK;
+}
+
+/* The resume point, then those before it, then those after it, each newest first. */
+static pb_status try_all(pb_checkpoints *c, const pb_iterations *all, size_t first, pb_trainer *t, pb_progress *out)
+{
+    pb_status s = PB_OK;
+    bool damaged = false;
+    for (size_t i = 0; i < all->n; i++) {
+        const size_t at = i <= first ? first - i : all->n - 1 - (i - first - 1);
+        s = resume_one(c, all->at[at], t, out, &damaged);
+        if (s == PB_OK || !damaged) return s;
+        pb_checkpoints_note(c, "not taken: %s", pb_error());
+    }
+    return pb_fail(PB_EINVAL, "%s: none of its %zu checkpoints is whole", c->dir, all->n);
+}
+
+static pb_status resume_latest(pb_checkpoints *c, pb_trainer *t, pb_progress *out)
+{
+    pb_iterations all = {0};
+    size_t first = 0;
+    PB_TRY(pb_folder_list(c, &all));
+    pb_status s = PB_OK;
+    if (all.n) {
+        s = begin_at(c, &all, &first);
+        if (s == PB_OK) s = try_all(c, &all, first, t, out);
+    } else if (c->latest) {
+        s = pb_fail(PB_EINVAL, "%s: the resume point %" PRIu64 " is not there, and no other checkpoint is", c->dir,
+                    c->latest);
+    } else {
+        *out = (pb_progress){0};
+    }
+    free(all.at);
+    return s;
+}
+
+pb_status pb_checkpoints_resume(pb_checkpoints *c, const char *which, pb_trainer *t, pb_progress *out)
+{
+    return strcmp(which, "latest") == 0 ? resume_latest(c, t, out) : resume_number(c, which, t, out);
+}
