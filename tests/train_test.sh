@@ -129,6 +129,60 @@ for what in '--model smollm2-135m --layers 4 --batch 1 --seq 64 --tuning full' '
     rm m.csv
 done
 
+# ---- checkpoints: going on is the same as never having stopped -----------------------------------------------
+base=(--seq 96 --lr 1e-3 --accumulate 2 --batch 2 --eval-split 0.1 -q)
+for t in full lora qlora; do
+    for mode in eager graph; do
+        one() { "$train" "${base[@]}" --tuning $t --mode $mode --steps 6 "$@" >log 2>&1 || fail "$t $mode $*: exit $?"; }
+        one --export all --log all.csv
+        one --save ck --save-interval 2 --save-retain-interval 4 --log part.csv
+        [[ $(cd ck && echo iter*) == 'iter_0000004 iter_0000006' && $(cat ck/latest*) == 6 ]] || fail "$t: $(ls ck)"
+        rm -r ck part.csv
+        one --save ck --save-interval 3 --log part.csv --max-skipped 7
+        rm -r ck/iter_0000006 && echo 3 >ck/latest_checkpointed_iteration.txt
+        one --save ck --resume latest --export rest --log part.csv
+        diff -r all rest >/dev/null || fail "$t $mode: the resumed run gives other weights"
+        cmp <(cut -d, -f1-5,11 all.csv) <(cut -d, -f1-5,11 part.csv) || fail "$t $mode: the resumed run gives another log"
+        rm -r all rest ck ./*.csv
+    done
+done
+one --save ck
+expect 2 'it holds checkpoints (the last of step 6)' "$train" "${base[@]}" --save ck --steps 9
+expect 2 "of another run: data.tokens was" "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest --seq 64
+expect 2 'ck/iter_0000005' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume 5
+expect 2 '--resume needs --save' "$train" --resume latest
+expect 0 'was "6", and is "9" now' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest
+rm -r ck
+
+# killed at any instant, it goes on; the end is the same
+"$train" "${base[@]}" --steps 40 --export all >log 2>&1 || fail 'the whole run'
+for i in $(seq 12); do
+    "$train" "${base[@]}" --steps 40 --save ck --save-interval 1 --resume latest >>killed 2>&1 & pid=$!
+    sleep "0.0$((i * 7 % 9 + 1))"
+    kill -KILL $pid 2>/dev/null
+    wait $pid 2>/dev/null
+done
+expect 0 exported "$train" "${base[@]:0:10}" --steps 40 --save ck --save-interval 1 --resume latest --export rest
+diff -r all rest >/dev/null || fail 'killed and resumed: other weights'
+rm -r all rest ck
+
+# ---- export: what other programs read, and this one ---------------------------------------------------------
+for t in full lora qlora; do
+    "$train" --tuning $t --steps 4 --lr 1e-3 --eval-split 0.1 --export adapter >log || fail "export $t: exit $?"
+    loss=$(sed -n 's/.*evaluation: loss \([0-9.]*\),.*/\1/p' log)
+    if [[ $t == full ]]; then from=(--model adapter --tuning full); else from=(--adapter adapter --tuning $t); fi
+    got=$("$train" eval "${from[@]}" --eval-split 0.1 | awk '$1 == "loss" { print $2 }')
+    close "$loss" "$got" 1e-6 || fail "export $t: loss $loss, then $got"
+    rm -r adapter
+    [[ $t == full ]] && continue
+    "$train" --tuning $t --steps 4 --lr 1e-3 --eval-split 0.1 --merge --export merged >/dev/null || fail "merge $t"
+    got=$("$train" eval --model merged --tuning full --eval-split 0.1 | awk '$1 == "loss" { print $2 }')
+    close "$loss" "$got" 1e-5 || fail "merge $t: loss $loss, then $got"
+    rm -r merged
+done
+expect 2 '/proc/nowhere' "$train" --steps 1 --adapter /proc/nowhere
+expect 2 'needs --tuning lora or qlora' "$train" --steps 1 --adapter x --tuning full
+
 # ---- interrupted -----------------------------------------------------------------------------------------
 "$train" --steps 1000000 --log i.csv >log 2>&1 & pid=$!
 for _ in $(seq 100); do [[ -f i.csv && $(wc -l <i.csv) -gt 3 ]] && break; sleep 0.05; done

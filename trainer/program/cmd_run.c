@@ -6,16 +6,19 @@
 #include "cli/interrupt.h"
 #include "trainer/program/job.h"
 #include "trainer/program/log.h"
+#include "trainer/program/save.h"
 #include "trainer/program/step.h"
 
 typedef struct run {
     pb_job j;
     pb_stepper stepper;
     pb_log log;
-    long done;            /* steps, also of the process that this one goes on for */
-    long skipped, in_row; /* steps without a finite loss and gradient */
-    double pace;          /* s a step, smoothed */
+    pb_saver saver;
+    pb_progress p; /* p.iteration: steps done, also by the processes that this one goes on for */
+    double pace;   /* s a step, smoothed */
 } run;
+
+static long done(const run *r) { return (long)r->p.iteration; }
 
 static void warn_of_lr(const pb_job *j)
 {
@@ -35,8 +38,8 @@ static void print_start(run *r)
 
 static void print_progress(const run *r, const pb_step_result *x, double lr, double memory)
 {
-    const long left = (long)(r->pace * (double)(r->j.schedule.steps - r->done) + 0.5);
-    printf("step %6ld/%ld  loss %8.5f  norm %9.3g  lr %8.2e  %9.1f tokens/s  left %ld:%02ld:%02ld  %.1f MB", r->done,
+    const long left = (long)(r->pace * (double)(r->j.schedule.steps - done(r)) + 0.5);
+    printf("step %6ld/%ld  loss %8.5f  norm %9.3g  lr %8.2e  %9.1f tokens/s  left %ld:%02ld:%02ld  %.1f MB", done(r),
            r->j.schedule.steps, x->loss, x->norm, lr, x->tokens / x->seconds, left / 3600, left / 60 % 60, left % 60,
            1e-6 * memory);
     if (*x->why) printf("  %s: %s", x->skipped ? "skipped" : "taken", x->why);
@@ -48,7 +51,7 @@ static void print_progress(const run *r, const pb_step_result *x, double lr, dou
 static bool eval_due(const run *r)
 {
     const long every = r->j.o->eval_interval;
-    return r->j.held && (r->done == r->j.schedule.steps || (every > 0 && r->done % every == 0));
+    return r->j.held && (done(r) == r->j.schedule.steps || (every > 0 && done(r) % every == 0));
 }
 
 static pb_status evaluate(run *r, double *loss)
@@ -57,32 +60,36 @@ static pb_status evaluate(run *r, double *loss)
     PB_TRY(pb_job_evaluate(&r->j, r->j.held, NULL, NULL, &e));
     *loss = e.loss;
     if (!r->j.o->quiet)
-        printf("step %6ld  evaluation: loss %.6f, perplexity %.6g over %.0f tokens\n", r->done, e.loss, exp(e.loss),
+        printf("step %6ld  evaluation: loss %.6f, perplexity %.6g over %.0f tokens\n", done(r), e.loss, exp(e.loss),
                e.tokens);
     return PB_OK;
 }
 
-static void count_skips(run *r, const pb_step_result *x)
+static void count(run *r, const pb_step_result *x)
 {
-    r->in_row = *x->why ? r->in_row + 1 : 0;
-    r->skipped += *x->why != 0;
-    if (*x->why) fprintf(stderr, "train: step %ld %s: %s\n", r->done, x->skipped ? "skipped" : "taken", x->why);
+    const bool bad = *x->why;
+    r->p.iteration++;
+    r->p.data = pb_dataset_position(r->j.data);
+    r->p.tokens += (uint64_t)x->tokens;
+    r->p.samples += (uint64_t)x->conversations;
+    r->p.skipped += bad;
+    r->p.skipped_in_row = bad ? r->p.skipped_in_row + 1 : 0;
+    r->pace = r->pace > 0 ? 0.9 * r->pace + 0.1 * x->seconds : x->seconds;
+    if (bad) fprintf(stderr, "train: step %ld %s: %s\n", done(r), x->skipped ? "skipped" : "taken", x->why);
 }
 
 static pb_status one_step(run *r)
 {
     pb_step_result x;
     double memory, eval_loss = (double)NAN;
-    const double lr = pb_schedule_lr(&r->j.schedule, r->done);
+    const double lr = pb_schedule_lr(&r->j.schedule, done(r));
     PB_TRY(pb_job_step(&r->j, &r->stepper, lr, &x));
-    r->done++;
-    r->pace = r->pace > 0 ? 0.9 * r->pace + 0.1 * x.seconds : x.seconds;
-    count_skips(r, &x);
+    count(r, &x);
     PB_TRY(pb_job_memory(&r->j, &memory));
-    if (!r->j.o->quiet && (r->done % r->j.o->log_interval == 0 || r->done == r->j.schedule.steps || *x.why))
+    if (!r->j.o->quiet && (done(r) % r->j.o->log_interval == 0 || done(r) == r->j.schedule.steps || *x.why))
         print_progress(r, &x, lr, memory);
     if (eval_due(r)) PB_TRY(evaluate(r, &eval_loss));
-    return pb_log_write(&r->log, &(pb_log_row){.step = (double)r->done,
+    PB_TRY(pb_log_write(&r->log, &(pb_log_row){.step = (double)done(r),
                                                .epoch = (double)pb_dataset_position(r->j.data).epoch,
                                                .loss = x.loss,
                                                .grad_norm = x.norm,
@@ -96,20 +103,24 @@ static pb_status one_step(run *r)
                                                .status = x.skipped ? "skipped"
                                                          : *x.why  ? "failed"
                                                                    : "ok",
-                                               .note = x.why});
+                                               .note = x.why}));
+    return pb_saver_step(&r->saver, &r->p, false);
 }
 
 static pb_status steps(run *r)
 {
-    while (r->done < r->j.schedule.steps && !pb_interrupted()) {
+    while (done(r) < r->j.schedule.steps && !pb_interrupted()) {
         PB_TRY(one_step(r));
-        if (r->in_row >= r->j.o->max_skipped)
+        if ((long)r->p.skipped_in_row >= r->j.o->max_skipped)
             return pb_fail(PB_EWRONG, "step %ld: %ld steps in a row without a finite loss and gradient (--max-skipped)",
-                           r->done, r->in_row);
+                           done(r), (long)r->p.skipped_in_row);
     }
-    if (pb_interrupted()) fprintf(stderr, "train: interrupted after step %ld\n", r->done);
-    if (r->skipped) printf("%ld of %ld steps had no finite loss and gradient\n", r->skipped, r->done);
-    return PB_OK;
+    if (pb_interrupted()) {
+        fprintf(stderr, "train: interrupted after step %ld\n", done(r));
+        if (done(r)) PB_TRY(pb_saver_step(&r->saver, &r->p, true));
+    }
+    if (r->p.skipped) printf("%ld of %ld steps had no finite loss and gradient\n", (long)r->p.skipped, done(r));
+    return pb_interrupted() ? PB_OK : pb_export(&r->j);
 }
 
 /* What the machine lets down while training goes on is not the user's mistake: see main. */
@@ -122,7 +133,8 @@ pb_status pb_train_run(const pb_train_options *o)
     pb_status s = pb_job_configure(o, &r.j);
     if (s == PB_OK) warn_of_lr(&r.j);
     if (s == PB_OK) s = pb_job_open(&r.j, false);
-    if (s == PB_OK) s = pb_log_open(o->log, -1, &r.log);
+    if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
+    if (s == PB_OK) s = pb_log_open(o->log, o->resume ? done(&r) : -1, &r.log);
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);
         s = blame_machine(steps(&r));
@@ -130,6 +142,7 @@ pb_status pb_train_run(const pb_train_options *o)
     const pb_status closed = pb_log_close(&r.log);
     if (s == PB_OK) s = blame_machine(closed);
     if (r.j.trainer) pb_stepper_free(&r.j, &r.stepper);
+    pb_saver_close(&r.saver);
     pb_job_close(&r.j);
     return s;
 }

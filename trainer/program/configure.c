@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "trainer/data.h"
+#include "trainer/peft.h"
 #include "trainer/program/job.h"
 
 /* The place of a word among those of an X-macro. */
@@ -61,6 +62,19 @@ static pb_status find_model(const pb_train_options *o, pb_job *j, const pb_geome
     return PB_OK;
 }
 
+/* Rank, alpha and targets are those of the adapters that are loaded. */
+static pb_status configure_adapter(const pb_train_options *o, pb_model_config *m)
+{
+    pb_peft_config c;
+    if (!o->adapter) return PB_OK;
+    if (m->tuning == PB_FULL) return pb_fail(PB_EINVAL, "--adapter needs --tuning lora or qlora");
+    PB_TRY(pb_peft_config_open(o->adapter, &c));
+    m->rank = c.rank;
+    m->alpha = c.alpha;
+    m->targets = c.targets;
+    return PB_OK;
+}
+
 static pb_status configure_model(const pb_train_options *o, pb_job *j)
 {
     const pb_geometry *g;
@@ -75,6 +89,7 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     PB_TRY(whole("rank", o->rank, 1 << 16, &m->rank));
     m->alpha = isnan(o->alpha) ? 2 * (float)m->rank : (float)o->alpha;
     PB_TRY(parse_targets(o->targets, &m->targets));
+    PB_TRY(configure_adapter(o, m));
     PB_TRY(whole("batch", o->batch, 1 << 20, &j->cfg.B));
     PB_TRY(whole("seq", o->seq, 1 << 20, &j->cfg.S));
     j->cfg.packed = true;

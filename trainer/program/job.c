@@ -7,6 +7,7 @@
 
 #include "cli/memory.h"
 #include "trainer/hf_load.h"
+#include "trainer/peft.h"
 
 static double now(void)
 {
@@ -96,7 +97,7 @@ pb_status pb_job_open(pb_job *j, bool plan)
     PB_TRY(room(j));
     PB_TRY(pb_trainer_open(&j->ctx, &j->cfg, &j->trainer));
     if (j->cfg.model.blank && !plan) PB_TRY(load(j));
-    return PB_OK;
+    return j->o->adapter && !plan ? pb_peft_load(pb_trainer_model(j->trainer), j->o->adapter) : PB_OK;
 }
 
 void pb_job_close(pb_job *j)

@@ -12,13 +12,25 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* A conversation's first place sees only itself; so does a place behind the last one, but that counts nothing and no
+ * place looks back to it. */
+static bool begins(const pb_rows *r, size_t i, size_t in_row, size_t S)
+{
+    if (r->start[i] != (int32_t)in_row) return false;
+    return r->mask[i] > 0 || (in_row + 1 < S && r->start[i + 1] == (int32_t)in_row);
+}
+
 /* All rows of the step are drawn first: every micro-batch divides by the tokens of all. */
-static double draw(pb_job *j)
+static double draw(pb_job *j, double *conversations)
 {
     const size_t n = (size_t)j->micro * (size_t)j->cfg.B * (size_t)j->cfg.S;
     double count = 0;
     pb_dataset_next(j->data, j->micro * j->cfg.B, &j->rows);
-    for (size_t i = 0; i < n; i++) count += (double)j->rows.mask[i];
+    const size_t S = (size_t)j->cfg.S;
+    for (size_t i = 0; i < n; i++) {
+        count += (double)j->rows.mask[i];
+        *conversations += begins(&j->rows, i, i % S, S);
+    }
     return count;
 }
 
@@ -84,7 +96,7 @@ pb_status pb_job_step(pb_job *j, pb_stepper *s, double lr, pb_step_result *out)
     pb_adamw_state was, is;
     PB_TRY(pb_trainer_state(j->trainer, &was));
     PB_TRY(pb_trainer_set_lr(j->trainer, (float)lr));
-    PB_TRY(micro_batches(j, s, draw(j), &r.loss));
+    PB_TRY(micro_batches(j, s, draw(j, &r.conversations), &r.loss));
     PB_TRY(pb_trainer_state(j->trainer, &is));
     PB_TRY(norms(j, &r));
     r.seconds = now() - start;

@@ -12,6 +12,7 @@ typedef struct pb_step_result {
     double loss;            /* mean over the step's masked tokens */
     double norm;            /* the largest of the groups that are clipped apart; before clipping */
     double tokens, seconds; /* all tokens of the step; with everything up to the host knowing the loss */
+    double conversations;   /* in its rows */
     double launches, waits; /* of the step, by the context's counters */
     bool skipped;           /* weights and moments are as before */
     char why[96];           /* what was not finite, when skipped or when only the loss is not */
