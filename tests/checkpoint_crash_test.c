@@ -10,7 +10,7 @@
 #include "kernels/core/bind.h"
 #include "tests/checkpoint_fixture.h"
 
-enum { KILLS = 500, ITERATIONS = 48, LIFE = 5, CALLS = 260 };
+enum { KILLS = 400, ITERATIONS = 48, LIFE = 5, CALLS = 260 };
 static const run_kind plain = {PB_LORA, PB_F32, 1, false};
 
 /* X(enumerator, what the process was doing) */
