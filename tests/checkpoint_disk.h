@@ -1,4 +1,4 @@
-/* checkpoint_disk.h - a disk that fails when it is told to, and one that watches the order of what becomes durable. */
+/* checkpoint_disk.h - a disk that fails when it is told to. */
 #ifndef PB_CHECKPOINT_DISK_H
 #define PB_CHECKPOINT_DISK_H
 #include <errno.h>

@@ -185,10 +185,11 @@ static inline void run_to(run *r, pb_checkpoints *c, uint64_t iteration)
 
 static inline const char *make_folder(void)
 {
-    static char path[4][32];
+    static char path[4][40];
     static int at;
     at = (at + 1) % 4;
-    snprintf(path[at], sizeof path[at], "/tmp/pb_checkpointXXXXXX");
+    /* In memory where that is possible: hundreds of saves need no disk. */
+    snprintf(path[at], sizeof path[at], "%s/pb_checkpointXXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     assert_non_null(mkdtemp(path[at]));
     return path[at];
 }
@@ -206,27 +207,28 @@ static inline const char *in_folder(const char *folder, const char *name)
 
 static inline bool is_there(const char *folder, const char *name) { return access(in_folder(folder, name), F_OK) == 0; }
 
+typedef struct lines {
+    char text[4096];
+} lines;
+
 static inline pb_status collect_name(void *self, const char *path, const char *name, pb_disk_kind kind)
 {
     (void)path;
     if (strchr(name, '/') || !*name || strcmp(name, ".lock") == 0) return PB_OK;
-    strcat(self, name);
-    strcat(self, kind == PB_DISK_FOLDER ? "/ " : " ");
+    lines *l = self;
+    const size_t at = strlen(l->text);
+    snprintf(l->text + at, sizeof l->text - at, "%s%s ", name, kind == PB_DISK_FOLDER ? "/" : "");
     return PB_OK;
 }
 
 /* "iter_0000004/ iter_0000006/ latest_checkpointed_iteration.txt ": all but the lock. */
 static inline const char *names_in(const char *folder)
 {
-    static char names[4096];
-    *names = 0;
-    CHECK_OK(pb_disk_walk(folder, collect_name, names));
-    return names;
+    static lines names;
+    *names.text = 0;
+    CHECK_OK(pb_disk_walk(folder, collect_name, &names));
+    return names.text;
 }
-
-typedef struct lines {
-    char text[4096];
-} lines;
 
 static inline void note_line(void *self, const char *line)
 {

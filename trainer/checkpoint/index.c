@@ -1,6 +1,7 @@
 /* index.c - writing checkpoint.json, and distrusting all of it. */
 #include "trainer/checkpoint/index.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,16 +112,12 @@ static pb_status put_files(json_t *root, const pb_index *x)
 /* `text` ends with "}", which the tail takes over. */
 static pb_status add_tail(const char *text, char **out, size_t *n)
 {
-    const size_t body = strlen(text) - 1;
-    char *all = malloc(body + TAIL + 1);
+    const size_t body = strlen(text) - 1, room = body + TAIL + 1;
+    char *all = malloc(room);
     if (!all) return pb_fail(PB_ENOMEM, "no memory for a checkpoint's index");
-    memcpy(all, text, body);
-    const pb_digest_text d = pb_digest_of(all, body);
-    memcpy(all + body, TAIL_HEAD, sizeof TAIL_HEAD - 1);
-    memcpy(all + body + sizeof TAIL_HEAD - 1, d.hex, 32);
-    memcpy(all + body + sizeof TAIL_HEAD - 1 + 32, TAIL_END, sizeof TAIL_END);
+    snprintf(all, room, "%.*s" TAIL_HEAD "%s" TAIL_END, (int)body, text, pb_digest_of(text, body).hex);
     *out = all;
-    *n = body + TAIL;
+    *n = room - 1;
     return PB_OK;
 }
 
@@ -140,6 +137,8 @@ pb_status pb_index_format(const pb_index *x, char **out, size_t *n)
     pb_status s = root ? fill_root(root, x) : pb_fail(PB_ENOMEM, "no memory for a checkpoint's index");
     char *text = s == PB_OK ? json_dumps(root, JSON_PRESERVE_ORDER) : NULL;
     if (s == PB_OK && !text) s = pb_fail(PB_ENOMEM, "no memory for a checkpoint's index");
+    if (s == PB_OK && strlen(text) + TAIL > PB_INDEX_MOST)
+        s = pb_fail(PB_EINVAL, "checkpoint: an index of over %d bytes", PB_INDEX_MOST);
     if (s == PB_OK) s = add_tail(text, out, n);
     free(text);
     json_decref(root);

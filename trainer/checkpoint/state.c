@@ -164,9 +164,9 @@ pb_status pb_state_load(const pb_safetensors *f, pb_trainer *t)
 
 /* ---- what must be the same ------------------------------------------------------------------------------ */
 
-static pb_status digest_device(const pb_trainer *t, pb_digest *d, const void *device, size_t n, unsigned char *host)
+static pb_status digest_device(const pb_trainer *t, pb_digest *d, const void *device, size_t n, float *host)
 {
-    const size_t most = (size_t)CHUNK * sizeof(float);
+    const size_t most = (size_t)CHUNK * sizeof *host;
     for (size_t first = 0; first < n; first += most) {
         const size_t some = n - first < most ? n - first : most;
         PB_TRY(pb_download(t->ctx, host, (const unsigned char *)device + first, some));
@@ -175,7 +175,7 @@ static pb_status digest_device(const pb_trainer *t, pb_digest *d, const void *de
     return PB_OK;
 }
 
-static pb_status digest_frozen(const pb_trainer *t, pb_digest *d, const pb_param *p, unsigned char *host)
+static pb_status digest_frozen(const pb_trainer *t, pb_digest *d, const pb_param *p, float *host)
 {
     const size_t n = pb_param_n(p);
     pb_digest_add(d, p->name, strlen(p->name) + 1);
@@ -188,7 +188,7 @@ static pb_status digest_frozen(const pb_trainer *t, pb_digest *d, const pb_param
 pb_status pb_state_base(pb_trainer *t, pb_digest_text *out)
 {
     pb_digest *d = NULL;
-    unsigned char *host = malloc((size_t)CHUNK * sizeof(float));
+    float *host = malloc((size_t)CHUNK * sizeof *host);
     pb_status s = host ? pb_digest_open(&d) : pb_fail(PB_ENOMEM, "no memory to digest the base weights");
     for (int i = 0; s == PB_OK && i < t->model.n; i++)
         if (!t->model.params[i].trained) s = digest_frozen(t, d, &t->model.params[i], host);
