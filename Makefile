@@ -18,7 +18,7 @@ export CUDACXX ?= $(nvcc)
 endif
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 22
 
 build: $(BUILD)/build.ninja ## configure and build; programs are in build/bin
 	@cmake --build $(BUILD) -j $(JOBS)
@@ -33,6 +33,9 @@ setup: ## install the Debian packages that are missing
 
 test: setup build ## build, then every test
 	@ctest --preset $(PRESET) $(ARGS)
+
+tiny-weights: build ## train the model that parity tests read: tiny-weights/ of the build
+	@$(BUILD)/bin/tiny_weights $(BUILD)/tiny-weights again
 
 bench: setup build ## build, then the backward suite (flags in ARGS)
 	@build/bin/bench --suite backward $(ARGS)
@@ -55,4 +58,4 @@ fuzz: ## 30 seconds of libFuzzer for each target
 clean: ## remove build/
 	@rm -rf build
 
-.PHONY: help build setup test bench install format lint mutants fuzz clean
+.PHONY: help build setup test tiny-weights bench install format lint mutants fuzz clean

@@ -1,0 +1,303 @@
+/* parity_test.c - QLoRA computes what its weights say: the trained `tiny` (tests/tiny_weights.c) in NF4 against a plain
+ * forward pass in double on the same codes, and against its original weights; gradients against that oracle's slopes.
+ *
+ * The tests named bounds_* hold the wide limits that are published for this comparison; each way of breaking the step
+ * in tests/mutations goes beyond one of them. The others hold what the code really reaches. usage: parity_test
+ * [NAME_PATTERN] */
+#include "kernels/core/bind.h"
+#include "tests/oracle_model.h"
+#include "tests/test.h"
+#include "trainer/data.h"
+#include "trainer/hf_config.h"
+#include "trainer/hf_load.h"
+#include "trainer/peft.h"
+
+#define MOST_LOGITS 0.10
+enum { B = 2, S = 64, T = B * S };
+static const double most_ce_difference = 0.5, most_ce = 6, most_fused = 0.05;
+
+typedef struct both {
+    pb_ctx ctx;
+    pb_hf_config hf;
+    pb_trainer *quantised, *original;
+    int32_t ids[T], targets[T];
+    float mask[T];
+    pb_batch batch;
+} both;
+
+/* What one forward pass gave, beside an oracle. */
+typedef struct outcome {
+    double rel;       /* of the logits */
+    double ce, fused; /* in double from the trainer's logits; what its loss phase says */
+    double want;      /* the oracle's cross entropy */
+} outcome;
+
+/* ---- the model ---------------------------------------------------------------------------------------- */
+
+static pb_trainer *open_adapted(both *x, pb_tuning tuning)
+{
+    pb_peft_config p;
+    pb_trainer *t = NULL;
+    pb_train_config c = pb_train_defaults(&x->hf.g);
+    CHECK_OK(pb_peft_config_open(PB_TINY_WEIGHTS "/adapter", &p));
+    c.model.tuning = tuning;
+    c.model.blank = true;
+    c.model.rank = p.rank;
+    c.model.alpha = p.alpha;
+    c.model.targets = p.targets;
+    c.B = B;
+    c.S = S;
+    CHECK_OK(pb_trainer_open(&x->ctx, &c, &t));
+    CHECK_OK(pb_model_load_hf(pb_trainer_model(t), PB_TINY_WEIGHTS "/model", NULL));
+    CHECK_OK(pb_peft_load(pb_trainer_model(t), PB_TINY_WEIGHTS "/adapter"));
+    CHECK_OK(pb_trainer_set_batch(t, &x->batch));
+    return t;
+}
+
+static int open_both(void **state)
+{
+    static both x;
+    pb_corpus *corpus = NULL;
+    *state = &x;
+    CHECK_OK(pb_ctx_open(&x.ctx, PB_CPU, 0));
+    CHECK_OK(pb_hf_config_open(PB_TINY_WEIGHTS "/model", &x.hf));
+    CHECK_OK(pb_corpus_open(PB_TINY_WEIGHTS "/held-out.jsonl", 42, &corpus));
+    CHECK_OK(pb_corpus_batch(corpus, B, S, 3, x.ids, x.targets, x.mask));
+    pb_corpus_close(corpus);
+    x.batch = (pb_batch){.ids = x.ids, .targets = x.targets, .mask = x.mask};
+    x.quantised = open_adapted(&x, PB_QLORA);
+    x.original = open_adapted(&x, PB_LORA);
+    return 0;
+}
+
+static int close_both(void **state)
+{
+    both *x = *state;
+    pb_trainer_close(x->quantised);
+    pb_trainer_close(x->original);
+    pb_ctx_close(&x->ctx);
+    return 0;
+}
+
+/* ---- forward ------------------------------------------------------------------------------------------ */
+
+static float *as_floats(const double *x, size_t n)
+{
+    float *out = malloc(n * sizeof *out);
+    assert_non_null(out);
+    for (size_t i = 0; i < n; i++) out[i] = (float)x[i];
+    return out;
+}
+
+/* The trainer's forward pass and loss beside the oracle's. poison: a logit that is made NaN; SIZE_MAX: none. */
+static outcome compare(both *x, pb_trainer *t, const oracle *o, size_t poison)
+{
+    const size_t V = (size_t)x->hf.g.V, n = T * V;
+    double *want = calloc(n, sizeof *want), *wide = calloc(n, sizeof *wide);
+    float *got = calloc(n, sizeof *got);
+    assert_true(want && wide && got);
+    outcome r;
+    CHECK_OK(pb_phases[PB_PHASE_forward](&x->ctx, t));
+    CHECK_OK(pb_download(&x->ctx, got, pb_trainer_logits(t), n * sizeof *got));
+    CHECK_OK(pb_phases[PB_PHASE_loss](&x->ctx, t));
+    CHECK_OK(pb_trainer_loss(t, &r.fused));
+    if (poison != SIZE_MAX) got[poison] = NAN;
+    for (size_t i = 0; i < n; i++) wide[i] = (double)got[i];
+    oracle_logits(o, x->ids, B, S, want);
+    float *narrow = as_floats(want, n);
+    const pb_diff d = pb_diff_arrays(narrow, got, n, PB_F32);
+    r.rel = d.rel;
+    r.ce = oracle_cross_entropy(wide, x->targets, x->mask, T, (int)V);
+    r.want = oracle_cross_entropy(want, x->targets, x->mask, T, (int)V);
+    free(want), free(wide), free(got), free(narrow);
+    return r;
+}
+
+static bool within(const outcome *r)
+{
+    return fabs(r->ce - r->want) < most_ce_difference && r->rel < MOST_LOGITS && r->ce < most_ce &&
+           fabs(r->fused - r->want) < most_ce_difference && fabs(r->fused - r->ce) < most_fused;
+}
+
+static void say(const char *what, const outcome *r)
+{
+    print_message("%s: CE %.6f, oracle %.6f, fused - CE %.2e, logits relL2 %.2e\n", what, r->ce, r->want,
+                  r->fused - r->ce, r->rel);
+}
+
+static void bounds_of_the_forward_pass(void **state)
+{
+    both *x = *state;
+    oracle o = oracle_open(pb_trainer_model(x->quantised));
+    const outcome r = compare(x, x->quantised, &o, SIZE_MAX), poisoned = compare(x, x->quantised, &o, 12345);
+    say("NF4 against its codes in double", &r);
+    assert_true(within(&r));
+    assert_false(within(&poisoned));
+    assert_false(poisoned.rel < MOST_LOGITS); /* by itself: the comparison of logits must not pass NaN over */
+    oracle_close(&o);
+}
+
+static void the_forward_pass_is_exact(void **state)
+{
+    both *x = *state;
+    pb_trainer *const both_of_them[] = {x->quantised, x->original};
+    for (int i = 0; i < 2; i++) {
+        oracle o = oracle_open(pb_trainer_model(both_of_them[i]));
+        const outcome r = compare(x, both_of_them[i], &o, SIZE_MAX);
+        assert_true(r.rel <= 1e-5);
+        CHECK_NEAR(r.ce, r.want, 1e-5);
+        CHECK_NEAR(r.fused, r.ce, 2e-6);
+        oracle_close(&o);
+    }
+}
+
+static void nf4_stays_near_the_original_weights(void **state)
+{
+    both *x = *state;
+    oracle o = oracle_open(pb_trainer_model(x->original));
+    const outcome r = compare(x, x->quantised, &o, SIZE_MAX);
+    say("NF4 against the original weights", &r);
+    assert_true(within(&r));
+    oracle_close(&o);
+}
+
+/* ---- the model is one whose parts matter -------------------------------------------------------------- */
+
+static void clear(const oracle *o, const pb_param *p)
+{
+    if (p) memset(oracle_param(o, p), 0, pb_param_n(p) * sizeof(double));
+}
+
+static void without_biases(oracle *o)
+{
+    for (int l = 0; l < o->m->g.L; l++) clear(o, pb_layer_param(o->m, l, PB_P_qkv_bias));
+}
+static void without_adapters(oracle *o)
+{
+    for (int i = 0; i < o->m->g.L * PB_NTARGETS; i++) clear(o, o->m->lora_b[i]);
+}
+static void with_another_eps(oracle *o) { o->eps = 1e-5; }
+
+/* What the oracle computes when a part is missing lies beyond the bounds; of adapters, which training makes small
+ * beside their base, far beyond what the forward pass reaches. */
+static void every_part_matters(void **state)
+{
+    both *x = *state;
+    static const struct {
+        const char *what;
+        void (*take)(oracle *o);
+        double least; /* difference of logits */
+    } parts[] = {{"without biases", without_biases, MOST_LOGITS},
+                 {"without adapters", without_adapters, 0.05},
+                 {"with eps 1e-5", with_another_eps, MOST_LOGITS}};
+    int missed = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        oracle o = oracle_open(pb_trainer_model(x->quantised));
+        parts[i].take(&o);
+        const outcome r = compare(x, x->quantised, &o, SIZE_MAX);
+        say(parts[i].what, &r);
+        assert_true(isfinite(r.rel) && isfinite(r.want));
+        missed += !(r.rel > parts[i].least);
+        oracle_close(&o);
+    }
+    assert_int_equal(missed, 0);
+}
+
+/* ---- gradients ---------------------------------------------------------------------------------------- */
+
+/* Every trained parameter moves in a seeded direction, times h. */
+static void move(const oracle *o, const pb_param *p, double h)
+{
+    double *w = oracle_param(o, p);
+    for (size_t i = 0; i < pb_param_n(p); i++) w[i] += h * (2 * pb_uniform(7, i) - 1);
+}
+
+static double along(const pb_param *p)
+{
+    double dot = 0;
+    for (size_t i = 0; i < pb_param_n(p); i++) dot += (double)p->grad[i] * (2 * pb_uniform(7, i) - 1);
+    return dot;
+}
+
+static double norm_of(const pb_param *p)
+{
+    double sum = 0;
+    for (size_t i = 0; i < pb_param_n(p); i++) sum += (double)p->grad[i] * (double)p->grad[i];
+    return sqrt(sum);
+}
+
+static double size_of(const oracle *o, const pb_param *p)
+{
+    double sum = 0;
+    for (size_t i = 0; i < pb_param_n(p); i++) sum += oracle_param(o, p)[i] * oracle_param(o, p)[i];
+    return sqrt(sum / (double)pb_param_n(p));
+}
+
+/* The slope of the oracle's loss is the gradient's, tensor by tensor. */
+static void bounds_of_the_gradients(void **state)
+{
+    both *x = *state;
+    pb_trainer *t = x->quantised;
+    const pb_model *m = pb_trainer_model(t);
+    oracle o = oracle_open(m);
+    double worst = 0;
+    for (int i = PB_PHASE_forward; i <= PB_PHASE_backward; i++) CHECK_OK(pb_phases[i](&x->ctx, t));
+    for (int i = 0; i < m->n; i++) {
+        const pb_param *p = &m->params[i];
+        if (!p->trained) continue;
+        const double h = 1e-4 * size_of(&o, p);
+        move(&o, p, h);
+        const double up = oracle_loss(&o, &x->batch, B, S);
+        move(&o, p, -2 * h);
+        const double slope = (up - oracle_loss(&o, &x->batch, B, S)) / (2 * h);
+        move(&o, p, h);
+        const double error = fabs(slope - along(p)) / norm_of(p);
+        if (!(error <= 1e-4))
+            fail_msg("%s: slope %.8g, gradient %.8g, norm %.3g", p->name, slope, along(p), norm_of(p));
+        worst = fmax(worst, error);
+    }
+    print_message("gradients against slopes of the oracle: %.2e of the gradient's norm at most\n", worst);
+    oracle_close(&o);
+}
+
+/* ---- clipping ----------------------------------------------------------------------------------------- */
+
+static double layer_norm(const pb_model *m, int layer)
+{
+    double sum = 0;
+    for (int i = 0; i < m->n; i++)
+        if (m->params[i].trained && m->params[i].layer == layer) sum += pow(norm_of(&m->params[i]), 2);
+    return sqrt(sum);
+}
+
+/* Each arm that clips by layer brings a layer's joint norm, not its square or a sum of norms, to the limit. */
+static void bounds_of_the_clipped_norm(void **state)
+{
+    both *x = *state;
+    pb_trainer *t = x->quantised;
+    const pb_model *m = pb_trainer_model(t);
+    static const pb_clip_arm arms[] = {PB_CLIP_SYNC, PB_CLIP_FUSED};
+    for (int a = 0; a < 2; a++)
+        for (int layer = 0; layer < m->g.L; layer++) {
+            for (int i = PB_PHASE_forward; i <= PB_PHASE_backward; i++) CHECK_OK(pb_phases[i](&x->ctx, t));
+            const double before = layer_norm(m, layer), limit = before / 3;
+            CHECK_OK(pb_trainer_set_clip(t, arms[a], (float)limit));
+            CHECK_OK(pb_phases[PB_PHASE_clip](&x->ctx, t));
+            CHECK_NEAR(layer_norm(m, layer), limit, 1e-5 * limit);
+            assert_true(fabs(before - 1) > 1e-3); /* where a norm is its square */
+        }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bounds_of_the_forward_pass),
+        cmocka_unit_test(the_forward_pass_is_exact),
+        cmocka_unit_test(nf4_stays_near_the_original_weights),
+        cmocka_unit_test(every_part_matters),
+        cmocka_unit_test(bounds_of_the_gradients),
+        cmocka_unit_test(bounds_of_the_clipped_norm),
+    };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, open_both, close_both);
+}
