@@ -17,9 +17,9 @@ static const int f32_piece = 2048;
 struct shape {
     size_t lda, ldb, ldc;
     int M, N, K;
-    unsigned align_a, align_b, align_c; /* bytes, powers of two */
+    unsigned align_a, align_b, align_c, align_bias; /* bytes, powers of two; align_bias 0: no bias */
     pb_dtype ab, c;
-    unsigned char trans_a, trans_b, accumulate, bias;
+    unsigned char trans_a, trans_b, accumulate;
 };
 
 struct slot {
@@ -81,7 +81,8 @@ static shape shape_of(const pb_gemm *g, const void *bias)
     s.M = g->M, s.N = g->N, s.K = g->K;
     s.align_a = alignment_of(g->a.p), s.align_b = alignment_of(g->b.p), s.align_c = alignment_of(g->c);
     s.ab = g->a.dtype, s.c = g->c_dtype;
-    s.trans_a = g->a.trans, s.trans_b = g->b.trans, s.accumulate = g->accumulate, s.bias = bias != NULL;
+    s.trans_a = g->a.trans, s.trans_b = g->b.trans, s.accumulate = g->accumulate;
+    s.align_bias = bias ? alignment_of(bias) : 0;
     return s;
 }
 
@@ -155,10 +156,10 @@ static slot *slot_of(pb_cuda_blas *blas, const shape *key)
     return s;
 }
 
-static bool takes(const pb_gemm *g, const void *bias)
+static bool takes(const pb_gemm *g)
 {
     return g->K > 0 && !g->a.nf4 && !g->b.nf4 && g->a.dtype == g->b.dtype &&
-           (g->a.dtype == PB_BF16 || g->c_dtype == PB_F32) && (!g->bias || bias) && alignment_of(bias) >= 16;
+           (g->a.dtype == PB_BF16 || g->c_dtype == PB_F32);
 }
 
 /* One call of the library, or *taken = false. */
@@ -198,12 +199,29 @@ static pb_gemm piece_of(const pb_gemm *g, int from, int n)
     return p;
 }
 
-pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, const void *bias16)
+static __global__ void round_bias(const float *bias, int n, __nv_bfloat16 *out)
 {
-    const void *bias = g->bias && g->c_dtype == PB_BF16 ? bias16 : g->bias;
+    const int i = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    if (i < n) out[i] = __float2bfloat16_rn(bias[i]);
+}
+
+size_t pb_cuda_bias_room(const pb_gemm *g)
+{
+    return g->bias && g->c_dtype == PB_BF16 ? ((size_t)g->N * sizeof(__nv_bfloat16) + 255) / 256 * 256 : 0;
+}
+
+pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, void *room)
+{
     const int step = g->a.dtype == PB_F32 && g->K > f32_piece ? f32_piece : g->K;
+    const void *bias = g->bias;
     if (g->M == 0 || g->N == 0) return PB_OK;
-    if (!takes(g, bias)) return pb_cuda_gemm_simt(ctx, g);
+    if (!takes(g)) return pb_cuda_gemm_simt(ctx, g);
+    if (pb_cuda_bias_room(g)) {
+        const unsigned threads = 256, blocks = ((unsigned)g->N + threads - 1) / threads;
+        round_bias<<<blocks, threads, 0, pb_cuda_stream(ctx)>>>(g->bias, g->N, (__nv_bfloat16 *)room);
+        PB_TRY(pb_cuda_launched(ctx, "round_bias"));
+        bias = room;
+    }
     for (int from = 0; from < g->K; from += step) {
         const pb_gemm p = piece_of(g, from, g->K - from < step ? g->K - from : step);
         bool taken = false;

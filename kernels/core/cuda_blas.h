@@ -15,10 +15,12 @@ void pb_cuda_blas_close(pb_cuda_blas *b); /* NULL is fine */
 pb_cuda_blas *pb_cuda_blas_of(const pb_ctx *ctx);
 
 /* Enqueues C = alpha A B (+ C) (+ bias) on ctx's stream. A and B are both f32, computed in true f32, or both bf16 with
- * sums in f32; a bf16 C is rounded once. With a bf16 C the library wants `bias16`, the bias rounded to bf16 (device
- * memory, [N]), instead of g->bias. `workspace` and `serial` of g are not read. Deterministic: one algorithm a shape,
- * none with atomics. What the library does not take goes to pb_cuda_gemm_simt. */
-pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, const void *bias16);
+ * sums in f32; a bf16 C is rounded once. The library adds a bias of C's type only: with a bf16 C and a bias, `room` is
+ * pb_cuda_bias_room bytes of device memory where the bias is rounded to bf16 first; else it may be NULL. `workspace`
+ * and `serial` of g are not read. Deterministic: one algorithm a shape, none with atomics. What the library does not
+ * take goes to pb_cuda_gemm_simt. */
+pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, void *room);
+size_t pb_cuda_bias_room(const pb_gemm *g);
 
 /* The same by a tiled kernel on the ordinary arithmetic units: any types and mixture of them, any alignment, B also in
  * NF4. Sums are f32 in pieces of 256. */
