@@ -1,0 +1,268 @@
+/* nf4.cu - NF4 on the GPU. Bound: memory. A thread owns 8 neighbouring elements when it quantises, four vectors of 16
+ * output bytes when it dequantises; a block of the quantisation lies within one warp.
+ *
+ * Codes come from a table of 32 cells of width 1/16 over [-1,1), each of which holds one threshold at most: cell, base
+ * and one comparison instead of fifteen. Levels come from a table of 16 words in shared memory, one bank each, so that
+ * no two lanes collide. The same bits as the reference, except that the sum behind `offset` has another order of its
+ * double-precision terms: the f32 differs only if the sum lies within 1e-16 of a rounding boundary. */
+#include <math.h>
+
+#include "kernels/core/nf4_decode.cuh"
+#include "kernels/nf4/nf4.h"
+
+namespace
+{
+enum { THREADS = 256, WARPS = THREADS / 32, EACH = 8, PASS = 32 * EACH, CELLS = 32, STEPS = 4 };
+
+/* ---- quantise --------------------------------------------------------------------------------------------------- */
+
+struct cell {
+    float threshold; /* in the cell; infinite when there is none */
+    int base;        /* thresholds below the cell */
+};
+struct cells {
+    cell at[CELLS];
+};
+
+/* Thresholds lie at least 0.02 of a cell from a border, so rounding in the choice of the cell does no harm. */
+cells make_cells()
+{
+    cells c;
+    for (int i = 0; i < CELLS; i++) c.at[i] = {INFINITY, 0};
+    for (int i = 0; i < 15; i++) {
+        const float threshold = (pb_nf4_level[i] + pb_nf4_level[i + 1]) / 2;
+        const int in = (int)floorf((threshold + 1) * 16);
+        c.at[in].threshold = threshold;
+        for (int k = in + 1; k < CELLS; k++) c.at[k].base++;
+    }
+    return c;
+}
+
+/* NaN falls into cell 0 and is above nothing; infinities fall into the outer cells. */
+__device__ unsigned code_of(const cell *table, float x)
+{
+    const int at = min(max(__float2int_rd(fmaf(x, 16, 16)), 0), CELLS - 1);
+    const cell c = table[at];
+    return (unsigned)(c.base + (x > c.threshold));
+}
+
+/* Elements e.. of w, zeros from n on. */
+template <class T> __device__ void load_each(const T *w, size_t e, size_t n, bool vectors, float (&v)[EACH])
+{
+    if (vectors && e + EACH <= n) {
+#pragma unroll
+        for (int i = 0; i < EACH; i += pb_lanes<T>) {
+            float part[pb_lanes<T>];
+            pb_load_vec<T, pb_lanes<T>>(w + e + i, part);
+#pragma unroll
+            for (int j = 0; j < pb_lanes<T>; j++) v[i + j] = part[j];
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; i++) v[i] = e + i < n ? pb_to_f32(w[e + i]) : 0.0f;
+}
+
+__device__ void store_codes(const cell *table, const float (&v)[EACH], float inverse, size_t e, size_t n, bool words,
+                            uint8_t *q)
+{
+    uint32_t packed = 0;
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        packed |= code_of(table, __fmul_rn(v[i], inverse)) << (8 * (i / 2) + (i % 2 ? 0 : 4));
+    if (e >= n) return;
+    if (words && e + EACH <= n) {
+        *reinterpret_cast<uint32_t *>(q + e / 2) = packed;
+        return;
+    }
+    for (size_t i = 0; i < EACH / 2 && e + 2 * i < n; i++) q[e / 2 + i] = (uint8_t)(packed >> (8 * i));
+}
+
+__device__ double warp_sum(double x)
+{
+    for (int d = 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
+    return x;
+}
+
+/* sums[blockIdx.x] = sum over the block's warps of x, the same order always. */
+__device__ void store_sum(double x, double *sums)
+{
+    __shared__ double room[WARPS];
+    x = warp_sum(x);
+    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = x;
+    __syncthreads();
+    if (threadIdx.x) return;
+    double all = 0;
+    for (int w = 0; w < WARPS; w++) all += room[w];
+    sums[blockIdx.x] = all;
+}
+
+/* A warp owns PASS elements or one block of the quantisation, whichever is more. sums: NULL, or [gridDim.x]. */
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    quantize(const T *w, uint8_t *q, float *absmax, size_t n, int block, bool vectors, double *sums, const cells c)
+{
+    __shared__ cell table[CELLS];
+    const int passes = block > PASS ? block / PASS : 1, lanes = block / EACH < 32 ? block / EACH : 32;
+    const int lane = (int)threadIdx.x % 32;
+    const size_t first = ((size_t)blockIdx.x * WARPS + threadIdx.x / 32) * PASS * passes + (size_t)lane * EACH;
+    float v[EACH], most = 0;
+    if (threadIdx.x < CELLS) table[threadIdx.x] = c.at[threadIdx.x];
+    __syncthreads();
+    for (int p = 0; p < passes; p++) {
+        load_each(w, first + (size_t)p * PASS, n, vectors, v);
+#pragma unroll
+        for (int i = 0; i < EACH; i++) most = fmaxf(most, fabsf(v[i])); /* fmaxf passes over NaN */
+    }
+    for (int d = lanes / 2; d > 0; d >>= 1) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
+    const bool leads = lane % lanes == 0 && first < n;
+    const float inverse = __fdiv_rn(1, most);
+    if (leads) absmax[first / (size_t)block] = most;
+    for (int p = 0; p < passes; p++) {
+        if (passes > 1) load_each(w, first + (size_t)p * PASS, n, vectors, v);
+        store_codes(table, v, inverse, first + (size_t)p * PASS, n, vectors, q);
+    }
+    if (sums) store_sum(leads ? (double)most : 0, sums);
+}
+
+/* One block: the mean of all absmax from the sums of their shares. */
+__global__ void __launch_bounds__(THREADS) mean_absmax(const double *sums, unsigned n, double blocks, float *offset)
+{
+    __shared__ double all[1];
+    double x = 0;
+    for (unsigned i = threadIdx.x; i < n; i += THREADS) x += sums[i];
+    store_sum(x, all);
+    if (threadIdx.x == 0) *offset = (float)(all[0] / blocks);
+}
+
+/* The search of bitsandbytes' dQuantize. */
+__device__ int dynamic_code(const float *code, float x)
+{
+    int pivot = 127, upper = 255, lower = 0;
+    for (int i = 64; i > 0; i >>= 1) {
+        if (x > code[pivot]) lower = pivot, pivot += i;
+        else upper = pivot, pivot -= i;
+    }
+    const float value = code[pivot];
+    if (x > value) return x > __fmul_rn(__fadd_rn(code[upper], value), 0.5f) ? upper : pivot;
+    return x < __fmul_rn(__fadd_rn(code[lower], value), 0.5f) ? lower : pivot;
+}
+
+/* A block owns 256 scales, a thread one. */
+__global__ void __launch_bounds__(256) quantize_scales(const float *absmax, size_t blocks, const float *map,
+                                                       const float *offset, uint8_t *q, float *absmax2)
+{
+    __shared__ float code[256], room[8];
+    const size_t k = (size_t)blockIdx.x * 256 + threadIdx.x;
+    const float x = k < blocks ? __fsub_rn(absmax[k], *offset) : 0, warp = pb_warp_max(fabsf(x));
+    float most = 0;
+    code[threadIdx.x] = map[threadIdx.x];
+    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = warp;
+    __syncthreads();
+    for (int i = 0; i < 8; i++) most = fmaxf(most, room[i]);
+    if (threadIdx.x == 0) absmax2[blockIdx.x] = most;
+    if (k < blocks) q[k] = (uint8_t)dynamic_code(code, __fmul_rn(x, __fdiv_rn(1, most)));
+}
+
+unsigned quantize_grid(const pb_nf4_quantize_args *a)
+{
+    const size_t each = (size_t)WARPS * (a->block > PASS ? (size_t)a->block : (size_t)PASS);
+    return (unsigned)((a->n + each - 1) / each);
+}
+
+size_t quantize_workspace(const void *args)
+{
+    const pb_nf4_quantize_args *a = static_cast<const pb_nf4_quantize_args *>(args);
+    return a->absmax_q ? quantize_grid(a) * sizeof(double) : 0;
+}
+
+template <class T> pb_status launch_quantize(pb_ctx *ctx, const pb_nf4_quantize_args *a, double *sums)
+{
+    const T *w = static_cast<const T *>(a->w);
+    const bool vectors = (uintptr_t)w % 16 == 0 && (uintptr_t)a->q % 4 == 0;
+    quantize<T><<<quantize_grid(a), THREADS, 0, pb_cuda_stream(ctx)>>>(w, a->q, a->absmax, a->n, a->block, vectors,
+                                                                       sums, make_cells());
+    return pb_cuda_launched(ctx, "nf4_quantize");
+}
+
+pb_status run_quantize(pb_ctx *ctx, const void *args)
+{
+    const pb_nf4_quantize_args *a = static_cast<const pb_nf4_quantize_args *>(args);
+    const size_t blocks = (a->n + (size_t)a->block - 1) / (size_t)a->block;
+    double *sums = a->absmax_q ? static_cast<double *>(ctx->scratch) : NULL;
+    if (!a->n) return PB_OK;
+    PB_TRY(PB_CUDA_BY_DTYPE(a->dtype, launch_quantize, ctx, a, sums));
+    if (!sums) return PB_OK;
+    mean_absmax<<<1, THREADS, 0, pb_cuda_stream(ctx)>>>(sums, quantize_grid(a), (double)blocks, a->offset);
+    PB_TRY(pb_cuda_launched(ctx, "nf4_quantize mean_absmax"));
+    quantize_scales<<<(unsigned)((blocks + 255) / 256), 256, 0, pb_cuda_stream(ctx)>>>(
+        a->absmax, blocks, a->code, a->offset, a->absmax_q, a->absmax2);
+    return pb_cuda_launched(ctx, "nf4_quantize scales");
+}
+
+/* ---- dequantise ------------------------------------------------------------------------------------------------- */
+
+/* The 4 * E bits of elements e.. as they lie in memory. */
+template <int E> __device__ uint32_t load_codes(const uint8_t *q, size_t e)
+{
+    if (E == 8) return *reinterpret_cast<const uint32_t *>(q + e / 2);
+    return *reinterpret_cast<const uint16_t *>(q + e / 2);
+}
+
+template <class T> __device__ void store_values(const float *level, uint32_t codes, float scale, T *w)
+{
+    float v[pb_lanes<T>];
+#pragma unroll
+    for (int i = 0; i < pb_lanes<T>; i++) v[i] = __fmul_rn(level[codes >> (8 * (i / 2) + (i % 2 ? 0 : 4)) & 15], scale);
+    pb_store_vec<T, pb_lanes<T>>(w, v);
+}
+
+/* A block owns STEPS runs of THREADS vectors; a thread loads the codes of its STEPS vectors before it stores one. */
+template <class T>
+__global__ void __launch_bounds__(THREADS)
+    dequantize(const __grid_constant__ pb_nf4_view v, T *w, size_t n, bool vectors)
+{
+    constexpr int E = pb_lanes<T>;
+    __shared__ float level[16];
+    uint32_t codes[STEPS];
+    float scale[STEPS];
+    const size_t first = ((size_t)blockIdx.x * STEPS * THREADS + threadIdx.x) * E;
+    if (threadIdx.x < 16) level[threadIdx.x] = v.level[threadIdx.x];
+    __syncthreads();
+#pragma unroll
+    for (int s = 0; s < STEPS; s++) {
+        const size_t e = first + (size_t)s * THREADS * E;
+        if (!vectors || e + E > n) continue;
+        codes[s] = load_codes<E>(v.q, e);
+        scale[s] = pb_nf4_scale_at(v.s, e >> v.shift);
+    }
+#pragma unroll
+    for (int s = 0; s < STEPS; s++) {
+        const size_t e = first + (size_t)s * THREADS * E;
+        if (vectors && e + E <= n) store_values<T>(level, codes[s], scale[s], w + e);
+        else
+            for (size_t i = e; i < e + E && i < n; i++) w[i] = pb_from_f32<T>(pb_nf4_value_at(v, level, i));
+    }
+}
+
+template <class T> pb_status launch_dequantize(pb_ctx *ctx, const pb_nf4_dequantize_args *a)
+{
+    const size_t each = (size_t)STEPS * THREADS * pb_lanes<T>;
+    const bool vectors = (uintptr_t)a->w % 16 == 0 && (uintptr_t)a->q % 4 == 0;
+    if (!a->n) return PB_OK;
+    dequantize<T><<<(unsigned)((a->n + each - 1) / each), THREADS, 0, pb_cuda_stream(ctx)>>>(
+        pb_nf4_view_of(a->q, &a->scales), static_cast<T *>(a->w), a->n, vectors);
+    return pb_cuda_launched(ctx, "nf4_dequantize");
+}
+
+pb_status run_dequantize(pb_ctx *ctx, const void *args)
+{
+    const pb_nf4_dequantize_args *a = static_cast<const pb_nf4_dequantize_args *>(args);
+    return PB_CUDA_BY_DTYPE(a->dtype, launch_dequantize, ctx, a);
+}
+} // namespace
+
+extern "C" {
+const pb_impl pb_nf4_quantize_cuda[] = {{.name = "warp", .run = run_quantize, .workspace = quantize_workspace}, {0}};
+const pb_impl pb_nf4_dequantize_cuda[] = {{.name = "table", .run = run_dequantize}, {0}};
+}

@@ -1,0 +1,170 @@
+/* nf4_linear.cu - the layer with a frozen NF4 weight on the GPU, in three ways.
+ *
+ * fused: for few tokens. A warp owns 4 rows of W (1 when there are too few rows to fill the device) and all tokens; a
+ *     lane owns 8 neighbouring k of every 256, so that a row's codes are read as whole words and x as whole vectors.
+ *     Bound: reading W, 0.56 bytes a weight, up to about 4 tokens; then the multiply-adds.
+ * cublaslt: dequantises W into scratch in the type of x, then multiplies. With bf16 the weight is rounded once more,
+ *     which costs about as much accuracy as the rounding of y.
+ * simt: the plain kernel, which decodes W as it stages it. */
+#include "kernels/core/cuda_blas.h"
+#include "kernels/core/nf4_decode.cuh"
+#include "kernels/nf4/nf4.h"
+#include "kernels/nf4_linear/nf4_linear_gemm.h"
+
+namespace
+{
+enum { FEW = 16 }; /* tokens up to which `fused` is taken; by arithmetic, to be measured */
+enum { THREADS = 256, WARPS = THREADS / 32, EACH = 8, ROWS = 4 };
+
+template <class T> __device__ void load_each(const T *p, float (&v)[EACH])
+{
+#pragma unroll
+    for (int i = 0; i < EACH; i += pb_lanes<T>) {
+        float part[pb_lanes<T>];
+        pb_load_vec<T, pb_lanes<T>>(p + i, part);
+#pragma unroll
+        for (int j = 0; j < pb_lanes<T>; j++) v[i + j] = part[j];
+    }
+}
+
+/* Elements e..e+7, which lie in one word and in one block. */
+__device__ void decode_each(const pb_nf4_view &w, const float *level, size_t e, float (&v)[EACH])
+{
+    const uint32_t codes = *reinterpret_cast<const uint32_t *>(w.q + e / 2);
+    const float scale = pb_nf4_scale_at(w.s, e >> w.shift);
+#pragma unroll
+    for (int i = 0; i < EACH; i++) v[i] = __fmul_rn(level[codes >> (8 * (i / 2) + (i % 2 ? 0 : 4)) & 15], scale);
+}
+
+/* M: room for tokens, a power of two; R: rows a warp. Rows and tokens beyond the edge repeat the last one. */
+template <class T, int M, int R>
+__global__ void __launch_bounds__(THREADS, 1)
+    fused(const T *x, const __grid_constant__ pb_nf4_view w, const float *bias, T *y, int tokens, int N, int K)
+{
+    __shared__ float level[16];
+    const int lane = (int)threadIdx.x % 32, n0 = ((int)blockIdx.x * WARPS + (int)threadIdx.x / 32) * R;
+    constexpr int unroll = R == 1 && M <= 4 ? 4 : 1; /* in flight against the latency, where registers allow */
+    float sum[R][M] = {};
+    if (threadIdx.x < 16) level[threadIdx.x] = w.level[threadIdx.x];
+    __syncthreads();
+#pragma unroll unroll
+    for (int k = lane * EACH; k < K; k += 32 * EACH) {
+        float v[R][EACH], z[EACH];
+#pragma unroll
+        for (int r = 0; r < R; r++) decode_each(w, level, (size_t)min(n0 + r, N - 1) * K + k, v[r]);
+#pragma unroll
+        for (int t = 0; t < M; t++) {
+            load_each(x + (size_t)min(t, tokens - 1) * K + k, z);
+#pragma unroll
+            for (int r = 0; r < R; r++)
+#pragma unroll
+                for (int i = 0; i < EACH; i++) sum[r][t] = fmaf(z[i], v[r][i], sum[r][t]);
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int t = 0; t < M; t++) {
+            const float s = pb_warp_sum(sum[r][t]);
+            if (lane == 0 && n0 + r < N && t < tokens)
+                y[(size_t)t * N + n0 + r] = pb_from_f32<T>(bias ? s + bias[n0 + r] : s);
+        }
+}
+
+template <class T, int M> void launch_rows(pb_ctx *ctx, const pb_nf4_linear_fwd_args *a)
+{
+    const pb_nf4_view w = pb_nf4_view_of(a->q, &a->scales);
+    const T *x = static_cast<const T *>(a->x);
+    T *y = static_cast<T *>(a->y);
+    const bool many = a->N >= 2 * pb_cuda_device_of(ctx)->sms * WARPS * ROWS;
+    const int each = WARPS * (many ? ROWS : 1);
+    const unsigned blocks = (unsigned)((a->N + each - 1) / each);
+    cudaStream_t s = pb_cuda_stream(ctx);
+    if (many) fused<T, M, ROWS><<<blocks, THREADS, 0, s>>>(x, w, a->bias, y, a->T, a->N, a->K);
+    else fused<T, M, 1><<<blocks, THREADS, 0, s>>>(x, w, a->bias, y, a->T, a->N, a->K);
+}
+
+template <class T> void launch_fused(pb_ctx *ctx, const pb_nf4_linear_fwd_args *a)
+{
+    if (a->T <= 1) launch_rows<T, 1>(ctx, a);
+    else if (a->T <= 2) launch_rows<T, 2>(ctx, a);
+    else if (a->T <= 4) launch_rows<T, 4>(ctx, a);
+    else if (a->T <= 8) launch_rows<T, 8>(ctx, a);
+    else launch_rows<T, 16>(ctx, a);
+}
+
+/* ---- launchers -------------------------------------------------------------------------------------------------- */
+
+const pb_nf4_linear_fwd_args *fwd_args(const void *args) { return static_cast<const pb_nf4_linear_fwd_args *>(args); }
+const pb_nf4_linear_dx_args *dx_args(const void *args) { return static_cast<const pb_nf4_linear_dx_args *>(args); }
+
+bool fused_accepts(const void *args)
+{
+    const pb_nf4_linear_fwd_args *a = fwd_args(args);
+    return a->T <= FEW && a->K % EACH == 0 && (uintptr_t)a->x % 16 == 0 && (uintptr_t)a->q % 4 == 0;
+}
+
+pb_status fwd_fused(pb_ctx *ctx, const void *args)
+{
+    const pb_nf4_linear_fwd_args *a = fwd_args(args);
+    if (!a->T) return PB_OK;
+    PB_CUDA_BY_DTYPE(a->dtype, launch_fused, ctx, a);
+    return pb_cuda_launched(ctx, "nf4_linear fused");
+}
+
+size_t weight_bytes(int N, int K, pb_dtype t) { return ((size_t)N * (size_t)K * pb_dtype_size(t) + 255) / 256 * 256; }
+
+/* The product with W dequantised at the start of scratch; what the bias needs lies behind it. */
+pb_status multiply(pb_ctx *ctx, pb_gemm g, int N, int K)
+{
+    char *w = static_cast<char *>(ctx->scratch);
+    const pb_nf4_dequantize_args d = {
+        .q = static_cast<const uint8_t *>(g.b.p), .scales = *g.b.nf4, .w = w, .n = (size_t)N * K, .dtype = g.a.dtype};
+    if (!g.M) return PB_OK;
+    PB_TRY(pb_nf4_dequantize_cuda[0].run(ctx, &d));
+    g.b.p = w;
+    g.b.nf4 = NULL;
+    g.b.dtype = g.a.dtype;
+    return pb_cuda_gemm(ctx, &g, w + weight_bytes(N, K, g.a.dtype));
+}
+
+pb_status fwd_cublaslt(pb_ctx *ctx, const void *args)
+{
+    return multiply(ctx, pb_nf4_linear_fwd_gemm(fwd_args(args)), fwd_args(args)->N, fwd_args(args)->K);
+}
+
+size_t fwd_workspace(const void *args)
+{
+    const pb_nf4_linear_fwd_args *a = fwd_args(args);
+    const pb_gemm g = pb_nf4_linear_fwd_gemm(a);
+    return weight_bytes(a->N, a->K, a->dtype) + pb_cuda_bias_room(&g);
+}
+
+pb_status fwd_simt(pb_ctx *ctx, const void *args)
+{
+    const pb_gemm g = pb_nf4_linear_fwd_gemm(fwd_args(args));
+    return pb_cuda_gemm_simt(ctx, &g);
+}
+
+pb_status dx_cublaslt(pb_ctx *ctx, const void *args)
+{
+    return multiply(ctx, pb_nf4_linear_dx_gemm(dx_args(args)), dx_args(args)->N, dx_args(args)->K);
+}
+
+size_t dx_workspace(const void *args) { return weight_bytes(dx_args(args)->N, dx_args(args)->K, dx_args(args)->dtype); }
+
+pb_status dx_simt(pb_ctx *ctx, const void *args)
+{
+    const pb_gemm g = pb_nf4_linear_dx_gemm(dx_args(args));
+    return pb_cuda_gemm_simt(ctx, &g);
+}
+} // namespace
+
+extern "C" {
+const pb_impl pb_nf4_linear_fwd_cuda[] = {{.name = "fused", .run = fwd_fused, .accepts = fused_accepts},
+                                          {.name = "cublaslt", .run = fwd_cublaslt, .workspace = fwd_workspace},
+                                          {.name = "simt", .run = fwd_simt},
+                                          {0}};
+const pb_impl pb_nf4_linear_dx_cuda[] = {
+    {.name = "cublaslt", .run = dx_cublaslt, .workspace = dx_workspace}, {.name = "simt", .run = dx_simt}, {0}};
+}
