@@ -1,5 +1,6 @@
 /* cuda_pack.cuh - 16 bytes of f32 or bf16 as one register quad: loaded whole, unpacked to f32, packed again. Kernels
- * that keep rows in registers hold them packed, which takes a quarter of the registers of unpacked bf16. */
+ * that keep rows in registers hold them packed: bf16 takes half the registers of its f32. And the grids of kernels
+ * that work on every element alike. */
 #ifndef PB_CUDA_PACK_CUH
 #define PB_CUDA_PACK_CUH
 #include "kernels/core/cuda.cuh"
@@ -50,6 +51,31 @@ template <int N> __device__ static inline void pb_load_f32(const float *p, float
     }
 }
 
+/* What a kernel template moves at a time: 16 bytes, or one element where rows do not allow it. */
+template <class T, bool VEC> struct pb_unit {
+    static constexpr int n = pb_lanes<T>;
+    typedef uint4 raw;
+    __device__ static void unpack(raw x, float (&out)[n]) { pb_unpack(x, out); }
+    __device__ static raw pack(const float (&in)[n]) { return pb_pack(in); }
+};
+template <class T> struct pb_unit<T, false> {
+    static constexpr int n = 1;
+    typedef T raw;
+    __device__ static void unpack(raw x, float (&out)[1]) { out[0] = pb_to_f32(x); }
+    __device__ static raw pack(const float (&in)[1]) { return pb_from_f32<T>(in[0]); }
+};
+
 static inline bool pb_aligned16(const void *p) { return (uintptr_t)p % 16 == 0; }
 static inline size_t pb_ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
+
+/* Rows of n units on blocks of at most 256 threads, a thread a column: block x works on chunk x % chunks of a group of
+ * rows, number x / chunks, so that the same thread has independent loads of several rows in flight. */
+typedef struct pb_tiles {
+    unsigned threads, chunks;
+} pb_tiles;
+static inline pb_tiles pb_tiles_of(size_t n)
+{
+    const size_t chunks = pb_ceil_div(n, 256), threads = pb_ceil_div(n, chunks);
+    return {(unsigned)(pb_ceil_div(threads, 32) * 32), (unsigned)chunks};
+}
 #endif
