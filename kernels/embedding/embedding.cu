@@ -26,13 +26,14 @@ __global__ void __launch_bounds__(256)
     const int k = blockIdx.x % chunks * blockDim.x + threadIdx.x;
     const size_t first = (size_t)(blockIdx.x / chunks) * ROWS;
     WORD w[ROWS];
+    int32_t id[ROWS];
     if (k >= words) return;
 #pragma unroll
+    for (int i = 0; i < ROWS; i++) id[i] = first + i < T ? ids[first + i] : -1;
+#pragma unroll
     for (int i = 0; i < ROWS; i++) {
-        if (first + i >= T) break;
-        const int32_t id = ids[first + i];
         set_nan(w[i]);
-        if (id >= 0 && id < V) w[i] = table[(size_t)id * words + k];
+        if (id[i] >= 0 && id[i] < V) w[i] = table[(size_t)id[i] * words + k];
     }
 #pragma unroll
     for (int i = 0; i < ROWS; i++)

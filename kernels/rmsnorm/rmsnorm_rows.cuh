@@ -180,11 +180,12 @@ __device__ static inline void norm_dw_store(float (&dw)[EACH][L], float *part, i
             for (int u = 0; u < L; u++) sums[(i * L + u) * blockDim.x + threadIdx.x] = dw[i][u];
         __syncthreads();
         if (threadIdx.x >= group) return;
+#pragma unroll 1
+        for (int g = 1; g < groups; g++)
 #pragma unroll
-        for (int i = 0; i < EACH; i++)
+            for (int i = 0; i < EACH; i++)
 #pragma unroll
-            for (int u = 0; u < L; u++)
-                for (int g = 1; g < groups; g++) dw[i][u] += sums[(i * L + u) * blockDim.x + g * group + lane];
+                for (int u = 0; u < L; u++) dw[i][u] += sums[(i * L + u) * blockDim.x + g * group + lane];
     }
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
