@@ -1,0 +1,203 @@
+/* clip.cu - gradient clipping on a GPU. sqsum, reduce, scale: one launch each; multi: two, three when it scales.
+ *
+ * The unit of work is a slot (clip.h), summed by one block in a fixed order; slots are added up by one block, in
+ * double. Bound: memory, 4 bytes an element for the norm; 8 more where the scale is not 1, else none. */
+#include <math.h>
+
+#include "kernels/clip/clip.h"
+#include "kernels/core/cuda_list.cuh"
+#include "kernels/core/cuda_pack.cuh"
+
+enum { THREADS = 256, LOADS = 8, REDUCERS = 1024 };
+
+/* pb_clip_slots and pb_clip_run, on the device. */
+__device__ static inline int slots_of(size_t n)
+{
+    const size_t s = (n + 1023) / 1024;
+    return (int)(s < 256 ? s : 256);
+}
+__device__ static inline size_t run_of(size_t n, int slots) { return ((n + slots - 1) / slots + 63) / 64 * 64; }
+
+struct range {
+    size_t first, end;
+};
+__device__ static inline range slot_range(size_t n, size_t slot)
+{
+    const size_t run = run_of(n, slots_of(n)), first = slot * run < n ? slot * run : n;
+    return {first, n - first < run ? n : first + run};
+}
+
+/* ---- sums ------------------------------------------------------------------------------------------------------- */
+
+__device__ static inline float square(float4 v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
+
+/* Sum of squares of x[first..end), in every thread of the block; first is a multiple of 64. */
+__device__ static float sum_range(const float *x, range r, float *room)
+{
+    const bool quads = (uintptr_t)x % 16 == 0;
+    const float4 *q = (const float4 *)(x + r.first);
+    const size_t n = quads ? (r.end - r.first) / 4 : 0;
+    float sum[LOADS] = {};
+    size_t i = threadIdx.x;
+    for (; i + (LOADS - 1) * THREADS < n; i += LOADS * THREADS) {
+        float4 v[LOADS];
+#pragma unroll
+        for (int u = 0; u < LOADS; u++) v[u] = q[i + u * THREADS];
+#pragma unroll
+        for (int u = 0; u < LOADS; u++) sum[u] += square(v[u]);
+    }
+    for (; i < n; i += THREADS) sum[0] += square(q[i]);
+    for (i = r.first + 4 * n + threadIdx.x; i < r.end; i += THREADS) sum[0] += x[i] * x[i];
+#pragma unroll
+    for (int d = 1; d < LOADS; d *= 2)
+#pragma unroll
+        for (int u = 0; u < LOADS; u += 2 * d) sum[u] += sum[u + d];
+    return pb_block_sum<THREADS>(sum[0], room);
+}
+
+__global__ static void __launch_bounds__(THREADS) clip_sums(pb_clip_sqsum_args a)
+{
+    __shared__ float room[THREADS / 32];
+    const float sum = sum_range(a.x, slot_range(a.n, blockIdx.x), room);
+    if (threadIdx.x == 0) a.partial[blockIdx.x] = sum;
+}
+
+__global__ static void __launch_bounds__(THREADS) clip_list_sums(pb_clip_multi_args a)
+{
+    __shared__ float room[THREADS / 32];
+    pb_list_cursor cursor = {};
+    for (size_t s = blockIdx.x; s < a.slots; s += gridDim.x) {
+        size_t slot;
+        const int i = pb_list_find(&cursor, a.n, s, &slot, [&](int k) { return slots_of(a.list[k].n); });
+        if (i < 0) return;
+        const float sum = sum_range(a.list[i].x, slot_range(a.list[i].n, slot), room);
+        if (threadIdx.x == 0) a.partial[s] = sum;
+    }
+}
+
+/* ---- reduce ----------------------------------------------------------------------------------------------------- */
+
+__device__ static inline double warp_sum(double x)
+{
+#pragma unroll
+    for (int d = 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
+    return x;
+}
+
+__global__ static void __launch_bounds__(REDUCERS)
+    clip_state(const float *partial, int slots, float max_norm, pb_clip_state *state)
+{
+    __shared__ double room[REDUCERS / 32];
+    double sum = 0;
+#pragma unroll 8
+    for (int s = threadIdx.x; s < slots; s += REDUCERS) sum += (double)partial[s];
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    const double norm = sqrt(warp_sum(room[threadIdx.x])), max = (double)max_norm;
+    const bool finite = isfinite((float)norm);
+    if (threadIdx.x == 0)
+        *state = {finite && norm > max ? (float)(max / norm) : 1.0f, (float)norm, finite ? 0.0f : 1.0f, 0.0f};
+}
+
+static pb_status reduce(pb_ctx *ctx, const float *partial, int slots, float max_norm, pb_clip_state *state)
+{
+    clip_state<<<1, REDUCERS, 0, pb_cuda_stream(ctx)>>>(partial, slots, max_norm, state);
+    return pb_cuda_launched(ctx, "clip_state");
+}
+
+/* ---- scale ------------------------------------------------------------------------------------------------------ */
+
+__device__ static inline float4 times(float4 v, float k) { return make_float4(v.x * k, v.y * k, v.z * k, v.w * k); }
+
+/* x[first..end) *= scale by one block; first is a multiple of 64. */
+__device__ static void scale_range(float *x, range r, float scale)
+{
+    const bool quads = (uintptr_t)x % 16 == 0;
+    float4 *q = (float4 *)(x + r.first);
+    const size_t n = quads ? (r.end - r.first) / 4 : 0;
+    size_t i = threadIdx.x;
+    for (; i + (LOADS - 1) * THREADS < n; i += LOADS * THREADS) {
+        float4 v[LOADS];
+#pragma unroll
+        for (int u = 0; u < LOADS; u++) v[u] = q[i + u * THREADS];
+#pragma unroll
+        for (int u = 0; u < LOADS; u++) q[i + u * THREADS] = times(v[u], scale);
+    }
+    for (; i < n; i += THREADS) q[i] = times(q[i], scale);
+    for (i = r.first + 4 * n + threadIdx.x; i < r.end; i += THREADS) x[i] *= scale;
+}
+
+/* A block per LOADS * THREADS quads, so that every element is one thread's first. */
+enum { SCALE_RUN = 4 * LOADS * THREADS };
+
+__global__ static void __launch_bounds__(THREADS) clip_scale(pb_clip_scale_args a)
+{
+    const float scale = a.state->scale;
+    if (scale == 1) return;
+    for (size_t first = (size_t)blockIdx.x * SCALE_RUN; first < a.n; first += (size_t)gridDim.x * SCALE_RUN)
+        scale_range(a.x, {first, a.n - first < SCALE_RUN ? a.n : first + SCALE_RUN}, scale);
+}
+
+__global__ static void __launch_bounds__(THREADS) clip_list_scale(pb_clip_multi_args a)
+{
+    const float scale = a.state->scale;
+    pb_list_cursor cursor = {};
+    if (scale == 1) return;
+    for (size_t s = blockIdx.x; s < a.slots; s += gridDim.x) {
+        size_t slot;
+        const int i = pb_list_find(&cursor, a.n, s, &slot, [&](int k) { return slots_of(a.list[k].n); });
+        if (i < 0) return;
+        scale_range(a.list[i].x, slot_range(a.list[i].n, slot), scale);
+    }
+}
+
+/* ---- launchers -------------------------------------------------------------------------------------------------- */
+
+/* Blocks that stay: as many as are at work at once, at most `work`. */
+static unsigned standing(const pb_ctx *ctx, size_t work)
+{
+    const size_t most = 4 * (size_t)pb_cuda_device_of(ctx)->sms;
+    return (unsigned)(work < most ? work : most);
+}
+
+static pb_status run_sqsum(pb_ctx *ctx, const void *args)
+{
+    const pb_clip_sqsum_args *a = (const pb_clip_sqsum_args *)args;
+    clip_sums<<<(unsigned)pb_clip_slots(a->n), THREADS, 0, pb_cuda_stream(ctx)>>>(*a);
+    return pb_cuda_launched(ctx, "clip_sums");
+}
+
+static pb_status run_reduce(pb_ctx *ctx, const void *args)
+{
+    const pb_clip_reduce_args *a = (const pb_clip_reduce_args *)args;
+    return reduce(ctx, a->partial, a->slots, a->max_norm, a->state);
+}
+
+static pb_status run_scale(pb_ctx *ctx, const void *args)
+{
+    const pb_clip_scale_args *a = (const pb_clip_scale_args *)args;
+    if (a->n == 0) return PB_OK;
+    clip_scale<<<standing(ctx, pb_ceil_div(a->n, SCALE_RUN)), THREADS, 0, pb_cuda_stream(ctx)>>>(*a);
+    return pb_cuda_launched(ctx, "clip_scale");
+}
+
+static pb_status run_multi(pb_ctx *ctx, const void *args)
+{
+    const pb_clip_multi_args *a = (const pb_clip_multi_args *)args;
+    const unsigned blocks = standing(ctx, a->slots);
+    if (blocks) {
+        clip_list_sums<<<blocks, THREADS, 0, pb_cuda_stream(ctx)>>>(*a);
+        PB_TRY(pb_cuda_launched(ctx, "clip_list_sums"));
+    }
+    PB_TRY(reduce(ctx, a->partial, a->slots, a->max_norm, a->state));
+    if (!blocks || !a->apply) return PB_OK;
+    clip_list_scale<<<blocks, THREADS, 0, pb_cuda_stream(ctx)>>>(*a);
+    return pb_cuda_launched(ctx, "clip_list_scale");
+}
+
+extern "C" const pb_impl pb_clip_sqsum_cuda[] = {{.name = "slots", .run = run_sqsum}, {0}};
+extern "C" const pb_impl pb_clip_reduce_cuda[] = {{.name = "block", .run = run_reduce}, {0}};
+extern "C" const pb_impl pb_clip_scale_cuda[] = {{.name = "runs", .run = run_scale}, {0}};
+extern "C" const pb_impl pb_clip_multi_cuda[] = {{.name = "slots", .run = run_multi}, {0}};

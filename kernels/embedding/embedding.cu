@@ -1,0 +1,225 @@
+/* embedding.cu - table lookup and its gradient on a GPU. One launch a pass.
+ *
+ * Forward: a copy in words of 16 bytes where rows allow it; a thread owns a column of words in ROWS tokens. Bound:
+ * memory, 2De bytes a token.
+ *
+ * Backward: no atomics and no order but the one of the tokens. Block b owns the table rows v with v % blocks == b
+ * (neighbouring ids are of like frequency, so that the load is even). It goes over all ids, window by window, keeps
+ * the tokens that hit its rows, sorts them by row (stable, so that t ascends), and adds their dy in that order; a
+ * thread owns columns, LOADS tokens are in flight. Then it writes zeros to its rows that no token hit. The ids are
+ * read by every block, from the second-level cache. Bound: memory, De + 4D bytes a token that hits (and 4D more to
+ * accumulate) and 4D a row of the table that is only cleared. */
+#include "kernels/core/cuda_pack.cuh"
+#include "kernels/embedding/embedding.h"
+
+/* ---- forward ---------------------------------------------------------------------------------------------------- */
+
+/* NaN in f32 and in bf16 alike. */
+__device__ static inline void set_nan(uint16_t &w) { w = 0x7fff; }
+__device__ static inline void set_nan(uint32_t &w) { w = 0x7fff7fff; }
+__device__ static inline void set_nan(uint4 &w) { w = make_uint4(0x7fff7fff, 0x7fff7fff, 0x7fff7fff, 0x7fff7fff); }
+
+template <class WORD, int ROWS>
+__global__ void __launch_bounds__(256)
+    embedding_rows(const WORD *table, const int32_t *ids, WORD *y, int T, int V, int words, unsigned chunks)
+{
+    const int k = blockIdx.x % chunks * blockDim.x + threadIdx.x;
+    const size_t first = (size_t)(blockIdx.x / chunks) * ROWS;
+    WORD w[ROWS];
+    int32_t id[ROWS];
+    if (k >= words) return;
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) id[i] = first + i < T ? ids[first + i] : -1;
+#pragma unroll
+    for (int i = 0; i < ROWS; i++) {
+        set_nan(w[i]);
+        if (id[i] >= 0 && id[i] < V) w[i] = table[(size_t)id[i] * words + k];
+    }
+#pragma unroll
+    for (int i = 0; i < ROWS; i++)
+        if (first + i < T) y[(first + i) * words + k] = w[i];
+}
+
+template <class WORD> static pb_status fwd(pb_ctx *ctx, const pb_embedding_fwd_args *a)
+{
+    enum { ROWS = 4 };
+    const size_t words = a->D * pb_dtype_size(a->dtype) / sizeof(WORD);
+    const pb_tiles tiles = pb_tiles_of(words);
+    const bool many = (size_t)tiles.chunks * (a->T / ROWS) >= 4 * (size_t)pb_cuda_device_of(ctx)->sms;
+    const unsigned grid = tiles.chunks * (unsigned)pb_ceil_div(a->T, many ? ROWS : 1);
+    const auto kernel = many ? embedding_rows<WORD, ROWS> : embedding_rows<WORD, 1>;
+    kernel<<<grid, tiles.threads, 0, pb_cuda_stream(ctx)>>>((const WORD *)a->table, a->ids, (WORD *)a->y, a->T, a->V,
+                                                            (int)words, tiles.chunks);
+    return pb_cuda_launched(ctx, "embedding_rows");
+}
+
+static pb_status run_fwd(pb_ctx *ctx, const void *args)
+{
+    const pb_embedding_fwd_args *a = (const pb_embedding_fwd_args *)args;
+    const bool quads = pb_aligned16(a->table) && pb_aligned16(a->y) && a->D * pb_dtype_size(a->dtype) % 16 == 0;
+    if (a->T == 0) return PB_OK;
+    return quads ? fwd<uint4>(ctx, a) : a->dtype == PB_F32 ? fwd<uint32_t>(ctx, a) : fwd<uint16_t>(ctx, a);
+}
+
+/* ---- backward --------------------------------------------------------------------------------------------------- */
+
+enum {
+    BWD_THREADS = 256, /* at most */
+    BWD_EACH = 16,     /* ids a thread looks at in a window */
+    BWD_WINDOW = BWD_THREADS * BWD_EACH,
+    BWD_ROWS = 32768, /* table rows that a block can own: a bit each */
+    BWD_LOADS = 8,
+};
+
+struct hits {
+    int row[BWD_WINDOW];        /* v of a token that hit, in order of t */
+    uint16_t token[BWD_WINDOW]; /* its t, less the window's first one */
+    uint16_t order[BWD_WINDOW]; /* the hits sorted by (row, t) */
+    uint32_t touched[BWD_ROWS / 32];
+    int warp[BWD_THREADS / 32];
+};
+
+/* Fills row and token with the hits of block `me` among ids[0..n); returns how many, to every thread. */
+__device__ static int find_hits(hits *s, const int32_t *ids, int n, int V, uint32_t blocks, uint32_t me)
+{
+    const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int first = threadIdx.x * BWD_EACH;
+    uint32_t mask = 0;
+#pragma unroll
+    for (int i = 0; i < BWD_EACH; i++) {
+        const int32_t id = first + i < n ? ids[first + i] : -1;
+        if (id >= 0 && id < V && ((uint32_t)id & (blocks - 1)) == me) mask |= 1u << i;
+    }
+    int upto = __popc(mask);
+    for (int d = 1; d < 32; d *= 2) {
+        const int other = __shfl_up_sync(0xffffffffu, upto, d);
+        if (lane >= d) upto += other;
+    }
+    if (lane == 31) s->warp[warp] = upto;
+    __syncthreads();
+    int before = 0, all = 0;
+    for (int i = 0; i < warps; i++) {
+        if (i < warp) before += s->warp[i];
+        all += s->warp[i];
+    }
+    int at = before + upto - __popc(mask);
+    for (; mask; mask &= mask - 1) {
+        const int i = first + __ffs(mask) - 1;
+        s->row[at] = ids[i];
+        s->token[at++] = (uint16_t)i;
+    }
+    __syncthreads();
+    return all;
+}
+
+/* A hit's place is the number of hits that go before it. */
+__device__ static void sort_hits(hits *s, int n)
+{
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        const int row = s->row[i];
+        int place = 0;
+        for (int j = 0; j < n; j++) place += s->row[j] < row || (s->row[j] == row && j < i);
+        s->order[place] = (uint16_t)i;
+    }
+    __syncthreads();
+}
+
+__device__ static inline bool touched(const hits *s, int local) { return s->touched[local / 32] >> (local % 32) & 1; }
+
+/* Columns of one unit: N of them, in f32. */
+template <class T, int N> struct columns {
+    /* Adds the sorted hits to the columns from d on. `shift`: log2 of the number of blocks. */
+    __device__ static void add(const pb_embedding_bwd_args &a, const hits *s, int n, size_t window, int d, int shift)
+    {
+        const T *dy = (const T *)a.dy + window * a.D + d;
+        float sum[N];
+        int open = -1; /* the row that sum belongs to */
+        for (int i = 0; i < n; i += BWD_LOADS) {
+            pb_vec<T, N> x[BWD_LOADS];
+            pb_vec<float, N> base[BWD_LOADS];
+            int row[BWD_LOADS];
+#pragma unroll
+            for (int u = 0; u < BWD_LOADS; u++) {
+                if (i + u >= n) break;
+                const int hit = s->order[i + u];
+                row[u] = s->row[hit];
+                x[u] = *(const pb_vec<T, N> *)(dy + (size_t)s->token[hit] * a.D);
+                const bool starts = i + u == 0 || s->row[s->order[i + u - 1]] != row[u];
+#pragma unroll
+                for (int c = 0; c < N; c++) base[u].v[c] = 0;
+                if (starts && (a.accumulate || touched(s, row[u] >> shift)))
+                    base[u] = *(const pb_vec<float, N> *)(a.dtable + (size_t)row[u] * a.D + d);
+            }
+#pragma unroll
+            for (int u = 0; u < BWD_LOADS; u++) {
+                if (i + u >= n) break;
+                if (row[u] != open) {
+                    if (open >= 0) pb_store_vec(a.dtable + (size_t)open * a.D + d, sum);
+                    open = row[u];
+#pragma unroll
+                    for (int c = 0; c < N; c++) sum[c] = base[u].v[c];
+                }
+#pragma unroll
+                for (int c = 0; c < N; c++) sum[c] += pb_to_f32(x[u].v[c]);
+            }
+        }
+        if (open >= 0) pb_store_vec(a.dtable + (size_t)open * a.D + d, sum);
+    }
+};
+
+/* blocks is 1 << shift; the grid may be smaller, where V is. */
+template <class T, int N>
+__global__ void __launch_bounds__(BWD_THREADS, 2) embedding_add(pb_embedding_bwd_args a, int shift)
+{
+    __shared__ hits s;
+    const int step = blockDim.x * N, window = blockDim.x * BWD_EACH;
+    const uint32_t blocks = 1u << shift;
+    for (int i = threadIdx.x; i < BWD_ROWS / 32; i += blockDim.x) s.touched[i] = 0;
+    __syncthreads();
+    for (size_t t = 0; t < a.T; t += window) {
+        const int left = a.T - t < window ? (int)(a.T - t) : window;
+        const int n = find_hits(&s, a.ids + t, left, a.V, blocks, blockIdx.x);
+        if (n == 0) continue;
+        sort_hits(&s, n);
+        for (int d = threadIdx.x * N; d < a.D; d += step) columns<T, N>::add(a, &s, n, t, d, shift);
+        __syncthreads(); /* the rows of this window count as touched from the next one on */
+        for (int i = threadIdx.x; i < n; i += blockDim.x) {
+            const int local = s.row[i] >> shift;
+            atomicOr(&s.touched[local / 32], 1u << (local % 32));
+        }
+        __syncthreads();
+    }
+    if (a.accumulate) return;
+    for (size_t v = blockIdx.x; v < a.V; v += blocks) {
+        if (touched(&s, (int)(v >> shift))) continue;
+        const float zero[N] = {};
+        for (int d = threadIdx.x * N; d < a.D; d += step) pb_store_vec(a.dtable + v * a.D + d, zero);
+    }
+}
+
+template <class T, int N> static pb_status bwd_units(pb_ctx *ctx, const pb_embedding_bwd_args *a)
+{
+    const size_t units = pb_ceil_div(a->D, N), passes = pb_ceil_div(units, BWD_THREADS);
+    const unsigned threads = (unsigned)pb_ceil_div(pb_ceil_div(units, passes), 32) * 32;
+    int shift = 9; /* about four blocks a multiprocessor */
+    while (pb_ceil_div(a->V, (size_t)1 << shift) > BWD_ROWS) shift++;
+    const unsigned grid = a->V < 1 << shift ? a->V : 1u << shift;
+    embedding_add<T, N><<<grid, threads, 0, pb_cuda_stream(ctx)>>>(*a, shift);
+    return pb_cuda_launched(ctx, "embedding_add");
+}
+
+template <class T> static pb_status bwd(pb_ctx *ctx, const pb_embedding_bwd_args *a)
+{
+    const bool quads = a->D % 4 == 0 && pb_aligned16(a->dy) && pb_aligned16(a->dtable);
+    return quads ? bwd_units<T, 4>(ctx, a) : bwd_units<T, 1>(ctx, a);
+}
+
+static pb_status run_bwd(pb_ctx *ctx, const void *args)
+{
+    const pb_embedding_bwd_args *a = (const pb_embedding_bwd_args *)args;
+    if (a->T == 0 && a->accumulate) return PB_OK;
+    return PB_CUDA_BY_DTYPE(a->dtype, bwd, ctx, a);
+}
+
+extern "C" const pb_impl pb_embedding_fwd_cuda[] = {{.name = "rows", .run = run_fwd}, {0}};
+extern "C" const pb_impl pb_embedding_bwd_cuda[] = {{.name = "sorted", .run = run_bwd}, {0}};

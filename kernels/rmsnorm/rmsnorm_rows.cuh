@@ -1,0 +1,352 @@
+/* rmsnorm_rows.cuh - RMSNorm of rows on a GPU, with and without a residual: what rmsnorm.cu and addnorm.cu launch.
+ *
+ * A row belongs to a group of threads, a power of two below 32 or whole warps. It is read once and stays, packed, in
+ * the group's registers between the sum and the result. A backward block walks over rows, keeps its share of dw in
+ * registers and leaves one row of partial sums in the scratch, which a second small kernel adds up in order.
+ * Rows that are too wide, of odd width or not aligned take kernels that go over memory twice, element by element.
+ * Bound: memory. Bytes a row of D elements of size e: forward 2De, with a residual 4De; backward 3De, with a
+ * residual 4De, and (both negligible) 4D a block for the partial sums; w comes from the first-level cache. */
+#ifndef PB_RMSNORM_ROWS_CUH
+#define PB_RMSNORM_ROWS_CUH
+#include "kernels/core/cuda_pack.cuh"
+
+/* Row r is row r % G of token r / G; with a residual (r, dres), every ld is D and G is 1. */
+template <class T> struct norm_fwd {
+    const T *x, *r; /* r NULL: no residual */
+    const float *w;
+    T *h, *y; /* h: x + r */
+    float *rstd;
+    size_t rows, ldx, ldy;
+    int G, D;
+    float eps;
+};
+template <class T> struct norm_bwd {
+    const T *dy, *x, *dres; /* dres NULL: no residual */
+    const float *w, *rstd;
+    T *dx;
+    float *dw; /* NULL: frozen */
+    size_t rows, lddy, ldx, lddx;
+    int G, D;
+    bool accumulate;
+};
+
+enum { NORM_BLOCK = 128, NORM_VECTORS = 4, NORM_PARTS = 1024, NORM_COLUMNS = 32 };
+
+/* Partial sums of dw: at most NORM_PARTS rows of them. */
+static inline size_t norm_bwd_workspace(size_t rows, int D)
+{
+    return (rows < (size_t)NORM_PARTS ? rows : (size_t)NORM_PARTS) * D * sizeof(float);
+}
+
+/* How a row of `vectors` 16-byte vectors is shared out: group * each >= vectors. */
+typedef struct norm_plan {
+    int group, each, block;
+} norm_plan;
+static inline norm_plan norm_plan_of(size_t vectors, size_t rows, int sms)
+{
+    norm_plan p = {4, 1, NORM_BLOCK};
+    while (p.group < 32 && (size_t)p.group < vectors) p.group *= 2;
+    if (p.group == 32) p.group = 32 * (int)pb_ceil_div(vectors, 32 * NORM_VECTORS);
+    p.each = (int)pb_ceil_div(vectors, p.group);
+    /* Few rows: small blocks, so that they reach every multiprocessor. */
+    if (rows * p.group < (size_t)sms * NORM_BLOCK) p.block = 32;
+    if (p.block < p.group || NORM_BLOCK % p.group) p.block = p.group;
+    return p;
+}
+
+__device__ static inline size_t norm_row_at(size_t r, int G, int D, size_t ld)
+{
+    if (G == 1) return r * ld;
+    return r / G * ld + r % G * D;
+}
+
+/* Sum over the group, in each of its threads; every thread of the block takes part. room: [32], free again after. */
+__device__ static inline float norm_group_sum(float x, int group, float *room)
+{
+    for (int d = group < 32 ? group / 2 : 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
+    if (group <= 32) return x;
+    const int warp = threadIdx.x / 32, warps = group / 32, first = warp / warps * warps;
+    if (threadIdx.x % 32 == 0) room[warp] = x;
+    __syncthreads();
+    x = 0;
+    for (int i = first; i < first + warps; i++) x += room[i];
+    __syncthreads();
+    return x;
+}
+
+/* ---- forward ---------------------------------------------------------------------------------------------------- */
+
+template <class T, int EACH, bool ADD> __global__ void __launch_bounds__(1024) norm_fwd_rows(norm_fwd<T> a, int group)
+{
+    constexpr int L = pb_lanes<T>;
+    __shared__ float room[32];
+    const int lane = threadIdx.x % group, vectors = a.D / L;
+    const size_t r = (size_t)blockIdx.x * (blockDim.x / group) + threadIdx.x / group;
+    const bool mine = r < a.rows;
+    const size_t at = mine ? norm_row_at(r, a.G, a.D, a.ldx) : 0;
+    uint4 h[EACH], res[ADD ? EACH : 1];
+    float v[L], sum = 0;
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int k = lane + i * group;
+        const bool in = mine && k < vectors;
+        h[i] = in ? pb_load16(a.x + at + (size_t)k * L) : make_uint4(0, 0, 0, 0);
+        if constexpr (ADD) res[i] = in ? pb_load16(a.r + at + (size_t)k * L) : make_uint4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int k = lane + i * group;
+        pb_unpack(h[i], v);
+        if constexpr (ADD) {
+            float add[L];
+            pb_unpack(res[i], add);
+#pragma unroll
+            for (int u = 0; u < L; u++) v[u] += add[u];
+            h[i] = pb_pack(v); /* rounded: what the backward pass will read */
+            pb_unpack(h[i], v);
+            if (mine && k < vectors) pb_store16(a.h + at + (size_t)k * L, h[i]);
+        }
+#pragma unroll
+        for (int u = 0; u < L; u++) sum += v[u] * v[u];
+    }
+    const float rstd = 1 / sqrtf(norm_group_sum(sum, group, room) / (float)a.D + a.eps);
+    if (!mine) return;
+    if (lane == 0) a.rstd[r] = rstd;
+    T *y = a.y + norm_row_at(r, a.G, a.D, a.ldy);
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int k = lane + i * group;
+        if (k >= vectors) break;
+        float w[L];
+        pb_load_f32(a.w + (size_t)k * L, w);
+        pb_unpack(h[i], v);
+#pragma unroll
+        for (int u = 0; u < L; u++) v[u] *= rstd * w[u];
+        pb_store16(y + (size_t)k * L, pb_pack(v));
+    }
+}
+
+/* Any width: a block a row, twice over memory. y may be x, h may be x or r: a thread reads what it wrote itself. */
+template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_fwd_any(norm_fwd<T> a)
+{
+    __shared__ float room[NORM_BLOCK / 32];
+    const size_t r = blockIdx.x, at = norm_row_at(r, a.G, a.D, a.ldx), to = norm_row_at(r, a.G, a.D, a.ldy);
+    const T *h = a.r ? a.h : a.x;
+    float sum = 0;
+    for (int d = threadIdx.x; d < a.D; d += NORM_BLOCK) {
+        if (a.r) a.h[at + d] = pb_from_f32<T>(pb_to_f32(a.x[at + d]) + pb_to_f32(a.r[at + d]));
+        const float v = pb_to_f32(h[at + d]);
+        sum += v * v;
+    }
+    const float rstd = 1 / sqrtf(pb_block_sum<NORM_BLOCK>(sum, room) / (float)a.D + a.eps);
+    if (threadIdx.x == 0) a.rstd[r] = rstd;
+    for (int d = threadIdx.x; d < a.D; d += NORM_BLOCK)
+        a.y[to + d] = pb_from_f32<T>(pb_to_f32(h[at + d]) * (rstd * a.w[d]));
+}
+
+template <class T, bool ADD> static pb_status norm_fwd_launch(pb_ctx *ctx, const norm_fwd<T> &a)
+{
+    const size_t vectors = a.D / pb_lanes<T>;
+    const bool fit = pb_vectors_fit<T>(a.x, a.D, a.ldx) && pb_vectors_fit<T>(a.y, a.D, a.ldy) && pb_aligned16(a.w) &&
+                     (!ADD || (pb_aligned16(a.r) && pb_aligned16(a.h)));
+    if (a.rows == 0) return PB_OK;
+    if (!fit || vectors > 1024 * NORM_VECTORS) {
+        norm_fwd_any<T><<<(unsigned)a.rows, NORM_BLOCK, 0, pb_cuda_stream(ctx)>>>(a);
+        return pb_cuda_launched(ctx, "norm_fwd_any");
+    }
+    const norm_plan p = norm_plan_of(vectors, a.rows, pb_cuda_device_of(ctx)->sms);
+    const auto kernel = p.each == 1   ? norm_fwd_rows<T, 1, ADD>
+                        : p.each == 2 ? norm_fwd_rows<T, 2, ADD>
+                        : p.each == 3 ? norm_fwd_rows<T, 3, ADD>
+                                      : norm_fwd_rows<T, 4, ADD>;
+    const unsigned blocks = (unsigned)pb_ceil_div(a.rows, p.block / p.group);
+    kernel<<<blocks, p.block, 0, pb_cuda_stream(ctx)>>>(a, p.group);
+    return pb_cuda_launched(ctx, "norm_fwd_rows");
+}
+
+/* ---- backward --------------------------------------------------------------------------------------------------- */
+
+/* The groups of a block add up their dw in order of their number; part: [blocks,D]. Each thread owns EACH vectors. */
+template <int EACH, int L>
+__device__ static inline void norm_dw_store(float (&dw)[EACH][L], float *part, int group, int vectors)
+{
+    __shared__ float
+        sums[EACH * L * NORM_BLOCK]; /* [EACH,L,threads]; a block of several groups has NORM_BLOCK at most */
+    const int groups = blockDim.x / group, lane = threadIdx.x % group;
+    if (groups > 1) {
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+#pragma unroll
+            for (int u = 0; u < L; u++) sums[(i * L + u) * blockDim.x + threadIdx.x] = dw[i][u];
+        __syncthreads();
+        if (threadIdx.x >= group) return;
+#pragma unroll 1
+        for (int g = 1; g < groups; g++)
+#pragma unroll
+            for (int i = 0; i < EACH; i++)
+#pragma unroll
+                for (int u = 0; u < L; u++) dw[i][u] += sums[(i * L + u) * blockDim.x + g * group + lane];
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int k = lane + i * group;
+        if (k >= vectors) break;
+#pragma unroll
+        for (int u = 0; u < L; u++) part[(size_t)k * L + u] = dw[i][u];
+    }
+}
+
+/* dx of all rows; with `part`, one row of it for each block. dx may be dy or dres: a row is read before it is
+ * written, and no other group touches it. */
+template <class T, int EACH, bool ADD>
+__global__ void __launch_bounds__(256, 2) norm_bwd_rows(norm_bwd<T> a, float *part, int group)
+{
+    constexpr int L = pb_lanes<T>;
+    __shared__ float room[32];
+    const int lane = threadIdx.x % group, vectors = a.D / L, groups = blockDim.x / group;
+    float dw[EACH][L] = {};
+    for (size_t first = (size_t)blockIdx.x * groups; first < a.rows; first += (size_t)gridDim.x * groups) {
+        const size_t r = first + threadIdx.x / group;
+        const bool mine = r < a.rows;
+        const size_t at = mine ? norm_row_at(r, a.G, a.D, a.ldx) : 0,
+                     dy_at = mine ? norm_row_at(r, a.G, a.D, a.lddy) : 0;
+        const float rstd = mine ? a.rstd[r] : 0;
+        uint4 dy[EACH], x[EACH], res[ADD ? EACH : 1];
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            const size_t k = lane + i * group;
+            const bool in = mine && k < vectors;
+            dy[i] = in ? pb_load16(a.dy + dy_at + k * L) : make_uint4(0, 0, 0, 0);
+            x[i] = in ? pb_load16(a.x + at + k * L) : make_uint4(0, 0, 0, 0);
+            if constexpr (ADD) res[i] = in ? pb_load16(a.dres + at + k * L) : make_uint4(0, 0, 0, 0);
+        }
+        float dot = 0;
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            const int k = lane + i * group;
+            if (k >= vectors) break;
+            float g[L], xh[L], w[L];
+            pb_unpack(dy[i], g), pb_unpack(x[i], xh), pb_load_f32(a.w + (size_t)k * L, w);
+#pragma unroll
+            for (int u = 0; u < L; u++) {
+                const float p = g[u] * (xh[u] * rstd);
+                dw[i][u] += p;
+                dot += p * w[u];
+            }
+        }
+        const float c = norm_group_sum(dot, group, room) / (float)a.D;
+        if (!mine) continue;
+        T *dx = a.dx + norm_row_at(r, a.G, a.D, a.lddx);
+#pragma unroll
+        for (int i = 0; i < EACH; i++) {
+            const int k = lane + i * group;
+            if (k >= vectors) break;
+            float g[L], xh[L], w[L];
+            pb_unpack(dy[i], g), pb_unpack(x[i], xh), pb_load_f32(a.w + (size_t)k * L, w);
+#pragma unroll
+            for (int u = 0; u < L; u++) g[u] = (g[u] * w[u] - xh[u] * rstd * c) * rstd;
+            if constexpr (ADD) {
+                pb_unpack(res[i], xh);
+#pragma unroll
+                for (int u = 0; u < L; u++) g[u] += xh[u];
+            }
+            pb_store16(dx + (size_t)k * L, pb_pack(g));
+        }
+    }
+    if (part) norm_dw_store(dw, part + (size_t)blockIdx.x * a.D, group, vectors);
+}
+
+/* dw = the `parts` rows of partial sums, added in a fixed order: warp i of a block takes rows i, i+32, ... of 32
+ * columns, then the warps are added in order. */
+__global__ static void __launch_bounds__(1024)
+    norm_dw_add(const float *part, float *dw, int parts, int D, bool accumulate)
+{
+    __shared__ float sums[32][NORM_COLUMNS + 1];
+    const int d = blockIdx.x * NORM_COLUMNS + threadIdx.x;
+    float sum = 0;
+    if (d < D) {
+#pragma unroll 4
+        for (int p = threadIdx.y; p < parts; p += 32) sum += part[(size_t)p * D + d];
+    }
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y != 0 || d >= D) return;
+    for (int i = 1; i < 32; i++) sum += sums[i][threadIdx.x];
+    dw[d] = accumulate ? dw[d] + sum : sum;
+}
+
+/* Any width: row blockIdx.y of `part` gets the sum over its run of rows, a thread a column. */
+template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_dw_any(norm_bwd<T> a, float *part)
+{
+    const int d = blockIdx.x * NORM_BLOCK + threadIdx.x;
+    const size_t first = a.rows * blockIdx.y / gridDim.y, end = a.rows * (blockIdx.y + 1) / gridDim.y;
+    if (d >= a.D) return;
+    float sum = 0;
+    for (size_t r = first; r < end; r++)
+        sum += pb_to_f32(a.dy[norm_row_at(r, a.G, a.D, a.lddy) + d]) *
+               (pb_to_f32(a.x[norm_row_at(r, a.G, a.D, a.ldx) + d]) * a.rstd[r]);
+    part[(size_t)blockIdx.y * a.D + d] = sum;
+}
+
+/* Any width: a block a row, twice over memory. A thread overwrites only elements that it alone reads. */
+template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_dx_any(norm_bwd<T> a)
+{
+    __shared__ float room[NORM_BLOCK / 32];
+    const size_t r = blockIdx.x, x = norm_row_at(r, a.G, a.D, a.ldx);
+    const size_t dy = norm_row_at(r, a.G, a.D, a.lddy), dx = norm_row_at(r, a.G, a.D, a.lddx);
+    const float rstd = a.rstd[r];
+    float dot = 0;
+    for (int d = threadIdx.x; d < a.D; d += NORM_BLOCK)
+        dot += pb_to_f32(a.dy[dy + d]) * (pb_to_f32(a.x[x + d]) * rstd) * a.w[d];
+    const float c = pb_block_sum<NORM_BLOCK>(dot, room) / (float)a.D;
+    for (int d = threadIdx.x; d < a.D; d += NORM_BLOCK) {
+        float g = (pb_to_f32(a.dy[dy + d]) * a.w[d] - pb_to_f32(a.x[x + d]) * rstd * c) * rstd;
+        if (a.dres) g += pb_to_f32(a.dres[x + d]);
+        a.dx[dx + d] = pb_from_f32<T>(g);
+    }
+}
+
+template <class T> static pb_status norm_bwd_any(pb_ctx *ctx, const norm_bwd<T> &a, int *parts)
+{
+    *parts = (int)(a.rows < 256 ? a.rows : 256);
+    if (a.dw) { /* before dx, which may overwrite dy */
+        const dim3 grid((unsigned)pb_ceil_div(a.D, NORM_BLOCK), *parts);
+        norm_dw_any<T><<<grid, NORM_BLOCK, 0, pb_cuda_stream(ctx)>>>(a, (float *)ctx->scratch);
+        PB_TRY(pb_cuda_launched(ctx, "norm_dw_any"));
+    }
+    norm_dx_any<T><<<(unsigned)a.rows, NORM_BLOCK, 0, pb_cuda_stream(ctx)>>>(a);
+    return pb_cuda_launched(ctx, "norm_dx_any");
+}
+
+template <class T, bool ADD> static pb_status norm_bwd_vectors(pb_ctx *ctx, const norm_bwd<T> &a, int *parts)
+{
+    const int sms = pb_cuda_device_of(ctx)->sms;
+    const norm_plan p = norm_plan_of(a.D / pb_lanes<T>, a.rows, sms);
+    const auto kernel = p.each == 1   ? norm_bwd_rows<T, 1, ADD>
+                        : p.each == 2 ? norm_bwd_rows<T, 2, ADD>
+                        : p.each == 3 ? norm_bwd_rows<T, 3, ADD>
+                                      : norm_bwd_rows<T, 4, ADD>;
+    /* 512 threads a multiprocessor, which its registers hold at once whatever EACH is. */
+    size_t blocks = pb_ceil_div(a.rows, p.block / p.group), most = (size_t)sms * (512 / p.block);
+    if (most > NORM_PARTS) most = NORM_PARTS;
+    if (blocks > most) blocks = most;
+    kernel<<<(unsigned)blocks, p.block, 0, pb_cuda_stream(ctx)>>>(a, a.dw ? (float *)ctx->scratch : NULL, p.group);
+    *parts = (int)blocks;
+    return pb_cuda_launched(ctx, "norm_bwd_rows");
+}
+
+template <class T, bool ADD> static pb_status norm_bwd_launch(pb_ctx *ctx, const norm_bwd<T> &a)
+{
+    const bool fit = pb_vectors_fit<T>(a.dy, a.D, a.lddy) && pb_vectors_fit<T>(a.x, a.D, a.ldx) &&
+                     pb_vectors_fit<T>(a.dx, a.D, a.lddx) && pb_aligned16(a.w) && (!ADD || pb_aligned16(a.dres));
+    int parts = 0;
+    if (a.rows) {
+        if (fit && a.D / pb_lanes<T> <= 256 * NORM_VECTORS) PB_TRY((norm_bwd_vectors<T, ADD>(ctx, a, &parts)));
+        else PB_TRY(norm_bwd_any<T>(ctx, a, &parts));
+    }
+    if (!a.dw) return PB_OK;
+    norm_dw_add<<<(unsigned)pb_ceil_div(a.D, NORM_COLUMNS), dim3(NORM_COLUMNS, 32), 0, pb_cuda_stream(ctx)>>>(
+        (const float *)ctx->scratch, a.dw, parts, a.D, a.accumulate);
+    return pb_cuda_launched(ctx, "norm_dw_add");
+}
+#endif

@@ -1,0 +1,396 @@
+/* xent.cu - masked cross-entropy on a GPU: a block or a cluster of blocks a row, then one block for the loss. Two
+ * launches a pass.
+ *
+ * Both kernels find the maximum and the sum of exponentials together in one pass (a thread keeps its own maximum and
+ * rescales its sum when that grows), and add the threads' sums in a fixed order, in double.
+ *   resident  backward; the row is cut among 1, 2, 4 or 8 blocks of a cluster, each of which keeps its part in shared
+ *             memory between the two passes. Bound: memory, 2Ve bytes a row of V logits of size e. Needs sm_90 and
+ *             Ve <= 8 * SLICE. At most SLICE bytes a block, so that two blocks share a multiprocessor: one reads while
+ *             the other one writes.
+ *   rows      forward: a block a row, Ve bytes. Backward: the row is read again, from the second-level cache as far as
+ *             it holds the rows that are worked on: 2Ve to 3Ve bytes.
+ * In bf16 the exponentials of single logits are the fast ones (2^-22), else expf. */
+#include <float.h>
+#include <math.h>
+
+#include "kernels/core/cuda_pack.cuh"
+#include "kernels/xent/xent.h"
+
+enum { THREADS = 512, LOADS = 4, SLICE = 96 * 1024, CLUSTER = 8 };
+
+template <class T> struct xent {
+    const T *logits;
+    const int32_t *target;
+    const float *mask, *inv_count;
+    T *dlogits; /* NULL: forward only */
+    float *nll;
+    int V;
+};
+
+/* sum of exp(x - max); nothing yet: {-FLT_MAX, 0}, so that -Inf adds exp(-Inf) = 0. NaN reaches sum. */
+struct row_sum {
+    float max;
+    double sum;
+};
+
+__device__ static inline float exp_of(float x, float) { return expf(x); }
+__device__ static inline float exp_of(float x, __nv_bfloat16)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
+    return y;
+}
+
+/* Adds N logits to a thread's own maximum and sum. */
+template <class T, int N> __device__ static inline void add_logits(const float (&x)[N], float &max, float &sum)
+{
+    float m = x[0], e[N];
+#pragma unroll
+    for (int i = 1; i < N; i++) m = fmaxf(m, x[i]);
+    if (m > max) {
+        sum *= exp_of(max - m, T());
+        max = m;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) e[i] = exp_of(x[i] - max, T());
+#pragma unroll
+    for (int d = 1; d < N; d *= 2)
+#pragma unroll
+        for (int i = 0; i + d < N; i += 2 * d) e[i] += e[i + d];
+    sum += e[0];
+}
+
+__device__ static inline double warp_sum(double x)
+{
+#pragma unroll
+    for (int d = 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
+    return x;
+}
+
+/* The 32 lanes' sums as one, in every lane. */
+__device__ static inline row_sum warp_merge(row_sum s)
+{
+    const float max = pb_warp_max(s.max);
+    return {max, warp_sum(s.sum * (double)expf(s.max - max))};
+}
+
+/* The block's sums as one, in every thread. room: [THREADS/32], free again only after another barrier. */
+__device__ static inline row_sum block_merge(float max, float sum, row_sum *room)
+{
+    const row_sum w = warp_merge({max, (double)sum});
+    const int lane = threadIdx.x % 32;
+    if (lane == 0) room[threadIdx.x / 32] = w;
+    __syncthreads();
+    const row_sum none = {-FLT_MAX, 0};
+    return warp_merge(lane < THREADS / 32 ? room[lane] : none);
+}
+
+/* What a row needs besides its logits; `trivial`: its nll and its gradient are the constant `value`. */
+struct row_case {
+    bool trivial;
+    float value, k;
+    int target;
+};
+template <class T> __device__ static inline row_case row_case_of(const xent<T> &a, size_t row)
+{
+    const float mask = a.mask[row];
+    if (mask == 0) return {true, 0, 0, 0};
+    const int target = a.target[row];
+    if (target < 0 || target >= a.V) return {true, NAN, 0, 0};
+    return {false, 0, mask * a.inv_count[0], target};
+}
+
+__device__ static inline float nll_of(row_sum s, float target) { return (float)((double)s.max - target + log(s.sum)); }
+
+/* The gradient of a row: scale exp(x - max), but `at_target` at the target. */
+struct row_gradient {
+    float max, scale, at_target;
+    size_t target;
+};
+__device__ static inline row_gradient row_gradient_of(row_sum s, const row_case &r, float target)
+{
+    const float rest = (float)(r.k * (expf(target - s.max) / s.sum - 1));
+    return {s.max, (float)(r.k / s.sum), rest, (size_t)r.target};
+}
+/* The unit of N elements that starts at element `first` of the row. */
+template <class T, int N> __device__ static inline void gradient(float (&v)[N], size_t first, const row_gradient &g)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) v[i] = exp_of(v[i] - g.max, T()) * g.scale;
+    if (g.target - first < N) {
+#pragma unroll
+        for (int i = 0; i < N; i++)
+            if (g.target - first == i) v[i] = g.at_target;
+    }
+}
+
+/* ---- rows ------------------------------------------------------------------------------------------------------- */
+
+/* dlogits may be logits: a thread overwrites what it alone reads, after the barriers of block_merge. */
+template <class T, bool VEC, bool GRAD> __global__ void __launch_bounds__(THREADS) xent_rows(xent<T> a)
+{
+    typedef pb_unit<T, VEC> unit;
+    typedef typename unit::raw raw;
+    __shared__ row_sum room[THREADS / 32];
+    const size_t row = blockIdx.x, units = a.V / unit::n;
+    const raw *x = (const raw *)(a.logits + row * a.V);
+    raw *dx = (raw *)(a.dlogits + row * a.V);
+    const row_case r = row_case_of(a, row);
+    float v[unit::n];
+    if (r.trivial) {
+#pragma unroll
+        for (int i = 0; i < unit::n; i++) v[i] = r.value;
+        if (threadIdx.x == 0) a.nll[row] = r.value;
+        for (size_t k = threadIdx.x; GRAD && k < units; k += THREADS) dx[k] = unit::pack(v);
+        return;
+    }
+    const float at_target = pb_to_f32(a.logits[row * a.V + r.target]);
+    float max = -FLT_MAX, sum = 0;
+    for (size_t k = threadIdx.x; k < units; k += LOADS * THREADS) {
+        raw in[LOADS];
+#pragma unroll
+        for (int u = 0; u < LOADS; u++)
+            if (k + u * THREADS < units) in[u] = x[k + u * THREADS];
+#pragma unroll
+        for (int u = 0; u < LOADS; u++) {
+            if (k + u * THREADS >= units) break;
+            unit::unpack(in[u], v);
+            add_logits<T>(v, max, sum);
+        }
+    }
+    const row_sum s = block_merge(max, sum, room);
+    if (threadIdx.x == 0) a.nll[row] = nll_of(s, at_target);
+    if constexpr (!GRAD) return;
+    const row_gradient g = row_gradient_of(s, r, at_target);
+    for (size_t k = threadIdx.x; k < units; k += LOADS * THREADS) {
+        raw in[LOADS];
+#pragma unroll
+        for (int u = 0; u < LOADS; u++)
+            if (k + u * THREADS < units) in[u] = x[k + u * THREADS];
+#pragma unroll
+        for (int u = 0; u < LOADS; u++) {
+            const size_t i = k + u * THREADS;
+            if (i >= units) break;
+            unit::unpack(in[u], v);
+            gradient<T>(v, i * unit::n, g);
+            dx[i] = unit::pack(v);
+        }
+    }
+}
+
+/* ---- resident --------------------------------------------------------------------------------------------------- */
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define CLUSTERS 0 /* never launched there */
+#else
+#define CLUSTERS 1
+#endif
+
+__device__ static inline void cluster_arrive(void)
+{
+#if CLUSTERS
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+#endif
+}
+__device__ static inline void cluster_wait(void)
+{
+#if CLUSTERS
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+/* *p as block `rank` of the cluster has it in its shared memory. */
+__device__ static inline row_sum cluster_read(const row_sum *p, int rank)
+{
+    row_sum s = *p;
+#if CLUSTERS
+    uint32_t at = (uint32_t)__cvta_generic_to_shared(p);
+    asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(at) : "r"(rank));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(s.max) : "r"(at) : "memory");
+    asm volatile("ld.shared::cluster.f64 %0, [%1+8];" : "=d"(s.sum) : "r"(at) : "memory");
+#endif
+    return s;
+}
+
+/* Shared memory: the warps' sums, the block's sum, then the block's part of the row. `ctas` blocks a row, each a
+ * consecutive part; a thread writes to memory what it read itself, so that only sums cross threads. */
+enum { ROOM = THREADS / 32 + 1 };
+
+template <class T, bool VEC> __global__ void __launch_bounds__(THREADS, 2) xent_resident(xent<T> a, int ctas)
+{
+    typedef pb_unit<T, VEC> unit;
+    typedef typename unit::raw raw;
+    extern __shared__ uint4 shared[];
+    row_sum *room = (row_sum *)shared;
+    raw *part = (raw *)(room + ROOM);
+    const size_t row = blockIdx.x / ctas, rank = blockIdx.x % ctas, units = a.V / unit::n;
+    const size_t first = units * rank / ctas, n = units * (rank + 1) / ctas - first;
+    const raw *x = (const raw *)(a.logits + row * a.V) + first;
+    raw *dx = (raw *)(a.dlogits + row * a.V) + first;
+    const row_case r = row_case_of(a, row);
+    float v[unit::n];
+    if (r.trivial) { /* for all blocks of the cluster alike */
+#pragma unroll
+        for (int i = 0; i < unit::n; i++) v[i] = r.value;
+        if (rank == 0 && threadIdx.x == 0) a.nll[row] = r.value;
+        for (size_t k = threadIdx.x; k < n; k += THREADS) dx[k] = unit::pack(v);
+        return;
+    }
+    const float at_target = pb_to_f32(a.logits[row * a.V + r.target]); /* before anyone overwrites it */
+    float max = -FLT_MAX, sum = 0;
+    for (size_t k = threadIdx.x; k < n; k += LOADS * THREADS) {
+        raw in[LOADS];
+#pragma unroll
+        for (int u = 0; u < LOADS; u++)
+            if (k + u * THREADS < n) in[u] = x[k + u * THREADS];
+#pragma unroll
+        for (int u = 0; u < LOADS; u++) {
+            if (k + u * THREADS >= n) break;
+            part[k + u * THREADS] = in[u];
+            unit::unpack(in[u], v);
+            add_logits<T>(v, max, sum);
+        }
+    }
+    row_sum s = block_merge(max, sum, room);
+    if (threadIdx.x == 0) room[ROOM - 1] = s;
+    cluster_arrive();
+    cluster_wait();
+    const int lane = threadIdx.x % 32;
+    const row_sum none = {-FLT_MAX, 0};
+    s = warp_merge(lane < ctas ? cluster_read(room + ROOM - 1, lane) : none);
+    cluster_arrive(); /* a block must not end while another one reads its sum: see the wait below */
+    if (rank == 0 && threadIdx.x == 0) a.nll[row] = nll_of(s, at_target);
+    const row_gradient g = row_gradient_of(s, r, at_target);
+    for (size_t k = threadIdx.x; k < n; k += THREADS) {
+        unit::unpack(part[k], v);
+        gradient<T>(v, (first + k) * unit::n, g);
+        dx[k] = unit::pack(v);
+    }
+    cluster_wait();
+}
+
+/* ---- loss ------------------------------------------------------------------------------------------------------- */
+
+__global__ static void __launch_bounds__(1024)
+    xent_loss(const float *mask, const float *nll, const float *inv_count, float *loss, int T)
+{
+    __shared__ double room[32];
+    double sum = 0;
+    for (int t = threadIdx.x; t < T; t += 1024)
+        if (mask[t] != 0) sum += (double)mask[t] * nll[t];
+    sum = warp_sum(sum);
+    if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    sum = warp_sum(room[threadIdx.x]);
+    if (threadIdx.x == 0) loss[0] = (float)(sum * inv_count[0]);
+}
+
+static pb_status loss(pb_ctx *ctx, const pb_xent_bwd_args *a)
+{
+    xent_loss<<<1, 1024, 0, pb_cuda_stream(ctx)>>>(a->mask, a->nll, a->inv_count, a->loss, a->T);
+    return pb_cuda_launched(ctx, "xent_loss");
+}
+
+/* ---- launchers -------------------------------------------------------------------------------------------------- */
+
+template <class T> static xent<T> rows_of(const pb_xent_bwd_args *a)
+{
+    return {(const T *)a->logits, a->target, a->mask, a->inv_count, (T *)a->dlogits, a->nll, a->V};
+}
+
+template <class T> static bool vectors_fit(const pb_xent_bwd_args *a)
+{
+    return pb_vectors_fit<T>(a->logits, a->V, a->V) && pb_aligned16(a->dlogits);
+}
+
+template <class T, bool GRAD> static pb_status launch_rows(pb_ctx *ctx, const pb_xent_bwd_args *a)
+{
+    const auto kernel = vectors_fit<T>(a) ? xent_rows<T, true, GRAD> : xent_rows<T, false, GRAD>;
+    if (a->T == 0) return PB_OK;
+    kernel<<<(unsigned)a->T, THREADS, 0, pb_cuda_stream(ctx)>>>(rows_of<T>(a));
+    return pb_cuda_launched(ctx, "xent_rows");
+}
+
+/* The fewest blocks that hold a row; 0: it does not fit. */
+static int blocks_for(const pb_xent_bwd_args *a)
+{
+    const size_t bytes = a->V * pb_dtype_size(a->dtype);
+    for (int c = 1; c <= CLUSTER; c *= 2)
+        if (bytes <= (size_t)c * SLICE) return c;
+    return 0;
+}
+
+/* With few rows more, so that every multiprocessor has two. */
+static int blocks_of(const pb_ctx *ctx, const pb_xent_bwd_args *a)
+{
+    int c = blocks_for(a);
+    while (c < CLUSTER && (size_t)a->T * c <= (size_t)pb_cuda_device_of(ctx)->sms) c *= 2;
+    return c;
+}
+
+template <class T> static pb_status launch_resident(pb_ctx *ctx, const pb_xent_bwd_args *a)
+{
+    const bool vec = vectors_fit<T>(a);
+    const auto kernel = vec ? xent_resident<T, true> : xent_resident<T, false>;
+    const int ctas = blocks_of(ctx, a);
+    const size_t unit = vec ? 16 : sizeof(T), units = a->V * sizeof(T) / unit;
+    const size_t bytes = ROOM * sizeof(row_sum) + pb_ceil_div(units, ctas) * unit;
+    cudaLaunchAttribute cluster[1];
+    cudaLaunchConfig_t config = {};
+    if (a->T == 0) return PB_OK;
+    cluster[0].id = cudaLaunchAttributeClusterDimension;
+    cluster[0].val.clusterDim.x = (unsigned)ctas;
+    cluster[0].val.clusterDim.y = cluster[0].val.clusterDim.z = 1;
+    config.gridDim = dim3((unsigned)a->T * ctas);
+    config.blockDim = dim3(THREADS);
+    config.dynamicSmemBytes = bytes;
+    config.stream = pb_cuda_stream(ctx);
+    config.attrs = cluster;
+    config.numAttrs = 1;
+    PB_CUDA_TRY(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SLICE + ROOM * sizeof(row_sum)));
+    PB_CUDA_TRY(cudaLaunchKernelEx(&config, kernel, rows_of<T>(a), ctas));
+    return pb_cuda_launched(ctx, "xent_resident");
+}
+
+static pb_status run_fwd(pb_ctx *ctx, const void *args)
+{
+    const pb_xent_fwd_args *f = (const pb_xent_fwd_args *)args;
+    const pb_xent_bwd_args a = {.logits = f->logits,
+                                .target = f->target,
+                                .mask = f->mask,
+                                .inv_count = f->inv_count,
+                                .dlogits = NULL,
+                                .nll = f->nll,
+                                .loss = f->loss,
+                                .T = f->T,
+                                .V = f->V,
+                                .dtype = f->dtype};
+    if (a.dtype == PB_F32) PB_TRY((launch_rows<float, false>(ctx, &a)));
+    else PB_TRY((launch_rows<__nv_bfloat16, false>(ctx, &a)));
+    return loss(ctx, &a);
+}
+
+static pb_status run_bwd_rows(pb_ctx *ctx, const void *args)
+{
+    const pb_xent_bwd_args *a = (const pb_xent_bwd_args *)args;
+    if (a->dtype == PB_F32) PB_TRY((launch_rows<float, true>(ctx, a)));
+    else PB_TRY((launch_rows<__nv_bfloat16, true>(ctx, a)));
+    return loss(ctx, a);
+}
+
+static pb_status run_bwd_resident(pb_ctx *ctx, const void *args)
+{
+    const pb_xent_bwd_args *a = (const pb_xent_bwd_args *)args;
+    PB_TRY(PB_CUDA_BY_DTYPE(a->dtype, launch_resident, ctx, a));
+    return loss(ctx, a);
+}
+
+static bool fits_cluster(const void *args) { return blocks_for((const pb_xent_bwd_args *)args) > 0; }
+
+extern "C" const pb_impl pb_xent_fwd_cuda[] = {{.name = "rows", .run = run_fwd}, {0}};
+extern "C" const pb_impl pb_xent_bwd_cuda[] = {
+    {.name = "resident", .run = run_bwd_resident, .accepts = fits_cluster, .available = pb_cuda_has_sm90},
+    {.name = "rows", .run = run_bwd_rows},
+    {0},
+};
