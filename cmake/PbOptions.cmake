@@ -24,7 +24,7 @@ target_compile_features(pb_options INTERFACE c_std_11)
 target_compile_options(pb_options INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes
     -Wmissing-prototypes -Wdouble-promotion -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math>
-  $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xptxas=--warn-on-spills,--warning-as-error -Xcompiler=-Wall,-Wextra>)
+  $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xptxas=--warn-on-spills -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)
 if(PB_SANITIZE)
   target_compile_options(pb_options INTERFACE
     $<$<COMPILE_LANGUAGE:C>:-fsanitize=${PB_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all>)

@@ -7,40 +7,17 @@
 #include <string.h>
 
 #include "kernels/core/op.h"
-#include "tests/test.h"
+#include "tests/calls.h"
 
 typedef struct one {
     pb_ctx *oracle, *ctx;
     const pb_op *op;
 } one;
 
-/* One set of tensors and the call on them. */
-typedef struct call {
-    const pb_op *op;
-    void *args;
-    pb_binder b;
-} call;
-
-static pb_status run(pb_ctx *ctx, void *self) { return pb_op_run(ctx, ((call *)self)->op, ((call *)self)->args); }
-
-static call bind(pb_ctx *ctx, const pb_op *op, const int *dim, pb_dtype t)
-{
-    call c = {op, calloc(1, op->args_size), {.ctx = ctx, .dtype = t, .seed = 7}};
-    assert_non_null(c.args);
-    CHECK_OK(op->bind(&c.b, dim, c.args));
-    return c;
-}
-
-static void unbind(call *c)
-{
-    pb_unbind(&c->b);
-    free(c->args);
-}
-
 static void record_and_replay(pb_ctx *ctx, call *c)
 {
     pb_graph *g = NULL;
-    CHECK_OK(pb_record(ctx, run, c, &g));
+    CHECK_OK(pb_record(ctx, call_run, c, &g));
     assert_int_not_equal(pb_graph_nodes(ctx, g), 0);
     CHECK_OK(pb_replay(ctx, g));
     CHECK_OK(pb_sync(ctx));
@@ -57,7 +34,7 @@ static void check_impl(const one *o, const pb_impl *impl, const int *dim, pb_dty
     int n = snprintf(where, sizeof where, "%s.%s.%s %s ", o->op->name, o->ctx->be->name, impl->name, pb_dtype_name(t));
     pb_dims_text(o->op, dim, where + n, sizeof where - (size_t)n);
     o->ctx->impl = impl->name;
-    CHECK_OK(run(o->ctx, eager));
+    CHECK_OK(call_run(o->ctx, eager));
     CHECK_OK(pb_sync(o->ctx));
     CHECK_OK(pb_compare(&want->b, &eager->b, &d));
     if (!pb_diff_ok(&d, tol)) fail_msg("%s: rel %g max %g in %s, want %g", where, d.rel, d.max, d.tensor, tol);
@@ -67,26 +44,19 @@ static void check_impl(const one *o, const pb_impl *impl, const int *dim, pb_dty
     if (!pb_diff_ok(&d, same)) fail_msg("%s: replay differs from eager by %g in %s", where, d.rel, d.tensor);
 }
 
-static void fresh_inputs(call *c, const call *inputs)
-{
-    CHECK_OK(pb_rebind(&c->b));
-    CHECK_OK(pb_copy_inputs(&c->b, &inputs->b));
-}
-
 static void check_case(const one *o, const int *dim, pb_dtype t)
 {
-    call inputs = bind(o->oracle, o->op, dim, t), want = bind(o->oracle, o->op, dim, t);
-    call eager = bind(o->ctx, o->op, dim, t), graph = bind(o->ctx, o->op, dim, t);
-    if (o->op->prepare) CHECK_OK(o->op->prepare(o->oracle, inputs.args));
-    fresh_inputs(&want, &inputs);
-    CHECK_OK(run(o->oracle, &want));
+    call inputs = call_inputs(o->oracle, o->op, dim, t), want = call_bind(o->oracle, o->op, dim, t);
+    call eager = call_bind(o->ctx, o->op, dim, t), graph = call_bind(o->ctx, o->op, dim, t);
+    call_fresh(&want, &inputs);
+    CHECK_OK(call_run(o->oracle, &want));
     for (const pb_impl *i = o->op->impls[o->ctx->id]; i->name; i++) {
-        if ((i->available && !i->available()) || (i->accepts && !i->accepts(eager.args))) continue;
-        fresh_inputs(&eager, &inputs);
-        fresh_inputs(&graph, &inputs);
+        if (!call_takes(i, &eager)) continue;
+        call_fresh(&eager, &inputs);
+        call_fresh(&graph, &inputs);
         check_impl(o, i, dim, t, &want, &eager, &graph);
     }
-    unbind(&inputs), unbind(&want), unbind(&eager), unbind(&graph);
+    call_unbind(&inputs), call_unbind(&want), call_unbind(&eager), call_unbind(&graph);
 }
 
 /* The first edge shape with S = 1..65, 127..129: partial warps, vectors and tiles of every kind. */

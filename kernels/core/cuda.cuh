@@ -7,10 +7,14 @@
 
 #include "kernels/core/op.h"
 
+/* The error is taken from the runtime as well, or the next launch would be blamed for it. */
 #define PB_CUDA_TRY(call)                                                                                              \
     do {                                                                                                               \
         const cudaError_t pb_e_ = (call);                                                                              \
-        if (pb_e_ != cudaSuccess) return pb_fail(PB_EDEVICE, "cuda: %s: %s", #call, cudaGetErrorString(pb_e_));        \
+        if (pb_e_ != cudaSuccess) {                                                                                    \
+            (void)cudaGetLastError();                                                                                  \
+            return pb_fail(PB_EDEVICE, "cuda: %s: %s", #call, cudaGetErrorString(pb_e_));                              \
+        }                                                                                                              \
     } while (0)
 
 static inline cudaStream_t pb_cuda_stream(pb_ctx *ctx) { return (cudaStream_t)ctx->stream; }
@@ -22,6 +26,7 @@ typedef struct pb_cuda_device {
     size_t l2;
 } pb_cuda_device;
 const pb_cuda_device *pb_cuda_device_of(const pb_ctx *ctx);
+bool pb_cuda_has_sm90(void); /* the current device runs code compiled for sm_90a: an implementation's `available` */
 
 /* Ends a launcher: after kernel<<<..., pb_cuda_stream(ctx)>>>, counts the launch and turns its error into a status. */
 static inline pb_status pb_cuda_launched(pb_ctx *ctx, const char *what)

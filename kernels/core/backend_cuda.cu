@@ -1,0 +1,250 @@
+/* backend_cuda.cu - an NVIDIA GPU as a device: one stream of its own, events as marks, and graphs recorded by
+ * capturing that stream. */
+#include <stdlib.h>
+
+#include "kernels/core/cuda.cuh"
+#include "kernels/core/cuda_blas.h"
+
+struct cuda_state {
+    pb_cuda_device device;
+    pb_cuda_blas *blas;
+    cudaEvent_t at[PB_MARK_SLOTS]; /* all made at open: making one takes as long as a short kernel */
+    void *flush;
+    size_t flush_bytes;
+    unsigned char flush_value;
+};
+
+struct pb_graph {
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    size_t nodes;
+};
+
+static cuda_state *state_of(const pb_ctx *ctx) { return (cuda_state *)ctx->priv; }
+const pb_cuda_device *pb_cuda_device_of(const pb_ctx *ctx) { return &state_of(ctx)->device; }
+pb_cuda_blas *pb_cuda_blas_of(const pb_ctx *ctx) { return state_of(ctx)->blas; }
+
+bool pb_cuda_has_sm90(void)
+{
+    int device, major = 0;
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major == 9;
+}
+
+/* ---- opening and closing --------------------------------------------------------------------------------------- */
+
+/* A missing driver, an old one and a machine without a GPU are one answer to the caller: not here. */
+static pb_status device_exists(int device)
+{
+    int n = 0;
+    const cudaError_t e = cudaGetDeviceCount(&n);
+    if (e != cudaSuccess) {
+        (void)cudaGetLastError();
+        return pb_fail(PB_EDEVICE, "cuda: no usable GPU: %s", cudaGetErrorString(e));
+    }
+    if (device < 0 || device >= n) return pb_fail(PB_EDEVICE, "cuda: there is no device %d, only %d", device, n);
+    return PB_OK;
+}
+
+static pb_status attribute(size_t *out, cudaDeviceAttr which, int device)
+{
+    int value = 0;
+    PB_CUDA_TRY(cudaDeviceGetAttribute(&value, which, device));
+    *out = (size_t)value;
+    return PB_OK;
+}
+
+static pb_status read_facts(pb_cuda_device *d, int device)
+{
+    size_t sms, major, minor;
+    PB_TRY(attribute(&sms, cudaDevAttrMultiProcessorCount, device));
+    PB_TRY(attribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+    PB_TRY(attribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+    PB_TRY(attribute(&d->smem_optin, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+    PB_TRY(attribute(&d->l2, cudaDevAttrL2CacheSize, device));
+    d->sms = (int)sms;
+    d->cc = (int)(10 * major + minor);
+    if (d->cc < 80) return pb_fail(PB_EDEVICE, "cuda: device %d has compute capability %d, need 80", device, d->cc);
+    return PB_OK;
+}
+
+static pb_status open_state(pb_ctx *ctx, int device)
+{
+    cuda_state *s = state_of(ctx);
+    cudaStream_t stream = NULL;
+    PB_TRY(device_exists(device));
+    PB_CUDA_TRY(cudaSetDevice(device));
+    PB_TRY(read_facts(&s->device, device));
+    PB_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    ctx->stream = stream;
+    s->flush_bytes = 2 * s->device.l2;
+    PB_CUDA_TRY(cudaMalloc(&s->flush, s->flush_bytes));
+    for (cudaEvent_t &e : s->at) PB_CUDA_TRY(cudaEventCreate(&e));
+    return pb_cuda_blas_open(&s->blas);
+}
+
+static void cuda_close(pb_ctx *ctx)
+{
+    cuda_state *s = state_of(ctx);
+    if (ctx->stream) (void)cudaStreamSynchronize(pb_cuda_stream(ctx));
+    pb_cuda_blas_close(s->blas);
+    for (cudaEvent_t e : s->at)
+        if (e) (void)cudaEventDestroy(e);
+    (void)cudaFree(s->flush);
+    if (ctx->stream) (void)cudaStreamDestroy(pb_cuda_stream(ctx));
+    (void)cudaGetLastError();
+    free(s);
+    ctx->priv = ctx->stream = NULL;
+}
+
+/* All kernels are loaded with the device's context, not at their first launch: a load in mid-run would wait and
+ * allocate, and a recording cannot hold it. The variable is read once a process, and a user's own value stays. */
+static pb_status cuda_open(pb_ctx *ctx, int device)
+{
+    (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    ctx->priv = calloc(1, sizeof(cuda_state));
+    if (!ctx->priv) return pb_fail(PB_ENOMEM, "cuda: no memory for the context");
+    const pb_status status = open_state(ctx, device);
+    if (status != PB_OK) cuda_close(ctx);
+    return status;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------------------------- */
+
+static pb_status cuda_alloc(pb_ctx *, size_t bytes, void **out)
+{
+    void *p = NULL;
+    const cudaError_t e = cudaMalloc(&p, bytes ? bytes : 256);
+    if (e != cudaSuccess) {
+        (void)cudaGetLastError();
+        return pb_fail(e == cudaErrorMemoryAllocation ? PB_ENOMEM : PB_EDEVICE, "cuda: %zu bytes: %s", bytes,
+                       cudaGetErrorString(e));
+    }
+    *out = p;
+    return PB_OK;
+}
+
+static void cuda_release(pb_ctx *, void *p) { (void)cudaFree(p); }
+
+static pb_status cuda_sync(pb_ctx *ctx)
+{
+    PB_CUDA_TRY(cudaStreamSynchronize(pb_cuda_stream(ctx)));
+    return PB_OK;
+}
+
+static pb_status cuda_upload(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
+{
+    if (!bytes) return PB_OK;
+    PB_CUDA_TRY(cudaMemcpyAsync(dev, host, bytes, cudaMemcpyHostToDevice, pb_cuda_stream(ctx)));
+    return cuda_sync(ctx);
+}
+
+static pb_status cuda_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)
+{
+    if (!bytes) return cuda_sync(ctx);
+    PB_CUDA_TRY(cudaMemcpyAsync(host, dev, bytes, cudaMemcpyDeviceToHost, pb_cuda_stream(ctx)));
+    return cuda_sync(ctx);
+}
+
+static pb_status cuda_zero(pb_ctx *ctx, void *dev, size_t bytes)
+{
+    if (bytes) PB_CUDA_TRY(cudaMemsetAsync(dev, 0, bytes, pb_cuda_stream(ctx)));
+    return PB_OK;
+}
+
+/* Written with another value each time: what a cache compresses or skips would not evict. */
+static pb_status cuda_flush(pb_ctx *ctx)
+{
+    cuda_state *s = state_of(ctx);
+    PB_CUDA_TRY(cudaMemsetAsync(s->flush, ++s->flush_value, s->flush_bytes, pb_cuda_stream(ctx)));
+    return PB_OK;
+}
+
+/* ---- marks ----------------------------------------------------------------------------------------------------- */
+
+static pb_status cuda_mark(pb_ctx *ctx, int slot)
+{
+    if (ctx->recording) return pb_fail(PB_EUNSUPPORTED, "cuda: a timestamp cannot be recorded into a graph");
+    PB_CUDA_TRY(cudaEventRecord(state_of(ctx)->at[slot % PB_MARK_SLOTS], pb_cuda_stream(ctx)));
+    return PB_OK;
+}
+
+static pb_status cuda_between(pb_ctx *ctx, int from, int to, double *seconds)
+{
+    const cuda_state *s = state_of(ctx);
+    float ms = 0;
+    PB_CUDA_TRY(cudaEventElapsedTime(&ms, s->at[from % PB_MARK_SLOTS], s->at[to % PB_MARK_SLOTS]));
+    *seconds = 1e-3 * (double)ms;
+    return PB_OK;
+}
+
+/* ---- graphs ---------------------------------------------------------------------------------------------------- */
+
+static void cuda_graph_free(pb_graph *g)
+{
+    if (g->exec) (void)cudaGraphExecDestroy(g->exec);
+    if (g->graph) (void)cudaGraphDestroy(g->graph);
+    free(g);
+}
+
+/* Thread-local: other threads may allocate meanwhile. The capture ends also when fn failed, else the stream would
+ * stay in it, and an error that ending it leaves behind is cleared: the next step runs. */
+static pb_status capture(pb_ctx *ctx, pb_fn fn, void *self, cudaGraph_t *graph)
+{
+    PB_CUDA_TRY(cudaStreamBeginCapture(pb_cuda_stream(ctx), cudaStreamCaptureModeThreadLocal));
+    const pb_status s = fn(ctx, self);
+    const cudaError_t e = cudaStreamEndCapture(pb_cuda_stream(ctx), graph);
+    (void)cudaGetLastError();
+    if (s != PB_OK) return s;
+    if (e != cudaSuccess) return pb_fail(PB_EUNSUPPORTED, "cuda: capture: %s", cudaGetErrorString(e));
+    return PB_OK;
+}
+
+/* Uploaded here, so that the first replay costs what the later ones cost. */
+static pb_status make_ready(pb_ctx *ctx, pb_graph *g)
+{
+    PB_CUDA_TRY(cudaGraphGetNodes(g->graph, NULL, &g->nodes));
+    PB_CUDA_TRY(cudaGraphInstantiate(&g->exec, g->graph, 0));
+    PB_CUDA_TRY(cudaGraphUpload(g->exec, pb_cuda_stream(ctx)));
+    return PB_OK;
+}
+
+static pb_status cuda_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
+{
+    const uint64_t launches = ctx->counts.launches;
+    pb_graph *g = (pb_graph *)calloc(1, sizeof *g);
+    if (!g) return pb_fail(PB_ENOMEM, "cuda: no memory for a graph");
+    pb_status s = capture(ctx, fn, self, &g->graph);
+    ctx->counts.launches = launches; /* noted, not enqueued */
+    if (s == PB_OK) s = make_ready(ctx, g);
+    if (s == PB_OK) *out = g;
+    else cuda_graph_free(g);
+    return s;
+}
+
+static pb_status cuda_replay(pb_ctx *ctx, pb_graph *g)
+{
+    PB_CUDA_TRY(cudaGraphLaunch(g->exec, pb_cuda_stream(ctx)));
+    return PB_OK;
+}
+
+static size_t cuda_graph_nodes(const pb_graph *g) { return g->nodes; }
+
+extern "C" const pb_backend pb_backend_cuda = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .alloc = cuda_alloc,
+    .release = cuda_release,
+    .upload = cuda_upload,
+    .download = cuda_download,
+    .zero = cuda_zero,
+    .sync = cuda_sync,
+    .mark = cuda_mark,
+    .between = cuda_between,
+    .flush_cache = cuda_flush,
+    .record = cuda_record,
+    .replay = cuda_replay,
+    .graph_nodes = cuda_graph_nodes,
+    .graph_free = cuda_graph_free,
+};

@@ -1,0 +1,214 @@
+/* cuda_blas.cu - cuBLASLt behind the description of gemm.h: one algorithm a shape, found once and remembered. */
+#include "kernels/core/cuda_blas.h"
+
+#include <cublasLt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/core/cuda.cuh"
+
+enum { SLOTS = 1024, PROBES = 8 };
+static const size_t workspace_bytes = (size_t)32 << 20; /* what the library wants on Hopper */
+/* Sums of f32 products over a longer K are cut into calls that add to C: one running sum of 50,000 terms would have
+ * lost more than the tolerance of 1e-6. */
+static const int f32_piece = 2048;
+
+/* What the choice of an algorithm depends on. Compared as bytes: cleared before it is filled. */
+struct shape {
+    size_t lda, ldb, ldc;
+    int M, N, K;
+    unsigned align_a, align_b, align_c; /* bytes, powers of two */
+    pb_dtype ab, c;
+    unsigned char trans_a, trans_b, accumulate, bias;
+};
+
+struct slot {
+    shape key;
+    cublasLtMatmulAlgo_t algo;
+    unsigned char used, fits; /* !fits: the library has no algorithm for it */
+};
+
+struct pb_cuda_blas {
+    cublasLtHandle_t handle;
+    void *workspace;
+    slot slots[SLOTS];
+};
+
+/* One call as the library sees it: column-major, so C^T = B^T A^T with the operands swapped. */
+struct call {
+    cublasLtMatmulDescOpaque_t desc;
+    cublasLtMatrixLayoutOpaque_t a, b, c;
+};
+
+#define BLAS_TRY(expr)                                                                                                 \
+    do {                                                                                                               \
+        const cublasStatus_t blas_s_ = (expr);                                                                         \
+        if (blas_s_ != CUBLAS_STATUS_SUCCESS)                                                                          \
+            return pb_fail(PB_EDEVICE, "cuda: %s: %s", #expr, cublasLtGetStatusString(blas_s_));                       \
+    } while (0)
+
+pb_status pb_cuda_blas_open(pb_cuda_blas **out)
+{
+    pb_cuda_blas *b = (pb_cuda_blas *)calloc(1, sizeof *b);
+    if (!b) return pb_fail(PB_ENOMEM, "cuda: no memory for the matrix library's table");
+    *out = b; /* the caller closes what it has, also after a failure */
+    BLAS_TRY(cublasLtCreate(&b->handle));
+    PB_CUDA_TRY(cudaMalloc(&b->workspace, workspace_bytes));
+    return PB_OK;
+}
+
+void pb_cuda_blas_close(pb_cuda_blas *b)
+{
+    if (!b) return;
+    if (b->handle) (void)cublasLtDestroy(b->handle);
+    (void)cudaFree(b->workspace);
+    free(b);
+}
+
+static cudaDataType_t type_of(pb_dtype t) { return t == PB_F32 ? CUDA_R_32F : CUDA_R_16BF; }
+
+static unsigned alignment_of(const void *p)
+{
+    const uintptr_t lowest = (uintptr_t)p & (~(uintptr_t)p + 1);
+    return lowest == 0 || lowest > 256 ? 256 : (unsigned)lowest;
+}
+
+static shape shape_of(const pb_gemm *g, const void *bias)
+{
+    shape s;
+    memset(&s, 0, sizeof s);
+    s.lda = g->a.ld, s.ldb = g->b.ld, s.ldc = g->ldc;
+    s.M = g->M, s.N = g->N, s.K = g->K;
+    s.align_a = alignment_of(g->a.p), s.align_b = alignment_of(g->b.p), s.align_c = alignment_of(g->c);
+    s.ab = g->a.dtype, s.c = g->c_dtype;
+    s.trans_a = g->a.trans, s.trans_b = g->b.trans, s.accumulate = g->accumulate, s.bias = bias != NULL;
+    return s;
+}
+
+static cublasStatus_t layout(cublasLtMatrixLayoutOpaque_t *l, pb_dtype t, int rows, int cols, bool swapped, size_t ld)
+{
+    return cublasLtMatrixLayoutInit(l, type_of(t), (uint64_t)(swapped ? cols : rows), (uint64_t)(swapped ? rows : cols),
+                                    (int64_t)ld);
+}
+
+#define SET(desc, what, value) BLAS_TRY(cublasLtMatmulDescSetAttribute(desc, what, &(value), sizeof(value)))
+
+/* The structures live on the stack: nothing is allocated, so a call may be recorded. */
+static pb_status describe(const shape *s, const void *bias, call *k)
+{
+    const cublasOperation_t a = s->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, b = s->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    BLAS_TRY(cublasLtMatmulDescInit(&k->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    SET(&k->desc, CUBLASLT_MATMUL_DESC_TRANSA, a);
+    SET(&k->desc, CUBLASLT_MATMUL_DESC_TRANSB, b);
+    if (bias) {
+        SET(&k->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+        SET(&k->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    }
+    BLAS_TRY(layout(&k->a, s->ab, s->N, s->K, s->trans_b, s->ldb));
+    BLAS_TRY(layout(&k->b, s->ab, s->K, s->M, s->trans_a, s->lda));
+    BLAS_TRY(layout(&k->c, s->c, s->N, s->M, false, s->ldc));
+    return PB_OK;
+}
+
+#define PREFER(what, value) BLAS_TRY(cublasLtMatmulPreferenceSetAttribute(&p, what, &(value), sizeof(value)))
+
+/* Splits of K only with partial sums in f32 in the workspace, added in order. */
+static pb_status choose(pb_cuda_blas *blas, call *k, slot *to)
+{
+    const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    cublasLtMatmulPreferenceOpaque_t p;
+    cublasLtMatmulHeuristicResult_t found;
+    int n = 0;
+    BLAS_TRY(cublasLtMatmulPreferenceInit(&p));
+    PREFER(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, workspace_bytes);
+    PREFER(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
+    PREFER(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, to->key.align_b);
+    PREFER(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, to->key.align_a);
+    PREFER(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, to->key.align_c);
+    PREFER(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, to->key.align_c);
+    const cublasStatus_t s =
+        cublasLtMatmulAlgoGetHeuristic(blas->handle, &k->desc, &k->a, &k->b, &k->c, &k->c, &p, 1, &found, &n);
+    to->fits = s == CUBLAS_STATUS_SUCCESS && n > 0 && found.state == CUBLAS_STATUS_SUCCESS;
+    if (to->fits) to->algo = found.algo;
+    return PB_OK;
+}
+
+static size_t hash(const shape *s)
+{
+    const unsigned char *p = (const unsigned char *)s;
+    uint64_t h = 1469598103934665603u;
+    for (size_t i = 0; i < sizeof *s; i++) h = (h ^ p[i]) * 1099511628211u;
+    return (size_t)(h >> 20);
+}
+
+/* The shape's slot; a full neighbourhood gives up its first one, whose shape will be looked up again. */
+static slot *slot_of(pb_cuda_blas *blas, const shape *key)
+{
+    const size_t home = hash(key);
+    for (size_t i = 0; i < PROBES; i++) {
+        slot *s = &blas->slots[(home + i) % SLOTS];
+        if (!s->used || memcmp(&s->key, key, sizeof *key) == 0) return s;
+    }
+    slot *s = &blas->slots[home % SLOTS];
+    s->used = 0;
+    return s;
+}
+
+static bool takes(const pb_gemm *g, const void *bias)
+{
+    return g->K > 0 && !g->a.nf4 && !g->b.nf4 && g->a.dtype == g->b.dtype &&
+           (g->a.dtype == PB_BF16 || g->c_dtype == PB_F32) && (!g->bias || bias) && alignment_of(bias) >= 16;
+}
+
+/* One call of the library, or *taken = false. */
+static pb_status product(pb_ctx *ctx, const pb_gemm *g, const void *bias, bool *taken)
+{
+    pb_cuda_blas *blas = pb_cuda_blas_of(ctx);
+    const shape key = shape_of(g, bias);
+    const float alpha = g->alpha, beta = g->accumulate ? 1.0f : 0.0f;
+    slot *s = slot_of(blas, &key);
+    call k;
+    PB_TRY(describe(&key, bias, &k));
+    if (!s->used) {
+        s->key = key;
+        PB_TRY(choose(blas, &k, s));
+        s->used = 1;
+    }
+    *taken = s->fits;
+    if (!s->fits) return PB_OK;
+    BLAS_TRY(cublasLtMatmul(blas->handle, &k.desc, &alpha, g->b.p, &k.a, g->a.p, &k.b, &beta, g->c, &k.c, g->c, &k.c,
+                            &s->algo, blas->workspace, workspace_bytes, pb_cuda_stream(ctx)));
+    return pb_cuda_launched(ctx, "cublasLtMatmul");
+}
+
+static const void *along_k(const pb_mat *m, bool k_is_row, int k)
+{
+    return (const char *)m->p + (k_is_row ? (size_t)k * m->ld : (size_t)k) * pb_dtype_size(m->dtype);
+}
+
+/* Terms [from, from+n) of the sum over K. */
+static pb_gemm piece_of(const pb_gemm *g, int from, int n)
+{
+    pb_gemm p = *g;
+    p.a.p = along_k(&g->a, g->a.trans, from);
+    p.b.p = along_k(&g->b, !g->b.trans, from);
+    p.K = n;
+    if (from) p.accumulate = true, p.bias = NULL;
+    return p;
+}
+
+pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, const void *bias16)
+{
+    const void *bias = g->bias && g->c_dtype == PB_BF16 ? bias16 : g->bias;
+    const int step = g->a.dtype == PB_F32 && g->K > f32_piece ? f32_piece : g->K;
+    if (g->M == 0 || g->N == 0) return PB_OK;
+    if (!takes(g, bias)) return pb_cuda_gemm_simt(ctx, g);
+    for (int from = 0; from < g->K; from += step) {
+        const pb_gemm p = piece_of(g, from, g->K - from < step ? g->K - from : step);
+        bool taken = false;
+        PB_TRY(product(ctx, &p, from ? NULL : bias, &taken));
+        if (!taken) PB_TRY(pb_cuda_gemm_simt(ctx, &p));
+    }
+    return PB_OK;
+}

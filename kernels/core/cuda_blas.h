@@ -1,0 +1,30 @@
+/* cuda_blas.h - matrix products for CUDA launchers: the vendor's cuBLASLt with a workspace of ctx's own, and one plain
+ * kernel that takes everything. Both take the description of gemm.h, on device pointers. */
+#ifndef PB_CUDA_BLAS_H
+#define PB_CUDA_BLAS_H
+#include "kernels/core/ctx.h"
+#include "kernels/core/gemm.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The library's handle, its workspace and the algorithms chosen so far. Made and freed by the backend. */
+typedef struct pb_cuda_blas pb_cuda_blas;
+pb_status pb_cuda_blas_open(pb_cuda_blas **out);
+void pb_cuda_blas_close(pb_cuda_blas *b); /* NULL is fine */
+pb_cuda_blas *pb_cuda_blas_of(const pb_ctx *ctx);
+
+/* Enqueues C = alpha A B (+ C) (+ bias) on ctx's stream. A and B are both f32, computed in true f32, or both bf16 with
+ * sums in f32; a bf16 C is rounded once. With a bf16 C the library wants `bias16`, the bias rounded to bf16 (device
+ * memory, [N]), instead of g->bias. `workspace` and `serial` of g are not read. Deterministic: one algorithm a shape,
+ * none with atomics. What the library does not take goes to pb_cuda_gemm_simt. */
+pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, const void *bias16);
+
+/* The same by a tiled kernel on the ordinary arithmetic units: any types and mixture of them, any alignment, B also in
+ * NF4. Sums are f32 in pieces of 256. */
+pb_status pb_cuda_gemm_simt(pb_ctx *ctx, const pb_gemm *g);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

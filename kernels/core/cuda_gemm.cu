@@ -1,0 +1,145 @@
+/* cuda_gemm.cu - C = alpha A B (+ C) (+ bias) on the ordinary arithmetic units, for any shape, type and alignment.
+ *
+ * A block of 256 threads owns 64 x 64 of C, a thread 4 x 4 of them. Shared memory holds 16 terms of the sum at a time
+ * as f32: a [16][64] and b [16][64], padded by one 16-byte vector a row. Bound: shared-memory reads, 8 for 16
+ * multiply-adds. */
+#include "kernels/core/cuda_blas.h"
+#include "kernels/core/nf4_decode.cuh"
+
+namespace
+{
+enum { TILE = 64, DEPTH = 16, THREADS = 256, ROW = TILE + 4, PIECE = 256 };
+
+struct operand {
+    const void *p;
+    size_t ld;
+    bool k_is_row; /* element (i,k) at k*ld + i, else at i*ld + k */
+    pb_nf4_view nf4;
+};
+
+struct product {
+    operand a, b;
+    void *c;
+    const float *bias;
+    size_t ldc;
+    int M, N, K;
+    float alpha;
+    bool accumulate;
+};
+
+struct nf4; /* as an element type: packed nibbles */
+
+template <class T> __device__ float element(const operand &o, const float *, size_t e)
+{
+    return pb_to_f32(static_cast<const T *>(o.p)[e]);
+}
+template <> __device__ float element<nf4>(const operand &o, const float *level, size_t e)
+{
+    return pb_nf4_value_at(o.nf4, level, e);
+}
+
+/* Terms k0.. of rows i0.. into tile[k][i]; zeros beyond the edges. Neighbouring threads read neighbouring elements. */
+template <class T>
+__device__ void stage(const operand &o, const float *level, int i0, int n, int k0, int K, float (*tile)[ROW])
+{
+#pragma unroll
+    for (int j = 0; j < TILE * DEPTH / THREADS; j++) {
+        const int at = (int)threadIdx.x + j * THREADS;
+        const int i = o.k_is_row ? at % TILE : at / DEPTH, k = o.k_is_row ? at / TILE : at % DEPTH;
+        const size_t row = (size_t)(i0 + i), col = (size_t)(k0 + k);
+        const bool inside = i0 + i < n && k0 + k < K;
+        tile[k][i] = inside ? element<T>(o, level, o.k_is_row ? col * o.ld + row : row * o.ld + col) : 0.0f;
+    }
+}
+
+__device__ void multiply(const float (*a)[ROW], const float (*b)[ROW], int ty, int tx, float (&sum)[4][4])
+{
+#pragma unroll
+    for (int k = 0; k < DEPTH; k++) {
+        float x[4], y[4];
+        pb_load_vec<float, 4>(&a[k][4 * ty], x);
+        pb_load_vec<float, 4>(&b[k][4 * tx], y);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) sum[i][j] = fmaf(x[i], y[j], sum[i][j]);
+    }
+}
+
+template <class C> __device__ void store(const product &g, int m, int n, float sum)
+{
+    if (m >= g.M || n >= g.N) return;
+    C *c = static_cast<C *>(g.c) + (size_t)m * g.ldc + n;
+    float v = g.alpha * sum;
+    if (g.bias) v += g.bias[n];
+    if (g.accumulate) v += pb_to_f32(*c);
+    *c = pb_from_f32<C>(v);
+}
+
+template <class A, class B, class C> __global__ void __launch_bounds__(THREADS) simt(const __grid_constant__ product g)
+{
+    __shared__ alignas(16) float a[DEPTH][ROW], b[DEPTH][ROW];
+    __shared__ float level[16];
+    const int m0 = (int)blockIdx.x * TILE, n0 = (int)blockIdx.y * TILE;
+    const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
+    float total[4][4] = {}, sum[4][4] = {};
+    if (threadIdx.x < 16) level[threadIdx.x] = g.b.nf4.level[threadIdx.x];
+    __syncthreads();
+    for (int k0 = 0; k0 < g.K; k0 += DEPTH) {
+        stage<A>(g.a, level, m0, g.M, k0, g.K, a);
+        stage<B>(g.b, level, n0, g.N, k0, g.K, b);
+        __syncthreads();
+        multiply(a, b, ty, tx, sum);
+        __syncthreads();
+        if ((k0 + DEPTH) % PIECE && k0 + DEPTH < g.K) continue;
+#pragma unroll
+        for (int i = 0; i < 16; i++) total[i / 4][i % 4] += sum[i / 4][i % 4], sum[i / 4][i % 4] = 0;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) store<C>(g, m0 + 4 * ty + i, n0 + 4 * tx + j, total[i][j]);
+}
+
+operand operand_of(const pb_mat *m, bool k_is_row)
+{
+    operand o = {m->p, m->ld, k_is_row, {}};
+    if (m->nf4) o.nf4 = pb_nf4_view_of(m->p, m->nf4);
+    return o;
+}
+
+template <class A, class B, class C> void launch(const product &g, cudaStream_t stream)
+{
+    const dim3 grid((unsigned)(g.M + TILE - 1) / TILE, (unsigned)(g.N + TILE - 1) / TILE);
+    simt<A, B, C><<<grid, THREADS, 0, stream>>>(g);
+}
+template <class A, class B> void launch_c(pb_dtype c, const product &g, cudaStream_t stream)
+{
+    if (c == PB_F32) launch<A, B, float>(g, stream);
+    else launch<A, B, __nv_bfloat16>(g, stream);
+}
+template <class A> void launch_b(const pb_mat *b, pb_dtype c, const product &g, cudaStream_t stream)
+{
+    if (b->nf4) launch_c<A, nf4>(c, g, stream);
+    else if (b->dtype == PB_F32) launch_c<A, float>(c, g, stream);
+    else launch_c<A, __nv_bfloat16>(c, g, stream);
+}
+} // namespace
+
+pb_status pb_cuda_gemm_simt(pb_ctx *ctx, const pb_gemm *g)
+{
+    const product p = {operand_of(&g->a, g->a.trans),
+                       operand_of(&g->b, !g->b.trans),
+                       g->c,
+                       g->bias,
+                       g->ldc,
+                       g->M,
+                       g->N,
+                       g->K,
+                       g->alpha,
+                       g->accumulate};
+    if (g->M == 0 || g->N == 0) return PB_OK;
+    if (g->a.dtype == PB_F32) launch_b<float>(&g->b, g->c_dtype, p, pb_cuda_stream(ctx));
+    else launch_b<__nv_bfloat16>(&g->b, g->c_dtype, p, pb_cuda_stream(ctx));
+    return pb_cuda_launched(ctx, "gemm_simt");
+}
