@@ -179,8 +179,8 @@ template <int DP> struct dkv_smem {
 /* The next tile of queries, counted over the heads of the group, from number n on of which one sees a key in
  * [j0, j0+OWN). */
 template <int M>
-__device__ inline int next_tile(const pb_attention_bwd_args &a, const int32_t *start, int n, int j0, int first, int tiles,
-                                int total)
+__device__ inline int next_tile(const pb_attention_bwd_args &a, const int32_t *start, int n, int j0, int first,
+                                int tiles, int total)
 {
     for (; n < total; n++) {
         const int m = n % tiles;
@@ -240,8 +240,7 @@ __global__ __launch_bounds__(THREADS) void dkv_kernel(const pb_attention_bwd_arg
     int n = next_tile<M>(a, start, 0, j0, first, tiles, total), stage = 0;
     load_tile<DP, OWN>(sm.k, (const bf16 *)a.k + row * a.ldk + head, a.ldk, j0, 0, a.S, a.D);
     load_tile<DP, OWN>(sm.v, (const bf16 *)a.v + row * a.ldv + head, a.ldv, j0, 0, a.S, a.D);
-    if (n < total)
-        load_queries<DP>(sm.stage[0], a, delta, start, own.b, own.head * group + n / tiles, n % tiles * M);
+    if (n < total) load_queries<DP>(sm.stage[0], a, delta, start, own.b, own.head * group + n / tiles, n % tiles * M);
     copy_commit();
     for (; n < total; stage ^= 1) {
         query_stage<DP> &st = sm.stage[stage];

@@ -111,7 +111,8 @@ __device__ void store_tile(const float (&out)[4][8], const float (&f)[4], T *p, 
     }
 }
 
-/* What the queries [i0, i0+TILE) see, to sm; and over all of them: the first key and the end. lse, delta may be NULL. */
+/* What the queries [i0, i0+TILE) see, to sm; and over all of them: the first key and the end. lse, delta may be NULL.
+ */
 __device__ int2 load_queries(buffers &sm, const int32_t *start, const float *lse, const float *delta, int i0, int S,
                              bool causal)
 {
@@ -129,7 +130,10 @@ __device__ int2 load_queries(buffers &sm, const int32_t *start, const float *lse
         if (sm.from[q] < sm.to[q]) r = make_int2(min(r.x, sm.from[q]), max(r.y, sm.to[q]));
     return r;
 }
-__device__ inline bool sees(const buffers &sm, int query, int key) { return key >= sm.from[query] && key < sm.to[query]; }
+__device__ inline bool sees(const buffers &sm, int query, int key)
+{
+    return key >= sm.from[query] && key < sm.to[query];
+}
 
 template <class T> __device__ inline rows_of<T> head_of(const void *p, size_t ld, int b, int head, int S, int D)
 {
@@ -198,15 +202,15 @@ template <class T> __global__ __launch_bounds__(THREADS, 1) void fwd_kernel(cons
     for (int i = 0; i < 4; i++) {
         const int r = own.r0 + 4 * thread_y() + i;
         f[i] = sum[i] == 0 ? 0 : 1 / sum[i];
-        if (r < a.S && own.d0 == 0 && thread_x() == 0) a.lse[stat + r] = sum[i] == 0 ? -INFINITY : top[i] + logf(sum[i]);
+        if (r < a.S && own.d0 == 0 && thread_x() == 0)
+            a.lse[stat + r] = sum[i] == 0 ? -INFINITY : top[i] + logf(sum[i]);
     }
     T *to = (T *)a.o + (size_t)own.b * a.S * a.ldo + (size_t)own.head * a.D;
     store_tile<T>(o, f, to, a.ldo, own.r0, a.S, own.d0, a.D);
 }
 
 /* p, and ds where asked for, of the scores `s` and products `dp`; rows are queries, or keys when KEYS. */
-template <bool KEYS>
-__device__ inline void weigh(float (&s)[4][4], const buffers &sm, float scale, int key0)
+template <bool KEYS> __device__ inline void weigh(float (&s)[4][4], const buffers &sm, float scale, int key0)
 {
 #pragma unroll
     for (int i = 0; i < 4; i++)
@@ -230,7 +234,8 @@ __device__ inline void differentiate(float (&p)[4][4], const float (&dp)[4][4], 
         }
 }
 
-template <class T> __global__ __launch_bounds__(THREADS, 1) void dkv_kernel(const pb_attention_bwd_args a, const float *delta)
+template <class T>
+__global__ __launch_bounds__(THREADS, 1) void dkv_kernel(const pb_attention_bwd_args a, const float *delta)
 {
     __shared__ buffers sm;
     const owned own = owned_tile(a.S, a.D, a.K);
@@ -261,7 +266,8 @@ template <class T> __global__ __launch_bounds__(THREADS, 1) void dkv_kernel(cons
     store_tile<T>(dv, one, (T *)a.dv + row * a.lddv + head, a.lddv, own.r0, a.S, own.d0, a.D);
 }
 
-template <class T> __global__ __launch_bounds__(THREADS, 1) void dq_kernel(const pb_attention_bwd_args a, const float *delta)
+template <class T>
+__global__ __launch_bounds__(THREADS, 1) void dq_kernel(const pb_attention_bwd_args a, const float *delta)
 {
     __shared__ buffers sm;
     const owned own = owned_tile(a.S, a.D, a.H);

@@ -43,8 +43,7 @@ template <int N> __device__ static inline key_range keys_of_tile(const int32_t *
 }
 
 /* C tiles as A tiles. */
-template <int NT>
-__device__ static inline void as_operand(uint32_t (&a)[NT / 2][4], const float (&c)[NT][4])
+template <int NT> __device__ static inline void as_operand(uint32_t (&a)[NT / 2][4], const float (&c)[NT][4])
 {
 #pragma unroll
     for (int k = 0; k < NT / 2; k++) {

@@ -38,13 +38,15 @@ __device__ static inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_
 /* Copies 16 bytes to shared memory, or clears them without reading `src` when !there. */
 __device__ static inline void copy_async(void *dst, const void *src, bool there)
 {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(dst)), "l"(src),
-                 "r"(there ? 16 : 0)
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(dst)), "l"(src), "r"(there ? 16 : 0)
                  : "memory");
 }
 __device__ static inline void copy_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
 /* Until at most N of this thread's groups are under way. */
-template <int N> __device__ static inline void copy_wait(void) { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+template <int N> __device__ static inline void copy_wait(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
 
 __device__ static inline uint32_t pack_bf16(float lo, float hi)
 {
