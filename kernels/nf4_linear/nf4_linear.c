@@ -164,7 +164,8 @@ const pb_op pb_op_nf4_linear_fwd = {
     .check = fwd_check,
     .bind = fwd_bind,
     .cost = fwd_cost,
-    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 4e-3},
+    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 6e-3}, /* in bf16 three roundings of 2^-9 can meet: weight, y, the reference's
+                                                   y */
 };
 const pb_op pb_op_nf4_linear_dx = {
     .name = "nf4_linear_dx",
@@ -176,6 +177,6 @@ const pb_op pb_op_nf4_linear_dx = {
     .check = dx_check,
     .bind = dx_bind,
     .cost = dx_cost,
-    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 4e-3},
+    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 6e-3}, /* as above */
     .grad_of = &pb_op_nf4_linear_fwd,
 };
