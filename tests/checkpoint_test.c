@@ -1,6 +1,7 @@
 /* checkpoint_test.c - checkpoints of a training run: which of them stay, that a resumed run equals one that was never
  * interrupted bit for bit, and what does not fit is refused. */
 #include "tests/checkpoint_fixture.h"
+#include "trainer/checkpoint/state.h"
 
 static const run_kind kinds[] = {
     {PB_FULL, PB_F32, 1, false}, {PB_FULL, PB_BF16, 2, true},   {PB_LORA, PB_F32, 2, false},
@@ -288,6 +289,40 @@ static void other_runs_are_refused(void **state)
     remove_folder(dir);
 }
 
+static void fewer_targets(pb_train_config *c) { c->model.targets = 1u << PB_TARGET_Q; }
+
+/* By its tensors alone, whatever the settings say. */
+static void state_of(void (*change)(pb_train_config *), const char *says)
+{
+    run r, s;
+    pb_safetensors *f = NULL, *g = NULL;
+    pb_file_digest data;
+    pb_train_config cfg = run_config(plain);
+    const char *dir = make_folder();
+    if (change) change(&cfg);
+    run_open(&r, plain), run_open_as(&s, plain, &cfg);
+    CHECK_OK(pb_state_write(r.t, &pb_disk_posix, in_folder(dir, "r"), &data));
+    CHECK_OK(pb_state_write(s.t, &pb_disk_posix, in_folder(dir, "s"), &data));
+    CHECK_OK(pb_st_open(in_folder(dir, "r"), &f));
+    CHECK_OK(pb_st_open(in_folder(dir, "s"), &g));
+    CHECK_OK(pb_state_check("x", f, r.t));
+    if (says) CHECK_FAILS(pb_state_check("x", f, s.t), PB_EINVAL, says);
+    if (change == fewer_targets)
+        CHECK_FAILS(pb_state_check("x", g, r.t), PB_EINVAL, "x: of another model: it has no tensor");
+    pb_st_close(f), pb_st_close(g);
+    run_close(&r), run_close(&s);
+    remove_folder(dir);
+}
+
+static void other_tensors_are_refused(void **state)
+{
+    (void)state;
+    state_of(NULL, NULL);
+    state_of(fewer_targets, "x: of another model: it has 21 tensors, and 15 are expected");
+    state_of(other_rank, "x: of another model: tensor w.layers.0.lora_a.q is F32 [2,64], the model's is F32 [3,64]");
+    state_of(other_layers, "x: of another model: it has no tensor w.layers.1.norm1");
+}
+
 static void what_differs_is_noted(void **state)
 {
     (void)state;
@@ -419,6 +454,7 @@ int main(void)
         cmocka_unit_test(extra_files_belong_to_it),
         cmocka_unit_test(other_runs_are_refused),
         cmocka_unit_test(what_differs_is_noted),
+        cmocka_unit_test(other_tensors_are_refused),
         cmocka_unit_test(one_writer_at_a_time),
         cmocka_unit_test(leftovers_are_tidied),
         cmocka_unit_test(an_empty_folder_begins_anew),
