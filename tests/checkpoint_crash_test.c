@@ -11,7 +11,6 @@
 #include "tests/checkpoint_fixture.h"
 
 enum { KILLS = 300, ITERATIONS = 48, LIFE = 5, CALLS = 260 };
-static const run_kind plain = {PB_LORA, PB_F32, 1, false};
 
 /* X(enumerator, what the process was doing) */
 #define STAGE_MAP(X)                                                                                                   \
@@ -186,8 +185,8 @@ static void check_tracker(const char *dir)
 {
     char *text = NULL, name[64];
     size_t n;
-    if (!is_there(dir, "latest_checkpointed_iteration.txt")) return;
-    CHECK_OK(pb_disk_read_file(&pb_disk_posix, in_folder(dir, "latest_checkpointed_iteration.txt"), 64, &text, &n));
+    if (!is_there(dir, TRACKER)) return;
+    CHECK_OK(pb_disk_read_file(&pb_disk_posix, in_folder(dir, TRACKER), 64, &text, &n));
     snprintf(name, sizeof name, "iter_%07llu/checkpoint.json", strtoull(text, NULL, 10));
     if (!is_there(dir, name)) fail_msg("the tracker names %s, which is not there", name);
     free(text);
@@ -205,7 +204,7 @@ static uint64_t look(run *r, const char *dir, const pb_digest_text *at, uint64_t
             snprintf(number, sizeof number, "%llu", strtoull(name + 5, NULL, 10));
             CHECK_OK(run_resume(r, c, number));
             CHECK_DIGEST(run_digest(r), at[r->p.iteration]);
-        } else if (strcmp(name, "latest_checkpointed_iteration.txt") != 0) {
+        } else if (strcmp(name, TRACKER) != 0) {
             fail_msg("%s was left", name);
         }
     }

@@ -2,9 +2,6 @@
  * afterwards: nothing is lost, and nothing wrong is taken. */
 #include "tests/checkpoint_disk.h"
 
-static const run_kind plain = {PB_LORA, PB_F32, 1, false};
-#define TRACKER "latest_checkpointed_iteration.txt"
-
 static const char *const fault_names[] = {
 #define X(id, what) #id,
     FAULT_MAP(X)

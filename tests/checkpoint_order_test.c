@@ -6,9 +6,6 @@
 
 #include "tests/checkpoint_fixture.h"
 
-static const run_kind plain = {PB_LORA, PB_F32, 1, false};
-#define TRACKER "latest_checkpointed_iteration.txt"
-
 /* Paths whose contents (a file's bytes, a folder's names) are not durable yet, and what file descriptors are of. */
 enum { MOST = 256, PATHS = 300 };
 typedef struct model {
