@@ -4,9 +4,9 @@
  * A block owns 128 keys, 64 a consumer warpgroup, and passes over the queries of the whole group in tiles, so that dk
  * and dv stay in its registers: no atomics for them. Scores stand with keys down: the weights of a tile go from
  * accumulator to operand for dv, ds likewise for dk, and once through shared memory for dq. One warp loads with the
- * tensor engine, another adds the tiles of dq to f32 sums in memory, 32 KB at a time. These sums lie as the accumulators
- * do: the float4 of thread t, column tile n and warpgroup w of a tile at (8w + n) * 128 + t. A kernel before computes
- * delta and lse per tile, a kernel behind rounds dq.
+ * tensor engine, another adds the tiles of dq to f32 sums in memory, 32 KB at a time. These sums lie as the
+ * accumulators do: the float4 of thread t, column tile n and warpgroup w of a tile at (8w + n) * 128 + t. A kernel
+ * before computes delta and lse per tile, a kernel behind rounds dq.
  *
  * Blocks add in any order (wgmma), or per tile of queries in the order of their keys (wgmma_ordered): the same bits
  * every time, for some waiting. */
@@ -93,8 +93,7 @@ template <int D> __global__ __launch_bounds__(256) void dq_kernel(const pb_atten
     const int tile = blockIdx.x / 2, w = blockIdx.x % 2, n = threadIdx.x % 8, warp = threadIdx.x / 64;
     const int g = threadIdx.x / 8 % 8, bh = tile / room.tiles, i0 = tile % room.tiles * QUERIES<D>, b = bh / a.H;
     const int i = i0 + (D == 64 ? w * 64 : 0) + warp * 16 + g, col = (D == 64 ? 0 : w * 64) + n * 8;
-    const key_range r =
-        keys_of_tile<QUERIES<D>>(a.start ? a.start + (size_t)b * a.S : NULL, i0, a.S, a.causal);
+    const key_range r = keys_of_tile<QUERIES<D>>(a.start ? a.start + (size_t)b * a.S : NULL, i0, a.S, a.causal);
     float low[8] = {}, high[8] = {};
     const float4 *from = (const float4 *)(room.dq + (size_t)tile * DQ_TILE) + (w * 8 + n) * 128 + warp * 32 + g * 4;
 #pragma unroll
@@ -111,34 +110,40 @@ template <int D> __global__ __launch_bounds__(256) void dq_kernel(const pb_atten
 #ifdef PB_SM90_CODE
 /* ---- between: who does what ------------------------------------------------------------------------------------ */
 
-/* This block's keys, and the first tile of queries that may see them. */
+/* This block's keys. */
 struct owned {
-    int b, head, j0, first;
-    const int32_t *start;
+    int b, head, j0;
 };
 /* Blocks with the most to do first: under a causal mask those of the first keys. */
-template <int D> __device__ inline owned owned_keys(int number, const pb_attention_bwd_args &a)
+__device__ inline owned owned_keys(int number, const pb_attention_bwd_args &a)
 {
-    const int bk = number % (a.B * a.K), j0 = number / (a.B * a.K) * KEYS, b = bk / a.K;
-    return {b, bk % a.K, j0, a.causal ? j0 / QUERIES<D> : 0, a.start ? a.start + (size_t)b * a.S : NULL};
+    const int bk = number % (a.B * a.K);
+    return {bk / a.K, bk % a.K, number / (a.B * a.K) * KEYS};
 }
 
-/* A tile of queries on the way over the group's heads. All roles walk alike. */
+/* A tile of queries on the way over the group's heads, and whom it sees. All roles walk alike. */
 struct cursor {
     int h, m;
     key_range seen;
 };
-__device__ inline cursor before_first(const owned &own) { return {0, own.first - 1, {0, 0, 0, 0}}; }
-/* To the next tile that sees a key of this block; false behind the last. The whole warp takes part. */
-template <int D>
-__device__ inline bool advance(cursor &c, const owned &own, const pb_attention_bwd_args &a, int tiles)
+template <int D> __device__ inline int first_tile(const owned &own, const pb_attention_bwd_args &a)
 {
+    return a.causal ? own.j0 / QUERIES<D> : 0;
+}
+template <int D> __device__ inline cursor before_first(const owned &own, const pb_attention_bwd_args &a)
+{
+    return {0, first_tile<D>(own, a) - 1, {0, 0, 0, 0}};
+}
+/* To the next tile that sees a key of this block; false behind the last. The whole warp takes part. */
+template <int D> __device__ inline bool advance(cursor &c, const owned &own, const pb_attention_bwd_args &a, int tiles)
+{
+    const int32_t *start = a.start ? a.start + (size_t)own.b * a.S : NULL;
     for (;;) {
         if (++c.m == tiles) {
-            c.m = own.first;
+            c.m = first_tile<D>(own, a);
             if (++c.h == a.H / a.K) return false;
         }
-        c.seen = keys_of_tile<QUERIES<D>>(own.start, c.m * QUERIES<D>, a.S, a.causal);
+        c.seen = keys_of_tile<QUERIES<D>>(start, c.m * QUERIES<D>, a.S, a.causal);
         if (c.seen.lo < own.j0 + KEYS && c.seen.hi > own.j0) return true;
     }
 }
@@ -176,7 +181,7 @@ __device__ void produce(shared<D> &sm, const maps &m, const pb_attention_bwd_arg
         load<D, KEYS>(sm.k, &m.k, &sm.kv_full, own.head, own.j0, own.b);
         load<D, KEYS>(sm.v, &m.v, &sm.kv_full, own.head, own.j0, own.b);
     }
-    for (cursor c = before_first(own); advance<D>(c, own, a, room.tiles); at.next()) {
+    for (cursor c = before_first<D>(own, a); advance<D>(c, own, a, room.tiles); at.next()) {
         const int s = at.stage, head = own.head * (a.H / a.K) + c.h;
         barrier_wait(&sm.q_empty[s], at.parity ^ 1);
         if (leader) {
@@ -198,7 +203,7 @@ template <int D, bool ORDERED>
 __device__ void add_dq(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const owned &own)
 {
     uint32_t parity = 0;
-    for (cursor c = before_first(own); advance<D>(c, own, a, room.tiles); parity ^= 1) {
+    for (cursor c = before_first<D>(own, a); advance<D>(c, own, a, room.tiles); parity ^= 1) {
         const int number = number_of<D>(c, own, a, room.tiles), turn = (own.j0 / KEYS) - c.seen.lo / KEYS;
         float *to = room.dq + (size_t)number * DQ_TILE;
         barrier_wait(&sm.dq_full, parity);
@@ -255,8 +260,7 @@ __device__ inline void release(uint64_t *barrier)
 }
 
 /* Scores, keys j0 + 8r.. down and queries i0 .. across, become weights. */
-template <int D>
-__device__ inline void weigh(float (&s)[QUERIES<D> / 8][4], const query_stats<D> &st, float sl)
+template <int D> __device__ inline void weigh(float (&s)[QUERIES<D> / 8][4], const query_stats<D> &st, float sl)
 {
 #pragma unroll
     for (int n = 0; n < QUERIES<D> / 8; n++) {
@@ -277,21 +281,38 @@ __device__ inline void hide(float (&p)[QUERIES<D> / 8][4], const query_stats<D> 
             if (key < st.from[i] || key >= (a.causal ? i0 + i + 1 : a.S)) p[n][e] = 0;
         }
 }
-/* p (dp - delta) */
-template <int D>
-__device__ inline void differentiate(float (&p)[QUERIES<D> / 8][4], const float (&dp)[QUERIES<D> / 8][4],
+/* The weights s as operand p, which is there already when PACKED, and p (dp - delta) as operand ds; 16 queries at a
+ * time, so that registers fall free. */
+template <int D, bool PACKED>
+__device__ inline void differentiate(uint32_t (&p)[QUERIES<D> / 16][4], uint32_t (&ds)[QUERIES<D> / 16][4],
+                                     const float (&s)[QUERIES<D> / 8][4], const float (&dp)[QUERIES<D> / 8][4],
                                      const query_stats<D> &st)
 {
 #pragma unroll
-    for (int n = 0; n < QUERIES<D> / 8; n++) {
-        const float2 delta = *reinterpret_cast<const float2 *>(&st.delta[n * 8 + threadIdx.x % 4 * 2]);
+    for (int k = 0; k < QUERIES<D> / 16; k++) {
+        float x[2][4], y[2][4];
+        uint32_t w[1][4];
 #pragma unroll
-        for (int e = 0; e < 4; e++) p[n][e] *= dp[n][e] - (e & 1 ? delta.y : delta.x);
+        for (int n = 0; n < 2; n++) {
+            const float2 delta = *reinterpret_cast<const float2 *>(&st.delta[(2 * k + n) * 8 + threadIdx.x % 4 * 2]);
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                x[n][e] = s[2 * k + n][e];
+                y[n][e] = x[n][e] * (dp[2 * k + n][e] - (e & 1 ? delta.y : delta.x));
+            }
+        }
+        if (!PACKED) {
+            as_operand<2>(w, x);
+#pragma unroll
+            for (int e = 0; e < 4; e++) p[k][e] = w[0][e];
+        }
+        as_operand<2>(w, y);
+#pragma unroll
+        for (int e = 0; e < 4; e++) ds[k][e] = w[0][e];
     }
 }
 /* ds as operand to shared memory; `key` is the row of this thread's first pair. */
-template <int D>
-__device__ inline void share_ds(bf16 *ds, const uint32_t (&w)[QUERIES<D> / 16][4], int key)
+template <int D> __device__ inline void share_ds(bf16 *ds, const uint32_t (&w)[QUERIES<D> / 16][4], int key)
 {
 #pragma unroll
     for (int k = 0; k < QUERIES<D> / 16; k++)
@@ -306,6 +327,7 @@ __device__ inline void share_ds(bf16 *ds, const uint32_t (&w)[QUERIES<D> / 16][4
 template <int D>
 __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const owned &own)
 {
+    constexpr bool EARLY = D == 128; /* dv's product starts before dp is there, which takes registers */
     const int wg = threadIdx.x / 128 - 1, row = wg * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
     const int j0 = own.j0 + wg * 64;
     const bf16 *k = sm.k + wg * 64 * 64, *v = sm.v + wg * 64 * 64;
@@ -318,9 +340,10 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
 #pragma unroll
         for (int e = 0; e < 4; e++) dk[n][e] = dv[n][e] = 0;
     barrier_wait(&sm.kv_full, 0);
-    for (cursor c = before_first(own); advance<D>(c, own, a, room.tiles); at.next(), parity ^= 1) {
+    for (cursor c = before_first<D>(own, a); advance<D>(c, own, a, room.tiles); at.next(), parity ^= 1) {
         const int stage = at.stage;
         const query_stats<D> &st = sm.stats[stage];
+        const bool masked = j0 < c.seen.solid_lo || j0 + 64 > c.seen.solid_hi;
         float s[QUERIES<D> / 8][4], dp[QUERIES<D> / 8][4], dq[8][4];
         uint32_t p[QUERIES<D> / 16][4], ds[QUERIES<D> / 16][4];
         barrier_wait(&sm.q_full[stage], at.parity);
@@ -332,15 +355,19 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
         wgmma_wait<1>();
         settled(s);
         weigh<D>(s, st, sl);
-        if (j0 < c.seen.solid_lo || j0 + 64 > c.seen.solid_hi)
-            hide<D>(s, st, a, own.j0 + row, c.m * QUERIES<D>);
-        as_operand<QUERIES<D> / 8>(p, s);
-        wgmma_fence();
-        start_mix<D>(dv, p, sm.dO[stage]);
-        wgmma_wait<1>();
+        if (masked) hide<D>(s, st, a, own.j0 + row, c.m * QUERIES<D>);
+        if (EARLY) {
+            as_operand<QUERIES<D> / 8>(p, s);
+            wgmma_fence();
+            start_mix<D>(dv, p, sm.dO[stage]);
+            wgmma_wait<1>();
+        } else wgmma_wait<0>();
         settled(dp);
-        differentiate<D>(s, dp, st);
-        as_operand<QUERIES<D> / 8>(ds, s);
+        differentiate<D, EARLY>(p, ds, s, dp, st);
+        if (!EARLY) {
+            wgmma_fence();
+            start_mix<D>(dv, p, sm.dO[stage]);
+        }
         share_ds<D>(sm.ds[parity], ds, row); /* the other buffer is read until the next barrier */
         fence_async();
         named_sync(1, CONSUMERS);
@@ -392,13 +419,14 @@ __global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__
         sm.number = ORDERED ? atomicAdd(room.turns + room.count, 1) : (int)blockIdx.x;
     }
     __syncthreads();
-    const owned own = owned_keys<D>(sm.number, a);
     if (threadIdx.x < 128) {
         registers_fewer<32>();
+        const owned own = owned_keys(sm.number, a);
         if (threadIdx.x < 32) produce<D>(sm, m, a, room, own);
         else if (threadIdx.x < 64) add_dq<D, ORDERED>(sm, a, room, own);
     } else {
         registers_more<240>();
+        const owned own = owned_keys(sm.number, a);
         consume<D>(sm, a, room, own);
     }
 #endif
@@ -414,7 +442,7 @@ template <int D, bool ORDERED> pb_status bwd_launch(pb_ctx *ctx, const pb_attent
     PB_TRY(tensor_map(&m.dO, a.dO, a.lddo, a.B, a.S, a.H, D, QUERIES<D>));
     PB_TRY(tensor_map(&m.k, a.k, a.ldk, a.B, a.S, a.K, D, KEYS));
     PB_TRY(tensor_map(&m.v, a.v, a.ldv, a.B, a.S, a.K, D, KEYS));
-    stats_kernel<D><<<room.count * (DQ_TILE / 8 / 256), 256, 0, pb_cuda_stream(ctx)>>>(a, room);
+    stats_kernel<D><<<room.count *(DQ_TILE / 8 / 256), 256, 0, pb_cuda_stream(ctx)>>>(a, room);
     PB_TRY(pb_cuda_launched(ctx, "attention_bwd wgmma, delta"));
     if (!ORDERED) {
         PB_CUDA_TRY(cudaMemsetAsync(room.dq, 0, (size_t)room.count * DQ_TILE * sizeof(float), pb_cuda_stream(ctx)));
@@ -429,7 +457,7 @@ template <int D, bool ORDERED> pb_status bwd_launch(pb_ctx *ctx, const pb_attent
 
 template <int D> size_t workspace(const pb_attention_bwd_args &a)
 {
-    const size_t count = (size_t)((a.S + QUERIES<D> - 1) / QUERIES<D>) * a.B * a.H;
+    const size_t count = (size_t)((a.S + QUERIES<D> - 1) / QUERIES<D>)*a.B * a.H;
     return count * (DQ_TILE * sizeof(float) + sizeof(query_stats<D>) + sizeof(int)) + sizeof(int);
 }
 } // namespace
