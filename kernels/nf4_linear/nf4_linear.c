@@ -168,8 +168,7 @@ const pb_op pb_op_nf4_linear_fwd = {
     .check = fwd_check,
     .bind = fwd_bind,
     .cost = fwd_cost,
-    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 6e-3}, /* in bf16 three roundings of 2^-9 can meet: weight, y, the reference's
-                                                   y */
+    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 4e-3},
 };
 const pb_op pb_op_nf4_linear_dx = {
     .name = "nf4_linear_dx",
