@@ -22,6 +22,7 @@ static pb_status map(int fd, const char *path, pb_map *out)
     void *p = mmap(NULL, out->n, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED) return pb_fail(PB_EIO, "%s: cannot be mapped: %s", path, strerror(errno));
     out->p = p;
+    out->fd = fd;
     return PB_OK;
 }
 
@@ -31,23 +32,15 @@ pb_status pb_map_open(const char *path, pb_map *out)
     if (fd < 0) return pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
     pb_map m = {0};
     const pb_status s = map(fd, path, &m);
-    close(fd);
+    if (!m.p) close(fd);
     if (s == PB_OK) *out = m;
     return s;
 }
 
 void pb_map_close(pb_map *m)
 {
-    if (m->p) munmap(m->p, m->n);
+    if (m->p) munmap(m->p, m->n), close(m->fd);
     *m = (pb_map){0};
-}
-
-/* Pages that the range covers only in part stay. */
-void pb_map_drop(const pb_map *m, const void *from, size_t n)
-{
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), start = (size_t)((const unsigned char *)from - m->p);
-    const size_t first = (start + page - 1) / page * page, end = start + n == m->n ? m->n : (start + n) / page * page;
-    if (first < end) madvise(m->p + first, end - first, MADV_DONTNEED);
 }
 
 pb_status pb_json_parse(const char *where, const void *text, size_t n, json_t **out)

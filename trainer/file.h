@@ -11,14 +11,13 @@
 typedef struct pb_map {
     unsigned char *p; /* [n], read only; NULL when n is 0 */
     size_t n;
+    int fd; /* of the same file, while p is not NULL */
 } pb_map;
 
 /* EIO: cannot be opened, is no regular file or cannot be mapped; the line names the path. A file that another process
  * shortens while it is mapped kills the reader (SIGBUS), as it does for every program that maps. */
 pb_status pb_map_open(const char *path, pb_map *out);
 void pb_map_close(pb_map *m); /* {0} is fine */
-/* Takes the bytes out of this process's memory; they come back from the file when they are read again. */
-void pb_map_drop(const pb_map *m, const void *from, size_t n);
 
 /* Parses n bytes of UTF-8 as one JSON object without duplicate keys or NUL in strings; EINVAL: one line, where and why.
  * The caller owns *out (json_decref). */

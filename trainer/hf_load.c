@@ -88,20 +88,10 @@ static pb_status gather(const source *s, size_t first, size_t n, pb_dtype dtype,
         const part *x = &s->part[i];
         size_t from, to;
         if (overlap(x, first, n, &from, &to))
-            PB_TRY(pb_st_convert(x->t, from - x->first, to - from, dtype,
-                                 (unsigned char *)out + (from - first) * pb_dtype_size(dtype)));
+            PB_TRY(pb_st_load(x->file, x->t, from - x->first, to - from, dtype,
+                              (unsigned char *)out + (from - first) * pb_dtype_size(dtype)));
     }
     return PB_OK;
-}
-
-/* What is converted need not stay in memory beside the model. */
-static void drop(const source *s, size_t first, size_t n)
-{
-    for (int i = 0; i < s->n; i++) {
-        const part *x = &s->part[i];
-        size_t from, to;
-        if (overlap(x, first, n, &from, &to)) pb_st_drop(x->file, x->t, from - x->first, to - from);
-    }
 }
 
 /* Elements of the files to device memory; memory of the CPU is written in place. */
@@ -132,10 +122,11 @@ static pb_status load_all(loader *l)
         const pb_param *p = &l->m->params[i];
         const source *s = &l->source[i];
         const size_t all = s->n ? pb_param_n(p) : 0;
-        for (size_t first = 0; first < all; first += CHUNK) {
-            const size_t n = all - first < CHUNK ? all - first : CHUNK;
+        /* In place there is nothing to hold: a tensor at once. */
+        const size_t most = l->m->ctx->id == PB_CPU && !p->q ? all : CHUNK;
+        for (size_t first = 0; first < all; first += most) {
+            const size_t n = all - first < most ? all - first : most;
             PB_TRY(load_chunk(l, p, s, first, n));
-            drop(s, first, n);
         }
     }
     return pb_sync(l->m->ctx);

@@ -246,8 +246,10 @@ const char *pb_st_metadata(const pb_safetensors *f, const char *key)
     return json_string_value(json_object_get(json_object_get(f->header, "__metadata__"), key));
 }
 
-void pb_st_drop(const pb_safetensors *f, const pb_st_tensor *t, size_t first, size_t n)
+bool pb_st_file(const pb_safetensors *f, const pb_st_tensor *t, int *fd, size_t *offset)
 {
-    const size_t size = pb_st_dtype_size(t->dtype);
-    if (f->map.p) pb_map_drop(&f->map, t->data + first * size, n * size);
+    if (!f->map.p) return false;
+    *fd = f->map.fd;
+    *offset = (size_t)(t->data - f->map.p);
+    return true;
 }

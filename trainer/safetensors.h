@@ -67,8 +67,8 @@ size_t pb_st_count(const pb_safetensors *f);
 const pb_st_tensor *pb_st_at(const pb_safetensors *f, size_t i);           /* in the order of names */
 const pb_st_tensor *pb_st_find(const pb_safetensors *f, const char *name); /* NULL: there is none */
 const char *pb_st_metadata(const pb_safetensors *f, const char *key);      /* NULL: there is none */
-/* Elements [first, first+n) of a tensor of an opened file are not needed soon: their memory goes back to the system. */
-void pb_st_drop(const pb_safetensors *f, const pb_st_tensor *t, size_t first, size_t n);
+/* Where the tensor's data begin in an opened file; false for bytes in memory. */
+bool pb_st_file(const pb_safetensors *f, const pb_st_tensor *t, int *fd, size_t *offset);
 /* "[3,4]" in `out`, cut when too long; returns out. */
 const char *pb_st_shape_text(const size_t *shape, int dims, char *out, size_t room);
 
@@ -78,6 +78,9 @@ bool pb_st_can_convert(pb_st_dtype from, pb_dtype to);
  * even from the value as f32; everything else is exact. EUNSUPPORTED: no such conversion; EINVAL: an I64 that does not
  * fit. */
 pb_status pb_st_convert(const pb_st_tensor *t, size_t first, size_t n, pb_dtype to, void *out);
+/* The same, read from the file piece by piece and not through its map: without a page fault for every few pages, and
+ * without pages that stay in this process's memory. EIO: the file has become shorter, or cannot be read. */
+pb_status pb_st_load(const pb_safetensors *f, const pb_st_tensor *t, size_t first, size_t n, pb_dtype to, void *out);
 
 /* ---- writing --------------------------------------------------------------------------------------- */
 

@@ -1,8 +1,12 @@
 /* safetensors_convert.c - elements of a file as elements of a tensor, at the speed of memory. */
+#include <unistd.h>
+
 #include "trainer/safetensors.h"
 
 /* Elements a thread converts at a time, by way of f32 on its stack. */
 enum { STEP = 1024 };
+/* Elements that a thread takes at a time: what is read from a file stays in its second-level cache. */
+enum { PIECE = 1 << 15 };
 
 /* f16 has 5 bits of exponent (bias 15) and 10 of fraction. Shifted into the place of an f32's, the value is 2^-112
  * times what it should be; the product is exact, subnormals included. Inf and NaN end up at 2^16 and above. */
@@ -73,22 +77,73 @@ bool pb_st_can_convert(pb_st_dtype from, pb_dtype to)
     return (to == PB_F32 || to == PB_BF16) && (from == PB_ST_F32 || from == PB_ST_F16 || from == PB_ST_BF16);
 }
 
+static pb_status refuse(const pb_st_tensor *t, pb_dtype to)
+{
+    return pb_fail(PB_EUNSUPPORTED, "%s: tensor %.150s is %s and cannot be read as %s", t->file, t->name,
+                   pb_st_dtype_name(t->dtype), pb_dtype_name(to));
+}
+
+static pb_status too_large(const pb_st_tensor *t)
+{
+    return pb_fail(PB_EINVAL, "%s: tensor %.150s: a value is beyond 32 bits", t->file, t->name);
+}
+
+/* n elements at `from`, on this thread; false: a value does not fit. */
+static bool convert(const unsigned char *from, pb_st_dtype dtype, size_t n, pb_dtype to, unsigned char *out)
+{
+    const size_t in = pb_st_dtype_size(dtype), size = pb_dtype_size(to);
+    bool fits = true;
+    for (size_t at = 0; at < n; at += STEP) {
+        const size_t len = n - at < STEP ? n - at : STEP;
+        if (same(dtype, to)) memcpy(out + at * size, from + at * in, len * size);
+        else if (to == PB_I32)
+            fits = integers(from + at * in, dtype, len, (int32_t *)(void *)(out + at * size)) && fits;
+        else floats(from + at * in, dtype, len, to, out + at * size);
+    }
+    return fits;
+}
+
 pb_status pb_st_convert(const pb_st_tensor *t, size_t first, size_t n, pb_dtype to, void *out)
 {
-    const size_t in = pb_st_dtype_size(t->dtype), size = pb_dtype_size(to), steps = (n + STEP - 1) / STEP;
+    const size_t in = pb_st_dtype_size(t->dtype), size = pb_dtype_size(to), pieces = (n + PIECE - 1) / PIECE;
     const unsigned char *from = t->data + first * in;
     bool fits = true;
-    if (!pb_st_can_convert(t->dtype, to))
-        return pb_fail(PB_EUNSUPPORTED, "%s: tensor %.150s is %s and cannot be read as %s", t->file, t->name,
-                       pb_st_dtype_name(t->dtype), pb_dtype_name(to));
-#pragma omp parallel for reduction(&& : fits) if (steps > 16)
-    for (size_t s = 0; s < steps; s++) {
-        const size_t at = s * STEP, len = n - at < STEP ? n - at : STEP;
-        unsigned char *dest = (unsigned char *)out + at * size;
-        if (same(t->dtype, to)) memcpy(dest, from + at * in, len * size);
-        else if (to == PB_I32) fits = integers(from + at * in, t->dtype, len, (int32_t *)(void *)dest) && fits;
-        else floats(from + at * in, t->dtype, len, to, dest);
+    if (!pb_st_can_convert(t->dtype, to)) return refuse(t, to);
+#pragma omp parallel for reduction(&& : fits) if (pieces > 1)
+    for (size_t p = 0; p < pieces; p++) {
+        const size_t at = p * PIECE, len = n - at < PIECE ? n - at : PIECE;
+        fits = convert(from + at * in, t->dtype, len, to, (unsigned char *)out + at * size) && fits;
     }
-    if (!fits) return pb_fail(PB_EINVAL, "%s: tensor %.150s: a value is beyond 32 bits", t->file, t->name);
-    return PB_OK;
+    return fits ? PB_OK : too_large(t);
+}
+
+static bool read_at(int fd, size_t offset, unsigned char *to, size_t n)
+{
+    while (n) {
+        const ssize_t got = pread(fd, to, n, (off_t)offset);
+        if (got <= 0) return false;
+        to += got, offset += (size_t)got, n -= (size_t)got;
+    }
+    return true;
+}
+
+pb_status pb_st_load(const pb_safetensors *f, const pb_st_tensor *t, size_t first, size_t n, pb_dtype to, void *out)
+{
+    const size_t in = pb_st_dtype_size(t->dtype), size = pb_dtype_size(to), pieces = (n + PIECE - 1) / PIECE;
+    const bool direct = same(t->dtype, to);
+    bool fits = true, whole = true;
+    size_t offset;
+    int fd;
+    if (!pb_st_can_convert(t->dtype, to)) return refuse(t, to);
+    if (!pb_st_file(f, t, &fd, &offset)) return pb_st_convert(t, first, n, to, out);
+#pragma omp parallel for reduction(&& : fits, whole) if (pieces > 1)
+    for (size_t p = 0; p < pieces; p++) {
+        unsigned char room[PIECE * sizeof(int64_t)];
+        const size_t at = p * PIECE, len = n - at < PIECE ? n - at : PIECE;
+        unsigned char *dest = (unsigned char *)out + at * size, *buffer = direct ? dest : room;
+        whole = read_at(fd, offset + (first + at) * in, buffer, len * in) && whole;
+        if (!direct && whole) fits = convert(buffer, t->dtype, len, to, dest) && fits;
+    }
+    if (!whole) return pb_fail(PB_EIO, "%s: tensor %.150s cannot be read whole", t->file, t->name);
+    return fits ? PB_OK : too_large(t);
 }
