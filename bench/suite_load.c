@@ -13,8 +13,8 @@
 #include "bench/results.h"
 #include "bench/train_case.h"
 #include "cli/memory.h"
-#include "trainer/hf_load.h"
-#include "trainer/hf_save.h"
+#include "trainer/hf/hf_load.h"
+#include "trainer/hf/hf_save.h"
 
 enum { READ_CHUNK = 1 << 20 };
 

@@ -10,9 +10,9 @@
 #include "tests/oracle_model.h"
 #include "tests/test.h"
 #include "trainer/data.h"
-#include "trainer/hf_config.h"
-#include "trainer/hf_load.h"
-#include "trainer/peft.h"
+#include "trainer/hf/hf_config.h"
+#include "trainer/hf/hf_load.h"
+#include "trainer/hf/peft.h"
 
 #define MOST_LOGITS 0.10
 enum { B = 2, S = 40, T = B * S };

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "trainer/file.h"
-#include "trainer/hf_config.h"
+#include "trainer/io/file.h"
+#include "trainer/hf/hf_config.h"
 
 static const struct {
     const char *type, *architecture;

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/file.h"
-#include "trainer/peft_impl.h"
+#include "trainer/io/file.h"
+#include "trainer/hf/peft_impl.h"
 
 static void words(unsigned targets, char out[160])
 {

@@ -1,5 +1,5 @@
 /* hf_save.c - cuts the tensors of a model into files, and writes those, their index and the configuration. */
-#include "trainer/hf_save.h"
+#include "trainer/hf/hf_save.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trainer/file.h"
-#include "trainer/hf_config.h"
-#include "trainer/hf_write.h"
+#include "trainer/io/file.h"
+#include "trainer/hf/hf_config.h"
+#include "trainer/hf/hf_write.h"
 
 static const size_t usual_shard = 5000000000;
 static const char single[] = "model.safetensors", index_name[] = "model.safetensors.index.json";

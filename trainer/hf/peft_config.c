@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/file.h"
-#include "trainer/peft_impl.h"
+#include "trainer/io/file.h"
+#include "trainer/hf/peft_impl.h"
 
 /* Keys that change the computation, or what is adapted, unless they are absent, null, false or empty. */
 static const char *const unsupported[] = {"alora_invocation_tokens",

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trainer/file.h"
-#include "trainer/disk.h"
-#include "trainer/safetensors.h"
+#include "trainer/io/file.h"
+#include "trainer/io/disk.h"
+#include "trainer/io/safetensors.h"
 
 struct pb_st_writer {
     const pb_disk *disk;

@@ -1,7 +1,7 @@
 /* hf_write.h - parameters of a model into one safetensors file, in pieces. */
 #ifndef PB_HF_WRITE_H
 #define PB_HF_WRITE_H
-#include "trainer/hf_names.h"
+#include "trainer/hf/hf_names.h"
 
 /* What a tensor is written as: adapters in F32, everything else in its parameter's dtype (gains and biases are F32 in
  * every model). */

@@ -1,11 +1,11 @@
 /* safetensors.c - reading the header of a safetensors file, and distrusting all of it. */
-#include "trainer/safetensors.h"
+#include "trainer/io/safetensors.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/file.h"
+#include "trainer/io/file.h"
 
 struct pb_safetensors {
     char *path;

@@ -2,7 +2,7 @@
  * model.safetensors.index.json lists. */
 #ifndef PB_HF_FOLDER_H
 #define PB_HF_FOLDER_H
-#include "trainer/safetensors.h"
+#include "trainer/io/safetensors.h"
 
 typedef struct pb_hf_folder {
     char *dir;

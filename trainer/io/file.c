@@ -1,5 +1,5 @@
 /* file.c - mapping files, JSON with messages of one line, and replacing a file as a whole. */
-#include "trainer/file.h"
+#include "trainer/io/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "trainer/disk.h"
+#include "trainer/io/disk.h"
 
 static pb_status map(int fd, const char *path, pb_map *out)
 {

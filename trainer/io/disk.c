@@ -1,5 +1,5 @@
 /* disk.c - the calls to the disk, and files and folders made durable with them. */
-#include "trainer/disk.h"
+#include "trainer/io/disk.h"
 
 #include <dirent.h>
 #include <errno.h>

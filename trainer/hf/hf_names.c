@@ -1,5 +1,5 @@
 /* hf_names.c - the one table of names, and the tensors it makes of a model. */
-#include "trainer/hf_names.h"
+#include "trainer/hf/hf_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/file.h"
-#include "trainer/hf_write.h"
-#include "trainer/peft_impl.h"
+#include "trainer/io/file.h"
+#include "trainer/hf/hf_write.h"
+#include "trainer/hf/peft_impl.h"
 
 static void add(pb_hf_list *l, pb_param *p, const char *module, const char *part)
 {

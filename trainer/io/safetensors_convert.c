@@ -1,7 +1,7 @@
 /* safetensors_convert.c - elements of a file as elements of a tensor, at the speed of memory. */
 #include <unistd.h>
 
-#include "trainer/safetensors.h"
+#include "trainer/io/safetensors.h"
 
 /* Elements a thread converts at a time, by way of f32 on its stack. */
 enum { STEP = 1024 };

@@ -1,5 +1,5 @@
 /* hf_folder.c - opening all safetensors files of a folder, and the index that lists them. */
-#include "trainer/hf_folder.h"
+#include "trainer/hf/hf_folder.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trainer/file.h"
+#include "trainer/io/file.h"
 
 /* ---- the index ---------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* hf_write.c - reads parameters piece by piece, merges what is to be merged, and appends to the file. */
-#include "trainer/hf_write.h"
+#include "trainer/hf/hf_write.h"
 
 #include <stdlib.h>
 #include <string.h>

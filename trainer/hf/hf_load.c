@@ -1,13 +1,13 @@
 /* hf_load.c - finds the tensors of every parameter, checks them, and converts them piece by piece. */
-#include "trainer/hf_load.h"
+#include "trainer/hf/hf_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/nf4/nf4.h"
-#include "trainer/hf_folder.h"
-#include "trainer/hf_names.h"
+#include "trainer/hf/hf_folder.h"
+#include "trainer/hf/hf_names.h"
 
 enum { MOST_PARTS = 3, CHUNK = 1 << 20 }; /* CHUNK: elements, a multiple of every NF4 block */
 

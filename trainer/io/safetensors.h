@@ -13,7 +13,7 @@
 
 #include "kernels/core/dtype.h"
 #include "kernels/core/status.h"
-#include "trainer/disk.h"
+#include "trainer/io/disk.h"
 
 enum { PB_ST_MAX_DIMS = 8, PB_ST_MAX_HEADER = 100000000 };
 

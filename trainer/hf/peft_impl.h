@@ -1,8 +1,8 @@
 /* peft_impl.h - the tensors of an adapter folder, which writing and reading share. */
 #ifndef PB_PEFT_IMPL_H
 #define PB_PEFT_IMPL_H
-#include "trainer/hf_names.h"
-#include "trainer/peft.h"
+#include "trainer/hf/hf_names.h"
+#include "trainer/hf/peft.h"
 
 #define PB_PEFT_PREFIX  "base_model.model."
 #define PB_PEFT_CONFIG  "adapter_config.json"

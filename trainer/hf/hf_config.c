@@ -1,12 +1,12 @@
 /* hf_config.c - config.json to geometry: every key checked, every refusal by name. */
-#include "trainer/hf_config.h"
+#include "trainer/hf/hf_config.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/file.h"
+#include "trainer/io/file.h"
 
 enum { MOST_WIDTH = 1 << 22, MOST_LAYERS = 1000, MOST_HEADS = 4096, MOST_HEAD = 512, REQUIRED = -1 };
 

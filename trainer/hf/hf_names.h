@@ -2,7 +2,7 @@
 #ifndef PB_HF_NAMES_H
 #define PB_HF_NAMES_H
 #include "trainer/model.h"
-#include "trainer/safetensors.h"
+#include "trainer/io/safetensors.h"
 
 /* One tensor of a file: elements [first, first+n) of a parameter. */
 typedef struct pb_hf_tensor {
