@@ -91,21 +91,19 @@ __device__ void produce(shared<D> &sm, const CUtensorMap *mq, const CUtensorMap 
 }
 
 /* Starts s = q k^T. */
-template <int D> __device__ inline void start_scores(float (&s)[KEYS / 8][4], const bf16 *q, const bf16 *k)
+template <int D> __device__ inline void start_scores(float (&s)[KEYS / 8][4], factor q, factor k)
 {
-    const uint32_t at_q = smem_address(q), at_k = smem_address(k);
 #pragma unroll
     for (int d = 0; d < D / 16; d++)
-        wgmma<0, 0>(s, factor_by_rows(at_q + d / 4 * plan<D>::QUERIES * 128 + d % 4 * 32),
-                    factor_by_rows(at_k + d / 4 * KEYS * 128 + d % 4 * 32), d > 0);
+        wgmma<0, 0>(s, step(q, d / 4 * plan<D>::QUERIES * 128 + d % 4 * 32), step(k, d / 4 * KEYS * 128 + d % 4 * 32),
+                    d > 0);
     wgmma_commit();
 }
 /* Starts o += p v. */
-template <int D>
-__device__ inline void start_outputs(float (&o)[D / 8][4], const uint32_t (&p)[KEYS / 16][4], const bf16 *v)
+template <int D> __device__ inline void start_outputs(float (&o)[D / 8][4], const uint32_t (&p)[KEYS / 16][4], factor v)
 {
 #pragma unroll
-    for (int k = 0; k < KEYS / 16; k++) wgmma(o, p[k], factor_across(smem_address(v) + k * 16 * 128, KEYS * 128));
+    for (int k = 0; k < KEYS / 16; k++) wgmma(o, p[k], step(v, k * 16 * 128));
     wgmma_commit();
 }
 
@@ -133,12 +131,13 @@ __device__ inline void consume_keys(shared<D> &sm, float (&o)[D / 8][4], softmax
                                     int nt, int lo, const key_range &mine, const keys (&seen)[2], int wg, float sl)
 {
     constexpr int GROUPS = plan<D>::GROUPS;
-    const bf16 *q = sm.q + wg * 64 * 64;
+    const factor q = factor_by_rows(sm.q + wg * 64 * 64), k = factor_by_rows(sm.k), v = factor_across(sm.v, KEYS * 128);
+    constexpr uint32_t STAGE = KEYS * D * sizeof(bf16);
     float s[KEYS / 8][4], keep[2];
     uint32_t p[KEYS / 16][4];
     barrier_wait(&sm.k_full[at_k.stage], at_k.parity);
     wgmma_fence();
-    start_scores<D>(s, q, sm.k[at_k.stage]);
+    start_scores<D>(s, q, step(k, at_k.stage * STAGE));
     wgmma_wait<0>();
     settled(s);
     release(&sm.k_empty[at_k.stage]);
@@ -150,10 +149,10 @@ __device__ inline void consume_keys(shared<D> &sm, float (&o)[D / 8][4], softmax
         barrier_wait(&sm.k_full[at_k.stage], at_k.parity);
         named_sync(1 + wg, 256);
         wgmma_fence();
-        start_scores<D>(s, q, sm.k[at_k.stage]);
+        start_scores<D>(s, q, step(k, at_k.stage * STAGE));
         barrier_wait(&sm.v_full[at_v.stage], at_v.parity);
         wgmma_fence();
-        start_outputs<D>(o, p, sm.v[at_v.stage]);
+        start_outputs<D>(o, p, step(v, at_v.stage * STAGE));
         named_arrive(1 + (wg + 1) % GROUPS, 256);
         wgmma_wait<1>();
         settled(s);
@@ -173,7 +172,7 @@ __device__ inline void consume_keys(shared<D> &sm, float (&o)[D / 8][4], softmax
     }
     barrier_wait(&sm.v_full[at_v.stage], at_v.parity);
     wgmma_fence();
-    start_outputs<D>(o, p, sm.v[at_v.stage]);
+    start_outputs<D>(o, p, step(v, at_v.stage * STAGE));
     wgmma_wait<0>();
     settled(o), settled(p);
     release(&sm.v_empty[at_v.stage]);
@@ -182,7 +181,7 @@ __device__ inline void consume_keys(shared<D> &sm, float (&o)[D / 8][4], softmax
 
 template <int D> __device__ void consume(shared<D> &sm, const pb_attention_fwd_args &a, int total)
 {
-    const int wg = threadIdx.x / 128 - 1, row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+    const int wg = warpgroup() - 1, row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
     const float sl = a.scale * LOG2E;
     place at_k, at_v;
     uint32_t q_parity = 0;

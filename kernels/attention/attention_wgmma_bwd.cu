@@ -223,33 +223,26 @@ __device__ void add_dq(shared<D> &sm, const pb_attention_bwd_args &a, const scra
 /* ---- between: the products ------------------------------------------------------------------------------------- */
 
 /* Starts c = x y^T, x 64 rows of a tile of KEYS and y a tile of queries. */
-template <int D> __device__ inline void start_dots(float (&c)[QUERIES<D> / 8][4], const bf16 *x, const bf16 *y)
+template <int D> __device__ inline void start_dots(float (&c)[QUERIES<D> / 8][4], factor x, factor y)
 {
-    const uint32_t at_x = smem_address(x), at_y = smem_address(y);
 #pragma unroll
     for (int d = 0; d < D / 16; d++)
-        wgmma<0, 0>(c, factor_by_rows(at_x + d / 4 * KEYS * 128 + d % 4 * 32),
-                    factor_by_rows(at_y + d / 4 * QUERIES<D> * 128 + d % 4 * 32), d > 0);
+        wgmma<0, 0>(c, step(x, d / 4 * KEYS * 128 + d % 4 * 32), step(y, d / 4 * QUERIES<D> * 128 + d % 4 * 32), d > 0);
     wgmma_commit();
 }
 /* Starts c += w y, w over the tile's queries. */
 template <int D>
-__device__ inline void start_mix(float (&c)[D / 8][4], const uint32_t (&w)[QUERIES<D> / 16][4], const bf16 *y)
+__device__ inline void start_mix(float (&c)[D / 8][4], const uint32_t (&w)[QUERIES<D> / 16][4], factor y)
 {
 #pragma unroll
-    for (int k = 0; k < QUERIES<D> / 16; k++)
-        wgmma(c, w[k], factor_across(smem_address(y) + k * 16 * 128, QUERIES<D> * 128));
+    for (int k = 0; k < QUERIES<D> / 16; k++) wgmma(c, w[k], step(y, k * 16 * 128));
     wgmma_commit();
 }
-/* Starts dq = ds^T k on this warpgroup's quarter: 64 queries and all columns, or all queries and 64 columns. */
-template <int D> __device__ inline void start_dq(float (&c)[8][4], const bf16 *ds, const bf16 *k, int wg)
+/* Starts dq = ds^T k on this warpgroup's half: 64 queries and all columns, or all queries and 64 columns. */
+__device__ inline void start_dq(float (&c)[8][4], factor ds, factor k)
 {
-    const uint32_t at_ds = smem_address(ds) + (D == 64 ? wg * KEYS * 128 : 0);
-    const uint32_t at_k = smem_address(k) + (D == 64 ? 0 : wg * KEYS * 128);
 #pragma unroll
-    for (int j = 0; j < KEYS / 16; j++)
-        wgmma<1, 1>(c, factor_across(at_ds + j * 16 * 128, KEYS * 128), factor_across(at_k + j * 16 * 128, KEYS * 128),
-                    j > 0);
+    for (int j = 0; j < KEYS / 16; j++) wgmma<1, 1>(c, step(ds, j * 16 * 128), step(k, j * 16 * 128), j > 0);
     wgmma_commit();
 }
 
@@ -328,9 +321,14 @@ template <int D>
 __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const owned &own)
 {
     constexpr bool EARLY = D == 128; /* dv's product starts before dp is there, which takes registers */
-    const int wg = threadIdx.x / 128 - 1, row = wg * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+    const int wg = warpgroup() - 1, row = wg * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
     const int j0 = own.j0 + wg * 64;
-    const bf16 *k = sm.k + wg * 64 * 64, *v = sm.v + wg * 64 * 64;
+    constexpr uint32_t STAGE = DQ_TILE * sizeof(bf16), HALF = KEYS * 64;
+    const factor k = factor_by_rows(sm.k + wg * 64 * 64), v = factor_by_rows(sm.v + wg * 64 * 64);
+    const factor q = factor_by_rows(sm.q), q_across = factor_across(sm.q, QUERIES<D> * 128);
+    const factor dO = factor_by_rows(sm.dO), dO_across = factor_across(sm.dO, QUERIES<D> * 128);
+    const factor ds_across = factor_across(sm.ds[0] + (D == 64 ? wg * HALF : 0), 2 * HALF);
+    const factor k_across = factor_across(sm.k + (D == 64 ? 0 : wg * HALF), 2 * HALF);
     const float sl = a.scale * LOG2E;
     float dk[D / 8][4], dv[D / 8][4];
     uint32_t parity = 0;
@@ -348,10 +346,10 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
         uint32_t p[QUERIES<D> / 16][4], ds[QUERIES<D> / 16][4];
         barrier_wait(&sm.q_full[stage], at.parity);
         wgmma_fence();
-        start_dots<D>(s, k, sm.q[stage]);
+        start_dots<D>(s, k, step(q, stage * STAGE));
         barrier_wait(&sm.do_full[stage], at.parity);
         wgmma_fence();
-        start_dots<D>(dp, v, sm.dO[stage]);
+        start_dots<D>(dp, v, step(dO, stage * STAGE));
         wgmma_wait<1>();
         settled(s);
         weigh<D>(s, st, sl);
@@ -359,21 +357,21 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
         if (EARLY) {
             as_operand<QUERIES<D> / 8>(p, s);
             wgmma_fence();
-            start_mix<D>(dv, p, sm.dO[stage]);
+            start_mix<D>(dv, p, step(dO_across, stage * STAGE));
             wgmma_wait<1>();
         } else wgmma_wait<0>();
         settled(dp);
         differentiate<D, EARLY>(p, ds, s, dp, st);
         if (!EARLY) {
             wgmma_fence();
-            start_mix<D>(dv, p, sm.dO[stage]);
+            start_mix<D>(dv, p, step(dO_across, stage * STAGE));
         }
         share_ds<D>(sm.ds[parity], ds, row); /* the other buffer is read until the next barrier */
         fence_async();
         named_sync(1, CONSUMERS);
         wgmma_fence();
-        start_dq<D>(dq, sm.ds[parity], sm.k, wg);
-        start_mix<D>(dk, ds, sm.q[stage]);
+        start_dq(dq, step(ds_across, parity * sizeof sm.ds[0]), k_across);
+        start_mix<D>(dk, ds, step(q_across, stage * STAGE));
         wgmma_wait<1>();
         settled(dq), settled(dv), settled(p);
         release(&sm.do_empty[stage]);
@@ -420,7 +418,7 @@ __global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__
     }
     __syncthreads();
     if (threadIdx.x < 128) {
-        registers_fewer<32>();
+        registers_fewer<24>(); /* with 240 for the others, what 168 a thread make */
         const owned own = owned_keys(sm.number, a);
         if (threadIdx.x < 32) produce<D>(sm, m, a, room, own);
         else if (threadIdx.x < 64) add_dq<D, ORDERED>(sm, a, room, own);

@@ -17,17 +17,18 @@
 
 /* ---- products ------------------------------------------------------------------------------------------------ */
 
-/* Where a factor lies. By rows: row i of the factor's M (or N) is row i of the tile, and what is summed over runs along
- * it, from `at` on. Across: what is summed over runs down the rows, M (or N) along them; `half` bytes separate the
- * halves. */
-__device__ static inline uint64_t factor_by_rows(uint32_t at)
+/* Where a factor lies: the low word of wgmma's matrix descriptor; the high word is the same for all (eight rows to the
+ * next 1024 bytes, 128-byte swizzle). By rows: row i of the factor's M (or N) is row i of the tile, and what is summed
+ * over runs along it, from `at` on. Across: what is summed over runs down the rows, M (or N) along them; `half` bytes
+ * separate the halves. Computed once; `step` moves it by bytes, a constant, which leaves little between two products.
+ */
+typedef uint32_t factor;
+__device__ static inline factor factor_by_rows(const void *at) { return (smem_address(at) >> 4 & 0x3fff) | 1u << 16; }
+__device__ static inline factor factor_across(const void *at, uint32_t half)
 {
-    return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+    return (smem_address(at) >> 4 & 0x3fff) | (half >> 4) << 16;
 }
-__device__ static inline uint64_t factor_across(uint32_t at, uint32_t half)
-{
-    return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)(half >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
-}
+__device__ static inline factor step(factor f, uint32_t bytes) { return f + (bytes >> 4); }
 
 /* Registers written before are seen by the products after it. */
 __device__ static inline void wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -62,42 +63,48 @@ template <int NT> __device__ static inline void settled(uint32_t (&a)[NT][4])
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
 /* c = a b, or c += a b when `add`; a is 64 x 16, b 16 x N, both in shared memory; A_ACROSS, B_ACROSS: how they lie. */
-template <int A_ACROSS, int B_ACROSS>
-__device__ static inline void wgmma(float (&c)[8][4], uint64_t a, uint64_t b, int add)
+template <int A_ACROSS, int B_ACROSS> __device__ static inline void wgmma(float (&c)[8][4], factor a, factor b, int add)
 {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" PB_R32 "}, %32, %33, p, 1, 1, %35, %36; }"
+    asm volatile("{ .reg .pred p; .reg .b64 a, b; setp.ne.b32 p, %34, 0;\n"
+                 "mov.b64 a, {%32, 0x40000040}; mov.b64 b, {%33, 0x40000040};\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" PB_R32 "}, a, b, p, 1, 1, %35, %36; }"
                  : PB_C32
-                 : "l"(a), "l"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));
+                 : "r"(a), "r"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));
 }
 template <int A_ACROSS, int B_ACROSS>
-__device__ static inline void wgmma(float (&c)[16][4], uint64_t a, uint64_t b, int add)
+__device__ static inline void wgmma(float (&c)[16][4], factor a, factor b, int add)
 {
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0;\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" PB_R64 "}, %64, %65, p, 1, 1, %67, %68; }"
+    asm volatile("{ .reg .pred p; .reg .b64 a, b; setp.ne.b32 p, %66, 0;\n"
+                 "mov.b64 a, {%64, 0x40000040}; mov.b64 b, {%65, 0x40000040};\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" PB_R64 "}, a, b, p, 1, 1, %67, %68; }"
                  : PB_C64
-                 : "l"(a), "l"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));
+                 : "r"(a), "r"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));
 }
 /* c += a b with a in registers, b across. */
-__device__ static inline void wgmma(float (&c)[8][4], const uint32_t (&a)[4], uint64_t b)
+__device__ static inline void wgmma(float (&c)[8][4], const uint32_t (&a)[4], factor b)
 {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" PB_R32
-                 "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+    asm volatile("{ .reg .b64 b; mov.b64 b, {%36, 0x40000040};\n"
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" PB_R32
+                 "}, {%32, %33, %34, %35}, b, 1, 1, 1, 1; }"
                  : PB_C32
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
 }
-__device__ static inline void wgmma(float (&c)[16][4], const uint32_t (&a)[4], uint64_t b)
+__device__ static inline void wgmma(float (&c)[16][4], const uint32_t (&a)[4], factor b)
 {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" PB_R64
-                 "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
+    asm volatile("{ .reg .b64 b; mov.b64 b, {%68, 0x40000040};\n"
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" PB_R64
+                 "}, {%64, %65, %66, %67}, b, 1, 1, 1, 1; }"
                  : PB_C64
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
 }
 #undef PB_C4
 #undef PB_C32
 #undef PB_C64
 #undef PB_R32
 #undef PB_R64
+
+/* The number of this thread's warpgroup, which the compiler then knows to be the same in the whole warp. */
+__device__ static inline int warpgroup(void) { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0); }
 
 /* ---- barriers ------------------------------------------------------------------------------------------------ */
 
