@@ -50,9 +50,13 @@ static void train(pb_ctx *ctx, pb_trainer *t, const pb_corpus *corpus, const fal
 static uint64_t bits(const pb_model *m)
 {
     uint64_t h = 1469598103934665603u;
-    for (int i = 0; i < m->n; i++)
-        for (size_t k = 0; m->params[i].q && k < pb_param_n(&m->params[i]) / 2; k++)
-            h = (h ^ m->params[i].q[k]) * 1099511628211u;
+    for (int i = 0; i < m->n; i++) {
+        const size_t n = pb_param_n(&m->params[i]) / 2;
+        if (!m->params[i].q) continue;
+        uint8_t *q = test_fetch(m->ctx, m->params[i].q, n);
+        for (size_t k = 0; k < n; k++) h = (h ^ q[k]) * 1099511628211u;
+        free(q);
+    }
     return h;
 }
 
@@ -85,5 +89,5 @@ int main(void)
         cmocka_unit_test(tiny_falls),
         cmocka_unit_test(smollm2_falls),
     };
-    return cmocka_run_group_tests(tests, test_open_cpu, test_close);
+    return cmocka_run_group_tests(tests, test_open_device, test_close);
 }
