@@ -67,14 +67,19 @@ typedef struct pb_measure_opts {
     double min_time; /* seconds of samples to collect, within those bounds */
     bool graph;      /* record fn once and time its replays */
     bool flush;      /* evict the cache before each sample */
-    pb_fn before;    /* untimed, before every sample; NULL: none. Its self is `before_self` */
+    bool queued;     /* enqueue samples behind each other without a wait between: with `flush` or `before` to keep the
+                        device busy meanwhile, the time that the host takes to enqueue fn is not in them */
+    pb_fn before;    /* untimed, before every sample; NULL: none. Its self is `before_self`. With queued, it only
+                        enqueues */
     void *before_self;
 } pb_measure_opts;
 
 typedef struct pb_timing {
     int n;
-    double seconds[PB_MAX_SAMPLES]; /* in order of measurement */
+    double seconds[PB_MAX_SAMPLES]; /* in order of measurement, by the device's clock */
     double median;
+    double host[PB_MAX_SAMPLES]; /* seconds until fn came back, by the host's clock */
+    double host_median;
     double record_seconds;  /* time of recording (and instantiating) the graph; 0 without */
     size_t nodes;           /* calls inside the graph; 0 without */
     double launches, waits; /* of one call, by the context's counters */

@@ -175,6 +175,7 @@ static pb_status draw(pb_model *m, const pb_param *p, void *dense, unsigned char
         PB_TRY(pb_upload(m->ctx, (unsigned char *)dense + first * size, host, len * size));
         if (!p->master) continue;
         float *wide = (float *)(void *)(host + chunk * size);
+#pragma omp parallel for
         for (size_t i = 0; i < len; i++) wide[i] = (float)pb_load(host, i, p->dtype);
         PB_TRY(pb_upload(m->ctx, p->master + first, wide, len * sizeof(float)));
     }
