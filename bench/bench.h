@@ -115,6 +115,8 @@ typedef struct pb_suite {
      * ("copy"; else it is "step"). */
     const char *const *grid;
     const char *const *full_grid; /* with --grid full; NULL: as grid */
+    /* The same on a GPU, where other models and sizes are worth a look; NULL: as on the CPU. */
+    const char *const *device_grid, *const *device_full_grid;
     /* Optional: EINVAL with one line for a value that no run can take, before anything is measured. */
     pb_status (*check)(const pb_case *c);
     /* Cases that a grid of strings cannot say (kernels: one an op, shape, dtype and implementation); NULL:
