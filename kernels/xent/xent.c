@@ -74,6 +74,7 @@ const pb_impl pb_xent_bwd_cpu[] = {PB_FAST_IMPLS(pb_xent_bwd){"ref", bwd_ref}, {
 static const char axes[] = "BSV";
 static const pb_dims edge[] = {{2, 3, 7}, {1, 2, 1000}, {2, 5, 1}, {1, 3, 2500}, {2, 9, 33}, {1, 1, 4096}, {0}};
 static const pb_dims grid[] = {{1, 1024, 49152}, {1, 512, 151936}, {0}};
+static const pb_dims device_grid[] = {{2, 4096, 128256}, {1, 2048, 151936}, {0}};
 
 static pb_status check_sizes(const char *op, int T, int V)
 {
@@ -162,6 +163,7 @@ const pb_op pb_op_xent_fwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_xent_fwd_args),
     .impls = PB_BOTH_BACKENDS(xent, fwd),
     .check = fwd_check,
@@ -174,6 +176,7 @@ const pb_op pb_op_xent_bwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_xent_bwd_args),
     .impls = PB_BOTH_BACKENDS(xent, bwd),
     .check = bwd_check,
