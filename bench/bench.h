@@ -122,7 +122,8 @@ typedef struct pb_suite {
     /* Cases that a grid of strings cannot say (kernels: one an op, shape, dtype and implementation); NULL:
      * the grids above. Calls add(user, case) for each. */
     pb_status (*enumerate)(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user);
-    double (*expect)(const pb_case *c); /* seconds one launch of the case will take, for --dry-run */
+    double (*expect)(const pb_case *c);        /* seconds one launch of the case will take, for --dry-run */
+    double (*device_expect)(const pb_case *c); /* the same on a GPU */
     /* Measures one case and emits its rows. A case that cannot run emits a row with status unsupported
      * and returns PB_OK; a failure of the harness returns an error. */
     pb_status (*run)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);

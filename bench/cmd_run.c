@@ -56,7 +56,7 @@ static void dry_run(const run *r)
 {
     double all = 0;
     for (int i = 0; i < r->plan.n; i++) {
-        double e = pb_plan_expect(&r->plan.cases[i]);
+        double e = pb_plan_expect(&r->plan, &r->plan.cases[i]);
         printf("%8.1f s  %s\n", e, r->plan.cases[i].key);
         all += e;
     }

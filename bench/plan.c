@@ -324,6 +324,7 @@ static pb_status plan_both(pb_ctx *ctx, const pb_suite *s, const pb_options *o, 
     pb_status st = PB_OK;
     if (ceiling && ceiling != s) st = plan_lines(ctx, ceiling, false, &none, out);
     out->suite = s;
+    out->device = ctx->id != PB_CPU;
     out->ceilings = out->n;
     if (st == PB_OK) st = plan_suite(ctx, s, o, &chosen);
     for (int i = 0; i < chosen.n && st == PB_OK; i++) st = add_case(out, &chosen.cases[i]);
@@ -352,8 +353,9 @@ void pb_plan_order(const pb_plan *p, uint64_t seed, int launch, int *order)
     }
 }
 
-double pb_plan_expect(const pb_case *c)
+double pb_plan_expect(const pb_plan *p, const pb_case *c)
 {
     const pb_suite *s = pb_suite_find(c->suite);
-    return s && s->expect ? s->expect(c) : 1;
+    double (*expect)(const pb_case *) = !s ? NULL : p->device ? s->device_expect : s->expect;
+    return expect ? expect(c) : 1;
 }

@@ -38,13 +38,20 @@ pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device)
     return s;
 }
 
-void pb_ctx_close(pb_ctx *ctx)
+void pb_ctx_release_scratch(pb_ctx *ctx)
 {
     for (block *b = ctx->scratch_blocks, *next; b; b = next) {
         next = b->next;
         pb_release(ctx, b->p);
         free(b);
     }
+    ctx->scratch = ctx->scratch_blocks = NULL;
+    ctx->scratch_bytes = 0;
+}
+
+void pb_ctx_close(pb_ctx *ctx)
+{
+    pb_ctx_release_scratch(ctx);
     for (block *b = ctx->pieces, *next; b; b = next) {
         next = b->next;
         free(b);

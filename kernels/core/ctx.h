@@ -109,6 +109,8 @@ pb_status pb_backend_facts(pb_backend_id id, int device, pb_device_facts *out);
  * for; inside a recording it succeeds only when the scratch is large enough already, so run once
  * before you record. Earlier blocks stay valid until pb_ctx_close. */
 pb_status pb_ctx_reserve(pb_ctx *ctx, size_t bytes);
+/* Gives all scratch back, so that what is held does not depend on what ran before. No recorded graph may live. */
+void pb_ctx_release_scratch(pb_ctx *ctx);
 
 /* Host to device and back; both wait, and pb_download counts as a wait (pb_upload does not: the
  * host never needs its result). Refused inside a recording. */
