@@ -42,6 +42,32 @@ pb_crossing pb_crossover(pb_gain_point *p, int n, double least, double *tokens)
     return PB_CROSSES;
 }
 
+/* ---- which cases belong together --------------------------------------------------------------------- */
+
+bool pb_graph_twin(const pb_case *c, pb_case *eager)
+{
+    const char *mode = pb_case_get(c, "mode");
+    pb_case twin = *c;
+    if (!mode || strcmp(mode, "graph") != 0 || pb_case_set(&twin, "mode", "eager") != PB_OK) return false;
+    pb_case_finish(&twin);
+    *eager = twin;
+    return true;
+}
+
+pb_status pb_graph_family(const pb_case *c, pb_case *out)
+{
+    pb_case f = {.suite = "crossover"};
+    snprintf(f.name, sizeof f.name, "%s", c->suite);
+    for (int i = 0; i < c->n; i++) {
+        const char *axis = c->axes[i].name;
+        if (strcmp(axis, "batch") == 0 || strcmp(axis, "seq") == 0 || strcmp(axis, "mode") == 0) continue;
+        PB_TRY(pb_case_set(&f, axis, c->axes[i].value));
+    }
+    pb_case_finish(&f);
+    *out = f;
+    return PB_OK;
+}
+
 /* ---- rows --------------------------------------------------------------------------------------------- */
 
 typedef struct gain {
@@ -55,11 +81,8 @@ static bool gain_of(const pb_sink *sink, const char *key, const char *suite, con
     long batch, seq;
     gain g;
     if (pb_case_parse(key, &g.c) != PB_OK || strcmp(g.c.suite, suite) != 0) return false;
-    const char *mode = pb_case_get(&g.c, "mode");
-    if (!mode || strcmp(mode, "graph") != 0 || !pb_sink_value(sink, key, metric, &g.graph)) return false;
-    pb_case eager = g.c;
-    if (pb_case_set(&eager, "mode", "eager") != PB_OK) return false;
-    pb_case_finish(&eager);
+    pb_case eager;
+    if (!pb_graph_twin(&g.c, &eager) || !pb_sink_value(sink, key, metric, &g.graph)) return false;
     if (!pb_sink_value(sink, eager.key, metric, &g.eager)) return false;
     if (pb_case_int(&g.c, "batch", &batch) != PB_OK || pb_case_int(&g.c, "seq", &seq) != PB_OK) return false;
     g.tokens = (double)batch * (double)seq;
@@ -75,21 +98,6 @@ static pb_status emit_break_even(pb_sink *sink, const gain *g)
     snprintf(note, sizeof note, "eager %.4g s, graph %.4g s a call", g->eager, g->graph);
     if (!(g->eager > g->graph)) return pb_emit(sink, &g->c, "break_even", (double)NAN, 0, "unsupported", note);
     return pb_emit(sink, &g->c, "break_even", record / (g->eager - g->graph), 0, "ok", "");
-}
-
-/* The case without what the crossover runs over. */
-static pb_status family_of(const pb_case *c, pb_case *out)
-{
-    pb_case f = {.suite = "crossover"};
-    snprintf(f.name, sizeof f.name, "%s", c->suite);
-    for (int i = 0; i < c->n; i++) {
-        const char *axis = c->axes[i].name;
-        if (strcmp(axis, "batch") == 0 || strcmp(axis, "seq") == 0 || strcmp(axis, "mode") == 0) continue;
-        PB_TRY(pb_case_set(&f, axis, c->axes[i].value));
-    }
-    pb_case_finish(&f);
-    *out = f;
-    return PB_OK;
 }
 
 static pb_status emit_crossover(pb_sink *sink, const pb_case *family, pb_gain_point *p, int n)
@@ -113,9 +121,9 @@ static pb_status crossovers(pb_sink *sink, const gain *g, int n)
         pb_case family, other;
         int points = 0;
         bool first = true;
-        PB_TRY(family_of(&g[i].c, &family));
+        PB_TRY(pb_graph_family(&g[i].c, &family));
         for (int k = 0; k < n && first; k++) {
-            PB_TRY(family_of(&g[k].c, &other));
+            PB_TRY(pb_graph_family(&g[k].c, &other));
             if (strcmp(other.key, family.key) != 0) continue;
             first = k >= i;
             if (points < MAX_POINTS) p[points++] = (pb_gain_point){g[k].tokens, g[k].eager / g[k].graph};
