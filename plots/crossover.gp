@@ -14,7 +14,7 @@ set yrange [0:*]
 set grid linecolor rgb "#dddddd"
 set border 3
 set tics nomirror out
-set key outside bottom center horizontal
+set key top right
 set arrow from graph 0, first 1 to graph 1, first 1 nohead linecolor rgb "#888888" dashtype 2
 array colour[8] = ["#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bbbbbb", "#000000"]
 plot for [i=0:arms-1] data index i using 1:2 smooth unique with linespoints linewidth 2 pointtype 7 pointsize 0.6 \
