@@ -273,6 +273,7 @@ static pb_status by_f32_model(pb_trainer *t, const float *grad, double *error)
     float *want = NULL;
     size_t n = 0;
     cfg.model.dtype = PB_F32;
+    cfg.model.as_bf16 = true; /* or NF4 would choose other codes, and the weights differ by more than any rounding */
     PB_TRY(pb_trainer_open(pb_trainer_model(t)->ctx, &cfg, &wide));
     pb_status s = pb_train_case_batch(wide, 0);
     if (s == PB_OK) s = run_phases(wide, PB_PHASE_backward);
