@@ -67,14 +67,19 @@ typedef struct pb_measure_opts {
     double min_time; /* seconds of samples to collect, within those bounds */
     bool graph;      /* record fn once and time its replays */
     bool flush;      /* evict the cache before each sample */
-    pb_fn before;    /* untimed, before every sample; NULL: none. Its self is `before_self` */
+    bool queued;     /* enqueue samples behind each other without a wait between: with `flush` or `before` to keep the
+                        device busy meanwhile, the time that the host takes to enqueue fn is not in them */
+    pb_fn before;    /* untimed, before every sample; NULL: none. Its self is `before_self`. With queued, it only
+                        enqueues */
     void *before_self;
 } pb_measure_opts;
 
 typedef struct pb_timing {
     int n;
-    double seconds[PB_MAX_SAMPLES]; /* in order of measurement */
+    double seconds[PB_MAX_SAMPLES]; /* in order of measurement, by the device's clock */
     double median;
+    double host[PB_MAX_SAMPLES]; /* seconds until fn came back, by the host's clock */
+    double host_median;
     double record_seconds;  /* time of recording (and instantiating) the graph; 0 without */
     size_t nodes;           /* calls inside the graph; 0 without */
     double launches, waits; /* of one call, by the context's counters */
@@ -110,12 +115,15 @@ typedef struct pb_suite {
      * ("copy"; else it is "step"). */
     const char *const *grid;
     const char *const *full_grid; /* with --grid full; NULL: as grid */
+    /* The same on a GPU, where other models and sizes are worth a look; NULL: as on the CPU. */
+    const char *const *device_grid, *const *device_full_grid;
     /* Optional: EINVAL with one line for a value that no run can take, before anything is measured. */
     pb_status (*check)(const pb_case *c);
     /* Cases that a grid of strings cannot say (kernels: one an op, shape, dtype and implementation); NULL:
      * the grids above. Calls add(user, case) for each. */
     pb_status (*enumerate)(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user);
-    double (*expect)(const pb_case *c); /* seconds one launch of the case will take, for --dry-run */
+    double (*expect)(const pb_case *c);        /* seconds one launch of the case will take, for --dry-run */
+    double (*device_expect)(const pb_case *c); /* the same on a GPU */
     /* Measures one case and emits its rows. A case that cannot run emits a row with status unsupported
      * and returns PB_OK; a failure of the harness returns an error. */
     pb_status (*run)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);

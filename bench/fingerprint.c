@@ -107,12 +107,15 @@ static void put(json_t *o, const char *key, const char *text) { json_object_set_
 static void put_int(json_t *o, const char *key, long v) { json_object_set_new(o, key, json_integer(v)); }
 static void put_real(json_t *o, const char *key, double v) { json_object_set_new(o, key, json_real(v)); }
 
+/* A GPU's host is known by its processor alone: what a launch costs depends on it, while its cores and memory are
+ * what a virtual machine was given. */
 static json_t *hard(pb_backend_id device)
 {
     json_t *o = json_object();
     processor p = read_processor();
     put(o, "device", pb_backend_name(device));
     put(o, "cpu", p.model);
+    if (device != PB_CPU) return o;
     put_int(o, "sockets", p.sockets);
     put_int(o, "cores", p.cores);
     put_real(o, "memory_gib", memory_class());
@@ -126,6 +129,27 @@ static void first_line(const char *path, char *out, size_t n)
     if (!f || !fgets(out, (int)n, f)) snprintf(out, n, "unknown");
     out[strcspn(out, "\n")] = 0;
     if (f) fclose(f);
+}
+
+/* 13000 is version 13.0. */
+static void put_version(json_t *o, const char *key, int v)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%d.%d", v / 1000, v % 1000 / 10);
+    put(o, key, text);
+}
+
+void pb_fingerprint_gpu(json_t *hard, json_t *soft, const pb_device_facts *f)
+{
+    put(hard, "gpu", f->name);
+    put_int(hard, "multiprocessors", f->multiprocessors);
+    put_int(hard, "capability", f->capability);
+    put_int(hard, "gpu_memory_gib", (long)((f->memory + ((size_t)1 << 29)) >> 30));
+    put_version(soft, "cuda_driver", f->driver);
+    put_version(soft, "cuda_runtime", f->runtime);
+    put_real(soft, "gpu_clock_hz", f->clock_hz);
+    put_real(soft, "gpu_memory_clock_hz", f->memory_clock_hz);
+    put_int(soft, "gpu_l2", (long)f->l2);
 }
 
 static json_t *soft(long threads)
@@ -160,7 +184,7 @@ static json_t *changing(void)
 
 static json_t *environment(void)
 {
-    static const char *const allowed[] = {"OMP_", "GOMP_", "OPENBLAS_", "PB_"};
+    static const char *const allowed[] = {"OMP_", "GOMP_", "OPENBLAS_", "CUDA_", "PB_"};
     json_t *o = json_object();
     for (char **e = environ; *e; e++)
         for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
@@ -209,22 +233,30 @@ static void slug(const char *text, int words, char *out, size_t n)
 void pb_machine_id(const json_t *fingerprint, char out[PB_MACHINE_TEXT])
 {
     const json_t *h = json_object_get(fingerprint, "hard");
-    const char *cpu = json_string_value(json_object_get(h, "cpu"));
+    const char *cpu = json_string_value(json_object_get(h, "cpu")), *gpu = json_string_value(json_object_get(h, "gpu"));
+    const char *name = gpu ? gpu : cpu ? cpu : "unknown";
     char model[48];
-    slug(cpu ? cpu : "unknown", 4, model, sizeof model);
-    snprintf(out, PB_MACHINE_TEXT, "%s-%s-%dc-%08x", json_string_value(json_object_get(h, "device")), model,
-             (int)json_integer_value(json_object_get(h, "cores")), digest(h));
+    slug(name, 4, model, sizeof model);
+    snprintf(out, PB_MACHINE_TEXT, "%s-%s-%d%s-%08x", json_string_value(json_object_get(h, "device")), model,
+             (int)json_integer_value(json_object_get(h, gpu ? "multiprocessors" : "cores")), gpu ? "sm" : "c",
+             digest(h));
 }
 
 json_t *pb_fingerprint(pb_backend_id device, long threads)
 {
     char id[PB_MACHINE_TEXT];
+    char driver[160];
+    pb_device_facts facts;
     json_t *o = json_pack("{s:o,s:o,s:o,s:o}", "hard", hard(device), "soft", soft(threads), "volatile", changing(),
                           "environment", environment());
     if (!o) {
         pb_fail(PB_ENOMEM, "no memory for the machine's fingerprint");
         return NULL;
     }
+    if (pb_backend_facts(device, 0, &facts) == PB_OK)
+        pb_fingerprint_gpu(json_object_get(o, "hard"), json_object_get(o, "soft"), &facts);
+    first_line("/proc/driver/nvidia/version", driver, sizeof driver);
+    if (device != PB_CPU) put(json_object_get(o, "soft"), "driver", driver);
     pb_machine_id(o, id);
     put(o, "machine_id", id);
     return o;

@@ -10,9 +10,11 @@ enum { PB_MACHINE_TEXT = 96 };
 
 /* {"machine_id", "hard": {...}, "soft": {...}, "volatile": {...}, "environment": {...}}; the caller
  * decref's it. threads: OMP_NUM_THREADS of the launches, or < 1 for what OpenMP says. Of the environment
- * only OMP_*, OPENBLAS_* and PB_*. NULL: no memory. */
+ * only OMP_*, OPENBLAS_*, CUDA_* and PB_*. NULL: no memory. */
 json_t *pb_fingerprint(pb_backend_id device, long threads);
-/* "cpu-amd-epyc-2c-1a2b3c4d": device, processor, cores, and 8 hex digits over the hard part. The same
- * after every reboot. */
+/* What a GPU says of itself, into those two parts. */
+void pb_fingerprint_gpu(json_t *hard, json_t *soft, const pb_device_facts *f);
+/* "cpu-amd-epyc-2c-1a2b3c4d": device, processor, cores, and 8 hex digits over the hard part; with a GPU
+ * "cuda-nvidia-h200-132sm-1a2b3c4d". The same after every reboot. */
 void pb_machine_id(const json_t *fingerprint, char out[PB_MACHINE_TEXT]);
 #endif

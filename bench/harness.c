@@ -34,26 +34,38 @@ static pb_status check(const pb_measure_opts *o)
     return PB_OK;
 }
 
-/* What must happen before a call and is not timed. The wait keeps it out of a device's time. */
+/* What must happen before a call and is not timed. The wait keeps it out of a device's time; where samples are
+ * queued, the order of the stream does, and there is none. */
 static pb_status prepare(pb_ctx *ctx, const pb_measure_opts *o)
 {
     if (o->before) PB_TRY(o->before(ctx, o->before_self));
     if (o->flush) PB_TRY(ctx->be->flush_cache(ctx));
-    return ctx->be->sync(ctx);
+    return o->queued ? PB_OK : ctx->be->sync(ctx);
 }
 
-static pb_status sample(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
+/* Enqueues sample t->n + i of a batch between marks of its own. */
+static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t, int i)
 {
     PB_TRY(prepare(ctx, o));
     const pb_counts before = ctx->counts;
-    PB_TRY(ctx->be->mark(ctx, 0));
+    const double start = now(); /* outside the marks: on a CPU they are the same clock */
+    PB_TRY(ctx->be->mark(ctx, 2 * i));
     PB_TRY(fn(ctx, self));
-    PB_TRY(ctx->be->mark(ctx, 1));
+    PB_TRY(ctx->be->mark(ctx, 2 * i + 1));
+    t->host[t->n + i] = now() - start;
     t->launches += (double)(ctx->counts.launches - before.launches);
     t->waits += (double)(ctx->counts.waits - before.waits);
+    return PB_OK;
+}
+
+static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
+{
+    enum { BATCH = 16 };
+    const int room = o->max_samples - t->n, n = !o->queued ? 1 : room < BATCH ? room : BATCH;
+    for (int i = 0; i < n; i++) PB_TRY(enqueue(ctx, fn, self, o, t, i));
     PB_TRY(ctx->be->sync(ctx));
-    PB_TRY(ctx->be->between(ctx, 0, 1, &t->seconds[t->n]));
-    t->n++;
+    for (int i = 0; i < n; i++) PB_TRY(ctx->be->between(ctx, 2 * i, 2 * i + 1, &t->seconds[t->n + i]));
+    t->n += n;
     return PB_OK;
 }
 
@@ -70,8 +82,9 @@ static pb_status collect(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
 {
     double total = 0;
     while (!pb_interrupted() && t->n < o->max_samples && (t->n < o->min_samples || total < o->min_time)) {
-        PB_TRY(sample(ctx, fn, self, o, t));
-        total += t->seconds[t->n - 1];
+        const int before = t->n;
+        PB_TRY(batch(ctx, fn, self, o, t));
+        for (int i = before; i < t->n; i++) total += t->seconds[i];
     }
     return PB_OK;
 }
@@ -89,16 +102,22 @@ static pb_status collect_graph(pb_ctx *ctx, pb_fn fn, void *self, const pb_measu
     return s;
 }
 
-pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out)
+static double median_of(const double *v, int n)
 {
     double sorted[PB_MAX_SAMPLES];
-    pb_timing t = {.median = (double)NAN};
+    memcpy(sorted, v, (size_t)n * sizeof *sorted);
+    return pb_median(sorted, n);
+}
+
+pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out)
+{
+    pb_timing t = {.median = (double)NAN, .host_median = (double)NAN};
     PB_TRY(check(opts));
     PB_TRY(warm_up(ctx, fn, self, opts, opts->warmup));
     if (!pb_interrupted()) PB_TRY((opts->graph ? collect_graph : collect)(ctx, fn, self, opts, &t));
     if (t.n) {
-        memcpy(sorted, t.seconds, (size_t)t.n * sizeof *sorted);
-        t.median = pb_median(sorted, t.n);
+        t.median = median_of(t.seconds, t.n);
+        t.host_median = median_of(t.host, t.n);
         t.launches /= t.n;
         t.waits /= t.n;
     }

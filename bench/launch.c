@@ -29,7 +29,7 @@ static double left(const pb_launch *l, const int *order, int at)
 {
     double all = 0, done = 0, spent = pb_wall_seconds() - l->started;
     for (int i = 0; i < l->plan->n; i++) {
-        double e = pb_plan_expect(&l->plan->cases[order[i]]);
+        double e = pb_plan_expect(l->plan, &l->plan->cases[order[i]]);
         all += e;
         done += i < at ? e : 0;
     }

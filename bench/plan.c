@@ -164,12 +164,20 @@ static pb_status replaced(const char *line, const pb_axis_list *l, char *out, si
     return len < n ? PB_OK : pb_fail(PB_EINVAL, "the axes are more than %zu characters", n);
 }
 
-static pb_status plan_lines(const pb_suite *s, bool full, const pb_axis_list *l, pb_plan *p)
+/* Of the grids a suite has, the one that fits; NULL: none at all. */
+static const char *const *grid_of(const pb_suite *s, bool device, bool full)
+{
+    const char *const *usual = device && s->device_grid ? s->device_grid : s->grid;
+    const char *const *all = device && s->device_grid ? s->device_full_grid : s->full_grid;
+    return full && all ? all : usual;
+}
+
+static pb_status plan_lines(const pb_ctx *ctx, const pb_suite *s, bool full, const pb_axis_list *l, pb_plan *p)
 {
     static const char *const one[] = {"", NULL};
-    const char *const *line = full && s->full_grid ? s->full_grid : s->grid ? s->grid : one;
+    const char *const *line = grid_of(s, ctx->id != PB_CPU, full);
     char text[4096];
-    for (; *line; line++) {
+    for (line = line ? line : one; *line; line++) {
         PB_TRY(replaced(*line, l, text, sizeof text));
         PB_TRY(pb_grid_expand(s->name, s->axes, text, add_case, p));
     }
@@ -303,7 +311,7 @@ static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_options *o,
     const bool full = strcmp(o->grid, "full") == 0;
     p->suite = s;
     PB_TRY(check_axes(s, &l));
-    PB_TRY(s->enumerate ? plan_enumerated(ctx, s, full, &l, p) : plan_lines(s, full, &l, p));
+    PB_TRY(s->enumerate ? plan_enumerated(ctx, s, full, &l, p) : plan_lines(ctx, s, full, &l, p));
     PB_TRY(filter(o, p));
     return name_choice(s, o, p);
 }
@@ -314,8 +322,9 @@ static pb_status plan_both(pb_ctx *ctx, const pb_suite *s, const pb_options *o, 
     pb_plan chosen = {0};
     pb_axis_list none = {.n = 0};
     pb_status st = PB_OK;
-    if (ceiling && ceiling != s) st = plan_lines(ceiling, false, &none, out);
+    if (ceiling && ceiling != s) st = plan_lines(ctx, ceiling, false, &none, out);
     out->suite = s;
+    out->device = ctx->id != PB_CPU;
     out->ceilings = out->n;
     if (st == PB_OK) st = plan_suite(ctx, s, o, &chosen);
     for (int i = 0; i < chosen.n && st == PB_OK; i++) st = add_case(out, &chosen.cases[i]);
@@ -344,8 +353,9 @@ void pb_plan_order(const pb_plan *p, uint64_t seed, int launch, int *order)
     }
 }
 
-double pb_plan_expect(const pb_case *c)
+double pb_plan_expect(const pb_plan *p, const pb_case *c)
 {
     const pb_suite *s = pb_suite_find(c->suite);
-    return s && s->expect ? s->expect(c) : 1;
+    double (*expect)(const pb_case *) = !s ? NULL : p->device ? s->device_expect : s->expect;
+    return expect ? expect(c) : 1;
 }

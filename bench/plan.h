@@ -7,6 +7,7 @@ typedef struct pb_plan {
     const pb_suite *suite;
     pb_case *cases; /* [n]; the first `ceilings` belong to suite ceiling and run first, in order */
     int n, ceilings, room;
+    bool device; /* for a GPU */
 } pb_plan;
 
 const pb_suite *pb_suite_find(const char *name); /* EINVAL (NULL) with a hint: there is none */
@@ -18,7 +19,7 @@ void pb_plan_free(pb_plan *p);
 /* Writes the order of launch number `launch` to order[plan->n]: the ceilings, then the rest shuffled. */
 void pb_plan_order(const pb_plan *p, uint64_t seed, int launch, int *order);
 /* Seconds that one launch of a case should take, by its suite; a guess of 1 where it does not say. */
-double pb_plan_expect(const pb_case *c);
+double pb_plan_expect(const pb_plan *p, const pb_case *c);
 
 /* Every combination of a line such as "copy tuning=lora batch=1,4", passed to add; what the line does not
  * say is taken from `axes`, a line alike. */

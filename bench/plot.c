@@ -10,13 +10,13 @@
 #include <unistd.h>
 
 #include "bench/layout.h"
+#include "bench/plot_impl.h"
 
 enum { TEXT = 2 * PB_PATH_TEXT };
 
 /* ---- data -------------------------------------------------------------------------------------- */
 
-/* Text for gnuplot's "..." strings and for its command line: what could end or extend one is left out. */
-static void plain_text(char *s)
+void pb_plot_plain(char *s)
 {
     for (; *s; s++)
         if ((unsigned char)*s < ' ' || *s == '"' || *s == '\\' || *s == '`' || *s == '\'') *s = '_';
@@ -46,7 +46,7 @@ static void write_names(FILE *f, const pb_layout *l, const bool *used)
     for (int a = 0; a < l->narms; a++) {
         if (!used[a]) continue;
         pb_arm_title(l->view, l->arm[a], NULL, title, sizeof title);
-        plain_text(title);
+        pb_plot_plain(title);
         fprintf(f, " \"%s\" least largest", title);
     }
     fputc('\n', f);
@@ -60,7 +60,7 @@ static void write_label(FILE *f, const pb_layout *l, const pb_placed *e)
         const char *axis = l->labels[k], *value = pb_layout_label(e, axis);
         bool number = *value && !value[strspn(value, "0123456789.")];
         snprintf(text, sizeof text, "%s%s%s", number ? axis : "", number ? " " : "", value);
-        plain_text(text);
+        pb_plot_plain(text);
         fprintf(f, "%s%s", k ? ", " : "", text);
     }
     fprintf(f, "%s\"", l->nlabels ? "" : e->c.name);
@@ -113,17 +113,20 @@ typedef struct figure {
     char suite[PB_AXIS_TEXT], script[TEXT], out[TEXT], term[4];
 } figure;
 
+/* Without a layout: the crossover. */
 static pb_status draw(const figure *fig, const pb_layout *l, const char *data)
 {
     char heading[256], settings[4 * TEXT];
     FILE *f = fopen(data, "wb");
     if (!f) return pb_fail(PB_EIO, "%s: %s", data, strerror(errno));
-    int arms = write_data(f, l, fig->set);
+    int arms = l ? write_data(f, l, fig->set) : pb_plot_crossover(f, fig->set);
     bool ok = !ferror(f);
     if (fclose(f) != 0 || !ok) return pb_fail(PB_EIO, "%s: %s", data, strerror(errno));
-    if (!arms) return pb_fail(PB_EINVAL, "%s: no %s to plot", fig->t->path, l->view->metrics[0].metric);
+    if (!arms)
+        return pb_fail(PB_EINVAL, "%s: no %s to plot", fig->t->path,
+                       l ? l->view->metrics[0].metric : "graphed case with an eager one beside it");
     snprintf(heading, sizeof heading, "%s on %s", fig->t->rows[0].run_id, fig->t->rows[0].machine_id);
-    plain_text(heading);
+    pb_plot_plain(heading);
     snprintf(settings, sizeof settings, "data='%s'; out='%s'; term='%s'; arms=%d; heading='%s'", data, fig->out,
              fig->term, arms, heading);
     return run_gnuplot(fig->o->gnuplot ? fig->o->gnuplot : "gnuplot", settings, fig->script);
@@ -177,11 +180,19 @@ static pb_status plot_table(const pb_table *t, const pb_series_set *set, const p
     figure fig = {.t = t, .set = set, .o = o};
     pb_layout l;
     size_t from = 0, to = 0;
-    PB_TRY(choose(&fig, &from, &to));
-    PB_TRY(name_output(&fig));
-    pb_status s = pb_layout_make(&l, pb_view_of(set->s[from].key), set->s + from, to - from);
-    if (s == PB_OK) s = draw_from(&fig, &l);
-    pb_layout_free(&l);
+    pb_status s;
+    if (o->figure && strcmp(o->figure, "crossover") == 0) {
+        snprintf(fig.suite, sizeof fig.suite, "crossover");
+        snprintf(fig.script, sizeof fig.script, "%s/crossover.gp", o->plots ? o->plots : "plots");
+        PB_TRY(name_output(&fig));
+        s = draw_from(&fig, NULL);
+    } else {
+        PB_TRY(choose(&fig, &from, &to));
+        PB_TRY(name_output(&fig));
+        s = pb_layout_make(&l, pb_view_of(set->s[from].key), set->s + from, to - from);
+        if (s == PB_OK) s = draw_from(&fig, &l);
+        pb_layout_free(&l);
+    }
     if (s == PB_OK) fprintf(out, "wrote %s\n", fig.out);
     return s;
 }

@@ -2,7 +2,8 @@
  *
  * The suite names the script: plots/<suite>.gp. It is given data, a text file made from results.csv with one
  * line a case (label, then median, least and largest launch of every arm in seconds; NaN where there is none),
- * and the variables data, out, term, arms and heading. */
+ * and the variables data, out, term, arms and heading. The figure "crossover" has plots/crossover.gp instead, and data
+ * of its own. */
 #ifndef PB_PLOT_H
 #define PB_PLOT_H
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include "bench/bench.h"
 
 typedef struct pb_plot_opts {
+    const char *figure;  /* "arms" or "crossover"; NULL: "arms" */
     const char *out;     /* what to write, .svg or .png; NULL: <suite>.svg in the run folder */
     const char *plots;   /* the folder of scripts; NULL: "plots" */
     const char *gnuplot; /* the program; NULL: "gnuplot" */

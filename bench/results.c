@@ -275,6 +275,12 @@ pb_status pb_emit_rate(pb_sink *s, const pb_case *c, const char *metric, double 
     return emit_measured(s, c, metric, work, t, note);
 }
 
+pb_status pb_emit_graph(pb_sink *s, const pb_case *c, const pb_timing *t)
+{
+    PB_TRY(pb_emit(s, c, "graph_nodes", (double)t->nodes, 0, "ok", ""));
+    return pb_emit(s, c, "record_time", t->record_seconds, 1, "ok", "");
+}
+
 pb_status pb_emit_outcome(pb_sink *s, const pb_case *c, const char *status, const char *note)
 {
     return pb_emit(s, c, "outcome", (double)NAN, 0, status, note);

@@ -43,6 +43,8 @@ double pb_sink_ceiling(const pb_sink *s, const char *metric);
 /* work over time as `metric`: the median, and every sample into samples.csv. */
 pb_status pb_emit_rate(pb_sink *s, const pb_case *c, const char *metric, double work, const pb_timing *t,
                        const char *note);
+/* graph_nodes and record_time of a timing that was measured as a graph. */
+pb_status pb_emit_graph(pb_sink *s, const pb_case *c, const pb_timing *t);
 /* The row of a case that gave no figures: metric "outcome". */
 pb_status pb_emit_outcome(pb_sink *s, const pb_case *c, const char *status, const char *note);
 #endif

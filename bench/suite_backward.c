@@ -6,82 +6,97 @@
 #include <string.h>
 
 #include "bench/contracts.h"
+#include "bench/graph_gain.h"
 #include "bench/results.h"
 #include "bench/train_case.h"
 
-/* Largest difference of any gradient between a replay of the graph and the eager call. */
-static pb_status graph_difference(pb_ctx *ctx, pb_trainer *t, double *out)
+/* The largest element of |a - b|; NaN wins. */
+static double largest_difference(const float *a, const float *b, size_t n)
 {
-    float *eager, *graphed;
+    double worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = fabs((double)a[i] - (double)b[i]);
+        if (!(d <= worst)) worst = d;
+    }
+    return worst;
+}
+
+/* Runs fn and compares the gradients that it leaves with `want`. */
+static pb_status differ(pb_ctx *ctx, pb_trainer *t, pb_fn fn, void *self, const float *want, double *out)
+{
+    float *got;
+    size_t n;
+    PB_TRY(fn(ctx, self));
+    PB_TRY(pb_gradient_copy(t, &got, &n));
+    *out = largest_difference(want, got, n);
+    free(got);
+    return PB_OK;
+}
+
+/* Between a replay of the graph and the eager call; where that is not zero, `varies` says by how much two eager calls
+ * differ. */
+static pb_status graph_difference(pb_ctx *ctx, pb_trainer *t, double *out, double *varies)
+{
+    float *eager;
     pb_graph *g;
     size_t n;
+    *varies = 0;
     PB_TRY(pb_backward_and_clip(ctx, t));
     PB_TRY(pb_record(ctx, pb_backward_and_clip, t, &g));
     pb_status s = pb_gradient_copy(t, &eager, &n);
     if (s == PB_OK) {
-        s = pb_replay(ctx, g);
-        if (s == PB_OK) s = pb_gradient_copy(t, &graphed, &n);
-        *out = 0;
-        for (size_t i = 0; s == PB_OK && i < n; i++) {
-            const double d = fabs((double)eager[i] - (double)graphed[i]);
-            if (!(d <= *out)) *out = d; /* NaN wins */
-        }
-        if (s == PB_OK) free(graphed);
+        s = differ(ctx, t, pb_replay, g, eager, out);
+        if (s == PB_OK && !(*out <= 0)) s = differ(ctx, t, pb_backward_and_clip, t, eager, varies);
         free(eager);
     }
     pb_graph_free(ctx, g);
     return s;
 }
 
-typedef struct verdict {
-    const char *status;
-    char note[160];
-} verdict;
-
 /* Emits the checks and says whether the case may have a time. */
-static pb_status check(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, pb_sink *sink, verdict *v)
+static pb_status check(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, pb_sink *sink, pb_check *v)
 {
-    double error = 0, loss = 0, difference = 0;
-    const double bound = pb_gradient_bound(pb_trainer_config(t)->model.dtype);
-    PB_TRY(pb_gradient_error(t, &error));
+    double loss = 0, difference = 0, varies = 0;
+    PB_TRY(pb_train_case_gradient(ctx, c, t, sink, v));
     PB_TRY(pb_trainer_loss(t, &loss));
-    *v = (verdict){"ok", ""};
-    if (!(error <= bound)) {
-        v->status = "wrong";
-        snprintf(v->note, sizeof v->note, "the gradient is off by %g, more than %g", error, bound);
-    }
-    PB_TRY(pb_emit(sink, c, "gradient_error", error, 0, v->status, v->note));
     PB_TRY(pb_emit(sink, c, "loss", loss, 0, isfinite(loss) ? "ok" : "wrong", isfinite(loss) ? "" : "not finite"));
     if (!graph) return PB_OK;
-    pb_status s = graph_difference(ctx, t, &difference);
+    pb_status s = graph_difference(ctx, t, &difference, &varies);
     if (s == PB_EUNSUPPORTED) return PB_OK; /* the measurement will say so */
     PB_TRY(s);
-    if (!(difference <= 0)) {
+    /* Implementations that vary may do so in a graph too, but not much more than two eager calls. */
+    if (!(difference <= 4 * varies)) {
         v->status = "wrong";
-        snprintf(v->note, sizeof v->note, "graph and eager gradients differ by %g", difference);
+        snprintf(v->note, sizeof v->note, "graph and eager gradients differ by %g, two eager ones by %g", difference,
+                 varies);
     }
     return pb_emit(sink, c, "graph_difference", difference, 0, v->status, v->note);
 }
 
-static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, pb_sink *sink)
+static pb_status emit_rows(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_timing *timing, pb_sink *sink)
 {
     const pb_train_config *cfg = pb_trainer_config(t);
+    PB_TRY(pb_emit_timing(sink, c, "backward_time", timing, ""));
+    PB_TRY(pb_emit(sink, c, "tokens_per_second", cfg->B * cfg->S / timing->median, timing->n, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "launches", timing->launches, 0, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "waits", timing->waits, 0, "ok", ""));
+    if (ctx->id != PB_CPU) PB_TRY(pb_emit(sink, c, "host_time", timing->host_median, timing->n, "ok", ""));
+    if (pb_train_case_graph(c)) PB_TRY(pb_emit_graph(sink, c, timing));
+    return pb_train_case_memory(ctx, c, sink);
+}
+
+static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, pb_sink *sink)
+{
     pb_timing *timing = malloc(sizeof *timing);
     if (!timing) return pb_fail(PB_ENOMEM, "no memory for samples");
-    pb_measure_opts o =
-        pb_sink_measure(sink, (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 40, .min_time = 1});
+    pb_measure_opts o = pb_sink_measure(
+        sink,
+        (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 40, .min_time = ctx->id == PB_CPU ? 1 : 0.3});
     o.graph = graph;
-    pb_status s = pb_measure(ctx, pb_backward_and_clip, t, &o, timing);
+    pb_status s = pb_train_case_fresh(ctx, t);
+    if (s == PB_OK) s = pb_measure(ctx, pb_backward_and_clip, t, &o, timing);
     if (s == PB_EUNSUPPORTED) s = pb_emit(sink, c, "backward_time", (double)NAN, 0, "unsupported", pb_error());
-    else if (s == PB_OK) {
-        s = pb_emit_timing(sink, c, "backward_time", timing, "");
-        if (s == PB_OK)
-            s = pb_emit(sink, c, "tokens_per_second", cfg->B * cfg->S / timing->median, timing->n, "ok", "");
-        if (s == PB_OK) s = pb_emit(sink, c, "launches", timing->launches, 0, "ok", "");
-        if (s == PB_OK) s = pb_emit(sink, c, "waits", timing->waits, 0, "ok", "");
-        if (s == PB_OK && graph) s = pb_emit(sink, c, "graph_nodes", (double)timing->nodes, 0, "ok", "");
-        if (s == PB_OK && graph) s = pb_emit(sink, c, "record_time", timing->record_seconds, 1, "ok", "");
-    }
+    else if (s == PB_OK) s = emit_rows(ctx, c, t, timing, sink);
     free(timing);
     return s;
 }
@@ -89,7 +104,7 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool grap
 static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
     const bool graph = pb_train_case_graph(c);
-    verdict v;
+    pb_check v;
     pb_trainer *t;
     PB_TRY(pb_train_case_open(ctx, c, &t));
     pb_status s = check(ctx, c, t, graph, sink, &v);
@@ -116,14 +131,33 @@ static const char *const grid[] = {"tuning=lora batch=1,4 mode=eager,graph clip=
 static const char *const full_grid[] = {
     "tuning=full,lora,qlora batch=1,2,4,8 seq=128,256,512 mode=eager,graph clip=sync,fused,multi", NULL};
 
+/* The arms that the seeds compare, in the range where a graph may pay and where it does not. */
+#define DEVICE "dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b "
+static const char *const device_grid[] = {
+    DEVICE "tuning=lora,qlora batch=1,4 seq=128,512,2048 mode=eager clip=sync,fused",
+    DEVICE "tuning=lora,qlora batch=1,4 seq=128,512,2048 mode=graph clip=fused,multi",
+    "dtype=bf16 model=qwen2.5-0.5b tuning=full batch=1,4 seq=512 mode=eager,graph clip=fused", NULL};
+static const char *const device_full_grid[] = {
+    DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=eager clip=sync,fused,multi",
+    DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=graph clip=fused,multi", NULL};
+
+static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
+{
+    PB_TRY(pb_contracts_conclude(ctx, sink));
+    return ctx->id == PB_CPU ? PB_OK : pb_graph_gain_conclude(sink, "backward", "backward_time");
+}
+
 const pb_suite pb_suite_backward = {
     .name = "backward",
     .what = "what a recorded graph and a fused clip buy in the backward pass of a real model",
     .axes = PB_TRAIN_AXES " batch=1 clip=fused mode=eager seq=128 tuning=lora",
     .grid = grid,
     .full_grid = full_grid,
+    .device_grid = device_grid,
+    .device_full_grid = device_full_grid,
     .check = pb_train_case_check,
     .expect = expect,
+    .device_expect = pb_train_case_device_seconds,
     .run = run,
-    .conclude = pb_contracts_conclude,
+    .conclude = conclude,
 };

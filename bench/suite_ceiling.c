@@ -3,27 +3,24 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/ceiling_device.h"
 #include "bench/results.h"
 #include "kernels/core/arena.h"
 #include "kernels/core/gemm.h"
 
-enum { CALLS = 1 << 20, N = 2048, COPY_PARTS = 64 };
-static const size_t copy_bytes = (size_t)256 << 20; /* well beyond any last-level cache */
+enum { CALLS = 1 << 20, N = 2048 };
 
 /* ---- copy ------------------------------------------------------------------------------------------ */
 
 typedef struct copy {
-    float *to, *from; /* [copy_bytes / 4] each */
+    void *to, *from; /* [bytes] each */
+    size_t bytes;
 } copy;
 
 static pb_status run_copy(pb_ctx *ctx, void *self)
 {
     const copy *c = self;
-    const size_t part = copy_bytes / COPY_PARTS;
-    (void)ctx;
-#pragma omp parallel for schedule(static)
-    for (size_t i = 0; i < COPY_PARTS; i++) memcpy((char *)c->to + i * part, (char *)c->from + i * part, part);
-    return PB_OK;
+    return pb_copy(ctx, c->to, c->from, c->bytes);
 }
 
 static pb_status measure_copy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
@@ -31,19 +28,23 @@ static pb_status measure_copy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     copy job;
     pb_arena a;
     pb_timing t;
+    char note[64];
+    const size_t mib = ctx->id == PB_CPU ? 256 : 1024;
     pb_arena_begin(&a, ctx);
     for (int pass = 0; pass < 2; pass++) {
-        job = (copy){pb_carve(&a, copy_bytes), pb_carve(&a, copy_bytes)};
+        job = (copy){pb_carve(&a, mib << 20), pb_carve(&a, mib << 20), mib << 20};
         if (!pass) PB_TRY(pb_arena_commit(&a));
     }
-    const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    o.queued = ctx->id != PB_CPU;
     pb_status s = pb_measure(ctx, run_copy, &job, &o, &t);
     pb_arena_free(&a);
     PB_TRY(s);
-    return pb_emit_rate(sink, c, "copy_rate", 2 * (double)copy_bytes, &t, "256 MiB read and 256 MiB written");
+    snprintf(note, sizeof note, "%zu MiB read and %zu MiB written", mib, mib);
+    return pb_emit_rate(sink, c, "copy_rate", 2 * (double)job.bytes, &t, note);
 }
 
-/* ---- matrix product --------------------------------------------------------------------------------- */
+/* ---- matrix product on the CPU --------------------------------------------------------------------------------- */
 
 typedef struct product {
     float *a, *b, *c; /* [N,N] */
@@ -119,7 +120,7 @@ static pb_status measure_matmul(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     return s;
 }
 
-/* ---- one call ----------------------------------------------------------------------------------------- */
+/* ---- one call on the CPU ----------------------------------------------------------------------------------------- */
 
 typedef pb_status (*callee)(pb_ctx *ctx, void *self);
 
@@ -154,23 +155,36 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
     static const struct {
         const char *name;
-        pb_status (*measure)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
-    } cases[] = {{"copy", measure_copy}, {"matmul", measure_matmul}, {"call", measure_call}};
-    if (ctx->id != PB_CPU) return pb_fail(PB_EUNSUPPORTED, "ceilings are measured on the CPU only");
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (strcmp(cases[i].name, c->name) == 0) return cases[i].measure(ctx, c, sink);
+        pb_status (*on_cpu)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
+        pb_status (*on_device)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
+    } cases[] = {{"copy", measure_copy, measure_copy},
+                 {"matmul", measure_matmul, pb_ceiling_matmul},
+                 {"matmul_f32", NULL, pb_ceiling_matmul_f32},
+                 {"call", measure_call, NULL},
+                 {"launch", NULL, pb_ceiling_launch}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (strcmp(cases[i].name, c->name) != 0) continue;
+        if (ctx->id == PB_CPU && cases[i].on_cpu) return cases[i].on_cpu(ctx, c, sink);
+        if (ctx->id != PB_CPU && cases[i].on_device) return cases[i].on_device(ctx, c, sink);
+        return pb_fail(PB_EUNSUPPORTED, "ceiling/%s is not measured on %s", c->name, ctx->be->name);
+    }
     return pb_fail(PB_EINVAL, "suite ceiling has no case '%s'", c->name);
 }
 
-static double expect(const pb_case *c) { return strcmp(c->name, "call") == 0 ? 0.3 : 1.5; }
+static double expect(const pb_case *c)
+{
+    return strcmp(c->name, "call") == 0 || strcmp(c->name, "launch") == 0 ? 0.3 : 1.5;
+}
 
 static const char *const grid[] = {"copy,matmul,call", NULL};
+static const char *const device_grid[] = {"copy,matmul,matmul_f32,launch", NULL};
 
 const pb_suite pb_suite_ceiling = {
     .name = "ceiling",
-    .what = "what this machine can do at best: copy, matrix product, one indirect call",
+    .what = "what this machine can do at best: copy, matrix product, one indirect call or launch",
     .axes = "",
     .grid = grid,
+    .device_grid = device_grid,
     .expect = expect,
     .run = run,
 };

@@ -43,7 +43,7 @@ typedef struct call {
     const pb_op *op;
     void *args;
     pb_binder b;
-    unsigned char *saved[PB_MAX_BOUND]; /* read-write tensors as they were */
+    void *saved[PB_MAX_BOUND]; /* read-write tensors as they were, in device memory */
 } call;
 
 static size_t bytes_of(const pb_bound *t)
@@ -53,7 +53,7 @@ static size_t bytes_of(const pb_bound *t)
 
 static void call_close(call *c)
 {
-    for (int i = 0; i < c->b.n; i++) free(c->saved[i]);
+    for (int i = 0; i < c->b.n; i++) pb_release(c->b.ctx, c->saved[i]);
     pb_unbind(&c->b);
     free(c->args);
 }
@@ -63,9 +63,8 @@ static pb_status save(call *c)
     for (int i = 0; i < c->b.n; i++) {
         const pb_bound *t = &c->b.t[i];
         if (t->role != PB_ROLE_INOUT) continue;
-        c->saved[i] = malloc(bytes_of(t) + 1);
-        if (!c->saved[i]) return pb_fail(PB_ENOMEM, "no memory to keep %s as it was", t->name);
-        PB_TRY(pb_download(c->b.ctx, c->saved[i], t->p, bytes_of(t)));
+        PB_TRY(pb_alloc(c->b.ctx, bytes_of(t), &c->saved[i]));
+        PB_TRY(pb_copy(c->b.ctx, c->saved[i], t->p, bytes_of(t)));
     }
     return PB_OK;
 }
@@ -75,7 +74,7 @@ static pb_status restore(pb_ctx *ctx, void *self)
 {
     call *c = self;
     for (int i = 0; i < c->b.n; i++)
-        if (c->saved[i]) PB_TRY(pb_upload(ctx, c->b.t[i].p, c->saved[i], bytes_of(&c->b.t[i])));
+        if (c->saved[i]) PB_TRY(pb_copy(ctx, c->b.t[i].p, c->saved[i], bytes_of(&c->b.t[i])));
     return PB_OK;
 }
 
@@ -93,7 +92,7 @@ static pb_status call_open(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, const int 
             call_close(&twin);
         }
     }
-    if (s == PB_OK) s = pb_copy_inputs(&out->b, &out->b); /* checksums of what prepare wrote */
+    if (s == PB_OK && op->prepare) s = pb_copy_inputs(&out->b, &out->b); /* checksums of what it wrote */
     if (s != PB_OK) call_close(out);
     return s;
 }
@@ -130,13 +129,13 @@ static pb_status takes(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, pb_dty
 typedef struct adder {
     pb_status (*add)(void *user, const pb_case *c);
     void *user;
-    bool full;
+    bool full, device;
 } adder;
 
-/* Not full: the first shape of the grid. */
-static pb_status add_shapes(const pb_op *op, const pb_impl *impl, pb_dtype t, const adder *to)
+static pb_status add_grid(const pb_op *op, const pb_impl *impl, pb_dtype t, const pb_dims *grid, bool all,
+                          const adder *to)
 {
-    for (const pb_dims *dim = op->grid; (*dim)[0] && (to->full || dim == op->grid); dim++) {
+    for (const pb_dims *dim = grid; (*dim)[0] && (all || dim == grid); dim++) {
         char shape[PB_AXIS_TEXT];
         pb_case c = {.suite = "kernels"};
         pb_dims_text(op, *dim, shape, sizeof shape);
@@ -150,6 +149,13 @@ static pb_status add_shapes(const pb_op *op, const pb_impl *impl, pb_dtype t, co
     return PB_OK;
 }
 
+/* Not full: the first shape of the grid, and on a GPU every shape that is there for it. */
+static pb_status add_shapes(const pb_op *op, const pb_impl *impl, pb_dtype t, const adder *to)
+{
+    PB_TRY(add_grid(op, impl, t, op->grid, to->full, to));
+    return to->device && op->device_grid ? add_grid(op, impl, t, op->device_grid, true, to) : PB_OK;
+}
+
 static pb_status add_impl(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const adder *to)
 {
     for (int t = 0; t < (op->f32_only ? 1 : PB_NFLOAT); t++) {
@@ -160,17 +166,20 @@ static pb_status add_impl(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, con
     return PB_OK;
 }
 
-/* Not full: of the instruction sets only the best that runs here, and no reference. */
+/* What takes every call and is there for those that nothing better takes. */
+static bool fallback(const char *name) { return strcmp(name, "ref") == 0 || strcmp(name, "simt") == 0; }
+
+/* Not full: of the instruction sets only the best that runs here, and no fallback. */
 static pb_status enumerate(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user)
 {
-    const adder to = {add, user, full};
+    const adder to = {add, user, full, ctx->id != PB_CPU};
     for (const pb_op *const *op = pb_ops; *op; op++) {
         bool vectorised = false;
         for (const pb_impl *i = (*op)->impls[ctx->id]; i->name; i++) {
             bool isa = instruction_set(i->name), worse = isa && vectorised;
             if (!runs_here(i)) continue;
             vectorised |= isa;
-            if (full || (!worse && strcmp(i->name, "ref") != 0)) PB_TRY(add_impl(ctx, *op, i, &to));
+            if (full || (!worse && !fallback(i->name))) PB_TRY(add_impl(ctx, *op, i, &to));
         }
     }
     return PB_OK;
@@ -219,7 +228,10 @@ static pb_status measure_error(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, pb_dty
 
 static pb_status emit_rates(const pb_case *c, pb_cost cost, const pb_timing *t, pb_sink *sink)
 {
-    const double copy = pb_sink_ceiling(sink, "copy_rate"), matmul = pb_sink_ceiling(sink, "matmul_rate");
+    const char *dtype = pb_case_get(c, "dtype");
+    const bool own = dtype && strcmp(dtype, "f32") == 0 && pb_sink_ceiling(sink, "matmul_f32_rate") > 0;
+    const double copy = pb_sink_ceiling(sink, "copy_rate"),
+                 matmul = pb_sink_ceiling(sink, own ? "matmul_f32_rate" : "matmul_rate");
     const bool arithmetic = cost.flops >= flops_per_byte * cost.bytes;
     const double work = arithmetic ? cost.flops : cost.bytes, by_bytes = cost.bytes / copy,
                  by_flops = cost.flops / matmul;
@@ -237,6 +249,7 @@ static pb_status time_call(pb_ctx *ctx, const pb_case *c, call *k, pb_sink *sink
     PB_TRY(save(k));
     o.before = restore;
     o.before_self = k;
+    o.flush = o.queued = ctx->id != PB_CPU;
     PB_TRY(pb_measure(ctx, run_call, k, &o, &t));
     PB_TRY(pb_emit_timing(sink, c, "kernel_time", &t, NULL));
     return emit_rates(c, k->op->cost ? k->op->cost(k->args) : (pb_cost){0}, &t, sink);

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "cli/memory.h"
+#include "bench/graph_gain.h"
+#include "bench/launch.h"
 #include "bench/results.h"
 #include "bench/train_case.h"
 
@@ -20,19 +22,22 @@ static pb_status marked_step(pb_ctx *ctx, pb_trainer *t, int sample)
     return ctx->be->mark(ctx, sample * MARKS + PB_NPHASES);
 }
 
-static pb_measure_opts usual(const pb_sink *sink)
+static pb_measure_opts usual(const pb_ctx *ctx, const pb_sink *sink)
 {
-    return pb_sink_measure(sink,
-                           (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = SAMPLES, .min_time = 1.5});
+    return pb_sink_measure(
+        sink, (pb_measure_opts){
+                  .warmup = 1, .min_samples = 5, .max_samples = SAMPLES, .min_time = ctx->id == PB_CPU ? 1.5 : 0.4});
 }
 
-static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts *o, int *n)
+static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts *o, int *n, double *host)
 {
     double total = 0, one;
     for (int i = 0; i < o->warmup; i++) PB_TRY(pb_train_step(ctx, t)); /* scratch is sized, memory touched */
     for (*n = 0; *n < o->max_samples && *n < SAMPLES && !pb_interrupted(); ++*n) {
         if (*n >= o->min_samples && total >= o->min_time) break;
+        const double start = pb_wall_seconds();
         PB_TRY(marked_step(ctx, t, *n));
+        host[*n] = pb_wall_seconds() - start;
         PB_TRY(pb_sync(ctx));
         PB_TRY(ctx->be->between(ctx, *n * MARKS, *n * MARKS + PB_NPHASES, &one));
         total += one;
@@ -59,13 +64,33 @@ static pb_status emit_span(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const c
     return s;
 }
 
+/* A step as the host sees it. */
+typedef struct host_side {
+    double seconds;
+    int samples;
+    double launches, waits;
+} host_side;
+
+static pb_status emit_host(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const host_side *h)
+{
+    if (ctx->id == PB_CPU) return PB_OK;
+    PB_TRY(pb_emit(sink, c, "host_time", h->seconds, h->samples, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "launches", h->launches, 0, "ok", ""));
+    return pb_emit(sink, c, "waits", h->waits, 0, "ok", "");
+}
+
 static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink, double *step)
 {
     int n;
-    double phase;
-    const pb_measure_opts o = usual(sink);
-    PB_TRY(sample_steps(ctx, t, &o, &n));
+    double phase, host[SAMPLES];
+    const pb_measure_opts o = usual(ctx, sink);
+    const pb_counts before = ctx->counts;
+    PB_TRY(sample_steps(ctx, t, &o, &n, host));
     if (!n) return PB_OK;
+    PB_TRY(
+        emit_host(ctx, c, sink,
+                  &(host_side){pb_median(host, n), n, (double)(ctx->counts.launches - before.launches) / (n + o.warmup),
+                               (double)(ctx->counts.waits - before.waits - (uint64_t)n) / (n + o.warmup)}));
     for (int i = 0; i < PB_NPHASES; i++) {
         char metric[32];
         snprintf(metric, sizeof metric, "%s_time", pb_phase_names[i]);
@@ -78,37 +103,60 @@ static pb_status graphed(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *
 {
     pb_timing *timing = malloc(sizeof *timing);
     if (!timing) return pb_fail(PB_ENOMEM, "no memory for samples");
-    pb_measure_opts o = usual(sink);
+    pb_measure_opts o = usual(ctx, sink);
     o.graph = true;
     pb_status s = pb_measure(ctx, pb_train_step, t, &o, timing);
     if (s == PB_EUNSUPPORTED) s = pb_emit(sink, c, "step_time", (double)NAN, 0, "unsupported", pb_error());
     else if (s == PB_OK) {
         *step = timing->median;
         s = pb_emit_timing(sink, c, "step_time", timing, "");
-        if (s == PB_OK) s = pb_emit(sink, c, "graph_nodes", (double)timing->nodes, 0, "ok", "");
-        if (s == PB_OK) s = pb_emit(sink, c, "record_time", timing->record_seconds, 1, "ok", "");
+        const host_side h = {timing->host_median, timing->n, timing->launches, timing->waits};
+        if (s == PB_OK) s = pb_emit_graph(sink, c, timing);
+        if (s == PB_OK) s = emit_host(ctx, c, sink, &h);
     }
     free(timing);
     return s;
+}
+
+/* What the step needs and what it does, against the matrix product of the same launch. */
+static pb_status emit_flops(pb_ctx *ctx, const pb_case *c, const pb_trainer *t, double step, pb_sink *sink)
+{
+    const pb_flops f = pb_trainer_flops(t);
+    const double does = f.forward + f.backward, needs = does - f.again;
+    const double ceiling =
+        pb_sink_ceiling(sink, pb_trainer_config(t)->model.dtype == PB_F32 ? "matmul_f32_rate" : "matmul_rate");
+    if (ctx->id == PB_CPU) return PB_OK;
+    PB_TRY(pb_emit(sink, c, "model_flops", needs / step, 0, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "hardware_flops", does / step, 0, "ok", ""));
+    if (!(ceiling > 0)) return pb_emit(sink, c, "mfu", (double)NAN, 0, "unsupported", "this launch has no ceiling");
+    return pb_emit(sink, c, "mfu", needs / step / ceiling, 0, "ok", "");
+}
+
+static pb_status emit_process_memory(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    double peak;
+    if (ctx->id != PB_CPU) return pb_train_case_memory(ctx, c, sink);
+    PB_TRY(pb_memory_peak(&peak));
+    return pb_emit(sink, c, "peak_memory", peak, 0, "ok", "");
 }
 
 static pb_status steps(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink)
 {
     const pb_train_config *cfg = pb_trainer_config(t);
     const bool graph = pb_train_case_graph(c);
-    double error, step = 0, loss, peak;
-    PB_TRY(pb_gradient_error(t, &error));
-    const bool right = error <= pb_gradient_bound(cfg->model.dtype);
-    PB_TRY(pb_emit(sink, c, "gradient_error", error, 0, right ? "ok" : "wrong", right ? "" : "the gradient is wrong"));
-    if (!right) return pb_emit(sink, c, "step_time", (double)NAN, 0, "wrong", "the gradient is wrong");
+    double step = 0, loss;
+    pb_check v;
+    PB_TRY(pb_train_case_gradient(ctx, c, t, sink, &v));
+    if (strcmp(v.status, "ok") != 0) return pb_emit(sink, c, "step_time", (double)NAN, 0, v.status, v.note);
     PB_TRY(pb_memory_reset_peak());
+    PB_TRY(pb_train_case_fresh(ctx, t));
     PB_TRY(graph ? graphed(ctx, c, t, sink, &step) : eager(ctx, c, t, sink, &step));
     if (!(step > 0)) return PB_OK;
-    PB_TRY(pb_memory_peak(&peak));
     PB_TRY(pb_trainer_loss(t, &loss));
     PB_TRY(pb_emit(sink, c, "loss", loss, 0, isfinite(loss) ? "ok" : "wrong", isfinite(loss) ? "" : "not finite"));
     PB_TRY(pb_emit(sink, c, "tokens_per_second", cfg->B * cfg->S / step, 0, "ok", ""));
-    return pb_emit(sink, c, "peak_memory", peak, 0, "ok", "");
+    PB_TRY(emit_flops(ctx, c, t, step, sink));
+    return emit_process_memory(ctx, c, sink);
 }
 
 static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
@@ -129,13 +177,30 @@ static double expect(const pb_case *c)
 static const char *const grid[] = {"tuning=full,lora,qlora", NULL};
 static const char *const full_grid[] = {"tuning=full,lora,qlora batch=1,4 seq=128,256,512 mode=eager,graph", NULL};
 
+/* The whole step, forward and optimizer included, eager and as one graph. */
+#define DEVICE "dtype=bf16 mode=eager,graph model=qwen2.5-"
+static const char *const device_grid[] = {DEVICE "0.5b,qwen2.5-1.5b tuning=lora,qlora batch=1,4 seq=512,2048",
+                                          DEVICE "0.5b tuning=full batch=1,4 seq=512,2048",
+                                          DEVICE "1.5b tuning=full batch=4 seq=512", NULL};
+static const char *const device_full_grid[] = {
+    DEVICE "0.5b,qwen2.5-1.5b tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048", NULL};
+
+static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
+{
+    return ctx->id == PB_CPU ? PB_OK : pb_graph_gain_conclude(sink, "throughput", "step_time");
+}
+
 const pb_suite pb_suite_throughput = {
     .name = "throughput",
     .what = "whole training steps: seconds by phase, tokens a second, peak memory",
     .axes = PB_TRAIN_AXES " batch=1 clip=multi mode=eager seq=256 tuning=full",
     .grid = grid,
     .full_grid = full_grid,
+    .device_grid = device_grid,
+    .device_full_grid = device_full_grid,
     .check = pb_train_case_check,
     .expect = expect,
+    .device_expect = pb_train_case_device_seconds,
     .run = run,
+    .conclude = conclude,
 };

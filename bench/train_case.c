@@ -101,14 +101,30 @@ pb_status pb_train_case_check(const pb_case *c)
     return pb_train_case_config(c, &cfg);
 }
 
-double pb_train_case_seconds(const pb_case *c)
+/* Weights of the matrices and the head, and tokens a step; 0 for a case that cannot be. */
+static double size_of(const pb_case *c, double *tokens)
 {
     pb_train_config t;
-    if (pb_train_case_config(c, &t) != PB_OK) return 0;
+    if (pb_train_case_config(c, &t) != PB_OK) return *tokens = 0;
     const pb_geometry *g = t.model.geometry;
     const double L = t.model.layers ? t.model.layers : g->L, D = g->D;
-    const double weights = L * D * ((g->H + 2 * g->K + g->H) * g->d + 3.0 * g->I) + (double)g->V * D;
-    return 2 * weights * t.B * t.S / 2.5e11;
+    *tokens = (double)t.B * t.S;
+    return L * D * ((g->H + 2 * g->K + g->H) * g->d + 3.0 * g->I) + (double)g->V * D;
+}
+
+double pb_train_case_seconds(const pb_case *c)
+{
+    double tokens, weights = size_of(c, &tokens);
+    return 2 * weights * tokens / 2.5e11;
+}
+
+double pb_train_case_device_seconds(const pb_case *c)
+{
+    double tokens, weights = size_of(c, &tokens);
+    const char *tuning = pb_case_get(c, "tuning");
+    const double open = 0.4 + 0.8e-9 * weights, step = 0.01 + 4 * 2 * weights * tokens / 3e14;
+    const bool full = tuning && strcmp(tuning, "full") == 0;
+    return open + (full ? 5e-9 * weights : 0) + (10 * step > 0.5 ? 10 * step : 0.5);
 }
 
 /* ---- trainers on the shipped text ------------------------------------------------------------------- */
@@ -257,6 +273,7 @@ static pb_status by_f32_model(pb_trainer *t, const float *grad, double *error)
     float *want = NULL;
     size_t n = 0;
     cfg.model.dtype = PB_F32;
+    cfg.model.as_bf16 = true; /* or NF4 would choose other codes, and the weights differ by more than any rounding */
     PB_TRY(pb_trainer_open(pb_trainer_model(t)->ctx, &cfg, &wide));
     pb_status s = pb_train_case_batch(wide, 0);
     if (s == PB_OK) s = run_phases(wide, PB_PHASE_backward);

@@ -4,7 +4,7 @@
 #include "bench/grid.h"
 #include "bench/series.h"
 
-enum { PB_VIEW_ARMS = 3, PB_VIEW_METRICS = 12, PB_VIEW_RATIOS = 4, PB_VIEW_ROWS = 6 };
+enum { PB_VIEW_ARMS = 3, PB_VIEW_METRICS = 16, PB_VIEW_RATIOS = 4, PB_VIEW_ROWS = 6 };
 
 typedef struct pb_view {
     const char *suite;

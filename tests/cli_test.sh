@@ -195,6 +195,14 @@ whole m
 for metric in copy_rate matmul_rate call_time kernel_time kernel_rate floor_share error; do
     [[ $(rows m | grep ",$metric," | grep -c ',ok,') -eq 1 ]] || fail "m: no $metric"
 done
+
+# ---- what a GPU would measure, without one ---------------------------------------------------------------------------
+expect 0 'ceiling/matmul_f32' "$bench" --suite ceiling --device cuda --dry-run
+grep -q ceiling/call "$dir/log" && fail "a GPU's ceilings have a CPU's call"
+expect 0 'mode=eager&model=qwen2.5-1.5b&rank=16&seq=2048' "$bench" --suite backward --device cuda --dry-run
+[[ $(grep -c 'mode=graph' "$dir/log") -eq 50 ]] || fail "not 50 graphed cases on a GPU"
+expect 0 'tuning=full' "$bench" --suite throughput --device cuda --grid full --dry-run
+expect 0 'model=smollm2-135m' "$bench" --suite backward --dry-run
 bash -n <("$bench" completion bash) || fail "the completion script is no bash"
 
 [[ $failures -eq 0 ]] && echo "all passed"

@@ -172,6 +172,43 @@ static void waits_and_allocations_are_counted(void **state)
     assert_int_equal(ctx->counts.waits - a.waits, 1);
 }
 
+/* Released in another order than allocated; the peak is of the sum, and starts again where it is told to. */
+static void memory_held_is_counted_with_its_peak(void **state)
+{
+    pb_ctx ctx;
+    void *p[3];
+    size_t used;
+    (void)state;
+    CHECK_OK(pb_ctx_open(&ctx, PB_CPU, 0));
+    for (int i = 0; i < 3; i++) CHECK_OK(pb_alloc(&ctx, (size_t)100 << i, &p[i]));
+    assert_int_equal(ctx.held, 700);
+    pb_release(&ctx, p[1]);
+    assert_int_equal(ctx.held, 500);
+    assert_int_equal(ctx.held_peak, 700);
+    pb_held_reset(&ctx);
+    pb_release(&ctx, p[0]);
+    CHECK_OK(pb_alloc(&ctx, 50, &p[0]));
+    assert_int_equal(ctx.held_peak, 500);
+    pb_release(&ctx, p[0]), pb_release(&ctx, p[2]);
+    assert_int_equal(ctx.held, 0);
+    CHECK_OK(pb_ctx_reserve(&ctx, 1000));
+    assert_int_equal(ctx.held_peak, 1000);
+    CHECK_FAILS(pb_device_used(&ctx, &used), PB_EUNSUPPORTED, "no count");
+    pb_ctx_close(&ctx);
+}
+
+/* In several parts, the last of them short. */
+static void a_copy_moves_every_byte(void **state)
+{
+    const size_t n = ((size_t)9 << 20) + 5;
+    unsigned char *from = malloc(n), *to = calloc(1, n);
+    assert_true(from && to);
+    for (size_t i = 0; i < n; i++) from[i] = (unsigned char)(i * 2654435761u >> 13);
+    CHECK_OK(pb_copy(*state, to, from, n));
+    assert_memory_equal(to, from, n);
+    free(from), free(to);
+}
+
 static void unknown_implementation_is_an_error(void **state)
 {
     pb_ctx *ctx = *state;
@@ -218,6 +255,8 @@ int main(void)
         cmocka_unit_test(recording_refuses_what_a_graph_cannot_hold),
         cmocka_unit_test(scratch_is_kept_for_graphs_that_use_it),
         cmocka_unit_test(waits_and_allocations_are_counted),
+        cmocka_unit_test(memory_held_is_counted_with_its_peak),
+        cmocka_unit_test(a_copy_moves_every_byte),
         cmocka_unit_test(unknown_implementation_is_an_error),
         cmocka_unit_test(arena_measures_then_carves),
     };

@@ -82,7 +82,7 @@ static void median_of_odd_and_even(void **state)
 
 typedef struct fake {
     const double *script; /* seconds that call i takes; the warm-up calls come first */
-    double clock, at[2];
+    double clock, at[32];
     int calls, prepared, flushes, syncs, stop_at;
 } fake;
 
@@ -203,6 +203,25 @@ static void preparation_is_not_timed(void **state)
     CHECK_NEAR(t.median, 3, 0);
     assert_int_equal(f.prepared, 7);
     assert_int_equal(f.flushes, 7);
+}
+
+/* One wait a batch, one for the warm-up; every sample has its own two marks. */
+static void queued_samples_follow_each_other_without_a_wait(void **state)
+{
+    fake f = {0}, g = {0};
+    (void)state;
+    pb_measure_opts o = {.warmup = 2, .min_samples = 5, .max_samples = 5, .flush = true, .queued = true};
+    pb_timing t = measure(&f, o);
+    assert_int_equal(t.n, 5);
+    for (int i = 0; i < 5; i++) CHECK_NEAR(t.seconds[i], script[2 + i], 0);
+    CHECK_NEAR(t.launches, 3, 0);
+    assert_int_equal(f.flushes, 7);
+    assert_int_equal(f.syncs, 2);
+    o.max_samples = 20;
+    t = measure(&g, o);
+    assert_int_equal(t.n, 16); /* a whole batch, though 5 would do */
+    CHECK_NEAR(t.seconds[15], script[17], 0);
+    assert_true(t.host_median >= 0);
 }
 
 static void a_graph_is_recorded_once_and_replayed(void **state)
@@ -369,6 +388,7 @@ int main(void)
         cmocka_unit_test(samples_come_in_order_after_the_warm_up),
         cmocka_unit_test(sampling_stops_at_the_time_asked_for),
         cmocka_unit_test(preparation_is_not_timed),
+        cmocka_unit_test(queued_samples_follow_each_other_without_a_wait),
         cmocka_unit_test(a_graph_is_recorded_once_and_replayed),
         cmocka_unit_test(what_cannot_be_measured_says_so),
         cmocka_unit_test(rows_are_quoted_and_never_hold_nan),

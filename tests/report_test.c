@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "bench/plot.h"
+#include "bench/plot_impl.h"
 #include "bench/report.h"
 #include "bench/text.h"
 #include "tests/files_test.h"
@@ -166,6 +167,40 @@ static void a_plot_is_drawn_from_the_rows(void **state)
     unlink(svg), unlink(png), rmdir(folder);
 }
 
+/* Ratios 4, 2 and 1 of one model, 3 of the other: two lines, named by what differs. */
+static void the_crossover_is_drawn_from_pairs_of_rows(void **state)
+{
+    char folder[] = "/tmp/pb_plot_test_XXXXXX", svg[64];
+    capture c;
+    (void)state;
+    if (access("/usr/bin/gnuplot", X_OK) != 0) skip();
+    assert_non_null(mkdtemp(folder));
+    snprintf(svg, sizeof svg, "%s/x.svg", folder);
+    pb_plot_opts o = {.figure = "crossover", .out = svg, .plots = PB_SOURCE_DIR "/plots"};
+    pb_exit e = pb_plot(REPORTS "crossover.csv", &o, capture_begin(&c));
+    if (e != PB_EXIT_OK) fail_msg("exit %d: %s", (int)e, pb_error());
+    capture_end(&c), free(c.text);
+    assert_true(file_holds(svg, "model=big") && file_holds(svg, "model=small") && file_holds(svg, "tokens a step"));
+    assert_false(file_holds(svg, "model=alone")); /* without an eager twin */
+    unlink(svg), rmdir(folder);
+}
+
+static void the_data_of_the_crossover(void **state)
+{
+    pb_table t;
+    pb_series_set set;
+    capture c;
+    (void)state;
+    CHECK_OK(pb_table_read(REPORTS "crossover.csv", &t));
+    CHECK_OK(pb_series_make(&t, &set));
+    assert_int_equal(pb_plot_crossover(capture_begin(&c), &set), 2);
+    assert_string_equal(capture_end(&c),
+                        "tokens \"model=big\"\n256 3\n\n\ntokens \"model=small\"\n128 4\n512 2\n2048 1\n");
+    free(c.text);
+    pb_series_free(&set);
+    pb_table_free(&t);
+}
+
 static void a_plot_that_cannot_be_says_why(void **state)
 {
     static const struct {
@@ -182,6 +217,7 @@ static void a_plot_that_cannot_be_says_why(void **state)
         {REPORTS "results.csv", {.out = "x.pdf"}, 2, "must end in .svg or .png"},
         {REPORTS "results.csv", {.out = "x'.svg"}, 2, "no quotes"},
         {REPORTS "others.csv", {.out = "x.svg"}, 2, "none of its suites"},
+        {REPORTS "others.csv", {.out = "x.svg", .figure = "crossover"}, 2, "no graphed case"},
         {REPORTS "no.csv", {.out = "x.svg"}, 2, "No such file"},
     };
     capture c;
@@ -204,6 +240,8 @@ int main(void)
         cmocka_unit_test(reports_read_as_the_golden_text),
         cmocka_unit_test(the_exit_code_follows_statuses_and_contracts),
         cmocka_unit_test(a_plot_is_drawn_from_the_rows),
+        cmocka_unit_test(the_crossover_is_drawn_from_pairs_of_rows),
+        cmocka_unit_test(the_data_of_the_crossover),
         cmocka_unit_test(a_plot_that_cannot_be_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -214,6 +214,29 @@ static void bf16_follows_f32(void **state)
     CHECK_NEAR(loss[1], loss[0], 0.03);
 }
 
+/* What a bf16 model is checked against: the codes are the same, and so is every dense value. */
+static void an_f32_model_can_hold_the_values_of_a_bf16_one(void **state)
+{
+    const pb_geometry *g;
+    pb_model narrow, wide;
+    size_t codes = 0;
+    CHECK_OK(pb_geometry_find("tiny", &g));
+    pb_model_config c = pb_train_defaults(g).model;
+    c.tuning = PB_QLORA, c.dtype = PB_BF16, c.random_b = true;
+    CHECK_OK(pb_model_open(*state, &c, &narrow));
+    c.dtype = PB_F32, c.as_bf16 = true;
+    CHECK_OK(pb_model_open(*state, &c, &wide));
+    for (int i = 0; i < wide.n; i++) {
+        const pb_param *a = &narrow.params[i], *b = &wide.params[i];
+        const size_t n = pb_param_n(a);
+        if (a->q) assert_memory_equal(a->q, b->q, (n + 1) / 2);
+        if (a->q) codes += n;
+        for (size_t k = 0; !a->q && k < n; k++) CHECK_NEAR(pb_load(b->w, k, b->dtype), pb_load(a->w, k, a->dtype), 0);
+    }
+    assert_true(codes > 0);
+    pb_model_close(&narrow), pb_model_close(&wide);
+}
+
 static void every_tuning_learns_a_batch(void **state)
 {
     pb_ctx *ctx = *state;
@@ -269,6 +292,7 @@ int main(void)
         cmocka_unit_test(accumulated_halves_equal_the_whole),
         cmocka_unit_test(qlora_equals_lora_on_dequantised_weights),
         cmocka_unit_test(bf16_follows_f32),
+        cmocka_unit_test(an_f32_model_can_hold_the_values_of_a_bf16_one),
         cmocka_unit_test(every_tuning_learns_a_batch),
         cmocka_unit_test(bad_configurations_are_named),
     };

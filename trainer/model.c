@@ -160,21 +160,33 @@ static uint64_t stream_of(const pb_model *m, const pb_param *p)
 /* Whether a parameter gets seeded values. */
 static bool drawn(const pb_model *m, const pb_param *p) { return !m->cfg.blank || p->kind == PB_KIND_ADAPTER; }
 
+/* A value of this type as it is stored in bf16. */
+static double rounded(double v)
+{
+    unsigned char room[2];
+    pb_store(room, 0, PB_BF16, v);
+    return pb_load(room, 0, PB_BF16);
+}
+
 /* Fills p->w, or dense scratch memory when p is quantised; chunk by chunk through `host`. */
 static pb_status draw(pb_model *m, const pb_param *p, void *dense, unsigned char *host, size_t chunk)
 {
     const uint64_t stream = stream_of(m, p);
     const size_t n = pb_param_n(p), size = pb_dtype_size(p->dtype);
+    const bool vector = p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS, round = m->cfg.as_bf16 && !vector;
     double centre, half;
     distribution(m, p, &centre, &half);
     for (size_t first = 0; first < n; first += chunk) {
         const size_t len = n - first < chunk ? n - first : chunk;
 #pragma omp parallel for
-        for (size_t i = 0; i < len; i++)
-            pb_store(host, i, p->dtype, centre + half * (2 * pb_uniform(stream, first + i) - 1));
+        for (size_t i = 0; i < len; i++) {
+            const double v = centre + half * (2 * pb_uniform(stream, first + i) - 1);
+            pb_store(host, i, p->dtype, round ? rounded(v) : v);
+        }
         PB_TRY(pb_upload(m->ctx, (unsigned char *)dense + first * size, host, len * size));
         if (!p->master) continue;
         float *wide = (float *)(void *)(host + chunk * size);
+#pragma omp parallel for
         for (size_t i = 0; i < len; i++) wide[i] = (float)pb_load(host, i, p->dtype);
         PB_TRY(pb_upload(m->ctx, p->master + first, wide, len * sizeof(float)));
     }

@@ -84,8 +84,10 @@ typedef struct pb_model_config {
     unsigned targets; /* bits 1 << pb_target */
     bool random_b;    /* adapters' B drawn like A, so that no gradient is zero; false: B = 0 as trained */
     int nf4_block;
-    bool frozen; /* nothing is trained: neither gradients, moments nor master weights are held */
-    bool blank;  /* only adapters are drawn; everything else is 0 until pb_model_load_hf fills it */
+    bool frozen;  /* nothing is trained: neither gradients, moments nor master weights are held */
+    bool as_bf16; /* f32 only: drawn matrices, tables and adapters are rounded to bf16 first: the bf16 model's very
+                     values */
+    bool blank;   /* only adapters are drawn; everything else is 0 until pb_model_load_hf fills it */
     uint64_t seed;
 } pb_model_config;
 

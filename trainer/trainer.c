@@ -344,9 +344,9 @@ pb_flops pb_trainer_flops(const pb_trainer *t)
 {
     const pb_model *m = &t->model;
     const double T = t->T, S = t->cfg.S;
-    /* Causal: half of the square; two products forward (q k, p v), five backward. */
+    /* Causal: half of the square; two products forward (q k, p v), five backward, of which q k is one again. */
     const double attention = 2 * T * S / 2 * 2 * m->g.H * m->g.d * m->g.L;
-    pb_flops f = {attention, 2.5 * attention};
+    pb_flops f = {attention, 2.5 * attention, 0.5 * attention};
     for (int i = 0; i < m->n; i++) {
         const pb_param *p = &m->params[i];
         const bool lookup = i == 0 && !m->g.tied; /* an untied embedding is only read */

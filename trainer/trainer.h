@@ -103,6 +103,7 @@ pb_memory pb_trainer_memory(const pb_trainer *t);
 /* FLOPs of the matrix products and attention of one step: forward, and backward for what is trained. */
 typedef struct pb_flops {
     double forward, backward;
+    double again; /* of backward: what was computed forward already, and is once more instead of being kept */
 } pb_flops;
 pb_flops pb_trainer_flops(const pb_trainer *t);
 #endif

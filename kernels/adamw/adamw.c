@@ -58,6 +58,7 @@ static const pb_dims edge[] = {
     {4, 3, 5, 0, 1, 2, 4}, {4, 9, 9, 1, 0, 0, 99}, {3, 1, 50001, 0, 1, 1, 999}, {0},
 };
 static const pb_dims grid[] = {{4, 49152, 576, 0, 0, 0, 10}, {4, 49152, 576, 1, 1, 1, 10}, {0}};
+static const pb_dims device_grid[] = {{1, 125000, 1024, 0, 0, 0, 10}, {1, 125000, 1024, 1, 1, 1, 10}, {0}};
 
 static pb_status step_check(const void *args)
 {
@@ -129,6 +130,7 @@ const pb_op pb_op_adamw_step = {
     .axes = "NSDbgct",
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_adamw_step_args),
     .impls = PB_BOTH_BACKENDS(adamw, step),
     .check = step_check,

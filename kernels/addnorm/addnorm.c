@@ -75,6 +75,7 @@ static const pb_dims edge[] = {
     {2, 3, 16, 0, 1}, {2, 70, 40, 1},  {2, 70, 33}, {1, 3, 17, 0, 1}, {0},
 };
 static const pb_dims grid[] = {{1, 256, 576}, {8, 1024, 576}, {8, 1024, 896}, {8, 1024, 1536}, {0}};
+static const pb_dims device_grid[] = {{4, 4096, 4096}, {4, 2048, 1536}, {0}};
 
 static const float bound_eps = 1e-2f; /* so large that it matters */
 
@@ -154,6 +155,7 @@ const pb_op pb_op_addnorm_fwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_addnorm_fwd_args),
     .impls = PB_BOTH_BACKENDS(addnorm, fwd),
     .check = fwd_check,
@@ -166,6 +168,7 @@ const pb_op pb_op_addnorm_bwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_addnorm_bwd_args),
     .impls = PB_BOTH_BACKENDS(addnorm, bwd),
     .check = bwd_check,

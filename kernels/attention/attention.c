@@ -165,6 +165,7 @@ static const pb_dims grid[] = {
     {1, 256, 9, 3, 64, 1},    {1, 2048, 9, 3, 64, 1}, {4, 512, 14, 2, 64, 1},
     {1, 2048, 12, 2, 128, 1}, {1, 512, 9, 3, 64, 0},  {0},
 };
+static const pb_dims device_grid[] = {{2, 4096, 64, 8, 128, 1}, {4, 2048, 12, 2, 128, 1}, {4, 2048, 14, 2, 64, 1}, {0}};
 
 /* What both passes demand: sizes, and a reason to divide H by K. */
 static pb_status sizes_check(const char *op, int B, int S, int H, int K, int D, float scale)
@@ -337,6 +338,7 @@ const pb_op pb_op_attention_fwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_attention_fwd_args),
     .impls = PB_BOTH_BACKENDS(attention, fwd),
     .check = fwd_check,
@@ -349,6 +351,7 @@ const pb_op pb_op_attention_bwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_attention_bwd_args),
     .impls = PB_BOTH_BACKENDS(attention, bwd),
     .check = bwd_check,

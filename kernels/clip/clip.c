@@ -195,12 +195,16 @@ static const pb_dims multi_edge[] = {
     {0},
 };
 static const pb_dims multi_grid[] = {{12, 49152, 576, 1, 1}, {12, 151936, 896, 1, 0}, {0}};
+/* 128 M elements. */
+static const pb_dims plain_device_grid[] = {{125000, 1024}, {0}};
+static const pb_dims scale_device_grid[] = {{125000, 1024, 1}, {0}};
 
 const pb_op pb_op_clip_sqsum = {
     .name = "clip_sqsum",
     .axes = "SD",
     .edge = plain_edge,
     .grid = plain_grid,
+    .device_grid = plain_device_grid,
     .args_size = sizeof(pb_clip_sqsum_args),
     .impls = PB_BOTH_BACKENDS(clip, sqsum),
     .check = sqsum_check,
@@ -229,6 +233,7 @@ const pb_op pb_op_clip_scale = {
     .axes = "SDc",
     .edge = state_edge,
     .grid = scale_grid,
+    .device_grid = scale_device_grid,
     .args_size = sizeof(pb_clip_scale_args),
     .impls = PB_BOTH_BACKENDS(clip, scale),
     .bind = scale_bind,

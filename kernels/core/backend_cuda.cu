@@ -1,5 +1,6 @@
 /* backend_cuda.cu - an NVIDIA GPU as a device: one stream of its own, events as marks, and graphs recorded by
  * capturing that stream. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "kernels/core/cuda.cuh"
@@ -10,7 +11,7 @@ struct cuda_state {
     pb_cuda_blas *blas;
     cudaEvent_t at[PB_MARK_SLOTS]; /* all made at open: making one takes as long as a short kernel */
     void *flush;
-    size_t flush_bytes;
+    size_t flush_bytes, used_at_open;
     unsigned char flush_value;
 };
 
@@ -68,12 +69,21 @@ static pb_status read_facts(pb_cuda_device *d, int device)
     return PB_OK;
 }
 
+static pb_status memory_in_use(size_t *bytes)
+{
+    size_t unused = 0, all = 0;
+    PB_CUDA_TRY(cudaMemGetInfo(&unused, &all));
+    *bytes = all - unused;
+    return PB_OK;
+}
+
 static pb_status open_state(pb_ctx *ctx, int device)
 {
     cuda_state *s = state_of(ctx);
     cudaStream_t stream = NULL;
     PB_TRY(device_exists(device));
     PB_CUDA_TRY(cudaSetDevice(device));
+    PB_TRY(memory_in_use(&s->used_at_open));
     PB_TRY(read_facts(&s->device, device));
     PB_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     ctx->stream = stream;
@@ -146,6 +156,12 @@ static pb_status cuda_download(pb_ctx *ctx, void *host, const void *dev, size_t 
     return cuda_sync(ctx);
 }
 
+static pb_status cuda_copy(pb_ctx *ctx, void *to, const void *from, size_t bytes)
+{
+    if (bytes) PB_CUDA_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, pb_cuda_stream(ctx)));
+    return PB_OK;
+}
+
 static pb_status cuda_zero(pb_ctx *ctx, void *dev, size_t bytes)
 {
     if (bytes) PB_CUDA_TRY(cudaMemsetAsync(dev, 0, bytes, pb_cuda_stream(ctx)));
@@ -157,6 +173,47 @@ static pb_status cuda_flush(pb_ctx *ctx)
 {
     cuda_state *s = state_of(ctx);
     PB_CUDA_TRY(cudaMemsetAsync(s->flush, ++s->flush_value, s->flush_bytes, pb_cuda_stream(ctx)));
+    return PB_OK;
+}
+
+/* Other processes' memory is in both counts; what they take or give back meanwhile is in the difference. */
+static pb_status cuda_used(pb_ctx *ctx, size_t *bytes)
+{
+    const size_t before = state_of(ctx)->used_at_open;
+    size_t now = 0;
+    PB_TRY(memory_in_use(&now));
+    *bytes = now > before ? now - before : 0;
+    return PB_OK;
+}
+
+/* ---- facts ----------------------------------------------------------------------------------------------------- */
+
+static pb_status clock_of(double *hz, cudaDeviceAttr which, int device)
+{
+    size_t khz = 0;
+    PB_TRY(attribute(&khz, which, device));
+    *hz = 1e3 * (double)khz;
+    return PB_OK;
+}
+
+static pb_status cuda_facts(int device, pb_device_facts *out)
+{
+    pb_device_facts f = {};
+    pb_cuda_device d = {};
+    cudaDeviceProp p;
+    PB_TRY(device_exists(device));
+    PB_CUDA_TRY(cudaGetDeviceProperties(&p, device));
+    PB_TRY(read_facts(&d, device));
+    PB_CUDA_TRY(cudaDriverGetVersion(&f.driver));
+    PB_CUDA_TRY(cudaRuntimeGetVersion(&f.runtime));
+    PB_TRY(clock_of(&f.clock_hz, cudaDevAttrClockRate, device));
+    PB_TRY(clock_of(&f.memory_clock_hz, cudaDevAttrMemoryClockRate, device));
+    snprintf(f.name, sizeof f.name, "%s", p.name);
+    f.multiprocessors = d.sms;
+    f.capability = d.cc;
+    f.memory = p.totalGlobalMem;
+    f.l2 = d.l2;
+    *out = f;
     return PB_OK;
 }
 
@@ -238,6 +295,7 @@ extern "C" const pb_backend pb_backend_cuda = {
     .release = cuda_release,
     .upload = cuda_upload,
     .download = cuda_download,
+    .copy = cuda_copy,
     .zero = cuda_zero,
     .sync = cuda_sync,
     .mark = cuda_mark,
@@ -247,4 +305,6 @@ extern "C" const pb_backend pb_backend_cuda = {
     .replay = cuda_replay,
     .graph_nodes = cuda_graph_nodes,
     .graph_free = cuda_graph_free,
+    .used = cuda_used,
+    .facts = cuda_facts,
 };

@@ -9,12 +9,11 @@
 typedef struct piece {
     struct piece *next;
     void *p;
-    size_t mapped, bytes;
+    size_t mapped;
 } piece;
 
 typedef struct plan_state {
     piece *pieces;
-    size_t now, peak;
 } plan_state;
 
 static void unmap(piece **at)
@@ -38,15 +37,13 @@ static pb_status plan_alloc(pb_ctx *ctx, size_t bytes, void **out)
     plan_state *s = ctx->priv;
     piece *x = malloc(sizeof *x);
     if (!x) return pb_fail(PB_ENOMEM, "plan: no memory for the list of pieces");
-    *x = (piece){.next = s->pieces, .mapped = bytes ? bytes : 1, .bytes = bytes};
+    *x = (piece){.next = s->pieces, .mapped = bytes ? bytes : 1};
     x->p = mmap(NULL, x->mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (x->p == MAP_FAILED) {
         free(x);
         return pb_fail(PB_ENOMEM, "plan: %zu bytes are more than there are addresses", bytes);
     }
     s->pieces = x;
-    s->now += bytes;
-    if (s->now > s->peak) s->peak = s->now;
     *out = x->p;
     return PB_OK;
 }
@@ -56,7 +53,6 @@ static void plan_release(pb_ctx *ctx, void *p)
     plan_state *s = ctx->priv;
     for (piece **at = &s->pieces; *at; at = &(*at)->next)
         if ((*at)->p == p) {
-            s->now -= (*at)->bytes;
             unmap(at);
             return;
         }
@@ -72,6 +68,12 @@ static pb_status plan_download(pb_ctx *ctx, void *host, const void *dev, size_t 
 {
     (void)ctx, (void)dev;
     if (bytes) memset(host, 0, bytes);
+    return PB_OK;
+}
+
+static pb_status plan_copy(pb_ctx *ctx, void *to, const void *from, size_t bytes)
+{
+    (void)ctx, (void)to, (void)from, (void)bytes;
     return PB_OK;
 }
 
@@ -124,7 +126,7 @@ static void plan_graph_free(pb_graph *graph) { (void)graph; }
 #define PLAN(word)                                                                                                     \
     {                                                                                                                  \
         .name = word, .close = plan_close, .alloc = plan_alloc, .release = plan_release, .upload = plan_upload,        \
-        .download = plan_download, .zero = plan_zero, .sync = plan_nothing, .mark = plan_mark,                         \
+        .download = plan_download, .copy = plan_copy, .zero = plan_zero, .sync = plan_nothing, .mark = plan_mark,      \
         .between = plan_between, .flush_cache = plan_nothing, .record = plan_record, .replay = plan_replay,            \
         .graph_nodes = plan_nodes, .graph_free = plan_graph_free,                                                      \
     }
@@ -137,5 +139,3 @@ pb_status pb_ctx_open_plan(pb_ctx *ctx, pb_backend_id id)
     *ctx = (pb_ctx){.be = &plans[id], .id = id, .planning = true, .priv = s};
     return PB_OK;
 }
-
-size_t pb_plan_peak(const pb_ctx *ctx) { return ((const plan_state *)ctx->priv)->peak; }

@@ -14,6 +14,7 @@ static const pb_backend *const backends[PB_NBACKENDS] = {
 typedef struct block {
     struct block *next;
     void *p;
+    size_t bytes; /* of a piece */
 } block;
 
 const char *pb_backend_name(pb_backend_id id) { return backends[id]->name; }
@@ -40,11 +41,22 @@ pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device)
     return s;
 }
 
-void pb_ctx_close(pb_ctx *ctx)
+void pb_ctx_release_scratch(pb_ctx *ctx)
 {
     for (block *b = ctx->scratch_blocks, *next; b; b = next) {
         next = b->next;
-        ctx->be->release(ctx, b->p);
+        pb_release(ctx, b->p);
+        free(b);
+    }
+    ctx->scratch = ctx->scratch_blocks = NULL;
+    ctx->scratch_bytes = 0;
+}
+
+void pb_ctx_close(pb_ctx *ctx)
+{
+    pb_ctx_release_scratch(ctx);
+    for (block *b = ctx->pieces, *next; b; b = next) {
+        next = b->next;
         free(b);
     }
     ctx->be->close(ctx);
@@ -60,14 +72,52 @@ static pb_status not_recording(const pb_ctx *ctx, const char *what)
 pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out)
 {
     PB_TRY(not_recording(ctx, "an allocation"));
-    PB_TRY(ctx->be->alloc(ctx, bytes, out));
+    block *b = malloc(sizeof *b);
+    if (!b) return pb_fail(PB_ENOMEM, "no memory to note an allocation in");
+    const pb_status s = ctx->be->alloc(ctx, bytes, out);
+    if (s != PB_OK) {
+        free(b);
+        return s;
+    }
+    *b = (block){ctx->pieces, *out, bytes};
+    ctx->pieces = b;
+    ctx->held += bytes;
+    if (ctx->held > ctx->held_peak) ctx->held_peak = ctx->held;
     ctx->counts.allocs++;
     return PB_OK;
 }
 
+static void forget(pb_ctx *ctx, const void *p)
+{
+    block *before = NULL, *b = ctx->pieces;
+    for (; b && b->p != p; b = b->next) before = b;
+    if (!b) return;
+    if (before) before->next = b->next;
+    else ctx->pieces = b->next;
+    ctx->held -= b->bytes;
+    free(b);
+}
+
 void pb_release(pb_ctx *ctx, void *p)
 {
-    if (p) ctx->be->release(ctx, p);
+    if (!p) return;
+    forget(ctx, p);
+    ctx->be->release(ctx, p);
+}
+
+void pb_held_reset(pb_ctx *ctx) { ctx->held_peak = ctx->held; }
+size_t pb_plan_peak(const pb_ctx *ctx) { return ctx->held_peak; }
+
+pb_status pb_device_used(pb_ctx *ctx, size_t *bytes)
+{
+    if (!ctx->be->used) return pb_fail(PB_EUNSUPPORTED, "%s: no count of the memory in use", ctx->be->name);
+    return ctx->be->used(ctx, bytes);
+}
+
+pb_status pb_backend_facts(pb_backend_id id, int device, pb_device_facts *out)
+{
+    if (!backends[id]->facts) return pb_fail(PB_EUNSUPPORTED, "%s: describes no device", backends[id]->name);
+    return backends[id]->facts(device, out);
 }
 
 pb_status pb_ctx_reserve(pb_ctx *ctx, size_t bytes)
@@ -101,6 +151,12 @@ pb_status pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)
     PB_TRY(not_recording(ctx, "a host read"));
     ctx->counts.waits++;
     return ctx->be->download(ctx, host, dev, bytes);
+}
+
+pb_status pb_copy(pb_ctx *ctx, void *to, const void *from, size_t bytes)
+{
+    PB_TRY(not_recording(ctx, "a copy outside an op"));
+    return ctx->be->copy(ctx, to, from, bytes);
 }
 
 pb_status pb_zero(pb_ctx *ctx, void *dev, size_t bytes)

@@ -28,10 +28,11 @@ typedef struct pb_cost {
 typedef int pb_dims[PB_MAX_AXES];
 
 typedef struct pb_op {
-    const char *name;    /* "rmsnorm_fwd" */
-    const char *axes;    /* "BSD": one letter an entry of pb_dims */
-    const pb_dims *edge; /* shapes that tests run; a row whose first entry is 0 ends the list */
-    const pb_dims *grid; /* shapes that `bench --suite kernels` runs; ended alike */
+    const char *name;           /* "rmsnorm_fwd" */
+    const char *axes;           /* "BSD": one letter an entry of pb_dims */
+    const pb_dims *edge;        /* shapes that tests run; a row whose first entry is 0 ends the list */
+    const pb_dims *grid;        /* shapes that `bench --suite kernels` runs; ended alike */
+    const pb_dims *device_grid; /* further shapes on a GPU, too large for a CPU; NULL: none */
     size_t args_size;
     const pb_impl *impls[PB_NBACKENDS]; /* best first */
     /* Reports arguments that no implementation may take (negative sizes, eps <= 0, NULL): EINVAL. */

@@ -51,6 +51,7 @@ static const pb_dims edge[] = {
 static const pb_dims grid[] = {
     {8, 1024, 49152, 576, 0}, {8, 1024, 49152, 576, 1}, {4, 1024, 151936, 896, 0}, {4, 1024, 151936, 896, 1}, {0},
 };
+static const pb_dims device_grid[] = {{4, 2048, 151936, 1536, 0}, {4, 2048, 151936, 1536, 1}, {0}};
 
 static pb_status check_sizes(const char *op, int T, int V, int D)
 {
@@ -124,6 +125,7 @@ const pb_op pb_op_embedding_fwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_embedding_fwd_args),
     .impls = PB_BOTH_BACKENDS(embedding, fwd),
     .check = fwd_check,
@@ -136,6 +138,7 @@ const pb_op pb_op_embedding_bwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_embedding_bwd_args),
     .impls = PB_BOTH_BACKENDS(embedding, bwd),
     .check = bwd_check,

@@ -173,6 +173,8 @@ static const pb_dims grid[] = {
     {1, 2048, 3072, 576}, {1, 1, 3072, 576},       {1, 16, 3072, 576},    {1, 256, 1152, 896, 1}, {1, 256, 9728, 896},
     {1, 256, 896, 4864},  {1, 256, 2048, 1536, 1}, {1, 256, 17920, 1536}, {1, 256, 1536, 8960},   {0},
 };
+static const pb_dims device_grid[] = {{4, 512, 2048, 1536, 1}, {4, 512, 17920, 1536}, {4, 512, 1536, 8960},
+                                      {4, 512, 151936, 1536},  {2, 4096, 8192, 8192}, {0}};
 
 static pb_status sizes_ok(const char *op, int T, int N, int K)
 {
@@ -289,6 +291,7 @@ const pb_op pb_op_linear_fwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_linear_fwd_args),
     .impls = PB_BOTH_BACKENDS(linear, fwd),
     .check = fwd_check,
@@ -301,6 +304,7 @@ const pb_op pb_op_linear_dx = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_linear_dx_args),
     .impls = PB_BOTH_BACKENDS(linear, dx),
     .check = dx_check,
@@ -314,6 +318,7 @@ const pb_op pb_op_linear_dw = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_linear_dw_args),
     .impls = PB_BOTH_BACKENDS(linear, dw),
     .check = dw_check,

@@ -137,6 +137,8 @@ static const pb_dims grid[] = {{1, 1024, 576, 192, 576, 16, 2, 0, 0},   {1, 1024
                                {1, 1024, 1536, 256, 1536, 16, 2, 0, 0}, {1, 512, 1536, 256, 1536, 64, 3, 0, 0},
                                {1, 512, 8960, 8960, 1536, 16, 2, 0, 0}, {1, 512, 1536, 1536, 1536, 256, 1, 0, 0},
                                {1, 512, 1536, 1536, 8960, 16, 1, 0, 0}, {0}};
+static const pb_dims device_grid[] = {
+    {4, 512, 1536, 256, 1536, 16, 2, 0, 0}, {4, 2048, 1536, 256, 1536, 16, 2, 0, 0}, {0}};
 
 static pb_status check_shape(const char *op, int n, int T, int K, int R, float scale)
 {
@@ -279,6 +281,7 @@ const pb_op pb_op_lora_fwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_lora_fwd_args),
     .impls = PB_BOTH_BACKENDS(lora, fwd),
     .check = fwd_check,
@@ -291,6 +294,7 @@ const pb_op pb_op_lora_bwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_lora_bwd_args),
     .impls = PB_BOTH_BACKENDS(lora, bwd),
     .check = bwd_check,

@@ -139,6 +139,7 @@ static const pb_dims grid[] = {{576, 1536, 64, 1},
                                {1536, 8960, 32, 1},
                                {4096, 4096, 4096, 0},
                                {0}};
+static const pb_dims device_grid[] = {{14336, 4096, 64, 0}, {14336, 4096, 64, 1}, {0}};
 
 static bool valid_block(int block) { return block >= 32 && block <= 4096 && !(block & (block - 1)); }
 
@@ -253,6 +254,7 @@ const pb_op pb_op_nf4_quantize = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_nf4_quantize_args),
     .impls = PB_BOTH_BACKENDS(nf4, quantize),
     .check = quantize_check,
@@ -265,6 +267,7 @@ const pb_op pb_op_nf4_dequantize = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_nf4_dequantize_args),
     .impls = PB_BOTH_BACKENDS(nf4, dequantize),
     .check = dequantize_check,

@@ -82,6 +82,11 @@ static const pb_dims grid[] = {
     {1, 256, 576, 576, 64, 1, 0, 0},  {1, 256, 1536, 576, 64, 1, 0, 0},  {1, 256, 896, 4864, 64, 1, 0, 0},
     {1, 64, 1536, 1536, 64, 1, 1, 0}, {1, 64, 8960, 1536, 64, 1, 0, 0},  {1, 64, 1536, 8960, 64, 1, 0, 0},
     {1, 1, 8960, 1536, 64, 1, 0, 0},  {1, 256, 8960, 1536, 64, 0, 0, 0}, {0}};
+static const pb_dims device_grid[] = {{1, 128, 17920, 1536, 64, 0, 0, 0},
+                                      {1, 512, 17920, 1536, 64, 0, 0, 0},
+                                      {4, 512, 17920, 1536, 64, 0, 0, 0},
+                                      {4, 512, 1536, 8960, 64, 0, 0, 0},
+                                      {0}};
 
 static pb_status check_shape(const char *op, int T, int N, int K, const pb_nf4_scales *s)
 {
@@ -163,6 +168,7 @@ const pb_op pb_op_nf4_linear_fwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_nf4_linear_fwd_args),
     .impls = PB_BOTH_BACKENDS(nf4_linear, fwd),
     .check = fwd_check,
@@ -175,6 +181,7 @@ const pb_op pb_op_nf4_linear_dx = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_nf4_linear_dx_args),
     .impls = PB_BOTH_BACKENDS(nf4_linear, dx),
     .check = dx_check,

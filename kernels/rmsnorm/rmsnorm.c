@@ -84,6 +84,7 @@ static const pb_dims edge[] = {
     {0},
 };
 static const pb_dims grid[] = {{1, 256, 1, 576}, {8, 1024, 1, 1536}, {4, 4096, 1, 4096}, {4, 1024, 16, 128}, {0}};
+static const pb_dims device_grid[] = {{4, 4096, 1, 4096}, {4, 2048, 1, 1536}, {0}};
 
 static const float bound_eps = 1e-3f; /* of the order of mean x^2 below, so that it matters */
 
@@ -171,6 +172,7 @@ const pb_op pb_op_rmsnorm_fwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_rmsnorm_fwd_args),
     .impls = PB_BOTH_BACKENDS(rmsnorm, fwd),
     .check = fwd_check,
@@ -183,6 +185,7 @@ const pb_op pb_op_rmsnorm_bwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_rmsnorm_bwd_args),
     .impls = PB_BOTH_BACKENDS(rmsnorm, bwd),
     .check = bwd_check,

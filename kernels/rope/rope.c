@@ -129,6 +129,7 @@ static const pb_dims edge[] = {
 static const pb_dims grid[] = {
     {1, 256, 9, 3, 64}, {8, 1024, 14, 2, 64}, {4, 2048, 12, 2, 128}, {8, 1024, 9, 3, 64, 1}, {0},
 };
+static const pb_dims device_grid[] = {{4, 4096, 32, 8, 128}, {0}};
 
 static pb_status sizes_check(const char *op, int B, int S, int H, int K, int D, int P, bool pos)
 {
@@ -255,6 +256,7 @@ const pb_op pb_op_rope_fwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_rope_fwd_args),
     .impls = PB_BOTH_BACKENDS(rope, fwd),
     .check = fwd_check,
@@ -267,6 +269,7 @@ const pb_op pb_op_rope_bwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_rope_bwd_args),
     .impls = PB_BOTH_BACKENDS(rope, bwd),
     .check = bwd_check,

@@ -56,6 +56,7 @@ static const pb_dims edge[] = {
 static const pb_dims grid[] = {
     {1, 256, 1536, 1}, {8, 1024, 1536, 1}, {4, 1024, 4864, 1}, {2, 1024, 8960, 1}, {2, 1024, 8960, 0}, {0},
 };
+static const pb_dims device_grid[] = {{2, 4096, 8960, 1}, {0}};
 
 static pb_status check_sizes(const char *op, int T, int I)
 {
@@ -120,6 +121,7 @@ const pb_op pb_op_swiglu_fwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_swiglu_fwd_args),
     .impls = PB_BOTH_BACKENDS(swiglu, fwd),
     .check = fwd_check,
@@ -132,6 +134,7 @@ const pb_op pb_op_swiglu_bwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_swiglu_bwd_args),
     .impls = PB_BOTH_BACKENDS(swiglu, bwd),
     .check = bwd_check,

@@ -76,6 +76,7 @@ static const pb_dims edge[] = {
     {2, 3, 7}, {1, 2, 1000}, {2, 5, 1}, {1, 3, 2500}, {2, 9, 33}, {1, 1, 4096}, {1, 2, 40001}, {1, 2, 70000}, {0},
 };
 static const pb_dims grid[] = {{1, 1024, 49152}, {1, 512, 151936}, {0}};
+static const pb_dims device_grid[] = {{2, 4096, 128256}, {1, 2048, 151936}, {0}};
 
 static pb_status check_sizes(const char *op, int T, int V)
 {
@@ -164,6 +165,7 @@ const pb_op pb_op_xent_fwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_xent_fwd_args),
     .impls = PB_BOTH_BACKENDS(xent, fwd),
     .check = fwd_check,
@@ -176,6 +178,7 @@ const pb_op pb_op_xent_bwd = {
     .axes = axes,
     .edge = edge,
     .grid = grid,
+    .device_grid = device_grid,
     .args_size = sizeof(pb_xent_bwd_args),
     .impls = PB_BOTH_BACKENDS(xent, bwd),
     .check = bwd_check,

@@ -1,0 +1,110 @@
+/* ceiling_device.c - ceilings of a GPU, through the ops that a model uses. */
+#include "bench/ceiling_device.h"
+
+#include <stdlib.h>
+
+#include "bench/results.h"
+#include "kernels/clip/clip.h"
+#include "kernels/core/arena.h"
+#include "kernels/linear/linear.h"
+
+enum { N = 8192, LAUNCHES = 1000 };
+
+/* ---- matrix product --------------------------------------------------------------------------------- */
+
+static pb_status run_product(pb_ctx *ctx, void *self) { return pb_linear_fwd(ctx, self); }
+
+/* Uniform in [-0.5,0.5): on zeros the clocks, and with them the rate, would be higher than any model sees. */
+static pb_status fill(pb_ctx *ctx, void *dev, pb_dtype t, uint64_t seed)
+{
+    const size_t n = (size_t)N * N;
+    unsigned char *host = malloc(n * pb_dtype_size(t));
+    if (!host) return pb_fail(PB_ENOMEM, "no memory for a matrix");
+#pragma omp parallel for
+    for (size_t i = 0; i < n; i++) pb_store(host, i, t, pb_uniform(seed, i) - 0.5);
+    pb_status s = pb_upload(ctx, dev, host, n * pb_dtype_size(t));
+    free(host);
+    return s;
+}
+
+static pb_status time_product(pb_ctx *ctx, const pb_case *c, const char *metric, pb_linear_fwd_args *a, pb_sink *sink)
+{
+    pb_timing t;
+    pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    o.queued = true;
+    PB_TRY(fill(ctx, (void *)a->x, a->dtype, 1));
+    PB_TRY(fill(ctx, (void *)a->w, a->dtype, 2));
+    ctx->impl = "cublaslt";
+    pb_status s = pb_measure(ctx, run_product, a, &o, &t);
+    ctx->impl = NULL;
+    PB_TRY(s);
+    return pb_emit_rate(sink, c, metric, 2.0 * N * N * N, &t, a->dtype == PB_BF16 ? "8192^3, bf16" : "8192^3, f32");
+}
+
+static pb_status product(pb_ctx *ctx, const pb_case *c, const char *metric, pb_dtype t, pb_sink *sink)
+{
+    const size_t bytes = (size_t)N * N * pb_dtype_size(t);
+    pb_linear_fwd_args args;
+    pb_arena a;
+    pb_arena_begin(&a, ctx);
+    for (int pass = 0; pass < 2; pass++) {
+        args = (pb_linear_fwd_args){.x = pb_carve(&a, bytes),
+                                    .w = pb_carve(&a, bytes),
+                                    .y = pb_carve(&a, bytes),
+                                    .T = N,
+                                    .N = N,
+                                    .K = N,
+                                    .dtype = t};
+        if (!pass) PB_TRY(pb_arena_commit(&a));
+    }
+    pb_status s = time_product(ctx, c, metric, &args, sink);
+    pb_arena_free(&a);
+    return s;
+}
+
+pb_status pb_ceiling_matmul(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    return product(ctx, c, "matmul_rate", PB_BF16, sink);
+}
+
+pb_status pb_ceiling_matmul_f32(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    return product(ctx, c, "matmul_f32_rate", PB_F32, sink);
+}
+
+/* ---- launches ----------------------------------------------------------------------------------------- */
+
+static pb_status run_launches(pb_ctx *ctx, void *self)
+{
+    for (int i = 0; i < LAUNCHES; i++) PB_TRY(pb_clip_scale(ctx, self));
+    return PB_OK;
+}
+
+static pb_status time_launches(pb_ctx *ctx, const pb_case *c, pb_clip_scale_args *a, bool graph, pb_sink *sink)
+{
+    pb_timing t;
+    char note[96];
+    pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    o.graph = graph;
+    PB_TRY(pb_measure(ctx, run_launches, a, &o, &t));
+    for (int i = 0; i < t.n; i++) t.seconds[i] /= LAUNCHES;
+    t.median /= LAUNCHES;
+    snprintf(note, sizeof note, "of %d in a row; the host's part of it %.3g s", LAUNCHES, t.host_median / LAUNCHES);
+    return pb_emit_timing(sink, c, graph ? "node_time" : "launch_time", &t, note);
+}
+
+pb_status pb_ceiling_launch(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    pb_clip_scale_args args = {.n = 1};
+    pb_arena a;
+    pb_arena_begin(&a, ctx);
+    for (int pass = 0; pass < 2; pass++) {
+        args.x = pb_carve(&a, sizeof *args.x);
+        args.state = pb_carve(&a, sizeof *args.state);
+        if (!pass) PB_TRY(pb_arena_commit(&a));
+    }
+    pb_status s = time_launches(ctx, c, &args, false, sink);
+    if (s == PB_OK) s = time_launches(ctx, c, &args, true, sink);
+    pb_arena_free(&a);
+    return s;
+}
