@@ -34,8 +34,8 @@ static bool holds(const contract *c, double figure)
     return figure > c->bound;
 }
 
-static pb_status emit(pb_sink *sink, const char *id, const pb_axis *axes, int n, double figure, bool applies,
-                      const char *how)
+pb_status pb_contract_emit(pb_sink *sink, const char *id, const pb_axis *axes, int n, double figure, bool applies,
+                           const char *how)
 {
     const contract *c = find(id);
     char note[320];
@@ -99,7 +99,7 @@ static pb_status same_losses(pb_ctx *ctx, pb_sink *sink, const arm *eager, const
     if (done < PB_CONTRACT_STEPS) return PB_OK;
     snprintf(how, sizeof how, "largest difference %g, graphed loss %.4f, %.4f, %.4f at steps 10, 50, 100", worst, at[0],
              at[1], at[2]);
-    return emit(sink, "F-GRAPH-BWD-001", tiny_axes, TINY_AXES, worst, true, how);
+    return pb_contract_emit(sink, "F-GRAPH-BWD-001", tiny_axes, TINY_AXES, worst, true, how);
 }
 
 /* Gradients far above the bound go through the recorded clip; every layer's joint norm must be the bound. */
@@ -134,7 +134,7 @@ static pb_status clip_applies(pb_ctx *ctx, pb_sink *sink, const arm *graphed)
     PB_TRY(s);
     if (!(least > (double)max_norm)) worst = (double)NAN; /* nothing was inflated: no evidence */
     snprintf(how, sizeof how, "norms of at least %.3g were cut to %g", least, (double)max_norm);
-    return emit(sink, "F-GRAPH-BWD-004", tiny_axes, TINY_AXES, worst, true, how);
+    return pb_contract_emit(sink, "F-GRAPH-BWD-004", tiny_axes, TINY_AXES, worst, true, how);
 }
 
 static pb_status run_arms(pb_ctx *ctx, pb_sink *sink, arm *eager, arm *graphed)
@@ -152,7 +152,8 @@ static pb_status run_arms(pb_ctx *ctx, pb_sink *sink, arm *eager, arm *graphed)
     PB_TRY(pb_trainer_set_lr(graphed->t, 1e-3f));
     s = pb_record(ctx, pb_backward_and_clip, graphed->t, &graphed->graph);
     const double nodes = s == PB_OK ? (double)pb_graph_nodes(ctx, graphed->graph) : 0;
-    PB_TRY(emit(sink, "F-GRAPH-BWD-002", tiny_axes, TINY_AXES, nodes, true, s == PB_OK ? "recorded" : pb_error()));
+    PB_TRY(pb_contract_emit(sink, "F-GRAPH-BWD-002", tiny_axes, TINY_AXES, nodes, true,
+                            s == PB_OK ? "recorded" : pb_error()));
     PB_TRY(s);
     PB_TRY(same_losses(ctx, sink, eager, graphed));
     /* A bound far below every norm, and a graph that was recorded with it. */
@@ -190,12 +191,13 @@ static pb_status ratio(pb_ctx *ctx, pb_sink *sink, const char *id, const pb_case
 {
     double graph, eager;
     char how[160];
-    if (!like) return emit(sink, id, NULL, 0, (double)NAN, false, "this run has no such case");
+    if (!like) return pb_contract_emit(sink, id, NULL, 0, (double)NAN, false, "this run has no such case");
     if (!rate(sink, like, "graph", "fused", &graph) || !rate(sink, like, "eager", clip, &eager))
-        return emit(sink, id, like->axes, like->n, (double)NAN, false, "this run lacks one of the two arms");
+        return pb_contract_emit(sink, id, like->axes, like->n, (double)NAN, false,
+                                "this run lacks one of the two arms");
     const bool applies = ctx->id != PB_CPU && is(like, "seq", "512");
     snprintf(how, sizeof how, "here %s, seq %s: %.3f", ctx->be->name, pb_case_get(like, "seq"), graph / eager);
-    return emit(sink, id, like->axes, like->n, graph / eager, applies, how);
+    return pb_contract_emit(sink, id, like->axes, like->n, graph / eager, applies, how);
 }
 
 static pb_status both_ratios(pb_ctx *ctx, pb_sink *sink, const pb_case *like)

@@ -10,4 +10,9 @@ enum {
 /* Emits one row per contract: suite "contract", case the id, metric `contract`, status pass, fail or
  * unsupported. Reads the launch's own rows for the contracts that are ratios of measured cases. */
 pb_status pb_contracts_conclude(pb_ctx *ctx, pb_sink *sink);
+
+/* One row: the figure of contract `id` for a case with these axes; where the contract does not apply (`applies` false)
+ * the row is unsupported. `how`: what a reader should know of the figure. */
+pb_status pb_contract_emit(pb_sink *sink, const char *id, const pb_axis *axes, int n, double figure, bool applies,
+                           const char *how);
 #endif

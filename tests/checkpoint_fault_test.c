@@ -2,9 +2,6 @@
  * afterwards: nothing is lost, and nothing wrong is taken. */
 #include "tests/checkpoint_disk.h"
 
-static const run_kind plain = {PB_LORA, PB_F32, 1, false};
-#define TRACKER "latest_checkpointed_iteration.txt"
-
 static const char *const fault_names[] = {
 #define X(id, what) #id,
     FAULT_MAP(X)
@@ -83,6 +80,12 @@ static void check_line(const scene *s, pb_status got, const char *what)
         fail_msg("%s: '%s' names no path", what, pb_error());
 }
 
+static void check_no_leftovers(const scene *s, const char *what)
+{
+    const char *names = names_in(s->dir);
+    if (strchr(names, '.') != strstr(names, ".txt")) fail_msg("%s left %s", what, names);
+}
+
 /* With a disk that works again: no leftovers, and the resume point is the last state or, if the failure came late, the
  * next one; never anything else. */
 static void check_nothing_lost(scene *s, const pb_digest_text *next, bool may_move, const char *what)
@@ -121,6 +124,7 @@ static bool attempt(scene *s, const flow *f, int kind, int n)
     if (harmless && got != PB_OK) fail_msg("%s: %s", what, pb_error());
     if (!harmless && got == PB_OK && kind != FAULT_CORRUPT && !*s->notes.text) fail_msg("%s: not noticed", what);
     if (got != PB_OK) check_line(s, got, what);
+    if (got == PB_OK) check_no_leftovers(s, what);
     if (got == PB_OK && f->moves) s->point = next;
     const bool more = s->disk.calls > n;
     check_nothing_lost(s, &next, f->moves, what);
@@ -148,23 +152,49 @@ static void every_call_may_fail(void **state)
     print_message("%d faults\n", calls);
 }
 
-/* The same process goes on after its disk had no space for a while. */
-static void a_full_disk_may_be_emptied(void **state)
+/* The same process goes on after its disk was full, or away, for a while. */
+static void a_disk_may_recover(void **state)
+{
+    (void)state;
+    for (int kind = FAULT_FULL; kind <= FAULT_DEAD; kind++) {
+        scene s;
+        scene_open(&s);
+        run_step(&s.r);
+        const pb_digest_text third = run_digest(&s.r);
+        for (int n = 0; n < 40; n += 3) {
+            s.disk = (bad_disk){.table = s.disk.table, .kind = kind, .at = n};
+            if (save_next(&s) != PB_OK) check_line(&s, PB_EIO, fault_names[kind]);
+        }
+        s.disk.at = -1;
+        CHECK_OK(save_next(&s));
+        assert_string_equal(names_in(s.dir), "iter_0000002/ iter_0000003/ " TRACKER " ");
+        CHECK_OK(run_resume(&s.r, s.c, "latest"));
+        CHECK_DIGEST(run_digest(&s.r), third);
+        scene_close(&s);
+    }
+}
+
+static pb_status fail_and_lose_disk(void *self, pb_trainer *t, const char *dir)
+{
+    bad_disk *d = self;
+    (void)t, (void)dir;
+    d->kind = FAULT_DEAD;
+    d->at = d->calls;
+    return pb_fail(PB_EUNSUPPORTED, "the first failure");
+}
+
+static void the_first_failure_is_told(void **state)
 {
     (void)state;
     scene s;
     scene_open(&s);
-    run_step(&s.r);
-    const pb_digest_text third = run_digest(&s.r);
-    for (int n = 0; n < 40; n += 3) {
-        s.disk = (bad_disk){.table = s.disk.table, .kind = FAULT_FULL, .at = n};
-        if (save_next(&s) != PB_OK) check_line(&s, PB_EIO, "full");
-    }
-    s.disk.at = -1;
-    CHECK_OK(save_next(&s));
-    assert_string_equal(names_in(s.dir), "iter_0000002/ iter_0000003/ " TRACKER " ");
+    pb_checkpoints_close(s.c);
+    s.o.extra = fail_and_lose_disk;
+    s.o.extra_self = &s.disk;
+    s.c = open_folder(s.dir, &s.o);
     CHECK_OK(run_resume(&s.r, s.c, "latest"));
-    CHECK_DIGEST(run_digest(&s.r), third);
+    CHECK_FAILS(save_next(&s), PB_EUNSUPPORTED, "the first failure");
+    s.disk.at = -1;
     scene_close(&s);
 }
 
@@ -315,9 +345,10 @@ static void all_damaged_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_may_fail),     cmocka_unit_test(a_full_disk_may_be_emptied),
-        cmocka_unit_test(damage_is_found),         cmocka_unit_test(files_of_others_are_found),
-        cmocka_unit_test(trackers_are_distrusted), cmocka_unit_test(all_damaged_is_refused),
+        cmocka_unit_test(every_call_may_fail),       cmocka_unit_test(a_disk_may_recover),
+        cmocka_unit_test(the_first_failure_is_told), cmocka_unit_test(damage_is_found),
+        cmocka_unit_test(files_of_others_are_found), cmocka_unit_test(trackers_are_distrusted),
+        cmocka_unit_test(all_damaged_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

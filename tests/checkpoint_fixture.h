@@ -9,6 +9,8 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/digest.h"
 
+#define TRACKER "latest_checkpointed_iteration.txt"
+
 enum { RUN_S = 24, RUN_B = 2, RUN_T = RUN_B * RUN_S };
 
 typedef struct run_kind {
@@ -17,6 +19,8 @@ typedef struct run_kind {
     int micro; /* batches whose gradients one step accumulates */
     bool graph;
 } run_kind;
+
+static const run_kind plain = {PB_LORA, PB_F32, 1, false};
 
 typedef struct run {
     run_kind kind;
@@ -242,5 +246,16 @@ static inline pb_checkpoints *open_folder(const char *folder, const pb_checkpoin
     pb_checkpoints *c = NULL;
     CHECK_OK(pb_checkpoints_open(folder, o, &c));
     return c;
+}
+
+/* A folder with checkpoints of 1 and 2. */
+static inline const char *two_checkpoints(run *r, const pb_checkpoint_options *o)
+{
+    const char *dir = make_folder();
+    pb_checkpoints *c = open_folder(dir, o);
+    run_open(r, plain);
+    run_to(r, c, 2);
+    pb_checkpoints_close(c);
+    return dir;
 }
 #endif

@@ -6,9 +6,6 @@
 
 #include "tests/checkpoint_fixture.h"
 
-static const run_kind plain = {PB_LORA, PB_F32, 1, false};
-#define TRACKER "latest_checkpointed_iteration.txt"
-
 /* Paths whose contents (a file's bytes, a folder's names) are not durable yet, and what file descriptors are of. */
 enum { MOST = 256, PATHS = 300 };
 typedef struct model {
@@ -75,6 +72,17 @@ static void check_durable(const model *m, const char *root)
         if (*m->dirty[i] && is_within(m->dirty[i], root)) fail_msg("%s is renamed before it is durable", m->dirty[i]);
 }
 
+/* What the tracker is about to name is there. */
+static void check_named(const model *m, const char *tracker)
+{
+    char *text = NULL, name[64];
+    size_t n;
+    CHECK_OK(pb_disk_read_file(&pb_disk_posix, tracker, 64, &text, &n));
+    snprintf(name, sizeof name, "iter_%07llu/checkpoint.json", strtoull(text, NULL, 10));
+    if (!is_there(m->dir, name)) fail_msg("the tracker names %s, which is not there", name);
+    free(text);
+}
+
 static int model_open(void *self, const char *path, int flags)
 {
     model *m = self;
@@ -127,6 +135,7 @@ static int model_rename(void *self, const char *from, const char *to)
     } else if (strcmp(name, TRACKER) == 0) {
         check_durable(m, from);
         if (m->published) fail_msg("the tracker moves before the checkpoint's name is durable");
+        check_named(m, from);
         m->tracked = true;
         m->trackers++;
     } else if (strstr(name, ".drop")) {

@@ -1,13 +1,11 @@
-/* checkpoint_test.c - checkpoints of a training run: which of them stay, that a resumed run equals one that was never
- * interrupted bit for bit, and what does not fit is refused. */
+/* checkpoint_test.c - checkpoints of a training run: which of them stay, and that a resumed run equals one that was
+ * never interrupted bit for bit. */
 #include "tests/checkpoint_fixture.h"
 
 static const run_kind kinds[] = {
     {PB_FULL, PB_F32, 1, false}, {PB_FULL, PB_BF16, 2, true},   {PB_LORA, PB_F32, 2, false},
     {PB_LORA, PB_F32, 1, true},  {PB_QLORA, PB_BF16, 2, false}, {PB_QLORA, PB_BF16, 2, true},
 };
-static const run_kind plain = {PB_LORA, PB_F32, 1, false};
-#define TRACKER "latest_checkpointed_iteration.txt"
 
 /* ---- the same run ---------------------------------------------------------------------------------------- */
 
@@ -226,98 +224,6 @@ static void extra_files_belong_to_it(void **state)
     remove_folder(dir);
 }
 
-/* ---- what does not fit ------------------------------------------------------------------------------------ */
-
-/* A folder with checkpoints of 1 and 2. */
-static const char *two_checkpoints(run *r, const pb_checkpoint_options *o)
-{
-    const char *dir = make_folder();
-    pb_checkpoints *c = open_folder(dir, o);
-    run_open(r, plain);
-    run_to(r, c, 2);
-    pb_checkpoints_close(c);
-    return dir;
-}
-
-static void refused(const char *dir, const pb_checkpoint_options *o, run_kind k, void (*change)(pb_train_config *),
-                    pb_status want, const char *says)
-{
-    run r;
-    pb_train_config cfg = run_config(k);
-    lines notes = {""};
-    pb_checkpoint_options with = *o;
-    with.note = note_line;
-    with.note_self = &notes;
-    if (change) change(&cfg);
-    run_open_as(&r, k, &cfg);
-    const pb_digest_text before = run_digest(&r);
-    pb_checkpoints *c = open_folder(dir, &with);
-    CHECK_FAILS(pb_checkpoints_resume(c, "latest", r.t, &r.p), want, says);
-    CHECK_DIGEST(run_digest(&r), before);
-    assert_null(strstr(notes.text, "not taken")); /* another run is no damage: nothing earlier is tried */
-    CHECK_FAILS(pb_checkpoints_save(c, PB_SAVE_KEEP, r.t, &(pb_progress){.iteration = 9}), PB_EINVAL,
-                "has checkpoints of another run");
-    pb_checkpoints_close(c);
-    run_close(&r);
-}
-
-static void other_seed(pb_train_config *c) { c->model.seed++; }
-static void other_rank(pb_train_config *c) { c->model.rank++; }
-static void other_alpha(pb_train_config *c) { c->model.alpha += 1; }
-static void other_layers(pb_train_config *c) { c->model.layers = 2; }
-
-static void other_runs_are_refused(void **state)
-{
-    (void)state;
-    run r;
-    pb_setting s = {"data.file", "a.jsonl", true};
-    const pb_checkpoint_options o = {.save_interval = 1, .settings = &s, .nsettings = 1};
-    const char *dir = two_checkpoints(&r, &o);
-    run_close(&r);
-    refused(dir, &o, plain, other_seed, PB_EINVAL, "iter_0000002: of other base weights");
-    refused(dir, &o, plain, other_rank, PB_EINVAL, "model.adapters was \"rank 2 alpha 4 targets 5\", and is \"rank 3");
-    refused(dir, &o, plain, other_alpha, PB_EINVAL, "model.adapters was");
-    refused(dir, &o, plain, other_layers, PB_EINVAL, "model.geometry was");
-    refused(dir, &o, (run_kind){PB_FULL, PB_F32, 1, false}, NULL, PB_EINVAL,
-            "model.tuning was \"lora\", and is \"full\"");
-    refused(dir, &o, (run_kind){PB_LORA, PB_BF16, 1, false}, NULL, PB_EINVAL, "model.dtype was");
-    s.value = "b.jsonl";
-    refused(dir, &o, plain, NULL, PB_EINVAL, "data.file was \"a.jsonl\", and is \"b.jsonl\"");
-    s.key = "data.seed";
-    refused(dir, &o, plain, NULL, PB_EINVAL, "data.seed was not set, and is \"b.jsonl\"");
-    remove_folder(dir);
-}
-
-static void what_differs_is_noted(void **state)
-{
-    (void)state;
-    run r;
-    pb_setting s[2] = {{"lr", "1e-3", false}, {"by", "me", false}};
-    lines notes = {""};
-    pb_checkpoint_options o = {
-        .save_interval = 1, .settings = s, .nsettings = 2, .note = note_line, .note_self = &notes};
-    const char *dir = two_checkpoints(&r, &o);
-    pb_checkpoints *c = open_folder(dir, &o);
-    CHECK_OK(run_resume(&r, c, "latest"));
-    assert_string_equal(notes.text, "");
-    s[0].value = "2e-3";
-    CHECK_OK(pb_trainer_set_clip(r.t, PB_CLIP_MULTI, 2));
-    CHECK_OK(run_resume(&r, c, "latest"));
-    assert_non_null(strstr(notes.text, "lr was \"1e-3\", and is \"2e-3\" now\n"));
-    assert_non_null(strstr(notes.text, "train.clip was \"fused 1\", and is \"multi 2\" now\n"));
-    assert_null(strstr(notes.text, "by was"));
-    pb_checkpoints_close(c);
-    pb_checkpoints *none = NULL;
-    s[1].key = "lr";
-    CHECK_FAILS(pb_checkpoints_open(dir, &o, &none), PB_EINVAL, "setting \"lr\" stands twice");
-    s[1].key = "model.x";
-    CHECK_FAILS(pb_checkpoints_open(dir, &o, &none), PB_EINVAL, "setting \"model.x\"");
-    s[1] = (pb_setting){"x", "a\nb", false};
-    CHECK_FAILS(pb_checkpoints_open(dir, &o, &none), PB_EINVAL, "setting \"x\"");
-    run_close(&r);
-    remove_folder(dir);
-}
-
 /* ---- the folder -------------------------------------------------------------------------------------------- */
 
 static void one_writer_at_a_time(void **state)
@@ -417,8 +323,6 @@ int main(void)
         cmocka_unit_test(retention),
         cmocka_unit_test(the_trial_leaves_nothing),
         cmocka_unit_test(extra_files_belong_to_it),
-        cmocka_unit_test(other_runs_are_refused),
-        cmocka_unit_test(what_differs_is_noted),
         cmocka_unit_test(one_writer_at_a_time),
         cmocka_unit_test(leftovers_are_tidied),
         cmocka_unit_test(an_empty_folder_begins_anew),

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "trainer/safetensors.h"
+#include "trainer/io/safetensors.h"
 
 int main(int argc, char **argv)
 {

@@ -12,11 +12,11 @@
 #include <sys/stat.h>
 
 #include "kernels/core/bind.h"
-#include "trainer/hf_config.h"
-#include "trainer/hf_load.h"
-#include "trainer/hf_save.h"
-#include "trainer/peft.h"
-#include "trainer/safetensors.h"
+#include "trainer/hf/hf_config.h"
+#include "trainer/hf/hf_load.h"
+#include "trainer/hf/hf_save.h"
+#include "trainer/hf/peft.h"
+#include "trainer/io/safetensors.h"
 #include "trainer/trainer.h"
 
 enum { B = 2, S = 33, T = B * S };

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include "tests/test.h"
-#include "trainer/hf_folder.h"
-#include "trainer/hf_load.h"
+#include "trainer/hf/hf_folder.h"
+#include "trainer/hf/hf_load.h"
 #include "trainer/trainer.h"
 
 static char temporary[] = "/tmp/pb_hf_XXXXXX";

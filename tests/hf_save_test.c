@@ -3,11 +3,11 @@
 #include "kernels/nf4/nf4.h"
 #include "tests/folder_test.h"
 #include "tests/model_test.h"
-#include "trainer/hf_config.h"
-#include "trainer/hf_load.h"
-#include "trainer/hf_save.h"
-#include "trainer/peft.h"
-#include "trainer/safetensors.h"
+#include "trainer/hf/hf_config.h"
+#include "trainer/hf/hf_load.h"
+#include "trainer/hf/hf_save.h"
+#include "trainer/hf/peft.h"
+#include "trainer/io/safetensors.h"
 
 static bool exists(const char *name) { return access(in_folder(name), F_OK) == 0; }
 

@@ -4,9 +4,9 @@
 
 #include "kernels/core/bind.h"
 #include "tests/test.h"
-#include "trainer/hf_config.h"
-#include "trainer/hf_load.h"
-#include "trainer/safetensors.h"
+#include "trainer/hf/hf_config.h"
+#include "trainer/hf/hf_load.h"
+#include "trainer/io/safetensors.h"
 #include "trainer/trainer.h"
 
 #define FOLDER PB_FIXTURES "/hf/"

@@ -2,7 +2,7 @@
  * bf16, with S swept over 1..65 and 127..129, poisoned outputs and guard words; and every recorded graph
  * against the eager run. Generated from kernels/ops.def: a new op is tested the moment it is listed.
  *
- * usage: ops_test [OP_SUBSTRING]   e.g. ops_test attention */
+ * usage: ops_test [--backend cpu|cuda] [--no-sweep] [OP_SUBSTRING | =OP]     e.g. ops_test attention */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,22 @@
 typedef struct one {
     pb_ctx *oracle, *ctx;
     const pb_op *op;
+    bool sweep;
+    int wrong; /* cases; a test goes on after one, so that a run shows them all */
 } one;
+
+/* Counts a wrong case and says which, as long as there are few. */
+__attribute__((format(printf, 2, 3))) static void wrong(one *o, const char *fmt, ...)
+{
+    enum { SHOWN = 40 };
+    va_list ap;
+    if (o->wrong++ >= SHOWN) return;
+    va_start(ap, fmt);
+    fputs("    ", stdout);
+    vprintf(fmt, ap);
+    fputs("\n", stdout);
+    va_end(ap);
+}
 
 static void record_and_replay(pb_ctx *ctx, call *c)
 {
@@ -25,8 +40,7 @@ static void record_and_replay(pb_ctx *ctx, call *c)
 }
 
 /* One implementation on the inputs of `want`, which holds the oracle's outputs; eager and replayed. */
-static void check_impl(const one *o, const pb_impl *impl, const int *dim, pb_dtype t, call *want, call *eager,
-                       call *graph)
+static void check_impl(one *o, const pb_impl *impl, const int *dim, pb_dtype t, call *want, call *eager, call *graph)
 {
     char where[160];
     pb_diff d;
@@ -37,14 +51,14 @@ static void check_impl(const one *o, const pb_impl *impl, const int *dim, pb_dty
     CHECK_OK(call_run(o->ctx, eager));
     CHECK_OK(pb_sync(o->ctx));
     CHECK_OK(pb_compare(&want->b, &eager->b, &d));
-    if (!pb_diff_ok(&d, tol)) fail_msg("%s: rel %g max %g in %s, want %g", where, d.rel, d.max, d.tensor, tol);
-    if (pb_check_guards(&eager->b) != PB_OK) fail_msg("%s: %s", where, pb_error());
+    if (!pb_diff_ok(&d, tol)) wrong(o, "%s: rel %g max %g in %s, want %g", where, d.rel, d.max, d.tensor, tol);
+    if (pb_check_guards(&eager->b) != PB_OK) wrong(o, "%s: %s", where, pb_error());
     record_and_replay(o->ctx, graph);
     CHECK_OK(pb_compare(&eager->b, &graph->b, &d));
-    if (!pb_diff_ok(&d, same)) fail_msg("%s: replay differs from eager by %g in %s", where, d.rel, d.tensor);
+    if (!pb_diff_ok(&d, same)) wrong(o, "%s: replay differs from eager by %g in %s", where, d.rel, d.tensor);
 }
 
-static void check_case(const one *o, const int *dim, pb_dtype t)
+static void check_case(one *o, const int *dim, pb_dtype t)
 {
     call inputs = call_inputs(o->oracle, o->op, dim, t), want = call_bind(o->oracle, o->op, dim, t);
     call eager = call_bind(o->ctx, o->op, dim, t), graph = call_bind(o->ctx, o->op, dim, t);
@@ -60,7 +74,7 @@ static void check_case(const one *o, const int *dim, pb_dtype t)
 }
 
 /* The first edge shape with S = 1..65, 127..129: partial warps, vectors and tiles of every kind. */
-static void sweep(const one *o, pb_dtype t)
+static void sweep(one *o, pb_dtype t)
 {
     const char *s = strchr(o->op->axes, 'S');
     pb_dims dim;
@@ -74,11 +88,32 @@ static void sweep(const one *o, pb_dtype t)
 
 static void test_op(void **state)
 {
-    const one *o = *state;
+    one *o = *state;
     for (int t = 0; t < (o->op->f32_only ? 1 : PB_NFLOAT); t++) {
         for (const pb_dims *dim = o->op->edge; (*dim)[0]; dim++) check_case(o, *dim, (pb_dtype)t);
-        sweep(o, (pb_dtype)t);
+        if (o->sweep) sweep(o, (pb_dtype)t);
     }
+    if (o->wrong) fail_msg("%d cases are wrong", o->wrong);
+}
+
+typedef struct wish {
+    const char *op, *backend; /* NULL: all */
+    bool sweep;
+} wish;
+
+static wish parse(int argc, char **argv)
+{
+    wish w = {.sweep = true};
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--no-sweep") == 0) w.sweep = false;
+        else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc) w.backend = argv[++i];
+        else w.op = argv[i];
+    return w;
+}
+
+static bool wanted(const wish *w, const char *op)
+{
+    return !w->op || (*w->op == '=' ? strcmp(w->op + 1, op) == 0 : strstr(op, w->op) != NULL);
 }
 
 int main(int argc, char **argv)
@@ -88,22 +123,25 @@ int main(int argc, char **argv)
     static one ones[MAX];
     static char names[MAX][96];
     static pb_ctx oracle, ctxs[PB_NBACKENDS];
+    const wish w = parse(argc, argv);
     size_t n = 0;
     if (pb_ctx_open(&oracle, PB_CPU, 0) != PB_OK) return 1;
     oracle.impl = "ref";
     for (int be = 0; be < PB_NBACKENDS; be++) {
+        if (w.backend && strcmp(w.backend, pb_backend_name((pb_backend_id)be)) != 0) continue;
         if (pb_ctx_open(&ctxs[be], (pb_backend_id)be, 0) != PB_OK) {
             printf("not on this machine: %s\n", pb_error());
             continue;
         }
         for (const pb_op *const *op = pb_ops; *op; op++) {
-            if (argc > 1 && !strstr((*op)->name, argv[1])) continue;
+            if (!wanted(&w, (*op)->name)) continue;
             assert_true(n < MAX);
-            ones[n] = (one){&oracle, &ctxs[be], *op};
+            ones[n] = (one){&oracle, &ctxs[be], *op, w.sweep, 0};
             snprintf(names[n], sizeof names[n], "%s.%s", (*op)->name, ctxs[be].be->name);
             tests[n] = (struct CMUnitTest){.name = names[n], .test_func = test_op, .initial_state = &ones[n]};
             n++;
         }
     }
+    if (!n) return 1;
     return _cmocka_run_group_tests("ops", tests, n, NULL, NULL);
 }

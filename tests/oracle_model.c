@@ -31,11 +31,18 @@ static const double nf4[16] = {-1.0,
                                0.7229568362236023,
                                1.0};
 
-static double value(const pb_param *p, size_t i)
+/* The values of a parameter, whatever they are kept as and wherever. */
+static void values(const pb_model *m, const pb_param *p, double *out)
 {
-    if (!p->q) return pb_load(p->w, i, p->dtype);
-    const unsigned byte = p->q[i / 2], code = i % 2 ? byte % 16 : byte / 16;
-    return nf4[code] * (double)p->scales.absmax[i / (size_t)p->scales.block];
+    const size_t n = pb_param_n(p), block = p->q ? (size_t)p->scales.block : 1;
+    unsigned char *bytes = test_fetch(m->ctx, p->q ? p->q : p->w, p->q ? (n + 1) / 2 : n * pb_dtype_size(p->dtype));
+    float *absmax = p->q ? test_fetch(m->ctx, p->scales.absmax, (n + block - 1) / block * sizeof *absmax) : NULL;
+    for (size_t i = 0; i < n; i++) {
+        const unsigned byte = p->q ? bytes[i / 2] : 0, code = i % 2 ? byte % 16 : byte / 16;
+        out[i] = p->q ? nf4[code] * (double)absmax[i / block] : pb_load(bytes, i, p->dtype);
+    }
+    free(bytes);
+    free(absmax);
 }
 
 oracle oracle_open(const pb_model *m)
@@ -45,7 +52,7 @@ oracle oracle_open(const pb_model *m)
     for (int i = 0; i < m->n; i++) {
         const size_t n = pb_param_n(&m->params[i]);
         o.w[i] = room(n);
-        for (size_t k = 0; k < n; k++) o.w[i][k] = value(&m->params[i], k);
+        values(m, &m->params[i], o.w[i]);
     }
     return o;
 }

@@ -7,7 +7,7 @@
 #include "trainer/trainer.h"
 
 typedef struct oracle {
-    const pb_model *m; /* on the CPU; geometry, and which parameter is where */
+    const pb_model *m; /* geometry, and which parameter is where */
     double **w;        /* [m->n] the values of every parameter; NF4 as level[code] * absmax */
     double eps, theta; /* the geometry's */
 } oracle;

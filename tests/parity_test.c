@@ -1,19 +1,21 @@
 /* parity_test.c - QLoRA computes what its weights say: the trained `tiny` (tests/tiny_weights.c) in NF4 against a plain
  * forward pass in double on the same codes, and against its original weights; gradients against that oracle's slopes.
  *
- * The tests named bounds_* hold the wide limits that are published for this comparison; each way of breaking the step
- * in tests/mutations goes beyond one of them. The others hold what the code really reaches. usage: parity_test
- * [NAME_PATTERN] */
+ * forward_bounds holds the wide limits that are published for this comparison, backward_bounds_* those of gradients and
+ * clipping; each way of breaking the step in tests/mutations goes beyond one of them. The others hold what the code
+ * really reaches.
+ *
+ * usage: parity_test [NAME_PATTERN] */
 #include "kernels/core/bind.h"
 #include "tests/oracle_model.h"
 #include "tests/test.h"
 #include "trainer/data.h"
-#include "trainer/hf_config.h"
-#include "trainer/hf_load.h"
-#include "trainer/peft.h"
+#include "trainer/hf/hf_config.h"
+#include "trainer/hf/hf_load.h"
+#include "trainer/hf/peft.h"
 
 #define MOST_LOGITS 0.10
-enum { B = 2, S = 64, T = B * S };
+enum { B = 2, S = 40, T = B * S };
 static const double most_ce_difference = 0.5, most_ce = 6, most_fused = 0.05;
 
 typedef struct both {
@@ -54,15 +56,29 @@ static pb_trainer *open_adapted(both *x, pb_tuning tuning)
     return t;
 }
 
+/* A batch in which about half of the tokens count, so that counting all shows. */
+static void half_counted_batch(both *x, const pb_corpus *corpus)
+{
+    for (size_t i = 0; i < 100; i++) {
+        double counted = 0;
+        CHECK_OK(pb_corpus_batch(corpus, B, S, i, x->ids, x->targets, x->mask));
+        for (int t = 0; t < T; t++) counted += (double)x->mask[t];
+        if (counted > 0.3 * T && counted < 0.7 * T) return;
+    }
+    fail_msg("no batch in which about half of the tokens count");
+}
+
 static int open_both(void **state)
 {
     static both x;
     pb_corpus *corpus = NULL;
     *state = &x;
-    CHECK_OK(pb_ctx_open(&x.ctx, PB_CPU, 0));
+    void *ctx;
+    if (test_open_device(&ctx) != 0) return -1;
+    x.ctx = *(pb_ctx *)ctx;
     CHECK_OK(pb_hf_config_open(PB_TINY_WEIGHTS "/model", &x.hf));
     CHECK_OK(pb_corpus_open(PB_TINY_WEIGHTS "/held-out.jsonl", 42, &corpus));
-    CHECK_OK(pb_corpus_batch(corpus, B, S, 3, x.ids, x.targets, x.mask));
+    half_counted_batch(&x, corpus);
     pb_corpus_close(corpus);
     x.batch = (pb_batch){.ids = x.ids, .targets = x.targets, .mask = x.mask};
     x.quantised = open_adapted(&x, PB_QLORA);
@@ -92,7 +108,7 @@ static float *as_floats(const double *x, size_t n)
 /* The trainer's forward pass and loss beside the oracle's. poison: a logit that is made NaN; SIZE_MAX: none. */
 static outcome compare(both *x, pb_trainer *t, const oracle *o, size_t poison)
 {
-    const size_t V = (size_t)x->hf.g.V, n = T * V;
+    const size_t V = (size_t)pb_trainer_model(t)->g.V, n = T * V;
     double *want = calloc(n, sizeof *want), *wide = calloc(n, sizeof *wide);
     float *got = calloc(n, sizeof *got);
     assert_true(want && wide && got);
@@ -125,7 +141,7 @@ static void say(const char *what, const outcome *r)
                   r->fused - r->ce, r->rel);
 }
 
-static void bounds_of_the_forward_pass(void **state)
+static void forward_bounds(void **state)
 {
     both *x = *state;
     oracle o = oracle_open(pb_trainer_model(x->quantised));
@@ -149,6 +165,59 @@ static void the_forward_pass_is_exact(void **state)
         CHECK_NEAR(r.fused, r.ce, 2e-6);
         oracle_close(&o);
     }
+}
+
+/* Norms of q and k, a head that is no embedding, another grouping of heads; seeded, with adapters everywhere. */
+static void other_families_are_exact(void **state)
+{
+    both *x = *state;
+    static const char *const models[] = {"tiny-qwen3", "tiny-llama"};
+    for (int i = 0; i < 2; i++) {
+        const pb_geometry *g;
+        pb_trainer *t = NULL;
+        CHECK_OK(pb_geometry_find(models[i], &g));
+        assert_int_equal(g->V, x->hf.g.V); /* the batch is the same */
+        pb_train_config c = pb_train_defaults(g);
+        c.model.tuning = PB_QLORA;
+        c.model.random_b = true;
+        c.model.targets = (1u << PB_NTARGETS) - 1;
+        c.B = B;
+        c.S = S;
+        CHECK_OK(pb_trainer_open(&x->ctx, &c, &t));
+        CHECK_OK(pb_trainer_set_batch(t, &x->batch));
+        oracle o = oracle_open(pb_trainer_model(t));
+        const outcome r = compare(x, t, &o, SIZE_MAX);
+        say(models[i], &r);
+        assert_true(r.rel <= 1e-5);
+        CHECK_NEAR(r.fused, r.want, 1e-5);
+        oracle_close(&o);
+        pb_trainer_close(t);
+    }
+}
+
+/* Logits of the tokens before one that changes stay as they were, bit by bit, in the trainer and in the oracle. */
+static void neither_sees_what_follows(void **state)
+{
+    both *x = *state;
+    enum { CHANGED = S + 23, V = 272 };
+    static float got[2][T * V];
+    static double want[2][T * V];
+    oracle o = oracle_open(pb_trainer_model(x->quantised));
+    assert_int_equal(x->hf.g.V, V);
+    for (int i = 0; i < 2; i++) {
+        x->ids[CHANGED] ^= i;
+        CHECK_OK(pb_trainer_set_batch(x->quantised, &x->batch));
+        CHECK_OK(pb_phases[PB_PHASE_forward](&x->ctx, x->quantised));
+        CHECK_OK(pb_download(&x->ctx, got[i], pb_trainer_logits(x->quantised), sizeof got[i]));
+        oracle_logits(&o, x->ids, B, S, want[i]);
+    }
+    x->ids[CHANGED] ^= 1;
+    CHECK_OK(pb_trainer_set_batch(x->quantised, &x->batch));
+    assert_memory_equal(got[0], got[1], CHANGED * V * sizeof(float));
+    assert_memory_equal(want[0], want[1], CHANGED * V * sizeof(double));
+    assert_memory_not_equal(&got[0][CHANGED * V], &got[1][CHANGED * V], V * sizeof(float));
+    assert_memory_not_equal(&want[0][CHANGED * V], &want[1][CHANGED * V], V * sizeof(double));
+    oracle_close(&o);
 }
 
 static void nf4_stays_near_the_original_weights(void **state)
@@ -212,18 +281,18 @@ static void move(const oracle *o, const pb_param *p, double h)
     for (size_t i = 0; i < pb_param_n(p); i++) w[i] += h * (2 * pb_uniform(7, i) - 1);
 }
 
-static double along(const pb_param *p)
+/* The gradient along that direction, and its norm. */
+static double along(pb_ctx *ctx, const pb_param *p, double *norm)
 {
-    double dot = 0;
-    for (size_t i = 0; i < pb_param_n(p); i++) dot += (double)p->grad[i] * (2 * pb_uniform(7, i) - 1);
+    float *grad = test_fetch(ctx, p->grad, pb_param_n(p) * sizeof *grad);
+    double dot = 0, sum = 0;
+    for (size_t i = 0; i < pb_param_n(p); i++) {
+        dot += (double)grad[i] * (2 * pb_uniform(7, i) - 1);
+        sum += (double)grad[i] * (double)grad[i];
+    }
+    free(grad);
+    *norm = sqrt(sum);
     return dot;
-}
-
-static double norm_of(const pb_param *p)
-{
-    double sum = 0;
-    for (size_t i = 0; i < pb_param_n(p); i++) sum += (double)p->grad[i] * (double)p->grad[i];
-    return sqrt(sum);
 }
 
 static double size_of(const oracle *o, const pb_param *p)
@@ -234,7 +303,7 @@ static double size_of(const oracle *o, const pb_param *p)
 }
 
 /* The slope of the oracle's loss is the gradient's, tensor by tensor. */
-static void bounds_of_the_gradients(void **state)
+static void backward_bounds_of_gradients(void **state)
 {
     both *x = *state;
     pb_trainer *t = x->quantised;
@@ -251,9 +320,9 @@ static void bounds_of_the_gradients(void **state)
         move(&o, p, -2 * h);
         const double slope = (up - oracle_loss(&o, &x->batch, B, S)) / (2 * h);
         move(&o, p, h);
-        const double error = fabs(slope - along(p)) / norm_of(p);
-        if (!(error <= 1e-4))
-            fail_msg("%s: slope %.8g, gradient %.8g, norm %.3g", p->name, slope, along(p), norm_of(p));
+        double norm;
+        const double gradient = along(&x->ctx, p, &norm), error = fabs(slope - gradient) / norm;
+        if (!(error <= 1e-4)) fail_msg("%s: slope %.8g, gradient %.8g, norm %.3g", p->name, slope, gradient, norm);
         worst = fmax(worst, error);
     }
     print_message("gradients against slopes of the oracle: %.2e of the gradient's norm at most\n", worst);
@@ -266,12 +335,16 @@ static double layer_norm(const pb_model *m, int layer)
 {
     double sum = 0;
     for (int i = 0; i < m->n; i++)
-        if (m->params[i].trained && m->params[i].layer == layer) sum += pow(norm_of(&m->params[i]), 2);
+        if (m->params[i].trained && m->params[i].layer == layer) {
+            double norm;
+            (void)along(m->ctx, &m->params[i], &norm);
+            sum += norm * norm;
+        }
     return sqrt(sum);
 }
 
 /* Each arm that clips by layer brings a layer's joint norm, not its square or a sum of norms, to the limit. */
-static void bounds_of_the_clipped_norm(void **state)
+static void backward_bounds_of_clipped_norms(void **state)
 {
     both *x = *state;
     pb_trainer *t = x->quantised;
@@ -291,12 +364,14 @@ static void bounds_of_the_clipped_norm(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bounds_of_the_forward_pass),
+        cmocka_unit_test(forward_bounds),
         cmocka_unit_test(the_forward_pass_is_exact),
+        cmocka_unit_test(other_families_are_exact),
+        cmocka_unit_test(neither_sees_what_follows),
         cmocka_unit_test(nf4_stays_near_the_original_weights),
         cmocka_unit_test(every_part_matters),
-        cmocka_unit_test(bounds_of_the_gradients),
-        cmocka_unit_test(bounds_of_the_clipped_norm),
+        cmocka_unit_test(backward_bounds_of_gradients),
+        cmocka_unit_test(backward_bounds_of_clipped_norms),
     };
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, open_both, close_both);

@@ -4,8 +4,8 @@
 
 #include "tests/folder_test.h"
 #include "tests/model_test.h"
-#include "trainer/peft.h"
-#include "trainer/safetensors.h"
+#include "trainer/hf/peft.h"
+#include "trainer/io/safetensors.h"
 
 static void adapters_come_back(void **state)
 {

@@ -2,7 +2,7 @@
 #include "tests/test.h"
 #include "trainer/data.h"
 
-enum { MOST_TOKENS = 256, STEPS = 60, WINDOW = 15, MOST_WINDOWS = STEPS / WINDOW };
+enum { MOST_TOKENS = 256, STEPS = 60, WINDOW = 12, WINDOWS = STEPS / WINDOW }; /* WINDOW: of both batches alike */
 
 typedef struct fall {
     const char *model;
@@ -50,9 +50,13 @@ static void train(pb_ctx *ctx, pb_trainer *t, const pb_corpus *corpus, const fal
 static uint64_t bits(const pb_model *m)
 {
     uint64_t h = 1469598103934665603u;
-    for (int i = 0; i < m->n; i++)
-        for (size_t k = 0; m->params[i].q && k < pb_param_n(&m->params[i]) / 2; k++)
-            h = (h ^ m->params[i].q[k]) * 1099511628211u;
+    for (int i = 0; i < m->n; i++) {
+        const size_t n = pb_param_n(&m->params[i]) / 2;
+        if (!m->params[i].q) continue;
+        uint8_t *q = test_fetch(m->ctx, m->params[i].q, n);
+        for (size_t k = 0; k < n; k++) h = (h ^ q[k]) * 1099511628211u;
+        free(q);
+    }
     return h;
 }
 
@@ -60,16 +64,16 @@ static void check_fall(pb_ctx *ctx, const fall *f)
 {
     char path[1024];
     pb_corpus *corpus = NULL;
-    double mean[MOST_WINDOWS] = {0};
+    double mean[WINDOWS] = {0};
     CHECK_OK(pb_corpus_open(pb_corpus_path(path, sizeof path), 42, &corpus));
     pb_trainer *t = open_qlora(ctx, f);
     const uint64_t before = bits(pb_trainer_model(t));
     train(ctx, t, corpus, f, mean);
     print_message("%s: mean loss of %d steps each:", f->model, WINDOW);
-    for (int i = 0; i < MOST_WINDOWS; i++) print_message(" %.4f", mean[i]);
+    for (int i = 0; i < WINDOWS; i++) print_message(" %.4f", mean[i]);
     print_message("\n");
-    for (int i = 1; i < MOST_WINDOWS; i++) assert_true(mean[i] < mean[i - 1]);
-    assert_true(mean[MOST_WINDOWS - 1] <= f->ratio * mean[0]);
+    for (int i = 1; i < WINDOWS; i++) assert_true(mean[i] < mean[i - 1]);
+    assert_true(mean[WINDOWS - 1] <= f->ratio * mean[0]);
     assert_true(bits(pb_trainer_model(t)) == before); /* the base is frozen */
     pb_trainer_close(t);
     pb_corpus_close(corpus);
@@ -85,5 +89,5 @@ int main(void)
         cmocka_unit_test(tiny_falls),
         cmocka_unit_test(smollm2_falls),
     };
-    return cmocka_run_group_tests(tests, test_open_cpu, test_close);
+    return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "tests/test.h"
-#include "trainer/safetensors.h"
+#include "trainer/io/safetensors.h"
 
 /* ---- files of the package ---------------------------------------------------------------------------- */
 

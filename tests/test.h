@@ -58,6 +58,30 @@ static inline int test_open_cpu(void **state)
     return 0;
 }
 
+/* The CPU, or the backend that PB_TEST_BACKEND names: the tests of whole models run on either. */
+static inline int test_open_device(void **state)
+{
+    static pb_ctx ctx;
+    const char *name = getenv("PB_TEST_BACKEND");
+    pb_backend_id id = PB_CPU;
+    if (name && pb_backend_find(name, &id) != PB_OK) return -1;
+    if (pb_ctx_open(&ctx, id, 0) != PB_OK) {
+        fprintf(stderr, "%s\n", pb_error());
+        return -1;
+    }
+    *state = &ctx;
+    return 0;
+}
+
+/* n bytes of device memory in fresh memory of the host; free() it. */
+static inline void *test_fetch(pb_ctx *ctx, const void *device, size_t n)
+{
+    void *host = malloc(n + 1);
+    assert_non_null(host);
+    CHECK_OK(pb_download(ctx, host, device, n));
+    return host;
+}
+
 static inline int test_close(void **state)
 {
     pb_ctx_close(*state);

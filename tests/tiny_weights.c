@@ -14,10 +14,10 @@
 #include <unistd.h>
 
 #include "trainer/data.h"
-#include "trainer/file.h"
-#include "trainer/hf_load.h"
-#include "trainer/hf_save.h"
-#include "trainer/peft.h"
+#include "trainer/io/file.h"
+#include "trainer/hf/hf_load.h"
+#include "trainer/hf/hf_save.h"
+#include "trainer/hf/peft.h"
 #include "trainer/trainer_impl.h"
 
 enum { B = 4, S = 128, T = B * S, HELD_OUT = 16, EVALUATED = 12 };

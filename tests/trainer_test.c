@@ -5,13 +5,15 @@
 
 /* ---- against PyTorch ------------------------------------------------------------------------------ */
 
-static void check_gradient(const pb_param *p, double norm, double product)
+static void check_gradient(pb_ctx *ctx, const pb_param *p, double norm, double product)
 {
+    float *grad = test_fetch(ctx, p->grad, pb_param_n(p) * sizeof *grad);
     double sum = 0, dot = 0;
     for (size_t i = 0; i < pb_param_n(p); i++) {
-        sum += (double)p->grad[i] * (double)p->grad[i];
-        dot += (double)p->grad[i] * (2 * pb_uniform(99, i) - 1);
+        sum += (double)grad[i] * (double)grad[i];
+        dot += (double)grad[i] * (2 * pb_uniform(99, i) - 1);
     }
+    free(grad);
     if (!(fabs(sqrt(sum) - norm) <= 2e-5 * norm) || !(fabs(dot - product) <= 2e-5 * norm))
         fail_msg("%s: |grad| %.9g and <grad,fixed> %.9g, PyTorch has %.9g and %.9g", p->name, sqrt(sum), dot, norm,
                  product);
@@ -44,7 +46,7 @@ static void matches_pytorch(void **state)
             run_phases(*state, t, PB_PHASE_forward, PB_PHASE_backward);
             CHECK_NEAR(loss_of(t), norm, 2e-5);
         } else {
-            check_gradient(param_named(pb_trainer_model(t), what), norm, product);
+            check_gradient(*state, param_named(pb_trainer_model(t), what), norm, product);
         }
         checked++;
     }
@@ -53,22 +55,27 @@ static void matches_pytorch(void **state)
     assert_true(checked > 150);
 }
 
-/* The same model with the reference implementation of every op: the fast ones change nothing. */
+/* The same model with the reference implementation of every op, on the CPU: the fast ones change nothing. */
 static void reference_ops_agree(void **state)
 {
-    pb_ctx *ctx = *state;
-    size_t n;
-    pb_train_config c = config("tiny-qwen3", PB_FULL);
-    pb_trainer *fast = open_fixture(ctx, &c), *ref = open_fixture(ctx, &c);
-    run_phases(ctx, fast, PB_PHASE_forward, PB_PHASE_backward);
-    ctx->impl = "ref";
-    run_phases(ctx, ref, PB_PHASE_forward, PB_PHASE_backward);
-    ctx->impl = NULL;
-    float *a = snapshot(ref, true, &n), *b = snapshot(fast, true, &n);
-    pb_diff d = pb_diff_arrays(a, b, n, PB_F32);
-    if (!pb_diff_ok(&d, 2e-5)) fail_msg("gradients differ by %g (max %g)", d.rel, d.max);
-    free(a), free(b);
-    pb_trainer_close(fast), pb_trainer_close(ref);
+    static const char *const models[] = {"tiny", "tiny-qwen3", "tiny-llama"};
+    pb_ctx *ctx = *state, cpu;
+    CHECK_OK(pb_ctx_open(&cpu, PB_CPU, 0));
+    cpu.impl = "ref";
+    for (int i = 0; i < 6; i++) {
+        size_t n;
+        pb_train_config c = config(models[i / 2], i % 2 ? PB_QLORA : PB_FULL);
+        pb_trainer *fast = open_fixture(ctx, &c), *ref = open_fixture(&cpu, &c);
+        run_phases(ctx, fast, PB_PHASE_forward, PB_PHASE_backward);
+        run_phases(&cpu, ref, PB_PHASE_forward, PB_PHASE_backward);
+        CHECK_NEAR(loss_of(fast), loss_of(ref), 2e-6);
+        float *a = snapshot(ref, true, &n), *b = snapshot(fast, true, &n);
+        pb_diff d = pb_diff_arrays(a, b, n, PB_F32);
+        if (!pb_diff_ok(&d, 2e-5)) fail_msg("%s: gradients differ by %g (max %g)", models[i / 2], d.rel, d.max);
+        free(a), free(b);
+        pb_trainer_close(fast), pb_trainer_close(ref);
+    }
+    pb_ctx_close(&cpu);
 }
 
 /* ---- graphs ------------------------------------------------------------------------------------------ */
@@ -77,9 +84,11 @@ static void graph_equals_eager_over_ten_steps(void **state)
 {
     pb_ctx *ctx = *state;
     static const pb_clip_arm arms[] = {PB_CLIP_FUSED, PB_CLIP_MULTI};
-    for (int i = 0; i < 2; i++) {
-        pb_train_config c = config("tiny", i ? PB_FULL : PB_QLORA);
-        c.clip = arms[i];
+    ctx->deterministic = true;
+    for (int i = 0; i < 4; i++) {
+        pb_train_config c = config("tiny", i % 2 ? PB_FULL : PB_QLORA);
+        c.model.dtype = i / 2 ? PB_BF16 : PB_F32;
+        c.clip = arms[i % 2];
         c.max_norm = 0.1f;
         pb_trainer *eager = open_fixture(ctx, &c), *graphed = open_fixture(ctx, &c);
         pb_graph *g = NULL;
@@ -101,6 +110,7 @@ static void graph_equals_eager_over_ten_steps(void **state)
         pb_graph_free(ctx, g);
         pb_trainer_close(eager), pb_trainer_close(graphed);
     }
+    ctx->deterministic = false;
 }
 
 static void synchronous_clip_cannot_be_recorded(void **state)
@@ -286,5 +296,5 @@ int main(void)
         cmocka_unit_test(every_tuning_learns_a_batch),
         cmocka_unit_test(bad_configurations_are_named),
     };
-    return cmocka_run_group_tests(tests, test_open_cpu, test_close);
+    return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

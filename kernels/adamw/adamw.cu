@@ -37,17 +37,23 @@ __global__ static void __launch_bounds__(32) adamw_begin(pb_adamw_step_args a, s
     c->unbias2 = (float)(1 / sqrt(1 - pow((double)a.beta2, t)));
 }
 
-/* What is the same for every element of a tensor. */
-struct coefs {
-    float b1, one_b1, b2, one_b2, scale, keep, rate, unbias2, eps;
+/* Kernel arguments, so that what only depends on the call stays in the constant bank and takes no registers. */
+struct step_call {
+    pb_adamw_step_args a;
+    float one_b1, one_b2; /* 1 - beta, rounded once */
 };
 
-__device__ static inline void update(float &p, float g, float &m, float &v, const coefs &c)
+/* What is the same for every element of a tensor. */
+struct coefs {
+    float scale, keep, rate, unbias2;
+};
+
+__device__ static inline void update(float &p, float g, float &m, float &v, const step_call &s, const coefs &c)
 {
     g *= c.scale;
-    m = m * c.b1 + g * c.one_b1;
-    v = v * c.b2 + g * g * c.one_b2;
-    p = p * c.keep - m * c.rate / (sqrtf(v) * c.unbias2 + c.eps);
+    m = m * s.a.beta1 + g * s.one_b1;
+    v = v * s.a.beta2 + g * g * s.one_b2;
+    p = p * c.keep - m * c.rate / (sqrtf(v) * c.unbias2 + s.a.eps);
 }
 
 __device__ static inline void round_to(const pb_adamw_entry &e, size_t i, float p)
@@ -56,62 +62,57 @@ __device__ static inline void round_to(const pb_adamw_entry &e, size_t i, float 
     else ((float *)e.w)[i] = p;
 }
 
-__device__ static inline void update_one(const pb_adamw_entry &e, float *p, size_t i, const coefs &c)
+__device__ static inline void update_one(const pb_adamw_entry &e, float *p, size_t i, const step_call &s,
+                                         const coefs &c)
 {
-    update(p[i], e.grad[i], e.m[i], e.v[i], c);
+    update(p[i], e.grad[i], e.m[i], e.v[i], s, c);
     if (e.master) round_to(e, i, p[i]);
 }
 
 /* Four elements of a tensor whose arrays are all aligned to 16 bytes; i is a multiple of 4. */
-__device__ static inline void update_quad(const pb_adamw_entry &e, float *p, size_t i, const coefs &c)
+__device__ static inline void update_quad(const pb_adamw_entry &e, float *p, size_t i, const step_call &s,
+                                          const coefs &c)
 {
     float4 x = *(float4 *)(p + i), m = *(float4 *)(e.m + i), v = *(float4 *)(e.v + i);
     const float4 g = *(const float4 *)(e.grad + i);
-    update(x.x, g.x, m.x, v.x, c), update(x.y, g.y, m.y, v.y, c);
-    update(x.z, g.z, m.z, v.z, c), update(x.w, g.w, m.w, v.w, c);
+    update(x.x, g.x, m.x, v.x, s, c), update(x.y, g.y, m.y, v.y, s, c);
+    update(x.z, g.z, m.z, v.z, s, c), update(x.w, g.w, m.w, v.w, s, c);
     *(float4 *)(p + i) = x, *(float4 *)(e.m + i) = m, *(float4 *)(e.v + i) = v;
     if (!e.master) return;
     if (e.dtype == PB_F32) *(float4 *)((float *)e.w + i) = x;
     else *(uint2 *)((__nv_bfloat16 *)e.w + i) = make_uint2(pb_pack_pair(x.x, x.y), pb_pack_pair(x.z, x.w));
 }
 
-__global__ static void __launch_bounds__(THREADS, BLOCKS) adamw_update(pb_adamw_step_args a, const shared_coefs *shared)
+__global__ static void __launch_bounds__(THREADS, BLOCKS) adamw_update(step_call s, const shared_coefs *shared)
 {
     pb_list_cursor cursor = {};
     if (shared->skip) return;
-    for (size_t chunk = blockIdx.x;; chunk += gridDim.x) {
-        size_t within;
-        const int i = pb_list_find(&cursor, a.n, chunk, &within,
-                                   [&](int k) { return ((unsigned long long)a.list[k].n + CHUNK - 1) / CHUNK; });
+    for (uint32_t chunk = blockIdx.x;; chunk += gridDim.x) {
+        uint32_t within;
+        const int i = pb_list_find(&cursor, s.a.n, chunk, &within,
+                                   [&](int k) { return (uint32_t)((s.a.list[k].n + CHUNK - 1) / CHUNK); });
         if (i < 0) return;
-        const pb_adamw_entry e = a.list[i];
-        const double b1 = a.beta1, b2 = a.beta2;
-        const coefs c = {a.beta1,
-                         (float)(1 - b1),
-                         a.beta2,
-                         (float)(1 - b2),
-                         a.scale_gradients && e.clip >= 0 ? a.clip[e.clip].scale : 1,
-                         (float)(1 - shared->lr * (double)e.decay),
-                         shared->rate,
-                         shared->unbias2,
-                         a.eps};
+        const pb_adamw_entry e = s.a.list[i];
+        const coefs c = {s.a.scale_gradients && e.clip >= 0 ? s.a.clip[e.clip].scale : 1,
+                         (float)(1 - shared->lr * (double)e.decay), shared->rate, shared->unbias2};
         float *p = e.master ? e.master : (float *)e.w;
-        const size_t first = within * CHUNK, n = e.n - first < CHUNK ? e.n - first : CHUNK;
+        const size_t first = (size_t)within * CHUNK, n = e.n - first < CHUNK ? e.n - first : CHUNK;
         const uintptr_t all = (uintptr_t)p | (uintptr_t)e.grad | (uintptr_t)e.m | (uintptr_t)e.v | (uintptr_t)e.w;
         const size_t quads = all % 16 == 0 ? n / 4 : 0;
-        for (size_t k = threadIdx.x; k < quads; k += THREADS) update_quad(e, p, first + 4 * k, c);
-        for (size_t k = first + 4 * quads + threadIdx.x; k < first + n; k += THREADS) update_one(e, p, k, c);
+        for (size_t k = threadIdx.x; k < quads; k += THREADS) update_quad(e, p, first + 4 * k, s, c);
+        for (size_t k = first + 4 * quads + threadIdx.x; k < first + n; k += THREADS) update_one(e, p, k, s, c);
     }
 }
 
 static pb_status run_step(pb_ctx *ctx, const void *args)
 {
     const pb_adamw_step_args *a = (const pb_adamw_step_args *)args;
+    const step_call s = {*a, (float)(1 - (double)a->beta1), (float)(1 - (double)a->beta2)};
     shared_coefs *shared = (shared_coefs *)ctx->scratch;
     adamw_begin<<<1, 32, 0, pb_cuda_stream(ctx)>>>(*a, shared);
     PB_TRY(pb_cuda_launched(ctx, "adamw_begin"));
     if (a->n == 0) return PB_OK;
-    adamw_update<<<BLOCKS *(unsigned)pb_cuda_device_of(ctx)->sms, THREADS, 0, pb_cuda_stream(ctx)>>>(*a, shared);
+    adamw_update<<<BLOCKS *(unsigned)pb_cuda_device_of(ctx)->sms, THREADS, 0, pb_cuda_stream(ctx)>>>(s, shared);
     return pb_cuda_launched(ctx, "adamw_update");
 }
 

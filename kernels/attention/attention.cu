@@ -19,6 +19,18 @@ static bool mma_takes_bwd(const void *args)
            aligned(a->dq, a->lddq) && aligned(a->dk, a->lddk) && aligned(a->dv, a->lddv);
 }
 
+static bool wgmma_takes_fwd(const void *args)
+{
+    const int D = ((const pb_attention_fwd_args *)args)->D;
+    return (D == 64 || D == 128) && mma_takes_fwd(args);
+}
+
+static bool wgmma_takes_bwd(const void *args)
+{
+    const int D = ((const pb_attention_bwd_args *)args)->D;
+    return (D == 64 || D == 128) && mma_takes_bwd(args);
+}
+
 /* delta */
 static size_t bwd_workspace(const void *args)
 {
@@ -28,11 +40,23 @@ static size_t bwd_workspace(const void *args)
 
 extern "C" {
 extern const pb_impl pb_attention_fwd_cuda[] = {
+    {.name = "wgmma", .run = pb_attention_fwd_wgmma, .accepts = wgmma_takes_fwd, .available = pb_cuda_has_sm90},
     {.name = "mma", .run = pb_attention_fwd_mma, .accepts = mma_takes_fwd},
     {.name = "simt", .run = pb_attention_fwd_simt},
     {0},
 };
 extern const pb_impl pb_attention_bwd_cuda[] = {
+    {.name = "wgmma",
+     .run = pb_attention_bwd_wgmma,
+     .accepts = wgmma_takes_bwd,
+     .workspace = pb_attention_bwd_wgmma_workspace,
+     .available = pb_cuda_has_sm90,
+     .varies = true},
+    {.name = "wgmma_ordered",
+     .run = pb_attention_bwd_wgmma_ordered,
+     .accepts = wgmma_takes_bwd,
+     .workspace = pb_attention_bwd_wgmma_workspace,
+     .available = pb_cuda_has_sm90},
     {.name = "mma", .run = pb_attention_bwd_mma, .accepts = mma_takes_bwd, .workspace = bwd_workspace},
     {.name = "simt", .run = pb_attention_bwd_simt, .workspace = bwd_workspace},
     {0},

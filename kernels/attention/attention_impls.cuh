@@ -13,6 +13,7 @@ pb_status pb_attention_bwd_mma(pb_ctx *ctx, const void *args);
 /* The same with D 64 or 128, on sm_90. */
 pb_status pb_attention_fwd_wgmma(pb_ctx *ctx, const void *args);
 pb_status pb_attention_bwd_wgmma(pb_ctx *ctx, const void *args);
+pb_status pb_attention_bwd_wgmma_ordered(pb_ctx *ctx, const void *args);
 size_t pb_attention_bwd_wgmma_workspace(const void *args);
 
 /* Enqueues delta[b,h,i] = sum_d do_i o_i: one launch, either dtype, any D. */

@@ -27,6 +27,7 @@ template <int N> __device__ static inline key_range keys_of_tile(const int32_t *
 {
     if (!start) return {0, causal ? min(i0 + N, S) : S, 0, causal ? i0 + 1 : S};
     key_range r = {S, 0, 0, S};
+#pragma unroll 1 /* producers have few registers */
     for (int i = i0 + threadIdx.x % 32; i < i0 + N; i += 32) {
         const keys k = keys_of(start, i, S, causal);
         if (k.from < k.to) r.lo = min(r.lo, k.from), r.hi = max(r.hi, k.to);

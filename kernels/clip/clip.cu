@@ -16,13 +16,18 @@ __device__ static inline int slots_of(size_t n)
     const size_t s = (n + 1023) / 1024;
     return (int)(s < 256 ? s : 256);
 }
-__device__ static inline size_t run_of(size_t n, int slots) { return ((n + slots - 1) / slots + 63) / 64 * 64; }
+__device__ static inline size_t run_of(size_t n, int slots)
+{
+    const size_t run = slots == 256 ? (n + 255) / 256 : ((uint32_t)n + slots - 1) / slots; /* no division of 64 bits */
+    return (run + 63) / 64 * 64;
+}
 
 struct range {
     size_t first, end;
 };
 __device__ static inline range slot_range(size_t n, size_t slot)
 {
+    if (n == 0) return {0, 0};
     const size_t run = run_of(n, slots_of(n)), first = slot * run < n ? slot * run : n;
     return {first, n - first < run ? n : first + run};
 }
@@ -66,8 +71,8 @@ __global__ static void __launch_bounds__(THREADS) clip_list_sums(pb_clip_multi_a
 {
     __shared__ float room[THREADS / 32];
     pb_list_cursor cursor = {};
-    for (size_t s = blockIdx.x; s < a.slots; s += gridDim.x) {
-        size_t slot;
+    for (uint32_t s = blockIdx.x; s < (uint32_t)a.slots; s += gridDim.x) {
+        uint32_t slot;
         const int i = pb_list_find(&cursor, a.n, s, &slot, [&](int k) { return slots_of(a.list[k].n); });
         if (i < 0) return;
         const float sum = sum_range(a.list[i].x, slot_range(a.list[i].n, slot), room);
@@ -145,8 +150,8 @@ __global__ static void __launch_bounds__(THREADS) clip_list_scale(pb_clip_multi_
     const float scale = a.state->scale;
     pb_list_cursor cursor = {};
     if (scale == 1) return;
-    for (size_t s = blockIdx.x; s < a.slots; s += gridDim.x) {
-        size_t slot;
+    for (uint32_t s = blockIdx.x; s < (uint32_t)a.slots; s += gridDim.x) {
+        uint32_t slot;
         const int i = pb_list_find(&cursor, a.n, s, &slot, [&](int k) { return slots_of(a.list[k].n); });
         if (i < 0) return;
         scale_range(a.list[i].x, slot_range(a.list[i].n, slot), scale);

@@ -1,6 +1,6 @@
 /* cuda.cuh - what every .cu file shares: the checked launch, 16-byte vectors, conversions and reductions. */
-#ifndef PB_CUDA_H
-#define PB_CUDA_H
+#ifndef PB_CUDA_CUH
+#define PB_CUDA_CUH
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>

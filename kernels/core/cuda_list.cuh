@@ -6,24 +6,24 @@
 
 /* A warp's window of 32 tensors. Pieces must be asked for in ascending order. Start with {}. */
 struct pb_list_cursor {
-    int next;                       /* the first tensor after the window */
-    unsigned long long first, upto; /* pieces before this lane's tensor; and with it */
-    unsigned long long end;         /* pieces up to the window's end */
+    int next;             /* the first tensor after the window */
+    uint32_t first, upto; /* pieces before this lane's tensor; and with it */
+    uint32_t end;         /* pieces up to the window's end */
 };
 
 /* Finds the tensor of `piece`: returns its index, -1 when the list ends before, and the piece's number within it.
  * pieces(i) is the number of pieces of tensor i < n. Every lane of the warp takes part and gets the same answer. */
 template <class PIECES>
-__device__ static inline int pb_list_find(pb_list_cursor *c, int n, size_t piece, size_t *within, PIECES pieces)
+__device__ static inline int pb_list_find(pb_list_cursor *c, int n, uint32_t piece, uint32_t *within, PIECES pieces)
 {
     const int lane = threadIdx.x % 32;
     while (piece >= c->end) {
         if (c->next >= n) return -1;
         const int i = c->next + lane;
-        const unsigned long long mine = i < n ? pieces(i) : 0;
-        unsigned long long upto = mine;
+        const uint32_t mine = i < n ? pieces(i) : 0;
+        uint32_t upto = mine;
         for (int d = 1; d < 32; d *= 2) {
-            const unsigned long long other = __shfl_up_sync(0xffffffffu, upto, d);
+            const uint32_t other = __shfl_up_sync(0xffffffffu, upto, d);
             if (lane >= d) upto += other;
         }
         c->upto = c->end + upto;

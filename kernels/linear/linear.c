@@ -163,6 +163,7 @@ static const pb_dims edge[] = {
     {1, 600, 33, 16, 1, 1},
     {2, 45, 130, 70, 1, 0},
     {1, 65, 1, 9, 1, 1},
+    {2, 50, 96, 136, 1, 1}, /* whole vectors everywhere */
     {0},
 };
 /* smollm2-135m (batches of 256 and 2048 tokens, and decoding), qwen2.5-0.5b, qwen2.5-1.5b: q, k and v in one, gate

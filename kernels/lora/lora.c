@@ -123,6 +123,14 @@ static const pb_dims edge[] = {
     {1, 3, 24, 24, 40, 256, 2, 0, 0}, /* the largest rank */
     {1, 9, 70, 30, 600, 17, 1, 9, 1}, /* K in several pieces */
     {1, 600, 17, 9, 20, 5, 2, 0, 1},  /* many tokens: da and db in several pieces */
+    /* whole vectors everywhere, for matrix units: one to four targets, ranks and widths in steps of 16 */
+    {1, 40, 48, 24, 96, 16, 4, 8, 0},
+    {1, 150, 136, 72, 200, 16, 2, 8, 1},
+    {1, 33, 40, 16, 104, 16, 3, 16, 1},
+    {1, 37, 64, 8, 40, 48, 1, 0, 1},
+    {2, 70, 24, 8, 72, 32, 2, 8, 1},
+    {1, 300, 200, 8, 264, 64, 1, 0, 0},
+    {1, 17, 16, 8, 1096, 16, 1, 0, 0},
     {0},
 };
 static const pb_dims grid[] = {{1, 1024, 576, 192, 576, 16, 2, 0, 0},   {1, 1024, 896, 128, 896, 16, 2, 256, 0},

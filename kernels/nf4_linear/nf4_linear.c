@@ -72,6 +72,10 @@ static const pb_dims edge[] = {
     {1, 40, 520, 96, 128, 1, 1, 1}, /* many panels of N */
     {1, 3, 48, 700, 512, 0, 0, 0},  /* K in several pieces */
     {1, 70, 64, 256, 32, 0, 1, 1},  /* several blocks a row, several threads */
+    {1, 1, 19, 264, 64, 1, 1, 0},   /* one token, and few of them: K in whole words */
+    {1, 2, 9, 512, 128, 0, 0, 1},
+    {1, 13, 30, 40, 64, 1, 0, 0},
+    {1, 16, 8451, 16, 32, 1, 1, 0}, /* more rows than a device has warps */
     {0},
 };
 static const pb_dims grid[] = {

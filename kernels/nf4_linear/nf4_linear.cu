@@ -3,8 +3,8 @@
  * fused: for few tokens. A warp owns 4 rows of W (1 when there are too few rows to fill the device) and all tokens; a
  *     lane owns 8 neighbouring k of every 256, so that a row's codes are read as whole words and x as whole vectors.
  *     Bound: reading W, 0.56 bytes a weight, up to about 4 tokens; then the multiply-adds.
- * cublaslt: dequantises W into scratch in the type of x, then multiplies. With bf16 the weight is rounded once more,
- *     which costs about as much accuracy as the rounding of y.
+ * cublaslt: dequantises W into scratch in the type of x, then multiplies. With bf16 the weight is rounded once more;
+ *     over the sum this costs about as much accuracy as the rounding of y, and short sums are left to the others.
  * simt: the plain kernel, which decodes W as it stages it. */
 #include "kernels/core/cuda_blas.h"
 #include "kernels/core/nf4_decode.cuh"
@@ -112,6 +112,24 @@ pb_status fwd_fused(pb_ctx *ctx, const void *args)
     return pb_cuda_launched(ctx, "nf4_linear fused");
 }
 
+/* Enough terms, and outputs, for the roundings of a bf16 weight to average out. */
+bool long_sums(pb_dtype t, int tokens, int terms, int outputs)
+{
+    return t == PB_F32 || (terms >= 32 && (size_t)tokens * (size_t)outputs >= 16);
+}
+
+bool fwd_cublaslt_accepts(const void *args)
+{
+    const pb_nf4_linear_fwd_args *a = fwd_args(args);
+    return long_sums(a->dtype, a->T, a->K, a->N);
+}
+
+bool dx_cublaslt_accepts(const void *args)
+{
+    const pb_nf4_linear_dx_args *a = dx_args(args);
+    return long_sums(a->dtype, a->T, a->N, a->K);
+}
+
 size_t weight_bytes(int N, int K, pb_dtype t) { return ((size_t)N * (size_t)K * pb_dtype_size(t) + 255) / 256 * 256; }
 
 /* The product with W dequantised at the start of scratch; what the bias needs lies behind it. */
@@ -161,10 +179,13 @@ pb_status dx_simt(pb_ctx *ctx, const void *args)
 } // namespace
 
 extern "C" {
-const pb_impl pb_nf4_linear_fwd_cuda[] = {{.name = "fused", .run = fwd_fused, .accepts = fused_accepts},
-                                          {.name = "cublaslt", .run = fwd_cublaslt, .workspace = fwd_workspace},
-                                          {.name = "simt", .run = fwd_simt},
-                                          {0}};
+const pb_impl pb_nf4_linear_fwd_cuda[] = {
+    {.name = "fused", .run = fwd_fused, .accepts = fused_accepts},
+    {.name = "cublaslt", .run = fwd_cublaslt, .accepts = fwd_cublaslt_accepts, .workspace = fwd_workspace},
+    {.name = "simt", .run = fwd_simt},
+    {0}};
 const pb_impl pb_nf4_linear_dx_cuda[] = {
-    {.name = "cublaslt", .run = dx_cublaslt, .workspace = dx_workspace}, {.name = "simt", .run = dx_simt}, {0}};
+    {.name = "cublaslt", .run = dx_cublaslt, .accepts = dx_cublaslt_accepts, .workspace = dx_workspace},
+    {.name = "simt", .run = dx_simt},
+    {0}};
 }

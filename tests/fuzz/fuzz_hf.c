@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/hf_config.h"
-#include "trainer/hf_folder.h"
+#include "trainer/hf/hf_config.h"
+#include "trainer/hf/hf_folder.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

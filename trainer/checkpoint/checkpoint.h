@@ -17,7 +17,7 @@
 #ifndef PB_CHECKPOINT_H
 #define PB_CHECKPOINT_H
 #include "trainer/data/dataset.h"
-#include "trainer/disk.h"
+#include "trainer/io/disk.h"
 #include "trainer/trainer.h"
 
 /* What the host counts beside the iteration. X(name, meaning) */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/file.h"
+#include "trainer/io/file.h"
 
 static const char format[] = "plumb checkpoint";
 enum { VERSION = 1 };

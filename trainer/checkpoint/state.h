@@ -2,7 +2,7 @@
 #ifndef PB_STATE_H
 #define PB_STATE_H
 #include "trainer/checkpoint/index.h"
-#include "trainer/safetensors.h"
+#include "trainer/io/safetensors.h"
 
 /* Writes the file, durable. *data: length and digest of its tensors' bytes as they came from the device, which end the
  * file. */

@@ -5,7 +5,7 @@
 
 #include "kernels/core/dtype.h"
 #include "trainer/program/job.h"
-#include "trainer/safetensors.h"
+#include "trainer/io/safetensors.h"
 
 /* Tensors of all rows, written one after the other: logits while the data is gone through, the rest kept. */
 typedef struct dump {

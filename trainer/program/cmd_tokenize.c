@@ -27,19 +27,6 @@ static pb_status encode(lines *l, const char *line, size_t n)
     return PB_OK;
 }
 
-static pb_status add_id(pb_ids *ids, int32_t id)
-{
-    if (ids->n == ids->room) {
-        const size_t room = ids->room ? 2 * ids->room : 256;
-        int32_t *more = realloc(ids->id, room * sizeof *more);
-        if (!more) return pb_fail(PB_ENOMEM, "no memory for %zu ids", room);
-        ids->id = more;
-        ids->room = room;
-    }
-    ids->id[ids->n++] = id;
-    return PB_OK;
-}
-
 static pb_status decode(lines *l, const char *line, size_t n)
 {
     const char *const end = line + n, *const blanks = " \t\r";
@@ -50,7 +37,7 @@ static pb_status decode(lines *l, const char *line, size_t n)
         const long v = strtol(p, &after, 10);
         if (after == p || errno || v < 0 || v > INT_MAX || (after < end && !strchr(blanks, *after)))
             return pb_fail(PB_EINVAL, "'%.*s' is no id", (int)strcspn(p, blanks), p);
-        PB_TRY(add_id(&l->ids, (int32_t)v));
+        PB_TRY(pb_ids_append(&l->ids, (int32_t)v));
         p = after;
     }
     PB_TRY(pb_tokenizer_decode(l->t, l->ids.id, l->ids.n, 0, &l->text));

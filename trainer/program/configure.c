@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "trainer/data.h"
-#include "trainer/peft.h"
+#include "trainer/hf/peft.h"
 #include "trainer/program/job.h"
 
 /* The place of a word among those of an X-macro. */

@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include "cli/memory.h"
-#include "trainer/hf_load.h"
-#include "trainer/peft.h"
+#include "trainer/hf/hf_load.h"
+#include "trainer/hf/peft.h"
 
 static double now(void)
 {

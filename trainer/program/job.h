@@ -2,7 +2,7 @@
 #ifndef PB_JOB_H
 #define PB_JOB_H
 #include "trainer/data/dataset.h"
-#include "trainer/hf_config.h"
+#include "trainer/hf/hf_config.h"
 #include "trainer/program/options.h"
 #include "trainer/schedule.h"
 #include "trainer/trainer.h"

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/file.h"
-#include "trainer/hf_save.h"
-#include "trainer/peft.h"
+#include "trainer/io/file.h"
+#include "trainer/hf/hf_save.h"
+#include "trainer/hf/peft.h"
 
 /* ---- settings: what a resumed run must share, and what it should ------------------------------------- */
 

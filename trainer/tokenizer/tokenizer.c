@@ -11,6 +11,13 @@
 /* The largest known files have about 30 MB. */
 enum { LARGEST_FILE = 1 << 28, LONGEST_TEXT = INT32_MAX };
 
+pb_status pb_ids_append(pb_ids *a, int32_t id)
+{
+    PB_TOK_ROOM(a->id, a->room, a->n + 1);
+    a->id[a->n++] = id;
+    return PB_OK;
+}
+
 void pb_ids_free(pb_ids *a)
 {
     free(a->id);

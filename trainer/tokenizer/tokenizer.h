@@ -44,6 +44,7 @@ typedef struct pb_ranges {
     pb_range *at; /* [n] */
     size_t n, room;
 } pb_ranges;
+pb_status pb_ids_append(pb_ids *a, int32_t id);
 void pb_ids_free(pb_ids *a);
 void pb_ranges_free(pb_ranges *a);
 void pb_bytes_free(pb_bytes *a);

@@ -1,0 +1,62 @@
+/* mma.cuh - the warp-wide matrix instructions of sm_80 and later: 16 x 8 x 16 products in bf16 with f32 sums, and loads
+ * of their operands from shared memory.
+ *
+ * Lane l stands for group g = l/4 and t = l%4. A fragment [16,16]: registers 0..3 hold rows g, g+8, g, g+8 and columns
+ * 2t, 2t, 2t+8, 2t+8 (and the next one). B [16,8]: registers 0, 1 hold rows 2t, 2t+8 (and the next) of column g. C
+ * [16,8]: values 0, 1 are row g, columns 2t, 2t+1; values 2, 3 row g+8. */
+#ifndef PB_MMA_CUH
+#define PB_MMA_CUH
+#include "kernels/core/cuda.cuh"
+
+/* c += a b */
+__device__ static inline void pb_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* Four 8 x 8 matrices of bf16; lane l gives the address of row l%8 of matrix l/8. `trans`: register i holds rows 2t,
+ * 2t+1 of column g of matrix i, instead of columns 2t, 2t+1 of row g. */
+__device__ static inline void pb_ldmatrix(uint32_t (&r)[4], const __nv_bfloat16 *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+__device__ static inline void pb_ldmatrix_trans(uint32_t (&r)[4], const __nv_bfloat16 *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+/* Fragments out of a tile in shared memory whose rows are `ld` elements apart, a multiple of 8; `at` is its corner. */
+__device__ static inline int pb_mma_lane() { return (int)threadIdx.x % 32; }
+/* A[m][k] lies at at[m*ld + k]. */
+__device__ static inline void pb_load_a(uint32_t (&a)[4], const __nv_bfloat16 *at, int ld)
+{
+    const int l = pb_mma_lane();
+    pb_ldmatrix(a, at + (l % 16) * ld + l / 16 * 8);
+}
+/* A[m][k] lies at at[k*ld + m]. */
+__device__ static inline void pb_load_a_trans(uint32_t (&a)[4], const __nv_bfloat16 *at, int ld)
+{
+    const int l = pb_mma_lane();
+    pb_ldmatrix_trans(a, at + (l % 8 + l / 16 * 8) * ld + l / 8 % 2 * 8);
+}
+/* Two neighbouring B, columns 0..7 in b[0], b[1] and 8..15 in b[2], b[3]; B[k][n] lies at at[k*ld + n]. */
+__device__ static inline void pb_load_b2(uint32_t (&b)[4], const __nv_bfloat16 *at, int ld)
+{
+    const int l = pb_mma_lane();
+    pb_ldmatrix_trans(b, at + (l % 16) * ld + l / 16 * 8);
+}
+/* One column of eight, 32 deep: b[0], b[1] for rows 0..15 and b[2], b[3] for rows 16..31. */
+__device__ static inline void pb_load_b_deep(uint32_t (&b)[4], const __nv_bfloat16 *at, int ld)
+{
+    pb_ldmatrix_trans(b, at + pb_mma_lane() * ld);
+}
+#endif

@@ -1,0 +1,85 @@
+/* hf_config_save.c - geometry to config.json. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "trainer/io/file.h"
+#include "trainer/hf/hf_config.h"
+
+static const struct {
+    const char *type, *architecture;
+} families[] = {
+    [PB_FAMILY_QWEN2] = {"qwen2", "Qwen2ForCausalLM"},
+    [PB_FAMILY_QWEN3] = {"qwen3", "Qwen3ForCausalLM"},
+    [PB_FAMILY_LLAMA] = {"llama", "LlamaForCausalLM"},
+};
+
+/* The shortest decimal that reads as this float: 1e-6, not what the float is as a double. */
+static json_t *shortest(float x)
+{
+    char text[32];
+    for (int digits = 6; digits < 10; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)x);
+        if (strtof(text, NULL) == x) break;
+    }
+    return json_real(strtod(text, NULL));
+}
+
+/* transformers wants lengths as whole numbers. */
+static json_t *length(double x) { return x == floor(x) ? json_integer((json_int_t)x) : json_real(x); }
+
+/* As rope_scaling, which transformers 5 reads as well as 4; NULL: none. */
+static json_t *rope(const pb_rope_scaling *s)
+{
+    switch (s->kind) {
+    case PB_ROPE_LINEAR: return json_pack("{s:s, s:f}", "rope_type", "linear", "factor", s->factor);
+    case PB_ROPE_LLAMA3:
+        return json_pack("{s:s, s:f, s:f, s:f, s:o}", "rope_type", "llama3", "factor", s->factor, "low_freq_factor",
+                         s->low_freq, "high_freq_factor", s->high_freq, "original_max_position_embeddings",
+                         length(s->original_len));
+    case PB_ROPE_YARN:
+        return json_pack("{s:s, s:f, s:f, s:f, s:f, s:b, s:o}", "rope_type", "yarn", "factor", s->factor, "beta_fast",
+                         s->beta_fast, "beta_slow", s->beta_slow, "attention_factor", s->attention, "truncate",
+                         s->truncate, "original_max_position_embeddings", length(s->original_len));
+    default: return json_null();
+    }
+}
+
+pb_status pb_hf_config_check(const pb_geometry *g, const char *dir)
+{
+    const bool qwen2 = g->family == PB_FAMILY_QWEN2;
+    if (g->qk_norm != (g->family == PB_FAMILY_QWEN3))
+        return pb_fail(PB_EUNSUPPORTED, "%s: q and k are normed in qwen3 and only there; this model is %s with%s", dir,
+                       families[g->family].type, g->qk_norm ? "" : "out");
+    if (qwen2 ? !g->bias || g->o_bias : g->bias != g->o_bias)
+        return pb_fail(PB_EUNSUPPORTED, "%s: a %s model has biases on %s", dir, families[g->family].type,
+                       qwen2 ? "q, k and v and none on o" : "all of q, k, v and o, or none");
+    return PB_OK;
+}
+
+static json_t *config(const pb_geometry *g, pb_dtype dtype)
+{
+    json_t *o = json_pack(
+        "{s:s, s:[s], s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:o, s:b, s:s, s:f, s:o, s:s, s:n, s:n}", "model_type",
+        families[g->family].type, "architectures", families[g->family].architecture, "vocab_size", g->V, "hidden_size",
+        g->D, "num_hidden_layers", g->L, "num_attention_heads", g->H, "num_key_value_heads", g->K, "head_dim", g->d,
+        "intermediate_size", g->I, "max_position_embeddings", g->max_pos, "rms_norm_eps", shortest(g->eps),
+        "tie_word_embeddings", g->tied, "hidden_act", "silu", "rope_theta", g->theta, "rope_scaling", rope(&g->rope),
+        "torch_dtype", dtype == PB_F32 ? "float32" : "bfloat16", "bos_token_id", "eos_token_id");
+    if (!o) return NULL;
+    if (g->family != PB_FAMILY_QWEN2) json_object_set_new(o, "attention_bias", json_boolean(g->bias));
+    else json_object_set_new(o, "use_sliding_window", json_false());
+    return o;
+}
+
+pb_status pb_hf_config_save(const pb_geometry *g, pb_dtype dtype, const char *dir)
+{
+    char *path = NULL;
+    PB_TRY(pb_hf_config_check(g, dir));
+    json_t *o = config(g, dtype);
+    pb_status s = o ? pb_path_join(dir, "config.json", &path) : pb_fail(PB_ENOMEM, "%s: no memory", dir);
+    if (s == PB_OK) s = pb_json_save(path, o);
+    free(path);
+    json_decref(o);
+    return s;
+}

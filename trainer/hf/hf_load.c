@@ -1,0 +1,158 @@
+/* hf_load.c - finds the tensors of every parameter, checks them, and converts them piece by piece. */
+#include "trainer/hf/hf_load.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/nf4/nf4.h"
+#include "trainer/hf/hf_folder.h"
+#include "trainer/hf/hf_names.h"
+
+enum { MOST_PARTS = 3, CHUNK = 1 << 20 }; /* CHUNK: elements, a multiple of every NF4 block */
+
+typedef struct part {
+    const pb_safetensors *file;
+    const pb_st_tensor *t;
+    size_t first; /* element of the parameter */
+} part;
+typedef struct source { /* of one parameter, in the order of its elements */
+    part part[MOST_PARTS];
+    int n;
+} source;
+
+typedef struct loader {
+    pb_model *m;
+    pb_hf_folder folder;
+    pb_hf_list list;
+    source *source; /* [m->n] */
+    void *host;     /* [CHUNK] of the largest dtype */
+    void *dense;    /* [CHUNK] device memory to quantise from */
+    pb_load_report report;
+} loader;
+
+/* ---- finding and checking ----------------------------------------------------------------------------- */
+
+static pb_status find_part(loader *l, const pb_hf_tensor *want)
+{
+    part x = {.first = want->first};
+    source *s = &l->source[want->p - l->m->params];
+    x.t = pb_hf_folder_take(&l->folder, want->name, &x.file);
+    if (!x.t) return pb_fail(PB_EINVAL, "%s: there is no tensor %s", l->folder.dir, want->name);
+    PB_TRY(pb_hf_check(want, x.t));
+    s->part[s->n++] = x;
+    l->report.tensors++;
+    l->report.bytes += x.t->bytes;
+    return PB_OK;
+}
+
+static pb_status find_all(loader *l)
+{
+    PB_TRY(pb_hf_tensors(l->m, &l->list));
+    for (size_t i = 0; i < l->list.n; i++) PB_TRY(find_part(l, &l->list.at[i]));
+    return PB_OK;
+}
+
+static void list_unused(loader *l)
+{
+    pb_load_report *r = &l->report;
+    size_t at = 0;
+    for (size_t f = 0; f < l->folder.n; f++)
+        for (size_t i = 0; i < pb_st_count(l->folder.file[f]); i++) {
+            if (l->folder.taken[f][i]) continue;
+            const char *name = pb_st_at(l->folder.file[f], i)->name;
+            const size_t n = strlen(name), room = sizeof r->names - sizeof ", ...";
+            if (at + n + 2 < room)
+                at += (size_t)snprintf(r->names + at, sizeof r->names - at, "%s%s", r->unused ? ", " : "", name);
+            else if (at < sizeof r->names)
+                snprintf(r->names + at, sizeof r->names - at, "%s...", r->unused ? ", " : ""), at = sizeof r->names;
+            r->unused++;
+        }
+}
+
+/* ---- converting ----------------------------------------------------------------------------------------- */
+
+/* Which of the parameter's elements [first, first+n) lie in this tensor: [*from, *to). False: none. */
+static bool overlap(const part *x, size_t first, size_t n, size_t *from, size_t *to)
+{
+    const size_t end = x->first + x->t->n;
+    *from = first > x->first ? first : x->first;
+    *to = first + n < end ? first + n : end;
+    return *from < *to;
+}
+
+/* Elements [first, first+n) of a parameter, out of as many tensors as they span. */
+static pb_status gather(const source *s, size_t first, size_t n, pb_dtype dtype, void *out)
+{
+    for (int i = 0; i < s->n; i++) {
+        const part *x = &s->part[i];
+        size_t from, to;
+        if (overlap(x, first, n, &from, &to))
+            PB_TRY(pb_st_load(x->file, x->t, from - x->first, to - from, dtype,
+                              (unsigned char *)out + (from - first) * pb_dtype_size(dtype)));
+    }
+    return PB_OK;
+}
+
+/* Elements of the files to device memory; memory of the CPU is written in place. */
+static pb_status put(loader *l, const source *s, size_t first, size_t n, pb_dtype dtype, void *to)
+{
+    if (l->m->ctx->id == PB_CPU) return gather(s, first, n, dtype, to);
+    PB_TRY(gather(s, first, n, dtype, l->host));
+    return pb_upload(l->m->ctx, to, l->host, n * pb_dtype_size(dtype));
+}
+
+static pb_status load_chunk(loader *l, const pb_param *p, const source *s, size_t first, size_t n)
+{
+    if (p->master) PB_TRY(put(l, s, first, n, PB_F32, p->master + first));
+    if (!p->q) return put(l, s, first, n, p->dtype, (unsigned char *)p->w + first * pb_dtype_size(p->dtype));
+    PB_TRY(put(l, s, first, n, p->dtype, l->dense));
+    return pb_nf4_quantize(l->m->ctx,
+                           &(pb_nf4_quantize_args){.w = l->dense,
+                                                   .q = p->q + first / 2,
+                                                   .absmax = (float *)p->scales.absmax + first / p->scales.block,
+                                                   .n = n,
+                                                   .block = p->scales.block,
+                                                   .dtype = p->dtype});
+}
+
+static pb_status load_all(loader *l)
+{
+    for (int i = 0; i < l->m->n; i++) {
+        const pb_param *p = &l->m->params[i];
+        const source *s = &l->source[i];
+        const size_t all = s->n ? pb_param_n(p) : 0;
+        /* In place there is nothing to hold: a tensor at once. */
+        const size_t most = l->m->ctx->id == PB_CPU && !p->q ? all : CHUNK;
+        for (size_t first = 0; first < all; first += most) {
+            const size_t n = all - first < most ? all - first : most;
+            PB_TRY(load_chunk(l, p, s, first, n));
+        }
+    }
+    return pb_sync(l->m->ctx);
+}
+
+static pb_status run(loader *l, const char *dir)
+{
+    l->source = calloc((size_t)l->m->n, sizeof *l->source);
+    l->host = malloc(CHUNK * sizeof(float));
+    if (!l->source || !l->host) return pb_fail(PB_ENOMEM, "%s: no memory to load in", dir);
+    PB_TRY(pb_hf_folder_open(dir, &l->folder));
+    PB_TRY(find_all(l));
+    list_unused(l);
+    PB_TRY(pb_alloc(l->m->ctx, CHUNK * sizeof(float), &l->dense));
+    return load_all(l);
+}
+
+pb_status pb_model_load_hf(pb_model *m, const char *dir, pb_load_report *report)
+{
+    loader l = {.m = m};
+    const pb_status s = run(&l, dir);
+    if (s == PB_OK && report) *report = l.report;
+    pb_release(m->ctx, l.dense);
+    pb_hf_folder_close(&l.folder);
+    free(l.list.at);
+    free(l.host);
+    free(l.source);
+    return s;
+}

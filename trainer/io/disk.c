@@ -1,0 +1,258 @@
+/* disk.c - the calls to the disk, and files and folders made durable with them. */
+#include "trainer/io/disk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- the table ---------------------------------------------------------------------------------------- */
+
+static int posix_open(void *self, const char *path, int flags)
+{
+    (void)self;
+    return open(path, flags | O_CLOEXEC, 0666);
+}
+
+static ssize_t posix_read(void *self, int fd, void *to, size_t n)
+{
+    (void)self;
+    return read(fd, to, n);
+}
+
+static ssize_t posix_write(void *self, int fd, const void *from, size_t n)
+{
+    (void)self;
+    return write(fd, from, n);
+}
+
+static int posix_fsync(void *self, int fd)
+{
+    (void)self;
+    return fsync(fd);
+}
+
+static int posix_close(void *self, int fd)
+{
+    (void)self;
+    return close(fd);
+}
+
+static int posix_rename(void *self, const char *from, const char *to)
+{
+    (void)self;
+    return rename(from, to);
+}
+
+static int posix_unlink(void *self, const char *path)
+{
+    (void)self;
+    return unlink(path);
+}
+
+static int posix_mkdir(void *self, const char *path)
+{
+    (void)self;
+    return mkdir(path, 0777);
+}
+
+static int posix_rmdir(void *self, const char *path)
+{
+    (void)self;
+    return rmdir(path);
+}
+
+const pb_disk pb_disk_posix = {.open = posix_open,
+                               .read = posix_read,
+                               .write = posix_write,
+                               .fsync = posix_fsync,
+                               .close = posix_close,
+                               .rename = posix_rename,
+                               .unlink = posix_unlink,
+                               .mkdir = posix_mkdir,
+                               .rmdir = posix_rmdir};
+
+/* ---- files -------------------------------------------------------------------------------------------- */
+
+static pb_status fail(const char *path) { return pb_fail(PB_EIO, "%s: %s", path, strerror(errno)); }
+
+pb_status pb_disk_open(const pb_disk *d, const char *path, int flags, int *fd)
+{
+    const int got = d->open(d->self, path, flags);
+    if (got < 0) return fail(path);
+    *fd = got;
+    return PB_OK;
+}
+
+pb_status pb_disk_put(const pb_disk *d, int fd, const char *path, const void *bytes, size_t n)
+{
+    enum { MOST = 1 << 30 };
+    const char *p = bytes;
+    while (n) {
+        const ssize_t done = d->write(d->self, fd, p, n < MOST ? n : MOST);
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) return fail(path);
+        if (done == 0) return pb_fail(PB_EIO, "%s: nothing more can be written", path);
+        p += done;
+        n -= (size_t)done;
+    }
+    return PB_OK;
+}
+
+/* A failure is final: the kernel may have dropped the pages, and a second fsync would report success. */
+pb_status pb_disk_sync(const pb_disk *d, int fd, const char *path)
+{
+    int done;
+    do done = d->fsync(d->self, fd);
+    while (done != 0 && errno == EINTR);
+    return done == 0 ? PB_OK : fail(path);
+}
+
+pb_status pb_disk_close(const pb_disk *d, int fd, const char *path, pb_status s)
+{
+    if (d->close(d->self, fd) == 0 || s != PB_OK) return s;
+    return fail(path);
+}
+
+pb_status pb_disk_rename(const pb_disk *d, const char *from, const char *to)
+{
+    if (d->rename(d->self, from, to) == 0) return PB_OK;
+    return pb_fail(PB_EIO, "%s: cannot become %s: %s", from, to, strerror(errno));
+}
+
+pb_status pb_disk_sync_path(const pb_disk *d, const char *path)
+{
+    int fd = -1;
+    PB_TRY(pb_disk_open(d, path, O_RDONLY, &fd));
+    return pb_disk_close(d, fd, path, pb_disk_sync(d, fd, path));
+}
+
+pb_status pb_disk_sync_parent(const pb_disk *d, const char *path)
+{
+    char *folder = strdup(path);
+    if (!folder) return pb_fail(PB_ENOMEM, "%s: no memory", path);
+    char *end = folder + strlen(folder);
+    while (end > folder + 1 && end[-1] == '/') *--end = 0;
+    char *slash = strrchr(folder, '/');
+    if (slash) slash[slash == folder] = 0;
+    const pb_status s = pb_disk_sync_path(d, slash ? folder : ".");
+    free(folder);
+    return s;
+}
+
+pb_status pb_disk_write_file(const pb_disk *d, const char *path, const void *bytes, size_t n)
+{
+    int fd = -1;
+    PB_TRY(pb_disk_open(d, path, O_WRONLY | O_CREAT | O_TRUNC, &fd));
+    pb_status s = pb_disk_put(d, fd, path, bytes, n);
+    if (s == PB_OK) s = pb_disk_sync(d, fd, path);
+    return pb_disk_close(d, fd, path, s);
+}
+
+static pb_status fill(const pb_disk *d, int fd, const char *path, char *text, size_t room, size_t *n)
+{
+    ssize_t got;
+    *n = 0;
+    while (*n < room && (got = d->read(d->self, fd, text + *n, room - *n)) != 0) {
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return fail(path);
+        *n += (size_t)got;
+    }
+    text[*n] = 0;
+    return PB_OK;
+}
+
+pb_status pb_disk_read_file(const pb_disk *d, const char *path, size_t most, char **out, size_t *n)
+{
+    struct stat st;
+    int fd = -1;
+    char *text = NULL;
+    PB_TRY(pb_disk_open(d, path, O_RDONLY, &fd));
+    pb_status s = fstat(fd, &st) == 0 ? PB_OK : fail(path);
+    if (s == PB_OK && (st.st_size < 0 || (size_t)st.st_size > most))
+        s = pb_fail(PB_EINVAL, "%s: more than %zu bytes", path, most);
+    if (s == PB_OK) text = malloc((size_t)st.st_size + 1);
+    if (s == PB_OK && !text) s = pb_fail(PB_ENOMEM, "%s: no memory to read it", path);
+    if (s == PB_OK) s = fill(d, fd, path, text, (size_t)st.st_size, n);
+    s = pb_disk_close(d, fd, path, s);
+    if (s == PB_OK) *out = text;
+    else free(text);
+    return s;
+}
+
+/* ---- folders ------------------------------------------------------------------------------------------ */
+
+enum { DEEPEST = 8 };
+
+typedef struct walk {
+    char path[PATH_MAX];
+    size_t root; /* length of the root's path */
+    pb_disk_visit visit;
+    void *self;
+} walk;
+
+static int is_entry(const struct dirent *e) { return strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0; }
+
+static pb_status walk_below(walk *w, int depth);
+
+static pb_status walk_entry(walk *w, const char *name, int depth)
+{
+    struct stat st;
+    const size_t at = strlen(w->path);
+    const int n = snprintf(w->path + at, sizeof w->path - at, "/%s", name);
+    if (n < 0 || (size_t)n >= sizeof w->path - at) {
+        w->path[at] = 0;
+        return pb_fail(PB_EINVAL, "%s: a path in it is too long", w->path);
+    }
+    pb_status s = lstat(w->path, &st) == 0 ? PB_OK : fail(w->path);
+    if (s == PB_OK && S_ISDIR(st.st_mode)) s = walk_below(w, depth + 1);
+    else if (s == PB_OK)
+        s = w->visit(w->self, w->path, w->path + w->root + 1, S_ISREG(st.st_mode) ? PB_DISK_FILE : PB_DISK_OTHER);
+    w->path[at] = 0;
+    return s;
+}
+
+static pb_status walk_below(walk *w, int depth)
+{
+    struct dirent **entries;
+    if (depth > DEEPEST) return pb_fail(PB_EINVAL, "%s: more than %d folders deep", w->path, DEEPEST);
+    const int n = scandir(w->path, &entries, is_entry, alphasort);
+    if (n < 0) return fail(w->path);
+    pb_status s = PB_OK;
+    for (int i = 0; i < n; i++) {
+        if (s == PB_OK) s = walk_entry(w, entries[i]->d_name, depth);
+        free(entries[i]);
+    }
+    free(entries);
+    if (s != PB_OK) return s;
+    return w->visit(w->self, w->path, w->path + w->root + (depth > 0), PB_DISK_FOLDER);
+}
+
+pb_status pb_disk_walk(const char *root, pb_disk_visit visit, void *self)
+{
+    walk w = {.root = strlen(root), .visit = visit, .self = self};
+    if (w.root >= sizeof w.path) return pb_fail(PB_EINVAL, "a path of %zu bytes is too long", w.root);
+    memcpy(w.path, root, w.root + 1);
+    return walk_below(&w, 0);
+}
+
+static pb_status remove_one(void *self, const char *path, const char *name, pb_disk_kind kind)
+{
+    const pb_disk *d = self;
+    (void)name;
+    if ((kind == PB_DISK_FOLDER ? d->rmdir : d->unlink)(d->self, path) == 0 || errno == ENOENT) return PB_OK;
+    return pb_fail(PB_EIO, "%s: cannot be removed: %s", path, strerror(errno));
+}
+
+pb_status pb_disk_remove(const pb_disk *d, const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0) return errno == ENOENT ? PB_OK : fail(path);
+    if (S_ISDIR(st.st_mode)) return pb_disk_walk(path, remove_one, (void *)d);
+    return remove_one((void *)d, path, path, PB_DISK_FILE);
+}
