@@ -148,7 +148,7 @@ static pb_status steps(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *si
     pb_check v;
     PB_TRY(pb_train_case_gradient(ctx, c, t, sink, &v));
     if (strcmp(v.status, "ok") != 0) return pb_emit(sink, c, "step_time", (double)NAN, 0, v.status, v.note);
-    PB_TRY(pb_memory_reset_peak());
+    if (ctx->id == PB_CPU) PB_TRY(pb_memory_reset_peak());
     PB_TRY(pb_train_case_fresh(ctx, t));
     PB_TRY(graph ? graphed(ctx, c, t, sink, &step) : eager(ctx, c, t, sink, &step));
     if (!(step > 0)) return PB_OK;

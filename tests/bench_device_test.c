@@ -97,6 +97,10 @@ static void a_launch_says_what_its_graphs_bought(void **state)
     CHECK_NEAR(atof(row + strlen("crossover/backward?clip=fused,crossover,1,none,")), 128 * pow(16, 0.95), 0.01);
     assert_null(strstr(row + 1, "crossover/backward")); /* one a family */
     assert_non_null(strstr(row, "2 sizes; gain at most 2.000"));
+    static const char *const files[] = {"results.csv", "samples.csv"};
+    char path[128];
+    for (int i = 0; i < 2; i++) snprintf(path, sizeof path, "%s/%s", dir, files[i]), unlink(path);
+    rmdir(dir);
 }
 
 /* ---- the machine -------------------------------------------------------------------------------------- */
