@@ -180,6 +180,8 @@ static const char *const full_grid[] = {"tuning=full,lora,qlora batch=1,4 seq=12
 /* The whole step, forward and optimizer included, eager and as one graph. */
 #define DEVICE "dtype=bf16 mode=eager,graph model=qwen2.5-"
 static const char *const device_grid[] = {DEVICE "0.5b,qwen2.5-1.5b tuning=lora,qlora batch=1,4 seq=512,2048",
+                                          "dtype=bf16 mode=eager clip=sync model=qwen2.5-0.5b,qwen2.5-1.5b "
+                                          "tuning=lora,qlora batch=1,4 seq=512,2048",
                                           DEVICE "0.5b tuning=full batch=1,4 seq=512,2048",
                                           DEVICE "1.5b tuning=full batch=4 seq=512", NULL};
 static const char *const device_full_grid[] = {
