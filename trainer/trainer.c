@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profiles/ranges.h"
 #include "trainer/trainer_impl.h"
 
 const pb_fn pb_phases[PB_NPHASES] = {
@@ -39,23 +40,30 @@ pb_train_config pb_train_defaults(const pb_geometry *g)
     };
 }
 
-pb_status pb_train_step(pb_ctx *ctx, void *self)
+/* Phases first..last, each a range, inside one range around all. */
+static pb_status phases(pb_ctx *ctx, void *self, const char *name, int first, int last)
 {
-    for (int i = 0; i < PB_NPHASES; i++) PB_TRY(pb_phases[i](ctx, self));
-    return PB_OK;
+    pb_status s = PB_OK;
+    pb_range_push(name);
+    for (int i = first; s == PB_OK && i <= last; i++) {
+        pb_range_push(pb_phase_names[i]);
+        s = pb_phases[i](ctx, self);
+        pb_range_pop();
+    }
+    pb_range_pop();
+    return s;
 }
+
+pb_status pb_train_step(pb_ctx *ctx, void *self) { return phases(ctx, self, "step", 0, PB_NPHASES - 1); }
 
 pb_status pb_train_micro(pb_ctx *ctx, void *self)
 {
-    PB_TRY(pb_phase_forward(ctx, self));
-    PB_TRY(pb_phase_loss(ctx, self));
-    return pb_phase_backward(ctx, self);
+    return phases(ctx, self, "micro", PB_PHASE_forward, PB_PHASE_backward);
 }
 
 pb_status pb_train_finish(pb_ctx *ctx, void *self)
 {
-    PB_TRY(pb_phase_clip(ctx, self));
-    return pb_phase_optimizer(ctx, self);
+    return phases(ctx, self, "finish", PB_PHASE_clip, PB_PHASE_optimizer);
 }
 
 pb_status pb_backward_and_clip(pb_ctx *ctx, void *self)

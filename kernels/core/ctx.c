@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profiles/ranges.h"
+
 static const pb_backend *const backends[PB_NBACKENDS] = {
     [PB_CPU] = &pb_backend_cpu,
     [PB_CUDA] = &pb_backend_cuda,
@@ -33,6 +35,7 @@ pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device)
     *ctx = (pb_ctx){.be = backends[id], .id = id};
     if (d && strstr(d, "sync")) ctx->debug |= PB_DEBUG_SYNC;
     if (d && strstr(d, "trace")) ctx->debug |= PB_DEBUG_TRACE;
+    pb_ranges_start();
     const pb_status s = ctx->be->open(ctx, device);
     if (s != PB_OK) *ctx = (pb_ctx){0};
     return s;

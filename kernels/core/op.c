@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/core/recording.h"
+#include "profiles/ranges.h"
 
 #define OP(f, p) extern const pb_op pb_op_##f##_##p;
 #include "kernels/ops.def"
@@ -55,7 +56,10 @@ const pb_impl *pb_op_pick(const pb_ctx *ctx, const pb_op *op, const void *args)
 pb_status pb_impl_run(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const void *args)
 {
     if (ctx->debug & PB_DEBUG_TRACE) fprintf(stderr, "%s.%s.%s\n", op->name, ctx->be->name, impl->name);
-    PB_TRY(impl->run(ctx, args));
+    pb_range_push(op->name);
+    const pb_status s = impl->run(ctx, args);
+    pb_range_pop();
+    PB_TRY(s);
     if (ctx->debug & PB_DEBUG_SYNC && !ctx->recording) return ctx->be->sync(ctx);
     return PB_OK;
 }
