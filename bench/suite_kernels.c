@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/kernel_bars.h"
 #include "bench/results.h"
 #include "kernels/core/cpu.h"
 
@@ -302,10 +303,16 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     return s;
 }
 
+static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
+{
+    return ctx->id == PB_CPU ? PB_OK : pb_kernel_bars_conclude(sink);
+}
+
 const pb_suite pb_suite_kernels = {
     .name = "kernels",
     .what = "every op of kernels/ops.def against the ceilings of the same run",
     .axes = "dtype=* impl=!ref shape=*",
     .enumerate = enumerate,
     .run = run,
+    .conclude = conclude,
 };
