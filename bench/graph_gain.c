@@ -103,8 +103,8 @@ static pb_status emit_break_even(pb_sink *sink, const gain *g)
 static pb_status emit_crossover(pb_sink *sink, const pb_case *family, pb_gain_point *p, int n)
 {
     char note[160];
-    double tokens = (double)NAN, most = p[0].ratio;
-    for (int i = 1; i < n; i++) most = p[i].ratio > most ? p[i].ratio : most;
+    double tokens = (double)NAN, most = 0;
+    for (int i = 0; i < n; i++) most = p[i].ratio > most ? p[i].ratio : most;
     const pb_crossing how = pb_crossover(p, n, PB_GRAPH_PAYS, &tokens); /* sorts; the ends stay the ends */
     snprintf(note, sizeof note, "%d sizes; gain at most %.3f; %s", n, most,
              how == PB_CROSSES       ? "of tokens a step"

@@ -148,7 +148,7 @@ static pb_status steps(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *si
     pb_check v;
     PB_TRY(pb_train_case_gradient(ctx, c, t, sink, &v));
     if (strcmp(v.status, "ok") != 0) return pb_emit(sink, c, "step_time", (double)NAN, 0, v.status, v.note);
-    PB_TRY(pb_memory_reset_peak());
+    if (ctx->id == PB_CPU) PB_TRY(pb_memory_reset_peak());
     PB_TRY(pb_train_case_fresh(ctx, t));
     PB_TRY(graph ? graphed(ctx, c, t, sink, &step) : eager(ctx, c, t, sink, &step));
     if (!(step > 0)) return PB_OK;
@@ -180,6 +180,8 @@ static const char *const full_grid[] = {"tuning=full,lora,qlora batch=1,4 seq=12
 /* The whole step, forward and optimizer included, eager and as one graph. */
 #define DEVICE "dtype=bf16 mode=eager,graph model=qwen2.5-"
 static const char *const device_grid[] = {DEVICE "0.5b,qwen2.5-1.5b tuning=lora,qlora batch=1,4 seq=512,2048",
+                                          "dtype=bf16 mode=eager clip=sync model=qwen2.5-0.5b,qwen2.5-1.5b "
+                                          "tuning=lora,qlora batch=1,4 seq=512,2048",
                                           DEVICE "0.5b tuning=full batch=1,4 seq=512,2048",
                                           DEVICE "1.5b tuning=full batch=4 seq=512", NULL};
 static const char *const device_full_grid[] = {

@@ -6,6 +6,7 @@
 
 #include "bench/fingerprint.h"
 #include "bench/graph_gain.h"
+#include "bench/kernel_bars.h"
 #include "bench/results.h"
 #include "tests/test.h"
 
@@ -46,7 +47,25 @@ static void a_graph_may_always_or_never_pay(void **state)
 
 /* ---- rows ------------------------------------------------------------------------------------------- */
 
-static char dir[] = "/tmp/pb_device_XXXXXX";
+static char dir[32];
+
+static void open_sink(pb_sink *s)
+{
+    snprintf(dir, sizeof dir, "/tmp/pb_device_XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    CHECK_OK(pb_results_create(dir));
+    CHECK_OK(pb_sink_open(dir, s));
+    s->run_id = "r", s->machine_id = "m";
+}
+
+static void close_sink(pb_sink *s)
+{
+    static const char *const files[] = {"results.csv", "samples.csv"};
+    char path[128];
+    pb_sink_close(s);
+    for (int i = 0; i < 2; i++) snprintf(path, sizeof path, "%s/%s", dir, files[i]), unlink(path);
+    rmdir(dir);
+}
 
 static void put(pb_sink *s, const char *mode, const char *seq, const char *metric, double value)
 {
@@ -75,10 +94,7 @@ static void a_launch_says_what_its_graphs_bought(void **state)
 {
     pb_sink s;
     (void)state;
-    assert_non_null(mkdtemp(dir));
-    CHECK_OK(pb_results_create(dir));
-    CHECK_OK(pb_sink_open(dir, &s));
-    s.run_id = "r", s.machine_id = "m";
+    open_sink(&s);
     put(&s, "eager", "64", "backward_time", 0.004);
     put(&s, "graph", "64", "backward_time", 0.002);
     put(&s, "graph", "64", "record_time", 0.05);
@@ -87,7 +103,6 @@ static void a_launch_says_what_its_graphs_bought(void **state)
     put(&s, "eager", "1024", "backward_time", 0.010);
     put(&s, "graph", "4096", "backward_time", 0.040); /* without its eager twin */
     CHECK_OK(pb_graph_gain_conclude(&s, "backward", "backward_time"));
-    pb_sink_close(&s);
     char *text = results();
     assert_non_null(strstr(text, "mode=graph&seq=64,break_even,1,none,25,0,ok"));
     assert_non_null(strstr(text, "mode=graph&seq=1024,break_even,1,none,,0,unsupported"));
@@ -97,6 +112,72 @@ static void a_launch_says_what_its_graphs_bought(void **state)
     CHECK_NEAR(atof(row + strlen("crossover/backward?clip=fused,crossover,1,none,")), 128 * pow(16, 0.95), 0.01);
     assert_null(strstr(row + 1, "crossover/backward")); /* one a family */
     assert_non_null(strstr(row, "2 sizes; gain at most 2.000"));
+    close_sink(&s);
+}
+
+static void put_kernel(pb_sink *s, const char *op, const char *dtype, const char *impl, const char *shape,
+                       const char *metric, double value)
+{
+    pb_case c = {.suite = "kernels"};
+    snprintf(c.name, sizeof c.name, "%s", op);
+    CHECK_OK(pb_case_set(&c, "dtype", dtype));
+    CHECK_OK(pb_case_set(&c, "impl", impl));
+    CHECK_OK(pb_case_set(&c, "shape", shape));
+    pb_case_finish(&c);
+    CHECK_OK(pb_emit(s, &c, metric, value, 1, "ok", ""));
+}
+
+/* Of two implementations the better one is held against the bar; what is no bar's case has no row. */
+static void bars_judge_the_best_implementation(void **state)
+{
+    static const char shape[] = "B2.S4096.H64.K8.D128.c1.p0.n0", norm[] = "B4.S4096.D4096.a0.f0";
+    pb_sink s;
+    (void)state;
+    open_sink(&s);
+    s.machine_id = "cuda-nvidia-h200-132sm-00000000";
+    put_kernel(&s, "attention_fwd", "bf16", "mma", shape, "kernel_flops", 300e12);
+    put_kernel(&s, "attention_fwd", "bf16", "wgmma", shape, "kernel_flops", 550e12);
+    put_kernel(&s, "attention_bwd", "bf16", "wgmma", shape, "kernel_flops", 400e12);
+    put_kernel(&s, "attention_fwd", "f32", "simt", shape, "kernel_flops", 900e12);
+    put_kernel(&s, "xent_bwd", "bf16", "rows", "B2.S4096.V128256", "kernel_time", 1.4e-3);
+    put_kernel(&s, "xent_bwd", "bf16", "resident", "B2.S4096.V128256", "kernel_time", 1.2e-3);
+    put_kernel(&s, "addnorm_fwd", "bf16", "rows", norm, "floor_share", 0.91);
+    put_kernel(&s, "addnorm_fwd", "bf16", "rows", "B1.S256.D576.a0.f0", "floor_share", 0.2);
+    CHECK_OK(pb_kernel_bars_conclude(&s));
+    s.machine_id = "cuda-nvidia-h100-132sm-00000000";
+    CHECK_OK(pb_kernel_bars_conclude(&s));
+    char *text = results();
+    assert_non_null(strstr(text,
+                           "h200-132sm-00000000,0,contract/BAR-ATTENTION-FWD?dtype=bf16&impl=wgmma&op=attention_fwd&"
+                           "shape=B2.S4096.H64.K8.D128.c1.p0.n0,contract,1,none,5.5e+14,0,pass,"));
+    assert_non_null(strstr(text, "op=attention_bwd&shape=B2.S4096.H64.K8.D128.c1.p0.n0,contract,1,none,4e+14,0,fail,"));
+    assert_non_null(strstr(text, "impl=resident&op=xent_bwd&shape=B2.S4096.V128256,contract,1,none,0.0012,0,pass,"));
+    assert_non_null(strstr(text, "op=addnorm_fwd&shape=B4.S4096.D4096.a0.f0,contract,1,none,0.91,0,pass,"));
+    assert_null(strstr(text, "op=addnorm_fwd&shape=B1"));
+    assert_null(strstr(text, "h200-132sm-00000000,0,contract/BAR-XENT?dtype=bf16&impl=rows"));
+    assert_non_null(strstr(strstr(text, "h100-132sm-00000000,0,contract/BAR-XENT"), "unsupported"));
+    assert_non_null(strstr(strstr(text, "h100-132sm-00000000,0,contract/BAR-SHARE"), "0.91,0,pass"));
+    close_sink(&s);
+}
+
+/* A bar whose shape is in no grid would never be measured. */
+static void every_bar_is_in_its_ops_grid(void **state)
+{
+    const char *name, *shape;
+    size_t bars = 0;
+    (void)state;
+    for (; pb_kernel_bar(bars, &name, &shape); bars++) {
+        const pb_op *op = pb_op_find(name);
+        char text[PB_AXIS_TEXT];
+        bool found = false;
+        if (!op || !op->device_grid) fail_msg("%s", name);
+        for (const pb_dims *dim = op->device_grid; (*dim)[0] && !found; dim++) {
+            pb_dims_text(op, *dim, text, sizeof text);
+            found = strcmp(text, shape) == 0;
+        }
+        if (!found) fail_msg("%s: %s is not in its grid", name, shape);
+    }
+    assert_true(bars > 0);
 }
 
 /* ---- the machine -------------------------------------------------------------------------------------- */
@@ -133,6 +214,8 @@ int main(void)
         cmocka_unit_test(the_last_fall_counts),
         cmocka_unit_test(a_graph_may_always_or_never_pay),
         cmocka_unit_test(a_launch_says_what_its_graphs_bought),
+        cmocka_unit_test(bars_judge_the_best_implementation),
+        cmocka_unit_test(every_bar_is_in_its_ops_grid),
         cmocka_unit_test(a_gpu_names_its_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

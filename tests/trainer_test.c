@@ -229,8 +229,8 @@ static void an_f32_model_can_hold_the_values_of_a_bf16_one(void **state)
     for (int i = 0; i < wide.n; i++) {
         const pb_param *a = &narrow.params[i], *b = &wide.params[i];
         const size_t n = pb_param_n(a);
-        unsigned char *x = test_fetch(*state, a->q ? a->q : a->w, a->q ? (n + 1) / 2 : n * pb_dtype_size(a->dtype));
-        unsigned char *y = test_fetch(*state, b->q ? b->q : b->w, b->q ? (n + 1) / 2 : n * pb_dtype_size(b->dtype));
+        void *x = test_fetch(*state, a->q ? a->q : a->w, a->q ? (n + 1) / 2 : n * pb_dtype_size(a->dtype));
+        void *y = test_fetch(*state, b->q ? b->q : b->w, b->q ? (n + 1) / 2 : n * pb_dtype_size(b->dtype));
         if (a->q) assert_memory_equal(x, y, (n + 1) / 2);
         if (a->q) codes += n;
         for (size_t k = 0; !a->q && k < n; k++) CHECK_NEAR(pb_load(y, k, b->dtype), pb_load(x, k, a->dtype), 0);

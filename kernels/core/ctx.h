@@ -23,7 +23,7 @@ typedef pb_status (*pb_fn)(pb_ctx *ctx, void *self);
 
 /* What a device says of itself, for fingerprints; 0 and "" where it does not say. */
 typedef struct pb_device_facts {
-    char name[128];                   /* "NVIDIA H200" */
+    char name[256];                   /* "NVIDIA H200" */
     int multiprocessors, capability;  /* capability times 10 */
     int driver, runtime;              /* CUDA versions: 1000 * major + 10 * minor */
     double clock_hz, memory_clock_hz; /* the highest */
