@@ -43,6 +43,9 @@ bench: setup build ## build, then the backward suite (flags in ARGS)
 install: build ## programs, corpus, baselines, plots and completion under PREFIX
 	@cmake --install $(BUILD) --prefix $(abspath $(PREFIX))
 
+dist: build ## a folder that runs where it is put, and its archive: build/dist
+	@scripts/dist $(BUILD) build/dist
+
 format: ## clang-format every C file
 	@scripts/format
 
@@ -58,4 +61,4 @@ fuzz: ## 30 seconds of libFuzzer for each target
 clean: ## remove build/
 	@rm -rf build
 
-.PHONY: help build setup test tiny-weights bench install format lint mutants fuzz clean
+.PHONY: help build setup test tiny-weights bench install dist format lint mutants fuzz clean

@@ -3,7 +3,10 @@
 foreach(program bench train)
   if(TARGET ${program})
     # The OpenBLAS that was linked, not the one that update-alternatives points to.
-    set_target_properties(${program} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+    # Before it, what `make dist` puts beside the programs.
+    set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib" INSTALL_RPATH_USE_LINK_PATH ON)
+    # DT_RPATH, not DT_RUNPATH: it also holds for the libraries of libraries.
+    target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
     install(TARGETS ${program} RUNTIME DESTINATION bin)
   endif()
 endforeach()
