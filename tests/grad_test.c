@@ -79,13 +79,20 @@ static size_t largest(const pb_bound *t)
     return best;
 }
 
+/* Elements of a tensor that are moved: fewer where the forward pass takes long, never none. */
+static size_t samples(const side *f)
+{
+    const double budget = 4e7, cost = f->op->cost ? f->op->cost(f->args).flops : 0;
+    return cost * SAMPLES <= budget ? SAMPLES : (size_t)(budget / cost) + 4;
+}
+
 /* One gradient tensor dx of g against differences in the forward's x. Returns whether it was joined. */
 static bool check_gradient(pb_ctx *ctx, side *f, side *g, const pb_bound *dx, const char *where)
 {
     pb_bound *x = dx->role == PB_ROLE_IN || dx->name[0] != 'd' ? NULL : pb_find_bound(&f->b, dx->name + 1);
     double diff = 0, norm = 0, h = 2e-3;
     if (!x || x->role == PB_ROLE_OUT) return false;
-    const size_t n = x->rows * x->cols, step = n > SAMPLES ? n / SAMPLES : 1;
+    const size_t n = x->rows * x->cols, most = samples(f), step = n > most ? n / most : 1;
     for (size_t j = 0; j < n + step; j += step) {
         const size_t k = j < n ? j : largest(dx);
         float *p = (float *)x->p + element(x, k), *restore = NULL;
