@@ -215,7 +215,7 @@ template <class T> __device__ void store_values(const float *level, uint32_t cod
     float v[pb_lanes<T>];
 #pragma unroll
     for (int i = 0; i < pb_lanes<T>; i++) v[i] = __fmul_rn(level[codes >> (8 * (i / 2) + (i % 2 ? 0 : 4)) & 15], scale);
-    pb_store16(w, pb_pack(v)); /* one store: pb_store_vec of bf16 becomes four of 4 bytes */
+    pb_store16(w, pb_pack(v));
 }
 
 /* A warp owns STEPS runs of 32 vectors. Its lanes load all its codes, and a scale each, of which there are 32 at most
@@ -246,10 +246,11 @@ __global__ void __launch_bounds__(THREADS)
             w[e] = pb_from_f32<T>(pb_nf4_value_at(v, level, e));
         return;
     }
+    T *to = static_cast<T *>(__builtin_assume_aligned(w + first + lane * E, 16)); /* or a store may be split in four */
 #pragma unroll
     for (int s = 0; s < STEPS; s++) {
-        const int e = (s * 32 + lane) * E;
-        store_values<T>(level, codes[s], __shfl_sync(0xffffffffu, scale, e >> v.shift), w + first + e);
+        const float mine = __shfl_sync(0xffffffffu, scale, (s * 32 + lane) * E >> v.shift);
+        store_values<T>(level, codes[s], mine, to + s * 32 * E);
     }
 }
 
