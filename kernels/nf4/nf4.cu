@@ -1,5 +1,5 @@
 /* nf4.cu - NF4 on the GPU. Bound: memory. A thread owns 8 neighbouring elements when it quantises, four vectors of 16
- * output bytes when it dequantises; a block of the quantisation lies within one warp.
+ * output bytes when it dequantises, loaded before one is stored; a block of the quantisation lies within one warp.
  *
  * Codes come from a table of 32 cells of width 1/16 over [-1,1), each of which holds one threshold at most: cell, base
  * and one comparison instead of fifteen. Levels come from a table of 16 words in shared memory, one bank each, so that
@@ -7,6 +7,7 @@
  * double-precision terms: the f32 differs only if the sum lies within 1e-16 of a rounding boundary. */
 #include <math.h>
 
+#include "kernels/core/cuda_pack.cuh"
 #include "kernels/core/nf4_decode.cuh"
 #include "kernels/nf4/nf4.h"
 
@@ -214,34 +215,42 @@ template <class T> __device__ void store_values(const float *level, uint32_t cod
     float v[pb_lanes<T>];
 #pragma unroll
     for (int i = 0; i < pb_lanes<T>; i++) v[i] = __fmul_rn(level[codes >> (8 * (i / 2) + (i % 2 ? 0 : 4)) & 15], scale);
-    pb_store_vec<T, pb_lanes<T>>(w, v);
+    pb_store16(w, pb_pack(v));
 }
 
-/* A block owns STEPS runs of THREADS vectors; a thread loads the codes of its STEPS vectors before it stores one. */
+/* A warp owns STEPS runs of 32 vectors. Its lanes load all its codes, and a scale each, of which there are 32 at most
+ * (blocks are of 32 elements or more, and either divide the warp's share or are divided by it), before the barrier
+ * behind which the table is ready; the scales then go from lane to lane. */
 template <class T>
 __global__ void __launch_bounds__(THREADS)
     dequantize(const __grid_constant__ pb_nf4_view v, T *w, size_t n, bool vectors)
 {
-    constexpr int E = pb_lanes<T>;
+    constexpr int E = pb_lanes<T>, SHARE = STEPS * 32 * E;
+    static_assert(SHARE <= 32 * 32, "a scale a lane");
     __shared__ float level[16];
-    uint32_t codes[STEPS];
-    float scale[STEPS];
-    const size_t first = ((size_t)blockIdx.x * STEPS * THREADS + threadIdx.x) * E;
+    const int lane = (int)threadIdx.x % 32;
+    const size_t first = ((size_t)blockIdx.x * WARPS + threadIdx.x / 32) * SHARE;
+    const bool whole = vectors && first + SHARE <= n;
+    uint32_t codes[STEPS] = {};
+    float scale = 0;
+    if (whole) {
+        const size_t j = (first >> v.shift) + (lane << v.shift < SHARE ? lane : 0);
+#pragma unroll
+        for (int s = 0; s < STEPS; s++) codes[s] = load_codes<E>(v.q, first + (size_t)(s * 32 + lane) * E);
+        scale = pb_nf4_scale_at(v.s, j);
+    }
     if (threadIdx.x < 16) level[threadIdx.x] = v.level[threadIdx.x];
     __syncthreads();
-#pragma unroll
-    for (int s = 0; s < STEPS; s++) {
-        const size_t e = first + (size_t)s * THREADS * E;
-        if (!vectors || e + E > n) continue;
-        codes[s] = load_codes<E>(v.q, e);
-        scale[s] = pb_nf4_scale_at(v.s, e >> v.shift);
+    if (!whole) {
+        for (size_t e = first + lane; e < first + SHARE && e < n; e += 32)
+            w[e] = pb_from_f32<T>(pb_nf4_value_at(v, level, e));
+        return;
     }
+    T *to = static_cast<T *>(__builtin_assume_aligned(w + first + lane * E, 16)); /* or a store may be split in four */
 #pragma unroll
     for (int s = 0; s < STEPS; s++) {
-        const size_t e = first + (size_t)s * THREADS * E;
-        if (vectors && e + E <= n) store_values<T>(level, codes[s], scale[s], w + e);
-        else
-            for (size_t i = e; i < e + E && i < n; i++) w[i] = pb_from_f32<T>(pb_nf4_value_at(v, level, i));
+        const float mine = __shfl_sync(0xffffffffu, scale, (s * 32 + lane) * E >> v.shift);
+        store_values<T>(level, codes[s], mine, to + s * 32 * E);
     }
 }
 

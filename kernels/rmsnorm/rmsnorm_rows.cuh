@@ -1,13 +1,15 @@
 /* rmsnorm_rows.cuh - RMSNorm of rows on a GPU, with and without a residual: what rmsnorm.cu and addnorm.cu launch.
  *
  * A row belongs to a group of threads, a power of two below 32 or whole warps. It is read once and stays, packed, in
- * the group's registers between the sum and the result. A backward block walks over rows, keeps its share of dw in
- * registers and leaves one row of partial sums in the scratch, which a second small kernel adds up in order.
+ * the group's registers between the sum and the result. A backward block walks over rows with w and its share of dw in
+ * registers, while the next row is on its way into shared memory, where each thread reads only what it copied itself;
+ * it leaves one row of partial sums in the scratch, which a second small kernel adds up in order.
  * Rows that are too wide, of odd width or not aligned take kernels that go over memory twice, element by element.
  * Bound: memory. Bytes a row of D elements of size e: forward 2De, with a residual 4De; backward 3De, with a
- * residual 4De, and (both negligible) 4D a block for the partial sums; w comes from the first-level cache. */
+ * residual 4De, and (both negligible) 4D a block for the partial sums. */
 #ifndef PB_RMSNORM_ROWS_CUH
 #define PB_RMSNORM_ROWS_CUH
+#include "kernels/core/cuda_async.cuh"
 #include "kernels/core/cuda_pack.cuh"
 
 /* Row r is row r % G of token r / G; with a residual (r, dres), every ld is D and G is 1. */
@@ -30,7 +32,7 @@ template <class T> struct norm_bwd {
     bool accumulate;
 };
 
-enum { NORM_BLOCK = 128, NORM_VECTORS = 4, NORM_PARTS = 1024, NORM_COLUMNS = 32 };
+enum { NORM_BLOCK = 128, NORM_VECTORS = 4, NORM_PARTS = 1024, NORM_COLUMNS = 32, NORM_AHEAD = 12 };
 
 /* Partial sums of dw: at most NORM_PARTS rows of them. */
 static inline size_t norm_bwd_workspace(size_t rows, int D)
@@ -57,10 +59,12 @@ static inline norm_plan norm_plan_of(size_t vectors, size_t rows, int sms)
 __device__ static inline size_t norm_row_at(size_t r, int G, int D, size_t ld)
 {
     if (G == 1) return r * ld;
-    return r / G * ld + r % G * D;
+    const size_t token = r >> 32 ? r / G : (uint32_t)r / (uint32_t)G; /* 64-bit division is slow */
+    return token * ld + (r - token * G) * D;
 }
 
-/* Sum over the group, in each of its threads; every thread of the block takes part. room: [32], free again after. */
+/* Sum over the group, in each of its threads; every thread of the block takes part. room: [warps of the
+ * block], free again after the next barrier. */
 __device__ static inline float norm_group_sum(float x, int group, float *room)
 {
     for (int d = group < 32 ? group / 2 : 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
@@ -70,7 +74,6 @@ __device__ static inline float norm_group_sum(float x, int group, float *room)
     __syncthreads();
     x = 0;
     for (int i = first; i < first + warps; i++) x += room[i];
-    __syncthreads();
     return x;
 }
 
@@ -166,12 +169,11 @@ template <class T, bool ADD> static pb_status norm_fwd_launch(pb_ctx *ctx, const
 
 /* ---- backward --------------------------------------------------------------------------------------------------- */
 
-/* The groups of a block add up their dw in order of their number; part: [blocks,D]. Each thread owns EACH vectors. */
+/* The groups of a block add up their dw in order of their number; part: [blocks,D]. Each thread owns EACH vectors.
+ * sums: [EACH,L,threads]. */
 template <int EACH, int L>
-__device__ static inline void norm_dw_store(float (&dw)[EACH][L], float *part, int group, int vectors)
+__device__ static inline void norm_dw_store(float (&dw)[EACH][L], float *sums, float *part, int group, int vectors)
 {
-    __shared__ float
-        sums[EACH * L * NORM_BLOCK]; /* [EACH,L,threads]; a block of several groups has NORM_BLOCK at most */
     const int groups = blockDim.x / group, lane = threadIdx.x % group;
     if (groups > 1) {
 #pragma unroll
@@ -192,81 +194,104 @@ __device__ static inline void norm_dw_store(float (&dw)[EACH][L], float *part, i
         const int k = lane + i * group;
         if (k >= vectors) break;
 #pragma unroll
-        for (int u = 0; u < L; u++) part[(size_t)k * L + u] = dw[i][u];
+        for (int u = 0; u < L; u += 4) pb_store16(part + (size_t)k * L + u, pb_pack((const float(&)[4])dw[i][u]));
     }
 }
 
+/* Bytes of shared memory a thread needs: two rows' worth of its vectors. */
+template <int EACH, bool ADD> constexpr size_t norm_bwd_room = 2 * (ADD ? 3 : 2) * EACH * sizeof(uint4);
+
+/* Starts the copies of this thread's vectors of row r, zeros beyond the rows; slot: [2 or 3,EACH,threads]. */
+template <class T, int EACH, bool ADD>
+__device__ static inline void norm_bwd_fetch(const norm_bwd<T> &a, size_t r, int group, uint4 *slot)
+{
+    constexpr int L = pb_lanes<T>;
+    const int lane = threadIdx.x % group, vectors = a.D / L;
+    const bool mine = r < a.rows;
+    const size_t x = mine ? norm_row_at(r, a.G, a.D, a.ldx) : 0, dy = mine ? norm_row_at(r, a.G, a.D, a.lddy) : 0;
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int k = lane + i * group;
+        const bool in = mine && k < vectors;
+        const size_t at = in ? (size_t)k * L : 0;
+        pb_copy16_start(slot + i * blockDim.x, a.dy + dy + at, in);
+        pb_copy16_start(slot + (EACH + i) * blockDim.x, a.x + x + at, in);
+        if constexpr (ADD) pb_copy16_start(slot + (2 * EACH + i) * blockDim.x, a.dres + x + at, in);
+    }
+    pb_copy16_batch();
+}
+
 /* dx of all rows; with `part`, one row of it for each block. dx may be dy or dres: a row is read before it is
- * written, and no other group touches it. */
+ * written, and no other group touches it. Vectors beyond the row are zeros, so that they add nothing. */
 template <class T, int EACH, bool ADD>
 __global__ void __launch_bounds__(256, 2) norm_bwd_rows(norm_bwd<T> a, float *part, int group)
 {
-    constexpr int L = pb_lanes<T>;
-    __shared__ float room[32];
+    constexpr int L = pb_lanes<T>, SLOT = (ADD ? 3 : 2) * EACH;
+    extern __shared__ uint4 shared[]; /* [2,SLOT,threads]; at the end, the sums of dw */
+    __shared__ float room[2][8];
     const int lane = threadIdx.x % group, vectors = a.D / L, groups = blockDim.x / group;
-    float dw[EACH][L] = {};
-    for (size_t first = (size_t)blockIdx.x * groups; first < a.rows; first += (size_t)gridDim.x * groups) {
-        const size_t r = first + threadIdx.x / group;
-        const bool mine = r < a.rows;
-        const size_t at = mine ? norm_row_at(r, a.G, a.D, a.ldx) : 0,
-                     dy_at = mine ? norm_row_at(r, a.G, a.D, a.lddy) : 0;
-        const float rstd = mine ? a.rstd[r] : 0;
-        uint4 dy[EACH], x[EACH], res[ADD ? EACH : 1];
+    const size_t step = (size_t)gridDim.x * groups;
+    size_t first = (size_t)blockIdx.x * groups, r = first + threadIdx.x / group;
+    float dw[EACH][L] = {}, w[EACH][L] = {}, rstd = r < a.rows ? a.rstd[r] : 0;
+    norm_bwd_fetch<T, EACH, ADD>(a, r, group, shared + threadIdx.x);
 #pragma unroll
-        for (int i = 0; i < EACH; i++) {
-            const size_t k = lane + i * group;
-            const bool in = mine && k < vectors;
-            dy[i] = in ? pb_load16(a.dy + dy_at + k * L) : make_uint4(0, 0, 0, 0);
-            x[i] = in ? pb_load16(a.x + at + k * L) : make_uint4(0, 0, 0, 0);
-            if constexpr (ADD) res[i] = in ? pb_load16(a.dres + at + k * L) : make_uint4(0, 0, 0, 0);
-        }
+    for (int i = 0; i < EACH; i++)
+        if (lane + i * group < vectors) pb_load_f32(a.w + (size_t)(lane + i * group) * L, w[i]);
+    for (int odd = 0; first < a.rows; first += step, r += step, odd ^= 1) {
+        const uint4 *slot = shared + odd * SLOT * blockDim.x + threadIdx.x;
+        const float rstd_next = r + step < a.rows ? a.rstd[r + step] : 0;
+        norm_bwd_fetch<T, EACH, ADD>(a, r + step, group, shared + (odd ^ 1) * SLOT * blockDim.x + threadIdx.x);
+        pb_copy16_wait<1>();
         float dot = 0;
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
-            const int k = lane + i * group;
-            if (k >= vectors) break;
-            float g[L], xh[L], w[L];
-            pb_unpack(dy[i], g), pb_unpack(x[i], xh), pb_load_f32(a.w + (size_t)k * L, w);
+            float g[L], xh[L];
+            pb_unpack(slot[i * blockDim.x], g), pb_unpack(slot[(EACH + i) * blockDim.x], xh);
 #pragma unroll
             for (int u = 0; u < L; u++) {
                 const float p = g[u] * (xh[u] * rstd);
                 dw[i][u] += p;
-                dot += p * w[u];
+                dot += p * w[i][u];
             }
         }
-        const float c = norm_group_sum(dot, group, room) / (float)a.D;
-        if (!mine) continue;
-        T *dx = a.dx + norm_row_at(r, a.G, a.D, a.lddx);
+        const float c = norm_group_sum(dot, group, room[odd]) / (float)a.D * rstd;
+        T *dx = a.dx + (r < a.rows ? norm_row_at(r, a.G, a.D, a.lddx) : 0);
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
             const int k = lane + i * group;
-            if (k >= vectors) break;
-            float g[L], xh[L], w[L];
-            pb_unpack(dy[i], g), pb_unpack(x[i], xh), pb_load_f32(a.w + (size_t)k * L, w);
+            if (r >= a.rows || k >= vectors) break;
+            float g[L], xh[L];
+            pb_unpack(slot[i * blockDim.x], g), pb_unpack(slot[(EACH + i) * blockDim.x], xh);
 #pragma unroll
-            for (int u = 0; u < L; u++) g[u] = (g[u] * w[u] - xh[u] * rstd * c) * rstd;
+            for (int u = 0; u < L; u++) g[u] = (g[u] * w[i][u] - xh[u] * c) * rstd;
             if constexpr (ADD) {
-                pb_unpack(res[i], xh);
+                pb_unpack(slot[(2 * EACH + i) * blockDim.x], xh);
 #pragma unroll
                 for (int u = 0; u < L; u++) g[u] += xh[u];
             }
             pb_store16(dx + (size_t)k * L, pb_pack(g));
         }
+        rstd = rstd_next;
     }
-    if (part) norm_dw_store(dw, part + (size_t)blockIdx.x * a.D, group, vectors);
+    pb_copy16_wait<0>();
+    __syncthreads();
+    if (part) norm_dw_store(dw, (float *)shared, part + (size_t)blockIdx.x * a.D, group, vectors);
 }
 
 /* dw = the `parts` rows of partial sums, added in a fixed order: warp i of a block takes rows i, i+32, ... of 32
- * columns, then the warps are added in order. */
+ * columns, NORM_AHEAD of them in flight, then the warps are added in order. */
 __global__ static void __launch_bounds__(1024)
     norm_dw_add(const float *part, float *dw, int parts, int D, bool accumulate)
 {
     __shared__ float sums[32][NORM_COLUMNS + 1];
     const int d = blockIdx.x * NORM_COLUMNS + threadIdx.x;
     float sum = 0;
-    if (d < D) {
-#pragma unroll 4
-        for (int p = threadIdx.y; p < parts; p += 32) sum += part[(size_t)p * D + d];
+    for (int p = threadIdx.y; d < D && p < parts; p += 32 * NORM_AHEAD) {
+        float x[NORM_AHEAD];
+#pragma unroll
+        for (int i = 0; i < NORM_AHEAD; i++) x[i] = p + 32 * i < parts ? part[((size_t)p + 32 * i) * D + d] : 0;
+#pragma unroll
+        for (int i = 0; i < NORM_AHEAD; i++) sum += x[i];
     }
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
@@ -318,21 +343,32 @@ template <class T> static pb_status norm_bwd_any(pb_ctx *ctx, const norm_bwd<T> 
     return pb_cuda_launched(ctx, "norm_dx_any");
 }
 
+template <class T, int EACH, bool ADD>
+static pb_status norm_bwd_blocks(pb_ctx *ctx, const norm_bwd<T> &a, norm_plan p, int blocks)
+{
+    const auto kernel = norm_bwd_rows<T, EACH, ADD>;
+    const size_t bytes = norm_bwd_room<EACH, ADD> * p.block;
+    if (bytes > 48 << 10) /* what a launch may have unasked */
+        PB_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+    kernel<<<(unsigned)blocks, p.block, bytes, pb_cuda_stream(ctx)>>>(a, a.dw ? (float *)ctx->scratch : NULL, p.group);
+    return pb_cuda_launched(ctx, "norm_bwd_rows");
+}
+
 template <class T, bool ADD> static pb_status norm_bwd_vectors(pb_ctx *ctx, const norm_bwd<T> &a, int *parts)
 {
     const int sms = pb_cuda_device_of(ctx)->sms;
-    const norm_plan p = norm_plan_of(a.D / pb_lanes<T>, a.rows, sms);
-    const auto kernel = p.each == 1   ? norm_bwd_rows<T, 1, ADD>
-                        : p.each == 2 ? norm_bwd_rows<T, 2, ADD>
-                        : p.each == 3 ? norm_bwd_rows<T, 3, ADD>
-                                      : norm_bwd_rows<T, 4, ADD>;
+    norm_plan p = norm_plan_of(a.D / pb_lanes<T>, a.rows, sms);
+    /* Two rows at a time where that leaves enough blocks: half the partial sums. */
+    if (p.group == NORM_BLOCK && a.rows >= (size_t)sms * 4) p.block = 2 * NORM_BLOCK;
     /* 512 threads a multiprocessor, which its registers hold at once whatever EACH is. */
     size_t blocks = pb_ceil_div(a.rows, p.block / p.group), most = (size_t)sms * (512 / p.block);
     if (most > NORM_PARTS) most = NORM_PARTS;
     if (blocks > most) blocks = most;
-    kernel<<<(unsigned)blocks, p.block, 0, pb_cuda_stream(ctx)>>>(a, a.dw ? (float *)ctx->scratch : NULL, p.group);
     *parts = (int)blocks;
-    return pb_cuda_launched(ctx, "norm_bwd_rows");
+    return p.each == 1   ? norm_bwd_blocks<T, 1, ADD>(ctx, a, p, *parts)
+           : p.each == 2 ? norm_bwd_blocks<T, 2, ADD>(ctx, a, p, *parts)
+           : p.each == 3 ? norm_bwd_blocks<T, 3, ADD>(ctx, a, p, *parts)
+                         : norm_bwd_blocks<T, 4, ADD>(ctx, a, p, *parts);
 }
 
 template <class T, bool ADD> static pb_status norm_bwd_launch(pb_ctx *ctx, const norm_bwd<T> &a)

@@ -1,8 +1,9 @@
 /* rope.cu - rotary position embedding on a GPU: q and k in one launch, forward and backward the same kernel.
  *
- * An item is a run of N pairs of one token in two heads: the cos and sin of the run are loaded once for both, and four
- * 16-byte loads are in flight. Neighbouring threads own neighbouring runs and then neighbouring heads, q's before
- * k's. Bound: memory, 2e bytes an element of size e; cos and sin (4 bytes an element of one head) come from the caches.
+ * An item is a run of N pairs of one token in HEADS heads: the cos and sin of the run are loaded once for all, and
+ * 2 HEADS 16-byte loads are in flight. Neighbouring threads own neighbouring runs and then neighbouring heads, q's
+ * before k's. Tokens go by position and then by sequence, so that a row of cos and sin comes from memory once for all
+ * sequences. Bound: memory, 2e bytes an element of size e, and the tables once.
  * qr may be q and kr may be k: a pair is read by the thread that overwrites it. */
 #include <math.h>
 
@@ -17,7 +18,7 @@ template <class T> struct rotation {
     const float *cos, *sin;
     const int32_t *pos;
     size_t tokens;
-    int S, H, K, D, P;
+    int B, S, H, K, D, P;
     float sign;
 };
 
@@ -70,21 +71,23 @@ template <class T> __device__ static inline T *head_out(const rotation<T> &a, si
     return h < a.H ? a.qr + t * a.ldqr + (size_t)h * a.D : a.kr + t * a.ldkr + (size_t)(h - a.H) * a.D;
 }
 
-/* A block owns `per` tokens; item e of a token is run e % runs of heads e / runs and that + half. */
-template <class T, bool HALF, bool VEC> __global__ void __launch_bounds__(256) rope_items(rotation<T> a, int per)
+/* A block owns `per` tokens; item e of a token is run e % runs of heads e / runs and that + share, + 2 share, ... */
+template <class T, bool HALF, bool VEC, int HEADS>
+__global__ void __launch_bounds__(256) rope_items(rotation<T> a, int per)
 {
     typedef run<T, HALF, VEC> run_t;
     constexpr int N = run_t::N;
-    const int runs = a.D / 2 / N, heads = a.H + a.K, half = (heads + 1) / 2, items = runs * half;
+    const int runs = a.D / 2 / N, heads = a.H + a.K, share = (heads + HEADS - 1) / HEADS, items = runs * share;
     for (int n = threadIdx.x; n < per * items; n += blockDim.x) {
-        const size_t t = (size_t)blockIdx.x * per + n / items;
-        const int e = n % items, h = e / runs, i = e % runs * N;
-        if (t >= a.tokens) break;
-        const bool two = h + half < heads;
-        run_t first, second;
-        first.load(head_in(a, t, h), i, a.D);
-        if (two) second.load(head_in(a, t, h + half), i, a.D);
-        const int p = a.pos ? a.pos[t] : (int)(t % a.S);
+        const size_t at = (size_t)blockIdx.x * per + n / items;
+        if (at >= a.tokens) break;
+        const int s_at = (int)(at >> 32 ? at / a.B : (uint32_t)at / (uint32_t)a.B); /* 64-bit division is slow */
+        const size_t t = (at - (size_t)s_at * a.B) * a.S + s_at;
+        const int e = n % items, h = e / runs, i = e % runs * N, p = a.pos ? a.pos[t] : s_at;
+        run_t part[HEADS];
+#pragma unroll
+        for (int k = 0; k < HEADS; k++)
+            if (h + k * share < heads) part[k].load(head_in(a, t, h + k * share), i, a.D);
         float c[N], s[N];
         if (p >= 0 && p < a.P) {
             load_row(a.cos + (size_t)p * (a.D / 2) + i, c);
@@ -95,31 +98,32 @@ template <class T, bool HALF, bool VEC> __global__ void __launch_bounds__(256) r
 #pragma unroll
             for (int j = 0; j < N; j++) c[j] = s[j] = NAN;
         }
-        first.rotate(head_out(a, t, h), i, a.D, c, s);
-        if (two) second.rotate(head_out(a, t, h + half), i, a.D, c, s);
+#pragma unroll
+        for (int k = 0; k < HEADS; k++)
+            if (h + k * share < heads) part[k].rotate(head_out(a, t, h + k * share), i, a.D, c, s);
     }
 }
 
-template <class T, bool HALF> static pb_status launch(pb_ctx *ctx, const rotation<T> &a)
+template <class T, bool HALF, int HEADS> static pb_status launch(pb_ctx *ctx, const rotation<T> &a)
 {
     const int width = HALF ? a.D / 2 : a.D;
     const bool vec = pb_vectors_fit<T>(a.q, width, a.ldq) && pb_vectors_fit<T>(a.k, width, a.ldk) &&
                      pb_vectors_fit<T>(a.qr, width, a.ldqr) && pb_vectors_fit<T>(a.kr, width, a.ldkr) &&
                      pb_aligned16(a.cos) && pb_aligned16(a.sin);
     const int pairs = !vec ? 1 : HALF ? pb_lanes<T> : pb_lanes<T> / 2;
-    const size_t items = (size_t)(a.D / 2 / pairs) * ((a.H + a.K + 1) / 2);
+    const size_t items = (size_t)(a.D / 2 / pairs) * ((a.H + a.K + HEADS - 1) / HEADS);
     const size_t spread = pb_ceil_div(a.tokens, 2 * (size_t)pb_cuda_device_of(ctx)->sms);
     size_t per = items < 256 ? 256 / items : 1;
     if (per > spread) per = spread; /* few tokens: to every multiprocessor some */
     if (a.tokens == 0) return PB_OK;
     const size_t threads = per * items < 256 ? pb_ceil_div(per * items, 32) * 32 : 256;
-    const auto kernel = vec ? rope_items<T, HALF, true> : rope_items<T, HALF, false>;
+    const auto kernel = vec ? rope_items<T, HALF, true, HEADS> : rope_items<T, HALF, false, HEADS>;
     const unsigned blocks = (unsigned)pb_ceil_div(a.tokens, per);
     kernel<<<blocks, (unsigned)threads, 0, pb_cuda_stream(ctx)>>>(a, (int)per);
     return pb_cuda_launched(ctx, "rope_items");
 }
 
-template <class T> static pb_status fwd(pb_ctx *ctx, const pb_rope_fwd_args *a)
+template <class T, int HEADS> static pb_status fwd(pb_ctx *ctx, const pb_rope_fwd_args *a)
 {
     const rotation<T> r = {.q = (const T *)a->q,
                            .k = (const T *)a->k,
@@ -133,16 +137,17 @@ template <class T> static pb_status fwd(pb_ctx *ctx, const pb_rope_fwd_args *a)
                            .sin = a->sin,
                            .pos = a->pos,
                            .tokens = (size_t)a->B * a->S,
+                           .B = a->B,
                            .S = a->S,
                            .H = a->H,
                            .K = a->K,
                            .D = a->D,
                            .P = a->P,
                            .sign = 1};
-    return a->pairing == PB_ROPE_HALF ? launch<T, true>(ctx, r) : launch<T, false>(ctx, r);
+    return a->pairing == PB_ROPE_HALF ? launch<T, true, HEADS>(ctx, r) : launch<T, false, HEADS>(ctx, r);
 }
 
-template <class T> static pb_status bwd(pb_ctx *ctx, const pb_rope_bwd_args *a)
+template <class T, int HEADS> static pb_status bwd(pb_ctx *ctx, const pb_rope_bwd_args *a)
 {
     const rotation<T> r = {.q = (const T *)a->dqr,
                            .k = (const T *)a->dkr,
@@ -156,26 +161,29 @@ template <class T> static pb_status bwd(pb_ctx *ctx, const pb_rope_bwd_args *a)
                            .sin = a->sin,
                            .pos = a->pos,
                            .tokens = (size_t)a->B * a->S,
+                           .B = a->B,
                            .S = a->S,
                            .H = a->H,
                            .K = a->K,
                            .D = a->D,
                            .P = a->P,
                            .sign = -1};
-    return a->pairing == PB_ROPE_HALF ? launch<T, true>(ctx, r) : launch<T, false>(ctx, r);
+    return a->pairing == PB_ROPE_HALF ? launch<T, true, HEADS>(ctx, r) : launch<T, false, HEADS>(ctx, r);
 }
 
-static pb_status run_fwd(pb_ctx *ctx, const void *args)
+template <int HEADS> static pb_status run_fwd(pb_ctx *ctx, const void *args)
 {
     const pb_rope_fwd_args *a = (const pb_rope_fwd_args *)args;
-    return PB_CUDA_BY_DTYPE(a->dtype, fwd, ctx, a);
+    return a->dtype == PB_F32 ? fwd<float, HEADS>(ctx, a) : fwd<__nv_bfloat16, HEADS>(ctx, a);
 }
 
-static pb_status run_bwd(pb_ctx *ctx, const void *args)
+template <int HEADS> static pb_status run_bwd(pb_ctx *ctx, const void *args)
 {
     const pb_rope_bwd_args *a = (const pb_rope_bwd_args *)args;
-    return PB_CUDA_BY_DTYPE(a->dtype, bwd, ctx, a);
+    return a->dtype == PB_F32 ? bwd<float, HEADS>(ctx, a) : bwd<__nv_bfloat16, HEADS>(ctx, a);
 }
 
-extern "C" const pb_impl pb_rope_fwd_cuda[] = {{.name = "items", .run = run_fwd}, {0}};
-extern "C" const pb_impl pb_rope_bwd_cuda[] = {{.name = "items", .run = run_bwd}, {0}};
+extern "C" const pb_impl pb_rope_fwd_cuda[] = {
+    {.name = "quads", .run = run_fwd<4>}, {.name = "items", .run = run_fwd<2>}, {0}};
+extern "C" const pb_impl pb_rope_bwd_cuda[] = {
+    {.name = "quads", .run = run_bwd<4>}, {.name = "items", .run = run_bwd<2>}, {0}};
