@@ -12,8 +12,8 @@
  * every time, for some waiting. */
 #include "kernels/attention/attention_impls.cuh"
 #include "kernels/attention/fragments.cuh"
-#include "kernels/attention/tensor_map.cuh"
-#include "kernels/attention/wgmma.cuh"
+#include "kernels/core/tensor_map.cuh"
+#include "kernels/core/wgmma.cuh"
 
 namespace
 {

@@ -1,0 +1,347 @@
+/* nf4_linear_wgmma.cu - the NF4 layer on the tensor cores of sm_90a with the weight decoded on its way into them: bf16,
+ * for token counts at which a dequantised weight would pass through memory for too little work.
+ *
+ * The weight is the product's M, so that up to 256 tokens see each decoded element: out^T = W x^T (forward) or W^T dy^T
+ * (dx). `features` are the columns of out, `terms` what is summed over; each of the two is a dimension of W. A block
+ * owns 128 features, up to 256 tokens and a share of the terms, 64 at a time:
+ *   one or two decoder warpgroups   a thread copies runs of 32 codes and their scale into room of its own, AHEAD steps
+ * early, and decodes them into a tile [64][64] bf16 per warpgroup, a row of W in a row of the tile; one thread also
+ * starts the tensor engine on the step's tokens two consumer warpgroups  64 features each: by the tile's rows (forward)
+ * or across them (dx) over STAGES stages. A run lies in one block of the quantisation: its 16 possible values are
+ * rounded once, as the dequantiser rounds them, and looked up by byte permutations. Blocks that share features and
+ * tokens form a cluster and add their shares of the terms through its shared memory, in order of the terms. Bound:
+ * codes in memory for few tokens; from about 100 on the tensor cores. */
+#include "kernels/nf4_linear/nf4_linear_wgmma.cuh"
+
+#include "kernels/core/nf4_decode.cuh"
+#include "kernels/core/tensor_map.cuh"
+#include "kernels/core/wgmma.cuh"
+
+namespace
+{
+typedef __nv_bfloat16 bf16;
+enum { FEATURES = 128, TERMS = 64, RUN = 32, RUNS = 256, CONSUMERS = 256, STAGES = 4, MOST_SPLITS = 8 };
+enum { TILE = 64 * TERMS, PITCH = FEATURES + 4 }; /* PITCH: a warp's stores into sums hit every bank once */
+
+/* 256 tokens need registers that only 384 threads can have, and time enough for one warpgroup to decode. */
+template <int TOKENS> struct plan {
+    enum {
+        AHEAD = TOKENS == 256 ? 4 : 8,
+        DECODERS = TOKENS == 256 ? 128 : 256,
+        THREADS = DECODERS + CONSUMERS,
+        DECODER_REGS = 104, /* of 256 tokens */
+        CONSUMER_REGS = 200
+    };
+};
+
+template <int TOKENS> struct alignas(1024) shared {
+    union {
+        struct {
+            bf16 w[STAGES][2][TILE], x[STAGES][TOKENS * TERMS];
+        };
+        float sums[TOKENS][PITCH]; /* when all products are done */
+    };
+    uint4 codes[plan<TOKENS>::AHEAD][RUNS];
+    uint32_t scales[plan<TOKENS>::AHEAD][2][RUNS]; /* absmax; or four codes with its own, and absmax2 */
+    float map[256];
+    uint64_t full[STAGES], empty[STAGES];
+};
+
+struct task {
+    pb_nf4_view w;
+    const float *bias; /* [features] or NULL */
+    bf16 *out;         /* [tokens,features] */
+    int features, terms, tokens, splits;
+    bool accumulate;
+};
+
+#ifdef PB_SM90_CODE
+/* Where run `run` of a step begins in W: two in each row of a tile. Beyond the edge it is the last one again, which
+ * meets zeros of x or makes features that nobody stores. ACROSS: terms are the rows of W. */
+template <bool ACROSS> __device__ inline size_t run_at(const task &t, int feature0, int step, int run)
+{
+    const int r = run % 128 / 2, f = feature0 + run / 128 * 64, k = step * TERMS, half = run % 2 * RUN;
+    if (ACROSS) return (size_t)min(k + r, t.terms - 1) * t.features + min(f + half, t.features - RUN);
+    return (size_t)min(f + r, t.features - 1) * t.terms + min(k + half, t.terms - RUN);
+}
+
+/* This thread's runs of a step into its own room. */
+template <int TOKENS, bool ACROSS>
+__device__ inline void fetch(shared<TOKENS> &sm, const task &t, int feature0, int step, int slot)
+{
+#pragma unroll
+    for (int run = (int)threadIdx.x; run < RUNS; run += plan<TOKENS>::DECODERS) {
+        const size_t e = run_at<ACROSS>(t, feature0, step, run), j = e >> t.w.shift;
+        copy_async_line(&sm.codes[slot][run], t.w.q + e / 2);
+        if (t.w.s.absmax) copy_async_word(&sm.scales[slot][0][run], t.w.s.absmax + j);
+        else {
+            copy_async_word(&sm.scales[slot][0][run], t.w.s.absmax_q + j / 4 * 4);
+            copy_async_word(&sm.scales[slot][1][run], t.w.s.absmax2 + j / 256);
+        }
+    }
+}
+
+/* As pb_nf4_scale_at, for the run that begins at e. */
+template <int TOKENS>
+__device__ inline float fetched_scale(const shared<TOKENS> &sm, const task &t, size_t e, int slot, int run,
+                                      float offset)
+{
+    const uint32_t word = sm.scales[slot][0][run];
+    if (t.w.s.absmax) return __uint_as_float(word);
+    const uint32_t code = word >> 8 * ((uint32_t)(e >> t.w.shift) % 4) & 255;
+    return __fadd_rn(__fmul_rn(sm.map[code], __uint_as_float(sm.scales[slot][1][run])), offset);
+}
+
+/* The 16 values of a block as bf16, their low and high bytes apart. */
+struct values {
+    uint32_t low[4], high[4];
+};
+__device__ inline values values_of(const task &t, float scale)
+{
+    values v;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float *level = t.w.level + 4 * i;
+        const uint32_t a = pack_bf16(__fmul_rn(level[0], scale), __fmul_rn(level[1], scale));
+        const uint32_t b = pack_bf16(__fmul_rn(level[2], scale), __fmul_rn(level[3], scale));
+        v.low[i] = bytes_of(a, b, 0x6420), v.high[i] = bytes_of(a, b, 0x7531);
+    }
+    return v;
+}
+/* Four bytes of a plane: by the low three bits of each code among 8, then by the fourth. */
+__device__ inline uint32_t look_up(const uint32_t (&plane)[4], uint32_t among8, uint32_t half)
+{
+    return bytes_of(bytes_of(plane[0], plane[1], among8), bytes_of(plane[2], plane[3], among8), half);
+}
+/* Eight elements; a byte of codes holds the earlier one in its high nibble. */
+__device__ inline uint4 decode(const values &v, uint32_t codes)
+{
+    const uint32_t among8 = codes & 0x77777777, half = (codes >> 1 & 0x44444444) | 0x32103210;
+    const uint32_t low0 = look_up(v.low, among8, half), high0 = look_up(v.high, among8, half);
+    const uint32_t low1 = look_up(v.low, among8 >> 16, half >> 16), high1 = look_up(v.high, among8 >> 16, half >> 16);
+    return make_uint4(bytes_of(low0, high0, 0x4051), bytes_of(low0, high0, 0x6273), bytes_of(low1, high1, 0x4051),
+                      bytes_of(low1, high1, 0x6273));
+}
+
+template <int TOKENS>
+__device__ inline void load_tokens(shared<TOKENS> &sm, const CUtensorMap *map, int stage, int step, int token0)
+{
+    barrier_expect(&sm.full[stage], TOKENS * TERMS * (int)sizeof(bf16));
+    tensor_load(sm.x[stage], map, &sm.full[stage], step * TERMS, 0, token0, 0);
+}
+
+/* Steps [from, to) of the terms. */
+template <int TOKENS, bool ACROSS>
+__device__ void produce(shared<TOKENS> &sm, const CUtensorMap *map, const task &t, int feature0, int token0, int from,
+                        int to)
+{
+    constexpr int AHEAD = plan<TOKENS>::AHEAD;
+    const float offset = t.w.s.absmax ? 0 : *t.w.s.offset;
+    if (threadIdx.x == 0)
+        for (int i = 0; i < STAGES && from + i < to; i++) load_tokens(sm, map, i, from + i, token0);
+    for (int i = 0; i < to - from; i++) {
+        const int stage = i % STAGES, slot = i % AHEAD;
+        copy_wait<AHEAD - 1>();
+        barrier_wait(&sm.empty[stage], (i / STAGES & 1) ^ 1);
+        if (threadIdx.x == 0 && i >= STAGES) load_tokens(sm, map, stage, from + i, token0);
+#pragma unroll
+        for (int run = (int)threadIdx.x; run < RUNS; run += plan<TOKENS>::DECODERS) {
+            const int row = run % 128 / 2, chunk = run % 2 * 4;
+            const size_t e = run_at<ACROSS>(t, feature0, from + i, run);
+            const values v = values_of(t, fetched_scale(sm, t, e, slot, run, offset));
+            const uint4 codes = sm.codes[slot][run];
+            uint4 *tile = reinterpret_cast<uint4 *>(sm.w[stage][run / 128]) + row * 8;
+            tile[chunk ^ (row % 8)] = decode(v, codes.x);
+            tile[(chunk + 1) ^ (row % 8)] = decode(v, codes.y);
+            tile[(chunk + 2) ^ (row % 8)] = decode(v, codes.z);
+            tile[(chunk + 3) ^ (row % 8)] = decode(v, codes.w);
+        }
+        fence_async();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(&sm.full[stage]);
+        if (from + i + AHEAD < to) fetch<TOKENS, ACROSS>(sm, t, feature0, from + i + AHEAD, slot);
+        copy_commit();
+    }
+}
+
+/* Leaves the block's share of the sums in shared memory, [token][feature]. */
+template <int TOKENS, bool ACROSS> __device__ void consume(shared<TOKENS> &sm, int steps)
+{
+    constexpr uint32_t W_STAGE = 2 * TILE * sizeof(bf16), X_STAGE = TOKENS * TERMS * sizeof(bf16);
+    constexpr uint32_t NEXT = ACROSS ? 16 * 128 : 16 * sizeof(bf16); /* bytes from 16 terms to the next */
+    const int group = warpgroup() - plan<TOKENS>::DECODERS / 128, lane = (int)threadIdx.x % 32;
+    const int feature = group * 64 + (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
+    const factor w = ACROSS ? factor_across(sm.w[0][group], 64 * 128) : factor_by_rows(sm.w[0][group]);
+    const factor x = factor_by_rows(sm.x[0]);
+    float c[TOKENS / 8][4];
+    for (int i = 0; i < steps; i++) {
+        const int stage = i % STAGES;
+        barrier_wait(&sm.full[stage], i / STAGES & 1);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < TERMS / 16; k++)
+            wgmma<ACROSS, 0>(c, step(w, stage * W_STAGE + k * NEXT), step(x, stage * X_STAGE + k * 32), i + k > 0);
+        wgmma_commit();
+        if (!i) continue;
+        wgmma_wait<1>();
+        if (lane == 0) barrier_arrive(&sm.empty[(i - 1) % STAGES]);
+    }
+    wgmma_wait<0>();
+    settled(c);
+    named_sync(1, CONSUMERS); /* the sums take the place of the tiles */
+#pragma unroll
+    for (int j = 0; j < TOKENS / 8; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) sm.sums[8 * j + lane % 4 * 2 + e % 2][feature + e / 2 * 8] = c[j][e];
+}
+
+/* Each block of the cluster adds up and stores its part of the tokens, a warp 128 features of one, a lane four. */
+template <int TOKENS> __device__ void finish(shared<TOKENS> &sm, const task &t, int feature0, int token0, int rank)
+{
+    const int each = TOKENS / t.splits, f = feature0 + (int)threadIdx.x % 32 * 4;
+    cluster_sync();
+    for (int r = rank * each + (int)threadIdx.x / 32; r < (rank + 1) * each; r += plan<TOKENS>::THREADS / 32) {
+        if (token0 + r >= t.tokens || f >= t.features) break;
+        bf16 *out = t.out + (size_t)(token0 + r) * t.features + f;
+        float sum[4] = {}, old[4];
+#pragma unroll
+        for (int q = 0; q < MOST_SPLITS; q++) {
+            if (q >= t.splits) break;
+            const float4 part = cluster_load(&sm.sums[r][f - feature0], q);
+            sum[0] += part.x, sum[1] += part.y, sum[2] += part.z, sum[3] += part.w;
+        }
+        if (t.accumulate) pb_load_vec<bf16, 4>(out, old);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (t.bias) sum[i] += t.bias[f + i];
+            if (t.accumulate) sum[i] += old[i];
+        }
+        pb_store_vec<bf16, 4>(out, sum);
+    }
+    cluster_sync(); /* until the others have read this block's share */
+}
+#endif
+
+/* Grid: [tiles of features * splits, tiles of tokens]; the blocks of a cluster are the splits. */
+template <int TOKENS, bool ACROSS>
+__global__ __launch_bounds__(plan<TOKENS>::THREADS, 1) void fused(const __grid_constant__ CUtensorMap map,
+                                                                  const __grid_constant__ task t)
+{
+#ifdef PB_SM90_CODE
+    constexpr int DECODERS = plan<TOKENS>::DECODERS;
+    extern __shared__ unsigned char smem[];
+    shared<TOKENS> &sm = *reinterpret_cast<shared<TOKENS> *>(smem + (1024 - smem_address(smem) % 1024) % 1024);
+    const int rank = (int)blockIdx.x % t.splits, feature0 = (int)blockIdx.x / t.splits * FEATURES;
+    const int token0 = (int)blockIdx.y * TOKENS, steps = (t.terms + TERMS - 1) / TERMS;
+    const int from = steps * rank / t.splits, to = steps * (rank + 1) / t.splits;
+    if (threadIdx.x < DECODERS) {
+        for (int i = 0; i < plan<TOKENS>::AHEAD; i++) {
+            if (from + i < to) fetch<TOKENS, ACROSS>(sm, t, feature0, from + i, i);
+            copy_commit();
+        }
+        for (int i = (int)threadIdx.x; i < 256 && !t.w.s.absmax; i += DECODERS) sm.map[i] = t.w.s.code[i];
+    } else if (threadIdx.x == DECODERS) {
+        for (int s = 0; s < STAGES; s++) {
+            barrier_init(&sm.full[s], DECODERS / 32 + 1);
+            barrier_init(&sm.empty[s], CONSUMERS / 32);
+        }
+        barrier_inits_done();
+        tensor_map_prefetch(&map);
+    }
+    __syncthreads();
+    if (threadIdx.x < DECODERS) {
+        if (TOKENS == 256) registers_fewer<plan<TOKENS>::DECODER_REGS>();
+        produce<TOKENS, ACROSS>(sm, &map, t, feature0, token0, from, to);
+        finish(sm, t, feature0, token0, rank);
+    } else {
+        if (TOKENS == 256) registers_more<plan<TOKENS>::CONSUMER_REGS>();
+        consume<TOKENS, ACROSS>(sm, to - from);
+        finish(sm, t, feature0, token0, rank);
+    }
+#endif
+}
+
+/* Splits of `steps` that finish `tiles` soonest when `sms` blocks run at a time. A block's own cost, before its first
+ * product and after its last, is worth START steps: arithmetic, 2.3 us against 0.29 us a step of 128 tokens and 0.58 us
+ * of 256. */
+int splits_for(int tiles, int steps, int sms, bool wide)
+{
+    const int start = wide ? 4 : 8;
+    long best = 0;
+    int splits = 1;
+    for (int s = 1; s <= MOST_SPLITS && s <= steps; s *= 2) {
+        const int clusters = sms / s > 0 ? sms / s : 1;
+        const long cost = (long)((tiles + clusters - 1) / clusters) * (start + (steps + s - 1) / s);
+        if (s == 1 || cost < best) best = cost, splits = s;
+    }
+    return splits;
+}
+
+template <int TOKENS, bool ACROSS> pb_status launch(pb_ctx *ctx, const void *x, task t)
+{
+    constexpr size_t bytes = sizeof(shared<TOKENS>) + 1024; /* the base may begin anywhere */
+    const int tiles = (t.features + FEATURES - 1) / FEATURES, rows = (t.tokens + TOKENS - 1) / TOKENS;
+    const int steps = (t.terms + TERMS - 1) / TERMS;
+    cudaLaunchConfig_t how = {};
+    cudaLaunchAttribute cluster = {};
+    CUtensorMap map;
+    t.splits = splits_for(tiles * rows, steps, pb_cuda_device_of(ctx)->sms, TOKENS == 256);
+    PB_TRY(tensor_map(&map, x, (size_t)t.terms, 1, t.tokens, 1, t.terms, TOKENS));
+    PB_CUDA_TRY(cudaFuncSetAttribute((const void *)fused<TOKENS, ACROSS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)bytes));
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = (unsigned)t.splits;
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    how.gridDim = dim3((unsigned)(tiles * t.splits), (unsigned)rows);
+    how.blockDim = dim3(plan<TOKENS>::THREADS);
+    how.dynamicSmemBytes = bytes;
+    how.stream = pb_cuda_stream(ctx);
+    how.attrs = &cluster;
+    how.numAttrs = 1;
+    PB_CUDA_TRY(cudaLaunchKernelEx(&how, fused<TOKENS, ACROSS>, map, t));
+    return pb_cuda_launched(ctx, "nf4_linear wgmma");
+}
+
+template <bool ACROSS> pb_status by_tokens(pb_ctx *ctx, const void *x, const task &t)
+{
+    if (t.tokens <= 64) return launch<64, ACROSS>(ctx, x, t);
+    if (t.tokens <= 128) return launch<128, ACROSS>(ctx, x, t);
+    return launch<256, ACROSS>(ctx, x, t);
+}
+
+bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
+
+bool takes(const void *x, const void *q, const void *out, const pb_nf4_scales *s, int N, int K)
+{
+    const size_t blocks = (size_t)N * K / (size_t)s->block;
+    const bool words = s->absmax || ((uintptr_t)s->absmax_q % 4 == 0 && blocks % 4 == 0);
+    return K % 32 == 0 && N % 8 == 0 && aligned(x) && aligned(q) && aligned(out) && words;
+}
+} // namespace
+
+bool pb_nf4_linear_wgmma_takes_fwd(const void *args)
+{
+    const pb_nf4_linear_fwd_args *a = static_cast<const pb_nf4_linear_fwd_args *>(args);
+    return a->dtype == PB_BF16 && takes(a->x, a->q, a->y, &a->scales, a->N, a->K);
+}
+
+bool pb_nf4_linear_wgmma_takes_dx(const void *args)
+{
+    const pb_nf4_linear_dx_args *a = static_cast<const pb_nf4_linear_dx_args *>(args);
+    return a->dtype == PB_BF16 && takes(a->dy, a->q, a->dx, &a->scales, a->N, a->K);
+}
+
+pb_status pb_nf4_linear_wgmma_fwd(pb_ctx *ctx, const void *args)
+{
+    const pb_nf4_linear_fwd_args *a = static_cast<const pb_nf4_linear_fwd_args *>(args);
+    const task t = {pb_nf4_view_of(a->q, &a->scales), a->bias, static_cast<bf16 *>(a->y), a->N, a->K, a->T, 1, false};
+    return a->T ? by_tokens<false>(ctx, a->x, t) : PB_OK;
+}
+
+pb_status pb_nf4_linear_wgmma_dx(pb_ctx *ctx, const void *args)
+{
+    const pb_nf4_linear_dx_args *a = static_cast<const pb_nf4_linear_dx_args *>(args);
+    const task t = {
+        pb_nf4_view_of(a->q, &a->scales), NULL, static_cast<bf16 *>(a->dx), a->K, a->N, a->T, 1, a->accumulate};
+    return a->T ? by_tokens<true>(ctx, a->dy, t) : PB_OK;
+}
