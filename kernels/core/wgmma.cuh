@@ -173,6 +173,8 @@ __device__ static inline void named_arrive(int id, int threads)
 
 /* This thread's ordinary accesses to memory come before copies and products that others start after a barrier. */
 __device__ static inline void fence_async(void) { asm volatile("fence.proxy.async;" ::: "memory"); }
+/* The same for accesses to this block's shared memory alone, which need not wait for memory. */
+__device__ static inline void fence_async_shared(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ static inline void tensor_map_prefetch(const CUtensorMap *map)
 {

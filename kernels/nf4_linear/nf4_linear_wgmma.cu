@@ -70,7 +70,8 @@ template <int TOKENS, bool ACROSS>
 __device__ inline void fetch(shared<TOKENS> &sm, const task &t, int feature0, int step, int slot)
 {
 #pragma unroll
-    for (int run = (int)threadIdx.x; run < RUNS; run += plan<TOKENS>::DECODERS) {
+    for (int i = 0; i < RUNS / plan<TOKENS>::DECODERS; i++) {
+        const int run = (int)threadIdx.x + i * plan<TOKENS>::DECODERS;
         const size_t e = run_at<ACROSS>(t, feature0, step, run), j = e >> t.w.shift;
         copy_async_line(&sm.codes[slot][run], t.w.q + e / 2);
         if (t.w.s.absmax) copy_async_word(&sm.scales[slot][0][run], t.w.s.absmax + j);
@@ -135,28 +136,34 @@ template <int TOKENS, bool ACROSS>
 __device__ void produce(shared<TOKENS> &sm, const CUtensorMap *map, const task &t, int feature0, int token0, int from,
                         int to)
 {
-    constexpr int AHEAD = plan<TOKENS>::AHEAD;
+    constexpr int AHEAD = plan<TOKENS>::AHEAD, EACH = RUNS / plan<TOKENS>::DECODERS;
     const float offset = t.w.s.absmax ? 0 : *t.w.s.offset;
     if (threadIdx.x == 0)
         for (int i = 0; i < STAGES && from + i < to; i++) load_tokens(sm, map, i, from + i, token0);
     for (int i = 0; i < to - from; i++) {
         const int stage = i % STAGES, slot = i % AHEAD;
+        uint4 codes[EACH];
+        values v[EACH];
         copy_wait<AHEAD - 1>();
+#pragma unroll
+        for (int p = 0; p < EACH; p++) {
+            const int run = (int)threadIdx.x + p * plan<TOKENS>::DECODERS;
+            const size_t e = run_at<ACROSS>(t, feature0, from + i, run);
+            codes[p] = sm.codes[slot][run];
+            v[p] = values_of(t, fetched_scale(sm, t, e, slot, run, offset));
+        }
         barrier_wait(&sm.empty[stage], (i / STAGES & 1) ^ 1);
         if (threadIdx.x == 0 && i >= STAGES) load_tokens(sm, map, stage, from + i, token0);
 #pragma unroll
-        for (int run = (int)threadIdx.x; run < RUNS; run += plan<TOKENS>::DECODERS) {
-            const int row = run % 128 / 2, chunk = run % 2 * 4;
-            const size_t e = run_at<ACROSS>(t, feature0, from + i, run);
-            const values v = values_of(t, fetched_scale(sm, t, e, slot, run, offset));
-            const uint4 codes = sm.codes[slot][run];
+        for (int p = 0; p < EACH; p++) {
+            const int run = (int)threadIdx.x + p * plan<TOKENS>::DECODERS, row = run % 128 / 2, chunk = run % 2 * 4;
             uint4 *tile = reinterpret_cast<uint4 *>(sm.w[stage][run / 128]) + row * 8;
-            tile[chunk ^ (row % 8)] = decode(v, codes.x);
-            tile[(chunk + 1) ^ (row % 8)] = decode(v, codes.y);
-            tile[(chunk + 2) ^ (row % 8)] = decode(v, codes.z);
-            tile[(chunk + 3) ^ (row % 8)] = decode(v, codes.w);
+            tile[chunk ^ (row % 8)] = decode(v[p], codes[p].x);
+            tile[(chunk + 1) ^ (row % 8)] = decode(v[p], codes[p].y);
+            tile[(chunk + 2) ^ (row % 8)] = decode(v[p], codes[p].z);
+            tile[(chunk + 3) ^ (row % 8)] = decode(v[p], codes[p].w);
         }
-        fence_async();
+        fence_async_shared();
         __syncwarp();
         if (threadIdx.x % 32 == 0) barrier_arrive(&sm.full[stage]);
         if (from + i + AHEAD < to) fetch<TOKENS, ACROSS>(sm, t, feature0, from + i + AHEAD, slot);
