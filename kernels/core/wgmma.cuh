@@ -189,6 +189,16 @@ __device__ static inline void tensor_load(void *dst, const CUtensorMap *map, uin
                  "l"(map), "r"(smem_address(full)), "r"(col), "r"(head), "r"(token), "r"(row)
                  : "memory");
 }
+/* The same to the same place of every block of the cluster whose bit of `blocks` is set, on the `full` of each. */
+__device__ static inline void tensor_load_to(uint32_t blocks, void *dst, const CUtensorMap *map, uint64_t *full,
+                                             int col, int head, int token, int row)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+                 "[%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(smem_address(dst)),
+                 "l"(map), "r"(smem_address(full)), "r"(col), "r"(head), "r"(token), "r"(row),
+                 "h"((unsigned short)blocks)
+                 : "memory");
+}
 /* A plain run of bytes, a multiple of 16. */
 __device__ static inline void bulk_load(void *dst, const void *src, uint64_t *full, uint32_t bytes)
 {
@@ -244,6 +254,14 @@ __device__ static inline int cluster_rank(void)
 __device__ static inline void cluster_sync(void)
 {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/* Arrives at the barrier that lies at `own` in this block's shared memory, in that of block `rank` of the cluster. */
+__device__ static inline void cluster_arrive(uint64_t *own, int rank)
+{
+    asm volatile("{ .reg .b32 at; mapa.shared::cluster.u32 at, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [at]; }" ::"r"(smem_address(own)),
+                 "r"(rank)
+                 : "memory");
 }
 /* What lies at `own` in this block's shared memory, in the shared memory of block `rank` of the cluster. */
 __device__ static inline float4 cluster_load(const float *own, int rank)

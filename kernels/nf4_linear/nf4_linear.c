@@ -85,6 +85,7 @@ static const pb_dims edge[] = {
     {1, 130, 40, 2592, 64, 1, 0, 0},
     {1, 130, 1800, 64, 128, 1, 0, 1},
     {1, 33, 128, 512, 4096, 1, 0, 0},
+    {1, 2, 2080, 2080, 64, 1, 0, 1}, /* tiles of both sides in pairs */
     {0},
 };
 static const pb_dims grid[] = {

@@ -3,14 +3,18 @@
  *
  * The weight is the product's M, so that up to 256 tokens see each decoded element: out^T = W x^T (forward) or W^T dy^T
  * (dx). `features` are the columns of out, `terms` what is summed over; each of the two is a dimension of W. A block
- * owns 128 features, up to 256 tokens and a share of the terms, 64 at a time:
- *   one or two decoder warpgroups   a thread copies runs of 32 codes and their scale into room of its own, AHEAD steps
- * early, and decodes them into a tile [64][64] bf16 per warpgroup, a row of W in a row of the tile; one thread also
- * starts the tensor engine on the step's tokens two consumer warpgroups  64 features each: by the tile's rows (forward)
- * or across them (dx) over STAGES stages. A run lies in one block of the quantisation: its 16 possible values are
- * rounded once, as the dequantiser rounds them, and looked up by byte permutations. Blocks that share features and
- * tokens form a cluster and add their shares of the terms through its shared memory, in order of the terms. Bound:
- * codes in memory for few tokens; from about 100 on the tensor cores. */
+ * owns 128 features, up to 256 tokens and a share of the terms, which pass 64 at a time through STAGES stages.
+ *
+ * Decoders, one warpgroup or two: a thread copies runs of 32 codes and their scales into room of its own, AHEAD steps
+ * early, and decodes them into two tiles [64][64] of bf16, a row of W in a row of a tile; thread 0 also starts the
+ * tensor engine on the step's tokens. A run lies in one block of the quantisation: its 16 possible values are rounded
+ * once, as the dequantiser rounds them, and looked up by byte permutations.
+ *
+ * Consumers, two warpgroups: 64 features and all tokens each, by the rows of its tile (forward) or across them (dx).
+ *
+ * A cluster holds all shares of the terms of one or two tiles of features. The shares are added through its shared
+ * memory, in order of the terms; two tiles load half of the tokens each, for both, which halves what the cache must
+ * deliver. Bound: codes in memory for few tokens; from about 100 on the tensor cores. */
 #include "kernels/nf4_linear/nf4_linear_wgmma.cuh"
 
 #include "kernels/core/nf4_decode.cuh"
@@ -44,18 +48,35 @@ template <int TOKENS> struct alignas(1024) shared {
     uint4 codes[plan<TOKENS>::AHEAD][RUNS];
     uint32_t scales[plan<TOKENS>::AHEAD][2][RUNS]; /* absmax; or four codes with its own, and absmax2 */
     float map[256];
-    uint64_t full[STAGES], empty[STAGES];
+    uint64_t full[STAGES], empty[STAGES], all_empty[STAGES]; /* all_empty: in every block that shares tokens */
 };
 
 struct task {
     pb_nf4_view w;
     const float *bias; /* [features] or NULL */
     bf16 *out;         /* [tokens,features] */
-    int features, terms, tokens, splits;
+    int features, terms, tokens;
+    int splits, pair; /* shares of the terms; 1 or 2 tiles of features a cluster */
     bool accumulate;
 };
 
 #ifdef PB_SM90_CODE
+/* What a block computes. Blocks of a cluster: rank = share * pair + tile. */
+struct part {
+    int feature0, token0, from, to; /* steps of the terms */
+    int share, tile;
+};
+template <int TOKENS> __device__ inline part part_of(const task &t)
+{
+    const int size = t.splits * t.pair, rank = (int)blockIdx.x % size, steps = (t.terms + TERMS - 1) / TERMS;
+    part p;
+    p.share = rank / t.pair, p.tile = rank % t.pair;
+    p.feature0 = ((int)blockIdx.x / size * t.pair + p.tile) * FEATURES;
+    p.token0 = (int)blockIdx.y * TOKENS;
+    p.from = steps * p.share / t.splits, p.to = steps * (p.share + 1) / t.splits;
+    return p;
+}
+
 /* Where run `run` of a step begins in W: two in each row of a tile. Beyond the edge it is the last one again, which
  * meets zeros of x or makes features that nobody stores. ACROSS: terms are the rows of W. */
 template <bool ACROSS> __device__ inline size_t run_at(const task &t, int feature0, int step, int run)
@@ -124,23 +145,27 @@ __device__ inline uint4 decode(const values &v, uint32_t codes)
                       bytes_of(low1, high1, 0x6273));
 }
 
+/* Starts this block's part of the tokens of step `step`, and waits with `full` for all of them. */
 template <int TOKENS>
-__device__ inline void load_tokens(shared<TOKENS> &sm, const CUtensorMap *map, int stage, int step, int token0)
+__device__ inline void load_tokens(shared<TOKENS> &sm, const CUtensorMap *map, const task &t, const part &p, int stage,
+                                   int step)
 {
+    const int first = p.tile * (TOKENS / 2);
     barrier_expect(&sm.full[stage], TOKENS * TERMS * (int)sizeof(bf16));
-    tensor_load(sm.x[stage], map, &sm.full[stage], step * TERMS, 0, token0, 0);
+    if (t.pair == 1) tensor_load(sm.x[stage], map, &sm.full[stage], step * TERMS, 0, p.token0, 0);
+    else
+        tensor_load_to(3u << 2 * p.share, sm.x[stage] + first * TERMS, map, &sm.full[stage], step * TERMS, 0,
+                       p.token0 + first, 0);
 }
 
-/* Steps [from, to) of the terms. */
 template <int TOKENS, bool ACROSS>
-__device__ void produce(shared<TOKENS> &sm, const CUtensorMap *map, const task &t, int feature0, int token0, int from,
-                        int to)
+__device__ void produce(shared<TOKENS> &sm, const CUtensorMap *map, const task &t, const part &own)
 {
     constexpr int AHEAD = plan<TOKENS>::AHEAD, EACH = RUNS / plan<TOKENS>::DECODERS;
     const float offset = t.w.s.absmax ? 0 : *t.w.s.offset;
     if (threadIdx.x == 0)
-        for (int i = 0; i < STAGES && from + i < to; i++) load_tokens(sm, map, i, from + i, token0);
-    for (int i = 0; i < to - from; i++) {
+        for (int i = 0; i < STAGES && own.from + i < own.to; i++) load_tokens(sm, map, t, own, i, own.from + i);
+    for (int i = 0; i < own.to - own.from; i++) {
         const int stage = i % STAGES, slot = i % AHEAD;
         uint4 codes[EACH];
         values v[EACH];
@@ -148,12 +173,15 @@ __device__ void produce(shared<TOKENS> &sm, const CUtensorMap *map, const task &
 #pragma unroll
         for (int p = 0; p < EACH; p++) {
             const int run = (int)threadIdx.x + p * plan<TOKENS>::DECODERS;
-            const size_t e = run_at<ACROSS>(t, feature0, from + i, run);
+            const size_t e = run_at<ACROSS>(t, own.feature0, own.from + i, run);
             codes[p] = sm.codes[slot][run];
             v[p] = values_of(t, fetched_scale(sm, t, e, slot, run, offset));
         }
         barrier_wait(&sm.empty[stage], (i / STAGES & 1) ^ 1);
-        if (threadIdx.x == 0 && i >= STAGES) load_tokens(sm, map, stage, from + i, token0);
+        if (threadIdx.x == 0 && i >= STAGES) {
+            barrier_wait(&sm.all_empty[stage], (i / STAGES & 1) ^ 1);
+            load_tokens(sm, map, t, own, stage, own.from + i);
+        }
 #pragma unroll
         for (int p = 0; p < EACH; p++) {
             const int run = (int)threadIdx.x + p * plan<TOKENS>::DECODERS, row = run % 128 / 2, chunk = run % 2 * 4;
@@ -166,13 +194,13 @@ __device__ void produce(shared<TOKENS> &sm, const CUtensorMap *map, const task &
         fence_async_shared();
         __syncwarp();
         if (threadIdx.x % 32 == 0) barrier_arrive(&sm.full[stage]);
-        if (from + i + AHEAD < to) fetch<TOKENS, ACROSS>(sm, t, feature0, from + i + AHEAD, slot);
+        if (own.from + i + AHEAD < own.to) fetch<TOKENS, ACROSS>(sm, t, own.feature0, own.from + i + AHEAD, slot);
         copy_commit();
     }
 }
 
 /* Leaves the block's share of the sums in shared memory, [token][feature]. */
-template <int TOKENS, bool ACROSS> __device__ void consume(shared<TOKENS> &sm, int steps)
+template <int TOKENS, bool ACROSS> __device__ void consume(shared<TOKENS> &sm, const task &t, const part &own)
 {
     constexpr uint32_t W_STAGE = 2 * TILE * sizeof(bf16), X_STAGE = TOKENS * TERMS * sizeof(bf16);
     constexpr uint32_t NEXT = ACROSS ? 16 * 128 : 16 * sizeof(bf16); /* bytes from 16 terms to the next */
@@ -181,8 +209,8 @@ template <int TOKENS, bool ACROSS> __device__ void consume(shared<TOKENS> &sm, i
     const factor w = ACROSS ? factor_across(sm.w[0][group], 64 * 128) : factor_by_rows(sm.w[0][group]);
     const factor x = factor_by_rows(sm.x[0]);
     float c[TOKENS / 8][4];
-    for (int i = 0; i < steps; i++) {
-        const int stage = i % STAGES;
+    for (int i = 0; i < own.to - own.from; i++) {
+        const int stage = i % STAGES, last = (i + STAGES - 1) % STAGES;
         barrier_wait(&sm.full[stage], i / STAGES & 1);
         wgmma_fence();
 #pragma unroll
@@ -191,7 +219,8 @@ template <int TOKENS, bool ACROSS> __device__ void consume(shared<TOKENS> &sm, i
         wgmma_commit();
         if (!i) continue;
         wgmma_wait<1>();
-        if (lane == 0) barrier_arrive(&sm.empty[(i - 1) % STAGES]);
+        if (lane == 0) barrier_arrive(&sm.empty[last]);
+        if (lane < t.pair) cluster_arrive(&sm.all_empty[last], own.share * t.pair + lane);
     }
     wgmma_wait<0>();
     settled(c);
@@ -202,19 +231,21 @@ template <int TOKENS, bool ACROSS> __device__ void consume(shared<TOKENS> &sm, i
         for (int e = 0; e < 4; e++) sm.sums[8 * j + lane % 4 * 2 + e % 2][feature + e / 2 * 8] = c[j][e];
 }
 
-/* Each block of the cluster adds up and stores its part of the tokens, a warp 128 features of one, a lane four. */
-template <int TOKENS> __device__ void finish(shared<TOKENS> &sm, const task &t, int feature0, int token0, int rank)
+/* The blocks that share the terms add up and store a part of the tokens each, a warp 128 features of one, a lane four.
+ */
+template <int TOKENS> __device__ void finish(shared<TOKENS> &sm, const task &t, const part &own)
 {
-    const int each = TOKENS / t.splits, f = feature0 + (int)threadIdx.x % 32 * 4;
+    const int each = TOKENS / t.splits, f = own.feature0 + (int)threadIdx.x % 32 * 4;
     cluster_sync();
-    for (int r = rank * each + (int)threadIdx.x / 32; r < (rank + 1) * each; r += plan<TOKENS>::THREADS / 32) {
-        if (token0 + r >= t.tokens || f >= t.features) break;
-        bf16 *out = t.out + (size_t)(token0 + r) * t.features + f;
+    for (int r = own.share * each + (int)threadIdx.x / 32; r < (own.share + 1) * each;
+         r += plan<TOKENS>::THREADS / 32) {
+        if (own.token0 + r >= t.tokens || f >= t.features) break;
+        bf16 *out = t.out + (size_t)(own.token0 + r) * t.features + f;
         float sum[4] = {}, old[4];
 #pragma unroll
         for (int q = 0; q < MOST_SPLITS; q++) {
             if (q >= t.splits) break;
-            const float4 part = cluster_load(&sm.sums[r][f - feature0], q);
+            const float4 part = cluster_load(&sm.sums[r][f - own.feature0], q * t.pair + own.tile);
             sum[0] += part.x, sum[1] += part.y, sum[2] += part.z, sum[3] += part.w;
         }
         if (t.accumulate) pb_load_vec<bf16, 4>(out, old);
@@ -229,7 +260,7 @@ template <int TOKENS> __device__ void finish(shared<TOKENS> &sm, const task &t, 
 }
 #endif
 
-/* Grid: [tiles of features * splits, tiles of tokens]; the blocks of a cluster are the splits. */
+/* Grid: [clusters * splits * pair, tiles of tokens]. */
 template <int TOKENS, bool ACROSS>
 __global__ __launch_bounds__(plan<TOKENS>::THREADS, 1) void fused(const __grid_constant__ CUtensorMap map,
                                                                   const __grid_constant__ task t)
@@ -238,12 +269,10 @@ __global__ __launch_bounds__(plan<TOKENS>::THREADS, 1) void fused(const __grid_c
     constexpr int DECODERS = plan<TOKENS>::DECODERS;
     extern __shared__ unsigned char smem[];
     shared<TOKENS> &sm = *reinterpret_cast<shared<TOKENS> *>(smem + (1024 - smem_address(smem) % 1024) % 1024);
-    const int rank = (int)blockIdx.x % t.splits, feature0 = (int)blockIdx.x / t.splits * FEATURES;
-    const int token0 = (int)blockIdx.y * TOKENS, steps = (t.terms + TERMS - 1) / TERMS;
-    const int from = steps * rank / t.splits, to = steps * (rank + 1) / t.splits;
+    const part own = part_of<TOKENS>(t);
     if (threadIdx.x < DECODERS) {
         for (int i = 0; i < plan<TOKENS>::AHEAD; i++) {
-            if (from + i < to) fetch<TOKENS, ACROSS>(sm, t, feature0, from + i, i);
+            if (own.from + i < own.to) fetch<TOKENS, ACROSS>(sm, t, own.feature0, own.from + i, i);
             copy_commit();
         }
         for (int i = (int)threadIdx.x; i < 256 && !t.w.s.absmax; i += DECODERS) sm.map[i] = t.w.s.code[i];
@@ -251,55 +280,55 @@ __global__ __launch_bounds__(plan<TOKENS>::THREADS, 1) void fused(const __grid_c
         for (int s = 0; s < STAGES; s++) {
             barrier_init(&sm.full[s], DECODERS / 32 + 1);
             barrier_init(&sm.empty[s], CONSUMERS / 32);
+            barrier_init(&sm.all_empty[s], CONSUMERS / 32 * t.pair);
         }
         barrier_inits_done();
         tensor_map_prefetch(&map);
     }
-    __syncthreads();
+    if (t.pair > 1) cluster_sync(); /* others arrive at this block's barriers */
+    else __syncthreads();
     if (threadIdx.x < DECODERS) {
         if (TOKENS == 256) registers_fewer<plan<TOKENS>::DECODER_REGS>();
-        produce<TOKENS, ACROSS>(sm, &map, t, feature0, token0, from, to);
-        finish(sm, t, feature0, token0, rank);
+        produce<TOKENS, ACROSS>(sm, &map, t, own);
+        finish(sm, t, own);
     } else {
         if (TOKENS == 256) registers_more<plan<TOKENS>::CONSUMER_REGS>();
-        consume<TOKENS, ACROSS>(sm, to - from);
-        finish(sm, t, feature0, token0, rank);
+        consume<TOKENS, ACROSS>(sm, t, own);
+        finish(sm, t, own);
     }
 #endif
 }
 
-/* Splits of `steps` that finish `tiles` soonest when `sms` blocks run at a time. A block's own cost, before its first
- * product and after its last, is worth START steps: arithmetic, 2.3 us against 0.29 us a step of 128 tokens and 0.58 us
- * of 256. */
-int splits_for(int tiles, int steps, int sms, bool wide)
+/* Sets splits and pair to what is done soonest when `sms` blocks run at a time. A block's own cost, before its first
+ * product and after its last, is worth `start` steps: arithmetic, 2.3 us against 0.29 us a step of 128 tokens and
+ * 0.58 us of 256. Clusters of 8 are filled by splits alone. */
+void divide(task *t, int tiles, int rows, int sms)
 {
-    const int start = wide ? 4 : 8;
+    const int start = t->tokens > 128 ? 4 : 8, steps = (t->terms + TERMS - 1) / TERMS;
     long best = 0;
-    int splits = 1;
     for (int s = 1; s <= MOST_SPLITS && s <= steps; s *= 2) {
-        const int clusters = sms / s > 0 ? sms / s : 1;
-        const long cost = (long)((tiles + clusters - 1) / clusters) * (start + (steps + s - 1) / s);
-        if (s == 1 || cost < best) best = cost, splits = s;
+        const int pair = s < MOST_SPLITS && tiles > 1 ? 2 : 1, clusters = (tiles + pair - 1) / pair * rows;
+        const int at_once = sms / (s * pair) > 0 ? sms / (s * pair) : 1;
+        const long cost = (long)((clusters + at_once - 1) / at_once) * (start + (steps + s - 1) / s);
+        if (s == 1 || cost < best) best = cost, t->splits = s, t->pair = pair;
     }
-    return splits;
 }
 
 template <int TOKENS, bool ACROSS> pb_status launch(pb_ctx *ctx, const void *x, task t)
 {
     constexpr size_t bytes = sizeof(shared<TOKENS>) + 1024; /* the base may begin anywhere */
     const int tiles = (t.features + FEATURES - 1) / FEATURES, rows = (t.tokens + TOKENS - 1) / TOKENS;
-    const int steps = (t.terms + TERMS - 1) / TERMS;
     cudaLaunchConfig_t how = {};
     cudaLaunchAttribute cluster = {};
     CUtensorMap map;
-    t.splits = splits_for(tiles * rows, steps, pb_cuda_device_of(ctx)->sms, TOKENS == 256);
-    PB_TRY(tensor_map(&map, x, (size_t)t.terms, 1, t.tokens, 1, t.terms, TOKENS));
+    divide(&t, tiles, rows, pb_cuda_device_of(ctx)->sms);
+    PB_TRY(tensor_map(&map, x, (size_t)t.terms, 1, t.tokens, 1, t.terms, TOKENS / t.pair));
     PB_CUDA_TRY(cudaFuncSetAttribute((const void *)fused<TOKENS, ACROSS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      (int)bytes));
     cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim.x = (unsigned)t.splits;
+    cluster.val.clusterDim.x = (unsigned)(t.splits * t.pair);
     cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-    how.gridDim = dim3((unsigned)(tiles * t.splits), (unsigned)rows);
+    how.gridDim = dim3((unsigned)((tiles + t.pair - 1) / t.pair * t.pair * t.splits), (unsigned)rows);
     how.blockDim = dim3(plan<TOKENS>::THREADS);
     how.dynamicSmemBytes = bytes;
     how.stream = pb_cuda_stream(ctx);
@@ -341,7 +370,8 @@ bool pb_nf4_linear_wgmma_takes_dx(const void *args)
 pb_status pb_nf4_linear_wgmma_fwd(pb_ctx *ctx, const void *args)
 {
     const pb_nf4_linear_fwd_args *a = static_cast<const pb_nf4_linear_fwd_args *>(args);
-    const task t = {pb_nf4_view_of(a->q, &a->scales), a->bias, static_cast<bf16 *>(a->y), a->N, a->K, a->T, 1, false};
+    const task t = {
+        pb_nf4_view_of(a->q, &a->scales), a->bias, static_cast<bf16 *>(a->y), a->N, a->K, a->T, 1, 1, false};
     return a->T ? by_tokens<false>(ctx, a->x, t) : PB_OK;
 }
 
@@ -349,6 +379,6 @@ pb_status pb_nf4_linear_wgmma_dx(pb_ctx *ctx, const void *args)
 {
     const pb_nf4_linear_dx_args *a = static_cast<const pb_nf4_linear_dx_args *>(args);
     const task t = {
-        pb_nf4_view_of(a->q, &a->scales), NULL, static_cast<bf16 *>(a->dx), a->K, a->N, a->T, 1, a->accumulate};
+        pb_nf4_view_of(a->q, &a->scales), NULL, static_cast<bf16 *>(a->dx), a->K, a->N, a->T, 1, 1, a->accumulate};
     return a->T ? by_tokens<true>(ctx, a->dy, t) : PB_OK;
 }
