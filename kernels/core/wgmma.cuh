@@ -253,7 +253,7 @@ __device__ static inline int cluster_rank(void)
 /* All threads of the cluster; what they wrote to their shared memory is seen by the others. */
 __device__ static inline void cluster_sync(void)
 {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
 /* Arrives at the barrier that lies at `own` in this block's shared memory, in that of block `rank` of the cluster. */
 __device__ static inline void cluster_arrive(uint64_t *own, int rank)

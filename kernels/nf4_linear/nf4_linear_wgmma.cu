@@ -349,7 +349,7 @@ bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
 bool takes(const void *x, const void *q, const void *out, const pb_nf4_scales *s, int N, int K)
 {
-    const size_t blocks = (size_t)N * K / (size_t)s->block;
+    const size_t blocks = ((size_t)N * K + (size_t)s->block - 1) / (size_t)s->block;
     const bool words = s->absmax || ((uintptr_t)s->absmax_q % 4 == 0 && blocks % 4 == 0);
     return K % 32 == 0 && N % 8 == 0 && aligned(x) && aligned(q) && aligned(out) && words;
 }
