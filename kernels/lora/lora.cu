@@ -183,7 +183,8 @@ size_t bwd_mma_workspace(const void *args)
 template <int R> pb_status launch_from_dy(pb_ctx *ctx, const pb_lora_bwd_args *a, const lora_mma::bwd_room &room)
 {
     const dim3 grid((unsigned)(a->n * room.splits), (unsigned)room.token_blocks);
-    lora_mma::from_dy<R><<<grid, 256, 0, pb_cuda_stream(ctx)>>>(*a, room);
+    if (room.token_blocks == 1) lora_mma::from_dy<R, true><<<grid, 256, 0, pb_cuda_stream(ctx)>>>(*a, room);
+    else lora_mma::from_dy<R, false><<<grid, 256, 0, pb_cuda_stream(ctx)>>>(*a, room);
     return pb_cuda_launched(ctx, "lora_bwd from_dy");
 }
 
@@ -204,6 +205,7 @@ pb_status bwd_mma(pb_ctx *ctx, const void *args)
     (void)plan_bwd(a, static_cast<char *>(ctx->scratch), &room);
     for (int i = 0; i < a->n; i++) folded += (size_t)a->target[i].N * (size_t)a->R;
     PB_TRY(BY_WIDTH(a->R, launch_from_dy, ctx, a, room));
+    if (room.token_blocks == 1) return BY_WIDTH(a->n * a->R, launch_from_x, ctx, a, room);
     lora_mma::fold<<<blocks_of(folded, 1024), 256, 0, pb_cuda_stream(ctx)>>>(*a, room);
     PB_TRY(pb_cuda_launched(ctx, "lora_bwd fold"));
     PB_TRY(BY_WIDTH(a->n * a->R, launch_from_x, ctx, a, room));
