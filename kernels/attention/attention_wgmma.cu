@@ -8,8 +8,8 @@
  * softmax hides behind the other's products. Bound: tensor cores at D 128, exponentials at D 64. */
 #include "kernels/attention/attention_impls.cuh"
 #include "kernels/attention/fragments.cuh"
-#include "kernels/attention/tensor_map.cuh"
-#include "kernels/attention/wgmma.cuh"
+#include "kernels/core/tensor_map.cuh"
+#include "kernels/core/wgmma.cuh"
 
 namespace
 {

@@ -12,8 +12,8 @@
  * every time, for some waiting. */
 #include "kernels/attention/attention_impls.cuh"
 #include "kernels/attention/fragments.cuh"
-#include "kernels/attention/tensor_map.cuh"
-#include "kernels/attention/wgmma.cuh"
+#include "kernels/core/tensor_map.cuh"
+#include "kernels/core/wgmma.cuh"
 
 namespace
 {
@@ -367,7 +367,7 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
             start_mix<D>(dv, p, step(dO_across, stage * STAGE));
         }
         share_ds<D>(sm.ds[parity], ds, row); /* the other buffer is read until the next barrier */
-        fence_async();
+        fence_async_shared();
         named_sync(1, CONSUMERS);
         wgmma_fence();
         start_dq(dq, step(ds_across, parity * sizeof sm.ds[0]), k_across);
@@ -380,7 +380,7 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
         for (int n = 0; n < 8; n++)
             reinterpret_cast<float4 *>(sm.dq)[(wg * 8 + n) * 128 + threadIdx.x % 128] =
                 make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
-        fence_async();
+        fence_async_shared();
         release(&sm.dq_full);
         wgmma_wait<0>();
         settled(dk), settled(ds);

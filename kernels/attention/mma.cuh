@@ -1,5 +1,5 @@
 /* mma.cuh - the instructions of sm_80 that the attention kernels use, one function each: tensor-core products of
- * 16 x 8 x 16, matrix loads from shared memory and asynchronous copies into it.
+ * 16 x 8 x 16 and matrix loads from shared memory.
  *
  * Fragments (PTX ISA, "Matrix fragments for mma.m16n8k16"), with g = lane/4 and t = lane%4:
  *     C[16 x 8]:  c0 c1 = row g, columns 2t 2t+1;  c2 c3 = the same of row g+8
@@ -8,9 +8,7 @@
  * so two neighbouring C tiles, rounded to bf16, are an A tile. */
 #ifndef PB_ATTENTION_MMA_CUH
 #define PB_ATTENTION_MMA_CUH
-#include "kernels/core/cuda.cuh"
-
-__device__ static inline uint32_t smem_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+#include "kernels/core/copy_async.cuh"
 
 /* Four 8 x 8 matrices; lane l gives the address of row l%8 of matrix l/8. */
 __device__ static inline void ldmatrix(uint32_t (&r)[4], const void *row)
@@ -35,25 +33,6 @@ __device__ static inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Copies 16 bytes to shared memory, or clears them without reading `src` when !there. */
-__device__ static inline void copy_async(void *dst, const void *src, bool there)
-{
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(dst)), "l"(src), "r"(there ? 16 : 0)
-                 : "memory");
-}
-__device__ static inline void copy_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/* Until at most N of this thread's groups are under way. */
-template <int N> __device__ static inline void copy_wait(void)
-{
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
-
-__device__ static inline uint32_t pack_bf16(float lo, float hi)
-{
-    uint32_t r;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
-    return r;
-}
 /* 2^x to 2 ulp; 0 for -inf. */
 __device__ static inline float exp2_fast(float x)
 {

@@ -27,10 +27,22 @@ pb_status fwd_products(pb_ctx *ctx, const pb_lora_fwd_args *f, product run)
     return PB_OK;
 }
 
+/* dx += sum, rounded once. */
+__global__ void __launch_bounds__(256) add_rounded(__nv_bfloat16 *dx, const float *sum, size_t n)
+{
+    const size_t e = (size_t)blockIdx.x * 256 + threadIdx.x;
+    if (e < n) dx[e] = pb_from_f32<__nv_bfloat16>(pb_to_f32(dx[e]) + sum[e]);
+}
+
+size_t dxa_room(const pb_lora_bwd_args *a) { return rounded((size_t)a->T * (size_t)a->R * sizeof(float)); }
+/* Each product rounds a bf16 dx once, so those of several targets meet in f32 first. */
+bool dx_meets(const pb_lora_bwd_args *a) { return a->dtype == PB_BF16 && a->n > 1; }
+
 /* dxa in scratch has the type `dxa_type`: the library multiplies equal types only. */
 pb_status bwd_products(pb_ctx *ctx, const pb_lora_bwd_args *a, product run, pb_dtype dxa_type)
 {
-    float *room = static_cast<float *>(ctx->scratch);
+    float *room = static_cast<float *>(ctx->scratch), *sum = room + dxa_room(a) / sizeof(float);
+    const size_t each = (size_t)a->T * (size_t)a->K;
     for (int i = 0; i < a->n; i++) {
         pb_lora_bwd_args one = *a;
         one.n = 1;
@@ -39,12 +51,16 @@ pb_status bwd_products(pb_ctx *ctx, const pb_lora_bwd_args *a, product run, pb_d
         pb_gemm dx = pb_lora_dx(&one, room, a->target[i].a);
         const pb_gemm db = pb_lora_db(a, i);
         dxa.c_dtype = da.a.dtype = dx.a.dtype = dxa_type;
+        if (dx_meets(a)) dx.c = sum, dx.c_dtype = PB_F32, dx.accumulate = i > 0;
         PB_TRY(run(ctx, &dxa));
         PB_TRY(run(ctx, &db));
         PB_TRY(run(ctx, &da));
         PB_TRY(run(ctx, &dx));
     }
-    return PB_OK;
+    if (!dx_meets(a) || !each) return PB_OK;
+    add_rounded<<<(unsigned)((each + 255) / 256), 256, 0, pb_cuda_stream(ctx)>>>(static_cast<__nv_bfloat16 *>(a->dx),
+                                                                                 sum, each);
+    return pb_cuda_launched(ctx, "lora_bwd add_rounded");
 }
 
 pb_status fwd_cublaslt(pb_ctx *ctx, const void *args) { return fwd_products(ctx, fwd_args(args), by_library); }
@@ -59,7 +75,8 @@ pb_status bwd_simt(pb_ctx *ctx, const void *args)
 }
 size_t products_workspace(const void *args)
 {
-    return rounded((size_t)bwd_args(args)->T * (size_t)bwd_args(args)->R * sizeof(float));
+    const pb_lora_bwd_args *a = bwd_args(args);
+    return dxa_room(a) + (dx_meets(a) ? (size_t)a->T * (size_t)a->K * sizeof(float) : 0);
 }
 
 /* ---- mma -------------------------------------------------------------------------------------------------------- */
@@ -166,7 +183,8 @@ size_t bwd_mma_workspace(const void *args)
 template <int R> pb_status launch_from_dy(pb_ctx *ctx, const pb_lora_bwd_args *a, const lora_mma::bwd_room &room)
 {
     const dim3 grid((unsigned)(a->n * room.splits), (unsigned)room.token_blocks);
-    lora_mma::from_dy<R><<<grid, 256, 0, pb_cuda_stream(ctx)>>>(*a, room);
+    if (room.token_blocks == 1) lora_mma::from_dy<R, true><<<grid, 256, 0, pb_cuda_stream(ctx)>>>(*a, room);
+    else lora_mma::from_dy<R, false><<<grid, 256, 0, pb_cuda_stream(ctx)>>>(*a, room);
     return pb_cuda_launched(ctx, "lora_bwd from_dy");
 }
 
@@ -187,6 +205,7 @@ pb_status bwd_mma(pb_ctx *ctx, const void *args)
     (void)plan_bwd(a, static_cast<char *>(ctx->scratch), &room);
     for (int i = 0; i < a->n; i++) folded += (size_t)a->target[i].N * (size_t)a->R;
     PB_TRY(BY_WIDTH(a->R, launch_from_dy, ctx, a, room));
+    if (room.token_blocks == 1) return BY_WIDTH(a->n * a->R, launch_from_x, ctx, a, room);
     lora_mma::fold<<<blocks_of(folded, 1024), 256, 0, pb_cuda_stream(ctx)>>>(*a, room);
     PB_TRY(pb_cuda_launched(ctx, "lora_bwd fold"));
     PB_TRY(BY_WIDTH(a->n * a->R, launch_from_x, ctx, a, room));

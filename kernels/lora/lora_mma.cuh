@@ -1,4 +1,5 @@
-/* lora_mma.cuh - LoRA in bf16 on the matrix units, all targets in one launch: two kernels forward, four backward.
+/* lora_mma.cuh - LoRA in bf16 on the matrix units, all targets in one launch: two kernels forward, two or four
+ * backward.
  *
  * W = n*R is the number of adapter columns of all targets, side by side; R and W are multiples of 16 up to 64.
  *   forward   down     xa parts [S,T,W] = x a^T, K in S splits
@@ -7,6 +8,8 @@
  *             fold     dxa [T,W] = scale sum of splits, rounded to bf16; db (+)= scale sum of parts
  *             from_x   one pass over x: dx += dxa a; da parts [T/128,W,K] = dxa^T x
  *             fold_da  da (+)= sum of parts
+ * Up to 128 tokens need neither fold: from_dy stores db itself, from_x adds the splits of dxa while it stages them and
+ * stores da.
  * Every sum has one order, so results repeat. Bound: memory; each of x, y, dy and dx passes once. */
 #ifndef PB_LORA_MMA_CUH
 #define PB_LORA_MMA_CUH
@@ -53,6 +56,13 @@ __device__ static inline void put4(float *to, float4 x, float scale, bool accumu
     float4 sum = accumulate ? *p : make_float4(0, 0, 0, 0);
     sum.x += scale * x.x, sum.y += scale * x.y, sum.z += scale * x.z, sum.w += scale * x.w;
     *p = sum;
+}
+
+__device__ static inline void put2(float *to, float x, float y, float scale, bool accumulate)
+{
+    float2 *p = reinterpret_cast<float2 *>(to);
+    const float2 old = accumulate ? *p : make_float2(0, 0);
+    *p = make_float2(old.x + scale * x, old.y + scale * y);
 }
 
 /* Splits of `units` pieces of work, so that blocks*splits fill the device. */
@@ -213,14 +223,14 @@ __device__ void stage(const bf16 *p, size_t ld, int rows_left, int cols_left, in
 }
 
 /* A block owns 128 tokens and a split of one target's columns, in chunks of 64. For dxa a warp owns 16 tokens, for db
- * 16 columns and half of R. */
-template <int R>
-__global__ void __launch_bounds__(256, 2)
+ * 16 columns and half of R. ONE: there is one block of tokens. */
+template <int R, bool ONE>
+__global__ void __launch_bounds__(256, ONE ? 1 : 2)
     from_dy(const __grid_constant__ pb_lora_bwd_args a, const __grid_constant__ bwd_room room)
 {
     __shared__ alignas(16) bf16 dys[TOKENS][CHUNK + PAD], bs[CHUNK][R + PAD], xs[TOKENS][R + PAD];
-    const int i = (int)blockIdx.x / room.splits, split = (int)blockIdx.x % room.splits,
-              token0 = (int)blockIdx.y * TOKENS;
+    const int i = (int)blockIdx.x / room.splits, split = (int)blockIdx.x % room.splits;
+    const int token0 = ONE ? 0 : (int)blockIdx.y * TOKENS;
     const pb_lora_grad &target = a.target[i];
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, g = lane / 4, t = lane % 4;
     const int chunks = (target.N + CHUNK - 1) / CHUNK, left = a.T - token0;
@@ -261,9 +271,10 @@ __global__ void __launch_bounds__(256, 2)
 #pragma unroll
         for (int e = 0; e < R / 16 * 2; e++) {
             const int n = n0 + warp % 4 * 16 + g + e % 2 * 8;
-            float *to_db = room.db_parts[i] + ((size_t)blockIdx.y * target.N + n) * R + half + e / 2 * 8 + 2 * t;
+            float *to_db = ONE ? target.db : room.db_parts[i] + (size_t)blockIdx.y * target.N * R;
+            to_db += (size_t)n * R + half + e / 2 * 8 + 2 * t;
             if (n < target.N)
-                *reinterpret_cast<float2 *>(to_db) = make_float2(db[e / 2][e % 2 * 2], db[e / 2][e % 2 * 2 + 1]);
+                put2(to_db, db[e / 2][e % 2 * 2], db[e / 2][e % 2 * 2 + 1], ONE ? a.scale : 1, ONE && a.accumulate);
         }
     }
 #pragma unroll
@@ -310,6 +321,18 @@ template <int W> __device__ void stage_a(const pb_lora_bwd_args &f, int k0, bf16
     }
 }
 
+/* dxa of all tokens, at most 128, from its splits. */
+template <int W> __device__ void gather_dxa(const pb_lora_bwd_args &f, const bwd_room &room, bf16 (*tile)[W + PAD])
+{
+    for (int q = (int)threadIdx.x; q < TOKENS * W / 4; q += 256) {
+        const int r = q / (W / 4), c = q % (W / 4) * 4;
+        float4 sum = make_float4(0, 0, 0, 0);
+        if (r < f.T) sum = sum4(room.dxa_parts + (size_t)r * W + c, room.splits, (size_t)f.T * W);
+        sum.x *= f.scale, sum.y *= f.scale, sum.z *= f.scale, sum.w *= f.scale;
+        store4(&tile[r][c], sum);
+    }
+}
+
 /* A block owns 128 tokens and 64 columns of x and dx. For dx a warp owns 16 tokens, for da 8 columns. */
 template <int W>
 __global__ void __launch_bounds__(256, 2)
@@ -327,7 +350,8 @@ __global__ void __launch_bounds__(256, 2)
         old[m / 2][m % 2] = load8(dx + (size_t)token * f.K + k, token < f.T && k < f.K);
     }
     stage(static_cast<const bf16 *>(f.x) + (size_t)token0 * f.K + k0, f.K, left, f.K - k0, TOKENS, CHUNK, xs);
-    stage(room.dxa + (size_t)token0 * W, W, left, W, TOKENS, W, ds);
+    if (gridDim.y == 1) gather_dxa<W>(f, room, ds);
+    else stage(room.dxa + (size_t)token0 * W, W, left, W, TOKENS, W, ds);
     stage_a<W>(f, k0, as);
     __syncthreads();
 #pragma unroll
@@ -366,8 +390,9 @@ __global__ void __launch_bounds__(256, 2)
 #pragma unroll
     for (int e = 0; e < W / 16 * 2; e++) {
         const int w = e / 2 * 16 + g + e % 2 * 8, k = k0 + 8 * warp + 2 * t;
-        float *to = room.da_parts + ((size_t)blockIdx.y * W + w) * f.K + k;
-        if (k < f.K) *reinterpret_cast<float2 *>(to) = make_float2(da[e / 2][e % 2 * 2], da[e / 2][e % 2 * 2 + 1]);
+        float *to = gridDim.y == 1 ? f.target[w / f.R].da + (size_t)(w % f.R) * f.K
+                                   : room.da_parts + ((size_t)blockIdx.y * W + w) * f.K;
+        if (k < f.K) put2(to + k, da[e / 2][e % 2 * 2], da[e / 2][e % 2 * 2 + 1], 1, gridDim.y == 1 && f.accumulate);
     }
 }
 

@@ -76,6 +76,16 @@ static const pb_dims edge[] = {
     {1, 2, 9, 512, 128, 0, 0, 1},
     {1, 13, 30, 40, 64, 1, 0, 0},
     {1, 16, 8451, 16, 32, 1, 1, 0}, /* more rows than a device has warps */
+    /* rows in runs of 32, for matrix units: parts of tiles on every side, one to three tiles of tokens, long sums */
+    {1, 40, 72, 96, 32, 1, 1, 0},
+    {2, 35, 200, 256, 64, 0, 0, 1},
+    {1, 300, 136, 640, 64, 1, 1, 1},
+    {1, 17, 16, 6208, 64, 1, 1, 0},
+    {1, 18, 6208, 32, 32, 0, 0, 1},
+    {1, 130, 40, 2592, 64, 1, 0, 0},
+    {1, 130, 1800, 64, 128, 1, 0, 1},
+    {1, 33, 128, 512, 4096, 1, 0, 0},
+    {1, 2, 2080, 2080, 64, 1, 0, 1}, /* tiles of both sides in pairs */
     {0},
 };
 static const pb_dims grid[] = {

@@ -1,8 +1,9 @@
-/* nf4_linear.cu - the layer with a frozen NF4 weight on the GPU, in three ways.
+/* nf4_linear.cu - the layer with a frozen NF4 weight on the GPU, in four ways.
  *
  * fused: for few tokens. A warp owns 4 rows of W (1 when there are too few rows to fill the device) and all tokens; a
  *     lane owns 8 neighbouring k of every 256, so that a row's codes are read as whole words and x as whole vectors.
  *     Bound: reading W, 0.56 bytes a weight, up to about 4 tokens; then the multiply-adds.
+ * wgmma: for more of them, decodes W on its way into the tensor cores: nf4_linear_wgmma.cu.
  * cublaslt: dequantises W into scratch in the type of x, then multiplies. With bf16 the weight is rounded once more;
  *     over the sum this costs about as much accuracy as the rounding of y, and short sums are left to the others.
  * simt: the plain kernel, which decodes W as it stages it. */
@@ -10,10 +11,13 @@
 #include "kernels/core/nf4_decode.cuh"
 #include "kernels/nf4/nf4.h"
 #include "kernels/nf4_linear/nf4_linear_gemm.h"
+#include "kernels/nf4_linear/nf4_linear_wgmma.cuh"
 
 namespace
 {
-enum { FEW = 16 }; /* tokens up to which `fused` is taken; by arithmetic, to be measured */
+/* Tokens up to which `fused` is taken, and up to which `wgmma` is; by arithmetic, to be measured. See nf4/DESIGN.md:
+ * the decoding that `wgmma` repeats every 256 tokens costs as much as dequantising once at about 768. */
+enum { FEW = 16, SEVERAL = 768 };
 enum { THREADS = 256, WARPS = THREADS / 32, EACH = 8, ROWS = 4 };
 
 template <class T> __device__ void load_each(const T *p, float (&v)[EACH])
@@ -132,6 +136,16 @@ bool dx_cublaslt_accepts(const void *args)
 
 size_t weight_bytes(int N, int K, pb_dtype t) { return ((size_t)N * (size_t)K * pb_dtype_size(t) + 255) / 256 * 256; }
 
+bool fwd_wgmma_accepts(const void *args)
+{
+    return fwd_args(args)->T <= SEVERAL && fwd_cublaslt_accepts(args) && pb_nf4_linear_wgmma_takes_fwd(args);
+}
+
+bool dx_wgmma_accepts(const void *args)
+{
+    return dx_args(args)->T <= SEVERAL && dx_cublaslt_accepts(args) && pb_nf4_linear_wgmma_takes_dx(args);
+}
+
 /* The product with W dequantised at the start of scratch; what the bias needs lies behind it. */
 pb_status multiply(pb_ctx *ctx, pb_gemm g, int N, int K)
 {
@@ -181,10 +195,12 @@ pb_status dx_simt(pb_ctx *ctx, const void *args)
 extern "C" {
 const pb_impl pb_nf4_linear_fwd_cuda[] = {
     {.name = "fused", .run = fwd_fused, .accepts = fused_accepts},
+    {.name = "wgmma", .run = pb_nf4_linear_wgmma_fwd, .accepts = fwd_wgmma_accepts, .available = pb_cuda_has_sm90},
     {.name = "cublaslt", .run = fwd_cublaslt, .accepts = fwd_cublaslt_accepts, .workspace = fwd_workspace},
     {.name = "simt", .run = fwd_simt},
     {0}};
 const pb_impl pb_nf4_linear_dx_cuda[] = {
+    {.name = "wgmma", .run = pb_nf4_linear_wgmma_dx, .accepts = dx_wgmma_accepts, .available = pb_cuda_has_sm90},
     {.name = "cublaslt", .run = dx_cublaslt, .accepts = dx_cublaslt_accepts, .workspace = dx_workspace},
     {.name = "simt", .run = dx_simt},
     {0}};

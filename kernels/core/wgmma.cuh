@@ -1,14 +1,14 @@
-/* wgmma.cuh - the instructions of sm_90a that the attention kernels use: products by a warpgroup, bulk copies by the
+/* wgmma.cuh - the instructions of sm_90a: products by a warpgroup, bulk copies by the
  * tensor engine, the barriers in shared memory that they complete on, and registers moved between warpgroups.
  *
  * A tile in shared memory is one or two halves of [rows][64] bf16, each row 128 bytes, swizzled as the tensor engine
  * and wgmma agree (128-byte swizzle): the 16-byte chunk c of row r lies at chunk c ^ r%8; halves begin at multiples of
- * 1024 bytes. Accumulators [N/8][4] lie as in mma.cuh, warp w of the warpgroup holding rows 16w .. 16w+15. */
-#ifndef PB_ATTENTION_WGMMA_CUH
-#define PB_ATTENTION_WGMMA_CUH
+ * 1024 bytes. Accumulators [N/8][4] lie as C in mma.cuh, warp w of the warpgroup holding rows 16w .. 16w+15. */
+#ifndef PB_WGMMA_CUH
+#define PB_WGMMA_CUH
 #include <cuda.h>
 
-#include "kernels/attention/mma.cuh"
+#include "kernels/core/copy_async.cuh"
 
 /* Guards code that only sm_90a can run; kernels are empty elsewhere, and implementations not `available`. */
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -53,6 +53,9 @@ template <int NT> __device__ static inline void settled(uint32_t (&a)[NT][4])
 #define PB_C4(i) "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])
 #define PB_C32   PB_C4(0), PB_C4(1), PB_C4(2), PB_C4(3), PB_C4(4), PB_C4(5), PB_C4(6), PB_C4(7)
 #define PB_C64   PB_C32, PB_C4(8), PB_C4(9), PB_C4(10), PB_C4(11), PB_C4(12), PB_C4(13), PB_C4(14), PB_C4(15)
+#define PB_C128                                                                                                        \
+    PB_C64, PB_C4(16), PB_C4(17), PB_C4(18), PB_C4(19), PB_C4(20), PB_C4(21), PB_C4(22), PB_C4(23), PB_C4(24),         \
+        PB_C4(25), PB_C4(26), PB_C4(27), PB_C4(28), PB_C4(29), PB_C4(30), PB_C4(31)
 #define PB_R32                                                                                                         \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                           \
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -61,6 +64,13 @@ template <int NT> __device__ static inline void settled(uint32_t (&a)[NT][4])
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                                 \
     "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                                 \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+
+#define PB_R128                                                                                                        \
+    PB_R64 ", "                                                                                                        \
+           "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                          \
+           "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, "                          \
+           "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "              \
+           "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 /* c = a b, or c += a b when `add`; a is 64 x 16, b 16 x N, both in shared memory; A_ACROSS, B_ACROSS: how they lie. */
 template <int A_ACROSS, int B_ACROSS> __device__ static inline void wgmma(float (&c)[8][4], factor a, factor b, int add)
@@ -78,6 +88,15 @@ __device__ static inline void wgmma(float (&c)[16][4], factor a, factor b, int a
                  "mov.b64 a, {%64, 0x40000040}; mov.b64 b, {%65, 0x40000040};\n"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" PB_R64 "}, a, b, p, 1, 1, %67, %68; }"
                  : PB_C64
+                 : "r"(a), "r"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));
+}
+template <int A_ACROSS, int B_ACROSS>
+__device__ static inline void wgmma(float (&c)[32][4], factor a, factor b, int add)
+{
+    asm volatile("{ .reg .pred p; .reg .b64 a, b; setp.ne.b32 p, %130, 0;\n"
+                 "mov.b64 a, {%128, 0x40000040}; mov.b64 b, {%129, 0x40000040};\n"
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" PB_R128 "}, a, b, p, 1, 1, %131, %132; }"
+                 : PB_C128
                  : "r"(a), "r"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));
 }
 /* c += a b with a in registers, b across. */
@@ -100,8 +119,10 @@ __device__ static inline void wgmma(float (&c)[16][4], const uint32_t (&a)[4], f
 #undef PB_C4
 #undef PB_C32
 #undef PB_C64
+#undef PB_C128
 #undef PB_R32
 #undef PB_R64
+#undef PB_R128
 
 /* The number of this thread's warpgroup, which the compiler then knows to be the same in the whole warp. */
 __device__ static inline int warpgroup(void) { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0); }
@@ -152,6 +173,8 @@ __device__ static inline void named_arrive(int id, int threads)
 
 /* This thread's ordinary accesses to memory come before copies and products that others start after a barrier. */
 __device__ static inline void fence_async(void) { asm volatile("fence.proxy.async;" ::: "memory"); }
+/* The same for accesses to this block's shared memory alone, which need not wait for memory. */
+__device__ static inline void fence_async_shared(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ static inline void tensor_map_prefetch(const CUtensorMap *map)
 {
@@ -164,6 +187,16 @@ __device__ static inline void tensor_load(void *dst, const CUtensorMap *map, uin
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
                  "%6}], [%2];" ::"r"(smem_address(dst)),
                  "l"(map), "r"(smem_address(full)), "r"(col), "r"(head), "r"(token), "r"(row)
+                 : "memory");
+}
+/* The same to the same place of every block of the cluster whose bit of `blocks` is set, on the `full` of each. */
+__device__ static inline void tensor_load_to(uint32_t blocks, void *dst, const CUtensorMap *map, uint64_t *full,
+                                             int col, int head, int token, int row)
+{
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+                 "[%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(smem_address(dst)),
+                 "l"(map), "r"(smem_address(full)), "r"(col), "r"(head), "r"(token), "r"(row),
+                 "h"((unsigned short)blocks)
                  : "memory");
 }
 /* A plain run of bytes, a multiple of 16. */
@@ -206,6 +239,41 @@ __device__ static inline void turn_wait(const int *counter, int turn)
 __device__ static inline void turn_pass(int *counter)
 {
     asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
+/* ---- clusters ------------------------------------------------------------------------------------------------ */
+
+/* This block's number in its cluster; 0 in a launch without clusters. */
+__device__ static inline int cluster_rank(void)
+{
+    uint32_t r;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return (int)r;
+}
+/* All threads of the cluster; what they wrote to their shared memory is seen by the others. */
+__device__ static inline void cluster_sync(void)
+{
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+/* Arrives at the barrier that lies at `own` in this block's shared memory, in that of block `rank` of the cluster. */
+__device__ static inline void cluster_arrive(uint64_t *own, int rank)
+{
+    asm volatile("{ .reg .b32 at; mapa.shared::cluster.u32 at, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [at]; }" ::"r"(smem_address(own)),
+                 "r"(rank)
+                 : "memory");
+}
+/* What lies at `own` in this block's shared memory, in the shared memory of block `rank` of the cluster. */
+__device__ static inline float4 cluster_load(const float *own, int rank)
+{
+    uint32_t at;
+    float4 v;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(smem_address(own)), "r"(rank));
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(at)
+                 : "memory");
+    return v;
 }
 
 template <int N> __device__ static inline void registers_fewer(void)

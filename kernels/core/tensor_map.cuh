@@ -1,13 +1,13 @@
-/* tensor_map.cuh - describes q, k, v and their like to the tensor engine. Host work only, by value into the launch, so
- * that a recorded graph holds it. */
-#ifndef PB_ATTENTION_TENSOR_MAP_CUH
-#define PB_ATTENTION_TENSOR_MAP_CUH
+/* tensor_map.cuh - describes matrices and the heads of attention to the tensor engine. Host work only, by value into
+ * the launch, so that a recorded graph holds it. */
+#ifndef PB_TENSOR_MAP_CUH
+#define PB_TENSOR_MAP_CUH
 #include <cuda.h>
 
 #include "kernels/core/cuda.cuh"
 
-/* `p` is bf16 [B,S,heads,D], tokens ld apart, D a multiple of 64; loads take 64 columns of one head of `rows` tokens,
- * and zeros for tokens outside [0,S). */
+/* `p` is bf16 [B,S,heads,D], tokens ld apart, D and ld multiples of 8; loads take 64 columns of one head of `rows`
+ * tokens, up to 256, and zeros for columns outside [0,D) and tokens outside [0,S). */
 static inline pb_status tensor_map(CUtensorMap *out, const void *p, size_t ld, int B, int S, int heads, int D, int rows)
 {
     typedef CUresult encode_fn(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
@@ -20,12 +20,12 @@ static inline pb_status tensor_map(CUtensorMap *out, const void *p, size_t ld, i
     cudaDriverEntryPointQueryResult found;
     PB_CUDA_TRY(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found));
     if (found != cudaDriverEntryPointSuccess)
-        return pb_fail(PB_EUNSUPPORTED, "attention: the driver lacks cuTensorMapEncodeTiled");
+        return pb_fail(PB_EUNSUPPORTED, "cuda: the driver lacks cuTensorMapEncodeTiled");
     const CUresult r = ((encode_fn *)encode)(out, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, (void *)p, dim, stride, box,
                                              step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (r == CUDA_SUCCESS) return PB_OK;
-    return pb_fail(PB_EDEVICE, "attention: tensor map of B=%d S=%d heads=%d D=%d ld=%zu: driver error %d", B, S, heads,
-                   D, ld, (int)r);
+    return pb_fail(PB_EDEVICE, "cuda: tensor map of B=%d S=%d heads=%d D=%d ld=%zu: driver error %d", B, S, heads, D,
+                   ld, (int)r);
 }
 #endif

@@ -1,0 +1,43 @@
+/* copy_async.cuh - asynchronous copies into shared memory (sm_80), and single instructions on packed registers. */
+#ifndef PB_COPY_ASYNC_CUH
+#define PB_COPY_ASYNC_CUH
+#include "kernels/core/cuda.cuh"
+
+__device__ static inline uint32_t smem_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
+
+/* Copies 16 bytes to shared memory, or clears them without reading `src` when !there. */
+__device__ static inline void copy_async(void *dst, const void *src, bool there)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(dst)), "l"(src), "r"(there ? 16 : 0)
+                 : "memory");
+}
+__device__ static inline void copy_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/* Until at most N of this thread's groups are under way. */
+template <int N> __device__ static inline void copy_wait(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+/* The same always, for data read once: the memory cache fetches 128 bytes around it. Or 4 bytes. */
+__device__ static inline void copy_async_line(void *dst, const void *src)
+{
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(smem_address(dst)), "l"(src) : "memory");
+}
+__device__ static inline void copy_async_word(void *dst, const void *src)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(smem_address(dst)), "l"(src) : "memory");
+}
+
+__device__ static inline uint32_t pack_bf16(float lo, float hi)
+{
+    uint32_t r;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+    return r;
+}
+/* Byte i of the result is byte s of the eight bytes low, high, s being nibble i of `select`, whose bit 3 is 0. */
+__device__ static inline uint32_t bytes_of(uint32_t low, uint32_t high, uint32_t select)
+{
+    uint32_t r;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(r) : "r"(low), "r"(high), "r"(select));
+    return r;
+}
+#endif

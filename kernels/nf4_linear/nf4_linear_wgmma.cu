@@ -1,0 +1,384 @@
+/* nf4_linear_wgmma.cu - the NF4 layer on the tensor cores of sm_90a with the weight decoded on its way into them: bf16,
+ * for token counts at which a dequantised weight would pass through memory for too little work.
+ *
+ * The weight is the product's M, so that up to 256 tokens see each decoded element: out^T = W x^T (forward) or W^T dy^T
+ * (dx). `features` are the columns of out, `terms` what is summed over; each of the two is a dimension of W. A block
+ * owns 128 features, up to 256 tokens and a share of the terms, which pass 64 at a time through STAGES stages.
+ *
+ * Decoders, one warpgroup or two: a thread copies runs of 32 codes and their scales into room of its own, AHEAD steps
+ * early, and decodes them into two tiles [64][64] of bf16, a row of W in a row of a tile; thread 0 also starts the
+ * tensor engine on the step's tokens. A run lies in one block of the quantisation: its 16 possible values are rounded
+ * once, as the dequantiser rounds them, and looked up by byte permutations.
+ *
+ * Consumers, two warpgroups: 64 features and all tokens each, by the rows of its tile (forward) or across them (dx).
+ *
+ * A cluster holds all shares of the terms of one or two tiles of features. The shares are added through its shared
+ * memory, in order of the terms; two tiles load half of the tokens each, for both, which halves what the cache must
+ * deliver. Bound: codes in memory for few tokens; from about 100 on the tensor cores. */
+#include "kernels/nf4_linear/nf4_linear_wgmma.cuh"
+
+#include "kernels/core/nf4_decode.cuh"
+#include "kernels/core/tensor_map.cuh"
+#include "kernels/core/wgmma.cuh"
+
+namespace
+{
+typedef __nv_bfloat16 bf16;
+enum { FEATURES = 128, TERMS = 64, RUN = 32, RUNS = 256, CONSUMERS = 256, STAGES = 4, MOST_SPLITS = 8 };
+enum { TILE = 64 * TERMS, PITCH = FEATURES + 4 }; /* PITCH: a warp's stores into sums hit every bank once */
+
+/* 256 tokens need registers that only 384 threads can have, and time enough for one warpgroup to decode. */
+template <int TOKENS> struct plan {
+    enum {
+        AHEAD = TOKENS == 256 ? 4 : 8,
+        DECODERS = TOKENS == 256 ? 128 : 256,
+        THREADS = DECODERS + CONSUMERS,
+        DECODER_REGS = 104, /* of 256 tokens */
+        CONSUMER_REGS = 200
+    };
+};
+
+template <int TOKENS> struct alignas(1024) shared {
+    union {
+        struct {
+            bf16 w[STAGES][2][TILE], x[STAGES][TOKENS * TERMS];
+        };
+        float sums[TOKENS][PITCH]; /* when all products are done */
+    };
+    uint4 codes[plan<TOKENS>::AHEAD][RUNS];
+    uint32_t scales[plan<TOKENS>::AHEAD][2][RUNS]; /* absmax; or four codes with its own, and absmax2 */
+    float map[256];
+    uint64_t full[STAGES], empty[STAGES], all_empty[STAGES]; /* all_empty: in every block that shares tokens */
+};
+
+struct task {
+    pb_nf4_view w;
+    const float *bias; /* [features] or NULL */
+    bf16 *out;         /* [tokens,features] */
+    int features, terms, tokens;
+    int splits, pair; /* shares of the terms; 1 or 2 tiles of features a cluster */
+    bool accumulate;
+};
+
+#ifdef PB_SM90_CODE
+/* What a block computes. Blocks of a cluster: rank = share * pair + tile. */
+struct part {
+    int feature0, token0, from, to; /* steps of the terms */
+    int share, tile;
+};
+template <int TOKENS> __device__ inline part part_of(const task &t)
+{
+    const int size = t.splits * t.pair, rank = (int)blockIdx.x % size, steps = (t.terms + TERMS - 1) / TERMS;
+    part p;
+    p.share = rank / t.pair, p.tile = rank % t.pair;
+    p.feature0 = ((int)blockIdx.x / size * t.pair + p.tile) * FEATURES;
+    p.token0 = (int)blockIdx.y * TOKENS;
+    p.from = steps * p.share / t.splits, p.to = steps * (p.share + 1) / t.splits;
+    return p;
+}
+
+/* Where run `run` of a step begins in W: two in each row of a tile. Beyond the edge it is the last one again, which
+ * meets zeros of x or makes features that nobody stores. ACROSS: terms are the rows of W. */
+template <bool ACROSS> __device__ inline size_t run_at(const task &t, int feature0, int step, int run)
+{
+    const int r = run % 128 / 2, f = feature0 + run / 128 * 64, k = step * TERMS, half = run % 2 * RUN;
+    if (ACROSS) return (size_t)min(k + r, t.terms - 1) * t.features + min(f + half, t.features - RUN);
+    return (size_t)min(f + r, t.features - 1) * t.terms + min(k + half, t.terms - RUN);
+}
+
+/* This thread's runs of a step into its own room. */
+template <int TOKENS, bool ACROSS>
+__device__ inline void fetch(shared<TOKENS> &sm, const task &t, int feature0, int step, int slot)
+{
+#pragma unroll
+    for (int i = 0; i < RUNS / plan<TOKENS>::DECODERS; i++) {
+        const int run = (int)threadIdx.x + i * plan<TOKENS>::DECODERS;
+        const size_t e = run_at<ACROSS>(t, feature0, step, run), j = e >> t.w.shift;
+        copy_async_line(&sm.codes[slot][run], t.w.q + e / 2);
+        if (t.w.s.absmax) copy_async_word(&sm.scales[slot][0][run], t.w.s.absmax + j);
+        else {
+            copy_async_word(&sm.scales[slot][0][run], t.w.s.absmax_q + j / 4 * 4);
+            copy_async_word(&sm.scales[slot][1][run], t.w.s.absmax2 + j / 256);
+        }
+    }
+}
+
+/* As pb_nf4_scale_at, for the run that begins at e. */
+template <int TOKENS>
+__device__ inline float fetched_scale(const shared<TOKENS> &sm, const task &t, size_t e, int slot, int run,
+                                      float offset)
+{
+    const uint32_t word = sm.scales[slot][0][run];
+    if (t.w.s.absmax) return __uint_as_float(word);
+    const uint32_t code = word >> 8 * ((uint32_t)(e >> t.w.shift) % 4) & 255;
+    return __fadd_rn(__fmul_rn(sm.map[code], __uint_as_float(sm.scales[slot][1][run])), offset);
+}
+
+/* The 16 values of a block as bf16, their low and high bytes apart. */
+struct values {
+    uint32_t low[4], high[4];
+};
+__device__ inline values values_of(const task &t, float scale)
+{
+    values v;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float *level = t.w.level + 4 * i;
+        const uint32_t a = pack_bf16(__fmul_rn(level[0], scale), __fmul_rn(level[1], scale));
+        const uint32_t b = pack_bf16(__fmul_rn(level[2], scale), __fmul_rn(level[3], scale));
+        v.low[i] = bytes_of(a, b, 0x6420), v.high[i] = bytes_of(a, b, 0x7531);
+    }
+    return v;
+}
+/* Four bytes of a plane: by the low three bits of each code among 8, then by the fourth. */
+__device__ inline uint32_t look_up(const uint32_t (&plane)[4], uint32_t among8, uint32_t half)
+{
+    return bytes_of(bytes_of(plane[0], plane[1], among8), bytes_of(plane[2], plane[3], among8), half);
+}
+/* Eight elements; a byte of codes holds the earlier one in its high nibble. */
+__device__ inline uint4 decode(const values &v, uint32_t codes)
+{
+    const uint32_t among8 = codes & 0x77777777, half = (codes >> 1 & 0x44444444) | 0x32103210;
+    const uint32_t low0 = look_up(v.low, among8, half), high0 = look_up(v.high, among8, half);
+    const uint32_t low1 = look_up(v.low, among8 >> 16, half >> 16), high1 = look_up(v.high, among8 >> 16, half >> 16);
+    return make_uint4(bytes_of(low0, high0, 0x4051), bytes_of(low0, high0, 0x6273), bytes_of(low1, high1, 0x4051),
+                      bytes_of(low1, high1, 0x6273));
+}
+
+/* Starts this block's part of the tokens of step `step`, and waits with `full` for all of them. */
+template <int TOKENS>
+__device__ inline void load_tokens(shared<TOKENS> &sm, const CUtensorMap *map, const task &t, const part &p, int stage,
+                                   int step)
+{
+    const int first = p.tile * (TOKENS / 2);
+    barrier_expect(&sm.full[stage], TOKENS * TERMS * (int)sizeof(bf16));
+    if (t.pair == 1) tensor_load(sm.x[stage], map, &sm.full[stage], step * TERMS, 0, p.token0, 0);
+    else
+        tensor_load_to(3u << 2 * p.share, sm.x[stage] + first * TERMS, map, &sm.full[stage], step * TERMS, 0,
+                       p.token0 + first, 0);
+}
+
+template <int TOKENS, bool ACROSS>
+__device__ void produce(shared<TOKENS> &sm, const CUtensorMap *map, const task &t, const part &own)
+{
+    constexpr int AHEAD = plan<TOKENS>::AHEAD, EACH = RUNS / plan<TOKENS>::DECODERS;
+    const float offset = t.w.s.absmax ? 0 : *t.w.s.offset;
+    if (threadIdx.x == 0)
+        for (int i = 0; i < STAGES && own.from + i < own.to; i++) load_tokens(sm, map, t, own, i, own.from + i);
+    for (int i = 0; i < own.to - own.from; i++) {
+        const int stage = i % STAGES, slot = i % AHEAD;
+        uint4 codes[EACH];
+        values v[EACH];
+        copy_wait<AHEAD - 1>();
+#pragma unroll
+        for (int p = 0; p < EACH; p++) {
+            const int run = (int)threadIdx.x + p * plan<TOKENS>::DECODERS;
+            const size_t e = run_at<ACROSS>(t, own.feature0, own.from + i, run);
+            codes[p] = sm.codes[slot][run];
+            v[p] = values_of(t, fetched_scale(sm, t, e, slot, run, offset));
+        }
+        barrier_wait(&sm.empty[stage], (i / STAGES & 1) ^ 1);
+        if (threadIdx.x == 0 && i >= STAGES) {
+            barrier_wait(&sm.all_empty[stage], (i / STAGES & 1) ^ 1);
+            load_tokens(sm, map, t, own, stage, own.from + i);
+        }
+#pragma unroll
+        for (int p = 0; p < EACH; p++) {
+            const int run = (int)threadIdx.x + p * plan<TOKENS>::DECODERS, row = run % 128 / 2, chunk = run % 2 * 4;
+            uint4 *tile = reinterpret_cast<uint4 *>(sm.w[stage][run / 128]) + row * 8;
+            tile[chunk ^ (row % 8)] = decode(v[p], codes[p].x);
+            tile[(chunk + 1) ^ (row % 8)] = decode(v[p], codes[p].y);
+            tile[(chunk + 2) ^ (row % 8)] = decode(v[p], codes[p].z);
+            tile[(chunk + 3) ^ (row % 8)] = decode(v[p], codes[p].w);
+        }
+        fence_async_shared();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(&sm.full[stage]);
+        if (own.from + i + AHEAD < own.to) fetch<TOKENS, ACROSS>(sm, t, own.feature0, own.from + i + AHEAD, slot);
+        copy_commit();
+    }
+}
+
+/* Leaves the block's share of the sums in shared memory, [token][feature]. */
+template <int TOKENS, bool ACROSS> __device__ void consume(shared<TOKENS> &sm, const task &t, const part &own)
+{
+    constexpr uint32_t W_STAGE = 2 * TILE * sizeof(bf16), X_STAGE = TOKENS * TERMS * sizeof(bf16);
+    constexpr uint32_t NEXT = ACROSS ? 16 * 128 : 16 * sizeof(bf16); /* bytes from 16 terms to the next */
+    const int group = warpgroup() - plan<TOKENS>::DECODERS / 128, lane = (int)threadIdx.x % 32;
+    const int feature = group * 64 + (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
+    const factor w = ACROSS ? factor_across(sm.w[0][group], 64 * 128) : factor_by_rows(sm.w[0][group]);
+    const factor x = factor_by_rows(sm.x[0]);
+    float c[TOKENS / 8][4];
+    for (int i = 0; i < own.to - own.from; i++) {
+        const int stage = i % STAGES, last = (i + STAGES - 1) % STAGES;
+        barrier_wait(&sm.full[stage], i / STAGES & 1);
+        wgmma_fence();
+#pragma unroll
+        for (int k = 0; k < TERMS / 16; k++)
+            wgmma<ACROSS, 0>(c, step(w, stage * W_STAGE + k * NEXT), step(x, stage * X_STAGE + k * 32), i + k > 0);
+        wgmma_commit();
+        if (!i) continue;
+        wgmma_wait<1>();
+        if (lane == 0) barrier_arrive(&sm.empty[last]);
+        if (lane < t.pair) cluster_arrive(&sm.all_empty[last], own.share * t.pair + lane);
+    }
+    wgmma_wait<0>();
+    settled(c);
+    named_sync(1, CONSUMERS); /* the sums take the place of the tiles */
+#pragma unroll
+    for (int j = 0; j < TOKENS / 8; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) sm.sums[8 * j + lane % 4 * 2 + e % 2][feature + e / 2 * 8] = c[j][e];
+}
+
+/* The blocks that share the terms add up and store a part of the tokens each, a warp 128 features of one, a lane four.
+ */
+template <int TOKENS> __device__ void finish(shared<TOKENS> &sm, const task &t, const part &own)
+{
+    const int each = TOKENS / t.splits, f = own.feature0 + (int)threadIdx.x % 32 * 4;
+    cluster_sync();
+    for (int r = own.share * each + (int)threadIdx.x / 32; r < (own.share + 1) * each;
+         r += plan<TOKENS>::THREADS / 32) {
+        if (own.token0 + r >= t.tokens || f >= t.features) break;
+        bf16 *out = t.out + (size_t)(own.token0 + r) * t.features + f;
+        float sum[4] = {}, old[4];
+#pragma unroll
+        for (int q = 0; q < MOST_SPLITS; q++) {
+            if (q >= t.splits) break;
+            const float4 part = cluster_load(&sm.sums[r][f - own.feature0], q * t.pair + own.tile);
+            sum[0] += part.x, sum[1] += part.y, sum[2] += part.z, sum[3] += part.w;
+        }
+        if (t.accumulate) pb_load_vec<bf16, 4>(out, old);
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (t.bias) sum[i] += t.bias[f + i];
+            if (t.accumulate) sum[i] += old[i];
+        }
+        pb_store_vec<bf16, 4>(out, sum);
+    }
+    cluster_sync(); /* until the others have read this block's share */
+}
+#endif
+
+/* Grid: [clusters * splits * pair, tiles of tokens]. */
+template <int TOKENS, bool ACROSS>
+__global__ __launch_bounds__(plan<TOKENS>::THREADS, 1) void fused(const __grid_constant__ CUtensorMap map,
+                                                                  const __grid_constant__ task t)
+{
+#ifdef PB_SM90_CODE
+    constexpr int DECODERS = plan<TOKENS>::DECODERS;
+    extern __shared__ unsigned char smem[];
+    shared<TOKENS> &sm = *reinterpret_cast<shared<TOKENS> *>(smem + (1024 - smem_address(smem) % 1024) % 1024);
+    const part own = part_of<TOKENS>(t);
+    if (threadIdx.x < DECODERS) {
+        for (int i = 0; i < plan<TOKENS>::AHEAD; i++) {
+            if (own.from + i < own.to) fetch<TOKENS, ACROSS>(sm, t, own.feature0, own.from + i, i);
+            copy_commit();
+        }
+        for (int i = (int)threadIdx.x; i < 256 && !t.w.s.absmax; i += DECODERS) sm.map[i] = t.w.s.code[i];
+    } else if (threadIdx.x == DECODERS) {
+        for (int s = 0; s < STAGES; s++) {
+            barrier_init(&sm.full[s], DECODERS / 32 + 1);
+            barrier_init(&sm.empty[s], CONSUMERS / 32);
+            barrier_init(&sm.all_empty[s], CONSUMERS / 32 * t.pair);
+        }
+        barrier_inits_done();
+        tensor_map_prefetch(&map);
+    }
+    if (t.pair > 1) cluster_sync(); /* others arrive at this block's barriers */
+    else __syncthreads();
+    if (threadIdx.x < DECODERS) {
+        if (TOKENS == 256) registers_fewer<plan<TOKENS>::DECODER_REGS>();
+        produce<TOKENS, ACROSS>(sm, &map, t, own);
+        finish(sm, t, own);
+    } else {
+        if (TOKENS == 256) registers_more<plan<TOKENS>::CONSUMER_REGS>();
+        consume<TOKENS, ACROSS>(sm, t, own);
+        finish(sm, t, own);
+    }
+#endif
+}
+
+/* Sets splits and pair to what is done soonest when `sms` blocks run at a time. A block's own cost, before its first
+ * product and after its last, is worth `start` steps: arithmetic, 2.3 us against 0.29 us a step of 128 tokens and
+ * 0.58 us of 256. Clusters of 8 are filled by splits alone. */
+void divide(task *t, int tiles, int rows, int sms)
+{
+    const int start = t->tokens > 128 ? 4 : 8, steps = (t->terms + TERMS - 1) / TERMS;
+    long best = 0;
+    for (int s = 1; s <= MOST_SPLITS && s <= steps; s *= 2) {
+        const int pair = s < MOST_SPLITS && tiles > 1 ? 2 : 1, clusters = (tiles + pair - 1) / pair * rows;
+        const int at_once = sms / (s * pair) > 0 ? sms / (s * pair) : 1;
+        const long cost = (long)((clusters + at_once - 1) / at_once) * (start + (steps + s - 1) / s);
+        if (s == 1 || cost < best) best = cost, t->splits = s, t->pair = pair;
+    }
+}
+
+template <int TOKENS, bool ACROSS> pb_status launch(pb_ctx *ctx, const void *x, task t)
+{
+    constexpr size_t bytes = sizeof(shared<TOKENS>) + 1024; /* the base may begin anywhere */
+    const int tiles = (t.features + FEATURES - 1) / FEATURES, rows = (t.tokens + TOKENS - 1) / TOKENS;
+    cudaLaunchConfig_t how = {};
+    cudaLaunchAttribute cluster = {};
+    CUtensorMap map;
+    divide(&t, tiles, rows, pb_cuda_device_of(ctx)->sms);
+    PB_TRY(tensor_map(&map, x, (size_t)t.terms, 1, t.tokens, 1, t.terms, TOKENS / t.pair));
+    PB_CUDA_TRY(cudaFuncSetAttribute((const void *)fused<TOKENS, ACROSS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     (int)bytes));
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim.x = (unsigned)(t.splits * t.pair);
+    cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+    how.gridDim = dim3((unsigned)((tiles + t.pair - 1) / t.pair * t.pair * t.splits), (unsigned)rows);
+    how.blockDim = dim3(plan<TOKENS>::THREADS);
+    how.dynamicSmemBytes = bytes;
+    how.stream = pb_cuda_stream(ctx);
+    how.attrs = &cluster;
+    how.numAttrs = 1;
+    PB_CUDA_TRY(cudaLaunchKernelEx(&how, fused<TOKENS, ACROSS>, map, t));
+    return pb_cuda_launched(ctx, "nf4_linear wgmma");
+}
+
+template <bool ACROSS> pb_status by_tokens(pb_ctx *ctx, const void *x, const task &t)
+{
+    if (t.tokens <= 64) return launch<64, ACROSS>(ctx, x, t);
+    if (t.tokens <= 128) return launch<128, ACROSS>(ctx, x, t);
+    return launch<256, ACROSS>(ctx, x, t);
+}
+
+bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
+
+bool takes(const void *x, const void *q, const void *out, const pb_nf4_scales *s, int N, int K)
+{
+    const size_t blocks = ((size_t)N * K + (size_t)s->block - 1) / (size_t)s->block;
+    const bool words = s->absmax || ((uintptr_t)s->absmax_q % 4 == 0 && blocks % 4 == 0);
+    return K % 32 == 0 && N % 8 == 0 && aligned(x) && aligned(q) && aligned(out) && words;
+}
+} // namespace
+
+bool pb_nf4_linear_wgmma_takes_fwd(const void *args)
+{
+    const pb_nf4_linear_fwd_args *a = static_cast<const pb_nf4_linear_fwd_args *>(args);
+    return a->dtype == PB_BF16 && takes(a->x, a->q, a->y, &a->scales, a->N, a->K);
+}
+
+bool pb_nf4_linear_wgmma_takes_dx(const void *args)
+{
+    const pb_nf4_linear_dx_args *a = static_cast<const pb_nf4_linear_dx_args *>(args);
+    return a->dtype == PB_BF16 && takes(a->dy, a->q, a->dx, &a->scales, a->N, a->K);
+}
+
+pb_status pb_nf4_linear_wgmma_fwd(pb_ctx *ctx, const void *args)
+{
+    const pb_nf4_linear_fwd_args *a = static_cast<const pb_nf4_linear_fwd_args *>(args);
+    const task t = {
+        pb_nf4_view_of(a->q, &a->scales), a->bias, static_cast<bf16 *>(a->y), a->N, a->K, a->T, 1, 1, false};
+    return a->T ? by_tokens<false>(ctx, a->x, t) : PB_OK;
+}
+
+pb_status pb_nf4_linear_wgmma_dx(pb_ctx *ctx, const void *args)
+{
+    const pb_nf4_linear_dx_args *a = static_cast<const pb_nf4_linear_dx_args *>(args);
+    const task t = {
+        pb_nf4_view_of(a->q, &a->scales), NULL, static_cast<bf16 *>(a->dx), a->K, a->N, a->T, 1, 1, a->accumulate};
+    return a->T ? by_tokens<true>(ctx, a->dy, t) : PB_OK;
+}
