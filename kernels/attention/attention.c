@@ -158,6 +158,9 @@ static const pb_dims edge[] = {
     {1, 257, 2, 2, 96, 0},
     {1, 200, 3, 1, 32, 1, 8, 7},
     {1, 70, 2, 1, 136, 1, 0, 3},
+    {50, 3, 8, 1, 64, 1, 8},
+    {1, 140, 2, 2, 64, 1, 8},
+    {1, 390, 2, 2, 128, 1, 8, 3},
     {0},
 };
 /* Without packed rows: their cost depends on `start`, which the host does not see. */

@@ -57,6 +57,13 @@ extern const pb_impl pb_attention_bwd_cuda[] = {
      .accepts = wgmma_takes_bwd,
      .workspace = pb_attention_bwd_wgmma_workspace,
      .available = pb_cuda_has_sm90},
+    /* For comparison: what cutting is worth. */
+    {.name = "wgmma_whole",
+     .run = pb_attention_bwd_wgmma_whole,
+     .accepts = wgmma_takes_bwd,
+     .workspace = pb_attention_bwd_wgmma_workspace,
+     .available = pb_cuda_has_sm90,
+     .varies = true},
     {.name = "mma", .run = pb_attention_bwd_mma, .accepts = mma_takes_bwd, .workspace = bwd_workspace},
     {.name = "simt", .run = pb_attention_bwd_simt, .workspace = bwd_workspace},
     {0},

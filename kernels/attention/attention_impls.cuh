@@ -14,6 +14,7 @@ pb_status pb_attention_bwd_mma(pb_ctx *ctx, const void *args);
 pb_status pb_attention_fwd_wgmma(pb_ctx *ctx, const void *args);
 pb_status pb_attention_bwd_wgmma(pb_ctx *ctx, const void *args);
 pb_status pb_attention_bwd_wgmma_ordered(pb_ctx *ctx, const void *args);
+pb_status pb_attention_bwd_wgmma_whole(pb_ctx *ctx, const void *args); /* one block for all queries of its keys */
 size_t pb_attention_bwd_wgmma_workspace(const void *args);
 
 /* Enqueues delta[b,h,i] = sum_d do_i o_i: one launch, either dtype, any D. */
