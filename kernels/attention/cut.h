@@ -9,9 +9,7 @@
 #define PB_ATTENTION_CUT_H
 #include <stdbool.h>
 
-#ifdef __CUDACC__
-#define PB_CUT_FN __host__ __device__ static inline
-#else
+#ifndef PB_CUT_FN /* device code says more */
 #define PB_CUT_FN static inline
 #endif
 

@@ -2,6 +2,7 @@
  * and delta per tile of queries, and the rounding of f32 sums to dq, dk and dv. */
 #ifndef PB_ATTENTION_WGMMA_BWD_ENDS_CUH
 #define PB_ATTENTION_WGMMA_BWD_ENDS_CUH
+#define PB_CUT_FN __host__ __device__ static inline
 #include "kernels/attention/cut.h"
 #include "kernels/attention/fragments.cuh"
 
