@@ -150,8 +150,9 @@ static const pb_dims edge[] = {
 };
 /* Without packed rows: their cost depends on `start`, which the host does not see. */
 static const pb_dims grid[] = {
-    {1, 256, 9, 3, 64, 1},    {1, 2048, 9, 3, 64, 1}, {4, 512, 14, 2, 64, 1},
-    {1, 2048, 12, 2, 128, 1}, {1, 512, 9, 3, 64, 0},  {0},
+    {1, 256, 9, 3, 64, 1},    {1, 2048, 9, 3, 64, 1},  {4, 512, 14, 2, 64, 1},
+    {1, 2048, 12, 2, 128, 1}, {1, 512, 9, 3, 64, 0},   {4, 512, 12, 2, 128, 1},
+    {1, 512, 14, 2, 64, 1},   {1, 128, 12, 2, 128, 1}, {0},
 };
 
 /* What both passes demand: sizes, and a reason to divide H by K. */
