@@ -386,6 +386,8 @@ __global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__
         /* In order, a block waits for blocks of lower number only, and those have begun. */
         sm.own = owned_part(WAY == IN_ORDER ? atomicAdd(room.turns + room.count, 1) : (int)blockIdx.x, a, room);
     }
+    if (threadIdx.x == 32)
+        tensor_map_prefetch(&m.k), tensor_map_prefetch(&m.v), tensor_map_prefetch(&m.q), tensor_map_prefetch(&m.dO);
     __syncthreads();
     if (threadIdx.x < 128) {
         registers_fewer<24>(); /* with 240 for the others, what 168 a thread make */
