@@ -372,7 +372,8 @@ static void backward_is_cut_until_the_gpu_is_full(void **state)
     expect_cut(1 * 2, 128, 6, 64, false, 24, 1);
     expect_cut(2 * 8, 4096, 8, 64, false, 512, 512); /* whole */
     expect_cut(2 * 8, 4096, 8, 64, true, 512, 512);
-    expect_cut(50, 3, 8, 128, false, 100, 4);
+    expect_cut(50, 3, 7, 128, false, 100, 4); /* the second part has 3 */
+    expect_cut(30, 3, 5, 64, false, 90, 2);
 }
 
 static void bad_arguments_are_named(void **state)
