@@ -1,11 +1,13 @@
 /* attention_wgmma.cu - attention forward on the tensor cores of sm_90a, bf16, D 64 and 128 (the plan of
  * FlashAttention-3, Shah et al. 2024, arXiv:2407.08608).
  *
- * One block stays on each multiprocessor and takes tiles of 64 queries a consumer warpgroup, the longest first. A
- * producer warp loads queries and, two stages deep, keys and values with the tensor engine, running ahead into the next
- * tile while the consumers store theirs. A consumer starts the scores of the next keys before it weighs the values of
- * the present ones, and does its softmax while both products run; the warpgroups take turns at issuing, so that one's
- * softmax hides behind the other's products. Bound: tensor cores at D 128, exponentials at D 64. */
+ * One block stays on each multiprocessor and takes tiles of 64 queries a consumer warpgroup, the longest first, dealt
+ * there and back: who got the longest of one round gets the shortest of the next. Where there are no more tiles of 64
+ * queries than multiprocessors, a block has one consumer warpgroup and one tile. A producer warp loads queries and, two
+ * stages deep, keys and values with the tensor engine, running ahead into the next tile while the consumers store
+ * theirs. A consumer starts the scores of the next keys before it weighs the values of the present ones, and does its
+ * softmax while both products run; the warpgroups take turns at issuing, so that one's softmax hides behind the other's
+ * products. Bound: tensor cores at D 128, exponentials at D 64. */
 #include "kernels/attention/attention_impls.cuh"
 #include "kernels/attention/fragments.cuh"
 #include "kernels/core/tensor_map.cuh"
@@ -15,19 +17,27 @@ namespace
 {
 constexpr int KEYS = 128, STAGES = 2;
 
-template <int D> struct plan {
+constexpr int tall(int D) { return D == 64 ? 3 : 2; } /* consumer warpgroups where there is enough to do */
+
+/* G consumer warpgroups. */
+template <int D, int G> struct plan {
     enum {
-        GROUPS = D == 64 ? 3 : 2, /* consumer warpgroups */
-        QUERIES = 64 * GROUPS,
-        THREADS = 128 * (GROUPS + 1),
-        PRODUCER_REGS = GROUPS == 3 ? 32 : 24,
-        CONSUMER_REGS = GROUPS == 3 ? 160 : 240
+        QUERIES = 64 * G,
+        THREADS = 128 * (G + 1),
+        PRODUCER_REGS = G == 3 ? 32 : 24,
+        CONSUMER_REGS = G == 3 ? 160 : 240
     };
 };
 
-template <int D> struct alignas(1024) shared {
-    bf16 q[plan<D>::QUERIES * D], k[STAGES][KEYS * D], v[STAGES][KEYS * D];
+template <int D, int G> struct alignas(1024) shared {
+    bf16 q[plan<D, G>::QUERIES * D], k[STAGES][KEYS * D], v[STAGES][KEYS * D];
     uint64_t q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
+};
+
+/* How tiles are dealt: so many, and each round in the other direction than the one before, or in the same. */
+struct deal {
+    int total;
+    bool back;
 };
 
 #ifdef PB_SM90_CODE
@@ -44,10 +54,17 @@ struct place {
 struct tile {
     int b, head, i0;
 };
-template <int D> __device__ inline tile tile_of(int t, const pb_attention_fwd_args &a)
+/* Tile number t is one of those with the longest way to go of the tiles not dealt. */
+template <int D, int G> __device__ inline tile tile_of(int t, const pb_attention_fwd_args &a)
 {
-    const int tiles = (a.S + plan<D>::QUERIES - 1) / plan<D>::QUERIES, bh = t % (a.H * a.B);
-    return {bh / a.H, bh % a.H, (tiles - 1 - t / (a.H * a.B)) * plan<D>::QUERIES};
+    const int tiles = (a.S + plan<D, G>::QUERIES - 1) / plan<D, G>::QUERIES, bh = t % (a.H * a.B);
+    return {bh / a.H, bh % a.H, (tiles - 1 - t / (a.H * a.B)) * plan<D, G>::QUERIES};
+}
+/* A block's tile of the round after that of tile t, or one past the last. */
+__device__ inline int next_tile(int t, const deal &d)
+{
+    const int blocks = (int)gridDim.x, first = t - t % blocks + blocks;
+    return first + (d.back ? blocks - 1 - t % blocks : t % blocks);
 }
 __device__ inline const int32_t *starts_of(const pb_attention_fwd_args &a, int b)
 {
@@ -66,19 +83,19 @@ __device__ inline void load(bf16 *to, const CUtensorMap *map, uint64_t *full, in
     for (int half = 0; half < D / 64; half++) tensor_load(to + half * ROWS * 64, map, full, half * 64, head, token, b);
 }
 
-template <int D>
-__device__ void produce(shared<D> &sm, const CUtensorMap *mq, const CUtensorMap *mk, const CUtensorMap *mv,
-                        const pb_attention_fwd_args &a, int total)
+template <int D, int G>
+__device__ void produce(shared<D, G> &sm, const CUtensorMap *mq, const CUtensorMap *mk, const CUtensorMap *mv,
+                        const pb_attention_fwd_args &a, const deal &d)
 {
     const bool leader = threadIdx.x % 32 == 0;
     const int group = a.H / a.K;
     place at;
     uint32_t q_parity = 0;
-    for (int t = blockIdx.x; t < total; t += gridDim.x, q_parity ^= 1) {
-        const tile own = tile_of<D>(t, a);
-        const key_range r = keys_of_tile<plan<D>::QUERIES>(starts_of(a, own.b), own.i0, a.S, a.causal);
+    for (int t = blockIdx.x; t < d.total; t = next_tile(t, d), q_parity ^= 1) {
+        const tile own = tile_of<D, G>(t, a);
+        const key_range r = keys_of_tile<plan<D, G>::QUERIES>(starts_of(a, own.b), own.i0, a.S, a.causal);
         barrier_wait(&sm.q_empty, q_parity ^ 1);
-        if (leader) load<D, plan<D>::QUERIES>(sm.q, mq, &sm.q_full, own.head, own.i0, own.b);
+        if (leader) load<D, plan<D, G>::QUERIES>(sm.q, mq, &sm.q_full, own.head, own.i0, own.b);
         for (int n = key_tiles(r) - 1; n >= 0; n--, at.next()) {
             barrier_wait(&sm.k_empty[at.stage], at.parity ^ 1);
             if (leader)
@@ -91,12 +108,12 @@ __device__ void produce(shared<D> &sm, const CUtensorMap *mq, const CUtensorMap 
 }
 
 /* Starts s = q k^T. */
-template <int D> __device__ inline void start_scores(float (&s)[KEYS / 8][4], factor q, factor k)
+template <int D, int G> __device__ inline void start_scores(float (&s)[KEYS / 8][4], factor q, factor k)
 {
 #pragma unroll
     for (int d = 0; d < D / 16; d++)
-        wgmma<0, 0>(s, step(q, d / 4 * plan<D>::QUERIES * 128 + d % 4 * 32), step(k, d / 4 * KEYS * 128 + d % 4 * 32),
-                    d > 0);
+        wgmma<0, 0>(s, step(q, d / 4 * plan<D, G>::QUERIES * 128 + d % 4 * 32),
+                    step(k, d / 4 * KEYS * 128 + d % 4 * 32), d > 0);
     wgmma_commit();
 }
 /* Starts o += p v. */
@@ -126,18 +143,17 @@ __device__ inline void hide(float (&s)[KEYS / 8][4], const key_range &r, const k
 }
 
 /* The key tiles n = nt-1 .. 0 of one tile of queries. */
-template <int D>
-__device__ inline void consume_keys(shared<D> &sm, float (&o)[D / 8][4], softmax_rows &st, place &at_k, place &at_v,
+template <int D, int G>
+__device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], softmax_rows &st, place &at_k, place &at_v,
                                     int nt, int lo, const key_range &mine, const keys (&seen)[2], int wg, float sl)
 {
-    constexpr int GROUPS = plan<D>::GROUPS;
     const factor q = factor_by_rows(sm.q + wg * 64 * 64), k = factor_by_rows(sm.k), v = factor_across(sm.v, KEYS * 128);
     constexpr uint32_t STAGE = KEYS * D * sizeof(bf16);
     float s[KEYS / 8][4], keep[2];
     uint32_t p[KEYS / 16][4];
     barrier_wait(&sm.k_full[at_k.stage], at_k.parity);
     wgmma_fence();
-    start_scores<D>(s, q, step(k, at_k.stage * STAGE));
+    start_scores<D, G>(s, q, step(k, at_k.stage * STAGE));
     wgmma_wait<0>();
     settled(s);
     release(&sm.k_empty[at_k.stage]);
@@ -147,13 +163,13 @@ __device__ inline void consume_keys(shared<D> &sm, float (&o)[D / 8][4], softmax
     as_operand<KEYS / 8>(p, s);
     for (int n = nt - 2; n >= 0; n--) {
         barrier_wait(&sm.k_full[at_k.stage], at_k.parity);
-        named_sync(1 + wg, 256);
+        if (G > 1) named_sync(1 + wg, 256);
         wgmma_fence();
-        start_scores<D>(s, q, step(k, at_k.stage * STAGE));
+        start_scores<D, G>(s, q, step(k, at_k.stage * STAGE));
         barrier_wait(&sm.v_full[at_v.stage], at_v.parity);
         wgmma_fence();
         start_outputs<D>(o, p, step(v, at_v.stage * STAGE));
-        named_arrive(1 + (wg + 1) % GROUPS, 256);
+        if (G > 1) named_arrive(1 + (wg + 1) % G, 256);
         wgmma_wait<1>();
         settled(s);
         release(&sm.k_empty[at_k.stage]);
@@ -179,18 +195,18 @@ __device__ inline void consume_keys(shared<D> &sm, float (&o)[D / 8][4], softmax
     at_v.next();
 }
 
-template <int D> __device__ void consume(shared<D> &sm, const pb_attention_fwd_args &a, int total)
+template <int D, int G> __device__ void consume(shared<D, G> &sm, const pb_attention_fwd_args &a, const deal &d)
 {
     const int wg = warpgroup() - 1, row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
     const float sl = a.scale * LOG2E;
     place at_k, at_v;
     uint32_t q_parity = 0;
-    if (wg == plan<D>::GROUPS - 1) named_arrive(1, 256); /* the first turn is warpgroup 0's */
-    for (int t = blockIdx.x; t < total; t += gridDim.x, q_parity ^= 1) {
-        const tile own = tile_of<D>(t, a);
+    if (G > 1 && wg == G - 1) named_arrive(1, 256); /* the first turn is warpgroup 0's */
+    for (int t = blockIdx.x; t < d.total; t = next_tile(t, d), q_parity ^= 1) {
+        const tile own = tile_of<D, G>(t, a);
         const int32_t *start = starts_of(a, own.b);
         const int i = own.i0 + wg * 64 + row;
-        const key_range all = keys_of_tile<plan<D>::QUERIES>(start, own.i0, a.S, a.causal);
+        const key_range all = keys_of_tile<plan<D, G>::QUERIES>(start, own.i0, a.S, a.causal);
         const key_range mine = keys_of_tile<64>(start, own.i0 + wg * 64, a.S, a.causal);
         const keys seen[2] = {keys_of(start, i, a.S, a.causal), keys_of(start, i + 8, a.S, a.causal)};
         softmax_rows st = {{-INFINITY, -INFINITY}, {0, 0}};
@@ -199,7 +215,7 @@ template <int D> __device__ void consume(shared<D> &sm, const pb_attention_fwd_a
 #pragma unroll
         for (int d = 0; d < D / 8; d++) o[d][0] = o[d][1] = o[d][2] = o[d][3] = 0;
         barrier_wait(&sm.q_full, q_parity);
-        if (key_tiles(all)) consume_keys<D>(sm, o, st, at_k, at_v, key_tiles(all), all.lo, mine, seen, wg, sl);
+        if (key_tiles(all)) consume_keys<D, G>(sm, o, st, at_k, at_v, key_tiles(all), all.lo, mine, seen, wg, sl);
         release(&sm.q_empty);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
@@ -215,53 +231,71 @@ template <int D> __device__ void consume(shared<D> &sm, const pb_attention_fwd_a
 
 #endif
 
-template <int D>
-__global__ __launch_bounds__(plan<D>::THREADS, 1) void fwd_kernel(const __grid_constant__ CUtensorMap mq,
-                                                                  const __grid_constant__ CUtensorMap mk,
-                                                                  const __grid_constant__ CUtensorMap mv,
-                                                                  const pb_attention_fwd_args a, int total)
+template <int D, int G>
+__global__ __launch_bounds__(plan<D, G>::THREADS, 1) void fwd_kernel(const __grid_constant__ CUtensorMap mq,
+                                                                     const __grid_constant__ CUtensorMap mk,
+                                                                     const __grid_constant__ CUtensorMap mv,
+                                                                     const pb_attention_fwd_args a, const deal d)
 {
 #ifdef PB_SM90_CODE
     extern __shared__ unsigned char smem[];
-    shared<D> &sm = *reinterpret_cast<shared<D> *>(smem + (1024 - smem_address(smem) % 1024) % 1024);
-    constexpr int WARPS = 4 * plan<D>::GROUPS;
+    shared<D, G> &sm = *reinterpret_cast<shared<D, G> *>(smem + (1024 - smem_address(smem) % 1024) % 1024);
     if (threadIdx.x == 0) {
-        barrier_init(&sm.q_full, 1), barrier_init(&sm.q_empty, WARPS);
+        barrier_init(&sm.q_full, 1), barrier_init(&sm.q_empty, 4 * G);
         for (int s = 0; s < STAGES; s++) {
-            barrier_init(&sm.k_full[s], 1), barrier_init(&sm.k_empty[s], WARPS);
-            barrier_init(&sm.v_full[s], 1), barrier_init(&sm.v_empty[s], WARPS);
+            barrier_init(&sm.k_full[s], 1), barrier_init(&sm.k_empty[s], 4 * G);
+            barrier_init(&sm.v_full[s], 1), barrier_init(&sm.v_empty[s], 4 * G);
         }
         barrier_inits_done();
         tensor_map_prefetch(&mq), tensor_map_prefetch(&mk), tensor_map_prefetch(&mv);
     }
     __syncthreads();
     if (threadIdx.x < 128) {
-        registers_fewer<plan<D>::PRODUCER_REGS>();
-        if (threadIdx.x < 32) produce<D>(sm, &mq, &mk, &mv, a, total);
+        if constexpr (G > 1) registers_fewer<plan<D, G>::PRODUCER_REGS>();
+        if (threadIdx.x < 32) produce<D, G>(sm, &mq, &mk, &mv, a, d);
     } else {
-        registers_more<plan<D>::CONSUMER_REGS>();
-        consume<D>(sm, a, total);
+        if constexpr (G > 1) registers_more<plan<D, G>::CONSUMER_REGS>();
+        consume<D, G>(sm, a, d);
     }
 #endif
 }
 
-template <int D> pb_status fwd_launch(pb_ctx *ctx, const pb_attention_fwd_args &a)
+template <int D, int G> pb_status fwd_launch(pb_ctx *ctx, const pb_attention_fwd_args &a, bool back)
 {
-    constexpr size_t bytes = sizeof(shared<D>) + 1024; /* the base may begin anywhere */
-    const int total = (a.S + plan<D>::QUERIES - 1) / plan<D>::QUERIES * a.H * a.B, sms = pb_cuda_device_of(ctx)->sms;
+    constexpr size_t bytes = sizeof(shared<D, G>) + 1024; /* the base may begin anywhere */
+    const int total = (a.S + plan<D, G>::QUERIES - 1) / plan<D, G>::QUERIES * a.H * a.B;
+    const int sms = pb_cuda_device_of(ctx)->sms, blocks = total < sms ? total : sms;
     CUtensorMap mq, mk, mv;
-    PB_TRY(tensor_map(&mq, a.q, a.ldq, a.B, a.S, a.H, D, plan<D>::QUERIES));
+    PB_TRY(tensor_map(&mq, a.q, a.ldq, a.B, a.S, a.H, D, plan<D, G>::QUERIES));
     PB_TRY(tensor_map(&mk, a.k, a.ldk, a.B, a.S, a.K, D, KEYS));
     PB_TRY(tensor_map(&mv, a.v, a.ldv, a.B, a.S, a.K, D, KEYS));
-    PB_TRY(pb_attention_smem(fwd_kernel<D>, bytes));
-    const int blocks = total < sms ? total : sms;
-    fwd_kernel<D><<<blocks, plan<D>::THREADS, bytes, pb_cuda_stream(ctx)>>>(mq, mk, mv, a, total);
+    PB_TRY(pb_attention_smem(fwd_kernel<D, G>, bytes));
+    const deal d = {total, back};
+    fwd_kernel<D, G><<<blocks, plan<D, G>::THREADS, bytes, pb_cuda_stream(ctx)>>>(mq, mk, mv, a, d);
     return pb_cuda_launched(ctx, "attention_fwd wgmma");
+}
+
+template <int D> pb_status fwd(pb_ctx *ctx, const pb_attention_fwd_args &a)
+{
+    const long small = (a.S + 63L) / 64 * a.H * a.B; /* tiles for one consumer warpgroup */
+    return small <= pb_cuda_device_of(ctx)->sms ? fwd_launch<D, 1>(ctx, a, true) : fwd_launch<D, tall(D)>(ctx, a, true);
 }
 } // namespace
 
 pb_status pb_attention_fwd_wgmma(pb_ctx *ctx, const void *args)
 {
     const pb_attention_fwd_args &a = *(const pb_attention_fwd_args *)args;
-    return a.D == 64 ? fwd_launch<64>(ctx, a) : fwd_launch<128>(ctx, a);
+    return a.D == 64 ? fwd<64>(ctx, a) : fwd<128>(ctx, a);
+}
+
+pb_status pb_attention_fwd_wgmma_tall(pb_ctx *ctx, const void *args)
+{
+    const pb_attention_fwd_args &a = *(const pb_attention_fwd_args *)args;
+    return a.D == 64 ? fwd_launch<64, tall(64)>(ctx, a, false) : fwd_launch<128, tall(128)>(ctx, a, false);
+}
+
+pb_status pb_attention_fwd_wgmma_small(pb_ctx *ctx, const void *args)
+{
+    const pb_attention_fwd_args &a = *(const pb_attention_fwd_args *)args;
+    return a.D == 64 ? fwd_launch<64, 1>(ctx, a, true) : fwd_launch<128, 1>(ctx, a, true);
 }

@@ -1,51 +1,36 @@
 /* attention_wgmma_bwd.cu - attention backward on the tensor cores of sm_90a, bf16, D 64 and 128 (the plan of
  * FlashAttention-3, Shah et al. 2024, arXiv:2407.08608).
  *
- * A block owns 128 keys, 64 a consumer warpgroup, and passes over the queries of the whole group in tiles, so that dk
- * and dv stay in its registers: no atomics for them. Scores stand with keys down: the weights of a tile go from
- * accumulator to operand for dv, ds likewise for dk, and once through shared memory for dq. One warp loads with the
- * tensor engine, another adds the tiles of dq to f32 sums in memory, 32 KB at a time. These sums lie as the
- * accumulators do: the float4 of thread t, column tile n and warpgroup w of a tile at (8w + n) * 128 + t. A kernel
- * before computes delta and lse per tile, a kernel behind rounds dq.
+ * A block owns 128 keys, 64 a consumer warpgroup, and passes over tiles of the queries of the group, all of them or a
+ * part (cut.h), so that dk and dv, or a part's share of them, stay in its registers: no atomics for them. Scores stand
+ * with keys down: the weights of a tile go from accumulator to operand for dv, ds likewise for dk, and once through
+ * shared memory for dq. One warp loads with the tensor engine, another adds the tiles of dq to f32 sums in memory, 32
+ * KB at a time. These sums lie as the accumulators do: the float4 of thread t, column tile n and warpgroup w of a tile
+ * at (8w + n) * 128 + t, and so do the shares of dk and dv. A kernel before computes delta and lse per tile, a kernel
+ * behind adds shares and rounds (wgmma_bwd_ends.cuh).
  *
- * Blocks add in any order (wgmma), or per tile of queries in the order of their keys (wgmma_ordered): the same bits
- * every time, for some waiting. */
+ * Three ways to dq: blocks add in any order (wgmma), or per tile of queries in the order of their keys (wgmma_ordered):
+ * the same bits every time, for some waiting. Where one block of keys is all there is (S up to 128), a tile of dq is
+ * complete at once and rounded by the block that has it; few such tiles a block, and it finds their delta too. */
 #include "kernels/attention/attention_impls.cuh"
 #include "kernels/attention/fragments.cuh"
+#include "kernels/attention/wgmma_bwd_ends.cuh"
 #include "kernels/core/tensor_map.cuh"
 #include "kernels/core/wgmma.cuh"
 
 namespace
 {
-enum { KEYS = 128, STAGES = 2, CONSUMERS = 256, CONSUMER_WARPS = 8, THREADS = 384 };
-constexpr int DQ_TILE = 64 * 128; /* elements, whatever D */
-
-template <int D> constexpr int QUERIES = DQ_TILE / D;
-
-/* What is known of a tile of queries: lse in powers of two (+inf where nothing is seen, or past S: every weight is 0),
- * delta, and the first key seen. */
-template <int D> struct query_stats {
-    float lse2[QUERIES<D>], delta[QUERIES<D>];
-    int from[QUERIES<D>];
-};
-
-/* ctx->scratch. Tile m of head h of batch row b is number (b*H + h) * tiles + m. */
-template <int D> struct scratch {
-    float *dq; /* [B*H*tiles][DQ_TILE] */
-    query_stats<D> *stats;
-    int *turns; /* how many blocks have added to a tile; behind the last tile, how many blocks have begun */
-    int tiles, count;
-};
-template <int D> scratch<D> lay_out(void *base, int B, int H, int S)
-{
-    const int tiles = (S + QUERIES<D> - 1) / QUERIES<D>, count = tiles * B * H;
-    float *dq = (float *)base;
-    query_stats<D> *stats = (query_stats<D> *)(dq + (size_t)count * DQ_TILE);
-    return {dq, stats, (int *)(stats + count), tiles, count};
-}
+enum { STAGES = 2, CONSUMERS = 256, CONSUMER_WARPS = 8, THREADS = 384, INNER_STEPS = 2 };
+enum dq_way { ANY_ORDER, IN_ORDER, AT_ONCE };
 
 struct maps {
     CUtensorMap q, dO, k, v;
+};
+
+/* A block's keys, and its part of the steps: how many from tile m of query head h on. */
+struct owned {
+    int b, head, j0, h, m, steps;
+    int number, parts; /* of this part; of these keys */
 };
 
 template <int D> struct alignas(1024) shared {
@@ -54,112 +39,60 @@ template <int D> struct alignas(1024) shared {
     float dq[DQ_TILE];
     query_stats<D> stats[STAGES];
     uint64_t kv_full, q_full[STAGES], q_empty[STAGES], do_full[STAGES], do_empty[STAGES], dq_full, dq_empty;
-    int number; /* of this block */
+    owned own;
 };
-
-/* ---- before: delta and lse, tile by tile ---------------------------------------------------------------------- */
-
-template <int D>
-__global__ __launch_bounds__(256) void stats_kernel(const pb_attention_bwd_args a, const scratch<D> room)
-{
-    constexpr int LANES = D / 8, Q = QUERIES<D>;
-    const size_t id = (size_t)blockIdx.x * 256 + threadIdx.x, row = id / LANES;
-    if (id <= room.count) room.turns[id] = 0;
-    const int tile = (int)min(row / Q, (size_t)room.count - 1), at = (int)(row % Q);
-    const int bh = tile / room.tiles, i = tile % room.tiles * Q + at, b = bh / a.H, h = bh % a.H;
-    const size_t token = (size_t)b * a.S + i;
-    float x[8] = {}, y[8] = {}, sum = 0;
-    if (i < a.S) {
-        pb_load_vec<bf16, 8>((const bf16 *)a.dO + token * a.lddo + h * D + threadIdx.x % LANES * 8, x);
-        pb_load_vec<bf16, 8>((const bf16 *)a.o + token * a.ldo + h * D + threadIdx.x % LANES * 8, y);
-    }
-#pragma unroll
-    for (int d = 0; d < 8; d++) sum = fmaf(x[d], y[d], sum);
-#pragma unroll
-    for (int d = LANES / 2; d > 0; d >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-    if (threadIdx.x % LANES || row / Q >= (size_t)room.count) return;
-    query_stats<D> &to = room.stats[tile];
-    const float lse = i < a.S ? a.lse[(size_t)bh * a.S + i] : -INFINITY;
-    to.lse2[at] = lse == -INFINITY ? INFINITY : lse * LOG2E;
-    to.delta[at] = sum;
-    to.from[at] = a.start && i < a.S ? max(a.start[token], 0) : 0;
-}
-
-/* ---- behind: dq ------------------------------------------------------------------------------------------------ */
-
-/* A block rounds half a tile of sums; a thread eight columns of two rows. */
-template <int D> __global__ __launch_bounds__(256) void dq_kernel(const pb_attention_bwd_args a, const scratch<D> room)
-{
-    const int tile = blockIdx.x / 2, w = blockIdx.x % 2, n = threadIdx.x % 8, warp = threadIdx.x / 64;
-    const int g = threadIdx.x / 8 % 8, bh = tile / room.tiles, i0 = tile % room.tiles * QUERIES<D>, b = bh / a.H;
-    const int i = i0 + (D == 64 ? w * 64 : 0) + warp * 16 + g, col = (D == 64 ? 0 : w * 64) + n * 8;
-    const key_range r = keys_of_tile<QUERIES<D>>(a.start ? a.start + (size_t)b * a.S : NULL, i0, a.S, a.causal);
-    float low[8] = {}, high[8] = {};
-    const float4 *from = (const float4 *)(room.dq + (size_t)tile * DQ_TILE) + (w * 8 + n) * 128 + warp * 32 + g * 4;
-#pragma unroll
-    for (int t = 0; t < 4 && r.lo < r.hi; t++) { /* nobody has added to a tile that sees nothing */
-        const float4 x = from[t];
-        low[2 * t] = a.scale * x.x, low[2 * t + 1] = a.scale * x.y;
-        high[2 * t] = a.scale * x.z, high[2 * t + 1] = a.scale * x.w;
-    }
-    bf16 *to = (bf16 *)a.dq + ((size_t)b * a.S + i) * a.lddq + (size_t)(bh % a.H) * D + col;
-    if (i < a.S) pb_store_vec<bf16, 8>(to, low);
-    if (i + 8 < a.S) pb_store_vec<bf16, 8>(to + 8 * a.lddq, high);
-}
 
 #ifdef PB_SM90_CODE
 /* ---- between: who does what ------------------------------------------------------------------------------------ */
 
-/* This block's keys. */
-struct owned {
-    int b, head, j0;
-};
-/* Blocks with the most to do first: under a causal mask those of the first keys. */
-__device__ inline owned owned_keys(int number, const pb_attention_bwd_args &a)
+/* Blocks with the most to do first: whole, under a causal mask, those of the first keys. */
+template <int D> __device__ inline owned owned_part(int number, const pb_attention_bwd_args &a, const scratch<D> &room)
 {
-    const int bk = number % (a.B * a.K);
-    return {bk / a.K, bk % a.K, number / (a.B * a.K) * KEYS};
+    const int heads = a.B * a.K, bk = number % heads;
+    int j = room.whole ? number / heads : 0, part = room.whole ? 0 : number / heads;
+    for (int n; part >= (n = pb_cut_parts(&room.cut, j)); j++) part -= n;
+    const int hidden = j * room.cut.hidden, seen = room.tiles - hidden, length = pb_cut_length(&room.cut, j);
+    const int from = part * length;
+    return {bk / a.K,
+            bk % a.K,
+            j * KEYS,
+            bk % a.K * room.cut.group + from / seen,
+            hidden + from % seen,
+            min(length, pb_cut_steps(&room.cut, j) - from),
+            number,
+            pb_cut_parts(&room.cut, j)};
 }
 
 /* A tile of queries on the way over the group's heads, and whom it sees. All roles walk alike. */
 struct cursor {
-    int h, m;
+    int h, m, left;
     key_range seen;
 };
-template <int D> __device__ inline int first_tile(const owned &own, const pb_attention_bwd_args &a)
-{
-    return a.causal ? own.j0 / QUERIES<D> : 0;
-}
-template <int D> __device__ inline cursor before_first(const owned &own, const pb_attention_bwd_args &a)
-{
-    return {0, first_tile<D>(own, a) - 1, {0, 0, 0, 0}};
-}
-/* To the next tile that sees a key of this block; false behind the last. The whole warp takes part. */
-template <int D> __device__ inline bool advance(cursor &c, const owned &own, const pb_attention_bwd_args &a, int tiles)
+__device__ inline cursor before_first(const owned &own) { return {own.h, own.m - 1, own.steps, {0, 0, 0, 0}}; }
+/* To the next tile that sees a key of this block, AT_ONCE the next of all; false behind the last. The whole warp takes
+ * part. */
+template <int D, dq_way WAY>
+__device__ inline bool advance(cursor &c, const owned &own, const pb_attention_bwd_args &a, int tiles)
 {
     const int32_t *start = a.start ? a.start + (size_t)own.b * a.S : NULL;
     for (;;) {
-        if (++c.m == tiles) {
-            c.m = first_tile<D>(own, a);
-            if (++c.h == a.H / a.K) return false;
-        }
+        if (--c.left < 0) return false;
+        if (++c.m == tiles) c.m = a.causal ? own.j0 / QUERIES<D> : 0, c.h++;
         c.seen = keys_of_tile<QUERIES<D>>(start, c.m * QUERIES<D>, a.S, a.causal);
-        if (c.seen.lo < own.j0 + KEYS && c.seen.hi > own.j0) return true;
+        if (WAY == AT_ONCE || (c.seen.lo < own.j0 + KEYS && c.seen.hi > own.j0)) return true;
     }
 }
-template <int D>
 __device__ inline int number_of(const cursor &c, const owned &own, const pb_attention_bwd_args &a, int tiles)
 {
-    return (own.b * a.H + own.head * (a.H / a.K) + c.h) * tiles + c.m;
+    return (own.b * a.H + c.h) * tiles + c.m;
 }
 
+/* A place in the ring of stages. */
 struct place {
-    int stage = 0;
-    uint32_t parity = 0;
-    __device__ void next(void)
-    {
-        if (++stage == STAGES) stage = 0, parity ^= 1;
-    }
+    uint32_t n = 0;
+    __device__ int stage(void) const { return (int)(n % STAGES); }
+    __device__ uint32_t parity(void) const { return n / STAGES % 2; }
+    __device__ void next(void) { n++; }
 };
 
 template <int D, int ROWS>
@@ -169,42 +102,44 @@ __device__ inline void load(bf16 *to, const CUtensorMap *map, uint64_t *full, in
     for (int half = 0; half < D / 64; half++) tensor_load(to + half * ROWS * 64, map, full, half * 64, head, token, b);
 }
 
-template <int D>
+template <int D, dq_way WAY>
 __device__ void produce(shared<D> &sm, const maps &m, const pb_attention_bwd_args &a, const scratch<D> &room,
                         const owned &own)
 {
     constexpr int Q = QUERIES<D>, BYTES = DQ_TILE * (int)sizeof(bf16);
-    const bool leader = threadIdx.x % 32 == 0;
+    const bool leader = threadIdx.x % 32 == 0, inner = WAY == AT_ONCE && room.inner;
     place at;
     if (leader) {
         barrier_expect(&sm.kv_full, 2 * KEYS * D * (int)sizeof(bf16));
         load<D, KEYS>(sm.k, &m.k, &sm.kv_full, own.head, own.j0, own.b);
         load<D, KEYS>(sm.v, &m.v, &sm.kv_full, own.head, own.j0, own.b);
     }
-    for (cursor c = before_first<D>(own, a); advance<D>(c, own, a, room.tiles); at.next()) {
-        const int s = at.stage, head = own.head * (a.H / a.K) + c.h;
-        barrier_wait(&sm.q_empty[s], at.parity ^ 1);
+    for (cursor c = before_first(own); advance<D, WAY>(c, own, a, room.tiles); at.next()) {
+        const int s = at.stage();
+        barrier_wait(&sm.q_empty[s], at.parity() ^ 1);
         if (leader) {
-            barrier_expect(&sm.q_full[s], BYTES + (int)sizeof(query_stats<D>));
-            load<D, Q>(sm.q[s], &m.q, &sm.q_full[s], head, c.m * Q, own.b);
-            bulk_load(&sm.stats[s], room.stats + number_of<D>(c, own, a, room.tiles), &sm.q_full[s],
-                      sizeof(query_stats<D>));
+            barrier_expect(&sm.q_full[s], BYTES + (inner ? 0 : (int)sizeof(query_stats<D>)));
+            load<D, Q>(sm.q[s], &m.q, &sm.q_full[s], c.h, c.m * Q, own.b);
+            if (!inner)
+                bulk_load(&sm.stats[s], room.stats + number_of(c, own, a, room.tiles), &sm.q_full[s],
+                          sizeof(query_stats<D>));
         }
-        barrier_wait(&sm.do_empty[s], at.parity ^ 1);
+        barrier_wait(&sm.do_empty[s], at.parity() ^ 1);
         if (leader) {
             barrier_expect(&sm.do_full[s], BYTES);
-            load<D, Q>(sm.dO[s], &m.dO, &sm.do_full[s], head, c.m * Q, own.b);
+            load<D, Q>(sm.dO[s], &m.dO, &sm.do_full[s], c.h, c.m * Q, own.b);
         }
     }
 }
 
 /* Adds the tiles of dq. In order, the first block to come stores instead. */
-template <int D, bool ORDERED>
+template <int D, dq_way WAY>
 __device__ void add_dq(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const owned &own)
 {
+    constexpr bool ORDERED = WAY == IN_ORDER;
     uint32_t parity = 0;
-    for (cursor c = before_first<D>(own, a); advance<D>(c, own, a, room.tiles); parity ^= 1) {
-        const int number = number_of<D>(c, own, a, room.tiles), turn = (own.j0 / KEYS) - c.seen.lo / KEYS;
+    for (cursor c = before_first(own); advance<D, WAY>(c, own, a, room.tiles); parity ^= 1) {
+        const int number = number_of(c, own, a, room.tiles), turn = (own.j0 / KEYS) - c.seen.lo / KEYS;
         float *to = room.dq + (size_t)number * DQ_TILE;
         barrier_wait(&sm.dq_full, parity);
         if (threadIdx.x % 32 == 0) {
@@ -317,7 +252,35 @@ template <int D> __device__ inline void share_ds(bf16 *ds, const uint32_t (&w)[Q
         }
 }
 
+/* All warps of the consumers find the stats of a tile. */
 template <int D>
+__device__ inline void find_tile_stats(query_stats<D> &st, const cursor &c, const pb_attention_bwd_args &a,
+                                       const owned &own)
+{
+    const int bh = own.b * a.H + c.h;
+#pragma unroll
+    for (int u = 0; u < DQ_TILE / 8; u += CONSUMERS)
+        find_stats<D>(st, a, bh, c.m * QUERIES<D>, u + (int)threadIdx.x - 128);
+    named_sync(1, CONSUMERS);
+}
+/* This warpgroup's half of a tile of dq; `row` is that of this thread's first pair in it. */
+template <int D>
+__device__ inline void round_dq(const float (&dq)[8][4], const cursor &c, const pb_attention_bwd_args &a,
+                                const owned &own, int wg, int row)
+{
+    const int i = c.m * QUERIES<D> + (D == 64 ? wg * 64 : 0) + row;
+    bf16 *to = (bf16 *)a.dq + ((size_t)own.b * a.S + i) * a.lddq + (size_t)c.h * D + (D == 64 ? 0 : wg * 64);
+    store_rows<8>(dq, a.scale, a.scale, i < a.S ? to : NULL, i + 8 < a.S ? to + 8 * a.lddq : NULL, 64);
+}
+/* NT accumulators to f32 sums, 128 threads side by side. */
+template <int NT> __device__ inline void share_sums(float *to, const float (&c)[NT][4])
+{
+#pragma unroll
+    for (int n = 0; n < NT; n++)
+        reinterpret_cast<float4 *>(to)[n * 128 + threadIdx.x % 128] = make_float4(c[n][0], c[n][1], c[n][2], c[n][3]);
+}
+
+template <int D, dq_way WAY>
 __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const owned &own)
 {
     constexpr bool EARLY = D == 128; /* dv's product starts before dp is there, which takes registers */
@@ -338,16 +301,17 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
 #pragma unroll
         for (int e = 0; e < 4; e++) dk[n][e] = dv[n][e] = 0;
     barrier_wait(&sm.kv_full, 0);
-    for (cursor c = before_first<D>(own, a); advance<D>(c, own, a, room.tiles); at.next(), parity ^= 1) {
-        const int stage = at.stage;
+    for (cursor c = before_first(own); advance<D, WAY>(c, own, a, room.tiles); at.next(), parity ^= 1) {
+        const int stage = at.stage();
         const query_stats<D> &st = sm.stats[stage];
         const bool masked = j0 < c.seen.solid_lo || j0 + 64 > c.seen.solid_hi;
         float s[QUERIES<D> / 8][4], dp[QUERIES<D> / 8][4], dq[8][4];
         uint32_t p[QUERIES<D> / 16][4], ds[QUERIES<D> / 16][4];
-        barrier_wait(&sm.q_full[stage], at.parity);
+        if (WAY == AT_ONCE && room.inner) find_tile_stats<D>(sm.stats[stage], c, a, own);
+        barrier_wait(&sm.q_full[stage], at.parity());
         wgmma_fence();
         start_dots<D>(s, k, step(q, stage * STAGE));
-        barrier_wait(&sm.do_full[stage], at.parity);
+        barrier_wait(&sm.do_full[stage], at.parity());
         wgmma_fence();
         start_dots<D>(dp, v, step(dO, stage * STAGE));
         wgmma_wait<1>();
@@ -375,20 +339,26 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
         wgmma_wait<1>();
         settled(dq), settled(dv), settled(p);
         release(&sm.do_empty[stage]);
-        barrier_wait(&sm.dq_empty, parity ^ 1);
-#pragma unroll
-        for (int n = 0; n < 8; n++)
-            reinterpret_cast<float4 *>(sm.dq)[(wg * 8 + n) * 128 + threadIdx.x % 128] =
-                make_float4(dq[n][0], dq[n][1], dq[n][2], dq[n][3]);
-        fence_async_shared();
-        release(&sm.dq_full);
+        if (WAY == AT_ONCE) round_dq<D>(dq, c, a, own, wg, row - wg * 64);
+        else {
+            barrier_wait(&sm.dq_empty, parity ^ 1);
+            share_sums<8>(sm.dq + wg * PANEL, dq);
+            fence_async_shared();
+            release(&sm.dq_full);
+        }
         wgmma_wait<0>();
         settled(dk), settled(ds);
         release(&sm.q_empty[stage]);
     }
+    if (sm.own.parts > 1) {
+        float *to = room.dkv + (size_t)sm.own.number * 2 * KEYS * D + wg * 64 * D;
+        share_sums<D / 8>(to, dk);
+        share_sums<D / 8>(to + KEYS * D, dv);
+        return;
+    }
     const int j = own.j0 + row;
     const size_t token = (size_t)own.b * a.S + j;
-    bf16 *gk = (bf16 *)a.dk + token * a.lddk + own.head * D, *gv = (bf16 *)a.dv + token * a.lddv + own.head * D;
+    bf16 *gk = (bf16 *)a.dk + token * a.lddk + sm.own.head * D, *gv = (bf16 *)a.dv + token * a.lddv + sm.own.head * D;
     store_rows<D / 8>(dk, a.scale, a.scale, j < a.S ? gk : NULL, j + 8 < a.S ? gk + 8 * a.lddk : NULL, D);
     store_rows<D / 8>(dv, 1, 1, j < a.S ? gv : NULL, j + 8 < a.S ? gv + 8 * a.lddv : NULL, D);
 }
@@ -404,7 +374,7 @@ template <int D> __device__ inline void init(shared<D> &sm)
 }
 #endif
 
-template <int D, bool ORDERED>
+template <int D, dq_way WAY>
 __global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__ maps m, const pb_attention_bwd_args a,
                                                          const scratch<D> room)
 {
@@ -414,66 +384,87 @@ __global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__
     if (threadIdx.x == 0) {
         init(sm);
         /* In order, a block waits for blocks of lower number only, and those have begun. */
-        sm.number = ORDERED ? atomicAdd(room.turns + room.count, 1) : (int)blockIdx.x;
+        sm.own = owned_part(WAY == IN_ORDER ? atomicAdd(room.turns + room.count, 1) : (int)blockIdx.x, a, room);
     }
+    if (threadIdx.x == 32)
+        tensor_map_prefetch(&m.k), tensor_map_prefetch(&m.v), tensor_map_prefetch(&m.q), tensor_map_prefetch(&m.dO);
     __syncthreads();
     if (threadIdx.x < 128) {
         registers_fewer<24>(); /* with 240 for the others, what 168 a thread make */
-        const owned own = owned_keys(sm.number, a);
-        if (threadIdx.x < 32) produce<D>(sm, m, a, room, own);
-        else if (threadIdx.x < 64) add_dq<D, ORDERED>(sm, a, room, own);
+        const owned own = sm.own;
+        if (threadIdx.x < 32) produce<D, WAY>(sm, m, a, room, own);
+        else if (WAY != AT_ONCE && threadIdx.x < 64) add_dq<D, WAY>(sm, a, room, own);
     } else {
         registers_more<240>();
-        const owned own = owned_keys(sm.number, a);
-        consume<D>(sm, a, room, own);
+        const owned own = sm.own;
+        consume<D, WAY>(sm, a, room, own);
     }
 #endif
 }
 
-template <int D, bool ORDERED> pb_status bwd_launch(pb_ctx *ctx, const pb_attention_bwd_args &a)
+template <int D> pb_status maps_of(maps &m, const pb_attention_bwd_args &a)
 {
-    constexpr size_t bytes = sizeof(shared<D>) + 1024; /* the base may begin anywhere */
-    const scratch<D> room = lay_out<D>(ctx->scratch, a.B, a.H, a.S);
-    const unsigned blocks = (unsigned)((a.S + KEYS - 1) / KEYS * a.B * a.K);
-    maps m;
     PB_TRY(tensor_map(&m.q, a.q, a.ldq, a.B, a.S, a.H, D, QUERIES<D>));
     PB_TRY(tensor_map(&m.dO, a.dO, a.lddo, a.B, a.S, a.H, D, QUERIES<D>));
     PB_TRY(tensor_map(&m.k, a.k, a.ldk, a.B, a.S, a.K, D, KEYS));
-    PB_TRY(tensor_map(&m.v, a.v, a.ldv, a.B, a.S, a.K, D, KEYS));
-    stats_kernel<D><<<room.count *(DQ_TILE / 8 / 256), 256, 0, pb_cuda_stream(ctx)>>>(a, room);
-    PB_TRY(pb_cuda_launched(ctx, "attention_bwd wgmma, delta"));
-    if (!ORDERED) {
-        PB_CUDA_TRY(cudaMemsetAsync(room.dq, 0, (size_t)room.count * DQ_TILE * sizeof(float), pb_cuda_stream(ctx)));
-        ctx->counts.launches++;
-    }
-    PB_TRY(pb_attention_smem(bwd_kernel<D, ORDERED>, bytes));
-    bwd_kernel<D, ORDERED><<<blocks, THREADS, bytes, pb_cuda_stream(ctx)>>>(m, a, room);
-    PB_TRY(pb_cuda_launched(ctx, "attention_bwd wgmma"));
-    dq_kernel<D><<<room.count * 2, 256, 0, pb_cuda_stream(ctx)>>>(a, room);
-    return pb_cuda_launched(ctx, "attention_bwd wgmma, dq");
+    return tensor_map(&m.v, a.v, a.ldv, a.B, a.S, a.K, D, KEYS);
 }
 
-template <int D> size_t workspace(const pb_attention_bwd_args &a)
+template <int D, dq_way WAY> pb_status bwd_launch(pb_ctx *ctx, const pb_attention_bwd_args &a, const pb_cut &cut)
 {
-    const size_t count = (size_t)((a.S + QUERIES<D> - 1) / QUERIES<D>)*a.B * a.H;
-    return count * (DQ_TILE * sizeof(float) + sizeof(query_stats<D>) + sizeof(int)) + sizeof(int);
+    constexpr size_t bytes = sizeof(shared<D>) + 1024; /* the base may begin anywhere */
+    const int heads = a.B * a.K;
+    scratch<D> room = lay_out<D>(ctx->scratch, a, cut);
+    maps m;
+    PB_TRY(maps_of<D>(m, a));
+    room.inner = WAY == AT_ONCE && pb_cut_length(&cut, 0) <= INNER_STEPS;
+    if (!room.inner) {
+        stats_kernel<D><<<room.count * STATS_BLOCKS, 256, 0, pb_cuda_stream(ctx)>>>(a, room, WAY == ANY_ORDER);
+        PB_TRY(pb_cuda_launched(ctx, "attention_bwd wgmma, delta"));
+    }
+    PB_TRY(pb_attention_smem(bwd_kernel<D, WAY>, bytes));
+    bwd_kernel<D, WAY><<<heads * pb_cut_before(&cut, cut.keys), THREADS, bytes, pb_cuda_stream(ctx)>>>(m, a, room);
+    PB_TRY(pb_cuda_launched(ctx, "attention_bwd wgmma"));
+    const int dq_blocks = WAY == AT_ONCE ? 0 : room.count * 2;
+    const int dkv_blocks = room.whole ? 0 : heads * cut.keys * (2 * KEYS * D / PANEL) * 4;
+    if (dq_blocks + dkv_blocks == 0) return PB_OK;
+    round_kernel<D><<<dq_blocks + dkv_blocks, 256, 0, pb_cuda_stream(ctx)>>>(a, room, dq_blocks);
+    return pb_cuda_launched(ctx, "attention_bwd wgmma, rounding");
+}
+
+template <int D, dq_way WAY> pb_status bwd(pb_ctx *ctx, const pb_attention_bwd_args &a)
+{
+    const int sms = pb_cuda_device_of(ctx)->sms, heads = a.B * a.K, group = a.H / a.K;
+    if (a.S > KEYS)
+        return bwd_launch<D, WAY>(ctx, a, pb_cut_of(heads, a.S, group, QUERIES<D>, a.causal, WAY == IN_ORDER, sms));
+    return bwd_launch<D, AT_ONCE>(ctx, a, pb_cut_of(heads, a.S, group, QUERIES<D>, a.causal, false, sms));
+}
+template <int D> pb_status bwd_whole(pb_ctx *ctx, const pb_attention_bwd_args &a)
+{
+    return bwd_launch<D, ANY_ORDER>(ctx, a, pb_cut_whole(a.S, a.H / a.K, QUERIES<D>, a.causal, false));
 }
 } // namespace
 
 pb_status pb_attention_bwd_wgmma(pb_ctx *ctx, const void *args)
 {
     const pb_attention_bwd_args &a = *(const pb_attention_bwd_args *)args;
-    return a.D == 64 ? bwd_launch<64, false>(ctx, a) : bwd_launch<128, false>(ctx, a);
+    return a.D == 64 ? bwd<64, ANY_ORDER>(ctx, a) : bwd<128, ANY_ORDER>(ctx, a);
 }
 
 pb_status pb_attention_bwd_wgmma_ordered(pb_ctx *ctx, const void *args)
 {
     const pb_attention_bwd_args &a = *(const pb_attention_bwd_args *)args;
-    return a.D == 64 ? bwd_launch<64, true>(ctx, a) : bwd_launch<128, true>(ctx, a);
+    return a.D == 64 ? bwd<64, IN_ORDER>(ctx, a) : bwd<128, IN_ORDER>(ctx, a);
+}
+
+pb_status pb_attention_bwd_wgmma_whole(pb_ctx *ctx, const void *args)
+{
+    const pb_attention_bwd_args &a = *(const pb_attention_bwd_args *)args;
+    return a.D == 64 ? bwd_whole<64>(ctx, a) : bwd_whole<128>(ctx, a);
 }
 
 size_t pb_attention_bwd_wgmma_workspace(const void *args)
 {
     const pb_attention_bwd_args &a = *(const pb_attention_bwd_args *)args;
-    return a.D == 64 ? workspace<64>(a) : workspace<128>(a);
+    return a.D == 64 ? room_bytes<64>(a.B, a.S, a.H, a.K) : room_bytes<128>(a.B, a.S, a.H, a.K);
 }

@@ -1,0 +1,173 @@
+/* wgmma_bwd_ends.cuh - the backward pass on sm_90a before and behind its products: what lies in the scratch memory, lse
+ * and delta per tile of queries, and the rounding of f32 sums to dq, dk and dv. */
+#ifndef PB_ATTENTION_WGMMA_BWD_ENDS_CUH
+#define PB_ATTENTION_WGMMA_BWD_ENDS_CUH
+#define PB_CUT_FN __host__ __device__ static inline
+#include "kernels/attention/cut.h"
+#include "kernels/attention/fragments.cuh"
+
+namespace
+{
+constexpr int KEYS = PB_CUT_KEYS;
+constexpr int DQ_TILE = 64 * 128; /* elements, whatever D */
+constexpr int PANEL =
+    64 * 64; /* elements that a warpgroup holds in 8 column tiles: thread t's of tile n at n*128 + t */
+
+template <int D> constexpr int QUERIES = DQ_TILE / D;
+
+/* What is known of a tile of queries: lse in powers of two (+inf where nothing is seen, or past S: every weight is 0),
+ * delta, and the first key seen. */
+template <int D> struct query_stats {
+    float lse2[QUERIES<D>], delta[QUERIES<D>];
+    int from[QUERIES<D>];
+};
+
+/* ctx->scratch. Tile m of head h of batch row b is number (b*H + h) * tiles + m. The parts of a block of keys have
+ * numbers B*K apart: part p of the keys j of head k of b is number (parts before j + p) * B*K + b*K + k. */
+template <int D> struct scratch {
+    pb_cut cut;
+    float *dq;  /* [B*H*tiles][DQ_TILE] */
+    float *dkv; /* [parts][2][KEYS*D], of dk, then dv; written where a block of keys has several parts */
+    query_stats<D> *stats;
+    int *turns; /* how many blocks have added to a tile; behind the last tile, how many blocks have begun */
+    int tiles, count;
+    bool whole; /* nothing is cut: dkv is not used */
+    bool inner; /* the products find stats themselves */
+};
+
+template <int D> size_t room_bytes(int B, int S, int H, int K)
+{
+    const size_t count = (size_t)((S + QUERIES<D> - 1) / QUERIES<D>)*B * H;
+    return count * (DQ_TILE * sizeof(float) + sizeof(query_stats<D>) + sizeof(int)) + sizeof(int) +
+           (size_t)pb_cut_room(B * K, S, H / K, QUERIES<D>) * 2 * KEYS * D * sizeof(float);
+}
+template <int D> scratch<D> lay_out(void *base, const pb_attention_bwd_args &a, const pb_cut &cut)
+{
+    const int tiles = (a.S + QUERIES<D> - 1) / QUERIES<D>, count = tiles * a.B * a.H;
+    float *dq = (float *)base, *dkv = dq + (size_t)count * DQ_TILE;
+    const size_t sums = (size_t)pb_cut_room(a.B * a.K, a.S, a.H / a.K, QUERIES<D>) * 2 * KEYS * D;
+    query_stats<D> *stats = (query_stats<D> *)(dkv + sums);
+    return {cut, dq, dkv, stats, (int *)(stats + count), tiles, count, pb_cut_is_whole(&cut), false};
+}
+
+/* Threads that share a query. */
+template <int D> constexpr int LANES = D / 8;
+
+/* Thread u of DQ_TILE/8 finds 8 columns' share of its query's stats; the first of the query's lanes writes them. Whole
+ * warps come. bh: number of the head; i0: of the tile's first query. */
+template <int D>
+__device__ inline void find_stats(query_stats<D> &to, const pb_attention_bwd_args &a, int bh, int i0, int u)
+{
+    const int at = u / LANES<D>, i = i0 + at, b = bh / a.H, col = (bh % a.H) * D + u % LANES<D> * 8;
+    const size_t token = (size_t)b * a.S + i;
+    float x[8] = {}, y[8] = {}, sum = 0;
+    if (i < a.S) {
+        pb_load_vec<bf16, 8>((const bf16 *)a.dO + token * a.lddo + col, x);
+        pb_load_vec<bf16, 8>((const bf16 *)a.o + token * a.ldo + col, y);
+    }
+#pragma unroll
+    for (int d = 0; d < 8; d++) sum = fmaf(x[d], y[d], sum);
+#pragma unroll
+    for (int d = LANES<D> / 2; d > 0; d >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, d);
+    if (u % LANES<D>) return;
+    const float lse = i < a.S ? a.lse[(size_t)bh * a.S + i] : -INFINITY;
+    to.lse2[at] = lse == -INFINITY ? INFINITY : lse * LOG2E;
+    to.delta[at] = sum;
+    to.from[at] = a.start && i < a.S ? max(a.start[token], 0) : 0;
+}
+
+/* Four blocks a tile: its stats, zero turns, and zero sums for dq where `clear`. */
+constexpr int STATS_BLOCKS = DQ_TILE / 8 / 256;
+template <int D>
+__global__ __launch_bounds__(256) void stats_kernel(const pb_attention_bwd_args a, const scratch<D> room, bool clear)
+{
+    const size_t id = (size_t)blockIdx.x * 256 + threadIdx.x;
+    const int tile = blockIdx.x / STATS_BLOCKS;
+    if (id <= room.count) room.turns[id] = 0;
+    if (clear) {
+        float4 *dq = (float4 *)room.dq + (size_t)blockIdx.x * 512 + threadIdx.x;
+        dq[0] = dq[256] = make_float4(0, 0, 0, 0);
+    }
+    find_stats<D>(room.stats[tile], a, tile / room.tiles, tile % room.tiles * QUERIES<D>,
+                  blockIdx.x % STATS_BLOCKS * 256 + threadIdx.x);
+}
+
+/* ---- behind ---------------------------------------------------------------------------------------------------- */
+
+/* Where a panel of f32 sums goes: 64 columns of at most 64 rows, ld apart. */
+struct target {
+    bf16 *to;
+    size_t ld;
+    int rows;
+    float scale;
+};
+/* The eight columns of two rows, g and g+8 of 16, of thread u = 8g + n of 64: added to sum, for tile n. */
+__device__ inline void add_panel(float (&sum)[16], const float *panel, int warp, int u)
+{
+    const float4 *from = (const float4 *)panel + u % 8 * 128 + warp * 32 + u / 8 * 4;
+#pragma unroll
+    for (int t = 0; t < 4; t++) {
+        const float4 x = from[t];
+        sum[2 * t] += x.x, sum[2 * t + 1] += x.y, sum[8 + 2 * t] += x.z, sum[8 + 2 * t + 1] += x.w;
+    }
+}
+__device__ inline void round_panel(const float (&sum)[16], const target &out, int warp, int u)
+{
+    const int row = warp * 16 + u / 8;
+    float low[8], high[8];
+    bf16 *to = out.to + row * out.ld + u % 8 * 8;
+#pragma unroll
+    for (int e = 0; e < 8; e++) low[e] = out.scale * sum[e], high[e] = out.scale * sum[8 + e];
+    if (row < out.rows) pb_store_vec<bf16, 8>(to, low);
+    if (row + 8 < out.rows) pb_store_vec<bf16, 8>(to + 8 * out.ld, high);
+}
+
+/* One panel of dq to a block: half a tile. */
+template <int D> __device__ inline void dq_panel(const pb_attention_bwd_args &a, const scratch<D> &room, int id)
+{
+    const int tile = id / 2, half = id % 2, bh = tile / room.tiles, b = bh / a.H, h = bh % a.H;
+    const int i0 = tile % room.tiles * QUERIES<D>, row = i0 + (D == 64 ? half * 64 : 0);
+    const key_range r = keys_of_tile<QUERIES<D>>(a.start ? a.start + (size_t)b * a.S : NULL, i0, a.S, a.causal);
+    bf16 *to = (bf16 *)a.dq + ((size_t)b * a.S + row) * a.lddq + h * D + (D == 64 ? 0 : half * 64);
+    float sum[16] = {};
+    if (r.lo < r.hi) /* nobody has added to a tile that sees nothing */
+        add_panel(sum, room.dq + ((size_t)tile * 2 + half) * PANEL, threadIdx.x / 64, threadIdx.x % 64);
+    round_panel(sum, {to, a.lddq, a.S - row, a.scale}, threadIdx.x / 64, threadIdx.x % 64);
+}
+
+/* 16 rows of one panel of dk or dv to a block. Its four quarters add every fourth part, and then each other, in this
+ * order always. */
+template <int D> __device__ inline void dkv_panel(const pb_attention_bwd_args &a, const scratch<D> &room, int id)
+{
+    constexpr int ACROSS = D / 64, PANELS = 4 * ACROSS; /* dk and dv, two warpgroups, columns */
+    __shared__ float quarters[3][16][64];
+    const int heads = a.B * a.K, warp = id % 4, panel = id / 4 % PANELS, bk = id / 4 / PANELS % heads;
+    const int j = id / 4 / PANELS / heads, parts = pb_cut_parts(&room.cut, j), quarter = threadIdx.x / 64;
+    const int row = j * KEYS + panel / ACROSS % 2 * 64, u = threadIdx.x % 64;
+    const bool of_v = panel >= PANELS / 2;
+    const size_t first = (size_t)pb_cut_before(&room.cut, j) * heads + bk, token = (size_t)(bk / a.K) * a.S + row;
+    const int col = bk % a.K * D + panel % ACROSS * 64;
+    float sum[16] = {};
+    if (parts == 1) return; /* it has rounded its own */
+    for (int p = quarter; p < parts; p += 4)
+        add_panel(sum, room.dkv + ((first + (size_t)p * heads) * PANELS + panel) * PANEL, warp, u);
+#pragma unroll
+    for (int e = 0; e < 16 && quarter > 0; e++) quarters[quarter - 1][e][u] = sum[e];
+    __syncthreads();
+    if (quarter > 0) return;
+#pragma unroll
+    for (int e = 0; e < 16; e++) sum[e] = (sum[e] + quarters[0][e][u]) + (quarters[1][e][u] + quarters[2][e][u]);
+    if (of_v) round_panel(sum, {(bf16 *)a.dv + token * a.lddv + col, a.lddv, a.S - row, 1}, warp, u);
+    else round_panel(sum, {(bf16 *)a.dk + token * a.lddk + col, a.lddk, a.S - row, a.scale}, warp, u);
+}
+
+/* First the blocks of dq, then those of dk and dv. */
+template <int D>
+__global__ __launch_bounds__(256) void round_kernel(const pb_attention_bwd_args a, const scratch<D> room, int dq_blocks)
+{
+    const int id = (int)blockIdx.x;
+    if (id < dq_blocks) dq_panel<D>(a, room, id);
+    else dkv_panel<D>(a, room, id - dq_blocks);
+}
+} // namespace
+#endif
