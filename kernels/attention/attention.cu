@@ -41,15 +41,6 @@ static size_t bwd_workspace(const void *args)
 extern "C" {
 extern const pb_impl pb_attention_fwd_cuda[] = {
     {.name = "wgmma", .run = pb_attention_fwd_wgmma, .accepts = wgmma_takes_fwd, .available = pb_cuda_has_sm90},
-    /* For comparison: what small tiles and the way they are dealt are worth. */
-    {.name = "wgmma_tall",
-     .run = pb_attention_fwd_wgmma_tall,
-     .accepts = wgmma_takes_fwd,
-     .available = pb_cuda_has_sm90},
-    {.name = "wgmma_small",
-     .run = pb_attention_fwd_wgmma_small,
-     .accepts = wgmma_takes_fwd,
-     .available = pb_cuda_has_sm90},
     {.name = "mma", .run = pb_attention_fwd_mma, .accepts = mma_takes_fwd},
     {.name = "simt", .run = pb_attention_fwd_simt},
     {0},
@@ -66,13 +57,6 @@ extern const pb_impl pb_attention_bwd_cuda[] = {
      .accepts = wgmma_takes_bwd,
      .workspace = pb_attention_bwd_wgmma_workspace,
      .available = pb_cuda_has_sm90},
-    /* For comparison: what cutting is worth. */
-    {.name = "wgmma_whole",
-     .run = pb_attention_bwd_wgmma_whole,
-     .accepts = wgmma_takes_bwd,
-     .workspace = pb_attention_bwd_wgmma_workspace,
-     .available = pb_cuda_has_sm90,
-     .varies = true},
     {.name = "mma", .run = pb_attention_bwd_mma, .accepts = mma_takes_bwd, .workspace = bwd_workspace},
     {.name = "simt", .run = pb_attention_bwd_simt, .workspace = bwd_workspace},
     {0},

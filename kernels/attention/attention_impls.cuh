@@ -12,11 +12,8 @@ pb_status pb_attention_fwd_mma(pb_ctx *ctx, const void *args);
 pb_status pb_attention_bwd_mma(pb_ctx *ctx, const void *args);
 /* The same with D 64 or 128, on sm_90. */
 pb_status pb_attention_fwd_wgmma(pb_ctx *ctx, const void *args);
-pb_status pb_attention_fwd_wgmma_tall(pb_ctx *ctx, const void *args);  /* tall tiles, each round dealt alike */
-pb_status pb_attention_fwd_wgmma_small(pb_ctx *ctx, const void *args); /* tiles of 64 queries */
 pb_status pb_attention_bwd_wgmma(pb_ctx *ctx, const void *args);
 pb_status pb_attention_bwd_wgmma_ordered(pb_ctx *ctx, const void *args);
-pb_status pb_attention_bwd_wgmma_whole(pb_ctx *ctx, const void *args); /* one block for all queries of its keys */
 size_t pb_attention_bwd_wgmma_workspace(const void *args);
 
 /* Enqueues delta[b,h,i] = sum_d do_i o_i: one launch, either dtype, any D. */

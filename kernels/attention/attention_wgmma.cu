@@ -287,15 +287,3 @@ pb_status pb_attention_fwd_wgmma(pb_ctx *ctx, const void *args)
     const pb_attention_fwd_args &a = *(const pb_attention_fwd_args *)args;
     return a.D == 64 ? fwd<64>(ctx, a) : fwd<128>(ctx, a);
 }
-
-pb_status pb_attention_fwd_wgmma_tall(pb_ctx *ctx, const void *args)
-{
-    const pb_attention_fwd_args &a = *(const pb_attention_fwd_args *)args;
-    return a.D == 64 ? fwd_launch<64, tall(64)>(ctx, a, false) : fwd_launch<128, tall(128)>(ctx, a, false);
-}
-
-pb_status pb_attention_fwd_wgmma_small(pb_ctx *ctx, const void *args)
-{
-    const pb_attention_fwd_args &a = *(const pb_attention_fwd_args *)args;
-    return a.D == 64 ? fwd_launch<64, 1>(ctx, a, true) : fwd_launch<128, 1>(ctx, a, true);
-}

@@ -439,10 +439,6 @@ template <int D, dq_way WAY> pb_status bwd(pb_ctx *ctx, const pb_attention_bwd_a
         return bwd_launch<D, WAY>(ctx, a, pb_cut_of(heads, a.S, group, QUERIES<D>, a.causal, WAY == IN_ORDER, sms));
     return bwd_launch<D, AT_ONCE>(ctx, a, pb_cut_of(heads, a.S, group, QUERIES<D>, a.causal, false, sms));
 }
-template <int D> pb_status bwd_whole(pb_ctx *ctx, const pb_attention_bwd_args &a)
-{
-    return bwd_launch<D, ANY_ORDER>(ctx, a, pb_cut_whole(a.S, a.H / a.K, QUERIES<D>, a.causal, false));
-}
 } // namespace
 
 pb_status pb_attention_bwd_wgmma(pb_ctx *ctx, const void *args)
@@ -455,12 +451,6 @@ pb_status pb_attention_bwd_wgmma_ordered(pb_ctx *ctx, const void *args)
 {
     const pb_attention_bwd_args &a = *(const pb_attention_bwd_args *)args;
     return a.D == 64 ? bwd<64, IN_ORDER>(ctx, a) : bwd<128, IN_ORDER>(ctx, a);
-}
-
-pb_status pb_attention_bwd_wgmma_whole(pb_ctx *ctx, const void *args)
-{
-    const pb_attention_bwd_args &a = *(const pb_attention_bwd_args *)args;
-    return a.D == 64 ? bwd_whole<64>(ctx, a) : bwd_whole<128>(ctx, a);
 }
 
 size_t pb_attention_bwd_wgmma_workspace(const void *args)

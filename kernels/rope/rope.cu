@@ -183,7 +183,5 @@ template <int HEADS> static pb_status run_bwd(pb_ctx *ctx, const void *args)
     return a->dtype == PB_F32 ? bwd<float, HEADS>(ctx, a) : bwd<__nv_bfloat16, HEADS>(ctx, a);
 }
 
-extern "C" const pb_impl pb_rope_fwd_cuda[] = {
-    {.name = "quads", .run = run_fwd<4>}, {.name = "items", .run = run_fwd<2>}, {0}};
-extern "C" const pb_impl pb_rope_bwd_cuda[] = {
-    {.name = "quads", .run = run_bwd<4>}, {.name = "items", .run = run_bwd<2>}, {0}};
+extern "C" const pb_impl pb_rope_fwd_cuda[] = {{.name = "quads", .run = run_fwd<4>}, {0}};
+extern "C" const pb_impl pb_rope_bwd_cuda[] = {{.name = "quads", .run = run_bwd<4>}, {0}};
