@@ -34,12 +34,6 @@ template <int D, int G> struct alignas(1024) shared {
     uint64_t q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
 };
 
-/* How tiles are dealt: so many, and each round in the other direction than the one before, or in the same. */
-struct deal {
-    int total;
-    bool back;
-};
-
 #ifdef PB_SM90_CODE
 /* A place in a ring of stages. */
 struct place {
@@ -60,11 +54,12 @@ template <int D, int G> __device__ inline tile tile_of(int t, const pb_attention
     const int tiles = (a.S + plan<D, G>::QUERIES - 1) / plan<D, G>::QUERIES, bh = t % (a.H * a.B);
     return {bh / a.H, bh % a.H, (tiles - 1 - t / (a.H * a.B)) * plan<D, G>::QUERIES};
 }
-/* A block's tile of the round after that of tile t, or one past the last. */
-__device__ inline int next_tile(int t, const deal &d)
+/* A block's tile of the round after that of tile t, or one past the last: each round is dealt in the other direction.
+ */
+__device__ inline int next_tile(int t)
 {
-    const int blocks = (int)gridDim.x, first = t - t % blocks + blocks;
-    return first + (d.back ? blocks - 1 - t % blocks : t % blocks);
+    const int blocks = (int)gridDim.x;
+    return t - t % blocks + 2 * blocks - 1 - t % blocks;
 }
 __device__ inline const int32_t *starts_of(const pb_attention_fwd_args &a, int b)
 {
@@ -85,13 +80,13 @@ __device__ inline void load(bf16 *to, const CUtensorMap *map, uint64_t *full, in
 
 template <int D, int G>
 __device__ void produce(shared<D, G> &sm, const CUtensorMap *mq, const CUtensorMap *mk, const CUtensorMap *mv,
-                        const pb_attention_fwd_args &a, const deal &d)
+                        const pb_attention_fwd_args &a, int total)
 {
     const bool leader = threadIdx.x % 32 == 0;
     const int group = a.H / a.K;
     place at;
     uint32_t q_parity = 0;
-    for (int t = blockIdx.x; t < d.total; t = next_tile(t, d), q_parity ^= 1) {
+    for (int t = blockIdx.x; t < total; t = next_tile(t), q_parity ^= 1) {
         const tile own = tile_of<D, G>(t, a);
         const key_range r = keys_of_tile<plan<D, G>::QUERIES>(starts_of(a, own.b), own.i0, a.S, a.causal);
         barrier_wait(&sm.q_empty, q_parity ^ 1);
@@ -195,14 +190,14 @@ __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], soft
     at_v.next();
 }
 
-template <int D, int G> __device__ void consume(shared<D, G> &sm, const pb_attention_fwd_args &a, const deal &d)
+template <int D, int G> __device__ void consume(shared<D, G> &sm, const pb_attention_fwd_args &a, int total)
 {
     const int wg = warpgroup() - 1, row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
     const float sl = a.scale * LOG2E;
     place at_k, at_v;
     uint32_t q_parity = 0;
     if (G > 1 && wg == G - 1) named_arrive(1, 256); /* the first turn is warpgroup 0's */
-    for (int t = blockIdx.x; t < d.total; t = next_tile(t, d), q_parity ^= 1) {
+    for (int t = blockIdx.x; t < total; t = next_tile(t), q_parity ^= 1) {
         const tile own = tile_of<D, G>(t, a);
         const int32_t *start = starts_of(a, own.b);
         const int i = own.i0 + wg * 64 + row;
@@ -235,7 +230,7 @@ template <int D, int G>
 __global__ __launch_bounds__(plan<D, G>::THREADS, 1) void fwd_kernel(const __grid_constant__ CUtensorMap mq,
                                                                      const __grid_constant__ CUtensorMap mk,
                                                                      const __grid_constant__ CUtensorMap mv,
-                                                                     const pb_attention_fwd_args a, const deal d)
+                                                                     const pb_attention_fwd_args a, int total)
 {
 #ifdef PB_SM90_CODE
     extern __shared__ unsigned char smem[];
@@ -252,15 +247,15 @@ __global__ __launch_bounds__(plan<D, G>::THREADS, 1) void fwd_kernel(const __gri
     __syncthreads();
     if (threadIdx.x < 128) {
         if constexpr (G > 1) registers_fewer<plan<D, G>::PRODUCER_REGS>();
-        if (threadIdx.x < 32) produce<D, G>(sm, &mq, &mk, &mv, a, d);
+        if (threadIdx.x < 32) produce<D, G>(sm, &mq, &mk, &mv, a, total);
     } else {
         if constexpr (G > 1) registers_more<plan<D, G>::CONSUMER_REGS>();
-        consume<D, G>(sm, a, d);
+        consume<D, G>(sm, a, total);
     }
 #endif
 }
 
-template <int D, int G> pb_status fwd_launch(pb_ctx *ctx, const pb_attention_fwd_args &a, bool back)
+template <int D, int G> pb_status fwd_launch(pb_ctx *ctx, const pb_attention_fwd_args &a)
 {
     constexpr size_t bytes = sizeof(shared<D, G>) + 1024; /* the base may begin anywhere */
     const int total = (a.S + plan<D, G>::QUERIES - 1) / plan<D, G>::QUERIES * a.H * a.B;
@@ -270,15 +265,14 @@ template <int D, int G> pb_status fwd_launch(pb_ctx *ctx, const pb_attention_fwd
     PB_TRY(tensor_map(&mk, a.k, a.ldk, a.B, a.S, a.K, D, KEYS));
     PB_TRY(tensor_map(&mv, a.v, a.ldv, a.B, a.S, a.K, D, KEYS));
     PB_TRY(pb_attention_smem(fwd_kernel<D, G>, bytes));
-    const deal d = {total, back};
-    fwd_kernel<D, G><<<blocks, plan<D, G>::THREADS, bytes, pb_cuda_stream(ctx)>>>(mq, mk, mv, a, d);
+    fwd_kernel<D, G><<<blocks, plan<D, G>::THREADS, bytes, pb_cuda_stream(ctx)>>>(mq, mk, mv, a, total);
     return pb_cuda_launched(ctx, "attention_fwd wgmma");
 }
 
 template <int D> pb_status fwd(pb_ctx *ctx, const pb_attention_fwd_args &a)
 {
     const long small = (a.S + 63L) / 64 * a.H * a.B; /* tiles for one consumer warpgroup */
-    return small <= pb_cuda_device_of(ctx)->sms ? fwd_launch<D, 1>(ctx, a, true) : fwd_launch<D, tall(D)>(ctx, a, true);
+    return small <= pb_cuda_device_of(ctx)->sms ? fwd_launch<D, 1>(ctx, a) : fwd_launch<D, tall(D)>(ctx, a);
 }
 } // namespace
 
