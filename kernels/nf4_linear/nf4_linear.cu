@@ -15,8 +15,7 @@
 
 namespace
 {
-/* Tokens up to which `fused` is taken, and up to which `wgmma` is; by arithmetic, to be measured. See nf4/DESIGN.md:
- * the decoding that `wgmma` repeats every 256 tokens costs as much as dequantising once at about 768. */
+/* Tokens up to which `fused` is taken, and up to which `wgmma` is there; measured for both in nf4/DESIGN.md. */
 enum { FEW = 16, SEVERAL = 768 };
 enum { THREADS = 256, WARPS = THREADS / 32, EACH = 8, ROWS = 4 };
 
@@ -141,6 +140,13 @@ bool fwd_wgmma_accepts(const void *args)
     return fwd_args(args)->T <= SEVERAL && fwd_cublaslt_accepts(args) && pb_nf4_linear_wgmma_takes_fwd(args);
 }
 
+/* Where it was faster than dequantising first: few tokens, and a sum (over N) that is long beside K. */
+bool dx_wgmma_pays(const void *args)
+{
+    const pb_nf4_linear_dx_args *a = dx_args(args);
+    return (a->T <= 256 && a->N >= 4 * a->K) || (a->T <= 128 && a->N >= a->K);
+}
+
 bool dx_wgmma_accepts(const void *args)
 {
     return dx_args(args)->T <= SEVERAL && dx_cublaslt_accepts(args) && pb_nf4_linear_wgmma_takes_dx(args);
@@ -195,13 +201,19 @@ pb_status dx_simt(pb_ctx *ctx, const void *args)
 extern "C" {
 const pb_impl pb_nf4_linear_fwd_cuda[] = {
     {.name = "fused", .run = fwd_fused, .accepts = fused_accepts},
-    {.name = "wgmma", .run = pb_nf4_linear_wgmma_fwd, .accepts = fwd_wgmma_accepts, .available = pb_cuda_has_sm90},
     {.name = "cublaslt", .run = fwd_cublaslt, .accepts = fwd_cublaslt_accepts, .workspace = fwd_workspace},
+    /* Behind what was faster at every shape but one; by name. */
+    {.name = "wgmma", .run = pb_nf4_linear_wgmma_fwd, .accepts = fwd_wgmma_accepts, .available = pb_cuda_has_sm90},
     {.name = "simt", .run = fwd_simt},
     {0}};
 const pb_impl pb_nf4_linear_dx_cuda[] = {
-    {.name = "wgmma", .run = pb_nf4_linear_wgmma_dx, .accepts = dx_wgmma_accepts, .available = pb_cuda_has_sm90},
+    {.name = "wgmma",
+     .run = pb_nf4_linear_wgmma_dx,
+     .accepts = [](const void *args) { return dx_wgmma_accepts(args) && dx_wgmma_pays(args); },
+     .available = pb_cuda_has_sm90},
     {.name = "cublaslt", .run = dx_cublaslt, .accepts = dx_cublaslt_accepts, .workspace = dx_workspace},
+    /* Also where it does not pay; by name. */
+    {.name = "wgmma_any", .run = pb_nf4_linear_wgmma_dx, .accepts = dx_wgmma_accepts, .available = pb_cuda_has_sm90},
     {.name = "simt", .run = dx_simt},
     {0}};
 }
