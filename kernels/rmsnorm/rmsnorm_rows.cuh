@@ -348,7 +348,7 @@ static pb_status norm_bwd_blocks(pb_ctx *ctx, const norm_bwd<T> &a, norm_plan p,
 {
     const auto kernel = norm_bwd_rows<T, EACH, ADD>;
     const size_t bytes = norm_bwd_room<EACH, ADD> * p.block;
-    if (bytes > 48 << 10) /* what a launch may have unasked */
+    if (bytes > 32 << 10) /* 48 KB may be had unasked, of which the kernel's own array takes a part */
         PB_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     kernel<<<(unsigned)blocks, p.block, bytes, pb_cuda_stream(ctx)>>>(a, a.dw ? (float *)ctx->scratch : NULL, p.group);
     return pb_cuda_launched(ctx, "norm_bwd_rows");
