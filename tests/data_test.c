@@ -48,9 +48,10 @@ static pb_dataset *open_samples(const pb_dataset_config *cfg, int n, pb_dataset_
 typedef struct room {
     int32_t ids[T], targets[T], start[T], pos[T];
     float mask[T];
+    int32_t used[B];
 } room;
 
-static pb_rows rows_of(room *r) { return (pb_rows){r->ids, r->targets, r->mask, r->start, r->pos}; }
+static pb_rows rows_of(room *r) { return (pb_rows){r->ids, r->targets, r->mask, r->start, r->pos, r->used}; }
 
 /* The number in the question "q7" of the sample whose first token is at ids[0]. */
 static int sample_at(const int32_t *ids)
@@ -77,6 +78,8 @@ static void check_row(const room *r, int row, int *seen)
     for (int s = 0; s < S; s++) {
         const int at = row * S + s;
         if (r->start[at] == s) start = s;
+        assert_true(s < r->used[row] || (r->start[at] == s && r->mask[at] == 0));
+        if (s + 1 == r->used[row]) assert_true(r->targets[at] != 0); /* a conversation's, not the rest's */
         assert_int_equal(r->start[at], start);
         assert_int_equal(r->pos[at], s - start);
         if (r->start[at] == s && r->ids[at] == PB_TOKEN_START) seen[sample_at(r->ids + at)]++;

@@ -39,6 +39,10 @@ plan --steps 7                                |   0 | 7 of 1 x 4 rows of 256 tok
 plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --steps 2 --tuning qlora --mode graph         |   0 | step      2/2
 --steps 2 --dtype bf16 --clip none            |   0 | step      2/2
+--mode graph --clip sync                      |   2 | --clip sync waits for the device, which --mode graph cannot record
+--loss-scale 0                                |   2 | loss scale 0: need a finite number above 0
+--bucket -1                                   |   2 | --bucket -1
+--steps 2 --bucket 100000 --loss-scale 3      |   0 | step      2/2
 --steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 | 0 | loaded 29 tensors
 tokenize /proc/nowhere                        |   2 | /proc/nowhere
 TABLE
@@ -100,10 +104,41 @@ for t in full lora qlora; do
     rm ./*.csv
 done
 
+# ---- row lengths: padding changes nothing but time, a graph a length, and the learning rate goes on ------------------
+for i in $(seq 40); do printf '{"instruction":"q%d","response":"%0*d"}\n' "$i" $((i * 37 % 230 + 5)) "$i"; done >uneven.jsonl
+for t in full lora qlora; do
+    base=(--data uneven.jsonl --tuning $t --pack off --batch 2 --seq 300 --lr 1e-3 --warmup 2 --steps 24 --deterministic)
+    expect 0 step "$train" "${base[@]}" --bucket 0 --log whole.csv
+    expect 0 step "$train" "${base[@]}" --bucket 64 --log short.csv
+    expect 0 'graphs: ' "$train" "${base[@]}" --bucket 64 --mode graph --log graph.csv
+    [[ $(column whole.csv seq | sort -u) == 300 ]] || fail "lengths $t: $(column whole.csv seq | tr '\n' ' ')"
+    column short.csv seq | grep -qv '^\(64\|128\|192\|256\|300\)$' && fail "lengths $t: no multiple of 64"
+    cmp <(cut -d, -f1-5,12 short.csv) <(cut -d, -f1-5,12 graph.csv) || fail "lengths $t: graph differs from eager"
+    # as many recordings as there are lengths that came back
+    again=$(column graph.csv seq | sort | uniq -d | wc -l)
+    [[ $again -ge 2 ]] || fail "lengths $t: only $again came twice"
+    grep -q "^graphs: $again recorded" log || fail "lengths $t: $again came twice, $(grep '^graphs' log)"
+    [[ $(column graph.csv record_time | grep -vc '^0$') -eq $again ]] || fail "lengths $t: $(column graph.csv record_time | tr '\n' ' ')"
+    paste -d' ' <(column whole.csv loss) <(column short.csv loss) | while read -r a b; do close "$a" "$b" 1e-5 || echo "$a $b"; done >bad
+    [[ ! -s bad ]] || fail "lengths $t: $(cat bad)"
+    rm ./*.csv
+done
+
+# ---- the loss scale leaves no trace in the log, unless the gradients overflow ---------------------------------------
+for c in none sync fused multi; do
+    run --tuning full --clip $c --log one.csv
+    run --tuning full --clip $c --loss-scale 4096 --log scaled.csv
+    cmp <(cut -d, -f1-5 one.csv) <(cut -d, -f1-5 scaled.csv) || fail "loss scale, clip $c"
+    rm ./*.csv
+done
+expect 1 '2 steps in a row without a finite loss and gradient' "$train" --steps 5 --tuning full --loss-scale 1e38 --max-skipped 2 --mode graph --log over.csv
+[[ $(column over.csv status | sort -u) == skipped && $(column over.csv loss | grep -c .) -eq 2 ]] || fail 'loss scale: overflow'
+rm over.csv
+
 # ---- the log and the schedule --------------------------------------------------------------------------
 run --log l.csv --schedule constant --lr 1e-3 --eval-split 0.2 --eval-interval 3
 expect 2 'l.csv: File exists' "$train" --steps 1 --log l.csv
-[[ $(head -n 1 l.csv) == step,epoch,loss,grad_norm,lr,step_time,tokens_per_second,peak_memory,launches,waits,eval_loss,status,note ]] || fail 'log: header'
+[[ $(head -n 1 l.csv) == step,epoch,loss,grad_norm,lr,step_time,tokens_per_second,peak_memory,launches,waits,eval_loss,seq,record_time,status,note ]] || fail 'log: header'
 [[ $(column l.csv lr | sort -u) == 0.001 ]] || fail 'log: lr'
 [[ $(column l.csv eval_loss | grep -c .) -eq 2 && $(column l.csv status | sort -u) == ok ]] || fail 'log: evaluation'
 rm l.csv
@@ -146,6 +181,18 @@ for t in full lora qlora; do
         rm -r all rest ck ./*.csv
     done
 done
+# also where every step has rows of another length
+base=(--data uneven.jsonl --pack off --seq 300 --lr 1e-3 --batch 2 -q --loss-scale 64)
+for mode in eager graph; do
+    one --export all --log all.csv --tuning lora
+    one --save ck --save-interval 3 --tuning lora
+    rm -r ck/iter_0000006 && echo 3 >ck/latest_checkpointed_iteration.txt
+    one --save ck --resume latest --export rest --log part.csv --tuning lora
+    diff -r all rest >/dev/null || fail "lengths $mode: the resumed run gives other weights"
+    cmp <(sed 1,4d all.csv | cut -d, -f1-5,12) <(sed 1d part.csv | cut -d, -f1-5,12) || fail "lengths $mode: another log"
+    rm -r all rest ck ./*.csv
+done
+base=(--seq 96 --lr 1e-3 --accumulate 2 --batch 2 --eval-split 0.1 -q)
 one --save ck
 expect 2 'it holds checkpoints (the last of step 6)' "$train" "${base[@]}" --save ck --steps 9
 expect 2 "of another run: data.tokens was" "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest --seq 64

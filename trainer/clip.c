@@ -73,9 +73,11 @@ static pb_status fused(pb_ctx *ctx, const pb_trainer *t, int group)
 {
     const pb_clip_group *g = &t->groups[group];
     PB_TRY(sums(ctx, t, g, NULL));
-    PB_TRY(pb_clip_reduce(
-        ctx, &(pb_clip_reduce_args){
-                 .partial = g->partial, .state = t->clip + group, .slots = g->slots, .max_norm = t->cfg.max_norm}));
+    PB_TRY(pb_clip_reduce(ctx, &(pb_clip_reduce_args){.partial = g->partial,
+                                                      .loss_scale = t->loss_scale,
+                                                      .state = t->clip + group,
+                                                      .slots = g->slots,
+                                                      .max_norm = t->cfg.max_norm}));
     return scales(ctx, t, group);
 }
 
@@ -84,11 +86,11 @@ static pb_status synchronous(pb_ctx *ctx, const pb_trainer *t, int group)
 {
     double sum = 0;
     PB_TRY(sums(ctx, t, &t->groups[group], &sum));
-    const double norm = sqrt(sum), max = (double)t->cfg.max_norm;
-    pb_clip_state state = {.scale = norm > max ? (float)(max / norm) : 1, .norm = (float)norm};
+    const double carried = (double)t->cfg.loss_scale, norm = sqrt(sum) / carried, max = (double)t->cfg.max_norm;
+    pb_clip_state state = {.scale = (float)((norm > max ? max / norm : 1) / carried), .norm = (float)norm};
     if (!isfinite(state.norm)) state.scale = 1, state.skip = 1;
     PB_TRY(pb_upload(ctx, t->clip + group, &state, sizeof state));
-    return state.scale < 1 ? scales(ctx, t, group) : PB_OK;
+    return state.scale != 1 ? scales(ctx, t, group) : PB_OK;
 }
 
 pb_status pb_phase_clip(pb_ctx *ctx, void *self)
@@ -101,6 +103,7 @@ pb_status pb_phase_clip(pb_ctx *ctx, void *self)
         return pb_clip_multi(ctx, &(pb_clip_multi_args){.list = t->clip_list,
                                                         .state = t->clip,
                                                         .partial = t->partial,
+                                                        .loss_scale = t->loss_scale,
                                                         .elements = t->model.trained,
                                                         .n = t->ntrained,
                                                         .slots = t->slots,
@@ -119,6 +122,7 @@ pb_status pb_phase_optimizer(pb_ctx *ctx, void *self)
     return pb_adamw_step(ctx, &(pb_adamw_step_args){.list = t->adamw_list,
                                                     .clip = groups ? t->clip : NULL,
                                                     .state = t->state,
+                                                    .loss_scale = t->loss_scale,
                                                     .elements = t->model.trained,
                                                     .n = t->ntrained,
                                                     .nclip = groups,

@@ -37,6 +37,7 @@ pb_train_config pb_train_defaults(const pb_geometry *g)
         .beta2 = 0.999f,
         .eps = 1e-8f,
         .weight_decay = 0.01f,
+        .loss_scale = 1,
     };
 }
 
@@ -119,6 +120,7 @@ static void carve(pb_trainer *t)
     t->targets = pb_carve(m, T * sizeof *t->targets);
     t->mask = pb_carve(m, T * f);
     t->inv_count = pb_carve(m, f);
+    t->loss_scale = pb_carve(m, f);
     t->start = pb_carve(m, t->cfg.packed ? T * sizeof *t->start : 0);
     t->pos = pb_carve(m, t->cfg.packed ? T * sizeof *t->pos : 0);
     t->cos = pb_carve(m, (size_t)t->cfg.S * (g->d / 2) * f);
@@ -202,6 +204,12 @@ static pb_status check(const pb_train_config *c)
     return PB_OK;
 }
 
+static void set_shape(pb_trainer *t, int S)
+{
+    t->S = S;
+    t->T = t->cfg.B * S;
+}
+
 static pb_status set_up(pb_trainer *t)
 {
     PB_TRY(group(t));
@@ -214,6 +222,7 @@ static pb_status set_up(pb_trainer *t)
     place_partials(t);
     PB_TRY(rope_tables(t));
     PB_TRY(pb_clip_write_lists(t));
+    PB_TRY(pb_trainer_set_loss_scale(t, t->cfg.loss_scale));
     return pb_trainer_set_lr(t, t->cfg.lr);
 }
 
@@ -224,7 +233,7 @@ pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **
     if (!t) return pb_fail(PB_ENOMEM, "no memory for a trainer");
     t->ctx = ctx;
     t->cfg = *cfg;
-    t->T = cfg->B * cfg->S;
+    set_shape(t, cfg->S);
     pb_status s = pb_model_open(ctx, &cfg->model, &t->model);
     if (s == PB_OK) s = set_up(t);
     if (s != PB_OK) pb_trainer_close(t);
@@ -245,28 +254,30 @@ void pb_trainer_close(pb_trainer *t)
 
 /* ---- inputs ------------------------------------------------------------------------------------------ */
 
-static pb_status set_packing(pb_trainer *t, const pb_batch *b)
+static pb_status set_packing(pb_trainer *t, const pb_batch *b, int S)
 {
-    const int S = t->cfg.S;
+    const int T = t->cfg.B * S;
     if (!b->start != !t->cfg.packed || !b->pos != !t->cfg.packed)
         return pb_fail(PB_EINVAL, "batch: start and pos must %s: the trainer's batches are %s",
                        t->cfg.packed ? "be given" : "be NULL", t->cfg.packed ? "packed" : "not packed");
     if (!t->cfg.packed) return PB_OK;
-    for (int i = 0; i < t->T; i++) {
+    for (int i = 0; i < T; i++) {
         if (b->start[i] < 0 || b->start[i] > i % S)
             return pb_fail(PB_EINVAL, "batch: start %d of token %d is outside 0 to %d", b->start[i], i, i % S);
         if (b->pos[i] < 0 || b->pos[i] >= S)
             return pb_fail(PB_EINVAL, "batch: position %d of token %d is outside 0 to %d", b->pos[i], i, S - 1);
     }
-    PB_TRY(pb_upload(t->ctx, t->start, b->start, (size_t)t->T * sizeof *b->start));
-    return pb_upload(t->ctx, t->pos, b->pos, (size_t)t->T * sizeof *b->pos);
+    PB_TRY(pb_upload(t->ctx, t->start, b->start, (size_t)T * sizeof *b->start));
+    return pb_upload(t->ctx, t->pos, b->pos, (size_t)T * sizeof *b->pos);
 }
 
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
 {
-    const size_t T = (size_t)t->T;
-    const int V = t->model.g.V;
+    const int V = t->model.g.V, S = b->S ? b->S : t->cfg.S;
+    const size_t T = (size_t)t->cfg.B * (size_t)(S > 0 ? S : 0);
     double count = 0;
+    if (S < 1 || S > t->cfg.S)
+        return pb_fail(PB_EINVAL, "batch: rows of %d tokens, the trainer takes 1 to %d", S, t->cfg.S);
     for (size_t i = 0; i < T; i++) {
         if (b->ids[i] < 0 || b->ids[i] >= V)
             return pb_fail(PB_EINVAL, "batch: id %d of token %zu is outside the vocabulary of %d", b->ids[i], i, V);
@@ -277,11 +288,13 @@ pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
     }
     if (b->count > 0) count = b->count;
     const float inv = count > 0 ? (float)(1 / count) : 0;
-    PB_TRY(set_packing(t, b));
+    PB_TRY(set_packing(t, b, S));
     PB_TRY(pb_upload(t->ctx, t->ids, b->ids, T * sizeof *b->ids));
     PB_TRY(pb_upload(t->ctx, t->targets, b->targets, T * sizeof *b->targets));
     PB_TRY(pb_upload(t->ctx, t->mask, b->mask, T * sizeof *b->mask));
-    return pb_upload(t->ctx, t->inv_count, &inv, sizeof inv);
+    PB_TRY(pb_upload(t->ctx, t->inv_count, &inv, sizeof inv));
+    set_shape(t, S);
+    return PB_OK;
 }
 
 pb_status pb_trainer_set_lr(pb_trainer *t, float lr)
@@ -289,6 +302,14 @@ pb_status pb_trainer_set_lr(pb_trainer *t, float lr)
     if (!(lr >= 0)) return pb_fail(PB_EINVAL, "learning rate %g: need >= 0", (double)lr);
     t->cfg.lr = lr;
     return pb_upload(t->ctx, &t->state->lr, &lr, sizeof lr);
+}
+
+pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale)
+{
+    if (!(scale > 0 && isfinite(scale)))
+        return pb_fail(PB_EINVAL, "loss scale %g: need a finite number above 0", (double)scale);
+    t->cfg.loss_scale = scale;
+    return pb_upload(t->ctx, t->loss_scale, &scale, sizeof scale);
 }
 
 pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm)
@@ -300,6 +321,20 @@ pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm)
 }
 
 void pb_trainer_accumulate(pb_trainer *t, bool on) { t->accumulate = on; }
+
+/* As in a plan, ops are checked, picked and given their scratch, but none runs. */
+pb_status pb_trainer_reserve(pb_trainer *t, int S)
+{
+    const bool planning = t->ctx->planning;
+    const int before = t->S;
+    if (S < 1 || S > t->cfg.S) return pb_fail(PB_EINVAL, "rows of %d tokens, the trainer takes 1 to %d", S, t->cfg.S);
+    set_shape(t, S);
+    t->ctx->planning = true;
+    const pb_status s = pb_train_step(t->ctx, t);
+    t->ctx->planning = planning;
+    set_shape(t, before);
+    return s;
+}
 
 /* ---- what the host may ask --------------------------------------------------------------------------- */
 
@@ -343,7 +378,7 @@ pb_memory pb_trainer_memory(const pb_trainer *t)
 pb_flops pb_trainer_flops(const pb_trainer *t)
 {
     const pb_model *m = &t->model;
-    const double T = t->T, S = t->cfg.S;
+    const double S = t->cfg.S, T = t->cfg.B * S;
     /* Causal: half of the square; two products forward (q k, p v), five backward, of which q k is one again. */
     const double attention = 2 * T * S / 2 * 2 * m->g.H * m->g.d * m->g.L;
     pb_flops f = {attention, 2.5 * attention, 0.5 * attention};

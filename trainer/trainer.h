@@ -1,6 +1,7 @@
 /* trainer.h - one training step of a model, phase by phase.
  *
- * A trainer owns the model, the activations of one batch shape [B,S] and the optimiser's state. Each
+ * A trainer owns the model, the activations of batches up to [B,S] and the optimiser's state. A batch may have shorter
+ * rows, and then every phase works on those. Each
  * phase is a pb_fn on it that only enqueues, so that `bench` can time or record any of them; the host
  * learns results only through the functions below that say they wait. The backward pass leaves the
  * activations as they are: it can be repeated, and gives the same gradients. With model.frozen there are only forward
@@ -26,18 +27,19 @@ typedef enum pb_clip_arm {
 
 typedef struct pb_train_config {
     pb_model_config model;
-    int B, S;    /* sequences and tokens a sequence of one batch */
+    int B, S;    /* sequences of a batch, and tokens of the longest ones */
     bool packed; /* batches say where each token's sample begins; all of them or none, as graphs replay either */
     pb_clip_arm clip;
     float max_norm; /* > 0 */
     float lr, beta1, beta2, eps, weight_decay;
+    float loss_scale; /* > 0; see pb_trainer_set_loss_scale */
 } pb_train_config;
 
 /* Sensible values for everything but the geometry: LoRA r16 alpha 32 on q and v, f32, B1 S128, fused clip
- * at 1.0, AdamW 1e-4 (.9, .999, 1e-8), decay 0.01, seed 42. */
+ * at 1.0, AdamW 1e-4 (.9, .999, 1e-8), decay 0.01, loss scale 1, seed 42. */
 pb_train_config pb_train_defaults(const pb_geometry *g);
 
-/* Host memory; borrowed for the call. */
+/* Host memory; borrowed for the call. S below is the batch's own. */
 typedef struct pb_batch {
     const int32_t *ids;     /* [B,S] */
     const int32_t *targets; /* [B,S] the token that follows; any value where mask is 0 */
@@ -46,6 +48,7 @@ typedef struct pb_batch {
                                that of all micro-batches whose gradients are accumulated */
     const int32_t *start;   /* [B,S] first token of the row that each may attend to, 0 <= start[b,s] <= s */
     const int32_t *pos;     /* [B,S] position in its sample, 0 <= pos < S; both with packed, else both NULL */
+    int S;                  /* 1 to the trainer's; 0: the trainer's */
 } pb_batch;
 
 typedef struct pb_trainer pb_trainer;
@@ -74,18 +77,23 @@ pb_status pb_backward_and_clip(pb_ctx *ctx, void *self);
 pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **out);
 void pb_trainer_close(pb_trainer *t);
 
-/* Copies a batch into the trainer's fixed buffers, with 1/count. EINVAL: an id outside the
- * vocabulary, or a target outside it under the mask; start or pos out of range, or given without `packed`. An empty
- * mask is allowed: loss and gradients are 0. */
+/* Copies a batch into the trainer's fixed buffers, with 1/count; the phases that follow work on its shape. EINVAL: an
+ * id outside the vocabulary, or a target outside it under the mask; start or pos out of range, or given without
+ * `packed`; rows longer than the trainer's. An empty mask is allowed: loss and gradients are 0. */
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *batch);
 pb_status pb_trainer_set_lr(pb_trainer *t, float lr);
+/* The loss's gradient is multiplied by it, and all gradients are divided by it where they are clipped and applied, so
+ * that only what lies between is scaled. For all micro-batches of a step. EINVAL: it is not finite and above 0. */
+pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale);
 pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm); /* not while a graph of it is in use */
 /* Adds the next backward passes' gradients to those that are there (gradient accumulation). */
 void pb_trainer_accumulate(pb_trainer *t, bool on);
+/* Makes the scratch memory that steps with rows of S tokens take, without running one: 1 <= S <= the trainer's. */
+pb_status pb_trainer_reserve(pb_trainer *t, int S);
 
 /* These wait for the device. */
 pb_status pb_trainer_loss(pb_trainer *t, double *mean); /* of the last loss phase, per masked token */
-pb_status pb_trainer_nll(pb_trainer *t, float *nll);    /* [B*S] of the same phase, by token; 0 where the mask is */
+pb_status pb_trainer_nll(pb_trainer *t, float *nll);    /* [B*S] of the last batch, by token; 0 where the mask is */
 pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out);
 /* Clip states of the last clip phase: [*n] groups, layers first. `out` holds pb_trainer_clip_groups. */
 int pb_trainer_clip_groups(const pb_trainer *t);
@@ -100,7 +108,8 @@ typedef struct pb_memory {
     size_t weights, grads, moments, activations;
 } pb_memory;
 pb_memory pb_trainer_memory(const pb_trainer *t);
-/* FLOPs of the matrix products and attention of one step: forward, and backward for what is trained. */
+/* FLOPs of the matrix products and attention of one step with the longest rows: forward, and backward for what is
+ * trained. */
 typedef struct pb_flops {
     double forward, backward;
     double again; /* of backward: what was computed forward already, and is once more instead of being kept */

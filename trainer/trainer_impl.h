@@ -29,12 +29,13 @@ struct pb_trainer {
     pb_train_config cfg;
     pb_model model;
     pb_ctx *ctx;
-    int T;
+    int S, T; /* of the present batch: tokens a row, and of all rows */
     bool accumulate;
 
-    pb_arena acts;           /* everything below that is device memory */
+    pb_arena acts;           /* everything below that is device memory, for the largest T */
     int32_t *ids, *targets;  /* [T] */
     float *mask, *inv_count; /* [T], [1] */
+    float *loss_scale;       /* [1] */
     int32_t *start, *pos;    /* [T], or NULL when batches are not packed */
     float *cos, *sin;        /* [S,d/2] */
     pb_layer_acts *layers;   /* [L], host */

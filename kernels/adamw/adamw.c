@@ -8,6 +8,13 @@
 
 /* ---- reference ------------------------------------------------------------------------------ */
 
+/* What an entry's gradients are multiplied by. */
+static double scale_of(const pb_adamw_step_args *a, const pb_adamw_entry *e)
+{
+    if (e->clip < 0) return a->loss_scale ? 1 / (double)a->loss_scale[0] : 1;
+    return a->scale_gradients ? (double)a->clip[e->clip].scale : 1;
+}
+
 static void update_ref(const pb_adamw_step_args *a, const pb_adamw_entry *e, double scale, double lr, int t)
 {
     const double b1 = (double)a->beta1, b2 = (double)a->beta2, eps = (double)a->eps, wd = (double)e->decay;
@@ -35,8 +42,7 @@ static pb_status step_ref(pb_ctx *ctx, const void *args)
     a->state->step++;
     for (int i = 0; i < a->n; i++) {
         const pb_adamw_entry *e = &a->list[i];
-        bool scaled = a->scale_gradients && e->clip >= 0;
-        update_ref(a, e, scaled ? (double)a->clip[e->clip].scale : 1, (double)a->state->lr, a->state->step);
+        update_ref(a, e, scale_of(a, e), (double)a->state->lr, a->state->step);
     }
     return PB_OK;
 }
@@ -52,10 +58,11 @@ const pb_impl pb_adamw_step_cpu[] = {PB_FAST_IMPLS(pb_adamw_step, .workspace = s
 /* ---- descriptor ------------------------------------------------------------------------------- */
 
 /* N tensors, the first of S*D elements; b: bf16 weights with masters; g: scale_gradients; c: clip states,
- * 2: the second one says skip; t: completed steps. */
+ * 2: the second one says skip, 3: none, but a loss scale; t: completed steps. */
 static const pb_dims edge[] = {
-    {3, 1, 7, 1, 1, 1, 0}, {3, 1, 7, 0, 0, 0, 0},  {1, 1, 1, 0, 1, 1, 3},       {2, 5, 40, 0, 0, 1, 9},
-    {4, 3, 5, 0, 1, 2, 4}, {4, 9, 9, 1, 0, 0, 99}, {3, 1, 50001, 0, 1, 1, 999}, {0},
+    {3, 1, 7, 1, 1, 1, 0},       {3, 1, 7, 0, 0, 0, 0},  {1, 1, 1, 0, 1, 1, 3},
+    {2, 5, 40, 0, 0, 1, 9},      {4, 3, 5, 0, 1, 2, 4},  {4, 9, 9, 1, 0, 0, 99},
+    {3, 1, 50001, 0, 1, 1, 999}, {4, 3, 50, 1, 0, 3, 2}, {0},
 };
 static const pb_dims grid[] = {{4, 49152, 576, 0, 0, 0, 10}, {4, 49152, 576, 1, 1, 1, 10}, {0}};
 static const pb_dims device_grid[] = {{1, 125000, 1024, 0, 0, 0, 10}, {1, 125000, 1024, 1, 1, 1, 10}, {0}};
@@ -97,19 +104,22 @@ static pb_status step_bind(pb_binder *b, const int *dim, void *args)
     const pb_clip_state clip[2] = {{.scale = 0.25f, .norm = 4}, {.scale = 1, .norm = 0.5f, .skip = dim[5] == 2}};
     const pb_adamw_state state = {.lr = 0.01f, .step = dim[6], .skipped = 2};
     if (dim[0] > 4) return pb_fail(PB_EINVAL, "adamw: bind makes at most 4 tensors");
+    const bool clipped = dim[5] == 1 || dim[5] == 2;
+    const float loss_scale = 48;
     size_t elements = 0;
     for (int i = 0; i < dim[0]; i++) {
         size_t n = i == 0 ? (size_t)dim[1] * dim[2] : i == 1 ? 0 : 30 + (size_t)i;
-        list[i] = bind_entry(b, i, n, dim[3] && i != 3, dim[5] && i % 2 == 0);
+        list[i] = bind_entry(b, i, n, dim[3] && i != 3, clipped && i % 2 == 0);
         elements += n;
     }
     *(pb_adamw_step_args *)args = (pb_adamw_step_args){
         .list = pb_in_raw(b, "list", list, dim[0] * sizeof *list),
-        .clip = dim[5] ? pb_in_raw(b, "clip", clip, sizeof clip) : NULL,
+        .clip = clipped ? pb_in_raw(b, "clip", clip, sizeof clip) : NULL,
         .state = pb_inout_raw(b, "state", &state, sizeof state),
+        .loss_scale = dim[5] == 3 ? pb_in_raw(b, "loss_scale", &loss_scale, sizeof loss_scale) : NULL,
         .elements = elements,
         .n = dim[0],
-        .nclip = dim[5] ? 2 : 0,
+        .nclip = clipped ? 2 : 0,
         .scale_gradients = dim[4],
         .beta1 = 0.9f,
         .beta2 = 0.95f,

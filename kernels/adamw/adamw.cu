@@ -83,6 +83,13 @@ __device__ static inline void update_quad(const pb_adamw_entry &e, float *p, siz
     else *(uint2 *)((__nv_bfloat16 *)e.w + i) = make_uint2(pb_pack_pair(x.x, x.y), pb_pack_pair(x.z, x.w));
 }
 
+/* What an entry's gradients are multiplied by. */
+__device__ static inline float scale_of(const pb_adamw_step_args &a, const pb_adamw_entry &e)
+{
+    if (e.clip < 0) return a.loss_scale ? 1 / a.loss_scale[0] : 1;
+    return a.scale_gradients ? a.clip[e.clip].scale : 1;
+}
+
 __global__ static void __launch_bounds__(THREADS, BLOCKS) adamw_update(step_call s, const shared_coefs *shared)
 {
     pb_list_cursor cursor = {};
@@ -93,8 +100,7 @@ __global__ static void __launch_bounds__(THREADS, BLOCKS) adamw_update(step_call
                                    [&](int k) { return (uint32_t)((s.a.list[k].n + CHUNK - 1) / CHUNK); });
         if (i < 0) return;
         const pb_adamw_entry e = s.a.list[i];
-        const coefs c = {s.a.scale_gradients && e.clip >= 0 ? s.a.clip[e.clip].scale : 1,
-                         (float)(1 - shared->lr * (double)e.decay), shared->rate, shared->unbias2};
+        const coefs c = {scale_of(s.a, e), (float)(1 - shared->lr * (double)e.decay), shared->rate, shared->unbias2};
         float *p = e.master ? e.master : (float *)e.w;
         const size_t first = (size_t)within * CHUNK, n = e.n - first < CHUNK ? e.n - first : CHUNK;
         const uintptr_t all = (uintptr_t)p | (uintptr_t)e.grad | (uintptr_t)e.m | (uintptr_t)e.v | (uintptr_t)e.w;

@@ -4,8 +4,9 @@
  *     p = p - lr (wd p + (m/(1-b1^t)) / (sqrt(v/(1-b2^t)) + eps))
  *
  * Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2, as torch.optim.AdamW computes it (eps
- * outside the root, decay decoupled). s is the entry's clip scale when `scale_gradients`, else 1. The
- * step number t and lr live in device memory, so that a recorded graph follows the schedule: the call
+ * outside the root, decay decoupled). s is the entry's clip scale when `scale_gradients`, else 1; of an entry without
+ * a clip state it is 1/loss_scale, which every clip state's scale holds already. The
+ * step number t, lr and loss_scale live in device memory, so that a recorded graph follows the schedule: the call
  * advances state->step itself, and when any of the clip states says skip it changes nothing but
  * state->skipped. Moments and master weights are f32; with dtype bf16 a tensor's p is its f32 master,
  * and w receives it rounded; with f32, master is NULL and p is w. */
@@ -39,6 +40,7 @@ typedef struct pb_adamw_step_args {
     const pb_adamw_entry *list; /* [n] in device memory */
     const pb_clip_state *clip;  /* [nclip], or NULL */
     pb_adamw_state *state;      /* [1], read and written */
+    const float *loss_scale;    /* [1], or NULL: 1 */
     size_t elements;            /* in all entries: what the cost is reckoned from, nothing else */
     int n, nclip;
     bool scale_gradients; /* gradients were not scaled in place: multiply by clip[].scale here */

@@ -18,6 +18,13 @@ typedef struct coefs {
     float eps;
 } coefs;
 
+/* What an entry's gradients are multiplied by. */
+static inline float scale_of(const pb_adamw_step_args *a, const pb_adamw_entry *e)
+{
+    if (e->clip < 0) return a->loss_scale ? 1 / a->loss_scale[0] : 1;
+    return a->scale_gradients ? a->clip[e->clip].scale : 1;
+}
+
 static inline coefs coefs_of(const pb_adamw_step_args *a, const pb_adamw_entry *e)
 {
     const double b1 = (double)a->beta1, b2 = (double)a->beta2, lr = (double)a->state->lr, t = a->state->step;
@@ -25,7 +32,7 @@ static inline coefs coefs_of(const pb_adamw_step_args *a, const pb_adamw_entry *
                    .one_b1 = (float)(1 - b1),
                    .b2 = a->beta2,
                    .one_b2 = (float)(1 - b2),
-                   .scale = a->scale_gradients && e->clip >= 0 ? a->clip[e->clip].scale : 1,
+                   .scale = scale_of(a, e),
                    .keep = (float)(1 - lr * (double)e->decay),
                    .rate = (float)(lr / (1 - pow(b1, t))),
                    .unbias2 = (float)(1 / sqrt(1 - pow(b2, t))),

@@ -120,6 +120,28 @@ static void clip_scale_applies_only_when_asked(void **state)
     }
 }
 
+/* Without a clip state the gradients are divided here; with one its scale holds the division already. */
+static void the_loss_scale_is_divided_out_once(void **state)
+{
+    const float scale = 4096;
+    const pb_clip_state clip = {.scale = 0.25f / scale};
+    for (int clipped = 0; clipped < 2; clipped++) {
+        tensor t, u;
+        pb_adamw_state s = {.lr = 0.01f}, r = s;
+        init(&t, false, 1), init(&u, false, 1);
+        next_gradient(&t, 5), next_gradient(&u, 5);
+        for (int i = 0; i < N; i++) t.grad[i] *= scale, u.grad[i] *= clipped ? 0.25f : 1;
+        t.entry.clip = clipped - 1;
+        pb_adamw_step_args a = args(&t.entry, 1, &s), b = args(&u.entry, 1, &r);
+        a.clip = &clip, a.nclip = 1, a.scale_gradients = true, a.loss_scale = &scale;
+        CHECK_OK(pb_adamw_step(*state, &a));
+        CHECK_OK(pb_adamw_step(*state, &b));
+        assert_memory_equal(t.w, u.w, sizeof t.w);
+        assert_memory_equal(t.m, u.m, sizeof t.m);
+        assert_memory_equal(t.v, u.v, sizeof t.v);
+    }
+}
+
 /* Any state that says skip: nothing changes but the count; the next good step goes on from there. */
 static void a_skipped_step_changes_nothing(void **state)
 {
@@ -158,6 +180,7 @@ int main(void)
         cmocka_unit_test(five_steps_of_the_formula),
         cmocka_unit_test(decay_is_decoupled),
         cmocka_unit_test(clip_scale_applies_only_when_asked),
+        cmocka_unit_test(the_loss_scale_is_divided_out_once),
         cmocka_unit_test(a_skipped_step_changes_nothing),
         cmocka_unit_test(bad_arguments_are_named),
     };

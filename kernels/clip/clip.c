@@ -27,11 +27,13 @@ static pb_status reduce_ref(pb_ctx *ctx, const void *args)
     double sum = 0;
     (void)ctx;
     for (int s = 0; s < a->slots; s++) sum += (double)a->partial[s];
-    double norm = sqrt(sum), max = (double)a->max_norm;
+    const double carried = a->loss_scale ? (double)a->loss_scale[0] : 1;
+    const double norm = sqrt(sum) / carried, max = (double)a->max_norm;
+    const bool finite = isfinite((float)norm);
     *a->state = (pb_clip_state){
-        .scale = isfinite((float)norm) && norm > max ? (float)(max / norm) : 1.0f,
+        .scale = finite ? (float)((norm > max ? max / norm : 1) / carried) : 1.0f,
         .norm = (float)norm,
-        .skip = isfinite((float)norm) ? 0.0f : 1.0f,
+        .skip = finite ? 0.0f : 1.0f,
     };
     return PB_OK;
 }
@@ -53,7 +55,11 @@ static pb_status multi_ref(pb_ctx *ctx, const void *args)
         PB_TRY(sqsum_ref(ctx, &(pb_clip_sqsum_args){.x = a->list[i].x, .partial = partial, .n = a->list[i].n}));
         partial += pb_clip_slots(a->list[i].n);
     }
-    PB_TRY(reduce_ref(ctx, &(pb_clip_reduce_args){a->partial, a->state, a->slots, a->max_norm}));
+    PB_TRY(reduce_ref(ctx, &(pb_clip_reduce_args){.partial = a->partial,
+                                                  .loss_scale = a->loss_scale,
+                                                  .state = a->state,
+                                                  .slots = a->slots,
+                                                  .max_norm = a->max_norm}));
     for (int i = 0; a->apply && i < a->n; i++)
         PB_TRY(scale_ref(ctx, &(pb_clip_scale_args){a->list[i].x, a->state, a->list[i].n}));
     return PB_OK;
@@ -105,12 +111,20 @@ static pb_status sqsum_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
+/* Of the axis c. */
+static const float *bind_loss_scale(pb_binder *b, int c)
+{
+    const float scale = 48;
+    return c == 2 ? pb_in_raw(b, "loss_scale", &scale, sizeof scale) : NULL;
+}
+
 static pb_status reduce_bind(pb_binder *b, const int *dim, void *args)
 {
     int slots = dim[0] * dim[1];
     *(pb_clip_reduce_args *)args = (pb_clip_reduce_args){
         .partial = pb_in_range(b, "partial", PB_F32, slots, 0, 100),
         .state = pb_out(b, "state", PB_F32, sizeof(pb_clip_state) / sizeof(float)),
+        .loss_scale = bind_loss_scale(b, dim[2]),
         .slots = slots,
         .max_norm = dim[2] ? 1.0f : INFINITY,
     };
@@ -145,6 +159,7 @@ static pb_status multi_bind(pb_binder *b, const int *dim, void *args)
         .list = pb_in_raw(b, "list", list, n * sizeof *list),
         .state = pb_out(b, "state", PB_F32, sizeof(pb_clip_state) / sizeof(float)),
         .partial = pb_out(b, "partial", PB_F32, slots),
+        .loss_scale = bind_loss_scale(b, dim[3]),
         .elements = elements,
         .n = n,
         .slots = slots,
@@ -183,16 +198,12 @@ static pb_cost multi_cost(const void *args)
 static const pb_dims plain_edge[] = {{1, 7}, {1, 1}, {3, 341}, {1, 1024}, {1, 1025}, {5, 1001}, {1, 300000}, {0}};
 static const pb_dims plain_grid[] = {{1, 576}, {49152, 576}, {151936, 896}, {0}};
 static const pb_dims state_edge[] = {{1, 7, 1}, {1, 1, 1}, {3, 341}, {5, 200, 1}, {1, 66000, 1}, {0}};
+static const pb_dims reduce_edge[] = {{1, 7, 1}, {1, 1, 1}, {3, 341}, {5, 200, 1}, {5, 200, 2}, {1, 66000, 1}, {0}};
 static const pb_dims scale_grid[] = {{1, 576, 1}, {49152, 576, 1}, {151936, 896, 1}, {0}};
 static const pb_dims reduce_grid[] = {{272, 256, 1}, {0}};
 static const pb_dims multi_edge[] = {
-    {4, 1, 7, 1, 1},
-    {4, 3, 5, 0, 1},
-    {1, 1, 1, 1, 1},
-    {2, 3, 1000, 1, 0},
-    {12, 7, 40000, 1, 1},
-    {12, 1, 3000, 1, 0},
-    {0},
+    {4, 1, 7, 1, 1},      {4, 3, 5, 0, 1},      {1, 1, 1, 1, 1},     {2, 3, 1000, 1, 0},
+    {12, 7, 40000, 1, 1}, {12, 7, 40000, 2, 1}, {12, 1, 3000, 1, 0}, {0},
 };
 static const pb_dims multi_grid[] = {{12, 49152, 576, 1, 1}, {12, 151936, 896, 1, 0}, {0}};
 /* 128 M elements. */
@@ -213,11 +224,11 @@ const pb_op pb_op_clip_sqsum = {
     .tol = {[PB_F32] = 1e-6},
     .f32_only = true,
 };
-/* c: the maximum is below the norm; else it is Inf. */
+/* c: the maximum is below the norm, else it is Inf; 2: and there is a loss scale. */
 const pb_op pb_op_clip_reduce = {
     .name = "clip_reduce",
     .axes = "SDc",
-    .edge = state_edge,
+    .edge = reduce_edge,
     .grid = reduce_grid,
     .args_size = sizeof(pb_clip_reduce_args),
     .impls = PB_BOTH_BACKENDS(clip, reduce),
@@ -241,7 +252,7 @@ const pb_op pb_op_clip_scale = {
     .tol = {[PB_F32] = 0}, /* one rounding */
     .f32_only = true,
 };
-/* N buffers; c: the maximum is below the norm; a: apply. */
+/* N buffers; c: as of clip_reduce; a: apply. */
 const pb_op pb_op_clip_multi = {
     .name = "clip_multi",
     .axes = "NSDca",

@@ -90,7 +90,7 @@ __device__ static inline double warp_sum(double x)
 }
 
 __global__ static void __launch_bounds__(REDUCERS)
-    clip_state(const float *partial, int slots, float max_norm, pb_clip_state *state)
+    clip_state(const float *partial, int slots, const float *loss_scale, float max_norm, pb_clip_state *state)
 {
     __shared__ double room[REDUCERS / 32];
     double sum = 0;
@@ -100,15 +100,18 @@ __global__ static void __launch_bounds__(REDUCERS)
     if (threadIdx.x % 32 == 0) room[threadIdx.x / 32] = sum;
     __syncthreads();
     if (threadIdx.x >= 32) return;
-    const double norm = sqrt(warp_sum(room[threadIdx.x])), max = (double)max_norm;
+    const double carried = loss_scale ? (double)*loss_scale : 1, max = (double)max_norm;
+    const double norm = sqrt(warp_sum(room[threadIdx.x])) / carried;
     const bool finite = isfinite((float)norm);
     if (threadIdx.x == 0)
-        *state = {finite && norm > max ? (float)(max / norm) : 1.0f, (float)norm, finite ? 0.0f : 1.0f, 0.0f};
+        *state = {finite ? (float)((norm > max ? max / norm : 1) / carried) : 1.0f, (float)norm, finite ? 0.0f : 1.0f,
+                  0.0f};
 }
 
-static pb_status reduce(pb_ctx *ctx, const float *partial, int slots, float max_norm, pb_clip_state *state)
+static pb_status reduce(pb_ctx *ctx, const float *partial, int slots, const float *loss_scale, float max_norm,
+                        pb_clip_state *state)
 {
-    clip_state<<<1, REDUCERS, 0, pb_cuda_stream(ctx)>>>(partial, slots, max_norm, state);
+    clip_state<<<1, REDUCERS, 0, pb_cuda_stream(ctx)>>>(partial, slots, loss_scale, max_norm, state);
     return pb_cuda_launched(ctx, "clip_state");
 }
 
@@ -177,7 +180,7 @@ static pb_status run_sqsum(pb_ctx *ctx, const void *args)
 static pb_status run_reduce(pb_ctx *ctx, const void *args)
 {
     const pb_clip_reduce_args *a = (const pb_clip_reduce_args *)args;
-    return reduce(ctx, a->partial, a->slots, a->max_norm, a->state);
+    return reduce(ctx, a->partial, a->slots, a->loss_scale, a->max_norm, a->state);
 }
 
 static pb_status run_scale(pb_ctx *ctx, const void *args)
@@ -196,7 +199,7 @@ static pb_status run_multi(pb_ctx *ctx, const void *args)
         clip_list_sums<<<blocks, THREADS, 0, pb_cuda_stream(ctx)>>>(*a);
         PB_TRY(pb_cuda_launched(ctx, "clip_list_sums"));
     }
-    PB_TRY(reduce(ctx, a->partial, a->slots, a->max_norm, a->state));
+    PB_TRY(reduce(ctx, a->partial, a->slots, a->loss_scale, a->max_norm, a->state));
     if (!blocks || !a->apply) return PB_OK;
     clip_list_scale<<<blocks, THREADS, 0, pb_cuda_stream(ctx)>>>(*a);
     return pb_cuda_launched(ctx, "clip_list_scale");

@@ -51,7 +51,8 @@ pb_status PB_FAST(pb_clip_sqsum)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-static inline void reduce(const float *partial, int slots, float max_norm, pb_clip_state *state)
+static inline void reduce(const float *partial, int slots, const float *loss_scale, float max_norm,
+                          pb_clip_state *state)
 {
     enum { ACC = 8 };
     double s[ACC] = {0};
@@ -59,17 +60,19 @@ static inline void reduce(const float *partial, int slots, float max_norm, pb_cl
     for (; i + ACC <= slots; i += ACC)
         for (int k = 0; k < ACC; k++) s[k] += (double)partial[i + k];
     for (; i < slots; i++) s[0] += (double)partial[i];
-    const double norm = sqrt(((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7])));
-    const bool finite = isfinite((float)norm), over = norm > (double)max_norm;
-    *state = (pb_clip_state){
-        .scale = finite && over ? (float)((double)max_norm / norm) : 1, .norm = (float)norm, .skip = finite ? 0 : 1};
+    const double carried = loss_scale ? (double)*loss_scale : 1, max = (double)max_norm;
+    const double norm = sqrt(((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]))) / carried;
+    const bool finite = isfinite((float)norm);
+    *state = (pb_clip_state){.scale = finite ? (float)((norm > max ? max / norm : 1) / carried) : 1,
+                             .norm = (float)norm,
+                             .skip = finite ? 0 : 1};
 }
 
 pb_status PB_FAST(pb_clip_reduce)(pb_ctx *ctx, const void *args)
 {
     const pb_clip_reduce_args *a = args;
     (void)ctx;
-    reduce(a->partial, a->slots, a->max_norm, a->state);
+    reduce(a->partial, a->slots, a->loss_scale, a->max_norm, a->state);
     return PB_OK;
 }
 
@@ -99,7 +102,7 @@ pb_status PB_FAST(pb_clip_multi)(pb_ctx *ctx, const void *args)
             a->partial[s] = sum_range(a->list[i].x, slot_range(a->list[i].n, s - first[i]));
         }
 #pragma omp single
-        reduce(a->partial, (int)slots, a->max_norm, a->state);
+        reduce(a->partial, (int)slots, a->loss_scale, a->max_norm, a->state);
         if (a->apply && a->state->scale != 1) {
 #pragma omp for schedule(dynamic, 4)
             for (size_t s = 0; s < slots; s++) {

@@ -8,7 +8,8 @@
 
 enum { MAX_SLOTS = 64 };
 
-static pb_status multi(pb_ctx *ctx, pb_clip_entry *list, int n, float max_norm, bool apply, pb_clip_state *state)
+static pb_status multi(pb_ctx *ctx, pb_clip_entry *list, int n, float max_norm, bool apply, const float *loss_scale,
+                       pb_clip_state *state)
 {
     float partial[MAX_SLOTS];
     int slots = 0;
@@ -17,6 +18,7 @@ static pb_status multi(pb_ctx *ctx, pb_clip_entry *list, int n, float max_norm, 
     return pb_clip_multi(ctx, &(pb_clip_multi_args){.list = list,
                                                     .state = state,
                                                     .partial = partial,
+                                                    .loss_scale = loss_scale,
                                                     .n = n,
                                                     .slots = slots,
                                                     .max_norm = max_norm,
@@ -39,13 +41,13 @@ static void joint_norm_ten_to_one_gives_a_tenth(void **state)
     pb_clip_entry list[6];
     pb_clip_state s;
     six_buffers(x, list);
-    CHECK_OK(multi(*state, list, 6, 1, true, &s));
+    CHECK_OK(multi(*state, list, 6, 1, true, NULL, &s));
     CHECK_NEAR(s.norm, 10, 1e-5);
     CHECK_NEAR(s.scale, 0.1, 1e-7);
     assert_true(s.skip == 0 && s.unused == 0);
     for (int b = 0; b < 6; b++)
         for (int i = 0; i < 100; i++) CHECK_NEAR(x[b][i], (i % 2 ? 1 : -1) / sqrt(600), 1e-8);
-    CHECK_OK(multi(*state, list, 6, 1e9f, true, &s));
+    CHECK_OK(multi(*state, list, 6, 1e9f, true, NULL, &s));
     CHECK_NEAR(s.norm, 1, 1e-6);
 }
 
@@ -54,7 +56,7 @@ static void the_root_is_exact(void **state)
 {
     float x[2] = {3e4f, 4e4f};
     pb_clip_state s;
-    CHECK_OK(multi(*state, (pb_clip_entry[]){{x, 2}}, 1, 100, false, &s));
+    CHECK_OK(multi(*state, (pb_clip_entry[]){{x, 2}}, 1, 100, false, NULL, &s));
     assert_true(s.norm == 5e4f && s.scale == 2e-3f);
     assert_true(x[0] == 3e4f && x[1] == 4e4f); /* apply was false */
 }
@@ -66,10 +68,10 @@ static void a_norm_below_the_maximum_touches_nothing(void **state)
     pb_clip_state s;
     six_buffers(x, list);
     memcpy(before, x, sizeof x);
-    CHECK_OK(multi(*state, list, 6, 10.001f, true, &s));
+    CHECK_OK(multi(*state, list, 6, 10.001f, true, NULL, &s));
     assert_true(s.scale == 1 && s.skip == 0);
     assert_memory_equal(x, before, sizeof x);
-    CHECK_OK(multi(*state, list, 6, INFINITY, true, &s));
+    CHECK_OK(multi(*state, list, 6, INFINITY, true, NULL, &s));
     assert_true(s.scale == 1 && s.skip == 0);
     assert_memory_equal(x, before, sizeof x);
 }
@@ -85,7 +87,7 @@ static void a_norm_that_is_not_finite_skips_the_step(void **state)
             six_buffers(x, list);
             x[4][at] = bad[k];
             memcpy(before, x, sizeof x);
-            CHECK_OK(multi(*state, list, 6, 1, true, &s));
+            CHECK_OK(multi(*state, list, 6, 1, true, NULL, &s));
             assert_true(s.scale == 1 && s.skip == 1 && !isfinite(s.norm));
             assert_memory_equal(x, before, sizeof x);
         }
@@ -95,10 +97,10 @@ static void nothing_and_zeros_have_norm_zero(void **state)
 {
     float x[5] = {0};
     pb_clip_state s = {.scale = 7};
-    CHECK_OK(multi(*state, (pb_clip_entry[]){{NULL, 0}, {x, 5}, {NULL, 0}}, 3, 1, true, &s));
+    CHECK_OK(multi(*state, (pb_clip_entry[]){{NULL, 0}, {x, 5}, {NULL, 0}}, 3, 1, true, NULL, &s));
     assert_true(s.norm == 0 && s.scale == 1 && s.skip == 0);
     s.scale = 7;
-    CHECK_OK(multi(*state, NULL, 0, 1, true, &s));
+    CHECK_OK(multi(*state, NULL, 0, 1, true, NULL, &s));
     assert_true(s.norm == 0 && s.scale == 1 && s.skip == 0);
     s.scale = 7;
     CHECK_OK(pb_clip_reduce(*state, &(pb_clip_reduce_args){.state = &s, .max_norm = 1}));
@@ -121,8 +123,9 @@ static void multi_is_the_three_phases(void **state)
         if (sizes[b]) CHECK_OK(pb_clip_sqsum(*state, &(pb_clip_sqsum_args){y[b], partial + slots, sizes[b]}));
         slots += pb_clip_slots(sizes[b]);
     }
-    CHECK_OK(pb_clip_reduce(*state, &(pb_clip_reduce_args){partial, &three, slots, 1}));
-    CHECK_OK(multi(*state, list, BUFFERS, 1, true, &one));
+    CHECK_OK(pb_clip_reduce(
+        *state, &(pb_clip_reduce_args){.partial = partial, .state = &three, .slots = slots, .max_norm = 1}));
+    CHECK_OK(multi(*state, list, BUFFERS, 1, true, NULL, &one));
     assert_memory_equal(&one, &three, sizeof one);
     for (int b = 0; b < BUFFERS; b++) {
         CHECK_OK(pb_clip_scale(*state, &(pb_clip_scale_args){y[b], &three, sizes[b]}));
@@ -147,11 +150,29 @@ static void slots_cover_a_buffer_once(void **state)
     assert_true(pb_clip_slots((size_t)1 << 40) == 256);
 }
 
+/* Buffers that carry a scale of 2^k come out bit for bit as those without it; one that is clipped, one that is not. */
+static void a_loss_scale_leaves_no_trace(void **state)
+{
+    const float scale = 4096;
+    for (int clipped = 0; clipped < 2; clipped++) {
+        float x[6][100], y[6][100];
+        pb_clip_entry list[6], scaled[6];
+        pb_clip_state s, r;
+        six_buffers(x, list), six_buffers(y, scaled);
+        for (int b = 0; b < 6; b++)
+            for (int i = 0; i < 100; i++) y[b][i] *= scale;
+        CHECK_OK(multi(*state, list, 6, clipped ? 1 : 11, true, NULL, &s));
+        CHECK_OK(multi(*state, scaled, 6, clipped ? 1 : 11, true, &scale, &r));
+        assert_true(r.norm == s.norm && r.scale == s.scale / scale && r.skip == 0);
+        assert_memory_equal(x, y, sizeof x);
+    }
+}
+
 static void bad_arguments_are_named(void **state)
 {
     pb_clip_state s;
     CHECK_FAILS(pb_clip_reduce(*state, &(pb_clip_reduce_args){.state = &s}), PB_EINVAL, "max_norm=0");
-    CHECK_FAILS(multi(*state, NULL, 0, NAN, true, &s), PB_EINVAL, "max_norm=");
+    CHECK_FAILS(multi(*state, NULL, 0, NAN, true, NULL, &s), PB_EINVAL, "max_norm=");
     CHECK_FAILS(pb_clip_sqsum(*state, &(pb_clip_sqsum_args){0}), PB_EINVAL, "empty");
     CHECK_FAILS(pb_clip_reduce(*state, &(pb_clip_reduce_args){.slots = -1, .max_norm = 1}), PB_EINVAL, "slots=-1");
 }
@@ -166,6 +187,7 @@ int main(void)
         cmocka_unit_test(nothing_and_zeros_have_norm_zero),
         cmocka_unit_test(multi_is_the_three_phases),
         cmocka_unit_test(slots_cover_a_buffer_once),
+        cmocka_unit_test(a_loss_scale_leaves_no_trace),
         cmocka_unit_test(bad_arguments_are_named),
     };
     return test_every_impl(&pb_op_clip_multi, tests, sizeof tests / sizeof *tests);

@@ -23,12 +23,13 @@ static row_sum sum_row(const void *logits, size_t row, int V, pb_dtype dtype)
 static pb_status bwd_ref(pb_ctx *ctx, const void *args)
 {
     const pb_xent_bwd_args *a = args;
+    const double scale = a->loss_scale ? (double)a->loss_scale[0] : 1;
     double loss = 0;
     (void)ctx;
     for (int t = 0; t < a->T; t++) {
         const size_t row = (size_t)t * a->V;
         const bool counts = a->mask[t] != 0, valid = a->target[t] >= 0 && a->target[t] < a->V;
-        double nll = counts ? (double)NAN : 0, k = (double)a->mask[t] * (double)a->inv_count[0];
+        double nll = counts ? (double)NAN : 0, k = scale * (double)a->mask[t] * (double)a->inv_count[0];
         row_sum s = {0};
         if (counts && valid) {
             s = sum_row(a->logits, row, a->V, a->dtype);

@@ -21,8 +21,8 @@ enum { THREADS = 512, LOADS = 4, SLICE = 96 * 1024, CLUSTER = 8 };
 template <class T> struct xent {
     const T *logits;
     const int32_t *target;
-    const float *mask, *inv_count;
-    T *dlogits; /* NULL: forward only */
+    const float *mask, *inv_count, *loss_scale; /* loss_scale NULL: 1 */
+    T *dlogits;                                 /* NULL: forward only */
     float *nll;
     int V;
 };
@@ -97,7 +97,7 @@ template <class T> __device__ static inline row_case row_case_of(const xent<T> &
     if (mask == 0) return {true, 0, 0, 0};
     const int target = a.target[row];
     if (target < 0 || target >= a.V) return {true, NAN, 0, 0};
-    return {false, 0, mask * a.inv_count[0], target};
+    return {false, 0, mask * a.inv_count[0] * (a.loss_scale ? a.loss_scale[0] : 1), target};
 }
 
 __device__ static inline float nll_of(row_sum s, float target) { return (float)((double)s.max - target + log(s.sum)); }
@@ -295,7 +295,7 @@ static pb_status loss(pb_ctx *ctx, const pb_xent_bwd_args *a)
 
 template <class T> static xent<T> rows_of(const pb_xent_bwd_args *a)
 {
-    return {(const T *)a->logits, a->target, a->mask, a->inv_count, (T *)a->dlogits, a->nll, a->V};
+    return {(const T *)a->logits, a->target, a->mask, a->inv_count, a->loss_scale, (T *)a->dlogits, a->nll, a->V};
 }
 
 template <class T> static bool vectors_fit(const pb_xent_bwd_args *a)

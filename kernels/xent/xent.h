@@ -2,13 +2,13 @@
  *
  *     nll[t] = log sum_v exp(logits[t,v]) - logits[t,target[t]]
  *     loss = inv_count * sum over t of mask[t] nll[t]
- *     dlogits[t,v] = mask[t] inv_count (softmax(logits[t])[v] - [v == target[t]])
+ *     dlogits[t,v] = loss_scale mask[t] inv_count (softmax(logits[t])[v] - [v == target[t]])
  *
  * The maximum is taken out before exp, in f32 at least. A token with mask 0 has nll 0 and a zero
  * gradient, and its logits and target are not read (they may be NaN or -1). A target outside [0,V)
- * under a mask other than 0 makes nll, loss and that row of the gradient NaN. inv_count is read from
- * device memory, so that a recorded graph follows the number of tokens; 0 for an empty mask gives
- * loss 0. The shift by one between input and target is the caller's. */
+ * under a mask other than 0 makes nll, loss and that row of the gradient NaN. inv_count and loss_scale are
+ * read from device memory, so that a recorded graph follows the number of tokens and the scale; inv_count 0
+ * for an empty mask gives loss 0. The shift by one between input and target is the caller's. */
 #ifndef PB_XENT_H
 #define PB_XENT_H
 #include "kernels/core/op.h"
@@ -32,9 +32,10 @@ typedef struct pb_xent_bwd_args {
     const int32_t *target;
     const float *mask;
     const float *inv_count;
-    void *dlogits; /* [T,V] dtype, out; may be logits */
-    float *nll;    /* [T], out */
-    float *loss;   /* [1], out */
+    void *dlogits;           /* [T,V] dtype, out; may be logits */
+    float *nll;              /* [T], out */
+    float *loss;             /* [1], out; without loss_scale */
+    const float *loss_scale; /* [1], or NULL: 1 */
     int T, V;
     pb_dtype dtype;
 } pb_xent_bwd_args;

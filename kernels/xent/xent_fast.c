@@ -78,7 +78,7 @@ static inline void gradient_row(const pb_xent_bwd_args *a, size_t r, bool stream
     const pb_dtype t = a->dtype;
     const size_t V = a->V, row = r * V;
     const int32_t target = a->target[r];
-    const float k = a->mask[r] * a->inv_count[0];
+    const float k = a->mask[r] * a->inv_count[0] * (a->loss_scale ? a->loss_scale[0] : 1);
     if (target < 0 || target >= a->V) {
         for (size_t v = 0; v < V; v++) pb_store(a->dlogits, row + v, t, (double)NAN);
         a->nll[r] = NAN;

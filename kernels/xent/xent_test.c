@@ -176,6 +176,23 @@ static void large_gradients_are_equal(void **state)
     }
 }
 
+/* The loss scale is in the gradient alone. */
+static void the_loss_scale_is_in_the_gradient(void **state)
+{
+    problem *p = make(), *q = make();
+    const float scale = 1024;
+    p->mask[1] = q->mask[1] = 0, p->mask[2] = q->mask[2] = 0.5f;
+    pb_xent_bwd_args a = args(p), b = args(q);
+    b.loss_scale = &scale;
+    CHECK_OK(pb_xent_bwd(*state, &a));
+    CHECK_OK(pb_xent_bwd(*state, &b));
+    assert_true(p->loss[0] == q->loss[0]);
+    assert_memory_equal(p->nll, q->nll, sizeof p->nll);
+    for (size_t i = 0; i < N; i++)
+        if (q->d[i] != scale * p->d[i]) fail_msg("element %zu", i);
+    free(p), free(q);
+}
+
 static void bad_arguments_are_named(void **state)
 {
     CHECK_FAILS(pb_xent_fwd(*state, &(pb_xent_fwd_args){.T = 1}), PB_EINVAL, "V=0");
@@ -192,6 +209,7 @@ int main(void)
         cmocka_unit_test(a_target_outside_the_vocabulary_shows),
         cmocka_unit_test(nan_logits_show),
         cmocka_unit_test(large_gradients_are_equal),
+        cmocka_unit_test(the_loss_scale_is_in_the_gradient),
         cmocka_unit_test(bad_arguments_are_named),
     };
     return test_every_impl(&pb_op_xent_fwd, tests, sizeof tests / sizeof *tests);

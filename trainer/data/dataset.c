@@ -187,10 +187,11 @@ static void plan(pb_dataset *d)
     while (open) close_row(d, rows, &open, 0);
 }
 
-static void fill_row(const pb_dataset *d, size_t row, size_t to, const pb_rows *out)
+/* Row `row` of the epoch as row b of `out`. */
+static void fill_row(const pb_dataset *d, size_t row, size_t b, const pb_rows *out)
 {
     const pb_samples *s = &d->samples;
-    const size_t S = (size_t)d->cfg.S;
+    const size_t S = (size_t)d->cfg.S, to = b * S;
     size_t at = 0;
     for (size_t i = d->row[row]; i != NONE; i = d->next[i]) {
         const size_t start = at;
@@ -202,6 +203,7 @@ static void fill_row(const pb_dataset *d, size_t row, size_t to, const pb_rows *
             out->pos[to + at] = (int32_t)(at - start);
         }
     }
+    if (out->used) out->used[b] = (int32_t)at;
     for (; at < S; at++) {
         out->ids[to + at] = out->targets[to + at] = out->pos[to + at] = 0;
         out->mask[to + at] = 0;
@@ -216,7 +218,7 @@ void pb_dataset_next(pb_dataset *d, int B, const pb_rows *out)
             d->at = (pb_data_position){d->at.epoch + 1, 0};
             plan(d);
         }
-        fill_row(d, (size_t)d->at.row++, (size_t)b * (size_t)d->cfg.S, out);
+        fill_row(d, (size_t)d->at.row++, (size_t)b, out);
     }
 }
 

@@ -55,6 +55,7 @@ typedef struct pb_rows { /* the caller's, [B,S] each */
     int32_t *ids, *targets;
     float *mask;
     int32_t *start, *pos;
+    int32_t *used; /* [B] places that conversations take, from the row's beginning; NULL: not wanted */
 } pb_rows;
 
 typedef struct pb_dataset pb_dataset;

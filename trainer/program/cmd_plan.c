@@ -1,7 +1,7 @@
 /* cmd_plan.c - `train plan`: what a run would do, and the memory it would take, by running it without computing. */
 #include <stdio.h>
 
-#include "trainer/program/job.h"
+#include "trainer/program/step.h"
 
 static void print_model(const pb_job *j)
 {
@@ -33,7 +33,7 @@ static pb_status print_memory(pb_job *j)
 {
     const pb_memory m = pb_trainer_memory(j->trainer);
     double peak;
-    PB_TRY(pb_train_step(&j->ctx, j->trainer)); /* sizes the scratch */
+    PB_TRY(pb_job_reserve(j));
     PB_TRY(pb_job_memory(j, &peak));
     printf("memory      weights %.1f MB, gradients %.1f, moments %.1f, activations %.1f, scratch %.1f\n",
            1e-6 * (double)m.weights, 1e-6 * (double)m.grads, 1e-6 * (double)m.moments, 1e-6 * (double)m.activations,

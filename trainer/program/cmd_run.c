@@ -11,7 +11,7 @@
 
 typedef struct run {
     pb_job j;
-    pb_stepper stepper;
+    pb_graphs graphs;
     pb_log log;
     pb_saver saver;
     pb_progress p; /* p.iteration: steps done, also by the processes that this one goes on for */
@@ -83,7 +83,7 @@ static pb_status one_step(run *r)
     pb_step_result x;
     double memory, eval_loss = (double)NAN;
     const double lr = pb_schedule_lr(&r->j.schedule, done(r));
-    PB_TRY(pb_job_step(&r->j, &r->stepper, lr, &x));
+    PB_TRY(pb_job_step(&r->j, r->j.graph ? &r->graphs : NULL, lr, &x));
     count(r, &x);
     PB_TRY(pb_job_memory(&r->j, &memory));
     if (!r->j.o->quiet && (done(r) % r->j.o->log_interval == 0 || done(r) == r->j.schedule.steps || *x.why))
@@ -100,11 +100,20 @@ static pb_status one_step(run *r)
                                                .launches = x.launches,
                                                .waits = x.waits,
                                                .eval_loss = eval_loss,
+                                               .seq = x.S,
+                                               .record_time = x.recording,
                                                .status = x.skipped ? "skipped"
                                                          : *x.why  ? "failed"
                                                                    : "ok",
                                                .note = x.why}));
     return pb_saver_step(&r->saver, &r->p, false);
+}
+
+static void print_graphs(const pb_graphs *g)
+{
+    printf("graphs: %llu recorded in %.3g s, %zu nodes; %llu runs replayed them, %llu were eager\n",
+           (unsigned long long)g->recorded, g->seconds, g->nodes, (unsigned long long)g->replayed,
+           (unsigned long long)(g->runs - g->replayed));
 }
 
 static pb_status steps(run *r)
@@ -120,6 +129,7 @@ static pb_status steps(run *r)
         if (done(r)) PB_TRY(pb_saver_step(&r->saver, &r->p, true));
     }
     if (r->p.skipped) printf("%ld of %ld steps had no finite loss and gradient\n", (long)r->p.skipped, done(r));
+    if (r->j.graph && !r->j.o->quiet) print_graphs(&r->graphs);
     return pb_interrupted() ? PB_OK : pb_export(&r->j);
 }
 
@@ -133,6 +143,7 @@ pb_status pb_train_run(const pb_train_options *o)
     pb_status s = pb_job_configure(o, &r.j);
     if (s == PB_OK) warn_of_lr(&r.j);
     if (s == PB_OK) s = pb_job_open(&r.j, false);
+    if (s == PB_OK) s = pb_job_reserve(&r.j);
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
     if (s == PB_OK) s = pb_log_open(o->log, o->resume ? done(&r) : -1, &r.log);
     if (s == PB_OK) {
@@ -141,7 +152,7 @@ pb_status pb_train_run(const pb_train_options *o)
     }
     const pb_status closed = pb_log_close(&r.log);
     if (s == PB_OK) s = blame_machine(closed);
-    if (r.j.trainer) pb_stepper_free(&r.j, &r.stepper);
+    if (r.j.trainer) pb_graphs_free(&r.graphs, &r.j.ctx);
     pb_saver_close(&r.saver);
     pb_job_close(&r.j);
     return s;

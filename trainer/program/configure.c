@@ -101,10 +101,13 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     pb_train_config *c = &j->cfg;
     const bool none = strcmp(o->clip, "none") == 0;
     PB_TRY(whole("accumulate", o->accumulate, 1 << 20, &j->micro));
+    PB_TRY(whole("bucket", o->bucket, 1 << 20, &j->bucket));
+    if (!j->bucket) j->bucket = c->S;
     /* Without clipping the norm is still taken, so that a step without a finite gradient is not taken. */
     c->clip = none ? PB_CLIP_MULTI : (pb_clip_arm)PLACE(clips, o->clip);
     c->max_norm = none ? INFINITY : (float)o->max_norm;
     c->weight_decay = (float)o->weight_decay;
+    c->loss_scale = (float)o->loss_scale;
     if (!(o->weight_decay >= 0)) return pb_fail(PB_EINVAL, "--weight-decay %g: need at least 0", o->weight_decay);
     const double warmup = o->warmup < 1 ? floor(o->warmup * (double)o->steps) : o->warmup;
     if (!(warmup >= 0 && warmup <= (double)o->steps))
@@ -115,6 +118,8 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
                                 .warmup = (long)warmup,
                                 .steps = o->steps};
     j->graph = strcmp(o->mode, "graph") == 0;
+    if (j->graph && c->clip == PB_CLIP_SYNC)
+        return pb_fail(PB_EINVAL, "--clip sync waits for the device, which --mode graph cannot record");
     return pb_schedule_check(&j->schedule);
 }
 

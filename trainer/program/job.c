@@ -3,18 +3,11 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "cli/clock.h"
 #include "cli/memory.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/peft.h"
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- data ------------------------------------------------------------------------------------------- */
 
@@ -71,7 +64,8 @@ static pb_status room(pb_job *j)
     r->mask = malloc(n * sizeof *r->mask);
     r->start = malloc(n * sizeof *r->start);
     r->pos = malloc(n * sizeof *r->pos);
-    if (r->ids && r->targets && r->mask && r->start && r->pos) return PB_OK;
+    r->used = malloc(n / (size_t)j->cfg.S * sizeof *r->used);
+    if (r->ids && r->targets && r->mask && r->start && r->pos && r->used) return PB_OK;
     return pb_fail(PB_ENOMEM, "no memory for %d micro-batches", j->micro);
 }
 
@@ -80,10 +74,10 @@ static pb_status room(pb_job *j)
 static pb_status load(pb_job *j)
 {
     pb_load_report r;
-    const double start = now();
+    const double start = pb_now();
     PB_TRY(pb_model_load_hf(pb_trainer_model(j->trainer), j->o->model, &r));
     if (!j->o->quiet)
-        printf("loaded %zu tensors, %.1f MB in %.2f s\n", r.tensors, 1e-6 * (double)r.bytes, now() - start);
+        printf("loaded %zu tensors, %.1f MB in %.2f s\n", r.tensors, 1e-6 * (double)r.bytes, pb_now() - start);
     if (r.unused) fprintf(stderr, "train: %zu tensors of the files are not used: %s\n", r.unused, r.names);
     return PB_OK;
 }
@@ -111,6 +105,7 @@ void pb_job_close(pb_job *j)
     free(j->rows.mask);
     free(j->rows.start);
     free(j->rows.pos);
+    free(j->rows.used);
     if (j->ctx.be) pb_ctx_close(&j->ctx);
 }
 

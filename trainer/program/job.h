@@ -23,6 +23,7 @@ typedef struct pb_job {
     pb_dataset *data, *held; /* to train on (eval: to evaluate); to evaluate while training, or NULL */
     pb_dataset_counts counts, held_counts;
     int micro;    /* micro-batches of a step */
+    int bucket;   /* a step's rows are as long as its longest one, rounded up to a multiple of it, at most S */
     pb_rows rows; /* [micro,B,S] */
 } pb_job;
 

@@ -38,6 +38,8 @@ static void settings(pb_saver *s)
     word(s, "data.loss_mask_type", o->loss_mask_type, true);
     number(s, "run.accumulate", s->j->micro, false);
     number(s, "run.batch", s->j->cfg.B, false);
+    number(s, "run.bucket", s->j->bucket, false);
+    number(s, "run.loss_scale", (double)s->j->cfg.loss_scale, false);
     number(s, "run.steps", (double)s->j->schedule.steps, false);
     word(s, "run.schedule", o->schedule, false);
     number(s, "run.lr", s->j->schedule.lr, false);

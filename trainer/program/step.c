@@ -1,16 +1,11 @@
-/* step.c - micro-batches, recordings, and what the host learns from a step. */
+/* step.c - a step's rows as short as they can be, its micro-batches, and what the host learns from it. */
 #include "trainer/program/step.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
+#include <string.h>
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "cli/clock.h"
 
 /* A conversation's first place sees only itself; so does a place behind the last one, but that counts nothing and no
  * place looks back to it. */
@@ -20,55 +15,81 @@ static bool begins(const pb_rows *r, size_t i, size_t in_row, size_t S)
     return r->mask[i] > 0 || (in_row + 1 < S && r->start[i + 1] == (int32_t)in_row);
 }
 
-/* All rows of the step are drawn first: every micro-batch divides by the tokens of all. */
-static double draw(pb_job *j, double *conversations)
+/* The length of a step whose longest row has so many places. */
+static int bucket_of(const pb_job *j, int longest)
 {
-    const size_t n = (size_t)j->micro * (size_t)j->cfg.B * (size_t)j->cfg.S;
-    double count = 0;
-    pb_dataset_next(j->data, j->micro * j->cfg.B, &j->rows);
-    const size_t S = (size_t)j->cfg.S;
-    for (size_t i = 0; i < n; i++) {
-        count += (double)j->rows.mask[i];
-        *conversations += begins(&j->rows, i, i % S, S);
-    }
-    return count;
+    const int up = longest > 0 ? (longest + j->bucket - 1) / j->bucket * j->bucket : j->bucket;
+    return up < j->cfg.S ? up : j->cfg.S;
 }
 
-static pb_status set_micro(pb_job *j, int i, double count)
+/* Rows of `from` elements of 4 bytes become rows of their first `to`, in place. */
+static void shorten(void *rows, size_t n, size_t from, size_t to)
 {
-    const size_t at = (size_t)i * (size_t)j->cfg.B * (size_t)j->cfg.S;
+    char *p = rows;
+    for (size_t i = 1; i < n && to < from; i++) memmove(p + 4 * i * to, p + 4 * i * from, 4 * to);
+}
+
+/* What a step's rows hold. */
+typedef struct drawn {
+    int S;
+    double count, conversations; /* tokens that count */
+} drawn;
+
+/* All rows of the step are drawn first: every micro-batch divides by the tokens of all, and has rows of one length. */
+static drawn draw(pb_job *j)
+{
+    const pb_rows *r = &j->rows;
+    const size_t rows = (size_t)j->micro * (size_t)j->cfg.B, most = (size_t)j->cfg.S;
+    int longest = 0;
+    pb_dataset_next(j->data, (int)rows, r);
+    for (size_t i = 0; i < rows; i++) longest = r->used[i] > longest ? r->used[i] : longest;
+    drawn d = {.S = bucket_of(j, longest)};
+    const size_t S = (size_t)d.S;
+    void *const all[] = {r->ids, r->targets, r->mask, r->start, r->pos};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) shorten(all[i], rows, most, S);
+    for (size_t i = 0; i < rows * S; i++) {
+        d.count += (double)r->mask[i];
+        d.conversations += begins(r, i, i % S, S);
+    }
+    return d;
+}
+
+static pb_status set_micro(pb_job *j, int i, const drawn *d)
+{
+    const size_t at = (size_t)i * (size_t)j->cfg.B * (size_t)d->S;
     const pb_rows *r = &j->rows;
     pb_trainer_accumulate(j->trainer, i > 0);
-    return pb_trainer_set_batch(
-        j->trainer, &(pb_batch){r->ids + at, r->targets + at, r->mask + at, count, r->start + at, r->pos + at});
+    return pb_trainer_set_batch(j->trainer, &(pb_batch){.ids = r->ids + at,
+                                                        .targets = r->targets + at,
+                                                        .mask = r->mask + at,
+                                                        .count = d->count,
+                                                        .start = r->start + at,
+                                                        .pos = r->pos + at,
+                                                        .S = d->S});
 }
 
-/* Replays *graph, recording it first; eager while `graph` is NULL. */
-static pb_status run_or_replay(pb_job *j, pb_fn fn, pb_graph **graph)
+static pb_status run(pb_job *j, pb_graphs *g, pb_fn fn)
 {
-    if (!graph) return fn(&j->ctx, j->trainer);
-    if (!*graph) PB_TRY(pb_record(&j->ctx, fn, j->trainer, graph));
-    return pb_replay(&j->ctx, *graph);
+    return g ? pb_graphs_run(g, &j->ctx, j->trainer, fn) : fn(&j->ctx, j->trainer);
 }
 
 /* The sum of the micro-batches' losses, each divided by the step's count. */
-static pb_status micro_batches(pb_job *j, pb_stepper *s, double count, double *loss)
+static pb_status micro_batches(pb_job *j, pb_graphs *g, const drawn *d, double *loss)
 {
-    const bool graph = j->graph && s->warm;
     double part;
     *loss = 0;
     if (j->micro == 1) {
-        PB_TRY(set_micro(j, 0, count));
-        PB_TRY(run_or_replay(j, pb_train_step, graph ? &s->whole : NULL));
+        PB_TRY(set_micro(j, 0, d));
+        PB_TRY(run(j, g, pb_train_step));
         return pb_trainer_loss(j->trainer, loss);
     }
     for (int i = 0; i < j->micro; i++) {
-        PB_TRY(set_micro(j, i, count));
-        PB_TRY(run_or_replay(j, pb_train_micro, !graph ? NULL : i ? &s->more : &s->first));
+        PB_TRY(set_micro(j, i, d));
+        PB_TRY(run(j, g, pb_train_micro));
         PB_TRY(pb_trainer_loss(j->trainer, &part));
         *loss += part;
     }
-    return run_or_replay(j, pb_train_finish, graph ? &s->finish : NULL);
+    return run(j, g, pb_train_finish);
 }
 
 /* The largest norm, and the first group whose norm is not finite. */
@@ -88,19 +109,23 @@ static pb_status norms(pb_job *j, pb_step_result *r)
     return status;
 }
 
-pb_status pb_job_step(pb_job *j, pb_stepper *s, double lr, pb_step_result *out)
+pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
 {
     const pb_counts before = j->ctx.counts;
-    const double start = now();
-    pb_step_result r = {.tokens = (double)j->micro * j->cfg.B * j->cfg.S};
+    const double start = pb_now(), recording = g ? g->seconds : 0;
+    pb_step_result r = {0};
     pb_adamw_state was, is;
     PB_TRY(pb_trainer_state(j->trainer, &was));
     PB_TRY(pb_trainer_set_lr(j->trainer, (float)lr));
-    PB_TRY(micro_batches(j, s, draw(j, &r.conversations), &r.loss));
+    const drawn d = draw(j);
+    PB_TRY(micro_batches(j, g, &d, &r.loss));
     PB_TRY(pb_trainer_state(j->trainer, &is));
     PB_TRY(norms(j, &r));
-    r.seconds = now() - start;
-    s->warm = true;
+    r.seconds = pb_now() - start;
+    r.recording = g ? g->seconds - recording : 0;
+    r.S = d.S;
+    r.tokens = (double)j->micro * j->cfg.B * d.S;
+    r.conversations = d.conversations;
     r.skipped = is.skipped != was.skipped;
     if (!isfinite(r.loss)) snprintf(r.why, sizeof r.why, "the loss is not finite");
     r.launches = (double)(j->ctx.counts.launches - before.launches);
@@ -109,9 +134,10 @@ pb_status pb_job_step(pb_job *j, pb_stepper *s, double lr, pb_step_result *out)
     return PB_OK;
 }
 
-void pb_stepper_free(pb_job *j, pb_stepper *s)
+pb_status pb_job_reserve(pb_job *j)
 {
-    pb_graph *const all[] = {s->whole, s->first, s->more, s->finish};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) pb_graph_free(&j->ctx, all[i]);
-    *s = (pb_stepper){0};
+    PB_TRY(pb_trainer_reserve(j->trainer, j->cfg.S));
+    for (int S = (j->cfg.S - 1) / j->bucket * j->bucket; S > 0; S -= j->bucket)
+        PB_TRY(pb_trainer_reserve(j->trainer, S));
+    return PB_OK;
 }

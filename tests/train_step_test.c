@@ -1,0 +1,98 @@
+/* train_step_test.c - the steps of the program train, in process: a recording that fails, and going on after it. */
+#include "tests/trainer_fixture.h"
+#include "trainer/program/step.h"
+
+static pb_train_options options(void)
+{
+    const char *backend = getenv("PB_TEST_BACKEND");
+    return (pb_train_options){.command = PB_COMMAND_run,
+                              .model = "tiny",
+                              .tuning = "lora",
+                              .steps = 20,
+                              .batch = 2,
+                              .seq = 96,
+                              .bucket = 32,
+                              .accumulate = 1,
+                              .rank = 4,
+                              .alpha = (double)NAN,
+                              .targets = "q,v",
+                              .lr = 1e-3,
+                              .schedule = "constant",
+                              .min_lr = 0,
+                              .clip = "fused",
+                              .max_norm = 1,
+                              .loss_scale = 1,
+                              .dtype = "f32",
+                              .mode = "graph",
+                              .device = backend ? backend : "cpu",
+                              .deterministic = true,
+                              .loss_mask_type = "assistant",
+                              .bad_lines = "fail",
+                              .long_ones = "split",
+                              .pack = "off",
+                              .seed = 42,
+                              .quiet = true};
+}
+
+static void open_job(const pb_train_options *o, pb_job *j)
+{
+    CHECK_OK(pb_job_configure(o, j));
+    CHECK_OK(pb_job_open(j, false));
+    CHECK_OK(pb_job_reserve(j));
+}
+
+static void take(pb_job *j, pb_graphs *g)
+{
+    pb_step_result r;
+    CHECK_OK(pb_job_step(j, g, 1e-3, &r));
+    assert_string_equal(r.why, "");
+    assert_true(r.S % 32 == 0 && r.S <= 96 && r.tokens == 2.0 * r.S && isfinite(r.loss));
+}
+
+/* The step ends with the reason, is not taken in another way, and steps go on, eager or recorded. */
+static void a_step_that_cannot_be_recorded_ends_cleanly(void **state)
+{
+    (void)state;
+    const pb_train_options o = options();
+    pb_job a, b;
+    pb_graphs g = {0};
+    pb_step_result r = {.loss = 123};
+    size_t n;
+    open_job(&o, &a), open_job(&o, &b);
+    for (int i = 0; i < 6; i++) take(&a, &g), take(&b, NULL);
+    const uint64_t recorded = g.recorded;
+    assert_true(recorded > 0);
+    pb_graphs_free(&g, &a.ctx);
+    CHECK_OK(pb_trainer_set_clip(a.trainer, PB_CLIP_SYNC, 1));
+    CHECK_OK(pb_trainer_set_clip(b.trainer, PB_CLIP_SYNC, 1));
+    float *before = snapshot(a.trainer, false, &n);
+    const pb_data_position at = pb_dataset_position(a.data);
+    int tries = 0;
+    while (pb_job_step(&a, &g, 1e-3, &r) == PB_OK && ++tries < 20) { /* the first of a length is eager */
+        free(before);
+        before = snapshot(a.trainer, false, &n);
+        r = (pb_step_result){.loss = 123};
+        take(&b, NULL);
+    }
+    assert_true(tries > 0 && tries < 20 && r.loss == 123);
+    assert_non_null(strstr(pb_error(), "was not recorded: a host read cannot be recorded into a graph"));
+    assert_same(before, snapshot(a.trainer, false, &n), n);
+    assert_true(g.recorded == recorded && !a.ctx.recording);
+    assert_true(pb_dataset_position(a.data).epoch > at.epoch || pb_dataset_position(a.data).row > at.row);
+    CHECK_OK(pb_dataset_seek(b.data, pb_dataset_position(a.data)));
+    take(&a, NULL), take(&b, NULL);
+    CHECK_OK(pb_trainer_set_clip(a.trainer, PB_CLIP_FUSED, 1));
+    CHECK_OK(pb_trainer_set_clip(b.trainer, PB_CLIP_FUSED, 1));
+    for (int i = 0; i < 6; i++) take(&a, &g), take(&b, NULL);
+    assert_true(g.recorded > recorded);
+    float *x = snapshot(a.trainer, false, &n), *y = snapshot(b.trainer, false, &n);
+    assert_same(x, y, n);
+    pb_graphs_free(&g, &a.ctx);
+    pb_job_close(&a), pb_job_close(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_that_cannot_be_recorded_ends_cleanly)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
