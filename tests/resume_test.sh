@@ -1,0 +1,130 @@
+#!/bin/bash
+# resume_test.sh BENCH_FIXTURE - runs that are cut short and go on: by kill -9 wherever it may fall, by a signal, by
+# --budget. At the end they have the rows of a run that nothing disturbed, each of them once.
+fixture=$1
+. "${0%/*}/cli.sh"
+
+# What a run measured: launch, key, metric and status of its rows, and how many samples of each; and the count of cases
+# that the conclusions saw.
+content() {
+    tail -n +2 "$1/results.csv" | cut -d, -f4-6,11 | sort
+    tail -n +2 "$1/samples.csv" | cut -d, -f2-4 | sort | uniq -c
+    grep contract/T-1 "$1/results.csv" | cut -d, -f4,9
+}
+same() { # same DIR: as the undisturbed run
+    [[ $(content "$1") == "$(content whole)" ]] || fail "$1: other rows than an undisturbed run: $(diff <(content whole) <(content "$1"))"
+    [[ $(cut -d, -f2 "$1/results.csv" | sort -u | wc -l) -eq 2 ]] || fail "$1: more than one run_id" # and the header
+    grep -q '"truncated": false' "$1/run.json" || fail "$1: run.json does not say that it is whole"
+}
+options=(--suite toy --mode 'fine,slow' --batch '1,2' --samples 3 --seed 3 -n 2 --no-compare --quiet step)
+expect 0 '' "$fixture" "${options[@]}" --out whole
+[[ $(grep -c ',contract,' whole/results.csv) -eq 2 ]] || fail "whole: not two conclusions"
+
+# killed DIR SECONDS WHOM ARG...: starts bench, and kill -9 of it and its launch (both), or of it alone (parent).
+killed() {
+    local seconds=$2 whom=$3 pid
+    shift 3
+    setsid "$fixture" "$@" >"$dir/log" 2>&1 & pid=$!
+    sleep "$seconds"
+    if [[ $whom == both ]]; then kill -KILL -- -"$pid" $(cat /proc/$pid/task/$pid/children 2>/dev/null); fi 2>/dev/null
+    kill -KILL $pid 2>/dev/null
+    wait $pid 2>/dev/null
+}
+
+# ---- kill -9 at many places, and again while it goes on ---------------------------------------------------
+for at in 0.05 0.15 0.27 0.36 0.45 0.56 0.7 0.85; do
+    for whom in both parent; do
+        run=k$at$whom
+        killed "$run" $at $whom "${options[@]}" --out "$run"
+        [[ -f $run/run.json && -f $run/progress.csv ]] || continue # before there was anything to go on from
+        killed "$run" 0.25 $whom run --resume "$run"
+        expect 0 '' "$fixture" run --resume "$run"
+        same "$run"
+    done
+done
+[[ $(ls -d k*/ | wc -l) -ge 11 ]] || fail "hardly any run was begun before it was killed"
+
+# ---- what lies behind the last whole case ---------------------------------------------------------------------
+killed part 0.45 both "${options[@]}" --out part
+printf '1,half a ro' >>part/results.csv
+printf 'half a samp' >>part/samples.csv
+printf '1,2,30' >>part/progress.csv
+expect 0 '' "$fixture" run --resume part
+same part
+before=$(cat part/results.csv part/samples.csv part/progress.csv | md5sum)
+expect 0 '' "$fixture" run --resume part # which is whole already
+[[ $(cat part/results.csv part/samples.csv part/progress.csv | md5sum) == "$before" ]] || fail "part: a whole run was changed"
+
+# The rows may reach the disk later than progress.csv does.
+killed late 0.6 both "${options[@]}" --out late
+size=$(awk -F, 'NR == 3 { print $3 }' late/progress.csv)
+truncate -s $((size + 5)) late/results.csv
+expect 0 '' "$fixture" run --resume late
+same late
+
+# ---- asked to stop, by a signal and by a budget -----------------------------------------------------------------
+setsid "$fixture" "${options[@]}" --out signal >"$dir/log" 2>&1 & pid=$!
+sleep 0.4
+kill -TERM $pid
+wait $pid
+[[ $? -eq 125 ]] || fail "signal: exit code"
+grep -q 'bench run --resume signal goes on' "$dir/log" || fail "signal: it does not say how to go on"
+expect 0 '' "$fixture" run --resume signal
+same signal
+[[ $(grep -c truncated signal/results.csv) -eq 0 ]] || fail "signal: the truncated row stayed"
+
+expect 125 'the budget is used up; the rows measured so far are in slow; bench run --resume slow goes on' \
+    "$fixture" "${options[@]}" --out slow --budget 0.3s
+calls=1
+until "$fixture" run --resume slow >"$dir/log" 2>&1; do # the same budget again, each time
+    calls=$((calls + 1))
+    [[ $calls -lt 40 ]] || break
+done
+[[ $calls -gt 2 ]] || fail "slow: the budget held nothing back"
+same slow
+expect 0 '' "$fixture" "${options[@]}" --out quick --budget 1h
+same quick
+# A case that takes much longer than the budget is cut at it, and none is begun that is not expected to fit.
+start=$SECONDS
+expect 125 'used up' "$fixture" --suite toy --mode slow --batch 1 --samples 1000 -n 1 --no-compare --out long --budget 1 step
+[[ $((SECONDS - start)) -lt 20 ]] || fail "long: the budget did not stop a case of 50 s"
+
+# ---- a launch that died is not taken up again ---------------------------------------------------------------------
+export ASAN_OPTIONS=handle_segv=0
+expect 4 'killed by signal 11' "$fixture" --suite toy --mode crash --batch 1 --out crash --no-compare step
+before=$(md5sum crash/results.csv)
+expect 4 results "$fixture" run --resume crash
+[[ $(md5sum crash/results.csv) == "$before" ]] || fail "crash: rows changed"
+
+# ---- what would make two runs of one -------------------------------------------------------------------------------
+before=$(cat whole/* | md5sum)
+table "$fixture" <<'TABLE'
+run --resume nowhere               | 2 | --resume: nowhere/run.json
+run --resume whole --samples 4     | 2 | a run that is resumed keeps its --samples
+run --resume whole --launches 5    | 2 | keeps its --launches
+run --resume whole --seed 4        | 2 | keeps its --seed
+run --resume whole --out x         | 2 | keeps its --out
+run --resume whole --batch 8       | 2 | its cases are others
+run --resume whole other           | 2 | its cases are others
+run --suite toy --budget 9x        | 2 | --budget 9x: need a number of seconds
+TABLE
+edited() { # edited WHAT BY TEXT
+    cp -r whole edited
+    sed -i "s/$1/$2/" edited/run.json
+    expect 2 "$3" "$fixture" run --resume edited
+    rm -r edited
+}
+edited '"commit": "[^"]*"' '"commit": "0"' 'it was begun by commit 0'
+edited '"bench_version": "[^"]*"' '"bench_version": "0"' 'version 0; this is'
+edited '"machine_id": "[^"]*"' '"machine_id": "other"' 'it was begun on other'
+edited '"seed": [0-9]*' '"seed": 9' 'its cases are others'
+edited '"--suite"' '7' 'something else than words'
+edited '{' '[' 'edited/run.json'
+cp -r whole edited && rm edited/progress.csv
+expect 2 'nothing to go on from' "$fixture" run --resume edited
+printf 'launch,case,results,samples\n0,9,80,37\n' >edited/progress.csv
+expect 2 'case 9 of 6' "$fixture" run --resume edited
+[[ $(cat whole/* | md5sum) == "$before" ]] || fail "whole: a refused call changed it"
+
+[[ $failures -eq 0 ]] && echo "all passed"
+exit $((failures > 0))
