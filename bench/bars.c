@@ -11,12 +11,12 @@ enum { lowest, highest }; /* which figure is the best */
 enum { any_gpu, h200 };   /* where the bar applies */
 
 typedef struct bar {
-    const char *of, *id, *metric; /* of: a key, whose axes a case must have */
+    const char *of, *what, *id, *metric; /* of: a key, whose axes a case must have */
     int best, where;
 } bar;
 
 static const bar bars[] = {
-#define BAR(of, id, metric, best, where) {of, id, #metric, best, where},
+#define BAR(of, what, id, metric, best, where) {of, what, id, #metric, best, where},
 #include "bench/bars.def"
 #undef BAR
 };
@@ -58,9 +58,9 @@ static pb_status conclude(pb_sink *sink, const bar *b, const pb_case *of)
     const bool here = b->where == any_gpu || strstr(sink->machine_id, "-h200-");
     pb_case c;
     double figure = 0;
-    char how[PB_KEY_TEXT + 16];
+    char how[200];
     if (!find_best(sink, b, of, &c, &figure)) return PB_OK;
-    snprintf(how, sizeof how, "%.4g by %s", figure, c.key);
+    snprintf(how, sizeof how, "%s: %.4g", b->what, figure);
     if (strcmp(c.suite, "kernels") == 0) PB_TRY(pb_case_set(&c, "op", of->name));
     return pb_contract_emit(sink, b->id, c.axes, c.n, figure, here, how);
 }
