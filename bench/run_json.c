@@ -74,6 +74,7 @@ pb_status pb_run_json_write(const char *dir, const json_t *about, bool truncated
     if (!text) return pb_fail(PB_ENOMEM, "no memory for run.json");
     snprintf(path, sizeof path, "%s/run.json", dir);
     snprintf(draft, sizeof draft, "%s/run.json.new", dir);
+    unlink(draft); /* of a process that was killed before it could rename it */
     pb_status s = write_text(draft, text);
     free(text);
     if (s == PB_OK && rename(draft, path) != 0) s = pb_fail(PB_EIO, "%s: %s", path, strerror(errno));

@@ -4,6 +4,8 @@
 fixture=$1
 . "${0%/*}/cli.sh"
 
+fine() { "$@" >"$dir/log" 2>&1 || fail "exit code $?: ${*##*/}"; }
+
 # What a run measured: launch, key, metric and status of its rows, and how many samples of each; and the count of cases
 # that the conclusions saw.
 content() {
@@ -12,12 +14,13 @@ content() {
     grep contract/T-1 "$1/results.csv" | cut -d, -f4,9
 }
 same() { # same DIR: as the undisturbed run
-    [[ $(content "$1") == "$(content whole)" ]] || fail "$1: other rows than an undisturbed run: $(diff <(content whole) <(content "$1"))"
+    [[ $(content "$1") == "$(content whole)" ]] ||
+        fail "$1: other rows than an undisturbed run: $(diff <(content whole) <(content "$1"))"
     [[ $(cut -d, -f2 "$1/results.csv" | sort -u | wc -l) -eq 2 ]] || fail "$1: more than one run_id" # and the header
     grep -q '"truncated": false' "$1/run.json" || fail "$1: run.json does not say that it is whole"
 }
 options=(--suite toy --mode 'fine,slow' --batch '1,2' --samples 3 --seed 3 -n 2 --no-compare --quiet step)
-expect 0 '' "$fixture" "${options[@]}" --out whole
+fine "$fixture" "${options[@]}" --out whole
 [[ $(grep -c ',contract,' whole/results.csv) -eq 2 ]] || fail "whole: not two conclusions"
 
 # killed DIR SECONDS WHOM ARG...: starts bench, and kill -9 of it and its launch (both), or of it alone (parent).
@@ -26,7 +29,7 @@ killed() {
     shift 3
     setsid "$fixture" "$@" >"$dir/log" 2>&1 & pid=$!
     sleep "$seconds"
-    if [[ $whom == both ]]; then kill -KILL -- -"$pid" $(cat /proc/$pid/task/$pid/children 2>/dev/null); fi 2>/dev/null
+    [[ $whom == parent ]] || kill -KILL -- -"$pid" $(cat /proc/$pid/task/$pid/children 2>/dev/null) 2>/dev/null
     kill -KILL $pid 2>/dev/null
     wait $pid 2>/dev/null
 }
@@ -38,7 +41,7 @@ for at in 0.05 0.15 0.27 0.36 0.45 0.56 0.7 0.85; do
         killed "$run" $at $whom "${options[@]}" --out "$run"
         [[ -f $run/run.json && -f $run/progress.csv ]] || continue # before there was anything to go on from
         killed "$run" 0.25 $whom run --resume "$run"
-        expect 0 '' "$fixture" run --resume "$run"
+        fine "$fixture" run --resume "$run"
         same "$run"
     done
 done
@@ -49,17 +52,18 @@ killed part 0.45 both "${options[@]}" --out part
 printf '1,half a ro' >>part/results.csv
 printf 'half a samp' >>part/samples.csv
 printf '1,2,30' >>part/progress.csv
-expect 0 '' "$fixture" run --resume part
+printf '{' >part/run.json.new
+fine "$fixture" run --resume part
 same part
 before=$(cat part/results.csv part/samples.csv part/progress.csv | md5sum)
-expect 0 '' "$fixture" run --resume part # which is whole already
+fine "$fixture" run --resume part # which is whole already
 [[ $(cat part/results.csv part/samples.csv part/progress.csv | md5sum) == "$before" ]] || fail "part: a whole run was changed"
 
 # The rows may reach the disk later than progress.csv does.
 killed late 0.6 both "${options[@]}" --out late
 size=$(awk -F, 'NR == 3 { print $3 }' late/progress.csv)
 truncate -s $((size + 5)) late/results.csv
-expect 0 '' "$fixture" run --resume late
+fine "$fixture" run --resume late
 same late
 
 # ---- asked to stop, by a signal and by a budget -----------------------------------------------------------------
@@ -69,7 +73,7 @@ kill -TERM $pid
 wait $pid
 [[ $? -eq 125 ]] || fail "signal: exit code"
 grep -q 'bench run --resume signal goes on' "$dir/log" || fail "signal: it does not say how to go on"
-expect 0 '' "$fixture" run --resume signal
+fine "$fixture" run --resume signal
 same signal
 [[ $(grep -c truncated signal/results.csv) -eq 0 ]] || fail "signal: the truncated row stayed"
 
@@ -82,11 +86,12 @@ until "$fixture" run --resume slow >"$dir/log" 2>&1; do # the same budget again,
 done
 [[ $calls -gt 2 ]] || fail "slow: the budget held nothing back"
 same slow
-expect 0 '' "$fixture" "${options[@]}" --out quick --budget 1h
+fine "$fixture" "${options[@]}" --out quick --budget 1h
 same quick
 # A case that takes much longer than the budget is cut at it, and none is begun that is not expected to fit.
 start=$SECONDS
-expect 125 'used up' "$fixture" --suite toy --mode slow --batch 1 --samples 1000 -n 1 --no-compare --out long --budget 1 step
+expect 125 'used up' "$fixture" --suite toy --mode slow --batch 1 --samples 1000 -n 1 --no-compare --out long \
+    --budget 1 step
 [[ $((SECONDS - start)) -lt 20 ]] || fail "long: the budget did not stop a case of 50 s"
 
 # ---- a launch that died is not taken up again ---------------------------------------------------------------------
