@@ -1,4 +1,6 @@
-/* resume.h - a run that was cut short, from its folder: the command line and the order that run.json holds. */
+/* resume.h - a run that was cut short, from its folder: the command line and the order that run.json holds. A launch
+ * that was cut short is finished by another process, which reads what the first one has measured: every case of a
+ * launch is measured by one process, but a resumed launch has been two. */
 #ifndef PB_RESUME_H
 #define PB_RESUME_H
 #include <jansson.h>
