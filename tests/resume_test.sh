@@ -93,9 +93,18 @@ same slow
 fine "$fixture" "${options[@]}" --out quick --budget 1h
 same quick
 # A case that takes much longer than the budget is cut at it, and none is begun that is not expected to fit.
-expect 125 'used up' "$fixture" --suite toy --mode slow --batch 1 --samples 1000 -n 1 --no-compare --out long \
-    --budget 1 step
-grep -q ',kernel_time,.*,ok,' long/results.csv && fail "long: the budget did not stop a case of 50 s"
+expect 125 'used up' "$fixture" --suite toy --mode slow --batch 1 --samples 200 -n 1 --no-compare --out long \
+    --budget 4 step
+grep -q ',kernel_time,.*,ok,' long/results.csv && fail "long: the budget did not stop a case of 10 s"
+
+# ---- one process at a time ----------------------------------------------------------------------------------------
+setsid "$fixture" --suite toy --mode slow --batch 1 --samples 1000 -n 1 --no-compare --out busy step >"$dir/log" 2>&1 & pid=$!
+rows busy 3
+before=$(md5sum <busy/results.csv)
+expect 2 'busy/results.csv: the run is still being measured' "$fixture" run --resume busy
+[[ $(md5sum <busy/results.csv) == "$before" ]] || fail "busy: its rows were touched"
+kill -TERM $pid
+wait $pid
 
 # ---- a launch that died is not taken up again ---------------------------------------------------------------------
 export ASAN_OPTIONS=handle_segv=0
