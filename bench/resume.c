@@ -32,7 +32,8 @@ static pb_status join_words(const json_t *argv, const pb_options *now, char ***o
     char **words = calloc((size_t)(had + now->argc) + 1, sizeof *words);
     if (!words) return pb_fail(PB_ENOMEM, "no memory for a command line");
     for (int i = 0; i < had; i++) {
-        words[i] = (char *)(uintptr_t)json_string_value(json_array_get(argv, (size_t)i + 2)); /* never written to */
+        const char *word = json_string_value(json_array_get(argv, (size_t)i + 2));
+        memcpy(&words[i], &word, sizeof word); /* argv is not const, and never written to */
         if (words[i]) continue;
         free(words);
         return pb_fail(PB_EINVAL, "its argv holds something else than words");

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -64,10 +63,10 @@ static pb_status write_text(const char *path, const char *text)
     return ok ? PB_OK : pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
 }
 
-pb_status pb_run_json_write(const char *dir, const json_t *about, bool truncated)
+pb_status pb_run_json_write(const char *dir, json_t *about, bool truncated)
 {
     char path[4096], draft[4096];
-    json_t *o = json_copy((json_t *)(uintptr_t)about); /* jansson counts references even to what it only reads */
+    json_t *o = json_copy(about);
     const bool made = o && json_object_set_new(o, "truncated", json_boolean(truncated)) == 0;
     char *text = made ? json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
     json_decref(o);

@@ -26,5 +26,5 @@ json_t *pb_run_json_order(const pb_plan *plan, uint64_t seed, long launches);
 /* Notes that the run went on. ENOMEM. */
 pb_status pb_run_json_resumed(json_t *about, const char *time_utc, const pb_options *now);
 /* Writes dir/run.json whole or not at all (EIO). */
-pb_status pb_run_json_write(const char *dir, const json_t *about, bool truncated);
+pb_status pb_run_json_write(const char *dir, json_t *about, bool truncated);
 #endif
