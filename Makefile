@@ -49,7 +49,10 @@ dist: build ## a folder that runs where it is put, and its archive: build/dist
 format: ## clang-format every C file
 	@scripts/format
 
-lint: build ## format, layers, copies, clang-tidy, cppcheck
+readme: build ## the README's tables and its figure from baselines/
+	@scripts/readme --bench $(BUILD)/bin/bench
+
+lint: build ## format, layers, copies, README, clang-tidy, cppcheck
 	@scripts/lint $(BUILD)
 
 mutants: ## break the code in known ways; the tests must go red
@@ -61,4 +64,4 @@ fuzz: ## 30 seconds of libFuzzer for each target
 clean: ## remove build/
 	@rm -rf build
 
-.PHONY: help build setup test tiny-weights bench install dist format lint mutants fuzz clean
+.PHONY: help build setup test tiny-weights bench install dist format readme lint mutants fuzz clean

@@ -32,13 +32,16 @@ pb_status pb_baseline_path(const char *baselines, const char *machine_id, const 
     return len < 0 || (size_t)len >= n ? pb_fail(PB_EINVAL, "a path of %d characters", len) : PB_OK;
 }
 
+/* Rows that follow from those of a suite, and are stored with them. */
+static bool derived(const char *key) { return pb_key_of(key, "contract") || pb_key_of(key, "crossover"); }
+
 int pb_baseline_suites(const pb_series_set *set, char (*suites)[PB_AXIS_TEXT], int max)
 {
     int n = 0;
     for (size_t i = 0; i < set->n && n < max; i++) {
         const char *key = set->s[i].key;
         size_t len = pb_suite_length(key);
-        if (pb_key_of(key, "ceiling") || pb_key_of(key, "contract") || (n && pb_key_of(key, suites[n - 1]))) continue;
+        if (pb_key_of(key, "ceiling") || derived(key) || (n && pb_key_of(key, suites[n - 1]))) continue;
         memcpy(suites[n], key, len);
         suites[n++][len] = 0;
     }
@@ -58,10 +61,15 @@ static double rounded(double v)
     return strtod(text, NULL);
 }
 
+/* Figures, and verdicts of contracts. A crossover names the suite it is of: crossover/SUITE. */
 static bool belongs(const pb_series *s, const char *suite)
 {
-    bool ours = pb_key_of(s->key, suite) || pb_key_of(s->key, "ceiling");
-    return ours && pb_series_ok(s) && strcmp(s->better, "none") != 0;
+    const size_t n = strlen(suite), prefix = strlen("crossover/");
+    if (pb_key_of(s->key, "contract")) return strcmp(s->status, "pass") == 0 || strcmp(s->status, "fail") == 0;
+    if (pb_key_of(s->key, "crossover") && (strncmp(s->key + prefix, suite, n) != 0 || s->key[prefix + n] != '?'))
+        return false;
+    const bool ours = pb_key_of(s->key, suite) || pb_key_of(s->key, "ceiling") || pb_key_of(s->key, "crossover");
+    return ours && pb_series_ok(s);
 }
 
 static int write_rows(FILE *f, const pb_series_set *set, const char *suite, const char *reason)
@@ -83,8 +91,8 @@ static int write_rows(FILE *f, const pb_series_set *set, const char *suite, cons
                                 .better = s->better,
                                 .value = rounded(s->median),
                                 .samples = 0,
-                                .status = "ok",
-                                .note = reason});
+                                .status = s->status,
+                                .note = derived(s->key) ? s->note : reason});
         n++;
     }
     return n;
@@ -185,7 +193,7 @@ static pb_status show_file(const char *machine_id, const char *path, const char 
         const char *run = stored ? r->run_id + strlen(PB_BASELINE_RUN) : r->run_id;
         long long least = r->launch;
         for (size_t i = 1; i < t.n; i++)
-            if (t.rows[i].launch < least) least = t.rows[i].launch;
+            if (t.rows[i].launch < least && !derived(t.rows[i].key)) least = t.rows[i].launch;
         fprintf(out, "%s %.*s: %zu rows, %lld launches, bench_version %s, from %s%s%s\n", machine_id,
                 (int)strcspn(name, "."), name, t.n, least, r->bench_version, run, *r->note ? ": " : "", r->note);
     }

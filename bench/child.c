@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include "bench/commands.h"
-#include "cli/interrupt.h"
 #include "bench/launch.h"
+#include "bench/progress.h"
+#include "bench/read.h"
 #include "bench/results.h"
+#include "cli/interrupt.h"
 
 /* What was not given stays 0 or -1: the suite decides. */
 static pb_measure_opts measure_opts(const pb_options *o)
@@ -33,33 +35,70 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     return PB_OK;
 }
 
-/* Says that a case begins; a parent that is gone does not matter here. */
-static void tell(const pb_options *o)
+/* Says that a case begins, or that there is no time for it; a parent that is gone does not matter here. */
+static void tell(const pb_options *o, char what)
 {
-    if (o->child_pipe >= 0 && write((int)o->child_pipe, "c", 1) != 1) return;
+    if (o->child_pipe >= 0 && write((int)o->child_pipe, &what, 1) != 1) return;
 }
 
-static pb_exit conclude(pb_ctx *ctx, const pb_suite *suite, pb_sink *sink)
+/* Whether a case can be expected to end before the deadline, at the pace of this process so far; the first one is
+ * begun in any case, or a budget that is too small for it would never get on. */
+typedef struct pace {
+    double began, expected; /* expected: of the cases that were measured */
+} pace;
+
+static bool has_time(const pb_options *o, const pb_plan *plan, const pb_case *c, pace *p)
 {
-    pb_status s = suite->conclude(ctx, sink);
-    if (s == PB_OK) return PB_EXIT_OK;
-    return pb_complain(sink->write_failed ? PB_EXIT_HARNESS : PB_EXIT_INCOMPARABLE);
+    const double now = pb_wall_seconds(), expect = pb_plan_expect(plan, c);
+    const double slower = p->expected > 0 ? (now - p->began) / p->expected : 1;
+    const bool first = !(p->expected > 0);
+    p->expected += expect;
+    return first || !(o->child_deadline > 0) || now + expect * (slower > 1 ? slower : 1) < o->child_deadline;
+}
+
+/* What an earlier process measured of this launch. */
+static pb_status restore(const pb_options *o, pb_sink *sink)
+{
+    pb_table t;
+    if (o->child_first <= 0) return PB_OK;
+    PB_TRY(pb_table_read(o->child_dir, &t));
+    pb_status s = PB_OK;
+    for (size_t i = 0; i < t.n && s == PB_OK; i++)
+        if (t.rows[i].launch == sink->launch && strcmp(t.rows[i].run_id, sink->run_id) == 0)
+            s = pb_sink_restore(sink, &t.rows[i]);
+    pb_table_free(&t);
+    return s;
+}
+
+static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_sink *sink, const pb_options *o)
+{
+    pb_status s = plan->suite->conclude ? plan->suite->conclude(ctx, sink) : PB_OK;
+    if (pb_interrupted()) return PB_EXIT_HARNESS;
+    if (s == PB_OK) s = pb_progress_mark(o->child_dir, (pb_place){sink->launch + 1, 0});
+    else if (!sink->write_failed) return pb_complain(PB_EXIT_INCOMPARABLE);
+    return s == PB_OK ? PB_EXIT_OK : pb_complain(PB_EXIT_HARNESS);
 }
 
 static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, pb_sink *sink)
 {
-    pb_exit code = PB_EXIT_OK;
+    pace p = {pb_wall_seconds(), 0};
+    bool stop = false;
+    pb_status s = restore(o, sink);
     int *order = malloc((size_t)plan->n * sizeof *order);
-    if (!order) return pb_fail(PB_ENOMEM, "no memory for %d cases", plan->n), pb_complain(PB_EXIT_HARNESS);
-    pb_plan_order(plan, (uint64_t)o->child_seed, sink->launch, order);
-    for (int i = 0; i < plan->n && code != PB_EXIT_HARNESS; i++) {
-        if (pb_interrupted()) break;
-        tell(o);
-        if (measure(ctx, &plan->cases[order[i]], sink) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
+    if (!order) s = pb_fail(PB_ENOMEM, "no memory for %d cases", plan->n);
+    else pb_plan_order(plan, (uint64_t)o->child_seed, sink->launch, order);
+    for (int i = (int)o->child_first; s == PB_OK && i < plan->n; i++) {
+        const pb_case *c = &plan->cases[order[i]];
+        stop = !has_time(o, plan, c, &p);
+        if (stop) tell(o, PB_OUT_OF_TIME);
+        if (stop || pb_interrupted()) break;
+        tell(o, 'c');
+        s = measure(ctx, c, sink);
+        if (s == PB_OK && !pb_interrupted()) s = pb_progress_mark(o->child_dir, (pb_place){sink->launch, i + 1});
     }
     free(order);
-    if (plan->suite->conclude && !pb_interrupted() && code != PB_EXIT_HARNESS) code = conclude(ctx, plan->suite, sink);
-    return pb_interrupted() ? pb_worse_exit(code, PB_EXIT_HARNESS) : code;
+    if (s != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+    return stop || pb_interrupted() ? PB_EXIT_HARNESS : conclude(ctx, plan, sink, o);
 }
 
 static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, pb_sink *sink)

@@ -11,17 +11,21 @@
 
 #include "bench/commands.h"
 #include "bench/fingerprint.h"
-#include "cli/interrupt.h"
 #include "bench/launch.h"
+#include "bench/progress.h"
 #include "bench/results.h"
+#include "bench/resume.h"
 #include "bench/run_json.h"
+#include "cli/interrupt.h"
 
 enum { ENOUGH_LAUNCHES = 3, PATH_TEXT = 1024 };
 
 typedef struct run {
     const pb_options *o;
     pb_plan plan;
-    json_t *fingerprint;
+    json_t *about;      /* run.json */
+    pb_resumed resumed; /* with --resume */
+    pb_place next;
     uint64_t seed;
     char dir[PATH_TEXT], run_id[128], machine_id[PB_MACHINE_TEXT], time_utc[32];
 } run;
@@ -63,26 +67,53 @@ static void dry_run(const run *r)
     printf("%8.0f s  in all: %ld launches of %d cases\n", all * (double)r->o->launches, r->o->launches, r->plan.n);
 }
 
+/* Names for a run that begins. */
+static void name_run(run *r, const struct tm *utc)
+{
+    unsigned mark = 0;
+    char stamp[32];
+    strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", utc);
+    if (getrandom(&mark, sizeof mark, 0) != sizeof mark) mark = (unsigned)getpid();
+    r->seed = r->o->seed >= 0 ? (uint64_t)r->o->seed : mark & 0xffffff;
+    snprintf(r->run_id, sizeof r->run_id, "%s-%s-%04x", stamp, r->plan.suite->name, mark >> 16);
+    if (r->o->out) snprintf(r->dir, sizeof r->dir, "%s", r->o->out);
+    else snprintf(r->dir, sizeof r->dir, "runs/%s-%s", stamp, r->plan.suite->name);
+}
+
+/* The names of a run that goes on; what was measured in part is cut off. */
+static pb_status take_up(run *r)
+{
+    PB_TRY(pb_resume_check(&r->resumed, &r->plan, r->machine_id));
+    r->seed = r->resumed.seed;
+    snprintf(r->run_id, sizeof r->run_id, "%s", r->resumed.run_id);
+    snprintf(r->dir, sizeof r->dir, "%s", r->o->resume);
+    r->about = json_incref(r->resumed.about);
+    return pb_run_json_resumed(r->about, r->time_utc, r->o);
+}
+
 static pb_status identify(run *r)
 {
     pb_backend_id device;
     time_t now = time(NULL);
     struct tm utc;
-    unsigned mark = 0;
     PB_TRY(pb_backend_find(r->o->device, &device));
-    r->fingerprint = pb_fingerprint(device, r->o->threads);
-    if (!r->fingerprint) return PB_ENOMEM;
-    pb_machine_id(r->fingerprint, r->machine_id);
+    json_t *fingerprint = pb_fingerprint(device, r->o->threads);
+    if (!fingerprint) return PB_ENOMEM;
+    pb_machine_id(fingerprint, r->machine_id);
     gmtime_r(&now, &utc);
     strftime(r->time_utc, sizeof r->time_utc, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    if (getrandom(&mark, sizeof mark, 0) != sizeof mark) mark = (unsigned)getpid();
-    r->seed = r->o->seed >= 0 ? (uint64_t)r->o->seed : mark & 0xffffff;
-    char stamp[32];
-    strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &utc);
-    snprintf(r->run_id, sizeof r->run_id, "%s-%s-%04x", stamp, r->plan.suite->name, mark >> 16);
-    if (r->o->out) snprintf(r->dir, sizeof r->dir, "%s", r->o->out);
-    else snprintf(r->dir, sizeof r->dir, "runs/%s-%s", stamp, r->plan.suite->name);
-    return PB_OK;
+    pb_status s = r->o->resume ? take_up(r) : PB_OK;
+    if (!r->o->resume) name_run(r, &utc);
+    if (s == PB_OK && !r->about)
+        r->about = pb_run_json_make(&(pb_run_info){.run_id = r->run_id,
+                                                   .machine_id = r->machine_id,
+                                                   .time_utc = r->time_utc,
+                                                   .plan = &r->plan,
+                                                   .options = r->o,
+                                                   .fingerprint = fingerprint,
+                                                   .seed = r->seed});
+    json_decref(fingerprint);
+    return s == PB_OK && !r->about ? pb_fail(PB_ENOMEM, "no memory for run.json") : s;
 }
 
 /* mkdir -p. */
@@ -100,25 +131,36 @@ static pb_status make_folder(const char *dir)
     }
 }
 
-static pb_status write_run(const run *r, bool truncated)
-{
-    return pb_run_json_write(r->dir, &(pb_run_info){.run_id = r->run_id,
-                                                    .machine_id = r->machine_id,
-                                                    .time_utc = r->time_utc,
-                                                    .plan = &r->plan,
-                                                    .options = r->o,
-                                                    .fingerprint = r->fingerprint,
-                                                    .seed = r->seed,
-                                                    .truncated = truncated});
-}
-
 /* ---- the launches ------------------------------------------------------------------------------------- */
 
-static pb_exit launch_all(const run *r)
+/* Seconds that what is whole already should have taken. */
+static double expected_before(const run *r)
+{
+    double launch = 0, part = 0;
+    int *order = malloc((size_t)r->plan.n * sizeof *order);
+    if (!order) return 0; /* it is for the progress line alone */
+    pb_plan_order(&r->plan, r->seed, r->next.launch, order);
+    for (int i = 0; i < r->plan.n; i++) {
+        const double e = pb_plan_expect(&r->plan, &r->plan.cases[order[i]]);
+        launch += e;
+        part += i < r->next.next ? e : 0;
+    }
+    free(order);
+    return launch * r->next.launch + part;
+}
+
+/* When the last case must have ended: a case that is cut short at that time takes a while to end. */
+static double deadline(const run *r, double started)
+{
+    const double budget = r->o->budget;
+    return budget >= 0 ? started + budget - (budget < 200 ? 0.05 * budget : 10) : 0;
+}
+
+static pb_exit launch_all(const run *r, bool *stopped)
 {
     pb_exit worst = PB_EXIT_OK;
-    const double started = pb_wall_seconds();
-    for (int i = 0; i < r->o->launches && !pb_interrupted(); i++) {
+    const double started = pb_wall_seconds(), before = expected_before(r), end = deadline(r, started);
+    for (int i = r->next.launch; i < r->o->launches && !pb_interrupted() && !*stopped; i++) {
         const pb_launch l = {.dir = r->dir,
                              .run_id = r->run_id,
                              .machine_id = r->machine_id,
@@ -126,9 +168,12 @@ static pb_exit launch_all(const run *r)
                              .options = r->o,
                              .seed = r->seed,
                              .number = i,
-                             .started = started};
+                             .first = i == r->next.launch ? r->next.next : 0,
+                             .started = started,
+                             .before = before,
+                             .deadline = end};
         pb_exit code = PB_EXIT_OK;
-        if (pb_launch_run(&l, &code) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+        if (pb_launch_run(&l, &code, stopped) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
         worst = pb_worse_exit(worst, code);
         if (code == PB_EXIT_HARNESS || code == PB_EXIT_USAGE) break; /* the next would fare no better */
     }
@@ -137,11 +182,14 @@ static pb_exit launch_all(const run *r)
 
 static pb_exit measure(const run *r)
 {
-    if (write_run(r, true) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    pb_exit code = launch_all(r);
+    bool stopped = false;
+    if (pb_run_json_write(r->dir, r->about, true) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+    pb_exit code = launch_all(r, &stopped);
     bool whole = code != PB_EXIT_HARNESS && code != PB_EXIT_USAGE;
-    if (whole && write_run(r, false) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
-    if (pb_interrupted()) fprintf(stderr, "bench: interrupted; the rows measured so far are in %s\n", r->dir);
+    if (whole && pb_run_json_write(r->dir, r->about, false) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
+    if (pb_interrupted() || stopped)
+        fprintf(stderr, "bench: %s; the rows measured so far are in %s; bench run --resume %s goes on\n",
+                stopped ? "the budget is used up" : "interrupted", r->dir, r->dir);
     if (!whole || code == PB_EXIT_HARNESS) return code;
     code = pb_worse_exit(code, pb_after_run(r->o, r->dir));
     if (!r->o->quiet) printf("results: %s/results.csv\n", r->dir);
@@ -161,8 +209,25 @@ static void warn(const run *r)
                 cpus);
 }
 
+/* A folder for a run that begins; the other one cut back to its last whole case. */
+static pb_status open_folder(run *r, int *lock)
+{
+    if (!r->o->resume) {
+        PB_TRY(make_folder(r->dir));
+        PB_TRY(pb_results_create(r->dir));
+        PB_TRY(pb_progress_lock(r->dir, lock));
+        return pb_progress_mark(r->dir, r->next);
+    }
+    PB_TRY(pb_progress_lock(r->dir, lock));
+    PB_TRY(pb_progress_cut(r->dir, &r->next));
+    return r->next.next <= r->plan.n
+               ? PB_OK
+               : pb_fail(PB_EINVAL, "%s/progress.csv: case %d of %d", r->dir, r->next.next, r->plan.n);
+}
+
 static pb_exit prepared(run *r)
 {
+    int lock = -1;
     const pb_status s = plan(r);
     /* A device that is not there is the machine's fault, anything else what was typed. */
     if (s != PB_OK) return pb_complain(s == PB_EUNSUPPORTED || s == PB_EDEVICE ? PB_EXIT_HARNESS : PB_EXIT_USAGE);
@@ -170,10 +235,12 @@ static pb_exit prepared(run *r)
         dry_run(r);
         return PB_EXIT_OK;
     }
-    if (identify(r) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+    const pb_status named = identify(r);
+    if (named != PB_OK) return pb_complain(named == PB_EINVAL ? PB_EXIT_USAGE : PB_EXIT_HARNESS);
     warn(r);
-    if (make_folder(r->dir) != PB_OK || pb_results_create(r->dir) != PB_OK) return pb_complain(PB_EXIT_USAGE);
-    return measure(r);
+    const pb_exit code = open_folder(r, &lock) == PB_OK ? measure(r) : pb_complain(PB_EXIT_USAGE);
+    if (lock >= 0) close(lock);
+    return code;
 }
 
 pb_exit pb_cmd_run(const pb_options *o)
@@ -181,8 +248,13 @@ pb_exit pb_cmd_run(const pb_options *o)
     if (o->child_dir) return pb_launch_child(o);
     run r = {.o = o};
     pb_interrupt_watch();
+    if (o->resume) {
+        if (pb_resume_open(o, &r.resumed) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+        r.o = &r.resumed.options;
+    }
     pb_exit code = prepared(&r);
     pb_plan_free(&r.plan);
-    json_decref(r.fingerprint);
+    json_decref(r.about);
+    pb_resume_close(&r.resumed);
     return code;
 }

@@ -3,6 +3,7 @@
 #include "bench/launch.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,8 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/interrupt.h"
+#include "bench/progress.h"
 #include "bench/results.h"
+#include "cli/interrupt.h"
 
 double pb_wall_seconds(void)
 {
@@ -24,17 +26,18 @@ double pb_wall_seconds(void)
 
 /* ---- progress ------------------------------------------------------------------------------------- */
 
-/* Weighs cases by what they are expected to take; the pace is that of this run so far. */
+/* Weighs cases by what they are expected to take; the pace is that of this command so far. */
 static double left(const pb_launch *l, const int *order, int at)
 {
-    double all = 0, done = 0, spent = pb_wall_seconds() - l->started;
+    double all = 0, done = -l->before, spent = pb_wall_seconds() - l->started;
     for (int i = 0; i < l->plan->n; i++) {
         double e = pb_plan_expect(l->plan, &l->plan->cases[order[i]]);
         all += e;
         done += i < at ? e : 0;
     }
     done += all * l->number;
-    return done > 0 ? spent * (all * (double)l->options->launches / done - 1) : all * (double)l->options->launches;
+    const double rest = all * (double)l->options->launches - l->before - done;
+    return done > 0 ? rest * spent / done : rest;
 }
 
 static void show(const pb_launch *l, const int *order, int at)
@@ -54,15 +57,17 @@ static void clear(const pb_launch *l)
 /* The options that make this program such a child, in front of those the user gave. */
 static _Noreturn void become_child(const pb_launch *l, int pipe_fd)
 {
-    char number[32], fd[32], seed[32], threads[32];
+    char number[32], first[32], deadline[32], fd[32], seed[32], threads[32];
     const pb_options *o = l->options;
-    const char *own[] = {"bench",           "run",         "--child-dir",    l->dir, "--child-run",  l->run_id,
-                         "--child-machine", l->machine_id, "--child-launch", number, "--child-pipe", fd,
-                         "--child-seed",    seed};
+    const char *own[] = {"bench",           "run",         "--child-dir",    l->dir, "--child-run",      l->run_id,
+                         "--child-machine", l->machine_id, "--child-launch", number, "--child-pipe",     fd,
+                         "--child-seed",    seed,          "--child-first",  first,  "--child-deadline", deadline};
     enum { OWN = sizeof own / sizeof *own };
     const char **argv = calloc((size_t)o->argc + OWN + 1, sizeof *argv);
     if (!argv) _exit(PB_EXIT_HARNESS);
     snprintf(number, sizeof number, "%d", l->number);
+    snprintf(first, sizeof first, "%d", l->first);
+    snprintf(deadline, sizeof deadline, "%.3f", l->deadline);
     snprintf(fd, sizeof fd, "%d", pipe_fd);
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)l->seed);
     memcpy(argv, own, sizeof own);
@@ -105,18 +110,34 @@ static pb_status start(const pb_launch *l, pid_t *pid, int *from_child)
     return pb_fail(PB_EIO, "a launch cannot be started: %s", strerror(errno));
 }
 
-/* Reads one byte for every case that begins, until the child closes the pipe. The first signal goes on to
- * the child, which ends after its sample; the second kills it. Returns the position of the last case. */
-static int follow(const pb_launch *l, pid_t pid, int from_child, const int *order)
+/* Whether there is something to read, after a wait that a signal or the deadline ends; *late: it has passed. */
+static bool readable(int fd, double deadline, bool *late)
 {
-    int at = -1, passed = 0;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    const double rest = deadline - pb_wall_seconds();
+    *late = deadline > 0 && rest <= 0;
+    if (*late) return false;
+    return poll(&p, 1, deadline > 0 && rest < 86400 ? (int)(1e3 * rest) + 1 : -1) > 0;
+}
+
+/* Reads one byte for every case that begins, and PB_OUT_OF_TIME for one that is not begun, until the child closes the
+ * pipe. The first signal goes on to the child, which ends after its sample; the second kills it. The deadline ends it
+ * as a signal does. Returns the position of the last case. */
+static int follow(const pb_launch *l, pid_t pid, int from_child, const int *order, bool *stopped)
+{
+    int at = l->first - 1, passed = 0;
     for (;;) {
         char byte;
-        ssize_t n = read(from_child, &byte, 1);
+        bool late;
+        const bool ready = readable(from_child, *stopped ? 0 : l->deadline, &late);
         for (; passed < pb_interrupt_count(); passed++) kill(pid, passed ? SIGKILL : pb_interrupt_signal());
+        if (late) *stopped = true, kill(pid, SIGTERM);
+        if (!ready) continue;
+        ssize_t n = read(from_child, &byte, 1);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return at;
-        if (++at < l->plan->n) show(l, order, at);
+        if (byte == PB_OUT_OF_TIME) *stopped = true;
+        else if (++at < l->plan->n) show(l, order, at);
     }
 }
 
@@ -156,21 +177,30 @@ static pb_status report_death(const pb_launch *l, const int *order, int at, cons
     return s;
 }
 
-pb_status pb_launch_run(const pb_launch *l, pb_exit *code)
+/* A launch that died is not taken up again. */
+static pb_status after_death(const pb_launch *l, const int *order, int at, const char *how)
+{
+    PB_TRY(report_death(l, order, at, how));
+    return pb_interrupted() ? PB_OK : pb_progress_mark(l->dir, (pb_place){l->number + 1, 0});
+}
+
+pb_status pb_launch_run(const pb_launch *l, pb_exit *code, bool *stopped)
 {
     char how[96];
     pid_t pid = -1;
+    bool late = false;
     int from_child = -1, *order = malloc((size_t)l->plan->n * sizeof *order);
     if (!order) return pb_fail(PB_ENOMEM, "no memory for the order of %d cases", l->plan->n);
     pb_plan_order(l->plan, l->seed, l->number, order);
     pb_status s = start(l, &pid, &from_child);
     if (s == PB_OK) {
-        int at = follow(l, pid, from_child, order), status = reap(pid);
+        int at = follow(l, pid, from_child, order, &late), status = reap(pid);
         close(from_child);
         clear(l);
         const bool dead = died(status, how, sizeof how);
         *code = dead ? PB_EXIT_INCOMPARABLE : (pb_exit)WEXITSTATUS(status);
-        if (dead) s = report_death(l, order, at, how);
+        if (dead) s = after_death(l, order, at, how);
+        *stopped = late && !dead && *code != PB_EXIT_OK;
     }
     free(order);
     return s;

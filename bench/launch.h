@@ -9,14 +9,21 @@ typedef struct pb_launch {
     const pb_options *options;
     uint64_t seed;
     int number;
-    double started; /* of the whole run, for the time that is left */
+    int first;       /* place in the order of the first case that is left to measure */
+    double started;  /* of the whole command */
+    double before;   /* seconds that what was measured before the command should have taken */
+    double deadline; /* of the whole command, as pb_wall_seconds counts; 0: none */
 } pb_launch;
 
+/* What a launch writes into the pipe in place of "c", a case begins, when the deadline leaves no time for it. */
+#define PB_OUT_OF_TIME 't'
+
 /* Starts launch `number` and waits for it. A launch that dies leaves what it measured and a row of status
- * failed for the case it was in. EIO: the process cannot be started, or the row not written. */
-pb_status pb_launch_run(const pb_launch *l, pb_exit *code);
+ * failed for the case it was in. *stopped: it ended early, so as to keep the deadline. EIO: the process cannot be
+ * started, or the row not written. */
+pb_status pb_launch_run(const pb_launch *l, pb_exit *code, bool *stopped);
 /* The other side: what `bench run` does when it is such a process. */
 pb_exit pb_launch_child(const pb_options *o);
 
-double pb_wall_seconds(void);
+double pb_wall_seconds(void); /* of a clock that all processes share */
 #endif

@@ -200,6 +200,13 @@ static pb_status remember(pb_sink *s, const char *key, const pb_metric *m, doubl
     return PB_OK;
 }
 
+pb_status pb_sink_restore(pb_sink *s, const pb_row *r)
+{
+    const pb_metric *m = pb_metric_find(r->metric);
+    if (!m) return pb_fail(PB_EINVAL, "metric '%.60s' is not in metrics.def", r->metric);
+    return strcmp(r->status, "ok") == 0 ? remember(s, r->key, m, r->value) : PB_OK;
+}
+
 static pb_status notice(pb_sink *s, const pb_case *c, const pb_metric *m, double value, const char *status)
 {
     s->truncated |= strcmp(status, "truncated") == 0;

@@ -31,6 +31,8 @@ pb_status pb_results_create(const char *dir);
 /* Opens them for appending. The caller fills the fields from run_id on. */
 pb_status pb_sink_open(const char *dir, pb_sink *out);
 void pb_sink_close(pb_sink *s);
+/* As if this process had emitted the row: one that an earlier process of the same launch has written. */
+pb_status pb_sink_restore(pb_sink *s, const pb_row *r);
 
 /* ---- what suites call besides pb_emit and pb_emit_timing ---- */
 

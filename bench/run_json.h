@@ -2,7 +2,7 @@
  *
  * {"bench_version", "run_id", "machine_id", "suite", "time_utc", "commit", "argv", "seed", "launches",
  *  "truncated", "order": [[key, ...] per launch], "fingerprint"}. "truncated" is true from the start until
- * a whole run rewrites the file at its end. */
+ * a whole run rewrites the file at its end. "resumed": when and with which argv a run that was cut short went on. */
 #ifndef PB_RUN_JSON_H
 #define PB_RUN_JSON_H
 #include <jansson.h>
@@ -15,9 +15,16 @@ typedef struct pb_run_info {
     const pb_options *options;
     const json_t *fingerprint;
     uint64_t seed;
-    bool truncated;
 } pb_run_info;
 
+/* The commit that this program was built from. */
+const char *pb_run_commit(void);
+/* What run.json holds at a run's start; NULL: no memory. The caller frees it. */
+json_t *pb_run_json_make(const pb_run_info *r);
+/* Its "order". */
+json_t *pb_run_json_order(const pb_plan *plan, uint64_t seed, long launches);
+/* Notes that the run went on. ENOMEM. */
+pb_status pb_run_json_resumed(json_t *about, const char *time_utc, const pb_options *now);
 /* Writes dir/run.json whole or not at all (EIO). */
-pb_status pb_run_json_write(const char *dir, const pb_run_info *r);
+pb_status pb_run_json_write(const char *dir, json_t *about, bool truncated);
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/kernel_bars.h"
+#include "bench/bars.h"
 #include "bench/results.h"
 #include "kernels/core/cpu.h"
 
@@ -305,7 +305,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 
 static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
 {
-    return ctx->id == PB_CPU ? PB_OK : pb_kernel_bars_conclude(sink);
+    return ctx->id == PB_CPU ? PB_OK : pb_bars_conclude(sink, "kernels");
 }
 
 const pb_suite pb_suite_kernels = {

@@ -117,13 +117,11 @@ static void judge_both(pb_verdict *v, const pb_series_set *base, const pb_series
 {
     const pb_series *b = v->base, *c = v->cand;
     v->id = PB_VERDICT_INFO;
-    if (is_contract(c)) return;
+    if (is_contract(c) || (!directed(c) && !broken(c))) return;
     if (!pb_series_ok(c)) {
         if (!pb_series_ok(b) && (broken(b) || !broken(c))) return;
         v->id = PB_VERDICT_FAILED;
         v->why = c->note;
-    } else if (!directed(c)) {
-        return;
     } else if (!pb_series_ok(b)) {
         v->id = PB_VERDICT_NEW;
     } else if ((v->why = mismatch(b, c, o))) {

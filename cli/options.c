@@ -98,11 +98,14 @@ static pb_status set_number(const slot *s, const char *value)
 
 static pb_status set_seconds(const slot *s, const char *value)
 {
-    double v = -1;
-    const slot plain = {s->info, s->name, &v};
-    if (set_number(&plain, value) != PB_OK || v < 0)
-        return pb_fail(PB_EINVAL, "%s %.60s: need a number of seconds from 0", s->name, value);
-    *(double *)s->field = v;
+    static const char units[] = "smh";
+    static const double seconds[] = {1, 60, 3600};
+    char *end;
+    const double v = strtod(value, &end);
+    const char *unit = *end && !end[1] ? strchr(units, *end) : NULL;
+    if (end == value || (*end && !unit) || !isfinite(v) || v < 0)
+        return pb_fail(PB_EINVAL, "%s %.60s: need a number of seconds from 0, or one with m or h", s->name, value);
+    *(double *)s->field = v * (unit ? seconds[unit - units] : 1);
     return PB_OK;
 }
 

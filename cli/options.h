@@ -9,7 +9,7 @@
  *   choice   const char *   one of the words that `argument` separates by |
  *   count    long           a whole number from 1; whole: from 0
  *   number   double         any finite number
- *   seconds  double         a number from 0
+ *   seconds  double         a number from 0; with m or h behind it minutes or hours
  *   list     pb_words       a word; may be given again
  * Numbers that were not given and have no default are -1 (number: NaN); words NULL. commands: bits 1 << command. An
  * option without help is internal: not shown. */

@@ -4,9 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/bars.h"
 #include "bench/fingerprint.h"
 #include "bench/graph_gain.h"
-#include "bench/kernel_bars.h"
+#include "bench/plan.h"
 #include "bench/results.h"
 #include "tests/test.h"
 
@@ -143,9 +144,9 @@ static void bars_judge_the_best_implementation(void **state)
     put_kernel(&s, "xent_bwd", "bf16", "resident", "B2.S4096.V128256", "kernel_time", 1.2e-3);
     put_kernel(&s, "addnorm_fwd", "bf16", "rows", norm, "floor_share", 0.91);
     put_kernel(&s, "addnorm_fwd", "bf16", "rows", "B1.S256.D576.a0.f0", "floor_share", 0.2);
-    CHECK_OK(pb_kernel_bars_conclude(&s));
+    CHECK_OK(pb_bars_conclude(&s, "kernels"));
     s.machine_id = "cuda-nvidia-h100-132sm-00000000";
-    CHECK_OK(pb_kernel_bars_conclude(&s));
+    CHECK_OK(pb_bars_conclude(&s, "kernels"));
     char *text = results();
     assert_non_null(strstr(text,
                            "h200-132sm-00000000,0,contract/BAR-ATTENTION-FWD?dtype=bf16&impl=wgmma&op=attention_fwd&"
@@ -160,21 +161,86 @@ static void bars_judge_the_best_implementation(void **state)
     close_sink(&s);
 }
 
-/* A bar whose shape is in no grid would never be measured. */
-static void every_bar_is_in_its_ops_grid(void **state)
+static void put_step(pb_sink *s, const char *key, double seconds)
 {
-    const char *name, *shape;
+    pb_case c;
+    CHECK_OK(pb_case_parse(key, &c));
+    CHECK_OK(pb_emit(s, &c, "step_time", seconds, 5, "ok", ""));
+}
+
+/* The same of whole steps: every axis that a bar names counts, and the clip, which it does not, is free. */
+static void bars_judge_whole_steps(void **state)
+{
+    pb_sink s;
+    (void)state;
+    open_sink(&s);
+    s.machine_id = "cuda-nvidia-h200-132sm-00000000";
+#define AT(batch, clip, mode, seq, tuning)                                                                             \
+    "throughput/step?batch=" batch "&clip=" clip "&dtype=bf16&layers=0&mode=" mode                                     \
+    "&model=qwen2.5-1.5b&rank=16&seq=" seq "&targets=q+v&tuning=" tuning
+    put_step(&s, AT("4", "multi", "graph", "512", "qlora"), 0.0261);
+    put_step(&s, AT("4", "fused", "graph", "512", "qlora"), 0.0400);
+    put_step(&s, AT("4", "multi", "eager", "512", "qlora"), 0.0200);
+    put_step(&s, AT("4", "multi", "graph", "2048", "lora"), 0.0900);
+    put_step(&s, AT("4", "multi", "graph", "2048", "qlora"), 0.1110);
+    put_kernel(&s, "attention_fwd", "bf16", "wgmma", "B2.S4096.H64.K8.D128.c1.p0.n0", "kernel_flops", 550e12);
+    CHECK_OK(pb_bars_conclude(&s, "throughput"));
+    char *text = results();
+    char *met = strstr(text, "contract/BAR-STEP-1.5B-B4-S512?batch=4&clip=multi&"), *missed;
+    assert_non_null(met);
+    assert_non_null(strstr(met, "mode=graph&model=qwen2.5-1.5b&rank=16&seq=512&targets=q+v&tuning=qlora,"
+                                "contract,1,none,0.0261,0,pass,"));
+    missed = strstr(text, "contract/BAR-STEP-1.5B-B4-S2048?");
+    assert_non_null(missed);
+    assert_non_null(strstr(missed, ",contract,1,none,0.111,0,fail,"));
+    assert_null(strstr(text, "BAR-STEP-1.5B-B1"));
+    assert_null(strstr(text, "BAR-ATTENTION"));
+    close_sink(&s);
+}
+
+typedef struct sought {
+    const pb_case *of;
+    bool found;
+} sought;
+
+static pb_status look_at(void *user, const pb_case *c)
+{
+    sought *s = user;
+    bool same = strcmp(c->suite, s->of->suite) == 0 && strcmp(c->name, s->of->name) == 0;
+    for (int i = 0; i < s->of->n && same; i++) {
+        const char *v = pb_case_get(c, s->of->axes[i].name);
+        same = v && strcmp(v, s->of->axes[i].value) == 0;
+    }
+    s->found |= same;
+    return PB_OK;
+}
+
+static bool in_grid_of_op(const pb_case *of)
+{
+    const pb_op *op = pb_op_find(of->name);
+    char text[PB_AXIS_TEXT];
+    for (const pb_dims *dim = op ? op->device_grid : NULL; dim && (*dim)[0]; dim++) {
+        pb_dims_text(op, *dim, text, sizeof text);
+        if (strcmp(text, pb_case_get(of, "shape")) == 0) return true;
+    }
+    return false;
+}
+
+/* A bar whose case is in no grid would never be measured. */
+static void every_bar_is_in_its_grid(void **state)
+{
+    const char *key;
     size_t bars = 0;
     (void)state;
-    for (; pb_kernel_bar(bars, &name, &shape); bars++) {
-        const pb_op *op = pb_op_find(name);
-        char text[PB_AXIS_TEXT];
-        bool found = false;
-        for (const pb_dims *dim = op ? op->device_grid : NULL; dim && (*dim)[0] && !found; dim++) {
-            pb_dims_text(op, *dim, text, sizeof text);
-            found = strcmp(text, shape) == 0;
-        }
-        if (!found) fail_msg("%s: %s is not in its grid", name, shape);
+    for (; (key = pb_bar_case(bars)); bars++) {
+        pb_case of;
+        CHECK_OK(pb_case_parse(key, &of));
+        sought s = {&of, strcmp(of.suite, "kernels") == 0 && in_grid_of_op(&of)};
+        const pb_suite *suite = pb_suite_find(of.suite);
+        assert_non_null(suite);
+        for (const char *const *line = suite->device_grid; line && *line; line++)
+            CHECK_OK(pb_grid_expand(suite->name, suite->axes, *line, look_at, &s));
+        if (!s.found) fail_msg("%s is not in its grid", key);
     }
     assert_true(bars > 0);
 }
@@ -214,7 +280,8 @@ int main(void)
         cmocka_unit_test(a_graph_may_always_or_never_pay),
         cmocka_unit_test(a_launch_says_what_its_graphs_bought),
         cmocka_unit_test(bars_judge_the_best_implementation),
-        cmocka_unit_test(every_bar_is_in_its_ops_grid),
+        cmocka_unit_test(bars_judge_whole_steps),
+        cmocka_unit_test(every_bar_is_in_its_grid),
         cmocka_unit_test(a_gpu_names_its_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -200,8 +200,12 @@ done
 expect 0 'ceiling/matmul_f32' "$bench" --suite ceiling --device cuda --dry-run
 grep -q ceiling/call "$dir/log" && fail "a GPU's ceilings have a CPU's call"
 expect 0 'mode=eager&model=qwen2.5-1.5b&rank=16&seq=2048' "$bench" --suite backward --device cuda --dry-run
-[[ $(grep -c 'mode=graph' "$dir/log") -eq 50 ]] || fail "not 50 graphed cases on a GPU"
+[[ $(grep -c 'mode=graph' "$dir/log") -eq 22 ]] || fail "not 22 graphed cases on a GPU"
 expect 0 'tuning=full' "$bench" --suite throughput --device cuda --grid full --dry-run
+for suite in backward throughput; do # three launches fit one command of ten minutes
+    expect 0 'in all: 3 launches' "$bench" --suite $suite --device cuda --dry-run
+    [[ $(tail -n 1 "$dir/log" | awk '{ print $1 }') -lt 540 ]] || fail "$suite takes nine minutes on a GPU"
+done
 expect 0 'model=smollm2-135m' "$bench" --suite backward --dry-run
 bash -n <("$bench" completion bash) || fail "the completion script is no bash"
 

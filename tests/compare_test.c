@@ -155,7 +155,7 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
 
     pb_baseline_opts o = {.baselines = folder, .reason = "first, ever"};
     assert_int_equal(pb_baseline_save(FIXTURE("contract_pass.csv"), &o, capture_begin(&c)), 0);
-    assert_non_null(strstr(capture_end(&c), "6 rows")); /* 2 cases x 2 metrics, 2 ceilings */
+    assert_non_null(strstr(capture_end(&c), "9 rows")); /* 2 cases x 3 metrics, 2 ceilings, a contract */
     free(c.text);
     assert_int_equal(against_baseline(FIXTURE("tie.csv"), require, folder, "same=2"), 0);
     assert_int_equal(against_baseline(FIXTURE("regressed.csv"), require, folder, " 3/3  REGRESSED"), 1);
@@ -171,15 +171,44 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
     assert_non_null(strstr(text, "baseline:r1"));
     assert_non_null(strstr(text, ",0.1002,")); /* 4 digits of the median launch */
     assert_non_null(strstr(text, ",319.4,"));  /* of 319.361277 */
-    assert_null(strstr(text, "launches"));     /* no direction, no row */
     assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
-    assert_non_null(strstr(capture_end(&c), "m1 backward: 6 rows, 3 launches, bench_version 1, from r1: first, ever"));
+    assert_non_null(strstr(capture_end(&c), "m1 backward: 9 rows, 3 launches, bench_version 1, from r1: first, ever"));
     free(c.text);
     assert_int_equal(pb_compare_files(file, FIXTURE("regressed.csv"), &(pb_compare_opts){.gates = FIXTURE("gates.csv")},
                                       capture_begin(&c)),
                      1);
     capture_end(&c);
     free(c.text);
+    remove_folder(folder);
+}
+
+/* What figures and tables are made from: metrics without a direction, what graphs bought, verdicts in the run's own
+ * words. None of it fails a comparison, not even where a graph has stopped paying. */
+static void a_baseline_keeps_what_a_run_concluded(void **state)
+{
+    static const char *const kept[] = {
+        "mode=graph&seq=128,launches,1,none,1,0,ok,why", "mode=graph&seq=128,record_time,s,none,0.5,0,ok,why",
+        "mode=graph&seq=128,break_even,1,none,25,0,ok,why",
+        "contract/F-GRAPH-BWD-003a?batch=1,contract,1,none,1.25,0,fail,tokens/s over tokens/s >= 1.1; here",
+        "crossover/backward?clip=fused,crossover,1,none,700,0,ok,3 sizes"};
+    char folder[64], file[128], text[8192] = "";
+    capture c;
+    (void)state;
+    make_folder(folder);
+    pb_baseline_opts o = {.baselines = folder, .reason = "why"};
+    assert_int_equal(pb_baseline_save(FIXTURE("gains.csv"), &o, capture_begin(&c)), 0);
+    assert_null(strstr(capture_end(&c), "crossover.csv")); /* no suite of its own */
+    free(c.text);
+    snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
+    FILE *f = fopen(file, "rb");
+    assert_non_null(f);
+    assert_true(fread(text, 1, sizeof text - 1, f) > 0);
+    fclose(f);
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (!strstr(text, kept[i])) fail_msg("'%s' is not in\n%s", kept[i], text);
+    assert_null(strstr(text, "F-GRAPH-BWD-003b")); /* it did not apply */
+    assert_int_equal(against_baseline(FIXTURE("gains_gone.csv"), (pb_compare_opts){0}, folder, "failed=0"), 1);
+    assert_int_equal(against_baseline(FIXTURE("gains.csv"), (pb_compare_opts){0}, folder, "same=2"), 0);
     remove_folder(folder);
 }
 
@@ -271,6 +300,7 @@ int main(void)
         cmocka_unit_test(every_verdict_and_exit_code),
         cmocka_unit_test(worse_exit_follows_its_order),
         cmocka_unit_test(a_saved_baseline_is_what_runs_are_compared_with),
+        cmocka_unit_test(a_baseline_keeps_what_a_run_concluded),
         cmocka_unit_test(only_whole_runs_become_baselines),
         cmocka_unit_test(names_cannot_leave_the_folder),
         cmocka_unit_test(large_files_are_quick),

@@ -1,0 +1,147 @@
+#!/bin/bash
+# resume_test.sh BENCH_FIXTURE - runs that are cut short and go on: by kill -9 wherever it may fall, by a signal, by
+# --budget. At the end they have the rows of a run that nothing disturbed, each of them once.
+fixture=$1
+. "${0%/*}/cli.sh"
+
+fine() { "$@" >"$dir/log" 2>&1 || fail "exit code $?: ${*##*/}"; }
+
+# What a run measured: launch, key, metric and status of its rows, and how many samples of each; and the count of cases
+# that the conclusions saw.
+content() {
+    tail -n +2 "$1/results.csv" | cut -d, -f4-6,11 | sort
+    tail -n +2 "$1/samples.csv" | cut -d, -f2-4 | sort | uniq -c
+    grep contract/T-1 "$1/results.csv" | cut -d, -f4,9
+}
+same() { # same DIR: as the undisturbed run
+    [[ $(content "$1") == "$(content whole)" ]] ||
+        fail "$1: other rows than an undisturbed run: $(diff <(content whole) <(content "$1"))"
+    [[ $(cut -d, -f2 "$1/results.csv" | sort -u | wc -l) -eq 2 ]] || fail "$1: more than one run_id" # and the header
+    grep -q '"truncated": false' "$1/run.json" || fail "$1: run.json does not say that it is whole"
+}
+options=(--suite toy --mode 'fine,slow' --batch '1,2' --samples 3 --seed 3 -n 2 --no-compare --quiet step)
+fine "$fixture" "${options[@]}" --out whole
+[[ $(grep -c ',contract,' whole/results.csv) -eq 2 ]] || fail "whole: not two conclusions"
+
+# rows DIR N: until there are as many lines of results, or the run is over.
+rows() {
+    while kill -0 $pid 2>/dev/null && [[ ! -f $1/progress.csv || $(wc -l <"$1/results.csv") -lt $2 ]]; do sleep 0.01; done
+}
+# killed DIR N WHOM ARG...: starts bench, and at N lines of results kill -9 of it and its launch (both), or of it alone,
+# in the middle of its next case (parent).
+killed() {
+    local run=$1 lines=$2 whom=$3
+    shift 3
+    setsid "$fixture" "$@" >"$dir/log" 2>&1 & pid=$!
+    rows "$run" "$lines"
+    [[ $whom == both ]] || sleep 0.1
+    [[ $whom == parent ]] || kill -KILL -- -$pid $(cat /proc/$pid/task/$pid/children 2>/dev/null) 2>/dev/null
+    kill -KILL $pid 2>/dev/null
+    wait $pid 2>/dev/null
+}
+
+# ---- kill -9 at many places, and again while it goes on ---------------------------------------------------
+for at in 1 2 5 8 10 11 16 18; do
+    for whom in both parent; do
+        run=k$at$whom
+        killed "$run" $at $whom "${options[@]}" --out "$run"
+        killed "$run" $((at + 3)) $whom run --resume "$run"
+        fine "$fixture" run --resume "$run"
+        same "$run"
+    done
+done
+
+# ---- what lies behind the last whole case ---------------------------------------------------------------------
+killed part 6 both "${options[@]}" --out part
+printf '1,half a ro' >>part/results.csv
+printf 'half a samp' >>part/samples.csv
+printf '1,2,30' >>part/progress.csv
+printf '{' >part/run.json.new
+fine "$fixture" run --resume part
+same part
+before=$(cat part/results.csv part/samples.csv part/progress.csv | md5sum)
+fine "$fixture" run --resume part # which is whole already
+[[ $(cat part/results.csv part/samples.csv part/progress.csv | md5sum) == "$before" ]] || fail "part: a whole run was changed"
+
+# The rows may reach the disk later than progress.csv does.
+killed late 12 both "${options[@]}" --out late
+size=$(awk -F, 'NR == 3 { print $3 }' late/progress.csv)
+truncate -s $((size + 5)) late/results.csv
+fine "$fixture" run --resume late
+same late
+
+# ---- asked to stop, by a signal and by a budget -----------------------------------------------------------------
+setsid "$fixture" "${options[@]}" --out signal >"$dir/log" 2>&1 & pid=$!
+rows signal 5
+kill -TERM $pid
+wait $pid
+[[ $? -eq 125 ]] || fail "signal: exit code"
+grep -q 'bench run --resume signal goes on' "$dir/log" || fail "signal: it does not say how to go on"
+fine "$fixture" run --resume signal
+same signal
+[[ $(grep -c truncated signal/results.csv) -eq 0 ]] || fail "signal: the truncated row stayed"
+
+expect 125 'the budget is used up; the rows measured so far are in slow; bench run --resume slow goes on' \
+    "$fixture" "${options[@]}" --out slow --budget 2.2s
+calls=1
+until "$fixture" run --resume slow >"$dir/log" 2>&1; do # the same budget again, each time
+    calls=$((calls + 1))
+    [[ $calls -lt 40 ]] || break
+done
+[[ $calls -gt 2 ]] || fail "slow: the budget held nothing back"
+same slow
+fine "$fixture" "${options[@]}" --out quick --budget 1h
+same quick
+# A case that takes much longer than the budget is cut at it, and none is begun that is not expected to fit.
+expect 125 'used up' "$fixture" --suite toy --mode slow --batch 1 --samples 200 -n 1 --no-compare --out long \
+    --budget 4 step
+grep -q ',kernel_time,.*,ok,' long/results.csv && fail "long: the budget did not stop a case of 10 s"
+
+# ---- one process at a time ----------------------------------------------------------------------------------------
+setsid "$fixture" --suite toy --mode slow --batch 1 --samples 1000 -n 1 --no-compare --out busy step >"$dir/log" 2>&1 & pid=$!
+rows busy 3
+before=$(md5sum <busy/results.csv)
+expect 2 'busy/results.csv: the run is still being measured' "$fixture" run --resume busy
+[[ $(md5sum <busy/results.csv) == "$before" ]] || fail "busy: its rows were touched"
+kill -TERM $pid
+wait $pid
+
+# ---- a launch that died is not taken up again ---------------------------------------------------------------------
+export ASAN_OPTIONS=handle_segv=0
+expect 4 'killed by signal 11' "$fixture" --suite toy --mode crash --batch 1 --out crash --no-compare step
+before=$(md5sum crash/results.csv)
+expect 4 results "$fixture" run --resume crash
+[[ $(md5sum crash/results.csv) == "$before" ]] || fail "crash: rows changed"
+
+# ---- what would make two runs of one -------------------------------------------------------------------------------
+before=$(cat whole/* | md5sum)
+table "$fixture" <<'TABLE'
+run --resume nowhere               | 2 | --resume: nowhere/run.json
+run --resume whole --samples 4     | 2 | a run that is resumed keeps its --samples
+run --resume whole --launches 5    | 2 | keeps its --launches
+run --resume whole --seed 4        | 2 | keeps its --seed
+run --resume whole --out x         | 2 | keeps its --out
+run --resume whole --batch 8       | 2 | its cases are others
+run --resume whole other           | 2 | its cases are others
+run --suite toy --budget 9x        | 2 | --budget 9x: need a number of seconds
+TABLE
+edited() { # edited WHAT BY TEXT
+    cp -r whole edited
+    sed -i "s/$1/$2/" edited/run.json
+    expect 2 "$3" "$fixture" run --resume edited
+    rm -r edited
+}
+edited '"commit": "[^"]*"' '"commit": "0"' 'it was begun by commit 0'
+edited '"bench_version": "[^"]*"' '"bench_version": "0"' 'version 0; this is'
+edited '"machine_id": "[^"]*"' '"machine_id": "other"' 'it was begun on other'
+edited '"seed": [0-9]*' '"seed": 9' 'its cases are others'
+edited '"--suite"' '7' 'something else than words'
+edited '{' '[' 'edited/run.json'
+cp -r whole edited && rm edited/progress.csv
+expect 2 'nothing to go on from' "$fixture" run --resume edited
+printf 'launch,case,results,samples\n0,9,80,37\n' >edited/progress.csv
+expect 2 'case 9 of 6' "$fixture" run --resume edited
+[[ $(cat whole/* | md5sum) == "$before" ]] || fail "whole: a refused call changed it"
+
+[[ $failures -eq 0 ]] && echo "all passed"
+exit $((failures > 0))
