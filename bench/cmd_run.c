@@ -15,6 +15,7 @@
 #include "bench/launch.h"
 #include "bench/results.h"
 #include "bench/run_json.h"
+#include "kernels/core/clock.h"
 
 enum { ENOUGH_LAUNCHES = 3, PATH_TEXT = 1024 };
 
@@ -117,7 +118,7 @@ static pb_status write_run(const run *r, bool truncated)
 static pb_exit launch_all(const run *r)
 {
     pb_exit worst = PB_EXIT_OK;
-    const double started = pb_wall_seconds();
+    const double started = pb_clock_seconds();
     for (int i = 0; i < r->o->launches && !pb_interrupted(); i++) {
         const pb_launch l = {.dir = r->dir,
                              .run_id = r->run_id,

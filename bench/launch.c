@@ -9,25 +9,18 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/interrupt.h"
 #include "bench/results.h"
-
-double pb_wall_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "kernels/core/clock.h"
 
 /* ---- progress ------------------------------------------------------------------------------------- */
 
 /* Weighs cases by what they are expected to take; the pace is that of this run so far. */
 static double left(const pb_launch *l, const int *order, int at)
 {
-    double all = 0, done = 0, spent = pb_wall_seconds() - l->started;
+    double all = 0, done = 0, spent = pb_clock_seconds() - l->started;
     for (int i = 0; i < l->plan->n; i++) {
         double e = pb_plan_expect(l->plan, &l->plan->cases[order[i]]);
         all += e;

@@ -17,6 +17,4 @@ typedef struct pb_launch {
 pb_status pb_launch_run(const pb_launch *l, pb_exit *code);
 /* The other side: what `bench run` does when it is such a process. */
 pb_exit pb_launch_child(const pb_options *o);
-
-double pb_wall_seconds(void);
 #endif

@@ -3,14 +3,8 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "kernels/core/clock.h"
 
 /* A conversation's first place sees only itself; so does a place behind the last one, but that counts nothing and no
  * place looks back to it. */
@@ -91,7 +85,7 @@ static pb_status norms(pb_job *j, pb_step_result *r)
 pb_status pb_job_step(pb_job *j, pb_stepper *s, double lr, pb_step_result *out)
 {
     const pb_counts before = j->ctx.counts;
-    const double start = now();
+    const double start = pb_clock_seconds();
     pb_step_result r = {.tokens = (double)j->micro * j->cfg.B * j->cfg.S};
     pb_adamw_state was, is;
     PB_TRY(pb_trainer_state(j->trainer, &was));
@@ -99,7 +93,7 @@ pb_status pb_job_step(pb_job *j, pb_stepper *s, double lr, pb_step_result *out)
     PB_TRY(micro_batches(j, s, draw(j, &r.conversations), &r.loss));
     PB_TRY(pb_trainer_state(j->trainer, &is));
     PB_TRY(norms(j, &r));
-    r.seconds = now() - start;
+    r.seconds = pb_clock_seconds() - start;
     s->warm = true;
     r.skipped = is.skipped != was.skipped;
     if (!isfinite(r.loss)) snprintf(r.why, sizeof r.why, "the loss is not finite");
