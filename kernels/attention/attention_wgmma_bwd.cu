@@ -194,7 +194,7 @@ template <int D> __device__ inline void weigh(float (&s)[QUERIES<D> / 8][4], con
     for (int n = 0; n < QUERIES<D> / 8; n++) {
         const float2 lse2 = *reinterpret_cast<const float2 *>(&st.lse2[n * 8 + threadIdx.x % 4 * 2]);
 #pragma unroll
-        for (int e = 0; e < 4; e++) s[n][e] = exp2_fast(s[n][e] * sl - (e & 1 ? lse2.y : lse2.x));
+        for (int e = 0; e < 4; e++) s[n][e] = pb_exp2_fast(s[n][e] * sl - (e & 1 ? lse2.y : lse2.x));
     }
 }
 template <int D>

@@ -34,12 +34,7 @@ struct row_sum {
 };
 
 __device__ static inline float exp_of(float x, float) { return expf(x); }
-__device__ static inline float exp_of(float x, __nv_bfloat16)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
-    return y;
-}
+__device__ static inline float exp_of(float x, __nv_bfloat16) { return pb_exp2_fast(x * 1.4426950408889634f); }
 
 /* Adds N logits to a thread's own maximum and sum. */
 template <class T, int N> __device__ static inline void add_logits(const float (&x)[N], float &max, float &sum)
