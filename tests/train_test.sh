@@ -148,10 +148,32 @@ for t in full lora qlora; do
 done
 one --save ck
 expect 2 'it holds checkpoints (the last of step 6)' "$train" "${base[@]}" --save ck --steps 9
-expect 2 "of another run: data.tokens was" "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest --seq 64
+# what the position in the data hangs on may not change, what only the steps to come hang on may
+again=("$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest)
+expect 2 'of another run: --seq was "96", and is "64"' "${again[@]}" --seq 64
+expect 2 'of another run: --bad-lines was "fail", and is "skip"' "${again[@]}" --bad-lines skip
+expect 2 'of another run: --loss-mask-type was' "${again[@]}" --loss-mask-type all
+expect 2 'of another run: --pack was' "${again[@]}" --pack off
+expect 2 'of another run: --eval-split was' "${again[@]}" --eval-split 0.2
+expect 2 'of another run: --seed was "42", and is "43"' "${again[@]}" --seed 43
+expect 2 'of another run: --thinking was' "${again[@]}" --thinking
 expect 2 'ck/iter_0000005' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume 5
 expect 2 '--resume needs --save' "$train" --resume latest
 expect 0 'was "6", and is "9" now' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest
+rm -r ck
+
+# also where no row differs
+again=("$train" --data d.jsonl --bad-lines skip --seq 96 --save ck --resume latest)
+expect 0 'step      1/1' "${again[@]}" --steps 1
+expect 2 'of another run: --long-ones was "split", and is "drop"' "${again[@]}" --steps 2 --long-ones drop
+rm -r ck
+# a tokenizer is what stands in its file, wherever that lies
+cp "$fixtures/tokenizers/qwen2.json" moved.json
+again=("$train" --model smollm2-135m --layers 1 --batch 1 --seq 96 --save ck --resume latest)
+expect 0 "step      1/1" "${again[@]}" --steps 1 --tokenizer "$fixtures/tokenizers/qwen2.json" --template qwen2.5
+expect 0 '--steps was "1"' "${again[@]}" --steps 2 --tokenizer moved.json --template qwen2.5
+expect 2 'of another run: --template was "qwen2.5", and is "chatml"' "${again[@]}" --steps 3 --tokenizer moved.json --template chatml
+expect 2 'of another run: --tokenizer was' "${again[@]}" --steps 3 --tokenizer "$fixtures/tokenizers/llama3.json" --template llama3
 rm -r ck
 
 # killed at any instant, it goes on; the end is the same

@@ -37,7 +37,7 @@ pb_status pb_checkpoints_base(pb_checkpoints *c, pb_trainer *t)
 static pb_status check_options(const pb_checkpoint_options *o)
 {
     if (o->save_interval < 0 || o->retain_interval < 0)
-        return pb_fail(PB_EINVAL, "save interval %d, retain interval %d: need >= 0", o->save_interval,
+        return pb_fail(PB_EINVAL, "save interval %ld, retain interval %ld: need >= 0", o->save_interval,
                        o->retain_interval);
     for (size_t i = 0; i < o->nsettings; i++) {
         const pb_setting *s = &o->settings[i];

@@ -43,9 +43,9 @@ typedef struct pb_setting {
 } pb_setting;
 
 typedef struct pb_checkpoint_options {
-    int save_interval;   /* every so many steps; 0: none but the last */
-    int retain_interval; /* multiples of it stay for ever; of the others the newest. 0: the two newest resume points */
-    uint64_t last;       /* the iteration that ends the run, which is always saved; 0: there is none */
+    long save_interval;   /* every so many steps; 0: none but the last */
+    long retain_interval; /* multiples of it stay for ever; of the others the newest. 0: the two newest resume points */
+    uint64_t last;        /* the iteration that ends the run, which is always saved; 0: there is none */
     const pb_setting *settings; /* [nsettings]; borrowed until pb_checkpoints_close, as everything here */
     size_t nsettings;
     /* Called while a checkpoint is filled; the files and folders that it makes in `dir` belong to the checkpoint, are
