@@ -4,6 +4,10 @@
 train=$1 oracle=$2 fixtures=$(cd "${0%/*}/fixtures" && pwd)
 . "${0%/*}/cli.sh"
 
+# a folder that opens, and whose checkpoints' files have names too long for the system
+long=./ck
+while [[ ${#long} -lt 4058 ]]; do long=./$long; done
+
 # ---- the table: arguments | exit code | text ---------------------------------------------------------
 table "$train" <<TABLE
 --help                                        |   0 | exit codes
@@ -40,6 +44,10 @@ plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --steps 2 --tuning qlora --mode graph         |   0 | step      2/2
 --steps 2 --dtype bf16 --clip none            |   0 | step      2/2
 --steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 | 0 | loaded 29 tensors
+--clip sync --mode graph --steps 2            |   2 | --clip sync makes the host wait in every step
+--export /proc/nowhere/x --steps 2            |   2 | /proc/nowhere/x: No such file or directory
+--export /dev/null --steps 2                       |   2 | not a folder
+--save $long --steps 2                        |   2 | a path in it is too long
 tokenize /proc/nowhere                        |   2 | /proc/nowhere
 TABLE
 expect 0 'warning: a learning rate of 0.0002 at rank 256 is known to diverge' "$train" --model smollm2-135m --layers 1 \

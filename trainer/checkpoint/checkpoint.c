@@ -206,7 +206,10 @@ static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, ui
     pb_status s = pb_candidate_open(c, folder, iteration, files, &x);
     if (s == PB_OK) s = pb_candidate_fits(c, t, folder, &x, false);
     pb_candidate_close(&x);
-    return s;
+    if (s != PB_EINVAL) return s;
+    char why[1024]; /* what is damaged so soon after it was written, the disk has damaged */
+    snprintf(why, sizeof why, "%s", pb_error());
+    return pb_fail(PB_EIO, "%s", why);
 }
 
 /* Of those before `now`, which has just become the resume point. */

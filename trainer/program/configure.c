@@ -115,6 +115,8 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
                                 .warmup = (long)warmup,
                                 .steps = o->steps};
     j->graph = strcmp(o->mode, "graph") == 0;
+    if (j->graph && c->clip == PB_CLIP_SYNC)
+        return pb_fail(PB_EINVAL, "--clip sync makes the host wait in every step, which --mode graph cannot record");
     return pb_schedule_check(&j->schedule);
 }
 
