@@ -30,6 +30,8 @@ rnu                                           |   2 | did you mean 'run'?
 --rank 4096                                   |   2 | rank 4096: need 1 to 64
 --targets q,z                                 |   2 | --targets z
 --seq 4096                                    |   2 | seq 4096: tiny takes 1 to 2048
+--seq 4096 --data /proc/nowhere               |   2 | seq 4096: tiny takes 1 to 2048
+--layers 3 --data /proc/nowhere               |   2 | layers 3: tiny has 1 to 2
 --eval-split 1                                |   2 | --eval-split 1
 --eval-split 0.1 --eval-data x                |   2 | one of them
 --data /proc/nowhere                          |   2 | /proc/nowhere

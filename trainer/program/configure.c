@@ -168,5 +168,6 @@ pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
     PB_TRY(configure_model(o, j));
     if (o->command == PB_COMMAND_eval) j->cfg.model.frozen = true;
     else PB_TRY(configure_training(o, j));
-    return configure_data(o, j);
+    PB_TRY(configure_data(o, j));
+    return pb_train_check(&j->cfg);
 }
