@@ -79,10 +79,11 @@ expect 0 '104 195 169 108 108 111 32 32 257' "$train" tokenize text
 "$train" tokenize text | "$train" tokenize --decode >back
 printf '\n' | cat text - | cmp - back || fail 'tokenize: the text does not come back'
 expect 0 '60 105 109' "$train" tokenize --plain text
-for family in "$fixtures"/tokenizers/*/; do
-    [[ -f $family/tokenizer.json ]] || continue
-    printf 'A line, and 12345 more: über 日本語\n' >text
-    "$train" tokenize --tokenizer "$family" text | "$train" tokenize --tokenizer "$family" --decode | cmp - text || fail "$family"
+printf 'A line, and 12345 more: über 日本語\n' >text
+for family in gpt2 llama2 llama3 o200k qwen2 smollm; do
+    "$train" tokenize --tokenizer "$fixtures/tokenizers/$family.json" text >ids || fail "tokenize: $family"
+    [[ $(wc -w <ids) -lt $(wc -c <text) ]] || fail "tokenize: $family merges nothing"
+    "$train" tokenize --tokenizer "$fixtures/tokenizers/$family.json" --decode <ids | cmp - text || fail "tokenize: $family does not come back"
 done
 echo '1 2 x' | expect 2 "standard input:1: 'x' is no id" "$train" tokenize --decode
 echo '99999' | expect 2 'standard input:1:' "$train" tokenize --decode
