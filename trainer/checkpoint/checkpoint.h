@@ -1,10 +1,10 @@
 /* checkpoint.h - training that can be killed at any instant and goes on from its last checkpoint, bit for bit.
  *
- *     DIR/iter_0000004/state.safetensors           every trained parameter: w.NAME, m.NAME, v.NAME in f32 (w is the
- *                                                  master where there is one), and the optimiser's counters
- *     DIR/iter_0000004/checkpoint.json             progress, configuration, size and XXH3-128 of every file, and of
- * itself DIR/latest_checkpointed_iteration.txt        the tracker: which of them is the resume point DIR/.lock held by
- * the process that writes here
+ *     DIR/iter_0000004/state.safetensors       every trained parameter: w.NAME, m.NAME, v.NAME in f32 (w is the
+ *                                              master where there is one), and the optimiser's counters
+ *     DIR/iter_0000004/checkpoint.json         progress, configuration, size and XXH3-128 of every file and of itself
+ *     DIR/latest_checkpointed_iteration.txt    the tracker: which of them is the resume point
+ *     DIR/.lock                                held by the process that writes here
  *
  * A checkpoint is written under a name that begins with a dot, and made durable file by file; then its folder gets its
  * name, then the tracker points to it, then older ones go: each under another name first. So whatever has a
