@@ -49,7 +49,7 @@ typedef struct pace {
 
 static bool has_time(const pb_options *o, const pb_plan *plan, const pb_case *c, pace *p)
 {
-    const double now = pb_wall_seconds(), expect = pb_plan_expect(plan, c);
+    const double now = pb_clock_seconds(), expect = pb_plan_expect(plan, c);
     const double slower = p->expected > 0 ? (now - p->began) / p->expected : 1;
     const bool first = !(p->expected > 0);
     p->expected += expect;
@@ -81,7 +81,7 @@ static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_sink *sink, const p
 
 static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, pb_sink *sink)
 {
-    pace p = {pb_wall_seconds(), 0};
+    pace p = {pb_clock_seconds(), 0};
     bool stop = false;
     pb_status s = restore(o, sink);
     int *order = malloc((size_t)plan->n * sizeof *order);

@@ -17,6 +17,7 @@
 #include "bench/resume.h"
 #include "bench/run_json.h"
 #include "cli/interrupt.h"
+#include "kernels/core/clock.h"
 
 enum { ENOUGH_LAUNCHES = 3, PATH_TEXT = 1024 };
 
@@ -159,7 +160,7 @@ static double deadline(const run *r, double started)
 static pb_exit launch_all(const run *r, bool *stopped)
 {
     pb_exit worst = PB_EXIT_OK;
-    const double started = pb_wall_seconds(), before = expected_before(r), end = deadline(r, started);
+    const double started = pb_clock_seconds(), before = expected_before(r), end = deadline(r, started);
     for (int i = r->next.launch; i < r->o->launches && !pb_interrupted() && !*stopped; i++) {
         const pb_launch l = {.dir = r->dir,
                              .run_id = r->run_id,

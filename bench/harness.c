@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "bench/bench.h"
+#include "kernels/core/clock.h"
 
 static int ascending(const void *a, const void *b)
 {
@@ -16,13 +16,6 @@ double pb_median(double *v, int n)
 {
     qsort(v, (size_t)n, sizeof *v, ascending);
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static pb_status check(const pb_measure_opts *o)
@@ -48,11 +41,11 @@ static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
 {
     PB_TRY(prepare(ctx, o));
     const pb_counts before = ctx->counts;
-    const double start = now(); /* outside the marks: on a CPU they are the same clock */
+    const double start = pb_clock_seconds(); /* outside the marks: on a CPU they are the same clock */
     PB_TRY(ctx->be->mark(ctx, 2 * i));
     PB_TRY(fn(ctx, self));
     PB_TRY(ctx->be->mark(ctx, 2 * i + 1));
-    t->host[t->n + i] = now() - start;
+    t->host[t->n + i] = pb_clock_seconds() - start;
     t->launches += (double)(ctx->counts.launches - before.launches);
     t->waits += (double)(ctx->counts.waits - before.waits);
     return PB_OK;
@@ -92,9 +85,9 @@ static pb_status collect(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
 static pb_status collect_graph(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
 {
     pb_graph *g = NULL;
-    double start = now();
+    double start = pb_clock_seconds();
     PB_TRY(pb_record(ctx, fn, self, &g));
-    t->record_seconds = now() - start;
+    t->record_seconds = pb_clock_seconds() - start;
     t->nodes = pb_graph_nodes(ctx, g);
     pb_status s = warm_up(ctx, pb_replay, g, o, 1); /* the first replay uploads the graph */
     if (s == PB_OK) s = collect(ctx, pb_replay, g, o, t);

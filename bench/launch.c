@@ -10,26 +10,19 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench/progress.h"
 #include "bench/results.h"
 #include "cli/interrupt.h"
-
-double pb_wall_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "kernels/core/clock.h"
 
 /* ---- progress ------------------------------------------------------------------------------------- */
 
 /* Weighs cases by what they are expected to take; the pace is that of this command so far. */
 static double left(const pb_launch *l, const int *order, int at)
 {
-    double all = 0, done = -l->before, spent = pb_wall_seconds() - l->started;
+    double all = 0, done = -l->before, spent = pb_clock_seconds() - l->started;
     for (int i = 0; i < l->plan->n; i++) {
         double e = pb_plan_expect(l->plan, &l->plan->cases[order[i]]);
         all += e;
@@ -114,7 +107,7 @@ static pb_status start(const pb_launch *l, pid_t *pid, int *from_child)
 static bool readable(int fd, double deadline, bool *late)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
-    const double rest = deadline - pb_wall_seconds();
+    const double rest = deadline - pb_clock_seconds();
     *late = deadline > 0 && rest <= 0;
     if (*late) return false;
     return poll(&p, 1, deadline > 0 && rest < 86400 ? (int)(1e3 * rest) + 1 : -1) > 0;

@@ -12,7 +12,7 @@ typedef struct pb_launch {
     int first;       /* place in the order of the first case that is left to measure */
     double started;  /* of the whole command */
     double before;   /* seconds that what was measured before the command should have taken */
-    double deadline; /* of the whole command, as pb_wall_seconds counts; 0: none */
+    double deadline; /* of the whole command, as pb_clock_seconds counts; 0: none */
 } pb_launch;
 
 /* What a launch writes into the pipe in place of "c", a case begins, when the deadline leaves no time for it. */
@@ -24,6 +24,4 @@ typedef struct pb_launch {
 pb_status pb_launch_run(const pb_launch *l, pb_exit *code, bool *stopped);
 /* The other side: what `bench run` does when it is such a process. */
 pb_exit pb_launch_child(const pb_options *o);
-
-double pb_wall_seconds(void); /* of a clock that all processes share */
 #endif

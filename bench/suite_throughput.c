@@ -7,9 +7,9 @@
 #include "cli/memory.h"
 #include "bench/bars.h"
 #include "bench/graph_gain.h"
-#include "bench/launch.h"
 #include "bench/results.h"
 #include "bench/train_case.h"
+#include "kernels/core/clock.h"
 
 enum { SAMPLES = 40, MARKS = PB_NPHASES + 1 };
 
@@ -36,9 +36,9 @@ static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts 
     for (int i = 0; i < o->warmup; i++) PB_TRY(pb_train_step(ctx, t)); /* scratch is sized, memory touched */
     for (*n = 0; *n < o->max_samples && *n < SAMPLES && !pb_interrupted(); ++*n) {
         if (*n >= o->min_samples && total >= o->min_time) break;
-        const double start = pb_wall_seconds();
+        const double start = pb_clock_seconds();
         PB_TRY(marked_step(ctx, t, *n));
-        host[*n] = pb_wall_seconds() - start;
+        host[*n] = pb_clock_seconds() - start;
         PB_TRY(pb_sync(ctx));
         PB_TRY(ctx->be->between(ctx, *n * MARKS, *n * MARKS + PB_NPHASES, &one));
         total += one;

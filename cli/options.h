@@ -1,7 +1,7 @@
 /* options.h - a command line by tables: subcommands and options of a program, from which parsing, hints, help and
  * shell completion follow. The words go into a struct of the program's own, made from the same .def file:
  *
- *   OPT(name, type, letter, argument, default, commands, help)
+ *   OPT(name, type, letter, argument, default, commands, help)      a program may have columns of its own before help
  *
  * The option is --name with - for _; letter 0: none. Types, and the field each fills:
  *   flag     bool           takes no argument

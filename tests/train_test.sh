@@ -4,6 +4,10 @@
 train=$1 oracle=$2 fixtures=$(cd "${0%/*}/fixtures" && pwd)
 . "${0%/*}/cli.sh"
 
+# a folder that opens, and whose checkpoints' files have names too long for the system
+long=./ck
+while [[ ${#long} -lt 4058 ]]; do long=./$long; done
+
 # ---- the table: arguments | exit code | text ---------------------------------------------------------
 table "$train" <<TABLE
 --help                                        |   0 | exit codes
@@ -26,6 +30,8 @@ rnu                                           |   2 | did you mean 'run'?
 --rank 4096                                   |   2 | rank 4096: need 1 to 64
 --targets q,z                                 |   2 | --targets z
 --seq 4096                                    |   2 | seq 4096: tiny takes 1 to 2048
+--seq 4096 --data /proc/nowhere               |   2 | seq 4096: tiny takes 1 to 2048
+--layers 3 --data /proc/nowhere               |   2 | layers 3: tiny has 1 to 2
 --eval-split 1                                |   2 | --eval-split 1
 --eval-split 0.1 --eval-data x                |   2 | one of them
 --data /proc/nowhere                          |   2 | /proc/nowhere
@@ -44,6 +50,10 @@ plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --bucket -1                                   |   2 | --bucket -1
 --steps 2 --bucket 100000 --loss-scale 3      |   0 | step      2/2
 --steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 | 0 | loaded 29 tensors
+--clip sync --mode graph --steps 2            |   2 | --clip sync makes the host wait in every step
+--export /proc/nowhere/x --steps 2            |   2 | /proc/nowhere/x: No such file or directory
+--export /dev/null --steps 2                       |   2 | not a folder
+--save $long --steps 2                        |   2 | a path in it is too long
 tokenize /proc/nowhere                        |   2 | /proc/nowhere
 TABLE
 expect 0 'warning: a learning rate of 0.0002 at rank 256 is known to diverge' "$train" --model smollm2-135m --layers 1 \
@@ -73,10 +83,11 @@ expect 0 '104 195 169 108 108 111 32 32 257' "$train" tokenize text
 "$train" tokenize text | "$train" tokenize --decode >back
 printf '\n' | cat text - | cmp - back || fail 'tokenize: the text does not come back'
 expect 0 '60 105 109' "$train" tokenize --plain text
-for family in "$fixtures"/tokenizers/*/; do
-    [[ -f $family/tokenizer.json ]] || continue
-    printf 'A line, and 12345 more: über 日本語\n' >text
-    "$train" tokenize --tokenizer "$family" text | "$train" tokenize --tokenizer "$family" --decode | cmp - text || fail "$family"
+printf 'A line, and 12345 more: über 日本語\n' >text
+for family in gpt2 llama2 llama3 o200k qwen2 smollm; do
+    "$train" tokenize --tokenizer "$fixtures/tokenizers/$family.json" text >ids || fail "tokenize: $family"
+    [[ $(wc -w <ids) -lt $(wc -c <text) ]] || fail "tokenize: $family merges nothing"
+    "$train" tokenize --tokenizer "$fixtures/tokenizers/$family.json" --decode <ids | cmp - text || fail "tokenize: $family does not come back"
 done
 echo '1 2 x' | expect 2 "standard input:1: 'x' is no id" "$train" tokenize --decode
 echo '99999' | expect 2 'standard input:1:' "$train" tokenize --decode
@@ -195,10 +206,32 @@ done
 base=(--seq 96 --lr 1e-3 --accumulate 2 --batch 2 --eval-split 0.1 -q)
 one --save ck
 expect 2 'it holds checkpoints (the last of step 6)' "$train" "${base[@]}" --save ck --steps 9
-expect 2 "of another run: data.tokens was" "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest --seq 64
+# what the position in the data hangs on may not change, what only the steps to come hang on may
+again=("$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest)
+expect 2 'of another run: --seq was "96", and is "64"' "${again[@]}" --seq 64
+expect 2 'of another run: --bad-lines was "fail", and is "skip"' "${again[@]}" --bad-lines skip
+expect 2 'of another run: --loss-mask-type was' "${again[@]}" --loss-mask-type all
+expect 2 'of another run: --pack was' "${again[@]}" --pack off
+expect 2 'of another run: --eval-split was' "${again[@]}" --eval-split 0.2
+expect 2 'of another run: --seed was "42", and is "43"' "${again[@]}" --seed 43
+expect 2 'of another run: --thinking was' "${again[@]}" --thinking
 expect 2 'ck/iter_0000005' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume 5
 expect 2 '--resume needs --save' "$train" --resume latest
 expect 0 'was "6", and is "9" now' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest
+rm -r ck
+
+# also where no row differs
+again=("$train" --data d.jsonl --bad-lines skip --seq 96 --save ck --resume latest)
+expect 0 'step      1/1' "${again[@]}" --steps 1
+expect 2 'of another run: --long-ones was "split", and is "drop"' "${again[@]}" --steps 2 --long-ones drop
+rm -r ck
+# a tokenizer is what stands in its file, wherever that lies
+cp "$fixtures/tokenizers/qwen2.json" moved.json
+again=("$train" --model smollm2-135m --layers 1 --batch 1 --seq 96 --save ck --resume latest)
+expect 0 "step      1/1" "${again[@]}" --steps 1 --tokenizer "$fixtures/tokenizers/qwen2.json" --template qwen2.5
+expect 0 '--steps was "1"' "${again[@]}" --steps 2 --tokenizer moved.json --template qwen2.5
+expect 2 'of another run: --template was "qwen2.5", and is "chatml"' "${again[@]}" --steps 3 --tokenizer moved.json --template chatml
+expect 2 'of another run: --tokenizer was' "${again[@]}" --steps 3 --tokenizer "$fixtures/tokenizers/llama3.json" --template llama3
 rm -r ck
 
 # killed at any instant, it goes on; the end is the same

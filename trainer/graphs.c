@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "cli/clock.h"
+#include "kernels/core/clock.h"
 #include "trainer/trainer_impl.h"
 
 /* The end of a step sees neither rows nor how the gradients came together. */
@@ -36,14 +36,14 @@ static pb_status make_room(pb_graphs *g, pb_ctx *ctx, pb_graph_shape **out)
 
 static pb_status record(pb_graphs *g, pb_ctx *ctx, pb_trainer *t, pb_graph_shape *s)
 {
-    const double start = pb_now();
+    const double start = pb_clock_seconds();
     const pb_status status = pb_record(ctx, s->fn, t, &s->graph);
     if (status != PB_OK) {
         char why[256];
         snprintf(why, sizeof why, "%s", pb_error());
         return pb_fail(status, "the step of %d rows of %d tokens was not recorded: %s", t->cfg.B, t->S, why);
     }
-    g->seconds += pb_now() - start;
+    g->seconds += pb_clock_seconds() - start;
     g->nodes += pb_graph_nodes(ctx, s->graph);
     g->recorded++;
     return PB_OK;

@@ -228,7 +228,7 @@ static pb_status fill(pb_model *m)
 
 /* ---- opening ---------------------------------------------------------------------------------------- */
 
-static pb_status check(const pb_model_config *c)
+pb_status pb_model_check(const pb_model_config *c)
 {
     const pb_geometry *g = c->geometry;
     if (c->layers < 0 || c->layers > g->L)
@@ -243,7 +243,7 @@ static pb_status check(const pb_model_config *c)
 
 pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out)
 {
-    PB_TRY(check(cfg));
+    PB_TRY(pb_model_check(cfg));
     pb_model m = {.cfg = *cfg, .g = *cfg->geometry, .ctx = ctx};
     if (cfg->layers) m.g.L = cfg->layers;
     const size_t L = (size_t)m.g.L;

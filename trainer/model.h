@@ -104,9 +104,11 @@ typedef struct pb_model {
     size_t trained; /* elements */
 } pb_model;
 
+/* EINVAL: layers, dtype or adapters that the geometry cannot have. */
+pb_status pb_model_check(const pb_model_config *c);
 /* Allocates and fills a model with seeded weights: matrices and tables uniform with standard deviation
  * 0.02, gains 1 +- 0.1, biases +-0.02, adapters' A uniform in +-1/sqrt(in). The same seed gives the same
- * model on every device, dtype (up to rounding) and tuning. EINVAL: the geometry or rank cannot be. */
+ * model on every device, dtype (up to rounding) and tuning. EINVAL: see pb_model_check. */
 pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out);
 void pb_model_close(pb_model *m);
 

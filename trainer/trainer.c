@@ -190,7 +190,7 @@ static pb_status rope_tables(pb_trainer *t)
 
 /* ---- opening -------------------------------------------------------------------------------------- */
 
-static pb_status check(const pb_train_config *c)
+pb_status pb_train_check(const pb_train_config *c)
 {
     const pb_geometry *g = c->model.geometry;
     if (c->B < 1) return pb_fail(PB_EINVAL, "batch %d: need at least 1", c->B);
@@ -201,7 +201,7 @@ static pb_status check(const pb_train_config *c)
     if (!(c->beta1 >= 0 && c->beta1 < 1 && c->beta2 >= 0 && c->beta2 < 1 && c->eps > 0))
         return pb_fail(PB_EINVAL, "adamw: beta1 %g, beta2 %g, eps %g", (double)c->beta1, (double)c->beta2,
                        (double)c->eps);
-    return PB_OK;
+    return pb_model_check(&c->model);
 }
 
 static void set_shape(pb_trainer *t, int S)
@@ -228,7 +228,7 @@ static pb_status set_up(pb_trainer *t)
 
 pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **out)
 {
-    PB_TRY(check(cfg));
+    PB_TRY(pb_train_check(cfg));
     pb_trainer *t = calloc(1, sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for a trainer");
     t->ctx = ctx;

@@ -73,7 +73,9 @@ pb_status pb_train_finish(pb_ctx *ctx, void *self);
 /* Backward, then clip: what the backward suite times and records. A pb_fn. */
 pb_status pb_backward_and_clip(pb_ctx *ctx, void *self);
 
-/* EINVAL: a configuration that cannot be; ENOMEM names what was asked for. */
+/* EINVAL: a configuration that cannot be, by its figures alone. */
+pb_status pb_train_check(const pb_train_config *cfg);
+/* EINVAL: as above; ENOMEM names what was asked for. */
 pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **out);
 void pb_trainer_close(pb_trainer *t);
 

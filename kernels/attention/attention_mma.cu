@@ -43,12 +43,12 @@ template <int DP, int NT> __device__ inline void dot_rows(float (&c)[NT][4], bf1
 #pragma unroll
     for (int k = 0; k < DP / 16; k++) {
         uint32_t x[4], y[4];
-        ldmatrix(x, chunk<DP>(a, a0 + (lane & 15), 2 * k + (lane >> 4)));
+        pb_ldmatrix(x, chunk<DP>(a, a0 + (lane & 15), 2 * k + (lane >> 4)));
 #pragma unroll
         for (int n = 0; n < NT / 2; n++) {
-            ldmatrix(y, chunk<DP>(b, n * 16 + (lane & 7) + ((lane >> 4) << 3), 2 * k + ((lane >> 3) & 1)));
-            mma(c[2 * n], x, y[0], y[1]);
-            mma(c[2 * n + 1], x, y[2], y[3]);
+            pb_ldmatrix(y, chunk<DP>(b, n * 16 + (lane & 7) + ((lane >> 4) << 3), 2 * k + ((lane >> 3) & 1)));
+            pb_mma(c[2 * n], x, y[0], y[1]);
+            pb_mma(c[2 * n + 1], x, y[2], y[3]);
         }
     }
 }
@@ -63,9 +63,9 @@ template <int DP, int NT> __device__ inline void mix_rows(float (&out)[DP / 8][4
     for (int k = 0; k < NT / 2; k++)
 #pragma unroll
         for (int d = 0; d < DP / 16; d++) {
-            ldmatrix_transposed(y, chunk<DP>(z, k * 16 + (lane & 15), 2 * d + (lane >> 4)));
-            mma(out[2 * d], a[k], y[0], y[1]);
-            mma(out[2 * d + 1], a[k], y[2], y[3]);
+            pb_ldmatrix_trans(y, chunk<DP>(z, k * 16 + (lane & 15), 2 * d + (lane >> 4)));
+            pb_mma(out[2 * d], a[k], y[0], y[1]);
+            pb_mma(out[2 * d + 1], a[k], y[2], y[3]);
         }
 }
 
@@ -218,7 +218,7 @@ __device__ inline void weights_of_keys(float (&s)[passing<DP> / 8][4], const que
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int i = n * 8 + threadIdx.x % 4 * 2 + (e & 1), j = lane_row(j0, e >> 1);
-            const float p = exp2_fast(s[n][e] * sl - st.lse2[i]);
+            const float p = pb_exp2_fast(s[n][e] * sl - st.lse2[i]);
             s[n][e] = j >= st.from[i] && j < st.to[i] ? p : 0;
         }
 }
@@ -317,7 +317,7 @@ __global__ __launch_bounds__(THREADS) void dq_kernel(const pb_attention_bwd_args
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 const int j = j0 + n * 8 + threadIdx.x % 4 * 2 + (e & 1), r = e >> 1;
-                const float ds = exp2_fast(s[n][e] * sl - lse2[r]) * (dp[n][e] - del[r]);
+                const float ds = pb_exp2_fast(s[n][e] * sl - lse2[r]) * (dp[n][e] - del[r]);
                 s[n][e] = j >= seen[r].from && j < seen[r].to ? ds : 0;
             }
         mix_rows<DP, NT>(dq, s, ks);

@@ -194,7 +194,7 @@ template <int D> __device__ inline void weigh(float (&s)[QUERIES<D> / 8][4], con
     for (int n = 0; n < QUERIES<D> / 8; n++) {
         const float2 lse2 = *reinterpret_cast<const float2 *>(&st.lse2[n * 8 + threadIdx.x % 4 * 2]);
 #pragma unroll
-        for (int e = 0; e < 4; e++) s[n][e] = exp2_fast(s[n][e] * sl - (e & 1 ? lse2.y : lse2.x));
+        for (int e = 0; e < 4; e++) s[n][e] = pb_exp2_fast(s[n][e] * sl - (e & 1 ? lse2.y : lse2.x));
     }
 }
 template <int D>
@@ -252,6 +252,14 @@ template <int D> __device__ inline void share_ds(bf16 *ds, const uint32_t (&w)[Q
         }
 }
 
+/* The same for both warpgroups: each has all of it when this returns. */
+template <int D> __device__ inline void exchange_ds(bf16 *ds, const uint32_t (&w)[QUERIES<D> / 16][4], int key)
+{
+    share_ds<D>(ds, w, key);
+    fence_async_shared();
+    named_sync(1, CONSUMERS);
+}
+
 /* All warps of the consumers find the stats of a tile. */
 template <int D>
 __device__ inline void find_tile_stats(query_stats<D> &st, const cursor &c, const pb_attention_bwd_args &a,
@@ -280,6 +288,34 @@ template <int NT> __device__ inline void share_sums(float *to, const float (&c)[
         reinterpret_cast<float4 *>(to)[n * 128 + threadIdx.x % 128] = make_float4(c[n][0], c[n][1], c[n][2], c[n][3]);
 }
 
+/* This warpgroup's half of a tile of dq to the warp that adds it. */
+template <int D> __device__ inline void hand_over_dq(shared<D> &sm, const float (&dq)[8][4], int wg, uint32_t parity)
+{
+    barrier_wait(&sm.dq_empty, parity ^ 1);
+    share_sums<8>(sm.dq + wg * PANEL, dq);
+    fence_async_shared();
+    release(&sm.dq_full);
+}
+
+/* dk and dv of this warpgroup's keys: rounded, or a part's share of them; `row` is that of this thread's first pair. */
+template <int D>
+__device__ inline void store_dkv(const float (&dk)[D / 8][4], const float (&dv)[D / 8][4], const shared<D> &sm,
+                                 const pb_attention_bwd_args &a, const scratch<D> &room, const owned &own, int wg,
+                                 int row)
+{
+    if (sm.own.parts > 1) {
+        float *to = room.dkv + (size_t)sm.own.number * 2 * KEYS * D + wg * 64 * D;
+        share_sums<D / 8>(to, dk);
+        share_sums<D / 8>(to + KEYS * D, dv);
+        return;
+    }
+    const int j = own.j0 + row;
+    const size_t token = (size_t)own.b * a.S + j;
+    bf16 *gk = (bf16 *)a.dk + token * a.lddk + sm.own.head * D, *gv = (bf16 *)a.dv + token * a.lddv + sm.own.head * D;
+    store_rows<D / 8>(dk, a.scale, a.scale, j < a.S ? gk : NULL, j + 8 < a.S ? gk + 8 * a.lddk : NULL, D);
+    store_rows<D / 8>(dv, 1, 1, j < a.S ? gv : NULL, j + 8 < a.S ? gv + 8 * a.lddv : NULL, D);
+}
+
 template <int D, dq_way WAY>
 __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const owned &own)
 {
@@ -293,13 +329,9 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
     const factor ds_across = factor_across(sm.ds[0] + (D == 64 ? wg * HALF : 0), 2 * HALF);
     const factor k_across = factor_across(sm.k + (D == 64 ? 0 : wg * HALF), 2 * HALF);
     const float sl = a.scale * LOG2E;
-    float dk[D / 8][4], dv[D / 8][4];
+    float dk[D / 8][4] = {}, dv[D / 8][4] = {};
     uint32_t parity = 0;
     place at;
-#pragma unroll
-    for (int n = 0; n < D / 8; n++)
-#pragma unroll
-        for (int e = 0; e < 4; e++) dk[n][e] = dv[n][e] = 0;
     barrier_wait(&sm.kv_full, 0);
     for (cursor c = before_first(own); advance<D, WAY>(c, own, a, room.tiles); at.next(), parity ^= 1) {
         const int stage = at.stage();
@@ -330,9 +362,7 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
             wgmma_fence();
             start_mix<D>(dv, p, step(dO_across, stage * STAGE));
         }
-        share_ds<D>(sm.ds[parity], ds, row); /* the other buffer is read until the next barrier */
-        fence_async_shared();
-        named_sync(1, CONSUMERS);
+        exchange_ds<D>(sm.ds[parity], ds, row); /* the other buffer is read until the next barrier */
         wgmma_fence();
         start_dq(dq, step(ds_across, parity * sizeof sm.ds[0]), k_across);
         start_mix<D>(dk, ds, step(q_across, stage * STAGE));
@@ -340,27 +370,12 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
         settled(dq), settled(dv), settled(p);
         release(&sm.do_empty[stage]);
         if (WAY == AT_ONCE) round_dq<D>(dq, c, a, own, wg, row - wg * 64);
-        else {
-            barrier_wait(&sm.dq_empty, parity ^ 1);
-            share_sums<8>(sm.dq + wg * PANEL, dq);
-            fence_async_shared();
-            release(&sm.dq_full);
-        }
+        else hand_over_dq<D>(sm, dq, wg, parity);
         wgmma_wait<0>();
         settled(dk), settled(ds);
         release(&sm.q_empty[stage]);
     }
-    if (sm.own.parts > 1) {
-        float *to = room.dkv + (size_t)sm.own.number * 2 * KEYS * D + wg * 64 * D;
-        share_sums<D / 8>(to, dk);
-        share_sums<D / 8>(to + KEYS * D, dv);
-        return;
-    }
-    const int j = own.j0 + row;
-    const size_t token = (size_t)own.b * a.S + j;
-    bf16 *gk = (bf16 *)a.dk + token * a.lddk + sm.own.head * D, *gv = (bf16 *)a.dv + token * a.lddv + sm.own.head * D;
-    store_rows<D / 8>(dk, a.scale, a.scale, j < a.S ? gk : NULL, j + 8 < a.S ? gk + 8 * a.lddk : NULL, D);
-    store_rows<D / 8>(dv, 1, 1, j < a.S ? gv : NULL, j + 8 < a.S ? gv + 8 * a.lddv : NULL, D);
+    store_dkv<D>(dk, dv, sm, a, room, own, wg, row);
 }
 
 template <int D> __device__ inline void init(shared<D> &sm)

@@ -1,9 +1,10 @@
 /* fragments.cuh - what the tensor-core kernels of attention share: which keys a query sees, and the way of an
- * accumulator from its fragments (mma.cuh) to operands and to memory. */
+ * accumulator from its fragments (core/mma.cuh) to operands and to memory. */
 #ifndef PB_ATTENTION_FRAGMENTS_CUH
 #define PB_ATTENTION_FRAGMENTS_CUH
 #include "kernels/attention/attention.h"
-#include "kernels/attention/mma.cuh"
+#include "kernels/core/copy_async.cuh"
+#include "kernels/core/mma.cuh"
 
 typedef __nv_bfloat16 bf16;
 static constexpr float LOG2E = 1.4426950408889634f;
@@ -111,12 +112,12 @@ __device__ static inline void softmax_tile(float (&s)[NT][4], softmax_rows &st, 
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
         const float base = top == -INFINITY ? 0 : top * sl; /* nothing seen yet: every weight is 0, not NaN */
-        keep[r] = exp2_fast(st.top[r] * sl - base);
+        keep[r] = pb_exp2_fast(st.top[r] * sl - base);
         float sum = 0;
 #pragma unroll
         for (int n = 0; n < NT; n++) {
-            s[n][2 * r] = exp2_fast(s[n][2 * r] * sl - base);
-            s[n][2 * r + 1] = exp2_fast(s[n][2 * r + 1] * sl - base);
+            s[n][2 * r] = pb_exp2_fast(s[n][2 * r] * sl - base);
+            s[n][2 * r + 1] = pb_exp2_fast(s[n][2 * r + 1] * sl - base);
             sum += s[n][2 * r] + s[n][2 * r + 1];
         }
         st.top[r] = top;

@@ -10,8 +10,8 @@ namespace
 {
 constexpr int KEYS = PB_CUT_KEYS;
 constexpr int DQ_TILE = 64 * 128; /* elements, whatever D */
-constexpr int PANEL =
-    64 * 64; /* elements that a warpgroup holds in 8 column tiles: thread t's of tile n at n*128 + t */
+/* Elements that a warpgroup holds in 8 column tiles: thread t's of tile n at n*128 + t, four at a time. */
+constexpr int PANEL = 64 * 64;
 
 template <int D> constexpr int QUERIES = DQ_TILE / D;
 

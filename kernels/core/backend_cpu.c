@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
+#include "kernels/core/clock.h"
 #include "kernels/core/recording.h"
 
 typedef struct cpu_state {
@@ -93,9 +93,7 @@ static pb_status cpu_sync(pb_ctx *ctx)
 
 static pb_status cpu_mark(pb_ctx *ctx, int slot)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    ((cpu_state *)ctx->priv)->at[slot % PB_MARK_SLOTS] = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    ((cpu_state *)ctx->priv)->at[slot % PB_MARK_SLOTS] = pb_clock_seconds();
     return PB_OK;
 }
 

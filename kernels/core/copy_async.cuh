@@ -5,14 +5,15 @@
 
 __device__ static inline uint32_t smem_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
-/* Copies 16 bytes to shared memory, or clears them without reading `src` when !there. */
+/* Starts to copy 16 bytes to shared memory, both aligned to 16, or to clear them without reading `src` when !there. */
 __device__ static inline void copy_async(void *dst, const void *src, bool there)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(dst)), "l"(src), "r"(there ? 16 : 0)
                  : "memory");
 }
+/* Ends a group: the copies that this thread has started since the last one. */
 __device__ static inline void copy_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/* Until at most N of this thread's groups are under way. */
+/* Until at most N of this thread's groups are under way. It sees its own copies; others need a barrier. */
 template <int N> __device__ static inline void copy_wait(void)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");

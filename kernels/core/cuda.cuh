@@ -48,6 +48,14 @@ template <class T> __device__ static inline T pb_from_f32(float x);
 template <> __device__ inline float pb_from_f32<float>(float x) { return x; }
 template <> __device__ inline __nv_bfloat16 pb_from_f32<__nv_bfloat16>(float x) { return __float2bfloat16_rn(x); }
 
+/* 2^x to 2 ulp; 0 for -inf. */
+__device__ static inline float pb_exp2_fast(float x)
+{
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+}
+
 /* N consecutive elements that move together; 16 bytes when N is pb_lanes<T>. */
 template <class T, int N> struct alignas(sizeof(T) * N) pb_vec {
     T v[N];

@@ -6,7 +6,7 @@
  * [16,8]: values 0, 1 are row g, columns 2t, 2t+1; values 2, 3 row g+8. */
 #ifndef PB_MMA_CUH
 #define PB_MMA_CUH
-#include "kernels/core/cuda.cuh"
+#include "kernels/core/copy_async.cuh"
 
 /* c += a b */
 __device__ static inline void pb_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
@@ -23,14 +23,14 @@ __device__ static inline void pb_ldmatrix(uint32_t (&r)[4], const __nv_bfloat16 
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "r"(smem_address(row))
                  : "memory");
 }
 __device__ static inline void pb_ldmatrix_trans(uint32_t (&r)[4], const __nv_bfloat16 *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "r"(smem_address(row))
                  : "memory");
 }
 

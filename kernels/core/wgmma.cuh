@@ -72,33 +72,23 @@ template <int NT> __device__ static inline void settled(uint32_t (&a)[NT][4])
            "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "              \
            "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-/* c = a b, or c += a b when `add`; a is 64 x 16, b 16 x N, both in shared memory; A_ACROSS, B_ACROSS: how they lie. */
-template <int A_ACROSS, int B_ACROSS> __device__ static inline void wgmma(float (&c)[8][4], factor a, factor b, int add)
-{
-    asm volatile("{ .reg .pred p; .reg .b64 a, b; setp.ne.b32 p, %34, 0;\n"
-                 "mov.b64 a, {%32, 0x40000040}; mov.b64 b, {%33, 0x40000040};\n"
-                 "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" PB_R32 "}, a, b, p, 1, 1, %35, %36; }"
-                 : PB_C32
-                 : "r"(a), "r"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));
-}
-template <int A_ACROSS, int B_ACROSS>
-__device__ static inline void wgmma(float (&c)[16][4], factor a, factor b, int add)
-{
-    asm volatile("{ .reg .pred p; .reg .b64 a, b; setp.ne.b32 p, %66, 0;\n"
-                 "mov.b64 a, {%64, 0x40000040}; mov.b64 b, {%65, 0x40000040};\n"
-                 "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" PB_R64 "}, a, b, p, 1, 1, %67, %68; }"
-                 : PB_C64
-                 : "r"(a), "r"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));
-}
-template <int A_ACROSS, int B_ACROSS>
-__device__ static inline void wgmma(float (&c)[32][4], factor a, factor b, int add)
-{
-    asm volatile("{ .reg .pred p; .reg .b64 a, b; setp.ne.b32 p, %130, 0;\n"
-                 "mov.b64 a, {%128, 0x40000040}; mov.b64 b, {%129, 0x40000040};\n"
-                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" PB_R128 "}, a, b, p, 1, 1, %131, %132; }"
-                 : PB_C128
-                 : "r"(a), "r"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));
-}
+/* c = a b, or c += a b when `add`; a is 64 x 16, b 16 x N, both in shared memory; A_ACROSS, B_ACROSS: how they lie. One
+ * for each N, whose registers come first; A, B, ADD, TA and TB are the numbers of the operands behind them. */
+#define PB_WGMMA(N, SUMS, REGISTERS, A, B, ADD, TA, TB)                                                                \
+    template <int A_ACROSS, int B_ACROSS>                                                                              \
+    __device__ static inline void wgmma(float(&c)[N / 8][4], factor a, factor b, int add)                              \
+    {                                                                                                                  \
+        asm volatile("{ .reg .pred p; .reg .b64 a, b; setp.ne.b32 p, %" #ADD ", 0;\n"                                  \
+                     "mov.b64 a, {%" #A ", 0x40000040}; mov.b64 b, {%" #B ", 0x40000040};\n"                           \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" REGISTERS "}, a, b, p, 1, 1, %" #TA  \
+                     ", %" #TB "; }"                                                                                   \
+                     : SUMS                                                                                            \
+                     : "r"(a), "r"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));                                        \
+    }
+PB_WGMMA(64, PB_C32, PB_R32, 32, 33, 34, 35, 36)
+PB_WGMMA(128, PB_C64, PB_R64, 64, 65, 66, 67, 68)
+PB_WGMMA(256, PB_C128, PB_R128, 128, 129, 130, 131, 132)
+#undef PB_WGMMA
 /* c += a b with a in registers, b across. */
 __device__ static inline void wgmma(float (&c)[8][4], const uint32_t (&a)[4], factor b)
 {

@@ -222,6 +222,24 @@ __device__ void stage(const bf16 *p, size_t ld, int rows_left, int cols_left, in
     }
 }
 
+/* c += x y, x [16,DEEP] being rows of a tile and y [DEEP,WIDE] a whole one; rows of tiles are PAD longer. */
+template <int DEEP, int WIDE>
+__device__ static inline void add_product(float (&c)[WIDE / 8][4], const bf16 (*x)[DEEP + PAD],
+                                          const bf16 (&y)[DEEP][WIDE + PAD])
+{
+#pragma unroll
+    for (int k = 0; k < DEEP; k += 16) {
+        uint32_t a[4], b[4];
+        pb_load_a(a, &x[0][k], DEEP + PAD);
+#pragma unroll
+        for (int n = 0; n < WIDE; n += 16) {
+            pb_load_b2(b, &y[k][n], WIDE + PAD);
+            pb_mma(c[n / 8], a, b[0], b[1]);
+            pb_mma(c[n / 8 + 1], a, b[2], b[3]);
+        }
+    }
+}
+
 /* A block owns 128 tokens and a split of one target's columns, in chunks of 64. For dxa a warp owns 16 tokens, for db
  * 16 columns and half of R. ONE: there is one block of tokens. */
 template <int R, bool ONE>
@@ -245,17 +263,7 @@ __global__ void __launch_bounds__(256, ONE ? 1 : 2)
         stage(dy + n0, target.lddy, left, target.N - n0, TOKENS, CHUNK, dys);
         stage(static_cast<const bf16 *>(target.b) + (size_t)n0 * R, R, target.N - n0, R, CHUNK, R, bs);
         __syncthreads();
-#pragma unroll
-        for (int k = 0; k < CHUNK; k += 16) {
-            uint32_t x[4], w[4];
-            pb_load_a(x, &dys[16 * warp][k], CHUNK + PAD);
-#pragma unroll
-            for (int n = 0; n < R; n += 16) {
-                pb_load_b2(w, &bs[k][n], R + PAD);
-                pb_mma(dxa[n / 8], x, w[0], w[1]);
-                pb_mma(dxa[n / 8 + 1], x, w[2], w[3]);
-            }
-        }
+        add_product<CHUNK, R>(dxa, &dys[16 * warp], bs);
 #pragma unroll
         for (int k = 0; k < TOKENS; k += 32) {
             uint32_t x[4], next[4], w[4];
@@ -354,17 +362,7 @@ __global__ void __launch_bounds__(256, 2)
     else stage(room.dxa + (size_t)token0 * W, W, left, W, TOKENS, W, ds);
     stage_a<W>(f, k0, as);
     __syncthreads();
-#pragma unroll
-    for (int k = 0; k < W; k += 16) {
-        uint32_t d[4], w[4];
-        pb_load_a(d, &ds[16 * warp][k], W + PAD);
-#pragma unroll
-        for (int n = 0; n < CHUNK; n += 16) {
-            pb_load_b2(w, &as[k][n], CHUNK + PAD);
-            pb_mma(sum[n / 8], d, w[0], w[1]);
-            pb_mma(sum[n / 8 + 1], d, w[2], w[3]);
-        }
-    }
+    add_product<W, CHUNK>(sum, &ds[16 * warp], as);
 #pragma unroll
     for (int m = 0; m < 4; m++) {
         const int token = token0 + 16 * warp + g + m / 2 * 8, k = k0 + m % 2 * 32 + 8 * t;

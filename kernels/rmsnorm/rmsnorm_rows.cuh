@@ -9,7 +9,7 @@
  * residual 4De, and (both negligible) 4D a block for the partial sums. */
 #ifndef PB_RMSNORM_ROWS_CUH
 #define PB_RMSNORM_ROWS_CUH
-#include "kernels/core/cuda_async.cuh"
+#include "kernels/core/copy_async.cuh"
 #include "kernels/core/cuda_pack.cuh"
 
 /* Row r is row r % G of token r / G; with a residual (r, dres), every ld is D and G is 1. */
@@ -214,11 +214,11 @@ __device__ static inline void norm_bwd_fetch(const norm_bwd<T> &a, size_t r, int
         const int k = lane + i * group;
         const bool in = mine && k < vectors;
         const size_t at = in ? (size_t)k * L : 0;
-        pb_copy16_start(slot + i * blockDim.x, a.dy + dy + at, in);
-        pb_copy16_start(slot + (EACH + i) * blockDim.x, a.x + x + at, in);
-        if constexpr (ADD) pb_copy16_start(slot + (2 * EACH + i) * blockDim.x, a.dres + x + at, in);
+        copy_async(slot + i * blockDim.x, a.dy + dy + at, in);
+        copy_async(slot + (EACH + i) * blockDim.x, a.x + x + at, in);
+        if constexpr (ADD) copy_async(slot + (2 * EACH + i) * blockDim.x, a.dres + x + at, in);
     }
-    pb_copy16_batch();
+    copy_commit();
 }
 
 /* dx of all rows; with `part`, one row of it for each block. dx may be dy or dres: a row is read before it is
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(256, 2) norm_bwd_rows(norm_bwd<T> a, float *pa
         const uint4 *slot = shared + odd * SLOT * blockDim.x + threadIdx.x;
         const float rstd_next = r + step < a.rows ? a.rstd[r + step] : 0;
         norm_bwd_fetch<T, EACH, ADD>(a, r + step, group, shared + (odd ^ 1) * SLOT * blockDim.x + threadIdx.x);
-        pb_copy16_wait<1>();
+        copy_wait<1>();
         float dot = 0;
 #pragma unroll
         for (int i = 0; i < EACH; i++) {
@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(256, 2) norm_bwd_rows(norm_bwd<T> a, float *pa
         }
         rstd = rstd_next;
     }
-    pb_copy16_wait<0>();
+    copy_wait<0>();
     __syncthreads();
     if (part) norm_dw_store(dw, (float *)shared, part + (size_t)blockIdx.x * a.D, group, vectors);
 }

@@ -123,6 +123,15 @@ template <class T, bool HALF, int HEADS> static pb_status launch(pb_ctx *ctx, co
     return pb_cuda_launched(ctx, "rope_items");
 }
 
+/* The tensors of `x`, and of the arguments what both passes have. */
+template <class T, int HEADS, class ARGS> static pb_status rotate(pb_ctx *ctx, rotation<T> x, const ARGS *a, float sign)
+{
+    x.cos = a->cos, x.sin = a->sin, x.pos = a->pos, x.sign = sign;
+    x.B = a->B, x.S = a->S, x.H = a->H, x.K = a->K, x.D = a->D, x.P = a->P;
+    x.tokens = (size_t)a->B * a->S;
+    return a->pairing == PB_ROPE_HALF ? launch<T, true, HEADS>(ctx, x) : launch<T, false, HEADS>(ctx, x);
+}
+
 template <class T, int HEADS> static pb_status fwd(pb_ctx *ctx, const pb_rope_fwd_args *a)
 {
     const rotation<T> r = {.q = (const T *)a->q,
@@ -132,19 +141,8 @@ template <class T, int HEADS> static pb_status fwd(pb_ctx *ctx, const pb_rope_fw
                            .ldq = a->ldq,
                            .ldk = a->ldk,
                            .ldqr = a->ldqr,
-                           .ldkr = a->ldkr,
-                           .cos = a->cos,
-                           .sin = a->sin,
-                           .pos = a->pos,
-                           .tokens = (size_t)a->B * a->S,
-                           .B = a->B,
-                           .S = a->S,
-                           .H = a->H,
-                           .K = a->K,
-                           .D = a->D,
-                           .P = a->P,
-                           .sign = 1};
-    return a->pairing == PB_ROPE_HALF ? launch<T, true, HEADS>(ctx, r) : launch<T, false, HEADS>(ctx, r);
+                           .ldkr = a->ldkr};
+    return rotate<T, HEADS>(ctx, r, a, 1);
 }
 
 template <class T, int HEADS> static pb_status bwd(pb_ctx *ctx, const pb_rope_bwd_args *a)
@@ -156,19 +154,8 @@ template <class T, int HEADS> static pb_status bwd(pb_ctx *ctx, const pb_rope_bw
                            .ldq = a->lddqr,
                            .ldk = a->lddkr,
                            .ldqr = a->lddq,
-                           .ldkr = a->lddk,
-                           .cos = a->cos,
-                           .sin = a->sin,
-                           .pos = a->pos,
-                           .tokens = (size_t)a->B * a->S,
-                           .B = a->B,
-                           .S = a->S,
-                           .H = a->H,
-                           .K = a->K,
-                           .D = a->D,
-                           .P = a->P,
-                           .sign = -1};
-    return a->pairing == PB_ROPE_HALF ? launch<T, true, HEADS>(ctx, r) : launch<T, false, HEADS>(ctx, r);
+                           .ldkr = a->lddk};
+    return rotate<T, HEADS>(ctx, r, a, -1);
 }
 
 template <int HEADS> static pb_status run_fwd(pb_ctx *ctx, const void *args)

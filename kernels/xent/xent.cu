@@ -34,12 +34,7 @@ struct row_sum {
 };
 
 __device__ static inline float exp_of(float x, float) { return expf(x); }
-__device__ static inline float exp_of(float x, __nv_bfloat16)
-{
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.4426950408889634f));
-    return y;
-}
+__device__ static inline float exp_of(float x, __nv_bfloat16) { return pb_exp2_fast(x * 1.4426950408889634f); }
 
 /* Adds N logits to a thread's own maximum and sum. */
 template <class T, int N> __device__ static inline void add_logits(const float (&x)[N], float &max, float &sum)
@@ -124,6 +119,22 @@ template <class T, int N> __device__ static inline void gradient(float (&v)[N], 
     }
 }
 
+/* The LOADS units from k on, THREADS apart, that a thread has in flight together; none from n on. */
+template <class raw> __device__ static inline void load_units(raw (&in)[LOADS], const raw *x, size_t k, size_t n)
+{
+#pragma unroll
+    for (int u = 0; u < LOADS; u++)
+        if (k + u * THREADS < n) in[u] = x[k + u * THREADS];
+}
+/* n units of a gradient that is the same everywhere. */
+template <class unit> __device__ static inline void fill(typename unit::raw *dx, size_t n, float value)
+{
+    float v[unit::n];
+#pragma unroll
+    for (int i = 0; i < unit::n; i++) v[i] = value;
+    for (size_t k = threadIdx.x; k < n; k += THREADS) dx[k] = unit::pack(v);
+}
+
 /* ---- rows ------------------------------------------------------------------------------------------------------- */
 
 /* dlogits may be logits: a thread overwrites what it alone reads, after the barriers of block_merge. */
@@ -138,19 +149,15 @@ template <class T, bool VEC, bool GRAD> __global__ void __launch_bounds__(THREAD
     const row_case r = row_case_of(a, row);
     float v[unit::n];
     if (r.trivial) {
-#pragma unroll
-        for (int i = 0; i < unit::n; i++) v[i] = r.value;
         if (threadIdx.x == 0) a.nll[row] = r.value;
-        for (size_t k = threadIdx.x; GRAD && k < units; k += THREADS) dx[k] = unit::pack(v);
+        if (GRAD) fill<unit>(dx, units, r.value);
         return;
     }
     const float at_target = pb_to_f32(a.logits[row * a.V + r.target]);
     float max = -FLT_MAX, sum = 0;
     for (size_t k = threadIdx.x; k < units; k += LOADS * THREADS) {
         raw in[LOADS];
-#pragma unroll
-        for (int u = 0; u < LOADS; u++)
-            if (k + u * THREADS < units) in[u] = x[k + u * THREADS];
+        load_units(in, x, k, units);
 #pragma unroll
         for (int u = 0; u < LOADS; u++) {
             if (k + u * THREADS >= units) break;
@@ -164,9 +171,7 @@ template <class T, bool VEC, bool GRAD> __global__ void __launch_bounds__(THREAD
     const row_gradient g = row_gradient_of(s, r, at_target);
     for (size_t k = threadIdx.x; k < units; k += LOADS * THREADS) {
         raw in[LOADS];
-#pragma unroll
-        for (int u = 0; u < LOADS; u++)
-            if (k + u * THREADS < units) in[u] = x[k + u * THREADS];
+        load_units(in, x, k, units);
 #pragma unroll
         for (int u = 0; u < LOADS; u++) {
             const size_t i = k + u * THREADS;
@@ -229,19 +234,15 @@ template <class T, bool VEC> __global__ void __launch_bounds__(THREADS, 2) xent_
     const row_case r = row_case_of(a, row);
     float v[unit::n];
     if (r.trivial) { /* for all blocks of the cluster alike */
-#pragma unroll
-        for (int i = 0; i < unit::n; i++) v[i] = r.value;
         if (rank == 0 && threadIdx.x == 0) a.nll[row] = r.value;
-        for (size_t k = threadIdx.x; k < n; k += THREADS) dx[k] = unit::pack(v);
+        fill<unit>(dx, n, r.value);
         return;
     }
     const float at_target = pb_to_f32(a.logits[row * a.V + r.target]); /* before anyone overwrites it */
     float max = -FLT_MAX, sum = 0;
     for (size_t k = threadIdx.x; k < n; k += LOADS * THREADS) {
         raw in[LOADS];
-#pragma unroll
-        for (int u = 0; u < LOADS; u++)
-            if (k + u * THREADS < n) in[u] = x[k + u * THREADS];
+        load_units(in, x, k, n);
 #pragma unroll
         for (int u = 0; u < LOADS; u++) {
             if (k + u * THREADS >= n) break;

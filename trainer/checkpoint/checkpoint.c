@@ -37,7 +37,7 @@ pb_status pb_checkpoints_base(pb_checkpoints *c, pb_trainer *t)
 static pb_status check_options(const pb_checkpoint_options *o)
 {
     if (o->save_interval < 0 || o->retain_interval < 0)
-        return pb_fail(PB_EINVAL, "save interval %d, retain interval %d: need >= 0", o->save_interval,
+        return pb_fail(PB_EINVAL, "save interval %ld, retain interval %ld: need >= 0", o->save_interval,
                        o->retain_interval);
     for (size_t i = 0; i < o->nsettings; i++) {
         const pb_setting *s = &o->settings[i];
@@ -206,7 +206,10 @@ static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, ui
     pb_status s = pb_candidate_open(c, folder, iteration, files, &x);
     if (s == PB_OK) s = pb_candidate_fits(c, t, folder, &x, false);
     pb_candidate_close(&x);
-    return s;
+    if (s != PB_EINVAL) return s;
+    char why[1024]; /* what is damaged so soon after it was written, the disk has damaged */
+    snprintf(why, sizeof why, "%s", pb_error());
+    return pb_fail(PB_EIO, "%s", why);
 }
 
 /* Of those before `now`, which has just become the resume point. */

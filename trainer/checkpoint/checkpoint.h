@@ -1,10 +1,10 @@
 /* checkpoint.h - training that can be killed at any instant and goes on from its last checkpoint, bit for bit.
  *
- *     DIR/iter_0000004/state.safetensors           every trained parameter: w.NAME, m.NAME, v.NAME in f32 (w is the
- *                                                  master where there is one), and the optimiser's counters
- *     DIR/iter_0000004/checkpoint.json             progress, configuration, size and XXH3-128 of every file, and of
- * itself DIR/latest_checkpointed_iteration.txt        the tracker: which of them is the resume point DIR/.lock held by
- * the process that writes here
+ *     DIR/iter_0000004/state.safetensors       every trained parameter: w.NAME, m.NAME, v.NAME in f32 (w is the
+ *                                              master where there is one), and the optimiser's counters
+ *     DIR/iter_0000004/checkpoint.json         progress, configuration, size and XXH3-128 of every file and of itself
+ *     DIR/latest_checkpointed_iteration.txt    the tracker: which of them is the resume point
+ *     DIR/.lock                                held by the process that writes here
  *
  * A checkpoint is written under a name that begins with a dot, and made durable file by file; then its folder gets its
  * name, then the tracker points to it, then older ones go: each under another name first. So whatever has a
@@ -43,9 +43,9 @@ typedef struct pb_setting {
 } pb_setting;
 
 typedef struct pb_checkpoint_options {
-    int save_interval;   /* every so many steps; 0: none but the last */
-    int retain_interval; /* multiples of it stay for ever; of the others the newest. 0: the two newest resume points */
-    uint64_t last;       /* the iteration that ends the run, which is always saved; 0: there is none */
+    long save_interval;   /* every so many steps; 0: none but the last */
+    long retain_interval; /* multiples of it stay for ever; of the others the newest. 0: the two newest resume points */
+    uint64_t last;        /* the iteration that ends the run, which is always saved; 0: there is none */
     const pb_setting *settings; /* [nsettings]; borrowed until pb_checkpoints_close, as everything here */
     size_t nsettings;
     /* Called while a checkpoint is filled; the files and folders that it makes in `dir` belong to the checkpoint, are

@@ -1,8 +1,9 @@
 /* peft.h - adapters as a folder of Hugging Face's PEFT library: adapter_config.json, adapter_model.safetensors.
  *
  * Tensors, for every layer N and adapted target:
- *   base_model.model.model.layers.N.self_attn.q_proj.lora_A.weight [R,in], ...lora_B.weight [out,R]   lora_a.q,
- * lora_b.q (module names as in hf_names.h), and the norm gains that are trained beside the adapters, which PEFT calls
+ *   base_model.model.model.layers.N.self_attn.q_proj.lora_A.weight   [R,in]    lora_a.q
+ *   base_model.model.model.layers.N.self_attn.q_proj.lora_B.weight   [out,R]   lora_b.q
+ * (module names as in hf_names.h), and the norm gains that are trained beside the adapters, which PEFT calls
  * modules_to_save: base_model.model.model.layers.N.{input,post_attention}_layernorm.weight [D]. */
 #ifndef PB_PEFT_H
 #define PB_PEFT_H

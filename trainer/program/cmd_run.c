@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/interrupt.h"
+#include "trainer/io/file.h"
 #include "trainer/program/job.h"
 #include "trainer/program/log.h"
 #include "trainer/program/save.h"
@@ -133,8 +134,8 @@ static pb_status steps(run *r)
     return pb_interrupted() ? PB_OK : pb_export(&r->j);
 }
 
-/* What the machine lets down while training goes on is not the user's mistake: see main. */
-static pb_status blame_machine(pb_status s) { return s == PB_EIO || s == PB_EINVAL ? PB_EDEVICE : s; }
+/* A file that fails while training goes on was fine when it began, and is not the user's mistake: see main. */
+static pb_status blame_machine(pb_status s) { return s == PB_EIO ? PB_EDEVICE : s; }
 
 pb_status pb_train_run(const pb_train_options *o)
 {
@@ -145,6 +146,7 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) s = pb_job_open(&r.j, false);
     if (s == PB_OK) s = pb_job_reserve(&r.j);
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
+    if (s == PB_OK && o->export) s = pb_make_folder(o->export); /* rather than find out when all steps are done */
     if (s == PB_OK) s = pb_log_open(o->log, o->resume ? done(&r) : -1, &r.log);
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);

@@ -119,7 +119,7 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
                                 .steps = o->steps};
     j->graph = strcmp(o->mode, "graph") == 0;
     if (j->graph && c->clip == PB_CLIP_SYNC)
-        return pb_fail(PB_EINVAL, "--clip sync waits for the device, which --mode graph cannot record");
+        return pb_fail(PB_EINVAL, "--clip sync makes the host wait in every step, which --mode graph cannot record");
     return pb_schedule_check(&j->schedule);
 }
 
@@ -171,5 +171,6 @@ pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
     PB_TRY(configure_model(o, j));
     if (o->command == PB_COMMAND_eval) j->cfg.model.frozen = true;
     else PB_TRY(configure_training(o, j));
-    return configure_data(o, j);
+    PB_TRY(configure_data(o, j));
+    return pb_train_check(&j->cfg);
 }

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/clock.h"
 #include "cli/memory.h"
+#include "kernels/core/clock.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/peft.h"
 
@@ -74,10 +74,11 @@ static pb_status room(pb_job *j)
 static pb_status load(pb_job *j)
 {
     pb_load_report r;
-    const double start = pb_now();
+    const double start = pb_clock_seconds();
     PB_TRY(pb_model_load_hf(pb_trainer_model(j->trainer), j->o->model, &r));
     if (!j->o->quiet)
-        printf("loaded %zu tensors, %.1f MB in %.2f s\n", r.tensors, 1e-6 * (double)r.bytes, pb_now() - start);
+        printf("loaded %zu tensors, %.1f MB in %.2f s\n", r.tensors, 1e-6 * (double)r.bytes,
+               pb_clock_seconds() - start);
     if (r.unused) fprintf(stderr, "train: %zu tensors of the files are not used: %s\n", r.unused, r.names);
     return PB_OK;
 }

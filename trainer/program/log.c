@@ -44,22 +44,12 @@ pb_status pb_log_open(const char *path, long after, pb_log *out)
     return s;
 }
 
-static void field(FILE *f, const char *format, double v)
-{
-    char text[64] = "";
-    if (isfinite(v)) {
-        /* The formats are those of log.def. */
-        if (strcmp(format, "%.0f") == 0) snprintf(text, sizeof text, "%.0f", v);
-        else if (strcmp(format, "%.6g") == 0) snprintf(text, sizeof text, "%.6g", v);
-        else snprintf(text, sizeof text, "%.9g", v);
-    }
-    fprintf(f, "%s,", text);
-}
-
 pb_status pb_log_write(pb_log *l, const pb_log_row *r)
 {
     if (!l->f) return PB_OK;
-#define LOG(name, format, what) field(l->f, format, r->name);
+#define LOG(name, format, what)                                                                                        \
+    if (isfinite(r->name)) fprintf(l->f, format, r->name);                                                             \
+    putc(',', l->f);
 #include "trainer/program/log.def"
 #undef LOG
     fprintf(l->f, "%s,%s\n", r->status, r->note);

@@ -14,7 +14,7 @@ static const pb_command_info commands[] = {
     {0},
 };
 static const pb_option_info options[] = {
-#define OPT(name, type, letter, argument, deflt, commands, help)                                                       \
+#define OPT(name, type, letter, argument, deflt, commands, resumed, help)                                              \
     {#type, #name, argument, deflt, help, commands, letter, offsetof(pb_train_options, name)},
 #include "trainer/program/options.def"
 #undef OPT

@@ -16,7 +16,7 @@ enum {
 };
 
 typedef struct pb_train_options {
-#define OPT(name, type, letter, argument, deflt, commands, help) PB_FIELD_##type name;
+#define OPT(name, type, letter, argument, deflt, commands, resumed, help) PB_FIELD_##type name;
 #include "trainer/program/options.def"
 #undef OPT
     int command;

@@ -3,50 +3,100 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "trainer/io/file.h"
 #include "trainer/hf/hf_save.h"
 #include "trainer/hf/peft.h"
+#include "trainer/io/file.h"
 
-/* ---- settings: what a resumed run must share, and what it should ------------------------------------- */
+/* ---- settings: what a resumed run must share, and what it should; options.def says which and why --------- */
 
-static void word(pb_saver *s, const char *key, const char *value, bool fixed)
+enum { FREE, OWN, NOTED, FIXED };
+enum {
+    COUNTS = 3,
+    NEEDED = COUNTS
+#define OPT(name, type, letter, argument, deflt, commands, resumed, help) +(resumed >= NOTED)
+#include "trainer/program/options.def"
+#undef OPT
+};
+_Static_assert((int)NEEDED <= (int)PB_SETTINGS, "a setting for every option that resuming looks at");
+
+static void set(pb_saver *s, const char *key, const char *value, bool fixed)
 {
     s->settings[s->n++] = (pb_setting){key, value ? value : "", fixed};
 }
 
-static void number(pb_saver *s, const char *key, double value, bool fixed)
+static const char *option_key(pb_saver *s, const char *name)
 {
-    snprintf(s->text[s->n], sizeof s->text[s->n], "%.9g", value);
-    word(s, key, s->text[s->n], fixed);
+    pb_option_text(&(pb_option_info){.name = name}, s->key[s->n], sizeof s->key[s->n]);
+    return s->key[s->n];
 }
 
-/* Fixed is what the stored position of the data depends on; the checkpoint itself compares the model and the optimiser.
- */
-static void settings(pb_saver *s)
+/* A value as text, by the option's type. */
+static const char *say_flag(pb_saver *s, bool v)
 {
-    const pb_train_options *o = s->j->o;
-    const pb_dataset_config *d = &s->j->data_cfg;
-    number(s, "data.conversations", (double)s->j->counts.kept, true);
-    number(s, "data.tokens", (double)s->j->counts.tokens, true);
-    number(s, "data.counted", (double)s->j->counts.counted, true);
-    number(s, "data.seq", d->S, true);
-    number(s, "data.held_out", d->held_out, true);
-    number(s, "data.seed", (double)d->seed, true);
-    word(s, "data.pack", o->pack, true);
-    word(s, "data.path", s->j->data_path, false);
-    word(s, "data.loss_mask_type", o->loss_mask_type, true);
-    number(s, "run.accumulate", s->j->micro, false);
-    number(s, "run.batch", s->j->cfg.B, false);
-    number(s, "run.bucket", s->j->bucket, false);
-    number(s, "run.loss_scale", (double)s->j->cfg.loss_scale, false);
-    number(s, "run.steps", (double)s->j->schedule.steps, false);
-    word(s, "run.schedule", o->schedule, false);
-    number(s, "run.lr", s->j->schedule.lr, false);
-    number(s, "run.min_lr", s->j->schedule.min, false);
-    number(s, "run.warmup", (double)s->j->schedule.warmup, false);
-    word(s, "run.clip", o->clip, false);
-    word(s, "run.device", o->device, false);
+    (void)s;
+    return v ? "on" : "off";
+}
+static const char *say_text(pb_saver *s, const char *v)
+{
+    (void)s;
+    return v;
+}
+#define say_choice say_text
+static const char *say_whole(pb_saver *s, long v)
+{
+    snprintf(s->text[s->n], sizeof s->text[s->n], "%ld", v);
+    return s->text[s->n];
+}
+#define say_count say_whole
+static const char *say_number(pb_saver *s, double v)
+{
+    snprintf(s->text[s->n], sizeof s->text[s->n], "%.9g", v);
+    return s->text[s->n];
+}
+
+/* "bytes", or the digest of the tokenizer.json, which may lie elsewhere by the time the run goes on. */
+static pb_status tokenizer_text(const pb_job *j, pb_digest_text *out)
+{
+    char *file;
+    pb_file_digest d;
+    if (!j->tokenizer_path) {
+        snprintf(out->hex, sizeof out->hex, "bytes");
+        return PB_OK;
+    }
+    PB_TRY(pb_path_join(j->tokenizer_path, "tokenizer.json", &file));
+    const char *path = access(file, F_OK) == 0 ? file : j->tokenizer_path;
+    const pb_status status = pb_digest_file(&pb_disk_posix, path, 0, &d);
+    free(file);
+    if (status == PB_OK) *out = d.digest;
+    return status;
+}
+
+/* Of the options, those in force: what stands in where one was not given, and what two runs can be compared by. */
+static pb_status settings(pb_saver *s)
+{
+    static const char *const templates[] = {
+#define X(id, word) word,
+        PB_TEMPLATE_MAP(X)
+#undef X
+    };
+    pb_train_options o = *s->j->o;
+    PB_TRY(tokenizer_text(s->j, &s->tokenizer));
+    o.tokenizer = s->tokenizer.hex;
+    o.template = templates[s->j->data_cfg.chat.family];
+    o.data = s->j->data_path;
+    o.lr = s->j->schedule.lr;
+    o.warmup = (double)s->j->schedule.warmup;
+#define OPT(name, type, letter, argument, deflt, commands, resumed, help)                                              \
+    if (resumed >= NOTED) set(s, option_key(s, #name), say_##type(s, o.name), resumed == FIXED);
+#include "trainer/program/options.def"
+#undef OPT
+    /* The data by what is in it; its path is only noted. */
+    set(s, "data.conversations", say_whole(s, (long)s->j->counts.kept), true);
+    set(s, "data.tokens", say_whole(s, (long)s->j->counts.tokens), true);
+    set(s, "data.counted", say_whole(s, (long)s->j->counts.counted), true);
+    return PB_OK;
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------------------- */
@@ -92,10 +142,9 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
                                                   : "save-retain-interval");
         return PB_OK;
     }
-    settings(s);
-    const pb_checkpoint_options c = {.save_interval = (int)(o->save_interval > 0 ? o->save_interval : 0),
-                                     .retain_interval =
-                                         (int)(o->save_retain_interval > 0 ? o->save_retain_interval : 0),
+    PB_TRY(settings(s));
+    const pb_checkpoint_options c = {.save_interval = o->save_interval > 0 ? o->save_interval : 0,
+                                     .retain_interval = o->save_retain_interval > 0 ? o->save_retain_interval : 0,
                                      .last = (uint64_t)j->schedule.steps,
                                      .settings = s->settings,
                                      .nsettings = s->n,

@@ -2,15 +2,17 @@
 #ifndef PB_SAVE_H
 #define PB_SAVE_H
 #include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/digest.h"
 #include "trainer/program/job.h"
 
-enum { PB_SETTINGS = 40 };
+enum { PB_SETTINGS = 32 };
 typedef struct pb_saver {
     pb_checkpoints *c; /* NULL: nothing is saved */
     pb_job *j;
     pb_setting settings[PB_SETTINGS];
     size_t n;
-    char text[PB_SETTINGS][48]; /* values that are not words of the command line */
+    char key[PB_SETTINGS][32], text[PB_SETTINGS][48]; /* of options; values that are not words of the command line */
+    pb_digest_text tokenizer;
 } pb_saver;
 
 /* Opens --save and takes up --resume: *p and the position of the data are where the run goes on. */

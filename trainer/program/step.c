@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/clock.h"
+#include "kernels/core/clock.h"
 
 /* A conversation's first place sees only itself; so does a place behind the last one, but that counts nothing and no
  * place looks back to it. */
@@ -112,7 +112,7 @@ static pb_status norms(pb_job *j, pb_step_result *r)
 pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
 {
     const pb_counts before = j->ctx.counts;
-    const double start = pb_now(), recording = g ? g->seconds : 0;
+    const double start = pb_clock_seconds(), recording = g ? g->seconds : 0;
     pb_step_result r = {0};
     pb_adamw_state was, is;
     PB_TRY(pb_trainer_state(j->trainer, &was));
@@ -121,7 +121,7 @@ pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
     PB_TRY(micro_batches(j, g, &d, &r.loss));
     PB_TRY(pb_trainer_state(j->trainer, &is));
     PB_TRY(norms(j, &r));
-    r.seconds = pb_now() - start;
+    r.seconds = pb_clock_seconds() - start;
     r.recording = g ? g->seconds - recording : 0;
     r.S = d.S;
     r.tokens = (double)j->micro * j->cfg.B * d.S;
