@@ -57,10 +57,11 @@ pb_status pb_graphs_run(pb_graphs *g, pb_ctx *ctx, pb_trainer *t, pb_fn fn)
         if (same(&g->shape[i], &wanted)) s = &g->shape[i];
     g->runs++;
     if (!s) {
+        PB_TRY(fn(ctx, t));
         PB_TRY(make_room(g, ctx, &s));
         *s = wanted;
         s->used = g->runs;
-        return fn(ctx, t);
+        return PB_OK;
     }
     s->used = g->runs;
     if (!s->graph) PB_TRY(record(g, ctx, t, s));

@@ -329,8 +329,9 @@ pb_status pb_trainer_reserve(pb_trainer *t, int S)
     const int before = t->S;
     if (S < 1 || S > t->cfg.S) return pb_fail(PB_EINVAL, "rows of %d tokens, the trainer takes 1 to %d", S, t->cfg.S);
     set_shape(t, S);
+    pb_status s = PB_OK;
     t->ctx->planning = true;
-    const pb_status s = pb_train_step(t->ctx, t);
+    for (int i = 0; s == PB_OK && i < PB_NPHASES; i++) s = pb_phases[i](t->ctx, t); /* in no range: it is no step */
     t->ctx->planning = planning;
     set_shape(t, before);
     return s;
