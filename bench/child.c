@@ -10,6 +10,7 @@
 #include "bench/read.h"
 #include "bench/results.h"
 #include "cli/interrupt.h"
+#include "kernels/core/clock.h"
 
 /* What was not given stays 0 or -1: the suite decides. */
 static pb_measure_opts measure_opts(const pb_options *o)
