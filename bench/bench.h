@@ -17,6 +17,7 @@ typedef enum pb_exit {
     PB_EXIT_USAGE = 2,        /* what the user typed, or a file of theirs */
     PB_EXIT_INCONCLUSIVE = 3, /* only with --strict */
     PB_EXIT_INCOMPARABLE = 4, /* or a failed or missing case */
+    PB_EXIT_NO_MEMORY = 124,  /* of a launch, to `bench`, which goes on and ends with 125: a case lacked memory */
     PB_EXIT_HARNESS = 125     /* the harness or the machine; what git bisect skips */
 } pb_exit;
 pb_exit pb_worse_exit(pb_exit a, pb_exit b);

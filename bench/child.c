@@ -20,7 +20,28 @@ static pb_measure_opts measure_opts(const pb_options *o)
                              .min_time = o->min_time};
 }
 
-/* One case: its rows, or the one row that says why there are none. EIO and nothing else ends the launch. */
+/* What a failure `s` is that is more than a case's own: ENOMEM, or EDEVICE for a device that takes no more work.
+ * PB_OK: the case's own, and others may fare better. */
+static pb_status machine_failed(pb_ctx *ctx, pb_status s)
+{
+    if (s == PB_EDEVICE) return pb_device_check(ctx);
+    return s == PB_ENOMEM ? s : PB_OK;
+}
+
+static pb_exit exit_of(pb_status s) { return s == PB_ENOMEM ? PB_EXIT_NO_MEMORY : PB_EXIT_HARNESS; }
+
+/* The row of a case that failed with `s`. */
+static pb_status fail_case(pb_ctx *ctx, const pb_case *c, pb_status s, pb_sink *sink)
+{
+    char why[400];
+    const pb_status machine = machine_failed(ctx, s);
+    snprintf(why, sizeof why, "%s", pb_error());
+    if (pb_emit_outcome(sink, c, s == PB_EUNSUPPORTED ? "unsupported" : "failed", why) != PB_OK) return PB_EIO;
+    return machine == PB_OK ? PB_OK : pb_fail(machine, "%s: %s", c->key, why);
+}
+
+/* One case: its rows, or the one row that says why there are none. EIO: rows cannot be written. EDEVICE: the device is
+ * lost. ENOMEM: the case lacked memory. */
 static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
     const pb_suite *suite = pb_suite_find(c->suite);
@@ -31,7 +52,7 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     pb_status s = suite->run(ctx, c, sink);
     ctx->impl = ctx->prefer = NULL;
     if (sink->write_failed) return PB_EIO;
-    if (s != PB_OK) return pb_emit_outcome(sink, c, s == PB_EUNSUPPORTED ? "unsupported" : "failed", pb_error());
+    if (s != PB_OK) return fail_case(ctx, c, s, sink);
     if (pb_interrupted() && !sink->truncated) return pb_emit_outcome(sink, c, "truncated", "interrupted");
     return PB_OK;
 }
@@ -75,15 +96,19 @@ static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_sink *sink, const p
 {
     pb_status s = plan->suite->conclude ? plan->suite->conclude(ctx, sink) : PB_OK;
     if (pb_interrupted()) return PB_EXIT_HARNESS;
-    if (s == PB_OK) s = pb_progress_mark(o->child_dir, (pb_place){sink->launch + 1, 0});
-    else if (!sink->write_failed) return pb_complain(PB_EXIT_INCOMPARABLE);
-    return s == PB_OK ? PB_EXIT_OK : pb_complain(PB_EXIT_HARNESS);
+    if (s == PB_OK)
+        return pb_progress_mark(o->child_dir, (pb_place){sink->launch + 1, 0}) == PB_OK ? PB_EXIT_OK
+                                                                                       : pb_complain(PB_EXIT_HARNESS);
+    if (sink->write_failed) return pb_complain(PB_EXIT_HARNESS);
+    s = machine_failed(ctx, s);
+    return pb_complain(s == PB_OK ? PB_EXIT_INCOMPARABLE : exit_of(s));
 }
 
 static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, pb_sink *sink)
 {
     pace p = {pb_clock_seconds(), 0};
     bool stop = false;
+    pb_exit code = PB_EXIT_OK;
     pb_status s = restore(o, sink);
     int *order = malloc((size_t)plan->n * sizeof *order);
     if (!order) s = pb_fail(PB_ENOMEM, "no memory for %d cases", plan->n);
@@ -95,11 +120,16 @@ static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan
         if (stop || pb_interrupted()) break;
         tell(o, 'c');
         s = measure(ctx, c, sink);
+        if (s == PB_ENOMEM) { /* its row says so, and others may fit */
+            code = pb_complain(PB_EXIT_NO_MEMORY);
+            s = PB_OK;
+        }
         if (s == PB_OK && !pb_interrupted()) s = pb_progress_mark(o->child_dir, (pb_place){sink->launch, i + 1});
     }
     free(order);
     if (s != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    return stop || pb_interrupted() ? PB_EXIT_HARNESS : conclude(ctx, plan, sink, o);
+    if (stop || pb_interrupted()) return PB_EXIT_HARNESS;
+    return pb_worse_exit(code, conclude(ctx, plan, sink, o));
 }
 
 static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, pb_sink *sink)

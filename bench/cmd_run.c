@@ -181,6 +181,7 @@ static pb_exit launch_all(const run *r, bool *stopped)
     return pb_interrupted() ? pb_worse_exit(worst, PB_EXIT_HARNESS) : worst;
 }
 
+/* Where a case lacked memory the others are measured all the same. */
 static pb_exit measure(const run *r)
 {
     bool stopped = false;
@@ -194,7 +195,7 @@ static pb_exit measure(const run *r)
     if (!whole || code == PB_EXIT_HARNESS) return code;
     code = pb_worse_exit(code, pb_after_run(r->o, r->dir));
     if (!r->o->quiet) printf("results: %s/results.csv\n", r->dir);
-    return code;
+    return code == PB_EXIT_NO_MEMORY ? PB_EXIT_HARNESS : code;
 }
 
 /* What stands in the way of good figures, while there is time to stop. */
@@ -230,8 +231,8 @@ static pb_exit prepared(run *r)
 {
     int lock = -1;
     const pb_status s = plan(r);
-    /* A device that is not there is the machine's fault, anything else what was typed. */
-    if (s != PB_OK) return pb_complain(s == PB_EUNSUPPORTED || s == PB_EDEVICE ? PB_EXIT_HARNESS : PB_EXIT_USAGE);
+    /* A device that is not there or too small is the machine's fault, anything else what was typed. */
+    if (s != PB_OK) return pb_complain(s == PB_EINVAL || s == PB_EIO ? PB_EXIT_USAGE : PB_EXIT_HARNESS);
     if (r->o->dry_run) {
         dry_run(r);
         return PB_EXIT_OK;

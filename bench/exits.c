@@ -3,8 +3,8 @@
 
 static int rank(pb_exit e)
 {
-    static const pb_exit order[] = {PB_EXIT_OK,           PB_EXIT_INCONCLUSIVE, PB_EXIT_REGRESSION,
-                                    PB_EXIT_INCOMPARABLE, PB_EXIT_USAGE,        PB_EXIT_HARNESS};
+    static const pb_exit order[] = {PB_EXIT_OK,    PB_EXIT_INCONCLUSIVE, PB_EXIT_REGRESSION, PB_EXIT_INCOMPARABLE,
+                                    PB_EXIT_USAGE, PB_EXIT_NO_MEMORY,    PB_EXIT_HARNESS};
     for (int i = 0; i < (int)(sizeof order / sizeof *order); i++)
         if (order[i] == e) return i;
     return (int)(sizeof order / sizeof *order); /* an unknown code is not to be lost */

@@ -149,7 +149,8 @@ static bool died(int status, char *how, size_t n)
     if (WIFSIGNALED(status))
         snprintf(how, n, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
     else snprintf(how, n, "ended by exit code %d", code);
-    return code != PB_EXIT_OK && code != PB_EXIT_USAGE && code != PB_EXIT_INCOMPARABLE && code != PB_EXIT_HARNESS;
+    return code != PB_EXIT_OK && code != PB_EXIT_USAGE && code != PB_EXIT_INCOMPARABLE && code != PB_EXIT_NO_MEMORY &&
+           code != PB_EXIT_HARNESS;
 }
 
 /* A launch that died cannot say so itself: its case gets a row. */

@@ -2,7 +2,8 @@
  * else NVTX_INJECTION64_PATH names).
  *
  * A leaf that every layer may include. Steps hold phases, phases hold ops: ranges nest on their thread. With no tool
- * attached a range costs a load and a branch that is never taken; the ceiling suite measures it as range_time. */
+ * attached each end of a range is a load and a branch that is never taken; the ceiling suite measures both, as
+ * range_time. */
 #ifndef PB_RANGES_H
 #define PB_RANGES_H
 #include <stdbool.h>
@@ -21,11 +22,11 @@ void pb_range_finish(void);
 
 static inline void pb_range_push(const char *name)
 {
-    if (pb_ranges_on) pb_range_begin(name);
+    if (__builtin_expect(pb_ranges_on, 0)) pb_range_begin(name);
 }
 static inline void pb_range_pop(void)
 {
-    if (pb_ranges_on) pb_range_finish();
+    if (__builtin_expect(pb_ranges_on, 0)) pb_range_finish();
 }
 #ifdef __cplusplus
 }

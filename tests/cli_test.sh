@@ -129,6 +129,21 @@ expect 4 results "$fixture" --suite toy --mode nan --out h -n 1
 [[ $(count h ',error,1,none,,0,failed,the value is not finite') -eq 3 ]] || fail "h: rows"
 cut -d, -f9 a/results.csv b/results.csv e/results.csv h/results.csv | grep -qi 'nan\|inf' && fail "a number is not finite"
 
+# ---- a machine that lets a launch down ------------------------------------------------------------------------
+expect 125 'bench: toy/step?batch=1&mode=lost&width=16: the device is lost: taken away on purpose' \
+    "$fixture" --suite toy --mode lost,fine --batch 1 --out p --seed 3 step
+[[ $(grep '^bench:' "$dir/log" | grep -vc warning) -eq 1 ]] || fail "p: not one line"
+whole p
+[[ $(count p 'mode=lost&width=16,outcome,1,none,,0,failed,the device is lost: taken away on purpose') -eq 1 ]] || fail "p: rows"
+[[ $(rows p | awk -F, '$4 == 0 && /,ok,/' | wc -l) -eq 6 ]] || fail "p: the launch before is not whole"
+[[ $(rows p | awk -F, '$4 == 1' | tail -n 1) == *,failed,* ]] || fail "p: cases were measured on a lost device"
+[[ $(rows p | awk -F, '$4 == 2' | wc -l) -eq 0 ]] || fail "p: another launch was started"
+grep -q '"truncated": true' p/run.json || fail "p: run.json does not say truncated"
+expect 125 'bench: toy/step?batch=1&mode=memory&width=16: ' "$fixture" --suite toy --mode memory,fine --batch 1 --out q step
+grep -q 'results: q/results.csv' "$dir/log" || fail "q: no table after the run"
+[[ $(count q ',outcome,1,none,,0,failed,') -eq 3 && $(count q ,kernel_time,) -eq 3 ]] || fail "q: rows"
+grep -q '"truncated": false' q/run.json || fail "q: run.json says truncated"
+
 # ---- a launch that crashes ---------------------------------------------------------------------------------
 expect 4 'launch 1: ended by exit code 1 in toy/step' "$fixture" --suite toy --mode exit --batch 1 --out x step
 [[ $(count x 'failed,the launch was ended by exit code 1') -eq 1 && $(count x ,kernel_time,) -eq 2 ]] || fail "x: rows"
@@ -192,12 +207,13 @@ expect 0 'dtype=f32&impl=ref&shape=' "$bench" --suite kernels --impl ref --dry-r
 expect 2 "did you mean 'ref'?" "$bench" --suite kernels --impl reff --dry-run
 expect 0 'results' "$bench" --suite kernels --dtype f32 --impl ref -n 1 --samples 1 --out m rmsnorm_fwd
 whole m
-for metric in copy_rate matmul_rate call_time kernel_time kernel_rate floor_share error; do
+for metric in copy_rate matmul_rate call_time range_time kernel_time kernel_rate floor_share error; do
     [[ $(rows m | grep ",$metric," | grep -c ',ok,') -eq 1 ]] || fail "m: no $metric"
 done
 
 # ---- what a GPU would measure, without one ---------------------------------------------------------------------------
 expect 0 'ceiling/matmul_f32' "$bench" --suite ceiling --device cuda --dry-run
+grep -q ceiling/range "$dir/log" || fail "a GPU's run does not measure its ranges"
 grep -q ceiling/call "$dir/log" && fail "a GPU's ceilings have a CPU's call"
 expect 0 'mode=eager&model=qwen2.5-1.5b&rank=16&seq=2048' "$bench" --suite backward --device cuda --dry-run
 [[ $(grep -c 'mode=graph' "$dir/log") -eq 22 ]] || fail "not 22 graphed cases on a GPU"

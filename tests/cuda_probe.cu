@@ -39,3 +39,11 @@ pb_status probe_wait(pb_ctx *ctx)
     PB_CUDA_TRY(cudaStreamSynchronize(pb_cuda_stream(ctx)));
     return PB_OK;
 }
+
+static __global__ void trap() { __trap(); }
+
+pb_status probe_trap(pb_ctx *ctx)
+{
+    trap<<<1, 1, 0, pb_cuda_stream(ctx)>>>();
+    return pb_cuda_launched(ctx, "trap");
+}

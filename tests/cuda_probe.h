@@ -10,6 +10,8 @@ pb_status probe_copy(pb_ctx *ctx, void *to, const void *from, size_t bytes);
 pb_status probe_fill(pb_ctx *ctx, void *p, int byte, size_t bytes);
 /* Waits for ctx's stream behind the back of ctx: inside a capture this makes the capture invalid. */
 pb_status probe_wait(pb_ctx *ctx);
+/* A kernel that traps: the context of this process is broken from then on. */
+pb_status probe_trap(pb_ctx *ctx);
 #ifdef __cplusplus
 }
 #endif

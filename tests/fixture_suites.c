@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "bench/results.h"
+#include "tests/lose_device.h"
 
 static pb_status nap(pb_ctx *ctx, void *self)
 {
@@ -37,6 +38,21 @@ static const char *const ceilings[] = {"copy,matmul", NULL};
 static const pb_suite ceiling = {
     .name = "ceiling", .what = "made-up ceilings", .axes = "", .grid = ceilings, .run = run_ceiling};
 
+/* ---- toy: a machine that lets a case down -------------------------------------------------------------- */
+
+static pb_status lose(pb_ctx *ctx)
+{
+    PB_TRY(lose_device(ctx));
+    return pb_sync(ctx);
+}
+
+/* More than any machine has. */
+static pb_status ask_too_much(pb_ctx *ctx)
+{
+    void *p;
+    return pb_alloc(ctx, (size_t)1 << 50, &p);
+}
+
 /* ---- toy: one axis says what happens ------------------------------------------------------------------ */
 
 static pb_status run_toy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
@@ -48,6 +64,8 @@ static pb_status run_toy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
         signal(SIGSEGV, SIG_DFL), raise(SIGSEGV); /* no sanitizer in between */
     if (strcmp(mode, "exit") == 0 && sink->launch == 1) exit(1);
     if (strcmp(mode, "failed") == 0) return pb_fail(PB_EDEVICE, "the device said no");
+    if (strcmp(mode, "lost") == 0 && sink->launch == 1) return lose(ctx);
+    if (strcmp(mode, "memory") == 0) return ask_too_much(ctx);
     if (strcmp(mode, "unsupported") == 0) return pb_fail(PB_EUNSUPPORTED, "not on this device");
     if (strcmp(mode, "wrong") == 0) return pb_emit(sink, c, "error", 0.5, 0, "wrong", "off by half");
     if (strcmp(mode, "nan") == 0) return pb_emit(sink, c, "error", (double)NAN, 0, "ok", "");

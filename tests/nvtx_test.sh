@@ -1,6 +1,6 @@
 #!/bin/bash
-# nvtx_test.sh TRAIN TOOL - the ranges of a training step as a profiler gets them: nested, ended, registered once.
-train=$1 tool=$2
+# nvtx_test.sh TRAIN TOOL BENCH - the ranges of a training step as a profiler gets them: nested, ended, registered once.
+train=$1 tool=$2 bench=$3
 . "${0%/*}/cli.sh"
 export PB_RANGES_LOG=$dir/ranges
 expect 0 'step      2/2' env NVTX_INJECTION64_PATH="$tool" "$train" --steps 2
@@ -13,4 +13,15 @@ rm ranges
 expect 0 'step      1/1' "$train" --steps 1
 [[ ! -e ranges ]] || fail 'a tool was loaded that nobody named'
 expect 0 'step      1/1' env NVTX_INJECTION64_PATH=/proc/nowhere "$train" --steps 1
+
+# What a range costs without a tool is measured without one, and only so.
+ceiling() { expect 0 results "$@" "$bench" --suite ceiling -n 1 --samples 1 --no-compare --out "$out" range; }
+row() { grep -c "^1,.*,$1,.*,$2," "$out/results.csv"; }
+out=plain && ceiling env
+[[ $(row ceiling/range,range_time ok) -eq 1 ]] || fail 'range_time is not measured'
+awk -F, '$5 == "ceiling/range" { v = $9 } $5 == "contract/NVTX-RANGE" { c = $9; s = $11 }
+    END { exit !(v > 0 && v == c && s == (v <= 2e-9 ? "pass" : "fail")) }' plain/results.csv || fail 'the contract and the figure differ'
+out=attached && ceiling env NVTX_INJECTION64_PATH="$tool"
+[[ $(row ceiling/range,outcome unsupported) -eq 1 && $(row ceiling/range,range_time ok) -eq 0 ]] || fail 'measured with a tool'
+[[ $(row contract/NVTX-RANGE,contract unsupported) -eq 1 ]] || fail 'judged with a tool'
 [[ $failures -eq 0 ]] || { echo "$failures failed" && exit 1; }

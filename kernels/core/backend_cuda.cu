@@ -5,6 +5,7 @@
 
 #include "kernels/core/cuda.cuh"
 #include "kernels/core/cuda_blas.h"
+#include "kernels/core/gpu_check.h"
 
 struct cuda_state {
     pb_cuda_device device;
@@ -32,19 +33,56 @@ bool pb_cuda_has_sm90(void)
            cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess && major == 9;
 }
 
+/* ---- failures --------------------------------------------------------------------------------------------------- */
+
+static void free_memory(size_t *unused, size_t *all)
+{
+    *unused = *all = 0;
+    if (cudaMemGetInfo(unused, all) != cudaSuccess) *unused = *all = 0;
+    (void)cudaGetLastError();
+}
+
+pb_status pb_cuda_failed(cudaError_t e, const char *call)
+{
+    size_t unused, all;
+    (void)cudaGetLastError();
+    if (e != cudaErrorMemoryAllocation) return pb_fail(PB_EDEVICE, "cuda: %s: %s", call, cudaGetErrorString(e));
+    free_memory(&unused, &all);
+    if (!all) return pb_fail(PB_ENOMEM, "cuda: %s: out of memory", call); /* not even for a context */
+    return pb_fail(PB_ENOMEM, "cuda: %s: out of memory, %.3f of %.3f GB free", call, 1e-9 * (double)unused,
+                   1e-9 * (double)all);
+}
+
+pb_status pb_cuda_malloc(size_t bytes, void **out)
+{
+    void *p = NULL;
+    size_t unused, all;
+    const cudaError_t e = cudaMalloc(&p, bytes);
+    if (e == cudaSuccess) {
+        *out = p;
+        return PB_OK;
+    }
+    (void)cudaGetLastError();
+    if (e != cudaErrorMemoryAllocation) return pb_fail(PB_EDEVICE, "cuda: %zu bytes: %s", bytes, cudaGetErrorString(e));
+    free_memory(&unused, &all);
+    return pb_gpu_no_memory(bytes, unused, all);
+}
+
 /* ---- opening and closing --------------------------------------------------------------------------------------- */
 
-/* A missing driver, an old one and a machine without a GPU are one answer to the caller: not here. */
+/* The driver is asked for its version first: the runtime gives no driver and an old one the same error. */
 static pb_status device_exists(int device)
 {
-    int n = 0;
+    int driver = 0, runtime = 0, n = 0;
+    PB_CUDA_TRY(cudaDriverGetVersion(&driver));
+    PB_CUDA_TRY(cudaRuntimeGetVersion(&runtime));
+    PB_TRY(pb_gpu_check_driver(driver, runtime));
     const cudaError_t e = cudaGetDeviceCount(&n);
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return pb_fail(PB_EDEVICE, "cuda: no usable GPU: %s", cudaGetErrorString(e));
     }
-    if (device < 0 || device >= n) return pb_fail(PB_EDEVICE, "cuda: there is no device %d, only %d", device, n);
-    return PB_OK;
+    return pb_gpu_check_number(device, n);
 }
 
 static pb_status attribute(size_t *out, cudaDeviceAttr which, int device)
@@ -65,8 +103,34 @@ static pb_status read_facts(pb_cuda_device *d, int device)
     PB_TRY(attribute(&d->l2, cudaDevAttrL2CacheSize, device));
     d->sms = (int)sms;
     d->cc = (int)(10 * major + minor);
-    if (d->cc < 80) return pb_fail(PB_EDEVICE, "cuda: device %d has compute capability %d, need 80", device, d->cc);
     return PB_OK;
+}
+
+static __global__ void nothing() {}
+#define TEXT_OF(...) #__VA_ARGS__
+#define TEXT(...)    TEXT_OF(__VA_ARGS__)
+
+/* Asked before the device gets a context, which an old one could not give the code that is loaded into it. */
+static pb_status recent_enough(int device, int cc)
+{
+    cudaDeviceProp p;
+    if (cc >= PB_GPU_LEAST_CAPABILITY) return PB_OK;
+    PB_CUDA_TRY(cudaGetDeviceProperties(&p, device));
+    return pb_gpu_check_capability(device, p.name, cc);
+}
+
+/* A build for one architecture has nothing for the others. */
+static pb_status has_code(int device, int cc)
+{
+    cudaFuncAttributes a;
+    cudaDeviceProp p;
+    const cudaError_t e = cudaFuncGetAttributes(&a, nothing);
+    if (e == cudaSuccess) return PB_OK;
+    if (e != cudaErrorNoKernelImageForDevice && e != cudaErrorInvalidDeviceFunction)
+        return pb_cuda_failed(e, "loading");
+    (void)cudaGetLastError();
+    PB_CUDA_TRY(cudaGetDeviceProperties(&p, device));
+    return pb_gpu_no_code(device, p.name, cc, TEXT(__CUDA_ARCH_LIST__));
 }
 
 static pb_status memory_in_use(size_t *bytes)
@@ -82,13 +146,15 @@ static pb_status open_state(pb_ctx *ctx, int device)
     cuda_state *s = state_of(ctx);
     cudaStream_t stream = NULL;
     PB_TRY(device_exists(device));
-    PB_CUDA_TRY(cudaSetDevice(device));
-    PB_TRY(memory_in_use(&s->used_at_open));
     PB_TRY(read_facts(&s->device, device));
+    PB_TRY(recent_enough(device, s->device.cc));
+    PB_CUDA_TRY(cudaSetDevice(device));
+    PB_TRY(has_code(device, s->device.cc));
+    PB_TRY(memory_in_use(&s->used_at_open));
     PB_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     ctx->stream = stream;
     s->flush_bytes = 2 * s->device.l2;
-    PB_CUDA_TRY(cudaMalloc(&s->flush, s->flush_bytes));
+    PB_TRY(pb_cuda_malloc(s->flush_bytes, &s->flush));
     for (cudaEvent_t &e : s->at) PB_CUDA_TRY(cudaEventCreate(&e));
     return pb_cuda_blas_open(&s->blas);
 }
@@ -121,18 +187,7 @@ static pb_status cuda_open(pb_ctx *ctx, int device)
 
 /* ---- memory ---------------------------------------------------------------------------------------------------- */
 
-static pb_status cuda_alloc(pb_ctx *, size_t bytes, void **out)
-{
-    void *p = NULL;
-    const cudaError_t e = cudaMalloc(&p, bytes ? bytes : 256);
-    if (e != cudaSuccess) {
-        (void)cudaGetLastError();
-        return pb_fail(e == cudaErrorMemoryAllocation ? PB_ENOMEM : PB_EDEVICE, "cuda: %zu bytes: %s", bytes,
-                       cudaGetErrorString(e));
-    }
-    *out = p;
-    return PB_OK;
-}
+static pb_status cuda_alloc(pb_ctx *, size_t bytes, void **out) { return pb_cuda_malloc(bytes ? bytes : 256, out); }
 
 static void cuda_release(pb_ctx *, void *p) { (void)cudaFree(p); }
 

@@ -1,6 +1,7 @@
 /* ctx.c - opening a backend, and the counted calls around its table of functions. */
 #include "kernels/core/ctx.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,6 +171,14 @@ pb_status pb_sync(pb_ctx *ctx)
     PB_TRY(not_recording(ctx, "a host wait"));
     ctx->counts.waits++;
     return ctx->be->sync(ctx);
+}
+
+pb_status pb_device_check(pb_ctx *ctx)
+{
+    char first[400];
+    snprintf(first, sizeof first, "%s", pb_error());
+    if (ctx->be->sync(ctx) == PB_OK) return PB_OK;
+    return pb_fail(PB_EDEVICE, "the device is lost: %s", first);
 }
 
 pb_status pb_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)

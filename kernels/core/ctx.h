@@ -123,6 +123,10 @@ pb_status pb_zero(pb_ctx *ctx, void *dev, size_t bytes);
 /* Waits until everything enqueued has finished. One wait. Refused inside a recording. */
 pb_status pb_sync(pb_ctx *ctx);
 
+/* After a failure, whether the device still takes work. EDEVICE: it is lost to this process, every later call would
+ * fail too; pb_error() then says so, with the text of the failure that came first, which PB_OK leaves untouched. */
+pb_status pb_device_check(pb_ctx *ctx);
+
 /* Runs fn(ctx, self) in recording mode: ops are noted, not executed, with their arguments by value.
  * Pointers inside the arguments must stay valid for the graph's life. A failing fn leaves ctx usable
  * and *out untouched. EUNSUPPORTED with the reason when fn did what cannot be recorded. */

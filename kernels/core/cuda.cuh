@@ -7,15 +7,16 @@
 
 #include "kernels/core/op.h"
 
-/* The error is taken from the runtime as well, or the next launch would be blamed for it. */
+/* The failure of a call of the runtime as a status: ENOMEM with what is free where memory ran out, else EDEVICE. The
+ * error is taken from the runtime as well, or the next launch would be blamed for it. */
+pb_status pb_cuda_failed(cudaError_t e, const char *call);
 #define PB_CUDA_TRY(call)                                                                                              \
     do {                                                                                                               \
         const cudaError_t pb_e_ = (call);                                                                              \
-        if (pb_e_ != cudaSuccess) {                                                                                    \
-            (void)cudaGetLastError();                                                                                  \
-            return pb_fail(PB_EDEVICE, "cuda: %s: %s", #call, cudaGetErrorString(pb_e_));                              \
-        }                                                                                                              \
+        if (pb_e_ != cudaSuccess) return pb_cuda_failed(pb_e_, #call);                                                 \
     } while (0)
+/* cudaMalloc that says, where it fails, what was asked and what is free. */
+pb_status pb_cuda_malloc(size_t bytes, void **out);
 
 static inline cudaStream_t pb_cuda_stream(pb_ctx *ctx) { return (cudaStream_t)ctx->stream; }
 

@@ -40,11 +40,15 @@ struct call {
     cublasLtMatrixLayoutOpaque_t a, b, c;
 };
 
+static pb_status blas_failed(cublasStatus_t s, const char *call)
+{
+    return pb_fail(s == CUBLAS_STATUS_ALLOC_FAILED ? PB_ENOMEM : PB_EDEVICE, "cuda: %s: %s", call,
+                   cublasLtGetStatusString(s));
+}
 #define BLAS_TRY(expr)                                                                                                 \
     do {                                                                                                               \
         const cublasStatus_t blas_s_ = (expr);                                                                         \
-        if (blas_s_ != CUBLAS_STATUS_SUCCESS)                                                                          \
-            return pb_fail(PB_EDEVICE, "cuda: %s: %s", #expr, cublasLtGetStatusString(blas_s_));                       \
+        if (blas_s_ != CUBLAS_STATUS_SUCCESS) return blas_failed(blas_s_, #expr);                                      \
     } while (0)
 
 pb_status pb_cuda_blas_open(pb_cuda_blas **out)
@@ -53,8 +57,7 @@ pb_status pb_cuda_blas_open(pb_cuda_blas **out)
     if (!b) return pb_fail(PB_ENOMEM, "cuda: no memory for the matrix library's table");
     *out = b; /* the caller closes what it has, also after a failure */
     BLAS_TRY(cublasLtCreate(&b->handle));
-    PB_CUDA_TRY(cudaMalloc(&b->workspace, workspace_bytes));
-    return PB_OK;
+    return pb_cuda_malloc(workspace_bytes, &b->workspace);
 }
 
 void pb_cuda_blas_close(pb_cuda_blas *b)

@@ -150,7 +150,9 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) s = pb_log_open(o->log, o->resume ? done(&r) : -1, &r.log);
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);
-        s = blame_machine(steps(&r));
+        s = steps(&r);
+        if (s == PB_EDEVICE) (void)pb_device_check(&r.j.ctx); /* names a lost device */
+        s = blame_machine(s);
     }
     const pb_status closed = pb_log_close(&r.log);
     if (s == PB_OK) s = blame_machine(closed);

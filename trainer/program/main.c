@@ -52,7 +52,7 @@ pb_status pb_train_help(const pb_train_options *o)
     }
     printf("\nexit codes:\n  0    it was done\n  1    training came to an end that --max-skipped names\n"
            "  2    what was typed, or a file that was named, is wrong\n"
-           "  125  interrupted, or the machine let it down (disk full, no memory)\n");
+           "  125  interrupted, or the machine let it down (no GPU, disk full, no memory)\n");
     return PB_OK;
 }
 

@@ -1,0 +1,8 @@
+/* cuda_probe_none.c - stands in for cuda_probe.cu in a build without CUDA, where nobody has such a context. */
+#include "tests/cuda_probe.h"
+
+pb_status probe_trap(pb_ctx *ctx)
+{
+    (void)ctx;
+    return pb_fail(PB_EUNSUPPORTED, "this build has no CUDA backend");
+}

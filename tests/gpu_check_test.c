@@ -1,0 +1,70 @@
+/* gpu_check_test.c - what is said of a GPU that is missing, too old, too small or lost; no GPU is needed. */
+#include "kernels/core/gpu_check.h"
+#include "tests/lose_device.h"
+#include "tests/test.h"
+
+static void a_driver_runs_what_is_not_newer_by_a_major_version(void **state)
+{
+    (void)state;
+    CHECK_FAILS(pb_gpu_check_driver(0, 13000), PB_EDEVICE, "cuda: no usable GPU: no NVIDIA driver is installed");
+    CHECK_FAILS(pb_gpu_check_driver(12090, 13000), PB_EDEVICE, "runs CUDA up to 12.9, this program needs 13.0");
+    CHECK_FAILS(pb_gpu_check_driver(11040, 12080), PB_EDEVICE, "runs CUDA up to 11.4, this program needs 12.0");
+    CHECK_OK(pb_gpu_check_driver(13000, 13000));
+    CHECK_OK(pb_gpu_check_driver(13000, 13010)); /* minor versions are compatible */
+    CHECK_OK(pb_gpu_check_driver(14000, 13010));
+}
+
+static void a_device_must_be_there(void **state)
+{
+    (void)state;
+    CHECK_FAILS(pb_gpu_check_number(0, 0), PB_EDEVICE, "the driver finds none");
+    CHECK_FAILS(pb_gpu_check_number(2, 2), PB_EDEVICE, "there is no device 2, only 2");
+    CHECK_FAILS(pb_gpu_check_number(-1, 2), PB_EDEVICE, "there is no device -1");
+    CHECK_OK(pb_gpu_check_number(1, 2));
+}
+
+static void a_device_must_be_recent_enough(void **state)
+{
+    (void)state;
+    CHECK_FAILS(pb_gpu_check_capability(1, "Tesla T4", 75), PB_EDEVICE,
+                "cuda: device 1 (Tesla T4) has compute capability 7.5, need 8.0 or above");
+    CHECK_OK(pb_gpu_check_capability(0, "A100", 80));
+    CHECK_OK(pb_gpu_check_capability(0, "B200", 100));
+    CHECK_FAILS(pb_gpu_no_code(0, "A10", 86, "900"), PB_EDEVICE,
+                "device 0 (A10) has compute capability 8.6, and this build has code for 900 only");
+}
+
+static void memory_that_ran_out_has_its_figures(void **state)
+{
+    (void)state;
+    CHECK_FAILS(pb_gpu_no_memory(98304000000u, 12345678901u, 150120000000u), PB_ENOMEM,
+                "cuda: out of memory: 98304000000 bytes asked (98.304 GB), 12.346 of 150.120 GB free");
+    CHECK_FAILS(pb_gpu_no_memory(64, 0, 0), PB_ENOMEM, "cuda: out of memory: 64 bytes asked");
+    assert_null(strstr(pb_error(), "free")); /* nobody knows */
+}
+
+/* A device that works leaves the text of the failure alone; a lost one is named in front of it, and stays lost. */
+static void a_lost_device_is_named_with_the_first_failure(void **state)
+{
+    pb_ctx *ctx = *state;
+    float x = 1;
+    (void)pb_fail(PB_EDEVICE, "a launch was refused");
+    CHECK_OK(pb_device_check(ctx));
+    assert_string_equal(pb_error(), "a launch was refused");
+    CHECK_OK(lose_device(ctx));
+    CHECK_FAILS(pb_download(ctx, &x, &x, sizeof x), PB_EDEVICE, "taken away on purpose");
+    (void)pb_fail(PB_EDEVICE, "a launch was refused");
+    CHECK_FAILS(pb_device_check(ctx), PB_EDEVICE, "the device is lost: a launch was refused");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_driver_runs_what_is_not_newer_by_a_major_version),
+        cmocka_unit_test(a_device_must_be_there),
+        cmocka_unit_test(a_device_must_be_recent_enough),
+        cmocka_unit_test(memory_that_ran_out_has_its_figures),
+        cmocka_unit_test_setup_teardown(a_lost_device_is_named_with_the_first_failure, test_open_cpu, test_close),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
