@@ -207,7 +207,7 @@ static pb_status compare_sides(const side *b, const side *c, const pb_compare_op
     if (s == PB_OK) s = print_all(&vs, o, out);
     if (s == PB_OK) {
         note_ceilings(&b->set, &c->set, out);
-        *e = print_summary(&vs, pb_verdicts_exit(&vs, o->strict), out);
+        *e = print_summary(&vs, pb_counts_exit(vs.count, o->strict), out);
     }
     pb_verdicts_free(&vs);
     return s;
@@ -263,7 +263,7 @@ static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_e
         fprintf(out, "NO-BASELINE: there is no %s; save one with `bench baseline save %s`\n", a->missing[i],
                 a->run.t.path);
     bool lacking = o->require_baseline && (a->nmissing || !n);
-    *e = pb_worse_exit(pb_verdicts_exit(&a->vs, o->strict), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
+    *e = pb_worse_exit(pb_counts_exit(a->vs.count, o->strict), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
     print_summary(&a->vs, *e, out);
     return PB_OK;
 }

@@ -204,11 +204,10 @@ void pb_verdicts_sort(pb_verdicts *v)
     if (v->n) qsort(v->v, v->n, sizeof *v->v, severity_order);
 }
 
-pb_exit pb_verdicts_exit(const pb_verdicts *v, bool strict)
+pb_exit pb_counts_exit(const int n[PB_NVERDICTS], bool strict)
 {
-    const int *n = v->count;
     pb_exit e = PB_EXIT_OK;
-    if (strict && n[PB_VERDICT_SUSPECT]) e = pb_worse_exit(e, PB_EXIT_INCONCLUSIVE);
+    if (strict && (n[PB_VERDICT_SUSPECT] || n[PB_VERDICT_INCONCLUSIVE])) e = pb_worse_exit(e, PB_EXIT_INCONCLUSIVE);
     if (n[PB_VERDICT_REGRESSED]) e = pb_worse_exit(e, PB_EXIT_REGRESSION);
     if (n[PB_VERDICT_FAILED] || n[PB_VERDICT_MISSING] || n[PB_VERDICT_INCOMPARABLE])
         e = pb_worse_exit(e, PB_EXIT_INCOMPARABLE);

@@ -17,6 +17,7 @@
     X(MISSING, "in the base, not in the candidate")                                                                    \
     X(INCOMPARABLE, "machine, bench_version or unit differ, or a figure is zero")                                      \
     X(SUSPECT, "between a third of the limit and the limit, either way")                                               \
+    X(INCONCLUSIVE, "of pairs (pair_rule.h): shown neither to differ nor to be the same")                              \
     X(IMPROVED, "better by more than the limit")                                                                       \
     X(NEW, "measured by the candidate only")                                                                           \
     X(SAME, "within a third of the limit")                                                                             \
@@ -58,7 +59,8 @@ pb_status pb_judge(const pb_series_set *base, const pb_series_set *cand, const p
 void pb_verdicts_free(pb_verdicts *v);
 /* Most severe first, what counts before what does not. */
 void pb_verdicts_sort(pb_verdicts *v);
-pb_exit pb_verdicts_exit(const pb_verdicts *v, bool strict);
+/* Of `count` of pb_verdicts, or of pb_pair_report. */
+pb_exit pb_counts_exit(const int count[PB_NVERDICTS], bool strict);
 
 /* The series of suite `ceiling` that bounds this key: its metric is `ceiling`, and it agrees with the key
  * in every axis that both have. NULL: none that was ok. */
