@@ -14,14 +14,9 @@ typedef struct bar {
 } bar;
 
 static const bar bars[] = {
-    {"BAR-SHARE", "addnorm_fwd", "bf16", "B4.S4096.D4096.a0.f0", "floor_share", false, false},
-    {"BAR-SHARE", "rope_fwd", "bf16", "B4.S4096.H32.K8.D128.a0.p0.x0", "floor_share", false, false},
-    {"BAR-SHARE", "swiglu_fwd", "bf16", "B2.S4096.I8960.y1", "floor_share", false, false},
-    {"BAR-SHARE", "adamw_step", "f32", "N1.S125000.D1024.b0.g0.c0.t10", "floor_share", false, false},
-    {"BAR-SHARE", "nf4_dequantize", "bf16", "S14336.D4096.b64.q0", "floor_share", false, false},
-    {"BAR-XENT", "xent_bwd", "bf16", "B2.S4096.V128256", "kernel_time", true, true},
-    {"BAR-ATTENTION-FWD", "attention_fwd", "bf16", "B2.S4096.H64.K8.D128.c1.p0.n0", "kernel_flops", false, true},
-    {"BAR-ATTENTION-BWD", "attention_bwd", "bf16", "B2.S4096.H64.K8.D128.c1.p0.n0", "kernel_flops", false, true},
+#define BAR(op, dtype, shape, id, metric, least, absolute) {id, op, dtype, shape, metric, least, absolute},
+#include "bench/kernel_bars.def"
+#undef BAR
 };
 
 bool pb_kernel_bar(size_t i, const char **op, const char **shape)

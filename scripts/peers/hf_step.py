@@ -3,7 +3,8 @@
 
 The model is that of transformers, eager, with PyTorch's scaled dot product attention; projections are bitsandbytes'
 Linear4bit (NF4, blocks of 64, scales in f32); adapters are PEFT's on the same targets, and both norm gains of every
-layer are trained beside them, as in Plumb. No checkpointing, no compilation, use_cache off.
+layer are trained beside them, as in Plumb. PEFT holds adapters in f32 and multiplies in f32, transformers holds gains in
+the model's type: both as a user gets them. No checkpointing, no compilation, use_cache off.
 
 usage: hf_step.py [--device cpu|cuda] [--out FILE.csv] KEY...
        KEY: throughput/step?batch=1&clip=multi&dtype=bf16&layers=0&mode=eager&model=...&rank=16&seq=512&targets=q+v&tuning=qlora
@@ -38,7 +39,7 @@ def quantise(model, dtype, device):
                 continue
             new = bnb.nn.Linear4bit(old.in_features, old.out_features, bias=old.bias is not None, compute_dtype=dtype,
                                     compress_statistics=False, quant_type="nf4")
-            new.weight = bnb.nn.Params4bit(old.weight.data.cpu(), requires_grad=False, blocksize=64,
+            new.weight = bnb.nn.Params4bit(old.weight.data, requires_grad=False, blocksize=64,
                                            compress_statistics=False, quant_type="nf4")
             if old.bias is not None:
                 new.bias = torch.nn.Parameter(old.bias.data, requires_grad=False)
