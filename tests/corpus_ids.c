@@ -1,5 +1,5 @@
-/* corpus_ids.c - a program for peers_test: corpus_ids B S prints the ids of batch 0 of the training cases, a row a line,
- * then their targets with -100 where the loss does not count. */
+/* corpus_ids.c - a program for peers_test: corpus_ids B S prints the ids of batch 0 of the training cases, a row a
+ * line, then their targets with -100 where the loss does not count. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""A QLoRA training step of one of Plumb's models by Hugging Face transformers, PEFT and bitsandbytes, as rows of results.csv.
+"""hf_step.py - QLoRA steps of Plumb's models by Hugging Face transformers, PEFT and bitsandbytes: rows of results.csv.
 
 The model is that of transformers, eager, with PyTorch's scaled dot product attention; projections are bitsandbytes'
 Linear4bit (NF4, blocks of 64, scales in f32); adapters are PEFT's on the same targets, and both norm gains of every
-layer are trained beside them, as in Plumb. PEFT holds adapters in f32 and multiplies in f32, transformers holds gains in
-the model's type: both as a user gets them. No checkpointing, no compilation, use_cache off.
+layer are trained beside them, as in Plumb. PEFT holds adapters in f32 and multiplies in f32, transformers holds gains
+in the model's type: both as a user gets them. No checkpointing, no compilation, use_cache off.
 
 usage: hf_step.py [--device cpu|cuda] [--out FILE.csv] KEY...
-       KEY: throughput/step?batch=1&clip=multi&dtype=bf16&layers=0&mode=eager&model=...&rank=16&seq=512&targets=q+v&tuning=qlora
+       KEY: a case of bench with clip=multi, mode=eager, tuning=qlora: throughput/step?... or backward/step?...
 """
 import sys
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Kernels of PyTorch and bitsandbytes beside those of `bench --suite kernels`, as rows of results.csv.
+"""torch_kernels.py - kernels of PyTorch and bitsandbytes beside `bench --suite kernels`: rows of results.csv.
 
 Timed as bench times its own: device time between events, the second-level cache overwritten before every call by a
 buffer of twice its size, calls queued behind a wait of the device so that the host is never what is measured. Each
@@ -54,8 +54,9 @@ def nf4(n, dtype, device, _):
 def attention(n, dtype, device, backend, backward=False):
     if n["p"] or n["n"]:
         raise NotImplementedError("this peer attends over whole rows")
-    q = normal(n["B"], n["H"], n["S"], n["D"], dtype=dtype, device=device, grad=backward)
-    k, v = (normal(n["B"], n["K"], n["S"], n["D"], dtype=dtype, device=device, grad=backward) for _ in "kv")
+    # With gradients wanted the forward pass keeps its log-sum-exp, as Plumb's does.
+    q = normal(n["B"], n["H"], n["S"], n["D"], dtype=dtype, device=device, grad=True)
+    k, v = (normal(n["B"], n["K"], n["S"], n["D"], dtype=dtype, device=device, grad=True) for _ in "kv")
     do = normal(*q.shape, dtype=dtype, device=device)
 
     def forward():
@@ -178,7 +179,8 @@ def measure(case, key, rows, clock, device):
     call, want = make({**dims, **dims_of(small)}, DTYPES[dtype], device, extra)
     error = relative_error(call(), want())
     if not error <= TOLERANCE[dtype]:
-        return rows.emit(key, "error", error, 0, "wrong", f"{name} differs from the formula, tolerance {TOLERANCE[dtype]}")
+        note = f"{name} differs from the formula, tolerance {TOLERANCE[dtype]}"
+        return rows.emit(key, "error", error, 0, "wrong", note)
     rows.emit(key, "error", error)
     call, _ = make(dims, DTYPES[dtype], device, extra)
     seconds = clock.samples(call)

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""A lean hand-written PyTorch training step of one of Plumb's models, eager or as one CUDA graph, as rows of results.csv.
+"""torch_step.py - lean PyTorch training steps of Plumb's models, eager or as one CUDA graph: rows of results.csv.
 
 The peer is what a careful user of PyTorch writes: separate projections, rms_norm, scaled_dot_product_attention,
 cross_entropy over f32 logits, a global clip, fused AdamW. tuning=full trains everything; tuning=qlora holds the
 projections in bitsandbytes' NF4 (dequantised before each product, forward and backward) and trains f32 adapters and
-both norm gains of every layer, as Plumb does. Nothing is computed again in the backward pass but the dequantised weights.
+both norm gains of every layer, as Plumb does. Nothing is computed again in the backward pass but the dequantised
+weights.
 
 usage: torch_step.py [--device cpu|cuda] [--out FILE.csv] KEY...
-       KEY: throughput/step?batch=1&clip=multi&dtype=f32&layers=0&mode=eager&model=...&rank=16&seq=256&targets=q+v&tuning=full
+       KEY: a case of bench with clip=multi, tuning=full or qlora: throughput/step?... or backward/step?...
 """
 import sys
 
