@@ -78,8 +78,9 @@ LACKS='peft bitsandbytes' expect 125 'python lacks peft, bitsandbytes' run --out
 PB_PEER_PYTHON=/proc/nowhere expect 125 '/proc/nowhere' run --out a.csv
 PB_BENCH=/proc/nowhere expect 125 '/proc/nowhere' run --out a.csv
 BENCH_ENDS=125 expect 125 'bench ended with 125' run --out a.csv
-PEER_ENDS=3 expect 125 '_step.py ended with 3' run --out a.csv
 [[ ! -e a.csv ]] || fail 'a.csv is there although nothing was measured'
+PEER_ENDS=3 expect 125 'hf_step.py ended with 3' run --launches 2 --out a.csv
+[[ $(grep -c -- '-plumb,' a.csv) -eq 10 && $(grep -c 'ended with' log) -eq 2 ]] || fail 'a lost peer took the others along'
 
 # ---- a run: order, columns, ratios ------------------------------------------------------------------------
 : >"$LOG"
