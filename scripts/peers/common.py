@@ -1,0 +1,276 @@
+"""common.py - what all peers share: Plumb's own tables and keys, the shipped text as the same ids, timing, rows.
+
+A peer is a script that takes keys of bench (suite/case?axis=value&...), measures each in one process and appends rows
+of results.csv. The models come from trainer/model.def, the columns from bench/columns.def, units from
+bench/metrics.def: there is no second table. Only functions that need torch import it.
+"""
+import argparse
+import csv
+import json
+import math
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HARNESS = 125  # exit code: the harness or the machine, as of bench
+FAILED = 4     # exit code: a case has no figure
+
+
+def die(text, code=HARNESS):
+    print(f"peers: {text}", file=sys.stderr)
+    sys.exit(code)
+
+
+# ---- Plumb's tables and keys ---------------------------------------------------------------------------
+
+def def_lines(path, macro):
+    """The arguments of every MACRO(...) of a .def file, strings without their quotes."""
+    for m in re.finditer(rf"^{macro}\((.*?)\)\s*$", (ROOT / path).read_text(), re.M | re.S):
+        fields = re.findall(r'"((?:[^"\\]|\\.)*)"|([^,\s]+)', m.group(1))
+        yield [a or b for a, b in fields]
+
+
+def geometry(name):
+    keys = "name family V D L H K d I eps theta tied bias qk_norm max_pos".split()
+    all_names = []
+    for fields in def_lines("trainer/model.def", "GEOMETRY"):
+        all_names.append(fields[0])
+        if fields[0] == name:
+            g = dict(zip(keys, fields))
+            for k in keys[2:]:
+                g[k] = float(g[k].rstrip("f")) if k in ("eps", "theta") else int(g[k])
+            return g
+    die(f"model {name} is not one of {', '.join(all_names)}", 2)
+
+
+def parse_key(key):
+    """'suite/case?axis=value&...' as (suite, case, {axis: value})."""
+    m = re.fullmatch(r"([a-z0-9_]+)/([a-z0-9_]+)(?:\?([^?\s]*))?", key)
+    if not m or any("=" not in a for a in (m.group(3) or "x=").split("&")):
+        die(f"'{key}' is no key of bench: suite/case?axis=value&...", 2)
+    axes = dict(a.split("=", 1) for a in m.group(3).split("&")) if m.group(3) else {}
+    return m.group(1), m.group(2), axes
+
+
+def make_key(suite, case, axes):
+    return f"{suite}/{case}" + ("?" + "&".join(f"{a}={axes[a]}" for a in sorted(axes)) if axes else "")
+
+
+# ---- the shipped text, as trainer/data.c makes it into batches ---------------------------------------------
+
+def uniform(seed, i):
+    """pb_uniform of kernels/core/bind.c: a number of [0,1) from a seed and a place."""
+    word = (1 << 64) - 1
+    x = (seed * 0xd1342543de82ef95 + i + 0x9e3779b97f4a7c15) & word
+    x = ((x ^ (x >> 30)) * 0xbf58476d1ce4e5b9) & word
+    x = ((x ^ (x >> 27)) * 0x94d049bb133111eb) & word
+    return ((x ^ (x >> 31)) >> 11) * 2.0**-53
+
+
+def conversation(messages):
+    """Byte tokens of a conversation, and which of them the loss counts: what an assistant wrote, with its end."""
+    start, end, ids, counted = 256, 257, [], []
+    for m in messages:
+        head, text = f"{m['role']}\n".encode(), m["content"].encode()
+        ids += [start, *head, *text, end, *b"\n"]
+        counted += [0] * (1 + len(head)) + [int(m["role"] == "assistant")] * (len(text) + 1) + [0]
+    return ids, counted
+
+
+def corpus(seed):
+    folder = Path(os.environ.get("PB_DATA") or ROOT / "data")
+    lines = (folder / "corpus.jsonl").read_text().splitlines()
+    samples = [conversation(json.loads(line)["messages"]) for line in lines]
+    order = list(range(len(samples)))
+    for i in range(len(order), 1, -1):
+        k = int(uniform(seed, i) * i)
+        order[k], order[i - 1] = order[i - 1], order[k]
+    return [t for i in order for t in samples[i][0]], [c for i in order for c in samples[i][1]]
+
+
+def batch(B, S, seed=42):
+    """Batch 0 of bench's training cases: ids [B][S], and targets [B][S] with -100 where the loss does not count."""
+    ids, counted = corpus(seed)
+    windows = [w for w in range((len(ids) - 1) // S) if 4 * sum(counted[w * S + 1:(w + 1) * S + 1]) >= S]
+    if not windows:
+        die(f"the corpus has no window of {S} tokens with enough text to learn from", 2)
+    rows = [windows[b % len(windows)] * S for b in range(B)]
+    return ([ids[at:at + S] for at in rows],
+            [[t if c else -100 for t, c in zip(ids[at + 1:at + S + 1], counted[at + 1:at + S + 1])] for at in rows])
+
+
+# ---- timing ------------------------------------------------------------------------------------------------
+
+class Marks:
+    """Points in time: events of the GPU's stream, or the clock of a CPU, where a call is over when it returns."""
+
+    def __init__(self, device):
+        self.gpu, self.at = device != "cpu", []
+
+    def mark(self):
+        if self.gpu:
+            import torch
+            self.at.append(torch.cuda.Event(enable_timing=True))
+            self.at[-1].record()
+        else:
+            self.at.append(time.perf_counter())
+
+    def seconds(self):
+        """Between neighbours; on a GPU, waits for the last."""
+        pairs = list(zip(self.at, self.at[1:]))
+        if not self.gpu:
+            return [b - a for a, b in pairs]
+        self.at[-1].synchronize()
+        return [a.elapsed_time(b) / 1e3 for a, b in pairs]
+
+
+def sample(device, call):
+    """As bench's training suites: 5 to 40 samples until they fill 1.5 s (CPU) or 0.4 s. `call` takes a function that
+    marks; returns the seconds between marks of every sample, and the host's seconds of every call."""
+    seconds, host = [], []
+    while len(seconds) < 40 and (len(seconds) < 5 or sum(map(sum, seconds)) < (1.5 if device == "cpu" else 0.4)):
+        marks, start = Marks(device), time.perf_counter()
+        call(marks.mark)
+        host.append(time.perf_counter() - start)
+        seconds.append(marks.seconds())
+    return seconds, host
+
+
+class Memory:
+    """The most memory since reset(): resident bytes of the process (CPU) or what the allocator handed out (GPU)."""
+
+    def __init__(self, device):
+        self.gpu = device != "cpu"
+
+    def reset(self):
+        if self.gpu:
+            import torch
+            torch.cuda.synchronize()
+            torch.cuda.reset_peak_memory_stats()
+        else:
+            Path("/proc/self/clear_refs").write_text("5")
+
+    def peak(self):
+        if self.gpu:
+            import torch
+            return float(torch.cuda.max_memory_allocated())
+        return 1024.0 * int(re.search(r"VmHWM:\s*(\d+)", Path("/proc/self/status").read_text()).group(1))
+
+
+# ---- rows ------------------------------------------------------------------------------------------------------
+
+class Rows:
+    """Appends rows of results.csv; the runner fills in run_id, machine_id and launch."""
+
+    def __init__(self, path, note):
+        self.columns = [c[1] for c in def_lines("bench/columns.def", "COL")]
+        self.metrics = {m[0]: m for m in def_lines("bench/metrics.def", "METRIC")}
+        self.version = re.search(r'PB_BENCH_VERSION "(.*)"', (ROOT / "bench/bench.h").read_text()).group(1)
+        self.note, self.bad, self.path = note, 0, path
+        if not path:
+            self.write_header(sys.stdout)
+        elif not Path(path).exists():
+            with open(path, "w", newline="") as f:
+                self.write_header(f)
+
+    def write_header(self, file):
+        csv.DictWriter(file, self.columns, lineterminator="\n").writeheader()
+
+    def emit(self, key, metric, value, samples=0, status="ok", note=None):
+        finite = value is not None and math.isfinite(value)
+        if status == "ok" and not finite:
+            status, note = "wrong", f"{metric} is not finite"
+        self.bad += status in ("failed", "wrong")
+        row = dict(bench_version=self.version, run_id="peer", machine_id="unknown", launch=0, key=key, metric=metric,
+                   unit=self.metrics[metric][1], better=self.metrics[metric][2], value=f"{value:.9g}" if finite else "",
+                   samples=samples, status=status, note=self.note if note is None else note)
+        file = open(self.path, "a", newline="") if self.path else sys.stdout
+        csv.DictWriter(file, self.columns, lineterminator="\n").writerow({c: row[c] for c in self.columns})
+        file.flush()
+        if self.path:
+            file.close()
+
+    def outcome(self, key, error):
+        """The row of a case that gave no figure."""
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:240]
+        unsupported = isinstance(error, NotImplementedError)
+        self.emit(key, "outcome", None, 0, "unsupported" if unsupported else "failed", text)
+        print(f"peers: {key}: {text}", file=sys.stderr)
+
+
+# ---- a peer's main -------------------------------------------------------------------------------------------
+
+def peer_options(doc):
+    p = argparse.ArgumentParser(description=doc.splitlines()[0])
+    p.add_argument("keys", nargs="+", metavar="KEY", help="case of bench to measure: suite/case?axis=value&...")
+    p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    p.add_argument("--threads", type=int, default=0, help="0: as many as PyTorch chooses")
+    p.add_argument("--seed", type=int, default=0, help="order of the cases")
+    p.add_argument("--out", help="CSV to append to (a new one gets a header); left out: standard output")
+    return p.parse_args()
+
+
+def peer_main(o, cases, note, measure, group=lambda case: 0):
+    """Measures (key, case) one by one, in the seed's order within the seed's order of groups; a case that raises gets
+    a row that says why, and the next is measured. Returns the exit code."""
+    import gc
+    import torch
+    if o.threads:
+        torch.set_num_threads(o.threads)
+    if o.device == "cuda" and not torch.cuda.is_available():
+        die("PyTorch finds no GPU")
+    rows, order = Rows(o.out, note), random.Random(o.seed)
+    groups = sorted({group(c) for _, c in cases})
+    order.shuffle(groups)
+    for g in groups:
+        members = [(k, c) for k, c in cases if group(c) == g]
+        for key, case in order.sample(members, len(members)):
+            try:
+                measure(case, key, rows)
+            except Exception as error:  # whatever a library throws: the other cases can still be measured
+                rows.outcome(key, error)
+            gc.collect()
+            if o.device == "cuda":
+                torch.cuda.empty_cache()
+    return FAILED if rows.bad else 0
+
+
+def median_of(samples, i):
+    return statistics.median(s[i] for s in samples)
+
+
+# ---- interpreters ----------------------------------------------------------------------------------------------
+
+def peer_python(folder, packages):
+    """PB_PEER_PYTHON, or an interpreter of a virtual environment outside the repository that has the packages."""
+    if os.environ.get("PB_PEER_PYTHON"):
+        return os.environ["PB_PEER_PYTHON"]
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "plumb" / folder
+    python, done = home / "bin/python", home / "installed"
+    if not done.exists() or done.read_text().split() != packages:
+        print(f"peers: installing {' '.join(packages)} into {home}", file=sys.stderr)
+        if subprocess.run([sys.executable, "-m", "venv", str(home)]).returncode:
+            die("no virtual environment; apt-get install python3-venv")
+        if subprocess.run([str(python), "-m", "pip", "install", "--quiet", *packages]).returncode:
+            die(f"{packages} could not be installed into {home}; PB_PEER_PYTHON names an interpreter that has them")
+        done.write_text("\n".join(packages))
+    return str(python)
+
+
+def need_packages(python, names):
+    """Ends the program when the interpreter lacks one of the packages."""
+    find = "import importlib.util as u, sys; print(' '.join(n for n in sys.argv[1:] if not u.find_spec(n)))"
+    try:
+        found = subprocess.run([python, "-c", find, *names], capture_output=True, text=True)
+    except OSError as error:
+        die(f"{python}: {error.strerror}")
+    if found.returncode:
+        die(f"{python}: {(found.stderr.strip() or 'it does not run').splitlines()[-1]}")
+    if found.stdout.split():
+        die(f"{python} lacks {', '.join(found.stdout.split())}; pip install them, or name their folder in PYTHONPATH")

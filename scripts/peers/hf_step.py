@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""hf_step.py - QLoRA steps of Plumb's models by Hugging Face transformers, PEFT and bitsandbytes: rows of results.csv.
+
+The model is that of transformers, eager, with PyTorch's scaled dot product attention; projections are bitsandbytes'
+Linear4bit (NF4, blocks of 64, scales in f32); adapters are PEFT's on the same targets, and both norm gains of every
+layer are trained beside them, as in Plumb. PEFT holds adapters in f32 and multiplies in f32, transformers holds gains
+in the model's type: both as a user gets them. No checkpointing, no compilation, use_cache off.
+
+usage: hf_step.py [--device cpu|cuda] [--out FILE.csv] KEY...
+       KEY: a case of bench with clip=multi, mode=eager, tuning=qlora: throughput/step?... or backward/step?...
+"""
+import sys
+
+import bitsandbytes as bnb
+import peft
+import torch
+import transformers
+
+import step
+
+
+def config(case):
+    g = case.geometry
+    c = transformers.AutoConfig.for_model(
+        g["family"].lower(), vocab_size=g["V"], hidden_size=g["D"], intermediate_size=g["I"],
+        num_hidden_layers=case.layers, num_attention_heads=g["H"], num_key_value_heads=g["K"], head_dim=g["d"],
+        rms_norm_eps=g["eps"], tie_word_embeddings=bool(g["tied"]), max_position_embeddings=g["max_pos"],
+        rope_parameters={"rope_type": "default", "rope_theta": g["theta"]}, use_cache=False)
+    if bool(g["bias"]) != (g["family"] == "QWEN2"):
+        raise NotImplementedError(f"{case.model}: transformers' {g['family']} has other biases")
+    return c
+
+
+def quantise(model, dtype, device):
+    """The projections of every layer by Linear4bit, which quantises when it is moved."""
+    for parent in list(model.model.layers.modules()):
+        for name, old in list(parent.named_children()):
+            if not isinstance(old, torch.nn.Linear):
+                continue
+            new = bnb.nn.Linear4bit(old.in_features, old.out_features, bias=old.bias is not None, compute_dtype=dtype,
+                                    compress_statistics=False, quant_type="nf4")
+            new.weight = bnb.nn.Params4bit(old.weight.data, requires_grad=False, blocksize=64,
+                                           compress_statistics=False, quant_type="nf4")
+            if old.bias is not None:
+                new.bias = torch.nn.Parameter(old.bias.data, requires_grad=False)
+            setattr(parent, name, new.to(device))
+
+
+class Model:
+    def __init__(self, case, device):
+        if case.tuning != "qlora" or case.mode != "eager":
+            raise NotImplementedError("this peer is QLoRA, eager")
+        with torch.device(device):
+            base = transformers.AutoModelForCausalLM.from_config(config(case), dtype=case.dtype,
+                                                                 attn_implementation="sdpa")
+        quantise(base, case.dtype, device)
+        names = {"gate": "gate_proj", "up": "up_proj", "down": "down_proj"}
+        self.model = peft.get_peft_model(base.to(device), peft.LoraConfig(
+            r=case.rank, lora_alpha=2 * case.rank, lora_dropout=0.0, task_type="CAUSAL_LM",
+            target_modules=[names.get(t, t + "_proj") for t in case.targets], init_lora_weights=False))
+        for name, p in self.model.named_parameters():
+            if ".layers." in name and name.endswith("layernorm.weight"):
+                p.requires_grad_(True)
+        self.model.train()
+        self.base, self.vocabulary = base, case.geometry["V"]
+        self.params = list(self.model.parameters())
+
+    def logits(self, ids):
+        return self.model(input_ids=ids).logits
+
+    def loss(self, logits, targets):
+        """transformers' own; the targets are shifted already."""
+        return self.base.loss_function(logits, None, self.vocabulary, shift_labels=targets)
+
+
+if __name__ == "__main__":
+    transformers.logging.set_verbosity_error()
+    sys.exit(step.main(__doc__, Model, f"transformers {transformers.__version__}, PEFT {peft.__version__}, "
+                       f"bitsandbytes {bnb.__version__}, PyTorch {torch.__version__}, fused AdamW"))

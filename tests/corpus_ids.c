@@ -1,0 +1,36 @@
+/* corpus_ids.c - a program for peers_test: corpus_ids B S prints the ids of batch 0 of the training cases, a row a
+ * line, then their targets with -100 where the loss does not count. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "trainer/data.h"
+
+static void print(const int32_t *v, int B, int S)
+{
+    for (int b = 0; b < B; b++)
+        for (int s = 0; s < S; s++) printf("%d%c", (int)v[b * S + s], s + 1 < S ? ' ' : '\n');
+}
+
+int main(int argc, char **argv)
+{
+    char path[1024];
+    pb_corpus *c;
+    const pb_geometry *g;
+    const int B = argc == 3 ? atoi(argv[1]) : 0, S = argc == 3 ? atoi(argv[2]) : 0, n = B * S;
+    if (B < 1 || S < 1) return fputs("usage: corpus_ids B S\n", stderr), 2;
+    int32_t *ids = malloc(2 * (size_t)n * sizeof *ids), *targets = ids + n;
+    float *mask = malloc((size_t)n * sizeof *mask);
+    pb_status s = ids && mask ? pb_geometry_find("tiny", &g) : PB_ENOMEM;
+    if (s == PB_OK) s = pb_corpus_open(pb_corpus_path(path, sizeof path), pb_train_defaults(g).model.seed, &c);
+    if (s == PB_OK) {
+        s = pb_corpus_batch(c, B, S, 0, ids, targets, mask);
+        pb_corpus_close(c);
+    }
+    for (int i = 0; s == PB_OK && i < n; i++)
+        if (!(mask[i] > 0)) targets[i] = -100;
+    if (s == PB_OK) print(ids, B, S), print(targets, B, S);
+    else fprintf(stderr, "corpus_ids: %s\n", pb_error());
+    free(ids);
+    free(mask);
+    return s == PB_OK ? 0 : 1;
+}

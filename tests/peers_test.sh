@@ -1,0 +1,134 @@
+#!/bin/bash
+# peers_test.sh BENCH CORPUS_IDS - scripts/peers with a bench and peers that are played: arguments, the peers' ids
+# against the trainer's, order, columns, ratios, what is missing. Nothing of PyTorch is needed.
+bench=$1 corpus_ids=$2 peers=$(cd "${0%/*}/../scripts/peers" && pwd)
+. "${0%/*}/cli.sh"
+export PYTHONDONTWRITEBYTECODE=1
+
+# ---- the players ---------------------------------------------------------------------------------------
+# Each writes down its name; its figure is that of the round, so that a ratio across rounds would show.
+axes='clip=multi&dtype=f32&layers=0&mode=eager&model=tiny&rank=16&seq=64&targets=q+v&tuning=qlora'
+export KEY="throughput/step?batch=1&$axes" LOG=$dir/order COMMON=$peers
+cat >player.py <<'PYTHON'
+import os
+import sys
+sys.path.insert(0, os.environ["COMMON"])
+import common
+
+side, out, figures = sys.argv[1], sys.argv[2], [float(v) for v in sys.argv[3:]]
+with open(os.environ["LOG"], "a") as log:
+    log.write(side + "\n")
+done = open(os.environ["LOG"]).read().split().count(side) - 1
+rows = common.Rows(out, "played")
+keys = [os.environ["KEY"]] + [os.environ["KEY"].replace("eager", "graph")] * (side == "plumb")
+for key, scale in zip(keys, (1, 0.5)):
+    rows.emit(key, "step_time", scale * figures[done % len(figures)], 5)
+    rows.emit(key, "tokens_per_second", 64 / figures[done % len(figures)])
+if side == "plumb":
+    rows.emit("ceiling/copy", "copy_rate", 1e10)
+if os.environ.get("UNWELL") == side:
+    rows.emit(os.environ["KEY"], "loss", float("nan"))
+PYTHON
+cat >bench <<'SH'
+#!/bin/bash
+case $* in *--mode\ graph*) KEY=${KEY/eager/graph} ;; esac
+[ -z "$BENCH_ENDS" ] || { echo 'bench: no device' >&2 && exit "$BENCH_ENDS"; }
+while [ $# -gt 0 ]; do
+    case $1 in
+    --dry-run) printf ' 1.0 s  %s\n' ceiling/copy "$KEY" "${KEY/eager/graph}" && exit ;;
+    --out) mkdir -p "$2" && exec python3 "${0%/*}/player.py" plumb "$2/results.csv" 0.01 0.02 0.04 ;;
+    esac
+    shift
+done
+SH
+cat >python <<'SH'
+#!/bin/bash
+[ "$1" != -c ] || { echo "$LACKS" && exit; }
+case $1 in
+*torch_step.py) side=torch figures='0.03 0.08 0.08' ;;
+*hf_step.py) side=hf figures='0.1 0.2 0.4' ;;
+esac
+[ -z "$PEER_ENDS" ] || exit "$PEER_ENDS"
+while [ "$1" != --out ]; do shift; done
+exec python3 "${0%/*}/player.py" $side "$2" $figures
+SH
+chmod +x bench python
+export PB_BENCH=$dir/bench PB_PEER_PYTHON=$dir/python
+
+run() { "$peers/run" --what qlora --cases tiny:1x64 "$@"; }
+
+# ---- arguments ------------------------------------------------------------------------------------------
+table "$peers/run" <<'TABLE'
+--help                            |   0 | --what
+--what qloar                      |   2 | 'qloar' is not one of full, qlora, backward, kernels
+--peers jax                       |   2 | 'jax' is not one of torch, hf
+--what full --peers hf            |   2 | none of them measures full
+--cases tiny                      |   2 | 'tiny': want MODEL:BATCHxSEQ
+--cases tiny:0x64                 |   2 | 'tiny:0x64': want MODEL:BATCHxSEQ
+--launches 0                      |   2 | --launches is at least 1
+--device tpu                      |   2 | invalid choice
+TABLE
+expect 2 'no case of qlora for hf' run --peers hf --modes graph
+touch there.csv
+expect 2 'there.csv exists' run --out there.csv
+
+# ---- what is missing -------------------------------------------------------------------------------------
+LACKS='peft bitsandbytes' expect 125 'python lacks peft, bitsandbytes' run --out a.csv
+[[ $(wc -l <log) -eq 1 ]] || fail 'missing packages: more than a line'
+PB_PEER_PYTHON=/proc/nowhere expect 125 '/proc/nowhere' run --out a.csv
+PB_BENCH=/proc/nowhere expect 125 '/proc/nowhere' run --out a.csv
+BENCH_ENDS=125 expect 125 'bench ended with 125' run --out a.csv
+[[ ! -e a.csv ]] || fail 'a.csv is there although nothing was measured'
+PEER_ENDS=3 expect 125 'hf_step.py ended with 3' run --launches 2 --out a.csv
+[[ $(grep -c -- '-plumb,' a.csv) -eq 10 && $(grep -c 'ended with' log) -eq 2 ]] || fail 'a lost peer took the others along'
+
+# ---- a run: order, columns, ratios ------------------------------------------------------------------------
+: >"$LOG"
+expect 0 'rows: b.csv, seed 7' run --launches 3 --seed 7 --out b.csv
+cp log b.txt && cp "$LOG" b.order
+awk 'NR % 3 == 1 { n++ } { if (seen[n, $1]++) bad = 1 } END { exit bad || NR != 9 }' b.order ||
+    fail 'a round has not every side once'
+grep -qE '^torch: .* eager +/ plumb eager +0\.08 +0\.02 +3\.000 \(2\.000 to 4\.000, 3\)$' b.txt || fail 'ratio of torch'
+grep -qE '^hf: .* eager +/ plumb graph +0\.2 +0\.01 +20\.000 \(20\.000 to 20\.000, 3\)$' b.txt || fail 'ratio of hf'
+"$bench" list --columns | awk '{ print $1 }' | paste -sd, >columns
+head -n 1 b.csv | diff - columns >"$dir/log" || fail 'columns are not those of bench'
+grep -q 'played; order .*, seed 7' b.csv || fail 'the seed is not in the rows'
+awk -F, 'NR > 1 { n[$2]++ } END { for (r in n) print r, n[r] }' b.csv | sort | sed 's/^[^-]*-//' >sides
+printf 'hf 6\nplumb 15\ntorch 6\n' | diff - sides >"$dir/log" || fail 'rows of a side are missing'
+for side in plumb torch hf; do
+    awk -F, -v side="-$side\$" 'NR == 1 || $2 ~ side' b.csv >$side.csv
+    expect 0 'throughput/step' "$bench" report $side.csv
+done
+expect 0 'throughput/step' "$bench" report b.csv
+expect 1 'step_time' "$bench" compare plumb.csv torch.csv --all --subset --gates "$peers/../../baselines/gates.csv"
+
+: >"$LOG"
+expect 0 'seed 7' run --launches 3 --seed 7 --out c.csv
+diff "$LOG" b.order >"$dir/log" || fail 'the same seed gave another order'
+: >"$LOG"
+expect 0 'seed 8' run --launches 8 --peers torch --seed 8 --out d.csv
+[[ $(awk 'NR % 2' "$LOG" | sort -u | wc -l) -eq 2 ]] || fail 'the same side always went first'
+: >"$LOG"
+UNWELL=hf expect 4 'rows: e.csv' run --launches 1 --out e.csv
+grep -q ',loss,1,none,,0,wrong,"loss is not finite;' e.csv || fail 'a loss that is not finite has no row'
+expect 0 'no time for round 2 of 3 of qlora' run --launches 3 --limit 0.001 --out f.csv
+
+# ---- with the real bench: the cases of every peer -----------------------------------------------------------
+export PB_BENCH=$bench
+expect 0 'hf: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=eager&model=qwen2.5-1.5b&rank=16&seq=2048' \
+    "$peers/run" --what qlora,backward --device cuda --dry-run
+[[ $(grep -c '^qlora torch: ' log) -eq 16 && $(grep -c '^backward hf: ' log) -eq 8 ]] || fail 'not 8 cases'
+expect 0 'kernels torch: kernels/nf4_dequantize?dtype=bf16&shape=' \
+    "$peers/run" --what kernels --filter 'kernels/nf4_dequantize?dtype=bf16&*' --dry-run
+
+# ---- the peers' text is the trainer's ------------------------------------------------------------------------
+for shape in '1 128' '4 512' '3 2048'; do
+    "$corpus_ids" $shape >want
+    PYTHONPATH=$peers python3 -c 'import common, sys
+for part in common.batch(int(sys.argv[1]), int(sys.argv[2])):
+    for row in part:
+        print(*row)' $shape | cmp - want >"$dir/log" 2>&1 || fail "other ids than the trainer's: $shape"
+done
+
+[[ $failures -eq 0 ]] && echo "all passed"
+exit $((failures > 0))
