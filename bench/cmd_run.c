@@ -1,12 +1,8 @@
 /* cmd_run.c - `bench run`: plans, makes the run's folder, starts the launches, says where the results are. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench/commands.h"
@@ -15,15 +11,17 @@
 #include "bench/launch.h"
 #include "bench/results.h"
 #include "bench/run_json.h"
+#include "bench/run_name.h"
 
-enum { ENOUGH_LAUNCHES = 3, PATH_TEXT = 1024 };
+enum { ENOUGH_LAUNCHES = 3 };
 
 typedef struct run {
     const pb_options *o;
     pb_plan plan;
     json_t *fingerprint;
     uint64_t seed;
-    char dir[PATH_TEXT], run_id[128], machine_id[PB_MACHINE_TEXT], time_utc[32];
+    pb_run_name name;
+    char machine_id[PB_MACHINE_TEXT];
 } run;
 
 /* ---- before ----------------------------------------------------------------------------------------- */
@@ -66,45 +64,20 @@ static void dry_run(const run *r)
 static pb_status identify(run *r)
 {
     pb_backend_id device;
-    time_t now = time(NULL);
-    struct tm utc;
-    unsigned mark = 0;
     PB_TRY(pb_backend_find(r->o->device, &device));
     r->fingerprint = pb_fingerprint(device, r->o->threads);
     if (!r->fingerprint) return PB_ENOMEM;
     pb_machine_id(r->fingerprint, r->machine_id);
-    gmtime_r(&now, &utc);
-    strftime(r->time_utc, sizeof r->time_utc, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    if (getrandom(&mark, sizeof mark, 0) != sizeof mark) mark = (unsigned)getpid();
-    r->seed = r->o->seed >= 0 ? (uint64_t)r->o->seed : mark & 0xffffff;
-    char stamp[32];
-    strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &utc);
-    snprintf(r->run_id, sizeof r->run_id, "%s-%s-%04x", stamp, r->plan.suite->name, mark >> 16);
-    if (r->o->out) snprintf(r->dir, sizeof r->dir, "%s", r->o->out);
-    else snprintf(r->dir, sizeof r->dir, "runs/%s-%s", stamp, r->plan.suite->name);
+    pb_run_name_new(r->plan.suite->name, r->o->out, &r->name);
+    r->seed = r->o->seed >= 0 ? (uint64_t)r->o->seed : r->name.mark & 0xffffff;
     return PB_OK;
-}
-
-/* mkdir -p. */
-static pb_status make_folder(const char *dir)
-{
-    char path[PATH_TEXT];
-    snprintf(path, sizeof path, "%s", dir);
-    for (char *slash = path + 1;; slash++) {
-        slash += strcspn(slash, "/");
-        char end = *slash;
-        *slash = 0;
-        if (mkdir(path, 0777) != 0 && errno != EEXIST) return pb_fail(PB_EIO, "--out %s: %s", path, strerror(errno));
-        if (!end) return PB_OK;
-        *slash = end;
-    }
 }
 
 static pb_status write_run(const run *r, bool truncated)
 {
-    return pb_run_json_write(r->dir, &(pb_run_info){.run_id = r->run_id,
+    return pb_run_json_write(r->name.dir, &(pb_run_info){.run_id = r->name.run_id,
                                                     .machine_id = r->machine_id,
-                                                    .time_utc = r->time_utc,
+                                                    .time_utc = r->name.time_utc,
                                                     .plan = &r->plan,
                                                     .options = r->o,
                                                     .fingerprint = r->fingerprint,
@@ -119,8 +92,8 @@ static pb_exit launch_all(const run *r)
     pb_exit worst = PB_EXIT_OK;
     const double started = pb_wall_seconds();
     for (int i = 0; i < r->o->launches && !pb_interrupted(); i++) {
-        const pb_launch l = {.dir = r->dir,
-                             .run_id = r->run_id,
+        const pb_launch l = {.dir = r->name.dir,
+                             .run_id = r->name.run_id,
                              .machine_id = r->machine_id,
                              .plan = &r->plan,
                              .options = r->o,
@@ -141,10 +114,10 @@ static pb_exit measure(const run *r)
     pb_exit code = launch_all(r);
     bool whole = code != PB_EXIT_HARNESS && code != PB_EXIT_USAGE;
     if (whole && write_run(r, false) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
-    if (pb_interrupted()) fprintf(stderr, "bench: interrupted; the rows measured so far are in %s\n", r->dir);
+    if (pb_interrupted()) fprintf(stderr, "bench: interrupted; the rows measured so far are in %s\n", r->name.dir);
     if (!whole || code == PB_EXIT_HARNESS) return code;
-    code = pb_worse_exit(code, pb_after_run(r->o, r->dir));
-    if (!r->o->quiet) printf("results: %s/results.csv\n", r->dir);
+    code = pb_worse_exit(code, pb_after_run(r->o, r->name.dir));
+    if (!r->o->quiet) printf("results: %s/results.csv\n", r->name.dir);
     return code;
 }
 
@@ -172,7 +145,7 @@ static pb_exit prepared(run *r)
     }
     if (identify(r) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
     warn(r);
-    if (make_folder(r->dir) != PB_OK || pb_results_create(r->dir) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    if (pb_run_make_folder(r->name.dir) != PB_OK || pb_results_create(r->name.dir) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     return measure(r);
 }
 

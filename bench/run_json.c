@@ -52,10 +52,11 @@ static pb_status write_text(const char *path, const char *text)
     return ok ? PB_OK : pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
 }
 
-pb_status pb_run_json_write(const char *dir, const pb_run_info *r)
+pb_status pb_run_json_write(const char *dir, const pb_run_info *r) { return pb_run_json_put(dir, describe(r)); }
+
+pb_status pb_run_json_put(const char *dir, json_t *o)
 {
     char path[4096], draft[4096];
-    json_t *o = describe(r);
     char *text = o ? json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
     json_decref(o);
     if (!text) return pb_fail(PB_ENOMEM, "no memory for run.json");

@@ -20,4 +20,6 @@ typedef struct pb_run_info {
 
 /* Writes dir/run.json whole or not at all (EIO). */
 pb_status pb_run_json_write(const char *dir, const pb_run_info *r);
+/* The same for any object, whose reference it takes; NULL: ENOMEM. */
+pb_status pb_run_json_put(const char *dir, json_t *o);
 #endif
