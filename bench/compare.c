@@ -111,18 +111,19 @@ static void note_launches(const char *which, int launches, FILE *out)
                 launches == 1 ? "" : "es", which, MIN_LAUNCHES);
 }
 
-static void print_notes(const printer *p, const pb_verdicts *vs, const pb_compare_opts *o)
+/* What a reader must know before trusting the verdicts, however they are shown. */
+static void note_trust(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
 {
+    const pb_verdicts *vs = c->vs;
     int gated = 0;
     for (int i = 0; i < PB_NVERDICTS; i++) gated += vs->count[i];
-    note_launches("base", vs->base_launches, p->out);
-    note_launches("candidate", vs->cand_launches, p->out);
+    note_launches("base", vs->base_launches, out);
+    note_launches("candidate", vs->cand_launches, out);
     if (vs->unscaled)
-        fprintf(p->out, "note: %d row%s compared as measured: a side lacks the ceiling that the gate names\n",
-                vs->unscaled, vs->unscaled == 1 ? "" : "s");
-    if (o->allow_mismatch) fprintf(p->out, "note: machines may differ (--allow-mismatch)\n");
-    if (!gated) fprintf(p->out, "note: nothing here gates: gates.csv has no gating line for a metric of these files\n");
-    if (p->hidden) fprintf(p->out, "note: %zu unchanged rows that do not gate are not shown (--all)\n", p->hidden);
+        fprintf(out, "note: %d row%s compared as measured: a side lacks the ceiling that the gate names\n", vs->unscaled,
+                vs->unscaled == 1 ? "" : "s");
+    if (o->allow_mismatch) fprintf(out, "note: machines may differ (--allow-mismatch)\n");
+    if (!gated) fprintf(out, "note: nothing here gates: gates.csv has no gating line for a metric of these files\n");
 }
 
 static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
@@ -134,25 +135,41 @@ static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
             n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], n[PB_VERDICT_FAILED], n[PB_VERDICT_NEW], (int)e);
 }
 
-static pb_status print_all(const pb_verdicts *vs, const pb_compare_opts *o, FILE *out)
+static pb_status print_all(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
 {
     printer *p = calloc(1, sizeof *p); /* too large for a stack */
     if (!p) return pb_fail(PB_ENOMEM, "compare: out of memory");
     p->out = out;
     p->all = o->all;
-    print_table(p, vs);
-    print_notes(p, vs, o);
+    print_table(p, c->vs);
+    note_trust(c, o, out);
+    if (p->hidden) fprintf(out, "note: %zu unchanged rows that do not gate are not shown (--all)\n", p->hidden);
+    note_ceilings(c->base, c->cand, out);
     free(p);
     return PB_OK;
+}
+
+/* The notes stand below as they are. */
+static pb_status markdown(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *notes = open_memstream(&text, &n);
+    if (!notes) return pb_fail(PB_ENOMEM, "compare: out of memory");
+    if (c->base) note_trust(c, o, notes);
+    if (c->base) note_ceilings(c->base, c->cand, notes);
+    pb_status s = fclose(notes) == 0 ? pb_compare_markdown(c, out) : pb_fail(PB_ENOMEM, "compare: out of memory");
+    if (s == PB_OK && n) fprintf(out, "\n```\n%s```\n", text);
+    free(text);
+    return s;
 }
 
 /* The one place that writes a comparison, in the format asked for. */
 static pb_status show(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
 {
-    if (pb_format_of(o->format) == PB_FORMAT_MARKDOWN) return pb_compare_markdown(c, out);
+    if (pb_format_of(o->format) == PB_FORMAT_MARKDOWN) return markdown(c, o, out);
     if (pb_format_of(o->format) == PB_FORMAT_JUNIT) return pb_compare_junit(c, out);
-    if (c->base) PB_TRY(print_all(c->vs, o, out));
-    if (c->base) note_ceilings(c->base, c->cand, out);
+    if (c->base) PB_TRY(print_all(c, o, out));
     for (int i = 0; i < c->nmissing; i++)
         fprintf(out, "NO-BASELINE: there is no %s; save one with `bench baseline save %s`\n", c->missing[i],
                 c->cand_name);

@@ -169,7 +169,7 @@ static pb_status add(pb_import *im, size_t line, const pb_case *c, pb_import_row
 }
 
 pb_status pb_import_figure(pb_import *im, size_t line, const pb_case *c, const char *machine, const char *metric,
-                           double scale, const char *text, long long samples)
+                           double scale, const char *text, long long samples, const char *note)
 {
     char *end;
     double v = strtod(text, &end);
@@ -178,7 +178,7 @@ pb_status pb_import_figure(pb_import *im, size_t line, const pb_case *c, const c
     return add(im, line, c,
                (pb_import_row){.metric = metric, .status = "ok", .machine = machine, .value = v * scale,
                                .samples = samples},
-               "");
+               note);
 }
 
 pb_status pb_import_outcome(pb_import *im, size_t line, const pb_case *c, const char *machine, const char *metric,

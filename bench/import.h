@@ -74,7 +74,7 @@ pb_status pb_import_axis(const pb_import *im, size_t line, pb_case *c, const cha
 const char *pb_import_machine(const pb_import *im, int devices, const char *name);
 /* A figure, from its text; what is not finite becomes a row `failed`. EINVAL: it is no number. */
 pb_status pb_import_figure(pb_import *im, size_t line, const pb_case *c, const char *machine, const char *metric,
-                           double scale, const char *text, long long samples);
+                           double scale, const char *text, long long samples, const char *note);
 /* A row without a figure. */
 pb_status pb_import_outcome(pb_import *im, size_t line, const pb_case *c, const char *machine, const char *metric,
                             const char *status, const char *note);

@@ -40,7 +40,7 @@ static pb_status collective_of(const report *r, size_t line, const char *program
 static pb_status add_place(const report *r, size_t line, const result *x, int place)
 {
     pb_case c = {.suite = "nccl-tests"};
-    char ranks[16], wrong[96], *end;
+    char ranks[16], wrong[96], *end = NULL;
     const char *w = x->at[place].wrong;
     snprintf(ranks, sizeof ranks, "%d", r->ranks);
     PB_TRY(collective_of(r, line, r->collective, c.name));
@@ -50,15 +50,17 @@ static pb_status add_place(const report *r, size_t line, const result *x, int pl
     PB_TRY(pb_import_axis(r->im, line, &c, "root", x->root));
     PB_TRY(pb_import_axis(r->im, line, &c, "size", x->size));
     PB_TRY(pb_import_axis(r->im, line, &c, "type", x->type));
-    double errors = !strcmp(w, "N/A") ? 0 : strtod(w, &end);
-    if (strcmp(w, "N/A") != 0 && (end == w || *end)) return pb_import_bad(r->im, line, "not a number: ", w);
+    const char *note = strcmp(w, "N/A") == 0 ? "not validated" : "";
+    double errors = *note ? 0 : strtod(w, &end);
+    if (!*note && (end == w || *end)) return pb_import_bad(r->im, line, "not a number: ", w);
     if (!(errors <= 0)) { /* a wrong result has no time */
         snprintf(wrong, sizeof wrong, "%s elements were wrong", w);
         return pb_import_outcome(r->im, line, &c, r->machine, "collective_time", "wrong", wrong);
     }
-    PB_TRY(pb_import_figure(r->im, line, &c, r->machine, "collective_time", 1e-6, x->at[place].time, r->iterations));
-    PB_TRY(pb_import_figure(r->im, line, &c, r->machine, "algorithm_rate", 1e9, x->at[place].algbw, 0));
-    return pb_import_figure(r->im, line, &c, r->machine, "bus_rate", 1e9, x->at[place].busbw, 0);
+    PB_TRY(pb_import_figure(r->im, line, &c, r->machine, "collective_time", 1e-6, x->at[place].time, r->iterations,
+                            note));
+    PB_TRY(pb_import_figure(r->im, line, &c, r->machine, "algorithm_rate", 1e9, x->at[place].algbw, 0, note));
+    return pb_import_figure(r->im, line, &c, r->machine, "bus_rate", 1e9, x->at[place].busbw, 0, note);
 }
 
 /* ---- text ------------------------------------------------------------------------------------------ */

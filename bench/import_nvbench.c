@@ -136,7 +136,7 @@ static pb_status row_figures(const table *t, const pb_case *c, const char *machi
         const struct column *x = &t->column[i];
         if (x->kind == SAMPLES) samples = *t->text[i] ? strtoll(t->text[i], NULL, 10) : 0; /* of what stands behind */
         if (x->kind != FIGURE || !*t->text[i]) continue;
-        PB_TRY(pb_import_figure(t->im, t->line, c, machine, x->metric, 1, t->text[i], samples < 0 ? 0 : samples));
+        PB_TRY(pb_import_figure(t->im, t->line, c, machine, x->metric, 1, t->text[i], samples < 0 ? 0 : samples, ""));
         taken++;
     }
     return taken ? PB_OK : pb_import_outcome(t->im, t->line, c, machine, "outcome", "failed", "no summary with a figure");
@@ -251,15 +251,11 @@ static long long samples_of(const json_t *state, const char *tag)
 
 static const char *machine_of(const place *p, const json_t *id)
 {
-    char name[256];
     size_t i;
     json_t *d;
     json_array_foreach(p->devices, i, d) {
         if (!json_is_integer(id) || json_integer_value(json_object_get(d, "id")) != json_integer_value(id)) continue;
-        long long sms = json_integer_value(json_object_get(d, "number_of_sms"));
-        if (sms > 0) snprintf(name, sizeof name, "%.200s %lldsm", string_of(d, "name"), sms);
-        else snprintf(name, sizeof name, "%.200s", string_of(d, "name"));
-        return pb_import_machine(p->im, 1, name);
+        return pb_import_machine(p->im, 1, string_of(d, "name"));
     }
     return "";
 }
@@ -274,7 +270,7 @@ static pb_status state_figures(const place *p, const json_t *state, const pb_cas
         const char *text = summary_value(found);
         if (!*text) return bad(p, "no value in the summary ", summaries[k].tag);
         PB_TRY(pb_import_figure(p->im, 0, c, machine, summaries[k].metric, 1, text,
-                                samples_of(state, summaries[k].tag)));
+                                samples_of(state, summaries[k].tag), ""));
         taken++;
     }
     json_array_foreach(json_object_get(state, "summaries"), i, s) {
