@@ -76,13 +76,13 @@ static pb_status identify(run *r)
 static pb_status write_run(const run *r, bool truncated)
 {
     return pb_run_json_write(r->name.dir, &(pb_run_info){.run_id = r->name.run_id,
-                                                    .machine_id = r->machine_id,
-                                                    .time_utc = r->name.time_utc,
-                                                    .plan = &r->plan,
-                                                    .options = r->o,
-                                                    .fingerprint = r->fingerprint,
-                                                    .seed = r->seed,
-                                                    .truncated = truncated});
+                                                         .machine_id = r->machine_id,
+                                                         .time_utc = r->name.time_utc,
+                                                         .plan = &r->plan,
+                                                         .options = r->o,
+                                                         .fingerprint = r->fingerprint,
+                                                         .seed = r->seed,
+                                                         .truncated = truncated});
 }
 
 /* ---- the launches ------------------------------------------------------------------------------------- */
@@ -145,7 +145,8 @@ static pb_exit prepared(run *r)
     }
     if (identify(r) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
     warn(r);
-    if (pb_run_make_folder(r->name.dir) != PB_OK || pb_results_create(r->name.dir) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    if (pb_run_make_folder(r->name.dir) != PB_OK || pb_results_create(r->name.dir) != PB_OK)
+        return pb_complain(PB_EXIT_USAGE);
     return measure(r);
 }
 

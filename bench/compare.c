@@ -120,8 +120,8 @@ static void note_trust(const pb_comparison *c, const pb_compare_opts *o, FILE *o
     note_launches("base", vs->base_launches, out);
     note_launches("candidate", vs->cand_launches, out);
     if (vs->unscaled)
-        fprintf(out, "note: %d row%s compared as measured: a side lacks the ceiling that the gate names\n", vs->unscaled,
-                vs->unscaled == 1 ? "" : "s");
+        fprintf(out, "note: %d row%s compared as measured: a side lacks the ceiling that the gate names\n",
+                vs->unscaled, vs->unscaled == 1 ? "" : "s");
     if (o->allow_mismatch) fprintf(out, "note: machines may differ (--allow-mismatch)\n");
     if (!gated) fprintf(out, "note: nothing here gates: gates.csv has no gating line for a metric of these files\n");
 }
@@ -251,7 +251,8 @@ static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_e
     *e = pb_worse_exit(pb_verdicts_exit(&a->vs, o->strict), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
     pb_verdicts_sort(&a->vs);
     return show(&(pb_comparison){&a->vs, a->nbase ? &a->base[0].set : NULL, &a->run.set,
-                                 a->nbase ? a->base[0].t.path : "", a->run.t.path, a->missing, a->nmissing, lacking, *e},
+                                 a->nbase ? a->base[0].t.path : "", a->run.t.path, a->missing, a->nmissing, lacking,
+                                 *e},
                 o, out);
 }
 

@@ -3,8 +3,8 @@
  * Markdown, fit for a comment on a pull request: the verdict first, then a table of the rows that gate, most severe
  * first, then what else moved, folded. Each table holds at most PB_MARKDOWN_ROWS rows and says how many there are more.
  * JUnit: a test case a row that counts. REGRESSED is a failure; FAILED, MISSING and INCOMPARABLE are errors; SAME and
- * IMPROVED pass; every other verdict, and a baseline that is not there, is skipped with the reason (an error where one is
- * required). */
+ * IMPROVED pass; every other verdict, and a baseline that is not there, is skipped with the reason (an error where one
+ * is required). */
 #ifndef PB_COMPARE_RENDER_H
 #define PB_COMPARE_RENDER_H
 #include <stdio.h>
@@ -16,7 +16,7 @@
 enum { PB_LABEL_TEXT = 160, PB_MARKDOWN_ROWS = 100 };
 
 typedef struct pb_comparison {
-    const pb_verdicts *vs;           /* sorted */
+    const pb_verdicts *vs;            /* sorted */
     const pb_series_set *base, *cand; /* base NULL: there is none */
     const char *base_name, *cand_name;
     char (*missing)[PB_PATH_TEXT]; /* baselines that there are not */

@@ -55,8 +55,8 @@ bool pb_export_time(const char *run_id, struct tm *utc)
     char end = 0;
     if (!strncmp(run_id, PB_BASELINE_RUN, strlen(PB_BASELINE_RUN))) run_id += strlen(PB_BASELINE_RUN);
     if (strlen(run_id) < 16) return false;
-    int n = sscanf(run_id, "%4d%2d%2dT%2d%2d%2d%c", &t.tm_year, &t.tm_mon, &t.tm_mday, &t.tm_hour, &t.tm_min,
-                   &t.tm_sec, &end);
+    int n = sscanf(run_id, "%4d%2d%2dT%2d%2d%2d%c", &t.tm_year, &t.tm_mon, &t.tm_mday, &t.tm_hour, &t.tm_min, &t.tm_sec,
+                   &end);
     if (n != 7 || end != 'Z') return false;
     t.tm_year -= 1900;
     t.tm_mon -= 1;

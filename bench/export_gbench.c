@@ -8,9 +8,9 @@
 
 typedef struct family {
     pb_export_page *p;
-    size_t from, to;         /* the rows of its key */
-    size_t first, last;      /* those of its time metric */
-    int index, repetitions;  /* repetitions: with a figure */
+    size_t from, to;        /* the rows of its key */
+    size_t first, last;     /* those of its time metric */
+    int index, repetitions; /* repetitions: with a figure */
     char name[PB_KEY_TEXT + PB_AXIS_TEXT];
     json_t *all;
 } family;

@@ -142,8 +142,7 @@ static pb_status ml_launch(pb_export_page *p, size_t from, size_t to)
     if (json_object_size(value)) {
         s = ml_axis(p, first, "batch", "global_batch_size");
         if (s == PB_OK) s = ml_axis(p, first, "seq", "max_sequence_length");
-        if (s == PB_OK)
-            s = ml_event(p, first, "tracked_stats", json_incref(value), json_pack("{s:O}", "units", units));
+        if (s == PB_OK) s = ml_event(p, first, "tracked_stats", json_incref(value), json_pack("{s:O}", "units", units));
     }
     json_decref(value);
     json_decref(units);

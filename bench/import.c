@@ -175,10 +175,10 @@ pb_status pb_import_figure(pb_import *im, size_t line, const pb_case *c, const c
     double v = strtod(text, &end);
     if (end == text || *end) return pb_import_bad(im, line, "not a number: ", text);
     if (!isfinite(v * scale)) return pb_import_outcome(im, line, c, machine, metric, "failed", "not a finite number");
-    return add(im, line, c,
-               (pb_import_row){.metric = metric, .status = "ok", .machine = machine, .value = v * scale,
-                               .samples = samples},
-               note);
+    return add(
+        im, line, c,
+        (pb_import_row){.metric = metric, .status = "ok", .machine = machine, .value = v * scale, .samples = samples},
+        note);
 }
 
 pb_status pb_import_outcome(pb_import *im, size_t line, const pb_case *c, const char *machine, const char *metric,
@@ -204,8 +204,7 @@ static pb_status number(const pb_import *im, pb_import_row **sorted)
     for (size_t i = 0; i < im->n; i++) {
         pb_import_row *r = sorted[i], *before = i ? sorted[i - 1] : NULL;
         if (!before || before->key != r->key || before->metric != r->metric) continue;
-        if (before->file == r->file)
-            return pb_import_bad(im, r->line, "measured twice in one file: ", r->key);
+        if (before->file == r->file) return pb_import_bad(im, r->line, "measured twice in one file: ", r->key);
         r->launch = before->launch + 1;
     }
     return PB_OK;

@@ -57,8 +57,8 @@ static pb_status add_place(const report *r, size_t line, const result *x, int pl
         snprintf(wrong, sizeof wrong, "%s elements were wrong", w);
         return pb_import_outcome(r->im, line, &c, r->machine, "collective_time", "wrong", wrong);
     }
-    PB_TRY(pb_import_figure(r->im, line, &c, r->machine, "collective_time", 1e-6, x->at[place].time, r->iterations,
-                            note));
+    PB_TRY(
+        pb_import_figure(r->im, line, &c, r->machine, "collective_time", 1e-6, x->at[place].time, r->iterations, note));
     PB_TRY(pb_import_figure(r->im, line, &c, r->machine, "algorithm_rate", 1e9, x->at[place].algbw, 0, note));
     return pb_import_figure(r->im, line, &c, r->machine, "bus_rate", 1e9, x->at[place].busbw, 0, note);
 }

@@ -102,7 +102,8 @@ static pb_status header_line(table *t)
         skipped |= c->kind == SKIPPED;
     }
     if (!skipped || find_column(t, "Benchmark") < 0 || find_column(t, "Device Name") < 0)
-        return pb_import_bad(t->im, t->line, "not nvbench's CSV: it has no columns Benchmark, Device Name, Skipped", "");
+        return pb_import_bad(t->im, t->line, "not nvbench's CSV: it has no columns Benchmark, Device Name, Skipped",
+                             "");
     t->header = true;
     return PB_OK;
 }
@@ -113,7 +114,8 @@ static const char *cell(const table *t, const char *name)
     return i < 0 ? "" : t->text[i];
 }
 
-/* The axes of a row. A column that only later benchmarks have may be an axis or a summary of theirs: CSV cannot tell. */
+/* The axes of a row. A column that only later benchmarks have may be an axis or a summary of theirs: CSV cannot tell.
+ */
 static pb_status row_axes(const table *t, const char *benchmark, pb_case *c)
 {
     for (int i = 0; i < t->n; i++) {
@@ -139,7 +141,8 @@ static pb_status row_figures(const table *t, const pb_case *c, const char *machi
         PB_TRY(pb_import_figure(t->im, t->line, c, machine, x->metric, 1, t->text[i], samples < 0 ? 0 : samples, ""));
         taken++;
     }
-    return taken ? PB_OK : pb_import_outcome(t->im, t->line, c, machine, "outcome", "failed", "no summary with a figure");
+    return taken ? PB_OK
+                 : pb_import_outcome(t->im, t->line, c, machine, "outcome", "failed", "no summary with a figure");
 }
 
 static pb_status row_line(table *t)
@@ -156,7 +159,8 @@ static pb_status row_line(table *t)
     PB_TRY(open_case(t->im, t->line, benchmark, cell(t, "Device"), &c));
     PB_TRY(row_axes(t, benchmark, &c));
     if (!strcmp(skipped, "Yes"))
-        return pb_import_outcome(t->im, t->line, &c, machine, "outcome", "unsupported", "skipped; the CSV says not why");
+        return pb_import_outcome(t->im, t->line, &c, machine, "outcome", "unsupported",
+                                 "skipped; the CSV says not why");
     if (strcmp(skipped, "No") != 0) return pb_import_bad(t->im, t->line, "Skipped is Yes or No, not ", skipped);
     return row_figures(t, &c, machine);
 }
@@ -224,8 +228,8 @@ static const char *summary_value(const json_t *summary)
 {
     size_t i;
     json_t *d;
-    json_array_foreach(json_object_get(summary, "data"), i, d)
-        if (!strcmp(string_of(d, "name"), "value")) return string_of(d, "value");
+    json_array_foreach(json_object_get(summary, "data"), i,
+                       d) if (!strcmp(string_of(d, "name"), "value")) return string_of(d, "value");
     return "";
 }
 
@@ -233,8 +237,7 @@ static const json_t *find_summary(const json_t *state, const char *tag)
 {
     size_t i;
     json_t *s;
-    json_array_foreach(json_object_get(state, "summaries"), i, s)
-        if (!strcmp(string_of(s, "tag"), tag)) return s;
+    json_array_foreach(json_object_get(state, "summaries"), i, s) if (!strcmp(string_of(s, "tag"), tag)) return s;
     return NULL;
 }
 
@@ -253,7 +256,8 @@ static const char *machine_of(const place *p, const json_t *id)
 {
     size_t i;
     json_t *d;
-    json_array_foreach(p->devices, i, d) {
+    json_array_foreach(p->devices, i, d)
+    {
         if (!json_is_integer(id) || json_integer_value(json_object_get(d, "id")) != json_integer_value(id)) continue;
         return pb_import_machine(p->im, 1, string_of(d, "name"));
     }
@@ -269,11 +273,12 @@ static pb_status state_figures(const place *p, const json_t *state, const pb_cas
         if (!found) continue;
         const char *text = summary_value(found);
         if (!*text) return bad(p, "no value in the summary ", summaries[k].tag);
-        PB_TRY(pb_import_figure(p->im, 0, c, machine, summaries[k].metric, 1, text,
-                                samples_of(state, summaries[k].tag), ""));
+        PB_TRY(pb_import_figure(p->im, 0, c, machine, summaries[k].metric, 1, text, samples_of(state, summaries[k].tag),
+                                ""));
         taken++;
     }
-    json_array_foreach(json_object_get(state, "summaries"), i, s) {
+    json_array_foreach(json_object_get(state, "summaries"), i, s)
+    {
         const char *tag = string_of(s, "tag");
         shown += !json_object_get(s, "hide") && !strstr(tag, "/sample_size") && !strstr(tag, "/stdev/");
     }

@@ -43,7 +43,12 @@ bool pb_is_utf8(const char *text)
 
 static const char *entity(utf8proc_int32_t c)
 {
-    return c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : c == '\'' ? "&apos;" : NULL;
+    return c == '&'    ? "&amp;"
+           : c == '<'  ? "&lt;"
+           : c == '>'  ? "&gt;"
+           : c == '"'  ? "&quot;"
+           : c == '\'' ? "&apos;"
+                       : NULL;
 }
 
 void pb_xml(FILE *out, const char *text)

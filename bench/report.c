@@ -76,7 +76,8 @@ static void count(const pb_series_set *set, counts *n)
 static void print_headline(const pb_report_page *p, const counts *n)
 {
     fputs("### bench: ", p->out);
-    if (n->bad) fprintf(p->out, "%d figure%s missing: wrong, failed or cut short", n->bad, n->bad == 1 ? " is" : "s are");
+    if (n->bad)
+        fprintf(p->out, "%d figure%s missing: wrong, failed or cut short", n->bad, n->bad == 1 ? " is" : "s are");
     else fputs("every figure is there", p->out);
     if (n->pass + n->fail + n->unsupported)
         fprintf(p->out, "; contracts: %d pass, %d fail, %d unsupported", n->pass, n->fail, n->unsupported);
@@ -91,10 +92,10 @@ static bool junit_case(void *user, size_t i, pb_junit_case *out)
     size_t suite = pb_suite_length(s->key);
     bool passed = pb_series_ok(s) || !strcmp(s->status, "pass");
     bool wrong = !strcmp(s->status, "wrong") || !strcmp(s->status, "fail");
-    out->outcome = passed                               ? PB_JUNIT_PASSED
-                   : wrong                              ? PB_JUNIT_FAILURE
+    out->outcome = passed                              ? PB_JUNIT_PASSED
+                   : wrong                             ? PB_JUNIT_FAILURE
                    : !strcmp(s->status, "unsupported") ? PB_JUNIT_SKIPPED
-                                                        : PB_JUNIT_ERROR;
+                                                       : PB_JUNIT_ERROR;
     snprintf(out->classname, sizeof out->classname, "bench.%.*s", (int)suite, s->key);
     snprintf(out->name, sizeof out->name, "%s %s", s->key + suite + 1, s->metric);
     snprintf(out->type, sizeof out->type, "%s", s->status);
@@ -128,8 +129,7 @@ static pb_status report_table(const pb_table *t, pb_format format, FILE *out, co
     pb_series_set set;
     if (!t->n) return pb_fail(PB_EINVAL, "%s: has a header but no rows", t->path);
     PB_TRY(pb_series_make(t, &set));
-    pb_report_page page = {
-        .out = out, .markdown = format == PB_FORMAT_MARKDOWN, .text = pb_strings_new(), .set = &set};
+    pb_report_page page = {.out = out, .markdown = format == PB_FORMAT_MARKDOWN, .text = pb_strings_new(), .set = &set};
     pb_status s = PB_OK;
     count(&set, n);
     if (format == PB_FORMAT_JUNIT) pb_junit(out, "bench report", set.n, junit_case, &set);

@@ -1,5 +1,5 @@
-/* exchange_test.c - what other tools read and write: `bench export` and `import`, Markdown and JUnit XML, against golden
- * files and by what each format demands. scripts/peers/check_formats runs the real readers. */
+/* exchange_test.c - what other tools read and write: `bench export` and `import`, Markdown and JUnit XML, against
+ * golden files and by what each format demands. scripts/peers/check_formats runs the real readers. */
 #include <jansson.h>
 #include <math.h>
 
@@ -110,7 +110,8 @@ static void gbench_has_what_its_tools_read(void **state)
     size_t i;
     (void)state;
     assert_non_null(root);
-    json_array_foreach(json_object_get(root, "benchmarks"), i, e) {
+    json_array_foreach(json_object_get(root, "benchmarks"), i, e)
+    {
         const bool error = json_is_true(json_object_get(e, "error_occurred"));
         count[error ? 2 : strcmp(word(e, "run_type"), "iteration") != 0]++;
         assert_true(*word(e, "name") && !strncmp(word(e, "name"), word(e, "run_name"), strlen(word(e, "run_name"))));
@@ -140,16 +141,17 @@ static void dashboards_have_what_they_read(void **state)
     size_t i;
     (void)state;
     assert_int_equal(json_array_size(list), 3); /* copy_rate, tokens_per_second twice */
-    json_array_foreach(list, i, e) {
+    json_array_foreach(list, i, e)
+    {
         assert_true(*word(e, "name") && *word(e, "unit") && number(e, "value") > 0);
         assert_true(strstr(word(e, "name"), " copy_rate") || strstr(word(e, "name"), " tokens_per_second"));
     }
     assert_int_equal(json_object_size(all), 3); /* the case with a wrong launch is not among them */
-    json_object_foreach(all, key, e)
-        json_object_foreach(e, measure, m) {
-            assert_true(strlen(measure) <= 64 && !strchr(measure, '_'));
-            assert_true(number(m, "lower_value") <= number(m, "value") && number(m, "value") <= number(m, "upper_value"));
-        }
+    json_object_foreach(all, key, e) json_object_foreach(e, measure, m)
+    {
+        assert_true(strlen(measure) <= 64 && !strchr(measure, '_'));
+        assert_true(number(m, "lower_value") <= number(m, "value") && number(m, "value") <= number(m, "upper_value"));
+    }
     e = json_object_get(all, "backward/step?batch=4&clip=fused&model=tiny&seq=32");
     near(number(json_object_get(e, "backward-time"), "value"), 0.404e9);
     json_decref(list);
@@ -266,7 +268,8 @@ static void what_is_not_theirs_is_refused_with_its_place(void **state)
         {"nccl-tests", NCCL "1024 256 float sum -1 10.0 1.0\n" END, "in:3: 7 fields where the header has 13 columns"},
         {"nccl-tests", NCCL "1024 256 float sum -1 slow 1.0 1.0 0 10.0 1.0 1.0 0\n" END, "in:3: not a number: slow"},
         {"nccl-tests", NCCL ROW ROW END, "in:4: measured twice in one file"},
-        {"nccl-tests", "# size count type redop root time algbw busbw error time algbw busbw error\n", "no column '#wrong'"},
+        {"nccl-tests", "# size count type redop root time algbw busbw error time algbw busbw error\n",
+         "no column '#wrong'"},
         {"nccl-tests", "# size count type redop root cputime algbw busbw #wrong cputime algbw busbw #wrong\n",
          "in:1: times of the host (-C)"},
         {"nccl-tests", "{\"results\": []}", "cut off: no 'out_of_bounds'"},
