@@ -146,7 +146,7 @@ printf 'x\n' >bad.csv
 expect 2 "bad.csv:1: not nvbench's CSV" "$fixture" import nvbench bad.csv --out im2
 [[ ! -e im2 ]] || fail "im2: made for a file that was refused"
 head -c -1 "$fixtures/nccl.txt" >cut.txt
-expect 2 'cut.txt:17: cut off' "$fixture" import nccl-tests cut.txt --out im2
+expect 2 'cut.txt:19: cut off' "$fixture" import nccl-tests cut.txt --out im2
 sed '/Rank/d' "$fixtures/nccl.txt" >anonymous.txt
 expect 0 'results: im3' "$fixture" import nccl-tests anonymous.txt --out im3
 [[ $(count im3 "$machine") -eq $(rows im3 | wc -l) ]] || fail "im3: not this machine"
