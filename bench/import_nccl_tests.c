@@ -182,7 +182,7 @@ static pb_status read_line(table *t, char *line, const char **device)
     if (line[blanks] == '#') return comment(t, line + blanks, device);
     if (!isdigit((unsigned char)line[blanks])) return PB_OK;
     split(t, line);
-    for (char *c = t->token[0]; *c; c++)
+    for (const char *c = t->ntokens ? t->token[0] : ""; *c; c++)
         if (!isdigit((unsigned char)*c)) return PB_OK;
     return row(t);
 }
