@@ -70,7 +70,9 @@ pb_status pb_import_bytes(pb_import *im, const char *name, const char *bytes, si
     if (nul) return pb_import_bad(im, 0, "a NUL byte: not a text file", "");
     if (!n) return pb_import_bad(im, 0, "the file is empty", "");
     size_t before = im->n;
-    PB_TRY(readers[tool_index(im->tool)](im, bytes, n));
+    const int tool = tool_index(im->tool);
+    if (tool < 0) return pb_fail(PB_EINVAL, "import: not opened");
+    PB_TRY(readers[tool](im, bytes, n));
     if (im->n == before) return pb_import_bad(im, 0, "nothing measured in it", "");
     im->nfiles++;
     return PB_OK;
@@ -96,6 +98,12 @@ pb_status pb_import_bad(const pb_import *im, size_t line, const char *what, cons
         if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
     if (line) snprintf(at, sizeof at, ":%zu", line);
     return pb_fail(PB_EINVAL, "%s%s: %s%s", im->file, at, what, shown);
+}
+
+bool pb_import_is_json(const char *bytes, size_t n)
+{
+    while (n && strchr(" \t\r\n", *bytes)) bytes++, n--; /* no NUL is among them */
+    return n && *bytes == '{';
 }
 
 pb_status pb_import_json(const pb_import *im, const char *bytes, size_t n, json_t **out)

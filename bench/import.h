@@ -64,6 +64,8 @@ void pb_import_close(pb_import *im);
 
 /* Fails with "FILE:LINE: ..." (line 0: without). */
 pb_status pb_import_bad(const pb_import *im, size_t line, const char *what, const char *detail);
+/* Whether the first character that is no blank is a brace. */
+bool pb_import_is_json(const char *bytes, size_t n);
 /* The document; EINVAL with file and line when it is not JSON. The caller decref's it. */
 pb_status pb_import_json(const pb_import *im, const char *bytes, size_t n, json_t **out);
 /* Copies a word into out[PB_AXIS_TEXT] with _ for what a key cannot hold. EINVAL: empty, or too long. */

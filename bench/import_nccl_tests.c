@@ -285,7 +285,7 @@ static pb_status read_document(pb_import *im, const json_t *root)
 pb_status pb_import_nccl_tests(pb_import *im, const char *bytes, size_t n)
 {
     json_t *root;
-    if (bytes[strspn(bytes, " \t\r\n")] != '{') return read_text(im, bytes, n);
+    if (!pb_import_is_json(bytes, n)) return read_text(im, bytes, n);
     PB_TRY(pb_import_json(im, bytes, n, &root));
     pb_status s = read_document(im, root);
     json_decref(root);
