@@ -71,7 +71,7 @@ pb_status pb_import_bytes(pb_import *im, const char *name, const char *bytes, si
     if (!n) return pb_import_bad(im, 0, "the file is empty", "");
     size_t before = im->n;
     const int tool = tool_index(im->tool);
-    if (tool < 0) return pb_fail(PB_EINVAL, "import: not opened");
+    if (tool < 0 || tool >= (int)(sizeof readers / sizeof *readers)) return pb_fail(PB_EINVAL, "import: not opened");
     PB_TRY(readers[tool](im, bytes, n));
     if (im->n == before) return pb_import_bad(im, 0, "nothing measured in it", "");
     im->nfiles++;
