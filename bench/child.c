@@ -98,7 +98,7 @@ static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_sink *sink, const p
     if (pb_interrupted()) return PB_EXIT_HARNESS;
     if (s == PB_OK)
         return pb_progress_mark(o->child_dir, (pb_place){sink->launch + 1, 0}) == PB_OK ? PB_EXIT_OK
-                                                                                       : pb_complain(PB_EXIT_HARNESS);
+                                                                                        : pb_complain(PB_EXIT_HARNESS);
     if (sink->write_failed) return pb_complain(PB_EXIT_HARNESS);
     s = machine_failed(ctx, s);
     return pb_complain(s == PB_OK ? PB_EXIT_INCOMPARABLE : exit_of(s));

@@ -35,12 +35,13 @@ static pb_compare_opts compare_opts(const pb_options *o)
                              .allow_mismatch = o->allow_mismatch,
                              .require_baseline = o->require_baseline,
                              .subset = o->subset,
-                             .all = o->all};
+                             .all = o->all,
+                             .format = o->format};
 }
 
 pb_exit pb_cmd_report(const pb_options *o)
 {
-    const pb_report_opts opts = {.runs = o->runs, .gate_contracts = o->gate != NULL};
+    const pb_report_opts opts = {.runs = o->runs, .gate_contracts = o->gate != NULL, .format = o->format};
     return o->args.n > 1 ? too_many(o, 1) : explained(pb_report(argument(o, 0), &opts, stdout));
 }
 

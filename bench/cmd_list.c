@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bench/commands.h"
+#include "bench/export.h"
 #include "cli/hint.h"
 #include "bench/metric.h"
 #include "bench/tables.h"
@@ -36,6 +37,11 @@ static void columns(void)
     for (const pb_column *c = pb_columns; c->name; c++) printf("%-14s %-4s %s\n", c->name, c->type, c->what);
 }
 
+static void formats(void)
+{
+    for (const pb_export_format *f = pb_export_formats; f->name; f++) printf("%-14s %s\n", f->name, f->what);
+}
+
 static void kernels(void)
 {
     for (const pb_op *const *op = pb_ops; *op; op++) {
@@ -54,6 +60,7 @@ static const struct {
              {"models", "models, for the axis model:", models},
              {"metrics", "metrics (unit, better):", metrics},
              {"columns", "columns of results.csv:", columns},
+             {"formats", "formats of bench export:", formats},
              {"kernels", "ops and the implementations this machine runs:", kernels}};
 enum { LISTS = sizeof lists / sizeof *lists };
 

@@ -1,12 +1,8 @@
 /* cmd_run.c - `bench run`: plans, makes the run's folder, starts the launches, says where the results are. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench/commands.h"
@@ -16,10 +12,11 @@
 #include "bench/results.h"
 #include "bench/resume.h"
 #include "bench/run_json.h"
+#include "bench/run_name.h"
 #include "cli/interrupt.h"
 #include "kernels/core/clock.h"
 
-enum { ENOUGH_LAUNCHES = 3, PATH_TEXT = 1024 };
+enum { ENOUGH_LAUNCHES = 3 };
 
 typedef struct run {
     const pb_options *o;
@@ -28,7 +25,8 @@ typedef struct run {
     pb_resumed resumed; /* with --resume */
     pb_place next;
     uint64_t seed;
-    char dir[PATH_TEXT], run_id[128], machine_id[PB_MACHINE_TEXT], time_utc[32];
+    pb_run_name name;
+    char machine_id[PB_MACHINE_TEXT];
 } run;
 
 /* ---- before ----------------------------------------------------------------------------------------- */
@@ -68,68 +66,37 @@ static void dry_run(const run *r)
     printf("%8.0f s  in all: %ld launches of %d cases\n", all * (double)r->o->launches, r->o->launches, r->plan.n);
 }
 
-/* Names for a run that begins. */
-static void name_run(run *r, const struct tm *utc)
-{
-    unsigned mark = 0;
-    char stamp[32];
-    strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", utc);
-    if (getrandom(&mark, sizeof mark, 0) != sizeof mark) mark = (unsigned)getpid();
-    r->seed = r->o->seed >= 0 ? (uint64_t)r->o->seed : mark & 0xffffff;
-    snprintf(r->run_id, sizeof r->run_id, "%s-%s-%04x", stamp, r->plan.suite->name, mark >> 16);
-    if (r->o->out) snprintf(r->dir, sizeof r->dir, "%s", r->o->out);
-    else snprintf(r->dir, sizeof r->dir, "runs/%s-%s", stamp, r->plan.suite->name);
-}
-
 /* The names of a run that goes on; what was measured in part is cut off. */
 static pb_status take_up(run *r)
 {
     PB_TRY(pb_resume_check(&r->resumed, &r->plan, r->machine_id));
     r->seed = r->resumed.seed;
-    snprintf(r->run_id, sizeof r->run_id, "%s", r->resumed.run_id);
-    snprintf(r->dir, sizeof r->dir, "%s", r->o->resume);
+    snprintf(r->name.run_id, sizeof r->name.run_id, "%s", r->resumed.run_id);
+    snprintf(r->name.dir, sizeof r->name.dir, "%s", r->o->resume);
     r->about = json_incref(r->resumed.about);
-    return pb_run_json_resumed(r->about, r->time_utc, r->o);
+    return pb_run_json_resumed(r->about, r->name.time_utc, r->o);
 }
 
 static pb_status identify(run *r)
 {
     pb_backend_id device;
-    time_t now = time(NULL);
-    struct tm utc;
     PB_TRY(pb_backend_find(r->o->device, &device));
     json_t *fingerprint = pb_fingerprint(device, r->o->threads);
     if (!fingerprint) return PB_ENOMEM;
     pb_machine_id(fingerprint, r->machine_id);
-    gmtime_r(&now, &utc);
-    strftime(r->time_utc, sizeof r->time_utc, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    pb_run_name_new(r->plan.suite->name, r->o->out, &r->name);
+    r->seed = r->o->seed >= 0 ? (uint64_t)r->o->seed : r->name.mark & 0xffffff;
     pb_status s = r->o->resume ? take_up(r) : PB_OK;
-    if (!r->o->resume) name_run(r, &utc);
     if (s == PB_OK && !r->about)
-        r->about = pb_run_json_make(&(pb_run_info){.run_id = r->run_id,
+        r->about = pb_run_json_make(&(pb_run_info){.run_id = r->name.run_id,
                                                    .machine_id = r->machine_id,
-                                                   .time_utc = r->time_utc,
+                                                   .time_utc = r->name.time_utc,
                                                    .plan = &r->plan,
                                                    .options = r->o,
                                                    .fingerprint = fingerprint,
                                                    .seed = r->seed});
     json_decref(fingerprint);
     return s == PB_OK && !r->about ? pb_fail(PB_ENOMEM, "no memory for run.json") : s;
-}
-
-/* mkdir -p. */
-static pb_status make_folder(const char *dir)
-{
-    char path[PATH_TEXT];
-    snprintf(path, sizeof path, "%s", dir);
-    for (char *slash = path + 1;; slash++) {
-        slash += strcspn(slash, "/");
-        char end = *slash;
-        *slash = 0;
-        if (mkdir(path, 0777) != 0 && errno != EEXIST) return pb_fail(PB_EIO, "--out %s: %s", path, strerror(errno));
-        if (!end) return PB_OK;
-        *slash = end;
-    }
 }
 
 /* ---- the launches ------------------------------------------------------------------------------------- */
@@ -162,8 +129,8 @@ static pb_exit launch_all(const run *r, bool *stopped)
     pb_exit worst = PB_EXIT_OK;
     const double started = pb_clock_seconds(), before = expected_before(r), end = deadline(r, started);
     for (int i = r->next.launch; i < r->o->launches && !pb_interrupted() && !*stopped; i++) {
-        const pb_launch l = {.dir = r->dir,
-                             .run_id = r->run_id,
+        const pb_launch l = {.dir = r->name.dir,
+                             .run_id = r->name.run_id,
                              .machine_id = r->machine_id,
                              .plan = &r->plan,
                              .options = r->o,
@@ -185,16 +152,16 @@ static pb_exit launch_all(const run *r, bool *stopped)
 static pb_exit measure(const run *r)
 {
     bool stopped = false;
-    if (pb_run_json_write(r->dir, r->about, true) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+    if (pb_run_json_write(r->name.dir, r->about, true) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
     pb_exit code = launch_all(r, &stopped);
     bool whole = code != PB_EXIT_HARNESS && code != PB_EXIT_USAGE;
-    if (whole && pb_run_json_write(r->dir, r->about, false) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
+    if (whole && pb_run_json_write(r->name.dir, r->about, false) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
     if (pb_interrupted() || stopped)
         fprintf(stderr, "bench: %s; the rows measured so far are in %s; bench run --resume %s goes on\n",
-                stopped ? "the budget is used up" : "interrupted", r->dir, r->dir);
+                stopped ? "the budget is used up" : "interrupted", r->name.dir, r->name.dir);
     if (!whole || code == PB_EXIT_HARNESS) return code;
-    code = pb_worse_exit(code, pb_after_run(r->o, r->dir));
-    if (!r->o->quiet) printf("results: %s/results.csv\n", r->dir);
+    code = pb_worse_exit(code, pb_after_run(r->o, r->name.dir));
+    if (!r->o->quiet) printf("results: %s/results.csv\n", r->name.dir);
     return code == PB_EXIT_NO_MEMORY ? PB_EXIT_HARNESS : code;
 }
 
@@ -215,16 +182,16 @@ static void warn(const run *r)
 static pb_status open_folder(run *r, int *lock)
 {
     if (!r->o->resume) {
-        PB_TRY(make_folder(r->dir));
-        PB_TRY(pb_results_create(r->dir));
-        PB_TRY(pb_progress_lock(r->dir, lock));
-        return pb_progress_mark(r->dir, r->next);
+        PB_TRY(pb_run_make_folder(r->name.dir));
+        PB_TRY(pb_results_create(r->name.dir));
+        PB_TRY(pb_progress_lock(r->name.dir, lock));
+        return pb_progress_mark(r->name.dir, r->next);
     }
-    PB_TRY(pb_progress_lock(r->dir, lock));
-    PB_TRY(pb_progress_cut(r->dir, &r->next));
+    PB_TRY(pb_progress_lock(r->name.dir, lock));
+    PB_TRY(pb_progress_cut(r->name.dir, &r->next));
     return r->next.next <= r->plan.n
                ? PB_OK
-               : pb_fail(PB_EINVAL, "%s/progress.csv: case %d of %d", r->dir, r->next.next, r->plan.n);
+               : pb_fail(PB_EINVAL, "%s/progress.csv: case %d of %d", r->name.dir, r->next.next, r->plan.n);
 }
 
 static pb_exit prepared(run *r)

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "bench/baseline.h"
+#include "bench/compare_render.h"
 #include "bench/text.h"
-#include "bench/verdict.h"
 
-enum { MAX_SUITES = 32, MIN_LAUNCHES = 3, LABEL_TEXT = 160 };
+enum { MAX_SUITES = 32, MIN_LAUNCHES = 3 };
 
 /* One side: the file and its series. */
 typedef struct side {
@@ -42,88 +42,49 @@ static pb_status open_side(const char *path, side *out)
 typedef struct printer {
     FILE *out;
     bool all;
-    int nsuites;
-    pb_axes suites[MAX_SUITES]; /* of the rows shown */
+    pb_axes_set axes; /* of the rows shown */
     int label_width, metric_width;
     size_t hidden;
 } printer;
 
-static const pb_series *either(const pb_verdict *v) { return v->cand ? v->cand : v->base; }
-
-/* Rows that change the exit code, and what moved among the others. */
-static bool shown(const pb_verdict *v, bool all)
-{
-    if (all || v->counts) return true;
-    if (v->id == PB_VERDICT_SAME) return false;
-    if (v->id != PB_VERDICT_INFO || !v->base || !v->cand) return true;
-    if (strcmp(v->base->status, v->cand->status) != 0) return true;
-    return !pb_key_of(v->cand->key, "contract") && isfinite(v->base->median) && isfinite(v->cand->median) &&
-           fabs(v->cand->median - v->base->median) > PB_DEFAULT_LIMIT / 3 * fabs(v->base->median);
-}
-
-static pb_axes *axes_of(printer *p, const char *key)
-{
-    int i = 0;
-    while (i < p->nsuites && !pb_key_of(key, p->suites[i].suite)) i++;
-    if (i == p->nsuites && i < MAX_SUITES - 1) p->nsuites++;
-    return &p->suites[i];
-}
-
-static void label_of(printer *p, const pb_verdict *v, char out[LABEL_TEXT])
-{
-    const char *key = either(v)->key;
-    int n = p->nsuites > 1 ? snprintf(out, LABEL_TEXT, "%.*s: ", (int)pb_suite_length(key), key) : 0;
-    pb_axes_label(axes_of(p, key), key, out + n, (size_t)(LABEL_TEXT - n));
-}
-
 /* Two passes over the rows shown: which axes vary, then how wide the labels are. */
 static void lay_out(printer *p, const pb_verdicts *vs)
 {
-    char label[LABEL_TEXT];
+    char label[PB_LABEL_TEXT];
     for (size_t i = 0; i < vs->n; i++) {
-        const char *key = either(&vs->v[i])->key;
-        if (shown(&vs->v[i], p->all)) pb_axes_add(axes_of(p, key), key);
+        const char *key = pb_verdict_series(&vs->v[i])->key;
+        if (pb_verdict_shown(&vs->v[i], p->all)) pb_axes_add(pb_axes_of(&p->axes, key), key);
         else p->hidden++;
     }
     for (size_t i = 0; i < vs->n; i++) {
-        if (!shown(&vs->v[i], p->all)) continue;
-        label_of(p, &vs->v[i], label);
-        int width = (int)strlen(label), metric = (int)strlen(either(&vs->v[i])->metric);
+        if (!pb_verdict_shown(&vs->v[i], p->all)) continue;
+        pb_axes_set_label(&p->axes, pb_verdict_series(&vs->v[i])->key, label, sizeof label);
+        int width = (int)strlen(label), metric = (int)strlen(pb_verdict_series(&vs->v[i])->metric);
         if (width > p->label_width) p->label_width = width;
         if (metric > p->metric_width) p->metric_width = metric;
     }
 }
 
-static void side_text(char out[PB_FIGURE_TEXT], const pb_series *s)
-{
-    if (s && !isfinite(s->median) && !pb_series_ok(s)) snprintf(out, PB_FIGURE_TEXT, "%.20s", s->status);
-    else pb_figure(out, s ? s->median : (double)NAN, s ? s->unit : "1");
-}
-
 static void print_row(printer *p, const pb_verdict *v)
 {
-    char label[LABEL_TEXT], base[PB_FIGURE_TEXT], cand[PB_FIGURE_TEXT], change[32] = "-", word[32];
-    const char *name = v->id == PB_VERDICT_INFO ? "info" : pb_verdict_names[v->id];
-    label_of(p, v, label);
-    side_text(base, v->base);
-    side_text(cand, v->cand);
-    if (v->ratio >= 10 || v->ratio <= 0.1) snprintf(change, sizeof change, "x %.3g", v->ratio);
-    else if (isfinite(v->ratio)) snprintf(change, sizeof change, "%+.1f %%", 100 * (v->ratio - 1));
-    snprintf(word, sizeof word, v->counts ? "%s" : "(%s)", name);
-    fprintf(p->out, "%-*s  %-*s %13s %13s %9s  %d/%d  %s%s%s\n", p->label_width, label, p->metric_width,
-            either(v)->metric, base, cand, change, v->base ? v->base->launches : 0, v->cand ? v->cand->launches : 0,
-            word, *v->why ? ": " : "", v->why);
+    char label[PB_LABEL_TEXT], word[32];
+    pb_verdict_cells c;
+    pb_axes_set_label(&p->axes, pb_verdict_series(v)->key, label, sizeof label);
+    pb_verdict_text(v, &c);
+    snprintf(word, sizeof word, v->counts ? "%s" : "(%s)", c.name);
+    fprintf(p->out, "%-*s  %-*s %13s %13s %9s  %s  %s%s%s\n", p->label_width, label, p->metric_width,
+            pb_verdict_series(v)->metric, c.base, c.cand, c.change, c.launches, word, *v->why ? ": " : "", v->why);
 }
 
 static void print_table(printer *p, const pb_verdicts *vs)
 {
     lay_out(p, vs);
-    for (int i = 0; i < p->nsuites; i++) pb_axes_print_common(&p->suites[i], p->out);
+    for (int i = 0; i < p->axes.n; i++) pb_axes_print_common(&p->axes.suite[i], p->out);
     if (p->hidden < vs->n)
         fprintf(p->out, "%-*s  %-*s %13s %13s %9s  %s  %s\n", p->label_width, "case", p->metric_width, "metric", "base",
                 "cand", "change", "n/n", "verdict");
     for (size_t i = 0; i < vs->n; i++)
-        if (shown(&vs->v[i], p->all)) print_row(p, &vs->v[i]);
+        if (pb_verdict_shown(&vs->v[i], p->all)) print_row(p, &vs->v[i]);
 }
 
 /* ---- notes ------------------------------------------------------------------------------------- */
@@ -150,40 +111,69 @@ static void note_launches(const char *which, int launches, FILE *out)
                 launches == 1 ? "" : "es", which, MIN_LAUNCHES);
 }
 
-static void print_notes(const printer *p, const pb_verdicts *vs, const pb_compare_opts *o)
+/* What a reader must know before trusting the verdicts, however they are shown. */
+static void note_trust(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
 {
+    const pb_verdicts *vs = c->vs;
     int gated = 0;
     for (int i = 0; i < PB_NVERDICTS; i++) gated += vs->count[i];
-    note_launches("base", vs->base_launches, p->out);
-    note_launches("candidate", vs->cand_launches, p->out);
+    note_launches("base", vs->base_launches, out);
+    note_launches("candidate", vs->cand_launches, out);
     if (vs->unscaled)
-        fprintf(p->out, "note: %d row%s compared as measured: a side lacks the ceiling that the gate names\n",
+        fprintf(out, "note: %d row%s compared as measured: a side lacks the ceiling that the gate names\n",
                 vs->unscaled, vs->unscaled == 1 ? "" : "s");
-    if (o->allow_mismatch) fprintf(p->out, "note: machines may differ (--allow-mismatch)\n");
-    if (!gated) fprintf(p->out, "note: nothing here gates: gates.csv has no gating line for a metric of these files\n");
-    if (p->hidden) fprintf(p->out, "note: %zu unchanged rows that do not gate are not shown (--all)\n", p->hidden);
+    if (o->allow_mismatch) fprintf(out, "note: machines may differ (--allow-mismatch)\n");
+    if (!gated) fprintf(out, "note: nothing here gates: gates.csv has no gating line for a metric of these files\n");
 }
 
-static pb_exit print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
+static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
 {
     const int *n = vs->count;
     fprintf(out,
             "bench: regressed=%d improved=%d same=%d suspect=%d missing=%d incomparable=%d failed=%d new=%d exit=%d\n",
             n[PB_VERDICT_REGRESSED], n[PB_VERDICT_IMPROVED], n[PB_VERDICT_SAME], n[PB_VERDICT_SUSPECT],
             n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], n[PB_VERDICT_FAILED], n[PB_VERDICT_NEW], (int)e);
-    return e;
 }
 
-static pb_status print_all(pb_verdicts *vs, const pb_compare_opts *o, FILE *out)
+static pb_status print_all(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
 {
     printer *p = calloc(1, sizeof *p); /* too large for a stack */
     if (!p) return pb_fail(PB_ENOMEM, "compare: out of memory");
     p->out = out;
     p->all = o->all;
-    pb_verdicts_sort(vs);
-    print_table(p, vs);
-    print_notes(p, vs, o);
+    print_table(p, c->vs);
+    note_trust(c, o, out);
+    if (p->hidden) fprintf(out, "note: %zu unchanged rows that do not gate are not shown (--all)\n", p->hidden);
+    note_ceilings(c->base, c->cand, out);
     free(p);
+    return PB_OK;
+}
+
+/* The notes stand below as they are. */
+static pb_status markdown(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *notes = open_memstream(&text, &n);
+    if (!notes) return pb_fail(PB_ENOMEM, "compare: out of memory");
+    if (c->base) note_trust(c, o, notes);
+    if (c->base) note_ceilings(c->base, c->cand, notes);
+    pb_status s = fclose(notes) == 0 ? pb_compare_markdown(c, out) : pb_fail(PB_ENOMEM, "compare: out of memory");
+    if (s == PB_OK && n) fprintf(out, "\n```\n%s```\n", text);
+    free(text);
+    return s;
+}
+
+/* The one place that writes a comparison, in the format asked for. */
+static pb_status show(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
+{
+    if (pb_format_of(o->format) == PB_FORMAT_MARKDOWN) return markdown(c, o, out);
+    if (pb_format_of(o->format) == PB_FORMAT_JUNIT) return pb_compare_junit(c, out);
+    if (c->base) PB_TRY(print_all(c, o, out));
+    for (int i = 0; i < c->nmissing; i++)
+        fprintf(out, "NO-BASELINE: there is no %s; save one with `bench baseline save %s`\n", c->missing[i],
+                c->cand_name);
+    print_summary(c->vs, c->exit, out);
     return PB_OK;
 }
 
@@ -204,10 +194,10 @@ static pb_status compare_sides(const side *b, const side *c, const pb_compare_op
     pb_verdicts vs = {0};
     PB_TRY(read_gates(o, &gates));
     pb_status s = pb_judge(&b->set, &c->set, &gates, NULL, &(pb_judge_opts){o->allow_mismatch, o->subset}, &vs);
-    if (s == PB_OK) s = print_all(&vs, o, out);
     if (s == PB_OK) {
-        note_ceilings(&b->set, &c->set, out);
-        *e = print_summary(&vs, pb_counts_exit(vs.count, o->strict), out);
+        *e = pb_counts_exit(vs.count, o->strict);
+        pb_verdicts_sort(&vs);
+        s = show(&(pb_comparison){&vs, &b->set, &c->set, b->t.path, c->t.path, NULL, 0, false, *e}, o, out);
     }
     pb_verdicts_free(&vs);
     return s;
@@ -257,15 +247,13 @@ static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_e
     int n = pb_baseline_suites(&a->run.set, suites, MAX_SUITES);
     PB_TRY(read_gates(o, &a->gates));
     for (int i = 0; i < n; i++) PB_TRY(judge_suite(a, suites[i], o));
-    if (a->nbase) PB_TRY(print_all(&a->vs, o, out));
-    if (a->nbase) note_ceilings(&a->base[0].set, &a->run.set, out);
-    for (int i = 0; i < a->nmissing; i++)
-        fprintf(out, "NO-BASELINE: there is no %s; save one with `bench baseline save %s`\n", a->missing[i],
-                a->run.t.path);
     bool lacking = o->require_baseline && (a->nmissing || !n);
     *e = pb_worse_exit(pb_counts_exit(a->vs.count, o->strict), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
-    print_summary(&a->vs, *e, out);
-    return PB_OK;
+    pb_verdicts_sort(&a->vs);
+    return show(&(pb_comparison){&a->vs, a->nbase ? &a->base[0].set : NULL, &a->run.set,
+                                 a->nbase ? a->base[0].t.path : "", a->run.t.path, a->missing, a->nmissing, lacking,
+                                 *e},
+                o, out);
 }
 
 pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out)

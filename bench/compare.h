@@ -21,6 +21,7 @@ typedef struct pb_compare_opts {
     bool require_baseline; /* no baseline gives PB_EXIT_INCOMPARABLE */
     bool subset;           /* the run was filtered: cases it lacks are not MISSING */
     bool all;              /* every row, also unchanged ones that do not gate */
+    const char *format;    /* "text" (also NULL), "markdown" or "junit": compare_render.h */
 } pb_compare_opts;
 
 /* Each a CSV, a run folder or a stored baseline. A side without rows is an error. */

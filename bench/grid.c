@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/markup.h"
+
 enum { GAP = 2 };
 
 int pb_grid_open(pb_grid *g, pb_strings *text, int rows, int cols, int labels)
@@ -59,6 +61,19 @@ void pb_grid_print(const pb_grid *g, FILE *out)
         print_part(g, from, to, out);
         from = to;
     } while (from < g->cols);
+}
+
+void pb_grid_print_markdown(const pb_grid *g, FILE *out)
+{
+    for (int r = 0; r < g->rows; r++) {
+        for (int c = 0; c < g->cols; c++) {
+            fputs(c ? " | " : "| ", out);
+            pb_markdown(out, at(g, r, c), r > 0 && c < g->labels);
+        }
+        fputs(" |\n", out);
+        for (int c = 0; r == 0 && c < g->cols; c++) fputs(c < g->labels ? "|---" : "|--:", out);
+        if (r == 0) fputs("|\n", out);
+    }
 }
 
 void pb_print_wrapped(FILE *out, int indent, const char *text)

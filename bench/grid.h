@@ -19,6 +19,8 @@ typedef struct pb_grid {
 int pb_grid_open(pb_grid *g, pb_strings *text, int rows, int cols, int labels);
 void pb_grid_set(pb_grid *g, int row, int col, const char *text);
 void pb_grid_print(const pb_grid *g, FILE *out);
+/* As a table of Markdown, however wide. */
+void pb_grid_print_markdown(const pb_grid *g, FILE *out);
 void pb_grid_close(pb_grid *g);
 /* A paragraph wrapped at the same width, each line after `indent` blanks. */
 void pb_print_wrapped(FILE *out, int indent, const char *text);

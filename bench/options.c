@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "bench/export.h"
+
 static const pb_command_info commands[] = {
 #define COMMAND(name, arguments, what) {#name, arguments, what},
 #include "bench/commands.def"
@@ -65,6 +67,11 @@ static pb_status set_axis_option(void *fields, const char *name, size_t n, const
 
 static const char *value_of(const char *option, int i)
 {
+    if (strcmp(option, "to") == 0) {
+        const pb_export_format *f = pb_export_formats;
+        while (f->name && i--) f++;
+        return f->name;
+    }
     if (strcmp(option, "suite") != 0) return NULL;
     const pb_suite *const *s = pb_suites;
     while (*s && i--) s++;

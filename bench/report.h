@@ -3,7 +3,11 @@
  * How a suite is laid out is a line of the table in views.c: arms side by side with ratios between them,
  * metrics side by side, or (a suite that has no view) one line a figure. Figures are medians over launches,
  * with the least and the largest launch beside them; what has no figure says why in a footnote. Contracts
- * come last, each with its verdict. */
+ * come last, each with its verdict.
+ *
+ * As Markdown: the same, what is wrong first, tables as Markdown's. As JUnit XML: a test case a key and metric, which
+ * passes with a figure, is skipped where unsupported, a failure where wrong and an error where failed or cut short; a
+ * contract is a case that passes, fails or is skipped. */
 #ifndef PB_REPORT_H
 #define PB_REPORT_H
 #include <stdio.h>
@@ -12,6 +16,7 @@
 
 typedef struct pb_report_opts {
     const char *runs;    /* where the newest run is looked for; NULL: "runs" */
+    const char *format;  /* "text" (also NULL), "markdown" or "junit" */
     bool gate_contracts; /* a contract that fails gives PB_EXIT_REGRESSION */
 } pb_report_opts;
 

@@ -166,3 +166,17 @@ void pb_axes_label(const pb_axes *a, const char *key, char *out, size_t n)
     name = case_name(key);
     if (!used) append(out, n, &used, name.p, name.n);
 }
+
+pb_axes *pb_axes_of(pb_axes_set *s, const char *key)
+{
+    int i = 0;
+    while (i < s->n && !span_is(span_to(key, "/"), s->suite[i].suite)) i++;
+    if (i == s->n && i < PB_AXES_SUITES - 1) s->n++;
+    return &s->suite[i];
+}
+
+void pb_axes_set_label(pb_axes_set *s, const char *key, char *out, size_t n)
+{
+    int used = s->n > 1 ? snprintf(out, n, "%.*s: ", (int)strcspn(key, "/"), key) : 0;
+    pb_axes_label(pb_axes_of(s, key), key, out + used, n - (size_t)used);
+}

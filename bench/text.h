@@ -31,6 +31,15 @@ void pb_axes_add(pb_axes *a, const char *key);
 bool pb_axes_vary(const pb_axes *a, const char *axis); /* false for an axis that no case has */
 /* "backward/step model=tiny seq=128": what every case shares, wrapped at 100 columns. */
 void pb_axes_print_common(const pb_axes *a, FILE *out);
+/* Several suites together: the axes of a key's suite, those of the last one when there is no more room. */
+enum { PB_AXES_SUITES = 32 };
+typedef struct pb_axes_set {
+    int n;
+    pb_axes suite[PB_AXES_SUITES];
+} pb_axes_set;
+pb_axes *pb_axes_of(pb_axes_set *s, const char *key);
+/* As pb_axes_label below, with "suite: " in front when there are several. */
+void pb_axes_set_label(pb_axes_set *s, const char *key, char *out, size_t n);
 /* "step batch=4 clip=sync": the rest of one case. Writes at most n bytes. */
 void pb_axes_label(const pb_axes *a, const char *key, char *out, size_t n);
 #endif

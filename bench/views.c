@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/layout.h"
+#include "bench/markup.h"
 
 static const pb_view views[] = {
     {"backward", .rows = {"model", "tuning", "batch", "seq"},
@@ -112,6 +113,22 @@ static pb_status open_grid(pb_report_page *p, const pb_layout *l, int cols, pb_g
     return PB_OK;
 }
 
+static void close_grid(const pb_report_page *p, pb_grid *g)
+{
+    if (p->markdown) pb_grid_print_markdown(g, p->out);
+    else pb_grid_print(g, p->out);
+    pb_grid_close(g);
+}
+
+/* What stands above a table: a metric, and what is shown of it. */
+static void title(const pb_report_page *p, const char *metric, const char *what)
+{
+    fputc('\n', p->out);
+    if (p->markdown) pb_markdown(p->out, metric, true);
+    else fputs(metric, p->out);
+    fprintf(p->out, p->markdown ? "%s\n\n" : "%s\n", what);
+}
+
 static bool has_metric(const pb_report_page *p, const pb_layout *l, const char *metric)
 {
     for (int i = 0; i < l->n; i++)
@@ -137,9 +154,8 @@ static pb_status print_arms(pb_report_page *p, const pb_layout *l, int metric)
         pb_view_cell(p, e->key, name, l->view->metrics[metric].range, text, sizeof text);
         if (e->arm >= 0) pb_grid_set(&g, e->row + 1, l->nlabels + e->arm, text);
     }
-    fprintf(p->out, "\n%s%s\n", name, l->view->metrics[metric].range ? ": median, least..largest launch" : "");
-    pb_grid_print(&g, p->out);
-    pb_grid_close(&g);
+    title(p, name, l->view->metrics[metric].range ? ": median, least..largest launch" : "");
+    close_grid(p, &g);
     return PB_OK;
 }
 
@@ -196,9 +212,8 @@ static pb_status print_ratios(pb_report_page *p, const pb_layout *l)
             pb_grid_set(&g, row + 1, l->nlabels + c, text);
         }
     }
-    fprintf(p->out, "\n%s, ratios of medians\n", l->view->metrics[0].metric);
-    pb_grid_print(&g, p->out);
-    pb_grid_close(&g);
+    title(p, l->view->metrics[0].metric, ", ratios of medians");
+    close_grid(p, &g);
     return PB_OK;
 }
 
@@ -222,8 +237,7 @@ static pb_status print_metrics(pb_report_page *p, const pb_layout *l)
         }
     }
     fputc('\n', p->out);
-    pb_grid_print(&g, p->out);
-    pb_grid_close(&g);
+    close_grid(p, &g);
     return PB_OK;
 }
 
@@ -232,25 +246,29 @@ static pb_status print_list(pb_report_page *p, const pb_axes *axes, const pb_ser
 {
     pb_grid g;
     char text[CELL], ends[PB_FIGURE_TEXT];
-    if (!pb_grid_open(&g, p->text, (int)n, 4, 2)) return pb_fail(PB_ENOMEM, "report: out of memory");
+    const int head = p->markdown; /* which must have a header */
+    if (!pb_grid_open(&g, p->text, (int)n + head, 4, 2)) return pb_fail(PB_ENOMEM, "report: out of memory");
+    static const char *const names[4] = {"case", "metric", "median", "least..largest"};
+    for (int c = 0; head && c < 4; c++) pb_grid_set(&g, 0, c, names[c]);
     for (size_t i = 0; i < n; i++) {
+        const int row = (int)i + head;
         pb_axes_label(axes, s[i].key, text, sizeof text);
-        pb_grid_set(&g, (int)i, 0, text);
-        pb_grid_set(&g, (int)i, 1, s[i].metric);
+        pb_grid_set(&g, row, 0, text);
+        pb_grid_set(&g, row, 1, s[i].metric);
         pb_view_cell(p, s[i].key, s[i].metric, false, text, sizeof text);
-        pb_grid_set(&g, (int)i, 2, text);
+        pb_grid_set(&g, row, 2, text);
         pb_figure_range(ends, s[i].median, s[i].min, s[i].max, s[i].unit);
-        pb_grid_set(&g, (int)i, 3, ends);
+        pb_grid_set(&g, row, 3, ends);
     }
-    pb_grid_print(&g, p->out);
-    pb_grid_close(&g);
+    close_grid(p, &g);
     return PB_OK;
 }
 
 static pb_status print_tables(pb_report_page *p, const pb_layout *l, const pb_series *s, size_t n)
 {
-    fputc('\n', p->out);
+    fputs(p->markdown ? "\n```\n" : "\n", p->out);
     pb_axes_print_common(&l->axes, p->out);
+    if (p->markdown) fputs("```\n\n", p->out);
     if (!l->view->suite) return print_list(p, &l->axes, s, n);
     if (!l->view->arms[0]) return print_metrics(p, l);
     for (int m = 0; m < PB_VIEW_METRICS && l->view->metrics[m].metric; m++) {
@@ -271,7 +289,8 @@ pb_status pb_view_print(pb_report_page *p, size_t from, size_t to)
     pb_layout_free(&l);
     for (int i = 0; i < p->nnotes; i++) {
         snprintf(text, sizeof text, "[%d] %s", i + 1, p->notes[i]);
-        pb_print_wrapped(p->out, 4, text);
+        if (!p->markdown) pb_print_wrapped(p->out, 4, text);
+        else fputs(i ? "- " : "\n- ", p->out), pb_markdown(p->out, text, false), fputc('\n', p->out);
     }
     return status;
 }

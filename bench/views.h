@@ -26,6 +26,7 @@ const pb_view *pb_view_of(const char *key);
 /* What is being written: where, the text of its cells, and its footnotes. */
 typedef struct pb_report_page {
     FILE *out;
+    bool markdown;
     pb_strings *text;
     const pb_series_set *set;
     int launches; /* the most behind any figure; fewer get a footnote */

@@ -29,6 +29,14 @@ list columns                             |   0 | machine_id
 list --columns                           |   0 | note
 list metrics                             |   0 | backward_time
 list metric                              |   2 | did you mean 'metrics'?
+list formats                             |   0 | benchfmt
+export --to nothing                      |   2 | there is no format 'nothing'
+export --to bmf --better lower           |   2 | --better is only for --to gab
+export --to gab                          |   2 | a file holds one direction
+import nvbench                           |   2 | no file of nvbench was named
+import nccl-test x                       |   2 | did you mean 'nccl-tests'?
+import nvbench /proc/nowhere             |   2 | nowhere
+report --format html                     |   2 | need one of text|markdown|junit
 completion bash                          |   0 | complete -F _bench bench
 completion zsh                           |   2 | bench completion bash
 rnu                                      |   2 | there is no command 'rnu'; did you mean 'run'?
@@ -118,6 +126,31 @@ done
 expect 1 'REGRESSED' "$fixture" compare n1
 expect 1 'regressed=3' "$fixture" --suite toy --out n6
 rm -r baselines
+
+# ---- to and from other tools ------------------------------------------------------------------------------
+expect 0 ':::MLLOG {' "$fixture" export a --to mllog
+expect 0 'g.smaller.json' "$fixture" export a --to gab --out g.json
+[[ -s g.smaller.json && -s g.bigger.json && ! -e g.json ]] || fail "gab: not two files"
+expect 0 'g.txt' "$fixture" export a --to benchfmt --out g.txt
+grep -q '^BenchmarkToy/step/batch=1/mode=fine/width=16 [0-9]* ' g.txt || fail "g.txt: no line of a case"
+before=$(md5sum g.txt)
+expect 2 'nowhere' "$fixture" export nowhere --to benchfmt --out g.txt
+[[ $(md5sum g.txt) == "$before" && ! -e g.txt.new ]] || fail "g.txt: touched by an export that failed"
+expect 2 'No such file' "$fixture" export a --to bmf --out no/such/x.json
+fixtures=${0%/*}/fixtures/exchange
+expect 0 'imported 32 rows from 2 files' "$fixture" import nccl-tests "$fixtures/nccl.txt" "$fixtures/nccl.txt" --out im
+whole im
+expect 4 'bus_rate' "$fixture" report im
+expect 2 'results.csv: File exists' "$fixture" import nccl-tests "$fixtures/nccl.txt" --out im
+printf 'x\n' >bad.csv
+expect 2 "bad.csv:1: not nvbench's CSV" "$fixture" import nvbench bad.csv --out im2
+[[ ! -e im2 ]] || fail "im2: made for a file that was refused"
+head -c -1 "$fixtures/nccl.txt" >cut.txt
+expect 2 'cut.txt:19: cut off' "$fixture" import nccl-tests cut.txt --out im2
+sed '/Rank/d' "$fixtures/nccl.txt" >anonymous.txt
+expect 0 'results: im3' "$fixture" import nccl-tests anonymous.txt --out im3
+[[ $(count im3 "$machine") -eq $(rows im3 | wc -l) ]] || fail "im3: not this machine"
+[[ $(count im3 'the file names no machine: taken for this one') -eq $(rows im3 | wc -l) ]] || fail "im3: does not say so"
 
 # ---- statuses --------------------------------------------------------------------------------------------
 expect 4 results "$fixture" --suite toy --mode failed,fine --out e -n 1

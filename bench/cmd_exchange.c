@@ -1,0 +1,162 @@
+/* cmd_exchange.c - `bench export` and `bench import`: runs out to other tools, and theirs in. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/commands.h"
+#include "bench/export.h"
+#include "bench/fingerprint.h"
+#include "bench/import.h"
+#include "bench/results.h"
+#include "bench/run_json.h"
+#include "bench/run_name.h"
+#include "trainer/io/disk.h"
+
+static pb_exit failed(pb_status s)
+{
+    return pb_complain(s == PB_ENOMEM || s == PB_EDEVICE ? PB_EXIT_HARNESS : PB_EXIT_USAGE);
+}
+
+/* A stream in memory, whose text is then put where it belongs: whole or not at all. */
+typedef struct draft {
+    FILE *f;
+    char *text;
+    size_t n;
+} draft;
+
+static pb_status draft_open(draft *d)
+{
+    *d = (draft){0};
+    d->f = open_memstream(&d->text, &d->n);
+    return d->f ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the output");
+}
+
+static pb_status draft_close(draft *d, const char *path, pb_status s)
+{
+    char temporary[PB_PATH_TEXT];
+    if (fclose(d->f) != 0 && s == PB_OK) s = pb_fail(PB_ENOMEM, "no memory for the output");
+    int n = snprintf(temporary, sizeof temporary, "%s.new", path);
+    if (s == PB_OK && n >= (int)sizeof temporary) s = pb_fail(PB_EINVAL, "--out: a path of %d characters", n);
+    if (s == PB_OK) {
+        s = pb_disk_write_file(&pb_disk_posix, temporary, d->text, d->n);
+        if (s == PB_OK) s = pb_disk_rename(&pb_disk_posix, temporary, path);
+        if (s != PB_OK) unlink(temporary);
+    }
+    free(d->text);
+    return s;
+}
+
+/* ---- export --------------------------------------------------------------------------------------- */
+
+static pb_status export_file(const char *run, const pb_export_opts *o, const char *path)
+{
+    draft d;
+    PB_TRY(draft_open(&d));
+    PB_TRY(draft_close(&d, path, pb_export(run, o, d.f, stderr)));
+    printf("%s\n", path);
+    return PB_OK;
+}
+
+/* NAME.json as NAME.smaller.json and NAME.bigger.json: what github-action-benchmark's two tools read. */
+static pb_status export_both(const char *run, pb_export_opts o, const char *out)
+{
+    static const char *const parts[2][2] = {{"lower", "smaller"}, {"higher", "bigger"}};
+    char path[PB_PATH_TEXT];
+    bool written = false; /* a run may have figures of one direction only */
+    const char *slash = strrchr(out, '/'), *dot = strrchr(out, '.');
+    if (!dot || (slash && dot < slash)) dot = out + strlen(out);
+    for (int i = 0; i < 2; i++) {
+        o.better = parts[i][0];
+        int n = snprintf(path, sizeof path, "%.*s.%s%s", (int)(dot - out), out, parts[i][1], dot);
+        if (n >= (int)sizeof path) return pb_fail(PB_EINVAL, "--out: a path of %d characters", n);
+        pb_status s = export_file(run, &o, path);
+        if (s != PB_OK && (s != PB_EUNSUPPORTED || (i && !written))) return s;
+        written |= s == PB_OK;
+    }
+    return PB_OK;
+}
+
+pb_exit pb_cmd_export(const pb_options *o)
+{
+    const pb_export_opts opts = {.to = o->to, .runs = o->runs, .better = o->better};
+    const char *run = o->args.n ? o->args.v[0] : NULL;
+    const bool gab = o->to && !strcmp(o->to, "gab");
+    pb_status s = o->args.n > 1 ? pb_fail(PB_EINVAL, "export takes at most 1 argument") : PB_OK;
+    if (s == PB_OK && o->better && !gab) s = pb_fail(PB_EINVAL, "--better is only for --to gab");
+    if (s == PB_OK && gab && !o->better && !o->out)
+        s = pb_fail(PB_EINVAL, "gab: a file holds one direction: --better lower|higher, or --out NAME.json for both");
+    if (s == PB_OK)
+        s = gab && !o->better ? export_both(run, opts, o->out)
+            : o->out          ? export_file(run, &opts, o->out)
+                              : pb_export(run, &opts, stdout, stderr);
+    return s == PB_OK ? PB_EXIT_OK : failed(s);
+}
+
+/* ---- import --------------------------------------------------------------------------------------- */
+
+static pb_status read_files(const pb_options *o, pb_import *im)
+{
+    for (int i = 1; i < o->args.n; i++) PB_TRY(pb_import_file(im, o->args.v[i]));
+    return pb_import_finish(im);
+}
+
+/* This machine's name, where a file has none. */
+static pb_status this_machine(const pb_import *im, char out[PB_MACHINE_TEXT])
+{
+    bool needed = false;
+    *out = 0;
+    for (size_t i = 0; i < im->n; i++) needed |= !*im->row[i].machine;
+    json_t *fingerprint = needed ? pb_fingerprint(PB_CPU, 0) : NULL;
+    if (needed && !fingerprint) return PB_ENOMEM;
+    if (needed) pb_machine_id(fingerprint, out);
+    json_decref(fingerprint);
+    return PB_OK;
+}
+
+static json_t *describe(const pb_options *o, const pb_run_name *name, const char *machine_id)
+{
+    json_t *files = json_array();
+    for (int i = 1; i < o->args.n; i++) {
+        json_t *path = json_string(o->args.v[i]);
+        json_array_append_new(files, path ? path : json_string("(not UTF-8)"));
+    }
+    return json_pack("{s:s,s:s,s:s,s:s,s:{s:s,s:o}}", "bench_version", o->args.v[0], "run_id", name->run_id,
+                     "machine_id", machine_id, "time_utc", name->time_utc, "imported", "tool", o->args.v[0], "files",
+                     files);
+}
+
+static pb_status write_run(const pb_options *o, const pb_import *im)
+{
+    pb_run_name name;
+    char machine[PB_MACHINE_TEXT], path[PB_PATH_TEXT + 16];
+    draft d;
+    PB_TRY(this_machine(im, machine));
+    pb_run_name_new(im->tool, o->out, &name);
+    PB_TRY(pb_run_make_folder(name.dir));
+    PB_TRY(pb_results_create(name.dir)); /* which fails where results are */
+    snprintf(path, sizeof path, "%s/results.csv", name.dir);
+    PB_TRY(draft_open(&d));
+    pb_import_write(im, name.run_id, machine, d.f);
+    PB_TRY(draft_close(&d, path, PB_OK));
+    json_t *about = describe(o, &name, *im->row[0].machine ? im->row[0].machine : machine);
+    const pb_status told =
+        about ? pb_run_json_write(name.dir, about, false) : pb_fail(PB_ENOMEM, "no memory for run.json");
+    json_decref(about);
+    PB_TRY(told);
+    printf("imported %zu rows from %d file%s\n", im->n, im->nfiles, im->nfiles == 1 ? "" : "s");
+    if (im->left_out) fprintf(stderr, "bench: %s: %zu figures left out: no metric here\n", im->tool, im->left_out);
+    printf("results: %s\n", path);
+    return PB_OK;
+}
+
+pb_exit pb_cmd_import(const pb_options *o)
+{
+    pb_import im;
+    pb_status s = pb_import_open(o->args.n ? o->args.v[0] : "", &im);
+    if (s != PB_OK) return failed(s);
+    s = read_files(o, &im);
+    if (s == PB_OK) s = write_run(o, &im);
+    pb_import_close(&im);
+    return s == PB_OK ? PB_EXIT_OK : failed(s);
+}

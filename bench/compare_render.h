@@ -1,0 +1,42 @@
+/* compare_render.h - a comparison as Markdown and as JUnit XML, and the cells that every rendering shares.
+ *
+ * Markdown, fit for a comment on a pull request: the verdict first, then a table of the rows that gate, most severe
+ * first, then what else moved, folded. Each table holds at most PB_MARKDOWN_ROWS rows and says how many there are more.
+ * JUnit: a test case a row that counts. REGRESSED is a failure; FAILED, MISSING and INCOMPARABLE are errors; SAME and
+ * IMPROVED pass; every other verdict, and a baseline that is not there, is skipped with the reason (an error where one
+ * is required). */
+#ifndef PB_COMPARE_RENDER_H
+#define PB_COMPARE_RENDER_H
+#include <stdio.h>
+
+#include "bench/markup.h"
+#include "bench/text.h"
+#include "bench/verdict.h"
+
+enum { PB_LABEL_TEXT = 160, PB_MARKDOWN_ROWS = 100 };
+
+typedef struct pb_comparison {
+    const pb_verdicts *vs;            /* sorted */
+    const pb_series_set *base, *cand; /* base NULL: there is none */
+    const char *base_name, *cand_name;
+    char (*missing)[PB_PATH_TEXT]; /* baselines that there are not */
+    int nmissing;
+    bool lacking; /* and one is required */
+    pb_exit exit;
+} pb_comparison;
+
+pb_status pb_compare_markdown(const pb_comparison *c, FILE *out);
+pb_status pb_compare_junit(const pb_comparison *c, FILE *out);
+
+/* ---- rows ---- */
+
+/* The candidate's series, or the base's. */
+const pb_series *pb_verdict_series(const pb_verdict *v);
+/* Rows that change the exit code, and what moved among the others. */
+bool pb_verdict_shown(const pb_verdict *v, bool all);
+typedef struct pb_verdict_cells {
+    char base[PB_FIGURE_TEXT], cand[PB_FIGURE_TEXT], change[32], launches[32];
+    const char *name; /* the verdict; "info" */
+} pb_verdict_cells;
+void pb_verdict_text(const pb_verdict *v, pb_verdict_cells *out);
+#endif
