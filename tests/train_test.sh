@@ -45,12 +45,11 @@ plan --steps 7                                |   0 | 7 of 1 x 4 rows of 256 tok
 plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --steps 2 --tuning qlora --mode graph         |   0 | step      2/2
 --steps 2 --dtype bf16 --clip none            |   0 | step      2/2
---mode graph --clip sync                      |   2 | --clip sync waits for the device, which --mode graph cannot record
+--mode graph --clip sync                      |   2 | --clip sync makes the host wait in every step, which --mode graph cannot record
 --loss-scale 0                                |   2 | loss scale 0: need a finite number above 0
 --bucket -1                                   |   2 | --bucket -1
 --steps 2 --bucket 100000 --loss-scale 3      |   0 | step      2/2
 --steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 | 0 | loaded 29 tensors
---clip sync --mode graph --steps 2            |   2 | --clip sync makes the host wait in every step
 --export /proc/nowhere/x --steps 2            |   2 | /proc/nowhere/x: No such file or directory
 --export /dev/null --steps 2                       |   2 | not a folder
 --save $long --steps 2                        |   2 | a path in it is too long
