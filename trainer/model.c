@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/core/bind.h"
 #include "kernels/nf4/nf4.h"
+#include "kernels/uniform/uniform.h"
 
 enum { PLACE_MODEL, PLACE_LAYER };
 
@@ -160,37 +160,18 @@ static uint64_t stream_of(const pb_model *m, const pb_param *p)
 /* Whether a parameter gets seeded values. */
 static bool drawn(const pb_model *m, const pb_param *p) { return !m->cfg.blank || p->kind == PB_KIND_ADAPTER; }
 
-/* A value of this type as it is stored in bf16. */
-static double rounded(double v)
+/* Fills p->w, or dense scratch memory when p is quantised. */
+static pb_status draw(pb_model *m, const pb_param *p, void *dense)
 {
-    unsigned char room[2];
-    pb_store(room, 0, PB_BF16, v);
-    return pb_load(room, 0, PB_BF16);
-}
-
-/* Fills p->w, or dense scratch memory when p is quantised; chunk by chunk through `host`. */
-static pb_status draw(pb_model *m, const pb_param *p, void *dense, unsigned char *host, size_t chunk)
-{
-    const uint64_t stream = stream_of(m, p);
-    const size_t n = pb_param_n(p), size = pb_dtype_size(p->dtype);
-    const bool vector = p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS, round = m->cfg.as_bf16 && !vector;
-    double centre, half;
-    distribution(m, p, &centre, &half);
-    for (size_t first = 0; first < n; first += chunk) {
-        const size_t len = n - first < chunk ? n - first : chunk;
-#pragma omp parallel for
-        for (size_t i = 0; i < len; i++) {
-            const double v = centre + half * (2 * pb_uniform(stream, first + i) - 1);
-            pb_store(host, i, p->dtype, round ? rounded(v) : v);
-        }
-        PB_TRY(pb_upload(m->ctx, (unsigned char *)dense + first * size, host, len * size));
-        if (!p->master) continue;
-        float *wide = (float *)(void *)(host + chunk * size);
-#pragma omp parallel for
-        for (size_t i = 0; i < len; i++) wide[i] = (float)pb_load(host, i, p->dtype);
-        PB_TRY(pb_upload(m->ctx, p->master + first, wide, len * sizeof(float)));
-    }
-    return PB_OK;
+    const bool vector = p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS;
+    pb_uniform_fill_args a = {.w = dense,
+                              .master = p->master,
+                              .n = pb_param_n(p),
+                              .stream = stream_of(m, p),
+                              .as_bf16 = m->cfg.as_bf16 && !vector,
+                              .dtype = p->dtype};
+    distribution(m, p, &a.centre, &a.half);
+    return pb_uniform_fill(m->ctx, &a);
 }
 
 static pb_status quantise(pb_model *m, const pb_param *p, const void *dense)
@@ -205,23 +186,20 @@ static pb_status quantise(pb_model *m, const pb_param *p, const void *dense)
 
 static pb_status fill(pb_model *m)
 {
-    enum { CHUNK = 1 << 20 };
     void *dense = NULL;
     size_t largest = 0;
     for (int i = 0; i < m->n; i++)
         if (m->params[i].q && drawn(m, &m->params[i]) && pb_param_n(&m->params[i]) > largest)
             largest = pb_param_n(&m->params[i]);
     if (largest) PB_TRY(pb_alloc(m->ctx, largest * pb_dtype_size(m->cfg.dtype), &dense));
-    unsigned char *host = malloc((size_t)CHUNK * 2 * pb_dtype_size(PB_F32));
-    pb_status s = host ? PB_OK : pb_fail(PB_ENOMEM, "no memory to draw weights in");
+    pb_status s = PB_OK;
     for (int i = 0; s == PB_OK && i < m->n; i++) {
         const pb_param *p = &m->params[i];
         if (!drawn(m, p) || m->ctx->planning) continue;
-        s = draw(m, p, p->q ? dense : p->w, host, CHUNK);
+        s = draw(m, p, p->q ? dense : p->w);
         if (s == PB_OK && p->q) s = quantise(m, p, dense);
     }
     if (s == PB_OK && largest) s = pb_sync(m->ctx);
-    free(host);
     pb_release(m->ctx, dense);
     return s;
 }

@@ -1,0 +1,56 @@
+/* uniform.cu - seeded values on a GPU: a thread makes 16 bytes of w, and what belongs to them of master. One launch.
+ * Bound: memory, e bytes a value of size e (and 4 of master); the two 64-bit products and the doubles of a value cost
+ * about as much on a GPU whose rate of doubles is half that of floats, and many times as much on one without. */
+#include "kernels/core/cuda_pack.cuh"
+#include "kernels/uniform/uniform.h"
+
+/* pb_uniform of kernels/core/bind.c, from stream * 0xd134... + 0x9e37... + i on; no two roundings are fused. */
+__device__ static inline float value(uint64_t x, double centre, double half)
+{
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+    const double u = (double)((x ^ (x >> 31)) >> 11) * 0x1p-53;
+    return __double2float_rn(__dadd_rn(centre, __dmul_rn(half, 2 * u - 1)));
+}
+
+template <class T, bool VEC>
+__global__ void __launch_bounds__(256)
+    uniform_fill(T *w_, float *master, size_t n, uint64_t base, double centre, double half, bool as_bf16)
+{
+    typedef pb_unit<T, VEC> unit;
+    const size_t k = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    float v[unit::n];
+    if (k >= n / unit::n) return;
+#pragma unroll
+    for (int j = 0; j < unit::n; j++) {
+        v[j] = value(base + k * unit::n + j, centre, half);
+        if (as_bf16 || sizeof(T) == 2) v[j] = __bfloat162float(__float2bfloat16_rn(v[j]));
+    }
+    ((typename unit::raw *)w_)[k] = unit::pack(v);
+    if (!master) return;
+#pragma unroll
+    for (int j = 0; j < unit::n; j++) master[k * unit::n + j] = v[j];
+}
+
+template <class T, bool VEC> static pb_status fill_units(pb_ctx *ctx, const pb_uniform_fill_args *a)
+{
+    const size_t blocks = pb_ceil_div(a->n / pb_unit<T, VEC>::n, 256);
+    const uint64_t base = a->stream * 0xd1342543de82ef95ull + 0x9e3779b97f4a7c15ull + a->first;
+    uniform_fill<T, VEC><<<(unsigned)blocks, 256, 0, pb_cuda_stream(ctx)>>>((T *)a->w, a->master, a->n, base, a->centre,
+                                                                            a->half, a->as_bf16);
+    return pb_cuda_launched(ctx, "uniform_fill");
+}
+
+template <class T> static pb_status fill(pb_ctx *ctx, const pb_uniform_fill_args *a)
+{
+    if (a->n == 0) return PB_OK;
+    return pb_vectors_fit<T>(a->w, a->n, a->n) ? fill_units<T, true>(ctx, a) : fill_units<T, false>(ctx, a);
+}
+
+static pb_status run_fill(pb_ctx *ctx, const void *args)
+{
+    const pb_uniform_fill_args *a = (const pb_uniform_fill_args *)args;
+    return PB_CUDA_BY_DTYPE(a->dtype, fill, ctx, a);
+}
+
+extern "C" const pb_impl pb_uniform_fill_cuda[] = {{.name = "units", .run = run_fill}, {0}};
