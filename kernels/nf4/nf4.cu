@@ -292,8 +292,7 @@ template <bool BULK> pb_status run_dequantize(pb_ctx *ctx, const void *args)
 
 extern "C" {
 const pb_impl pb_nf4_quantize_cuda[] = {{.name = "warp", .run = run_quantize, .workspace = quantize_workspace}, {0}};
-const pb_impl pb_nf4_dequantize_cuda[] = {
-    {.name = "bulk", .run = run_dequantize<true>, .available = pb_cuda_has_sm90},
-    {.name = "table", .run = run_dequantize<false>},
-    {0}};
+const pb_impl pb_nf4_dequantize_cuda[] = {{.name = "bulk", .run = run_dequantize<true>, .available = pb_cuda_has_sm90},
+                                          {.name = "table", .run = run_dequantize<false>},
+                                          {0}};
 }
