@@ -197,7 +197,7 @@ __device__ static inline void bulk_load(void *dst, const void *src, uint64_t *fu
                  "l"(src), "r"(bytes), "r"(smem_address(full))
                  : "memory");
 }
-__device__ static inline void bulk_store(float *dst, const void *src, uint32_t bytes)
+__device__ static inline void bulk_store(void *dst, const void *src, uint32_t bytes)
 {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(dst), "r"(smem_address(src)),
                  "r"(bytes)

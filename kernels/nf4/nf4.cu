@@ -1,5 +1,6 @@
 /* nf4.cu - NF4 on the GPU. Bound: memory. A thread owns 8 neighbouring elements when it quantises, four vectors of 16
  * output bytes when it dequantises, loaded before one is stored; a block of the quantisation lies within one warp.
+ * On sm_90a a warp's values leave from shared memory as one bulk copy of 2048 bytes.
  *
  * Codes come from a table of 32 cells of width 1/16 over [-1,1), each of which holds one threshold at most: cell, base
  * and one comparison instead of fifteen. Levels come from a table of 16 words in shared memory, one bank each, so that
@@ -9,6 +10,7 @@
 
 #include "kernels/core/cuda_pack.cuh"
 #include "kernels/core/nf4_decode.cuh"
+#include "kernels/core/wgmma.cuh"
 #include "kernels/nf4/nf4.h"
 
 namespace
@@ -203,11 +205,11 @@ pb_status run_quantize(pb_ctx *ctx, const void *args)
 
 /* ---- dequantise ------------------------------------------------------------------------------------------------- */
 
-/* The 4 * E bits of elements e.. as they lie in memory. */
+/* The 4 * E bits of elements e.. as they lie in memory; nobody reads them again. */
 template <int E> __device__ uint32_t load_codes(const uint8_t *q, size_t e)
 {
-    if (E == 8) return *reinterpret_cast<const uint32_t *>(q + e / 2);
-    return *reinterpret_cast<const uint16_t *>(q + e / 2);
+    if (E == 8) return __ldcs(reinterpret_cast<const unsigned *>(q + e / 2));
+    return __ldcs(reinterpret_cast<const unsigned short *>(q + e / 2));
 }
 
 template <class T> __device__ void store_values(const float *level, uint32_t codes, float scale, T *w)
@@ -218,18 +220,32 @@ template <class T> __device__ void store_values(const float *level, uint32_t cod
     pb_store16(w, pb_pack(v));
 }
 
+/* A warp's values from shared memory to `to`, both aligned to 16 bytes; its lanes have written them just now. The first
+ * lane stays until they are read, as the room goes with the block. */
+__device__ void store_share(void *to, const void *room, uint32_t bytes)
+{
+#ifdef PB_SM90_CODE
+    fence_async_shared();
+    __syncwarp();
+    if (threadIdx.x % 32) return;
+    bulk_store(to, room, bytes);
+    bulk_read_wait();
+#endif
+}
+
 /* A warp owns STEPS runs of 32 vectors. Its lanes load all its codes, and a scale each, of which there are 32 at most
  * (blocks are of 32 elements or more, and either divide the warp's share or are divided by it), before the barrier
- * behind which the table is ready; the scales then go from lane to lane. */
-template <class T>
+ * behind which the table is ready; the scales then go from lane to lane. BULK (sm_90a): whole shares by bulk copies. */
+template <class T, bool BULK>
 __global__ void __launch_bounds__(THREADS)
     dequantize(const __grid_constant__ pb_nf4_view v, T *w, size_t n, bool vectors)
 {
     constexpr int E = pb_lanes<T>, SHARE = STEPS * 32 * E;
     static_assert(SHARE <= 32 * 32, "a scale a lane");
     __shared__ float level[16];
-    const int lane = (int)threadIdx.x % 32;
-    const size_t first = ((size_t)blockIdx.x * WARPS + threadIdx.x / 32) * SHARE;
+    __shared__ alignas(16) T room[BULK ? WARPS : 1][SHARE];
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const size_t first = ((size_t)blockIdx.x * WARPS + warp) * SHARE;
     const bool whole = vectors && first + SHARE <= n;
     uint32_t codes[STEPS] = {};
     float scale = 0;
@@ -246,32 +262,37 @@ __global__ void __launch_bounds__(THREADS)
             w[e] = pb_from_f32<T>(pb_nf4_value_at(v, level, e));
         return;
     }
-    T *to = static_cast<T *>(__builtin_assume_aligned(w + first + lane * E, 16)); /* or a store may be split in four */
+    T *to = (BULK ? room[warp] : w + first) + lane * E;
+    to = static_cast<T *>(__builtin_assume_aligned(to, 16)); /* or a store may be split in four */
 #pragma unroll
     for (int s = 0; s < STEPS; s++) {
         const float mine = __shfl_sync(0xffffffffu, scale, (s * 32 + lane) * E >> v.shift);
         store_values<T>(level, codes[s], mine, to + s * 32 * E);
     }
+    if (BULK) store_share(w + first, room[warp], sizeof room[0]);
 }
 
-template <class T> pb_status launch_dequantize(pb_ctx *ctx, const pb_nf4_dequantize_args *a)
+template <class T, bool BULK> pb_status launch_dequantize(pb_ctx *ctx, const pb_nf4_dequantize_args *a)
 {
     const size_t each = (size_t)STEPS * THREADS * pb_lanes<T>;
     const bool vectors = (uintptr_t)a->w % 16 == 0 && (uintptr_t)a->q % 4 == 0;
     if (!a->n) return PB_OK;
-    dequantize<T><<<(unsigned)((a->n + each - 1) / each), THREADS, 0, pb_cuda_stream(ctx)>>>(
+    dequantize<T, BULK><<<(unsigned)((a->n + each - 1) / each), THREADS, 0, pb_cuda_stream(ctx)>>>(
         pb_nf4_view_of(a->q, &a->scales), static_cast<T *>(a->w), a->n, vectors);
     return pb_cuda_launched(ctx, "nf4_dequantize");
 }
 
-pb_status run_dequantize(pb_ctx *ctx, const void *args)
+template <bool BULK> pb_status run_dequantize(pb_ctx *ctx, const void *args)
 {
     const pb_nf4_dequantize_args *a = static_cast<const pb_nf4_dequantize_args *>(args);
-    return PB_CUDA_BY_DTYPE(a->dtype, launch_dequantize, ctx, a);
+    if (a->dtype == PB_F32) return launch_dequantize<float, BULK>(ctx, a);
+    return launch_dequantize<__nv_bfloat16, BULK>(ctx, a);
 }
 } // namespace
 
 extern "C" {
 const pb_impl pb_nf4_quantize_cuda[] = {{.name = "warp", .run = run_quantize, .workspace = quantize_workspace}, {0}};
-const pb_impl pb_nf4_dequantize_cuda[] = {{.name = "table", .run = run_dequantize}, {0}};
+const pb_impl pb_nf4_dequantize_cuda[] = {{.name = "bulk", .run = run_dequantize<true>, .available = pb_cuda_has_sm90},
+                                          {.name = "table", .run = run_dequantize<false>},
+                                          {0}};
 }
