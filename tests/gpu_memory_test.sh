@@ -16,7 +16,7 @@ expect 125 'bytes asked' "$train" --device cuda --model qwen2.5-1.5b --tuning fu
 one_line train
 [[ ! -e l.csv && ! -e ck ]] || fail 'train: something was written'
 expect 125 'bytes asked' "$bench" --suite throughput --device cuda --model tiny,qwen2.5-1.5b --tuning full --batch 256 \
-    --seq 2048 --mode eager -n 1 --samples 1 --no-compare --out b
+    --seq 2048 --mode eager --clip multi -n 1 --samples 1 --no-compare --out b
 one_line bench
 grep -qE "model=qwen2.5-1.5b.*,outcome,.*,failed,.*$said" <(tr -d '"' <b/results.csv) || fail 'bench: no row of the case'
 grep -q 'model=tiny.*,step_time,.*,ok,' b/results.csv || fail 'bench: the case that fits was not measured'

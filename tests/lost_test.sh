@@ -11,8 +11,8 @@ save=(--save ck --save-interval 2 --log l.csv)
 check() {
     [[ $code -eq 125 ]] || fail "$1: exit $code"
     [[ $(wc -l <log) -eq 1 && $(head -c 28 log) == 'train: the device is lost: '* ]] || fail "$1: the line"
-    [[ -z $(tail -c 1 l.csv) && $(awk -F, 'NR == 1 { n = NF } NF != n' l.csv | wc -l) -eq 0 ]] || fail "$1: the log ends in half a row"
-    [[ -z $(find ck -mindepth 1 -maxdepth 1 ! -name 'iter_*[0-9]' ! -name "latest*.txt" ! -name .lock) ]] || fail "$1: half a checkpoint: $(ls ck)"
+    [[ ! -e l.csv || -z $(tail -c 1 l.csv) && $(awk -F, 'NR == 1 { n = NF } NF != n' l.csv | wc -l) -eq 0 ]] || fail "$1: the log ends in half a row"
+    [[ ! -e ck || -z $(find ck -mindepth 1 -maxdepth 1 ! -name 'iter_*[0-9]' ! -name "latest*.txt" ! -name .lock) ]] || fail "$1: half a checkpoint: $(ls ck)"
     saved=$(cat ck/latest*.txt 2>/dev/null)
     [[ -z $saved || -d ck/iter_$(printf %07d "$saved") ]] || fail "$1: latest is $saved of $(ls ck)"
     "$train" "${base[@]}" --save ck --resume latest --export rest >log 2>&1 || fail "$1: it does not go on"

@@ -85,7 +85,6 @@ static pb_status evaluate(pb_job *j)
     if (s == PB_OK) s = pb_job_evaluate(j, j->data, path ? dump_batch : NULL, &d, &e);
     if (s == PB_OK && path) s = dump_rest(j, &d);
     dump_close(&d);
-    if (s == PB_EDEVICE) (void)pb_device_check(&j->ctx); /* names a lost device */
     if (s != PB_OK) return s;
     printf("tokens %.0f\nloss %#.9g\nperplexity %#.9g\n", e.tokens, e.loss, exp(e.loss));
     return isfinite(e.loss) ? PB_OK : pb_fail(PB_EWRONG, "the loss is not finite");
@@ -97,6 +96,7 @@ pb_status pb_train_eval(const pb_train_options *o)
     pb_status s = pb_job_configure(o, &j);
     if (s == PB_OK) s = pb_job_open(&j, false);
     if (s == PB_OK) s = evaluate(&j);
+    s = pb_job_name_loss(&j, s);
     pb_job_close(&j);
     return s;
 }

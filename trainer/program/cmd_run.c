@@ -143,16 +143,14 @@ pb_status pb_train_run(const pb_train_options *o)
     if (o->dry_run) return pb_train_plan(o);
     pb_status s = pb_job_configure(o, &r.j);
     if (s == PB_OK) warn_of_lr(&r.j);
-    if (s == PB_OK) s = pb_job_open(&r.j, false);
-    if (s == PB_OK) s = pb_job_reserve(&r.j);
+    if (s == PB_OK) s = pb_job_name_loss(&r.j, pb_job_open(&r.j, false));
+    if (s == PB_OK) s = pb_job_name_loss(&r.j, pb_job_reserve(&r.j));
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
     if (s == PB_OK && o->export) s = pb_make_folder(o->export); /* rather than find out when all steps are done */
     if (s == PB_OK) s = pb_log_open(o->log, o->resume ? done(&r) : -1, &r.log);
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);
-        s = steps(&r);
-        if (s == PB_EDEVICE) (void)pb_device_check(&r.j.ctx); /* names a lost device */
-        s = blame_machine(s);
+        s = blame_machine(pb_job_name_loss(&r.j, steps(&r)));
     }
     const pb_status closed = pb_log_close(&r.log);
     if (s == PB_OK) s = blame_machine(closed);

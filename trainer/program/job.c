@@ -95,6 +95,12 @@ pb_status pb_job_open(pb_job *j, bool plan)
     return j->o->adapter && !plan ? pb_peft_load(pb_trainer_model(j->trainer), j->o->adapter) : PB_OK;
 }
 
+pb_status pb_job_name_loss(pb_job *j, pb_status s)
+{
+    if (s == PB_EDEVICE && j->ctx.be) (void)pb_device_check(&j->ctx);
+    return s;
+}
+
 void pb_job_close(pb_job *j)
 {
     pb_trainer_close(j->trainer);

@@ -32,6 +32,8 @@ pb_status pb_job_configure(const pb_train_options *o, pb_job *j);
 /* Opens the device (or, with `plan`, what stands in for it), the data and the trainer, and loads weights. What it did
  * is printed unless quiet. */
 pb_status pb_job_open(pb_job *j, bool plan);
+/* Passes a status on; where it is EDEVICE and the device takes no more work, the line says that it is lost. */
+pb_status pb_job_name_loss(pb_job *j, pb_status s);
 void pb_job_close(pb_job *j); /* also after a failure, and of {0} */
 
 /* The memory that holds everything: on a CPU the process's peak (a plan: what it would be), on a GPU the device's. */
