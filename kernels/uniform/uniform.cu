@@ -28,8 +28,10 @@ __global__ void __launch_bounds__(256)
     }
     ((typename unit::raw *)w_)[k] = unit::pack(v);
     if (!master) return;
+    if (unit::n % 4) master[k] = v[0];
 #pragma unroll
-    for (int j = 0; j < unit::n; j++) master[k * unit::n + j] = v[j];
+    for (int j = 0; j + 4 <= unit::n; j += 4)
+        *(float4 *)(master + k * unit::n + j) = make_float4(v[j], v[j + 1], v[j + 2], v[j + 3]);
 }
 
 template <class T, bool VEC> static pb_status fill_units(pb_ctx *ctx, const pb_uniform_fill_args *a)
@@ -44,7 +46,7 @@ template <class T, bool VEC> static pb_status fill_units(pb_ctx *ctx, const pb_u
 template <class T> static pb_status fill(pb_ctx *ctx, const pb_uniform_fill_args *a)
 {
     if (a->n == 0) return PB_OK;
-    return pb_vectors_fit<T>(a->w, a->n, a->n) ? fill_units<T, true>(ctx, a) : fill_units<T, false>(ctx, a);
+    return pb_vectors_fit<T>(a->w, a->n, a->n) && pb_aligned16(a->master) ? fill_units<T, true>(ctx, a) : fill_units<T, false>(ctx, a);
 }
 
 static pb_status run_fill(pb_ctx *ctx, const void *args)
