@@ -254,4 +254,5 @@ const pb_op pb_op_sparse_mla_bwd = {
     .cost = bwd_cost,
     .tol = PB_MLA_TOL,
     .grad_of = &pb_op_sparse_mla_fwd,
+    .grad_tol = 1e-2, /* of a sink among many keys: its difference drowns in the rounding of o */
 };
