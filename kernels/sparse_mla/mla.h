@@ -7,9 +7,7 @@
 extern "C" {
 #endif
 
-#ifdef __CUDACC__
-#define PB_MLA_FN static inline __host__ __device__
-#else
+#ifndef PB_MLA_FN /* device code says more */
 #define PB_MLA_FN static inline
 #endif
 

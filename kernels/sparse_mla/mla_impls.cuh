@@ -2,6 +2,7 @@
  */
 #ifndef PB_MLA_IMPLS_CUH
 #define PB_MLA_IMPLS_CUH
+#define PB_MLA_FN __host__ __device__ static inline
 #include "kernels/core/cuda.cuh"
 #include "kernels/sparse_mla/mla.h"
 
