@@ -28,12 +28,12 @@ typedef struct pb_mla_index_build_args {
 
 PB_DECLARE_OP(mla_index, build)
 
-/* Slot w of row i; `pick` is that row's, or NULL. */
-#ifdef __CUDACC__
-__host__ __device__
+#ifndef PB_MLA_INDEX_FN /* device code says more */
+#define PB_MLA_INDEX_FN static inline
 #endif
-    static inline int32_t
-    pb_mla_index_slot(const pb_mla_index_build_args *a, const int32_t *pick, int32_t start, int i, int w)
+/* Slot w of row i; `pick` is that row's, or NULL. */
+PB_MLA_INDEX_FN int32_t pb_mla_index_slot(const pb_mla_index_build_args *a, const int32_t *pick, int32_t start, int i,
+                                          int w)
 {
     const int wide = a->S < a->window ? a->S : a->window, first = start > 0 ? start : 0;
     if (w < wide) {
