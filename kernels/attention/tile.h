@@ -66,7 +66,7 @@ static void multiply(const product *p)
 
 /* The same sums in the same order, but a zero weight contributes nothing whatever it meets: for tiles in
  * which a masked pair meets a NaN or an infinity. The weights are b when `turned`, else A. */
-static void multiply_unmasked(const product *p)
+static inline void multiply_unmasked(const product *p)
 {
     const size_t row = p->turned ? 1 : p->lda, step = p->turned ? p->lda : 1;
     for (int m = 0; m < p->M; m++)
@@ -177,7 +177,7 @@ static void load_rows(float *to, size_t ldto, int high, const rows *x, int n, in
 }
 
 /* False when a NaN or an infinity is among x[n][D]. */
-static bool all_finite(const float *x, size_t ld, int n, int D)
+static inline bool all_finite(const float *x, size_t ld, int n, int D)
 {
     vf sum = {0};
     for (int r = 0; r < n; r++)

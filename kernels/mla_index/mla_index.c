@@ -1,0 +1,107 @@
+/* mla_index.c - the reference, slot by slot, and the descriptor. */
+#include "kernels/mla_index/mla_index.h"
+
+#include <stdlib.h>
+
+#include "kernels/core/cpu.h"
+
+/* ---- reference ------------------------------------------------------------------------------ */
+
+static pb_status build_ref(pb_ctx *ctx, const void *args)
+{
+    const pb_mla_index_build_args *a = args;
+    (void)ctx;
+    for (size_t t = 0; t < (size_t)a->B * a->S; t++) {
+        const int i = (int)(t % a->S), wide = a->S < a->window ? a->S : a->window;
+        const int first = a->start && a->start[t] > 0 ? a->start[t] : 0, from = i < wide + first ? first : i - wide + 1;
+        int32_t *to = a->idx + t * a->W;
+        for (int w = 0; w < a->W; w++) to[w] = -1;
+        for (int r = from; r <= i && r < from + wide; r++) to[r - from] = r;
+        for (int k = 0; k < a->T; k++) {
+            const int32_t g = a->pick ? a->pick[t * a->T + k] : k;
+            if (g >= (first + a->ratio - 1) / a->ratio && g < (i + 1) / a->ratio) to[wide + k] = a->S + g;
+        }
+    }
+    return PB_OK;
+}
+
+/* ---- implementations ------------------------------------------------------------------------- */
+
+PB_FAST_DECLARE(pb_mla_index_build)
+
+const pb_impl pb_mla_index_build_cpu[] = {PB_FAST_IMPLS(pb_mla_index_build){"ref", build_ref}, {0}};
+
+/* ---- descriptor ------------------------------------------------------------------------------- */
+
+/* w: window; r: ratio; W: list; n: samples packed into a row, 0 without starts; p: picked groups rather than all. */
+static const char axes[] = "BSTWwrnp";
+static const pb_dims edge[] = {
+    {2, 37, 9, 32, 12, 4, 3, 1},      {1, 300, 75, 256, 128, 4, 0, 1},
+    {1, 260, 2, 130, 128, 128, 0, 0}, {1, 100, 0, 128, 128, 1, 0, 0},
+    {2, 200, 50, 178, 128, 4, 5, 1},  {1, 1, 3, 4, 128, 4, 0, 1},
+    {2, 130, 16, 63, 40, 8, 2, 0},    {0},
+};
+static const pb_dims grid[] = {{1, 4096, 512, 640, 128, 4, 0, 1}, {1, 4096, 32, 192, 128, 128, 0, 0}, {0}};
+
+static pb_status build_check(const void *args)
+{
+    const pb_mla_index_build_args *a = args;
+    if (a->B < 1 || a->S < 1 || a->window < 1 || a->ratio < 1)
+        return pb_fail(PB_EINVAL, "mla_index_build: B=%d S=%d window=%d ratio=%d, need at least 1", a->B, a->S,
+                       a->window, a->ratio);
+    const int wide = a->S < a->window ? a->S : a->window;
+    if (a->T < 0 || a->W - wide < a->T)
+        return pb_fail(PB_EINVAL, "mla_index_build: W=%d, need at least %d and T=%d", a->W, wide, a->T);
+    return a->idx ? PB_OK : pb_fail(PB_EINVAL, "mla_index_build: idx is NULL");
+}
+
+/* Starts of n samples that share a row of S tokens evenly: sample m begins at mS/n; the first says so with -1. */
+static const int32_t *bind_samples(pb_binder *b, size_t T, int S, int n)
+{
+    int32_t *start = malloc(T * sizeof *start);
+    const int32_t *bound = NULL;
+    if (start) {
+        for (size_t t = 0, m = 0; t < T; t++) {
+            if (t % S == 0) m = 0;
+            while (m + 1 < (size_t)n && t % S >= (m + 1) * S / n) m++;
+            start[t] = m ? (int32_t)(m * S / n) : -1;
+        }
+        bound = pb_in_raw(b, "start", start, T * sizeof *start);
+    } else if (b->status == PB_OK) {
+        b->status = pb_fail(PB_ENOMEM, "mla_index: no memory for %zu starts", T);
+    }
+    free(start);
+    return bound;
+}
+
+static pb_status build_bind(pb_binder *b, const int *dim, void *args)
+{
+    const size_t T = (size_t)dim[0] * dim[1];
+    pb_mla_index_build_args a = {.B = dim[0], .S = dim[1], .T = dim[2], .W = dim[3], .window = dim[4], .ratio = dim[5]};
+    if (dim[7]) a.pick = pb_in_range(b, "pick", PB_I32, T * a.T, -2, a.S / a.ratio + 3);
+    if (dim[6]) a.start = bind_samples(b, T, a.S, dim[6]);
+    a.idx = pb_out(b, "idx", PB_I32, T * a.W);
+    *(pb_mla_index_build_args *)args = a;
+    return b->status;
+}
+
+static pb_cost build_cost(const void *args)
+{
+    const pb_mla_index_build_args *a = args;
+    const double T = (double)a->B * a->S;
+    return (pb_cost){.bytes = 4 * T * (a->W + (a->pick ? a->T : 0) + (a->start ? 1 : 0))};
+}
+
+const pb_op pb_op_mla_index_build = {
+    .name = "mla_index_build",
+    .axes = axes,
+    .edge = edge,
+    .grid = grid,
+    .args_size = sizeof(pb_mla_index_build_args),
+    .impls = PB_BOTH_BACKENDS(mla_index, build),
+    .check = build_check,
+    .bind = build_bind,
+    .cost = build_cost,
+    .tol = {0}, /* integers */
+    .f32_only = true,
+};

@@ -1,0 +1,17 @@
+/* mla_index_fast.c - the lists, tokens shared among threads. Bound: memory. */
+#include "kernels/core/cpu.h"
+#include "kernels/core/simd.h"
+#include "kernels/mla_index/mla_index.h"
+
+pb_status PB_FAST(pb_mla_index_build)(pb_ctx *ctx, const void *args)
+{
+    const pb_mla_index_build_args *a = args;
+    const size_t tokens = (size_t)a->B * a->S;
+    (void)ctx;
+#pragma omp parallel for schedule(static)
+    for (size_t t = 0; t < tokens; t++) {
+        const int32_t *pick = a->pick ? a->pick + t * a->T : NULL, start = a->start ? a->start[t] : 0;
+        for (int w = 0; w < a->W; w++) a->idx[t * a->W + w] = pb_mla_index_slot(a, pick, start, (int)(t % a->S), w);
+    }
+    return PB_OK;
+}

@@ -1,0 +1,78 @@
+/* mla_index_test.c - known lists, packing, and errors. */
+#include <limits.h>
+
+#include "kernels/mla_index/mla_index.h"
+#include "tests/test.h"
+
+static void build(pb_ctx *ctx, const pb_mla_index_build_args *a) { CHECK_OK(pb_mla_index_build(ctx, a)); }
+
+/* Window 3, groups of 2, written by hand. */
+static void known_lists(void **state)
+{
+    enum { S = 5, T = 2, W = 6 };
+    static const int32_t want[S][W] = {
+        {0, -1, -1, -1, -1, -1}, {0, 1, -1, 5, -1, -1}, {0, 1, 2, 5, -1, -1}, {1, 2, 3, 5, 6, -1}, {2, 3, 4, 5, 6, -1}};
+    pb_ctx *ctx = *state;
+    int32_t idx[S][W];
+    for (const pb_impl *i = pb_mla_index_build_cpu; i->name; i++) {
+        if (i->available && !i->available()) continue;
+        ctx->impl = i->name;
+        build(ctx, &(pb_mla_index_build_args){.idx = idx[0], .B = 1, .S = S, .T = T, .W = W, .window = 3, .ratio = 2});
+        assert_memory_equal(idx, want, sizeof want);
+    }
+    ctx->impl = NULL;
+}
+
+/* What an indexer returns early in a sequence, and worse, becomes -1. */
+static void picks_are_not_trusted(void **state)
+{
+    static const int32_t pick[] = {INT_MAX, INT_MIN, -1, 1, 0, 2};
+    int32_t idx[4 * 10], picks[4][6];
+    for (int i = 0; i < 4; i++) memcpy(picks[i], pick, sizeof pick);
+    build(*state, &(pb_mla_index_build_args){
+                      .pick = picks[0], .idx = idx, .B = 1, .S = 4, .T = 6, .W = 10, .window = 4, .ratio = 2});
+    static const int32_t want[] = {0, 1, 2, 3, -1, -1, -1, 5, 4, -1};
+    assert_memory_equal(idx + 30, want, sizeof want);
+}
+
+/* Two samples in a row of 16: their lists are those of the samples alone, moved to where they lie. */
+static void packed_samples_are_alone(void **state)
+{
+    enum { S = 16, M = 8, T = 4, W = 10 };
+    int32_t start[S], packed[S][W], alone[M][W];
+    for (int i = 0; i < S; i++) start[i] = i / M * M;
+    build(*state, &(pb_mla_index_build_args){
+                      .start = start, .idx = packed[0], .B = 1, .S = S, .T = T, .W = W, .window = 5, .ratio = 4});
+    build(*state, &(pb_mla_index_build_args){.idx = alone[0], .B = 1, .S = M, .T = T, .W = W, .window = 5, .ratio = 4});
+    for (int i = 0; i < S; i++)
+        for (int w = 0; w < 5 + T; w++) {
+            const int group = w - 5 - i / M * (M / 4); /* slot of the same group in the sample's own list */
+            int32_t want = w < 5 ? alone[i % M][w] : group < 0 ? -1 : alone[i % M][5 + group];
+            if (want >= 0) want += w < 5 ? start[i] : S - M + i / M * (M / 4);
+            assert_int_equal(packed[i][w], want);
+        }
+}
+
+static void bad_arguments_are_named(void **state)
+{
+    int32_t idx[4];
+    pb_mla_index_build_args a = {.idx = idx, .B = 1, .S = 2, .T = 3, .W = 4, .window = 128, .ratio = 4};
+    CHECK_FAILS(pb_mla_index_build(*state, &a), PB_EINVAL, "W=4, need at least 2 and T=3");
+    a.T = -1;
+    CHECK_FAILS(pb_mla_index_build(*state, &a), PB_EINVAL, "T=-1");
+    a.T = 1, a.ratio = 0;
+    CHECK_FAILS(pb_mla_index_build(*state, &a), PB_EINVAL, "ratio=0");
+    a.ratio = 4, a.idx = NULL;
+    CHECK_FAILS(pb_mla_index_build(*state, &a), PB_EINVAL, "idx is NULL");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_lists),
+        cmocka_unit_test(picks_are_not_trusted),
+        cmocka_unit_test(packed_samples_are_alone),
+        cmocka_unit_test(bad_arguments_are_named),
+    };
+    return cmocka_run_group_tests(tests, test_open_cpu, test_close);
+}

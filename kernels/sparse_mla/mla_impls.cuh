@@ -1,0 +1,27 @@
+/* mla_impls.cuh - the CUDA passes of both MLA families, each in its own file; sparse_mla.cu and dense_mla.cu list them.
+ */
+#ifndef PB_MLA_IMPLS_CUH
+#define PB_MLA_IMPLS_CUH
+#define PB_MLA_FN __host__ __device__ static inline
+#include "kernels/core/cuda.cuh"
+#include "kernels/sparse_mla/mla.h"
+
+/* f32 or bf16, D up to 1024, any alignment; every sum in one fixed order. */
+bool pb_mla_simt_takes(const pb_mla *p);
+pb_status pb_mla_fwd_simt(pb_ctx *ctx, const pb_mla *p);
+pb_status pb_mla_bwd_simt(pb_ctx *ctx, const pb_mla *p);
+size_t pb_mla_bwd_simt_workspace(const pb_mla *p);
+
+/* bf16, D and V multiples of 8, D up to 576 and V up to 512, everything 16-byte aligned. dkv by atomics in f32, or
+ * `ordered`: by blocks that own rows of kv and pass over the queries in order, so that two runs give the same bits. */
+bool pb_mla_mma_takes(const pb_mla *p);
+pb_status pb_mla_fwd_mma(pb_ctx *ctx, const pb_mla *p);
+pb_status pb_mla_bwd_mma(pb_ctx *ctx, const pb_mla *p);
+pb_status pb_mla_bwd_mma_ordered(pb_ctx *ctx, const pb_mla *p);
+size_t pb_mla_bwd_mma_workspace(const pb_mla *p);
+
+/* Enqueues delta[b,i,h] = sum_d do_d o_d and share[b,i,h] = -delta e^(sink - lse), and dsink, their sum over tokens. */
+pb_status pb_mla_dsink_cuda(pb_ctx *ctx, const pb_mla *p, float *delta, float *share);
+
+static inline size_t pb_mla_heads(const pb_mla *p) { return (size_t)p->B * p->S * p->H; }
+#endif

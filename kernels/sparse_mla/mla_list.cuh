@@ -1,0 +1,52 @@
+/* mla_list.cuh - the lists of CUDA implementations of both MLA families, which differ only in how their arguments
+ * become a problem. */
+#ifndef PB_MLA_LIST_CUH
+#define PB_MLA_LIST_CUH
+#include "kernels/sparse_mla/mla_impls.cuh"
+
+/* One pass on a family's arguments. */
+template <pb_mla (*OF)(const void *), pb_status (*RUN)(pb_ctx *, const pb_mla *)>
+static pb_status pb_mla_on(pb_ctx *ctx, const void *args)
+{
+    const pb_mla p = OF(args);
+    return RUN(ctx, &p);
+}
+/* A question about a family's arguments. */
+template <class R, pb_mla (*OF)(const void *), R (*ASK)(const pb_mla *)> static R pb_mla_ask(const void *args)
+{
+    const pb_mla p = OF(args);
+    return ASK(&p);
+}
+
+#define PB_MLA_TAKES(of, how)     pb_mla_ask<bool, of, pb_mla_##how##_takes>
+#define PB_MLA_WORKSPACE(of, how) pb_mla_ask<size_t, of, pb_mla_bwd_##how##_workspace>
+
+#define PB_MLA_CUDA_LIST(f)                                                                                            \
+    extern "C" {                                                                                                       \
+    extern const pb_impl pb_##f##_fwd_cuda[] = {                                                                       \
+        {.name = "mma",                                                                                                \
+         .run = pb_mla_on<pb_##f##_fwd_problem, pb_mla_fwd_mma>,                                                       \
+         .accepts = PB_MLA_TAKES(pb_##f##_fwd_problem, mma)},                                                          \
+        {.name = "simt",                                                                                               \
+         .run = pb_mla_on<pb_##f##_fwd_problem, pb_mla_fwd_simt>,                                                      \
+         .accepts = PB_MLA_TAKES(pb_##f##_fwd_problem, simt)},                                                         \
+        {0},                                                                                                           \
+    };                                                                                                                 \
+    extern const pb_impl pb_##f##_bwd_cuda[] = {                                                                       \
+        {.name = "mma",                                                                                                \
+         .run = pb_mla_on<pb_##f##_bwd_problem, pb_mla_bwd_mma>,                                                       \
+         .accepts = PB_MLA_TAKES(pb_##f##_bwd_problem, mma),                                                           \
+         .workspace = PB_MLA_WORKSPACE(pb_##f##_bwd_problem, mma),                                                     \
+         .varies = true},                                                                                              \
+        {.name = "mma_ordered",                                                                                        \
+         .run = pb_mla_on<pb_##f##_bwd_problem, pb_mla_bwd_mma_ordered>,                                               \
+         .accepts = PB_MLA_TAKES(pb_##f##_bwd_problem, mma),                                                           \
+         .workspace = PB_MLA_WORKSPACE(pb_##f##_bwd_problem, simt)},                                                   \
+        {.name = "simt",                                                                                               \
+         .run = pb_mla_on<pb_##f##_bwd_problem, pb_mla_bwd_simt>,                                                      \
+         .accepts = PB_MLA_TAKES(pb_##f##_bwd_problem, simt),                                                          \
+         .workspace = PB_MLA_WORKSPACE(pb_##f##_bwd_problem, simt)},                                                   \
+        {0},                                                                                                           \
+    };                                                                                                                 \
+    }
+#endif
