@@ -89,11 +89,12 @@ typedef struct pb_timing {
 } pb_timing;
 
 /* Times fn(ctx, self). EUNSUPPORTED with the reason when opts->graph and it cannot be recorded; EDEVICE when a clock
- * gives a time that is not above 0. Stops early, with what it has, after pb_interrupted() turns true. Of its own it
- * adds one mark to a sample at most: nothing on a device that runs behind the host, one reading of the clock on a CPU. */
+ * gives a time that is not above 0. Stops early, with what it has, after pb_interrupted() turns true. A
+ * sample holds one mark besides fn at most: on a CPU a reading of the clock, on a device behind the host nothing. */
 pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out);
 /* The median of n >= 1 values; the array is sorted. The mean of the middle two when n is even. */
 double pb_median(double *v, int n);
+double pb_median_of(const double *v, int n); /* the same, of at most PB_MAX_SAMPLES that stay as they are */
 
 /* ---- suites ------------------------------------------------------------------------------------ */
 
@@ -102,7 +103,8 @@ typedef struct pb_sink pb_sink;
 /* unit and better follow from the metric by bench/metrics.def. */
 pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value, int samples, const char *status,
                   const char *note);
-/* The median of the timing as `metric`, and its samples into samples.csv. */
+/* The median of the timing as `metric`, and its samples into samples.csv. Samples that still got faster add to the note
+ * (trend.h). */
 pb_status pb_emit_timing(pb_sink *s, const pb_case *c, const char *metric, const pb_timing *t, const char *note);
 
 /* The value this launch emitted for a key and metric with status ok. */

@@ -55,8 +55,8 @@ static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
 static pb_status check_time(double seconds, const char *what, int i, const char *clock)
 {
     if (isfinite(seconds) && seconds > 0) return PB_OK;
-    return pb_fail(PB_EDEVICE, "measure: %s %d took %g s by the clock of the %s, which is broken or too coarse", what, i,
-                   seconds, clock);
+    return pb_fail(PB_EDEVICE, "measure: %s %d took %g s by the clock of the %s, which is broken or too coarse", what,
+                   i, seconds, clock);
 }
 
 static pb_status check_sample(const pb_ctx *ctx, const pb_timing *t, int i)
@@ -111,7 +111,7 @@ static pb_status collect_graph(pb_ctx *ctx, pb_fn fn, void *self, const pb_measu
     return s;
 }
 
-static double median_of(const double *v, int n)
+double pb_median_of(const double *v, int n)
 {
     double sorted[PB_MAX_SAMPLES];
     memcpy(sorted, v, (size_t)n * sizeof *sorted);
@@ -125,8 +125,8 @@ pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o
     PB_TRY(warm_up(ctx, fn, self, opts, opts->warmup));
     if (!pb_interrupted()) PB_TRY((opts->graph ? collect_graph : collect)(ctx, fn, self, opts, &t));
     if (t.n) {
-        t.median = median_of(t.seconds, t.n);
-        t.host_median = median_of(t.host, t.n);
+        t.median = pb_median_of(t.seconds, t.n);
+        t.host_median = pb_median_of(t.host, t.n);
         t.launches /= t.n;
         t.waits /= t.n;
     }

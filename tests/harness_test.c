@@ -144,6 +144,24 @@ static void timings_leave_their_samples(void **state)
     assert_non_null(strstr(slurp("results.csv"), "copy_rate,B/s,higher,8,2,ok"));
 }
 
+static void a_warm_up_too_short_is_in_the_note(void **state)
+{
+    pb_sink *s = sink();
+    pb_timing t = {.n = 15, .median = 2};
+    (void)state;
+    for (int i = 0; i < 15; i++) t.seconds[i] = 3 - i / 5;
+    CHECK_OK(pb_emit_timing(s, a_case(), "kernel_time", &t, NULL));
+    CHECK_OK(pb_emit_rate(s, a_case(), "copy_rate", 3, &t, "of 2 MiB"));
+    t.n = 14;
+    CHECK_OK(pb_emit_timing(s, a_case(), "kernel_time", &t, "of 14"));
+    pb_sink_close(s);
+    assert_non_null(
+        strstr(slurp("results.csv"), "s,lower,2,15,ok,warm-up suspect: first third 2e+02 % slower than the last\n"));
+    assert_non_null(strstr(slurp("results.csv"),
+                           "1.5,15,ok,of 2 MiB; warm-up suspect: first third 2e+02 % slower than the last\n"));
+    assert_non_null(strstr(slurp("results.csv"), "s,lower,2,14,ok,of 14\n"));
+}
+
 static void a_full_disk_is_an_error(void **state)
 {
     pb_sink *s = sink();
@@ -209,6 +227,7 @@ int main(void)
         cmocka_unit_test(the_graver_exit_code_stands),
         cmocka_unit_test(rows_are_quoted_and_never_hold_nan),
         cmocka_unit_test(timings_leave_their_samples),
+        cmocka_unit_test(a_warm_up_too_short_is_in_the_note),
         cmocka_unit_test(a_full_disk_is_an_error),
         cmocka_unit_test(an_interrupt_ends_the_current_sample_and_keeps_the_rest),
     };

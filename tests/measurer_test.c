@@ -1,21 +1,13 @@
-/* measurer_test.c - the measurer itself, on a device and a host whose clocks are a script: what it reports is what was
- * scripted, to the bit, whatever the distribution; what is no sample is not timed; what goes wrong is one error. */
-#include "bench/stats/distributions.h"
-#include "bench/stats/stats.h"
-#include "tests/scripted.h"
-#include "tests/test.h"
+/* measurer_test.c - the measurer itself, on a device and a host whose clocks are a script: what is no sample is
+ * not timed, sampling stops when it should, and what goes wrong is one error. */
+#include "tests/measured.h"
+
+static const double unit = SCRIPTED_UNIT;
 
 static bool interrupted; /* in place of the flag that signals raise */
 
 bool pb_interrupted(void) { return interrupted; }
 static void interrupt(void) { interrupted = true; }
-
-static pb_timing measure(scripted *s, const pb_measure_opts *o)
-{
-    pb_timing t;
-    CHECK_OK(scripted_measure(s, o, &t));
-    return t;
-}
 
 static void median_of_odd_and_even(void **state)
 {
@@ -24,123 +16,6 @@ static void median_of_odd_and_even(void **state)
     CHECK_NEAR(pb_median(one, 1), 3, 0);
     CHECK_NEAR(pb_median(odd, 3), 5, 0);
     CHECK_NEAR(pb_median(even, 4), 3, 0);
-}
-
-/* ---- known distributions ------------------------------------------------------------------------ */
-
-enum { N = 1000, WARM = 3, LENGTH = WARM + N };
-static const double unit = 1.0 / (1 << 20); /* of all times, so that no sum is rounded */
-static const double level = 1.0 / 64;
-
-typedef struct noise {
-    uint64_t seed, i;
-    double before; /* the value before, of a process with memory */
-} noise;
-
-static double uniform(noise *s) { return pb_uniform(s->seed, s->i++); }
-static double gauss(noise *s) { return pb_normal_quantile(1 - (uniform(s) + 0x1p-60)); }
-
-/* In units of the level; k counts from the first call of the warm-up. */
-static double constant(noise *s, int k) { return (void)s, (void)k, 1; }
-static double normal(noise *s, int k) { return (void)k, 1 + 0.1 * gauss(s); }
-static double exponential(noise *s, int k) { return (void)k, -log(1 - uniform(s)); }
-static double bimodal(noise *s, int k) { return (void)k, (uniform(s) < 0.5 ? 1 : 2) + 0.01 * gauss(s); }
-static double correlated(noise *s, int k)
-{
-    (void)k;
-    s->before = 0.9 * s->before + sqrt(1 - 0.81) * gauss(s);
-    return 1 + 0.05 * s->before;
-}
-static double warming(noise *s, int k) { return 1 + 0.5 * (LENGTH - k) / LENGTH + 0.01 * gauss(s); }
-static double spiked(noise *s, int k) { return (void)k, 1 + 0.01 * gauss(s) + (uniform(s) < 0.01 ? 1000 : 0); }
-
-typedef double (*draw)(noise *s, int k);
-
-static void write_script(draw d, uint64_t seed, double *script, int n)
-{
-    noise s = {.seed = seed};
-    for (int k = 0; k < n; k++) {
-        const double x = floor(d(&s, k) * level / unit) * unit;
-        script[k] = x >= unit ? x : unit;
-    }
-}
-
-static const struct {
-    const char *name;
-    draw draw;
-    double mean, sd, median; /* in units of the level; sd 0: not known in closed form */
-} known[] = {
-    {"constant", constant, 1, 0, 1},
-    {"normal", normal, 1, 0.1, 1},
-    {"exponential", exponential, 1, 1, 0.693147},
-    {"bimodal", bimodal, 1.5, 0.5001, 1.5},
-    {"correlated", correlated, 1, 0.05, 1},
-    {"warming", warming, 1.25, 0.1447, 1.25},
-    {"spiked", spiked, 11, 99.5, 1},
-};
-enum { KNOWN = sizeof known / sizeof *known };
-
-/* The value of rank k, from 0, by counting. */
-static double of_rank(const double *v, int n, int k)
-{
-    for (int i = 0; i < n; i++) {
-        int less = 0, equal = 0;
-        for (int j = 0; j < n; j++) less += v[j] < v[i], equal += v[j] == v[i];
-        if (less <= k && k < less + equal) return v[i];
-    }
-    fail_msg("no value of rank %d", k);
-    return 0;
-}
-
-/* Nothing added, nothing lost, in order, and the median by its definition. */
-static void same_to_the_bit(const char *name, const pb_timing *t, const double *want, int n)
-{
-    if (t->n != n) fail_msg("%s: %d samples, want %d", name, t->n, n);
-    for (int i = 0; i < n; i++)
-        if (!(t->seconds[i] == want[i]))
-            fail_msg("%s: sample %d took %.17g s, the script says %.17g", name, i, t->seconds[i], want[i]);
-    CHECK_NEAR(t->median, (of_rank(want, n, (n - 1) / 2) + of_rank(want, n, n / 2)) / 2, 0);
-}
-
-static void what_is_scripted_is_measured(void **state)
-{
-    (void)state;
-    for (int k = 0; k < KNOWN; k++) {
-        double script[LENGTH];
-        write_script(known[k].draw, 7 + (uint64_t)k, script, LENGTH);
-        for (int odd = 0; odd < 2; odd++) {
-            pb_measure_opts o = {.warmup = WARM, .min_samples = N - odd, .max_samples = N - odd};
-            scripted cpu = {.script = script},
-                     gpu = {.script = script, .async = true, .enqueue = 8 * unit, .marking = 2 * unit};
-            pb_timing t = measure(&cpu, &o);
-            same_to_the_bit(known[k].name, &t, script + WARM, N - odd);
-            CHECK_NEAR(t.host_median, t.median, 0); /* the work is the host's */
-            o.flush = o.queued = true;
-            t = measure(&gpu, &o);
-            same_to_the_bit(known[k].name, &t, script + WARM, N - odd);
-            CHECK_NEAR(t.host_median, 12 * unit, 0); /* one call and two marks, whatever the work takes */
-        }
-    }
-}
-
-/* The scripts are what they are said to be: mean and standard deviation within 4 standard errors, those of the
- * correlated ones with the 19 of (1+0.9)/(1-0.9) in place of each. A median away from a gap lies near the known one. */
-static void the_distributions_are_the_known_ones(void **state)
-{
-    (void)state;
-    for (int k = 0; k < KNOWN; k++) {
-        double script[LENGTH];
-        write_script(known[k].draw, 7 + (uint64_t)k, script, LENGTH);
-        scripted s = {.script = script};
-        pb_timing t = measure(&s, &(pb_measure_opts){.warmup = WARM, .min_samples = N, .max_samples = N});
-        const pb_sample got = pb_sample_of(t.seconds, t.n);
-        const double sd = known[k].sd * level, wide = known[k].draw == correlated ? 19 : 1;
-        CHECK_NEAR(got.mean, known[k].mean * level, 4 * sd * sqrt(wide / N) + unit);
-        CHECK_NEAR(got.sd, sd, (known[k].draw == spiked ? 0.6 : 0.15 * sqrt(wide)) * sd + unit);
-        if (known[k].draw != bimodal)
-            CHECK_NEAR(t.median, known[k].median * level,
-                       (known[k].draw == spiked ? 0.01 : 5 * known[k].sd * sqrt(wide / N)) * level + unit);
-    }
 }
 
 /* ---- what the measurer adds ---------------------------------------------------------------------- */
@@ -207,43 +82,6 @@ static void sampling_stops_at_the_time_asked_for(void **state)
     CHECK_NEAR(t.median, 3, 0); /* of 1 5 2 4 */
     t = measure(&h, &(pb_measure_opts){.warmup = 2, .min_samples = 1, .max_samples = 6, .min_time = 1e9});
     assert_int_equal(t.n, 6);
-}
-
-/* What the measurer makes of times drawn anew for each of 4000 measurements: mean median and mean last sample. */
-static void over_many(draw d, const pb_measure_opts *o, double *median, double *last)
-{
-    enum { TIMES = 4000, LONGEST = 128 };
-    double length[LONGEST];
-    *median = *last = 0;
-    for (int k = 0; k < TIMES; k++) {
-        write_script(d, 1000 + (uint64_t)k, length, LONGEST);
-        scripted s = {.script = length};
-        const pb_timing t = measure(&s, o);
-        *median += t.median / level / TIMES;
-        *last += t.seconds[t.n - 1] / level / TIMES;
-    }
-}
-
-/* Exponential times, mean 1. A fixed number of samples is unbiased: the median of 5 is 1/5+1/4+1/3 on average, the last
- * one 1. Stopping at a time is not: the sample that crosses time T is 2 - e^-T long on average (the inspection paradox;
- * Feller II, I.4), and a median of few comes out high, by some 1/n. With a spread of 10 % nothing of it is left. */
-static void stopping_at_a_time_prefers_long_last_samples(void **state)
-{
-    double five, fixed, median, last;
-    (void)state;
-    over_many(exponential, &(pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 5}, &five, &last);
-    CHECK_NEAR(five, 1.0 / 5 + 1.0 / 4 + 1.0 / 3, 0.03);
-    CHECK_NEAR(last, 1, 0.06);
-    pb_measure_opts timed = {.warmup = 1, .min_samples = 1, .max_samples = 120, .min_time = 4 * level};
-    over_many(exponential, &timed, &median, &last);
-    CHECK_NEAR(last, 2 - exp(-4), 0.08);
-    assert_true(median > 1.2 * five);
-    over_many(normal, &timed, &median, &last);
-    CHECK_NEAR(median, 1, 0.005);
-    over_many(exponential, &(pb_measure_opts){.warmup = 1, .min_samples = 69, .max_samples = 69}, &fixed, &last);
-    timed.min_time = 68 * level;
-    over_many(exponential, &timed, &median, &last);
-    CHECK_NEAR(median / fixed, 1 + 1.0 / 69, 0.007);
 }
 
 /* ---- what is not timed --------------------------------------------------------------------------- */
@@ -416,13 +254,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(median_of_odd_and_even),
-        cmocka_unit_test(what_is_scripted_is_measured),
-        cmocka_unit_test(the_distributions_are_the_known_ones),
         cmocka_unit_test(a_sample_holds_one_mark_at_most),
         cmocka_unit_test(an_idle_device_waits_for_the_host),
         cmocka_unit_test(samples_come_in_order_after_the_warm_up),
         cmocka_unit_test(sampling_stops_at_the_time_asked_for),
-        cmocka_unit_test(stopping_at_a_time_prefers_long_last_samples),
         cmocka_unit_test(preparation_is_not_timed),
         cmocka_unit_test(queued_samples_follow_each_other_without_a_wait),
         cmocka_unit_test(a_graph_is_recorded_once_and_replayed),

@@ -1,10 +1,12 @@
 /* scripted.h - a device and a host whose clocks are a script, for tests of the measurer.
  *
  * A test that links scripted.c has the scripted host clock in place of pb_clock_seconds. No time passes but what the
- * script and the costs below say; keep them multiples of 2^-20, and every sum is exact. */
+ * script and the costs below say; keep them multiples of SCRIPTED_UNIT, and every sum is exact. */
 #ifndef PB_TESTS_SCRIPTED_H
 #define PB_TESTS_SCRIPTED_H
 #include "bench/bench.h"
+
+#define SCRIPTED_UNIT 0x1p-20 /* seconds */
 
 /* What can be counted, and made to fail. */
 typedef enum scripted_step {
