@@ -109,7 +109,7 @@ static void over_many(draw d, const pb_measure_opts *o, double *median, double *
     double length[LONGEST];
     *median = *last = 0;
     for (int k = 0; k < TIMES; k++) {
-        write_script(d, 1000 + (uint64_t)k, length, LONGEST);
+        write_script(d, 1000 + (uint64_t)k, length, o->warmup + o->max_samples);
         scripted s = {.script = length};
         const pb_timing t = measure(&s, o);
         *median += t.median / level / TIMES;
@@ -127,14 +127,14 @@ static void stopping_at_a_time_prefers_long_last_samples(void **state)
     over_many(exponential, &(pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 5}, &five, &last);
     CHECK_NEAR(five, 1.0 / 5 + 1.0 / 4 + 1.0 / 3, 0.03);
     CHECK_NEAR(last, 1, 0.06);
-    pb_measure_opts timed = {.warmup = 1, .min_samples = 1, .max_samples = 120, .min_time = 4 * level};
+    pb_measure_opts timed = {.warmup = 1, .min_samples = 1, .max_samples = 24, .min_time = 4 * level};
     over_many(exponential, &timed, &median, &last);
     CHECK_NEAR(last, 2 - exp(-4), 0.08);
     assert_true(median > 1.2 * five);
     over_many(normal, &timed, &median, &last);
     CHECK_NEAR(median, 1, 0.005);
     over_many(exponential, &(pb_measure_opts){.warmup = 1, .min_samples = 69, .max_samples = 69}, &fixed, &last);
-    timed.min_time = 68 * level;
+    timed.max_samples = 120, timed.min_time = 68 * level;
     over_many(exponential, &timed, &median, &last);
     CHECK_NEAR(median / fixed, 1 + 1.0 / 69, 0.007);
 }
@@ -144,7 +144,7 @@ static void stopping_at_a_time_prefers_long_last_samples(void **state)
 static double trend_of(draw d, uint64_t seed, int n)
 {
     double times[LENGTH];
-    write_script(d, seed, times, LENGTH);
+    write_script(d, seed, times, WARM + n);
     return pb_trend(times + WARM, n);
 }
 
