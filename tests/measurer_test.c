@@ -95,6 +95,7 @@ static void preparation_is_not_timed(void **state)
         scripted s = {.script = script, .async = async, .marking = async ? unit : 0};
         pb_timing t = measure(&s, &o);
         same_to_the_bit("prepared", &t, script + 2, 5);
+        for (int i = 0; i < 5; i++) CHECK_NEAR(t.host[i], async ? 2 * unit : script[2 + i], 0);
         CHECK_NEAR(t.waits, SCRIPTED_WAITS, 0);
         assert_int_equal(s.count[STEP_BEFORE], 7);
         assert_int_equal(s.count[STEP_FLUSH], 7);
