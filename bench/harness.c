@@ -51,6 +51,20 @@ static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     return PB_OK;
 }
 
+/* A clock that stands still, runs backwards or gives no number has measured nothing. */
+static pb_status check_time(double seconds, const char *what, int i, const char *clock)
+{
+    if (isfinite(seconds) && seconds > 0) return PB_OK;
+    return pb_fail(PB_EDEVICE, "measure: %s %d took %g s by the clock of the %s, which is broken or too coarse", what,
+                   i, seconds, clock);
+}
+
+static pb_status check_sample(const pb_ctx *ctx, const pb_timing *t, int i)
+{
+    PB_TRY(check_time(t->seconds[i], "sample", i, ctx->be->name));
+    return check_time(t->host[i], "sample", i, "host");
+}
+
 static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
 {
     enum { BATCH = 16 };
@@ -58,6 +72,7 @@ static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts 
     for (int i = 0; i < n; i++) PB_TRY(enqueue(ctx, fn, self, o, t, i));
     PB_TRY(ctx->be->sync(ctx));
     for (int i = 0; i < n; i++) PB_TRY(ctx->be->between(ctx, 2 * i, 2 * i + 1, &t->seconds[t->n + i]));
+    for (int i = 0; i < n; i++) PB_TRY(check_sample(ctx, t, t->n + i));
     t->n += n;
     return PB_OK;
 }
@@ -89,13 +104,14 @@ static pb_status collect_graph(pb_ctx *ctx, pb_fn fn, void *self, const pb_measu
     PB_TRY(pb_record(ctx, fn, self, &g));
     t->record_seconds = pb_clock_seconds() - start;
     t->nodes = pb_graph_nodes(ctx, g);
-    pb_status s = warm_up(ctx, pb_replay, g, o, 1); /* the first replay uploads the graph */
+    pb_status s = check_time(t->record_seconds, "recording", 0, "host");
+    if (s == PB_OK) s = warm_up(ctx, pb_replay, g, o, 1); /* the first replay uploads the graph */
     if (s == PB_OK) s = collect(ctx, pb_replay, g, o, t);
     pb_graph_free(ctx, g);
     return s;
 }
 
-static double median_of(const double *v, int n)
+double pb_median_of(const double *v, int n)
 {
     double sorted[PB_MAX_SAMPLES];
     memcpy(sorted, v, (size_t)n * sizeof *sorted);
@@ -109,8 +125,8 @@ pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o
     PB_TRY(warm_up(ctx, fn, self, opts, opts->warmup));
     if (!pb_interrupted()) PB_TRY((opts->graph ? collect_graph : collect)(ctx, fn, self, opts, &t));
     if (t.n) {
-        t.median = median_of(t.seconds, t.n);
-        t.host_median = median_of(t.host, t.n);
+        t.median = pb_median_of(t.seconds, t.n);
+        t.host_median = pb_median_of(t.host, t.n);
         t.launches /= t.n;
         t.waits /= t.n;
     }

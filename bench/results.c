@@ -13,6 +13,7 @@
 
 #include "bench/metric.h"
 #include "bench/tables.h"
+#include "bench/trend.h"
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
@@ -261,11 +262,13 @@ static pb_status emit_samples(pb_sink *s, const pb_case *c, const char *metric, 
 static pb_status emit_measured(pb_sink *s, const pb_case *c, const char *metric, double work, const pb_timing *t,
                                const char *note)
 {
-    char cut[64];
+    char text[512];
     const char *status = "ok";
+    const double trend = pb_trend(t->seconds, t->n);
+    if (trend > 0) pb_trend_note(note ? note : "", trend, text, sizeof text), note = text;
     if (pb_interrupted()) { /* it may have fewer samples than asked for */
-        snprintf(cut, sizeof cut, "interrupted after %d samples", t->n);
-        status = "truncated", note = cut;
+        snprintf(text, sizeof text, "interrupted after %d samples", t->n);
+        status = "truncated", note = text;
     }
     PB_TRY(emit_samples(s, c, metric, work, t));
     return pb_emit(s, c, metric, work > 0 ? work / t->median : t->median, t->n, status, note);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/trend.h"
+
 static int row_order(const void *a, const void *b)
 {
     const pb_row *x = *(const pb_row *const *)a, *y = *(const pb_row *const *)b;
@@ -22,14 +24,21 @@ static int badness(const char *status)
     return i;
 }
 
+static double trend_of(const pb_row *const *row, size_t n, double *room)
+{
+    for (size_t i = 0; i < n; i++) room[i] = pb_trend_of_note(row[i]->note);
+    return pb_median(room, (int)n);
+}
+
 /* Joins row[0..n), all of one key and metric; `value` is room for n. */
 static pb_series join(const pb_row *const *row, size_t n, double *value)
 {
     const pb_row *r = row[0];
     const double none = (double)NAN;
     pb_series s = {
-        r->key, r->metric, r->unit, r->better, r->machine_id, r->bench_version, r->run_id, r->status, r->note,
-        false,  0,         none,    none,      none};
+        r->key, r->metric, r->unit, r->better, r->machine_id, r->bench_version, r->run_id, r->status, r->note, false, 0,
+        none,   none,      none,    0};
+    s.trend = trend_of(row, n, value);
     for (size_t i = 0; i < n; i++) {
         int bad = badness(row[i]->status);
         s.mixed |= row[i]->unit != r->unit || row[i]->machine_id != r->machine_id ||

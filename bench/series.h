@@ -11,6 +11,8 @@ typedef struct pb_series {
     bool mixed;   /* rows of several machines, versions or units: nothing can be said */
     int launches; /* with a figure of status ok, pass or fail */
     double median, min, max;
+    double trend; /* by which its launches had not warmed up (trend.h), the median over them: 0 unless half of them say
+                     so */
 } pb_series;
 
 typedef struct pb_series_set {

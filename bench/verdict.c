@@ -89,6 +89,16 @@ static void judge_figures(pb_verdict *v, double ceiling)
     v->id = by_limit(v->worse, v->gate->limit);
 }
 
+/* A change that a warm-up too short on the slower side could have made is no more than suspect. */
+static void doubt(pb_verdict *v)
+{
+    if (v->id != PB_VERDICT_REGRESSED && v->id != PB_VERDICT_IMPROVED) return;
+    const double made = v->worse > 1 ? 1 / (1 + v->cand->trend) : 1 + v->base->trend;
+    if (by_limit(v->worse * made, v->gate->limit) == v->id) return;
+    v->id = PB_VERDICT_SUSPECT;
+    v->why = "a warm-up that was too short could have made it";
+}
+
 static bool is_contract(const pb_series *s) { return pb_key_of(s->key, "contract"); }
 static bool broken(const pb_series *s) { return !pb_series_ok(s) && strcmp(s->status, "unsupported") != 0; }
 static bool directed(const pb_series *s) { return strcmp(s->better, "none") != 0; }
@@ -129,6 +139,7 @@ static void judge_both(pb_verdict *v, const pb_series_set *base, const pb_series
     } else {
         v->why = "";
         judge_figures(v, ceiling_ratio(base, cand, v, out));
+        doubt(v);
     }
 }
 

@@ -4,7 +4,8 @@
  * names (lower is better: times the ceiling; higher: over it). w = ratio where lower is better, 1/ratio
  * where higher is. With the gate's limit L:  w > 1+L REGRESSED;  w < 1/(1+L) IMPROVED;  w between
  * 1/(1+L/3) and 1+L/3 SAME;  else SUSPECT. Zero on both sides is SAME; a zero or a negative figure on one
- * side only is INCOMPARABLE. */
+ * side only is INCOMPARABLE. A REGRESSED that would not stand at w/(1+t), t the candidate's trend (series.h), is
+ * SUSPECT; so is an IMPROVED that would not at w(1+t), t the base's. */
 #ifndef PB_VERDICT_H
 #define PB_VERDICT_H
 #include "bench/gates.h"
@@ -36,7 +37,7 @@ typedef struct pb_verdict {
     pb_verdict_id id;
     double ratio, worse; /* worse: w of above; NaN without both figures */
     bool counts;         /* it gates: only such rows change the exit code; FAILED and INCOMPARABLE always do */
-    const char *why;     /* of INCOMPARABLE and FAILED; static, or the row's note */
+    const char *why;     /* of INCOMPARABLE and FAILED, and of some SUSPECT; static, or the row's note */
 } pb_verdict;
 
 typedef struct pb_verdicts {

@@ -244,9 +244,24 @@ for metric in copy_rate matmul_rate call_time range_time kernel_time kernel_rate
     [[ $(rows m | grep ",$metric," | grep -c ',ok,') -eq 1 ]] || fail "m: no $metric"
 done
 
+mkdir scratch
+TMPDIR=$PWD/scratch expect 0 'SELF-SAMPLE' "$bench" --suite self -n 1 --samples 3 --out self
+whole self
+rmdir scratch || fail "self: it leaves files behind"
+for metric in sample_overhead row_time; do # one figure, and samples around it
+    value=$(rows self | awk -F, -v m=$metric '$6 == m && $11 == "ok" { print $9 }')
+    awk -F, -v m=$metric -v v="$value" '$4 == m { n++; below += $6 <= v; above += $6 >= v }
+        END { exit !(v > 0 && n == 3 && below >= 2 && above >= 2) }' self/samples.csv || fail "self: $metric"
+done
+[[ $(rows self | grep -c "^1,.*,self/sample,sample_overhead,s,lower,$(rows self | awk -F, '$5 == "contract/SELF-SAMPLE" { print $9 }'),") -eq 1 ]] ||
+    fail "self: the contract judges another figure"
+
 # ---- what a GPU would measure, without one ---------------------------------------------------------------------------
 expect 0 'ceiling/matmul_f32' "$bench" --suite ceiling --device cuda --dry-run
 grep -q ceiling/range "$dir/log" || fail "a GPU's run does not measure its ranges"
+expect 0 'self/row' "$bench" --suite self --device cuda --dry-run
+grep -q self/sample "$dir/log" && fail "a GPU's run measures samples that wait for it"
+expect 0 'ceiling/matmul_f32' "$bench" --suite ceiling --device cuda --dry-run
 grep -q ceiling/call "$dir/log" && fail "a GPU's ceilings have a CPU's call"
 expect 0 'mode=eager&model=qwen2.5-1.5b&rank=16&seq=2048' "$bench" --suite backward --device cuda --dry-run
 [[ $(grep -c 'mode=graph' "$dir/log") -eq 22 ]] || fail "not 22 graphed cases on a GPU"

@@ -48,6 +48,13 @@ static const expected cases[] = {
     {"zero.csv", "zero.csv", {0}, "same=2", 0, NULL},
     {"base.csv", "single.csv", {0}, "regressed=1 improved=0 same=1", 1, "only 1 launch behind the candidate"},
     {"many_base.csv", "many_regressed.csv", {0}, "regressed=256 improved=0", 1, "compared as measured"},
+    /* a warm-up too short: what it could have made, what it could not, and one launch of three */
+    {"base.csv", "warm_up_explains.csv", {0}, "regressed=0 improved=0 same=1 suspect=1", 0, "SUSPECT: a warm-up"},
+    {"base.csv", "warm_up_explains.csv", {.strict = true}, "regressed=0 improved=0 same=1 suspect=1", 3, NULL},
+    {"warm_up_explains.csv", "base.csv", {0}, "improved=0 same=1 suspect=1", 0, "SUSPECT: a warm-up"},
+    {"warm_up_base.csv", "regressed.csv", {0}, "regressed=1 improved=0 same=1", 1, "+30.0 %"},
+    {"base.csv", "warm_up_little.csv", {0}, "regressed=1 improved=0 same=1", 1, "+30.0 %"},
+    {"base.csv", "warm_up_once.csv", {0}, "regressed=1 improved=0 same=1", 1, "+30.0 %"},
     /* ceilings */
     {"base.csv", "ceiling_moved.csv", {0}, "regressed=0 improved=0 same=2 suspect=0", 0, "matmul_rate moved"},
     {"base.csv", "ceiling_hides.csv", {0}, "regressed=2", 1, "+40.0 %"},

@@ -1,4 +1,4 @@
-/* harness_test.c - keys, medians, the measurer on a device with a scripted clock, and the writer of rows. */
+/* harness_test.c - keys, exit codes, and the writer of rows. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 
 #include "cli/interrupt.h"
 #include "bench/results.h"
+#include "tests/scripted.h"
 #include "tests/test.h"
 
 /* ---- keys ------------------------------------------------------------------------------------- */
@@ -67,189 +68,6 @@ static void the_graver_exit_code_stands(void **state)
     (void)state;
     for (int i = 0; i < 6; i++)
         for (int j = 0; j < 6; j++) assert_int_equal(pb_worse_exit(order[i], order[j]), order[i > j ? i : j]);
-}
-
-static void median_of_odd_and_even(void **state)
-{
-    double one[] = {3}, odd[] = {9, 1, 5}, even[] = {8, 2, 4, 1};
-    (void)state;
-    CHECK_NEAR(pb_median(one, 1), 3, 0);
-    CHECK_NEAR(pb_median(odd, 3), 5, 0);
-    CHECK_NEAR(pb_median(even, 4), 3, 0);
-}
-
-/* ---- a device whose clock is a script ---------------------------------------------------------- */
-
-typedef struct fake {
-    const double *script; /* seconds that call i takes; the warm-up calls come first */
-    double clock, at[32];
-    int calls, prepared, flushes, syncs, stop_at;
-} fake;
-
-static pb_status fake_sync(pb_ctx *ctx)
-{
-    ((fake *)ctx->priv)->syncs++;
-    return PB_OK;
-}
-static pb_status fake_mark(pb_ctx *ctx, int slot)
-{
-    fake *f = ctx->priv;
-    f->at[slot] = f->clock;
-    return PB_OK;
-}
-static pb_status fake_between(pb_ctx *ctx, int from, int to, double *seconds)
-{
-    fake *f = ctx->priv;
-    *seconds = f->at[to] - f->at[from];
-    return PB_OK;
-}
-static pb_status fake_flush(pb_ctx *ctx)
-{
-    fake *f = ctx->priv;
-    f->clock += 100; /* untimed, or the test sees it */
-    f->flushes++;
-    return PB_OK;
-}
-static pb_status fake_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
-{
-    PB_TRY(fn(ctx, self));
-    *out = (pb_graph *)ctx->priv;
-    return PB_OK;
-}
-static pb_status fake_work(pb_ctx *ctx, void *self)
-{
-    fake *f = self;
-    if (ctx->recording) return f->stop_at == -1 ? pb_fail(PB_EUNSUPPORTED, "a host wait") : PB_OK;
-    ctx->counts.launches += 3;
-    ctx->counts.waits += 1;
-    f->clock += f->script[f->calls++];
-    if (f->calls == f->stop_at) raise(SIGINT);
-    return PB_OK;
-}
-static pb_status fake_replay(pb_ctx *ctx, pb_graph *g)
-{
-    fake *f = (fake *)g;
-    (void)ctx;
-    f->clock += f->script[f->calls++] / 2;
-    return PB_OK;
-}
-static size_t fake_nodes(const pb_graph *g)
-{
-    (void)g;
-    return 7;
-}
-static void fake_free(pb_graph *g) { (void)g; }
-static pb_status fake_before(pb_ctx *ctx, void *self)
-{
-    fake *f = self;
-    (void)ctx;
-    f->clock += 1000;
-    f->prepared++;
-    return PB_OK;
-}
-
-static const pb_backend fake_backend = {.name = "fake",
-                                        .sync = fake_sync,
-                                        .mark = fake_mark,
-                                        .between = fake_between,
-                                        .flush_cache = fake_flush,
-                                        .record = fake_record,
-                                        .replay = fake_replay,
-                                        .graph_nodes = fake_nodes,
-                                        .graph_free = fake_free};
-
-static const double script[64] = {50, 40, 1, 5, 2, 4, 3, 9, 9, 9};
-
-static pb_timing measure(fake *f, pb_measure_opts o)
-{
-    pb_timing t;
-    pb_ctx ctx = {.be = &fake_backend, .priv = f};
-    f->script = script;
-    o.before_self = f;
-    CHECK_OK(pb_measure(&ctx, fake_work, f, &o, &t));
-    return t;
-}
-
-static void samples_come_in_order_after_the_warm_up(void **state)
-{
-    fake f = {0};
-    (void)state;
-    pb_timing t = measure(&f, (pb_measure_opts){.warmup = 2, .min_samples = 5, .max_samples = 5, .min_time = 1e9});
-    assert_int_equal(t.n, 5);
-    for (int i = 0; i < 5; i++) CHECK_NEAR(t.seconds[i], script[2 + i], 0);
-    CHECK_NEAR(t.median, 3, 0);
-    CHECK_NEAR(t.launches, 3, 0);
-    CHECK_NEAR(t.waits, 1, 0); /* the work's own, not the measurer's */
-    assert_int_equal(t.nodes, 0);
-}
-
-static void sampling_stops_at_the_time_asked_for(void **state)
-{
-    fake f = {0}, g = {0};
-    (void)state;
-    pb_timing t = measure(&f, (pb_measure_opts){.warmup = 2, .min_samples = 1, .max_samples = 50, .min_time = 8});
-    assert_int_equal(t.n, 3); /* 1 + 5 + 2 */
-    t = measure(&g, (pb_measure_opts){.warmup = 2, .min_samples = 4, .max_samples = 50, .min_time = 0});
-    assert_int_equal(t.n, 4);
-    CHECK_NEAR(t.median, 3, 0); /* of 1 5 2 4 */
-}
-
-static void preparation_is_not_timed(void **state)
-{
-    fake f = {0};
-    (void)state;
-    pb_timing t = measure(
-        &f, (pb_measure_opts){.warmup = 2, .min_samples = 5, .max_samples = 5, .flush = true, .before = fake_before});
-    CHECK_NEAR(t.median, 3, 0);
-    assert_int_equal(f.prepared, 7);
-    assert_int_equal(f.flushes, 7);
-}
-
-/* One wait a batch, one for the warm-up; every sample has its own two marks. */
-static void queued_samples_follow_each_other_without_a_wait(void **state)
-{
-    fake f = {0}, g = {0};
-    (void)state;
-    pb_measure_opts o = {.warmup = 2, .min_samples = 5, .max_samples = 5, .flush = true, .queued = true};
-    pb_timing t = measure(&f, o);
-    assert_int_equal(t.n, 5);
-    for (int i = 0; i < 5; i++) CHECK_NEAR(t.seconds[i], script[2 + i], 0);
-    CHECK_NEAR(t.launches, 3, 0);
-    assert_int_equal(f.flushes, 7);
-    assert_int_equal(f.syncs, 2);
-    o.max_samples = 20;
-    t = measure(&g, o);
-    assert_int_equal(t.n, 16); /* a whole batch, though 5 would do */
-    CHECK_NEAR(t.seconds[15], script[17], 0);
-    assert_true(t.host_median >= 0);
-}
-
-static void a_graph_is_recorded_once_and_replayed(void **state)
-{
-    fake f = {0};
-    (void)state;
-    pb_timing t = measure(&f, (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 5, .graph = true});
-    assert_int_equal(f.calls, 1 + 1 + 5); /* eager, first replay, samples */
-    CHECK_NEAR(t.median, 1.5, 0);
-    CHECK_NEAR(t.launches, 1, 0);
-    CHECK_NEAR(t.waits, 0, 0);
-    assert_int_equal(t.nodes, 7);
-    assert_true(t.record_seconds >= 0);
-}
-
-static void what_cannot_be_measured_says_so(void **state)
-{
-    fake f = {.script = script, .stop_at = -1};
-    pb_ctx ctx = {.be = &fake_backend, .priv = &f};
-    pb_timing t = {.n = 42};
-    (void)state;
-    pb_measure_opts o = {.warmup = 1, .min_samples = 5, .max_samples = 5, .graph = true};
-    CHECK_FAILS(pb_measure(&ctx, fake_work, &f, &o, &t), PB_EUNSUPPORTED, "a host wait");
-    o.warmup = 0;
-    CHECK_FAILS(pb_measure(&ctx, fake_work, &f, &o, &t), PB_EINVAL, "warm-up");
-    o.warmup = 1, o.max_samples = PB_MAX_SAMPLES + 1;
-    CHECK_FAILS(pb_measure(&ctx, fake_work, &f, &o, &t), PB_EINVAL, "samples");
-    assert_int_equal(t.n, 42);
 }
 
 /* ---- the writer --------------------------------------------------------------------------------- */
@@ -326,6 +144,24 @@ static void timings_leave_their_samples(void **state)
     assert_non_null(strstr(slurp("results.csv"), "copy_rate,B/s,higher,8,2,ok"));
 }
 
+static void a_warm_up_too_short_is_in_the_note(void **state)
+{
+    pb_sink *s = sink();
+    pb_timing t = {.n = 15, .median = 2};
+    (void)state;
+    for (int i = 0; i < 15; i++) t.seconds[i] = 3 - i / 5;
+    CHECK_OK(pb_emit_timing(s, a_case(), "kernel_time", &t, NULL));
+    CHECK_OK(pb_emit_rate(s, a_case(), "copy_rate", 3, &t, "of 2 MiB"));
+    t.n = 14;
+    CHECK_OK(pb_emit_timing(s, a_case(), "kernel_time", &t, "of 14"));
+    pb_sink_close(s);
+    assert_non_null(
+        strstr(slurp("results.csv"), "s,lower,2,15,ok,warm-up suspect: first third 2e+02 % slower than the last\n"));
+    assert_non_null(strstr(slurp("results.csv"),
+                           "1.5,15,ok,of 2 MiB; warm-up suspect: first third 2e+02 % slower than the last\n"));
+    assert_non_null(strstr(slurp("results.csv"), "s,lower,2,14,ok,of 14\n"));
+}
+
 static void a_full_disk_is_an_error(void **state)
 {
     pb_sink *s = sink();
@@ -341,20 +177,25 @@ static void a_full_disk_is_an_error(void **state)
     pb_sink_close(s);
 }
 
+static void interrupt(void) { raise(SIGINT); }
+
 /* Last: the flag stays up. */
 static void an_interrupt_ends_the_current_sample_and_keeps_the_rest(void **state)
 {
-    fake f = {.stop_at = 5}, g = {0};
+    static const double script[16] = {50, 40, 1, 5, 2, 4, 3, 9, 9, 9};
+    const pb_measure_opts o = {.warmup = 2, .min_samples = 9, .max_samples = 9};
+    scripted f = {.script = script, .stop_at = 5, .stop = interrupt}, g = {.script = script};
+    pb_timing t;
     (void)state;
     pb_interrupt_watch();
     assert_false(pb_interrupted());
-    pb_timing t = measure(&f, (pb_measure_opts){.warmup = 2, .min_samples = 9, .max_samples = 9});
+    CHECK_OK(scripted_measure(&f, &o, &t));
     assert_true(pb_interrupted());
     assert_int_equal(t.n, 3);
     CHECK_NEAR(t.median, 2, 0);
     pb_sink *s = sink();
     CHECK_OK(pb_emit_timing(s, a_case(), "kernel_time", &t, "of no matter"));
-    t = measure(&g, (pb_measure_opts){.warmup = 2, .min_samples = 9, .max_samples = 9});
+    CHECK_OK(scripted_measure(&g, &o, &t));
     assert_int_equal(t.n, 0);
     CHECK_OK(pb_emit_timing(s, a_case(), "kernel_time", &t, NULL));
     pb_sink_close(s);
@@ -384,15 +225,9 @@ int main(void)
         cmocka_unit_test(keys_are_sorted_and_come_back),
         cmocka_unit_test(what_is_no_key_is_refused),
         cmocka_unit_test(the_graver_exit_code_stands),
-        cmocka_unit_test(median_of_odd_and_even),
-        cmocka_unit_test(samples_come_in_order_after_the_warm_up),
-        cmocka_unit_test(sampling_stops_at_the_time_asked_for),
-        cmocka_unit_test(preparation_is_not_timed),
-        cmocka_unit_test(queued_samples_follow_each_other_without_a_wait),
-        cmocka_unit_test(a_graph_is_recorded_once_and_replayed),
-        cmocka_unit_test(what_cannot_be_measured_says_so),
         cmocka_unit_test(rows_are_quoted_and_never_hold_nan),
         cmocka_unit_test(timings_leave_their_samples),
+        cmocka_unit_test(a_warm_up_too_short_is_in_the_note),
         cmocka_unit_test(a_full_disk_is_an_error),
         cmocka_unit_test(an_interrupt_ends_the_current_sample_and_keeps_the_rest),
     };

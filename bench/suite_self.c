@@ -1,0 +1,131 @@
+/* suite_self.c - what measuring itself costs: the harness around a sample, the writing of a row. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/contracts.h"
+#include "bench/results.h"
+
+enum { SAMPLES = PB_MAX_SAMPLES, ROWS = 256 };
+
+/* ---- one sample ------------------------------------------------------------------------------------- */
+
+static pb_status nothing(pb_ctx *ctx, void *self)
+{
+    (void)ctx, (void)self;
+    return PB_OK;
+}
+
+/* A whole measurement of nothing, its medians included. */
+static pb_status measure_nothing(pb_ctx *ctx, void *self)
+{
+    return pb_measure(ctx, nothing, NULL,
+                      &(pb_measure_opts){.warmup = 1, .min_samples = SAMPLES, .max_samples = SAMPLES}, self);
+}
+
+/* On a CPU: elsewhere every sample waits for the device. */
+static pb_status measure_sample(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    static const char how[] = "two marks, two readings of the clock, counters, medians";
+    pb_timing t;
+    const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    pb_timing *inner = malloc(sizeof *inner);
+    const pb_status s =
+        inner ? pb_measure(ctx, measure_nothing, inner, &o, &t) : pb_fail(PB_ENOMEM, "no memory for samples");
+    free(inner);
+    PB_TRY(s);
+    for (int i = 0; i < t.n; i++) t.seconds[i] /= SAMPLES;
+    t.median /= SAMPLES;
+    PB_TRY(pb_emit_timing(sink, c, "sample_overhead", &t, how));
+    return t.n ? pb_contract_emit(sink, "SELF-SAMPLE", NULL, 0, t.median, true, how) : PB_OK;
+}
+
+/* ---- one row ---------------------------------------------------------------------------------------- */
+
+typedef struct rows {
+    const pb_case *c;
+    pb_sink sink;
+    char dir[256];
+} rows;
+
+static pb_status write_rows(pb_ctx *ctx, void *self)
+{
+    rows *r = self;
+    (void)ctx;
+    for (int i = 0; i < ROWS; i++)
+        PB_TRY(pb_emit(&r->sink, r->c, "row_time", 1.0 / (i + 1), 5, "ok", "a row that is not read"));
+    return PB_OK;
+}
+
+/* As long a file, and as many values to remember, as before the first row. */
+static pb_status forget_rows(pb_ctx *ctx, void *self)
+{
+    rows *r = self;
+    (void)ctx;
+    r->sink.n = 0;
+    return ftruncate(r->sink.results, 0) == 0 ? PB_OK : pb_fail(PB_EIO, "%s/results.csv: it cannot be emptied", r->dir);
+}
+
+static pb_status open_rows(const pb_case *c, const pb_sink *like, rows *r)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(r->dir, sizeof r->dir, "%s/plumb-self-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(r->dir)) return pb_fail(PB_EIO, "%s: it cannot be made", r->dir);
+    PB_TRY(pb_results_create(r->dir));
+    PB_TRY(pb_sink_open(r->dir, &r->sink));
+    r->c = c;
+    r->sink.run_id = like->run_id, r->sink.machine_id = like->machine_id, r->sink.launch = like->launch;
+    return PB_OK;
+}
+
+static void close_rows(rows *r)
+{
+    static const char *const files[] = {"results.csv", "samples.csv"};
+    char path[300];
+    pb_sink_close(&r->sink);
+    for (int i = 0; i < 2; i++) snprintf(path, sizeof path, "%s/%s", r->dir, files[i]), (void)unlink(path);
+    (void)rmdir(r->dir);
+}
+
+static pb_status measure_row(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    pb_timing t;
+    rows r = {.sink = {.results = -1, .samples = -1}};
+    pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    o.before = forget_rows, o.before_self = &r;
+    pb_status s = open_rows(c, sink, &r);
+    if (s == PB_OK) s = pb_measure(ctx, write_rows, &r, &o, &t);
+    close_rows(&r);
+    PB_TRY(s);
+    for (int i = 0; i < t.n; i++) t.seconds[i] = t.host[i] / ROWS; /* on the host, whatever the device */
+    t.median = t.host_median / ROWS;
+    return pb_emit_timing(sink, c, "row_time", &t, "formatted and appended by one write");
+}
+
+/* ---- the suite ------------------------------------------------------------------------------------------ */
+
+static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    static const struct {
+        const char *name;
+        pb_status (*measure)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
+    } cases[] = {{"sample", measure_sample}, {"row", measure_row}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (strcmp(cases[i].name, c->name) == 0) return cases[i].measure(ctx, c, sink);
+    return pb_fail(PB_EINVAL, "suite self has no case '%s'", c->name);
+}
+
+static double expect(const pb_case *c) { return (void)c, 0.3; }
+
+static const char *const grid[] = {"sample,row", NULL};
+static const char *const device_grid[] = {"row", NULL}; /* a sample there waits for the device */
+
+const pb_suite pb_suite_self = {
+    .name = "self",
+    .what = "what measuring itself costs: the harness around a sample, the writing of a row",
+    .axes = "",
+    .grid = grid,
+    .device_grid = device_grid,
+    .expect = expect,
+    .run = run,
+};

@@ -1,0 +1,35 @@
+/* measured.h - a measurement on the device of scripted.h, and that it is what was scripted, to the bit. */
+#ifndef PB_TESTS_MEASURED_H
+#define PB_TESTS_MEASURED_H
+#include "tests/scripted.h"
+#include "tests/test.h"
+
+static inline pb_timing measure(scripted *s, const pb_measure_opts *o)
+{
+    pb_timing t;
+    CHECK_OK(scripted_measure(s, o, &t));
+    return t;
+}
+
+/* The value of rank k, from 0, by counting. */
+static inline double of_rank(const double *v, int n, int k)
+{
+    for (int i = 0; i < n; i++) {
+        int less = 0, equal = 0;
+        for (int j = 0; j < n; j++) less += v[j] < v[i], equal += v[j] == v[i];
+        if (less <= k && k < less + equal) return v[i];
+    }
+    fail_msg("no value of rank %d", k);
+    return 0;
+}
+
+/* Nothing added, nothing lost, in order, and the median by its definition. */
+static inline void same_to_the_bit(const char *name, const pb_timing *t, const double *want, int n)
+{
+    if (t->n != n) fail_msg("%s: %d samples, want %d", name, t->n, n);
+    for (int i = 0; i < n; i++)
+        if (!(t->seconds[i] == want[i]))
+            fail_msg("%s: sample %d took %.17g s, the script says %.17g", name, i, t->seconds[i], want[i]);
+    CHECK_NEAR(t->median, (of_rank(want, n, (n - 1) / 2) + of_rank(want, n, n / 2)) / 2, 0);
+}
+#endif
