@@ -57,7 +57,7 @@ grep -q 'a line on stderr' $out/summary.md && fail "summary.md holds stderr"
 grep -q 'a line on stderr' $out/log || fail "the log holds no stderr"
 grep -q '<testsuites compare .*/out/runs --format junit/>' $out/junit.xml || fail "no junit.xml"
 version four 0
-expect 0 'options: --suite kernels --gates g.csv swiglu --format' compare main HEAD -- --suite kernels --gates g.csv swiglu
+expect 0 'options: --suite kernels --gates g.csv --filter swiglu --format' compare main HEAD -- --suite kernels --gates g.csv --filter swiglu
 [[ $(built) -eq 3 ]] || fail "the base was built again"
 grep -q 'runs --gates g.csv --format junit' $out/junit.xml || fail "junit.xml is judged by other gates"
 expect 1 '# one against # three' compare main topic~1 # both are there

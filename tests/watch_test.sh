@@ -9,7 +9,7 @@ declare -A pids
 start() {
     local name=$1
     shift
-    "$fixture" --suite toy --no-compare --case-timeout 1 --seed 3 --out "$name" "$@" >"$name.log" 2>&1 & pids[$name]=$!
+    timeout -k 1 90 "$fixture" --suite toy --no-compare --case-timeout 1 --seed 3 --out "$name" "$@" >"$name.log" 2>&1 & pids[$name]=$!
 }
 end() {
     local got
