@@ -33,7 +33,7 @@ codes fine slow 1                                     # a regression
 codes fine,failed slow 4                              # and a case that failed
 codes fine,dawdle slow 4 --case-timeout 1 -n 1        # and one that hung
 codes fine,dawdle,crash slow 4 --case-timeout 1 -n 2  # and a launch that crashed
-codes fine,memory slow 125 -n 1                       # and a machine without memory
+codes fine,memory slow 125 -n 2                       # and a machine without memory
 codes fine,lost,failed slow 125 -n 2                  # and a device that was lost
 codes fine same 2 --launches 0
 codes fine elsewhere 4 --require-baseline
