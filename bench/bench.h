@@ -5,6 +5,7 @@
  * Everything right of `results` works on CSV files alone. */
 #ifndef PB_BENCH_H
 #define PB_BENCH_H
+#include "bench/pulse.h"
 #include "cli/interrupt.h"
 #include "kernels/core/op.h"
 
@@ -16,7 +17,7 @@ typedef enum pb_exit {
     PB_EXIT_REGRESSION = 1,
     PB_EXIT_USAGE = 2,        /* what the user typed, or a file of theirs */
     PB_EXIT_INCONCLUSIVE = 3, /* only with --strict */
-    PB_EXIT_INCOMPARABLE = 4, /* or a failed or missing case */
+    PB_EXIT_INCOMPARABLE = 4, /* or a case that failed, hung or is missing */
     PB_EXIT_NO_MEMORY = 124,  /* of a launch, to `bench`, which goes on and ends with 125: a case lacked memory */
     PB_EXIT_HARNESS = 125     /* the harness or the machine; what git bisect skips */
 } pb_exit;
@@ -75,6 +76,7 @@ typedef struct pb_measure_opts {
     pb_fn before;    /* untimed, before every sample; NULL: none. Its self is `before_self`. With queued, it only
                         enqueues */
     void *before_self;
+    pb_pulse *pulse; /* told after every sample and warm-up call; NULL: nobody */
 } pb_measure_opts;
 
 typedef struct pb_timing {

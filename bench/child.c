@@ -1,8 +1,8 @@
 /* child.c - the child's side of a launch: measures the cases of the plan in the launch's order. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench/commands.h"
 #include "bench/launch.h"
@@ -13,9 +13,10 @@
 #include "kernels/core/clock.h"
 
 /* What was not given stays 0 or -1: the suite decides. */
-static pb_measure_opts measure_opts(const pb_options *o)
+static pb_measure_opts measure_opts(const pb_options *o, pb_pulse *pulse)
 {
-    return (pb_measure_opts){.warmup = (int)o->warmup,
+    return (pb_measure_opts){.pulse = pulse,
+                             .warmup = (int)o->warmup,
                              .min_samples = o->samples < PB_MAX_SAMPLES ? (int)o->samples : PB_MAX_SAMPLES,
                              .min_time = o->min_time};
 }
@@ -57,12 +58,6 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     return PB_OK;
 }
 
-/* Says that a case begins, or that there is no time for it; a parent that is gone does not matter here. */
-static void tell(const pb_options *o, char what)
-{
-    if (o->child_pipe >= 0 && write((int)o->child_pipe, &what, 1) != 1) return;
-}
-
 /* Whether a case can be expected to end before the deadline, at the pace of this process so far; the first one is
  * begun in any case, or a budget that is too small for it would never get on. */
 typedef struct pace {
@@ -78,18 +73,35 @@ static bool has_time(const pb_options *o, const pb_plan *plan, const pb_case *c,
     return first || !(o->child_deadline > 0) || now + expect * (slower > 1 ? slower : 1) < o->child_deadline;
 }
 
-/* What an earlier process measured of this launch. */
-static pb_status restore(const pb_options *o, pb_sink *sink)
+/* A case that hung in so many launches is not tried again. */
+enum { HANGS = 2 };
+
+/* hung[i]: in how many launches before case i hung or was skipped. */
+static void count_hang(const pb_plan *plan, const pb_row *r, int launch, int *hung)
+{
+    if (r->launch >= launch || strcmp(r->status, "timeout") != 0) return;
+    for (int i = 0; i < plan->n; i++) hung[i] += strcmp(plan->cases[i].key, r->key) == 0;
+}
+
+/* What earlier processes of this run have left: the figures of this launch, and which cases hung. */
+static pb_status restore(const pb_options *o, const pb_plan *plan, pb_sink *sink, int *hung)
 {
     pb_table t;
-    if (o->child_first <= 0) return PB_OK;
+    if (o->child_first <= 0 && sink->launch < HANGS) return PB_OK;
     PB_TRY(pb_table_read(o->child_dir, &t));
     pb_status s = PB_OK;
-    for (size_t i = 0; i < t.n && s == PB_OK; i++)
+    for (size_t i = 0; i < t.n && s == PB_OK; i++) {
+        count_hang(plan, &t.rows[i], sink->launch, hung);
         if (t.rows[i].launch == sink->launch && strcmp(t.rows[i].run_id, sink->run_id) == 0)
             s = pb_sink_restore(sink, &t.rows[i]);
+    }
     pb_table_free(&t);
     return s;
+}
+
+static pb_status skip(const pb_case *c, pb_sink *sink)
+{
+    return pb_emit_outcome(sink, c, "timeout", "not tried again: it hung in two launches before");
 }
 
 static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_sink *sink, const pb_options *o)
@@ -104,31 +116,47 @@ static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_sink *sink, const p
     return pb_complain(s == PB_OK ? PB_EXIT_INCOMPARABLE : exit_of(s));
 }
 
-static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, pb_sink *sink)
+/* The cases of `order` from child_first on. */
+static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, const int *order, const int *hung,
+                            pb_sink *sink)
 {
     pace p = {pb_clock_seconds(), 0};
-    bool stop = false;
     pb_exit code = PB_EXIT_OK;
-    pb_status s = restore(o, sink);
-    int *order = malloc((size_t)plan->n * sizeof *order);
-    if (!order) s = pb_fail(PB_ENOMEM, "no memory for %d cases", plan->n);
-    else pb_plan_order(plan, (uint64_t)o->child_seed, sink->launch, order);
-    for (int i = (int)o->child_first; s == PB_OK && i < plan->n; i++) {
+    for (int i = (int)o->child_first; i < plan->n; i++) {
         const pb_case *c = &plan->cases[order[i]];
-        stop = !has_time(o, plan, c, &p);
-        if (stop) tell(o, PB_OUT_OF_TIME);
-        if (stop || pb_interrupted()) break;
-        tell(o, 'c');
-        s = measure(ctx, c, sink);
+        if (!has_time(o, plan, c, &p)) {
+            pb_pulse_say(sink->measure.pulse, PB_SAYS_OUT_OF_TIME);
+            return PB_EXIT_HARNESS;
+        }
+        if (pb_interrupted()) return PB_EXIT_HARNESS;
+        pb_pulse_say(sink->measure.pulse, PB_SAYS_BEGIN);
+        const pb_status s = hung[order[i]] < HANGS ? measure(ctx, c, sink) : skip(c, sink);
         if (s == PB_ENOMEM) { /* its row says so, and others may fit */
             code = pb_complain(PB_EXIT_NO_MEMORY);
-            s = PB_OK;
+            pb_pulse_say(sink->measure.pulse, PB_SAYS_NO_MEMORY);
         }
-        if (s == PB_OK && !pb_interrupted()) s = pb_progress_mark(o->child_dir, (pb_place){sink->launch, i + 1});
+        if (s != PB_OK && s != PB_ENOMEM) return pb_complain(PB_EXIT_HARNESS);
+        if (pb_interrupted()) return PB_EXIT_HARNESS;
+        if (pb_progress_mark(o->child_dir, (pb_place){sink->launch, i + 1}) != PB_OK)
+            return pb_complain(PB_EXIT_HARNESS);
+    }
+    return code;
+}
+
+static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, pb_sink *sink)
+{
+    pb_exit code = PB_EXIT_HARNESS;
+    int *order = malloc((size_t)plan->n * sizeof *order), *hung = calloc((size_t)plan->n, sizeof *hung);
+    if (!order || !hung) pb_fail(PB_ENOMEM, "no memory for %d cases", plan->n), pb_complain(code);
+    else if (restore(o, plan, sink, hung) != PB_OK) pb_complain(code);
+    else {
+        pb_plan_order(plan, (uint64_t)o->child_seed, sink->launch, order);
+        code = measure_each(ctx, o, plan, order, hung, sink);
     }
     free(order);
-    if (s != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    if (stop || pb_interrupted()) return PB_EXIT_HARNESS;
+    free(hung);
+    if (code == PB_EXIT_HARNESS) return code;
+    pb_pulse_say(sink->measure.pulse, PB_SAYS_BEGIN);
     return pb_worse_exit(code, conclude(ctx, plan, sink, o));
 }
 
@@ -147,11 +175,14 @@ pb_exit pb_launch_child(const pb_options *o)
     pb_backend_id device;
     pb_ctx ctx;
     pb_sink sink;
+    /* A few signs of life within the least time that is waited for one. */
+    pb_pulse pulse = {.fd = (int)o->child_pipe, .every = PB_LEAST_SILENCE(o) / 8, .last = pb_clock_seconds()};
     pb_interrupt_watch();
+    if (pulse.fd >= 0) fcntl(pulse.fd, F_SETFD, FD_CLOEXEC); /* the parent reads until this process ends */
     if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     if (pb_sink_open(o->child_dir, &sink) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
     sink.run_id = o->child_run, sink.machine_id = o->child_machine, sink.launch = (int)o->child_launch;
-    sink.measure = measure_opts(o);
+    sink.measure = measure_opts(o, &pulse);
     pb_exit code = PB_EXIT_HARNESS;
     if (pb_ctx_open(&ctx, device, 0) != PB_OK) pb_complain(code);
     else {

@@ -12,7 +12,7 @@ static const struct {
     {PB_EXIT_REGRESSION, "a gated figure is worse than the baseline allows, or a contract failed under --gate"},
     {PB_EXIT_USAGE, "what was typed, or a file that was named, is wrong"},
     {PB_EXIT_INCONCLUSIVE, "too noisy or too few launches to say (only with --strict)"},
-    {PB_EXIT_INCOMPARABLE, "a case failed or is missing, or the two sides cannot be compared"},
+    {PB_EXIT_INCOMPARABLE, "a case failed, hung or is missing, or the two sides cannot be compared"},
     {PB_EXIT_HARNESS, "interrupted, or the machine let it down (no GPU, disk full, no memory); git bisect skips it"},
 };
 

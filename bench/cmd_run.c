@@ -127,19 +127,19 @@ static double deadline(const run *r, double started)
 static pb_exit launch_all(const run *r, bool *stopped)
 {
     pb_exit worst = PB_EXIT_OK;
-    const double started = pb_clock_seconds(), before = expected_before(r), end = deadline(r, started);
+    const double started = pb_clock_seconds();
+    pb_launch l = {.dir = r->name.dir,
+                   .run_id = r->name.run_id,
+                   .machine_id = r->machine_id,
+                   .plan = &r->plan,
+                   .options = r->o,
+                   .seed = r->seed,
+                   .started = started,
+                   .before = expected_before(r),
+                   .deadline = deadline(r, started)};
     for (int i = r->next.launch; i < r->o->launches && !pb_interrupted() && !*stopped; i++) {
-        const pb_launch l = {.dir = r->name.dir,
-                             .run_id = r->name.run_id,
-                             .machine_id = r->machine_id,
-                             .plan = &r->plan,
-                             .options = r->o,
-                             .seed = r->seed,
-                             .number = i,
-                             .first = i == r->next.launch ? r->next.next : 0,
-                             .started = started,
-                             .before = before,
-                             .deadline = end};
+        l.number = i;
+        l.first = i == r->next.launch ? r->next.next : 0;
         pb_exit code = PB_EXIT_OK;
         if (pb_launch_run(&l, &code, stopped) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
         worst = pb_worse_exit(worst, code);

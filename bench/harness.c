@@ -74,6 +74,7 @@ static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts 
     for (int i = 0; i < n; i++) PB_TRY(ctx->be->between(ctx, 2 * i, 2 * i + 1, &t->seconds[t->n + i]));
     for (int i = 0; i < n; i++) PB_TRY(check_sample(ctx, t, t->n + i));
     t->n += n;
+    pb_pulse_beat(o->pulse);
     return PB_OK;
 }
 
@@ -82,6 +83,7 @@ static pb_status warm_up(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     for (int i = 0; i < calls && !pb_interrupted(); i++) {
         PB_TRY(prepare(ctx, o));
         PB_TRY(fn(ctx, self));
+        pb_pulse_beat(o->pulse);
     }
     return ctx->be->sync(ctx);
 }

@@ -1,9 +1,10 @@
-/* launch.c - the parent's side of a launch: start it, show how far it is, pass signals on, say how it ended. */
+/* launch.c - the parent's side of a launch: start it, show how far it is, say how it ended, go on after a case that
+ * hung. */
 #define _GNU_SOURCE
 #include "bench/launch.h"
 
 #include <errno.h>
-#include <poll.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,27 +15,36 @@
 
 #include "bench/progress.h"
 #include "bench/results.h"
+#include "bench/watch.h"
 #include "cli/interrupt.h"
 #include "kernels/core/clock.h"
 
 /* ---- progress ------------------------------------------------------------------------------------- */
 
-/* Weighs cases by what they are expected to take; the pace is that of this command so far. */
+/* Weighs cases by what they are expected to take; the pace is that of this command so far, as if a tenth of everything
+ * had gone before it as expected: the first cases, which are short, say little. */
 static double left(const pb_launch *l, const int *order, int at)
 {
-    double all = 0, done = -l->before, spent = pb_clock_seconds() - l->started;
+    double all = 0, done = -l->before;
     for (int i = 0; i < l->plan->n; i++) {
         double e = pb_plan_expect(l->plan, &l->plan->cases[order[i]]);
         all += e;
         done += i < at ? e : 0;
     }
     done += all * l->number;
-    const double rest = all * (double)l->options->launches - l->before - done;
-    return done > 0 ? rest * spent / done : rest;
+    const double total = all * (double)l->options->launches, rest = total - l->before - done, prior = total / 10;
+    return prior > 0 ? rest * (pb_clock_seconds() - l->started + prior) / (done + prior) : 0;
 }
 
-static void show(const pb_launch *l, const int *order, int at)
+typedef struct shown {
+    const pb_launch *l;
+    const int *order;
+} shown;
+
+static void show(void *user, int at)
 {
+    const pb_launch *l = ((const shown *)user)->l;
+    const int *order = ((const shown *)user)->order;
     if (l->options->quiet || !isatty(STDERR_FILENO)) return;
     fprintf(stderr, "\r\033[Klaunch %d of %ld, case %d of %d, about %.0f s left: %.60s", l->number + 1,
             l->options->launches, at + 1, l->plan->n, left(l, order, at), l->plan->cases[order[at]].key);
@@ -103,43 +113,7 @@ static pb_status start(const pb_launch *l, pid_t *pid, int *from_child)
     return pb_fail(PB_EIO, "a launch cannot be started: %s", strerror(errno));
 }
 
-/* Whether there is something to read, after a wait that a signal or the deadline ends; *late: it has passed. */
-static bool readable(int fd, double deadline, bool *late)
-{
-    struct pollfd p = {.fd = fd, .events = POLLIN};
-    const double rest = deadline - pb_clock_seconds();
-    *late = deadline > 0 && rest <= 0;
-    if (*late) return false;
-    return poll(&p, 1, deadline > 0 && rest < 86400 ? (int)(1e3 * rest) + 1 : -1) > 0;
-}
-
-/* Reads one byte for every case that begins, and PB_OUT_OF_TIME for one that is not begun, until the child closes the
- * pipe. The first signal goes on to the child, which ends after its sample; the second kills it. The deadline ends it
- * as a signal does. Returns the position of the last case. */
-static int follow(const pb_launch *l, pid_t pid, int from_child, const int *order, bool *stopped)
-{
-    int at = l->first - 1, passed = 0;
-    for (;;) {
-        char byte;
-        bool late;
-        const bool ready = readable(from_child, *stopped ? 0 : l->deadline, &late);
-        for (; passed < pb_interrupt_count(); passed++) kill(pid, passed ? SIGKILL : pb_interrupt_signal());
-        if (late) *stopped = true, kill(pid, SIGTERM);
-        if (!ready) continue;
-        ssize_t n = read(from_child, &byte, 1);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return at;
-        if (byte == PB_OUT_OF_TIME) *stopped = true;
-        else if (++at < l->plan->n) show(l, order, at);
-    }
-}
-
-static int reap(pid_t pid)
-{
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-    return status;
-}
+/* ---- how it ends ------------------------------------------------------------------------------------- */
 
 /* How a launch ended that did not end as pb_launch_child does, in words; false: it did. A library or a
  * sanitizer that calls exit counts as a death too. */
@@ -153,49 +127,158 @@ static bool died(int status, char *how, size_t n)
            code != PB_EXIT_HARNESS;
 }
 
-/* A launch that died cannot say so itself: its case gets a row. */
-static pb_status report_death(const pb_launch *l, const int *order, int at, const char *how)
+/* The case at a place of the order, or what stands for the conclusions; false: the launch has begun none. */
+static bool case_at(const pb_launch *l, const int *order, int at, pb_case *out)
 {
-    char note[160];
+    if (at < l->first) return false;
+    if (at < l->plan->n) *out = l->plan->cases[order[at]];
+    else {
+        *out = (pb_case){.name = "conclusions"};
+        snprintf(out->suite, sizeof out->suite, "%s", l->plan->suite->name);
+        pb_case_finish(out);
+    }
+    return true;
+}
+
+static pb_status emit_end(const pb_launch *l, const pb_case *c, const char *status, const char *note)
+{
     pb_sink sink;
-    const pb_case *c = at >= 0 && at < l->plan->n ? &l->plan->cases[order[at]] : NULL;
-    snprintf(note, sizeof note, "the launch was %s", how);
-    if (!pb_interrupted())
-        fprintf(stderr, "bench: launch %d: %s %s%s; what it measured before stays\n", l->number, how,
-                c ? "in " : "before its first case", c ? c->key : "");
-    if (!c) return PB_OK;
     PB_TRY(pb_sink_open(l->dir, &sink));
     sink.run_id = l->run_id, sink.machine_id = l->machine_id, sink.launch = l->number;
-    pb_status s = pb_emit_outcome(&sink, c, pb_interrupted() ? "truncated" : "failed", note);
+    pb_status s = pb_emit_outcome(&sink, c, status, note);
     pb_sink_close(&sink);
     return s;
 }
 
-/* A launch that died is not taken up again. */
+/* A launch that died cannot say so itself: its case gets a row. It is not taken up again. */
 static pb_status after_death(const pb_launch *l, const int *order, int at, const char *how)
 {
-    PB_TRY(report_death(l, order, at, how));
+    char note[160];
+    pb_case c;
+    const bool begun = case_at(l, order, at, &c);
+    snprintf(note, sizeof note, "the launch was %s", how);
+    if (!pb_interrupted())
+        fprintf(stderr, "bench: launch %d: %s %s%s; what it measured before stays\n", l->number, how,
+                begun ? "in " : "before its first case", begun ? c.key : "");
+    if (begun) PB_TRY(emit_end(l, &c, pb_interrupted() ? "truncated" : "failed", note));
     return pb_interrupted() ? PB_OK : pb_progress_mark(l->dir, (pb_place){l->number + 1, 0});
 }
 
-pb_status pb_launch_run(const pb_launch *l, pb_exit *code, bool *stopped)
+/* The case at place `at` is cut back to what is whole; *next: the first place that is not. */
+static pb_status cut_back(const pb_launch *l, int at, int *next)
+{
+    pb_place place;
+    PB_TRY(pb_progress_cut(l->dir, &place));
+    *next = place.launch > l->number ? l->plan->n + 1 : at;
+    if (place.launch == l->number && place.next > at) *next = place.next;
+    return PB_OK;
+}
+
+/* A launch that did not end by itself when its time was over. --resume measures the case again. */
+static pb_status after_deadline(const pb_launch *l, const int *order, int at)
+{
+    int next;
+    pb_case c;
+    if (!case_at(l, order, at, &c)) return PB_OK;
+    PB_TRY(cut_back(l, at, &next));
+    return next > at ? PB_OK : emit_end(l, &c, "truncated", "killed: there was no time left");
+}
+
+/* What a case that hung has measured is cut off, as --resume does it; its row says how long it ran, and l->first is the
+ * case after it. The place says whether it ended at the last moment after all. */
+static pb_status after_hang(pb_launch *l, const int *order, const pb_watched *w, pb_exit *code)
+{
+    char note[160];
+    pb_case c;
+    if (!case_at(l, order, w->at, &c)) {
+        fprintf(stderr, "bench: launch %d hung for %.3g s before its first case and was ended\n", l->number, w->took);
+        *code = PB_EXIT_HARNESS; /* the next would fare no better */
+        return PB_OK;
+    }
+    PB_TRY(cut_back(l, w->at, &l->first));
+    if (l->first > w->at) {
+        fprintf(stderr, "bench: launch %d hung for %.3g s behind %s, which is whole\n", l->number, w->silent, c.key);
+        return PB_OK;
+    }
+    *code = PB_EXIT_INCOMPARABLE;
+    snprintf(note, sizeof note, "hung: ended after %.3g s, the last %.3g s without a sample", w->took, w->silent);
+    fprintf(stderr, "bench: launch %d: %s %s\n", l->number, c.key, note);
+    PB_TRY(emit_end(l, &c, "timeout", note));
+    l->first = w->at + 1;
+    return pb_progress_mark(l->dir,
+                            l->first > l->plan->n ? (pb_place){l->number + 1, 0} : (pb_place){l->number, l->first});
+}
+
+/* How the process ended; l->first: the case that another one is to go on with, behind the conclusions where none is. */
+static pb_status after_process(pb_launch *l, const int *order, const pb_watched *w, pb_exit *code, bool *stopped)
 {
     char how[96];
-    pid_t pid = -1;
-    bool late = false;
-    int from_child = -1, *order = malloc((size_t)l->plan->n * sizeof *order);
-    if (!order) return pb_fail(PB_ENOMEM, "no memory for the order of %d cases", l->plan->n);
-    pb_plan_order(l->plan, l->seed, l->number, order);
-    pb_status s = start(l, &pid, &from_child);
-    if (s == PB_OK) {
-        int at = follow(l, pid, from_child, order, &late), status = reap(pid);
-        close(from_child);
-        clear(l);
-        const bool dead = died(status, how, sizeof how);
-        *code = dead ? PB_EXIT_INCOMPARABLE : (pb_exit)WEXITSTATUS(status);
-        if (dead) s = after_death(l, order, at, how);
-        *stopped = late && !dead && *code != PB_EXIT_OK;
+    const bool dead = !w->stuck && died(w->status, how, sizeof how);
+    /* SIGTERM may come before the launch listens to it. */
+    const bool ours = w->late && (w->killed || (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGTERM));
+    pb_status s = PB_OK;
+    *code = w->killed || dead ? PB_EXIT_INCOMPARABLE : (pb_exit)WEXITSTATUS(w->status);
+    if (w->hung) {
+        *code = PB_EXIT_OK; /* of the process that was ended */
+        s = after_hang(l, order, w, code);
+        l->started += w->silent;
+    } else {
+        *stopped = ours || (w->late && !dead && *code != PB_EXIT_OK);
+        if (ours) s = after_deadline(l, order, w->at);
+        else if (dead) s = after_death(l, order, w->at, how);
+        if (ours) *code = PB_EXIT_HARNESS;
+        l->first = l->plan->n + 1;
     }
+    if (!w->stuck) return s;
+    fprintf(stderr,
+            "bench: launch %d: process %d cannot be ended, it is in a call of the driver that does not return; "
+            "it is left behind\n",
+            l->number, (int)w->pid);
+    *code = PB_EXIT_HARNESS; /* it may hold the device */
+    return s;
+}
+
+/* Seconds of silence that each place of the order may last. */
+static double *limits(const pb_launch *l, const int *order)
+{
+    const double least = PB_LEAST_SILENCE(l->options);
+    double *limit = malloc(((size_t)l->plan->n + 1) * sizeof *limit);
+    for (int i = 0; limit && i < l->plan->n; i++)
+        limit[i] = fmax(least, 10 * pb_plan_expect(l->plan, &l->plan->cases[order[i]]));
+    if (limit) limit[l->plan->n] = fmax(least, 10);
+    return limit;
+}
+
+static pb_status run_process(pb_launch *l, const int *order, const double *limit, pb_exit *code, bool *stopped)
+{
+    pb_watched ended;
+    shown user = {l, order};
+    pb_watch w = {
+        .first = l->first, .n = l->plan->n, .limit = limit, .deadline = l->deadline, .begins = show, .user = &user};
+    PB_TRY(start(l, &w.pid, &w.pipe));
+    pb_watch_launch(&w, &ended);
+    close(w.pipe);
+    clear(l);
+    PB_TRY(after_process(l, order, &ended, code, stopped));
+    if (ended.no_memory) *code = pb_worse_exit(*code, PB_EXIT_NO_MEMORY);
+    return PB_OK;
+}
+
+pb_status pb_launch_run(pb_launch *l, pb_exit *code, bool *stopped)
+{
+    int *order = malloc((size_t)l->plan->n * sizeof *order);
+    double *limit = NULL;
+    pb_exit worst = PB_EXIT_OK, one = PB_EXIT_OK;
+    pb_status s = PB_OK;
+    if (order) pb_plan_order(l->plan, l->seed, l->number, order), limit = limits(l, order);
+    if (!limit) s = pb_fail(PB_ENOMEM, "no memory for the order of %d cases", l->plan->n);
+    while (s == PB_OK && l->first <= l->plan->n && one != PB_EXIT_HARNESS && !pb_interrupted() && !*stopped) {
+        s = run_process(l, order, limit, &one, stopped);
+        worst = pb_worse_exit(worst, one);
+        *stopped |= l->first <= l->plan->n && l->deadline > 0 && pb_clock_seconds() >= l->deadline;
+    }
+    free(limit);
     free(order);
+    if (s == PB_OK) *code = *stopped ? pb_worse_exit(worst, PB_EXIT_HARNESS) : worst;
     return s;
 }

@@ -10,18 +10,19 @@ typedef struct pb_launch {
     uint64_t seed;
     int number;
     int first;       /* place in the order of the first case that is left to measure */
-    double started;  /* of the whole command */
+    double started;  /* of the whole command, for the time left */
     double before;   /* seconds that what was measured before the command should have taken */
     double deadline; /* of the whole command, as pb_clock_seconds counts; 0: none */
 } pb_launch;
 
-/* What a launch writes into the pipe in place of "c", a case begins, when the deadline leaves no time for it. */
-#define PB_OUT_OF_TIME 't'
+/* The least silence of a launch that is taken for a hang, and --case-timeout where that is longer. */
+#define PB_LEAST_SILENCE(options) ((options)->case_timeout > 1 ? (options)->case_timeout : 1)
 
-/* Starts launch `number` and waits for it. A launch that dies leaves what it measured and a row of status
- * failed for the case it was in. *stopped: it ended early, so as to keep the deadline. EIO: the process cannot be
- * started, or the row not written. */
-pb_status pb_launch_run(const pb_launch *l, pb_exit *code, bool *stopped);
+/* Starts launch `number` and waits for it. A case that hangs gets a row of status timeout, and another process measures
+ * the cases after it. A launch that dies leaves what it measured and a row of status failed for the case it was in.
+ * Takes the time that was lost to cases that hang out of `started`. *stopped: it ended early, so as to keep the
+ * deadline. EIO: the process cannot be started, or the row not written. */
+pb_status pb_launch_run(pb_launch *l, pb_exit *code, bool *stopped);
 /* The other side: what `bench run` does when it is such a process. */
 pb_exit pb_launch_child(const pb_options *o);
 #endif

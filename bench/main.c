@@ -25,6 +25,15 @@ static pb_status split(int argc, char **argv, int *command, int *first)
     return pb_cli_command(&pb_bench_cli, argv[1], command);
 }
 
+/* With --bisect there is good, bad and "this commit says nothing". A launch is asked by `bench run`, not by git. A
+ * command line that cannot be read may hold the word all the same. */
+static pb_exit bisected(pb_exit code, const pb_options *o, int argc, char **argv)
+{
+    bool asked = o && o->bisect && !o->child_dir;
+    for (int i = 1; !o && i < argc; i++) asked |= strcmp(argv[i], "--bisect") == 0;
+    return asked && code != PB_EXIT_OK && code != PB_EXIT_REGRESSION ? PB_EXIT_HARNESS : code;
+}
+
 int main(int argc, char **argv)
 {
     int command;
@@ -32,7 +41,7 @@ int main(int argc, char **argv)
     int first;
     if (split(argc, argv, &command, &first) != PB_OK ||
         pb_options_parse((pb_command)command, argc - first, argv + first, &o) != PB_OK)
-        return (int)pb_complain(PB_EXIT_USAGE);
+        return (int)bisected(pb_complain(PB_EXIT_USAGE), NULL, argc, argv);
     if (o.help) {
         o.args = (pb_words){{pb_bench_cli.commands[command].name}, 1};
         command = PB_COMMAND_help;
@@ -42,5 +51,5 @@ int main(int argc, char **argv)
         pb_fail(PB_EIO, "stdout: it could not all be written");
         code = pb_worse_exit(code, pb_complain(PB_EXIT_HARNESS));
     }
-    return (int)code;
+    return (int)bisected(code, &o, argc, argv);
 }

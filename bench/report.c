@@ -9,7 +9,7 @@
 #include "bench/views.h"
 
 typedef struct counts {
-    int pass, fail, unsupported, bad; /* bad: series that are wrong, failed or truncated */
+    int pass, fail, unsupported, bad; /* bad: series that are wrong, failed, timeout or truncated */
 } counts;
 
 static void print_head(const pb_table *t, pb_report_page *p)
@@ -61,12 +61,12 @@ static void print_contracts(const pb_report_page *p, size_t from, size_t to, con
 
 static void count(const pb_series_set *set, counts *n)
 {
-    static const char *const bad[] = {"wrong", "failed", "truncated"};
+    static const char *const bad[] = {"wrong", "failed", "timeout", "truncated"};
     for (size_t i = 0; i < set->n; i++) {
         const pb_series *s = &set->s[i];
         bool contract = pb_key_of(s->key, "contract"), pass = !strcmp(s->status, "pass");
         bool fail = !strcmp(s->status, "fail");
-        for (int b = 0; b < 3; b++) n->bad += !strcmp(s->status, bad[b]);
+        for (int b = 0; b < 4; b++) n->bad += !strcmp(s->status, bad[b]);
         n->pass += contract && pass;
         n->fail += contract && fail;
         n->unsupported += contract && !pass && !fail;

@@ -19,7 +19,7 @@ struct pb_sink {
     int results, samples; /* file descriptors, O_APPEND */
     const char *run_id, *machine_id;
     int launch;
-    pb_measure_opts measure;      /* what the command line asks for; 0 or -1: it does not say */
+    pb_measure_opts measure;      /* what the command line asks for; 0 or -1: it does not say. And `pulse` */
     struct pb_measured *measured; /* what this launch emitted with status ok; freed by pb_sink_close */
     int n, room;
     /* what happened so far */

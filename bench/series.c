@@ -18,9 +18,9 @@ static int row_order(const void *a, const void *b)
 /* Of several launches the worst speaks for all. */
 static int badness(const char *status)
 {
-    static const char *const order[] = {"ok", "pass", "unsupported", "truncated", "failed", "wrong", "fail"};
+    static const char *const order[] = {"ok", "pass", "unsupported", "truncated", "failed", "timeout", "wrong", "fail"};
     int i = 0;
-    while (i < 6 && strcmp(order[i], status) != 0) i++;
+    while (i < 7 && strcmp(order[i], status) != 0) i++;
     return i;
 }
 
@@ -43,7 +43,7 @@ static pb_series join(const pb_row *const *row, size_t n, double *value)
         int bad = badness(row[i]->status);
         s.mixed |= row[i]->unit != r->unit || row[i]->machine_id != r->machine_id ||
                    row[i]->bench_version != r->bench_version || row[i]->better != r->better;
-        if ((bad < 2 || bad == 6) && isfinite(row[i]->value)) value[s.launches++] = row[i]->value;
+        if ((bad < 2 || bad == 7) && isfinite(row[i]->value)) value[s.launches++] = row[i]->value;
         if (bad <= badness(s.status)) continue;
         s.status = row[i]->status;
         s.note = row[i]->note;

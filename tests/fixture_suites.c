@@ -1,10 +1,13 @@
 /* fixture_suites.c - a table of suites that behave and misbehave on purpose, in place of bench/suites.c:
  * with bench/main.c it makes the program bench_fixture, which cli_test.sh drives. */
+#define _GNU_SOURCE
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "bench/results.h"
 #include "tests/lose_device.h"
@@ -53,12 +56,59 @@ static pb_status ask_too_much(pb_ctx *ctx)
     return pb_alloc(ctx, (size_t)1 << 50, &p);
 }
 
+/* ---- toy: hanging -------------------------------------------------------------------------------------- */
+
+static void sleep_for_ever(void)
+{
+    const pid_t parent = getppid();
+    alarm(200); /* longer than any test waits: nothing is left behind for good */
+    while (getppid() == parent || getenv("PB_UNKILLABLE")) pause(); /* what a signal interrupts goes on */
+    _exit(1);
+}
+
+/* Signals as a driver's call that never returns takes them: not at all. */
+static pb_status hang(pb_ctx *ctx, pb_sink *sink, const pb_case *c)
+{
+    const char *mode = pb_case_get(c, "mode");
+    if (strcmp(mode, "hang") == 0 || (strcmp(mode, "hangonce") == 0 && sink->launch == 0)) {
+        PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", "")); /* which is a part of a case */
+        sleep_for_ever();
+    }
+    while (strcmp(mode, "dawdle") == 0 && !pb_interrupted()) pause(); /* ends when it is told to */
+    if (strcmp(mode, "hangatexit") == 0 && sink->launch == 0) atexit(sleep_for_ever);
+    return strcmp(mode, "paced") == 0 ? time_nap(ctx, c, 50, 60, sink) : time_nap(ctx, c, 1, 3, sink);
+}
+
+static bool hangs(const pb_case *c)
+{
+    static const char *const modes[] = {"hang", "hangonce", "hangatexit", "hanglast", "dawdle", "paced", NULL};
+    int i = 0;
+    while (modes[i] && strcmp(pb_case_get(c, "mode"), modes[i]) != 0) i++;
+    return modes[i] != NULL;
+}
+
+/* Whether this process is a launch. */
+static bool is_launch(void)
+{
+    char words[256] = "";
+    FILE *f = fopen("/proc/self/cmdline", "r");
+    const size_t n = f ? fread(words, 1, sizeof words - 1, f) : 0;
+    if (f) fclose(f);
+    return n && memmem(words, n, "--child-dir", 11);
+}
+
+/* With bench_fixture's own kill: a launch that not even SIGKILL ends, for as long as PB_UNKILLABLE is set. */
+int __real_kill(pid_t pid, int sig);
+int __wrap_kill(pid_t pid, int sig);
+int __wrap_kill(pid_t pid, int sig) { return sig == SIGKILL && getenv("PB_UNKILLABLE") ? 0 : __real_kill(pid, sig); }
+
 /* ---- toy: one axis says what happens ------------------------------------------------------------------ */
 
 static pb_status run_toy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
     const char *mode = pb_case_get(c, "mode");
     if (pb_sink_ceiling(sink, "copy_rate") < 1e10) return pb_fail(PB_EINVAL, "the ceilings were not measured first");
+    if (hangs(c)) return hang(ctx, sink, c);
     if (strcmp(mode, "slow") == 0) return time_nap(ctx, c, 50, 100, sink);
     if (strcmp(mode, "crash") == 0 && sink->launch == 1)
         signal(SIGSEGV, SIG_DFL), raise(SIGSEGV); /* no sanitizer in between */
@@ -75,6 +125,7 @@ static pb_status run_toy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 
 static pb_status check_toy(const pb_case *c)
 {
+    if (strcmp(pb_case_get(c, "mode"), "hangfirst") == 0 && is_launch()) sleep_for_ever();
     return strcmp(pb_case_get(c, "mode"), "never") == 0 ? pb_fail(PB_EINVAL, "mode never cannot be") : PB_OK;
 }
 
@@ -84,12 +135,13 @@ static pb_status conclude_toy(pb_ctx *ctx, pb_sink *sink)
     pb_case c = {.suite = "contract", .name = "T-1"};
     int n = 0;
     (void)ctx;
-    while (pb_sink_key(sink, n)) n++;
+    for (; pb_sink_key(sink, n); n++)
+        if (strstr(pb_sink_key(sink, n), "mode=hanglast") && sink->launch == 0) sleep_for_ever();
     pb_case_finish(&c);
     return pb_emit(sink, &c, "contract", n, 0, "pass", "cases that were measured");
 }
 
-static double expect_toy(const pb_case *c) { return strcmp(c->name, "other") == 0 ? 10 : 2; }
+static double expect_toy(const pb_case *c) { return hangs(c) ? 0.05 : strcmp(c->name, "other") == 0 ? 10 : 2; }
 
 static const char *const toys[] = {"batch=1,2", "other batch=8", "batch=2", NULL};
 static const char *const all_toys[] = {"batch=1,2,4,8 width=16,32", NULL};
