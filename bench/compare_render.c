@@ -152,9 +152,11 @@ static void junit_verdict(const pb_verdict *v, pb_junit_case *out)
     snprintf(out->classname, sizeof out->classname, "bench.%.*s", (int)suite, s->key);
     snprintf(out->name, sizeof out->name, "%s %s", s->key + suite + 1, s->metric);
     snprintf(out->type, sizeof out->type, "%s", cells.name);
-    snprintf(out->message, sizeof out->message, "%s: base %s, candidate %s (%s), limit %.3g %%, launches %s%s%.300s",
-             cells.name, cells.base, cells.cand, cells.change, 100 * v->gate->limit, cells.launches,
-             *v->why ? ": " : "", v->why);
+    char detects[48] = "";
+    if (v->evidence.sessions && isfinite(v->evidence.detects))
+        snprintf(detects, sizeof detects, ", a regression from %.3g %% on", 100 * expm1(v->evidence.detects));
+    snprintf(out->message, sizeof out->message, "%s: base %s, candidate %s (%s)%s, launches %s%s%.300s", cells.name,
+             cells.base, cells.cand, cells.change, detects, cells.launches, *v->why ? ": " : "", v->why);
 }
 
 static bool junit_case(void *user, size_t i, pb_junit_case *out)

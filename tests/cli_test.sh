@@ -106,7 +106,7 @@ expect 2 'Permission denied' "${as[@]}" "$fixture" --suite toy --out "$dir/close
 
 # ---- the table and the comparison that follow a run -----------------------------------------------------
 mkdir -p baselines
-printf 'suite,metric,better,limit,ceiling,gating\ntoy,kernel_rate,higher,0.1,,yes\n' >baselines/gates.csv
+printf 'suite,metric,better,stored_limit,ceiling,gating\ntoy,kernel_rate,higher,0.1,,yes\n' >baselines/gates.csv
 expect 0 'PASS' "$fixture" report a
 expect 0 'saved baselines/' "$fixture" baseline save a -m 'for the test'
 expect 0 'for the test' "$fixture" baseline show
@@ -119,7 +119,7 @@ expect 0 'NO-BASELINE' "$fixture" --suite toy --out n3 --baseline elsewhere
 expect 4 'NO-BASELINE' "$fixture" --suite toy --out n4 --baseline elsewhere --require-baseline
 expect 0 'results: n5' "$fixture" --suite toy --out n5 --no-compare
 grep -q BASELINE "$dir/log" && fail "n5: --no-compare compared"
-expect 2 "need save or show; did you mean 'save'?" "$fixture" baseline sav
+expect 2 "need save, update or show; did you mean 'save'?" "$fixture" baseline sav
 for f in baselines/*/toy.csv; do # as if it had been a thousand times faster
     awk -F, -v OFS=, '$6 == "kernel_rate" { $9 = "1e+12" } 1' "$f" >fast && mv fast "$f"
 done

@@ -1,9 +1,6 @@
 /* compare_test.c - `bench compare` on fixtures: every verdict, every exit code, what is refused and why. */
-#include <sys/resource.h>
-
 #include "bench/baseline.h"
 #include "bench/compare.h"
-#include "kernels/core/clock.h"
 #include "tests/files_test.h"
 
 typedef struct expected {
@@ -249,49 +246,6 @@ static void names_cannot_leave_the_folder(void **state)
     CHECK_FAILS(pb_baseline_path("b", "m", "..", path, sizeof path), PB_EINVAL, "cannot name a file");
 }
 
-/* ---- size -------------------------------------------------------------------------------------- */
-
-static void write_large(const char *path, double scale)
-{
-    static const char *const metrics[] = {"backward_time,s,lower", "tokens_per_second,1/s,higher", "launches,1,none"};
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    fprintf(f, "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,status,note\n");
-    for (int launch = 0; launch < 3; launch++)
-        for (int i = 0; i < 100000 / 9; i++)
-            for (int m = 0; m < 3; m++)
-                fprintf(
-                    f,
-                    "1,20250101-000000,machine-0123abcd,%d,"
-                    "backward/step?batch=%d&clip=fused&dtype=f32&graph=on&model=smollm2-135m&seq=128,%s,%.9g,10,ok,\n",
-                    launch, i, metrics[m], scale * (1 + 1e-3 * launch));
-    fclose(f);
-}
-
-/* The bounds are generous for slow machines and sanitizers; what they exclude is quadratic behaviour. */
-static void large_files_are_quick(void **state)
-{
-    char folder[64], base[96], cand[96];
-    capture c;
-    (void)state;
-    make_folder(folder);
-    snprintf(base, sizeof base, "%s/base.csv", folder);
-    snprintf(cand, sizeof cand, "%s/cand.csv", folder);
-    write_large(base, 1);
-    write_large(cand, 1.5);
-    pb_compare_opts o = {.gates = FIXTURE("gates.csv")};
-    const double from = pb_clock_seconds();
-    assert_int_equal(pb_compare_files(base, cand, &o, capture_begin(&c)), 1);
-    const double seconds = pb_clock_seconds() - from;
-    assert_non_null(strstr(capture_end(&c), "regressed=11111"));
-    struct rusage use;
-    getrusage(RUSAGE_SELF, &use);
-    print_message("2 x 100000 rows: %.3f s, %ld MB at most\n", seconds, use.ru_maxrss / 1024);
-    assert_true(seconds < 10);
-    free(c.text);
-    remove_folder(folder);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -301,7 +255,6 @@ int main(void)
         cmocka_unit_test(a_baseline_keeps_what_a_run_concluded),
         cmocka_unit_test(only_whole_runs_become_baselines),
         cmocka_unit_test(names_cannot_leave_the_folder),
-        cmocka_unit_test(large_files_are_quick),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
