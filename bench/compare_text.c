@@ -42,9 +42,8 @@ static void lay_out(printer *p, const pb_verdicts *vs)
 /* With --all and --explain: from which change on a row that gates would have been REGRESSED. */
 static void print_detects(const printer *p, const pb_verdict *v)
 {
-    char text[16] = "-";
-    if (v && v->gate->gating && v->evidence.sessions && isfinite(v->evidence.detects))
-        snprintf(text, sizeof text, "%.3g %%", 100 * expm1(v->evidence.detects));
+    char text[PB_FIGURE_TEXT] = "-";
+    if (v && v->gate->gating && v->evidence.sessions) pb_worsening(text, v->evidence.detects, " ");
     if (p->c->all || p->c->explain) fprintf(p->out, " %8s", v ? text : "detects");
 }
 
@@ -101,21 +100,23 @@ static void note_machine(const pb_verdicts *vs, FILE *out)
 /* Steps that pass one by one may add up. */
 static void note_creep(const pb_verdicts *vs, FILE *out)
 {
+    char worse[PB_FIGURE_TEXT];
     int n = 0;
     for (size_t i = 0; i < vs->n; i++) {
         const pb_verdict *v = &vs->v[i];
         if (!pb_verdict_creeps(v) || n++ >= NOTES_MAX) continue;
-        fprintf(out, "note: creep: %s of %s is %.3g %% worse than the oldest session kept, and each step passed\n",
-                v->cand->metric, v->cand->key, 100 * expm1(v->evidence.since_oldest));
+        pb_worsening(worse, v->evidence.since_oldest, " ");
+        fprintf(out, "note: creep: %s of %s is %s worse than the oldest session kept, and each step passed\n",
+                v->cand->metric, v->cand->key, worse);
     }
     if (n > NOTES_MAX) fprintf(out, "note: creep: and %d more\n", n - NOTES_MAX);
 }
 
 static void note_detects(const pb_verdicts *vs, FILE *out)
 {
-    char range[48], sessions[48];
+    char range[2 * PB_FIGURE_TEXT + 4], sessions[48];
     if (!vs->figures) return;
-    pb_detects_text(vs, range, sizeof range);
+    pb_detects_text(vs, " ", range, sizeof range);
     snprintf(sessions, sizeof sessions, vs->sessions_least == vs->sessions_most ? "%d" : "%d to %d", vs->sessions_least,
              vs->sessions_most);
     fprintf(out, "note: against %s session%s only a change for the worse from %s on is REGRESSED", sessions,
@@ -152,8 +153,8 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
 static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
 {
     const int *n = vs->count;
-    char detects[48];
-    pb_detects_text(vs, detects, sizeof detects);
+    char detects[2 * PB_FIGURE_TEXT + 4];
+    pb_detects_text(vs, "", detects, sizeof detects);
     fprintf(out,
             "bench: regressed=%d improved=%d same=%d suspect=%d missing=%d incomparable=%d failed=%d new=%d "
             "detects=%s exit=%d\n",

@@ -37,5 +37,6 @@ pb_verdict_id pb_stored_verdict(const pb_evidence *e, double limit)
     const bool enough = fabs(e->change) >= log1p(PB_STORED_MIN_EFFECT);
     if (enough && e->p_adjusted <= PB_STORED_ALPHA) return e->change > 0 ? PB_VERDICT_REGRESSED : PB_VERDICT_IMPROVED;
     if (enough && e->p <= PB_STORED_ALPHA) return PB_VERDICT_SUSPECT;
+    if (!(e->detects <= log1p(limit) + slack)) return PB_VERDICT_SUSPECT;
     return fabs(e->change) <= log1p(limit / 3) + slack ? PB_VERDICT_SAME : PB_VERDICT_SUSPECT;
 }

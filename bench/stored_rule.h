@@ -12,9 +12,8 @@
  *   pb_prediction_bound (stats.h) of a level a exactly where p < a.
  *     REGRESSED  p, adjusted by Holm over the m gating rows, <= alpha, and change >= ln(1+min_effect)
  *     IMPROVED   the same of -change
- *     SUSPECT    one of them by its own p, or |change| > ln(1+L/3): it moved as far as would make one look, and the
- *                sessions scatter too much to say more
- *     SAME       else
+ *     SUSPECT    one of them by its own p; or |change| > ln(1+L/3): it moved as far as would make one look; or the
+ * bound lies beyond ln(1+L): sessions that scatter so much show nothing SAME       else
  *
  * min_effect is there because sessions that happen to be equal to the last digit stored have no spread at all. A change
  * of exactly a limit is not beyond it. What one session cannot tell apart is a session that was off as a whole:
@@ -32,6 +31,6 @@
 void pb_stored_weigh(double *x, int k, double y, pb_evidence *out);
 /* The least change that is REGRESSED among m gating rows (1 for one that does not gate). */
 double pb_stored_detects(const pb_evidence *e, double limit, int m);
-/* The verdict, with e->p_adjusted as Holm left it. */
+/* The verdict, with e->p_adjusted as Holm left it, and e->detects. */
 pb_verdict_id pb_stored_verdict(const pb_evidence *e, double limit);
 #endif

@@ -338,7 +338,8 @@ static int severity_order(const void *a, const void *b)
     if (x->counts != y->counts) return x->counts ? -1 : 1;
     if (x->id != y->id) return x->id < y->id ? -1 : 1;
     bool by_size = x->id == PB_VERDICT_REGRESSED || x->id == PB_VERDICT_SUSPECT;
-    if (by_size && (x->worse > y->worse || x->worse < y->worse)) return x->worse > y->worse ? -1 : 1;
+    const double size_x = rint(x->evidence.change * 1e9), size_y = rint(y->evidence.change * 1e9);
+    if (by_size && (size_x > size_y || size_x < size_y)) return size_x > size_y ? -1 : 1;
     return pb_series_order(s->key, s->metric, t->key, t->metric);
 }
 

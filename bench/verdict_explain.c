@@ -16,19 +16,28 @@ bool pb_verdict_creeps(const pb_verdict *v)
            v->evidence.since_oldest > log1p(v->gate->stored_limit) + 1e-9;
 }
 
-void pb_detects_text(const pb_verdicts *vs, char *out, size_t n)
+void pb_worsening(char out[PB_FIGURE_TEXT], double change, const char *space)
 {
-    const double least = 100 * expm1(vs->detects_least), most = 100 * expm1(vs->detects_most);
+    if (change < log(10)) snprintf(out, PB_FIGURE_TEXT, "%.3g%s%%", 100 * expm1(change), space);
+    else if (change < log(1e300)) snprintf(out, PB_FIGURE_TEXT, "x%s%.3g", space, exp(change));
+    else snprintf(out, PB_FIGURE_TEXT, "beyond%sx%s1e300", space, space);
+}
+
+void pb_detects_text(const pb_verdicts *vs, const char *space, char *out, size_t n)
+{
+    char least[PB_FIGURE_TEXT], most[PB_FIGURE_TEXT];
+    pb_worsening(least, vs->detects_least, space);
+    pb_worsening(most, vs->detects_most, space);
     if (!vs->figures) snprintf(out, n, "-");
-    else if (most <= least * 1.005) snprintf(out, n, "%.3g%%", most);
-    else snprintf(out, n, "%.3g..%.3g%%", least, most);
+    else if (strcmp(least, most) == 0) snprintf(out, n, "%s", most);
+    else snprintf(out, n, "%s..%s", least, most);
 }
 
 static void say_scaling(const pb_verdict *v, FILE *f)
 {
     const pb_evidence *e = &v->evidence;
     if (e->scaling == PB_SCALING_DONE)
-        fprintf(f, " after dividing by %s (moved %+.2f %%)", v->gate->ceiling, 100 * expm1(e->ceiling_moved));
+        fprintf(f, " after dividing by %s (moved %+.2f %%)", v->gate->ceiling, pb_percent(exp(e->ceiling_moved), 0.01));
     if (e->scaling == PB_SCALING_LACKING)
         fprintf(f, " as measured (a side lacks %s of the same case)", v->gate->ceiling);
 }
@@ -37,16 +46,17 @@ static void say_scaling(const pb_verdict *v, FILE *f)
 static void say_rule(const pb_verdict *v, const pb_verdicts *vs, FILE *f)
 {
     const pb_evidence *e = &v->evidence;
-    const double detects = 100 * expm1(e->detects);
+    char detects[PB_FIGURE_TEXT];
+    pb_worsening(detects, e->detects, " ");
     if (e->sessions < PB_MIN_SESSIONS) {
-        fprintf(f, "; fewer than %d sessions have no spread to go by: REGRESSED only beyond stored_limit, %.3g %%",
+        fprintf(f, "; fewer than %d sessions have no spread to go by: REGRESSED only beyond stored_limit, %s",
                 PB_MIN_SESSIONS, detects);
         return;
     }
     fprintf(f, "; sd %.3g %%, p=%.2g", 100 * e->sd, e->p);
     if (v->gate->gating) fprintf(f, ", %.2g after Holm over %d gating rows", e->p_adjusted, vs->family);
     else fprintf(f, ", not gating");
-    fprintf(f, " (alpha %g); REGRESSED beyond the prediction bound and %g %%: from %.3g %% on", PB_STORED_ALPHA,
+    fprintf(f, " (alpha %g); REGRESSED beyond the prediction bound and %g %%: from %s on", PB_STORED_ALPHA,
             100 * PB_STORED_MIN_EFFECT, detects);
 }
 
@@ -61,6 +71,8 @@ static void say_why(const pb_verdict *v, FILE *f)
     case PB_VERDICT_SAME: fprintf(f, "; it is not beyond, nor past a third of stored_limit (%.3g %%)", third); break;
     case PB_VERDICT_SUSPECT:
         if (many && e->p <= PB_STORED_ALPHA) fprintf(f, "; significant by itself, not among as many rows");
+        else if (many && e->detects > log1p(v->gate->stored_limit))
+            fprintf(f, "; the sessions scatter beyond stored_limit (%.3g %%) and show nothing", 3 * third);
         else fprintf(f, "; past a third of stored_limit (%.3g %%), and not beyond", third);
         fprintf(f, ": compare the two executables, or %s",
                 many ? "quieten the machine (bench doctor)" : "store more sessions");
@@ -72,14 +84,17 @@ static void say_why(const pb_verdict *v, FILE *f)
 static void say_figures(const pb_verdict *v, const pb_verdicts *vs, FILE *f)
 {
     const pb_evidence *e = &v->evidence;
+    char oldest[PB_FIGURE_TEXT];
     if (v->ratio >= 10 || v->ratio <= 0.1) fprintf(f, "x %.3g", v->ratio);
-    else fprintf(f, "%+.2f %%", 100 * (v->ratio - 1));
+    else fprintf(f, "%+.2f %%", pb_percent(v->ratio, 0.01));
     if (e->sessions == 1) fprintf(f, " against session %s", pb_session_name(v->base->session));
     else fprintf(f, " against the %s of %d sessions", e->sessions < PB_MIN_SESSIONS ? "median" : "mean", e->sessions);
     say_scaling(v, f);
     say_rule(v, vs, f);
     say_why(v, f);
-    if (pb_verdict_creeps(v)) fprintf(f, "; %.3g %% worse than the oldest session", 100 * expm1(e->since_oldest));
+    if (!pb_verdict_creeps(v)) return;
+    pb_worsening(oldest, e->since_oldest, " ");
+    fprintf(f, "; %s worse than the oldest session", oldest);
 }
 
 void pb_verdict_explain(const pb_verdict *v, const pb_verdicts *vs, char out[PB_EXPLAIN_TEXT])
@@ -96,6 +111,6 @@ void pb_verdict_explain(const pb_verdict *v, const pb_verdicts *vs, char out[PB_
     if (v->evidence.sessions) say_figures(v, vs, f);
     else if (v->base && v->cand && v->id == PB_VERDICT_SAME) fprintf(f, "zero on both sides");
     else fprintf(f, "%s%s%s", what[v->id], *v->why ? ": " : "", v->why);
-    if (v->machine && *v->why) fprintf(f, "; %s", v->why);
+    if (v->machine && v->evidence.sessions && *v->why) fprintf(f, "; %s", v->why);
     fclose(f);
 }
