@@ -16,13 +16,20 @@ const char *const pb_verdict_names[PB_NVERDICTS] = {
 
 /* ---- ceilings ---------------------------------------------------------------------------------- */
 
-static bool axes_agree(const char *a, const char *b)
+/* The value of the axis `name` of n bytes in a key that the reader has let in, up to the next & or the end; or NULL. */
+static const char *value_in(const char *key, const char *name, size_t n)
 {
-    pb_case x, y;
-    if (pb_case_parse(a, &x) != PB_OK || pb_case_parse(b, &y) != PB_OK) return false;
-    for (int i = 0; i < x.n; i++) {
-        const char *other = pb_case_get(&y, x.axes[i].name);
-        if (other && strcmp(other, x.axes[i].value) != 0) return false;
+    for (const char *p = strchr(key, '?'); p; p = strchr(p, '&'))
+        if (!strncmp(++p, name, n) && p[n] == '=') return p + n + 1;
+    return NULL;
+}
+
+static bool axes_agree(const char *key, const char *ceiling)
+{
+    for (const char *p = strchr(ceiling, '?'); p; p = strchr(p, '&')) {
+        const size_t name = strcspn(++p, "="), value = strcspn(p + name + 1, "&");
+        const char *other = value_in(key, p, name);
+        if (other && (strcspn(other, "&") != value || strncmp(other, p + name + 1, value) != 0)) return false;
     }
     return true;
 }
