@@ -1,4 +1,5 @@
 /* compare_test.c - `bench compare` on fixtures: every verdict, every exit code, what is refused and why. */
+#include "bench/self_compare.h"
 #include "tests/compare_cases.h"
 
 static const expected cases[] = {
@@ -83,11 +84,25 @@ static void worse_exit_follows_its_order(void **state)
         for (int j = 0; j < 6; j++) assert_int_equal(pb_worse_exit(order[i], order[j]), order[i > j ? i : j]);
 }
 
+/* What the suite of the harness measures does what it says: its size is a tenth here, its time is not looked at. */
+static void large_files_for_measuring(void **state)
+{
+    pb_self_files *files;
+    pb_self_figures figures = {0};
+    (void)state;
+    CHECK_FAILS(pb_self_files_make(99, &files), PB_EINVAL, "need 100 to");
+    CHECK_OK(pb_self_files_make(10000, &files));
+    for (int i = 0; i < 2; i++) CHECK_OK(pb_self_compare(files, &figures));
+    assert_true(figures.seconds > 0 && figures.peak_bytes > 1e6);
+    pb_self_files_free(files);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_verdict_and_exit_code),
         cmocka_unit_test(worse_exit_follows_its_order),
+        cmocka_unit_test(large_files_for_measuring),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
