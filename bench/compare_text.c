@@ -112,6 +112,20 @@ static void note_creep(const pb_verdicts *vs, FILE *out)
     if (n > NOTES_MAX) fprintf(out, "note: creep: and %d more\n", n - NOTES_MAX);
 }
 
+/* A run that has been stored is held against itself among others. */
+static void note_itself(const pb_verdicts *vs, FILE *out)
+{
+    for (size_t i = 0; i < vs->n; i++) {
+        const pb_verdict *v = &vs->v[i];
+        for (int k = 0; v->counts && v->evidence.sessions && k < v->base->sessions; k++) {
+            if (!pb_stored(v->base->session[k].run_id)) continue;
+            if (strcmp(pb_session_name(&v->base->session[k]), v->cand->run_id) != 0) continue;
+            fprintf(out, "note: the candidate, %s, is one of the sessions it is compared with\n", v->cand->run_id);
+            return;
+        }
+    }
+}
+
 static void note_detects(const pb_verdicts *vs, FILE *out)
 {
     char range[2 * PB_FIGURE_TEXT + 4], sessions[48];
@@ -139,6 +153,7 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
     int gated = 0;
     for (int i = 0; i < PB_NVERDICTS; i++) gated += vs->count[i];
     note_detects(vs, out);
+    note_itself(vs, out);
     note_launches("base", vs->base_launches, out);
     note_launches("candidate", vs->cand_launches, out);
     if (vs->unscaled)
