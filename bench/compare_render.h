@@ -60,7 +60,7 @@ bool pb_verdict_creeps(const pb_verdict *v);
 /* A change for the worse: "15 %", "x 12". What stands between figure and unit: `space`. */
 void pb_worsening(char out[PB_FIGURE_TEXT], double change, const char *space);
 /* "15%", "1.7%..15%", or "-" where no row that gates was held against a figure. */
-void pb_detects_text(const pb_verdicts *vs, const char *space, char *out, size_t n);
+void pb_detects_text(const pb_verdicts *vs, char *out, size_t n);
 enum { PB_EXPLAIN_TEXT = 640 };
 /* One line: the figures, what they were held against, what decided. Of one verdict of vs. */
 void pb_verdict_explain(const pb_verdict *v, const pb_verdicts *vs, char out[PB_EXPLAIN_TEXT]);

@@ -128,13 +128,15 @@ static void note_itself(const pb_verdicts *vs, FILE *out)
 
 static void note_detects(const pb_verdicts *vs, FILE *out)
 {
-    char range[2 * PB_FIGURE_TEXT + 4], sessions[48];
+    char least[PB_FIGURE_TEXT], most[PB_FIGURE_TEXT], sessions[48];
     if (!vs->figures) return;
-    pb_detects_text(vs, " ", range, sizeof range);
+    pb_worsening(least, vs->detects_least, " ");
+    pb_worsening(most, vs->detects_most, " ");
     snprintf(sessions, sizeof sessions, vs->sessions_least == vs->sessions_most ? "%d" : "%d to %d", vs->sessions_least,
              vs->sessions_most);
     fprintf(out, "note: against %s session%s only a change for the worse from %s on is REGRESSED", sessions,
-            vs->sessions_most == 1 ? "" : "s", range);
+            vs->sessions_most == 1 ? "" : "s", least);
+    if (strcmp(least, most) != 0) fprintf(out, ", of the row that shows least from %s on", most);
     if (vs->sessions_least < PB_MIN_SESSIONS)
         fprintf(out, ": fewer than %d sessions are held to stored_limit of gates.csv", PB_MIN_SESSIONS);
     fprintf(out, "\n");
@@ -169,7 +171,7 @@ static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
 {
     const int *n = vs->count;
     char detects[2 * PB_FIGURE_TEXT + 4];
-    pb_detects_text(vs, "", detects, sizeof detects);
+    pb_detects_text(vs, detects, sizeof detects);
     fprintf(out,
             "bench: regressed=%d improved=%d same=%d suspect=%d missing=%d incomparable=%d failed=%d new=%d "
             "detects=%s exit=%d\n",

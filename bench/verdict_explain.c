@@ -23,11 +23,11 @@ void pb_worsening(char out[PB_FIGURE_TEXT], double change, const char *space)
     else snprintf(out, PB_FIGURE_TEXT, "beyond%sx%s1e300", space, space);
 }
 
-void pb_detects_text(const pb_verdicts *vs, const char *space, char *out, size_t n)
+void pb_detects_text(const pb_verdicts *vs, char *out, size_t n)
 {
     char least[PB_FIGURE_TEXT], most[PB_FIGURE_TEXT];
-    pb_worsening(least, vs->detects_least, space);
-    pb_worsening(most, vs->detects_most, space);
+    pb_worsening(least, vs->detects_least, "");
+    pb_worsening(most, vs->detects_most, "");
     if (!vs->figures) snprintf(out, n, "-");
     else if (strcmp(least, most) == 0) snprintf(out, n, "%s", most);
     else snprintf(out, n, "%s..%s", least, most);

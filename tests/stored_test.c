@@ -1,6 +1,10 @@
 /* stored_test.c - comparisons with stored sessions on fixtures: nine and ten of them, what is divided out, what was to
  * be found, and statistics at their ends. The sessions have an sd of 0.4 % once each is divided by its own ceiling,
  * which wanders by 20 %; three rows gate. */
+#include <math.h>
+
+#include "bench/verdict.h"
+#include "kernels/core/bind.h"
 #include "tests/compare_cases.h"
 
 static const expected cases[] = {
@@ -104,10 +108,83 @@ static void sessions_are_held_to_their_rule(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(&cases[i]);
 }
 
+/* ---- how often it is wrong --------------------------------------------------------------------- */
+
+enum { ROWS = 20, SESSIONS = 12, TRIALS = 2000 };
+
+static double noise(uint64_t seed, uint64_t *at) /* Box and Muller */
+{
+    const double radius = sqrt(-2 * log(1 - pb_uniform(seed, *at))), turn = pb_uniform(seed, *at + 1);
+    *at += 2;
+    return radius * cos(6.283185307179586 * turn);
+}
+
+/* One comparison of 20 rows with sessions of sd 0.5 %, the last row of the candidate slower by `slower`. */
+static void compare_noise(uint64_t seed, double slower, int count[PB_NVERDICTS], double *detects)
+{
+    static char key[ROWS][32];
+    static pb_session of_base[ROWS][SESSIONS], of_cand[ROWS];
+    static pb_series base[ROWS], cand[ROWS];
+    static const char *const run[SESSIONS] = {"00", "01", "02", "03", "04", "05", "06", "07", "08", "09", "10", "11"};
+    static const pb_gates gates = {1, {{"s", "step_time", "", 0.15, true}}};
+    pb_verdicts vs = {0};
+    uint64_t at = 0;
+    for (int r = 0; r < ROWS; r++) {
+        snprintf(key[r], sizeof key[r], "s/step?batch=%02d", r);
+        for (int k = 0; k < SESSIONS; k++) of_base[r][k] = (pb_session){run[k], exp(0.005 * noise(seed, &at))};
+        of_cand[r] = (pb_session){"99", exp(0.005 * noise(seed, &at) + (r == ROWS - 1 ? slower : 0))};
+        base[r] = (pb_series){.key = key[r],
+                              .metric = "step_time",
+                              .unit = "s",
+                              .better = "lower",
+                              .machine_id = "m",
+                              .bench_version = "1",
+                              .run_id = "00",
+                              .status = "ok",
+                              .note = "",
+                              .launches = 3,
+                              .sessions = SESSIONS,
+                              .session = of_base[r],
+                              .median = 1};
+        cand[r] = base[r];
+        cand[r].sessions = 1;
+        cand[r].session = &of_cand[r];
+    }
+    CHECK_OK(pb_judge(&(pb_series_set){base, ROWS, NULL}, &(pb_series_set){cand, ROWS, NULL}, &gates, NULL,
+                      &(pb_judge_opts){false, false}, &vs));
+    CHECK_OK(pb_verdicts_decide(&vs));
+    memcpy(count, vs.count, sizeof vs.count);
+    *detects = vs.v[ROWS - 1].evidence.detects;
+    pb_verdicts_free(&vs);
+}
+
+/* Any of 20 unchanged rows is called REGRESSED in one comparison of a hundred at most; at a level of 1 % 2000 trials
+ * show 36 or more with chance 0.001 only. A change far beyond the bound is always found. */
+static void alarms_are_rare_and_slow_code_is_found(void **state)
+{
+    int alarms = 0, found = 0, count[PB_NVERDICTS];
+    double detects;
+    (void)state;
+    for (uint64_t t = 0; t < TRIALS; t++) {
+        compare_noise(t, 0, count, &detects);
+        alarms += count[PB_VERDICT_REGRESSED] > 0;
+        if (t % 20) continue;
+        compare_noise(t, 0.06, count, &detects);
+        found += count[PB_VERDICT_REGRESSED] > 0;
+    }
+    print_message(
+        "%d alarms in %d comparisons of %d rows; %d of %d changes of 6 %% found; the last could show %.2f %%\n", alarms,
+        TRIALS, ROWS, found, TRIALS / 20, 100 * expm1(detects));
+    assert_true(alarms < 36);
+    assert_true(alarms > 2); /* as many as alpha allows, not none: the bound is not wider than it should be */
+    assert_true(found >= TRIALS / 20 - 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_are_held_to_their_rule),
+        cmocka_unit_test(alarms_are_rare_and_slow_code_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
