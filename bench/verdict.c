@@ -209,10 +209,9 @@ static bool wanted(const char *key, const char *suite)
     return !suite || pb_key_of(key, suite) || pb_key_of(key, "ceiling");
 }
 
-/* The row of b, c or both: same key and metric. */
-static pb_status judge_row(judge *j, const pb_series *b, const pb_series *c)
+/* The row of b, c or both, with the key and metric of s. */
+static pb_status judge_row(judge *j, const pb_series *s, const pb_series *b, const pb_series *c)
 {
-    const pb_series *s = b ? b : c;
     pb_verdict v = {.base = b, .cand = c, .gate = pb_gates_find(j->gates, s->key, s->metric), .why = ""};
     v.id = PB_VERDICT_INFO;
     v.ratio = v.worse = (double)NAN;
@@ -236,7 +235,7 @@ static pb_status judge_rows(judge *j, const char *suite)
         i += b != NULL;
         k += c != NULL;
         const pb_series *s = b ? b : c;
-        if (s && wanted(s->key, suite)) PB_TRY(judge_row(j, b, c));
+        if (s && wanted(s->key, suite)) PB_TRY(judge_row(j, s, b, c));
     }
     return PB_OK;
 }
