@@ -1,7 +1,6 @@
-/* baseline.c - saves and lists stored baselines. */
+/* baseline.c - stores runs as sessions of a baseline. */
 #include "bench/baseline.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +8,11 @@
 #include <unistd.h>
 
 #include "bench/results.h"
+#include "bench/verdict.h"
 
 enum { MAX_SUITES = 32 };
 
-static const char *folder_of(const pb_baseline_opts *o) { return o->baselines ? o->baselines : "baselines"; }
+static const char *folder_of(const pb_baseline_opts *o) { return pb_baseline_folder(o->baselines); }
 
 /* ---- names ------------------------------------------------------------------------------------- */
 
@@ -32,8 +32,12 @@ pb_status pb_baseline_path(const char *baselines, const char *machine_id, const 
     return len < 0 || (size_t)len >= n ? pb_fail(PB_EINVAL, "a path of %d characters", len) : PB_OK;
 }
 
-/* Rows that follow from those of a suite, and are stored with them. */
-static bool derived(const char *key) { return pb_key_of(key, "contract") || pb_key_of(key, "crossover"); }
+pb_status pb_baseline_gates(const char *baselines, const char *gates, pb_gates *out)
+{
+    char path[PB_PATH_TEXT];
+    snprintf(path, sizeof path, "%s/gates.csv", pb_baseline_folder(baselines));
+    return pb_gates_read(gates ? gates : path, out);
+}
 
 int pb_baseline_suites(const pb_series_set *set, char (*suites)[PB_AXIS_TEXT], int max)
 {
@@ -41,7 +45,7 @@ int pb_baseline_suites(const pb_series_set *set, char (*suites)[PB_AXIS_TEXT], i
     for (size_t i = 0; i < set->n && n < max; i++) {
         const char *key = set->s[i].key;
         size_t len = pb_suite_length(key);
-        if (pb_key_of(key, "ceiling") || derived(key) || (n && pb_key_of(key, suites[n - 1]))) continue;
+        if (pb_key_of(key, "ceiling") || pb_baseline_derived(key) || (n && pb_key_of(key, suites[n - 1]))) continue;
         memcpy(suites[n], key, len);
         suites[n++][len] = 0;
     }
@@ -72,30 +76,28 @@ static bool belongs(const pb_series *s, const char *suite)
     return ours && pb_series_ok(s);
 }
 
-static int write_rows(FILE *f, const pb_series_set *set, const char *suite, const char *reason)
+/* A series of the run as a row of the session `run_id`. */
+static pb_row row_of(const pb_series *s, const char *run_id, const char *reason)
 {
-    int n = 0;
-    pb_csv_header(f);
-    for (size_t i = 0; i < set->n; i++) {
-        const pb_series *s = &set->s[i];
-        char run_id[PB_KEY_TEXT];
-        if (!belongs(s, suite)) continue;
-        snprintf(run_id, sizeof run_id, "%s%s", PB_BASELINE_RUN, s->run_id);
-        pb_csv_row(f, &(pb_row){.bench_version = s->bench_version,
-                                .run_id = run_id,
-                                .machine_id = s->machine_id,
-                                .launch = s->launches,
-                                .key = s->key,
-                                .metric = s->metric,
-                                .unit = s->unit,
-                                .better = s->better,
-                                .value = rounded(s->median),
-                                .samples = 0,
-                                .status = s->status,
-                                .note = derived(s->key) ? s->note : reason});
-        n++;
-    }
-    return n;
+    return (pb_row){.bench_version = s->bench_version,
+                    .run_id = run_id,
+                    .machine_id = s->machine_id,
+                    .launch = s->launches,
+                    .key = s->key,
+                    .metric = s->metric,
+                    .unit = s->unit,
+                    .better = s->better,
+                    .value = rounded(s->median),
+                    .samples = 0,
+                    .status = s->status,
+                    .note = pb_baseline_derived(s->key) ? s->note : reason};
+}
+
+static int file_order(const void *a, const void *b)
+{
+    const pb_row *x = a, *y = b;
+    int by_run = strcmp(x->run_id, y->run_id);
+    return by_run ? by_run : pb_series_order(x->key, x->metric, y->key, y->metric);
 }
 
 static pb_status make_folders(const char *baselines, const char *machine_id)
@@ -108,13 +110,14 @@ static pb_status make_folders(const char *baselines, const char *machine_id)
 }
 
 /* A reader sees the old file or the new one, never half of one. */
-static pb_status replace(const char *path, const pb_series_set *set, const char *suite, const char *reason, int *rows)
+static pb_status replace(const char *path, const pb_row *rows, size_t n)
 {
     char temporary[PB_PATH_TEXT + 8];
     snprintf(temporary, sizeof temporary, "%s.tmp", path);
     FILE *f = fopen(temporary, "wb");
     if (!f) return pb_fail(PB_EIO, "%s: %s", temporary, strerror(errno));
-    *rows = write_rows(f, set, suite, reason);
+    pb_csv_header(f);
+    for (size_t i = 0; i < n; i++) pb_csv_row(f, &rows[i]);
     bool ok = fflush(f) == 0 && !ferror(f) && fsync(fileno(f)) == 0;
     ok = fclose(f) == 0 && ok;
     if (ok && rename(temporary, path) == 0) return PB_OK;
@@ -123,7 +126,7 @@ static pb_status replace(const char *path, const pb_series_set *set, const char 
     return s;
 }
 
-/* ---- saving ------------------------------------------------------------------------------------ */
+/* ---- what may enter ------------------------------------------------------------------------------ */
 
 /* Whether a run may become what later ones are measured against. */
 static pb_status acceptable(const pb_table *t, const pb_series_set *set)
@@ -144,100 +147,194 @@ static pb_status acceptable(const pb_table *t, const pb_series_set *set)
             return pb_fail(PB_EINVAL, "%s: no baseline from this run: %d launches of %s, need %d", t->path, s->launches,
                            s->key, PB_BASELINE_LAUNCHES);
     }
-    if (!strncmp(first->run_id, PB_BASELINE_RUN, strlen(PB_BASELINE_RUN)))
-        return pb_fail(PB_EINVAL, "%s: is a baseline already", t->path);
+    if (pb_stored(first->run_id)) return pb_fail(PB_EINVAL, "%s: is a baseline already", t->path);
     return PB_OK;
 }
 
-static pb_status save(const pb_table *t, const pb_series_set *set, const pb_baseline_opts *o, FILE *out)
+/* One file to be written, and what is there now. */
+typedef struct target {
+    char suite[PB_AXIS_TEXT], path[PB_PATH_TEXT];
+    pb_table old; /* rows NULL: there is none */
+    pb_series_set set;
+    pb_row *rows; /* the new file's */
+    size_t n;
+    int sessions, dropped; /* of the new file; of the old one's */
+} target;
+
+typedef struct storing {
+    const pb_baseline_opts *o;
+    bool update;
+    pb_table run;
+    pb_series_set set;
+    char run_id[PB_KEY_TEXT]; /* as it is stored */
+    pb_gates gates;
+    target target[MAX_SUITES];
+    int n;
+    pb_exit refused; /* with PB_EINVAL: what to end with */
+} storing;
+
+static const pb_verdict *first_of(const pb_verdicts *vs, pb_verdict_id id)
 {
-    char suites[MAX_SUITES][PB_AXIS_TEXT], path[PB_PATH_TEXT];
-    int rows = 0, n = pb_baseline_suites(set, suites, MAX_SUITES);
-    PB_TRY(acceptable(t, set));
-    if (!n) return pb_fail(PB_EINVAL, "%s: no suite to save", t->path);
-    for (int i = 0; i < n; i++) {
-        PB_TRY(pb_baseline_path(folder_of(o), set->s[0].machine_id, suites[i], path, sizeof path));
-        PB_TRY(make_folders(folder_of(o), set->s[0].machine_id));
-        PB_TRY(replace(path, set, suites[i], o->reason ? o->reason : "", &rows));
-        fprintf(out, "saved %s: %d rows from %s\n", path, rows, t->path);
+    for (size_t i = 0; i < vs->n; i++)
+        if (vs->v[i].counts && vs->v[i].id == id) return &vs->v[i];
+    return NULL;
+}
+
+static pb_status refuse(storing *s, const target *t, const pb_verdicts *vs)
+{
+    const int *n = vs->count;
+    const pb_verdict *bad = first_of(vs, PB_VERDICT_INCOMPARABLE);
+    if (s->update && bad)
+        return pb_fail(PB_EINVAL, "%s: %s %s cannot be compared with the sessions stored: %s; start over with save",
+                       t->path, bad->cand->key, bad->cand->metric, bad->why);
+    if (s->o->accept_regression) return PB_OK;
+    if ((bad = first_of(vs, PB_VERDICT_REGRESSED))) {
+        s->refused = PB_EXIT_REGRESSION;
+        return pb_fail(
+            PB_EINVAL,
+            "%s: not stored: %d figure%s REGRESSED, as %s of %s (%.3g %% worse); --accept-regression takes it", t->path,
+            n[PB_VERDICT_REGRESSED], n[PB_VERDICT_REGRESSED] == 1 ? " is" : "s are", bad->cand->metric, bad->cand->key,
+            100 * (bad->worse - 1));
+    }
+    if (s->update && (bad = first_of(vs, PB_VERDICT_MISSING))) {
+        s->refused = PB_EXIT_INCOMPARABLE;
+        return pb_fail(PB_EINVAL,
+                       "%s: not stored: %d row%s that gate%s missing, as %s of %s; --accept-regression lets them go",
+                       t->path, n[PB_VERDICT_MISSING], n[PB_VERDICT_MISSING] == 1 ? "" : "s",
+                       n[PB_VERDICT_MISSING] == 1 ? "s is" : " are", bad->base->metric, bad->base->key);
     }
     return PB_OK;
 }
 
-pb_exit pb_baseline_save(const char *run, const pb_baseline_opts *o, FILE *out)
+static pb_status compare_with_stored(storing *s, target *t)
+{
+    pb_verdicts vs = {0};
+    PB_TRY(pb_baseline_gates(s->o->baselines, s->o->gates, &s->gates));
+    pb_status st = pb_judge(&t->set, &s->set, &s->gates, t->suite, &(pb_judge_opts){false, false}, &vs);
+    if (st == PB_OK) st = pb_verdicts_decide(&vs);
+    if (st == PB_OK) st = refuse(s, t, &vs);
+    pb_verdicts_free(&vs);
+    return st;
+}
+
+static pb_status read_stored(const storing *s, target *t)
+{
+    PB_TRY(pb_table_read(t->path, &t->old));
+    for (size_t i = 0; i < t->old.n; i++) {
+        const pb_row *r = &t->old.rows[i];
+        if (!pb_stored(r->run_id)) return pb_fail(PB_EINVAL, "%s: holds rows of a run, not of a baseline", t->path);
+        if (s->update && strcmp(r->run_id, s->run_id) == 0)
+            return pb_fail(PB_EINVAL, "%s: run %s is one of its sessions already", t->path,
+                           s->run_id + strlen(PB_BASELINE_RUN));
+    }
+    return pb_series_make(&t->old, &t->set);
+}
+
+/* ---- the new file --------------------------------------------------------------------------------- */
+
+/* Sorted rows: how many sessions there are, and where the last `keep` of them begin. */
+static size_t kept_from(const pb_row *rows, size_t n, int keep, int *sessions)
+{
+    size_t from = n;
+    *sessions = 0;
+    for (size_t i = n; i-- > 0;) {
+        *sessions += i + 1 == n || strcmp(rows[i].run_id, rows[i + 1].run_id) != 0;
+        if (*sessions <= keep) from = i;
+    }
+    return from;
+}
+
+static pb_status make_rows(const storing *s, target *t)
+{
+    const int keep = !s->update ? 1 : s->o->sessions > 0 ? s->o->sessions : PB_BASELINE_SESSIONS;
+    const char *reason = s->o->reason ? s->o->reason : "";
+    size_t n = s->update ? t->old.n : 0;
+    t->rows = malloc((n + s->set.n + 1) * sizeof *t->rows);
+    if (!t->rows) return pb_fail(PB_ENOMEM, "baseline: out of memory");
+    if (n) memcpy(t->rows, t->old.rows, n * sizeof *t->rows);
+    for (size_t i = 0; i < s->set.n; i++)
+        if (belongs(&s->set.s[i], t->suite)) t->rows[n++] = row_of(&s->set.s[i], s->run_id, reason);
+    qsort(t->rows, n, sizeof *t->rows, file_order);
+    size_t from = kept_from(t->rows, n, keep, &t->sessions);
+    t->dropped = t->sessions > keep ? t->sessions - keep : 0;
+    t->sessions -= t->dropped;
+    t->n = n - from;
+    memmove(t->rows, t->rows + from, t->n * sizeof *t->rows);
+    for (size_t i = 0; i < t->n; i++)
+        if (strcmp(t->rows[i].run_id, s->run_id) == 0) return PB_OK;
+    return pb_fail(PB_EINVAL, "%s: run %s is older than the %d sessions that are kept", t->path,
+                   s->run_id + strlen(PB_BASELINE_RUN), keep);
+}
+
+static pb_status prepare(storing *s, target *t)
+{
+    const char *machine = s->set.s[0].machine_id;
+    PB_TRY(pb_baseline_path(folder_of(s->o), machine, t->suite, t->path, sizeof t->path));
+    if (access(t->path, F_OK) == 0) {
+        PB_TRY(read_stored(s, t));
+        PB_TRY(compare_with_stored(s, t));
+    }
+    return make_rows(s, t);
+}
+
+/* Everything is judged before the first file is written. */
+static pb_status store(storing *s, FILE *out)
+{
+    char suites[MAX_SUITES][PB_AXIS_TEXT];
+    PB_TRY(acceptable(&s->run, &s->set));
+    snprintf(s->run_id, sizeof s->run_id, "%s%s", PB_BASELINE_RUN, s->run.rows[0].run_id);
+    int n = pb_baseline_suites(&s->set, suites, MAX_SUITES);
+    if (!n) return pb_fail(PB_EINVAL, "%s: no suite to save", s->run.path);
+    for (int i = 0; i < n; i++) {
+        memcpy(s->target[i].suite, suites[i], sizeof suites[i]);
+        s->n++;
+        PB_TRY(prepare(s, &s->target[i]));
+    }
+    for (int i = 0; i < n; i++) {
+        const target *t = &s->target[i];
+        PB_TRY(make_folders(folder_of(s->o), s->set.s[0].machine_id));
+        PB_TRY(replace(t->path, t->rows, t->n));
+        fprintf(out, "saved %s: %zu rows, %d session%s", t->path, t->n, t->sessions, t->sessions == 1 ? "" : "s");
+        if (t->dropped) fprintf(out, " (%d older dropped)", t->dropped);
+        fprintf(out, ", the newest from %s\n", s->run.path);
+    }
+    return PB_OK;
+}
+
+static void close_storing(storing *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        pb_series_free(&s->target[i].set);
+        pb_table_free(&s->target[i].old);
+        free(s->target[i].rows);
+    }
+    pb_series_free(&s->set);
+    pb_table_free(&s->run);
+    free(s);
+}
+
+static pb_exit baseline(const char *run, const pb_baseline_opts *o, bool update, FILE *out)
 {
     char newest[PB_PATH_TEXT];
-    pb_table t;
-    pb_series_set set = {NULL, 0};
-    pb_status s = run ? PB_OK : pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest);
-    if (s == PB_OK) s = pb_table_read(run ? run : newest, &t);
-    if (s != PB_OK) return pb_file_exit(s);
-    s = pb_series_make(&t, &set);
-    if (s == PB_OK) s = save(&t, &set, o, out);
-    pb_series_free(&set);
-    pb_table_free(&t);
-    return pb_file_exit(s);
+    if ((update || o->accept_regression) && (!o->reason || !*o->reason))
+        return pb_file_exit(pb_fail(PB_EINVAL, "baseline %s: say why with --reason", update ? "update" : "save"));
+    storing *s = calloc(1, sizeof *s);
+    if (!s) return pb_file_exit(pb_fail(PB_ENOMEM, "baseline: out of memory"));
+    s->o = o;
+    s->update = update;
+    s->refused = PB_EXIT_USAGE;
+    pb_status st = run ? PB_OK : pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest);
+    if (st == PB_OK) st = pb_table_read(run ? run : newest, &s->run);
+    if (st == PB_OK) st = pb_series_make(&s->run, &s->set);
+    if (st == PB_OK) st = store(s, out);
+    pb_exit e = st == PB_EINVAL ? s->refused : pb_file_exit(st);
+    close_storing(s);
+    return e;
 }
 
-/* ---- showing ----------------------------------------------------------------------------------- */
+pb_exit pb_baseline_save(const char *run, const pb_baseline_opts *o, FILE *out) { return baseline(run, o, false, out); }
 
-static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.'; }
-
-static pb_status show_file(const char *machine_id, const char *path, const char *name, FILE *out)
+pb_exit pb_baseline_update(const char *run, const pb_baseline_opts *o, FILE *out)
 {
-    pb_table t;
-    PB_TRY(pb_table_read(path, &t));
-    if (t.n) {
-        const pb_row *r = &t.rows[0];
-        bool stored = !strncmp(r->run_id, PB_BASELINE_RUN, strlen(PB_BASELINE_RUN));
-        const char *run = stored ? r->run_id + strlen(PB_BASELINE_RUN) : r->run_id;
-        long long least = r->launch;
-        for (size_t i = 1; i < t.n; i++)
-            if (t.rows[i].launch < least && !derived(t.rows[i].key)) least = t.rows[i].launch;
-        fprintf(out, "%s %.*s: %zu rows, %lld launches, bench_version %s, from %s%s%s\n", machine_id,
-                (int)strcspn(name, "."), name, t.n, least, r->bench_version, run, *r->note ? ": " : "", r->note);
-    }
-    pb_table_free(&t);
-    return PB_OK;
-}
-
-static pb_status show_machine(const char *baselines, const char *machine_id, FILE *out, int *shown)
-{
-    char folder[PB_PATH_TEXT], path[2 * PB_PATH_TEXT];
-    struct dirent **files;
-    pb_status s = PB_OK;
-    snprintf(folder, sizeof folder, "%s/%s", baselines, machine_id);
-    int n = scandir(folder, &files, not_hidden, alphasort);
-    for (int i = 0; i < n; i++) {
-        const char *name = files[i]->d_name, *dot = strrchr(name, '.');
-        snprintf(path, sizeof path, "%s/%s", folder, name);
-        if (s == PB_OK && dot && !strcmp(dot, ".csv")) {
-            s = show_file(machine_id, path, name, out);
-            ++*shown;
-        }
-        free(files[i]);
-    }
-    if (n >= 0) free(files);
-    return s;
-}
-
-pb_exit pb_baseline_show(const char *machine_id, const pb_baseline_opts *o, FILE *out)
-{
-    struct dirent **machines;
-    pb_status s = PB_OK;
-    int shown = 0, n = scandir(folder_of(o), &machines, not_hidden, alphasort);
-    if (n < 0) {
-        pb_fail(PB_EIO, "%s: %s", folder_of(o), strerror(errno));
-        return PB_EXIT_USAGE;
-    }
-    for (int i = 0; i < n; i++) {
-        if (s == PB_OK && (!machine_id || !strcmp(machine_id, machines[i]->d_name)))
-            s = show_machine(folder_of(o), machines[i]->d_name, out, &shown);
-        free(machines[i]);
-    }
-    free(machines);
-    if (s == PB_OK && !shown)
-        s = pb_fail(PB_EINVAL, "%s: no baseline%s%s; save one with `bench baseline save`", folder_of(o),
-                    machine_id ? " of " : "", machine_id ? machine_id : "");
-    return pb_file_exit(s);
+    return baseline(run, o, true, out);
 }

@@ -36,6 +36,7 @@ static pb_compare_opts compare_opts(const pb_options *o)
                              .require_baseline = o->require_baseline,
                              .subset = o->subset,
                              .all = o->all,
+                             .explain = o->explain,
                              .format = o->format};
 }
 
@@ -58,13 +59,25 @@ pb_exit pb_cmd_compare(const pb_options *o)
 
 pb_exit pb_cmd_baseline(const pb_options *o)
 {
-    const pb_baseline_opts opts = {.baselines = o->baseline, .runs = o->runs, .reason = o->reason};
+    const pb_baseline_opts opts = {.baselines = o->baseline,
+                                   .runs = o->runs,
+                                   .gates = o->gates,
+                                   .reason = o->reason,
+                                   .sessions = (int)o->sessions,
+                                   .accept_regression = o->accept_regression};
+    const struct {
+        const char *word;
+        pb_exit (*run)(const char *argument, const pb_baseline_opts *o, FILE *out);
+    } doors[] = {{"save", pb_baseline_save}, {"update", pb_baseline_update}, {"show", pb_baseline_show}};
     pb_hint hint = {.word = o->args.n ? o->args.v[0] : ""};
     if (o->args.n > 2) return too_many(o, 2);
-    if (strcmp(hint.word, "save") == 0) return explained(pb_baseline_save(argument(o, 1), &opts, stdout));
-    if (strcmp(hint.word, "show") == 0) return explained(pb_baseline_show(argument(o, 1), &opts, stdout));
-    pb_hint_try(&hint, "save"), pb_hint_try(&hint, "show");
-    pb_fail(PB_EINVAL, "baseline: need save or show%s", pb_hint_text(&hint));
+    for (size_t i = 0; i < sizeof doors / sizeof *doors; i++) {
+        if (strcmp(hint.word, doors[i].word) != 0) continue;
+        const pb_exit code = doors[i].run(argument(o, 1), &opts, stdout);
+        return code == PB_EXIT_OK ? code : pb_complain(code);
+    }
+    for (size_t i = 0; i < sizeof doors / sizeof *doors; i++) pb_hint_try(&hint, doors[i].word);
+    pb_fail(PB_EINVAL, "baseline: need save, update or show%s", pb_hint_text(&hint));
     return pb_complain(PB_EXIT_USAGE);
 }
 

@@ -1,17 +1,14 @@
-/* compare.c - reads both sides, has them judged, prints the table. */
+/* compare.c - reads both sides, has them judged and shown. */
 #include "bench/compare.h"
 
-#include <limits.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "bench/baseline.h"
 #include "bench/compare_render.h"
-#include "bench/text.h"
 
-enum { MAX_SUITES = 32, MIN_LAUNCHES = 3 };
+enum { MAX_SUITES = 32 };
 
 /* One side: the file and its series. */
 typedef struct side {
@@ -37,127 +34,16 @@ static pb_status open_side(const char *path, side *out)
     return s;
 }
 
-/* ---- the table --------------------------------------------------------------------------------- */
-
-typedef struct printer {
-    FILE *out;
-    bool all;
-    pb_axes_set axes; /* of the rows shown */
-    int label_width, metric_width;
-    size_t hidden;
-} printer;
-
-/* Two passes over the rows shown: which axes vary, then how wide the labels are. */
-static void lay_out(printer *p, const pb_verdicts *vs)
-{
-    char label[PB_LABEL_TEXT];
-    for (size_t i = 0; i < vs->n; i++) {
-        const char *key = pb_verdict_series(&vs->v[i])->key;
-        if (pb_verdict_shown(&vs->v[i], p->all)) pb_axes_add(pb_axes_of(&p->axes, key), key);
-        else p->hidden++;
-    }
-    for (size_t i = 0; i < vs->n; i++) {
-        if (!pb_verdict_shown(&vs->v[i], p->all)) continue;
-        pb_axes_set_label(&p->axes, pb_verdict_series(&vs->v[i])->key, label, sizeof label);
-        int width = (int)strlen(label), metric = (int)strlen(pb_verdict_series(&vs->v[i])->metric);
-        if (width > p->label_width) p->label_width = width;
-        if (metric > p->metric_width) p->metric_width = metric;
-    }
-}
-
-static void print_row(printer *p, const pb_verdict *v)
-{
-    char label[PB_LABEL_TEXT], word[32];
-    pb_verdict_cells c;
-    pb_axes_set_label(&p->axes, pb_verdict_series(v)->key, label, sizeof label);
-    pb_verdict_text(v, &c);
-    snprintf(word, sizeof word, v->counts ? "%s" : "(%s)", c.name);
-    fprintf(p->out, "%-*s  %-*s %13s %13s %9s  %s  %s%s%s\n", p->label_width, label, p->metric_width,
-            pb_verdict_series(v)->metric, c.base, c.cand, c.change, c.launches, word, *v->why ? ": " : "", v->why);
-}
-
-static void print_table(printer *p, const pb_verdicts *vs)
-{
-    lay_out(p, vs);
-    for (int i = 0; i < p->axes.n; i++) pb_axes_print_common(&p->axes.suite[i], p->out);
-    if (p->hidden < vs->n)
-        fprintf(p->out, "%-*s  %-*s %13s %13s %9s  %s  %s\n", p->label_width, "case", p->metric_width, "metric", "base",
-                "cand", "change", "n/n", "verdict");
-    for (size_t i = 0; i < vs->n; i++)
-        if (pb_verdict_shown(&vs->v[i], p->all)) print_row(p, &vs->v[i]);
-}
-
-/* ---- notes ------------------------------------------------------------------------------------- */
-
-static void note_ceilings(const pb_series_set *base, const pb_series_set *cand, FILE *out)
-{
-    char was[PB_FIGURE_TEXT], is[PB_FIGURE_TEXT];
-    for (size_t i = 0; i < cand->n; i++) {
-        const pb_series *c = &cand->s[i];
-        if (!pb_key_of(c->key, "ceiling")) continue;
-        const pb_series *b = pb_series_find(base, c->key, c->metric);
-        if (!b || !(b->median > 0) || !(fabs(c->median / b->median - 1) > 0.05)) continue;
-        pb_figure(was, b->median, b->unit);
-        pb_figure(is, c->median, c->unit);
-        fprintf(out, "note: the machine's %s moved: %s -> %s (%+.1f %%); gates that name it divide it out\n", c->metric,
-                was, is, 100 * (c->median / b->median - 1));
-    }
-}
-
-static void note_launches(const char *which, int launches, FILE *out)
-{
-    if (launches < MIN_LAUNCHES)
-        fprintf(out, "note: only %d launch%s behind the %s: %d are the least to trust a verdict\n", launches,
-                launches == 1 ? "" : "es", which, MIN_LAUNCHES);
-}
-
-/* What a reader must know before trusting the verdicts, however they are shown. */
-static void note_trust(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
-{
-    const pb_verdicts *vs = c->vs;
-    int gated = 0;
-    for (int i = 0; i < PB_NVERDICTS; i++) gated += vs->count[i];
-    note_launches("base", vs->base_launches, out);
-    note_launches("candidate", vs->cand_launches, out);
-    if (vs->unscaled)
-        fprintf(out, "note: %d row%s compared as measured: a side lacks the ceiling that the gate names\n",
-                vs->unscaled, vs->unscaled == 1 ? "" : "s");
-    if (o->allow_mismatch) fprintf(out, "note: machines may differ (--allow-mismatch)\n");
-    if (!gated) fprintf(out, "note: nothing here gates: gates.csv has no gating line for a metric of these files\n");
-}
-
-static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
-{
-    const int *n = vs->count;
-    fprintf(out,
-            "bench: regressed=%d improved=%d same=%d suspect=%d missing=%d incomparable=%d failed=%d new=%d exit=%d\n",
-            n[PB_VERDICT_REGRESSED], n[PB_VERDICT_IMPROVED], n[PB_VERDICT_SAME], n[PB_VERDICT_SUSPECT],
-            n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], n[PB_VERDICT_FAILED], n[PB_VERDICT_NEW], (int)e);
-}
-
-static pb_status print_all(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
-{
-    printer *p = calloc(1, sizeof *p); /* too large for a stack */
-    if (!p) return pb_fail(PB_ENOMEM, "compare: out of memory");
-    p->out = out;
-    p->all = o->all;
-    print_table(p, c->vs);
-    note_trust(c, o, out);
-    if (p->hidden) fprintf(out, "note: %zu unchanged rows that do not gate are not shown (--all)\n", p->hidden);
-    note_ceilings(c->base, c->cand, out);
-    free(p);
-    return PB_OK;
-}
+/* ---- showing ----------------------------------------------------------------------------------- */
 
 /* The notes stand below as they are. */
-static pb_status markdown(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
+static pb_status markdown(const pb_comparison *c, FILE *out)
 {
     char *text = NULL;
     size_t n = 0;
     FILE *notes = open_memstream(&text, &n);
     if (!notes) return pb_fail(PB_ENOMEM, "compare: out of memory");
-    if (c->base) note_trust(c, o, notes);
-    if (c->base) note_ceilings(c->base, c->cand, notes);
+    if (c->base) pb_compare_notes(c, notes);
     pb_status s = fclose(notes) == 0 ? pb_compare_markdown(c, out) : pb_fail(PB_ENOMEM, "compare: out of memory");
     if (s == PB_OK && n) fprintf(out, "\n```\n%s```\n", text);
     free(text);
@@ -165,39 +51,37 @@ static pb_status markdown(const pb_comparison *c, const pb_compare_opts *o, FILE
 }
 
 /* The one place that writes a comparison, in the format asked for. */
-static pb_status show(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
+static pb_status show(pb_comparison *c, const pb_compare_opts *o, FILE *out)
 {
-    if (pb_format_of(o->format) == PB_FORMAT_MARKDOWN) return markdown(c, o, out);
-    if (pb_format_of(o->format) == PB_FORMAT_JUNIT) return pb_compare_junit(c, out);
-    if (c->base) PB_TRY(print_all(c, o, out));
-    for (int i = 0; i < c->nmissing; i++)
-        fprintf(out, "NO-BASELINE: there is no %s; save one with `bench baseline save %s`\n", c->missing[i],
-                c->cand_name);
-    print_summary(c->vs, c->exit, out);
-    return PB_OK;
+    c->mismatch = o->allow_mismatch;
+    c->all = o->all;
+    c->explain = o->explain;
+    switch (pb_format_of(o->format)) {
+    case PB_FORMAT_MARKDOWN: return markdown(c, out);
+    case PB_FORMAT_JUNIT: return pb_compare_junit(c, out);
+    default: return pb_compare_text(c, out);
+    }
 }
 
 /* ---- the two doors ----------------------------------------------------------------------------- */
-
-static const char *baselines_of(const pb_compare_opts *o) { return o->baselines ? o->baselines : "baselines"; }
-
-static pb_status read_gates(const pb_compare_opts *o, pb_gates *out)
-{
-    char path[PB_PATH_TEXT];
-    snprintf(path, sizeof path, "%s/gates.csv", baselines_of(o));
-    return pb_gates_read(o->gates ? o->gates : path, out);
-}
 
 static pb_status compare_sides(const side *b, const side *c, const pb_compare_opts *o, FILE *out, pb_exit *e)
 {
     pb_gates gates;
     pb_verdicts vs = {0};
-    PB_TRY(read_gates(o, &gates));
+    PB_TRY(pb_baseline_gates(o->baselines, o->gates, &gates));
     pb_status s = pb_judge(&b->set, &c->set, &gates, NULL, &(pb_judge_opts){o->allow_mismatch, o->subset}, &vs);
+    if (s == PB_OK) s = pb_verdicts_decide(&vs);
     if (s == PB_OK) {
         *e = pb_counts_exit(vs.count, o->strict);
         pb_verdicts_sort(&vs);
-        s = show(&(pb_comparison){&vs, &b->set, &c->set, b->t.path, c->t.path, NULL, 0, false, *e}, o, out);
+        s = show(&(pb_comparison){.vs = &vs,
+                                  .base = &b->set,
+                                  .cand = &c->set,
+                                  .base_name = b->t.path,
+                                  .cand_name = c->t.path,
+                                  .exit = *e},
+                 o, out);
     }
     pb_verdicts_free(&vs);
     return s;
@@ -230,7 +114,7 @@ typedef struct against {
 static pb_status judge_suite(against *a, const char *suite, const pb_compare_opts *o)
 {
     char path[PB_PATH_TEXT];
-    PB_TRY(pb_baseline_path(baselines_of(o), a->run.t.rows[0].machine_id, suite, path, sizeof path));
+    PB_TRY(pb_baseline_path(pb_baseline_folder(o->baselines), a->run.t.rows[0].machine_id, suite, path, sizeof path));
     if (access(path, F_OK) != 0) {
         memcpy(a->missing[a->nmissing++], path, sizeof path);
         return PB_OK;
@@ -245,14 +129,21 @@ static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_e
 {
     char suites[MAX_SUITES][PB_AXIS_TEXT];
     int n = pb_baseline_suites(&a->run.set, suites, MAX_SUITES);
-    PB_TRY(read_gates(o, &a->gates));
+    PB_TRY(pb_baseline_gates(o->baselines, o->gates, &a->gates));
     for (int i = 0; i < n; i++) PB_TRY(judge_suite(a, suites[i], o));
+    PB_TRY(pb_verdicts_decide(&a->vs));
     bool lacking = o->require_baseline && (a->nmissing || !n);
     *e = pb_worse_exit(pb_counts_exit(a->vs.count, o->strict), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
     pb_verdicts_sort(&a->vs);
-    return show(&(pb_comparison){&a->vs, a->nbase ? &a->base[0].set : NULL, &a->run.set,
-                                 a->nbase ? a->base[0].t.path : "", a->run.t.path, a->missing, a->nmissing, lacking,
-                                 *e},
+    return show(&(pb_comparison){.vs = &a->vs,
+                                 .base = a->nbase ? &a->base[0].set : NULL,
+                                 .cand = &a->run.set,
+                                 .base_name = a->nbase ? a->base[0].t.path : "",
+                                 .cand_name = a->run.t.path,
+                                 .missing = a->missing,
+                                 .nmissing = a->nmissing,
+                                 .lacking = lacking,
+                                 .exit = *e},
                 o, out);
 }
 

@@ -1,10 +1,5 @@
-/* compare.h - `bench compare`: two results against each other, or a run against the stored baseline of
- * its machine. The rule is in verdict.h.
- *
- * Prints what both sides share once, then one line a key and metric, most severe first, then notes, and
- * as the last line "bench: regressed=0 improved=0 same=8 suspect=1 missing=0 incomparable=0 failed=0 new=0
- * exit=0", which counts the rows that gate (and every FAILED and INCOMPARABLE one). Rows that do not gate
- * stand in parentheses and only where they changed, unless `all`.
+/* compare.h - `bench compare`: two results against each other, or a run against the stored baseline of its machine. The
+ * rule is in verdict.h and stored_rule.h, what is shown in compare_render.h.
  *
  * PB_EXIT_USAGE and PB_EXIT_HARNESS: nothing is printed, and pb_error() holds the one line that says why. */
 #ifndef PB_COMPARE_H
@@ -21,6 +16,7 @@ typedef struct pb_compare_opts {
     bool require_baseline; /* no baseline gives PB_EXIT_INCOMPARABLE */
     bool subset;           /* the run was filtered: cases it lacks are not MISSING */
     bool all;              /* every row, also unchanged ones that do not gate */
+    bool explain;          /* under each row why its verdict fell */
     const char *format;    /* "text" (also NULL), "markdown" or "junit": compare_render.h */
 } pb_compare_opts;
 

@@ -25,13 +25,19 @@ static void side_text(char out[PB_FIGURE_TEXT], const pb_series *s)
     else pb_figure(out, s ? s->median : (double)NAN, s ? s->unit : "1");
 }
 
+double pb_percent(double ratio, double digit)
+{
+    const double percent = 100 * (ratio - 1);
+    return fabs(percent) < digit / 2 ? 0 : percent;
+}
+
 void pb_verdict_text(const pb_verdict *v, pb_verdict_cells *out)
 {
     side_text(out->base, v->base);
     side_text(out->cand, v->cand);
     snprintf(out->change, sizeof out->change, "-");
     if (v->ratio >= 10 || v->ratio <= 0.1) snprintf(out->change, sizeof out->change, "x %.3g", v->ratio);
-    else if (isfinite(v->ratio)) snprintf(out->change, sizeof out->change, "%+.1f %%", 100 * (v->ratio - 1));
+    else if (isfinite(v->ratio)) snprintf(out->change, sizeof out->change, "%+.1f %%", pb_percent(v->ratio, 0.1));
     snprintf(out->launches, sizeof out->launches, "%d/%d", v->base ? v->base->launches : 0,
              v->cand ? v->cand->launches : 0);
     out->name = v->id == PB_VERDICT_INFO ? "info" : pb_verdict_names[v->id];
@@ -152,9 +158,11 @@ static void junit_verdict(const pb_verdict *v, pb_junit_case *out)
     snprintf(out->classname, sizeof out->classname, "bench.%.*s", (int)suite, s->key);
     snprintf(out->name, sizeof out->name, "%s %s", s->key + suite + 1, s->metric);
     snprintf(out->type, sizeof out->type, "%s", cells.name);
-    snprintf(out->message, sizeof out->message, "%s: base %s, candidate %s (%s), limit %.3g %%, launches %s%s%.300s",
-             cells.name, cells.base, cells.cand, cells.change, 100 * v->gate->limit, cells.launches,
-             *v->why ? ": " : "", v->why);
+    char least[PB_FIGURE_TEXT], detects[2 * PB_FIGURE_TEXT] = "";
+    pb_worsening(least, v->evidence.detects, " ");
+    if (v->evidence.sessions) snprintf(detects, sizeof detects, ", a regression from %s on", least);
+    snprintf(out->message, sizeof out->message, "%s: base %s, candidate %s (%s)%s, launches %s%s%.300s", cells.name,
+             cells.base, cells.cand, cells.change, detects, cells.launches, *v->why ? ": " : "", v->why);
 }
 
 static bool junit_case(void *user, size_t i, pb_junit_case *out)

@@ -10,7 +10,7 @@
 #include "bench/metric.h"
 
 enum { SUITE, METRIC, BETTER, LIMIT, CEILING, GATING, NFIELDS };
-static const char *const header[NFIELDS] = {"suite", "metric", "better", "limit", "ceiling", "gating"};
+static const char *const header[NFIELDS] = {"suite", "metric", "better", "stored_limit", "ceiling", "gating"};
 enum { MAX_BYTES = 64 << 10 };
 
 typedef struct reader {
@@ -40,7 +40,7 @@ static void header_line(reader *r)
 {
     for (int i = 0; i < NFIELDS; i++)
         if (strcmp(r->text[i], header[i]) != 0)
-            fail(r, "the header must be suite,metric,better,limit,ceiling,gating", "");
+            fail(r, "the header must be suite,metric,better,stored_limit,ceiling,gating", "");
 }
 
 static void gate_line(reader *r)
@@ -66,7 +66,7 @@ static void gate_line(reader *r)
     memcpy(gate->suite, r->text[SUITE], PB_AXIS_TEXT);
     memcpy(gate->metric, r->text[METRIC], PB_AXIS_TEXT);
     memcpy(gate->ceiling, r->text[CEILING], PB_AXIS_TEXT);
-    gate->limit = limit;
+    gate->stored_limit = limit;
     gate->gating = yes;
 }
 
@@ -74,7 +74,7 @@ static void on_line(int terminator, void *self)
 {
     reader *r = self;
     (void)terminator;
-    if (r->field != NFIELDS) fail(r, "want six fields: suite,metric,better,limit,ceiling,gating", "");
+    if (r->field != NFIELDS) fail(r, "want six fields: suite,metric,better,stored_limit,ceiling,gating", "");
     else if (r->line == 1) header_line(r);
     else gate_line(r);
     r->field = 0;
@@ -112,10 +112,17 @@ pb_status pb_gates_read(const char *path, pb_gates *out)
 
 const pb_gate *pb_gates_find(const pb_gates *g, const char *key, const char *metric)
 {
-    static const pb_gate none = {.limit = PB_DEFAULT_LIMIT};
+    static const pb_gate none = {.stored_limit = PB_DEFAULT_LIMIT};
     size_t n = strcspn(key, "/");
     for (int i = 0; i < g->n; i++)
         if (strlen(g->gate[i].suite) == n && !strncmp(g->gate[i].suite, key, n) && !strcmp(g->gate[i].metric, metric))
             return &g->gate[i];
     return &none;
+}
+
+bool pb_gates_divide_by(const pb_gates *g, const char *metric)
+{
+    for (int i = 0; i < g->n; i++)
+        if (!strcmp(g->gate[i].ceiling, metric)) return true;
+    return false;
 }

@@ -1,11 +1,11 @@
 /* gates.h - which metrics may fail a comparison, and by how much: baselines/gates.csv.
  *
- * Columns: suite,metric,better,limit,ceiling,gating. `limit` 0.15: REGRESSED is a value more than 15 %
- * worse, that is cand/base > 1.15 where lower is better and base/cand > 1.15 where higher is; an
- * improvement is the same upside down. `ceiling` (may be empty) names the metric of suite `ceiling` by
- * which both sides are scaled first, each by its own run's: a machine that is 30 % slower today has not
- * changed the code. A line for every metric that gates; what no line names has limit 0.15, no ceiling,
- * and does not gate. */
+ * Columns: suite,metric,better,stored_limit,ceiling,gating. `stored_limit` is for comparisons with fewer than
+ * PB_MIN_SESSIONS stored sessions (stored_rule.h). 0.15: REGRESSED is a value more than 15 % worse, that is cand/base >
+ * 1.15 where lower is better and base/cand > 1.15 where higher is; an improvement is the same upside down. `ceiling`
+ * (may be empty) names the metric of suite `ceiling` by which both sides are scaled first, each by its own run's: a
+ * machine that is 30 % slower today has not changed the code. A line for every metric that gates; what no line names
+ * has limit 0.15, no ceiling, and does not gate. */
 #ifndef PB_GATES_H
 #define PB_GATES_H
 #include "bench/bench.h"
@@ -15,7 +15,7 @@ enum { PB_MAX_GATES = 256 };
 
 typedef struct pb_gate {
     char suite[PB_AXIS_TEXT], metric[PB_AXIS_TEXT], ceiling[PB_AXIS_TEXT];
-    double limit;
+    double stored_limit;
     bool gating;
 } pb_gate;
 
@@ -29,4 +29,6 @@ typedef struct pb_gates {
 pb_status pb_gates_read(const char *path, pb_gates *out);
 /* The gate of a key's suite and a metric; one that does not gate when no line names it. Never NULL. */
 const pb_gate *pb_gates_find(const pb_gates *g, const char *key, const char *metric);
+/* Whether some gate divides by this metric of suite `ceiling`. */
+bool pb_gates_divide_by(const pb_gates *g, const char *metric);
 #endif

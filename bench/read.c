@@ -39,7 +39,9 @@ typedef struct reader {
     size_t last_len[NCOLUMNS];
     size_t checked_keys; /* of t->keys */
     size_t capacity, nslots;
-    uint32_t *slots; /* row number + 1, hashed by its identity: finds duplicates */
+    struct slot {
+        uint32_t row, hash; /* row: its number + 1; 0: free. The hash spares a look at most rows */
+    } * slots;              /* by a row's identity: finds duplicates */
     pb_row row;
 } reader;
 
@@ -188,12 +190,12 @@ static void check_row(reader *r)
     r->checked_keys++;
 }
 
-static size_t identity(const pb_row *a)
+static uint32_t identity(const pb_row *a)
 {
     uint64_t h = (uintptr_t)a->key * 0x9e3779b97f4a7c15u;
     h = (h ^ (uintptr_t)a->metric) * 0x9e3779b97f4a7c15u;
     h = (h ^ (uint64_t)a->launch ^ (uintptr_t)a->run_id) * 0x9e3779b97f4a7c15u;
-    return (size_t)(h >> 20);
+    return (uint32_t)(h >> 32);
 }
 
 static bool same_identity(const pb_row *a, const pb_row *b)
@@ -202,11 +204,22 @@ static bool same_identity(const pb_row *a, const pb_row *b)
 }
 
 /* The slot of this row's identity: free, or holding the row that has it already. */
-static uint32_t *slot_of(const reader *r, const pb_row *row)
+static struct slot *slot_of(const reader *r, const pb_row *row, uint32_t hash)
 {
-    size_t i = identity(row) & (r->nslots - 1);
-    while (r->slots[i] && !same_identity(&r->t->rows[r->slots[i] - 1], row)) i = (i + 1) & (r->nslots - 1);
+    size_t i = hash & (r->nslots - 1);
+    while (r->slots[i].row && (r->slots[i].hash != hash || !same_identity(&r->t->rows[r->slots[i].row - 1], row)))
+        i = (i + 1) & (r->nslots - 1);
     return &r->slots[i];
+}
+
+/* The old slots' rows into the new ones: no two of them are the same. */
+static void move_slots(const reader *r, const struct slot *old, size_t n)
+{
+    for (size_t k = 0; k < n; k++) {
+        size_t i = old[k].hash & (r->nslots - 1);
+        while (r->slots[i].row) i = (i + 1) & (r->nslots - 1);
+        if (old[k].row) r->slots[i] = old[k];
+    }
 }
 
 static bool make_room(reader *r)
@@ -215,13 +228,15 @@ static bool make_room(reader *r)
     size_t capacity = r->capacity ? r->capacity * 2 : 256;
     pb_row *rows = realloc(r->t->rows, capacity * sizeof *rows);
     if (rows) r->t->rows = rows;
-    uint32_t *slots = rows && capacity < UINT32_MAX ? calloc(capacity * 2, sizeof *slots) : NULL;
+    struct slot *old = r->slots,
+                *slots = rows && capacity < UINT32_MAX / 2 ? calloc(capacity * 2, sizeof *slots) : NULL;
     if (!slots) return false;
-    free(r->slots);
+    const size_t nold = r->nslots;
     r->slots = slots;
     r->nslots = capacity * 2;
     r->capacity = capacity;
-    for (size_t i = 0; i < r->t->n; i++) *slot_of(r, &rows[i]) = (uint32_t)i + 1;
+    move_slots(r, old, nold);
+    free(old);
     return true;
 }
 
@@ -231,15 +246,16 @@ static void add_row(reader *r)
         fail(r, PB_ENOMEM, "out of memory", "");
         return;
     }
-    uint32_t *slot = slot_of(r, &r->row);
-    if (*slot) {
+    const uint32_t hash = identity(&r->row);
+    struct slot *slot = slot_of(r, &r->row, hash);
+    if (slot->row) {
         char what[PB_AXIS_TEXT + 64];
         snprintf(what, sizeof what, "launch %lld has a second %.64s of ", r->row.launch, r->row.metric);
         fail(r, PB_EINVAL, what, r->row.key);
         return;
     }
     r->t->rows[r->t->n++] = r->row;
-    *slot = (uint32_t)r->t->n;
+    *slot = (struct slot){(uint32_t)r->t->n, hash};
 }
 
 static void on_row(int terminator, void *self)

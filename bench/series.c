@@ -30,38 +30,68 @@ static double trend_of(const pb_row *const *row, size_t n, double *room)
     return pb_median(room, (int)n);
 }
 
-/* Joins row[0..n), all of one key and metric; `value` is room for n. */
-static pb_series join(const pb_row *const *row, size_t n, double *value)
+/* Whether this row's status speaks for the series in place of s->status. */
+static bool speaks(const pb_series *s, const pb_row *r)
+{
+    return pb_stored(r->run_id) || badness(r->status) > badness(s->status);
+}
+
+/* Room for the figures of a table: of launches to take medians of, and of sessions. */
+typedef struct figures {
+    double *all, *value;
+    pb_session *session;
+} figures;
+
+/* Joins row[0..n), all of one key and metric, sorted by session. Takes as many of f->session as it says. */
+static pb_series join(const pb_row *const *row, size_t n, figures f)
 {
     const pb_row *r = row[0];
     const double none = (double)NAN;
+    const bool stored = pb_stored(r->run_id);
     pb_series s = {
         r->key, r->metric, r->unit, r->better, r->machine_id, r->bench_version, r->run_id, r->status, r->note, false, 0,
-        none,   none,      none,    0};
-    s.trend = trend_of(row, n, value);
+        0,      f.session, none,    none,      none, 0};
+    int figures_n = 0, mine = 0; /* of the series; of the session */
+    s.trend = trend_of(row, n, f.all);
     for (size_t i = 0; i < n; i++) {
         int bad = badness(row[i]->status);
         s.mixed |= row[i]->unit != r->unit || row[i]->machine_id != r->machine_id ||
                    row[i]->bench_version != r->bench_version || row[i]->better != r->better;
-        if ((bad < 2 || bad == 7) && isfinite(row[i]->value)) value[s.launches++] = row[i]->value;
-        if (bad <= badness(s.status)) continue;
-        s.status = row[i]->status;
-        s.note = row[i]->note;
+        if ((bad < 2 || bad == 7) && isfinite(row[i]->value)) {
+            f.value[mine++] = f.all[figures_n++] = row[i]->value;
+            s.launches += stored ? (int)row[i]->launch : 1;
+        }
+        if (speaks(&s, row[i])) s.status = row[i]->status, s.note = row[i]->note;
+        if (!mine || (i + 1 < n && row[i + 1]->run_id == row[i]->run_id)) continue;
+        f.session[s.sessions++] = (pb_session){row[i]->run_id, pb_median(f.value, mine)};
+        mine = 0;
     }
-    if (!s.launches) return s;
-    s.median = pb_median(value, s.launches); /* which sorts them */
-    s.min = value[0];
-    s.max = value[s.launches - 1];
-    if (n == 1 && !strncmp(r->run_id, PB_BASELINE_RUN, strlen(PB_BASELINE_RUN))) s.launches = (int)r->launch;
+    if (!figures_n) return s;
+    s.median = pb_median(f.all, figures_n); /* which sorts them */
+    s.min = f.all[0];
+    s.max = f.all[figures_n - 1];
     return s;
 }
 
-static pb_status fill(const pb_row **rows, double *values, size_t n, pb_series_set *out)
+static pb_status check_stored(const pb_table *t, const pb_row *const *row, size_t n)
 {
-    qsort(rows, n, sizeof *rows, row_order);
+    for (size_t i = 1; i < n; i++)
+        if (row[i]->run_id == row[i - 1]->run_id && pb_stored(row[i]->run_id))
+            return pb_fail(PB_EINVAL, "%s: session %s has two rows of %s %s", t->path,
+                           row[i]->run_id + strlen(PB_BASELINE_RUN), row[i]->key, row[i]->metric);
+    return PB_OK;
+}
+
+static pb_status fill(const pb_table *t, const pb_row **rows, figures f, pb_series_set *out)
+{
+    const size_t n = t->n;
+    for (size_t i = 0; i < n; i++) rows[i] = &t->rows[i];
+    if (n) qsort(rows, n, sizeof *rows, row_order);
     for (size_t i = 0, end; i < n; i = end) {
         for (end = i + 1; end < n && rows[end]->key == rows[i]->key && rows[end]->metric == rows[i]->metric;) end++;
-        out->s[out->n++] = join(rows + i, end - i, values);
+        PB_TRY(check_stored(t, rows + i, end - i));
+        out->s[out->n] = join(rows + i, end - i, f);
+        f.session += out->s[out->n++].sessions;
     }
     return PB_OK;
 }
@@ -69,24 +99,24 @@ static pb_status fill(const pb_row **rows, double *values, size_t n, pb_series_s
 pb_status pb_series_make(const pb_table *t, pb_series_set *out)
 {
     const pb_row **rows = malloc((t->n + 1) * sizeof *rows);
-    double *values = malloc((t->n + 1) * sizeof *values);
-    *out = (pb_series_set){malloc((t->n + 1) * sizeof *out->s), 0};
-    pb_status s = PB_ENOMEM;
-    if (rows && values && out->s) {
-        for (size_t i = 0; i < t->n; i++) rows[i] = &t->rows[i];
-        s = fill(rows, values, t->n, out);
-    }
+    figures f = {malloc((t->n + 1) * sizeof *f.all), malloc((t->n + 1) * sizeof *f.value),
+                 malloc((t->n + 1) * sizeof *f.session)};
+    *out = (pb_series_set){malloc((t->n + 1) * sizeof *out->s), 0, f.session};
+    pb_status s = rows && f.all && f.value && f.session && out->s
+                      ? fill(t, rows, f, out)
+                      : pb_fail(PB_ENOMEM, "%s: out of memory for %zu rows", t->path, t->n);
     free(rows);
-    free(values);
-    if (s == PB_OK) return s;
-    pb_series_free(out);
-    return pb_fail(s, "%s: out of memory for %zu rows", t->path, t->n);
+    free(f.all);
+    free(f.value);
+    if (s != PB_OK) pb_series_free(out);
+    return s;
 }
 
 void pb_series_free(pb_series_set *set)
 {
     free(set->s);
-    *set = (pb_series_set){NULL, 0};
+    free(set->sessions);
+    *set = (pb_series_set){NULL, 0, NULL};
 }
 
 const pb_series *pb_series_find(const pb_series_set *set, const char *key, const char *metric)
@@ -107,4 +137,15 @@ size_t pb_suite_end(const pb_series_set *set, size_t from)
     size_t n = pb_suite_length(set->s[from].key), to = from;
     while (to < set->n && pb_suite_length(set->s[to].key) == n && !strncmp(set->s[to].key, set->s[from].key, n)) to++;
     return to;
+}
+
+const char *pb_newest_session(const pb_series_set *set, size_t from, size_t to)
+{
+    const char *newest = "";
+    for (size_t i = from; i < to; i++) {
+        const pb_series *s = &set->s[i];
+        const char *last = s->sessions ? s->session[s->sessions - 1].run_id : "";
+        if (last != newest && strcmp(last, newest) > 0) newest = last;
+    }
+    return newest;
 }

@@ -1,16 +1,27 @@
-/* series.h - the rows of a table joined over launches: one entry per key and metric. */
+/* series.h - the rows of a table joined over launches and sessions: one entry per key and metric. A session is a run:
+ * what has one run_id. */
 #ifndef PB_SERIES_H
 #define PB_SERIES_H
+#include <string.h>
+
 #include "bench/read.h"
+
+/* One session's figure: the median over its launches. */
+typedef struct pb_session {
+    const char *run_id;
+    double value;
+} pb_session;
 
 /* Strings belong to the table. Without such a launch the figures are NaN. */
 typedef struct pb_series {
     const char *key, *metric, *unit, *better;
     const char *machine_id, *bench_version, *run_id; /* of its first row */
-    const char *status, *note;                       /* the worst over launches, and its note */
-    bool mixed;   /* rows of several machines, versions or units: nothing can be said */
-    int launches; /* with a figure of status ok, pass or fail */
-    double median, min, max;
+    const char *status, *note; /* the worst over launches, and its note; of stored sessions, the newest one's */
+    bool mixed;                /* rows of several machines, versions or units: nothing can be said */
+    int launches;              /* with a figure of status ok, pass or fail; stored: the sum over sessions */
+    int sessions;              /* with such a figure */
+    const pb_session *session; /* [sessions], oldest first: run_ids begin with the time */
+    double median, min, max;   /* over all launches; stored: over the sessions */
     double trend; /* by which its launches had not warmed up (trend.h), the median over them: 0 unless half of them say
                      so */
 } pb_series;
@@ -18,8 +29,10 @@ typedef struct pb_series {
 typedef struct pb_series_set {
     pb_series *s; /* sorted by key, then metric */
     size_t n;
+    pb_session *sessions; /* what the series point into */
 } pb_series_set;
 
+/* EINVAL: a stored session with two rows of a key and metric. */
 pb_status pb_series_make(const pb_table *t, pb_series_set *out);
 void pb_series_free(pb_series_set *set);
 const pb_series *pb_series_find(const pb_series_set *set, const char *key, const char *metric); /* or NULL */
@@ -40,7 +53,11 @@ static inline bool pb_key_of(const char *key, const char *suite)
 /* The end of the stretch of one suite's series that begins at `from`. */
 size_t pb_suite_end(const pb_series_set *set, size_t from);
 
-/* A stored baseline is a table with one row per key and metric whose run_id begins so; its column
- * `launch` holds the number of launches behind the median. */
+/* The newest session that measured anything in the stretch [from, to). */
+const char *pb_newest_session(const pb_series_set *set, size_t from, size_t to);
+
+/* A stored baseline is a table with one row per key, metric and session whose run_id begins so; its column
+ * `launch` holds the number of launches behind the value. */
 #define PB_BASELINE_RUN "baseline:"
+static inline bool pb_stored(const char *run_id) { return !strncmp(run_id, PB_BASELINE_RUN, strlen(PB_BASELINE_RUN)); }
 #endif

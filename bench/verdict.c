@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/stored_rule.h"
+
 const char *const pb_verdict_names[PB_NVERDICTS] = {
 #define X(id, what) #id,
     PB_VERDICT_MAP(X)
@@ -14,13 +16,20 @@ const char *const pb_verdict_names[PB_NVERDICTS] = {
 
 /* ---- ceilings ---------------------------------------------------------------------------------- */
 
-static bool axes_agree(const char *a, const char *b)
+/* The value of the axis `name` of n bytes in a key that the reader has let in, up to the next & or the end; or NULL. */
+static const char *value_in(const char *key, const char *name, size_t n)
 {
-    pb_case x, y;
-    if (pb_case_parse(a, &x) != PB_OK || pb_case_parse(b, &y) != PB_OK) return false;
-    for (int i = 0; i < x.n; i++) {
-        const char *other = pb_case_get(&y, x.axes[i].name);
-        if (other && strcmp(other, x.axes[i].value) != 0) return false;
+    for (const char *p = strchr(key, '?'); p; p = strchr(p, '&'))
+        if (!strncmp(++p, name, n) && p[n] == '=') return p + n + 1;
+    return NULL;
+}
+
+static bool axes_agree(const char *key, const char *ceiling)
+{
+    for (const char *p = strchr(ceiling, '?'); p; p = strchr(p, '&')) {
+        const size_t name = strcspn(++p, "="), value = strcspn(p + name + 1, "&");
+        const char *other = value_in(key, p, name);
+        if (other && (strcspn(other, "&") != value || strncmp(other, p + name + 1, value) != 0)) return false;
     }
     return true;
 }
@@ -46,26 +55,81 @@ const pb_series *pb_ceiling_of(const pb_series_set *set, const char *key, const 
     return NULL;
 }
 
-/* cand's ceiling over base's, or 1 where a side has none or its case was another. */
-static double ceiling_ratio(const pb_series_set *base, const pb_series_set *cand, const pb_verdict *v, pb_verdicts *out)
+/* ---- the figures --------------------------------------------------------------------------------- */
+
+/* One call of pb_judge. */
+typedef struct judge {
+    const pb_series_set *base, *cand;
+    const pb_gates *gates;
+    const pb_judge_opts *o;
+    pb_verdicts *out;
+    double *x, *y;      /* room for the sessions of a series of either side */
+    const char *newest; /* the base's session of the suite at hand */
+} judge;
+
+static double ceiling_at(const pb_series *ceiling, const char *run_id)
 {
-    if (!*v->gate->ceiling) return 1;
-    const pb_series *b = pb_ceiling_of(base, v->base->key, v->gate->ceiling);
-    const pb_series *c = pb_ceiling_of(cand, v->cand->key, v->gate->ceiling);
-    if (b && c && !strcmp(b->key, c->key)) return c->median / b->median;
-    out->unscaled++;
-    return 1;
+    for (int i = 0; i < ceiling->sessions; i++)
+        if (ceiling->session[i].run_id == run_id) return ceiling->session[i].value;
+    return 0;
 }
 
-/* ---- the rule ---------------------------------------------------------------------------------- */
-
-static pb_verdict_id by_limit(double worse, double limit)
+/* ln of every session's figure, scaled by its own ceiling (NULL: as measured); worse is larger. Returns how many. */
+static int logs_of(const pb_series *s, const pb_series *ceiling, double *x)
 {
-    const double slack = 1 + 1e-9; /* a change of exactly the limit is not beyond it, whatever its rounding */
-    if (worse > (1 + limit) * slack) return PB_VERDICT_REGRESSED;
-    if (worse * slack < 1 / (1 + limit)) return PB_VERDICT_IMPROVED;
-    if (worse <= (1 + limit / 3) * slack && worse * slack >= 1 / (1 + limit / 3)) return PB_VERDICT_SAME;
-    return PB_VERDICT_SUSPECT;
+    const bool lower = !strcmp(s->better, "lower");
+    int n = 0;
+    for (int i = 0; i < s->sessions; i++) {
+        const double scale = ceiling ? ceiling_at(ceiling, s->session[i].run_id) : 1;
+        if (scale > 0) x[n++] = (lower ? log(s->session[i].value) : -log(s->session[i].value)) + log(scale);
+    }
+    return n;
+}
+
+/* Finds the two ceilings and fills j->x and j->y; *k: how many sessions of the base. */
+static double scaled(judge *j, pb_verdict *v, int *k)
+{
+    const char *named = v->gate->ceiling;
+    const pb_series *b = *named ? pb_ceiling_of(j->base, v->base->key, named) : NULL;
+    const pb_series *c = *named ? pb_ceiling_of(j->cand, v->cand->key, named) : NULL;
+    int n = 0;
+    *k = 0;
+    if (b && c && !strcmp(b->key, c->key)) {
+        *k = logs_of(v->base, b, j->x);
+        n = logs_of(v->cand, c, j->y);
+    }
+    v->evidence.scaling = !*named ? PB_SCALING_NONE : *k && n ? PB_SCALING_DONE : PB_SCALING_LACKING;
+    if (v->evidence.scaling == PB_SCALING_DONE) v->evidence.ceiling_moved = log(c->median / b->median);
+    if (*k && n) return pb_median(j->y, n);
+    j->out->unscaled += *named != 0;
+    *k = logs_of(v->base, NULL, j->x);
+    return pb_median(j->y, logs_of(v->cand, NULL, j->y));
+}
+
+static void judge_figures(judge *j, pb_verdict *v)
+{
+    int k;
+    v->ratio = v->worse = 1;
+    if (v->base->median == 0) return; /* as the candidate's: nothing changed, and no logarithm */
+    const double y = scaled(j, v, &k);
+    pb_stored_weigh(j->x, k, y, &v->evidence);
+    v->worse = exp(v->evidence.change);
+    v->ratio = !strcmp(v->cand->better, "lower") ? v->worse : exp(-v->evidence.change);
+}
+
+/* Some figures at zero or below, and not all of both sides zero. */
+static const char *beyond_logs(const pb_series *b, const pb_series *c)
+{
+    bool zero = false, above = false;
+    for (const pb_series *s = b;; s = c) {
+        for (int i = 0; i < s->sessions; i++) {
+            if (s->session[i].value < 0) return "a negative figure";
+            zero |= s->session[i].value == 0;
+            above |= s->session[i].value > 0;
+        }
+        if (s == c) break;
+    }
+    return !zero || !above ? NULL : (b->median == 0) != (c->median == 0) ? "zero on one side" : "zero in some sessions";
 }
 
 static const char *mismatch(const pb_series *b, const pb_series *c, const pb_judge_opts *o)
@@ -75,39 +139,22 @@ static const char *mismatch(const pb_series *b, const pb_series *c, const pb_jud
     if (strcmp(b->unit, c->unit) != 0) return "unit differs";
     if (strcmp(b->better, c->better) != 0) return "better differs";
     if (!o->allow_mismatch && strcmp(b->machine_id, c->machine_id) != 0) return "machine_id differs";
-    if ((b->median == 0) != (c->median == 0)) return "zero on one side";
-    if (b->median < 0 || c->median < 0) return "a negative figure";
-    return NULL;
+    return beyond_logs(b, c);
 }
 
-static void judge_figures(pb_verdict *v, double ceiling)
-{
-    bool lower = !strcmp(v->cand->better, "lower");
-    v->ratio = v->base->median == 0 ? 1 : v->cand->median / v->base->median;
-    v->ratio = lower ? v->ratio * ceiling : v->ratio / ceiling;
-    v->worse = lower ? v->ratio : 1 / v->ratio;
-    v->id = by_limit(v->worse, v->gate->limit);
-}
-
-/* A change that a warm-up too short on the slower side could have made is no more than suspect. */
-static void doubt(pb_verdict *v)
-{
-    if (v->id != PB_VERDICT_REGRESSED && v->id != PB_VERDICT_IMPROVED) return;
-    const double made = v->worse > 1 ? 1 / (1 + v->cand->trend) : 1 + v->base->trend;
-    if (by_limit(v->worse * made, v->gate->limit) == v->id) return;
-    v->id = PB_VERDICT_SUSPECT;
-    v->why = "a warm-up that was too short could have made it";
-}
+/* ---- rows ---------------------------------------------------------------------------------------- */
 
 static bool is_contract(const pb_series *s) { return pb_key_of(s->key, "contract"); }
 static bool broken(const pb_series *s) { return !pb_series_ok(s) && strcmp(s->status, "unsupported") != 0; }
 static bool directed(const pb_series *s) { return strcmp(s->better, "none") != 0; }
 
 /* On the base's side only. False: nothing to say. */
-static bool judge_base(pb_verdict *v, const pb_series_set *cand, const pb_judge_opts *o)
+static bool judge_base(const judge *j, pb_verdict *v)
 {
-    if (is_contract(v->base) || !pb_series_ok(v->base) || !directed(v->base) || o->subset) return false;
-    const pb_series *outcome = pb_series_find(cand, v->base->key, "outcome"); /* why it gave no figures */
+    const pb_series *b = v->base;
+    if (is_contract(b) || !pb_series_ok(b) || !directed(b) || j->o->subset) return false;
+    if (!b->sessions || b->session[b->sessions - 1].run_id != j->newest) return false;
+    const pb_series *outcome = pb_series_find(j->cand, b->key, "outcome"); /* why it gave no figures */
     v->id = PB_VERDICT_MISSING;
     if (outcome) v->why = outcome->note;
     return true;
@@ -122,8 +169,7 @@ static bool judge_cand(pb_verdict *v)
     return broken(v->cand) || (pb_series_ok(v->cand) && directed(v->cand));
 }
 
-static void judge_both(pb_verdict *v, const pb_series_set *base, const pb_series_set *cand, const pb_judge_opts *o,
-                       pb_verdicts *out)
+static void judge_both(judge *j, pb_verdict *v)
 {
     const pb_series *b = v->base, *c = v->cand;
     v->id = PB_VERDICT_INFO;
@@ -134,12 +180,12 @@ static void judge_both(pb_verdict *v, const pb_series_set *base, const pb_series
         v->why = c->note;
     } else if (!pb_series_ok(b)) {
         v->id = PB_VERDICT_NEW;
-    } else if ((v->why = mismatch(b, c, o))) {
+    } else if ((v->why = mismatch(b, c, j->o))) {
         v->id = PB_VERDICT_INCOMPARABLE;
     } else {
         v->why = "";
-        judge_figures(v, ceiling_ratio(base, cand, v, out));
-        doubt(v);
+        v->id = PB_VERDICT_SAME; /* until pb_verdicts_decide */
+        judge_figures(j, v);
     }
 }
 
@@ -154,13 +200,6 @@ static pb_status append(pb_verdicts *out, pb_verdict v)
         out->v = grown;
         out->capacity = capacity;
     }
-    v.counts =
-        v.id == PB_VERDICT_FAILED || v.id == PB_VERDICT_INCOMPARABLE || (v.gate->gating && v.id != PB_VERDICT_INFO);
-    if (v.counts) out->count[v.id]++;
-    if (v.counts && v.base && v.cand && !isnan(v.worse)) {
-        if (v.base->launches < out->base_launches) out->base_launches = v.base->launches;
-        if (v.cand->launches < out->cand_launches) out->cand_launches = v.cand->launches;
-    }
     out->v[out->n++] = v;
     return PB_OK;
 }
@@ -170,27 +209,138 @@ static bool wanted(const char *key, const char *suite)
     return !suite || pb_key_of(key, suite) || pb_key_of(key, "ceiling");
 }
 
-pb_status pb_judge(const pb_series_set *base, const pb_series_set *cand, const pb_gates *gates, const char *suite,
-                   const pb_judge_opts *o, pb_verdicts *out)
+/* The row of b, c or both, with the key and metric of s. */
+static pb_status judge_row(judge *j, const pb_series *s, const pb_series *b, const pb_series *c)
 {
-    if (!out->n) out->base_launches = out->cand_launches = INT_MAX;
-    for (size_t i = 0, j = 0; i < base->n || j < cand->n;) {
-        const pb_series *b = i < base->n ? &base->s[i] : NULL, *c = j < cand->n ? &cand->s[j] : NULL;
+    pb_verdict v = {.base = b, .cand = c, .gate = pb_gates_find(j->gates, s->key, s->metric), .why = ""};
+    v.id = PB_VERDICT_INFO;
+    v.ratio = v.worse = (double)NAN;
+    v.machine = !v.gate->gating && pb_key_of(s->key, "ceiling") && pb_gates_divide_by(j->gates, s->metric);
+    bool say = true;
+    if (b && c) judge_both(j, &v);
+    else say = b ? judge_base(j, &v) : judge_cand(&v);
+    return say ? append(j->out, v) : PB_OK;
+}
+
+static pb_status judge_rows(judge *j, const char *suite)
+{
+    const pb_series_set *base = j->base, *cand = j->cand;
+    size_t suite_end = 0;
+    for (size_t i = 0, k = 0; i < base->n || k < cand->n;) {
+        const pb_series *b = i < base->n ? &base->s[i] : NULL, *c = k < cand->n ? &cand->s[k] : NULL;
+        if (b && i >= suite_end) j->newest = pb_newest_session(base, i, suite_end = pb_suite_end(base, i));
         int order = !b ? 1 : !c ? -1 : pb_series_order(b->key, b->metric, c->key, c->metric);
         if (order > 0) b = NULL;
         if (order < 0) c = NULL;
         i += b != NULL;
-        j += c != NULL;
+        k += c != NULL;
         const pb_series *s = b ? b : c;
-        if (!s || !wanted(s->key, suite)) continue; /* one of the two is there */
-        pb_verdict v = {b,     c, pb_gates_find(gates, s->key, s->metric), PB_VERDICT_INFO, (double)NAN, (double)NAN,
-                        false, ""};
-        bool say = true;
-        if (b && c) judge_both(&v, base, cand, o, out);
-        else say = b ? judge_base(&v, cand, o) : judge_cand(&v);
-        if (say) PB_TRY(append(out, v));
+        if (s && wanted(s->key, suite)) PB_TRY(judge_row(j, s, b, c));
     }
     return PB_OK;
+}
+
+static size_t most_sessions(const pb_series_set *set)
+{
+    int most = 1;
+    for (size_t i = 0; i < set->n; i++)
+        if (set->s[i].sessions > most) most = set->s[i].sessions;
+    return (size_t)most;
+}
+
+pb_status pb_judge(const pb_series_set *base, const pb_series_set *cand, const pb_gates *gates, const char *suite,
+                   const pb_judge_opts *o, pb_verdicts *out)
+{
+    judge j = {
+        base, cand, gates, o, out, malloc(most_sessions(base) * sizeof *j.x), malloc(most_sessions(cand) * sizeof *j.y),
+        ""};
+    pb_status s = j.x && j.y ? judge_rows(&j, suite) : pb_fail(PB_ENOMEM, "compare: out of memory");
+    free(j.x);
+    free(j.y);
+    return s;
+}
+
+/* ---- the verdicts -------------------------------------------------------------------------------- */
+
+static void least_and_most(pb_verdicts *vs, const pb_verdict *v)
+{
+    const pb_evidence *e = &v->evidence;
+    if (v->base->launches < vs->base_launches) vs->base_launches = v->base->launches;
+    if (v->cand->launches < vs->cand_launches) vs->cand_launches = v->cand->launches;
+    if (!e->sessions) return;
+    if (!vs->figures++) {
+        vs->sessions_least = vs->sessions_most = e->sessions;
+        vs->detects_least = vs->detects_most = e->detects;
+    }
+    if (e->sessions < vs->sessions_least) vs->sessions_least = e->sessions;
+    if (e->sessions > vs->sessions_most) vs->sessions_most = e->sessions;
+    vs->detects_least = fmin(vs->detects_least, e->detects);
+    vs->detects_most = fmax(vs->detects_most, e->detects);
+}
+
+/* A change that a warm-up too short on the slower side could have made is no more than suspect. */
+static void doubt(pb_verdict *v)
+{
+    const pb_evidence *e = &v->evidence;
+    if (v->id != PB_VERDICT_REGRESSED && v->id != PB_VERDICT_IMPROVED) return;
+    const double made = log1p(v->id == PB_VERDICT_REGRESSED ? v->cand->trend : v->base->trend);
+    if (!(made > 0) || fabs(e->change) - made >= e->detects) return;
+    v->id = PB_VERDICT_SUSPECT;
+    v->why = "a warm-up that was too short could have made it";
+}
+
+static void decide(pb_verdicts *vs, pb_verdict *v)
+{
+    pb_evidence *e = &v->evidence;
+    if (e->sessions) {
+        e->detects = pb_stored_detects(e, v->gate->stored_limit, v->gate->gating ? vs->family : 1);
+        v->id = pb_stored_verdict(e, v->gate->stored_limit);
+        doubt(v);
+    }
+    if (v->machine && e->sessions && v->id != PB_VERDICT_SAME) {
+        v->id = PB_VERDICT_INFO;
+        v->why = "the machine changed, not the code";
+    }
+    v->counts =
+        v->id == PB_VERDICT_FAILED || v->id == PB_VERDICT_INCOMPARABLE || (v->gate->gating && v->id != PB_VERDICT_INFO);
+    if (v->counts) vs->count[v->id]++;
+    if (v->counts && v->base && v->cand && !isnan(v->worse)) least_and_most(vs, v);
+}
+
+/* Holm over the gating rows, for each direction by itself: a row that went the other way has p = 1. p, adjusted: room
+ * for every row. */
+static pb_status adjust(pb_verdicts *vs, double *p, double *adjusted)
+{
+    for (int sign = 1; sign >= -1; sign -= 2) {
+        size_t n = 0;
+        for (size_t i = 0; i < vs->n; i++)
+            if (vs->v[i].gate->gating && vs->v[i].evidence.sessions)
+                p[n++] = sign * vs->v[i].evidence.change > 0 ? vs->v[i].evidence.p : 1;
+        PB_TRY(pb_holm(p, n, (size_t)vs->family, adjusted));
+        n = 0;
+        for (size_t i = 0; i < vs->n; i++) {
+            pb_evidence *e = &vs->v[i].evidence;
+            if (!vs->v[i].gate->gating || !e->sessions) continue;
+            if (sign * e->change > 0) e->p_adjusted = adjusted[n];
+            n++;
+        }
+    }
+    return PB_OK;
+}
+
+/* A row that gates is of the family whatever came of it: the set is declared, not chosen by the figures. */
+static bool of_family(const pb_verdict *v) { return v->gate->gating && v->id != PB_VERDICT_INFO; }
+
+pb_status pb_verdicts_decide(pb_verdicts *vs)
+{
+    double *p = malloc((vs->n + 1) * sizeof *p), *adjusted = malloc((vs->n + 1) * sizeof *adjusted);
+    vs->base_launches = vs->cand_launches = INT_MAX;
+    for (size_t i = 0; i < vs->n; i++) vs->family += of_family(&vs->v[i]);
+    pb_status s = p && adjusted ? adjust(vs, p, adjusted) : pb_fail(PB_ENOMEM, "compare: out of memory");
+    for (size_t i = 0; i < vs->n && s == PB_OK; i++) decide(vs, &vs->v[i]);
+    free(p);
+    free(adjusted);
+    return s;
 }
 
 void pb_verdicts_free(pb_verdicts *v)
@@ -206,7 +356,8 @@ static int severity_order(const void *a, const void *b)
     if (x->counts != y->counts) return x->counts ? -1 : 1;
     if (x->id != y->id) return x->id < y->id ? -1 : 1;
     bool by_size = x->id == PB_VERDICT_REGRESSED || x->id == PB_VERDICT_SUSPECT;
-    if (by_size && (x->worse > y->worse || x->worse < y->worse)) return x->worse > y->worse ? -1 : 1;
+    const double size_x = rint(x->evidence.change * 1e9), size_y = rint(y->evidence.change * 1e9);
+    if (by_size && (size_x > size_y || size_x < size_y)) return size_x > size_y ? -1 : 1;
     return pb_series_order(s->key, s->metric, t->key, t->metric);
 }
 

@@ -106,25 +106,38 @@ expect 2 'Permission denied' "${as[@]}" "$fixture" --suite toy --out "$dir/close
 
 # ---- the table and the comparison that follow a run -----------------------------------------------------
 mkdir -p baselines
-printf 'suite,metric,better,limit,ceiling,gating\ntoy,kernel_rate,higher,0.1,,yes\n' >baselines/gates.csv
+printf 'suite,metric,better,stored_limit,ceiling,gating\ntoy,kernel_rate,higher,0.1,,yes\n' >baselines/gates.csv
 expect 0 'PASS' "$fixture" report a
 expect 0 'saved baselines/' "$fixture" baseline save a -m 'for the test'
 expect 0 'for the test' "$fixture" baseline show
 expect 0 'same=3' "$fixture" --suite toy --out n1
+expect 2 'say why with --reason' "$fixture" baseline update n1
+expect 0 '2 sessions' "$fixture" baseline update n1 -m 'one more'
+expect 2 'is one of its sessions already' "$fixture" baseline update n1 -m 'once more'
+expect 0 'is one of the sessions it is compared with' "$fixture" compare n1
+expect 0 'against the median of 2 sessions' "$fixture" compare n1 --explain
+expect 0 'detects=10%' "$fixture" compare a
+expect 0 '2 sessions' "$fixture" baseline show
+sleep 1.1 # run_ids sort by the second
 expect 0 'missing=0' "$fixture" --suite toy --out n2 --quiet other
 grep -q '^ceiling' "$dir/log" && fail "n2: --quiet printed a table"
+expect 0 '1 session (2 older dropped)' "$fixture" baseline update n2 --sessions 1 -m 'only this' --accept-regression
+expect 0 '1 session,' "$fixture" baseline save a -m 'start over'
 expect 0 'same=3' "$fixture" compare a n1
 expect 2 'compare takes at most 2' "$fixture" compare a b n1
 expect 0 'NO-BASELINE' "$fixture" --suite toy --out n3 --baseline elsewhere
 expect 4 'NO-BASELINE' "$fixture" --suite toy --out n4 --baseline elsewhere --require-baseline
 expect 0 'results: n5' "$fixture" --suite toy --out n5 --no-compare
 grep -q BASELINE "$dir/log" && fail "n5: --no-compare compared"
-expect 2 "need save or show; did you mean 'save'?" "$fixture" baseline sav
+expect 2 "need save, update or show; did you mean 'save'?" "$fixture" baseline sav
 for f in baselines/*/toy.csv; do # as if it had been a thousand times faster
     awk -F, -v OFS=, '$6 == "kernel_rate" { $9 = "1e+12" } 1' "$f" >fast && mv fast "$f"
 done
 expect 1 'REGRESSED' "$fixture" compare n1
 expect 1 'regressed=3' "$fixture" --suite toy --out n6
+expect 1 'not stored: 3 figures are REGRESSED' "$fixture" baseline update n6 -m 'not this one'
+expect 1 'not stored: 3 figures are REGRESSED' "$fixture" baseline save n6
+expect 0 'saved' "$fixture" baseline update n6 -m 'slower for good' --accept-regression
 rm -r baselines
 
 # ---- to and from other tools ------------------------------------------------------------------------------

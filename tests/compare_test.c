@@ -1,18 +1,6 @@
 /* compare_test.c - `bench compare` on fixtures: every verdict, every exit code, what is refused and why. */
-#include <sys/resource.h>
-
-#include "bench/baseline.h"
-#include "bench/compare.h"
-#include "kernels/core/clock.h"
-#include "tests/files_test.h"
-
-typedef struct expected {
-    const char *base, *cand;
-    pb_compare_opts opts; /* .gates: a fixture's name; NULL: gates.csv */
-    const char *counts;   /* what the last line holds; NULL: an error */
-    pb_exit exit;
-    const char *text; /* must be in the output, or in the error; NULL: anything */
-} expected;
+#include "bench/self_compare.h"
+#include "tests/compare_cases.h"
 
 static const expected cases[] = {
     /* verdicts */
@@ -89,25 +77,6 @@ static const expected cases[] = {
     {"base.csv", "tie.csv", {.gates = "gates_bad_limit.csv"}, NULL, 2, "not a limit"},
 };
 
-static void check_case(const expected *x)
-{
-    capture c;
-    pb_compare_opts o = x->opts;
-    o.gates = fixture(o.gates ? o.gates : "gates.csv");
-    pb_exit e = pb_compare_files(fixture(x->base), fixture(x->cand), &o, capture_begin(&c));
-    const char *text = capture_end(&c), *last = last_line(text);
-    char end[32];
-    snprintf(end, sizeof end, " exit=%d\n", (int)x->exit);
-    if (e != x->exit) fail_msg("%s %s: exit %d, want %d\n%s", x->base, x->cand, (int)e, (int)x->exit, text);
-    if (!x->counts && *text) fail_msg("%s %s: an error, and yet output:\n%s", x->base, x->cand, text);
-    if (x->counts && (!strstr(last, x->counts) || !strstr(last, end) || strncmp(last, "bench: ", 7) != 0))
-        fail_msg("%s %s: want %s%s\n%s", x->base, x->cand, x->counts, end, text);
-    if (x->text && !strstr(x->counts ? text : pb_error(), x->text))
-        fail_msg("%s %s: nothing says '%s'\n%s%s", x->base, x->cand, x->text, text, x->counts ? "" : pb_error());
-    if (!x->counts && strchr(pb_error(), '\n')) fail_msg("the error is not one line: %s", pb_error());
-    free(c.text);
-}
-
 static void every_verdict_and_exit_code(void **state)
 {
     (void)state;
@@ -122,181 +91,17 @@ static void worse_exit_follows_its_order(void **state)
         for (int j = 0; j < 6; j++) assert_int_equal(pb_worse_exit(order[i], order[j]), order[i > j ? i : j]);
 }
 
-/* ---- baselines --------------------------------------------------------------------------------- */
-
-static void make_folder(char *path)
+/* What the suite of the harness measures does what it says: its size is a tenth here, its time is not looked at. */
+static void large_files_for_measuring(void **state)
 {
-    static const char pattern[] = "/tmp/pb_baselines_XXXXXX";
-    memcpy(path, pattern, sizeof pattern);
-    assert_non_null(mkdtemp(path));
-}
-
-static void remove_folder(const char *path)
-{
-    char command[256];
-    snprintf(command, sizeof command, "rm -r '%s'", path);
-    assert_int_equal(system(command), 0);
-}
-
-static pb_exit against_baseline(const char *run, pb_compare_opts o, const char *folder, const char *want)
-{
-    capture c;
-    o.baselines = folder;
-    o.gates = FIXTURE("gates.csv");
-    pb_exit e = pb_compare_baseline(run, &o, capture_begin(&c));
-    if (!strstr(capture_end(&c), want)) fail_msg("nothing says '%s'\n%s", want, c.text);
-    free(c.text);
-    return e;
-}
-
-static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
-{
-    char folder[64], file[128], text[4096] = "";
-    capture c;
+    pb_self_files *files;
+    pb_self_figures figures = {0};
     (void)state;
-    make_folder(folder);
-    assert_int_equal(against_baseline(FIXTURE("base.csv"), (pb_compare_opts){0}, folder, "NO-BASELINE"), 0);
-    assert_int_equal(against_baseline(FIXTURE("base.csv"), (pb_compare_opts){0}, folder, "/m1/backward.csv"), 0);
-    pb_compare_opts require = {.require_baseline = true};
-    assert_int_equal(against_baseline(FIXTURE("base.csv"), require, folder, "exit=4"), 4);
-
-    pb_baseline_opts o = {.baselines = folder, .reason = "first, ever"};
-    assert_int_equal(pb_baseline_save(FIXTURE("contract_pass.csv"), &o, capture_begin(&c)), 0);
-    assert_non_null(strstr(capture_end(&c), "9 rows")); /* 2 cases x 3 metrics, 2 ceilings, a contract */
-    free(c.text);
-    assert_int_equal(against_baseline(FIXTURE("tie.csv"), require, folder, "same=2"), 0);
-    assert_int_equal(against_baseline(FIXTURE("regressed.csv"), require, folder, " 3/3  REGRESSED"), 1);
-    assert_int_equal(against_baseline(FIXTURE("ceiling_moved.csv"), require, folder, "same=2"), 0);
-    assert_int_equal(against_baseline(FIXTURE("machine.csv"), require, folder, "m2/backward.csv"), 4);
-    assert_int_equal(against_baseline(FIXTURE("missing.csv"), (pb_compare_opts){0}, folder, "missing=1"), 4);
-
-    snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
-    FILE *f = fopen(file, "rb");
-    assert_non_null(f);
-    assert_true(fread(text, 1, sizeof text - 1, f) > 0);
-    fclose(f);
-    assert_non_null(strstr(text, "baseline:r1"));
-    assert_non_null(strstr(text, ",0.1002,")); /* 4 digits of the median launch */
-    assert_non_null(strstr(text, ",319.4,"));  /* of 319.361277 */
-    assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
-    assert_non_null(strstr(capture_end(&c), "m1 backward: 9 rows, 3 launches, bench_version 1, from r1: first, ever"));
-    free(c.text);
-    assert_int_equal(pb_compare_files(file, FIXTURE("regressed.csv"), &(pb_compare_opts){.gates = FIXTURE("gates.csv")},
-                                      capture_begin(&c)),
-                     1);
-    capture_end(&c);
-    free(c.text);
-    remove_folder(folder);
-}
-
-/* What figures and tables are made from: metrics without a direction, what graphs bought, verdicts in the run's own
- * words. None of it fails a comparison, not even where a graph has stopped paying. */
-static void a_baseline_keeps_what_a_run_concluded(void **state)
-{
-    static const char *const kept[] = {
-        "mode=graph&seq=128,launches,1,none,1,0,ok,why", "mode=graph&seq=128,record_time,s,none,0.5,0,ok,why",
-        "mode=graph&seq=128,break_even,1,none,25,0,ok,why",
-        "contract/F-GRAPH-BWD-003a?batch=1,contract,1,none,1.25,0,fail,tokens/s over tokens/s >= 1.1; here",
-        "crossover/backward?clip=fused,crossover,1,none,700,0,ok,3 sizes"};
-    char folder[64], file[128], text[8192] = "";
-    capture c;
-    (void)state;
-    make_folder(folder);
-    pb_baseline_opts o = {.baselines = folder, .reason = "why"};
-    assert_int_equal(pb_baseline_save(FIXTURE("gains.csv"), &o, capture_begin(&c)), 0);
-    assert_null(strstr(capture_end(&c), "crossover.csv")); /* no suite of its own */
-    free(c.text);
-    snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
-    FILE *f = fopen(file, "rb");
-    assert_non_null(f);
-    assert_true(fread(text, 1, sizeof text - 1, f) > 0);
-    fclose(f);
-    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
-        if (!strstr(text, kept[i])) fail_msg("'%s' is not in\n%s", kept[i], text);
-    assert_null(strstr(text, "F-GRAPH-BWD-003b")); /* it did not apply */
-    assert_int_equal(against_baseline(FIXTURE("gains_gone.csv"), (pb_compare_opts){0}, folder, "failed=0"), 1);
-    assert_int_equal(against_baseline(FIXTURE("gains.csv"), (pb_compare_opts){0}, folder, "same=2"), 0);
-    remove_folder(folder);
-}
-
-static void only_whole_runs_become_baselines(void **state)
-{
-    static const struct {
-        const char *run, *why;
-    } refused[] = {{"single.csv", "1 launches"},           {"failed.csv", "is wrong"},
-                   {"one_launch_failed.csv", "is failed"}, {"truncated.csv", "cut off"},
-                   {"header_only.csv", "no rows"},         {"many_base.csv", "need 3"},
-                   {"two_runs.csv", "several runs"},       {"cut_short.csv", "is truncated"}};
-    char folder[64];
-    capture c;
-    (void)state;
-    make_folder(folder);
-    pb_baseline_opts o = {.baselines = folder, .runs = folder};
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        assert_int_equal(pb_baseline_save(fixture(refused[i].run), &o, capture_begin(&c)), 2);
-        if (*capture_end(&c)) fail_msg("%s: saved: %s", refused[i].run, c.text);
-        if (!strstr(pb_error(), refused[i].why)) fail_msg("%s: %s", refused[i].run, pb_error());
-        free(c.text);
-    }
-    assert_int_equal(pb_baseline_save(NULL, &o, stderr), 2); /* no run in the folder */
-    assert_non_null(strstr(pb_error(), "no run"));
-    assert_int_equal(pb_baseline_show(NULL, &o, stderr), 2);
-    remove_folder(folder);
-}
-
-static void names_cannot_leave_the_folder(void **state)
-{
-    char path[64];
-    (void)state;
-    CHECK_OK(pb_baseline_path("baselines", "m-1.x", "backward", path, sizeof path));
-    assert_string_equal(path, "baselines/m-1.x/backward.csv");
-    CHECK_FAILS(pb_baseline_path("b", "../etc", "s", path, sizeof path), PB_EINVAL, "cannot name a folder");
-    CHECK_FAILS(pb_baseline_path("b", "a/b", "s", path, sizeof path), PB_EINVAL, "cannot name a folder");
-    CHECK_FAILS(pb_baseline_path("b", "", "s", path, sizeof path), PB_EINVAL, "cannot name a folder");
-    CHECK_FAILS(pb_baseline_path("b", "m", "..", path, sizeof path), PB_EINVAL, "cannot name a file");
-}
-
-/* ---- size -------------------------------------------------------------------------------------- */
-
-static void write_large(const char *path, double scale)
-{
-    static const char *const metrics[] = {"backward_time,s,lower", "tokens_per_second,1/s,higher", "launches,1,none"};
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    fprintf(f, "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,status,note\n");
-    for (int launch = 0; launch < 3; launch++)
-        for (int i = 0; i < 100000 / 9; i++)
-            for (int m = 0; m < 3; m++)
-                fprintf(
-                    f,
-                    "1,20250101-000000,machine-0123abcd,%d,"
-                    "backward/step?batch=%d&clip=fused&dtype=f32&graph=on&model=smollm2-135m&seq=128,%s,%.9g,10,ok,\n",
-                    launch, i, metrics[m], scale * (1 + 1e-3 * launch));
-    fclose(f);
-}
-
-/* The bounds are generous for slow machines and sanitizers; what they exclude is quadratic behaviour. */
-static void large_files_are_quick(void **state)
-{
-    char folder[64], base[96], cand[96];
-    capture c;
-    (void)state;
-    make_folder(folder);
-    snprintf(base, sizeof base, "%s/base.csv", folder);
-    snprintf(cand, sizeof cand, "%s/cand.csv", folder);
-    write_large(base, 1);
-    write_large(cand, 1.5);
-    pb_compare_opts o = {.gates = FIXTURE("gates.csv")};
-    const double from = pb_clock_seconds();
-    assert_int_equal(pb_compare_files(base, cand, &o, capture_begin(&c)), 1);
-    const double seconds = pb_clock_seconds() - from;
-    assert_non_null(strstr(capture_end(&c), "regressed=11111"));
-    struct rusage use;
-    getrusage(RUSAGE_SELF, &use);
-    print_message("2 x 100000 rows: %.3f s, %ld MB at most\n", seconds, use.ru_maxrss / 1024);
-    assert_true(seconds < 10);
-    free(c.text);
-    remove_folder(folder);
+    CHECK_FAILS(pb_self_files_make(99, &files), PB_EINVAL, "need 100 to");
+    CHECK_OK(pb_self_files_make(10000, &files));
+    for (int i = 0; i < 2; i++) CHECK_OK(pb_self_compare(files, &figures));
+    assert_true(figures.seconds > 0 && figures.peak_bytes > 1e6);
+    pb_self_files_free(files);
 }
 
 int main(void)
@@ -304,11 +109,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_verdict_and_exit_code),
         cmocka_unit_test(worse_exit_follows_its_order),
-        cmocka_unit_test(a_saved_baseline_is_what_runs_are_compared_with),
-        cmocka_unit_test(a_baseline_keeps_what_a_run_concluded),
-        cmocka_unit_test(only_whole_runs_become_baselines),
-        cmocka_unit_test(names_cannot_leave_the_folder),
-        cmocka_unit_test(large_files_are_quick),
+        cmocka_unit_test(large_files_for_measuring),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

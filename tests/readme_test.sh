@@ -43,6 +43,17 @@ rm f/machine/*.csv
 fine readme
 [[ $(sed '/^old$/d' "$source/tests/fixtures/readme/README.md") == "$(cat f/README.md)" ]] || fail "tables of nothing"
 
+# ---- several sessions: their median, and the newest one's verdicts --------------------------------------------------------
+fresh
+sed -n 's/,baseline:/,baseline:z/; 2,$s/,fail,/,pass,/; 2,$p' f/machine/kernels.csv >later
+cat later >>f/machine/kernels.csv
+fine readme
+grep -q 'kernels.csv`, median of 2 sessions of 3 launches' f/README.md || fail "two sessions are not said"
+grep -q 'cross-entropy with gradient.*| met |$' f/README.md || fail "an old verdict outlives a new one"
+sed 's/,baseline:z/,baseline:a/; s/,pass,/,fail,/' later >>f/machine/kernels.csv
+fine readme
+grep -q 'cross-entropy with gradient.*| met |$' f/README.md || fail "an old verdict comes after a new one"
+
 # ---- what cannot be ----------------------------------------------------------------------------------------------------------
 fresh
 sed -i 's/table: steps/table: stairs/' f/README.md

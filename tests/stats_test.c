@@ -68,7 +68,12 @@ static double bootstrap_hi(const entry *e) { return bootstrap(e, pb_median).hi; 
 static double bootstrap_mean_lo(const entry *e) { return bootstrap(e, mean).lo; }
 static double bootstrap_mean_hi(const entry *e) { return bootstrap(e, mean).hi; }
 static double sign_flip(const entry *e) { return pb_sign_flip(e->a + 1, e->n - 1, e->a[0]); }
-static double prediction(const entry *e) { return pb_prediction_bound(e->a + 1, e->n - 1, e->a[0]); }
+static double bound_of(const double *x, int n, double alpha)
+{
+    const pb_sample s = pb_sample_of(x, n);
+    return pb_prediction_bound(&s, alpha);
+}
+static double prediction(const entry *e) { return bound_of(e->a + 1, e->n - 1, e->a[0]); }
 static double rate_bound(const entry *e) { return pb_rate_bound((int)e->a[0], (int)e->a[1], e->a[2]); }
 static double normal_tail(const entry *e) { return pb_normal_tail(e->a[0]); }
 static double normal_quantile(const entry *e) { return pb_normal_quantile(e->a[0]); }
@@ -178,7 +183,7 @@ static void what_is_no_number_shows_nothing(void **state)
         const pb_sample s = pb_sample_of(d, 12);
         assert_true(s.mean == 0 && s.sd == HUGE_VAL);
         assert_true(pb_t_test(&s, 0) == 1 && pb_tost(&s, 1) == 1 && pb_sign_flip(d, 12, 0) == 1);
-        assert_true(pb_prediction_bound(d, 12, 0.01) == HUGE_VAL);
+        assert_true(bound_of(d, 12, 0.01) == HUGE_VAL);
         assert_true(pb_t_interval(&s, 0.01).lo == -HUGE_VAL && pb_t_interval(&s, 0.01).hi == HUGE_VAL);
         pb_interval i = {0, 0};
         CHECK_OK(pb_bootstrap(d, 12, pb_median, 100, 0.05, &i));
@@ -253,9 +258,8 @@ static void more_sessions_tighten_and_few_say_nothing(void **state)
     (void)state;
     double s[20];
     for (int i = 0; i < 20; i++) s[i] = i % 2 ? 1.01 : 0.99;
-    assert_true(pb_prediction_bound(s, PB_MIN_SESSIONS - 1, 0.01) == HUGE_VAL);
-    assert_true(pb_prediction_bound(s, 10, 0.01) < 1.04 &&
-                pb_prediction_bound(s, 10, 0.01) > pb_prediction_bound(s, 20, 0.01));
+    assert_true(bound_of(s, PB_MIN_SESSIONS - 1, 0.01) == HUGE_VAL);
+    assert_true(bound_of(s, 10, 0.01) < 1.04 && bound_of(s, 10, 0.01) > bound_of(s, 20, 0.01));
 }
 
 static void pairs_needed_is_the_least(void **state)

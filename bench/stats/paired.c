@@ -95,9 +95,18 @@ double pb_rate_bound(int k, int n, double confidence)
     return pb_beta_quantile(confidence, (k > 0 ? k : 0) + 1, n - (k > 0 ? k : 0));
 }
 
-double pb_prediction_bound(const double *session, int k, double alpha)
+/* The standard deviation of a new session less the mean of the stored ones. */
+static double prediction_sd(const pb_sample *s) { return s->sd * sqrt(1 + 1.0 / s->n); }
+
+double pb_prediction_bound(const pb_sample *s, double alpha)
 {
-    const pb_sample s = pb_sample_of(session, k);
-    if (k < PB_MIN_SESSIONS || !isfinite(s.sd) || !(alpha > 0)) return HUGE_VAL;
-    return alpha < 1 ? s.mean + pb_t_quantile(alpha, k - 1) * s.sd * sqrt(1 + 1.0 / k) : -HUGE_VAL;
+    if (s->n < PB_MIN_SESSIONS || !isfinite(s->sd) || !(alpha > 0)) return HUGE_VAL;
+    return alpha < 1 ? s->mean + pb_t_quantile(alpha, s->n - 1) * prediction_sd(s) : -HUGE_VAL;
+}
+
+double pb_prediction_test(const pb_sample *s, double value)
+{
+    if (s->n < PB_MIN_SESSIONS) return 1;
+    /* the t test of a sample whose mean is as uncertain as the new session */
+    return pb_t_test(&(pb_sample){s->n, value - s->mean, prediction_sd(s) * sqrt(s->n)}, 0);
 }

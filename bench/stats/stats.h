@@ -88,9 +88,12 @@ int pb_pairs_needed(const pb_detector *t, double effect, double power, int max);
 double pb_rate_bound(int k, int n, double confidence);
 
 enum { PB_MIN_SESSIONS = 10 };
-/* What one new session of unchanged code exceeds with chance alpha: mean + t_{1-alpha,K-1} sd sqrt(1 + 1/K) over K
- * stored sessions (Hahn and Meeker 1991, section 4.8). +inf for K < PB_MIN_SESSIONS: too few to say. */
-double pb_prediction_bound(const double *session, int k, double alpha);
+/* What one new session of unchanged code exceeds with chance alpha: mean + t_{1-alpha,K-1} sd sqrt(1 + 1/K) over K =
+ * s->n stored sessions (Hahn and Meeker 1991, section 4.8). +inf for K < PB_MIN_SESSIONS: too few to say. */
+double pb_prediction_bound(const pb_sample *s, double alpha);
+/* The alpha whose bound `value` is: the one-sided p of a new session, P(T_{K-1} > (value-mean)/(sd sqrt(1 + 1/K))). 1
+ * for K < PB_MIN_SESSIONS. */
+double pb_prediction_test(const pb_sample *s, double value);
 
 /* ---- bootstrap --------------------------------------------------------------------------------- */
 

@@ -1,0 +1,42 @@
+/* stored_rule.c - the rule of stored_rule.h. */
+#include "bench/stored_rule.h"
+
+#include <math.h>
+
+static const double slack = 1e-9; /* a change of exactly the limit is not beyond it, whatever its rounding */
+
+void pb_stored_weigh(double *x, int k, double y, pb_evidence *out)
+{
+    const pb_sample s = pb_sample_of(x, k);
+    const bool spread = k >= PB_MIN_SESSIONS;
+    out->sessions = k;
+    out->sd = s.sd;
+    out->since_oldest = y - x[0];
+    out->centre = spread ? s.mean : pb_median(x, k);
+    out->change = y - out->centre;
+    out->p = out->p_adjusted = pb_prediction_test(&s, s.mean + fabs(out->change)); /* the other side by symmetry */
+}
+
+double pb_stored_detects(const pb_evidence *e, double limit, int m)
+{
+    if (e->sessions < PB_MIN_SESSIONS) return log1p(limit);
+    const pb_sample s = {e->sessions, 0, e->sd};
+    return fmax(pb_prediction_bound(&s, PB_STORED_ALPHA / m), log1p(PB_STORED_MIN_EFFECT));
+}
+
+static pb_verdict_id by_limit(double change, double limit)
+{
+    if (change > log1p(limit) + slack) return PB_VERDICT_REGRESSED;
+    if (change < -log1p(limit) - slack) return PB_VERDICT_IMPROVED;
+    return fabs(change) <= log1p(limit / 3) + slack ? PB_VERDICT_SAME : PB_VERDICT_SUSPECT;
+}
+
+pb_verdict_id pb_stored_verdict(const pb_evidence *e, double limit)
+{
+    if (e->sessions < PB_MIN_SESSIONS) return by_limit(e->change, limit);
+    const bool enough = fabs(e->change) >= log1p(PB_STORED_MIN_EFFECT);
+    if (enough && e->p_adjusted <= PB_STORED_ALPHA) return e->change > 0 ? PB_VERDICT_REGRESSED : PB_VERDICT_IMPROVED;
+    if (enough && e->p <= PB_STORED_ALPHA) return PB_VERDICT_SUSPECT;
+    if (!(e->detects <= log1p(limit) + slack)) return PB_VERDICT_SUSPECT;
+    return fabs(e->change) <= log1p(limit / 3) + slack ? PB_VERDICT_SAME : PB_VERDICT_SUSPECT;
+}

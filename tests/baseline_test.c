@@ -1,0 +1,268 @@
+/* baseline_test.c - stored baselines: what is kept of a run, what may become one, how sessions come and go. */
+#include "tests/compare_cases.h"
+
+static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
+{
+    char folder[64], file[128], text[4096] = "";
+    capture c;
+    (void)state;
+    make_folder(folder);
+    assert_int_equal(against_baseline(FIXTURE("base.csv"), (pb_compare_opts){0}, folder, "NO-BASELINE"), 0);
+    assert_int_equal(against_baseline(FIXTURE("base.csv"), (pb_compare_opts){0}, folder, "/m1/backward.csv"), 0);
+    pb_compare_opts require = {.require_baseline = true};
+    assert_int_equal(against_baseline(FIXTURE("base.csv"), require, folder, "exit=4"), 4);
+
+    pb_baseline_opts o = {.baselines = folder, .reason = "first, ever"};
+    assert_int_equal(pb_baseline_save(FIXTURE("contract_pass.csv"), &o, capture_begin(&c)), 0);
+    assert_non_null(strstr(capture_end(&c), "9 rows")); /* 2 cases x 3 metrics, 2 ceilings, a contract */
+    free(c.text);
+    assert_int_equal(against_baseline(FIXTURE("tie.csv"), require, folder, "same=2"), 0);
+    assert_int_equal(against_baseline(FIXTURE("regressed.csv"), require, folder, " 3/3  REGRESSED"), 1);
+    assert_int_equal(against_baseline(FIXTURE("ceiling_moved.csv"), require, folder, "same=2"), 0);
+    assert_int_equal(against_baseline(FIXTURE("machine.csv"), require, folder, "m2/backward.csv"), 4);
+    assert_int_equal(against_baseline(FIXTURE("missing.csv"), (pb_compare_opts){0}, folder, "missing=1"), 4);
+
+    snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
+    FILE *f = fopen(file, "rb");
+    assert_non_null(f);
+    assert_true(fread(text, 1, sizeof text - 1, f) > 0);
+    fclose(f);
+    assert_non_null(strstr(text, "baseline:r1"));
+    assert_non_null(strstr(text, ",0.1002,")); /* 4 digits of the median launch */
+    assert_non_null(strstr(text, ",319.4,"));  /* of 319.361277 */
+    assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
+    assert_non_null(strstr(capture_end(&c), "m1 backward: 9 rows, 3 launches, bench_version 1, from r1: first, ever"));
+    free(c.text);
+    assert_int_equal(pb_compare_files(file, FIXTURE("regressed.csv"), &(pb_compare_opts){.gates = FIXTURE("gates.csv")},
+                                      capture_begin(&c)),
+                     1);
+    capture_end(&c);
+    free(c.text);
+    remove_folder(folder);
+}
+
+/* What figures and tables are made from: metrics without a direction, what graphs bought, verdicts in the run's own
+ * words. None of it fails a comparison, not even where a graph has stopped paying. */
+static void a_baseline_keeps_what_a_run_concluded(void **state)
+{
+    static const char *const kept[] = {
+        "mode=graph&seq=128,launches,1,none,1,0,ok,why", "mode=graph&seq=128,record_time,s,none,0.5,0,ok,why",
+        "mode=graph&seq=128,break_even,1,none,25,0,ok,why",
+        "contract/F-GRAPH-BWD-003a?batch=1,contract,1,none,1.25,0,fail,tokens/s over tokens/s >= 1.1; here",
+        "crossover/backward?clip=fused,crossover,1,none,700,0,ok,3 sizes"};
+    char folder[64], file[128], text[8192] = "";
+    capture c;
+    (void)state;
+    make_folder(folder);
+    pb_baseline_opts o = {.baselines = folder, .reason = "why"};
+    assert_int_equal(pb_baseline_save(FIXTURE("gains.csv"), &o, capture_begin(&c)), 0);
+    assert_null(strstr(capture_end(&c), "crossover.csv")); /* no suite of its own */
+    free(c.text);
+    snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
+    FILE *f = fopen(file, "rb");
+    assert_non_null(f);
+    assert_true(fread(text, 1, sizeof text - 1, f) > 0);
+    fclose(f);
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        if (!strstr(text, kept[i])) fail_msg("'%s' is not in\n%s", kept[i], text);
+    assert_null(strstr(text, "F-GRAPH-BWD-003b")); /* it did not apply */
+    assert_int_equal(against_baseline(FIXTURE("gains_gone.csv"), (pb_compare_opts){0}, folder, "failed=0"), 1);
+    assert_int_equal(against_baseline(FIXTURE("gains.csv"), (pb_compare_opts){0}, folder, "same=2"), 0);
+    remove_folder(folder);
+}
+
+static void only_whole_runs_become_baselines(void **state)
+{
+    static const struct {
+        const char *run, *why;
+    } refused[] = {{"single.csv", "1 launches"},           {"failed.csv", "is wrong"},
+                   {"one_launch_failed.csv", "is failed"}, {"truncated.csv", "cut off"},
+                   {"header_only.csv", "no rows"},         {"many_base.csv", "need 3"},
+                   {"two_runs.csv", "several runs"},       {"cut_short.csv", "is truncated"}};
+    char folder[64];
+    capture c;
+    (void)state;
+    make_folder(folder);
+    pb_baseline_opts o = {.baselines = folder, .runs = folder};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_int_equal(pb_baseline_save(fixture(refused[i].run), &o, capture_begin(&c)), 2);
+        if (*capture_end(&c)) fail_msg("%s: saved: %s", refused[i].run, c.text);
+        if (!strstr(pb_error(), refused[i].why)) fail_msg("%s: %s", refused[i].run, pb_error());
+        free(c.text);
+    }
+    assert_int_equal(pb_baseline_save(NULL, &o, stderr), 2); /* no run in the folder */
+    assert_non_null(strstr(pb_error(), "no run"));
+    assert_int_equal(pb_baseline_show(NULL, &o, stderr), 2);
+    remove_folder(folder);
+}
+
+static void names_cannot_leave_the_folder(void **state)
+{
+    char path[64];
+    (void)state;
+    CHECK_OK(pb_baseline_path("baselines", "m-1.x", "backward", path, sizeof path));
+    assert_string_equal(path, "baselines/m-1.x/backward.csv");
+    CHECK_FAILS(pb_baseline_path("b", "../etc", "s", path, sizeof path), PB_EINVAL, "cannot name a folder");
+    CHECK_FAILS(pb_baseline_path("b", "a/b", "s", path, sizeof path), PB_EINVAL, "cannot name a folder");
+    CHECK_FAILS(pb_baseline_path("b", "", "s", path, sizeof path), PB_EINVAL, "cannot name a folder");
+    CHECK_FAILS(pb_baseline_path("b", "m", "..", path, sizeof path), PB_EINVAL, "cannot name a file");
+}
+
+/* ---- sessions ---------------------------------------------------------------------------------- */
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fputs(text, f) >= 0, 1);
+    assert_int_equal(fclose(f), 0);
+}
+
+static char *read_text(const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = calloc(1, 1 << 16);
+    assert_non_null(f);
+    assert_non_null(text);
+    assert_true(fread(text, 1, (1 << 16) - 1, f) > 0);
+    fclose(f);
+    return text;
+}
+
+/* A run of three launches of one case: a run_id that sorts by `day`, seconds, and a machine at `speed`. */
+static const char *make_run(const char *folder, int day, double seconds, double speed, const char *version)
+{
+    static char path[128];
+    char text[4096];
+    int n = snprintf(text, sizeof text,
+                     "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,status,note\n");
+    for (int launch = 0; launch < 3; launch++)
+        n += snprintf(text + n, sizeof text - (size_t)n,
+                      "%s,202501%02d,m1,%d,ceiling/matmul?backend=cpu,matmul_rate,FLOP/s,higher,%.9g,9,ok,\n"
+                      "%s,202501%02d,m1,%d,backward/step?batch=1,backward_time,s,lower,%.9g,9,ok,\n",
+                      version, day, launch, 1e11 * speed, version, day, launch, seconds / speed);
+    snprintf(path, sizeof path, "%s/run.csv", folder);
+    write_text(path, text);
+    return path;
+}
+
+static pb_baseline_opts options_of(const char *folder, int sessions)
+{
+    return (pb_baseline_opts){
+        .baselines = folder, .gates = FIXTURE("gates.csv"), .reason = "why", .sessions = sessions};
+}
+
+static void update(const char *run, const pb_baseline_opts *o, pb_exit want, const char *says)
+{
+    capture c;
+    const pb_exit e = pb_baseline_update(run, o, capture_begin(&c));
+    const char *text = capture_end(&c);
+    if (e != want) fail_msg("update: exit %d, want %d: %s%s", (int)e, (int)want, text, e ? pb_error() : "");
+    if (!strstr(want ? pb_error() : text, says))
+        fail_msg("nothing says '%s': %s%s", says, text, want ? pb_error() : "");
+    if (want && *text) fail_msg("refused, and yet: %s", text);
+    free(c.text);
+}
+
+static void updates_keep_the_last_sessions(void **state)
+{
+    char folder[64], file[128];
+    capture c;
+    (void)state;
+    make_folder(folder);
+    const pb_baseline_opts o = options_of(folder, 3);
+    snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
+    update(make_run(folder, 1, 0.1, 1, "1"), &o, 0, "2 rows, 1 session,");
+    update(make_run(folder, 3, 0.1, 0.8, "1"), &o, 0, "4 rows, 2 sessions,");
+    update(make_run(folder, 2, 0.101, 1, "1"), &o, 0, "6 rows, 3 sessions,"); /* a late one takes its place */
+    char *before = read_text(file);
+    update(make_run(folder, 4, 0.05, 1, "1"), &o, 0, "3 sessions (1 older dropped)"); /* an improvement never fails */
+    char *after = read_text(file);
+    const char *kept = strstr(before, "1,baseline:20250102");
+    assert_non_null(kept);
+    assert_null(strstr(after, "20250101"));
+    assert_non_null(strstr(after, kept)); /* every other line as it was */
+    const char *order[] = {"20250102,", "20250103,", "20250104,"}, *at = after;
+    for (int i = 0; i < 3; i++) assert_non_null(at = strstr(at, order[i]));
+    assert_null(strstr(at, "20250103,"));
+    assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
+    assert_non_null(
+        strstr(capture_end(&c), "m1 backward: 3 sessions\n  2 rows, 3 launches, bench_version 1, from 2025"));
+    free(c.text);
+    free(before);
+    free(after);
+    remove_folder(folder);
+}
+
+static void a_failing_value_never_enters_by_accident(void **state)
+{
+    char folder[64], file[128];
+    (void)state;
+    make_folder(folder);
+    pb_baseline_opts o = options_of(folder, 0);
+    snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
+    update(make_run(folder, 1, 0.1, 1, "1"), &o, 0, "1 session,");
+    update(make_run(folder, 2, 0.1, 0.5, "1"), &o, 0, "2 sessions,"); /* the machine was slow, not the code */
+    char *before = read_text(file);
+    update(make_run(folder, 3, 0.12, 1, "1"), &o, PB_EXIT_REGRESSION, "1 figure is REGRESSED, as backward_time of");
+    update(make_run(folder, 2, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "is one of its sessions already");
+    update(make_run(folder, 3, 0.1, 1, "2"), &o, PB_EXIT_USAGE, "bench_version differs; start over with save");
+    capture c;
+    assert_int_equal(pb_baseline_save(make_run(folder, 3, 0.12, 1, "1"), &o, capture_begin(&c)), PB_EXIT_REGRESSION);
+    assert_string_equal(capture_end(&c), ""); /* nor by starting over */
+    free(c.text);
+    o.reason = NULL;
+    update(make_run(folder, 3, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "say why with --reason");
+    o.reason = "why";
+    o.gates = FIXTURE("no_gates.csv");
+    update(make_run(folder, 3, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "which metrics gate");
+    o.gates = FIXTURE("gates.csv");
+    char *after = read_text(file);
+    assert_string_equal(before, after);
+    o.accept_regression = true;
+    update(make_run(folder, 3, 0.12, 1, "1"), &o, 0, "3 sessions,");
+    o.sessions = 2;
+    update(make_run(folder, 1, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "is one of its sessions already");
+    update(make_run(folder, 0, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "older than the 2 sessions that are kept");
+    free(before);
+    free(after);
+    remove_folder(folder);
+}
+
+static void what_no_longer_is_must_be_let_go(void **state)
+{
+    char folder[64], file[128], run[128];
+    (void)state;
+    make_folder(folder);
+    pb_baseline_opts o = options_of(folder, 0);
+    snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
+    update(FIXTURE("base.csv"), &o, 0, "1 session,");
+    char *text = read_text(FIXTURE("missing.csv")), *twin;
+    for (char *p = text; (p = strstr(p, "1,r1,")); p++) p[3] = '2'; /* another run */
+    snprintf(run, sizeof run, "%s/r2.csv", folder);
+    write_text(run, text);
+    update(run, &o, PB_EXIT_INCOMPARABLE, "1 row that gates is missing, as backward_time of backward/step?batch=");
+    o.accept_regression = true;
+    update(run, &o, 0, "2 sessions,");
+    pb_compare_opts c = {0}; /* and from then on nobody misses it */
+    assert_int_equal(against_baseline(run, c, folder, "missing=0"), 0);
+    twin = read_text(file);
+    assert_non_null(strstr(twin, "baseline:r2"));
+    free(twin);
+    free(text);
+    remove_folder(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_saved_baseline_is_what_runs_are_compared_with),
+        cmocka_unit_test(a_baseline_keeps_what_a_run_concluded),
+        cmocka_unit_test(only_whole_runs_become_baselines),
+        cmocka_unit_test(names_cannot_leave_the_folder),
+        cmocka_unit_test(updates_keep_the_last_sessions),
+        cmocka_unit_test(a_failing_value_never_enters_by_accident),
+        cmocka_unit_test(what_no_longer_is_must_be_let_go),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
