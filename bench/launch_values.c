@@ -88,9 +88,8 @@ static void on_field(void *bytes, size_t n, void *self)
 static void sample_line(reader *r)
 {
     char *end;
-    if (!r->n || strcmp(r->group[METRIC], r->text[METRIC]) != 0 ||
-        strcmp(r->group[KEY], r->text[KEY]) != 0 || strcmp(r->group[LAUNCH], r->text[LAUNCH]) != 0 ||
-        strcmp(r->group[RUN], r->text[RUN]) != 0)
+    if (!r->n || strcmp(r->group[METRIC], r->text[METRIC]) != 0 || strcmp(r->group[KEY], r->text[KEY]) != 0 ||
+        strcmp(r->group[LAUNCH], r->text[LAUNCH]) != 0 || strcmp(r->group[RUN], r->text[RUN]) != 0)
         begin_group(r);
     if (r->n == PB_MAX_SAMPLES) {
         fail(r, PB_EINVAL, "more than 1024 samples of ", r->text[KEY]);

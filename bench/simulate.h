@@ -8,7 +8,8 @@
  *                             would have made of it: the sign of d is drawn
  *   sides of a comparison     d = cand - base as recorded. Unless the code of both sides is said to be the same, each
  *                             row's mean of the session is taken off (centring: what is left is noise, whatever the
- *                             effect was) and the rest stretched by sqrt(n/(n-1)), which is what that took of its spread
+ *                             effect was) and the rest stretched by sqrt(n/(n-1)), which is what that took of its
+ * spread
  *
  * Of these, two distributions of comparisons without a difference (A/A):
  *
@@ -64,8 +65,8 @@ typedef struct pb_sim_count {
 typedef struct pb_sim_found {
     double sd;         /* of a pair, over all sessions */
     int found, early;  /* of o->trials with the injected change in this row; at the first look */
-    double detectable; /* the least change, as a logarithm, that a share rule.power of PB_SIM_SEARCH trials finds, to 3 %
-                          of itself; +inf above a factor of e^5 */
+    double detectable; /* the least change, as a logarithm, that a share rule.power of PB_SIM_SEARCH trials finds, to 3
+                          % of itself; +inf above a factor of e^5 */
 } pb_sim_found;
 enum { PB_SIM_SEARCH = 200 }; /* or as many trials as there are */
 

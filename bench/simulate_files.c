@@ -107,8 +107,7 @@ static pb_status read_run(const char *path, pb_sim_recorded *r, figures *all)
     pb_status s = l.n < 2 ? pb_fail(PB_EINVAL, "%s: one launch makes no pair", f->t.path) : PB_OK;
     for (size_t i = 0; i < f->t.n && s == PB_OK; i++) {
         int at = position(&l, f->t.rows[i].launch);
-        if (at / 2 < l.n / 2)
-            s = add_figure(all, (figure){&f->t.rows[i], f->log_value[i], r->pairs + at / 2, at % 2});
+        if (at / 2 < l.n / 2) s = add_figure(all, (figure){&f->t.rows[i], f->log_value[i], r->pairs + at / 2, at % 2});
     }
     if (s == PB_OK) s = add_session(r, l.n / 2, false);
     free(l.v);
@@ -161,8 +160,8 @@ static bool wanted(const figure *f, const pb_gates *gates, bool family)
 static size_t series_end(const figures *f, size_t from)
 {
     size_t to = from + 1;
-    while (to < f->n && pb_series_order(f->v[to].row->key, f->v[to].row->metric, f->v[from].row->key,
-                                        f->v[from].row->metric) == 0)
+    while (to < f->n &&
+           pb_series_order(f->v[to].row->key, f->v[to].row->metric, f->v[from].row->key, f->v[from].row->metric) == 0)
         to++;
     return to;
 }

@@ -86,7 +86,8 @@ static void print_rows(const pb_sim_recorded *r, const pb_sim_opts *o, const pb_
     pb_axes_set axes = {0};
     char label[PB_LABEL_TEXT];
     int width = 4;
-    for (size_t i = 0; i < shown; i++) pb_axes_add(pb_axes_of(&axes, r->rows[order[i].at].key), r->rows[order[i].at].key);
+    for (size_t i = 0; i < shown; i++)
+        pb_axes_add(pb_axes_of(&axes, r->rows[order[i].at].key), r->rows[order[i].at].key);
     for (size_t i = 0; i < shown; i++) {
         pb_axes_set_label(&axes, r->rows[order[i].at].key, label, sizeof label);
         if ((int)strlen(label) > width) width = (int)strlen(label);
@@ -125,8 +126,9 @@ static void print_recorded(const pb_sim_recorded *r, const pb_sim_opts *o, FILE 
         fprintf(out, "  neighbours in runs of one code: the order within each pair is drawn\n");
     if (r->sided && o->same_code) fprintf(out, "  base and candidate of pairs, said to be the same code (--self)\n");
     else if (r->sided)
-        fprintf(out, "  base and candidate of pairs: what differs between them was taken off, row by row and session by "
-                     "session (centred)\n");
+        fprintf(out,
+                "  base and candidate of pairs: what differs between them was taken off, row by row and session by "
+                "session (centred)\n");
     if (r->family) fprintf(out, "  %zu gating rows, one family", r->n);
     else fprintf(out, "  none of them gates: each of %zu rows is a comparison of its own", r->n);
     fprintf(out, "; %d pairs%s", rule->look[0], rule->look[1] > rule->look[0] ? ", then at most " : "");
@@ -137,11 +139,11 @@ static void print_recorded(const pb_sim_recorded *r, const pb_sim_opts *o, FILE 
 static void print_notes(const pb_sim_recorded *r, const pb_sim_opts *o, FILE *out)
 {
     if (r->left_out) fprintf(out, "note: %zu rows that a launch lacks are left out\n", r->left_out);
-    fprintf(out,
-            "note: %d launches stand behind this. recorded uses each of them at most once%s; resampled and injected draw "
-            "blocks of %d pairs from them anew, %d times, and cannot show what these launches did not\n",
-            r->launches, r->family ? "" : " a row, and the rows of a session share its launches", PB_SIM_BLOCK,
-            o->trials);
+    fprintf(
+        out,
+        "note: %d launches stand behind this. recorded uses each of them at most once%s; resampled and injected draw "
+        "blocks of %d pairs from them anew, %d times, and cannot show what these launches did not\n",
+        r->launches, r->family ? "" : " a row, and the rows of a session share its launches", PB_SIM_BLOCK, o->trials);
 }
 
 pb_status pb_sim_print(const pb_sim_recorded *r, const pb_sim_opts *o, const pb_sim_found *found,
@@ -155,8 +157,8 @@ pb_status pb_sim_print(const pb_sim_recorded *r, const pb_sim_opts *o, const pb_
     fprintf(out,
             "bench: launches=%d pairs=%d rows=%zu recorded=%d recorded_alarms=%d recorded_min=%.4g recorded_max=%.4g "
             "resampled=%d resampled_alarms=%d resampled_max=%.4g injected=%d found=%d found_min=%.4g detectable=",
-            r->launches, r->pairs, r->n, a->comparisons, a->alarms,
-            at_least(a->alarms, a->comparisons), pb_rate_bound(a->alarms, a->comparisons, CONFIDENCE), b->comparisons, b->alarms,
+            r->launches, r->pairs, r->n, a->comparisons, a->alarms, at_least(a->alarms, a->comparisons),
+            pb_rate_bound(a->alarms, a->comparisons, CONFIDENCE), b->comparisons, b->alarms,
             pb_rate_bound(b->alarms, b->comparisons, CONFIDENCE), sum->injected, sum->found,
             at_least(sum->found, sum->injected));
     if (isfinite(sum->detectable)) fprintf(out, "%.4g", expm1(sum->detectable));

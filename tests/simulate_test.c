@@ -40,10 +40,11 @@ static pb_simulation simulate(recording *z, int rows, const pb_sim_session *s, i
 {
     pb_simulation out = {0};
     CHECK_OK(pb_simulate(z->row, (size_t)rows, s, n, o, z->found, &out));
-    print_message("recorded %d/%d, resampled %d+%d/%d (%d undecided, %d early), found %d/%d (%d early), detectable %g\n",
-                  out.recorded.alarms, out.recorded.comparisons, out.resampled.alarms, out.resampled.welcomes,
-                  out.resampled.comparisons, out.resampled.undecided, out.resampled.early, out.found, out.injected,
-                  out.early, out.detectable);
+    print_message(
+        "recorded %d/%d, resampled %d+%d/%d (%d undecided, %d early), found %d/%d (%d early), detectable %g\n",
+        out.recorded.alarms, out.recorded.comparisons, out.resampled.alarms, out.resampled.welcomes,
+        out.resampled.comparisons, out.resampled.undecided, out.resampled.early, out.found, out.injected, out.early,
+        out.detectable);
     return out;
 }
 
@@ -245,11 +246,16 @@ static void degenerate_noise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(false_alarms_are_as_rare_as_promised), cmocka_unit_test(recorded_pairs_are_used_once),
-        cmocka_unit_test(differences_are_centred),              cmocka_unit_test(the_order_of_neighbours_is_drawn),
-        cmocka_unit_test(both_looks_find_what_they_should),     cmocka_unit_test(neighbours_stay_together),
-        cmocka_unit_test(more_is_better_turns_the_sign),        cmocka_unit_test(the_same_data_the_same_rates),
-        cmocka_unit_test(what_cannot_be_simulated_is_refused),  cmocka_unit_test(degenerate_noise),
+        cmocka_unit_test(false_alarms_are_as_rare_as_promised),
+        cmocka_unit_test(recorded_pairs_are_used_once),
+        cmocka_unit_test(differences_are_centred),
+        cmocka_unit_test(the_order_of_neighbours_is_drawn),
+        cmocka_unit_test(both_looks_find_what_they_should),
+        cmocka_unit_test(neighbours_stay_together),
+        cmocka_unit_test(more_is_better_turns_the_sign),
+        cmocka_unit_test(the_same_data_the_same_rates),
+        cmocka_unit_test(what_cannot_be_simulated_is_refused),
+        cmocka_unit_test(degenerate_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
