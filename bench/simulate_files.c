@@ -194,6 +194,7 @@ static void fill_rows(const figures *f, const pb_gates *gates, pb_sim_recorded *
 static pb_status make_rows(figures *f, const pb_gates *gates, pb_sim_recorded *r)
 {
     size_t most = 0;
+    if (!f->n) return pb_fail(PB_EINVAL, "simulate: nothing was recorded");
     qsort(f->v, f->n, sizeof *f->v, figure_order);
     for (size_t i = 0; i < f->n; i++) r->family |= wanted(&f->v[i], gates, true);
     for (size_t i = 0; i < f->n; i = series_end(f, i)) most += wanted(&f->v[i], gates, r->family);

@@ -138,7 +138,7 @@ static void print_recorded(const pb_sim_recorded *r, const pb_sim_opts *o, FILE 
 
 static void print_notes(const pb_sim_recorded *r, const pb_sim_opts *o, FILE *out)
 {
-    if (r->left_out) fprintf(out, "note: %zu rows that a launch lacks are left out\n", r->left_out);
+    if (r->left_out) fprintf(out, "note: rows left out because a launch lacks them: %zu\n", r->left_out);
     fprintf(
         out,
         "note: %d launches stand behind this. recorded uses each of them at most once%s; resampled and injected draw "

@@ -55,7 +55,7 @@ sed -i '/,m,3,/d' pairs/cand/results.csv # a pair of one side is none
 expect 0 'launches=46 pairs=23 rows=3' simulate pairs
 sed -i '/,m,7,.*i=1,/d' pairs/cand/results.csv # a row that one launch lacks is left out
 expect 0 'launches=46 pairs=23 rows=2' simulate pairs
-grep -q 'note: 1 rows that a launch lacks are left out' "$dir/log" || fail "a row left out is not said"
+grep -q 'note: rows left out because a launch lacks them: 1' "$dir/log" || fail "a row left out is not said"
 
 # ---- what is refused: one line, and nothing on standard output --------------------------------------------------------------
 refuse() {
@@ -77,6 +77,8 @@ refuse 'name the run folders' simulate
 refuse 'need a percentage' simulate plain --inject-slowdown 2
 refuse 'need 2 <= pairs <= max-pairs <= 24' simulate plain --max-pairs 25
 refuse 'nowhere' simulate nowhere
+refuse 'prints text, not junit' simulate plain --format junit
+refuse 'for recorded launches' "$bench" compare plain plain --self
 
 [[ $failures -eq 0 ]] && echo "all passed"
 exit $((failures > 0))
