@@ -8,9 +8,11 @@
 #include "bench/commands.h"
 #include "bench/compare.h"
 #include "cli/hint.h"
+#include "bench/markup.h"
 #include "bench/plot.h"
 #include "bench/read.h"
 #include "bench/report.h"
+#include "bench/simulate_files.h"
 
 /* Those functions say by their code whether anything is to be explained. */
 static pb_exit explained(pb_exit code)
@@ -46,11 +48,33 @@ pb_exit pb_cmd_report(const pb_options *o)
     return o->args.n > 1 ? too_many(o, 1) : explained(pb_report(argument(o, 0), &opts, stdout));
 }
 
+static pb_exit simulate(const pb_options *o)
+{
+    if (pb_format_of(o->format) != PB_FORMAT_TEXT) {
+        pb_fail(PB_EINVAL, "--simulate prints text, not %s", o->format);
+        return pb_complain(PB_EXIT_USAGE);
+    }
+    const pb_simulate_opts opts = {.gates = o->gates,
+                                   .baselines = o->baseline,
+                                   .pairs = o->pairs,
+                                   .max_pairs = o->max_pairs,
+                                   .trials = o->trials,
+                                   .inject = o->inject_slowdown,
+                                   .same_code = o->self,
+                                   .all = o->all};
+    return explained(pb_simulate_files(o->args.v, o->args.n, &opts, stdout));
+}
+
 /* Without arguments the newest run, against the stored baseline; with two, one against the other. */
 pb_exit pb_cmd_compare(const pb_options *o)
 {
     const pb_compare_opts opts = compare_opts(o);
     char newest[PB_PATH_TEXT];
+    if (o->simulate) return simulate(o);
+    if (o->self || o->inject_slowdown) {
+        pb_fail(PB_EINVAL, "--self and --inject-slowdown are for recorded launches: --simulate");
+        return pb_complain(PB_EXIT_USAGE);
+    }
     if (o->args.n > 2) return too_many(o, 2);
     if (o->args.n == 2) return explained(pb_compare_files(o->args.v[0], o->args.v[1], &opts, stdout));
     if (!o->args.n && pb_newest_run(o->runs, newest, sizeof newest) != PB_OK) return pb_complain(PB_EXIT_USAGE);

@@ -7,7 +7,7 @@
 #include "bench/stats/stats.h"
 #include "kernels/core/bind.h"
 
-static uint64_t hash_of(const double *x, int n)
+uint64_t pb_seed_of(const double *x, int n)
 {
     uint64_t h = 14695981039346656037u, bits;
     for (int i = 0; i < n; i++) {
@@ -60,7 +60,7 @@ static double adjusted_level(double bias, double accel, double z)
 static pb_interval interval_of(const double *x, int n, pb_statistic f, int resamples, double alpha, double *work,
                                double *values)
 {
-    const uint64_t seed = hash_of(x, n);
+    const uint64_t seed = pb_seed_of(x, n);
     memcpy(work, x, (size_t)n * sizeof *x);
     double seen = f(work, n), below = 0;
     double accel = acceleration(x, n, f, work, values);

@@ -13,6 +13,7 @@
 #include "kernels/core/status.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 typedef struct pb_sample {
     int n;
@@ -97,10 +98,13 @@ double pb_prediction_test(const pb_sample *s, double value);
 
 /* ---- bootstrap --------------------------------------------------------------------------------- */
 
+/* The FNV-1a hash of the values' bits: a seed that follows from the data. */
+uint64_t pb_seed_of(const double *x, int n);
+
 /* A statistic of n values, which it may reorder: pb_median. */
 typedef double (*pb_statistic)(double *x, int n);
 /* The bias-corrected and accelerated bootstrap interval (BCa; Efron 1987; Efron and Tibshirani 1993, chapter 14) of
- * level 1-alpha. The resamples are drawn by pb_uniform(h, i) with h the FNV-1a hash of the values' bits: the same data
+ * level 1-alpha. The resamples are drawn by pb_uniform(pb_seed_of(x, n), i): the same data
  * give the same interval. For tables and figures, never for a verdict: under 10 values it covers too little. -inf..+inf
  * for n < 2 and values that are not finite. EINVAL: resamples < 100 or alpha outside (0,1); ENOMEM. */
 pb_status pb_bootstrap(const double *x, int n, pb_statistic f, int resamples, double alpha, pb_interval *out);

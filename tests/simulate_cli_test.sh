@@ -1,0 +1,84 @@
+#!/bin/bash
+# simulate_cli_test.sh BENCH SOURCE - `bench compare --simulate` on folders: which launches make a pair, which rows are
+# judged, samples before row values, and what is refused.
+bench=$1 source=$2
+. "${0%/*}/cli.sh"
+
+# run FOLDER RUN LAUNCHES SECONDS SUITE METRIC: launches of three cases, 11 samples each, that vary by some 0.3 %; the
+# column `value` says ROWVALUE (default: the median).
+run() {
+    mkdir -p "$1"
+    awk -v run="$2" -v n="$3" -v base="$4" -v suite="$5" -v metric="$6" -v rowvalue="${ROWVALUE:-}" -v folder="$1" '
+    function noise(a, b, c) { a = sin(a * 12.9898 + b * 78.233 + c * 37.719) * 43758.5453; return a - int(a) }
+    BEGIN {
+        results = folder "/results.csv"; samples = folder "/samples.csv"; salt = length(run) + base * 1000
+        print "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,status,note" >results
+        print "run_id,launch,key,metric,index,value" >samples
+        for (l = 0; l < n; l++) for (k = 0; k < 3; k++) {
+            level = base * (1 + 0.003 * noise(l, k, salt)); key = suite "/c?i=" k
+            for (i = 0; i < 11; i++) printf "%s,%d,%s,%s,%d,%.9g\n", run, l, key, metric, i, level * (1 + 1e-5 * i) >samples
+            printf "1,%s,m,%d,%s,%s,s,lower,%.9g,11,ok,\n", run, l, key, metric, rowvalue == "" ? level : rowvalue >results
+        }
+    }'
+}
+simulate() { "$bench" compare --gates "$source/baselines/gates.csv" --trials 200 --simulate "$@"; }
+
+# ---- runs of one code, and pairs ------------------------------------------------------------------------------------
+run plain r 49 0.001 backward backward_time
+expect 0 'bench: launches=48 pairs=24 rows=3 recorded=1 recorded_alarms=0' simulate plain
+grep -q '3 gating rows, one family' "$dir/log" || fail "the family is not named"
+grep -q '^note: 48 launches stand behind this' "$dir/log" || fail "the launches behind it are not said"
+cp "$dir/log" first
+expect 0 'exit=0' simulate plain
+cmp -s "$dir/log" first || fail "a second call says something else"
+{ head -1 plain/results.csv && tail -n +2 plain/results.csv | tac; } >turned && mv turned plain/results.csv
+expect 0 'exit=0' simulate plain
+cmp -s "$dir/log" first || fail "the order of the rows matters"
+run kernels k 24 0.001 kernels kernel_time
+expect 0 'rows=3 recorded=3 recorded_alarms=0' simulate kernels
+grep -q 'none of them gates: each of 3 rows is a comparison of its own' "$dir/log" || fail "rows that do not gate"
+expect 0 'recorded=6 recorded_alarms=0' simulate kernels kernels --pairs 12 --max-pairs 12
+run pairs/base b 24 0.001 kernels kernel_time
+run pairs/cand c 24 0.00102 kernels kernel_time
+expect 0 'launches=48 pairs=24 rows=3 recorded=3 recorded_alarms=0' simulate pairs # centred
+grep -q '(centred)' "$dir/log" || fail "centring is not said"
+expect 0 'recorded=3 recorded_alarms=3' simulate pairs --self
+expect 0 'with one row 5 % worse' simulate pairs --inject-slowdown 5%
+
+# ---- samples before the row's value; a pair by its number ---------------------------------------------------------------
+ROWVALUE=0.5 run pairs/cand c 24 0.001 kernels kernel_time
+expect 0 'recorded=3 recorded_alarms=0' simulate pairs --self
+rm pairs/cand/samples.csv
+expect 0 'recorded=3 recorded_alarms=3' simulate pairs --self
+run pairs/cand c 24 0.001 kernels kernel_time
+sed -i '/,m,3,/d' pairs/cand/results.csv # a pair of one side is none
+expect 0 'launches=46 pairs=23 rows=3' simulate pairs
+sed -i '/,m,7,.*i=1,/d' pairs/cand/results.csv # a row that one launch lacks is left out
+expect 0 'launches=46 pairs=23 rows=2' simulate pairs
+grep -q 'note: rows left out because a launch lacks them: 1' "$dir/log" || fail "a row left out is not said"
+
+# ---- what is refused: one line, and nothing on standard output --------------------------------------------------------------
+refuse() {
+    expect 2 "$@"
+    [[ $(wc -l <"$dir/log") -eq 1 ]] || fail "more than one line"
+}
+run few f 23 0.001 backward backward_time
+refuse '22 launches were recorded, 11 pairs; the rule first looks at 12 pairs' simulate few
+run other o 24 0.001 backward backward_time
+sed -i 's/,m,/,n,/' other/results.csv
+refuse 'of another machine' simulate plain other
+run bad b 24 0.001 backward backward_time
+sed -i '30s/,[^,]*$/,-1/' bad/samples.csv
+refuse 'samples.csv:' simulate bad
+run bad b 24 0.001 backward backward_time
+sed -n 2p bad/samples.csv >>bad/samples.csv
+refuse 'two places' simulate bad
+refuse 'name the run folders' simulate
+refuse 'need a percentage' simulate plain --inject-slowdown 2
+refuse 'need 2 <= pairs <= max-pairs <= 24' simulate plain --max-pairs 25
+refuse 'nowhere' simulate nowhere
+refuse 'prints text, not junit' simulate plain --format junit
+refuse 'for recorded launches' "$bench" compare plain plain --self
+
+[[ $failures -eq 0 ]] && echo "all passed"
+exit $((failures > 0))

@@ -1,0 +1,263 @@
+/* simulate_test.c - bench/simulate.h on synthetic launches, whose rates are known: by pair_simulation_test, by the
+ * closed forms of power.c, or because there is no other. Counts are of fixed seeds, and their bounds lie between what
+ * is right and what a broken simulation gives. */
+#include "bench/simulate.h"
+#include "kernels/core/bind.h"
+#include "tests/test.h"
+
+enum { MAX_ROWS = 8, MAX_PAIRS = 2400 };
+
+typedef struct recording {
+    double d[MAX_ROWS][MAX_PAIRS];
+    pb_sim_row row[MAX_ROWS];
+    pb_sim_found found[MAX_ROWS];
+} recording;
+
+static double gauss(uint64_t seed, uint64_t i)
+{
+    return sqrt(-2 * log(1 - pb_uniform(seed, 2 * i))) * cos(6.283185307179586 * pb_uniform(seed, 2 * i + 1));
+}
+
+/* Normal differences of this spread, around `level`. */
+static recording *record(int rows, int pairs, double level, double sd, uint64_t seed)
+{
+    static const char *const metric[MAX_ROWS] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    recording *z = calloc(1, sizeof *z);
+    assert_non_null(z);
+    for (int r = 0; r < rows; r++) {
+        for (int i = 0; i < pairs; i++) z->d[r][i] = level + sd * gauss(seed, (uint64_t)(r * MAX_PAIRS + i));
+        z->row[r] = (pb_sim_row){.key = "s/c", .metric = metric[r], .log_ratio = z->d[r]};
+    }
+    return z;
+}
+
+static pb_sim_opts options(int trials)
+{
+    return (pb_sim_opts){.rule = PB_PAIR_DEFAULTS, .family = true, .inject = 0.02, .trials = trials};
+}
+
+static pb_simulation simulate(recording *z, int rows, const pb_sim_session *s, int n, const pb_sim_opts *o)
+{
+    pb_simulation out = {0};
+    CHECK_OK(pb_simulate(z->row, (size_t)rows, s, n, o, z->found, &out));
+    print_message(
+        "recorded %d/%d, resampled %d+%d/%d (%d undecided, %d early), found %d/%d (%d early), detectable %g\n",
+        out.recorded.alarms, out.recorded.comparisons, out.resampled.alarms, out.resampled.welcomes,
+        out.resampled.comparisons, out.resampled.undecided, out.resampled.early, out.found, out.injected, out.early,
+        out.detectable);
+    return out;
+}
+
+/* So noisy that only alpha protects: pair_simulation_test counts just below 1 % of either kind. Without Holm some 8 %
+ * of the comparisons would have an alarm, without the looks' shares twice as many as allowed. */
+static void false_alarms_are_as_rare_as_promised(void **state)
+{
+    (void)state;
+    recording *z = record(8, 2400, 0, 0.08, 11);
+    const pb_sim_session s[] = {{1200, false}, {1200, true}};
+    pb_sim_opts o = options(1000);
+    o.same_code = true;
+    pb_simulation r = simulate(z, 8, s, 2, &o);
+    assert_int_equal(r.resampled.comparisons, 1000);
+    assert_in_range(r.resampled.alarms, 4, 20);
+    assert_in_range(r.resampled.welcomes, 4, 20);
+    assert_int_equal(r.recorded.comparisons, 100);
+    assert_in_range(r.recorded.alarms, 0, 4);
+    assert_int_equal(r.pairs, 2400);
+    assert_true(r.found < r.injected / 25); /* nobody sees 2 % there */
+    o.family = false;                       /* each row for itself: eight times the comparisons, the same rate */
+    o.trials = 300;
+    r = simulate(z, 8, s, 2, &o);
+    assert_int_equal(r.resampled.comparisons, 2400);
+    assert_int_equal(r.recorded.comparisons, 800);
+    assert_in_range(r.resampled.alarms, 8, 45);
+    free(z);
+}
+
+/* A session gives whole comparisons, and one of its rest when that has a first look; no pair is in two. */
+static void recorded_pairs_are_used_once(void **state)
+{
+    (void)state;
+    recording *z = record(1, 47 + 35 + 12 + 11, 0, 0.004, 12);
+    const pb_sim_session s[] = {{47, true}, {35, true}, {12, true}, {11, true}};
+    const pb_sim_opts o = options(100);
+    pb_simulation r = simulate(z, 1, s, 4, &o);
+    assert_int_equal(r.recorded.comparisons, 2 + 1 + 1);
+    assert_int_equal(r.pairs, 105);
+    free(z);
+    /* of 48 pairs the first 24 are slower: one comparison says so, and not the other */
+    z = record(1, 48, 0, 0.002, 13);
+    for (int i = 0; i < 24; i++) z->d[0][i] += 0.05;
+    pb_sim_opts same = options(100);
+    same.same_code = true;
+    r = simulate(z, 1, &(pb_sim_session){48, true}, 1, &same);
+    assert_int_equal(r.recorded.comparisons, 2);
+    assert_int_equal(r.recorded.alarms, 1);
+    free(z);
+}
+
+/* Recordings of different code, each session with a difference of its own, have the rates of recordings without. */
+static void differences_are_centred(void **state)
+{
+    (void)state;
+    recording *z = record(2, 48, 0.05, 0.004, 14);
+    for (int i = 24; i < 48; i++) z->d[0][i] -= 0.12, z->d[1][i] += 0.3;
+    const pb_sim_session s[] = {{24, true}, {24, true}};
+    const pb_sim_opts o = options(500);
+    pb_simulation r = simulate(z, 2, s, 2, &o);
+    assert_int_equal(r.recorded.alarms + r.recorded.welcomes, 0);
+    assert_int_equal(r.resampled.alarms + r.resampled.welcomes + r.resampled.undecided, 0);
+    assert_int_equal(r.found, r.injected);
+    free(z);
+    /* what the mean took of the spread is given back: sd of n values is that of the centred ones over n-1 */
+    z = record(1, 12, 0.05, 0.004, 15);
+    simulate(z, 1, &(pb_sim_session){12, true}, 1, &o);
+    CHECK_NEAR(z->found[0].sd, pb_sample_of(z->d[0], 12).sd * sqrt(12.0 / 11), 1e-12);
+    free(z);
+}
+
+/* Neighbours of a machine that drifts by 1.5 % a launch: the coin makes noise of it. Without one it is a regression. */
+static void the_order_of_neighbours_is_drawn(void **state)
+{
+    (void)state;
+    recording *z = record(1, 240, 0.015, 0.001, 16);
+    pb_sim_opts o = options(1000);
+    pb_simulation r = simulate(z, 1, &(pb_sim_session){240, false}, 1, &o);
+    assert_int_equal(r.recorded.comparisons, 10);
+    assert_int_equal(r.recorded.alarms + r.recorded.welcomes, 0);
+    assert_in_range(r.resampled.alarms + r.resampled.welcomes, 0, 20);
+    assert_in_range(r.resampled.early, 0, 100); /* and it takes its time there */
+    o.same_code = true; /* of sides, the sign is what was recorded: this is no A/A, and the cut comparisons show it */
+    r = simulate(z, 1, &(pb_sim_session){240, true}, 1, &o);
+    assert_int_equal(r.recorded.alarms, 10);
+    free(z);
+}
+
+/* Normal noise of a spread at which 12 pairs see 2 % sometimes and 24 mostly: both looks, as often as power.c says. */
+static void both_looks_find_what_they_should(void **state)
+{
+    (void)state;
+    const double sd = 0.018, delta = log(1.01);
+    recording *z = record(2, 2400, 0, sd, 17);
+    const pb_sim_session s = {2400, false};
+    pb_sim_opts o = options(1000);
+    pb_simulation r = simulate(z, 2, &s, 1, &o);
+    const pb_detector first = {12, sd, 0.01 / 2 / 2, delta}, second = {24, sd, 0.01 / 2 / 2, delta};
+    double early = pb_power(&first, log(1.02)), late = pb_power(&second, log(1.02));
+    print_message("power %g and %g\n", early, late);
+    CHECK_NEAR((double)r.early / r.injected, early, 0.04);
+    CHECK_NEAR((double)r.found / r.injected, late, 0.04);
+    assert_true(early < late - 0.2);
+    o.rule.look[0] = 24; /* one look, a row for itself: the detectable effect has a closed form */
+    o.family = false;
+    o.trials = 300;
+    r = simulate(z, 2, &s, 1, &o);
+    const pb_detector alone = {24, sd, 0.01, delta};
+    CHECK_NEAR(r.detectable / pb_detectable(&alone, 0.95), 1, 0.1);
+    assert_int_equal(r.early, r.found);
+    free(z);
+}
+
+/* What lasts for some launches must last in what is resampled: here every other block of four pairs is wild. Blocks of
+ * single pairs would mix them evenly; of blocks, some comparisons get more of the wild ones and some fewer. */
+static void neighbours_stay_together(void **state)
+{
+    (void)state;
+    recording *z = record(1, 240, 0, 0.001, 18);
+    for (int i = 0; i < 240; i++)
+        if (i / 60 % 2) z->d[0][i] *= 60; /* half of the time, an hour at a time */
+    pb_sim_opts o = options(2000);
+    o.rule.look[0] = 4; /* so that a first look is one block */
+    o.rule.look[1] = 12;
+    o.rule.alpha = 0.2; /* 2^-4 is no obstacle */
+    o.rule.alpha_same = 0.2;
+    pb_simulation r = simulate(z, 1, &(pb_sim_session){240, false}, 1, &o);
+    /* a quiet block comes first in nearly half of them; of single pairs, four quiet ones would in 1 of 16 */
+    assert_in_range(r.early, 700, 1200);
+    free(z);
+}
+
+static void more_is_better_turns_the_sign(void **state)
+{
+    (void)state;
+    recording *z = record(2, 24, 0, 0.004, 19);
+    z->row[1].higher = true;
+    const pb_sim_opts o = options(200);
+    pb_simulation r = simulate(z, 2, &(pb_sim_session){24, true}, 1, &o);
+    assert_int_equal(r.found, 400);
+    assert_int_equal(z->found[1].found, 200);
+    free(z);
+}
+
+static void the_same_data_the_same_rates(void **state)
+{
+    (void)state;
+    recording *z = record(3, 60, 0, 0.02, 20), *y = record(3, 60, 0, 0.02, 21);
+    const pb_sim_opts o = options(500);
+    const pb_sim_session s = {60, true};
+    pb_simulation a = simulate(z, 3, &s, 1, &o), b = simulate(z, 3, &s, 1, &o), c = simulate(y, 3, &s, 1, &o);
+    assert_memory_equal(&a, &b, sizeof a);
+    assert_true(a.found != c.found);
+    free(z);
+    free(y);
+}
+
+static void what_cannot_be_simulated_is_refused(void **state)
+{
+    (void)state;
+    recording *z = record(1, 24, 0, 0.004, 22);
+    pb_simulation out = {.pairs = -7};
+    pb_sim_opts o = options(100);
+    const pb_sim_session few = {11, true}, s = {24, true}, single[] = {{1, true}, {23, true}};
+    CHECK_FAILS(pb_simulate(z->row, 1, &few, 1, &o, z->found, &out), PB_EINVAL, "11 pairs were recorded");
+    CHECK_FAILS(pb_simulate(z->row, 1, single, 2, &o, z->found, &out), PB_EINVAL, "a session of 1 pairs");
+    CHECK_FAILS(pb_simulate(z->row, 0, &s, 1, &o, z->found, &out), PB_EINVAL, "no rows");
+    o.trials = 0;
+    CHECK_FAILS(pb_simulate(z->row, 1, &s, 1, &o, z->found, &out), PB_EINVAL, "0 trials");
+    o.trials = 100;
+    o.inject = (double)NAN;
+    CHECK_FAILS(pb_simulate(z->row, 1, &s, 1, &o, z->found, &out), PB_EINVAL, "inject=");
+    o.inject = 0.02;
+    o.rule.look[1] = 11;
+    CHECK_FAILS(pb_simulate(z->row, 1, &s, 1, &o, z->found, &out), PB_EINVAL, "looks at 12 and 11");
+    o = options(100);
+    z->d[0][5] = (double)NAN;
+    CHECK_FAILS(pb_simulate(z->row, 1, &s, 1, &o, z->found, &out), PB_EINVAL, "no finite ratio in pair 5");
+    assert_int_equal(out.pairs, -7);
+    free(z);
+}
+
+/* No noise at all: nothing alarms, everything is found. Endless noise: nothing is detectable, and nothing breaks. */
+static void degenerate_noise(void **state)
+{
+    (void)state;
+    recording *z = record(1, 24, 0, 0, 23);
+    const pb_sim_opts o = options(100);
+    const pb_sim_session s = {24, true};
+    pb_simulation r = simulate(z, 1, &s, 1, &o);
+    assert_int_equal(r.resampled.alarms + r.resampled.undecided, 0);
+    assert_int_equal(r.found, 100);
+    CHECK_NEAR(expm1(r.detectable), 0.01, 0.0005);
+    for (int i = 0; i < 24; i++) z->d[0][i] = i % 2 ? 1e6 : -1e6;
+    r = simulate(z, 1, &s, 1, &o);
+    assert_int_equal(r.found, 0);
+    assert_true(isinf(r.detectable));
+    free(z);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(false_alarms_are_as_rare_as_promised),
+        cmocka_unit_test(recorded_pairs_are_used_once),
+        cmocka_unit_test(differences_are_centred),
+        cmocka_unit_test(the_order_of_neighbours_is_drawn),
+        cmocka_unit_test(both_looks_find_what_they_should),
+        cmocka_unit_test(neighbours_stay_together),
+        cmocka_unit_test(more_is_better_turns_the_sign),
+        cmocka_unit_test(the_same_data_the_same_rates),
+        cmocka_unit_test(what_cannot_be_simulated_is_refused),
+        cmocka_unit_test(degenerate_noise),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
