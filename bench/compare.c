@@ -89,8 +89,10 @@ static void print_table(printer *p, const pb_verdicts *vs)
 
 /* ---- notes ------------------------------------------------------------------------------------- */
 
-static void note_ceilings(const pb_series_set *base, const pb_series_set *cand, FILE *out)
+static void note_ceilings(const pb_comparison *both, FILE *out)
 {
+    const pb_series_set *base = both->base, *cand = both->cand;
+    if (both->notes) return;
     char was[PB_FIGURE_TEXT], is[PB_FIGURE_TEXT];
     for (size_t i = 0; i < cand->n; i++) {
         const pb_series *c = &cand->s[i];
@@ -116,6 +118,10 @@ static void note_trust(const pb_comparison *c, const pb_compare_opts *o, FILE *o
 {
     const pb_verdicts *vs = c->vs;
     int gated = 0;
+    if (c->notes) {
+        fputs(c->notes, out);
+        return;
+    }
     for (int i = 0; i < PB_NVERDICTS; i++) gated += vs->count[i];
     note_launches("base", vs->base_launches, out);
     note_launches("candidate", vs->cand_launches, out);
@@ -126,9 +132,16 @@ static void note_trust(const pb_comparison *c, const pb_compare_opts *o, FILE *o
     if (!gated) fprintf(out, "note: nothing here gates: gates.csv has no gating line for a metric of these files\n");
 }
 
-static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
+static void print_summary(const pb_comparison *c, FILE *out)
 {
-    const int *n = vs->count;
+    const int *n = c->vs->count;
+    const pb_exit e = c->exit;
+    if (c->notes) {
+        fprintf(out, "bench: regressed=%d improved=%d same=%d inconclusive=%d missing=%d incomparable=%d exit=%d\n",
+                n[PB_VERDICT_REGRESSED], n[PB_VERDICT_IMPROVED], n[PB_VERDICT_SAME], n[PB_VERDICT_INCONCLUSIVE],
+                n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], (int)e);
+        return;
+    }
     fprintf(out,
             "bench: regressed=%d improved=%d same=%d suspect=%d missing=%d incomparable=%d failed=%d new=%d exit=%d\n",
             n[PB_VERDICT_REGRESSED], n[PB_VERDICT_IMPROVED], n[PB_VERDICT_SAME], n[PB_VERDICT_SUSPECT],
@@ -144,7 +157,7 @@ static pb_status print_all(const pb_comparison *c, const pb_compare_opts *o, FIL
     print_table(p, c->vs);
     note_trust(c, o, out);
     if (p->hidden) fprintf(out, "note: %zu unchanged rows that do not gate are not shown (--all)\n", p->hidden);
-    note_ceilings(c->base, c->cand, out);
+    note_ceilings(c, out);
     free(p);
     return PB_OK;
 }
@@ -157,15 +170,14 @@ static pb_status markdown(const pb_comparison *c, const pb_compare_opts *o, FILE
     FILE *notes = open_memstream(&text, &n);
     if (!notes) return pb_fail(PB_ENOMEM, "compare: out of memory");
     if (c->base) note_trust(c, o, notes);
-    if (c->base) note_ceilings(c->base, c->cand, notes);
+    if (c->base) note_ceilings(c, notes);
     pb_status s = fclose(notes) == 0 ? pb_compare_markdown(c, out) : pb_fail(PB_ENOMEM, "compare: out of memory");
     if (s == PB_OK && n) fprintf(out, "\n```\n%s```\n", text);
     free(text);
     return s;
 }
 
-/* The one place that writes a comparison, in the format asked for. */
-static pb_status show(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
+pb_status pb_compare_show(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
 {
     if (pb_format_of(o->format) == PB_FORMAT_MARKDOWN) return markdown(c, o, out);
     if (pb_format_of(o->format) == PB_FORMAT_JUNIT) return pb_compare_junit(c, out);
@@ -173,7 +185,7 @@ static pb_status show(const pb_comparison *c, const pb_compare_opts *o, FILE *ou
     for (int i = 0; i < c->nmissing; i++)
         fprintf(out, "NO-BASELINE: there is no %s; save one with `bench baseline save %s`\n", c->missing[i],
                 c->cand_name);
-    print_summary(c->vs, c->exit, out);
+    print_summary(c, out);
     return PB_OK;
 }
 
@@ -197,7 +209,8 @@ static pb_status compare_sides(const side *b, const side *c, const pb_compare_op
     if (s == PB_OK) {
         *e = pb_counts_exit(vs.count, o->strict);
         pb_verdicts_sort(&vs);
-        s = show(&(pb_comparison){&vs, &b->set, &c->set, b->t.path, c->t.path, NULL, 0, false, *e}, o, out);
+        s = pb_compare_show(&(pb_comparison){&vs, &b->set, &c->set, b->t.path, c->t.path, NULL, 0, false, *e, NULL}, o,
+                            out);
     }
     pb_verdicts_free(&vs);
     return s;
@@ -250,10 +263,10 @@ static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_e
     bool lacking = o->require_baseline && (a->nmissing || !n);
     *e = pb_worse_exit(pb_counts_exit(a->vs.count, o->strict), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
     pb_verdicts_sort(&a->vs);
-    return show(&(pb_comparison){&a->vs, a->nbase ? &a->base[0].set : NULL, &a->run.set,
-                                 a->nbase ? a->base[0].t.path : "", a->run.t.path, a->missing, a->nmissing, lacking,
-                                 *e},
-                o, out);
+    return pb_compare_show(&(pb_comparison){&a->vs, a->nbase ? &a->base[0].set : NULL, &a->run.set,
+                                            a->nbase ? a->base[0].t.path : "", a->run.t.path, a->missing, a->nmissing,
+                                            lacking, *e, NULL},
+                           o, out);
 }
 
 pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out)

@@ -9,6 +9,7 @@
 #define PB_COMPARE_RENDER_H
 #include <stdio.h>
 
+#include "bench/compare.h"
 #include "bench/markup.h"
 #include "bench/text.h"
 #include "bench/verdict.h"
@@ -23,7 +24,11 @@ typedef struct pb_comparison {
     int nmissing;
     bool lacking; /* and one is required */
     pb_exit exit;
+    const char *notes; /* of pairs: whole lines in place of those for stored results; NULL: those */
 } pb_comparison;
+
+/* Writes a comparison, in the format asked for (compare.c). */
+pb_status pb_compare_show(const pb_comparison *c, const pb_compare_opts *o, FILE *out);
 
 pb_status pb_compare_markdown(const pb_comparison *c, FILE *out);
 pb_status pb_compare_junit(const pb_comparison *c, FILE *out);
