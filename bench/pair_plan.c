@@ -24,7 +24,7 @@ pb_status pb_pair_plan_write(const char *dir, const char *time_utc, pb_pair_plan
                          (json_int_t)p->seed, "slowdown", p->slowdown, "min_effect", r->min_effect, "alpha", r->alpha,
                          "alpha_same", r->alpha_same, "power", r->power, "pairs", r->look[0], "max_pairs", r->look[1]);
     if (p->about) json_decref(p->options); /* which `about` holds now */
-    char *text = p->about ? json_dumps(p->about, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
+    char *text = p->about ? json_dumps(p->about, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15)) : NULL;
     if (!text) return pb_fail(PB_ENOMEM, "no memory for compare.json (or a path that is not UTF-8)");
     pb_status s = access(path, F_OK) == 0 ? pb_fail(PB_EIO, "%s: %s", path, strerror(EEXIST))
                                           : pb_disk_write_file(&pb_disk_posix, path, text, strlen(text));

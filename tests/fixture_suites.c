@@ -157,8 +157,7 @@ static double number(const char *name, double otherwise)
     return text ? atof(text) : otherwise;
 }
 
-/* One launch.
- * as long. */
+/* FIXTURE_OUTLIER: what two of the samples are multiplied by. */
 static pb_status run_paired(pb_ctx *real, const pb_case *c, pb_sink *sink)
 {
     static made_up m; /* its slots are too many for a stack */
@@ -172,9 +171,8 @@ static pb_status run_paired(pb_ctx *real, const pb_case *c, pb_sink *sink)
     const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 5});
     if (getenv("FIXTURE_NAP")) nanosleep(&(struct timespec){.tv_nsec = 1000000 * (long)number("FIXTURE_NAP", 0)}, NULL);
     PB_TRY(pb_measure(&ctx, made_up_work, &m, &o, &t));
-    if (getenv("FIXTURE_OUTLIER"))
-        t.seconds[0] *= number("FIXTURE_OUTLIER", 1), t.seconds[1] *= number("FIXTURE_OUTLIER", 1);
-    PB_TRY(pb_emit(sink, c, "kernel_rate", (double)strlen(getenv("PATH")), 0, "ok", ""));
+    for (int i = 0; i < 2; i++) t.seconds[i] *= number("FIXTURE_OUTLIER", 1);
+    PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", ""));
     return getenv("FIXTURE_LACKS") ? PB_OK : pb_emit_timing(sink, c, "kernel_time", &t, "");
 }
 

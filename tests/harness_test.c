@@ -82,7 +82,7 @@ static void median_of_odd_and_even(void **state)
 
 typedef struct fake {
     const double *script; /* seconds that call i takes; the warm-up calls come first */
-    double clock, at[32];
+    double clock, at[64], delayed;
     int calls, prepared, flushes, syncs, stop_at;
 } fake;
 
@@ -108,6 +108,13 @@ static pb_status fake_flush(pb_ctx *ctx)
     fake *f = ctx->priv;
     f->clock += 100; /* untimed, or the test sees it */
     f->flushes++;
+    return PB_OK;
+}
+static pb_status fake_delay(pb_ctx *ctx, double seconds)
+{
+    fake *f = ctx->priv;
+    f->clock += seconds;
+    f->delayed += seconds;
     return PB_OK;
 }
 static pb_status fake_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
@@ -153,6 +160,7 @@ static const pb_backend fake_backend = {.name = "fake",
                                         .mark = fake_mark,
                                         .between = fake_between,
                                         .flush_cache = fake_flush,
+                                        .delay = fake_delay,
                                         .record = fake_record,
                                         .replay = fake_replay,
                                         .graph_nodes = fake_nodes,
@@ -222,6 +230,46 @@ static void queued_samples_follow_each_other_without_a_wait(void **state)
     assert_int_equal(t.n, 16); /* a whole batch, though 5 would do */
     CHECK_NEAR(t.seconds[15], script[17], 0);
     assert_true(t.host_median >= 0);
+}
+
+static void a_slowdown_is_a_share_of_each_call_on_a_cpu(void **state)
+{
+    fake f = {0};
+    (void)state;
+    pb_timing t = measure(
+        &f,
+        (pb_measure_opts){
+            .warmup = 2, .min_samples = 5, .max_samples = 5, .slowdown = 0.02, .flush = true, .before = fake_before});
+    assert_int_equal(f.calls, 7);
+    for (int i = 0; i < 5; i++) {
+        CHECK_NEAR(t.seconds[i], 1.02 * script[2 + i], 1e-9);
+        CHECK_NEAR(t.own[i], script[2 + i], 1e-9);
+    }
+    CHECK_NEAR(t.median, 1.02 * 3, 1e-9);
+    CHECK_NEAR(t.slowed, 0.02, 1e-9);
+    CHECK_NEAR(f.delayed, 0.02 * 15, 1e-9); /* not of the warm-up */
+}
+
+/* A device is still at it when the wait is enqueued: a share of what 16 calls of the warm-up took. */
+static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
+{
+    static double seconds[64];
+    fake f = {.script = seconds};
+    pb_ctx ctx = {.be = &fake_backend, .id = PB_CUDA, .priv = &f};
+    pb_timing t;
+    (void)state;
+    for (int i = 0; i < 64; i++) seconds[i] = i < 1 ? 90 : i < 17 ? (i % 2 ? 3 : 5) : 10; /* the usual one: 4 */
+    CHECK_OK(pb_measure(
+        &ctx, fake_work, &f,
+        &(pb_measure_opts){.warmup = 1, .min_samples = 20, .max_samples = 20, .queued = true, .slowdown = 0.5}, &t));
+    assert_int_equal(t.n, 20);
+    assert_int_equal(f.calls, 37);
+    for (int i = 0; i < 20; i++) {
+        CHECK_NEAR(t.seconds[i], 12, 1e-9);
+        CHECK_NEAR(t.own[i], 10, 1e-9);
+    }
+    CHECK_NEAR(t.slowed, 0.2, 1e-9);
+    CHECK_NEAR(t.launches, 3, 0);
 }
 
 static void a_graph_is_recorded_once_and_replayed(void **state)
@@ -389,6 +437,8 @@ int main(void)
         cmocka_unit_test(sampling_stops_at_the_time_asked_for),
         cmocka_unit_test(preparation_is_not_timed),
         cmocka_unit_test(queued_samples_follow_each_other_without_a_wait),
+        cmocka_unit_test(a_slowdown_is_a_share_of_each_call_on_a_cpu),
+        cmocka_unit_test(a_slowdown_is_a_share_of_the_usual_call_on_a_device),
         cmocka_unit_test(a_graph_is_recorded_once_and_replayed),
         cmocka_unit_test(what_cannot_be_measured_says_so),
         cmocka_unit_test(rows_are_quoted_and_never_hold_nan),
