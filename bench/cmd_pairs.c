@@ -137,7 +137,7 @@ static pb_status begin(const pb_options *o, pb_run_name *name, pb_pair_plan *p, 
     PB_TRY(digests(p, p->digest));
     p->slowdown = o->inject_slowdown > 0 ? o->inject_slowdown : 0;
     p->seed = o->seed >= 0 ? (uint64_t)o->seed : name->mark & 0xffffff;
-    p->run_id = name->run_id;
+    snprintf(p->run_id, sizeof p->run_id, "%s", name->run_id);
     p->options = options_of(o);
     if (!p->options) return pb_fail(PB_EINVAL, "the options must be UTF-8");
     PB_TRY(pb_run_make_folder(name->dir));

@@ -25,7 +25,7 @@ typedef struct pb_pair_plan {
     pb_digest_text digest[PB_SIDES];
     json_t *options; /* words for `run` of both; belongs to `about` */
     json_t *about;   /* compare.json */
-    const char *run_id;
+    char run_id[128];
     uint64_t seed;
     double slowdown; /* of the candidate; 0: none */
     pb_pair_opts rule;
@@ -64,7 +64,7 @@ typedef struct pb_pair_folder {
     int lock; /* -1: none */
 } pb_pair_folder;
 
-/* Reads DIR/compare.json. EINVAL: there is none, or it is not whole. The strings live until pb_pair_plan_free. */
+/* Reads DIR/compare.json. EINVAL: there is none, or it is not whole. */
 pb_status pb_pair_plan_read(const char *dir, pb_pair_plan *out);
 /* The other way; plan->about is made from the other fields. EIO; ENOMEM. */
 pb_status pb_pair_plan_write(const char *dir, const char *time_utc, pb_pair_plan *plan);

@@ -34,14 +34,14 @@ pb_status pb_pair_plan_write(const char *dir, const char *time_utc, pb_pair_plan
 
 static pb_status take(pb_pair_plan *p)
 {
-    const char *path[PB_SIDES], *digest[PB_SIDES], *version;
+    const char *path[PB_SIDES], *digest[PB_SIDES], *version, *run_id;
     json_int_t seed;
     json_error_t e;
     pb_pair_opts *r = &p->rule;
     if (json_unpack_ex(p->about, &e, 0, "{s:s,s:s,s:{s:s,s:s},s:{s:s,s:s},s:o,s:I,s:F,s:F,s:F,s:F,s:F,s:i,s:i}",
-                       "bench_version", &version, "run_id", &p->run_id, "base", "path", &path[0], "xxh3_128",
-                       &digest[0], "cand", "path", &path[1], "xxh3_128", &digest[1], "options", &p->options, "seed",
-                       &seed, "slowdown", &p->slowdown, "min_effect", &r->min_effect, "alpha", &r->alpha, "alpha_same",
+                       "bench_version", &version, "run_id", &run_id, "base", "path", &path[0], "xxh3_128", &digest[0],
+                       "cand", "path", &path[1], "xxh3_128", &digest[1], "options", &p->options, "seed", &seed,
+                       "slowdown", &p->slowdown, "min_effect", &r->min_effect, "alpha", &r->alpha, "alpha_same",
                        &r->alpha_same, "power", &r->power, "pairs", &r->look[0], "max_pairs", &r->look[1]))
         return pb_fail(PB_EINVAL, "%s", e.text);
     for (int i = 0; i < PB_SIDES; i++) {
@@ -50,6 +50,7 @@ static pb_status take(pb_pair_plan *p)
     }
     for (size_t i = 0; i < json_array_size(p->options); i++)
         if (!json_string_value(json_array_get(p->options, i))) return pb_fail(PB_EINVAL, "options: not words");
+    snprintf(p->run_id, sizeof p->run_id, "%s", run_id);
     p->seed = (uint64_t)seed;
     return PB_OK;
 }

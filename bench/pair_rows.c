@@ -109,7 +109,7 @@ static pb_status open_side(pb_pair_table *t, int side, const char *dir)
     snprintf(path, sizeof path, "%.900s/%s", dir, side ? "cand" : "base");
     PB_TRY(pb_table_read(path, &t->table[side]));
     PB_TRY(pb_series_make(&t->table[side], &t->set[side]));
-    t->x[side] = malloc((t->set[side].n * (size_t)t->pairs + 1) * sizeof(double));
+    t->x[side] = calloc(t->set[side].n * (size_t)t->pairs + 1, sizeof(double));
     if (!t->x[side]) return pb_fail(PB_ENOMEM, "pairs: out of memory");
     take_values(t, side);
     return take_samples(t, side, dir);
@@ -147,7 +147,7 @@ static void join(pb_pair_table *t, const pb_series *b, const pb_series *c, const
 {
     const pb_series *s = b ? b : c;
     const int nb = have(t, 0, b), nc = have(t, 1, c);
-    if (strcmp(s->better, "none") == 0 || pb_key_of(s->key, "contract") || (!nb && !nc)) return;
+    if (!s || strcmp(s->better, "none") == 0 || pb_key_of(s->key, "contract") || (!nb && !nc)) return;
     if (!nb) {
         t->fresh[t->nfresh++] = c;
         return;
@@ -161,7 +161,7 @@ static void join(pb_pair_table *t, const pb_series *b, const pb_series *c, const
                        .absent = !nc,
                        .log_ratio = ratio,
                        .n = t->pairs};
-    if (nc) {
+    if (nc && b && c) {
         r->obstacle = obstacle(t, b, c, allow_mismatch);
         fill_ratios(t, b, c, ratio);
     }
