@@ -160,12 +160,17 @@ static const char *given(const pb_options *o)
     return o->seed >= 0 ? "--seed" : o->out ? "--out" : NULL;
 }
 
+static const char *rule_given(const pb_options *o)
+{
+    if (o->pairs > 0 || o->max_pairs > 0) return "--pairs";
+    return o->alpha >= 0 ? "--alpha" : o->min_effect >= 0 ? "--min-effect" : NULL;
+}
+
 static pb_status go_on(const pb_options *o, pb_pair_plan *p, pb_pair_folder *f)
 {
     pb_digest_text now[PB_SIDES];
-    const char *other = given(o);
-    if (other || o->pairs > 0 || o->max_pairs > 0 || o->alpha >= 0 || o->min_effect >= 0)
-        return pb_fail(PB_EINVAL, "a comparison that is resumed keeps its %s", other ? other : "rule");
+    const char *other = given(o) ? given(o) : rule_given(o);
+    if (other) return pb_fail(PB_EINVAL, "a comparison that is resumed keeps its %s", other);
     PB_TRY(pb_pair_plan_read(o->resume, p));
     PB_TRY(digests(p, now));
     for (int i = 0; i < PB_SIDES; i++)
@@ -248,41 +253,52 @@ static pb_exit judge_again(const pb_options *o, const char *dir)
     return code;
 }
 
-static pb_exit refuse(const char *fmt, const char *a, const char *b, const char *c, const char *d)
+static pb_exit refuse(const char *fmt, const char *what)
 {
-    pb_fail(PB_EINVAL, fmt, a, b, c, d);
+    pb_fail(PB_EINVAL, fmt, what);
+    return pb_complain(PB_EXIT_USAGE);
+}
+
+static pb_exit refuse_mixture(const pb_options *o, const kind is[PB_SIDES])
+{
+    if (o->args.n == 1) return refuse("compare %.200s with what? CAND, or --self", o->args.v[0]);
+    pb_fail(PB_EINVAL, "compare needs two executables or two results: %.200s is %s, %.200s is %s", o->args.v[0],
+            kinds[is[0]], o->args.v[1], kinds[is[1]]);
     return pb_complain(PB_EXIT_USAGE);
 }
 
 static pb_exit compare_with_itself(const pb_options *o, pb_pair_plan *p)
 {
-    if (o->args.n > 1) return refuse("--self takes one executable, or none for this one", "", "", "", "");
+    if (o->args.n > 1) return refuse("--self takes one executable, or none for %s one", "this");
     if (o->args.n == 1 && kind_of(o->args.v[0], p->path[0]) != EXECUTABLE)
-        return refuse("--self: %.200s is no executable%s%s%s", o->args.v[0], "", "", "");
+        return refuse("--self: %.200s is no executable", o->args.v[0]);
     if (!o->args.n) snprintf(p->path[0], sizeof p->path[0], "/proc/self/exe");
     memcpy(p->path[1], p->path[0], sizeof p->path[0]);
     return compare(o, p);
+}
+
+/* Launches both sides, or goes on doing so. */
+static pb_exit launch_pairs(const pb_options *o, pb_pair_plan *p)
+{
+    const char *other = o->require_baseline ? "--require-baseline" : o->subset ? "--subset" : NULL;
+    if (other) return refuse("%s is for stored results; executables are measured afresh", other);
+    if (o->resume && (o->args.n || o->self)) return refuse("--resume takes no BASE and CAND, and no %s", "--self");
+    return o->self ? compare_with_itself(o, p) : compare(o, p);
 }
 
 bool pb_compare_pairs(const pb_options *o, pb_exit *code)
 {
     pb_pair_plan p = {.rule = PB_PAIR_DEFAULTS};
     kind is[PB_SIDES] = {RESULTS, RESULTS};
+    const char *only_rule = o->explain ? "--explain" : rule_given(o), *only_launches = given(o);
     for (int i = 0; i < o->args.n && i < PB_SIDES; i++) is[i] = kind_of(o->args.v[i], p.path[i]);
-    const bool executables = is[0] == EXECUTABLE || is[1] == EXECUTABLE;
-    const char *other = given(o);
-    if (o->args.n > 2 || (o->self && o->resume)) *code = refuse("compare takes at most 2 arguments", "", "", "", "");
-    else if (o->resume && o->args.n) *code = refuse("--resume takes no BASE and CAND", "", "", "", "");
-    else if (o->self) *code = compare_with_itself(o, &p);
-    else if (o->resume || (is[0] == EXECUTABLE && is[1] == EXECUTABLE)) *code = compare(o, &p);
-    else if (executables && o->args.n == 1)
-        *code = refuse("compare %.200s with what? CAND, or --self%s%s%s", o->args.v[0], "", "", "");
-    else if (executables)
-        *code = refuse("compare needs two executables or two results: %.200s is %s, %.200s is %s", o->args.v[0],
-                       kinds[is[0]], o->args.v[1], kinds[is[1]]);
-    else if (other)
-        *code = refuse("%s is for executables, which are launched; results are as they are%s%s%s", other, "", "", "");
-    else if (is[0] == PAIRS && o->args.n == 1) *code = judge_again(o, o->args.v[0]);
+    if (!only_launches && o->budget >= 0) only_launches = "--budget";
+    const bool recorded = is[0] == PAIRS && o->args.n == 1;
+    if (o->self || o->resume || (is[0] == EXECUTABLE && is[1] == EXECUTABLE)) *code = launch_pairs(o, &p);
+    else if (is[0] == EXECUTABLE || is[1] == EXECUTABLE) *code = refuse_mixture(o, is);
+    else if (only_launches) *code = refuse("%s is for executables; results are as they are", only_launches);
+    else if (recorded) *code = judge_again(o, o->args.v[0]);
+    else if (only_rule) *code = refuse("%s is for executables, and for the pairs that they left", only_rule);
     else return false;
     pb_pair_plan_free(&p);
     return true;
