@@ -73,6 +73,8 @@ typedef struct pb_measure_opts {
     bool flush;      /* evict the cache before each sample */
     bool queued;     /* enqueue samples behind each other without a wait between: with `flush` or `before` to keep the
                         device busy meanwhile, the time that the host takes to enqueue fn is not in them */
+    double slowdown; /* 0.02: every timed call is made 2 % longer by a busy wait of that share of its own duration, in
+                        the marks: to try a comparison on a slowdown that is known */
     pb_fn before;    /* untimed, before every sample; NULL: none. Its self is `before_self`. With queued, it only
                         enqueues */
     void *before_self;
@@ -85,15 +87,23 @@ typedef struct pb_timing {
     double median;
     double host[PB_MAX_SAMPLES]; /* seconds until fn came back, by the host's clock */
     double host_median;
-    double record_seconds;  /* time of recording (and instantiating) the graph; 0 without */
-    size_t nodes;           /* calls inside the graph; 0 without */
-    double launches, waits; /* of one call, by the context's counters */
+    double record_seconds;      /* time of recording (and instantiating) the graph; 0 without */
+    size_t nodes;               /* calls inside the graph; 0 without */
+    double launches, waits;     /* of one call, by the context's counters */
+    double own[PB_MAX_SAMPLES]; /* with opts->slowdown: seconds[] without the wait */
+    double slowed;              /* achieved of it: the median of seconds/own - 1; 0 without */
 } pb_timing;
 
 /* Times fn(ctx, self). EUNSUPPORTED with the reason when opts->graph and it cannot be recorded; EDEVICE when a clock
  * gives a time that is not above 0. Stops early, with what it has, after pb_interrupted() turns true. A
  * sample holds one mark besides fn at most: on a CPU a reading of the clock, on a device behind the host nothing. */
 pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out);
+/* The wait of opts->slowdown, for suites that set marks of their own: behind the call that began at mark `from`. Sets
+ * mark `end`, where the call ends without the wait; with share 0 it does nothing. `usual`: seconds of such a call, for
+ * a device, which is still at it; on a CPU it has ended, and its own duration counts. */
+pb_status pb_slow_down(pb_ctx *ctx, double share, double usual, int from, int end);
+/* The median of seconds[i]/own[i] - 1, n >= 1. */
+double pb_slowed(const double *seconds, const double *own, int n);
 /* The median of n >= 1 values; the array is sorted. The mean of the middle two when n is even. */
 double pb_median(double *v, int n);
 double pb_median_of(const double *v, int n); /* the same, of at most PB_MAX_SAMPLES that stay as they are */

@@ -18,7 +18,8 @@ static pb_measure_opts measure_opts(const pb_options *o, pb_pulse *pulse)
     return (pb_measure_opts){.pulse = pulse,
                              .warmup = (int)o->warmup,
                              .min_samples = o->samples < PB_MAX_SAMPLES ? (int)o->samples : PB_MAX_SAMPLES,
-                             .min_time = o->min_time};
+                             .min_time = o->min_time,
+                             .slowdown = o->child_slowdown};
 }
 
 /* What a failure `s` is that is more than a case's own: ENOMEM, or EDEVICE for a device that takes no more work.

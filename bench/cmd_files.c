@@ -70,12 +70,10 @@ pb_exit pb_cmd_compare(const pb_options *o)
 {
     const pb_compare_opts opts = compare_opts(o);
     char newest[PB_PATH_TEXT];
+    pb_exit code;
     if (o->simulate) return simulate(o);
-    if (o->self || o->inject_slowdown) {
-        pb_fail(PB_EINVAL, "--self and --inject-slowdown are for recorded launches: --simulate");
-        return pb_complain(PB_EXIT_USAGE);
-    }
     if (o->args.n > 2) return too_many(o, 2);
+    if (pb_compare_pairs(o, &code)) return code;
     if (o->args.n == 2) return explained(pb_compare_files(o->args.v[0], o->args.v[1], &opts, stdout));
     if (!o->args.n && pb_newest_run(o->runs, newest, sizeof newest) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     return explained(pb_compare_baseline(o->args.n ? o->args.v[0] : newest, &opts, stdout));

@@ -46,7 +46,7 @@ static void print_command(int c)
     printf("usage: bench %s [OPTION...] %s\n%s\n\noptions:\n", commands[c].name, commands[c].arguments,
            commands[c].what);
     pb_cli_print_options(&pb_bench_cli, c, stdout);
-    if (c == PB_COMMAND_run)
+    if (c == PB_COMMAND_run || c == PB_COMMAND_compare)
         printf("  every axis of the suite     is an option too: --batch 1,4 (bench list suites shows them)\n");
     print_exits();
 }

@@ -11,6 +11,9 @@
 /* What follows a whole run: its table, and the comparison with the stored baseline. */
 pb_exit pb_after_run(const pb_options *o, const char *dir);
 
+/* `bench compare` of two executables, and of recorded pairs (cmd_pairs.c). false: that is not what is asked for. */
+bool pb_compare_pairs(const pb_options *o, pb_exit *code);
+
 /* One line on stderr, "bench: ...", from the last failure; returns the code. */
 pb_exit pb_complain(pb_exit code);
 #endif

@@ -51,11 +51,11 @@ static pb_status markdown(const pb_comparison *c, FILE *out)
 }
 
 /* The one place that writes a comparison, in the format asked for. */
-static pb_status show(pb_comparison *c, const pb_compare_opts *o, FILE *out)
+pb_status pb_compare_show(pb_comparison *c, const pb_compare_opts *o, FILE *out)
 {
     c->mismatch = o->allow_mismatch;
     c->all = o->all;
-    c->explain = o->explain;
+    c->explain = o->explain && !c->notes; /* pairs have said it */
     switch (pb_format_of(o->format)) {
     case PB_FORMAT_MARKDOWN: return markdown(c, out);
     case PB_FORMAT_JUNIT: return pb_compare_junit(c, out);
@@ -75,7 +75,7 @@ static pb_status compare_sides(const side *b, const side *c, const pb_compare_op
     if (s == PB_OK) {
         *e = pb_counts_exit(vs.count, o->strict);
         pb_verdicts_sort(&vs);
-        s = show(&(pb_comparison){.vs = &vs,
+        s = pb_compare_show(&(pb_comparison){.vs = &vs,
                                   .base = &b->set,
                                   .cand = &c->set,
                                   .base_name = b->t.path,
@@ -135,7 +135,7 @@ static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_e
     bool lacking = o->require_baseline && (a->nmissing || !n);
     *e = pb_worse_exit(pb_counts_exit(a->vs.count, o->strict), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
     pb_verdicts_sort(&a->vs);
-    return show(&(pb_comparison){.vs = &a->vs,
+    return pb_compare_show(&(pb_comparison){.vs = &a->vs,
                                  .base = a->nbase ? &a->base[0].set : NULL,
                                  .cand = &a->run.set,
                                  .base_name = a->nbase ? a->base[0].t.path : "",

@@ -13,6 +13,7 @@
 #define PB_COMPARE_RENDER_H
 #include <stdio.h>
 
+#include "bench/compare.h"
 #include "bench/markup.h"
 #include "bench/text.h"
 #include "bench/verdict.h"
@@ -30,12 +31,15 @@ typedef struct pb_comparison {
     bool all;      /* text: every row, and what each could have shown */
     bool explain;  /* text: under each row why its verdict fell */
     pb_exit exit;
+    const char *notes; /* of pairs: whole lines in place of those for stored results; NULL: those */
 } pb_comparison;
 
 /* compare_text.c */
 pb_status pb_compare_text(const pb_comparison *c, FILE *out);
 /* Lines beginning "note: ": what a reader must know before trusting the verdicts. */
 void pb_compare_notes(const pb_comparison *c, FILE *out);
+/* Writes a comparison, in the format asked for (compare.c). */
+pb_status pb_compare_show(pb_comparison *c, const pb_compare_opts *o, FILE *out);
 
 pb_status pb_compare_markdown(const pb_comparison *c, FILE *out);
 pb_status pb_compare_junit(const pb_comparison *c, FILE *out);

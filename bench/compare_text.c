@@ -153,6 +153,10 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
 {
     const pb_verdicts *vs = c->vs;
     int gated = 0;
+    if (c->notes) {
+        fputs(c->notes, out);
+        return;
+    }
     for (int i = 0; i < PB_NVERDICTS; i++) gated += vs->count[i];
     note_detects(vs, out);
     note_itself(vs, out);
@@ -165,6 +169,14 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
     if (!gated) fprintf(out, "note: nothing here gates: gates.csv has no gating line for a metric of these files\n");
     note_machine(vs, out);
     note_creep(vs, out);
+}
+
+static void print_pairs_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
+{
+    const int *n = vs->count;
+    fprintf(out, "bench: regressed=%d improved=%d same=%d inconclusive=%d missing=%d incomparable=%d exit=%d\n",
+            n[PB_VERDICT_REGRESSED], n[PB_VERDICT_IMPROVED], n[PB_VERDICT_SAME], n[PB_VERDICT_INCONCLUSIVE],
+            n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], (int)e);
 }
 
 static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
@@ -199,6 +211,6 @@ pb_status pb_compare_text(const pb_comparison *c, FILE *out)
     for (int i = 0; i < c->nmissing; i++)
         fprintf(out, "NO-BASELINE: there is no %s; save one with `bench baseline save %s`\n", c->missing[i],
                 c->cand_name);
-    print_summary(c->vs, c->exit, out);
+    (c->notes ? print_pairs_summary : print_summary)(c->vs, c->exit, out);
     return PB_OK;
 }

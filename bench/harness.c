@@ -36,14 +36,27 @@ static pb_status prepare(pb_ctx *ctx, const pb_measure_opts *o)
     return o->queued ? PB_OK : ctx->be->sync(ctx);
 }
 
-/* Enqueues sample t->n + i of a batch between marks of its own. */
-static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t, int i)
+pb_status pb_slow_down(pb_ctx *ctx, double share, double usual, int from, int end)
+{
+    double own = usual;
+    if (!(share > 0)) return PB_OK;
+    PB_TRY(ctx->be->mark(ctx, end));
+    if (ctx->id == PB_CPU) PB_TRY(ctx->be->between(ctx, from, end, &own));
+    return ctx->be->delay(ctx, share * own);
+}
+
+/* Slots behind those of a batch: where a call that is slowed down ends by itself. */
+enum { BATCH = 16, UNSLOWED = 2 * BATCH };
+
+/* Enqueues sample t->n + i of a batch between marks of its own; `usual` is for pb_slow_down. */
+static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, double usual, pb_timing *t, int i)
 {
     PB_TRY(prepare(ctx, o));
     const pb_counts before = ctx->counts;
     const double start = pb_clock_seconds(); /* outside the marks: on a CPU they are the same clock */
     PB_TRY(ctx->be->mark(ctx, 2 * i));
     PB_TRY(fn(ctx, self));
+    PB_TRY(pb_slow_down(ctx, o->slowdown, usual, 2 * i, UNSLOWED + i));
     PB_TRY(ctx->be->mark(ctx, 2 * i + 1));
     t->host[t->n + i] = pb_clock_seconds() - start;
     t->launches += (double)(ctx->counts.launches - before.launches);
@@ -65,14 +78,16 @@ static pb_status check_sample(const pb_ctx *ctx, const pb_timing *t, int i)
     return check_time(t->host[i], "sample", i, "host");
 }
 
-static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
+static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, double usual, pb_timing *t)
 {
-    enum { BATCH = 16 };
     const int room = o->max_samples - t->n, n = !o->queued ? 1 : room < BATCH ? room : BATCH;
-    for (int i = 0; i < n; i++) PB_TRY(enqueue(ctx, fn, self, o, t, i));
+    for (int i = 0; i < n; i++) PB_TRY(enqueue(ctx, fn, self, o, usual, t, i));
     PB_TRY(ctx->be->sync(ctx));
-    for (int i = 0; i < n; i++) PB_TRY(ctx->be->between(ctx, 2 * i, 2 * i + 1, &t->seconds[t->n + i]));
-    for (int i = 0; i < n; i++) PB_TRY(check_sample(ctx, t, t->n + i));
+    for (int i = 0; i < n; i++) {
+        PB_TRY(ctx->be->between(ctx, 2 * i, 2 * i + 1, &t->seconds[t->n + i]));
+        PB_TRY(check_sample(ctx, t, t->n + i));
+        if (o->slowdown > 0) PB_TRY(ctx->be->between(ctx, 2 * i, UNSLOWED + i, &t->own[t->n + i]));
+    }
     t->n += n;
     pb_pulse_beat(o->pulse);
     return PB_OK;
@@ -88,12 +103,30 @@ static pb_status warm_up(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     return ctx->be->sync(ctx);
 }
 
+/* What a call takes that is not slowed down, of a device, as one more part of the warm-up. */
+static pb_status find_usual(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, double *usual)
+{
+    pb_measure_opts plain = *o;
+    *usual = 0;
+    if (!(o->slowdown > 0) || ctx->id == PB_CPU || pb_interrupted()) return PB_OK;
+    pb_timing *t = calloc(1, sizeof *t);
+    if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
+    plain.slowdown = 0;
+    plain.max_samples = BATCH;
+    pb_status s = ctx->be->delay(ctx, 0); /* the first may wait */
+    while (s == PB_OK && t->n < BATCH) s = batch(ctx, fn, self, &plain, 0, t);
+    if (s == PB_OK) *usual = pb_median_of(t->seconds, t->n);
+    free(t);
+    return s;
+}
+
 static pb_status collect(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
 {
-    double total = 0;
+    double total = 0, usual;
+    PB_TRY(find_usual(ctx, fn, self, o, &usual));
     while (!pb_interrupted() && t->n < o->max_samples && (t->n < o->min_samples || total < o->min_time)) {
         const int before = t->n;
-        PB_TRY(batch(ctx, fn, self, o, t));
+        PB_TRY(batch(ctx, fn, self, o, usual, t));
         for (int i = before; i < t->n; i++) total += t->seconds[i];
     }
     return PB_OK;
@@ -120,6 +153,13 @@ double pb_median_of(const double *v, int n)
     return pb_median(sorted, n);
 }
 
+double pb_slowed(const double *seconds, const double *own, int n)
+{
+    double share[PB_MAX_SAMPLES];
+    for (int i = 0; i < n; i++) share[i] = seconds[i] / own[i] - 1;
+    return pb_median(share, n);
+}
+
 pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out)
 {
     pb_timing t = {.median = (double)NAN, .host_median = (double)NAN};
@@ -131,6 +171,7 @@ pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o
         t.host_median = pb_median_of(t.host, t.n);
         t.launches /= t.n;
         t.waits /= t.n;
+        if (opts->slowdown > 0) t.slowed = pb_slowed(t.seconds, t.own, t.n);
     }
     *out = t;
     return PB_OK;

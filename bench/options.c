@@ -1,6 +1,7 @@
 /* options.c - the tables of the program bench, and what it adds to them: axes of suites as options. */
 #include "bench/options.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "bench/export.h"
@@ -38,11 +39,22 @@ static pb_status set_axis(void *field, const char *name, const char *value)
     return add_axis(field, value, n, value[n] ? value + n + 1 : "");
 }
 
+/* 0.02 or 2%. */
+static pb_status set_share(void *field, const char *name, const char *value)
+{
+    char *end;
+    const double v = strtod(value, &end), scale = *end == '%' ? 0.01 : 1;
+    if (end == value || (*end && strcmp(end, "%") != 0) || !(v >= 0 && v * scale <= 100))
+        return pb_fail(PB_EINVAL, "%s %.60s: need a share as 2%% or 0.02", name, value);
+    *(double *)field = v * scale;
+    return PB_OK;
+}
+
 /* The i-th axis of all suites, cut from its "name=default". */
 static const char *axis_name(int command, int i)
 {
     static _Thread_local char item[2 * PB_AXIS_TEXT];
-    if (command != PB_COMMAND_run) return NULL;
+    if (command != PB_COMMAND_run && command != PB_COMMAND_compare) return NULL;
     for (const pb_suite *const *s = pb_suites; *s; s++)
         for (const char *rest = (*s)->axes; (rest = pb_next_item(rest, ' ', item, sizeof item));)
             if (i-- == 0) {
@@ -78,7 +90,7 @@ static const char *value_of(const char *option, int i)
     return *s ? (*s)->name : NULL;
 }
 
-static const pb_option_type types[] = {{"axis", set_axis}, {0}};
+static const pb_option_type types[] = {{"axis", set_axis}, {"share", set_share}, {0}};
 static const pb_extra_options axes = {is_axis, set_axis_option, axis_name, value_of};
 const pb_cli pb_bench_cli = {"bench", commands, options, types, &axes};
 
@@ -86,6 +98,7 @@ pb_status pb_options_parse(pb_command command, int argc, char **argv, pb_options
 {
     pb_words args;
     *o = (pb_options){.command = command, .argc = argc, .argv = argv};
+    o->inject_slowdown = o->min_effect = o->alpha = -1; /* not given */
     PB_TRY(pb_cli_parse(&pb_bench_cli, (int)command, argc, argv, o, &args));
     o->args = args;
     return PB_OK;

@@ -24,7 +24,8 @@ typedef struct pb_axis_list {
     int n;
 } pb_axis_list;
 
-#define PB_FIELD_axis pb_axis_list
+#define PB_FIELD_axis  pb_axis_list
+#define PB_FIELD_share double
 
 /* The fields are as cli/options.h says; type axis: name=values, may be given again. */
 typedef struct pb_options {

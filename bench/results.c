@@ -152,6 +152,7 @@ pb_measure_opts pb_sink_measure(const pb_sink *s, pb_measure_opts suite)
     if (asked->warmup > 0) suite.warmup = asked->warmup;
     if (asked->min_time >= 0) suite.min_time = asked->min_time;
     if (asked->min_samples > 0) suite.min_samples = suite.max_samples = asked->min_samples;
+    suite.slowdown = asked->slowdown;
     return suite;
 }
 
@@ -272,7 +273,15 @@ static pb_status emit_measured(pb_sink *s, const pb_case *c, const char *metric,
         status = "truncated", note = text;
     }
     PB_TRY(emit_samples(s, c, metric, work, t));
-    return pb_emit(s, c, metric, work > 0 ? work / t->median : t->median, t->n, status, note);
+    PB_TRY(pb_emit(s, c, metric, work > 0 ? work / t->median : t->median, t->n, status, note));
+    return pb_emit_slowed(s, c, t->slowed);
+}
+
+pb_status pb_emit_slowed(pb_sink *s, const pb_case *c, double share)
+{
+    double before;
+    if (!(share > 0) || pb_sink_value(s, c->key, "slowdown", &before)) return PB_OK;
+    return pb_emit(s, c, "slowdown", share, 0, "ok", "slowed down on purpose");
 }
 
 pb_status pb_emit_timing(pb_sink *s, const pb_case *c, const char *metric, const pb_timing *t, const char *note)

@@ -47,6 +47,8 @@ pb_status pb_emit_rate(pb_sink *s, const pb_case *c, const char *metric, double 
                        const char *note);
 /* graph_nodes and record_time of a timing that was measured as a graph. */
 pb_status pb_emit_graph(pb_sink *s, const pb_case *c, const pb_timing *t);
+/* The row that says by how much the case was slowed down on purpose (pb_timing's `slowed`), once a case; 0: none. */
+pb_status pb_emit_slowed(pb_sink *s, const pb_case *c, double share);
 /* The row of a case that gave no figures: metric "outcome". */
 pb_status pb_emit_outcome(pb_sink *s, const pb_case *c, const char *status, const char *note);
 #endif

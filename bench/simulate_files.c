@@ -235,19 +235,17 @@ void pb_sim_free(pb_sim_recorded *r)
 
 static pb_status options_of(const pb_simulate_opts *o, pb_sim_opts *out)
 {
-    char *end = NULL;
     *out = (pb_sim_opts){.rule = PB_PAIR_DEFAULTS, .same_code = o->same_code, .inject = 0.02};
-    if (o->inject) {
-        out->inject = strtod(o->inject, &end) / 100;
-        if (end == o->inject || strcmp(end, "%") != 0 || !(out->inject > 0 && out->inject < 10))
-            return pb_fail(PB_EINVAL, "--inject-slowdown %.40s: need a percentage, as 2%%", o->inject);
-    }
-    if (o->pairs < 2 || o->pairs > o->max_pairs || o->max_pairs > PB_SIGN_FLIP_MAX)
-        return pb_fail(PB_EINVAL, "--pairs %ld --max-pairs %ld: need 2 <= pairs <= max-pairs <= %d", o->pairs,
-                       o->max_pairs, PB_SIGN_FLIP_MAX);
+    if (o->inject >= 0) out->inject = o->inject;
+    if (!(out->inject > 0 && out->inject < 10))
+        return pb_fail(PB_EINVAL, "--inject-slowdown %g: --simulate needs a share between 0 and 10", out->inject);
+    const long first = o->pairs > 0 ? o->pairs : out->rule.look[0], last = o->max_pairs > 0 ? o->max_pairs : 2 * first;
+    if (first < 2 || first > last || last > PB_SIGN_FLIP_MAX)
+        return pb_fail(PB_EINVAL, "--pairs %ld --max-pairs %ld: need 2 <= pairs <= max-pairs <= %d", first, last,
+                       PB_SIGN_FLIP_MAX);
     if (o->trials > 100000) return pb_fail(PB_EINVAL, "--trials %ld: at most 100000", o->trials);
-    out->rule.look[0] = (int)o->pairs;
-    out->rule.look[1] = (int)o->max_pairs;
+    out->rule.look[0] = (int)first;
+    out->rule.look[1] = (int)last;
     out->trials = (int)o->trials;
     return PB_OK;
 }

@@ -23,7 +23,7 @@
 
 typedef struct pb_simulate_opts {
     const char *gates, *baselines; /* as in pb_compare_opts */
-    const char *inject;            /* "2%"; NULL: 2 % */
+    double inject;                 /* 0.02; below 0: that */
     long pairs, max_pairs, trials;
     bool same_code, all;
 } pb_simulate_opts;

@@ -11,16 +11,56 @@
 #include "bench/train_case.h"
 #include "kernels/core/clock.h"
 
-enum { SAMPLES = 40, MARKS = PB_NPHASES + 1 };
+enum { SAMPLES = 40, MARKS = PB_NPHASES + 1, UNSLOWED = SAMPLES * MARKS };
 
-/* One step with a mark before every phase and one behind the last. */
-static pb_status marked_step(pb_ctx *ctx, pb_trainer *t, int sample)
+/* The slowdown that was asked for, and what each phase takes without it on a device. */
+typedef struct slowdown {
+    double share, usual[PB_NPHASES];
+} slowdown;
+
+/* One step with a mark before every phase and one behind the last; and one where the phase ends that is slowed down. */
+static pb_status marked_step(pb_ctx *ctx, pb_trainer *t, const slowdown *slow, int sample)
 {
+    const int first = sample * MARKS;
     for (int i = 0; i < PB_NPHASES; i++) {
-        PB_TRY(ctx->be->mark(ctx, sample * MARKS + i));
+        PB_TRY(ctx->be->mark(ctx, first + i));
         PB_TRY(pb_phases[i](ctx, t));
+        PB_TRY(pb_slow_down(ctx, slow->share, slow->usual[i], first + i, UNSLOWED + first + i));
     }
-    return ctx->be->mark(ctx, sample * MARKS + PB_NPHASES);
+    return ctx->be->mark(ctx, first + PB_NPHASES);
+}
+
+/* The phases' medians over steps without the wait. */
+static pb_status find_usual(pb_ctx *ctx, pb_trainer *t, slowdown *slow)
+{
+    enum { STEPS = 5 };
+    const slowdown none = {0};
+    const pb_counts counts = ctx->counts; /* of the steps that are measured */
+    double seconds[STEPS];
+    if (!(slow->share > 0) || ctx->id == PB_CPU) return PB_OK;
+    PB_TRY(ctx->be->delay(ctx, 0)); /* the first may wait */
+    for (int s = 0; s < STEPS; s++) PB_TRY(marked_step(ctx, t, &none, s));
+    PB_TRY(pb_sync(ctx));
+    for (int i = 0; i < PB_NPHASES; i++) {
+        for (int s = 0; s < STEPS; s++) PB_TRY(ctx->be->between(ctx, s * MARKS + i, s * MARKS + i + 1, &seconds[s]));
+        slow->usual[i] = pb_median(seconds, STEPS);
+    }
+    ctx->counts = counts;
+    return PB_OK;
+}
+
+/* What was achieved, over all phases of a step. */
+static pb_status emit_slowed(pb_ctx *ctx, const pb_case *c, pb_sink *sink, double share, int n)
+{
+    double all[SAMPLES], own[SAMPLES], one;
+    if (!(share > 0)) return PB_OK;
+    for (int s = 0; s < n; s++) {
+        PB_TRY(ctx->be->between(ctx, s * MARKS, s * MARKS + PB_NPHASES, &all[s]));
+        own[s] = 0;
+        for (int i = 0; i < PB_NPHASES; i++, own[s] += one)
+            PB_TRY(ctx->be->between(ctx, s * MARKS + i, UNSLOWED + s * MARKS + i, &one));
+    }
+    return pb_emit_slowed(sink, c, pb_slowed(all, own, n));
 }
 
 static pb_measure_opts usual(const pb_ctx *ctx, const pb_sink *sink)
@@ -32,12 +72,14 @@ static pb_measure_opts usual(const pb_ctx *ctx, const pb_sink *sink)
 
 static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts *o, int *n, double *host)
 {
+    slowdown slow = {.share = o->slowdown};
     double total = 0, one;
     for (int i = 0; i < o->warmup; i++) PB_TRY(pb_train_step(ctx, t)); /* scratch is sized, memory touched */
+    PB_TRY(find_usual(ctx, t, &slow));
     for (*n = 0; *n < o->max_samples && *n < SAMPLES && !pb_interrupted(); ++*n) {
         if (*n >= o->min_samples && total >= o->min_time) break;
         const double start = pb_clock_seconds();
-        PB_TRY(marked_step(ctx, t, *n));
+        PB_TRY(marked_step(ctx, t, &slow, *n));
         host[*n] = pb_clock_seconds() - start;
         PB_TRY(pb_sync(ctx));
         PB_TRY(ctx->be->between(ctx, *n * MARKS, *n * MARKS + PB_NPHASES, &one));
@@ -98,6 +140,7 @@ static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *si
         snprintf(metric, sizeof metric, "%s_time", pb_phase_names[i]);
         PB_TRY(emit_span(ctx, c, sink, metric, n, i, i + 1, &phase));
     }
+    PB_TRY(emit_slowed(ctx, c, sink, o.slowdown, n));
     return emit_span(ctx, c, sink, "step_time", n, 0, PB_NPHASES, step);
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bench/results.h"
+#include "kernels/core/bind.h"
 #include "tests/lose_device.h"
 
 static pb_status nap(pb_ctx *ctx, void *self)
@@ -155,4 +156,83 @@ static const pb_suite toy = {.name = "toy",
                              .run = run_toy,
                              .conclude = conclude_toy};
 
-const pb_suite *const pb_suites[] = {&ceiling, &toy, NULL};
+/* ---- paired: a made-up clock, read through the measurer; the environment says how fast and how noisy ---------- */
+
+/* FIXTURE_SPEED times 1 ms, times exp(FIXTURE_NOISE z): z is drawn once a launch from FIXTURE_SEED, once a sample too.
+ */
+typedef struct made_up {
+    double now, at[PB_MARK_SLOTS], seconds;
+    uint64_t seed, draws;
+    double noise;
+} made_up;
+
+static double normal(uint64_t seed, uint64_t i)
+{
+    return sqrt(-2 * log(1 - pb_uniform(seed, 2 * i))) * cos(8 * atan(1) * pb_uniform(seed, 2 * i + 1));
+}
+
+static pb_status made_up_work(pb_ctx *ctx, void *self)
+{
+    made_up *m = self;
+    (void)ctx;
+    m->now += m->seconds * exp(0.01 * m->noise * normal(m->seed, m->draws++));
+    return PB_OK;
+}
+static pb_status made_up_delay(pb_ctx *ctx, double seconds)
+{
+    ((made_up *)ctx->priv)->now += seconds;
+    return PB_OK;
+}
+static pb_status made_up_sync(pb_ctx *ctx)
+{
+    (void)ctx;
+    return PB_OK;
+}
+static pb_status made_up_mark(pb_ctx *ctx, int slot)
+{
+    made_up *m = ctx->priv;
+    m->at[slot] = m->now;
+    return PB_OK;
+}
+static pb_status made_up_between(pb_ctx *ctx, int from, int to, double *seconds)
+{
+    const made_up *m = ctx->priv;
+    *seconds = m->at[to] - m->at[from];
+    return PB_OK;
+}
+static const pb_backend made_up_backend = {
+    .name = "made-up", .sync = made_up_sync, .mark = made_up_mark, .between = made_up_between, .delay = made_up_delay};
+
+static double number(const char *name, double otherwise)
+{
+    const char *text = getenv(name);
+    return text ? atof(text) : otherwise;
+}
+
+/* FIXTURE_OUTLIER: what two of the samples are multiplied by. */
+static pb_status run_paired(pb_ctx *real, const pb_case *c, pb_sink *sink)
+{
+    static made_up m; /* its slots are too many for a stack */
+    pb_ctx ctx = {.be = &made_up_backend, .id = PB_CPU, .priv = &m};
+    pb_timing t;
+    long n = 1;
+    (void)real;
+    PB_TRY(pb_case_int(c, "n", &n));
+    m = (made_up){.noise = number("FIXTURE_NOISE", 0.001), .seed = (uint64_t)number("FIXTURE_SEED", 1) + (uint64_t)n};
+    m.seconds = 1e-3 * (double)n * number("FIXTURE_SPEED", 1) * exp(m.noise * normal(m.seed, 1000));
+    const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 5});
+    if (getenv("FIXTURE_NAP")) nanosleep(&(struct timespec){.tv_nsec = 1000000 * (long)number("FIXTURE_NAP", 0)}, NULL);
+    PB_TRY(pb_measure(&ctx, made_up_work, &m, &o, &t));
+    for (int i = 0; i < 2; i++) t.seconds[i] *= number("FIXTURE_OUTLIER", 1);
+    PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", ""));
+    return getenv("FIXTURE_LACKS") ? PB_OK : pb_emit_timing(sink, c, "kernel_time", &t, "");
+}
+
+static const char *const paired_cases[] = {"n=1,2,3", NULL};
+static const pb_suite paired = {.name = "paired",
+                                .what = "made-up times, for comparisons of executables",
+                                .axes = "n=1",
+                                .grid = paired_cases,
+                                .run = run_paired};
+
+const pb_suite *const pb_suites[] = {&ceiling, &toy, &paired, NULL};

@@ -118,6 +118,47 @@ static void queued_samples_follow_each_other_without_a_wait(void **state)
     same_to_the_bit("queued", &t, script + 2, 16); /* a whole batch, though 5 would do */
 }
 
+static void a_slowdown_is_a_share_of_each_call_on_a_cpu(void **state)
+{
+    scripted s = {.script = script};
+    const pb_measure_opts o = {.warmup = 2,
+                               .min_samples = 5,
+                               .max_samples = 5,
+                               .slowdown = 0.25,
+                               .flush = true,
+                               .before = scripted_before};
+    (void)state;
+    const pb_timing t = measure(&s, &o);
+    assert_int_equal(s.calls, 7);
+    for (int i = 0; i < 5; i++) {
+        CHECK_NEAR(t.seconds[i], 1.25 * script[2 + i], 0);
+        CHECK_NEAR(t.own[i], script[2 + i], 0);
+    }
+    CHECK_NEAR(t.median, 1.25 * 3, 0);
+    CHECK_NEAR(t.slowed, 0.25, 0);
+    CHECK_NEAR(s.delayed, 0.25 * 15, 0); /* not of the warm-up */
+}
+
+/* A device is still at it when the wait is enqueued: a share of what 16 calls of the warm-up took. */
+static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
+{
+    static double seconds[64];
+    scripted s = {.script = seconds, .async = true, .gpu = true};
+    const pb_measure_opts o = {
+        .warmup = 1, .min_samples = 20, .max_samples = 20, .queued = true, .flush = true, .slowdown = 0.5};
+    (void)state;
+    for (int i = 0; i < 64; i++) seconds[i] = i < 1 ? 90 : i < 17 ? (i % 2 ? 3 : 5) : 10; /* the usual one: 4 */
+    const pb_timing t = measure(&s, &o);
+    assert_int_equal(t.n, 20);
+    assert_int_equal(s.calls, 37);
+    for (int i = 0; i < 20; i++) {
+        CHECK_NEAR(t.seconds[i], 12, 0);
+        CHECK_NEAR(t.own[i], 10, 0);
+    }
+    CHECK_NEAR(t.slowed, 0.2, 1e-15);
+    CHECK_NEAR(t.launches, SCRIPTED_LAUNCHES, 0);
+}
+
 static void a_graph_is_recorded_once_and_replayed(void **state)
 {
     scripted s = {.script = script, .recording = 0.5, .enqueue = unit};
@@ -261,6 +302,8 @@ int main(void)
         cmocka_unit_test(sampling_stops_at_the_time_asked_for),
         cmocka_unit_test(preparation_is_not_timed),
         cmocka_unit_test(queued_samples_follow_each_other_without_a_wait),
+        cmocka_unit_test(a_slowdown_is_a_share_of_each_call_on_a_cpu),
+        cmocka_unit_test(a_slowdown_is_a_share_of_the_usual_call_on_a_device),
         cmocka_unit_test(a_graph_is_recorded_once_and_replayed),
         cmocka_unit_test(what_cannot_be_measured_says_so),
         cmocka_unit_test(an_error_ends_the_measurement),

@@ -96,11 +96,19 @@ static size_t nodes(const pb_graph *g)
 
 static void free_graph(pb_graph *g) { ((scripted *)g)->count[STEP_FREE]++; }
 
+static pb_status delay(pb_ctx *ctx, double seconds)
+{
+    pass(ctx->priv, seconds);
+    ((scripted *)ctx->priv)->delayed += seconds;
+    return PB_OK;
+}
+
 static const pb_backend backend = {.name = "script",
                                    .sync = wait,
                                    .mark = mark,
                                    .between = between,
                                    .flush_cache = flush,
+                                   .delay = delay,
                                    .record = record,
                                    .replay = replay,
                                    .graph_nodes = nodes,
@@ -108,7 +116,7 @@ static const pb_backend backend = {.name = "script",
 
 pb_status scripted_measure(scripted *s, const pb_measure_opts *o, pb_timing *out)
 {
-    pb_ctx ctx = {.be = &backend, .priv = s};
+    pb_ctx ctx = {.be = &backend, .id = s->gpu ? PB_CUDA : PB_CPU, .priv = s};
     pb_measure_opts mine = *o;
     mine.before_self = s;
     clock_of = s;

@@ -27,9 +27,11 @@ enum { SCRIPTED_SLOTS = 64, SCRIPTED_LAUNCHES = 3, SCRIPTED_WAITS = 1, SCRIPTED_
 typedef struct scripted {
     const double *script; /* seconds that the work's call i takes, the warm-up calls first; a replay takes half */
     bool async;           /* the host runs ahead of the device, as of a GPU; else the work is the host's, as on a CPU */
+    bool gpu;             /* the context says that it is of a GPU */
     double enqueue;       /* seconds of the host for a call of the work or a replay, before the device may begin */
     double marking;       /* for a mark; on a CPU a mark reads the clock at its end */
     double recording;     /* for a recording */
+    double delayed;       /* what the delays took that the measurer asked for */
     double host, device;  /* the clocks: now, and when all that was enqueued will have ended */
     double at[SCRIPTED_SLOTS];
     int calls, count[NSTEPS]; /* calls: entries of the script used */

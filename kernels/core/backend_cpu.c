@@ -114,6 +114,14 @@ static pb_status cpu_flush(pb_ctx *ctx)
     return PB_OK;
 }
 
+static pb_status cpu_delay(pb_ctx *ctx, double seconds)
+{
+    const double end = pb_clock_seconds() + seconds;
+    (void)ctx;
+    while (pb_clock_seconds() < end) continue;
+    return PB_OK;
+}
+
 static void cpu_graph_free(pb_graph *g)
 {
     for (size_t i = 0; i < g->n; i++) free(g->nodes[i].args);
@@ -175,6 +183,7 @@ const pb_backend pb_backend_cpu = {
     .mark = cpu_mark,
     .between = cpu_between,
     .flush_cache = cpu_flush,
+    .delay = cpu_delay,
     .record = cpu_record,
     .replay = cpu_replay,
     .graph_nodes = cpu_graph_nodes,

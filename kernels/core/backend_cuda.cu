@@ -14,6 +14,7 @@ struct cuda_state {
     void *flush;
     size_t flush_bytes, used_at_open;
     unsigned char flush_value;
+    double delay_cost; /* seconds that a delay of nothing takes; 0: not measured yet */
 };
 
 struct pb_graph {
@@ -290,6 +291,71 @@ static pb_status cuda_between(pb_ctx *ctx, int from, int to, double *seconds)
     return PB_OK;
 }
 
+/* ---- delays ---------------------------------------------------------------------------------------------------- */
+
+/* The device's clock in nanoseconds, which does not follow the frequency of the processors. */
+static __device__ uint64_t nanoseconds()
+{
+    uint64_t t;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+    return t;
+}
+
+static __global__ void spin(uint64_t ns)
+{
+    const uint64_t from = nanoseconds();
+    while (nanoseconds() - from < ns) continue;
+}
+
+static pb_status enqueue_spin(pb_ctx *ctx, double seconds)
+{
+    spin<<<1, 1, 0, pb_cuda_stream(ctx)>>>((uint64_t)(1e9 * seconds + 0.5));
+    return pb_cuda_launched(ctx, "spin");
+}
+
+static pb_status time_spins(pb_ctx *ctx, cudaEvent_t from, cudaEvent_t to, int n, double seconds, double *each)
+{
+    float ms = 0;
+    PB_CUDA_TRY(cudaEventRecord(from, pb_cuda_stream(ctx)));
+    for (int i = 0; i < n; i++) PB_TRY(enqueue_spin(ctx, seconds));
+    PB_CUDA_TRY(cudaEventRecord(to, pb_cuda_stream(ctx)));
+    PB_CUDA_TRY(cudaEventSynchronize(to));
+    PB_CUDA_TRY(cudaEventElapsedTime(&ms, from, to));
+    *each = 1e-3 * (double)ms / n;
+    return PB_OK;
+}
+
+/* A kernel takes a few microseconds by itself, more where the clock ticks coarsely: what one in a row of them takes
+ * beyond the time it was asked to spin is taken off every later delay. Long enough for the launches to be queued
+ * ahead of the device. */
+static pb_status measure_delay_cost(pb_ctx *ctx)
+{
+    enum { SPINS = 64 };
+    const double asked = 20e-6;
+    cudaEvent_t from = NULL, to = NULL;
+    double each = 0;
+    cudaError_t e = cudaEventCreate(&from);
+    if (e == cudaSuccess) e = cudaEventCreate(&to);
+    pb_status s = e == cudaSuccess ? PB_OK : pb_cuda_failed(e, "cudaEventCreate");
+    if (s == PB_OK) s = time_spins(ctx, from, to, SPINS, asked, &each); /* the first loads the kernel */
+    if (s == PB_OK) s = time_spins(ctx, from, to, SPINS, asked, &each);
+    if (from) (void)cudaEventDestroy(from);
+    if (to) (void)cudaEventDestroy(to);
+    if (s == PB_OK) state_of(ctx)->delay_cost = each > asked ? each - asked : 1e-9;
+    return s;
+}
+
+static pb_status cuda_delay(pb_ctx *ctx, double seconds)
+{
+    cuda_state *s = state_of(ctx);
+    const pb_counts counts = ctx->counts; /* the work is not the caller's */
+    if (ctx->recording) return pb_fail(PB_EUNSUPPORTED, "cuda: a delay cannot be recorded into a graph");
+    if (!(s->delay_cost > 0)) PB_TRY(measure_delay_cost(ctx));
+    PB_TRY(enqueue_spin(ctx, seconds > s->delay_cost ? seconds - s->delay_cost : 0));
+    ctx->counts = counts;
+    return PB_OK;
+}
+
 /* ---- graphs ---------------------------------------------------------------------------------------------------- */
 
 static void cuda_graph_free(pb_graph *g)
@@ -356,6 +422,7 @@ extern "C" const pb_backend pb_backend_cuda = {
     .mark = cuda_mark,
     .between = cuda_between,
     .flush_cache = cuda_flush,
+    .delay = cuda_delay,
     .record = cuda_record,
     .replay = cuda_replay,
     .graph_nodes = cuda_graph_nodes,

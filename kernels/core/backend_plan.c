@@ -95,6 +95,12 @@ static pb_status plan_mark(pb_ctx *ctx, int slot)
     return PB_OK;
 }
 
+static pb_status plan_delay(pb_ctx *ctx, double seconds)
+{
+    (void)ctx, (void)seconds;
+    return PB_OK;
+}
+
 static pb_status plan_between(pb_ctx *ctx, int from, int to, double *seconds)
 {
     (void)ctx, (void)from, (void)to;
@@ -127,8 +133,8 @@ static void plan_graph_free(pb_graph *graph) { (void)graph; }
     {                                                                                                                  \
         .name = word, .close = plan_close, .alloc = plan_alloc, .release = plan_release, .upload = plan_upload,        \
         .download = plan_download, .copy = plan_copy, .zero = plan_zero, .sync = plan_nothing, .mark = plan_mark,      \
-        .between = plan_between, .flush_cache = plan_nothing, .record = plan_record, .replay = plan_replay,            \
-        .graph_nodes = plan_nodes, .graph_free = plan_graph_free,                                                      \
+        .between = plan_between, .flush_cache = plan_nothing, .delay = plan_delay, .record = plan_record,              \
+        .replay = plan_replay, .graph_nodes = plan_nodes, .graph_free = plan_graph_free,                               \
     }
 static const pb_backend plans[PB_NBACKENDS] = {[PB_CPU] = PLAN("cpu"), [PB_CUDA] = PLAN("cuda")};
 

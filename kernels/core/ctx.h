@@ -46,6 +46,7 @@ typedef struct pb_backend {
     pb_status (*mark)(pb_ctx *ctx, int slot);                             /* timestamp, in stream order */
     pb_status (*between)(pb_ctx *ctx, int from, int to, double *seconds); /* after sync */
     pb_status (*flush_cache)(pb_ctx *ctx);                                /* evicts the last-level cache */
+    pb_status (*delay)(pb_ctx *ctx, double seconds); /* busy for so long, in stream order; the first call may wait */
     pb_status (*record)(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
     pb_status (*replay)(pb_ctx *ctx, pb_graph *graph);
     size_t (*graph_nodes)(const pb_graph *graph);

@@ -1,0 +1,305 @@
+/* cmd_pairs.c - `bench compare` of executables, and of the pairs that such a comparison left. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bench/commands.h"
+#include "bench/compare.h"
+#include "bench/pair_run.h"
+#include "bench/run_name.h"
+#include "cli/interrupt.h"
+#include "trainer/io/disk.h"
+
+enum { DEFAULT_PAIRS = 12, OPTION_WORDS = 40, NUMBER = 40 };
+
+/* ---- what the arguments are ---------------------------------------------------------------------------- */
+
+typedef enum kind { RESULTS, EXECUTABLE, PAIRS } kind;
+
+static bool exists(const char *dir, const char *name, char out[PB_PATH_TEXT])
+{
+    struct stat st;
+    const int n = snprintf(out, PB_PATH_TEXT, "%s%s", dir, name);
+    return n < PB_PATH_TEXT && stat(out, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* A program says so by its first bytes, also one that may not be executed. */
+static bool is_program(const char *path)
+{
+    char head[4] = "";
+    FILE *f = fopen(path, "rb");
+    const size_t n = f ? fread(head, 1, sizeof head, f) : 0;
+    if (f) fclose(f);
+    return n >= 2 && (memcmp(head, "#!", 2) == 0 || (n == 4 && memcmp(head, "\177ELF", 4) == 0));
+}
+
+/* *path: the executable itself. */
+static kind kind_of(const char *argument, char path[PB_PATH_TEXT])
+{
+    if (exists(argument, "/compare.json", path)) return PAIRS;
+    if (exists(argument, "/results.csv", path)) return RESULTS;
+    if (exists(argument, "/bin/bench", path)) return EXECUTABLE;
+    if (exists(argument, "", path) && is_program(path)) return EXECUTABLE;
+    return RESULTS;
+}
+
+static const char *const kinds[] = {"results", "an executable", "a recorded comparison"};
+
+/* ---- the plan of a new comparison ------------------------------------------------------------------------ */
+
+static void say(json_t *words, const char *option, const char *value)
+{
+    if (!value) return;
+    json_array_append_new(words, json_string(option));
+    json_array_append_new(words, json_string(value));
+}
+
+static void say_count(json_t *words, const char *option, long value)
+{
+    char text[NUMBER];
+    snprintf(text, sizeof text, "%ld", value);
+    say(words, option, value > 0 ? text : NULL);
+}
+
+/* The options of `run` that say what is measured, and how: the same for both sides. NULL: no memory, or not UTF-8. */
+static json_t *options_of(const pb_options *o)
+{
+    char text[NUMBER];
+    json_t *w = json_array();
+    say(w, "--suite", o->suite);
+    say(w, "--grid", o->grid);
+    say(w, "--device", o->device);
+    say(w, "--impl", o->impl);
+    say(w, "--prefer", o->prefer);
+    say_count(w, "--threads", o->threads);
+    say_count(w, "--warmup", o->warmup);
+    say_count(w, "--samples", o->samples);
+    snprintf(text, sizeof text, "%.17g", o->min_time);
+    say(w, "--min-time", o->min_time >= 0 ? text : NULL);
+    for (int i = 0; i < o->filter.n; i++) say(w, "--filter", o->filter.v[i]);
+    for (int i = 0; i < o->axis.n; i++) {
+        json_array_append_new(w, json_string("--axis"));
+        json_array_append_new(w, json_sprintf("%s=%s", o->axis.v[i].name, o->axis.v[i].values));
+    }
+    for (size_t i = 0; i < json_array_size(w); i++)
+        if (json_array_size(w) % 2 == 0 && json_string_value(json_array_get(w, i))) continue;
+        else return json_decref(w), NULL;
+    return w;
+}
+
+/* The rule as the options say; what they do not say stays as it is. */
+static pb_status set_rule(const pb_options *o, pb_pair_opts *r)
+{
+    pb_pair_report none;
+    if (o->min_effect >= 0) r->min_effect = o->min_effect;
+    if (o->alpha >= 0) r->alpha = o->alpha;
+    if (o->pairs > 0) {
+        r->look[0] = o->pairs < 1000 ? (int)o->pairs : 1000;
+        r->look[1] =
+            2 * r->look[0] < PB_SIGN_FLIP_MAX || r->look[0] > PB_SIGN_FLIP_MAX ? 2 * r->look[0] : PB_SIGN_FLIP_MAX;
+    }
+    if (o->max_pairs > 0) r->look[1] = o->max_pairs < 1000 ? (int)o->max_pairs : 1000;
+    if (o->max_pairs > 0 && o->pairs < 0 && r->look[0] > r->look[1]) r->look[0] = r->look[1];
+    return pb_pair_judge(NULL, 0, r, NULL, &none); /* which checks them */
+}
+
+static pb_status digests(pb_pair_plan *p, pb_digest_text out[PB_SIDES])
+{
+    for (int i = 0; i < PB_SIDES; i++) {
+        pb_file_digest d;
+        PB_TRY(pb_digest_file(&pb_disk_posix, p->path[i], 0, &d));
+        out[i] = d.digest;
+    }
+    return PB_OK;
+}
+
+static pb_status absolute(pb_pair_plan *p)
+{
+    for (int i = 0; i < PB_SIDES; i++) {
+        char *real = realpath(p->path[i], NULL);
+        if (!real) return pb_fail(PB_EIO, "%s: %s", p->path[i], strerror(errno));
+        snprintf(p->path[i], sizeof p->path[i], "%s", real);
+        free(real);
+        if (access(p->path[i], X_OK) != 0) return pb_fail(PB_EDEVICE, "%s: %s", p->path[i], strerror(errno));
+    }
+    return PB_OK;
+}
+
+static pb_status begin(const pb_options *o, pb_run_name *name, pb_pair_plan *p, pb_pair_folder *f)
+{
+    if (!o->suite) return pb_fail(PB_EINVAL, "which suite? --suite NAME, of both executables");
+    pb_run_name_new("compare", o->out, name);
+    PB_TRY(set_rule(o, &p->rule));
+    PB_TRY(absolute(p));
+    PB_TRY(digests(p, p->digest));
+    p->slowdown = o->inject_slowdown > 0 ? o->inject_slowdown : 0;
+    p->seed = o->seed >= 0 ? (uint64_t)o->seed : name->mark & 0xffffff;
+    snprintf(p->run_id, sizeof p->run_id, "%s", name->run_id);
+    p->options = options_of(o);
+    if (!p->options) return pb_fail(PB_EINVAL, "the options must be UTF-8");
+    PB_TRY(pb_run_make_folder(name->dir));
+    PB_TRY(pb_pair_plan_write(name->dir, name->time_utc, p));
+    return pb_pair_folder_create(name->dir, f);
+}
+
+/* ---- going on ---------------------------------------------------------------------------------------------- */
+
+static const char *given(const pb_options *o)
+{
+    if (o->suite) return "--suite";
+    if (o->filter.n) return "--filter";
+    if (o->axis.n) return "--axis";
+    if (o->inject_slowdown >= 0) return "--inject-slowdown";
+    if (strcmp(o->device, "cpu") != 0) return "--device";
+    if (strcmp(o->grid, "default") != 0) return "--grid";
+    if (o->impl || o->prefer) return "--impl and --prefer";
+    if (o->samples > 0 || o->warmup > 0 || o->min_time >= 0 || o->threads > 0) return "--samples and the like";
+    return o->seed >= 0 ? "--seed" : o->out ? "--out" : NULL;
+}
+
+static const char *rule_given(const pb_options *o)
+{
+    if (o->pairs > 0 || o->max_pairs > 0) return "--pairs";
+    return o->alpha >= 0 ? "--alpha" : o->min_effect >= 0 ? "--min-effect" : NULL;
+}
+
+static pb_status go_on(const pb_options *o, pb_pair_plan *p, pb_pair_folder *f)
+{
+    pb_digest_text now[PB_SIDES];
+    const char *other = given(o) ? given(o) : rule_given(o);
+    if (other) return pb_fail(PB_EINVAL, "a comparison that is resumed keeps its %s", other);
+    PB_TRY(pb_pair_plan_read(o->resume, p));
+    PB_TRY(digests(p, now));
+    for (int i = 0; i < PB_SIDES; i++)
+        if (!pb_digest_equal(&now[i], &p->digest[i]))
+            return pb_fail(PB_EINVAL, "--resume %.200s: %.300s has changed since", o->resume, p->path[i]);
+    return pb_pair_folder_resume(o->resume, f);
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------- */
+
+static pb_compare_opts compare_opts(const pb_options *o)
+{
+    return (pb_compare_opts){
+        .strict = o->strict, .allow_mismatch = o->allow_mismatch, .all = o->all, .format = o->format};
+}
+
+static pb_status read_gates(const pb_options *o, pb_gates *out)
+{
+    char path[PB_PATH_TEXT];
+    snprintf(path, sizeof path, "%.900s/gates.csv", o->baseline);
+    return pb_gates_read(o->gates ? o->gates : path, out);
+}
+
+static pb_exit exit_of(pb_status s)
+{
+    return pb_complain(s == PB_EINVAL || s == PB_EIO ? PB_EXIT_USAGE : PB_EXIT_HARNESS);
+}
+
+static pb_exit judge(const pb_options *o, const pb_pair_folder *f, const pb_pair_plan *p, const pb_gates *gates,
+                     const char *note)
+{
+    pb_pair_judgement j;
+    pb_exit code = PB_EXIT_OK;
+    const pb_compare_opts opts = compare_opts(o);
+    pb_status s = pb_pair_judge_folder(f, p, gates, o->allow_mismatch, &j);
+    if (s != PB_OK) return exit_of(s);
+    s = pb_pair_report_show(&j, f, p, &(pb_pair_report_opts){&opts, o->explain, note}, stdout, &code);
+    pb_pair_judgement_free(&j);
+    return s == PB_OK ? code : exit_of(s);
+}
+
+static pb_exit measure(const pb_options *o, pb_pair_folder *f, const pb_pair_plan *p, const pb_gates *gates)
+{
+    bool late = false;
+    pb_exit code = PB_EXIT_OK;
+    char note[2 * PB_PATH_TEXT];
+    const pb_pair_run r = {f, p, gates, o->allow_mismatch, o->quiet, o->budget};
+    if (pb_pair_run_all(&r, &late, &code) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+    snprintf(note, sizeof note, "%s after %d pair%s; bench compare --resume %s goes on",
+             late ? "the budget is used up" : "interrupted", f->pairs, f->pairs == 1 ? "" : "s", f->dir);
+    if (late || pb_interrupted()) fprintf(stderr, "bench: %s\n", note);
+    return code == PB_EXIT_OK ? judge(o, f, p, gates, late ? note : NULL) : code;
+}
+
+static pb_exit compare(const pb_options *o, pb_pair_plan *p)
+{
+    pb_gates gates;
+    pb_run_name name;
+    pb_pair_folder f = {.lock = -1};
+    pb_status s = read_gates(o, &gates);
+    pb_interrupt_watch();
+    if (s == PB_OK) s = o->resume ? go_on(o, p, &f) : begin(o, &name, p, &f);
+    const pb_exit code = s == PB_OK ? measure(o, &f, p, &gates) : exit_of(s);
+    pb_pair_folder_close(&f);
+    return code;
+}
+
+/* Judges recorded pairs again, by another rule if the options say so. */
+static pb_exit judge_again(const pb_options *o, const char *dir)
+{
+    pb_gates gates;
+    pb_pair_plan p = {0};
+    pb_pair_folder f = {.lock = -1};
+    pb_status s = pb_pair_plan_read(dir, &p);
+    if (s == PB_OK) s = set_rule(o, &p.rule);
+    if (s == PB_OK) s = read_gates(o, &gates);
+    if (s == PB_OK) s = pb_pair_folder_look(dir, &f);
+    const pb_exit code = s == PB_OK ? judge(o, &f, &p, &gates, NULL) : exit_of(s);
+    pb_pair_plan_free(&p);
+    return code;
+}
+
+static pb_exit refuse(const char *fmt, const char *what)
+{
+    pb_fail(PB_EINVAL, fmt, what);
+    return pb_complain(PB_EXIT_USAGE);
+}
+
+static pb_exit refuse_mixture(const pb_options *o, const kind is[PB_SIDES])
+{
+    if (o->args.n == 1) return refuse("compare %.200s with what? CAND, or --self", o->args.v[0]);
+    pb_fail(PB_EINVAL, "compare needs two executables or two results: %.200s is %s, %.200s is %s", o->args.v[0],
+            kinds[is[0]], o->args.v[1], kinds[is[1]]);
+    return pb_complain(PB_EXIT_USAGE);
+}
+
+static pb_exit compare_with_itself(const pb_options *o, pb_pair_plan *p)
+{
+    if (o->args.n > 1) return refuse("--self takes one executable, or none for %s one", "this");
+    if (o->args.n == 1 && kind_of(o->args.v[0], p->path[0]) != EXECUTABLE)
+        return refuse("--self: %.200s is no executable", o->args.v[0]);
+    if (!o->args.n) snprintf(p->path[0], sizeof p->path[0], "/proc/self/exe");
+    memcpy(p->path[1], p->path[0], sizeof p->path[0]);
+    return compare(o, p);
+}
+
+/* Launches both sides, or goes on doing so. */
+static pb_exit launch_pairs(const pb_options *o, pb_pair_plan *p)
+{
+    const char *other = o->require_baseline ? "--require-baseline" : o->subset ? "--subset" : NULL;
+    if (other) return refuse("%s is for stored results; executables are measured afresh", other);
+    if (o->resume && (o->args.n || o->self)) return refuse("--resume takes no BASE and CAND, and no %s", "--self");
+    return o->self ? compare_with_itself(o, p) : compare(o, p);
+}
+
+bool pb_compare_pairs(const pb_options *o, pb_exit *code)
+{
+    pb_pair_plan p = {.rule = PB_PAIR_DEFAULTS};
+    kind is[PB_SIDES] = {RESULTS, RESULTS};
+    const char *only_rule = o->explain ? "--explain" : rule_given(o), *only_launches = given(o);
+    for (int i = 0; i < o->args.n && i < PB_SIDES; i++) is[i] = kind_of(o->args.v[i], p.path[i]);
+    if (!only_launches && o->budget >= 0) only_launches = "--budget";
+    const bool recorded = is[0] == PAIRS && o->args.n == 1;
+    if (o->self || o->resume || (is[0] == EXECUTABLE && is[1] == EXECUTABLE)) *code = launch_pairs(o, &p);
+    else if (is[0] == EXECUTABLE || is[1] == EXECUTABLE) *code = refuse_mixture(o, is);
+    else if (only_launches) *code = refuse("%s is for executables; results are as they are", only_launches);
+    else if (recorded) *code = judge_again(o, o->args.v[0]);
+    else if (only_rule) *code = refuse("%s is for executables, and for the pairs that they left", only_rule);
+    else return false;
+    pb_pair_plan_free(&p);
+    return true;
+}

@@ -1,0 +1,245 @@
+#!/bin/bash
+# pairs_test.sh BENCH_FIXTURE - comparisons of two executables by the program: every verdict and exit code, the order
+# and the environment of the launches, launches that fail, kill -9 and --resume, --budget, and slowdowns on purpose.
+# The executables are scripts around the suite `paired`, whose times are made up: nothing here is timed.
+fixture=$1
+. "${0%/*}/cli.sh"
+
+mkdir baselines
+gates() {
+    printf 'suite,metric,better,limit,ceiling,gating\npaired,kernel_time,lower,0.1,,yes\n%s' "$1" >baselines/gates.csv
+}
+gates ''
+
+# side NAME SALT TEXT: an executable whose noise follows from the case order's seed, with TEXT of its own in front.
+side() {
+    cat >"$1" <<SCRIPT
+#!/bin/bash
+for ((i = 1; i <= \$#; i++)); do
+    j=\$((i + 1))
+    case \${!i} in --seed) seed=\${!j} ;; --out) out=\${!j} ;; esac
+done
+echo "$1 \$seed \${#BENCH_RANDOM_PADDING} \$*" >>"$dir/launches"
+export FIXTURE_SEED=\$((seed * $2))
+$3
+exec "$fixture" "\$@"
+SCRIPT
+    chmod +x "$1"
+}
+side base 3 ''
+side same 5 ''
+side slow 5 'export FIXTURE_SPEED=1.03'
+side fast 5 'export FIXTURE_SPEED=0.97'
+options=(--suite paired --seed 7 --quiet)
+# compared EXIT TEXT OUT BASE CAND OPTION...
+compared() {
+    local code=$1 text=$2 out=$3
+    shift 3
+    rm -f launches
+    expect "$code" "$text" "$fixture" compare "$@" "${options[@]}" --out "$out"
+}
+lines() { tail -n +2 "$1/pairs.csv" | wc -l; }
+pairs() { [[ $(lines "$1") -eq $2 ]] || fail "$1: $(lines "$1") lines of pairs.csv, not $2"; }
+
+# ---- verdicts ------------------------------------------------------------------------------------------------
+summary='bench: regressed=0 improved=0 same=3 inconclusive=0 missing=0 incomparable=0 exit=0'
+compared 0 "$summary" same1 ./base ./same
+[[ $(tail -n 1 log) == "$summary" ]] || fail "same1: the summary is not the last line"
+grep -q 'n=2 *kernel_time.* 12/12  SAME: 99 % interval .*; detectable 1\.' log || fail "same1: no line of n=2"
+grep -q 'with chance 0.95 it finds a worsening of 1.0' log || fail "same1: it does not say what it could find"
+pairs same1 12
+compared 1 'regressed=3 improved=0 same=0' slow1 ./base ./slow
+grep -q 'kernel_time.*+3.0 %.*REGRESSED: 99 % interval +2' log || fail "slow1: no REGRESSED line"
+pairs slow1 12 # nothing is undecided
+compared 0 'regressed=0 improved=3' fast1 ./base ./fast
+compared 1 'regressed=3' swapped ./fast ./base
+
+side noisy 5 'export FIXTURE_NOISE=0.05'
+compared 0 'inconclusive=3' noisy1 ./base ./noisy
+pairs noisy1 24
+compared 3 'inconclusive=3' noisy2 ./base ./noisy --strict --pairs 4 --max-pairs 6
+pairs noisy2 6
+expect 0 'INCONCLUSIVE: ' "$fixture" compare noisy1 --explain
+grep -q 'sign-flip p=.*neither different nor the same.*pairs find a worsening of' log || fail "noisy1: it is not explained"
+compared 0 'inconclusive=3' few ./base ./same --pairs 2 --max-pairs 2
+pairs few 2
+
+side lacks 5 'export FIXTURE_LACKS=1'
+compared 4 'missing=3' lacks1 ./base ./lacks
+pairs lacks1 1 # more pairs would change nothing
+compared 0 'NEW' new1 ./lacks ./base --gates <(gates '' && sed 's/yes/no/' baselines/gates.csv)
+gates $'paired,backward_time,lower,0.1,,yes\n'
+compared 4 'missing=1' demanded ./base ./same
+grep -q 'backward_time.*MISSING: gates.csv demands it' log || fail "demanded: the gate is not named"
+gates ''
+
+# edit NAME FROM TO: rows of the launch say something else.
+edit() { side "$1" 5 "'$fixture' \"\$@\"; code=\$?; sed -i 's/$2/$3/' \"\$out/results.csv\"; exit \$code"; }
+edit version '^1,' '9,'
+compared 4 'bench_version differs' version1 ./base ./version
+pairs version1 1
+edit machine ',cpu-[^,]*,' ',cpu-other-1c-00000000,'
+compared 4 'machine_id differs' machine1 ./base ./machine
+compared 0 'same=3' machine2 ./base ./machine --allow-mismatch
+edit unit ',kernel_time,s,' ',kernel_time,ms,'
+compared 4 'kernel_time is in s, not in ms' unit1 ./base ./unit
+
+# ---- what a launch's value is: the median of the logarithms --------------------------------------------------
+side thrice 5 'export FIXTURE_OUTLIER=3'         # two of four samples: the median of logs is log sqrt(3)
+side root 3 'export FIXTURE_SPEED=1.7320508'
+compared 0 'same=3' logs ./root ./thrice --samples 4
+side far 5 'export FIXTURE_OUTLIER=100'          # two of five
+compared 0 'same=3' median ./base ./far
+
+# ---- how it was launched ---------------------------------------------------------------------------------------
+compared 0 'same=2' order1 ./base ./same --samples 3 --n 1,2 --filter n= --threads 1
+mv launches order1.launches
+[[ $(wc -l <order1.launches) -eq 24 ]] || fail "order1: not 24 launches"
+tail -n +2 order1/pairs.csv | while IFS=, read -r _ _ order seed base_padding cand_padding _; do
+    case $order in base-cand) printf 'base %s %s\nsame %s %s\n' "$seed" "$base_padding" "$seed" "$cand_padding" ;;
+    cand-base) printf 'same %s %s\nbase %s %s\n' "$seed" "$cand_padding" "$seed" "$base_padding" ;; esac
+done >wanted
+diff <(cut -d' ' -f1-3 order1.launches) wanted >log || fail "order1: pairs.csv is not what was launched"
+[[ $(cut -d' ' -f3 wanted | sort -u | wc -l) -gt 20 ]] || fail "order1: paddings are not random"
+[[ $(cut -d' ' -f2 wanted | sort -u | wc -l) -eq 12 ]] || fail "order1: one case order for several pairs"
+order=$(tail -n +2 order1/pairs.csv | cut -d, -f3 | tr '\n' ' ')
+for fixed in 'base-cand base-cand base-cand base-cand base-cand base-cand base-cand base-cand ' \
+    'base-cand cand-base base-cand cand-base base-cand cand-base base-cand cand-base '; do
+    [[ $order == *"$fixed"* ]] && fail "order1: the order is not random: $order"
+done
+[[ $order == *base-cand* && $order == *cand-base* ]] || fail "order1: one side is always first"
+for word in '--suite paired' '--samples 3' '--axis n=1,2' '--filter n=' '--threads 1' '--launches 1' --no-compare; do
+    [[ $(grep -cF -e "$word" order1.launches) -eq 24 ]] || fail "order1: not every launch had $word"
+done
+compared 0 'same=3' order2 ./base ./same
+diff <(cut -d, -f1-6 order1/pairs.csv) <(cut -d, -f1-6 order2/pairs.csv) >log || fail "the same seed draws otherwise"
+grep -q '"seed": 7' order2/compare.json || fail "order2: the seed is not logged"
+expect 0 'same=3' "$fixture" compare ./base ./same --suite paired --out order3
+cmp -s <(cut -d, -f1-6 order2/pairs.csv) <(cut -d, -f1-6 order3/pairs.csv) && fail "order3: another seed draws the same"
+[[ $(tail -n +2 order2/base/results.csv | cut -d, -f4 | uniq | tr '\n' ' ') == '0 1 2 3 4 5 6 7 8 9 10 11 ' ]] ||
+    fail "order2: launch is not the pair"
+grep -q '"xxh3_128": "[0-9a-f]\{32\}"' order2/compare.json || fail "order2: no digests"
+[[ $(grep -c '"argv"' order2/cand/run.json) -eq 13 ]] || fail "order2: run.json lacks launches" # and the first again
+grep -q '"truncated": false' order2/cand/run.json || fail "order2: run.json does not say that it is whole"
+expect 0 'paired' "$fixture" report order2/base
+expect 0 'kernel_time' "$fixture" compare order2/base order2/cand --all
+
+# ---- formats, explanations, judging again --------------------------------------------------------------------
+expect 1 'REGRESSED: +3.' "$fixture" compare slow1 --explain
+grep -q 'after Holm over 3 gating rows and 2 looks (alpha 0.01); sign-flip p=.*at least the minimum effect (1 %)' log ||
+    fail "slow1: it is not explained"
+expect 0 'SAME' "$fixture" compare slow1 --min-effect 10%
+expect 2 'need a share' "$fixture" compare slow1 --min-effect 10x
+before=$(cat slow1/*.* slow1/*/* | md5sum)
+expect 1 '### bench: 3 REGRESSED (exit 1)' "$fixture" compare slow1 --format markdown
+expect 1 '<failure' "$fixture" compare slow1 --format junit
+expect 0 'inconclusive=3' "$fixture" compare few
+[[ $(cat slow1/*.* slow1/*/* | md5sum) == "$before" ]] || fail "slow1: judging again changed it"
+
+# ---- launches that fail -----------------------------------------------------------------------------------------
+# failing NAME WHEN HOW: the launches whose number matches the arithmetic WHEN end by HOW.
+failing() { side "$1" 5 "n=\$(grep -c '^$1 ' '$dir/launches'); if (($2)); then echo 'no luck today' >&2; $3; fi"; }
+failing once 'n == 3' 'exit 4'
+compared 0 'same=3' once1 ./base ./once
+grep -q 'cand: .*/once: exit code 4: no luck today' log || fail "once1: the failure is not told"
+grep -q '1 pair was measured again because a launch failed' log || fail "once1: the summary does not say so"
+pairs once1 13
+[[ $(cut -d, -f1,2,11 once1/pairs.csv | sed -n 4,5p | tr '\n' ' ') == '2,0,retried 2,1,ok ' ]] || fail "once1: not marked"
+failing killed 'n == 2' 'kill -9 $$'
+compared 0 'exit code 137' killed1 ./base ./killed
+failing always 1 'exit 125'
+compared 125 'exit code 125: no luck today' always1 ./base ./always
+pairs always1 4 # three times again, then not
+grep -q 'failed' always1/pairs.csv || fail "always1: not marked"
+side wrong 5 "'$fixture' \"\$@\"; exit 4" # its rows are there
+compared 4 'the candidate'"'"'s launch failed in 12 pairs, also when tried again' wrong1 ./base ./wrong
+[[ $(lines wrong1) -eq 15 && $(grep -c ,kept, wrong1/pairs.csv) -eq 12 ]] || fail "wrong1: not three retries and 12 kept"
+failing typo 1 'exit 2'
+compared 2 'exit code 2' typo1 ./base ./typo
+pairs typo1 1
+printf '#!/nowhere\n' >cannot && chmod +x cannot
+compared 125 'No such file' cannot1 ./base ./cannot
+cp base denied && chmod -x denied
+compared 125 'denied: Permission denied' denied1 ./base ./denied
+
+# ---- kill -9, and going on ------------------------------------------------------------------------------------
+content() { # everything but run_id, times and lengths
+    for s in base cand; do cut -d, -f1,3- "$1/$s/results.csv"; cut -d, -f2- "$1/$s/samples.csv"; done
+    cut -d, -f1-6,9-11 "$1/pairs.csv"
+}
+side nap 5 'export FIXTURE_NAP=30'
+compared 0 'same=3' whole ./base ./nap
+cut=0
+for at in 1 2 5 11; do
+    rm -f launches
+    setsid "$fixture" compare ./base ./nap "${options[@]}" --out k$at >log 2>&1 & pid=$!
+    while kill -0 $pid 2>/dev/null && [[ ! -f k$at/pairs.csv || $(wc -l <k$at/pairs.csv) -lt $at ]]; do sleep 0.01; done
+    sleep 0.0$at
+    kill -KILL $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    cut=$((cut + ($(wc -l <k$at/pairs.csv) < 13)))
+    printf '1,half a ro' >>k$at/base/results.csv
+    printf '%s,0,base-' "$at" >>k$at/pairs.csv
+    expect 0 'same=3' "$fixture" compare --resume k$at --quiet
+    diff <(content whole) <(content k$at) >log || fail "k$at: other than an undisturbed comparison"
+    ls k$at | grep -q launch && fail "k$at: launches were left behind"
+done
+[[ $cut -gt 0 ]] || fail "all of them were over before they were killed"
+before=$(cat k5/*.csv k5/*/*.csv | md5sum)
+expect 0 'same=3' "$fixture" compare --resume k5 # which is whole already
+[[ $(cat k5/*.csv k5/*/*.csv | md5sum) == "$before" ]] || fail "k5: a whole comparison was changed"
+
+setsid "$fixture" compare ./base ./nap "${options[@]}" --out signal >log 2>&1 & pid=$!
+while [[ ! -f signal/pairs.csv || $(wc -l <signal/pairs.csv) -lt 3 ]]; do sleep 0.01; done
+kill -TERM $pid
+wait $pid
+[[ $? -eq 125 ]] || fail "signal: exit code"
+grep -q 'bench compare --resume signal goes on' log || fail "signal: it does not say how to go on"
+expect 0 'same=3' "$fixture" compare --resume signal --quiet
+diff <(content whole) <(content signal) >log || fail "signal: other than an undisturbed comparison"
+
+side long 5 'export FIXTURE_NAP=900'
+compared 0 'bench compare --resume budget goes on' budget ./base ./long --budget 4 --n 1
+grep -q 'note: the budget is used up after [1-9] pair' log || fail "budget: it does not say how far it came"
+compared 125 'the budget is used up after 0 pairs' nothing ./base ./long --budget 0.2
+expect 0 'of the budget' "$fixture" compare ./base ./same --suite paired --budget 10m --out time
+grep -q 'bench: pair 3 of 12 (24 if rows are undecided then), about [0-9]* s left, 10 min of the budget' log || fail "time left"
+
+# ---- this program with itself, and slower on purpose ------------------------------------------------------------
+expect 0 'same=3' "$fixture" compare --self "${options[@]}" --out self1
+expect 0 'same=3' "$fixture" compare --self ./same "${options[@]}" --out self2
+expect 1 'regressed=3' "$fixture" compare --self ./same "${options[@]}" --inject-slowdown 2% --out inject1
+grep -q 'slowed down by 2 % on purpose; achieved 2.00 to 2.00 %' log || fail "inject1: what was achieved is not told"
+grep -q 'kernel_time.*+2.0 %' log || fail "inject1: not 2 %"
+grep -q slowdown inject1/base/results.csv && fail "inject1: the base was slowed down too"
+[[ $(grep -c ',slowdown,1,none,0.02,' inject1/cand/results.csv) -eq 36 ]] || fail "inject1: rows of slowdown"
+compared 1 'regressed=3' inject2 ./base ./same --inject-slowdown 0.02
+
+# ---- what is refused --------------------------------------------------------------------------------------------
+table "$fixture" <<'TABLE'
+compare ./base order1 --suite paired      | 2 | compare needs two executables or two results: ./base is an executable, order1 is a recorded comparison
+compare order1/base ./base                | 2 | order1/base is results, ./base is an executable
+compare ./base --suite paired             | 2 | compare ./base with what? CAND, or --self
+compare ./base ./same                     | 2 | which suite? --suite NAME
+compare order1/base order1/cand --suite x | 2 | --suite is for executables
+compare order1 --samples 3                | 2 | is for executables
+compare order1/base order1/cand --explain | 2 | --explain is for executables
+compare ./base ./same --suite paired --require-baseline | 2 | --require-baseline is for stored results
+compare --self order1 --suite paired      | 2 | order1 is no executable
+compare ./base ./same --suite paired --pairs 30      | 2 | looks at 30
+compare ./base ./same --suite paired --alpha 0       | 2 | alpha=0
+compare ./base ./same --suite paired --out same1     | 2 | exist
+compare --resume nowhere                  | 2 | nowhere/compare.json
+compare --resume order1 ./base            | 2 | --resume takes no BASE and CAND
+compare order1 --budget 3                 | 2 | --budget is for executables
+compare --resume order1 --samples 4       | 2 | a comparison that is resumed keeps its
+compare --resume order1 --pairs 4         | 2 | keeps its --pairs
+help compare                              | 0 | --inject-slowdown
+TABLE
+mkdir -p tree/bin && cp same tree/bin/bench
+compared 0 'same=3' tree1 ./base tree
+echo >>tree/bin/bench
+expect 2 'tree/bin/bench has changed since' "$fixture" compare --resume tree1
+
+[[ $failures -eq 0 ]] && echo "all passed"
+exit $((failures > 0))
