@@ -132,6 +132,24 @@ static void marks_measure_seconds(void **state)
     CHECK_OK(pb_sync(ctx));
 }
 
+/* Behind work that keeps the device busy until the delay is queued, as in a measurement. */
+static void a_delay_takes_what_was_asked_for(void **state)
+{
+    pb_ctx *ctx = &streams[0];
+    double s = 0;
+    (void)state;
+    CHECK_OK(ctx->be->delay(ctx, 0)); /* finds its own cost */
+    const pb_counts before = ctx->counts;
+    CHECK_OK(probe_spin(ctx, 5e-3));
+    CHECK_OK(ctx->be->mark(ctx, 0));
+    CHECK_OK(ctx->be->delay(ctx, 1e-3));
+    CHECK_OK(ctx->be->mark(ctx, 1));
+    CHECK_OK(pb_sync(ctx));
+    CHECK_OK(ctx->be->between(ctx, 0, 1, &s));
+    CHECK_NEAR(s, 1e-3, 2e-5);
+    assert_int_equal(ctx->counts.launches - before.launches, 1); /* the probe's; a delay is not the caller's work */
+}
+
 static void there_is_no_device_1000(void **state)
 {
     pb_ctx ctx;
@@ -221,6 +239,7 @@ int main(void)
         cmocka_unit_test(a_recording_enqueues_nothing_and_a_replay_one_launch),
         cmocka_unit_test(too_much_memory_is_refused_and_forgotten),
         cmocka_unit_test(marks_measure_seconds),
+        cmocka_unit_test(a_delay_takes_what_was_asked_for),
         cmocka_unit_test(there_is_no_device_1000),
         cmocka_unit_test(every_op_keeps_to_its_stream),
     };
