@@ -290,7 +290,7 @@ bool pb_compare_pairs(const pb_options *o, pb_exit *code)
 {
     pb_pair_plan p = {.rule = PB_PAIR_DEFAULTS};
     kind is[PB_SIDES] = {RESULTS, RESULTS};
-    const char *only_rule = o->explain ? "--explain" : rule_given(o), *only_launches = given(o);
+    const char *only_rule = rule_given(o), *only_launches = given(o);
     for (int i = 0; i < o->args.n && i < PB_SIDES; i++) is[i] = kind_of(o->args.v[i], p.path[i]);
     if (!only_launches && o->budget >= 0) only_launches = "--budget";
     const bool recorded = is[0] == PAIRS && o->args.n == 1;

@@ -5,7 +5,7 @@ fixture=$1
 . "${0%/*}/cli.sh"
 
 # ---- the exit code of a run, and what --bisect makes of it -------------------------------------------------------------
-mkdir -p slow && printf 'suite,metric,better,limit,ceiling,gating\ntoy,kernel_rate,higher,0.1,,yes\n' >slow/gates.csv
+mkdir -p slow && printf 'suite,metric,better,stored_limit,ceiling,gating\ntoy,kernel_rate,higher,0.1,,yes\n' >slow/gates.csv
 expect 0 results "$fixture" --suite toy --mode fine --batch 1 --out base --no-compare step
 # stored CASES: a baseline of these cases that was a thousand times as fast.
 stored() {

@@ -143,7 +143,7 @@ static void a_slowdown_is_a_share_of_each_call_on_a_cpu(void **state)
 static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
 {
     static double seconds[64];
-    scripted s = {.script = seconds, .async = true, .gpu = true};
+    scripted s = {.script = seconds, .async = true, .gpu = true, .enqueue = SCRIPTED_UNIT};
     const pb_measure_opts o = {
         .warmup = 1, .min_samples = 20, .max_samples = 20, .queued = true, .flush = true, .slowdown = 0.5};
     (void)state;

@@ -7,7 +7,7 @@ fixture=$1
 
 mkdir baselines
 gates() {
-    printf 'suite,metric,better,limit,ceiling,gating\npaired,kernel_time,lower,0.1,,yes\n%s' "$1" >baselines/gates.csv
+    printf 'suite,metric,better,stored_limit,ceiling,gating\npaired,kernel_time,lower,0.1,,yes\n%s' "$1" >baselines/gates.csv
 }
 gates ''
 
@@ -223,7 +223,6 @@ compare ./base --suite paired             | 2 | compare ./base with what? CAND, 
 compare ./base ./same                     | 2 | which suite? --suite NAME
 compare order1/base order1/cand --suite x | 2 | --suite is for executables
 compare order1 --samples 3                | 2 | is for executables
-compare order1/base order1/cand --explain | 2 | --explain is for executables
 compare ./base ./same --suite paired --require-baseline | 2 | --require-baseline is for stored results
 compare --self order1 --suite paired      | 2 | order1 is no executable
 compare ./base ./same --suite paired --pairs 30      | 2 | looks at 30

@@ -74,11 +74,11 @@ run bad b 24 0.001 backward backward_time
 sed -n 2p bad/samples.csv >>bad/samples.csv
 refuse 'two places' simulate bad
 refuse 'name the run folders' simulate
-refuse 'need a percentage' simulate plain --inject-slowdown 2
+refuse 'needs a share between 0 and 10' simulate plain --inject-slowdown 11
 refuse 'need 2 <= pairs <= max-pairs <= 24' simulate plain --max-pairs 25
 refuse 'nowhere' simulate nowhere
 refuse 'prints text, not junit' simulate plain --format junit
-refuse 'for recorded launches' "$bench" compare plain plain --self
+refuse 'takes one executable' "$bench" compare plain plain --self
 
 [[ $failures -eq 0 ]] && echo "all passed"
 exit $((failures > 0))
