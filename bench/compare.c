@@ -9,6 +9,7 @@
 
 #include "bench/baseline.h"
 #include "bench/compare_render.h"
+#include "bench/soft_differences.h"
 #include "bench/text.h"
 
 enum { MAX_SUITES = 32, MIN_LAUNCHES = 3 };
@@ -111,6 +112,17 @@ static void note_launches(const char *which, int launches, FILE *out)
                 launches == 1 ? "" : "es", which, MIN_LAUNCHES);
 }
 
+/* A throttled launch is no longer in the figures, but that it was there is worth a line. */
+static void note_throttled(const char *which, const pb_series_set *set, FILE *out)
+{
+    int most = 0;
+    for (size_t i = 0; i < set->n; i++)
+        if (set->s[i].throttled > most) most = set->s[i].throttled;
+    if (most)
+        fprintf(out, "note: %d throttled launch%s of the %s %s not in its figures\n", most, most == 1 ? "" : "es",
+                which, most == 1 ? "is" : "are");
+}
+
 /* What a reader must know before trusting the verdicts, however they are shown. */
 static void note_trust(const pb_comparison *c, const pb_compare_opts *o, FILE *out)
 {
@@ -119,6 +131,9 @@ static void note_trust(const pb_comparison *c, const pb_compare_opts *o, FILE *o
     for (int i = 0; i < PB_NVERDICTS; i++) gated += vs->count[i];
     note_launches("base", vs->base_launches, out);
     note_launches("candidate", vs->cand_launches, out);
+    note_throttled("base", c->base, out);
+    note_throttled("candidate", c->cand, out);
+    pb_soft_differences(c->base_name, c->cand_name, out);
     if (vs->unscaled)
         fprintf(out, "note: %d row%s compared as measured: a side lacks the ceiling that the gate names\n",
                 vs->unscaled, vs->unscaled == 1 ? "" : "s");
@@ -130,9 +145,11 @@ static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
 {
     const int *n = vs->count;
     fprintf(out,
-            "bench: regressed=%d improved=%d same=%d suspect=%d missing=%d incomparable=%d failed=%d new=%d exit=%d\n",
+            "bench: regressed=%d improved=%d same=%d suspect=%d missing=%d incomparable=%d failed=%d new=%d "
+            "inconclusive=%d exit=%d\n",
             n[PB_VERDICT_REGRESSED], n[PB_VERDICT_IMPROVED], n[PB_VERDICT_SAME], n[PB_VERDICT_SUSPECT],
-            n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], n[PB_VERDICT_FAILED], n[PB_VERDICT_NEW], (int)e);
+            n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], n[PB_VERDICT_FAILED], n[PB_VERDICT_NEW],
+            n[PB_VERDICT_INCONCLUSIVE], (int)e);
 }
 
 static pb_status print_all(const pb_comparison *c, const pb_compare_opts *o, FILE *out)

@@ -29,15 +29,15 @@ static double left(const pb_launch *l, const int *order, int at)
         done += i < at ? e : 0;
     }
     done += all * l->number;
-    const double rest = all * (double)l->options->launches - l->before - done;
+    const double rest = all * (double)l->launches - l->before - done;
     return done > 0 ? rest * spent / done : rest;
 }
 
 static void show(const pb_launch *l, const int *order, int at)
 {
     if (l->options->quiet || !isatty(STDERR_FILENO)) return;
-    fprintf(stderr, "\r\033[Klaunch %d of %ld, case %d of %d, about %.0f s left: %.60s", l->number + 1,
-            l->options->launches, at + 1, l->plan->n, left(l, order, at), l->plan->cases[order[at]].key);
+    fprintf(stderr, "\r\033[Klaunch %d of %ld, case %d of %d, about %.0f s left: %.60s", l->number + 1, l->launches,
+            at + 1, l->plan->n, left(l, order, at), l->plan->cases[order[at]].key);
 }
 
 static void clear(const pb_launch *l)

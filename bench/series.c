@@ -22,20 +22,43 @@ static int badness(const char *status)
     return i;
 }
 
+static bool throttled(const pb_row *r) { return strcmp(r->status, "throttled") == 0; }
+
+/* The first that counts: a throttled one only where there is no other. */
+static const pb_row *first_of(const pb_row *const *row, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!throttled(row[i])) return row[i];
+    return row[0];
+}
+
 /* Joins row[0..n), all of one key and metric; `value` is room for n. */
 static pb_series join(const pb_row *const *row, size_t n, double *value)
 {
-    const pb_row *r = row[0];
+    const pb_row *r = first_of(row, n);
     const double none = (double)NAN;
-    pb_series s = {
-        r->key, r->metric, r->unit, r->better, r->machine_id, r->bench_version, r->run_id, r->status, r->note,
-        false,  0,         none,    none,      none};
+    pb_series s = {.key = r->key,
+                   .metric = r->metric,
+                   .unit = r->unit,
+                   .better = r->better,
+                   .machine_id = r->machine_id,
+                   .bench_version = r->bench_version,
+                   .run_id = row[0]->run_id,
+                   .status = r->status,
+                   .note = r->note,
+                   .median = none,
+                   .min = none,
+                   .max = none};
     for (size_t i = 0; i < n; i++) {
-        int bad = badness(row[i]->status);
+        int bad = throttled(row[i]) ? 0 : badness(row[i]->status);
+        if (throttled(row[i]) && !throttled(r)) {
+            s.throttled++;
+            continue;
+        }
         s.mixed |= row[i]->unit != r->unit || row[i]->machine_id != r->machine_id ||
                    row[i]->bench_version != r->bench_version || row[i]->better != r->better;
         if ((bad < 2 || bad == 6) && isfinite(row[i]->value)) value[s.launches++] = row[i]->value;
-        if (bad <= badness(s.status)) continue;
+        if (throttled(row[i]) || bad <= badness(s.status)) continue;
         s.status = row[i]->status;
         s.note = row[i]->note;
     }

@@ -7,9 +7,10 @@
 typedef struct pb_series {
     const char *key, *metric, *unit, *better;
     const char *machine_id, *bench_version, *run_id; /* of its first row */
-    const char *status, *note;                       /* the worst over launches, and its note */
+    const char *status, *note;                       /* the worst over launches, and its note; throttled: all were */
     bool mixed;   /* rows of several machines, versions or units: nothing can be said */
-    int launches; /* with a figure of status ok, pass or fail */
+    int launches;  /* with a figure of status ok, pass or fail; where all were throttled, of those */
+    int throttled; /* rows whose figures do not count, because other launches were not throttled */
     double median, min, max;
 } pb_series;
 
@@ -28,6 +29,7 @@ static inline int pb_series_order(const char *key_a, const char *metric_a, const
 }
 
 static inline bool pb_series_ok(const pb_series *s) { return !strcmp(s->status, "ok"); }
+static inline bool pb_series_throttled(const pb_series *s) { return !strcmp(s->status, "throttled"); }
 /* Whether a key belongs to the suite, and the length of a key's suite. */
 static inline size_t pb_suite_length(const char *key) { return strcspn(key, "/"); }
 static inline bool pb_key_of(const char *key, const char *suite)

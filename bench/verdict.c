@@ -90,13 +90,15 @@ static void judge_figures(pb_verdict *v, double ceiling)
 }
 
 static bool is_contract(const pb_series *s) { return pb_key_of(s->key, "contract"); }
-static bool broken(const pb_series *s) { return !pb_series_ok(s) && strcmp(s->status, "unsupported") != 0; }
+/* A figure there is, though one of a throttled machine. */
+static bool figured(const pb_series *s) { return pb_series_ok(s) || pb_series_throttled(s); }
+static bool broken(const pb_series *s) { return !figured(s) && strcmp(s->status, "unsupported") != 0; }
 static bool directed(const pb_series *s) { return strcmp(s->better, "none") != 0; }
 
 /* On the base's side only. False: nothing to say. */
 static bool judge_base(pb_verdict *v, const pb_series_set *cand, const pb_judge_opts *o)
 {
-    if (is_contract(v->base) || !pb_series_ok(v->base) || !directed(v->base) || o->subset) return false;
+    if (is_contract(v->base) || !figured(v->base) || !directed(v->base) || o->subset) return false;
     const pb_series *outcome = pb_series_find(cand, v->base->key, "outcome"); /* why it gave no figures */
     v->id = PB_VERDICT_MISSING;
     if (outcome) v->why = outcome->note;
@@ -109,7 +111,7 @@ static bool judge_cand(pb_verdict *v)
     if (is_contract(v->cand)) return false;
     v->id = broken(v->cand) ? PB_VERDICT_FAILED : PB_VERDICT_NEW;
     if (broken(v->cand)) v->why = v->cand->note;
-    return broken(v->cand) || (pb_series_ok(v->cand) && directed(v->cand));
+    return broken(v->cand) || (figured(v->cand) && directed(v->cand));
 }
 
 static void judge_both(pb_verdict *v, const pb_series_set *base, const pb_series_set *cand, const pb_judge_opts *o,
@@ -118,17 +120,21 @@ static void judge_both(pb_verdict *v, const pb_series_set *base, const pb_series
     const pb_series *b = v->base, *c = v->cand;
     v->id = PB_VERDICT_INFO;
     if (is_contract(c) || (!directed(c) && !broken(c))) return;
-    if (!pb_series_ok(c)) {
-        if (!pb_series_ok(b) && (broken(b) || !broken(c))) return;
+    if (!figured(c)) {
+        if (!figured(b) && (broken(b) || !broken(c))) return;
         v->id = PB_VERDICT_FAILED;
         v->why = c->note;
-    } else if (!pb_series_ok(b)) {
+    } else if (!figured(b)) {
         v->id = PB_VERDICT_NEW;
     } else if ((v->why = mismatch(b, c, o))) {
         v->id = PB_VERDICT_INCOMPARABLE;
     } else {
         v->why = "";
         judge_figures(v, ceiling_ratio(base, cand, v, out));
+        if (pb_series_throttled(b) || pb_series_throttled(c)) {
+            v->id = PB_VERDICT_INCONCLUSIVE;
+            v->why = pb_series_throttled(c) ? c->note : b->note;
+        }
     }
 }
 
