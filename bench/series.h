@@ -8,7 +8,7 @@ typedef struct pb_series {
     const char *key, *metric, *unit, *better;
     const char *machine_id, *bench_version, *run_id; /* of its first row */
     const char *status, *note;                       /* the worst over launches, and its note; throttled: all were */
-    bool mixed;   /* rows of several machines, versions or units: nothing can be said */
+    bool mixed;    /* rows of several machines, versions or units: nothing can be said */
     int launches;  /* with a figure of status ok, pass or fail; where all were throttled, of those */
     int throttled; /* rows whose figures do not count, because other launches were not throttled */
     double median, min, max;

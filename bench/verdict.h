@@ -3,8 +3,8 @@
  * ratio = cand / base of the medians over launches, after both were scaled by the ceiling that their gate
  * names (lower is better: times the ceiling; higher: over it). w = ratio where lower is better, 1/ratio
  * where higher is. With the gate's limit L:  w > 1+L REGRESSED;  w < 1/(1+L) IMPROVED;  w between
- * 1/(1+L/3) and 1+L/3 SAME;  else SUSPECT. Where every launch of a side was throttled: INCONCLUSIVE, whatever w. Zero on both sides is SAME; a zero or a negative figure on one
- * side only is INCOMPARABLE. */
+ * 1/(1+L/3) and 1+L/3 SAME;  else SUSPECT. Where every launch of a side was throttled: INCONCLUSIVE, whatever w. Zero
+ * on both sides is SAME; a zero or a negative figure on one side only is INCOMPARABLE. */
 #ifndef PB_VERDICT_H
 #define PB_VERDICT_H
 #include "bench/gates.h"
@@ -17,7 +17,7 @@
     X(MISSING, "in the base, not in the candidate")                                                                    \
     X(INCOMPARABLE, "machine, bench_version or unit differ, or a figure is zero")                                      \
     X(SUSPECT, "between a third of the limit and the limit, either way")                                               \
-    X(INCONCLUSIVE, "every launch of a side was throttled; of pairs: neither shown to differ nor to be the same")                              \
+    X(INCONCLUSIVE, "every launch of a side was throttled; of pairs: neither shown to differ nor to be the same")      \
     X(IMPROVED, "better by more than the limit")                                                                       \
     X(NEW, "measured by the candidate only")                                                                           \
     X(SAME, "within a third of the limit")                                                                             \
