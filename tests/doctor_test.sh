@@ -91,6 +91,11 @@ run 0 hot 0,20 # each time; three launches, each twice again
 run 0 never 0,20 --throttle-retries 0
 [[ $(launches never) == '0 1 2 ' && $(marked never) == '0:throttled 1:throttled 2:throttled ' ]] || fail "never: $(marked never)"
 
+# Only while it lasts: neither the snapshot before nor the one after sees it.
+PB_FAKE_NVML_SECOND=40 run 0 midway 0 --mode slow --samples 30 -n 1 --throttle-retries 0
+[[ $(marked midway) == '0:throttled ' ]] || fail "midway: $(marked midway)"
+[[ $(grep -c '"throttle_bits": 0.0' midway/run.json) -eq 2 ]] || fail "midway: a snapshot saw it, so this tests nothing"
+
 PB_FAKE_NVML_LACKS=DeviceGetCurrentClocksThrottleReasons run 0 mute 0,20
 [[ $(marked mute) == '0:ok 1:ok 2:ok ' ]] || fail "mute: $(marked mute)"
 grep -q '"throttle_bits": null' mute/run.json || fail "mute: run.json claims to know"

@@ -1,9 +1,10 @@
 /* fake_nvml.c - a libnvidia-ml.so.1 for tests: one GPU whose answers follow a script.
  *
- * PB_FAKE_NVML_THROTTLE: a word for each fresh start of the library, an 8-bit mask in hexadecimal ("0,8,0"); the last
- * one holds for all that follow. PB_FAKE_NVML_STATE: a file that counts the starts. PB_FAKE_NVML_LACKS: names of
- * functions that answer "not supported". PB_FAKE_NVML_ROOT=no: who asks may not change anything. PB_FAKE_NVML_LOG: a
- * file with a line for every change of the clocks. PB_FAKE_NVML_DEAD: the library does not start. */
+ * PB_FAKE_NVML_THROTTLE: a word for each fresh start of the library, a mask in hexadecimal ("0,8,0"); the last one
+ * holds for all that follow. PB_FAKE_NVML_SECOND: bits that only the second question after a start is answered with.
+ * PB_FAKE_NVML_STATE: a file that counts the starts. PB_FAKE_NVML_LACKS: names of functions that answer "not
+ * supported". PB_FAKE_NVML_ROOT=no: who asks may not change anything. PB_FAKE_NVML_LOG: a file with a line for every
+ * change of the clocks. PB_FAKE_NVML_DEAD: the library does not start. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ typedef struct process {
     int nvml##name(__VA_ARGS__)
 
 static unsigned long long mask; /* since the library's start */
+static int asked;               /* for the mask, since then */
 
 static const char *setting(const char *name)
 {
@@ -68,6 +70,7 @@ NVML(Init_v2, void)
     if (*setting("PB_FAKE_NVML_DEAD")) return UNINITIALIZED;
     for (int skip = starts(); skip > 0 && strchr(word, ','); skip--) word = strchr(word, ',') + 1;
     mask = strtoull(word, NULL, 16);
+    asked = 0;
     return FINE;
 }
 NVML(Shutdown, void) { return FINE; }
@@ -101,7 +104,7 @@ NVML(DeviceGetMaxClockInfo, void *device, int domain, unsigned *mhz)
 NVML(DeviceGetCurrentClocksThrottleReasons, void *device, unsigned long long *bits)
 {
     const int s = lacks("DeviceGetCurrentClocksThrottleReasons");
-    if (s == FINE && device) *bits = mask;
+    if (s == FINE && device) *bits = ++asked == 2 ? mask | strtoull(setting("PB_FAKE_NVML_SECOND"), NULL, 16) : mask;
     return s;
 }
 NVML(DeviceGetPowerUsage, void *device, unsigned *mw) { return give(device ? "DeviceGetPowerUsage" : "", mw, 350000); }
