@@ -3,8 +3,8 @@
  *
  * Prints what both sides share once, then one line a key and metric, most severe first, then notes, and
  * as the last line "bench: regressed=0 improved=0 same=8 suspect=1 missing=0 incomparable=0 failed=0 new=0
- * inconclusive=0 exit=0", which counts the rows that gate (and every FAILED and INCOMPARABLE one). Rows that do not gate
- * stand in parentheses and only where they changed, unless `all`.
+ * inconclusive=0 exit=0", which counts the rows that gate (and every FAILED and INCOMPARABLE one). Rows that do not
+ * gate stand in parentheses and only where they changed, unless `all`.
  *
  * PB_EXIT_USAGE and PB_EXIT_HARNESS: nothing is printed, and pb_error() holds the one line that says why. */
 #ifndef PB_COMPARE_H
