@@ -111,7 +111,8 @@ pb_finding pb_look_timer(const pb_patient *p)
 
 pb_finding pb_look_virtual(const pb_patient *p)
 {
-    return p->host.virtual ? pb_finding_of(PB_HEALTH_NOTE, "yes") : pb_finding_of(PB_HEALTH_GOOD, "no sign of one");
+    if (isnan(p->host.virtual)) return SILENT;
+    return p->host.virtual > 0 ? pb_finding_of(PB_HEALTH_NOTE, "yes") : pb_finding_of(PB_HEALTH_GOOD, "no sign of one");
 }
 
 pb_finding pb_look_perf_events(const pb_patient *p)

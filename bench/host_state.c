@@ -53,13 +53,14 @@ static double field_of(const char *root, const char *path, const char *word)
     return v;
 }
 
-static bool virtual_host(const char *root)
+/* 1 under a hypervisor, which shows as a flag of the CPU; NaN where there is no line of flags. */
+static double virtual_host(const char *root)
 {
     char line[LINE];
-    bool found = false;
+    double found = (double)NAN;
     FILE *f = open_under(root, "/proc/cpuinfo");
-    while (f && !found && fgets(line, sizeof line, f))
-        found = strncmp(line, "flags", 5) == 0 && strstr(line, " hypervisor");
+    while (f && isnan(found) && fgets(line, sizeof line, f))
+        if (strncmp(line, "flags", 5) == 0) found = strstr(line, " hypervisor") ? 1 : 0;
     if (f) fclose(f);
     return found;
 }

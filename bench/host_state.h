@@ -14,9 +14,9 @@ typedef struct pb_host_state {
     double quota_cpus, quota_throttled_total_s; /* of the control group; infinite: no quota */
     double swap_used, swap_moves_total;         /* bytes; pages in and out */
     double turbo, smt, aslr, perf_paranoid, numa_balancing; /* as the kernel's switches have them */
+    double virtual;                                         /* 1: under a hypervisor */
     char governor[64], clocksource[64];
-    bool virtual; /* under a hypervisor */
-    bool bound;   /* memory of this process comes from one NUMA node */
+    bool bound; /* memory of this process comes from one NUMA node */
 } pb_host_state;
 
 /* `root`: in front of /proc and /sys, "" but in tests. */
