@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/clock_lock.h"
 #include "bench/commands.h"
 #include "bench/fingerprint.h"
 #include "bench/launch.h"
@@ -13,6 +14,7 @@
 #include "bench/resume.h"
 #include "bench/run_json.h"
 #include "bench/run_name.h"
+#include "bench/throttle.h"
 #include "cli/interrupt.h"
 #include "kernels/core/clock.h"
 
@@ -83,6 +85,8 @@ static pb_status identify(run *r)
     PB_TRY(pb_backend_find(r->o->device, &device));
     json_t *fingerprint = pb_fingerprint(device, r->o->threads);
     if (!fingerprint) return PB_ENOMEM;
+    json_object_set_new(json_object_get(fingerprint, "soft"), "gpu_clocks_locked",
+                        r->o->lock_gpu_clocks ? json_string(r->o->lock_gpu_clocks) : json_null());
     pb_machine_id(fingerprint, r->machine_id);
     pb_run_name_new(r->plan.suite->name, r->o->out, &r->name);
     r->seed = r->o->seed >= 0 ? (uint64_t)r->o->seed : r->name.mark & 0xffffff;
@@ -137,11 +141,13 @@ static pb_exit launch_all(const run *r, bool *stopped)
                    .started = started,
                    .before = expected_before(r),
                    .deadline = deadline(r, started)};
-    for (int i = r->next.launch; i < r->o->launches && !pb_interrupted() && !*stopped; i++) {
+    if (pb_throttle_settle(r->name.dir, r->about, r->o, r->next) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+    for (int i = r->next.launch; i < pb_throttle_launches(r->about, r->o) && !pb_interrupted() && !*stopped; i++) {
         l.number = i;
+        l.launches = pb_throttle_launches(r->about, r->o);
         l.first = i == r->next.launch ? r->next.next : 0;
         pb_exit code = PB_EXIT_OK;
-        if (pb_launch_run(&l, &code, stopped) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+        if (pb_throttle_run(&l, r->about, &code, stopped) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
         worst = pb_worse_exit(worst, code);
         if (code == PB_EXIT_HARNESS || code == PB_EXIT_USAGE) break; /* the next would fare no better */
     }
@@ -197,6 +203,8 @@ static pb_status open_folder(run *r, int *lock)
 static pb_exit prepared(run *r)
 {
     int lock = -1;
+    pb_clock_lock clocks = PB_CLOCKS_FREE;
+    if (pb_clock_lock_check(r->o) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     const pb_status s = plan(r);
     /* A device that is not there or too small is the machine's fault, anything else what was typed. */
     if (s != PB_OK) return pb_complain(s == PB_EINVAL || s == PB_EIO ? PB_EXIT_USAGE : PB_EXIT_HARNESS);
@@ -207,14 +215,17 @@ static pb_exit prepared(run *r)
     const pb_status named = identify(r);
     if (named != PB_OK) return pb_complain(named == PB_EINVAL ? PB_EXIT_USAGE : PB_EXIT_HARNESS);
     warn(r);
-    const pb_exit code = open_folder(r, &lock) == PB_OK ? measure(r) : pb_complain(PB_EXIT_USAGE);
+    if (pb_clock_lock_take(r->o, &clocks) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+    pb_exit code = open_folder(r, &lock) == PB_OK ? measure(r) : pb_complain(PB_EXIT_USAGE);
     if (lock >= 0) close(lock);
+    if (pb_clock_lock_release(&clocks) != PB_OK) code = pb_worse_exit(code, pb_complain(PB_EXIT_HARNESS));
     return code;
 }
 
 pb_exit pb_cmd_run(const pb_options *o)
 {
     if (o->child_dir) return pb_launch_child(o);
+    if (o->child_clocks) return pb_clock_keeper(o);
     run r = {.o = o};
     pb_interrupt_watch();
     if (o->resume) {

@@ -76,12 +76,12 @@ static pb_status compare_sides(const side *b, const side *c, const pb_compare_op
         *e = pb_counts_exit(vs.count, o->strict);
         pb_verdicts_sort(&vs);
         s = pb_compare_show(&(pb_comparison){.vs = &vs,
-                                  .base = &b->set,
-                                  .cand = &c->set,
-                                  .base_name = b->t.path,
-                                  .cand_name = c->t.path,
-                                  .exit = *e},
-                 o, out);
+                                             .base = &b->set,
+                                             .cand = &c->set,
+                                             .base_name = b->t.path,
+                                             .cand_name = c->t.path,
+                                             .exit = *e},
+                            o, out);
     }
     pb_verdicts_free(&vs);
     return s;
@@ -136,15 +136,15 @@ static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_e
     *e = pb_worse_exit(pb_counts_exit(a->vs.count, o->strict), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
     pb_verdicts_sort(&a->vs);
     return pb_compare_show(&(pb_comparison){.vs = &a->vs,
-                                 .base = a->nbase ? &a->base[0].set : NULL,
-                                 .cand = &a->run.set,
-                                 .base_name = a->nbase ? a->base[0].t.path : "",
-                                 .cand_name = a->run.t.path,
-                                 .missing = a->missing,
-                                 .nmissing = a->nmissing,
-                                 .lacking = lacking,
-                                 .exit = *e},
-                o, out);
+                                            .base = a->nbase ? &a->base[0].set : NULL,
+                                            .cand = &a->run.set,
+                                            .base_name = a->nbase ? a->base[0].t.path : "",
+                                            .cand_name = a->run.t.path,
+                                            .missing = a->missing,
+                                            .nmissing = a->nmissing,
+                                            .lacking = lacking,
+                                            .exit = *e},
+                           o, out);
 }
 
 pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out)

@@ -47,8 +47,8 @@ void pb_verdict_text(const pb_verdict *v, pb_verdict_cells *out)
 
 static void headline(const pb_comparison *c, FILE *out)
 {
-    static const pb_verdict_id severe[] = {PB_VERDICT_REGRESSED, PB_VERDICT_FAILED, PB_VERDICT_MISSING,
-                                           PB_VERDICT_INCOMPARABLE, PB_VERDICT_SUSPECT};
+    static const pb_verdict_id severe[] = {PB_VERDICT_REGRESSED,    PB_VERDICT_FAILED,  PB_VERDICT_MISSING,
+                                           PB_VERDICT_INCOMPARABLE, PB_VERDICT_SUSPECT, PB_VERDICT_INCONCLUSIVE};
     int all = 0;
     const char *comma = "";
     for (int i = 0; i < PB_NVERDICTS; i++) all += c->vs->count[i];

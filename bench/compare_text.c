@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/compare_render.h"
+#include "bench/soft_differences.h"
 #include "bench/stored_rule.h"
 
 enum { MIN_LAUNCHES = 3, NOTES_MAX = 3 };
@@ -149,6 +150,17 @@ static void note_launches(const char *which, int launches, FILE *out)
                 launches == 1 ? "" : "es", which, MIN_LAUNCHES);
 }
 
+/* A throttled launch is no longer in the figures, but that it was there is worth a line. */
+static void note_throttled(const char *which, const pb_series_set *set, FILE *out)
+{
+    int most = 0;
+    for (size_t i = 0; i < set->n; i++)
+        if (set->s[i].throttled > most) most = set->s[i].throttled;
+    if (most)
+        fprintf(out, "note: %d throttled launch%s of the %s %s not in its figures\n", most, most == 1 ? "" : "es",
+                which, most == 1 ? "is" : "are");
+}
+
 void pb_compare_notes(const pb_comparison *c, FILE *out)
 {
     const pb_verdicts *vs = c->vs;
@@ -162,6 +174,9 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
     note_itself(vs, out);
     note_launches("base", vs->base_launches, out);
     note_launches("candidate", vs->cand_launches, out);
+    note_throttled("base", c->base, out);
+    note_throttled("candidate", c->cand, out);
+    pb_soft_differences(c->base_name, c->cand_name, out);
     if (vs->unscaled)
         fprintf(out, "note: %d row%s compared as measured: a side lacks the ceiling that the gate names\n",
                 vs->unscaled, vs->unscaled == 1 ? "" : "s");
@@ -186,10 +201,10 @@ static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
     pb_detects_text(vs, detects, sizeof detects);
     fprintf(out,
             "bench: regressed=%d improved=%d same=%d suspect=%d missing=%d incomparable=%d failed=%d new=%d "
-            "detects=%s exit=%d\n",
+            "inconclusive=%d detects=%s exit=%d\n",
             n[PB_VERDICT_REGRESSED], n[PB_VERDICT_IMPROVED], n[PB_VERDICT_SAME], n[PB_VERDICT_SUSPECT],
-            n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], n[PB_VERDICT_FAILED], n[PB_VERDICT_NEW], detects,
-            (int)e);
+            n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], n[PB_VERDICT_FAILED], n[PB_VERDICT_NEW],
+            n[PB_VERDICT_INCONCLUSIVE], detects, (int)e);
 }
 
 static pb_status print_all(const pb_comparison *c, FILE *out)

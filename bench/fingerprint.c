@@ -4,6 +4,8 @@
 
 #include <cblas.h>
 #include <ctype.h>
+#include <gnu/libc-version.h>
+#include <math.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdio.h>
@@ -150,6 +152,65 @@ void pb_fingerprint_gpu(json_t *hard, json_t *soft, const pb_device_facts *f)
     put_real(soft, "gpu_clock_hz", f->clock_hz);
     put_real(soft, "gpu_memory_clock_hz", f->memory_clock_hz);
     put_int(soft, "gpu_l2", (long)f->l2);
+    if (f->blas) put_int(soft, "cublaslt", (long)f->blas);
+}
+
+static void put_known(json_t *o, const char *key, double v)
+{
+    if (!isnan(v)) put_real(o, key, v);
+}
+
+static void put_switch(json_t *o, const char *key, double v)
+{
+    if (!isnan(v)) json_object_set_new(o, key, json_boolean(v > 0));
+}
+
+void pb_fingerprint_gpu_state(json_t *fingerprint, const pb_gpu_state *g)
+{
+    json_t *hard = json_object_get(fingerprint, "hard"), *soft = json_object_get(fingerprint, "soft");
+    json_t *changing = json_object_get(fingerprint, "volatile");
+    if (g->mig > 0) put_switch(hard, "mig", g->mig); /* a whole GPU is named without it */
+    put_known(soft, "gpu_power_limit_w", g->power_limit_w);
+    put_known(soft, "gpu_application_clock_hz", g->application_clock_hz);
+    put_switch(soft, "gpu_ecc", g->ecc);
+    put_switch(soft, "gpu_persistence", g->persistence);
+    if (*g->driver) put(soft, "driver_version", g->driver);
+    if (*g->uuid) put(changing, "gpu_uuid", g->uuid);
+    put_known(changing, "gpu_temperature_c", g->temperature_c);
+    if (g->processes >= 0) put_int(changing, "gpu_processes", g->processes);
+}
+
+/* The value of a line key="value" or key=value. False: there is none. */
+static bool assigned(const char *path, const char *key, char *out, size_t n)
+{
+    char line[512];
+    bool found = false;
+    const size_t len = strlen(key);
+    FILE *f = fopen(path, "r");
+    while (f && !found && fgets(line, sizeof line, f)) {
+        if (strncmp(line, key, len) != 0 || line[len] != '=') continue;
+        const char *value = line + len + 1 + (line[len + 1] == '"');
+        snprintf(out, n, "%.*s", (int)strcspn(value, "\"\n"), value);
+        found = true;
+    }
+    if (f) fclose(f);
+    return found;
+}
+
+static void put_os(json_t *o)
+{
+    char name[160];
+    if (assigned("/etc/os-release", "PRETTY_NAME", name, sizeof name)) put(o, "os", name);
+}
+
+/* Only podman tells its containers what they were made from. */
+static void put_container(json_t *o)
+{
+    char image[256];
+    const char *kind = access("/run/.containerenv", F_OK) == 0 ? "podman" : "docker";
+    if (access("/run/.containerenv", F_OK) != 0 && access("/.dockerenv", F_OK) != 0) return;
+    put(o, "container", kind);
+    if (assigned("/run/.containerenv", "image", image, sizeof image)) put(o, "container_image", image);
 }
 
 static json_t *soft(long threads)
@@ -166,12 +227,29 @@ static json_t *soft(long threads)
     if (sched_getaffinity(0, sizeof usable, &usable) == 0) put_int(o, "usable_cpus", CPU_COUNT(&usable));
     first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", governor, sizeof governor);
     put(o, "governor", governor);
+    put(o, "libc", gnu_get_libc_version());
+    put_os(o);
+    put_container(o);
     return o;
+}
+
+/* The CPUs that this process may use, as the kernel lists them: "0-3,8". */
+static void put_affinity(json_t *o)
+{
+    char line[4096];
+    const char *list;
+    FILE *f = fopen("/proc/self/status", "r");
+    while (f && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        if ((list = value_of(line, "Cpus_allowed_list"))) put(o, "affinity", list);
+    }
+    if (f) fclose(f);
 }
 
 static json_t *changing(void)
 {
     json_t *o = json_object();
+    char aslr[16];
     struct sysinfo s;
     char host[256] = "unknown";
     double load[1];
@@ -179,12 +257,25 @@ static json_t *changing(void)
     put(o, "hostname", host);
     if (getloadavg(load, 1) == 1) put_real(o, "load", load[0]);
     if (sysinfo(&s) == 0) put_int(o, "uptime_s", s.uptime);
+    put_affinity(o);
+    first_line("/proc/sys/kernel/randomize_va_space", aslr, sizeof aslr);
+    put(o, "aslr", aslr);
     return o;
+}
+
+/* Whoever keeps a secret in a variable with a permitted beginning is likely to say so in its name. */
+static bool secret(const char *name)
+{
+    static const char *const words[] = {"KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcasestr(name, words[i])) return true;
+    return false;
 }
 
 static json_t *environment(void)
 {
-    static const char *const allowed[] = {"OMP_", "GOMP_", "OPENBLAS_", "CUDA_", "PB_"};
+    static const char *const allowed[] = {"OMP_",    "GOMP_", "OPENBLAS_", "CUDA_",
+                                          "CUBLAS_", "NCCL_", "PB_",       "NVIDIA_TF32_OVERRIDE="};
     json_t *o = json_object();
     for (char **e = environ; *e; e++)
         for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
@@ -192,7 +283,7 @@ static json_t *environment(void)
             size_t n = strcspn(*e, "=");
             if (strncmp(*e, allowed[i], strlen(allowed[i])) != 0 || n >= sizeof name || !(*e)[n]) continue;
             snprintf(name, sizeof name, "%.*s", (int)n, *e);
-            put(o, name, *e + n + 1);
+            if (!secret(name)) put(o, name, *e + n + 1);
         }
     return o;
 }
@@ -247,6 +338,7 @@ json_t *pb_fingerprint(pb_backend_id device, long threads)
     char id[PB_MACHINE_TEXT];
     char driver[160];
     pb_device_facts facts;
+    pb_nvml *nvml;
     json_t *o = json_pack("{s:o,s:o,s:o,s:o}", "hard", hard(device), "soft", soft(threads), "volatile", changing(),
                           "environment", environment());
     if (!o) {
@@ -255,6 +347,11 @@ json_t *pb_fingerprint(pb_backend_id device, long threads)
     }
     if (pb_backend_facts(device, 0, &facts) == PB_OK)
         pb_fingerprint_gpu(json_object_get(o, "hard"), json_object_get(o, "soft"), &facts);
+    if (pb_nvml_concerns(device) && pb_nvml_open(device, &nvml) == PB_OK) {
+        const pb_gpu_state state = pb_nvml_read(nvml);
+        pb_fingerprint_gpu_state(o, &state);
+        pb_nvml_close(nvml);
+    }
     first_line("/proc/driver/nvidia/version", driver, sizeof driver);
     if (device != PB_CPU) put(json_object_get(o, "soft"), "driver", driver);
     pb_machine_id(o, id);

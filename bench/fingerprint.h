@@ -4,16 +4,19 @@
 #define PB_FINGERPRINT_H
 #include <jansson.h>
 
-#include "bench/bench.h"
+#include "bench/nvml.h"
 
 enum { PB_MACHINE_TEXT = 96 };
 
 /* {"machine_id", "hard": {...}, "soft": {...}, "volatile": {...}, "environment": {...}}; the caller
  * decref's it. threads: OMP_NUM_THREADS of the launches, or < 1 for what OpenMP says. Of the environment
- * only OMP_*, OPENBLAS_*, CUDA_* and PB_*. NULL: no memory. */
+ * only OMP_*, GOMP_*, OPENBLAS_*, CUDA_*, CUBLAS_*, NCCL_*, PB_* and NVIDIA_TF32_OVERRIDE, without those whose name
+ * speaks of a key, token, secret, password or credential. NULL: no memory. */
 json_t *pb_fingerprint(pb_backend_id device, long threads);
 /* What a GPU says of itself, into those two parts. */
 void pb_fingerprint_gpu(json_t *hard, json_t *soft, const pb_device_facts *f);
+/* What its driver says, into all three parts of a fingerprint; what is not known is left out. */
+void pb_fingerprint_gpu_state(json_t *fingerprint, const pb_gpu_state *g);
 /* "cpu-amd-epyc-2c-1a2b3c4d": device, processor, cores, and 8 hex digits over the hard part; with a GPU
  * "cuda-nvidia-h200-132sm-1a2b3c4d". The same after every reboot. */
 void pb_machine_id(const json_t *fingerprint, char out[PB_MACHINE_TEXT]);

@@ -32,7 +32,7 @@ static double left(const pb_launch *l, const int *order, int at)
         done += i < at ? e : 0;
     }
     done += all * l->number;
-    const double total = all * (double)l->options->launches, rest = total - l->before - done, prior = total / 10;
+    const double total = all * (double)l->launches, rest = total - l->before - done, prior = total / 10;
     return prior > 0 ? rest * (pb_clock_seconds() - l->started + prior) / (done + prior) : 0;
 }
 
@@ -46,8 +46,8 @@ static void show(void *user, int at)
     const pb_launch *l = ((const shown *)user)->l;
     const int *order = ((const shown *)user)->order;
     if (l->options->quiet || !isatty(STDERR_FILENO)) return;
-    fprintf(stderr, "\r\033[Klaunch %d of %ld, case %d of %d, about %.0f s left: %.60s", l->number + 1,
-            l->options->launches, at + 1, l->plan->n, left(l, order, at), l->plan->cases[order[at]].key);
+    fprintf(stderr, "\r\033[Klaunch %d of %ld, case %d of %d, about %.0f s left: %.60s", l->number + 1, l->launches,
+            at + 1, l->plan->n, left(l, order, at), l->plan->cases[order[at]].key);
 }
 
 static void clear(const pb_launch *l)

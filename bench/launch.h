@@ -9,6 +9,7 @@ typedef struct pb_launch {
     const pb_options *options;
     uint64_t seed;
     int number;
+    long launches;   /* how many there will be, as far as is known */
     int first;       /* place in the order of the first case that is left to measure */
     double started;  /* of the whole command, for the time left */
     double before;   /* seconds that what was measured before the command should have taken */

@@ -97,6 +97,25 @@ pb_status pb_progress_cut(const char *dir, pb_place *next)
     return PB_OK;
 }
 
+pb_status pb_progress_rewind(const char *dir, int launch)
+{
+    char path[PATH], line[LINE], end;
+    long long results = -1, samples, length = 0;
+    pb_place p;
+    PB_TRY(path_of(dir, "progress.csv", path));
+    FILE *f = fopen(path, "r");
+    if (!f) return pb_fail(PB_EINVAL, "%s: %s", path, strerror(errno));
+    while (fgets(line, sizeof line, f)) {
+        long long r;
+        if (sscanf(line, "%d,%d,%lld,%lld%c", &p.launch, &p.next, &r, &samples, &end) != 5 || end != '\n') continue;
+        if (p.launch == launch && p.next == 0) results = r, length = ftell(f);
+    }
+    fclose(f);
+    if (results < 0) return pb_fail(PB_EINVAL, "%s: no line says where launch %d begins", path, launch);
+    PB_TRY(cut(dir, "progress.csv", length));
+    return cut(dir, "results.csv", results);
+}
+
 pb_status pb_progress_lock(const char *dir, int *out)
 {
     char path[PATH];

@@ -16,6 +16,9 @@ pb_status pb_progress_mark(const char *dir, pb_place next);
 /* Cuts the files back to the last line that they are long enough for, and says what comes next. EINVAL: there is none.
  */
 pb_status pb_progress_cut(const char *dir, pb_place *next);
+/* Cuts progress.csv, then results.csv back to where the launch began, for whoever appends its rows again. EINVAL: no
+ * line says where that is. */
+pb_status pb_progress_rewind(const char *dir, int launch);
 /* Keeps other processes from resuming the run until this one and its children have ended, or close *fd. EINVAL: the run
  * is still being measured, ten seconds later. */
 pb_status pb_progress_lock(const char *dir, int *fd);

@@ -174,7 +174,7 @@ static void check_row(reader *r)
 {
     static const char *const directions[] = {"lower", "higher", "none", NULL};
     static const char *const statuses[] = {"ok",        "unsupported", "wrong", "failed", "timeout",
-                                           "truncated", "pass",        "fail",  NULL};
+                                           "truncated", "throttled",   "pass",  "fail",   NULL};
     const pb_row *row = &r->row;
     if (!*row->bench_version) fail(r, PB_EINVAL, "no bench_version", "");
     if (!*row->run_id) fail(r, PB_EINVAL, "no run_id", "");

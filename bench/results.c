@@ -124,6 +124,15 @@ pb_status pb_results_create(const char *dir)
     return create(dir, "samples.csv", samples_header);
 }
 
+pb_status pb_results_append(const char *dir, const char *rows, size_t n)
+{
+    int fd;
+    PB_TRY(open_in(dir, "results.csv", 0, &fd));
+    const pb_status s = append(fd, rows, n, "results.csv");
+    close(fd);
+    return s;
+}
+
 pb_status pb_sink_open(const char *dir, pb_sink *out)
 {
     *out = (pb_sink){.results = -1, .samples = -1, .measure = {.min_time = -1}};

@@ -28,6 +28,8 @@ struct pb_sink {
 
 /* Creates dir/results.csv and dir/samples.csv with their header lines. EIO: they exist, or cannot be made. */
 pb_status pb_results_create(const char *dir);
+/* Appends whole rows to dir/results.csv. EIO. */
+pb_status pb_results_append(const char *dir, const char *rows, size_t n);
 /* Opens them for appending. The caller fills the fields from run_id on. */
 pb_status pb_sink_open(const char *dir, pb_sink *out);
 void pb_sink_close(pb_sink *s);

@@ -36,32 +36,59 @@ static bool speaks(const pb_series *s, const pb_row *r)
     return pb_stored(r->run_id) || badness(r->status) > badness(s->status);
 }
 
+static bool throttled(const pb_row *r) { return strcmp(r->status, "throttled") == 0; }
+
+/* The first that counts: a throttled one only where there is no other. */
+static const pb_row *first_of(const pb_row *const *row, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!throttled(row[i])) return row[i];
+    return row[0];
+}
+
 /* Room for the figures of a table: of launches to take medians of, and of sessions. */
 typedef struct figures {
     double *all, *value;
     pb_session *session;
 } figures;
 
+/* Adds what one row says; r is the first that counts. */
+static void count(pb_series *s, const pb_row *row, const pb_row *r, figures f, int *mine, int *all)
+{
+    const int bad = throttled(row) ? 0 : badness(row->status);
+    s->mixed |= row->unit != r->unit || row->machine_id != r->machine_id || row->bench_version != r->bench_version ||
+                row->better != r->better;
+    if ((bad < 2 || bad == 7) && isfinite(row->value)) {
+        f.value[(*mine)++] = f.all[(*all)++] = row->value;
+        s->launches += pb_stored(r->run_id) ? (int)row->launch : 1;
+    }
+    if (!throttled(row) && speaks(s, row)) s->status = row->status, s->note = row->note;
+}
+
 /* Joins row[0..n), all of one key and metric, sorted by session. Takes as many of f->session as it says. */
 static pb_series join(const pb_row *const *row, size_t n, figures f)
 {
-    const pb_row *r = row[0];
+    const pb_row *r = first_of(row, n);
     const double none = (double)NAN;
-    const bool stored = pb_stored(r->run_id);
-    pb_series s = {
-        r->key, r->metric, r->unit, r->better, r->machine_id, r->bench_version, r->run_id, r->status, r->note, false, 0,
-        0,      f.session, none,    none,      none, 0};
+    pb_series s = {.key = r->key,
+                   .metric = r->metric,
+                   .unit = r->unit,
+                   .better = r->better,
+                   .machine_id = r->machine_id,
+                   .bench_version = r->bench_version,
+                   .run_id = row[0]->run_id,
+                   .status = r->status,
+                   .note = r->note,
+                   .session = f.session,
+                   .median = none,
+                   .min = none,
+                   .max = none};
     int figures_n = 0, mine = 0; /* of the series; of the session */
     s.trend = trend_of(row, n, f.all);
     for (size_t i = 0; i < n; i++) {
-        int bad = badness(row[i]->status);
-        s.mixed |= row[i]->unit != r->unit || row[i]->machine_id != r->machine_id ||
-                   row[i]->bench_version != r->bench_version || row[i]->better != r->better;
-        if ((bad < 2 || bad == 7) && isfinite(row[i]->value)) {
-            f.value[mine++] = f.all[figures_n++] = row[i]->value;
-            s.launches += stored ? (int)row[i]->launch : 1;
-        }
-        if (speaks(&s, row[i])) s.status = row[i]->status, s.note = row[i]->note;
+        const bool left_out = throttled(row[i]) && !throttled(r);
+        s.throttled += left_out;
+        if (!left_out) count(&s, row[i], r, f, &mine, &figures_n);
         if (!mine || (i + 1 < n && row[i + 1]->run_id == row[i]->run_id)) continue;
         f.session[s.sessions++] = (pb_session){row[i]->run_id, pb_median(f.value, mine)};
         mine = 0;

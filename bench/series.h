@@ -16,9 +16,11 @@ typedef struct pb_session {
 typedef struct pb_series {
     const char *key, *metric, *unit, *better;
     const char *machine_id, *bench_version, *run_id; /* of its first row */
-    const char *status, *note; /* the worst over launches, and its note; of stored sessions, the newest one's */
+    const char *status, *note; /* the worst over launches, and its note; of stored sessions, the newest one's;
+                                  throttled: all were */
     bool mixed;                /* rows of several machines, versions or units: nothing can be said */
     int launches;              /* with a figure of status ok, pass or fail; stored: the sum over sessions */
+    int throttled;             /* rows whose figures do not count, because other launches were not throttled */
     int sessions;              /* with such a figure */
     const pb_session *session; /* [sessions], oldest first: run_ids begin with the time */
     double median, min, max;   /* over all launches; stored: over the sessions */
@@ -43,6 +45,7 @@ static inline int pb_series_order(const char *key_a, const char *metric_a, const
 }
 
 static inline bool pb_series_ok(const pb_series *s) { return !strcmp(s->status, "ok"); }
+static inline bool pb_series_throttled(const pb_series *s) { return !strcmp(s->status, "throttled"); }
 /* Whether a key belongs to the suite, and the length of a key's suite. */
 static inline size_t pb_suite_length(const char *key) { return strcspn(key, "/"); }
 static inline bool pb_key_of(const char *key, const char *suite)

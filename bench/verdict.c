@@ -145,14 +145,16 @@ static const char *mismatch(const pb_series *b, const pb_series *c, const pb_jud
 /* ---- rows ---------------------------------------------------------------------------------------- */
 
 static bool is_contract(const pb_series *s) { return pb_key_of(s->key, "contract"); }
-static bool broken(const pb_series *s) { return !pb_series_ok(s) && strcmp(s->status, "unsupported") != 0; }
+/* A figure there is, though one of a throttled machine. */
+static bool figured(const pb_series *s) { return pb_series_ok(s) || pb_series_throttled(s); }
+static bool broken(const pb_series *s) { return !figured(s) && strcmp(s->status, "unsupported") != 0; }
 static bool directed(const pb_series *s) { return strcmp(s->better, "none") != 0; }
 
 /* On the base's side only. False: nothing to say. */
 static bool judge_base(const judge *j, pb_verdict *v)
 {
     const pb_series *b = v->base;
-    if (is_contract(b) || !pb_series_ok(b) || !directed(b) || j->o->subset) return false;
+    if (is_contract(b) || !figured(b) || !directed(b) || j->o->subset) return false;
     if (!b->sessions || b->session[b->sessions - 1].run_id != j->newest) return false;
     const pb_series *outcome = pb_series_find(j->cand, b->key, "outcome"); /* why it gave no figures */
     v->id = PB_VERDICT_MISSING;
@@ -166,7 +168,7 @@ static bool judge_cand(pb_verdict *v)
     if (is_contract(v->cand)) return false;
     v->id = broken(v->cand) ? PB_VERDICT_FAILED : PB_VERDICT_NEW;
     if (broken(v->cand)) v->why = v->cand->note;
-    return broken(v->cand) || (pb_series_ok(v->cand) && directed(v->cand));
+    return broken(v->cand) || (figured(v->cand) && directed(v->cand));
 }
 
 static void judge_both(judge *j, pb_verdict *v)
@@ -174,11 +176,11 @@ static void judge_both(judge *j, pb_verdict *v)
     const pb_series *b = v->base, *c = v->cand;
     v->id = PB_VERDICT_INFO;
     if (is_contract(c) || (!directed(c) && !broken(c))) return;
-    if (!pb_series_ok(c)) {
-        if (!pb_series_ok(b) && (broken(b) || !broken(c))) return;
+    if (!figured(c)) {
+        if (!figured(b) && (broken(b) || !broken(c))) return;
         v->id = PB_VERDICT_FAILED;
         v->why = c->note;
-    } else if (!pb_series_ok(b)) {
+    } else if (!figured(b)) {
         v->id = PB_VERDICT_NEW;
     } else if ((v->why = mismatch(b, c, j->o))) {
         v->id = PB_VERDICT_INCOMPARABLE;
@@ -296,6 +298,10 @@ static void decide(pb_verdicts *vs, pb_verdict *v)
         e->detects = pb_stored_detects(e, v->gate->stored_limit, v->gate->gating ? vs->family : 1);
         v->id = pb_stored_verdict(e, v->gate->stored_limit);
         doubt(v);
+        if (pb_series_throttled(v->base) || pb_series_throttled(v->cand)) {
+            v->id = PB_VERDICT_INCONCLUSIVE;
+            v->why = pb_series_throttled(v->cand) ? v->cand->note : v->base->note;
+        }
     }
     if (v->machine && e->sessions && v->id != PB_VERDICT_SAME) {
         v->id = PB_VERDICT_INFO;

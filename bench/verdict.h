@@ -5,7 +5,8 @@
  * figure otherwise is INCOMPARABLE. A row is MISSING when the base's newest session of its suite has it and the
  * candidate has not. A ceiling that some gate names, and that does not gate itself, is the machine's figure, not the
  * code's: it gets no verdict. A REGRESSED that would not be beyond the least change that is one (pb_evidence.detects)
- * without t, the candidate's trend (series.h), is SUSPECT; so is an IMPROVED without the base's. */
+ * without t, the candidate's trend (series.h), is SUSPECT; so is an IMPROVED without the base's. Where every launch of
+ * a side was throttled: INCONCLUSIVE, whatever the figures. */
 #ifndef PB_VERDICT_H
 #define PB_VERDICT_H
 #include "bench/gates.h"
@@ -18,7 +19,7 @@
     X(MISSING, "in the base, not in the candidate")                                                                    \
     X(INCOMPARABLE, "machine, bench_version or unit differ, or a figure is zero")                                      \
     X(SUSPECT, "moved, and the stored sessions are too few or too scattered to say more")                              \
-    X(INCONCLUSIVE, "of pairs (pair_rule.h): shown neither to differ nor to be the same")                              \
+    X(INCONCLUSIVE, "every launch of a side was throttled; of pairs: neither shown to differ nor to be the same")      \
     X(IMPROVED, "better by as much")                                                                                   \
     X(NEW, "measured by the candidate only")                                                                           \
     X(SAME, "nothing that would make one look")                                                                        \

@@ -82,15 +82,17 @@ void pb_view_cell(pb_report_page *p, const char *key, const char *metric, bool r
     if (!s) s = pb_series_find(p->set, key, "outcome");
     if (!s) {
         snprintf(out, n, "-");
-    } else if (!pb_series_ok(s)) {
+    } else if (!pb_series_ok(s) && !pb_series_throttled(s)) {
         snprintf(out, n, "%s", s->status);
         mark(p, s->note, out, n);
     } else {
         figure(s, range, out, n);
         mark(p, s->note, out, n);
         if (s->launches == p->launches) return;
+        char hot[32] = "";
         const pb_series *why = pb_series_find(p->set, key, "outcome");
-        snprintf(fewer, sizeof fewer, "%d of %d launches%s%.200s", s->launches, p->launches, why ? ": " : "",
+        if (s->throttled) snprintf(hot, sizeof hot, ": %d throttled", s->throttled);
+        snprintf(fewer, sizeof fewer, "%d of %d launches%s%s%.200s", s->launches, p->launches, hot, why ? ": " : "",
                  why ? why->note : "");
         mark(p, fewer, out, n);
     }

@@ -90,8 +90,8 @@ for i in 1 2 3 4 5 6 7 8; do expect 0 results "$fixture" --suite toy --out "o$i"
 expect 0 results "$fixture" --suite toy --out b --seed 5
 [[ $(order a) == "$(order b)" ]] || fail "the same seed gives another order"
 expect 0 'too few for a comparison, which needs 3' "$fixture" --suite toy --out c --launches 2
-PB_SECRETLESS=1 MY_TOKEN=x expect 0 results "$fixture" --suite toy --out d -n 1 --threads 1
-grep -q PB_SECRETLESS d/run.json || fail "d: PB_* is not recorded"
+PB_HARMLESS=1 MY_TOKEN=x expect 0 results "$fixture" --suite toy --out d -n 1 --threads 1
+grep -q PB_HARMLESS d/run.json || fail "d: PB_* is not recorded"
 grep -q MY_TOKEN d/run.json && fail "d: the whole environment is recorded"
 grep -q '"threads": 1' d/run.json || fail "d: --threads is not recorded"
 

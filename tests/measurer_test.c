@@ -121,12 +121,8 @@ static void queued_samples_follow_each_other_without_a_wait(void **state)
 static void a_slowdown_is_a_share_of_each_call_on_a_cpu(void **state)
 {
     scripted s = {.script = script};
-    const pb_measure_opts o = {.warmup = 2,
-                               .min_samples = 5,
-                               .max_samples = 5,
-                               .slowdown = 0.25,
-                               .flush = true,
-                               .before = scripted_before};
+    const pb_measure_opts o = {
+        .warmup = 2, .min_samples = 5, .max_samples = 5, .slowdown = 0.25, .flush = true, .before = scripted_before};
     (void)state;
     const pb_timing t = measure(&s, &o);
     assert_int_equal(s.calls, 7);

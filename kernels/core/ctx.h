@@ -24,8 +24,10 @@ typedef pb_status (*pb_fn)(pb_ctx *ctx, void *self);
 /* What a device says of itself, for fingerprints; 0 and "" where it does not say. */
 typedef struct pb_device_facts {
     char name[256];                   /* "NVIDIA H200" */
+    char bus[32];                     /* PCI address: "0000:18:00.0" */
     int multiprocessors, capability;  /* capability times 10 */
     int driver, runtime;              /* CUDA versions: 1000 * major + 10 * minor */
+    size_t blas;                      /* cuBLASLt: 10000 * major + 100 * minor + patch */
     double clock_hz, memory_clock_hz; /* the highest */
     size_t memory, l2;                /* bytes */
 } pb_device_facts;

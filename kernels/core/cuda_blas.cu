@@ -60,6 +60,8 @@ pb_status pb_cuda_blas_open(pb_cuda_blas **out)
     return pb_cuda_malloc(workspace_bytes, &b->workspace);
 }
 
+size_t pb_cuda_blas_version(void) { return cublasLtGetVersion(); }
+
 void pb_cuda_blas_close(pb_cuda_blas *b)
 {
     if (!b) return;

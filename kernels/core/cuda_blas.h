@@ -12,6 +12,7 @@ extern "C" {
 typedef struct pb_cuda_blas pb_cuda_blas;
 pb_status pb_cuda_blas_open(pb_cuda_blas **out);
 void pb_cuda_blas_close(pb_cuda_blas *b); /* NULL is fine */
+size_t pb_cuda_blas_version(void);        /* 10000 * major + 100 * minor + patch */
 pb_cuda_blas *pb_cuda_blas_of(const pb_ctx *ctx);
 
 /* Enqueues C = alpha A B (+ C) (+ bias) on ctx's stream. A and B are both f32, computed in true f32, or both bf16 with

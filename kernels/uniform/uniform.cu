@@ -46,7 +46,8 @@ template <class T, bool VEC> static pb_status fill_units(pb_ctx *ctx, const pb_u
 template <class T> static pb_status fill(pb_ctx *ctx, const pb_uniform_fill_args *a)
 {
     if (a->n == 0) return PB_OK;
-    return pb_vectors_fit<T>(a->w, a->n, a->n) && pb_aligned16(a->master) ? fill_units<T, true>(ctx, a) : fill_units<T, false>(ctx, a);
+    return pb_vectors_fit<T>(a->w, a->n, a->n) && pb_aligned16(a->master) ? fill_units<T, true>(ctx, a)
+                                                                          : fill_units<T, false>(ctx, a);
 }
 
 static pb_status run_fill(pb_ctx *ctx, const void *args)

@@ -1,0 +1,186 @@
+#!/bin/bash
+# doctor_test.sh BENCH WATCHED FAKE_NVML - what bench says of a machine, which launches it measures again, and that locked
+# clocks are reset however a run ends. WATCHED is bench_fixture whose launches on the CPU count as a GPU's; FAKE_NVML
+# stands in for the driver's library.
+bench=$1 watched=$2 fake=$3
+. "${0%/*}/cli.sh"
+export PB_FAKE_NVML_STATE=$dir/starts PB_FAKE_NVML_LOG=$dir/clocks
+
+with() { LD_LIBRARY_PATH=${fake%/*}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"; } # with COMMAND...: the fake driver
+state() { # state NAME WANT: of a check in the log, as text
+    grep -qE "^$2 +$1 " "$dir/log" || fail "doctor: $1 is not $2"
+}
+
+# ---- bench doctor ---------------------------------------------------------------------------------------
+expect 0 'bench: good=' "$bench" doctor
+grep -qE ' gpu_' "$dir/log" && fail "doctor: a GPU is looked at on --device cpu"
+[[ $(grep -cE '^(good|note|bad|unknown) ' "$dir/log") -eq 14 ]] || fail "doctor: not 14 checks of the host"
+state timer '(good|note|bad)'
+expect 2 'takes no arguments' "$bench" doctor x
+expect 0 'unknown' env LD_LIBRARY_PATH= "$bench" doctor --device cuda
+if ! ldconfig -p | grep -q libnvidia-ml; then # a real driver has its own answers
+    grep -q 'there is no NVML' "$dir/log" || fail "doctor: without NVML it does not say so"
+    [[ $(grep -c '^unknown  gpu_' "$dir/log") -eq 9 ]] || fail "doctor: without NVML not every GPU check is unknown"
+fi
+
+expect 0 'GPU: NVIDIA Paper, driver 999.1' with "$bench" doctor --device cuda
+state gpu_throttle good && state gpu_clocks note && state gpu_persistence good && state gpu_power bad
+state gpu_processes bad && state gpu_busy good && state gpu_temperature good && state gpu_ecc good
+state gpu_mig unknown # the fake lacks the function altogether
+expect 3 'bad ' with "$bench" doctor --device cuda --strict
+PB_FAKE_NVML_THROTTLE=41 expect 0 'idle, hw_thermal' with "$bench" doctor --device cuda
+state gpu_throttle bad
+PB_FAKE_NVML_THROTTLE=4 expect 0 'power_cap' with "$bench" doctor --device cuda
+state gpu_throttle note
+PB_FAKE_NVML_LACKS=DeviceGetCurrentClocksThrottleReasons,DeviceGetTemperature \
+    expect 0 'the driver does not say' with "$bench" doctor --device cuda
+state gpu_throttle unknown && state gpu_temperature unknown && state gpu_ecc good
+PB_FAKE_NVML_DEAD=1 expect 0 'NVML does not start' with "$bench" doctor --device cuda
+state gpu_persistence unknown
+with "$bench" doctor --device cuda --json >json || fail "doctor --json: exit code"
+grep -q '"name": "gpu_power"' json && grep -q '"device": "cuda"' json || fail "doctor --json: a field is missing"
+if command -v python3 >/dev/null; then
+    python3 -c 'import json; d = json.load(open("json")); c = d["checks"]; assert len(c) == 23 and all(
+        sorted(x) == ["effect", "found", "name", "remedy", "state", "what"] for x in c)
+assert sum(d[k] for k in ("good", "note", "bad", "unknown")) == 23' || fail "doctor --json: not what it should be"
+fi
+
+# ---- launches under the eyes of NVML ----------------------------------------------------------------------
+toy=(--suite toy --batch 1 --samples 2 --seed 3 -n 3 --no-compare --quiet step)
+rows() { tail -n +2 "$1/results.csv"; }
+launches() { rows "$1" | cut -d, -f4 | sort -nu | tr '\n' ' '; } # launches DIR
+marked() { rows "$1" | grep kernel_time | awk -F, '{ print $4 ":" $11 }' | sort -n | tr '\n' ' '; } # marked DIR
+entries() { grep -c '"retry_of"' "$1/run.json"; }
+# run CODE DIR THROTTLE ARG...: the library starts once for the fingerprint, then once a launch.
+run() {
+    local code=$1 out=$2 script=$3
+    shift 3
+    rm -f "$PB_FAKE_NVML_STATE"
+    PB_FAKE_NVML_THROTTLE=$script with "$watched" "${toy[@]}" --out "$out" "$@" >"$dir/log" 2>&1
+    local got=$?
+    [[ $got -eq $code ]] || fail "$out: exit $got, want $code"
+}
+
+run 0 cool 0,0
+[[ $(marked cool) == '0:ok 1:ok 2:ok ' && $(entries cool) -eq 3 ]] || fail "cool: $(marked cool)"
+grep -q '"sm_clock_hz": 1700000000.0' cool/run.json || fail "cool: run.json has no clocks"
+grep -q '"gpu_uuid": "GPU-0-1-2"' cool/run.json || fail "cool: the fingerprint has no UUID"
+grep -q '"gpu_power_limit_w": 500.0' cool/run.json || fail "cool: the fingerprint has no power limit"
+run 0 capped 0,5 # idle, power cap: no fault
+[[ $(marked capped) == '0:ok 1:ok 2:ok ' ]] || fail "capped: $(marked capped)"
+
+run 0 once 0,0,8,0 # the second launch
+[[ $(marked once) == '0:ok 1:throttled 2:ok 3:ok ' && $(entries once) -eq 4 ]] || fail "once: $(marked once)"
+grep -q 'launch 1 was throttled: hw_slowdown (measured again)' "$dir/log" || fail "once: it does not say so"
+grep -q '"retry_of": 1' once/run.json || fail "once: run.json does not say what was measured again"
+[[ $(rows once | grep -c 'throttled: hw_slowdown (measured again)') -eq $(rows once | awk -F, '$4 == 1' | wc -l) ]] ||
+    fail "once: not every row of the launch is marked"
+[[ $(tail -1 once/progress.csv) == "4,0,$(stat -c %s once/results.csv),$(stat -c %s once/samples.csv)" ]] ||
+    fail "once: progress.csv does not fit"
+expect 0 'kernel_time' "$bench" report once
+grep -q '3 of 4 launches: 1 throttled' "$dir/log" || fail "once: the throttled launch is among the figures"
+before=$(md5sum <once/results.csv)
+with "$watched" run --resume once >"$dir/log" 2>&1 || fail "once: it cannot be resumed"
+[[ $(md5sum <once/results.csv) == "$before" ]] || fail "once: a whole run was changed by --resume"
+
+run 0 hot 0,20 # each time; three launches, each twice again
+[[ $(launches hot) == '0 1 2 3 4 5 6 7 8 ' && $(marked hot | tr ' ' '\n' | grep -c throttled) -eq 9 ]] ||
+    fail "hot: $(marked hot)"
+[[ $(rows hot | grep kernel_time | grep -c 'sw_thermal (after 2 retries)') -eq 3 ]] || fail "hot: what is kept does not say so"
+[[ $(rows hot | grep -c ',pass,"*throttled') -eq 9 ]] || fail "hot: contracts are not noted"
+run 0 never 0,20 --throttle-retries 0
+[[ $(launches never) == '0 1 2 ' && $(marked never) == '0:throttled 1:throttled 2:throttled ' ]] || fail "never: $(marked never)"
+
+# Only while it lasts: neither the snapshot before nor the one after sees it.
+PB_FAKE_NVML_SECOND=40 run 0 midway 0 --mode slow --samples 30 -n 1 --throttle-retries 0
+[[ $(marked midway) == '0:throttled ' ]] || fail "midway: $(marked midway)"
+[[ $(grep -c '"throttle_bits": 0.0' midway/run.json) -eq 2 ]] || fail "midway: a snapshot saw it, so this tests nothing"
+
+PB_FAKE_NVML_LACKS=DeviceGetCurrentClocksThrottleReasons run 0 mute 0,20
+[[ $(marked mute) == '0:ok 1:ok 2:ok ' ]] || fail "mute: $(marked mute)"
+grep -q '"throttle_bits": null' mute/run.json || fail "mute: run.json claims to know"
+PB_FAKE_NVML_DEAD=1 run 0 dead 0
+grep -q '"gpu_unknown": "NVML does not start' dead/run.json || fail "dead: run.json does not say why"
+[[ $(marked dead) == '0:ok 1:ok 2:ok ' ]] || fail "dead: $(marked dead)"
+
+# A run that was killed before the rows were marked, and one in the middle of marking.
+cp -r once cut
+sed -i '/^[^,]*,[^,]*,[^,]*,3,/d' cut/results.csv
+sed -i 's/throttled,throttled: hw_slowdown (measured again)/ok,/; s/pass,throttled: hw_slowdown (measured again); /pass,/' cut/results.csv
+awk -F, '$4 == 2 { exit } { print }' cut/results.csv >cut/r && mv cut/r cut/results.csv
+awk -F, '$2 != 3 && $2 != 2' cut/samples.csv >cut/s && mv cut/s cut/samples.csv
+awk -F, '$1 < 2' cut/progress.csv >cut/p
+awk -F, -v r="$(stat -c %s cut/results.csv)" -v s="$(stat -c %s cut/samples.csv)" 'END { print "2,0," r "," s }' /dev/null >>cut/p
+mv cut/p cut/progress.csv
+rm -f "$PB_FAKE_NVML_STATE"
+with "$watched" run --resume cut >"$dir/log" 2>&1 || fail "cut: it cannot be resumed"
+[[ $(marked cut) == '0:ok 1:throttled 2:ok 3:ok ' ]] || fail "cut: $(marked cut)"
+
+# ---- verdicts on them -----------------------------------------------------------------------------------
+printf 'suite,metric,better,limit,ceiling,gating\ntoy,kernel_rate,higher,0.15,,yes\n' >gates.csv
+compare() { # compare CODE TEXT BASE CAND ARG...
+    local code=$1 text=$2
+    shift 2
+    expect "$code" "$text" "$bench" compare --gates gates.csv "$@"
+}
+compare 0 'same=1' cool once --strict
+grep -q 'note: 1 throttled launch of the candidate is not in its figures' "$dir/log" || fail "once: no note"
+cp -r hot slow
+sed -i 's/,1e+09,0,throttled/,5e+08,0,throttled/; s/,1000000000,0,throttled/,500000000,0,throttled/' slow/results.csv
+grep -q ',500000000,\|,5e+08,' slow/results.csv || fail "slow: the fixture is not slower"
+compare 0 'INCONCLUSIVE: throttled: sw_thermal' cool slow
+compare 0 'regressed=0 ' cool slow
+compare 3 'inconclusive=1' cool slow --strict
+compare 3 'inconclusive=1' slow cool --strict
+expect 2 'is throttled' "$bench" baseline save hot --baseline b
+expect 0 'kernel_time' "$bench" report hot
+
+# ---- what may explain a difference ------------------------------------------------------------------------
+cp -r cool other
+sed -i 's/"gpu_power_limit_w": 500.0/"gpu_power_limit_w": 700.0/; s/"environment": {/"environment": {"NCCL_ALGO": "Ring",/' other/run.json
+compare 0 'note: gpu_power_limit_w differs: 500.0 -> 700.0' cool other
+grep -q 'note: NCCL_ALGO differs: none -> Ring' "$dir/log" || fail "other: the environment is not compared"
+grep -q 'gpu_ecc differs' "$dir/log" && fail "other: what is the same is listed"
+
+# ---- locked clocks -----------------------------------------------------------------------------------------
+changes() { cat "$PB_FAKE_NVML_LOG" 2>/dev/null | tr '\n' ';'; }
+reset() { # reset WHAT: waits for the keeper, which outlives a run that was killed
+    for _ in $(seq 100); do [[ $(changes) == *reset* ]] && break; sleep 0.1; done
+    [[ $(changes) == "lock ffffff01 ffffff01;reset 0 0;" ]] || fail "$1: the clocks were changed so: $(changes)"
+    rm -f "$PB_FAKE_NVML_LOG"
+}
+run 0 locked 0 --lock-gpu-clocks base && reset locked
+grep -q '"gpu_clocks_locked": "base"' locked/run.json || fail "locked: the fingerprint does not say so"
+run 0 most 0 --lock-gpu-clocks max
+[[ $(changes) == 'lock 7bc 7bc;reset 0 0;' ]] || fail "max: $(changes)"
+rm -f "$PB_FAKE_NVML_LOG"
+run 0 mhz 0 --lock-gpu-clocks 1500
+[[ $(changes) == 'lock 5dc 5dc;reset 0 0;' ]] || fail "1500: $(changes)"
+rm -f "$PB_FAKE_NVML_LOG"
+ASAN_OPTIONS=handle_segv=0 run 4 crashed 0 --mode crash --lock-gpu-clocks base && reset crashed
+expect 2 'File exists' with "$watched" "${toy[@]}" --out locked --lock-gpu-clocks base && reset 'no folder'
+for sig in TERM INT HUP QUIT KILL SEGV; do
+    rm -rf ended
+    (export LD_LIBRARY_PATH=${fake%/*}; ulimit -c 0
+        exec setsid "$watched" "${toy[@]}" --mode slow --samples 200 --out ended --lock-gpu-clocks base) >"$dir/log" 2>&1 & pid=$!
+    until [[ -s ended/results.csv && $(wc -l <ended/results.csv) -ge 3 ]] || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
+    [[ $(changes) == 'lock ffffff01 ffffff01;' ]] || fail "$sig: not locked while it runs: $(changes)"
+    kill -$sig $pid
+    wait $pid 2>/dev/null
+    reset "SIG$sig"
+done
+PB_FAKE_NVML_ROOT=no run 125 rootless 0 --lock-gpu-clocks base
+grep -q "the GPU's clocks cannot be locked: only root may" "$dir/log" || fail "rootless: it does not say why"
+[[ $(grep -vc warning: "$dir/log") -eq 1 && ! -e rootless ]] || fail "rootless: more than one line, or a folder"
+PB_FAKE_NVML_LACKS=DeviceSetGpuLockedClocks run 125 lacking 0 --lock-gpu-clocks base
+PB_FAKE_NVML_LACKS=DeviceResetGpuLockedClocks run 125 stuck 0 --lock-gpu-clocks base
+grep -q 'cannot be reset' "$dir/log" || fail "stuck: it does not say that the clocks stay locked"
+rm -f "$PB_FAKE_NVML_LOG"
+PB_FAKE_NVML_DEAD=1 run 125 deaf 0 --lock-gpu-clocks base
+run 2 fast 0 --lock-gpu-clocks fast
+grep -q 'need base, max or 100 to 10000 MHz' "$dir/log" || fail "fast: the hint"
+expect 2 'is for --device cuda' "$bench" --suite ceiling --lock-gpu-clocks base
+[[ -z $(changes) ]] || fail "the clocks were changed all the same: $(changes)"
+
+[[ $failures -eq 0 ]] && echo "all passed"
+exit $((failures > 0))

@@ -1,0 +1,298 @@
+/* machine_test.c - the host's state from files that are made here, what bench doctor makes of plain readings, and the
+ * names of machines whose baselines are stored. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "bench/doctor.h"
+#include "bench/fingerprint.h"
+#include "bench/throttle.h"
+#include "tests/folder_test.h"
+
+/* ---- the host, from files ------------------------------------------------------------------------------- */
+
+/* Writes folder/path with all its parents. */
+static void put(const char *path, const char *text)
+{
+    char full[512];
+    snprintf(full, sizeof full, "%s%s", test_folder, path);
+    for (char *p = full + strlen(test_folder) + 1; (p = strchr(p, '/')); p++) {
+        *p = 0;
+        mkdir(full, 0777);
+        *p = '/';
+    }
+    FILE *f = fopen(full, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void near(double got, double want)
+{
+    if (!(fabs(got - want) <= 1e-9 * fabs(want))) fail_msg("%.9g, want %.9g", got, want);
+}
+
+#define CPU "/sys/devices/system/cpu/"
+
+static void a_host_is_read_from_its_files(void **state)
+{
+    (void)state;
+    const pb_host_state none = pb_host_read(in_folder("nowhere"));
+    assert_true(isnan(none.load) && isnan(none.steal_total_s) && isnan(none.turbo) && isnan(none.quota_cpus));
+    assert_true(isnan(none.throttle_total) && isnan(none.swap_used) && isnan(none.nodes) && !*none.governor);
+    put("/proc/loadavg", "1.50 0.7 0.3 1/100 7\n");
+    put("/proc/stat", "cpu  100 0 200 900 0 0 0 300 0 0\n");
+    put("/proc/meminfo", "MemTotal: 9 kB\nSwapTotal:    4096 kB\nSwapFree: 1024 kB\n");
+    put("/proc/vmstat", "pswpin 3\npswpout 4\n");
+    put("/proc/cpuinfo", "flags\t\t: fpu hypervisor avx\n");
+    put("/proc/self/cgroup", "0::/box\n");
+    put("/proc/self/status", "Cpus_allowed_list:\t0-2\nMems_allowed_list:\t0-1\n");
+    put("/sys/fs/cgroup/box/cpu.max", "150000 100000\n");
+    put("/sys/fs/cgroup/box/cpu.stat", "usage_usec 9\nthrottled_usec 2500000\n");
+    put("/sys/devices/system/node/online", "0-1\n");
+    put(CPU "online", "0-1,3\n");
+    put(CPU "cpu0/cpufreq/scaling_cur_freq", "2400000\n");
+    put(CPU "cpu1/cpufreq/scaling_cur_freq", "3600000\n");
+    put(CPU "cpu0/cpufreq/scaling_governor", "powersave\n");
+    put(CPU "cpu0/thermal_throttle/core_throttle_count", "2\n");
+    put(CPU "cpu1/thermal_throttle/package_throttle_count", "5\n");
+    put(CPU "intel_pstate/no_turbo", "1\n");
+    put(CPU "smt/active", "1\n");
+    put("/proc/sys/kernel/randomize_va_space", "0\n");
+    const pb_host_state s = pb_host_read(test_folder);
+    const double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
+    near(s.load, 1.5), near(s.steal_total_s, 300 * tick), near(s.busy_total_s, 600 * tick);
+    near(s.swap_used, 3072 * 1024), near(s.swap_moves_total, 7), near(s.quota_cpus, 1.5);
+    near(s.quota_throttled_total_s, 2.5), near(s.nodes, 2), near(s.cpus, 3), near(s.usable_cpus, 3);
+    near(s.cpu_hz_least, 2.4e9), near(s.cpu_hz_most, 3.6e9), near(s.throttle_total, 7);
+    assert_true(s.turbo == 0 && s.smt == 1 && s.aslr == 0 && s.virtual == 1 && !s.bound);
+    assert_string_equal(s.governor, "powersave");
+    put("/sys/fs/cgroup/box/cpu.max", "max 100000\n");
+    put("/proc/self/numa_maps", "55d000 bind:0 file=/bin/x\n");
+    const pb_host_state free_host = pb_host_read(test_folder);
+    assert_true(isinf(free_host.quota_cpus) && free_host.bound);
+}
+
+/* ---- what the doctor says ----------------------------------------------------------------------------------- */
+
+/* A machine on which nothing is wrong. */
+static pb_patient healthy(void)
+{
+    const pb_host_state h = {.load = 0.01,
+                             .cpus = 8,
+                             .usable_cpus = 8,
+                             .nodes = 1,
+                             .busy_total_s = 1000,
+                             .quota_cpus = (double)INFINITY,
+                             .aslr = 2,
+                             .perf_paranoid = 2,
+                             .governor = "performance",
+                             .clocksource = "tsc"};
+    return (pb_patient){.before = h,
+                        .host = h,
+                        .seconds = 1,
+                        .timer = {25e-9, 30e-9},
+                        .want_gpu = true,
+                        .has_gpu = true,
+                        .gpu = {.sm_clock_hz = 1.7e9,
+                                .sm_clock_most_hz = 1.98e9,
+                                .throttle_bits = 1,
+                                .power_limit_w = 700,
+                                .power_limit_default_w = 700,
+                                .temperature_c = 40,
+                                .temperature_slowdown_c = 87,
+                                .persistence = 1,
+                                .ecc = 1}};
+}
+
+static void expect(const pb_patient *p, const char *name, pb_health want)
+{
+    for (const pb_check_info *c = pb_checks; c->name; c++) {
+        const pb_finding f = c->look(p);
+        if (strcmp(c->name, name) != 0) continue;
+        if (f.health != want)
+            fail_msg("%s is %s, want %s: %s", name, pb_health_names[f.health], pb_health_names[want], f.text);
+        return;
+    }
+    fail_msg("there is no check %s", name);
+}
+
+static void a_quiet_machine_is_good(void **state)
+{
+    const pb_patient p = healthy();
+    (void)state;
+    for (const pb_check_info *c = pb_checks; c->name; c++)
+        expect(&p, c->name, strcmp(c->name, "gpu_clocks") == 0 ? PB_HEALTH_NOTE : PB_HEALTH_GOOD);
+}
+
+/* Sets a reading of a healthy machine and says what is found then. */
+#define FINDS(field, value, check, health)                                                                             \
+    do {                                                                                                               \
+        pb_patient p_ = healthy();                                                                                     \
+        p_.field = (value);                                                                                            \
+        expect(&p_, #check, PB_HEALTH_##health);                                                                       \
+    } while (0)
+
+static void every_reading_is_judged(void **state)
+{
+    (void)state;
+    FINDS(host.load, 1, load, NOTE);
+    FINDS(host.load, 5, load, BAD);
+    FINDS(host.steal_total_s, 0.04, steal, NOTE);
+    FINDS(host.steal_total_s, 0.8, steal, BAD);
+    FINDS(host.quota_cpus, 4, quota, BAD);
+    FINDS(host.quota_cpus, 8, quota, NOTE);
+    FINDS(host.throttle_total, 1, throttle, BAD);
+    FINDS(host.turbo, 1, turbo, NOTE);
+    FINDS(host.smt, 1, smt, NOTE);
+    FINDS(host.nodes, 2, numa, BAD);
+    FINDS(host.aslr, 0, aslr, NOTE);
+    FINDS(host.swap_used, 4096, swap, NOTE);
+    FINDS(host.swap_moves_total, 1, swap, BAD);
+    FINDS(host.virtual, 1, virtual, NOTE);
+    FINDS(host.perf_paranoid, 4, perf_events, NOTE);
+    FINDS(timer.cost, 1e-6, timer, NOTE);
+    FINDS(timer.step, 1e-3, timer, BAD);
+    FINDS(gpu.throttle_bits, 0x40, gpu_throttle, BAD);
+    FINDS(gpu.throttle_bits, 4, gpu_throttle, NOTE);
+    FINDS(gpu.persistence, 0, gpu_persistence, BAD);
+    FINDS(gpu.power_limit_w, 500, gpu_power, BAD);
+    FINDS(gpu.processes, 1, gpu_processes, BAD);
+    FINDS(gpu.busy, 0.5, gpu_busy, BAD);
+    FINDS(gpu.temperature_c, 84, gpu_temperature, BAD);
+    FINDS(gpu.temperature_c, 75, gpu_temperature, NOTE);
+    FINDS(gpu.ecc, 0, gpu_ecc, NOTE);
+    FINDS(gpu.mig, 1, gpu_mig, NOTE);
+    pb_patient slow = healthy();
+    snprintf(slow.host.governor, sizeof slow.host.governor, "powersave");
+    snprintf(slow.host.clocksource, sizeof slow.host.clocksource, "hpet");
+    expect(&slow, "governor", PB_HEALTH_BAD);
+    expect(&slow, "clocksource", PB_HEALTH_BAD);
+}
+
+/* What nobody says is never good. */
+static void what_is_not_known_is_unknown(void **state)
+{
+    pb_patient p = {.want_gpu = true, .no_gpu = "no driver", .timer = {(double)NAN, (double)NAN}};
+    int count[PB_NHEALTH];
+    (void)state;
+    p.before = p.host = pb_host_read(in_folder("nowhere"));
+    json_t *o = pb_doctor_json(&p, "cuda", count), *check;
+    size_t i;
+    json_array_foreach(json_object_get(o, "checks"), i, check)
+        assert_string_equal(json_string_value(json_object_get(check, "state")), "unknown");
+    assert_int_equal(count[PB_HEALTH_UNKNOWN], 23);
+    json_decref(o);
+    p.has_gpu = true;
+    const double none = (double)NAN;
+#define READING(name, ...) p.gpu.name = none;
+#include "bench/gpu_readings.def"
+#undef READING
+    p.gpu.busy = none, p.gpu.processes = -1;
+    for (const pb_check_info *c = pb_checks; c->name; c++)
+        if (c->gpu) expect(&p, c->name, PB_HEALTH_UNKNOWN);
+}
+
+/* ---- machines by name ---------------------------------------------------------------------------------------- */
+
+static void expect_id(const char *hard, const char *want)
+{
+    char id[PB_MACHINE_TEXT];
+    json_t *o = json_pack("{s:o}", "hard", json_loads(hard, 0, NULL));
+    pb_machine_id(o, id);
+    assert_string_equal(id, want);
+    json_decref(o);
+}
+
+/* The hard parts behind the folders of baselines/: another name would lose what is stored. */
+static void stored_machines_keep_their_names(void **state)
+{
+    (void)state;
+    expect_id("{\"device\": \"cpu\", \"cpu\": \"AMD EPYC\", \"sockets\": 1, \"cores\": 2, \"memory_gib\": 24.0,"
+              " \"isa\": \"avx512\"}",
+              "cpu-amd-epyc-2c-bb3ff791");
+    const pb_device_facts f = {.name = "NVIDIA H200",
+                               .bus = "0000:18:00.0",
+                               .blas = 130000,
+                               .multiprocessors = 132,
+                               .capability = 90,
+                               .memory = 150120169472u};
+    const pb_gpu_state g = {.power_limit_w = 700, .ecc = 1, .persistence = 1, .uuid = "GPU-1", .driver = "580.1"};
+    char id[PB_MACHINE_TEXT];
+    json_t *o = json_pack("{s:{s:s,s:s},s:{},s:{}}", "hard", "device", "cuda", "cpu", "Intel(R) Xeon(R) Processor",
+                          "soft", "volatile");
+    pb_fingerprint_gpu(json_object_get(o, "hard"), json_object_get(o, "soft"), &f);
+    pb_fingerprint_gpu_state(o, &g);
+    pb_machine_id(o, id);
+    assert_string_equal(id, "cuda-nvidia-h200-132sm-6bfc8d02");
+    assert_non_null(json_object_get(json_object_get(o, "soft"), "gpu_power_limit_w"));
+    assert_non_null(json_object_get(json_object_get(o, "volatile"), "gpu_uuid"));
+    const pb_gpu_state part = {.mig = 1};
+    pb_fingerprint_gpu_state(o, &part);
+    pb_machine_id(o, id);
+    assert_string_not_equal(id, "cuda-nvidia-h200-132sm-6bfc8d02"); /* a part of a GPU is another machine */
+    json_decref(o);
+}
+
+static void only_what_is_allowed_of_the_environment(void **state)
+{
+    (void)state;
+    setenv("NCCL_ALGO", "Ring", 1), setenv("NVIDIA_TF32_OVERRIDE", "0", 1),
+        setenv("CUBLAS_WORKSPACE_CONFIG", ":16:8", 1);
+    setenv("NVIDIA_API_KEY", "x", 1), setenv("PB_TOKEN", "x", 1), setenv("NCCL_secret", "x", 1);
+    json_t *o = pb_fingerprint(PB_CPU, 1), *e = json_object_get(o, "environment");
+    assert_non_null(e);
+    assert_non_null(json_object_get(e, "NCCL_ALGO"));
+    assert_non_null(json_object_get(e, "CUBLAS_WORKSPACE_CONFIG"));
+    assert_non_null(json_object_get(e, "NVIDIA_TF32_OVERRIDE"));
+    assert_null(json_object_get(e, "NVIDIA_API_KEY"));
+    assert_null(json_object_get(e, "PB_TOKEN"));
+    assert_null(json_object_get(e, "NCCL_secret"));
+    json_decref(o);
+}
+
+/* ---- who is measured again -------------------------------------------------------------------------------------- */
+
+/* "launch_state" of launches 0 to n - 1: retry_of -1 for none, hot: throttled. */
+static json_t *states(int n, const int *retry_of, const bool *hot)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_pack("{s:i,s:o,s:o}", "launch", i, "retry_of",
+                                              retry_of[i] < 0 ? json_null() : json_integer(retry_of[i]), "throttled",
+                                              hot[i] ? json_pack("[s]", "hw_thermal") : json_array()));
+    return json_pack("{s:o}", "launch_state", list);
+}
+
+static void retries_are_bounded(void **state)
+{
+    const int retry_of[] = {-1, -1, -1, 1, 2, 3};
+    const bool hot[] = {false, true, true, true, false, true};
+    pb_options o = {.launches = 3, .throttle_retries = 2};
+    const long want[] = {3, 3, 4, 5, 6, 6, 6}; /* as the run goes on */
+    (void)state;
+    for (int n = 0; n <= 6; n++) {
+        json_t *about = states(n, retry_of, hot);
+        assert_int_equal(pb_throttle_launches(about, &o), want[n]);
+        json_decref(about);
+    }
+    json_t *about = states(6, retry_of, hot);
+    o.throttle_retries = 0;
+    assert_int_equal(pb_throttle_launches(about, &o), 3);
+    json_decref(about);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_host_is_read_from_its_files),
+        cmocka_unit_test(a_quiet_machine_is_good),
+        cmocka_unit_test(every_reading_is_judged),
+        cmocka_unit_test(what_is_not_known_is_unknown),
+        cmocka_unit_test(stored_machines_keep_their_names),
+        cmocka_unit_test(only_what_is_allowed_of_the_environment),
+        cmocka_unit_test(retries_are_bounded),
+    };
+    return cmocka_run_group_tests(tests, test_open_folder, test_close_folder);
+}
