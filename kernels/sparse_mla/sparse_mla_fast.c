@@ -271,7 +271,7 @@ static void bwd_part(const pb_mla *p, bwd_tiles *m, float *sums, int parts, int 
 {
     const size_t n = p->S_kv * pb_mla_width(p->D);
     float *dkv = sums + t * (n + 2 * p->H);
-    double *dsink = (double *)(dkv + n);
+    double *dsink = (void *)(dkv + n);
     memset(dkv, 0, n * sizeof *dkv);
     memset(dsink, 0, p->H * sizeof *dsink);
     for (int i = t % parts; i < p->S; i += parts)
@@ -298,8 +298,10 @@ static void gather_dsink(const pb_mla *p, const float *sums, int parts)
     const size_t n = p->S_kv * pb_mla_width(p->D);
     for (int h = 0; h < p->H; h++) {
         double sum = 0;
-        for (size_t part = 0; part < (size_t)p->B * parts; part++)
-            sum += ((const double *)(sums + part * (n + 2 * p->H) + n))[h];
+        for (size_t part = 0; part < (size_t)p->B * parts; part++) {
+            const double *of_part = (const void *)(sums + part * (n + 2 * p->H) + n);
+            sum += of_part[h];
+        }
         p->dsink[h] = (float)sum;
     }
 }

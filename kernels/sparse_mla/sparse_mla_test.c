@@ -143,8 +143,10 @@ static void check_duplicates(pb_ctx *ctx)
     enum { D = 16 };
     pb_mla twice = fx_make(1, 3, 6, 2, D, D), once = fx_make(1, 3, 6, 2, D, D);
     lists(&twice, 4, named_twice), lists(&once, 4, named_once);
-    memcpy((float *)twice.kv + 2 * D, (float *)twice.kv + D, D * sizeof(float));
-    memcpy((float *)once.kv + 2 * D, (float *)once.kv + D, D * sizeof(float));
+    for (int d = 0; d < D; d++) {
+        float *x = (float *)twice.kv, *y = (float *)once.kv;
+        x[2 * D + d] = x[D + d], y[2 * D + d] = y[D + d];
+    }
     both(ctx, &twice), both(ctx, &once);
     for (int d = 0; d < D; d++) {
         float *x = (float *)once.dkv + D + d, *y = (float *)once.dkv + 2 * D + d;
