@@ -117,7 +117,7 @@ with "$watched" run --resume cut >"$dir/log" 2>&1 || fail "cut: it cannot be res
 [[ $(marked cut) == '0:ok 1:throttled 2:ok 3:ok ' ]] || fail "cut: $(marked cut)"
 
 # ---- verdicts on them -----------------------------------------------------------------------------------
-printf 'suite,metric,better,limit,ceiling,gating\ntoy,kernel_rate,higher,0.15,,yes\n' >gates.csv
+printf 'suite,metric,better,stored_limit,ceiling,gating\ntoy,kernel_rate,higher,0.15,,yes\n' >gates.csv
 compare() { # compare CODE TEXT BASE CAND ARG...
     local code=$1 text=$2
     shift 2
