@@ -1,10 +1,11 @@
-/* suite_self.c - what measuring itself costs: the harness around a sample, the writing of a row. */
+/* suite_self.c - what measuring itself costs: the harness around a sample, the writing of a row, a comparison. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "bench/contracts.h"
 #include "bench/results.h"
+#include "bench/self_compare.h"
 
 enum { SAMPLES = PB_MAX_SAMPLES, ROWS = 256 };
 
@@ -102,6 +103,40 @@ static pb_status measure_row(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     return pb_emit_timing(sink, c, "row_time", &t, "formatted and appended by one write");
 }
 
+/* ---- one comparison --------------------------------------------------------------------------------- */
+
+enum { COMPARED_ROWS = 100000, COMPARISONS = 5 };
+
+/* Of two files of so many rows, from reading to the last line. */
+static pb_status compare_files(const pb_case *c, const pb_self_files *f, pb_sink *sink)
+{
+    static const char how[] = "two results CSVs of 100,000 rows each";
+    double peak = 0;
+    pb_timing t = {0};
+    while (t.n < COMPARISONS && !pb_interrupted()) {
+        pb_self_figures x;
+        PB_TRY(pb_self_compare(f, &x));
+        t.seconds[t.n++] = x.seconds;
+        peak = x.peak_bytes > peak ? x.peak_bytes : peak;
+    }
+    if (!t.n) return PB_OK;
+    t.median = pb_median_of(t.seconds, t.n);
+    PB_TRY(pb_emit_timing(sink, c, "compare_time", &t, how));
+    PB_TRY(pb_emit(sink, c, "peak_memory", peak, 0, "ok", "of the whole process"));
+    PB_TRY(pb_contract_emit(sink, "SELF-COMPARE-TIME", NULL, 0, t.median, true, how));
+    return pb_contract_emit(sink, "SELF-COMPARE-PEAK", NULL, 0, peak, true, how);
+}
+
+static pb_status measure_compare(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    pb_self_files *f;
+    (void)ctx;
+    PB_TRY(pb_self_files_make(COMPARED_ROWS, &f));
+    const pb_status s = compare_files(c, f, sink);
+    pb_self_files_free(f);
+    return s;
+}
+
 /* ---- the suite ------------------------------------------------------------------------------------------ */
 
 static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
@@ -109,20 +144,20 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     static const struct {
         const char *name;
         pb_status (*measure)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
-    } cases[] = {{"sample", measure_sample}, {"row", measure_row}};
+    } cases[] = {{"sample", measure_sample}, {"row", measure_row}, {"compare", measure_compare}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (strcmp(cases[i].name, c->name) == 0) return cases[i].measure(ctx, c, sink);
     return pb_fail(PB_EINVAL, "suite self has no case '%s'", c->name);
 }
 
-static double expect(const pb_case *c) { return (void)c, 0.3; }
+static double expect(const pb_case *c) { return strcmp(c->name, "compare") == 0 ? 4 : 0.3; }
 
-static const char *const grid[] = {"sample,row", NULL};
-static const char *const device_grid[] = {"row", NULL}; /* a sample there waits for the device */
+static const char *const grid[] = {"sample,row,compare", NULL};
+static const char *const device_grid[] = {"row,compare", NULL}; /* a sample there waits for the device */
 
 const pb_suite pb_suite_self = {
     .name = "self",
-    .what = "what measuring itself costs: the harness around a sample, the writing of a row",
+    .what = "what measuring itself costs: the harness around a sample, the writing of a row, a comparison",
     .axes = "",
     .grid = grid,
     .device_grid = device_grid,

@@ -261,7 +261,7 @@ mkdir scratch
 TMPDIR=$PWD/scratch expect 0 'SELF-SAMPLE' "$bench" --suite self -n 1 --samples 3 --out self
 whole self
 rmdir scratch || fail "self: it leaves files behind"
-for metric in sample_overhead row_time; do # one figure, and samples around it
+for metric in sample_overhead row_time compare_time; do # one figure, and samples around it
     value=$(rows self | awk -F, -v m=$metric '$6 == m && $11 == "ok" { print $9 }')
     awk -F, -v m=$metric -v v="$value" '$4 == m { n++; below += $6 <= v; above += $6 >= v }
         END { exit !(v > 0 && n == 3 && below >= 2 && above >= 2) }' self/samples.csv || fail "self: $metric"
