@@ -111,9 +111,11 @@ enum { COMPARED_ROWS = 100000, COMPARISONS = 5 };
 static pb_status compare_files(const pb_case *c, const pb_self_files *f, pb_sink *sink)
 {
     static const char how[] = "two results CSVs of 100,000 rows each";
+    const pb_measure_opts o =
+        pb_sink_measure(sink, (pb_measure_opts){.warmup = 1, .min_samples = COMPARISONS, .max_samples = COMPARISONS});
     double peak = 0;
     pb_timing t = {0};
-    while (t.n < COMPARISONS && !pb_interrupted()) {
+    while (t.n < o.max_samples && !pb_interrupted()) {
         pb_self_figures x;
         PB_TRY(pb_self_compare(f, &x));
         t.seconds[t.n++] = x.seconds;
