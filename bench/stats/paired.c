@@ -23,13 +23,13 @@ pb_status pb_log_median(const double *t, int n, int ranks, double *work, double 
 {
     if (n < 1 || ranks < 1) return pb_fail(PB_EINVAL, "log median: %d iterations of %d ranks", n, ranks);
     for (int k = 0; k < n; k++) {
-        double slowest = 0;
+        double slowest = t[k];
         for (int r = 0; r < ranks; r++) {
             double s = t[(size_t)r * (size_t)n + (size_t)k];
             if (!(s > 0) || isinf(s)) return pb_fail(PB_EINVAL, "log median: iteration %d took %g s", k, s);
             if (s > slowest) slowest = s;
         }
-        work[k] = log(slowest);
+        work[k] = log(slowest); /* of rank 0 or a slower one, all above 0 */
     }
     *out = pb_median(work, n);
     return PB_OK;
