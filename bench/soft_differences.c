@@ -30,7 +30,7 @@ static void print_value(const json_t *v, FILE *out)
     char *text =
         v && !json_is_null(v) && !json_is_string(v) ? json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : NULL;
     const char *shown = json_is_string(v) ? json_string_value(v) : text ? text : "none";
-    for (int i = 0; shown[i] && i < 100; i++) fputc((unsigned char)shown[i] < ' ' ? '?' : shown[i], out);
+    for (int i = 0; i < 100 && shown[i]; i++) fputc((unsigned char)shown[i] < ' ' ? '?' : shown[i], out);
     free(text);
 }
 

@@ -124,7 +124,10 @@ static void equals_the_tables(void **state)
     while (next_entry(f, &e)) {
         int i = 0;
         while (i < FUNCTIONS_N && strcmp(functions[i].name, e.function) != 0) i++;
-        assert_true(i < FUNCTIONS_N);
+        if (i >= FUNCTIONS_N) {
+            fail_msg("no function %s", e.function);
+            break;
+        }
         double got = functions[i].f(&e);
         seen[i]++;
         if (fabs(got - e.want) <= RELATIVE * fabs(e.want)) continue;
