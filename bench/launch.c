@@ -9,12 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench/progress.h"
 #include "bench/results.h"
+#include "bench/start.h"
 #include "bench/watch.h"
 #include "cli/interrupt.h"
 #include "kernels/core/clock.h"
@@ -58,8 +58,9 @@ static void clear(const pb_launch *l)
 /* ---- the child -------------------------------------------------------------------------------------- */
 
 /* The options that make this program such a child, in front of those the user gave. */
-static _Noreturn void become_child(const pb_launch *l, int pipe_fd)
+static _Noreturn void become_child(const void *self, int pipe_fd)
 {
+    const pb_launch *l = self;
     char number[32], first[32], deadline[32], fd[32], seed[32], threads[32];
     const pb_options *o = l->options;
     const char *own[] = {"bench",           "run",         "--child-dir",    l->dir, "--child-run",      l->run_id,
@@ -83,34 +84,9 @@ static _Noreturn void become_child(const pb_launch *l, int pipe_fd)
      * processor from the very thread they wait for: steps then take ten times as long. A wait of this many
      * turns outlasts every barrier of a quiet machine. An environment that says otherwise has its way. */
     if (!getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "20000", 0);
-    setpgid(0, 0); /* the terminal's Ctrl-C reaches the parent alone, which passes it on once */
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
     execv("/proc/self/exe", (char *const *)argv);
     fprintf(stderr, "bench: /proc/self/exe: %s\n", strerror(errno));
     _exit(PB_EXIT_HARNESS);
-}
-
-static pb_status start(const pb_launch *l, pid_t *pid, int *from_child)
-{
-    int ends[2];
-    if (pipe(ends) != 0) return pb_fail(PB_EIO, "a launch cannot be started: %s", strerror(errno));
-    sigset_t stops, before;
-    sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM);
-    fflush(NULL);
-    sigprocmask(SIG_BLOCK, &stops, &before); /* so that none is noted in the child and lost by exec */
-    *pid = fork();
-    if (*pid == 0) {
-        signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL);
-        sigprocmask(SIG_SETMASK, &before, NULL);
-        close(ends[0]);
-        become_child(l, ends[1]);
-    }
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    close(ends[1]);
-    *from_child = ends[0];
-    if (*pid > 0) return PB_OK;
-    close(ends[0]);
-    return pb_fail(PB_EIO, "a launch cannot be started: %s", strerror(errno));
 }
 
 /* ---- how it ends ------------------------------------------------------------------------------------- */
@@ -255,7 +231,7 @@ static pb_status run_process(pb_launch *l, const int *order, const double *limit
     shown user = {l, order};
     pb_watch w = {
         .first = l->first, .n = l->plan->n, .limit = limit, .deadline = l->deadline, .begins = show, .user = &user};
-    PB_TRY(start(l, &w.pid, &w.pipe));
+    PB_TRY(pb_start(become_child, l, &w.pid, &w.pipe));
     pb_watch_launch(&w, &ended);
     close(w.pipe);
     clear(l);

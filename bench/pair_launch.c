@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/start.h"
 #include "kernels/core/clock.h"
 
 /* ---- the child -------------------------------------------------------------------------------------- */
@@ -44,46 +44,23 @@ static char **command(const pb_pair_launch *l)
     return (char **)argv;
 }
 
-static _Noreturn void become(const pb_pair_launch *l)
+/* The child and its own launches hold the pipe's end until they have ended. */
+static _Noreturn void become(const void *self, int pipe_fd)
 {
+    const pb_pair_launch *l = self;
+    (void)pipe_fd;
     const int log = open(l->log, O_WRONLY | O_APPEND | O_CREAT, 0666), none = open("/dev/null", O_RDONLY);
     char **argv = command(l);
     if (log >= 0) dup2(log, STDOUT_FILENO), dup2(log, STDERR_FILENO);
     if (none >= 0) dup2(none, STDIN_FILENO);
     pad(l->padding);
     signal(SIGPIPE, SIG_DFL), signal(SIGXFSZ, SIG_DFL);
-    setpgid(0, 0); /* the terminal's Ctrl-C reaches this program alone, which passes it on once */
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (argv) execv(l->exe, argv);
     fprintf(stderr, "%s: %s\n", l->exe, strerror(errno));
     _exit(PB_PAIR_CANNOT_RUN);
 }
 
 /* ---- the parent --------------------------------------------------------------------------------------- */
-
-/* The child and its own launches hold the other end of *ended until they have ended. */
-static pb_status start(const pb_pair_launch *l, pid_t *pid, int *ended)
-{
-    int ends[2];
-    if (pipe(ends) != 0) return pb_fail(PB_EIO, "a launch cannot be started: %s", strerror(errno));
-    sigset_t stops, before;
-    sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM);
-    fflush(NULL);
-    sigprocmask(SIG_BLOCK, &stops, &before); /* so that none is noted in the child and lost by exec */
-    *pid = fork();
-    if (*pid == 0) {
-        signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL);
-        sigprocmask(SIG_SETMASK, &before, NULL);
-        close(ends[0]);
-        become(l);
-    }
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    close(ends[1]);
-    *ended = ends[0];
-    if (*pid > 0) return PB_OK;
-    close(ends[0]);
-    return pb_fail(PB_EIO, "a launch cannot be started: %s", strerror(errno));
-}
 
 /* Until the other end is closed. A signal goes on to the child, the second one kills it; so does a deadline that the
  * child does not heed. */
@@ -110,7 +87,7 @@ pb_status pb_pair_launch_run(const pb_pair_launch *l, int *code, double *seconds
     pid_t pid = -1;
     int ended = -1, status = 0;
     const double began = pb_clock_seconds();
-    PB_TRY(start(l, &pid, &ended));
+    PB_TRY(pb_start(become, l, &pid, &ended));
     *cut = follow(l, pid, ended);
     close(ended);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
