@@ -59,6 +59,10 @@ SLEEP=60 expect 3 'the time is up: 0 of 12 A/A comparisons' measure --minutes 0.
 [[ -e b/m/proof/aa-01 ]] || fail "what was stored is gone"
 PLAYED=125 expect 125 'exit code 125' measure
 expect 2 'only `table` takes folders' proof cpu folder
+expect 2 'nosuch: no such program' proof cpu --bench ./nosuch --out out2
+# What is played has to be what the real one would take: with everything but launches.
+eval "set -- $(sed -n 's/--out .*--filter/--filter/p;1q' calls | sed "s/'/'\\\\''/g; s/[^ ]*/'&'/g")"
+expect 2 'nosuch' "$bench" "$@" --suite nosuch --out out3
 expect 2 'invalid choice' proof gpu
 
 # ---- the README's section ----------------------------------------------------------------------------------------------
