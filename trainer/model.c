@@ -19,8 +19,13 @@ typedef struct def {
     bool present;
 } def;
 
-static def param_def(const pb_geometry *g, int id)
+static def param_def(const pb_geometry *g, int layer, int id)
 {
+    static const pb_v4_geometry none = {.groups = 1};
+    const bool v4 = g->v4;
+    const pb_v4_geometry *v = v4 ? g->v4 : &none;
+    const int ratio = layer < 0 ? 0 : pb_ratio(g, layer);
+    const int C = pb_v4_columns(ratio, g->d), C_i = ratio == PB_V4_OVERLAPPING ? pb_v4_columns(ratio, v->index_d) : 0;
     const def defs[PB_NPARAMS] = {
 #define PARAM(id, place_, rows_, cols_, kind_, present_)                                                               \
     {.name = #id,                                                                                                      \
@@ -42,9 +47,10 @@ static const char *const target_names[] = {
 
 /* ---- the list ----------------------------------------------------------------------------------- */
 
+/* No gradient reaches an indexer: what it picks has none. */
 static bool trained(const pb_model_config *c, int place, int id)
 {
-    if (c->frozen) return false;
+    if (c->frozen || pb_param_indexes(id)) return false;
     return c->tuning == PB_FULL || (place == PLACE_LAYER && (id == PB_P_norm1 || id == PB_P_norm2));
 }
 
@@ -64,7 +70,7 @@ static void list_params(pb_model *m)
     const pb_geometry *g = &m->g;
     for (int layer = -1; layer < g->L; layer++)
         for (int id = 0; id < PB_NPARAMS; id++) {
-            const def d = param_def(g, id);
+            const def d = param_def(g, layer, id);
             if (!d.present || (d.place == PLACE_LAYER) != (layer >= 0)) continue;
             pb_param *p = add(m, layer, d.name, d.kind, d.rows, d.cols, trained(&m->cfg, d.place, id));
             *(layer < 0 ? &m->outer[id] : &m->layer[layer * PB_NPARAMS + id]) = p;

@@ -1,0 +1,27 @@
+/* cast.cu - columns as f32 on a GPU: a thread an element, since the rows are short and lie apart. Bound: memory. */
+#include "kernels/cast/cast.h"
+#include "kernels/core/cuda.cuh"
+
+template <class T>
+__global__ void __launch_bounds__(256) cast_columns(const T *x, float *y, size_t n, int D, size_t ldx, float scale)
+{
+    const size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = scale * (float)x[i / D * ldx + i % D];
+}
+
+template <class T> static pb_status cast(pb_ctx *ctx, const pb_cast_fwd_args *a)
+{
+    const size_t n = (size_t)a->T * a->D;
+    if (n == 0) return PB_OK;
+    cast_columns<T><<<(unsigned)pb_ceil_div(n, 256), 256, 0, pb_cuda_stream(ctx)>>>((const T *)a->x, a->y, n, a->D,
+                                                                                    a->ldx, a->scale);
+    return pb_cuda_launched(ctx, "cast");
+}
+
+static pb_status run_cast(pb_ctx *ctx, const void *args)
+{
+    const pb_cast_fwd_args *a = (const pb_cast_fwd_args *)args;
+    return PB_CUDA_BY_DTYPE(a->dtype, cast, ctx, a);
+}
+
+extern "C" const pb_impl pb_cast_fwd_cuda[] = {{.name = "columns", .run = run_cast}, {0}};
