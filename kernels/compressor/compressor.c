@@ -138,7 +138,7 @@ const pb_impl pb_compressor_bwd_cpu[] = {PB_FAST_IMPLS(pb_compressor_bwd, .works
  * between tokens; a: accumulate; f: frozen ape. */
 static const char axes[] = "BSDronmpaf";
 static const pb_dims edge[] = {
-    {2, 9, 24, 4, 1, 0, 0, 0, 0, 0}, {2, 40, 64, 4, 1, 3, 0, 8, 1, 0},   {1, 3, 16, 4, 1, 0, 0, 0, 1, 0},
+    {2, 9, 24, 4, 1, 0, 0, 0, 0, 0}, {2, 40, 64, 4, 1, 3, 0, 8, 1, 0},    {1, 3, 16, 4, 1, 0, 0, 0, 1, 0},
     {1, 7, 5, 4, 1, 2, 1, 3, 0, 0},  {2, 300, 32, 128, 0, 0, 0, 0, 0, 0}, {1, 256, 9, 128, 0, 1, 1, 1, 1, 0},
     {2, 8, 16, 1, 0, 0, 0, 0, 0, 1}, {1, 420, 40, 140, 0, 3, 0, 8, 0, 0}, {1, 130, 128, 4, 1, 5, 1, 0, 0, 1},
     {1, 61, 24, 20, 1, 3, 0, 0, 0},  {1, 600, 16, 4, 1, 0, 0, 0, 0, 0},   {0},
@@ -173,11 +173,9 @@ static pb_status bwd_check(const void *args)
     PB_TRY(sizes_check("compressor_bwd", a->B, a->S, a->D, a->ratio, a->overlap, ld, 4));
     if (a->B && a->S && (!a->a || !a->z || !a->da || !a->dz))
         return pb_fail(PB_EINVAL, "compressor_bwd: a tensor is NULL");
-    if (a->B && a->S / a->ratio && (!a->ape || !a->dc))
-        return pb_fail(PB_EINVAL, "compressor_bwd: ape or dc is NULL");
+    if (a->B && a->S / a->ratio && (!a->ape || !a->dc)) return pb_fail(PB_EINVAL, "compressor_bwd: ape or dc is NULL");
     return PB_OK;
 }
-
 
 static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
 {

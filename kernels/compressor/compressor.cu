@@ -2,8 +2,9 @@
  * candidates, which it loads at once (256 bytes a lane in flight) and keeps, packed, until they are done with.
  *
  * Up to eight candidates (ratio 4 with overlap): a warp a row, eight rows a block, nothing shared. More (ratio 128): a
- * row a block of up to eight warps, which share their maxima and sums; a warp's chunks but the last are read twice, from
- * the cache the second time. Every element of a and z belongs to one row, so each passes once, and so do da and dz.
+ * row a block of up to eight warps, which share their maxima and sums; a warp's chunks but the last are read twice,
+ * from the cache the second time. Every element of a and z belongs to one row, so each passes once, and so do da and
+ * dz.
  *
  * dape: a block walks over rows and leaves one set of partial sums in the scratch, which a second kernel adds in order:
  * up to eight candidates in registers; more, added on in the scratch itself. Bound: memory. */
@@ -177,7 +178,7 @@ __device__ int pool(const pooling &p, const row &r, int first, chunk<T, VEC> &h,
 }
 
 /* Lanes beyond the channels, and rows beyond the last, take part in barriers only. ONE: a warp a row. */
-template <class T, bool VEC, bool ONE> __global__ void __launch_bounds__(32 * WARPS) fwd_rows(const pooling p)
+template <class T, bool VEC, bool ONE> __global__ void __launch_bounds__(32 * WARPS, 1) fwd_rows(const pooling p)
 {
     constexpr int L = chunk<T, VEC>::L;
     __shared__ float room[ONE ? 1 : 3 * L * WARPS * 32];
@@ -256,7 +257,8 @@ template <class T, bool VEC> __device__ void clear_first(const pooling &p, const
 }
 
 /* The warps of a block, each with sums of its own rows, add them up in order. room: [L][WARPS][32]. */
-template <int L> __device__ void store_part(const pooling &p, const row &r, bool in, const bias_sums<L, true> &dape, float *room)
+template <int L>
+__device__ void store_part(const pooling &p, const row &r, bool in, const bias_sums<L, true> &dape, float *room)
 {
     const int lane = threadIdx.x, w = threadIdx.y;
 #pragma unroll
@@ -380,8 +382,8 @@ template <class T> pb_status bwd(pb_ctx *ctx, const pb_compressor_bwd_args *a)
     p.a = a->a, p.z = a->z, p.dc = a->dc, p.ape = a->ape, p.start = a->start, p.da = a->da, p.dz = a->dz;
     p.lda = a->lda, p.ldz = a->ldz, p.ldda = a->ldda, p.lddz = a->lddz, p.f32 = a->dtype == PB_F32;
     p.part = a->dape ? (float *)ctx->scratch : NULL;
-    const bool vec = fits<T>(p, p.dc) && pb_vectors_fit<T>(p.da, p.s.D, p.ldda) &&
-                     pb_vectors_fit<T>(p.dz, p.s.D, p.lddz);
+    const bool vec =
+        fits<T>(p, p.dc) && pb_vectors_fit<T>(p.da, p.s.D, p.ldda) && pb_vectors_fit<T>(p.dz, p.s.D, p.lddz);
     const int rest = a->S - p.s.G * a->ratio, cells = a->ratio * p.s.C;
     if (p.s.rows) PB_TRY((vec ? bwd_launch<T, true>(ctx, p) : bwd_launch<T, false>(ctx, p)));
     if (a->B && rest) {

@@ -17,10 +17,10 @@
  * RMSNorm of c (pb_rmsnorm_fwd) and RoPE of its last 64 elements at position g ratio (pb_rope_fwd with step = ratio)
  * follow as ops of their own; rows of c are the rows S + g that mla_index lists.
  *
- * Backward, which computes the gates again:  da = gate dc        dz = gate (a - c) dc        dape = sum over (b,g) of dz
- * with c unrounded; a token that reaches no row gets zeros. Each (t,k) belongs to one row at most, so that nothing is
- * added up but dape. A channel whose gates are all -inf, or any NaN, is NaN.
- * EINVAL: B, S < 0, D or ratio < 1, rows closer than C, a NULL tensor where there are elements. */
+ * Backward, which computes the gates again:  da = gate dc        dz = gate (a - c) dc        dape = sum over (b,g) of
+ * dz with c unrounded; a token that reaches no row gets zeros. Each (t,k) belongs to one row at most, so that nothing
+ * is added up but dape. A channel whose gates are all -inf, or any NaN, is NaN. EINVAL: B, S < 0, D or ratio < 1, rows
+ * closer than C, a NULL tensor where there are elements. */
 #ifndef PB_COMPRESSOR_H
 #define PB_COMPRESSOR_H
 #include "kernels/core/op.h"

@@ -1,8 +1,8 @@
 /* compressor_fast.c - the compressor with vectors of channels: a thread owns whole rows, and the column of a vector
  * stays in the first-level cache while it is read for the maximum, the sum and the gradients. Bound: memory.
  *
- * Rows of the backward pass are cut into runs (rows.h), each with its own sum of dape, and channels into blocks, because
- * there are few rows where the ratio is large. */
+ * Rows of the backward pass are cut into runs (rows.h), each with its own sum of dape, and channels into blocks,
+ * because there are few rows where the ratio is large. */
 #include "kernels/compressor/compressor.h"
 #include "kernels/compressor/groups.h"
 #include "kernels/core/cpu.h"

@@ -10,8 +10,8 @@
 #endif
 
 typedef struct pb_groups {
-    size_t rows; /* B G */
-    int S, D, C; /* tokens of a sequence; channels; columns of a and z */
+    size_t rows;     /* B G */
+    int S, D, C;     /* tokens of a sequence; channels; columns of a and z */
     int G, ratio, n; /* groups of a sequence; tokens of a group; candidates of a row: with overlap the previous group's
                         come first */
     bool overlap;

@@ -4,9 +4,9 @@
  *
  * x_g is columns g K .. g K + K - 1 of x, y_g columns g N .. g N + N - 1 of y, and w_g rows g N .. g N + N - 1 of w.
  * It is the first half of DeepSeek-V4's low-rank output projection: attention's o [B,S,H,D] seen as T = B*S rows of G
- * groups of K = H/G D, and wo_a [G N, K]; the second half, wo_b, is an ordinary linear on y. Flash: G 8, K 4096, N 1024.
- * x, y, w and the gradients of activations share `dtype`; dw is f32. Sums are f32 at least. No bias.
- * EINVAL: T < 0, G, N or K < 1, a NULL tensor. */
+ * groups of K = H/G D, and wo_a [G N, K]; the second half, wo_b, is an ordinary linear on y. Flash: G 8, K 4096, N
+ * 1024. x, y, w and the gradients of activations share `dtype`; dw is f32. Sums are f32 at least. No bias. EINVAL: T <
+ * 0, G, N or K < 1, a NULL tensor. */
 #ifndef PB_GROUPED_LINEAR_H
 #define PB_GROUPED_LINEAR_H
 #include "kernels/core/op.h"

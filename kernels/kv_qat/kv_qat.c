@@ -1,4 +1,5 @@
-/* kv_qat.c - FP8 quantise-dequantise: the reference, which rounds by its own arithmetic in double, and the descriptor. */
+/* kv_qat.c - FP8 quantise-dequantise: the reference, which rounds by its own arithmetic in double, and the descriptor.
+ */
 #include "kernels/kv_qat/kv_qat.h"
 
 #include <math.h>
@@ -67,9 +68,9 @@ const pb_impl pb_kv_qat_fwd_cpu[] = {PB_FAST_IMPLS(pb_kv_qat_fwd){"ref", fwd_ref
 /* b: block; p: padding between rows; f: scale in f32. */
 static const char axes[] = "BSDRbpf";
 static const pb_dims edge[] = {
-    {2, 3, 512, 64, 64}, {1, 5, 128, 0, 128, 0, 1}, {2, 3, 96, 32, 64, 8, 0}, {3, 3, 512, 64, 64, 16, 1},
-    {2, 4, 40, 8, 16, 3}, {1, 7, 13, 6, 7, 1, 1},   {2, 2, 64, 64, 64},       {1, 2, 1, 0, 1, 0, 0},
-    {1, 3, 68, 4, 64},   {1, 2, 1024, 0, 512},      {1, 9, 200, 8, 96, 8},    {0},
+    {2, 3, 512, 64, 64},  {1, 5, 128, 0, 128, 0, 1}, {2, 3, 96, 32, 64, 8, 0}, {3, 3, 512, 64, 64, 16, 1},
+    {2, 4, 40, 8, 16, 3}, {1, 7, 13, 6, 7, 1, 1},    {2, 2, 64, 64, 64},       {1, 2, 1, 0, 1, 0, 0},
+    {1, 3, 68, 4, 64},    {1, 2, 1024, 0, 512},      {1, 9, 200, 8, 96, 8},    {0},
 };
 static const pb_dims grid[] = {{1, 4096, 512, 64, 64}, {1, 4096, 512, 64, 64, 0, 1}, {64, 1024, 128, 0, 128}, {0}};
 static const pb_dims device_grid[] = {{1, 65536, 512, 64, 64}, {0}};

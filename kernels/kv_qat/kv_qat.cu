@@ -107,7 +107,8 @@ template <class T, pb_qat_scale KIND> pb_status launch(pb_ctx *ctx, const pb_kv_
     if (group) {
         const int used = a->D / pb_lanes<T>, width = (int)pb_ceil_div(used, group) * group;
         const unsigned blocks = (unsigned)pb_ceil_div((size_t)a->T * width, THREADS * EACH);
-        lanes<T, KIND><<<blocks, THREADS, 0, pb_cuda_stream(ctx)>>>(*a, width, (a->D - a->R) / pb_lanes<T>, used, group);
+        lanes<T, KIND>
+            <<<blocks, THREADS, 0, pb_cuda_stream(ctx)>>>(*a, width, (a->D - a->R) / pb_lanes<T>, used, group);
         return pb_cuda_launched(ctx, "kv_qat lanes");
     }
     const unsigned blocks = (unsigned)pb_ceil_div((size_t)a->T * pieces, THREADS / 32);

@@ -73,7 +73,8 @@ static void check_grid(pb_ctx *ctx, pb_qat_scale kind)
         for (int i = b; i < b + BLOCK; i++) {
             const double v = (double)(x[i] / (float)s);
             const float want = (float)(e4m3_value(nearest(fmin(fmax(v, -448), 448))) * s);
-            if (!(y[i] == want)) fail_msg("%g became %g, want %g: scale %g", (double)x[i], (double)y[i], (double)want, s);
+            if (!(y[i] == want))
+                fail_msg("%g became %g, want %g: scale %g", (double)x[i], (double)y[i], (double)want, s);
             moved += (double)((y[i] - x[i]) * (y[i] - x[i])) / (s * s), all += (double)(x[i] * x[i]) / (s * s);
         }
     }
