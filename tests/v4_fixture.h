@@ -3,12 +3,16 @@
 #define PB_V4_FIXTURE_H
 #include "tests/trainer_fixture.h"
 
-static inline pb_train_config v4_config(int rows, int length, pb_attention_arm arm)
+/* Beside the arms of attention: sparse, with a loss of its own that trains the indexer. */
+enum { TAUGHT = PB_NATTENTIONS };
+
+static inline pb_train_config v4_config(int rows, int length, int arm)
 {
     pb_train_config c = config("v4-tiny", PB_FULL);
     c.B = rows;
     c.S = length;
-    c.attention = arm;
+    c.attention = arm == TAUGHT ? PB_ATTENTION_SPARSE : (pb_attention_arm)arm;
+    c.model.index_loss = arm == TAUGHT ? 0.5f : 0;
     c.clip = PB_CLIP_MULTI;
     return c;
 }

@@ -47,8 +47,8 @@ static void packed_samples_equal_each_alone(void **state)
 {
     pb_ctx *ctx = *state;
     size_t n;
-    for (int arm = PB_ATTENTION_DENSE; arm < PB_NATTENTIONS; arm++) {
-        pb_train_config c = v4_config(1, ROW, (pb_attention_arm)arm);
+    for (int arm = PB_ATTENTION_DENSE; arm <= TAUGHT; arm++) {
+        pb_train_config c = v4_config(1, ROW, arm);
         pb_trainer *alone = open_trainer(ctx, &c);
         c.packed = true;
         pb_trainer *packed = open_trainer(ctx, &c);
@@ -60,12 +60,12 @@ static void packed_samples_equal_each_alone(void **state)
             pb_trainer_accumulate(alone, k > 0);
             run_phases(ctx, alone, PB_PHASE_forward, PB_PHASE_backward);
             float *apart = nll_of(alone);
-            for (int i = 0; i < lengths[k]; i++) CHECK_NEAR((double)together[begins[k] + i], (double)apart[i], 2e-6);
+            for (int i = 0; i < lengths[k]; i++) CHECK_NEAR((double)together[begins[k] + i], (double)apart[i], 1e-5);
             free(apart);
         }
         free(together);
         float *a = snapshot(alone, true, &n);
-        assert_close(a, snapshot(packed, true, &n), n, 5e-6, "gradients of packed samples");
+        assert_close(a, snapshot(packed, true, &n), n, 2e-5, "gradients of packed samples");
         pb_trainer_close(alone), pb_trainer_close(packed);
     }
 }
@@ -96,7 +96,7 @@ static void graph_equals_eager(void **state)
     pb_ctx *ctx = *state;
     ctx->deterministic = true;
     for (int dtype = 0; dtype < PB_NFLOAT; dtype++) {
-        pb_train_config c = v4_config(2, 260, PB_ATTENTION_SPARSE);
+        pb_train_config c = v4_config(2, 260, TAUGHT);
         size_t n;
         c.model.dtype = (pb_dtype)dtype;
         pb_trainer *eager = open_seeded(ctx, &c), *graphed = open_seeded(ctx, &c);
@@ -120,7 +120,7 @@ static void backward_can_be_repeated(void **state)
 {
     pb_ctx *ctx = *state;
     size_t n;
-    pb_train_config c = v4_config(1, 260, PB_ATTENTION_SPARSE);
+    pb_train_config c = v4_config(1, 260, TAUGHT);
     ctx->deterministic = true;
     pb_trainer *t = open_seeded(ctx, &c);
     run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
@@ -136,7 +136,7 @@ static void accumulated_gradients_add_up(void **state)
 {
     pb_ctx *ctx = *state;
     size_t n;
-    pb_train_config c = v4_config(1, 260, PB_ATTENTION_SPARSE);
+    pb_train_config c = v4_config(1, 260, TAUGHT);
     pb_trainer *t = open_seeded(ctx, &c);
     run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
     float *once = snapshot(t, true, &n);
@@ -152,7 +152,7 @@ static void short_rows_in_a_long_trainer(void **state)
 {
     static const int at[] = {3, 17, 140};
     pb_ctx *ctx = *state;
-    pb_train_config c = v4_config(2, 320, PB_ATTENTION_SPARSE);
+    pb_train_config c = v4_config(2, 320, TAUGHT);
     pb_trainer *large = open_seeded(ctx, &c);
     run_phases(ctx, large, PB_PHASE_forward, PB_PHASE_backward); /* leaves what must not be read */
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
@@ -215,7 +215,7 @@ static void bf16_follows_f32(void **state)
     pb_ctx *ctx = *state;
     double loss[PB_NFLOAT];
     for (int i = 0; i < PB_NFLOAT; i++) {
-        pb_train_config c = v4_config(1, 320, PB_ATTENTION_SPARSE);
+        pb_train_config c = v4_config(1, 320, TAUGHT);
         c.model.dtype = (pb_dtype)i;
         pb_trainer *t = open_seeded(ctx, &c);
         for (int step = 0; step < 20; step++) CHECK_OK(pb_train_step(ctx, t));
@@ -234,6 +234,12 @@ static void what_cannot_be_is_named(void **state)
     CHECK_FAILS(pb_trainer_open(*state, &c, &t), PB_EINVAL, "no sparse attention");
     c.attention = PB_ATTENTION_DENSE, c.kv_qat = PB_KV_QAT_UE8M0;
     CHECK_FAILS(pb_trainer_open(*state, &c, &t), PB_EINVAL, "FP8");
+    c.kv_qat = PB_KV_QAT_NONE, c.model.index_loss = 1;
+    CHECK_FAILS(pb_trainer_open(*state, &c, &t), PB_EINVAL, "no indexer to train");
+    c = v4_config(1, 200, PB_ATTENTION_DENSE), c.model.index_loss = 1;
+    CHECK_FAILS(pb_trainer_open(*state, &c, &t), PB_EINVAL, "dense attention has no indexer to train");
+    c.model.index_loss = -1;
+    CHECK_FAILS(pb_trainer_open(*state, &c, &t), PB_EINVAL, "index loss -1");
     c = v4_config(1, 200, PB_ATTENTION_AUTO), c.packed = true;
     t = open_trainer(*state, &c);
     text x = open_text(t);

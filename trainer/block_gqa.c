@@ -7,6 +7,7 @@ static pb_status check(const pb_train_config *c)
     const char *name = c->model.geometry->name;
     if (c->attention == PB_ATTENTION_SPARSE) return pb_fail(PB_EINVAL, "%s has no sparse attention", name);
     if (c->kv_qat != PB_KV_QAT_NONE) return pb_fail(PB_EINVAL, "%s has no FP8 keys and values", name);
+    if (c->model.index_loss > 0) return pb_fail(PB_EINVAL, "%s has no indexer to train", name);
     return PB_OK;
 }
 

@@ -5,8 +5,11 @@ static bool sparse(const pb_train_config *c) { return c->attention != PB_ATTENTI
 
 static pb_status check(const pb_train_config *c)
 {
-    if (c->model.tuning == PB_FULL) return PB_OK;
-    return pb_fail(PB_EINVAL, "%s has no adapters: need tuning full", c->model.geometry->name);
+    if (c->model.tuning != PB_FULL)
+        return pb_fail(PB_EINVAL, "%s has no adapters: need tuning full", c->model.geometry->name);
+    if (c->model.index_loss > 0 && !sparse(c))
+        return pb_fail(PB_EINVAL, "dense attention has no indexer to train: need index loss 0");
+    return PB_OK;
 }
 
 pb_v4_shape pb_v4_shape_of(const pb_trainer *t, int layer, int S)
@@ -47,6 +50,19 @@ pb_v4_pass pb_v4_pass_of(pb_ctx *ctx, const pb_trainer *t, int layer)
                         .dtype = t->model.cfg.dtype};
 }
 
+pb_indexer pb_v4_indexer(const pb_v4_pass *p)
+{
+    return (pb_indexer){.q = p->a->index.q,
+                        .k = p->a->index.k,
+                        .w = p->a->index.w,
+                        .B = p->t->cfg.B,
+                        .S = p->t->S,
+                        .G = p->s.G,
+                        .H = p->g->v4->index_H,
+                        .D = p->g->v4->index_d,
+                        .dtype = p->dtype};
+}
+
 const pb_param *pb_v4_param(const pb_v4_pass *p, int id) { return pb_layer_param(&p->t->model, p->layer, id); }
 
 /* ---- memory ----------------------------------------------------------------------------------------- */
@@ -70,6 +86,23 @@ static pb_v4_shape largest(const pb_trainer *t)
     return all;
 }
 
+static bool taught(const pb_trainer *t) { return t->cfg.model.index_loss > 0 && !t->cfg.model.frozen; }
+
+/* At least one element of each: rows too short to be compressed have none, and ops want an address all the same. */
+static pb_v4_index carve_index(pb_trainer *t, const pb_v4_shape *s)
+{
+    const pb_v4_geometry *g = t->model.g.v4;
+    const size_t T = (size_t)t->T, rows = (size_t)t->cfg.B * s->G + 1, e = pb_dtype_size(t->model.cfg.dtype);
+    pb_arena *m = &t->acts;
+    return (pb_v4_index){.q = pb_carve(m, T * (size_t)g->index_H * g->index_d * e),
+                         .in = pb_carve(m, T * (size_t)(2 * s->index_C + g->index_H) * e),
+                         .pooled = pb_carve(m, rows * g->index_d * e),
+                         .k = pb_carve(m, rows * g->index_d * e),
+                         .rstd = pb_carve(m, rows * sizeof(float)),
+                         .w = pb_carve(m, T * g->index_H * sizeof(float)),
+                         .pick = pb_carve(m, (T * s->T + 1) * sizeof(int32_t))};
+}
+
 /* Of a frozen model all layers share one set, whichever layer it is carved for. */
 static void carve_layer(pb_trainer *t, int layer)
 {
@@ -90,6 +123,7 @@ static void carve_layer(pb_trainer *t, int layer)
     a->pooled = pb_carve(m, B * s.G * g->d * e);
     a->rstd_pooled = pb_carve(m, B * s.G * f);
     a->idx = pb_carve(m, s.indexed ? T * s.W * sizeof *a->idx : 0);
+    a->index = taught(t) && s.indexed ? carve_index(t, &s) : t->v4.index;
     a->o = pb_carve(m, q * e);
     a->lse = pb_carve(m, T * g->H * f);
     a->low = pb_carve(m, T * (size_t)g->v4->groups * g->v4->o_rank * e);
@@ -108,20 +142,6 @@ static void carve_lists(pb_trainer *t)
     }
 }
 
-static void carve_indexer(pb_trainer *t, const pb_v4_shape *s)
-{
-    const pb_v4_geometry *g = t->model.g.v4;
-    const size_t T = (size_t)t->T, rows = (size_t)t->cfg.B * s->G, e = pb_dtype_size(t->model.cfg.dtype);
-    pb_v4 *v = &t->v4;
-    pb_arena *m = &t->acts;
-    v->index_q = pb_carve(m, T * (size_t)g->index_H * g->index_d * e);
-    v->index_in = pb_carve(m, T * (size_t)(2 * s->index_C + g->index_H) * e);
-    v->index_row = pb_carve(m, rows * g->index_d * e);
-    v->index_w = pb_carve(m, T * g->index_H * sizeof(float));
-    v->index_rstd = pb_carve(m, rows * sizeof(float));
-    v->pick = pb_carve(m, T * s->T * sizeof *v->pick);
-}
-
 static void carve_shared(pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;
@@ -135,10 +155,23 @@ static void carve_shared(pb_trainer *t)
     }
     v->one = pb_carve(&t->acts, f);
     carve_lists(t);
-    if (s.indexed) carve_indexer(t, &s);
+    if (s.indexed && !taught(t)) v->index = carve_index(t, &s);
     v->wide = pb_carve(&t->acts, T * (size_t)g->H * g->d * e);
     v->normed = pb_carve(&t->acts, T * g->d * e);
     v->rows = pb_carve(&t->acts, t->cfg.kv_qat ? (size_t)t->cfg.B * s.S_kv * g->d * e : 0);
+}
+
+static void carve_index_back(pb_trainer *t, const pb_v4_shape *s)
+{
+    const size_t slots = ((size_t)t->T * s->T + 1) * sizeof(float);
+    const pb_v4_index like = carve_index(t, s);
+    t->v4.index_back = (pb_v4_index_back){.mass = pb_carve(&t->acts, slots),
+                                          .score = pb_carve(&t->acts, slots),
+                                          .loss = pb_carve(&t->acts, (size_t)t->model.g.L * sizeof(float)),
+                                          .dq = like.q,
+                                          .dk = like.k,
+                                          .din = like.in,
+                                          .dw = like.w};
 }
 
 static void carve_backward(pb_trainer *t)
@@ -155,6 +188,7 @@ static void carve_backward(pb_trainer *t)
     v->dkv = pb_carve(m, (size_t)t->cfg.B * s.S_kv * g->d * e);
     v->drow = pb_carve(m, T * g->d * e);
     v->dsink = pb_carve(m, g->H * sizeof(float));
+    if (taught(t)) carve_index_back(t, &s);
 }
 
 static pb_status tables(pb_trainer *t)
@@ -171,7 +205,8 @@ static pb_status tables(pb_trainer *t)
 /* ---- cost ---------------------------------------------------------------------------------------------- */
 
 /* Two products forward for every key that a query sees, five backward, of which one is again; the indexer scores all
- * visible rows. Its own products have no backward, and without it they are not computed. */
+ * visible rows. Its own products have no backward but their weights' gradient where it is trained, and without it they
+ * are not computed. What training adds beside them (mass and scores of the picked rows) is left out: it is little. */
 static pb_flops flops(const pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;

@@ -47,10 +47,10 @@ static const char *const target_names[] = {
 
 /* ---- the list ----------------------------------------------------------------------------------- */
 
-/* No gradient reaches an indexer: what it picks has none. */
+/* What an indexer picks has no gradient: without a loss of its own it is not trained. */
 static bool trained(const pb_model_config *c, int place, int id)
 {
-    if (c->frozen || pb_param_indexes(id)) return false;
+    if (c->frozen || (pb_param_indexes(id) && !(c->index_loss > 0))) return false;
     return c->tuning == PB_FULL || (place == PLACE_LAYER && (id == PB_P_norm1 || id == PB_P_norm2));
 }
 
@@ -218,6 +218,8 @@ pb_status pb_model_check(const pb_model_config *c)
     if (c->layers < 0 || c->layers > g->L)
         return pb_fail(PB_EINVAL, "layers %d: %s has 1 to %d (0: all)", c->layers, g->name, g->L);
     if (c->dtype != PB_F32 && c->dtype != PB_BF16) return pb_fail(PB_EINVAL, "a model is f32 or bf16");
+    if (!(c->index_loss >= 0 && isfinite(c->index_loss)))
+        return pb_fail(PB_EINVAL, "index loss %g: need a finite number of at least 0", (double)c->index_loss);
     if (c->tuning == PB_FULL) return PB_OK;
     if (c->rank < 1 || c->rank > g->D) return pb_fail(PB_EINVAL, "rank %d: need 1 to %d", c->rank, g->D);
     if (!c->targets || c->targets >> PB_NTARGETS) return pb_fail(PB_EINVAL, "adapters need at least one known target");

@@ -112,10 +112,12 @@ typedef struct pb_model_config {
     unsigned targets; /* bits 1 << pb_target */
     bool random_b;    /* adapters' B drawn like A, so that no gradient is zero; false: B = 0 as trained */
     int nf4_block;
-    bool frozen;  /* nothing is trained: neither gradients, moments nor master weights are held */
-    bool as_bf16; /* f32 only: drawn matrices, tables and adapters are rounded to bf16 first: the bf16 model's very
-                     values */
-    bool blank;   /* only adapters are drawn; everything else is 0 until pb_model_load_hf fills it */
+    float index_loss; /* >= 0: weight of the loss that trains the indexers of a V4 model beside the language model's; 0:
+                         they are not trained */
+    bool frozen;      /* nothing is trained: neither gradients, moments nor master weights are held */
+    bool as_bf16;     /* f32 only: drawn matrices, tables and adapters are rounded to bf16 first: the bf16 model's very
+                         values */
+    bool blank;       /* only adapters are drawn; everything else is 0 until pb_model_load_hf fills it */
     uint64_t seed;
 } pb_model_config;
 

@@ -124,6 +124,7 @@ static void carve(pb_trainer *t)
     t->mask = pb_carve(m, T * f);
     t->inv_count = pb_carve(m, f);
     t->loss_scale = pb_carve(m, f);
+    t->index_scale = pb_carve(m, t->cfg.model.index_loss > 0 ? f : 0);
     t->start = pb_carve(m, t->cfg.packed ? T * sizeof *t->start : 0);
     t->pos = pb_carve(m, t->cfg.packed ? T * sizeof *t->pos : 0);
     t->block->carve_shared(t);
@@ -279,6 +280,12 @@ static pb_status set_packing(pb_trainer *t, const pb_batch *b, int S)
     return pb_upload(t->ctx, t->pos, b->pos, (size_t)T * sizeof *b->pos);
 }
 
+static pb_status set_index_scale(pb_trainer *t)
+{
+    const float scale = t->cfg.model.index_loss * t->inv * t->cfg.loss_scale;
+    return t->cfg.model.index_loss > 0 ? pb_upload(t->ctx, t->index_scale, &scale, sizeof scale) : PB_OK;
+}
+
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
 {
     const int V = t->model.g.V, S = b->S ? b->S : t->cfg.S;
@@ -301,6 +308,8 @@ pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
     PB_TRY(pb_upload(t->ctx, t->targets, b->targets, T * sizeof *b->targets));
     PB_TRY(pb_upload(t->ctx, t->mask, b->mask, T * sizeof *b->mask));
     PB_TRY(pb_upload(t->ctx, t->inv_count, &inv, sizeof inv));
+    t->inv = inv;
+    PB_TRY(set_index_scale(t));
     set_shape(t, S);
     return PB_OK;
 }
@@ -317,6 +326,7 @@ pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale)
     if (!(scale > 0 && isfinite(scale)))
         return pb_fail(PB_EINVAL, "loss scale %g: need a finite number above 0", (double)scale);
     t->cfg.loss_scale = scale;
+    PB_TRY(set_index_scale(t));
     return pb_upload(t->ctx, t->loss_scale, &scale, sizeof scale);
 }
 
@@ -352,6 +362,17 @@ pb_status pb_trainer_loss(pb_trainer *t, double *mean)
     float loss;
     PB_TRY(pb_download(t->ctx, &loss, t->loss, sizeof loss));
     *mean = (double)loss;
+    return PB_OK;
+}
+
+pb_status pb_trainer_index_loss(pb_trainer *t, double *loss)
+{
+    float layer[PB_V4_RATIOS];
+    const int L = t->model.g.L;
+    *loss = 0;
+    if (!(t->cfg.model.index_loss > 0)) return PB_OK;
+    PB_TRY(pb_download(t->ctx, layer, t->v4.index_back.loss, (size_t)L * sizeof *layer));
+    for (int i = 0; i < L; i++) *loss += (double)layer[i] * (double)t->cfg.model.index_loss * (double)t->inv;
     return PB_OK;
 }
 

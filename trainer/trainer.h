@@ -122,6 +122,8 @@ void pb_trainer_accumulate(pb_trainer *t, bool on);
 pb_status pb_trainer_reserve(pb_trainer *t, int S);
 
 /* These wait for the device. */
+/* The indexers' loss of the last backward phase, with its weight in it and divided as the loss is; 0 without one. */
+pb_status pb_trainer_index_loss(pb_trainer *t, double *loss);
 pb_status pb_trainer_loss(pb_trainer *t, double *mean); /* of the last loss phase, per masked token */
 pb_status pb_trainer_nll(pb_trainer *t, float *nll);    /* [B*S] of the last batch, by token; 0 where the mask is */
 pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out);

@@ -40,6 +40,8 @@ struct pb_trainer {
     int32_t *ids, *targets;  /* [T] */
     float *mask, *inv_count; /* [T], [1] */
     float *loss_scale;       /* [1] */
+    float *index_scale;      /* [1] what the indexers' gradients are multiplied by; NULL: they are not trained */
+    float inv;               /* inv_count, on the host */
     int32_t *start, *pos;    /* [T], or NULL when batches are not packed */
     float *cos, *sin;        /* [S,d/2] */
     pb_layer_acts *layers;   /* [L], host */

@@ -19,7 +19,9 @@
  *
  * The indexer's queries qr index_q^T and its own compressed keys are rotated alike. Its Hadamard transform, which turns
  * both by one orthogonal matrix, is left out: it changes no score, only what quantisation would do to them. What it
- * picks has no gradient, so its parameters are never trained: no gradient, no moments, no decay.
+ * picks has no gradient, so its parameters are not trained: no gradient, no moments, no decay. With index_loss > 0 they
+ * learn, from indexer_kl.h's loss alone, to score rows as attention's mass falls on them; that loss is summed over all
+ * queries, divided by the tokens that count, and reaches nothing but the indexer: qr and x are constants to it.
  *
  * With kv_qat all rows of kv go through FP8 and back (kv_qat.h) behind RoPE; gradients pass straight through.
  *
@@ -30,7 +32,16 @@
  * adapters, and V4's layout of checkpoints. */
 #ifndef PB_V4_H
 #define PB_V4_H
+#include "kernels/indexer/indexer.h"
 #include "trainer/trainer.h"
+
+/* What an indexer makes on its way to a list. */
+typedef struct pb_v4_index {
+    void *q, *in;     /* [T,index_H*index_d], rotated; [T,2C_i+index_H] values, gates and weights of the heads */
+    void *pooled, *k; /* [B,G,index_d] the compressor's rows; normed and rotated */
+    float *rstd, *w;  /* [B,G]; [T,index_H] */
+    int32_t *pick;    /* [B,S,topk] */
+} pb_v4_index;
 
 /* What one layer keeps. */
 typedef struct pb_v4_acts {
@@ -44,6 +55,7 @@ typedef struct pb_v4_acts {
     void *pooled;       /* [B,G,d] the compressor's rows */
     float *rstd_pooled; /* [B,G] */
     int32_t *idx;       /* [B,S,W] the lists that an indexer made; NULL: those of v4.lists */
+    pb_v4_index index;  /* of an indexer that is not trained: the same memory for all layers */
     void *o;            /* [T,H*d] before it is turned back */
     float *lse;         /* [T,H] */
     void *low;          /* [T,groups*o_rank] between the output's two products */
@@ -55,6 +67,13 @@ typedef struct pb_v4_list {
     int32_t *idx; /* [B,S,W] */
 } pb_v4_list;
 
+/* What training an indexer takes. */
+typedef struct pb_v4_index_back {
+    float *mass, *score, *loss; /* [B,S,topk] twice; [L] each layer's loss, unweighted */
+    void *dq, *dk, *din;        /* like q, k, in */
+    float *dw;
+} pb_v4_index_back;
+
 /* Which of two sets of frequencies. */
 enum { PB_V4_PLAIN, PB_V4_COMPRESSED, PB_V4_TABLES };
 
@@ -64,15 +83,14 @@ typedef struct pb_v4 {
     float *one;                                   /* [1] the number 1 */
     pb_v4_list lists[PB_V4_RATIOS];
     int nlists;
-    void *wide, *normed;                  /* [T,H*d] o turned back; [T,d] rows before their rotation */
-    void *rows;                           /* [B,S+G,d] kv before FP8, with kv_qat */
-    void *index_q, *index_in, *index_row; /* [T,index_H*index_d], [T,2C_i+index_H], [B,G,index_d] */
-    float *index_w, *index_rstd;          /* [T,index_H], [B,G] */
-    int32_t *pick;                        /* [B,S,topk] */
-    void *dwide;                          /* [T,H*d] */
-    void *dlow, *dqr, *dlatent;           /* like low, qr, latent */
-    void *dkv, *drow;                     /* like kv; [T,d] one part of it, rotated back */
-    float *dsink;                         /* [H] */
+    void *wide, *normed; /* [T,H*d] o turned back; [T,d] rows before their rotation */
+    void *rows;          /* [B,S+G,d] kv before FP8, with kv_qat */
+    pb_v4_index index;   /* while no indexer is trained */
+    pb_v4_index_back index_back;
+    void *dwide;                /* [T,H*d] */
+    void *dlow, *dqr, *dlatent; /* like low, qr, latent */
+    void *dkv, *drow;           /* like kv; [T,d] one part of it, rotated back */
+    float *dsink;               /* [H] */
 } pb_v4;
 
 /* A layer's figures for the present batch. */
@@ -99,6 +117,8 @@ typedef struct pb_v4_pass {
     pb_v4_shape s;
     pb_dtype dtype;
 } pb_v4_pass;
+/* The pass's own indexer, as the ops read it. */
+pb_indexer pb_v4_indexer(const pb_v4_pass *p);
 pb_v4_pass pb_v4_pass_of(pb_ctx *ctx, const pb_trainer *t, int layer);
 const pb_param *pb_v4_param(const pb_v4_pass *p, int id);
 

@@ -170,17 +170,17 @@ static pb_status keys(const pb_v4_pass *p)
 static pb_status index_inputs(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;
-    const pb_v4 *v = p->v;
+    const pb_v4_index *x = &p->a->index;
     const int H = p->g->v4->index_H, D = p->g->v4->index_d, C = p->s.index_C, rows = t->cfg.B * p->s.G;
     const size_t ld = (size_t)2 * C + H;
-    PB_TRY(product(p, PB_P_index_q, p->a->qr, v->index_q));
-    PB_TRY(rotate_heads(p, v->index_q, H, D));
-    PB_TRY(product(p, PB_P_index_in, t->layers[p->layer].n1, v->index_in));
-    PB_TRY(pool(p, PB_P_index_ape, v->index_in, ld, C, v->index_row, D));
-    PB_TRY(norm(p, PB_P_index_norm, v->index_row, (size_t)D, v->index_row, v->index_rstd, rows, D));
-    PB_TRY(rotate_rows(p, v->index_row, v->index_row, p->s.G, D, p->s.step, 0));
-    return pb_cast_fwd(p->ctx, &(pb_cast_fwd_args){.x = pb_column(t, v->index_in, 2 * C),
-                                                   .y = v->index_w,
+    PB_TRY(product(p, PB_P_index_q, p->a->qr, x->q));
+    PB_TRY(rotate_heads(p, x->q, H, D));
+    PB_TRY(product(p, PB_P_index_in, t->layers[p->layer].n1, x->in));
+    PB_TRY(pool(p, PB_P_index_ape, x->in, ld, C, x->pooled, D));
+    PB_TRY(norm(p, PB_P_index_norm, x->pooled, (size_t)D, x->k, x->rstd, rows, D));
+    PB_TRY(rotate_rows(p, x->k, x->k, p->s.G, D, p->s.step, 0));
+    return pb_cast_fwd(p->ctx, &(pb_cast_fwd_args){.x = pb_column(t, x->in, 2 * C),
+                                                   .y = x->w,
                                                    .T = t->T,
                                                    .D = H,
                                                    .ldx = ld,
@@ -191,24 +191,14 @@ static pb_status index_inputs(const pb_v4_pass *p)
 /* The list that the layer's indexer chooses. */
 static pb_status pick(const pb_v4_pass *p)
 {
-    const pb_trainer *t = p->t;
-    const pb_v4_geometry *v = p->g->v4;
-    const pb_indexer x = {.q = p->v->index_q,
-                          .k = p->v->index_row,
-                          .w = p->v->index_w,
-                          .B = t->cfg.B,
-                          .S = t->S,
-                          .G = p->s.G,
-                          .H = v->index_H,
-                          .D = v->index_d,
-                          .dtype = p->dtype};
-    if (p->s.T > 0) {
-        PB_TRY(index_inputs(p));
-        PB_TRY(pb_indexer_pick(
-            p->ctx,
-            &(pb_indexer_pick_args){.x = x, .start = t->start, .pick = p->v->pick, .K = p->s.T, .ratio = p->s.ratio}));
-    }
-    return build_list(p, p->v->pick, p->a->idx);
+    PB_TRY(index_inputs(p));
+    if (p->s.T > 0)
+        PB_TRY(pb_indexer_pick(p->ctx, &(pb_indexer_pick_args){.x = pb_v4_indexer(p),
+                                                               .start = p->t->start,
+                                                               .pick = p->a->index.pick,
+                                                               .K = p->s.T,
+                                                               .ratio = p->s.ratio}));
+    return build_list(p, p->a->index.pick, p->a->idx);
 }
 
 static pb_status attend(const pb_v4_pass *p)

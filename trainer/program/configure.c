@@ -108,6 +108,7 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     PB_TRY(whole("bucket", o->bucket, 1 << 20, &j->bucket));
     if (!j->bucket) j->bucket = c->S;
     /* Without clipping the norm is still taken, so that a step without a finite gradient is not taken. */
+    c->model.index_loss = (float)o->index_loss;
     c->clip = none ? PB_CLIP_MULTI : (pb_clip_arm)PLACE(clips, o->clip);
     c->max_norm = none ? INFINITY : (float)o->max_norm;
     c->weight_decay = (float)o->weight_decay;
