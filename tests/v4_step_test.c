@@ -1,6 +1,6 @@
 /* v4_step_test.c - the step of models with blocks of DeepSeek-V4: packed samples against each alone, graphs,
  * accumulation, rows of other lengths, FP8 keys and values, and what is refused. */
-#include "tests/v4_fixture.h"
+#include "tests/v4_trainer.h"
 
 /* ---- packed samples ------------------------------------------------------------------------------------ */
 

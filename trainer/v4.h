@@ -15,7 +15,7 @@
  *     PB_ATTENTION_DENSE    all of them
  *     PB_ATTENTION_SPARSE   in layers of ratio 4 the topk rows that the lightning indexer scores highest, else all
  * Both run on one kernel, so that they differ by the choice of keys alone; the independent statement is the dense masks
- * of scripts/fixtures/v4_fixtures.py, which know no lists.
+ * of scripts/fixtures/v4_model_fixtures.py, which know no lists.
  *
  * The indexer's queries qr index_q^T and its own compressed keys are rotated alike. Its Hadamard transform, which turns
  * both by one orthogonal matrix, is left out: it changes no score, only what quantisation would do to them. What it

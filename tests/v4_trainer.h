@@ -1,6 +1,6 @@
-/* v4_fixture.h - trainers of v4-tiny and seeded batches of any shape, which the tests of V4 share. */
-#ifndef PB_V4_FIXTURE_H
-#define PB_V4_FIXTURE_H
+/* v4_trainer.h - trainers of v4-tiny and seeded batches of any shape, which the tests of V4 share. */
+#ifndef PB_V4_TRAINER_H
+#define PB_V4_TRAINER_H
 #include "tests/trainer_fixture.h"
 
 /* Beside the arms of attention: sparse, with a loss of its own that trains the indexer. */

@@ -1,6 +1,6 @@
-/* v4_test.c - models with blocks of DeepSeek-V4: against PyTorch, dense against sparse attention, and what moves in a
+/* v4_model_test.c - models with blocks of DeepSeek-V4: against PyTorch, dense against sparse attention, and what moves in a
  * step and what does not. */
-#include "tests/v4_fixture.h"
+#include "tests/v4_trainer.h"
 #include "trainer/data.h"
 
 /* ---- against PyTorch ------------------------------------------------------------------------------ */
@@ -28,7 +28,7 @@ static int matches(pb_ctx *ctx, const char *only, const char *arm)
     double norm, product;
     int rows, length, checked = 0;
     pb_trainer *t = NULL;
-    FILE *f = fopen(PB_FIXTURES "/v4.csv", "r");
+    FILE *f = fopen(PB_FIXTURES "/v4_model.csv", "r");
     assert_non_null(f);
     assert_non_null(fgets(line, sizeof line, f));
     while (fgets(line, sizeof line, f)) {
