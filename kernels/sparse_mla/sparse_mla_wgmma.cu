@@ -17,11 +17,8 @@ namespace
 typedef __nv_bfloat16 bf16;
 enum { HEADS = 64, KEYS = 64, V = 512, THREADS = 384, MATH_REGS = 216, GATHER_REGS = 72 };
 enum { LEFT, RIGHT }; /* halves of the columns; the right one has those behind V too. And the warpgroups, and blocks */
-constexpr int PANEL = KEYS * 64, HALF = V / 2 / 64; /* elements of 64 columns of a tile; panels of the left half */
-constexpr uint32_t PANEL_BYTES = PANEL * sizeof(bf16);
-constexpr float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
-/* The maximum that weights are relative to moves only where one would exceed 2^SLACK: else nothing is rescaled. */
-constexpr float SLACK = 8;
+/* Elements and bytes of 64 columns of a tile; panels of the left half. */
+enum { PANEL = KEYS * 64, PANEL_BYTES = PANEL * 2, HALF = V / 2 / 64 };
 
 template <int D> struct alignas(1024) shared {
     bf16 q[HEADS * D], k[2][KEYS * D];
@@ -35,6 +32,10 @@ template <int D> struct alignas(1024) shared {
 };
 
 #ifdef PB_SM90_CODE
+constexpr float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
+/* The maximum that weights are relative to moves only where one would exceed 2^SLACK: else nothing is rescaled. */
+constexpr float SLACK = 8;
+
 /* ---- tiles --------------------------------------------------------------------------------------------------- */
 
 struct tile {
