@@ -9,7 +9,7 @@
  * read it, so the next rows arrive while dkv is made. A masked slot is a row of zeros of weight 0 that is never added.
  *
  * Bound: these additions in the L2 cache. DESIGN.md has the budget, and why every wait here ends. */
-#include "kernels/attention/fragments.cuh"
+#include "kernels/core/mma.cuh"
 #include "kernels/core/tensor_map.cuh"
 #include "kernels/core/wgmma.cuh"
 #include "kernels/sparse_mla/mla_sums.cuh"
@@ -50,12 +50,6 @@ __device__ inline item item_of(int number, const pb_mla &p, int blocks)
     const int token = number / blocks, b = token % p.B, i = p.S - 1 - token / p.B;
     const pb_mla_keys keys = pb_mla_keys_of(&p, b, i);
     return {b, number % blocks * HEADS, (size_t)b * p.S + i, keys, (keys.n + KEYS - 1) / KEYS};
-}
-
-__device__ inline void release(uint64_t *barrier)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
 }
 
 /* Loads an item's q (warp 0) and do (warp 1), part by part as they fall free, and the statistics of its heads (warps 2
