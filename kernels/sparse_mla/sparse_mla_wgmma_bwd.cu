@@ -417,13 +417,13 @@ template <int D> pb_status launch(pb_ctx *ctx, const pb_mla &p, const float *del
     constexpr size_t bytes = sizeof(shared<D>);
     static_assert(bytes <= 232448, "what a block may have");
     const int blocks = (p.H + HEADS - 1) / HEADS, tokens = p.B * p.S, total = tokens * blocks;
-    const int sms = pb_cuda_device_of(ctx)->sms;
+    const int sms = pb_cuda_device_of(ctx)->sms, grid = total < sms ? total : sms;
     maps m;
     /* a token's heads are the rows of a box; those from H on come as zeros */
     PB_TRY(tensor_map(&m.q, p.q, D, tokens, p.H, 1, D, HEADS));
     PB_TRY(tensor_map(&m.dO, p.dO, V, tokens, p.H, 1, V, HEADS));
     PB_CUDA_TRY(cudaFuncSetAttribute((const void *)bwd_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    bwd_kernel<D> < <<total<sms ? total : sms, THREADS, bytes, pb_cuda_stream(ctx)>>>(m, p, delta, sum, blocks, total);
+    bwd_kernel<D><<<grid, THREADS, bytes, pb_cuda_stream(ctx)>>>(m, p, delta, sum, blocks, total);
     return pb_cuda_launched(ctx, "mla_bwd wgmma");
 }
 } // namespace
