@@ -24,6 +24,10 @@ template <class R, pb_mla (*OF)(const void *), R (*ASK)(const pb_mla *)> static 
 #define PB_MLA_CUDA_LIST(f)                                                                                            \
     extern "C" {                                                                                                       \
     extern const pb_impl pb_##f##_fwd_cuda[] = {                                                                       \
+        {.name = "wgmma",                                                                                              \
+         .run = pb_mla_on<pb_##f##_fwd_problem, pb_mla_fwd_wgmma>,                                                     \
+         .accepts = PB_MLA_TAKES(pb_##f##_fwd_problem, wgmma),                                                         \
+         .available = pb_cuda_has_sm90},                                                                               \
         {.name = "mma",                                                                                                \
          .run = pb_mla_on<pb_mla_fwd_problem, pb_mla_fwd_mma>,                                                         \
          .accepts = PB_MLA_TAKES(pb_mla_fwd_problem, mma)},                                                            \
