@@ -12,8 +12,8 @@ enum { TILE = 64, DEPTH = 16, THREADS = 256, ROW = TILE + 4, PIECE = 256 };
 
 struct operand {
     const void *p;
-    size_t ld;
-    bool k_is_row; /* element (i,k) at k*ld + i, else at i*ld + k */
+    size_t ld, step; /* step: elements from one matrix of a batch to the next */
+    bool k_is_row;   /* element (i,k) at k*ld + i, else at i*ld + k */
     pb_nf4_view nf4;
 };
 
@@ -21,7 +21,7 @@ struct product {
     operand a, b;
     void *c;
     const float *bias;
-    size_t ldc;
+    size_t ldc, step_c;
     int M, N, K;
     float alpha;
     bool accumulate;
@@ -48,7 +48,8 @@ __device__ void stage(const operand &o, const float *level, int i0, int n, int k
         const int i = o.k_is_row ? at % TILE : at / DEPTH, k = o.k_is_row ? at / TILE : at % DEPTH;
         const size_t row = (size_t)(i0 + i), col = (size_t)(k0 + k);
         const bool inside = i0 + i < n && k0 + k < K;
-        tile[k][i] = inside ? element<T>(o, level, o.k_is_row ? col * o.ld + row : row * o.ld + col) : 0.0f;
+        const size_t e = blockIdx.z * o.step + (o.k_is_row ? col * o.ld + row : row * o.ld + col);
+        tile[k][i] = inside ? element<T>(o, level, e) : 0.0f;
     }
 }
 
@@ -69,7 +70,7 @@ __device__ void multiply(const float (*a)[ROW], const float (*b)[ROW], int ty, i
 template <class C> __device__ void store(const product &g, int m, int n, float sum)
 {
     if (m >= g.M || n >= g.N) return;
-    C *c = static_cast<C *>(g.c) + (size_t)m * g.ldc + n;
+    C *c = static_cast<C *>(g.c) + blockIdx.z * g.step_c + (size_t)m * g.ldc + n;
     float v = g.alpha * sum;
     if (g.bias) v += g.bias[n];
     if (g.accumulate) v += pb_to_f32(*c);
@@ -101,45 +102,52 @@ template <class A, class B, class C> __global__ void __launch_bounds__(THREADS) 
         for (int j = 0; j < 4; j++) store<C>(g, m0 + 4 * ty + i, n0 + 4 * tx + j, total[i][j]);
 }
 
-operand operand_of(const pb_mat *m, bool k_is_row)
+operand operand_of(const pb_mat *m, bool k_is_row, size_t step)
 {
-    operand o = {m->p, m->ld, k_is_row, {}};
+    operand o = {m->p, m->ld, step, k_is_row, {}};
     if (m->nf4) o.nf4 = pb_nf4_view_of(m->p, m->nf4);
     return o;
 }
 
-template <class A, class B, class C> void launch(const product &g, cudaStream_t stream)
+template <class A, class B, class C> void launch(const product &g, int batch, cudaStream_t stream)
 {
-    const dim3 grid((unsigned)(g.M + TILE - 1) / TILE, (unsigned)(g.N + TILE - 1) / TILE);
+    const dim3 grid((unsigned)(g.M + TILE - 1) / TILE, (unsigned)(g.N + TILE - 1) / TILE, (unsigned)batch);
     simt<A, B, C><<<grid, THREADS, 0, stream>>>(g);
 }
-template <class A, class B> void launch_c(pb_dtype c, const product &g, cudaStream_t stream)
+template <class A, class B> void launch_c(pb_dtype c, const product &g, int batch, cudaStream_t stream)
 {
-    if (c == PB_F32) launch<A, B, float>(g, stream);
-    else launch<A, B, __nv_bfloat16>(g, stream);
+    if (c == PB_F32) launch<A, B, float>(g, batch, stream);
+    else launch<A, B, __nv_bfloat16>(g, batch, stream);
 }
-template <class A> void launch_b(const pb_mat *b, pb_dtype c, const product &g, cudaStream_t stream)
+template <class A> void launch_b(const pb_mat *b, pb_dtype c, const product &g, int batch, cudaStream_t stream)
 {
-    if (b->nf4) launch_c<A, nf4>(c, g, stream);
-    else if (b->dtype == PB_F32) launch_c<A, float>(c, g, stream);
-    else launch_c<A, __nv_bfloat16>(c, g, stream);
+    if (b->nf4) launch_c<A, nf4>(c, g, batch, stream);
+    else if (b->dtype == PB_F32) launch_c<A, float>(c, g, batch, stream);
+    else launch_c<A, __nv_bfloat16>(c, g, batch, stream);
 }
 } // namespace
 
 pb_status pb_cuda_gemm_simt(pb_ctx *ctx, const pb_gemm *g)
 {
-    const product p = {operand_of(&g->a, g->a.trans),
-                       operand_of(&g->b, !g->b.trans),
+    const pb_gemm_batch one = {1, 0, 0, 0};
+    return pb_cuda_gemm_simt_batch(ctx, g, &one);
+}
+
+pb_status pb_cuda_gemm_simt_batch(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch)
+{
+    const product p = {operand_of(&g->a, g->a.trans, batch->a),
+                       operand_of(&g->b, !g->b.trans, batch->b),
                        g->c,
                        g->bias,
                        g->ldc,
+                       batch->c,
                        g->M,
                        g->N,
                        g->K,
                        g->alpha,
                        g->accumulate};
     if (g->M == 0 || g->N == 0) return PB_OK;
-    if (g->a.dtype == PB_F32) launch_b<float>(&g->b, g->c_dtype, p, pb_cuda_stream(ctx));
-    else launch_b<__nv_bfloat16>(&g->b, g->c_dtype, p, pb_cuda_stream(ctx));
+    if (g->a.dtype == PB_F32) launch_b<float>(&g->b, g->c_dtype, p, batch->n, pb_cuda_stream(ctx));
+    else launch_b<__nv_bfloat16>(&g->b, g->c_dtype, p, batch->n, pb_cuda_stream(ctx));
     return pb_cuda_launched(ctx, "gemm_simt");
 }
