@@ -5,36 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/attention_check.h"
+#include "bench/attention_contracts.h"
 #include "bench/attention_crossover.h"
 #include "bench/bars.h"
-#include "bench/contracts.h"
 #include "bench/results.h"
-
-/* ---- contracts ------------------------------------------------------------------------------------------- */
-
-/* The shape on which public kernels have given gradients that are not finite. */
-static bool is_of_contract(const pb_attention *a)
-{
-    return a->arm != PB_ARM_DENSE && a->list == PB_LIST_RANDOM && a->dtype == PB_BF16 && a->S == 1280 && a->H == 64 &&
-           a->D == 512 && a->W == 640;
-}
-
-static pb_status emit_contracts(const pb_case *c, const pb_attention *a, const pb_attention_error *e, pb_sink *sink)
-{
-    char how[160];
-    pb_case at = *c;
-    PB_TRY(pb_case_set(&at, "pass", c->name));
-    snprintf(how, sizeof how, "all elements of %s", a->backward ? "dq, dkv and dsink" : "o and lse");
-    PB_TRY(pb_contract_emit(sink, "MLA-FINITE", at.axes, at.n, e->bad, true, how));
-    const double q = pb_deviation_rel_diff(&e->of[0]);
-    snprintf(how, sizeof how, "%s: %.3g, of %.0f sampled elements", e->name[0], q, e->of[0].n);
-    PB_TRY(pb_contract_emit(sink, "MLA-REL-DIFF-Q", at.axes, at.n, q, true, how));
-    if (!a->backward) return PB_OK;
-    const double kv = pb_deviation_rel_diff(&e->of[1]), s = pb_deviation_rel_diff(&e->of[2]);
-    snprintf(how, sizeof how, "dkv: %.3g, of %.0f sampled elements; dsink: %.3g, of all", kv, e->of[1].n, s);
-    return pb_contract_emit(sink, "MLA-REL-DIFF-KV", at.axes, at.n, isnan(kv) || kv > s ? kv : s, true, how);
-}
 
 /* ---- correctness ----------------------------------------------------------------------------------------- */
 
@@ -60,7 +34,7 @@ static pb_status check(pb_ctx *ctx, const pb_case *c, pb_attention_call *k, pb_s
     PB_TRY(pb_attention_run(ctx, k));
     PB_TRY(pb_sync(ctx));
     PB_TRY(pb_attention_check(ctx, k, &e));
-    if (is_of_contract(&k->a)) PB_TRY(emit_contracts(c, &k->a, &e, sink));
+    PB_TRY(pb_attention_contracts(sink, c, &k->a, &e));
     return emit_error(c, &e, sink, right);
 }
 
