@@ -7,7 +7,7 @@
  * for every row that a query lists, all its heads together. A kernel that first joins the rows that neighbouring
  *               queries share does fewer, and its share of this floor may pass 1
  *
- * Lists hold the same rows on every machine; scripts/peers/mla_lists.py makes them again. */
+ * Lists hold the same rows on every machine and in every run. */
 #ifndef PB_ATTENTION_CASE_H
 #define PB_ATTENTION_CASE_H
 #include "bench/bench.h"
