@@ -254,14 +254,12 @@ def cudnn_peer(case, folder):
     from cudnn.deepseek_sparse_attention.sparse_attention_backward import api
     if not case.backward:
         raise NotImplementedError("this peer has no forward pass for sm_90")
-    lengths = None
-    if case.valid < case.idx.numel():
-        lengths = (case.idx >= 0).sum(1).int()
-        if not bool(((case.idx >= 0).sum(1) == (case.idx >= 0).int().cumprod(1).sum(1)).all()):
-            raise NotImplementedError("this peer takes lengths, no masked slot within a list")
-    idx = case.idx.clamp(min=0)
+    idx, more = case.idx, {}
+    if case.valid < idx.numel():  # it takes lengths: the same rows, those that are masked behind the others
+        idx = idx.gather(1, (idx < 0).int().argsort(1, stable=True))
+        more = {"topk_length": (idx >= 0).sum(1).int()}
+    idx = idx.clamp(min=0).contiguous()
     o, alone, _ = case.forward()
-    more = {} if lengths is None else {"topk_length": lengths}
 
     def call():
         r = api.sparse_attention_backward_wrapper(case.q, case.kv, o, case.do, alone, case.sink, idx,
