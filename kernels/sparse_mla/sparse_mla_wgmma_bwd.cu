@@ -247,12 +247,9 @@ __device__ inline void share(bf16 *mine, const uint32_t (&w)[4][4])
 
 /* ---- between: sums in memory ----------------------------------------------------------------------------------- */
 
-/* Adds four columns where `there`; without a branch, which would keep products from running meanwhile. */
-__device__ inline void add4(bool there, float *to, float a, float b, float c, float d)
+__device__ inline void add4(float *to, float a, float b, float c, float d)
 {
-    asm volatile("{ .reg .pred p; setp.ne.s32 p, %5, 0;\n"
-                 "@p red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4}; }" ::"l"(to),
-                 "f"(a), "f"(b), "f"(c), "f"(d), "r"((int)there)
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
                  : "memory");
 }
 
@@ -260,11 +257,12 @@ __device__ inline void add4(bool there, float *to, float a, float b, float c, fl
 __device__ inline void add_columns(float *const (&rows)[2], const float (&c)[8][4], int i)
 {
 #pragma unroll
-    for (int r = 0; r < 2; r++)
+    for (int r = 0; r < 2; r++) {
+        if (!rows[r]) continue;
 #pragma unroll
         for (int n = 0; n < 8; n += 2)
-            add4(rows[r] != NULL, rows[r] + i * 64 + n * 8, c[n][2 * r], c[n][2 * r + 1], c[n + 1][2 * r],
-                 c[n + 1][2 * r + 1]);
+            add4(rows[r] + i * 64 + n * 8, c[n][2 * r], c[n][2 * r + 1], c[n + 1][2 * r], c[n + 1][2 * r + 1]);
+    }
 }
 
 /* ---- between: consumers ---------------------------------------------------------------------------------------- */
