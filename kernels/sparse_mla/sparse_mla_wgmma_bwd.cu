@@ -61,8 +61,7 @@ __device__ inline void load_heads(shared<D> &sm, const maps &m, const pb_mla &p,
     asm volatile("" : "+r"(number)); /* worked out again: producers have few registers */
     const item it = item_of(number, p, blocks);
     const int warp = threadIdx.x / 32, u = threadIdx.x % HEADS;
-    barrier_wait(&sm.q_empty[0], parity ^ 1);
-    if (warp >= 2) {
+    if (warp >= 2) { /* read for the last time before kv was given back, which gather has waited for */
         const bool there = it.h + u < p.H;
         const size_t head = it.token * p.H + it.h + u;
         sm.lse2[u] = there ? p.lse[head] * MLA_LOG2E : INFINITY;
