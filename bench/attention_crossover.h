@@ -5,7 +5,7 @@
 #include "bench/bench.h"
 
 /* The dense case that a sparse one is compared with: every row up to the query's own, on the same tensors. False: the
- * case is not of the arm sparse, or has slots masked on purpose. */
+ * case is not of the arm sparse. One whose slots are masked on purpose has a twin that no run measures. */
 bool pb_attn_twin(const pb_case *c, pb_case *dense);
 /* The same case of the other pass: bwd of fwd, fwd of bwd. */
 pb_case pb_attn_other_pass(const pb_case *c);
