@@ -24,6 +24,10 @@ template <class R, pb_mla (*OF)(const void *), R (*ASK)(const pb_mla *)> static 
 #define PB_MLA_CUDA_LIST(f)                                                                                            \
     extern "C" {                                                                                                       \
     extern const pb_impl pb_##f##_fwd_cuda[] = {                                                                       \
+        {.name = "wgmma",                                                                                              \
+         .run = pb_mla_on<pb_mla_fwd_problem, pb_mla_fwd_wgmma>,                                                       \
+         .accepts = PB_MLA_TAKES(pb_mla_fwd_problem, wgmma),                                                           \
+         .available = pb_cuda_has_sm90},                                                                               \
         {.name = "mma",                                                                                                \
          .run = pb_mla_on<pb_mla_fwd_problem, pb_mla_fwd_mma>,                                                         \
          .accepts = PB_MLA_TAKES(pb_mla_fwd_problem, mma)},                                                            \
@@ -33,6 +37,12 @@ template <class R, pb_mla (*OF)(const void *), R (*ASK)(const pb_mla *)> static 
         {0},                                                                                                           \
     };                                                                                                                 \
     extern const pb_impl pb_##f##_bwd_cuda[] = {                                                                       \
+        {.name = "wgmma",                                                                                              \
+         .run = pb_mla_on<pb_mla_bwd_problem, pb_mla_bwd_wgmma>,                                                       \
+         .accepts = PB_MLA_TAKES(pb_mla_bwd_problem, bwd_wgmma),                                                       \
+         .workspace = PB_MLA_WORKSPACE(pb_mla_bwd_problem, mma),                                                       \
+         .available = pb_cuda_has_sm90,                                                                                \
+         .varies = true},                                                                                              \
         {.name = "mma",                                                                                                \
          .run = pb_mla_on<pb_mla_bwd_problem, pb_mla_bwd_mma>,                                                         \
          .accepts = PB_MLA_TAKES(pb_mla_bwd_problem, mma),                                                             \
