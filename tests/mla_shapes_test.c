@@ -41,8 +41,8 @@ static const shape trained[] = {
     {FLASH(1, 1280, 64, 1280, 640, FULL), RANDOM},
     {FLASH(1, 1280, 64, 1280, 640, QUARTER), RANDOM},
     {FLASH(1, 1280, 64, 1280, 640, EMPTY), RANDOM},
-    {FLASH(1, 16, 64, 1280, 640, QUARTER), RANDOM}, /* what a CPU runs of it */
-    {FLASH(2, 8, 64, 1280, 640, EMPTY), RANDOM},
+    {FLASH(1, 6, 64, 1280, 640, QUARTER), RANDOM}, /* what a CPU runs of it */
+    {FLASH(2, 3, 64, 1280, 640, EMPTY), RANDOM},
     {{0}, RANDOM},
 };
 static const shape ragged[] = {
