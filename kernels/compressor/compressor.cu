@@ -326,7 +326,7 @@ int parts_of(const pb_groups *s)
 {
     const size_t units = s->n <= CHUNK ? pb_ceil_div(s->rows, WARPS) : s->rows;
     const size_t fit = parts_bytes / ((size_t)s->ratio * s->C * sizeof(float));
-    const size_t most = fit > MAX_PARTS ? MAX_PARTS : fit < MIN_PARTS ? MIN_PARTS : fit;
+    const size_t most = fit < MIN_PARTS ? (size_t)MIN_PARTS : fit > MAX_PARTS ? (size_t)MAX_PARTS : fit;
     return (int)(units < most ? units : most);
 }
 

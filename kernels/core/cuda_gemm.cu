@@ -3,6 +3,8 @@
  * A block of 256 threads owns 64 x 64 of C, a thread 4 x 4 of them. Shared memory holds 16 terms of the sum at a time
  * as f32: a [16][64] and b [16][64], padded by one 16-byte vector a row. Bound: shared-memory reads, 8 for 16
  * multiply-adds. */
+#include <type_traits>
+
 #include "kernels/core/cuda_blas.h"
 #include "kernels/core/nf4_decode.cuh"
 
@@ -38,9 +40,13 @@ template <> __device__ float element<nf4>(const operand &o, const float *level, 
     return pb_nf4_value_at(o.nf4, level, e);
 }
 
+/* Number of the matrix in its batch; weights in NF4 are never in one. */
+template <class B> __device__ size_t matrix_of() { return std::is_same<B, nf4>::value ? 0 : blockIdx.z; }
+
 /* Terms k0.. of rows i0.. into tile[k][i]; zeros beyond the edges. Neighbouring threads read neighbouring elements. */
 template <class T>
-__device__ void stage(const operand &o, const float *level, int i0, int n, int k0, int K, float (*tile)[ROW])
+__device__ void stage(const operand &o, const float *level, size_t first, int i0, int n, int k0, int K,
+                      float (*tile)[ROW])
 {
 #pragma unroll
     for (int j = 0; j < TILE * DEPTH / THREADS; j++) {
@@ -48,7 +54,7 @@ __device__ void stage(const operand &o, const float *level, int i0, int n, int k
         const int i = o.k_is_row ? at % TILE : at / DEPTH, k = o.k_is_row ? at / TILE : at % DEPTH;
         const size_t row = (size_t)(i0 + i), col = (size_t)(k0 + k);
         const bool inside = i0 + i < n && k0 + k < K;
-        const size_t e = blockIdx.z * o.step + (o.k_is_row ? col * o.ld + row : row * o.ld + col);
+        const size_t e = first + (o.k_is_row ? col * o.ld + row : row * o.ld + col);
         tile[k][i] = inside ? element<T>(o, level, e) : 0.0f;
     }
 }
@@ -67,10 +73,10 @@ __device__ void multiply(const float (*a)[ROW], const float (*b)[ROW], int ty, i
     }
 }
 
-template <class C> __device__ void store(const product &g, int m, int n, float sum)
+template <class C> __device__ void store(const product &g, size_t first, int m, int n, float sum)
 {
     if (m >= g.M || n >= g.N) return;
-    C *c = static_cast<C *>(g.c) + blockIdx.z * g.step_c + (size_t)m * g.ldc + n;
+    C *c = static_cast<C *>(g.c) + first + (size_t)m * g.ldc + n;
     float v = g.alpha * sum;
     if (g.bias) v += g.bias[n];
     if (g.accumulate) v += pb_to_f32(*c);
@@ -81,14 +87,15 @@ template <class A, class B, class C> __global__ void __launch_bounds__(THREADS) 
 {
     __shared__ alignas(16) float a[DEPTH][ROW], b[DEPTH][ROW];
     __shared__ float level[16];
+    const size_t z = matrix_of<B>();
     const int m0 = (int)blockIdx.x * TILE, n0 = (int)blockIdx.y * TILE;
     const int ty = (int)threadIdx.x / 16, tx = (int)threadIdx.x % 16;
     float total[4][4] = {}, sum[4][4] = {};
     if (threadIdx.x < 16) level[threadIdx.x] = g.b.nf4.level[threadIdx.x];
     __syncthreads();
     for (int k0 = 0; k0 < g.K; k0 += DEPTH) {
-        stage<A>(g.a, level, m0, g.M, k0, g.K, a);
-        stage<B>(g.b, level, n0, g.N, k0, g.K, b);
+        stage<A>(g.a, level, z * g.a.step, m0, g.M, k0, g.K, a);
+        stage<B>(g.b, level, z * g.b.step, n0, g.N, k0, g.K, b);
         __syncthreads();
         multiply(a, b, ty, tx, sum);
         __syncthreads();
@@ -99,7 +106,7 @@ template <class A, class B, class C> __global__ void __launch_bounds__(THREADS) 
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j++) store<C>(g, m0 + 4 * ty + i, n0 + 4 * tx + j, total[i][j]);
+        for (int j = 0; j < 4; j++) store<C>(g, z * g.step_c, m0 + 4 * ty + i, n0 + 4 * tx + j, total[i][j]);
 }
 
 operand operand_of(const pb_mat *m, bool k_is_row, size_t step)

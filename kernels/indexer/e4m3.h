@@ -6,13 +6,17 @@
 #include <stdint.h>
 #include <string.h>
 
-static inline float pb_e4m3_bits(uint32_t bits)
+#ifndef PB_E4M3_FN /* device code says more */
+#define PB_E4M3_FN static inline
+#endif
+
+PB_E4M3_FN float pb_e4m3_bits(uint32_t bits)
 {
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
-static inline uint32_t pb_e4m3_of(float x)
+PB_E4M3_FN uint32_t pb_e4m3_of(float x)
 {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -20,14 +24,14 @@ static inline uint32_t pb_e4m3_of(float x)
 }
 
 /* Exact: the exponent's field is moved to that of a float and then 120 too small. */
-static inline float pb_e4m3_decode(uint8_t code)
+PB_E4M3_FN float pb_e4m3_decode(uint8_t code)
 {
     if ((code & 0x7f) == 0x7f) return NAN;
     return pb_e4m3_bits((uint32_t)(code & 0x80) << 24 | (uint32_t)(code & 0x7f) << 20) * 0x1p120f;
 }
 
 /* To nearest even, saturated. */
-static inline uint8_t pb_e4m3_encode(float x)
+PB_E4M3_FN uint8_t pb_e4m3_encode(float x)
 {
     const uint32_t sign = pb_e4m3_of(x) >> 24 & 0x80;
     const float size = fabsf(x) < 448.0f ? fabsf(x) : 448.0f;
@@ -39,7 +43,7 @@ static inline uint8_t pb_e4m3_encode(float x)
 }
 
 /* The scale of a row whose largest magnitude is amax: such that amax / scale is 448 at most, up to rounding. */
-static inline float pb_e4m3_scale(float amax, int f32_scale)
+PB_E4M3_FN float pb_e4m3_scale(float amax, int f32_scale)
 {
     const float t = (amax > 1e-4f ? amax : 1e-4f) * (1 / 448.0f);
     return f32_scale ? t : pb_e4m3_bits((pb_e4m3_of(t) + 0x7fffff) & 0x7f800000); /* 2^ceil(log2 t) */

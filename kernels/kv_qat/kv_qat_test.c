@@ -1,7 +1,7 @@
 /* kv_qat_test.c - the grid of FP8, known values, how far quantisation moves, and what must not move. Every test holds
  * for every implementation that this machine runs. */
 #include "kernels/kv_qat/kv_qat.h"
-#include "tests/test.h"
+#include "tests/v4_fixture.h"
 
 static float *values(size_t n, uint64_t seed)
 {
@@ -93,6 +93,19 @@ static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *, pb_qat_scale))
 }
 static void outputs_lie_on_the_grid(void **state) { on_each(*state, check_grid); }
 
+/* torch.float8_e4m3fn, bit for bit. Rows of 96, of which 64 are quantised; the last ones are large, the first small. */
+static void check_pytorch(pb_ctx *ctx, pb_qat_scale kind)
+{
+    enum { ROWS = 6, WIDE = 96 };
+    float *x = v4_draw(6, ROWS * WIDE), y[ROWS * WIDE];
+    float *want = v4_expected(kind == PB_QAT_F32 ? "f32" : "ue8m0", "y", ROWS * WIDE);
+    for (int i = 0; i < ROWS * WIDE; i++) x[i] = ldexpf(x[i], i / WIDE * 4 - 14);
+    quantise(ctx, x, y, ROWS, WIDE, WIDE - BLOCK, BLOCK, kind, PB_F32);
+    assert_memory_equal(y, want, sizeof y);
+    free(x), free(want);
+}
+static void pytorch_agrees(void **state) { on_each(*state, check_pytorch); }
+
 /* A block of zeros, one below the floor of amax, the largest value, ties, and the least steps. */
 static void check_known(pb_ctx *ctx, pb_qat_scale kind)
 {
@@ -177,6 +190,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_lie_on_the_grid),
+        cmocka_unit_test(pytorch_agrees),
         cmocka_unit_test(known_values),
         cmocka_unit_test(what_is_not_quantised_keeps_its_bits),
         cmocka_unit_test(twice_is_once),

@@ -60,7 +60,7 @@ static const pb_dims edge[] = {
     {2, 9, 20, 5, 24, 7, 2, 3},
     {1, 3, 1, 2, 8, 4, 0, 4},
     {2, 2, 50, 4, 7, 9, 8, 1},
-    {1, 4, 30, 2, 16, 5, 5, 0},
+    {1, 4, 30, 2, 16, 5, 4, 1},
     {1, 20, 95, 65, 40, 40, 8, 32},
     {0},
 };
@@ -149,5 +149,5 @@ const pb_op pb_op_mla_mass_fwd = {
     .bind = fwd_bind,
     .prepare = fwd_prepare,
     .cost = fwd_cost,
-    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 1e-6},
+    .tol = {[PB_F32] = 2e-6, [PB_BF16] = 5e-6}, /* exponents of size 10 in f32 */
 };

@@ -64,8 +64,7 @@ pb_status PB_FAST(pb_topk_fwd)(pb_ctx *ctx, const void *args)
     const size_t room = pb_topk_row_room(a->G), fit = a->G ? ctx->scratch_bytes / sizeof(uint32_t) / room : 1;
     const int most = omp_get_max_threads();
 #pragma omp parallel for schedule(static) num_threads(fit < (size_t)most ? (int)fit : most)
-    for (size_t r = 0; r < (size_t)a->R; r++)
-        PB_FAST(pb_topk_row)
-        (a->score + r * a->G, a->G, a->k, a->pick + r * a->k, (uint32_t *)ctx->scratch + omp_get_thread_num() * room);
+    for (size_t r = 0; r < (size_t)a->R; r++) PB_FAST(pb_topk_row)
+    (a->score + r * a->G, a->G, a->k, a->pick + r * a->k, (uint32_t *)ctx->scratch + omp_get_thread_num() * room);
     return PB_OK;
 }
