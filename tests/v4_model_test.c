@@ -1,5 +1,5 @@
-/* v4_model_test.c - models with blocks of DeepSeek-V4: against PyTorch, dense against sparse attention, and what moves in a
- * step and what does not. */
+/* v4_model_test.c - models with blocks of DeepSeek-V4: against PyTorch, dense against sparse attention, and what moves
+ * in a step and what does not. */
 #include "tests/v4_trainer.h"
 #include "trainer/data.h"
 
