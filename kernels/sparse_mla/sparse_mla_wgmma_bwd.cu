@@ -435,7 +435,7 @@ bool pb_mla_bwd_wgmma_takes(const pb_mla *p)
 pb_status pb_mla_bwd_wgmma(pb_ctx *ctx, const pb_mla *p)
 {
     float *sum = (float *)ctx->scratch, *delta = sum + mla_sums_of(*p);
-    PB_TRY(pb_mla_dsink_cuda(ctx, p, delta, delta + pb_mla_heads(p)));
+    PB_TRY(pb_mla_dsink_cuda(ctx, p, delta));
     PB_TRY(mla_clear(ctx, *p, sum));
     PB_TRY(p->D == V ? launch<V>(ctx, *p, delta, sum) : launch<576>(ctx, *p, delta, sum));
     return mla_round<BY_QUADS>(ctx, *p, sum);
