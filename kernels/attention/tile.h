@@ -154,7 +154,7 @@ static void load_turned(float *to, size_t ldto, int wide, const rows *x, int n, 
 }
 
 /* x(r,c) = from[c][r] * scale[r] for r < n. */
-static void store_turned(const float *from, size_t ldfrom, const float *scale, const rows *x, int n, int D)
+static inline void store_turned(const float *from, size_t ldfrom, const float *scale, const rows *x, int n, int D)
 {
     for (int r = 0; r < n; r += PB_VLEN)
         for (int c = 0; c < D; c += PB_VLEN) {

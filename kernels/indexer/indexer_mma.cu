@@ -1,0 +1,126 @@
+/* indexer_mma.cu - scores, of all groups and of picked ones, on the tensor cores of sm_80 and later (mma.sync).
+ *
+ * scores: a block owns 256 groups, 32 a warp in registers, and passes over up to 32 queries, whose heads come through
+ * shared memory two stages deep; a score leaves as it is made. at: a block owns a query and gathers its rows 32 a warp.
+ * Warps whose groups a query does not see wait. Bound: mma.sync's rate, with half of it in shared memory's. */
+#include "kernels/indexer/indexer_rows.cuh"
+
+namespace
+{
+constexpr int TILE = 32 * INDEXER_WARPS, TOKENS = 32;
+
+template <int DP> struct stage {
+    bf16 *q;
+    float *w;
+};
+template <int DP> __device__ inline stage<DP> stage_of(unsigned char *smem, int i, int Hp)
+{
+    unsigned char *at = smem + (size_t)i * Hp * (rows_ld<DP> * sizeof(bf16) + sizeof(float));
+    return {(bf16 *)at, (float *)(at + (size_t)Hp * rows_ld<DP> * sizeof(bf16))};
+}
+
+__device__ inline pb_visible visible(const pb_indexer &x, const indexer_span &s, int b, int i)
+{
+    const int t = s.first + i;
+    return pb_visible_to(t, s.start ? s.start[(size_t)b * x.S + t] : 0, s.ratio, x.G);
+}
+
+template <int DP, bool CODES>
+__global__ __launch_bounds__(INDEXER_THREADS, 2) void scores_kernel(const pb_indexer x, const indexer_span s, int tiles,
+                                                                    int blocks)
+{
+    extern __shared__ __align__(128) unsigned char smem[];
+    const int Hp = padded_heads(x.H), b = blockIdx.x / (tiles * blocks), block = (int)blockIdx.x / tiles % blocks;
+    const int g0 = (int)(blockIdx.x % tiles) * TILE, warp0 = g0 + (int)threadIdx.x / 32 * 32;
+    const int g = warp0 + lane_row(), i0 = block * TOKENS, n = min(TOKENS, s.n - i0);
+    warp_rows<DP> rows;
+    int64_t row[2][2];
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+        const int at = warp0 + e * 8 + pb_mma_lane() / 4;
+        row[e / 2][e % 2] = at < x.G ? (int64_t)b * x.G + at : -1;
+    }
+    load_warp_rows<DP, CODES>(rows, x, row);
+    const float scale = CODES && g < x.G ? x.k_scale[(size_t)b * x.G + g] : 1;
+    /* whether query i sees any of the block's groups: the same in every thread */
+    const auto wanted = [&](int i) {
+        const pb_visible v = visible(x, s, b, i0 + i);
+        return v.lo < v.hi && v.hi > g0 && v.lo < g0 + TILE;
+    };
+    const auto load = [&](int i) {
+        if (i < n && wanted(i)) {
+            const stage<DP> to = stage_of<DP>(smem, i % 2, Hp);
+            load_heads<DP, CODES>(to.q, to.w, x, (size_t)b * x.S + s.first + i0 + i);
+        }
+        copy_commit();
+    };
+    float *const to = s.score + ((size_t)b * s.n + i0) * x.G + g;
+    load(0);
+    for (int i = 0; i < n; i++) {
+        load(i + 1);
+        copy_wait<1>();
+        __syncthreads();
+        const pb_visible v = visible(x, s, b, i0 + i);
+        const stage<DP> at = stage_of<DP>(smem, i % 2, Hp);
+        const bool mine = v.hi > warp0 && v.lo < warp0 + 32 && v.lo < v.hi; /* the same in the whole warp */
+        const float score = mine ? score_rows<DP>(rows, at.q, at.w, Hp) * scale : 0;
+        if (mine && g >= v.lo && g < v.hi) to[(size_t)i * x.G] = score;
+        else if (s.fill && g < x.G) to[(size_t)i * x.G] = -INFINITY;
+        __syncthreads();
+    }
+    copy_wait<0>();
+}
+
+template <int DP> __global__ __launch_bounds__(INDEXER_THREADS, 2) void at_kernel(const pb_indexer_at_args a)
+{
+    extern __shared__ __align__(128) unsigned char smem[];
+    const pb_indexer &x = a.x;
+    const size_t token = blockIdx.x;
+    const int Hp = padded_heads(x.H);
+    const stage<DP> at = stage_of<DP>(smem, 0, Hp);
+    load_heads<DP, false>(at.q, at.w, x, token);
+    copy_commit();
+    copy_wait<0>();
+    __syncthreads();
+    for (int j0 = (int)threadIdx.x / 32 * 32; j0 < a.K; j0 += TILE) {
+        int64_t row[2][2];
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const int j = j0 + e * 8 + pb_mma_lane() / 4, pick = j < a.K ? a.pick[token * a.K + j] : -1;
+            row[e / 2][e % 2] = pick >= 0 && pick < x.G ? (int64_t)(token / x.S) * x.G + pick : -1;
+        }
+        warp_rows<DP> rows;
+        load_warp_rows<DP, false>(rows, x, row);
+        const float score = score_rows<DP>(rows, at.q, at.w, Hp);
+        const int j = j0 + lane_row(), t = pb_mma_lane() % 4;
+        const int64_t mine = t == 0 ? row[0][0] : t == 1 ? row[0][1] : t == 2 ? row[1][0] : row[1][1];
+        if (j < a.K) a.score[token * a.K + j] = mine >= 0 ? score : 0;
+    }
+}
+
+template <int DP, bool CODES> pb_status scores(pb_ctx *ctx, const pb_indexer &x, const indexer_span &s)
+{
+    const int tiles = (x.G + TILE - 1) / TILE, blocks = (s.n + TOKENS - 1) / TOKENS;
+    return indexer_launch(ctx, "indexer scores mma", scores_kernel<DP, CODES>, (size_t)x.B * tiles * blocks,
+                          2 * heads_bytes<DP>(x.H), x, s, tiles, blocks);
+}
+} // namespace
+
+bool pb_indexer_mma_takes(const pb_indexer *x)
+{
+    const uintptr_t both = (uintptr_t)x->q | (uintptr_t)x->k, unit = x->q_scale ? 8 : 16;
+    return (x->q_scale || x->dtype == PB_BF16) && x->D % 8 == 0 && x->D <= 128 && x->H <= 128 && both % unit == 0;
+}
+
+pb_status pb_indexer_scores_mma(pb_ctx *ctx, const pb_indexer *x, const indexer_span *s)
+{
+    if (x->q_scale) return x->D <= 64 ? scores<64, true>(ctx, *x, *s) : scores<128, true>(ctx, *x, *s);
+    return x->D <= 64 ? scores<64, false>(ctx, *x, *s) : scores<128, false>(ctx, *x, *s);
+}
+
+pb_status pb_indexer_at_mma(pb_ctx *ctx, const pb_indexer_at_args *a)
+{
+    const size_t tokens = (size_t)a->x.B * a->x.S;
+    return a->x.D <= 64 ? indexer_launch(ctx, "indexer at mma", at_kernel<64>, tokens, heads_bytes<64>(a->x.H), *a)
+                        : indexer_launch(ctx, "indexer at mma", at_kernel<128>, tokens, heads_bytes<128>(a->x.H), *a);
+}

@@ -1,0 +1,253 @@
+/* indexer_mma_bwd.cu - the backward pass of picked scores on the tensor cores of sm_80 and later (mma.sync), bf16.
+ *
+ * A block works on a query: its heads stay in shared memory while the rows that it picked pass by 64 at a time, two
+ * stages deep. Products u, then du in bf16 [slots][heads], from which dq (in registers, over all tiles) and the tile's
+ * dk. Scattered: a block a query, dk added to one f32 sum by atomics. Ordered: a block a part of a batch row's queries,
+ * which it takes in order and adds to a sum of its own without atomics; slots of a tile that name the same row are
+ * merged first. The parts are added in order, so that two runs give the same bits. Bound: L2 reductions of dk (512
+ * bytes a slot), and mma.sync's rate. */
+#include "kernels/indexer/indexer_rows.cuh"
+
+namespace
+{
+constexpr int DP = 128, LD = rows_ld<DP>, SLOTS = 64;
+
+/* MT: heads / 16, a power of two. */
+template <int MT> struct bwd_smem {
+    static constexpr int HP = 16 * MT, LDU = HP + 8;
+    bf16 q[HP * LD], k[2][SLOTS * LD], du[SLOTS * LDU];
+    float w[HP], dw[4][HP], ds[2][SLOTS];
+    int group[2][SLOTS];
+};
+
+/* Starts to load the rows in slots j0 .. j0+63 of a query; a masked one is cleared and its ds 0. */
+template <int MT>
+__device__ inline void load_slots(bwd_smem<MT> &sm, int stage, const pb_indexer_bwd_args &a, size_t token, int j0)
+{
+    constexpr int CHUNKS = DP / 8;
+    const pb_indexer &x = a.x;
+    const bf16 *from = (const bf16 *)x.k + token / x.S * x.G * x.D;
+    for (int e = threadIdx.x; e < SLOTS * CHUNKS; e += INDEXER_THREADS) {
+        const int k = e / CHUNKS, c = e % CHUNKS * 8, j = j0 + k, pick = j < a.K ? a.pick[token * a.K + j] : -1;
+        const bool named = pick >= 0 && pick < x.G, there = named && c < x.D;
+        copy_async(sm.k[stage] + k * LD + c, there ? from + (size_t)pick * x.D + c : from, there);
+        if (c == 0) sm.group[stage][k] = named ? pick : -1, sm.ds[stage][k] = named ? a.dscore[token * a.K + j] : 0;
+    }
+}
+
+/* Products of the tile's slots with this warp's heads become du; what they add to dw stays in the thread. */
+template <int MT> __device__ inline void weigh_tile(bwd_smem<MT> &sm, int stage, float (&dw)[MT][2])
+{
+    const int lane = pb_mma_lane(), t = lane % 4 * 2, slot = (int)threadIdx.x / 32 % 4 * 16;
+    const int h0 = (int)threadIdx.x / 128 * MT * 8, r = slot + lane / 4;
+    const float ds[2] = {sm.ds[stage][r], sm.ds[stage][r + 8]};
+    float c[MT][4] = {};
+#pragma unroll 1
+    for (int k = 0; k < DP; k += 32) {
+        uint32_t a[4], b[4], y[4];
+        pb_load_a(a, sm.k[stage] + slot * LD + k, LD);
+        pb_load_a(b, sm.k[stage] + slot * LD + k + 16, LD);
+#pragma unroll
+        for (int n = 0; n < MT; n++) {
+            pb_ldmatrix(y, sm.q + (h0 + n * 8 + lane % 8) * LD + k + lane / 8 * 8);
+            pb_mma(c[n], a, y[0], y[1]);
+            pb_mma(c[n], b, y[2], y[3]);
+        }
+    }
+#pragma unroll
+    for (int n = 0; n < MT; n++) {
+        const int h = h0 + n * 8 + t;
+        float du[4];
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            dw[n][e % 2] = fmaf(ds[e / 2], positive(c[n][e]), dw[n][e % 2]);
+            du[e] = c[n][e] > 0 ? ds[e / 2] * sm.w[h + e % 2] : 0;
+        }
+        *(uint32_t *)(sm.du + r * bwd_smem<MT>::LDU + h) = pack_bf16(du[0], du[1]);
+        *(uint32_t *)(sm.du + (r + 8) * bwd_smem<MT>::LDU + h) = pack_bf16(du[2], du[3]);
+    }
+}
+
+/* dq += du^T k, of 16 heads and this warp's columns. */
+template <int MT> __device__ inline void mix_tile(const bwd_smem<MT> &sm, int stage, float (&dq)[2 * MT][4])
+{
+    const int h = (int)threadIdx.x / 32 % MT * 16, col = (int)threadIdx.x / 32 / MT * MT * 16;
+#pragma unroll
+    for (int k = 0; k < SLOTS; k += 16) {
+        uint32_t a[4], y[4];
+        pb_load_a_trans(a, sm.du + k * bwd_smem<MT>::LDU + h, bwd_smem<MT>::LDU);
+#pragma unroll
+        for (int n = 0; n < 2 * MT; n += 2) {
+            pb_load_b2(y, sm.k[stage] + k * LD + col + n * 8, LD);
+            pb_mma(dq[n], a, y[0], y[1]);
+            pb_mma(dq[n + 1], a, y[2], y[3]);
+        }
+    }
+}
+
+/* Adds du q to the rows of dk [G,D] that the slots name. */
+template <int MT, bool ORDERED> __device__ inline void scatter_tile(const bwd_smem<MT> &sm, int stage, float *dk, int D)
+{
+    const int lane = pb_mma_lane(), slot = (int)threadIdx.x / 32 % 4 * 16, col = (int)threadIdx.x / 128 * 64;
+    float c[8][4] = {};
+#pragma unroll 1
+    for (int k = 0; k < 16 * MT; k += 16) {
+        uint32_t a[4], y[4];
+        pb_load_a(a, sm.du + slot * bwd_smem<MT>::LDU + k, bwd_smem<MT>::LDU);
+#pragma unroll
+        for (int n = 0; n < 8; n += 2) {
+            pb_load_b2(y, sm.q + k * LD + col + n * 8, LD);
+            pb_mma(c[n], a, y[0], y[1]);
+            pb_mma(c[n + 1], a, y[2], y[3]);
+        }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int g = sm.group[stage][slot + lane / 4 + half * 8];
+        if (g < 0) continue; /* a masked slot adds nothing, not even zeros */
+#pragma unroll
+        for (int n = 0; n < 8; n++) {
+            const int d = col + n * 8 + lane % 4 * 2;
+            if (d >= D) continue;
+            float *to = dk + (size_t)g * D + d;
+            if (ORDERED) {
+                float2 *const both = (float2 *)to;
+                *both = make_float2(both->x + c[n][half * 2], both->y + c[n][half * 2 + 1]);
+            } else {
+                atomicAdd(to, c[n][half * 2]);
+                atomicAdd(to + 1, c[n][half * 2 + 1]);
+            }
+        }
+    }
+}
+
+/* dw of the query: the four warps that shared a head's slots, in order. */
+template <int MT>
+__device__ inline void finish_dw(bwd_smem<MT> &sm, float (&dw)[MT][2], const pb_indexer_bwd_args &a, size_t token)
+{
+    const int lane = pb_mma_lane(), h0 = (int)threadIdx.x / 128 * MT * 8;
+#pragma unroll
+    for (int n = 0; n < MT; n++)
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+#pragma unroll
+            for (int d = 4; d < 32; d *= 2) dw[n][e] += __shfl_xor_sync(0xffffffffu, dw[n][e], d);
+            if (lane < 4) sm.dw[threadIdx.x / 32 % 4][h0 + n * 8 + lane * 2 + e] = dw[n][e];
+        }
+    __syncthreads();
+    for (int h = threadIdx.x; h < a.x.H; h += INDEXER_THREADS)
+        a.dw[token * a.x.H + h] = (sm.dw[0][h] + sm.dw[1][h]) + (sm.dw[2][h] + sm.dw[3][h]);
+}
+
+template <int MT>
+__device__ inline void store_dq(const float (&dq)[2 * MT][4], const pb_indexer_bwd_args &a, size_t token)
+{
+    const int h = (int)threadIdx.x / 32 % MT * 16 + pb_mma_lane() / 4, col = (int)threadIdx.x / 32 / MT * MT * 16;
+    bf16 *to = (bf16 *)a.dq + token * a.x.H * a.x.D;
+#pragma unroll
+    for (int n = 0; n < 2 * MT; n++) {
+        const int d = col + n * 8 + pb_mma_lane() % 4 * 2;
+        if (d >= a.x.D) continue;
+        if (h < a.x.H) *(uint32_t *)(to + h * a.x.D + d) = pack_bf16(dq[n][0], dq[n][1]);
+        if (h + 8 < a.x.H) *(uint32_t *)(to + (h + 8) * a.x.D + d) = pack_bf16(dq[n][2], dq[n][3]);
+    }
+}
+
+template <int MT, bool ORDERED>
+__global__ __launch_bounds__(INDEXER_THREADS, ORDERED || MT > 4 ? 1 : 2) void bwd_kernel(const pb_indexer_bwd_args a, float *sums,
+                                                                               int parts)
+{
+    extern __shared__ __align__(128) unsigned char smem[];
+    bwd_smem<MT> &sm = *reinterpret_cast<bwd_smem<MT> *>(smem);
+    const pb_indexer &x = a.x;
+    const int b = ORDERED ? (int)blockIdx.x / parts : (int)(blockIdx.x / x.S);
+    const int every = ORDERED ? parts : x.S; /* this block's queries: every so many */
+    float *dk = sums + (size_t)(ORDERED ? blockIdx.x : b) * x.G * x.D;
+    for (int t = (int)blockIdx.x % every; t < x.S; t += every) {
+        const size_t token = (size_t)b * x.S + t;
+        float dq[2 * MT][4] = {}, dw[MT][2] = {};
+        __syncthreads();
+        for (int h = x.H + (int)threadIdx.x; h < 16 * MT; h += INDEXER_THREADS) sm.w[h] = 0; /* beyond what is loaded */
+        for (int e = padded_heads(x.H) * LD + (int)threadIdx.x; e < 16 * MT * LD; e += INDEXER_THREADS)
+            sm.q[e] = __float2bfloat16_rn(0);
+        load_heads<DP, false>(sm.q, sm.w, x, token);
+        if (a.K > 0) load_slots(sm, 0, a, token, 0);
+        copy_commit();
+        for (int j0 = 0, stage = 0; j0 < a.K; j0 += SLOTS, stage ^= 1) {
+            if (j0 + SLOTS < a.K) load_slots(sm, stage ^ 1, a, token, j0 + SLOTS);
+            copy_commit();
+            copy_wait<1>();
+            __syncthreads();
+            if (ORDERED) merge_slots(sm.group[stage], sm.ds[stage], SLOTS);
+            weigh_tile(sm, stage, dw);
+            __syncthreads();
+            mix_tile(sm, stage, dq);
+            scatter_tile<MT, ORDERED>(sm, stage, dk, x.D);
+            __syncthreads();
+        }
+        copy_wait<0>();
+        finish_dw(sm, dw, a, token);
+        store_dq<MT>(dq, a, token);
+    }
+}
+
+template <int MT, bool ORDERED> pb_status launch(pb_ctx *ctx, const pb_indexer_bwd_args &a, float *sums, int parts)
+{
+    return indexer_launch(ctx, "indexer bwd mma", bwd_kernel<MT, ORDERED>, (size_t)a.x.B * (ORDERED ? parts : a.x.S),
+                          sizeof(bwd_smem<MT>), a, sums, parts);
+}
+template <bool ORDERED> pb_status by_heads(pb_ctx *ctx, const pb_indexer_bwd_args &a, float *sums, int parts)
+{
+    return a.x.H <= 16   ? launch<1, ORDERED>(ctx, a, sums, parts)
+           : a.x.H <= 32 ? launch<2, ORDERED>(ctx, a, sums, parts)
+           : a.x.H <= 64 ? launch<4, ORDERED>(ctx, a, sums, parts)
+                         : launch<8, ORDERED>(ctx, a, sums, parts);
+}
+
+/* ---- the sums of dk -------------------------------------------------------------------------------------------- */
+
+__global__ __launch_bounds__(INDEXER_THREADS) void clear_kernel(float *x, size_t n)
+{
+    const size_t i = (size_t)blockIdx.x * INDEXER_THREADS + threadIdx.x;
+    if (i < n) x[i] = 0;
+}
+
+template <class T>
+__global__ __launch_bounds__(INDEXER_THREADS) void round_kernel(T *to, const float *sums, size_t n, size_t part,
+                                                                int parts)
+{
+    const size_t i = (size_t)blockIdx.x * INDEXER_THREADS + threadIdx.x;
+    if (i >= n) return;
+    const float *from = sums + i / part * parts * part + i % part;
+    float sum = 0;
+    for (int p = 0; p < parts; p++) sum += from[p * part];
+    to[i] = pb_from_f32<T>(sum);
+}
+template <class T> pb_status round_sums(pb_ctx *ctx, const pb_indexer_bwd_args &a, const float *sums, int parts)
+{
+    const size_t part = (size_t)a.x.G * a.x.D, n = a.x.B * part;
+    return indexer_launch(ctx, "indexer bwd, round", round_kernel<T>, (n + INDEXER_THREADS - 1) / INDEXER_THREADS, 0,
+                          (T *)a.dk, sums, n, part, parts);
+}
+} // namespace
+
+pb_status pb_indexer_clear_sums(pb_ctx *ctx, float *sums, size_t n)
+{
+    return indexer_launch(ctx, "indexer bwd, clear", clear_kernel, (n + INDEXER_THREADS - 1) / INDEXER_THREADS, 0, sums,
+                          n);
+}
+
+pb_status pb_indexer_round_sums(pb_ctx *ctx, const pb_indexer_bwd_args *a, const float *sums, int parts)
+{
+    return PB_CUDA_BY_DTYPE(a->x.dtype, round_sums, ctx, *a, sums, parts);
+}
+
+bool pb_indexer_bwd_mma_takes(const pb_indexer_bwd_args *a)
+{
+    return pb_indexer_mma_takes(&a->x) && (uintptr_t)a->dq % 4 == 0;
+}
+
+pb_status pb_indexer_bwd_mma(pb_ctx *ctx, const pb_indexer_bwd_args *a, float *sums, int parts, bool ordered)
+{
+    return ordered ? by_heads<true>(ctx, *a, sums, parts) : by_heads<false>(ctx, *a, sums, parts);
+}
