@@ -10,16 +10,10 @@
 
 enum { POINTS = 64 };
 
-static bool is(const pb_case *c, const char *axis, const char *value)
-{
-    const char *v = pb_case_get(c, axis);
-    return v && strcmp(v, value) == 0;
-}
-
 bool pb_attn_twin(const pb_case *c, pb_case *dense)
 {
     pb_case twin = *c;
-    if (strcmp(c->suite, "attention") != 0 || !is(c, "arm", "sparse")) return false;
+    if (strcmp(c->suite, "attention") != 0 || !pb_case_is(c, "arm", "sparse")) return false;
     if (pb_case_set(&twin, "arm", "dense") != PB_OK || pb_case_set(&twin, "list", "causal") != PB_OK ||
         pb_case_set(&twin, "topk", "0") != PB_OK)
         return false;
