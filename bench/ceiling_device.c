@@ -1,12 +1,15 @@
 /* ceiling_device.c - ceilings of a GPU, through the ops that a model uses. */
 #include "bench/ceiling_device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench/results.h"
 #include "kernels/clip/clip.h"
 #include "kernels/core/arena.h"
 #include "kernels/linear/linear.h"
+#include "kernels/scatter/scatter.h"
 
 enum { N = 8192, LAUNCHES = 1000 };
 
@@ -105,6 +108,70 @@ pb_status pb_ceiling_launch(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     }
     pb_status s = time_launches(ctx, c, &args, false, sink);
     if (s == PB_OK) s = time_launches(ctx, c, &args, true, sink);
+    pb_arena_free(&a);
+    return s;
+}
+
+/* ---- sums in the second-level cache --------------------------------------------------------------------- */
+
+/* Rows as a backward pass of attention has them; as many as the cache holds by far. */
+enum { ADDITIONS = 1 << 20, ROWS = 8192, COLUMNS = 512 };
+
+static pb_status run_additions(pb_ctx *ctx, void *self) { return pb_scatter_add(ctx, self); }
+
+static pb_status draw_rows(pb_ctx *ctx, const pb_scatter_add_args *a)
+{
+    int32_t *idx = malloc(ADDITIONS * sizeof *idx);
+    float x[COLUMNS];
+    if (!idx) return pb_fail(PB_ENOMEM, "no memory for %d rows", ADDITIONS);
+    for (size_t i = 0; i < ADDITIONS; i++) idx[i] = (int32_t)(pb_uniform(1, i) * ROWS);
+    for (size_t i = 0; i < COLUMNS; i++) x[i] = (float)pb_uniform(2, i) - 0.5f;
+    pb_status s = pb_upload(ctx, (void *)a->idx, idx, ADDITIONS * sizeof *idx);
+    if (s == PB_OK) s = pb_upload(ctx, (void *)a->x, x, sizeof x);
+    free(idx);
+    return s;
+}
+
+/* Every implementation that there is; the note has the rate of each. */
+static pb_status time_additions(pb_ctx *ctx, const pb_case *c, pb_scatter_add_args *a, pb_sink *sink)
+{
+    const double bytes = 4.0 * ADDITIONS * COLUMNS;
+    pb_timing *t = calloc(2, sizeof *t), *best = NULL; /* of the last and of the best */
+    char note[200] = "";
+    pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    pb_status s = t ? draw_rows(ctx, a) : pb_fail(PB_ENOMEM, "no memory for samples");
+    o.queued = true;
+    for (const pb_impl *i = pb_op_scatter_add.impls[ctx->id]; s == PB_OK && i->name; i++) {
+        if (i->available && !i->available()) continue;
+        ctx->impl = i->name;
+        pb_timing *next = best == t ? t + 1 : t;
+        s = pb_measure(ctx, run_additions, a, &o, next);
+        if (s != PB_OK) break;
+        const size_t used = strlen(note);
+        snprintf(note + used, sizeof note - used, "%s%s %.4g B/s", used ? ", " : "", i->name, bytes / next->median);
+        if (!best || next->median < best->median) best = next;
+    }
+    ctx->impl = NULL;
+    if (s == PB_OK && best) s = pb_emit_rate(sink, c, "l2_reduce_rate", bytes, best, note);
+    free(t);
+    return s;
+}
+
+pb_status pb_ceiling_l2_reduce(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    pb_scatter_add_args args;
+    pb_arena a;
+    pb_arena_begin(&a, ctx);
+    for (int pass = 0; pass < 2; pass++) {
+        args = (pb_scatter_add_args){.x = pb_carve(&a, COLUMNS * sizeof(float)),
+                                     .idx = pb_carve(&a, ADDITIONS * sizeof(int32_t)),
+                                     .y = pb_carve(&a, (size_t)ROWS * COLUMNS * sizeof(float)),
+                                     .S = ADDITIONS,
+                                     .R = ROWS,
+                                     .D = COLUMNS};
+        if (!pass) PB_TRY(pb_arena_commit(&a));
+    }
+    pb_status s = time_additions(ctx, c, &args, sink);
     pb_arena_free(&a);
     return s;
 }

@@ -9,4 +9,6 @@ pb_status pb_ceiling_matmul(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
 pb_status pb_ceiling_matmul_f32(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
 /* launch_time and node_time: a kernel on one element through pb_op_run, a thousand in a row, eager and as a graph. */
 pb_status pb_ceiling_launch(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
+/* l2_reduce_rate: a row of 2 KiB added to 2^20 random ones of 16 MiB by scatter_add, every implementation of it. */
+pb_status pb_ceiling_l2_reduce(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
 #endif

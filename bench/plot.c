@@ -111,20 +111,36 @@ typedef struct figure {
     const pb_series_set *set;
     const pb_plot_opts *o;
     char suite[PB_AXIS_TEXT], script[TEXT], out[TEXT], term[4];
+    const struct own *own; /* NULL: the arms of a suite */
 } figure;
 
-/* Without a layout: the crossover. */
+/* Figures with data and a script of their own. */
+static const struct own {
+    const char *name, *needs;
+    int (*write)(FILE *f, const pb_series_set *set);
+} owns[] = {
+    {"crossover", "graphed case with an eager one beside it", pb_plot_crossover},
+    {"attention", "case of the suite attention, forward and backward, with two lengths", pb_plot_attention},
+};
+
+static const struct own *own_of(const char *name)
+{
+    for (size_t i = 0; name && i < sizeof owns / sizeof *owns; i++)
+        if (strcmp(owns[i].name, name) == 0) return &owns[i];
+    return NULL;
+}
+
+/* Without a layout: a figure of its own. */
 static pb_status draw(const figure *fig, const pb_layout *l, const char *data)
 {
     char heading[256], settings[4 * TEXT];
     FILE *f = fopen(data, "wb");
     if (!f) return pb_fail(PB_EIO, "%s: %s", data, strerror(errno));
-    int arms = l ? write_data(f, l, fig->set) : pb_plot_crossover(f, fig->set);
+    int arms = l ? write_data(f, l, fig->set) : fig->own->write(f, fig->set);
     bool ok = !ferror(f);
     if (fclose(f) != 0 || !ok) return pb_fail(PB_EIO, "%s: %s", data, strerror(errno));
     if (!arms)
-        return pb_fail(PB_EINVAL, "%s: no %s to plot", fig->t->path,
-                       l ? l->view->metrics[0].metric : "graphed case with an eager one beside it");
+        return pb_fail(PB_EINVAL, "%s: no %s to plot", fig->t->path, l ? l->view->metrics[0].metric : fig->own->needs);
     snprintf(heading, sizeof heading, "%s on %s", fig->t->rows[0].run_id, fig->t->rows[0].machine_id);
     pb_plot_plain(heading);
     snprintf(settings, sizeof settings, "data='%s'; out='%s'; term='%s'; arms=%d; heading='%s'", data, fig->out,
@@ -177,13 +193,13 @@ static pb_status name_output(figure *fig)
 
 static pb_status plot_table(const pb_table *t, const pb_series_set *set, const pb_plot_opts *o, FILE *out)
 {
-    figure fig = {.t = t, .set = set, .o = o};
+    figure fig = {.t = t, .set = set, .o = o, .own = own_of(o->figure)};
     pb_layout l;
     size_t from = 0, to = 0;
     pb_status s;
-    if (o->figure && strcmp(o->figure, "crossover") == 0) {
-        snprintf(fig.suite, sizeof fig.suite, "crossover");
-        snprintf(fig.script, sizeof fig.script, "%s/crossover.gp", o->plots ? o->plots : "plots");
+    if (fig.own) {
+        snprintf(fig.suite, sizeof fig.suite, "%s", fig.own->name);
+        snprintf(fig.script, sizeof fig.script, "%s/%s.gp", o->plots ? o->plots : "plots", fig.own->name);
         PB_TRY(name_output(&fig));
         s = draw_from(&fig, NULL);
     } else {

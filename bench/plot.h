@@ -2,8 +2,8 @@
  *
  * The suite names the script: plots/<suite>.gp. It is given data, a text file made from results.csv with one
  * line a case (label, then median, least and largest launch of every arm in seconds; NaN where there is none),
- * and the variables data, out, term, arms and heading. The figure "crossover" has plots/crossover.gp instead, and data
- * of its own. */
+ * and the variables data, out, term, arms and heading. The figures "crossover" and "attention" have plots/crossover.gp
+ * and plots/attention.gp instead, and data of their own. */
 #ifndef PB_PLOT_H
 #define PB_PLOT_H
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "bench/bench.h"
 
 typedef struct pb_plot_opts {
-    const char *figure;  /* "arms" or "crossover"; NULL: "arms" */
+    const char *figure;  /* "arms", "crossover" or "attention"; NULL: "arms" */
     const char *out;     /* what to write, .svg or .png; NULL: <suite>.svg in the run folder */
     const char *plots;   /* the folder of scripts; NULL: "plots" */
     const char *gnuplot; /* the program; NULL: "gnuplot" */

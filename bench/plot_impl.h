@@ -9,4 +9,5 @@
 void pb_plot_plain(char *s);
 /* Writes a block a line of the figure: its title, then "tokens ratio" rows. Returns how many. */
 int pb_plot_crossover(FILE *f, const pb_series_set *set);
+int pb_plot_attention(FILE *f, const pb_series_set *set); /* "tokens seconds" rows */
 #endif

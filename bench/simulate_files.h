@@ -7,10 +7,10 @@
  * row that a launch of any session lacks is left out, and counted.
  *
  * Prints what was recorded, the rates, the rows that see least (all of them: `all`), what the figures do not say, and
- * as the last line "bench: launches=48 pairs=24 rows=58 recorded=58 recorded_alarms=0 recorded_min=0
- * recorded_max=0.0504 ... exit=0": recorded_min and recorded_max bound the share of alarms in the comparisons as they
- * were recorded, each with 95 % confidence; of pairs whose candidate was slowed, said to be the same code, that share
- * is the share found.
+ * as the last line "bench: launches=48 pairs=24 rows=58 recorded=58 recorded_alarms=0 recorded_undecided=2
+ * recorded_min=0 recorded_max=0.0504 ... exit=0": recorded_undecided are the comparisons that were too noisy to say,
+ * recorded_min and recorded_max bound the share of alarms in the comparisons as they were recorded, each with 95 %
+ * confidence; of pairs whose candidate was slowed, said to be the same code, that share is the share found.
  *
  * PB_EXIT_USAGE and PB_EXIT_HARNESS: nothing is printed, and pb_error() holds the one line that says why: also of
  * fewer launches than the first look needs, and of sessions from several machines or versions. */

@@ -198,6 +198,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
         {"copy", measure_copy, measure_copy},        {"matmul", measure_matmul, pb_ceiling_matmul},
         {"matmul_f32", NULL, pb_ceiling_matmul_f32}, {"call", measure_call, NULL},
         {"range", measure_range, measure_range},     {"launch", NULL, pb_ceiling_launch},
+        {"l2_reduce", NULL, pb_ceiling_l2_reduce},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (strcmp(cases[i].name, c->name) != 0) continue;
@@ -214,7 +215,7 @@ static double expect(const pb_case *c)
 }
 
 static const char *const grid[] = {"copy,matmul,call,range", NULL};
-static const char *const device_grid[] = {"copy,matmul,matmul_f32,launch,range", NULL};
+static const char *const device_grid[] = {"copy,matmul,matmul_f32,l2_reduce,launch,range", NULL};
 
 const pb_suite pb_suite_ceiling = {
     .name = "ceiling",

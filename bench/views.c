@@ -38,6 +38,13 @@ static const pb_view views[] = {
                  {"kernel_flops", "flops", false},
                  {"floor_share", "of floor", false},
                  {"error", "error", false}}},
+    {"attention", .rows = {"arm", "list", "heads", "seq", "topk"},
+     .metrics = {{"kernel_time", "time", true},
+                 {"kernel_flops", "valid", false},
+                 {"listed_flops", "listed", false},
+                 {"floor_share", "of floor", false},
+                 {"error", "error", false},
+                 {"rel_diff", "rel_diff", false}}},
 };
 static const pb_view plain = {NULL, .rows = {NULL}};
 

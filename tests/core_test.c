@@ -81,6 +81,49 @@ static void guards_see_stray_writes(void **state)
     pb_unbind(&b);
 }
 
+/* What a masked slot may do to row -1: add +0.0 to it, or take it times 0. */
+static void guards_see_zeros_added_and_poison_what_is_read(void **state)
+{
+    pb_binder b = {.ctx = *state, .dtype = PB_BF16, .seed = 1};
+    float *y = pb_out(&b, "y", PB_F32, 6);
+    CHECK_OK(b.status);
+    for (int side = -512; side <= 6; side += 512 + 6) { /* row -1 and the row past the last, of 512 */
+        float sum = 0;
+        for (int d = 0; d < 512; d++) sum += 0 * y[side + d];
+        assert_true(isnan(sum));
+        for (int d = 0; d < 512; d++) y[side + d] += 0.0f;
+        CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, side < 0 ? "y: written before" : "y: written past");
+        CHECK_OK(pb_rebind(&b));
+    }
+    double sum = 0;
+    for (int d = -512; d < 0; d++) sum += pb_load(y, d, PB_BF16);
+    assert_true(isnan(sum));
+    pb_unbind(&b);
+}
+
+static void only_logarithms_may_be_infinite(void **state)
+{
+    pb_binder want = {.ctx = *state}, got = {.ctx = *state};
+    float *const x = pb_out_log(&want, "x", 3), *const y = pb_out_log(&got, "x", 3);
+    pb_diff d;
+    for (int i = 0; i < 3; i++) x[i] = y[i] = i ? (float)i : -INFINITY;
+    CHECK_OK(pb_compare(&want, &got, &d));
+    assert_true(pb_diff_ok(&d, 0));
+    y[0] = -1e30f; /* not the same */
+    CHECK_OK(pb_compare(&want, &got, &d));
+    assert_false(pb_diff_ok(&d, 1e9));
+    y[0] = INFINITY;
+    CHECK_OK(pb_compare(&want, &got, &d));
+    assert_false(pb_diff_ok(&d, 1e9));
+    y[0] = x[0], y[2] = -INFINITY;
+    CHECK_OK(pb_compare(&want, &got, &d));
+    assert_false(pb_diff_ok(&d, 1e9));
+    want.t[0].log = false, y[2] = x[2];
+    CHECK_OK(pb_compare(&want, &got, &d));
+    assert_false(pb_diff_ok(&d, 1e9));
+    pb_unbind(&want), pb_unbind(&got);
+}
+
 static void seeds_do_not_depend_on_order_or_backend(void **state)
 {
     pb_binder a = {.ctx = *state, .seed = 9}, b = {.ctx = *state, .seed = 9}, c = {.ctx = *state, .seed = 10};
@@ -250,6 +293,8 @@ int main(void)
         cmocka_unit_test(zero_reference_compares_absolutely),
         cmocka_unit_test(bf16_rounds_to_nearest_even),
         cmocka_unit_test(guards_see_stray_writes),
+        cmocka_unit_test(guards_see_zeros_added_and_poison_what_is_read),
+        cmocka_unit_test(only_logarithms_may_be_infinite),
         cmocka_unit_test(seeds_do_not_depend_on_order_or_backend),
         cmocka_unit_test(recording_notes_and_does_not_run),
         cmocka_unit_test(recording_refuses_what_a_graph_cannot_hold),

@@ -1,6 +1,6 @@
-/* ops_test.c - every implementation of every op against its CPU "ref", on every edge shape in f32 and
- * bf16, with S swept over 1..65 and 127..129, poisoned outputs and guard words; and every recorded graph
- * against the eager run. Generated from kernels/ops.def: a new op is tested the moment it is listed.
+/* ops_test.c - every implementation of every op against its CPU "ref", on every edge shape in f32 and bf16, with S
+ * swept over 1..65 and 127..129, outputs and scratch poisoned and between guard words; and every recorded graph against
+ * the eager run. Generated from kernels/ops.def: a new op is tested the moment it is listed.
  *
  * usage: ops_test [--backend cpu|cuda] [--no-sweep] [OP_SUBSTRING | =OP]     e.g. ops_test attention */
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static void record_and_replay(pb_ctx *ctx, call *c)
 }
 
 /* One implementation on the inputs of `want`, which holds the oracle's outputs; eager and replayed. */
-static void check_impl(one *o, const pb_impl *impl, const int *dim, pb_dtype t, call *want, call *eager, call *graph)
+static void check_runs(one *o, const pb_impl *impl, const int *dim, pb_dtype t, call *want, call *eager, call *graph)
 {
     char where[160];
     pb_diff d;
@@ -56,6 +56,22 @@ static void check_impl(one *o, const pb_impl *impl, const int *dim, pb_dtype t, 
     record_and_replay(o->ctx, graph);
     CHECK_OK(pb_compare(&eager->b, &graph->b, &d));
     if (!pb_diff_ok(&d, same)) wrong(o, "%s: replay differs from eager by %g in %s", where, d.rel, d.tensor);
+}
+
+/* The same in scratch of just the size that it asked for, poisoned and between guards. */
+static void check_impl(one *o, const pb_impl *impl, const int *dim, pb_dtype t, call *want, call *eager, call *graph)
+{
+    pb_binder room = {.ctx = o->ctx};
+    void *const before = o->ctx->scratch;
+    const size_t before_bytes = o->ctx->scratch_bytes;
+    o->ctx->scratch_bytes = impl->workspace ? impl->workspace(eager->args) : 0;
+    o->ctx->scratch = pb_out(&room, "scratch", PB_U8, o->ctx->scratch_bytes);
+    CHECK_OK(room.status);
+    check_runs(o, impl, dim, t, want, eager, graph);
+    if (pb_check_guards(&room) != PB_OK)
+        wrong(o, "%s.%s %s: %s", o->op->name, impl->name, pb_dtype_name(t), pb_error());
+    o->ctx->scratch = before, o->ctx->scratch_bytes = before_bytes;
+    pb_unbind(&room);
 }
 
 static void check_case(one *o, const int *dim, pb_dtype t)

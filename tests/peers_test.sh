@@ -60,8 +60,8 @@ run() { "$peers/run" --what qlora --cases tiny:1x64 "$@"; }
 # ---- arguments ------------------------------------------------------------------------------------------
 table "$peers/run" <<'TABLE'
 --help                            |   0 | --what
---what qloar                      |   2 | 'qloar' is not one of full, qlora, backward, kernels
---peers jax                       |   2 | 'jax' is not one of torch, hf
+--what qloar                      |   2 | 'qloar' is not one of full, qlora, backward, kernels, attention
+--peers jax                       |   2 | 'jax' is not one of torch, hf, tilelang, cudnn, flashmla
 --what full --peers hf            |   2 | none of them measures full
 --cases tiny                      |   2 | 'tiny': want MODEL:BATCHxSEQ
 --cases tiny:0x64                 |   2 | 'tiny:0x64': want MODEL:BATCHxSEQ
@@ -120,6 +120,49 @@ expect 0 'hf: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=eager&
 [[ $(grep -c '^qlora torch: ' log) -eq 16 && $(grep -c '^backward hf: ' log) -eq 8 ]] || fail 'not 8 cases'
 expect 0 'kernels torch: kernels/nf4_dequantize?dtype=bf16&shape=' \
     "$peers/run" --what kernels --filter 'kernels/nf4_dequantize?dtype=bf16&*' --dry-run
+
+# ---- sparse attention: what is missing is named in one line, the cases, the lists --------------------------------
+mkdir -p miles wheels/cudnn/deepseek_sparse_attention mla/csrc/sm90/prefill/sparse/instantiations
+touch miles/tilelang_sparse_mla_fwd.py
+kernel=mla/csrc/sm90/prefill/sparse/instantiations/phase1_k512.cu && echo 'nothing;' >$kernel
+one_line() { # EXIT TEXT COMMAND...
+    expect "$@"
+    [[ $(wc -l <log) -eq 1 ]] || fail "more than a line: $2"
+}
+attention() { "$peers/run" --what attention --device cuda "$@"; }
+one_line 2 'no peer, for want of a --path, measures attention' attention
+for peer in tilelang cudnn flashmla; do
+    one_line 2 "--path $peer=PATH is missing" attention --peers $peer
+    one_line 125 'nowhere is not there: a ' attention --path $peer=nowhere
+    one_line 2 "--path $peer=PATH is missing" "$peers/attention_peers.py" --peer $peer key
+done
+one_line 125 'miles: want miles_plugins/models/deepseek_v4/ops/kernel/tilelang_sparse_mla_fwd.py or tilelang_sparse_mla_fwd.py' \
+    attention --path tilelang=miles
+one_line 125 'wheels: want cudnn/deepseek_sparse_attention in it' attention --path cudnn=wheels
+one_line 125 "miles: want ${kernel#mla/} in it" attention --path flashmla=miles
+build() { "$peers/attention_peers.py" --peer flashmla --path mla --build mla.so; }
+one_line 125 'mla/csrc/cutlass/include: no CUTLASS headers there; PB_CUTLASS names their folder' build
+mkdir -p headers/cutlass && touch headers/cutlass/cutlass.h
+PB_CUTLASS=headers one_line 125 'no instantiation of run_fwd_phase1_kernel' build
+echo 'template void run_fwd_phase1_kernel<512, false>(const SparseAttnFwdParams& params);' >$kernel
+PB_CUTLASS=headers CUDACXX=/proc/nowhere one_line 125 '/proc/nowhere: ' build
+printf '#!/bin/sh\ngrep -q "run_fwd_phase1_kernel<512, false>(p)" mla.so.cu && echo "x.cu(1): error: why" >&2\nexit 1\n' >nvcc
+chmod +x nvcc
+PB_CUTLASS=headers CUDACXX=./nvcc one_line 125 'FlashMLA does not build: x.cu(1): error: why' build
+[[ ! -e mla.so.cu ]] || fail 'the wrapper is left behind'
+expect 2 'want NAME=PATH' attention --path jax=x
+expect 0 'attention tilelang: attention/fwd?arm=sparse&dtype=bf16&heads=64&list=v4&masked=0&qk=512&seq=4096&topk=640' \
+    attention --peers tilelang,cudnn,flashmla --dry-run
+for sides in 'tilelang 12' 'cudnn 6' 'flashmla 6'; do
+    [[ $(grep -c "^attention ${sides% *}: " log) -eq ${sides#* } ]] || fail "not $sides cases"
+done
+grep -q 'cudnn: .*/fwd\|flashmla: .*/bwd\|arm=dense' log && fail 'a case that the peer has not'
+key='attention/fwd?arm=sparse&dtype=bf16&heads=8&list=causal&masked=0&qk=512&seq=40&topk=16'
+"${bench%/*}/attention_lists" "$key" | od -An -v -t d4 -w64 >lists
+[[ $(wc -l <lists) -eq 40 ]] || fail 'not 40 lists of 16'
+awk '{ n = 0; for (w = 1; w <= 16; w++) { if ($w >= NR || seen[NR, $w]++ && $w >= 0) bad = 1; n += $w >= 0 } }
+    n != (NR < 16 ? NR : 16) { bad = 1 } END { exit bad }' lists || fail 'lists that are not the case'"'"'s'
+expect 2 'has no lists' "${bench%/*}/attention_lists" "${key/sparse/dense}"
 
 # ---- the peers' text is the trainer's ------------------------------------------------------------------------
 for shape in '1 128' '4 512' '3 2048'; do

@@ -35,7 +35,7 @@ chmod +x played
 proof() { python3 "$source/scripts/proof" "$@"; }
 measure() { proof cpu --bench "$dir/played" --baselines b --out out --aa 12 --slow 7 "$@"; }
 
-expect 0 '| `m` | 120 | 15 | 0 | 18.1 % | 10 | 10 | 74.1 % |' measure
+expect 0 '| `m` | 120 | 15 | 0 | 18.1 % | 10 | 10 | 0 | 74.1 % |' measure
 [[ $(wc -l <calls) -eq 5 ]] || fail "not three sessions of one kind and two of the other"
 [[ $(grep -c 'inject-slowdown 2%' calls) -eq 2 ]] || fail "not two sessions are slowed"
 [[ $(grep -c -- '--gates out/gates.csv' calls) -eq 2 ]] || fail "other than the slowed sessions ask for more pairs"
@@ -60,9 +60,9 @@ SLEEP=60 expect 3 'the time is up: 0 of 12 A/A comparisons' measure --minutes 0.
 PLAYED=125 expect 125 'exit code 125' measure
 expect 2 'only `table` takes folders' proof cpu folder
 expect 2 'nosuch: no such program' proof cpu --bench ./nosuch --out out2
-# What is played has to be what the real one would take: with everything but launches.
-eval "set -- $(sed -n 's/--out .*--filter/--filter/p;1q' calls | sed "s/'/'\\\\''/g; s/[^ ]*/'&'/g")"
-expect 2 'nosuch' "$bench" "$@" --suite nosuch --out out3
+# What is played is what the real one takes, with a suite that there is not.
+read -ra args <calls
+expect 2 "there is no suite 'nosuch'" "$bench" "${args[@]}" --suite nosuch --gates "$source/baselines/gates.csv"
 expect 2 'invalid choice' proof gpu
 
 # ---- the README's section ----------------------------------------------------------------------------------------------

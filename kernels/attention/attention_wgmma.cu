@@ -54,13 +54,6 @@ template <int D, int G> __device__ inline tile tile_of(int t, const pb_attention
     const int tiles = (a.S + plan<D, G>::QUERIES - 1) / plan<D, G>::QUERIES, bh = t % (a.H * a.B);
     return {bh / a.H, bh % a.H, (tiles - 1 - t / (a.H * a.B)) * plan<D, G>::QUERIES};
 }
-/* A block's tile of the round after that of tile t, or one past the last: each round is dealt in the other direction.
- */
-__device__ inline int next_tile(int t)
-{
-    const int blocks = (int)gridDim.x;
-    return t - t % blocks + 2 * blocks - 1 - t % blocks;
-}
 __device__ inline const int32_t *starts_of(const pb_attention_fwd_args &a, int b)
 {
     return a.start ? a.start + (size_t)b * a.S : NULL;
@@ -117,12 +110,6 @@ template <int D> __device__ inline void start_outputs(float (&o)[D / 8][4], cons
 #pragma unroll
     for (int k = 0; k < KEYS / 16; k++) wgmma(o, p[k], step(v, k * 16 * 128));
     wgmma_commit();
-}
-
-__device__ inline void release(uint64_t *empty)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(empty);
 }
 
 __device__ inline void hide(float (&s)[KEYS / 8][4], const key_range &r, const keys (&seen)[2], int j0)

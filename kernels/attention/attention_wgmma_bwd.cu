@@ -181,12 +181,6 @@ __device__ inline void start_dq(float (&c)[8][4], factor ds, factor k)
     wgmma_commit();
 }
 
-__device__ inline void release(uint64_t *barrier)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) barrier_arrive(barrier);
-}
-
 /* Scores, keys j0 + 8r.. down and queries i0 .. across, become weights. */
 template <int D> __device__ inline void weigh(float (&s)[QUERIES<D> / 8][4], const query_stats<D> &st, float sl)
 {

@@ -20,6 +20,7 @@ typedef struct pb_bound {
                               no op may touch */
     pb_dtype dtype;
     pb_role role;
+    bool log;      /* of logarithms: -inf is a value, see pb_out_log */
     double lo, hi; /* range of the seeded values */
     uint64_t sum;  /* checksum of an input as it was handed over */
     void *raw;     /* pb_in_raw: the bytes; owned */
@@ -41,6 +42,8 @@ const void *pb_in_ld(pb_binder *b, const char *name, pb_dtype dtype, size_t rows
 /* Outputs, poisoned with NaN (integers: 0x7f bytes), so that an element never written shows. */
 void *pb_out(pb_binder *b, const char *name, pb_dtype dtype, size_t n);
 void *pb_out_ld(pb_binder *b, const char *name, pb_dtype dtype, size_t rows, size_t cols, size_t ld);
+/* The same, of f32 logarithms: that of 0, -inf, is right where both sides of a comparison have it. */
+float *pb_out_log(pb_binder *b, const char *name, size_t n);
 /* Read and written: seeded like an input in [lo,hi), compared like an output. */
 void *pb_inout(pb_binder *b, const char *name, pb_dtype dtype, size_t n, double lo, double hi);
 void *pb_inout_ld(pb_binder *b, const char *name, pb_dtype dtype, size_t rows, size_t cols, size_t ld);
@@ -62,7 +65,7 @@ pb_bound *pb_find_bound(pb_binder *b, const char *name); /* NULL when there is n
 pb_status pb_check_guards(pb_binder *b);
 
 /* How far two sets of outputs are apart, worst output first. A non-finite element on either side
- * makes both NaN, so write !(err <= tol). Gaps are left out. */
+ * makes both NaN, so write !(err <= tol); but -inf on both sides of a logarithm is no difference. Gaps are left out. */
 typedef struct pb_diff {
     double rel;         /* ||got-want|| / ||want||; absolute where want is all zero */
     double max;         /* max|got-want| / rms(want), alike */

@@ -18,7 +18,21 @@ template <int N> __device__ static inline void copy_wait(void)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
-/* The same always, for data read once: the memory cache fetches 128 bytes around it. Or 4 bytes. */
+/* The same of rows that many blocks read: they stay in the L2 cache as long as they can, which fetches 256 bytes around
+ * what is asked. `policy` is kept_in_l2()'s. */
+__device__ static inline uint64_t kept_in_l2(void)
+{
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+__device__ static inline void copy_async_kept(void *dst, const void *src, bool there, uint64_t policy)
+{
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint.L2::256B [%0], [%1], 16, %2, %3;" ::"r"(smem_address(dst)),
+                 "l"(src), "r"(there ? 16 : 0), "l"(policy)
+                 : "memory");
+}
+/* Always 16 bytes, for data read once: the memory cache fetches 128 bytes around it. Or 4 bytes. */
 __device__ static inline void copy_async_line(void *dst, const void *src)
 {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(smem_address(dst)), "l"(src) : "memory");

@@ -15,8 +15,8 @@ static const int f32_piece = 2048;
 
 /* What the choice of an algorithm depends on. Compared as bytes: cleared before it is filled. */
 struct shape {
-    size_t lda, ldb, ldc;
-    int M, N, K;
+    size_t lda, ldb, ldc, step_a, step_b, step_c;
+    int M, N, K, batch;
     unsigned align_a, align_b, align_c, align_bias; /* bytes, powers of two; align_bias 0: no bias */
     pb_dtype ab, c;
     unsigned char trans_a, trans_b, accumulate;
@@ -72,22 +72,26 @@ void pb_cuda_blas_close(pb_cuda_blas *b)
 
 static cudaDataType_t type_of(pb_dtype t) { return t == PB_F32 ? CUDA_R_32F : CUDA_R_16BF; }
 
-static unsigned alignment_of(const void *p)
+/* Of p and of what lies whole steps of so many bytes behind it. */
+static unsigned alignment_of(const void *p, size_t step)
 {
-    const uintptr_t lowest = (uintptr_t)p & (~(uintptr_t)p + 1);
+    const uintptr_t bits = (uintptr_t)p | step, lowest = bits & (~bits + 1);
     return lowest == 0 || lowest > 256 ? 256 : (unsigned)lowest;
 }
 
-static shape shape_of(const pb_gemm *g, const void *bias)
+static shape shape_of(const pb_gemm *g, const void *bias, const pb_gemm_batch *batch)
 {
+    const size_t ab = pb_dtype_size(g->a.dtype), c = pb_dtype_size(g->c_dtype);
     shape s;
     memset(&s, 0, sizeof s);
     s.lda = g->a.ld, s.ldb = g->b.ld, s.ldc = g->ldc;
     s.M = g->M, s.N = g->N, s.K = g->K;
-    s.align_a = alignment_of(g->a.p), s.align_b = alignment_of(g->b.p), s.align_c = alignment_of(g->c);
+    s.batch = batch->n, s.step_a = batch->a, s.step_b = batch->b, s.step_c = batch->c;
+    s.align_a = alignment_of(g->a.p, batch->a * ab), s.align_b = alignment_of(g->b.p, batch->b * ab);
+    s.align_c = alignment_of(g->c, batch->c * c);
     s.ab = g->a.dtype, s.c = g->c_dtype;
     s.trans_a = g->a.trans, s.trans_b = g->b.trans, s.accumulate = g->accumulate;
-    s.align_bias = bias ? alignment_of(bias) : 0;
+    s.align_bias = bias ? alignment_of(bias, 0) : 0;
     return s;
 }
 
@@ -95,6 +99,15 @@ static cublasStatus_t layout(cublasLtMatrixLayoutOpaque_t *l, pb_dtype t, int ro
 {
     return cublasLtMatrixLayoutInit(l, type_of(t), (uint64_t)(swapped ? cols : rows), (uint64_t)(swapped ? rows : cols),
                                     (int64_t)ld);
+}
+
+static cublasStatus_t strided(cublasLtMatrixLayoutOpaque_t *l, int batch, size_t step)
+{
+    const int64_t offset = (int64_t)step;
+    const int32_t n = batch;
+    const cublasStatus_t s = cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof n);
+    if (s != CUBLAS_STATUS_SUCCESS) return s;
+    return cublasLtMatrixLayoutSetAttribute(l, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &offset, sizeof offset);
 }
 
 #define SET(desc, what, value) BLAS_TRY(cublasLtMatmulDescSetAttribute(desc, what, &(value), sizeof(value)))
@@ -114,6 +127,10 @@ static pb_status describe(const shape *s, const void *bias, call *k)
     BLAS_TRY(layout(&k->a, s->ab, s->N, s->K, s->trans_b, s->ldb));
     BLAS_TRY(layout(&k->b, s->ab, s->K, s->M, s->trans_a, s->lda));
     BLAS_TRY(layout(&k->c, s->c, s->N, s->M, false, s->ldc));
+    if (s->batch == 1) return PB_OK;
+    BLAS_TRY(strided(&k->a, s->batch, s->step_b));
+    BLAS_TRY(strided(&k->b, s->batch, s->step_a));
+    BLAS_TRY(strided(&k->c, s->batch, s->step_c));
     return PB_OK;
 }
 
@@ -168,10 +185,10 @@ static bool takes(const pb_gemm *g)
 }
 
 /* One call of the library, or *taken = false. */
-static pb_status product(pb_ctx *ctx, const pb_gemm *g, const void *bias, bool *taken)
+static pb_status product(pb_ctx *ctx, const pb_gemm *g, const void *bias, const pb_gemm_batch *batch, bool *taken)
 {
     pb_cuda_blas *blas = pb_cuda_blas_of(ctx);
-    const shape key = shape_of(g, bias);
+    const shape key = shape_of(g, bias, batch);
     const float alpha = g->alpha, beta = g->accumulate ? 1.0f : 0.0f;
     slot *s = slot_of(blas, &key);
     call k;
@@ -215,9 +232,28 @@ size_t pb_cuda_bias_room(const pb_gemm *g)
     return g->bias && g->c_dtype == PB_BF16 ? ((size_t)g->N * sizeof(__nv_bfloat16) + 255) / 256 * 256 : 0;
 }
 
-pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, void *room)
+/* Piece after piece of the sum over K; `bias` has the type of C. */
+static pb_status pieces(pb_ctx *ctx, const pb_gemm *g, const void *bias, const pb_gemm_batch *batch)
 {
     const int step = g->a.dtype == PB_F32 && g->K > f32_piece ? f32_piece : g->K;
+    for (int from = 0; from < g->K; from += step) {
+        const pb_gemm p = piece_of(g, from, g->K - from < step ? g->K - from : step);
+        bool taken = false;
+        PB_TRY(product(ctx, &p, from ? NULL : bias, batch, &taken));
+        if (!taken) PB_TRY(pb_cuda_gemm_simt_batch(ctx, &p, batch));
+    }
+    return PB_OK;
+}
+
+pb_status pb_cuda_gemm_batch(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch)
+{
+    if (g->M == 0 || g->N == 0) return PB_OK;
+    return takes(g) ? pieces(ctx, g, NULL, batch) : pb_cuda_gemm_simt_batch(ctx, g, batch);
+}
+
+pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, void *room)
+{
+    const pb_gemm_batch one = {1, 0, 0, 0};
     const void *bias = g->bias;
     if (g->M == 0 || g->N == 0) return PB_OK;
     if (!takes(g)) return pb_cuda_gemm_simt(ctx, g);
@@ -227,11 +263,5 @@ pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, void *room)
         PB_TRY(pb_cuda_launched(ctx, "round_bias"));
         bias = room;
     }
-    for (int from = 0; from < g->K; from += step) {
-        const pb_gemm p = piece_of(g, from, g->K - from < step ? g->K - from : step);
-        bool taken = false;
-        PB_TRY(product(ctx, &p, from ? NULL : bias, &taken));
-        if (!taken) PB_TRY(pb_cuda_gemm_simt(ctx, &p));
-    }
-    return PB_OK;
+    return pieces(ctx, g, bias, &one);
 }

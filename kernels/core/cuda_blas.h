@@ -21,11 +21,14 @@ pb_cuda_blas *pb_cuda_blas_of(const pb_ctx *ctx);
  * and `serial` of g are not read. Deterministic: one algorithm a shape, none with atomics. What the library does not
  * take goes to pb_cuda_gemm_simt. */
 pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, void *room);
+/* A batch of them in one call; without a bias. */
+pb_status pb_cuda_gemm_batch(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch);
 size_t pb_cuda_bias_room(const pb_gemm *g);
 
 /* The same by a tiled kernel on the ordinary arithmetic units: any types and mixture of them, any alignment, B also in
  * NF4. Sums are f32 in pieces of 256. */
 pb_status pb_cuda_gemm_simt(pb_ctx *ctx, const pb_gemm *g);
+pb_status pb_cuda_gemm_simt_batch(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch); /* B not in NF4 */
 
 #ifdef __cplusplus
 }

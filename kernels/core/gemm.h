@@ -43,6 +43,12 @@ typedef struct pb_gemm {
     void *workspace;   /* pb_gemm_workspace bytes, 64-byte aligned */
 } pb_gemm;
 
+/* n products of one shape; the i-th has its matrices i steps (elements) behind the first one's. */
+typedef struct pb_gemm_batch {
+    int n;
+    size_t a, b, c;
+} pb_gemm_batch;
+
 /* The same for every instruction set and number of threads up to omp_get_max_threads(). */
 size_t pb_gemm_workspace(const pb_gemm *g);
 

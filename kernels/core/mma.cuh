@@ -59,4 +59,59 @@ __device__ static inline void pb_load_b_deep(uint32_t (&b)[4], const __nv_bfloat
 {
     pb_ldmatrix_trans(b, at + pb_mma_lane() * ld);
 }
+
+/* ---- from accumulators to operands and to memory ----------------------------------------------------------------- */
+
+/* C tiles as A tiles. */
+template <int NT> __device__ static inline void as_operand(uint32_t (&a)[NT / 2][4], const float (&c)[NT][4])
+{
+#pragma unroll
+    for (int k = 0; k < NT / 2; k++) {
+        a[k][0] = pack_bf16(c[2 * k][0], c[2 * k][1]);
+        a[k][1] = pack_bf16(c[2 * k][2], c[2 * k][3]);
+        a[k][2] = pack_bf16(c[2 * k + 1][0], c[2 * k + 1][1]);
+        a[k][3] = pack_bf16(c[2 * k + 1][2], c[2 * k + 1][3]);
+    }
+}
+
+/* x[i] of lane j of a quad becomes x[j] of lane i. */
+__device__ static inline void transpose_quad(uint32_t (&x)[4])
+{
+    const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, high ? x[i] : x[i + 2], 2);
+        if (high) x[i] = got;
+        else x[i + 2] = got;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, odd ? x[i] : x[i + 1], 1);
+        if (odd) x[i] = got;
+        else x[i + 1] = got;
+    }
+}
+
+/* Stores the rows g and g+8 of NT tiles, times f0 and f8, at row0 and row8; a NULL row is left out, and so are the
+ * columns from D (a multiple of 8) on. */
+template <int NT>
+__device__ static inline void store_rows(const float (&c)[NT][4], float f0, float f8, __nv_bfloat16 *row0,
+                                         __nv_bfloat16 *row8, int D)
+{
+    static_assert(NT % 4 == 0, "a quad stores four tiles at a time");
+    const int t = threadIdx.x % 4;
+#pragma unroll
+    for (int n = 0; n < NT; n += 4) {
+        uint32_t a[4], b[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            a[i] = pack_bf16(f0 * c[n + i][0], f0 * c[n + i][1]);
+            b[i] = pack_bf16(f8 * c[n + i][2], f8 * c[n + i][3]);
+        }
+        transpose_quad(a), transpose_quad(b);
+        const int col = (n + t) * 8;
+        if (row0 && col < D) *reinterpret_cast<uint4 *>(row0 + col) = make_uint4(a[0], a[1], a[2], a[3]);
+        if (row8 && col < D) *reinterpret_cast<uint4 *>(row8 + col) = make_uint4(b[0], b[1], b[2], b[3]);
+    }
+}
 #endif

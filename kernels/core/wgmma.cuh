@@ -20,7 +20,8 @@
 /* Where a factor lies: the low word of wgmma's matrix descriptor; the high word is the same for all (eight rows to the
  * next 1024 bytes, 128-byte swizzle). By rows: row i of the factor's M (or N) is row i of the tile, and what is summed
  * over runs along it, from `at` on. Across: what is summed over runs down the rows, M (or N) along them; `half` bytes
- * separate the halves. Computed once; `step` moves it by bytes, a constant, which leaves little between two products.
+ * separate one run of 64 of them from the next. Computed once; `step` moves it by bytes, a constant, which leaves
+ * little between two products.
  */
 typedef uint32_t factor;
 __device__ static inline factor factor_by_rows(const void *at) { return (smem_address(at) >> 4 & 0x3fff) | 1u << 16; }
@@ -106,6 +107,14 @@ __device__ static inline void wgmma(float (&c)[16][4], const uint32_t (&a)[4], f
                  : PB_C64
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
 }
+__device__ static inline void wgmma(float (&c)[32][4], const uint32_t (&a)[4], factor b)
+{
+    asm volatile("{ .reg .b64 b; mov.b64 b, {%132, 0x40000040};\n"
+                 "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" PB_R128
+                 "}, {%128, %129, %130, %131}, b, 1, 1, 1, 1; }"
+                 : PB_C128
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
+}
 #undef PB_C4
 #undef PB_C32
 #undef PB_C64
@@ -113,6 +122,16 @@ __device__ static inline void wgmma(float (&c)[16][4], const uint32_t (&a)[4], f
 #undef PB_R32
 #undef PB_R64
 #undef PB_R128
+
+/* Operand A of 16 columns to 16 rows of a tile, as factor_by_rows reads it: `row` and `chunk` are those of the 16 bytes
+ * that this lane names, row l%16 of the 16 and the columns' first chunk + l/16. */
+__device__ static inline void store_operand(__nv_bfloat16 *tile, const uint32_t (&a)[4], int row, int chunk)
+{
+    const __nv_bfloat16 *to = tile + row * 64 + ((chunk ^ (row & 7)) << 3);
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(smem_address(to)), "r"(a[0]),
+                 "r"(a[1]), "r"(a[2]), "r"(a[3])
+                 : "memory");
+}
 
 /* The number of this thread's warpgroup, which the compiler then knows to be the same in the whole warp. */
 __device__ static inline int warpgroup(void) { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0); }
@@ -131,6 +150,18 @@ __device__ static inline void barrier_inits_done(void)
 __device__ static inline void barrier_arrive(uint64_t *b)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(smem_address(b)) : "memory");
+}
+/* Once for the whole warp, whose reads and writes before come first. */
+__device__ static inline void release(uint64_t *b)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) barrier_arrive(b);
+}
+/* Arrives when the copies that this thread has started so far (copy_async.cuh) have happened; the thread goes on. Who
+ * waits must fence_async before products read what was copied. */
+__device__ static inline void barrier_arrive_copied(uint64_t *b)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(smem_address(b)) : "memory");
 }
 /* Arrives, and makes the phase wait for `bytes` of bulk copies too. */
 __device__ static inline void barrier_expect(uint64_t *b, uint32_t bytes)
@@ -273,5 +304,15 @@ template <int N> __device__ static inline void registers_fewer(void)
 template <int N> __device__ static inline void registers_more(void)
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+/* ---- blocks that stay ---------------------------------------------------------------------------------------- */
+
+/* A block's tile of the round after that of tile t, or one past the last: each round is dealt in the other direction.
+ */
+__device__ static inline int next_tile(int t)
+{
+    const int blocks = (int)gridDim.x;
+    return t - t % blocks + 2 * blocks - 1 - t % blocks;
 }
 #endif

@@ -1,11 +1,12 @@
 /* dense_mla_test.c - PyTorch's results for a causal window, queries that stand before every row, and errors. */
-#include "kernels/dense_mla/convert.h"
+#include "kernels/dense_mla/dense_mla.h"
+#include "kernels/sparse_mla/convert.h"
 #include "tests/mla_fixture.h"
 
 static void both(pb_ctx *ctx, const pb_mla *p)
 {
-    const pb_dense_mla_fwd_args f = pb_dense_mla_fwd_of(p);
-    const pb_dense_mla_bwd_args b = pb_dense_mla_bwd_of(p);
+    const pb_dense_mla_fwd_args f = pb_mla_fwd_of(p);
+    const pb_dense_mla_bwd_args b = pb_mla_bwd_of(p);
     CHECK_OK(pb_dense_mla_fwd(ctx, &f));
     CHECK_OK(pb_dense_mla_bwd(ctx, &b));
 }
@@ -41,10 +42,12 @@ static void queries_before_the_first_row_see_nothing(void **state)
 static void bad_arguments_are_named(void **state)
 {
     pb_mla p = fx_make(1, 1, 1, 1, 4, 4);
-    pb_dense_mla_fwd_args f = pb_dense_mla_fwd_of(&p);
+    pb_dense_mla_fwd_args f = pb_mla_fwd_of(&p);
     f.window = -1;
     CHECK_FAILS(pb_dense_mla_fwd(*state, &f), PB_EINVAL, "window=-1");
-    f = pb_dense_mla_fwd_of(&p), f.lse = NULL;
+    f = pb_mla_fwd_of(&p), f.idx = (const int32_t[]){0};
+    CHECK_FAILS(pb_dense_mla_fwd(*state, &f), PB_EINVAL, "idx is not NULL");
+    f = pb_mla_fwd_of(&p), f.lse = NULL;
     CHECK_FAILS(pb_dense_mla_fwd(*state, &f), PB_EINVAL, "lse is NULL");
     fx_free(&p);
 }

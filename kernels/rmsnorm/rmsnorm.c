@@ -8,6 +8,8 @@
 
 /* ---- reference ------------------------------------------------------------------------------ */
 
+static double weight(const float *w, int d) { return w ? (double)w[d] : 1; }
+
 static pb_status fwd_ref(pb_ctx *ctx, const void *args)
 {
     const pb_rmsnorm_fwd_args *a = args;
@@ -20,7 +22,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
             double rstd = 1 / sqrt(sum / a->D + (double)a->eps);
             a->rstd[(size_t)t * a->G + g] = (float)rstd;
             for (int d = 0; d < a->D; d++)
-                pb_store(a->y, y + d, a->dtype, pb_load(a->x, x + d, a->dtype) * rstd * (double)a->w[d]);
+                pb_store(a->y, y + d, a->dtype, pb_load(a->x, x + d, a->dtype) * rstd * weight(a->w, d));
         }
     return PB_OK;
 }
@@ -44,9 +46,9 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
                    dx = t * a->lddx + (size_t)g * a->D;
             double dot = 0, rstd = (double)a->rstd[(size_t)t * a->G + g];
             for (int d = 0; d < a->D; d++)
-                dot += pb_load(a->dy, dy + d, a->dtype) * (double)a->w[d] * pb_load(a->x, x + d, a->dtype) * rstd;
+                dot += pb_load(a->dy, dy + d, a->dtype) * weight(a->w, d) * pb_load(a->x, x + d, a->dtype) * rstd;
             for (int d = 0; d < a->D; d++) {
-                double wdy = pb_load(a->dy, dy + d, a->dtype) * (double)a->w[d],
+                double wdy = pb_load(a->dy, dy + d, a->dtype) * weight(a->w, d),
                        xh = pb_load(a->x, x + d, a->dtype) * rstd;
                 pb_store(a->dx, dx + d, a->dtype, rstd * (wdy - xh * dot / a->D));
             }
@@ -70,7 +72,8 @@ const pb_impl pb_rmsnorm_bwd_cpu[] = {PB_FAST_IMPLS(pb_rmsnorm_bwd, .workspace =
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* p: padding between tokens; a: accumulate; f: frozen w. Small variance shows a wrong eps (see bind). */
+/* p: padding between tokens; a: accumulate; f: frozen w, or with 2 none. Small variance shows a wrong eps (see bind).
+ */
 static const char axes[] = "BSGDpaf";
 static const pb_dims edge[] = {
     {2, 3, 1, 7},
@@ -82,10 +85,13 @@ static const pb_dims edge[] = {
     {2, 3, 1, 16, 0, 0, 1},
     {2, 70, 1, 40, 0, 0, 0},
     {1, 530, 1, 896},
+    {2, 3, 4, 512, 0, 0, 2},
+    {1, 5, 1, 1000, 0, 0, 2},
+    {2, 3, 2, 7, 5, 0, 2},
     {0},
 };
 static const pb_dims grid[] = {{1, 256, 1, 576}, {8, 1024, 1, 1536}, {4, 4096, 1, 4096}, {4, 1024, 16, 128}, {0}};
-static const pb_dims device_grid[] = {{4, 4096, 1, 4096}, {4, 2048, 1, 1536}, {0}};
+static const pb_dims device_grid[] = {{4, 4096, 1, 4096}, {4, 2048, 1, 1536}, {1, 4096, 64, 512, 0, 0, 2}, {0}};
 
 static const float bound_eps = 1e-3f; /* of the order of mean x^2 below, so that it matters */
 
@@ -108,6 +114,7 @@ static pb_status bwd_check(const void *args)
     if (a->lddy < row || a->ldx < row || a->lddx < row)
         return pb_fail(PB_EINVAL, "rmsnorm_bwd: tokens %zu, %zu, %zu apart, need G*D = %zu", a->lddy, a->ldx, a->lddx,
                        row);
+    if (a->dw && !a->w) return pb_fail(PB_EINVAL, "rmsnorm_bwd: dw is given, but there is no w");
     return PB_OK;
 }
 
@@ -116,7 +123,7 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
     size_t T = (size_t)dim[0] * dim[1], row = (size_t)dim[2] * dim[3], ld = row + dim[4];
     *(pb_rmsnorm_fwd_args *)args = (pb_rmsnorm_fwd_args){
         .x = pb_in_ld(b, "x", b->dtype, T, row, ld),
-        .w = pb_in(b, "w", PB_F32, dim[3]),
+        .w = dim[6] == 2 ? NULL : pb_in(b, "w", PB_F32, dim[3]),
         .y = pb_out_ld(b, "y", b->dtype, T, row, ld),
         .rstd = pb_out(b, "rstd", PB_F32, T * dim[2]),
         .T = (int)T,
@@ -136,7 +143,7 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     *(pb_rmsnorm_bwd_args *)args = (pb_rmsnorm_bwd_args){
         .dy = pb_in_ld(b, "dy", b->dtype, T, row, ld),
         .x = pb_in_ld(b, "x", b->dtype, T, row, ld),
-        .w = pb_in(b, "w", PB_F32, dim[3]),
+        .w = dim[6] == 2 ? NULL : pb_in(b, "w", PB_F32, dim[3]),
         .rstd = pb_in_range(b, "rstd", PB_F32, T * dim[2], 1, 2),
         .dx = pb_out_ld(b, "dx", b->dtype, T, row, ld),
         .dw = dim[6]   ? NULL

@@ -3,7 +3,8 @@
  *     y[t,g,:] = x[t,g,:] * rstd[t,g] * w        rstd = 1/sqrt(mean_d(x^2) + eps)
  *
  * Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4 with eps added as in Llama. T = B*S tokens of G rows
- * each: G = 1 normalises the hidden state, G = H with D = head size is the per-head QK-norm of Qwen3.
+ * each: G = 1 normalises the hidden state, G = H with D = head size is the per-head QK-norm of Qwen3. Without weights
+ * (w NULL, as the queries of DeepSeek-V4) w is 1.
  * Row (t,g) starts at element t*ld + g*D, so that it may lie inside a wider tensor.
  *
  * Backward, with xh = x*rstd:  dx = rstd * (w*dy - xh * mean_d(w*dy*xh)) + dres,
@@ -18,7 +19,7 @@ extern "C" {
 
 typedef struct pb_rmsnorm_fwd_args {
     const void *x;  /* [T,G,D] dtype, rows of tokens ldx apart */
-    const float *w; /* [D] */
+    const float *w; /* [D] or NULL */
     void *y;        /* [T,G,D] dtype, ldy apart, out; may be x */
     float *rstd;    /* [T,G], out, kept for the backward pass */
     int T, G, D;
@@ -30,10 +31,10 @@ typedef struct pb_rmsnorm_fwd_args {
 typedef struct pb_rmsnorm_bwd_args {
     const void *dy;    /* [T,G,D] dtype, lddy apart */
     const void *x;     /* [T,G,D] dtype, ldx apart: the input of the forward pass */
-    const float *w;    /* [D] */
+    const float *w;    /* [D] or NULL */
     const float *rstd; /* [T,G] */
     void *dx;          /* [T,G,D] dtype, lddx apart, out; may be dy */
-    float *dw;         /* [D] f32, out; NULL: w is frozen */
+    float *dw;         /* [D] f32, out; NULL: w is frozen, or there is none */
     int T, G, D;
     size_t lddy, ldx, lddx;
     bool accumulate; /* dw += instead of = */

@@ -12,11 +12,22 @@
 #include "kernels/core/copy_async.cuh"
 #include "kernels/core/cuda_pack.cuh"
 
+/* L weights from element d on; without any, ones. */
+template <int L> __device__ static inline void norm_weights(const float *w, size_t d, float (&out)[L])
+{
+    if (w) {
+        pb_load_f32(w + d, out);
+        return;
+    }
+#pragma unroll
+    for (int u = 0; u < L; u++) out[u] = 1;
+}
+
 /* Row r is row r % G of token r / G; with a residual (r, dres), every ld is D and G is 1. */
 template <class T> struct norm_fwd {
     const T *x, *r; /* r NULL: no residual */
-    const float *w;
-    T *h, *y; /* h: x + r */
+    const float *w; /* NULL: ones */
+    T *h, *y;       /* h: x + r */
     float *rstd;
     size_t rows, ldx, ldy;
     int G, D;
@@ -121,7 +132,7 @@ template <class T, int EACH, bool ADD> __global__ void __launch_bounds__(1024) n
         const int k = lane + i * group;
         if (k >= vectors) break;
         float w[L];
-        pb_load_f32(a.w + (size_t)k * L, w);
+        norm_weights(a.w, (size_t)k * L, w);
         pb_unpack(h[i], v);
 #pragma unroll
         for (int u = 0; u < L; u++) v[u] *= rstd * w[u];
@@ -144,7 +155,7 @@ template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_fwd_any(no
     const float rstd = 1 / sqrtf(pb_block_sum<NORM_BLOCK>(sum, room) / (float)a.D + a.eps);
     if (threadIdx.x == 0) a.rstd[r] = rstd;
     for (int d = threadIdx.x; d < a.D; d += NORM_BLOCK)
-        a.y[to + d] = pb_from_f32<T>(pb_to_f32(h[at + d]) * (rstd * a.w[d]));
+        a.y[to + d] = pb_from_f32<T>(pb_to_f32(h[at + d]) * (rstd * (a.w ? a.w[d] : 1)));
 }
 
 template <class T, bool ADD> static pb_status norm_fwd_launch(pb_ctx *ctx, const norm_fwd<T> &a)
@@ -236,7 +247,7 @@ __global__ void __launch_bounds__(256, 2) norm_bwd_rows(norm_bwd<T> a, float *pa
     norm_bwd_fetch<T, EACH, ADD>(a, r, group, shared + threadIdx.x);
 #pragma unroll
     for (int i = 0; i < EACH; i++)
-        if (lane + i * group < vectors) pb_load_f32(a.w + (size_t)(lane + i * group) * L, w[i]);
+        if (lane + i * group < vectors) norm_weights(a.w, (size_t)(lane + i * group) * L, w[i]);
     for (int odd = 0; first < a.rows; first += step, r += step, odd ^= 1) {
         const uint4 *slot = shared + odd * SLOT * blockDim.x + threadIdx.x;
         const float rstd_next = r + step < a.rows ? a.rstd[r + step] : 0;
@@ -322,10 +333,10 @@ template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_dx_any(nor
     const float rstd = a.rstd[r];
     float dot = 0;
     for (int d = threadIdx.x; d < a.D; d += NORM_BLOCK)
-        dot += pb_to_f32(a.dy[dy + d]) * (pb_to_f32(a.x[x + d]) * rstd) * a.w[d];
+        dot += pb_to_f32(a.dy[dy + d]) * (pb_to_f32(a.x[x + d]) * rstd) * (a.w ? a.w[d] : 1);
     const float c = pb_block_sum<NORM_BLOCK>(dot, room) / (float)a.D;
     for (int d = threadIdx.x; d < a.D; d += NORM_BLOCK) {
-        float g = (pb_to_f32(a.dy[dy + d]) * a.w[d] - pb_to_f32(a.x[x + d]) * rstd * c) * rstd;
+        float g = (pb_to_f32(a.dy[dy + d]) * (a.w ? a.w[d] : 1) - pb_to_f32(a.x[x + d]) * rstd * c) * rstd;
         if (a.dres) g += pb_to_f32(a.dres[x + d]);
         a.dx[dx + d] = pb_from_f32<T>(g);
     }

@@ -9,6 +9,9 @@
 
 static inline void *pb_at(const void *p, size_t i, pb_dtype t) { return (unsigned char *)p + i * pb_dtype_size(t); }
 
+/* Elements d .. d+n-1 of the weights; without any, ones. */
+PB_INLINE vf norm_weight(const float *w, int d, int n) { return w ? vf_get(w, d, PB_F32, n) : vf_set(1); }
+
 typedef struct norm_fwd_row {
     const void *x, *r; /* [D]; r NULL: x alone is normalised */
     const float *w;    /* [D] */
@@ -29,7 +32,7 @@ PB_INLINE void norm_fwd_step(const norm_fwd_row *a, float rstd, int d, int n, pb
 {
     vf h = norm_input(a, d, n, t);
     if (a->r) vf_out(a->h, d, t, h, n, a->stream_h);
-    vf_out(a->y, d, t, h * rstd * vf_get(a->w, d, PB_F32, n), n, a->stream_y);
+    vf_out(a->y, d, t, h * rstd * norm_weight(a->w, d, n), n, a->stream_y);
 }
 
 /* Returns rstd. */
@@ -68,12 +71,12 @@ PB_INLINE vf norm_bwd_dot(const norm_bwd_row *a, int d, int n, pb_dtype t)
 {
     vf p = vf_get(a->dy, d, t, n) * (vf_get(a->x, d, t, n) * a->rstd);
     if (a->dw) vf_put(a->dw, d, PB_F32, vf_get(a->dw, d, PB_F32, n) + p, n);
-    return p * vf_get(a->w, d, PB_F32, n);
+    return p * norm_weight(a->w, d, n);
 }
 
 PB_INLINE void norm_bwd_step(const norm_bwd_row *a, float c, int d, int n, pb_dtype t)
 {
-    vf wdy = vf_get(a->dy, d, t, n) * vf_get(a->w, d, PB_F32, n), xh = vf_get(a->x, d, t, n) * a->rstd;
+    vf wdy = vf_get(a->dy, d, t, n) * norm_weight(a->w, d, n), xh = vf_get(a->x, d, t, n) * a->rstd;
     vf dx = (wdy - xh * c) * a->rstd;
     if (a->dres) dx += vf_get(a->dres, d, t, n);
     vf_out(a->dx, d, t, dx, n, a->stream);

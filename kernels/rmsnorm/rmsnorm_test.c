@@ -38,6 +38,54 @@ static void norm_in_place(void **state)
     assert_memory_equal(x, y, sizeof y);
 }
 
+/* A row of any size comes out with mean square 1, in either pass what weights of one give. */
+static void no_weights_are_ones(void **state)
+{
+    enum { G = 3, D = 21 };
+    pb_ctx *ctx = *state;
+    float x[G * D], dy[G * D], w[D], y[2][G * D], dx[2][G * D], rstd[G];
+    for (int i = 0; i < G * D; i++) x[i] = (float)(20 * pb_uniform(1, i) - 10), dy[i] = (float)pb_uniform(2, i);
+    for (int d = 0; d < D; d++) w[d] = 1;
+    for (const pb_impl *i = pb_rmsnorm_fwd_cpu; i->name; i++) {
+        if (i->available && !i->available()) continue;
+        ctx->impl = i->name;
+        for (int k = 0; k < 2; k++) {
+            const float *weights = k ? w : NULL;
+            CHECK_OK(pb_rmsnorm_fwd(ctx, &(pb_rmsnorm_fwd_args){.x = x,
+                                                                .w = weights,
+                                                                .y = y[k],
+                                                                .rstd = rstd,
+                                                                .T = 1,
+                                                                .G = G,
+                                                                .D = D,
+                                                                .ldx = G * D,
+                                                                .ldy = G * D,
+                                                                .eps = 1e-6f}));
+            CHECK_OK(pb_rmsnorm_bwd(ctx, &(pb_rmsnorm_bwd_args){.dy = dy,
+                                                                .x = x,
+                                                                .w = weights,
+                                                                .rstd = rstd,
+                                                                .dx = dx[k],
+                                                                .T = 1,
+                                                                .G = G,
+                                                                .D = D,
+                                                                .lddy = G * D,
+                                                                .ldx = G * D,
+                                                                .lddx = G * D}));
+        }
+        for (int e = 0; e < G * D; e++) {
+            CHECK_NEAR(y[0][e], y[1][e], 1e-6);
+            CHECK_NEAR(dx[0][e], dx[1][e], 1e-6);
+        }
+        for (int g = 0; g < G; g++) {
+            double sum = 0;
+            for (int d = 0; d < D; d++) sum += (double)y[0][g * D + d] * (double)y[0][g * D + d];
+            CHECK_NEAR(sum / D, 1, 1e-5);
+        }
+    }
+    ctx->impl = NULL;
+}
+
 static void bad_arguments_are_named(void **state)
 {
     float x[2] = {1, 1};
@@ -45,6 +93,9 @@ static void bad_arguments_are_named(void **state)
     CHECK_FAILS(pb_rmsnorm_fwd(*state, &a), PB_EINVAL, "eps=0");
     a.eps = 1e-6f, a.ldx = 1;
     CHECK_FAILS(pb_rmsnorm_fwd(*state, &a), PB_EINVAL, "need G*D = 2");
+    pb_rmsnorm_bwd_args g = {.dy = x, .x = x, .rstd = x, .dx = x, .dw = x, .T = 1, .G = 1, .D = 2};
+    g.lddy = g.ldx = g.lddx = 2;
+    CHECK_FAILS(pb_rmsnorm_bwd(*state, &g), PB_EINVAL, "dw is given, but there is no w");
 }
 
 int main(void)
@@ -53,6 +104,7 @@ int main(void)
         cmocka_unit_test(constant_row_normalises_to_the_weight),
         cmocka_unit_test(eps_is_the_models),
         cmocka_unit_test(norm_in_place),
+        cmocka_unit_test(no_weights_are_ones),
         cmocka_unit_test(bad_arguments_are_named),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);

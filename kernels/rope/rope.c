@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "kernels/core/cpu.h"
+#include "kernels/rope/rows.h"
 
 void pb_rope_table(float *cos_, float *sin_, int P, int D, double theta)
 {
@@ -60,51 +61,45 @@ void pb_rope_table_scaled(float *cos_, float *sin_, int P, int D, double theta, 
 
 /* ---- reference -------------------------------------------------------------------------------------- */
 
-/* The heads of one token, rotated by row p of the table, or backwards with sign -1. */
-static void rotate(const void *x, void *y, int heads, int D, const float *cos_, const float *sin_, double sign,
-                   pb_rope_pairing pairing, pb_dtype t)
+/* The heads of one row, rotated by row p of the table; what is not rotated is copied. */
+static void rotate_row(const pb_rope_rows *r, int side, size_t x, size_t y, int p)
 {
-    for (size_t h = 0; h < (size_t)heads * D; h += D)
-        for (int i = 0; i < D / 2; i++) {
-            const size_t ia = pairing == PB_ROPE_HALF ? h + i : h + 2 * i;
-            const size_t ib = pairing == PB_ROPE_HALF ? h + i + D / 2 : h + 2 * i + 1;
-            const double a = pb_load(x, ia, t), b = pb_load(x, ib, t);
-            const double c = cos_ ? (double)cos_[i] : (double)NAN, s = sin_ ? sign * (double)sin_[i] : (double)NAN;
-            pb_store(y, ia, t, a * c - b * s);
-            pb_store(y, ib, t, b * c + a * s);
+    const size_t e = pb_dtype_size(r->dtype), still = (size_t)(r->D - r->R), half = (size_t)r->R / 2;
+    const bool in = p >= 0 && p < r->P;
+    for (int h = 0; h < r->heads[side]; h++, x += (size_t)r->D, y += (size_t)r->D) {
+        memmove((char *)r->y[side] + y * e, (const char *)r->x[side] + x * e, still * e);
+        for (size_t i = 0; i < half; i++) {
+            const size_t ia = still + (r->pairing == PB_ROPE_HALF ? i : 2 * i);
+            const size_t ib = still + (r->pairing == PB_ROPE_HALF ? i + half : 2 * i + 1);
+            const double a = pb_load(r->x[side], x + ia, r->dtype), b = pb_load(r->x[side], x + ib, r->dtype);
+            const double c = in ? (double)r->cos[(size_t)p * half + i] : (double)NAN;
+            const double s = in ? (double)(r->sign * r->sin[(size_t)p * half + i]) : (double)NAN;
+            pb_store(r->y[side], y + ia, r->dtype, a * c - b * s);
+            pb_store(r->y[side], y + ib, r->dtype, b * c + a * s);
         }
+    }
 }
 
-static void *element(const void *p, size_t i, pb_dtype t) { return (char *)p + i * pb_dtype_size(t); }
+static pb_status rotate_ref(pb_rope_rows r)
+{
+    for (size_t b = 0; b < (size_t)r.B; b++)
+        for (size_t s = 0; s < (size_t)r.S; s++)
+            for (int k = 0; k < 2; k++)
+                rotate_row(&r, k, b * r.seqx[k] + s * r.ldx[k], b * r.seqy[k] + s * r.ldy[k],
+                           pb_rope_position(&r, b, s));
+    return PB_OK;
+}
 
 static pb_status fwd_ref(pb_ctx *ctx, const void *args)
 {
-    const pb_rope_fwd_args *a = args;
-    const pb_dtype t = a->dtype;
     (void)ctx;
-    for (size_t n = 0; n < (size_t)a->B * a->S; n++) {
-        const int p = a->pos ? a->pos[n] : (int)(n % a->S);
-        const bool in = p >= 0 && p < a->P;
-        const float *c = in ? a->cos + (size_t)p * (a->D / 2) : NULL, *s = in ? a->sin + (size_t)p * (a->D / 2) : NULL;
-        rotate(element(a->q, n * a->ldq, t), element(a->qr, n * a->ldqr, t), a->H, a->D, c, s, 1, a->pairing, t);
-        rotate(element(a->k, n * a->ldk, t), element(a->kr, n * a->ldkr, t), a->K, a->D, c, s, 1, a->pairing, t);
-    }
-    return PB_OK;
+    return rotate_ref(pb_rope_fwd_rows(args));
 }
 
 static pb_status bwd_ref(pb_ctx *ctx, const void *args)
 {
-    const pb_rope_bwd_args *a = args;
-    const pb_dtype t = a->dtype;
     (void)ctx;
-    for (size_t n = 0; n < (size_t)a->B * a->S; n++) {
-        const int p = a->pos ? a->pos[n] : (int)(n % a->S);
-        const bool in = p >= 0 && p < a->P;
-        const float *c = in ? a->cos + (size_t)p * (a->D / 2) : NULL, *s = in ? a->sin + (size_t)p * (a->D / 2) : NULL;
-        rotate(element(a->dqr, n * a->lddqr, t), element(a->dq, n * a->lddq, t), a->H, a->D, c, s, -1, a->pairing, t);
-        rotate(element(a->dkr, n * a->lddkr, t), element(a->dk, n * a->lddk, t), a->K, a->D, c, s, -1, a->pairing, t);
-    }
-    return PB_OK;
+    return rotate_ref(pb_rope_bwd_rows(args));
 }
 
 /* ---- implementations --------------------------------------------------------------------------------- */
@@ -117,87 +112,148 @@ const pb_impl pb_rope_bwd_cpu[] = {PB_FAST_IMPLS(pb_rope_bwd){"ref", bwd_ref}, {
 
 /* ---- descriptors ------------------------------------------------------------------------------------- */
 
-/* a: adjacent pairs; p: padding between tokens; x: positions given. */
-static const char axes[] = "BSHKDapx";
+/* a: adjacent pairs; p: padding between tokens; x: positions given; R: the last R of a head, 0: all; s: steps of so
+ * many positions, from position 5 on, and gaps between sequences. */
+static const char axes[] = "BSHKDapxRs";
 static const pb_dims edge[] = {
-    {2, 3, 3, 1, 10, 0, 0, 0},  {1, 5, 2, 2, 66, 1, 3, 1},
-    {2, 4, 3, 1, 64, 0, 7, 1},  {3, 3, 2, 1, 128, 1, 0, 0},
-    {1, 2, 1, 1, 2, 0, 1, 0},   {2, 2, 1, 1, 2, 1, 0, 1},
-    {1, 3, 2, 2, 40, 1, 0, 0},  {1, 3, 2, 1, 94, 1, 0, 0},
-    {2, 70, 9, 3, 24, 0, 0, 0}, {0},
+    {2, 3, 3, 1, 10, 0, 0, 0},
+    {1, 5, 2, 2, 66, 1, 3, 1},
+    {2, 4, 3, 1, 64, 0, 7, 1},
+    {3, 3, 2, 1, 128, 1, 0, 0},
+    {1, 2, 1, 1, 2, 0, 1, 0},
+    {2, 2, 1, 1, 2, 1, 0, 1},
+    {1, 3, 2, 2, 40, 1, 0, 0},
+    {1, 3, 2, 1, 94, 1, 0, 0},
+    {2, 70, 9, 3, 24, 0, 0, 0},
+    {2, 5, 3, 1, 40, 1, 0, 0, 16, 4},
+    {2, 4, 4, 1, 512, 1, 0, 0, 64},
+    {2, 3, 5, 0, 512, 1, 0, 1, 64, 128},
+    {2, 3, 2, 0, 24, 0, 3, 1, 8},
+    {2, 3, 1, 1, 37, 1, 0, 1, 6, 3},
+    {3, 2, 2, 1, 80, 0, 0, 0, 16, 2},
+    {2, 3, 2, 1, 96, 0, 16, 0, 64},
+    {0},
 };
 static const pb_dims grid[] = {
-    {1, 256, 9, 3, 64}, {8, 1024, 14, 2, 64}, {4, 2048, 12, 2, 128}, {8, 1024, 9, 3, 64, 1}, {0},
+    {1, 256, 9, 3, 64},
+    {8, 1024, 14, 2, 64},
+    {4, 2048, 12, 2, 128},
+    {8, 1024, 9, 3, 64, 1},
+    {1, 1024, 64, 1, 512, 1, 0, 0, 64},
+    {0},
 };
-static const pb_dims device_grid[] = {{4, 4096, 32, 8, 128}, {0}};
+static const pb_dims device_grid[] = {{4, 4096, 32, 8, 128}, {1, 4096, 64, 1, 512, 1, 0, 0, 64}, {0}};
 
-static pb_status sizes_check(const char *op, int B, int S, int H, int K, int D, int P, bool pos)
+static pb_status rows_check(const char *op, const pb_rope_rows *r)
 {
-    if (B < 0 || S < 0 || H < 1 || K < 1 || P < 0)
-        return pb_fail(PB_EINVAL, "%s: B=%d S=%d H=%d K=%d P=%d", op, B, S, H, K, P);
-    if (D < 2 || D % 2) return pb_fail(PB_EINVAL, "%s: D=%d, need an even number", op, D);
-    if (!pos && S > P) return pb_fail(PB_EINVAL, "%s: S=%d tokens, but the table ends at P=%d", op, S, P);
-    return PB_OK;
+    const int64_t last = (int64_t)r->first + ((int64_t)r->S - 1) * r->step;
+    if (r->B < 0 || r->S < 0 || r->heads[0] < 1 || r->heads[1] < 0 || r->P < 0 || r->first < 0 || r->step < 1)
+        return pb_fail(PB_EINVAL, "%s: B=%d S=%d H=%d K=%d P=%d first=%d step=%d", op, r->B, r->S, r->heads[0],
+                       r->heads[1], r->P, r->first, r->step);
+    if (r->R < 2 || r->R % 2 || r->R > r->D)
+        return pb_fail(PB_EINVAL, "%s: D=%d R=%d, need an even number up to D", op, r->D, r->R);
+    if (r->pos && r->S && r->ldpos < (size_t)(r->S - 1) * (size_t)r->step + 1)
+        return pb_fail(PB_EINVAL, "%s: rows of pos are %zu apart, need %zu", op, r->ldpos,
+                       (size_t)(r->S - 1) * (size_t)r->step + 1);
+    if (!r->pos && r->S && last >= r->P)
+        return pb_fail(PB_EINVAL, "%s: position %lld, but the table ends at P=%d", op, (long long)last, r->P);
+    return r->cos && r->sin ? PB_OK : pb_fail(PB_EINVAL, "%s: cos or sin is NULL", op);
 }
 
-static pb_status tensor_check(const char *op, const char *name, const void *p, size_t ld, int heads, int D)
+static pb_status tensor_check(const char *op, const char *name, const pb_rope_rows *r, int side, bool out)
 {
-    if (!p) return pb_fail(PB_EINVAL, "%s: %s is NULL", op, name);
-    if (ld < (size_t)heads * D)
-        return pb_fail(PB_EINVAL, "%s: tokens of %s are %zu apart, need %zu", op, name, ld, (size_t)heads * D);
+    const size_t ld = out ? r->ldy[side] : r->ldx[side], seq = out ? r->seqy[side] : r->seqx[side];
+    const size_t need = (size_t)r->heads[side] * (size_t)r->D;
+    if (!need) return PB_OK;
+    if (!(out ? r->y[side] : r->x[side])) return pb_fail(PB_EINVAL, "%s: %s is NULL", op, name);
+    if (ld < need) return pb_fail(PB_EINVAL, "%s: tokens of %s are %zu apart, need %zu", op, name, ld, need);
+    if (r->S && seq < (size_t)(r->S - 1) * ld + need)
+        return pb_fail(PB_EINVAL, "%s: sequences of %s are %zu apart, need %zu", op, name, seq,
+                       (size_t)(r->S - 1) * ld + need);
     return PB_OK;
 }
 
 static pb_status fwd_check(const void *args)
 {
-    const pb_rope_fwd_args *a = args;
+    const pb_rope_rows r = pb_rope_fwd_rows(args);
     const char op[] = "rope_fwd";
-    PB_TRY(sizes_check(op, a->B, a->S, a->H, a->K, a->D, a->P, a->pos));
-    PB_TRY(tensor_check(op, "q", a->q, a->ldq, a->H, a->D));
-    PB_TRY(tensor_check(op, "k", a->k, a->ldk, a->K, a->D));
-    PB_TRY(tensor_check(op, "qr", a->qr, a->ldqr, a->H, a->D));
-    PB_TRY(tensor_check(op, "kr", a->kr, a->ldkr, a->K, a->D));
-    return a->cos && a->sin ? PB_OK : pb_fail(PB_EINVAL, "%s: cos or sin is NULL", op);
+    PB_TRY(rows_check(op, &r));
+    PB_TRY(tensor_check(op, "q", &r, 0, false));
+    PB_TRY(tensor_check(op, "k", &r, 1, false));
+    PB_TRY(tensor_check(op, "qr", &r, 0, true));
+    return tensor_check(op, "kr", &r, 1, true);
 }
 
 static pb_status bwd_check(const void *args)
 {
-    const pb_rope_bwd_args *a = args;
+    const pb_rope_rows r = pb_rope_bwd_rows(args);
     const char op[] = "rope_bwd";
-    PB_TRY(sizes_check(op, a->B, a->S, a->H, a->K, a->D, a->P, a->pos));
-    PB_TRY(tensor_check(op, "dqr", a->dqr, a->lddqr, a->H, a->D));
-    PB_TRY(tensor_check(op, "dkr", a->dkr, a->lddkr, a->K, a->D));
-    PB_TRY(tensor_check(op, "dq", a->dq, a->lddq, a->H, a->D));
-    PB_TRY(tensor_check(op, "dk", a->dk, a->lddk, a->K, a->D));
-    return a->cos && a->sin ? PB_OK : pb_fail(PB_EINVAL, "%s: cos or sin is NULL", op);
+    PB_TRY(rows_check(op, &r));
+    PB_TRY(tensor_check(op, "dqr", &r, 0, false));
+    PB_TRY(tensor_check(op, "dkr", &r, 1, false));
+    PB_TRY(tensor_check(op, "dq", &r, 0, true));
+    return tensor_check(op, "dk", &r, 1, true);
 }
 
-/* Rows of the table: enough for the row, or 37 where positions are drawn from it. The table holds any
- * values here; that a pair has norm 1 is rope_test's matter. */
-static int bound_rows(const int *dim) { return dim[7] ? 37 : dim[1] + 2; }
+/* What a shape says to both passes. The table is just long enough, or has 37 rows where positions are drawn from it;
+ * it holds any values here: that a pair has norm 1 is rope_test's matter. */
+typedef struct bound {
+    size_t q, k, p, gap, ldpos; /* elements of a token; padding; elements between sequences; positions of a sequence */
+    int R, P, first, step;
+} bound;
+
+static bound bound_of(const int *dim)
+{
+    bound d = {.q = (size_t)dim[2] * dim[4], .k = (size_t)dim[3] * dim[4], .p = (size_t)dim[6], .gap = 0};
+    d.R = dim[8] ? dim[8] : dim[4], d.first = dim[9] ? 5 : 0, d.step = dim[9] ? dim[9] : 1;
+    d.P = dim[7] ? 37 : d.first + (dim[1] - 1) * d.step + 1;
+    d.ldpos = (size_t)dim[1] * d.step + (dim[9] ? 2 : 0);
+    d.gap = dim[9] ? 16 : 0;
+    return d;
+}
+
+/* Rows of `row` elements with padding, or, where there is a gap, whole sequences with the gap behind each. */
+static void *bind_rows(pb_binder *b, const char *name, const int *dim, size_t row, size_t p, size_t gap, bool out)
+{
+    const size_t T = (size_t)dim[0] * dim[1], seq = (size_t)dim[1] * row;
+    if (!row) return NULL;
+    if (out)
+        return gap ? pb_out_ld(b, name, b->dtype, dim[0], seq, seq + gap)
+                   : pb_out_ld(b, name, b->dtype, T, row, row + p);
+    return (void *)(gap ? pb_in_ld(b, name, b->dtype, dim[0], seq, seq + gap)
+                        : pb_in_ld(b, name, b->dtype, T, row, row + p));
+}
 
 static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
 {
-    const int P = bound_rows(dim), D = dim[4];
-    const size_t T = (size_t)dim[0] * dim[1], q = (size_t)dim[2] * D, k = (size_t)dim[3] * D, p = dim[6];
+    const bound d = bound_of(dim);
+    const size_t S = (size_t)dim[1], p = d.gap ? 0 : d.p;
     *(pb_rope_fwd_args *)args = (pb_rope_fwd_args){
-        .q = pb_in_ld(b, "q", b->dtype, T, q, q + p),
-        .k = pb_in_ld(b, "k", b->dtype, T, k, k + 2 * p),
-        .cos = pb_in(b, "cos", PB_F32, (size_t)P * (D / 2)),
-        .sin = pb_in(b, "sin", PB_F32, (size_t)P * (D / 2)),
-        .pos = dim[7] ? pb_in_range(b, "pos", PB_I32, T, 0, P) : NULL,
-        .qr = pb_out_ld(b, "qr", b->dtype, T, q, q + 3 * p),
-        .kr = pb_out_ld(b, "kr", b->dtype, T, k, k + 4 * p),
+        .q = bind_rows(b, "q", dim, d.q, p, d.gap, false),
+        .k = bind_rows(b, "k", dim, d.k, 2 * p, 2 * d.gap, false),
+        .cos = pb_in(b, "cos", PB_F32, (size_t)d.P * (d.R / 2)),
+        .sin = pb_in(b, "sin", PB_F32, (size_t)d.P * (d.R / 2)),
+        .pos = dim[7] ? pb_in_range(b, "pos", PB_I32, (size_t)dim[0] * d.ldpos, 0, d.P) : NULL,
+        .qr = bind_rows(b, "qr", dim, d.q, 3 * p, 3 * d.gap, true),
+        .kr = bind_rows(b, "kr", dim, d.k, 4 * p, 4 * d.gap, true),
         .B = dim[0],
         .S = dim[1],
         .H = dim[2],
         .K = dim[3],
-        .D = D,
-        .P = P,
-        .ldq = q + p,
-        .ldk = k + 2 * p,
-        .ldqr = q + 3 * p,
-        .ldkr = k + 4 * p,
+        .D = dim[4],
+        .P = d.P,
+        .ldq = d.q + p,
+        .ldk = d.k + 2 * p,
+        .ldqr = d.q + 3 * p,
+        .ldkr = d.k + 4 * p,
+        .seqq = d.gap ? S * d.q + d.gap : 0,
+        .seqk = d.gap ? S * d.k + 2 * d.gap : 0,
+        .seqqr = d.gap ? S * d.q + 3 * d.gap : 0,
+        .seqkr = d.gap ? S * d.k + 4 * d.gap : 0,
+        .ldpos = d.gap ? d.ldpos : 0,
+        .R = dim[8],
+        .first = d.first,
+        .step = dim[9],
         .pairing = dim[5] ? PB_ROPE_ADJACENT : PB_ROPE_HALF,
         .dtype = b->dtype,
     };
@@ -206,49 +262,63 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
 
 static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
 {
-    const int P = bound_rows(dim), D = dim[4];
-    const size_t T = (size_t)dim[0] * dim[1], q = (size_t)dim[2] * D, k = (size_t)dim[3] * D, p = dim[6];
+    const bound d = bound_of(dim);
+    const size_t S = (size_t)dim[1], p = d.gap ? 0 : d.p;
     *(pb_rope_bwd_args *)args = (pb_rope_bwd_args){
-        .dqr = pb_in_ld(b, "dqr", b->dtype, T, q, q + 3 * p),
-        .dkr = pb_in_ld(b, "dkr", b->dtype, T, k, k + 4 * p),
-        .cos = pb_in(b, "cos", PB_F32, (size_t)P * (D / 2)),
-        .sin = pb_in(b, "sin", PB_F32, (size_t)P * (D / 2)),
-        .pos = dim[7] ? pb_in_range(b, "pos", PB_I32, T, 0, P) : NULL,
-        .dq = pb_out_ld(b, "dq", b->dtype, T, q, q + p),
-        .dk = pb_out_ld(b, "dk", b->dtype, T, k, k + 2 * p),
+        .dqr = bind_rows(b, "dqr", dim, d.q, 3 * p, 3 * d.gap, false),
+        .dkr = bind_rows(b, "dkr", dim, d.k, 4 * p, 4 * d.gap, false),
+        .cos = pb_in(b, "cos", PB_F32, (size_t)d.P * (d.R / 2)),
+        .sin = pb_in(b, "sin", PB_F32, (size_t)d.P * (d.R / 2)),
+        .pos = dim[7] ? pb_in_range(b, "pos", PB_I32, (size_t)dim[0] * d.ldpos, 0, d.P) : NULL,
+        .dq = bind_rows(b, "dq", dim, d.q, p, d.gap, true),
+        .dk = bind_rows(b, "dk", dim, d.k, 2 * p, 2 * d.gap, true),
         .B = dim[0],
         .S = dim[1],
         .H = dim[2],
         .K = dim[3],
-        .D = D,
-        .P = P,
-        .lddqr = q + 3 * p,
-        .lddkr = k + 4 * p,
-        .lddq = q + p,
-        .lddk = k + 2 * p,
+        .D = dim[4],
+        .P = d.P,
+        .lddqr = d.q + 3 * p,
+        .lddkr = d.k + 4 * p,
+        .lddq = d.q + p,
+        .lddk = d.k + 2 * p,
+        .seqdqr = d.gap ? S * d.q + 3 * d.gap : 0,
+        .seqdkr = d.gap ? S * d.k + 4 * d.gap : 0,
+        .seqdq = d.gap ? S * d.q + d.gap : 0,
+        .seqdk = d.gap ? S * d.k + 2 * d.gap : 0,
+        .ldpos = d.gap ? d.ldpos : 0,
+        .R = dim[8],
+        .first = d.first,
+        .step = dim[9],
         .pairing = dim[5] ? PB_ROPE_ADJACENT : PB_ROPE_HALF,
         .dtype = b->dtype,
     };
     return b->status;
 }
 
-/* Six operations a pair; q and k are read and written once, and the rows of the table that are used. */
-static pb_cost cost(int B, int S, int H, int K, int D, int P, pb_dtype t)
+/* Six operations a pair. q and k are read and written once, in place only what is rotated of them; and the rows of the
+ * table that are used. */
+static pb_cost cost(const pb_rope_rows *r)
 {
-    const double n = (double)B * S * (H + K) * D, table = (double)(S < P ? S : P) * D * 4;
-    return (pb_cost){.flops = 3 * n, .bytes = 2 * n * (double)pb_dtype_size(t) + table};
+    const double rows = (double)r->B * r->S, e = (double)pb_dtype_size(r->dtype);
+    pb_cost c = {.bytes = (double)(r->S < r->P ? r->S : r->P) * r->R * 4};
+    for (int k = 0; k < 2; k++) {
+        c.flops += 3 * rows * r->heads[k] * r->R;
+        c.bytes += 2 * rows * r->heads[k] * (r->x[k] == r->y[k] ? r->R : r->D) * e;
+    }
+    return c;
 }
 
 static pb_cost fwd_cost(const void *args)
 {
-    const pb_rope_fwd_args *a = args;
-    return cost(a->B, a->S, a->H, a->K, a->D, a->P, a->dtype);
+    const pb_rope_rows r = pb_rope_fwd_rows(args);
+    return cost(&r);
 }
 
 static pb_cost bwd_cost(const void *args)
 {
-    const pb_rope_bwd_args *a = args;
-    return cost(a->B, a->S, a->H, a->K, a->D, a->P, a->dtype);
+    const pb_rope_rows r = pb_rope_bwd_rows(args);
+    return cost(&r);
 }
 
 const pb_op pb_op_rope_fwd = {

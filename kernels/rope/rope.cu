@@ -4,23 +4,13 @@
  * 2 HEADS 16-byte loads are in flight. Neighbouring threads own neighbouring runs and then neighbouring heads, q's
  * before k's. Tokens go by position and then by sequence, so that a row of cos and sin comes from memory once for all
  * sequences. Bound: memory, 2e bytes an element of size e, and the tables once.
+ * Where heads are rotated in part and out of place, runs of 16 bytes that are only copied follow those of pairs.
  * qr may be q and kr may be k: a pair is read by the thread that overwrites it. */
 #include <math.h>
 
+#define PB_ROPE_FN __host__ __device__ static inline
 #include "kernels/core/cuda_pack.cuh"
-#include "kernels/rope/rope.h"
-
-/* x is rotated into y, with sin times sign. */
-template <class T> struct rotation {
-    const T *q, *k;
-    T *qr, *kr;
-    size_t ldq, ldk, ldqr, ldkr;
-    const float *cos, *sin;
-    const int32_t *pos;
-    size_t tokens;
-    int B, S, H, K, D, P;
-    float sign;
-};
+#include "kernels/rope/rows.h"
 
 template <int N> __device__ static inline void load_row(const float *p, float (&out)[N])
 {
@@ -28,7 +18,7 @@ template <int N> __device__ static inline void load_row(const float *p, float (&
     else pb_load_vec(p, out);
 }
 
-/* N pairs of a head, from pair i on. */
+/* N pairs of the rotated part of a head, from pair i on; D is its size. */
 template <class T, bool HALF, bool VEC> struct run {
     static constexpr int N = !VEC ? 1 : HALF ? pb_lanes<T> : pb_lanes<T> / 2;
     typename pb_unit<T, VEC>::raw lo, hi; /* the first elements and the second ones; adjacent vectors: lo holds both */
@@ -62,113 +52,114 @@ template <class T, bool HALF, bool VEC> struct run {
     }
 };
 
-template <class T> __device__ static inline const T *head_in(const rotation<T> &a, size_t t, int h)
+/* Head h of row (b,s): q's heads come before k's. */
+template <class T> __device__ static inline const T *head_in(const pb_rope_rows &a, size_t b, size_t s, int h)
 {
-    return h < a.H ? a.q + t * a.ldq + (size_t)h * a.D : a.k + t * a.ldk + (size_t)(h - a.H) * a.D;
+    if (h < a.heads[0]) return (const T *)a.x[0] + (b * a.seqx[0] + s * a.ldx[0] + h * a.D);
+    return (const T *)a.x[1] + (b * a.seqx[1] + s * a.ldx[1] + (h - a.heads[0]) * a.D);
 }
-template <class T> __device__ static inline T *head_out(const rotation<T> &a, size_t t, int h)
+template <class T> __device__ static inline T *head_out(const pb_rope_rows &a, size_t b, size_t s, int h)
 {
-    return h < a.H ? a.qr + t * a.ldqr + (size_t)h * a.D : a.kr + t * a.ldkr + (size_t)(h - a.H) * a.D;
+    if (h < a.heads[0]) return (T *)a.y[0] + (b * a.seqy[0] + s * a.ldy[0] + h * a.D);
+    return (T *)a.y[1] + (b * a.seqy[1] + s * a.ldy[1] + (h - a.heads[0]) * a.D);
 }
 
-/* A block owns `per` tokens; item e of a token is run e % runs of heads e / runs and that + share, + 2 share, ... */
+template <int N>
+__device__ static inline void load_turn(const pb_rope_rows &a, int p, int i, float (&c)[N], float (&s)[N])
+{
+    if (p < 0 || p >= a.P) {
+#pragma unroll
+        for (int j = 0; j < N; j++) c[j] = s[j] = NAN;
+        return;
+    }
+    load_row(a.cos + (size_t)p * (a.R / 2) + i, c);
+    load_row(a.sin + (size_t)p * (a.R / 2) + i, s);
+#pragma unroll
+    for (int j = 0; j < N; j++) s[j] *= a.sign;
+}
+
+/* A block owns `per` tokens; item e of a token is part e % parts of heads e / parts and that + share, + 2 share, ...:
+ * the runs of pairs, and behind them what is copied. */
 template <class T, bool HALF, bool VEC, int HEADS>
-__global__ void __launch_bounds__(256) rope_items(rotation<T> a, int per)
+__global__ void __launch_bounds__(256) rope_items(const __grid_constant__ pb_rope_rows a, int per, int parts)
 {
     typedef run<T, HALF, VEC> run_t;
+    typedef typename pb_unit<T, VEC>::raw raw;
     constexpr int N = run_t::N;
-    const int runs = a.D / 2 / N, heads = a.H + a.K, share = (heads + HEADS - 1) / HEADS, items = runs * share;
+    const int runs = a.R / 2 / N, heads = a.heads[0] + a.heads[1], share = (heads + HEADS - 1) / HEADS;
+    const int items = parts * share, still = a.D - a.R;
     for (int n = threadIdx.x; n < per * items; n += blockDim.x) {
         const size_t at = (size_t)blockIdx.x * per + n / items;
-        if (at >= a.tokens) break;
-        const int s_at = (int)(at >> 32 ? at / a.B : (uint32_t)at / (uint32_t)a.B); /* 64-bit division is slow */
-        const size_t t = (at - (size_t)s_at * a.B) * a.S + s_at;
-        const int e = n % items, h = e / runs, i = e % runs * N, p = a.pos ? a.pos[t] : s_at;
+        if (at >= (size_t)a.B * a.S) break;
+        const size_t s_at = at >> 32 ? at / a.B : (uint32_t)at / (uint32_t)a.B; /* 64-bit division is slow */
+        const size_t b = at - s_at * a.B;
+        const int e = n % items, h = e / parts, i = e % parts;
+        if (i >= runs) {
+            const int from = (i - runs) * pb_unit<T, VEC>::n;
+            raw x[HEADS];
+#pragma unroll
+            for (int k = 0; k < HEADS; k++)
+                if (h + k * share < heads) x[k] = *(const raw *)(head_in<T>(a, b, s_at, h + k * share) + from);
+#pragma unroll
+            for (int k = 0; k < HEADS; k++)
+                if (h + k * share < heads) *(raw *)(head_out<T>(a, b, s_at, h + k * share) + from) = x[k];
+            continue;
+        }
         run_t part[HEADS];
 #pragma unroll
         for (int k = 0; k < HEADS; k++)
-            if (h + k * share < heads) part[k].load(head_in(a, t, h + k * share), i, a.D);
+            if (h + k * share < heads) part[k].load(head_in<T>(a, b, s_at, h + k * share) + still, i * N, a.R);
         float c[N], s[N];
-        if (p >= 0 && p < a.P) {
-            load_row(a.cos + (size_t)p * (a.D / 2) + i, c);
-            load_row(a.sin + (size_t)p * (a.D / 2) + i, s);
-#pragma unroll
-            for (int j = 0; j < N; j++) s[j] *= a.sign;
-        } else {
-#pragma unroll
-            for (int j = 0; j < N; j++) c[j] = s[j] = NAN;
-        }
+        load_turn(a, pb_rope_position(&a, b, s_at), i * N, c, s);
 #pragma unroll
         for (int k = 0; k < HEADS; k++)
-            if (h + k * share < heads) part[k].rotate(head_out(a, t, h + k * share), i, a.D, c, s);
+            if (h + k * share < heads) part[k].rotate(head_out<T>(a, b, s_at, h + k * share) + still, i * N, a.R, c, s);
     }
 }
 
-template <class T, bool HALF, int HEADS> static pb_status launch(pb_ctx *ctx, const rotation<T> &a)
+/* Whether every vector of side k, rotated or copied, lies where 16 bytes may be read. */
+template <class T, bool HALF> static bool side_fits(const pb_rope_rows &a, int k)
 {
-    const int width = HALF ? a.D / 2 : a.D;
-    const bool vec = pb_vectors_fit<T>(a.q, width, a.ldq) && pb_vectors_fit<T>(a.k, width, a.ldk) &&
-                     pb_vectors_fit<T>(a.qr, width, a.ldqr) && pb_vectors_fit<T>(a.kr, width, a.ldkr) &&
-                     pb_aligned16(a.cos) && pb_aligned16(a.sin);
+    const size_t width = HALF ? a.R / 2 : a.R;
+    if (a.heads[k] == 0) return true;
+    return pb_vectors_fit<T>(a.x[k], width, a.ldx[k]) && pb_vectors_fit<T>(a.y[k], width, a.ldy[k]) &&
+           pb_vectors_fit<T>(a.x[k], a.D, a.seqx[k]) && pb_vectors_fit<T>(a.y[k], a.D, a.seqy[k]);
+}
+
+template <class T, bool HALF, int HEADS> static pb_status launch(pb_ctx *ctx, const pb_rope_rows &a)
+{
+    const bool vec = side_fits<T, HALF>(a, 0) && side_fits<T, HALF>(a, 1) && pb_aligned16(a.cos) && pb_aligned16(a.sin);
     const int pairs = !vec ? 1 : HALF ? pb_lanes<T> : pb_lanes<T> / 2;
-    const size_t items = (size_t)(a.D / 2 / pairs) * ((a.H + a.K + HEADS - 1) / HEADS);
-    const size_t spread = pb_ceil_div(a.tokens, 2 * (size_t)pb_cuda_device_of(ctx)->sms);
+    const bool in_place = a.x[0] == a.y[0] && a.x[1] == a.y[1];
+    const int parts = a.R / 2 / pairs + (in_place ? 0 : (a.D - a.R) / (vec ? pb_lanes<T> : 1));
+    const size_t tokens = (size_t)a.B * a.S, items = (size_t)parts * ((a.heads[0] + a.heads[1] + HEADS - 1) / HEADS);
+    const size_t spread = pb_ceil_div(tokens, 2 * (size_t)pb_cuda_device_of(ctx)->sms);
     size_t per = items < 256 ? 256 / items : 1;
     if (per > spread) per = spread; /* few tokens: to every multiprocessor some */
-    if (a.tokens == 0) return PB_OK;
+    if (tokens == 0) return PB_OK;
     const size_t threads = per * items < 256 ? pb_ceil_div(per * items, 32) * 32 : 256;
     const auto kernel = vec ? rope_items<T, HALF, true, HEADS> : rope_items<T, HALF, false, HEADS>;
-    const unsigned blocks = (unsigned)pb_ceil_div(a.tokens, per);
-    kernel<<<blocks, (unsigned)threads, 0, pb_cuda_stream(ctx)>>>(a, (int)per);
+    const unsigned blocks = (unsigned)pb_ceil_div(tokens, per);
+    kernel<<<blocks, (unsigned)threads, 0, pb_cuda_stream(ctx)>>>(a, (int)per, parts);
     return pb_cuda_launched(ctx, "rope_items");
 }
 
-/* The tensors of `x`, and of the arguments what both passes have. */
-template <class T, int HEADS, class ARGS> static pb_status rotate(pb_ctx *ctx, rotation<T> x, const ARGS *a, float sign)
+template <class T> static pb_status rotate(pb_ctx *ctx, const pb_rope_rows &a)
 {
-    x.cos = a->cos, x.sin = a->sin, x.pos = a->pos, x.sign = sign;
-    x.B = a->B, x.S = a->S, x.H = a->H, x.K = a->K, x.D = a->D, x.P = a->P;
-    x.tokens = (size_t)a->B * a->S;
-    return a->pairing == PB_ROPE_HALF ? launch<T, true, HEADS>(ctx, x) : launch<T, false, HEADS>(ctx, x);
+    return a.pairing == PB_ROPE_HALF ? launch<T, true, 4>(ctx, a) : launch<T, false, 4>(ctx, a);
 }
 
-template <class T, int HEADS> static pb_status fwd(pb_ctx *ctx, const pb_rope_fwd_args *a)
+static pb_status run_fwd(pb_ctx *ctx, const void *args)
 {
-    const rotation<T> r = {.q = (const T *)a->q,
-                           .k = (const T *)a->k,
-                           .qr = (T *)a->qr,
-                           .kr = (T *)a->kr,
-                           .ldq = a->ldq,
-                           .ldk = a->ldk,
-                           .ldqr = a->ldqr,
-                           .ldkr = a->ldkr};
-    return rotate<T, HEADS>(ctx, r, a, 1);
+    const pb_rope_rows a = pb_rope_fwd_rows((const pb_rope_fwd_args *)args);
+    return PB_CUDA_BY_DTYPE(a.dtype, rotate, ctx, a);
 }
 
-template <class T, int HEADS> static pb_status bwd(pb_ctx *ctx, const pb_rope_bwd_args *a)
+static pb_status run_bwd(pb_ctx *ctx, const void *args)
 {
-    const rotation<T> r = {.q = (const T *)a->dqr,
-                           .k = (const T *)a->dkr,
-                           .qr = (T *)a->dq,
-                           .kr = (T *)a->dk,
-                           .ldq = a->lddqr,
-                           .ldk = a->lddkr,
-                           .ldqr = a->lddq,
-                           .ldkr = a->lddk};
-    return rotate<T, HEADS>(ctx, r, a, -1);
+    const pb_rope_rows a = pb_rope_bwd_rows((const pb_rope_bwd_args *)args);
+    return PB_CUDA_BY_DTYPE(a.dtype, rotate, ctx, a);
 }
 
-template <int HEADS> static pb_status run_fwd(pb_ctx *ctx, const void *args)
-{
-    const pb_rope_fwd_args *a = (const pb_rope_fwd_args *)args;
-    return a->dtype == PB_F32 ? fwd<float, HEADS>(ctx, a) : fwd<__nv_bfloat16, HEADS>(ctx, a);
-}
-
-template <int HEADS> static pb_status run_bwd(pb_ctx *ctx, const void *args)
-{
-    const pb_rope_bwd_args *a = (const pb_rope_bwd_args *)args;
-    return a->dtype == PB_F32 ? bwd<float, HEADS>(ctx, a) : bwd<__nv_bfloat16, HEADS>(ctx, a);
-}
-
-extern "C" const pb_impl pb_rope_fwd_cuda[] = {{.name = "quads", .run = run_fwd<4>}, {0}};
-extern "C" const pb_impl pb_rope_bwd_cuda[] = {{.name = "quads", .run = run_bwd<4>}, {0}};
+extern "C" const pb_impl pb_rope_fwd_cuda[] = {{.name = "quads", .run = run_fwd}, {0}};
+extern "C" const pb_impl pb_rope_bwd_cuda[] = {{.name = "quads", .run = run_bwd}, {0}};

@@ -1,12 +1,19 @@
 /* rope.h - rotary position embedding of q and k in one call.
  *
- * For pair i < D/2 with elements (a,b), at position p = pos[t]:
+ * Of a head, x is the last R elements (R = 0: all D). For pair i < R/2 with elements (a,b), at position p:
  *     a' = a cos[p,i] - b sin[p,i]        b' = b cos[p,i] + a sin[p,i]
  * Su et al. 2021, arXiv:2104.09864, eq. 34. The pairing is part of the model:
- *   PB_ROPE_HALF      (a,b) = (x[i], x[i+D/2])    GPT-NeoX, Llama, Qwen: "rotate_half"
- *   PB_ROPE_ADJACENT  (a,b) = (x[2i], x[2i+1])    GPT-J
- * Backward is the inverse rotation (sin negated). Head h of token t starts at t*ld + h*D. A position
- * outside [0,P), which only `pos` can hold, makes the q and k of its token NaN. */
+ *   PB_ROPE_HALF      (a,b) = (x[i], x[i+R/2])    GPT-NeoX, Llama, Qwen: "rotate_half"
+ *   PB_ROPE_ADJACENT  (a,b) = (x[2i], x[2i+1])    GPT-J, DeepSeek
+ * The D - R elements before them are copied bit for bit. Row (b,s) of H (K) heads starts at b*seq + s*ld, where seq is
+ * S*ld unless it is given; its position is pos[b*ldpos + s*step], or first + s*step without `pos`. So row g of the
+ * compressed keys of DeepSeek-V4, one for every r tokens, takes step = r: the position of its first token.
+ *
+ * Backward is the inverse rotation (sin negated). It is also what DeepSeek-V4 applies to the output of attention, at
+ * the query's position, because a value carries the rotation of its key: pb_rope_bwd on o, whose own gradient is
+ * pb_rope_fwd.
+ * A position outside [0,P), which only `pos` can hold, makes what would be rotated of its row NaN.
+ * EINVAL: first + (S-1)*step >= P without `pos`: the table must reach the longest global position. */
 #ifndef PB_ROPE_H
 #define PB_ROPE_H
 #include "kernels/core/op.h"
@@ -17,23 +24,30 @@ extern "C" {
 typedef enum pb_rope_pairing { PB_ROPE_HALF, PB_ROPE_ADJACENT } pb_rope_pairing;
 
 typedef struct pb_rope_fwd_args {
-    const void *q, *k;      /* [B,S,H,D], [B,S,K,D] dtype, tokens ldq, ldk apart */
-    const float *cos, *sin; /* [P,D/2] */
-    const int32_t *pos;     /* [B,S] in [0,P), or NULL: the index s of the token */
+    const void *q, *k;      /* [B,S,H,D], [B,S,K,D] dtype, tokens ldq, ldk apart; k and kr NULL when K = 0 */
+    const float *cos, *sin; /* [P,R/2] */
+    const int32_t *pos;     /* [B,ldpos] in [0,P), every step-th is read; or NULL: first + s*step */
     void *qr, *kr;          /* like q, k, out; ldqr, ldkr apart; may be q, k */
-    int B, S, H, K, D, P;   /* D even; S <= P when pos is NULL */
+    int B, S, H, K, D, P;   /* H >= 1, K >= 0 */
     size_t ldq, ldk, ldqr, ldkr;
+    size_t seqq, seqk, seqqr, seqkr; /* elements between sequences; 0: S*ld */
+    size_t ldpos;                    /* 0: S*step */
+    int R;                           /* even, <= D; 0: D, which is even then */
+    int first, step;                 /* first >= 0; step 0: 1 */
     pb_rope_pairing pairing;
     pb_dtype dtype;
 } pb_rope_fwd_args;
 
 typedef struct pb_rope_bwd_args {
     const void *dqr, *dkr;  /* gradients of qr, kr; lddqr, lddkr apart */
-    const float *cos, *sin; /* [P,D/2] */
+    const float *cos, *sin; /* [P,R/2] */
     const int32_t *pos;     /* as in the forward pass */
     void *dq, *dk;          /* out; lddq, lddk apart; may be dqr, dkr */
     int B, S, H, K, D, P;
     size_t lddqr, lddkr, lddq, lddk;
+    size_t seqdqr, seqdkr, seqdq, seqdk;
+    size_t ldpos;
+    int R, first, step;
     pb_rope_pairing pairing;
     pb_dtype dtype;
 } pb_rope_bwd_args;

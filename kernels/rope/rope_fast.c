@@ -4,21 +4,7 @@
 
 #include "kernels/core/cpu.h"
 #include "kernels/core/simd.h"
-#include "kernels/rope/rope.h"
-
-/* Both passes: x is rotated into y, with sin times sign. */
-typedef struct rotation {
-    const void *x[2]; /* q and k, or their gradients */
-    void *y[2];
-    size_t ldx[2], ldy[2];
-    int heads[2];
-    const float *cos, *sin;
-    const int32_t *pos;
-    int B, S, D, P;
-    float sign;
-    pb_rope_pairing pairing;
-    pb_dtype dtype;
-} rotation;
+#include "kernels/rope/rows.h"
 
 static inline vf load(const void *p, size_t i, pb_dtype t, int n)
 {
@@ -50,14 +36,14 @@ static inline void store(void *p, size_t i, pb_dtype t, vf v, int n)
 #endif
 
 /* Pairs i .. i+n-1 of the head at x; n >= PB_VLEN means a whole vector of them. */
-static inline __attribute__((always_inline)) void pairs(const rotation *r, const bool half, int side, size_t x,
+static inline __attribute__((always_inline)) void pairs(const pb_rope_rows *r, const bool half, int side, size_t x,
                                                         size_t y, int i, int n, vf c, vf s)
 {
     const pb_dtype t = r->dtype;
     if (half) {
-        const vf a = load(r->x[side], x + i, t, n), b = load(r->x[side], x + r->D / 2 + i, t, n);
+        const vf a = load(r->x[side], x + i, t, n), b = load(r->x[side], x + r->R / 2 + i, t, n);
         store(r->y[side], y + i, t, a * c - b * s, n);
-        store(r->y[side], y + r->D / 2 + i, t, b * c + a * s, n);
+        store(r->y[side], y + r->R / 2 + i, t, b * c + a * s, n);
         return;
     }
     const int first = n >= PB_VLEN ? PB_VLEN : 2 * n, second = n >= PB_VLEN ? PB_VLEN : 2 * n - PB_VLEN;
@@ -68,33 +54,40 @@ static inline __attribute__((always_inline)) void pairs(const rotation *r, const
     store(r->y[side], y + 2 * i + PB_VLEN, t, __builtin_shufflevector(a_, b_, HIGH), second);
 }
 
-static inline __attribute__((always_inline)) void token(const rotation *r, const bool half, size_t n)
+/* One side of one row. */
+static inline __attribute__((always_inline)) void row(const pb_rope_rows *r, const bool half, int side, size_t b,
+                                                      size_t s)
 {
-    const int p = r->pos ? r->pos[n] : (int)(n % r->S), width = r->D / 2;
+    const int p = pb_rope_position(r, b, s), width = r->R / 2;
+    const size_t e = pb_dtype_size(r->dtype), still = (size_t)(r->D - r->R);
     const bool in = p >= 0 && p < r->P;
-    for (int side = 0; side < 2; side++)
-        for (int h = 0; h < r->heads[side]; h++) {
-            const size_t x = n * r->ldx[side] + (size_t)h * r->D, y = n * r->ldy[side] + (size_t)h * r->D;
-            for (int i = 0; i < width; i += PB_VLEN) {
-                vf c = vf_set(NAN), s = c;
-                if (in) {
-                    c = load(r->cos, (size_t)p * width + i, PB_F32, width - i);
-                    s = load(r->sin, (size_t)p * width + i, PB_F32, width - i) * r->sign;
-                }
-                pairs(r, half, side, x, y, i, width - i, c, s);
+    for (int h = 0; h < r->heads[side]; h++) {
+        const size_t x = b * r->seqx[side] + s * r->ldx[side] + (size_t)h * r->D;
+        const size_t y = b * r->seqy[side] + s * r->ldy[side] + (size_t)h * r->D;
+        if (r->x[side] != r->y[side]) memcpy((char *)r->y[side] + y * e, (const char *)r->x[side] + x * e, still * e);
+        for (int i = 0; i < width; i += PB_VLEN) {
+            vf cos_ = vf_set(NAN), sin_ = cos_;
+            if (in) {
+                cos_ = load(r->cos, (size_t)p * width + i, PB_F32, width - i);
+                sin_ = load(r->sin, (size_t)p * width + i, PB_F32, width - i) * r->sign;
             }
+            pairs(r, half, side, x + still, y + still, i, width - i, cos_, sin_);
         }
+    }
 }
 
 /* `half` is a constant where this is called, so that the loop is compiled once a pairing. */
-PB_INLINE void rotate_all(const rotation *r, bool half)
+PB_INLINE void rotate_all(const pb_rope_rows *r, bool half)
 {
     const size_t tokens = (size_t)r->B * r->S, work = tokens * r->D * (size_t)(r->heads[0] + r->heads[1]);
 #pragma omp parallel for schedule(static) if (work > 8192)
-    for (size_t n = 0; n < tokens; n++) token(r, half, n);
+    for (size_t n = 0; n < tokens; n++) {
+        row(r, half, 0, n / (size_t)r->S, n % (size_t)r->S);
+        row(r, half, 1, n / (size_t)r->S, n % (size_t)r->S);
+    }
 }
 
-static void rotate(const rotation *r)
+static void rotate(const pb_rope_rows *r)
 {
     if (r->pairing == PB_ROPE_HALF) rotate_all(r, true);
     else rotate_all(r, false);
@@ -102,44 +95,16 @@ static void rotate(const rotation *r)
 
 pb_status PB_FAST(pb_rope_fwd)(pb_ctx *ctx, const void *args)
 {
-    const pb_rope_fwd_args *a = args;
+    const pb_rope_rows r = pb_rope_fwd_rows(args);
     (void)ctx;
-    rotate(&(rotation){{a->q, a->k},
-                       {a->qr, a->kr},
-                       {a->ldq, a->ldk},
-                       {a->ldqr, a->ldkr},
-                       {a->H, a->K},
-                       a->cos,
-                       a->sin,
-                       a->pos,
-                       a->B,
-                       a->S,
-                       a->D,
-                       a->P,
-                       1,
-                       a->pairing,
-                       a->dtype});
+    rotate(&r);
     return PB_OK;
 }
 
 pb_status PB_FAST(pb_rope_bwd)(pb_ctx *ctx, const void *args)
 {
-    const pb_rope_bwd_args *a = args;
+    const pb_rope_rows r = pb_rope_bwd_rows(args);
     (void)ctx;
-    rotate(&(rotation){{a->dqr, a->dkr},
-                       {a->dq, a->dk},
-                       {a->lddqr, a->lddkr},
-                       {a->lddq, a->lddk},
-                       {a->H, a->K},
-                       a->cos,
-                       a->sin,
-                       a->pos,
-                       a->B,
-                       a->S,
-                       a->D,
-                       a->P,
-                       -1,
-                       a->pairing,
-                       a->dtype});
+    rotate(&r);
     return PB_OK;
 }

@@ -177,6 +177,107 @@ static void check_outside(pb_ctx *ctx, pb_rope_pairing pairing)
 }
 static void a_position_outside_the_table_gives_nan(void **state) { on_each(*state, check_outside); }
 
+/* ---- parts of a head, steps, and DeepSeek-V4's tables ---------------------------------------------------------- */
+
+enum { V_H = 3, V_D = 40, V_R = 16, V_STEP = 4, V_T = B * S };
+
+/* Only the last V_R elements turn, as a head of that size would; those before them are copied bit for bit. Rows are
+ * V_STEP positions apart, with the position of each row's first token. k is left out. */
+static void check_part(pb_ctx *ctx, pb_rope_pairing pairing)
+{
+    float x[V_T][V_H][V_D], y[V_T][V_H][V_D], small[V_T][V_H][V_R], want[V_T][V_H][V_R];
+    int32_t all[B][S * V_STEP], picked[V_T];
+    for (int i = 0; i < V_T * V_H * V_D; i++) (&x[0][0][0])[i] = (float)(2 * pb_uniform(3, i) - 1);
+    for (int i = 0; i < V_T * V_H; i++) memcpy((&small[0][0])[i], (&x[0][0])[i] + V_D - V_R, sizeof **small);
+    for (int i = 0; i < B * S * V_STEP; i++) (&all[0][0])[i] = (i * 37 + 5) % P;
+    pb_rope_table(cos_, sin_, P, V_R, 10000);
+    for (int given = 0; given < 2; given++) {
+        for (int t = 0; t < V_T; t++) picked[t] = given ? all[t / S][t % S * V_STEP] : 7 + t % S * V_STEP;
+        pb_rope_fwd_args a = {.q = x, .cos = cos_, .sin = sin_, .qr = y, .B = B, .S = S, .H = V_H, .P = P};
+        a.pos = given ? all[0] : NULL, a.D = V_D, a.R = V_R, a.first = 7, a.step = V_STEP, a.pairing = pairing;
+        a.ldq = a.ldqr = V_H * V_D;
+        pb_rope_fwd_args w = {.q = small, .cos = cos_, .sin = sin_, .qr = want, .B = B, .S = S, .H = V_H, .P = P};
+        w.pos = picked, w.D = V_R, w.pairing = pairing, w.ldq = w.ldqr = V_H * V_R;
+        CHECK_OK(pb_rope_fwd(ctx, &a));
+        CHECK_OK(pb_rope_fwd(ctx, &w));
+        for (int i = 0; i < V_T * V_H; i++) {
+            assert_memory_equal((&y[0][0])[i], (&x[0][0])[i], (V_D - V_R) * sizeof(float));
+            assert_memory_equal((&y[0][0])[i] + V_D - V_R, (&want[0][0])[i], sizeof **want);
+        }
+        pb_rope_bwd_args g = {.dqr = y, .cos = cos_, .sin = sin_, .dq = y, .B = B, .S = S, .H = V_H, .P = P};
+        g.pos = a.pos, g.D = V_D, g.R = V_R, g.first = 7, g.step = V_STEP, g.pairing = pairing;
+        g.lddqr = g.lddq = V_H * V_D;
+        CHECK_OK(pb_rope_bwd(ctx, &g)); /* the inverse at the same position gives it all back */
+        for (int i = 0; i < V_T * V_H * V_D; i++) CHECK_NEAR((&y[0][0][0])[i], (&x[0][0][0])[i], 3e-7);
+    }
+}
+static void a_part_of_a_head_turns(void **state) { on_each(*state, check_part); }
+
+/* NaN where it may not be read: it stays where it was, and a position outside the table spoils the turned part only. */
+static void check_still(pb_ctx *ctx, pb_rope_pairing pairing)
+{
+    float x[2][V_D], y[2][V_D];
+    const int32_t pos[2] = {1, P};
+    for (int i = 0; i < 2 * V_D; i++) (&x[0][0])[i] = (float)i;
+    x[0][0] = NAN;
+    pb_rope_fwd_args a = {.q = x, .cos = cos_, .sin = sin_, .pos = pos, .qr = y, .B = 1, .S = 2, .H = 1, .P = P};
+    a.D = V_D, a.R = V_R, a.pairing = pairing, a.ldq = a.ldqr = V_D;
+    CHECK_OK(pb_rope_fwd(ctx, &a));
+    for (int t = 0; t < 2; t++)
+        for (int d = 0; d < V_D; d++)
+            assert_int_equal(isnan(y[t][d]) != 0, (t == 0 && d == 0) || (t == 1 && d >= V_D - V_R));
+}
+static void what_is_still_stays_apart(void **state) { on_each(*state, check_still); }
+
+/* DeepSeek-V4: 64 of 512 elements, YaRN from 65536 positions by 16 with betas 32 and 1 and no factor on cos and sin.
+ * Pairs up to `low` keep their frequency, those from `high` on have a sixteenth of it. */
+static void check_yarn(double theta, int low, int high)
+{
+    enum { D_ = 64, HALF = D_ / 2, ROWS = 2 };
+    float c[ROWS * HALF], s[ROWS * HALF];
+    const pb_rope_scaling yarn = {.kind = PB_ROPE_YARN,
+                                  .factor = 16,
+                                  .original_len = 65536,
+                                  .beta_fast = 32,
+                                  .beta_slow = 1,
+                                  .attention = 1,
+                                  .truncate = true};
+    pb_rope_table_scaled(c, s, ROWS, D_, theta, &yarn);
+    for (int i = 0; i < HALF; i++) {
+        const double plain = pow(theta, -2.0 * i / D_), f = (double)atan2f(s[HALF + i], c[HALF + i]) / plain;
+        const double ramp = i <= low ? 0 : i >= high ? 1 : (double)(i - low) / (high - low);
+        CHECK_NEAR(f, 1 - ramp + ramp / 16, 3e-7);
+        CHECK_NEAR(hypot((double)c[HALF + i], (double)s[HALF + i]), 1, 1e-7);
+    }
+}
+static void yarn_of_deepseek_v4(void **state)
+{
+    (void)state;
+    check_yarn(160000, 15, 25);
+    check_yarn(10000, 20, 33);
+}
+
+/* Eight ranks of 8448 tokens reach position 67583: a table of 67584 rows has it, one of 65536 says that it has not. */
+static void the_table_reaches_the_longest_position(void **state)
+{
+    enum { ROWS = 67584, LAST = ROWS - 1, LOCAL = 8448, D_ = 4 };
+    float *c = malloc(ROWS * D_ / 2 * sizeof *c), *s = malloc(ROWS * D_ / 2 * sizeof *s);
+    float *x = calloc((size_t)LOCAL * D_, sizeof *x), *y = malloc((size_t)LOCAL * D_ * sizeof *y);
+    if (!c || !s || !x || !y) fail();
+    pb_rope_table(c, s, ROWS, D_, 160000);
+    for (int t = 0; t < LOCAL; t++) x[t * D_] = 1;
+    pb_rope_fwd_args a = {.q = x, .cos = c, .sin = s, .qr = y, .B = 1, .S = LOCAL, .H = 1, .D = D_, .P = ROWS};
+    a.first = ROWS - LOCAL, a.pairing = PB_ROPE_ADJACENT, a.ldq = a.ldqr = D_;
+    CHECK_OK(pb_rope_fwd(*state, &a));
+    CHECK_NEAR(y[(LOCAL - 1) * D_], cos(LAST), 1e-6);
+    CHECK_NEAR(y[(LOCAL - 1) * D_ + 1], sin(LAST), 1e-6);
+    a.P = 65536;
+    CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "position 67583, but the table ends at P=65536");
+    a.first = 0, a.S = 65537 / 4 + 1, a.step = 4; /* compressed rows reach as far */
+    CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "position 65536, but the table ends at P=65536");
+    free(c), free(s), free(x), free(y);
+}
+
 static void bad_arguments_are_named(void **state)
 {
     float x[4] = {0};
@@ -212,7 +313,7 @@ static void bad_arguments_are_named(void **state)
                           .lddkr = 3,
                           .lddq = 3,
                           .lddk = 3};
-    CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "S=2 tokens, but the table ends at P=1");
+    CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "position 1, but the table ends at P=1");
     a.S = 1, a.ldkr = 1;
     CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "tokens of kr are 1 apart, need 2");
     a.ldkr = 2, a.sin = NULL;
@@ -220,6 +321,12 @@ static void bad_arguments_are_named(void **state)
     CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "D=3");
     g.D = 2, g.dk = NULL;
     CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "dk is NULL");
+    g.K = 0, g.R = 4;
+    CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "D=2 R=4");
+    g.R = 0, g.S = 2, g.P = 2, g.seqdq = 4;
+    CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "sequences of dq are 4 apart, need 5");
+    g.seqdq = 0, g.first = -1;
+    CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "first=-1");
 }
 
 int main(void)
@@ -228,6 +335,8 @@ int main(void)
         cmocka_unit_test(positions_match_the_formula),  cmocka_unit_test(the_pairings_differ),
         cmocka_unit_test(backward_undoes_forward),      cmocka_unit_test(norms_are_kept),
         cmocka_unit_test(in_place_equals_out_of_place), cmocka_unit_test(a_position_outside_the_table_gives_nan),
+        cmocka_unit_test(a_part_of_a_head_turns),       cmocka_unit_test(what_is_still_stays_apart),
+        cmocka_unit_test(yarn_of_deepseek_v4),          cmocka_unit_test(the_table_reaches_the_longest_position),
         cmocka_unit_test(bad_arguments_are_named),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);

@@ -1,64 +1,54 @@
-/* convert.h - sparse_mla's arguments as the problem that both MLA families compute, and back. */
-#ifndef PB_SPARSE_MLA_CONVERT_H
-#define PB_SPARSE_MLA_CONVERT_H
-#include "kernels/sparse_mla/sparse_mla.h"
+/* convert.h - the arguments of either MLA family as the problem that both compute, and back. */
+#ifndef PB_MLA_CONVERT_H
+#define PB_MLA_CONVERT_H
 #include "kernels/sparse_mla/mla.h"
+#include "kernels/sparse_mla/mla_args.h"
 
-static inline pb_mla pb_sparse_mla_fwd_problem(const void *args)
+/* What the problem and the arguments of both passes have alike. */
+#define PB_MLA_COPY(to, from)                                                                                          \
+    do {                                                                                                               \
+        (to)->q = (from)->q, (to)->kv = (from)->kv, (to)->idx = (from)->idx, (to)->sink = (from)->sink;                \
+        (to)->B = (from)->B, (to)->S = (from)->S, (to)->S_kv = (from)->S_kv;                                           \
+        (to)->H = (from)->H, (to)->D = (from)->D, (to)->V = (from)->V, (to)->W = (from)->W;                            \
+        (to)->window = (from)->window, (to)->causal = (from)->causal;                                                  \
+        (to)->scale = (from)->scale, (to)->dtype = (from)->dtype;                                                      \
+    } while (0)
+
+static inline pb_mla pb_mla_fwd_problem(const void *args)
 {
-    const pb_sparse_mla_fwd_args *a = (const pb_sparse_mla_fwd_args *)args;
+    const pb_mla_fwd_args *a = (const pb_mla_fwd_args *)args;
     pb_mla p = {0};
-    p.q = a->q;
-    p.kv = a->kv;
-    p.idx = a->idx;
-    p.sink = a->sink;
+    PB_MLA_COPY(&p, a);
     p.o = a->o, p.lse = a->lse;
-    p.B = a->B, p.S = a->S, p.S_kv = a->S_kv, p.H = a->H, p.D = a->D, p.V = a->V;
-    p.scale = a->scale, p.dtype = a->dtype;
-    p.W = a->W;
+    if (!p.idx) p.W = pb_mla_dense_slots(p.S_kv, p.window);
     return p;
 }
-static inline pb_sparse_mla_fwd_args pb_sparse_mla_fwd_of(const pb_mla *p)
+static inline pb_mla_fwd_args pb_mla_fwd_of(const pb_mla *p)
 {
-    pb_sparse_mla_fwd_args a = {0};
-    a.q = p->q;
-    a.kv = p->kv;
-    a.idx = p->idx;
-    a.sink = p->sink;
+    pb_mla_fwd_args a = {0};
+    PB_MLA_COPY(&a, p);
     a.o = p->o, a.lse = p->lse;
-    a.B = p->B, a.S = p->S, a.S_kv = p->S_kv, a.H = p->H, a.D = p->D, a.V = p->V;
-    a.scale = p->scale, a.dtype = p->dtype;
-    a.W = p->W;
+    if (!a.idx) a.W = 0;
     return a;
 }
 
-static inline pb_mla pb_sparse_mla_bwd_problem(const void *args)
+static inline pb_mla pb_mla_bwd_problem(const void *args)
 {
-    const pb_sparse_mla_bwd_args *a = (const pb_sparse_mla_bwd_args *)args;
+    const pb_mla_bwd_args *a = (const pb_mla_bwd_args *)args;
     pb_mla p = {0};
-    p.q = a->q;
-    p.kv = a->kv;
-    p.idx = a->idx;
-    p.sink = a->sink;
+    PB_MLA_COPY(&p, a);
     p.o = (void *)a->o, p.lse = (float *)a->lse;
     p.dO = a->dO, p.dq = a->dq, p.dkv = a->dkv, p.dsink = a->dsink, p.backward = true;
-    p.B = a->B, p.S = a->S, p.S_kv = a->S_kv, p.H = a->H, p.D = a->D, p.V = a->V;
-    p.scale = a->scale, p.dtype = a->dtype;
-    p.W = a->W;
+    if (!p.idx) p.W = pb_mla_dense_slots(p.S_kv, p.window);
     return p;
 }
-static inline pb_sparse_mla_bwd_args pb_sparse_mla_bwd_of(const pb_mla *p)
+static inline pb_mla_bwd_args pb_mla_bwd_of(const pb_mla *p)
 {
-    pb_sparse_mla_bwd_args a = {0};
-    a.q = p->q;
-    a.kv = p->kv;
-    a.idx = p->idx;
-    a.sink = p->sink;
+    pb_mla_bwd_args a = {0};
+    PB_MLA_COPY(&a, p);
     a.o = p->o, a.lse = p->lse;
     a.dO = p->dO, a.dq = p->dq, a.dkv = p->dkv, a.dsink = p->dsink;
-    a.B = p->B, a.S = p->S, a.S_kv = p->S_kv, a.H = p->H, a.D = p->D, a.V = p->V;
-    a.scale = p->scale, a.dtype = p->dtype;
-    a.W = p->W;
+    if (!a.idx) a.W = 0;
     return a;
 }
 #endif

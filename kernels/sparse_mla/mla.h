@@ -69,22 +69,26 @@ PB_MLA_FN int pb_mla_dense_slots(int S_kv, int window) { return window > 0 && wi
         [PB_F32] = 1e-6, [PB_BF16] = 4e-3                                                                              \
     }
 
-/* What the descriptors share (mla.c). */
-pb_status pb_mla_check(const char *op, const pb_mla *p);
-pb_cost pb_mla_cost(const pb_mla *p);
-size_t pb_mla_fwd_ref_workspace(const pb_mla *p);
-size_t pb_mla_bwd_ref_workspace(const pb_mla *p);
-pb_status pb_mla_fwd_ref(pb_ctx *ctx, const pb_mla *p);
-pb_status pb_mla_bwd_ref(pb_ctx *ctx, const pb_mla *p);
-size_t pb_mla_fwd_fast_workspace(const pb_mla *p);
-size_t pb_mla_bwd_fast_workspace(const pb_mla *p);
+/* What the descriptors share (mla.c); `args` are mla_args.h's. */
+pb_status pb_mla_check(const char *op, const pb_mla *p, bool lists); /* lists: the op reads idx */
+pb_status pb_mla_fwd_ref(pb_ctx *ctx, const void *args);
+pb_status pb_mla_bwd_ref(pb_ctx *ctx, const void *args);
+size_t pb_mla_fwd_ref_workspace(const void *args);
+size_t pb_mla_bwd_ref_workspace(const void *args);
+size_t pb_mla_fwd_fast_workspace(const void *args);
+size_t pb_mla_bwd_fast_workspace(const void *args);
+pb_cost pb_mla_fwd_cost(const void *args);
+pb_cost pb_mla_bwd_cost(const void *args);
 
-/* Tensors of a problem of these sizes, bound as both descriptors do; idx is the caller's. */
-pb_mla pb_mla_bind(pb_binder *b, const pb_mla *sizes);
-/* For `prepare`: rows of kv that no query sees become NaN and infinite, so that a read shows; where slots are masked or
- * a window is set, the sinks of heads 1, 2, 3 (and every fourth on) become 200, -200 and -inf (-300 where lse would be
- * -inf). Then runs `forward`, which leaves o and lse as a backward pass needs them; a forward pass needs none. */
-pb_status pb_mla_prepare(pb_ctx *cpu, const pb_mla *p, pb_status (*forward)(pb_ctx *, const pb_mla *));
+/* Tensors of a problem whose first axes are B, S, S_kv, H, D and V; which keys its queries see is left to the caller.
+ */
+pb_mla pb_mla_fwd_bind(pb_binder *b, const int *dim);
+pb_mla pb_mla_bwd_bind(pb_binder *b, const int *dim);
+/* Rows of kv that no query sees become NaN and infinite, so that a read shows; where slots are masked or a window is
+ * set, the sinks of heads 1, 2, 3 (and every fourth on) become 200, -200 and -inf. Before a backward pass also o and
+ * lse, by the forward pass. */
+pb_status pb_mla_fwd_prepare(pb_ctx *cpu, const void *args);
+pb_status pb_mla_bwd_prepare(pb_ctx *cpu, const void *args);
 #ifdef __cplusplus
 }
 #endif

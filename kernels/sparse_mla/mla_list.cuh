@@ -1,17 +1,17 @@
-/* mla_list.cuh - the lists of CUDA implementations of both MLA families, which differ only in how their arguments
- * become a problem. */
+/* mla_list.cuh - the CUDA implementations of an MLA family, best first, and what each of them takes. */
 #ifndef PB_MLA_LIST_CUH
 #define PB_MLA_LIST_CUH
 #include "kernels/sparse_mla/mla_impls.cuh"
+#include "kernels/sparse_mla/convert.h"
 
-/* One pass on a family's arguments. */
+/* A pass on arguments, which OF makes a problem. */
 template <pb_mla (*OF)(const void *), pb_status (*RUN)(pb_ctx *, const pb_mla *)>
 static pb_status pb_mla_on(pb_ctx *ctx, const void *args)
 {
     const pb_mla p = OF(args);
     return RUN(ctx, &p);
 }
-/* A question about a family's arguments. */
+/* A question about arguments. */
 template <class R, pb_mla (*OF)(const void *), R (*ASK)(const pb_mla *)> static R pb_mla_ask(const void *args)
 {
     const pb_mla p = OF(args);
@@ -24,28 +24,38 @@ template <class R, pb_mla (*OF)(const void *), R (*ASK)(const pb_mla *)> static 
 #define PB_MLA_CUDA_LIST(f)                                                                                            \
     extern "C" {                                                                                                       \
     extern const pb_impl pb_##f##_fwd_cuda[] = {                                                                       \
+        {.name = "wgmma",                                                                                              \
+         .run = pb_mla_on<pb_##f##_fwd_problem, pb_mla_fwd_wgmma>,                                                     \
+         .accepts = PB_MLA_TAKES(pb_##f##_fwd_problem, wgmma),                                                         \
+         .available = pb_cuda_has_sm90},                                                                               \
         {.name = "mma",                                                                                                \
-         .run = pb_mla_on<pb_##f##_fwd_problem, pb_mla_fwd_mma>,                                                       \
-         .accepts = PB_MLA_TAKES(pb_##f##_fwd_problem, mma)},                                                          \
+         .run = pb_mla_on<pb_mla_fwd_problem, pb_mla_fwd_mma>,                                                         \
+         .accepts = PB_MLA_TAKES(pb_mla_fwd_problem, mma)},                                                            \
         {.name = "simt",                                                                                               \
-         .run = pb_mla_on<pb_##f##_fwd_problem, pb_mla_fwd_simt>,                                                      \
-         .accepts = PB_MLA_TAKES(pb_##f##_fwd_problem, simt)},                                                         \
+         .run = pb_mla_on<pb_mla_fwd_problem, pb_mla_fwd_simt>,                                                        \
+         .accepts = PB_MLA_TAKES(pb_mla_fwd_problem, simt)},                                                           \
         {0},                                                                                                           \
     };                                                                                                                 \
     extern const pb_impl pb_##f##_bwd_cuda[] = {                                                                       \
-        {.name = "mma",                                                                                                \
-         .run = pb_mla_on<pb_##f##_bwd_problem, pb_mla_bwd_mma>,                                                       \
-         .accepts = PB_MLA_TAKES(pb_##f##_bwd_problem, mma),                                                           \
+        {.name = "wgmma",                                                                                              \
+         .run = pb_mla_on<pb_##f##_bwd_problem, pb_mla_bwd_wgmma>,                                                     \
+         .accepts = PB_MLA_TAKES(pb_##f##_bwd_problem, bwd_wgmma),                                                     \
          .workspace = PB_MLA_WORKSPACE(pb_##f##_bwd_problem, mma),                                                     \
+         .available = pb_cuda_has_sm90,                                                                                \
+         .varies = true},                                                                                              \
+        {.name = "mma",                                                                                                \
+         .run = pb_mla_on<pb_mla_bwd_problem, pb_mla_bwd_mma>,                                                         \
+         .accepts = PB_MLA_TAKES(pb_mla_bwd_problem, mma),                                                             \
+         .workspace = PB_MLA_WORKSPACE(pb_mla_bwd_problem, mma),                                                       \
          .varies = true},                                                                                              \
         {.name = "mma_ordered",                                                                                        \
-         .run = pb_mla_on<pb_##f##_bwd_problem, pb_mla_bwd_mma_ordered>,                                               \
-         .accepts = PB_MLA_TAKES(pb_##f##_bwd_problem, mma),                                                           \
-         .workspace = PB_MLA_WORKSPACE(pb_##f##_bwd_problem, simt)},                                                   \
+         .run = pb_mla_on<pb_mla_bwd_problem, pb_mla_bwd_mma_ordered>,                                                 \
+         .accepts = PB_MLA_TAKES(pb_mla_bwd_problem, mma),                                                             \
+         .workspace = PB_MLA_WORKSPACE(pb_mla_bwd_problem, simt)},                                                     \
         {.name = "simt",                                                                                               \
-         .run = pb_mla_on<pb_##f##_bwd_problem, pb_mla_bwd_simt>,                                                      \
-         .accepts = PB_MLA_TAKES(pb_##f##_bwd_problem, simt),                                                          \
-         .workspace = PB_MLA_WORKSPACE(pb_##f##_bwd_problem, simt)},                                                   \
+         .run = pb_mla_on<pb_mla_bwd_problem, pb_mla_bwd_simt>,                                                        \
+         .accepts = PB_MLA_TAKES(pb_mla_bwd_problem, simt),                                                            \
+         .workspace = PB_MLA_WORKSPACE(pb_mla_bwd_problem, simt)},                                                     \
         {0},                                                                                                           \
     };                                                                                                                 \
     }

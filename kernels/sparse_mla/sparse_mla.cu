@@ -1,5 +1,4 @@
 /* sparse_mla.cu - the CUDA implementations of sparse_mla, best first, and what each of them takes. */
 #include "kernels/sparse_mla/mla_list.cuh"
-#include "kernels/sparse_mla/convert.h"
 
 PB_MLA_CUDA_LIST(sparse_mla)

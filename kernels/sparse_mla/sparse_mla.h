@@ -16,41 +16,18 @@
  * Rows of dkv that no list names are 0. Sums are f32 or wider and rounded to `dtype` once.
  *
  * DeepSeek-AI 2025, DeepSeek-V3.2 (sparse attention over MLA's latent); the sink: Xiao et al. 2023, arXiv:2309.17453,
- * as a logit in gpt-oss and DeepSeek-V4. EINVAL: a size below 1 (W may be 0), V > D, scale not finite, a NULL tensor.
+ * as a logit in gpt-oss and DeepSeek-V4. EINVAL: a size below 1 (W may be 0), V > D, scale not finite, a NULL tensor, a
+ * window.
  */
 #ifndef PB_SPARSE_MLA_H
 #define PB_SPARSE_MLA_H
-#include "kernels/core/op.h"
+#include "kernels/sparse_mla/mla_args.h"
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef struct pb_sparse_mla_fwd_args {
-    const void *q;      /* [B,S,H,D] dtype */
-    const void *kv;     /* [B,S_kv,D] dtype */
-    const int32_t *idx; /* [B,S,W]; any value, see above */
-    const float *sink;  /* [H] finite or -inf */
-    void *o;            /* [B,S,H,V] dtype, out */
-    float *lse;         /* [B,S,H], out, kept for the backward pass */
-    int B, S, S_kv, H, D, V, W;
-    float scale; /* 1/sqrt(D) in the models so far */
-    pb_dtype dtype;
-} pb_sparse_mla_fwd_args;
-
-typedef struct pb_sparse_mla_bwd_args {
-    const void *dO;     /* [B,S,H,V] dtype */
-    const void *q, *kv; /* as in the forward pass */
-    const int32_t *idx;
-    const float *sink;
-    const void *o;
-    const float *lse;
-    void *dq;     /* [B,S,H,D] dtype, out */
-    void *dkv;    /* [B,S_kv,D] dtype, out */
-    float *dsink; /* [H], out */
-    int B, S, S_kv, H, D, V, W;
-    float scale;
-    pb_dtype dtype;
-} pb_sparse_mla_bwd_args;
+typedef pb_mla_fwd_args pb_sparse_mla_fwd_args;
+typedef pb_mla_bwd_args pb_sparse_mla_bwd_args;
 
 PB_DECLARE_OP(sparse_mla, fwd)
 PB_DECLARE_OP(sparse_mla, bwd)

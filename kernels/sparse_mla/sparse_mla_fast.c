@@ -10,9 +10,7 @@
 #include <string.h>
 
 #include "kernels/attention/tile.h"
-#include "kernels/core/cpu.h"
-#include "kernels/sparse_mla/convert.h"
-#include "kernels/sparse_mla/mla_fast.h"
+#include "kernels/sparse_mla/mla_ops.h"
 #include "kernels/sparse_mla/plan.h"
 
 /* ---- pieces of both passes -------------------------------------------------------------------------- */
@@ -144,8 +142,9 @@ static void fwd_heads(const pb_mla *p, float *room, const heads *q)
     store_turned(ot, HEADS, inverse, &o, q->n, p->V);
 }
 
-pb_status PB_FAST(pb_mla_fwd)(pb_ctx *ctx, const pb_mla *p)
+pb_status PB_FAST(pb_mla_fwd)(pb_ctx *ctx, const void *args)
 {
+    const pb_mla problem = pb_mla_fwd_problem(args), *const p = &problem;
     const int blocks = (p->H + HEADS - 1) / HEADS;
     const size_t each = pb_mla_fwd_tiles(p->D, p->V), tasks = (size_t)p->B * p->S * blocks;
 #pragma omp parallel for schedule(dynamic) num_threads(threads_for(ctx, 0, each))
@@ -306,8 +305,9 @@ static void gather_dsink(const pb_mla *p, const float *sums, int parts)
     }
 }
 
-pb_status PB_FAST(pb_mla_bwd)(pb_ctx *ctx, const pb_mla *p)
+pb_status PB_FAST(pb_mla_bwd)(pb_ctx *ctx, const void *args)
 {
+    const pb_mla problem = pb_mla_bwd_problem(args), *const p = &problem;
     const int parts = pb_mla_parts(p->B, p->S, p->S_kv, p->D);
     const size_t each = pb_mla_bwd_tiles(p->D, p->V), shared = pb_mla_bwd_sums(p->B, p->S, p->S_kv, p->H, p->D);
     const size_t all = (size_t)p->B * p->S_kv;
@@ -323,16 +323,4 @@ pb_status PB_FAST(pb_mla_bwd)(pb_ctx *ctx, const pb_mla *p)
         gather_dsink(p, sums, parts);
     }
     return PB_OK;
-}
-
-pb_status PB_FAST(pb_sparse_mla_fwd)(pb_ctx *ctx, const void *args)
-{
-    const pb_mla p = pb_sparse_mla_fwd_problem(args);
-    return PB_FAST(pb_mla_fwd)(ctx, &p);
-}
-
-pb_status PB_FAST(pb_sparse_mla_bwd)(pb_ctx *ctx, const void *args)
-{
-    const pb_mla p = pb_sparse_mla_bwd_problem(args);
-    return PB_FAST(pb_mla_bwd)(ctx, &p);
 }

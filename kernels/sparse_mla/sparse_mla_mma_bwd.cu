@@ -6,7 +6,7 @@
  * Ordered: a block owns 32 rows of kv, keeps their sum in registers and passes over the queries in order; it takes only
  * those that name one of its rows. Scores are computed twice then, and a row that few queries of many name costs a look
  * at every list; but the same bits come out every time. */
-#include "kernels/sparse_mla/mla_tiles.cuh"
+#include "kernels/sparse_mla/mla_sums.cuh"
 
 namespace
 {
@@ -212,32 +212,7 @@ __global__ __launch_bounds__(MLA_THREADS, 1) void dkv_kernel(const pb_mla p, con
         }
 }
 
-/* ---- the sum of the scattered way ------------------------------------------------------------------------------ */
-
-constexpr int WIDE = 8; /* elements a thread; D is a multiple of it */
-
-__global__ __launch_bounds__(MLA_THREADS) void zero_kernel(float *x, size_t n)
-{
-    const size_t i = ((size_t)blockIdx.x * MLA_THREADS + threadIdx.x) * WIDE;
-    const float none[4] = {};
-    if (i >= n) return;
-    pb_store_vec<float, 4>(x + i, none);
-    pb_store_vec<float, 4>(x + i + 4, none);
-}
-
-__global__ __launch_bounds__(MLA_THREADS) void round_kernel(bf16 *to, const float *x, size_t n)
-{
-    const size_t i = ((size_t)blockIdx.x * MLA_THREADS + threadIdx.x) * WIDE;
-    float v[WIDE];
-    if (i >= n) return;
-    pb_load_vec<float, WIDE>(x + i, v);
-    pb_store_vec<bf16, WIDE>(to + i, v);
-}
-
 /* ---- launchers ------------------------------------------------------------------------------------------------- */
-
-size_t sums_of(const pb_mla &p) { return (size_t)p.B * p.S_kv * p.D; }
-unsigned wide_blocks(size_t n) { return (unsigned)((n / WIDE + MLA_THREADS - 1) / MLA_THREADS); }
 
 template <int G, int DP, int VP>
 pb_status dq_launch(pb_ctx *ctx, const pb_mla &p, const float *delta, float *dkv, int blocks)
@@ -250,17 +225,15 @@ pb_status dq_launch(pb_ctx *ctx, const pb_mla &p, const float *delta, float *dkv
 template <int G, int DP, int VP> pb_status launch(pb_ctx *ctx, const pb_mla &p, const float *delta, float *dkv)
 {
     const int blocks = (p.H + 16 * G - 1) / (16 * G);
-    const size_t n = sums_of(p), tiles = (size_t)p.B * ((p.S_kv + MLA_KEYS - 1) / MLA_KEYS);
+    const size_t tiles = (size_t)p.B * ((p.S_kv + MLA_KEYS - 1) / MLA_KEYS);
     if (!dkv) {
         PB_TRY((dq_launch<G, DP, VP>(ctx, p, delta, NULL, blocks)));
         return mla_launch(ctx, "mla_bwd mma, dkv", dkv_kernel<G, DP, VP>, tiles, sizeof(dkv_smem<G, DP, VP>), p, delta,
                           blocks);
     }
-    zero_kernel<<<wide_blocks(n), MLA_THREADS, 0, pb_cuda_stream(ctx)>>>(dkv, n);
-    PB_TRY(pb_cuda_launched(ctx, "mla_bwd mma, zero"));
+    PB_TRY(mla_clear(ctx, p, dkv));
     PB_TRY((dq_launch<G, DP, VP>(ctx, p, delta, dkv, blocks)));
-    round_kernel<<<wide_blocks(n), MLA_THREADS, 0, pb_cuda_stream(ctx)>>>((bf16 *)p.dkv, dkv, n);
-    return pb_cuda_launched(ctx, "mla_bwd mma, round");
+    return mla_round<BY_COLUMNS>(ctx, p, dkv);
 }
 
 /* 64 heads a block where there are so many and the device has the shared memory for them, else 32. */
@@ -280,12 +253,12 @@ pb_status run(pb_ctx *ctx, const pb_mla &p, float *delta, float *dkv)
 } // namespace
 
 /* The f32 sum of dkv, then delta and the shares of dsink. */
-size_t pb_mla_bwd_mma_workspace(const pb_mla *p) { return (sums_of(*p) + 2 * pb_mla_heads(p)) * sizeof(float); }
+size_t pb_mla_bwd_mma_workspace(const pb_mla *p) { return (mla_sums_of(*p) + 2 * pb_mla_heads(p)) * sizeof(float); }
 
 pb_status pb_mla_bwd_mma(pb_ctx *ctx, const pb_mla *p)
 {
     float *dkv = (float *)ctx->scratch;
-    return run(ctx, *p, dkv + sums_of(*p), dkv);
+    return run(ctx, *p, dkv + mla_sums_of(*p), dkv);
 }
 
 pb_status pb_mla_bwd_mma_ordered(pb_ctx *ctx, const pb_mla *p) { return run(ctx, *p, (float *)ctx->scratch, NULL); }

@@ -169,14 +169,24 @@ template <class T> __global__ __launch_bounds__(32 * ROWS, 1) void dkv_kernel(co
 
 /* ---- delta and dsink ------------------------------------------------------------------------------------------ */
 
-/* A warp a head. In double, because over all tokens most of the sum cancels. */
-template <class T> __global__ __launch_bounds__(256, 1) void delta_kernel(const pb_mla p, float *delta, float *share)
+/* A warp a head. In double, because over all tokens most of the sum cancels; eight products, which f32 holds exactly
+ * where they are of bf16, are added in f32 first. N elements a load. */
+template <class T, int N>
+__global__ __launch_bounds__(256, 1) void delta_kernel(const pb_mla p, float *delta, float *share)
 {
     const size_t head = (size_t)blockIdx.x * 8 + threadIdx.x / 32, heads = (size_t)p.B * p.S * p.H;
     if (head >= heads) return;
     const T *x = (const T *)p.dO + head * p.V, *y = (const T *)p.o + head * p.V;
     double sum = 0;
-    for (int d = threadIdx.x % 32; d < p.V; d += 32) sum += (double)pb_to_f32(x[d]) * (double)pb_to_f32(y[d]);
+#pragma unroll 2
+    for (int d = threadIdx.x % 32 * N; d < p.V; d += 32 * N) {
+        float a[N], b[N], part = 0;
+        pb_load_vec<T, N>(x + d, a);
+        pb_load_vec<T, N>(y + d, b);
+#pragma unroll
+        for (int e = 0; e < N; e++) part = fmaf(a[e], b[e], part);
+        sum += N > 1 ? (double)part : (double)a[0] * (double)b[0];
+    }
     for (int d = 16; d > 0; d >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, d);
     if (threadIdx.x % 32) return;
     const float sink = p.sink[head % p.H];
@@ -202,7 +212,9 @@ __global__ __launch_bounds__(256, 1) void dsink_kernel(const pb_mla p, const flo
 template <class T> pb_status dsink_run(pb_ctx *ctx, const pb_mla &p, float *delta, float *share)
 {
     const unsigned blocks = (unsigned)((pb_mla_heads(&p) + 7) / 8);
-    delta_kernel<T><<<blocks, 256, 0, pb_cuda_stream(ctx)>>>(p, delta, share);
+    const bool wide = sizeof(T) == 2 && pb_vectors_fit<T>(p.dO, p.V, p.V) && pb_vectors_fit<T>(p.o, p.V, p.V);
+    if (wide) delta_kernel<T, 8><<<blocks, 256, 0, pb_cuda_stream(ctx)>>>(p, delta, share);
+    else delta_kernel<T, 1><<<blocks, 256, 0, pb_cuda_stream(ctx)>>>(p, delta, share);
     PB_TRY(pb_cuda_launched(ctx, "mla_bwd delta"));
     dsink_kernel<<<(unsigned)p.H, 256, 0, pb_cuda_stream(ctx)>>>(p, share);
     return pb_cuda_launched(ctx, "mla_bwd dsink");

@@ -3,14 +3,15 @@
 #include <limits.h>
 #include <omp.h>
 
-#include "kernels/dense_mla/convert.h"
+#include "kernels/dense_mla/dense_mla.h"
 #include "kernels/sparse_mla/convert.h"
+#include "kernels/sparse_mla/sparse_mla.h"
 #include "tests/mla_fixture.h"
 
 static void both(pb_ctx *ctx, const pb_mla *p)
 {
-    const pb_sparse_mla_fwd_args f = pb_sparse_mla_fwd_of(p);
-    const pb_sparse_mla_bwd_args b = pb_sparse_mla_bwd_of(p);
+    const pb_sparse_mla_fwd_args f = pb_mla_fwd_of(p);
+    const pb_sparse_mla_bwd_args b = pb_mla_bwd_of(p);
     CHECK_OK(pb_sparse_mla_fwd(ctx, &f));
     CHECK_OK(pb_sparse_mla_bwd(ctx, &b));
 }
@@ -178,6 +179,23 @@ static void check_order(pb_ctx *ctx)
 }
 static void neither_order_nor_masked_slots_matter(void **state) { on_each(*state, check_order); }
 
+/* A list said four times over weighs like the list once beside a sink that is ln 4 lower: one block of rows on the one
+ * side, four on the other, so that what must outlive a block (queries, running sums, cleared tiles) is seen to. */
+enum { ONCE = 50, TIMES = 4 };
+static int32_t again(const pb_mla *p, int b, int i, int w) { return ((w % ONCE) * 3 + i + b) % (p->S_kv - 1); }
+
+static void check_blocks(pb_ctx *ctx)
+{
+    pb_mla once = fx_make(2, 3, 80, 5, 24, 20), many = fx_make(2, 3, 80, 5, 24, 20);
+    lists(&once, ONCE, again), lists(&many, TIMES * ONCE, again);
+    for (int h = 0; h < 5; h++) ((float *)once.sink)[h] -= logf(TIMES);
+    both(ctx, &once), both(ctx, &many);
+    for (int e = 0; e < 2 * 3 * 5; e++) many.lse[e] -= logf(TIMES);
+    fx_near(&once, &many, 1e-6);
+    fx_free(&once), fx_free(&many);
+}
+static void many_blocks_are_one(void **state) { on_each(*state, check_blocks); }
+
 /* ---- who may influence whom --------------------------------------------------------------------------- */
 
 static int32_t window(const pb_mla *p, int b, int i, int w)
@@ -193,8 +211,9 @@ static void check_dense(pb_ctx *ctx)
         pb_mla x = fx_make(2, 30, 80, 5, 24, 20), y = fx_make(2, 30, 80, 5, 24, 20);
         x.window = y.window = wide, x.causal = true;
         lists(&y, wide, window);
-        const pb_dense_mla_fwd_args f = pb_dense_mla_fwd_of(&x);
-        const pb_dense_mla_bwd_args b = pb_dense_mla_bwd_of(&x);
+        y.window = 0;
+        const pb_dense_mla_fwd_args f = pb_mla_fwd_of(&x);
+        const pb_dense_mla_bwd_args b = pb_mla_bwd_of(&x);
         CHECK_OK(pb_dense_mla_fwd(ctx, &f));
         CHECK_OK(pb_dense_mla_bwd(ctx, &b));
         both(ctx, &y);
@@ -253,19 +272,21 @@ static void the_number_of_threads_changes_no_bit(void **state) { on_each(*state,
 static void bad_arguments_are_named(void **state)
 {
     pb_mla p = fx_make(1, 1, 1, 1, 4, 4);
-    pb_sparse_mla_fwd_args f = pb_sparse_mla_fwd_of(&p);
+    pb_sparse_mla_fwd_args f = pb_mla_fwd_of(&p);
     CHECK_FAILS(pb_sparse_mla_fwd(*state, &f), PB_EINVAL, "idx is NULL");
     lists(&p, 1, all_rows);
-    f = pb_sparse_mla_fwd_of(&p);
+    f = pb_mla_fwd_of(&p);
     f.V = 5;
     CHECK_FAILS(pb_sparse_mla_fwd(*state, &f), PB_EINVAL, "V=5 D=4");
-    f = pb_sparse_mla_fwd_of(&p), f.W = -1;
+    f = pb_mla_fwd_of(&p), f.window = 3;
+    CHECK_FAILS(pb_sparse_mla_fwd(*state, &f), PB_EINVAL, "window and causal are dense_mla's");
+    f = pb_mla_fwd_of(&p), f.W = -1;
     CHECK_FAILS(pb_sparse_mla_fwd(*state, &f), PB_EINVAL, "W=-1");
-    f = pb_sparse_mla_fwd_of(&p), f.scale = NAN;
+    f = pb_mla_fwd_of(&p), f.scale = NAN;
     CHECK_FAILS(pb_sparse_mla_fwd(*state, &f), PB_EINVAL, "scale");
-    f = pb_sparse_mla_fwd_of(&p), f.S_kv = 0;
+    f = pb_mla_fwd_of(&p), f.S_kv = 0;
     CHECK_FAILS(pb_sparse_mla_fwd(*state, &f), PB_EINVAL, "S_kv=0");
-    pb_sparse_mla_bwd_args b = pb_sparse_mla_bwd_of(&p);
+    pb_sparse_mla_bwd_args b = pb_mla_bwd_of(&p);
     b.dkv = NULL;
     CHECK_FAILS(pb_sparse_mla_bwd(*state, &b), PB_EINVAL, "dkv is NULL");
     fx_free(&p);
@@ -280,6 +301,7 @@ int main(void)
         cmocka_unit_test(extreme_sinks),
         cmocka_unit_test(duplicates_count_twice),
         cmocka_unit_test(neither_order_nor_masked_slots_matter),
+        cmocka_unit_test(many_blocks_are_one),
         cmocka_unit_test(lists_of_all_that_is_visible_are_dense),
         cmocka_unit_test(batch_rows_are_alone),
         cmocka_unit_test(the_number_of_threads_changes_no_bit),

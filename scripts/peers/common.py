@@ -206,9 +206,13 @@ class Rows:
 
 # ---- a peer's main -------------------------------------------------------------------------------------------
 
-def peer_options(doc):
+def peer_options(doc, more=None, needs_keys=True):
+    """The options of every peer; `more` adds its own."""
     p = argparse.ArgumentParser(description=doc.splitlines()[0])
-    p.add_argument("keys", nargs="+", metavar="KEY", help="case of bench to measure: suite/case?axis=value&...")
+    p.add_argument("keys", nargs="+" if needs_keys else "*", metavar="KEY",
+                   help="case of bench to measure: suite/case?axis=value&...")
+    if more:
+        more(p)
     p.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     p.add_argument("--threads", type=int, default=0, help="0: as many as PyTorch chooses")
     p.add_argument("--seed", type=int, default=0, help="order of the cases")

@@ -1,0 +1,131 @@
+/* kv_qat.cu - FP8 quantise-dequantise on a GPU.
+ *
+ * lanes: neighbouring lanes of a warp, a power of two of them, hold one block, 16 bytes each, and find its largest
+ * element with shuffles; the lanes behind a row's last block copy. Two vectors a thread are in flight.
+ * warps: any block and any alignment, a warp a block, element by element.
+ * The rounding is ordinary arithmetic, so that every device gives the same bits. Bound: memory. */
+#include <math.h>
+
+#include "kernels/core/cuda_pack.cuh"
+#include "kernels/kv_qat/kv_qat.h"
+
+namespace
+{
+enum { THREADS = 256, EACH = 2 };
+
+struct scales {
+    float s, inverse; /* inverse: only of a power of two, where it is exact */
+};
+
+/* Of a block whose largest |x| has these bits; NaN where an element was not finite. */
+template <pb_qat_scale KIND> __device__ scales scales_of(uint32_t amax)
+{
+    const uint32_t least = __float_as_uint(1e-4f);
+    if (amax >= 0x7f800000u) return {NAN, NAN};
+    const float t = __fmul_rn(__uint_as_float(amax > least ? amax : least), 1.0f / 448.0f);
+    if (KIND == PB_QAT_F32) return {t, 0};
+    const uint32_t bits = (__float_as_uint(t) + 0x7fffffu) & 0x7f800000u;
+    return {__uint_as_float(bits), __uint_as_float((254u << 23) - bits)};
+}
+
+/* e4m3(clamp(x / s)) * s. Adding a number whose last place is the grid's step at v rounds there. */
+template <pb_qat_scale KIND> __device__ float through_fp8(float x, scales k)
+{
+    const float v = KIND == PB_QAT_F32 ? __fdiv_rn(x, k.s) : __fmul_rn(x, k.inverse);
+    const float c = fminf(fabsf(v), 448.0f);
+    const uint32_t bits = __float_as_uint(c) & 0x7f800000u, least = 121u << 23;
+    const float big = __uint_as_float((bits > least ? bits : least) + (20u << 23));
+    const float q = __fsub_rn(__fadd_rn(c, big), big);
+    return __fmul_rn(copysignf(q, x), k.s);
+}
+
+__device__ uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+__device__ uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7fffffffu; }
+
+/* A row takes `width` lanes, whole groups: `quantised` of them hold blocks, those up to `used` are copied. */
+template <class T, pb_qat_scale KIND>
+__global__ void __launch_bounds__(THREADS) lanes(pb_kv_qat_fwd_args a, int width, int quantised, int used, int group)
+{
+    constexpr int L = pb_lanes<T>;
+    uint4 raw[EACH];
+    size_t to[EACH];
+    int v[EACH];
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const size_t e = ((size_t)blockIdx.x * EACH + i) * THREADS + threadIdx.x;
+        const size_t row = e >> 32 ? e / width : (uint32_t)e / (uint32_t)width; /* 64-bit division is slow */
+        v[i] = row < (size_t)a.T ? (int)(e - row * width) : used;
+        to[i] = row * a.ldy + (size_t)v[i] * L;
+        raw[i] = v[i] < used ? pb_load16((const T *)a.x + row * a.ldx + (size_t)v[i] * L) : make_uint4(0, 0, 0, 0);
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        float x[L];
+        uint32_t most = 0;
+        pb_unpack(raw[i], x);
+#pragma unroll
+        for (int u = 0; u < L; u++) most = larger(most, magnitude(x[u]));
+        for (int d = group / 2; d > 0; d >>= 1) most = larger(most, __shfl_xor_sync(0xffffffffu, most, d));
+        const scales k = scales_of<KIND>(most);
+#pragma unroll
+        for (int u = 0; u < L; u++) x[u] = through_fp8<KIND>(x[u], k);
+        if (v[i] < used) pb_store16((T *)a.y + to[i], v[i] < quantised ? pb_pack(x) : raw[i]);
+    }
+}
+
+/* Piece p of a row: a block, or behind the blocks what is copied. */
+template <class T, pb_qat_scale KIND> __global__ void __launch_bounds__(THREADS) warps(pb_kv_qat_fwd_args a, int pieces)
+{
+    const size_t w = (size_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32, row = w / pieces;
+    const int p = (int)(w - row * pieces), lane = threadIdx.x % 32, blocks = (a.D - a.R) / a.block;
+    if (row >= (size_t)a.T) return;
+    const T *x = (const T *)a.x + row * a.ldx + (size_t)p * a.block;
+    T *y = (T *)a.y + row * a.ldy + (size_t)p * a.block;
+    uint32_t most = 0;
+    if (p == blocks) {
+        for (int i = lane; i < a.R; i += 32) y[i] = x[i];
+        return;
+    }
+    for (int i = lane; i < a.block; i += 32) most = larger(most, magnitude(pb_to_f32(x[i])));
+    for (int d = 16; d > 0; d >>= 1) most = larger(most, __shfl_xor_sync(0xffffffffu, most, d));
+    const scales k = scales_of<KIND>(most);
+    for (int i = lane; i < a.block; i += 32) y[i] = pb_from_f32<T>(through_fp8<KIND>(pb_to_f32(x[i]), k));
+}
+
+/* Lanes that hold a block, or 0 where they are no power of two up to a warp. */
+template <class T> int group_of(const pb_kv_qat_fwd_args *a)
+{
+    const int n = a->block / pb_lanes<T>;
+    const bool fit = pb_vectors_fit<T>(a->x, (size_t)a->D, a->ldx) && pb_vectors_fit<T>(a->y, (size_t)a->D, a->ldy);
+    return fit && a->block % pb_lanes<T> == 0 && n <= 32 && (n & (n - 1)) == 0 ? n : 0;
+}
+
+template <class T, pb_qat_scale KIND> pb_status launch(pb_ctx *ctx, const pb_kv_qat_fwd_args *a)
+{
+    const int group = group_of<T>(a), pieces = (a->D - a->R) / a->block + (a->R > 0);
+    if (a->T == 0) return PB_OK;
+    if (group) {
+        const int used = a->D / pb_lanes<T>, width = (int)pb_ceil_div(used, group) * group;
+        const unsigned blocks = (unsigned)pb_ceil_div((size_t)a->T * width, THREADS * EACH);
+        lanes<T, KIND>
+            <<<blocks, THREADS, 0, pb_cuda_stream(ctx)>>>(*a, width, (a->D - a->R) / pb_lanes<T>, used, group);
+        return pb_cuda_launched(ctx, "kv_qat lanes");
+    }
+    const unsigned blocks = (unsigned)pb_ceil_div((size_t)a->T * pieces, THREADS / 32);
+    warps<T, KIND><<<blocks, THREADS, 0, pb_cuda_stream(ctx)>>>(*a, pieces);
+    return pb_cuda_launched(ctx, "kv_qat warps");
+}
+
+template <class T> pb_status by_scale(pb_ctx *ctx, const pb_kv_qat_fwd_args *a)
+{
+    return a->scale == PB_QAT_F32 ? launch<T, PB_QAT_F32>(ctx, a) : launch<T, PB_QAT_UE8M0>(ctx, a);
+}
+
+pb_status fwd(pb_ctx *ctx, const void *args)
+{
+    const pb_kv_qat_fwd_args *a = static_cast<const pb_kv_qat_fwd_args *>(args);
+    return PB_CUDA_BY_DTYPE(a->dtype, by_scale, ctx, a);
+}
+} // namespace
+
+extern "C" const pb_impl pb_kv_qat_fwd_cuda[] = {{.name = "rows", .run = fwd}, {0}};

@@ -1,0 +1,78 @@
+/* kv_qat_fast.c - FP8 quantise-dequantise with vectors: each thread owns rows; a block is read twice, from the
+ * first-level cache the second time. Bound: memory. */
+#include <math.h>
+
+#include "kernels/core/cpu.h"
+#include "kernels/core/simd.h"
+#include "kernels/kv_qat/kv_qat.h"
+
+/* The block's largest |x| as bits: those of NaN and infinity are above every number's. */
+PB_INLINE uint32_t largest(const void *x, size_t at, int n, pb_dtype t)
+{
+    const float floor_ = 1e-4f;
+    vu most = {0};
+    uint32_t lanes[PB_VLEN], bits;
+    memcpy(&bits, &floor_, sizeof bits);
+    for (int i = 0; i < n; i += PB_VLEN) {
+        const vu v = (vu)vf_get(x, at + (size_t)i, t, n - i < PB_VLEN ? n - i : PB_VLEN) & 0x7fffffffu;
+        const vu more = (vu)(v > most);
+        most = (v & more) | (most & ~more);
+    }
+    memcpy(lanes, &most, sizeof lanes);
+    for (int i = 0; i < PB_VLEN; i++) bits = lanes[i] > bits ? lanes[i] : bits;
+    return bits;
+}
+
+/* s of the block; NaN where an element was not finite. */
+static float scale_of(uint32_t amax, pb_qat_scale kind)
+{
+    float s;
+    if (amax >= 0x7f800000u) return NAN;
+    memcpy(&s, &amax, sizeof s);
+    s *= 1.0f / 448.0f;
+    if (kind == PB_QAT_F32) return s;
+    memcpy(&amax, &s, sizeof amax);
+    amax = (amax + 0x7fffffu) & 0x7f800000u; /* s is a normal number, so this is the next power of two */
+    memcpy(&s, &amax, sizeof s);
+    return s;
+}
+
+/* |v| <= 448 to the grid: adding a number whose last place is the grid's step at v rounds there. */
+PB_INLINE vf e4m3(vf v)
+{
+    const vu sign = (vu)v & 0x80000000u, bits = (vu)v & 0x7f800000u, least = (vu){0} + (121u << 23);
+    const vu small = (vu)(bits < least);
+    const vf big = (vf)(((least & small) | (bits & ~small)) + (20u << 23));
+    const vf q = ((vf)((vu)v & 0x7fffffffu) + big) - big;
+    return (vf)((vu)q | sign);
+}
+
+PB_INLINE void block(const pb_kv_qat_fwd_args *a, size_t x, size_t y, pb_dtype t)
+{
+    const float s = scale_of(largest(a->x, x, a->block, t), a->scale);
+    for (int i = 0; i < a->block; i += PB_VLEN) {
+        const int n = a->block - i < PB_VLEN ? a->block - i : PB_VLEN;
+        const vf v = vf_get(a->x, x + (size_t)i, t, n) / vf_set(s);
+        const vf q = e4m3(vf_max(vf_min(v, vf_set(448)), vf_set(-448)));
+        vf_put(a->y, y + (size_t)i, t, q * s, n);
+    }
+}
+
+PB_INLINE void rows(const pb_kv_qat_fwd_args *a, pb_dtype t)
+{
+    const size_t n = (size_t)(a->D - a->R), e = pb_dtype_size(t);
+#pragma omp parallel for schedule(static) if ((size_t)a->T * (size_t)a->D > 8192)
+    for (size_t r = 0; r < (size_t)a->T; r++) {
+        const size_t x = r * a->ldx, y = r * a->ldy;
+        for (size_t i = 0; i < n; i += (size_t)a->block) block(a, x + i, y + i, t);
+        memcpy((char *)a->y + (y + n) * e, (const char *)a->x + (x + n) * e, (size_t)a->R * e);
+    }
+}
+
+pb_status PB_FAST(pb_kv_qat_fwd)(pb_ctx *ctx, const void *args)
+{
+    const pb_kv_qat_fwd_args *a = args;
+    (void)ctx;
+    PB_PER_DTYPE(a->dtype, rows, a);
+    return PB_OK;
+}

@@ -1,0 +1,46 @@
+/* mla_args.h - the arguments of both MLA families, whose queries see what a list names (sparse_mla.h) or a range of the
+ * rows of kv (dense_mla.h). Fields of the other family are 0. */
+#ifndef PB_MLA_ARGS_H
+#define PB_MLA_ARGS_H
+#include "kernels/core/op.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pb_mla_fwd_args {
+    const void *q;      /* [B,S,H,D] dtype */
+    const void *kv;     /* [B,S_kv,D] dtype */
+    const int32_t *idx; /* sparse: [B,S,W], any value; masked outside [0,S_kv) */
+    const float *sink;  /* [H] finite or -inf */
+    void *o;            /* [B,S,H,V] dtype, out */
+    float *lse;         /* [B,S,H], out, kept for the backward pass */
+    int B, S, S_kv, H, D, V;
+    int W;       /* sparse: slots of a list */
+    int window;  /* dense: keys that a query sees at most; 0: no limit */
+    bool causal; /* dense */
+    float scale; /* 1/sqrt(D) in the models so far */
+    pb_dtype dtype;
+} pb_mla_fwd_args;
+
+typedef struct pb_mla_bwd_args {
+    const void *dO;     /* [B,S,H,V] dtype */
+    const void *q, *kv; /* as in the forward pass */
+    const int32_t *idx;
+    const float *sink;
+    const void *o;
+    const float *lse;
+    void *dq;     /* [B,S,H,D] dtype, out */
+    void *dkv;    /* [B,S_kv,D] dtype, out */
+    float *dsink; /* [H], out */
+    int B, S, S_kv, H, D, V;
+    int W;
+    int window;
+    bool causal;
+    float scale;
+    pb_dtype dtype;
+} pb_mla_bwd_args;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,44 @@
+/* mla_ops.h - one pass of an MLA family as an op: its descriptor and its list of CPU implementations. */
+#ifndef PB_MLA_OPS_H
+#define PB_MLA_OPS_H
+#include "kernels/core/cpu.h"
+#include "kernels/sparse_mla/convert.h"
+
+PB_FAST_DECLARE(pb_mla_fwd)
+PB_FAST_DECLARE(pb_mla_bwd)
+
+/* Op f_pass, of a family that reads lists or does not. The file defines axes, edge, grid, device_grid and
+ *     static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)      which keys the queries see
+ * The extra arguments are further fields of pb_op. */
+#define PB_MLA_OP(f, pass, lists, ...)                                                                                 \
+    static pb_status pass##_check(const void *args)                                                                    \
+    {                                                                                                                  \
+        const pb_mla p = pb_mla_##pass##_problem(args);                                                                \
+        return pb_mla_check(#f "_" #pass, &p, lists);                                                                  \
+    }                                                                                                                  \
+    static pb_status pass##_bind(pb_binder *b, const int *dim, void *args)                                             \
+    {                                                                                                                  \
+        pb_mla p = pb_mla_##pass##_bind(b, dim);                                                                       \
+        bind_keys(b, dim, &p);                                                                                         \
+        *(pb_mla_##pass##_args *)args = pb_mla_##pass##_of(&p);                                                        \
+        return b->status;                                                                                              \
+    }                                                                                                                  \
+    const pb_impl pb_##f##_##pass##_cpu[] = {                                                                          \
+        PB_FAST_IMPLS(pb_mla_##pass, .workspace = pb_mla_##pass##_fast_workspace){                                     \
+            "ref", pb_mla_##pass##_ref, .workspace = pb_mla_##pass##_ref_workspace},                                   \
+        {0},                                                                                                           \
+    };                                                                                                                 \
+    const pb_op pb_op_##f##_##pass = {.name = #f "_" #pass,                                                            \
+                                      .axes = axes,                                                                    \
+                                      .edge = edge,                                                                    \
+                                      .grid = grid,                                                                    \
+                                      .device_grid = device_grid,                                                      \
+                                      .args_size = sizeof(pb_mla_##pass##_args),                                       \
+                                      .impls = PB_BOTH_BACKENDS(f, pass),                                              \
+                                      .check = pass##_check,                                                           \
+                                      .bind = pass##_bind,                                                             \
+                                      .prepare = pb_mla_##pass##_prepare,                                              \
+                                      .cost = pb_mla_##pass##_cost,                                                    \
+                                      .tol = PB_MLA_TOL,                                                               \
+                                      __VA_ARGS__};
+#endif

@@ -1,0 +1,445 @@
+/* sparse_mla_wgmma_bwd.cu - the backward pass of MLA on the tensor cores of sm_90a, bf16, D 512 or 576 and V 512.
+ *
+ * One block stays on each multiprocessor and takes items: 64 heads of one token, whose q and do lie in shared memory
+ * while the rows that the token sees pass by 64 at a time. One warpgroup gathers rows, two compute. Scores stand with
+ * keys down: warpgroup 0 makes S^T = kv q^T and the weights P, warpgroup 1 dP^T = kv do^T and dS; each keeps its own as
+ * an operand in registers and hands it to the other through shared memory. Each then owns half of the columns: of dq,
+ * which stays in registers over all rows, and of the tile's dkv = P^T do + dS^T q, made 64 columns at a time and added
+ * to f32 sums in memory by 16-byte reductions while the next columns are computed. kv is free again as soon as dq has
+ * read it, so the next rows arrive while dkv is made. A masked slot is a row of zeros of weight 0 that is never added.
+ *
+ * Bound: these additions in the L2 cache. DESIGN.md has the budget, and why every wait here ends. */
+#include "kernels/core/mma.cuh"
+#include "kernels/core/tensor_map.cuh"
+#include "kernels/core/wgmma.cuh"
+#include "kernels/sparse_mla/mla_sums.cuh"
+
+namespace
+{
+enum { V = 512, HEADS = 64, KEYS = 64, PARTS = 4, THREADS = 384, WARPS = 8 /* that compute */ };
+/* A panel is [64 rows][64 columns], 128-byte swizzle. */
+enum { PANEL = 64 * 64, PANEL_BYTES = 2 * PANEL, STEP_DOWN = 16 * 128 /* sixteen rows */, HALF = 4 /* panels of V */ };
+enum { PRODUCER_REGS = 24, CONSUMER_REGS = 240 };
+enum named { WEIGHTS_READY = 1, DS_READY, WEIGHTS_FREE };
+
+struct maps {
+    CUtensorMap q, dO;
+};
+
+template <int D> struct alignas(1024) shared {
+    bf16 q[D / 64 * PANEL], dO[V / 64 * PANEL], kv[D / 64 * PANEL]; /* heads, heads and keys down */
+    bf16 weight[PANEL], ds[PANEL];                                  /* keys down, heads along */
+    float lse2[HEADS], delta[HEADS]; /* lse in powers of two, infinite for a head that is not there */
+    int row[KEYS];                   /* of kv, or -1 */
+    /* One part of q and do is what both warpgroups are done with after their columns of that number. */
+    uint64_t q_full, q_empty[PARTS], kv_full, kv_empty;
+};
+
+#ifdef PB_SM90_CODE
+/* ---- between: who does what ------------------------------------------------------------------------------------ */
+
+/* The heads h .. of a token and the rows that it sees; the last tokens, which see most of a causal range, first. */
+struct item {
+    int b, h;
+    size_t token;
+    pb_mla_keys keys;
+    int tiles;
+};
+__device__ inline item item_of(int number, const pb_mla &p, int blocks)
+{
+    const int token = number / blocks, b = token % p.B, i = p.S - 1 - token / p.B;
+    const pb_mla_keys keys = pb_mla_keys_of(&p, b, i);
+    return {b, number % blocks * HEADS, (size_t)b * p.S + i, keys, (keys.n + KEYS - 1) / KEYS};
+}
+
+/* Loads an item's q (warp 0) and do (warp 1), part by part as they fall free, and the statistics of its heads (warps 2
+ * and 3); `parity` is that of the items before. */
+template <int D>
+__device__ inline void load_heads(shared<D> &sm, const maps &m, const pb_mla &p, int number, int blocks,
+                                  const float *delta, uint32_t parity)
+{
+    asm volatile("" : "+r"(number)); /* worked out again: producers have few registers */
+    const item it = item_of(number, p, blocks);
+    const int warp = threadIdx.x / 32, u = threadIdx.x % HEADS;
+    barrier_wait(&sm.q_empty[0], parity ^ 1);
+    if (warp >= 2) {
+        const bool there = it.h + u < p.H;
+        const size_t head = it.token * p.H + it.h + u;
+        sm.lse2[u] = there ? p.lse[head] * MLA_LOG2E : INFINITY;
+        sm.delta[u] = there ? delta[head] : 0;
+    } else if (threadIdx.x % 32 == 0) {
+        barrier_expect(&sm.q_full, (warp ? V : D) / 64 * PANEL_BYTES);
+#pragma unroll 1
+        for (int n = 0; n < (warp ? V : D) / 64; n++) {
+            const int panel = n < 2 * PARTS ? n / 2 + n % 2 * HALF : n;
+            barrier_wait(&sm.q_empty[n / 2 % PARTS], parity ^ 1); /* of the ninth: see the eighth */
+            tensor_load((warp ? sm.dO : sm.q) + panel * PANEL, warp ? &m.dO : &m.q, &sm.q_full, panel * 64, 0, it.h,
+                        (int)it.token);
+        }
+    }
+    __syncwarp();
+}
+
+/* Starts to copy the rows of tile t; whether another follows. A warp takes the rows 4 warp + 0..3 + 16 n of the tile,
+ * eight lanes a row, 16 bytes each; lane 4 n + k < 16 knows which row of kv goes to row 4 warp + k + 16 n. */
+template <int D>
+__device__ inline bool gather(shared<D> &sm, const pb_mla &p, int number, int blocks, int t, uint32_t parity)
+{
+    asm volatile("" : "+r"(number));
+    const item it = item_of(number, p, blocks);
+    const int lane = threadIdx.x % 32, r = threadIdx.x / 8, slot = threadIdx.x / 32 * 4 + lane % 4 + lane / 4 * 16;
+    const int w = t * KEYS + slot, row = lane < 16 && w < it.keys.n ? pb_mla_row(&p, &it.keys, w) : -1;
+    const bf16 *const kv = (const bf16 *)p.kv + (size_t)it.b * p.S_kv * D + lane % 8 * 8;
+    bf16 *const to = sm.kv + r * 64 + ((lane % 8 ^ (r & 7)) << 3);
+    barrier_wait(&sm.kv_empty, parity ^ 1);
+    if (lane < 16) sm.row[slot] = row;
+#pragma unroll
+    for (int n = 0; n < 4; n++) {
+        const int mine = __shfl_sync(0xffffffffu, row, lane / 8 + 4 * n);
+        const bf16 *from = kv + (mine >= 0 ? (size_t)mine * D : 0);
+#pragma unroll
+        for (int panel = 0; panel < D / 64; panel++)
+            copy_async(to + panel * PANEL + n * 16 * 64, from + panel * 64, mine >= 0);
+    }
+    copy_commit();
+    return t + 1 < it.tiles;
+}
+
+template <int D>
+__device__ void produce(shared<D> &sm, const maps &m, const pb_mla &p, const float *delta, int blocks, int total)
+{
+    uint32_t parity = 0; /* of the tiles before; times 2, of the items before that have any */
+    for (int number = blockIdx.x; number < total; number += gridDim.x) {
+        bool more = item_of(number, p, blocks).tiles > 0;
+#pragma unroll 1
+        for (int t = 0; more; t++) {
+            more = gather(sm, p, number, blocks, t, parity & 1);
+            parity ^= 1;
+            if (t == 0) {
+                load_heads(sm, m, p, number, blocks, delta, parity >> 1);
+                parity ^= 2;
+            }
+            copy_wait<0>();
+            fence_async_shared();
+            release(&sm.kv_full);
+        }
+    }
+}
+
+/* ---- between: the products ------------------------------------------------------------------------------------- */
+
+/* Where tiles lie: `rows` for operands whose sum runs along a row, `down` for those whose sum runs down the rows. */
+template <int D> struct places {
+    factor rows, down;
+    enum {
+        Q = 0,
+        DO = Q + D / 64 * PANEL_BYTES,
+        KV = DO + V / 64 * PANEL_BYTES,
+        WEIGHT = KV + D / 64 * PANEL_BYTES,
+        DS = WEIGHT + PANEL_BYTES
+    };
+};
+
+/* Starts s = kv y^T, y the q (WG 0) or do (WG 1) of the heads: keys down. */
+template <int D, int WG> __device__ inline void start_scores(float (&s)[8][4], const places<D> &at)
+{
+    constexpr int WIDTH = WG == 0 ? D : V, Y = WG == 0 ? places<D>::Q : places<D>::DO;
+    wgmma_fence();
+#pragma unroll
+    for (int d = 0; d < WIDTH / 16; d++) {
+        const int x = d / 4 * PANEL_BYTES + d % 4 * 32;
+        wgmma<0, 0>(s, step(at.rows, places<D>::KV + x), step(at.rows, Y + x), d > 0);
+    }
+    wgmma_commit();
+}
+
+/* Starts dq += dS kv on this warpgroup's columns; rope: warpgroup 0's, the columns from V on. */
+template <int D, int WG>
+__device__ inline void start_dq(float (&dq)[2][16][4], float (&rope)[8][4], const places<D> &at)
+{
+#pragma unroll
+    for (int k = 0; k < KEYS / 16; k++) {
+        const factor ds = step(at.down, places<D>::DS + k * STEP_DOWN);
+        const factor kv = step(at.down, places<D>::KV + WG * HALF * PANEL_BYTES + k * STEP_DOWN);
+        wgmma<1, 1>(dq[0], ds, kv, 1);
+        wgmma<1, 1>(dq[1], ds, step(kv, 2 * PANEL_BYTES), 1);
+        if (D > V && WG == 0) wgmma<1, 1>(rope, ds, step(kv, V / 64 * PANEL_BYTES), 1);
+    }
+    wgmma_commit();
+}
+
+/* Starts dkv = P^T do + dS^T q on the 64 columns of panel i of this warpgroup's; `own` is P^T (WG 0) or dS^T (WG 1).
+ * Columns from V on have no part in P^T do. */
+template <int D, int WG>
+__device__ inline void start_dkv(float (&c)[8][4], const uint32_t (&own)[4][4], const places<D> &at, int i)
+{
+    constexpr int THEIRS = WG == 0 ? places<D>::DS : places<D>::WEIGHT;
+    constexpr int OWN_Y = WG == 0 ? places<D>::DO : places<D>::Q, THEIR_Y = WG == 0 ? places<D>::Q : places<D>::DO;
+    const int panel = (WG * HALF + i) * PANEL_BYTES;
+#pragma unroll
+    for (int k = 0; k < HEADS / 16; k++) {
+        if (i >= HALF)
+            wgmma<0, 1>(c, step(at.rows, places<D>::DS + k * 32), step(at.down, OWN_Y + panel + k * STEP_DOWN), k > 0);
+        else wgmma<0, 1>(c, step(at.rows, THEIRS + k * 32), step(at.down, THEIR_Y + panel + k * STEP_DOWN), k > 0);
+    }
+#pragma unroll
+    for (int k = 0; k < HEADS / 16; k++)
+        if (i < HALF) wgmma(c, own[k], step(at.down, OWN_Y + panel + k * STEP_DOWN));
+    wgmma_commit();
+}
+
+/* ---- between: weights ------------------------------------------------------------------------------------------ */
+
+/* Register e of operand k, of a panel with keys down: `mine` is this thread's first pair of the row of its lane. */
+__device__ inline uint32_t *word_of(bf16 *mine, int k, int e)
+{
+    const int chunk = k * 2 + e / 2, row = threadIdx.x % 32 / 4;
+    return reinterpret_cast<uint32_t *>(mine + (e & 1) * 8 * 64 + ((chunk ^ row) << 3));
+}
+
+/* The heads of column tile n of this thread. */
+__device__ inline float2 pair_of(const float *x, int n)
+{
+    return *reinterpret_cast<const float2 *>(x + n * 8 + threadIdx.x % 4 * 2);
+}
+
+/* Scores to weights e^(scale s - lse), 0 in a row that is not there: selected, for it may be infinite. */
+__device__ inline void weigh(uint32_t (&w)[4][4], const float (&s)[8][4], const float *lse2, const bool (&there)[2],
+                             float sl)
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const float *x = s[2 * k + e / 2] + e % 2 * 2;
+            const float2 lse = pair_of(lse2, 2 * k + e / 2);
+            const float a = pb_exp2_fast(fmaf(x[0], sl, -lse.x)), b = pb_exp2_fast(fmaf(x[1], sl, -lse.y));
+            w[k][e] = there[e % 2] ? pack_bf16(a, b) : 0;
+        }
+}
+
+/* dS = scale P (dP - delta); P comes from the panel where the other warpgroup put it. */
+__device__ inline void differentiate(uint32_t (&ds)[4][4], const float (&dp)[8][4], bf16 *weight, const float *delta,
+                                     const bool (&there)[2], float scale)
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const float *x = dp[2 * k + e / 2] + e % 2 * 2;
+            const float2 del = pair_of(delta, 2 * k + e / 2);
+            const uint32_t w = *word_of(weight, k, e);
+            const float a = __uint_as_float(w << 16) * scale * (x[0] - del.x);
+            const float b = __uint_as_float(w & 0xffff0000u) * scale * (x[1] - del.y);
+            ds[k][e] = there[e % 2] ? pack_bf16(a, b) : 0;
+        }
+}
+
+/* An operand to its panel, for the products of either warpgroup once a barrier is passed. */
+__device__ inline void share(bf16 *mine, const uint32_t (&w)[4][4])
+{
+#pragma unroll
+    for (int k = 0; k < 4; k++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) *word_of(mine, k, e) = w[k][e];
+    fence_async_shared();
+}
+
+/* ---- between: sums in memory ----------------------------------------------------------------------------------- */
+
+/* Adds four columns where `there`; without a branch, which would keep products from running meanwhile. */
+__device__ inline void add4(bool there, float *to, float a, float b, float c, float d)
+{
+    asm volatile("{ .reg .pred p; setp.ne.s32 p, %5, 0;\n"
+                 "@p red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4}; }" ::"l"(to),
+                 "f"(a), "f"(b), "f"(c), "f"(d), "r"((int)there)
+                 : "memory");
+}
+
+/* Adds 64 columns to the sums of this thread's two rows of kv, which lie BY_QUADS; none for a row that is NULL. */
+__device__ inline void add_columns(float *const (&rows)[2], const float (&c)[8][4], int i)
+{
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+#pragma unroll
+        for (int n = 0; n < 8; n += 2)
+            add4(rows[r] != NULL, rows[r] + i * 64 + n * 8, c[n][2 * r], c[n][2 * r + 1], c[n + 1][2 * r],
+                 c[n + 1][2 * r + 1]);
+}
+
+/* ---- between: consumers ---------------------------------------------------------------------------------------- */
+
+/* What a consumer keeps while rows pass by. Two sets of 64 columns of dkv where registers allow. */
+template <int D> struct state {
+    static constexpr int SETS = D == V ? 2 : 1;
+    float dq[2][16][4], rope[8][4], dkv[SETS][8][4];
+    uint32_t own[4][4]; /* P^T or dS^T */
+    float *rows[2];     /* of the sums of dkv, for this thread */
+};
+
+/* From scores to both operands in shared memory. `tile` counts the block's tiles. */
+template <int D, int WG>
+__device__ inline void make_operands(state<D> &st, shared<D> &sm, const float (&s)[8][4], const bool (&there)[2],
+                                     bf16 *weight, bf16 *ds, const pb_mla &p, uint32_t tile)
+{
+    if (WG == 0) {
+        weigh(st.own, s, sm.lse2, there, p.scale * MLA_LOG2E);
+        if (tile > 0) named_sync(WEIGHTS_FREE, 256);
+        share(weight, st.own);
+        named_arrive(WEIGHTS_READY, 256);
+    } else {
+        named_sync(WEIGHTS_READY, 256);
+        differentiate(st.own, s, weight, sm.delta, there, p.scale);
+        share(ds, st.own);
+    }
+    named_sync(DS_READY, 256);
+}
+
+/* The products of a tile behind its operands. last: of the item, so that parts of q and do are given back. With two
+ * sets, the last columns are left for the caller to add. */
+template <int D, int WG> __device__ inline void mix(state<D> &st, shared<D> &sm, const places<D> &at, bool last)
+{
+    constexpr int SETS = state<D>::SETS, COLUMNS = HALF + (D > V && WG == 1);
+    wgmma_fence();
+    start_dq<D, WG>(st.dq, st.rope, at);
+    start_dkv<D, WG>(st.dkv[0], st.own, at, 0);
+    wgmma_wait<1>();
+    settled(st.dq[0]), settled(st.dq[1]);
+    if (D > V && WG == 0) settled(st.rope);
+    release(&sm.kv_empty);
+#pragma unroll
+    for (int i = 0; i < COLUMNS; i++) {
+        if (SETS == 2 && i + 1 < COLUMNS) {
+            wgmma_fence();
+            start_dkv<D, WG>(st.dkv[(i + 1) % SETS], st.own, at, i + 1);
+            wgmma_wait<1>();
+        } else wgmma_wait<0>();
+        settled(st.dkv[i % SETS]);
+        if (last && (i + 1 < PARTS || i + 1 == COLUMNS)) release(&sm.q_empty[i < PARTS ? i : PARTS - 1]);
+        if (SETS == 1 || i + 1 < COLUMNS) add_columns(st.rows, st.dkv[i % SETS], i);
+        if (SETS == 1 && i + 1 < COLUMNS) {
+            wgmma_fence();
+            start_dkv<D, WG>(st.dkv[0], st.own, at, i + 1);
+        }
+    }
+    settled(st.own);
+}
+
+/* Adds what `mix` left. */
+template <int D> __device__ inline void add_rest(state<D> &st)
+{
+    if (state<D>::SETS == 2) add_columns(st.rows, st.dkv[(HALF - 1) % state<D>::SETS], HALF - 1);
+}
+
+template <int D, int WG> __device__ inline void store_dq(const state<D> &st, const pb_mla &p, const item &it, int r)
+{
+    bf16 *to = (bf16 *)p.dq + (it.token * p.H + it.h + r) * D, *to8 = to + 8 * D;
+    if (it.h + r >= p.H) to = NULL;
+    if (it.h + r + 8 >= p.H) to8 = NULL;
+#pragma unroll
+    for (int n = 0; n < 2; n++) {
+        const int col = WG * V / 2 + n * 128;
+        store_rows<16>(st.dq[n], 1, 1, to ? to + col : NULL, to8 ? to8 + col : NULL, 128);
+    }
+    if (D > V && WG == 0) store_rows<8>(st.rope, 1, 1, to ? to + V : NULL, to8 ? to8 + V : NULL, 64);
+}
+
+template <int D, int WG> __device__ void consume(shared<D> &sm, const pb_mla &p, float *sum, int blocks, int total)
+{
+    const places<D> at = {factor_by_rows(&sm), factor_across(&sm, PANEL_BYTES)};
+    const int r = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4, col = threadIdx.x % 4;
+    bf16 *const weight = sm.weight + r * 64 + col * 2, *const ds = sm.ds + r * 64 + col * 2;
+    uint32_t tile = 0, heads = 0; /* how many before */
+    for (int number = blockIdx.x; number < total; number += gridDim.x) {
+        const item it = item_of(number, p, blocks);
+        state<D> st;
+#pragma unroll
+        for (int n = 0; n < 32; n++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) st.dq[n / 16][n % 16][e] = 0, st.rope[n % 8][e] = 0;
+        st.rows[0] = st.rows[1] = NULL;
+        if (it.tiles > 0) barrier_wait(&sm.q_full, heads++ & 1);
+        for (int t = 0; t < it.tiles; t++, tile++) {
+            float s[8][4];
+            if (WG == 1 && tile > 0) named_arrive(WEIGHTS_FREE, 256); /* of the tile before */
+            barrier_wait(&sm.kv_full, tile & 1);
+            start_scores<D, WG>(s, at);
+            wgmma_wait<1>(); /* true already; ptxas does not know that what add_rest adds is there */
+            add_rest(st);
+            wgmma_wait<0>();
+            settled(s);
+            const int row[2] = {sm.row[r], sm.row[r + 8]};
+            const bool there[2] = {row[0] >= 0, row[1] >= 0};
+            float *const to = sum + (size_t)it.b * p.S_kv * D + WG * V / 2 + col * 4;
+#pragma unroll
+            for (int n = 0; n < 2; n++) st.rows[n] = there[n] ? to + (size_t)row[n] * D : NULL;
+            make_operands<D, WG>(st, sm, s, there, weight, ds, p, tile);
+            mix<D, WG>(st, sm, at, t + 1 == it.tiles);
+        }
+        add_rest(st);
+        store_dq<D, WG>(st, p, it, r);
+    }
+}
+
+template <int D> __device__ inline void init(shared<D> &sm)
+{
+    barrier_init(&sm.q_full, 2), barrier_init(&sm.kv_full, 4), barrier_init(&sm.kv_empty, WARPS);
+    for (int n = 0; n < PARTS; n++) barrier_init(&sm.q_empty[n], WARPS);
+    barrier_inits_done();
+}
+#endif
+
+template <int D>
+__global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__ maps m, const pb_mla p,
+                                                         const float *delta, float *sum, int blocks, int total)
+{
+#ifdef PB_SM90_CODE
+    extern __shared__ __align__(1024) unsigned char smem[];
+    shared<D> &sm = *reinterpret_cast<shared<D> *>(smem);
+    if (threadIdx.x == 0) init(sm), tensor_map_prefetch(&m.q), tensor_map_prefetch(&m.dO);
+    __syncthreads();
+    const int wg = warpgroup();
+    if (wg == 0) {
+        registers_fewer<PRODUCER_REGS>();
+        produce(sm, m, p, delta, blocks, total);
+    } else if (wg == 1) {
+        registers_more<CONSUMER_REGS>();
+        consume<D, 0>(sm, p, sum, blocks, total);
+    } else {
+        registers_more<CONSUMER_REGS>();
+        consume<D, 1>(sm, p, sum, blocks, total);
+    }
+#endif
+}
+
+template <int D> pb_status launch(pb_ctx *ctx, const pb_mla &p, const float *delta, float *sum)
+{
+    constexpr size_t bytes = sizeof(shared<D>);
+    static_assert(bytes <= 232448, "what a block may have");
+    const int blocks = (p.H + HEADS - 1) / HEADS, tokens = p.B * p.S, total = tokens * blocks;
+    const int sms = pb_cuda_device_of(ctx)->sms;
+    maps m;
+    /* a token's heads are the rows of a box; those from H on come as zeros */
+    PB_TRY(tensor_map(&m.q, p.q, D, tokens, p.H, 1, D, HEADS));
+    PB_TRY(tensor_map(&m.dO, p.dO, V, tokens, p.H, 1, V, HEADS));
+    PB_CUDA_TRY(cudaFuncSetAttribute((const void *)bwd_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    bwd_kernel<D> < <<total<sms ? total : sms, THREADS, bytes, pb_cuda_stream(ctx)>>>(m, p, delta, sum, blocks, total);
+    return pb_cuda_launched(ctx, "mla_bwd wgmma");
+}
+} // namespace
+
+bool pb_mla_bwd_wgmma_takes(const pb_mla *p)
+{
+    return (p->D == V || p->D == 576) && p->V == V && pb_mla_mma_takes(p) &&
+           (int64_t)p->B * p->S * ((p->H + HEADS - 1) / HEADS) <= INT32_MAX / 2;
+}
+
+/* The workspace is pb_mla_bwd_mma's: the f32 sum of dkv, then delta and the shares of dsink. */
+pb_status pb_mla_bwd_wgmma(pb_ctx *ctx, const pb_mla *p)
+{
+    float *sum = (float *)ctx->scratch, *delta = sum + mla_sums_of(*p);
+    PB_TRY(pb_mla_dsink_cuda(ctx, p, delta, delta + pb_mla_heads(p)));
+    PB_TRY(mla_clear(ctx, *p, sum));
+    PB_TRY(p->D == V ? launch<V>(ctx, *p, delta, sum) : launch<576>(ctx, *p, delta, sum));
+    return mla_round<BY_QUADS>(ctx, *p, sum);
+}

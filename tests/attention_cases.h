@@ -1,0 +1,28 @@
+/* attention_cases.h - cases of the suite attention from lines of its grid, for its tests. */
+#ifndef PB_ATTENTION_CASES_H
+#define PB_ATTENTION_CASES_H
+#include "bench/attention_case.h"
+#include "bench/plan.h"
+#include "tests/test.h"
+
+static inline pb_status add_to(void *user, const pb_case *c)
+{
+    *(pb_case *)user = *c;
+    return PB_OK;
+}
+
+static inline pb_case case_of(const char *line)
+{
+    pb_case c;
+    CHECK_OK(pb_grid_expand("attention", pb_suite_attention.axes, line, add_to, &c));
+    return c;
+}
+
+static inline pb_attention sizes_of(const char *line)
+{
+    const pb_case c = case_of(line);
+    pb_attention a;
+    CHECK_OK(pb_attention_of(&c, &a));
+    return a;
+}
+#endif

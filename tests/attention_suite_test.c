@@ -1,0 +1,332 @@
+/* attention_suite_test.c - the suite attention: what its comparison with the reference notices, the contracts and
+ * crossovers that it derives, and a case from end to end. */
+#include <unistd.h>
+
+#include "bench/attention_contracts.h"
+#include "bench/attention_crossover.h"
+#include "bench/results.h"
+#include "tests/attention_cases.h"
+
+/* ---- what the comparison notices ---------------------------------------------------------------------------- */
+
+static pb_deviation deviation(int n, const double *want, const double *got)
+{
+    pb_deviation d = {0};
+    for (int i = 0; i < n; i++) pb_deviation_add(&d, want[i], got[i]);
+    return d;
+}
+
+static void deviations_are_those_of_their_formulas(void **state)
+{
+    const double want[] = {3, 4}, got[] = {3, 5}, zero[] = {0, 0}, nan[] = {(double)NAN, 4};
+    pb_deviation d = deviation(2, want, got);
+    (void)state;
+    CHECK_NEAR(pb_deviation_rel(&d), 0.2, 1e-15);
+    CHECK_NEAR(pb_deviation_most(&d), 1 / sqrt(12.5), 1e-15);
+    CHECK_NEAR(pb_deviation_rel_diff(&d), 1 - 2 * 29.0 / 59, 1e-15);
+    d = deviation(2, zero, zero);
+    CHECK_NEAR(pb_deviation_rel(&d) + pb_deviation_most(&d) + pb_deviation_rel_diff(&d), 0, 0);
+    d = deviation(2, want, nan);
+    assert_true(isnan(pb_deviation_rel(&d)) && isnan(pb_deviation_most(&d)) && isnan(pb_deviation_rel_diff(&d)));
+    d = deviation(2, nan, want);
+    assert_true(isnan(pb_deviation_rel(&d)) && isnan(pb_deviation_most(&d)) && isnan(pb_deviation_rel_diff(&d)));
+}
+
+static pb_attention_error error_of(pb_ctx *ctx, pb_attention_call *c)
+{
+    pb_attention_error e;
+    CHECK_OK(pb_attention_check(ctx, c, &e));
+    return e;
+}
+
+static void must_be_right(pb_ctx *ctx, pb_attention_call *c)
+{
+    char why[200];
+    CHECK_OK(pb_attention_run(ctx, c));
+    const pb_attention_error e = error_of(ctx, c);
+    if (!pb_attention_right(&e, why, sizeof why)) fail_msg("%s", why);
+    for (int k = 0; k < PB_CHECKED && e.name[k]; k++) assert_true(e.of[k].n > 0);
+}
+
+static void must_say(pb_ctx *ctx, pb_attention_call *c, const char *what)
+{
+    char why[200] = "";
+    const pb_attention_error e = error_of(ctx, c);
+    assert_false(pb_attention_right(&e, why, sizeof why));
+    if (!strstr(why, what)) fail_msg("'%s' does not say '%s'", why, what);
+}
+
+static void every_arm_and_list_is_right(void **state)
+{
+    static const char *const lines[] = {
+        "fwd seq=70 heads=3 qk=32 topk=20",
+        "bwd seq=70 heads=3 qk=32 topk=20",
+        "bwd seq=70 heads=3 qk=32 topk=20 dtype=bf16",
+        "bwd seq=70 heads=3 qk=32 topk=20 masked=75",
+        "bwd seq=70 heads=3 qk=32 topk=20 masked=100",
+        "fwd seq=70 heads=3 qk=32 topk=20 masked=100",
+        "bwd seq=300 heads=2 qk=32 topk=150 list=v4",
+        "fwd seq=300 heads=2 qk=576 topk=40 list=causal",
+        "bwd seq=70 heads=3 qk=576 topk=20 list=causal",
+        "fwd seq=70 heads=3 qk=32 topk=0 arm=dense list=causal",
+        "bwd seq=70 heads=3 qk=32 topk=0 arm=dense list=causal",
+        "bwd seq=70 heads=3 qk=32 topk=9 arm=dense list=causal",
+        "bwd seq=3 heads=2 qk=32 topk=9 arm=deterministic",
+    };
+    for (size_t k = 0; k < sizeof lines / sizeof *lines; k++) {
+        const pb_attention a = sizes_of(lines[k]);
+        pb_attention_call c;
+        CHECK_OK(pb_attention_open(*state, &a, &c));
+        must_be_right(*state, &c);
+        pb_attention_close(&c);
+    }
+}
+
+/* A single element anywhere, sampled or not, in a row that nobody lists or not. */
+static void one_bad_element_is_noticed(void **state)
+{
+    const pb_attention a = sizes_of("bwd seq=70 heads=3 qk=32 topk=1");
+    pb_attention_call c;
+    CHECK_OK(pb_attention_open(*state, &a, &c));
+    must_say(*state, &c, "never written, the first in dq");
+    float *outs[] = {c.dq, c.dkv, c.dsink};
+    const size_t at[] = {41 * 96 + 5, 33 * 32 + 7, 1};
+    const char *names[] = {"1 elements are not finite or never written, the first in dq", "the first in dkv",
+                           "the first in dsink"};
+    for (int k = 0; k < 3; k++) {
+        must_be_right(*state, &c);
+        outs[k][at[k]] = k % 2 ? (float)INFINITY : (float)NAN;
+        must_say(*state, &c, names[k]);
+    }
+    pb_attention_close(&c);
+}
+
+/* 1 % of a gradient that is too much by far and yet finite. */
+static void a_wrong_sum_is_noticed(void **state)
+{
+    const pb_attention a = sizes_of("bwd seq=200 heads=3 qk=32 topk=40 dtype=bf16");
+    pb_attention_call c;
+    CHECK_OK(pb_attention_open(*state, &a, &c));
+    must_be_right(*state, &c);
+    for (size_t i = 0; i < (size_t)a.S * a.H * a.D; i++) pb_store(c.dq, i, PB_BF16, 1.02 * pb_load(c.dq, i, PB_BF16));
+    must_say(*state, &c, "dq differs");
+    must_be_right(*state, &c);
+    for (size_t i = 0; i < (size_t)a.S_kv * a.D; i++) pb_store(c.dkv, i, PB_BF16, 1.02 * pb_load(c.dkv, i, PB_BF16));
+    must_say(*state, &c, "dkv differs");
+    must_be_right(*state, &c);
+    c.dsink[2] *= 1.02f;
+    must_say(*state, &c, "dsink differs");
+    pb_attention_close(&c);
+}
+
+/* A row of dkv that one of its queries was left out of: the sum over all others is not it. */
+static void a_lost_query_is_noticed(void **state)
+{
+    const pb_attention a = sizes_of("bwd seq=64 heads=2 qk=32 topk=64");
+    pb_attention_call c;
+    CHECK_OK(pb_attention_open(*state, &a, &c));
+    for (int w = 0; w < a.W; w++) c.idx[17 * 64 + w] = -1; /* of the device's lists alone */
+    CHECK_OK(pb_attention_run(*state, &c));
+    must_say(*state, &c, "dkv differs");
+    pb_attention_close(&c);
+}
+
+/* ---- rows --------------------------------------------------------------------------------------------------- */
+
+static char dir[32];
+
+static void open_sink(pb_sink *s)
+{
+    snprintf(dir, sizeof dir, "/tmp/pb_attn_XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    CHECK_OK(pb_results_create(dir));
+    CHECK_OK(pb_sink_open(dir, s));
+    s->run_id = "r", s->machine_id = "m";
+}
+
+static void close_sink(pb_sink *s)
+{
+    static const char *const files[] = {"results.csv", "samples.csv"};
+    char path[128];
+    pb_sink_close(s);
+    for (int i = 0; i < 2; i++) snprintf(path, sizeof path, "%s/%s", dir, files[i]), unlink(path);
+    rmdir(dir);
+}
+
+static char *results(void)
+{
+    static char text[65536];
+    char path[128];
+    snprintf(path, sizeof path, "%s/results.csv", dir);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    return text;
+}
+
+static void must_hold(const char *text)
+{
+    if (!strstr(results(), text)) fail_msg("no '%s' in\n%s", text, results());
+}
+
+static void must_lack(const char *text)
+{
+    if (strstr(results(), text)) fail_msg("'%s' in\n%s", text, results());
+}
+
+#define SHAPE "heads=64 topk=640 seq=1280"
+static pb_attention_error right_error(void)
+{
+    const double x[] = {1, -2}, y[] = {1.0001, -2};
+    pb_attention_error e = {.name = {"dq", "dkv", "dsink"}, .bad_in = NULL};
+    for (int k = 0; k < PB_CHECKED; k++) e.of[k] = deviation(2, x, y);
+    return e;
+}
+
+static void contracts(const char *line, const pb_attention_error *e, pb_sink *s)
+{
+    const pb_case c = case_of(line);
+    const pb_attention a = sizes_of(line);
+    CHECK_OK(pb_attention_contracts(s, &c, &a, e));
+}
+
+static void a_planted_nan_breaks_the_contracts(void **state)
+{
+    pb_attention_error e = right_error();
+    const double x[] = {1, -2}, off[] = {1.012, -2};
+    pb_sink s;
+    (void)state;
+    open_sink(&s);
+    contracts("bwd dtype=f32 " SHAPE, &e, &s);
+    contracts("bwd dtype=bf16 heads=32 topk=640 seq=1280", &e, &s);
+    must_lack("contract/");
+    contracts("bwd dtype=bf16 " SHAPE, &e, &s);
+    must_hold("contract/MLA-FINITE?arm=sparse&dtype=bf16&heads=64&list=random&masked=0&pass=bwd&qk=512&seq=1280&"
+              "topk=640,contract,1,none,0,0,pass,");
+    must_hold("topk=640,contract,1,none,9.99980099e-10,0,pass,"); /* Q: 1e-8 / 10.0002 */
+    must_lack(",fail,");
+    e.bad = 1, e.bad_in = "dkv";
+    contracts("bwd dtype=bf16 masked=75 " SHAPE, &e, &s);
+    must_hold("masked=75&pass=bwd&qk=512&seq=1280&topk=640,contract,1,none,1,0,fail,");
+    must_hold("the first in dkv");
+    e = right_error();
+    pb_deviation_add(&e.of[0], 1, (double)NAN);
+    contracts("bwd dtype=bf16 arm=deterministic " SHAPE, &e, &s);
+    must_hold("MLA-REL-DIFF-Q?arm=deterministic&dtype=bf16&heads=64&list=random&masked=0&pass=bwd&qk=512&seq=1280&"
+              "topk=640,contract,1,none,,0,fail,");
+    e = right_error();
+    e.of[0] = e.of[2] = deviation(2, x, off); /* 1.44e-4 / 10.024: above the bound of q, below that of kv */
+    contracts("bwd dtype=bf16 masked=100 " SHAPE, &e, &s);
+    must_hold("MLA-REL-DIFF-Q?arm=sparse&dtype=bf16&heads=64&list=random&masked=100&pass=bwd&qk=512&seq=1280&topk=640,"
+              "contract,1,none,1.43653164e-05,0,fail");
+    must_hold("MLA-REL-DIFF-KV?arm=sparse&dtype=bf16&heads=64&list=random&masked=100&pass=bwd&qk=512&seq=1280&topk=640,"
+              "contract,1,none,1.43653164e-05,0,pass");
+    close_sink(&s);
+}
+
+static void put(pb_sink *s, const char *line, double seconds)
+{
+    const pb_case c = case_of(line);
+    CHECK_OK(pb_emit(s, &c, "kernel_time", seconds, 1, "ok", ""));
+}
+
+static void a_launch_says_from_where_sparse_is_faster(void **state)
+{
+    pb_sink s;
+    (void)state;
+    open_sink(&s);
+#define D "arm=dense list=causal topk=0 seq="
+    put(&s, "fwd " D "1024", 1), put(&s, "fwd " D "4096", 16), put(&s, "bwd " D "1024", 2),
+        put(&s, "bwd " D "4096", 32);
+    put(&s, "fwd topk=64 seq=1024", 1.5), put(&s, "fwd topk=64 seq=4096", 8); /* ratios 1.5, 0.5: half way */
+    put(&s, "bwd topk=64 seq=1024", 1), put(&s, "bwd topk=64 seq=4096", 4);
+    put(&s, "fwd topk=512 seq=1024", 3), put(&s, "fwd topk=512 seq=4096", 17);
+    put(&s, "fwd topk=512 seq=8192", 9);              /* without its dense twin */
+    put(&s, "fwd topk=512 seq=2048 masked=75", 1e-3); /* no list that a model has */
+    put(&s, "fwd arm=deterministic topk=512 seq=1024", 9);
+    put(&s, "fwd topk=2048 seq=1024", 9); /* a single length */
+    CHECK_OK(pb_attention_crossovers(&s));
+    must_hold("crossover/attention?dtype=f32&heads=8&list=random&pass=fwd&qk=512&topk=64,sparse_from,1,none,2048,0,ok,"
+              "\"2 lengths from 1024 to 4096; dense is faster below, sparse above\"");
+    must_hold("pass=bwd&qk=512&topk=64,sparse_from,1,none,,0,unsupported,2 lengths from 1024 to 4096; sparse is faster "
+              "at every one");
+    must_hold("pass=both&qk=512&topk=64,sparse_from,1,none,,0,unsupported,"); /* 2.5 of 3, 12 of 48 */
+    must_hold("pass=fwd&qk=512&topk=512,sparse_from,1,none,,0,unsupported,2 lengths from 1024 to 4096; dense is faster "
+              "at the longest");
+    must_lack("pass=both&qk=512&topk=512");
+    must_lack("topk=2048,sparse_from");
+    assert_null(strstr(strstr(results(), "pass=fwd&qk=512&topk=64") + 1, "pass=fwd&qk=512&topk=64")); /* one a family */
+    close_sink(&s);
+}
+
+/* ---- a case from end to end: the pass can be made to leave a NaN behind ---------------------------------------- */
+
+static bool plant;
+pb_status __real_pb_attention_run(pb_ctx *ctx, void *call);
+pb_status __wrap_pb_attention_run(pb_ctx *ctx, void *call);
+pb_status __wrap_pb_attention_run(pb_ctx *ctx, void *call)
+{
+    const pb_attention_call *c = call;
+    PB_TRY(__real_pb_attention_run(ctx, call));
+    if (plant) ((float *)c->dkv)[3] = (float)NAN;
+    return PB_OK;
+}
+
+static void ceiling(pb_sink *s, const char *key, const char *metric, double value)
+{
+    pb_case c;
+    CHECK_OK(pb_case_parse(key, &c));
+    CHECK_OK(pb_emit(s, &c, metric, value, 1, "ok", ""));
+}
+
+static void a_case_has_its_rows(void **state)
+{
+    const pb_case c = case_of("bwd seq=40 heads=2 qk=16 topk=8");
+    pb_sink s;
+    open_sink(&s);
+    s.measure = (pb_measure_opts){.warmup = 1, .min_samples = 2, .min_time = 0};
+    CHECK_OK(pb_suite_attention.run(*state, &c, &s));
+    must_hold(",floor_share,1,higher,,0,unsupported,this launch has no ceilings");
+    ceiling(&s, "ceiling/copy", "copy_rate", 1e3), ceiling(&s, "ceiling/matmul", "matmul_rate", 1e3);
+    CHECK_OK(pb_suite_attention.run(*state, &c, &s));
+    double time = 0, flops = 0, share = 0;
+    assert_true(pb_sink_value(&s, c.key, "kernel_time", &time) && pb_sink_value(&s, c.key, "kernel_flops", &flops));
+    assert_true(pb_sink_value(&s, c.key, "floor_share", &share));
+    must_hold("of listed pairs, 100.0 % of them valid");
+    must_hold(",floor_share,1,higher,");
+    must_hold(",0,ok,matrix products");
+    must_hold(",rel_diff,1,none,");
+    close_sink(&s);
+}
+
+static void a_wrong_case_has_no_time(void **state)
+{
+    const pb_case c = case_of("bwd seq=40 heads=2 qk=16 topk=8");
+    pb_sink s;
+    open_sink(&s);
+    plant = true;
+    const pb_status ran = pb_suite_attention.run(*state, &c, &s);
+    plant = false;
+    CHECK_OK(ran);
+    must_hold(",error,1,none,");
+    must_hold(",wrong,\"1 elements are not finite or never written, the first in dkv\"");
+    must_lack("kernel_time");
+    close_sink(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(deviations_are_those_of_their_formulas),
+        cmocka_unit_test(every_arm_and_list_is_right),
+        cmocka_unit_test(one_bad_element_is_noticed),
+        cmocka_unit_test(a_wrong_sum_is_noticed),
+        cmocka_unit_test(a_lost_query_is_noticed),
+        cmocka_unit_test(a_planted_nan_breaks_the_contracts),
+        cmocka_unit_test(a_launch_says_from_where_sparse_is_faster),
+        cmocka_unit_test(a_case_has_its_rows),
+        cmocka_unit_test(a_wrong_case_has_no_time),
+    };
+    return cmocka_run_group_tests(tests, test_open_cpu, test_close);
+}

@@ -1,0 +1,45 @@
+/* v4_fixture.h - the results of PyTorch for the ops around DeepSeek-V4's attention, and the tensors they are of. */
+#ifndef PB_V4_FIXTURE_H
+#define PB_V4_FIXTURE_H
+#include "tests/test.h"
+
+/* As scripts/fixtures/v4_fixtures.py draws them; free() it. */
+static inline float *v4_draw(uint64_t seed, size_t n)
+{
+    float *x = malloc(n * sizeof *x + 1);
+    assert_non_null(x);
+    for (size_t i = 0; i < n; i++) x[i] = (float)(4 * pb_uniform(seed, i) - 2);
+    return x;
+}
+
+/* What PyTorch found for a tensor of a case, n values; free() it. */
+static inline float *v4_expected(const char *which, const char *tensor, size_t n)
+{
+    char head[40], *line = NULL, *at;
+    size_t room = 0, found = 0;
+    float *want = malloc(n * sizeof *want + 1);
+    FILE *f = fopen("tests/fixtures/v4.csv", "r");
+    assert_non_null(want);
+    if (!f) fail_msg("tests/fixtures/v4.csv does not open: run from the root of the sources");
+    snprintf(head, sizeof head, "%s,%s,", which, tensor);
+    while (!found && getline(&line, &room, f) > 0) {
+        if (strncmp(line, head, strlen(head)) != 0) continue;
+        at = line + strlen(head) - 1;
+        for (; found < n && *at == ','; found++) want[found] = strtof(at + 1, &at);
+        if (*at != '\n') fail_msg("%s %s: more than %zu values", which, tensor, n);
+    }
+    free(line);
+    (void)fclose(f);
+    if (found != n) fail_msg("%s %s: %zu values, want %zu", which, tensor, found, n);
+    return want;
+}
+
+/* Relative L2 of `got` from what PyTorch found is at most tol. */
+static inline void v4_matches(const char *which, const char *tensor, const float *got, size_t n, double tol)
+{
+    float *want = v4_expected(which, tensor, n);
+    const pb_diff d = pb_diff_arrays(want, got, n, PB_F32);
+    free(want);
+    if (!pb_diff_ok(&d, tol)) fail_msg("%s %s: %g from PyTorch, want %g", which, tensor, d.rel, tol);
+}
+#endif
