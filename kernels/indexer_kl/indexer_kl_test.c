@@ -1,6 +1,7 @@
-/* indexer_kl_test.c - known losses and gradients, and what does not count. PyTorch's results are in indexer_test.c. */
+/* indexer_kl_test.c - PyTorch's results where logarithms are clipped, known losses and gradients, and what does not
+ * count. The whole chain is in indexer_test.c. */
 #include "kernels/indexer_kl/indexer_kl.h"
-#include "tests/test.h"
+#include "tests/indexer_fixture.h"
 
 static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *))
 {
@@ -11,6 +12,25 @@ static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *))
     }
     ctx->impl = NULL;
 }
+
+static void check_far(pb_ctx *ctx)
+{
+    enum { R = 6, N = 7 };
+    float *score = draw(7, R * N), *mass = fixture("far.mass", R * N), *picked = fixture("far.picked", R * N);
+    float dscore[R * N], loss;
+    int32_t pick[R * N];
+    for (int i = 0; i < R * N; i++) {
+        pick[i] = picked[i] > 0 ? i : -1;
+        score[i] = pick[i] < 0 ? NAN : 64 * score[i];
+        if (pick[i] < 0) mass[i] = NAN;
+    }
+    CHECK_OK(pb_indexer_kl_fwd(ctx, &(pb_indexer_kl_fwd_args){score, mass, pick, &loss, R, N}));
+    matches("far.loss", &loss, 1, 1e-6);
+    CHECK_OK(pb_indexer_kl_bwd(ctx, &(pb_indexer_kl_bwd_args){score, mass, pick, NULL, dscore, R, N}));
+    matches("far.dscore", dscore, R * N, 3e-6);
+    free(score), free(mass), free(picked);
+}
+static void pytorch_clips_alike(void **state) { on_each(*state, check_far); }
 
 static float both(pb_ctx *ctx, const float *score, const float *mass, const int32_t *pick, int R, int K,
                   const float *scale, float *dscore)
@@ -115,6 +135,7 @@ static void bad_arguments_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pytorch_clips_alike),
         cmocka_unit_test(a_known_loss),
         cmocka_unit_test(an_indexer_that_predicts_all_has_no_loss),
         cmocka_unit_test(logarithms_are_clipped),
