@@ -23,9 +23,10 @@ size_t pb_mla_bwd_mma_workspace(const pb_mla *p);
 /* The same with D 512 or 576, V 512 and scale > 0, on sm_90; in one fixed order. */
 bool pb_mla_wgmma_takes(const pb_mla *p);
 pb_status pb_mla_fwd_wgmma(pb_ctx *ctx, const pb_mla *p);
-/* The same of any scale; takes the workspace of pb_mla_bwd_mma. dkv by reductions in f32. */
+/* The same of any scale. dkv by reductions in f32. */
 bool pb_mla_bwd_wgmma_takes(const pb_mla *p);
 pb_status pb_mla_bwd_wgmma(pb_ctx *ctx, const pb_mla *p);
+size_t pb_mla_bwd_wgmma_workspace(const pb_mla *p);
 
 /* Enqueues delta[b,i,h] = sum_d do_d o_d and share[b,i,h] = -delta e^(sink - lse), and dsink, their sum over tokens. */
 pb_status pb_mla_dsink_cuda(pb_ctx *ctx, const pb_mla *p, float *delta, float *share);
