@@ -154,8 +154,8 @@ __device__ inline void store_dq(const float (&dq)[2 * MT][4], const pb_indexer_b
 }
 
 template <int MT, bool ORDERED>
-__global__ __launch_bounds__(INDEXER_THREADS, ORDERED || MT > 4 ? 1 : 2) void bwd_kernel(const pb_indexer_bwd_args a, float *sums,
-                                                                               int parts)
+__global__ __launch_bounds__(INDEXER_THREADS, ORDERED || MT > 4 ? 1 : 2) void bwd_kernel(const pb_indexer_bwd_args a,
+                                                                                         float *sums, int parts)
 {
     extern __shared__ __align__(128) unsigned char smem[];
     bwd_smem<MT> &sm = *reinterpret_cast<bwd_smem<MT> *>(smem);
