@@ -1,6 +1,6 @@
 /* cast.cu - columns as f32 on a GPU: a thread an element, since the rows are short and lie apart. Bound: memory. */
 #include "kernels/cast/cast.h"
-#include "kernels/core/cuda.cuh"
+#include "kernels/core/cuda_pack.cuh"
 
 template <class T>
 __global__ void __launch_bounds__(256) cast_columns(const T *x, float *y, size_t n, int D, size_t ldx, float scale)
