@@ -23,15 +23,15 @@ typedef union arguments {
 #define FORWARD(c)  .q = (c)->q, .kv = (c)->kv, .sink = (c)->sink, .o = (c)->o, .lse = (c)->lse, SIZES(c)
 #define BACKWARD(c) FORWARD(c), .dO = (c)->dO, .dq = (c)->dq, .dkv = (c)->dkv, .dsink = (c)->dsink
 
-static const pb_op *op_of(const pb_attention *a, bool backward)
+static const pb_op *op_of(const pb_attn *a, bool backward)
 {
     if (a->arm == PB_ARM_DENSE) return backward ? &pb_op_dense_mla_bwd : &pb_op_dense_mla_fwd;
     return backward ? &pb_op_sparse_mla_bwd : &pb_op_sparse_mla_fwd;
 }
 
-const pb_op *pb_attention_op(const pb_attention *a) { return op_of(a, a->backward); }
+const pb_op *pb_attn_op(const pb_attn *a) { return op_of(a, a->backward); }
 
-static const pb_op *op_and_arguments(const pb_attention_call *c, bool backward, arguments *out)
+static const pb_op *op_and_arguments(const pb_attn_call *c, bool backward, arguments *out)
 {
     if (c->a.arm == PB_ARM_DENSE && backward)
         out->dense_bwd = (pb_dense_mla_bwd_args){BACKWARD(c), .causal = true, .window = c->a.W};
@@ -42,9 +42,9 @@ static const pb_op *op_and_arguments(const pb_attention_call *c, bool backward, 
     return op_of(&c->a, backward);
 }
 
-pb_status pb_attention_run(pb_ctx *ctx, void *call)
+pb_status pb_attn_run(pb_ctx *ctx, void *call)
 {
-    const pb_attention_call *c = call;
+    const pb_attn_call *c = call;
     arguments args;
     const pb_op *op = op_and_arguments(c, c->a.backward, &args);
     const bool before = ctx->deterministic;
@@ -54,7 +54,7 @@ pb_status pb_attention_run(pb_ctx *ctx, void *call)
     return s;
 }
 
-pb_status pb_attention_impl(pb_ctx *ctx, const pb_attention_call *c, const char **name)
+pb_status pb_attn_impl(pb_ctx *ctx, const pb_attn_call *c, const char **name)
 {
     arguments args;
     const pb_op *op = op_and_arguments(c, c->a.backward, &args);
@@ -69,7 +69,7 @@ pb_status pb_attention_impl(pb_ctx *ctx, const pb_attention_call *c, const char 
     return PB_OK;
 }
 
-double pb_attention_bytes(const pb_attention_call *c)
+double pb_attn_bytes(const pb_attn_call *c)
 {
     arguments args;
     return op_and_arguments(c, c->a.backward, &args)->cost(&args).bytes;
@@ -77,9 +77,9 @@ double pb_attention_bytes(const pb_attention_call *c)
 
 /* ---- tensors ------------------------------------------------------------------------------------------- */
 
-static void carve(pb_attention_call *c)
+static void carve(pb_attn_call *c)
 {
-    const pb_attention *a = &c->a;
+    const pb_attn *a = &c->a;
     const size_t e = pb_dtype_size(a->dtype), heads = (size_t)a->S * a->H, kv = (size_t)a->S_kv * a->D * e;
     c->q = pb_carve(&c->memory, heads * a->D * e);
     c->kv = pb_carve(&c->memory, kv);
@@ -100,9 +100,9 @@ static pb_status draw(pb_ctx *ctx, void *w, size_t n, pb_dtype t, uint64_t strea
         ctx, &(pb_uniform_fill_args){.w = w, .n = n, .stream = stream, .centre = centre, .half = half, .dtype = t});
 }
 
-static pb_status draw_inputs(pb_ctx *ctx, const pb_attention_call *c)
+static pb_status draw_inputs(pb_ctx *ctx, const pb_attn_call *c)
 {
-    const pb_attention *a = &c->a;
+    const pb_attn *a = &c->a;
     const size_t heads = (size_t)a->S * a->H;
     const double unit = sqrt(3);
     PB_TRY(draw(ctx, c->q, heads * a->D, a->dtype, 1, 0, unit));
@@ -112,9 +112,9 @@ static pb_status draw_inputs(pb_ctx *ctx, const pb_attention_call *c)
     return c->idx ? pb_upload(ctx, c->idx, c->lists, (size_t)a->S * a->W * sizeof *c->idx) : PB_OK;
 }
 
-static pb_status unwrite(pb_ctx *ctx, const pb_attention_call *c)
+static pb_status unwrite(pb_ctx *ctx, const pb_attn_call *c)
 {
-    const pb_attention *a = &c->a;
+    const pb_attn *a = &c->a;
     const size_t heads = (size_t)a->S * a->H;
     if (!a->backward) {
         PB_TRY(draw(ctx, c->o, heads * a->V, a->dtype, 0, PB_UNWRITTEN, 0));
@@ -126,7 +126,7 @@ static pb_status unwrite(pb_ctx *ctx, const pb_attention_call *c)
 }
 
 /* Whatever implementation the case asks for is the backward pass's; o and lse are the same for all of them. */
-static pb_status prepare(pb_ctx *ctx, const pb_attention_call *c)
+static pb_status prepare(pb_ctx *ctx, const pb_attn_call *c)
 {
     const char *impl = ctx->impl, *prefer = ctx->prefer;
     arguments args;
@@ -139,22 +139,22 @@ static pb_status prepare(pb_ctx *ctx, const pb_attention_call *c)
     return s;
 }
 
-static pb_status make_lists(pb_attention_call *c)
+static pb_status make_lists(pb_attn_call *c)
 {
-    const pb_attention *a = &c->a;
+    const pb_attn *a = &c->a;
     if (a->arm != PB_ARM_DENSE) {
         c->lists = malloc((size_t)a->S * a->W * sizeof *c->lists);
         if (!c->lists) return pb_fail(PB_ENOMEM, "attention: no memory for %d lists of %d", a->S, a->W);
-        PB_TRY(pb_attention_lists(a, c->lists));
+        PB_TRY(pb_attn_lists(a, c->lists));
     }
-    c->valid = pb_attention_pairs(a, c->lists);
-    c->listed = pb_attention_listed(a, c->lists);
+    c->valid = pb_attn_pairs(a, c->lists);
+    c->listed = pb_attn_listed(a, c->lists);
     return PB_OK;
 }
 
-pb_status pb_attention_open(pb_ctx *ctx, const pb_attention *a, pb_attention_call *out)
+pb_status pb_attn_open(pb_ctx *ctx, const pb_attn *a, pb_attn_call *out)
 {
-    pb_attention_call c = {.a = *a};
+    pb_attn_call c = {.a = *a};
     pb_arena_begin(&c.memory, ctx);
     pb_status s = make_lists(&c);
     if (s == PB_OK) {
@@ -165,12 +165,12 @@ pb_status pb_attention_open(pb_ctx *ctx, const pb_attention *a, pb_attention_cal
         carve(&c);
         s = prepare(ctx, &c);
     }
-    if (s != PB_OK) pb_attention_close(&c);
+    if (s != PB_OK) pb_attn_close(&c);
     else *out = c;
     return s;
 }
 
-void pb_attention_close(pb_attention_call *c)
+void pb_attn_close(pb_attn_call *c)
 {
     pb_arena_free(&c->memory);
     free(c->lists);

@@ -8,8 +8,8 @@
 /* What an output holds before a pass has written it: no result comes near it. */
 #define PB_UNWRITTEN 1e30
 
-typedef struct pb_attention_call {
-    pb_attention a;
+typedef struct pb_attn_call {
+    pb_attn a;
     int32_t *lists;       /* [S,W] on the host; owned; NULL: dense */
     double valid, listed; /* pairs */
     pb_arena memory;      /* of what follows, in device memory */
@@ -19,19 +19,19 @@ typedef struct pb_attention_call {
     void *o;              /* [S,H,V] */
     void *dO, *dq, *dkv;  /* as o, q, kv; NULL in a forward case */
     float *dsink;         /* [H] */
-} pb_attention_call;
+} pb_attn_call;
 
 /* Draws inputs; a backward case has run its forward pass, by the best implementation there is, and only its outputs are
  * unwritten. On failure *out holds nothing. */
-pb_status pb_attention_open(pb_ctx *ctx, const pb_attention *a, pb_attention_call *out);
-void pb_attention_close(pb_attention_call *c);
-/* A pb_fn on a pb_attention_call: the pass of the case, whole as a step pays for it, by the implementation that the arm
+pb_status pb_attn_open(pb_ctx *ctx, const pb_attn *a, pb_attn_call *out);
+void pb_attn_close(pb_attn_call *c);
+/* A pb_fn on a pb_attn_call: the pass of the case, whole as a step pays for it, by the implementation that the arm
  * allows: of deterministic only one that gives the same bits in every run. */
-pb_status pb_attention_run(pb_ctx *ctx, void *call);
+pb_status pb_attn_run(pb_ctx *ctx, void *call);
 /* The name of that implementation. EUNSUPPORTED: there is none. */
-pb_status pb_attention_impl(pb_ctx *ctx, const pb_attention_call *c, const char **name);
+pb_status pb_attn_impl(pb_ctx *ctx, const pb_attn_call *c, const char **name);
 /* Bytes that any implementation must move. */
-double pb_attention_bytes(const pb_attention_call *c);
+double pb_attn_bytes(const pb_attn_call *c);
 /* The op of the case: its tolerances. */
-const pb_op *pb_attention_op(const pb_attention *a);
+const pb_op *pb_attn_op(const pb_attn *a);
 #endif

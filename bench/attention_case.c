@@ -1,6 +1,7 @@
 /* attention_case.c - sizes, lists and work of a case of the suite attention. */
 #include "bench/attention_case.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,12 +12,16 @@
 static pb_status word(const pb_case *c, const char *axis, const char *const *words, int *out)
 {
     const char *v = pb_case_get(c, axis);
-    for (int i = 0; v && words[i]; i++)
-        if (strcmp(v, words[i]) == 0) {
+    char all[PB_AXIS_TEXT] = "";
+    for (int i = 0; words[i]; i++) {
+        const size_t used = strlen(all);
+        if (v && strcmp(v, words[i]) == 0) {
             *out = i;
             return PB_OK;
         }
-    return pb_fail(PB_EINVAL, "axis %s: '%s' is not one of its words (bench list shows them)", axis, v ? v : "");
+        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", words[i]);
+    }
+    return pb_fail(PB_EINVAL, "axis %s: '%s' is not one of %s", axis, v ? v : "", all);
 }
 
 static pb_status number(const pb_case *c, const char *axis, long least, long most, int *out)
@@ -28,12 +33,12 @@ static pb_status number(const pb_case *c, const char *axis, long least, long mos
     return PB_OK;
 }
 
-pb_status pb_attention_of(const pb_case *c, pb_attention *out)
+pb_status pb_attn_of(const pb_case *c, pb_attn *out)
 {
     static const char *const arms[] = {"sparse", "dense", "deterministic", NULL};
     static const char *const lists[] = {"random", "causal", "v4", NULL};
     static const char *const dtypes[] = {"f32", "bf16", NULL};
-    pb_attention a = {.backward = strcmp(c->name, "bwd") == 0};
+    pb_attn a = {.backward = strcmp(c->name, "bwd") == 0};
     int arm, list, dtype;
     if (!a.backward && strcmp(c->name, "fwd") != 0)
         return pb_fail(PB_EINVAL, "suite attention has no case '%s', only fwd and bwd", c->name);
@@ -45,7 +50,7 @@ pb_status pb_attention_of(const pb_case *c, pb_attention *out)
     PB_TRY(number(c, "qk", 8, 576, &a.D));
     PB_TRY(number(c, "topk", arm == PB_ARM_DENSE ? 0 : 1, 1 << 16, &a.W));
     PB_TRY(number(c, "masked", 0, 100, &a.masked));
-    a.arm = (pb_attention_arm)arm, a.list = (pb_attention_list)list, a.dtype = (pb_dtype)dtype;
+    a.arm = (pb_attn_arm)arm, a.list = (pb_attn_list)list, a.dtype = (pb_dtype)dtype;
     if (a.arm == PB_ARM_DENSE && a.list != PB_LIST_CAUSAL)
         return pb_fail(PB_EINVAL, "arm=dense has no lists: it goes with list=causal");
     if (a.masked && a.list != PB_LIST_RANDOM) return pb_fail(PB_EINVAL, "masked=%d goes with list=random", a.masked);
@@ -69,7 +74,7 @@ static uint32_t key_of(int i, uint32_t which) { return spread(spread((uint32_t)i
 
 /* A permutation of the next power of two by steps that can be undone (sums, odd products and shifts modulo it), gone
  * on with until it hits a number below n: so a permutation of these as well. */
-int32_t pb_attention_draw(int i, int n, int w)
+int32_t pb_attn_draw(int i, int n, int w)
 {
     const uint32_t k[3] = {key_of(i, 0), key_of(i, 1), key_of(i, 2)};
     uint32_t bits = 1, x = (uint32_t)w;
@@ -87,18 +92,18 @@ int32_t pb_attention_draw(int i, int n, int w)
     return (int32_t)x;
 }
 
-static bool masked(const pb_attention *a, int i, int w)
+static bool masked(const pb_attn *a, int i, int w)
 {
     return a->masked && spread(key_of(i, 3) + (uint32_t)w) % 100 < (uint32_t)a->masked;
 }
 
-static void draw_list(const pb_attention *a, int i, int32_t *list)
+static void draw_list(const pb_attn *a, int i, int32_t *list)
 {
     const int n = a->list == PB_LIST_CAUSAL ? i + 1 : a->S_kv;
-    for (int w = 0; w < a->W; w++) list[w] = w < n && !masked(a, i, w) ? pb_attention_draw(i, n, w) : -1;
+    for (int w = 0; w < a->W; w++) list[w] = w < n && !masked(a, i, w) ? pb_attn_draw(i, n, w) : -1;
 }
 
-static pb_status v4_lists(const pb_attention *a, int32_t *idx)
+static pb_status v4_lists(const pb_attn *a, int32_t *idx)
 {
     const int window = a->W < PB_V4_WINDOW ? a->W : PB_V4_WINDOW, T = a->W - window;
     int32_t *pick = malloc(((size_t)a->S * (size_t)T + 1) * sizeof *pick);
@@ -107,7 +112,7 @@ static pb_status v4_lists(const pb_attention *a, int32_t *idx)
 #pragma omp parallel for
     for (int i = 0; i < a->S; i++) {
         const int n = (i + 1) / PB_V4_RATIO;
-        for (int t = 0; t < T; t++) pick[(size_t)i * T + t] = t < n ? pb_attention_draw(i, n, t) : -1;
+        for (int t = 0; t < T; t++) pick[(size_t)i * T + t] = t < n ? pb_attn_draw(i, n, t) : -1;
     }
     pb_status s = pb_ctx_open(&cpu, PB_CPU, 0);
     if (s == PB_OK) {
@@ -125,7 +130,7 @@ static pb_status v4_lists(const pb_attention *a, int32_t *idx)
     return s;
 }
 
-pb_status pb_attention_lists(const pb_attention *a, int32_t *idx)
+pb_status pb_attn_lists(const pb_attn *a, int32_t *idx)
 {
     if (a->list == PB_LIST_V4) return v4_lists(a, idx);
 #pragma omp parallel for
@@ -135,7 +140,7 @@ pb_status pb_attention_lists(const pb_attention *a, int32_t *idx)
 
 /* ---- work ---------------------------------------------------------------------------------------------- */
 
-double pb_attention_pairs(const pb_attention *a, const int32_t *idx)
+double pb_attn_pairs(const pb_attn *a, const int32_t *idx)
 {
     double n = 0;
     if (a->arm == PB_ARM_DENSE) {
@@ -147,33 +152,32 @@ double pb_attention_pairs(const pb_attention *a, const int32_t *idx)
     return n;
 }
 
-double pb_attention_listed(const pb_attention *a, const int32_t *idx)
+double pb_attn_listed(const pb_attn *a, const int32_t *idx)
 {
-    return a->arm == PB_ARM_DENSE ? pb_attention_pairs(a, idx) : (double)a->S * a->W;
+    return a->arm == PB_ARM_DENSE ? pb_attn_pairs(a, idx) : (double)a->S * a->W;
 }
 
-double pb_attention_flops(const pb_attention *a, double pairs)
+double pb_attn_flops(const pb_attn *a, double pairs)
 {
     return pairs * a->H * (a->backward ? 6.0 * a->D + 4.0 * a->V : 2.0 * (a->D + a->V));
 }
 
-double pb_attention_reduced(const pb_attention *a, double valid)
+double pb_attn_reduced(const pb_attn *a, double valid)
 {
     return a->backward && a->arm != PB_ARM_DENSE ? 4.0 * a->D * valid : 0;
 }
 
-pb_attention_floor pb_attention_floor_of(const pb_attention *a, double valid, double bytes,
-                                         const pb_attention_ceilings *c)
+pb_attn_floor pb_attn_floor_of(const pb_attn *a, double valid, double bytes, const pb_attn_ceilings *c)
 {
     const struct {
         double work, rate;
         const char *bound;
-    } floors[] = {{pb_attention_flops(a, valid), c->matmul, "matrix products"},
-                  {pb_attention_reduced(a, valid), c->reduce, "reductions in the second-level cache"},
+    } floors[] = {{pb_attn_flops(a, valid), c->matmul, "matrix products"},
+                  {pb_attn_reduced(a, valid), c->reduce, "reductions in the second-level cache"},
                   {bytes, c->copy, "memory"}};
-    pb_attention_floor most = {0, "nothing"};
+    pb_attn_floor most = {0, "nothing"};
     for (int i = 0; i < 3; i++)
         if (floors[i].rate > 0 && floors[i].work / floors[i].rate > most.seconds)
-            most = (pb_attention_floor){floors[i].work / floors[i].rate, floors[i].bound};
+            most = (pb_attn_floor){floors[i].work / floors[i].rate, floors[i].bound};
     return most;
 }

@@ -13,48 +13,47 @@
 #include "bench/bench.h"
 #include "kernels/core/dtype.h"
 
-typedef enum pb_attention_arm { PB_ARM_SPARSE, PB_ARM_DENSE, PB_ARM_DETERMINISTIC } pb_attention_arm;
+typedef enum pb_attn_arm { PB_ARM_SPARSE, PB_ARM_DENSE, PB_ARM_DETERMINISTIC } pb_attn_arm;
 
 /* random: W distinct rows of kv in any order; of a hundred slots about `masked` are -1.
  * causal: the same of the rows up to the query's own; where there are fewer than W, the last slots are -1.
  * v4: as kernels/mla_index builds them: the last 128 rows (W of them when W < 128), then W - 128 of the groups of 4
  * that lie before, drawn at random where there are more; S_kv = S + S/4. */
-typedef enum pb_attention_list { PB_LIST_RANDOM, PB_LIST_CAUSAL, PB_LIST_V4 } pb_attention_list;
+typedef enum pb_attn_list { PB_LIST_RANDOM, PB_LIST_CAUSAL, PB_LIST_V4 } pb_attn_list;
 
 enum { PB_V4_WINDOW = 128, PB_V4_RATIO = 4 };
 
 /* One sequence. Dense: every query sees the rows up to its own, W > 0: only the last W of them. */
-typedef struct pb_attention {
+typedef struct pb_attn {
     bool backward;
-    pb_attention_arm arm;
-    pb_attention_list list;
+    pb_attn_arm arm;
+    pb_attn_list list;
     int S, S_kv, H, D, V, W;
     int masked; /* per cent of the slots */
     pb_dtype dtype;
-} pb_attention;
+} pb_attn;
 
 /* EINVAL: a value that no run can take. */
-pb_status pb_attention_of(const pb_case *c, pb_attention *out);
+pb_status pb_attn_of(const pb_case *c, pb_attn *out);
 /* The lists of a sparse case: idx [S,W]. ENOMEM. */
-pb_status pb_attention_lists(const pb_attention *a, int32_t *idx);
+pb_status pb_attn_lists(const pb_attn *a, int32_t *idx);
 /* Slot w of query i of n rows without replacement, w < n: a permutation of 0..n-1 that belongs to i. */
-int32_t pb_attention_draw(int i, int n, int w);
+int32_t pb_attn_draw(int i, int n, int w);
 
 /* Valid pairs; idx as above, not read for dense. */
-double pb_attention_pairs(const pb_attention *a, const int32_t *idx);
-double pb_attention_listed(const pb_attention *a, const int32_t *idx);
-double pb_attention_flops(const pb_attention *a, double pairs);
-double pb_attention_reduced(const pb_attention *a, double valid);
+double pb_attn_pairs(const pb_attn *a, const int32_t *idx);
+double pb_attn_listed(const pb_attn *a, const int32_t *idx);
+double pb_attn_flops(const pb_attn *a, double pairs);
+double pb_attn_reduced(const pb_attn *a, double valid);
 
 /* The largest of the times that the ceilings of the same run leave for the work, and which it is; a ceiling of 0 was
  * not measured and leaves none. */
-typedef struct pb_attention_floor {
+typedef struct pb_attn_floor {
     double seconds;
     const char *bound;
-} pb_attention_floor;
-typedef struct pb_attention_ceilings {
+} pb_attn_floor;
+typedef struct pb_attn_ceilings {
     double copy, matmul, reduce; /* B/s, FLOP/s, B/s */
-} pb_attention_ceilings;
-pb_attention_floor pb_attention_floor_of(const pb_attention *a, double valid, double bytes,
-                                         const pb_attention_ceilings *c);
+} pb_attn_ceilings;
+pb_attn_floor pb_attn_floor_of(const pb_attn *a, double valid, double bytes, const pb_attn_ceilings *c);
 #endif

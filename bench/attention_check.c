@@ -33,8 +33,8 @@ double pb_deviation_rel_diff(const pb_deviation *d)
 enum { QUERIES = 16, HEADS = 8, ROWS = 6, PARTS = 16, PAIRS = 1 << 18 };
 
 typedef struct sample {
-    const pb_attention_call *c;
-    pb_attention_error *e;
+    const pb_attn_call *c;
+    pb_attn_error *e;
     float scale;
     int query[QUERIES], nq, nh, row[ROWS], nr;
     void *kv;                  /* [S_kv,D], the device's */
@@ -48,12 +48,12 @@ typedef struct sample {
 
 static int clamp(int v, int least, int most) { return v < least ? least : v > most ? most : v; }
 
-static int slots(const pb_attention *a) { return a->arm == PB_ARM_DENSE && (!a->W || a->W > a->S) ? a->S : a->W; }
+static int slots(const pb_attn *a) { return a->arm == PB_ARM_DENSE && (!a->W || a->W > a->S) ? a->S : a->W; }
 
 /* The rows that query i sees, into rows[slots]; returns how many. */
-static int seen(const pb_attention_call *c, int i, int32_t *rows)
+static int seen(const pb_attn_call *c, int i, int32_t *rows)
 {
-    const pb_attention *a = &c->a;
+    const pb_attn *a = &c->a;
     int n = 0;
     if (a->arm == PB_ARM_DENSE) {
         for (int r = a->W && i >= a->W ? i - a->W + 1 : 0; r <= i; r++) rows[n++] = r;
@@ -66,9 +66,9 @@ static int seen(const pb_attention_call *c, int i, int32_t *rows)
 }
 
 /* How often query i lists the row. */
-static int times(const pb_attention_call *c, int i, int row)
+static int times(const pb_attn_call *c, int i, int row)
 {
-    const pb_attention *a = &c->a;
+    const pb_attn *a = &c->a;
     int n = 0;
     if (a->arm == PB_ARM_DENSE) return row <= i && (!a->W || row > i - a->W);
     for (int w = 0; w < a->W; w++) n += c->lists[(size_t)i * a->W + w] == row;
@@ -77,7 +77,7 @@ static int times(const pb_attention_call *c, int i, int row)
 
 static void choose_queries(sample *s)
 {
-    const pb_attention *a = &s->c->a;
+    const pb_attn *a = &s->c->a;
     s->nq = clamp((1 << 17) / slots(a), 4, QUERIES);
     s->nh = clamp((1 << 15) / slots(a), 1, a->H < HEADS ? a->H : HEADS);
     if (s->nq > a->S) s->nq = a->S;
@@ -87,7 +87,7 @@ static void choose_queries(sample *s)
 
 static pb_status choose_rows(sample *s)
 {
-    const pb_attention *a = &s->c->a;
+    const pb_attn *a = &s->c->a;
     const bool dense = a->arm == PB_ARM_DENSE;
     const int limit = PAIRS / a->H, late = limit < a->S ? limit : a->S;
     for (size_t e = 0; !dense && e < (size_t)a->S * a->W; e++) {
@@ -136,7 +136,7 @@ static void problem_close(problem *p)
 
 static pb_status problem_run(pb_ctx *cpu, const sample *s, const problem *p)
 {
-    const pb_attention *a = &s->c->a;
+    const pb_attn *a = &s->c->a;
     const pb_sparse_mla_bwd_args b = {.dO = p->dO,
                                       .q = p->q,
                                       .kv = p->kv,
@@ -180,7 +180,7 @@ static void load(const sample *s, float *to, const void *from, size_t at, size_t
 /* Heads h.. of a query of the piece as row k of the problem. */
 static void load_query(const sample *s, problem *p, int k, int i, int h)
 {
-    const pb_attention *a = &s->c->a;
+    const pb_attn *a = &s->c->a;
     const size_t D = (size_t)a->D, V = (size_t)a->V, H = (size_t)p->H;
     const size_t from = (size_t)(i - s->first) * (size_t)a->H + (size_t)h, to = (size_t)k * H;
     load(s, p->q + to * D, s->q, from * D, H * D);
@@ -193,7 +193,7 @@ static void load_query(const sample *s, problem *p, int k, int i, int h)
 static void compare(const sample *s, int which, const float *want, const void *got, size_t at, size_t n, pb_dtype t)
 {
     pb_deviation *d = &s->e->of[which];
-#pragma omp critical(pb_attention_compare)
+#pragma omp critical(pb_attn_compare)
     for (size_t i = 0; i < n; i++) pb_deviation_add(d, (double)want[i], pb_load(got, at + i, t));
 }
 
@@ -202,7 +202,7 @@ static void compare(const sample *s, int which, const float *want, const void *g
 /* o and lse, or dq, of one head of one query. */
 static pb_status check_head(pb_ctx *cpu, const sample *s, int i, int h)
 {
-    const pb_attention *a = &s->c->a;
+    const pb_attn *a = &s->c->a;
     const size_t head = (size_t)(i - s->first) * (size_t)a->H + (size_t)h;
     int32_t *rows = malloc((size_t)slots(a) * sizeof *rows);
     problem p;
@@ -230,14 +230,14 @@ static pb_status check_head(pb_ctx *cpu, const sample *s, int i, int h)
 
 static void add(double *sum, const float *part, int n)
 {
-#pragma omp critical(pb_attention_add)
+#pragma omp critical(pb_attn_add)
     for (int i = 0; i < n; i++) sum[i] += (double)part[i];
 }
 
 /* What the queries from..to of the piece add to one row of dkv; row -1: to dsink. */
 static pb_status add_queries(pb_ctx *cpu, const sample *s, int from, int to, int which)
 {
-    const pb_attention *a = &s->c->a;
+    const pb_attn *a = &s->c->a;
     const int row = which < s->nr ? s->row[which] : -1;
     int n = 0, k = 0;
     problem p;
@@ -282,7 +282,7 @@ static pb_status run_tasks(const sample *s)
         for (int t = 0; t < s->tasks; t++)
             if (st == PB_OK) st = task(&cpu, s, t);
         if (open) pb_ctx_close(&cpu);
-#pragma omp critical(pb_attention_failed)
+#pragma omp critical(pb_attn_failed)
         if (st != PB_OK && worst == PB_OK) worst = st, snprintf(why, sizeof why, "%s", pb_error());
     }
     return worst == PB_OK ? PB_OK : pb_fail(worst, "%s", why);
@@ -307,8 +307,8 @@ static pb_status fetch(pb_ctx *ctx, void *to, const void *from, size_t at, size_
 
 static pb_status check_piece(pb_ctx *ctx, const sample *s)
 {
-    const pb_attention_call *c = s->c;
-    const pb_attention *a = &c->a;
+    const pb_attn_call *c = s->c;
+    const pb_attn *a = &c->a;
     const size_t at = (size_t)s->first * (size_t)a->H, n = (size_t)s->n * (size_t)a->H, D = (size_t)a->D,
                  V = (size_t)a->V;
     PB_TRY(fetch(ctx, s->q, c->q, at * D, n * D, a->dtype));
@@ -328,8 +328,8 @@ static pb_status check_piece(pb_ctx *ctx, const sample *s)
 /* The sums of the reference against the device's, when all queries have been. */
 static pb_status check_sums(pb_ctx *ctx, sample *s)
 {
-    const pb_attention_call *c = s->c;
-    const pb_attention *a = &c->a;
+    const pb_attn_call *c = s->c;
+    const pb_attn *a = &c->a;
     const size_t n = (size_t)a->S_kv * (size_t)a->D;
     float *dsink = malloc((size_t)a->H * sizeof *dsink);
     void *dkv = malloc(n * pb_dtype_size(a->dtype));
@@ -352,7 +352,7 @@ static pb_status check_sums(pb_ctx *ctx, sample *s)
 
 static pb_status check_pieces(pb_ctx *ctx, sample *s)
 {
-    const pb_attention *a = &s->c->a;
+    const pb_attn *a = &s->c->a;
     PB_TRY(fetch(ctx, s->kv, s->c->kv, 0, (size_t)a->S_kv * (size_t)a->D, a->dtype));
     PB_TRY(fetch(ctx, s->sink, s->c->sink, 0, (size_t)a->H, PB_F32));
     for (s->first = 0; s->first < a->S; s->first += s->n) {
@@ -365,7 +365,7 @@ static pb_status check_pieces(pb_ctx *ctx, sample *s)
 /* One block of memory for all, which kv begins. */
 static pb_status sample_open(sample *s)
 {
-    const pb_attention *a = &s->c->a;
+    const pb_attn *a = &s->c->a;
     const size_t e = pb_dtype_size(a->dtype), kv = ((size_t)a->S_kv * a->D * e + 7) / 8 * 8, H = (size_t)a->H;
     s->most = clamp((1 << 23) / (a->H * a->D), 1, a->S);
     const size_t heads = (size_t)s->most * H, piece = (heads * (size_t)a->D * e + 7) / 8 * 8;
@@ -379,11 +379,11 @@ static pb_status sample_open(sample *s)
     return PB_OK;
 }
 
-pb_status pb_attention_check(pb_ctx *ctx, const pb_attention_call *c, pb_attention_error *out)
+pb_status pb_attn_check(pb_ctx *ctx, const pb_attn_call *c, pb_attn_error *out)
 {
     static const char *const names[2][PB_CHECKED] = {{"o", "lse", NULL}, {"dq", "dkv", "dsink"}};
-    const double tol = pb_attention_op(&c->a)->tol[c->a.dtype], wider = c->a.dtype == PB_BF16 ? 1.5 * tol : tol;
-    pb_attention_error e = {.bad = 0};
+    const double tol = pb_attn_op(&c->a)->tol[c->a.dtype], wider = c->a.dtype == PB_BF16 ? 1.5 * tol : tol;
+    pb_attn_error e = {.bad = 0};
     sample s = {.c = c, .e = &e, .scale = 1 / sqrtf((float)c->a.D)};
     for (int k = 0; k < PB_CHECKED; k++) {
         e.name[k] = names[c->a.backward][k];
@@ -401,7 +401,7 @@ pb_status pb_attention_check(pb_ctx *ctx, const pb_attention_call *c, pb_attenti
 
 /* ---- verdict ---------------------------------------------------------------------------------------------- */
 
-int pb_attention_worst(const pb_attention_error *e)
+int pb_attn_worst(const pb_attn_error *e)
 {
     int worst = 0;
     for (int k = 1; k < PB_CHECKED && e->name[k]; k++) {
@@ -411,7 +411,7 @@ int pb_attention_worst(const pb_attention_error *e)
     return worst;
 }
 
-bool pb_attention_right(const pb_attention_error *e, char *why, size_t n)
+bool pb_attn_right(const pb_attn_error *e, char *why, size_t n)
 {
     if (e->bad > 0) {
         snprintf(why, n, "%.0f elements are not finite or never written, the first in %s", e->bad, e->bad_in);

@@ -25,18 +25,18 @@ double pb_deviation_most(const pb_deviation *d);     /* max |got - want| / rms(w
 double pb_deviation_rel_diff(const pb_deviation *d); /* 1 - 2 sum xy / sum (x^2 + y^2): of the public kernels' tests */
 
 enum { PB_CHECKED = 3 }; /* forward o and lse; backward dq, dkv, dsink */
-typedef struct pb_attention_error {
+typedef struct pb_attn_error {
     const char *name[PB_CHECKED]; /* NULL: not of this pass */
     pb_deviation of[PB_CHECKED];
     double tol[PB_CHECKED]; /* of the relative L2; 100 times that of the largest */
     double bad;             /* elements of all outputs that are not finite or were never written */
     const char *bad_in;     /* the first output that has one */
-} pb_attention_error;
+} pb_attn_error;
 
 /* After a run of the pass, which has come to its end. ENOMEM, EDEVICE. */
-pb_status pb_attention_check(pb_ctx *ctx, const pb_attention_call *c, pb_attention_error *out);
+pb_status pb_attn_check(pb_ctx *ctx, const pb_attn_call *c, pb_attn_error *out);
 /* The output whose relative L2 is the largest; NaN is. */
-int pb_attention_worst(const pb_attention_error *e);
+int pb_attn_worst(const pb_attn_error *e);
 /* Whether all is within the bounds; else a line that says what is not. */
-bool pb_attention_right(const pb_attention_error *e, char *why, size_t n);
+bool pb_attn_right(const pb_attn_error *e, char *why, size_t n);
 #endif

@@ -7,13 +7,13 @@
 #include "bench/contracts.h"
 
 /* The shape on which public kernels have given gradients that are not finite. */
-static bool applies(const pb_attention *a)
+static bool applies(const pb_attn *a)
 {
     return a->arm != PB_ARM_DENSE && a->list == PB_LIST_RANDOM && a->dtype == PB_BF16 && a->S == 1280 && a->H == 64 &&
            a->D == 512 && a->W == 640;
 }
 
-pb_status pb_attention_contracts(pb_sink *sink, const pb_case *c, const pb_attention *a, const pb_attention_error *e)
+pb_status pb_attn_contracts(pb_sink *sink, const pb_case *c, const pb_attn *a, const pb_attn_error *e)
 {
     char how[200];
     pb_case at = *c;

@@ -5,5 +5,5 @@
 
 /* MLA-FINITE, MLA-REL-DIFF-Q and, of a backward case, MLA-REL-DIFF-KV; no row where the case is not of the shape that
  * they are about: bf16, sparse, 1280 queries and rows, 64 heads of 512, lists of 640. */
-pb_status pb_attention_contracts(pb_sink *sink, const pb_case *c, const pb_attention *a, const pb_attention_error *e);
+pb_status pb_attn_contracts(pb_sink *sink, const pb_case *c, const pb_attn *a, const pb_attn_error *e);
 #endif

@@ -10,16 +10,10 @@
 
 enum { POINTS = 64 };
 
-static bool is(const pb_case *c, const char *axis, const char *value)
-{
-    const char *v = pb_case_get(c, axis);
-    return v && strcmp(v, value) == 0;
-}
-
-bool pb_attention_twin(const pb_case *c, pb_case *dense)
+bool pb_attn_twin(const pb_case *c, pb_case *dense)
 {
     pb_case twin = *c;
-    if (strcmp(c->suite, "attention") != 0 || !is(c, "arm", "sparse") || !is(c, "masked", "0")) return false;
+    if (strcmp(c->suite, "attention") != 0 || !pb_case_is(c, "arm", "sparse")) return false;
     if (pb_case_set(&twin, "arm", "dense") != PB_OK || pb_case_set(&twin, "list", "causal") != PB_OK ||
         pb_case_set(&twin, "topk", "0") != PB_OK)
         return false;
@@ -28,7 +22,7 @@ bool pb_attention_twin(const pb_case *c, pb_case *dense)
     return true;
 }
 
-pb_case pb_attention_other_pass(const pb_case *c)
+pb_case pb_attn_other_pass(const pb_case *c)
 {
     pb_case other = *c;
     snprintf(other.name, sizeof other.name, "%s", strcmp(c->name, "fwd") == 0 ? "bwd" : "fwd");
@@ -36,7 +30,7 @@ pb_case pb_attention_other_pass(const pb_case *c)
     return other;
 }
 
-pb_status pb_attention_family(const pb_case *c, const char *pass, pb_case *out)
+pb_status pb_attn_family(const pb_case *c, const char *pass, pb_case *out)
 {
     pb_case f = {.suite = "crossover", .name = "attention"};
     for (int i = 0; i < c->n; i++) {
@@ -58,7 +52,7 @@ typedef struct point {
 /* The time of a case, of both passes when `both`; false: a figure is missing. */
 static bool time_of(const pb_sink *sink, const pb_case *c, bool both, double *seconds)
 {
-    const pb_case other = pb_attention_other_pass(c);
+    const pb_case other = pb_attn_other_pass(c);
     double more = 0;
     if (!pb_sink_value(sink, c->key, "kernel_time", seconds)) return false;
     if (both && !pb_sink_value(sink, other.key, "kernel_time", &more)) return false;
@@ -72,11 +66,11 @@ static bool point_of(const pb_sink *sink, const char *key, bool both, point *out
     pb_case c, dense;
     double sparse_time, dense_time;
     long seq;
-    if (pb_case_parse(key, &c) != PB_OK || !pb_attention_twin(&c, &dense)) return false;
+    if (pb_case_parse(key, &c) != PB_OK || !pb_attn_twin(&c, &dense)) return false;
     if ((both && strcmp(c.name, "fwd") != 0) || pb_case_int(&c, "seq", &seq) != PB_OK) return false;
     if (!time_of(sink, &c, both, &sparse_time) || !time_of(sink, &dense, both, &dense_time)) return false;
     out->at = (pb_gain_point){(double)seq, sparse_time / dense_time};
-    return pb_attention_family(&c, both ? "both" : c.name, &out->family) == PB_OK;
+    return pb_attn_family(&c, both ? "both" : c.name, &out->family) == PB_OK;
 }
 
 static pb_status emit(pb_sink *sink, const pb_case *family, pb_gain_point *p, int n)
@@ -112,7 +106,7 @@ static pb_status emit_families(pb_sink *sink, const point *all, int n)
     return PB_OK;
 }
 
-pb_status pb_attention_crossovers(pb_sink *sink)
+pb_status pb_attn_crossovers(pb_sink *sink)
 {
     int keys = 0, n = 0;
     while (pb_sink_key(sink, keys)) keys++;

@@ -38,7 +38,7 @@ static bool point_of(const pb_series_set *set, const pb_series *s, point *out)
     if (pb_case_parse(s->key, &c) != PB_OK || strcmp(c.name, "fwd") != 0) return false;
     const char *masked = pb_case_get(&c, "masked");
     if (pb_case_int(&c, "seq", &seq) != PB_OK || !masked || strcmp(masked, "0") != 0) return false;
-    const pb_case other = pb_attention_other_pass(&c);
+    const pb_case other = pb_attn_other_pass(&c);
     const pb_series *b = pb_series_find(set, other.key, s->metric);
     if (!b || !pb_series_ok(b) || line_of(&c, &line) != PB_OK) return false;
     *out = (point){.seq = (double)seq, .seconds = s->median + b->median};

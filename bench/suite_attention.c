@@ -12,13 +12,13 @@
 
 /* ---- correctness ----------------------------------------------------------------------------------------- */
 
-static pb_status emit_error(const pb_case *c, const pb_attention_error *e, pb_sink *sink, bool *right)
+static pb_status emit_error(const pb_case *c, const pb_attn_error *e, pb_sink *sink, bool *right)
 {
     char why[200];
-    const int worst = pb_attention_worst(e);
+    const int worst = pb_attn_worst(e);
     const double rel = pb_deviation_rel(&e->of[worst]);
     double rel_diff = 0;
-    *right = pb_attention_right(e, why, sizeof why);
+    *right = pb_attn_right(e, why, sizeof why);
     if (*right) snprintf(why, sizeof why, "%s, sampled", e->name[worst]);
     PB_TRY(pb_emit(sink, c, "error", rel, 0, *right ? "ok" : "wrong", why));
     for (int k = 0; k < PB_CHECKED && e->name[k]; k++) {
@@ -28,29 +28,29 @@ static pb_status emit_error(const pb_case *c, const pb_attention_error *e, pb_si
     return pb_emit(sink, c, "rel_diff", rel_diff, 0, *right ? "ok" : "wrong", why);
 }
 
-static pb_status check(pb_ctx *ctx, const pb_case *c, pb_attention_call *k, pb_sink *sink, bool *right)
+static pb_status check(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, pb_sink *sink, bool *right)
 {
-    pb_attention_error e;
-    PB_TRY(pb_attention_run(ctx, k));
+    pb_attn_error e;
+    PB_TRY(pb_attn_run(ctx, k));
     PB_TRY(pb_sync(ctx));
-    PB_TRY(pb_attention_check(ctx, k, &e));
-    PB_TRY(pb_attention_contracts(sink, c, &k->a, &e));
+    PB_TRY(pb_attn_check(ctx, k, &e));
+    PB_TRY(pb_attn_contracts(sink, c, &k->a, &e));
     return emit_error(c, &e, sink, right);
 }
 
 /* ---- time ------------------------------------------------------------------------------------------------ */
 
 /* What a call may take, slots that are masked included: for --dry-run, and for how it is timed. */
-static double call_seconds(const pb_attention *a, bool device)
+static double call_seconds(const pb_attn *a, bool device)
 {
     const double rate = !device ? 3e10 : a->arm == PB_ARM_DETERMINISTIC ? 3e13 : a->backward ? 8e13 : 1.5e14;
-    const double pairs = a->arm == PB_ARM_DENSE ? pb_attention_pairs(a, NULL) : (double)a->S * a->W;
-    return pb_attention_flops(a, pairs) / rate;
+    const double pairs = a->arm == PB_ARM_DENSE ? pb_attn_pairs(a, NULL) : (double)a->S * a->W;
+    return pb_attn_flops(a, pairs) / rate;
 }
 
 /* Cold: what a pass finds in the cache is not its own merit. Short passes are queued, or the launches of their kernels
  * would be timed. */
-static pb_measure_opts measure_opts(const pb_ctx *ctx, const pb_attention *a)
+static pb_measure_opts measure_opts(const pb_ctx *ctx, const pb_attn *a)
 {
     pb_measure_opts o = {.warmup = 1, .min_samples = 5, .max_samples = PB_MAX_SAMPLES, .min_time = 0.05};
     o.flush = ctx->id != PB_CPU;
@@ -58,30 +58,30 @@ static pb_measure_opts measure_opts(const pb_ctx *ctx, const pb_attention *a)
     return o;
 }
 
-static pb_status emit_rates(const pb_case *c, const pb_attention_call *k, const pb_timing *t, pb_sink *sink)
+static pb_status emit_rates(const pb_case *c, const pb_attn_call *k, const pb_timing *t, pb_sink *sink)
 {
     const bool f32 = k->a.dtype == PB_F32 && pb_sink_ceiling(sink, "matmul_f32_rate") > 0;
-    const pb_attention_ceilings ceilings = {pb_sink_ceiling(sink, "copy_rate"),
-                                            pb_sink_ceiling(sink, f32 ? "matmul_f32_rate" : "matmul_rate"),
-                                            pb_sink_ceiling(sink, "l2_reduce_rate")};
-    const double work = pb_attention_flops(&k->a, k->valid);
+    const pb_attn_ceilings ceilings = {pb_sink_ceiling(sink, "copy_rate"),
+                                       pb_sink_ceiling(sink, f32 ? "matmul_f32_rate" : "matmul_rate"),
+                                       pb_sink_ceiling(sink, "l2_reduce_rate")};
+    const double work = pb_attn_flops(&k->a, k->valid);
     char note[160];
     if (pb_interrupted()) return PB_OK;
     if (work > 0) PB_TRY(pb_emit(sink, c, "kernel_flops", work / t->median, 0, "ok", "of valid pairs"));
     snprintf(note, sizeof note, "of listed pairs, %.1f %% of them valid", 100 * k->valid / k->listed);
-    PB_TRY(pb_emit(sink, c, "listed_flops", pb_attention_flops(&k->a, k->listed) / t->median, 0, "ok", note));
+    PB_TRY(pb_emit(sink, c, "listed_flops", pb_attn_flops(&k->a, k->listed) / t->median, 0, "ok", note));
     if (!(ceilings.copy > 0) || !(ceilings.matmul > 0))
         return pb_emit(sink, c, "floor_share", (double)NAN, 0, "unsupported", "this launch has no ceilings");
-    const pb_attention_floor floor = pb_attention_floor_of(&k->a, k->valid, pb_attention_bytes(k), &ceilings);
+    const pb_attn_floor floor = pb_attn_floor_of(&k->a, k->valid, pb_attn_bytes(k), &ceilings);
     return pb_emit(sink, c, "floor_share", floor.seconds / t->median, 0, "ok", floor.bound);
 }
 
-static pb_status time_call(pb_ctx *ctx, const pb_case *c, pb_attention_call *k, const char *impl, pb_sink *sink)
+static pb_status time_call(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const char *impl, pb_sink *sink)
 {
     const pb_measure_opts o = pb_sink_measure(sink, measure_opts(ctx, &k->a));
     pb_timing *t = malloc(sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
-    pb_status s = pb_measure(ctx, pb_attention_run, k, &o, t);
+    pb_status s = pb_measure(ctx, pb_attn_run, k, &o, t);
     if (s == PB_OK) s = pb_emit_timing(sink, c, "kernel_time", t, impl);
     if (s == PB_OK) s = emit_rates(c, k, t, sink);
     free(t);
@@ -89,11 +89,11 @@ static pb_status time_call(pb_ctx *ctx, const pb_case *c, pb_attention_call *k, 
 }
 
 /* A wrong result has no time. */
-static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_attention_call *k, pb_sink *sink)
+static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, pb_sink *sink)
 {
     const char *impl;
     bool right;
-    PB_TRY(pb_attention_impl(ctx, k, &impl));
+    PB_TRY(pb_attn_impl(ctx, k, &impl));
     PB_TRY(check(ctx, c, k, sink, &right));
     return right ? time_call(ctx, c, k, impl, sink) : PB_OK;
 }
@@ -102,36 +102,36 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_attention_call *k, pb
 
 static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
-    pb_attention a;
-    pb_attention_call k;
-    PB_TRY(pb_attention_of(c, &a));
-    PB_TRY(pb_attention_open(ctx, &a, &k));
+    pb_attn a;
+    pb_attn_call k;
+    PB_TRY(pb_attn_of(c, &a));
+    PB_TRY(pb_attn_open(ctx, &a, &k));
     pb_status s = measure(ctx, c, &k, sink);
-    pb_attention_close(&k);
+    pb_attn_close(&k);
     pb_ctx_release_scratch(ctx); /* the next case may need the memory */
     return s;
 }
 
 static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
 {
-    PB_TRY(pb_attention_crossovers(sink));
+    PB_TRY(pb_attn_crossovers(sink));
     return ctx->id == PB_CPU ? PB_OK : pb_bars_conclude(sink, "attention");
 }
 
 static pb_status check_case(const pb_case *c)
 {
-    pb_attention a;
-    return pb_attention_of(c, &a);
+    pb_attn a;
+    return pb_attn_of(c, &a);
 }
 
 /* Tensors are drawn, lists made, the forward pass of a backward case runs, and what is compared crosses the bus; then
  * one call to check, one to warm up and five samples. */
 static double seconds(const pb_case *c, bool device)
 {
-    pb_attention a;
-    if (pb_attention_of(c, &a) != PB_OK) return 0;
+    pb_attn a;
+    if (pb_attn_of(c, &a) != PB_OK) return 0;
     const double once = call_seconds(&a, device), elements = (double)a.S * a.H * a.D * (a.backward ? 4 : 2);
-    return device ? 0.25 + elements / 3e9 + 7 * once : 0.05 + elements / 1e8 + 8 * once;
+    return device ? 0.25 + elements / 2e9 + 7 * once : 0.05 + elements / 1e8 + 8 * once;
 }
 
 static double expect(const pb_case *c) { return seconds(c, false); }

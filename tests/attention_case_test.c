@@ -5,16 +5,16 @@
 static void refused(const char *line, const char *why)
 {
     const pb_case c = case_of(line);
-    pb_attention a;
+    pb_attn a;
     CHECK_FAILS(pb_suite_attention.check(&c), PB_EINVAL, why);
-    CHECK_FAILS(pb_attention_of(&c, &a), PB_EINVAL, why);
+    CHECK_FAILS(pb_attn_of(&c, &a), PB_EINVAL, why);
 }
 
 static void cases_that_cannot_be_are_refused(void **state)
 {
     (void)state;
     refused("sideways", "no case 'sideways'");
-    refused("fwd arm=thin", "'thin'");
+    refused("fwd arm=thin", "axis arm: 'thin' is not one of sparse, dense, deterministic");
     refused("fwd list=sorted", "'sorted'");
     refused("fwd topk=0", "topk: 0 is outside 1..");
     refused("fwd heads=0", "heads");
@@ -29,11 +29,11 @@ static void cases_that_cannot_be_are_refused(void **state)
 
 /* ---- lists ------------------------------------------------------------------------------------------------ */
 
-static int32_t *lists_of(const pb_attention *a)
+static int32_t *lists_of(const pb_attn *a)
 {
     int32_t *idx = malloc((size_t)a->S * a->W * sizeof *idx);
     assert_non_null(idx);
-    CHECK_OK(pb_attention_lists(a, idx));
+    CHECK_OK(pb_attn_lists(a, idx));
     return idx;
 }
 
@@ -56,7 +56,7 @@ static void random_lists_are_full_and_without_repeats(void **state)
 {
     (void)state;
     for (int S = 1; S < 70; S += 17) {
-        pb_attention a = sizes_of("fwd topk=50");
+        pb_attn a = sizes_of("fwd topk=50");
         a.S = a.S_kv = S;
         int32_t *idx = lists_of(&a);
         for (int i = 0; i < S; i++) assert_int_equal(distinct(idx + (size_t)i * 50, 50, S), S < 50 ? S : 50);
@@ -67,7 +67,7 @@ static void random_lists_are_full_and_without_repeats(void **state)
 /* Every row about as often as any other, neighbours no likelier to share a row than chance has it, and no order. */
 static void random_lists_are_random(void **state)
 {
-    const pb_attention a = sizes_of("fwd topk=256 seq=1024");
+    const pb_attn a = sizes_of("fwd topk=256 seq=1024");
     int32_t *idx = lists_of(&a);
     double named[1024] = {0}, shared = 0, rising = 0;
     (void)state;
@@ -91,17 +91,17 @@ static void masked_slots_are_as_many_as_asked_for(void **state)
     const double want[] = {1, 0.25, 0};
     (void)state;
     for (int k = 0; k < 3; k++) {
-        const pb_attention a = sizes_of(lines[k]);
+        const pb_attn a = sizes_of(lines[k]);
         int32_t *idx = lists_of(&a);
-        CHECK_NEAR(pb_attention_pairs(&a, idx) / pb_attention_listed(&a, idx), want[k], k == 1 ? 0.005 : 0);
-        CHECK_NEAR(pb_attention_listed(&a, idx), 1280 * 640, 0);
+        CHECK_NEAR(pb_attn_pairs(&a, idx) / pb_attn_listed(&a, idx), want[k], k == 1 ? 0.005 : 0);
+        CHECK_NEAR(pb_attn_listed(&a, idx), 1280 * 640, 0);
         free(idx);
     }
 }
 
 static void causal_lists_end_at_their_query(void **state)
 {
-    const pb_attention a = sizes_of("fwd list=causal topk=64 seq=200");
+    const pb_attn a = sizes_of("fwd list=causal topk=64 seq=200");
     int32_t *idx = lists_of(&a);
     (void)state;
     for (int i = 0; i < a.S; i++) {
@@ -115,7 +115,7 @@ static void causal_lists_end_at_their_query(void **state)
 /* The last 128 rows in order, masked slots behind them where there are fewer, then groups that are complete. */
 static void v4_lists_are_a_window_and_complete_groups(void **state)
 {
-    const pb_attention a = sizes_of("fwd list=v4 topk=160 seq=700");
+    const pb_attn a = sizes_of("fwd list=v4 topk=160 seq=700");
     int32_t *idx = lists_of(&a);
     double valid = 0;
     (void)state;
@@ -130,9 +130,9 @@ static void v4_lists_are_a_window_and_complete_groups(void **state)
         }
         valid += (i < 127 ? i + 1 : 128) + (groups < 32 ? groups : 32);
     }
-    CHECK_NEAR(pb_attention_pairs(&a, idx), valid, 0);
+    CHECK_NEAR(pb_attn_pairs(&a, idx), valid, 0);
     free(idx);
-    const pb_attention narrow = sizes_of("fwd list=v4 topk=16 seq=300"); /* a window of 16 and no group */
+    const pb_attn narrow = sizes_of("fwd list=v4 topk=16 seq=300"); /* a window of 16 and no group */
     idx = lists_of(&narrow);
     for (int w = 0; w < 16; w++) assert_int_equal(idx[299 * 16 + w], 284 + w);
     free(idx);
@@ -143,45 +143,45 @@ static void v4_lists_are_a_window_and_complete_groups(void **state)
 /* The figures that the authors of the public kernels give for this shape. */
 static void work_is_counted_as_public_kernels_count_it(void **state)
 {
-    const pb_attention f = sizes_of("fwd heads=64 topk=640 seq=1280"), b = sizes_of("bwd heads=64 topk=640 seq=1280");
-    const pb_attention wide = sizes_of("bwd heads=128 qk=576 topk=2048 seq=4096");
+    const pb_attn f = sizes_of("fwd heads=64 topk=640 seq=1280"), b = sizes_of("bwd heads=64 topk=640 seq=1280");
+    const pb_attn wide = sizes_of("bwd heads=128 qk=576 topk=2048 seq=4096");
     (void)state;
-    CHECK_NEAR(pb_attention_flops(&f, 1280 * 640), 107374182400.0, 0);
-    CHECK_NEAR(pb_attention_flops(&b, 1280 * 640), 268435456000.0, 0);
-    CHECK_NEAR(pb_attention_flops(&wide, 4096.0 * 2048), 4096.0 * 2048 * 128 * (6 * 576 + 4 * 512), 0);
-    CHECK_NEAR(pb_attention_reduced(&b, 1280 * 640), 1677721600.0, 0);
-    CHECK_NEAR(pb_attention_reduced(&f, 1280 * 640), 0, 0);
+    CHECK_NEAR(pb_attn_flops(&f, 1280 * 640), 107374182400.0, 0);
+    CHECK_NEAR(pb_attn_flops(&b, 1280 * 640), 268435456000.0, 0);
+    CHECK_NEAR(pb_attn_flops(&wide, 4096.0 * 2048), 4096.0 * 2048 * 128 * (6 * 576 + 4 * 512), 0);
+    CHECK_NEAR(pb_attn_reduced(&b, 1280 * 640), 1677721600.0, 0);
+    CHECK_NEAR(pb_attn_reduced(&f, 1280 * 640), 0, 0);
 }
 
 static void dense_pairs_are_a_triangle(void **state)
 {
-    const pb_attention all = sizes_of("bwd arm=dense list=causal topk=0 seq=100"),
-                       window = sizes_of("bwd arm=dense list=causal topk=10 seq=100");
+    const pb_attn all = sizes_of("bwd arm=dense list=causal topk=0 seq=100"),
+                  window = sizes_of("bwd arm=dense list=causal topk=10 seq=100");
     (void)state;
-    CHECK_NEAR(pb_attention_pairs(&all, NULL), 5050, 0);
-    CHECK_NEAR(pb_attention_pairs(&window, NULL), 55 + 90 * 10, 0);
-    CHECK_NEAR(pb_attention_reduced(&all, 5050), 0, 0);
+    CHECK_NEAR(pb_attn_pairs(&all, NULL), 5050, 0);
+    CHECK_NEAR(pb_attn_pairs(&window, NULL), 55 + 90 * 10, 0);
+    CHECK_NEAR(pb_attn_reduced(&all, 5050), 0, 0);
 }
 
 static void the_largest_floor_binds(void **state)
 {
-    const pb_attention b = sizes_of("bwd heads=64 topk=1024 seq=4096"), f = sizes_of("fwd heads=64 topk=1024 seq=4096"),
-                       d = sizes_of("bwd arm=dense list=causal topk=0 heads=64 seq=4096");
-    const pb_attention_ceilings all = {4e12, 800e12, 3.7e12}, slow = {1e10, 800e12, 3.7e12}, cpu = {1e10, 1e12, 0};
+    const pb_attn b = sizes_of("bwd heads=64 topk=1024 seq=4096"), f = sizes_of("fwd heads=64 topk=1024 seq=4096"),
+                  d = sizes_of("bwd arm=dense list=causal topk=0 heads=64 seq=4096");
+    const pb_attn_ceilings all = {4e12, 800e12, 3.7e12}, slow = {1e10, 800e12, 3.7e12}, cpu = {1e10, 1e12, 0};
     const double n = 4096.0 * 1024;
-    pb_attention_floor got = pb_attention_floor_of(&b, n, 1e9, &all);
+    pb_attn_floor got = pb_attn_floor_of(&b, n, 1e9, &all);
     (void)state;
     assert_string_equal(got.bound, "reductions in the second-level cache");
     CHECK_NEAR(got.seconds, n * 2048 / 3.7e12, 1e-15);
-    got = pb_attention_floor_of(&f, n, 1e9, &all);
+    got = pb_attn_floor_of(&f, n, 1e9, &all);
     assert_string_equal(got.bound, "matrix products");
     CHECK_NEAR(got.seconds, n * 64 * 2048 / 800e12, 1e-15);
-    got = pb_attention_floor_of(&d, n, 1e9, &all);
+    got = pb_attn_floor_of(&d, n, 1e9, &all);
     assert_string_equal(got.bound, "matrix products");
-    got = pb_attention_floor_of(&b, n, 1e9, &slow);
+    got = pb_attn_floor_of(&b, n, 1e9, &slow);
     assert_string_equal(got.bound, "memory");
     CHECK_NEAR(got.seconds, 0.1, 1e-15);
-    got = pb_attention_floor_of(&b, n, 1e9, &cpu); /* a ceiling that was not measured */
+    got = pb_attn_floor_of(&b, n, 1e9, &cpu); /* a ceiling that was not measured */
     assert_string_equal(got.bound, "matrix products");
 }
 

@@ -18,11 +18,11 @@ static inline pb_case case_of(const char *line)
     return c;
 }
 
-static inline pb_attention sizes_of(const char *line)
+static inline pb_attn sizes_of(const char *line)
 {
     const pb_case c = case_of(line);
-    pb_attention a;
-    CHECK_OK(pb_attention_of(&c, &a));
+    pb_attn a;
+    CHECK_OK(pb_attn_of(&c, &a));
     return a;
 }
 #endif

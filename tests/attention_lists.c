@@ -1,5 +1,5 @@
-/* attention_lists.c - a program for scripts/peers: attention_lists KEY writes the lists of a case of the suite attention
- * to standard output, [S,W] 32-bit integers as they lie in memory. */
+/* attention_lists.c - a program for scripts/peers: attention_lists KEY writes the lists of a case of the suite
+ * attention to standard output, [S,W] 32-bit integers as they lie in memory. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -8,14 +8,14 @@
 int main(int argc, char **argv)
 {
     pb_case c;
-    pb_attention a;
+    pb_attn a;
     if (argc != 2) return fputs("usage: attention_lists KEY\n", stderr), 2;
     pb_status s = pb_case_parse(argv[1], &c);
-    if (s == PB_OK) s = pb_attention_of(&c, &a);
+    if (s == PB_OK) s = pb_attn_of(&c, &a);
     if (s == PB_OK && a.arm == PB_ARM_DENSE) s = pb_fail(PB_EINVAL, "%s has no lists", argv[1]);
     const size_t n = s == PB_OK ? (size_t)a.S * (size_t)a.W : 0;
     int32_t *idx = malloc(n * sizeof *idx + 1);
-    if (s == PB_OK) s = idx ? pb_attention_lists(&a, idx) : pb_fail(PB_ENOMEM, "no memory for %zu slots", n);
+    if (s == PB_OK) s = idx ? pb_attn_lists(&a, idx) : pb_fail(PB_ENOMEM, "no memory for %zu slots", n);
     if (s == PB_OK && fwrite(idx, sizeof *idx, n, stdout) != n) s = pb_fail(PB_EIO, "the lists cannot be written");
     if (s != PB_OK) fprintf(stderr, "attention_lists: %s\n", pb_error());
     free(idx);

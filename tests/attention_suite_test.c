@@ -5,6 +5,7 @@
 #include "bench/attention_contracts.h"
 #include "bench/attention_crossover.h"
 #include "bench/results.h"
+#include "bench/v4_step.h"
 #include "tests/attention_cases.h"
 
 /* ---- what the comparison notices ---------------------------------------------------------------------------- */
@@ -32,27 +33,27 @@ static void deviations_are_those_of_their_formulas(void **state)
     assert_true(isnan(pb_deviation_rel(&d)) && isnan(pb_deviation_most(&d)) && isnan(pb_deviation_rel_diff(&d)));
 }
 
-static pb_attention_error error_of(pb_ctx *ctx, pb_attention_call *c)
+static pb_attn_error error_of(pb_ctx *ctx, pb_attn_call *c)
 {
-    pb_attention_error e;
-    CHECK_OK(pb_attention_check(ctx, c, &e));
+    pb_attn_error e;
+    CHECK_OK(pb_attn_check(ctx, c, &e));
     return e;
 }
 
-static void must_be_right(pb_ctx *ctx, pb_attention_call *c)
+static void must_be_right(pb_ctx *ctx, pb_attn_call *c)
 {
     char why[200];
-    CHECK_OK(pb_attention_run(ctx, c));
-    const pb_attention_error e = error_of(ctx, c);
-    if (!pb_attention_right(&e, why, sizeof why)) fail_msg("%s", why);
+    CHECK_OK(pb_attn_run(ctx, c));
+    const pb_attn_error e = error_of(ctx, c);
+    if (!pb_attn_right(&e, why, sizeof why)) fail_msg("%s", why);
     for (int k = 0; k < PB_CHECKED && e.name[k]; k++) assert_true(e.of[k].n > 0);
 }
 
-static void must_say(pb_ctx *ctx, pb_attention_call *c, const char *what)
+static void must_say(pb_ctx *ctx, pb_attn_call *c, const char *what)
 {
     char why[200] = "";
-    const pb_attention_error e = error_of(ctx, c);
-    assert_false(pb_attention_right(&e, why, sizeof why));
+    const pb_attn_error e = error_of(ctx, c);
+    assert_false(pb_attn_right(&e, why, sizeof why));
     if (!strstr(why, what)) fail_msg("'%s' does not say '%s'", why, what);
 }
 
@@ -74,20 +75,20 @@ static void every_arm_and_list_is_right(void **state)
         "bwd seq=3 heads=2 qk=32 topk=9 arm=deterministic",
     };
     for (size_t k = 0; k < sizeof lines / sizeof *lines; k++) {
-        const pb_attention a = sizes_of(lines[k]);
-        pb_attention_call c;
-        CHECK_OK(pb_attention_open(*state, &a, &c));
+        const pb_attn a = sizes_of(lines[k]);
+        pb_attn_call c;
+        CHECK_OK(pb_attn_open(*state, &a, &c));
         must_be_right(*state, &c);
-        pb_attention_close(&c);
+        pb_attn_close(&c);
     }
 }
 
 /* A single element anywhere, sampled or not, in a row that nobody lists or not. */
 static void one_bad_element_is_noticed(void **state)
 {
-    const pb_attention a = sizes_of("bwd seq=70 heads=3 qk=32 topk=1");
-    pb_attention_call c;
-    CHECK_OK(pb_attention_open(*state, &a, &c));
+    const pb_attn a = sizes_of("bwd seq=70 heads=3 qk=32 topk=1");
+    pb_attn_call c;
+    CHECK_OK(pb_attn_open(*state, &a, &c));
     must_say(*state, &c, "never written, the first in dq");
     float *outs[] = {c.dq, c.dkv, c.dsink};
     const size_t at[] = {41 * 96 + 5, 33 * 32 + 7, 1};
@@ -98,15 +99,15 @@ static void one_bad_element_is_noticed(void **state)
         outs[k][at[k]] = k % 2 ? (float)INFINITY : (float)NAN;
         must_say(*state, &c, names[k]);
     }
-    pb_attention_close(&c);
+    pb_attn_close(&c);
 }
 
 /* 1 % of a gradient that is too much by far and yet finite. */
 static void a_wrong_sum_is_noticed(void **state)
 {
-    const pb_attention a = sizes_of("bwd seq=200 heads=3 qk=32 topk=40 dtype=bf16");
-    pb_attention_call c;
-    CHECK_OK(pb_attention_open(*state, &a, &c));
+    const pb_attn a = sizes_of("bwd seq=200 heads=3 qk=32 topk=40 dtype=bf16");
+    pb_attn_call c;
+    CHECK_OK(pb_attn_open(*state, &a, &c));
     must_be_right(*state, &c);
     for (size_t i = 0; i < (size_t)a.S * a.H * a.D; i++) pb_store(c.dq, i, PB_BF16, 1.02 * pb_load(c.dq, i, PB_BF16));
     must_say(*state, &c, "dq differs");
@@ -116,19 +117,19 @@ static void a_wrong_sum_is_noticed(void **state)
     must_be_right(*state, &c);
     c.dsink[2] *= 1.02f;
     must_say(*state, &c, "dsink differs");
-    pb_attention_close(&c);
+    pb_attn_close(&c);
 }
 
 /* A row of dkv that one of its queries was left out of: the sum over all others is not it. */
 static void a_lost_query_is_noticed(void **state)
 {
-    const pb_attention a = sizes_of("bwd seq=64 heads=2 qk=32 topk=64");
-    pb_attention_call c;
-    CHECK_OK(pb_attention_open(*state, &a, &c));
+    const pb_attn a = sizes_of("bwd seq=64 heads=2 qk=32 topk=64");
+    pb_attn_call c;
+    CHECK_OK(pb_attn_open(*state, &a, &c));
     for (int w = 0; w < a.W; w++) c.idx[17 * 64 + w] = -1; /* of the device's lists alone */
-    CHECK_OK(pb_attention_run(*state, &c));
+    CHECK_OK(pb_attn_run(*state, &c));
     must_say(*state, &c, "dkv differs");
-    pb_attention_close(&c);
+    pb_attn_close(&c);
 }
 
 /* ---- rows --------------------------------------------------------------------------------------------------- */
@@ -176,24 +177,24 @@ static void must_lack(const char *text)
 }
 
 #define SHAPE "heads=64 topk=640 seq=1280"
-static pb_attention_error right_error(void)
+static pb_attn_error right_error(void)
 {
     const double x[] = {1, -2}, y[] = {1.0001, -2};
-    pb_attention_error e = {.name = {"dq", "dkv", "dsink"}, .bad_in = NULL};
+    pb_attn_error e = {.name = {"dq", "dkv", "dsink"}, .bad_in = NULL};
     for (int k = 0; k < PB_CHECKED; k++) e.of[k] = deviation(2, x, y);
     return e;
 }
 
-static void contracts(const char *line, const pb_attention_error *e, pb_sink *s)
+static void contracts(const char *line, const pb_attn_error *e, pb_sink *s)
 {
     const pb_case c = case_of(line);
-    const pb_attention a = sizes_of(line);
-    CHECK_OK(pb_attention_contracts(s, &c, &a, e));
+    const pb_attn a = sizes_of(line);
+    CHECK_OK(pb_attn_contracts(s, &c, &a, e));
 }
 
 static void a_planted_nan_breaks_the_contracts(void **state)
 {
-    pb_attention_error e = right_error();
+    pb_attn_error e = right_error();
     const double x[] = {1, -2}, off[] = {1.012, -2};
     pb_sink s;
     (void)state;
@@ -246,7 +247,7 @@ static void a_launch_says_from_where_sparse_is_faster(void **state)
     put(&s, "fwd topk=512 seq=2048 masked=75", 1e-3); /* no list that a model has */
     put(&s, "fwd arm=deterministic topk=512 seq=1024", 9);
     put(&s, "fwd topk=2048 seq=1024", 9); /* a single length */
-    CHECK_OK(pb_attention_crossovers(&s));
+    CHECK_OK(pb_attn_crossovers(&s));
     must_hold("crossover/attention?dtype=f32&heads=8&list=random&pass=fwd&qk=512&topk=64,sparse_from,1,none,2048,0,ok,"
               "\"2 lengths from 1024 to 4096; dense is faster below, sparse above\"");
     must_hold("pass=bwd&qk=512&topk=64,sparse_from,1,none,,0,unsupported,2 lengths from 1024 to 4096; sparse is faster "
@@ -260,15 +261,49 @@ static void a_launch_says_from_where_sparse_is_faster(void **state)
     close_sink(&s);
 }
 
+static void put_step(pb_sink *s, const char *model, const char *attention, const char *seq, const char *metric,
+                     double v)
+{
+    pb_case c = {.suite = "throughput", .name = "step"};
+    CHECK_OK(pb_case_set(&c, "attention", attention));
+    CHECK_OK(pb_case_set(&c, "model", model));
+    CHECK_OK(pb_case_set(&c, "seq", seq));
+    pb_case_finish(&c);
+    CHECK_OK(pb_emit(s, &c, metric, v, 1, "ok", ""));
+}
+
+static void a_v4_step_is_dense_over_sparse(void **state)
+{
+    pb_sink s;
+    (void)state;
+    open_sink(&s);
+    put_step(&s, "v4-flash-layer", "sparse", "1024", "step_time", 0.05); /* without its dense twin */
+    put_step(&s, "v4-tiny", "dense", "4096", "step_time", 1), put_step(&s, "v4-tiny", "sparse", "4096", "step_time", 2);
+    CHECK_OK(pb_v4_step_conclude(&s));
+    must_hold("contract/V4-STEP,contract,1,none,,0,unsupported,");
+    must_hold("this run has no step of it with dense and with sparse attention");
+    put_step(&s, "v4-flash-layer", "dense", "4096", "step_time", 0.100);
+    put_step(&s, "v4-flash-layer", "dense", "4096", "model_flops", 4e14);
+    put_step(&s, "v4-flash-layer", "sparse", "4096", "step_time", 0.080);
+    put_step(&s, "v4-flash-layer", "sparse", "4096", "model_flops", 3e14);
+    put_step(&s, "v4-flash-layer", "dense", "1024", "step_time", 0.02);
+    CHECK_OK(pb_v4_step_conclude(&s));
+    must_hold("contract/V4-STEP?attention=sparse&model=v4-flash-layer&seq=4096,contract,1,none,1.25,0,pass,");
+    must_hold("dense 100 ms, 400 TFLOP/s; sparse 80 ms, 300 TFLOP/s");
+    must_hold("contract/V4-STEP?attention=sparse&model=v4-flash-layer&seq=1024,contract,1,none,0.4,0,fail,");
+    must_lack("V4-STEP?attention=sparse&model=v4-tiny");
+    close_sink(&s);
+}
+
 /* ---- a case from end to end: the pass can be made to leave a NaN behind ---------------------------------------- */
 
 static bool plant;
-pb_status __real_pb_attention_run(pb_ctx *ctx, void *call);
-pb_status __wrap_pb_attention_run(pb_ctx *ctx, void *call);
-pb_status __wrap_pb_attention_run(pb_ctx *ctx, void *call)
+pb_status __real_pb_attn_run(pb_ctx *ctx, void *call);
+pb_status __wrap_pb_attn_run(pb_ctx *ctx, void *call);
+pb_status __wrap_pb_attn_run(pb_ctx *ctx, void *call)
 {
-    const pb_attention_call *c = call;
-    PB_TRY(__real_pb_attention_run(ctx, call));
+    const pb_attn_call *c = call;
+    PB_TRY(__real_pb_attn_run(ctx, call));
     if (plant) ((float *)c->dkv)[3] = (float)NAN;
     return PB_OK;
 }
@@ -325,6 +360,7 @@ int main(void)
         cmocka_unit_test(a_lost_query_is_noticed),
         cmocka_unit_test(a_planted_nan_breaks_the_contracts),
         cmocka_unit_test(a_launch_says_from_where_sparse_is_faster),
+        cmocka_unit_test(a_v4_step_is_dense_over_sparse),
         cmocka_unit_test(a_case_has_its_rows),
         cmocka_unit_test(a_wrong_case_has_no_time),
     };

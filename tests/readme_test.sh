@@ -20,6 +20,8 @@ cp f/machine/crossover.svg once.svg
 fine readme
 cmp -s f/machine/crossover.svg once.svg || fail "the same files give another figure"
 grep -q 'eager time / graphed time' once.svg || fail "the figure is not the crossover"
+grep -q 'tokens of a sequence' f/machine/attention.svg || fail "the figure is not that of attention"
+[[ $(grep -c '<title>gnuplot_plot_' f/machine/attention.svg) -eq 3 ]] || fail "not a line for every list with two lengths"
 
 # ---- what has parted ---------------------------------------------------------------------------------------------------
 sed -i 's/| 42.4 us |/| 40.0 us |/' f/README.md
@@ -39,8 +41,12 @@ fine readme
 [[ ! -e f/machine/crossover.svg ]] || fail "a figure of nothing"
 grep -q 'CUDA graph buys\|crossover.svg\|Hugging Face' f/README.md && fail "a section without its file"
 grep -q '26.1 ms | 5.30 GB | at most 34.0 ms | met |$' f/README.md || fail "the steps without peers"
+sed -i 's/,0.0036,/,0.0037,/' f/machine/attention.csv
+expect 1 'attention.svg: is not what attention.csv gives' readme --check
+grep -q '^+.*| 3.70 ms |.*| - / 3.30 ms |' log && fail "peers without their file"
 rm f/machine/*.csv
 fine readme
+[[ ! -e f/machine/attention.svg ]] || fail "a figure of no attention"
 [[ $(sed '/^old$/d' "$source/tests/fixtures/readme/README.md") == "$(cat f/README.md)" ]] || fail "tables of nothing"
 
 # ---- several sessions: their median, and the newest one's verdicts --------------------------------------------------------

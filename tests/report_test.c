@@ -201,6 +201,24 @@ static void the_data_of_the_crossover(void **state)
     pb_table_free(&t);
 }
 
+/* Forward and backward together; a list with one length and one with masked slots are no lines. */
+static void the_data_of_attention(void **state)
+{
+    pb_table t;
+    pb_series_set set;
+    capture c;
+    (void)state;
+    CHECK_OK(pb_table_read(PB_SOURCE_DIR "/tests/fixtures/readme/machine/attention.csv", &t));
+    CHECK_OK(pb_series_make(&t, &set));
+    assert_int_equal(pb_plot_attention(capture_begin(&c), &set), 3);
+    assert_string_equal(capture_end(&c), "tokens \"arm=dense list=causal topk=0\"\n1280 0.0009\n4096 0.008\n\n\n"
+                                         "tokens \"arm=sparse list=random topk=1024\"\n1280 0.0014\n4096 0.0046\n\n\n"
+                                         "tokens \"arm=sparse list=random topk=128\"\n1280 0.0003\n4096 0.0008\n");
+    free(c.text);
+    pb_series_free(&set);
+    pb_table_free(&t);
+}
+
 static void a_plot_that_cannot_be_says_why(void **state)
 {
     static const struct {
@@ -218,6 +236,7 @@ static void a_plot_that_cannot_be_says_why(void **state)
         {REPORTS "results.csv", {.out = "x'.svg"}, 2, "no quotes"},
         {REPORTS "others.csv", {.out = "x.svg"}, 2, "none of its suites"},
         {REPORTS "others.csv", {.out = "x.svg", .figure = "crossover"}, 2, "no graphed case"},
+        {REPORTS "others.csv", {.out = "x.svg", .figure = "attention"}, 2, "no case of the suite attention"},
         {REPORTS "no.csv", {.out = "x.svg"}, 2, "No such file"},
     };
     capture c;
@@ -242,6 +261,7 @@ int main(void)
         cmocka_unit_test(a_plot_is_drawn_from_the_rows),
         cmocka_unit_test(the_crossover_is_drawn_from_pairs_of_rows),
         cmocka_unit_test(the_data_of_the_crossover),
+        cmocka_unit_test(the_data_of_attention),
         cmocka_unit_test(a_plot_that_cannot_be_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -261,11 +261,11 @@ static void yarn_of_deepseek_v4(void **state)
 static void the_table_reaches_the_longest_position(void **state)
 {
     enum { ROWS = 67584, LAST = ROWS - 1, LOCAL = 8448, D_ = 4 };
-    float *c = malloc(ROWS * D_ / 2 * sizeof *c), *s = malloc(ROWS * D_ / 2 * sizeof *s);
-    float *x = calloc((size_t)LOCAL * D_, sizeof *x), *y = malloc((size_t)LOCAL * D_ * sizeof *y);
-    if (!c || !s || !x || !y) fail();
+    const size_t table = (size_t)ROWS * D_ / 2, n = (size_t)LOCAL * D_;
+    float *c = test_values(table, PB_F32, 1), *s = test_values(table, PB_F32, 2);
+    float *x = test_values(n, PB_F32, 3), *y = test_values(n, PB_F32, 4);
     pb_rope_table(c, s, ROWS, D_, 160000);
-    for (int t = 0; t < LOCAL; t++) x[t * D_] = 1;
+    for (size_t i = 0; i < n; i++) x[i] = i % D_ == 0;
     pb_rope_fwd_args a = {.q = x, .cos = c, .sin = s, .qr = y, .B = 1, .S = LOCAL, .H = 1, .D = D_, .P = ROWS};
     a.first = ROWS - LOCAL, a.pairing = PB_ROPE_ADJACENT, a.ldq = a.ldqr = D_;
     CHECK_OK(pb_rope_fwd(*state, &a));

@@ -25,8 +25,8 @@ template <class R, pb_mla (*OF)(const void *), R (*ASK)(const pb_mla *)> static 
     extern "C" {                                                                                                       \
     extern const pb_impl pb_##f##_fwd_cuda[] = {                                                                       \
         {.name = "wgmma",                                                                                              \
-         .run = pb_mla_on<pb_##f##_fwd_problem, pb_mla_fwd_wgmma>,                                                     \
-         .accepts = PB_MLA_TAKES(pb_##f##_fwd_problem, wgmma),                                                         \
+         .run = pb_mla_on<pb_mla_fwd_problem, pb_mla_fwd_wgmma>,                                                       \
+         .accepts = PB_MLA_TAKES(pb_mla_fwd_problem, wgmma),                                                           \
          .available = pb_cuda_has_sm90},                                                                               \
         {.name = "mma",                                                                                                \
          .run = pb_mla_on<pb_mla_fwd_problem, pb_mla_fwd_mma>,                                                         \
@@ -38,9 +38,9 @@ template <class R, pb_mla (*OF)(const void *), R (*ASK)(const pb_mla *)> static 
     };                                                                                                                 \
     extern const pb_impl pb_##f##_bwd_cuda[] = {                                                                       \
         {.name = "wgmma",                                                                                              \
-         .run = pb_mla_on<pb_##f##_bwd_problem, pb_mla_bwd_wgmma>,                                                     \
-         .accepts = PB_MLA_TAKES(pb_##f##_bwd_problem, bwd_wgmma),                                                     \
-         .workspace = PB_MLA_WORKSPACE(pb_##f##_bwd_problem, mma),                                                     \
+         .run = pb_mla_on<pb_mla_bwd_problem, pb_mla_bwd_wgmma>,                                                       \
+         .accepts = PB_MLA_TAKES(pb_mla_bwd_problem, bwd_wgmma),                                                       \
+         .workspace = PB_MLA_WORKSPACE(pb_mla_bwd_problem, mma),                                                       \
          .available = pb_cuda_has_sm90,                                                                                \
          .varies = true},                                                                                              \
         {.name = "mma",                                                                                                \

@@ -16,19 +16,23 @@ namespace
 {
 typedef __nv_bfloat16 bf16;
 enum { HEADS = 64, KEYS = 64, V = 512, THREADS = 384, MATH_REGS = 216, GATHER_REGS = 72 };
-enum { LEFT, RIGHT }; /* halves of the columns; the right one has those behind V too. And the warpgroups, and blocks */
-/* Elements and bytes of 64 columns of a tile; panels of the left half. */
-enum { PANEL = KEYS * 64, PANEL_BYTES = PANEL * 2, HALF = V / 2 / 64 };
+enum { LEFT, RIGHT }; /* halves of the columns, the warpgroups that own them, and the blocks of a pair */
+/* Elements and bytes of 64 columns of a tile. A block of rows is loaded and given back in 2 PARTS parts, PARTS (1 or 2)
+ * a half, of WIDE panels each; the last has the columns behind V too. */
+enum { PANEL = KEYS * 64, PANEL_BYTES = PANEL * 2, PARTS = 2, WIDE = V / 2 / 64 / PARTS, TILES = WIDE * 8 };
+
+/* The order in which parts of the second block fall free, come back, and are read: the right half first. */
+__device__ constexpr int second_part(int n) { return (n + PARTS) % (2 * PARTS); }
 
 template <int D> struct alignas(1024) shared {
     bf16 q[HEADS * D], k[2][KEYS * D];
     bf16 w[D == V ? 2 : 1][PANEL]; /* of RIGHT; of LEFT, unless there is no room */
     float2 state[2][HEADS];        /* of each warpgroup's rows: maximum; after the last pair, the sum of weights too */
     uint16_t seen[2][KEYS / 16];   /* bits of a block's slots that are not masked */
-    uint64_t q_full, q_free, k_full[2][2], k_free[2][2], w_full[2]; /* k: [block][half] */
+    uint64_t q_full, q_free, k_full[2][2 * PARTS], k_free[2][2 * PARTS], w_full[2]; /* k: [block][part] */
 
     /* Columns V.. of the first block are read by `left` alone, before it has weights; they fall free with these. */
-    __device__ bf16 *left_weights(void) { return D == V ? w[D == V] : k[LEFT] + 2 * HALF * PANEL; }
+    __device__ bf16 *left_weights(void) { return D == V ? w[D == V] : k[LEFT] + V / 64 * PANEL; }
 };
 
 #ifdef PB_SM90_CODE
@@ -84,9 +88,10 @@ __device__ inline void mark(uint16_t *seen, uint64_t *full, const int (&row)[4],
     }
 }
 
-/* Copies panels FROM .. TO-1 of this lane's rows to the block `to`; those of masked slots become 0. */
-template <int D, int FROM, int TO>
-__device__ inline void fill(bf16 *to, uint64_t *full, const int (&row)[4], const gatherer &g, const bf16 *kv, int rows)
+/* Copies part x of this lane's rows to the block `to`; those of masked slots become 0. */
+template <int D>
+__device__ inline void fill(bf16 *to, uint64_t *full, int x, const int (&row)[4], const gatherer &g, const bf16 *kv,
+                            int rows)
 {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
@@ -94,7 +99,8 @@ __device__ inline void fill(bf16 *to, uint64_t *full, const int (&row)[4], const
         const bf16 *from = kv + (there ? (size_t)row[j] * D : 0) + g.chunk * 8;
         bf16 *at = to + (g.first + 4 * j) * 64 + ((g.chunk ^ ((g.first + 4 * j) & 7)) << 3);
 #pragma unroll
-        for (int n = FROM; n < TO; n++) copy_async_kept(at + n * PANEL, from + n * 64, there, g.policy);
+        for (int n = x * WIDE; n < (x + 1) * WIDE; n++) copy_async_kept(at + n * PANEL, from + n * 64, there, g.policy);
+        if (D > V && x == 2 * PARTS - 1) copy_async_kept(at + V / 64 * PANEL, from + V, there, g.policy);
     }
     barrier_arrive_copied(full);
 }
@@ -127,21 +133,24 @@ template <int D> __device__ void gather(shared<D> &sm, const CUtensorMap *map, c
         }
         if (t < total) look_up(next, g, own, j);
 
-        barrier_wait(&sm.k_free[LEFT][LEFT], free);
-        mark(sm.seen[LEFT], &sm.k_full[LEFT][LEFT], row[LEFT], p.S_kv);
-        fill<D, 0, HALF>(sm.k[LEFT], &sm.k_full[LEFT][LEFT], row[LEFT], g, kv, p.S_kv);
-        if (first) {
-            if (threadIdx.x % 128 == 0) barrier_wait(&sm.q_free, q_free), load_q(sm, map, now);
-            __syncwarp();
-            q_free ^= 1;
+#pragma unroll
+        for (int x = 0; x < 2 * PARTS; x++) {
+            barrier_wait(&sm.k_free[LEFT][x], free);
+            if (x == 0) mark(sm.seen[LEFT], &sm.k_full[LEFT][x], row[LEFT], p.S_kv);
+            fill<D>(sm.k[LEFT], &sm.k_full[LEFT][x], x, row[LEFT], g, kv, p.S_kv);
+            if (x == 0 && first) {
+                if (threadIdx.x % 128 == 0) barrier_wait(&sm.q_free, q_free), load_q(sm, map, now);
+                __syncwarp();
+                q_free ^= 1;
+            }
         }
-        barrier_wait(&sm.k_free[LEFT][RIGHT], free);
-        fill<D, HALF, D / 64>(sm.k[LEFT], &sm.k_full[LEFT][RIGHT], row[LEFT], g, kv, p.S_kv);
-        barrier_wait(&sm.k_free[RIGHT][RIGHT], free);
-        mark(sm.seen[RIGHT], &sm.k_full[RIGHT][RIGHT], row[RIGHT], p.S_kv);
-        fill<D, HALF, D / 64>(sm.k[RIGHT], &sm.k_full[RIGHT][RIGHT], row[RIGHT], g, kv, p.S_kv);
-        barrier_wait(&sm.k_free[RIGHT][LEFT], free);
-        fill<D, 0, HALF>(sm.k[RIGHT], &sm.k_full[RIGHT][LEFT], row[RIGHT], g, kv, p.S_kv);
+#pragma unroll
+        for (int n = 0; n < 2 * PARTS; n++) {
+            const int x = second_part(n);
+            barrier_wait(&sm.k_free[RIGHT][x], free);
+            if (n == 0) mark(sm.seen[RIGHT], &sm.k_full[RIGHT][x], row[RIGHT], p.S_kv);
+            fill<D>(sm.k[RIGHT], &sm.k_full[RIGHT][x], x, row[RIGHT], g, kv, p.S_kv);
+        }
         free ^= 1;
     }
     copy_commit(), copy_wait<0>();
@@ -238,13 +247,18 @@ __device__ inline bool follow_other(softmax &st, const float2 *state, float (&ke
 
 /* ---- products ------------------------------------------------------------------------------------------------ */
 
-__device__ inline void rescale(float (&o)[32][4], const float (&keep)[2])
+/* Half of the outputs of this lane's rows, part by part. */
+typedef float outputs[PARTS][TILES][4];
+
+__device__ inline void rescale(outputs &o, const float (&keep)[2])
 {
 #pragma unroll
-    for (int n = 0; n < 32; n++) o[n][0] *= keep[0], o[n][1] *= keep[0], o[n][2] *= keep[1], o[n][3] *= keep[1];
+    for (int n = 0; n < PARTS * TILES; n++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) o[n / TILES][n % TILES][e] *= keep[e / 2];
 }
 
-/* Waits for half a block. */
+/* Waits for part of a block. */
 __device__ inline void arrived(uint64_t *full, uint32_t parity)
 {
     barrier_wait(full, parity);
@@ -252,27 +266,53 @@ __device__ inline void arrived(uint64_t *full, uint32_t parity)
     wgmma_fence();
 }
 
-/* Starts s = q k^T, or adds to it, on panels FROM .. TO-1. */
-template <int FROM, int TO, bool ADD> __device__ inline void start_scores(float (&s)[8][4], factor q, factor k)
+/* Starts s = q k^T on part x, or adds to it. */
+__device__ inline void start_panel(float (&s)[8][4], factor q, factor k, int panel, bool add)
 {
 #pragma unroll
-    for (int c = FROM * 4; c < TO * 4; c++)
-        wgmma<0, 0>(s, step(q, c / 4 * PANEL_BYTES + c % 4 * 32), step(k, c / 4 * PANEL_BYTES + c % 4 * 32),
-                    ADD || c > FROM * 4);
+    for (int c = 0; c < 4; c++)
+        wgmma<0, 0>(s, step(q, panel * PANEL_BYTES + c * 32), step(k, panel * PANEL_BYTES + c * 32), add || c > 0);
+}
+template <int D> __device__ inline void start_scores(float (&s)[8][4], factor q, factor k, int x, bool add)
+{
+#pragma unroll
+    for (int n = 0; n < WIDE; n++) start_panel(s, q, k, x * WIDE + n, add || n > 0);
+    if (D > V && x == 2 * PARTS - 1) start_panel(s, q, k, V / 64, true);
     wgmma_commit();
 }
-/* Starts o += w v. */
-__device__ inline void start_outputs(float (&o)[32][4], const uint32_t (&w)[KEYS / 16][4], factor v)
+/* Starts o += w v, a group for each part; w from registers, or from shared memory. */
+__device__ inline void start_outputs(outputs &o, const uint32_t (&w)[KEYS / 16][4], factor v)
 {
+    wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < KEYS / 16; k++) wgmma(o, w[k], step(v, k * 16 * 128));
-    wgmma_commit();
+    for (int x = 0; x < PARTS; x++) {
+#pragma unroll
+        for (int k = 0; k < KEYS / 16; k++) wgmma(o[x], w[k], step(v, x * WIDE * PANEL_BYTES + k * 16 * 128));
+        wgmma_commit();
+    }
 }
-__device__ inline void start_outputs(float (&o)[32][4], factor w, factor v)
+__device__ inline void start_outputs(outputs &o, factor w, factor v, uint64_t (&full)[2 * PARTS], int half,
+                                     uint32_t parity)
 {
 #pragma unroll
-    for (int k = 0; k < KEYS / 16; k++) wgmma<0, 1>(o, step(w, k * 32), step(v, k * 16 * 128), 1);
-    wgmma_commit();
+    for (int x = 0; x < PARTS; x++) {
+        arrived(&full[half * PARTS + x], parity);
+#pragma unroll
+        for (int k = 0; k < KEYS / 16; k++)
+            wgmma<0, 1>(o[x], step(w, k * 32), step(v, x * WIDE * PANEL_BYTES + k * 16 * 128), 1);
+        wgmma_commit();
+    }
+}
+/* Waits for them, and gives back what they have read. */
+__device__ inline void end_outputs(outputs &o, uint64_t (&free)[2 * PARTS], int half)
+{
+#pragma unroll
+    for (int x = 0; x < PARTS; x++) {
+        if (x + 1 < PARTS) wgmma_wait<1>();
+        else wgmma_wait<0>();
+        settled(o[x]);
+        release(&free[half * PARTS + x]);
+    }
 }
 
 /* The state before any key: the sink is a weight of 1, counted by one lane of `left`. */
@@ -289,7 +329,7 @@ __device__ inline softmax softmax_start(const pb_mla &p, const tile &own, int wg
 }
 
 /* Half of the outputs; `sum` is that of the whole row. `left` stores lse. */
-__device__ inline void store(const float (&o)[32][4], const softmax &st, const float (&sum)[2], const pb_mla &p,
+__device__ inline void store(const outputs &o, const softmax &st, const float (&sum)[2], const pb_mla &p,
                              const tile &own, int wg)
 {
     float f[2];
@@ -303,7 +343,10 @@ __device__ inline void store(const float (&o)[32][4], const softmax &st, const f
         if (wg == LEFT && h < p.H && threadIdx.x % 4 == 0)
             p.lse[head] = sum[r] == 0 ? -INFINITY : st.top[r] * LN2 + logf(sum[r]);
     }
-    store_rows<32>(o, f[0], f[1], to[0], to[1], V / 2);
+#pragma unroll
+    for (int x = 0; x < PARTS; x++)
+        store_rows<TILES>(o[x], f[0], f[1], to[0] ? to[0] + x * WIDE * 64 : NULL, to[1] ? to[1] + x * WIDE * 64 : NULL,
+                          V / 2);
 }
 
 template <int D> __device__ void left(shared<D> &sm, const pb_mla &p, int total)
@@ -315,15 +358,17 @@ template <int D> __device__ void left(shared<D> &sm, const pb_mla &p, int total)
     for (int t = blockIdx.x; t < total; t = next_tile(t), q_parity ^= 1) {
         const tile own = tile_of(t, p);
         softmax st = softmax_start(p, own, LEFT);
-        float o[32][4] = {}, keep[2], sum[2];
+        outputs o = {};
+        float keep[2], sum[2];
         barrier_wait(&sm.q_full, q_parity);
         for (int j = own.pairs; j > 0; j--, parity ^= 1) {
             float s[8][4];
             uint32_t w[KEYS / 16][4];
-            arrived(&sm.k_full[LEFT][LEFT], parity);
-            start_scores<0, HALF, false>(s, q, k);
-            arrived(&sm.k_full[LEFT][RIGHT], parity);
-            start_scores<HALF, D / 64, true>(s, q, k);
+#pragma unroll
+            for (int x = 0; x < 2 * PARTS; x++) {
+                arrived(&sm.k_full[LEFT][x], parity);
+                start_scores<D>(s, q, k, x, x > 0);
+            }
             wgmma_wait<0>();
             settled(s);
             const bool moved = weigh(s, *reinterpret_cast<const uint64_t *>(sm.seen[LEFT]), st, sl, keep);
@@ -331,18 +376,13 @@ template <int D> __device__ void left(shared<D> &sm, const pb_mla &p, int total)
             if (D > V) named_sync(1, 128); /* where the weights go, other warps' products may still read columns */
             publish(sm.left_weights(), sm.state[LEFT], &sm.w_full[LEFT], w, st, j == 1);
             if (moved) rescale(o, keep);
-            wgmma_fence();
             start_outputs(o, w, v);
-            wgmma_wait<0>();
-            settled(o), settled(w);
-            release(&sm.k_free[LEFT][LEFT]);
+            end_outputs(o, sm.k_free[LEFT], LEFT);
+            settled(w);
             barrier_wait(&sm.w_full[RIGHT], parity);
             if (follow_other(st, sm.state[RIGHT], keep, sum)) rescale(o, keep);
-            arrived(&sm.k_full[RIGHT][LEFT], parity);
-            start_outputs(o, w_other, v_other);
-            wgmma_wait<0>();
-            settled(o);
-            release(&sm.k_free[RIGHT][LEFT]);
+            start_outputs(o, w_other, v_other, sm.k_full[RIGHT], LEFT, parity);
+            end_outputs(o, sm.k_free[RIGHT], LEFT);
         }
         sum[0] += st.sum[0], sum[1] += st.sum[1];
         store(o, st, sum, p, own, LEFT);
@@ -352,44 +392,41 @@ template <int D> __device__ void left(shared<D> &sm, const pb_mla &p, int total)
 template <int D> __device__ void right(shared<D> &sm, const pb_mla &p, int total)
 {
     const factor q = factor_by_rows(sm.q), k = factor_by_rows(sm.k[RIGHT]), w_other = factor_by_rows(sm.left_weights());
-    const factor v = factor_across(sm.k[RIGHT] + HALF * PANEL, PANEL_BYTES);
-    const factor v_other = factor_across(sm.k[LEFT] + HALF * PANEL, PANEL_BYTES);
+    const factor v = factor_across(sm.k[RIGHT] + PARTS * WIDE * PANEL, PANEL_BYTES);
+    const factor v_other = factor_across(sm.k[LEFT] + PARTS * WIDE * PANEL, PANEL_BYTES);
     const float sl = p.scale * LOG2E;
     uint32_t parity = 0, q_parity = 0;
     for (int t = blockIdx.x; t < total; t = next_tile(t), q_parity ^= 1) {
         const tile own = tile_of(t, p);
         softmax st = softmax_start(p, own, RIGHT);
-        float o[32][4] = {}, keep[2], sum[2];
+        outputs o = {};
+        float keep[2], sum[2];
         barrier_wait(&sm.q_full, q_parity);
         for (int j = own.pairs; j > 0; j--, parity ^= 1) {
             float s[8][4];
             uint32_t w[KEYS / 16][4];
-            arrived(&sm.k_full[RIGHT][RIGHT], parity);
-            start_scores<HALF, D / 64, false>(s, q, k);
-            arrived(&sm.k_full[RIGHT][LEFT], parity);
-            start_scores<0, HALF, true>(s, q, k);
+#pragma unroll
+            for (int n = 0; n < 2 * PARTS; n++) {
+                arrived(&sm.k_full[RIGHT][second_part(n)], parity);
+                start_scores<D>(s, q, k, second_part(n), n > 0);
+            }
             barrier_wait(&sm.w_full[LEFT], parity);
             if (follow_other(st, sm.state[LEFT], keep, sum)) {
                 wgmma_wait<0>(); /* seldom; else the compiler adds it, and says so */
                 rescale(o, keep);
             }
-            arrived(&sm.k_full[LEFT][RIGHT], parity);
-            start_outputs(o, w_other, v_other);
-            wgmma_wait<1>();
+            start_outputs(o, w_other, v_other, sm.k_full[LEFT], RIGHT, parity);
+            wgmma_wait<PARTS>();
             settled(s);
             if (j == 1) release(&sm.q_free);
             const bool moved = weigh(s, *reinterpret_cast<const uint64_t *>(sm.seen[RIGHT]), st, sl, keep);
             as_operand<KEYS / 8>(w, s);
             publish(sm.w[0], sm.state[RIGHT], &sm.w_full[RIGHT], w, st, j == 1);
-            wgmma_wait<0>();
-            settled(o);
-            release(&sm.k_free[LEFT][RIGHT]);
+            end_outputs(o, sm.k_free[LEFT], RIGHT);
             if (moved) rescale(o, keep);
-            wgmma_fence();
             start_outputs(o, w, v);
-            wgmma_wait<0>();
-            settled(o), settled(w);
-            release(&sm.k_free[RIGHT][RIGHT]);
+            end_outputs(o, sm.k_free[RIGHT], RIGHT);
+            settled(w);
         }
         sum[0] = sum[0] * keep[0] + st.sum[0], sum[1] = sum[1] * keep[1] + st.sum[1];
         store(o, st, sum, p, own, RIGHT);
@@ -401,8 +438,9 @@ template <int D> __device__ inline void init(shared<D> &sm)
     barrier_init(&sm.q_full, 1), barrier_init(&sm.q_free, 4);
     for (int b = 0; b < 2; b++) {
         barrier_init(&sm.w_full[b], 4);
-        for (int h = 0; h < 2; h++)
-            barrier_init(&sm.k_full[b][h], b == h ? 128 + 4 : 128), barrier_init(&sm.k_free[b][h], 4);
+        for (int x = 0; x < 2 * PARTS; x++)
+            barrier_init(&sm.k_full[b][x], x == (b == LEFT ? 0 : second_part(0)) ? 128 + 4 : 128),
+                barrier_init(&sm.k_free[b][x], 4);
     }
     barrier_inits_done();
 }

@@ -61,8 +61,7 @@ __device__ inline void load_heads(shared<D> &sm, const maps &m, const pb_mla &p,
     asm volatile("" : "+r"(number)); /* worked out again: producers have few registers */
     const item it = item_of(number, p, blocks);
     const int warp = threadIdx.x / 32, u = threadIdx.x % HEADS;
-    barrier_wait(&sm.q_empty[0], parity ^ 1);
-    if (warp >= 2) {
+    if (warp >= 2) { /* read for the last time before kv was given back, which gather has waited for */
         const bool there = it.h + u < p.H;
         const size_t head = it.token * p.H + it.h + u;
         sm.lse2[u] = there ? p.lse[head] * MLA_LOG2E : INFINITY;
@@ -247,12 +246,9 @@ __device__ inline void share(bf16 *mine, const uint32_t (&w)[4][4])
 
 /* ---- between: sums in memory ----------------------------------------------------------------------------------- */
 
-/* Adds four columns where `there`; without a branch, which would keep products from running meanwhile. */
-__device__ inline void add4(bool there, float *to, float a, float b, float c, float d)
+__device__ inline void add4(float *to, float a, float b, float c, float d)
 {
-    asm volatile("{ .reg .pred p; setp.ne.s32 p, %5, 0;\n"
-                 "@p red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4}; }" ::"l"(to),
-                 "f"(a), "f"(b), "f"(c), "f"(d), "r"((int)there)
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c), "f"(d)
                  : "memory");
 }
 
@@ -260,11 +256,12 @@ __device__ inline void add4(bool there, float *to, float a, float b, float c, fl
 __device__ inline void add_columns(float *const (&rows)[2], const float (&c)[8][4], int i)
 {
 #pragma unroll
-    for (int r = 0; r < 2; r++)
+    for (int r = 0; r < 2; r++) {
+        if (!rows[r]) continue;
 #pragma unroll
         for (int n = 0; n < 8; n += 2)
-            add4(rows[r] != NULL, rows[r] + i * 64 + n * 8, c[n][2 * r], c[n][2 * r + 1], c[n + 1][2 * r],
-                 c[n + 1][2 * r + 1]);
+            add4(rows[r] + i * 64 + n * 8, c[n][2 * r], c[n][2 * r + 1], c[n + 1][2 * r], c[n + 1][2 * r + 1]);
+    }
 }
 
 /* ---- between: consumers ---------------------------------------------------------------------------------------- */
@@ -417,13 +414,13 @@ template <int D> pb_status launch(pb_ctx *ctx, const pb_mla &p, const float *del
     constexpr size_t bytes = sizeof(shared<D>);
     static_assert(bytes <= 232448, "what a block may have");
     const int blocks = (p.H + HEADS - 1) / HEADS, tokens = p.B * p.S, total = tokens * blocks;
-    const int sms = pb_cuda_device_of(ctx)->sms;
+    const int sms = pb_cuda_device_of(ctx)->sms, grid = total < sms ? total : sms;
     maps m;
     /* a token's heads are the rows of a box; those from H on come as zeros */
     PB_TRY(tensor_map(&m.q, p.q, D, tokens, p.H, 1, D, HEADS));
     PB_TRY(tensor_map(&m.dO, p.dO, V, tokens, p.H, 1, V, HEADS));
     PB_CUDA_TRY(cudaFuncSetAttribute((const void *)bwd_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    bwd_kernel<D> < <<total<sms ? total : sms, THREADS, bytes, pb_cuda_stream(ctx)>>>(m, p, delta, sum, blocks, total);
+    bwd_kernel<D><<<grid, THREADS, bytes, pb_cuda_stream(ctx)>>>(m, p, delta, sum, blocks, total);
     return pb_cuda_launched(ctx, "mla_bwd wgmma");
 }
 } // namespace
@@ -438,7 +435,7 @@ bool pb_mla_bwd_wgmma_takes(const pb_mla *p)
 pb_status pb_mla_bwd_wgmma(pb_ctx *ctx, const pb_mla *p)
 {
     float *sum = (float *)ctx->scratch, *delta = sum + mla_sums_of(*p);
-    PB_TRY(pb_mla_dsink_cuda(ctx, p, delta, delta + pb_mla_heads(p)));
+    PB_TRY(pb_mla_dsink_cuda(ctx, p, delta));
     PB_TRY(mla_clear(ctx, *p, sum));
     PB_TRY(p->D == V ? launch<V>(ctx, *p, delta, sum) : launch<576>(ctx, *p, delta, sum));
     return mla_round<BY_QUADS>(ctx, *p, sum);
