@@ -1,6 +1,7 @@
 /* attention_case.c - sizes, lists and work of a case of the suite attention. */
 #include "bench/attention_case.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,12 +12,16 @@
 static pb_status word(const pb_case *c, const char *axis, const char *const *words, int *out)
 {
     const char *v = pb_case_get(c, axis);
-    for (int i = 0; v && words[i]; i++)
-        if (strcmp(v, words[i]) == 0) {
+    char all[PB_AXIS_TEXT] = "";
+    for (int i = 0; words[i]; i++) {
+        const size_t used = strlen(all);
+        if (v && strcmp(v, words[i]) == 0) {
             *out = i;
             return PB_OK;
         }
-    return pb_fail(PB_EINVAL, "axis %s: '%s' is not one of its words (bench list shows them)", axis, v ? v : "");
+        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", words[i]);
+    }
+    return pb_fail(PB_EINVAL, "axis %s: '%s' is not one of %s", axis, v ? v : "", all);
 }
 
 static pb_status number(const pb_case *c, const char *axis, long least, long most, int *out)

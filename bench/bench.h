@@ -41,6 +41,8 @@ typedef struct pb_case {
 
 /* The value of an axis, or NULL. */
 const char *pb_case_get(const pb_case *c, const char *axis);
+/* Whether the axis is there and has this value. */
+bool pb_case_is(const pb_case *c, const char *axis, const char *value);
 /* The value as an integer. EINVAL: absent, or not a whole number. */
 pb_status pb_case_int(const pb_case *c, const char *axis, long *out);
 /* Sets an axis and keeps the order; pb_case_finish then writes the key. */

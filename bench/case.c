@@ -28,6 +28,12 @@ const char *pb_case_get(const pb_case *c, const char *axis)
     return a ? a->value : NULL;
 }
 
+bool pb_case_is(const pb_case *c, const char *axis, const char *value)
+{
+    const char *v = pb_case_get(c, axis);
+    return v && strcmp(v, value) == 0;
+}
+
 pb_status pb_case_int(const pb_case *c, const char *axis, long *out)
 {
     const char *text = pb_case_get(c, axis);

@@ -174,17 +174,11 @@ static bool rate(const pb_sink *sink, const pb_case *like, const char *mode, con
     return pb_sink_value(sink, c.key, "tokens_per_second", out);
 }
 
-static bool is(const pb_case *c, const char *axis, const char *value)
-{
-    const char *v = pb_case_get(c, axis);
-    return v && strcmp(v, value) == 0;
-}
-
 /* Whether the ratios are judged by this case: LoRA, graph, fused, batch 4. */
 static bool judged_by(const char *key, pb_case *c)
 {
-    return pb_case_parse(key, c) == PB_OK && strcmp(c->suite, "backward") == 0 && is(c, "tuning", "lora") &&
-           is(c, "mode", "graph") && is(c, "clip", "fused") && is(c, "batch", "4");
+    return pb_case_parse(key, c) == PB_OK && strcmp(c->suite, "backward") == 0 && pb_case_is(c, "tuning", "lora") &&
+           pb_case_is(c, "mode", "graph") && pb_case_is(c, "clip", "fused") && pb_case_is(c, "batch", "4");
 }
 
 static pb_status ratio(pb_ctx *ctx, pb_sink *sink, const char *id, const pb_case *like, const char *clip)
@@ -195,7 +189,7 @@ static pb_status ratio(pb_ctx *ctx, pb_sink *sink, const char *id, const pb_case
     if (!rate(sink, like, "graph", "fused", &graph) || !rate(sink, like, "eager", clip, &eager))
         return pb_contract_emit(sink, id, like->axes, like->n, (double)NAN, false,
                                 "this run lacks one of the two arms");
-    const bool applies = ctx->id != PB_CPU && is(like, "seq", "512");
+    const bool applies = ctx->id != PB_CPU && pb_case_is(like, "seq", "512");
     snprintf(how, sizeof how, "here %s, seq %s: %.3f", ctx->be->name, pb_case_get(like, "seq"), graph / eager);
     return pb_contract_emit(sink, id, like->axes, like->n, graph / eager, applies, how);
 }
@@ -216,7 +210,7 @@ static pb_status ratios(pb_ctx *ctx, pb_sink *sink)
         if (!judged_by(key, &c)) continue;
         if (!any) other = c;
         any = true;
-        if (!is(&c, "seq", "512")) continue;
+        if (!pb_case_is(&c, "seq", "512")) continue;
         found = true;
         PB_TRY(both_ratios(ctx, sink, &c));
     }

@@ -131,7 +131,7 @@ static double seconds(const pb_case *c, bool device)
     pb_attn a;
     if (pb_attn_of(c, &a) != PB_OK) return 0;
     const double once = call_seconds(&a, device), elements = (double)a.S * a.H * a.D * (a.backward ? 4 : 2);
-    return device ? 0.25 + elements / 3e9 + 7 * once : 0.05 + elements / 1e8 + 8 * once;
+    return device ? 0.25 + elements / 2e9 + 7 * once : 0.05 + elements / 1e8 + 8 * once;
 }
 
 static double expect(const pb_case *c) { return seconds(c, false); }

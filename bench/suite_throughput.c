@@ -9,6 +9,7 @@
 #include "bench/graph_gain.h"
 #include "bench/results.h"
 #include "bench/train_case.h"
+#include "bench/v4_step.h"
 #include "kernels/core/clock.h"
 
 enum { SAMPLES = 40, MARKS = PB_NPHASES + 1, UNSLOWED = SAMPLES * MARKS };
@@ -243,6 +244,7 @@ static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
 {
     if (ctx->id == PB_CPU) return PB_OK;
     PB_TRY(pb_bars_conclude(sink, "throughput"));
+    PB_TRY(pb_v4_step_conclude(sink));
     return pb_graph_gain_conclude(sink, "throughput", "step_time");
 }
 

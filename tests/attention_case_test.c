@@ -14,7 +14,7 @@ static void cases_that_cannot_be_are_refused(void **state)
 {
     (void)state;
     refused("sideways", "no case 'sideways'");
-    refused("fwd arm=thin", "'thin'");
+    refused("fwd arm=thin", "axis arm: 'thin' is not one of sparse, dense, deterministic");
     refused("fwd list=sorted", "'sorted'");
     refused("fwd topk=0", "topk: 0 is outside 1..");
     refused("fwd heads=0", "heads");

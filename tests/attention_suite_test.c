@@ -5,6 +5,7 @@
 #include "bench/attention_contracts.h"
 #include "bench/attention_crossover.h"
 #include "bench/results.h"
+#include "bench/v4_step.h"
 #include "tests/attention_cases.h"
 
 /* ---- what the comparison notices ---------------------------------------------------------------------------- */
@@ -260,6 +261,40 @@ static void a_launch_says_from_where_sparse_is_faster(void **state)
     close_sink(&s);
 }
 
+static void put_step(pb_sink *s, const char *model, const char *attention, const char *seq, const char *metric,
+                     double v)
+{
+    pb_case c = {.suite = "throughput", .name = "step"};
+    CHECK_OK(pb_case_set(&c, "attention", attention));
+    CHECK_OK(pb_case_set(&c, "model", model));
+    CHECK_OK(pb_case_set(&c, "seq", seq));
+    pb_case_finish(&c);
+    CHECK_OK(pb_emit(s, &c, metric, v, 1, "ok", ""));
+}
+
+static void a_v4_step_is_dense_over_sparse(void **state)
+{
+    pb_sink s;
+    (void)state;
+    open_sink(&s);
+    put_step(&s, "v4-flash-layer", "sparse", "1024", "step_time", 0.05); /* without its dense twin */
+    put_step(&s, "v4-tiny", "dense", "4096", "step_time", 1), put_step(&s, "v4-tiny", "sparse", "4096", "step_time", 2);
+    CHECK_OK(pb_v4_step_conclude(&s));
+    must_hold("contract/V4-STEP,contract,1,none,,0,unsupported,");
+    must_hold("this run has no step of it with dense and with sparse attention");
+    put_step(&s, "v4-flash-layer", "dense", "4096", "step_time", 0.100);
+    put_step(&s, "v4-flash-layer", "dense", "4096", "model_flops", 4e14);
+    put_step(&s, "v4-flash-layer", "sparse", "4096", "step_time", 0.080);
+    put_step(&s, "v4-flash-layer", "sparse", "4096", "model_flops", 3e14);
+    put_step(&s, "v4-flash-layer", "dense", "1024", "step_time", 0.02);
+    CHECK_OK(pb_v4_step_conclude(&s));
+    must_hold("contract/V4-STEP?attention=sparse&model=v4-flash-layer&seq=4096,contract,1,none,1.25,0,pass,");
+    must_hold("dense 100 ms, 400 TFLOP/s; sparse 80 ms, 300 TFLOP/s");
+    must_hold("contract/V4-STEP?attention=sparse&model=v4-flash-layer&seq=1024,contract,1,none,0.4,0,fail,");
+    must_lack("V4-STEP?attention=sparse&model=v4-tiny");
+    close_sink(&s);
+}
+
 /* ---- a case from end to end: the pass can be made to leave a NaN behind ---------------------------------------- */
 
 static bool plant;
@@ -325,6 +360,7 @@ int main(void)
         cmocka_unit_test(a_lost_query_is_noticed),
         cmocka_unit_test(a_planted_nan_breaks_the_contracts),
         cmocka_unit_test(a_launch_says_from_where_sparse_is_faster),
+        cmocka_unit_test(a_v4_step_is_dense_over_sparse),
         cmocka_unit_test(a_case_has_its_rows),
         cmocka_unit_test(a_wrong_case_has_no_time),
     };

@@ -46,10 +46,15 @@ static const shape trained[] = {
     {{0}, RANDOM},
 };
 static const shape ragged[] = {
-    {FLASH(1, 4095, 2, 4128, 67, HOLES), RANDOM},     {FLASH(1, 4128, 2, 4095, 33, TWICE), RANDOM},
-    {FLASH(1, 4095, 8, 4128, 321, HOLES), RANDOM},    {FLASH(2, 31, 128, 1023, 193, EMPTY_ROW), RANDOM},
-    {{1, 65, 257, 64, 576, 512, 131, HOLES}, RANDOM}, {{2, 67, 130, 8, 576, 512, 129, TWICE}, RANDOM},
-    {{1, 640, 800, 16, 512, 512, 288, V4}, RANDOM},   {{0}, RANDOM},
+    {FLASH(1, 4095, 2, 4128, 67, HOLES), RANDOM},
+    {FLASH(1, 4128, 2, 4095, 33, TWICE), RANDOM},
+    {FLASH(1, 4095, 8, 4128, 321, HOLES), RANDOM},
+    {FLASH(2, 31, 128, 1023, 193, EMPTY_ROW), RANDOM},
+    {{1, 65, 257, 64, 576, 512, 131, HOLES}, RANDOM},
+    {{2, 67, 130, 8, 576, 512, 129, TWICE}, RANDOM},
+    {FLASH(2, 3, 128, 515, 161, EMPTY_ROW), RANDOM},
+    {{1, 640, 800, 16, 512, 512, 288, V4}, RANDOM},
+    {{0}, RANDOM},
 };
 
 /* Against double: relative L2, and rel_diff = 1 - 2 sum xy / (sum x^2 + sum y^2), the measure of the public kernels'

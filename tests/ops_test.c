@@ -29,11 +29,19 @@ __attribute__((format(printf, 2, 3))) static void wrong(one *o, const char *fmt,
     va_end(ap);
 }
 
+/* Whether there is anything to compute: a shape may leave all outputs without an element. */
+static bool writes(const pb_binder *b)
+{
+    size_t n = 0;
+    for (int k = 0; k < b->n; k++) n += b->t[k].role == PB_ROLE_IN ? 0 : b->t[k].rows * b->t[k].cols;
+    return n > 0;
+}
+
 static void record_and_replay(pb_ctx *ctx, call *c)
 {
     pb_graph *g = NULL;
     CHECK_OK(pb_record(ctx, call_run, c, &g));
-    assert_int_not_equal(pb_graph_nodes(ctx, g), 0);
+    if (writes(&c->b)) assert_int_not_equal(pb_graph_nodes(ctx, g), 0);
     CHECK_OK(pb_replay(ctx, g));
     CHECK_OK(pb_sync(ctx));
     pb_graph_free(ctx, g);

@@ -413,5 +413,5 @@ INDEXER_OP(quantize, quantize, .tol = {0}) /* the same bits */
 INDEXER_OP(scores, scores, .tol = {0})     /* of inputs whose sums are exact */
 INDEXER_OP(pick, pick, .tol = {0})
 INDEXER_OP(at, picked, .prepare = at_prepare, .tol = {[PB_F32] = 1e-6, [PB_BF16] = 1e-6})
-INDEXER_OP(bwd, picked, .prepare = bwd_prepare, .tol = {[PB_F32] = 1e-6, [PB_BF16] = 4e-3},
+INDEXER_OP(bwd, picked, .prepare = bwd_prepare, .tol = {[PB_F32] = 1e-6, [PB_BF16] = 6e-3}, /* `ref` rounds too */
            .grad_of = &pb_op_indexer_at, .grad_tol = 1e-2) /* the difference may step over a kink of the relu */

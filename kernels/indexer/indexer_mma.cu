@@ -41,7 +41,6 @@ __global__ __launch_bounds__(INDEXER_THREADS, 2) void scores_kernel(const pb_ind
         row[e / 2][e % 2] = at < x.G ? (int64_t)b * x.G + at : -1;
     }
     load_warp_rows<DP, CODES>(rows, x, row);
-    const float scale = CODES && g < x.G ? x.k_scale[(size_t)b * x.G + g] : 1;
     /* whether query i sees any of the block's groups: the same in every thread */
     const auto wanted = [&](int i) {
         const pb_visible v = visible(x, s, b, i0 + i);
@@ -63,8 +62,8 @@ __global__ __launch_bounds__(INDEXER_THREADS, 2) void scores_kernel(const pb_ind
         const pb_visible v = visible(x, s, b, i0 + i);
         const stage<DP> at = stage_of<DP>(smem, i % 2, Hp);
         const bool mine = v.hi > warp0 && v.lo < warp0 + 32 && v.lo < v.hi; /* the same in the whole warp */
-        const float score = mine ? score_rows<DP>(rows, at.q, at.w, Hp) * scale : 0;
-        if (mine && g >= v.lo && g < v.hi) to[(size_t)i * x.G] = score;
+        const float score = mine ? score_rows<DP>(rows, at.q, at.w, Hp) : 0;
+        if (mine && g >= v.lo && g < v.hi) to[(size_t)i * x.G] = CODES ? score * x.k_scale[(size_t)b * x.G + g] : score;
         else if (s.fill && g < x.G) to[(size_t)i * x.G] = -INFINITY;
         __syncthreads();
     }

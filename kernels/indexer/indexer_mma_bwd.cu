@@ -27,6 +27,7 @@ __device__ inline void load_slots(bwd_smem<MT> &sm, int stage, const pb_indexer_
     constexpr int CHUNKS = DP / 8;
     const pb_indexer &x = a.x;
     const bf16 *from = (const bf16 *)x.k + token / x.S * x.G * x.D;
+#pragma unroll 2
     for (int e = threadIdx.x; e < SLOTS * CHUNKS; e += INDEXER_THREADS) {
         const int k = e / CHUNKS, c = e % CHUNKS * 8, j = j0 + k, pick = j < a.K ? a.pick[token * a.K + j] : -1;
         const bool named = pick >= 0 && pick < x.G, there = named && c < x.D;
@@ -35,8 +36,8 @@ __device__ inline void load_slots(bwd_smem<MT> &sm, int stage, const pb_indexer_
     }
 }
 
-/* Products of the tile's slots with this warp's heads become du; what they add to dw stays in the thread. */
-template <int MT> __device__ inline void weigh_tile(bwd_smem<MT> &sm, int stage, float (&dw)[MT][2])
+/* Products of the tile's slots with this warp's heads become du; what they add to dw goes to this warp's own sums. */
+template <int MT> __device__ inline void weigh_tile(bwd_smem<MT> &sm, int stage)
 {
     const int lane = pb_mma_lane(), t = lane % 4 * 2, slot = (int)threadIdx.x / 32 % 4 * 16;
     const int h0 = (int)threadIdx.x / 128 * MT * 8, r = slot + lane / 4;
@@ -57,11 +58,17 @@ template <int MT> __device__ inline void weigh_tile(bwd_smem<MT> &sm, int stage,
 #pragma unroll
     for (int n = 0; n < MT; n++) {
         const int h = h0 + n * 8 + t;
-        float du[4];
+        float du[4], dw[2] = {};
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            dw[n][e % 2] = fmaf(ds[e / 2], positive(c[n][e]), dw[n][e % 2]);
+            dw[e % 2] = fmaf(ds[e / 2], positive(c[n][e]), dw[e % 2]);
             du[e] = c[n][e] > 0 ? ds[e / 2] * sm.w[h + e % 2] : 0;
+        }
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+#pragma unroll
+            for (int d = 4; d < 32; d *= 2) dw[e] += __shfl_xor_sync(0xffffffffu, dw[e], d);
+            if (lane < 4) sm.dw[slot / 16][h + e] += dw[e];
         }
         *(uint32_t *)(sm.du + r * bwd_smem<MT>::LDU + h) = pack_bf16(du[0], du[1]);
         *(uint32_t *)(sm.du + (r + 8) * bwd_smem<MT>::LDU + h) = pack_bf16(du[2], du[3]);
@@ -85,56 +92,56 @@ template <int MT> __device__ inline void mix_tile(const bwd_smem<MT> &sm, int st
     }
 }
 
-/* Adds du q to the rows of dk [G,D] that the slots name. */
+/* `ordered`: nobody else adds there now. */
+template <bool ORDERED> __device__ inline void add_pair(float2 *to, float x, float y)
+{
+    if (ORDERED) {
+        *to = make_float2(to->x + x, to->y + y);
+        return;
+    }
+#if __CUDA_ARCH__ >= 900
+    atomicAdd(to, make_float2(x, y));
+#else
+    atomicAdd(&to->x, x);
+    atomicAdd(&to->y, y);
+#endif
+}
+
+/* Adds du q to the rows of dk [G,D] that the slots name; 32 columns a time, which leaves registers for dq. */
 template <int MT, bool ORDERED> __device__ inline void scatter_tile(const bwd_smem<MT> &sm, int stage, float *dk, int D)
 {
     const int lane = pb_mma_lane(), slot = (int)threadIdx.x / 32 % 4 * 16, col = (int)threadIdx.x / 128 * 64;
-    float c[8][4] = {};
 #pragma unroll 1
-    for (int k = 0; k < 16 * MT; k += 16) {
-        uint32_t a[4], y[4];
-        pb_load_a(a, sm.du + slot * bwd_smem<MT>::LDU + k, bwd_smem<MT>::LDU);
+    for (int d0 = col; d0 < col + 64; d0 += 32) {
+        float c[4][4] = {};
+#pragma unroll 1
+        for (int k = 0; k < 16 * MT; k += 16) {
+            uint32_t a[4], y[4];
+            pb_load_a(a, sm.du + slot * bwd_smem<MT>::LDU + k, bwd_smem<MT>::LDU);
 #pragma unroll
-        for (int n = 0; n < 8; n += 2) {
-            pb_load_b2(y, sm.q + k * LD + col + n * 8, LD);
-            pb_mma(c[n], a, y[0], y[1]);
-            pb_mma(c[n + 1], a, y[2], y[3]);
+            for (int n = 0; n < 4; n += 2) {
+                pb_load_b2(y, sm.q + k * LD + d0 + n * 8, LD);
+                pb_mma(c[n], a, y[0], y[1]);
+                pb_mma(c[n + 1], a, y[2], y[3]);
+            }
         }
-    }
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const int g = sm.group[stage][slot + lane / 4 + half * 8];
-        if (g < 0) continue; /* a masked slot adds nothing, not even zeros */
+        for (int half = 0; half < 2; half++) {
+            const int g = sm.group[stage][slot + lane / 4 + half * 8];
+            if (g < 0) continue; /* a masked slot adds nothing, not even zeros */
 #pragma unroll
-        for (int n = 0; n < 8; n++) {
-            const int d = col + n * 8 + lane % 4 * 2;
-            if (d >= D) continue;
-            float *to = dk + (size_t)g * D + d;
-            if (ORDERED) {
-                float2 *const both = (float2 *)to;
-                *both = make_float2(both->x + c[n][half * 2], both->y + c[n][half * 2 + 1]);
-            } else {
-                atomicAdd(to, c[n][half * 2]);
-                atomicAdd(to + 1, c[n][half * 2 + 1]);
+            for (int n = 0; n < 4; n++) {
+                const int d = d0 + n * 8 + lane % 4 * 2;
+                if (d >= D) continue;
+                add_pair<ORDERED>((float2 *)(dk + (size_t)g * D + d), c[n][half * 2], c[n][half * 2 + 1]);
             }
         }
     }
 }
 
-/* dw of the query: the four warps that shared a head's slots, in order. */
-template <int MT>
-__device__ inline void finish_dw(bwd_smem<MT> &sm, float (&dw)[MT][2], const pb_indexer_bwd_args &a, size_t token)
+/* dw of the query: the sums of the four warps that shared a head's slots, in order. */
+template <int MT> __device__ inline void store_dw(const bwd_smem<MT> &sm, const pb_indexer_bwd_args &a, size_t token)
 {
-    const int lane = pb_mma_lane(), h0 = (int)threadIdx.x / 128 * MT * 8;
-#pragma unroll
-    for (int n = 0; n < MT; n++)
-#pragma unroll
-        for (int e = 0; e < 2; e++) {
-#pragma unroll
-            for (int d = 4; d < 32; d *= 2) dw[n][e] += __shfl_xor_sync(0xffffffffu, dw[n][e], d);
-            if (lane < 4) sm.dw[threadIdx.x / 32 % 4][h0 + n * 8 + lane * 2 + e] = dw[n][e];
-        }
-    __syncthreads();
     for (int h = threadIdx.x; h < a.x.H; h += INDEXER_THREADS)
         a.dw[token * a.x.H + h] = (sm.dw[0][h] + sm.dw[1][h]) + (sm.dw[2][h] + sm.dw[3][h]);
 }
@@ -154,8 +161,8 @@ __device__ inline void store_dq(const float (&dq)[2 * MT][4], const pb_indexer_b
 }
 
 template <int MT, bool ORDERED>
-__global__ __launch_bounds__(INDEXER_THREADS, ORDERED || MT > 4 ? 1 : 2) void bwd_kernel(const pb_indexer_bwd_args a, float *sums,
-                                                                               int parts)
+__global__ __launch_bounds__(INDEXER_THREADS, ORDERED || MT > 4 ? 1 : 2) void bwd_kernel(const pb_indexer_bwd_args a,
+                                                                                         float *sums, int parts)
 {
     extern __shared__ __align__(128) unsigned char smem[];
     bwd_smem<MT> &sm = *reinterpret_cast<bwd_smem<MT> *>(smem);
@@ -165,9 +172,12 @@ __global__ __launch_bounds__(INDEXER_THREADS, ORDERED || MT > 4 ? 1 : 2) void bw
     float *dk = sums + (size_t)(ORDERED ? blockIdx.x : b) * x.G * x.D;
     for (int t = (int)blockIdx.x % every; t < x.S; t += every) {
         const size_t token = (size_t)b * x.S + t;
-        float dq[2 * MT][4] = {}, dw[MT][2] = {};
+        float dq[2 * MT][4] = {};
         __syncthreads();
-        for (int h = x.H + (int)threadIdx.x; h < 16 * MT; h += INDEXER_THREADS) sm.w[h] = 0; /* beyond what is loaded */
+        for (int h = threadIdx.x; h < 4 * 16 * MT; h += INDEXER_THREADS) {
+            sm.dw[h / (16 * MT)][h % (16 * MT)] = 0;
+            if (h >= x.H && h < 16 * MT) sm.w[h] = 0; /* beyond what is loaded; so are these heads */
+        }
         for (int e = padded_heads(x.H) * LD + (int)threadIdx.x; e < 16 * MT * LD; e += INDEXER_THREADS)
             sm.q[e] = __float2bfloat16_rn(0);
         load_heads<DP, false>(sm.q, sm.w, x, token);
@@ -179,14 +189,15 @@ __global__ __launch_bounds__(INDEXER_THREADS, ORDERED || MT > 4 ? 1 : 2) void bw
             copy_wait<1>();
             __syncthreads();
             if (ORDERED) merge_slots(sm.group[stage], sm.ds[stage], SLOTS);
-            weigh_tile(sm, stage, dw);
+            weigh_tile(sm, stage);
             __syncthreads();
             mix_tile(sm, stage, dq);
             scatter_tile<MT, ORDERED>(sm, stage, dk, x.D);
             __syncthreads();
         }
         copy_wait<0>();
-        finish_dw(sm, dw, a, token);
+        __syncthreads(); /* K may be 0 */
+        store_dw(sm, a, token);
         store_dq<MT>(dq, a, token);
     }
 }

@@ -80,8 +80,8 @@ template <class E> __device__ inline float score_rows(const tiles &m, const pb_i
 }
 
 template <class E>
-__global__ __launch_bounds__(INDEXER_THREADS) void scores_kernel(const pb_indexer x, const indexer_span s, int rows,
-                                                                 int blocks)
+__global__ __launch_bounds__(INDEXER_THREADS, 1) void scores_kernel(const pb_indexer x, const indexer_span s, int rows,
+                                                                    int blocks)
 {
     extern __shared__ __align__(16) float smem[];
     const tiles m = tiles_of(smem, x.D);

@@ -112,37 +112,22 @@ const pb_impl pb_rope_bwd_cpu[] = {PB_FAST_IMPLS(pb_rope_bwd){"ref", bwd_ref}, {
 
 /* ---- descriptors ------------------------------------------------------------------------------------- */
 
-/* a: adjacent pairs; p: padding between tokens; x: positions given; R: the last R of a head, 0: all; s: steps of so
- * many positions, from position 5 on, and gaps between sequences. */
-static const char axes[] = "BSHKDapxRs";
+/* a: adjacent pairs, plus R where only the last R of a head turn; p: padding between tokens; x: positions given, plus
+ * twice the step where rows are steps apart: from position 5 on, and with gaps between sequences. */
+static const char axes[] = "BSHKDapx";
 static const pb_dims edge[] = {
-    {2, 3, 3, 1, 10, 0, 0, 0},
-    {1, 5, 2, 2, 66, 1, 3, 1},
-    {2, 4, 3, 1, 64, 0, 7, 1},
-    {3, 3, 2, 1, 128, 1, 0, 0},
-    {1, 2, 1, 1, 2, 0, 1, 0},
-    {2, 2, 1, 1, 2, 1, 0, 1},
-    {1, 3, 2, 2, 40, 1, 0, 0},
-    {1, 3, 2, 1, 94, 1, 0, 0},
-    {2, 70, 9, 3, 24, 0, 0, 0},
-    {2, 5, 3, 1, 40, 1, 0, 0, 16, 4},
-    {2, 4, 4, 1, 512, 1, 0, 0, 64},
-    {2, 3, 5, 0, 512, 1, 0, 1, 64, 128},
-    {2, 3, 2, 0, 24, 0, 3, 1, 8},
-    {2, 3, 1, 1, 37, 1, 0, 1, 6, 3},
-    {3, 2, 2, 1, 80, 0, 0, 0, 16, 2},
-    {2, 3, 2, 1, 96, 0, 16, 0, 64},
-    {0},
+    {2, 3, 3, 1, 10, 0, 0, 0},   {1, 5, 2, 2, 66, 1, 3, 1},   {2, 4, 3, 1, 64, 0, 7, 1},
+    {3, 3, 2, 1, 128, 1, 0, 0},  {1, 2, 1, 1, 2, 0, 1, 0},    {2, 2, 1, 1, 2, 1, 0, 1},
+    {1, 3, 2, 2, 40, 1, 0, 0},   {1, 3, 2, 1, 94, 1, 0, 0},   {2, 70, 9, 3, 24, 0, 0, 0},
+    {2, 5, 3, 1, 40, 17, 0, 8},  {2, 4, 4, 1, 512, 65, 0, 0}, {2, 3, 5, 0, 512, 65, 0, 257},
+    {2, 3, 2, 0, 24, 8, 3, 1},   {2, 3, 1, 1, 37, 7, 0, 7},   {3, 2, 2, 1, 80, 16, 0, 4},
+    {2, 3, 2, 1, 96, 64, 16, 0}, {2, 3, 2, 1, 64, 0, 0, 2},   {0},
 };
 static const pb_dims grid[] = {
-    {1, 256, 9, 3, 64},
-    {8, 1024, 14, 2, 64},
-    {4, 2048, 12, 2, 128},
-    {8, 1024, 9, 3, 64, 1},
-    {1, 1024, 64, 1, 512, 1, 0, 0, 64},
-    {0},
+    {1, 256, 9, 3, 64},     {8, 1024, 14, 2, 64},      {4, 2048, 12, 2, 128},
+    {8, 1024, 9, 3, 64, 1}, {1, 1024, 64, 1, 512, 65}, {0},
 };
-static const pb_dims device_grid[] = {{4, 4096, 32, 8, 128}, {1, 4096, 64, 1, 512, 1, 0, 0, 64}, {0}};
+static const pb_dims device_grid[] = {{4, 4096, 32, 8, 128}, {1, 4096, 64, 1, 512, 65}, {0}};
 
 static pb_status rows_check(const char *op, const pb_rope_rows *r)
 {
@@ -198,17 +183,21 @@ static pb_status bwd_check(const void *args)
 /* What a shape says to both passes. The table is just long enough, or has 37 rows where positions are drawn from it;
  * it holds any values here: that a pair has norm 1 is rope_test's matter. */
 typedef struct bound {
-    size_t q, k, p, gap, ldpos; /* elements of a token; padding; elements between sequences; positions of a sequence */
+    size_t q, k, p, gap;     /* elements of a token; padding behind it; elements between sequences */
+    size_t turn, pos, ldpos; /* elements of cos and sin, and of pos; positions of a sequence */
     int R, P, first, step;
 } bound;
 
 static bound bound_of(const int *dim)
 {
-    bound d = {.q = (size_t)dim[2] * dim[4], .k = (size_t)dim[3] * dim[4], .p = (size_t)dim[6], .gap = 0};
-    d.R = dim[8] ? dim[8] : dim[4], d.first = dim[9] ? 5 : 0, d.step = dim[9] ? dim[9] : 1;
-    d.P = dim[7] ? 37 : d.first + (dim[1] - 1) * d.step + 1;
-    d.ldpos = (size_t)dim[1] * d.step + (dim[9] ? 2 : 0);
-    d.gap = dim[9] ? 16 : 0;
+    const int step = dim[7] / 2;
+    bound d = {.q = (size_t)dim[2] * dim[4], .k = (size_t)dim[3] * dim[4], .gap = step ? 16 : 0};
+    d.p = step ? 0 : (size_t)dim[6];
+    d.R = dim[5] / 2 * 2, d.first = step ? 5 : 0, d.step = step;
+    d.P = dim[7] % 2 ? 37 : d.first + (dim[1] - 1) * (step ? step : 1) + 1;
+    d.turn = (size_t)d.P * (size_t)((d.R ? d.R : dim[4]) / 2);
+    d.ldpos = step ? (size_t)dim[1] * step + 2 : 0;
+    d.pos = (size_t)dim[0] * (step ? d.ldpos : (size_t)dim[1]);
     return d;
 }
 
@@ -227,13 +216,13 @@ static void *bind_rows(pb_binder *b, const char *name, const int *dim, size_t ro
 static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
 {
     const bound d = bound_of(dim);
-    const size_t S = (size_t)dim[1], p = d.gap ? 0 : d.p;
+    const size_t S = (size_t)dim[1], p = d.p;
     *(pb_rope_fwd_args *)args = (pb_rope_fwd_args){
         .q = bind_rows(b, "q", dim, d.q, p, d.gap, false),
         .k = bind_rows(b, "k", dim, d.k, 2 * p, 2 * d.gap, false),
-        .cos = pb_in(b, "cos", PB_F32, (size_t)d.P * (d.R / 2)),
-        .sin = pb_in(b, "sin", PB_F32, (size_t)d.P * (d.R / 2)),
-        .pos = dim[7] ? pb_in_range(b, "pos", PB_I32, (size_t)dim[0] * d.ldpos, 0, d.P) : NULL,
+        .cos = pb_in(b, "cos", PB_F32, d.turn),
+        .sin = pb_in(b, "sin", PB_F32, d.turn),
+        .pos = dim[7] % 2 ? pb_in_range(b, "pos", PB_I32, d.pos, 0, d.P) : NULL,
         .qr = bind_rows(b, "qr", dim, d.q, 3 * p, 3 * d.gap, true),
         .kr = bind_rows(b, "kr", dim, d.k, 4 * p, 4 * d.gap, true),
         .B = dim[0],
@@ -250,11 +239,11 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
         .seqk = d.gap ? S * d.k + 2 * d.gap : 0,
         .seqqr = d.gap ? S * d.q + 3 * d.gap : 0,
         .seqkr = d.gap ? S * d.k + 4 * d.gap : 0,
-        .ldpos = d.gap ? d.ldpos : 0,
-        .R = dim[8],
+        .ldpos = d.ldpos,
+        .R = d.R,
         .first = d.first,
-        .step = dim[9],
-        .pairing = dim[5] ? PB_ROPE_ADJACENT : PB_ROPE_HALF,
+        .step = d.step,
+        .pairing = dim[5] % 2 ? PB_ROPE_ADJACENT : PB_ROPE_HALF,
         .dtype = b->dtype,
     };
     return b->status;
@@ -263,13 +252,13 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
 static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
 {
     const bound d = bound_of(dim);
-    const size_t S = (size_t)dim[1], p = d.gap ? 0 : d.p;
+    const size_t S = (size_t)dim[1], p = d.p;
     *(pb_rope_bwd_args *)args = (pb_rope_bwd_args){
         .dqr = bind_rows(b, "dqr", dim, d.q, 3 * p, 3 * d.gap, false),
         .dkr = bind_rows(b, "dkr", dim, d.k, 4 * p, 4 * d.gap, false),
-        .cos = pb_in(b, "cos", PB_F32, (size_t)d.P * (d.R / 2)),
-        .sin = pb_in(b, "sin", PB_F32, (size_t)d.P * (d.R / 2)),
-        .pos = dim[7] ? pb_in_range(b, "pos", PB_I32, (size_t)dim[0] * d.ldpos, 0, d.P) : NULL,
+        .cos = pb_in(b, "cos", PB_F32, d.turn),
+        .sin = pb_in(b, "sin", PB_F32, d.turn),
+        .pos = dim[7] % 2 ? pb_in_range(b, "pos", PB_I32, d.pos, 0, d.P) : NULL,
         .dq = bind_rows(b, "dq", dim, d.q, p, d.gap, true),
         .dk = bind_rows(b, "dk", dim, d.k, 2 * p, 2 * d.gap, true),
         .B = dim[0],
@@ -286,11 +275,11 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
         .seqdkr = d.gap ? S * d.k + 4 * d.gap : 0,
         .seqdq = d.gap ? S * d.q + d.gap : 0,
         .seqdk = d.gap ? S * d.k + 2 * d.gap : 0,
-        .ldpos = d.gap ? d.ldpos : 0,
-        .R = dim[8],
+        .ldpos = d.ldpos,
+        .R = d.R,
         .first = d.first,
-        .step = dim[9],
-        .pairing = dim[5] ? PB_ROPE_ADJACENT : PB_ROPE_HALF,
+        .step = d.step,
+        .pairing = dim[5] % 2 ? PB_ROPE_ADJACENT : PB_ROPE_HALF,
         .dtype = b->dtype,
     };
     return b->status;

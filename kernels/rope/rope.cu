@@ -52,16 +52,24 @@ template <class T, bool HALF, bool VEC> struct run {
     }
 };
 
-/* Head h of row (b,s): q's heads come before k's. */
-template <class T> __device__ static inline const T *head_in(const pb_rope_rows &a, size_t b, size_t s, int h)
+/* Elements of side k before row s of sequence b. PLAIN: sequences lie behind each other. */
+template <bool PLAIN>
+__device__ static inline size_t row_at(const pb_rope_rows &a, size_t seq, size_t ld, size_t b, size_t s)
 {
-    if (h < a.heads[0]) return (const T *)a.x[0] + (b * a.seqx[0] + s * a.ldx[0] + h * a.D);
-    return (const T *)a.x[1] + (b * a.seqx[1] + s * a.ldx[1] + (h - a.heads[0]) * a.D);
+    return PLAIN ? (b * a.S + s) * ld : b * seq + s * ld;
 }
-template <class T> __device__ static inline T *head_out(const pb_rope_rows &a, size_t b, size_t s, int h)
+
+/* Head h of that row: q's heads come before k's. */
+template <class T, bool PLAIN>
+__device__ static inline const T *head_in(const pb_rope_rows &a, size_t b, size_t s, int h)
 {
-    if (h < a.heads[0]) return (T *)a.y[0] + (b * a.seqy[0] + s * a.ldy[0] + h * a.D);
-    return (T *)a.y[1] + (b * a.seqy[1] + s * a.ldy[1] + (h - a.heads[0]) * a.D);
+    if (h < a.heads[0]) return (const T *)a.x[0] + row_at<PLAIN>(a, a.seqx[0], a.ldx[0], b, s) + (size_t)h * a.D;
+    return (const T *)a.x[1] + row_at<PLAIN>(a, a.seqx[1], a.ldx[1], b, s) + (size_t)(h - a.heads[0]) * a.D;
+}
+template <class T, bool PLAIN> __device__ static inline T *head_out(const pb_rope_rows &a, size_t b, size_t s, int h)
+{
+    if (h < a.heads[0]) return (T *)a.y[0] + row_at<PLAIN>(a, a.seqy[0], a.ldy[0], b, s) + (size_t)h * a.D;
+    return (T *)a.y[1] + row_at<PLAIN>(a, a.seqy[1], a.ldy[1], b, s) + (size_t)(h - a.heads[0]) * a.D;
 }
 
 template <int N>
@@ -79,41 +87,43 @@ __device__ static inline void load_turn(const pb_rope_rows &a, int p, int i, flo
 }
 
 /* A block owns `per` tokens; item e of a token is part e % parts of heads e / parts and that + share, + 2 share, ...:
- * the runs of pairs, and behind them what is copied. */
-template <class T, bool HALF, bool VEC, int HEADS>
+ * the runs of pairs, and behind them what is copied. PLAIN: whole heads of sequences without gaps, in fewer registers.
+ */
+template <class T, bool HALF, bool VEC, bool PLAIN, int HEADS>
 __global__ void __launch_bounds__(256) rope_items(const __grid_constant__ pb_rope_rows a, int per, int parts)
 {
     typedef run<T, HALF, VEC> run_t;
     typedef typename pb_unit<T, VEC>::raw raw;
     constexpr int N = run_t::N;
     const int runs = a.R / 2 / N, heads = a.heads[0] + a.heads[1], share = (heads + HEADS - 1) / HEADS;
-    const int items = parts * share, still = a.D - a.R;
+    const int items = parts * share, still = PLAIN ? 0 : a.D - a.R;
     for (int n = threadIdx.x; n < per * items; n += blockDim.x) {
         const size_t at = (size_t)blockIdx.x * per + n / items;
         if (at >= (size_t)a.B * a.S) break;
         const size_t s_at = at >> 32 ? at / a.B : (uint32_t)at / (uint32_t)a.B; /* 64-bit division is slow */
         const size_t b = at - s_at * a.B;
         const int e = n % items, h = e / parts, i = e % parts;
-        if (i >= runs) {
+        if (!PLAIN && i >= runs) {
             const int from = (i - runs) * pb_unit<T, VEC>::n;
             raw x[HEADS];
 #pragma unroll
             for (int k = 0; k < HEADS; k++)
-                if (h + k * share < heads) x[k] = *(const raw *)(head_in<T>(a, b, s_at, h + k * share) + from);
+                if (h + k * share < heads) x[k] = *(const raw *)(head_in<T, PLAIN>(a, b, s_at, h + k * share) + from);
 #pragma unroll
             for (int k = 0; k < HEADS; k++)
-                if (h + k * share < heads) *(raw *)(head_out<T>(a, b, s_at, h + k * share) + from) = x[k];
+                if (h + k * share < heads) *(raw *)(head_out<T, PLAIN>(a, b, s_at, h + k * share) + from) = x[k];
             continue;
         }
         run_t part[HEADS];
 #pragma unroll
         for (int k = 0; k < HEADS; k++)
-            if (h + k * share < heads) part[k].load(head_in<T>(a, b, s_at, h + k * share) + still, i * N, a.R);
+            if (h + k * share < heads) part[k].load(head_in<T, PLAIN>(a, b, s_at, h + k * share) + still, i * N, a.R);
         float c[N], s[N];
         load_turn(a, pb_rope_position(&a, b, s_at), i * N, c, s);
 #pragma unroll
         for (int k = 0; k < HEADS; k++)
-            if (h + k * share < heads) part[k].rotate(head_out<T>(a, b, s_at, h + k * share) + still, i * N, a.R, c, s);
+            if (h + k * share < heads)
+                part[k].rotate(head_out<T, PLAIN>(a, b, s_at, h + k * share) + still, i * N, a.R, c, s);
     }
 }
 
@@ -124,6 +134,13 @@ template <class T, bool HALF> static bool side_fits(const pb_rope_rows &a, int k
     if (a.heads[k] == 0) return true;
     return pb_vectors_fit<T>(a.x[k], width, a.ldx[k]) && pb_vectors_fit<T>(a.y[k], width, a.ldy[k]) &&
            pb_vectors_fit<T>(a.x[k], a.D, a.seqx[k]) && pb_vectors_fit<T>(a.y[k], a.D, a.seqy[k]);
+}
+
+static bool gapless(const pb_rope_rows &a)
+{
+    bool yes = true;
+    for (int k = 0; k < 2; k++) yes = yes && a.seqx[k] == a.S * a.ldx[k] && a.seqy[k] == a.S * a.ldy[k];
+    return yes;
 }
 
 template <class T, bool HALF, int HEADS> static pb_status launch(pb_ctx *ctx, const pb_rope_rows &a)
@@ -138,7 +155,10 @@ template <class T, bool HALF, int HEADS> static pb_status launch(pb_ctx *ctx, co
     if (per > spread) per = spread; /* few tokens: to every multiprocessor some */
     if (tokens == 0) return PB_OK;
     const size_t threads = per * items < 256 ? pb_ceil_div(per * items, 32) * 32 : 256;
-    const auto kernel = vec ? rope_items<T, HALF, true, HEADS> : rope_items<T, HALF, false, HEADS>;
+    const bool plain = a.R == a.D && gapless(a);
+    const auto kernel = !vec    ? rope_items<T, HALF, false, false, HEADS>
+                        : plain ? rope_items<T, HALF, true, true, HEADS>
+                                : rope_items<T, HALF, true, false, HEADS>;
     const unsigned blocks = (unsigned)pb_ceil_div(tokens, per);
     kernel<<<blocks, (unsigned)threads, 0, pb_cuda_stream(ctx)>>>(a, (int)per, parts);
     return pb_cuda_launched(ctx, "rope_items");

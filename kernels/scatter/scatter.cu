@@ -86,7 +86,7 @@ bool quads_fit(const pb_scatter_add_args *a)
 
 unsigned blocks_for(const pb_ctx *ctx, size_t work, int each)
 {
-    const size_t want = (work + each - 1) / each, most = (size_t)pb_cuda_device_of(ctx)->sms * 8;
+    const size_t want = (work + each - 1) / each, most = (size_t)pb_cuda_device_of(ctx)->sms * 4; /* all resident */
     return (unsigned)(want < most ? want : most);
 }
 

@@ -245,7 +245,7 @@ template <int DP> pb_status by_heads(pb_ctx *ctx, const pb_mla &p, const float *
 
 pb_status run(pb_ctx *ctx, const pb_mla &p, float *delta, float *dkv)
 {
-    PB_TRY(pb_mla_dsink_cuda(ctx, &p, delta, delta + pb_mla_heads(&p)));
+    PB_TRY(pb_mla_dsink_cuda(ctx, &p, delta));
     return p.D <= 64    ? launch<2, 64, 64>(ctx, p, delta, dkv)
            : p.D <= 512 ? by_heads<512>(ctx, p, delta, dkv)
                         : by_heads<576>(ctx, p, delta, dkv);
@@ -253,7 +253,7 @@ pb_status run(pb_ctx *ctx, const pb_mla &p, float *delta, float *dkv)
 } // namespace
 
 /* The f32 sum of dkv, then delta and the shares of dsink. */
-size_t pb_mla_bwd_mma_workspace(const pb_mla *p) { return (mla_sums_of(*p) + 2 * pb_mla_heads(p)) * sizeof(float); }
+size_t pb_mla_bwd_mma_workspace(const pb_mla *p) { return mla_sums_of(*p) * sizeof(float) + pb_mla_dsink_room(p); }
 
 pb_status pb_mla_bwd_mma(pb_ctx *ctx, const pb_mla *p)
 {

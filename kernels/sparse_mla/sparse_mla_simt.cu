@@ -9,7 +9,7 @@
 
 namespace
 {
-constexpr int THREADS = 128, SLOTS = 128, ROWS = 8, MOST = 1024;
+constexpr int THREADS = 128, SLOTS = 128, ROWS = 4, MOST = 1024;
 
 /* The head that this block owns. */
 struct owned {
@@ -135,7 +135,8 @@ __device__ inline bool count_rows(int *count, const pb_mla &p, int b, int i, int
 
 template <class T> __global__ __launch_bounds__(32 * ROWS, 1) void dkv_kernel(const pb_mla p, const float *delta)
 {
-    __shared__ float q[MOST], dO[MOST], dkv[ROWS][MOST], weight[ROWS], ds[ROWS];
+    __shared__ float q[MOST], dO[MOST], weight[ROWS], ds[ROWS];
+    __shared__ double dkv[ROWS][MOST]; /* of a row: all heads of all queries */
     __shared__ int count[ROWS];
     const int tiles = (p.S_kv + ROWS - 1) / ROWS, b = blockIdx.x / tiles, r0 = (int)(blockIdx.x % tiles) * ROWS;
     const int mine = threadIdx.x / 32;
@@ -158,13 +159,13 @@ template <class T> __global__ __launch_bounds__(32 * ROWS, 1) void dkv_kernel(co
             __syncthreads();
             for (int d = threadIdx.x; d < p.D; d += 32 * ROWS)
                 for (int r = 0; r < ROWS; r++)
-                    if (count[r]) dkv[r][d] += ds[r] * q[d] + (d < p.V ? weight[r] * dO[d] : 0);
+                    if (count[r]) dkv[r][d] += (double)(ds[r] * q[d] + (d < p.V ? weight[r] * dO[d] : 0));
         }
     }
     __syncthreads();
     for (int e = threadIdx.x; e < ROWS * p.D; e += 32 * ROWS)
         if (r0 + e / p.D < p.S_kv)
-            ((T *)p.dkv)[((size_t)b * p.S_kv + r0) * p.D + e] = pb_from_f32<T>(dkv[e / p.D][e % p.D]);
+            ((T *)p.dkv)[((size_t)b * p.S_kv + r0) * p.D + e] = pb_from_f32<T>((float)dkv[e / p.D][e % p.D]);
 }
 
 /* ---- delta and dsink ------------------------------------------------------------------------------------------ */
@@ -172,7 +173,7 @@ template <class T> __global__ __launch_bounds__(32 * ROWS, 1) void dkv_kernel(co
 /* A warp a head. In double, because over all tokens most of the sum cancels; eight products, which f32 holds exactly
  * where they are of bf16, are added in f32 first. N elements a load. */
 template <class T, int N>
-__global__ __launch_bounds__(256, 1) void delta_kernel(const pb_mla p, float *delta, float *share)
+__global__ __launch_bounds__(256, 1) void delta_kernel(const pb_mla p, float *delta, double *share)
 {
     const size_t head = (size_t)blockIdx.x * 8 + threadIdx.x / 32, heads = (size_t)p.B * p.S * p.H;
     if (head >= heads) return;
@@ -191,15 +192,15 @@ __global__ __launch_bounds__(256, 1) void delta_kernel(const pb_mla p, float *de
     if (threadIdx.x % 32) return;
     const float sink = p.sink[head % p.H];
     delta[head] = (float)sum;
-    share[head] = sink == -INFINITY ? 0 : (float)(-sum * exp((double)sink - (double)p.lse[head]));
+    share[head] = sink == -INFINITY ? 0 : -sum * exp((double)sink - (double)p.lse[head]);
 }
 
 /* A block a head: thread t adds up the tokens t, t + 256, ..., then the threads in order. */
-__global__ __launch_bounds__(256, 1) void dsink_kernel(const pb_mla p, const float *share)
+__global__ __launch_bounds__(256, 1) void dsink_kernel(const pb_mla p, const double *share)
 {
     __shared__ double part[256];
     double sum = 0;
-    for (size_t t = threadIdx.x; t < (size_t)p.B * p.S; t += 256) sum += (double)share[t * p.H + blockIdx.x];
+    for (size_t t = threadIdx.x; t < (size_t)p.B * p.S; t += 256) sum += share[t * p.H + blockIdx.x];
     part[threadIdx.x] = sum;
     __syncthreads();
     for (int n = 128; n > 0; n /= 2) {
@@ -209,7 +210,7 @@ __global__ __launch_bounds__(256, 1) void dsink_kernel(const pb_mla p, const flo
     if (threadIdx.x == 0) p.dsink[blockIdx.x] = (float)part[0];
 }
 
-template <class T> pb_status dsink_run(pb_ctx *ctx, const pb_mla &p, float *delta, float *share)
+template <class T> pb_status dsink_run(pb_ctx *ctx, const pb_mla &p, float *delta, double *share)
 {
     const unsigned blocks = (unsigned)((pb_mla_heads(&p) + 7) / 8);
     const bool wide = sizeof(T) == 2 && pb_vectors_fit<T>(p.dO, p.V, p.V) && pb_vectors_fit<T>(p.o, p.V, p.V);
@@ -229,7 +230,7 @@ template <class T> pb_status fwd_run(pb_ctx *ctx, const pb_mla &p)
 template <class T> pb_status bwd_run(pb_ctx *ctx, const pb_mla &p)
 {
     float *delta = (float *)ctx->scratch;
-    PB_TRY(pb_mla_dsink_cuda(ctx, &p, delta, delta + pb_mla_heads(&p)));
+    PB_TRY(pb_mla_dsink_cuda(ctx, &p, delta));
     dq_kernel<T><<<(unsigned)pb_mla_heads(&p), THREADS, 0, pb_cuda_stream(ctx)>>>(p, delta);
     PB_TRY(pb_cuda_launched(ctx, "mla_bwd simt, dq"));
     const unsigned tiles = (unsigned)((p.S_kv + ROWS - 1) / ROWS * p.B);
@@ -238,13 +239,14 @@ template <class T> pb_status bwd_run(pb_ctx *ctx, const pb_mla &p)
 }
 } // namespace
 
-pb_status pb_mla_dsink_cuda(pb_ctx *ctx, const pb_mla *p, float *delta, float *share)
+pb_status pb_mla_dsink_cuda(pb_ctx *ctx, const pb_mla *p, float *delta)
 {
+    double *share = (double *)(delta + pb_mla_deltas(p));
     return PB_CUDA_BY_DTYPE(p->dtype, dsink_run, ctx, *p, delta, share);
 }
 
 bool pb_mla_simt_takes(const pb_mla *p) { return p->D <= MOST; }
-size_t pb_mla_bwd_simt_workspace(const pb_mla *p) { return 2 * pb_mla_heads(p) * sizeof(float); }
+size_t pb_mla_bwd_simt_workspace(const pb_mla *p) { return pb_mla_dsink_room(p); }
 
 pb_status pb_mla_fwd_simt(pb_ctx *ctx, const pb_mla *p) { return PB_CUDA_BY_DTYPE(p->dtype, fwd_run, ctx, *p); }
 pb_status pb_mla_bwd_simt(pb_ctx *ctx, const pb_mla *p) { return PB_CUDA_BY_DTYPE(p->dtype, bwd_run, ctx, *p); }

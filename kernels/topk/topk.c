@@ -69,7 +69,7 @@ enum row_kind {
 static const char axes[] = "RGkl";
 static const pb_dims edge[] = {
     {3, 37, 9, PLAIN},
-    {7, 1000, 100, TIES},
+    {7, 1000, 500, TIES},
     {9, 2049, 511, PLAIN},
     {5, 300, 300, TIES},
     {4, 130, 200, HOLES},
