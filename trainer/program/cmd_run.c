@@ -103,6 +103,7 @@ static pb_status one_step(run *r)
                                                .eval_loss = eval_loss,
                                                .seq = x.S,
                                                .record_time = x.recording,
+                                               .index_loss = x.index_loss,
                                                .status = x.skipped ? "skipped"
                                                          : *x.why  ? "failed"
                                                                    : "ok",

@@ -73,21 +73,30 @@ static pb_status run(pb_job *j, pb_graphs *g, pb_fn fn)
     return g ? pb_graphs_run(g, &j->ctx, j->trainer, fn) : fn(&j->ctx, j->trainer);
 }
 
-/* The sum of the micro-batches' losses, each divided by the step's count. */
-static pb_status micro_batches(pb_job *j, pb_graphs *g, const drawn *d, double *loss)
+static pb_status add_losses(pb_job *j, pb_step_result *r)
 {
-    double part;
-    *loss = 0;
+    double part, own;
+    PB_TRY(pb_trainer_loss(j->trainer, &part));
+    PB_TRY(pb_trainer_index_loss(j->trainer, &own));
+    r->loss += part;
+    r->index_loss += own;
+    return PB_OK;
+}
+
+/* The sums of the micro-batches' losses, each divided by the step's count. */
+static pb_status micro_batches(pb_job *j, pb_graphs *g, const drawn *d, pb_step_result *r)
+{
+    r->loss = 0;
+    r->index_loss = j->cfg.model.index_loss > 0 ? 0 : (double)NAN;
     if (j->micro == 1) {
         PB_TRY(set_micro(j, 0, d));
         PB_TRY(run(j, g, pb_train_step));
-        return pb_trainer_loss(j->trainer, loss);
+        return add_losses(j, r);
     }
     for (int i = 0; i < j->micro; i++) {
         PB_TRY(set_micro(j, i, d));
         PB_TRY(run(j, g, pb_train_micro));
-        PB_TRY(pb_trainer_loss(j->trainer, &part));
-        *loss += part;
+        PB_TRY(add_losses(j, r));
     }
     return run(j, g, pb_train_finish);
 }
@@ -118,7 +127,7 @@ pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
     PB_TRY(pb_trainer_state(j->trainer, &was));
     PB_TRY(pb_trainer_set_lr(j->trainer, (float)lr));
     const drawn d = draw(j);
-    PB_TRY(micro_batches(j, g, &d, &r.loss));
+    PB_TRY(micro_batches(j, g, &d, &r));
     PB_TRY(pb_trainer_state(j->trainer, &is));
     PB_TRY(norms(j, &r));
     r.seconds = pb_clock_seconds() - start;

@@ -7,6 +7,7 @@
 typedef struct pb_step_result {
     int S;                  /* tokens of each of its rows */
     double loss;            /* mean over the step's masked tokens */
+    double index_loss;      /* the indexers' own, with its weight; NaN without one */
     double norm;            /* the largest of the groups that are clipped apart; before clipping */
     double tokens, seconds; /* all tokens of the step; with everything up to the host knowing the loss */
     double recording;       /* of seconds, for graphs */
