@@ -1,6 +1,7 @@
 /* mla_mass.c - the reference in double, and the descriptor. */
 #include "kernels/mla_mass/mla_mass.h"
 
+#include <omp.h>
 #include <stdlib.h>
 
 #include "kernels/core/cpu.h"
@@ -40,7 +41,7 @@ PB_FAST_DECLARE(pb_mla_mass_fwd)
 static size_t fwd_workspace(const void *args)
 {
     const pb_mla p = pb_mla_mass_problem(args);
-    return pb_mla_fwd_fast_workspace(&p);
+    return (size_t)omp_get_max_threads() * pb_mla_fwd_tiles(p.D, p.V) * sizeof(float);
 }
 
 const pb_impl pb_mla_mass_fwd_cpu[] = {PB_FAST_IMPLS(pb_mla_mass_fwd, .workspace = fwd_workspace){"ref", fwd_ref}, {0}};
