@@ -27,7 +27,7 @@ static inline text open_text(const pb_trainer *t)
 {
     const size_t n = (size_t)pb_trainer_config(t)->B * (size_t)pb_trainer_config(t)->S;
     text x = {.ids = calloc(4 * n, sizeof(int32_t)), .mask = calloc(n, sizeof(float))};
-    assert_true(x.ids && x.mask);
+    if (!x.ids || !x.mask) abort();
     x.targets = x.ids + n;
     x.start = x.targets + n;
     x.pos = x.start + n;

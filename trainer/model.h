@@ -80,7 +80,7 @@ enum {
 #include "trainer/model.def"
     PB_NPARAMS
 };
-/* Whether a parameter is the indexer's. */
+/* Whether a parameter is the indexer's; they stand together in model.def. */
 static inline bool pb_param_indexes(int id) { return id >= PB_P_index_q && id <= PB_P_index_norm; }
 
 typedef enum pb_param_kind { PB_KIND_MATRIX, PB_KIND_TABLE, PB_KIND_GAIN, PB_KIND_BIAS, PB_KIND_ADAPTER } pb_param_kind;
