@@ -66,7 +66,7 @@ static const pb_dims edge[] = {
     {0},
 };
 static const pb_dims grid[] = {{1, 128, 256, 16, 512, 128, 64, 64}, {0}};
-static const pb_dims device_grid[] = {{1, 8192, 10240, 64, 512, 640, 128, 512}, {0}};
+static const pb_dims device_grid[] = {{1, 4096, 5120, 64, 512, 640, 128, 512}, {0}};
 
 static pb_status fwd_check(const void *args)
 {
