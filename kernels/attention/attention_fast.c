@@ -11,6 +11,7 @@
 #include "kernels/attention/plan.h"
 #include "kernels/attention/tile.h"
 #include "kernels/core/cpu.h"
+#include "kernels/core/threads.h"
 
 /* ---- who sees whom ---------------------------------------------------------------------------------- */
 
@@ -165,13 +166,6 @@ static void add_over_queries(float *to, const queries *q, const keys *k, const f
     }
 }
 
-/* As many threads as the scratch has tiles for behind its first `shared` floats. */
-static int threads_for(const pb_ctx *ctx, size_t shared, size_t each)
-{
-    const size_t fit = (ctx->scratch_bytes / sizeof(float) - shared) / each, most = (size_t)omp_get_max_threads();
-    return (int)(fit < most ? fit : most);
-}
-
 /* ---- forward ---------------------------------------------------------------------------------------- */
 
 typedef struct softmax {
@@ -254,7 +248,7 @@ pb_status PB_FAST(pb_attention_fwd)(pb_ctx *ctx, const void *args)
     const size_t each = pb_attn_fwd_tiles(a->D);
     /* Heads next to each other lie in the same pages, so they follow one another; and the last blocks of
      * a causal row are the longest, so they go first. */
-#pragma omp parallel for schedule(dynamic) num_threads(threads_for(ctx, 0, each))
+#pragma omp parallel for schedule(dynamic) num_threads(pb_threads_for(ctx, 0, each))
     for (int t = 0; t < tasks; t++)
         fwd_block(a, (float *)ctx->scratch + omp_get_thread_num() * each, t / a->H / blocks, t % a->H,
                   blocks - 1 - t / a->H % blocks);
@@ -387,7 +381,7 @@ pb_status PB_FAST(pb_attention_bwd)(pb_ctx *ctx, const void *args)
     const size_t each = pb_attn_bwd_tiles(a->D), shared = pb_attn_bwd_sums(a->B, a->S, a->H, a->K, a->D);
     const size_t tokens = (size_t)a->B * a->S;
     float *sums = ctx->scratch;
-#pragma omp parallel num_threads(threads_for(ctx, shared, each))
+#pragma omp parallel num_threads(pb_threads_for(ctx, shared, each))
     {
         bwd_tiles m = bwd_carve(sums + shared + omp_get_thread_num() * each, a->D);
 #pragma omp for schedule(dynamic)

@@ -119,7 +119,9 @@ static drawn draw(pb_binder *b, uint64_t seed, size_t n, double step, int most, 
     const size_t size = codes ? 1 : pb_dtype_size(t);
     const drawn d = {malloc(n * size + 1), n * size};
     if (!d.x && b->status == PB_OK) b->status = pb_fail(PB_ENOMEM, "indexer: no memory for %zu values", n);
-    for (size_t i = 0; d.x && i < n; i++) {
+    const size_t given = d.x ? n : 0;
+#pragma omp parallel for
+    for (size_t i = 0; i < given; i++) {
         const double v = step * (floor(pb_uniform(seed, i) * (2 * most + 1)) - most);
         if (codes) ((uint8_t *)d.x)[i] = pb_e4m3_encode((float)v);
         else pb_store(d.x, i, t, v);
@@ -209,7 +211,7 @@ static const pb_dims pick_edge[] = {
 };
 static const pb_dims pick_grid[] = {{1, 512, 128, 16, 128, 4, 0, 64, 0}, {0}};
 static const pb_dims pick_device_grid[] = {{1, 8192, 2048, 64, 128, 4, 0, 512, 0},
-                                           {1, 32768, 8192, 64, 128, 4, 0, 512, 0},
+                                           {1, 16384, 4096, 64, 128, 4, 0, 512, 0},
                                            {1, 8192, 2048, 64, 128, 4, 0, 512, 1},
                                            {0}};
 

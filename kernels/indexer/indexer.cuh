@@ -20,7 +20,8 @@ struct indexer_span {
     bool fill;
 };
 
-/* bf16 or codes, D <= 128 and a multiple of 8, rows that 16-byte (codes: 8-byte) copies fit; H <= 128 to go back. */
+/* bf16, or codes of it, D <= 128 and a multiple of 8, rows that 16-byte (codes: 8-byte) copies fit; H <= 128 to go
+ * back. */
 bool pb_indexer_mma_takes(const pb_indexer *x);
 pb_status pb_indexer_scores_mma(pb_ctx *ctx, const pb_indexer *x, const indexer_span *span);
 pb_status pb_indexer_at_mma(pb_ctx *ctx, const pb_indexer_at_args *a);

@@ -45,7 +45,7 @@ typedef struct pb_indexer {
     const float *q_scale; /* [B,S,H] of codes; NULL: q and k are dtype */
     const float *k_scale; /* [B,G], alike */
     int B, S, G, H, D;
-    pb_dtype dtype;
+    pb_dtype dtype; /* of q and k, or of what their codes were made of */
 } pb_indexer;
 
 typedef struct pb_indexer_quantize_args {

@@ -11,16 +11,10 @@
 
 #include "kernels/attention/tile.h"
 #include "kernels/core/cpu.h"
+#include "kernels/core/threads.h"
 #include "kernels/indexer/e4m3.h"
 #include "kernels/indexer/plan.h"
 #include "kernels/indexer/visible.h"
-
-/* As many threads as the scratch has tiles for behind its first `shared` floats. */
-static int threads_for(const pb_ctx *ctx, size_t shared, size_t each)
-{
-    const size_t fit = (ctx->scratch_bytes / sizeof(float) - shared) / each, most = (size_t)omp_get_max_threads();
-    return (int)(fit < most ? fit : most);
-}
 
 static vf positive(vf u) { return vf_max(vf_set(0), u); } /* a NaN stays one */
 
@@ -128,7 +122,7 @@ pb_status PB_FAST(pb_indexer_scores)(pb_ctx *ctx, const void *args)
 {
     const pb_indexer_scores_args *a = args;
     const size_t each = pb_indexer_scores_tiles(&a->x), blocks = ((size_t)a->n + QUERIES - 1) / QUERIES;
-#pragma omp parallel for schedule(dynamic) num_threads(threads_for(ctx, 0, each))
+#pragma omp parallel for schedule(dynamic) num_threads(pb_threads_for(ctx, 0, each))
     for (size_t e = 0; e < a->x.B * blocks; e++) {
         const size_t b = e / blocks, i = e % blocks * QUERIES, n = a->n - i < QUERIES ? a->n - i : QUERIES;
         score_queries(&a->x, a->start, a->ratio, b * a->x.S + a->first + i, (int)n,
@@ -142,7 +136,7 @@ pb_status PB_FAST(pb_indexer_pick)(pb_ctx *ctx, const void *args)
     const pb_indexer_pick_args *a = args;
     const size_t each = pb_indexer_pick_tiles(&a->x), tiles = pb_indexer_scores_tiles(&a->x), G = a->x.G;
     const size_t blocks = ((size_t)a->x.S + QUERIES - 1) / QUERIES;
-#pragma omp parallel for schedule(dynamic) num_threads(threads_for(ctx, 0, each))
+#pragma omp parallel for schedule(dynamic) num_threads(pb_threads_for(ctx, 0, each))
     for (size_t e = 0; e < a->x.B * blocks; e++) {
         float *room = (float *)ctx->scratch + omp_get_thread_num() * each, *score = room + tiles;
         uint32_t *keys = (void *)(score + QUERIES * pb_topk_row_room(a->x.G));
@@ -197,7 +191,7 @@ pb_status PB_FAST(pb_indexer_at)(pb_ctx *ctx, const void *args)
     const pb_indexer_at_args *a = args;
     const pb_indexer *x = &a->x;
     const size_t each = pb_indexer_at_tiles(x), wide = pb_indexer_wide(x->H), tokens = (size_t)x->B * x->S;
-#pragma omp parallel for schedule(dynamic) num_threads(threads_for(ctx, 0, each))
+#pragma omp parallel for schedule(dynamic) num_threads(pb_threads_for(ctx, 0, each))
     for (size_t t = 0; t < tokens; t++) {
         picked_tiles m = picked_carve((float *)ctx->scratch + omp_get_thread_num() * each, x);
         int j = 0, n;
@@ -288,7 +282,7 @@ pb_status PB_FAST(pb_indexer_bwd)(pb_ctx *ctx, const void *args)
     const size_t part = x->G * width, groups = (size_t)x->B * x->G;
     const int parts = pb_indexer_parts(x);
     float *sums = ctx->scratch;
-#pragma omp parallel num_threads(threads_for(ctx, shared, each))
+#pragma omp parallel num_threads(pb_threads_for(ctx, shared, each))
     {
         float *room = sums + shared + omp_get_thread_num() * each, *q = room + pb_indexer_at_tiles(x);
         bwd_tiles m = {picked_carve(room, x), q, q + x->H * width, q + 2 * x->H * width, q + (2 * x->H + KEYS) * width};

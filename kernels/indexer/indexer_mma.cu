@@ -108,7 +108,7 @@ template <int DP, bool CODES> pb_status scores(pb_ctx *ctx, const pb_indexer &x,
 bool pb_indexer_mma_takes(const pb_indexer *x)
 {
     const uintptr_t both = (uintptr_t)x->q | (uintptr_t)x->k, unit = x->q_scale ? 8 : 16;
-    return (x->q_scale || x->dtype == PB_BF16) && x->D % 8 == 0 && x->D <= 128 && x->H <= 128 && both % unit == 0;
+    return x->dtype == PB_BF16 && x->D % 8 == 0 && x->D <= 128 && x->H <= 128 && both % unit == 0;
 }
 
 pb_status pb_indexer_scores_mma(pb_ctx *ctx, const pb_indexer *x, const indexer_span *s)

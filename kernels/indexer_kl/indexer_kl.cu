@@ -121,6 +121,6 @@ pb_status bwd(pb_ctx *ctx, const void *args)
 } // namespace
 
 extern "C" {
-extern const pb_impl pb_indexer_kl_fwd_cuda[] = {{.name = "simt", .run = fwd, .workspace = fwd_workspace}, {0}};
-extern const pb_impl pb_indexer_kl_bwd_cuda[] = {{.name = "simt", .run = bwd}, {0}};
+extern const pb_impl pb_indexer_kl_fwd_cuda[] = {{.name = "block", .run = fwd, .workspace = fwd_workspace}, {0}};
+extern const pb_impl pb_indexer_kl_bwd_cuda[] = {{.name = "block", .run = bwd}, {0}};
 }

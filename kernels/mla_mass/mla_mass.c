@@ -1,6 +1,7 @@
 /* mla_mass.c - the reference in double, and the descriptor. */
 #include "kernels/mla_mass/mla_mass.h"
 
+#include <omp.h>
 #include <stdlib.h>
 
 #include "kernels/core/cpu.h"
@@ -40,7 +41,7 @@ PB_FAST_DECLARE(pb_mla_mass_fwd)
 static size_t fwd_workspace(const void *args)
 {
     const pb_mla p = pb_mla_mass_problem(args);
-    return pb_mla_fwd_fast_workspace(&p);
+    return (size_t)omp_get_max_threads() * pb_mla_fwd_tiles(p.D, p.V) * sizeof(float);
 }
 
 const pb_impl pb_mla_mass_fwd_cpu[] = {PB_FAST_IMPLS(pb_mla_mass_fwd, .workspace = fwd_workspace){"ref", fwd_ref}, {0}};
@@ -65,7 +66,7 @@ static const pb_dims edge[] = {
     {0},
 };
 static const pb_dims grid[] = {{1, 128, 256, 16, 512, 128, 64, 64}, {0}};
-static const pb_dims device_grid[] = {{1, 8192, 10240, 64, 512, 640, 128, 512}, {0}};
+static const pb_dims device_grid[] = {{1, 4096, 5120, 64, 512, 640, 128, 512}, {0}};
 
 static pb_status fwd_check(const void *args)
 {

@@ -8,6 +8,7 @@
 
 #include "kernels/attention/tile.h"
 #include "kernels/core/cpu.h"
+#include "kernels/core/threads.h"
 #include "kernels/mla_mass/problem.h"
 #include "kernels/sparse_mla/plan.h"
 
@@ -46,8 +47,7 @@ pb_status PB_FAST(pb_mla_mass_fwd)(pb_ctx *ctx, const void *args)
     const pb_mla_mass_fwd_args *a = args;
     const pb_mla p = pb_mla_mass_problem(args);
     const size_t each = pb_mla_fwd_tiles(p.D, p.V), tokens = (size_t)p.B * p.S;
-    const size_t fit = ctx->scratch_bytes / sizeof(float) / each, most = (size_t)omp_get_max_threads();
-#pragma omp parallel for schedule(dynamic) num_threads((int)(fit < most ? fit : most))
+#pragma omp parallel for schedule(dynamic) num_threads(pb_threads_for(ctx, 0, each))
     for (size_t t = 0; t < tokens; t++) {
         const pb_mla_keys keys = pb_mla_mass_keys(&p, (int)(t / p.S), (int)(t % p.S), a->from, a->n);
         for (int j = 0; j < a->n; j++) a->mass[t * a->n + j] = 0;

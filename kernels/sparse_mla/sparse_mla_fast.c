@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/attention/tile.h"
+#include "kernels/core/threads.h"
 #include "kernels/sparse_mla/mla_ops.h"
 #include "kernels/sparse_mla/plan.h"
 
@@ -77,13 +78,6 @@ static rows heads_of(const void *x, const heads *q, int D, pb_dtype t)
     return (rows){x, q->at * (size_t)D, (size_t)D, t};
 }
 
-/* As many threads as the scratch has tiles for behind its first `shared` floats. */
-static int threads_for(const pb_ctx *ctx, size_t shared, size_t each)
-{
-    const size_t fit = (ctx->scratch_bytes / sizeof(float) - shared) / each, most = (size_t)omp_get_max_threads();
-    return (int)(fit < most ? fit : most);
-}
-
 /* ---- forward ---------------------------------------------------------------------------------------- */
 
 typedef struct softmax {
@@ -147,7 +141,7 @@ pb_status PB_FAST(pb_mla_fwd)(pb_ctx *ctx, const void *args)
     const pb_mla problem = pb_mla_fwd_problem(args), *const p = &problem;
     const int blocks = (p->H + HEADS - 1) / HEADS;
     const size_t each = pb_mla_fwd_tiles(p->D, p->V), tasks = (size_t)p->B * p->S * blocks;
-#pragma omp parallel for schedule(dynamic) num_threads(threads_for(ctx, 0, each))
+#pragma omp parallel for schedule(dynamic) num_threads(pb_threads_for(ctx, 0, each))
     for (size_t t = 0; t < tasks; t++) {
         const size_t token = t / blocks;
         const heads q = heads_at(p, (int)(token / p->S), (int)(token % p->S), (int)(t % blocks) * HEADS);
@@ -312,7 +306,7 @@ pb_status PB_FAST(pb_mla_bwd)(pb_ctx *ctx, const void *args)
     const size_t each = pb_mla_bwd_tiles(p->D, p->V), shared = pb_mla_bwd_sums(p->B, p->S, p->S_kv, p->H, p->D);
     const size_t all = (size_t)p->B * p->S_kv;
     float *sums = ctx->scratch;
-#pragma omp parallel num_threads(threads_for(ctx, shared, each))
+#pragma omp parallel num_threads(pb_threads_for(ctx, shared, each))
     {
         bwd_tiles m = bwd_carve(sums + shared + omp_get_thread_num() * each, p->D, p->V);
 #pragma omp for schedule(dynamic)

@@ -6,6 +6,7 @@
 #include "kernels/topk/topk_fast.h"
 
 #include "kernels/core/simd.h"
+#include "kernels/core/threads.h"
 #include "kernels/topk/key.h"
 #include "kernels/topk/topk.h"
 
@@ -61,9 +62,8 @@ void PB_FAST(pb_topk_row)(const float *score, int G, int k, int32_t *pick, uint3
 pb_status PB_FAST(pb_topk_fwd)(pb_ctx *ctx, const void *args)
 {
     const pb_topk_fwd_args *a = args;
-    const size_t room = pb_topk_row_room(a->G), fit = a->G ? ctx->scratch_bytes / sizeof(uint32_t) / room : 1;
-    const int most = omp_get_max_threads();
-#pragma omp parallel for schedule(static) num_threads(fit < (size_t)most ? (int)fit : most)
+    const size_t room = pb_topk_row_room(a->G);
+#pragma omp parallel for schedule(static) num_threads(pb_threads_for(ctx, 0, room))
     for (size_t r = 0; r < (size_t)a->R; r++) PB_FAST(pb_topk_row)
     (a->score + r * a->G, a->G, a->k, a->pick + r * a->k, (uint32_t *)ctx->scratch + omp_get_thread_num() * room);
     return PB_OK;
