@@ -58,7 +58,8 @@ pb_status pb_grid_expand(const char *suite, const char *axes, const char *line, 
     snprintf(c.suite, sizeof c.suite, "%s", suite);
     for (const char *rest = axes; (rest = pb_next_item(rest, ' ', item, sizeof item));) {
         char *value = values_in(item);
-        PB_TRY(pb_case_set(&c, item, value ? value : ""));
+        if (!value || *value)
+            PB_TRY(pb_case_set(&c, item, value ? value : "")); /* no default: only where it is given */
     }
     return expand(c, line, add, user);
 }

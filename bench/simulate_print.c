@@ -154,13 +154,15 @@ pb_status pb_sim_print(const pb_sim_recorded *r, const pb_sim_opts *o, const pb_
     PB_TRY(print_ranked(r, o, found, all, out));
     print_notes(r, o, out);
     const pb_sim_count *a = &sum->recorded, *b = &sum->resampled;
-    fprintf(out,
-            "bench: launches=%d pairs=%d rows=%zu recorded=%d recorded_alarms=%d recorded_undecided=%d recorded_min=%.4g "
-            "recorded_max=%.4g resampled=%d resampled_alarms=%d resampled_max=%.4g injected=%d found=%d found_min=%.4g detectable=",
-            r->launches, r->pairs, r->n, a->comparisons, a->alarms, a->undecided, at_least(a->alarms, a->comparisons),
-            pb_rate_bound(a->alarms, a->comparisons, CONFIDENCE), b->comparisons, b->alarms,
-            pb_rate_bound(b->alarms, b->comparisons, CONFIDENCE), sum->injected, sum->found,
-            at_least(sum->found, sum->injected));
+    fprintf(
+        out,
+        "bench: launches=%d pairs=%d rows=%zu recorded=%d recorded_alarms=%d recorded_undecided=%d recorded_min=%.4g "
+        "recorded_max=%.4g resampled=%d resampled_alarms=%d resampled_max=%.4g injected=%d found=%d found_min=%.4g "
+        "detectable=",
+        r->launches, r->pairs, r->n, a->comparisons, a->alarms, a->undecided, at_least(a->alarms, a->comparisons),
+        pb_rate_bound(a->alarms, a->comparisons, CONFIDENCE), b->comparisons, b->alarms,
+        pb_rate_bound(b->alarms, b->comparisons, CONFIDENCE), sum->injected, sum->found,
+        at_least(sum->found, sum->injected));
     if (isfinite(sum->detectable)) fprintf(out, "%.4g", expm1(sum->detectable));
     fprintf(out, " exit=0\n");
     return PB_OK;

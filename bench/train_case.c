@@ -63,15 +63,21 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
         PB_CLIP_MAP(X)
 #undef X
     };
+    static const char *const attentions[] = {
+#define X(id, w, what) w,
+        PB_ATTENTION_MAP(X)
+#undef X
+    };
     static const char *const dtypes[] = {"f32", "bf16"};
     const pb_geometry *g;
     const char *model = pb_case_get(c, "model");
-    int tuning, clip, dtype;
+    int tuning, clip, dtype, attention = PB_ATTENTION_AUTO;
     PB_TRY(pb_geometry_find(model ? model : "", &g));
     pb_train_config t = pb_train_defaults(g);
     PB_TRY(word(c, "tuning", tunings, PB_NTUNINGS, &tuning));
     PB_TRY(word(c, "clip", clips, PB_NCLIPS, &clip));
     PB_TRY(word(c, "dtype", dtypes, PB_NFLOAT, &dtype));
+    if (pb_case_get(c, "attention")) PB_TRY(word(c, "attention", attentions, PB_NATTENTIONS, &attention));
     PB_TRY(number(c, "batch", 1, 1 << 20, &t.B));
     PB_TRY(number(c, "seq", 1, g->max_pos, &t.S));
     PB_TRY(number(c, "layers", 0, g->L, &t.model.layers));
@@ -82,6 +88,7 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     t.model.alpha = 2 * (float)t.model.rank;
     t.model.random_b = true; /* with B = 0 half of the gradients would be zero, and their check empty */
     t.clip = (pb_clip_arm)clip;
+    t.attention = (pb_attention_arm)attention;
     *out = t;
     return PB_OK;
 }
@@ -98,7 +105,8 @@ pb_status pb_train_case_check(const pb_case *c)
     pb_train_config cfg;
     int mode;
     PB_TRY(word(c, "mode", modes, 2, &mode));
-    return pb_train_case_config(c, &cfg);
+    PB_TRY(pb_train_case_config(c, &cfg));
+    return pb_train_check(&cfg);
 }
 
 /* Weights of the matrices and the head, and tokens a step; 0 for a case that cannot be. */

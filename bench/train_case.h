@@ -5,10 +5,11 @@
 #include "bench/bench.h"
 #include "trainer/trainer.h"
 
-/* The axes every training suite has, with the defaults they share. */
-#define PB_TRAIN_AXES "dtype=f32 layers=0 model=smollm2-135m rank=16 targets=q+v"
+/* The axes every training suite has, with the defaults they share. `attention` is in a key only where it is given:
+ * without it a model has its own. */
+#define PB_TRAIN_AXES "attention= dtype=f32 layers=0 model=smollm2-135m rank=16 targets=q+v"
 
-/* A trainer for the axes batch, clip, dtype, layers, model, rank, seq, targets, tuning, with batch number
+/* A trainer for the axes attention, batch, clip, dtype, layers, model, rank, seq, targets, tuning, with batch number
  * `index` of the shipped text in place. EINVAL names the axis that cannot be. */
 pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
 pb_status pb_train_case_batch(pb_trainer *t, size_t index);

@@ -1,7 +1,8 @@
 #!/bin/bash
 # lost_test.sh TRAIN TRAIN_LOST BENCH_FIXTURE [DEVICE] - a device that is lost in the middle of a step, of an evaluation or
 # of a checkpoint: one line, exit 125, the checkpoints before it are whole, and training goes on from them as if nothing
-# had been. TRAIN_LOST is train with lose_train.c; DEVICE is cpu, or cuda on a machine that has one.
+# had been. TRAIN_LOST is train with lose_train.c; DEVICE is cpu, or cuda on a machine that has one. TUNINGS (environment)
+# is lora, full or both [both], for two processes side by side.
 train=$1 lost=$2 fixture=$3 device=${4:-cpu}
 . "${0%/*}/cli.sh"
 base=(--device "$device" --deterministic --steps 6 --seq 128 --batch 1 --lr 1e-3 --eval-split 0.03 --eval-interval 2 -q)
@@ -21,7 +22,7 @@ check() {
     rm -rf rest ck l.csv
 }
 
-for t in lora full; do
+for t in ${TUNINGS:-lora full}; do
     saves=
     PB_DEBUG=trace "$train" "${base[@]}" --tuning $t --export all >log 2>&1 || { fail "$t: exit $?"; continue; }
     ops=$(grep -c "\.$device\." log)

@@ -13,6 +13,8 @@ static pb_train_options options(void)
                               .seq = 96,
                               .bucket = 32,
                               .accumulate = 1,
+                              .attention = "auto",
+                              .kv_qat = "none",
                               .rank = 4,
                               .alpha = (double)NAN,
                               .targets = "q,v",

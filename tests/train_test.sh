@@ -53,6 +53,12 @@ plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --export /proc/nowhere/x --steps 2            |   2 | /proc/nowhere/x: No such file or directory
 --export /dev/null --steps 2                       |   2 | not a folder
 --save $long --steps 2                        |   2 | a path in it is too long
+--attention sparse                            |   2 | tiny has no sparse attention
+--kv-qat f32                                  |   2 | tiny has no FP8 keys and values
+--model v4-tiny                               |   2 | v4-tiny has no adapters: need tuning full
+--model v4-tiny --tuning full --export x      |   2 | there is no Hugging Face folder for v4-tiny
+--model v4-tiny --tuning full --attention dense --index-loss 1 | 2 | no indexer to train
+--model v4-tiny --tuning full --mode graph --steps 2 --seq 384 --index-loss 0.1 | 0 | step      2/2
 tokenize /proc/nowhere                        |   2 | /proc/nowhere
 TABLE
 expect 0 'warning: a learning rate of 0.0002 at rank 256 is known to diverge' "$train" --model smollm2-135m --layers 1 \

@@ -101,4 +101,19 @@ static inline const pb_param *param_named(const pb_model *m, const char *name)
     fail_msg("the model has no parameter %s", name);
     return NULL;
 }
+
+/* A gradient's norm, and its product with the fixed vector of scripts/fixtures, as PyTorch has them. */
+static inline void check_gradient(pb_ctx *ctx, const pb_param *p, double norm, double product)
+{
+    float *grad = test_fetch(ctx, p->grad, pb_param_n(p) * sizeof *grad);
+    double sum = 0, dot = 0;
+    for (size_t i = 0; i < pb_param_n(p); i++) {
+        sum += (double)grad[i] * (double)grad[i];
+        dot += (double)grad[i] * (2 * pb_uniform(99, i) - 1);
+    }
+    free(grad);
+    if (!(fabs(sqrt(sum) - norm) <= 2e-5 * norm) || !(fabs(dot - product) <= 2e-5 * norm))
+        fail_msg("%s: |grad| %.9g and <grad,fixed> %.9g, PyTorch has %.9g and %.9g", p->name, sqrt(sum), dot, norm,
+                 product);
+}
 #endif

@@ -5,20 +5,6 @@
 
 /* ---- against PyTorch ------------------------------------------------------------------------------ */
 
-static void check_gradient(pb_ctx *ctx, const pb_param *p, double norm, double product)
-{
-    float *grad = test_fetch(ctx, p->grad, pb_param_n(p) * sizeof *grad);
-    double sum = 0, dot = 0;
-    for (size_t i = 0; i < pb_param_n(p); i++) {
-        sum += (double)grad[i] * (double)grad[i];
-        dot += (double)grad[i] * (2 * pb_uniform(99, i) - 1);
-    }
-    free(grad);
-    if (!(fabs(sqrt(sum) - norm) <= 2e-5 * norm) || !(fabs(dot - product) <= 2e-5 * norm))
-        fail_msg("%s: |grad| %.9g and <grad,fixed> %.9g, PyTorch has %.9g and %.9g", p->name, sqrt(sum), dot, norm,
-                 product);
-}
-
 static void matches_pytorch(void **state)
 {
     char line[256], model[32], tuning[8], what[48], open_as[48] = "";

@@ -211,8 +211,9 @@ static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, const pb_layer_ac
 }
 
 /* dcur, the gradient of o's output, through attention into dn, the gradient of n1. */
-static pb_status attention_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_layer_acts *a)
+pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
+    const pb_layer_acts *a = &t->layers[layer];
     PB_TRY(project_dx(ctx, t, layer, &pb_product_o, t->dcur, a->o, t->dattn));
     PB_TRY(project_dw(ctx, t, layer, &pb_product_o, t->dcur, a->o));
     PB_TRY(attend_back(ctx, t, a));
@@ -267,7 +268,7 @@ pb_status pb_phase_backward(pb_ctx *ctx, void *self)
         const pb_layer_acts *a = &t->layers[layer];
         PB_TRY(mlp_back(ctx, t, layer, a));
         PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->rstd2));
-        PB_TRY(attention_back(ctx, t, layer, a));
+        PB_TRY(t->block->backward(ctx, t, layer));
         PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm1), a->h, a->rstd1));
     }
     if (!embed->trained) return PB_OK;

@@ -155,16 +155,22 @@ static pb_status add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, c
                                                       .dtype = t->model.cfg.dtype});
 }
 
+pb_status pb_gqa_forward(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    const pb_layer_acts *a = &t->layers[layer];
+    PB_TRY(project(ctx, t, layer, &pb_product_qkv, a->n1, a->qkv));
+    PB_TRY(position(ctx, t, layer, a));
+    PB_TRY(attend(ctx, t, a));
+    return project(ctx, t, layer, &pb_product_o, a->o, t->proj);
+}
+
 /* One block. On entry h and n1 of the layer hold the residual stream and its norm; on return those of
  * the next layer (or hf and nf) do. */
 static pb_status block(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_model *m = &t->model;
     const pb_layer_acts *a = &t->layers[layer], *next = layer + 1 < m->g.L ? a + 1 : NULL;
-    PB_TRY(project(ctx, t, layer, &pb_product_qkv, a->n1, a->qkv));
-    PB_TRY(position(ctx, t, layer, a));
-    PB_TRY(attend(ctx, t, a));
-    PB_TRY(project(ctx, t, layer, &pb_product_o, a->o, t->proj));
+    PB_TRY(t->block->forward(ctx, t, layer));
     PB_TRY(add_and_norm(ctx, t, a->h, t->proj, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->n2, a->rstd2));
     PB_TRY(project(ctx, t, layer, &pb_product_gate_up, a->n2, a->gu));
     PB_TRY(pb_swiglu_fwd(
@@ -201,6 +207,7 @@ pb_status pb_phase_forward(pb_ctx *ctx, void *self)
                                                       .ldy = (size_t)g->D,
                                                       .eps = g->eps,
                                                       .dtype = m->cfg.dtype}));
+    PB_TRY(t->block->begin(ctx, t));
     for (int layer = 0; layer < g->L; layer++) PB_TRY(block(ctx, t, layer));
     return pb_linear_fwd(
         ctx, &(pb_linear_fwd_args){

@@ -21,9 +21,51 @@ const pb_geometry pb_geometries[] = {
      .bias = (b),                                                                                                      \
      .qk_norm = (qkn),                                                                                                 \
      .max_pos = (pos)},
+#define GEOMETRY_V4(n, vocab, dim, layers, h, head, mlp, e, t, qr, or, gr, rd, win, hi, di, top, tc, len, ratios, pos) \
+    {.name = (n),                                                                                                      \
+     .family = PB_FAMILY_V4,                                                                                           \
+     .V = (vocab),                                                                                                     \
+     .D = (dim),                                                                                                       \
+     .L = (layers),                                                                                                    \
+     .H = (h),                                                                                                         \
+     .K = 1,                                                                                                           \
+     .d = (head),                                                                                                      \
+     .I = (mlp),                                                                                                       \
+     .eps = (e),                                                                                                       \
+     .theta = (t),                                                                                                     \
+     .max_pos = (pos),                                                                                                 \
+     .v4 = &(const pb_v4_geometry){.q_rank = (qr),                                                                     \
+                                   .o_rank = (or),                                                                     \
+                                   .groups = (gr),                                                                     \
+                                   .rope = (rd),                                                                       \
+                                   .window = (win),                                                                    \
+                                   .index_H = (hi),                                                                    \
+                                   .index_d = (di),                                                                    \
+                                   .topk = (top),                                                                      \
+                                   .compress_theta = (tc),                                                             \
+                                   .compress_rope = {.kind = PB_ROPE_YARN,                                             \
+                                                     .factor = 16,                                                     \
+                                                     .original_len = (len),                                            \
+                                                     .beta_fast = 32,                                                  \
+                                                     .beta_slow = 1,                                                   \
+                                                     .attention = 1,                                                   \
+                                                     .truncate = true},                                                \
+                                   .ratio = ratios}},
+#define RATIOS(...)                                                                                                    \
+    {                                                                                                                  \
+        __VA_ARGS__                                                                                                    \
+    }
 #include "trainer/model.def"
     {0},
 };
+
+int pb_sample_align(const pb_geometry *g)
+{
+    int most = 1;
+    for (int i = 0; g->v4 && i < g->L; i++)
+        if (g->v4->ratio[i] > most) most = g->v4->ratio[i];
+    return most;
+}
 
 pb_status pb_geometry_find(const char *name, const pb_geometry **out)
 {

@@ -19,8 +19,13 @@ typedef struct def {
     bool present;
 } def;
 
-static def param_def(const pb_geometry *g, int id)
+static def param_def(const pb_geometry *g, int layer, int id)
 {
+    static const pb_v4_geometry none = {.groups = 1};
+    const bool v4 = g->v4;
+    const pb_v4_geometry *v = v4 ? g->v4 : &none;
+    const int ratio = layer < 0 ? 0 : pb_ratio(g, layer);
+    const int C = pb_v4_columns(ratio, g->d), C_i = ratio == PB_V4_OVERLAPPING ? pb_v4_columns(ratio, v->index_d) : 0;
     const def defs[PB_NPARAMS] = {
 #define PARAM(id, place_, rows_, cols_, kind_, present_)                                                               \
     {.name = #id,                                                                                                      \
@@ -42,9 +47,10 @@ static const char *const target_names[] = {
 
 /* ---- the list ----------------------------------------------------------------------------------- */
 
+/* What an indexer picks has no gradient: without a loss of its own it is not trained. */
 static bool trained(const pb_model_config *c, int place, int id)
 {
-    if (c->frozen) return false;
+    if (c->frozen || (pb_param_indexes(id) && !(c->index_loss > 0))) return false;
     return c->tuning == PB_FULL || (place == PLACE_LAYER && (id == PB_P_norm1 || id == PB_P_norm2));
 }
 
@@ -64,7 +70,7 @@ static void list_params(pb_model *m)
     const pb_geometry *g = &m->g;
     for (int layer = -1; layer < g->L; layer++)
         for (int id = 0; id < PB_NPARAMS; id++) {
-            const def d = param_def(g, id);
+            const def d = param_def(g, layer, id);
             if (!d.present || (d.place == PLACE_LAYER) != (layer >= 0)) continue;
             pb_param *p = add(m, layer, d.name, d.kind, d.rows, d.cols, trained(&m->cfg, d.place, id));
             *(layer < 0 ? &m->outer[id] : &m->layer[layer * PB_NPARAMS + id]) = p;
@@ -212,6 +218,8 @@ pb_status pb_model_check(const pb_model_config *c)
     if (c->layers < 0 || c->layers > g->L)
         return pb_fail(PB_EINVAL, "layers %d: %s has 1 to %d (0: all)", c->layers, g->name, g->L);
     if (c->dtype != PB_F32 && c->dtype != PB_BF16) return pb_fail(PB_EINVAL, "a model is f32 or bf16");
+    if (!(c->index_loss >= 0 && isfinite(c->index_loss)))
+        return pb_fail(PB_EINVAL, "index loss %g: need a finite number of at least 0", (double)c->index_loss);
     if (c->tuning == PB_FULL) return PB_OK;
     if (c->rank < 1 || c->rank > g->D) return pb_fail(PB_EINVAL, "rank %d: need 1 to %d", c->rank, g->D);
     if (!c->targets || c->targets >> PB_NTARGETS) return pb_fail(PB_EINVAL, "adapters need at least one known target");

@@ -1,8 +1,8 @@
-/* model.h - decoder models of the Qwen2, Qwen3 and Llama families: their geometry, their parameters and
- * the memory that holds them.
+/* model.h - decoder models of the families in families.def: their geometry, their parameters and the memory that holds
+ * them.
  *
  * Pre-norm residual blocks: h += o(attention(rope(qkv(norm1(h))))); h += down(swiglu(gate_up(norm2(h)))),
- * a final norm, and a head that is the embedding when tied. */
+ * a final norm, and a head that is the embedding when tied. Of a V4 block (v4.h) only the attention is another. */
 #ifndef PB_MODEL_H
 #define PB_MODEL_H
 #include "kernels/core/arena.h"
@@ -10,7 +10,23 @@
 #include "kernels/core/gemm.h"
 #include "kernels/rope/rope.h"
 
-typedef enum pb_family { PB_FAMILY_QWEN2, PB_FAMILY_QWEN3, PB_FAMILY_LLAMA } pb_family;
+typedef enum pb_family {
+#define FAMILY(id, block, what) PB_FAMILY_##id,
+#include "trainer/families.def"
+    PB_NFAMILIES
+} pb_family;
+
+/* What only the DeepSeek-V4 family has. */
+enum { PB_V4_RATIOS = 8 };
+typedef struct pb_v4_geometry {
+    int q_rank, o_rank, groups;    /* of the low-rank products of q and o; groups of the latter */
+    int rope;                      /* elements of a head that are rotated, its last */
+    int window;                    /* tokens that a query sees uncompressed, itself among them */
+    int index_H, index_d, topk;    /* the indexer: heads, head size, compressed rows that it picks */
+    double compress_theta;         /* of the rotation in layers with compressed rows; g->theta in those without */
+    pb_rope_scaling compress_rope; /* of its frequencies; in layers without compressed rows there is none */
+    int ratio[PB_V4_RATIOS];       /* of each layer: tokens of a compressed row; 0: it has none */
+} pb_v4_geometry;
 
 typedef struct pb_geometry {
     const char *name;
@@ -20,9 +36,19 @@ typedef struct pb_geometry {
     double theta;
     bool tied, bias, qk_norm; /* bias: of q, k and v */
     int max_pos;
-    pb_rope_scaling rope; /* of the frequencies that theta gives */
-    bool o_bias;          /* a bias on attention's output product */
+    pb_rope_scaling rope;     /* of the frequencies that theta gives */
+    bool o_bias;              /* a bias on attention's output product */
+    const pb_v4_geometry *v4; /* of the V4 family; else NULL */
 } pb_geometry;
+
+/* Tokens of a compressed row in this layer; 0: the layer has none. */
+static inline int pb_ratio(const pb_geometry *g, int layer) { return g->v4 ? g->v4->ratio[layer] : 0; }
+/* Ratio 4 pools two rows' tokens into each, channel halves apart, and has an indexer. */
+enum { PB_V4_OVERLAPPING = 4 };
+/* Columns of the values (and of the gates) that rows of d elements are pooled from. */
+static inline int pb_v4_columns(int ratio, int d) { return ratio == 0 ? 0 : ratio == PB_V4_OVERLAPPING ? 2 * d : d; }
+/* Samples that share a row begin at multiples of this: the longest compressed row. 1: anywhere. */
+int pb_sample_align(const pb_geometry *g);
 
 /* EINVAL names the geometries there are. */
 pb_status pb_geometry_find(const char *name, const pb_geometry **out);
@@ -54,6 +80,8 @@ enum {
 #include "trainer/model.def"
     PB_NPARAMS
 };
+/* Whether a parameter is the indexer's; they stand together in model.def. */
+static inline bool pb_param_indexes(int id) { return id >= PB_P_index_q && id <= PB_P_index_norm; }
 
 typedef enum pb_param_kind { PB_KIND_MATRIX, PB_KIND_TABLE, PB_KIND_GAIN, PB_KIND_BIAS, PB_KIND_ADAPTER } pb_param_kind;
 
@@ -84,10 +112,12 @@ typedef struct pb_model_config {
     unsigned targets; /* bits 1 << pb_target */
     bool random_b;    /* adapters' B drawn like A, so that no gradient is zero; false: B = 0 as trained */
     int nf4_block;
-    bool frozen;  /* nothing is trained: neither gradients, moments nor master weights are held */
-    bool as_bf16; /* f32 only: drawn matrices, tables and adapters are rounded to bf16 first: the bf16 model's very
-                     values */
-    bool blank;   /* only adapters are drawn; everything else is 0 until pb_model_load_hf fills it */
+    float index_loss; /* >= 0: weight of the loss that trains the indexers of a V4 model beside the language model's; 0:
+                         they are not trained */
+    bool frozen;      /* nothing is trained: neither gradients, moments nor master weights are held */
+    bool as_bf16;     /* f32 only: drawn matrices, tables and adapters are rounded to bf16 first: the bf16 model's very
+                         values */
+    bool blank;       /* only adapters are drawn; everything else is 0 until pb_model_load_hf fills it */
     uint64_t seed;
 } pb_model_config;
 

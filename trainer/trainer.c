@@ -17,6 +17,15 @@ const char *const pb_phase_names[PB_NPHASES] = {
 #undef PHASE
 };
 
+const pb_block *pb_block_of(const pb_geometry *g)
+{
+    static const pb_block *const of[PB_NFAMILIES] = {
+#define FAMILY(id, block, what) &pb_block_##block,
+#include "trainer/families.def"
+    };
+    return of[g->family];
+}
+
 pb_train_config pb_train_defaults(const pb_geometry *g)
 {
     return (pb_train_config){
@@ -84,12 +93,7 @@ static void carve_layer(pb_trainer *t, int layer)
     a->h = pb_carve(m, T * g->D * e);
     a->n1 = pb_carve(m, T * g->D * e);
     a->rstd1 = pb_carve(m, T * f);
-    a->qkv = pb_carve(m, T * pb_qkv_width(g) * e);
-    a->qk = pb_carve(m, g->qk_norm ? T * (size_t)(g->H + g->K) * g->d * e : 0);
-    a->rstdq = pb_carve(m, g->qk_norm ? T * g->H * f : 0);
-    a->rstdk = pb_carve(m, g->qk_norm ? T * g->K * f : 0);
-    a->o = pb_carve(m, T * (size_t)g->H * g->d * e);
-    a->lse = pb_carve(m, T * g->H * f);
+    t->block->carve_layer(t, layer);
     a->hm = pb_carve(m, T * g->D * e);
     a->n2 = pb_carve(m, T * g->D * e);
     a->rstd2 = pb_carve(m, T * f);
@@ -105,8 +109,7 @@ static void carve_backward(pb_trainer *t)
     pb_arena *m = &t->acts;
     t->dcur = pb_carve(m, T * g->D * e);
     t->dn = pb_carve(m, T * g->D * e);
-    t->dqkv = pb_carve(m, T * pb_qkv_width(g) * e);
-    t->dattn = pb_carve(m, T * (size_t)g->H * g->d * e);
+    t->block->carve_backward(t);
     t->dact = pb_carve(m, T * g->I * e);
     t->dgu = pb_carve(m, T * 2 * g->I * e);
 }
@@ -121,10 +124,10 @@ static void carve(pb_trainer *t)
     t->mask = pb_carve(m, T * f);
     t->inv_count = pb_carve(m, f);
     t->loss_scale = pb_carve(m, f);
+    t->index_scale = pb_carve(m, t->cfg.model.index_loss > 0 ? f : 0);
     t->start = pb_carve(m, t->cfg.packed ? T * sizeof *t->start : 0);
     t->pos = pb_carve(m, t->cfg.packed ? T * sizeof *t->pos : 0);
-    t->cos = pb_carve(m, (size_t)t->cfg.S * (g->d / 2) * f);
-    t->sin = pb_carve(m, (size_t)t->cfg.S * (g->d / 2) * f);
+    t->block->carve_shared(t);
     const bool learns = !t->cfg.model.frozen;
     for (int i = 0; i < (learns ? g->L : 1); i++) carve_layer(t, i);
     for (int i = 1; i < g->L && !learns; i++) t->layers[i] = t->layers[0];
@@ -176,14 +179,15 @@ static void place_partials(pb_trainer *t)
     }
 }
 
-static pb_status rope_tables(pb_trainer *t)
+pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int dim, double theta,
+                              const pb_rope_scaling *scaling)
 {
-    const size_t n = (size_t)t->cfg.S * (t->model.g.d / 2);
+    const size_t n = (size_t)t->cfg.S * (dim / 2);
     float *host = malloc(2 * n * sizeof *host);
     if (!host) return pb_fail(PB_ENOMEM, "no memory for the rotation tables");
-    pb_rope_table_scaled(host, host + n, t->cfg.S, t->model.g.d, t->model.g.theta, &t->model.g.rope);
-    pb_status s = pb_upload(t->ctx, t->cos, host, n * sizeof *host);
-    if (s == PB_OK) s = pb_upload(t->ctx, t->sin, host + n, n * sizeof *host);
+    pb_rope_table_scaled(host, host + n, t->cfg.S, dim, theta, scaling);
+    pb_status s = pb_upload(t->ctx, cosines, host, n * sizeof *host);
+    if (s == PB_OK) s = pb_upload(t->ctx, sines, host + n, n * sizeof *host);
     free(host);
     return s;
 }
@@ -201,7 +205,8 @@ pb_status pb_train_check(const pb_train_config *c)
     if (!(c->beta1 >= 0 && c->beta1 < 1 && c->beta2 >= 0 && c->beta2 < 1 && c->eps > 0))
         return pb_fail(PB_EINVAL, "adamw: beta1 %g, beta2 %g, eps %g", (double)c->beta1, (double)c->beta2,
                        (double)c->eps);
-    return pb_model_check(&c->model);
+    PB_TRY(pb_model_check(&c->model));
+    return pb_block_of(g)->check(c);
 }
 
 static void set_shape(pb_trainer *t, int S)
@@ -220,7 +225,7 @@ static pb_status set_up(pb_trainer *t)
     PB_TRY(pb_arena_commit(&t->acts));
     carve(t);
     place_partials(t);
-    PB_TRY(rope_tables(t));
+    PB_TRY(t->block->tables(t));
     PB_TRY(pb_clip_write_lists(t));
     PB_TRY(pb_trainer_set_loss_scale(t, t->cfg.loss_scale));
     return pb_trainer_set_lr(t, t->cfg.lr);
@@ -233,6 +238,7 @@ pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **
     if (!t) return pb_fail(PB_ENOMEM, "no memory for a trainer");
     t->ctx = ctx;
     t->cfg = *cfg;
+    t->block = pb_block_of(cfg->model.geometry);
     set_shape(t, cfg->S);
     pb_status s = pb_model_open(ctx, &cfg->model, &t->model);
     if (s == PB_OK) s = set_up(t);
@@ -256,7 +262,7 @@ void pb_trainer_close(pb_trainer *t)
 
 static pb_status set_packing(pb_trainer *t, const pb_batch *b, int S)
 {
-    const int T = t->cfg.B * S;
+    const int T = t->cfg.B * S, align = pb_sample_align(&t->model.g);
     if (!b->start != !t->cfg.packed || !b->pos != !t->cfg.packed)
         return pb_fail(PB_EINVAL, "batch: start and pos must %s: the trainer's batches are %s",
                        t->cfg.packed ? "be given" : "be NULL", t->cfg.packed ? "packed" : "not packed");
@@ -264,11 +270,20 @@ static pb_status set_packing(pb_trainer *t, const pb_batch *b, int S)
     for (int i = 0; i < T; i++) {
         if (b->start[i] < 0 || b->start[i] > i % S)
             return pb_fail(PB_EINVAL, "batch: start %d of token %d is outside 0 to %d", b->start[i], i, i % S);
+        if (b->start[i] % align && b->start[i] != i % S) /* a token that is its own sample sees only itself */
+            return pb_fail(PB_EINVAL, "batch: start %d of token %d: samples begin at multiples of %d", b->start[i], i,
+                           align);
         if (b->pos[i] < 0 || b->pos[i] >= S)
             return pb_fail(PB_EINVAL, "batch: position %d of token %d is outside 0 to %d", b->pos[i], i, S - 1);
     }
     PB_TRY(pb_upload(t->ctx, t->start, b->start, (size_t)T * sizeof *b->start));
     return pb_upload(t->ctx, t->pos, b->pos, (size_t)T * sizeof *b->pos);
+}
+
+static pb_status set_index_scale(pb_trainer *t)
+{
+    const float scale = t->cfg.model.index_loss * t->inv * t->cfg.loss_scale;
+    return t->cfg.model.index_loss > 0 ? pb_upload(t->ctx, t->index_scale, &scale, sizeof scale) : PB_OK;
 }
 
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
@@ -293,6 +308,8 @@ pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
     PB_TRY(pb_upload(t->ctx, t->targets, b->targets, T * sizeof *b->targets));
     PB_TRY(pb_upload(t->ctx, t->mask, b->mask, T * sizeof *b->mask));
     PB_TRY(pb_upload(t->ctx, t->inv_count, &inv, sizeof inv));
+    t->inv = inv;
+    PB_TRY(set_index_scale(t));
     set_shape(t, S);
     return PB_OK;
 }
@@ -309,6 +326,7 @@ pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale)
     if (!(scale > 0 && isfinite(scale)))
         return pb_fail(PB_EINVAL, "loss scale %g: need a finite number above 0", (double)scale);
     t->cfg.loss_scale = scale;
+    PB_TRY(set_index_scale(t));
     return pb_upload(t->ctx, t->loss_scale, &scale, sizeof scale);
 }
 
@@ -347,6 +365,17 @@ pb_status pb_trainer_loss(pb_trainer *t, double *mean)
     return PB_OK;
 }
 
+pb_status pb_trainer_index_loss(pb_trainer *t, double *loss)
+{
+    float layer[PB_V4_RATIOS];
+    const int L = t->model.g.L;
+    *loss = 0;
+    if (!(t->cfg.model.index_loss > 0)) return PB_OK;
+    PB_TRY(pb_download(t->ctx, layer, t->v4.index_back.loss, (size_t)L * sizeof *layer));
+    for (int i = 0; i < L; i++) *loss += (double)layer[i] * (double)t->cfg.model.index_loss * (double)t->inv;
+    return PB_OK;
+}
+
 pb_status pb_trainer_nll(pb_trainer *t, float *nll)
 {
     return pb_download(t->ctx, nll, t->nll, (size_t)t->T * sizeof *nll);
@@ -379,10 +408,8 @@ pb_memory pb_trainer_memory(const pb_trainer *t)
 pb_flops pb_trainer_flops(const pb_trainer *t)
 {
     const pb_model *m = &t->model;
-    const double S = t->cfg.S, T = t->cfg.B * S;
-    /* Causal: half of the square; two products forward (q k, p v), five backward, of which q k is one again. */
-    const double attention = 2 * T * S / 2 * 2 * m->g.H * m->g.d * m->g.L;
-    pb_flops f = {attention, 2.5 * attention, 0.5 * attention};
+    const double T = (double)t->cfg.B * t->cfg.S;
+    pb_flops f = t->block->flops(t);
     for (int i = 0; i < m->n; i++) {
         const pb_param *p = &m->params[i];
         const bool lookup = i == 0 && !m->g.tied; /* an untied embedding is only read */

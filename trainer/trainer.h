@@ -25,10 +25,37 @@ typedef enum pb_clip_arm {
         PB_NCLIPS
 } pb_clip_arm;
 
+/* What queries attend to, in families with compressed rows. X(enumerator, option's word, meaning) */
+#define PB_ATTENTION_MAP(X)                                                                                            \
+    X(AUTO, "auto", "sparse in models with an indexer, else dense")                                                    \
+    X(DENSE, "dense", "everything visible: of V4 the window and all compressed rows")                                  \
+    X(SPARSE, "sparse", "of the compressed rows those that the layer's indexer picks")
+typedef enum pb_attention_arm {
+#define X(id, word, what) PB_ATTENTION_##id,
+    PB_ATTENTION_MAP(X)
+#undef X
+        PB_NATTENTIONS
+} pb_attention_arm;
+
+/* FP8 in the forward pass of V4's keys and values, and the scale of its blocks. X(enumerator, option's word, meaning)
+ */
+#define PB_KV_QAT_MAP(X)                                                                                               \
+    X(NONE, "none", "as they are")                                                                                     \
+    X(UE8M0, "ue8m0", "through e4m3 and back, scales that are powers of two")                                          \
+    X(F32, "f32", "through e4m3 and back, scales in f32")
+typedef enum pb_kv_qat_arm {
+#define X(id, word, what) PB_KV_QAT_##id,
+    PB_KV_QAT_MAP(X)
+#undef X
+        PB_NKVQATS
+} pb_kv_qat_arm;
+
 typedef struct pb_train_config {
     pb_model_config model;
     int B, S;    /* sequences of a batch, and tokens of the longest ones */
     bool packed; /* batches say where each token's sample begins; all of them or none, as graphs replay either */
+    pb_attention_arm attention;
+    pb_kv_qat_arm kv_qat;
     pb_clip_arm clip;
     float max_norm; /* > 0 */
     float lr, beta1, beta2, eps, weight_decay;
@@ -81,7 +108,8 @@ void pb_trainer_close(pb_trainer *t);
 
 /* Copies a batch into the trainer's fixed buffers, with 1/count; the phases that follow work on its shape. EINVAL: an
  * id outside the vocabulary, or a target outside it under the mask; start or pos out of range, or given without
- * `packed`; rows longer than the trainer's. An empty mask is allowed: loss and gradients are 0. */
+ * `packed`; a sample that does not begin at a multiple of pb_sample_align; rows longer than the trainer's. An empty
+ * mask is allowed: loss and gradients are 0. */
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *batch);
 pb_status pb_trainer_set_lr(pb_trainer *t, float lr);
 /* The loss's gradient is multiplied by it, and all gradients are divided by it where they are clipped and applied, so
@@ -94,6 +122,8 @@ void pb_trainer_accumulate(pb_trainer *t, bool on);
 pb_status pb_trainer_reserve(pb_trainer *t, int S);
 
 /* These wait for the device. */
+/* The indexers' loss of the last backward phase, with its weight in it and divided as the loss is; 0 without one. */
+pb_status pb_trainer_index_loss(pb_trainer *t, double *loss);
 pb_status pb_trainer_loss(pb_trainer *t, double *mean); /* of the last loss phase, per masked token */
 pb_status pb_trainer_nll(pb_trainer *t, float *nll);    /* [B*S] of the last batch, by token; 0 where the mask is */
 pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out);

@@ -1,7 +1,8 @@
 /* trainer_impl.h - the inside of a trainer, shared by the files that are its phases. */
 #ifndef PB_TRAINER_IMPL_H
 #define PB_TRAINER_IMPL_H
-#include "trainer/trainer.h"
+#include "trainer/block.h"
+#include "trainer/v4.h"
 
 /* What one layer keeps from forward to backward. T = B*S; W = (H+2K)d, the width of q, k and v. */
 typedef struct pb_layer_acts {
@@ -16,6 +17,7 @@ typedef struct pb_layer_acts {
     float *rstd2;          /* [T] */
     void *gu;              /* [T,2,I] */
     void *xa[PB_NTARGETS]; /* [T,R] where the target has an adapter */
+    pb_v4_acts v4;         /* of a V4 block, in place of qkv to lse */
 } pb_layer_acts;
 
 /* Gradients that are clipped together: a layer's, or those outside the layers. */
@@ -29,6 +31,8 @@ struct pb_trainer {
     pb_train_config cfg;
     pb_model model;
     pb_ctx *ctx;
+    const pb_block *block;
+    pb_v4 v4; /* of a V4 block */
     int S, T; /* of the present batch: tokens a row, and of all rows */
     bool accumulate;
 
@@ -36,6 +40,8 @@ struct pb_trainer {
     int32_t *ids, *targets;  /* [T] */
     float *mask, *inv_count; /* [T], [1] */
     float *loss_scale;       /* [1] */
+    float *index_scale;      /* [1] what the indexers' gradients are multiplied by; NULL: they are not trained */
+    float inv;               /* inv_count, on the host */
     int32_t *start, *pos;    /* [T], or NULL when batches are not packed */
     float *cos, *sin;        /* [S,d/2] */
     pb_layer_acts *layers;   /* [L], host */
@@ -84,6 +90,10 @@ typedef struct pb_product {
     int targets;
 } pb_product;
 extern const pb_product pb_product_qkv, pb_product_o, pb_product_gate_up, pb_product_down;
+
+/* Fills device tables of rotations [S,dim/2] of the trainer's S; scaling NULL: none. Waits. */
+pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int dim, double theta,
+                              const pb_rope_scaling *scaling);
 
 /* clip.c: (re)writes the device lists after the arm has changed. */
 pb_status pb_clip_write_lists(pb_trainer *t);

@@ -6,7 +6,9 @@
  * The rounding is ordinary arithmetic, so that every device gives the same bits. Bound: memory. */
 #include <math.h>
 
+#define PB_E4M3_FN __host__ __device__ static inline
 #include "kernels/core/cuda_pack.cuh"
+#include "kernels/indexer/e4m3.h"
 #include "kernels/kv_qat/kv_qat.h"
 
 namespace
@@ -20,12 +22,9 @@ struct scales {
 /* Of a block whose largest |x| has these bits; NaN where an element was not finite. */
 template <pb_qat_scale KIND> __device__ scales scales_of(uint32_t amax)
 {
-    const uint32_t least = __float_as_uint(1e-4f);
     if (amax >= 0x7f800000u) return {NAN, NAN};
-    const float t = __fmul_rn(__uint_as_float(amax > least ? amax : least), 1.0f / 448.0f);
-    if (KIND == PB_QAT_F32) return {t, 0};
-    const uint32_t bits = (__float_as_uint(t) + 0x7fffffu) & 0x7f800000u;
-    return {__uint_as_float(bits), __uint_as_float((254u << 23) - bits)};
+    const float s = pb_e4m3_scale(__uint_as_float(amax), KIND == PB_QAT_F32);
+    return {s, __uint_as_float((254u << 23) - __float_as_uint(s))};
 }
 
 /* e4m3(clamp(x / s)) * s. Adding a number whose last place is the grid's step at v rounds there. */

@@ -4,15 +4,14 @@
 
 #include "kernels/core/cpu.h"
 #include "kernels/core/simd.h"
+#include "kernels/indexer/e4m3.h"
 #include "kernels/kv_qat/kv_qat.h"
 
 /* The block's largest |x| as bits: those of NaN and infinity are above every number's. */
 PB_INLINE uint32_t largest(const void *x, size_t at, int n, pb_dtype t)
 {
-    const float floor_ = 1e-4f;
     vu most = {0};
-    uint32_t lanes[PB_VLEN], bits;
-    memcpy(&bits, &floor_, sizeof bits);
+    uint32_t lanes[PB_VLEN], bits = 0;
     for (int i = 0; i < n; i += PB_VLEN) {
         const vu v = (vu)vf_get(x, at + (size_t)i, t, n - i < PB_VLEN ? n - i : PB_VLEN) & 0x7fffffffu;
         const vu more = (vu)(v > most);
@@ -26,15 +25,7 @@ PB_INLINE uint32_t largest(const void *x, size_t at, int n, pb_dtype t)
 /* s of the block; NaN where an element was not finite. */
 static float scale_of(uint32_t amax, pb_qat_scale kind)
 {
-    float s;
-    if (amax >= 0x7f800000u) return NAN;
-    memcpy(&s, &amax, sizeof s);
-    s *= 1.0f / 448.0f;
-    if (kind == PB_QAT_F32) return s;
-    memcpy(&amax, &s, sizeof amax);
-    amax = (amax + 0x7fffffu) & 0x7f800000u; /* s is a normal number, so this is the next power of two */
-    memcpy(&s, &amax, sizeof s);
-    return s;
+    return amax < 0x7f800000u ? pb_e4m3_scale(pb_e4m3_bits(amax), kind == PB_QAT_F32) : NAN;
 }
 
 /* |v| <= 448 to the grid: adding a number whose last place is the grid's step at v rounds there. */

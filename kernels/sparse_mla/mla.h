@@ -63,8 +63,8 @@ PB_MLA_FN int pb_mla_row(const pb_mla *p, const pb_mla_keys *k, int w)
 PB_MLA_FN int pb_mla_dense_slots(int S_kv, int window) { return window > 0 && window < S_kv ? window : S_kv; }
 
 /* Relative L2 of o, dq, dkv and dsink. rel_diff = 1 - 2 sum xy / (sum x^2 + sum y^2), the measure of the public
- * kernels' tests, is half of its square at most: below 1e-5 where the L2 stays below 4e-3. In bf16 `ref` rounds its outputs
- * too, by up to 2^-9: mla_shapes_test holds o and dq below 4e-3 of an oracle in double. */
+ * kernels' tests, is half of its square at most: below 1e-5 where the L2 stays below 4e-3. In bf16 `ref` rounds its
+ * outputs too, by up to 2^-9: mla_shapes_test holds o and dq below 4e-3 of an oracle in double. */
 #define PB_MLA_TOL                                                                                                     \
     {                                                                                                                  \
         [PB_F32] = 1e-6, [PB_BF16] = 6e-3                                                                              \

@@ -23,15 +23,16 @@ size_t pb_mla_bwd_mma_workspace(const pb_mla *p);
 /* The same with D 512 or 576, V 512 and scale > 0, on sm_90; in one fixed order. */
 bool pb_mla_wgmma_takes(const pb_mla *p);
 pb_status pb_mla_fwd_wgmma(pb_ctx *ctx, const pb_mla *p);
-/* The same of any scale; takes the workspace of pb_mla_bwd_mma. dkv by reductions in f32. */
+/* The same of any scale. dkv by reductions in f32. */
 bool pb_mla_bwd_wgmma_takes(const pb_mla *p);
 pb_status pb_mla_bwd_wgmma(pb_ctx *ctx, const pb_mla *p);
+size_t pb_mla_bwd_wgmma_workspace(const pb_mla *p);
 
 static inline size_t pb_mla_heads(const pb_mla *p) { return (size_t)p->B * p->S * p->H; }
 static inline size_t pb_mla_deltas(const pb_mla *p) { return (pb_mla_heads(p) + 1) / 2 * 2; } /* doubles come next */
 
-/* Enqueues delta[b,i,h] = sum_d do_d o_d, and dsink: the sum over tokens of -delta e^(sink - lse), which are kept behind
- * delta in double, because most of that sum cancels. delta: 8-byte aligned, with pb_mla_dsink_room bytes. */
+/* Enqueues delta[b,i,h] = sum_d do_d o_d, and dsink: the sum over tokens of -delta e^(sink - lse), which are kept
+ * behind delta in double, because most of that sum cancels. delta: 8-byte aligned, with pb_mla_dsink_room bytes. */
 pb_status pb_mla_dsink_cuda(pb_ctx *ctx, const pb_mla *p, float *delta);
 static inline size_t pb_mla_dsink_room(const pb_mla *p)
 {

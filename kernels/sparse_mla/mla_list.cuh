@@ -40,7 +40,7 @@ template <class R, pb_mla (*OF)(const void *), R (*ASK)(const pb_mla *)> static 
         {.name = "wgmma",                                                                                              \
          .run = pb_mla_on<pb_mla_bwd_problem, pb_mla_bwd_wgmma>,                                                       \
          .accepts = PB_MLA_TAKES(pb_mla_bwd_problem, bwd_wgmma),                                                       \
-         .workspace = PB_MLA_WORKSPACE(pb_mla_bwd_problem, mma),                                                       \
+         .workspace = PB_MLA_WORKSPACE(pb_mla_bwd_problem, wgmma),                                                     \
          .available = pb_cuda_has_sm90,                                                                                \
          .varies = true},                                                                                              \
         {.name = "mma",                                                                                                \

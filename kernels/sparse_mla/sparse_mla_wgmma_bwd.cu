@@ -6,7 +6,8 @@
  * an operand in registers and hands it to the other through shared memory. Each then owns half of the columns: of dq,
  * which stays in registers over all rows, and of the tile's dkv = P^T do + dS^T q, made 64 columns at a time and added
  * to f32 sums in memory by 16-byte reductions while the next columns are computed. kv is free again as soon as dq has
- * read it, so the next rows arrive while dkv is made. A masked slot is a row of zeros of weight 0 that is never added.
+ * read it, so the next rows arrive while dkv is made. Masked slots are taken out of the lists before; those behind a
+ * list's last are rows of zeros and weight 0, never added.
  *
  * Bound: these additions in the L2 cache. DESIGN.md has the budget, and why every wait here ends. */
 #include "kernels/core/mma.cuh"
@@ -24,6 +25,15 @@ enum named { WEIGHTS_READY = 1, DS_READY, WEIGHTS_FREE };
 
 struct maps {
     CUtensorMap q, dO;
+};
+
+/* What a launch works on. The lists of p, where it has any, hold no masked slots; how many rows stand in each stands
+ * before them, and W counts that too. */
+struct task {
+    pb_mla p;
+    const float *delta;
+    float *sum; /* of dkv, BY_QUADS */
+    int blocks, items;
 };
 
 template <int D> struct alignas(1024) shared {
@@ -45,27 +55,29 @@ struct item {
     pb_mla_keys keys;
     int tiles;
 };
-__device__ inline item item_of(int number, const pb_mla &p, int blocks)
+__device__ inline item item_of(int number, const task &a)
 {
-    const int token = number / blocks, b = token % p.B, i = p.S - 1 - token / p.B;
-    const pb_mla_keys keys = pb_mla_keys_of(&p, b, i);
-    return {b, number % blocks * HEADS, (size_t)b * p.S + i, keys, (keys.n + KEYS - 1) / KEYS};
+    const pb_mla &p = a.p;
+    const int token = number / a.blocks, b = token % p.B, i = p.S - 1 - token / p.B;
+    pb_mla_keys keys = pb_mla_keys_of(&p, b, i);
+    if (keys.list) keys.n = keys.list[-1];
+    return {b, number % a.blocks * HEADS, (size_t)b * p.S + i, keys, (keys.n + KEYS - 1) / KEYS};
 }
 
 /* Loads an item's q (warp 0) and do (warp 1), part by part as they fall free, and the statistics of its heads (warps 2
  * and 3); `parity` is that of the items before. */
 template <int D>
-__device__ inline void load_heads(shared<D> &sm, const maps &m, const pb_mla &p, int number, int blocks,
-                                  const float *delta, uint32_t parity)
+__device__ inline void load_heads(shared<D> &sm, const maps &m, const task &a, int number, uint32_t parity)
 {
+    const pb_mla &p = a.p;
     asm volatile("" : "+r"(number)); /* worked out again: producers have few registers */
-    const item it = item_of(number, p, blocks);
+    const item it = item_of(number, a);
     const int warp = threadIdx.x / 32, u = threadIdx.x % HEADS;
     if (warp >= 2) { /* read for the last time before kv was given back, which gather has waited for */
         const bool there = it.h + u < p.H;
         const size_t head = it.token * p.H + it.h + u;
         sm.lse2[u] = there ? p.lse[head] * MLA_LOG2E : INFINITY;
-        sm.delta[u] = there ? delta[head] : 0;
+        sm.delta[u] = there ? a.delta[head] : 0;
     } else if (threadIdx.x % 32 == 0) {
         barrier_expect(&sm.q_full, (warp ? V : D) / 64 * PANEL_BYTES);
 #pragma unroll 1
@@ -81,13 +93,14 @@ __device__ inline void load_heads(shared<D> &sm, const maps &m, const pb_mla &p,
 
 /* Starts to copy the rows of tile t; whether another follows. A warp takes the rows 4 warp + 0..3 + 16 n of the tile,
  * eight lanes a row, 16 bytes each; lane 4 n + k < 16 knows which row of kv goes to row 4 warp + k + 16 n. */
-template <int D>
-__device__ inline bool gather(shared<D> &sm, const pb_mla &p, int number, int blocks, int t, uint32_t parity)
+template <int D> __device__ inline bool gather(shared<D> &sm, const task &a, int number, int t, uint32_t parity)
 {
+    const pb_mla &p = a.p;
     asm volatile("" : "+r"(number));
-    const item it = item_of(number, p, blocks);
+    const item it = item_of(number, a);
     const int lane = threadIdx.x % 32, r = threadIdx.x / 8, slot = threadIdx.x / 32 * 4 + lane % 4 + lane / 4 * 16;
-    const int w = t * KEYS + slot, row = lane < 16 && w < it.keys.n ? pb_mla_row(&p, &it.keys, w) : -1;
+    const int w = t * KEYS + slot;
+    const int row = lane >= 16 || w >= it.keys.n ? -1 : it.keys.list ? __ldg(it.keys.list + w) : it.keys.first + w;
     const bf16 *const kv = (const bf16 *)p.kv + (size_t)it.b * p.S_kv * D + lane % 8 * 8;
     bf16 *const to = sm.kv + r * 64 + ((lane % 8 ^ (r & 7)) << 3);
     barrier_wait(&sm.kv_empty, parity ^ 1);
@@ -104,18 +117,17 @@ __device__ inline bool gather(shared<D> &sm, const pb_mla &p, int number, int bl
     return t + 1 < it.tiles;
 }
 
-template <int D>
-__device__ void produce(shared<D> &sm, const maps &m, const pb_mla &p, const float *delta, int blocks, int total)
+template <int D> __device__ void produce(shared<D> &sm, const maps &m, const task &a)
 {
     uint32_t parity = 0; /* of the tiles before; times 2, of the items before that have any */
-    for (int number = blockIdx.x; number < total; number += gridDim.x) {
-        bool more = item_of(number, p, blocks).tiles > 0;
+    for (int number = blockIdx.x; number < a.items; number += gridDim.x) {
+        bool more = item_of(number, a).tiles > 0;
 #pragma unroll 1
         for (int t = 0; more; t++) {
-            more = gather(sm, p, number, blocks, t, parity & 1);
+            more = gather(sm, a, number, t, parity & 1);
             parity ^= 1;
             if (t == 0) {
-                load_heads(sm, m, p, number, blocks, delta, parity >> 1);
+                load_heads(sm, m, a, number, parity >> 1);
                 parity ^= 2;
             }
             copy_wait<0>();
@@ -341,14 +353,15 @@ template <int D, int WG> __device__ inline void store_dq(const state<D> &st, con
     if (D > V && WG == 0) store_rows<8>(st.rope, 1, 1, to ? to + V : NULL, to8 ? to8 + V : NULL, 64);
 }
 
-template <int D, int WG> __device__ void consume(shared<D> &sm, const pb_mla &p, float *sum, int blocks, int total)
+template <int D, int WG> __device__ void consume(shared<D> &sm, const task &a)
 {
+    const pb_mla &p = a.p;
     const places<D> at = {factor_by_rows(&sm), factor_across(&sm, PANEL_BYTES)};
     const int r = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4, col = threadIdx.x % 4;
     bf16 *const weight = sm.weight + r * 64 + col * 2, *const ds = sm.ds + r * 64 + col * 2;
     uint32_t tile = 0, heads = 0; /* how many before */
-    for (int number = blockIdx.x; number < total; number += gridDim.x) {
-        const item it = item_of(number, p, blocks);
+    for (int number = blockIdx.x; number < a.items; number += gridDim.x) {
+        const item it = item_of(number, a);
         state<D> st;
 #pragma unroll
         for (int n = 0; n < 32; n++)
@@ -367,7 +380,7 @@ template <int D, int WG> __device__ void consume(shared<D> &sm, const pb_mla &p,
             settled(s);
             const int row[2] = {sm.row[r], sm.row[r + 8]};
             const bool there[2] = {row[0] >= 0, row[1] >= 0};
-            float *const to = sum + (size_t)it.b * p.S_kv * D + WG * V / 2 + col * 4;
+            float *const to = a.sum + (size_t)it.b * p.S_kv * D + WG * V / 2 + col * 4;
 #pragma unroll
             for (int n = 0; n < 2; n++) st.rows[n] = there[n] ? to + (size_t)row[n] * D : NULL;
             make_operands<D, WG>(st, sm, s, there, weight, ds, p, tile);
@@ -387,8 +400,7 @@ template <int D> __device__ inline void init(shared<D> &sm)
 #endif
 
 template <int D>
-__global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__ maps m, const pb_mla p,
-                                                         const float *delta, float *sum, int blocks, int total)
+__global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__ maps m, const __grid_constant__ task a)
 {
 #ifdef PB_SM90_CODE
     extern __shared__ __align__(1024) unsigned char smem[];
@@ -398,29 +410,48 @@ __global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__
     const int wg = warpgroup();
     if (wg == 0) {
         registers_fewer<PRODUCER_REGS>();
-        produce(sm, m, p, delta, blocks, total);
+        produce(sm, m, a);
     } else if (wg == 1) {
         registers_more<CONSUMER_REGS>();
-        consume<D, 0>(sm, p, sum, blocks, total);
+        consume<D, 0>(sm, a);
     } else {
         registers_more<CONSUMER_REGS>();
-        consume<D, 1>(sm, p, sum, blocks, total);
+        consume<D, 1>(sm, a);
     }
 #endif
 }
 
-template <int D> pb_status launch(pb_ctx *ctx, const pb_mla &p, const float *delta, float *sum)
+/* A warp a token: how many rows of its list are not masked, and behind that those rows in order. */
+__global__ __launch_bounds__(MLA_THREADS) void list_kernel(const pb_mla p, int *lists)
+{
+    const size_t token = (size_t)blockIdx.x * (MLA_THREADS / 32) + threadIdx.x / 32;
+    const int lane = threadIdx.x % 32;
+    int n = 0;
+    if (token >= (size_t)p.B * p.S) return;
+    const pb_mla_keys keys = {p.idx + token * p.W, 0, p.W};
+    int *const to = lists + token * (p.W + 1);
+#pragma unroll 4
+    for (int w = lane; w - lane < p.W; w += 32) {
+        const int row = w < p.W ? pb_mla_row(&p, &keys, w) : -1;
+        const uint32_t there = __ballot_sync(0xffffffffu, row >= 0);
+        if (row >= 0) to[1 + n + __popc(there & ((1u << lane) - 1))] = row;
+        n += __popc(there);
+    }
+    if (lane == 0) to[0] = n;
+}
+
+template <int D> pb_status launch(pb_ctx *ctx, const task &a)
 {
     constexpr size_t bytes = sizeof(shared<D>);
     static_assert(bytes <= 232448, "what a block may have");
-    const int blocks = (p.H + HEADS - 1) / HEADS, tokens = p.B * p.S, total = tokens * blocks;
-    const int sms = pb_cuda_device_of(ctx)->sms, grid = total < sms ? total : sms;
+    const pb_mla &p = a.p;
+    const int sms = pb_cuda_device_of(ctx)->sms, grid = a.items < sms ? a.items : sms;
     maps m;
     /* a token's heads are the rows of a box; those from H on come as zeros */
-    PB_TRY(tensor_map(&m.q, p.q, D, tokens, p.H, 1, D, HEADS));
-    PB_TRY(tensor_map(&m.dO, p.dO, V, tokens, p.H, 1, V, HEADS));
+    PB_TRY(tensor_map(&m.q, p.q, D, p.B * p.S, p.H, 1, D, HEADS));
+    PB_TRY(tensor_map(&m.dO, p.dO, V, p.B * p.S, p.H, 1, V, HEADS));
     PB_CUDA_TRY(cudaFuncSetAttribute((const void *)bwd_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    bwd_kernel<D><<<grid, THREADS, bytes, pb_cuda_stream(ctx)>>>(m, p, delta, sum, blocks, total);
+    bwd_kernel<D><<<grid, THREADS, bytes, pb_cuda_stream(ctx)>>>(m, a);
     return pb_cuda_launched(ctx, "mla_bwd wgmma");
 }
 } // namespace
@@ -431,12 +462,27 @@ bool pb_mla_bwd_wgmma_takes(const pb_mla *p)
            (int64_t)p->B * p->S * ((p->H + HEADS - 1) / HEADS) <= INT32_MAX / 2;
 }
 
-/* The workspace is pb_mla_bwd_mma's: the f32 sum of dkv, then delta and the shares of dsink. */
+/* pb_mla_bwd_mma's: the f32 sum of dkv, then delta and the shares of dsink; behind it, the lists without masked slots.
+ */
+size_t pb_mla_bwd_wgmma_workspace(const pb_mla *p)
+{
+    return pb_mla_bwd_mma_workspace(p) + (p->idx ? (size_t)p->B * p->S * (p->W + 1) * sizeof(int) : 0);
+}
+
 pb_status pb_mla_bwd_wgmma(pb_ctx *ctx, const pb_mla *p)
 {
+    const int blocks = (p->H + HEADS - 1) / HEADS;
     float *sum = (float *)ctx->scratch, *delta = sum + mla_sums_of(*p);
+    task a = {*p, delta, sum, blocks, p->B * p->S * blocks};
     PB_TRY(pb_mla_dsink_cuda(ctx, p, delta));
     PB_TRY(mla_clear(ctx, *p, sum));
-    PB_TRY(p->D == V ? launch<V>(ctx, *p, delta, sum) : launch<576>(ctx, *p, delta, sum));
+    if (p->idx) {
+        const unsigned warps = MLA_THREADS / 32, tokens = (unsigned)(p->B * p->S);
+        int *lists = (int *)((char *)ctx->scratch + pb_mla_bwd_mma_workspace(p));
+        list_kernel<<<(tokens + warps - 1) / warps, MLA_THREADS, 0, pb_cuda_stream(ctx)>>>(*p, lists);
+        PB_TRY(pb_cuda_launched(ctx, "mla_bwd wgmma, lists"));
+        a.p.idx = lists + 1, a.p.W = p->W + 1;
+    }
+    PB_TRY(p->D == V ? launch<V>(ctx, a) : launch<576>(ctx, a));
     return mla_round<BY_QUADS>(ctx, *p, sum);
 }

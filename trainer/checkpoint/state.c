@@ -200,11 +200,18 @@ pb_status pb_state_base(pb_trainer *t, pb_digest_text *out)
 
 static void geometry_text(const pb_geometry *g, char *out, size_t room)
 {
-    const pb_rope_scaling *r = &g->rope;
-    const int n = snprintf(
-        out, room, "family %d V %d D %d L %d H %d K %d d %d I %d eps %.9g theta %.17g tied %d bias %d,%d qk_norm %d",
-        (int)g->family, g->V, g->D, g->L, g->H, g->K, g->d, g->I, (double)g->eps, g->theta, g->tied, g->bias, g->o_bias,
-        g->qk_norm);
+    const pb_v4_geometry *v = g->v4;
+    const pb_rope_scaling *r = v ? &v->compress_rope : &g->rope;
+    int n = snprintf(out, room,
+                     "family %d V %d D %d L %d H %d K %d d %d I %d eps %.9g theta %.17g tied %d bias %d,%d qk_norm %d",
+                     (int)g->family, g->V, g->D, g->L, g->H, g->K, g->d, g->I, (double)g->eps, g->theta, g->tied,
+                     g->bias, g->o_bias, g->qk_norm);
+    if (v && n > 0 && (size_t)n < room)
+        n += snprintf(out + n, room - (size_t)n,
+                      " v4 ranks %d,%d groups %d rope %d window %d indexer %d,%d,%d theta %.17g", v->q_rank, v->o_rank,
+                      v->groups, v->rope, v->window, v->index_H, v->index_d, v->topk, v->compress_theta);
+    for (int i = 0; v && i < g->L && n > 0 && (size_t)n < room; i++)
+        n += snprintf(out + n, room - (size_t)n, "%s%d", i ? "," : " ratios ", v->ratio[i]);
     if (r->kind != PB_ROPE_NONE && n > 0 && (size_t)n < room)
         snprintf(out + n, room - (size_t)n, " rope %d %.17g %.17g %.17g %.17g %.17g %.17g %.17g %d", (int)r->kind,
                  r->factor, r->original_len, r->low_freq, r->high_freq, r->beta_fast, r->beta_slow, r->attention,

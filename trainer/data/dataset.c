@@ -145,12 +145,20 @@ void pb_shuffle(size_t *order, size_t n, uint64_t seed)
     }
 }
 
-/* The open row that a sample of so many places fills best; `open` when it fits into none. */
-static size_t best_fit(const open_row *rows, size_t open, size_t need, size_t S)
+/* Where a conversation may begin that lies behind `used` places. */
+static size_t begin_after(const pb_dataset *d, size_t used)
 {
+    const size_t align = d->cfg.align > 1 ? (size_t)d->cfg.align : 1;
+    return (used + align - 1) / align * align;
+}
+
+/* The open row that a sample of so many places fills best; `open` when it fits into none. */
+static size_t best_fit(const pb_dataset *d, const open_row *rows, size_t open, size_t need)
+{
+    const size_t S = (size_t)d->cfg.S;
     size_t best = open;
     for (size_t i = 0; i < open; i++)
-        if (rows[i].used + need <= S && (best == open || rows[i].used > rows[best].used)) best = i;
+        if (begin_after(d, rows[i].used) + need <= S && (best == open || rows[i].used > rows[best].used)) best = i;
     return best;
 }
 
@@ -162,19 +170,19 @@ static void close_row(pb_dataset *d, open_row *rows, size_t *open, size_t i)
 
 static void plan(pb_dataset *d)
 {
-    const size_t n = d->samples.n, S = (size_t)d->cfg.S;
+    const size_t n = d->samples.n;
     open_row rows[OPEN_ROWS];
     size_t open = 0;
     d->rows = 0;
     pb_shuffle(d->order, n, d->cfg.seed + d->at.epoch * 0x9e3779b97f4a7c15u);
     for (size_t i = 0; i < n; i++) {
         const size_t sample = d->order[i], need = places(&d->samples, sample);
-        size_t to = d->cfg.pack ? best_fit(rows, open, need, S) : open;
+        size_t to = d->cfg.pack ? best_fit(d, rows, open, need) : open;
         d->next[sample] = NONE;
         if (to < open) {
             d->next[rows[to].tail] = sample;
             rows[to].tail = sample;
-            rows[to].used += need;
+            rows[to].used = begin_after(d, rows[to].used) + need;
             continue;
         }
         if (open == (d->cfg.pack ? OPEN_ROWS : 1)) {
@@ -187,6 +195,16 @@ static void plan(pb_dataset *d)
     while (open) close_row(d, rows, &open, 0);
 }
 
+/* Places from..to-1 of a row of `out`, which begins at `row`, that no conversation takes. */
+static void fill_gap(size_t row, size_t from, size_t to, const pb_rows *out)
+{
+    for (size_t at = from; at < to; at++) {
+        out->ids[row + at] = out->targets[row + at] = out->pos[row + at] = 0;
+        out->mask[row + at] = 0;
+        out->start[row + at] = (int32_t)at;
+    }
+}
+
 /* Row `row` of the epoch as row b of `out`. */
 static void fill_row(const pb_dataset *d, size_t row, size_t b, const pb_rows *out)
 {
@@ -194,7 +212,9 @@ static void fill_row(const pb_dataset *d, size_t row, size_t b, const pb_rows *o
     const size_t S = (size_t)d->cfg.S, to = b * S;
     size_t at = 0;
     for (size_t i = d->row[row]; i != NONE; i = d->next[i]) {
-        const size_t start = at;
+        const size_t start = begin_after(d, at);
+        fill_gap(to, at, start, out);
+        at = start;
         for (size_t t = s->first[i]; t + 1 < s->first[i + 1]; t++, at++) {
             out->ids[to + at] = s->ids.id[t];
             out->targets[to + at] = s->ids.id[t + 1];
@@ -204,11 +224,7 @@ static void fill_row(const pb_dataset *d, size_t row, size_t b, const pb_rows *o
         }
     }
     if (out->used) out->used[b] = (int32_t)at;
-    for (; at < S; at++) {
-        out->ids[to + at] = out->targets[to + at] = out->pos[to + at] = 0;
-        out->mask[to + at] = 0;
-        out->start[to + at] = (int32_t)at;
-    }
+    fill_gap(to, at, S, out);
 }
 
 void pb_dataset_next(pb_dataset *d, int B, const pb_rows *out)

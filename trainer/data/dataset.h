@@ -3,7 +3,7 @@
  * A conversation of n tokens takes n-1 places of a row: token t goes in, token t+1 is the target, and counts when the
  * mask says so. Rows hold whole conversations only. `start` is the first token of a place's own conversation and `pos`
  * counts from 0 in each, so that with them (pb_train_config.packed) a row computes what each conversation alone does.
- * Places behind the last conversation see only themselves, and do not count.
+ * Places behind a conversation that none takes see only themselves, and do not count.
  *
  * Every epoch has an order of its own, drawn from the seed; rows are filled in that order, best fit among few open
  * ones, and a batch that an epoch's last rows do not fill goes on with the next epoch. */
@@ -33,6 +33,7 @@ typedef struct pb_dataset_config {
     pb_long long_ones;
     int S;     /* >= 1 */
     bool pack; /* false: one conversation a row */
+    int align; /* conversations begin at multiples of it (pb_sample_align); 0: 1 */
     uint64_t seed;
     double held_out; /* 0 <= held_out < 1: this share of the conversations, drawn from the seed, is for evaluation */
     bool evaluation; /* read that share instead of the rest */
@@ -55,7 +56,7 @@ typedef struct pb_rows { /* the caller's, [B,S] each */
     int32_t *ids, *targets;
     float *mask;
     int32_t *start, *pos;
-    int32_t *used; /* [B] places that conversations take, from the row's beginning; NULL: not wanted */
+    int32_t *used; /* [B] places up to the end of the last conversation; NULL: not wanted */
 } pb_rows;
 
 typedef struct pb_dataset pb_dataset;

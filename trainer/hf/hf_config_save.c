@@ -48,6 +48,7 @@ static json_t *rope(const pb_rope_scaling *s)
 pb_status pb_hf_config_check(const pb_geometry *g, const char *dir)
 {
     const bool qwen2 = g->family == PB_FAMILY_QWEN2;
+    if (g->v4) return pb_fail(PB_EUNSUPPORTED, "%s: there is no Hugging Face folder for %s", dir, g->name);
     if (g->qk_norm != (g->family == PB_FAMILY_QWEN3))
         return pb_fail(PB_EUNSUPPORTED, "%s: q and k are normed in qwen3 and only there; this model is %s with%s", dir,
                        families[g->family].type, g->qk_norm ? "" : "out");

@@ -17,6 +17,8 @@ static const char *const templates[] = {PB_TEMPLATE_MAP(WORD)};
 static const char *const masks[] = {PB_MASK_MAP(WORD)};
 static const char *const bad_lines[] = {PB_BAD_LINES_MAP(WORD)};
 static const char *const longs[] = {PB_LONG_MAP(WORD)};
+static const char *const attentions[] = {PB_ATTENTION_MAP(WORD)};
+static const char *const kv_qats[] = {PB_KV_QAT_MAP(WORD)};
 static const char *const dtypes[] = {"f32", "bf16"};
 static const char *const schedules[] = {"cosine", "constant"};
 #undef WORD
@@ -93,6 +95,8 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     PB_TRY(whole("batch", o->batch, 1 << 20, &j->cfg.B));
     PB_TRY(whole("seq", o->seq, 1 << 20, &j->cfg.S));
     j->cfg.packed = true;
+    j->cfg.attention = (pb_attention_arm)PLACE(attentions, o->attention);
+    j->cfg.kv_qat = (pb_kv_qat_arm)PLACE(kv_qats, o->kv_qat);
     return pb_backend_find(o->device, &j->device);
 }
 
@@ -104,10 +108,13 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     PB_TRY(whole("bucket", o->bucket, 1 << 20, &j->bucket));
     if (!j->bucket) j->bucket = c->S;
     /* Without clipping the norm is still taken, so that a step without a finite gradient is not taken. */
+    c->model.index_loss = (float)o->index_loss;
     c->clip = none ? PB_CLIP_MULTI : (pb_clip_arm)PLACE(clips, o->clip);
     c->max_norm = none ? INFINITY : (float)o->max_norm;
     c->weight_decay = (float)o->weight_decay;
     c->loss_scale = (float)o->loss_scale;
+    if (o->export && c->model.geometry->v4) /* rather than find out when all steps are done */
+        return pb_fail(PB_EINVAL, "--export: there is no Hugging Face folder for %s", c->model.geometry->name);
     if (!(o->weight_decay >= 0)) return pb_fail(PB_EINVAL, "--weight-decay %g: need at least 0", o->weight_decay);
     const double warmup = o->warmup < 1 ? floor(o->warmup * (double)o->steps) : o->warmup;
     if (!(warmup >= 0 && warmup <= (double)o->steps))
@@ -136,6 +143,7 @@ static pb_status configure_text(const pb_train_options *o, pb_job *j)
     else
         chat->family = family == PB_FAMILY_QWEN2   ? PB_TEMPLATE_QWEN2_5
                        : family == PB_FAMILY_QWEN3 ? PB_TEMPLATE_QWEN3
+                       : family == PB_FAMILY_V4    ? PB_TEMPLATE_DEEPSEEK_V4
                                                    : PB_TEMPLATE_LLAMA3;
     if ((chat->family == PB_TEMPLATE_BYTES) != !j->tokenizer_path)
         return pb_fail(PB_EINVAL, "--template %s does not go with %s", templates[chat->family],
@@ -154,6 +162,7 @@ static pb_status configure_data(const pb_train_options *o, pb_job *j)
     d->bad_lines = (pb_bad_lines)PLACE(bad_lines, o->bad_lines);
     d->long_ones = (pb_long)PLACE(longs, o->long_ones);
     d->S = j->cfg.S;
+    d->align = pb_sample_align(j->cfg.model.geometry);
     d->pack = strcmp(o->pack, "on") == 0;
     d->seed = (uint64_t)o->seed;
     d->held_out = o->eval_split;

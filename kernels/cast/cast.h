@@ -1,0 +1,41 @@
+/* cast.h - columns of a wider tensor as packed f32, times a number: what a product in bf16 hands to code that reads
+ * f32.
+ *
+ *     y[t,d] = scale x[t ldx + d]        exact where scale is 1, else one f32 product
+ *     dx[t lddx + d] = scale dy[t,d]     rounded once; what lies between the rows is left alone
+ *
+ * The weights of an indexer's heads (indexer.h) come so. EINVAL: T < 0, D < 1, ldx < D, scale not finite, a NULL
+ * tensor.
+ */
+#ifndef PB_CAST_H
+#define PB_CAST_H
+#include "kernels/core/op.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pb_cast_fwd_args {
+    const void *x; /* [T,D] dtype, rows ldx apart */
+    float *y;      /* [T,D], out */
+    int T, D;
+    size_t ldx;
+    float scale;
+    pb_dtype dtype;
+} pb_cast_fwd_args;
+
+typedef struct pb_cast_bwd_args {
+    const float *dy; /* [T,D] */
+    void *dx;        /* [T,D] dtype, rows lddx apart, out */
+    int T, D;
+    size_t lddx;
+    float scale;
+    pb_dtype dtype;
+} pb_cast_bwd_args;
+
+PB_DECLARE_OP(cast, fwd)
+PB_DECLARE_OP(cast, bwd)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,192 @@
+/* v4_model_test.c - models with blocks of DeepSeek-V4: against PyTorch, dense against sparse attention, and what moves
+ * in a step and what does not. */
+#include "tests/v4_trainer.h"
+#include "trainer/data.h"
+
+/* ---- against PyTorch ------------------------------------------------------------------------------ */
+
+/* One line of the fixture; `loss1` and later come after a step of the optimiser. Beside a loss stands the indexers'
+ * own. */
+static void check_line(pb_ctx *ctx, pb_trainer *t, const char *what, double norm, double product)
+{
+    if (strncmp(what, "loss", 4) != 0) {
+        check_gradient(ctx, param_named(pb_trainer_model(t), what), norm, product);
+        return;
+    }
+    if (what[4] != '0') run_phases(ctx, t, PB_PHASE_clip, PB_PHASE_optimizer);
+    run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
+    double own;
+    CHECK_OK(pb_trainer_index_loss(t, &own));
+    CHECK_NEAR(loss_of(t), norm, 2e-5);
+    CHECK_NEAR(own, product, 2e-5);
+}
+
+/* `arm`: in place of the fixture's, for the case in which every compressed row is picked. */
+static int matches(pb_ctx *ctx, const char *only, const char *arm)
+{
+    char line[256], name[16], attention[16], what[48], open[16] = "";
+    double norm, product;
+    int rows, length, checked = 0;
+    pb_trainer *t = NULL;
+    FILE *f = fopen(PB_FIXTURES "/v4_model.csv", "r");
+    assert_non_null(f);
+    assert_non_null(fgets(line, sizeof line, f));
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%15[^,],%15[^,],%d,%d,%47[^,],%lf,%lf", name, attention, &rows, &length, what, &norm,
+                   &product) != 7)
+            fail_msg("%s", line);
+        if (only && strcmp(name, only) != 0) continue;
+        if (strcmp(name, open) != 0) {
+            const bool dense = strcmp(arm ? arm : attention, "dense") == 0;
+            const bool taught = strcmp(name, "taught") == 0;
+            pb_train_config c = v4_config(rows, length,
+                                          taught  ? TAUGHT
+                                          : dense ? PB_ATTENTION_DENSE
+                                                  : PB_ATTENTION_SPARSE);
+            c.max_norm = 0.05f;
+            pb_trainer_close(t);
+            t = open_seeded(ctx, &c);
+            memcpy(open, name, sizeof open);
+        }
+        check_line(ctx, t, what, norm, product);
+        checked++;
+    }
+    fclose(f);
+    pb_trainer_close(t);
+    return checked;
+}
+
+static void every_gradient_matches_pytorch(void **state)
+{
+    assert_true(matches(*state, NULL, NULL) > 210);
+    assert_true(matches(*state, "covered", "dense") > 40);
+}
+
+static void reference_ops_agree(void **state)
+{
+    size_t n;
+    pb_ctx *ctx = *state, cpu;
+    pb_train_config c = v4_config(1, 200, PB_ATTENTION_SPARSE);
+    CHECK_OK(pb_ctx_open(&cpu, PB_CPU, 0));
+    cpu.impl = "ref";
+    pb_trainer *fast = open_seeded(ctx, &c), *ref = open_seeded(&cpu, &c);
+    run_phases(ctx, fast, PB_PHASE_forward, PB_PHASE_backward);
+    run_phases(&cpu, ref, PB_PHASE_forward, PB_PHASE_backward);
+    CHECK_NEAR(loss_of(fast), loss_of(ref), 2e-6);
+    float *a = snapshot(ref, true, &n);
+    assert_close(a, snapshot(fast, true, &n), n, 2e-5, "gradients");
+    pb_trainer_close(fast), pb_trainer_close(ref);
+    pb_ctx_close(&cpu);
+}
+
+/* ---- dense and sparse ---------------------------------------------------------------------------------- */
+
+/* A batch of the shipped text. */
+static void set_corpus(pb_trainer *t, const pb_corpus *corpus, size_t index)
+{
+    const pb_train_config *c = pb_trainer_config(t);
+    text x = open_text(t);
+    CHECK_OK(pb_corpus_batch(corpus, c->B, c->S, index, x.ids, x.targets, x.mask));
+    CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){.ids = x.ids, .targets = x.targets, .mask = x.mask}));
+    close_text(&x);
+}
+
+/* 20 steps on the shipped text; rows of 192 tokens have 48 compressed ones, which is what the indexer picks. Without
+ * the noise of unordered sums, which 20 steps would make more of than the bound. */
+static void dense_and_sparse_agree_where_all_is_picked(void **state)
+{
+    static const double tol[] = {[PB_F32] = 1e-6, [PB_BF16] = 1e-3};
+    pb_ctx *ctx = *state;
+    char path[1024];
+    pb_corpus *corpus;
+    ctx->deterministic = true;
+    CHECK_OK(pb_corpus_open(pb_corpus_path(path, sizeof path), 42, &corpus));
+    for (int dtype = 0; dtype < PB_NFLOAT; dtype++) {
+        pb_train_config c = v4_config(2, 192, PB_ATTENTION_DENSE);
+        c.model.dtype = (pb_dtype)dtype;
+        pb_trainer *dense = open_trainer(ctx, &c);
+        c.attention = PB_ATTENTION_SPARSE;
+        pb_trainer *sparse = open_trainer(ctx, &c);
+        double first = 0;
+        for (size_t step = 0; step < 20; step++) {
+            set_corpus(dense, corpus, step), set_corpus(sparse, corpus, step);
+            CHECK_OK(pb_train_step(ctx, dense));
+            CHECK_OK(pb_train_step(ctx, sparse));
+            if (!step) first = loss_of(dense);
+            CHECK_NEAR(loss_of(sparse), loss_of(dense), tol[dtype] * loss_of(dense));
+        }
+        assert_true(loss_of(dense) < 0.8 * first); /* they learnt */
+        pb_trainer_close(dense), pb_trainer_close(sparse);
+    }
+    pb_corpus_close(corpus);
+    ctx->deterministic = false;
+}
+
+static void sparse_attention_chooses_where_there_are_more(void **state)
+{
+    pb_ctx *ctx = *state;
+    double loss[2];
+    for (int i = 0; i < 2; i++) {
+        pb_train_config c = v4_config(1, 320, i ? PB_ATTENTION_SPARSE : PB_ATTENTION_DENSE);
+        pb_trainer *t = open_seeded(ctx, &c);
+        run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_loss);
+        loss[i] = loss_of(t);
+        pb_trainer_close(t);
+    }
+    assert_true(fabs(loss[1] - loss[0]) > 1e-5);
+}
+
+/* ---- what moves ---------------------------------------------------------------------------------------- */
+
+/* The parameters of a layer of ratio 0, 4 and 128 that a step moves; all others of model.def are not there, or are the
+ * indexer's and must keep every bit unless it has a loss of its own. */
+static const char *const moving[3] = {
+    "norm1 latent latent_norm q_b kv_norm sink o_a o_b norm2 gate_up down ",
+    "norm1 latent latent_norm q_b kv_norm sink ape pool_norm o_a o_b norm2 gate_up down ",
+    "norm1 latent latent_norm q_b kv_norm sink ape pool_norm o_a o_b norm2 gate_up down "};
+
+static bool should_move(const pb_param *p, bool taught)
+{
+    char word[64];
+    if (p->layer < 0 || taught) return true;
+    snprintf(word, sizeof word, "%s ", strrchr(p->name, '.') + 1);
+    const char *at = strstr(moving[p->layer], word);
+    return at && (at == moving[p->layer] || at[-1] == ' ');
+}
+
+static void exactly_the_trained_parameters_move(void **state)
+{
+    pb_ctx *ctx = *state;
+    for (int arm = PB_ATTENTION_DENSE; arm <= TAUGHT; arm++) {
+        pb_train_config c = v4_config(1, 320, arm);
+        int kept = 0;
+        c.lr = 1e-2f;
+        c.weight_decay = 0.5f;
+        pb_trainer *t = open_seeded(ctx, &c), *was = open_seeded(ctx, &c);
+        for (int step = 0; step < 3; step++) CHECK_OK(pb_train_step(ctx, t));
+        for (int i = 0; i < pb_trainer_model(t)->n; i++) {
+            const pb_param *p = &pb_trainer_model(t)->params[i], *q = &pb_trainer_model(was)->params[i];
+            const size_t bytes = pb_param_n(p) * pb_dtype_size(p->dtype);
+            void *a = test_fetch(ctx, p->w, bytes), *b = test_fetch(ctx, q->w, bytes);
+            const bool moved = memcmp(a, b, bytes) != 0;
+            if (moved != should_move(p, arm == TAUGHT)) fail_msg("%s has %smoved", p->name, moved ? "" : "not ");
+            assert_true(p->trained == moved && !p->grad == !moved && !p->m == !moved);
+            kept += !moved;
+            free(a), free(b);
+        }
+        assert_int_equal(kept, arm == TAUGHT ? 0 : 4); /* index_q, index_in, index_ape, index_norm */
+        pb_trainer_close(t), pb_trainer_close(was);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_gradient_matches_pytorch),
+        cmocka_unit_test(reference_ops_agree),
+        cmocka_unit_test(dense_and_sparse_agree_where_all_is_picked),
+        cmocka_unit_test(sparse_attention_chooses_where_there_are_more),
+        cmocka_unit_test(exactly_the_trained_parameters_move),
+    };
+    return cmocka_run_group_tests(tests, test_open_device, test_close);
+}

@@ -1,0 +1,65 @@
+/* block_gqa.c - grouped-query attention as a block: its memory, its tables, its work. The passes themselves are in
+ * forward.c and backward.c, beside the products with adapters that they share with the MLP. */
+#include "trainer/trainer_impl.h"
+
+static pb_status check(const pb_train_config *c)
+{
+    const char *name = c->model.geometry->name;
+    if (c->attention == PB_ATTENTION_SPARSE) return pb_fail(PB_EINVAL, "%s has no sparse attention", name);
+    if (c->kv_qat != PB_KV_QAT_NONE) return pb_fail(PB_EINVAL, "%s has no FP8 keys and values", name);
+    if (c->model.index_loss > 0) return pb_fail(PB_EINVAL, "%s has no indexer to train", name);
+    return PB_OK;
+}
+
+static void carve_layer(pb_trainer *t, int layer)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype), f = sizeof(float);
+    pb_layer_acts *a = &t->layers[layer];
+    pb_arena *m = &t->acts;
+    a->qkv = pb_carve(m, T * pb_qkv_width(g) * e);
+    a->qk = pb_carve(m, g->qk_norm ? T * (size_t)(g->H + g->K) * g->d * e : 0);
+    a->rstdq = pb_carve(m, g->qk_norm ? T * g->H * f : 0);
+    a->rstdk = pb_carve(m, g->qk_norm ? T * g->K * f : 0);
+    a->o = pb_carve(m, T * (size_t)g->H * g->d * e);
+    a->lse = pb_carve(m, T * g->H * f);
+}
+
+static void carve_shared(pb_trainer *t)
+{
+    const size_t n = (size_t)t->cfg.S * (t->model.g.d / 2);
+    t->cos = pb_carve(&t->acts, n * sizeof(float));
+    t->sin = pb_carve(&t->acts, n * sizeof(float));
+}
+
+static void carve_backward(pb_trainer *t)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype);
+    t->dqkv = pb_carve(&t->acts, T * pb_qkv_width(g) * e);
+    t->dattn = pb_carve(&t->acts, T * (size_t)g->H * g->d * e);
+}
+
+static pb_status tables(pb_trainer *t)
+{
+    const pb_geometry *g = &t->model.g;
+    return pb_upload_rotations(t, t->cos, t->sin, g->d, g->theta, &g->rope);
+}
+
+static pb_status begin(pb_ctx *ctx, const pb_trainer *t)
+{
+    (void)ctx, (void)t;
+    return PB_OK;
+}
+
+static pb_flops flops(const pb_trainer *t)
+{
+    const pb_geometry *g = &t->model.g;
+    const double S = t->cfg.S, T = t->cfg.B * S;
+    /* Causal: half of the square; two products forward (q k, p v), five backward, of which q k is one again. */
+    const double attention = 2 * T * S / 2 * 2 * g->H * g->d * g->L;
+    return (pb_flops){attention, 2.5 * attention, 0.5 * attention};
+}
+
+const pb_block pb_block_gqa = {check, carve_layer,    carve_shared,    carve_backward, tables,
+                               begin, pb_gqa_forward, pb_gqa_backward, flops};
