@@ -26,8 +26,10 @@
  *         du_hj = ds_j w_h [u_hj > 0]       dw_h = sum_j ds_j max(u_hj, 0)
  *         dq_h = sum_j du_hj k[pick_j]      dk[g] = sum over b's queries, heads and slots with pick_j = g of du_hj q_h
  *     dk is summed in f32 and rounded once. On a GPU `mma` sums it by atomics and declares that it varies; the others
- *     take a fixed order. No gradient reaches the indexer through `pick`: it is trained by indexer_kl, or not at all.
+ *     take a fixed order, in parts of at most 256 MiB together, or one part where that is more. No gradient reaches the
+ *     indexer through `pick`: it is trained by indexer_kl, or not at all.
  *
+ * A GPU takes D up to 256; its tensor cores bf16 and codes of it, D up to 128 and a multiple of 8, H up to 128.
  * DeepSeek-AI 2025, DeepSeek-V3.2, equations 1 and 2. EINVAL: B, S, H, D, ratio below 1, G or K below 0, first and n
  * outside of S, one scale without the other, scales with D > 128 or in `at`/`bwd`, a NULL tensor. */
 #ifndef PB_INDEXER_H

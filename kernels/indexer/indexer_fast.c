@@ -122,6 +122,7 @@ pb_status PB_FAST(pb_indexer_scores)(pb_ctx *ctx, const void *args)
 {
     const pb_indexer_scores_args *a = args;
     const size_t each = pb_indexer_scores_tiles(&a->x), blocks = ((size_t)a->n + QUERIES - 1) / QUERIES;
+    if (!a->x.G) return PB_OK; /* score may be NULL */
 #pragma omp parallel for schedule(dynamic) num_threads(pb_threads_for(ctx, 0, each))
     for (size_t e = 0; e < a->x.B * blocks; e++) {
         const size_t b = e / blocks, i = e % blocks * QUERIES, n = a->n - i < QUERIES ? a->n - i : QUERIES;

@@ -67,7 +67,7 @@ pb_status pb_indexer_scores_ref(pb_ctx *ctx, const void *args)
 {
     const pb_indexer_scores_args *a = args;
     (void)ctx;
-    for (int b = 0; b < a->x.B; b++)
+    for (int b = 0; a->x.G && b < a->x.B; b++)
         for (int i = 0; i < a->n; i++)
             score_row(&a->x, a->start, a->ratio, b, a->first + i, a->score + ((size_t)b * a->n + i) * a->x.G);
     return PB_OK;

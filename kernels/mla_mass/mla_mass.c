@@ -6,7 +6,6 @@
 
 #include "kernels/core/cpu.h"
 #include "kernels/mla_mass/problem.h"
-#include "kernels/sparse_mla/plan.h"
 
 /* ---- reference ------------------------------------------------------------------------------------------ */
 
@@ -40,8 +39,7 @@ PB_FAST_DECLARE(pb_mla_mass_fwd)
 
 static size_t fwd_workspace(const void *args)
 {
-    const pb_mla p = pb_mla_mass_problem(args);
-    return (size_t)omp_get_max_threads() * pb_mla_fwd_tiles(p.D, p.V) * sizeof(float);
+    return (size_t)omp_get_max_threads() * pb_mla_mass_tiles(((const pb_mla_mass_fwd_args *)args)->D) * sizeof(float);
 }
 
 const pb_impl pb_mla_mass_fwd_cpu[] = {PB_FAST_IMPLS(pb_mla_mass_fwd, .workspace = fwd_workspace){"ref", fwd_ref}, {0}};

@@ -10,7 +10,6 @@
 #include "kernels/core/cpu.h"
 #include "kernels/core/threads.h"
 #include "kernels/mla_mass/problem.h"
-#include "kernels/sparse_mla/plan.h"
 
 /* Adds the mass of `heads` heads from h on. room: q on its side [D][HEADS], rows [KEYS][width], scores [KEYS][HEADS].
  */
@@ -46,7 +45,7 @@ pb_status PB_FAST(pb_mla_mass_fwd)(pb_ctx *ctx, const void *args)
 {
     const pb_mla_mass_fwd_args *a = args;
     const pb_mla p = pb_mla_mass_problem(args);
-    const size_t each = pb_mla_fwd_tiles(p.D, p.V), tokens = (size_t)p.B * p.S;
+    const size_t each = pb_mla_mass_tiles(p.D), tokens = (size_t)p.B * p.S;
 #pragma omp parallel for schedule(dynamic) num_threads(pb_threads_for(ctx, 0, each))
     for (size_t t = 0; t < tokens; t++) {
         const pb_mla_keys keys = pb_mla_mass_keys(&p, (int)(t / p.S), (int)(t % p.S), a->from, a->n);

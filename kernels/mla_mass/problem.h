@@ -3,6 +3,7 @@
 #define PB_MLA_MASS_PROBLEM_H
 #include "kernels/mla_mass/mla_mass.h"
 #include "kernels/sparse_mla/mla.h"
+#include "kernels/sparse_mla/plan.h"
 
 /* Without outputs. V is what no pass here uses. */
 static inline pb_mla pb_mla_mass_problem(const void *args)
@@ -14,6 +15,8 @@ static inline pb_mla pb_mla_mass_problem(const void *args)
     p.scale = a->scale, p.dtype = a->dtype;
     return p;
 }
+/* Floats that each thread of the vectorised code needs: q on its side, rows of kv, scores. */
+static inline size_t pb_mla_mass_tiles(int D) { return (size_t)D * HEADS + KEYS * (pb_mla_width(D) + HEADS); }
 /* The slots of token (b,i) that are wanted. */
 PB_MLA_FN pb_mla_keys pb_mla_mass_keys(const pb_mla *p, int b, int i, int from, int n)
 {
