@@ -113,12 +113,13 @@ static bool instruction_set(const char *name)
     return false;
 }
 
-/* Whether the implementation takes any of the op's edge shapes in this type. */
-static pb_status takes(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, pb_dtype t, bool *out)
+/* Whether the implementation takes any of the op's edge shapes in this type. It asks of addresses alone (`plan` has no
+ * memory): tensors with values take seconds in every launch. */
+static pb_status takes(pb_ctx *plan, const pb_op *op, const pb_impl *impl, pb_dtype t, bool *out)
 {
     *out = !impl->accepts;
     for (const pb_dims *dim = op->edge; (*dim)[0] && !*out; dim++) {
-        call c = {op, calloc(1, op->args_size), {.ctx = ctx, .dtype = t, .seed = 7}, {0}};
+        call c = {op, calloc(1, op->args_size), {.ctx = plan, .dtype = t, .seed = 7}, {0}};
         pb_status s = c.args ? op->bind(&c.b, *dim, c.args) : pb_fail(PB_ENOMEM, "no memory for a call");
         if (s == PB_OK) *out = impl->accepts(c.args);
         call_close(&c);
@@ -157,11 +158,11 @@ static pb_status add_shapes(const pb_op *op, const pb_impl *impl, pb_dtype t, co
     return to->device && op->device_grid ? add_grid(op, impl, t, op->device_grid, true, to) : PB_OK;
 }
 
-static pb_status add_impl(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const adder *to)
+static pb_status add_impl(pb_ctx *plan, const pb_op *op, const pb_impl *impl, const adder *to)
 {
     for (int t = 0; t < (op->f32_only ? 1 : PB_NFLOAT); t++) {
         bool yes;
-        PB_TRY(takes(ctx, op, impl, (pb_dtype)t, &yes));
+        PB_TRY(takes(plan, op, impl, (pb_dtype)t, &yes));
         if (yes) PB_TRY(add_shapes(op, impl, (pb_dtype)t, to));
     }
     return PB_OK;
@@ -171,19 +172,27 @@ static pb_status add_impl(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, con
 static bool fallback(const char *name) { return strcmp(name, "ref") == 0 || strcmp(name, "simt") == 0; }
 
 /* Not full: of the instruction sets only the best that runs here, and no fallback. */
+static pb_status add_op(pb_ctx *plan, const pb_op *op, const adder *to)
+{
+    bool vectorised = false;
+    for (const pb_impl *i = op->impls[plan->id]; i->name; i++) {
+        bool isa = instruction_set(i->name), worse = isa && vectorised;
+        if (!runs_here(i)) continue;
+        vectorised |= isa;
+        if (to->full || (!worse && !fallback(i->name))) PB_TRY(add_impl(plan, op, i, to));
+    }
+    return PB_OK;
+}
+
 static pb_status enumerate(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user)
 {
     const adder to = {add, user, full, ctx->id != PB_CPU};
-    for (const pb_op *const *op = pb_ops; *op; op++) {
-        bool vectorised = false;
-        for (const pb_impl *i = (*op)->impls[ctx->id]; i->name; i++) {
-            bool isa = instruction_set(i->name), worse = isa && vectorised;
-            if (!runs_here(i)) continue;
-            vectorised |= isa;
-            if (full || (!worse && !fallback(i->name))) PB_TRY(add_impl(ctx, *op, i, &to));
-        }
-    }
-    return PB_OK;
+    pb_ctx plan;
+    pb_status s = pb_ctx_open_plan(&plan, ctx->id);
+    if (s != PB_OK) return s;
+    for (const pb_op *const *op = pb_ops; *op && s == PB_OK; op++) s = add_op(&plan, *op, &to);
+    pb_ctx_close(&plan);
+    return s;
 }
 
 /* ---- correctness ------------------------------------------------------------------------------------------- */

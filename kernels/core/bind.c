@@ -99,7 +99,7 @@ static void *bound(pb_binder *b, pb_bound t)
     if (b->status != PB_OK) return NULL;
     t.p = (unsigned char *)p + GUARD;
     b->t[b->n++] = t;
-    b->status = fill(b, b->n - 1); /* on failure pb_unbind still releases it */
+    if (!b->ctx->planning) b->status = fill(b, b->n - 1); /* on failure pb_unbind still releases it */
     return t.p;
 }
 
