@@ -227,18 +227,21 @@ static const char *const full_grid[] = {"tuning=full,lora,qlora batch=1,4 seq=12
  * minutes on an H200. The bars of bars.def are among its cases. */
 #define DEVICE "dtype=bf16 mode=eager,graph model=qwen2.5-"
 #define BOTH   "0.5b,qwen2.5-1.5b "
+/* One layer of each kind of DeepSeek-V4 at its own sizes, for contract V4-STEP. */
+#define V4_STEP "dtype=bf16 mode=eager,graph model=v4-flash-layer tuning=full attention=dense,sparse batch=1 "
 static const char *const device_grid[] = {DEVICE BOTH "tuning=lora,qlora batch=1,4 seq=512,2048",
                                           DEVICE BOTH "tuning=lora,qlora batch=1 seq=128",
                                           "dtype=bf16 mode=eager clip=sync model=qwen2.5-" BOTH
                                           "tuning=qlora batch=1,4 seq=512,2048",
                                           DEVICE "0.5b tuning=full batch=1,4 seq=512,2048",
                                           DEVICE "1.5b tuning=full batch=4 seq=512",
+                                          V4_STEP "seq=4096",
                                           NULL};
 static const char *const device_full_grid[] = {DEVICE BOTH
                                                "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048",
                                                "dtype=bf16 mode=eager clip=sync model=qwen2.5-" BOTH
                                                "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048",
-                                               NULL};
+                                               V4_STEP "seq=4096,8192,16384", NULL};
 
 static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
 {
