@@ -191,7 +191,7 @@ static pb_status read_gates(const pb_options *o, pb_gates *out)
 {
     char path[PB_PATH_TEXT];
     snprintf(path, sizeof path, "%.900s/gates.csv", o->baseline);
-    return pb_gates_read(o->gates ? o->gates : path, out);
+    return pb_gates_read_for_pairs(o->gates ? o->gates : path, out);
 }
 
 static pb_exit exit_of(pb_status s)

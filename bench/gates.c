@@ -49,14 +49,14 @@ static void gate_line(reader *r)
     char *end;
     double limit = strtod(r->text[LIMIT], &end);
     const pb_metric *m = pb_metric_find(r->text[METRIC]);
-    bool yes = !strcmp(r->text[GATING], "yes");
+    const bool yes = !strcmp(r->text[GATING], "yes"), pairs = yes || !strcmp(r->text[GATING], "pairs");
     if (!*r->text[SUITE] || strchr(r->text[SUITE], '/')) fail(r, "not a suite: ", r->text[SUITE]);
     if (!m) fail(r, "not a metric of metrics.def: ", r->text[METRIC]);
     if (m && strcmp(m->better, r->text[BETTER]) != 0) fail(r, "metrics.def says better is ", m->better);
-    if (m && yes && !strcmp(m->better, "none")) fail(r, "a metric without a direction cannot gate: ", m->name);
+    if (m && pairs && !strcmp(m->better, "none")) fail(r, "a metric without a direction cannot gate: ", m->name);
     if (end == r->text[LIMIT] || *end || !(limit > 0 && limit < 10)) fail(r, "not a limit: ", r->text[LIMIT]);
     if (*r->text[CEILING] && !pb_metric_find(r->text[CEILING])) fail(r, "not a metric: ", r->text[CEILING]);
-    if (!yes && strcmp(r->text[GATING], "no") != 0) fail(r, "gating is yes or no, not ", r->text[GATING]);
+    if (!pairs && strcmp(r->text[GATING], "no") != 0) fail(r, "gating is yes, no or pairs, not ", r->text[GATING]);
     for (int i = 0; i < g->n; i++)
         if (!strcmp(g->gate[i].suite, r->text[SUITE]) && !strcmp(g->gate[i].metric, r->text[METRIC]))
             fail(r, "a second line for ", r->text[METRIC]);
@@ -68,6 +68,7 @@ static void gate_line(reader *r)
     memcpy(gate->ceiling, r->text[CEILING], PB_AXIS_TEXT);
     gate->stored_limit = limit;
     gate->gating = yes;
+    gate->gating_pairs = pairs;
 }
 
 static void on_line(int terminator, void *self)
@@ -108,6 +109,13 @@ pb_status pb_gates_read(const char *path, pb_gates *out)
     free(bytes);
     fclose(f);
     return s;
+}
+
+pb_status pb_gates_read_for_pairs(const char *path, pb_gates *out)
+{
+    PB_TRY(pb_gates_read(path, out));
+    for (int i = 0; i < out->n; i++) out->gate[i].gating = out->gate[i].gating_pairs;
+    return PB_OK;
 }
 
 const pb_gate *pb_gates_find(const pb_gates *g, const char *key, const char *metric)

@@ -4,8 +4,9 @@
  * PB_MIN_SESSIONS stored sessions (stored_rule.h). 0.15: REGRESSED is a value more than 15 % worse, that is cand/base >
  * 1.15 where lower is better and base/cand > 1.15 where higher is; an improvement is the same upside down. `ceiling`
  * (may be empty) names the metric of suite `ceiling` by which both sides are scaled first, each by its own run's: a
- * machine that is 30 % slower today has not changed the code. A line for every metric that gates; what no line names
- * has limit 0.15, no ceiling, and does not gate. */
+ * machine that is 30 % slower today has not changed the code. `gating`: yes, no, or pairs, for a metric that fails a
+ * comparison of executables, whose pairs show noise for what it is, but none with stored results. A line for every
+ * metric that gates; what no line names has limit 0.15, no ceiling, and does not gate. */
 #ifndef PB_GATES_H
 #define PB_GATES_H
 #include "bench/bench.h"
@@ -16,7 +17,7 @@ enum { PB_MAX_GATES = 256 };
 typedef struct pb_gate {
     char suite[PB_AXIS_TEXT], metric[PB_AXIS_TEXT], ceiling[PB_AXIS_TEXT];
     double stored_limit;
-    bool gating;
+    bool gating, gating_pairs; /* against stored results; in a comparison of executables */
 } pb_gate;
 
 typedef struct pb_gates {
@@ -27,6 +28,8 @@ typedef struct pb_gates {
 /* EIO: cannot be read; EINVAL: file and line, and what is wrong: an unknown metric, a direction that is
  * not the metric's, a limit outside (0,10), a ceiling that is no metric, a second line for a metric. */
 pb_status pb_gates_read(const char *path, pb_gates *out);
+/* The same for a comparison of executables: `gating` is gating_pairs. */
+pb_status pb_gates_read_for_pairs(const char *path, pb_gates *out);
 /* The gate of a key's suite and a metric; one that does not gate when no line names it. Never NULL. */
 const pb_gate *pb_gates_find(const pb_gates *g, const char *key, const char *metric);
 /* Whether some gate divides by this metric of suite `ceiling`. */

@@ -260,7 +260,7 @@ static pb_status simulate(const char *const *paths, int n, const pb_simulate_opt
     if (!n) return pb_fail(PB_EINVAL, "--simulate: name the run folders, or folders of pairs, that were recorded");
     PB_TRY(options_of(asked, &o));
     snprintf(path, sizeof path, "%s/gates.csv", asked->baselines ? asked->baselines : "baselines");
-    PB_TRY(pb_gates_read(asked->gates ? asked->gates : path, &gates));
+    PB_TRY(pb_gates_read_for_pairs(asked->gates ? asked->gates : path, &gates));
     PB_TRY(pb_sim_read(paths, n, &gates, &r));
     o.family = r.family;
     pb_sim_found *found = malloc(r.n * sizeof *found);

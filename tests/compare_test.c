@@ -56,6 +56,7 @@ static const expected cases[] = {
     /* what does not gate */
     {"unknown_base.csv", "unknown_slower.csv", {0}, "regressed=0", 0, "(REGRESSED)"},
     {"base.csv", "regressed.csv", {.gates = "gates_none.csv"}, "regressed=0", 0, "nothing here gates"},
+    {"base.csv", "regressed.csv", {.gates = "gates_pairs.csv"}, "regressed=0", 0, "nothing here gates"}, /* no pairs */
     {"contract_pass.csv", "contract_applies.csv", {0}, "missing=0 incomparable=0 failed=0", 0, "unsupported"},
     {"base.csv", "contract_fail.csv", {0}, "failed=0 new=0", 0, NULL},
     {"contract_fail.csv", "base.csv", {0}, "missing=0", 0, NULL},

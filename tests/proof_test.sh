@@ -38,8 +38,8 @@ measure() { proof cpu --bench "$dir/played" --baselines b --out out --aa 12 --sl
 expect 0 '| `m` | 120 | 15 | 0 | 18.1 % | 10 | 10 | 0 | 74.1 % |' measure
 [[ $(wc -l <calls) -eq 5 ]] || fail "not three sessions of one kind and two of the other"
 [[ $(grep -c 'inject-slowdown 2%' calls) -eq 2 ]] || fail "not two sessions are slowed"
-[[ $(grep -c -- '--gates out/gates.csv' calls) -eq 2 ]] || fail "other than the slowed sessions ask for more pairs"
-grep -q '^kernels,kernel_time,.*,yes$' out/gates.csv || fail "nothing gates, so nothing asks for more pairs"
+[[ $(grep -c -- '--gates out/gates.csv' calls) -eq 3 ]] || fail "other than the slowed sessions ask for more pairs"
+grep -q '^kernels,kernel_time,.*,no$' out/gates.csv || fail "kernels gate, so they ask for more pairs"
 sed -n 2p calls | grep -q inject-slowdown || fail "the second session is not a slowed one"
 [[ $(grep -o 'seed [0-9]*' calls | sort -u | wc -l) -eq 5 ]] || fail "two sessions of one seed"
 [[ $(ls b/m/proof | tr '\n' ' ') == 'aa-01 aa-02 aa-03 slow-01 slow-02 ' ]] || fail "other sessions are stored"

@@ -21,7 +21,8 @@ run() {
         }
     }'
 }
-simulate() { "$bench" compare --gates "$source/baselines/gates.csv" --trials 200 --simulate "$@"; }
+sed '/^kernels,kernel_time,/s/,pairs$/,no/' "$source/baselines/gates.csv" >gates.csv
+simulate() { "$bench" compare --gates gates.csv --trials 200 --simulate "$@"; }
 
 # ---- runs of one code, and pairs ------------------------------------------------------------------------------------
 run plain r 49 0.001 backward backward_time
@@ -37,6 +38,8 @@ cmp -s "$dir/log" first || fail "the order of the rows matters"
 run kernels k 24 0.001 kernels kernel_time
 expect 0 'rows=3 recorded=3 recorded_alarms=0' simulate kernels
 grep -q 'none of them gates: each of 3 rows is a comparison of its own' "$dir/log" || fail "rows that do not gate"
+expect 0 'rows=3 recorded=1 recorded_alarms=0' simulate kernels --gates "$source/baselines/gates.csv"
+grep -q '3 gating rows, one family' "$dir/log" || fail "what gates pairs does not gate"
 expect 0 'recorded=6 recorded_alarms=0' simulate kernels kernels --pairs 12 --max-pairs 12
 run pairs/base b 24 0.001 kernels kernel_time
 run pairs/cand c 24 0.00102 kernels kernel_time
