@@ -100,6 +100,8 @@ echo '99999' | expect 2 'standard input:1:' "$train" tokenize --decode
 # ---- data: bad lines, masks, splits --------------------------------------------------------------------
 printf '%s\n' '{"instruction":"q","response":"answer"}' 'nonsense' '{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"yes"}]}' >d.jsonl
 expect 2 'd.jsonl:2' "$train" --data d.jsonl --steps 1
+expect 2 '--impl nosuch: no op has an implementation of this name on cpu' "$train" --steps 1 --impl nosuch
+expect 2 '--merge says what --export writes' "$train" --steps 1 --merge
 expect 0 'left out d.jsonl:2' "$train" --data d.jsonl --steps 1 --bad-lines skip
 grep -q '1 bad lines left out' log || fail 'bad lines are not counted'
 count() { "$train" eval --data d.jsonl --bad-lines skip --loss-mask-type "$1" --tuning full | awk '$1 == "tokens" { print $2 }'; }

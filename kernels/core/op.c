@@ -25,6 +25,14 @@ const pb_op *pb_op_find(const char *name)
     return NULL;
 }
 
+bool pb_impl_exists(pb_backend_id backend, const char *name)
+{
+    for (const pb_op *const *op = pb_ops; *op; op++)
+        for (const pb_impl *i = (*op)->impls[backend]; i->name; i++)
+            if (strcmp(i->name, name) == 0) return true;
+    return false;
+}
+
 void pb_dims_text(const pb_op *op, const int *dim, char *out, size_t n)
 {
     size_t len = 0;

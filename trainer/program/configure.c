@@ -115,6 +115,7 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     c->loss_scale = (float)o->loss_scale;
     if (o->export && c->model.geometry->v4) /* rather than find out when all steps are done */
         return pb_fail(PB_EINVAL, "--export: there is no Hugging Face folder for %s", c->model.geometry->name);
+    if (o->merge && !o->export) return pb_fail(PB_EINVAL, "--merge says what --export writes: name its folder");
     if (!(o->weight_decay >= 0)) return pb_fail(PB_EINVAL, "--weight-decay %g: need at least 0", o->weight_decay);
     const double warmup = o->warmup < 1 ? floor(o->warmup * (double)o->steps) : o->warmup;
     if (!(warmup >= 0 && warmup <= (double)o->steps))

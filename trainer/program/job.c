@@ -6,6 +6,7 @@
 
 #include "cli/memory.h"
 #include "kernels/core/clock.h"
+#include "kernels/core/op.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/peft.h"
 
@@ -86,6 +87,9 @@ static pb_status load(pb_job *j)
 pb_status pb_job_open(pb_job *j, bool plan)
 {
     PB_TRY(plan ? pb_ctx_open_plan(&j->ctx, j->device) : pb_ctx_open(&j->ctx, j->device, 0));
+    if (j->o->impl && !pb_impl_exists(j->device, j->o->impl))
+        return pb_fail(PB_EINVAL, "--impl %.60s: no op has an implementation of this name on %s (bench list kernels)",
+                       j->o->impl, pb_backend_name(j->device));
     j->ctx.prefer = j->o->impl;
     j->ctx.deterministic = j->o->deterministic;
     PB_TRY(open_data(j));
