@@ -60,7 +60,7 @@ pb_status pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args);
 const pb_impl *pb_op_pick(const pb_ctx *ctx, const pb_op *op, const void *args);
 /* Runs a picked implementation: pb_op_run after the choice, and what replay calls. */
 pb_status pb_impl_run(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const void *args);
-const pb_op *pb_op_find(const char *name); /* NULL when there is none */
+const pb_op *pb_op_find(const char *name);                    /* NULL when there is none */
 bool pb_impl_exists(pb_backend_id backend, const char *name); /* of any op */
 
 extern const pb_op *const pb_ops[]; /* every line of ops.def, NULL-ended */

@@ -82,7 +82,7 @@ pb_status pb_indexer_pick_ref(pb_ctx *ctx, const void *args)
 {
     const pb_indexer_pick_args *a = args;
     uint64_t *room = ctx->scratch;
-    float *row = (float *)(room + a->x.G);
+    float *row = (void *)(room + a->x.G);
     for (size_t t = 0; t < (size_t)a->x.B * a->x.S; t++) {
         score_row(&a->x, a->start, a->ratio, (int)(t / a->x.S), (int)(t % a->x.S), row);
         pb_topk_row_ref(row, a->x.G, a->K, a->pick + t * a->K, room);

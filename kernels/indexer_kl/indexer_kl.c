@@ -30,7 +30,7 @@ static query query_of(const float *score, const float *mass, const int32_t *pick
         }
     for (int j = 0; j < K; j++)
         if (q.pick[j] >= 0) sum += exp((double)q.score[j] - top);
-    q.log_sum = top + log(sum);
+    q.log_sum = top + (sum == 0 ? (double)-INFINITY : log(sum)); /* 0: of nothing */
     q.counts = any && !(q.mass_sum == 0);
     return q;
 }

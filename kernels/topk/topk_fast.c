@@ -19,7 +19,7 @@ static int make_keys(const float *score, int G, uint32_t *keys)
     for (int g = 0; g < G; g += PB_VLEN) {
         const int n = G - g < PB_VLEN ? G - g : PB_VLEN;
         const vf x = vf_get(score, (size_t)g, PB_F32, n) + 0.0f;
-        const vu bits = (vu)x, sign = (vu)((vi)bits >> 31), nan = (vu)((bits & 0x7fffffffu) > 0x7f800000u);
+        const vu bits = (vu)x, sign = -(bits >> 31), nan = (vu)((bits & 0x7fffffffu) > 0x7f800000u);
         const vu key = (bits ^ (sign | 0x80000000u)) | nan;
         *(vu *)(keys + g) = key;
         for (int i = 0; i < n; i++) seen += keys[g + i] > PB_TOPK_UNSEEN;
