@@ -130,9 +130,9 @@ double pb_train_case_device_seconds(const pb_case *c)
 {
     double tokens, weights = size_of(c, &tokens);
     const char *tuning = pb_case_get(c, "tuning");
-    const double open = 0.4 + 0.8e-9 * weights, step = 0.01 + 4 * 2 * weights * tokens / 3e14;
+    const double open = 0.3 + 0.5e-9 * weights, step = 0.01 + 4 * 2 * weights * tokens / 3e14;
     const bool full = tuning && strcmp(tuning, "full") == 0;
-    return open + (full ? 5e-9 * weights : 0) + (10 * step > 0.5 ? 10 * step : 0.5);
+    return open + (full ? 3e-9 * weights : 0) + (10 * step > 0.5 ? 10 * step : 0.5);
 }
 
 /* ---- trainers on the shipped text ------------------------------------------------------------------- */
