@@ -1,10 +1,12 @@
 /* mla_shapes_test.c - every implementation of sparse_mla against an oracle in double, at the shapes that the public
- * kernels' tests run, at the one they train with under 0, 75 and 100 % masked slots, and at ragged ones. Also how far
- * two runs of a backward pass are apart: not a bit, or by a bound where the implementation says that it varies.
+ * kernels' tests run, at the one they train with under 0, 75 and 100 % masked slots, and at ragged ones; and those of
+ * dense_mla, causal, with a window and without either. Also how far two runs of a backward pass are apart: not a bit,
+ * or by a bound where the implementation says that it varies.
  *
  * usage: mla_shapes_test [--backend cpu|cuda]     or PB_TEST_BACKEND=cuda
  * A GPU runs all of them, f32 where a forward pass has at most 5 GFLOP. A CPU runs those of at most 0.6, so that CI has
  * them in seconds: 10 of the public tests' 17 problems; `ref` up to 0.14. */
+#include "kernels/dense_mla/dense_mla.h"
 #include "kernels/sparse_mla/convert.h"
 #include "kernels/sparse_mla/lists.h"
 #include "kernels/sparse_mla/sparse_mla.h"
@@ -14,7 +16,7 @@
 typedef enum sinks { RANDOM, ZERO, POSITIVE, NEGATIVE, TEN } sinks;
 
 typedef struct shape {
-    pb_dims dim; /* B, S, S_kv, H, D, V, W, kind of list */
+    pb_dims dim; /* B, S, S_kv, H, D, V, and W, kind of list; dense: causal, window */
     sinks sink;
 } shape;
 
@@ -57,6 +59,16 @@ static const shape ragged[] = {
     {{0}, RANDOM},
 };
 
+static const shape dense[] = {
+    {{1, 150, 1280, 8, 512, 512, 1, 128}, RANDOM},
+    {{2, 33, 130, 64, 512, 512, 1, 0}, RANDOM},
+    {{1, 65, 257, 16, 576, 512, 0, 0}, RANDOM},
+    {{2, 40, 37, 100, 512, 512, 1, 9}, RANDOM}, /* the first queries see nothing */
+    {{1, 257, 257, 3, 128, 128, 1, 0}, RANDOM},
+    {{1, 1280, 1280, 64, 512, 512, 1, 0}, RANDOM},
+    {{0}, RANDOM},
+};
+
 /* Against double: relative L2, and rel_diff = 1 - 2 sum xy / (sum x^2 + sum y^2), the measure of the public kernels'
  * tests. The largest error is held to 100 times the first, in units of the root mean square. */
 typedef struct bound {
@@ -75,6 +87,7 @@ enum { OUTPUTS = sizeof bounds / sizeof *bounds };
 
 typedef struct run {
     pb_ctx cpu, *ctx;
+    const pb_op *fwd, *bwd;
     int wrong;
 } run;
 
@@ -180,7 +193,12 @@ static void run_again(run *r, const char *where, call *c, bool varies)
     }
 }
 
-static double gflop(const int *d) { return 2e-9 * d[0] * d[1] * d[3] * (d[4] + d[5]) * d[6]; }
+/* Of the forward pass; a dense query counts with all slots that any has. */
+static double gflop(const run *r, const int *d)
+{
+    const int slots = r->fwd == &pb_op_dense_mla_fwd ? pb_mla_dense_slots(d[2], d[7]) : d[6];
+    return 2e-9 * d[0] * d[1] * d[3] * (d[4] + d[5]) * slots;
+}
 
 /* Every implementation of one pass on the inputs of a call on the CPU. */
 static void check_pass(run *r, const int *dim, const call *inputs, const mla_want *want)
@@ -189,7 +207,7 @@ static void check_pass(run *r, const int *dim, const call *inputs, const mla_wan
     call_fresh(&c, inputs);
     for (const pb_impl *i = c.op->impls[r->ctx->id]; i->name; i++) {
         char where[160];
-        if (!call_takes(i, &c) || (strcmp(i->name, "ref") == 0 && gflop(dim) > 0.14)) continue;
+        if (!call_takes(i, &c) || (strcmp(i->name, "ref") == 0 && gflop(r, dim) > 0.14)) continue;
         int n = snprintf(where, sizeof where, "%s.%s %s ", c.op->name, i->name, pb_dtype_name(c.b.dtype));
         pb_dims_text(c.op, dim, where + n, sizeof where - (size_t)n);
         r->ctx->impl = i->name;
@@ -216,12 +234,12 @@ static call inputs_of(run *r, const pb_op *op, const shape *s, pb_dtype t)
 
 static void check_shape(run *r, const shape *s, pb_dtype t)
 {
-    call fwd = inputs_of(r, &pb_op_sparse_mla_fwd, s, t), bwd = inputs_of(r, &pb_op_sparse_mla_bwd, s, t);
+    call fwd = inputs_of(r, r->fwd, s, t), bwd = inputs_of(r, r->bwd, s, t);
     const pb_mla x = pb_mla_fwd_problem(fwd.args), p = pb_mla_bwd_problem(bwd.args);
     const size_t e = pb_dtype_size(t), lists = (size_t)p.B * p.S * p.W * sizeof *p.idx;
     assert_memory_equal(x.q, p.q, (size_t)p.B * p.S * p.H * p.D * e); /* one oracle for both passes */
     assert_memory_equal(x.kv, p.kv, (size_t)p.B * p.S_kv * p.D * e);
-    assert_memory_equal(x.idx, p.idx, lists);
+    if (p.idx) assert_memory_equal(x.idx, p.idx, lists);
     assert_memory_equal(x.sink, p.sink, p.H * sizeof *p.sink);
     mla_want want = mla_oracle(&p);
     check_pass(r, s->dim, &fwd, &want);
@@ -230,18 +248,21 @@ static void check_shape(run *r, const shape *s, pb_dtype t)
     call_unbind(&fwd), call_unbind(&bwd);
 }
 
-static void check_shapes(run *r, const shape *s)
+static void check_shapes(run *r, const pb_op *fwd, const pb_op *bwd, const shape *s)
 {
-    r->wrong = 0;
+    r->fwd = fwd, r->bwd = bwd, r->wrong = 0;
     for (; s->dim[0]; s++)
         for (int t = 0; t < PB_NFLOAT; t++)
-            if (gflop(s->dim) <= (r->ctx->id == PB_CPU ? 0.6 : t == PB_F32 ? 5 : 1e9)) check_shape(r, s, (pb_dtype)t);
+            if (gflop(r, s->dim) <= (r->ctx->id == PB_CPU ? 0.6 : t == PB_F32 ? 5 : 1e9))
+                check_shape(r, s, (pb_dtype)t);
     if (r->wrong) fail_msg("%d outputs are wrong", r->wrong);
 }
 
-static void shapes_of_the_public_tests(void **state) { check_shapes(*state, public_tests); }
-static void the_trained_shape_at_any_share_of_masked_slots(void **state) { check_shapes(*state, trained); }
-static void ragged_shapes(void **state) { check_shapes(*state, ragged); }
+static void check_lists(run *r, const shape *s) { check_shapes(r, &pb_op_sparse_mla_fwd, &pb_op_sparse_mla_bwd, s); }
+static void shapes_of_the_public_tests(void **state) { check_lists(*state, public_tests); }
+static void the_trained_shape_at_any_share_of_masked_slots(void **state) { check_lists(*state, trained); }
+static void ragged_shapes(void **state) { check_lists(*state, ragged); }
+static void dense_shapes(void **state) { check_shapes(*state, &pb_op_dense_mla_fwd, &pb_op_dense_mla_bwd, dense); }
 
 /* ---- the judge itself ------------------------------------------------------------------------------- */
 
@@ -298,6 +319,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(shapes_of_the_public_tests),
         cmocka_unit_test(the_trained_shape_at_any_share_of_masked_slots),
         cmocka_unit_test(ragged_shapes),
+        cmocka_unit_test(dense_shapes),
     };
     if (argc == 3 && strcmp(argv[1], "--backend") == 0) setenv("PB_TEST_BACKEND", argv[2], 1);
     return cmocka_run_group_tests(tests, open_all, close_all);

@@ -1,6 +1,8 @@
 /* bind.h - makes an op's tensors for tests and benchmarks: seeded inputs, poisoned outputs, guard
  * words around both, and the comparison of two such sets.
  *
+ * On a context that only plans (pb_ctx_open_plan) tensors have addresses and no values.
+ *
  * The first failure sticks in `status`; calls after it return NULL. Test it once, at the end. */
 #ifndef PB_BIND_H
 #define PB_BIND_H
