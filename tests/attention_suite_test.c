@@ -7,6 +7,7 @@
 #include "bench/results.h"
 #include "bench/v4_step.h"
 #include "tests/attention_cases.h"
+#include "tests/sink.h"
 
 /* ---- what the comparison notices ---------------------------------------------------------------------------- */
 
@@ -133,26 +134,6 @@ static void a_lost_query_is_noticed(void **state)
 }
 
 /* ---- rows --------------------------------------------------------------------------------------------------- */
-
-static char dir[32];
-
-static void open_sink(pb_sink *s)
-{
-    snprintf(dir, sizeof dir, "/tmp/pb_attn_XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    CHECK_OK(pb_results_create(dir));
-    CHECK_OK(pb_sink_open(dir, s));
-    s->run_id = "r", s->machine_id = "m";
-}
-
-static void close_sink(pb_sink *s)
-{
-    static const char *const files[] = {"results.csv", "samples.csv"};
-    char path[128];
-    pb_sink_close(s);
-    for (int i = 0; i < 2; i++) snprintf(path, sizeof path, "%s/%s", dir, files[i]), unlink(path);
-    rmdir(dir);
-}
 
 static char *results(void)
 {

@@ -9,7 +9,7 @@
 #include "bench/graph_gain.h"
 #include "bench/plan.h"
 #include "bench/results.h"
-#include "tests/test.h"
+#include "tests/sink.h"
 
 /* ---- the crossover ---------------------------------------------------------------------------------- */
 
@@ -47,26 +47,6 @@ static void a_graph_may_always_or_never_pay(void **state)
 }
 
 /* ---- rows ------------------------------------------------------------------------------------------- */
-
-static char dir[32];
-
-static void open_sink(pb_sink *s)
-{
-    snprintf(dir, sizeof dir, "/tmp/pb_device_XXXXXX");
-    assert_non_null(mkdtemp(dir));
-    CHECK_OK(pb_results_create(dir));
-    CHECK_OK(pb_sink_open(dir, s));
-    s->run_id = "r", s->machine_id = "m";
-}
-
-static void close_sink(pb_sink *s)
-{
-    static const char *const files[] = {"results.csv", "samples.csv"};
-    char path[128];
-    pb_sink_close(s);
-    for (int i = 0; i < 2; i++) snprintf(path, sizeof path, "%s/%s", dir, files[i]), unlink(path);
-    rmdir(dir);
-}
 
 static void put(pb_sink *s, const char *mode, const char *seq, const char *metric, double value)
 {

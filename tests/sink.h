@@ -1,0 +1,30 @@
+/* sink.h - a results folder of a test's own, for what a suite emits. */
+#ifndef PB_TESTS_SINK_H
+#define PB_TESTS_SINK_H
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "bench/results.h"
+#include "tests/test.h"
+
+static char dir[32];
+
+static inline void open_sink(pb_sink *s)
+{
+    snprintf(dir, sizeof dir, "/tmp/pb_sink_XXXXXX");
+    assert_non_null(mkdtemp(dir));
+    CHECK_OK(pb_results_create(dir));
+    CHECK_OK(pb_sink_open(dir, s));
+    s->run_id = "r", s->machine_id = "m";
+}
+
+static inline void close_sink(pb_sink *s)
+{
+    static const char *const files[] = {"results.csv", "samples.csv"};
+    char path[128];
+    pb_sink_close(s);
+    for (int i = 0; i < 2; i++) snprintf(path, sizeof path, "%s/%s", dir, files[i]), unlink(path);
+    rmdir(dir);
+}
+#endif
