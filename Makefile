@@ -37,7 +37,9 @@ test: setup build ## build, then every test
 tiny-weights: build ## train the model that parity tests read: tiny-weights/ of the build
 	@$(BUILD)/bin/tiny_weights $(BUILD)/tiny-weights again
 
-bench: setup build ## build, then the backward suite (flags in ARGS)
+bench: setup $(BUILD)/build.ninja ## build bench alone, then the backward suite (flags in ARGS)
+	@cmake --build $(BUILD) -j $(JOBS) --target bench
+	@ln -sfn $(PRESET)/bin build/bin
 	@build/bin/bench --suite backward $(ARGS)
 
 install: build ## programs, corpus, baselines, plots and completion under PREFIX
