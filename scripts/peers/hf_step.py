@@ -37,8 +37,9 @@ def quantise(model, dtype, device):
         for name, old in list(parent.named_children()):
             if not isinstance(old, torch.nn.Linear):
                 continue
+            # On no device: its own first weights, drawn by the CPU, would take seconds and be thrown away.
             new = bnb.nn.Linear4bit(old.in_features, old.out_features, bias=old.bias is not None, compute_dtype=dtype,
-                                    compress_statistics=False, quant_type="nf4")
+                                    compress_statistics=False, quant_type="nf4", device="meta")
             new.weight = bnb.nn.Params4bit(old.weight.data, requires_grad=False, blocksize=64,
                                            compress_statistics=False, quant_type="nf4")
             if old.bias is not None:
