@@ -139,6 +139,8 @@ done
 one_line 125 'miles: want miles_plugins/models/deepseek_v4/ops/kernel/tilelang_sparse_mla_fwd.py or tilelang_sparse_mla_fwd.py' \
     attention --path tilelang=miles
 one_line 125 'wheels: want cudnn/deepseek_sparse_attention in it' attention --path cudnn=wheels
+mkdir -p wheels/nvidia_cutlass_dsl/dsl_packages && printf '#!/bin/sh\nshift 2\necho "$@"\n' >bare && chmod +x bare
+PB_PEER_PYTHON=./bare one_line 125 './bare lacks torch, tvm_ffi; pip install them' attention --path cudnn=wheels
 one_line 125 "miles: want ${kernel#mla/} in it" attention --path flashmla=miles
 build() { "$peers/attention_peers.py" --peer flashmla --path mla --build mla.so; }
 one_line 125 'mla/csrc/cutlass/include: no CUTLASS headers there; PB_CUTLASS names their folder' build

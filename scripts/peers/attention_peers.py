@@ -7,7 +7,7 @@ precision: o and dq of 16 queries, dkv of 4 rows. A wrong result has no time. Ti
 
 tilelang  forward, backward; PATH: a checkout of the public miles repository, or the folder with its two kernel files
 cudnn     backward; PATH: a folder into which nvidia-cudnn-frontend and nvidia-cutlass-dsl (with its -libs-base, -libs-core
-          and -libs-cu13 wheels) were unpacked
+          and -libs-cu13 wheels) were unpacked; apache-tvm-ffi, which compiles its calls, is the interpreter's
 flashmla  forward; PATH: a checkout of FlashMLA, whose kernel is built by nvcc on first use ($CUDACXX; CUTLASS headers in
           csrc/cutlass/include, or $PB_CUTLASS), or a library that an earlier use built
 
