@@ -223,10 +223,10 @@ __global__ __launch_bounds__(plan<D, G>::THREADS, 1) void fwd_kernel(const __gri
     extern __shared__ unsigned char smem[];
     shared<D, G> &sm = *reinterpret_cast<shared<D, G> *>(smem + (1024 - smem_address(smem) % 1024) % 1024);
     if (threadIdx.x == 0) {
-        barrier_init(&sm.q_full, 1), barrier_init(&sm.q_empty, 4 * G);
+        barrier_init(&sm.q_full, 1), barrier_init(&sm.q_empty, 4 * G * WARP_ARRIVES);
         for (int s = 0; s < STAGES; s++) {
-            barrier_init(&sm.k_full[s], 1), barrier_init(&sm.k_empty[s], 4 * G);
-            barrier_init(&sm.v_full[s], 1), barrier_init(&sm.v_empty[s], 4 * G);
+            barrier_init(&sm.k_full[s], 1), barrier_init(&sm.k_empty[s], 4 * G * WARP_ARRIVES);
+            barrier_init(&sm.v_full[s], 1), barrier_init(&sm.v_empty[s], 4 * G * WARP_ARRIVES);
         }
         barrier_inits_done();
         tensor_map_prefetch(&mq), tensor_map_prefetch(&mk), tensor_map_prefetch(&mv);

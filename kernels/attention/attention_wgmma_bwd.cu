@@ -374,10 +374,11 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
 
 template <int D> __device__ inline void init(shared<D> &sm)
 {
-    barrier_init(&sm.kv_full, 1), barrier_init(&sm.dq_full, CONSUMER_WARPS), barrier_init(&sm.dq_empty, 1);
+    barrier_init(&sm.kv_full, 1), barrier_init(&sm.dq_full, CONSUMER_WARPS * WARP_ARRIVES),
+        barrier_init(&sm.dq_empty, 1);
     for (int s = 0; s < STAGES; s++) {
-        barrier_init(&sm.q_full[s], 1), barrier_init(&sm.q_empty[s], CONSUMER_WARPS);
-        barrier_init(&sm.do_full[s], 1), barrier_init(&sm.do_empty[s], CONSUMER_WARPS);
+        barrier_init(&sm.q_full[s], 1), barrier_init(&sm.q_empty[s], CONSUMER_WARPS * WARP_ARRIVES);
+        barrier_init(&sm.do_full[s], 1), barrier_init(&sm.do_empty[s], CONSUMER_WARPS * WARP_ARRIVES);
     }
     barrier_inits_done();
 }

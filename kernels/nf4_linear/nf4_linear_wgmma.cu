@@ -192,8 +192,7 @@ __device__ void produce(shared<TOKENS> &sm, const CUtensorMap *map, const task &
             tile[(chunk + 3) ^ (row % 8)] = decode(v[p], codes[p].w);
         }
         fence_async_shared();
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(&sm.full[stage]);
+        release(&sm.full[stage]);
         if (own.from + i + AHEAD < own.to) fetch<TOKENS, ACROSS>(sm, t, own.feature0, own.from + i + AHEAD, slot);
         copy_commit();
     }
@@ -278,7 +277,7 @@ __global__ __launch_bounds__(plan<TOKENS>::THREADS, 1) void fused(const __grid_c
         for (int i = (int)threadIdx.x; i < 256 && !t.w.s.absmax; i += DECODERS) sm.map[i] = t.w.s.code[i];
     } else if (threadIdx.x == DECODERS) {
         for (int s = 0; s < STAGES; s++) {
-            barrier_init(&sm.full[s], DECODERS / 32 + 1);
+            barrier_init(&sm.full[s], DECODERS / 32 * WARP_ARRIVES + 1);
             barrier_init(&sm.empty[s], CONSUMERS / 32);
             barrier_init(&sm.all_empty[s], CONSUMERS / 32 * t.pair);
         }

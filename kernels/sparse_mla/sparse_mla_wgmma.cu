@@ -29,6 +29,7 @@ template <int D> struct alignas(1024) shared {
     bf16 w[D == V ? 2 : 1][PANEL]; /* of RIGHT; of LEFT, unless there is no room */
     float2 state[2][HEADS];        /* of each warpgroup's rows: maximum; after the last pair, the sum of weights too */
     uint16_t seen[2][KEYS / 16];   /* bits of a block's slots that are not masked */
+    alignas(4) bool moved[4];      /* whether a warp of `left` moved a maximum for the weights it published last */
     uint64_t q_full, q_free, k_full[2][2 * PARTS], k_free[2][2 * PARTS], w_full[2]; /* k: [block][part] */
 
     /* Columns V.. of the first block are read by `left` alone, before it has weights; they fall free with these. */
@@ -373,6 +374,7 @@ template <int D> __device__ void left(shared<D> &sm, const pb_mla &p, int total)
             settled(s);
             const bool moved = weigh(s, *reinterpret_cast<const uint64_t *>(sm.seen[LEFT]), st, sl, keep);
             as_operand<KEYS / 8>(w, s);
+            if (threadIdx.x % 32 == 0) sm.moved[threadIdx.x / 32 % 4] = moved;
             if (D > V) named_sync(1, 128); /* where the weights go, other warps' products may still read columns */
             publish(sm.left_weights(), sm.state[LEFT], &sm.w_full[LEFT], w, st, j == 1);
             if (moved) rescale(o, keep);
@@ -411,8 +413,9 @@ template <int D> __device__ void right(shared<D> &sm, const pb_mla &p, int total
                 start_scores<D>(s, q, k, second_part(n), n > 0);
             }
             barrier_wait(&sm.w_full[LEFT], parity);
-            if (follow_other(st, sm.state[LEFT], keep, sum)) {
-                wgmma_wait<0>(); /* seldom; else the compiler adds it, and says so */
+            follow_other(st, sm.state[LEFT], keep, sum);
+            if (*reinterpret_cast<const uint32_t *>(sm.moved)) { /* seldom; all four warps wait, or none */
+                wgmma_wait<0>();
                 rescale(o, keep);
             }
             start_outputs(o, w_other, v_other, sm.k_full[LEFT], RIGHT, parity);
@@ -435,12 +438,12 @@ template <int D> __device__ void right(shared<D> &sm, const pb_mla &p, int total
 
 template <int D> __device__ inline void init(shared<D> &sm)
 {
-    barrier_init(&sm.q_full, 1), barrier_init(&sm.q_free, 4);
+    barrier_init(&sm.q_full, 1), barrier_init(&sm.q_free, 4 * WARP_ARRIVES);
     for (int b = 0; b < 2; b++) {
-        barrier_init(&sm.w_full[b], 4);
+        barrier_init(&sm.w_full[b], 4 * WARP_ARRIVES);
         for (int x = 0; x < 2 * PARTS; x++)
             barrier_init(&sm.k_full[b][x], x == (b == LEFT ? 0 : second_part(0)) ? 128 + 4 : 128),
-                barrier_init(&sm.k_free[b][x], 4);
+                barrier_init(&sm.k_free[b][x], 4 * WARP_ARRIVES);
     }
     barrier_inits_done();
 }

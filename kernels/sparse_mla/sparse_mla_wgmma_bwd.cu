@@ -21,7 +21,7 @@ enum { V = 512, HEADS = 64, KEYS = 64, PARTS = 4, THREADS = 384, WARPS = 8 /* th
 /* A panel is [64 rows][64 columns], 128-byte swizzle. */
 enum { PANEL = 64 * 64, PANEL_BYTES = 2 * PANEL, STEP_DOWN = 16 * 128 /* sixteen rows */, HALF = 4 /* panels of V */ };
 enum { PRODUCER_REGS = 24, CONSUMER_REGS = 240 };
-enum named { WEIGHTS_READY = 1, DS_READY, WEIGHTS_FREE };
+enum { DS_READY = 1 }; /* the named barrier of those who compute */
 
 struct maps {
     CUtensorMap q, dO;
@@ -42,7 +42,7 @@ template <int D> struct alignas(1024) shared {
     float lse2[HEADS], delta[HEADS]; /* lse in powers of two, infinite for a head that is not there */
     int row[KEYS];                   /* of kv, or -1 */
     /* One part of q and do is what both warpgroups are done with after their columns of that number. */
-    uint64_t q_full, q_empty[PARTS], kv_full, kv_empty;
+    uint64_t q_full, q_empty[PARTS], kv_full, kv_empty, weight_full, weight_empty;
 };
 
 #ifdef PB_SM90_CODE
@@ -312,11 +312,11 @@ __device__ inline void make_operands(state<D> &st, shared<D> &sm, const float (&
 {
     if (WG == 0) {
         weigh(st.own, s, sm.lse2, there, p.scale * MLA_LOG2E);
-        if (tile > 0) named_sync(WEIGHTS_FREE, 256);
+        barrier_wait(&sm.weight_empty, (tile & 1) ^ 1);
         share(weight, st.own);
-        named_arrive(WEIGHTS_READY, 256);
+        release(&sm.weight_full);
     } else {
-        named_sync(WEIGHTS_READY, 256);
+        barrier_wait(&sm.weight_full, tile & 1);
         differentiate(st.own, s, weight, sm.delta, there, p.scale);
         share(ds, st.own);
     }
@@ -391,7 +391,6 @@ template <int D, int WG> __device__ void consume(shared<D> &sm, const task &a)
         if (it.tiles > 0) barrier_wait(&sm.q_full, heads++ & 1);
         for (int t = 0; t < it.tiles; t++, tile++) {
             float s[8][4];
-            if (WG == 1 && tile > 0) named_arrive(WEIGHTS_FREE, 256); /* of the tile before */
             barrier_wait(&sm.kv_full, tile & 1);
             start_scores<D, WG>(s, at);
             wgmma_wait<1>(); /* true already; ptxas does not know that what add_rest adds is there */
@@ -407,6 +406,7 @@ template <int D, int WG> __device__ void consume(shared<D> &sm, const task &a)
             }
             make_operands<D, WG>(st, sm, s, there, weight, ds, p, tile);
             mix<D, WG>(st, sm, at, t + 1 == it.tiles);
+            if (WG == 1) release(&sm.weight_empty);
         }
         add_rest(st);
         store_dq<D, WG>(st, p, it, r);
@@ -415,8 +415,10 @@ template <int D, int WG> __device__ void consume(shared<D> &sm, const task &a)
 
 template <int D> __device__ inline void init(shared<D> &sm)
 {
-    barrier_init(&sm.q_full, 2), barrier_init(&sm.kv_full, 4), barrier_init(&sm.kv_empty, WARPS);
-    for (int n = 0; n < PARTS; n++) barrier_init(&sm.q_empty[n], WARPS);
+    barrier_init(&sm.q_full, 2), barrier_init(&sm.kv_full, 4 * WARP_ARRIVES),
+        barrier_init(&sm.kv_empty, WARPS * WARP_ARRIVES);
+    for (int n = 0; n < PARTS; n++) barrier_init(&sm.q_empty[n], WARPS * WARP_ARRIVES);
+    barrier_init(&sm.weight_full, 4 * WARP_ARRIVES), barrier_init(&sm.weight_empty, 4 * WARP_ARRIVES);
     barrier_inits_done();
 }
 #endif
