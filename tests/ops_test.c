@@ -2,7 +2,9 @@
  * swept over 1..65 and 127..129, outputs and scratch poisoned and between guard words; and every recorded graph against
  * the eager run. Generated from kernels/ops.def: a new op is tested the moment it is listed.
  *
- * usage: ops_test [--backend cpu|cuda] [--no-sweep] [OP_SUBSTRING | =OP]     e.g. ops_test attention */
+ * usage: ops_test [--backend cpu|cuda] [--no-sweep] [--part K/N] [OP_SUBSTRING | =OP]     e.g. ops_test attention
+ *        --part: every N-th case from the K-th on, K = 0..N-1, so that N processes share the work */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +15,9 @@ typedef struct one {
     pb_ctx *oracle, *ctx;
     const pb_op *op;
     bool sweep;
-    int wrong; /* cases; a test goes on after one, so that a run shows them all */
+    int part, parts; /* of the cases */
+    int number;      /* of the next case */
+    int wrong;       /* cases; a test goes on after one, so that a run shows them all */
 } one;
 
 /* Counts a wrong case and says which, as long as there are few. */
@@ -84,6 +88,7 @@ static void check_impl(one *o, const pb_impl *impl, const int *dim, pb_dtype t, 
 
 static void check_case(one *o, const int *dim, pb_dtype t)
 {
+    if (o->number++ % o->parts != o->part) return;
     call inputs = call_inputs(o->oracle, o->op, dim, t), want = call_bind(o->oracle, o->op, dim, t);
     call eager = call_bind(o->ctx, o->op, dim, t), graph = call_bind(o->ctx, o->op, dim, t);
     call_fresh(&want, &inputs);
@@ -123,14 +128,17 @@ static void test_op(void **state)
 typedef struct wish {
     const char *op, *backend; /* NULL: all */
     bool sweep;
+    int part, parts;
 } wish;
 
 static wish parse(int argc, char **argv)
 {
-    wish w = {.sweep = true};
+    wish w = {.sweep = true, .parts = 1};
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--no-sweep") == 0) w.sweep = false;
-        else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc) w.backend = argv[++i];
+        else if (strcmp(argv[i], "--part") == 0 && i + 1 < argc) {
+            if (sscanf(argv[++i], "%d/%d", &w.part, &w.parts) != 2 || w.part < 0 || w.part >= w.parts) w.parts = 0;
+        } else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc) w.backend = argv[++i];
         else w.op = argv[i];
     return w;
 }
@@ -149,6 +157,7 @@ int main(int argc, char **argv)
     static pb_ctx oracle, ctxs[PB_NBACKENDS];
     const wish w = parse(argc, argv);
     size_t n = 0;
+    if (!w.parts) return 2;
     if (pb_ctx_open(&oracle, PB_CPU, 0) != PB_OK) return 1;
     oracle.impl = "ref";
     for (int be = 0; be < PB_NBACKENDS; be++) {
@@ -160,7 +169,7 @@ int main(int argc, char **argv)
         for (const pb_op *const *op = pb_ops; *op; op++) {
             if (!wanted(&w, (*op)->name)) continue;
             assert_true(n < MAX);
-            ones[n] = (one){&oracle, &ctxs[be], *op, w.sweep, 0};
+            ones[n] = (one){&oracle, &ctxs[be], *op, w.sweep, w.part, w.parts, 0, 0};
             snprintf(names[n], sizeof names[n], "%s.%s", (*op)->name, ctxs[be].be->name);
             tests[n] = (struct CMUnitTest){.name = names[n], .test_func = test_op, .initial_state = &ones[n]};
             n++;
