@@ -2,7 +2,7 @@
  * swept over 1..65 and 127..129, outputs and scratch poisoned and between guard words; and every recorded graph against
  * the eager run. Generated from kernels/ops.def: a new op is tested the moment it is listed.
  *
- * usage: ops_test [--backend cpu|cuda] [--no-sweep] [--part K/N] [OP_SUBSTRING | =OP]     e.g. ops_test attention
+ * usage: ops_test [--backend cpu|cuda] [--no-sweep] [--part K/N] [OP_SUBSTRING | =OP]...     e.g. ops_test attention
  *        --part: every N-th case from the K-th on, K = 0..N-1, so that N processes share the work */
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,26 +126,30 @@ static void test_op(void **state)
 }
 
 typedef struct wish {
-    const char *op, *backend; /* NULL: all */
+    const char *backend; /* NULL: all */
+    char **op;           /* of n; none: all */
+    int n, part, parts;
     bool sweep;
-    int part, parts;
 } wish;
 
 static wish parse(int argc, char **argv)
 {
-    wish w = {.sweep = true, .parts = 1};
+    wish w = {.op = argv, .parts = 1, .sweep = true}; /* words come to the front of argv */
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--no-sweep") == 0) w.sweep = false;
         else if (strcmp(argv[i], "--part") == 0 && i + 1 < argc) {
             if (sscanf(argv[++i], "%d/%d", &w.part, &w.parts) != 2 || w.part < 0 || w.part >= w.parts) w.parts = 0;
         } else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc) w.backend = argv[++i];
-        else w.op = argv[i];
+        else argv[w.n++] = argv[i];
     return w;
 }
 
 static bool wanted(const wish *w, const char *op)
 {
-    return !w->op || (*w->op == '=' ? strcmp(w->op + 1, op) == 0 : strstr(op, w->op) != NULL);
+    bool any = w->n == 0;
+    for (int i = 0; i < w->n && !any; i++)
+        any = *w->op[i] == '=' ? strcmp(w->op[i] + 1, op) == 0 : strstr(op, w->op[i]) != NULL;
+    return any;
 }
 
 int main(int argc, char **argv)
