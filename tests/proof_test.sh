@@ -96,6 +96,21 @@ read -ra args <calls
 expect 2 "there is no suite 'nosuch'" "$bench" "${args[@]}" --suite nosuch --gates "$source/baselines/gates.csv"
 expect 2 'invalid choice' proof gpu
 
+# ---- suite kernels without ceilings: what is a share of them is neither compared nor missing, unless it gates ----------
+alone=(compare --self --suite kernels --filter 'kernels/rmsnorm_fwd?dtype=f32*' --pairs 2 --max-pairs 2 --samples 1
+    --warmup 1 --threads 1)
+floor() { # floor GATING: gates.csv that has floor_share gate, or not
+    sed "s/^kernels,floor_share,.*/kernels,floor_share,higher,0.25,,$1/" "$source/baselines/gates.csv" >gates.csv
+}
+floor no
+expect 0 ' missing=0 incomparable=0 exit=0' "$bench" "${alone[@]}" --gates gates.csv --out alone --all
+grep -q floor_share log && fail "a share of ceilings that nobody measured is compared"
+grep -q ',floor_share,1,higher,,0,unsupported,this launch has no ceilings' alone/base/results.csv || fail "no row says why"
+floor pairs
+expect 4 'MISSING: gates.csv demands it' "$bench" "${alone[@]}" --gates gates.csv --out demanded
+expect 0 ' missing=0 ' "$bench" "${alone[@]}" --gates gates.csv --out with --ceilings yes --min-time 0 --all
+grep -q floor_share log || fail "the share of ceilings that were measured is not compared"
+
 # ---- the README's section ----------------------------------------------------------------------------------------------
 mkdir b/machine
 printf '# x\n<!-- table: proof -->\n<!-- end -->\n' >README.md
