@@ -223,7 +223,7 @@ static bool same_elsewhere(const pb_axis_list *l, const pb_case *a, const pb_cas
 static bool reachable(const pb_suite *s, const pb_plan *from, const pb_axis_list *l, const pb_case *c)
 {
     for (int i = 0; i < from->n; i++)
-        if (default_selects(s, &from->cases[i]) && same_elsewhere(l, &from->cases[i], c)) return true;
+        if (same_elsewhere(l, &from->cases[i], c) && default_selects(s, &from->cases[i])) return true; /* cheap first */
     return false;
 }
 
