@@ -177,7 +177,7 @@ pb_exit pb_launch_child(const pb_options *o)
     pb_ctx ctx;
     pb_sink sink;
     /* A few signs of life within the least time that is waited for one. */
-    pb_pulse pulse = {.fd = (int)o->child_pipe, .every = PB_LEAST_SILENCE(o) / 8, .last = pb_clock_seconds()};
+    pb_pulse pulse = {.fd = (int)o->child_pipe, .every = pb_least_silence(o) / 8, .last = pb_clock_seconds()};
     pb_interrupt_watch();
     if (pulse.fd >= 0) fcntl(pulse.fd, F_SETFD, FD_CLOEXEC); /* the parent reads until this process ends */
     if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);

@@ -64,10 +64,18 @@ static void say_count(json_t *words, const char *option, long value)
     say(words, option, value > 0 ? text : NULL);
 }
 
-/* The options of `run` that say what is measured, and how: the same for both sides. NULL: no memory, or not UTF-8. */
-static json_t *options_of(const pb_options *o)
+static void say_seconds(json_t *words, const char *option, double value)
 {
     char text[NUMBER];
+    snprintf(text, sizeof text, "%.17g", value);
+    say(words, option, value >= 0 ? text : NULL);
+}
+
+/* The options of `run` that say what is measured, and how: the same for both sides. Ceilings take as long as many a
+ * case, and a ratio of times on one machine needs none; `yes` is what launches do unasked, also of a program that does
+ * not know the option. NULL: no memory, or not UTF-8. */
+static json_t *options_of(const pb_options *o)
+{
     json_t *w = json_array();
     say(w, "--suite", o->suite);
     say(w, "--grid", o->grid);
@@ -77,8 +85,9 @@ static json_t *options_of(const pb_options *o)
     say_count(w, "--threads", o->threads);
     say_count(w, "--warmup", o->warmup);
     say_count(w, "--samples", o->samples);
-    snprintf(text, sizeof text, "%.17g", o->min_time);
-    say(w, "--min-time", o->min_time >= 0 ? text : NULL);
+    say_seconds(w, "--min-time", o->min_time);
+    say_seconds(w, "--case-timeout", o->case_timeout);
+    if (!o->ceilings || strcmp(o->ceilings, "yes") != 0) say(w, "--ceilings", "no");
     for (int i = 0; i < o->filter.n; i++) say(w, "--filter", o->filter.v[i]);
     for (int i = 0; i < o->axis.n; i++) {
         json_array_append_new(w, json_string("--axis"));
@@ -156,6 +165,8 @@ static const char *given(const pb_options *o)
     if (strcmp(o->device, "cpu") != 0) return "--device";
     if (strcmp(o->grid, "default") != 0) return "--grid";
     if (o->impl || o->prefer) return "--impl and --prefer";
+    if (o->ceilings) return "--ceilings";
+    if (o->case_timeout >= 0) return "--case-timeout";
     if (o->samples > 0 || o->warmup > 0 || o->min_time >= 0 || o->threads > 0) return "--samples and the like";
     return o->seed >= 0 ? "--seed" : o->out ? "--out" : NULL;
 }

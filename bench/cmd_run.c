@@ -17,6 +17,7 @@
 #include "bench/throttle.h"
 #include "cli/interrupt.h"
 #include "kernels/core/clock.h"
+#include "kernels/core/gpu_check.h"
 
 enum { ENOUGH_LAUNCHES = 3 };
 
@@ -42,6 +43,19 @@ static pb_status find_suite(const pb_options *o, const pb_suite **out)
     return pb_fail(PB_EINVAL, "which suite? --suite NAME, one of %s", names);
 }
 
+/* Launches open the device themselves. A context of this process would take as long once more before each run, and
+ * hold memory of the device meanwhile; what would be measured can even be shown without one. */
+static pb_status open_to_plan(const pb_options *o, pb_backend_id device, pb_ctx *ctx)
+{
+    pb_device_facts facts;
+    if (device == PB_CPU) return pb_ctx_open(ctx, device, 0);
+    if (!o->dry_run) {
+        PB_TRY(pb_backend_facts(device, 0, &facts));
+        PB_TRY(pb_gpu_check_capability(0, facts.name, facts.capability));
+    }
+    return pb_ctx_open_plan(ctx, device);
+}
+
 static pb_status plan(run *r)
 {
     const pb_suite *suite = NULL;
@@ -49,9 +63,7 @@ static pb_status plan(run *r)
     pb_ctx ctx;
     PB_TRY(find_suite(r->o, &suite));
     PB_TRY(pb_backend_find(r->o->device, &device));
-    /* What would be measured can be shown without the device. */
-    const bool pretend = r->o->dry_run && device != PB_CPU;
-    PB_TRY(pretend ? pb_ctx_open_plan(&ctx, device) : pb_ctx_open(&ctx, device, 0));
+    PB_TRY(open_to_plan(r->o, device, &ctx));
     pb_status s = pb_plan_make(&ctx, suite, r->o, &r->plan);
     pb_ctx_close(&ctx);
     return s;

@@ -217,7 +217,7 @@ static pb_status after_process(pb_launch *l, const int *order, const pb_watched 
 /* Seconds of silence that each place of the order may last. */
 static double *limits(const pb_launch *l, const int *order)
 {
-    const double least = PB_LEAST_SILENCE(l->options);
+    const double least = pb_least_silence(l->options);
     double *limit = malloc(((size_t)l->plan->n + 1) * sizeof *limit);
     for (int i = 0; limit && i < l->plan->n; i++)
         limit[i] = fmax(least, 10 * pb_plan_expect(l->plan, &l->plan->cases[order[i]]));

@@ -17,7 +17,11 @@ typedef struct pb_launch {
 } pb_launch;
 
 /* The least silence of a launch that is taken for a hang, and --case-timeout where that is longer. */
-#define PB_LEAST_SILENCE(options) ((options)->case_timeout > 1 ? (options)->case_timeout : 1)
+static inline double pb_least_silence(const pb_options *o)
+{
+    const double usual = 120, asked = o->case_timeout >= 0 ? o->case_timeout : usual;
+    return asked > 1 ? asked : 1;
+}
 
 /* Starts launch `number` and waits for it. A case that hangs gets a row of status timeout, and another process measures
  * the cases after it. A launch that dies leaves what it measured and a row of status failed for the case it was in.

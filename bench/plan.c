@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/hint.h"
+#include "bench/series.h"
 #include "bench/tables.h"
+#include "cli/hint.h"
 
 enum { ITEM = 512 }; /* "batch=1,2,4" */
 
@@ -222,7 +223,7 @@ static bool same_elsewhere(const pb_axis_list *l, const pb_case *a, const pb_cas
 static bool reachable(const pb_suite *s, const pb_plan *from, const pb_axis_list *l, const pb_case *c)
 {
     for (int i = 0; i < from->n; i++)
-        if (default_selects(s, &from->cases[i]) && same_elsewhere(l, &from->cases[i], c)) return true;
+        if (same_elsewhere(l, &from->cases[i], c) && default_selects(s, &from->cases[i])) return true; /* cheap first */
     return false;
 }
 
@@ -317,13 +318,35 @@ static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_options *o,
     return name_choice(s, o, p);
 }
 
-static pb_status plan_both(pb_ctx *ctx, const pb_suite *s, const pb_options *o, pb_plan *out)
+/* With --ceilings no: those that a filter of their own names, not one such as "*". */
+static bool ceiling_wanted(const pb_options *o, const pb_case *c)
+{
+    const pb_words *const filters[] = {&o->filter, &o->args};
+    if (!o->ceilings || strcmp(o->ceilings, "no") != 0) return true;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < filters[k]->n; i++)
+            if (pb_key_of(filters[k]->v[i], "ceiling") && matches(filters[k]->v[i], c->key)) return true;
+    return false;
+}
+
+/* What every launch of a suite measures before the suite's own cases. */
+static pb_status plan_ceilings(pb_ctx *ctx, const pb_suite *s, const pb_options *o, pb_plan *out)
 {
     const pb_suite *ceiling = pb_suite_find("ceiling");
+    const pb_axis_list none = {.n = 0};
+    int kept = 0;
+    if (!ceiling || ceiling == s) return PB_OK;
+    PB_TRY(plan_lines(ctx, ceiling, false, &none, out));
+    for (int i = 0; i < out->n; i++)
+        if (ceiling_wanted(o, &out->cases[i])) out->cases[kept++] = out->cases[i];
+    out->n = kept;
+    return PB_OK;
+}
+
+static pb_status plan_both(pb_ctx *ctx, const pb_suite *s, const pb_options *o, pb_plan *out)
+{
     pb_plan chosen = {0};
-    pb_axis_list none = {.n = 0};
-    pb_status st = PB_OK;
-    if (ceiling && ceiling != s) st = plan_lines(ctx, ceiling, false, &none, out);
+    pb_status st = plan_ceilings(ctx, s, o, out);
     out->suite = s;
     out->device = ctx->id != PB_CPU;
     out->ceilings = out->n;
@@ -345,7 +368,7 @@ pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_options *o, 
 void pb_plan_order(const pb_plan *p, uint64_t seed, int launch, int *order)
 {
     for (int i = 0; i < p->n; i++) order[i] = i;
-    if (!p->ceilings) return; /* suite ceiling itself: in order, the first rows every other suite has */
+    if (strcmp(p->suite->name, "ceiling") == 0) return; /* in order, the first rows every other suite has */
     for (int i = p->n - 1; i > p->ceilings; i--) {
         int j = p->ceilings + (int)(pb_uniform(seed + (uint64_t)launch, (uint64_t)i) * (i - p->ceilings + 1));
         int swap = order[i];

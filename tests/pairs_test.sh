@@ -92,7 +92,7 @@ side far 5 'export FIXTURE_OUTLIER=100'          # two of five
 compared 0 'same=3' median ./base ./far
 
 # ---- how it was launched ---------------------------------------------------------------------------------------
-compared 0 'same=2' order1 ./base ./same --samples 3 --n 1,2 --filter n= --threads 1
+compared 0 'same=2' order1 ./base ./same --samples 3 --n 1,2 --filter n= --threads 1 --case-timeout 90
 mv launches order1.launches
 [[ $(wc -l <order1.launches) -eq 24 ]] || fail "order1: not 24 launches"
 tail -n +2 order1/pairs.csv | while IFS=, read -r _ _ order seed base_padding cand_padding _; do
@@ -108,10 +108,12 @@ for fixed in 'base-cand base-cand base-cand base-cand base-cand base-cand base-c
     [[ $order == *"$fixed"* ]] && fail "order1: the order is not random: $order"
 done
 [[ $order == *base-cand* && $order == *cand-base* ]] || fail "order1: one side is always first"
-for word in '--suite paired' '--samples 3' '--axis n=1,2' '--filter n=' '--threads 1' '--launches 1' --no-compare; do
+for word in '--suite paired' '--samples 3' '--axis n=1,2' '--filter n=' '--threads 1' '--case-timeout 90' '--ceilings no' \
+    '--launches 1' --no-compare; do
     [[ $(grep -cF -e "$word" order1.launches) -eq 24 ]] || fail "order1: not every launch had $word"
 done
 compared 0 'same=3' order2 ./base ./same
+grep -qF -e --case-timeout launches && fail "order2: launches were told a limit that nobody gave"
 diff <(cut -d, -f1-6 order1/pairs.csv) <(cut -d, -f1-6 order2/pairs.csv) >log || fail "the same seed draws otherwise"
 grep -q '"seed": 7' order2/compare.json || fail "order2: the seed is not logged"
 expect 0 'same=3' "$fixture" compare ./base ./same --suite paired --out order3
@@ -123,6 +125,22 @@ grep -q '"xxh3_128": "[0-9a-f]\{32\}"' order2/compare.json || fail "order2: no d
 grep -q '"truncated": false' order2/cand/run.json || fail "order2: run.json does not say that it is whole"
 expect 0 'paired' "$fixture" report order2/base
 expect 0 'kernel_time' "$fixture" compare order2/base order2/cand --all
+
+# ---- ceilings: only when asked for; the order of the cases is drawn all the same --------------------------------
+keys() { awk -F, -v l=$1 '$4 == l && $6 == "kernel_rate" {print $5}' order2/$2/results.csv | tr '\n' ' '; }
+for ((i = 0; i < 12; i++)); do
+    [[ $(keys $i base) == "$(keys $i cand)" ]] || fail "order2: pair $i has two orders"
+    keys $i base && echo
+done | sort -u >orders
+[[ $(wc -l <orders) -gt 1 ]] || fail "order2: one order of the cases for all pairs: $(cat orders)"
+few=(--pairs 2 --max-pairs 2)
+ceilings() { cut -d, -f5 "$1"/*/results.csv | grep ^ceiling | sort -u | tr '\n' ' '; }
+[[ -z $(ceilings order2) ]] || fail "order2: ceilings were measured"
+compared 0 'inconclusive=3' ceilings1 ./base ./same "${few[@]}" --ceilings yes
+[[ $(ceilings ceilings1) == 'ceiling/copy ceiling/matmul ' ]] || fail "ceilings1: they were not measured"
+grep -qF -e --ceilings launches && fail "ceilings1: programs that do not know the option cannot be compared"
+compared 0 'inconclusive=3' ceilings2 ./base ./same "${few[@]}" --filter '*' --filter 'ceiling/m*'
+[[ $(ceilings ceilings2) == 'ceiling/matmul ' ]] || fail "ceilings2: not what the filter names"
 
 # ---- formats, explanations, judging again --------------------------------------------------------------------
 expect 1 'REGRESSED: +3.' "$fixture" compare slow1 --explain
@@ -233,6 +251,9 @@ compare --resume order1 ./base            | 2 | --resume takes no BASE and CAND
 compare order1 --budget 3                 | 2 | --budget is for executables
 compare --resume order1 --samples 4       | 2 | a comparison that is resumed keeps its
 compare --resume order1 --pairs 4         | 2 | keeps its --pairs
+compare --resume order1 --ceilings yes    | 2 | keeps its --ceilings
+compare --resume order1 --case-timeout 9  | 2 | keeps its --case-timeout
+compare order1 --ceilings yes             | 2 | --ceilings is for executables
 help compare                              | 0 | --inject-slowdown
 TABLE
 mkdir -p tree/bin && cp same tree/bin/bench

@@ -5,30 +5,38 @@ bench=$1 source=$2
 . "${0%/*}/cli.sh"
 
 # A bench whose comparisons take no time: 12 pairs of five cases, slower by 2 % when told to. PLAYED=code: it fails so.
+# CUT=session:pairs: the budget ends it after so many. SLOW: before the first. OTHER: it is of another build.
 cat >played <<PLAYED
 #!/bin/bash
 case " \$* " in *" --simulate "*) exec "$bench" "\$@" ;; esac
 echo "\$*" >>"$dir/calls"
 [[ -z \${PLAYED:-} ]] || exit \$PLAYED
-[[ -z \${SLEEP:-} ]] || exec sleep \$SLEEP
-shift=0 seed=0
+seed=0
 while [[ \$# -gt 0 ]]; do
-    case \$1 in --out) out=\$2 ;; --inject-slowdown) shift=0.02 ;; --seed) seed=\$2 ;; esac
+    case \$1 in --out | --resume) out=\$2 ;; --seed) seed=\$2 ;; --budget) budget=\$2 ;; esac
+    [[ \$1 != --resume || -z \${OTHER:-} ]] || exit 2
     shift
 done
+[[ -z \${SLOW:-} ]] || { mkdir -p "\$out" && sleep \$budget && exit 125; }
+shift=0 pairs=12 truncated=false
+[[ \$out == *slow* ]] && shift=0.02
+[[ \${CUT:-} == "\${out##*/}":* ]] && pairs=\${CUT#*:} truncated=\${TRUNCATED:-true}
+mkdir -p "\$out"
 for side in base cand; do
     mkdir -p "\$out/\$side"
-    awk -v side=\$side -v by=\$shift -v seed=\$seed '
+    echo "{\"truncated\": \$truncated}" >"\$out/\$side/run.json"
+    awk -v side=\$side -v by=\$shift -v seed=\$seed -v pairs=\$pairs '
     function noise(a, b, c) { a = sin(a * 12.9898 + b * 78.233 + c * 37.719) * 43758.5453; return a - int(a) }
     BEGIN {
         print "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,status,note"
-        for (l = 0; l < 12; l++) for (k = 0; k < 5; k++) {
+        for (l = 0; l < pairs; l++) for (k = 0; k < 5; k++) {
             t = 0.001 * (1 + 0.002 * noise(l, k, seed + (side == "cand") / 2)) * (side == "cand" ? 1 + by : 1)
             printf "1,r-%s,m,%d,kernels/c?i=%d,kernel_time,s,lower,%.9g,11,ok,\n", side, l, k, t
             printf "1,r-%s,m,%d,kernels/c?i=%d,kernel_rate,B/s,higher,%.9g,0,ok,\n", side, l, k, 1 / t
         }
     }' >"\$out/\$side/results.csv"
 done
+{ echo pair,status; for ((i = 0; i < pairs; i++)); do echo \$i,ok; done; echo \$i,retried; } >"\$out/pairs.csv"
 exit \$([[ \$shift == 0 ]] && echo 0 || echo 1)
 PLAYED
 chmod +x played
@@ -50,13 +58,36 @@ expect 0 '| 10 | 10 |' measure
 [[ $(wc -l <calls) -eq 5 ]] || fail "it measures again what is there"
 
 # ---- a session that was cut short, the time, and failures ----------------------------------------------------------
-rm out/aa-02/proof.json # as if it had been killed in it; the third is kept
-rm -rf out/slow-02 calls
+called() { [[ $(wc -l <calls) -eq $1 ]] || fail "$1 calls were expected: $(cat calls)"; }
+rm -rf out/slow-02 b calls
+CUT=slow-02:14 expect 0 'the time is up in slow-02, of which 14 pairs are there' measure # in its second look
+called 1
+grep -q '^| `m` | 124 | 15 | 0 | 18.1 % | 10 | 10 |' log || fail "what there was of the second look does not count"
+[[ $(wc -l <b/m/proof/slow-02/base/results.csv) -eq 71 ]] || fail "not 14 launches of five cases are stored"
 expect 0 '| `m` | 120 | 15 | 0 |' measure
-[[ $(wc -l <calls) -eq 2 ]] || fail "not just what is missing was measured"
+called 2
+sed -n 2p calls | grep -q '^compare --resume out/slow-02 --gates .*baselines/gates.csv --budget ' || fail "it does not go on with its session"
+rm -rf out/slow-02 calls
+CUT=slow-02:11 expect 3 'the time is up: 15 of 12 A/A comparisons, 5 of 7 slowed ones' measure
+[[ ! -e b/m/proof/slow-02 ]] || fail "a session that had not come to its first look is stored"
+expect 0 '| `m` | 120 | 15 | 0 |' measure
+called 2
+rm -rf out/aa-02 calls # of which there is less than a pair
+mkdir out/aa-02
+expect 0 '| `m` | 120 | 15 | 0 |' measure
+called 1
+grep -q 'compare --self .*--out out/aa-02 .*--gates out/gates.csv' calls || fail "it does not begin its session"
+rm -rf out/aa-02 calls
+CUT=aa-02:3 expect 3 'the time is up in aa-02, of which 3 pairs are there' measure
+OTHER=1 expect 0 'aa-02 begins anew' measure # it has been built again
+called 3
+rm -rf out/slow-02
+CUT=slow-02:1 TRUNCATED=false expect 125 'out/slow-02: nothing in it can be compared' measure
 rm -rf out calls
-SLEEP=60 expect 3 'the time is up: 0 of 12 A/A comparisons' measure --minutes 0.02
+SLOW=1 expect 3 'the time is up: 0 of 12 A/A comparisons' measure --minutes 0.02
+called 1
 [[ -e b/m/proof/aa-01 ]] || fail "what was stored is gone"
+rm -rf out
 PLAYED=125 expect 125 'exit code 125' measure
 expect 2 'only `table` takes folders' proof cpu folder
 expect 2 'nosuch: no such program' proof cpu --bench ./nosuch --out out2
@@ -64,6 +95,21 @@ expect 2 'nosuch: no such program' proof cpu --bench ./nosuch --out out2
 read -ra args <calls
 expect 2 "there is no suite 'nosuch'" "$bench" "${args[@]}" --suite nosuch --gates "$source/baselines/gates.csv"
 expect 2 'invalid choice' proof gpu
+
+# ---- suite kernels without ceilings: what is a share of them is neither compared nor missing, unless it gates ----------
+alone=(compare --self --suite kernels --filter 'kernels/rmsnorm_fwd?dtype=f32*' --pairs 2 --max-pairs 2 --samples 1
+    --warmup 1 --threads 1)
+floor() { # floor GATING: gates.csv that has floor_share gate, or not
+    sed "s/^kernels,floor_share,.*/kernels,floor_share,higher,0.25,,$1/" "$source/baselines/gates.csv" >gates.csv
+}
+floor no
+expect 0 ' missing=0 incomparable=0 exit=0' "$bench" "${alone[@]}" --gates gates.csv --out alone --all
+grep -q floor_share log && fail "a share of ceilings that nobody measured is compared"
+grep -q ',floor_share,1,higher,,0,unsupported,this launch has no ceilings' alone/base/results.csv || fail "no row says why"
+floor pairs
+expect 4 'MISSING: gates.csv demands it' "$bench" "${alone[@]}" --gates gates.csv --out demanded
+expect 0 ' missing=0 ' "$bench" "${alone[@]}" --gates gates.csv --out with --ceilings yes --min-time 0 --all
+grep -q floor_share log || fail "the share of ceilings that were measured is not compared"
 
 # ---- the README's section ----------------------------------------------------------------------------------------------
 mkdir b/machine
