@@ -320,7 +320,7 @@ __device__ inline void make_operands(state<D> &st, shared<D> &sm, const float (&
         differentiate(st.own, s, weight, sm.delta, there, p.scale);
         share(ds, st.own);
     }
-    named_sync(DS_READY, 256);
+    named_meet(DS_READY, 256);
 }
 
 /* The products of a tile behind its operands. last: of the item, so that parts of q and do are given back. With two
