@@ -256,7 +256,7 @@ def cudnn_peer(case, folder):
         raise NotImplementedError("this peer has no forward pass for sm_90")
     idx, more = case.idx, {}
     if case.valid < idx.numel():  # it takes lengths: the same rows, those that are masked behind the others
-        idx = idx.gather(1, (idx < 0).int().argsort(1, stable=True))
+        idx = idx.gather(1, (idx < 0).int().argsort(dim=1, stable=True))
         more = {"topk_length": (idx >= 0).sum(1).int()}
     idx = idx.clamp(min=0).contiguous()
     o, alone, _ = case.forward()
