@@ -10,6 +10,7 @@
 #include "bench/fingerprint.h"
 #include "bench/launch.h"
 #include "bench/progress.h"
+#include "bench/read.h"
 #include "bench/results.h"
 #include "bench/resume.h"
 #include "bench/run_json.h"
@@ -166,6 +167,23 @@ static pb_exit launch_all(const run *r, bool *stopped)
     return pb_interrupted() ? pb_worse_exit(worst, PB_EXIT_HARNESS) : worst;
 }
 
+/* A launch that could not even begin, for want of a device or of memory, has left no row: then there is no run, and
+ * nothing to go on with. */
+static void drop_if_empty(const run *r)
+{
+    static const char *const files[] = {"results.csv", "samples.csv", "progress.csv", "run.json"};
+    pb_table t;
+    if (r->o->resume || pb_table_read(r->name.dir, &t) != PB_OK) return;
+    const bool empty = t.n == 0;
+    pb_table_free(&t);
+    for (int i = 0; empty && i < (int)(sizeof files / sizeof *files); i++) {
+        char path[PB_PATH_TEXT + 16];
+        snprintf(path, sizeof path, "%s/%s", r->name.dir, files[i]);
+        unlink(path);
+    }
+    if (empty) rmdir(r->name.dir); /* unless it was there before, with what is not ours */
+}
+
 /* Where a case lacked memory the others are measured all the same. */
 static pb_exit measure(const run *r)
 {
@@ -177,6 +195,7 @@ static pb_exit measure(const run *r)
     if (pb_interrupted() || stopped)
         fprintf(stderr, "bench: %s; the rows measured so far are in %s; bench run --resume %s goes on\n",
                 stopped ? "the budget is used up" : "interrupted", r->name.dir, r->name.dir);
+    else if (!whole) drop_if_empty(r);
     if (!whole || code == PB_EXIT_HARNESS) return code;
     code = pb_worse_exit(code, pb_after_run(r->o, r->name.dir));
     if (!r->o->quiet) printf("results: %s/results.csv\n", r->name.dir);

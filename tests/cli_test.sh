@@ -99,6 +99,13 @@ grep -q '"threads": 1' d/run.json || fail "d: --threads is not recorded"
 before=$(md5sum a/results.csv)
 expect 2 'a/results.csv: File exists' "$fixture" --suite toy --out a
 [[ $(md5sum a/results.csv) == "$before" ]] || fail "a: results were touched"
+# A run whose launch cannot begin leaves nothing, and takes nothing.
+mkdir mine && touch mine/file
+for out in refused mine; do
+    rm -f planned
+    FIXTURE_PLANNED=$dir/planned expect 2 'no memory for a launch' "$fixture" --suite refused --out $out -n 1
+done
+[[ ! -e refused && $(ls mine) == file ]] || fail "a run that never began left something: $(ls -d refused mine/*)"
 mkdir closed && chmod 500 closed
 if [[ $(id -u) -eq 0 ]]; then as=(setpriv --reuid 65534 --regid 65534 --clear-groups); chmod 755 "$dir"; else as=(); fi
 expect 2 'Permission denied' "${as[@]}" "$fixture" --suite toy --out "$dir/closed/run"

@@ -241,4 +241,28 @@ static const pb_suite paired = {.name = "paired",
                                 .grid = paired_cases,
                                 .run = run_paired};
 
-const pb_suite *const pb_suites[] = {&ceiling, &toy, &paired, NULL};
+/* ---- refused: the process that starts launches plans, and no launch can: FIXTURE_PLANNED is a file that has the pid
+ * of the first ---- */
+
+static pb_status enumerate_once(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user)
+{
+    const char *planned = getenv("FIXTURE_PLANNED");
+    FILE *f = fopen(planned ? planned : "/dev/null", "a+");
+    pb_case c = {.suite = "refused", .name = "step"};
+    int first = 0;
+    (void)ctx, (void)full;
+    if (!f) return pb_fail(PB_EIO, "FIXTURE_PLANNED=%s cannot be written", planned);
+    rewind(f);
+    if (fscanf(f, "%d", &first) != 1) fprintf(f, "%d", getpid());
+    fclose(f);
+    if (first && first != getpid()) return pb_fail(PB_ENOMEM, "no memory for a launch");
+    pb_case_finish(&c);
+    return add(user, &c);
+}
+static const pb_suite refused = {.name = "refused",
+                                 .what = "a launch that cannot begin",
+                                 .axes = "",
+                                 .enumerate = enumerate_once,
+                                 .run = run_ceiling};
+
+const pb_suite *const pb_suites[] = {&ceiling, &toy, &paired, &refused, NULL};
