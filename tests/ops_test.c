@@ -134,22 +134,37 @@ typedef struct wish {
 
 static wish parse(int argc, char **argv)
 {
-    wish w = {.op = argv, .parts = 1, .sweep = true}; /* words come to the front of argv */
+    wish w = {.op = argv + 1, .parts = 1, .sweep = true}; /* words come to its front */
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--no-sweep") == 0) w.sweep = false;
         else if (strcmp(argv[i], "--part") == 0 && i + 1 < argc) {
             if (sscanf(argv[++i], "%d/%d", &w.part, &w.parts) != 2 || w.part < 0 || w.part >= w.parts) w.parts = 0;
         } else if (strcmp(argv[i], "--backend") == 0 && i + 1 < argc) w.backend = argv[++i];
-        else argv[w.n++] = argv[i];
+        else w.op[w.n++] = argv[i];
     return w;
+}
+
+static bool names(const char *word, const char *op)
+{
+    return *word == '=' ? strcmp(word + 1, op) == 0 : strstr(op, word) != NULL;
 }
 
 static bool wanted(const wish *w, const char *op)
 {
     bool any = w->n == 0;
-    for (int i = 0; i < w->n && !any; i++)
-        any = *w->op[i] == '=' ? strcmp(w->op[i] + 1, op) == 0 : strstr(op, w->op[i]) != NULL;
+    for (int i = 0; i < w->n; i++) any |= names(w->op[i], op);
     return any;
+}
+
+/* A word that is misspelt must not read as a test that passed. */
+static bool all_known(const wish *w)
+{
+    for (int i = 0; i < w->n; i++) {
+        bool known = false;
+        for (const pb_op *const *op = pb_ops; *op; op++) known |= names(w->op[i], (*op)->name);
+        if (!known) return printf("ops_test: there is no op %s\n", w->op[i]), false;
+    }
+    return true;
 }
 
 int main(int argc, char **argv)
@@ -161,7 +176,7 @@ int main(int argc, char **argv)
     static pb_ctx oracle, ctxs[PB_NBACKENDS];
     const wish w = parse(argc, argv);
     size_t n = 0;
-    if (!w.parts) return 2;
+    if (!w.parts || !all_known(&w)) return 2;
     if (pb_ctx_open(&oracle, PB_CPU, 0) != PB_OK) return 1;
     oracle.impl = "ref";
     for (int be = 0; be < PB_NBACKENDS; be++) {
