@@ -251,17 +251,20 @@ def arm(r, name, metric, case, **more):
     return r.find(name, metric, model=model, tuning=tuning, batch=batch, seq=seq, **more)
 
 
+def arms(r, name, metric, case, wanted):
+    """The keys of a case's arms, and their figures; None for what was not measured."""
+    keys = [arm(r, name, metric, case, **axes) for axes in wanted]
+    return keys, [r.get(k, metric) if k else None for k in keys]
+
+
 def throughput(machine, _):
     r = read(machine, "throughput.csv")
     if not r:
         return ""
     rows = []
     for case in headline(r, "step_time", mode="graph"):
-        keys = [arm(r, "throughput/step", "step_time", case, **a) for a in
-                ({"mode": "eager", "clip": "sync"}, {"mode": "eager", "clip": "multi"},
-                 {"mode": "graph", "clip": "multi"})]
-        sync, eager, graph = [r.get(k, "step_time") if k else None for k in keys]
-        g = keys[2]
+        (*_, g), (sync, eager, graph) = arms(r, "throughput/step", "step_time", case, [
+            {"mode": "eager", "clip": "sync"}, {"mode": "eager", "clip": "multi"}, {"mode": "graph", "clip": "multi"}])
         rows.append([*case, si(sync, "s"), si(eager, "s"), si(graph, "s"), plain(over(eager, graph)),
                      plain(r.get(g, "tokens_per_second"), "{:.0f}"), si(r.get(g, "model_flops"), "FLOP/s"),
                      plain(over(r.get(g, "mfu"), 0.01), "{:.0f} %"), si(r.get(g, "peak_memory"), "B")])
@@ -281,9 +284,8 @@ def backward(machine, _):
         return ""
     name, metric, rows = "backward/step", "backward_time", []
     for case in headline(r, metric, mode="graph", clip="fused"):
-        keys = [arm(r, name, metric, case, mode=m, clip=c) for m, c in
-                (("eager", "sync"), ("eager", "fused"), ("graph", "fused"))]
-        sync, eager, graph = [r.get(k, metric) if k else None for k in keys]
+        keys, (sync, eager, graph) = arms(r, name, metric, case, [
+            {"mode": "eager", "clip": "sync"}, {"mode": "eager", "clip": "fused"}, {"mode": "graph", "clip": "fused"}])
         counts = [plain(r.get(k, m), "{:.0f}") if k else "" for k, m in
                   ((keys[0], "waits"), (keys[1], "launches"), (keys[2], "launches"))]
         rows.append([*case, si(sync, "s"), si(eager, "s"), si(graph, "s"), plain(over(eager, graph)),
