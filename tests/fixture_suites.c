@@ -253,7 +253,7 @@ static pb_status enumerate_once(pb_ctx *ctx, bool full, pb_status (*add)(void *u
     (void)ctx, (void)full;
     if (!f) return pb_fail(PB_EIO, "FIXTURE_PLANNED=%s cannot be written", planned);
     rewind(f);
-    if (fscanf(f, "%d", &first) != 1) fprintf(f, "%d", getpid());
+    if (fscanf(f, "%d", &first) != 1) rewind(f), fprintf(f, "%d", getpid());
     fclose(f);
     if (first && first != getpid()) return pb_fail(PB_ENOMEM, "no memory for a launch");
     pb_case_finish(&c);
