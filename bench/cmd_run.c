@@ -141,7 +141,7 @@ static double deadline(const run *r, double started)
     return budget >= 0 ? started + budget - (budget < 200 ? 0.05 * budget : 10) : 0;
 }
 
-static pb_exit launch_all(const run *r, bool *stopped)
+static pb_exit launch_all(const run *r, bool *stopped, bool *refused)
 {
     pb_exit worst = PB_EXIT_OK;
     const double started = pb_clock_seconds();
@@ -162,6 +162,7 @@ static pb_exit launch_all(const run *r, bool *stopped)
         pb_exit code = PB_EXIT_OK;
         if (pb_throttle_run(&l, r->about, &code, stopped) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
         worst = pb_worse_exit(worst, code);
+        *refused = l.refused;
         if (code == PB_EXIT_HARNESS || code == PB_EXIT_USAGE) break; /* the next would fare no better */
     }
     return pb_interrupted() ? pb_worse_exit(worst, PB_EXIT_HARNESS) : worst;
@@ -187,15 +188,15 @@ static void drop_if_empty(const run *r)
 /* Where a case lacked memory the others are measured all the same. */
 static pb_exit measure(const run *r)
 {
-    bool stopped = false;
+    bool stopped = false, refused = false;
     if (pb_run_json_write(r->name.dir, r->about, true) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    pb_exit code = launch_all(r, &stopped);
+    pb_exit code = launch_all(r, &stopped, &refused);
     bool whole = code != PB_EXIT_HARNESS && code != PB_EXIT_USAGE;
     if (whole && pb_run_json_write(r->name.dir, r->about, false) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
     if (pb_interrupted() || stopped)
         fprintf(stderr, "bench: %s; the rows measured so far are in %s; bench run --resume %s goes on\n",
                 stopped ? "the budget is used up" : "interrupted", r->name.dir, r->name.dir);
-    else if (!whole) drop_if_empty(r);
+    else if (!whole && refused) drop_if_empty(r);
     if (!whole || code == PB_EXIT_HARNESS) return code;
     code = pb_worse_exit(code, pb_after_run(r->o, r->name.dir));
     if (!r->o->quiet) printf("results: %s/results.csv\n", r->name.dir);

@@ -236,6 +236,7 @@ static pb_status run_process(pb_launch *l, const int *order, const double *limit
     close(w.pipe);
     clear(l);
     PB_TRY(after_process(l, order, &ended, code, stopped));
+    l->refused = ended.at < w.first && !ended.killed && !ended.hung && WIFEXITED(ended.status);
     if (ended.no_memory) *code = pb_worse_exit(*code, PB_EXIT_NO_MEMORY);
     return PB_OK;
 }

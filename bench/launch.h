@@ -14,6 +14,7 @@ typedef struct pb_launch {
     double started;  /* of the whole command, for the time left */
     double before;   /* seconds that what was measured before the command should have taken */
     double deadline; /* of the whole command, as pb_clock_seconds counts; 0: none */
+    bool refused;    /* set: a process ended by itself before its first case */
 } pb_launch;
 
 /* The least silence of a launch that is taken for a hang, and --case-timeout where that is longer. */
