@@ -302,9 +302,42 @@ static pb_status name_choice(const pb_suite *s, const pb_options *o, pb_plan *p)
         if (o->impl && !suite_has_axis(s, "impl")) PB_TRY(pb_case_set(&p->cases[i], "impl", o->impl));
         if (o->prefer && !suite_has_axis(s, "prefer")) PB_TRY(pb_case_set(&p->cases[i], "prefer", o->prefer));
         pb_case_finish(&p->cases[i]);
-        if (s->check) PB_TRY(s->check(&p->cases[i]));
     }
     return PB_OK;
+}
+
+/* Equal on every axis of the list. */
+static bool same_named(const pb_axis_list *l, const pb_case *a, const pb_case *b)
+{
+    for (int i = 0; i < l->n; i++)
+        if (strcmp(pb_case_get(a, l->v[i].name), pb_case_get(b, l->v[i].name)) != 0) return false;
+    return true;
+}
+
+static bool has_twin(const pb_axis_list *l, const pb_plan *p, const bool *fits, int i)
+{
+    for (int j = 0; j < p->n && l->n; j++)
+        if (fits[j] && same_named(l, &p->cases[i], &p->cases[j])) return true;
+    return false;
+}
+
+/* Only the grid joins what an axis of the command line asks for with the other values of a line. Where those do not go
+ * with it, and another case has what was asked for, the case falls out; what was asked for itself is never dropped. */
+static pb_status drop_misfits(const pb_suite *s, const pb_axis_list *l, pb_plan *p)
+{
+    pb_status st = PB_OK;
+    int kept = 0;
+    bool *fits = s->check && p->n ? malloc((size_t)p->n * sizeof *fits) : NULL;
+    if (!s->check || !p->n) return PB_OK;
+    if (!fits) return pb_fail(PB_ENOMEM, "no memory for %d cases", p->n);
+    for (int i = 0; i < p->n; i++) fits[i] = s->check(&p->cases[i]) == PB_OK;
+    for (int i = 0; i < p->n && st == PB_OK; i++)
+        if (!fits[i] && !has_twin(l, p, fits, i)) st = s->check(&p->cases[i]); /* once more, for its line */
+    for (int i = 0; i < p->n && st == PB_OK; i++)
+        if (fits[i]) p->cases[kept++] = p->cases[i];
+    if (st == PB_OK) p->n = kept;
+    free(fits);
+    return st;
 }
 
 static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_options *o, pb_plan *p)
@@ -315,7 +348,8 @@ static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_options *o,
     PB_TRY(check_axes(s, &l));
     PB_TRY(s->enumerate ? plan_enumerated(ctx, s, full, &l, p) : plan_lines(ctx, s, full, &l, p));
     PB_TRY(filter(o, p));
-    return name_choice(s, o, p);
+    PB_TRY(name_choice(s, o, p));
+    return drop_misfits(s, &l, p);
 }
 
 /* With --ceilings no: those that a filter of their own names, not one such as "*". */

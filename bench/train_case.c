@@ -106,7 +106,10 @@ pb_status pb_train_case_check(const pb_case *c)
     int mode;
     PB_TRY(word(c, "mode", modes, 2, &mode));
     PB_TRY(pb_train_case_config(c, &cfg));
-    return pb_train_check(&cfg);
+    PB_TRY(pb_train_check(&cfg));
+    if (pb_case_get(c, "attention") && !cfg.model.geometry->v4)
+        return pb_fail(PB_EINVAL, "%s has dense attention alone: leave out axis attention", cfg.model.geometry->name);
+    return PB_OK;
 }
 
 /* Weights of the matrices and the head, and tokens a step; 0 for a case that cannot be. */

@@ -6,7 +6,7 @@
 #include "trainer/trainer.h"
 
 /* The axes every training suite has, with the defaults they share. `attention` is in a key only where it is given:
- * without it a model has its own. */
+ * without it a model has its own. It is only for models that have a choice, as one case has one key. */
 #define PB_TRAIN_AXES "attention= dtype=f32 layers=0 model=smollm2-135m rank=16 targets=q+v"
 
 /* A trainer for the axes attention, batch, clip, dtype, layers, model, rank, seq, targets, tuning, with batch number

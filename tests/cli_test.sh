@@ -57,6 +57,14 @@ run --suite toy --grid fell              |   2 | did you mean 'full'?
 --suite toy --batch 1/2                  |   2 | axis batch=1/2
 --suite ceiling --batch 4                |   2 | suite ceiling has no axis 'batch'; it has none
 --suite toy --mode never                 |   2 | mode never cannot be
+--suite toy --mode few,never             |   2 | mode never cannot be
+--suite toy --mode few --batch 1,8       |   2 | mode few cannot be with batch 8
+--suite toy --mode few other             |   2 | mode few cannot be with batch 8
+--suite toy --dry-run --mode few -n 1    |   0 | 1 launches of 4 cases
+--suite toy --dry-run --mode few,fine -n 1 | 0 | 1 launches of 7 cases
+--suite clumsy --dry-run                 |   2 | mode never cannot be
+--suite clumsy --dry-run --impl blas     |   2 | mode never cannot be
+--suite clumsy --dry-run --batch 2 -n 1  |   0 | 1 launches of 3 cases
 --suite toy --dry-run other -n 1         |   0 | 1 launches of 3 cases
 --suite toy --dry-run --filter *batch=2* |   0 | toy/step?batch=2
 --suite toy --dry-run toy/step?batch=2&mode=fine&width=16 -n 1 | 0 | 1 launches of 3 cases
@@ -286,6 +294,15 @@ grep -q ceiling/call "$dir/log" && fail "a GPU's ceilings have a CPU's call"
 expect 0 'mode=eager&model=qwen2.5-1.5b&rank=16&seq=2048' "$bench" --suite backward --device cuda --dry-run
 [[ $(grep -c 'mode=graph' "$dir/log") -eq 22 ]] || fail "not 22 graphed cases on a GPU"
 expect 0 'tuning=full' "$bench" --suite throughput --device cuda --grid full --dry-run
+throughput=("$bench" --suite throughput --device cuda --dry-run)
+expect 0 'mode=eager&model=qwen2.5-1.5b' "${throughput[@]}" --model tiny,qwen2.5-1.5b --tuning full --batch 256 --seq 2048 \
+    --mode eager --clip multi --ceilings no
+[[ $(grep -c 'throughput/step' "$dir/log") -eq 2 ]] || fail "not the two models"
+grep -q attention= "$dir/log" && fail "an attention that neither model has a choice of"
+expect 0 'model=tiny' "${throughput[@]}" --model tiny
+expect 2 'bench: tiny has no sparse attention' "${throughput[@]}" --model tiny --attention sparse
+expect 2 'bench: tiny has no sparse attention' "${throughput[@]}" --model tiny,v4-flash-layer --attention sparse
+expect 2 'tiny has dense attention alone' "${throughput[@]}" --model tiny --attention dense
 for suite in backward throughput; do # three launches fit one command of ten minutes
     expect 0 'in all: 3 launches' "$bench" --suite $suite --device cuda --dry-run
     [[ $(tail -n 1 "$dir/log" | awk '{ print $1 }') -lt 540 ]] || fail "$suite takes nine minutes on a GPU"

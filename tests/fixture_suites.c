@@ -133,6 +133,8 @@ static pb_status run_toy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 static pb_status check_toy(const pb_case *c)
 {
     if (strcmp(pb_case_get(c, "mode"), "hangfirst") == 0 && is_launch()) sleep_for_ever();
+    if (strcmp(pb_case_get(c, "mode"), "few") == 0 && strcmp(pb_case_get(c, "batch"), "8") == 0)
+        return pb_fail(PB_EINVAL, "mode few cannot be with batch 8");
     return strcmp(pb_case_get(c, "mode"), "never") == 0 ? pb_fail(PB_EINVAL, "mode never cannot be") : PB_OK;
 }
 
@@ -161,6 +163,16 @@ static const pb_suite toy = {.name = "toy",
                              .expect = expect_toy,
                              .run = run_toy,
                              .conclude = conclude_toy};
+
+/* ---- clumsy: a grid with a case that cannot be ---- */
+
+static const char *const clumsy_cases[] = {"mode=fine,never", NULL};
+static const pb_suite clumsy = {.name = "clumsy",
+                                .what = "a grid with a case that cannot be",
+                                .axes = "batch=1 mode=fine",
+                                .grid = clumsy_cases,
+                                .check = check_toy,
+                                .run = run_toy};
 
 /* ---- paired: a made-up clock, read through the measurer; the environment says how fast and how noisy ---------- */
 
@@ -265,4 +277,4 @@ static const pb_suite refused = {.name = "refused",
                                  .enumerate = enumerate_once,
                                  .run = run_ceiling};
 
-const pb_suite *const pb_suites[] = {&ceiling, &toy, &paired, &refused, NULL};
+const pb_suite *const pb_suites[] = {&ceiling, &toy, &clumsy, &paired, &refused, NULL};
