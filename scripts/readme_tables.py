@@ -2,12 +2,14 @@
 and each table."""
 import csv
 import glob
+import importlib.machinery
 import math
 import os
 import re
 import statistics
 import subprocess
 import sys
+import types
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
@@ -31,12 +33,14 @@ class Results:
 
     def __init__(self, path, run_suffix=None):
         self.path, self.value, self.status, values, stored, session = path, {}, {}, {}, [], {}
+        self.said = {}  # what each launch made of a contract
         with open(path, newline="", encoding="utf-8") as f:
             for row in csv.DictReader(f):
                 if run_suffix and not row["run_id"].endswith(run_suffix):
                     continue
                 of_baseline = row["run_id"].startswith("baseline:")
                 if row["status"] in ("pass", "fail"):
+                    self.said.setdefault(row["key"], []).append((float(row["value"] or "nan"), row["status"]))
                     if of_baseline and row["run_id"] < session.get(row["key"], ""):
                         continue
                     newer = of_baseline and row["run_id"] > session.get(row["key"], "")
@@ -48,6 +52,7 @@ class Results:
                     if of_baseline:
                         stored.append(int(row["launch"]))
         self.value = {at: statistics.median(v) for at, v in values.items()}
+        self.count = {at: len(v) for at, v in values.items()}
         self.sessions = max([len(v) for v in values.values()] or [0]) if stored else 1
         self.launches = min(stored or [len(v) for v in values.values()] or [0])
 
@@ -138,11 +143,24 @@ def table(head, rows):
     return "\n".join(lines)
 
 
+def file_of(results):
+    return "`" + (os.path.relpath(results.path, ROOT) if results.path.startswith(ROOT) else os.path.basename(results.path)) + "`"
+
+
+def several(n, what):
+    return f"{n} {what}" + ("" if n == 1 else "es" if what.endswith("h") else "s")
+
+
 def source(results):
-    path = os.path.relpath(results.path, ROOT) if results.path.startswith(ROOT) else os.path.basename(results.path)
     sessions = f"{results.sessions} sessions of " if results.sessions > 1 else ""
-    launches = "1 launch" if results.launches == 1 else f"{results.launches} launches"
-    return f"`{path}`, median of {sessions}{launches}"
+    return f"{file_of(results)}, median of {sessions}{several(results.launches, 'launch')}"
+
+
+def rounds(peers, metric, wanted):
+    """How many rounds stand behind the figures of peers whose key is wanted."""
+    counts = sorted({n for p in peers for (key, m), n in p.count.items() if m == metric and wanted(key)})
+    most = several(counts[-1], "round")
+    return f"{file_of(peers[0])}, median of " + (most if counts[0] == counts[-1] else f"{counts[0]} to {most}")
 
 
 def figure_path(machine, figure):
@@ -219,7 +237,10 @@ def steps(machine, _):
         said = verdict(r, bar, key, value) if key else ""
         mine = [what, si(value, "s") or "not measured", si(memory, "B"), bar_text(metric, relation, bound), said]
         rows.append(mine + [step_cell(p, name, axes) for p in peers.values()])
-    beside = " Beside it peers that train the same parameters in the same way (`scripts/peers`)." if peers else ""
+    shown = {tuple(axes_of(bar[0])[1][a] for a in ("model", "tuning", "batch", "seq")) for bar in bars("throughput")}
+    beside = (" Beside it peers that train the same parameters in the same way (`scripts/peers`), the faster of eager and graph ("
+              + rounds(list(peers.values()), "step_time", lambda key: tuple(
+                  axes_of(key)[1].get(a) for a in ("model", "tuning", "batch", "seq")) in shown) + ").") if peers else ""
     return (
         "#### QLoRA steps\n"
         "A whole step as one CUDA graph: NF4 base, r16 on q and v, AdamW, clip, no recomputation, real text; device "
@@ -352,24 +373,51 @@ def attention_row(r, peers, of, **axes):
     return cells
 
 
+def against_peers(path):
+    """Of each peer and pass the least and the largest ratio of its time to ours, both of one round and of the same lists."""
+    times = {}
+    with open(path, newline="", encoding="utf-8") as f:
+        for row in csv.DictReader(f):
+            name, axes = axes_of(row["key"])
+            if name.startswith("attention/") and row["metric"] == "kernel_time" and row["status"] == "ok":
+                stem, _, side = row["run_id"].rpartition("-")
+                of = (stem, row["launch"], name, *(v for a, v in sorted(axes.items()) if a != "arm"))
+                times.setdefault(of, {})[axes["arm"] if side == "plumb" else side] = float(row["value"])
+    texts = []
+    for peer, called in KERNEL_PEERS.items():
+        for p, word in (("fwd", "forward"), ("bwd", "backward")):
+            ratios = [t[peer] / t["sparse"] for of, t in times.items()
+                      if of[2] == f"attention/{p}" and peer in t and "sparse" in t]
+            if ratios:
+                texts.append(f"{called} {word} {min(ratios):.2f} to {max(ratios):.2f}")
+    return "A peer's time over ours, of the same round and lists: " + ", ".join(texts) + ".\n\n" if texts else ""
+
+
 def v4_steps(machine):
-    """Whole steps of the layers of DeepSeek-V4-Flash with dense and with sparse attention, by length."""
+    """Whole steps of the layers of DeepSeek-V4-Flash with dense and with sparse attention, by length and mode."""
     r = read(machine, "v4_step.csv")
     if not r:
         return ""
     name, model, rows = "throughput/step", "v4-flash-layer", []
-    for seq in sorted({axes_of(k)[1].get("seq") for k, _ in r.value if f"model={model}&" in k}, key=int):
-        keys = [r.find(name, "step_time", model=model, seq=seq, attention=a) for a in ("dense", "sparse")]
-        if None in keys:
+    found = {tuple(axes_of(k)[1].get(a) for a in ("seq", "mode")) for k, _ in r.value if f"model={model}&" in k}
+    for seq, mode in sorted(found, key=lambda at: (int(at[0]), at[1])):
+        arms_of = {"model": model, "seq": seq, "mode": mode}
+        keys = [r.find(name, "step_time", **arms_of, attention=a) for a in ("dense", "sparse")]
+        said = r.said.get((keys[1] or "").replace(name, "contract/V4-STEP", 1))
+        if None in keys or not said:
             continue
         times, flops = [[r.get(k, m) for k in keys] for m in ("step_time", "model_flops")]
         cells = [w for t, f in zip(times, flops) for w in (si(t, "s"), si(f, "FLOP/s"))]
-        rows.append([seq, *cells, plain(over(*times))])
-    head = ["tokens", "dense", "", "sparse", "", "dense/sparse"]
+        ratios, failed = [v for v, _ in said], sum(status == "fail" for _, status in said)
+        rows.append([seq, mode, *cells, plain(over(*times)), f"{min(ratios):.3f} to {max(ratios):.3f}",
+                     f"{len(said) - failed} of {len(said)}"])
+    head = ["tokens", "", "dense", "", "sparse", "", "dense/sparse", "of one launch", "launches in which sparse took no longer"]
     return (
-        "\n\nA whole step of `v4-flash-layer` (one layer of each kind, ratios 0, 4 and 128, at the real sizes), full tuning, "
-        f"batch 1, the faster of eager and graph ({source(r)}). Dense attends to every compressed row, sparse to the 512 that "
-        "the indexer picks. FLOP/s are those that the step needs.\n\n" + table(head, rows)
+        "\n\nA whole step of `v4-flash-layer`, full tuning, batch 1 (" + file_of(r) + ", medians of launches): one layer of each "
+        "kind (ratios 0, 4 and 128) with the attention of DeepSeek-V4-Flash in its real dimensions, a dense MLP as wide as the "
+        "experts that a token passes, and a vocabulary of 272. The arms differ in the layer of ratio 4 alone: dense attends to "
+        "every compressed row, sparse to the 512 that its indexer picks, whose work is in the time. FLOP/s are those that the "
+        "step needs.\n\n" + table(head, rows)
     )
 
 
@@ -401,13 +449,16 @@ def attention(machine, folder):
     worse = losing(r)
     picture = os.path.relpath(figure_path(machine, "attention"), folder)
     head = ["rows a query lists", "forward", "", "of floor", "backward", "", "of floor", "backward, same bits every run"]
-    beside = " Peers: forward / backward, on the same lists." if peers else ""
+    beside = (" Peers: forward / backward, on the same lists (" + rounds(
+        list(peers.values()), "kernel_time", lambda key: axes_of(key)[1].get("seq") == "4096") + ").") if peers else ""
+    runs = "in the same run" if r.sessions == 1 else "in the same runs"
     return (
         "#### Sparse attention\n"
         f"4096 queries, 64 heads of 512, bf16, the whole pass as a step pays for it, cold second-level cache, device time "
-        f"({source(r)}; in the same run: {ceilings}). FLOP/s are of the rows that are not masked; the floor is the largest "
+        f"({source(r)}; {runs}: {ceilings}). FLOP/s are of the rows that are not masked; the floor is the largest "
         f"of the times that these ceilings leave.{beside}\n\n"
         + table(head + [KERNEL_PEERS[p] for p in peers], rows) + "\n\n"
+        + (against_peers(path) if peers else "")
         + table(["bar", "time", "", ""], judged) + "\n\n"
         + f"![seconds of attention, forward and backward, against the length of a sequence]({picture})\n\n"
         + ("Dense attention takes less time than sparse, forward and backward together: " + "; ".join(worse) + " tokens."
@@ -421,16 +472,29 @@ def dependencies(*_):
     return subprocess.run([setup, "--list"], check=True, capture_output=True, text=True).stdout
 
 
+def redrawn(rule, bench, folder):
+    """What the rule would say of comparisons drawn anew from the launches of a machine's A/A sessions."""
+    of = rule.simulate(bench, rule.sessions(folder, "aa"))
+    return (
+        f"- `{os.path.basename(os.path.dirname(folder))}`: {of['recorded_undecided']:.0f} of the {of['recorded']:.0f} A/A "
+        f"comparisons ended as too noisy to say. From their {of['launches']:.0f} launches "
+        f"{of['resampled']:.0f} comparisons were drawn anew (`--simulate`): {of['resampled_alarms']:.0f} false alarms, "
+        f"{rule.percent(of['resampled_alarms'] / of['resampled'])}, below {rule.percent(of['resampled_max'])}; with one case "
+        f"2 % slower {rule.percent(of['found'] / of['injected'])} of {of['injected']:.0f} are found, above "
+        f"{rule.percent(of['found_min'])}."
+    )
+
+
 def proof(machine, _, bench):
     """What `scripts/proof` stored of any machine, once more through the rule."""
     folders = sorted(glob.glob(os.path.join(glob.escape(os.path.dirname(machine)), "*", "proof")))
     if not folders:
         return ""
-    command = [os.path.join(ROOT, "scripts/proof"), "table", "--bench", os.path.abspath(bench), *folders]
-    ran = subprocess.run(command, capture_output=True, text=True)
-    if ran.returncode != 0:
-        fail(ran.stderr.strip())
-    return ran.stdout
+    rule = types.ModuleType("proof")
+    rule.__file__ = os.path.join(ROOT, "scripts/proof")
+    importlib.machinery.SourceFileLoader("proof", rule.__file__).exec_module(rule)
+    bench = os.path.abspath(bench)
+    return rule.table(bench, folders) + "\n\n" + "\n".join(redrawn(rule, bench, f) for f in folders)
 
 
 SECTIONS = {f.__name__: f for f in (kernels, steps, throughput, backward, crossover, attention, dependencies, proof)}
