@@ -5,7 +5,7 @@
  * Everything right of `results` works on CSV files alone. */
 #ifndef PB_BENCH_H
 #define PB_BENCH_H
-#include "bench/pulse.h"
+#include "bench/turns.h"
 #include "cli/interrupt.h"
 #include "kernels/core/op.h"
 
@@ -81,6 +81,8 @@ typedef struct pb_measure_opts {
                         enqueues */
     void *before_self;
     pb_pulse *pulse; /* told after every sample and warm-up call; NULL: nobody */
+    pb_turns *turns; /* taken with another launch: min_time then is that of the turns, with calls in them that are not
+                        timed where samples would be more than max_samples; NULL: none are */
 } pb_measure_opts;
 
 typedef struct pb_timing {
@@ -102,7 +104,8 @@ typedef struct pb_timing {
 pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out);
 /* The wait of opts->slowdown, for suites that set marks of their own: behind the call that began at mark `from`. Sets
  * mark `end`, where the call ends without the wait; with share 0 it does nothing. `usual`: seconds of such a call, for
- * a device, which is still at it; on a CPU it has ended, and its own duration counts. */
+ * a device, which is still at it; on a CPU it has ended, its own duration counts, and `usual` is what a wait of no time
+ * takes, which the wait is shorter by. */
 pb_status pb_slow_down(pb_ctx *ctx, double share, double usual, int from, int end);
 /* The median of seconds[i]/own[i] - 1, n >= 1. */
 double pb_slowed(const double *seconds, const double *own, int n);

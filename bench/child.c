@@ -13,9 +13,10 @@
 #include "kernels/core/clock.h"
 
 /* What was not given stays 0 or -1: the suite decides. */
-static pb_measure_opts measure_opts(const pb_options *o, pb_pulse *pulse)
+static pb_measure_opts measure_opts(const pb_options *o, pb_pulse *pulse, pb_turns *turns)
 {
     return (pb_measure_opts){.pulse = pulse,
+                             .turns = turns,
                              .warmup = (int)o->warmup,
                              .min_samples = o->samples < PB_MAX_SAMPLES ? (int)o->samples : PB_MAX_SAMPLES,
                              .min_time = o->min_time,
@@ -129,6 +130,7 @@ static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *pla
             pb_pulse_say(sink->measure.pulse, PB_SAYS_OUT_OF_TIME);
             return PB_EXIT_HARNESS;
         }
+        pb_turns_case(sink->measure.turns, i);
         if (pb_interrupted()) return PB_EXIT_HARNESS;
         pb_pulse_say(sink->measure.pulse, PB_SAYS_BEGIN);
         const pb_status s = hung[order[i]] < HANGS ? measure(ctx, c, sink) : skip(c, sink);
@@ -171,10 +173,26 @@ static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, pb_sink *sink)
     return code;
 }
 
+/* In its turn, so that another launch is not disturbed by the device being opened. */
+static pb_exit with_turns(const pb_options *o, pb_backend_id device, pb_pulse *pulse, pb_sink *sink)
+{
+    pb_turns turns;
+    pb_ctx ctx;
+    pb_exit code = PB_EXIT_HARNESS;
+    if (pb_turns_open(o->child_turns, (int)o->child_first, o->threads, pulse, &turns) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    sink->measure = measure_opts(o, pulse, &turns);
+    if (pb_ctx_open(&ctx, device, 0) != PB_OK) pb_complain(code);
+    else {
+        code = with_plan(&ctx, o, sink);
+        pb_ctx_close(&ctx);
+    }
+    pb_turns_close(&turns);
+    return code;
+}
+
 pb_exit pb_launch_child(const pb_options *o)
 {
     pb_backend_id device;
-    pb_ctx ctx;
     pb_sink sink;
     /* A few signs of life within the least time that is waited for one. */
     pb_pulse pulse = {.fd = (int)o->child_pipe, .every = pb_least_silence(o) / 8, .last = pb_clock_seconds()};
@@ -183,13 +201,7 @@ pb_exit pb_launch_child(const pb_options *o)
     if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     if (pb_sink_open(o->child_dir, &sink) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
     sink.run_id = o->child_run, sink.machine_id = o->child_machine, sink.launch = (int)o->child_launch;
-    sink.measure = measure_opts(o, &pulse);
-    pb_exit code = PB_EXIT_HARNESS;
-    if (pb_ctx_open(&ctx, device, 0) != PB_OK) pb_complain(code);
-    else {
-        code = with_plan(&ctx, o, &sink);
-        pb_ctx_close(&ctx);
-    }
+    const pb_exit code = with_turns(o, device, &pulse, &sink);
     pb_sink_close(&sink);
     return code;
 }

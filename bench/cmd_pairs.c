@@ -145,6 +145,7 @@ static pb_status begin(const pb_options *o, pb_run_name *name, pb_pair_plan *p, 
     PB_TRY(absolute(p));
     PB_TRY(digests(p, p->digest));
     p->slowdown = o->inject_slowdown > 0 ? o->inject_slowdown : 0;
+    p->turns = o->turns > 0 ? o->turns : 0;
     p->seed = o->seed >= 0 ? (uint64_t)o->seed : name->mark & 0xffffff;
     snprintf(p->run_id, sizeof p->run_id, "%s", name->run_id);
     p->options = options_of(o);
@@ -162,6 +163,7 @@ static const char *given(const pb_options *o)
     if (o->filter.n) return "--filter";
     if (o->axis.n) return "--axis";
     if (o->inject_slowdown >= 0) return "--inject-slowdown";
+    if (o->turns >= 0) return "--turns";
     if (strcmp(o->device, "cpu") != 0) return "--device";
     if (strcmp(o->grid, "default") != 0) return "--grid";
     if (o->impl || o->prefer) return "--impl and --prefer";

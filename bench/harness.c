@@ -38,11 +38,12 @@ static pb_status prepare(pb_ctx *ctx, const pb_measure_opts *o)
 
 pb_status pb_slow_down(pb_ctx *ctx, double share, double usual, int from, int end)
 {
-    double own = usual;
+    double own;
     if (!(share > 0)) return PB_OK;
     PB_TRY(ctx->be->mark(ctx, end));
-    if (ctx->id == PB_CPU) PB_TRY(ctx->be->between(ctx, from, end, &own));
-    return ctx->be->delay(ctx, share * own);
+    if (ctx->id != PB_CPU) return ctx->be->delay(ctx, share * usual);
+    PB_TRY(ctx->be->between(ctx, from, end, &own));
+    return ctx->be->delay(ctx, fmax(0, share * own - usual));
 }
 
 /* Slots behind those of a batch: where a call that is slowed down ends by itself. */
@@ -103,12 +104,27 @@ static pb_status warm_up(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     return ctx->be->sync(ctx);
 }
 
-/* What a call takes that is not slowed down, of a device, as one more part of the warm-up. */
+/* On a CPU, what a wait of no time takes: marks and readings of the clock. */
+static pb_status find_least_wait(pb_ctx *ctx, double *out)
+{
+    double v[BATCH];
+    for (int i = 0; i < BATCH; i++) {
+        PB_TRY(ctx->be->mark(ctx, 0));
+        PB_TRY(pb_slow_down(ctx, 1, 1, 0, UNSLOWED)); /* between two marks there is less than a second */
+        PB_TRY(ctx->be->mark(ctx, 1));
+        PB_TRY(ctx->be->between(ctx, UNSLOWED, 1, &v[i]));
+    }
+    *out = pb_median(v, BATCH);
+    return PB_OK;
+}
+
+/* For pb_slow_down: of a device what a call takes that is not slowed down, as one more part of the warm-up. */
 static pb_status find_usual(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, double *usual)
 {
     pb_measure_opts plain = *o;
     *usual = 0;
-    if (!(o->slowdown > 0) || ctx->id == PB_CPU || pb_interrupted()) return PB_OK;
+    if (!(o->slowdown > 0) || pb_interrupted()) return PB_OK;
+    if (ctx->id == PB_CPU) return find_least_wait(ctx, usual);
     pb_timing *t = calloc(1, sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
     plain.slowdown = 0;
@@ -120,15 +136,36 @@ static pb_status find_usual(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_
     return s;
 }
 
+/* One of the turns that min_time is divided into: its part of the most samples that there may be, and for what is left
+ * of it calls that are not timed, so that few samples of short calls are spread over all of that time. */
+static pb_status turn(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, double usual, pb_timing *t,
+                      double *spent)
+{
+    const double began = pb_clock_seconds(), turns = o->min_time / o->turns->length;
+    const int most = t->n + (turns < o->max_samples ? (int)(o->max_samples / fmax(turns, 1)) : 1);
+    PB_TRY(warm_up(ctx, fn, self, o, 1)); /* the other launch had the caches */
+    do PB_TRY(t->n < most ? batch(ctx, fn, self, o, usual, t) : warm_up(ctx, fn, self, o, 1));
+    while (!pb_turns_over(o->turns) && t->n < o->max_samples && !pb_interrupted());
+    *spent += pb_clock_seconds() - began;
+    pb_turns_pass(o->turns);
+    return PB_OK;
+}
+
+static pb_status batches(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, double usual, pb_timing *t,
+                         double *spent)
+{
+    const int before = t->n;
+    PB_TRY(batch(ctx, fn, self, o, usual, t));
+    for (int i = before; i < t->n; i++) *spent += t->seconds[i];
+    return PB_OK;
+}
+
 static pb_status collect(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
 {
     double total = 0, usual;
     PB_TRY(find_usual(ctx, fn, self, o, &usual));
-    while (!pb_interrupted() && t->n < o->max_samples && (t->n < o->min_samples || total < o->min_time)) {
-        const int before = t->n;
-        PB_TRY(batch(ctx, fn, self, o, usual, t));
-        for (int i = before; i < t->n; i++) total += t->seconds[i];
-    }
+    while (!pb_interrupted() && t->n < o->max_samples && (t->n < o->min_samples || total < o->min_time))
+        PB_TRY((o->turns && o->turns->length > 0 ? turn : batches)(ctx, fn, self, o, usual, t, &total));
     return PB_OK;
 }
 

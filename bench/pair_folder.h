@@ -28,6 +28,7 @@ typedef struct pb_pair_plan {
     char run_id[128];
     uint64_t seed;
     double slowdown; /* of the candidate; 0: none */
+    double turns;    /* seconds (turns.h); 0: one launch behind the other */
     pb_pair_opts rule;
 } pb_pair_plan;
 

@@ -20,12 +20,19 @@ typedef struct pb_pair_launch {
     uint64_t seed;
     double slowdown;
     long padding;
-    double deadline; /* as pb_clock_seconds counts; 0: none */
 } pb_pair_launch;
 
-/* Runs it to its end. *code: its exit code, 128 and the signal that killed it, PB_PAIR_CANNOT_RUN for what is no
- * program. *cut: it was stopped, by the deadline or by a signal to this process. EIO: no process can be started. */
-pb_status pb_pair_launch_run(const pb_pair_launch *l, int *code, double *seconds, bool *cut);
+typedef struct pb_pair_ended {
+    int code; /* the exit code, 128 and the signal that killed it, PB_PAIR_CANNOT_RUN for what is no program */
+    double seconds;
+} pb_pair_ended;
+
+/* Runs n <= PB_PAIR_LAUNCHES of them at once, to their end. turns > 0: two, which take turns of so many seconds (turns.h),
+ * the first of them first. deadline: as pb_clock_seconds counts; 0: none. *cut: they were stopped, by the deadline or by
+ * a signal to this process. EIO: no process can be started. */
+enum { PB_PAIR_LAUNCHES = 2 };
+pb_status pb_pair_launch_run(const pb_pair_launch *l, int n, double turns, double deadline, pb_pair_ended *out,
+                             bool *cut);
 /* The last line of a log, "" without one. */
 void pb_pair_log_tail(const char *log, char *out, size_t n);
 #endif

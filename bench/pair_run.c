@@ -41,29 +41,36 @@ static void paths(const pb_pair_folder *f, pb_side side, char launch[PATH], char
     snprintf(log, PATH, "%s/%s.log", f->dir, pb_side_names[side]);
 }
 
-static pb_status launch(loop *l, pb_side side, pb_pair_line *line, bool *cut)
+/* `n` sides at once, the first of them first where they take turns. */
+static pb_status launch(loop *l, const pb_side *side, int n, pb_pair_line *line, bool *cut)
 {
-    char out[PATH], log[PATH];
+    char out[PB_SIDES][PATH], log[PB_SIDES][PATH];
+    pb_pair_launch launches[PB_SIDES];
+    pb_pair_ended ended[PB_SIDES];
     const pb_pair_plan *p = l->r->plan;
-    paths(l->r->folder, side, out, log);
-    PB_TRY(pb_disk_remove(&pb_disk_posix, out));
-    return pb_pair_launch_run(&(pb_pair_launch){.exe = p->path[side],
-                                                .out = out,
-                                                .log = log,
-                                                .options = p->options,
-                                                .seed = line->seed,
-                                                .slowdown = side == PB_CAND ? p->slowdown : 0,
-                                                .padding = line->padding[side],
-                                                .deadline = l->deadline},
-                              &line->code[side], &line->seconds[side], cut);
+    for (int i = 0; i < n; i++) {
+        paths(l->r->folder, side[i], out[i], log[i]);
+        PB_TRY(pb_disk_remove(&pb_disk_posix, out[i]));
+        launches[i] = (pb_pair_launch){.exe = p->path[side[i]],
+                                       .out = out[i],
+                                       .log = log[i],
+                                       .options = p->options,
+                                       .seed = line->seed,
+                                       .slowdown = side[i] == PB_CAND ? p->slowdown : 0,
+                                       .padding = line->padding[side[i]]};
+    }
+    PB_TRY(pb_pair_launch_run(launches, n, p->turns, l->deadline, ended, cut));
+    for (int i = 0; i < n; i++) line->code[side[i]] = ended[i].code, line->seconds[side[i]] = ended[i].seconds;
+    return PB_OK;
 }
 
 static pb_status launch_both(loop *l, pb_pair_line *line, bool *cut)
 {
-    const pb_side first = line->cand_first ? PB_CAND : PB_BASE, second = line->cand_first ? PB_BASE : PB_CAND;
+    const pb_side order[PB_SIDES] = {line->cand_first ? PB_CAND : PB_BASE, line->cand_first ? PB_BASE : PB_CAND};
     *cut = false;
-    PB_TRY(launch(l, first, line, cut));
-    return *cut ? PB_OK : launch(l, second, line, cut);
+    if (l->r->plan->turns > 0) return launch(l, order, PB_SIDES, line, cut);
+    PB_TRY(launch(l, &order[0], 1, line, cut));
+    return *cut ? PB_OK : launch(l, &order[1], 1, line, cut);
 }
 
 static void complain(const loop *l, pb_side side, int code, const char *what)

@@ -158,6 +158,7 @@ pb_measure_opts pb_sink_measure(const pb_sink *s, pb_measure_opts suite)
 {
     const pb_measure_opts *asked = &s->measure;
     suite.pulse = asked->pulse;
+    suite.turns = asked->turns;
     if (asked->warmup > 0) suite.warmup = asked->warmup;
     if (asked->min_time >= 0) suite.min_time = asked->min_time;
     if (asked->min_samples > 0) suite.min_samples = suite.max_samples = asked->min_samples;

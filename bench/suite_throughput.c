@@ -86,6 +86,7 @@ static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts 
         PB_TRY(ctx->be->between(ctx, *n * MARKS, *n * MARKS + PB_NPHASES, &one));
         total += one;
         pb_pulse_beat(o->pulse);
+        pb_turns_pass(o->turns);
     }
     return PB_OK;
 }

@@ -84,6 +84,25 @@ static void sampling_stops_at_the_time_asked_for(void **state)
     assert_int_equal(t.n, 6);
 }
 
+/* Eight seconds in turns of two, of calls that take a quarter: a warm-up call, two of the eight samples that there may
+ * be, and five calls that are not timed, in each. */
+static void turns_spread_the_samples_over_their_time(void **state)
+{
+    static double quarters[64];
+    pb_turns alone = {.length = 2, .from = -1, .to = -1};
+    scripted f = {.script = quarters}, g = f;
+    (void)state;
+    for (int i = 0; i < 64; i++) quarters[i] = 0.25;
+    pb_measure_opts o = {.warmup = 2, .min_samples = 5, .max_samples = 8, .min_time = 8, .turns = &alone};
+    pb_timing t = measure(&f, &o);
+    assert_int_equal(t.n, 8);
+    assert_int_equal(f.calls, 8 + 2 * 8 + 3); /* the warm-up is of the first turn, and the last sample ends the last */
+    o.max_samples = 64, o.min_time = 7.5, alone.began = 0;
+    t = measure(&g, &o);
+    assert_int_equal(t.n, 5 + 3 * 7); /* the time is up before there are 64 */
+    assert_int_equal(g.calls, 4 * 8);
+}
+
 /* ---- what is not timed --------------------------------------------------------------------------- */
 
 static void preparation_is_not_timed(void **state)
@@ -133,6 +152,18 @@ static void a_slowdown_is_a_share_of_each_call_on_a_cpu(void **state)
     CHECK_NEAR(t.median, 1.25 * 3, 0);
     CHECK_NEAR(t.slowed, 0.25, 0);
     CHECK_NEAR(s.delayed, 0.25 * 15, 0); /* not of the warm-up */
+}
+
+/* The marks and the clock around a wait take their time too; a call of a millionth of a second would be slowed down by
+ * twice as much as asked otherwise. */
+static void a_slowdown_is_as_long_as_asked_whatever_a_mark_takes(void **state)
+{
+    scripted s = {.script = script, .marking = unit};
+    (void)state;
+    const pb_timing t =
+        measure(&s, &(pb_measure_opts){.warmup = 2, .min_samples = 5, .max_samples = 5, .slowdown = 0.25});
+    for (int i = 0; i < 5; i++) CHECK_NEAR(t.seconds[i], 1.25 * t.own[i], 1e-12);
+    CHECK_NEAR(t.slowed, 0.25, 1e-12);
 }
 
 /* A device is still at it when the wait is enqueued: a share of what 16 calls of the warm-up took. */
@@ -296,9 +327,11 @@ int main(void)
         cmocka_unit_test(an_idle_device_waits_for_the_host),
         cmocka_unit_test(samples_come_in_order_after_the_warm_up),
         cmocka_unit_test(sampling_stops_at_the_time_asked_for),
+        cmocka_unit_test(turns_spread_the_samples_over_their_time),
         cmocka_unit_test(preparation_is_not_timed),
         cmocka_unit_test(queued_samples_follow_each_other_without_a_wait),
         cmocka_unit_test(a_slowdown_is_a_share_of_each_call_on_a_cpu),
+        cmocka_unit_test(a_slowdown_is_as_long_as_asked_whatever_a_mark_takes),
         cmocka_unit_test(a_slowdown_is_a_share_of_the_usual_call_on_a_device),
         cmocka_unit_test(a_graph_is_recorded_once_and_replayed),
         cmocka_unit_test(what_cannot_be_measured_says_so),

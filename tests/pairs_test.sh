@@ -126,6 +126,32 @@ grep -q '"truncated": false' order2/cand/run.json || fail "order2: run.json does
 expect 0 'paired' "$fixture" report order2/base
 expect 0 'kernel_time' "$fixture" compare order2/base order2/cand --all
 
+# ---- turns: both launches at once, the first one first; the end of one is not waited for -------------------------
+compared 0 'same=3' turns1 ./base ./same --turns 0.004
+[[ $(wc -l <launches) -eq 24 ]] || fail "turns1: not 24 launches"
+grep -q '"turns": 0.00[34]' turns1/compare.json || fail "turns1: compare.json does not say so"
+tail -n +2 turns1/pairs.csv | cut -d, -f3,4 >orders
+[[ $(wc -l <orders) -eq 12 ]] || fail "turns1: not 12 pairs"
+while IFS=, read -r order seed; do
+    for side in base same; do
+        first=0
+        [[ $order == base-cand && $side == base || $order == cand-base && $side == same ]] && first=1
+        grep -qE "^$side $seed .* --child-turns 0\.004[0-9]*:[0-9]+:[0-9]+:$first$" launches || fail "turns1: $order, $side"
+    done
+done <orders
+compared 0 'same=3' turns2 ./base ./same --turns 0
+grep -qF -e --child-turns launches && fail "turns2: turns of no time are taken"
+compared 0 'same=3' one1 ./base ./same
+grep -qF -e --child-turns launches && fail "one1: turns are taken that nobody asked for"
+"$fixture" compare ./base ./same "${options[@]}" --turns 0.004 --out turns3 --budget 1 >log 2>&1
+rm -f launches
+expect 0 'same=3' "$fixture" compare --resume turns3 --quiet
+[[ -s launches && $(grep -c -- ' --child-turns 0\.004' launches) -eq $(wc -l <launches) ]] || fail "turns3: it goes on without turns"
+expect 2 'keeps its --turns' "$fixture" compare --resume turns1 --turns 1
+side gone 5 '[[ -e gone.was ]] || { touch gone.was && kill -9 $$; }'
+compared 0 'same=3' gone1 ./base ./gone --turns 0.002
+[[ $(grep -c ,retried, gone1/pairs.csv) -eq 1 ]] || fail "gone1: the pair whose candidate was killed is not measured again"
+
 # ---- ceilings: only when asked for; the order of the cases is drawn all the same --------------------------------
 keys() { awk -F, -v l=$1 '$4 == l && $6 == "kernel_rate" {print $5}' order2/$2/results.csv | tr '\n' ' '; }
 for ((i = 0; i < 12; i++)); do

@@ -5,7 +5,8 @@ bench=$1 source=$2
 . "${0%/*}/cli.sh"
 
 # A bench whose comparisons take no time: 12 pairs of five cases, slower by 2 % when told to. PLAYED=code: it fails so.
-# CUT=session:pairs: the budget ends it after so many. SLOW: before the first. OTHER: it is of another build.
+# CUT=session:pairs: the budget ends it after so many.
+# LAST, OTHERS: the noise of the last case and of the others, THIRD: seconds of the one before it. SLOW: before the first. OTHER: it is of another build.
 cat >played <<PLAYED
 #!/bin/bash
 case " \$* " in *" --simulate "*) exec "$bench" "\$@" ;; esac
@@ -25,12 +26,13 @@ mkdir -p "\$out"
 for side in base cand; do
     mkdir -p "\$out/\$side"
     echo "{\"truncated\": \$truncated}" >"\$out/\$side/run.json"
-    awk -v side=\$side -v by=\$shift -v seed=\$seed -v pairs=\$pairs '
+    awk -v third=\${THIRD:-0.001} -v last=\${LAST:-0.002} -v others=\${OTHERS:-0.002} -v side=\$side -v by=\$shift -v seed=\$seed -v pairs=\$pairs '
     function noise(a, b, c) { a = sin(a * 12.9898 + b * 78.233 + c * 37.719) * 43758.5453; return a - int(a) }
     BEGIN {
         print "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,status,note"
         for (l = 0; l < pairs; l++) for (k = 0; k < 5; k++) {
-            t = 0.001 * (1 + 0.002 * noise(l, k, seed + (side == "cand") / 2)) * (side == "cand" ? 1 + by : 1)
+            e = noise(l, k, seed + (side == "cand") / 2) * (k == 4 ? last : others)
+            t = (k == 3 ? third : 0.001) * (1 + e) * (side == "cand" ? 1 + by : 1)
             printf "1,r-%s,m,%d,kernels/c?i=%d,kernel_time,s,lower,%.9g,11,ok,\n", side, l, k, t
             printf "1,r-%s,m,%d,kernels/c?i=%d,kernel_rate,B/s,higher,%.9g,0,ok,\n", side, l, k, 1 / t
         }
@@ -43,38 +45,52 @@ chmod +x played
 proof() { python3 "$source/scripts/proof" "$@"; }
 measure() { proof cpu --bench "$dir/played" --baselines b --out out --aa 12 --slow 7 "$@"; }
 
-expect 0 '| `m` | 120 | 15 | 0 | 18.1 % | 10 | 10 | 0 | 74.1 % |' measure
+expect 0 '| `m` | 120 | 5 | 5 | 15 | 0 | 18.1 % | 10 | 10 | 0 | 74.1 % |' measure
 [[ $(wc -l <calls) -eq 5 ]] || fail "not three sessions of one kind and two of the other"
 [[ $(grep -c 'inject-slowdown 2%' calls) -eq 2 ]] || fail "not two sessions are slowed"
 [[ $(grep -c -- '--gates out/gates.csv' calls) -eq 3 ]] || fail "other than the slowed sessions ask for more pairs"
+[[ $(grep -c -- '--grid full --threads 1 --turns 0.002 --filter ' calls) -eq 5 ]] || fail "a session without turns"
+sed -n 1p calls | grep -q -- '--filter kernels/linear_\*B1.S64.N192.\* ' || fail "A/A of other cases"
+[[ $(grep inject-slowdown calls | grep -o 'filter kernels/c?i=[0-4]' | sort | uniq -c | awk '{ print $1 }' | tr '\n' ' ') == '2 2 2 2 2 ' ]] ||
+    fail "slowed are other cases than those that are quiet"
 grep -q '^kernels,kernel_time,.*,no$' out/gates.csv || fail "kernels gate, so they ask for more pairs"
 sed -n 2p calls | grep -q inject-slowdown || fail "the second session is not a slowed one"
 [[ $(grep -o 'seed [0-9]*' calls | sort -u | wc -l) -eq 5 ]] || fail "two sessions of one seed"
 [[ $(ls b/m/proof | tr '\n' ' ') == 'aa-01 aa-02 aa-03 slow-01 slow-02 ' ]] || fail "other sessions are stored"
 grep -q kernel_rate b/m/proof/aa-01/base/results.csv && fail "rows without samples are stored"
 [[ $(wc -l <b/m/proof/aa-01/base/results.csv) -eq 61 ]] || fail "not 12 launches of five cases are stored"
-expect 0 '| `m` | 120 | 15 | 0 |' proof table --bench "$bench" b/m/proof
+expect 0 '| `m` | 120 | 5 | 5 | 15 | 0 |' proof table --bench "$bench" b/m/proof
 expect 0 '| 10 | 10 |' measure
 [[ $(wc -l <calls) -eq 5 ]] || fail "it measures again what is there"
+
+# Slowed are the cases that repeat and are no mere readings of the clock; where there are none, that is said.
+rm -rf out calls
+LAST=0.1 THIRD=0.000004 expect 0 '| `m` | 96 | 5 | 3 | 15 | 0 |' measure --slow 3
+[[ $(grep inject-slowdown calls | grep -o 'filter kernels/c?i=[0-4]' | tr -dc '0-4') == 012 ]] || fail "noisy cases are slowed, or short ones"
+rm -rf out calls
+LAST=0.1 OTHERS=0.1 expect 125 'this machine is not quiet enough for any case: none repeats to 0.5 %' measure
+rm -rf out calls
+expect 0 '| `m` | 120 | 5 | 5 | 15 | 0 |' measure --turns 0
+grep -q -- --turns calls && fail "turns that were not asked for"
 
 # ---- a session that was cut short, the time, and failures ----------------------------------------------------------
 called() { [[ $(wc -l <calls) -eq $1 ]] || fail "$1 calls were expected: $(cat calls)"; }
 rm -rf out/slow-02 b calls
 CUT=slow-02:14 expect 0 'the time is up in slow-02, of which 14 pairs are there' measure # in its second look
 called 1
-grep -q '^| `m` | 124 | 15 | 0 | 18.1 % | 10 | 10 |' log || fail "what there was of the second look does not count"
+grep -q '^| `m` | 124 | 5 | 5 | 15 | 0 | 18.1 % | 10 | 10 |' log || fail "what there was of the second look does not count"
 [[ $(wc -l <b/m/proof/slow-02/base/results.csv) -eq 71 ]] || fail "not 14 launches of five cases are stored"
-expect 0 '| `m` | 120 | 15 | 0 |' measure
+expect 0 '| `m` | 120 | 5 | 5 | 15 | 0 |' measure
 called 2
 sed -n 2p calls | grep -q '^compare --resume out/slow-02 --gates .*baselines/gates.csv --budget ' || fail "it does not go on with its session"
 rm -rf out/slow-02 calls
 CUT=slow-02:11 expect 3 'the time is up: 15 of 12 A/A comparisons, 5 of 7 slowed ones' measure
 [[ ! -e b/m/proof/slow-02 ]] || fail "a session that had not come to its first look is stored"
-expect 0 '| `m` | 120 | 15 | 0 |' measure
+expect 0 '| `m` | 120 | 5 | 5 | 15 | 0 |' measure
 called 2
 rm -rf out/aa-02 calls # of which there is less than a pair
 mkdir out/aa-02
-expect 0 '| `m` | 120 | 15 | 0 |' measure
+expect 0 '| `m` | 120 | 5 | 5 | 15 | 0 |' measure
 called 1
 grep -q 'compare --self .*--out out/aa-02 .*--gates out/gates.csv' calls || fail "it does not begin its session"
 rm -rf out/aa-02 calls
@@ -115,7 +131,7 @@ grep -q floor_share log || fail "the share of ceilings that were measured is not
 mkdir b/machine
 printf '# x\n<!-- table: proof -->\n<!-- end -->\n' >README.md
 python3 "$source/scripts/readme" --bench "$bench" --readme README.md --machine b/machine >log 2>&1 || fail "readme"
-grep -q '^| `m` | 120 | 15 | 0 |' README.md || fail "the README has no such table"
+grep -q '^| `m` | 120 | 5 | 5 | 15 | 0 |' README.md || fail "the README has no such table"
 
 [[ $failures -eq 0 ]] && echo "all passed"
 exit $((failures > 0))

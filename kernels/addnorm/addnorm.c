@@ -76,7 +76,7 @@ static const pb_dims edge[] = {
                                                      shared memory and a little */
     {0},
 };
-static const pb_dims grid[] = {{1, 256, 576}, {8, 1024, 576}, {8, 1024, 896}, {8, 1024, 1536}, {0}};
+static const pb_dims grid[] = {{1, 256, 576}, {8, 1024, 576}, {8, 1024, 896}, {8, 1024, 1536}, {1, 16, 576}, {0}};
 static const pb_dims device_grid[] = {{4, 4096, 4096}, {4, 2048, 1536}, {0}};
 
 static const float bound_eps = 1e-2f; /* so large that it matters */

@@ -76,7 +76,7 @@ static const char axes[] = "BSV";
 static const pb_dims edge[] = {
     {2, 3, 7}, {1, 2, 1000}, {2, 5, 1}, {1, 3, 2500}, {2, 9, 33}, {1, 1, 4096}, {1, 2, 40001}, {1, 2, 70000}, {0},
 };
-static const pb_dims grid[] = {{1, 1024, 49152}, {1, 512, 151936}, {0}};
+static const pb_dims grid[] = {{1, 1024, 49152}, {1, 512, 151936}, {1, 16, 1024}, {0}};
 static const pb_dims device_grid[] = {{2, 4096, 128256}, {1, 2048, 151936}, {0}};
 
 static pb_status check_sizes(const char *op, int T, int V)
