@@ -143,7 +143,7 @@ compared 0 'same=3' turns2 ./base ./same --turns 0
 grep -qF -e --child-turns launches && fail "turns2: turns of no time are taken"
 compared 0 'same=3' one1 ./base ./same
 grep -qF -e --child-turns launches && fail "one1: turns are taken that nobody asked for"
-"$fixture" compare ./base ./same "${options[@]}" --turns 0.004 --out turns3 --budget 1 >log 2>&1
+"$fixture" compare ./base ./same "${options[@]}" --turns 0.004 --out turns3 --budget 0.001 >log 2>&1
 rm -f launches
 expect 0 'same=3' "$fixture" compare --resume turns3 --quiet
 [[ -s launches && $(grep -c -- ' --child-turns 0\.004' launches) -eq $(wc -l <launches) ]] || fail "turns3: it goes on without turns"
