@@ -102,11 +102,17 @@ typedef struct pb_timing {
  * gives a time that is not above 0. Stops early, with what it has, after pb_interrupted() turns true. A
  * sample holds one mark besides fn at most: on a CPU a reading of the clock, on a device behind the host nothing. */
 pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out);
-/* The wait of opts->slowdown, for suites that set marks of their own: behind the call that began at mark `from`. Sets
- * mark `end`, where the call ends without the wait; with share 0 it does nothing. `usual`: seconds of such a call, for
- * a device, which is still at it; on a CPU it has ended, its own duration counts, and `usual` is what a wait of no time
- * takes, which the wait is shorter by. */
-pb_status pb_slow_down(pb_ctx *ctx, double share, double usual, int from, int end);
+/* A wait behind a call that makes it longer by a share of its own. */
+typedef struct pb_slowdown {
+    double share; /* 0: none */
+    double usual; /* on a device, which is still at the call: seconds that such a call takes. A CPU knows each one's own */
+    double least; /* what a wait of no time takes, with its marks: the wait is shorter by it, and never below it */
+} pb_slowdown;
+/* For suites that set marks of their own: waits behind the call that began at mark `from`, and sets mark `end`, where the
+ * call ends without the wait. share 0: does nothing. */
+pb_status pb_slow_down(pb_ctx *ctx, const pb_slowdown *s, int from, int end);
+/* usual and least of calls with a wait of no time: seconds[n], and own[n], without it, which is overwritten. */
+void pb_slowdown_find(const double *seconds, double *own, int n, pb_slowdown *slow);
 /* The median of seconds[i]/own[i] - 1, n >= 1. */
 double pb_slowed(const double *seconds, const double *own, int n);
 /* The median of n >= 1 values; the array is sorted. The mean of the middle two when n is even. */

@@ -36,28 +36,28 @@ static pb_status prepare(pb_ctx *ctx, const pb_measure_opts *o)
     return o->queued ? PB_OK : ctx->be->sync(ctx);
 }
 
-pb_status pb_slow_down(pb_ctx *ctx, double share, double usual, int from, int end)
+pb_status pb_slow_down(pb_ctx *ctx, const pb_slowdown *s, int from, int end)
 {
-    double own;
-    if (!(share > 0)) return PB_OK;
+    double own = s->usual;
+    if (!(s->share > 0)) return PB_OK;
     PB_TRY(ctx->be->mark(ctx, end));
-    if (ctx->id != PB_CPU) return ctx->be->delay(ctx, share * usual);
-    PB_TRY(ctx->be->between(ctx, from, end, &own));
-    return ctx->be->delay(ctx, fmax(0, share * own - usual));
+    if (ctx->id == PB_CPU) PB_TRY(ctx->be->between(ctx, from, end, &own));
+    return ctx->be->delay(ctx, fmax(0, s->share * own - s->least));
 }
 
 /* Slots behind those of a batch: where a call that is slowed down ends by itself. */
 enum { BATCH = 16, UNSLOWED = 2 * BATCH };
 
-/* Enqueues sample t->n + i of a batch between marks of its own; `usual` is for pb_slow_down. */
-static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, double usual, pb_timing *t, int i)
+/* Enqueues sample t->n + i of a batch between marks of its own. */
+static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
+                         pb_timing *t, int i)
 {
     PB_TRY(prepare(ctx, o));
     const pb_counts before = ctx->counts;
     const double start = pb_clock_seconds(); /* outside the marks: on a CPU they are the same clock */
     PB_TRY(ctx->be->mark(ctx, 2 * i));
     PB_TRY(fn(ctx, self));
-    PB_TRY(pb_slow_down(ctx, o->slowdown, usual, 2 * i, UNSLOWED + i));
+    PB_TRY(pb_slow_down(ctx, slow, 2 * i, UNSLOWED + i));
     PB_TRY(ctx->be->mark(ctx, 2 * i + 1));
     t->host[t->n + i] = pb_clock_seconds() - start;
     t->launches += (double)(ctx->counts.launches - before.launches);
@@ -79,10 +79,11 @@ static pb_status check_sample(const pb_ctx *ctx, const pb_timing *t, int i)
     return check_time(t->host[i], "sample", i, "host");
 }
 
-static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, double usual, pb_timing *t)
+static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
+                       pb_timing *t)
 {
     const int room = o->max_samples - t->n, n = !o->queued ? 1 : room < BATCH ? room : BATCH;
-    for (int i = 0; i < n; i++) PB_TRY(enqueue(ctx, fn, self, o, usual, t, i));
+    for (int i = 0; i < n; i++) PB_TRY(enqueue(ctx, fn, self, o, slow, t, i));
     PB_TRY(ctx->be->sync(ctx));
     for (int i = 0; i < n; i++) {
         PB_TRY(ctx->be->between(ctx, 2 * i, 2 * i + 1, &t->seconds[t->n + i]));
@@ -104,68 +105,75 @@ static pb_status warm_up(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     return ctx->be->sync(ctx);
 }
 
-/* On a CPU, what a wait of no time takes: marks and readings of the clock. */
-static pb_status find_least_wait(pb_ctx *ctx, double *out)
+/* On a CPU; between its marks there is nothing that could be slowed down. */
+static pb_status find_least_wait(pb_ctx *ctx, pb_slowdown *slow)
 {
     double v[BATCH];
     for (int i = 0; i < BATCH; i++) {
         PB_TRY(ctx->be->mark(ctx, 0));
-        PB_TRY(pb_slow_down(ctx, 1, 1, 0, UNSLOWED)); /* between two marks there is less than a second */
+        PB_TRY(pb_slow_down(ctx, &(pb_slowdown){.share = slow->share, .least = 1}, 0, UNSLOWED));
         PB_TRY(ctx->be->mark(ctx, 1));
         PB_TRY(ctx->be->between(ctx, UNSLOWED, 1, &v[i]));
     }
-    *out = pb_median(v, BATCH);
+    slow->least = pb_median(v, BATCH);
     return PB_OK;
 }
 
-/* For pb_slow_down: of a device what a call takes that is not slowed down, as one more part of the warm-up. */
-static pb_status find_usual(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, double *usual)
+void pb_slowdown_find(const double *seconds, double *own, int n, pb_slowdown *slow)
 {
-    pb_measure_opts plain = *o;
-    *usual = 0;
+    slow->usual = pb_median_of(own, n);
+    for (int i = 0; i < n; i++) own[i] = seconds[i] - own[i];
+    slow->least = pb_median_of(own, n);
+}
+
+/* As one more part of the warm-up: on a device calls with a wait of no time. */
+static pb_status find_slowdown(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_slowdown *slow)
+{
+    pb_measure_opts few = *o;
+    *slow = (pb_slowdown){.share = o->slowdown};
     if (!(o->slowdown > 0) || pb_interrupted()) return PB_OK;
-    if (ctx->id == PB_CPU) return find_least_wait(ctx, usual);
+    if (ctx->id == PB_CPU) return find_least_wait(ctx, slow);
     pb_timing *t = calloc(1, sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
-    plain.slowdown = 0;
-    plain.max_samples = BATCH;
+    few.max_samples = BATCH;
     pb_status s = ctx->be->delay(ctx, 0); /* the first may wait */
-    while (s == PB_OK && t->n < BATCH) s = batch(ctx, fn, self, &plain, 0, t);
-    if (s == PB_OK) *usual = pb_median_of(t->seconds, t->n);
+    while (s == PB_OK && t->n < BATCH) s = batch(ctx, fn, self, &few, slow, t);
+    if (s == PB_OK) pb_slowdown_find(t->seconds, t->own, t->n, slow);
     free(t);
     return s;
 }
 
 /* One of the turns that min_time is divided into: its part of the most samples that there may be, and for what is left
  * of it calls that are not timed, so that few samples of short calls are spread over all of that time. */
-static pb_status turn(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, double usual, pb_timing *t,
-                      double *spent)
+static pb_status turn(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
+                      pb_timing *t, double *spent)
 {
     const double began = pb_clock_seconds(), turns = o->min_time / o->turns->length;
     const int most = t->n + (turns < o->max_samples ? (int)(o->max_samples / fmax(turns, 1)) : 1);
     PB_TRY(warm_up(ctx, fn, self, o, 1)); /* the other launch had the caches */
-    do PB_TRY(t->n < most ? batch(ctx, fn, self, o, usual, t) : warm_up(ctx, fn, self, o, 1));
+    do PB_TRY(t->n < most ? batch(ctx, fn, self, o, slow, t) : warm_up(ctx, fn, self, o, 1));
     while (!pb_turns_over(o->turns) && t->n < o->max_samples && !pb_interrupted());
     *spent += pb_clock_seconds() - began;
     pb_turns_pass(o->turns);
     return PB_OK;
 }
 
-static pb_status batches(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, double usual, pb_timing *t,
-                         double *spent)
+static pb_status batches(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
+                         pb_timing *t, double *spent)
 {
     const int before = t->n;
-    PB_TRY(batch(ctx, fn, self, o, usual, t));
+    PB_TRY(batch(ctx, fn, self, o, slow, t));
     for (int i = before; i < t->n; i++) *spent += t->seconds[i];
     return PB_OK;
 }
 
 static pb_status collect(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
 {
-    double total = 0, usual;
-    PB_TRY(find_usual(ctx, fn, self, o, &usual));
+    double total = 0;
+    pb_slowdown slow;
+    PB_TRY(find_slowdown(ctx, fn, self, o, &slow));
     while (!pb_interrupted() && t->n < o->max_samples && (t->n < o->min_samples || total < o->min_time))
-        PB_TRY((o->turns && o->turns->length > 0 ? turn : batches)(ctx, fn, self, o, usual, t, &total));
+        PB_TRY((o->turns && o->turns->length > 0 ? turn : batches)(ctx, fn, self, o, &slow, t, &total));
     return PB_OK;
 }
 

@@ -14,37 +14,35 @@
 
 enum { SAMPLES = 40, MARKS = PB_NPHASES + 1, UNSLOWED = SAMPLES * MARKS };
 
-/* The slowdown that was asked for, and what each phase takes without it on a device. */
-typedef struct slowdown {
-    double share, usual[PB_NPHASES];
-} slowdown;
-
 /* One step with a mark before every phase and one behind the last; and one where the phase ends that is slowed down. */
-static pb_status marked_step(pb_ctx *ctx, pb_trainer *t, const slowdown *slow, int sample)
+static pb_status marked_step(pb_ctx *ctx, pb_trainer *t, const pb_slowdown slow[PB_NPHASES], int sample)
 {
     const int first = sample * MARKS;
     for (int i = 0; i < PB_NPHASES; i++) {
         PB_TRY(ctx->be->mark(ctx, first + i));
         PB_TRY(pb_phases[i](ctx, t));
-        PB_TRY(pb_slow_down(ctx, slow->share, slow->usual[i], first + i, UNSLOWED + first + i));
+        PB_TRY(pb_slow_down(ctx, &slow[i], first + i, UNSLOWED + first + i));
     }
     return ctx->be->mark(ctx, first + PB_NPHASES);
 }
 
-/* The phases' medians over steps without the wait. */
-static pb_status find_usual(pb_ctx *ctx, pb_trainer *t, slowdown *slow)
+/* Of a device's phases, over steps with waits of no time; on a CPU a phase is long beside one. */
+static pb_status find_slowdown(pb_ctx *ctx, pb_trainer *t, double share, pb_slowdown slow[PB_NPHASES])
 {
     enum { STEPS = 5 };
-    const slowdown none = {0};
     const pb_counts counts = ctx->counts; /* of the steps that are measured */
-    double seconds[STEPS];
-    if (!(slow->share > 0) || ctx->id == PB_CPU) return PB_OK;
+    double seconds[STEPS], own[STEPS];
+    for (int i = 0; i < PB_NPHASES; i++) slow[i] = (pb_slowdown){.share = share};
+    if (!(share > 0) || ctx->id == PB_CPU) return PB_OK;
     PB_TRY(ctx->be->delay(ctx, 0)); /* the first may wait */
-    for (int s = 0; s < STEPS; s++) PB_TRY(marked_step(ctx, t, &none, s));
+    for (int s = 0; s < STEPS; s++) PB_TRY(marked_step(ctx, t, slow, s));
     PB_TRY(pb_sync(ctx));
     for (int i = 0; i < PB_NPHASES; i++) {
-        for (int s = 0; s < STEPS; s++) PB_TRY(ctx->be->between(ctx, s * MARKS + i, s * MARKS + i + 1, &seconds[s]));
-        slow->usual[i] = pb_median(seconds, STEPS);
+        for (int s = 0; s < STEPS; s++) {
+            PB_TRY(ctx->be->between(ctx, s * MARKS + i, s * MARKS + i + 1, &seconds[s]));
+            PB_TRY(ctx->be->between(ctx, s * MARKS + i, UNSLOWED + s * MARKS + i, &own[s]));
+        }
+        pb_slowdown_find(seconds, own, STEPS, &slow[i]);
     }
     ctx->counts = counts;
     return PB_OK;
@@ -73,14 +71,14 @@ static pb_measure_opts usual(const pb_ctx *ctx, const pb_sink *sink)
 
 static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts *o, int *n, double *host)
 {
-    slowdown slow = {.share = o->slowdown};
+    pb_slowdown slow[PB_NPHASES];
     double total = 0, one;
     for (int i = 0; i < o->warmup; i++) PB_TRY(pb_train_step(ctx, t)); /* scratch is sized, memory touched */
-    PB_TRY(find_usual(ctx, t, &slow));
+    PB_TRY(find_slowdown(ctx, t, o->slowdown, slow));
     for (*n = 0; *n < o->max_samples && *n < SAMPLES && !pb_interrupted(); ++*n) {
         if (*n >= o->min_samples && total >= o->min_time) break;
         const double start = pb_clock_seconds();
-        PB_TRY(marked_step(ctx, t, &slow, *n));
+        PB_TRY(marked_step(ctx, t, slow, *n));
         host[*n] = pb_clock_seconds() - start;
         PB_TRY(pb_sync(ctx));
         PB_TRY(ctx->be->between(ctx, *n * MARKS, *n * MARKS + PB_NPHASES, &one));

@@ -186,6 +186,22 @@ static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
     CHECK_NEAR(t.launches, SCRIPTED_LAUNCHES, 0);
 }
 
+/* A wait is a kernel of its own, and its launch takes as long as two hundredths of many a call. */
+static void a_slowdown_on_a_device_is_shorter_by_what_a_wait_of_no_time_takes(void **state)
+{
+    static double seconds[64];
+    scripted s = {.script = seconds, .async = true, .gpu = true, .enqueue = SCRIPTED_UNIT, .waiting = 1}, g = s;
+    pb_measure_opts o = {
+        .warmup = 1, .min_samples = 20, .max_samples = 20, .queued = true, .flush = true, .slowdown = 0.5};
+    (void)state;
+    for (int i = 0; i < 64; i++) seconds[i] = 4;
+    const pb_timing t = measure(&s, &o);
+    for (int i = 0; i < 20; i++) CHECK_NEAR(t.seconds[i], 6, 0);
+    CHECK_NEAR(t.slowed, 0.5, 1e-15);
+    o.slowdown = 0.125; /* half of what the shortest wait takes */
+    CHECK_NEAR(measure(&g, &o).slowed, 0.25, 1e-15);
+}
+
 static void a_graph_is_recorded_once_and_replayed(void **state)
 {
     scripted s = {.script = script, .recording = 0.5, .enqueue = unit};
@@ -333,6 +349,7 @@ int main(void)
         cmocka_unit_test(a_slowdown_is_a_share_of_each_call_on_a_cpu),
         cmocka_unit_test(a_slowdown_is_as_long_as_asked_whatever_a_mark_takes),
         cmocka_unit_test(a_slowdown_is_a_share_of_the_usual_call_on_a_device),
+        cmocka_unit_test(a_slowdown_on_a_device_is_shorter_by_what_a_wait_of_no_time_takes),
         cmocka_unit_test(a_graph_is_recorded_once_and_replayed),
         cmocka_unit_test(what_cannot_be_measured_says_so),
         cmocka_unit_test(an_error_ends_the_measurement),

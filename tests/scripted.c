@@ -98,7 +98,7 @@ static void free_graph(pb_graph *g) { ((scripted *)g)->count[STEP_FREE]++; }
 
 static pb_status delay(pb_ctx *ctx, double seconds)
 {
-    pass(ctx->priv, seconds);
+    pass(ctx->priv, seconds + ((scripted *)ctx->priv)->waiting);
     ((scripted *)ctx->priv)->delayed += seconds;
     return PB_OK;
 }

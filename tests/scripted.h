@@ -31,6 +31,7 @@ typedef struct scripted {
     double enqueue;       /* seconds of the host for a call of the work or a replay, before the device may begin */
     double marking;       /* for a mark; on a CPU a mark reads the clock at its end */
     double recording;     /* for a recording */
+    double waiting;       /* for a delay besides its seconds */
     double delayed;       /* what the delays took that the measurer asked for */
     double host, device;  /* the clocks: now, and when all that was enqueued will have ended */
     double at[SCRIPTED_SLOTS];
