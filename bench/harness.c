@@ -36,13 +36,15 @@ static pb_status prepare(pb_ctx *ctx, const pb_measure_opts *o)
     return o->queued ? PB_OK : ctx->be->sync(ctx);
 }
 
+static double wait_of(const pb_slowdown *s, double own) { return fmax(0, s->share * own - s->least); }
+
 pb_status pb_slow_down(pb_ctx *ctx, const pb_slowdown *s, int from, int end)
 {
     double own = s->usual;
     if (!(s->share > 0)) return PB_OK;
     PB_TRY(ctx->be->mark(ctx, end));
     if (ctx->id == PB_CPU) PB_TRY(ctx->be->between(ctx, from, end, &own));
-    return ctx->be->delay(ctx, fmax(0, s->share * own - s->least));
+    return ctx->be->delay(ctx, wait_of(s, own));
 }
 
 /* Slots behind those of a batch: where a call that is slowed down ends by itself. */
@@ -121,12 +123,13 @@ static pb_status find_least_wait(pb_ctx *ctx, pb_slowdown *slow)
 
 void pb_slowdown_find(const double *seconds, double *own, int n, pb_slowdown *slow)
 {
+    const double asked = wait_of(slow, slow->usual);
     slow->usual = pb_median_of(own, n);
     for (int i = 0; i < n; i++) own[i] = seconds[i] - own[i];
-    slow->least = pb_median_of(own, n);
+    slow->least = pb_median_of(own, n) - asked;
 }
 
-/* As one more part of the warm-up: on a device calls with a wait of no time. */
+/* As one more part of the warm-up: on a device calls with a wait of no time, then with such waits as follow from them. */
 static pb_status find_slowdown(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_slowdown *slow)
 {
     pb_measure_opts few = *o;
@@ -137,8 +140,10 @@ static pb_status find_slowdown(pb_ctx *ctx, pb_fn fn, void *self, const pb_measu
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
     few.max_samples = BATCH;
     pb_status s = ctx->be->delay(ctx, 0); /* the first may wait */
-    while (s == PB_OK && t->n < BATCH) s = batch(ctx, fn, self, &few, slow, t);
-    if (s == PB_OK) pb_slowdown_find(t->seconds, t->own, t->n, slow);
+    for (int i = 0; i < PB_SLOWDOWN_ROUNDS && s == PB_OK; i++) {
+        for (t->n = 0; s == PB_OK && t->n < BATCH;) s = batch(ctx, fn, self, &few, slow, t);
+        if (s == PB_OK) pb_slowdown_find(t->seconds, t->own, t->n, slow);
+    }
     free(t);
     return s;
 }

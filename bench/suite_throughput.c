@@ -26,15 +26,10 @@ static pb_status marked_step(pb_ctx *ctx, pb_trainer *t, const pb_slowdown slow[
     return ctx->be->mark(ctx, first + PB_NPHASES);
 }
 
-/* Of a device's phases, over steps with waits of no time; on a CPU a phase is long beside one. */
-static pb_status find_slowdown(pb_ctx *ctx, pb_trainer *t, double share, pb_slowdown slow[PB_NPHASES])
+static pb_status slowdown_round(pb_ctx *ctx, pb_trainer *t, pb_slowdown slow[PB_NPHASES])
 {
     enum { STEPS = 5 };
-    const pb_counts counts = ctx->counts; /* of the steps that are measured */
     double seconds[STEPS], own[STEPS];
-    for (int i = 0; i < PB_NPHASES; i++) slow[i] = (pb_slowdown){.share = share};
-    if (!(share > 0) || ctx->id == PB_CPU) return PB_OK;
-    PB_TRY(ctx->be->delay(ctx, 0)); /* the first may wait */
     for (int s = 0; s < STEPS; s++) PB_TRY(marked_step(ctx, t, slow, s));
     PB_TRY(pb_sync(ctx));
     for (int i = 0; i < PB_NPHASES; i++) {
@@ -44,6 +39,17 @@ static pb_status find_slowdown(pb_ctx *ctx, pb_trainer *t, double share, pb_slow
         }
         pb_slowdown_find(seconds, own, STEPS, &slow[i]);
     }
+    return PB_OK;
+}
+
+/* Of a device's phases; on a CPU a phase is long beside a wait of no time. */
+static pb_status find_slowdown(pb_ctx *ctx, pb_trainer *t, double share, pb_slowdown slow[PB_NPHASES])
+{
+    const pb_counts counts = ctx->counts; /* of the steps that are measured */
+    for (int i = 0; i < PB_NPHASES; i++) slow[i] = (pb_slowdown){.share = share};
+    if (!(share > 0) || ctx->id == PB_CPU) return PB_OK;
+    PB_TRY(ctx->be->delay(ctx, 0)); /* the first may wait */
+    for (int r = 0; r < PB_SLOWDOWN_ROUNDS; r++) PB_TRY(slowdown_round(ctx, t, slow));
     ctx->counts = counts;
     return PB_OK;
 }

@@ -166,18 +166,18 @@ static void a_slowdown_is_as_long_as_asked_whatever_a_mark_takes(void **state)
     CHECK_NEAR(t.slowed, 0.25, 1e-12);
 }
 
-/* A device is still at it when the wait is enqueued: a share of what 16 calls of the warm-up took. */
+/* A device is still at it when the wait is enqueued: a share of what calls of the warm-up took, 16 a round. */
 static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
 {
-    static double seconds[64];
+    static double seconds[128];
     scripted s = {.script = seconds, .async = true, .gpu = true, .enqueue = SCRIPTED_UNIT};
     const pb_measure_opts o = {
         .warmup = 1, .min_samples = 20, .max_samples = 20, .queued = true, .flush = true, .slowdown = 0.5};
     (void)state;
-    for (int i = 0; i < 64; i++) seconds[i] = i < 1 ? 90 : i < 17 ? (i % 2 ? 3 : 5) : 10; /* the usual one: 4 */
+    for (int i = 0; i < 128; i++) seconds[i] = i < 1 ? 90 : i < 1 + 16 * PB_SLOWDOWN_ROUNDS ? (i % 2 ? 3 : 5) : 10; /* the usual one: 4 */
     const pb_timing t = measure(&s, &o);
     assert_int_equal(t.n, 20);
-    assert_int_equal(s.calls, 37);
+    assert_int_equal(s.calls, 1 + 16 * PB_SLOWDOWN_ROUNDS + 20);
     for (int i = 0; i < 20; i++) {
         CHECK_NEAR(t.seconds[i], 12, 0);
         CHECK_NEAR(t.own[i], 10, 0);
@@ -186,15 +186,16 @@ static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
     CHECK_NEAR(t.launches, SCRIPTED_LAUNCHES, 0);
 }
 
-/* A wait is a kernel of its own, and its launch takes as long as two hundredths of many a call. */
-static void a_slowdown_on_a_device_is_shorter_by_what_a_wait_of_no_time_takes(void **state)
+/* A wait is a kernel of its own: its launch takes as long as two hundredths of many a call, and there is a shortest one. */
+static void a_slowdown_on_a_device_is_as_long_as_asked_whatever_a_kernel_takes(void **state)
 {
-    static double seconds[64];
-    scripted s = {.script = seconds, .async = true, .gpu = true, .enqueue = SCRIPTED_UNIT, .waiting = 1}, g = s;
+    static double seconds[128];
+    scripted s = {.script = seconds, .async = true, .gpu = true, .enqueue = SCRIPTED_UNIT, .waiting = 0.5, .shortest = 1};
+    scripted g = s;
     pb_measure_opts o = {
         .warmup = 1, .min_samples = 20, .max_samples = 20, .queued = true, .flush = true, .slowdown = 0.5};
     (void)state;
-    for (int i = 0; i < 64; i++) seconds[i] = 4;
+    for (int i = 0; i < 128; i++) seconds[i] = 4;
     const pb_timing t = measure(&s, &o);
     for (int i = 0; i < 20; i++) CHECK_NEAR(t.seconds[i], 6, 0);
     CHECK_NEAR(t.slowed, 0.5, 1e-15);
@@ -349,7 +350,7 @@ int main(void)
         cmocka_unit_test(a_slowdown_is_a_share_of_each_call_on_a_cpu),
         cmocka_unit_test(a_slowdown_is_as_long_as_asked_whatever_a_mark_takes),
         cmocka_unit_test(a_slowdown_is_a_share_of_the_usual_call_on_a_device),
-        cmocka_unit_test(a_slowdown_on_a_device_is_shorter_by_what_a_wait_of_no_time_takes),
+        cmocka_unit_test(a_slowdown_on_a_device_is_as_long_as_asked_whatever_a_kernel_takes),
         cmocka_unit_test(a_graph_is_recorded_once_and_replayed),
         cmocka_unit_test(what_cannot_be_measured_says_so),
         cmocka_unit_test(an_error_ends_the_measurement),

@@ -98,8 +98,10 @@ static void free_graph(pb_graph *g) { ((scripted *)g)->count[STEP_FREE]++; }
 
 static pb_status delay(pb_ctx *ctx, double seconds)
 {
-    pass(ctx->priv, seconds + ((scripted *)ctx->priv)->waiting);
-    ((scripted *)ctx->priv)->delayed += seconds;
+    scripted *f = ctx->priv;
+    const double takes = seconds + f->waiting;
+    pass(f, takes > f->shortest ? takes : f->shortest);
+    f->delayed += seconds;
     return PB_OK;
 }
 

@@ -32,6 +32,7 @@ typedef struct scripted {
     double marking;       /* for a mark; on a CPU a mark reads the clock at its end */
     double recording;     /* for a recording */
     double waiting;       /* for a delay besides its seconds */
+    double shortest;      /* that a delay takes at least */
     double delayed;       /* what the delays took that the measurer asked for */
     double host, device;  /* the clocks: now, and when all that was enqueued will have ended */
     double at[SCRIPTED_SLOTS];
