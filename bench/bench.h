@@ -105,15 +105,16 @@ pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o
 /* A wait behind a call that makes it longer by a share of its own. */
 typedef struct pb_slowdown {
     double share; /* 0: none */
-    double usual; /* on a device, which is still at the call: seconds that such a call takes. A CPU knows each one's own */
+    double
+        usual; /* on a device, which is still at the call: seconds that such a call takes. A CPU knows each one's own */
     double least; /* seconds by which a wait takes longer than asked, with its marks: it is asked to be shorter by it */
 } pb_slowdown;
-/* For suites that set marks of their own: waits behind the call that began at mark `from`, and sets mark `end`, where the
- * call ends without the wait. share 0: does nothing. */
+/* For suites that set marks of their own: waits behind the call that began at mark `from`, and sets mark `end`, where
+ * the call ends without the wait. share 0: does nothing. */
 pb_status pb_slow_down(pb_ctx *ctx, const pb_slowdown *s, int from, int end);
-/* On a device, whose shortest wait, a kernel, takes longer than a longer one does besides its time: usual and least out of
- * calls that were slowed down as `slow` says so far: seconds[n], and own[n], without the wait, which is overwritten. So
- * many rounds of it, beginning with no `usual`, get there. */
+/* On a device, whose shortest wait, a kernel, takes longer than a longer one does besides its time: usual and least out
+ * of calls that were slowed down as `slow` says so far: seconds[n], and own[n], without the wait, which is overwritten.
+ * So many rounds of it, beginning with no `usual`, get there. */
 enum { PB_SLOWDOWN_ROUNDS = 4 };
 void pb_slowdown_find(const double *seconds, double *own, int n, pb_slowdown *slow);
 /* The median of seconds[i]/own[i] - 1, n >= 1. */

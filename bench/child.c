@@ -179,7 +179,8 @@ static pb_exit with_turns(const pb_options *o, pb_backend_id device, pb_pulse *p
     pb_turns turns;
     pb_ctx ctx;
     pb_exit code = PB_EXIT_HARNESS;
-    if (pb_turns_open(o->child_turns, (int)o->child_first, o->threads, pulse, &turns) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    if (pb_turns_open(o->child_turns, (int)o->child_first, o->threads, pulse, &turns) != PB_OK)
+        return pb_complain(PB_EXIT_USAGE);
     sink->measure = measure_opts(o, pulse, &turns);
     if (pb_ctx_open(&ctx, device, 0) != PB_OK) pb_complain(code);
     else {

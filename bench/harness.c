@@ -129,7 +129,8 @@ void pb_slowdown_find(const double *seconds, double *own, int n, pb_slowdown *sl
     slow->least = pb_median_of(own, n) - asked;
 }
 
-/* As one more part of the warm-up: on a device calls with a wait of no time, then with such waits as follow from them. */
+/* As one more part of the warm-up: on a device calls with a wait of no time, then with such waits as follow from them.
+ */
 static pb_status find_slowdown(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_slowdown *slow)
 {
     pb_measure_opts few = *o;

@@ -2,9 +2,9 @@
  *
  * Where a processor's speed changes from second to second (a neighbour on the same core, clock steps), launches one
  * behind the other see different machines; in turns of milliseconds both see the same. Everything a launch does belongs
- * to its turns, set-up too, and no case begins before the other launch has come as far. Two pipes carry the turn: a word
- * is an int, how many cases the sender has begun. When the other launch has ended, and with it all that hold its pipe's
- * end, this one goes on alone. */
+ * to its turns, set-up too, and no case begins before the other launch has come as far. Two pipes carry the turn: a
+ * word is an int, how many cases the sender has begun. When the other launch has ended, and with it all that hold its
+ * pipe's end, this one goes on alone. */
 #ifndef PB_TURNS_H
 #define PB_TURNS_H
 #include <stdbool.h>
@@ -13,9 +13,9 @@
 #include "kernels/core/status.h"
 
 typedef struct pb_turns {
-    double length; /* seconds of a turn; 0: nobody takes turns, and the functions below do nothing */
-    int from, to;  /* pipes to read and to write; -1: the other launch has ended */
-    double began;  /* when this turn did */
+    double length;   /* seconds of a turn; 0: nobody takes turns, and the functions below do nothing */
+    int from, to;    /* pipes to read and to write; -1: the other launch has ended */
+    double began;    /* when this turn did */
     int mine, other; /* cases begun */
     pb_pulse *pulse; /* told while this launch waits */
 } pb_turns;

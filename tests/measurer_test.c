@@ -174,7 +174,8 @@ static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
     const pb_measure_opts o = {
         .warmup = 1, .min_samples = 20, .max_samples = 20, .queued = true, .flush = true, .slowdown = 0.5};
     (void)state;
-    for (int i = 0; i < 128; i++) seconds[i] = i < 1 ? 90 : i < 1 + 16 * PB_SLOWDOWN_ROUNDS ? (i % 2 ? 3 : 5) : 10; /* the usual one: 4 */
+    for (int i = 0; i < 128; i++)
+        seconds[i] = i < 1 ? 90 : i < 1 + 16 * PB_SLOWDOWN_ROUNDS ? (i % 2 ? 3 : 5) : 10; /* the usual one: 4 */
     const pb_timing t = measure(&s, &o);
     assert_int_equal(t.n, 20);
     assert_int_equal(s.calls, 1 + 16 * PB_SLOWDOWN_ROUNDS + 20);
@@ -186,11 +187,13 @@ static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
     CHECK_NEAR(t.launches, SCRIPTED_LAUNCHES, 0);
 }
 
-/* A wait is a kernel of its own: its launch takes as long as two hundredths of many a call, and there is a shortest one. */
+/* A wait is a kernel of its own: its launch takes as long as two hundredths of many a call, and there is a shortest
+ * one. */
 static void a_slowdown_on_a_device_is_as_long_as_asked_whatever_a_kernel_takes(void **state)
 {
     static double seconds[128];
-    scripted s = {.script = seconds, .async = true, .gpu = true, .enqueue = SCRIPTED_UNIT, .waiting = 0.5, .shortest = 1};
+    scripted s = {
+        .script = seconds, .async = true, .gpu = true, .enqueue = SCRIPTED_UNIT, .waiting = 0.5, .shortest = 1};
     scripted g = s;
     pb_measure_opts o = {
         .warmup = 1, .min_samples = 20, .max_samples = 20, .queued = true, .flush = true, .slowdown = 0.5};

@@ -190,7 +190,8 @@ static void without_turns_nothing_happens(void **state)
 
 static void a_text_that_says_no_turns_is_refused(void **state)
 {
-    static const char *const texts[] = {"", "0.002", "0.002:3:4", "0:3:4:1", "-1:3:4:1", "nan:3:4:1", "inf:3:4:1", "0.1:-1:4:1", "0.1:3:4:1:"};
+    static const char *const texts[] = {"",          "0.002",     "0.002:3:4",  "0:3:4:1",   "-1:3:4:1",
+                                        "nan:3:4:1", "inf:3:4:1", "0.1:-1:4:1", "0.1:3:4:1:"};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         pb_turns t = {.length = 7};

@@ -90,7 +90,8 @@ static const pb_dims edge[] = {
     {2, 3, 2, 7, 5, 0, 2},
     {0},
 };
-static const pb_dims grid[] = {{1, 256, 1, 576}, {8, 1024, 1, 1536}, {4, 4096, 1, 4096}, {4, 1024, 16, 128}, {1, 16, 1, 576}, {0}};
+static const pb_dims grid[] = {{1, 256, 1, 576},   {8, 1024, 1, 1536}, {4, 4096, 1, 4096},
+                               {4, 1024, 16, 128}, {1, 16, 1, 576},    {0}};
 static const pb_dims device_grid[] = {{4, 4096, 1, 4096}, {4, 2048, 1, 1536}, {1, 4096, 64, 512, 0, 0, 2}, {0}};
 
 static const float bound_eps = 1e-3f; /* of the order of mean x^2 below, so that it matters */
