@@ -25,12 +25,6 @@ static void side_text(char out[PB_FIGURE_TEXT], const pb_series *s)
     else pb_figure(out, s ? s->median : (double)NAN, s ? s->unit : "1");
 }
 
-double pb_percent(double ratio, double digit)
-{
-    const double percent = 100 * (ratio - 1);
-    return fabs(percent) < digit / 2 ? 0 : percent;
-}
-
 void pb_verdict_text(const pb_verdict *v, pb_verdict_cells *out)
 {
     side_text(out->base, v->base);

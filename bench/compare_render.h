@@ -55,14 +55,10 @@ typedef struct pb_verdict_cells {
     const char *name; /* the verdict; "info" */
 } pb_verdict_cells;
 void pb_verdict_text(const pb_verdict *v, pb_verdict_cells *out);
-/* The change in percent; what would print as 0 at this last digit is 0, without a sign of its rounding. */
-double pb_percent(double ratio, double digit);
 /* A session's run_id, without what marks it as stored. */
 const char *pb_session_name(const pb_session *s);
 /* A row that gates and is not REGRESSED, yet worse than the oldest session kept by more than its stored_limit. */
 bool pb_verdict_creeps(const pb_verdict *v);
-/* A change for the worse: "15 %", "x 12". What stands between figure and unit: `space`. */
-void pb_worsening(char out[PB_FIGURE_TEXT], double change, const char *space);
 /* "15%", "1.7%..15%", or "-" where no row that gates was held against a figure. */
 void pb_detects_text(const pb_verdicts *vs, char *out, size_t n);
 enum { PB_EXPLAIN_TEXT = 640 };

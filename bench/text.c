@@ -54,6 +54,19 @@ void pb_figure_range(char out[PB_FIGURE_TEXT], double v, double min, double max,
     if (strcmp(lo, hi) != 0) snprintf(out, PB_FIGURE_TEXT, "%s..%s", lo, hi);
 }
 
+double pb_percent(double ratio, double digit)
+{
+    const double percent = 100 * (ratio - 1);
+    return fabs(percent) < digit / 2 ? 0 : percent;
+}
+
+void pb_worsening(char out[PB_FIGURE_TEXT], double change, const char *space)
+{
+    if (change < log(10)) snprintf(out, PB_FIGURE_TEXT, "%.3g%s%%", 100 * expm1(change), space);
+    else if (change < log(1e300)) snprintf(out, PB_FIGURE_TEXT, "x%s%.3g", space, exp(change));
+    else snprintf(out, PB_FIGURE_TEXT, "beyond%sx%s1e300", space, space);
+}
+
 /* A stretch of a key. */
 typedef struct span {
     const char *p;

@@ -16,13 +16,6 @@ bool pb_verdict_creeps(const pb_verdict *v)
            v->evidence.since_oldest > log1p(v->gate->stored_limit) + 1e-9;
 }
 
-void pb_worsening(char out[PB_FIGURE_TEXT], double change, const char *space)
-{
-    if (change < log(10)) snprintf(out, PB_FIGURE_TEXT, "%.3g%s%%", 100 * expm1(change), space);
-    else if (change < log(1e300)) snprintf(out, PB_FIGURE_TEXT, "x%s%.3g", space, exp(change));
-    else snprintf(out, PB_FIGURE_TEXT, "beyond%sx%s1e300", space, space);
-}
-
 void pb_detects_text(const pb_verdicts *vs, char *out, size_t n)
 {
     char least[PB_FIGURE_TEXT], most[PB_FIGURE_TEXT];
