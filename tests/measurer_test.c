@@ -103,6 +103,20 @@ static void turns_spread_the_samples_over_their_time(void **state)
     assert_int_equal(g.calls, 4 * 8);
 }
 
+/* A call that is longer than a turn has one of its own, and none besides to fill the caches. */
+static void a_turn_is_one_call_where_calls_are_longer(void **state)
+{
+    static double threes[16];
+    pb_turns alone = {.length = 2, .from = -1, .to = -1};
+    scripted f = {.script = threes};
+    (void)state;
+    for (int i = 0; i < 16; i++) threes[i] = 3;
+    const pb_measure_opts o = {.warmup = 1, .min_samples = 4, .max_samples = 64, .min_time = 8, .turns = &alone};
+    const pb_timing t = measure(&f, &o);
+    assert_int_equal(t.n, 4);
+    assert_int_equal(f.calls, 1 + 1 + 4); /* the first sample is not known to be long before it is taken */
+}
+
 /* ---- what is not timed --------------------------------------------------------------------------- */
 
 static void preparation_is_not_timed(void **state)
@@ -348,6 +362,7 @@ int main(void)
         cmocka_unit_test(samples_come_in_order_after_the_warm_up),
         cmocka_unit_test(sampling_stops_at_the_time_asked_for),
         cmocka_unit_test(turns_spread_the_samples_over_their_time),
+        cmocka_unit_test(a_turn_is_one_call_where_calls_are_longer),
         cmocka_unit_test(preparation_is_not_timed),
         cmocka_unit_test(queued_samples_follow_each_other_without_a_wait),
         cmocka_unit_test(a_slowdown_is_a_share_of_each_call_on_a_cpu),
