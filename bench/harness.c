@@ -157,8 +157,8 @@ static pb_status turn(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *
     const double began = pb_clock_seconds(), turns = o->min_time / o->turns->length;
     const int most = t->n + (turns < o->max_samples ? (int)(o->max_samples / fmax(turns, 1)) : 1);
     const bool longer = t->n && t->seconds[t->n - 1] >= o->turns->length;
-    if (!longer)
-        PB_TRY(warm_up(ctx, fn, self, o, 1)); /* the other launch had the caches; a long call fills them itself */
+    /* The other launch had the caches; a long call fills them itself. */
+    if (!longer) PB_TRY(warm_up(ctx, fn, self, o, 1));
     do PB_TRY(t->n < most ? batch(ctx, fn, self, o, slow, t) : warm_up(ctx, fn, self, o, 1));
     while (!pb_turns_over(o->turns) && t->n < o->max_samples && !pb_interrupted());
     *spent += pb_clock_seconds() - began;
