@@ -169,10 +169,14 @@ static void the_successor_of_a_process_has_its_turn(void **state)
 {
     ends e;
     pb_turns t;
+    char text[96];
     (void)state;
-    join(&e);
-    assert_int_equal(open_turns(&e, 1, 3, 0, NULL, &t), PB_OK); /* does not wait */
+    join(&e); /* whose other ends stay open: the other launch is there, and waits */
+    snprintf(text, sizeof text, "0.001:%d:%d:0", e.from[1], e.to[1]);
+    assert_int_equal(pb_turns_open(text, 3, 0, NULL, &t), PB_OK);
+    assert_true(t.from >= 0);
     pb_turns_close(&t);
+    close(e.from[0]), close(e.to[0]);
 }
 
 static void without_turns_nothing_happens(void **state)
