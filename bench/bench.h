@@ -105,8 +105,7 @@ pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o
 /* A wait behind a call that makes it longer by a share of its own. */
 typedef struct pb_slowdown {
     double share; /* 0: none */
-    double
-        usual; /* on a device, which is still at the call: seconds that such a call takes. A CPU knows each one's own */
+    double usual; /* seconds of such a call, for a device, which is still at it. On a CPU each call's own are known */
     double least; /* seconds by which a wait takes longer than asked, with its marks: it is asked to be shorter by it */
 } pb_slowdown;
 /* For suites that set marks of their own: waits behind the call that began at mark `from`, and sets mark `end`, where

@@ -23,8 +23,8 @@ typedef struct pb_pair_launch {
 } pb_pair_launch;
 
 typedef struct pb_pair_ended {
-    int code; /* the exit code, 128 and the signal that killed it, PB_PAIR_CANNOT_RUN for what is no program */
-    double seconds;
+    int code;       /* the exit code, 128 and the signal that killed it, PB_PAIR_CANNOT_RUN for what is no program */
+    double seconds; /* since all of them were started, so with the other's turns */
 } pb_pair_ended;
 
 /* Runs n <= PB_PAIR_LAUNCHES of them at once, to their end. turns > 0: two, which take turns of so many seconds

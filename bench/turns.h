@@ -29,7 +29,8 @@ pb_status pb_turns_open(const char *text, int next, long threads, pb_pulse *puls
 void pb_turns_case(pb_turns *t, int at);
 /* Whether the turn has lasted its time; without turns always. */
 bool pb_turns_over(const pb_turns *t);
-/* Where the turn is over: the other launch's, and back. true: it was another's, and caches hold what that one used. */
+/* Where the turn is over, gives it away and waits for the next, which begins at once where there is no other launch.
+ * false: it is not over, or no turns are taken. */
 bool pb_turns_pass(pb_turns *t);
 void pb_turns_close(pb_turns *t);
 #endif
