@@ -6,7 +6,7 @@
 #ifndef PB_BENCH_H
 #define PB_BENCH_H
 #include "bench/turns.h"
-#include "cli/interrupt.h"
+#include "os/interrupt.h"
 #include "kernels/core/op.h"
 
 #define PB_BENCH_VERSION "1" /* raise it when what a metric means changes */

@@ -9,7 +9,7 @@
 #include "bench/progress.h"
 #include "bench/read.h"
 #include "bench/results.h"
-#include "cli/interrupt.h"
+#include "os/interrupt.h"
 #include "kernels/core/clock.h"
 
 /* What was not given stays 0 or -1: the suite decides. */

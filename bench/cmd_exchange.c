@@ -11,7 +11,7 @@
 #include "bench/results.h"
 #include "bench/run_json.h"
 #include "bench/run_name.h"
-#include "trainer/io/disk.h"
+#include "os/disk.h"
 
 static pb_exit failed(pb_status s)
 {

@@ -10,8 +10,8 @@
 #include "bench/compare.h"
 #include "bench/pair_run.h"
 #include "bench/run_name.h"
-#include "cli/interrupt.h"
-#include "trainer/io/disk.h"
+#include "os/interrupt.h"
+#include "os/disk.h"
 
 enum { DEFAULT_PAIRS = 12, OPTION_WORDS = 40, NUMBER = 40 };
 

@@ -16,7 +16,7 @@
 #include "bench/run_json.h"
 #include "bench/run_name.h"
 #include "bench/throttle.h"
-#include "cli/interrupt.h"
+#include "os/interrupt.h"
 #include "kernels/core/clock.h"
 #include "kernels/core/gpu_check.h"
 

@@ -9,7 +9,7 @@
 #include "bench/metric.h"
 #include "bench/results.h"
 #include "cli/hint.h"
-#include "trainer/io/disk.h"
+#include "os/disk.h"
 
 enum { MOST_BYTES = 256 << 20 };
 

@@ -16,7 +16,7 @@
 #include "bench/results.h"
 #include "bench/start.h"
 #include "bench/watch.h"
-#include "cli/interrupt.h"
+#include "os/interrupt.h"
 #include "kernels/core/clock.h"
 
 /* ---- progress ------------------------------------------------------------------------------------- */

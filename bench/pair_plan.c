@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "bench/run_json.h"
-#include "trainer/io/disk.h"
+#include "os/disk.h"
 
 static json_t *executable(const pb_pair_plan *p, pb_side side)
 {

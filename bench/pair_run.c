@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "bench/pair_launch.h"
-#include "cli/interrupt.h"
+#include "os/interrupt.h"
 #include "kernels/core/bind.h"
 #include "kernels/core/clock.h"
-#include "trainer/io/disk.h"
+#include "os/disk.h"
 
 enum { RETRIES = 3, ATTEMPTS = 1 + RETRIES, PATH = PB_PATH_TEXT + 64 };
 

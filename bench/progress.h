@@ -5,7 +5,7 @@
  * line is written when a case is whole, so that whatever lies behind the last line's lengths is a part of one. */
 #ifndef PB_PROGRESS_H
 #define PB_PROGRESS_H
-#include "kernels/core/status.h"
+#include "os/status.h"
 
 typedef struct pb_place {
     int launch, next;

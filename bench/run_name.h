@@ -3,7 +3,7 @@
 #define PB_RUN_NAME_H
 #include <stdint.h>
 
-#include "kernels/core/status.h"
+#include "os/status.h"
 
 enum { PB_RUN_DIR_TEXT = 1024 };
 typedef struct pb_run_name {

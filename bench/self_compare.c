@@ -10,7 +10,7 @@
 #include "bench/compare.h"
 #include "bench/read.h"
 #include "bench/results.h"
-#include "cli/memory.h"
+#include "os/memory.h"
 #include "kernels/core/clock.h"
 
 enum { LAUNCHES = 3, PER_CASE = 3, MIN_ROWS = 100, MAX_ROWS = 10000000 };

@@ -2,7 +2,7 @@
  */
 #ifndef PB_SELF_COMPARE_H
 #define PB_SELF_COMPARE_H
-#include "kernels/core/status.h"
+#include "os/status.h"
 
 #include <stddef.h>
 

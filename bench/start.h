@@ -3,7 +3,7 @@
 #define PB_START_H
 #include <sys/types.h>
 
-#include "kernels/core/status.h"
+#include "os/status.h"
 
 /* Forks. In the child, which SIGTERM reaches when this process dies and the terminal's Ctrl-C does not, `become`
  * replaces the program; it does not return, and `pipe_fd` is the end that it may write to. Here *from_child is the

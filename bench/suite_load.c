@@ -12,7 +12,7 @@
 #include "bench/contracts.h"
 #include "bench/results.h"
 #include "bench/train_case.h"
-#include "cli/memory.h"
+#include "os/memory.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/hf_save.h"
 

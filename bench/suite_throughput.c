@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/memory.h"
+#include "os/memory.h"
 #include "bench/bars.h"
 #include "bench/graph_gain.h"
 #include "bench/results.h"

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/interrupt.h"
+#include "os/interrupt.h"
 #include "kernels/core/clock.h"
 
 static void leave(pb_turns *t)

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "bench/pulse.h"
-#include "kernels/core/status.h"
+#include "os/status.h"
 
 typedef struct pb_turns {
     double length;   /* seconds of a turn; 0: nobody takes turns, and the functions below do nothing */

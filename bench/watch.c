@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "bench/pulse.h"
-#include "cli/interrupt.h"
+#include "os/interrupt.h"
 #include "kernels/core/clock.h"
 
 typedef struct watcher {

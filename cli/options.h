@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "kernels/core/status.h"
+#include "os/status.h"
 
 enum { PB_OPTION_LIST = 64, PB_OPTION_TEXT = 64 };
 typedef struct pb_words {

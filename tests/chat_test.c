@@ -87,13 +87,11 @@ static void what_a_family_lacks_is_refused(void **state)
     static const char reason[] =
         "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_content\":\"r\"}]}";
     rendering x = {0};
-    CHECK_FAILS(render_line(PB_TEMPLATE_CHATML, tools, &x), PB_EUNSUPPORTED, "f:1: chatml defines no tools");
-    CHECK_FAILS(render_line(PB_TEMPLATE_LLAMA3, call, &x), PB_EUNSUPPORTED,
-                "f:1: message 1: llama3 defines no tool calls");
-    CHECK_FAILS(render_line(PB_TEMPLATE_BYTES, result, &x), PB_EUNSUPPORTED,
+    CHECK_FAILS(render_line(PB_TEMPLATE_CHATML, tools, &x), PB_EFORMAT, "f:1: chatml defines no tools");
+    CHECK_FAILS(render_line(PB_TEMPLATE_LLAMA3, call, &x), PB_EFORMAT, "f:1: message 1: llama3 defines no tool calls");
+    CHECK_FAILS(render_line(PB_TEMPLATE_BYTES, result, &x), PB_EFORMAT,
                 "f:1: message 2: bytes defines no tool results");
-    CHECK_FAILS(render_line(PB_TEMPLATE_QWEN2_5, reason, &x), PB_EUNSUPPORTED,
-                "message 1: qwen2.5 defines no \"reasoning");
+    CHECK_FAILS(render_line(PB_TEMPLATE_QWEN2_5, reason, &x), PB_EFORMAT, "message 1: qwen2.5 defines no \"reasoning");
     CHECK_OK(render_line(PB_TEMPLATE_QWEN3, reason, &x));
     CHECK_FAILS(render_line(PB_TEMPLATE_DEEPSEEK_V4, tools, &x), PB_EINVAL, "tool 1 has no \"function\"");
     pb_rendered_free(&x.r);
@@ -148,7 +146,7 @@ static void bad(const char *line, size_t n, pb_status status, const char *text)
 static void bad_lines_are_named_and_counted(void **state)
 {
     (void)state;
-    BAD("x", PB_EIO, "column 1: ");
+    BAD("x", PB_EINVAL, "column 1: ");
     BAD("[1]", PB_EINVAL, "not an object");
     BAD("{\"a\":1}", PB_EINVAL, "neither \"messages\" nor");
     BAD("{\"messages\":[],\"instruction\":\"\"}", PB_EINVAL, "both");
@@ -158,7 +156,7 @@ static void bad_lines_are_named_and_counted(void **state)
     BAD("{\"instruction\":\"\"}", PB_EINVAL, "\"response\" is not a string");
     BAD(MESSAGE("\"content\":\"\""), PB_EINVAL, "message 1: \"role\" is not a string");
     BAD(MESSAGE("\"role\":\"user\""), PB_EINVAL, "message 1: \"content\" is not a string");
-    BAD(MESSAGE("\"role\":\"bot\",\"content\":\"\""), PB_EUNSUPPORTED, "role \"bot\" is not supported");
+    BAD(MESSAGE("\"role\":\"bot\",\"content\":\"\""), PB_EFORMAT, "role \"bot\" is not supported");
     BAD(MESSAGE("\"role\":\"user\",\"content\":\"\",\"tool_calls\":[{}]"), PB_EINVAL, "only an assistant calls tools");
     BAD(MESSAGE("\"role\":\"assistant\",\"tool_calls\":[{\"name\":\"f\",\"arguments\":\"[]\"}]"), PB_EINVAL,
         "no object");
@@ -166,12 +164,12 @@ static void bad_lines_are_named_and_counted(void **state)
         "hold no JSON");
     BAD(MESSAGE("\"role\":\"user\",\"content\":\"\",\"step_loss_mask\":\"1\""), PB_EINVAL, "no number");
     BAD("{\"instruction\":\"a\",\"response\":\"b\",\"tools\":{}}", PB_EINVAL, "\"tools\" is no list");
-    BAD("{\"instruction\":\"a\",\"instruction\":\"a\",\"response\":\"b\"}", PB_EIO, "duplicate");
-    BAD("{\"instruction\":\"a\0b\",\"response\":\"b\"}", PB_EIO, "a NUL byte");
-    BAD("{\"instruction\":\"\\u0000\",\"response\":\"b\"}", PB_EIO, "u0000");
-    BAD("{\"instruction\":\"\xc3\",\"response\":\"b\"}", PB_EIO, "byte 17 is not UTF-8");
-    BAD("{\"instruction\":\"\\ud800\",\"response\":\"b\"}", PB_EIO, "invalid Unicode");
-    BAD("{\"instruction\":\"a\",\"response\":\"b\",\"n\":92233720368547758080}", PB_EIO, "too big integer");
+    BAD("{\"instruction\":\"a\",\"instruction\":\"a\",\"response\":\"b\"}", PB_EINVAL, "duplicate");
+    BAD("{\"instruction\":\"a\0b\",\"response\":\"b\"}", PB_EINVAL, "a NUL byte");
+    BAD("{\"instruction\":\"\\u0000\",\"response\":\"b\"}", PB_EINVAL, "u0000");
+    BAD("{\"instruction\":\"\xc3\",\"response\":\"b\"}", PB_EINVAL, "byte 17 is not UTF-8");
+    BAD("{\"instruction\":\"\\ud800\",\"response\":\"b\"}", PB_EINVAL, "invalid Unicode");
+    BAD("{\"instruction\":\"a\",\"response\":\"b\",\"n\":92233720368547758080}", PB_EINVAL, "too big integer");
 }
 
 static void deep_and_long_lines_are_refused(void **state)
@@ -183,7 +181,7 @@ static void deep_and_long_lines_are_refused(void **state)
     size_t taken = 0;
     assert_non_null(all);
     memset(all, '[', 5000);
-    CHECK_FAILS(pb_jsonl_parse("f", all, 5000, PB_BAD_LINES_FAIL, count, &taken, &c), PB_EIO, "depth");
+    CHECK_FAILS(pb_jsonl_parse("f", all, 5000, PB_BAD_LINES_FAIL, count, &taken, &c), PB_EINVAL, "depth");
     memset(all, ' ', most);
     memcpy(all + most, "\n" HI, sizeof("\n" HI));
     CHECK_OK(pb_jsonl_parse("f", all, strlen(all), PB_BAD_LINES_SKIP, count, &taken, &c));
@@ -203,7 +201,7 @@ static void deep_and_long_lines_are_refused(void **state)
     assert_int_equal(c.bad, 1);
     assert_int_equal(taken, 4);
     free(all);
-    CHECK_FAILS(pb_jsonl_read("/no/such", PB_BAD_LINES_SKIP, count, &taken, &c), PB_EIO, "/no/such: ");
+    CHECK_FAILS(pb_jsonl_read("/no/such", PB_BAD_LINES_SKIP, count, &taken, &c), PB_EPATH, "/no/such: ");
 }
 
 /* ---- masks ------------------------------------------------------------------------------------------- */

@@ -64,8 +64,7 @@ static const struct {
 } faults[] = {
     {"", PB_EINVAL, "c.json: not JSON"},
     {"{\"format\": \"pt\"", PB_EINVAL, "\"format\" is not \"plumb checkpoint\""},
-    {"{\"format\": \"plumb checkpoint\", \"version\": 2", PB_EUNSUPPORTED,
-     "version 2 of the format; this program reads 1"},
+    {"{\"format\": \"plumb checkpoint\", \"version\": 2", PB_EFORMAT, "version 2 of the format; this program reads 1"},
     {"{\"format\": \"plumb checkpoint\", \"version\": 1, \"iteration\": 0", PB_EINVAL, "\"iteration\" is 0"},
     {"{\"format\": \"plumb checkpoint\", \"version\": 1, \"iteration\": -1", PB_EINVAL, "\"iteration\" is not a whole"},
     {"{\"format\": \"plumb checkpoint\", \"version\": 1, \"iteration\": 1.0", PB_EINVAL,

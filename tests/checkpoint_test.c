@@ -177,7 +177,7 @@ static pb_status export_files(void *self, pb_trainer *t, const char *dir)
 static pb_status refuse_export(void *self, pb_trainer *t, const char *dir)
 {
     (void)self, (void)t, (void)dir;
-    return pb_fail(PB_EUNSUPPORTED, "no export today");
+    return pb_fail(PB_EFORMAT, "no export today");
 }
 
 static void extra_files_belong_to_it(void **state)
@@ -201,7 +201,7 @@ static void extra_files_belong_to_it(void **state)
         const char *name;
         pb_status status;
         const char *says;
-    } bad[] = {{refuse_export, "", PB_EUNSUPPORTED, "no export today"},
+    } bad[] = {{refuse_export, "", PB_EFORMAT, "no export today"},
                {link_something, "", PB_EINVAL, "link: neither a file nor a folder"},
                {spoil, "checkpoint.json", PB_EINVAL, "checkpoint.json"},
                {spoil, "a\nb", PB_EINVAL, "may not be the name"}};
@@ -236,8 +236,8 @@ static void one_writer_at_a_time(void **state)
     pb_checkpoints_close(a);
     b = open_folder(dir, &o);
     pb_checkpoints_close(b);
-    CHECK_FAILS(pb_checkpoints_open("/nowhere/at/all", &o, &b), PB_EIO, "/nowhere/at/all: No such file");
-    CHECK_FAILS(pb_checkpoints_open("/dev/null", &o, &b), PB_EIO, "/dev/null/.lock: Not a directory");
+    CHECK_FAILS(pb_checkpoints_open("/nowhere/at/all", &o, &b), PB_EPATH, "/nowhere/at/all: No such file");
+    CHECK_FAILS(pb_checkpoints_open("/dev/null", &o, &b), PB_EPATH, "/dev/null/.lock: Not a directory");
     CHECK_FAILS(pb_checkpoints_open("", &o, &b), PB_EINVAL, "no name");
     remove_folder(dir);
 }

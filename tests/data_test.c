@@ -245,7 +245,7 @@ static void long_empty_and_bad_lines_are_counted(void **state)
     fputs(lines, f);
     fclose(f);
     CHECK_OK(pb_tokenizer_open(NULL, &t));
-    CHECK_FAILS(pb_dataset_open(path, t, &cfg, &c, &d), PB_EIO, ":4: column");
+    CHECK_FAILS(pb_dataset_open(path, t, &cfg, &c, &d), PB_EINVAL, ":4: column");
     cfg.bad_lines = PB_BAD_LINES_SKIP;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         cfg.S = cases[i].S;
@@ -272,7 +272,7 @@ static void long_empty_and_bad_lines_are_counted(void **state)
     pb_dataset_close(d);
     cfg.mask = PB_MASK_ASSISTANT;
     cfg.S = 5;
-    CHECK_FAILS(pb_dataset_open(path, t, &cfg, &c, &d), PB_EIO, "no conversation in it to learn from");
+    CHECK_FAILS(pb_dataset_open(path, t, &cfg, &c, &d), PB_EINVAL, "no conversation in it to learn from");
     cfg.S = 0;
     CHECK_FAILS(pb_dataset_open(path, t, &cfg, &c, &d), PB_EINVAL, "rows of 0 tokens");
     pb_tokenizer_close(t);

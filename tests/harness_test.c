@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include <fcntl.h>
 
-#include "cli/interrupt.h"
+#include "os/interrupt.h"
 #include "bench/results.h"
 #include "tests/scripted.h"
 #include "tests/test.h"

@@ -157,7 +157,7 @@ static void bad_indexes_are_refused(void **state)
         assert_non_null(f);
         fputs(bad_indexes[i][0], f);
         fclose(f);
-        const pb_status want = strstr(bad_indexes[i][1], "No such") ? PB_EIO : PB_EINVAL;
+        const pb_status want = strstr(bad_indexes[i][1], "No such") ? PB_EPATH : PB_EINVAL;
         CHECK_FAILS(pb_hf_folder_open(temporary, &folder), want, bad_indexes[i][1]);
     }
     unlink(in_temporary("model.safetensors.index.json"));

@@ -203,38 +203,37 @@ static const struct {
     pb_status status;
     const char *says;
 } refused[] = {
-    {"{\"model_type\":\"mistral\"}", PB_EUNSUPPORTED, "c.json: \"model_type\" mistral: not one of qwen2, qwen3, llama"},
+    {"{\"model_type\":\"mistral\"}", PB_EFORMAT, "c.json: \"model_type\" mistral: not one of qwen2, qwen3, llama"},
     {"{\"model_type\":null}", PB_EINVAL, "\"model_type\" is not a text"},
-    {"{\"architectures\":[\"LlamaModel\"]}", PB_EUNSUPPORTED, "\"architectures\""},
-    {"{\"hidden_act\":\"gelu\"}", PB_EUNSUPPORTED, "\"hidden_act\": only \"silu\""},
+    {"{\"architectures\":[\"LlamaModel\"]}", PB_EFORMAT, "\"architectures\""},
+    {"{\"hidden_act\":\"gelu\"}", PB_EFORMAT, "\"hidden_act\": only \"silu\""},
     {"{\"vocab_size\":null}", PB_EINVAL, "c.json: \"vocab_size\" is missing"},
     {"{\"hidden_size\":64.0}", PB_EINVAL, "\"hidden_size\" is not a whole number"},
     {"{\"hidden_size\":4611686018427387904}", PB_EINVAL, "\"hidden_size\" is not a whole number from 1 to"},
     {"{\"num_hidden_layers\":0}", PB_EINVAL, "\"num_hidden_layers\" is not a whole number from 1"},
     {"{\"num_attention_heads\":3}", PB_EINVAL, "\"hidden_size\" 64 is no multiple of \"num_attention_heads\" 3"},
     {"{\"num_key_value_heads\":3}", PB_EINVAL, "no multiple of \"num_key_value_heads\" 3"},
-    {"{\"head_dim\":15}", PB_EUNSUPPORTED, "\"head_dim\" 15: need an even number"},
+    {"{\"head_dim\":15}", PB_EFORMAT, "\"head_dim\" 15: need an even number"},
     {"{\"rms_norm_eps\":\"x\"}", PB_EINVAL, "\"rms_norm_eps\" is not a number above 0"},
     {"{\"tie_word_embeddings\":1}", PB_EINVAL, "\"tie_word_embeddings\" is not true or false"},
     {"{\"attention_bias\":1}", PB_EINVAL, "\"attention_bias\" is not true or false"},
-    {"{\"mlp_bias\":true}", PB_EUNSUPPORTED, "\"mlp_bias\""},
-    {"{\"use_sliding_window\":true}", PB_EUNSUPPORTED, "\"use_sliding_window\": sliding windows"},
-    {"{\"sliding_window\":128}", PB_EUNSUPPORTED, "\"sliding_window\": sliding windows"},
-    {"{\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", PB_EUNSUPPORTED, "\"layer_types\""},
-    {"{\"attention_dropout\":0.1}", PB_EUNSUPPORTED, "\"attention_dropout\""},
-    {"{\"quantization_config\":{}}", PB_EUNSUPPORTED, "\"quantization_config\""},
-    {"{\"partial_rotary_factor\":0.5}", PB_EUNSUPPORTED, "\"partial_rotary_factor\""},
+    {"{\"mlp_bias\":true}", PB_EFORMAT, "\"mlp_bias\""},
+    {"{\"use_sliding_window\":true}", PB_EFORMAT, "\"use_sliding_window\": sliding windows"},
+    {"{\"sliding_window\":128}", PB_EFORMAT, "\"sliding_window\": sliding windows"},
+    {"{\"layer_types\":[\"full_attention\",\"sliding_attention\"]}", PB_EFORMAT, "\"layer_types\""},
+    {"{\"attention_dropout\":0.1}", PB_EFORMAT, "\"attention_dropout\""},
+    {"{\"quantization_config\":{}}", PB_EFORMAT, "\"quantization_config\""},
+    {"{\"partial_rotary_factor\":0.5}", PB_EFORMAT, "\"partial_rotary_factor\""},
     {"{\"rope_theta\":1}", PB_EINVAL, "\"rope_theta\" is not above 1"},
     {"{\"rope_scaling\":[]}", PB_EINVAL, "\"rope_scaling\" is not an object"},
-    {"{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", PB_EUNSUPPORTED,
+    {"{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", PB_EFORMAT,
      "\"rope_scaling.rope_type\" dynamic: not one of default, linear, llama3, yarn"},
     {"{\"rope_scaling\":{\"type\":\"linear\"}}", PB_EINVAL, "\"rope_scaling.factor\" is missing"},
     {"{\"rope_parameters\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":4}}",
      PB_EINVAL, "\"rope_parameters.low_freq_factor\" is not below"},
     {"{\"rope_parameters\":{\"rope_type\":\"yarn\",\"factor\":-1}}", PB_EINVAL, "\"rope_parameters.factor\" is not a"},
-    {"{\"rope_parameters\":{\"partial_rotary_factor\":0.25}}", PB_EUNSUPPORTED,
-     "\"rope_parameters.partial_rotary_factor\""},
-    {"{\"rope_parameters\":{\"full_attention\":{}}}", PB_EUNSUPPORTED, "\"rope_parameters.full_attention\""},
+    {"{\"rope_parameters\":{\"partial_rotary_factor\":0.25}}", PB_EFORMAT, "\"rope_parameters.partial_rotary_factor\""},
+    {"{\"rope_parameters\":{\"full_attention\":{}}}", PB_EFORMAT, "\"rope_parameters.full_attention\""},
 };
 
 static void refusals_name_the_key(void **state)
@@ -245,7 +244,7 @@ static void refusals_name_the_key(void **state)
         CHECK_FAILS(parse(refused[i].patch, &c), refused[i].status, refused[i].says);
     CHECK_FAILS(pb_hf_config_parse("c.json", "{\"a\":1,\"a\":2}", 13, "x", &c), PB_EINVAL, "duplicate object key");
     CHECK_FAILS(pb_hf_config_parse("c.json", "[]", 2, "x", &c), PB_EINVAL, "c.json: not a JSON object");
-    CHECK_FAILS(pb_hf_config_open("/nowhere/", &c), PB_EIO, "/nowhere/config.json: No such file");
+    CHECK_FAILS(pb_hf_config_open("/nowhere/", &c), PB_EPATH, "/nowhere/config.json: No such file");
 }
 
 /* ---- weights ------------------------------------------------------------------------------------------------- */
@@ -271,7 +270,7 @@ static void misfits_name_file_tensor_and_shapes(void **state)
     c.g.K = 2, c.g.L = 3;
     t = open_blank(ctx, &c.g, PB_LORA, PB_F32);
     CHECK_FAILS(load(t, "qwen2", &r), PB_EINVAL, "there is no tensor model.layers.2.input_layernorm.weight");
-    CHECK_FAILS(pb_model_load_hf(pb_trainer_model(t), "/nowhere", &r), PB_EIO,
+    CHECK_FAILS(pb_model_load_hf(pb_trainer_model(t), "/nowhere", &r), PB_EPATH,
                 "/nowhere: neither model.safetensors nor");
     pb_trainer_close(t);
     c.g.L = 1, c.g.bias = false;

@@ -88,20 +88,20 @@ static const struct {
     pb_status status;
     const char *says;
 } refused[] = {
-    {"{\"peft_type\":\"IA3\"}", PB_EUNSUPPORTED, "adapter_config.json: \"peft_type\": only LORA"},
-    {"{\"task_type\":\"SEQ_CLS\"}", PB_EUNSUPPORTED, "\"task_type\": only CAUSAL_LM"},
-    {"{\"bias\":\"all\"}", PB_EUNSUPPORTED, "\"bias\": trained biases"},
-    {"{\"use_dora\":true}", PB_EUNSUPPORTED, "\"use_dora\": not supported"},
-    {"{\"use_rslora\":true}", PB_EUNSUPPORTED, "\"use_rslora\""},
-    {"{\"rank_pattern\":{\"q_proj\":2}}", PB_EUNSUPPORTED, "\"rank_pattern\""},
-    {"{\"layers_to_transform\":[0]}", PB_EUNSUPPORTED, "\"layers_to_transform\""},
-    {"{\"init_lora_weights\":\"pissa\"}", PB_EUNSUPPORTED, "\"init_lora_weights\": adapters of a base"},
+    {"{\"peft_type\":\"IA3\"}", PB_EFORMAT, "adapter_config.json: \"peft_type\": only LORA"},
+    {"{\"task_type\":\"SEQ_CLS\"}", PB_EFORMAT, "\"task_type\": only CAUSAL_LM"},
+    {"{\"bias\":\"all\"}", PB_EFORMAT, "\"bias\": trained biases"},
+    {"{\"use_dora\":true}", PB_EFORMAT, "\"use_dora\": not supported"},
+    {"{\"use_rslora\":true}", PB_EFORMAT, "\"use_rslora\""},
+    {"{\"rank_pattern\":{\"q_proj\":2}}", PB_EFORMAT, "\"rank_pattern\""},
+    {"{\"layers_to_transform\":[0]}", PB_EFORMAT, "\"layers_to_transform\""},
+    {"{\"init_lora_weights\":\"pissa\"}", PB_EFORMAT, "\"init_lora_weights\": adapters of a base"},
     {"{\"r\":0}", PB_EINVAL, "\"r\" is not a whole number above 0"},
     {"{\"lora_alpha\":0}", PB_EINVAL, "\"lora_alpha\" is not a number above 0"},
-    {"{\"target_modules\":\"all-linear\"}", PB_EUNSUPPORTED, "\"target_modules\": not a list of names"},
-    {"{\"target_modules\":[\"lm_head\"]}", PB_EUNSUPPORTED, "\"target_modules\": lm_head is not a product"},
+    {"{\"target_modules\":\"all-linear\"}", PB_EFORMAT, "\"target_modules\": not a list of names"},
+    {"{\"target_modules\":[\"lm_head\"]}", PB_EFORMAT, "\"target_modules\": lm_head is not a product"},
     {"{\"target_modules\":[]}", PB_EINVAL, "\"target_modules\" is empty"},
-    {"{\"modules_to_save\":[\"embed_tokens\"]}", PB_EUNSUPPORTED, "\"modules_to_save\": embed_tokens: only input_"},
+    {"{\"modules_to_save\":[\"embed_tokens\"]}", PB_EFORMAT, "\"modules_to_save\": embed_tokens: only input_"},
 };
 
 static void refusals_name_the_key(void **state)
@@ -110,7 +110,7 @@ static void refusals_name_the_key(void **state)
     pb_peft_config c;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         CHECK_FAILS(open_patched(refused[i].patch, &c), refused[i].status, refused[i].says);
-    CHECK_FAILS(pb_peft_config_open("/nowhere", &c), PB_EIO, "/nowhere/adapter_config.json: No such file");
+    CHECK_FAILS(pb_peft_config_open("/nowhere", &c), PB_EPATH, "/nowhere/adapter_config.json: No such file");
 }
 
 /* ---- what does not fit ---------------------------------------------------------------------------------- */

@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 #include "trainer/data.h"
-#include "trainer/io/file.h"
+#include "os/file.h"
+#include "trainer/io/json.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/hf_save.h"
 #include "trainer/hf/peft.h"

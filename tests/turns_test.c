@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "bench/turns.h"
-#include "cli/interrupt.h"
+#include "os/interrupt.h"
 #include "tests/test.h"
 
 enum { CASES = 4, STEPS = 12 };

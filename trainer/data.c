@@ -54,7 +54,7 @@ static pb_status read_corpus(const char *path, uint64_t seed, pb_corpus *c)
     pb_jsonl_counts counts;
     PB_TRY(pb_tokenizer_open(NULL, &r.tokenizer));
     pb_status s = pb_jsonl_read(path, PB_BAD_LINES_FAIL, take, &r, &counts);
-    if (s == PB_OK && !r.samples.n) s = pb_fail(PB_EIO, "%s: no conversation in it", path);
+    if (s == PB_OK && !r.samples.n) s = pb_fail(PB_EINVAL, "%s: no conversation in it", path);
     if (s == PB_OK) s = join(c, &r.samples, seed);
     pb_samples_free(&r.samples);
     pb_tokenizer_close(r.tokenizer);

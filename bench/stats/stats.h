@@ -10,7 +10,7 @@
  * that this is no proof for few values is what the sign-flip test says. */
 #ifndef PB_STATS_H
 #define PB_STATS_H
-#include "kernels/core/status.h"
+#include "os/status.h"
 
 #include <stddef.h>
 #include <stdint.h>

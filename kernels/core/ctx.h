@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/core/status.h"
+#include "os/status.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

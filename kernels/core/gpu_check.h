@@ -4,7 +4,7 @@
 #define PB_GPU_CHECK_H
 #include <stddef.h>
 
-#include "kernels/core/status.h"
+#include "os/status.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "trainer/checkpoint/checkpoint_impl.h"
-#include "trainer/io/file.h"
+#include "os/file.h"
 
 void pb_checkpoints_note(const pb_checkpoints *c, const char *fmt, ...)
 {
@@ -55,7 +55,7 @@ static pb_status check_options(const pb_checkpoint_options *o)
 static pb_status make_folder(const pb_checkpoints *c)
 {
     if (c->o.disk->mkdir(c->o.disk->self, c->dir) == 0) return pb_disk_sync_parent(c->o.disk, c->dir);
-    return errno == EEXIST ? PB_OK : pb_fail(PB_EIO, "%s: %s", c->dir, strerror(errno));
+    return errno == EEXIST ? PB_OK : pb_fail_errno(errno, "%s", c->dir);
 }
 
 static pb_status take_lock(pb_checkpoints *c)
@@ -65,7 +65,7 @@ static pb_status take_lock(pb_checkpoints *c)
     PB_TRY(pb_disk_open(c->o.disk, path.text, O_RDWR | O_CREAT, &c->lock));
     if (flock(c->lock, LOCK_EX | LOCK_NB) == 0) return PB_OK;
     if (errno == EWOULDBLOCK) return pb_fail(PB_EINVAL, "%s: another process writes its checkpoints here", c->dir);
-    return pb_fail(PB_EIO, "%s: cannot be locked: %s", path.text, strerror(errno));
+    return pb_fail_errno(errno, "%s: cannot be locked", path.text);
 }
 
 /* Where `latest` begins; a damaged tracker is told of when it is used. */
@@ -181,7 +181,7 @@ static pb_status fill_folder(filling *f, pb_trainer *t, const char *folder)
     pb_path state;
     if (!f->index.settings) return pb_fail(PB_ENOMEM, "no memory for a checkpoint's index");
     PB_TRY(pb_checkpoint_path(&state, folder, PB_CHECKPOINT_STATE));
-    if (c->o.disk->mkdir(c->o.disk->self, folder) != 0) return pb_fail(PB_EIO, "%s: %s", folder, strerror(errno));
+    if (c->o.disk->mkdir(c->o.disk->self, folder) != 0) return pb_fail_errno(errno, "%s", folder);
     PB_TRY(pb_state_write(t, c->o.disk, state.text, &f->data));
     if (c->o.extra) PB_TRY(c->o.extra(c->o.extra_self, t, folder));
     PB_TRY(pb_disk_walk(folder, take_in, f));

@@ -17,7 +17,7 @@
 #ifndef PB_CHECKPOINT_H
 #define PB_CHECKPOINT_H
 #include "trainer/data/dataset.h"
-#include "trainer/io/disk.h"
+#include "os/disk.h"
 #include "trainer/trainer.h"
 
 /* What the host counts beside the iteration. X(name, meaning) */
@@ -86,7 +86,7 @@ pb_status pb_checkpoints_save(pb_checkpoints *c, pb_save how, pb_trainer *t, con
  * the trainer changes; it then has weights, moments, step counters and learning rate of the checkpoint. `latest` begins
  * with the tracker's, notes every checkpoint that is damaged, with the reason, and takes the one before; a folder
  * without checkpoints is fine, and gives an iteration of 0 and an unchanged trainer.
- * EINVAL, EIO: damaged, or none is whole; EINVAL: the trainer or a fixed setting is another; EUNSUPPORTED: a newer
+ * EINVAL, EIO: damaged, or none is whole; EINVAL: the trainer or a fixed setting is another; EFORMAT: a newer
  * version wrote it; EDEVICE while loading: the trainer is good for nothing but closing. */
 pb_status pb_checkpoints_resume(pb_checkpoints *c, const char *which, pb_trainer *t, pb_progress *out);
 #endif

@@ -49,7 +49,7 @@ typedef struct pb_candidate {
     pb_index index;
     pb_safetensors *state;
 } pb_candidate;
-/* Without `files`, their sizes and digests are not looked at. EINVAL, EIO: damaged; EUNSUPPORTED: another version. */
+/* Without `files`, their sizes and digests are not looked at. EINVAL, EIO: damaged; EFORMAT: another version. */
 pb_status pb_candidate_open(const pb_checkpoints *c, const char *folder, uint64_t iteration, bool files,
                             pb_candidate *out);
 void pb_candidate_close(pb_candidate *x); /* {0} is fine */

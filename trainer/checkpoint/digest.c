@@ -69,7 +69,7 @@ static pb_status read_all(const pb_disk *disk, int fd, const char *path, uint64_
         if (left < (uint64_t)n) pb_digest_add(d, room + left, (size_t)((uint64_t)n - left));
         *bytes += (uint64_t)n;
     }
-    const pb_status s = n < 0 ? pb_fail(PB_EIO, "%s: cannot be read: %s", path, strerror(errno)) : PB_OK;
+    const pb_status s = n < 0 ? pb_fail_errno(errno, "%s: cannot be read", path) : PB_OK;
     free(room);
     return s;
 }
@@ -78,8 +78,9 @@ pb_status pb_digest_file(const pb_disk *disk, const char *path, uint64_t skip, p
 {
     pb_digest *d = NULL;
     pb_file_digest got;
+    uint64_t size;
     int fd = -1;
-    PB_TRY(pb_disk_open(disk, path, O_RDONLY, &fd));
+    PB_TRY(pb_disk_open_file(disk, path, &fd, &size));
     pb_status s = pb_digest_open(&d);
     if (s == PB_OK) s = read_all(disk, fd, path, skip, d, &got.bytes);
     if (s == PB_OK) got.digest = pb_digest_get(d);

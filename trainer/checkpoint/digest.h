@@ -3,7 +3,7 @@
 #define PB_DIGEST_H
 #include <stdint.h>
 
-#include "trainer/io/disk.h"
+#include "os/disk.h"
 
 typedef struct pb_digest pb_digest;
 typedef struct pb_digest_text {

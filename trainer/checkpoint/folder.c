@@ -66,7 +66,7 @@ typedef struct names {
 static pb_status list(const pb_checkpoints *c, int (*filter)(const struct dirent *), names *out)
 {
     out->n = scandir(c->dir, &out->e, filter, alphasort);
-    return out->n < 0 ? pb_fail(PB_EIO, "%s: %s", c->dir, strerror(errno)) : PB_OK;
+    return out->n < 0 ? pb_fail_errno(errno, "%s", c->dir) : PB_OK;
 }
 
 static void names_free(names *x)

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/io/file.h"
+#include "os/file.h"
+#include "trainer/io/json.h"
 
 static const char format[] = "plumb checkpoint";
 enum { VERSION = 1 };
@@ -189,7 +190,7 @@ static pb_status get_version(const char *where, json_t *root)
     if (!text || strcmp(text, format) != 0) return pb_fail(PB_EINVAL, "%s: \"format\" is not \"%s\"", where, format);
     PB_TRY(get_number(where, root, "version", &version));
     if (version == VERSION) return PB_OK;
-    return pb_fail(PB_EUNSUPPORTED, "%s: version %llu of the format; this program reads %d", where,
+    return pb_fail(PB_EFORMAT, "%s: version %llu of the format; this program reads %d", where,
                    (unsigned long long)version, VERSION);
 }
 

@@ -34,7 +34,7 @@ void pb_index_free(pb_index *x);
 pb_status pb_index_add_file(pb_index *x, const char *name, const pb_file_digest *d);
 /* The text, to be freed. EINVAL: a number of 2^63 or more, or text that is not UTF-8. */
 pb_status pb_index_format(const pb_index *x, char **text, size_t *n);
-/* EINVAL: one line that begins with `where`; EUNSUPPORTED: of another version. */
+/* EINVAL: one line that begins with `where`; EFORMAT: of another version. */
 pb_status pb_index_parse(const char *where, const void *text, size_t n, pb_index *out);
 const pb_index_file *pb_index_find(const pb_index *x, const char *name); /* NULL: there is none */
 #endif

@@ -24,7 +24,7 @@ static pb_status resume_one(pb_checkpoints *c, uint64_t iteration, pb_trainer *t
     *damaged = false;
     PB_TRY(pb_folder_path(c, iteration, NULL, &folder));
     pb_status s = pb_candidate_open(c, folder.text, iteration, true, &x);
-    *damaged = s == PB_EINVAL || s == PB_EIO;
+    *damaged = s == PB_EINVAL || s == PB_EPATH || s == PB_EIO;
     if (s == PB_OK) s = take(c, folder.text, t, &x, out);
     pb_candidate_close(&x);
     return s;
@@ -49,7 +49,7 @@ static pb_status begin_at(const pb_checkpoints *c, const pb_iterations *all, siz
 {
     uint64_t named;
     const pb_status s = pb_folder_tracker(c, &named);
-    if (s != PB_OK && s != PB_EINVAL && s != PB_EIO) return s;
+    if (s != PB_OK && s != PB_EINVAL && s != PB_EPATH && s != PB_EIO) return s;
     *at = all->n - 1;
     if (s != PB_OK) pb_checkpoints_note(c, "%s; the newest whole checkpoint is taken", pb_error());
     else if (!named)

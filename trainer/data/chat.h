@@ -53,6 +53,6 @@ typedef struct pb_rendered { /* start with {0}, end with pb_rendered_free; rende
 } pb_rendered;
 void pb_rendered_free(pb_rendered *r);
 
-/* EUNSUPPORTED: the family does not define what the conversation asks for; the line names the message. */
+/* EFORMAT: the family does not define what the conversation asks for; the line names the message. */
 pb_status pb_chat_render(const pb_chat *chat, const pb_chat_options *options, pb_rendered *out);
 #endif

@@ -259,7 +259,7 @@ pb_status pb_dataset_seek(pb_dataset *d, pb_data_position at)
 static pb_status open_rows(pb_dataset *d, const char *path)
 {
     const size_t n = d->samples.n;
-    if (!n) return pb_fail(PB_EIO, "%s: no conversation in it to learn from", path);
+    if (!n) return pb_fail(PB_EINVAL, "%s: no conversation in it to learn from", path);
     d->order = malloc(n * sizeof *d->order);
     d->next = malloc(n * sizeof *d->next);
     d->row = malloc(n * sizeof *d->row);

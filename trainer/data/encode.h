@@ -36,7 +36,7 @@ typedef struct pb_samples { /* start with {0}; conversations behind each other *
 void pb_samples_free(pb_samples *s);
 
 /* Renders and encodes a conversation, and appends it. EINVAL: the data holds the text of a special token, which the
- * model would take for the token; EUNSUPPORTED: see chat.h and tokenizer.h. On failure the samples are as before. */
+ * model would take for the token; EFORMAT: see chat.h and tokenizer.h. On failure the samples are as before. */
 pb_status pb_encode_chat(pb_tokenizer *t, const pb_chat *chat, const pb_chat_options *o, pb_mask_type mask,
                          pb_samples *out);
 #endif

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "os/file.h"
 #include "trainer/tokenizer/unicode.h"
 
 const char *const pb_chat_role_names[PB_NCHAT_ROLES] = {
@@ -76,7 +77,7 @@ static pb_status read_role(json_t *o, const char *where, pb_chat_role *out)
         *out = (pb_chat_role)i;
         return PB_OK;
     }
-    return pb_fail(PB_EUNSUPPORTED, "%s: role \"%.40s\" is not supported", where, role.p);
+    return pb_fail(PB_EFORMAT, "%s: role \"%.40s\" is not supported", where, role.p);
 }
 
 static pb_status push(reader *r, const pb_message *m)
@@ -170,11 +171,11 @@ static pb_status read_chat(reader *r, json_t *root)
 static pb_status read_line(reader *r, const char *s, size_t n)
 {
     json_error_t e;
-    if (memchr(s, 0, n)) return pb_fail(PB_EIO, "a NUL byte");
-    if (pb_tok_valid(s, n) != n) return pb_fail(PB_EIO, "byte %zu is not UTF-8", pb_tok_valid(s, n) + 1);
+    if (memchr(s, 0, n)) return pb_fail(PB_EINVAL, "a NUL byte");
+    if (pb_tok_valid(s, n) != n) return pb_fail(PB_EINVAL, "byte %zu is not UTF-8", pb_tok_valid(s, n) + 1);
     json_t *root = json_loadb(s, n, JSON_REJECT_DUPLICATES, &e);
     if (!root && json_error_code(&e) == json_error_out_of_memory) return pb_fail(PB_ENOMEM, "no memory for the line");
-    if (!root) return pb_fail(PB_EIO, "column %d: %s", e.column, e.text);
+    if (!root) return pb_fail(PB_EINVAL, "column %d: %s", e.column, e.text);
     pb_status status = read_chat(r, root);
     if (status == PB_OK) status = r->take(r->self, &r->chat);
     json_decref(root);
@@ -201,7 +202,7 @@ static pb_status account(reader *r, pb_status s)
         return PB_OK;
     }
     s = blame(r, s);
-    if (s != PB_EINVAL && s != PB_EIO && s != PB_EUNSUPPORTED) return s;
+    if (s != PB_EINVAL && s != PB_EFORMAT) return s;
     if (c->bad < PB_JSONL_KEPT) snprintf(c->kept[c->bad], sizeof c->kept[0], "%s", pb_error());
     c->bad++;
     return r->policy == PB_BAD_LINES_SKIP ? PB_OK : s;
@@ -212,7 +213,8 @@ static pb_status line(reader *r, const char *s, size_t n, bool whole)
 {
     size_t blank = 0;
     r->counts->lines++;
-    if (!whole || n > PB_JSONL_LINE) return account(r, pb_fail(PB_EIO, "a line of more than %d bytes", PB_JSONL_LINE));
+    if (!whole || n > PB_JSONL_LINE)
+        return account(r, pb_fail(PB_EINVAL, "a line of more than %d bytes", PB_JSONL_LINE));
     while (blank < n && (s[blank] == ' ' || s[blank] == '\t' || s[blank] == '\r')) blank++;
     if (blank == n) {
         r->counts->blank++;
@@ -268,14 +270,14 @@ pb_status pb_jsonl_read(const char *path, pb_bad_lines policy, pb_chat_fn take, 
     pb_bytes text = {0};
     bool whole, there = true;
     *counts = (pb_jsonl_counts){0};
-    FILE *f = fopen(path, "r");
-    if (!f) return pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    FILE *f;
+    PB_TRY(pb_file_read(path, &f));
     pb_status s = PB_OK;
     while (s == PB_OK && there) {
         s = next_line(f, &text, &whole, &there);
         if (s == PB_OK && there) s = line(&r, text.n ? text.p : "", text.n, whole);
     }
-    if (s == PB_OK && ferror(f)) s = pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    if (s == PB_OK && ferror(f)) s = pb_fail_errno(errno, "%s", path);
     fclose(f);
     pb_bytes_free(&text);
     close_reader(&r);

@@ -65,7 +65,7 @@ typedef struct pb_jsonl_counts {
     char kept[PB_JSONL_KEPT][240];     /* "file:line: reason" of the first bad lines */
 } pb_jsonl_counts;
 
-/* Takes one conversation. EINVAL, EIO and EUNSUPPORTED make its line a bad one; any other failure ends the reading. */
+/* Takes one conversation. EINVAL, EIO and EFORMAT make its line a bad one; any other failure ends the reading. */
 typedef pb_status (*pb_chat_fn)(void *self, const pb_chat *chat);
 
 /* Reads a file and gives every conversation to `take`, in order. EIO: the file cannot be read. With PB_BAD_LINES_FAIL

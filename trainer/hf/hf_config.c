@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/io/file.h"
+#include "os/file.h"
+#include "trainer/io/json.h"
 
 enum { MOST_WIDTH = 1 << 22, MOST_LAYERS = 1000, MOST_HEADS = 4096, MOST_HEAD = 512, REQUIRED = -1 };
 
@@ -17,7 +18,7 @@ typedef struct reader {
 
 static pb_status refuse(const reader *r, const char *key, const char *why)
 {
-    return pb_fail(PB_EUNSUPPORTED, "%s: \"%s%s\": %s", r->path, r->in, key, why);
+    return pb_fail(PB_EFORMAT, "%s: \"%s%s\": %s", r->path, r->in, key, why);
 }
 
 /* NULL when absent or null. */
@@ -139,7 +140,7 @@ static pb_status read_scaling(const reader *r, int max_pos, pb_rope_scaling *s)
         return PB_OK;
     }
     if (strcmp(type, "llama3") != 0)
-        return pb_fail(PB_EUNSUPPORTED, "%s: \"%srope_type\" %.40s: not one of default, linear, llama3, yarn", r->path,
+        return pb_fail(PB_EFORMAT, "%s: \"%srope_type\" %.40s: not one of default, linear, llama3, yarn", r->path,
                        r->in, type);
     s->kind = PB_ROPE_LLAMA3;
     PB_TRY(real(r, "low_freq_factor", REQUIRED, &s->low_freq));
@@ -183,8 +184,7 @@ static pb_status read_family(const reader *r, pb_geometry *g)
     size_t i = 0;
     PB_TRY(text(r, "model_type", NULL, &type));
     while (i < 3 && strcmp(names[i], type) != 0) i++;
-    if (i == 3)
-        return pb_fail(PB_EUNSUPPORTED, "%s: \"model_type\" %.40s: not one of qwen2, qwen3, llama", r->path, type);
+    if (i == 3) return pb_fail(PB_EFORMAT, "%s: \"model_type\" %.40s: not one of qwen2, qwen3, llama", r->path, type);
     g->family = (pb_family)i;
     g->qk_norm = g->family == PB_FAMILY_QWEN3;
     const char *what = json_string_value(json_array_get(get(r, "architectures"), 0));
@@ -217,7 +217,7 @@ static pb_status read_sizes(const reader *r, pb_geometry *g)
                        r->path, g->H, g->K);
     PB_TRY(whole(r, "head_dim", MOST_WIDTH, g->family == PB_FAMILY_QWEN3 ? 128 : g->D / g->H, &g->d));
     if (g->d % 2 || g->d > MOST_HEAD)
-        return pb_fail(PB_EUNSUPPORTED, "%s: \"head_dim\" %d: need an even number up to %d", r->path, g->d, MOST_HEAD);
+        return pb_fail(PB_EFORMAT, "%s: \"head_dim\" %d: need an even number up to %d", r->path, g->d, MOST_HEAD);
     return PB_OK;
 }
 

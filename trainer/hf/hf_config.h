@@ -18,13 +18,13 @@ typedef struct pb_hf_config {
     char name[64]; /* the folder's last component */
 } pb_hf_config;
 
-/* EIO: dir/config.json cannot be read; EINVAL: it is malformed or a value cannot be; EUNSUPPORTED: it asks for what is
+/* EIO: dir/config.json cannot be read; EINVAL: it is malformed or a value cannot be; EFORMAT: it asks for what is
  * not listed above. One line names the file and the key. */
 pb_status pb_hf_config_open(const char *dir, pb_hf_config *out);
 /* The same from n bytes; `where` stands for the path in messages. */
 pb_status pb_hf_config_parse(const char *where, const void *text, size_t n, const char *name, pb_hf_config *out);
 
-/* EUNSUPPORTED: the family's configuration cannot say this geometry (biases it has not, q and k norms it has; V4 at
+/* EFORMAT: the family's configuration cannot say this geometry (biases it has not, q and k norms it has; V4 at
  * all). The line begins with `dir`. */
 pb_status pb_hf_config_check(const pb_geometry *g, const char *dir);
 /* Checks, and writes dir/config.json, atomically, so that the above and transformers (4 and 5) read this geometry and

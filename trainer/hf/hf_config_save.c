@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "trainer/io/file.h"
+#include "os/file.h"
+#include "trainer/io/json.h"
 #include "trainer/hf/hf_config.h"
 
 static const struct {
@@ -48,12 +49,12 @@ static json_t *rope(const pb_rope_scaling *s)
 pb_status pb_hf_config_check(const pb_geometry *g, const char *dir)
 {
     const bool qwen2 = g->family == PB_FAMILY_QWEN2;
-    if (g->v4) return pb_fail(PB_EUNSUPPORTED, "%s: there is no Hugging Face folder for %s", dir, g->name);
+    if (g->v4) return pb_fail(PB_EFORMAT, "%s: there is no Hugging Face folder for %s", dir, g->name);
     if (g->qk_norm != (g->family == PB_FAMILY_QWEN3))
-        return pb_fail(PB_EUNSUPPORTED, "%s: q and k are normed in qwen3 and only there; this model is %s with%s", dir,
+        return pb_fail(PB_EFORMAT, "%s: q and k are normed in qwen3 and only there; this model is %s with%s", dir,
                        families[g->family].type, g->qk_norm ? "" : "out");
     if (qwen2 ? !g->bias || g->o_bias : g->bias != g->o_bias)
-        return pb_fail(PB_EUNSUPPORTED, "%s: a %s model has biases on %s", dir, families[g->family].type,
+        return pb_fail(PB_EFORMAT, "%s: a %s model has biases on %s", dir, families[g->family].type,
                        qwen2 ? "q, k and v and none on o" : "all of q, k, v and o, or none");
     return PB_OK;
 }

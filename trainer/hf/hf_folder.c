@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trainer/io/file.h"
+#include "os/file.h"
+#include "trainer/io/json.h"
 
 /* ---- the index ---------------------------------------------------------------------------------------- */
 
@@ -129,8 +130,7 @@ static pb_status open_index(pb_hf_folder *f)
     PB_TRY(pb_path_join(f->dir, "model.safetensors.index.json", &path));
     pb_status s = PB_OK;
     if (access(path, F_OK) != 0)
-        s = pb_fail(PB_EIO, "%s: neither model.safetensors nor model.safetensors.index.json: %s", f->dir,
-                    strerror(errno));
+        s = pb_fail_errno(errno, "%s: neither model.safetensors nor model.safetensors.index.json", f->dir);
     if (s == PB_OK) s = pb_map_open(path, &m);
     if (s == PB_OK) s = pb_hf_index_parse(path, m.p, m.n, &x);
     pb_map_close(&m);

@@ -28,7 +28,7 @@ typedef struct pb_hf_list {
 pb_status pb_hf_tensors(const pb_model *m, pb_hf_list *out);
 /* The name inside a layer of what the rows of a target belong to: "self_attn.q_proj", in `out`; returns out. */
 const char *pb_hf_module(pb_target t, char out[32]);
-/* EINVAL: a tensor of a file has not the shape that is wanted; EUNSUPPORTED: not F32, F16 or BF16. The line names the
+/* EINVAL: a tensor of a file has not the shape that is wanted; EFORMAT: not F32, F16 or BF16. The line names the
  * file, the tensor and both shapes. */
 pb_status pb_hf_check(const pb_hf_tensor *want, const pb_st_tensor *have);
 #endif

@@ -7,7 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trainer/io/file.h"
+#include "os/file.h"
+#include "trainer/io/json.h"
 #include "trainer/hf/hf_config.h"
 #include "trainer/hf/hf_write.h"
 
@@ -84,7 +85,7 @@ static pb_status remove_file(const char *dir, const char *name)
     char *path = NULL;
     PB_TRY(pb_path_join(dir, name, &path));
     const bool gone = unlink(path) == 0 || errno == ENOENT;
-    const pb_status s = gone ? PB_OK : pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    const pb_status s = gone ? PB_OK : pb_fail_errno(errno, "%s", path);
     free(path);
     return s;
 }
@@ -105,10 +106,10 @@ pb_status pb_model_save_hf(pb_model *m, const char *dir, const pb_hf_save_config
 {
     saver s = {.m = m, .dir = dir, .merge = cfg && cfg->merge};
     if (m->cfg.tuning == PB_QLORA && !s.merge)
-        return pb_fail(PB_EUNSUPPORTED,
-                       "%s: a base in NF4 is written only as a dense model with the adapters merged in", dir);
+        return pb_fail(PB_EFORMAT, "%s: a base in NF4 is written only as a dense model with the adapters merged in",
+                       dir);
     if (m->cfg.tuning == PB_LORA && !s.merge)
-        return pb_fail(PB_EUNSUPPORTED, "%s: the model has adapters: write them by themselves, or merged into the base",
+        return pb_fail(PB_EFORMAT, "%s: the model has adapters: write them by themselves, or merged into the base",
                        dir);
     const pb_status status = save(&s, cfg && cfg->shard ? cfg->shard : usual_shard);
     free(s.list.at);

@@ -117,7 +117,7 @@ static pb_status append_tensor(writer *w, const pb_hf_tensor *t, bool merge)
     const pb_param *b = NULL, *a = merge ? adapter(w->m, t, &b) : NULL;
     const bool same = !a && !t->p->q && t->p->kind != PB_KIND_ADAPTER;
     if (t->p->q && !merge)
-        return pb_fail(PB_EUNSUPPORTED, "%s: its weights are in NF4, which only merging makes dense", t->name);
+        return pb_fail(PB_EFORMAT, "%s: its weights are in NF4, which only merging makes dense", t->name);
     if (a) PB_TRY(read_adapter(w, a, b));
     const size_t cols = cols_of(t), piece = cols < PIECE ? PIECE / cols * cols : cols;
     for (size_t done = 0; done < t->n; done += piece) {

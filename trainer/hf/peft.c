@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/io/file.h"
+#include "os/file.h"
+#include "trainer/io/json.h"
 #include "trainer/hf/hf_write.h"
 #include "trainer/hf/peft_impl.h"
 

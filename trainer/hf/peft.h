@@ -16,7 +16,7 @@ typedef struct pb_peft_config {
     bool norm1, norm2; /* whether the folder has these gains */
 } pb_peft_config;
 
-/* Reads dir/adapter_config.json. EIO: it cannot be read; EINVAL: malformed; EUNSUPPORTED: it asks for what the adapters
+/* Reads dir/adapter_config.json. EIO: it cannot be read; EINVAL: malformed; EFORMAT: it asks for what the adapters
  * of a pb_model are not (other kinds than LoRA, patterns by layer, DoRA, rsLoRA, biases, other saved modules, an
  * initialisation that changes the base). One line names the file and the key. */
 pb_status pb_peft_config_open(const char *dir, pb_peft_config *out);

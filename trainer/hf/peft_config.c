@@ -2,7 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/io/file.h"
+#include "os/file.h"
+#include "trainer/io/json.h"
 #include "trainer/hf/peft_impl.h"
 
 /* Keys that change the computation, or what is adapted, unless they are absent, null, false or empty. */
@@ -35,7 +36,7 @@ static bool is_set(const json_t *v)
 
 static pb_status refuse(const char *path, const char *key, const char *why)
 {
-    return pb_fail(PB_EUNSUPPORTED, "%s: \"%s\": %s", path, key, why);
+    return pb_fail(PB_EFORMAT, "%s: \"%s\": %s", path, key, why);
 }
 
 static bool says(const json_t *o, const char *key, const char *word)
@@ -81,7 +82,7 @@ static pb_status read_targets(const char *path, const json_t *list, unsigned *ou
             return pb_fail(PB_EINVAL, "%s: \"target_modules\": not a list of names", path);
         while (t < PB_NTARGETS && !names(text, pb_hf_module((pb_target)t, module))) t++;
         if (t == PB_NTARGETS)
-            return pb_fail(PB_EUNSUPPORTED, "%s: \"target_modules\": %.60s is not a product that can be adapted", path,
+            return pb_fail(PB_EFORMAT, "%s: \"target_modules\": %.60s is not a product that can be adapted", path,
                            text);
         *out |= 1u << t;
     }
@@ -100,7 +101,7 @@ static pb_status read_saved(const char *path, const json_t *list, pb_peft_config
         if (text && strcmp(text, PB_PEFT_NORM1) == 0) c->norm1 = true;
         else if (text && strcmp(text, PB_PEFT_NORM2) == 0) c->norm2 = true;
         else
-            return pb_fail(PB_EUNSUPPORTED, "%s: \"modules_to_save\": %.60s: only " PB_PEFT_NORM1 " and " PB_PEFT_NORM2,
+            return pb_fail(PB_EFORMAT, "%s: \"modules_to_save\": %.60s: only " PB_PEFT_NORM1 " and " PB_PEFT_NORM2,
                            path, text && pb_is_printable(text) ? text : "?");
     }
     return PB_OK;

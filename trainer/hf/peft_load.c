@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/io/file.h"
+#include "os/file.h"
 #include "trainer/hf/peft_impl.h"
 
 static void words(unsigned targets, char out[160])

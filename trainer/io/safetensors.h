@@ -12,8 +12,8 @@
 #include <stdbool.h>
 
 #include "kernels/core/dtype.h"
-#include "kernels/core/status.h"
-#include "trainer/io/disk.h"
+#include "os/status.h"
+#include "os/disk.h"
 
 enum { PB_ST_MAX_DIMS = 8, PB_ST_MAX_HEADER = 100000000 };
 
@@ -75,7 +75,7 @@ const char *pb_st_shape_text(const size_t *shape, int dims, char *out, size_t ro
 /* Whether pb_st_convert can: F32, F16 and BF16 to PB_F32 and PB_BF16; I64, I32 and U8 to PB_I32. */
 bool pb_st_can_convert(pb_st_dtype from, pb_dtype to);
 /* Elements [first, first+n) of the tensor as `to` in host memory out [n], with all threads. bf16 is rounded to nearest
- * even from the value as f32; everything else is exact. EUNSUPPORTED: no such conversion; EINVAL: an I64 that does not
+ * even from the value as f32; everything else is exact. EFORMAT: no such conversion; EINVAL: an I64 that does not
  * fit. */
 pb_status pb_st_convert(const pb_st_tensor *t, size_t first, size_t n, pb_dtype to, void *out);
 /* The same, read from the file piece by piece and not through its map: without a page fault for every few pages, and
@@ -95,10 +95,10 @@ typedef struct pb_st_pair {
 } pb_st_pair;
 typedef struct pb_st_writer pb_st_writer;
 
-/* Begins path.partial, replacing an older one, with its header: entries [n] in the order their data will come, and
- * metadata [metas] (may be NULL, 0). One writer a path at a time. Data start at a multiple of 8 bytes; larger elements
- * before smaller ones keep every tensor aligned. EINVAL: a name twice or not UTF-8, a shape that overflows; EIO: the
- * line names the path. */
+/* Begins a draft of `path` (os/draft.h) with its header: entries [n] in the order their data will come, and metadata
+ * [metas] (may be NULL, 0). Data start at a multiple of 8 bytes; larger elements
+ * before smaller ones keep every tensor aligned. EINVAL: a name twice or not UTF-8, a shape that overflows; EPATH,
+ * EIO: the line names the path. */
 pb_status pb_st_create(const char *path, const pb_st_entry *entries, size_t n, const pb_st_pair *meta, size_t metas,
                        pb_st_writer **out);
 /* The same with all calls to the disk through a table of the caller's, which must live as long as the writer. */
@@ -107,7 +107,7 @@ pb_status pb_st_create_on(const pb_disk *disk, const char *path, const pb_st_ent
 /* The next bytes of the data, cut as the caller likes. EINVAL: more than the header says. */
 pb_status pb_st_append(pb_st_writer *w, const void *bytes, size_t n);
 /* Makes the file durable and only then visible: fsync, rename to path, fsync of the folder. Whatever stood at `path`
- * stays until the rename. EINVAL: bytes are missing. Ends the writer in any case; on failure path.partial is gone. */
+ * stays until the rename. EINVAL: bytes are missing. Ends the writer in any case; on failure the draft is gone. */
 pb_status pb_st_commit(pb_st_writer *w);
-void pb_st_abandon(pb_st_writer *w); /* removes path.partial; NULL is fine */
+void pb_st_abandon(pb_st_writer *w); /* drops the draft; NULL is fine */
 #endif

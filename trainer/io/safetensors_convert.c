@@ -79,7 +79,7 @@ bool pb_st_can_convert(pb_st_dtype from, pb_dtype to)
 
 static pb_status refuse(const pb_st_tensor *t, pb_dtype to)
 {
-    return pb_fail(PB_EUNSUPPORTED, "%s: tensor %.150s is %s and cannot be read as %s", t->file, t->name,
+    return pb_fail(PB_EFORMAT, "%s: tensor %.150s is %s and cannot be read as %s", t->file, t->name,
                    pb_st_dtype_name(t->dtype), pb_dtype_name(to));
 }
 

@@ -1,18 +1,13 @@
 /* safetensors_write.c - writing a safetensors file so that it is whole or not there. */
-#include <fcntl.h>
-#include <stdio.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "trainer/io/file.h"
-#include "trainer/io/disk.h"
+#include "os/draft.h"
 #include "trainer/io/safetensors.h"
 
 struct pb_st_writer {
-    const pb_disk *disk;
-    char *path, *partial;
-    int fd;
+    pb_draft draft;
     size_t left; /* bytes of data still to come */
 };
 
@@ -52,33 +47,18 @@ static pb_status add_all(json_t *header, const char *path, const pb_st_entry *e,
 
 /* ---- the file ---------------------------------------------------------------------------------------- */
 
-static pb_status put(const pb_st_writer *w, const void *bytes, size_t n)
-{
-    return pb_disk_put(w->disk, w->fd, w->partial, bytes, n);
-}
-
-static pb_status put_header(const pb_st_writer *w, const json_t *header)
+static pb_status put_header(pb_st_writer *w, const json_t *header)
 {
     char *text = json_dumps(header, JSON_COMPACT);
     unsigned char length[8];
-    if (!text) return pb_fail(PB_ENOMEM, "%s: no memory for the header", w->path);
+    if (!text) return pb_fail(PB_ENOMEM, "%s: no memory for the header", w->draft.path);
     const size_t n = strlen(text), pad = (8 - n % 8) % 8;
     for (int i = 0; i < 8; i++) length[i] = (unsigned char)((uint64_t)(n + pad) >> 8 * i);
-    pb_status s = put(w, length, sizeof length);
-    if (s == PB_OK) s = put(w, text, n);
-    if (s == PB_OK) s = put(w, "        ", pad);
+    pb_status s = pb_draft_put(&w->draft, length, sizeof length);
+    if (s == PB_OK) s = pb_draft_put(&w->draft, text, n);
+    if (s == PB_OK) s = pb_draft_put(&w->draft, "        ", pad);
     free(text);
     return s;
-}
-
-static pb_status begin(pb_st_writer *w, const char *path)
-{
-    const size_t room = strlen(path) + sizeof ".partial";
-    w->path = strdup(path);
-    w->partial = malloc(room);
-    if (!w->path || !w->partial) return pb_fail(PB_ENOMEM, "%s: no memory", path);
-    snprintf(w->partial, room, "%s.partial", path);
-    return pb_disk_open(w->disk, w->partial, O_WRONLY | O_CREAT | O_TRUNC, &w->fd);
 }
 
 pb_status pb_st_create(const char *path, const pb_st_entry *entries, size_t n, const pb_st_pair *meta, size_t metas,
@@ -97,10 +77,8 @@ pb_status pb_st_create_on(const pb_disk *disk, const char *path, const pb_st_ent
         json_decref(header);
         return pb_fail(PB_ENOMEM, "%s: no memory", path);
     }
-    w->disk = disk;
-    w->fd = -1;
     pb_status s = add_all(header, path, entries, n, meta, metas, &w->left);
-    if (s == PB_OK) s = begin(w, path);
+    if (s == PB_OK) s = pb_draft_open(disk, path, &w->draft);
     if (s == PB_OK) s = put_header(w, header);
     json_decref(header);
     if (s == PB_OK) *out = w;
@@ -110,38 +88,24 @@ pb_status pb_st_create_on(const pb_disk *disk, const char *path, const pb_st_ent
 
 pb_status pb_st_append(pb_st_writer *w, const void *bytes, size_t n)
 {
-    if (n > w->left) return pb_fail(PB_EINVAL, "%s: %zu bytes of data more than its header says", w->path, n - w->left);
-    PB_TRY(put(w, bytes, n));
+    if (n > w->left)
+        return pb_fail(PB_EINVAL, "%s: %zu bytes of data more than its header says", w->draft.path, n - w->left);
+    PB_TRY(pb_draft_put(&w->draft, bytes, n));
     w->left -= n;
     return PB_OK;
 }
 
-/* The rename is durable once the folder is. */
-static pb_status publish(pb_st_writer *w)
-{
-    if (w->left) return pb_fail(PB_EINVAL, "%s: %zu bytes of data are missing", w->path, w->left);
-    const pb_status s = pb_disk_sync(w->disk, w->fd, w->partial);
-    const int fd = w->fd;
-    w->fd = -1;
-    PB_TRY(pb_disk_close(w->disk, fd, w->partial, s));
-    PB_TRY(pb_disk_rename(w->disk, w->partial, w->path));
-    return pb_disk_sync_parent(w->disk, w->path);
-}
-
 pb_status pb_st_commit(pb_st_writer *w)
 {
-    const pb_status s = publish(w);
-    pb_st_abandon(w); /* after the rename there is nothing of that name to remove */
+    const pb_status s = w->left ? pb_fail(PB_EINVAL, "%s: %zu bytes of data are missing", w->draft.path, w->left)
+                                : pb_draft_keep(&w->draft);
+    pb_st_abandon(w);
     return s;
 }
 
 void pb_st_abandon(pb_st_writer *w)
 {
     if (!w) return;
-    const bool begun = w->fd >= 0 || (w->partial && access(w->partial, F_OK) == 0);
-    if (w->fd >= 0) w->disk->close(w->disk->self, w->fd);
-    if (begun) w->disk->unlink(w->disk->self, w->partial);
-    free(w->partial);
-    free(w->path);
+    pb_draft_drop(&w->draft);
     free(w);
 }

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/interrupt.h"
-#include "trainer/io/file.h"
+#include "os/interrupt.h"
+#include "os/file.h"
 #include "trainer/program/job.h"
 #include "trainer/program/log.h"
 #include "trainer/program/save.h"
@@ -135,8 +135,8 @@ static pb_status steps(run *r)
     return pb_interrupted() ? PB_OK : pb_export(&r->j);
 }
 
-/* A file that fails while training goes on was fine when it began, and is not the user's mistake: see main. */
-static pb_status blame_machine(pb_status s) { return s == PB_EIO ? PB_EDEVICE : s; }
+/* A path that fails while training goes on was usable when it began: not the user's mistake. */
+static pb_status blame_machine(pb_status s) { return s == PB_EPATH ? PB_EIO : s; }
 
 pb_status pb_train_run(const pb_train_options *o)
 {

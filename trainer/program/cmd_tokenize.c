@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "os/file.h"
 #include "trainer/program/options.h"
 #include "trainer/tokenizer/tokenizer.h"
 
@@ -62,7 +63,7 @@ static pb_status each_line(lines *l, FILE *in)
         }
     }
     free(line);
-    if (s == PB_OK && ferror(in)) s = pb_fail(PB_EIO, "%s: %s", l->path, strerror(errno));
+    if (s == PB_OK && ferror(in)) s = pb_fail_errno(errno, "%s", l->path);
     return s;
 }
 
@@ -72,9 +73,10 @@ pb_status pb_train_tokenize(const pb_train_options *o)
     lines l = {.o = o, .path = o->args.n ? o->args.v[0] : "standard input"};
     if (o->args.n > 1) return pb_fail(PB_EINVAL, "tokenize takes one file");
     PB_TRY(pb_tokenizer_open(name, &l.t));
-    FILE *in = o->args.n ? fopen(l.path, "r") : stdin;
-    pb_status s = in ? each_line(&l, in) : pb_fail(PB_EIO, "%s: %s", l.path, strerror(errno));
-    if (in && in != stdin) fclose(in);
+    FILE *in = stdin;
+    pb_status s = o->args.n ? pb_file_read(l.path, &in) : PB_OK;
+    if (s == PB_OK) s = each_line(&l, in);
+    if (s == PB_OK && in != stdin) fclose(in);
     pb_tokenizer_close(l.t);
     pb_ids_free(&l.ids);
     pb_bytes_free(&l.text);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/memory.h"
+#include "os/memory.h"
 #include "kernels/core/clock.h"
 #include "kernels/core/op.h"
 #include "trainer/hf/hf_load.h"

@@ -14,14 +14,14 @@ static const char header[] =
 #undef LOG
     "status,note\n";
 
-static pb_status fail(const char *path) { return pb_fail(PB_EIO, "--log %s: %s", path, strerror(errno)); }
+static pb_status fail(const char *path) { return pb_fail_errno(errno, "--log %s", path); }
 
 /* Cuts the file behind the last row of a step up to `after`. */
 static pb_status cut(FILE *f, const char *path, long after)
 {
     char line[1024];
     if (!fgets(line, sizeof line, f)) return fputs(header, f) < 0 || fflush(f) != 0 ? fail(path) : PB_OK;
-    if (strcmp(line, header) != 0) return pb_fail(PB_EIO, "--log %s: it is no log of this program's", path);
+    if (strcmp(line, header) != 0) return pb_fail(PB_EINVAL, "--log %s: it is no log of this program's", path);
     long end = ftell(f);
     while (fgets(line, sizeof line, f) && strchr(line, '\n') && atol(line) <= after) end = ftell(f);
     if (end < 0 || fseek(f, end, SEEK_SET) != 0 || ftruncate(fileno(f), end) != 0) return fail(path);

@@ -3,7 +3,7 @@
 #define PB_LOG_H
 #include <stdio.h>
 
-#include "kernels/core/status.h"
+#include "os/status.h"
 
 typedef struct pb_log_row {
 #define LOG(name, format, what) double name;

@@ -2,10 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/interrupt.h"
+#include "os/interrupt.h"
 #include "trainer/program/options.h"
 
-enum { EXIT_USER = 2, EXIT_MACHINE = 125 };
+enum { EXIT_MACHINE = 125 };
 
 static const pb_command_info commands[] = {
 #define COMMAND(name, arguments, what) {#name, arguments, what},
@@ -74,12 +74,7 @@ static pb_status split(int argc, char **argv, int *command, int *first)
 static int complain(pb_status s)
 {
     fprintf(stderr, "train: %s\n", pb_error());
-    switch (s) {
-    case PB_EWRONG: return 1;
-    case PB_EINVAL:
-    case PB_EIO: return EXIT_USER;
-    default: return EXIT_MACHINE;
-    }
+    return pb_status_exit(s);
 }
 
 int main(int argc, char **argv)
@@ -97,8 +92,7 @@ int main(int argc, char **argv)
     pb_status s = functions[o.command](&o);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         if (s == PB_OK) pb_fail(PB_EIO, "stdout: it could not all be written");
-        complain(PB_EIO);
-        return EXIT_MACHINE;
+        return complain(PB_EIO);
     }
     return s == PB_OK ? pb_interrupted() ? EXIT_MACHINE : 0 : complain(s);
 }

@@ -7,7 +7,7 @@
 
 #include "trainer/hf/hf_save.h"
 #include "trainer/hf/peft.h"
-#include "trainer/io/file.h"
+#include "os/file.h"
 
 /* ---- settings: what a resumed run must share, and what it should; options.def says which and why --------- */
 

@@ -10,7 +10,7 @@ pb_status pb_json_object(json_t *o, const char *where, const char *const *keys)
         const char *key = json_object_iter_key(it);
         size_t k = 0;
         while (keys[k] && strcmp(keys[k], key) != 0) k++;
-        if (!keys[k]) return pb_fail(PB_EUNSUPPORTED, "%s: \"%.60s\" is not supported", where, key);
+        if (!keys[k]) return pb_fail(PB_EFORMAT, "%s: \"%.60s\" is not supported", where, key);
     }
     return PB_OK;
 }
@@ -47,5 +47,5 @@ const char *pb_json_type(json_t *o)
 pb_status pb_json_refuse_type(json_t *o, const char *where)
 {
     if (!json_is_object(o)) return pb_fail(PB_EINVAL, "%s: not an object", where);
-    return pb_fail(PB_EUNSUPPORTED, "%s: type \"%.60s\" is not supported", where, pb_json_type(o));
+    return pb_fail(PB_EFORMAT, "%s: type \"%.60s\" is not supported", where, pb_json_type(o));
 }

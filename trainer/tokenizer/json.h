@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "kernels/core/status.h"
+#include "os/status.h"
 
 typedef struct pb_json_text { /* UTF-8, may hold NUL; lives as long as the document */
     const char *p;
@@ -19,7 +19,7 @@ pb_status pb_json_get_text(json_t *o, const char *where, const char *key, pb_jso
 pb_status pb_json_get_bool(json_t *o, const char *where, const char *key, bool *out);
 /* The string "type", or "" when there is none. */
 const char *pb_json_type(json_t *o);
-/* EUNSUPPORTED: where: type "X" is not supported. */
+/* EFORMAT: where: type "X" is not supported. */
 pb_status pb_json_refuse_type(json_t *o, const char *where);
 static inline bool pb_json_absent(json_t *v) { return !v || json_is_null(v); }
 #endif

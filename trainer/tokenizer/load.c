@@ -160,10 +160,10 @@ static pb_status load_options(json_t *model, pb_bpe *b)
     for (int k = 0; k < 2; k++) {
         json_t *v = json_object_get(model, affixes[k]);
         if (!pb_json_absent(v) && (!json_is_string(v) || json_string_length(v)))
-            return pb_fail(PB_EUNSUPPORTED, "model: %s is not supported", affixes[k]);
+            return pb_fail(PB_EFORMAT, "model: %s is not supported", affixes[k]);
     }
     if (!pb_json_absent(dropout) && !(json_number_value(dropout) == 0.0 && json_is_number(dropout)))
-        return pb_fail(PB_EUNSUPPORTED, "model: dropout is not supported");
+        return pb_fail(PB_EFORMAT, "model: dropout is not supported");
     return PB_OK;
 }
 
@@ -259,7 +259,7 @@ static pb_status template_token(json_t *o, json_t *special, pb_tokenizer *t, int
         if (id < 0 || (uint64_t)id >= t->bpe.vocab.n || !t->bpe.vocab.token[id].flags)
             return pb_fail(PB_EINVAL, "%s \"%.60s\": id %lld is no token", where, name.p, (long long)id);
         if (*n == PB_TOK_MAX_TEMPLATE)
-            return pb_fail(PB_EUNSUPPORTED, "%s: more than %d on one side", where, PB_TOK_MAX_TEMPLATE);
+            return pb_fail(PB_EFORMAT, "%s: more than %d on one side", where, PB_TOK_MAX_TEMPLATE);
         side[(*n)++] = (int32_t)id;
     }
     return PB_OK;
@@ -273,7 +273,7 @@ static pb_status load_template(json_t *o, pb_tokenizer *t)
     size_t i;
     PB_TRY(pb_json_object(o, where, KEYS("type", "single", "pair", "special_tokens")));
     if (!json_is_array(single)) return pb_fail(PB_EINVAL, "%s: \"single\" is not a list", where);
-    if (t->n_before || t->n_after) return pb_fail(PB_EUNSUPPORTED, "%s: twice", where);
+    if (t->n_before || t->n_after) return pb_fail(PB_EFORMAT, "%s: twice", where);
     json_array_foreach(single, i, one)
     {
         json_t *token = json_object_get(one, "SpecialToken");
@@ -284,7 +284,7 @@ static pb_status load_template(json_t *o, pb_tokenizer *t)
         }
         const char *id = json_string_value(json_object_get(json_object_get(one, "Sequence"), "id"));
         if (!id || strcmp(id, "A") != 0 || after)
-            return pb_fail(PB_EUNSUPPORTED, "%s: \"single\" is not one A among special tokens", where);
+            return pb_fail(PB_EFORMAT, "%s: \"single\" is not one A among special tokens", where);
         after = true;
     }
     return after ? PB_OK : pb_fail(PB_EINVAL, "%s: \"single\" has no A", where);

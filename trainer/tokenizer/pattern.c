@@ -29,7 +29,7 @@ static bool ahead(const reader *r, const char *s)
 }
 static pb_status refuse(const reader *r, const char *what)
 {
-    return pb_fail(PB_EUNSUPPORTED, "pattern: %s at character %zu is not supported", what, r->i + 1);
+    return pb_fail(PB_EFORMAT, "pattern: %s at character %zu is not supported", what, r->i + 1);
 }
 
 /* \p{Name}: general categories and Alphabetic are spelled alike; any other name is a script. */
@@ -159,7 +159,7 @@ static pb_status compile(const char *re, size_t n, bool literal, pb_tok_pattern 
     }
     p->code = code;
     pcre2_pattern_info(code, PCRE2_INFO_MATCHEMPTY, &empty);
-    if (empty) return pb_fail(PB_EUNSUPPORTED, "pattern: it matches the empty text, which is not supported");
+    if (empty) return pb_fail(PB_EFORMAT, "pattern: it matches the empty text, which is not supported");
     p->jit = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
     return PB_OK;
 }

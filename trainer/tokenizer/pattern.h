@@ -1,7 +1,7 @@
 /* pattern.h - the regular expressions of tokenizer.json, which are written for Oniguruma, through PCRE2.
  *
  * Only what means the same in both is taken, after respelling: classes by Unicode property, groups, look-around,
- * greedy, lazy and possessive repeats, (?i:...). The rest is refused by name (EUNSUPPORTED). */
+ * greedy, lazy and possessive repeats, (?i:...). The rest is refused by name (EFORMAT). */
 #ifndef PB_TOK_PATTERN_H
 #define PB_TOK_PATTERN_H
 #include "trainer/tokenizer/room.h"

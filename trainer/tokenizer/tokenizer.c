@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
+#include "os/file.h"
 #include "trainer/data.h"
 #include "trainer/tokenizer/ranges.h"
 
@@ -77,10 +78,10 @@ static pb_status fill(pb_tokenizer *t, json_t *root)
     json_t *vocab = NULL, *version = json_object_get(root, "version");
     PB_TRY(pb_json_object(root, "tokenizer", keys));
     if (version && (!json_is_string(version) || strcmp(json_string_value(version), "1.0") != 0))
-        return pb_fail(PB_EUNSUPPORTED, "version is not \"1.0\"");
+        return pb_fail(PB_EFORMAT, "version is not \"1.0\"");
     for (int k = 1; k <= 2; k++)
         if (!pb_json_absent(json_object_get(root, keys[k])))
-            return pb_fail(PB_EUNSUPPORTED, "\"%s\" is not supported", keys[k]);
+            return pb_fail(PB_EFORMAT, "\"%s\" is not supported", keys[k]);
     PB_TRY(pb_tok_load_normalizer(json_object_get(root, "normalizer"), &t->stages, 0));
     PB_TRY(pb_tok_load_pre_tokenizer(json_object_get(root, "pre_tokenizer"), &t->stages, 0));
     PB_TRY(pb_tok_load_decoder(json_object_get(root, "decoder"), &t->decoder, 0));
@@ -114,15 +115,15 @@ pb_status pb_tokenizer_parse(const char *name, const char *json, size_t n, pb_to
 {
     json_error_t e;
     json_t *root = json_loadb(json, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
-    pb_status s = root ? make(root, out) : pb_fail(PB_EIO, "line %d: %s", e.line, e.text);
+    pb_status s = root ? make(root, out) : pb_fail(PB_EINVAL, "line %d: %s", e.line, e.text);
     json_decref(root);
     return s == PB_OK ? s : blame(s, name);
 }
 
 static pb_status read_file(const char *path, pb_bytes *out)
 {
-    FILE *f = fopen(path, "rb");
-    if (!f) return pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    FILE *f;
+    PB_TRY(pb_file_read(path, &f));
     pb_status s = PB_OK;
     size_t got = 1;
     while (s == PB_OK && got && out->n <= LARGEST_FILE) {
@@ -132,7 +133,7 @@ static pb_status read_file(const char *path, pb_bytes *out)
         got = more ? fread(out->p + out->n, 1, out->room - out->n, f) : 0;
         out->n += got;
     }
-    if (s == PB_OK && ferror(f)) s = pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    if (s == PB_OK && ferror(f)) s = pb_fail_errno(errno, "%s", path);
     if (s == PB_OK && out->n > LARGEST_FILE) s = pb_fail(PB_EINVAL, "%s: more than %d bytes", path, LARGEST_FILE);
     fclose(f);
     return s;
@@ -281,8 +282,8 @@ static pb_status check_ranges(const pb_stages *g)
 {
     for (int i = 0; i < g->norms; i++)
         if (g->norm[i].kind != PB_NORM_NFC)
-            return pb_fail(PB_EUNSUPPORTED, "tokenizer: a normaliser other than NFC hides where tokens stand");
-    if (g->prefix) return pb_fail(PB_EUNSUPPORTED, "tokenizer: blanks put before words hide where tokens stand");
+            return pb_fail(PB_EFORMAT, "tokenizer: a normaliser other than NFC hides where tokens stand");
+    if (g->prefix) return pb_fail(PB_EFORMAT, "tokenizer: blanks put before words hide where tokens stand");
     return PB_OK;
 }
 

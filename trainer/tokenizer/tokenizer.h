@@ -23,7 +23,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/core/status.h"
+#include "os/status.h"
 
 typedef struct pb_tokenizer pb_tokenizer;
 
@@ -58,7 +58,7 @@ enum {
 
 /* `path`: a tokenizer.json, a folder that holds one, or NULL for the byte tokenizer of trainer/data.h: ids 0..255 are
  * the bytes, then the specials "<im_start>" and "<im_end>". EIO: cannot be read or is not JSON (path:line); EINVAL: not
- * a tokenizer; EUNSUPPORTED: asks for what is not listed above. One line names what and where. */
+ * a tokenizer; EFORMAT: asks for what is not listed above. One line names what and where. */
 pb_status pb_tokenizer_open(const char *path, pb_tokenizer **out);
 /* The same from n bytes in memory; `name` stands for the path in messages. */
 pb_status pb_tokenizer_parse(const char *name, const char *json, size_t n, pb_tokenizer **out);
@@ -68,7 +68,7 @@ void pb_tokenizer_close(pb_tokenizer *t); /* NULL is fine */
 pb_status pb_tokenizer_encode(pb_tokenizer *t, const char *text, size_t n, unsigned flags, pb_ids *out);
 /* The same, and which bytes of the text each token stands for: where[i] belongs to the i-th id that this call appends.
  * Ranges are in order. A token that the text does not hold (of the file's template) has an empty range. Where NFC
- * changed a character, a token's range is that of the whole stretch from one ASCII character to the next. EUNSUPPORTED:
+ * changed a character, a token's range is that of the whole stretch from one ASCII character to the next. EFORMAT:
  * the file has a normaliser beside NFC, or a blank put before words: its tokens are not bytes of the text. */
 pb_status pb_tokenizer_encode_ranges(pb_tokenizer *t, const char *text, size_t n, unsigned flags, pb_ids *out,
                                      pb_ranges *where);

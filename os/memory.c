@@ -1,5 +1,5 @@
 /* memory.c - VmHWM of /proc/self/status, and its reset through clear_refs (proc(5)). */
-#include "cli/memory.h"
+#include "os/memory.h"
 
 #include <errno.h>
 #include <stdio.h>

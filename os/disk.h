@@ -1,14 +1,16 @@
 /* disk.h - writing files so that they last: the calls to the disk as a table, which tests replace to make any of them
  * fail, and what is built from them.
  *
- * Every function that fails returns EIO with one line that names the path. */
+ * Every function that fails returns EPATH (another path or permission would help) or EIO (the machine failed), with one
+ * line that names the path. */
 #ifndef PB_DISK_H
 #define PB_DISK_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
-#include "kernels/core/status.h"
+#include "os/status.h"
 
 /* Each as the call of its name in POSIX: -1 and errno when it fails. `self` is the table's own. */
 typedef struct pb_disk {
@@ -26,6 +28,10 @@ typedef struct pb_disk {
 extern const pb_disk pb_disk_posix;
 
 pb_status pb_disk_open(const pb_disk *d, const char *path, int flags, int *fd);
+/* Opens for reading, without waiting. EPATH: not a regular file (a FIFO, a device, a folder). */
+pb_status pb_disk_open_file(const pb_disk *d, const char *path, int *fd, uint64_t *size);
+/* EPATH with one line unless `mode`, as stat gives it, is that of a regular file. */
+pb_status pb_disk_need_file(const char *path, mode_t mode);
 /* All n bytes; `path` is for the message. */
 pb_status pb_disk_put(const pb_disk *d, int fd, const char *path, const void *bytes, size_t n);
 pb_status pb_disk_sync(const pb_disk *d, int fd, const char *path);
@@ -36,7 +42,8 @@ pb_status pb_disk_rename(const pb_disk *d, const char *from, const char *to);
 pb_status pb_disk_sync_path(const pb_disk *d, const char *path);
 /* The same for the folder that `path` is in. */
 pb_status pb_disk_sync_parent(const pb_disk *d, const char *path);
-/* A whole file, durable; its name is so once its folder is. */
+/* A whole file under a name that no other process uses, durable; its name is so once its folder is. Files of names that
+ * a user sees are made by draft.h. */
 pb_status pb_disk_write_file(const pb_disk *d, const char *path, const void *bytes, size_t n);
 
 /* The whole file in *text, to be freed, with a NUL behind its n bytes. EINVAL: over `most` bytes. */

@@ -1,5 +1,5 @@
 /* disk.c - the calls to the disk, and files and folders made durable with them. */
-#include "trainer/io/disk.h"
+#include "os/disk.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -79,7 +79,7 @@ const pb_disk pb_disk_posix = {.open = posix_open,
 
 /* ---- files -------------------------------------------------------------------------------------------- */
 
-static pb_status fail(const char *path) { return pb_fail(PB_EIO, "%s: %s", path, strerror(errno)); }
+static pb_status fail(const char *path) { return pb_fail_errno(errno, "%s", path); }
 
 pb_status pb_disk_open(const pb_disk *d, const char *path, int flags, int *fd)
 {
@@ -87,6 +87,33 @@ pb_status pb_disk_open(const pb_disk *d, const char *path, int flags, int *fd)
     if (got < 0) return fail(path);
     *fd = got;
     return PB_OK;
+}
+
+static const char *kind_of(mode_t mode)
+{
+    return S_ISDIR(mode)    ? "a folder"
+           : S_ISFIFO(mode) ? "a FIFO"
+           : S_ISSOCK(mode) ? "a socket"
+           : S_ISLNK(mode)  ? "a symbolic link"
+                            : "a device";
+}
+
+pb_status pb_disk_need_file(const char *path, mode_t mode)
+{
+    if (S_ISREG(mode)) return PB_OK;
+    return pb_fail(PB_EPATH, "%s: it is %s, where a regular file is needed", path, kind_of(mode));
+}
+
+/* Without O_NONBLOCK, opening a FIFO waits for a writer before anything can be asked of it. */
+pb_status pb_disk_open_file(const pb_disk *d, const char *path, int *fd, uint64_t *size)
+{
+    struct stat st;
+    PB_TRY(pb_disk_open(d, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, fd));
+    pb_status s = fstat(*fd, &st) == 0 ? pb_disk_need_file(path, st.st_mode) : fail(path);
+    if (s == PB_OK && st.st_size < 0) s = pb_fail(PB_EIO, "%s: a size of %lld bytes", path, (long long)st.st_size);
+    if (s == PB_OK) *size = (uint64_t)st.st_size;
+    else (void)d->close(d->self, *fd);
+    return s;
 }
 
 pb_status pb_disk_put(const pb_disk *d, int fd, const char *path, const void *bytes, size_t n)
@@ -122,7 +149,7 @@ pb_status pb_disk_close(const pb_disk *d, int fd, const char *path, pb_status s)
 pb_status pb_disk_rename(const pb_disk *d, const char *from, const char *to)
 {
     if (d->rename(d->self, from, to) == 0) return PB_OK;
-    return pb_fail(PB_EIO, "%s: cannot become %s: %s", from, to, strerror(errno));
+    return pb_fail_errno(errno, "%s: cannot become %s", from, to);
 }
 
 pb_status pb_disk_sync_path(const pb_disk *d, const char *path)
@@ -145,6 +172,7 @@ pb_status pb_disk_sync_parent(const pb_disk *d, const char *path)
     return s;
 }
 
+/* For files of a name that no one else uses: in a folder of this process, or unique. */
 pb_status pb_disk_write_file(const pb_disk *d, const char *path, const void *bytes, size_t n)
 {
     int fd = -1;
@@ -169,16 +197,14 @@ static pb_status fill(const pb_disk *d, int fd, const char *path, char *text, si
 
 pb_status pb_disk_read_file(const pb_disk *d, const char *path, size_t most, char **out, size_t *n)
 {
-    struct stat st;
+    uint64_t size = 0;
     int fd = -1;
     char *text = NULL;
-    PB_TRY(pb_disk_open(d, path, O_RDONLY, &fd));
-    pb_status s = fstat(fd, &st) == 0 ? PB_OK : fail(path);
-    if (s == PB_OK && (st.st_size < 0 || (size_t)st.st_size > most))
-        s = pb_fail(PB_EINVAL, "%s: more than %zu bytes", path, most);
-    if (s == PB_OK) text = malloc((size_t)st.st_size + 1);
+    PB_TRY(pb_disk_open_file(d, path, &fd, &size));
+    pb_status s = size > most ? pb_fail(PB_EINVAL, "%s: more than %zu bytes", path, most) : PB_OK;
+    if (s == PB_OK) text = malloc((size_t)size + 1);
     if (s == PB_OK && !text) s = pb_fail(PB_ENOMEM, "%s: no memory to read it", path);
-    if (s == PB_OK) s = fill(d, fd, path, text, (size_t)st.st_size, n);
+    if (s == PB_OK) s = fill(d, fd, path, text, (size_t)size, n);
     s = pb_disk_close(d, fd, path, s);
     if (s == PB_OK) *out = text;
     else free(text);
@@ -246,7 +272,7 @@ static pb_status remove_one(void *self, const char *path, const char *name, pb_d
     const pb_disk *d = self;
     (void)name;
     if ((kind == PB_DISK_FOLDER ? d->rmdir : d->unlink)(d->self, path) == 0 || errno == ENOENT) return PB_OK;
-    return pb_fail(PB_EIO, "%s: cannot be removed: %s", path, strerror(errno));
+    return pb_fail_errno(errno, "%s: cannot be removed", path);
 }
 
 pb_status pb_disk_remove(const pb_disk *d, const char *path)

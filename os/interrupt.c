@@ -1,6 +1,5 @@
 /* interrupt.c - SIGINT and SIGTERM as a flag that the harness reads between samples. */
-#define _GNU_SOURCE
-#include "cli/interrupt.h"
+#include "os/interrupt.h"
 
 #include <signal.h>
 

@@ -1,0 +1,66 @@
+/* file.c - reading files, and paths. */
+#include "os/file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "os/disk.h"
+
+pb_status pb_file_read(const char *path, FILE **out)
+{
+    uint64_t size;
+    int fd = -1;
+    PB_TRY(pb_disk_open_file(&pb_disk_posix, path, &fd, &size));
+    *out = fdopen(fd, "rb");
+    if (*out) return PB_OK;
+    const pb_status s = pb_fail_errno(errno, "%s", path);
+    close(fd);
+    return s;
+}
+
+pb_status pb_map_open(const char *path, pb_map *out)
+{
+    uint64_t size;
+    int fd = -1;
+    PB_TRY(pb_disk_open_file(&pb_disk_posix, path, &fd, &size));
+    void *p = size ? mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL; /* nothing cannot be mapped */
+    const pb_status s = p == MAP_FAILED ? pb_fail_errno(errno, "%s: cannot be mapped", path) : PB_OK;
+    if (s == PB_OK) *out = (pb_map){.p = p, .n = (size_t)size, .fd = fd};
+    if (s != PB_OK || !p) close(fd);
+    return s;
+}
+
+void pb_map_close(pb_map *m)
+{
+    if (m->p) munmap(m->p, m->n), close(m->fd);
+    *m = (pb_map){0};
+}
+
+bool pb_is_printable(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 32 || *text == 127) return false;
+    return true;
+}
+
+pb_status pb_path_join(const char *dir, const char *name, char **out)
+{
+    const size_t room = strlen(dir) + strlen(name) + 2;
+    char *path = malloc(room);
+    if (!path) return pb_fail(PB_ENOMEM, "%s: no memory", dir);
+    snprintf(path, room, "%s/%s", dir, name);
+    *out = path;
+    return PB_OK;
+}
+
+pb_status pb_make_folder(const char *dir)
+{
+    struct stat st;
+    if (mkdir(dir, 0777) == 0) return pb_disk_sync_parent(&pb_disk_posix, dir);
+    if (errno != EEXIST) return pb_fail_errno(errno, "%s", dir);
+    return stat(dir, &st) == 0 && S_ISDIR(st.st_mode) ? PB_OK : pb_fail(PB_EPATH, "%s: not a folder", dir);
+}

@@ -1,0 +1,207 @@
+/* files_door_test.c - what os/ promises: files are whole or not there, only regular files are read, and every failure
+ * has its exit code. */
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "os/draft.h"
+#include "os/file.h"
+#include "tests/test.h"
+
+static char dir[64] = "/tmp/pb_door_XXXXXX";
+
+static const char *in_dir(const char *name)
+{
+    static char path[4][200];
+    static int turn;
+    char *at = path[turn++ % 4];
+    snprintf(at, sizeof path[0], "%s/%s", dir, name);
+    return at;
+}
+
+static void check_text(const char *path, const char *want)
+{
+    char *text = NULL;
+    size_t n;
+    CHECK_OK(pb_disk_read_file(&pb_disk_posix, path, 1 << 20, &text, &n));
+    assert_string_equal(text, want);
+    free(text);
+}
+
+static size_t drafts(void)
+{
+    glob_t found;
+    const size_t n = glob(in_dir("*.partial"), 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    if (n) globfree(&found);
+    return n;
+}
+
+static void statuses_have_exit_codes(void **state)
+{
+    (void)state;
+    static const struct {
+        pb_status s;
+        int code;
+    } want[] = {{PB_OK, 0},    {PB_EINVAL, 2},         {PB_EFORMAT, 2},   {PB_EPATH, 2}, {PB_ENOMEM, 125},
+                {PB_EIO, 125}, {PB_EUNSUPPORTED, 125}, {PB_EDEVICE, 125}, {PB_EWRONG, 1}};
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) assert_int_equal(pb_status_exit(want[i].s), want[i].code);
+    assert_int_equal(pb_status_exit((pb_status)99), 125);
+    static const int users[] = {ENOENT, EACCES, EISDIR, ENOTDIR, EEXIST, EROFS, ENAMETOOLONG, ELOOP};
+    static const int machines[] = {ENOSPC, EDQUOT, EIO, EFBIG, EMFILE, ENFILE, ENOMEM, ENOLCK};
+    for (size_t i = 0; i < 8; i++) assert_int_equal(pb_fail_errno(users[i], "p"), PB_EPATH);
+    for (size_t i = 0; i < 8; i++) assert_int_equal(pb_fail_errno(machines[i], "p"), PB_EIO);
+    assert_int_equal(pb_fail_errno(ENOSPC, "file %d", 3), PB_EIO);
+    assert_string_equal(pb_error(), "file 3: No space left on device");
+}
+
+static void only_regular_files_are_read(void **state)
+{
+    (void)state;
+    FILE *f = NULL;
+    pb_map m = {0};
+    char *text = NULL;
+    size_t n;
+    const char *fifo = in_dir("fifo"), *sock = in_dir("socket");
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    snprintf(name.sun_path, sizeof name.sun_path, "%s", sock);
+    const int s = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(s, (struct sockaddr *)&name, sizeof name), 0);
+    close(s);
+    const struct {
+        const char *path, *line;
+    } bad[] = {{fifo, "it is a FIFO, where a regular file is needed"},
+               {"/dev/zero", "/dev/zero: it is a device, where a regular file is needed"},
+               {dir, "it is a folder, where a regular file is needed"},
+               {sock, "socket: "},
+               {in_dir("none"), "none: No such file or directory"}};
+    alarm(20); /* a reader that waits for the FIFO's writer waits for ever */
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK_FAILS(pb_file_read(bad[i].path, &f), PB_EPATH, bad[i].line);
+        CHECK_FAILS(pb_map_open(bad[i].path, &m), PB_EPATH, bad[i].line);
+        CHECK_FAILS(pb_disk_read_file(&pb_disk_posix, bad[i].path, 9, &text, &n), PB_EPATH, bad[i].line);
+        if (i < 4) CHECK_FAILS(pb_file_replace(bad[i].path, "x", 1), PB_EPATH, "where a regular file is needed");
+    }
+    alarm(0);
+    assert_int_equal(drafts(), 0);
+}
+
+static void the_old_file_stands_until_the_new_one_is_whole(void **state)
+{
+    (void)state;
+    pb_draft d;
+    const char *path = in_dir("file");
+    CHECK_OK(pb_file_replace(path, "old", 3));
+    assert_int_equal(chmod(path, 0640), 0);
+    CHECK_OK(pb_draft_open(&pb_disk_posix, path, &d));
+    CHECK_OK(pb_draft_put(&d, "new", 3));
+    check_text(path, "old");
+    assert_int_equal(drafts(), 1);
+    pb_draft_drop(&d);
+    pb_draft_drop(&d); /* twice is fine */
+    assert_int_equal(drafts(), 0);
+    check_text(path, "old");
+    CHECK_OK(pb_file_replace(path, "new", 3));
+    check_text(path, "new");
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0640); /* a replaced file keeps its permissions */
+    CHECK_FAILS(pb_file_create(path, "x", 1), PB_EPATH, "File exists");
+    check_text(path, "new");
+    CHECK_OK(pb_file_create(in_dir("created"), "x", 1));
+    assert_int_equal(drafts(), 0);
+}
+
+static void a_link_stands_for_its_file(void **state)
+{
+    (void)state;
+    const char *file = in_dir("behind"), *link = in_dir("link");
+    struct stat st;
+    CHECK_OK(pb_file_replace(file, "old", 3));
+    assert_int_equal(symlink(file, link), 0);
+    CHECK_OK(pb_file_replace(link, "new", 3));
+    assert_int_equal(lstat(link, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    check_text(file, "new");
+}
+
+/* Several processes replace one file all the time: nobody fails, and every reader sees one of the texts whole. */
+static void two_writers_do_not_disturb_each_other(void **state)
+{
+    (void)state;
+    enum { WRITERS = 4, TIMES = 60, LENGTH = 20000 };
+    const char *path = in_dir("shared");
+    pid_t pid[WRITERS];
+    CHECK_OK(pb_file_replace(path, "a", 1));
+    for (int w = 0; w < WRITERS; w++) {
+        pid[w] = fork();
+        if (pid[w] > 0) continue;
+        char text[LENGTH];
+        memset(text, 'a' + w, sizeof text);
+        for (int i = 0; i < TIMES; i++)
+            if (pb_file_replace(path, text, sizeof text) != PB_OK) _exit(1);
+        _exit(0);
+    }
+    for (int alive = WRITERS, status; alive > 0;) {
+        char *text = NULL;
+        size_t n;
+        CHECK_OK(pb_disk_read_file(&pb_disk_posix, path, LENGTH, &text, &n));
+        assert_true(n == 1 || n == LENGTH);
+        for (size_t i = 0; i < n; i++) assert_int_equal(text[i], text[0]);
+        free(text);
+        while (waitpid(-1, &status, WNOHANG) > 0) assert_int_equal(status, 0), alive--;
+    }
+    assert_int_equal(drafts(), 0);
+}
+
+/* What a killed writer left is removed by the next draft; what a living one writes is not. */
+static void left_over_drafts_go(void **state)
+{
+    (void)state;
+    pb_draft alive, next;
+    const char *path = in_dir("again"), *foreign = in_dir("again.too.longer.partial");
+    CHECK_OK(pb_disk_write_file(&pb_disk_posix, in_dir("again.abcdef.partial"), "x", 1));
+    CHECK_OK(pb_disk_write_file(&pb_disk_posix, foreign, "x", 1));
+    CHECK_OK(pb_draft_open(&pb_disk_posix, path, &alive));
+    assert_int_equal(access(in_dir("again.abcdef.partial"), F_OK), -1);
+    CHECK_OK(pb_draft_open(&pb_disk_posix, path, &next));
+    assert_int_equal(access(alive.temporary, F_OK), 0);
+    pb_draft_drop(&next);
+    CHECK_OK(pb_draft_put(&alive, "y", 1));
+    CHECK_OK(pb_draft_keep(&alive));
+    check_text(path, "y");
+    check_text(foreign, "x");
+    assert_int_equal(unlink(foreign), 0);
+}
+
+static int make_dir(void **state)
+{
+    (void)state;
+    return mkdtemp(dir) ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+    (void)state;
+    return pb_disk_remove(&pb_disk_posix, dir) == PB_OK ? 0 : -1;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(statuses_have_exit_codes),
+        cmocka_unit_test(only_regular_files_are_read),
+        cmocka_unit_test(the_old_file_stands_until_the_new_one_is_whole),
+        cmocka_unit_test(a_link_stands_for_its_file),
+        cmocka_unit_test(two_writers_do_not_disturb_each_other),
+        cmocka_unit_test(left_over_drafts_go),
+    };
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+}
