@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bench/commands.h"
+#include "os/streams.h"
 
 static pb_exit (*const functions[PB_NCOMMANDS])(const pb_options *o) = {
 #define COMMAND(name, arguments, what) pb_cmd_##name,
@@ -39,6 +40,7 @@ int main(int argc, char **argv)
     int command;
     pb_options o;
     int first;
+    pb_streams_open();
     if (split(argc, argv, &command, &first) != PB_OK ||
         pb_options_parse((pb_command)command, argc - first, argv + first, &o) != PB_OK)
         return (int)bisected(pb_complain(PB_EXIT_USAGE), NULL, argc, argv);

@@ -14,12 +14,13 @@ pb_status pb_start(void (*become)(const void *self, int pipe_fd), const void *se
     int ends[2];
     if (pipe(ends) != 0) return pb_fail(PB_EIO, "a launch cannot be started: %s", strerror(errno));
     sigset_t stops, before;
-    sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM);
+    sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM), sigaddset(&stops, SIGHUP);
     fflush(NULL);
     sigprocmask(SIG_BLOCK, &stops, &before); /* so that none is noted in the child and lost by exec */
     *pid = fork();
     if (*pid == 0) {
         signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL);
+        if (signal(SIGHUP, SIG_DFL) == SIG_IGN) signal(SIGHUP, SIG_IGN); /* nohup(1) holds for the child too */
         sigprocmask(SIG_SETMASK, &before, NULL);
         close(ends[0]);
         setpgid(0, 0); /* the terminal's Ctrl-C reaches the parent alone, which passes it on once */

@@ -109,7 +109,7 @@ void pb_watch_launch(const pb_watch *w, pb_watched *out)
     sigset_t stops, open;
     *out = (pb_watched){.pid = w->pid, .at = w->first - 1};
     /* So that none arrives between a look at the count and the wait, which then would not end. */
-    sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM);
+    sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM), sigaddset(&stops, SIGHUP);
     sigprocmask(SIG_BLOCK, &stops, &open);
     while (!reaped(&r)) {
         const double due = signal_it(&r, pb_clock_seconds());

@@ -1,4 +1,4 @@
-/* interrupt.c - SIGINT and SIGTERM as a flag that the harness reads between samples. */
+/* interrupt.c - SIGINT, SIGTERM and SIGHUP as a flag that the harness reads between samples. */
 #include "os/interrupt.h"
 
 #include <signal.h>
@@ -17,6 +17,8 @@ void pb_interrupt_watch(void)
     struct sigaction a = {.sa_handler = note}, ignore = {.sa_handler = SIG_IGN}; /* no SA_RESTART: waits return */
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
+    struct sigaction hup;
+    if (sigaction(SIGHUP, NULL, &hup) == 0 && hup.sa_handler != SIG_IGN) sigaction(SIGHUP, &a, NULL);
     sigaction(SIGPIPE, &ignore, NULL);
     sigaction(SIGXFSZ, &ignore, NULL);
 }

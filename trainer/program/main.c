@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "os/interrupt.h"
+#include "os/streams.h"
 #include "trainer/program/options.h"
 
 enum { EXIT_MACHINE = 125 };
@@ -81,6 +82,7 @@ int main(int argc, char **argv)
 {
     pb_train_options o = {0};
     int first;
+    pb_streams_open();
     if (split(argc, argv, &o.command, &first) != PB_OK ||
         pb_cli_parse(&pb_train_cli, o.command, argc - first, argv + first, &o, &o.args) != PB_OK)
         return complain(PB_EINVAL);

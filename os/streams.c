@@ -1,0 +1,15 @@
+/* streams.c - descriptors 0 to 2 are never a file of the program's. */
+#include "os/streams.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+/* open(2) returns the lowest free descriptor, which is `fd` because those below it are taken by then. */
+void pb_streams_open(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) != fd)
+            _exit(125);
+}
