@@ -12,6 +12,7 @@
 #include "bench/run_name.h"
 #include "os/interrupt.h"
 #include "os/disk.h"
+#include "os/file.h"
 
 enum { DEFAULT_PAIRS = 12, OPTION_WORDS = 40, NUMBER = 40 };
 
@@ -30,9 +31,10 @@ static bool exists(const char *dir, const char *name, char out[PB_PATH_TEXT])
 static bool is_program(const char *path)
 {
     char head[4] = "";
-    FILE *f = fopen(path, "rb");
-    const size_t n = f ? fread(head, 1, sizeof head, f) : 0;
-    if (f) fclose(f);
+    FILE *f;
+    if (pb_file_read(path, &f) != PB_OK) return false;
+    const size_t n = fread(head, 1, sizeof head, f);
+    fclose(f);
     return n >= 2 && (memcmp(head, "#!", 2) == 0 || (n == 4 && memcmp(head, "\177ELF", 4) == 0));
 }
 
@@ -129,12 +131,25 @@ static pb_status absolute(pb_pair_plan *p)
 {
     for (int i = 0; i < PB_SIDES; i++) {
         char *real = realpath(p->path[i], NULL);
-        if (!real) return pb_fail(PB_EIO, "%s: %s", p->path[i], strerror(errno));
-        snprintf(p->path[i], sizeof p->path[i], "%s", real);
+        if (!real) return pb_fail_errno(errno, "%s", p->path[i]);
+        const int n = snprintf(p->path[i], sizeof p->path[i], "%s", real);
         free(real);
+        if (n >= (int)sizeof p->path[i]) return pb_fail(PB_EINVAL, "%.60s...: a path of %d characters", p->path[i], n);
         if (access(p->path[i], X_OK) != 0) return pb_fail(PB_EDEVICE, "%s: %s", p->path[i], strerror(errno));
     }
     return PB_OK;
+}
+
+/* A comparison that could not make its files leaves none, so that the folder can be named again. The message of the
+ * failure `s` outlives it. */
+static void drop_plan(const char *dir, pb_status s)
+{
+    char path[PB_PATH_TEXT + 64], why[512];
+    snprintf(why, sizeof why, "%s", pb_error());
+    snprintf(path, sizeof path, "%s/compare.json", dir);
+    unlink(path);
+    rmdir(dir); /* stays where something else is in it */
+    pb_fail(s, "%s", why);
 }
 
 static pb_status begin(const pb_options *o, pb_run_name *name, pb_pair_plan *p, pb_pair_folder *f)
@@ -152,7 +167,9 @@ static pb_status begin(const pb_options *o, pb_run_name *name, pb_pair_plan *p, 
     if (!p->options) return pb_fail(PB_EINVAL, "the options must be UTF-8");
     PB_TRY(pb_run_make_folder(name->dir));
     PB_TRY(pb_pair_plan_write(name->dir, name->time_utc, p));
-    return pb_pair_folder_create(name->dir, f);
+    const pb_status s = pb_pair_folder_create(name->dir, f);
+    if (s != PB_OK) drop_plan(name->dir, s);
+    return s;
 }
 
 /* ---- going on ---------------------------------------------------------------------------------------------- */
@@ -179,12 +196,34 @@ static const char *rule_given(const pb_options *o)
     return o->alpha >= 0 ? "--alpha" : o->min_effect >= 0 ? "--min-effect" : NULL;
 }
 
+/* The options in compare.json are pairs of an option of `run` and its value, as options_of writes them. */
+static pb_status check_options(const char *dir, const json_t *options)
+{
+    char *words[2 * PB_OPTION_LIST], why[256];
+    const size_t n = json_array_size(options);
+    pb_options parsed;
+    pb_status s = n % 2 || n > 2 * PB_OPTION_LIST ? pb_fail(PB_EINVAL, "%zu words", n) : PB_OK;
+    for (size_t i = 0; i < n && s == PB_OK; i++) {
+        const char *word = json_string_value(json_array_get(options, i));
+        memcpy(&words[i], &word, sizeof word); /* argv is not const, and never written to */
+        if (i % 2 == 0 && (strncmp(word, "--", 2) != 0 || !word[2] || strchr(word, '=')))
+            s = pb_fail(PB_EINVAL, "%s is no option", word);
+    }
+    if (s == PB_OK) s = pb_options_parse_stored(PB_COMMAND_run, (int)n, words, &parsed);
+    if (s == PB_OK && parsed.args.n) s = pb_fail(PB_EINVAL, "%s is no option", parsed.args.v[0]);
+    if (s == PB_OK) return PB_OK;
+    snprintf(why, sizeof why, "%s", pb_error());
+    return pb_fail(s, "%.200s/compare.json: options: %s", dir, why);
+}
+
 static pb_status go_on(const pb_options *o, pb_pair_plan *p, pb_pair_folder *f)
 {
     pb_digest_text now[PB_SIDES];
     const char *other = given(o) ? given(o) : rule_given(o);
     if (other) return pb_fail(PB_EINVAL, "a comparison that is resumed keeps its %s", other);
     PB_TRY(pb_pair_plan_read(o->resume, p));
+    PB_TRY(check_options(o->resume, p->options));
+    PB_TRY(set_rule(o, &p->rule));
     PB_TRY(digests(p, now));
     for (int i = 0; i < PB_SIDES; i++)
         if (!pb_digest_equal(&now[i], &p->digest[i]))
@@ -207,11 +246,6 @@ static pb_status read_gates(const pb_options *o, pb_gates *out)
     return pb_gates_read_for_pairs(o->gates ? o->gates : path, out);
 }
 
-static pb_exit exit_of(pb_status s)
-{
-    return pb_complain(s == PB_EINVAL || s == PB_EIO ? PB_EXIT_USAGE : PB_EXIT_HARNESS);
-}
-
 static pb_exit judge(const pb_options *o, const pb_pair_folder *f, const pb_pair_plan *p, const pb_gates *gates,
                      const char *note)
 {
@@ -219,10 +253,10 @@ static pb_exit judge(const pb_options *o, const pb_pair_folder *f, const pb_pair
     pb_exit code = PB_EXIT_OK;
     const pb_compare_opts opts = compare_opts(o);
     pb_status s = pb_pair_judge_folder(f, p, gates, o->allow_mismatch, &j);
-    if (s != PB_OK) return exit_of(s);
+    if (s != PB_OK) return pb_complain(pb_file_exit(s));
     s = pb_pair_report_show(&j, f, p, &(pb_pair_report_opts){&opts, o->explain, note}, stdout, &code);
     pb_pair_judgement_free(&j);
-    return s == PB_OK ? code : exit_of(s);
+    return s == PB_OK ? code : pb_complain_of(s);
 }
 
 static pb_exit measure(const pb_options *o, pb_pair_folder *f, const pb_pair_plan *p, const pb_gates *gates)
@@ -244,9 +278,10 @@ static pb_exit compare(const pb_options *o, pb_pair_plan *p)
     pb_run_name name;
     pb_pair_folder f = {.lock = -1};
     pb_status s = read_gates(o, &gates);
+    if (s != PB_OK) return pb_complain(pb_file_exit(s));
     pb_interrupt_watch();
-    if (s == PB_OK) s = o->resume ? go_on(o, p, &f) : begin(o, &name, p, &f);
-    const pb_exit code = s == PB_OK ? measure(o, &f, p, &gates) : exit_of(s);
+    s = o->resume ? go_on(o, p, &f) : begin(o, &name, p, &f);
+    const pb_exit code = s == PB_OK ? measure(o, &f, p, &gates) : pb_complain_of(s);
     pb_pair_folder_close(&f);
     return code;
 }
@@ -258,10 +293,12 @@ static pb_exit judge_again(const pb_options *o, const char *dir)
     pb_pair_plan p = {0};
     pb_pair_folder f = {.lock = -1};
     pb_status s = pb_pair_plan_read(dir, &p);
+    pb_exit code;
     if (s == PB_OK) s = set_rule(o, &p.rule);
-    if (s == PB_OK) s = read_gates(o, &gates);
     if (s == PB_OK) s = pb_pair_folder_look(dir, &f);
-    const pb_exit code = s == PB_OK ? judge(o, &f, &p, &gates, NULL) : exit_of(s);
+    if (s != PB_OK) code = pb_complain_of(s);
+    else if ((s = read_gates(o, &gates)) != PB_OK) code = pb_complain(pb_file_exit(s));
+    else code = judge(o, &f, &p, &gates, NULL);
     pb_pair_plan_free(&p);
     return code;
 }

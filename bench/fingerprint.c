@@ -15,9 +15,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "bench/json.h"
 #include "kernels/core/cpu.h"
-
-extern char **environ;
 
 /* ---- the processor -------------------------------------------------------------------------------- */
 
@@ -263,28 +262,18 @@ static json_t *changing(void)
     return o;
 }
 
-/* Whoever keeps a secret in a variable with a permitted beginning is likely to say so in its name. */
-static bool secret(const char *name)
-{
-    static const char *const words[] = {"KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL"};
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strcasestr(name, words[i])) return true;
-    return false;
-}
-
 static json_t *environment(void)
 {
-    static const char *const allowed[] = {"OMP_",    "GOMP_", "OPENBLAS_", "CUDA_",
-                                          "CUBLAS_", "NCCL_", "PB_",       "NVIDIA_TF32_OVERRIDE="};
+    static const char *const recorded[] = {
+#define VARIABLE(name) #name,
+#include "bench/environment.def"
+#undef VARIABLE
+    };
     json_t *o = json_object();
-    for (char **e = environ; *e; e++)
-        for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
-            char name[128];
-            size_t n = strcspn(*e, "=");
-            if (strncmp(*e, allowed[i], strlen(allowed[i])) != 0 || n >= sizeof name || !(*e)[n]) continue;
-            snprintf(name, sizeof name, "%.*s", (int)n, *e);
-            if (!secret(name)) put(o, name, *e + n + 1);
-        }
+    for (size_t i = 0; i < sizeof recorded / sizeof *recorded; i++) {
+        const char *value = getenv(recorded[i]);
+        if (value) json_object_set_new(o, recorded[i], pb_json_word(value));
+    }
     return o;
 }
 

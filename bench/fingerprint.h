@@ -10,8 +10,7 @@ enum { PB_MACHINE_TEXT = 96 };
 
 /* {"machine_id", "hard": {...}, "soft": {...}, "volatile": {...}, "environment": {...}}; the caller
  * decref's it. threads: OMP_NUM_THREADS of the launches, or < 1 for what OpenMP says. Of the environment
- * only OMP_*, GOMP_*, OPENBLAS_*, CUDA_*, CUBLAS_*, NCCL_*, PB_* and NVIDIA_TF32_OVERRIDE, without those whose name
- * speaks of a key, token, secret, password or credential. NULL: no memory. */
+ * only what environment.def names, without the user and password of URLs. NULL: no memory. */
 json_t *pb_fingerprint(pb_backend_id device, long threads);
 /* What a GPU says of itself, into those two parts. */
 void pb_fingerprint_gpu(json_t *hard, json_t *soft, const pb_device_facts *f);

@@ -1,18 +1,18 @@
-/* pair_folder.c - the files of a paired comparison: made, added to by a pair, cut back and counted. */
+/* pair_folder.c - the files of a paired comparison: made, checked, cut back and counted. */
 #define _GNU_SOURCE
 #include "bench/pair_folder.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "bench/json.h"
 #include "bench/progress.h"
-#include "bench/read.h"
 #include "bench/results.h"
 #include "bench/run_json.h"
 #include "bench/run_name.h"
+#include "os/append.h"
+#include "os/draft.h"
 
 const char *const pb_side_names[PB_SIDES] = {"base", "cand"};
 static const char *const orders[] = {"base-cand", "cand-base"};
@@ -21,7 +21,7 @@ static const char *const statuses[] = {
     PB_PAIR_STATUS_MAP(X)
 #undef X
 };
-enum { PATH = PB_PATH_TEXT + 64, LINE = 512, FIELDS = 15 };
+enum { PATH = PB_PATH_TEXT + 64, LINE = 512, FIELDS = 15, MOST = 1 << 20 };
 #define HEADER                                                                                                         \
     "pair,attempt,order,seed,base_padding,cand_padding,base_seconds,cand_seconds,base_exit,cand_exit,status,"          \
     "base_results,base_samples,cand_results,cand_samples\n"
@@ -51,10 +51,11 @@ static bool parse(const char *text, pb_pair_line *l)
 {
     char order[16], status[16], end = 0;
     unsigned long long seed;
-    const int n =
-        sscanf(text, "%d,%d,%15[a-z-],%llu,%ld,%ld,%lf,%lf,%d,%d,%15[a-z],%lld,%lld,%lld,%lld%c", &l->pair, &l->attempt,
-               order, &seed, &l->padding[0], &l->padding[1], &l->seconds[0], &l->seconds[1], &l->code[0], &l->code[1],
-               status, &l->results[0], &l->samples[0], &l->results[1], &l->samples[1], &end);
+    const int n = sscanf(
+        text, /* the widths keep numbers within their types */
+        "%9d,%9d,%15[a-z-],%19llu,%9ld,%9ld,%30lf,%30lf,%9d,%9d,%15[a-z],%18lld,%18lld,%18lld,%18lld%c", &l->pair,
+        &l->attempt, order, &seed, &l->padding[0], &l->padding[1], &l->seconds[0], &l->seconds[1], &l->code[0],
+        &l->code[1], status, &l->kept[0].results, &l->kept[0].samples, &l->kept[1].results, &l->kept[1].samples, &end);
     if (n != FIELDS + 1 || end != '\n') return false;
     const int first = index_of(order, orders, 2), what = index_of(status, statuses, 4);
     l->seed = seed;
@@ -72,144 +73,169 @@ static void count(pb_pair_folder *f, const pb_pair_line *l)
     f->attempt = whole ? 0 : l->attempt + 1;
 }
 
-/* The whole lines. *last: the last of them; *length: where it ends. EINVAL: pair numbers that do not follow. */
-static pb_status read_lines(pb_pair_folder *f, pb_pair_line *last, long *length)
+/* One whole line of n bytes. EINVAL: it is none, or its numbers do not follow those of the line before. */
+static pb_status take_line(pb_pair_folder *f, const char *path, const char *line, size_t n, pb_pair_line *out)
 {
-    char path[PATH], text[LINE];
-    pb_status s = PB_OK;
-    snprintf(path, sizeof path, "%s/pairs.csv", f->dir);
-    FILE *in = fopen(path, "r");
-    if (!in) return pb_fail(PB_EINVAL, "%s: %s", path, strerror(errno));
-    if (!fgets(text, sizeof text, in) || strcmp(text, HEADER) != 0)
-        s = pb_fail(PB_EINVAL, "%s: is not the pairs.csv of this program", path);
-    *length = ftell(in);
-    while (s == PB_OK && fgets(text, sizeof text, in)) {
-        pb_pair_line l;
-        if (!text[0] || text[strlen(text) - 1] != '\n') break; /* a part of one */
-        if (!parse(text, &l) || l.pair != f->pairs || l.pair >= PB_SIGN_FLIP_MAX)
-            s = pb_fail(PB_EINVAL, "%s: %.60s... is no line for pair %d", path, text, f->pairs);
-        if (s != PB_OK) break;
-        count(f, &l);
-        *last = l;
-        *length = ftell(in);
-    }
-    fclose(in);
-    return s;
+    char text[LINE];
+    snprintf(text, sizeof text, "%.*s", (int)n, line);
+    if (n >= sizeof text || !parse(text, out) || out->pair != f->pairs || out->attempt != f->attempt ||
+        out->pair >= PB_SIGN_FLIP_MAX)
+        return pb_fail(PB_EINVAL, "%s: %.60s... is no line for attempt %d at pair %d", path, text, f->attempt,
+                       f->pairs);
+    count(f, out);
+    return PB_OK;
 }
 
-static pb_status size_of(const char *path, long long *out)
+/* The whole lines. *last: the last of them, untouched without one; *length: where it ends. */
+static pb_status take_lines(pb_pair_folder *f, const char *path, const char *text, size_t n, pb_pair_line *last,
+                            size_t *length)
 {
-    struct stat st;
-    if (stat(path, &st) != 0) return pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
-    *out = st.st_size;
-    return PB_OK;
+    const char *newline;
+    if (n < strlen(HEADER) || memcmp(text, HEADER, strlen(HEADER)) != 0)
+        return pb_fail(PB_EINVAL, "%s: is not the pairs.csv of this program", path);
+    for (*length = strlen(HEADER); (newline = memchr(text + *length, '\n', n - *length));) {
+        const char *line = text + *length;
+        PB_TRY(take_line(f, path, line, (size_t)(newline + 1 - line), last));
+        *length = (size_t)(newline + 1 - text);
+    }
+    return PB_OK; /* what is left is a part of a line, of a process that was killed */
+}
+
+static pb_status read_lines(pb_pair_folder *f, pb_pair_line *last, size_t *length)
+{
+    char path[PATH], *text;
+    size_t n;
+    snprintf(path, sizeof path, "%s/pairs.csv", f->dir);
+    PB_TRY(pb_disk_read_file(&pb_disk_posix, path, MOST, &text, &n));
+    const pb_status s = take_lines(f, path, text, n, last, length);
+    free(text);
+    return s;
 }
 
 pb_status pb_pair_folder_commit(pb_pair_folder *f, pb_pair_line *l)
 {
-    char path[PATH];
-    for (int i = 0; i < PB_SIDES; i++) {
-        PB_TRY(size_of(side_file(f, (pb_side)i, "results.csv", path), &l->results[i]));
-        PB_TRY(size_of(side_file(f, (pb_side)i, "samples.csv", path), &l->samples[i]));
-    }
+    char path[PATH], text[LINE];
+    for (int i = 0; i < PB_SIDES; i++) PB_TRY(pb_kept_sizes(side_dir(f, (pb_side)i, path), &l->kept[i]));
     snprintf(path, sizeof path, "%s/pairs.csv", f->dir);
-    FILE *out = fopen(path, "a");
-    if (!out) return pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
-    bool ok = fprintf(out, "%d,%d,%s,%llu,%ld,%ld,%.3f,%.3f,%d,%d,%s,%lld,%lld,%lld,%lld\n", l->pair, l->attempt,
-                      orders[l->cand_first], (unsigned long long)l->seed, l->padding[0], l->padding[1], l->seconds[0],
-                      l->seconds[1], l->code[0], l->code[1], statuses[l->status], l->results[0], l->samples[0],
-                      l->results[1], l->samples[1]) > 0;
-    ok &= fclose(out) == 0;
-    if (!ok) return pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    const int n = snprintf(text, sizeof text, "%d,%d,%s,%llu,%ld,%ld,%.3f,%.3f,%d,%d,%s,%lld,%lld,%lld,%lld\n", l->pair,
+                           l->attempt, orders[l->cand_first], (unsigned long long)l->seed, l->padding[0], l->padding[1],
+                           l->seconds[0], l->seconds[1], l->code[0], l->code[1], statuses[l->status],
+                           l->kept[0].results, l->kept[0].samples, l->kept[1].results, l->kept[1].samples);
+    PB_TRY(pb_append(path, text, (size_t)n));
     count(f, l);
     return PB_OK;
 }
 
-/* ---- opening --------------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------------- */
 
-static pb_status create_sides(const pb_pair_folder *f)
+static pb_status set_dir(pb_pair_folder *f, const char *dir)
+{
+    *f = (pb_pair_folder){.lock = -1};
+    if (snprintf(f->dir, sizeof f->dir, "%s", dir) < (int)sizeof f->dir) return PB_OK;
+    return pb_fail(PB_EINVAL, "%.60s...: a path of %zu characters", dir, strlen(dir));
+}
+
+/* *made: how many sides are there. */
+static pb_status create_sides(const pb_pair_folder *f, int *made)
 {
     char path[PATH];
-    for (int i = 0; i < PB_SIDES; i++) {
-        PB_TRY(pb_run_make_folder(side_dir(f, (pb_side)i, path)));
+    for (*made = 0; *made < PB_SIDES; ++*made) {
+        PB_TRY(pb_run_make_folder(side_dir(f, (pb_side)*made, path)));
         PB_TRY(pb_results_create(path));
     }
     return PB_OK;
 }
 
+static void remove_sides(const pb_pair_folder *f, int n)
+{
+    static const char *const names[] = {"results.csv", "samples.csv", "run.json"};
+    char path[PATH];
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < 3; k++) unlink(side_file(f, (pb_side)i, names[k], path));
+}
+
+static pb_status create_files(pb_pair_folder *f, int *made)
+{
+    char path[PATH];
+    PB_TRY(create_sides(f, made));
+    PB_TRY(pb_progress_lock(side_dir(f, PB_BASE, path), &f->lock));
+    snprintf(path, sizeof path, "%s/pairs.csv", f->dir);
+    return pb_file_create(path, HEADER, strlen(HEADER));
+}
+
 pb_status pb_pair_folder_create(const char *dir, pb_pair_folder *out)
 {
-    char path[PATH];
-    pb_pair_folder f = {.lock = -1};
-    snprintf(f.dir, sizeof f.dir, "%s", dir);
-    PB_TRY(create_sides(&f));
-    PB_TRY(pb_progress_lock(side_dir(&f, PB_BASE, path), &f.lock));
-    snprintf(path, sizeof path, "%s/pairs.csv", dir);
-    FILE *lines = fopen(path, "wx");
-    const bool ok = lines && fputs(HEADER, lines) >= 0;
-    if ((lines && fclose(lines) != 0) || !ok) {
-        pb_pair_folder_close(&f);
-        return pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    char path[PATH], why[512];
+    pb_pair_folder f;
+    int made = 0;
+    PB_TRY(set_dir(&f, dir));
+    const pb_status s = create_files(&f, &made);
+    if (s == PB_OK) {
+        *out = f;
+        return PB_OK;
     }
-    *out = f;
-    return PB_OK;
+    snprintf(why, sizeof why, "%s", pb_error());
+    remove_sides(&f, made);
+    for (int i = 0; i < PB_SIDES; i++) rmdir(side_dir(&f, (pb_side)i, path)); /* stays where something is in it */
+    pb_pair_folder_close(&f);
+    return pb_fail(s, "%s", why);
 }
 
-static pb_status cut(const char *path, long long length)
-{
-    long long size;
-    PB_TRY(size_of(path, &size));
-    if (size < length) return pb_fail(PB_EINVAL, "%s: is shorter than pairs.csv says", path);
-    return truncate(path, (off_t)length) == 0 ? PB_OK : pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
-}
+/* ---- going on -------------------------------------------------------------------------------------- */
 
-/* What was in run.json before the first pair was whole says nothing. */
-static pb_status take_up_side(pb_pair_folder *f, pb_side side, const pb_pair_line *last)
+/* run.json of the side, with as many runs as there are pairs: one more may be of a pair that was cut short. */
+static pb_status take_up_runs(pb_pair_folder *f, pb_side side)
 {
     char path[PATH];
-    json_error_t e;
-    PB_TRY(cut(side_file(f, side, "results.csv", path), last->results[side]));
-    PB_TRY(cut(side_file(f, side, "samples.csv", path), last->samples[side]));
-    if (!f->pairs) return PB_OK;
-    f->run[side] = json_load_file(side_file(f, side, "run.json", path), 0, &e);
+    PB_TRY(pb_json_read(side_file(f, side, "run.json", path), &f->run[side]));
     json_t *runs = json_object_get(f->run[side], "runs");
-    if ((int)json_array_size(runs) < f->pairs) return pb_fail(PB_EINVAL, "%s: lacks runs", path);
+    if ((int)json_array_size(runs) < f->pairs || json_array_size(runs) > (size_t)f->pairs + 1)
+        return pb_fail(PB_EINVAL, "%s: %zu runs; pairs.csv says %d", path, json_array_size(runs), f->pairs);
     while ((int)json_array_size(runs) > f->pairs) json_array_remove(runs, json_array_size(runs) - 1);
     return PB_OK;
 }
 
-static pb_status remove_sides(const pb_pair_folder *f)
+/* No line yet, so how long the files were is not written down: they begin anew. A folder that has more than one pair
+ * can have been measured has lost its pairs.csv, not its pairs. */
+static pb_status begin_anew(pb_pair_folder *f)
 {
-    static const char *const names[] = {"results.csv", "samples.csv", "run.json"};
     char path[PATH];
-    for (int i = 0; i < PB_SIDES; i++)
-        for (int k = 0; k < 3; k++)
-            if (unlink(side_file(f, (pb_side)i, names[k], path)) != 0 && errno != ENOENT)
-                return pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
-    return PB_OK;
+    int made;
+    for (int i = 0; i < PB_SIDES; i++) {
+        if (access(side_file(f, (pb_side)i, "run.json", path), F_OK) != 0) continue;
+        PB_TRY(take_up_runs(f, (pb_side)i));
+        json_decref(f->run[i]);
+        f->run[i] = NULL;
+    }
+    remove_sides(f, PB_SIDES);
+    return create_sides(f, &made);
 }
 
+/* Everything is checked before anything is cut off. */
 static pb_status take_up(pb_pair_folder *f)
 {
     char path[PATH];
-    pb_pair_line last = {.results = {-1}};
-    long length = 0;
+    pb_pair_line last = {.kept = {{.results = -1}}};
+    size_t length = 0;
     PB_TRY(pb_progress_lock(side_dir(f, PB_BASE, path), &f->lock));
     PB_TRY(read_lines(f, &last, &length));
-    snprintf(path, sizeof path, "%s/pairs.csv", f->dir);
-    PB_TRY(cut(path, length));
-    if (last.results[0] < 0) { /* no line yet: how long the files were is not written down */
-        PB_TRY(remove_sides(f));
-        return create_sides(f);
+    if (last.kept[0].results < 0) {
+        PB_TRY(begin_anew(f));
+    } else {
+        for (int i = 0; i < PB_SIDES; i++) {
+            PB_TRY(pb_kept_check(side_dir(f, (pb_side)i, path), &last.kept[i], f->pairs));
+            if (f->pairs) PB_TRY(take_up_runs(f, (pb_side)i)); /* before the first pair it says nothing */
+        }
+        for (int i = 0; i < PB_SIDES; i++) PB_TRY(pb_kept_cut(side_dir(f, (pb_side)i, path), &last.kept[i]));
     }
-    for (int i = 0; i < PB_SIDES; i++) PB_TRY(take_up_side(f, (pb_side)i, &last));
-    return PB_OK;
+    snprintf(path, sizeof path, "%s/pairs.csv", f->dir);
+    return pb_append_cut(path, (long long)length);
 }
 
 pb_status pb_pair_folder_resume(const char *dir, pb_pair_folder *out)
 {
-    pb_pair_folder f = {.lock = -1};
-    snprintf(f.dir, sizeof f.dir, "%s", dir);
+    pb_pair_folder f;
+    PB_TRY(set_dir(&f, dir));
     const pb_status s = take_up(&f);
     if (s == PB_OK) *out = f;
     else pb_pair_folder_close(&f);
@@ -219,9 +245,9 @@ pb_status pb_pair_folder_resume(const char *dir, pb_pair_folder *out)
 pb_status pb_pair_folder_look(const char *dir, pb_pair_folder *out)
 {
     pb_pair_line last;
-    long length = 0;
-    pb_pair_folder f = {.lock = -1};
-    snprintf(f.dir, sizeof f.dir, "%s", dir);
+    size_t length = 0;
+    pb_pair_folder f;
+    PB_TRY(set_dir(&f, dir));
     PB_TRY(read_lines(&f, &last, &length));
     *out = f;
     return PB_OK;
@@ -232,79 +258,6 @@ void pb_pair_folder_close(pb_pair_folder *f)
     for (int i = 0; i < PB_SIDES; i++) json_decref(f->run[i]);
     if (f->lock >= 0) close(f->lock);
     *f = (pb_pair_folder){.lock = -1};
-}
-
-/* ---- one launch -------------------------------------------------------------------------------------- */
-
-static pb_status add_rows(const char *to, const char *launch, const char *run_id, int pair)
-{
-    pb_table t;
-    PB_TRY(pb_table_read(launch, &t));
-    FILE *f = fopen(to, "a");
-    bool ok = f != NULL;
-    for (size_t i = 0; ok && i < t.n; i++) {
-        t.rows[i].run_id = run_id;
-        t.rows[i].launch = pair;
-        pb_csv_row(f, &t.rows[i]);
-        ok = !ferror(f);
-    }
-    if (f) ok &= fclose(f) == 0;
-    pb_table_free(&t);
-    return ok ? PB_OK : pb_fail(PB_EIO, "%s: %s", to, strerror(errno));
-}
-
-/* Lines run_id,launch,key,...: none of these fields is ever quoted. */
-static pb_status copy_samples(FILE *in, FILE *out, const char *run_id, int pair)
-{
-    char *line = NULL;
-    size_t room = 0;
-    bool ok = getline(&line, &room, in) > 0; /* the header */
-    while (ok && getline(&line, &room, in) > 0) {
-        const char *launch = strchr(line, ','), *rest = launch ? strchr(launch + 1, ',') : NULL;
-        ok = rest && strchr(rest, '\n') && fprintf(out, "%s,%d%s", run_id, pair, rest) > 0;
-    }
-    free(line);
-    return ok && !ferror(in) ? PB_OK : pb_fail(PB_EINVAL, "a samples.csv that is cut, or cannot be copied");
-}
-
-static pb_status add_samples(const char *to, const char *launch, const char *run_id, int pair)
-{
-    char from[PATH];
-    snprintf(from, sizeof from, "%s/samples.csv", launch);
-    FILE *in = fopen(from, "r"), *out = fopen(to, "a");
-    pb_status s = in && out ? copy_samples(in, out, run_id, pair) : pb_fail(PB_EIO, "%s: %s", from, strerror(errno));
-    if (in) fclose(in);
-    if (out && fclose(out) != 0 && s == PB_OK) s = pb_fail(PB_EIO, "%s: %s", to, strerror(errno));
-    return s;
-}
-
-/* run.json of the side: the first launch's, then what every launch wrote. */
-static pb_status add_run(pb_pair_folder *f, pb_side side, const char *launch, const char *run_id)
-{
-    char path[PATH];
-    json_error_t e;
-    snprintf(path, sizeof path, "%s/run.json", launch);
-    json_t *one = json_load_file(path, 0, &e), *order = json_object_get(one, "order"), **run = &f->run[side];
-    if (!one) return pb_fail(PB_EINVAL, "%s: %s", path, e.text);
-    if (!*run) {
-        *run = json_deep_copy(one);
-        json_object_set_new(*run, "run_id", json_string(run_id));
-        json_object_set_new(*run, "order", json_array());
-        json_object_set_new(*run, "runs", json_array());
-    }
-    json_array_append(json_object_get(*run, "order"), json_array_get(order, 0));
-    json_object_del(one, "order");
-    const bool ok = json_array_append_new(json_object_get(*run, "runs"), one) == 0 &&
-                    json_object_set_new(*run, "launches", json_integer(f->pairs + 1)) == 0;
-    return ok ? pb_run_json_write(side_dir(f, side, path), *run, true) : pb_fail(PB_ENOMEM, "no memory for run.json");
-}
-
-pb_status pb_pair_folder_add(pb_pair_folder *f, pb_side side, const char *launch, const char *run_id)
-{
-    char path[PATH];
-    PB_TRY(add_rows(side_file(f, side, "results.csv", path), launch, run_id, f->pairs));
-    PB_TRY(add_samples(side_file(f, side, "samples.csv", path), launch, run_id, f->pairs));
-    return add_run(f, side, launch, run_id);
 }
 
 pb_status pb_pair_folder_finish(pb_pair_folder *f)

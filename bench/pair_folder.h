@@ -14,6 +14,7 @@
 #define PB_PAIR_FOLDER_H
 #include <jansson.h>
 
+#include "bench/kept.h"
 #include "bench/pair_rule.h"
 #include "trainer/checkpoint/digest.h"
 
@@ -52,7 +53,7 @@ typedef struct pb_pair_line {
     double seconds[PB_SIDES];
     int code[PB_SIDES];
     pb_pair_status status;
-    long long results[PB_SIDES], samples[PB_SIDES]; /* bytes */
+    pb_kept kept[PB_SIDES];
 } pb_pair_line;
 
 typedef struct pb_pair_folder {
@@ -65,21 +66,21 @@ typedef struct pb_pair_folder {
     int lock; /* -1: none */
 } pb_pair_folder;
 
-/* Reads DIR/compare.json. EINVAL: there is none, or it is not whole. */
+/* Reads DIR/compare.json. EPATH: there is none; EINVAL: it is not whole. */
 pb_status pb_pair_plan_read(const char *dir, pb_pair_plan *out);
-/* The other way; plan->about is made from the other fields. EIO; ENOMEM. */
+/* The other way; plan->about is made from the other fields. EPATH: it exists; EIO; ENOMEM. */
 pb_status pb_pair_plan_write(const char *dir, const char *time_utc, pb_pair_plan *plan);
 void pb_pair_plan_free(pb_pair_plan *plan);
 
-/* Makes the files of a comparison without pairs, or takes up what is there: cut back to the last whole pair and locked
- * against others. EINVAL, EIO. */
+/* Makes the files of a comparison without pairs, all or none, or takes up what is there: cut back to the last whole
+ * pair, once all of it has been checked, and locked against others. EINVAL, EPATH, EIO, ENOMEM. */
 pb_status pb_pair_folder_create(const char *dir, pb_pair_folder *out);
 pb_status pb_pair_folder_resume(const char *dir, pb_pair_folder *out);
 /* Only counts the pairs. */
 pb_status pb_pair_folder_look(const char *dir, pb_pair_folder *out);
 void pb_pair_folder_close(pb_pair_folder *f);
 
-/* Appends what the launch of a side left in the folder `launch` as pair f->pairs. EINVAL: it cannot be read. */
+/* Appends what the launch of a side left in the folder `launch` as pair f->pairs. EINVAL, EPATH: it cannot be read. */
 pb_status pb_pair_folder_add(pb_pair_folder *f, pb_side side, const char *launch, const char *run_id);
 /* Writes the line, whose lengths it fills in, and counts the pair. */
 pb_status pb_pair_folder_commit(pb_pair_folder *f, pb_pair_line *line);

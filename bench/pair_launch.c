@@ -14,6 +14,8 @@
 
 #include "bench/start.h"
 #include "kernels/core/clock.h"
+#include "os/append.h"
+#include "os/file.h"
 
 /* ---- the child -------------------------------------------------------------------------------------- */
 
@@ -30,6 +32,7 @@ typedef struct child {
     const pb_pair_launch *l;
     double turns;
     int from, to, first;
+    int log; /* open for appending */
 } child;
 
 static char **command(const child *c)
@@ -60,9 +63,9 @@ static _Noreturn void become(const void *self, int pipe_fd)
     const child *c = self;
     const pb_pair_launch *l = c->l;
     (void)pipe_fd;
-    const int log = open(l->log, O_WRONLY | O_APPEND | O_CREAT, 0666), none = open("/dev/null", O_RDONLY);
+    const int none = open("/dev/null", O_RDONLY);
     char **argv = command(c);
-    if (log >= 0) dup2(log, STDOUT_FILENO), dup2(log, STDERR_FILENO);
+    dup2(c->log, STDOUT_FILENO), dup2(c->log, STDERR_FILENO);
     if (none >= 0) dup2(none, STDIN_FILENO);
     if (c->from >= 0) fcntl(c->from, F_SETFD, 0), fcntl(c->to, F_SETFD, 0);
     pad(l->padding);
@@ -143,7 +146,10 @@ pb_status pb_pair_launch_run(const pb_pair_launch *l, int n, double turns, doubl
     pb_status s = PB_OK;
     for (; f.n < n && s == PB_OK; f.n += s == PB_OK) {
         c[f.n].l = &l[f.n];
+        s = pb_append_open(l[f.n].log, true, &c[f.n].log);
+        if (s != PB_OK) break;
         s = pb_start(become, &c[f.n], &f.pid[f.n], &f.ended[f.n]);
+        close(c[f.n].log);
     }
     for (int i = 0; i < PB_PAIR_LAUNCHES && turns > 0; i++) close(c[i].from), close(c[i].to);
     if (s != PB_OK) end_all(&f, SIGKILL);
@@ -155,9 +161,9 @@ pb_status pb_pair_launch_run(const pb_pair_launch *l, int n, double turns, doubl
 void pb_pair_log_tail(const char *log, char *out, size_t n)
 {
     char line[512];
-    FILE *f = fopen(log, "r");
+    FILE *f;
     *out = 0;
-    if (!f) return;
+    if (pb_file_read(log, &f) != PB_OK) return;
     if (fseek(f, -4096, SEEK_END) != 0) rewind(f);
     while (fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;

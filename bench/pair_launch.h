@@ -29,7 +29,7 @@ typedef struct pb_pair_ended {
 
 /* Runs n <= PB_PAIR_LAUNCHES of them at once, to their end. turns > 0: two, which take turns of so many seconds
  * (turns.h), the first of them first. deadline: as pb_clock_seconds counts; 0: none. *cut: they were stopped, by the
- * deadline or by a signal to this process. EIO: no process can be started. */
+ * deadline or by a signal to this process. EIO: no process can be started; EPATH: a log cannot be opened. */
 enum { PB_PAIR_LAUNCHES = 2 };
 pb_status pb_pair_launch_run(const pb_pair_launch *l, int n, double turns, double deadline, pb_pair_ended *out,
                              bool *cut);

@@ -1,12 +1,13 @@
 /* pair_plan.c - compare.json: what a paired comparison compares, and by which rule. */
 #include "bench/pair_folder.h"
 
-#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "bench/json.h"
 #include "bench/run_json.h"
-#include "os/disk.h"
+#include "os/draft.h"
+#include "os/file.h"
 
 static json_t *executable(const pb_pair_plan *p, pb_side side)
 {
@@ -27,8 +28,7 @@ pb_status pb_pair_plan_write(const char *dir, const char *time_utc, pb_pair_plan
     if (p->about) json_decref(p->options); /* which `about` holds now */
     char *text = p->about ? json_dumps(p->about, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15)) : NULL;
     if (!text) return pb_fail(PB_ENOMEM, "no memory for compare.json (or a path that is not UTF-8)");
-    pb_status s = access(path, F_OK) == 0 ? pb_fail(PB_EIO, "%s: %s", path, strerror(EEXIST))
-                                          : pb_disk_write_file(&pb_disk_posix, path, text, strlen(text));
+    const pb_status s = pb_file_create(path, text, strlen(text));
     free(text);
     return s;
 }
@@ -46,7 +46,10 @@ static pb_status take(pb_pair_plan *p)
                        "alpha_same", &r->alpha_same, "power", &r->power, "pairs", &r->look[0], "max_pairs",
                        &r->look[1]))
         return pb_fail(PB_EINVAL, "%s", e.text);
+    if (!pb_is_printable(run_id)) return pb_fail(PB_EINVAL, "run_id has control characters");
     for (int i = 0; i < PB_SIDES; i++) {
+        if (!pb_is_printable(path[i]) || strlen(path[i]) >= sizeof p->path[i])
+            return pb_fail(PB_EINVAL, "the path of an executable is too long or has control characters");
         snprintf(p->path[i], sizeof p->path[i], "%s", path[i]);
         snprintf(p->digest[i].hex, sizeof p->digest[i].hex, "%s", digest[i]);
     }
@@ -59,20 +62,18 @@ static pb_status take(pb_pair_plan *p)
 
 pb_status pb_pair_plan_read(const char *dir, pb_pair_plan *out)
 {
-    char path[PB_PATH_TEXT + 64], why[256];
-    json_error_t e;
+    char *path, why[256];
     pb_pair_plan p = {0};
-    snprintf(path, sizeof path, "%s/compare.json", dir);
-    p.about = json_load_file(path, 0, &e);
-    if (!p.about) return pb_fail(PB_EINVAL, "%s: %s", path, e.text);
-    const pb_status s = take(&p);
-    if (s == PB_OK) {
-        *out = p;
-        return PB_OK;
+    PB_TRY(pb_path_join(dir, "compare.json", &path));
+    pb_status s = pb_json_read(path, &p.about);
+    if (s == PB_OK && (s = take(&p)) != PB_OK) {
+        snprintf(why, sizeof why, "%s", pb_error());
+        json_decref(p.about);
+        pb_fail(s, "%s: %s", path, why);
     }
-    snprintf(why, sizeof why, "%s", pb_error());
-    json_decref(p.about);
-    return pb_fail(s, "%s: %s", path, why);
+    if (s == PB_OK) *out = p;
+    free(path);
+    return s;
 }
 
 void pb_pair_plan_free(pb_pair_plan *p)

@@ -2,13 +2,13 @@
 #define _GNU_SOURCE
 #include "bench/pair_rows.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/metric.h"
+#include "os/file.h"
 
 /* ---- one side: a value a series and pair ----------------------------------------------------------- */
 
@@ -83,9 +83,10 @@ static pb_status take_samples(pb_pair_table *t, int side, const char *dir)
     char path[PB_PATH_TEXT], *line = NULL;
     size_t room = 0, at = 1;
     snprintf(path, sizeof path, "%.900s/%s/samples.csv", dir, side ? "cand" : "base");
-    FILE *f = fopen(path, "r");
+    FILE *f;
+    PB_TRY(pb_file_read(path, &f));
     group *g = calloc(1, sizeof *g);
-    pb_status s = !f ? pb_fail(PB_EIO, "%s: %s", path, strerror(errno)) : !g ? PB_ENOMEM : PB_OK;
+    pb_status s = g ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory to read it", path);
     if (s == PB_OK && getline(&line, &room, f) < 0) s = pb_fail(PB_EINVAL, "the file is empty");
     while (s == PB_OK && getline(&line, &room, f) > 0) {
         at++;
@@ -99,7 +100,7 @@ static pb_status take_samples(pb_pair_table *t, int side, const char *dir)
     }
     free(line);
     free(g);
-    if (f) fclose(f);
+    fclose(f);
     return s;
 }
 

@@ -78,8 +78,9 @@ static void complain(const loop *l, pb_side side, int code, const char *what)
     char out[PATH], log[PATH], last[256];
     paths(l->r->folder, side, out, log);
     pb_pair_log_tail(log, last, sizeof last);
-    fprintf(stderr, "bench: %s: %s: exit code %d%s%s%s\n", pb_side_names[side], l->r->plan->path[side], code, what,
+    pb_fail(PB_EDEVICE, "%s: %s: exit code %d%s%s%s", pb_side_names[side], l->r->plan->path[side], code, what,
             *last ? ": " : "", last);
+    fprintf(stderr, "bench: %s\n", pb_error()); /* without control characters of the log */
 }
 
 /* What to do about launches that failed, once they have been tried again often enough. */

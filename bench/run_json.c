@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/json.h"
 #include "os/draft.h"
 #include "os/file.h"
 
@@ -14,10 +15,7 @@ static json_t *arguments(const pb_options *o)
     json_t *a = json_array();
     json_array_append_new(a, json_string("bench"));
     json_array_append_new(a, json_string(pb_bench_cli.commands[o->command].name));
-    for (int i = 0; i < o->argc; i++) {
-        json_t *word = json_string(o->argv[i]);
-        json_array_append_new(a, word ? word : json_string("(not UTF-8)"));
-    }
+    for (int i = 0; i < o->argc; i++) json_array_append_new(a, pb_json_word(o->argv[i]));
     return a;
 }
 

@@ -88,6 +88,18 @@ expect 0 'topic is its own merge base with HEAD: nothing to compare' compare HEA
 git -C repo checkout -q --orphan alone && git -C repo commit -qm alone
 expect 2 'have no common commit here: a shallow clone needs its whole history' compare main
 git -C repo checkout -q topic
+mkdir mine && echo kept >mine/file && echo kept >mine/log
+OUT=$PWD/mine expect 2 'mine: it holds files that ci-compare has not made' compare main
+[[ $(cat mine/file mine/log | sort -u) == kept && $(ls -A mine | wc -l) -eq 2 ]] || fail "OUT: another's folder was touched"
+OUT=$PWD/mine/file expect 2 'it is no folder' compare main
+ln -s mine link
+OUT=$PWD/link expect 2 'has not made' compare main
+mkdir -- '-e x' # an empty one is fine, and so is its own once more, whatever its name
+for again in 1 2; do
+    OUT="$PWD/-e x" expect 0 'nothing to compare' compare HEAD topic
+    [[ -s '-e x/summary.md' ]] || fail "OUT: no summary in an empty folder"
+done
+PRESET=../x expect 2 "PRESET '../x'" compare main
 for code in 3 4 125; do
     version "exits $code" $code
     expect $code "by exits $code" compare main

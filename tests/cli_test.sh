@@ -98,9 +98,15 @@ for i in 1 2 3 4 5 6 7 8; do expect 0 results "$fixture" --suite toy --out "o$i"
 expect 0 results "$fixture" --suite toy --out b --seed 5
 [[ $(order a) == "$(order b)" ]] || fail "the same seed gives another order"
 expect 0 'too few for a comparison, which needs 3' "$fixture" --suite toy --out c --launches 2
-PB_HARMLESS=1 MY_TOKEN=x expect 0 results "$fixture" --suite toy --out d -n 1 --threads 1
-grep -q PB_HARMLESS d/run.json || fail "d: PB_* is not recorded"
-grep -q MY_TOKEN d/run.json && fail "d: the whole environment is recorded"
+secret=hunter2
+PB_URL=https://u:$secret@h PB_PASS=$secret PB_AUTH=$secret PB_BEARER=$secret PB_SESSION=$secret PB_PRIVATE=$secret \
+    CUDA_CRED=$secret CUDA_PW=$secret NCCL_AUTH=$secret NCCL_COOKIE=$secret OMP_X_KEY=$secret MY_TOKEN=$secret \
+    PB_DATA=https://user:$secret@host/data NCCL_ALGO=Ring \
+    expect 0 results "$fixture" --suite toy --out d -n 1 --threads 1 --baseline "ftp://u:$secret@h:21/@x"
+grep -q '"NCCL_ALGO": "Ring"' d/run.json || fail "d: no environment is recorded"
+grep -q '"PB_DATA": "https://host/data"' d/run.json || fail "d: no URL without its user"
+grep -q '"ftp://h:21/@x"' d/run.json || fail "d: a URL in argv lost more than its user"
+grep -q "$secret" d/* && fail "d: a credential is recorded"
 grep -q '"threads": 1' d/run.json || fail "d: --threads is not recorded"
 
 # An --out that holds results is left alone.

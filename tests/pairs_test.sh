@@ -282,6 +282,35 @@ compare --resume order1 --case-timeout 9  | 2 | keeps its --case-timeout
 compare order1 --ceilings yes             | 2 | --ceilings is for executables
 help compare                              | 0 | --inject-slowdown
 TABLE
+# What is refused has lost nothing: all is checked before anything is cut off.
+first=$(sed -n 2p order1/pairs.csv)
+before=$(cat order1/base/* order1/cand/* | md5sum)
+lines_are() { # lines_are TEXT LINE...: what --resume says to a pairs.csv with these lines
+    local text=$1
+    cp -r order1 edited
+    (head -n 1 order1/pairs.csv && shift && printf '%s\n' "$@") >edited/pairs.csv
+    expect 2 "$text" "$fixture" compare --resume edited
+    [[ $(cat edited/base/* edited/cand/* | md5sum) == "$before" ]] || fail "'$*' cost rows"
+    rm -r edited
+}
+lines_are 'edited/pairs.csv: 0,0' "${first/,ok,*/,ok,99999999999999999999,37,99,37}"
+lines_are 'no line ends at byte 99' "${first/,ok,*/,ok,99,37,99,37}"
+lines_are 'are to stay' "${first/,ok,*/,ok,0,37,99,37}"
+lines_are 'is no line for attempt 0 at pair 1' "$first" "$first"
+lines_are 'is no line for attempt 0 at pair 1' "$first" "$(printf 'x%.0s' {1..600})"
+lines_are 'base/run.json: 12 runs; pairs.csv says 1' "$first"
+cp -r order1 edited && sed -i 2,\$d edited/pairs.csv # the lines are lost, the pairs are not
+expect 2 'base/run.json: 12 runs; pairs.csv says 0' "$fixture" compare --resume edited
+sed -i 's/"--suite"/"--child-dir"/' edited/compare.json
+expect 2 "compare.json: options: run has no option '--child-dir'" "$fixture" compare --resume edited
+sed -i 's/"--child-dir"/"--"/' edited/compare.json
+expect 2 'compare.json: options: -- is no option' "$fixture" compare --resume edited
+[[ $(cat edited/base/* edited/cand/* | md5sum) == "$before" ]] || fail "edited: a refused call cost rows"
+rm -r edited
+# A comparison that cannot make its files leaves none, so that its folder can be named again.
+mkdir half half/cand && touch half/cand/samples.csv
+expect 2 'half/cand/samples.csv: File exists' "$fixture" compare ./base ./same "${options[@]}" --out half
+[[ $(find half | sort | tr '\n' ' ') == 'half half/cand half/cand/samples.csv ' ]] || fail "half: $(find half)"
 mkdir -p tree/bin && cp same tree/bin/bench
 compared 0 'same=3' tree1 ./base tree
 echo >>tree/bin/bench
