@@ -81,6 +81,7 @@ expect 0 'base' other/scripts/ci-compare main
 expect 2 'usage: scripts/ci-compare BASE_REF' compare
 expect 2 'usage: scripts/ci-compare BASE_REF' compare main topic again
 expect 2 'usage: scripts/ci-compare BASE_REF' compare --suite backward
+expect 2 'usage: scripts/ci-compare BASE_REF' compare main --all
 expect 2 "there is no commit 'nowhere'" compare nowhere
 expect 2 "there is no commit 'nowhere'" compare main nowhere
 expect 0 'topic is its own merge base with HEAD: nothing to compare' compare HEAD topic
