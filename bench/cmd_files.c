@@ -106,7 +106,7 @@ pb_exit pb_cmd_baseline(const pb_options *o)
 
 pb_exit pb_cmd_plot(const pb_options *o)
 {
-    const pb_plot_opts opts = {.figure = o->figure, .out = o->out, .runs = o->runs};
+    const pb_plot_opts opts = {.figure = o->figure, .out = o->out, .plots = o->plots, .runs = o->runs};
     return o->args.n > 1 ? too_many(o, 1) : explained(pb_plot(argument(o, 0), &opts, stdout));
 }
 

@@ -22,6 +22,8 @@ pb_exit pb_complain(pb_exit code)
     return code;
 }
 
+pb_exit pb_complain_of(pb_status s) { return pb_complain((pb_exit)pb_status_exit(s)); }
+
 static void print_exits(void)
 {
     printf("\nexit codes (when several apply: 125, 2, 4, 1, 3):\n");

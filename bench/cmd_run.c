@@ -21,6 +21,8 @@
 #include "kernels/core/clock.h"
 #include "kernels/core/gpu_check.h"
 
+enum { MOST_LAUNCHES = 1000000000 };
+
 typedef struct run {
     const pb_options *o;
     pb_plan plan;
@@ -61,6 +63,8 @@ static pb_status plan(run *r)
     const pb_suite *suite = NULL;
     pb_backend_id device;
     pb_ctx ctx;
+    if (r->o->launches > MOST_LAUNCHES)
+        return pb_fail(PB_EINVAL, "--launches %ld: at most %d", r->o->launches, MOST_LAUNCHES);
     PB_TRY(find_suite(r->o, &suite));
     PB_TRY(pb_backend_find(r->o->device, &device));
     PB_TRY(open_to_plan(r->o, device, &ctx));
@@ -167,28 +171,36 @@ static pb_exit launch_all(const run *r, bool *stopped, bool *refused)
     return pb_interrupted() ? pb_worse_exit(worst, PB_EXIT_HARNESS) : worst;
 }
 
-/* A launch that could not even begin, for want of a device or of memory, has left no row: then there is no run, and
- * nothing to go on with. */
-static void drop_if_empty(const run *r)
+/* The files of a run, in the order in which they are made. */
+static const char *const files[] = {"results.csv", "samples.csv", "progress.csv", "run.json"};
+enum { FILES = sizeof files / sizeof *files };
+
+/* Removes the first n of them, and the folder unless it was there before, with what is not ours. */
+static void drop_files(const run *r, int n)
 {
-    static const char *const files[] = {"results.csv", "samples.csv", "progress.csv", "run.json"};
-    pb_table t;
-    if (r->o->resume || pb_table_read(r->name.dir, &t) != PB_OK) return;
-    const bool empty = t.n == 0;
-    pb_table_free(&t);
-    for (int i = 0; empty && i < (int)(sizeof files / sizeof *files); i++) {
+    for (int i = 0; i < n; i++) {
         char path[PB_PATH_TEXT + 16];
         snprintf(path, sizeof path, "%s/%s", r->name.dir, files[i]);
         unlink(path);
     }
-    if (empty) rmdir(r->name.dir); /* unless it was there before, with what is not ours */
+    rmdir(r->name.dir);
+}
+
+/* A launch that could not even begin, for want of a device or of memory, has left no row: then there is no run, and
+ * nothing to go on with. */
+static void drop_if_empty(const run *r)
+{
+    pb_table t;
+    if (r->o->resume || pb_table_read(r->name.dir, &t) != PB_OK) return;
+    const bool empty = t.n == 0;
+    pb_table_free(&t);
+    if (empty) drop_files(r, FILES);
 }
 
 /* Where a case lacked memory the others are measured all the same. */
 static pb_exit measure(const run *r)
 {
     bool stopped = false, refused = false;
-    if (pb_run_json_write(r->name.dir, r->about, true) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
     pb_exit code = launch_all(r, &stopped, &refused);
     bool whole = code != PB_EXIT_HARNESS && code != PB_EXIT_USAGE;
     if (whole && pb_run_json_write(r->name.dir, r->about, false) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
@@ -215,39 +227,59 @@ static void warn(const run *r)
                 cpus);
 }
 
-/* A folder for a run that begins; the other one cut back to its last whole case. */
-static pb_status open_folder(run *r, int *lock)
+/* *made: how many of the files are there. run.json, without which a folder is no run, comes when it is locked. */
+static pb_status make_files(const run *r, int *made, int *lock)
 {
-    if (!r->o->resume) {
-        PB_TRY(pb_run_make_folder(r->name.dir));
-        PB_TRY(pb_results_create(r->name.dir));
-        PB_TRY(pb_progress_lock(r->name.dir, lock));
-        return pb_progress_mark(r->name.dir, r->next);
-    }
+    PB_TRY(pb_results_create(r->name.dir));
+    *made = 2;
+    PB_TRY(pb_progress_create(r->name.dir));
+    *made = 3;
     PB_TRY(pb_progress_lock(r->name.dir, lock));
-    PB_TRY(pb_progress_cut(r->name.dir, &r->next));
-    return r->next.next <= r->plan.n
-               ? PB_OK
-               : pb_fail(PB_EINVAL, "%s/progress.csv: case %d of %d", r->name.dir, r->next.next, r->plan.n);
+    return pb_run_json_create(r->name.dir, r->about);
+}
+
+/* A folder for a run that begins: with all of its files, or with none of them, so that it can be named again. */
+static pb_status begin_folder(const run *r, int *lock)
+{
+    char why[512];
+    int made = 0;
+    PB_TRY(pb_run_make_folder(r->name.dir));
+    const pb_status s = make_files(r, &made, lock);
+    if (s == PB_OK) return PB_OK;
+    snprintf(why, sizeof why, "%s", pb_error());
+    drop_files(r, made);
+    return pb_fail(s, "%s", why);
+}
+
+/* The folder of a run that goes on, cut back to its last whole case once all of it has been checked. */
+static pb_status take_up_folder(run *r, int *lock)
+{
+    const pb_place most = {(int)pb_throttle_launches(r->about, r->o), r->plan.n};
+    pb_progress_line last;
+    PB_TRY(pb_progress_lock(r->name.dir, lock));
+    PB_TRY(pb_progress_read(r->name.dir, most, &last));
+    PB_TRY(pb_progress_cut(r->name.dir, &last));
+    r->next = last.next;
+    return pb_run_json_write(r->name.dir, r->about, true);
 }
 
 static pb_exit prepared(run *r)
 {
     int lock = -1;
     pb_clock_lock clocks = PB_CLOCKS_FREE;
-    if (pb_clock_lock_check(r->o) != PB_OK) return pb_complain(PB_EXIT_USAGE);
-    const pb_status s = plan(r);
-    /* A device that is not there or too small is the machine's fault, anything else what was typed. */
-    if (s != PB_OK) return pb_complain(s == PB_EINVAL || s == PB_EIO ? PB_EXIT_USAGE : PB_EXIT_HARNESS);
+    pb_status s = pb_clock_lock_check(r->o);
+    if (s == PB_OK) s = plan(r);
+    if (s != PB_OK) return pb_complain_of(s);
     if (r->o->dry_run) {
         dry_run(r);
         return PB_EXIT_OK;
     }
-    const pb_status named = identify(r);
-    if (named != PB_OK) return pb_complain(named == PB_EINVAL ? PB_EXIT_USAGE : PB_EXIT_HARNESS);
-    warn(r);
+    s = identify(r);
+    if (s != PB_OK) return pb_complain_of(s);
     if (pb_clock_lock_take(r->o, &clocks) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    pb_exit code = open_folder(r, &lock) == PB_OK ? measure(r) : pb_complain(PB_EXIT_USAGE);
+    s = r->o->resume ? take_up_folder(r, &lock) : begin_folder(r, &lock);
+    if (s == PB_OK) warn(r);
+    pb_exit code = s == PB_OK ? measure(r) : pb_complain_of(s);
     if (lock >= 0) close(lock);
     if (pb_clock_lock_release(&clocks) != PB_OK) code = pb_worse_exit(code, pb_complain(PB_EXIT_HARNESS));
     return code;
@@ -260,7 +292,8 @@ pb_exit pb_cmd_run(const pb_options *o)
     run r = {.o = o};
     pb_interrupt_watch();
     if (o->resume) {
-        if (pb_resume_open(o, &r.resumed) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+        const pb_status s = pb_resume_open(o, &r.resumed);
+        if (s != PB_OK) return pb_complain_of(s);
         r.o = &r.resumed.options;
     }
     pb_exit code = prepared(&r);

@@ -16,4 +16,6 @@ bool pb_compare_pairs(const pb_options *o, pb_exit *code);
 
 /* One line on stderr, "bench: ...", from the last failure; returns the code. */
 pb_exit pb_complain(pb_exit code);
+/* The same with the exit code that the status of the failure has (os/status.h). */
+pb_exit pb_complain_of(pb_status s);
 #endif

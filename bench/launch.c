@@ -143,8 +143,11 @@ static pb_status after_death(const pb_launch *l, const int *order, int at, const
 /* The case at place `at` is cut back to what is whole; *next: the first place that is not. */
 static pb_status cut_back(const pb_launch *l, int at, int *next)
 {
-    pb_place place;
-    PB_TRY(pb_progress_cut(l->dir, &place));
+    const long most = l->launches > l->number ? l->launches : l->number + 1;
+    pb_progress_line last;
+    PB_TRY(pb_progress_read(l->dir, (pb_place){(int)most, l->plan->n}, &last));
+    PB_TRY(pb_progress_cut(l->dir, &last));
+    const pb_place place = last.next;
     *next = place.launch > l->number ? l->plan->n + 1 : at;
     if (place.launch == l->number && place.next > at) *next = place.next;
     return PB_OK;

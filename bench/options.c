@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/export.h"
+#include "os/file.h"
 
 static const pb_command_info commands[] = {
 #define COMMAND(name, arguments, what) {#name, arguments, what},
@@ -94,13 +95,29 @@ static const pb_option_type types[] = {{"axis", set_axis}, {"share", set_share},
 static const pb_extra_options axes = {is_axis, set_axis_option, axis_name, value_of};
 const pb_cli pb_bench_cli = {"bench", commands, options, types, &axes};
 
-pb_status pb_options_parse(pb_command command, int argc, char **argv, pb_options *o)
+typedef pb_status parser(const pb_cli *cli, int command, int argc, char **argv, void *fields, pb_words *args);
+
+static pb_status parse(parser *by, pb_command command, int argc, char **argv, pb_options *o)
 {
     pb_words args;
     *o = (pb_options){.command = command, .argc = argc, .argv = argv};
     o->inject_slowdown = o->min_effect = o->alpha = -1; /* not given */
-    PB_TRY(pb_cli_parse(&pb_bench_cli, (int)command, argc, argv, o, &args));
+    PB_TRY(by(&pb_bench_cli, (int)command, argc, argv, o, &args));
     o->strict |= o->bisect; /* what could not be judged must not be taken for good */
     o->args = args;
     return PB_OK;
+}
+
+pb_status pb_options_parse(pb_command command, int argc, char **argv, pb_options *o)
+{
+    return parse(pb_cli_parse, command, argc, argv, o);
+}
+
+pb_status pb_options_parse_stored(pb_command command, int argc, char **argv, pb_options *o)
+{
+    for (int i = 0; i < argc; i++)
+        if (!pb_is_printable(argv[i])) return pb_fail(PB_EINVAL, "a word with control characters: %s", argv[i]);
+    PB_TRY(parse(pb_cli_parse_shown, command, argc, argv, o));
+    const char *never = o->help ? "--help" : o->dry_run ? "--dry-run" : NULL;
+    return never ? pb_fail(PB_EINVAL, "no run that measured has %s", never) : PB_OK;
 }

@@ -43,4 +43,7 @@ extern const pb_cli pb_bench_cli;
 /* argv without the program's and the command's name; the strings must outlive *o. A long option that is an
  * axis of some suite goes to o->axis. EINVAL with one line, and a hint where a word is nearly right. */
 pb_status pb_options_parse(pb_command command, int argc, char **argv, pb_options *o);
+/* The same of words that a file of an earlier command holds (run.json, compare.json), which may have been written by
+ * somebody else: EINVAL also for what no command that measured can have been given, as internal options. */
+pb_status pb_options_parse_stored(pb_command command, int argc, char **argv, pb_options *o);
 #endif

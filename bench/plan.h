@@ -13,7 +13,8 @@ typedef struct pb_plan {
 const pb_suite *pb_suite_find(const char *name); /* EINVAL (NULL) with a hint: there is none */
 
 /* A case that the suite's check refuses falls out where another one has the same values on every axis of the command
- * line. EINVAL with a hint: an axis or value that the suite does not have, no case left; or the check's line. */
+ * line. EINVAL with a hint: an axis or value that the suite does not have, no case left, more than 20000 cases; or the
+ * check's line. */
 pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_options *o, pb_plan *out);
 void pb_plan_free(pb_plan *p);
 

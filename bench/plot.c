@@ -1,18 +1,17 @@
-/* plot.c - writes the data of a figure and runs gnuplot on it. */
-#define _POSIX_C_SOURCE 200809L
+/* plot.c - chooses a figure of a run, makes its data, has gnuplot draw it and writes the picture. */
+#define _GNU_SOURCE
 #include "bench/plot.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "bench/layout.h"
 #include "bench/plot_impl.h"
+#include "os/draft.h"
+#include "os/file.h"
 
-enum { TEXT = 2 * PB_PATH_TEXT };
+enum { MOST_SCRIPT = 1 << 20 };
 
 /* ---- data -------------------------------------------------------------------------------------- */
 
@@ -54,6 +53,9 @@ static void write_names(FILE *f, const pb_layout *l, const bool *used)
 
 static void write_label(FILE *f, const pb_layout *l, const pb_placed *e)
 {
+    char name[PB_AXIS_TEXT];
+    snprintf(name, sizeof name, "%s", l->nlabels ? "" : e->c.name);
+    pb_plot_plain(name);
     fputc('"', f);
     for (int k = 0; k < l->nlabels; k++) {
         char text[2 * PB_AXIS_TEXT];
@@ -63,7 +65,7 @@ static void write_label(FILE *f, const pb_layout *l, const pb_placed *e)
         pb_plot_plain(text);
         fprintf(f, "%s%s", k ? ", " : "", text);
     }
-    fprintf(f, "%s\"", l->nlabels ? "" : e->c.name);
+    fprintf(f, "%s\"", name);
 }
 
 /* Cases come sorted by row, then arm. Returns the number of arms written. */
@@ -87,32 +89,7 @@ static int write_data(FILE *f, const pb_layout *l, const pb_series_set *set)
     return arms;
 }
 
-/* ---- gnuplot ----------------------------------------------------------------------------------- */
-
-static pb_status run_gnuplot(const char *program, const char *settings, const char *script)
-{
-    int status;
-    pid_t pid = fork();
-    if (pid < 0) return pb_fail(PB_EIO, "plot: fork: %s", strerror(errno));
-    if (pid == 0) {
-        execlp(program, program, "-e", settings, script, (char *)NULL);
-        _exit(errno == ENOENT ? 127 : 126);
-    }
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR) return pb_fail(PB_EIO, "plot: waitpid: %s", strerror(errno));
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return PB_OK;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
-        return pb_fail(PB_EDEVICE, "plot: the program %s was not found: apt-get install gnuplot-nox", program);
-    return pb_fail(PB_EDEVICE, "plot: %s failed on %s", program, script);
-}
-
-typedef struct figure {
-    const pb_table *t;
-    const pb_series_set *set;
-    const pb_plot_opts *o;
-    char suite[PB_AXIS_TEXT], script[TEXT], out[TEXT], term[4];
-    const struct own *own; /* NULL: the arms of a suite */
-} figure;
+/* ---- a figure ---------------------------------------------------------------------------------- */
 
 /* Figures with data and a script of their own. */
 static const struct own {
@@ -130,86 +107,160 @@ static const struct own *own_of(const char *name)
     return NULL;
 }
 
-/* Without a layout: a figure of its own. */
-static pb_status draw(const figure *fig, const pb_layout *l, const char *data)
+typedef struct figure {
+    const pb_table *t;
+    const pb_series_set *set;
+    const pb_plot_opts *o;
+    char name[PB_AXIS_TEXT]; /* of the script: the suite, or the figure of its own */
+    char *script, *out;      /* the script's text, the path to write; owned */
+    size_t script_n;
+    const struct own *own; /* NULL: the arms of a suite */
+} figure;
+
+static void free_figure(figure *fig) { free(fig->script), free(fig->out); }
+
+static pb_status built_in(figure *fig, bool *found)
 {
-    char heading[256], settings[4 * TEXT];
-    FILE *f = fopen(data, "wb");
-    if (!f) return pb_fail(PB_EIO, "%s: %s", data, strerror(errno));
-    int arms = l ? write_data(f, l, fig->set) : fig->own->write(f, fig->set);
-    bool ok = !ferror(f);
-    if (fclose(f) != 0 || !ok) return pb_fail(PB_EIO, "%s: %s", data, strerror(errno));
-    if (!arms)
-        return pb_fail(PB_EINVAL, "%s: no %s to plot", fig->t->path, l ? l->view->metrics[0].metric : fig->own->needs);
-    snprintf(heading, sizeof heading, "%s on %s", fig->t->rows[0].run_id, fig->t->rows[0].machine_id);
-    pb_plot_plain(heading);
-    snprintf(settings, sizeof settings, "data='%s'; out='%s'; term='%s'; arms=%d; heading='%s'", data, fig->out,
-             fig->term, arms, heading);
-    return run_gnuplot(fig->o->gnuplot ? fig->o->gnuplot : "gnuplot", settings, fig->script);
+    const pb_plot_script *s = pb_plot_scripts;
+    while (s->name && strcmp(s->name, fig->name) != 0) s++;
+    *found = s->name != NULL;
+    if (!*found) return PB_OK;
+    fig->script_n = strlen(s->text);
+    fig->script = strdup(s->text);
+    return fig->script ? PB_OK : pb_fail(PB_ENOMEM, "plot: no memory");
 }
 
-static pb_status draw_from(const figure *fig, const pb_layout *l)
+/* The text of the script `name`: of the folder that --plots names, else of those that are part of this program. Nothing
+ * is looked for in the current folder, which may be somebody else's. */
+static pb_status find_script(figure *fig, bool *found)
 {
-    const char *folder = getenv("TMPDIR");
-    char data[TEXT];
-    snprintf(data, sizeof data, "%.1000s/pb_plot_XXXXXX", folder && *folder ? folder : "/tmp");
-    int fd = mkstemp(data);
-    if (fd < 0) return pb_fail(PB_EIO, "%s: %s", data, strerror(errno));
-    close(fd);
-    pb_status s = draw(fig, l, data);
-    unlink(data);
+    char file[PB_AXIS_TEXT + 8], *path;
+    if (!fig->o->plots) return built_in(fig, found);
+    snprintf(file, sizeof file, "%s.gp", fig->name);
+    PB_TRY(pb_path_join(fig->o->plots, file, &path));
+    pb_status s = PB_OK;
+    *found = access(path, F_OK) == 0;
+    if (*found) s = pb_disk_read_file(&pb_disk_posix, path, MOST_SCRIPT, &fig->script, &fig->script_n);
+    free(path);
     return s;
 }
 
-/* ---- the run ----------------------------------------------------------------------------------- */
+static pb_status no_script(const figure *fig, const char *what)
+{
+    return pb_fail(PB_EINVAL, "%s: %s has a script in %s", fig->t->path, what,
+                   fig->o->plots ? fig->o->plots : "this program (bench plot --plots DIR takes others)");
+}
 
 /* The suite of the run that has a script: its series are [*from, *to). */
 static pb_status choose(figure *fig, size_t *from, size_t *to)
 {
     const pb_series_set *set = fig->set;
-    const char *folder = fig->o->plots ? fig->o->plots : "plots";
     for (*from = *to = 0; *from < set->n; *from = *to) {
         const char *key = set->s[*from].key;
+        bool found = false;
         *to = pb_suite_end(set, *from);
-        snprintf(fig->suite, sizeof fig->suite, "%.*s", (int)pb_suite_length(key), key);
-        snprintf(fig->script, sizeof fig->script, "%s/%s.gp", folder, fig->suite);
-        if (pb_view_of(key)->arms[0] && access(fig->script, R_OK) == 0) return PB_OK;
+        snprintf(fig->name, sizeof fig->name, "%.*s", (int)pb_suite_length(key), key);
+        if (pb_view_of(key)->arms[0]) PB_TRY(find_script(fig, &found));
+        if (found) return PB_OK;
     }
-    return pb_fail(PB_EINVAL, "%s: none of its suites has a script in %s", fig->t->path, folder);
+    return no_script(fig, "none of its suites");
 }
+
+static pb_status choose_own(figure *fig)
+{
+    bool found;
+    snprintf(fig->name, sizeof fig->name, "%s", fig->own->name);
+    PB_TRY(find_script(fig, &found));
+    return found ? PB_OK : no_script(fig, "no figure of this name");
+}
+
+/* ---- drawing ----------------------------------------------------------------------------------- */
 
 static pb_status name_output(figure *fig)
 {
-    int folder = (int)(strlen(fig->t->path) - strlen("results.csv"));
-    bool named = folder >= 0 && !strcmp(fig->t->path + folder, "results.csv");
-    if (fig->o->out) snprintf(fig->out, sizeof fig->out, "%s", fig->o->out);
-    else snprintf(fig->out, sizeof fig->out, "%.*s%s.svg", named ? folder : 0, fig->t->path, fig->suite);
+    const char *run = fig->t->path;
+    const int folder = (int)(strlen(run) - strlen("results.csv"));
+    const bool named = folder >= 0 && !strcmp(run + folder, "results.csv");
+    const int n = fig->o->out ? asprintf(&fig->out, "%s", fig->o->out)
+                              : asprintf(&fig->out, "%.*s%s.svg", named ? folder : 0, run, fig->name);
+    if (n < 0) return fig->out = NULL, pb_fail(PB_ENOMEM, "plot: no memory");
     const char *dot = strrchr(fig->out, '.');
-    if (!dot || (strcmp(dot, ".svg") != 0 && strcmp(dot, ".png") != 0) || strpbrk(fig->out, "'\"\\`\n"))
-        return pb_fail(PB_EINVAL, "plot: '%s' must end in .svg or .png, and hold no quotes", fig->out);
-    snprintf(fig->term, sizeof fig->term, "%s", dot + 1);
+    if (!dot || (strcmp(dot, ".svg") != 0 && strcmp(dot, ".png") != 0) || !pb_is_printable(fig->out))
+        return pb_fail(PB_EINVAL, "plot: '%s' must end in .svg or .png, without control characters", fig->out);
     return PB_OK;
+}
+
+/* Without a layout: a figure of its own. */
+static pb_status make_data(const figure *fig, const pb_layout *l, pb_drawing *d)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    if (!f) return pb_fail(PB_ENOMEM, "plot: no memory");
+    d->arms = l ? write_data(f, l, fig->set) : fig->own->write(f, fig->set);
+    const bool ok = !ferror(f);
+    const char *needs = l ? l->view->metrics[0].metric : fig->own->needs;
+    pb_status s = fclose(f) == 0 && ok ? PB_OK : pb_fail(PB_ENOMEM, "plot: no memory");
+    if (s == PB_OK && !d->arms) s = pb_fail(PB_EINVAL, "%s: no %s to plot", fig->t->path, needs);
+    if (s == PB_OK) d->data = text, d->data_n = n;
+    else free(text);
+    return s;
+}
+
+/* The picture is whole before anything is written where the user wants it. */
+static pb_status draw(const figure *fig, const pb_drawing *d)
+{
+    char *picture = NULL;
+    size_t n = 0;
+    PB_TRY(pb_gnuplot_draw(d, &picture, &n));
+    const pb_status s = pb_file_replace(fig->out, picture, n);
+    free(picture);
+    return s;
+}
+
+static pb_status draw_figure(const figure *fig, const pb_layout *l)
+{
+    char heading[256];
+    const pb_row *first = &fig->t->rows[0];
+    pb_drawing d = {.gnuplot = fig->o->gnuplot ? fig->o->gnuplot : "gnuplot",
+                    .name = fig->name,
+                    .script = fig->script,
+                    .script_n = fig->script_n,
+                    .term = strrchr(fig->out, '.') + 1,
+                    .heading = heading};
+    snprintf(heading, sizeof heading, "%s on %s", first->run_id, first->machine_id);
+    pb_plot_plain(heading);
+    PB_TRY(make_data(fig, l, &d));
+    const pb_status s = draw(fig, &d);
+    free(d.data);
+    return s;
+}
+
+static pb_status plot_suite(figure *fig)
+{
+    pb_layout l;
+    size_t from = 0, to = 0;
+    PB_TRY(choose(fig, &from, &to));
+    PB_TRY(name_output(fig));
+    pb_status s = pb_layout_make(&l, pb_view_of(fig->set->s[from].key), fig->set->s + from, to - from);
+    if (s == PB_OK) s = draw_figure(fig, &l);
+    pb_layout_free(&l);
+    return s;
+}
+
+static pb_status plot_own(figure *fig)
+{
+    PB_TRY(choose_own(fig));
+    PB_TRY(name_output(fig));
+    return draw_figure(fig, NULL);
 }
 
 static pb_status plot_table(const pb_table *t, const pb_series_set *set, const pb_plot_opts *o, FILE *out)
 {
     figure fig = {.t = t, .set = set, .o = o, .own = own_of(o->figure)};
-    pb_layout l;
-    size_t from = 0, to = 0;
-    pb_status s;
-    if (fig.own) {
-        snprintf(fig.suite, sizeof fig.suite, "%s", fig.own->name);
-        snprintf(fig.script, sizeof fig.script, "%s/%s.gp", o->plots ? o->plots : "plots", fig.own->name);
-        PB_TRY(name_output(&fig));
-        s = draw_from(&fig, NULL);
-    } else {
-        PB_TRY(choose(&fig, &from, &to));
-        PB_TRY(name_output(&fig));
-        s = pb_layout_make(&l, pb_view_of(set->s[from].key), set->s + from, to - from);
-        if (s == PB_OK) s = draw_from(&fig, &l);
-        pb_layout_free(&l);
-    }
+    const pb_status s = fig.own ? plot_own(&fig) : plot_suite(&fig);
     if (s == PB_OK) fprintf(out, "wrote %s\n", fig.out);
+    free_figure(&fig);
     return s;
 }
 
@@ -225,5 +276,5 @@ pb_exit pb_plot(const char *run, const pb_plot_opts *o, FILE *out)
     if (s == PB_OK) s = plot_table(&t, &set, o, out);
     pb_series_free(&set);
     pb_table_free(&t);
-    return s == PB_EDEVICE ? PB_EXIT_HARNESS : pb_file_exit(s);
+    return (pb_exit)pb_status_exit(s);
 }

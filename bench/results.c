@@ -3,17 +3,17 @@
 #include "bench/results.h"
 
 #include <csv.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bench/metric.h"
 #include "bench/tables.h"
 #include "bench/trend.h"
+#include "os/append.h"
+#include "os/draft.h"
+#include "os/file.h"
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
@@ -52,26 +52,6 @@ void pb_csv_row(FILE *f, const pb_row *r)
 
 /* ---- files -------------------------------------------------------------------------------------- */
 
-/* All of it or nothing: a part that was written is cut off again. */
-static pb_status append(int fd, const char *text, size_t n, const char *what)
-{
-    struct stat before;
-    size_t done = 0;
-    bool file = fstat(fd, &before) == 0 && S_ISREG(before.st_mode);
-    while (done < n) {
-        ssize_t w = write(fd, text + done, n - done);
-        if (w < 0 && errno == EINTR) continue;
-        if (w <= 0) {
-            int why = w < 0 ? errno : ENOSPC;
-            if (done && file && ftruncate(fd, before.st_size) != 0)
-                return pb_fail(PB_EIO, "%s: %s, and its last line is cut", what, strerror(why));
-            return pb_fail(PB_EIO, "%s: %s", what, strerror(why));
-        }
-        done += (size_t)w;
-    }
-    return PB_OK;
-}
-
 /* A memory stream that collects what one write will append. */
 typedef struct page {
     char *text;
@@ -88,56 +68,71 @@ static pb_status page_open(page *p)
 
 static pb_status page_append(page *p, int fd, const char *what)
 {
-    pb_status s = fclose(p->f) == 0 ? append(fd, p->text, p->n, what) : pb_fail(PB_ENOMEM, "no memory for a row");
+    pb_status s =
+        fclose(p->f) == 0 ? pb_append_put(fd, what, p->text, p->n) : pb_fail(PB_ENOMEM, "no memory for a row");
     free(p->text);
     return s;
 }
 
-static pb_status open_in(const char *dir, const char *file, int flags, int *fd)
+static pb_status open_in(const char *dir, const char *file, int *fd)
 {
-    char path[4096];
-    if (snprintf(path, sizeof path, "%s/%s", dir, file) >= (int)sizeof path)
-        return pb_fail(PB_EIO, "%.60s...: the path is too long", dir);
-    *fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0666);
-    return *fd >= 0 ? PB_OK : pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    char *path;
+    PB_TRY(pb_path_join(dir, file, &path));
+    const pb_status s = pb_append_open(path, false, fd);
+    free(path);
+    return s;
 }
 
-static void samples_header(FILE *f) { fputs("run_id,launch,key,metric,index,value\n", f); }
+static pb_status create(const char *dir, const char *file, const char *text, size_t n)
+{
+    char *path;
+    PB_TRY(pb_path_join(dir, file, &path));
+    const pb_status s = pb_file_create(path, text, n);
+    free(path);
+    return s;
+}
 
-static pb_status create(const char *dir, const char *file, void (*header)(FILE *f))
+static pb_status create_results(const char *dir)
 {
     page p;
-    int fd;
-    PB_TRY(open_in(dir, file, O_CREAT | O_EXCL, &fd));
-    pb_status s = page_open(&p);
-    if (s == PB_OK) {
-        header(p.f);
-        s = page_append(&p, fd, file);
-    }
-    close(fd);
+    PB_TRY(page_open(&p));
+    pb_csv_header(p.f);
+    const pb_status s =
+        fclose(p.f) == 0 ? create(dir, "results.csv", p.text, p.n) : pb_fail(PB_ENOMEM, "no memory for a row");
+    free(p.text);
     return s;
+}
+
+static void remove_results(const char *dir)
+{
+    char *path;
+    if (pb_path_join(dir, "results.csv", &path) != PB_OK) return;
+    unlink(path);
+    free(path);
 }
 
 pb_status pb_results_create(const char *dir)
 {
-    PB_TRY(create(dir, "results.csv", pb_csv_header));
-    return create(dir, "samples.csv", samples_header);
+    PB_TRY(create_results(dir));
+    const pb_status s = create(dir, "samples.csv", PB_SAMPLES_HEADER, strlen(PB_SAMPLES_HEADER));
+    if (s != PB_OK) remove_results(dir);
+    return s;
 }
 
 pb_status pb_results_append(const char *dir, const char *rows, size_t n)
 {
-    int fd;
-    PB_TRY(open_in(dir, "results.csv", 0, &fd));
-    const pb_status s = append(fd, rows, n, "results.csv");
-    close(fd);
+    char *path;
+    PB_TRY(pb_path_join(dir, "results.csv", &path));
+    const pb_status s = pb_append(path, rows, n);
+    free(path);
     return s;
 }
 
 pb_status pb_sink_open(const char *dir, pb_sink *out)
 {
     *out = (pb_sink){.results = -1, .samples = -1, .measure = {.min_time = -1}};
-    PB_TRY(open_in(dir, "results.csv", 0, &out->results));
-    pb_status s = open_in(dir, "samples.csv", 0, &out->samples);
+    PB_TRY(open_in(dir, "results.csv", &out->results));
+    pb_status s = open_in(dir, "samples.csv", &out->samples);
     if (s != PB_OK) pb_sink_close(out);
     return s;
 }

@@ -26,9 +26,11 @@ struct pb_sink {
     bool write_failed, truncated;
 };
 
-/* Creates dir/results.csv and dir/samples.csv with their header lines. EIO: they exist, or cannot be made. */
+#define PB_SAMPLES_HEADER "run_id,launch,key,metric,index,value\n"
+/* Creates dir/results.csv and dir/samples.csv with their header lines, both or neither. EPATH: they exist, or cannot be
+ * made; EIO: the disk is full. */
 pb_status pb_results_create(const char *dir);
-/* Appends whole rows to dir/results.csv. EIO. */
+/* Appends whole rows to dir/results.csv, all of them or none. EPATH, EIO. */
 pb_status pb_results_append(const char *dir, const char *rows, size_t n);
 /* Opens them for appending. The caller fills the fields from run_id on. */
 pb_status pb_sink_open(const char *dir, pb_sink *out);

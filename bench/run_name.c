@@ -27,12 +27,13 @@ void pb_run_name_new(const char *what, const char *dir, pb_run_name *out)
 pb_status pb_run_make_folder(const char *dir)
 {
     char path[PB_RUN_DIR_TEXT];
-    snprintf(path, sizeof path, "%s", dir);
+    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path - 1) /* pb_run_name_new may have cut it */
+        return pb_fail(PB_EINVAL, "--out %.60s...: a path of %zu characters or more", dir, sizeof path - 1);
     for (char *slash = path + 1;; slash++) {
         slash += strcspn(slash, "/");
         char end = *slash;
         *slash = 0;
-        if (mkdir(path, 0777) != 0 && errno != EEXIST) return pb_fail(PB_EIO, "--out %s: %s", path, strerror(errno));
+        if (mkdir(path, 0777) != 0 && errno != EEXIST) return pb_fail_errno(errno, "--out %s", path);
         if (!end) return PB_OK;
         *slash = end;
     }

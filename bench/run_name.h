@@ -15,6 +15,6 @@ typedef struct pb_run_name {
 
 /* `what` is the suite or tool; `dir` NULL: one of runs/. */
 void pb_run_name_new(const char *what, const char *dir, pb_run_name *out);
-/* mkdir -p. EIO with one line. */
+/* mkdir -p. EINVAL: too long; EPATH, EIO. */
 pb_status pb_run_make_folder(const char *dir);
 #endif

@@ -46,7 +46,10 @@ static bool again(const json_t *about, int launch, const pb_options *o)
 long pb_throttle_launches(const json_t *about, const pb_options *o)
 {
     long all = o->launches;
-    for (int i = 0; i < all; i++) all += again(about, i, o);
+    const json_t *entry;
+    size_t i;
+    json_array_foreach(json_object_get(about, "launch_state"), i, entry) all +=
+        again(about, (int)json_integer_value(json_object_get(entry, "launch")), o);
     return all;
 }
 

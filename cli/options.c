@@ -138,6 +138,7 @@ typedef struct reader {
     int command, argc, at;
     char **argv;
     void *fields;
+    bool shown_only; /* internal options are unknown ones */
 } reader;
 
 static bool belongs(const pb_option_info *i, int command) { return i->commands & 1u << command; }
@@ -185,7 +186,7 @@ static pb_status long_option(reader *r, const char *arg)
     char text[PB_OPTION_TEXT];
     for (const pb_option_info *i = r->cli->options; i->name; i++) {
         pb_option_text(i, text, sizeof text);
-        if (strlen(text) == n && strncmp(text, arg, n) == 0 && belongs(i, r->command))
+        if (strlen(text) == n && strncmp(text, arg, n) == 0 && belongs(i, r->command) && (i->help || !r->shown_only))
             return take(r, i, text, attached);
     }
     if (!extra || !extra->known(r->command, arg + 2, n - 2)) return unknown(r, arg, n);
@@ -218,13 +219,13 @@ static pb_status defaults(const pb_cli *cli, void *fields)
     return PB_OK;
 }
 
-pb_status pb_cli_parse(const pb_cli *cli, int command, int argc, char **argv, void *fields, pb_words *args)
+static pb_status parse(reader r, pb_words *args)
 {
     bool plain = false; /* after -- */
     args->n = 0;
-    PB_TRY(defaults(cli, fields));
-    for (reader r = {cli, command, argc, 0, argv, fields}; r.at < argc; r.at++) {
-        const char *arg = argv[r.at];
+    PB_TRY(defaults(r.cli, r.fields));
+    for (; r.at < r.argc; r.at++) {
+        const char *arg = r.argv[r.at];
         if (!plain && strcmp(arg, "--") == 0) plain = true;
         else if (!plain && strncmp(arg, "--", 2) == 0) PB_TRY(long_option(&r, arg));
         else if (!plain && arg[0] == '-' && arg[1]) PB_TRY(short_options(&r, arg));
@@ -232,4 +233,15 @@ pb_status pb_cli_parse(const pb_cli *cli, int command, int argc, char **argv, vo
         else args->v[args->n++] = arg;
     }
     return PB_OK;
+}
+
+pb_status pb_cli_parse(const pb_cli *cli, int command, int argc, char **argv, void *fields, pb_words *args)
+{
+    return parse((reader){.cli = cli, .command = command, .argc = argc, .argv = argv, .fields = fields}, args);
+}
+
+pb_status pb_cli_parse_shown(const pb_cli *cli, int command, int argc, char **argv, void *fields, pb_words *args)
+{
+    const reader r = {cli, command, argc, 0, argv, fields, .shown_only = true};
+    return parse(r, args);
 }

@@ -74,6 +74,8 @@ pb_status pb_cli_command(const pb_cli *cli, const char *name, int *out);
 /* argv without the program's and the command's name; the strings must outlive *fields, which this fills from {0}.
  * Words that are no options go to *args. EINVAL with one line, and a hint. */
 pb_status pb_cli_parse(const pb_cli *cli, int command, int argc, char **argv, void *fields, pb_words *args);
+/* The same of words that a file holds: internal options are EINVAL, as options that do not exist. */
+pb_status pb_cli_parse_shown(const pb_cli *cli, int command, int argc, char **argv, void *fields, pb_words *args);
 
 /* "--min-time" of min_time. */
 void pb_option_text(const pb_option_info *i, char *out, size_t n);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 /* open(2) returns the lowest free descriptor, which is `fd` because those below it are taken by then. */
@@ -12,4 +13,5 @@ void pb_streams_open(void)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF &&
             open("/dev/null", fd == STDIN_FILENO ? O_RDONLY : O_WRONLY) != fd)
             _exit(125);
+    signal(SIGXFSZ, SIG_IGN);
 }

@@ -252,13 +252,15 @@ for signal in INT TERM; do
 done
 
 # ---- a full disk: files may not pass 1 KiB (run.json does not fit), or 4 KiB (samples.csv does not) ---------
+# A run that could not make all of its files leaves none, so that its folder can be named again.
 for limit in 1 4; do
     (ulimit -f $limit; exec "$fixture" --suite toy --batch $(seq -s, 30) --out l$limit -n 1 step) >"$dir/log" 2>&1
     [[ $? -eq 125 ]] || fail "l$limit: exit code"
-    whole l$limit
     [[ $(grep '^bench:' "$dir/log" | grep -vc warning) -eq 1 ]] || fail "l$limit: not one line"
     grep -q 'bench: .*: File too large' "$dir/log" || fail "l$limit: no reason"
 done
+whole l4
+[[ ! -e l1 ]] || fail "l1: a folder that is no run was left behind: $(ls l1)"
 [[ $(count l4 ,ok,) -ge 5 && -z $(tail -c 1 l4/samples.csv) ]] || fail "l4: rows that fitted are gone, or one is cut"
 grep -q '"truncated": true' l4/run.json || fail "l4: run.json does not say truncated"
 "$fixture" list >/dev/full 2>"$dir/log"

@@ -233,7 +233,9 @@ static void a_plot_that_cannot_be_says_why(void **state)
          "apt-get install gnuplot-nox"},
         {REPORTS "results.csv", {.out = "/tmp/x.svg", .gnuplot = "false"}, 125, "false failed"},
         {REPORTS "results.csv", {.out = "x.pdf"}, 2, "must end in .svg or .png"},
-        {REPORTS "results.csv", {.out = "x'.svg"}, 2, "no quotes"},
+        {REPORTS "results.csv", {.out = "x\n.svg"}, 2, "without control characters"},
+        {REPORTS "results.csv", {.out = "/dev/full/x.svg"}, 2, "Not a directory"},
+        {REPORTS "results.csv", {.out = "x.svg", .plots = "/no/such"}, 2, "has a script in /no/such"},
         {REPORTS "others.csv", {.out = "x.svg"}, 2, "none of its suites"},
         {REPORTS "others.csv", {.out = "x.svg", .figure = "crossover"}, 2, "no graphed case"},
         {REPORTS "others.csv", {.out = "x.svg", .figure = "attention"}, 2, "no case of the suite attention"},
@@ -243,7 +245,6 @@ static void a_plot_that_cannot_be_says_why(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pb_plot_opts o = cases[i].o;
-        o.plots = PB_SOURCE_DIR "/plots";
         assert_int_equal(pb_plot(cases[i].run, &o, capture_begin(&c)), cases[i].want);
         assert_string_equal(capture_end(&c), "");
         free(c.text);

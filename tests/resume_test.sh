@@ -116,7 +116,7 @@ expect 4 results "$fixture" run --resume crash
 # ---- what would make two runs of one -------------------------------------------------------------------------------
 before=$(cat whole/* | md5sum)
 table "$fixture" <<'TABLE'
-run --resume nowhere               | 2 | --resume: nowhere/run.json
+run --resume nowhere               | 2 | nowhere/run.json: No such file
 run --resume whole --samples 4     | 2 | a run that is resumed keeps its --samples
 run --resume whole --launches 5    | 2 | keeps its --launches
 run --resume whole --seed 4        | 2 | keeps its --seed
@@ -136,11 +136,39 @@ edited '"bench_version": "[^"]*"' '"bench_version": "0"' 'version 0; this is'
 edited '"machine_id": "[^"]*"' '"machine_id": "other"' 'it was begun on other'
 edited '"seed": [0-9]*' '"seed": 9' 'its cases are others'
 edited '"--suite"' '7' 'something else than words'
+edited '"run",' '"compare",' 'does not begin with bench run'
+edited '"--quiet"' '"--child-dir=\/"' "has no option '--child-dir"
+edited '"--quiet"' '"--help"' 'has --help'
+edited '"--quiet"' '"--resume=x"' 'its argv holds --resume'
+edited '"--quiet"' '"\\u001b[2J"' 'control characters: ?[2J'
+edited '"machine_id": "' '"machine_id": "\\u001b[2J' 'not plain'
 edited '{' '[' 'edited/run.json'
 cp -r whole edited && rm edited/progress.csv
-expect 2 'nothing to go on from' "$fixture" run --resume edited
-printf 'launch,case,results,samples\n0,9,80,37\n' >edited/progress.csv
-expect 2 'case 9 of 6' "$fixture" run --resume edited
+expect 2 'progress.csv: No such file' "$fixture" run --resume edited
+mkfifo edited/progress.csv
+expect 2 'it is a FIFO' timeout 20 "$fixture" run --resume edited
+rm -r edited
+
+# What is refused has lost nothing: all is checked before anything is cut off.
+marked() { # marked LINE TEXT: progress.csv with that line only
+    cp -r whole edited
+    printf 'launch,case,results,samples\n%s\n' "$1" >edited/progress.csv
+    expect 2 "$2" "$fixture" run --resume edited
+    [[ $(cat edited/results.csv edited/samples.csv edited/run.json | md5sum) == "$rows_before" ]] || fail "'$1' cost rows"
+    rm -r edited
+}
+rows_before=$(cat whole/results.csv whole/samples.csv whole/run.json | md5sum)
+marked 0,9,88,37 'launch 0, case 9; there are 2 launches of 6 cases'
+marked 3,0,88,37 'launch 3, case 0; there are 2 launches'
+marked 2,1,88,37 'launch 2, case 1; there are 2 launches'
+marked 4294967296,0,88,37 'progress.csv:2: need launch,case,results,samples'
+marked 0,0,9223372036854775808,37 'progress.csv:2: need'
+marked -1,0,88,37 'progress.csv:2: need'
+marked 0,0,88,37,5 'progress.csv:2: need'
+marked 0,0,90,37 'results.csv: no line ends at byte 90'
+marked 0,0,88,36 'samples.csv: no line ends at byte 36'
+marked 0,0,0,37 'of which 0 are to stay'
+marked "0,0,$(stat -c %s whole/results.csv),37" 'a row of launch 0 among those before launch 0'
 [[ $(cat whole/* | md5sum) == "$before" ]] || fail "whole: a refused call changed it"
 
 [[ $failures -eq 0 ]] && echo "all passed"

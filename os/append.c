@@ -1,0 +1,63 @@
+/* append.c - appends that are whole or not there. */
+#include "os/append.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "os/disk.h"
+
+/* Without O_NONBLOCK, opening a FIFO waits for a reader; with it the FIFO is refused with ENXIO, which says less than
+ * what the path is. */
+static pb_status open_file(const char *path, int flags, int *out, struct stat *st)
+{
+    const int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0666);
+    if (fd < 0) {
+        const int error = errno;
+        if (error == ENXIO && stat(path, st) == 0) PB_TRY(pb_disk_need_file(path, st->st_mode));
+        return pb_fail_errno(error, "%s", path);
+    }
+    const pb_status s = fstat(fd, st) == 0 ? pb_disk_need_file(path, st->st_mode) : pb_fail_errno(errno, "%s", path);
+    if (s == PB_OK) *out = fd;
+    else close(fd);
+    return s;
+}
+
+pb_status pb_append_open(const char *path, bool create, int *fd)
+{
+    struct stat st;
+    return open_file(path, O_APPEND | (create ? O_CREAT : 0), fd, &st);
+}
+
+pb_status pb_append_put(int fd, const char *path, const void *bytes, size_t n)
+{
+    struct stat before, after;
+    if (fstat(fd, &before) != 0) return pb_fail_errno(errno, "%s", path);
+    const pb_status s = pb_disk_put(&pb_disk_posix, fd, path, bytes, n);
+    if (s == PB_OK || (fstat(fd, &after) == 0 && after.st_size == before.st_size)) return s;
+    if (ftruncate(fd, before.st_size) == 0) return s;
+    return pb_fail_errno(errno, "%s: a part of a line was written and cannot be cut off", path);
+}
+
+pb_status pb_append(const char *path, const void *bytes, size_t n)
+{
+    int fd = -1;
+    PB_TRY(pb_append_open(path, false, &fd));
+    const pb_status s = pb_append_put(fd, path, bytes, n);
+    return close(fd) == 0 || s != PB_OK ? s : pb_fail_errno(errno, "%s", path);
+}
+
+pb_status pb_append_cut(const char *path, long long size)
+{
+    struct stat st;
+    int fd = -1;
+    PB_TRY(open_file(path, 0, &fd, &st));
+    pb_status s = PB_OK;
+    if (st.st_size > size) {
+        s = ftruncate(fd, (off_t)size) == 0 ? PB_OK : pb_fail_errno(errno, "%s", path);
+        if (s == PB_OK) s = pb_disk_sync(&pb_disk_posix, fd, path);
+    }
+    close(fd);
+    return s;
+}
