@@ -149,12 +149,12 @@ static pb_status add_batch(pb_job *j, const float *mask, float *nll, pb_evaluati
 
 static pb_status evaluate(pb_job *j, pb_dataset *d, pb_batch_fn each, void *self, float *nll, pb_evaluation *e)
 {
-    const size_t rows = pb_dataset_rows(d), B = (size_t)j->cfg.B, S = (size_t)j->cfg.S;
+    const size_t rows = pb_dataset_rows(d), B = (size_t)j->cfg.B;
     const pb_batch batch = {j->rows.ids, j->rows.targets, j->rows.mask, 0, j->rows.start, j->rows.pos};
     for (size_t first = 0; first < rows; first += B) {
         const size_t n = rows - first < B ? rows - first : B;
-        pb_dataset_next(d, (int)B, &j->rows);
-        memset(j->rows.mask + n * S, 0, (B - n) * S * sizeof *j->rows.mask); /* rows of the next epoch */
+        pb_dataset_next(d, (int)n, &j->rows);
+        pb_dataset_blank(d, (int)n, (int)B, &j->rows);
         PB_TRY(pb_trainer_set_batch(j->trainer, &batch));
         PB_TRY(pb_phase_forward(&j->ctx, j->trainer));
         if (each) PB_TRY(each(self, j, first, (int)n));
