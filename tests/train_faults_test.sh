@@ -26,7 +26,7 @@ close "$(sed -n 's/.*perplexity \([0-9.]*\).*/\1/p' log)" "$(sed -n 's/.*: loss 
 # A model whose embedding of the byte 'Z' is NaN: a step that reads a Z is skipped, and no other.
 "$train" --model tiny-llama --tuning full --steps 1 --seq 32 -q --export m || fail 'export'
 n=$(od -An -t u8 -N 8 m/model.safetensors | tr -d ' ')
-begin=$(head -c $((8 + n)) m/model.safetensors | grep -o '"model.embed_tokens.weight":{[^}]*' | sed 's/.*"data_offsets":\[\([0-9]*\),.*/\1/')
+begin=$(head -c $((8 + n)) m/model.safetensors | grep -ao '"model.embed_tokens.weight":{[^}]*' | sed 's/.*"data_offsets":\[\([0-9]*\),.*/\1/')
 printf '\0\0\300\177' | dd of=m/model.safetensors bs=1 seek=$((8 + n + begin + 90 * 96 * 4)) conv=notrunc status=none
 for i in $(seq 16); do printf '{"instruction":"%s","response":"%d"}\n' "$([[ $((i % 2)) -eq 1 ]] && echo Z || echo z)" "$i"; done >z.jsonl
 expect 0 'steps had no finite loss and gradient' "$train" --model m --tuning full --data z.jsonl --pack off --batch 1 --seq 64 --steps 16 \
@@ -36,5 +36,39 @@ skipped=$(column z.csv status | grep -c skipped) longest=$(column z.csv status |
 expect 1 "$longest steps in a row without a finite loss and gradient (--max-skipped)" "$train" --model m --tuning full --data z.jsonl --pack off \
     --batch 1 --seq 64 --steps 16 --max-skipped "$longest"
 rm -r m z.csv
+
+# ---- sizes that a file names are held against its shards and the memory there is before anything is allocated ----------
+# limited CODE TEXT ARG...: with 1 GB of addresses, which the sizes named below would exceed at once
+limited() {
+    local code=$1 text=$2
+    shift 2
+    expect "$code" "$text" env OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1 bash -c "ulimit -v 1000000; exec \"\$@\"" limited "$train" --steps 1 --seq 16 --batch 1 --data "$corpus" "$@"
+    [[ $(grep -c '^train: ' log) -eq $((code > 0)) && $(wc -l <log) -le $((code > 0 ? 1 : 99)) ]] || fail "not one line: $(cat log)"
+}
+"$train" --model tiny-llama --tuning full --steps 1 --seq 32 -q --export m || fail 'export'
+cp m/config.json config.json
+limited 0 'step      1/1' --model m
+for tuning in full lora qlora; do
+    for size in 'intermediate_size 4194304' 'hidden_size 1048576' 'vocab_size 4194304' 'num_hidden_layers 1000' 'num_attention_heads 4095' 'num_key_value_heads 1' \
+        'head_dim 512'; do
+        sed "s/\"${size% *}\": *[0-9]*/\"${size% *}\": ${size#* }/" config.json >m/config.json
+        limited 2 'm' --model m --tuning $tuning
+        grep -q 'the model needs\|there is no tensor' log || fail "$size: $(cat log)"
+    done
+done
+# the position limit sizes nothing
+sed 's/"max_position_embeddings": *[0-9]*/"max_position_embeddings": 1000000000/' config.json >m/config.json
+limited 0 'step      1/1' --model m
+cp config.json m
+"$train" --model m --steps 1 --seq 32 --rank 4 -q --export adapter || fail 'export of adapters'
+limited 0 'step      1/1' --model m --adapter adapter
+sed -i 's/"r": *[0-9]*/"r": 96/' adapter/adapter_config.json
+limited 2 'the model needs [96,96]' --model m --adapter adapter
+sed -i 's/"r": *[0-9]*/"r": 4194304/' adapter/adapter_config.json
+limited 2 'rank 4194304: need 1 to 96' --model m --adapter adapter
+# what is really asked for, and too much for this machine
+limited 125 'MB are available' --model qwen2.5-1.5b --tuning full
+limited 125 'MB are available' --accumulate 1000000 --seq 2048 --batch 1000
+rm -r m adapter
 
 [[ $failures -eq 0 ]] || { echo "$failures failed" && exit 1; }
