@@ -32,7 +32,7 @@ setup: ## install the Debian packages that are missing
 	@scripts/setup
 
 test: setup build ## build, then every test
-	@ctest --preset $(PRESET) $(ARGS)
+	@ctest --preset $(PRESET) -j $(JOBS) $(ARGS)
 
 tiny-weights: build ## train the model that parity tests read: tiny-weights/ of the build
 	@$(BUILD)/bin/tiny_weights $(BUILD)/tiny-weights again

@@ -4,7 +4,7 @@
  *   FLOPs       pairs H 2 (D + V) forward, pairs H (6 D + 4 V) backward: the two and the five matrix products, as every
  *               public kernel counts them
  *   reductions  4 D bytes a valid pair in the backward pass of sparse attention: the f32 sums of dkv are added to once
- * for every row that a query lists, all its heads together. A kernel that first joins the rows that neighbouring
+ *               for every row that a query lists, all its heads together. A kernel that first joins the rows that neighbouring
  *               queries share does fewer, and its share of this floor may pass 1
  *
  * Lists hold the same rows on every machine and in every run. */

@@ -143,9 +143,9 @@ static pb_status acceptable(const pb_table *t, const pb_series_set *set)
         if (!pb_series_ok(s) && strcmp(s->status, "unsupported") != 0)
             return pb_fail(PB_EINVAL, "%s: no baseline from this run: %s %s is %s", t->path, s->key, s->metric,
                            s->status);
-        if (pb_series_ok(s) && s->launches < PB_BASELINE_LAUNCHES)
+        if (pb_series_ok(s) && s->launches < PB_ENOUGH_LAUNCHES)
             return pb_fail(PB_EINVAL, "%s: no baseline from this run: %d launches of %s, need %d", t->path, s->launches,
-                           s->key, PB_BASELINE_LAUNCHES);
+                           s->key, PB_ENOUGH_LAUNCHES);
     }
     if (pb_stored(first->run_id)) return pb_fail(PB_EINVAL, "%s: is a baseline already", t->path);
     return PB_OK;

@@ -18,7 +18,7 @@
 #include "bench/gates.h"
 #include "bench/series.h"
 
-enum { PB_BASELINE_LAUNCHES = 3 /* the least a run must have */, PB_BASELINE_SESSIONS = 20 };
+enum { PB_BASELINE_SESSIONS = 20 };
 
 typedef struct pb_baseline_opts {
     const char *baselines; /* the folder; NULL: "baselines" */

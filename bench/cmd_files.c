@@ -34,6 +34,7 @@ static pb_compare_opts compare_opts(const pb_options *o)
     return (pb_compare_opts){.gates = o->gates,
                              .baselines = o->baseline,
                              .strict = o->strict,
+                             .need_verdict = o->bisect,
                              .allow_mismatch = o->allow_mismatch,
                              .require_baseline = o->require_baseline,
                              .subset = o->subset,
@@ -124,7 +125,8 @@ static pb_exit compare_run(const pb_options *o, const char *dir)
     pb_compare_opts opts = compare_opts(o);
     opts.subset = o->args.n || o->filter.n || o->axis.n || o->impl || o->prefer;
     if (!o->quiet) putchar('\n');
-    if (nothing_to_compare_with(o)) return o->require_baseline ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK;
+    if (nothing_to_compare_with(o))
+        return o->require_baseline ? PB_EXIT_INCOMPARABLE : o->bisect ? PB_EXIT_INCONCLUSIVE : PB_EXIT_OK;
     fflush(stdout); /* before what may come on stderr */
     return explained(pb_compare_baseline(dir, &opts, stdout));
 }

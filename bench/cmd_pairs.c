@@ -235,8 +235,11 @@ static pb_status go_on(const pb_options *o, pb_pair_plan *p, pb_pair_folder *f)
 
 static pb_compare_opts compare_opts(const pb_options *o)
 {
-    return (pb_compare_opts){
-        .strict = o->strict, .allow_mismatch = o->allow_mismatch, .all = o->all, .format = o->format};
+    return (pb_compare_opts){.strict = o->strict,
+                             .need_verdict = o->bisect,
+                             .allow_mismatch = o->allow_mismatch,
+                             .all = o->all,
+                             .format = o->format};
 }
 
 static pb_status read_gates(const pb_options *o, pb_gates *out)

@@ -15,12 +15,13 @@
 #include "bench/resume.h"
 #include "bench/run_json.h"
 #include "bench/run_name.h"
+#include "bench/series.h"
 #include "bench/throttle.h"
 #include "os/interrupt.h"
 #include "kernels/core/clock.h"
 #include "kernels/core/gpu_check.h"
 
-enum { ENOUGH_LAUNCHES = 3, MOST_LAUNCHES = 1000000000 };
+enum { MOST_LAUNCHES = 1000000000 };
 
 typedef struct run {
     const pb_options *o;
@@ -218,9 +219,9 @@ static void warn(const run *r)
 {
     double load = 0;
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    if (r->o->launches < ENOUGH_LAUNCHES)
+    if (r->o->launches < PB_ENOUGH_LAUNCHES)
         fprintf(stderr, "bench: warning: %ld launch%s: too few for a comparison, which needs %d\n", r->o->launches,
-                r->o->launches == 1 ? "" : "es", ENOUGH_LAUNCHES);
+                r->o->launches == 1 ? "" : "es", PB_ENOUGH_LAUNCHES);
     if (getloadavg(&load, 1) == 1 && load > 1.5 * (double)cpus) /* more than an earlier run of ours leaves behind */
         fprintf(stderr, "bench: warning: the load is %.1f on %ld CPUs: other work will be in the figures\n", load,
                 cpus);

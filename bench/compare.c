@@ -63,6 +63,17 @@ pb_status pb_compare_show(pb_comparison *c, const pb_compare_opts *o, FILE *out)
     }
 }
 
+pb_exit pb_compare_exit(const int n[PB_NVERDICTS], const pb_compare_opts *o)
+{
+    const bool judged = n[PB_VERDICT_REGRESSED] || n[PB_VERDICT_IMPROVED] || n[PB_VERDICT_SAME];
+    const bool open = o->strict && (n[PB_VERDICT_SUSPECT] || n[PB_VERDICT_INCONCLUSIVE]);
+    pb_exit e = open || (o->need_verdict && !judged) ? PB_EXIT_INCONCLUSIVE : PB_EXIT_OK;
+    if (n[PB_VERDICT_REGRESSED]) e = pb_worse_exit(e, PB_EXIT_REGRESSION);
+    if (n[PB_VERDICT_FAILED] || n[PB_VERDICT_MISSING] || n[PB_VERDICT_INCOMPARABLE])
+        e = pb_worse_exit(e, PB_EXIT_INCOMPARABLE);
+    return e;
+}
+
 /* ---- the two doors ----------------------------------------------------------------------------- */
 
 static pb_status compare_sides(const side *b, const side *c, const pb_compare_opts *o, FILE *out, pb_exit *e)
@@ -73,7 +84,7 @@ static pb_status compare_sides(const side *b, const side *c, const pb_compare_op
     pb_status s = pb_judge(&b->set, &c->set, &gates, NULL, &(pb_judge_opts){o->allow_mismatch, o->subset}, &vs);
     if (s == PB_OK) s = pb_verdicts_decide(&vs);
     if (s == PB_OK) {
-        *e = pb_counts_exit(vs.count, o->strict);
+        *e = pb_compare_exit(vs.count, o);
         pb_verdicts_sort(&vs);
         s = pb_compare_show(&(pb_comparison){.vs = &vs,
                                              .base = &b->set,
@@ -133,7 +144,7 @@ static pb_status judge_run(against *a, const pb_compare_opts *o, FILE *out, pb_e
     for (int i = 0; i < n; i++) PB_TRY(judge_suite(a, suites[i], o));
     PB_TRY(pb_verdicts_decide(&a->vs));
     bool lacking = o->require_baseline && (a->nmissing || !n);
-    *e = pb_worse_exit(pb_counts_exit(a->vs.count, o->strict), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
+    *e = pb_worse_exit(pb_compare_exit(a->vs.count, o), lacking ? PB_EXIT_INCOMPARABLE : PB_EXIT_OK);
     pb_verdicts_sort(&a->vs);
     return pb_compare_show(&(pb_comparison){.vs = &a->vs,
                                             .base = a->nbase ? &a->base[0].set : NULL,

@@ -7,11 +7,13 @@
 #include <stdio.h>
 
 #include "bench/bench.h"
+#include "bench/verdict.h"
 
 typedef struct pb_compare_opts {
     const char *gates;     /* NULL: gates.csv in `baselines` */
     const char *baselines; /* the folder; NULL: "baselines" */
-    bool strict;           /* SUSPECT gives PB_EXIT_INCONCLUSIVE */
+    bool strict;           /* SUSPECT and INCONCLUSIVE give PB_EXIT_INCONCLUSIVE */
+    bool need_verdict;     /* no row that gates REGRESSED, IMPROVED or SAME gives it too: nothing was judged */
     bool allow_mismatch;   /* compare across machines */
     bool require_baseline; /* no baseline gives PB_EXIT_INCOMPARABLE */
     bool subset;           /* the run was filtered: cases it lacks are not MISSING */
@@ -25,4 +27,6 @@ pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_op
 /* Every suite of the run against baselines/<machine_id>/<suite>.csv. Where there is none: one line
  * NO-BASELINE, with the path and how to save one. */
 pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out);
+/* The exit code of verdicts: of `count` of pb_verdicts, or of pb_pair_report. */
+pb_exit pb_compare_exit(const int count[PB_NVERDICTS], const pb_compare_opts *o);
 #endif

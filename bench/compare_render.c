@@ -154,7 +154,8 @@ static void junit_verdict(const pb_verdict *v, pb_junit_case *out)
     snprintf(out->type, sizeof out->type, "%s", cells.name);
     char least[PB_FIGURE_TEXT], detects[2 * PB_FIGURE_TEXT] = "";
     pb_worsening(least, v->evidence.detects, " ");
-    if (v->evidence.sessions) snprintf(detects, sizeof detects, ", a regression from %s on", least);
+    if (v->evidence.sessions && isfinite(v->evidence.detects))
+        snprintf(detects, sizeof detects, ", a regression from %s on", least);
     snprintf(out->message, sizeof out->message, "%s: base %s, candidate %s (%s)%s, launches %s%s%.300s", cells.name,
              cells.base, cells.cand, cells.change, detects, cells.launches, *v->why ? ": " : "", v->why);
 }

@@ -3,7 +3,8 @@
  * Text: what both sides share once, then one line a key and metric, most severe first, then notes, and as the last line
  * "bench: regressed=0 improved=0 same=8 suspect=1 missing=0 incomparable=0 failed=0 new=0 detects=1.7%..15% exit=0":
  * counts of the rows that gate (and of every FAILED and INCOMPARABLE one), and the least change for the worse that
- * would have been REGRESSED, over the rows that gate ("detects=-": there was none to hold against anything). Markdown,
+ * would have been REGRESSED, over the rows that gate ("none": no change, for want of stored sessions; "detects=-":
+ * there was no row to hold against anything). Markdown,
  * fit for a comment on a pull request: the verdict first, then a table of the rows that gate, most severe first, then
  * what else moved, folded. Each table holds at most PB_MARKDOWN_ROWS rows and says how many there are more. JUnit: a
  * test case a row that counts. REGRESSED is a failure; FAILED, MISSING and INCOMPARABLE are errors; SAME and IMPROVED
@@ -59,7 +60,7 @@ void pb_verdict_text(const pb_verdict *v, pb_verdict_cells *out);
 const char *pb_session_name(const pb_session *s);
 /* A row that gates and is not REGRESSED, yet worse than the oldest session kept by more than its stored_limit. */
 bool pb_verdict_creeps(const pb_verdict *v);
-/* "15%", "1.7%..15%", or "-" where no row that gates was held against a figure. */
+/* "1.7%", "1.7%..15%", "none", or "-" where no row that gates was held against a figure. */
 void pb_detects_text(const pb_verdicts *vs, char *out, size_t n);
 enum { PB_EXPLAIN_TEXT = 640 };
 /* One line: the figures, what they were held against, what decided. Of one verdict of vs. */

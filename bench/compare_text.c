@@ -8,7 +8,7 @@
 #include "bench/soft_differences.h"
 #include "bench/stored_rule.h"
 
-enum { MIN_LAUNCHES = 3, NOTES_MAX = 3 };
+enum { NOTES_MAX = 3 };
 
 /* ---- the table --------------------------------------------------------------------------------- */
 
@@ -80,7 +80,7 @@ static void print_table(printer *p, const pb_verdicts *vs)
 
 /* ---- notes ------------------------------------------------------------------------------------- */
 
-/* Of the ceilings that gates divide by. Several suites bring the same ones again. */
+/* Of the ceilings that gates name. Several suites bring the same ones again. */
 static void note_machine(const pb_verdicts *vs, FILE *out)
 {
     const pb_series *last = NULL;
@@ -91,9 +91,7 @@ static void note_machine(const pb_verdicts *vs, FILE *out)
         last = v->cand;
         pb_figure(was, v->base->median, v->base->unit);
         pb_figure(is, v->cand->median, v->cand->unit);
-        fprintf(out,
-                "note: the machine changed, not the code: %s moved, %s -> %s (%+.1f %%); gates that name it divide it "
-                "out\n",
+        fprintf(out, "note: the machine moved: %s %s -> %s (%+.1f %%); figures are compared as measured\n",
                 v->cand->metric, was, is, 100 * (v->ratio - 1));
     }
 }
@@ -127,27 +125,33 @@ static void note_itself(const pb_verdicts *vs, FILE *out)
     }
 }
 
+/* Below PB_MIN_SESSIONS nothing is REGRESSED, above it a change beyond the prediction bound. */
 static void note_detects(const pb_verdicts *vs, FILE *out)
 {
     char least[PB_FIGURE_TEXT], most[PB_FIGURE_TEXT], sessions[48];
     if (!vs->figures) return;
-    pb_worsening(least, vs->detects_least, " ");
-    pb_worsening(most, vs->detects_most, " ");
     snprintf(sessions, sizeof sessions, vs->sessions_least == vs->sessions_most ? "%d" : "%d to %d", vs->sessions_least,
              vs->sessions_most);
-    fprintf(out, "note: against %s session%s only a change for the worse from %s on is REGRESSED", sessions,
-            vs->sessions_most == 1 ? "" : "s", least);
-    if (strcmp(least, most) != 0) fprintf(out, ", of the row that shows least from %s on", most);
+    fprintf(out, "note: against %s session%s ", sessions, vs->sessions_most == 1 ? "" : "s");
+    if (isfinite(vs->detects_least)) {
+        pb_worsening(least, vs->detects_least, " ");
+        pb_worsening(most, vs->detects_most, " ");
+        fprintf(out, "only a change for the worse from %s on is REGRESSED", least);
+        if (strcmp(least, most) != 0) fprintf(out, ", of the row that shows least from %s on", most);
+    } else {
+        fprintf(out, "a change is SUSPECT at most, for the worse or the better");
+    }
     if (vs->sessions_least < PB_MIN_SESSIONS)
-        fprintf(out, ": fewer than %d sessions are held to stored_limit of gates.csv", PB_MIN_SESSIONS);
+        fprintf(out, ": REGRESSED and IMPROVED need %d. bench compare BASE CAND of two executables can show more",
+                PB_MIN_SESSIONS);
     fprintf(out, "\n");
 }
 
 static void note_launches(const char *which, int launches, FILE *out)
 {
-    if (launches < MIN_LAUNCHES)
-        fprintf(out, "note: only %d launch%s behind the %s: %d are the least to trust a verdict\n", launches,
-                launches == 1 ? "" : "es", which, MIN_LAUNCHES);
+    if (launches < PB_ENOUGH_LAUNCHES)
+        fprintf(out, "note: only %d launch%s behind the %s: %d are the least for a verdict\n", launches,
+                launches == 1 ? "" : "es", which, PB_ENOUGH_LAUNCHES);
 }
 
 /* A throttled launch is no longer in the figures, but that it was there is worth a line. */
@@ -177,9 +181,6 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
     note_throttled("base", c->base, out);
     note_throttled("candidate", c->cand, out);
     pb_soft_differences(c->base_name, c->cand_name, out);
-    if (vs->unscaled)
-        fprintf(out, "note: %d row%s compared as measured: a side lacks the ceiling that the gate names\n",
-                vs->unscaled, vs->unscaled == 1 ? "" : "s");
     if (c->mismatch) fprintf(out, "note: machines may differ (--allow-mismatch)\n");
     if (!gated) fprintf(out, "note: nothing here gates: gates.csv has no gating line for a metric of these files\n");
     note_machine(vs, out);

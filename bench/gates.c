@@ -128,7 +128,7 @@ const pb_gate *pb_gates_find(const pb_gates *g, const char *key, const char *met
     return &none;
 }
 
-bool pb_gates_divide_by(const pb_gates *g, const char *metric)
+bool pb_gates_name(const pb_gates *g, const char *metric)
 {
     for (int i = 0; i < g->n; i++)
         if (!strcmp(g->gate[i].ceiling, metric)) return true;

@@ -1,12 +1,15 @@
 /* gates.h - which metrics may fail a comparison, and by how much: baselines/gates.csv.
  *
- * Columns: suite,metric,better,stored_limit,ceiling,gating. `stored_limit` is for comparisons with fewer than
- * PB_MIN_SESSIONS stored sessions (stored_rule.h). 0.15: REGRESSED is a value more than 15 % worse, that is cand/base >
- * 1.15 where lower is better and base/cand > 1.15 where higher is; an improvement is the same upside down. `ceiling`
- * (may be empty) names the metric of suite `ceiling` by which both sides are scaled first, each by its own run's: a
- * machine that is 30 % slower today has not changed the code. `gating`: yes, no, or pairs, for a metric that fails a
- * comparison of executables, whose pairs show noise for what it is, but none with stored results. A line for every
- * metric that gates; what no line names has limit 0.15, no ceiling, and does not gate. */
+ * Columns: suite,metric,better,stored_limit,ceiling,gating
+ *
+ *   stored_limit  0.15: against stored sessions (stored_rule.h) a change of more than a third of it, 5 %, in either
+ *                 direction is SUSPECT, and sessions that could not show a change of 15 % are too scattered
+ *   ceiling       may be empty: the metric of suite `ceiling` that bounds this one. A comparison says when it moved;
+ *                 nothing is divided by it
+ *   gating        yes, no, or pairs: a metric that fails a comparison of executables, whose pairs show noise for what it
+ *                 is, but none with stored results
+ *
+ * A line for every metric that gates; what no line names has limit 0.15, no ceiling, and does not gate. */
 #ifndef PB_GATES_H
 #define PB_GATES_H
 #include "bench/bench.h"
@@ -32,6 +35,6 @@ pb_status pb_gates_read(const char *path, pb_gates *out);
 pb_status pb_gates_read_for_pairs(const char *path, pb_gates *out);
 /* The gate of a key's suite and a metric; one that does not gate when no line names it. Never NULL. */
 const pb_gate *pb_gates_find(const pb_gates *g, const char *key, const char *metric);
-/* Whether some gate divides by this metric of suite `ceiling`. */
-bool pb_gates_divide_by(const pb_gates *g, const char *metric);
+/* Whether this metric of suite `ceiling` is some gate's ceiling. */
+bool pb_gates_name(const pb_gates *g, const char *metric);
 #endif

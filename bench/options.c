@@ -103,6 +103,7 @@ static pb_status parse(parser *by, pb_command command, int argc, char **argv, pb
     *o = (pb_options){.command = command, .argc = argc, .argv = argv};
     o->inject_slowdown = o->min_effect = o->alpha = -1; /* not given */
     PB_TRY(by(&pb_bench_cli, (int)command, argc, argv, o, &args));
+    o->strict |= o->bisect; /* what could not be judged must not be taken for good */
     o->args = args;
     return PB_OK;
 }

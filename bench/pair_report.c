@@ -183,7 +183,7 @@ pb_status pb_pair_report_show(const pb_pair_judgement *j, const pb_pair_folder *
 {
     page p;
     char *notes = NULL;
-    pb_exit e = pb_counts_exit(j->report.count, o->compare->strict);
+    pb_exit e = pb_compare_exit(j->report.count, o->compare);
     if (f->kept) e = pb_worse_exit(e, PB_EXIT_INCOMPARABLE);
     pb_status s = fill(&p, j, plan, o->explain);
     if (s == PB_OK) s = notes_of(j, f, plan, o, &notes);

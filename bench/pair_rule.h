@@ -8,7 +8,8 @@
  *                 dbar >= delta; and L q+ <= alpha, q+ the exact sign-flip test's own p
  *   IMPROVED      the same of -d
  *   SAME          L p <= alpha_same for TOST's p of H0: |mean| >= delta, and likewise for the sign-flip test of both
- * bounds. That nothing was found is never SAME INCONCLUSIVE  else: `more` says how many pairs would be looked at next
+ *                 bounds. That nothing was found is never SAME
+ *   INCONCLUSIVE  else: `more` says how many pairs would be looked at next
  *   MISSING       the candidate (or both sides) has no such row
  *   INCOMPARABLE  units, machines or versions differ, or a pair has no ratio
  *
@@ -86,7 +87,7 @@ typedef struct pb_pair_result {
 } pb_pair_result;
 
 typedef struct pb_pair_report {
-    int count[PB_NVERDICTS]; /* of rows that gate, and every INCOMPARABLE; pb_counts_exit makes the exit code of it */
+    int count[PB_NVERDICTS]; /* of rows that gate, and every INCOMPARABLE; pb_compare_exit makes the exit code of it */
     int gating;              /* the size of the family */
     int looks;               /* L */
     int more;                /* further pairs wanted: up to the next look while a gating row is INCONCLUSIVE; else 0 */

@@ -6,6 +6,9 @@
 
 #include "bench/read.h"
 
+/* Fewer processes than this show nothing of how figures differ between them: no verdict, and no baseline. */
+enum { PB_ENOUGH_LAUNCHES = 3 };
+
 /* One session's figure: the median over its launches. */
 typedef struct pb_session {
     const char *run_id;

@@ -9,7 +9,7 @@
  *   sides of a comparison     d = cand - base as recorded. Unless the code of both sides is said to be the same, each
  *                             row's mean of the session is taken off (centring: what is left is noise, whatever the
  *                             effect was) and the rest stretched by sqrt(n/(n-1)), which is what that took of its
- * spread
+ *                             spread
  *
  * Of these, two distributions of comparisons without a difference (A/A):
  *

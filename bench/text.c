@@ -62,7 +62,8 @@ double pb_percent(double ratio, double digit)
 
 void pb_worsening(char out[PB_FIGURE_TEXT], double change, const char *space)
 {
-    if (change < log(10)) snprintf(out, PB_FIGURE_TEXT, "%.3g%s%%", 100 * expm1(change), space);
+    if (isinf(change)) snprintf(out, PB_FIGURE_TEXT, "none");
+    else if (change < log(10)) snprintf(out, PB_FIGURE_TEXT, "%.3g%s%%", 100 * expm1(change), space);
     else if (change < log(1e300)) snprintf(out, PB_FIGURE_TEXT, "x%s%.3g", space, exp(change));
     else snprintf(out, PB_FIGURE_TEXT, "beyond%sx%s1e300", space, space);
 }

@@ -13,7 +13,8 @@ void pb_figure(char out[PB_FIGURE_TEXT], double v, const char *unit);
 void pb_figure_range(char out[PB_FIGURE_TEXT], double v, double min, double max, const char *unit);
 /* The change in percent; what would print as 0 at this last digit is 0, without a sign of its rounding. */
 double pb_percent(double ratio, double digit);
-/* The logarithm of a change for the worse: "15 %", "x 12". What stands between figure and unit: `space`. */
+/* The logarithm of a change for the worse: "15 %", "x 12"; "none" for +inf. What stands between figure and unit:
+ * `space`. */
 void pb_worsening(char out[PB_FIGURE_TEXT], double change, const char *space);
 
 /* The axes of a suite's cases: which of them vary. These functions walk keys that the reader has let in.

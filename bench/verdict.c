@@ -67,52 +67,29 @@ typedef struct judge {
     const char *newest; /* the base's session of the suite at hand */
 } judge;
 
-static double ceiling_at(const pb_series *ceiling, const char *run_id)
-{
-    for (int i = 0; i < ceiling->sessions; i++)
-        if (ceiling->session[i].run_id == run_id) return ceiling->session[i].value;
-    return 0;
-}
-
-/* ln of every session's figure, scaled by its own ceiling (NULL: as measured); worse is larger. Returns how many. */
-static int logs_of(const pb_series *s, const pb_series *ceiling, double *x)
+/* ln of every session's figure; worse is larger. */
+static void logs_of(const pb_series *s, double *x)
 {
     const bool lower = !strcmp(s->better, "lower");
-    int n = 0;
-    for (int i = 0; i < s->sessions; i++) {
-        const double scale = ceiling ? ceiling_at(ceiling, s->session[i].run_id) : 1;
-        if (scale > 0) x[n++] = (lower ? log(s->session[i].value) : -log(s->session[i].value)) + log(scale);
-    }
-    return n;
+    for (int i = 0; i < s->sessions; i++) x[i] = lower ? log(s->session[i].value) : -log(s->session[i].value);
 }
 
-/* Finds the two ceilings and fills j->x and j->y; *k: how many sessions of the base. */
-static double scaled(judge *j, pb_verdict *v, int *k)
+static double ceiling_moved(const judge *j, const pb_verdict *v)
 {
     const char *named = v->gate->ceiling;
     const pb_series *b = *named ? pb_ceiling_of(j->base, v->base->key, named) : NULL;
     const pb_series *c = *named ? pb_ceiling_of(j->cand, v->cand->key, named) : NULL;
-    int n = 0;
-    *k = 0;
-    if (b && c && !strcmp(b->key, c->key)) {
-        *k = logs_of(v->base, b, j->x);
-        n = logs_of(v->cand, c, j->y);
-    }
-    v->evidence.scaling = !*named ? PB_SCALING_NONE : *k && n ? PB_SCALING_DONE : PB_SCALING_LACKING;
-    if (v->evidence.scaling == PB_SCALING_DONE) v->evidence.ceiling_moved = log(c->median / b->median);
-    if (*k && n) return pb_median(j->y, n);
-    j->out->unscaled += *named != 0;
-    *k = logs_of(v->base, NULL, j->x);
-    return pb_median(j->y, logs_of(v->cand, NULL, j->y));
+    return b && c && !strcmp(b->key, c->key) ? log(c->median / b->median) : (double)NAN;
 }
 
-static void judge_figures(judge *j, pb_verdict *v)
+static void judge_figures(const judge *j, pb_verdict *v)
 {
-    int k;
     v->ratio = v->worse = 1;
     if (v->base->median == 0) return; /* as the candidate's: nothing changed, and no logarithm */
-    const double y = scaled(j, v, &k);
-    pb_stored_weigh(j->x, k, y, &v->evidence);
+    logs_of(v->base, j->x);
+    logs_of(v->cand, j->y);
+    pb_stored_weigh(j->x, v->base->sessions, pb_median(j->y, v->cand->sessions), &v->evidence);
+    v->evidence.ceiling_moved = ceiling_moved(j, v);
     v->worse = exp(v->evidence.change);
     v->ratio = !strcmp(v->cand->better, "lower") ? v->worse : exp(-v->evidence.change);
 }
@@ -171,7 +148,7 @@ static bool judge_cand(pb_verdict *v)
     return broken(v->cand) || (figured(v->cand) && directed(v->cand));
 }
 
-static void judge_both(judge *j, pb_verdict *v)
+static void judge_both(const judge *j, pb_verdict *v)
 {
     const pb_series *b = v->base, *c = v->cand;
     v->id = PB_VERDICT_INFO;
@@ -212,12 +189,12 @@ static bool wanted(const char *key, const char *suite)
 }
 
 /* The row of b, c or both, with the key and metric of s. */
-static pb_status judge_row(judge *j, const pb_series *s, const pb_series *b, const pb_series *c)
+static pb_status judge_row(const judge *j, const pb_series *s, const pb_series *b, const pb_series *c)
 {
     pb_verdict v = {.base = b, .cand = c, .gate = pb_gates_find(j->gates, s->key, s->metric), .why = ""};
     v.id = PB_VERDICT_INFO;
     v.ratio = v.worse = (double)NAN;
-    v.machine = !v.gate->gating && pb_key_of(s->key, "ceiling") && pb_gates_divide_by(j->gates, s->metric);
+    v.machine = !v.gate->gating && pb_key_of(s->key, "ceiling") && pb_gates_name(j->gates, s->metric);
     bool say = true;
     if (b && c) judge_both(j, &v);
     else say = b ? judge_base(j, &v) : judge_cand(&v);
@@ -284,28 +261,40 @@ static void least_and_most(pb_verdicts *vs, const pb_verdict *v)
 static void doubt(pb_verdict *v)
 {
     const pb_evidence *e = &v->evidence;
-    if (v->id != PB_VERDICT_REGRESSED && v->id != PB_VERDICT_IMPROVED) return;
-    const double made = log1p(v->id == PB_VERDICT_REGRESSED ? v->cand->trend : v->base->trend);
-    if (!(made > 0) || fabs(e->change) - made >= e->detects) return;
+    if (v->id != PB_VERDICT_REGRESSED && v->id != PB_VERDICT_IMPROVED && v->id != PB_VERDICT_SUSPECT) return;
+    const double made = log1p(e->change > 0 ? v->cand->trend : v->base->trend);
+    const double beyond = isfinite(e->detects) ? e->detects : pb_stored_notable(v->gate->stored_limit);
+    if (!(made > 0) || fabs(e->change) - made >= beyond) return;
     v->id = PB_VERDICT_SUSPECT;
     v->why = "a warm-up that was too short could have made it";
+}
+
+/* Sides that show nothing, whatever their figures are. */
+static void need_evidence(pb_verdict *v)
+{
+    const bool of_base = v->base->launches < PB_ENOUGH_LAUNCHES, of_cand = v->cand->launches < PB_ENOUGH_LAUNCHES;
+    if (of_base || of_cand) {
+        v->id = PB_VERDICT_INCONCLUSIVE;
+        v->why = of_cand ? "too few processes of the candidate" : "too few processes of the base";
+    }
+    if (pb_series_throttled(v->base) || pb_series_throttled(v->cand)) {
+        v->id = PB_VERDICT_INCONCLUSIVE;
+        v->why = pb_series_throttled(v->cand) ? v->cand->note : v->base->note;
+    }
 }
 
 static void decide(pb_verdicts *vs, pb_verdict *v)
 {
     pb_evidence *e = &v->evidence;
     if (e->sessions) {
-        e->detects = pb_stored_detects(e, v->gate->stored_limit, v->gate->gating ? vs->family : 1);
+        e->detects = pb_stored_detects(e, v->gate->gating ? vs->family : 1);
         v->id = pb_stored_verdict(e, v->gate->stored_limit);
         doubt(v);
-        if (pb_series_throttled(v->base) || pb_series_throttled(v->cand)) {
-            v->id = PB_VERDICT_INCONCLUSIVE;
-            v->why = pb_series_throttled(v->cand) ? v->cand->note : v->base->note;
-        }
+        need_evidence(v);
     }
     if (v->machine && e->sessions && v->id != PB_VERDICT_SAME) {
         v->id = PB_VERDICT_INFO;
-        v->why = "the machine changed, not the code";
+        v->why = "what the machine can do, not what the code does";
     }
     v->counts =
         v->id == PB_VERDICT_FAILED || v->id == PB_VERDICT_INCOMPARABLE || (v->gate->gating && v->id != PB_VERDICT_INFO);
@@ -370,14 +359,4 @@ static int severity_order(const void *a, const void *b)
 void pb_verdicts_sort(pb_verdicts *v)
 {
     if (v->n) qsort(v->v, v->n, sizeof *v->v, severity_order);
-}
-
-pb_exit pb_counts_exit(const int n[PB_NVERDICTS], bool strict)
-{
-    pb_exit e = PB_EXIT_OK;
-    if (strict && (n[PB_VERDICT_SUSPECT] || n[PB_VERDICT_INCONCLUSIVE])) e = pb_worse_exit(e, PB_EXIT_INCONCLUSIVE);
-    if (n[PB_VERDICT_REGRESSED]) e = pb_worse_exit(e, PB_EXIT_REGRESSION);
-    if (n[PB_VERDICT_FAILED] || n[PB_VERDICT_MISSING] || n[PB_VERDICT_INCOMPARABLE])
-        e = pb_worse_exit(e, PB_EXIT_INCOMPARABLE);
-    return e;
 }

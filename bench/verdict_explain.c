@@ -26,13 +26,10 @@ void pb_detects_text(const pb_verdicts *vs, char *out, size_t n)
     else snprintf(out, n, "%s..%s", least, most);
 }
 
-static void say_scaling(const pb_verdict *v, FILE *f)
+static void say_ceiling(const pb_verdict *v, FILE *f)
 {
-    const pb_evidence *e = &v->evidence;
-    if (e->scaling == PB_SCALING_DONE)
-        fprintf(f, " after dividing by %s (moved %+.2f %%)", v->gate->ceiling, pb_percent(exp(e->ceiling_moved), 0.01));
-    if (e->scaling == PB_SCALING_LACKING)
-        fprintf(f, " as measured (a side lacks %s of the same case)", v->gate->ceiling);
+    const double moved = pb_percent(exp(v->evidence.ceiling_moved), 0.01);
+    if (isfinite(moved)) fprintf(f, "; meanwhile its ceiling %s moved by %+.2f %%", v->gate->ceiling, moved);
 }
 
 /* What the change was held against. */
@@ -42,8 +39,7 @@ static void say_rule(const pb_verdict *v, const pb_verdicts *vs, FILE *f)
     char detects[PB_FIGURE_TEXT];
     pb_worsening(detects, e->detects, " ");
     if (e->sessions < PB_MIN_SESSIONS) {
-        fprintf(f, "; fewer than %d sessions have no spread to go by: REGRESSED only beyond stored_limit, %s",
-                PB_MIN_SESSIONS, detects);
+        fprintf(f, "; fewer than %d sessions have no spread to go by, so that SUSPECT is the most", PB_MIN_SESSIONS);
         return;
     }
     fprintf(f, "; sd %.3g %%, p=%.2g", 100 * e->sd, e->p);
@@ -53,23 +49,28 @@ static void say_rule(const pb_verdict *v, const pb_verdicts *vs, FILE *f)
             100 * PB_STORED_MIN_EFFECT, detects);
 }
 
-static void say_why(const pb_verdict *v, FILE *f)
+static void say_suspect(const pb_verdict *v, FILE *f)
 {
     const pb_evidence *e = &v->evidence;
-    const double third = 100 * v->gate->stored_limit / 3;
+    const double limit = 100 * v->gate->stored_limit;
     const bool many = e->sessions >= PB_MIN_SESSIONS;
+    if (many && e->p <= PB_STORED_ALPHA) fprintf(f, "; significant by itself, not among as many rows");
+    else if (many && e->detects > log1p(v->gate->stored_limit))
+        fprintf(f, "; the sessions scatter beyond stored_limit (%.3g %%) and show nothing", limit);
+    else fprintf(f, "; past a third of stored_limit (%.3g %%)%s", limit / 3, many ? ", and not beyond" : "");
+    fprintf(f, ": compare the two executables, or %s",
+            many ? "quieten the machine (bench doctor)" : "store more sessions");
+}
+
+static void say_why(const pb_verdict *v, FILE *f)
+{
+    const double third = 100 * v->gate->stored_limit / 3;
     switch (v->id) {
     case PB_VERDICT_REGRESSED: fprintf(f, "; it is beyond"); break;
     case PB_VERDICT_IMPROVED: fprintf(f, "; it is beyond on the good side: update the baseline"); break;
     case PB_VERDICT_SAME: fprintf(f, "; it is not beyond, nor past a third of stored_limit (%.3g %%)", third); break;
-    case PB_VERDICT_SUSPECT:
-        if (many && e->p <= PB_STORED_ALPHA) fprintf(f, "; significant by itself, not among as many rows");
-        else if (many && e->detects > log1p(v->gate->stored_limit))
-            fprintf(f, "; the sessions scatter beyond stored_limit (%.3g %%) and show nothing", 3 * third);
-        else fprintf(f, "; past a third of stored_limit (%.3g %%), and not beyond", third);
-        fprintf(f, ": compare the two executables, or %s",
-                many ? "quieten the machine (bench doctor)" : "store more sessions");
-        break;
+    case PB_VERDICT_SUSPECT: say_suspect(v, f); break;
+    case PB_VERDICT_INCONCLUSIVE: fprintf(f, "; %s", v->why); break;
     default: break;
     }
 }
@@ -82,9 +83,9 @@ static void say_figures(const pb_verdict *v, const pb_verdicts *vs, FILE *f)
     else fprintf(f, "%+.2f %%", pb_percent(v->ratio, 0.01));
     if (e->sessions == 1) fprintf(f, " against session %s", pb_session_name(v->base->session));
     else fprintf(f, " against the %s of %d sessions", e->sessions < PB_MIN_SESSIONS ? "median" : "mean", e->sessions);
-    say_scaling(v, f);
     say_rule(v, vs, f);
     say_why(v, f);
+    say_ceiling(v, f);
     if (!pb_verdict_creeps(v)) return;
     pb_worsening(oldest, e->since_oldest, " ");
     fprintf(f, "; %s worse than the oldest session", oldest);

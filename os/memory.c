@@ -1,9 +1,11 @@
-/* memory.c - VmHWM of /proc/self/status, and its reset through clear_refs (proc(5)). */
+/* memory.c - figures of /proc (proc(5)), of the control group, and of the limits of this process. */
 #include "os/memory.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 pb_status pb_memory_reset_peak(void)
 {
@@ -25,4 +27,55 @@ pb_status pb_memory_peak(double *bytes)
     if (!kib) return pb_fail(PB_EIO, "/proc/self/status has no VmHWM");
     *bytes = 1024.0 * (double)kib;
     return PB_OK;
+}
+
+/* The number behind the word that begins a line of a file; INFINITY: there is none. */
+static double number_behind(const char *path, const char *word)
+{
+    char line[256];
+    double found = (double)INFINITY;
+    const size_t n = strlen(word);
+    FILE *f = fopen(path, "r");
+    if (!f) return found;
+    while (fgets(line, sizeof line, f))
+        if (strncmp(line, word, n) == 0 && sscanf(line + n, "%lf", &found) == 1) break;
+    fclose(f);
+    return found;
+}
+
+/* The limit of the control group less what it uses; its cached files can go. */
+static double left_in_group(void)
+{
+    static const char root[] = "/sys/fs/cgroup";
+    char line[512], dir[600], path[700];
+    FILE *f = fopen("/proc/self/cgroup", "r");
+    *line = 0;
+    if (f) {
+        while (fgets(line, sizeof line, f) && strncmp(line, "0::", 3) != 0) *line = 0;
+        fclose(f);
+    }
+    line[strcspn(line, "\n")] = 0;
+    snprintf(dir, sizeof dir, "%s%s", root, *line ? line + 3 : "");
+    snprintf(path, sizeof path, "%s/memory.max", dir);
+    if (isinf(number_behind(path, "")))
+        snprintf(dir, sizeof dir, "%s", root); /* a container sees its own group there */
+    snprintf(path, sizeof path, "%s/memory.max", dir);
+    const double most = number_behind(path, "");
+    snprintf(path, sizeof path, "%s/memory.current", dir);
+    const double used = number_behind(path, "");
+    snprintf(path, sizeof path, "%s/memory.stat", dir);
+    const double cached = number_behind(path, "file ");
+    return isfinite(used) && isfinite(cached) ? most - (used - cached) : most;
+}
+
+double pb_memory_available(void)
+{
+    const double kib = 1024, free_ram = kib * number_behind("/proc/meminfo", "MemAvailable:");
+    const double swap = kib * number_behind("/proc/meminfo", "SwapFree:");
+    const double mapped = kib * number_behind("/proc/self/status", "VmSize:");
+    double left = fmin(isfinite(swap) ? free_ram + swap : free_ram, left_in_group());
+    struct rlimit l;
+    if (getrlimit(RLIMIT_AS, &l) == 0 && l.rlim_cur != RLIM_INFINITY && isfinite(mapped))
+        left = fmin(left, (double)l.rlim_cur - mapped);
+    return left > 0 ? left : 0;
 }

@@ -7,11 +7,12 @@ fixture=$1
 # ---- the exit code of a run, and what --bisect makes of it -------------------------------------------------------------
 mkdir -p slow && printf 'suite,metric,better,stored_limit,ceiling,gating\ntoy,kernel_rate,higher,0.1,,yes\n' >slow/gates.csv
 expect 0 results "$fixture" --suite toy --mode fine --batch 1 --out base --no-compare step
-# stored CASES: a baseline of these cases that was a thousand times as fast.
+# stored CASES: a baseline of these cases, ten sessions that were a thousand times as fast.
 stored() {
     expect 0 results "$fixture" --suite toy --mode "$1" --batch 1 --out "base-$1" --no-compare step
     expect 0 saved "$fixture" baseline save "base-$1" --baseline slow -m test
     sed -i -E 's/(kernel_rate,[^,]*,[^,]*),[^,]*,/\1,1e+12,/' slow/*/toy.csv
+    ten_sessions slow/*/toy.csv baseline:
 }
 stored fine
 cp -r slow same && sed -i 's/,1e+12,/,1e+09,/' same/*/toy.csv
@@ -37,6 +38,27 @@ codes fine,memory slow 125 -n 2                       # and a machine without me
 codes fine,lost,failed slow 125 -n 2                  # and a device that was lost
 codes fine same 2 --launches 0
 codes fine elsewhere 4 --require-baseline
+# What could not be judged is no good commit: nothing stored, too few processes, too few sessions, nothing that gates.
+unjudged() { # CODE ARG...: of a run without --bisect; with it 125
+    local code=$1
+    shift
+    number=$((number + 1))
+    expect "$code" '' "$fixture" "${run[@]}" --mode fine --out "u$number" "$@" step
+    expect 125 '' "$fixture" "${run[@]}" --mode fine --out "v$number" --bisect "$@" step
+}
+mkdir none few && cp slow/gates.csv few && printf 'suite,metric,better,stored_limit,ceiling,gating\ntoy,kernel_rate,higher,0.1,,no\n' >none/gates.csv
+for folder in slow/*/; do
+    mkdir "few/$(basename "$folder")" && grep -v 'baseline:1[1-9]' "$folder/toy.csv" >"few/$(basename "$folder")/toy.csv"
+    cp -r "$folder" none
+done
+unjudged 0 --baseline few
+unjudged 0 --baseline none
+unjudged 0 --baseline elsewhere
+unjudged 0 --baseline same -n 1
+expect 0 '' "$fixture" "${run[@]}" --mode fine --out alone --bisect --no-compare step # nothing was to be judged
+cp -r t1 half && sed -i 's/,1e+09,/,5e+08,/' half/results.csv
+expect 0 SUSPECT "$fixture" compare base-fine half --gates slow/gates.csv
+expect 125 SUSPECT "$fixture" compare --bisect base-fine half --gates slow/gates.csv
 codes dawdle,memory same 125 --case-timeout 1 -n 1
 codes slow slow 125 --budget 1 --samples 1000 -n 1
 expect 125 'has no option' "$fixture" compare --bisect --no-such-option
@@ -49,7 +71,7 @@ export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_AUTHOR_NAME=t
 git init -q repo
 # commit NUMBER MODES RATE: a program whose bench measures these cases, the rate of which is that.
 commit() {
-    printf '#!/bin/sh\n# commit %s\nout=$1\n"%s" --suite toy --mode %s --batch 1 -n 1 --no-compare --out "$out" step || exit\nsed -i "s/,1e+09,/,%s,/" "$out/results.csv"\n' \
+    printf '#!/bin/sh\n# commit %s\nout=$1\n"%s" --suite toy --mode %s --batch 1 --no-compare --out "$out" step || exit\nsed -i "s/,1e+09,/,%s,/" "$out/results.csv"\n' \
         "$1" "$fixture" "$2" "$3" >repo/bench
     chmod +x repo/bench
     git -C repo add bench && git -C repo commit -q -m "commit $1"
@@ -64,6 +86,7 @@ commit 6 fine,failed 5e+05
 commit 7 fine 5e+05
 commit 8 fine,failed 5e+05
 commit 9 fine 5e+05
+ten_sessions base/results.csv 20
 cat >step <<STEP
 #!/bin/sh
 rm -rf "$dir/cand"

@@ -31,3 +31,10 @@ table() {
         expect "${code// /}" "$(sed 's/^ *//; s/ *$//' <<<"$text")" "$@" "${words[@]}"
     done
 }
+
+# ten_sessions FILE RUN_ID: its rows as those of ten sessions, the least that a regression is claimed from.
+ten_sessions() {
+    awk -v id="$2" 'NR == 1 { print; next } { row[++n] = $0 }
+        END { for (k = 10; k < 20; k++) for (i = 1; i <= n; i++) { line = row[i]; sub(id "[^,]*", id k, line); print line } }' \
+        "$1" >"$1.ten" && mv "$1.ten" "$1"
+}

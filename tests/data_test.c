@@ -190,6 +190,39 @@ static void split_conversations_lose_nothing(void **state)
     }
 }
 
+/* Conversations that together have as many places as a row share it. */
+static void rows_are_filled_to_the_last_place(void **state)
+{
+    (void)state;
+    enum { SHORT = 6 };
+    static room r;
+    const pb_rows to = rows_of(&r);
+    pb_dataset_counts c;
+    pb_dataset_config cfg = config();
+    char path[] = "/tmp/pb_data_testXXXXXX";
+    FILE *f = fdopen(mkstemp(path), "w");
+    pb_tokenizer *t = NULL;
+    pb_dataset *d = NULL;
+    assert_non_null(f);
+    for (int i = 0; i < SHORT; i++) fputs("{\"instruction\":\"x\",\"response\":\"y\"}\n", f); /* 22 places each */
+    fclose(f);
+    CHECK_OK(pb_tokenizer_open(NULL, &t));
+    for (int fit = 1; fit <= 3; fit++) {
+        cfg.S = 22 * fit;
+        CHECK_OK(pb_dataset_open(path, t, &cfg, &c, &d));
+        assert_int_equal(pb_dataset_rows(d), SHORT / fit);
+        pb_dataset_next(d, 1, &to);
+        assert_int_equal(r.used[0], cfg.S);
+        pb_dataset_blank(d, 0, 1, &to); /* a row that no conversation takes */
+        assert_int_equal(r.used[0], 0);
+        for (int i = 0; i < cfg.S; i++) assert_true(r.mask[i] == 0 && r.start[i] == i && r.pos[i] == 0);
+        assert_int_equal(pb_dataset_position(d).row, 1);
+        pb_dataset_close(d);
+    }
+    pb_tokenizer_close(t);
+    remove(path);
+}
+
 /* The two parts of a split hold every conversation once, and do not depend on the length of a row. */
 static void held_out_conversations_are_apart(void **state)
 {
@@ -390,13 +423,10 @@ static void packing_is_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_epoch_has_every_sample_once),
-        cmocka_unit_test(positions_can_be_taken_up_again),
-        cmocka_unit_test(split_conversations_lose_nothing),
-        cmocka_unit_test(held_out_conversations_are_apart),
-        cmocka_unit_test(long_empty_and_bad_lines_are_counted),
-        cmocka_unit_test(packed_rows_equal_each_sample_alone),
-        cmocka_unit_test(packing_is_checked),
+        cmocka_unit_test(an_epoch_has_every_sample_once),      cmocka_unit_test(positions_can_be_taken_up_again),
+        cmocka_unit_test(split_conversations_lose_nothing),    cmocka_unit_test(rows_are_filled_to_the_last_place),
+        cmocka_unit_test(held_out_conversations_are_apart),    cmocka_unit_test(long_empty_and_bad_lines_are_counted),
+        cmocka_unit_test(packed_rows_equal_each_sample_alone), cmocka_unit_test(packing_is_checked),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);
 }

@@ -1,7 +1,10 @@
 /* pair_rule_test.c - the rule of paired comparisons: every verdict and reason, degenerate pairs, the family, the looks.
  */
+#include "bench/compare.h"
 #include "bench/pair_rule.h"
 #include "tests/test.h"
+
+static const pb_compare_opts lenient = {0}, strict = {.strict = true};
 
 /* Differences around `centre`, as regular as n normal ones: sd about `spread`, no two alike, in a mixed order. */
 static void around(double *d, int n, double centre, double spread)
@@ -115,13 +118,13 @@ static void what_has_no_figures(void **state)
     judge_one(&row, &r, &report, text);
     assert_int_equal(r.id, PB_VERDICT_INCOMPARABLE);
     assert_string_equal(text, "INCOMPARABLE: the sides cannot be compared: unit differs");
-    assert_int_equal(pb_counts_exit(report.count, false), PB_EXIT_INCOMPARABLE);
+    assert_int_equal(pb_compare_exit(report.count, &lenient), PB_EXIT_INCOMPARABLE);
     row.absent = true;
     row.log_ratio = NULL;
     row.n = 0;
     judge_one(&row, &r, &report, text);
     assert_true(r.id == PB_VERDICT_MISSING && r.why == PB_PAIR_ABSENT && report.count[PB_VERDICT_MISSING] == 1);
-    assert_int_equal(pb_counts_exit(report.count, false), PB_EXIT_INCOMPARABLE);
+    assert_int_equal(pb_compare_exit(report.count, &lenient), PB_EXIT_INCOMPARABLE);
     row.gating = false;
     judge_one(&row, &r, &report, text);
     assert_true(r.id == PB_VERDICT_MISSING && report.count[PB_VERDICT_MISSING] == 0);
@@ -160,7 +163,7 @@ static void what_is_refused(void **state)
     o = PB_PAIR_DEFAULTS;
     CHECK_OK(pb_pair_judge(rows, 2, &o, r, &report));
     CHECK_OK(pb_pair_judge(NULL, 0, &o, NULL, &report));
-    assert_true(report.more == 0 && report.gating == 0 && pb_counts_exit(report.count, true) == PB_EXIT_OK);
+    assert_true(report.more == 0 && report.gating == 0 && pb_compare_exit(report.count, &strict) == PB_EXIT_OK);
 }
 
 enum { FAMILY = 40 };
@@ -223,12 +226,12 @@ static void the_family_over_two_looks(void **state)
     assert_true(f.r[3].id == PB_VERDICT_SAME && f.r[3].look == 1);
     assert_true(f.r[1].id == PB_VERDICT_INCONCLUSIVE && f.r[1].look == 2 && f.r[1].pairs == 24);
     CHECK_NEAR(f.r[1].p_adjusted, 2 * 3 * f.r[1].p, 1e-12); /* two looks; three of four are not REGRESSED yet */
-    assert_int_equal(pb_counts_exit(f.report.count, true), PB_EXIT_REGRESSION);
+    assert_int_equal(pb_compare_exit(f.report.count, &strict), PB_EXIT_REGRESSION);
     f.row[0].gating = false;
     assert_int_equal(f.report.more, 0); /* 24 is all there is */
     CHECK_OK(pb_pair_judge(f.row, 4, &o, f.r, &f.report));
-    assert_int_equal(pb_counts_exit(f.report.count, true), PB_EXIT_INCONCLUSIVE);
-    assert_int_equal(pb_counts_exit(f.report.count, false), PB_EXIT_OK);
+    assert_int_equal(pb_compare_exit(f.report.count, &strict), PB_EXIT_INCONCLUSIVE);
+    assert_int_equal(pb_compare_exit(f.report.count, &lenient), PB_EXIT_OK);
 }
 
 /* One look of 12 spends all of alpha at once. */

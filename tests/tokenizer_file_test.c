@@ -208,6 +208,76 @@ static void odd_files_are_read_as_the_library_reads_them(void **state)
     pb_tokenizer_close(t);
 }
 
+/* Each step multiplies what the one before it made: twelve of them would make 10^12 bytes of one. */
+static void a_normalizer_cannot_grow_a_text_without_bound(void **state)
+{
+#define TEN_TIMES "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaaaaaaaa\"}"
+    static const char many[] = NORM("{\"type\":\"Sequence\",\"normalizers\":[" TEN_TIMES "," TEN_TIMES "," TEN_TIMES
+                                    "," TEN_TIMES "," TEN_TIMES "," TEN_TIMES "]}");
+    static const char once[] = NORM(TEN_TIMES), prepended[] = NORM("{\"type\":\"Prepend\",\"prepend\":\"%s\"}");
+    char json[1024], blanks[101];
+    pb_tokenizer *t = NULL;
+    pb_ids ids = {0};
+    (void)state;
+    CHECK_OK(pb_tokenizer_parse("x", many, sizeof many - 1, &t));
+    CHECK_FAILS(pb_tokenizer_encode(t, "a", 1, 0, &ids), PB_EINVAL, "makes more than 80 bytes of a text");
+    assert_int_equal(ids.n, 0);
+    pb_tokenizer_close(t);
+    CHECK_OK(pb_tokenizer_parse("x", once, sizeof once - 1, &t));
+    pb_bytes text = repeat("a", 1, 1000, "");
+    CHECK_OK(pb_tokenizer_encode(t, text.p, text.n, 0, &ids));
+    assert_int_equal(ids.n, 10000);
+    pb_tokenizer_close(t);
+    memset(blanks, 'b', 100);
+    blanks[100] = 0;
+    for (int extra = 0; extra < 2; extra++) { /* 80 bytes may become of one, and no more */
+        snprintf(json, sizeof json, prepended, blanks + 21 - extra);
+        CHECK_OK(pb_tokenizer_parse("x", json, strlen(json), &t));
+        if (!extra) CHECK_OK(pb_tokenizer_encode(t, "a", 1, 0, &ids));
+        else CHECK_FAILS(pb_tokenizer_encode(t, "a", 1, 0, &ids), PB_EINVAL, "makes more than 80 bytes");
+        pb_tokenizer_close(t);
+    }
+    pb_ids_free(&ids);
+    pb_bytes_free(&text);
+}
+
+/* What no token stands for is refused, whether the file is byte-level or not, and never left out. */
+static void what_the_vocabulary_lacks_is_refused(void **state)
+{
+#define LEVEL(more)                                                                                                    \
+    FILE_WITH("", "null", "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}", "null", "{\"type\":\"ByteLevel\"}",   \
+              BPE(more))
+    static const struct {
+        const char *json, *text, *why;
+    } all[] = {
+        {MODEL(BPE("")), "ab\xc3\xa9", "character U+00E9 is not in the vocabulary, which has no unk_token"},
+        {MODEL(BPE("")), "ab\xff", "byte 2 is not UTF-8"},
+        {LEVEL(""), "abc", "byte 0x63 is not in the vocabulary, which has no unk_token"},
+        {LEVEL(""), "ab\xff\xfe", "byte 2 is not UTF-8, and 0xFF is not in the vocabulary"},
+        {LEVEL(",\"unk_token\":\"a\""), "ab\xff\xfe", "byte 2 is not UTF-8, and 0xFF is not in the vocabulary"},
+    };
+    pb_tokenizer *t = NULL;
+    pb_ids ids = {0};
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        for (int twice = 0; twice < 2; twice++) {
+            CHECK_OK(pb_tokenizer_parse("x", all[i].json, strlen(all[i].json), &t));
+            CHECK_OK(pb_tokenizer_encode(t, "ab", 2, 0, &ids));
+            assert_int_equal(ids.n, 1);
+            CHECK_FAILS(pb_tokenizer_encode(t, all[i].text, strlen(all[i].text), 0, &ids), PB_EINVAL, all[i].why);
+            assert_int_equal(ids.n, 1);
+            ids.n = 0;
+            pb_tokenizer_close(t);
+        }
+    /* An unk_token stands for a character of the text, as the library has it. */
+    CHECK_OK(pb_tokenizer_parse("x", all[4].json, strlen(all[4].json), &t));
+    CHECK_OK(pb_tokenizer_encode(t, "abc", 3, 0, &ids));
+    assert_int_equal(ids.n, 2);
+    assert_int_equal(ids.id[1], 0);
+    pb_tokenizer_close(t);
+    pb_ids_free(&ids);
+}
+
 static void only_utf8_is_valid(void **state)
 {
     static const char *const bad[] = {"\x80",
@@ -243,6 +313,8 @@ int main(void)
         cmocka_unit_test(patterns_are_respelled),
         cmocka_unit_test(added_tokens_decode_as_they_stand),
         cmocka_unit_test(odd_files_are_read_as_the_library_reads_them),
+        cmocka_unit_test(a_normalizer_cannot_grow_a_text_without_bound),
+        cmocka_unit_test(what_the_vocabulary_lacks_is_refused),
         cmocka_unit_test(only_utf8_is_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -119,13 +119,48 @@ static void empty_mask_learns_nothing(void **state)
     pb_trainer_close(t);
 }
 
+/* Without a gradient, a step only decays: matrices, tables and adapters, but no gain and no bias. */
+static void only_products_and_tables_decay(void **state)
+{
+    pb_ctx *ctx = *state;
+    for (int tuning = PB_FULL; tuning <= PB_LORA; tuning++) {
+        pb_train_config c = config("tiny", (pb_tuning)tuning);
+        c.weight_decay = 0.5f;
+        c.lr = 0.5f;
+        pb_trainer *t = open_trainer(ctx, &c);
+        const pb_model *m = pb_trainer_model(t);
+        int32_t ids[T] = {0};
+        float mask[T] = {0};
+        int kinds = 0;
+        CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){ids, ids, mask, 0}));
+        float **before = calloc((size_t)m->n, sizeof *before);
+        assert_non_null(before);
+        for (int i = 0; i < m->n; i++)
+            if (m->params[i].trained) before[i] = test_fetch(ctx, m->params[i].w, pb_param_n(&m->params[i]) * 4);
+        CHECK_OK(pb_train_step(ctx, t));
+        for (int i = 0; i < m->n; i++) {
+            const pb_param *p = &m->params[i];
+            if (!p->trained) continue;
+            float *after = test_fetch(ctx, p->w, pb_param_n(p) * 4);
+            const float left = p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS ? 1 : 0.75f;
+            for (size_t k = 0; k < pb_param_n(p); k++) CHECK_NEAR(after[k], left * before[i][k], 1e-7);
+            kinds |= 1 << p->kind;
+            free(after);
+            free(before[i]);
+        }
+        const int vectors = 1 << PB_KIND_GAIN | (tuning == PB_FULL ? 1 << PB_KIND_BIAS : 0);
+        assert_int_equal(kinds & vectors, vectors);
+        free(before);
+        pb_trainer_close(t);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clip_bounds_each_layers_joint_norm),
-        cmocka_unit_test(clip_arms_cost_what_they_say),
-        cmocka_unit_test(non_finite_norm_skips_the_step),
-        cmocka_unit_test(empty_mask_learns_nothing),
+        cmocka_unit_test(clip_bounds_each_layers_joint_norm), cmocka_unit_test(clip_arms_cost_what_they_say),
+        cmocka_unit_test(non_finite_norm_skips_the_step),     cmocka_unit_test(empty_mask_learns_nothing),
+        cmocka_unit_test(only_products_and_tables_decay),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

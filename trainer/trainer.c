@@ -183,6 +183,7 @@ pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int d
                               const pb_rope_scaling *scaling)
 {
     const size_t n = (size_t)t->cfg.S * (dim / 2);
+    if (t->ctx->planning) return PB_OK;
     float *host = malloc(2 * n * sizeof *host);
     if (!host) return pb_fail(PB_ENOMEM, "no memory for the rotation tables");
     pb_rope_table_scaled(host, host + n, t->cfg.S, dim, theta, scaling);

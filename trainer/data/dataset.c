@@ -238,6 +238,15 @@ void pb_dataset_next(pb_dataset *d, int B, const pb_rows *out)
     }
 }
 
+void pb_dataset_blank(const pb_dataset *d, int first, int B, const pb_rows *out)
+{
+    const size_t S = (size_t)d->cfg.S;
+    for (int b = first; b < B; b++) {
+        if (out->used) out->used[b] = 0;
+        fill_gap((size_t)b * S, 0, S, out);
+    }
+}
+
 pb_data_position pb_dataset_position(const pb_dataset *d) { return d->at; }
 size_t pb_dataset_rows(const pb_dataset *d) { return d->rows; }
 

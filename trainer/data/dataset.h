@@ -66,10 +66,13 @@ typedef struct pb_dataset pb_dataset;
 pb_status pb_dataset_open(const char *path, pb_tokenizer *t, const pb_dataset_config *cfg, pb_dataset_counts *counts,
                           pb_dataset **out);
 void pb_dataset_close(pb_dataset *d);        /* NULL is fine */
-size_t pb_dataset_rows(const pb_dataset *d); /* of the present epoch */
+size_t pb_dataset_rows(const pb_dataset *d); /* of the present epoch; each is packed anew */
 
 /* The next B rows. ENOMEM never: all memory is there from the beginning. */
 void pb_dataset_next(pb_dataset *d, int B, const pb_rows *out);
+/* Rows first..B-1 of `out` without a conversation: no place counts. So a batch can hold what is left of an epoch
+ * without drawing from the next one, which may be packed into another number of rows. */
+void pb_dataset_blank(const pb_dataset *d, int first, int B, const pb_rows *out);
 pb_data_position pb_dataset_position(const pb_dataset *d);
 /* Goes on as after the position was taken, whatever was drawn before. EINVAL: the epoch has no such row. */
 pb_status pb_dataset_seek(pb_dataset *d, pb_data_position at);

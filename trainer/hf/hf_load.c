@@ -140,6 +140,7 @@ static pb_status run(loader *l, const char *dir)
     PB_TRY(pb_hf_folder_open(dir, &l->folder));
     PB_TRY(find_all(l));
     list_unused(l);
+    if (l->m->ctx->planning) return PB_OK;
     PB_TRY(pb_alloc(l->m->ctx, CHUNK * sizeof(float), &l->dense));
     return load_all(l);
 }

@@ -28,6 +28,7 @@ pb_status pb_peft_save(pb_model *m, const char *dir, const char *base);
 
 /* Fills a model's adapters, and those gains that the folder has, from a folder of this kind. Rank, alpha and targets
  * must be the model's: EINVAL says the first that is not, or names the first tensor that is missing, too many or of
- * another shape; all is checked before the first weight changes. F32, F16 and BF16 are converted. */
+ * another shape; all is checked before the first weight changes, and for a model on a plan nothing
+ * else is done. F32, F16 and BF16 are converted. */
 pb_status pb_peft_load(pb_model *m, const char *dir);
 #endif

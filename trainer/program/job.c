@@ -72,12 +72,49 @@ static pb_status room(pb_job *j)
 
 /* ---- opening ------------------------------------------------------------------------------------------ */
 
+/* Weights and adapters of files into the trainer's model; for one on a plan only their headers are held against it. */
+static pb_status load_files(const pb_job *j, pb_trainer *t, pb_load_report *r)
+{
+    if (j->cfg.model.blank) PB_TRY(pb_model_load_hf(pb_trainer_model(t), j->o->model, r));
+    return j->o->adapter ? pb_peft_load(pb_trainer_model(t), j->o->adapter) : PB_OK;
+}
+
+/* Bytes that the job will take, all of it, at its peak. */
+static pb_status plan_size(const pb_job *j, pb_ctx *ctx, double *bytes)
+{
+    pb_trainer *t = NULL;
+    const double tokens = (double)j->micro * j->cfg.B * j->cfg.S;
+    ctx->prefer = j->ctx.prefer;
+    pb_status s = pb_trainer_open(ctx, &j->cfg, &t);
+    if (s == PB_OK) s = load_files(j, t, NULL);
+    if (s == PB_OK && !j->cfg.model.frozen) s = pb_trainer_reserve(t, j->cfg.S);
+    *bytes = (double)pb_plan_peak(ctx) + tokens * (4 * sizeof(int32_t) + sizeof(float));
+    pb_trainer_close(t);
+    return s;
+}
+
+/* Before anything is allocated: the sizes that a config.json and the options name are those of the weights' files, and
+ * there is memory for them. A GPU refuses at once what it does not have; the memory of the host would fill up first. */
+static pb_status check_size(const pb_job *j)
+{
+    pb_ctx plan;
+    double bytes;
+    PB_TRY(pb_ctx_open_plan(&plan, j->device));
+    const pb_status s = plan_size(j, &plan, &bytes);
+    pb_ctx_close(&plan);
+    PB_TRY(s);
+    const double left = pb_memory_available();
+    if (j->device != PB_CPU || bytes <= left) return PB_OK;
+    return pb_fail(PB_ENOMEM, "%s needs %.1f MB of memory, and %.1f MB are available: see train plan", j->o->model,
+                   1e-6 * bytes, 1e-6 * left);
+}
+
 static pb_status load(pb_job *j)
 {
-    pb_load_report r;
+    pb_load_report r = {0};
     const double start = pb_clock_seconds();
-    PB_TRY(pb_model_load_hf(pb_trainer_model(j->trainer), j->o->model, &r));
-    if (!j->o->quiet)
+    PB_TRY(load_files(j, j->trainer, &r));
+    if (!j->o->quiet && j->cfg.model.blank)
         printf("loaded %zu tensors, %.1f MB in %.2f s\n", r.tensors, 1e-6 * (double)r.bytes,
                pb_clock_seconds() - start);
     if (r.unused) fprintf(stderr, "train: %zu tensors of the files are not used: %s\n", r.unused, r.names);
@@ -92,11 +129,11 @@ pb_status pb_job_open(pb_job *j, bool plan)
                        j->o->impl, pb_backend_name(j->device));
     j->ctx.prefer = j->o->impl;
     j->ctx.deterministic = j->o->deterministic;
+    if (!plan) PB_TRY(check_size(j));
     PB_TRY(open_data(j));
     PB_TRY(room(j));
     PB_TRY(pb_trainer_open(&j->ctx, &j->cfg, &j->trainer));
-    if (j->cfg.model.blank && !plan) PB_TRY(load(j));
-    return j->o->adapter && !plan ? pb_peft_load(pb_trainer_model(j->trainer), j->o->adapter) : PB_OK;
+    return plan ? PB_OK : load(j);
 }
 
 pb_status pb_job_name_loss(pb_job *j, pb_status s)
@@ -149,12 +186,12 @@ static pb_status add_batch(pb_job *j, const float *mask, float *nll, pb_evaluati
 
 static pb_status evaluate(pb_job *j, pb_dataset *d, pb_batch_fn each, void *self, float *nll, pb_evaluation *e)
 {
-    const size_t rows = pb_dataset_rows(d), B = (size_t)j->cfg.B, S = (size_t)j->cfg.S;
+    const size_t rows = pb_dataset_rows(d), B = (size_t)j->cfg.B;
     const pb_batch batch = {j->rows.ids, j->rows.targets, j->rows.mask, 0, j->rows.start, j->rows.pos};
     for (size_t first = 0; first < rows; first += B) {
         const size_t n = rows - first < B ? rows - first : B;
-        pb_dataset_next(d, (int)B, &j->rows);
-        memset(j->rows.mask + n * S, 0, (B - n) * S * sizeof *j->rows.mask); /* rows of the next epoch */
+        pb_dataset_next(d, (int)n, &j->rows);
+        pb_dataset_blank(d, (int)n, (int)B, &j->rows);
         PB_TRY(pb_trainer_set_batch(j->trainer, &batch));
         PB_TRY(pb_phase_forward(&j->ctx, j->trainer));
         if (each) PB_TRY(each(self, j, first, (int)n));

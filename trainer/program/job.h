@@ -40,8 +40,9 @@ void pb_job_close(pb_job *j); /* also after a failure, and of {0} */
 pb_status pb_job_memory(const pb_job *j, double *bytes);
 
 /* Mean negative log likelihood over all masked tokens of the data set, each conversation once, in double precision.
- * `each`, if not NULL, is called for every batch after the forward pass, with the rows that count: first row, number,
- * and all of j->rows; the logits are the trainer's. */
+ * One pass over epoch 0: afterwards the data set stands behind that epoch's last row. `each`, if not NULL, is called
+ * for every batch after the forward pass, with the rows that count: first row, number, and all of j->rows; the logits
+ * are the trainer's. */
 typedef struct pb_evaluation {
     double loss, tokens;
 } pb_evaluation;

@@ -5,6 +5,7 @@
 
 /* Sized for the second-level cache; most text repeats a few thousand words. Full: emptied, and filled anew. */
 enum { SLOTS = 1 << 15, SLOTS_MOST = SLOTS / 2, CACHE_INTS = 1 << 18, WORD_MOST = 64 };
+enum { LONGEST_WORD = 1 << 30 }; /* symbols, two for a byte, are counted in 32 bits */
 
 pb_status pb_bpe_init(pb_bpe *b)
 {
@@ -61,20 +62,31 @@ static bool has_fallback(const pb_bpe *b, const char *c, size_t len)
     return b->byte_fallback;
 }
 
+static pb_status refuse(const pb_bpe *b, const char *c, size_t len)
+{
+    static const char why[] = "is not in the vocabulary, which has no unk_token";
+    uint32_t cp = 0;
+    pb_tok_char(c, len, &cp);
+    if (b->byte_level) return pb_fail(PB_EINVAL, "tokenizer: byte 0x%02X %s", (unsigned)pb_tok_char_to_byte(cp), why);
+    return pb_fail(PB_EINVAL, "tokenizer: character U+%04X %s", cp, why);
+}
+
 /* A character outside the vocabulary. A pending unknown stays pending while bytes take its successor's place: so does
  * Hugging Face's encoder, and models were trained on what it gives. */
-static void push_unknown(pb_bpe *b, size_t *n, const char *c, size_t len, bool *pending)
+static pb_status push_unknown(pb_bpe *b, size_t *n, const char *c, size_t len, bool *pending)
 {
     if (has_fallback(b, c, len)) {
         for (size_t i = 0; i < len; i++) push_symbol(b, n, b->fallback[(unsigned char)c[i]]);
-    } else if (b->unk >= 0) {
+    } else {
+        if (b->unk < 0) return refuse(b, c, len);
         if (*pending && !b->fuse_unk) push_symbol(b, n, b->unk);
         *pending = true;
     }
+    return PB_OK;
 }
 
 /* The word's characters as symbols; at most two for each byte. */
-static size_t split(pb_bpe *b, const char *word, size_t len)
+static pb_status split(pb_bpe *b, const char *word, size_t len, size_t *symbols)
 {
     size_t n = 0;
     bool pending = false;
@@ -92,7 +104,7 @@ static size_t split(pb_bpe *b, const char *word, size_t len)
         }
         if (id < 0) {
             if (b->byte_level) c_len = pb_tok_write_char(pb_tok_byte_to_char((unsigned char)*c), as_char), c = as_char;
-            push_unknown(b, &n, c, c_len, &pending);
+            PB_TRY(push_unknown(b, &n, c, c_len, &pending));
             continue;
         }
         if (pending) push_symbol(b, &n, b->unk), pending = false;
@@ -100,7 +112,8 @@ static size_t split(pb_bpe *b, const char *word, size_t len)
     }
     if (pending) push_symbol(b, &n, b->unk);
     if (n) b->symbol[n - 1].next = -1;
-    return n;
+    *symbols = n;
+    return PB_OK;
 }
 
 static void heap_push(pb_tok_merge *h, size_t *n, pb_tok_merge m)
@@ -159,8 +172,11 @@ static pb_status encode_new(pb_bpe *b, const char *word, size_t len, pb_ids *out
         out->id[out->n++] = whole;
         return PB_OK;
     }
+    if (len > LONGEST_WORD)
+        return pb_fail(PB_EINVAL, "tokenizer: a word of %zu bytes, need at most %d", len, LONGEST_WORD);
     PB_TOK_ROOM(b->symbol, b->symbols_room, 2 * len);
-    const size_t n = split(b, word, len);
+    size_t n = 0;
+    PB_TRY(split(b, word, len, &n));
     PB_TOK_ROOM(b->heap, b->heap_room, 2 * n);
     PB_TOK_ROOM(out->id, out->room, out->n + n);
     merge(b, n);

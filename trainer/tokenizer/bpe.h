@@ -21,7 +21,7 @@ typedef struct pb_tok_cached {
 typedef struct pb_bpe {
     pb_vocab vocab;
     bool byte_level, byte_fallback, ignore_merges, fuse_unk;
-    int32_t unk;           /* -1: none, unknown characters vanish */
+    int32_t unk;           /* -1: none, unknown characters are refused */
     int32_t byte[256];     /* byte-level: the token of a byte, -1: none */
     int32_t fallback[256]; /* <0x00>.. , -1: none */
     /* scratch */
@@ -36,6 +36,7 @@ typedef struct pb_bpe {
 
 pb_status pb_bpe_init(pb_bpe *b); /* scratch and empty tables of ids; the vocabulary is the caller's to fill */
 void pb_bpe_free(pb_bpe *b);
-/* Appends the ids of a word, n < 2^31: raw bytes when byte_level, valid UTF-8 otherwise. */
+/* Appends the ids of a word: raw bytes when byte_level, valid UTF-8 otherwise. EINVAL: n > 2^30, or the vocabulary
+ * lacks a character (a byte) and has neither an unk_token nor fallback bytes for it. */
 pb_status pb_bpe_encode(pb_bpe *b, const char *word, size_t n, pb_ids *out);
 #endif

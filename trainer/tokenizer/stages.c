@@ -15,19 +15,29 @@ void pb_stages_free(pb_stages *g)
     *g = (pb_stages){0};
 }
 
-static pb_status replace(const pb_tok_norm *r, const char *s, size_t n, pb_bytes *out)
+/* Appends to a normal form of at most `most` bytes. */
+static pb_status put(pb_bytes *out, const char *s, size_t n, size_t most)
+{
+    if (n > most || out->n > most - n)
+        return pb_fail(PB_EINVAL, "tokenizer: the normalizer makes more than %zu bytes of a text, %d for each and %d",
+                       most, PB_TOK_FORM_TIMES, PB_TOK_FORM_PLUS);
+    return pb_tok_append(out, s, n);
+}
+
+static pb_status replace(const pb_tok_norm *r, const char *s, size_t n, size_t most, pb_bytes *out)
 {
     for (size_t i = 0, a, b; i < n; i = b) {
         PB_TRY(pb_tok_pattern_find(&r->pattern, s, n, i, &a, &b));
-        if (!b) return pb_tok_append(out, s + i, n - i);
-        PB_TRY(pb_tok_append(out, s + i, a - i));
-        PB_TRY(pb_tok_append(out, r->text.p, r->text.n));
+        if (!b) return put(out, s + i, n - i, most);
+        PB_TRY(put(out, s + i, a - i, most));
+        PB_TRY(put(out, r->text.p, r->text.n, most));
     }
     return PB_OK;
 }
 
 pb_status pb_stages_normalize(pb_stages *g, const char *s, size_t n, const char **out, size_t *out_n)
 {
+    const size_t most = PB_TOK_FORM_TIMES * n + PB_TOK_FORM_PLUS;
     for (int i = 0; i < g->norms && n; i++) {
         const pb_tok_norm *m = &g->norm[i];
         pb_bytes *to = &g->text[i & 1];
@@ -35,10 +45,10 @@ pb_status pb_stages_normalize(pb_stages *g, const char *s, size_t n, const char 
         if (m->kind == PB_NORM_NFC) {
             PB_TRY(pb_tok_nfc(&g->points, s, n, to));
         } else if (m->kind == PB_NORM_PREPEND) {
-            PB_TRY(pb_tok_append(to, m->text.p, m->text.n));
-            PB_TRY(pb_tok_append(to, s, n));
+            PB_TRY(put(to, m->text.p, m->text.n, most));
+            PB_TRY(put(to, s, n, most));
         } else {
-            PB_TRY(replace(m, s, n, to));
+            PB_TRY(replace(m, s, n, most, to));
         }
         s = to->p;
         n = to->n;

@@ -5,6 +5,9 @@
 #include "trainer/tokenizer/unicode.h"
 
 enum { PB_TOK_MAX_STAGES = 16 };
+/* How long a normal form may be: 16 bytes for each of the text, and 64. The library's own normalisers need three for
+ * each; a file could ask for any number, because every Replace multiplies what the one before it made. */
+enum { PB_TOK_FORM_TIMES = 16, PB_TOK_FORM_PLUS = 64 };
 
 typedef enum pb_tok_normalizer { PB_NORM_NFC, PB_NORM_PREPEND, PB_NORM_REPLACE } pb_tok_normalizer;
 typedef struct pb_tok_norm {
@@ -40,7 +43,8 @@ typedef struct pb_stages {
 } pb_stages;
 
 void pb_stages_free(pb_stages *g);
-/* The normal form of s in *out, which is s itself or scratch that the next call overwrites. */
+/* The normal form of s in *out, which is s itself or scratch that the next call overwrites. EINVAL: longer than above.
+ */
 pb_status pb_stages_normalize(pb_stages *g, const char *s, size_t n, const char **out, size_t *out_n);
 
 typedef pb_status (*pb_tok_emit)(void *self, const char *word, size_t n);

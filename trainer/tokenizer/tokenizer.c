@@ -238,6 +238,17 @@ static pb_status encode_valid(job *j, const char *s, size_t n)
     return PB_OK;
 }
 
+/* Bytes that are not UTF-8 are tokens, or an error: an unknown token would not give them back. */
+static pb_status check_bytes(const pb_tokenizer *t, const char *s, size_t from, size_t to)
+{
+    if (!t->stages.byte_level) return pb_fail(PB_EINVAL, "tokenizer: byte %zu is not UTF-8", from);
+    for (size_t i = from; i < to; i++)
+        if (t->bpe.byte[(unsigned char)s[i]] < 0)
+            return pb_fail(PB_EINVAL, "tokenizer: byte %zu is not UTF-8, and 0x%02X is not in the vocabulary", i,
+                           (unsigned char)s[i]);
+    return PB_OK;
+}
+
 static pb_status encode(job *j, const char *s, size_t n)
 {
     for (size_t i = 0, len; i < n; i += len) {
@@ -246,7 +257,7 @@ static pb_status encode(job *j, const char *s, size_t n)
         if (len) PB_TRY(encode_valid(j, s + i, len));
         i += len;
         for (len = 0; i + len < n && !pb_tok_char(s + i + len, n - i - len, &cp);) len++;
-        if (len && !j->t->stages.byte_level) return pb_fail(PB_EINVAL, "tokenizer: byte %zu is not UTF-8", i);
+        if (len) PB_TRY(check_bytes(j->t, s, i, i + len));
         PB_TRY(set_stretch(j, s, n, s, n));
         if (len) PB_TRY(emit(j, s + i, len));
     }

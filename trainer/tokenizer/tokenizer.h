@@ -11,8 +11,10 @@
  * Unicode added later may be cut elsewhere than by a library with newer tables.
  *
  * Text is bytes. What is not UTF-8 is kept: the valid stretches on both sides are encoded as texts of their own, and a
- * run of bytes between them is one word; decoding gives the same bytes. Only a tokenizer that is not byte-level
- * refuses such text. Decoding writes bytes as they are: a cut character is not replaced.
+ * run of bytes between them is one word; decoding gives the same bytes. A tokenizer that is not byte-level, or whose
+ * vocabulary lacks such a byte, refuses the text. So does one whose vocabulary lacks a character and that has neither
+ * an unk_token nor byte_fallback for it (the library leaves that character out without a word). Decoding writes bytes
+ * as they are: a cut character is not replaced.
  *
  * A tokenizer holds scratch memory and a cache of words, so one thread at a time may use it; ids never depend on what
  * was encoded before. Encoding takes time n log n in the longest word and linear in the text, whatever the text, as
@@ -64,7 +66,8 @@ pb_status pb_tokenizer_open(const char *path, pb_tokenizer **out);
 pb_status pb_tokenizer_parse(const char *name, const char *json, size_t n, pb_tokenizer **out);
 void pb_tokenizer_close(pb_tokenizer *t); /* NULL is fine */
 
-/* n < 2^31. EINVAL: text is not UTF-8 and the tokenizer is not byte-level, or a pattern backtracks without end. */
+/* n < 2^31. EINVAL: the tokenizer has no token for a part of the text (above), a pattern backtracks without end, the
+ * normalizer makes more than 16 bytes for each of the text and 64, or a word is longer than 2^30 bytes. */
 pb_status pb_tokenizer_encode(pb_tokenizer *t, const char *text, size_t n, unsigned flags, pb_ids *out);
 /* The same, and which bytes of the text each token stands for: where[i] belongs to the i-th id that this call appends.
  * Ranges are in order. A token that the text does not hold (of the file's template) has an empty range. Where NFC

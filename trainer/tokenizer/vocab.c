@@ -33,6 +33,14 @@ void pb_vocab_free(pb_vocab *v)
     *v = (pb_vocab){0};
 }
 
+/* Appends the text of a token. Places in it are kept in 32 bits. */
+static pb_status add_text(pb_vocab *v, const char *text, size_t n)
+{
+    if (n > PB_TOK_MAX_TEXTS - v->text.n)
+        return pb_fail(PB_EINVAL, "the texts of all tokens have more than %zu bytes", (size_t)PB_TOK_MAX_TEXTS);
+    return pb_tok_append(&v->text, text, n);
+}
+
 pb_status pb_vocab_add_token(pb_vocab *v, int64_t id, const char *text, size_t n, uint32_t flags)
 {
     if (id < 0 || id > PB_TOK_MAX_ID) return pb_fail(PB_EINVAL, "id %lld, need 0 to %d", (long long)id, PB_TOK_MAX_ID);
@@ -41,7 +49,7 @@ pb_status pb_vocab_add_token(pb_vocab *v, int64_t id, const char *text, size_t n
     for (; v->n <= k; v->n++) v->token[v->n] = (pb_tok_token){0};
     if (v->token[k].flags) return pb_fail(PB_EINVAL, "id %zu belongs to two tokens", k);
     v->token[k] = (pb_tok_token){(uint32_t)v->text.n, (uint32_t)n, flags | PB_TOK_PRESENT};
-    return pb_tok_append(&v->text, text, n);
+    return add_text(v, text, n);
 }
 
 pb_status pb_vocab_mark_token(pb_vocab *v, int32_t id, const char *text, size_t n, uint32_t flags)
@@ -49,7 +57,7 @@ pb_status pb_vocab_mark_token(pb_vocab *v, int32_t id, const char *text, size_t 
     pb_tok_token *t = &v->token[id];
     if (t->flags & flags) return pb_fail(PB_EINVAL, "id %d was added twice", id);
     *t = (pb_tok_token){(uint32_t)v->text.n, (uint32_t)n, t->flags | flags};
-    return pb_tok_append(&v->text, text, n);
+    return add_text(v, text, n);
 }
 
 static size_t word_slot(const pb_vocab *v, const char *key, size_t n, uint32_t hash)

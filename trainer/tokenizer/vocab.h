@@ -3,7 +3,7 @@
 #define PB_TOK_VOCAB_H
 #include "trainer/tokenizer/room.h"
 
-enum { PB_TOK_MAX_ID = (1 << 21) - 1 };
+enum { PB_TOK_MAX_ID = (1 << 21) - 1, PB_TOK_MAX_TEXTS = 1 << 30 };
 enum { PB_TOK_PRESENT = 1, PB_TOK_ADDED = 2, PB_TOK_SPECIAL = 4 };
 
 typedef struct pb_tok_token {
@@ -37,7 +37,7 @@ typedef struct pb_vocab {
 /* Room for so many words and merges. Once, before any is added. */
 pb_status pb_vocab_reserve(pb_vocab *v, size_t words, size_t merges);
 void pb_vocab_free(pb_vocab *v);
-/* EINVAL: the id is out of range or taken. */
+/* EINVAL: the id is out of range or taken, or all texts together are too long. */
 pb_status pb_vocab_add_token(pb_vocab *v, int64_t id, const char *text, size_t n, uint32_t flags);
 /* Gives a token another text and further flags. EINVAL: it has one of these flags already. */
 pb_status pb_vocab_mark_token(pb_vocab *v, int32_t id, const char *text, size_t n, uint32_t flags);
