@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/compare_render.h"
+#include "bench/metric.h"
 #include "bench/soft_differences.h"
 #include "bench/stored_rule.h"
 
@@ -96,6 +97,30 @@ static void note_machine(const pb_verdicts *vs, FILE *out)
     }
 }
 
+/* The furthest of the candidate's processes from the base's median. */
+static double furthest(const pb_series *b, const pb_series *c)
+{
+    return fabs(c->min - b->median) > fabs(c->max - b->median) ? c->min : c->max;
+}
+
+/* Counts do not scatter as times do: what moved was moved. */
+static void note_counters(const pb_verdicts *vs, FILE *out)
+{
+    char was[PB_FIGURE_TEXT], is[PB_FIGURE_TEXT];
+    int n = 0;
+    for (size_t i = 0; i < vs->n; i++) {
+        const pb_series *b = vs->v[i].base, *c = vs->v[i].cand;
+        const double share = b && c ? pb_counter_share(c->metric) : -1;
+        if (share < 0 || !b->launches || !c->launches) continue;
+        const double now = furthest(b, c);
+        if (fabs(now - b->median) <= share * fabs(b->median) || n++ >= NOTES_MAX) continue;
+        pb_figure(was, b->median, b->unit);
+        pb_figure(is, now, c->unit);
+        fprintf(out, "note: a counter moved: %s of %s, %s -> %s\n", c->metric, c->key, was, is);
+    }
+    if (n > NOTES_MAX) fprintf(out, "note: a counter moved: and %d more\n", n - NOTES_MAX);
+}
+
 /* Steps that pass one by one may add up. */
 static void note_creep(const pb_verdicts *vs, FILE *out)
 {
@@ -171,6 +196,7 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
     int gated = 0;
     if (c->notes) {
         fputs(c->notes, out);
+        note_counters(vs, out);
         return;
     }
     for (int i = 0; i < PB_NVERDICTS; i++) gated += vs->count[i];
@@ -184,15 +210,17 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
     if (c->mismatch) fprintf(out, "note: machines may differ (--allow-mismatch)\n");
     if (!gated) fprintf(out, "note: nothing here gates: gates.csv has no gating line for a metric of these files\n");
     note_machine(vs, out);
+    note_counters(vs, out);
     note_creep(vs, out);
 }
 
 static void print_pairs_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
 {
     const int *n = vs->count;
-    fprintf(out, "bench: regressed=%d improved=%d same=%d inconclusive=%d missing=%d incomparable=%d exit=%d\n",
+    fprintf(out,
+            "bench: regressed=%d improved=%d same=%d inconclusive=%d missing=%d incomparable=%d failed=%d exit=%d\n",
             n[PB_VERDICT_REGRESSED], n[PB_VERDICT_IMPROVED], n[PB_VERDICT_SAME], n[PB_VERDICT_INCONCLUSIVE],
-            n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], (int)e);
+            n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], n[PB_VERDICT_FAILED], (int)e);
 }
 
 static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)

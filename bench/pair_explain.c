@@ -80,6 +80,7 @@ void pb_pair_explain(const pb_pair_result *r, const pb_pair_opts *o, const pb_pa
     }
     say(out, "%s", why[r->why]);
     if (r->look) say(out, " (%g %%)", 100 * o->min_effect);
+    if (r->why == PB_PAIR_WRONG) say(out, ": %s", r->row->wrong);
     if (r->why == PB_PAIR_OBSTACLE) say(out, ": %s", r->row->obstacle);
     if (r->why == PB_PAIR_NO_RATIO && r->row->n > 0) say(out, ": pair %d", r->bad_pair);
     if (r->id == PB_VERDICT_INCONCLUSIVE) say_remedy(r, o, report, out);

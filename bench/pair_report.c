@@ -11,7 +11,7 @@ static bool hopeless(const pb_pair_judgement *j)
     size_t gating = 0, open = 0, any = 0;
     for (size_t i = 0; i < j->table.n; i++) {
         const pb_pair_row *r = &j->table.rows[i];
-        const bool figures = !r->absent && !r->obstacle && j->results[i].why != PB_PAIR_NO_RATIO;
+        const bool figures = !r->absent && !r->obstacle && !r->wrong && j->results[i].why != PB_PAIR_NO_RATIO;
         gating += r->gating;
         open += r->gating && figures;
         any += figures;
@@ -86,14 +86,14 @@ static void add(page *p, const pb_pair_judgement *j, size_t i, const pb_pair_pla
                                       .id = r->id,
                                       .ratio = r->look ? change : (double)NAN,
                                       .worse = r->look ? exp(r->estimate) : (double)NAN,
-                                      .counts = r->row->gating || r->id == PB_VERDICT_INCOMPARABLE,
+                                      .counts = pb_pair_counts(r),
                                       .why = p->why[i]};
 }
 
 static pb_status fill(page *p, const pb_pair_judgement *j, const pb_pair_plan *plan, bool explain)
 {
     static const pb_gate none = {.stored_limit = PB_DEFAULT_LIMIT};
-    const size_t n = j->table.n, all = n + j->table.nfresh;
+    const size_t n = j->table.n, all = n + j->table.nfresh + j->table.ntold;
     *p = (page){.vs = {.v = malloc((all + 1) * sizeof *p->vs.v)}};
     p->gates = malloc((n + 1) * sizeof *p->gates);
     p->why = malloc((n + 1) * sizeof *p->why);
@@ -103,6 +103,14 @@ static pb_status fill(page *p, const pb_pair_judgement *j, const pb_pair_plan *p
         p->vs.v[p->vs.n++] = (pb_verdict){.cand = j->table.fresh[i],
                                           .gate = &none,
                                           .id = PB_VERDICT_NEW,
+                                          .ratio = (double)NAN,
+                                          .worse = (double)NAN,
+                                          .why = ""};
+    for (size_t i = 0; i < j->table.ntold; i++)
+        p->vs.v[p->vs.n++] = (pb_verdict){.base = j->table.told[i][0],
+                                          .cand = j->table.told[i][1],
+                                          .gate = &none,
+                                          .id = PB_VERDICT_INFO,
                                           .ratio = (double)NAN,
                                           .worse = (double)NAN,
                                           .why = ""};

@@ -132,6 +132,7 @@ static const char *obstacle(const pb_pair_table *t, const pb_series *b, const pb
     if (strcmp(b->unit, c->unit) != 0) return "the unit differs";
     if (strcmp(b->bench_version, c->bench_version) != 0) return "bench_version differs";
     if (!allow_mismatch && strcmp(b->machine_id, c->machine_id) != 0) return "machine_id differs (--allow-mismatch)";
+    if (b->refuted) return b->note;
     if (have(t, 0, b) < t->pairs) return "a launch of the base lacks the figure";
     return have(t, 1, c) < t->pairs ? "a launch of the candidate lacks the figure" : NULL;
 }
@@ -148,8 +149,13 @@ static void join(pb_pair_table *t, const pb_series *b, const pb_series *c, const
 {
     const pb_series *s = b ? b : c;
     const int nb = have(t, 0, b), nc = have(t, 1, c);
-    if (!s || strcmp(s->better, "none") == 0 || pb_key_of(s->key, "contract") || (!nb && !nc)) return;
-    if (!nb) {
+    const char *wrong = c ? pb_verdict_wrong(b, c) : NULL;
+    if (!s || pb_key_of(s->key, "contract") || (!nb && !nc && !wrong)) return;
+    if (strcmp(s->better, "none") == 0 && !wrong) {
+        if (b && c) t->told[t->ntold][0] = b, t->told[t->ntold++][1] = c;
+        return;
+    }
+    if (!nb && !wrong && !(b && b->refuted)) {
         t->fresh[t->nfresh++] = c;
         return;
     }
@@ -160,6 +166,7 @@ static void join(pb_pair_table *t, const pb_series *b, const pb_series *c, const
                        .higher = strcmp(s->better, "higher") == 0,
                        .gating = pb_gates_find(gates, s->key, s->metric)->gating,
                        .absent = !nc,
+                       .wrong = wrong,
                        .log_ratio = ratio,
                        .n = t->pairs};
     if (nc && b && c) {
@@ -203,9 +210,10 @@ static pb_status join_all(pb_pair_table *t, const pb_gates *gates, bool allow_mi
     t->rows = malloc(room * sizeof *t->rows);
     t->series = malloc(room * sizeof *t->series);
     t->fresh = malloc((cand->n + 1) * sizeof *t->fresh);
+    t->told = malloc((cand->n + 1) * sizeof *t->told);
     t->log_ratio = malloc(room * (size_t)(t->pairs + 1) * sizeof *t->log_ratio);
     t->demanded = malloc(PB_MAX_GATES * sizeof *t->demanded);
-    if (!t->rows || !t->series || !t->fresh || !t->log_ratio || !t->demanded)
+    if (!t->rows || !t->series || !t->fresh || !t->told || !t->log_ratio || !t->demanded)
         return pb_fail(PB_ENOMEM, "pairs: out of memory for %zu rows", room);
     for (size_t i = 0, j = 0; i < base->n || j < cand->n;) {
         const pb_series *b = i < base->n ? &base->s[i] : NULL, *c = j < cand->n ? &cand->s[j] : NULL;
@@ -241,6 +249,7 @@ void pb_pair_table_free(pb_pair_table *t)
     free(t->rows);
     free(t->series);
     free(t->fresh);
+    free(t->told);
     free(t->log_ratio);
     free(t->demanded);
     *t = (pb_pair_table){0};

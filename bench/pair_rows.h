@@ -2,7 +2,8 @@
  * of the ratio of each pair.
  *
  * A launch's value is the median of the logarithms of its samples (samples.csv); where a metric has none, the logarithm
- * of its value. Metrics without a direction and contracts are no rows. A row that the candidate never has is absent;
+ * of its value. Contracts are no rows, nor are metrics without a direction while the candidate's figures are not wrong
+ * (pb_verdict_wrong); they are told beside the rows. A row that the candidate never has is absent;
  * one that a side lacks in some pair has an obstacle, because leaving such pairs out would choose by outcome. */
 #ifndef PB_PAIR_ROWS_H
 #define PB_PAIR_ROWS_H
@@ -17,6 +18,8 @@ typedef struct pb_pair_table {
     size_t n;
     const pb_series **fresh; /* [nfresh] that only the candidate has figures of */
     size_t nfresh;
+    const pb_series *(*told)[2]; /* [ntold] metrics without a direction that both sides have */
+    size_t ntold;
     double *x[2];      /* [set[side].n * pairs]: what log_ratio is made of; NaN where there is none */
     double *log_ratio; /* [n * pairs] */
     pb_series *demanded;

@@ -79,7 +79,10 @@ static void begin(const pb_pair_row *row, judged *j, pb_pair_result *r)
                           .sign_p = 1,
                           .same_p = 1};
     *j = (judged){.open = false, .p = {1, 1}, .adjusted = {1, 1}};
-    if (row->absent) {
+    if (row->wrong) {
+        r->id = PB_VERDICT_FAILED;
+        r->why = PB_PAIR_WRONG;
+    } else if (row->absent) {
         r->id = PB_VERDICT_MISSING;
         r->why = PB_PAIR_ABSENT;
     } else if (row->obstacle) {
@@ -178,6 +181,11 @@ static pb_status take_look(session *s, int look)
     return PB_OK;
 }
 
+bool pb_pair_counts(const pb_pair_result *r)
+{
+    return r->row->gating || r->id == PB_VERDICT_INCOMPARABLE || r->id == PB_VERDICT_FAILED;
+}
+
 static void conclude(session *s)
 {
     int most = 0;
@@ -186,7 +194,7 @@ static void conclude(session *s)
         pb_pair_result *r = &s->results[i];
         if (r->row->n > most) most = r->row->n;
         undecided |= r->row->gating && r->id == PB_VERDICT_INCONCLUSIVE;
-        if (r->row->gating || r->id == PB_VERDICT_INCOMPARABLE) s->report->count[r->id]++;
+        if (pb_pair_counts(r)) s->report->count[r->id]++;
     }
     if (undecided) s->report->more = (most < s->o->look[0] ? s->o->look[0] : s->o->look[1]) - most;
 }

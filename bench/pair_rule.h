@@ -11,6 +11,7 @@
  *                 bounds. That nothing was found is never SAME
  *   INCONCLUSIVE  else: `more` says how many pairs would be looked at next
  *   MISSING       the candidate (or both sides) has no such row
+ *   FAILED        the candidate's figures are wrong
  *   INCOMPARABLE  units, machines or versions differ, or a pair has no ratio
  *
  * False alarms. The rows are looked at after look[0] pairs and once more after look[1], or however many there are when
@@ -27,7 +28,7 @@
  * Two things are the caller's: the order within each pair is a coin of its own (one balanced over blocks leaves q+ only
  * nearly exact), and when a comparison ends early, by a budget, that does not depend on its figures.
  *
- * Rows that do not gate are judged uncorrected, and count for nothing but INCOMPARABLE, as in verdict.h. */
+ * Rows that do not gate are judged uncorrected, and count for nothing but INCOMPARABLE and FAILED, as in verdict.h. */
 #ifndef PB_PAIR_RULE_H
 #define PB_PAIR_RULE_H
 #include "bench/stats/stats.h"
@@ -47,6 +48,7 @@ typedef struct pb_pair_row {
     bool higher;             /* more is better */
     bool gating;             /* what baselines/gates.csv says of it */
     bool absent;             /* measured for the base (or demanded by a gate) and not for the candidate */
+    const char *wrong;       /* why the candidate's figures are wrong: no comparison then; NULL: they are not */
     const char *obstacle;    /* why the sides cannot be compared: "unit differs"; NULL: they can */
     const double *log_ratio; /* [n] ln(cand/base) of each pair, in order of measurement */
     int n;
@@ -61,6 +63,7 @@ typedef struct pb_pair_row {
     X(UNPROVEN, "the t test finds it, the sign-flip test does not")                                                    \
     X(UNCLEAR, "neither different nor the same")                                                                       \
     X(NO_SPREAD, "too few pairs for a spread, or a spread that is not finite")                                         \
+    X(WRONG, "the candidate is wrong")                                                                                 \
     X(ABSENT, "one side was not measured")                                                                             \
     X(OBSTACLE, "the sides cannot be compared")                                                                        \
     X(NO_RATIO, "a pair without a finite ratio, or no pairs")
@@ -70,11 +73,11 @@ typedef enum pb_pair_why {
 #undef X
 } pb_pair_why;
 
-/* Figures are natural logs, worse positive; without figures (ABSENT, OBSTACLE, NO_RATIO) estimate is 0, the interval
+/* Figures are natural logs, worse positive; without figures (WRONG, ABSENT, OBSTACLE, NO_RATIO) estimate is 0, the interval
  * endless and p 1. */
 typedef struct pb_pair_result {
     const pb_pair_row *row;
-    pb_verdict_id id; /* one of the six of above */
+    pb_verdict_id id; /* one of the seven of above */
     pb_pair_why why;
     int pairs, look;      /* behind the figures; the look at which they were taken, from 1; 0: none */
     double estimate, sd;  /* dbar and the standard deviation of d */
@@ -87,10 +90,11 @@ typedef struct pb_pair_result {
 } pb_pair_result;
 
 typedef struct pb_pair_report {
-    int count[PB_NVERDICTS]; /* of rows that gate, and every INCOMPARABLE; pb_compare_exit makes the exit code of it */
-    int gating;              /* the size of the family */
-    int looks;               /* L */
-    int more;                /* further pairs wanted: up to the next look while a gating row is INCONCLUSIVE; else 0 */
+    int count
+        [PB_NVERDICTS]; /* of rows that gate, and every INCOMPARABLE and FAILED; pb_compare_exit makes the exit code of it */
+    int gating;         /* the size of the family */
+    int looks;          /* L */
+    int more;           /* further pairs wanted: up to the next look while a gating row is INCONCLUSIVE; else 0 */
 } pb_pair_report;
 
 /* Fills results[0..n), in the order of the rows, and *report. Call it when as many pairs are there as a look has, or
@@ -98,6 +102,9 @@ typedef struct pb_pair_report {
  * stand there twice, more pairs than look[1]. ENOMEM. Some 0.2 ms a row of 24 pairs. */
 pb_status pb_pair_judge(const pb_pair_row *rows, size_t n, const pb_pair_opts *o, pb_pair_result *results,
                         pb_pair_report *report);
+
+/* Whether the row counts for the exit code. */
+bool pb_pair_counts(const pb_pair_result *r);
 
 /* What a row with figures could have shown, at its spread and at Holm's first step; endless and 0 without figures. By
  * the t test: with few pairs the sign-flip test's floor of 2^-n may ask for more. Some 0.5 ms. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/metric.h"
 #include "bench/trend.h"
 
 static int row_order(const void *a, const void *b)
@@ -46,6 +47,18 @@ static const pb_row *first_of(const pb_row *const *row, size_t n)
     return row[0];
 }
 
+/* Why a row that says ok cannot be right; NULL: it can. The median over processes would hide one such figure. */
+static const char *refutation(const pb_row *r)
+{
+    const size_t n = strlen(r->unit);
+    const bool paced = !strcmp(r->unit, "s") || (n > 2 && !strcmp(r->unit + n - 2, "/s"));
+    if (!isfinite(r->value) || (strcmp(r->status, "ok") != 0 && !throttled(r))) return NULL;
+    if (paced && strcmp(r->better, "none") != 0 && !(r->value > 0))
+        return !strcmp(r->unit, "s") ? "a time that is not above zero" : "a rate that is not above zero";
+    const pb_metric_bound *b = pb_metric_bound_find(r->key, r->metric);
+    return b && !b->relative && !pb_metric_bound_keeps(b, 0, r->value) ? b->text : NULL;
+}
+
 /* Room for the figures of a table: of launches to take medians of, and of sessions. */
 typedef struct figures {
     double *all, *value;
@@ -63,6 +76,17 @@ static void count(pb_series *s, const pb_row *row, const pb_row *r, figures f, i
         s->launches += pb_stored(r->run_id) ? (int)row->launch : 1;
     }
     if (!throttled(row) && speaks(s, row)) s->status = row->status, s->note = row->note;
+}
+
+static void refute(pb_series *s, const pb_row *const *row, size_t n)
+{
+    for (size_t i = 0; i < n && !s->refuted; i++) {
+        const char *why = refutation(row[i]);
+        if (!why) continue;
+        s->refuted = true;
+        s->status = "wrong";
+        s->note = why;
+    }
 }
 
 /* Joins row[0..n), all of one key and metric, sorted by session. Takes as many of f->session as it says. */
@@ -93,6 +117,7 @@ static pb_series join(const pb_row *const *row, size_t n, figures f)
         f.session[s.sessions++] = (pb_session){row[i]->run_id, pb_median(f.value, mine)};
         mine = 0;
     }
+    refute(&s, row, n);
     if (!figures_n) return s;
     s.median = pb_median(f.all, figures_n); /* which sorts them */
     s.min = f.all[0];

@@ -22,6 +22,8 @@ typedef struct pb_series {
     const char *status, *note; /* the worst over launches, and its note; of stored sessions, the newest one's;
                                   throttled: all were */
     bool mixed;                /* rows of several machines, versions or units: nothing can be said */
+    bool refuted;              /* a row of status ok holds what cannot be right: a time or rate that is not above zero,
+                                  a figure beyond its absolute bound (metric.h). status is then wrong, note says it */
     int launches;              /* with a figure of status ok, pass or fail; stored: the sum over sessions */
     int throttled;             /* rows whose figures do not count, because other launches were not throttled */
     int sessions;              /* with such a figure */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/metric.h"
 #include "trainer/data.h"
 
 /* ---- from axes to a configuration ---------------------------------------------------------------- */
@@ -172,7 +173,10 @@ pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out)
 
 /* ---- the check ---------------------------------------------------------------------------------------- */
 
-double pb_gradient_bound(pb_dtype dtype) { return dtype == PB_F32 ? 1e-2 : 1e-1; }
+double pb_gradient_bound(pb_dtype dtype)
+{
+    return pb_metric_bound_of("gradient_error", dtype == PB_F32 ? "f32" : "bf16");
+}
 
 pb_status pb_gradient_copy(pb_trainer *t, float **out, size_t *n)
 {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/metric.h"
 #include "bench/stored_rule.h"
 
 const char *const pb_verdict_names[PB_NVERDICTS] = {
@@ -131,7 +132,7 @@ static bool directed(const pb_series *s) { return strcmp(s->better, "none") != 0
 static bool judge_base(const judge *j, pb_verdict *v)
 {
     const pb_series *b = v->base;
-    if (is_contract(b) || !figured(b) || !directed(b) || j->o->subset) return false;
+    if (is_contract(b) || (!figured(b) && !b->refuted) || !directed(b) || j->o->subset) return false;
     if (!b->sessions || b->session[b->sessions - 1].run_id != j->newest) return false;
     const pb_series *outcome = pb_series_find(j->cand, b->key, "outcome"); /* why it gave no figures */
     v->id = PB_VERDICT_MISSING;
@@ -148,15 +149,29 @@ static bool judge_cand(pb_verdict *v)
     return broken(v->cand) || (figured(v->cand) && directed(v->cand));
 }
 
+const char *pb_verdict_wrong(const pb_series *b, const pb_series *c)
+{
+    if (c->refuted) return c->note;
+    const pb_metric_bound *bound = pb_metric_bound_find(c->key, c->metric);
+    if (!bound || !bound->relative || !b || !figured(b) || !figured(c) || !b->launches || !c->launches) return NULL;
+    const bool kept =
+        pb_metric_bound_keeps(bound, b->median, c->min) && pb_metric_bound_keeps(bound, b->median, c->max);
+    return kept ? NULL : bound->text;
+}
+
 static void judge_both(const judge *j, pb_verdict *v)
 {
     const pb_series *b = v->base, *c = v->cand;
+    const char *why = pb_verdict_wrong(b, c);
     v->id = PB_VERDICT_INFO;
-    if (is_contract(c) || (!directed(c) && !broken(c))) return;
-    if (!figured(c)) {
-        if (!figured(b) && (broken(b) || !broken(c))) return;
+    if (is_contract(c) || (!directed(c) && !broken(c) && !why)) return;
+    if (why || !figured(c)) {
+        if (!why && !figured(b) && (broken(b) || !broken(c))) return;
         v->id = PB_VERDICT_FAILED;
-        v->why = c->note;
+        v->why = why ? why : c->note;
+    } else if (b->refuted) {
+        v->id = PB_VERDICT_INCOMPARABLE;
+        v->why = b->note;
     } else if (!figured(b)) {
         v->id = PB_VERDICT_NEW;
     } else if ((v->why = mismatch(b, c, j->o))) {

@@ -85,6 +85,10 @@ void pb_verdicts_free(pb_verdicts *v);
 /* Most severe first, what counts before what does not. */
 void pb_verdicts_sort(pb_verdicts *v);
 
+/* Why the candidate's figures are wrong though its rows say ok: by themselves, or beside the base's (a relative bound of
+ * metric.h, which every process has to keep), which may be NULL. NULL: they are not. */
+const char *pb_verdict_wrong(const pb_series *base, const pb_series *cand);
+
 /* The series of suite `ceiling` that bounds this key: its metric is `ceiling`, and it agrees with the key
  * in every axis that both have. NULL: none that was ok. */
 const pb_series *pb_ceiling_of(const pb_series_set *set, const char *key, const char *ceiling);

@@ -59,6 +59,10 @@ expect 0 '' "$fixture" "${run[@]}" --mode fine --out alone --bisect --no-compare
 cp -r t1 half && sed -i 's/,1e+09,/,5e+08,/' half/results.csv
 expect 0 SUSPECT "$fixture" compare base-fine half --gates slow/gates.csv
 expect 125 SUSPECT "$fixture" compare --bisect base-fine half --gates slow/gates.csv
+expect 0 results "$fixture" --suite toy --mode fine --batch 1,2 --out two --no-compare step # one row SAME, one not
+cp -r two mixed && sed -i '/batch=1&/s/,1e+09,/,5e+08,/' mixed/results.csv
+expect 0 'same=1 suspect=1' "$fixture" compare two mixed --gates slow/gates.csv
+expect 125 'same=1 suspect=1' "$fixture" compare --bisect two mixed --gates slow/gates.csv
 codes dawdle,memory same 125 --case-timeout 1 -n 1
 codes slow slow 125 --budget 1 --samples 1000 -n 1
 expect 125 'has no option' "$fixture" compare --bisect --no-such-option

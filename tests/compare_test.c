@@ -33,8 +33,26 @@ static const expected cases[] = {
     {"failed.csv", "base.csv", {0}, "failed=0 new=1", 0, NULL},
     {"base.csv", "outcome.csv", {0}, "missing=1", 4, "MISSING: clip sync waits"},
     {"base.csv", "hundredfold.csv", {0}, "regressed=0 improved=0 same=1 suspect=1", 0, "x 100"},
-    {"base.csv", "zero.csv", {0}, "incomparable=1", 4, "zero on one side"},
-    {"zero.csv", "zero.csv", {0}, "same=2", 0, NULL},
+    {"base.csv", "zero.csv", {0}, "incomparable=0 failed=1", 4, "FAILED: a time that is not above zero"},
+    {"zero.csv", "zero.csv", {0}, "incomparable=0 failed=1", 4, NULL}, /* a wrong result is never unchanged */
+    {"zero.csv", "base.csv", {0}, "incomparable=1 failed=0", 4, "INCOMPARABLE: a time that is not above zero"},
+    /* one of three processes: the median would hide it */
+    {"base.csv", "time_zero.csv", {0}, "same=1 suspect=0 missing=0 incomparable=0 failed=1", 4, "a time that is not"},
+    {"base.csv", "time_negative.csv", {0}, "failed=1", 4, "FAILED: a time that is not above zero"},
+    {"time_negative.csv", "base.csv", {0}, "incomparable=1 failed=0", 4, "a time that is not above zero"},
+    {"base.csv", "rate_negative.csv", {0}, "failed=1", 4, "FAILED: a rate that is not above zero"},
+    /* correctness: every process has to keep its bound. Counters are named */
+    {"right.csv", "right.csv", {0}, "same=1 suspect=0 missing=0 incomparable=0 failed=0", 0, NULL},
+    {"right.csv", "loss_near.csv", {0}, "failed=0", 0, NULL},
+    {"right.csv", "loss_far.csv", {0}, "failed=1", 4, "FAILED: beyond its bound, relative 1e-2"},
+    {"loss_far.csv", "right.csv", {0}, "failed=0", 0, NULL}, /* its median is right */
+    {"right.csv", "loss_of_steps.csv", {0}, "failed=0", 0, NULL},
+    {"right.csv", "gradient_off.csv", {0}, "failed=1", 4, "FAILED: beyond its bound, absolute 1e-2"},
+    {"gradient_off.csv", "gradient_off.csv", {0}, "failed=1", 4, NULL},
+    {"right.csv", "gradient_bf16.csv", {.subset = true}, "failed=0", 0, NULL},
+    {"right.csv", "counters.csv", {0}, "failed=0", 0, "note: a counter moved: launches of backward/step?batch=1"},
+    {"right.csv", "counters.csv", {0}, "failed=0", 0, ", 692 -> 693"},
+    {"right.csv", "counters.csv", {0}, "failed=0", 0, "note: a counter moved: waits of"},
     /* fewer than three processes on a side */
     {"base.csv", "single.csv", {0}, "inconclusive=2", 0, "only 1 launch behind the candidate"},
     {"base.csv",

@@ -119,6 +119,14 @@ static void what_has_no_figures(void **state)
     assert_int_equal(r.id, PB_VERDICT_INCOMPARABLE);
     assert_string_equal(text, "INCOMPARABLE: the sides cannot be compared: unit differs");
     assert_int_equal(pb_compare_exit(report.count, &lenient), PB_EXIT_INCOMPARABLE);
+    row.wrong = "a time that is not above zero"; /* whatever else there is to say */
+    row.gating = false;
+    judge_one(&row, &r, &report, text);
+    assert_true(r.id == PB_VERDICT_FAILED && r.why == PB_PAIR_WRONG && report.count[PB_VERDICT_FAILED] == 1);
+    assert_string_equal(text, "FAILED: the candidate is wrong: a time that is not above zero");
+    assert_int_equal(pb_compare_exit(report.count, &lenient), PB_EXIT_INCOMPARABLE);
+    row.wrong = NULL;
+    row.gating = true;
     row.absent = true;
     row.log_ratio = NULL;
     row.n = 0;

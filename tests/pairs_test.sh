@@ -42,7 +42,7 @@ lines() { tail -n +2 "$1/pairs.csv" | wc -l; }
 pairs() { [[ $(lines "$1") -eq $2 ]] || fail "$1: $(lines "$1") lines of pairs.csv, not $2"; }
 
 # ---- verdicts ------------------------------------------------------------------------------------------------
-summary='bench: regressed=0 improved=0 same=3 inconclusive=0 missing=0 incomparable=0 exit=0'
+summary='bench: regressed=0 improved=0 same=3 inconclusive=0 missing=0 incomparable=0 failed=0 exit=0'
 compared 0 "$summary" same1 ./base ./same
 [[ $(tail -n 1 log) == "$summary" ]] || fail "same1: the summary is not the last line"
 grep -q 'n=2 *kernel_time.* 12/12  SAME: 99 % interval .*; detectable 1\.' log || fail "same1: no line of n=2"
@@ -83,6 +83,30 @@ compared 4 'machine_id differs' machine1 ./base ./machine
 compared 0 'same=3' machine2 ./base ./machine --allow-mismatch
 edit unit ',kernel_time,s,' ',kernel_time,ms,'
 compared 4 'kernel_time is in s, not in ms' unit1 ./base ./unit
+
+# ---- results that are wrong, and counters ----------------------------------------------------------------------
+# tell FOLDER SIDE METRIC VALUE [LAUNCH OTHER]: rows of a metric without a direction, of one process with OTHER as value.
+tell() {
+    awk -F, -v OFS=, -v metric="$3" -v value="$4" -v launch="${5:--}" -v other="${6:-}" '
+        { print } $6 == "kernel_time" && /n=2/ { $5 = "backward/step?dtype=f32"; $6 = metric; $7 = 1; $8 = "none"
+            $9 = $4 == launch ? other : value; print }' "$1/$2/results.csv" >told && mv told "$1/$2/results.csv"
+}
+cp -r same1 right
+tell right base loss 5.5; tell right cand loss 5.52
+tell right base launches 692; tell right cand launches 692 3 693
+expect 0 "$summary" "$fixture" compare right
+grep -q 'note: a counter moved: launches of backward/step?dtype=f32, 692 -> 693' log || fail "right: the counter is not named"
+cp -r same1 loss && tell loss base loss 5.5 && tell loss cand loss 5.5 3 8.25
+expect 4 'FAILED: the candidate is wrong: beyond its bound, relative 1e-2' "$fixture" compare loss
+grep -q 'same=3 .*failed=1 exit=4' log || fail "loss: the other rows are not judged"
+cp -r same1 gradient && tell gradient base gradient_error 1e-3 && tell gradient cand gradient_error 1e-3 7 1
+expect 4 'FAILED: the candidate is wrong: beyond its bound, absolute 1e-2' "$fixture" compare gradient
+for side in base cand; do
+    cp -r same1 "zero-$side"
+    awk -F, -v OFS=, '$6 == "kernel_time" && $4 == 3 && /n=2/ { $9 = 0 } 1' "same1/$side/results.csv" >"zero-$side/$side/results.csv"
+done
+expect 4 'FAILED: the candidate is wrong: a time that is not above zero' "$fixture" compare zero-cand
+expect 4 'INCOMPARABLE: the sides cannot be compared: a time that is not above zero' "$fixture" compare zero-base
 
 # ---- what a launch's value is: the median of the logarithms --------------------------------------------------
 side thrice 5 'export FIXTURE_OUTLIER=3'         # two of four samples: the median of logs is log sqrt(3)

@@ -126,7 +126,7 @@ floor() { # floor GATING: gates.csv that has floor_share gate, or not
     sed "s/^kernels,floor_share,.*/kernels,floor_share,higher,0.25,,$1/" "$source/baselines/gates.csv" >gates.csv
 }
 floor no
-expect 0 ' missing=0 incomparable=0 exit=0' "$bench" "${alone[@]}" --gates gates.csv --out alone --all
+expect 0 ' missing=0 incomparable=0 failed=0 exit=0' "$bench" "${alone[@]}" --gates gates.csv --out alone --all
 grep -q floor_share log && fail "a share of ceilings that nobody measured is compared"
 grep -q ',floor_share,1,higher,,0,unsupported,this launch has no ceilings' alone/base/results.csv || fail "no row says why"
 floor pairs
