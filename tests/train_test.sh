@@ -38,7 +38,7 @@ rnu                                           |   2 | did you mean 'run'?
 --tokenizer /proc/nowhere                     |   2 | /proc/nowhere
 --template qwen3                              |   2 | --template qwen3 does not go with the byte tokenizer
 --layers 3                                    |   2 | layers 3: tiny has 1 to 2
---log /proc/nowhere/x --steps 1               |   2 | --log /proc/nowhere/x
+--log /proc/nowhere/x --steps 1               |   2 | train: /proc/nowhere/x: No such file
 plan --steps 7                                |   0 | 7 of 1 x 4 rows of 256 tokens
 --dry-run --tuning full                       |   0 | 151488 of 151488 parameters are trained
 --steps 1 --rank 64 --lr 1                    |   0 | tokens/s

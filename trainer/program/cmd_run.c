@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "os/interrupt.h"
-#include "os/file.h"
 #include "trainer/program/job.h"
 #include "trainer/program/log.h"
 #include "trainer/program/save.h"
@@ -15,6 +14,7 @@ typedef struct run {
     pb_graphs graphs;
     pb_log log;
     pb_saver saver;
+    pb_export_folder export;
     pb_progress p; /* p.iteration: steps done, also by the processes that this one goes on for */
     double pace;   /* s a step, smoothed */
 } run;
@@ -132,7 +132,7 @@ static pb_status steps(run *r)
     }
     if (r->p.skipped) printf("%ld of %ld steps had no finite loss and gradient\n", (long)r->p.skipped, done(r));
     if (r->j.graph && !r->j.o->quiet) print_graphs(&r->graphs);
-    return pb_interrupted() ? PB_OK : pb_export(&r->j);
+    return pb_interrupted() ? PB_OK : pb_export(&r->j, &r->export);
 }
 
 /* A path that fails while training goes on was usable when it began: not the user's mistake. */
@@ -147,7 +147,8 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) s = pb_job_name_loss(&r.j, pb_job_open(&r.j, false));
     if (s == PB_OK) s = pb_job_name_loss(&r.j, pb_job_reserve(&r.j));
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
-    if (s == PB_OK && o->export) s = pb_make_folder(o->export); /* rather than find out when all steps are done */
+    if (s == PB_OK) s = pb_export_open(o->export, &r.export);
+    /* Last, as it cuts a log that goes on: whatever else may be refused has been looked at. */
     if (s == PB_OK) s = pb_log_open(o->log, o->resume ? done(&r) : -1, &r.log);
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);
@@ -156,6 +157,7 @@ pb_status pb_train_run(const pb_train_options *o)
     const pb_status closed = pb_log_close(&r.log);
     if (s == PB_OK) s = blame_machine(closed);
     if (r.j.trainer) pb_graphs_free(&r.graphs, &r.j.ctx);
+    pb_export_close(&r.export);
     pb_saver_close(&r.saver);
     pb_job_close(&r.j);
     return s;
