@@ -9,7 +9,7 @@ typedef struct pb_log_row {
 #define LOG(name, format, what) double name;
 #include "trainer/program/log.def"
 #undef LOG
-    const char *status, *note; /* "ok", "skipped" or "failed"; without commas or quotes */
+    const char *status, *note; /* "ok" or "skipped", and why; without commas or quotes */
 } pb_log_row;
 
 typedef struct pb_log {
