@@ -16,6 +16,7 @@
 #include "bench/results.h"
 #include "bench/start.h"
 #include "bench/watch.h"
+#include "cli/threads.h"
 #include "os/interrupt.h"
 #include "kernels/core/clock.h"
 
@@ -80,10 +81,7 @@ static _Noreturn void become_child(const void *self, int pipe_fd)
         snprintf(threads, sizeof threads, "%ld", o->threads);
         setenv("OMP_NUM_THREADS", threads, 1);
     }
-    /* libgomp's threads spin for milliseconds at a barrier by default. Where anything else runs, that takes the
-     * processor from the very thread they wait for: steps then take ten times as long. A wait of this many
-     * turns outlasts every barrier of a quiet machine. An environment that says otherwise has its way. */
-    if (!getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", "20000", 0);
+    pb_threads_set_waiting();
     execv("/proc/self/exe", (char *const *)argv);
     fprintf(stderr, "bench: /proc/self/exe: %s\n", strerror(errno));
     _exit(PB_EXIT_HARNESS);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bench/commands.h"
+#include "cli/threads.h"
 #include "os/streams.h"
 
 static pb_exit (*const functions[PB_NCOMMANDS])(const pb_options *o) = {
@@ -48,6 +49,7 @@ int main(int argc, char **argv)
         o.args = (pb_words){{pb_bench_cli.commands[command].name}, 1};
         command = PB_COMMAND_help;
     }
+    if (!o.child_dir) pb_threads_limit("bench"); /* a process of a run has the threads that the run gave it */
     pb_exit code = functions[command](&o);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         pb_fail(PB_EIO, "stdout: it could not all be written");

@@ -2,8 +2,10 @@
 #include "os/file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,6 +20,21 @@ pb_status pb_file_read(const char *path, FILE **out)
     *out = fdopen(fd, "rb");
     if (*out) return PB_OK;
     const pb_status s = pb_fail_errno(errno, "%s", path);
+    close(fd);
+    return s;
+}
+
+pb_status pb_file_update(const char *path, bool fresh, FILE **out)
+{
+    struct stat st;
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK | (fresh ? O_EXCL : 0), 0666);
+    if (fd < 0) return pb_fail_errno(errno, "%s", path);
+    pb_status s = fstat(fd, &st) == 0 ? pb_disk_need_file(path, st.st_mode) : pb_fail_errno(errno, "%s", path);
+    if (s == PB_OK) {
+        *out = fdopen(fd, "r+");
+        if (*out) return PB_OK;
+        s = pb_fail_errno(errno, "%s", path);
+    }
     close(fd);
     return s;
 }
@@ -55,6 +72,28 @@ pb_status pb_path_join(const char *dir, const char *name, char **out)
     snprintf(path, room, "%s/%s", dir, name);
     *out = path;
     return PB_OK;
+}
+
+pb_status pb_folder_lock(const char *dir, const char *what, int *out)
+{
+    const int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return pb_fail_errno(errno, "%s", dir);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(fd);
+        return pb_fail(PB_EINVAL, "%s: another process %s", dir, what);
+    }
+    *out = fd;
+    return PB_OK;
+}
+
+pb_status pb_folder_remove(const char *dir, const char *name)
+{
+    char *path = NULL;
+    PB_TRY(pb_path_join(dir, name, &path));
+    const bool gone = unlink(path) == 0 || errno == ENOENT;
+    const pb_status s = gone ? PB_OK : pb_fail_errno(errno, "%s", path);
+    free(path);
+    return s;
 }
 
 pb_status pb_make_folder(const char *dir)

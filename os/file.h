@@ -22,6 +22,19 @@ pb_status pb_file_read(const char *path, FILE **out);
 pb_status pb_map_open(const char *path, pb_map *out);
 void pb_map_close(pb_map *m); /* {0} is fine */
 
+/* A stream that reads and writes a file as it grows, line by line: a log, which others may watch. `fresh`: a new file;
+ * else one that is there, or a new one. EPATH: it exists although `fresh`, cannot be opened, or is no regular file (a
+ * device or a FIFO cannot be read again when the log goes on); the line names the path. */
+pb_status pb_file_update(const char *path, bool fresh, FILE **out);
+
+/* Takes the folder for this process until the descriptor *fd is closed, so that no two processes write several files
+ * into it that belong together. The lock is on the folder itself (flock(2)): it leaves no file, and ends with the
+ * process. Where the file system has no locks there is none. EINVAL: another process has it; `what` says what such a
+ * process does there: "DIR: another process WHAT". EPATH, EIO. */
+pb_status pb_folder_lock(const char *dir, const char *what, int *fd);
+/* Removes dir/name; that there is no such file is fine. */
+pb_status pb_folder_remove(const char *dir, const char *name);
+
 /* Makes the folder unless there is one; the folder it is in must exist. EPATH, EIO. */
 pb_status pb_make_folder(const char *dir);
 /* "dir/name", which the caller frees. ENOMEM. */

@@ -71,4 +71,120 @@ limited 125 'MB are available' --model qwen2.5-1.5b --tuning full
 limited 125 'MB are available' --accumulate 1000000 --seq 2048 --batch 1000
 rm -r m adapter
 
+# ---- what is no regular file is refused at once -------------------------------------------------------------------------
+# refused CODE TEXT ARG...: within ten seconds, in one line
+refused() {
+    local code=$1 text=$2
+    shift 2
+    expect "$code" "$text" timeout 10 "$train" -q --steps 1 --seq 16 --batch 1 "$@"
+    [[ $(wc -l <log) -eq 1 ]] || fail "not one line: $(cat log)"
+}
+mkfifo fifo
+"$train" --model tiny-llama --tuning full --steps 1 --seq 32 -q --export m && "$train" --steps 1 --seq 32 -q --export adapter || fail 'export'
+for file in fifo /dev/zero; do
+    refused 2 'where a regular file is needed' --data $file
+    refused 2 'where a regular file is needed' --eval-data $file
+    refused 2 'where a regular file is needed' --tokenizer $file --model m --template llama3
+    refused 2 'where a regular file is needed' --log $file --save ck --resume latest
+    refused 2 'File exists' --log $file
+    for name in m/config.json m/model.safetensors m/tokenizer.json adapter/adapter_config.json adapter/adapter_model.safetensors; do
+        [[ -f $name ]] && mv $name kept
+        ln -s "$(realpath $file)" $name
+        if [[ $name == m/* ]]; then refused 2 'where a regular file is needed' --model m; else refused 2 'where a regular file is needed' --adapter adapter; fi
+        rm $name
+        [[ -f kept ]] && mv kept $name
+    done
+    expect 2 'where a regular file is needed' timeout 10 "$train" eval --seq 16 --eval-split 0.05 --dump-logits $file
+done
+rm -r m adapter ck fifo
+
+# ---- lines that are no conversations: those left out are named when they are left out -----------------------------------
+printf '\xef\xbb\xbf%s\n' '{"instruction":"q","response":"a"}' >d.jsonl
+expect 0 '1 conversations' "$train" --steps 1 --seq 64 --batch 1 --data d.jsonl # a byte order mark is passed over
+printf '\xef\xbb\xbfno\n%s\n' '{"instruction":"q","response":"a"}' >bad.jsonl
+expect 2 'bad.jsonl:1: column 2:' "$train" --steps 1 --data bad.jsonl
+grep -q 'left out' log && fail "left out, but the run ended: $(cat log)"
+expect 0 'left out bad.jsonl:1' "$train" --steps 1 --seq 64 --batch 1 --data bad.jsonl --bad-lines skip
+
+# ---- a disk that is full ends with 125, whatever was written ---------------------------------------------------------------
+# full TEXT ARG...: no file may grow beyond 2 KB
+full() {
+    local text=$1
+    shift
+    expect 125 "$text" bash -c 'ulimit -f 2; exec "$@"' full "$train" "$@"
+}
+full 'File too large' --steps 2 --seq 32 --batch 1 -q --export e
+full 'File too large' --steps 2 --seq 32 --batch 1 -q --tuning full --export e
+full 'File too large' --steps 2 --seq 32 --batch 1 -q --save ck
+full 'l.csv: File too large' --steps 100 --seq 16 --batch 1 --lr 1e-3 -q --log l.csv
+full 'd.st: File too large' eval --seq 32 --eval-split 0.05 --dump-logits d.st
+[[ ! -e d.st && ! -e e/config.json && ! -e e/adapter_config.json && -z $(find . -name '*.partial') ]] || fail "left behind: $(find . -newer d.jsonl)"
+rm -r e ck l.csv
+
+# ---- a log that goes on is cut only when nothing else is refused -------------------------------------------------------------
+base=(--seq 32 --batch 1 -q --save ck --save-interval 2 --log l.csv)
+"$train" "${base[@]}" --steps 4 || fail 'a log'
+rm -r ck/iter_0000004 && echo 2 >ck/latest_checkpointed_iteration.txt
+cp l.csv before.csv
+for wrong in '--seq 64' '--export /dev/null' '--export /proc/nowhere/x' '--data /proc/nowhere' '--model tiny-llama' '--rank 8' '--resume 3'; do
+    # shellcheck disable=SC2086 # several words
+    expect 2 '' "$train" "${base[@]}" --steps 4 --resume latest $wrong
+    cmp -s l.csv before.csv || fail "cut although $wrong was refused"
+done
+cp before.csv other.csv && sed -i 1s/step/stop/ other.csv && cp other.csv same.csv
+expect 2 'other.csv: not a log of this program' "$train" "${base[@]}" --steps 4 --resume latest --log other.csv
+cmp -s other.csv same.csv || fail 'a file that is no log was cut'
+"$train" "${base[@]}" --steps 4 --resume latest || fail 'the run does not go on'
+cmp <(cut -d, -f1-5 l.csv) <(cut -d, -f1-5 before.csv) || fail 'the log that went on differs'
+rm -r ck ./*.csv
+
+# ---- two exports into one folder: the second is refused before its first step ----------------------------------------------
+"$train" --steps 1000000 --export e >first 2>&1 & pid=$!
+for _ in $(seq 200); do grep -q '^step' first && break; sleep 0.05; done
+expect 2 'e: another process exports into it' "$train" --steps 1 --seq 16 --export e
+grep -q '^step' log && fail 'the second export was refused after a step'
+kill -TERM $pid
+wait $pid
+expect 0 'exported e' "$train" --steps 1 --seq 16 --export e
+# a configuration never stands beside adapters of another export
+cp -r e old
+full 'File too large' --steps 1 --seq 16 --rank 64 --lr 1e-5 --export e
+[[ ! -e e/adapter_config.json ]] || fail 'the configuration of an older export stays'
+rm -r e old
+
+# ---- signals: a terminal that goes away saves as SIGTERM does; under nohup training goes on -------------------------------
+for signal in HUP TERM; do
+    "$train" --steps 1000000 --seq 32 --batch 1 --save ck >run 2>&1 & pid=$!
+    for _ in $(seq 200); do grep -q '^step' run && break; sleep 0.05; done
+    kill -$signal $pid
+    wait $pid
+    code=$?
+    [[ $code -eq 125 ]] || fail "SIG$signal: exit $code"
+    step=$(sed -n 's/.*interrupted after step \([0-9]*\)$/\1/p' run)
+    [[ -n $step && $(cat ck/latest*) -eq $step ]] || fail "SIG$signal: $(tail -n 2 run), saved: $(cat ck/latest*)"
+    expect 0 "resumed after step $step" "$train" --steps $((step + 1)) --seq 32 --batch 1 --save ck --resume latest
+    rm -r ck
+done
+(trap '' HUP && exec "$train" --steps 1000000 --seq 32 --batch 1 --save ck) >run 2>&1 & pid=$!
+for _ in $(seq 200); do grep -q '^step' run && break; sleep 0.05; done
+kill -HUP $pid
+n=$(grep -c '^step' run)
+for _ in $(seq 200); do [[ $(grep -c '^step' run) -gt $((n + 2)) ]] && break; sleep 0.05; done
+[[ $(grep -c '^step' run) -gt $((n + 2)) ]] || fail "an ignored SIGHUP stopped it: $(tail -n 2 run)"
+kill -TERM $pid
+wait $pid
+[[ -s ck/latest_checkpointed_iteration.txt ]] || fail 'nothing saved after an ignored SIGHUP and a SIGTERM'
+rm -r ck
+
+# ---- more threads than processors ------------------------------------------------------------------------------------------
+one=$(taskset -pc $$ | sed 's/.*: *\([0-9]*\).*/\1/')
+expect 0 'train: 1000 threads are asked for (OMP_NUM_THREADS), and this process may use 1 processor: 1 thread works' \
+    env OMP_NUM_THREADS=1000 timeout 60 taskset -c "$one" "$train" --steps 2 --seq 64
+[[ $(grep -c 'threads are asked for' log) -eq 1 ]] || fail "threads: $(cat log)"
+OMP_NUM_THREADS=1 "$train" --steps 1 --seq 16 2>&1 | grep -q 'asked for' && fail 'one thread is too many'
+# how threads wait is for the environment to say, and set where it does not
+waiting() { env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$@" OMP_DISPLAY_ENV=verbose "$train" --steps 1 --seq 16 2>&1 | sed -n "s/.*GOMP_SPINCOUNT = '\(.*\)'.*/\1/p" | tail -n 1; }
+[[ $(waiting GOMP_SPINCOUNT=77) == 77 && $(waiting A=b) == 20000 && $(waiting OMP_WAIT_POLICY=passive) != 20000 ]] ||
+    fail "waiting: $(waiting A=b), $(waiting GOMP_SPINCOUNT=77), $(waiting OMP_WAIT_POLICY=passive)"
+
 [[ $failures -eq 0 ]] || { echo "$failures failed" && exit 1; }

@@ -32,6 +32,7 @@ static pb_train_options options(void)
                               .bad_lines = "fail",
                               .long_ones = "split",
                               .pack = "off",
+                              .train_norms = "yes",
                               .seed = 42,
                               .quiet = true};
 }

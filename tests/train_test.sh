@@ -38,7 +38,7 @@ rnu                                           |   2 | did you mean 'run'?
 --tokenizer /proc/nowhere                     |   2 | /proc/nowhere
 --template qwen3                              |   2 | --template qwen3 does not go with the byte tokenizer
 --layers 3                                    |   2 | layers 3: tiny has 1 to 2
---log /proc/nowhere/x --steps 1               |   2 | --log /proc/nowhere/x
+--log /proc/nowhere/x --steps 1               |   2 | train: /proc/nowhere/x: No such file
 plan --steps 7                                |   0 | 7 of 1 x 4 rows of 256 tokens
 --dry-run --tuning full                       |   0 | 151488 of 151488 parameters are trained
 --steps 1 --rank 64 --lr 1                    |   0 | tokens/s
@@ -273,6 +273,29 @@ for t in full lora qlora; do
 done
 expect 2 '/proc/nowhere' "$train" --steps 1 --adapter /proc/nowhere
 expect 2 'needs --tuning lora or qlora' "$train" --steps 1 --adapter x --tuning full
+
+# without the norms' gains: fewer parameters, a folder without modules_to_save, and not to be resumed otherwise
+expect 0 '12288 parameters trained' "$train" --steps 2 --train-norms no --save ck --export adapter
+grep -q 'gains' log && fail 'gains are said to be trained'
+grep -q '"modules_to_save": *null' adapter/adapter_config.json || fail "modules_to_save: $(cat adapter/adapter_config.json)"
+grep -aq layernorm adapter/adapter_model.safetensors && fail 'gains are exported'
+expect 2 'of another run: --train-norms was "no", and is "yes"' "$train" --steps 3 --save ck --resume latest
+expect 0 perplexity "$train" eval --adapter adapter --eval-split 0.1
+expect 2 '--train-norms no needs --tuning lora or qlora' "$train" --steps 1 --train-norms no --tuning full
+rm -r ck
+# gains that came with adapters leave with them, trained or not
+expect 0 '12544 parameters trained' "$train" --steps 2 --lr 1e-2 --export with
+grep -q "the gains of the layers' norms are trained too" log || fail 'gains are not said to be trained'
+expect 0 exported "$train" --steps 1 --lr 1e-6 --adapter with --train-norms no --export adapter
+grep -q input_layernorm adapter/adapter_config.json || fail 'gains that came with adapters are lost'
+grep -aq layernorm adapter/adapter_model.safetensors || fail 'gains that came with adapters are not in the file'
+rm -r with adapter
+
+# ---- the progress line: nothing is said of the time left before the first steps are over --------------------------
+expect 0 's/step' "$train" --steps 5 --seq 16 --batch 1
+[[ $(grep '^step' log | sed 's/.*left \([^ ]*\) .*/\1/' | tr '\n' ' ') =~ ^\?\ \?\ 0:[0-9:]+\ 0:[0-9:]+\ 0:00:00\ $ ]] || fail "time left: $(grep '^step' log)"
+expect 2 'tiny-qwen3' "$train" --model tinny
+grep -q 'there is no folder of this name' log || fail 'a folder that is missing is not said to be'
 
 # ---- interrupted -----------------------------------------------------------------------------------------
 "$train" --steps 1000000 --log i.csv >log 2>&1 & pid=$!

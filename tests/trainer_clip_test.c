@@ -101,6 +101,69 @@ static void non_finite_norm_skips_the_step(void **state)
     }
 }
 
+/* A batch whose loss is beyond f32, while all of its gradients and their norm are finite. */
+static void infinite_loss_batch(pb_trainer *t)
+{
+    int32_t ids[T];
+    float mask[T];
+    for (int i = 0; i < T; i++) ids[i] = i % 7, mask[i] = 9e37f; /* times a mean of some 5.6: over 3.4e38 */
+    CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){ids, ids, mask, T}));
+}
+
+/* A step of which only the first micro-batch has such a loss. */
+static void accumulated_step(pb_ctx *ctx, pb_trainer *t)
+{
+    infinite_loss_batch(t);
+    CHECK_OK(pb_train_micro(ctx, t));
+    pb_trainer_accumulate(t, true);
+    fixture_batch(t, 0, B, 0);
+    CHECK_OK(pb_train_micro(ctx, t));
+    CHECK_OK(pb_train_finish(ctx, t));
+    pb_trainer_accumulate(t, false);
+}
+
+static void expect_counts(pb_trainer *t, int steps, int skipped)
+{
+    pb_adamw_state st;
+    CHECK_OK(pb_trainer_state(t, &st));
+    assert_int_equal(st.step, steps);
+    assert_int_equal(st.skipped, skipped);
+}
+
+static void non_finite_loss_skips_the_step(void **state)
+{
+    pb_ctx *ctx = *state;
+    pb_train_config c = config("tiny", PB_LORA);
+    pb_clip_state clip;
+    pb_graph *graph = NULL;
+    size_t n;
+    c.clip = PB_CLIP_MULTI;
+    c.loss_scale = 1e-37f; /* the loss is without it, what the norm is taken of is not */
+    pb_trainer *t = open_fixture(ctx, &c);
+    CHECK_OK(pb_train_step(ctx, t));
+    float *before = snapshot(t, false, &n);
+    infinite_loss_batch(t);
+    CHECK_OK(pb_train_step(ctx, t));
+    assert_true(isinf(loss_of(t)));
+    CHECK_OK(pb_trainer_clip_states(t, &clip));
+    assert_true(isfinite(clip.norm) && clip.skip == 0);
+    expect_counts(t, 1, 1);
+    accumulated_step(ctx, t);
+    assert_true(isfinite(loss_of(t)));
+    expect_counts(t, 1, 2);
+    fixture_batch(t, 0, B, 0); /* and inside a recording, which takes the good steps after it */
+    CHECK_OK(pb_record(ctx, pb_train_step, t, &graph));
+    infinite_loss_batch(t);
+    CHECK_OK(pb_replay(ctx, graph));
+    expect_counts(t, 1, 3);
+    assert_same(before, snapshot(t, false, &n), n);
+    fixture_batch(t, 0, B, 0);
+    CHECK_OK(pb_replay(ctx, graph));
+    expect_counts(t, 2, 3);
+    pb_graph_free(ctx, graph);
+    pb_trainer_close(t);
+}
+
 static void empty_mask_learns_nothing(void **state)
 {
     pb_ctx *ctx = *state;
@@ -160,7 +223,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(clip_bounds_each_layers_joint_norm), cmocka_unit_test(clip_arms_cost_what_they_say),
         cmocka_unit_test(non_finite_norm_skips_the_step),     cmocka_unit_test(empty_mask_learns_nothing),
-        cmocka_unit_test(only_products_and_tables_decay),
+        cmocka_unit_test(only_products_and_tables_decay),     cmocka_unit_test(non_finite_loss_skips_the_step),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

@@ -225,6 +225,8 @@ pb_status pb_phase_loss(pb_ctx *ctx, void *self)
                                                 .nll = t->nll,
                                                 .loss = t->loss,
                                                 .loss_scale = t->loss_scale,
+                                                .total = t->step_loss,
+                                                .add = t->accumulate,
                                                 .T = t->T,
                                                 .V = t->model.g.V,
                                                 .dtype = t->model.cfg.dtype});

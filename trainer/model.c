@@ -51,7 +51,8 @@ static const char *const target_names[] = {
 static bool trained(const pb_model_config *c, int place, int id)
 {
     if (c->frozen || (pb_param_indexes(id) && !(c->index_loss > 0))) return false;
-    return c->tuning == PB_FULL || (place == PLACE_LAYER && (id == PB_P_norm1 || id == PB_P_norm2));
+    const bool norm = place == PLACE_LAYER && (id == PB_P_norm1 || id == PB_P_norm2);
+    return c->tuning == PB_FULL || (norm && !c->fixed_norms);
 }
 
 static pb_param *add(pb_model *m, int layer, const char *name, pb_param_kind kind, size_t rows, size_t cols, bool train)
@@ -239,6 +240,7 @@ pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out)
     m.lora_b = calloc(L * PB_NTARGETS, sizeof(pb_param *));
     pb_status s =
         m.params && m.layer && m.lora_a && m.lora_b ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the parameter list");
+    m.own_norms = !cfg->fixed_norms;
     if (s == PB_OK) list_params(&m);
     if (s == PB_OK) s = allocate(&m);
     if (s == PB_OK) s = fill(&m);

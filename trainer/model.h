@@ -57,7 +57,7 @@ extern const pb_geometry pb_geometries[]; /* ended by a NULL name */
 /* X(enumerator, option's word, meaning) */
 #define PB_TUNING_MAP(X)                                                                                               \
     X(FULL, "full", "every parameter is trained")                                                                      \
-    X(LORA, "lora", "adapters and both norm gains of every layer")                                                     \
+    X(LORA, "lora", "adapters, and both norm gains of every layer unless fixed_norms")                                 \
     X(QLORA, "qlora", "as lora, with the base matrices in NF4")
 typedef enum pb_tuning {
 #define X(id, word, what) PB_##id,
@@ -117,6 +117,7 @@ typedef struct pb_model_config {
     bool frozen;      /* nothing is trained: neither gradients, moments nor master weights are held */
     bool as_bf16;     /* f32 only: drawn matrices, tables and adapters are rounded to bf16 first: the bf16 model's very
                          values */
+    bool fixed_norms; /* adapters alone are trained, and no gains beside them */
     bool blank;       /* only adapters are drawn; everything else is 0 until pb_model_load_hf fills it */
     uint64_t seed;
 } pb_model_config;
@@ -132,6 +133,7 @@ typedef struct pb_model {
     pb_param **lora_a, **lora_b; /* [L * PB_NTARGETS], absent: NULL; A [R,in], B [out,R] */
     pb_arena weights, grads, moments;
     size_t trained; /* elements */
+    bool own_norms; /* the gains of the layers' norms go with the adapters: they are trained, or came with adapters */
 } pb_model;
 
 /* EINVAL: layers, dtype or adapters that the geometry cannot have. */

@@ -137,6 +137,7 @@ static void carve(pb_trainer *t)
     t->logits = pb_carve(m, T * g->V * e);
     t->nll = pb_carve(m, T * f);
     t->loss = pb_carve(m, f);
+    t->step_loss = pb_carve(m, f);
     t->proj = pb_carve(m, T * g->D * e);
     t->act = pb_carve(m, T * g->I * e);
     if (learns) carve_backward(t);

@@ -49,6 +49,7 @@ struct pb_trainer {
     float *rstdf;            /* [T] */
     void *logits;            /* [T,V] */
     float *nll, *loss;       /* [T], [1] */
+    float *step_loss;        /* [1] the sum over the step's micro-batches */
     void *proj;              /* [T,D] output of o or down */
     void *act;               /* [T,I] swiglu's output */
     void *dcur, *dn;         /* [T,D] gradient of the residual stream; of a norm's output */

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "kernels/adamw/skips.h"
 #include "kernels/core/chunks.h"
 #include "kernels/core/cpu.h"
 
@@ -34,11 +35,10 @@ static pb_status step_ref(pb_ctx *ctx, const void *args)
 {
     const pb_adamw_step_args *a = args;
     (void)ctx;
-    for (int i = 0; i < a->nclip; i++)
-        if (a->clip[i].skip != 0) {
-            a->state->skipped++;
-            return PB_OK;
-        }
+    if (pb_adamw_skips(a)) {
+        a->state->skipped++;
+        return PB_OK;
+    }
     a->state->step++;
     for (int i = 0; i < a->n; i++) {
         const pb_adamw_entry *e = &a->list[i];
@@ -58,11 +58,13 @@ const pb_impl pb_adamw_step_cpu[] = {PB_FAST_IMPLS(pb_adamw_step, .workspace = s
 /* ---- descriptor ------------------------------------------------------------------------------- */
 
 /* N tensors, the first of S*D elements; b: bf16 weights with masters; g: scale_gradients; c: clip states,
- * 2: the second one says skip, 3: none, but a loss scale; t: completed steps. */
+ * 2: the second one says skip, 3: none, but a loss scale, 4: as 1, but the loss is infinite; t: completed steps. */
 static const pb_dims edge[] = {
-    {3, 1, 7, 1, 1, 1, 0},       {3, 1, 7, 0, 0, 0, 0},  {1, 1, 1, 0, 1, 1, 3},
-    {2, 5, 40, 0, 0, 1, 9},      {4, 3, 5, 0, 1, 2, 4},  {4, 9, 9, 1, 0, 0, 99},
-    {3, 1, 50001, 0, 1, 1, 999}, {4, 3, 50, 1, 0, 3, 2}, {0},
+    {3, 1, 7, 1, 1, 1, 0},       {3, 1, 7, 0, 0, 0, 0},
+    {1, 1, 1, 0, 1, 1, 3},       {2, 5, 40, 0, 0, 1, 9},
+    {4, 3, 5, 0, 1, 2, 4},       {4, 9, 9, 1, 0, 0, 99},
+    {3, 1, 50001, 0, 1, 1, 999}, {4, 3, 50, 1, 0, 3, 2},
+    {2, 3, 5, 0, 1, 4, 4},       {0},
 };
 static const pb_dims grid[] = {{4, 49152, 576, 0, 0, 0, 10}, {4, 49152, 576, 1, 1, 1, 10}, {0}};
 static const pb_dims device_grid[] = {{1, 125000, 1024, 0, 0, 0, 10}, {1, 125000, 1024, 1, 1, 1, 10}, {0}};
@@ -104,8 +106,8 @@ static pb_status step_bind(pb_binder *b, const int *dim, void *args)
     const pb_clip_state clip[2] = {{.scale = 0.25f, .norm = 4}, {.scale = 1, .norm = 0.5f, .skip = dim[5] == 2}};
     const pb_adamw_state state = {.lr = 0.01f, .step = dim[6], .skipped = 2};
     if (dim[0] > 4) return pb_fail(PB_EINVAL, "adamw: bind makes at most 4 tensors");
-    const bool clipped = dim[5] == 1 || dim[5] == 2;
-    const float loss_scale = 48;
+    const bool clipped = dim[5] == 1 || dim[5] == 2 || dim[5] == 4;
+    const float loss_scale = 48, loss = dim[5] == 4 ? -INFINITY : 3.5f;
     size_t elements = 0;
     for (int i = 0; i < dim[0]; i++) {
         size_t n = i == 0 ? (size_t)dim[1] * dim[2] : i == 1 ? 0 : 30 + (size_t)i;
@@ -117,6 +119,7 @@ static pb_status step_bind(pb_binder *b, const int *dim, void *args)
         .clip = clipped ? pb_in_raw(b, "clip", clip, sizeof clip) : NULL,
         .state = pb_inout_raw(b, "state", &state, sizeof state),
         .loss_scale = dim[5] == 3 ? pb_in_raw(b, "loss_scale", &loss_scale, sizeof loss_scale) : NULL,
+        .loss = dim[5] ? pb_in_raw(b, "loss", &loss, sizeof loss) : NULL,
         .elements = elements,
         .n = dim[0],
         .nclip = clipped ? 2 : 0,

@@ -22,7 +22,7 @@ struct shared_coefs {
 
 __global__ static void __launch_bounds__(32) adamw_begin(pb_adamw_step_args a, shared_coefs *c)
 {
-    bool skip = false;
+    bool skip = a.loss && !isfinite(*a.loss);
     for (int i = threadIdx.x; i < a.nclip; i += 32) skip = skip || a.clip[i].skip != 0;
     skip = __any_sync(0xffffffffu, skip);
     if (threadIdx.x != 0) return;

@@ -7,9 +7,9 @@
  * outside the root, decay decoupled). s is the entry's clip scale when `scale_gradients`, else 1; of an entry without
  * a clip state it is 1/loss_scale, which every clip state's scale holds already. The
  * step number t, lr and loss_scale live in device memory, so that a recorded graph follows the schedule: the call
- * advances state->step itself, and when any of the clip states says skip it changes nothing but
- * state->skipped. Moments and master weights are f32; with dtype bf16 a tensor's p is its f32 master,
- * and w receives it rounded; with f32, master is NULL and p is w. */
+ * advances state->step itself, and when any of the clip states says skip, or the loss
+ * is not finite, it changes nothing but state->skipped. Moments and master weights are f32; with dtype bf16 a tensor's
+ * p is its f32 master, and w receives it rounded; with f32, master is NULL and p is w. */
 #ifndef PB_ADAMW_H
 #define PB_ADAMW_H
 #include "kernels/core/op.h"
@@ -32,7 +32,7 @@ typedef struct pb_adamw_entry {
 typedef struct pb_adamw_state {
     float lr;
     int32_t step;    /* completed steps */
-    int32_t skipped; /* steps not taken because a norm was not finite */
+    int32_t skipped; /* steps not taken because a norm or the loss was not finite */
     int32_t unused;
 } pb_adamw_state;
 
@@ -41,6 +41,7 @@ typedef struct pb_adamw_step_args {
     const pb_clip_state *clip;  /* [nclip], or NULL */
     pb_adamw_state *state;      /* [1], read and written */
     const float *loss_scale;    /* [1], or NULL: 1 */
+    const float *loss;          /* [1], or NULL: a loss that is not finite skips the step, as a clip state does */
     size_t elements;            /* in all entries: what the cost is reckoned from, nothing else */
     int n, nclip;
     bool scale_gradients; /* gradients were not scaled in place: multiply by clip[].scale here */

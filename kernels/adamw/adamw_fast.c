@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "kernels/adamw/adamw.h"
+#include "kernels/adamw/skips.h"
 #include "kernels/core/chunks.h"
 #include "kernels/core/cpu.h"
 #include "kernels/core/simd.h"
@@ -74,11 +75,10 @@ pb_status PB_FAST(pb_adamw_step)(pb_ctx *ctx, const void *args)
 {
     const pb_adamw_step_args *a = args;
     size_t *first = ctx->scratch; /* chunks before each tensor */
-    for (int i = 0; i < a->nclip; i++)
-        if (a->clip[i].skip != 0) {
-            a->state->skipped++;
-            return PB_OK;
-        }
+    if (pb_adamw_skips(a)) {
+        a->state->skipped++;
+        return PB_OK;
+    }
     a->state->step++;
     first[0] = 0;
     for (int i = 0; i < a->n; i++) first[i + 1] = first[i] + (a->list[i].n + CHUNK - 1) / CHUNK;

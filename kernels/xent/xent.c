@@ -45,6 +45,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
         if (counts) loss += (double)a->mask[t] * nll;
     }
     a->loss[0] = (float)(loss * (double)a->inv_count[0]);
+    if (a->total) a->total[0] = (a->add ? a->total[0] : 0) + a->loss[0];
     return PB_OK;
 }
 
@@ -122,6 +123,8 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
         .dlogits = pb_out(b, "dlogits", b->dtype, T * V),
         .nll = pb_out(b, "nll", PB_F32, T),
         .loss = pb_out(b, "loss", PB_F32, 1),
+        .total = pb_inout(b, "total", PB_F32, 1, 4, 8),
+        .add = dim[0] > 1,
         .T = (int)T,
         .V = (int)V,
         .dtype = b->dtype,

@@ -272,7 +272,7 @@ template <class T, bool VEC> __global__ void __launch_bounds__(THREADS, 2) xent_
 /* ---- loss ------------------------------------------------------------------------------------------------------- */
 
 __global__ static void __launch_bounds__(1024)
-    xent_loss(const float *mask, const float *nll, const float *inv_count, float *loss, int T)
+    xent_loss(const float *mask, const float *nll, const float *inv_count, float *loss, float *total, bool add, int T)
 {
     __shared__ double room[32];
     double sum = 0;
@@ -283,12 +283,15 @@ __global__ static void __launch_bounds__(1024)
     __syncthreads();
     if (threadIdx.x >= 32) return;
     sum = warp_sum(room[threadIdx.x]);
-    if (threadIdx.x == 0) loss[0] = (float)(sum * inv_count[0]);
+    if (threadIdx.x != 0) return;
+    const float mean = (float)(sum * inv_count[0]);
+    loss[0] = mean;
+    if (total) total[0] = (add ? total[0] : 0) + mean;
 }
 
 static pb_status loss(pb_ctx *ctx, const pb_xent_bwd_args *a)
 {
-    xent_loss<<<1, 1024, 0, pb_cuda_stream(ctx)>>>(a->mask, a->nll, a->inv_count, a->loss, a->T);
+    xent_loss<<<1, 1024, 0, pb_cuda_stream(ctx)>>>(a->mask, a->nll, a->inv_count, a->loss, a->total, a->add, a->T);
     return pb_cuda_launched(ctx, "xent_loss");
 }
 

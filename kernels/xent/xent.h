@@ -36,6 +36,8 @@ typedef struct pb_xent_bwd_args {
     float *nll;              /* [T], out */
     float *loss;             /* [1], out; without loss_scale */
     const float *loss_scale; /* [1], or NULL: 1 */
+    float *total;            /* [1], or NULL; out: loss, or with `add` in and out: total + loss in f32 */
+    bool add;
     int T, V;
     pb_dtype dtype;
 } pb_xent_bwd_args;

@@ -132,5 +132,6 @@ pb_status PB_FAST(pb_xent_bwd)(pb_ctx *ctx, const void *args)
         }
     }
     sum_loss(a->mask, a->nll, a->inv_count[0], a->T, a->loss);
+    if (a->total) a->total[0] = (a->add ? a->total[0] : 0) + a->loss[0];
     return PB_OK;
 }

@@ -23,6 +23,6 @@ typedef struct pb_file_digest {
     uint64_t bytes; /* of the whole file */
     pb_digest_text digest;
 } pb_file_digest;
-/* Reads a file to its end; the digest is of what follows its first `skip` bytes. EIO names the path. */
+/* Reads a file to its end; the digest is of what follows its first `skip` bytes. EPATH, EIO name the path. */
 pb_status pb_digest_file(const pb_disk *disk, const char *path, uint64_t skip, pb_file_digest *out);
 #endif

@@ -61,8 +61,8 @@ typedef struct pb_rows { /* the caller's, [B,S] each */
 
 typedef struct pb_dataset pb_dataset;
 
-/* Reads all of the file. The tokenizer is used during the call only. *counts is filled in any case. EIO: see jsonl.h,
- * or nothing to learn from is left. */
+/* Reads all of the file. The tokenizer is used during the call only. *counts is filled in any case. EPATH, EIO: see
+ * jsonl.h, or nothing to learn from is left. */
 pb_status pb_dataset_open(const char *path, pb_tokenizer *t, const pb_dataset_config *cfg, pb_dataset_counts *counts,
                           pb_dataset **out);
 void pb_dataset_close(pb_dataset *d);        /* NULL is fine */

@@ -211,8 +211,10 @@ static pb_status account(reader *r, pb_status s)
 /* A line without its newline; `whole` is false when only its beginning was kept. */
 static pb_status line(reader *r, const char *s, size_t n, bool whole)
 {
+    static const char mark[] = "\xef\xbb\xbf"; /* that editors put before UTF-8 */
     size_t blank = 0;
-    r->counts->lines++;
+    if (!r->counts->lines++ && n >= sizeof mark - 1 && memcmp(s, mark, sizeof mark - 1) == 0)
+        s += sizeof mark - 1, n -= sizeof mark - 1;
     if (!whole || n > PB_JSONL_LINE)
         return account(r, pb_fail(PB_EINVAL, "a line of more than %d bytes", PB_JSONL_LINE));
     while (blank < n && (s[blank] == ' ' || s[blank] == '\t' || s[blank] == '\r')) blank++;

@@ -65,10 +65,11 @@ typedef struct pb_jsonl_counts {
     char kept[PB_JSONL_KEPT][240];     /* "file:line: reason" of the first bad lines */
 } pb_jsonl_counts;
 
-/* Takes one conversation. EINVAL, EIO and EFORMAT make its line a bad one; any other failure ends the reading. */
+/* Takes one conversation. EINVAL and EFORMAT make its line a bad one; any other failure ends the reading. */
 typedef pb_status (*pb_chat_fn)(void *self, const pb_chat *chat);
 
-/* Reads a file and gives every conversation to `take`, in order. EIO: the file cannot be read. With PB_BAD_LINES_FAIL
+/* Reads a file and gives every conversation to `take`, in order. EPATH, EIO: the file cannot be
+ * read. A UTF-8 byte order mark before the first line is passed over. With PB_BAD_LINES_FAIL
  * the status and message of the first bad line. *counts is filled in any case. */
 pb_status pb_jsonl_read(const char *path, pb_bad_lines policy, pb_chat_fn take, void *self, pb_jsonl_counts *counts);
 /* The same from n bytes in memory; `name` stands for the path in messages. */

@@ -18,8 +18,8 @@ typedef struct pb_hf_config {
     char name[64]; /* the folder's last component */
 } pb_hf_config;
 
-/* EIO: dir/config.json cannot be read; EINVAL: it is malformed or a value cannot be; EFORMAT: it asks for what is
- * not listed above. One line names the file and the key. */
+/* EPATH, EIO: dir/config.json cannot be read; EINVAL: it is malformed or a value cannot be; EFORMAT: it asks for what
+ * is not listed above. One line names the file and the key. */
 pb_status pb_hf_config_open(const char *dir, pb_hf_config *out);
 /* The same from n bytes; `where` stands for the path in messages. */
 pb_status pb_hf_config_parse(const char *where, const void *text, size_t n, const char *name, pb_hf_config *out);

@@ -11,8 +11,8 @@ typedef struct pb_hf_folder {
     size_t n;
 } pb_hf_folder;
 
-/* Opens every file. EIO: one cannot be read, or there is none; EINVAL: one is malformed, the index names a tensor that
- * is not in its file, or two files hold one name. */
+/* Opens every file. EPATH, EIO: one cannot be read, or there is none; EINVAL: one is malformed, the index names a
+ * tensor that is not in its file, or two files hold one name. */
 pb_status pb_hf_folder_open(const char *dir, pb_hf_folder *out);
 void pb_hf_folder_close(pb_hf_folder *f);
 

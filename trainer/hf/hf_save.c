@@ -1,11 +1,9 @@
 /* hf_save.c - cuts the tensors of a model into files, and writes those, their index and the configuration. */
 #include "trainer/hf/hf_save.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "os/file.h"
 #include "trainer/io/json.h"
@@ -79,26 +77,16 @@ static pb_status write_index(const saver *s)
     return status;
 }
 
-/* Readers prefer one form to the other: what is not this model's must go. */
-static pb_status remove_file(const char *dir, const char *name)
-{
-    char *path = NULL;
-    PB_TRY(pb_path_join(dir, name, &path));
-    const bool gone = unlink(path) == 0 || errno == ENOENT;
-    const pb_status s = gone ? PB_OK : pb_fail_errno(errno, "%s", path);
-    free(path);
-    return s;
-}
-
 static pb_status save(saver *s, size_t shard)
 {
     PB_TRY(cut(s, shard));
     PB_TRY(pb_hf_config_check(&s->m->g, s->dir));
     PB_TRY(pb_make_folder(s->dir));
-    PB_TRY(remove_file(s->dir, "config.json"));
+    PB_TRY(pb_folder_remove(s->dir, "config.json"));
     PB_TRY(write_files(s));
     if (s->files > 1) PB_TRY(write_index(s));
-    PB_TRY(remove_file(s->dir, s->files > 1 ? single : index_name));
+    /* Readers prefer one form to the other: what is not this model's must go. */
+    PB_TRY(pb_folder_remove(s->dir, s->files > 1 ? single : index_name));
     return pb_hf_config_save(&s->m->g, s->m->cfg.dtype, s->dir);
 }
 

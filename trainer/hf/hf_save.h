@@ -17,6 +17,6 @@ typedef struct pb_hf_save_config {
  * Every file is whole or not there; config.json comes last, so a fresh folder that has it is complete. What an older
  * model left in the folder and readers would take for this one's is removed. Its tokenizer is not written.
  * `cfg` may be NULL. EFORMAT: adapters or an NF4 base without `merge`; what config.json cannot say (hf_config.h).
- * EIO names the file. */
+ * EPATH, EIO name the file. Processes that may write into one folder at once must take turns (pb_folder_lock). */
 pb_status pb_model_save_hf(pb_model *m, const char *dir, const pb_hf_save_config *cfg);
 #endif

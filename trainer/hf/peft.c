@@ -46,11 +46,12 @@ static json_t *config(const pb_model *m, const char *base)
     for (int t = 0; t < PB_NTARGETS; t++)
         if (m->cfg.targets >> t & 1)
             json_array_append_new(targets, json_string(strchr(pb_hf_module((pb_target)t, module), '.') + 1));
-    return json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:[s,s], s:s, s:f, s:b, s:b, s:b}", "peft_type", "LORA",
-                     "task_type", "CAUSAL_LM", "base_model_name_or_path", base ? base : m->g.name, "r", m->cfg.rank,
-                     "lora_alpha", alpha == floor(alpha) ? json_integer((json_int_t)alpha) : json_real(alpha),
-                     "target_modules", targets, "modules_to_save", PB_PEFT_NORM1, PB_PEFT_NORM2, "bias", "none",
-                     "lora_dropout", 0.0, "fan_in_fan_out", 0, "inference_mode", 1, "init_lora_weights", 1);
+    json_t *saved = m->own_norms ? json_pack("[s,s]", PB_PEFT_NORM1, PB_PEFT_NORM2) : json_null();
+    return json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:s, s:f, s:b, s:b, s:b}", "peft_type", "LORA", "task_type",
+                     "CAUSAL_LM", "base_model_name_or_path", base ? base : m->g.name, "r", m->cfg.rank, "lora_alpha",
+                     alpha == floor(alpha) ? json_integer((json_int_t)alpha) : json_real(alpha), "target_modules",
+                     targets, "modules_to_save", saved, "bias", "none", "lora_dropout", 0.0, "fan_in_fan_out", 0,
+                     "inference_mode", 1, "init_lora_weights", 1);
 }
 
 static pb_status save_config(const pb_model *m, const char *dir, const char *base)
@@ -71,8 +72,9 @@ pb_status pb_peft_save(pb_model *m, const char *dir, const char *base)
     char *path = NULL;
     if (m->cfg.tuning == PB_FULL) return pb_fail(PB_EINVAL, "%s: the model has no adapters", dir);
     PB_TRY(pb_make_folder(dir));
+    PB_TRY(pb_folder_remove(dir, PB_PEFT_CONFIG)); /* an older one does not go with the weights to come */
     PB_TRY(pb_path_join(dir, PB_PEFT_WEIGHTS, &path));
-    pb_status s = pb_peft_tensors(m, true, true, &list);
+    pb_status s = pb_peft_tensors(m, m->own_norms, m->own_norms, &list);
     if (s == PB_OK) s = pb_hf_write(m, list.at, list.n, false, path);
     if (s == PB_OK) s = save_config(m, dir, base);
     free(list.at);

@@ -16,14 +16,15 @@ typedef struct pb_peft_config {
     bool norm1, norm2; /* whether the folder has these gains */
 } pb_peft_config;
 
-/* Reads dir/adapter_config.json. EIO: it cannot be read; EINVAL: malformed; EFORMAT: it asks for what the adapters
- * of a pb_model are not (other kinds than LoRA, patterns by layer, DoRA, rsLoRA, biases, other saved modules, an
- * initialisation that changes the base). One line names the file and the key. */
+/* Reads dir/adapter_config.json. EPATH, EIO: it cannot be read; EINVAL: malformed; EFORMAT: it asks for what the
+ * adapters of a pb_model are not (other kinds than LoRA, patterns by layer, DoRA, rsLoRA, biases, other saved modules,
+ * an initialisation that changes the base). One line names the file and the key. */
 pb_status pb_peft_config_open(const char *dir, pb_peft_config *out);
 
-/* Writes the adapters and norm gains, F32 (of their f32 masters), into `dir`, which is made unless it is there. Each
- * file is whole or not there; the configuration comes last. `base`: what base_model_name_or_path says, the name or
- * folder of the model that was adapted; NULL: the geometry's name. EINVAL: the model has no adapters. EIO. */
+/* Writes the adapters and, with own_norms, the norm gains, F32 (of their f32 masters), into `dir`, which is made unless
+ * it is there. Each file is whole or not there; the configuration comes last. `base`: what base_model_name_or_path
+ * says, the name or folder of the model that was adapted; NULL: the geometry's name. EINVAL: the model has no adapters.
+ * EPATH, EIO. Processes that may write into one folder at once must take turns (pb_folder_lock). */
 pb_status pb_peft_save(pb_model *m, const char *dir, const char *base);
 
 /* Fills a model's adapters, and those gains that the folder has, from a folder of this kind. Rank, alpha and targets

@@ -57,7 +57,8 @@ typedef struct pb_st_tensor {
 
 typedef struct pb_safetensors pb_safetensors;
 
-/* EIO: the file cannot be read; EINVAL: malformed. One line names the file and, where there is one, the tensor. */
+/* EPATH, EIO: the file cannot be read; EINVAL: malformed. One line names the file and, where there is one, the tensor.
+ */
 pb_status pb_st_open(const char *path, pb_safetensors **out);
 /* The same over n bytes in memory, which stay the caller's; `name` stands for the path. */
 pb_status pb_st_parse(const char *name, const void *bytes, size_t n, pb_safetensors **out);

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "os/interrupt.h"
-#include "os/file.h"
 #include "trainer/program/job.h"
 #include "trainer/program/log.h"
 #include "trainer/program/save.h"
@@ -15,8 +14,10 @@ typedef struct run {
     pb_graphs graphs;
     pb_log log;
     pb_saver saver;
+    pb_export_folder export;
     pb_progress p; /* p.iteration: steps done, also by the processes that this one goes on for */
-    double pace;   /* s a step, smoothed */
+    double pace;   /* s a step, smoothed; 0: not known yet */
+    long timed;    /* steps of this process */
 } run;
 
 static long done(const run *r) { return (long)r->p.iteration; }
@@ -32,18 +33,40 @@ static void warn_of_lr(const pb_job *j)
 static void print_start(run *r)
 {
     const pb_memory m = pb_trainer_memory(r->j.trainer);
+    const pb_model_config *c = &r->j.cfg.model;
     printf("%s, %s: %zu parameters trained; weights %.1f MB, gradients %.1f, moments %.1f, activations %.1f\n",
            r->j.o->model, r->j.o->tuning, pb_trainer_model(r->j.trainer)->trained, 1e-6 * (double)m.weights,
            1e-6 * (double)m.grads, 1e-6 * (double)m.moments, 1e-6 * (double)m.activations);
+    if (c->tuning != PB_FULL && !c->fixed_norms)
+        printf("the gains of the layers' norms are trained too, and exported with the adapters (--train-norms no: "
+               "adapters alone)\n");
+}
+
+/* "h:mm:ss" of the steps to come, or "?" while their pace is not known; returns out. */
+static const char *say_left(const run *r, char out[40])
+{
+    const long steps = r->j.schedule.steps - done(r), left = (long)(r->pace * (double)steps + 0.5);
+    if (steps && !(r->pace > 0)) snprintf(out, 40, "?");
+    else snprintf(out, 40, "%ld:%02ld:%02ld", left / 3600, left / 60 % 60, left % 60);
+    return out;
+}
+
+/* The first steps of a process fault its memory in and ready its libraries, and one that records a graph does so too:
+ * they say nothing of those to come. */
+static void take_pace(run *r, const pb_step_result *x)
+{
+    enum { WARM_UP = 2 };
+    if (++r->timed <= WARM_UP || x->recording > 0) return;
+    r->pace = r->pace > 0 ? 0.9 * r->pace + 0.1 * x->seconds : x->seconds;
 }
 
 static void print_progress(const run *r, const pb_step_result *x, double lr, double memory)
 {
-    const long left = (long)(r->pace * (double)(r->j.schedule.steps - done(r)) + 0.5);
-    printf("step %6ld/%ld  loss %8.5f  norm %9.3g  lr %8.2e  %9.1f tokens/s  left %ld:%02ld:%02ld  %.1f MB", done(r),
-           r->j.schedule.steps, x->loss, x->norm, lr, x->tokens / x->seconds, left / 3600, left / 60 % 60, left % 60,
+    char left[40];
+    printf("step %6ld/%ld  loss %8.5f  norm %9.3g  lr %8.2e  %8.3g s/step  %9.1f tokens/s  left %s  %.1f MB", done(r),
+           r->j.schedule.steps, x->loss, x->norm, lr, x->seconds, x->tokens / x->seconds, say_left(r, left),
            1e-6 * memory);
-    if (*x->why) printf("  %s: %s", x->skipped ? "skipped" : "taken", x->why);
+    if (x->skipped) printf("  skipped: %s", x->why);
     printf("\n");
     fflush(stdout);
 }
@@ -68,15 +91,14 @@ static pb_status evaluate(run *r, double *loss)
 
 static void count(run *r, const pb_step_result *x)
 {
-    const bool bad = *x->why;
     r->p.iteration++;
     r->p.data = pb_dataset_position(r->j.data);
     r->p.tokens += (uint64_t)x->tokens;
     r->p.samples += (uint64_t)x->conversations;
-    r->p.skipped += bad;
-    r->p.skipped_in_row = bad ? r->p.skipped_in_row + 1 : 0;
-    r->pace = r->pace > 0 ? 0.9 * r->pace + 0.1 * x->seconds : x->seconds;
-    if (bad) fprintf(stderr, "train: step %ld %s: %s\n", done(r), x->skipped ? "skipped" : "taken", x->why);
+    r->p.skipped += x->skipped;
+    r->p.skipped_in_row = x->skipped ? r->p.skipped_in_row + 1 : 0;
+    take_pace(r, x);
+    if (x->skipped) fprintf(stderr, "train: step %ld skipped: %s\n", done(r), x->why);
 }
 
 static pb_status one_step(run *r)
@@ -87,7 +109,7 @@ static pb_status one_step(run *r)
     PB_TRY(pb_job_step(&r->j, r->j.graph ? &r->graphs : NULL, lr, &x));
     count(r, &x);
     PB_TRY(pb_job_memory(&r->j, &memory));
-    if (!r->j.o->quiet && (done(r) % r->j.o->log_interval == 0 || done(r) == r->j.schedule.steps || *x.why))
+    if (!r->j.o->quiet && (done(r) % r->j.o->log_interval == 0 || done(r) == r->j.schedule.steps || x.skipped))
         print_progress(r, &x, lr, memory);
     if (eval_due(r)) PB_TRY(evaluate(r, &eval_loss));
     PB_TRY(pb_log_write(&r->log, &(pb_log_row){.step = (double)done(r),
@@ -104,9 +126,7 @@ static pb_status one_step(run *r)
                                                .seq = x.S,
                                                .record_time = x.recording,
                                                .index_loss = x.index_loss,
-                                               .status = x.skipped ? "skipped"
-                                                         : *x.why  ? "failed"
-                                                                   : "ok",
+                                               .status = x.skipped ? "skipped" : "ok",
                                                .note = x.why}));
     return pb_saver_step(&r->saver, &r->p, false);
 }
@@ -132,7 +152,7 @@ static pb_status steps(run *r)
     }
     if (r->p.skipped) printf("%ld of %ld steps had no finite loss and gradient\n", (long)r->p.skipped, done(r));
     if (r->j.graph && !r->j.o->quiet) print_graphs(&r->graphs);
-    return pb_interrupted() ? PB_OK : pb_export(&r->j);
+    return pb_interrupted() ? PB_OK : pb_export(&r->j, &r->export);
 }
 
 /* A path that fails while training goes on was usable when it began: not the user's mistake. */
@@ -147,7 +167,8 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) s = pb_job_name_loss(&r.j, pb_job_open(&r.j, false));
     if (s == PB_OK) s = pb_job_name_loss(&r.j, pb_job_reserve(&r.j));
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
-    if (s == PB_OK && o->export) s = pb_make_folder(o->export); /* rather than find out when all steps are done */
+    if (s == PB_OK) s = pb_export_open(o->export, &r.export);
+    /* Last, as it cuts a log that goes on: whatever else may be refused has been looked at. */
     if (s == PB_OK) s = pb_log_open(o->log, o->resume ? done(&r) : -1, &r.log);
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);
@@ -156,6 +177,7 @@ pb_status pb_train_run(const pb_train_options *o)
     const pb_status closed = pb_log_close(&r.log);
     if (s == PB_OK) s = blame_machine(closed);
     if (r.j.trainer) pb_graphs_free(&r.graphs, &r.j.ctx);
+    pb_export_close(&r.export);
     pb_saver_close(&r.saver);
     pb_job_close(&r.j);
     return s;

@@ -58,7 +58,12 @@ static pb_status find_model(const pb_train_options *o, pb_job *j, const pb_geome
 {
     struct stat st;
     const pb_status s = pb_geometry_find(o->model, g);
-    if (s == PB_OK || (!strchr(o->model, '/') && (stat(o->model, &st) != 0 || !S_ISDIR(st.st_mode)))) return s;
+    if (s == PB_OK) return s;
+    if (!strchr(o->model, '/') && (stat(o->model, &st) != 0 || !S_ISDIR(st.st_mode))) {
+        char names[400];
+        snprintf(names, sizeof names, "%s", pb_error());
+        return pb_fail(s, "%s, and there is no folder of this name", names);
+    }
     PB_TRY(pb_hf_config_open(o->model, &j->hf));
     *g = &j->hf.g;
     return PB_OK;
@@ -87,6 +92,9 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     m->tuning = (pb_tuning)PLACE(tunings, o->tuning);
     m->dtype = (pb_dtype)PLACE(dtypes, o->dtype);
     m->seed = (uint64_t)o->seed;
+    m->fixed_norms = strcmp(o->train_norms, "no") == 0;
+    if (m->fixed_norms && m->tuning == PB_FULL)
+        return pb_fail(PB_EINVAL, "--train-norms no needs --tuning lora or qlora");
     PB_TRY(whole("layers", o->layers, 1000, &m->layers));
     PB_TRY(whole("rank", o->rank, 1 << 16, &m->rank));
     m->alpha = isnan(o->alpha) ? 2 * (float)m->rank : (float)o->alpha;

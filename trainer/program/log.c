@@ -2,11 +2,12 @@
 #include "trainer/program/log.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "os/file.h"
 
 static const char header[] =
 #define LOG(name, format, what) #name ","
@@ -14,14 +15,15 @@ static const char header[] =
 #undef LOG
     "status,note\n";
 
-static pb_status fail(const char *path) { return pb_fail_errno(errno, "--log %s", path); }
+static pb_status fail(const char *path) { return pb_fail_errno(errno, "%s", path); }
 
 /* Cuts the file behind the last row of a step up to `after`. */
 static pb_status cut(FILE *f, const char *path, long after)
 {
     char line[1024];
     if (!fgets(line, sizeof line, f)) return fputs(header, f) < 0 || fflush(f) != 0 ? fail(path) : PB_OK;
-    if (strcmp(line, header) != 0) return pb_fail(PB_EINVAL, "--log %s: it is no log of this program's", path);
+    if (strcmp(line, header) != 0)
+        return pb_fail(PB_EINVAL, "%s: not a log of this program: its first line is another", path);
     long end = ftell(f);
     while (fgets(line, sizeof line, f) && strchr(line, '\n') && atol(line) <= after) end = ftell(f);
     if (end < 0 || fseek(f, end, SEEK_SET) != 0 || ftruncate(fileno(f), end) != 0) return fail(path);
@@ -32,12 +34,8 @@ pb_status pb_log_open(const char *path, long after, pb_log *out)
 {
     *out = (pb_log){.path = path};
     if (!path) return PB_OK;
-    const int fd = open(path, O_RDWR | O_CREAT | (after < 0 ? O_EXCL : 0), 0666);
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "r+");
-    if (!f) {
-        if (fd >= 0) close(fd);
-        return fail(path);
-    }
+    FILE *f;
+    PB_TRY(pb_file_update(path, after < 0, &f));
     const pb_status s = cut(f, path, after);
     if (s == PB_OK) out->f = f;
     else fclose(f);

@@ -9,7 +9,7 @@ typedef struct pb_log_row {
 #define LOG(name, format, what) double name;
 #include "trainer/program/log.def"
 #undef LOG
-    const char *status, *note; /* "ok", "skipped" or "failed"; without commas or quotes */
+    const char *status, *note; /* "ok" or "skipped", and why; without commas or quotes */
 } pb_log_row;
 
 typedef struct pb_log {
@@ -18,7 +18,8 @@ typedef struct pb_log {
 } pb_log;
 
 /* path NULL: no log. A new file; with `after` >= 0 also one that is there: its rows beyond that step are cut off, also
- * a half-written one, and the log goes on. EIO: the file is there already, cannot be written, or is no such log. */
+ * a half-written one, and the log goes on. EPATH: the file is there
+ * already, cannot be opened, or is no regular file; EINVAL: it is no such log, and stays as it is; EIO. */
 pb_status pb_log_open(const char *path, long after, pb_log *out);
 pb_status pb_log_write(pb_log *l, const pb_log_row *r);
 pb_status pb_log_close(pb_log *l); /* {0} is fine */

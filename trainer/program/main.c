@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/threads.h"
 #include "os/interrupt.h"
 #include "os/streams.h"
 #include "trainer/program/options.h"
@@ -83,6 +84,7 @@ int main(int argc, char **argv)
     pb_train_options o = {0};
     int first;
     pb_streams_open();
+    pb_threads_wait_briefly(argv);
     if (split(argc, argv, &o.command, &first) != PB_OK ||
         pb_cli_parse(&pb_train_cli, o.command, argc - first, argv + first, &o, &o.args) != PB_OK)
         return complain(PB_EINVAL);
@@ -90,6 +92,7 @@ int main(int argc, char **argv)
         o.args = (pb_words){{commands[o.command].name}, 1};
         o.command = PB_COMMAND_help;
     }
+    pb_threads_limit("train");
     pb_interrupt_watch();
     pb_status s = functions[o.command](&o);
     if (fflush(stdout) != 0 || ferror(stdout)) {

@@ -1,6 +1,7 @@
 /* save.c - checkpoints of a run with the options that shape it, and the export of what it trained. */
 #include "trainer/program/save.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -171,9 +172,26 @@ pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now)
 
 /* ---- export ------------------------------------------------------------------------------------------- */
 
-pb_status pb_export(pb_job *j)
+pb_status pb_export_open(const char *dir, pb_export_folder *out)
 {
-    const char *dir = j->o->export;
+    *out = (pb_export_folder){0};
+    if (!dir) return PB_OK;
+    PB_TRY(pb_make_folder(dir));
+    if (access(dir, W_OK | X_OK) != 0) return pb_fail_errno(errno, "%s", dir);
+    PB_TRY(pb_folder_lock(dir, "exports into it", &out->lock));
+    out->dir = dir;
+    return PB_OK;
+}
+
+void pb_export_close(pb_export_folder *x)
+{
+    if (x->dir) close(x->lock);
+    *x = (pb_export_folder){0};
+}
+
+pb_status pb_export(pb_job *j, const pb_export_folder *to)
+{
+    const char *dir = to->dir;
     pb_model *m = pb_trainer_model(j->trainer);
     if (!dir) return PB_OK;
     if (j->cfg.model.tuning == PB_FULL || j->o->merge)

@@ -20,6 +20,15 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p);
 void pb_saver_close(pb_saver *s); /* {0} is fine */
 /* After a step: saves when it is due, or in any case with `now`. */
 pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now);
-/* --export: adapters in PEFT's layout, or the whole model as a Hugging Face folder. */
-pb_status pb_export(pb_job *j);
+
+/* --export: adapters in PEFT's layout, or the whole model as a Hugging Face folder. pb_export_open makes the folder and
+ * takes it until pb_export_close, from before the first step on, so that what cannot be written is known before the
+ * work is done, and no other export puts its files between. EINVAL: another process has the folder. */
+typedef struct pb_export_folder {
+    const char *dir; /* NULL: nothing is exported */
+    int lock;
+} pb_export_folder;
+pb_status pb_export_open(const char *dir, pb_export_folder *out);
+pb_status pb_export(pb_job *j, const pb_export_folder *to);
+void pb_export_close(pb_export_folder *x); /* {0} is fine */
 #endif

@@ -136,7 +136,8 @@ pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
     r.tokens = (double)j->micro * j->cfg.B * d.S;
     r.conversations = d.conversations;
     r.skipped = is.skipped != was.skipped;
-    if (!isfinite(r.loss)) snprintf(r.why, sizeof r.why, "the loss is not finite");
+    if (!r.skipped) *r.why = 0;
+    else if (!isfinite(r.loss) || !*r.why) snprintf(r.why, sizeof r.why, "the loss is not finite");
     r.launches = (double)(j->ctx.counts.launches - before.launches);
     r.waits = (double)(j->ctx.counts.waits - before.waits);
     *out = r;

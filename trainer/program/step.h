@@ -14,7 +14,7 @@ typedef struct pb_step_result {
     double conversations;   /* in its rows */
     double launches, waits; /* of the step, by the context's counters */
     bool skipped;           /* weights and moments are as before */
-    char why[96];           /* what was not finite, when skipped or when only the loss is not */
+    char why[96];           /* what was not finite, when skipped; else empty */
 } pb_step_result;
 
 /* Makes the scratch memory for rows of every length there may be. */

@@ -1,0 +1,36 @@
+/* threads.c - OpenMP's environment, and the number of threads. */
+#include "cli/threads.h"
+
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+/* Turns of libgomp's waiting loop, some tens of microseconds: this outlasts every barrier of a quiet machine. */
+static const char spin[] = "20000";
+
+void pb_threads_set_waiting(void)
+{
+    if (!getenv("OMP_WAIT_POLICY")) setenv("GOMP_SPINCOUNT", spin, 0);
+}
+
+void pb_threads_wait_briefly(char **argv)
+{
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
+    if (!getauxval(AT_BASE)) return; /* started as an argument of the loader: /proc/self/exe is not this program */
+    pb_threads_set_waiting();
+    if (getenv("GOMP_SPINCOUNT")) execv("/proc/self/exe", argv);
+}
+
+void pb_threads_limit(const char *program)
+{
+    const int asked = omp_get_max_threads(), most = omp_get_num_procs();
+    char text[16];
+    if (asked <= most) return;
+    fprintf(stderr, "%s: %d threads are asked for (OMP_NUM_THREADS), and this process may use %d processor%s: %d %s\n",
+            program, asked, most, most == 1 ? "" : "s", most, most == 1 ? "thread works" : "threads work");
+    snprintf(text, sizeof text, "%d", most);
+    setenv("OMP_NUM_THREADS", text, 1);
+    omp_set_num_threads(most);
+}
