@@ -182,7 +182,8 @@ class Test:
         return [os.path.relpath(c, BUILD) for c in self.command if c.startswith(BUILD + "/") and os.path.splitext(c)[1] in ("", ".1", ".so")]
 
     def run(self, place, seconds, **more):
-        env = {**self.env, **more.pop("env", {})}
+        # Counts are also written before an exec, by each run: not into the build.
+        env = {**self.env, "GCOV_PREFIX": "/tmp/gcov", **more.pop("env", {})}
         return place.run(self.command, seconds, writable=self.prepares, cwd=self.cwd, env=env, **more)
 
 
@@ -199,29 +200,28 @@ def inside(place, path):
     return place.folder + path[len(HERE):]
 
 
-def digest_of_data(place):
-    """Of what tests read and no program holds: scripts, fixtures, baselines."""
+def hash_of(paths):
     h = hashlib.sha256()
-    tree = inside(place, TREE)
-    for top in ("tests", "scripts", "baselines"):
-        for folder, folders, files in sorted(os.walk(os.path.join(tree, top))):
-            folders[:] = [f for f in folders if f != "mutations"]
-            for f in sorted(files):
-                if not re.search(r"\.[ch]$|^mutate", f):
-                    with open(os.path.join(folder, f), "rb") as data:
-                        h.update(f.encode() + data.read())
+    for path in paths:
+        if os.path.isfile(path):
+            with open(path, "rb") as f:
+                h.update(path.encode() + f.read())
     return h.hexdigest()
+
+
+def hash_below(place, *tops):
+    """Of every file in these folders of the tree."""
+    tree = inside(place, TREE)
+    paths = (os.path.join(folder, f) for top in tops for folder, _, files in os.walk(os.path.join(tree, top)) for f in files)
+    return hash_of(sorted(p for p in paths if not os.path.basename(p).startswith("mutate")))
 
 
 def key_of(test, place, data):
-    """What a measurement stands for: it is made again only when a program of the test or data have changed."""
-    h = hashlib.sha256(repr((data, test.command, test.env, test.cwd)).encode())
-    for p in test.programs():
-        path = os.path.join(inside(place, BUILD), p)
-        if os.path.isfile(path):
-            with open(path, "rb") as f:
-                h.update(f.read())
-    return h.hexdigest()
+    """What a measurement stands for: it is made again only when the test's programs, its script or its data have changed."""
+    script = test.command[0].endswith(".sh")
+    files = [inside(place, c) for c in test.command if c.startswith(HERE + "/")]
+    shared = [inside(place, f"{TREE}/tests/cli.sh")] if script else []
+    return hash_of(files + shared) + data["script" if script else "program"] + repr((test.command, test.env, test.cwd))
 
 
 def lines_of(place):
@@ -251,7 +251,7 @@ def lines_of(place):
 def measure(test, place, key):
     """Runs a test once: its time, and the lines that it executes. One that fails is asked once more: other work on the
     machine may have kept it from its end."""
-    env = {"MUTATE_MEASURES": "1", "GCOV_PREFIX": "/tmp/gcov"}
+    env = {"MUTATE_MEASURES": "1"}
     for _ in range(2):
         begin = time.monotonic()
         code, text = test.run(place, 5 * test.limit, env=env)
@@ -269,7 +269,9 @@ def measure_all(base, jobs, say):
     if os.path.exists(path):
         with open(path, encoding="utf-8") as f:
             stored = json.load(f)
-    tests, data = list_tests(base), digest_of_data(base)
+    tests = list_tests(base)
+    data = {"program": hash_below(base, "tests/fixtures", "baselines")}
+    data["script"] = data["program"] + hash_below(base, "scripts")
     for t in tests:
         if t.prepares and t.run(base, 5 * t.limit)[0] != 0:
             fail(f"{t.name} fails without a mutant; see {base.tmp}.log")

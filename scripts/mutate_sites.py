@@ -29,8 +29,9 @@ TOKEN = re.compile(r"""
   | (?P<punct>->|\+\+|--|<<=|>>=|<<|>>|[-+*/%&|^<>=!]=|&&|\|\||\.\.\.|.)
 """, re.X | re.S | re.M)
 
-# Calls in which nothing is drawn: messages of errors; what releases (a leak is ASan's to find); what is no code.
-QUIET = re.compile(r"^(pb_fail\w*|\w*free|\w+_destroy|fclose|closedir|json_decref|va_\w+|assert|static_assert|_Static_assert"
+# Calls in which nothing is drawn: messages of errors; what allocates and releases (a size that is too
+# small and a leak are ASan's to find); what is no code.
+QUIET = re.compile(r"^(pb_fail\w*|\w*alloc|\w*free|\w+_destroy|fclose|closedir|json_decref|va_\w+|assert|static_assert|_Static_assert"
                    r"|sizeof|offsetof|__attribute__)$")
 CONTROL = ("if", "for", "while", "switch", "return", "sizeof", "do", "else", "case", "goto")
 
