@@ -60,10 +60,13 @@ lint: build ## format, layers, copies, README, clang-tidy, cppcheck
 mutants: ## break the code in known ways; the tests must go red
 	@scripts/mutants $(ARGS)
 
+mutate: ## change random places of the host code; how many do the tests notice? (flags in ARGS)
+	@scripts/mutate $(ARGS)
+
 fuzz: ## 30 seconds of libFuzzer for each target
 	@scripts/fuzz $(ARGS)
 
 clean: ## remove build/
 	@rm -rf build
 
-.PHONY: help build setup test tiny-weights bench install dist format readme lint mutants fuzz clean
+.PHONY: help build setup test tiny-weights bench install dist format readme lint mutants mutate fuzz clean

@@ -1,0 +1,96 @@
+#!/bin/bash
+# suites_test.sh BENCH - the suites throughput, backward and load on the tiny model: which rows a case has, and figures
+# that follow from others of the same run or from the model's size.
+bench=$1
+. "${0%/*}/cli.sh"
+
+# measure SUITE ARG...: its rows in $dir/SUITE.
+measure() {
+    local suite=$1
+    expect 0 'results: ' "$bench" --suite "$suite" --model tiny --seq 16 -n 1 --samples 1 --ceilings no --no-compare --out out "${@:2}"
+    mv out/results.csv "$suite" && rm -r out
+}
+# value FILE KEY_TEXT METRIC: of the one row with status ok, pass or fail.
+value() {
+    awk -F, -v key="$2" -v metric="$3" 'index($5, key) && $6 == metric && $11 ~ /^(ok|pass|fail)$/ { print $9; n++ } END { exit n != 1 }' "$1" ||
+        fail "$1: there is not one $3 of $2"
+}
+# holds CONDITION NAME=VALUE...: an expression of awk.
+holds() {
+    local args=()
+    for v in "${@:2}"; do args+=(-v "$v"); done
+    awk "${args[@]}" "function near(a, b) { return a > 0.999999 * b && a < 1.000001 * b } BEGIN { exit !($1) }" ||
+        fail "not so: $*"
+}
+metrics() { awk -F, -v key="$2" 'index($5, key) { print $6 }' "$1" | LC_ALL=C sort | paste -sd' '; }
+
+# ---- throughput: phases, and a step is their sum ------------------------------------------------------------------------
+measure throughput --tuning lora --mode eager,graph
+[[ $(metrics throughput mode=eager) == "backward_time clip_time forward_time gradient_error loss loss_time optimizer_time peak_memory step_time tokens_per_second" ]] ||
+    fail "eager steps have the rows $(metrics throughput mode=eager)"
+[[ $(metrics throughput mode=graph) == "gradient_error graph_nodes loss peak_memory record_time step_time tokens_per_second" ]] ||
+    fail "graphed steps have the rows $(metrics throughput mode=graph)"
+sum=0
+for phase in forward loss backward clip optimizer; do
+    t=$(value throughput mode=eager "${phase}_time")
+    holds 't > 0' t="$t"
+    sum="$sum+$t"
+done
+for mode in eager graph; do
+    step=$(value throughput mode=$mode step_time)
+    holds 'near(rate * step, 16)' rate="$(value throughput mode=$mode tokens_per_second)" step="$step" # batch 1, 16 tokens
+    holds 'loss > 5 && loss < 6' loss="$(value throughput mode=$mode loss)" # ln 256 is 5.5: it has learnt next to nothing
+    holds 'error > 1e-6 && error < 5e-3' error="$(value throughput mode=$mode gradient_error)"
+    holds 'peak > 1e6 && peak < 1e9' peak="$(value throughput mode=$mode peak_memory)"
+    [[ $mode == graph ]] || holds "near($sum, step)" step="$step"
+done
+holds 'n > 20' n="$(value throughput mode=graph graph_nodes)"
+
+# In bf16 the gradients are held against those of the same model in f32.
+measure throughput --tuning qlora --dtype bf16
+holds 'error > 1e-4 && error < 1e-1' error="$(value throughput dtype=bf16 gradient_error)"
+
+# ---- backward: a graph is one launch; the contracts ---------------------------------------------------------------------
+measure backward --tuning lora --batch 4 --mode eager,graph --clip sync,fused
+arm() { value backward "batch=4&clip=$2&dtype=f32&layers=0&mode=$1" "$3"; }
+for mode in eager graph; do
+    for clip in sync fused; do
+        [[ $clip == sync && $mode == graph ]] && continue # a clip that waits cannot be recorded
+        holds 'near(rate * t, 64)' rate="$(arm $mode $clip tokens_per_second)" t="$(arm $mode $clip backward_time)"
+        holds 'loss > 5 && loss < 6' loss="$(arm $mode $clip loss)"
+    done
+done
+holds 'eager > 20 && graph == 1 && nodes == eager' eager="$(arm eager fused launches)" graph="$(arm graph fused launches)" \
+    nodes="$(arm graph fused graph_nodes)"
+holds 'fused == 0 && graph == 0' fused="$(arm eager fused waits)" graph="$(arm graph fused waits)"
+holds 'd == 0' d="$(arm graph fused graph_difference)"
+for contract in 001 002 004; do
+    grep -q "^.*,contract/F-GRAPH-BWD-$contract?.*,pass," backward || fail "F-GRAPH-BWD-$contract does not pass"
+done
+holds 'n > 20' n="$(value backward F-GRAPH-BWD-002 contract)"
+# On a CPU the gains are figures and no verdicts.
+for arms in a:fused b:sync; do
+    said=$(sed -n "s/.*F-GRAPH-BWD-003${arms%:*}?.*,unsupported,.*here cpu, seq 16: \([0-9.]*\).*/\1/p" backward)
+    holds 'r > 0.999 * g / e - 0.001 && r < 1.001 * g / e + 0.001' r="${said:-0}" g="$(arm graph fused tokens_per_second)" \
+        e="$(arm eager "${arms#*:}" tokens_per_second)"
+done
+
+# ---- load: the bytes of one file, and contracts that are quotients of the rows ------------------------------------------
+measure load --tuning full,qlora
+of() { # of TUNING METRIC: the case's, or its contract's when METRIC names one
+    case $2 in
+    LOAD-*) value load "$2?$axes&tuning=$1" contract ;;
+    *) value load "load/step?$axes&tuning=$1" "$2" ;;
+    esac
+}
+axes='batch=1&clip=multi&dtype=bf16&layers=0&mode=eager&model=tiny&rank=16&seq=16&targets=q+v'
+for tuning in full qlora; do # both read the same 308 kB
+    holds 'rate * t > 3.0e5 && rate * t < 3.2e5' rate="$(of $tuning load_rate)" t="$(of $tuning load_time)"
+    holds 'peak > 1e6 && peak < 1e9' peak="$(of $tuning peak_memory)"
+    holds 'excess < 1e8' excess="$(of $tuning LOAD-PEAK)"
+done
+holds 'near(ratio, t / least)' ratio="$(of full LOAD-RATIO)" t="$(of full load_time)" least="$(of full read_time)"
+holds 'nf4 == rate' nf4="$(of qlora LOAD-NF4)" rate="$(of qlora load_rate)"
+
+[[ $failures -eq 0 ]] && echo "all passed"
+exit $((failures > 0))
