@@ -125,7 +125,7 @@ expect 2 'a/results.csv: File exists' "$fixture" --suite toy --out a
 mkdir mine && touch mine/file
 for out in refused mine; do
     rm -f planned
-    FIXTURE_PLANNED=$dir/planned expect 2 'no memory for a launch' "$fixture" --suite refused --out $out -n 1
+    FIXTURE_PLANNED=$dir/planned expect 125 'no memory for a launch' "$fixture" --suite refused --out $out -n 1
 done
 [[ ! -e refused && $(ls mine) == file ]] || fail "a run that never began left something: $(ls -d refused mine/*)"
 mkdir closed && chmod 500 closed
