@@ -167,7 +167,8 @@ static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, pb_sink *sink)
 {
     const pb_suite *suite = pb_suite_find(o->suite);
     pb_plan plan;
-    if (!suite || pb_plan_make(ctx, suite, o, &plan) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    const pb_status s = suite ? pb_plan_make(ctx, suite, o, &plan) : PB_EINVAL;
+    if (s != PB_OK) return pb_complain_of(s);
     pb_exit code = measure_all(ctx, o, &plan, sink);
     pb_plan_free(&plan);
     return code;
@@ -179,8 +180,8 @@ static pb_exit with_turns(const pb_options *o, pb_backend_id device, pb_pulse *p
     pb_turns turns;
     pb_ctx ctx;
     pb_exit code = PB_EXIT_HARNESS;
-    if (pb_turns_open(o->child_turns, (int)o->child_first, o->threads, pulse, &turns) != PB_OK)
-        return pb_complain(PB_EXIT_USAGE);
+    const pb_status s = pb_turns_open(o->child_turns, (int)o->child_first, o->threads, pulse, &turns);
+    if (s != PB_OK) return pb_complain_of(s);
     sink->measure = measure_opts(o, pulse, &turns);
     if (pb_ctx_open(&ctx, device, 0) != PB_OK) pb_complain(code);
     else {

@@ -1,4 +1,5 @@
 /* suite_self.c - what measuring itself costs: the harness around a sample, the writing of a row, a comparison. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,7 +72,7 @@ static pb_status open_rows(const pb_case *c, const pb_sink *like, rows *r)
 {
     const char *tmp = getenv("TMPDIR");
     snprintf(r->dir, sizeof r->dir, "%s/plumb-self-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (!mkdtemp(r->dir)) return pb_fail(PB_EIO, "%s: it cannot be made", r->dir);
+    if (!mkdtemp(r->dir)) return pb_fail_errno(errno, "%s", r->dir);
     PB_TRY(pb_results_create(r->dir));
     PB_TRY(pb_sink_open(r->dir, &r->sink));
     r->c = c;

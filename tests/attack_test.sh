@@ -222,6 +222,14 @@ if command -v gnuplot >/dev/null; then
     done
     HOME=$dir/home GNUPLOT_LIB=$dir/plots harmless "$bench" plot inputs/run.csv --out x.svg
     harmless "$bench" plot inputs/texts.csv --out x.svg
+    if [[ $namespaces ]]; then # the folder of gnuplot has no room for the picture
+        mkdir small && echo mine >mine.svg
+        for room in 4 12 16 20; do
+            expect 125 'bench: ' unshare -rm bash -c 'mount -t tmpfs -o size=$1k tmpfs small && shift && TMPDIR=small "$@"' \
+                bash $room "$bench" plot inputs/run.csv --out mine.svg
+        done
+        [[ $(cat mine.svg) == mine ]] || fail "plot: a part of a picture was kept"
+    fi
     expect 125 'drew nothing by backward.gp' "$bench" plot inputs/run.csv --out x.svg --plots plots
     [[ -e $hit ]] || fail "--plots: its script was not executed"
 fi

@@ -109,6 +109,14 @@ grep -q '"ftp://h:21/@x"' d/run.json || fail "d: a URL in argv lost more than it
 grep -q "$secret" d/* && fail "d: a credential is recorded"
 grep -q '"threads": 1' d/run.json || fail "d: --threads is not recorded"
 
+# What a run holds in memory and in run.json does not grow with what is asked for, and the budget holds.
+expect 125 'the budget is used up' timeout 60 "$fixture" --suite toy -n 1000000000 --budget 1 --no-compare --quiet --out many
+[[ $(stat -c %s many/run.json) -lt 1000000 ]] || fail "many: run.json has $(stat -c %s many/run.json) bytes"
+expect 125 'the budget is used up' timeout 60 "$fixture" run --resume many --budget 1
+expect 2 '--launches 2000000000: at most 1000000000' "$fixture" --suite toy --out more -n 2000000000
+expect 2 'the axes make more than 20000 cases' "$fixture" --suite toy --out more --batch $(seq -s, 200) --width $(seq -s, 200)
+[[ ! -e more ]] || fail "more: a folder was made for a run that was refused"
+
 # An --out that holds results is left alone.
 before=$(md5sum a/results.csv)
 expect 2 'a/results.csv: File exists' "$fixture" --suite toy --out a
@@ -117,7 +125,7 @@ expect 2 'a/results.csv: File exists' "$fixture" --suite toy --out a
 mkdir mine && touch mine/file
 for out in refused mine; do
     rm -f planned
-    FIXTURE_PLANNED=$dir/planned expect 2 'no memory for a launch' "$fixture" --suite refused --out $out -n 1
+    FIXTURE_PLANNED=$dir/planned expect 125 'no memory for a launch' "$fixture" --suite refused --out $out -n 1
 done
 [[ ! -e refused && $(ls mine) == file ]] || fail "a run that never began left something: $(ls -d refused mine/*)"
 mkdir closed && chmod 500 closed

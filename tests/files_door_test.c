@@ -3,14 +3,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "os/append.h"
 #include "os/draft.h"
 #include "os/file.h"
 #include "tests/test.h"
@@ -119,6 +122,48 @@ static void the_old_file_stands_until_the_new_one_is_whole(void **state)
     assert_int_equal(drafts(), 0);
 }
 
+/* Whole or not there: with files limited to 8 bytes, 6 fit and 6 more do not. */
+static void appends_are_whole_or_not_there(void **state)
+{
+    (void)state;
+    int fd = -1;
+    const char *path = in_dir("rows"), *fifo = in_dir("log");
+    struct rlimit had, small = {.rlim_cur = 8, .rlim_max = RLIM_INFINITY};
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    CHECK_FAILS(pb_append(path, "x", 1), PB_EPATH, "No such file");
+    CHECK_OK(pb_append_open(path, true, &fd));
+    close(fd);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &had), 0);
+    small.rlim_max = had.rlim_max;
+    void (*before)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    CHECK_OK(pb_append(path, "first\n", 6));
+    CHECK_FAILS(pb_append(path, "second", 6), PB_EIO, "rows: File too large");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &had), 0);
+    signal(SIGXFSZ, before);
+    check_text(path, "first\n");
+    CHECK_OK(pb_append_cut(path, 6));
+    check_text(path, "first\n");
+    CHECK_OK(pb_append_cut(path, 2));
+    check_text(path, "fi");
+    alarm(20); /* a writer that waits for the FIFO's reader waits for ever */
+    CHECK_FAILS(pb_append_open(fifo, true, &fd), PB_EPATH, "it is a FIFO");
+    CHECK_FAILS(pb_append_open("/dev/full", true, &fd), PB_EPATH, "it is a device");
+    CHECK_FAILS(pb_append(dir, "x", 1), PB_EPATH, "Is a directory");
+    CHECK_FAILS(pb_append_cut("/dev/null", 0), PB_EPATH, "it is a device");
+    alarm(0);
+}
+
+/* What a file says cannot steer a terminal. */
+static void messages_have_no_control_characters(void **state)
+{
+    (void)state;
+    pb_fail(PB_EINVAL, "a\x1b[2J b\n c\xc2\x9b d\xc3\xa9");
+    assert_string_equal(pb_error(), "a?[2J b? c?? d\xc3\xa9");
+    pb_fail_errno(ENOENT, "x\r");
+    assert_string_equal(pb_error(), "x?: No such file or directory");
+}
+
 static void a_link_stands_for_its_file(void **state)
 {
     (void)state;
@@ -199,6 +244,8 @@ int main(void)
         cmocka_unit_test(statuses_have_exit_codes),
         cmocka_unit_test(only_regular_files_are_read),
         cmocka_unit_test(the_old_file_stands_until_the_new_one_is_whole),
+        cmocka_unit_test(appends_are_whole_or_not_there),
+        cmocka_unit_test(messages_have_no_control_characters),
         cmocka_unit_test(a_link_stands_for_its_file),
         cmocka_unit_test(two_writers_do_not_disturb_each_other),
         cmocka_unit_test(left_over_drafts_go),
