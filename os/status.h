@@ -1,8 +1,8 @@
 /* status.h - how every function of this project reports failure.
  *
  * A function that can fail returns pb_status: PB_OK (0) or the reason. The reason's text, with the numbers in it, waits
- * in pb_error() until the next failure on the same thread. Only main() prints it, and only main() exits: with the code
- * that stands beside the status in the table below. */
+ * in pb_error() until the next failure on the same thread, without control characters. Only main() prints it, and only
+ * main() exits: with the code that stands beside the status in the table below. */
 #ifndef PB_STATUS_H
 #define PB_STATUS_H
 
