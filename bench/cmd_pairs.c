@@ -210,10 +210,7 @@ static pb_status read_gates(const pb_options *o, pb_gates *out)
     return pb_gates_read_for_pairs(o->gates ? o->gates : path, out);
 }
 
-static pb_exit exit_of(pb_status s)
-{
-    return pb_complain(s == PB_EINVAL || s == PB_EIO ? PB_EXIT_USAGE : PB_EXIT_HARNESS);
-}
+static pb_exit exit_of(pb_status s) { return pb_complain(s == PB_EIO ? PB_EXIT_USAGE : pb_file_exit(s)); }
 
 static pb_exit judge(const pb_options *o, const pb_pair_folder *f, const pb_pair_plan *p, const pb_gates *gates,
                      const char *note)

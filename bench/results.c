@@ -99,7 +99,7 @@ static pb_status open_in(const char *dir, const char *file, int flags, int *fd)
     if (snprintf(path, sizeof path, "%s/%s", dir, file) >= (int)sizeof path)
         return pb_fail(PB_EIO, "%.60s...: the path is too long", dir);
     *fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | flags, 0666);
-    return *fd >= 0 ? PB_OK : pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    return *fd >= 0 ? PB_OK : pb_fail_errno(errno, "%s", path);
 }
 
 static void samples_header(FILE *f) { fputs("run_id,launch,key,metric,index,value\n", f); }

@@ -93,7 +93,7 @@ static pb_sink *sink(void)
     snprintf(path, sizeof path, "%s/results.csv", dir), unlink(path);
     snprintf(path, sizeof path, "%s/samples.csv", dir), unlink(path);
     CHECK_OK(pb_results_create(dir));
-    CHECK_FAILS(pb_results_create(dir), PB_EIO, "results.csv");
+    CHECK_FAILS(pb_results_create(dir), PB_EPATH, "results.csv");
     CHECK_OK(pb_sink_open(dir, &s));
     s.run_id = "r1", s.machine_id = "m1", s.launch = 2;
     return &s;
