@@ -2,13 +2,17 @@
 #include "bench/baseline.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "bench/results.h"
 #include "bench/verdict.h"
+#include "os/draft.h"
+#include "os/file.h"
 
 enum { MAX_SUITES = 32 };
 
@@ -100,29 +104,39 @@ static int file_order(const void *a, const void *b)
     return by_run ? by_run : pb_series_order(x->key, x->metric, y->key, y->metric);
 }
 
-static pb_status make_folders(const char *baselines, const char *machine_id)
+/* An update reads a file, adds to it and writes it: whoever else does so waits for the lock on the folder, which ends
+ * with its descriptor. Where the file system has no locks there is none. */
+static pb_status lock_folder(const char *baselines, int *out)
 {
-    char path[PB_PATH_TEXT];
-    snprintf(path, sizeof path, "%s/%s", baselines, machine_id);
-    if (mkdir(baselines, 0777) != 0 && errno != EEXIST) return pb_fail(PB_EIO, "%s: %s", baselines, strerror(errno));
-    if (mkdir(path, 0777) != 0 && errno != EEXIST) return pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    PB_TRY(pb_make_folder(baselines));
+    const int fd = open(baselines, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return pb_fail_errno(errno, "%s", baselines);
+    while (flock(fd, LOCK_EX) != 0 && errno == EINTR) {
+    }
+    *out = fd;
     return PB_OK;
 }
 
-/* A reader sees the old file or the new one, never half of one. */
+static pb_status make_machine_folder(const char *baselines, const char *machine_id)
+{
+    char *path = NULL;
+    PB_TRY(pb_path_join(baselines, machine_id, &path));
+    const pb_status s = pb_make_folder(path);
+    free(path);
+    return s;
+}
+
 static pb_status replace(const char *path, const pb_row *rows, size_t n)
 {
-    char temporary[PB_PATH_TEXT + 8];
-    snprintf(temporary, sizeof temporary, "%s.tmp", path);
-    FILE *f = fopen(temporary, "wb");
-    if (!f) return pb_fail(PB_EIO, "%s: %s", temporary, strerror(errno));
+    char *text = NULL;
+    size_t length = 0;
+    FILE *f = open_memstream(&text, &length);
+    if (!f) return pb_fail(PB_ENOMEM, "baseline: out of memory");
     pb_csv_header(f);
     for (size_t i = 0; i < n; i++) pb_csv_row(f, &rows[i]);
-    bool ok = fflush(f) == 0 && !ferror(f) && fsync(fileno(f)) == 0;
-    ok = fclose(f) == 0 && ok;
-    if (ok && rename(temporary, path) == 0) return PB_OK;
-    pb_status s = pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
-    unlink(temporary);
+    const pb_status s =
+        fclose(f) == 0 ? pb_file_replace(path, text, length) : pb_fail(PB_ENOMEM, "baseline: out of memory");
+    free(text);
     return s;
 }
 
@@ -171,6 +185,7 @@ typedef struct storing {
     target target[MAX_SUITES];
     int n;
     pb_exit refused; /* with PB_EINVAL: what to end with */
+    int lock;        /* on the folder of baselines; -1: none yet */
 } storing;
 
 static const pb_verdict *first_of(const pb_verdicts *vs, pb_verdict_id id)
@@ -282,6 +297,7 @@ static pb_status store(storing *s, FILE *out)
 {
     char suites[MAX_SUITES][PB_AXIS_TEXT];
     PB_TRY(acceptable(&s->run, &s->set));
+    PB_TRY(lock_folder(folder_of(s->o), &s->lock));
     snprintf(s->run_id, sizeof s->run_id, "%s%s", PB_BASELINE_RUN, s->run.rows[0].run_id);
     int n = pb_baseline_suites(&s->set, suites, MAX_SUITES);
     if (!n) return pb_fail(PB_EINVAL, "%s: no suite to save", s->run.path);
@@ -292,7 +308,7 @@ static pb_status store(storing *s, FILE *out)
     }
     for (int i = 0; i < n; i++) {
         const target *t = &s->target[i];
-        PB_TRY(make_folders(folder_of(s->o), s->set.s[0].machine_id));
+        PB_TRY(make_machine_folder(folder_of(s->o), s->set.s[0].machine_id));
         PB_TRY(replace(t->path, t->rows, t->n));
         fprintf(out, "saved %s: %zu rows, %d session%s", t->path, t->n, t->sessions, t->sessions == 1 ? "" : "s");
         if (t->dropped) fprintf(out, " (%d older dropped)", t->dropped);
@@ -310,6 +326,7 @@ static void close_storing(storing *s)
     }
     pb_series_free(&s->set);
     pb_table_free(&s->run);
+    if (s->lock >= 0) close(s->lock);
     free(s);
 }
 
@@ -323,6 +340,7 @@ static pb_exit baseline(const char *run, const pb_baseline_opts *o, bool update,
     s->o = o;
     s->update = update;
     s->refused = PB_EXIT_USAGE;
+    s->lock = -1;
     pb_status st = run ? PB_OK : pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest);
     if (st == PB_OK) st = pb_table_read(run ? run : newest, &s->run);
     if (st == PB_OK) st = pb_series_make(&s->run, &s->set);

@@ -29,8 +29,8 @@ typedef struct pb_baseline_opts {
     bool accept_regression;
 } pb_baseline_opts;
 
-/* Both write one file a suite of the run (NULL: the newest), each to a temporary file that is then renamed, and say so
- * on `out`. Save starts over with the run as the only session; update adds it to those stored, drops the oldest beyond
+/* Both write one file a suite of the run (NULL: the newest), whole or not at all (os/draft.h), and say so on `out`. They
+ * wait for each other: of several at once every one's session is kept. Save starts over with the run as the only session; update adds it to those stored, drops the oldest beyond
  * o->sessions, and makes the first file where there is none.
  *
  * A failing value does not enter by accident: a run that is REGRESSED against the sessions stored is refused with
@@ -39,7 +39,8 @@ typedef struct pb_baseline_opts {
  *
  * PB_EXIT_USAGE: a run that cannot be read, was cut short, has a wrong or failed case, or has fewer than three launches
  * of a case; an update, or acceptance, without a reason; an update that cannot be compared with what is stored, is in
- * it already, or is older than every session that would be kept. All of it with pb_error(); nothing is written then. */
+ * it already, or is older than every session that would be kept. PB_EXIT_HARNESS: the machine failed, as with a full
+ * disk. All of it with pb_error(); no file is written then. */
 pb_exit pb_baseline_save(const char *run, const pb_baseline_opts *o, FILE *out);
 pb_exit pb_baseline_update(const char *run, const pb_baseline_opts *o, FILE *out);
 /* One line a stored baseline, and one a session where there are several: of one machine, or of all (NULL). */

@@ -5,8 +5,9 @@
 #include <string.h>
 
 #include "bench/baseline.h"
+#include "os/file.h"
 
-static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.'; }
+static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.' && pb_is_printable(e->d_name); }
 
 /* Rows of a file that are of one session. */
 typedef struct part {
@@ -74,8 +75,7 @@ pb_exit pb_baseline_show(const char *machine_id, const pb_baseline_opts *o, FILE
     pb_status s = PB_OK;
     int shown = 0, n = scandir(pb_baseline_folder(o->baselines), &machines, not_hidden, alphasort);
     if (n < 0) {
-        pb_fail(PB_EIO, "%s: %s", pb_baseline_folder(o->baselines), strerror(errno));
-        return PB_EXIT_USAGE;
+        return pb_file_exit(pb_fail_errno(errno, "%s", pb_baseline_folder(o->baselines)));
     }
     for (int i = 0; i < n; i++) {
         if (s == PB_OK && (!machine_id || !strcmp(machine_id, machines[i]->d_name)))

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "bench/commands.h"
 #include "bench/export.h"
@@ -11,12 +10,9 @@
 #include "bench/results.h"
 #include "bench/run_json.h"
 #include "bench/run_name.h"
-#include "os/disk.h"
+#include "os/draft.h"
 
-static pb_exit failed(pb_status s)
-{
-    return pb_complain(s == PB_ENOMEM || s == PB_EDEVICE ? PB_EXIT_HARNESS : PB_EXIT_USAGE);
-}
+static pb_exit failed(pb_status s) { return pb_complain(pb_file_exit(s)); }
 
 /* A stream in memory, whose text is then put where it belongs: whole or not at all. */
 typedef struct draft {
@@ -34,15 +30,8 @@ static pb_status draft_open(draft *d)
 
 static pb_status draft_close(draft *d, const char *path, pb_status s)
 {
-    char temporary[PB_PATH_TEXT];
     if (fclose(d->f) != 0 && s == PB_OK) s = pb_fail(PB_ENOMEM, "no memory for the output");
-    int n = snprintf(temporary, sizeof temporary, "%s.new", path);
-    if (s == PB_OK && n >= (int)sizeof temporary) s = pb_fail(PB_EINVAL, "--out: a path of %d characters", n);
-    if (s == PB_OK) {
-        s = pb_disk_write_file(&pb_disk_posix, temporary, d->text, d->n);
-        if (s == PB_OK) s = pb_disk_rename(&pb_disk_posix, temporary, path);
-        if (s != PB_OK) unlink(temporary);
-    }
+    if (s == PB_OK) s = pb_file_replace(path, d->text, d->n);
     free(d->text);
     return s;
 }
@@ -71,7 +60,7 @@ static pb_status export_both(const char *run, pb_export_opts o, const char *out)
         int n = snprintf(path, sizeof path, "%.*s.%s%s", (int)(dot - out), out, parts[i][1], dot);
         if (n >= (int)sizeof path) return pb_fail(PB_EINVAL, "--out: a path of %d characters", n);
         pb_status s = export_file(run, &o, path);
-        if (s != PB_OK && (s != PB_EUNSUPPORTED || (i && !written))) return s;
+        if (s != PB_OK && (s != PB_EFORMAT || (i && !written))) return s;
         written |= s == PB_OK;
     }
     return PB_OK;

@@ -143,7 +143,7 @@ static pb_status write_page(const pb_table *t, int format, const pb_export_opts 
     }
     free(rows);
     if (s == PB_OK && !page.written)
-        s = pb_fail(PB_EUNSUPPORTED, "%s: no figure that %s%s%s could hold", t->path, pb_export_formats[format].name,
+        s = pb_fail(PB_EFORMAT, "%s: no figure that %s%s%s could hold", t->path, pb_export_formats[format].name,
                     o->better ? " --better " : "", o->better ? o->better : "");
     if (s == PB_OK) tell(&page, pb_export_formats[format].name, notes);
     return s;

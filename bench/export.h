@@ -36,7 +36,7 @@ typedef struct pb_export_opts {
 
 /* Writes the run (a folder, a CSV, a stored baseline; NULL: the newest) to `out`, and what it left out to `notes`, a
  * line each. EINVAL: no such format, or text that is not UTF-8;
- * EUNSUPPORTED: no figure that the format could hold; EIO: cannot be read. Then neither holds anything. */
+ * EFORMAT: no figure that the format could hold; EPATH, EIO: cannot be read. Then neither holds anything. */
 pb_status pb_export(const char *run, const pb_export_opts *o, FILE *out, FILE *notes);
 
 /* ---- what a format is given ---------------------------------------------------------------------- */

@@ -2,12 +2,14 @@
 #include "bench/gates.h"
 
 #include <csv.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/metric.h"
+#include "bench/read.h"
+#include "os/disk.h"
+#include "os/file.h"
 
 enum { SUITE, METRIC, BETTER, LIMIT, CEILING, GATING, NFIELDS };
 static const char *const header[NFIELDS] = {"suite", "metric", "better", "stored_limit", "ceiling", "gating"};
@@ -30,8 +32,11 @@ static void on_field(void *bytes, size_t n, void *self)
 {
     reader *r = self;
     if (r->field < NFIELDS) {
+        const char *text = bytes ? bytes : "";
         if (n >= PB_AXIS_TEXT) fail(r, "a field of 64 or more characters in the column ", header[r->field]);
-        snprintf(r->text[r->field], PB_AXIS_TEXT, "%s", bytes ? (const char *)bytes : "");
+        if (strlen(text) != n || !pb_is_printable(text))
+            fail(r, "a control character in the column ", header[r->field]);
+        snprintf(r->text[r->field], PB_AXIS_TEXT, "%s", text);
     }
     r->field++;
 }
@@ -94,20 +99,24 @@ static pb_status parse(reader *r, const char *bytes, size_t n)
     return r->status;
 }
 
+pb_status pb_gates_parse(const char *name, const char *bytes, size_t n, pb_gates *out)
+{
+    reader r = {.path = name, .out = out, .line = 1};
+    out->n = 0;
+    return parse(&r, bytes, n);
+}
+
 pb_status pb_gates_read(const char *path, pb_gates *out)
 {
-    reader r = {.path = path, .out = out, .line = 1};
-    out->n = 0;
-    FILE *f = fopen(path, "rb");
-    if (!f) return pb_fail(PB_EIO, "%s: %s (which metrics gate is read from there)", path, strerror(errno));
-    char *bytes = malloc(MAX_BYTES);
-    size_t n = bytes ? fread(bytes, 1, MAX_BYTES, f) : 0;
-    pb_status s = !bytes           ? pb_fail(PB_ENOMEM, "%s: out of memory", path)
-                  : ferror(f)      ? pb_fail(PB_EIO, "%s: %s", path, strerror(errno))
-                  : n == MAX_BYTES ? pb_fail(PB_EINVAL, "%s: larger than 64 KiB", path)
-                                   : parse(&r, bytes, n);
+    char *bytes = NULL, why[PB_PATH_TEXT];
+    size_t n = 0;
+    pb_status s = pb_disk_read_file(&pb_disk_posix, path, MAX_BYTES, &bytes, &n);
+    if (s == PB_EPATH) {
+        snprintf(why, sizeof why, "%s", pb_error());
+        pb_fail(s, "%s (which metrics gate is read from there)", why);
+    }
+    if (s == PB_OK) s = pb_gates_parse(path, bytes, n, out);
     free(bytes);
-    fclose(f);
     return s;
 }
 

@@ -28,9 +28,12 @@ typedef struct pb_gates {
     pb_gate gate[PB_MAX_GATES];
 } pb_gates;
 
-/* EIO: cannot be read; EINVAL: file and line, and what is wrong: an unknown metric, a direction that is
- * not the metric's, a limit outside (0,10), a ceiling that is no metric, a second line for a metric. */
+/* EPATH: no file to read; EIO: it cannot be read; EINVAL: file and line, and what is wrong: an unknown metric, a
+ * direction that is not the metric's, a limit outside (0,10), a ceiling that is no metric, a second line for a metric, a
+ * control character, more than 64 KiB. */
 pb_status pb_gates_read(const char *path, pb_gates *out);
+/* The same from memory; `name` stands for the file in messages. */
+pb_status pb_gates_parse(const char *name, const char *bytes, size_t n, pb_gates *out);
 /* The same for a comparison of executables: `gating` is gating_pairs. */
 pb_status pb_gates_read_for_pairs(const char *path, pb_gates *out);
 /* The gate of a key's suite and a metric; one that does not gate when no line names it. Never NULL. */

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "bench/metric.h"
+#include "os/file.h"
 
 enum { BLOCK = 64 << 10, IGNORED = -1 };
 
@@ -45,15 +46,10 @@ typedef struct reader {
     pb_row row;
 } reader;
 
-/* `detail` may be the file's own text: it is cut, and cannot break the line. */
+/* `detail` may be the file's own text. */
 static void fail(reader *r, pb_status s, const char *what, const char *detail)
 {
-    char shown[128];
-    if (r->status != PB_OK) return;
-    snprintf(shown, sizeof shown, "%s", detail);
-    for (char *p = shown; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
-    r->status = pb_fail(s, "%s:%zu: %s%s", r->t->path, r->row_line, what, shown);
+    if (r->status == PB_OK) r->status = pb_fail(s, "%s:%zu: %s%.127s", r->t->path, r->row_line, what, detail);
 }
 
 /* ---- fields ------------------------------------------------------------------------------------ */
@@ -87,12 +83,8 @@ static void set_text(reader *r, int c, char *text, size_t n)
 {
     bool is_note = columns[c].offset == offsetof(pb_row, note);
     bool is_key = columns[c].offset == offsetof(pb_row, key);
-    for (size_t i = 0; i < n; i++)
-        /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): n is the field's own length */
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) {
-            if (!is_note) fail(r, PB_EINVAL, "a control character in the column ", columns[c].name);
-            text[i] = ' ';
-        }
+    if (!pb_is_printable(text) && !is_note) fail(r, PB_EINVAL, "a control character in the column ", columns[c].name);
+    pb_make_printable(text, ' ');
     if (!r->last[c] || r->last_len[c] != n || memcmp(r->last[c], text, n) != 0) {
         r->last[c] = pb_intern(is_key ? r->t->keys : r->t->strings, text, n);
         r->last_len[c] = n;
@@ -357,9 +349,9 @@ pb_status pb_table_read(const char *path, pb_table *out)
     bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     int n = snprintf(file, sizeof file, "%s%s", path, folder ? "/results.csv" : "");
     if (n < 0 || n >= (int)sizeof file) return pb_fail(PB_EINVAL, "a path of %d characters", n);
-    FILE *f = fopen(file, "rb");
-    if (!f) return pb_fail(PB_EIO, "%s: %s", file, strerror(errno));
-    pb_status s = read_stream(f, file, out);
+    FILE *f;
+    PB_TRY(pb_file_read(file, &f));
+    const pb_status s = read_stream(f, file, out);
     fclose(f);
     return s;
 }
@@ -379,14 +371,14 @@ pb_status pb_newest_run(const char *runs, char *out, size_t n)
     char best[PB_PATH_TEXT] = "", file[2 * PB_PATH_TEXT];
     struct stat st;
     DIR *d = opendir(runs);
-    if (!d) return pb_fail(PB_EIO, "%s: %s (name a run folder or a CSV)", runs, strerror(errno));
+    if (!d) return pb_fail_errno(errno, "no run to take, name its folder or a CSV: %s", runs);
     for (struct dirent *e; (e = readdir(d));) {
         snprintf(file, sizeof file, "%s/%s/results.csv", runs, e->d_name);
-        if (e->d_name[0] != '.' && strcmp(e->d_name, best) > 0 && stat(file, &st) == 0)
+        if (e->d_name[0] != '.' && pb_is_printable(e->d_name) && strcmp(e->d_name, best) > 0 && stat(file, &st) == 0)
             snprintf(best, sizeof best, "%s", e->d_name);
     }
     closedir(d);
-    if (!*best) return pb_fail(PB_EIO, "%s: no run in it", runs);
+    if (!*best) return pb_fail(PB_EPATH, "%s: no run in it", runs);
     int len = snprintf(out, n, "%s/%s", runs, best);
     return len < 0 || (size_t)len >= n ? pb_fail(PB_EINVAL, "a path of %d characters", len) : PB_OK;
 }

@@ -24,19 +24,16 @@ typedef struct pb_table {
     pb_strings *strings, *keys;
 } pb_table;
 
-/* `path`: a CSV, or a run folder that holds results.csv. EIO: cannot be read; EINVAL: what it holds is
- * wrong. On failure *out holds nothing that needs freeing. */
+/* `path`: a CSV, or a run folder that holds results.csv. EPATH: no file to read; EIO: it cannot be read; EINVAL: what it
+ * holds is wrong. On failure *out holds nothing that needs freeing. */
 pb_status pb_table_read(const char *path, pb_table *out);
 /* The same from memory; `name` stands for the file in messages. */
 pb_status pb_table_parse(const char *name, const void *bytes, size_t n, pb_table *out);
 void pb_table_free(pb_table *t);
 
-/* The exit code for a file that could not be used. */
-static inline pb_exit pb_file_exit(pb_status s)
-{
-    return s == PB_OK ? PB_EXIT_OK : s == PB_ENOMEM ? PB_EXIT_HARNESS : PB_EXIT_USAGE;
-}
+/* What a command ends with that failed so. */
+static inline pb_exit pb_file_exit(pb_status s) { return (pb_exit)pb_status_exit(s); }
 
-/* Writes the newest run folder inside `runs` (their names begin with the time). EIO: there is none. */
+/* Writes the newest run folder inside `runs` (their names begin with the time). EPATH: there is none. */
 pb_status pb_newest_run(const char *runs, char *out, size_t n);
 #endif

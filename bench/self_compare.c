@@ -10,6 +10,7 @@
 #include "bench/compare.h"
 #include "bench/read.h"
 #include "bench/results.h"
+#include "os/draft.h"
 #include "os/memory.h"
 #include "kernels/core/clock.h"
 
@@ -55,27 +56,37 @@ static void write_launch(FILE *f, const char *run, int launch, size_t cases, dou
     }
 }
 
-static pb_status close_file(FILE *f, const char *path)
+/* One launch's rows as text, with the header in front of the first. */
+static pb_status put_launch(pb_draft *d, const char *run, int launch, size_t cases, double slower)
 {
-    const bool ok = !ferror(f);
-    return fclose(f) == 0 && ok ? PB_OK : pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    if (!f) return pb_fail(PB_ENOMEM, "self-comparison: out of memory");
+    if (!launch) pb_csv_header(f);
+    write_launch(f, run, launch, cases, slower);
+    const pb_status s =
+        fclose(f) == 0 ? pb_draft_put(d, text, n) : pb_fail(PB_ENOMEM, "self-comparison: out of memory");
+    free(text);
+    return s;
 }
 
 static pb_status write_run(const char *path, const char *run, size_t cases, double slower)
 {
-    FILE *f = fopen(path, "wb");
-    if (!f) return pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
-    pb_csv_header(f);
-    for (int launch = 0; launch < LAUNCHES; launch++) write_launch(f, run, launch, cases, slower);
-    return close_file(f, path);
+    pb_draft d;
+    PB_TRY(pb_draft_open(&pb_disk_posix, path, &d));
+    pb_status s = PB_OK;
+    for (int launch = 0; launch < LAUNCHES && s == PB_OK; launch++) s = put_launch(&d, run, launch, cases, slower);
+    if (s == PB_OK) return pb_draft_keep(&d);
+    pb_draft_drop(&d);
+    return s;
 }
 
 static pb_status write_gates(const char *path)
 {
-    FILE *f = fopen(path, "wb");
-    if (!f) return pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
-    fputs("suite,metric,better,stored_limit,ceiling,gating\nbackward,backward_time,lower,0.15,matmul_rate,yes\n", f);
-    return close_file(f, path);
+    static const char text[] =
+        "suite,metric,better,stored_limit,ceiling,gating\nbackward,backward_time,lower,0.15,matmul_rate,yes\n";
+    return pb_file_replace(path, text, sizeof text - 1);
 }
 
 static pb_status fill_folder(pb_self_files *f)
@@ -99,7 +110,7 @@ pb_status pb_self_files_make(size_t rows, pb_self_files **out)
     memcpy(f->folder, pattern, sizeof pattern);
     if (!mkdtemp(f->folder)) {
         free(f);
-        return pb_fail(PB_EIO, "%s: %s", pattern, strerror(errno));
+        return pb_fail_errno(errno, "%s", pattern);
     }
     pb_status s = fill_folder(f);
     if (s == PB_OK) *out = f;

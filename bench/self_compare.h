@@ -7,9 +7,9 @@
 #include <stddef.h>
 
 /* Two results CSVs of `rows` rows each (and a gates.csv) in a new folder: three launches of cases with a time that
- * gates and is divided by a ceiling, a rate and a count. In the second every time is 1 % longer. */
+ * gates and names a ceiling, a rate and a count. In the second every time is 1 % longer. */
 typedef struct pb_self_files pb_self_files;
-/* EINVAL: rows outside [100, 10000000]; EIO. Free it with pb_self_files_free, which removes the folder. */
+/* EINVAL: rows outside [100, 10000000]; EPATH, EIO. Free it with pb_self_files_free, which removes the folder. */
 pb_status pb_self_files_make(size_t rows, pb_self_files **out);
 void pb_self_files_free(pb_self_files *f);
 

@@ -2,9 +2,12 @@
 #include "bench/soft_differences.h"
 
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#include "os/file.h"
 
 enum { PATH = 4096 };
 
@@ -24,13 +27,20 @@ static json_t *fingerprint_of(const char *results)
     return f;
 }
 
+static void print_text(const char *text, FILE *out)
+{
+    char shown[128];
+    snprintf(shown, sizeof shown, "%.100s", text);
+    pb_make_printable(shown, '?');
+    fputs(shown, out);
+}
+
 /* Text without its quotes; null and what is not there as "none". */
 static void print_value(const json_t *v, FILE *out)
 {
     char *text =
         v && !json_is_null(v) && !json_is_string(v) ? json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(6)) : NULL;
-    const char *shown = json_is_string(v) ? json_string_value(v) : text ? text : "none";
-    for (int i = 0; i < 100 && shown[i]; i++) fputc((unsigned char)shown[i] < ' ' ? '?' : shown[i], out);
+    print_text(json_is_string(v) ? json_string_value(v) : text ? text : "none", out);
     free(text);
 }
 
@@ -43,7 +53,7 @@ static int same(const json_t *a, const json_t *b)
 static void print_one(const char *key, const json_t *a, const json_t *b, FILE *out)
 {
     if (same(a, b)) return;
-    fprintf(out, "note: %s differs: ", key);
+    fputs("note: ", out), print_text(key, out), fputs(" differs: ", out);
     print_value(a, out), fputs(" -> ", out), print_value(b, out);
     fputc('\n', out);
 }

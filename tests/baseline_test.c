@@ -1,4 +1,9 @@
 /* baseline_test.c - stored baselines: what is kept of a run, what may become one, how sessions come and go. */
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "tests/compare_cases.h"
 
 static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
@@ -267,6 +272,67 @@ static void what_no_longer_is_must_be_let_go(void **state)
     remove_folder(folder);
 }
 
+/* Several updates at once wait for each other: every session is kept, and none fails. */
+static void updates_at_once_are_all_kept(void **state)
+{
+    enum { AT_ONCE = 8 };
+    char folder[64], file[128], run[64], copy[AT_ONCE][128];
+    pid_t child[AT_ONCE];
+    (void)state;
+    make_folder(folder);
+    const pb_baseline_opts o = options_of(folder, 0);
+    for (int i = 0; i < AT_ONCE; i++) {
+        const char *made = make_run(folder, i + 1, 0.1, 1, "1");
+        snprintf(copy[i], sizeof copy[i], "%s/run%d.csv", folder, i);
+        assert_int_equal(rename(made, copy[i]), 0);
+    }
+    for (int i = 0; i < AT_ONCE; i++) {
+        child[i] = fork();
+        assert_true(child[i] >= 0);
+        if (child[i]) continue;
+        FILE *nowhere = fopen("/dev/null", "w");
+        _exit(nowhere ? (int)pb_baseline_update(copy[i], &o, nowhere) : 99);
+    }
+    for (int i = 0, status; i < AT_ONCE; i++) {
+        assert_int_equal(waitpid(child[i], &status, 0), child[i]);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
+    char *text = read_text(file);
+    for (int i = 0; i < AT_ONCE; i++) {
+        snprintf(run, sizeof run, "baseline:202501%02d,", i + 1);
+        if (!strstr(text, run)) fail_msg("%s is lost:\n%s", run, text);
+    }
+    free(text);
+    remove_folder(folder);
+}
+
+/* What another path would help is 2, what the machine cannot do 125. */
+static void failures_to_write_end_as_they_should(void **state)
+{
+    char folder[64], file[128];
+    (void)state;
+    make_folder(folder);
+    pb_baseline_opts o = options_of(folder, 0);
+    const char *run = make_run(folder, 1, 0.1, 1, "1");
+    snprintf(file, sizeof file, "%s/no/such", folder);
+    o.baselines = file; /* in a folder that there is not */
+    update(run, &o, PB_EXIT_USAGE, "No such file");
+    o.baselines = run; /* a file */
+    update(run, &o, PB_EXIT_USAGE, "not a folder");
+    o.baselines = "/dev/full";
+    update(run, &o, PB_EXIT_USAGE, "not a folder");
+    struct rlimit was;
+    o.baselines = folder;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+    assert_true(signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){16, was.rlim_max}), 0);
+    update(run, &o, PB_EXIT_HARNESS, "backward.csv");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+    update(run, &o, 0, "1 session,");
+    remove_folder(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +343,8 @@ int main(void)
         cmocka_unit_test(updates_keep_the_last_sessions),
         cmocka_unit_test(a_failing_value_never_enters_by_accident),
         cmocka_unit_test(few_sessions_refuse_no_figure),
+        cmocka_unit_test(updates_at_once_are_all_kept),
+        cmocka_unit_test(failures_to_write_end_as_they_should),
         cmocka_unit_test(what_no_longer_is_must_be_let_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -186,9 +186,9 @@ static void what_cannot_be_exported_says_why(void **state)
     } cases[] = {
         {EXCHANGE "run.csv", "gbenhc", NULL, "there is no format 'gbenhc'; did you mean 'gbench'?", PB_EINVAL},
         {EXCHANGE "run.csv", NULL, NULL, "which format? --to NAME", PB_EINVAL},
-        {EXCHANGE "no.csv", "bmf", NULL, "No such file", PB_EIO},
+        {EXCHANGE "no.csv", "bmf", NULL, "No such file", PB_EPATH},
         {FIXTURE("base.csv"), "mllog", NULL, "the run 'r1' does not begin with one", PB_EINVAL},
-        {FIXTURE("header_only.csv"), "gbench", NULL, "no figure that gbench could hold", PB_EUNSUPPORTED},
+        {FIXTURE("header_only.csv"), "gbench", NULL, "no figure that gbench could hold", PB_EFORMAT},
         {EXCHANGE "latin1.csv", "bmf", NULL, "row 1 is not UTF-8", PB_EINVAL},
     };
     capture c;

@@ -1,7 +1,13 @@
 /* read_test.c - the reader of results: what it lets in, what it refuses and where it says the fault is. */
 #include <dirent.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "bench/gates.h"
 #include "bench/results.h"
+#include "bench/soft_differences.h"
+#include "os/draft.h"
+#include "os/file.h"
 #include "tests/files_test.h"
 #include "tests/fuzz/read_bytes.h"
 
@@ -100,6 +106,11 @@ static void every_fault_is_one_line_with_its_place(void **state)
         {HEADER LINE("0", "nokey", TIME, "1", "ok", ""), "f.csv:2: not a key: nokey"},
         {HEADER LINE("0", "a/b?x", TIME, "1", "ok", ""), "not a key"},
         {HEADER LINE("0", "a/b\tc", TIME, "1", "ok", ""), "a control character in the column key"},
+        {HEADER LINE("0",
+                     "a/b\xc2\x9b"
+                     "2J",
+                     TIME, "1", "ok", ""),
+         "a control character in the column key"},
         {HEADER LINE("0", "", TIME, "1", "ok", ""), "not a key"},
         {HEADER "1,,m1,0,a/b,x,s,lower,1,1,ok,\n", "no run_id"},
         {HEADER GOOD GOOD2 GOOD, "f.csv:4: launch 0 has a second backward_time of backward/step?batch=1"},
@@ -117,8 +128,85 @@ static void every_fault_is_one_line_with_its_place(void **state)
             fail_msg("not one line, or something left: %s", pb_error());
     }
     CHECK_FAILS(pb_table_parse("n.csv", HEADER "1\0,", sizeof HEADER + 2, &t), PB_EINVAL, "n.csv:2: a NUL byte");
-    CHECK_FAILS(pb_table_read("/no/such", &t), PB_EIO, "/no/such: No such file");
-    CHECK_FAILS(pb_table_read(FIXTURE(""), &t), PB_EIO, "compare//results.csv: No such file");
+    CHECK_FAILS(pb_table_read("/no/such", &t), PB_EPATH, "/no/such: No such file");
+    CHECK_FAILS(pb_table_read(FIXTURE(""), &t), PB_EPATH, "compare//results.csv: No such file");
+}
+
+/* What a file says of gates: each fault one line with its place, and nothing in it that a terminal would obey. */
+static void gates_are_read_with_the_same_care(void **state)
+{
+    static const char head[] = "suite,metric,better,stored_limit,ceiling,gating\n";
+    static const struct {
+        const char *text;
+        size_t n; /* 0: up to its end */
+        const char *why;
+    } faults[] = {
+        {"", 0, "g.csv:1: the file is empty"},
+        {"a,b\n", 0, "g.csv:1: want six fields"},
+        {"b\x1b[2J,step_time,lower,0.1,,yes\n", 0, "g.csv:2: a control character in the column suite"},
+        {"b\xc2\x9b"
+         "2J,step_time,lower,0.1,,yes\n",
+         0, "a control character in the column suite"},
+        {"b,step_time,lower,0.1,,yes\0\n", 28, "a control character in the column gating"},
+        {"b,step_time,lower,0.1,,yes\0no\n", 30, "a control character in the column gating"},
+        {"b,step_time,lower,0.1\x1b[31m,,yes\n", 0, "a control character in the column stored_limit"},
+        {"b,nonsense,lower,0.1,,yes\n", 0, "g.csv:2: not a metric of metrics.def: nonsense"},
+    };
+    pb_gates gates;
+    char text[256];
+    (void)state;
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        const size_t at = i > 1 ? sizeof head - 1 : 0, n = faults[i].n ? faults[i].n : strlen(faults[i].text);
+        memcpy(text, head, at);
+        memcpy(text + at, faults[i].text, n);
+        CHECK_FAILS(pb_gates_parse("g.csv", text, at + n, &gates), PB_EINVAL, faults[i].why);
+        assert_true(pb_is_printable(pb_error()));
+    }
+    CHECK_FAILS(pb_gates_read("/no/such", &gates), PB_EPATH, "(which metrics gate is read from there)");
+    CHECK_FAILS(pb_gates_read("/dev/zero", &gates), PB_EPATH, "/dev/zero");
+}
+
+/* A FIFO without a writer must not be waited for. */
+static void a_fifo_is_no_file(void **state)
+{
+    char folder[] = "/tmp/pb_read_XXXXXX", path[64];
+    pb_gates gates;
+    pb_table t;
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/fifo", folder);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    CHECK_FAILS(pb_gates_read(path, &gates), PB_EPATH, "fifo");
+    CHECK_FAILS(pb_table_read(path, &t), PB_EPATH, "fifo");
+    unlink(path);
+    rmdir(folder);
+}
+
+static void write_run_json(const char *folder, const char *governor)
+{
+    char path[128], text[256];
+    snprintf(path, sizeof path, "%.60s/run.json", folder);
+    snprintf(text, sizeof text, "{\"fingerprint\": {\"soft\": {\"cpu\\u001b[2Jgovernor\": \"%s\"}}}", governor);
+    CHECK_OK(pb_file_replace(path, text, strlen(text)));
+}
+
+static void what_run_json_says_cannot_steer_a_terminal(void **state)
+{
+    char folder[2][32] = {"/tmp/pb_read_XXXXXX", "/tmp/pb_read_XXXXXX"}, path[128];
+    capture c;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(mkdtemp(folder[i]));
+        write_run_json(folder[i], i ? "\\u001b]0;owned\\u0007 \\u009b2J \\u007f" : "quiet");
+    }
+    pb_soft_differences(folder[0], folder[1], capture_begin(&c));
+    assert_string_equal(capture_end(&c), "note: cpu?[2Jgovernor differs: quiet -> ?]0;owned? ??2J ?\n");
+    free(c.text);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/run.json", folder[i]);
+        unlink(path);
+        rmdir(folder[i]);
+    }
 }
 
 /* An open quote swallows the rest of a file; that must not be megabytes of memory, nor of message. */
@@ -163,28 +251,42 @@ static void files_larger_than_a_block_read_whole(void **state)
     pb_table_free(&t);
 }
 
-/* Files of the corpus begin with good or bad. */
-static void the_fuzzers_corpus_is_judged_right(void **state)
+static bool reads_results(const void *bytes, size_t n) { return pb_read_bytes(bytes, n); }
+
+static bool reads_gates(const void *bytes, size_t n)
+{
+    pb_gates gates;
+    return pb_gates_parse("gates.csv", bytes, n, &gates) == PB_OK;
+}
+
+/* Files of a corpus begin with good or bad. Returns how many there are. */
+static int judge_corpus(const char *folder, bool (*reads)(const void *bytes, size_t n))
 {
     static char bytes[1 << 20];
     char path[1024];
     int seen = 0;
-    DIR *d = opendir(PB_SOURCE_DIR "/tests/fuzz/corpus");
-    (void)state;
+    DIR *d = opendir(folder);
     assert_non_null(d);
     for (struct dirent *e; (e = readdir(d));) {
         if (e->d_name[0] == '.') continue;
-        snprintf(path, sizeof path, "%s/tests/fuzz/corpus/%.200s", PB_SOURCE_DIR, e->d_name);
+        snprintf(path, sizeof path, "%.800s/%.200s", folder, e->d_name);
         FILE *f = fopen(path, "rb");
         assert_non_null(f);
         size_t n = fread(bytes, 1, sizeof bytes, f);
         fclose(f);
         bool good = !strncmp(e->d_name, "good", 4);
-        if (pb_read_bytes(bytes, n) != good) fail_msg("%s was %s", e->d_name, good ? "refused" : "let in");
+        if (reads(bytes, n) != good) fail_msg("%s was %s", e->d_name, good ? "refused" : "let in");
         seen++;
     }
     closedir(d);
-    assert_true(seen >= 20);
+    return seen;
+}
+
+static void the_fuzzers_corpora_are_judged_right(void **state)
+{
+    (void)state;
+    assert_true(judge_corpus(PB_SOURCE_DIR "/tests/fuzz/corpus", reads_results) >= 20);
+    assert_true(judge_corpus(PB_SOURCE_DIR "/tests/fuzz/corpus_gates", reads_gates) >= 7);
 }
 
 int main(void)
@@ -194,9 +296,12 @@ int main(void)
         cmocka_unit_test(header_order_extra_columns_bom_and_crlf_do_not_matter),
         cmocka_unit_test(what_the_writer_writes_comes_back),
         cmocka_unit_test(every_fault_is_one_line_with_its_place),
+        cmocka_unit_test(gates_are_read_with_the_same_care),
+        cmocka_unit_test(a_fifo_is_no_file),
+        cmocka_unit_test(what_run_json_says_cannot_steer_a_terminal),
         cmocka_unit_test(fields_of_megabytes_are_refused),
         cmocka_unit_test(files_larger_than_a_block_read_whole),
-        cmocka_unit_test(the_fuzzers_corpus_is_judged_right),
+        cmocka_unit_test(the_fuzzers_corpora_are_judged_right),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

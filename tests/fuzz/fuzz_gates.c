@@ -1,0 +1,31 @@
+/* fuzz_gates.c - libFuzzer on the reader of gates.csv: what is let in must be what gates.h promises, and what is not must
+ * be refused with one line that a terminal can show.
+ *     cmake --preset fuzz && cmake --build --preset fuzz
+ *     build/fuzz/bin/fuzz_gates -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_gates */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/gates.h"
+#include "bench/metric.h"
+#include "os/file.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
+
+static void check(const pb_gate *g)
+{
+    if (!*g->suite || strchr(g->suite, '/') || !pb_is_printable(g->suite)) abort();
+    if (!pb_metric_find(g->metric) || (*g->ceiling && !pb_metric_find(g->ceiling))) abort();
+    if (!(g->stored_limit > 0 && g->stored_limit < 10) || (g->gating && !g->gating_pairs)) abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+    pb_gates gates;
+    if (pb_gates_parse("gates.csv", (const char *)bytes, n, &gates) == PB_OK) {
+        for (int i = 0; i < gates.n; i++) check(&gates.gate[i]);
+    } else if (!*pb_error() || !pb_is_printable(pb_error())) {
+        abort();
+    }
+    return 0;
+}
