@@ -38,11 +38,14 @@ expect 1 "$longest steps in a row without a finite loss and gradient (--max-skip
 rm -r m z.csv
 
 # ---- sizes that a file names are held against its shards and the memory there is before anything is allocated ----------
+# A program with AddressSanitizer maps terabytes for itself, and cannot be limited.
+limit=1000000
+bash -c "ulimit -v $limit; exec \"\$1\" help" limit "$train" >log 2>&1 || limit=unlimited
 # limited CODE TEXT ARG...: with 1 GB of addresses, which the sizes named below would exceed at once
 limited() {
     local code=$1 text=$2
     shift 2
-    expect "$code" "$text" env OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1 bash -c "ulimit -v 1000000; exec \"\$@\"" limited "$train" --steps 1 --seq 16 --batch 1 --data "$corpus" "$@"
+    expect "$code" "$text" env OMP_NUM_THREADS=2 OPENBLAS_NUM_THREADS=1 bash -c "ulimit -v $limit; exec \"\$@\"" limited "$train" --steps 1 --seq 16 --batch 1 --data "$corpus" "$@"
     [[ $(grep -c '^train: ' log) -eq $((code > 0)) && $(wc -l <log) -le $((code > 0 ? 1 : 99)) ]] || fail "not one line: $(cat log)"
 }
 "$train" --model tiny-llama --tuning full --steps 1 --seq 32 -q --export m || fail 'export'
@@ -67,16 +70,16 @@ limited 2 'the model needs [96,96]' --model m --adapter adapter
 sed -i 's/"r": *[0-9]*/"r": 4194304/' adapter/adapter_config.json
 limited 2 'rank 4194304: need 1 to 96' --model m --adapter adapter
 # what is really asked for, and too much for this machine
-limited 125 'MB are available' --model qwen2.5-1.5b --tuning full
+[[ $limit == unlimited ]] || limited 125 'MB are available' --model qwen2.5-1.5b --tuning full
 limited 125 'MB are available' --accumulate 1000000 --seq 2048 --batch 1000
 rm -r m adapter
 
 # ---- what is no regular file is refused at once -------------------------------------------------------------------------
-# refused CODE TEXT ARG...: within ten seconds, in one line
+# refused CODE TEXT ARG...: without waiting for anything, in one line
 refused() {
     local code=$1 text=$2
     shift 2
-    expect "$code" "$text" timeout 10 "$train" -q --steps 1 --seq 16 --batch 1 "$@"
+    expect "$code" "$text" timeout 30 "$train" -q --steps 1 --seq 16 --batch 1 "$@"
     [[ $(wc -l <log) -eq 1 ]] || fail "not one line: $(cat log)"
 }
 mkfifo fifo
@@ -94,7 +97,7 @@ for file in fifo /dev/zero; do
         rm $name
         [[ -f kept ]] && mv kept $name
     done
-    expect 2 'where a regular file is needed' timeout 10 "$train" eval --seq 16 --eval-split 0.05 --dump-logits $file
+    expect 2 'where a regular file is needed' timeout 30 "$train" eval --seq 16 --eval-split 0.05 --dump-logits $file
 done
 rm -r m adapter ck fifo
 
