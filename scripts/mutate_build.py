@@ -45,10 +45,11 @@ _Noreturn void __wrap__exit(int code)
     __real__exit(code);
 }
 """
-# Compiles the sources of FOLDERS with coverage, and everything else as it is: the kernels would become slow.
+# Compiles the sources of FOLDERS with coverage, and everything else as it is: the kernels would become slow. The seed is
+# part of the object; without one it would be another each time, and with it every program.
 LAUNCHER = """#!/bin/sh
 for last; do :; done
-case $last in %s) exec "$@" -O1 --coverage ;; esac
+case $last in %s) exec "$@" -O1 --coverage "-frandom-seed=$last" ;; esac
 exec "$@"
 """
 
@@ -179,7 +180,8 @@ class Test:
 
     def programs(self):
         """What of its command line the build makes, by the names that ninja knows."""
-        return [os.path.relpath(c, BUILD) for c in self.command if c.startswith(BUILD + "/") and os.path.splitext(c)[1] in ("", ".1", ".so")]
+        made = (c for c in self.command if c.startswith(BUILD + "/"))
+        return [os.path.relpath(c, BUILD) for c in made if os.path.splitext(c)[1] in ("", ".1", ".so")]
 
     def run(self, place, seconds, **more):
         # Counts are also written before an exec, by each run: not into the build.

@@ -31,8 +31,8 @@ TOKEN = re.compile(r"""
 
 # Calls in which nothing is drawn: messages of errors; what allocates and releases (a size that is too
 # small and a leak are ASan's to find); what is no code.
-QUIET = re.compile(r"^(pb_fail\w*|\w*alloc|\w*free|\w+_destroy|fclose|closedir|json_decref|va_\w+|assert|static_assert|_Static_assert"
-                   r"|sizeof|offsetof|__attribute__)$")
+QUIET = re.compile(r"^(pb_fail\w*|\w*alloc|\w*free|\w+_destroy|fclose|closedir|json_decref|va_\w+|assert|static_assert"
+                   r"|_Static_assert|sizeof|offsetof|__attribute__)$")
 CONTROL = ("if", "for", "while", "switch", "return", "sizeof", "do", "else", "case", "goto")
 
 Token = collections.namedtuple("Token", "kind text start end")
@@ -107,7 +107,8 @@ class Source:
         before = " ".join(self.text[begin:stop].split())
         after = " ".join((self.text[begin:start] + new + self.text[end:stop]).split())
         new += "\n" * (self.text.count("\n", start, end) - new.count("\n"))  # lines keep their numbers
-        return Site(self.file, first, self.lines[first - 1].strip(), self.nth[first - 1], operator, before, after, start, end, new)
+        return Site(self.file, first, self.lines[first - 1].strip(), self.nth[first - 1], operator, before, after, start,
+                    end, new)
 
 
 # ---- the operators --------------------------------------------------------------------------------------------
@@ -130,7 +131,8 @@ def declared_size(source, i):
         return False
     while i > 0 and not source.is_(i - 1, ";", "{", "}", "("):
         i -= 1
-    return source.tokens[i].kind == "name" and source.tokens[i + 1].kind == "name" and source.tokens[i].text not in CONTROL
+    first, second = source.tokens[i], source.tokens[i + 1]
+    return first.kind == second.kind == "name" and first.text not in CONTROL
 
 
 def constants(source, i):
@@ -141,10 +143,9 @@ def constants(source, i):
         return  # {0} sets everything to zero, {1} would only set the first
     whole = re.fullmatch(r"(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)", t.text)
     if whole:
-        value, suffix = int(whole[1], 0 if whole[1].lower().startswith("0x") else 8 if re.match("0[0-7]", whole[1]) else 10), whole[2]
-        others = {value + 1, value - 1, 2 * value, 0} - {value, -1}
-        for other in sorted(others):
-            yield source.site("constant", t.start, t.end, str(other) + suffix)
+        value = int(whole[1], 8 if re.match("0[0-7]", whole[1]) else 0)
+        for other in sorted({value + 1, value - 1, 2 * value, 0} - {value, -1}):
+            yield source.site("constant", t.start, t.end, str(other) + whole[2])
     elif re.fullmatch(r"[\d.]+(?:[eE][-+]?\d+)?f?", t.text):
         value = float(t.text.rstrip("f"))
         for other in ("0.0", f"{2 * value!r}") if value else ("1.0",):

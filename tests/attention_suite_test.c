@@ -242,6 +242,16 @@ static void a_launch_says_from_where_sparse_is_faster(void **state)
     close_sink(&s);
 }
 
+static void without_cases_there_is_no_crossover(void **state)
+{
+    pb_sink s;
+    (void)state;
+    open_sink(&s);
+    CHECK_OK(pb_attn_crossovers(&s));
+    must_lack("crossover");
+    close_sink(&s);
+}
+
 static void put_step(pb_sink *s, const char *model, const char *attention, const char *seq, const char *metric,
                      double v)
 {
@@ -341,6 +351,7 @@ int main(void)
         cmocka_unit_test(a_lost_query_is_noticed),
         cmocka_unit_test(a_planted_nan_breaks_the_contracts),
         cmocka_unit_test(a_launch_says_from_where_sparse_is_faster),
+        cmocka_unit_test(without_cases_there_is_no_crossover),
         cmocka_unit_test(a_v4_step_is_dense_over_sparse),
         cmocka_unit_test(a_case_has_its_rows),
         cmocka_unit_test(a_wrong_case_has_no_time),

@@ -291,6 +291,32 @@ static void what_is_not_theirs_is_refused_with_its_place(void **state)
     assert_non_null(strstr(pb_error(), "did you mean 'nvbench'?"));
 }
 
+/* What nvbench hides is not missed, whether it has a metric here or not. */
+static void figures_without_a_metric_are_counted(void **state)
+{
+#define SUMMARY(tag, more) "{\"tag\": \"" tag "\", " more "\"data\": [{\"name\": \"value\", \"value\": \"1e-6\"}]}"
+#define HIDDEN             "\"hide\": \"yes\", "
+#define TIME(more)         SUMMARY("nv/cold/time/gpu/mean", more)
+    static const struct {
+        const char *summaries;
+        size_t left_out;
+    } cases[] = {{TIME(HIDDEN), 0}, {TIME("") "," SUMMARY("a", "") "," SUMMARY("b", HIDDEN), 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1024];
+        pb_import im;
+        snprintf(text, sizeof text,
+                 "{\"benchmarks\": [{\"name\": \"x\", \"states\": [{\"device\": 0, \"is_skipped\": false, "
+                 "\"axis_values\": [], \"summaries\": [%s]}]}]}",
+                 cases[i].summaries);
+        CHECK_OK(pb_import_open("nvbench", &im));
+        CHECK_OK(pb_import_bytes(&im, "in", text, strlen(text)));
+        CHECK_OK(pb_import_finish(&im));
+        assert_int_equal(im.left_out, cases[i].left_out);
+        pb_import_close(&im);
+    }
+}
+
 /* ---- Markdown and JUnit ---------------------------------------------------------------------------- */
 
 static void check_compare(const char *base, const char *cand, const char *format, pb_exit want, const char *golden)
@@ -386,6 +412,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_exported_says_why),
         cmocka_unit_test(other_tools_are_read),
         cmocka_unit_test(what_is_not_theirs_is_refused_with_its_place),
+        cmocka_unit_test(figures_without_a_metric_are_counted),
         cmocka_unit_test(comparisons_as_markdown_and_junit),
         cmocka_unit_test(a_run_without_a_baseline),
         cmocka_unit_test(reports_as_markdown_and_junit),

@@ -336,6 +336,14 @@ rm -r edited
 mkdir half half/cand && touch half/cand/samples.csv
 expect 2 'half/cand/samples.csv: File exists' "$fixture" compare ./base ./same "${options[@]}" --out half
 [[ $(find half | sort | tr '\n' ' ') == 'half half/cand half/cand/samples.csv ' ]] || fail "half: $(find half)"
+# Recorded files that somebody has changed.
+cp -r same1 other && sed -i '2s/.*/nothing/' other/pairs.csv
+expect 2 'other/pairs.csv: nothing' "$fixture" compare --resume other
+cp -r same1 cut && sed -i '5s/.*/half a line/' cut/base/samples.csv
+expect 2 'cut/base/samples.csv:5: not six fields' "$fixture" compare cut
+cp -r same1 more && tail -n 1 same1/base/samples.csv | sed 's/,paired/,nobody/' >>more/base/samples.csv
+expect 0 'same=3' "$fixture" compare more # samples of a case without a row are of no case
+
 mkdir -p tree/bin && cp same tree/bin/bench
 compared 0 'same=3' tree1 ./base tree
 echo >>tree/bin/bench

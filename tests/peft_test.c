@@ -128,6 +128,29 @@ static pb_model open_configured(pb_ctx *ctx, int rank, float alpha, unsigned tar
     return m;
 }
 
+/* As in PEFT's own files: whole numbers without a point, and no other is rounded. */
+static void alpha_is_written_as_it_is(void **state)
+{
+    static const struct {
+        float alpha;
+        const char *text;
+    } cases[] = {{8, "\"lora_alpha\": 8,"}, {2.5f, "\"lora_alpha\": 2.5,"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[4096];
+        pb_peft_config back;
+        pb_model m = open_configured(*state, 4, cases[i].alpha, 1u << PB_TARGET_Q);
+        CHECK_OK(pb_peft_save(&m, in_folder("alpha"), NULL));
+        pb_model_close(&m);
+        CHECK_OK(pb_peft_config_open(in_folder("alpha"), &back));
+        assert_true(back.alpha == cases[i].alpha);
+        FILE *f = fopen(in_folder("alpha/adapter_config.json"), "r");
+        assert_non_null(f);
+        text[fread(text, 1, sizeof text - 1, f)] = 0;
+        fclose(f);
+        if (!strstr(text, cases[i].text)) fail_msg("%s is not in %s", cases[i].text, text);
+    }
+}
+
 static void adapters_of_another_shape_are_refused(void **state)
 {
     pb_ctx *ctx = *state;
@@ -193,6 +216,7 @@ int main(void)
         cmocka_unit_test(adapters_are_named_as_in_peft),
         cmocka_unit_test(configurations_are_read),
         cmocka_unit_test(refusals_name_the_key),
+        cmocka_unit_test(alpha_is_written_as_it_is),
         cmocka_unit_test(adapters_of_another_shape_are_refused),
         cmocka_unit_test(tensors_must_be_all_there_and_no_others),
     };

@@ -7,12 +7,15 @@ bench=$1
 # measure SUITE ARG...: its rows in $dir/SUITE.
 measure() {
     local suite=$1
-    expect 0 'results: ' "$bench" --suite "$suite" --model tiny --seq 16 -n 1 --samples 1 --ceilings no --no-compare --out out "${@:2}"
+    expect 0 'results: ' "$bench" --suite "$suite" --model tiny --seq 16 -n 1 --samples 1 --ceilings no --no-compare \
+        --out out "${@:2}"
     mv out/results.csv "$suite" && rm -r out
 }
 # value FILE KEY_TEXT METRIC: of the one row with status ok, pass or fail.
 value() {
-    awk -F, -v key="$2" -v metric="$3" 'index($5, key) && $6 == metric && $11 ~ /^(ok|pass|fail)$/ { print $9; n++ } END { exit n != 1 }' "$1" ||
+    awk -F, -v key="$2" -v metric="$3" '
+        index($5, key) && $6 == metric && $11 ~ /^(ok|pass|fail)$/ { print $9; n++ }
+        END { exit n != 1 }' "$1" ||
         fail "$1: there is not one $3 of $2"
 }
 # holds CONDITION NAME=VALUE...: an expression of awk.
@@ -26,10 +29,12 @@ metrics() { awk -F, -v key="$2" 'index($5, key) { print $6 }' "$1" | LC_ALL=C so
 
 # ---- throughput: phases, and a step is their sum ------------------------------------------------------------------------
 measure throughput --tuning lora --mode eager,graph
-[[ $(metrics throughput mode=eager) == "backward_time clip_time forward_time gradient_error loss loss_time optimizer_time peak_memory step_time tokens_per_second" ]] ||
-    fail "eager steps have the rows $(metrics throughput mode=eager)"
-[[ $(metrics throughput mode=graph) == "gradient_error graph_nodes loss peak_memory record_time step_time tokens_per_second" ]] ||
-    fail "graphed steps have the rows $(metrics throughput mode=graph)"
+check_metrics() { # check_metrics MODE METRICS
+    [[ $(metrics throughput mode="$1") == "$2" ]] || fail "steps of mode $1 have the rows $(metrics throughput mode="$1")"
+}
+common='step_time tokens_per_second'
+check_metrics eager "backward_time clip_time forward_time gradient_error loss loss_time optimizer_time peak_memory $common"
+check_metrics graph "gradient_error graph_nodes loss peak_memory record_time $common"
 sum=0
 for phase in forward loss backward clip optimizer; do
     t=$(value throughput mode=eager "${phase}_time")
