@@ -1,11 +1,9 @@
 /* hf_save.c - cuts the tensors of a model into files, and writes those, their index and the configuration. */
 #include "trainer/hf/hf_save.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "os/file.h"
 #include "trainer/io/json.h"
@@ -18,6 +16,7 @@ static const char single[] = "model.safetensors", index_name[] = "model.safetens
 typedef struct saver {
     pb_model *m;
     const char *dir;
+    const pb_hf_text *text;
     bool merge;
     pb_hf_list list;
     size_t *end; /* [files] the tensor that each file ends before */
@@ -79,32 +78,23 @@ static pb_status write_index(const saver *s)
     return status;
 }
 
-/* Readers prefer one form to the other: what is not this model's must go. */
-static pb_status remove_file(const char *dir, const char *name)
-{
-    char *path = NULL;
-    PB_TRY(pb_path_join(dir, name, &path));
-    const bool gone = unlink(path) == 0 || errno == ENOENT;
-    const pb_status s = gone ? PB_OK : pb_fail_errno(errno, "%s", path);
-    free(path);
-    return s;
-}
-
 static pb_status save(saver *s, size_t shard)
 {
     PB_TRY(cut(s, shard));
     PB_TRY(pb_hf_config_check(&s->m->g, s->dir));
     PB_TRY(pb_make_folder(s->dir));
-    PB_TRY(remove_file(s->dir, "config.json"));
+    PB_TRY(pb_hf_remove(s->dir, "config.json"));
     PB_TRY(write_files(s));
     if (s->files > 1) PB_TRY(write_index(s));
-    PB_TRY(remove_file(s->dir, s->files > 1 ? single : index_name));
+    /* Readers prefer one form to the other: what is not this model's must go. */
+    PB_TRY(pb_hf_remove(s->dir, s->files > 1 ? single : index_name));
+    if (s->text) PB_TRY(pb_hf_text_copy(s->text, s->dir));
     return pb_hf_config_save(&s->m->g, s->m->cfg.dtype, s->dir);
 }
 
 pb_status pb_model_save_hf(pb_model *m, const char *dir, const pb_hf_save_config *cfg)
 {
-    saver s = {.m = m, .dir = dir, .merge = cfg && cfg->merge};
+    saver s = {.m = m, .dir = dir, .merge = cfg && cfg->merge, .text = cfg ? cfg->text : NULL};
     if (m->cfg.tuning == PB_QLORA && !s.merge)
         return pb_fail(PB_EFORMAT, "%s: a base in NF4 is written only as a dense model with the adapters merged in",
                        dir);
