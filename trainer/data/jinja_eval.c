@@ -194,13 +194,13 @@ static pb_status named(pb_jinja *j, json_t *x, bool filter, json_t **out)
 static pb_status test(pb_jinja *j, json_t **out)
 {
     const pb_jinja_token *t;
-    bool not, result = false;
-    PB_TRY(pb_jinja_take_name(j, "not", &not ));
+    bool negated, result = false;
+    PB_TRY(pb_jinja_take_name(j, "not", &negated));
     PB_TRY(pb_jinja_next(j, &t));
     if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a name is missing behind 'is'");
     if (j->dead) return PB_OK;
     PB_TRY(pb_jinja_test(*out, pb_jinja_text(j, t), &result));
-    *out = truth(result != not );
+    *out = truth(result != negated);
     return PB_OK;
 }
 
@@ -320,7 +320,7 @@ static pb_status compare(pb_jinja *j, json_t **out, bool *done)
     static const int signs[] = {
         PB_JINJA_TWO('=', '='), PB_JINJA_TWO('!', '='), PB_JINJA_TWO('<', '='), PB_JINJA_TWO('>', '='), '<', '>'};
     json_t *b;
-    bool taken, not = false, result = false;
+    bool taken, negated = false, result = false;
     *done = false;
     for (size_t k = 0; k < sizeof signs / sizeof *signs; k++) {
         PB_TRY(pb_jinja_take_sign(j, signs[k], &taken));
@@ -330,21 +330,21 @@ static pb_status compare(pb_jinja *j, json_t **out, bool *done)
         *out = j->dead ? NULL : truth(result);
         return PB_OK;
     }
-    PB_TRY(pb_jinja_take_name(j, "not", &not ));
+    PB_TRY(pb_jinja_take_name(j, "not", &negated));
     PB_TRY(pb_jinja_take_name(j, "in", &taken));
     *done = !taken;
-    if (!taken) return not ? pb_fail(PB_EFORMAT, "an 'in' is missing behind 'not'") : PB_OK;
+    if (!taken) return negated ? pb_fail(PB_EFORMAT, "an 'in' is missing behind 'not'") : PB_OK;
     PB_TRY(sum(j, &b));
     if (!j->dead) PB_TRY(contains(*out, b, &result));
-    *out = j->dead ? NULL : truth(result != not );
+    *out = j->dead ? NULL : truth(result != negated);
     return PB_OK;
 }
 
 static pb_status negation(pb_jinja *j, json_t **out)
 {
-    bool not = true, none = false;
+    bool negated = true, none = false;
     size_t n = 0;
-    for (; not ; n += not ) PB_TRY(pb_jinja_take_name(j, "not", &not ));
+    for (; negated; n += negated) PB_TRY(pb_jinja_take_name(j, "not", &negated));
     PB_TRY(sum(j, out));
     PB_TRY(compare(j, out, &none));
     if (!none) PB_TRY(compare(j, out, &none));
