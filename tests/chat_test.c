@@ -2,38 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/test.h"
+#include "tests/chat_test.h"
 #include "trainer/data/encode.h"
 
 #define HI "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\",\"content\":\"Yo\"}]}"
 
 /* ---- templates ------------------------------------------------------------------------------------- */
-
-typedef struct rendering {
-    pb_chat_options o;
-    pb_rendered r;
-    size_t n;
-} rendering;
-
-static pb_status render(void *self, const pb_chat *chat)
-{
-    rendering *x = self;
-    x->n++;
-    return pb_chat_render(chat, &x->o, &x->r);
-}
-
-static pb_template family_of(const char *word, size_t n)
-{
-    static const char *const words[] = {
-#define X(id, w) w,
-        PB_TEMPLATE_MAP(X)
-#undef X
-    };
-    for (int i = 0; i < PB_NTEMPLATES; i++)
-        if (strlen(words[i]) == n && !strncmp(words[i], word, n)) return (pb_template)i;
-    fail_msg("no template %s", word);
-    return PB_TEMPLATE_BYTES;
-}
 
 static void check_golden(const char *name, json_t *line, const char *how, json_t *want)
 {

@@ -90,6 +90,9 @@ static const struct refusal {
     {REGEX("a{,3}b"), PB_EFORMAT, "{,n}"},
     {REGEX("[^\\\\W_]"), PB_EFORMAT, "this escape at character 3"},
     {REGEX("\\\\p{Nonsense}"), PB_EINVAL, "pattern: "},
+    {REGEX("[\\\\P{L}]"), PB_EFORMAT, "a negated property inside a class at character 2"},
+    {REGEX("[a\\\\D]"), PB_EFORMAT, "a negated property inside a class at character 3"},
+    {REGEX("\\\\p{Cn}"), PB_EFORMAT, "which characters are unassigned at character 1"},
     {REGEX("\\\\pL"), PB_EFORMAT, "\\p without {Name}"},
     {REGEX("\\\\"), PB_EFORMAT, "this escape"},
     {POST("{\"type\":\"BertProcessing\"}"), PB_EFORMAT, "post_processor: type \"BertProcessing\""},
@@ -161,10 +164,14 @@ static void patterns_are_respelled(void **state)
 {
     static const char *const pairs[][2] = {
         {"\\s+(?!\\S)", "\\p{White_Space}+(?!\\P{White_Space})"},
-        {"[^\\r\\n\\p{L}\\d]", "[^\\r\\n\\p{L}\\p{Nd}]"},
-        {"\\p{Alphabetic}\\p{Han}\\P{^Lu}\\u00e9\\x{1F600}", "\\p{Alphabetic}\\p{sc:Han}\\P{^Lu}\\x{00e9}\\x{1F600}"},
-        {"\\W\\[\\v(?i:a)++",
-         "[^\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}]\\[\\x{0b}(?i:a)++"},
+        {"[^\\r\\n\\p{Lt}\\s]", "[^\\r\\n\\p{Lt}\\p{White_Space}]"},
+        {"\\p{Zs}\\p{Greek}\\P{^Thai}\\P{Thai}\\u00e9\\x{1F600}",
+         "\\p{Zs}\\p{sc:Greek}\\p{sc:Thai}\\P{sc:Thai}\\x{00e9}\\x{1F600}"},
+        {"\\[\\v(?i:a)++", "\\[\\x{0b}(?i:a)++"},
+        /* U+10D6E is a dash since Unicode 16 */
+        {"\\p{Pd}[\\p{Pd}]\\P{Pd}",
+         "[\\p{Pd}\\x{10d6e}-\\x{10d6e}][\\p{Pd}\\x{10d6e}-\\x{10d6e}][^\\p{Pd}\\x{10d6e}-\\x{10d6e}]"},
+        {"\\p{ol onal}", "[\\x{1e5d0}-\\x{1e5fa}\\x{1e5ff}-\\x{1e5ff}]"}, /* no character of the script is older */
     };
     (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {

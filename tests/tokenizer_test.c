@@ -7,6 +7,8 @@
 #include "tests/sha256.h"
 #include "tests/tokenizer_test.h"
 #include "trainer/data.h"
+#include "trainer/tokenizer/unicode.h"
+#include "trainer/tokenizer/pattern.h"
 #include "trainer/tokenizer/vocab.h"
 
 #define FOLDER PB_FIXTURES "/tokenizers/"
@@ -140,6 +142,59 @@ static void long_texts_have_the_same_ids(void **state)
         }
         pb_tokenizer_close(t);
     }
+}
+
+/* The lengths of the pieces that a pattern cuts a text into: matches, and what lies between them. */
+static void check_cuts(const char *name, const pb_tok_pattern *p, const json_t *text, const json_t *want)
+{
+    const char *s = json_string_value(text);
+    const size_t n = json_string_length(text);
+    size_t done = 0, k = 0, a, b;
+    for (size_t i = 0; i < n; i = b) {
+        CHECK_OK(pb_tok_pattern_find(p, s, n, i, &a, &b));
+        if (!b) a = b = n;
+        const size_t ends[] = {a, b};
+        for (int e = 0; e < 2; e++) {
+            if (ends[e] == done) continue;
+            const json_int_t one = json_integer_value(json_array_get(want, k++));
+            if (ends[e] - done != (size_t)one)
+                fail_msg("%s: piece %zu has %zu bytes, want %d: %s", name, k, ends[e] - done, (int)one, s);
+            done = ends[e];
+        }
+    }
+    if (k != json_array_size(want)) fail_msg("%s: %zu pieces, want %zu: %s", name, k, json_array_size(want), s);
+}
+
+/* Characters that are newer than the tables of PCRE2, or of the library's NFC. */
+static void new_characters_are_those_of_the_library(void **state)
+{
+    json_error_t e;
+    json_t *root = json_load_file(PB_FIXTURES "/unicode.json", 0, &e), *one, *text;
+    const json_t *texts = json_object_get(root, "texts"), *nfc = json_object_get(root, "nfc");
+    pb_tok_points points = {0};
+    const char *name;
+    size_t i;
+    (void)state;
+    assert_true(json_array_size(texts) > 30);
+    json_object_foreach(json_object_get(root, "cuts"), name, one)
+    {
+        const json_t *pattern = json_array_get(one, 0);
+        pb_tok_pattern p;
+        CHECK_OK(pb_tok_pattern_open(json_string_value(pattern), json_string_length(pattern), false, &p));
+        json_array_foreach(texts, i, text) check_cuts(name, &p, text, json_array_get(json_array_get(one, 1), i));
+        pb_tok_pattern_close(&p);
+    }
+    json_array_foreach(texts, i, text)
+    {
+        const json_t *want = json_array_get(nfc, i);
+        pb_bytes form = {0};
+        CHECK_OK(pb_tok_nfc(&points, json_string_value(text), json_string_length(text), &form));
+        if (form.n != json_string_length(want) || memcmp(form.p, json_string_value(want), form.n) != 0)
+            fail_msg("NFC of text %zu is %.*s, want %s", i, (int)form.n, form.p, json_string_value(want));
+        pb_bytes_free(&form);
+    }
+    free(points.p);
+    json_decref(root);
 }
 
 static double seconds_to_encode(pb_tokenizer *t, const char *unit, size_t times)
@@ -376,6 +431,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_and_texts_are_those_of_the_library),
+        cmocka_unit_test(new_characters_are_those_of_the_library),
         cmocka_unit_test(long_texts_have_the_same_ids),
         cmocka_unit_test(time_is_not_quadratic),
         cmocka_unit_test(bytes_that_are_not_utf8_survive),

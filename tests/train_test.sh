@@ -49,7 +49,13 @@ plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --loss-scale 0                                |   2 | loss scale 0: need a finite number above 0
 --bucket -1                                   |   2 | --bucket -1
 --steps 2 --bucket 100000 --loss-scale 3      |   0 | step      2/2
---steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 | 0 | loaded 29 tensors
+--steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 --tokenizer bytes | 0 | loaded 29 tensors
+--steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 | 2 | no tokenizer.json: name one with --tokenizer DIR|FILE, or say --tokenizer bytes
+--steps 1                                     |   0 | tokenizer: bytes; template: bytes, from the byte tokenizer
+--steps 1 --tokenizer $fixtures/chat/chatml   |   0 | template: chatml, from tokenizer_config.json, with a system message of 68 bytes by default
+--steps 1 --tokenizer $fixtures/chat/chatml --template qwen2.5 | 0 | template: qwen2.5, from --template
+--steps 1 --tokenizer $fixtures/chat/chatml/tokenizer.json | 0 | template: chatml, from tokenizer_config.json
+--steps 1 --tokenizer $fixtures/chat/chatml --template llama3 | 2 | is 16 tokens of this tokenizer, need one
 --export /proc/nowhere/x --steps 2            |   2 | /proc/nowhere/x: No such file or directory
 --export /dev/null --steps 2                       |   2 | not a folder
 --save $long --steps 2                        |   2 | a path in it is too long
@@ -242,7 +248,7 @@ again=("$train" --model smollm2-135m --layers 1 --batch 1 --seq 96 --save ck --r
 expect 0 "step      1/1" "${again[@]}" --steps 1 --tokenizer "$fixtures/tokenizers/qwen2.json" --template qwen2.5
 expect 0 '--steps was "1"' "${again[@]}" --steps 2 --tokenizer moved.json --template qwen2.5
 expect 2 'of another run: --template was "qwen2.5", and is "chatml"' "${again[@]}" --steps 3 --tokenizer moved.json --template chatml
-expect 2 'of another run: --tokenizer was' "${again[@]}" --steps 3 --tokenizer "$fixtures/tokenizers/llama3.json" --template llama3
+expect 2 'of another run: --tokenizer was' "${again[@]}" --steps 3 --tokenizer "$fixtures/chat/chatml" --template qwen2.5
 rm -r ck
 
 # killed at any instant, it goes on; the end is the same
@@ -261,17 +267,52 @@ rm -r all rest ck
 for t in full lora qlora; do
     "$train" --tuning $t --steps 4 --lr 1e-3 --eval-split 0.1 --export adapter >log || fail "export $t: exit $?"
     loss=$(sed -n 's/.*evaluation: loss \([0-9.]*\),.*/\1/p' log)
-    if [[ $t == full ]]; then from=(--model adapter --tuning full); else from=(--adapter adapter --tuning $t); fi
+    if [[ $t == full ]]; then from=(--model adapter --tuning full --tokenizer bytes); else from=(--adapter adapter --tuning $t); fi
     got=$("$train" eval "${from[@]}" --eval-split 0.1 | awk '$1 == "loss" { print $2 }')
     close "$loss" "$got" 1e-6 || fail "export $t: loss $loss, then $got"
     rm -r adapter
     [[ $t == full ]] && continue
     "$train" --tuning $t --steps 4 --lr 1e-3 --eval-split 0.1 --merge --export merged >/dev/null || fail "merge $t"
-    got=$("$train" eval --model merged --tuning full --eval-split 0.1 | awk '$1 == "loss" { print $2 }')
+    got=$("$train" eval --model merged --tuning full --tokenizer bytes --eval-split 0.1 | awk '$1 == "loss" { print $2 }')
     close "$loss" "$got" 1e-5 || fail "merge $t: loss $loss, then $got"
     rm -r merged
 done
+expect 2 'no tokenizer.json' "$train" eval --model "$fixtures/hf/qwen2"
 expect 2 '/proc/nowhere' "$train" --steps 1 --adapter /proc/nowhere
+
+# ---- export: with the files of the tokenizer, so that it evaluates by itself -----------------------------------
+mkdir exported && echo old | tee exported/vocab.json exported/generation_config.json >exported/chat_template.jinja
+expect 0 'exported exported' "$train" --tuning full --steps 2 --lr 1e-3 --eval-split 0.1 --tokenizer "$fixtures/chat/chatml" --export exported
+loss=$(sed -n 's/.*evaluation: loss \([0-9.]*\),.*/\1/p' log)
+for f in tokenizer.json tokenizer_config.json special_tokens_map.json; do cmp "$fixtures/chat/chatml/$f" exported/$f || fail "export: $f"; done
+[[ $(ls exported) == $'config.json\nmodel.safetensors\nspecial_tokens_map.json\ntokenizer.json\ntokenizer_config.json' ]] || fail "export: $(ls exported)"
+# the folder needs no other option, and hands its files on, adapters merged or not
+echo '{"temperature": 0.5}' >exported/generation_config.json
+printf '{{ raise_exception("none") }}' >exported/chat_template.jinja
+expect 2 'exported/chat_template.jinja: its chat template is not known: it raises "none"; name one with --template' "$train" eval --model exported
+expect 0 'template: chatml, from --template' "$train" eval --model exported --template chatml
+rm exported/chat_template.jinja
+expect 0 'template: chatml, from tokenizer_config.json' "$train" eval --model exported --tuning full --eval-split 0.1
+close "$loss" "$(awk '$1 == "loss" { print $2 }' log)" 1e-6 || fail "export: loss $loss, then $(grep ^loss log)"
+expect 0 'exported merged' "$train" --model exported --steps 1 --eval-split 0.1 --merge --export merged
+loss=$(sed -n 's/.*evaluation: loss \([0-9.]*\),.*/\1/p' log)
+for f in tokenizer.json tokenizer_config.json generation_config.json; do cmp exported/$f merged/$f || fail "merge: $f"; done
+close "$loss" "$("$train" eval --model merged --tuning full --eval-split 0.1 | awk '$1 == "loss" { print $2 }')" 1e-5 || fail "merge: loss $loss"
+# a file of another name stands by itself; a folder that is exported into keeps its own files
+cp exported/tokenizer.json other.json
+expect 0 'exported exported' "$train" --model exported --tuning full --tokenizer other.json --template chatml --steps 1 --export exported
+[[ -f exported/tokenizer_config.json && -f exported/generation_config.json ]] || fail "export into itself: $(ls exported)"
+expect 0 'exported merged' "$train" --model exported --tuning full --tokenizer other.json --template chatml --steps 1 --export merged
+[[ $(ls merged) == $'config.json\ngeneration_config.json\nmodel.safetensors\ntokenizer.json' ]] || fail "export of a file: $(ls merged)"
+expect 0 'exported merged' "$train" --model exported --tuning full --tokenizer bytes --steps 1 --export merged
+[[ ! -e merged/tokenizer.json ]] || fail 'export: a tokenizer where the text is bytes'
+rm -r exported merged other.json
+
+# ---- what the vocabulary lacks is never left out ---------------------------------------------------------------
+printf 'ab\xff\xfe\n' >text
+"$train" tokenize --tokenizer "$fixtures/chat/chatml" text | "$train" tokenize --tokenizer "$fixtures/chat/chatml" --decode | cmp - text || fail 'tokenize: bytes do not come back'
+sed 's/"ÿ": [0-9]*, //' "$fixtures/tokenizers/smollm.json" | sed 's/"ÿ":[0-9]*,//' >lacks.json
+expect 2 'text:1: tokenizer: byte 2 is not UTF-8, and 0xFF is not in the vocabulary' "$train" tokenize --tokenizer lacks.json text
 expect 2 'needs --tuning lora or qlora' "$train" --steps 1 --adapter x --tuning full
 
 # without the norms' gains: fewer parameters, a folder without modules_to_save, and not to be resumed otherwise

@@ -30,7 +30,7 @@ static pb_status take(void *self, const pb_chat *chat)
     x->taken++;
     for (int t = 0; t < PB_NTEMPLATES; t++)
         for (int thinking = 0; thinking < 2; thinking++) {
-            const pb_chat_options o = {(pb_template)t, thinking, true};
+            const pb_chat_options o = {(pb_template)t, thinking, true, thinking ? "S" : NULL};
             pb_rendered r = {0};
             pb_samples s = {0};
             if (pb_chat_render(chat, &o, &r) == PB_OK) check(&r);

@@ -96,5 +96,5 @@ pb_status pb_chat_render(const pb_chat *chat, const pb_chat_options *o, pb_rende
     PB_TRY(check(chat, o->family));
     if (o->family == PB_TEMPLATE_LLAMA3) return pb_render_llama3(chat, out);
     if (o->family == PB_TEMPLATE_DEEPSEEK_V4) return pb_render_deepseek_v4(chat, o, out);
-    return pb_render_chatml(chat, o->family, out);
+    return pb_render_chatml(chat, o, out);
 }

@@ -5,7 +5,7 @@
  * reasoning) is refused by name, except that earlier reasoning is left out where the family's template leaves it out.
  *
  *   bytes        chatml with the two markers of the byte tokenizer
- *   chatml       <|im_start|>role\n content <|im_end|>\n for each message
+ *   chatml       <|im_start|>role\n content <|im_end|>\n for each message; a default system message if one is given
  *   qwen2.5      chatml; a default system message when the first is none; tools
  *   qwen3        chatml; tools; <think>\n reasoning \n</think>\n\n before what answers the last user
  *   llama3       <|begin_of_text|>, then <|start_header_id|>role<|end_header_id|>\n\n trimmed content <|eot_id|>
@@ -27,10 +27,14 @@ typedef enum pb_template {
         PB_NTEMPLATES
 } pb_template;
 
+enum { PB_LONGEST_SYSTEM = 4096 }; /* bytes of a default system message, with its NUL */
+
 typedef struct pb_chat_options {
     pb_template family;
     bool thinking;      /* deepseek-v4: thinking mode, else chat mode */
     bool keep_thinking; /* deepseek-v4: earlier reasoning stays (it always does beside tools) */
+    const char *system; /* chatml, qwen2.5, qwen3: the system message of a conversation that begins with none; "": there
+                         * is none; NULL: the family's own, which qwen2.5 alone has */
 } pb_chat_options;
 
 /* The bytes [a,b) of the text that one message of the system or an assistant is; an assistant's begin behind the header

@@ -14,6 +14,7 @@ typedef struct chatml {
     const pb_chat *c;
     pb_rendered *r;
     pb_template family;
+    const char *system; /* of a conversation without one; NULL: none */
     const char *start, *end;
     size_t last_query; /* Qwen3: the user's message that the end of the conversation answers */
 } chatml;
@@ -41,12 +42,12 @@ static pb_status tools_text(const chatml *x)
 static pb_status first_turn(const chatml *x)
 {
     const pb_message *m = x->c->message, none = {.role = PB_CHAT_SYSTEM, .learn = true};
-    const bool given = m->role == PB_CHAT_SYSTEM, deflt = !given && x->family == PB_TEMPLATE_QWEN2_5;
+    const bool given = m->role == PB_CHAT_SYSTEM, deflt = !given && x->system;
     const size_t a = x->r->text.n;
     if (!given && !deflt && !x->c->tools) return PB_OK;
     PB_TRY(open_turn(x, "system\n"));
     if (given) PB_TRY(pb_quote(x->r, m->content));
-    else if (deflt) PB_TRY(pb_say(x->r, qwen_system));
+    else if (deflt) PB_TRY(pb_say(x->r, x->system));
     if (x->c->tools && (given || deflt)) PB_TRY(pb_say(x->r, "\n\n"));
     if (x->c->tools) PB_TRY(tools_text(x));
     PB_TRY(pb_end_span(x->r, a, given ? m : &none, x->end));
@@ -141,10 +142,24 @@ static bool is_query(const pb_message *m)
     return !wrapped;
 }
 
-pb_status pb_render_chatml(const pb_chat *c, pb_template family, pb_rendered *r)
+/* NULL: none. */
+static const char *default_system(const pb_chat_options *o)
 {
-    const bool bytes = family == PB_TEMPLATE_BYTES;
-    chatml x = {c, r, family, bytes ? "<im_start>" : "<|im_start|>", bytes ? "<im_end>" : "<|im_end|>", c->n - 1};
+    if (o->family == PB_TEMPLATE_BYTES) return NULL;
+    if (!o->system) return o->family == PB_TEMPLATE_QWEN2_5 ? qwen_system : NULL;
+    return *o->system ? o->system : NULL;
+}
+
+pb_status pb_render_chatml(const pb_chat *c, const pb_chat_options *o, pb_rendered *r)
+{
+    const bool bytes = o->family == PB_TEMPLATE_BYTES;
+    chatml x = {.c = c,
+                .r = r,
+                .family = o->family,
+                .system = default_system(o),
+                .start = bytes ? "<im_start>" : "<|im_start|>",
+                .end = bytes ? "<im_end>" : "<|im_end|>",
+                .last_query = c->n - 1};
     for (size_t i = c->n; i-- > 0;)
         if (is_query(&c->message[i])) {
             x.last_query = i;

@@ -5,10 +5,8 @@
     "\xef\xbd\x9c"                                                                                                     \
     "DSML"                                                                                                             \
     "\xef\xbd\x9c"
-#define MARK(word) "<\xef\xbd\x9c" word "\xef\xbd\x9c>"
-static const char bos[] = MARK("begin\xe2\x96\x81of\xe2\x96\x81sentence");
-static const char eos[] = MARK("end\xe2\x96\x81of\xe2\x96\x81sentence");
-static const char user_mark[] = MARK("User"), assistant_mark[] = MARK("Assistant");
+static const char bos[] = PB_DSV4_BOS, eos[] = PB_DSV4_EOS;
+static const char user_mark[] = PB_DSV4_USER, assistant_mark[] = PB_DSV4_ASSISTANT;
 
 static const char tools_head[] =
     "## Tools\n\nYou have access to a set of tools to help answer the user's question. You can invoke tools by writing "

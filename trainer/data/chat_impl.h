@@ -4,6 +4,13 @@
 #include "trainer/data/chat.h"
 #include "trainer/data/dump.h"
 
+/* The tokens of deepseek-v4: <|word|> with fullwidth bars, and words joined by U+2581. */
+#define PB_DSV4_MARK(word) "<\xef\xbd\x9c" word "\xef\xbd\x9c>"
+#define PB_DSV4_BOS        PB_DSV4_MARK("begin\xe2\x96\x81of\xe2\x96\x81sentence")
+#define PB_DSV4_EOS        PB_DSV4_MARK("end\xe2\x96\x81of\xe2\x96\x81sentence")
+#define PB_DSV4_USER       PB_DSV4_MARK("User")
+#define PB_DSV4_ASSISTANT  PB_DSV4_MARK("Assistant")
+
 /* The template's own text. */
 static inline pb_status pb_say(pb_rendered *r, const char *s) { return pb_tok_append(&r->text, s, strlen(s)); }
 
@@ -41,7 +48,7 @@ const char *pb_find(pb_json_text t, const char *s, bool last);
 /* Without newlines at the beginning and (or) at the end. */
 pb_json_text pb_strip_newlines(pb_json_text t, bool left, bool right);
 
-pb_status pb_render_chatml(const pb_chat *chat, pb_template family, pb_rendered *r); /* and both Qwen */
+pb_status pb_render_chatml(const pb_chat *chat, const pb_chat_options *o, pb_rendered *r); /* and both Qwen */
 pb_status pb_render_llama3(const pb_chat *chat, pb_rendered *r);
 pb_status pb_render_deepseek_v4(const pb_chat *chat, const pb_chat_options *o, pb_rendered *r);
 #endif

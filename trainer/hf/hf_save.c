@@ -16,6 +16,7 @@ static const char single[] = "model.safetensors", index_name[] = "model.safetens
 typedef struct saver {
     pb_model *m;
     const char *dir;
+    const pb_hf_text *text;
     bool merge;
     pb_hf_list list;
     size_t *end; /* [files] the tensor that each file ends before */
@@ -87,12 +88,13 @@ static pb_status save(saver *s, size_t shard)
     if (s->files > 1) PB_TRY(write_index(s));
     /* Readers prefer one form to the other: what is not this model's must go. */
     PB_TRY(pb_folder_remove(s->dir, s->files > 1 ? single : index_name));
+    if (s->text) PB_TRY(pb_hf_text_copy(s->text, s->dir));
     return pb_hf_config_save(&s->m->g, s->m->cfg.dtype, s->dir);
 }
 
 pb_status pb_model_save_hf(pb_model *m, const char *dir, const pb_hf_save_config *cfg)
 {
-    saver s = {.m = m, .dir = dir, .merge = cfg && cfg->merge};
+    saver s = {.m = m, .dir = dir, .merge = cfg && cfg->merge, .text = cfg ? cfg->text : NULL};
     if (m->cfg.tuning == PB_QLORA && !s.merge)
         return pb_fail(PB_EFORMAT, "%s: a base in NF4 is written only as a dense model with the adapters merged in",
                        dir);

@@ -139,21 +139,68 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     return pb_schedule_check(&j->schedule);
 }
 
-/* Which tokenizer and which template go with a model that does not say. */
+/* The tokenizer.json in use and the folder that the other files of that tokenizer lie in: a file of another name stands
+ * by itself. */
+static pb_status set_tokenizer(pb_job *j, const char *path)
+{
+    static const char usual[] = "tokenizer.json";
+    char *file = j->paths[1], *folder = j->paths[2];
+    struct stat st;
+    const bool is_folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (strlen(path) + sizeof "/" + sizeof usual > PB_JOB_PATH)
+        return pb_fail(PB_EINVAL, "--tokenizer %.60s...: a path of %zu bytes is too long", path, strlen(path));
+    snprintf(file, PB_JOB_PATH, "%s%s%s", path, is_folder ? "/" : "", is_folder ? usual : "");
+    const char *slash = strrchr(file, '/');
+    j->tokenizer_path = file;
+    if (strcmp(slash ? slash + 1 : file, usual) != 0) return PB_OK;
+    snprintf(folder, PB_JOB_PATH, "%.*s", !slash || slash == file ? 1 : (int)(slash - file), slash ? file : ".");
+    j->tokenizer_folder = folder;
+    return PB_OK;
+}
+
+/* --tokenizer, else the model's own. A named geometry has none: its text is bytes. */
+static pb_status configure_tokenizer(const pb_train_options *o, pb_job *j)
+{
+    if (o->tokenizer) return strcmp(o->tokenizer, "bytes") == 0 ? PB_OK : set_tokenizer(j, o->tokenizer);
+    if (!j->cfg.model.blank) return PB_OK;
+    PB_TRY(set_tokenizer(j, o->model));
+    if (access(j->tokenizer_path, F_OK) == 0) return PB_OK;
+    return pb_fail(PB_EINVAL, "%s: no tokenizer.json: name one with --tokenizer DIR|FILE, or say --tokenizer bytes",
+                   o->model);
+}
+
+static pb_template of_family(pb_family family)
+{
+    return family == PB_FAMILY_QWEN2   ? PB_TEMPLATE_QWEN2_5
+           : family == PB_FAMILY_QWEN3 ? PB_TEMPLATE_QWEN3
+           : family == PB_FAMILY_V4    ? PB_TEMPLATE_DEEPSEEK_V4
+                                       : PB_TEMPLATE_LLAMA3;
+}
+
+/* The template that the tokenizer's own files have, else that of the model's family. */
+static pb_status find_template(pb_job *j)
+{
+    pb_chat_options *chat = &j->data_cfg.chat;
+    if (j->tokenizer_folder) PB_TRY(pb_chat_template_find(j->tokenizer_folder, &j->template));
+    j->template_from = j->template.file ? j->template.file : "the model's family";
+    chat->family = j->template.file ? j->template.family : of_family(j->cfg.model.geometry->family);
+    chat->system = j->template.file ? j->template.system : NULL;
+    return PB_OK;
+}
+
 static pb_status configure_text(const pb_train_options *o, pb_job *j)
 {
     pb_chat_options *chat = &j->data_cfg.chat;
-    const pb_family family = j->cfg.model.geometry->family;
-    snprintf(j->paths[1], sizeof j->paths[1], "%s/tokenizer.json", o->model);
-    if (o->tokenizer) j->tokenizer_path = strcmp(o->tokenizer, "bytes") == 0 ? NULL : o->tokenizer;
-    else if (j->cfg.model.blank && access(j->paths[1], R_OK) == 0) j->tokenizer_path = j->paths[1];
-    if (o->template) chat->family = (pb_template)PLACE(templates, o->template);
-    else if (!j->tokenizer_path) chat->family = PB_TEMPLATE_BYTES;
-    else
-        chat->family = family == PB_FAMILY_QWEN2   ? PB_TEMPLATE_QWEN2_5
-                       : family == PB_FAMILY_QWEN3 ? PB_TEMPLATE_QWEN3
-                       : family == PB_FAMILY_V4    ? PB_TEMPLATE_DEEPSEEK_V4
-                                                   : PB_TEMPLATE_LLAMA3;
+    PB_TRY(configure_tokenizer(o, j));
+    if (o->template) {
+        chat->family = (pb_template)PLACE(templates, o->template);
+        j->template_from = "--template";
+    } else if (!j->tokenizer_path) {
+        chat->family = PB_TEMPLATE_BYTES;
+        j->template_from = "the byte tokenizer";
+    } else {
+        PB_TRY(find_template(j));
+    }
     if ((chat->family == PB_TEMPLATE_BYTES) != !j->tokenizer_path)
         return pb_fail(PB_EINVAL, "--template %s does not go with %s", templates[chat->family],
                        j->tokenizer_path ? j->tokenizer_path : "the byte tokenizer");

@@ -40,6 +40,20 @@ static pb_status open_dataset(pb_job *j, const char *what, const char *path, con
     return s;
 }
 
+static void say_text(const pb_job *j)
+{
+    static const char *const names[] = {
+#define X(id, word) word,
+        PB_TEMPLATE_MAP(X)
+#undef X
+    };
+    const pb_chat_options *o = &j->data_cfg.chat;
+    printf("tokenizer: %s; template: %s, from %s", j->tokenizer_path ? j->tokenizer_path : "bytes", names[o->family],
+           j->template_from);
+    if (o->system && *o->system) printf(", with a system message of %zu bytes by default", strlen(o->system));
+    printf("\n");
+}
+
 static pb_status open_data(pb_job *j)
 {
     pb_dataset_config part = j->data_cfg;
@@ -48,6 +62,8 @@ static pb_status open_data(pb_job *j)
     if (pb_tokenizer_vocab(j->tokenizer) > (size_t)j->cfg.model.geometry->V)
         return pb_fail(PB_EINVAL, "the tokenizer has %zu ids, %s only %d", pb_tokenizer_vocab(j->tokenizer),
                        j->o->model, j->cfg.model.geometry->V);
+    PB_TRY(pb_chat_template_check(j->data_cfg.chat.family, j->tokenizer));
+    if (!j->o->quiet) say_text(j);
     part.evaluation = eval && part.held_out > 0;
     PB_TRY(open_dataset(j, eval ? "evaluation" : "training", j->data_path, &part, &j->counts, &j->data));
     if (eval || (!j->o->eval_data && !(part.held_out > 0))) return PB_OK;

@@ -1,11 +1,14 @@
 /* job.h - what the subcommands have in common: a model, its data and a trainer, opened from the options. */
 #ifndef PB_JOB_H
 #define PB_JOB_H
+#include "trainer/data/chat_template.h"
 #include "trainer/data/dataset.h"
 #include "trainer/hf/hf_config.h"
 #include "trainer/program/options.h"
 #include "trainer/schedule.h"
 #include "trainer/trainer.h"
+
+enum { PB_JOB_PATH = 1024 };
 
 typedef struct pb_job {
     const pb_train_options *o;
@@ -14,7 +17,10 @@ typedef struct pb_job {
     pb_schedule schedule;
     pb_dataset_config data_cfg;
     const char *data_path, *tokenizer_path; /* NULL: the byte tokenizer */
-    char paths[2][1024];
+    const char *tokenizer_folder;           /* of tokenizer_config.json; NULL: none */
+    pb_chat_template template;              /* what was found there */
+    const char *template_from;              /* what chose the template: an option, a file, the family */
+    char paths[3][PB_JOB_PATH];
     pb_backend_id device;
     bool graph;
     pb_ctx ctx;
@@ -27,7 +33,8 @@ typedef struct pb_job {
     pb_rows rows; /* [micro,B,S] */
 } pb_job;
 
-/* The options as configurations: EINVAL with one line for what cannot be. Opens nothing but a config.json. */
+/* The options as configurations: EINVAL with one line for what cannot be. Opens nothing but a config.json and
+ * what tokenizer_folder says about the template. */
 pb_status pb_job_configure(const pb_train_options *o, pb_job *j);
 /* Opens the device (or, with `plan`, what stands in for it), the data and the trainer, and loads weights. What it did
  * is printed unless quiet. */

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "trainer/hf/hf_save.h"
 #include "trainer/hf/peft.h"
@@ -60,18 +59,14 @@ static const char *say_number(pb_saver *s, double v)
 /* "bytes", or the digest of the tokenizer.json, which may lie elsewhere by the time the run goes on. */
 static pb_status tokenizer_text(const pb_job *j, pb_digest_text *out)
 {
-    char *file;
     pb_file_digest d;
     if (!j->tokenizer_path) {
         snprintf(out->hex, sizeof out->hex, "bytes");
         return PB_OK;
     }
-    PB_TRY(pb_path_join(j->tokenizer_path, "tokenizer.json", &file));
-    const char *path = access(file, F_OK) == 0 ? file : j->tokenizer_path;
-    const pb_status status = pb_digest_file(&pb_disk_posix, path, 0, &d);
-    free(file);
-    if (status == PB_OK) *out = d.digest;
-    return status;
+    PB_TRY(pb_digest_file(&pb_disk_posix, j->tokenizer_path, 0, &d));
+    *out = d.digest;
+    return PB_OK;
 }
 
 /* Of the options, those in force: what stands in where one was not given, and what two runs can be compared by. */
@@ -194,9 +189,12 @@ pb_status pb_export(pb_job *j, const pb_export_folder *to)
     const char *dir = to->dir;
     pb_model *m = pb_trainer_model(j->trainer);
     if (!dir) return PB_OK;
-    if (j->cfg.model.tuning == PB_FULL || j->o->merge)
-        PB_TRY(pb_model_save_hf(m, dir, &(pb_hf_save_config){.merge = j->o->merge}));
-    else PB_TRY(pb_peft_save(m, dir, j->o->model));
+    if (j->cfg.model.tuning == PB_FULL || j->o->merge) {
+        const pb_hf_text text = {j->cfg.model.blank ? j->o->model : NULL, j->tokenizer_path, j->tokenizer_folder};
+        PB_TRY(pb_model_save_hf(m, dir, &(pb_hf_save_config){.merge = j->o->merge, .text = &text}));
+    } else {
+        PB_TRY(pb_peft_save(m, dir, j->o->model));
+    }
     if (!j->o->quiet) printf("exported %s\n", dir);
     return PB_OK;
 }

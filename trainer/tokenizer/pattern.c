@@ -4,6 +4,9 @@
 
 #include <ctype.h>
 #include <pcre2.h>
+#include <stdio.h>
+
+#include "trainer/tokenizer/unicode_new.h"
 
 /* What \w means to Oniguruma (with the superscripts and fractions of Latin-1, but no others); PCRE2 would take letters,
  * numbers and the underscore. */
@@ -32,19 +35,61 @@ static pb_status refuse(const reader *r, const char *what)
     return pb_fail(PB_EFORMAT, "pattern: %s at character %zu is not supported", what, r->i + 1);
 }
 
-/* \p{Name}: general categories and Alphabetic are spelled alike; any other name is a script. */
+/* A class of `known`, members as PCRE2 spells them, and the newer characters of the properties; without the brackets
+ * inside of a class. */
+static pb_status put_class(reader *r, bool negated, const char *known, const char *const *names, const size_t *lengths,
+                           size_t names_n)
+{
+    if (r->in_class && negated) return refuse(r, "a negated property inside a class");
+    if (!r->in_class) PB_TRY(put(r, negated ? "[^" : "["));
+    PB_TRY(put(r, known));
+    PB_TRY(pb_tok_new_put(names, lengths, names_n, r->out));
+    return r->in_class ? PB_OK : put(r, "]");
+}
+
+/* The end of \p{Name}; `negated`: of \P, or behind a ^. General categories and Alphabetic are spelled as PCRE2 does,
+ * any other name is a script. */
+static pb_status named_property(reader *r, bool negated, const char *name, size_t len)
+{
+    char known[48];
+    const bool category = (len == 1 && isupper((unsigned char)name[0])) ||
+                          (len == 2 && isupper((unsigned char)name[0]) && islower((unsigned char)name[1]));
+    const bool alphabetic = len == strlen("Alphabetic") && !memcmp(name, "Alphabetic", len);
+    if (category && name[0] == 'C' && (len == 1 || name[1] == 'n'))
+        return refuse(r, "\\p{C} and \\p{Cn}: which characters are unassigned");
+    if (len > 32) return refuse(r, "this property");
+    snprintf(known, sizeof known, "\\%c{%s%.*s}", 'p', category || alphabetic ? "" : "sc:", (int)len, name);
+    if (pb_tok_new_any(name, len))
+        return put_class(r, negated, pb_tok_new_script(name, len) ? "" : known, &name, &len, 1);
+    known[1] = negated ? 'P' : 'p';
+    return put(r, known);
+}
+
 static pb_status property(reader *r)
 {
     const char *end = ahead(r, "\\p{") || ahead(r, "\\P{") ? memchr(r->re + r->i, '}', r->n - r->i) : NULL;
     if (!end) return refuse(r, "\\p without {Name}");
-    PB_TRY(copy(r, 3));
-    if (ahead(r, "^")) PB_TRY(copy(r, 1));
-    const size_t len = (size_t)(end - (r->re + r->i));
-    const char *name = r->re + r->i;
-    const bool category = (len == 1 && isupper((unsigned char)name[0])) ||
-                          (len == 2 && isupper((unsigned char)name[0]) && islower((unsigned char)name[1]));
-    if (!category && !ahead(r, "Alphabetic}")) PB_TRY(put(r, "sc:"));
-    return copy(r, len + 1);
+    const char *name = r->re + r->i + 3;
+    const bool caret = *name == '^', negated = (r->re[r->i + 1] == 'P') != caret;
+    name += caret;
+    PB_TRY(named_property(r, negated, name, (size_t)(end - name)));
+    r->i = (size_t)(end + 1 - r->re);
+    return PB_OK;
+}
+
+static pb_status word(reader *r, bool negated)
+{
+    static const char *const names[] = {"Alphabetic", "M", "Nd", "Pc"};
+    static const size_t lengths[] = {10, 1, 2, 2};
+    r->i += 2;
+    return put_class(r, negated, WORD, names, lengths, 4);
+}
+
+static pb_status digit(reader *r, bool negated)
+{
+    PB_TRY(named_property(r, negated, "Nd", 2));
+    r->i += 2;
+    return PB_OK;
 }
 
 /* \x{H..} and \uHHHH as \x{H..}. */
@@ -73,10 +118,12 @@ static pb_status escape(reader *r)
     switch (c) {
     case 's': as = "\\p{White_Space}"; break;
     case 'S': as = "\\P{White_Space}"; break;
-    case 'd': as = "\\p{Nd}"; break;
-    case 'D': as = "\\P{Nd}"; break;
-    case 'w': as = r->in_class ? WORD : "[" WORD "]"; break;
-    case 'W': as = r->in_class ? NULL : "[^" WORD "]"; break;
+    case 'd':
+    case 'D': return digit(r, c == 'D');
+    case 'w': return word(r, false);
+    case 'W':
+        if (!r->in_class) return word(r, true);
+        break;
     case 'v': as = "\\x{0b}"; break;
     case 'n':
     case 'r':

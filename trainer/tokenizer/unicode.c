@@ -3,6 +3,8 @@
 
 #include <utf8proc.h>
 
+#include "trainer/tokenizer/unicode_new.h"
+
 static inline bool continues(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
 
 size_t pb_tok_char(const char *s, size_t n, uint32_t *cp)
@@ -139,6 +141,21 @@ static pb_status compose(pb_tok_points *scratch, const char *s, size_t n, pb_byt
     return pb_tok_append(out, (const char *)p, (size_t)len);
 }
 
+/* The sections of a run: what unicode_new.h leaves alone ends one, and stays. */
+static pb_status compose_run(pb_tok_points *scratch, const char *s, size_t n, pb_bytes *out)
+{
+    size_t done = 0;
+    for (size_t i = 0, len; i < n; i += len) {
+        uint32_t cp = 0;
+        len = pb_tok_char(s + i, n - i, &cp);
+        if (!pb_tok_nfc_later(cp)) continue;
+        PB_TRY(compose(scratch, s + done, i - done, out));
+        PB_TRY(pb_tok_append(out, s + i, len));
+        done = i + len;
+    }
+    return compose(scratch, s + done, n - done, out);
+}
+
 /* Characters below U+0300 are in NFC, and none of them joins what stands before it. So only a run of others, with the
  * one character before it, has to be composed. U+0300 is cc 80: the first byte tells. */
 pb_status pb_tok_nfc(pb_tok_points *scratch, const char *s, size_t n, pb_bytes *out)
@@ -152,7 +169,7 @@ pb_status pb_tok_nfc(pb_tok_points *scratch, const char *s, size_t n, pb_bytes *
         const size_t from = i > done ? done + pb_tok_char_before(s + done, i - done) : i;
         while (i < n && ((unsigned char)s[i] >= 0xcc || continues(s[i]))) i++;
         PB_TRY(pb_tok_append(out, s + done, from - done));
-        PB_TRY(compose(scratch, s + from, i - from, out));
+        PB_TRY(compose_run(scratch, s + from, i - from, out));
         done = i;
     }
     return pb_tok_append(out, s + done, n - done);

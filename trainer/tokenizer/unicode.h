@@ -24,6 +24,6 @@ typedef struct pb_tok_points { /* scratch of pb_tok_nfc */
     int32_t *p;
     size_t room;
 } pb_tok_points;
-/* Appends the NFC form of s, which is valid UTF-8. */
+/* Appends the NFC form of s, which is valid UTF-8, as tokenizers has it: by the tables of Unicode 9. */
 pb_status pb_tok_nfc(pb_tok_points *scratch, const char *s, size_t n, pb_bytes *out);
 #endif

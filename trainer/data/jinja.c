@@ -1,0 +1,278 @@
+/* jinja.c - statements of a template, and rendering it. */
+#include "trainer/data/jinja.h"
+
+#include "trainer/data/jinja_impl.h"
+
+static pb_status block(pb_jinja *j);
+
+static pb_status close_tag(pb_jinja *j)
+{
+    const pb_jinja_token *t;
+    PB_TRY(pb_jinja_next(j, &t));
+    return t->kind == PB_JINJA_CLOSE ? PB_OK : pb_fail(PB_EFORMAT, "a tag holds more than is supported");
+}
+
+/* Whether {% name stands here. */
+static bool statement_is(const pb_jinja *j, const char *name)
+{
+    const pb_jinja_token *t = pb_jinja_peek(j);
+    return t->kind == PB_JINJA_STATEMENT && t[1].kind == PB_JINJA_NAME && !strcmp(pb_jinja_text(j, t + 1), name);
+}
+
+/* Takes {% name. */
+static pb_status open_tag(pb_jinja *j, const char *name)
+{
+    const pb_jinja_token *t;
+    if (!statement_is(j, name)) return pb_fail(PB_EFORMAT, "a %s is missing", name);
+    PB_TRY(pb_jinja_next(j, &t));
+    return pb_jinja_next(j, &t);
+}
+
+static pb_status dead_block(pb_jinja *j, bool dead)
+{
+    j->dead += dead;
+    const pb_status s = block(j);
+    j->dead -= dead;
+    return s;
+}
+
+/* ---- if ----------------------------------------------------------------------------------------------- */
+
+/* One branch: its condition, and what stands in it. */
+static pb_status branch(pb_jinja *j, bool *taken)
+{
+    json_t *condition = NULL;
+    const bool skip = *taken;
+    j->dead += skip;
+    PB_TRY(pb_jinja_expression(j, true, &condition));
+    j->dead -= skip;
+    PB_TRY(close_tag(j));
+    const bool runs = !skip && pb_jinja_true(condition);
+    *taken = skip || runs;
+    return dead_block(j, !runs);
+}
+
+static pb_status if_statement(pb_jinja *j)
+{
+    bool taken = j->dead;
+    PB_TRY(branch(j, &taken));
+    while (statement_is(j, "elif")) {
+        PB_TRY(open_tag(j, "elif"));
+        PB_TRY(branch(j, &taken));
+    }
+    if (statement_is(j, "else")) {
+        PB_TRY(open_tag(j, "else"));
+        PB_TRY(close_tag(j));
+        PB_TRY(dead_block(j, taken));
+    }
+    PB_TRY(open_tag(j, "endif"));
+    return close_tag(j);
+}
+
+/* ---- for ---------------------------------------------------------------------------------------------- */
+
+typedef struct loop {
+    const char *name;
+    json_t *items;
+    bool filtered;
+    size_t filter; /* where the condition of the loop stands */
+} loop;
+
+static pb_status push_scope(pb_jinja *j)
+{
+    if (j->scopes == PB_JINJA_SCOPES) return pb_fail(PB_EFORMAT, "loops nested deeper than %d", PB_JINJA_SCOPES);
+    PB_TRY(pb_jinja_make(j, json_object(), &j->scope[j->scopes]));
+    j->scopes++;
+    return PB_OK;
+}
+
+static pb_status head(pb_jinja *j, loop *l)
+{
+    const pb_jinja_token *t;
+    bool in;
+    PB_TRY(pb_jinja_next(j, &t));
+    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a for without a name");
+    l->name = pb_jinja_text(j, t);
+    PB_TRY(pb_jinja_take_name(j, "in", &in));
+    if (!in) return pb_fail(PB_EFORMAT, "a for over more than one name is not supported");
+    PB_TRY(pb_jinja_expression(j, false, &l->items));
+    PB_TRY(pb_jinja_take_name(j, "if", &l->filtered));
+    l->filter = j->at;
+    if (l->filtered) {
+        json_t *ignored;
+        j->dead++;
+        PB_TRY(pb_jinja_expression(j, true, &ignored));
+        j->dead--;
+    }
+    if (!j->dead && l->items && !json_is_array(l->items))
+        return pb_fail(PB_EFORMAT, "a for over what is no list is not supported");
+    return close_tag(j);
+}
+
+/* The items that the loop's own condition takes. */
+static pb_status take_items(pb_jinja *j, loop *l)
+{
+    const size_t body = j->at;
+    json_t *kept = NULL, *item, *condition;
+    size_t i;
+    if (!l->filtered) return PB_OK;
+    PB_TRY(pb_jinja_make(j, json_array(), &kept));
+    json_array_foreach(l->items, i, item)
+    {
+        PB_TRY(push_scope(j));
+        json_object_set(j->scope[j->scopes - 1], l->name, item);
+        j->at = l->filter;
+        PB_TRY(pb_jinja_expression(j, true, &condition));
+        if (pb_jinja_true(condition)) json_array_append(kept, item);
+        j->scopes--;
+    }
+    j->at = body;
+    l->items = kept;
+    return PB_OK;
+}
+
+static pb_status pass(pb_jinja *j, const loop *l, size_t i, size_t n)
+{
+    PB_TRY(push_scope(j));
+    json_t *scope = j->scope[j->scopes - 1];
+    json_t *info = json_pack("{s:I, s:I, s:I, s:b, s:b}", "index", (json_int_t)i + 1, "index0", (json_int_t)i, "length",
+                             (json_int_t)n, "first", i == 0, "last", i + 1 == n);
+    if (!info) return pb_fail(PB_ENOMEM, "no memory for a chat template");
+    json_object_set_new(scope, "loop", info);
+    json_object_set(scope, l->name, json_array_get(l->items, i));
+    PB_TRY(block(j));
+    j->scopes--;
+    return PB_OK;
+}
+
+static pb_status for_statement(pb_jinja *j)
+{
+    loop l = {0};
+    PB_TRY(head(j, &l));
+    if (!j->dead) PB_TRY(take_items(j, &l));
+    const size_t body = j->at, n = j->dead ? 0 : json_array_size(l.items);
+    for (size_t i = 0; i < n; i++) {
+        j->at = body;
+        PB_TRY(pass(j, &l, i, n));
+    }
+    if (!n) PB_TRY(dead_block(j, true));
+    PB_TRY(open_tag(j, "endfor"));
+    return close_tag(j);
+}
+
+/* ---- set ---------------------------------------------------------------------------------------------- */
+
+static pb_status set_statement(pb_jinja *j)
+{
+    const pb_jinja_token *t, *member = NULL;
+    json_t *v, *into = j->scope[j->scopes - 1];
+    bool dot;
+    PB_TRY(pb_jinja_next(j, &t));
+    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a set without a name");
+    PB_TRY(pb_jinja_take_sign(j, '.', &dot));
+    if (dot) PB_TRY(pb_jinja_next(j, &member));
+    PB_TRY(pb_jinja_need_sign(j, '='));
+    PB_TRY(pb_jinja_expression(j, true, &v));
+    if (j->dead) return close_tag(j);
+    if (!v) return pb_fail(PB_EFORMAT, "a set to an undefined value is not supported");
+    if (dot) {
+        into = NULL;
+        for (int i = j->scopes; i-- > 0 && !into;) into = json_object_get(j->scope[i], pb_jinja_text(j, t));
+        if (member->kind != PB_JINJA_NAME || !json_object_get(into, PB_JINJA_NAMESPACE) || json_is_object(v))
+            return pb_fail(PB_EFORMAT, "a set of this attribute is not supported");
+        t = member;
+    }
+    json_object_set(into, pb_jinja_text(j, t), v);
+    return close_tag(j);
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------- */
+
+static pb_status statement(pb_jinja *j)
+{
+    static const struct {
+        const char *name;
+        pb_status (*run)(pb_jinja *);
+    } all[] = {{"if", if_statement},
+               {"for", for_statement},
+               {"set", set_statement},
+               {"generation", close_tag},
+               {"endgeneration", close_tag}};
+    const char *name = pb_jinja_text(j, pb_jinja_peek(j) + 1);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (statement_is(j, all[i].name)) {
+            PB_TRY(open_tag(j, all[i].name));
+            return all[i].run(j);
+        }
+    return pb_jinja_peek(j)[1].kind == PB_JINJA_NAME ? pb_jinja_refuse("the statement", name)
+                                                     : pb_fail(PB_EFORMAT, "a statement without a name");
+}
+
+static pb_status append(pb_jinja *j, json_t *v)
+{
+    const size_t n = j->out->n;
+    PB_TRY(pb_jinja_print(v, j->out));
+    j->bytes += j->out->n - n;
+    return j->bytes <= PB_JINJA_BYTES ? PB_OK : pb_fail(PB_EFORMAT, "it makes more than %d bytes", PB_JINJA_BYTES);
+}
+
+static pb_status output(pb_jinja *j)
+{
+    const pb_jinja_token *t;
+    json_t *v;
+    PB_TRY(pb_jinja_next(j, &t));
+    PB_TRY(pb_jinja_expression(j, true, &v));
+    PB_TRY(close_tag(j));
+    return j->dead ? PB_OK : append(j, v);
+}
+
+static pb_status raw(pb_jinja *j)
+{
+    const pb_jinja_token *t;
+    json_t *v;
+    PB_TRY(pb_jinja_next(j, &t));
+    if (j->dead) return PB_OK;
+    PB_TRY(pb_jinja_string(j, pb_jinja_text(j, t), t->n, &v));
+    return append(j, v);
+}
+
+static bool ends(const pb_jinja *j)
+{
+    static const char *const words[] = {"elif", "else", "endif", "endfor"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (statement_is(j, words[i])) return true;
+    return pb_jinja_peek(j)->kind == PB_JINJA_END;
+}
+
+/* Up to what ends it, which it leaves there. */
+static pb_status block(pb_jinja *j)
+{
+    if (j->depth == PB_JINJA_DEPTH) return pb_fail(PB_EFORMAT, "blocks nested deeper than %d", PB_JINJA_DEPTH);
+    j->depth++;
+    while (!ends(j)) {
+        const pb_jinja_kind kind = pb_jinja_peek(j)->kind;
+        PB_TRY(kind == PB_JINJA_RAW ? raw(j) : kind == PB_JINJA_OUTPUT ? output(j) : statement(j));
+    }
+    j->depth--;
+    return PB_OK;
+}
+
+static pb_status render(pb_jinja *j, const char *text, size_t n)
+{
+    if (!j->made) return pb_fail(PB_ENOMEM, "no memory for a chat template");
+    PB_TRY(pb_jinja_lex(text, n, &j->tokens));
+    PB_TRY(push_scope(j));
+    PB_TRY(block(j));
+    return pb_jinja_peek(j)->kind == PB_JINJA_END ? PB_OK : pb_fail(PB_EFORMAT, "an end without a beginning");
+}
+
+pb_status pb_jinja_render(const char *text, size_t n, json_t *context, pb_bytes *out)
+{
+    pb_jinja j = {.context = context, .out = out, .made = json_array()};
+    const size_t from = out->n;
+    const pb_status s = render(&j, text, n);
+    if (s != PB_OK) out->n = from;
+    json_decref(j.made);
+    pb_jinja_tokens_free(&j.tokens);
+    return s;
+}

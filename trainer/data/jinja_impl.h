@@ -1,0 +1,78 @@
+/* jinja_impl.h - what the files that render templates share: tokens, and the state of a rendering. */
+#ifndef PB_JINJA_IMPL_H
+#define PB_JINJA_IMPL_H
+#include "trainer/data/jinja.h"
+#include "trainer/tokenizer/room.h"
+
+typedef enum pb_jinja_kind {
+    PB_JINJA_END,       /* of the template */
+    PB_JINJA_RAW,       /* text outside of tags */
+    PB_JINJA_STATEMENT, /* {% */
+    PB_JINJA_OUTPUT,    /* {{ */
+    PB_JINJA_CLOSE,     /* %} or }} */
+    PB_JINJA_NAME,
+    PB_JINJA_TEXT, /* a string */
+    PB_JINJA_INT,
+    PB_JINJA_SIGN /* of one character, or two as PB_JINJA_TWO packs them */
+} pb_jinja_kind;
+#define PB_JINJA_TWO(a, b) ((a) << 8 | (b))
+#define PB_JINJA_NAMESPACE "namespace()" /* the key that tells one from other objects; no name of a template */
+
+typedef struct pb_jinja_token {
+    pb_jinja_kind kind;
+    size_t at, n; /* RAW, NAME, TEXT: texts.p[at..at+n), with a NUL behind it */
+    int value;    /* INT, SIGN */
+} pb_jinja_token;
+
+typedef struct pb_jinja_tokens {
+    pb_jinja_token *token; /* [n], the last one is END */
+    size_t n, room;
+    pb_bytes texts;
+} pb_jinja_tokens;
+pb_status pb_jinja_lex(const char *text, size_t n, pb_jinja_tokens *out);
+void pb_jinja_tokens_free(pb_jinja_tokens *t);
+
+enum { PB_JINJA_SCOPES = 16, PB_JINJA_DEPTH = 64, PB_JINJA_STEPS = 200000, PB_JINJA_BYTES = 1 << 24 };
+
+/* Values are JSON values; NULL is Jinja's undefined. Those made on the way belong to `made` until the rendering ends,
+ * so that expressions pass them around without owning them. */
+typedef struct pb_jinja {
+    pb_jinja_tokens tokens;
+    size_t at;           /* the next token */
+    size_t steps, bytes; /* done, and made */
+    int dead;            /* above 0: the text is parsed and has no effect (a branch not taken) */
+    int depth;           /* of nested expressions and blocks */
+    json_t *made, *context;
+    json_t *scope[PB_JINJA_SCOPES]; /* [scopes], the innermost last */
+    int scopes;
+    pb_bytes *out;
+} pb_jinja;
+
+static inline const pb_jinja_token *pb_jinja_peek(const pb_jinja *j) { return &j->tokens.token[j->at]; }
+static inline const char *pb_jinja_text(const pb_jinja *j, const pb_jinja_token *t)
+{
+    return j->tokens.texts.p + t->at;
+}
+/* Takes the next token: EFORMAT when there were too many. */
+pb_status pb_jinja_next(pb_jinja *j, const pb_jinja_token **out);
+bool pb_jinja_is_name(const pb_jinja *j, const char *name); /* whether the next token is this name */
+bool pb_jinja_is_sign(const pb_jinja *j, int sign);
+/* Takes the next token if it is this one. */
+pb_status pb_jinja_take_name(pb_jinja *j, const char *name, bool *taken);
+pb_status pb_jinja_take_sign(pb_jinja *j, int sign, bool *taken);
+pb_status pb_jinja_need_sign(pb_jinja *j, int sign);
+pb_status pb_jinja_refuse(const char *what, const char *name);
+/* Takes over a new value; NULL is a failure of memory. */
+pb_status pb_jinja_make(pb_jinja *j, json_t *value, json_t **out);
+pb_status pb_jinja_string(pb_jinja *j, const char *s, size_t n, json_t **out);
+
+bool pb_jinja_true(json_t *v);
+/* Appends a value as Jinja prints it. */
+pb_status pb_jinja_print(json_t *v, pb_bytes *out);
+/* An expression; `ternary` false: up to an `if`, as in the head of a for. In dead text *out is NULL. */
+pb_status pb_jinja_expression(pb_jinja *j, bool ternary, json_t **out);
+/* jinja_calls.c: x.name(a, ...), x | name(a, ...), x is name. */
+pb_status pb_jinja_method(pb_jinja *j, json_t *x, const char *name, json_t **a, size_t n, json_t **out);
+pb_status pb_jinja_filter(pb_jinja *j, json_t *x, const char *name, json_t **a, size_t n, json_t **out);
+pb_status pb_jinja_test(json_t *x, const char *name, bool *out);
+#endif

@@ -1,0 +1,58 @@
+/* hf_text.c - copies the tokenizer's files of a model beside its exported weights. */
+#include "trainer/hf/hf_text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "os/draft.h"
+#include "os/file.h"
+
+enum { LARGEST = 1 << 28 };
+
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return a && b && stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+static pb_status copy(const char *from, const char *to)
+{
+    char *text = NULL;
+    size_t n = 0;
+    PB_TRY(pb_disk_read_file(&pb_disk_posix, from, LARGEST, &text, &n));
+    const pb_status s = pb_file_replace(to, text, n);
+    free(text);
+    return s;
+}
+
+/* `source` NULL, or the path of no file: there is none. */
+static pb_status take(const char *source, const char *to, const char *name, bool keep)
+{
+    char *path = NULL;
+    if (!source || access(source, F_OK) != 0) return keep ? PB_OK : pb_folder_remove(to, name);
+    PB_TRY(pb_path_join(to, name, &path));
+    const pb_status s = same_file(source, path) ? PB_OK : copy(source, path);
+    free(path);
+    return s;
+}
+
+static pb_status take_from(const char *folder, const char *to, const char *name, bool keep)
+{
+    char *source = NULL;
+    if (folder) PB_TRY(pb_path_join(folder, name, &source));
+    const pb_status s = take(source, to, name, keep);
+    free(source);
+    return s;
+}
+
+pb_status pb_hf_text_copy(const pb_hf_text *from, const char *to)
+{
+    static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
+                                        "added_tokens.json",     "chat_template.jinja"};
+    const bool keep = same_file(from->model, to) || same_file(from->beside, to);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) PB_TRY(take_from(from->beside, to, names[i], keep));
+    PB_TRY(take_from(from->model, to, "generation_config.json", keep));
+    return take(from->tokenizer, to, "tokenizer.json", keep);
+}
