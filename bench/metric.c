@@ -14,7 +14,7 @@ const pb_metric pb_metrics[] = {
 };
 
 static const pb_metric_bound bounds[] = {
-#define BOUND(suite, metric, dtype, kind, limit, why)                                                                  \
+#define BOUND(metric, suite, dtype, kind, limit, why)                                                                  \
     {suite, #metric, dtype, (kind) == relative, limit, "beyond its bound, " #kind " " #limit},
 #include "bench/metrics.def"
 };

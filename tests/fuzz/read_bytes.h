@@ -9,6 +9,7 @@
 #include "bench/read.h"
 #include "bench/series.h"
 #include "bench/verdict.h"
+#include "os/file.h"
 
 /* Aborts when what was read breaks a promise of read.h. */
 static inline void pb_check_table(const pb_table *t)
@@ -18,6 +19,9 @@ static inline void pb_check_table(const pb_table *t)
         pb_case c;
         if (pb_case_parse(r->key, &c) != PB_OK || !*r->metric || r->launch < 0 || r->samples < 0) abort();
         if (!strcmp(r->status, "ok") && !(r->value - r->value == 0)) abort();
+        if (!pb_is_printable(r->key) || !pb_is_printable(r->metric) || !pb_is_printable(r->run_id) ||
+            !pb_is_printable(r->machine_id) || !pb_is_printable(r->unit) || !pb_is_printable(r->note))
+            abort();
     }
 }
 
@@ -30,6 +34,7 @@ static inline void pb_use_table(const pb_table *t)
     for (size_t i = 0; i < set.n; i++)
         if (pb_series_find(&set, set.s[i].key, set.s[i].metric) != &set.s[i]) abort();
     if (pb_judge(&set, &set, &gates, NULL, &(pb_judge_opts){0}, &v) != PB_OK) abort();
+    if (pb_verdicts_decide(&v) != PB_OK) abort();
     if (v.count[PB_VERDICT_REGRESSED] || v.count[PB_VERDICT_IMPROVED]) abort();
     pb_verdicts_free(&v);
     for (size_t from = 0, to; from < set.n; from = to) {
