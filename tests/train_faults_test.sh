@@ -29,11 +29,11 @@ n=$(od -An -t u8 -N 8 m/model.safetensors | tr -d ' ')
 begin=$(head -c $((8 + n)) m/model.safetensors | grep -ao '"model.embed_tokens.weight":{[^}]*' | sed 's/.*"data_offsets":\[\([0-9]*\),.*/\1/')
 printf '\0\0\300\177' | dd of=m/model.safetensors bs=1 seek=$((8 + n + begin + 90 * 96 * 4)) conv=notrunc status=none
 for i in $(seq 16); do printf '{"instruction":"%s","response":"%d"}\n' "$([[ $((i % 2)) -eq 1 ]] && echo Z || echo z)" "$i"; done >z.jsonl
-expect 0 'steps had no finite loss and gradient' "$train" --model m --tuning full --data z.jsonl --pack off --batch 1 --seq 64 --steps 16 \
+expect 0 'steps had no finite loss and gradient' "$train" --model m --tokenizer bytes --tuning full --data z.jsonl --pack off --batch 1 --seq 64 --steps 16 \
     --max-skipped 8 --log z.csv
 skipped=$(column z.csv status | grep -c skipped) longest=$(column z.csv status | awk '{ n = $1 == "skipped" ? n + 1 : 0; if (n > most) most = n } END { print most }')
 [[ $skipped -eq 8 && $longest -lt 8 ]] || fail "skipped: $(column z.csv status | tr '\n' ' ')"
-expect 1 "$longest steps in a row without a finite loss and gradient (--max-skipped)" "$train" --model m --tuning full --data z.jsonl --pack off \
+expect 1 "$longest steps in a row without a finite loss and gradient (--max-skipped)" "$train" --model m --tokenizer bytes --tuning full --data z.jsonl --pack off \
     --batch 1 --seq 64 --steps 16 --max-skipped "$longest"
 rm -r m z.csv
 
@@ -50,25 +50,25 @@ limited() {
 }
 "$train" --model tiny-llama --tuning full --steps 1 --seq 32 -q --export m || fail 'export'
 cp m/config.json config.json
-limited 0 'step      1/1' --model m
+limited 0 'step      1/1' --model m --tokenizer bytes
 for tuning in full lora qlora; do
     for size in 'intermediate_size 4194304' 'hidden_size 1048576' 'vocab_size 4194304' 'num_hidden_layers 1000' 'num_attention_heads 4095' 'num_key_value_heads 1' \
         'head_dim 512'; do
         sed "s/\"${size% *}\": *[0-9]*/\"${size% *}\": ${size#* }/" config.json >m/config.json
-        limited 2 'm' --model m --tuning $tuning
+        limited 2 'm' --model m --tokenizer bytes --tuning $tuning
         grep -q 'the model needs\|there is no tensor' log || fail "$size: $(cat log)"
     done
 done
 # the position limit sizes nothing
 sed 's/"max_position_embeddings": *[0-9]*/"max_position_embeddings": 1000000000/' config.json >m/config.json
-limited 0 'step      1/1' --model m
+limited 0 'step      1/1' --model m --tokenizer bytes
 cp config.json m
-"$train" --model m --steps 1 --seq 32 --rank 4 -q --export adapter || fail 'export of adapters'
-limited 0 'step      1/1' --model m --adapter adapter
+"$train" --model m --tokenizer bytes --steps 1 --seq 32 --rank 4 -q --export adapter || fail 'export of adapters'
+limited 0 'step      1/1' --model m --tokenizer bytes --adapter adapter
 sed -i 's/"r": *[0-9]*/"r": 96/' adapter/adapter_config.json
-limited 2 'the model needs [96,96]' --model m --adapter adapter
+limited 2 'the model needs [96,96]' --model m --tokenizer bytes --adapter adapter
 sed -i 's/"r": *[0-9]*/"r": 4194304/' adapter/adapter_config.json
-limited 2 'rank 4194304: need 1 to 96' --model m --adapter adapter
+limited 2 'rank 4194304: need 1 to 96' --model m --tokenizer bytes --adapter adapter
 # what is really asked for, and too much for this machine
 [[ $limit == unlimited ]] || limited 125 'MB are available' --model qwen2.5-1.5b --tuning full
 limited 125 'MB are available' --accumulate 1000000 --seq 2048 --batch 1000
@@ -87,7 +87,7 @@ mkfifo fifo
 for file in fifo /dev/zero; do
     refused 2 'where a regular file is needed' --data $file
     refused 2 'where a regular file is needed' --eval-data $file
-    refused 2 'where a regular file is needed' --tokenizer $file --model m --template llama3
+    refused 2 'where a regular file is needed' --tokenizer $file --model m --tokenizer bytes --template llama3
     refused 2 'where a regular file is needed' --log $file --save ck --resume latest
     refused 2 'File exists' --log $file
     for name in m/config.json m/model.safetensors m/tokenizer.json adapter/adapter_config.json adapter/adapter_model.safetensors; do
