@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bench/baseline.h"
-#include "os/file.h"
+#include "os/text.h"
 
 static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.' && pb_is_printable(e->d_name); }
 

@@ -11,6 +11,7 @@
 #include "bench/run_json.h"
 #include "bench/run_name.h"
 #include "os/draft.h"
+#include "os/file.h"
 
 static pb_exit failed(pb_status s) { return pb_complain(pb_file_exit(s)); }
 
@@ -115,24 +116,34 @@ static json_t *describe(const pb_options *o, const pb_run_name *name, const char
                      files);
 }
 
+static pb_status fill_folder(const pb_options *o, const pb_import *im, const pb_run_name *name, const char *machine,
+                             const char *results)
+{
+    draft d;
+    PB_TRY(draft_open(&d));
+    pb_import_write(im, name->run_id, machine, d.f);
+    PB_TRY(draft_close(&d, results, PB_OK));
+    json_t *about = describe(o, name, *im->row[0].machine ? im->row[0].machine : machine);
+    const pb_status s =
+        about ? pb_run_json_write(name->dir, about, false) : pb_fail(PB_ENOMEM, "no memory for run.json");
+    json_decref(about);
+    return s;
+}
+
+/* Makes all files of the run or none, so that the folder can be named again. */
 static pb_status write_run(const pb_options *o, const pb_import *im)
 {
+    static const char *const made[] = {"results.csv", "samples.csv", "run.json"};
     pb_run_name name;
     char machine[PB_MACHINE_TEXT], path[PB_PATH_TEXT + 16];
-    draft d;
     PB_TRY(this_machine(im, machine));
     pb_run_name_new(im->tool, o->out, &name);
     PB_TRY(pb_run_make_folder(name.dir));
     PB_TRY(pb_results_create(name.dir)); /* which fails where results are */
     snprintf(path, sizeof path, "%s/results.csv", name.dir);
-    PB_TRY(draft_open(&d));
-    pb_import_write(im, name.run_id, machine, d.f);
-    PB_TRY(draft_close(&d, path, PB_OK));
-    json_t *about = describe(o, &name, *im->row[0].machine ? im->row[0].machine : machine);
-    const pb_status told =
-        about ? pb_run_json_write(name.dir, about, false) : pb_fail(PB_ENOMEM, "no memory for run.json");
-    json_decref(about);
-    PB_TRY(told);
+    const pb_status s = fill_folder(o, im, &name, machine, path);
+    for (size_t i = 0; s != PB_OK && i < sizeof made / sizeof *made; i++) (void)pb_folder_remove(name.dir, made[i]);
+    PB_TRY(s);
     printf("imported %zu rows from %d file%s\n", im->n, im->nfiles, im->nfiles == 1 ? "" : "s");
     if (im->left_out) fprintf(stderr, "bench: %s: %zu figures left out: no metric here\n", im->tool, im->left_out);
     printf("results: %s\n", path);

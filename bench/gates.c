@@ -9,7 +9,7 @@
 #include "bench/metric.h"
 #include "bench/read.h"
 #include "os/disk.h"
-#include "os/file.h"
+#include "os/text.h"
 
 enum { SUITE, METRIC, BETTER, LIMIT, CEILING, GATING, NFIELDS };
 static const char *const header[NFIELDS] = {"suite", "metric", "better", "stored_limit", "ceiling", "gating"};

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bench/export.h"
-#include "os/file.h"
+#include "os/text.h"
 
 static const pb_command_info commands[] = {
 #define COMMAND(name, arguments, what) {#name, arguments, what},

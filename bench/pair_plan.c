@@ -8,6 +8,7 @@
 #include "bench/run_json.h"
 #include "os/draft.h"
 #include "os/file.h"
+#include "os/text.h"
 
 static json_t *executable(const pb_pair_plan *p, pb_side side)
 {

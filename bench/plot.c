@@ -10,6 +10,7 @@
 #include "bench/plot_impl.h"
 #include "os/draft.h"
 #include "os/file.h"
+#include "os/text.h"
 
 enum { MOST_SCRIPT = 1 << 20 };
 

@@ -13,6 +13,7 @@
 
 #include "bench/metric.h"
 #include "os/file.h"
+#include "os/text.h"
 
 enum { BLOCK = 64 << 10, IGNORED = -1 };
 

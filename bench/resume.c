@@ -9,6 +9,7 @@
 #include "bench/json.h"
 #include "bench/run_json.h"
 #include "os/file.h"
+#include "os/text.h"
 
 static bool same_text(const char *a, const char *b) { return a == b || (a && b && strcmp(a, b) == 0); }
 

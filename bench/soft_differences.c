@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "os/file.h"
+#include "os/text.h"
 
 enum { PATH = 4096 };
 

@@ -57,25 +57,6 @@ void pb_map_close(pb_map *m)
     *m = (pb_map){0};
 }
 
-/* The bytes, 1 or 2, of the control character that a text begins with; 0: it begins with none. */
-static size_t control(const char *text)
-{
-    const unsigned char first = (unsigned char)text[0], second = first == 0xc2 ? (unsigned char)text[1] : 0;
-    if (second >= 0x80 && second < 0xa0) return 2; /* of UTF-8: U+0080 to U+009F */
-    return (first && first < 0x20) || first == 0x7f;
-}
-
-bool pb_is_printable(const char *text)
-{
-    while (*text && !control(text)) text++;
-    return !*text;
-}
-
-void pb_make_printable(char *text, char in_place)
-{
-    for (; *text; text++) memset(text, in_place, control(text));
-}
-
 pb_status pb_path_join(const char *dir, const char *name, char **out)
 {
     const size_t room = strlen(dir) + strlen(name) + 2;

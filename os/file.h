@@ -39,8 +39,4 @@ pb_status pb_folder_remove(const char *dir, const char *name);
 pb_status pb_make_folder(const char *dir);
 /* "dir/name", which the caller frees. ENOMEM. */
 pb_status pb_path_join(const char *dir, const char *name, char **out);
-/* Whether the text may stand in a message: no control characters, also not those of UTF-8 (U+0080 to U+009F). */
-bool pb_is_printable(const char *text);
-/* Writes a character over every control character, so that a text from a file cannot steer a terminal. */
-void pb_make_printable(char *text, char in_place);
 #endif

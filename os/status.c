@@ -6,17 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static _Thread_local char message[512];
+#include "os/text.h"
 
-/* A message may quote a file, and a terminal obeys what is in it: control characters, also those of UTF-8 (U+0080 to
- * U+009F), become question marks. */
-static void make_plain(void)
-{
-    for (unsigned char *p = (unsigned char *)message; *p; p++) {
-        if (*p < 0x20 || *p == 0x7f) *p = '?';
-        if (p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0) p[0] = p[1] = '?';
-    }
-}
+static _Thread_local char message[512];
 
 pb_status(pb_fail)(pb_status s, const char *fmt, ...)
 {
@@ -24,7 +16,7 @@ pb_status(pb_fail)(pb_status s, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
-    make_plain();
+    pb_make_printable(message, '?'); /* it may quote a file */
     return s;
 }
 
@@ -60,7 +52,7 @@ pb_status(pb_fail_errno)(int error, const char *fmt, ...)
     va_end(ap);
     if (n >= 0 && (size_t)n < sizeof message)
         snprintf(message + n, sizeof message - (size_t)n, ": %s", strerror(error)); /* the C locale's text */
-    make_plain();
+    pb_make_printable(message, '?');                                                /* it may quote a file */
     return of_errno(error);
 }
 

@@ -14,13 +14,13 @@ LIMIT=30 # seconds; a command takes one at most
 table=$(cat <<'TABLE'
 bench run        | -          | folder |      | run --suite toy -n 1 --samples 1 --no-compare --quiet --out OUT other
 bench list       | -          | -      |      | list metrics
-bench report     | run.csv    | -      | inputs | report IN
+bench report     | run.csv    | -      |      | report IN
 bench compare    | -          | folder |      | compare --self --suite paired --pairs 2 --max-pairs 2 --samples 2 --quiet --out OUT
-bench baseline   | base.csv   | folder | disk twice inputs outputs | baseline save IN --reason why --gates inputs/gates.csv --baseline OUT
-bench export     | run.csv    | .txt   | disk twice inputs outputs | export IN --to benchfmt --out OUT
-bench import     | nccl.txt   | folder | disk twice inputs outputs | import nccl-tests IN --out OUT
+bench baseline   | base.csv   | folder |      | baseline save IN --reason why --gates inputs/gates.csv --baseline OUT
+bench export     | run.csv    | .txt   |      | export IN --to benchfmt --out OUT
+bench import     | nccl.txt   | folder |      | import nccl-tests IN --out OUT
 bench doctor     | -          | -      |      | doctor
-bench plot       | run.csv    | .svg   | inputs | plot IN -o OUT
+bench plot       | run.csv    | .svg   |      | plot IN -o OUT
 bench completion | -          | -      |      | completion bash
 bench help       | -          | -      |      | help run
 train run        | data.jsonl | folder |      | run --steps 1 --batch 1 --seq 32 --data IN --save OUT
@@ -33,7 +33,10 @@ TABLE
 )
 mkdir inputs baselines
 cp "$source/tests/fixtures/report/results.csv" inputs/run.csv
-cp "$source"/tests/fixtures/compare/{base,gates}.csv "$source/tests/fixtures/exchange/nccl.txt" inputs/
+cp "$source"/tests/fixtures/compare/gates.csv "$source/tests/fixtures/exchange/nccl.txt" inputs/
+# More rows than a disk of 4 KB takes.
+awk 'NR == 1 { print } NR > 1 { for (i = 1; i < 30; i++) { row = $0; sub(/[?]/, "?a" i "=1\\&", row); print row } }' \
+    "$source/tests/fixtures/compare/base.csv" >inputs/base.csv
 head -n 3 "$source/data/corpus.jsonl" >inputs/data.jsonl
 echo text >inputs/text
 printf 'suite,metric,better,stored_limit,ceiling,gating\npaired,kernel_time,lower,0.1,,yes\n' >baselines/gates.csv

@@ -109,7 +109,7 @@ sed -i '/^[^,]*,[^,]*,[^,]*,3,/d' cut/results.csv
 sed -i 's/throttled,throttled: hw_slowdown (measured again)/ok,/; s/pass,throttled: hw_slowdown (measured again); /pass,/' cut/results.csv
 awk -F, '$4 == 2 { exit } { print }' cut/results.csv >cut/r && mv cut/r cut/results.csv
 awk -F, '$2 != 3 && $2 != 2' cut/samples.csv >cut/s && mv cut/s cut/samples.csv
-awk -F, '$1 < 2' cut/progress.csv >cut/p
+awk -F, 'NR == 1 || $1 < 2' cut/progress.csv >cut/p
 awk -F, -v r="$(stat -c %s cut/results.csv)" -v s="$(stat -c %s cut/samples.csv)" 'END { print "2,0," r "," s }' /dev/null >>cut/p
 mv cut/p cut/progress.csv
 rm -f "$PB_FAKE_NVML_STATE"

@@ -100,7 +100,7 @@ for side in plumb torch hf; do
     expect 0 'throughput/step' "$bench" report $side.csv
 done
 expect 0 'throughput/step' "$bench" report b.csv
-expect 1 'step_time' "$bench" compare plumb.csv torch.csv --all --subset --gates "$peers/../../baselines/gates.csv"
+expect 3 'step_time' "$bench" compare plumb.csv torch.csv --all --subset --strict --gates "$peers/../../baselines/gates.csv"
 
 : >"$LOG"
 expect 0 'seed 7' run --launches 3 --seed 7 --out c.csv

@@ -7,7 +7,7 @@
 #include "bench/results.h"
 #include "bench/soft_differences.h"
 #include "os/draft.h"
-#include "os/file.h"
+#include "os/text.h"
 #include "tests/files_test.h"
 #include "tests/fuzz/read_bytes.h"
 

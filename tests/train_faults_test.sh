@@ -87,13 +87,15 @@ mkfifo fifo
 for file in fifo /dev/zero; do
     refused 2 'where a regular file is needed' --data $file
     refused 2 'where a regular file is needed' --eval-data $file
-    refused 2 'where a regular file is needed' --tokenizer $file --model m --tokenizer bytes --template llama3
+    refused 2 'where a regular file is needed' --tokenizer $file --model m --template llama3
     refused 2 'where a regular file is needed' --log $file --save ck --resume latest
     refused 2 'File exists' --log $file
     for name in m/config.json m/model.safetensors m/tokenizer.json adapter/adapter_config.json adapter/adapter_model.safetensors; do
         [[ -f $name ]] && mv $name kept
         ln -s "$(realpath $file)" $name
-        if [[ $name == m/* ]]; then refused 2 'where a regular file is needed' --model m; else refused 2 'where a regular file is needed' --adapter adapter; fi
+        if [[ $name == m/tokenizer.json ]]; then refused 2 'where a regular file is needed' --model m
+        elif [[ $name == m/* ]]; then refused 2 'where a regular file is needed' --model m --tokenizer bytes
+        else refused 2 'where a regular file is needed' --adapter adapter; fi
         rm $name
         [[ -f kept ]] && mv kept $name
     done

@@ -8,7 +8,7 @@
 
 #include "bench/gates.h"
 #include "bench/metric.h"
-#include "os/file.h"
+#include "os/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 

@@ -9,7 +9,7 @@
 #include "bench/read.h"
 #include "bench/series.h"
 #include "bench/verdict.h"
-#include "os/file.h"
+#include "os/text.h"
 
 /* Aborts when what was read breaks a promise of read.h. */
 static inline void pb_check_table(const pb_table *t)

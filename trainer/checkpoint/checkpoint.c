@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "trainer/checkpoint/checkpoint_impl.h"
-#include "os/file.h"
+#include "os/text.h"
 
 void pb_checkpoints_note(const pb_checkpoints *c, const char *fmt, ...)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "os/file.h"
+#include "os/text.h"
 #include "trainer/io/json.h"
 
 static const char format[] = "plumb checkpoint";

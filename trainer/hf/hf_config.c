@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "os/file.h"
+#include "os/text.h"
 #include "trainer/io/json.h"
 
 enum { MOST_WIDTH = 1 << 22, MOST_LAYERS = 1000, MOST_HEADS = 4096, MOST_HEAD = 512, REQUIRED = -1 };

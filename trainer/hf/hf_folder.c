@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "os/file.h"
+#include "os/text.h"
 #include "trainer/io/json.h"
 
 /* ---- the index ---------------------------------------------------------------------------------------- */

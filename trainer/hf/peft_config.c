@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "os/file.h"
+#include "os/text.h"
 #include "trainer/io/json.h"
 #include "trainer/hf/peft_impl.h"
 

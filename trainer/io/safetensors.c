@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "os/file.h"
+#include "os/text.h"
 #include "trainer/io/json.h"
 
 struct pb_safetensors {
