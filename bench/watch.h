@@ -33,7 +33,7 @@ typedef struct pb_watched {
     int status;     /* as of waitpid */
 } pb_watched;
 
-/* Until the launch has ended. SIGINT and SIGTERM of this process (sys/interrupt.h) go on to it: the first as it is, the
+/* Until the launch has ended. SIGINT and SIGTERM of this process (os/interrupt.h) go on to it: the first as it is, the
  * second as SIGKILL. Does not close the pipe. */
 void pb_watch_launch(const pb_watch *w, pb_watched *out);
 #endif

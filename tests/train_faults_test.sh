@@ -139,6 +139,12 @@ done
 cp before.csv other.csv && sed -i 1s/step/stop/ other.csv && cp other.csv same.csv
 expect 2 'other.csv: not a log of this program' "$train" "${base[@]}" --steps 4 --resume latest --log other.csv
 cmp -s other.csv same.csv || fail 'a file that is no log was cut'
+# A mistyped --save has no checkpoint: the rows of the log are kept.
+cp before.csv mine.csv
+expect 0 'its rows are kept as mine.csv.1' "$train" --model tiny --steps 1 --seq 32 --batch 1 --save mistyped --resume latest --log mine.csv
+cmp -s before.csv mine.csv.1 || fail "rows of another run are lost: $(cat mine.csv.1)"
+[[ $(wc -l <mine.csv) -eq 2 ]] || fail "mine.csv: $(cat mine.csv)"
+rm -r mistyped mine.csv mine.csv.1
 "$train" "${base[@]}" --steps 4 --resume latest || fail 'the run does not go on'
 cmp <(cut -d, -f1-5 l.csv) <(cut -d, -f1-5 before.csv) || fail 'the log that went on differs'
 rm -r ck ./*.csv

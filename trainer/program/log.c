@@ -2,6 +2,7 @@
 #include "trainer/program/log.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +31,40 @@ static pb_status cut(FILE *f, const char *path, long after)
     return PB_OK;
 }
 
+static bool has_rows(const char *path)
+{
+    char line[1024];
+    FILE *f;
+    if (access(path, F_OK) != 0 || pb_file_read(path, &f) != PB_OK) return false;
+    const bool ours = fgets(line, sizeof line, f) && strcmp(line, header) == 0, rows = ours && fgets(line, 2, f);
+    fclose(f);
+    return rows;
+}
+
+/* A run that resumes without a checkpoint begins at step 0. Rows that are there may be of a run that ended before its
+ * first checkpoint, or of another run altogether: they stay, under the first free name PATH.1, PATH.2, ... */
+static pb_status move_aside(const char *path)
+{
+    char to[PATH_MAX];
+    for (int i = 1; i < 1000; i++) {
+        if (snprintf(to, sizeof to, "%s.%d", path, i) >= (int)sizeof to) break;
+        if (link(path, to) != 0) {
+            if (errno == EEXIST) continue;
+            return fail(path);
+        }
+        if (unlink(path) != 0) return fail(path);
+        fprintf(stderr, "train: there is no checkpoint that %s belongs to: its rows are kept as %s\n", path, to);
+        return PB_OK;
+    }
+    return pb_fail(PB_EPATH, "%s: it has rows, and no name is free to keep them under", path);
+}
+
 pb_status pb_log_open(const char *path, long after, pb_log *out)
 {
     *out = (pb_log){.path = path};
     if (!path) return PB_OK;
     FILE *f;
+    if (after == 0 && has_rows(path)) PB_TRY(move_aside(path));
     PB_TRY(pb_file_update(path, after < 0, &f));
     const pb_status s = cut(f, path, after);
     if (s == PB_OK) out->f = f;

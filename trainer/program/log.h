@@ -17,9 +17,10 @@ typedef struct pb_log {
     const char *path;
 } pb_log;
 
-/* path NULL: no log. A new file; with `after` >= 0 also one that is there: its rows beyond that step are cut off, also
- * a half-written one, and the log goes on. EPATH: the file is there
- * already, cannot be opened, or is no regular file; EINVAL: it is no such log, and stays as it is; EIO. */
+/* path NULL: no log. `after` -1: a new file. `after` > 0: the file may exist; its rows of later steps are cut off, also
+ * a half-written one, and the log goes on. `after` 0 (a run resumes without a checkpoint): a file with rows is renamed
+ * to PATH.1 (PATH.2, ...), and a new one begins. EPATH: the file exists, cannot be opened, or is no regular file;
+ * EINVAL: it is no such log, and stays as it is; EIO. */
 pb_status pb_log_open(const char *path, long after, pb_log *out);
 pb_status pb_log_write(pb_log *l, const pb_log_row *r);
 pb_status pb_log_close(pb_log *l); /* {0} is fine */
