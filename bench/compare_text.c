@@ -110,8 +110,9 @@ static void note_counters(const pb_verdicts *vs, FILE *out)
     int n = 0;
     for (size_t i = 0; i < vs->n; i++) {
         const pb_series *b = vs->v[i].base, *c = vs->v[i].cand;
-        const double share = b && c ? pb_counter_share(c->metric) : -1;
-        if (share < 0 || !b->launches || !c->launches) continue;
+        if (!b || !c || !b->launches || !c->launches) continue;
+        const double share = pb_counter_share(c->metric);
+        if (share < 0) continue;
         const double now = furthest(b, c);
         if (fabs(now - b->median) <= share * fabs(b->median) || n++ >= NOTES_MAX) continue;
         pb_figure(was, b->median, b->unit);

@@ -71,11 +71,10 @@ const char *pb_status_name(pb_status s)
 
 int pb_status_exit(pb_status s)
 {
-    switch (s) {
-#define X(name, code, text)                                                                                            \
-    case PB_##name: return code;
+    static const int codes[] = {
+#define X(name, code, text) [PB_##name] = code,
         PB_STATUS_MAP(X)
 #undef X
-    }
-    return 125;
+    };
+    return (size_t)s < sizeof codes / sizeof *codes ? codes[s] : 125;
 }

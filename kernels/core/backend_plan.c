@@ -21,7 +21,8 @@ static pb_status plan_alloc(pb_ctx *ctx, size_t bytes, void **out)
     plan_state *s = ctx->priv;
     if (bytes > UINTPTR_MAX - s->next - 2 * ALIGN)
         return pb_fail(PB_ENOMEM, "plan: %zu bytes are more than there are addresses", bytes);
-    *out = (void *)s->next;
+    _Static_assert(sizeof *out == sizeof s->next, "an address is a number of this size");
+    memcpy(out, &s->next, sizeof *out);
     s->next += (bytes / ALIGN + 1) * ALIGN;
     return PB_OK;
 }
