@@ -164,8 +164,8 @@ full 'File too large' --steps 1 --seq 16 --rank 64 --lr 1e-5 --export e
 rm -r e old
 
 # ---- signals: a terminal that goes away saves as SIGTERM does; under nohup training goes on -------------------------------
-for signal in HUP TERM; do
-    "$train" --steps 1000000 --seq 32 --batch 1 --save ck >run 2>&1 & pid=$!
+for signal in HUP TERM; do # whatever this test was started with: nohup(1) ignores SIGHUP for all below it
+    env --default-signal=HUP,TERM "$train" --steps 1000000 --seq 32 --batch 1 --save ck >run 2>&1 & pid=$!
     for _ in $(seq 200); do grep -q '^step' run && break; sleep 0.05; done
     kill -$signal $pid
     wait $pid
