@@ -174,7 +174,7 @@ for signal in HUP TERM; do # whatever this test was started with: nohup(1) ignor
     step=$(sed -n 's/.*interrupted after step \([0-9]*\)$/\1/p' run)
     [[ -n $step && $(cat ck/latest*) -eq $step ]] || fail "SIG$signal: $(tail -n 2 run), saved: $(cat ck/latest*)"
     expect 0 "resumed after step $step" "$train" --steps $((step + 1)) --seq 32 --batch 1 --save ck --resume latest
-    rm -r ck
+    rm -r ck run # the next loop waits for a step of its own run
 done
 (trap '' HUP && exec "$train" --steps 1000000 --seq 32 --batch 1 --save ck) >run 2>&1 & pid=$!
 for _ in $(seq 200); do grep -q '^step' run && break; sleep 0.05; done
