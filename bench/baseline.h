@@ -29,9 +29,10 @@ typedef struct pb_baseline_opts {
     bool accept_regression;
 } pb_baseline_opts;
 
-/* Both write one file a suite of the run (NULL: the newest), whole or not at all (os/draft.h), and say so on `out`. They
- * wait for each other: of several at once every one's session is kept. Save starts over with the run as the only session; update adds it to those stored, drops the oldest beyond
- * o->sessions, and makes the first file where there is none.
+/* Both functions write one file for each suite of the run (NULL: the newest run), whole or not at all (os/draft.h), and
+ * say so on `out`. Processes that call them at the same time wait for each other, so that no session is lost. Save starts
+ * over with the run as the only session; update adds it to the stored sessions, drops the oldest beyond o->sessions, and
+ * makes the file where there is none.
  *
  * A failing value does not enter by accident: a run that is REGRESSED against the sessions stored is refused with
  * PB_EXIT_REGRESSION, an update also with PB_EXIT_INCOMPARABLE when it lacks a row that gates, unless

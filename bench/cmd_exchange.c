@@ -13,8 +13,6 @@
 #include "os/draft.h"
 #include "os/file.h"
 
-static pb_exit failed(pb_status s) { return pb_complain(pb_file_exit(s)); }
-
 /* A stream in memory, whose text is then put where it belongs: whole or not at all. */
 typedef struct draft {
     FILE *f;
@@ -80,7 +78,7 @@ pb_exit pb_cmd_export(const pb_options *o)
         s = gab && !o->better ? export_both(run, opts, o->out)
             : o->out          ? export_file(run, &opts, o->out)
                               : pb_export(run, &opts, stdout, stderr);
-    return s == PB_OK ? PB_EXIT_OK : failed(s);
+    return s == PB_OK ? PB_EXIT_OK : pb_complain_of(s);
 }
 
 /* ---- import --------------------------------------------------------------------------------------- */
@@ -154,9 +152,9 @@ pb_exit pb_cmd_import(const pb_options *o)
 {
     pb_import im;
     pb_status s = pb_import_open(o->args.n ? o->args.v[0] : "", &im);
-    if (s != PB_OK) return failed(s);
+    if (s != PB_OK) return pb_complain_of(s);
     s = read_files(o, &im);
     if (s == PB_OK) s = write_run(o, &im);
     pb_import_close(&im);
-    return s == PB_OK ? PB_EXIT_OK : failed(s);
+    return s == PB_OK ? PB_EXIT_OK : pb_complain_of(s);
 }

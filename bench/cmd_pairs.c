@@ -256,7 +256,7 @@ static pb_exit judge(const pb_options *o, const pb_pair_folder *f, const pb_pair
     pb_exit code = PB_EXIT_OK;
     const pb_compare_opts opts = compare_opts(o);
     pb_status s = pb_pair_judge_folder(f, p, gates, o->allow_mismatch, &j);
-    if (s != PB_OK) return pb_complain(pb_file_exit(s));
+    if (s != PB_OK) return pb_complain_of(s);
     s = pb_pair_report_show(&j, f, p, &(pb_pair_report_opts){&opts, o->explain, note}, stdout, &code);
     pb_pair_judgement_free(&j);
     return s == PB_OK ? code : pb_complain_of(s);
@@ -281,7 +281,7 @@ static pb_exit compare(const pb_options *o, pb_pair_plan *p)
     pb_run_name name;
     pb_pair_folder f = {.lock = -1};
     pb_status s = read_gates(o, &gates);
-    if (s != PB_OK) return pb_complain(pb_file_exit(s));
+    if (s != PB_OK) return pb_complain_of(s);
     pb_interrupt_watch();
     s = o->resume ? go_on(o, p, &f) : begin(o, &name, p, &f);
     const pb_exit code = s == PB_OK ? measure(o, &f, p, &gates) : pb_complain_of(s);
@@ -300,7 +300,7 @@ static pb_exit judge_again(const pb_options *o, const char *dir)
     if (s == PB_OK) s = set_rule(o, &p.rule);
     if (s == PB_OK) s = pb_pair_folder_look(dir, &f);
     if (s != PB_OK) code = pb_complain_of(s);
-    else if ((s = read_gates(o, &gates)) != PB_OK) code = pb_complain(pb_file_exit(s));
+    else if ((s = read_gates(o, &gates)) != PB_OK) code = pb_complain_of(s);
     else code = judge(o, &f, &p, &gates, NULL);
     pb_pair_plan_free(&p);
     return code;

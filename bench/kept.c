@@ -77,7 +77,7 @@ pb_status pb_kept_check(const char *dir, const pb_kept *k, int launches)
     return check(dir, "samples.csv", k->samples, launches, check_header);
 }
 
-static pb_status cut(const char *dir, const char *name, long long length)
+pb_status pb_kept_cut_file(const char *dir, const char *name, long long length)
 {
     char *path;
     PB_TRY(pb_path_join(dir, name, &path));
@@ -88,6 +88,6 @@ static pb_status cut(const char *dir, const char *name, long long length)
 
 pb_status pb_kept_cut(const char *dir, const pb_kept *k)
 {
-    PB_TRY(cut(dir, "results.csv", k->results));
-    return cut(dir, "samples.csv", k->samples);
+    PB_TRY(pb_kept_cut_file(dir, "results.csv", k->results));
+    return pb_kept_cut_file(dir, "samples.csv", k->samples);
 }

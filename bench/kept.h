@@ -10,9 +10,11 @@ typedef struct pb_kept {
 
 /* The sizes of the two files in the folder `dir`. EPATH, EIO. */
 pb_status pb_kept_sizes(const char *dir, pb_kept *out);
-/* EINVAL unless both files are as long and a line ends there, the rows up to there can be read, and all are of launches
- * below `launches`. EPATH, EIO, ENOMEM. Changes nothing. */
+/* EINVAL unless each file has at least that many bytes and a line ends there, the rows before that byte can be read, and
+ * all of them are of launches below `launches`. EPATH, EIO, ENOMEM. Changes nothing. */
 pb_status pb_kept_check(const char *dir, const pb_kept *k, int launches);
+/* Cuts dir/name to its first `length` bytes; a shorter file stays as it is. EPATH, EIO. */
+pb_status pb_kept_cut_file(const char *dir, const char *name, long long length);
 /* Cuts both files. EPATH, EIO. */
 pb_status pb_kept_cut(const char *dir, const pb_kept *k);
 #endif

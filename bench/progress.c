@@ -122,19 +122,10 @@ pb_status pb_progress_read(const char *dir, pb_place most, pb_progress_line *out
 
 /* ---- cutting -------------------------------------------------------------------------------------- */
 
-static pb_status cut(const char *dir, const char *name, long long length)
-{
-    char *path;
-    PB_TRY(pb_path_join(dir, name, &path));
-    const pb_status s = pb_append_cut(path, length);
-    free(path);
-    return s;
-}
-
 pb_status pb_progress_cut(const char *dir, const pb_progress_line *to)
 {
     PB_TRY(pb_kept_cut(dir, &to->kept));
-    return cut(dir, "progress.csv", to->end);
+    return pb_kept_cut_file(dir, "progress.csv", to->end);
 }
 
 static pb_status find_beginning(lines *l, int launch, pb_progress_line *out)
@@ -159,8 +150,8 @@ pb_status pb_progress_rewind(const char *dir, int launch)
     pb_status s = find_beginning(&l, launch, &at);
     close_lines(&l);
     if (s == PB_OK) s = pb_kept_check(dir, &at.kept, launch);
-    if (s == PB_OK) s = cut(dir, "progress.csv", at.end);
-    return s == PB_OK ? cut(dir, "results.csv", at.kept.results) : s;
+    if (s == PB_OK) s = pb_kept_cut_file(dir, "progress.csv", at.end);
+    return s == PB_OK ? pb_kept_cut_file(dir, "results.csv", at.kept.results) : s;
 }
 
 /* ---- one process at a time ------------------------------------------------------------------------ */

@@ -23,8 +23,8 @@ pb_status pb_progress_create(const char *dir);
 /* Appends "this is next, and the files are as long as they are now". */
 pb_status pb_progress_mark(const char *dir, pb_place next);
 /* The last line that results.csv and samples.csv are long enough for. Changes nothing. EINVAL: there is none; a line is
- * none, or its place is beyond launch most.launch or case most.next; or what would stay of the other files is not
- * whole (pb_kept_check). EPATH, EIO, ENOMEM. */
+ * malformed, or its place is beyond launch most.launch or case most.next; or what would stay of the other files fails
+ * pb_kept_check. EPATH, EIO, ENOMEM. */
 pb_status pb_progress_read(const char *dir, pb_place most, pb_progress_line *out);
 /* Cuts all three files back to that line. */
 pb_status pb_progress_cut(const char *dir, const pb_progress_line *to);

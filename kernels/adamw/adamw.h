@@ -7,9 +7,9 @@
  * outside the root, decay decoupled). s is the entry's clip scale when `scale_gradients`, else 1; of an entry without
  * a clip state it is 1/loss_scale, which every clip state's scale holds already. The
  * step number t, lr and loss_scale live in device memory, so that a recorded graph follows the schedule: the call
- * advances state->step itself, and when any of the clip states says skip, or the loss
- * is not finite, it changes nothing but state->skipped. Moments and master weights are f32; with dtype bf16 a tensor's
- * p is its f32 master, and w receives it rounded; with f32, master is NULL and p is w. */
+ * advances state->step itself, and when any of the clip states says skip, or the loss is not finite,
+ * it changes nothing but state->skipped. Moments and master weights are f32; with dtype bf16 a tensor's p is its f32
+ * master, and w receives it rounded; with f32, master is NULL and p is w. */
 #ifndef PB_ADAMW_H
 #define PB_ADAMW_H
 #include "kernels/core/op.h"
