@@ -296,12 +296,10 @@ static pb_exit judge_again(const pb_options *o, const char *dir)
     pb_pair_plan p = {0};
     pb_pair_folder f = {.lock = -1};
     pb_status s = pb_pair_plan_read(dir, &p);
-    pb_exit code;
     if (s == PB_OK) s = set_rule(o, &p.rule);
     if (s == PB_OK) s = pb_pair_folder_look(dir, &f);
-    if (s != PB_OK) code = pb_complain_of(s);
-    else if ((s = read_gates(o, &gates)) != PB_OK) code = pb_complain_of(s);
-    else code = judge(o, &f, &p, &gates, NULL);
+    if (s == PB_OK) s = read_gates(o, &gates);
+    const pb_exit code = s == PB_OK ? judge(o, &f, &p, &gates, NULL) : pb_complain_of(s);
     pb_pair_plan_free(&p);
     return code;
 }
