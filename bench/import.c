@@ -10,6 +10,7 @@
 #include "bench/results.h"
 #include "cli/hint.h"
 #include "os/disk.h"
+#include "os/text.h"
 
 enum { MOST_BYTES = 256 << 20 };
 
@@ -94,8 +95,7 @@ pb_status pb_import_bad(const pb_import *im, size_t line, const char *what, cons
 {
     char shown[96], at[32] = "";
     snprintf(shown, sizeof shown, "%s", detail);
-    for (char *p = shown; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f) *p = '?';
+    pb_make_printable(shown, '?');
     if (line) snprintf(at, sizeof at, ":%zu", line);
     return pb_fail(PB_EINVAL, "%s%s: %s%s", im->file, at, what, shown);
 }
@@ -118,11 +118,8 @@ pb_status pb_import_word(const pb_import *im, size_t line, const char *text, cha
     size_t n = strlen(text);
     if (!n) return pb_import_bad(im, line, "an empty name or value", "");
     if (n >= PB_AXIS_TEXT) return pb_import_bad(im, line, "a word of 64 or more characters: ", text);
-    for (size_t i = 0; i <= n; i++) {
-        bool bad = text[i] && ((unsigned char)text[i] <= ' ' || text[i] == 0x7f || strchr("/?&=,\"", text[i]));
-        out[i] = text[i];
-        if (bad) out[i] = '_';
-    }
+    for (size_t i = 0; i <= n; i++) out[i] = text[i] && strchr(" /?&=,\"", text[i]) ? '_' : text[i];
+    pb_make_printable(out, '_');
     return PB_OK;
 }
 
@@ -164,8 +161,7 @@ static pb_status add(pb_import *im, size_t line, const pb_case *c, pb_import_row
     pb_case_finish(&named);
     char text[512];
     snprintf(text, sizeof text, "%s", note);
-    for (char *t = text; *t; t++)
-        if ((unsigned char)*t < ' ') *t = ' ';
+    pb_make_printable(text, ' ');
     r.key = pb_intern(im->text, named.key, strlen(named.key));
     r.note = pb_intern(im->text, text, strlen(text));
     r.metric = pb_metric_find(r.metric)->name;

@@ -18,8 +18,9 @@ enum { MOST_SCRIPT = 1 << 20 };
 
 void pb_plot_plain(char *s)
 {
+    pb_make_printable(s, '_');
     for (; *s; s++)
-        if ((unsigned char)*s < ' ' || *s == '"' || *s == '\\' || *s == '`' || *s == '\'') *s = '_';
+        if (*s == '"' || *s == '\\' || *s == '`' || *s == '\'') *s = '_';
 }
 
 static const pb_series *figure_of(const pb_layout *l, const pb_placed *e, const pb_series_set *set)

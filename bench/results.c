@@ -14,6 +14,7 @@
 #include "os/append.h"
 #include "os/draft.h"
 #include "os/file.h"
+#include "os/text.h"
 
 /* ---- text -------------------------------------------------------------------------------------- */
 
@@ -230,8 +231,7 @@ pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value
     if (!m) return pb_fail(PB_EINVAL, "metric '%s' is not in metrics.def", metric);
     if (!isfinite(value) && strcmp(status, "ok") == 0) status = "failed", note = "the value is not finite";
     snprintf(text, sizeof text, "%s", note ? note : "");
-    for (char *t = text; *t; t++)
-        if ((unsigned char)*t < ' ') *t = ' '; /* one line a row, so that grep sees whole rows */
+    pb_make_printable(text, ' '); /* one line a row, so that grep sees whole rows */
     const pb_row r = {.bench_version = PB_BENCH_VERSION,
                       .run_id = s->run_id,
                       .machine_id = s->machine_id,

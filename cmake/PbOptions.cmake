@@ -24,6 +24,7 @@ target_compile_features(pb_options INTERFACE c_std_11)
 target_compile_options(pb_options INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes
     -Wmissing-prototypes -Wdouble-promotion -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math>
+  $<$<C_COMPILER_ID:Clang>:-Wno-gnu-zero-variadic-macro-arguments> # PB_ISA_MAP without further arguments
   $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xptxas=--warn-on-spills -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)
 if(PB_SANITIZE)
   target_compile_options(pb_options INTERFACE

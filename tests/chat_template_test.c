@@ -100,6 +100,7 @@ static void templates_cannot_run_without_end(void **state)
         {"{% set ns = namespace(x='aaaaaaaa') %}{% for a in m %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "bytes"},
         {"{{ ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1) }}", "nested deeper"},
         {"{% set m.x = 1 %}", "this attribute"},
+        {"{%-%}", "a statement without a name"}, /* the one token that has no text, in a template without texts */
     };
     json_t *context = json_pack("{s:o}", "m", json_array());
     pb_bytes out = {0};

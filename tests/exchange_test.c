@@ -243,6 +243,31 @@ static void other_tools_are_read(void **state)
 #define ROW "1024 256 float sum -1 10.0 1.0 1.0 0 10.0 1.0 1.0 0\n"
 #define END "# Out of bounds values : 0 OK\n"
 
+/* A control character, also one of UTF-8 (U+0097), must not reach a key or a note: the reader of results refuses it. */
+static void control_characters_are_replaced(void **state)
+{
+    static const char text[] = NVBENCH "x\xc2\x97y,0,H\xc2\x97 200,2^\x7f\xc2\x80"
+                                       "20,No,5,1e-6\n";
+    char *csv = NULL;
+    size_t n = 0;
+    pb_import im;
+    pb_table t;
+    (void)state;
+    CHECK_OK(pb_import_open("nvbench", &im));
+    CHECK_OK(pb_import_bytes(&im, "in", text, sizeof text - 1));
+    CHECK_OK(pb_import_finish(&im));
+    FILE *f = open_memstream(&csv, &n);
+    assert_non_null(f);
+    pb_import_write(&im, "run", "machine", f);
+    assert_int_equal(fclose(f), 0);
+    CHECK_OK(pb_table_parse("out", csv, n, &t));
+    assert_non_null(strstr(t.rows[0].key, "x__y"));
+    assert_non_null(strstr(t.rows[0].key, "N=2^___20"));
+    pb_table_free(&t);
+    pb_import_close(&im);
+    free(csv);
+}
+
 static void what_is_not_theirs_is_refused_with_its_place(void **state)
 {
     static const struct {
@@ -411,6 +436,7 @@ int main(void)
         cmocka_unit_test(log_lines_are_events),
         cmocka_unit_test(what_cannot_be_exported_says_why),
         cmocka_unit_test(other_tools_are_read),
+        cmocka_unit_test(control_characters_are_replaced),
         cmocka_unit_test(what_is_not_theirs_is_refused_with_its_place),
         cmocka_unit_test(figures_without_a_metric_are_counted),
         cmocka_unit_test(comparisons_as_markdown_and_junit),

@@ -198,14 +198,14 @@ static pb_status statement(pb_jinja *j)
                {"set", set_statement},
                {"generation", close_tag},
                {"endgeneration", close_tag}};
-    const char *name = pb_jinja_text(j, pb_jinja_peek(j) + 1);
+    const pb_jinja_token *name = pb_jinja_peek(j) + 1;
+    if (name->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a statement without a name");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (statement_is(j, all[i].name)) {
             PB_TRY(open_tag(j, all[i].name));
             return all[i].run(j);
         }
-    return pb_jinja_peek(j)[1].kind == PB_JINJA_NAME ? pb_jinja_refuse("the statement", name)
-                                                     : pb_fail(PB_EFORMAT, "a statement without a name");
+    return pb_jinja_refuse("the statement", pb_jinja_text(j, name));
 }
 
 static pb_status append(pb_jinja *j, json_t *v)

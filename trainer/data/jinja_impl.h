@@ -49,6 +49,7 @@ typedef struct pb_jinja {
 } pb_jinja;
 
 static inline const pb_jinja_token *pb_jinja_peek(const pb_jinja *j) { return &j->tokens.token[j->at]; }
+/* The text of a name, a literal or what stands between tags; the other kinds have none. */
 static inline const char *pb_jinja_text(const pb_jinja *j, const pb_jinja_token *t)
 {
     return j->tokens.texts.p + t->at;

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "os/file.h"
+#include "os/text.h"
 #include "trainer/data.h"
 #include "trainer/tokenizer/ranges.h"
 
@@ -95,8 +96,7 @@ static pb_status blame(pb_status s, const char *name)
 {
     char text[400];
     snprintf(text, sizeof text, "%s", pb_error());
-    for (char *c = text; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+    pb_make_printable(text, '?');
     return pb_fail(s, "%s: %s", name, text);
 }
 
