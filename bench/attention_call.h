@@ -4,6 +4,7 @@
 #define PB_ATTENTION_CALL_H
 #include "bench/attention_case.h"
 #include "kernels/core/arena.h"
+#include "kernels/core/op.h"
 
 /* What an output holds before a pass has written it: no result comes near it. */
 #define PB_UNWRITTEN 1e30

@@ -10,7 +10,7 @@
  * Lists hold the same rows on every machine and in every run. */
 #ifndef PB_ATTENTION_CASE_H
 #define PB_ATTENTION_CASE_H
-#include "bench/bench.h"
+#include "bench/rows.h"
 #include "kernels/core/dtype.h"
 
 typedef enum pb_attn_arm { PB_ARM_SPARSE, PB_ARM_DENSE, PB_ARM_DETERMINISTIC } pb_attn_arm;

@@ -2,6 +2,7 @@
 #ifndef PB_ATTENTION_CONTRACTS_H
 #define PB_ATTENTION_CONTRACTS_H
 #include "bench/attention_check.h"
+#include "bench/emit.h"
 
 /* MLA-FINITE, MLA-REL-DIFF-Q and, of a backward case, MLA-REL-DIFF-KV; no row where the case is not of the shape that
  * they are about: bf16, sparse, 1280 queries and rows, 64 heads of 512, lists of 640. */

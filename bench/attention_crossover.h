@@ -2,7 +2,7 @@
  * rows. */
 #ifndef PB_ATTENTION_CROSSOVER_H
 #define PB_ATTENTION_CROSSOVER_H
-#include "bench/bench.h"
+#include "bench/emit.h"
 
 /* The dense case that a sparse one is compared with: every row up to the query's own, on the same tensors. False: the
  * case is not of the arm sparse. One whose slots are masked on purpose has a twin that no run measures. */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bench/contracts.h"
-#include "bench/results.h"
+#include "bench/emit.h"
 
 enum { lowest, highest }; /* which figure is the best */
 enum { any_gpu, h200 };   /* where the bar applies */

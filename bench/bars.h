@@ -1,7 +1,7 @@
 /* bars.h - how fast single ops and whole steps have to be on a GPU: contract rows from a launch's own rows. */
 #ifndef PB_BARS_H
 #define PB_BARS_H
-#include "bench/bench.h"
+#include "bench/emit.h"
 
 /* A row BAR-... for every bar of the suite whose case this launch has measured, by the best such case. */
 pb_status pb_bars_conclude(pb_sink *sink, const char *suite);

@@ -9,7 +9,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "bench/results.h"
+#include "bench/rows.h"
+#include "bench/write_csv.h"
 #include "bench/verdict.h"
 #include "os/draft.h"
 #include "os/file.h"

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench.h"
+#include "bench/rows.h"
 
 /* Characters that separate the parts of a key, lists on the command line, and lines of text. */
 static bool word_ok(const char *s, size_t n)

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/results.h"
+#include "bench/emit.h"
+#include "kernels/core/op.h"
 #include "kernels/clip/clip.h"
 #include "kernels/core/arena.h"
 #include "kernels/linear/linear.h"

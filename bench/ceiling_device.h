@@ -2,7 +2,8 @@
  * on data in device memory, and what one launch and one node of a graph cost at least. */
 #ifndef PB_CEILING_DEVICE_H
 #define PB_CEILING_DEVICE_H
-#include "bench/bench.h"
+#include "bench/emit.h"
+#include "kernels/core/op.h"
 
 /* matmul_rate in bf16, matmul_f32_rate in true f32: 8192^3, random data, by linear_fwd's implementation `cublaslt`. */
 pb_status pb_ceiling_matmul(pb_ctx *ctx, const pb_case *c, pb_sink *sink);

@@ -8,7 +8,9 @@
 #include "bench/launch.h"
 #include "bench/progress.h"
 #include "bench/read.h"
-#include "bench/results.h"
+#include "bench/suite.h"
+#include "bench/turns.h"
+#include "kernels/core/op.h"
 #include "os/interrupt.h"
 #include "kernels/core/clock.h"
 

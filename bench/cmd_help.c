@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bench/commands.h"
+#include "bench/suite.h"
 
 static const struct {
     pb_exit code;
@@ -15,14 +16,6 @@ static const struct {
     {PB_EXIT_INCOMPARABLE, "a case failed, hung or is missing, or the two sides cannot be compared"},
     {PB_EXIT_HARNESS, "interrupted, or the machine let it down (no GPU, disk full, no memory); git bisect skips it"},
 };
-
-pb_exit pb_complain(pb_exit code)
-{
-    fprintf(stderr, "bench: %s\n", pb_error());
-    return code;
-}
-
-pb_exit pb_complain_of(pb_status s) { return pb_complain((pb_exit)pb_status_exit(s)); }
 
 static void print_exits(void)
 {

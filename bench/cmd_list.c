@@ -8,6 +8,7 @@
 #include "bench/metric.h"
 #include "bench/tables.h"
 #include "trainer/model.h"
+#include "bench/suite.h"
 
 static void suites(void)
 {

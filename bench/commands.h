@@ -13,9 +13,4 @@ pb_exit pb_after_run(const pb_options *o, const char *dir);
 
 /* `bench compare` of two executables, and of recorded pairs (cmd_pairs.c). false: that is not what is asked for. */
 bool pb_compare_pairs(const pb_options *o, pb_exit *code);
-
-/* One line on stderr, "bench: ...", from the last failure; returns the code. */
-pb_exit pb_complain(pb_exit code);
-/* The same with the exit code that the status of the failure has (os/status.h). */
-pb_exit pb_complain_of(pb_status s);
 #endif

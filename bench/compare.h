@@ -6,7 +6,7 @@
 #define PB_COMPARE_H
 #include <stdio.h>
 
-#include "bench/bench.h"
+#include "bench/exits.h"
 #include "bench/verdict.h"
 
 typedef struct pb_compare_opts {

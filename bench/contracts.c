@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bench/train_case.h"
+#include "os/interrupt.h"
 
 typedef struct contract {
     const char *id, *statement, *metric, *relation;

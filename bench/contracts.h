@@ -1,7 +1,8 @@
 /* contracts.h - the rows of contracts.def, measured or derived at the end of a launch. */
 #ifndef PB_CONTRACTS_H
 #define PB_CONTRACTS_H
-#include "bench/bench.h"
+#include "bench/emit.h"
+#include "kernels/core/op.h"
 
 enum {
     PB_CONTRACT_STEPS = 100 /* training steps of F-GRAPH-BWD-001 */

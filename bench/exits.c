@@ -1,5 +1,7 @@
-/* exits.c - which of two exit codes stands. */
-#include "bench/bench.h"
+/* exits.c - which of two exit codes a command ends with, and the line on stderr that goes with it. */
+#include "bench/exits.h"
+
+#include <stdio.h>
 
 static int rank(pb_exit e)
 {
@@ -11,3 +13,11 @@ static int rank(pb_exit e)
 }
 
 pb_exit pb_worse_exit(pb_exit a, pb_exit b) { return rank(a) >= rank(b) ? a : b; }
+
+pb_exit pb_complain(pb_exit code)
+{
+    fprintf(stderr, "bench: %s\n", pb_error());
+    return code;
+}
+
+pb_exit pb_complain_of(pb_status s) { return pb_complain((pb_exit)pb_status_exit(s)); }

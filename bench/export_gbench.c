@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/export.h"
+#include "bench/stats/median.h"
 
 typedef struct family {
     pb_export_page *p;

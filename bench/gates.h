@@ -12,7 +12,8 @@
  * A line for every metric that gates; what no line names has limit 0.15, no ceiling, and does not gate. */
 #ifndef PB_GATES_H
 #define PB_GATES_H
-#include "bench/bench.h"
+#include "bench/rows.h"
+#include <stddef.h>
 
 enum { PB_MAX_GATES = 256 };
 #define PB_DEFAULT_LIMIT 0.15

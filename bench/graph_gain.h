@@ -2,7 +2,8 @@
  * for itself, and from how many tokens a step on it no longer does. */
 #ifndef PB_GRAPH_GAIN_H
 #define PB_GRAPH_GAIN_H
-#include "bench/bench.h"
+#include "bench/emit.h"
+#include "kernels/core/op.h"
 
 /* Below this ratio of eager over graphed time a graph is said not to pay. */
 #define PB_GRAPH_PAYS 1.05

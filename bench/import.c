@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "bench/metric.h"
-#include "bench/results.h"
+#include "bench/rows.h"
+#include "bench/write_csv.h"
 #include "cli/hint.h"
 #include "os/disk.h"
 #include "os/text.h"

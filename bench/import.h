@@ -16,7 +16,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "bench/bench.h"
+#include "bench/rows.h"
 #include "bench/strings.h"
 
 typedef struct pb_import_row {

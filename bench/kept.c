@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "bench/read.h"
-#include "bench/results.h"
+#include "bench/write_csv.h"
 #include "os/append.h"
 #include "os/file.h"
 

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "bench/progress.h"
-#include "bench/results.h"
+#include "bench/emit.h"
 #include "bench/start.h"
 #include "bench/watch.h"
 #include "cli/threads.h"

@@ -2,6 +2,7 @@
 #ifndef PB_LAUNCH_H
 #define PB_LAUNCH_H
 #include "bench/plan.h"
+#include <stdint.h>
 
 typedef struct pb_launch {
     const char *dir, *run_id, *machine_id;

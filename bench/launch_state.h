@@ -10,7 +10,7 @@
 #define PB_LAUNCH_STATE_H
 #include <jansson.h>
 
-#include "bench/bench.h"
+#include "kernels/core/op.h"
 
 typedef struct pb_launch_watch pb_launch_watch;
 

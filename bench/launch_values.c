@@ -12,6 +12,7 @@
 
 #include "bench/series.h"
 #include "bench/stats/stats.h"
+#include "bench/measure.h"
 
 enum { RUN, LAUNCH, KEY, METRIC, INDEX, VALUE, NFIELDS, BLOCK = 64 << 10 };
 static const char *const header[NFIELDS] = {"run_id", "launch", "key", "metric", "index", "value"};

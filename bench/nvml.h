@@ -4,7 +4,7 @@
 #define PB_NVML_H
 #include <jansson.h>
 
-#include "bench/bench.h"
+#include "kernels/core/op.h"
 
 /* Figures in SI units; NaN: the driver does not say. */
 typedef struct pb_gpu_state {

@@ -6,6 +6,7 @@
 
 #include "bench/export.h"
 #include "os/text.h"
+#include "bench/suite.h"
 
 static const pb_command_info commands[] = {
 #define COMMAND(name, arguments, what) {#name, arguments, what},

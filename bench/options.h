@@ -1,7 +1,7 @@
 /* options.h - the command line as a struct; its fields are those of options.def. */
 #ifndef PB_OPTIONS_H
 #define PB_OPTIONS_H
-#include "bench/bench.h"
+#include "bench/rows.h"
 #include "cli/options.h"
 
 typedef enum pb_command {

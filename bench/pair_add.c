@@ -6,7 +6,7 @@
 #include "bench/json.h"
 #include "bench/pair_folder.h"
 #include "bench/read.h"
-#include "bench/results.h"
+#include "bench/write_csv.h"
 #include "bench/run_json.h"
 #include "os/append.h"
 #include "os/file.h"

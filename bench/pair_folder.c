@@ -8,7 +8,8 @@
 
 #include "bench/json.h"
 #include "bench/progress.h"
-#include "bench/results.h"
+#include "bench/exits.h"
+#include "bench/write_csv.h"
 #include "bench/run_json.h"
 #include "bench/run_name.h"
 #include "os/append.h"

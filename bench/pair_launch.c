@@ -16,6 +16,7 @@
 #include "kernels/core/clock.h"
 #include "os/append.h"
 #include "os/file.h"
+#include "os/interrupt.h"
 
 /* ---- the child -------------------------------------------------------------------------------------- */
 

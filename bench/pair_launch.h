@@ -8,8 +8,11 @@
 #ifndef PB_PAIR_LAUNCH_H
 #define PB_PAIR_LAUNCH_H
 #include <jansson.h>
+#include <stddef.h>
+#include <stdbool.h>
+#include <stdint.h>
 
-#include "bench/bench.h"
+#include "os/status.h"
 
 enum { PB_PAIR_PADDING = 4096, PB_PAIR_CANNOT_RUN = 127 };
 #define PB_PAIR_PADDING_NAME "BENCH_RANDOM_PADDING"

@@ -9,6 +9,7 @@
 
 #include "bench/metric.h"
 #include "os/file.h"
+#include "bench/measure.h"
 
 /* ---- one side: a value a series and pair ----------------------------------------------------------- */
 

@@ -10,6 +10,7 @@
 #include "bench/series.h"
 #include "bench/tables.h"
 #include "cli/hint.h"
+#include "bench/suite.h"
 
 enum { ITEM = 512 /* "batch=1,2,4" */, MOST_CASES = 20000 };
 

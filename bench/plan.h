@@ -2,6 +2,7 @@
 #ifndef PB_PLAN_H
 #define PB_PLAN_H
 #include "bench/options.h"
+#include "bench/suite.h"
 
 typedef struct pb_plan {
     const pb_suite *suite;

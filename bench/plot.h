@@ -9,7 +9,7 @@
 #define PB_PLOT_H
 #include <stdio.h>
 
-#include "bench/bench.h"
+#include "bench/exits.h"
 
 typedef struct pb_plot_opts {
     const char *figure;  /* "arms", "crossover" or "attention"; NULL: "arms" */

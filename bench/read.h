@@ -9,7 +9,7 @@
  * rows of the same key, metric, launch and run. */
 #ifndef PB_READ_H
 #define PB_READ_H
-#include "bench/bench.h"
+#include "bench/rows.h"
 #include "bench/strings.h"
 
 enum { PB_FIELD_MAX = 64 << 10, PB_COLUMNS_MAX = 256, PB_PATH_TEXT = 1024 };

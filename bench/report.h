@@ -11,8 +11,9 @@
 #ifndef PB_REPORT_H
 #define PB_REPORT_H
 #include <stdio.h>
+#include <stdbool.h>
 
-#include "bench/bench.h"
+#include "bench/exits.h"
 
 typedef struct pb_report_opts {
     const char *runs;    /* where the newest run is looked for; NULL: "runs" */

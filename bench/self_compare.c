@@ -9,7 +9,8 @@
 
 #include "bench/compare.h"
 #include "bench/read.h"
-#include "bench/results.h"
+#include "bench/rows.h"
+#include "bench/write_csv.h"
 #include "os/draft.h"
 #include "os/memory.h"
 #include "kernels/core/clock.h"

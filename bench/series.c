@@ -7,6 +7,7 @@
 
 #include "bench/metric.h"
 #include "bench/trend.h"
+#include "bench/stats/median.h"
 
 static int row_order(const void *a, const void *b)
 {

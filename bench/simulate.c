@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench.h"
+#include "bench/stats/median.h"
 #include "kernels/core/bind.h"
 
 /* One drawn pair of a comparison. */

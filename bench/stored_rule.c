@@ -1,5 +1,6 @@
 /* stored_rule.c - the rule of stored_rule.h. */
 #include "bench/stored_rule.h"
+#include "bench/stats/median.h"
 
 #include <math.h>
 

@@ -8,7 +8,9 @@
 #include "bench/attention_contracts.h"
 #include "bench/attention_crossover.h"
 #include "bench/bars.h"
-#include "bench/results.h"
+#include "bench/suite.h"
+#include "os/interrupt.h"
+#include "kernels/core/op.h"
 
 /* ---- correctness ----------------------------------------------------------------------------------------- */
 

@@ -7,7 +7,8 @@
 
 #include "bench/contracts.h"
 #include "bench/graph_gain.h"
-#include "bench/results.h"
+#include "bench/suite.h"
+#include "kernels/core/op.h"
 #include "bench/train_case.h"
 
 /* Graph against eager: the largest |a - b| of any gradient, and ||a - b|| / ||b||. NaN wins. */

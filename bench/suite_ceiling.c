@@ -5,7 +5,9 @@
 
 #include "bench/ceiling_device.h"
 #include "bench/contracts.h"
-#include "bench/results.h"
+#include "bench/suite.h"
+#include "os/interrupt.h"
+#include "kernels/core/op.h"
 #include "kernels/core/arena.h"
 #include "kernels/core/gemm.h"
 #include "profiles/ranges.h"

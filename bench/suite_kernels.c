@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "bench/bars.h"
-#include "bench/results.h"
+#include "bench/suite.h"
+#include "os/interrupt.h"
+#include "kernels/core/op.h"
 #include "kernels/core/cpu.h"
 
 /* An op that does this many FLOPs a byte or more is reported in FLOP/s, any other in B/s. */

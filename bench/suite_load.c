@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #include "bench/contracts.h"
-#include "bench/results.h"
+#include "bench/suite.h"
+#include "kernels/core/op.h"
 #include "bench/train_case.h"
 #include "os/memory.h"
 #include "trainer/hf/hf_load.h"

@@ -5,7 +5,11 @@
 #include <unistd.h>
 
 #include "bench/contracts.h"
-#include "bench/results.h"
+#include "bench/suite.h"
+#include "bench/write_csv.h"
+#include "bench/stats/median.h"
+#include "os/interrupt.h"
+#include "kernels/core/op.h"
 #include "bench/self_compare.h"
 
 enum { SAMPLES = PB_MAX_SAMPLES, ROWS = 256 };

@@ -1,5 +1,5 @@
 /* suites.c - every suite of suites.def. It stands alone, so that a test program can bring its own table. */
-#include "bench/bench.h"
+#include "bench/suite.h"
 
 const pb_suite *const pb_suites[] = {
 #define SUITE(name, what) &pb_suite_##name,

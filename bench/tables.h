@@ -1,7 +1,7 @@
 /* tables.h - columns.def as a table that code can walk. */
 #ifndef PB_TABLES_H
 #define PB_TABLES_H
-#include "bench/bench.h"
+#include "os/status.h"
 
 typedef struct pb_column {
     const char *name, *type, *what;

@@ -3,7 +3,7 @@
 #define PB_TEXT_H
 #include <stdio.h>
 
-#include "bench/bench.h"
+#include "bench/rows.h"
 
 enum { PB_FIGURE_TEXT = 64 };
 

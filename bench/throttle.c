@@ -7,7 +7,10 @@
 
 #include "bench/launch_state.h"
 #include "bench/read.h"
-#include "bench/results.h"
+#include "bench/rows.h"
+#include "bench/write_csv.h"
+#include "os/interrupt.h"
+#include "kernels/core/op.h"
 #include "bench/run_json.h"
 
 enum { WHY = 200 };

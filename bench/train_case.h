@@ -2,7 +2,8 @@
  * the check that its gradients are right. */
 #ifndef PB_TRAIN_CASE_H
 #define PB_TRAIN_CASE_H
-#include "bench/bench.h"
+#include "bench/emit.h"
+#include "kernels/core/op.h"
 #include "trainer/trainer.h"
 
 /* The axes every training suite has, with the defaults they share. `attention` is in a key only where it is given:

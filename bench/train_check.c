@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/results.h"
+#include "bench/emit.h"
+#include "kernels/core/op.h"
 #include "bench/train_case.h"
 
 /* The gradient_error that this launch has of a case with another mode or clip. */

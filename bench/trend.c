@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench.h"
+#include "bench/measure.h"
+#include "bench/stats/median.h"
 
 #define TELLS "warm-up suspect: first third "
 

@@ -8,6 +8,7 @@
 
 #include "bench/metric.h"
 #include "bench/stored_rule.h"
+#include "bench/stats/median.h"
 
 const char *const pb_verdict_names[PB_NVERDICTS] = {
 #define X(id, what) #id,

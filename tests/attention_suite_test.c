@@ -4,7 +4,8 @@
 
 #include "bench/attention_contracts.h"
 #include "bench/attention_crossover.h"
-#include "bench/results.h"
+#include "bench/suite.h"
+#include "kernels/core/op.h"
 #include "bench/v4_step.h"
 #include "tests/attention_cases.h"
 #include "tests/sink.h"

@@ -8,7 +8,8 @@
 #include "bench/fingerprint.h"
 #include "bench/graph_gain.h"
 #include "bench/plan.h"
-#include "bench/results.h"
+#include "bench/suite.h"
+#include "kernels/core/op.h"
 #include "tests/sink.h"
 
 /* ---- the crossover ---------------------------------------------------------------------------------- */

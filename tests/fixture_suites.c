@@ -9,7 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/results.h"
+#include "bench/suite.h"
+#include "os/interrupt.h"
+#include "kernels/core/op.h"
 #include "kernels/core/bind.h"
 #include "tests/lose_device.h"
 

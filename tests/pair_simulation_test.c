@@ -2,7 +2,7 @@
  * interval holds the mean, how often the rule cries wolf over both looks, how often it finds 2 %. Counts are of fixed
  * seeds, so nothing here is a matter of luck; each bound lies between what is right and what a broken rule gives, far
  * from both. */
-#include "bench/bench.h"
+#include "bench/stats/median.h"
 #include "bench/pair_rule.h"
 #include "bench/stats/distributions.h"
 #include "tests/test.h"

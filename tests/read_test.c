@@ -4,7 +4,8 @@
 #include <unistd.h>
 
 #include "bench/gates.h"
-#include "bench/results.h"
+#include "bench/rows.h"
+#include "bench/write_csv.h"
 #include "bench/soft_differences.h"
 #include "os/draft.h"
 #include "os/text.h"

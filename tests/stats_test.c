@@ -1,5 +1,5 @@
 /* stats_test.c - bench/stats against tables made by scipy and mpmath, and what it says where nothing can be said. */
-#include "bench/bench.h"
+#include "bench/stats/median.h"
 #include "bench/stats/distributions.h"
 #include "bench/stats/stats.h"
 #include "tests/test.h"

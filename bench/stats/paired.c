@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "bench/bench.h"
+#include "bench/stats/median.h"
 #include "bench/stats/distributions.h"
 #include "bench/stats/stats.h"
 

@@ -1,130 +1,24 @@
-/* results.c - the writer: rows and samples, each appended by one write. */
-#define _GNU_SOURCE
-#include "bench/results.h"
+/* emit.c - the rows and samples that a suite measures, each appended by one write. */
+#include "bench/emit.h"
 
-#include <csv.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "bench/metric.h"
-#include "bench/tables.h"
 #include "bench/trend.h"
+#include "bench/write_csv.h"
 #include "os/append.h"
-#include "os/draft.h"
 #include "os/file.h"
+#include "os/interrupt.h"
 #include "os/text.h"
-
-/* ---- text -------------------------------------------------------------------------------------- */
-
-void pb_csv_text(FILE *f, const char *s)
-{
-    if (!s) return;
-    size_t n = strlen(s);
-    bool plain = !strpbrk(s, ",\"\r\n") && (!n || (s[0] != ' ' && s[n - 1] != ' '));
-    if (plain) fputs(s, f);
-    else csv_fwrite2(f, s, n, '"');
-}
-
-void pb_csv_number(FILE *f, double v)
-{
-    if (isfinite(v)) fprintf(f, "%.9g", v);
-}
-
-static void put_str(FILE *f, const char *v) { pb_csv_text(f, v); }
-static void put_i64(FILE *f, long long v) { fprintf(f, "%lld", v); }
-static void put_f64(FILE *f, double v) { pb_csv_number(f, v); }
-
-void pb_csv_header(FILE *f)
-{
-    for (const pb_column *c = pb_columns; c->name; c++) fprintf(f, "%s%s", c == pb_columns ? "" : ",", c->name);
-    fputc('\n', f);
-}
-
-void pb_csv_row(FILE *f, const pb_row *r)
-{
-    const char *comma = "";
-#define COL(type, name, doc) fputs(comma, f), put_##type(f, r->name), comma = ",";
-#include "bench/columns.def"
-#undef COL
-    fputc('\n', f);
-}
-
-/* ---- files -------------------------------------------------------------------------------------- */
-
-/* A memory stream that collects what one write will append. */
-typedef struct page {
-    char *text;
-    size_t n;
-    FILE *f;
-} page;
-
-static pb_status page_open(page *p)
-{
-    *p = (page){0};
-    p->f = open_memstream(&p->text, &p->n);
-    return p->f ? PB_OK : pb_fail(PB_ENOMEM, "no memory for a row");
-}
-
-static pb_status page_append(page *p, int fd, const char *what)
-{
-    pb_status s =
-        fclose(p->f) == 0 ? pb_append_put(fd, what, p->text, p->n) : pb_fail(PB_ENOMEM, "no memory for a row");
-    free(p->text);
-    return s;
-}
 
 static pb_status open_in(const char *dir, const char *file, int *fd)
 {
     char *path;
     PB_TRY(pb_path_join(dir, file, &path));
     const pb_status s = pb_append_open(path, false, fd);
-    free(path);
-    return s;
-}
-
-static pb_status create(const char *dir, const char *file, const char *text, size_t n)
-{
-    char *path;
-    PB_TRY(pb_path_join(dir, file, &path));
-    const pb_status s = pb_file_create(path, text, n);
-    free(path);
-    return s;
-}
-
-static pb_status create_results(const char *dir)
-{
-    page p;
-    PB_TRY(page_open(&p));
-    pb_csv_header(p.f);
-    const pb_status s =
-        fclose(p.f) == 0 ? create(dir, "results.csv", p.text, p.n) : pb_fail(PB_ENOMEM, "no memory for a row");
-    free(p.text);
-    return s;
-}
-
-static void remove_results(const char *dir)
-{
-    char *path;
-    if (pb_path_join(dir, "results.csv", &path) != PB_OK) return;
-    unlink(path);
-    free(path);
-}
-
-pb_status pb_results_create(const char *dir)
-{
-    PB_TRY(create_results(dir));
-    const pb_status s = create(dir, "samples.csv", PB_SAMPLES_HEADER, strlen(PB_SAMPLES_HEADER));
-    if (s != PB_OK) remove_results(dir);
-    return s;
-}
-
-pb_status pb_results_append(const char *dir, const char *rows, size_t n)
-{
-    char *path;
-    PB_TRY(pb_path_join(dir, "results.csv", &path));
-    const pb_status s = pb_append(path, rows, n);
     free(path);
     return s;
 }
@@ -227,7 +121,7 @@ pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value
 {
     const pb_metric *m = pb_metric_find(metric);
     char text[512];
-    page p;
+    pb_page p;
     if (!m) return pb_fail(PB_EINVAL, "metric '%s' is not in metrics.def", metric);
     if (!isfinite(value) && strcmp(status, "ok") == 0) status = "failed", note = "the value is not finite";
     snprintf(text, sizeof text, "%s", note ? note : "");
@@ -244,9 +138,9 @@ pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value
                       .samples = samples,
                       .status = status,
                       .note = text};
-    PB_TRY(page_open(&p));
+    PB_TRY(pb_page_open(&p));
     pb_csv_row(p.f, &r);
-    pb_status st = page_append(&p, s->results, "results.csv");
+    pb_status st = pb_page_append(&p, s->results, "results.csv");
     s->write_failed |= st != PB_OK;
     return st == PB_OK ? notice(s, c, m, value, status) : st;
 }
@@ -254,14 +148,14 @@ pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value
 /* work 0: the samples are times; else work / time. */
 static pb_status emit_samples(pb_sink *s, const pb_case *c, const char *metric, double work, const pb_timing *t)
 {
-    page p;
-    PB_TRY(page_open(&p));
+    pb_page p;
+    PB_TRY(pb_page_open(&p));
     for (int i = 0; i < t->n; i++) {
         fprintf(p.f, "%s,%d,%s,%s,%d,", s->run_id, s->launch, c->key, metric, i);
         pb_csv_number(p.f, work > 0 ? work / t->seconds[i] : t->seconds[i]);
         fputc('\n', p.f);
     }
-    pb_status st = page_append(&p, s->samples, "samples.csv");
+    pb_status st = pb_page_append(&p, s->samples, "samples.csv");
     s->write_failed |= st != PB_OK;
     return st;
 }

@@ -1,22 +1,12 @@
-/* harness.c - times one piece of work: warm-up, samples until there are enough, their median. */
+/* measure.c - times one piece of work: warm-up, samples until there are enough, their median. */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "bench/bench.h"
+#include "bench/measure.h"
+#include "bench/slowdown.h"
+#include "bench/stats/median.h"
 #include "kernels/core/clock.h"
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double pb_median(double *v, int n)
-{
-    qsort(v, (size_t)n, sizeof *v, ascending);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
-}
+#include "os/interrupt.h"
 
 static pb_status check(const pb_measure_opts *o)
 {
@@ -34,17 +24,6 @@ static pb_status prepare(pb_ctx *ctx, const pb_measure_opts *o)
     if (o->before) PB_TRY(o->before(ctx, o->before_self));
     if (o->flush) PB_TRY(ctx->be->flush_cache(ctx));
     return o->queued ? PB_OK : ctx->be->sync(ctx);
-}
-
-static double wait_of(const pb_slowdown *s, double own) { return fmax(0, s->share * own - s->least); }
-
-pb_status pb_slow_down(pb_ctx *ctx, const pb_slowdown *s, int from, int end)
-{
-    double own = s->usual;
-    if (!(s->share > 0)) return PB_OK;
-    PB_TRY(ctx->be->mark(ctx, end));
-    if (ctx->id == PB_CPU) PB_TRY(ctx->be->between(ctx, from, end, &own));
-    return ctx->be->delay(ctx, wait_of(s, own));
 }
 
 /* Slots behind those of a batch: where a call that is slowed down ends by itself. */
@@ -121,14 +100,6 @@ static pb_status find_least_wait(pb_ctx *ctx, pb_slowdown *slow)
     return PB_OK;
 }
 
-void pb_slowdown_find(const double *seconds, double *own, int n, pb_slowdown *slow)
-{
-    const double asked = wait_of(slow, slow->usual);
-    slow->usual = pb_median_of(own, n);
-    for (int i = 0; i < n; i++) own[i] = seconds[i] - own[i];
-    slow->least = pb_median_of(own, n) - asked;
-}
-
 /* As one more part of the warm-up: on a device calls with a wait of no time, then with such waits as follow from them.
  */
 static pb_status find_slowdown(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_slowdown *slow)
@@ -197,20 +168,6 @@ static pb_status collect_graph(pb_ctx *ctx, pb_fn fn, void *self, const pb_measu
     if (s == PB_OK) s = collect(ctx, pb_replay, g, o, t);
     pb_graph_free(ctx, g);
     return s;
-}
-
-double pb_median_of(const double *v, int n)
-{
-    double sorted[PB_MAX_SAMPLES];
-    memcpy(sorted, v, (size_t)n * sizeof *sorted);
-    return pb_median(sorted, n);
-}
-
-double pb_slowed(const double *seconds, const double *own, int n)
-{
-    double share[PB_MAX_SAMPLES];
-    for (int i = 0; i < n; i++) share[i] = seconds[i] / own[i] - 1;
-    return pb_median(share, n);
 }
 
 pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out)

@@ -1,19 +1,22 @@
-/* results.h - writing results.csv and samples.csv, and the sink through which a suite does so.
- *
- * A row is appended by one write(2) the moment it exists; one that does not fit on the disk is taken back
- * whole. Numbers have 9 significant digits and are finite: what is not is an empty field. */
-#ifndef PB_RESULTS_H
-#define PB_RESULTS_H
-#include <stdio.h>
+/* emit.h - the sink through which a suite writes what it measured, into results.csv and samples.csv. */
+#ifndef PB_EMIT_H
+#define PB_EMIT_H
+#include "bench/measure.h"
+#include "bench/rows.h"
 
-#include "bench/bench.h"
+/* Where a suite puts what it measured. Every call writes at once (one row, one write). */
+typedef struct pb_sink pb_sink;
+/* unit and better follow from the metric by bench/metrics.def. */
+pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value, int samples, const char *status,
+                  const char *note);
+/* The median of the timing as `metric`, and its samples into samples.csv. Samples that still got faster add to the note
+ * (trend.h). */
+pb_status pb_emit_timing(pb_sink *s, const pb_case *c, const char *metric, const pb_timing *t, const char *note);
 
-/* The header line and one row of results.csv, fields quoted where RFC 4180 wants it. */
-void pb_csv_header(FILE *f);
-void pb_csv_row(FILE *f, const pb_row *r);
-/* One field, and a number (empty when not finite). */
-void pb_csv_text(FILE *f, const char *s);
-void pb_csv_number(FILE *f, double v);
+/* The value this launch emitted for a key and metric with status ok. */
+bool pb_sink_value(const pb_sink *s, const char *key, const char *metric, double *value);
+/* Walks the keys of cases this launch has measured: i = 0, 1, ...; NULL behind the last. */
+const char *pb_sink_key(const pb_sink *s, int i);
 
 struct pb_sink {
     int results, samples; /* file descriptors, O_APPEND */
@@ -26,12 +29,6 @@ struct pb_sink {
     bool write_failed, truncated;
 };
 
-#define PB_SAMPLES_HEADER "run_id,launch,key,metric,index,value\n"
-/* Creates dir/results.csv and dir/samples.csv with their header lines, both or neither. EPATH: they exist, or cannot be
- * made; EIO: the disk is full. */
-pb_status pb_results_create(const char *dir);
-/* Appends whole rows to dir/results.csv, all of them or none. EPATH, EIO. */
-pb_status pb_results_append(const char *dir, const char *rows, size_t n);
 /* Opens them for appending. The caller fills the fields from run_id on. */
 pb_status pb_sink_open(const char *dir, pb_sink *out);
 void pb_sink_close(pb_sink *s);
