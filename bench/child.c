@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/commands.h"
+#include "bench/exits.h"
 #include "bench/launch.h"
 #include "bench/progress.h"
 #include "bench/read.h"

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/commands.h"
+#include "bench/exits.h"
 #include "bench/nvml.h"
 
 enum { SAID = 256 };

@@ -1,16 +1,12 @@
-/* contracts.h - the rows of contracts.def, measured or derived at the end of a launch. */
+/* contracts.h - rows that say whether a contract of contracts.def holds: suite "contract", case the id, metric `contract`,
+ * status pass, fail or unsupported. */
 #ifndef PB_CONTRACTS_H
 #define PB_CONTRACTS_H
 #include "bench/emit.h"
 #include "kernels/core/op.h"
 
-enum {
-    PB_CONTRACT_STEPS = 100 /* training steps of F-GRAPH-BWD-001 */
-};
-
-/* Emits one row per contract: suite "contract", case the id, metric `contract`, status pass, fail or
- * unsupported. Reads the launch's own rows for the contracts that are ratios of measured cases. */
-pb_status pb_contracts_conclude(pb_ctx *ctx, pb_sink *sink);
+/* One row for each contract that is a ratio of two cases measured earlier in this run (F-GRAPH-BWD-003a and b). */
+pb_status pb_contract_ratios(pb_ctx *ctx, pb_sink *sink);
 
 /* One row: the figure of contract `id` for a case with these axes; where the contract does not apply (`applies` false)
  * the row is unsupported. `how`: what a reader should know of the figure. */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/contracts.h"
+#include "bench/graph_contract.h"
 #include "bench/graph_gain.h"
 #include "bench/suite.h"
 #include "kernels/core/op.h"
@@ -152,7 +153,8 @@ static const char *const device_full_grid[] = {
 
 static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
 {
-    PB_TRY(pb_contracts_conclude(ctx, sink));
+    PB_TRY(pb_contract_ratios(ctx, sink));
+    PB_TRY(pb_graph_contracts(ctx, sink));
     return ctx->id == PB_CPU ? PB_OK : pb_graph_gain_conclude(sink, "backward", "backward_time");
 }
 

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/measure.h"
 #include "bench/stats/median.h"
 
 #define TELLS "warm-up suspect: first third "
@@ -25,7 +24,7 @@ double pb_trend(const double *seconds, int n)
 {
     const double one_percent = 2.3263478740408408; /* of a normal distribution lies above */
     const int m = n / 3;
-    if (m < 5 || n > PB_MAX_SAMPLES) return 0;
+    if (m < 5 || n > PB_MEDIAN_MOST) return 0;
     const double *last = seconds + n - m, trend = pb_median_of(seconds, m) / pb_median_of(last, m) - 1;
     return trend > PB_TREND_LEAST && rank_sum(seconds, last, m) > one_percent ? trend : 0;
 }
