@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "bench/commands.h"
-#include "bench/doctor.h"
+#include "bench/machine/doctor.h"
 #include "kernels/core/clock.h"
 
 static void examine_gpu(pb_backend_id device, pb_patient *p)

@@ -4,13 +4,13 @@
 #include <string.h>
 
 #include "bench/commands.h"
-#include "bench/export.h"
-#include "bench/fingerprint.h"
-#include "bench/import.h"
-#include "bench/exits.h"
-#include "bench/write_csv.h"
-#include "bench/run_json.h"
-#include "bench/run_name.h"
+#include "bench/exchange/export.h"
+#include "bench/exchange/import.h"
+#include "bench/machine/fingerprint.h"
+#include "bench/rows/exits.h"
+#include "bench/rows/write_csv.h"
+#include "bench/run/run_json.h"
+#include "bench/run/run_name.h"
 #include "os/draft.h"
 #include "os/file.h"
 

@@ -4,15 +4,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/baseline.h"
 #include "bench/commands.h"
-#include "bench/compare.h"
+#include "bench/compare/baseline.h"
+#include "bench/compare/compare.h"
+#include "bench/pairs/simulate_files.h"
+#include "bench/report/plot.h"
+#include "bench/report/report.h"
+#include "bench/rows/read.h"
+#include "bench/text/markup.h"
 #include "cli/hint.h"
-#include "bench/markup.h"
-#include "bench/plot.h"
-#include "bench/read.h"
-#include "bench/report.h"
-#include "bench/simulate_files.h"
 
 /* Those functions say by their code whether anything is to be explained. */
 static pb_exit explained(pb_exit code)

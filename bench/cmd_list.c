@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "bench/commands.h"
-#include "bench/export.h"
+#include "bench/exchange/export.h"
+#include "bench/rows/metric.h"
+#include "bench/rows/tables.h"
+#include "bench/suites/suite.h"
 #include "cli/hint.h"
-#include "bench/metric.h"
-#include "bench/tables.h"
 #include "trainer/model.h"
-#include "bench/suite.h"
 
 static void suites(void)
 {

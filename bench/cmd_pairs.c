@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include "bench/commands.h"
-#include "bench/compare.h"
-#include "bench/pair_run.h"
-#include "bench/run_name.h"
-#include "os/interrupt.h"
+#include "bench/compare/compare.h"
+#include "bench/pairs/pair_run.h"
+#include "bench/run/run_name.h"
 #include "os/disk.h"
 #include "os/file.h"
+#include "os/interrupt.h"
 
 enum { DEFAULT_PAIRS = 12, OPTION_WORDS = 40, NUMBER = 40 };
 

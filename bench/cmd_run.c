@@ -5,23 +5,23 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/clock_lock.h"
 #include "bench/commands.h"
-#include "bench/fingerprint.h"
-#include "bench/launch.h"
-#include "bench/progress.h"
-#include "bench/read.h"
-#include "bench/suite.h"
-#include "bench/write_csv.h"
-#include "kernels/core/op.h"
-#include "bench/resume.h"
-#include "bench/run_json.h"
-#include "bench/run_name.h"
-#include "bench/series.h"
-#include "bench/throttle.h"
-#include "os/interrupt.h"
+#include "bench/machine/fingerprint.h"
+#include "bench/rows/read.h"
+#include "bench/rows/series.h"
+#include "bench/rows/write_csv.h"
+#include "bench/run/clock_lock.h"
+#include "bench/run/launch.h"
+#include "bench/run/progress.h"
+#include "bench/run/resume.h"
+#include "bench/run/run_json.h"
+#include "bench/run/run_name.h"
+#include "bench/run/throttle.h"
+#include "bench/suites/suite.h"
 #include "kernels/core/clock.h"
 #include "kernels/core/gpu_check.h"
+#include "kernels/core/op.h"
+#include "os/interrupt.h"
 
 enum { MOST_LAUNCHES = 1000000000 };
 

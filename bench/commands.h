@@ -2,10 +2,10 @@
  * for on stdout and one line on stderr when it fails. */
 #ifndef PB_COMMANDS_H
 #define PB_COMMANDS_H
-#include "bench/options.h"
+#include "bench/options/options.h"
 
 #define COMMAND(name, arguments, what) pb_exit pb_cmd_##name(const pb_options *o);
-#include "bench/commands.def"
+#include "bench/options/commands.def"
 #undef COMMAND
 
 /* What follows a whole run: its table, and the comparison with the stored baseline. */

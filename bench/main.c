@@ -8,7 +8,7 @@
 
 static pb_exit (*const functions[PB_NCOMMANDS])(const pb_options *o) = {
 #define COMMAND(name, arguments, what) pb_cmd_##name,
-#include "bench/commands.def"
+#include "bench/options/commands.def"
 #undef COMMAND
 };
 

@@ -86,7 +86,7 @@ def bars(suite):
     }
     lines = re.findall(r'BAR\("([^"]+)",\s*"([^"]+)", "([^"]+)", (\w+), (\w+), \w+\)', text["bars"])
     if len(lines) != len(re.findall(r"^BAR\(", text["bars"], re.M)):
-        fail("bench/bars.def has a line that is no BAR(case, what, contract, metric, best, where)")
+        fail("bench/derived/bars.def has a line that is no BAR(case, what, contract, metric, best, where)")
     best = {"lowest": min, "highest": max}
     return [(c, w, i, m, best[b], *bounds[i]) for c, w, i, m, b in lines if c.startswith(suite + "/")]
 

@@ -1,8 +1,8 @@
 /* attention_cases.h - cases of the suite attention from lines of its grid, for its tests. */
 #ifndef PB_ATTENTION_CASES_H
 #define PB_ATTENTION_CASES_H
-#include "bench/attention_case.h"
-#include "bench/plan.h"
+#include "bench/suites/attention_case.h"
+#include "bench/run/plan.h"
 #include "tests/test.h"
 
 static inline pb_status add_to(void *user, const pb_case *c)

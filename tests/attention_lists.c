@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/attention_case.h"
+#include "bench/suites/attention_case.h"
 
 int main(int argc, char **argv)
 {

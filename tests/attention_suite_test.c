@@ -2,11 +2,11 @@
  * crossovers that it derives, and a case from end to end. */
 #include <unistd.h>
 
-#include "bench/attention_contracts.h"
-#include "bench/attention_crossover.h"
-#include "bench/suite.h"
+#include "bench/suites/attention_contracts.h"
+#include "bench/derived/attention_crossover.h"
+#include "bench/suites/suite.h"
 #include "kernels/core/op.h"
-#include "bench/v4_step.h"
+#include "bench/suites/v4_step.h"
 #include "tests/attention_cases.h"
 #include "tests/sink.h"
 

@@ -4,11 +4,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/bars.h"
-#include "bench/fingerprint.h"
-#include "bench/graph_gain.h"
-#include "bench/plan.h"
-#include "bench/suite.h"
+#include "bench/derived/bars.h"
+#include "bench/machine/fingerprint.h"
+#include "bench/derived/graph_gain.h"
+#include "bench/run/plan.h"
+#include "bench/suites/suite.h"
 #include "kernels/core/op.h"
 #include "tests/sink.h"
 

@@ -117,7 +117,7 @@ if python3 -c 'import yaml' 2>/dev/null; then
 import re, sys, yaml
 from pathlib import Path
 source = Path(sys.argv[1])
-options = set(re.findall(r"^OPT\((\w+),", (source / "bench/options.def").read_text(), re.M))
+options = set(re.findall(r"^OPT\((\w+),", (source / "bench/options/options.def").read_text(), re.M))
 def steps(node):  # every script, wherever it stands
     if isinstance(node, dict):
         for key, value in node.items():

@@ -3,8 +3,8 @@
 #define PB_COMPARE_CASES_H
 #include <ctype.h>
 
-#include "bench/baseline.h"
-#include "bench/compare.h"
+#include "bench/compare/baseline.h"
+#include "bench/compare/compare.h"
 #include "tests/files_test.h"
 
 typedef struct expected {

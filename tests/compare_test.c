@@ -1,5 +1,5 @@
 /* compare_test.c - `bench compare` on fixtures: every verdict, every exit code, what is refused and why. */
-#include "bench/self_compare.h"
+#include "bench/suites/self_compare.h"
 #include "tests/compare_cases.h"
 
 static const expected cases[] = {

@@ -3,11 +3,11 @@
 #include <jansson.h>
 #include <math.h>
 
-#include "bench/compare.h"
-#include "bench/export.h"
-#include "bench/import.h"
-#include "bench/markup.h"
-#include "bench/report.h"
+#include "bench/compare/compare.h"
+#include "bench/exchange/export.h"
+#include "bench/exchange/import.h"
+#include "bench/text/markup.h"
+#include "bench/report/report.h"
 #include "tests/files_test.h"
 
 #define EXCHANGE PB_SOURCE_DIR "/tests/fixtures/exchange/"

@@ -1,4 +1,4 @@
-/* fixture_suites.c - a table of suites that behave and misbehave on purpose, in place of bench/suites.c:
+/* fixture_suites.c - a table of suites that behave and misbehave on purpose, in place of bench/suites/suites.c:
  * with bench/main.c it makes the program bench_fixture, which cli_test.sh drives. */
 #define _GNU_SOURCE
 #include <math.h>
@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bench/suite.h"
+#include "bench/suites/suite.h"
 #include "os/interrupt.h"
 #include "kernels/core/op.h"
 #include "kernels/core/bind.h"

@@ -7,8 +7,8 @@
 #include <fcntl.h>
 
 #include "os/interrupt.h"
-#include "bench/emit.h"
-#include "bench/write_csv.h"
+#include "bench/measure/emit.h"
+#include "bench/rows/write_csv.h"
 #include "tests/scripted.h"
 #include "tests/test.h"
 

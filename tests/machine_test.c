@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "bench/doctor.h"
-#include "bench/fingerprint.h"
-#include "bench/throttle.h"
+#include "bench/machine/doctor.h"
+#include "bench/machine/fingerprint.h"
+#include "bench/run/throttle.h"
 #include "tests/folder_test.h"
 
 /* ---- the host, from files ------------------------------------------------------------------------------- */
@@ -187,7 +187,7 @@ static void what_is_not_known_is_unknown(void **state)
     p.has_gpu = true;
     const double none = (double)NAN;
 #define READING(name, ...) p.gpu.name = none;
-#include "bench/gpu_readings.def"
+#include "bench/machine/gpu_readings.def"
 #undef READING
     p.gpu.busy = none, p.gpu.processes = -1;
     for (const pb_check_info *c = pb_checks; c->name; c++)

@@ -2,7 +2,7 @@
  * a time does to their median, and what of them is taken for a warm-up that was too short. */
 #include "bench/stats/distributions.h"
 #include "bench/stats/stats.h"
-#include "bench/trend.h"
+#include "bench/stats/trend.h"
 #include "tests/measured.h"
 
 /* ---- known distributions ------------------------------------------------------------------------ */

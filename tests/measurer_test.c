@@ -1,7 +1,7 @@
 /* measurer_test.c - the measurer itself, on a device and a host whose clocks are a script: what is no sample is
  * not timed, sampling stops when it should, and what goes wrong is one error. */
 #include "tests/measured.h"
-#include "bench/slowdown.h"
+#include "bench/measure/slowdown.h"
 #include "os/interrupt.h"
 
 static const double unit = SCRIPTED_UNIT;

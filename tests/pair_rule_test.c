@@ -1,7 +1,7 @@
 /* pair_rule_test.c - the rule of paired comparisons: every verdict and reason, degenerate pairs, the family, the looks.
  */
-#include "bench/compare.h"
-#include "bench/pair_rule.h"
+#include "bench/compare/compare.h"
+#include "bench/pairs/pair_rule.h"
 #include "tests/test.h"
 
 static const pb_compare_opts lenient = {0}, strict = {.strict = true};

@@ -1,9 +1,9 @@
-/* pair_simulation_test.c - what bench/stats and bench/pair_rule.h promise, by seeded Monte Carlo: how often the
+/* pair_simulation_test.c - what bench/stats and bench/pairs/pair_rule.h promise, by seeded Monte Carlo: how often the
  * interval holds the mean, how often the rule cries wolf over both looks, how often it finds 2 %. Counts are of fixed
  * seeds, so nothing here is a matter of luck; each bound lies between what is right and what a broken rule gives, far
  * from both. */
 #include "bench/stats/median.h"
-#include "bench/pair_rule.h"
+#include "bench/pairs/pair_rule.h"
 #include "bench/stats/distributions.h"
 #include "tests/test.h"
 

@@ -3,10 +3,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "bench/gates.h"
-#include "bench/rows.h"
-#include "bench/write_csv.h"
-#include "bench/soft_differences.h"
+#include "bench/compare/gates.h"
+#include "bench/rows/rows.h"
+#include "bench/rows/write_csv.h"
+#include "bench/compare/soft_differences.h"
 #include "os/draft.h"
 #include "os/text.h"
 #include "tests/files_test.h"

@@ -1,10 +1,10 @@
 /* report_test.c - `bench report` against golden text, figures for people, and `bench plot`. */
 #include <unistd.h>
 
-#include "bench/plot.h"
-#include "bench/plot_impl.h"
-#include "bench/report.h"
-#include "bench/text.h"
+#include "bench/report/plot.h"
+#include "bench/report/plot_impl.h"
+#include "bench/report/report.h"
+#include "bench/text/text.h"
 #include "tests/files_test.h"
 
 #define REPORTS PB_SOURCE_DIR "/tests/fixtures/report/"

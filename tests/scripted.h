@@ -4,7 +4,7 @@
  * script and the costs below say; keep them multiples of SCRIPTED_UNIT, and every sum is exact. */
 #ifndef PB_TESTS_SCRIPTED_H
 #define PB_TESTS_SCRIPTED_H
-#include "bench/measure.h"
+#include "bench/measure/measure.h"
 #include "kernels/core/op.h"
 
 #define SCRIPTED_UNIT 0x1p-20 /* seconds */

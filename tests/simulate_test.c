@@ -1,7 +1,7 @@
-/* simulate_test.c - bench/simulate.h on synthetic launches, whose rates are known: by pair_simulation_test, by the
+/* simulate_test.c - bench/pairs/simulate.h on synthetic launches, whose rates are known: by pair_simulation_test, by the
  * closed forms of power.c, or because there is no other. Counts are of fixed seeds, and their bounds lie between what
  * is right and what a broken simulation gives. */
-#include "bench/simulate.h"
+#include "bench/pairs/simulate.h"
 #include "kernels/core/bind.h"
 #include "tests/test.h"
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "bench/emit.h"
-#include "bench/write_csv.h"
+#include "bench/measure/emit.h"
+#include "bench/rows/write_csv.h"
 #include "tests/test.h"
 
 static char dir[32];

@@ -3,8 +3,8 @@
  * gate. */
 #include <math.h>
 
-#include "bench/stored_rule.h"
-#include "bench/verdict.h"
+#include "bench/compare/stored_rule.h"
+#include "bench/compare/verdict.h"
 #include "kernels/core/bind.h"
 #include "tests/compare_cases.h"
 

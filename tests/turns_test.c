@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bench/turns.h"
+#include "bench/measure/time_slice.h"
 #include "os/interrupt.h"
 #include "tests/test.h"
 

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "bench/stats/median.h"
 #include "bench/stats/distributions.h"
+#include "bench/stats/median.h"
 #include "bench/stats/stats.h"
 
 pb_sample pb_sample_of(const double *x, int n)

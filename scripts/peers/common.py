@@ -1,8 +1,8 @@
 """common.py - what all peers share: Plumb's own tables and keys, the shipped text as the same ids, timing, rows.
 
 A peer is a script that takes keys of bench (suite/case?axis=value&...), measures each in one process and appends rows
-of results.csv. The models come from trainer/model.def, the columns from bench/columns.def, units from
-bench/metrics.def: there is no second table. Only functions that need torch import it.
+of results.csv. The models come from trainer/model.def, the columns from bench/rows/columns.def, units from
+bench/rows/metrics.def: there is no second table. Only functions that need torch import it.
 """
 import argparse
 import csv
@@ -172,9 +172,9 @@ class Rows:
     """Appends rows of results.csv; the runner fills in run_id, machine_id and launch."""
 
     def __init__(self, path, note):
-        self.columns = [c[1] for c in def_lines("bench/columns.def", "COL")]
-        self.metrics = {m[0]: m for m in def_lines("bench/metrics.def", "METRIC")}
-        self.version = re.search(r'PB_BENCH_VERSION "(.*)"', (ROOT / "bench/bench.h").read_text()).group(1)
+        self.columns = [c[1] for c in def_lines("bench/rows/columns.def", "COL")]
+        self.metrics = {m[0]: m for m in def_lines("bench/rows/metrics.def", "METRIC")}
+        self.version = re.search(r'PB_BENCH_VERSION "(.*)"', (ROOT / "bench/rows/rows.h").read_text()).group(1)
         self.note, self.bad, self.path = note, 0, path
         if not path:
             self.write_header(sys.stdout)

@@ -132,7 +132,7 @@ PEERS = {
 # ---- timing -----------------------------------------------------------------------------------------------------
 
 class Clock:
-    """As DEVICE_USUAL of bench/suite_kernels.c on a GPU; the wall clock on a CPU, where nothing is flushed."""
+    """As DEVICE_USUAL of bench/suites/suite_kernels.c on a GPU; the wall clock on a CPU, where nothing is flushed."""
 
     def __init__(self, device):
         self.gpu = device == "cuda"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/gates.h"
-#include "bench/metric.h"
+#include "bench/compare/gates.h"
+#include "bench/rows/metric.h"
 #include "os/text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);

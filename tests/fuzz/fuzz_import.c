@@ -4,7 +4,7 @@
  *     build/fuzz/bin/fuzz_import -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_import */
 #include <stdint.h>
 
-#include "bench/import.h"
+#include "bench/exchange/import.h"
 #include "tests/fuzz/read_bytes.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);

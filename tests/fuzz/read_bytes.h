@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/layout.h"
-#include "bench/read.h"
-#include "bench/series.h"
-#include "bench/verdict.h"
+#include "bench/report/layout.h"
+#include "bench/rows/read.h"
+#include "bench/rows/series.h"
+#include "bench/compare/verdict.h"
 #include "os/text.h"
 
 /* Aborts when what was read breaks a promise of read.h. */

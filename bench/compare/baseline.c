@@ -1,0 +1,359 @@
+/* baseline.c - stores runs as sessions of a baseline. */
+#include "bench/compare/baseline.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "bench/compare/verdict.h"
+#include "bench/rows/rows.h"
+#include "bench/rows/write_csv.h"
+#include "os/draft.h"
+#include "os/file.h"
+
+enum { MAX_SUITES = 32 };
+
+static const char *folder_of(const pb_baseline_opts *o) { return pb_baseline_folder(o->baselines); }
+
+/* ---- names ------------------------------------------------------------------------------------- */
+
+static bool name_ok(const char *s)
+{
+    if (!*s || *s == '.') return false;
+    for (; *s; s++)
+        if (*s <= ' ' || *s == '/' || *s == '\\' || *s == 0x7f) return false;
+    return true;
+}
+
+pb_status pb_baseline_path(const char *baselines, const char *machine_id, const char *suite, char *out, size_t n)
+{
+    if (!name_ok(machine_id)) return pb_fail(PB_EINVAL, "machine_id '%.80s' cannot name a folder", machine_id);
+    if (!name_ok(suite)) return pb_fail(PB_EINVAL, "suite '%.80s' cannot name a file", suite);
+    int len = snprintf(out, n, "%s/%s/%s.csv", baselines, machine_id, suite);
+    return len < 0 || (size_t)len >= n ? pb_fail(PB_EINVAL, "a path of %d characters", len) : PB_OK;
+}
+
+pb_status pb_baseline_gates(const char *baselines, const char *gates, pb_gates *out)
+{
+    char path[PB_PATH_TEXT];
+    snprintf(path, sizeof path, "%s/gates.csv", pb_baseline_folder(baselines));
+    return pb_gates_read(gates ? gates : path, out);
+}
+
+int pb_baseline_suites(const pb_series_set *set, char (*suites)[PB_AXIS_TEXT], int max)
+{
+    int n = 0;
+    for (size_t i = 0; i < set->n && n < max; i++) {
+        const char *key = set->s[i].key;
+        size_t len = pb_suite_length(key);
+        if (pb_key_of(key, "ceiling") || pb_baseline_derived(key) || (n && pb_key_of(key, suites[n - 1]))) continue;
+        memcpy(suites[n], key, len);
+        suites[n++][len] = 0;
+    }
+    bool ceilings = false;
+    for (size_t i = 0; i < set->n; i++) ceilings |= pb_key_of(set->s[i].key, "ceiling");
+    if (!n && ceilings && max) snprintf(suites[n++], PB_AXIS_TEXT, "ceiling");
+    return n;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------- */
+
+/* To four digits. */
+static double rounded(double v)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.4g", v);
+    return strtod(text, NULL);
+}
+
+/* Figures, and verdicts of contracts. A crossover names the suite it is of: crossover/SUITE. */
+static bool belongs(const pb_series *s, const char *suite)
+{
+    const size_t n = strlen(suite), prefix = strlen("crossover/");
+    if (pb_key_of(s->key, "contract")) return strcmp(s->status, "pass") == 0 || strcmp(s->status, "fail") == 0;
+    if (pb_key_of(s->key, "crossover") && (strncmp(s->key + prefix, suite, n) != 0 || s->key[prefix + n] != '?'))
+        return false;
+    const bool ours = pb_key_of(s->key, suite) || pb_key_of(s->key, "ceiling") || pb_key_of(s->key, "crossover");
+    return ours && pb_series_ok(s);
+}
+
+/* A series of the run as a row of the session `run_id`. */
+static pb_row row_of(const pb_series *s, const char *run_id, const char *reason)
+{
+    return (pb_row){.bench_version = s->bench_version,
+                    .run_id = run_id,
+                    .machine_id = s->machine_id,
+                    .launch = s->launches,
+                    .key = s->key,
+                    .metric = s->metric,
+                    .unit = s->unit,
+                    .better = s->better,
+                    .value = rounded(s->median),
+                    .samples = 0,
+                    .status = s->status,
+                    .note = pb_baseline_derived(s->key) ? s->note : reason};
+}
+
+static int file_order(const void *a, const void *b)
+{
+    const pb_row *x = a, *y = b;
+    int by_run = strcmp(x->run_id, y->run_id);
+    return by_run ? by_run : pb_series_order(x->key, x->metric, y->key, y->metric);
+}
+
+/* An update reads a file, adds to it and writes it: whoever else does so waits for the lock on the folder, which ends
+ * with its descriptor. Where the file system has no locks there is none. */
+static pb_status lock_folder(const char *baselines, int *out)
+{
+    PB_TRY(pb_make_folder(baselines));
+    const int fd = open(baselines, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return pb_fail_errno(errno, "%s", baselines);
+    while (flock(fd, LOCK_EX) != 0 && errno == EINTR) {
+    }
+    *out = fd;
+    return PB_OK;
+}
+
+static pb_status make_machine_folder(const char *baselines, const char *machine_id)
+{
+    char *path = NULL;
+    PB_TRY(pb_path_join(baselines, machine_id, &path));
+    const pb_status s = pb_make_folder(path);
+    free(path);
+    return s;
+}
+
+static pb_status replace(const char *path, const pb_row *rows, size_t n)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *f = open_memstream(&text, &length);
+    if (!f) return pb_fail(PB_ENOMEM, "baseline: out of memory");
+    pb_csv_header(f);
+    for (size_t i = 0; i < n; i++) pb_csv_row(f, &rows[i]);
+    const pb_status s =
+        fclose(f) == 0 ? pb_file_replace(path, text, length) : pb_fail(PB_ENOMEM, "baseline: out of memory");
+    free(text);
+    return s;
+}
+
+/* ---- what may enter ------------------------------------------------------------------------------ */
+
+/* Whether a run may become what later ones are measured against. */
+static pb_status acceptable(const pb_table *t, const pb_series_set *set)
+{
+    if (!t->n) return pb_fail(PB_EINVAL, "%s: has a header but no rows", t->path);
+    const pb_row *first = t->rows; /* equal strings of a table are equal pointers */
+    for (const pb_row *r = first; r < first + t->n; r++)
+        if (r->run_id != first->run_id || r->machine_id != first->machine_id ||
+            r->bench_version != first->bench_version)
+            return pb_fail(PB_EINVAL, "%s: no baseline from it: rows of several runs, machines or versions", t->path);
+    for (size_t i = 0; i < set->n; i++) {
+        const pb_series *s = &set->s[i];
+        if (pb_key_of(s->key, "contract")) continue;
+        if (!pb_series_ok(s) && strcmp(s->status, "unsupported") != 0)
+            return pb_fail(PB_EINVAL, "%s: no baseline from this run: %s %s is %s", t->path, s->key, s->metric,
+                           s->status);
+        if (pb_series_ok(s) && s->launches < PB_ENOUGH_LAUNCHES)
+            return pb_fail(PB_EINVAL, "%s: no baseline from this run: %d launches of %s, need %d", t->path, s->launches,
+                           s->key, PB_ENOUGH_LAUNCHES);
+    }
+    if (pb_stored(first->run_id)) return pb_fail(PB_EINVAL, "%s: is a baseline already", t->path);
+    return PB_OK;
+}
+
+/* One file to be written, and what is there now. */
+typedef struct target {
+    char suite[PB_AXIS_TEXT], path[PB_PATH_TEXT];
+    pb_table old; /* rows NULL: there is none */
+    pb_series_set set;
+    pb_row *rows; /* the new file's */
+    size_t n;
+    int sessions, dropped; /* of the new file; of the old one's */
+} target;
+
+typedef struct storing {
+    const pb_baseline_opts *o;
+    bool update;
+    pb_table run;
+    pb_series_set set;
+    char run_id[PB_KEY_TEXT]; /* as it is stored */
+    pb_gates gates;
+    target target[MAX_SUITES];
+    int n;
+    pb_exit refused; /* with PB_EINVAL: what to end with */
+    int lock;        /* on the folder of baselines; -1: none yet */
+} storing;
+
+static const pb_verdict *first_of(const pb_verdicts *vs, pb_verdict_id id)
+{
+    for (size_t i = 0; i < vs->n; i++)
+        if (vs->v[i].counts && vs->v[i].id == id) return &vs->v[i];
+    return NULL;
+}
+
+static pb_status refuse(storing *s, const target *t, const pb_verdicts *vs)
+{
+    const int *n = vs->count;
+    const pb_verdict *bad = first_of(vs, PB_VERDICT_INCOMPARABLE);
+    if (s->update && bad)
+        return pb_fail(PB_EINVAL, "%s: %s %s cannot be compared with the sessions stored: %s; start over with save",
+                       t->path, bad->cand->key, bad->cand->metric, bad->why);
+    if (s->o->accept_regression) return PB_OK;
+    if ((bad = first_of(vs, PB_VERDICT_REGRESSED))) {
+        s->refused = PB_EXIT_REGRESSION;
+        return pb_fail(
+            PB_EINVAL,
+            "%s: not stored: %d figure%s REGRESSED, as %s of %s (%.3g %% worse); --accept-regression takes it", t->path,
+            n[PB_VERDICT_REGRESSED], n[PB_VERDICT_REGRESSED] == 1 ? " is" : "s are", bad->cand->metric, bad->cand->key,
+            100 * (bad->worse - 1));
+    }
+    if (s->update && (bad = first_of(vs, PB_VERDICT_MISSING))) {
+        s->refused = PB_EXIT_INCOMPARABLE;
+        return pb_fail(PB_EINVAL,
+                       "%s: not stored: %d row%s that gate%s missing, as %s of %s; --accept-regression lets them go",
+                       t->path, n[PB_VERDICT_MISSING], n[PB_VERDICT_MISSING] == 1 ? "" : "s",
+                       n[PB_VERDICT_MISSING] == 1 ? "s is" : " are", bad->base->metric, bad->base->key);
+    }
+    return PB_OK;
+}
+
+static pb_status compare_with_stored(storing *s, target *t)
+{
+    pb_verdicts vs = {0};
+    PB_TRY(pb_baseline_gates(s->o->baselines, s->o->gates, &s->gates));
+    pb_status st = pb_judge(&t->set, &s->set, &s->gates, t->suite, &(pb_judge_opts){false, false}, &vs);
+    if (st == PB_OK) st = pb_verdicts_decide(&vs);
+    if (st == PB_OK) st = refuse(s, t, &vs);
+    pb_verdicts_free(&vs);
+    return st;
+}
+
+static pb_status read_stored(const storing *s, target *t)
+{
+    PB_TRY(pb_table_read(t->path, &t->old));
+    for (size_t i = 0; i < t->old.n; i++) {
+        const pb_row *r = &t->old.rows[i];
+        if (!pb_stored(r->run_id)) return pb_fail(PB_EINVAL, "%s: holds rows of a run, not of a baseline", t->path);
+        if (s->update && strcmp(r->run_id, s->run_id) == 0)
+            return pb_fail(PB_EINVAL, "%s: run %s is one of its sessions already", t->path,
+                           s->run_id + strlen(PB_BASELINE_RUN));
+    }
+    return pb_series_make(&t->old, &t->set);
+}
+
+/* ---- the new file --------------------------------------------------------------------------------- */
+
+/* Sorted rows: how many sessions there are, and where the last `keep` of them begin. */
+static size_t kept_from(const pb_row *rows, size_t n, int keep, int *sessions)
+{
+    size_t from = n;
+    *sessions = 0;
+    for (size_t i = n; i-- > 0;) {
+        *sessions += i + 1 == n || strcmp(rows[i].run_id, rows[i + 1].run_id) != 0;
+        if (*sessions <= keep) from = i;
+    }
+    return from;
+}
+
+static pb_status make_rows(const storing *s, target *t)
+{
+    const int keep = !s->update ? 1 : s->o->sessions > 0 ? s->o->sessions : PB_BASELINE_SESSIONS;
+    const char *reason = s->o->reason ? s->o->reason : "";
+    size_t n = s->update ? t->old.n : 0;
+    t->rows = malloc((n + s->set.n + 1) * sizeof *t->rows);
+    if (!t->rows) return pb_fail(PB_ENOMEM, "baseline: out of memory");
+    if (n) memcpy(t->rows, t->old.rows, n * sizeof *t->rows);
+    for (size_t i = 0; i < s->set.n; i++)
+        if (belongs(&s->set.s[i], t->suite)) t->rows[n++] = row_of(&s->set.s[i], s->run_id, reason);
+    qsort(t->rows, n, sizeof *t->rows, file_order);
+    size_t from = kept_from(t->rows, n, keep, &t->sessions);
+    t->dropped = t->sessions > keep ? t->sessions - keep : 0;
+    t->sessions -= t->dropped;
+    t->n = n - from;
+    memmove(t->rows, t->rows + from, t->n * sizeof *t->rows);
+    for (size_t i = 0; i < t->n; i++)
+        if (strcmp(t->rows[i].run_id, s->run_id) == 0) return PB_OK;
+    return pb_fail(PB_EINVAL, "%s: run %s is older than the %d sessions that are kept", t->path,
+                   s->run_id + strlen(PB_BASELINE_RUN), keep);
+}
+
+static pb_status prepare(storing *s, target *t)
+{
+    const char *machine = s->set.s[0].machine_id;
+    PB_TRY(pb_baseline_path(folder_of(s->o), machine, t->suite, t->path, sizeof t->path));
+    if (access(t->path, F_OK) == 0) {
+        PB_TRY(read_stored(s, t));
+        PB_TRY(compare_with_stored(s, t));
+    }
+    return make_rows(s, t);
+}
+
+/* Everything is judged before the first file is written. */
+static pb_status store(storing *s, FILE *out)
+{
+    char suites[MAX_SUITES][PB_AXIS_TEXT];
+    PB_TRY(acceptable(&s->run, &s->set));
+    PB_TRY(lock_folder(folder_of(s->o), &s->lock));
+    snprintf(s->run_id, sizeof s->run_id, "%s%s", PB_BASELINE_RUN, s->run.rows[0].run_id);
+    int n = pb_baseline_suites(&s->set, suites, MAX_SUITES);
+    if (!n) return pb_fail(PB_EINVAL, "%s: no suite to save", s->run.path);
+    for (int i = 0; i < n; i++) {
+        memcpy(s->target[i].suite, suites[i], sizeof suites[i]);
+        s->n++;
+        PB_TRY(prepare(s, &s->target[i]));
+    }
+    for (int i = 0; i < n; i++) {
+        const target *t = &s->target[i];
+        PB_TRY(make_machine_folder(folder_of(s->o), s->set.s[0].machine_id));
+        PB_TRY(replace(t->path, t->rows, t->n));
+        fprintf(out, "saved %s: %zu rows, %d session%s", t->path, t->n, t->sessions, t->sessions == 1 ? "" : "s");
+        if (t->dropped) fprintf(out, " (%d older dropped)", t->dropped);
+        fprintf(out, ", the newest from %s\n", s->run.path);
+    }
+    return PB_OK;
+}
+
+static void close_storing(storing *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        pb_series_free(&s->target[i].set);
+        pb_table_free(&s->target[i].old);
+        free(s->target[i].rows);
+    }
+    pb_series_free(&s->set);
+    pb_table_free(&s->run);
+    if (s->lock >= 0) close(s->lock);
+    free(s);
+}
+
+static pb_exit baseline(const char *run, const pb_baseline_opts *o, bool update, FILE *out)
+{
+    char newest[PB_PATH_TEXT];
+    if ((update || o->accept_regression) && (!o->reason || !*o->reason))
+        return pb_file_exit(pb_fail(PB_EINVAL, "baseline %s: say why with --reason", update ? "update" : "save"));
+    storing *s = calloc(1, sizeof *s);
+    if (!s) return pb_file_exit(pb_fail(PB_ENOMEM, "baseline: out of memory"));
+    s->o = o;
+    s->update = update;
+    s->refused = PB_EXIT_USAGE;
+    s->lock = -1;
+    pb_status st = run ? PB_OK : pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest);
+    if (st == PB_OK) st = pb_table_read(run ? run : newest, &s->run);
+    if (st == PB_OK) st = pb_series_make(&s->run, &s->set);
+    if (st == PB_OK) st = store(s, out);
+    pb_exit e = st == PB_EINVAL ? s->refused : pb_file_exit(st);
+    close_storing(s);
+    return e;
+}
+
+pb_exit pb_baseline_save(const char *run, const pb_baseline_opts *o, FILE *out) { return baseline(run, o, false, out); }
+
+pb_exit pb_baseline_update(const char *run, const pb_baseline_opts *o, FILE *out)
+{
+    return baseline(run, o, true, out);
+}

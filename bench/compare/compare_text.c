@@ -1,0 +1,261 @@
+/* compare_text.c - a comparison for a terminal: the table, the notes below it, the line that scripts read. */
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/compare/compare_render.h"
+#include "bench/compare/soft_differences.h"
+#include "bench/compare/stored_rule.h"
+#include "bench/rows/metric.h"
+
+enum { NOTES_MAX = 3 };
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+typedef struct printer {
+    FILE *out;
+    const pb_comparison *c;
+    pb_axes_set axes; /* of the rows shown */
+    int label_width, metric_width;
+    size_t hidden;
+} printer;
+
+static bool shown(const printer *p, const pb_verdict *v) { return pb_verdict_shown(v, p->c->all); }
+
+/* Two passes over the rows shown: which axes vary, then how wide the labels are. */
+static void lay_out(printer *p, const pb_verdicts *vs)
+{
+    char label[PB_LABEL_TEXT];
+    for (size_t i = 0; i < vs->n; i++) {
+        const char *key = pb_verdict_series(&vs->v[i])->key;
+        if (shown(p, &vs->v[i])) pb_axes_add(pb_axes_of(&p->axes, key), key);
+        else p->hidden++;
+    }
+    for (size_t i = 0; i < vs->n; i++) {
+        if (!shown(p, &vs->v[i])) continue;
+        pb_axes_set_label(&p->axes, pb_verdict_series(&vs->v[i])->key, label, sizeof label);
+        int width = (int)strlen(label), metric = (int)strlen(pb_verdict_series(&vs->v[i])->metric);
+        if (width > p->label_width) p->label_width = width;
+        if (metric > p->metric_width) p->metric_width = metric;
+    }
+}
+
+/* With --all and --explain: from which change on a row that gates would have been REGRESSED. */
+static void print_detects(const printer *p, const pb_verdict *v)
+{
+    char text[PB_FIGURE_TEXT] = "-";
+    if (v && v->gate->gating && v->evidence.sessions) pb_worsening(text, v->evidence.detects, " ");
+    if (p->c->all || p->c->explain) fprintf(p->out, " %8s", v ? text : "detects");
+}
+
+static void print_row(printer *p, const pb_verdict *v)
+{
+    char label[PB_LABEL_TEXT], word[32], why[PB_EXPLAIN_TEXT];
+    pb_verdict_cells c;
+    pb_axes_set_label(&p->axes, pb_verdict_series(v)->key, label, sizeof label);
+    pb_verdict_text(v, &c);
+    snprintf(word, sizeof word, v->counts ? "%s" : "(%s)", c.name);
+    fprintf(p->out, "%-*s  %-*s %13s %13s %9s", p->label_width, label, p->metric_width, pb_verdict_series(v)->metric,
+            c.base, c.cand, c.change);
+    print_detects(p, v);
+    fprintf(p->out, "  %s  %s%s%s\n", c.launches, word, *v->why ? ": " : "", v->why);
+    if (!p->c->explain) return;
+    pb_verdict_explain(v, p->c->vs, why);
+    fprintf(p->out, "    %s\n", why);
+}
+
+static void print_table(printer *p, const pb_verdicts *vs)
+{
+    lay_out(p, vs);
+    for (int i = 0; i < p->axes.n; i++) pb_axes_print_common(&p->axes.suite[i], p->out);
+    if (p->hidden < vs->n) {
+        fprintf(p->out, "%-*s  %-*s %13s %13s %9s", p->label_width, "case", p->metric_width, "metric", "base", "cand",
+                "change");
+        print_detects(p, NULL);
+        fprintf(p->out, "  %s  %s\n", "n/n", "verdict");
+    }
+    for (size_t i = 0; i < vs->n; i++)
+        if (shown(p, &vs->v[i])) print_row(p, &vs->v[i]);
+}
+
+/* ---- notes ------------------------------------------------------------------------------------- */
+
+/* Of the ceilings that gates name. Several suites bring the same ones again. */
+static void note_machine(const pb_verdicts *vs, FILE *out)
+{
+    const pb_series *last = NULL;
+    char was[PB_FIGURE_TEXT], is[PB_FIGURE_TEXT];
+    for (size_t i = 0; i < vs->n; i++) {
+        const pb_verdict *v = &vs->v[i];
+        if (!v->machine || !v->evidence.sessions || v->cand == last || !(fabs(v->ratio - 1) > 0.05)) continue;
+        last = v->cand;
+        pb_figure(was, v->base->median, v->base->unit);
+        pb_figure(is, v->cand->median, v->cand->unit);
+        fprintf(out, "note: the machine moved: %s %s -> %s (%+.1f %%); figures are compared as measured\n",
+                v->cand->metric, was, is, 100 * (v->ratio - 1));
+    }
+}
+
+/* The furthest of the candidate's processes from the base's median. */
+static double furthest(const pb_series *b, const pb_series *c)
+{
+    return fabs(c->min - b->median) > fabs(c->max - b->median) ? c->min : c->max;
+}
+
+/* Counts do not scatter as times do: what moved was moved. */
+static void note_counters(const pb_verdicts *vs, FILE *out)
+{
+    char was[PB_FIGURE_TEXT], is[PB_FIGURE_TEXT];
+    int n = 0;
+    for (size_t i = 0; i < vs->n; i++) {
+        const pb_series *b = vs->v[i].base, *c = vs->v[i].cand;
+        if (!b || !c || !b->launches || !c->launches) continue;
+        const double share = pb_counter_share(c->metric);
+        if (share < 0) continue;
+        const double now = furthest(b, c);
+        if (fabs(now - b->median) <= share * fabs(b->median) || n++ >= NOTES_MAX) continue;
+        pb_figure(was, b->median, b->unit);
+        pb_figure(is, now, c->unit);
+        fprintf(out, "note: a counter moved: %s of %s, %s -> %s\n", c->metric, c->key, was, is);
+    }
+    if (n > NOTES_MAX) fprintf(out, "note: a counter moved: and %d more\n", n - NOTES_MAX);
+}
+
+/* Steps that pass one by one may add up. */
+static void note_creep(const pb_verdicts *vs, FILE *out)
+{
+    char worse[PB_FIGURE_TEXT];
+    int n = 0;
+    for (size_t i = 0; i < vs->n; i++) {
+        const pb_verdict *v = &vs->v[i];
+        if (!pb_verdict_creeps(v) || n++ >= NOTES_MAX) continue;
+        pb_worsening(worse, v->evidence.since_oldest, " ");
+        fprintf(out, "note: creep: %s of %s is %s worse than the oldest session kept, and each step passed\n",
+                v->cand->metric, v->cand->key, worse);
+    }
+    if (n > NOTES_MAX) fprintf(out, "note: creep: and %d more\n", n - NOTES_MAX);
+}
+
+/* A run that has been stored is held against itself among others. */
+static void note_itself(const pb_verdicts *vs, FILE *out)
+{
+    for (size_t i = 0; i < vs->n; i++) {
+        const pb_verdict *v = &vs->v[i];
+        for (int k = 0; v->counts && v->evidence.sessions && k < v->base->sessions; k++) {
+            if (!pb_stored(v->base->session[k].run_id)) continue;
+            if (strcmp(pb_session_name(&v->base->session[k]), v->cand->run_id) != 0) continue;
+            fprintf(out, "note: the candidate, %s, is one of the sessions it is compared with\n", v->cand->run_id);
+            return;
+        }
+    }
+}
+
+/* Below PB_MIN_SESSIONS nothing is REGRESSED, above it a change beyond the prediction bound. */
+static void note_detects(const pb_verdicts *vs, FILE *out)
+{
+    char least[PB_FIGURE_TEXT], most[PB_FIGURE_TEXT], sessions[48];
+    if (!vs->figures) return;
+    snprintf(sessions, sizeof sessions, vs->sessions_least == vs->sessions_most ? "%d" : "%d to %d", vs->sessions_least,
+             vs->sessions_most);
+    fprintf(out, "note: against %s session%s ", sessions, vs->sessions_most == 1 ? "" : "s");
+    if (isfinite(vs->detects_least)) {
+        pb_worsening(least, vs->detects_least, " ");
+        pb_worsening(most, vs->detects_most, " ");
+        fprintf(out, "only a change for the worse from %s on is REGRESSED", least);
+        if (strcmp(least, most) != 0) fprintf(out, ", of the row that shows least from %s on", most);
+    } else {
+        fprintf(out, "a change is SUSPECT at most, for the worse or the better");
+    }
+    if (vs->sessions_least < PB_MIN_SESSIONS)
+        fprintf(out, ": REGRESSED and IMPROVED need %d. bench compare BASE CAND of two executables can show more",
+                PB_MIN_SESSIONS);
+    fprintf(out, "\n");
+}
+
+static void note_launches(const char *which, int launches, FILE *out)
+{
+    if (launches < PB_ENOUGH_LAUNCHES)
+        fprintf(out, "note: only %d launch%s behind the %s: %d are the least for a verdict\n", launches,
+                launches == 1 ? "" : "es", which, PB_ENOUGH_LAUNCHES);
+}
+
+/* A throttled launch is no longer in the figures, but that it was there is worth a line. */
+static void note_throttled(const char *which, const pb_series_set *set, FILE *out)
+{
+    int most = 0;
+    for (size_t i = 0; i < set->n; i++)
+        if (set->s[i].throttled > most) most = set->s[i].throttled;
+    if (most)
+        fprintf(out, "note: %d throttled launch%s of the %s %s not in its figures\n", most, most == 1 ? "" : "es",
+                which, most == 1 ? "is" : "are");
+}
+
+void pb_compare_notes(const pb_comparison *c, FILE *out)
+{
+    const pb_verdicts *vs = c->vs;
+    int gated = 0;
+    if (c->notes) {
+        fputs(c->notes, out);
+        note_counters(vs, out);
+        return;
+    }
+    for (int i = 0; i < PB_NVERDICTS; i++) gated += vs->count[i];
+    note_detects(vs, out);
+    note_itself(vs, out);
+    note_launches("base", vs->base_launches, out);
+    note_launches("candidate", vs->cand_launches, out);
+    note_throttled("base", c->base, out);
+    note_throttled("candidate", c->cand, out);
+    pb_soft_differences(c->base_name, c->cand_name, out);
+    if (c->mismatch) fprintf(out, "note: machines may differ (--allow-mismatch)\n");
+    if (!gated) fprintf(out, "note: nothing here gates: gates.csv has no gating line for a metric of these files\n");
+    note_machine(vs, out);
+    note_counters(vs, out);
+    note_creep(vs, out);
+}
+
+static void print_pairs_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
+{
+    const int *n = vs->count;
+    fprintf(out,
+            "bench: regressed=%d improved=%d same=%d inconclusive=%d missing=%d incomparable=%d failed=%d exit=%d\n",
+            n[PB_VERDICT_REGRESSED], n[PB_VERDICT_IMPROVED], n[PB_VERDICT_SAME], n[PB_VERDICT_INCONCLUSIVE],
+            n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], n[PB_VERDICT_FAILED], (int)e);
+}
+
+static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
+{
+    const int *n = vs->count;
+    char detects[2 * PB_FIGURE_TEXT + 4];
+    pb_detects_text(vs, detects, sizeof detects);
+    fprintf(out,
+            "bench: regressed=%d improved=%d same=%d suspect=%d missing=%d incomparable=%d failed=%d new=%d "
+            "inconclusive=%d detects=%s exit=%d\n",
+            n[PB_VERDICT_REGRESSED], n[PB_VERDICT_IMPROVED], n[PB_VERDICT_SAME], n[PB_VERDICT_SUSPECT],
+            n[PB_VERDICT_MISSING], n[PB_VERDICT_INCOMPARABLE], n[PB_VERDICT_FAILED], n[PB_VERDICT_NEW],
+            n[PB_VERDICT_INCONCLUSIVE], detects, (int)e);
+}
+
+static pb_status print_all(const pb_comparison *c, FILE *out)
+{
+    printer *p = calloc(1, sizeof *p); /* too large for a stack */
+    if (!p) return pb_fail(PB_ENOMEM, "compare: out of memory");
+    p->out = out;
+    p->c = c;
+    print_table(p, c->vs);
+    pb_compare_notes(c, out);
+    if (p->hidden) fprintf(out, "note: %zu unchanged rows that do not gate are not shown (--all)\n", p->hidden);
+    free(p);
+    return PB_OK;
+}
+
+pb_status pb_compare_text(const pb_comparison *c, FILE *out)
+{
+    if (c->base) PB_TRY(print_all(c, out));
+    for (int i = 0; i < c->nmissing; i++)
+        fprintf(out, "NO-BASELINE: there is no %s; save one with `bench baseline save %s`\n", c->missing[i],
+                c->cand_name);
+    (c->notes ? print_pairs_summary : print_summary)(c->vs, c->exit, out);
+    return PB_OK;
+}

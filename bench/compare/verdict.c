@@ -1,0 +1,378 @@
+/* verdict.c - the rule of verdict.h, and the merge of two sorted sets that applies it. */
+#include "bench/compare/verdict.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/compare/stored_rule.h"
+#include "bench/rows/metric.h"
+#include "bench/stats/median.h"
+
+const char *const pb_verdict_names[PB_NVERDICTS] = {
+#define X(id, what) #id,
+    PB_VERDICT_MAP(X)
+#undef X
+};
+
+/* ---- ceilings ---------------------------------------------------------------------------------- */
+
+/* The value of the axis `name` of n bytes in a key that the reader has let in, up to the next & or the end; or NULL. */
+static const char *value_in(const char *key, const char *name, size_t n)
+{
+    for (const char *p = strchr(key, '?'); p; p = strchr(p, '&'))
+        if (!strncmp(++p, name, n) && p[n] == '=') return p + n + 1;
+    return NULL;
+}
+
+static bool axes_agree(const char *key, const char *ceiling)
+{
+    for (const char *p = strchr(ceiling, '?'); p; p = strchr(p, '&')) {
+        const size_t name = strcspn(++p, "="), value = strcspn(p + name + 1, "&");
+        const char *other = value_in(key, p, name);
+        if (other && (strcspn(other, "&") != value || strncmp(other, p + name + 1, value) != 0)) return false;
+    }
+    return true;
+}
+
+/* The first entry of the suite in a sorted set, by bisection: "ceiling/" sorts before all its keys. */
+static size_t first_of(const pb_series_set *set, const char *prefix)
+{
+    size_t lo = 0, hi = set->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (strcmp(set->s[mid].key, prefix) < 0) lo = mid + 1;
+        else hi = mid;
+    }
+    return lo;
+}
+
+const pb_series *pb_ceiling_of(const pb_series_set *set, const char *key, const char *ceiling)
+{
+    for (size_t i = first_of(set, "ceiling/"); i < set->n && pb_key_of(set->s[i].key, "ceiling"); i++) {
+        const pb_series *s = &set->s[i];
+        if (!strcmp(s->metric, ceiling) && pb_series_ok(s) && s->median > 0 && axes_agree(key, s->key)) return s;
+    }
+    return NULL;
+}
+
+/* ---- the figures --------------------------------------------------------------------------------- */
+
+/* One call of pb_judge. */
+typedef struct judge {
+    const pb_series_set *base, *cand;
+    const pb_gates *gates;
+    const pb_judge_opts *o;
+    pb_verdicts *out;
+    double *x, *y;      /* room for the sessions of a series of either side */
+    const char *newest; /* the base's session of the suite at hand */
+} judge;
+
+/* ln of every session's figure; worse is larger. */
+static void logs_of(const pb_series *s, double *x)
+{
+    const bool lower = !strcmp(s->better, "lower");
+    for (int i = 0; i < s->sessions; i++) x[i] = lower ? log(s->session[i].value) : -log(s->session[i].value);
+}
+
+static double ceiling_moved(const judge *j, const pb_verdict *v)
+{
+    const char *named = v->gate->ceiling;
+    const pb_series *b = *named ? pb_ceiling_of(j->base, v->base->key, named) : NULL;
+    const pb_series *c = *named ? pb_ceiling_of(j->cand, v->cand->key, named) : NULL;
+    return b && c && !strcmp(b->key, c->key) ? log(c->median / b->median) : (double)NAN;
+}
+
+static void judge_figures(const judge *j, pb_verdict *v)
+{
+    v->ratio = v->worse = 1;
+    if (v->base->median == 0) return; /* as the candidate's: nothing changed, and no logarithm */
+    logs_of(v->base, j->x);
+    logs_of(v->cand, j->y);
+    pb_stored_weigh(j->x, v->base->sessions, pb_median(j->y, v->cand->sessions), &v->evidence);
+    v->evidence.ceiling_moved = ceiling_moved(j, v);
+    v->worse = exp(v->evidence.change);
+    v->ratio = !strcmp(v->cand->better, "lower") ? v->worse : exp(-v->evidence.change);
+}
+
+/* Some figures at zero or below, and not all of both sides zero. */
+static const char *beyond_logs(const pb_series *b, const pb_series *c)
+{
+    bool zero = false, above = false;
+    for (const pb_series *s = b;; s = c) {
+        for (int i = 0; i < s->sessions; i++) {
+            if (s->session[i].value < 0) return "a negative figure";
+            zero |= s->session[i].value == 0;
+            above |= s->session[i].value > 0;
+        }
+        if (s == c) break;
+    }
+    return !zero || !above ? NULL : (b->median == 0) != (c->median == 0) ? "zero on one side" : "zero in some sessions";
+}
+
+static const char *mismatch(const pb_series *b, const pb_series *c, const pb_judge_opts *o)
+{
+    if (b->mixed || c->mixed) return "its launches differ in machine, version or unit";
+    if (strcmp(b->bench_version, c->bench_version) != 0) return "bench_version differs";
+    if (strcmp(b->unit, c->unit) != 0) return "unit differs";
+    if (strcmp(b->better, c->better) != 0) return "better differs";
+    if (!o->allow_mismatch && strcmp(b->machine_id, c->machine_id) != 0) return "machine_id differs";
+    return beyond_logs(b, c);
+}
+
+/* ---- rows ---------------------------------------------------------------------------------------- */
+
+static bool is_contract(const pb_series *s) { return pb_key_of(s->key, "contract"); }
+/* A figure there is, though one of a throttled machine. */
+static bool figured(const pb_series *s) { return pb_series_ok(s) || pb_series_throttled(s); }
+static bool broken(const pb_series *s) { return !figured(s) && strcmp(s->status, "unsupported") != 0; }
+static bool directed(const pb_series *s) { return strcmp(s->better, "none") != 0; }
+
+/* On the base's side only. False: nothing to say. */
+static bool judge_base(const judge *j, pb_verdict *v)
+{
+    const pb_series *b = v->base;
+    if (is_contract(b) || (!figured(b) && !b->refuted) || !directed(b) || j->o->subset) return false;
+    if (!b->sessions || b->session[b->sessions - 1].run_id != j->newest) return false;
+    const pb_series *outcome = pb_series_find(j->cand, b->key, "outcome"); /* why it gave no figures */
+    v->id = PB_VERDICT_MISSING;
+    if (outcome) v->why = outcome->note;
+    return true;
+}
+
+/* On the candidate's side only. */
+static bool judge_cand(pb_verdict *v)
+{
+    if (is_contract(v->cand)) return false;
+    v->id = broken(v->cand) ? PB_VERDICT_FAILED : PB_VERDICT_NEW;
+    if (broken(v->cand)) v->why = v->cand->note;
+    return broken(v->cand) || (figured(v->cand) && directed(v->cand));
+}
+
+const char *pb_verdict_wrong(const pb_series *b, const pb_series *c)
+{
+    if (c->refuted) return c->note;
+    const pb_metric_bound *bound = pb_metric_bound_find(c->key, c->metric);
+    if (!bound || !bound->relative || !b || !figured(b) || !figured(c) || !b->launches || !c->launches) return NULL;
+    const bool kept =
+        pb_metric_bound_keeps(bound, b->median, c->min) && pb_metric_bound_keeps(bound, b->median, c->max);
+    return kept ? NULL : bound->text;
+}
+
+static void judge_both(const judge *j, pb_verdict *v)
+{
+    const pb_series *b = v->base, *c = v->cand;
+    const char *why = pb_verdict_wrong(b, c);
+    v->id = PB_VERDICT_INFO;
+    if (is_contract(c) || (!directed(c) && !broken(c) && !why)) return;
+    if (why || !figured(c)) {
+        if (!why && !figured(b) && (broken(b) || !broken(c))) return;
+        v->id = PB_VERDICT_FAILED;
+        v->why = why ? why : c->note;
+    } else if (b->refuted) {
+        v->id = PB_VERDICT_INCOMPARABLE;
+        v->why = b->note;
+    } else if (!figured(b)) {
+        v->id = PB_VERDICT_NEW;
+    } else if ((v->why = mismatch(b, c, j->o))) {
+        v->id = PB_VERDICT_INCOMPARABLE;
+    } else {
+        v->why = "";
+        v->id = PB_VERDICT_SAME; /* until pb_verdicts_decide */
+        judge_figures(j, v);
+    }
+}
+
+/* ---- the merge --------------------------------------------------------------------------------- */
+
+static pb_status append(pb_verdicts *out, pb_verdict v)
+{
+    if (out->n == out->capacity) {
+        size_t capacity = out->capacity ? out->capacity * 2 : 256;
+        pb_verdict *grown = realloc(out->v, capacity * sizeof *grown);
+        if (!grown) return pb_fail(PB_ENOMEM, "compare: out of memory");
+        out->v = grown;
+        out->capacity = capacity;
+    }
+    out->v[out->n++] = v;
+    return PB_OK;
+}
+
+static bool wanted(const char *key, const char *suite)
+{
+    return !suite || pb_key_of(key, suite) || pb_key_of(key, "ceiling");
+}
+
+/* The row of b, c or both, with the key and metric of s. */
+static pb_status judge_row(const judge *j, const pb_series *s, const pb_series *b, const pb_series *c)
+{
+    pb_verdict v = {.base = b, .cand = c, .gate = pb_gates_find(j->gates, s->key, s->metric), .why = ""};
+    v.id = PB_VERDICT_INFO;
+    v.ratio = v.worse = (double)NAN;
+    v.machine = !v.gate->gating && pb_key_of(s->key, "ceiling") && pb_gates_name(j->gates, s->metric);
+    bool say = true;
+    if (b && c) judge_both(j, &v);
+    else say = b ? judge_base(j, &v) : judge_cand(&v);
+    return say ? append(j->out, v) : PB_OK;
+}
+
+static pb_status judge_rows(judge *j, const char *suite)
+{
+    const pb_series_set *base = j->base, *cand = j->cand;
+    size_t suite_end = 0;
+    for (size_t i = 0, k = 0; i < base->n || k < cand->n;) {
+        const pb_series *b = i < base->n ? &base->s[i] : NULL, *c = k < cand->n ? &cand->s[k] : NULL;
+        if (b && i >= suite_end) j->newest = pb_newest_session(base, i, suite_end = pb_suite_end(base, i));
+        int order = !b ? 1 : !c ? -1 : pb_series_order(b->key, b->metric, c->key, c->metric);
+        if (order > 0) b = NULL;
+        if (order < 0) c = NULL;
+        i += b != NULL;
+        k += c != NULL;
+        const pb_series *s = b ? b : c;
+        if (s && wanted(s->key, suite)) PB_TRY(judge_row(j, s, b, c));
+    }
+    return PB_OK;
+}
+
+static size_t most_sessions(const pb_series_set *set)
+{
+    int most = 1;
+    for (size_t i = 0; i < set->n; i++)
+        if (set->s[i].sessions > most) most = set->s[i].sessions;
+    return (size_t)most;
+}
+
+pb_status pb_judge(const pb_series_set *base, const pb_series_set *cand, const pb_gates *gates, const char *suite,
+                   const pb_judge_opts *o, pb_verdicts *out)
+{
+    judge j = {
+        base, cand, gates, o, out, malloc(most_sessions(base) * sizeof *j.x), malloc(most_sessions(cand) * sizeof *j.y),
+        ""};
+    pb_status s = j.x && j.y ? judge_rows(&j, suite) : pb_fail(PB_ENOMEM, "compare: out of memory");
+    free(j.x);
+    free(j.y);
+    return s;
+}
+
+/* ---- the verdicts -------------------------------------------------------------------------------- */
+
+static void least_and_most(pb_verdicts *vs, const pb_verdict *v)
+{
+    const pb_evidence *e = &v->evidence;
+    if (v->base->launches < vs->base_launches) vs->base_launches = v->base->launches;
+    if (v->cand->launches < vs->cand_launches) vs->cand_launches = v->cand->launches;
+    if (!e->sessions) return;
+    if (!vs->figures++) {
+        vs->sessions_least = vs->sessions_most = e->sessions;
+        vs->detects_least = vs->detects_most = e->detects;
+    }
+    if (e->sessions < vs->sessions_least) vs->sessions_least = e->sessions;
+    if (e->sessions > vs->sessions_most) vs->sessions_most = e->sessions;
+    vs->detects_least = fmin(vs->detects_least, e->detects);
+    vs->detects_most = fmax(vs->detects_most, e->detects);
+}
+
+/* A change that a warm-up too short on the slower side could have made is no more than suspect. */
+static void doubt(pb_verdict *v)
+{
+    const pb_evidence *e = &v->evidence;
+    if (v->id != PB_VERDICT_REGRESSED && v->id != PB_VERDICT_IMPROVED && v->id != PB_VERDICT_SUSPECT) return;
+    const double made = log1p(e->change > 0 ? v->cand->trend : v->base->trend);
+    const double beyond = isfinite(e->detects) ? e->detects : pb_stored_notable(v->gate->stored_limit);
+    if (!(made > 0) || fabs(e->change) - made >= beyond) return;
+    v->id = PB_VERDICT_SUSPECT;
+    v->why = "a warm-up that was too short could have made it";
+}
+
+/* Sides that show nothing, whatever their figures are. */
+static void need_evidence(pb_verdict *v)
+{
+    const bool of_base = v->base->launches < PB_ENOUGH_LAUNCHES, of_cand = v->cand->launches < PB_ENOUGH_LAUNCHES;
+    if (of_base || of_cand) {
+        v->id = PB_VERDICT_INCONCLUSIVE;
+        v->why = of_cand ? "too few processes of the candidate" : "too few processes of the base";
+    }
+    if (pb_series_throttled(v->base) || pb_series_throttled(v->cand)) {
+        v->id = PB_VERDICT_INCONCLUSIVE;
+        v->why = pb_series_throttled(v->cand) ? v->cand->note : v->base->note;
+    }
+}
+
+static void decide(pb_verdicts *vs, pb_verdict *v)
+{
+    pb_evidence *e = &v->evidence;
+    if (e->sessions) {
+        e->detects = pb_stored_detects(e, v->gate->gating ? vs->family : 1);
+        v->id = pb_stored_verdict(e, v->gate->stored_limit);
+        doubt(v);
+        need_evidence(v);
+    }
+    if (v->machine && e->sessions && v->id != PB_VERDICT_SAME) {
+        v->id = PB_VERDICT_INFO;
+        v->why = "what the machine can do, not what the code does";
+    }
+    v->counts =
+        v->id == PB_VERDICT_FAILED || v->id == PB_VERDICT_INCOMPARABLE || (v->gate->gating && v->id != PB_VERDICT_INFO);
+    if (v->counts) vs->count[v->id]++;
+    if (v->counts && v->base && v->cand && !isnan(v->worse)) least_and_most(vs, v);
+}
+
+/* Holm over the gating rows, for each direction by itself: a row that went the other way has p = 1. p, adjusted: room
+ * for every row. */
+static pb_status adjust(pb_verdicts *vs, double *p, double *adjusted)
+{
+    for (int sign = 1; sign >= -1; sign -= 2) {
+        size_t n = 0;
+        for (size_t i = 0; i < vs->n; i++)
+            if (vs->v[i].gate->gating && vs->v[i].evidence.sessions)
+                p[n++] = sign * vs->v[i].evidence.change > 0 ? vs->v[i].evidence.p : 1;
+        PB_TRY(pb_holm(p, n, (size_t)vs->family, adjusted));
+        n = 0;
+        for (size_t i = 0; i < vs->n; i++) {
+            pb_evidence *e = &vs->v[i].evidence;
+            if (!vs->v[i].gate->gating || !e->sessions) continue;
+            if (sign * e->change > 0) e->p_adjusted = adjusted[n];
+            n++;
+        }
+    }
+    return PB_OK;
+}
+
+/* A row that gates is of the family whatever came of it: the set is declared, not chosen by the figures. */
+static bool of_family(const pb_verdict *v) { return v->gate->gating && v->id != PB_VERDICT_INFO; }
+
+pb_status pb_verdicts_decide(pb_verdicts *vs)
+{
+    double *p = malloc((vs->n + 1) * sizeof *p), *adjusted = malloc((vs->n + 1) * sizeof *adjusted);
+    vs->base_launches = vs->cand_launches = INT_MAX;
+    for (size_t i = 0; i < vs->n; i++) vs->family += of_family(&vs->v[i]);
+    pb_status s = p && adjusted ? adjust(vs, p, adjusted) : pb_fail(PB_ENOMEM, "compare: out of memory");
+    for (size_t i = 0; i < vs->n && s == PB_OK; i++) decide(vs, &vs->v[i]);
+    free(p);
+    free(adjusted);
+    return s;
+}
+
+void pb_verdicts_free(pb_verdicts *v)
+{
+    free(v->v);
+    *v = (pb_verdicts){0};
+}
+
+static int severity_order(const void *a, const void *b)
+{
+    const pb_verdict *x = a, *y = b;
+    const pb_series *s = x->base ? x->base : x->cand, *t = y->base ? y->base : y->cand;
+    if (x->counts != y->counts) return x->counts ? -1 : 1;
+    if (x->id != y->id) return x->id < y->id ? -1 : 1;
+    bool by_size = x->id == PB_VERDICT_REGRESSED || x->id == PB_VERDICT_SUSPECT;
+    const double size_x = rint(x->evidence.change * 1e9), size_y = rint(y->evidence.change * 1e9);
+    if (by_size && (size_x > size_y || size_x < size_y)) return size_x > size_y ? -1 : 1;
+    return pb_series_order(s->key, s->metric, t->key, t->metric);
+}
+
+void pb_verdicts_sort(pb_verdicts *v)
+{
+    if (v->n) qsort(v->v, v->n, sizeof *v->v, severity_order);
+}

@@ -1,0 +1,118 @@
+/* attention_crossover.c - sparse over dense time by length, and where it falls below 1 for good. */
+#include "bench/derived/attention_crossover.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/derived/graph_gain.h"
+
+enum { POINTS = 64 };
+
+bool pb_attn_twin(const pb_case *c, pb_case *dense)
+{
+    pb_case twin = *c;
+    if (strcmp(c->suite, "attention") != 0 || !pb_case_is(c, "arm", "sparse")) return false;
+    if (pb_case_set(&twin, "arm", "dense") != PB_OK || pb_case_set(&twin, "list", "causal") != PB_OK ||
+        pb_case_set(&twin, "topk", "0") != PB_OK)
+        return false;
+    pb_case_finish(&twin);
+    *dense = twin;
+    return true;
+}
+
+pb_case pb_attn_other_pass(const pb_case *c)
+{
+    pb_case other = *c;
+    snprintf(other.name, sizeof other.name, "%s", strcmp(c->name, "fwd") == 0 ? "bwd" : "fwd");
+    pb_case_finish(&other);
+    return other;
+}
+
+pb_status pb_attn_family(const pb_case *c, const char *pass, pb_case *out)
+{
+    pb_case f = {.suite = "crossover", .name = "attention"};
+    for (int i = 0; i < c->n; i++) {
+        const char *axis = c->axes[i].name;
+        if (strcmp(axis, "seq") == 0 || strcmp(axis, "arm") == 0 || strcmp(axis, "masked") == 0) continue;
+        PB_TRY(pb_case_set(&f, axis, c->axes[i].value));
+    }
+    PB_TRY(pb_case_set(&f, "pass", pass));
+    pb_case_finish(&f);
+    *out = f;
+    return PB_OK;
+}
+
+typedef struct point {
+    pb_case family;
+    pb_gain_point at; /* length; sparse over dense time */
+} point;
+
+/* The time of a case, of both passes when `both`; false: a figure is missing. */
+static bool time_of(const pb_sink *sink, const pb_case *c, bool both, double *seconds)
+{
+    const pb_case other = pb_attn_other_pass(c);
+    double more = 0;
+    if (!pb_sink_value(sink, c->key, "kernel_time", seconds)) return false;
+    if (both && !pb_sink_value(sink, other.key, "kernel_time", &more)) return false;
+    *seconds += more;
+    return true;
+}
+
+/* Both passes together count with the forward case. */
+static bool point_of(const pb_sink *sink, const char *key, bool both, point *out)
+{
+    pb_case c, dense;
+    double sparse_time, dense_time;
+    long seq;
+    if (pb_case_parse(key, &c) != PB_OK || !pb_attn_twin(&c, &dense)) return false;
+    if ((both && strcmp(c.name, "fwd") != 0) || pb_case_int(&c, "seq", &seq) != PB_OK) return false;
+    if (!time_of(sink, &c, both, &sparse_time) || !time_of(sink, &dense, both, &dense_time)) return false;
+    out->at = (pb_gain_point){(double)seq, sparse_time / dense_time};
+    return pb_attn_family(&c, both ? "both" : c.name, &out->family) == PB_OK;
+}
+
+static pb_status emit(pb_sink *sink, const pb_case *family, pb_gain_point *p, int n)
+{
+    char note[200];
+    double from = (double)NAN;
+    const pb_crossing how = pb_crossover(p, n, 1, &from); /* sorts; the ends stay the ends */
+    snprintf(note, sizeof note, "%d lengths from %.0f to %.0f; %s", n, p[0].tokens, p[n - 1].tokens,
+             how == PB_CROSSES       ? "dense is faster below, sparse above"
+             : how == PB_ALWAYS_PAYS ? "dense is faster at the longest"
+                                     : "sparse is faster at every one");
+    return pb_emit(sink, family, "sparse_from", from, 0, how == PB_CROSSES ? "ok" : "unsupported", note);
+}
+
+/* Every family once: where its first point is met. */
+static pb_status emit_families(pb_sink *sink, const point *all, int n)
+{
+    for (int i = 0; i < n; i++) {
+        pb_gain_point p[POINTS];
+        int points = 0;
+        bool first = true;
+        for (int k = 0; k < n && first; k++) {
+            if (strcmp(all[k].family.key, all[i].family.key) != 0) continue;
+            first = k >= i;
+            if (points < POINTS) p[points++] = all[k].at;
+        }
+        if (first && points > 1) PB_TRY(emit(sink, &all[i].family, p, points));
+    }
+    return PB_OK;
+}
+
+pb_status pb_attn_crossovers(pb_sink *sink)
+{
+    int keys = 0, n = 0;
+    while (pb_sink_key(sink, keys)) keys++;
+    point *all = calloc(2 * (size_t)keys + 1, sizeof *all);
+    if (!all) return pb_fail(PB_ENOMEM, "no memory for %d lengths", keys);
+    for (int i = 0; i < keys; i++) { /* before any row is emitted: that would add keys */
+        n += point_of(sink, pb_sink_key(sink, i), false, &all[n]);
+        n += point_of(sink, pb_sink_key(sink, i), true, &all[n]);
+    }
+    pb_status s = emit_families(sink, all, n);
+    free(all);
+    return s;
+}

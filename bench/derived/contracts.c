@@ -1,0 +1,104 @@
+/* contracts.c - the rows of contracts.def, and the contracts that follow from other rows of the run. */
+#include "bench/derived/contracts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct contract {
+    const char *id, *statement, *metric, *relation;
+    double bound;
+    const char *where;
+} contract;
+
+static const contract contracts[] = {
+#define CONTRACT(id, statement, metric, relation, bound, where) {id, statement, metric, relation, bound, where},
+#include "bench/derived/contracts.def"
+#undef CONTRACT
+};
+
+static const contract *find(const char *id)
+{
+    const contract *c = contracts;
+    while (strcmp(c->id, id) != 0) c++;
+    return c;
+}
+
+static bool holds(const contract *c, double figure)
+{
+    if (strcmp(c->relation, "<=") == 0) return figure <= c->bound;
+    if (strcmp(c->relation, ">=") == 0) return figure >= c->bound;
+    return figure > c->bound;
+}
+
+pb_status pb_contract_emit(pb_sink *sink, const char *id, const pb_axis *axes, int n, double figure, bool applies,
+                           const char *how)
+{
+    const contract *c = find(id);
+    char note[320];
+    pb_case key = {.suite = "contract"};
+    snprintf(key.name, sizeof key.name, "%s", id);
+    for (int i = 0; i < n; i++) PB_TRY(pb_case_set(&key, axes[i].name, axes[i].value));
+    pb_case_finish(&key);
+    if (applies) snprintf(note, sizeof note, "%s: %s %s %g; %s", c->statement, c->metric, c->relation, c->bound, how);
+    else snprintf(note, sizeof note, "applies to %s; %s", c->where, how);
+    return pb_emit(sink, &key, "contract", figure, 0,
+                   !applies           ? "unsupported"
+                   : holds(c, figure) ? "pass"
+                                      : "fail",
+                   note);
+}
+
+/* ---- contracts that are ratios of measured cases ------------------------------------------------------ */
+
+static bool rate(const pb_sink *sink, const pb_case *like, const char *mode, const char *clip, double *out)
+{
+    pb_case c = *like;
+    if (pb_case_set(&c, "mode", mode) != PB_OK || pb_case_set(&c, "clip", clip) != PB_OK) return false;
+    pb_case_finish(&c);
+    return pb_sink_value(sink, c.key, "tokens_per_second", out);
+}
+
+/* Whether the ratios are judged by this case: LoRA, graph, fused, batch 4. */
+static bool judged_by(const char *key, pb_case *c)
+{
+    return pb_case_parse(key, c) == PB_OK && strcmp(c->suite, "backward") == 0 && pb_case_is(c, "tuning", "lora") &&
+           pb_case_is(c, "mode", "graph") && pb_case_is(c, "clip", "fused") && pb_case_is(c, "batch", "4");
+}
+
+static pb_status ratio(pb_ctx *ctx, pb_sink *sink, const char *id, const pb_case *like, const char *clip)
+{
+    double graph, eager;
+    char how[160];
+    if (!like) return pb_contract_emit(sink, id, NULL, 0, (double)NAN, false, "this run has no such case");
+    if (!rate(sink, like, "graph", "fused", &graph) || !rate(sink, like, "eager", clip, &eager))
+        return pb_contract_emit(sink, id, like->axes, like->n, (double)NAN, false,
+                                "this run lacks one of the two arms");
+    const bool applies = ctx->id != PB_CPU && pb_case_is(like, "seq", "512");
+    snprintf(how, sizeof how, "here %s, seq %s: %.3f", ctx->be->name, pb_case_get(like, "seq"), graph / eager);
+    return pb_contract_emit(sink, id, like->axes, like->n, graph / eager, applies, how);
+}
+
+static pb_status both_ratios(pb_ctx *ctx, pb_sink *sink, const pb_case *like)
+{
+    PB_TRY(ratio(ctx, sink, "F-GRAPH-BWD-003a", like, "fused"));
+    return ratio(ctx, sink, "F-GRAPH-BWD-003b", like, "sync");
+}
+
+/* Every such case with seq 512; if there is none, the first of any length, so that the figure stands somewhere. */
+pb_status pb_contract_ratios(pb_ctx *ctx, pb_sink *sink)
+{
+    pb_case c, other;
+    bool found = false, any = false;
+    const char *key;
+    for (int i = 0; (key = pb_sink_key(sink, i)) != NULL; i++) {
+        if (!judged_by(key, &c)) continue;
+        if (!any) other = c;
+        any = true;
+        if (!pb_case_is(&c, "seq", "512")) continue;
+        found = true;
+        PB_TRY(both_ratios(ctx, sink, &c));
+    }
+    return found ? PB_OK : both_ratios(ctx, sink, any ? &other : NULL);
+}

@@ -1,0 +1,188 @@
+/* measure.c - times one piece of work: warm-up, samples until there are enough, their median. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "bench/measure/measure.h"
+#include "bench/measure/slowdown.h"
+#include "bench/stats/median.h"
+#include "kernels/core/clock.h"
+#include "os/interrupt.h"
+
+static pb_status check(const pb_measure_opts *o)
+{
+    if (o->warmup < 1) return pb_fail(PB_EINVAL, "measure: %d warm-up calls, need at least 1", o->warmup);
+    if (o->min_samples < 1 || o->max_samples < o->min_samples || o->max_samples > PB_MAX_SAMPLES)
+        return pb_fail(PB_EINVAL, "measure: %d to %d samples, need 1 to %d", o->min_samples, o->max_samples,
+                       PB_MAX_SAMPLES);
+    return PB_OK;
+}
+
+/* What must happen before a call and is not timed. The wait keeps it out of a device's time; where samples are
+ * queued, the order of the stream does, and there is none. */
+static pb_status prepare(pb_ctx *ctx, const pb_measure_opts *o)
+{
+    if (o->before) PB_TRY(o->before(ctx, o->before_self));
+    if (o->flush) PB_TRY(ctx->be->flush_cache(ctx));
+    return o->queued ? PB_OK : ctx->be->sync(ctx);
+}
+
+/* Slots behind those of a batch: where a call that is slowed down ends by itself. */
+enum { BATCH = 16, UNSLOWED = 2 * BATCH };
+
+/* Enqueues sample t->n + i of a batch between marks of its own. */
+static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
+                         pb_timing *t, int i)
+{
+    PB_TRY(prepare(ctx, o));
+    const pb_counts before = ctx->counts;
+    const double start = pb_clock_seconds(); /* outside the marks: on a CPU they are the same clock */
+    PB_TRY(ctx->be->mark(ctx, 2 * i));
+    PB_TRY(fn(ctx, self));
+    PB_TRY(pb_slow_down(ctx, slow, 2 * i, UNSLOWED + i));
+    PB_TRY(ctx->be->mark(ctx, 2 * i + 1));
+    t->host[t->n + i] = pb_clock_seconds() - start;
+    t->launches += (double)(ctx->counts.launches - before.launches);
+    t->waits += (double)(ctx->counts.waits - before.waits);
+    return PB_OK;
+}
+
+/* A clock that stands still, runs backwards or gives no number has measured nothing. */
+static pb_status check_time(double seconds, const char *what, int i, const char *clock)
+{
+    if (isfinite(seconds) && seconds > 0) return PB_OK;
+    return pb_fail(PB_EDEVICE, "measure: %s %d took %g s by the clock of the %s, which is broken or too coarse", what,
+                   i, seconds, clock);
+}
+
+static pb_status check_sample(const pb_ctx *ctx, const pb_timing *t, int i)
+{
+    PB_TRY(check_time(t->seconds[i], "sample", i, ctx->be->name));
+    return check_time(t->host[i], "sample", i, "host");
+}
+
+static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
+                       pb_timing *t)
+{
+    const int room = o->max_samples - t->n, n = !o->queued ? 1 : room < BATCH ? room : BATCH;
+    for (int i = 0; i < n; i++) PB_TRY(enqueue(ctx, fn, self, o, slow, t, i));
+    PB_TRY(ctx->be->sync(ctx));
+    for (int i = 0; i < n; i++) {
+        PB_TRY(ctx->be->between(ctx, 2 * i, 2 * i + 1, &t->seconds[t->n + i]));
+        PB_TRY(check_sample(ctx, t, t->n + i));
+        if (o->slowdown > 0) PB_TRY(ctx->be->between(ctx, 2 * i, UNSLOWED + i, &t->own[t->n + i]));
+    }
+    t->n += n;
+    pb_pulse_beat(o->pulse);
+    return PB_OK;
+}
+
+static pb_status warm_up(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, int calls)
+{
+    for (int i = 0; i < calls && !pb_interrupted(); i++) {
+        PB_TRY(prepare(ctx, o));
+        PB_TRY(fn(ctx, self));
+        pb_pulse_beat(o->pulse);
+    }
+    return ctx->be->sync(ctx);
+}
+
+/* On a CPU; between its marks there is nothing that could be slowed down. */
+static pb_status find_least_wait(pb_ctx *ctx, pb_slowdown *slow)
+{
+    double v[BATCH];
+    for (int i = 0; i < BATCH; i++) {
+        PB_TRY(ctx->be->mark(ctx, 0));
+        PB_TRY(pb_slow_down(ctx, &(pb_slowdown){.share = slow->share, .least = 1}, 0, UNSLOWED));
+        PB_TRY(ctx->be->mark(ctx, 1));
+        PB_TRY(ctx->be->between(ctx, UNSLOWED, 1, &v[i]));
+    }
+    slow->least = pb_median(v, BATCH);
+    return PB_OK;
+}
+
+/* As one more part of the warm-up: on a device calls with a wait of no time, then with such waits as follow from them.
+ */
+static pb_status find_slowdown(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_slowdown *slow)
+{
+    pb_measure_opts few = *o;
+    *slow = (pb_slowdown){.share = o->slowdown};
+    if (!(o->slowdown > 0) || pb_interrupted()) return PB_OK;
+    if (ctx->id == PB_CPU) return find_least_wait(ctx, slow);
+    pb_timing *t = calloc(1, sizeof *t);
+    if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
+    few.max_samples = BATCH;
+    pb_status s = ctx->be->delay(ctx, 0); /* the first may wait */
+    for (int i = 0; i < PB_SLOWDOWN_ROUNDS && s == PB_OK; i++) {
+        for (t->n = 0; s == PB_OK && t->n < BATCH;) s = batch(ctx, fn, self, &few, slow, t);
+        if (s == PB_OK) pb_slowdown_find(t->seconds, t->own, t->n, slow);
+    }
+    free(t);
+    return s;
+}
+
+/* One of the turns that min_time is divided into: its part of the most samples that there may be, and for what is left
+ * of it calls that are not timed, so that few samples of short calls are spread over all of that time. */
+static pb_status turn(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
+                      pb_timing *t, double *spent)
+{
+    const double began = pb_clock_seconds(), turns = o->min_time / o->turns->length;
+    const int most = t->n + (turns < o->max_samples ? (int)(o->max_samples / fmax(turns, 1)) : 1);
+    const bool longer = t->n && t->seconds[t->n - 1] >= o->turns->length;
+    /* The other launch had the caches; a long call fills them itself. */
+    if (!longer) PB_TRY(warm_up(ctx, fn, self, o, 1));
+    do PB_TRY(t->n < most ? batch(ctx, fn, self, o, slow, t) : warm_up(ctx, fn, self, o, 1));
+    while (!pb_turns_over(o->turns) && t->n < o->max_samples && !pb_interrupted());
+    *spent += pb_clock_seconds() - began;
+    pb_turns_pass(o->turns);
+    return PB_OK;
+}
+
+static pb_status batches(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
+                         pb_timing *t, double *spent)
+{
+    const int before = t->n;
+    PB_TRY(batch(ctx, fn, self, o, slow, t));
+    for (int i = before; i < t->n; i++) *spent += t->seconds[i];
+    return PB_OK;
+}
+
+static pb_status collect(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
+{
+    double total = 0;
+    pb_slowdown slow;
+    PB_TRY(find_slowdown(ctx, fn, self, o, &slow));
+    while (!pb_interrupted() && t->n < o->max_samples && (t->n < o->min_samples || total < o->min_time))
+        PB_TRY((o->turns && o->turns->length > 0 ? turn : batches)(ctx, fn, self, o, &slow, t, &total));
+    return PB_OK;
+}
+
+static pb_status collect_graph(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
+{
+    pb_graph *g = NULL;
+    double start = pb_clock_seconds();
+    PB_TRY(pb_record(ctx, fn, self, &g));
+    t->record_seconds = pb_clock_seconds() - start;
+    t->nodes = pb_graph_nodes(ctx, g);
+    pb_status s = check_time(t->record_seconds, "recording", 0, "host");
+    if (s == PB_OK) s = warm_up(ctx, pb_replay, g, o, 1); /* the first replay uploads the graph */
+    if (s == PB_OK) s = collect(ctx, pb_replay, g, o, t);
+    pb_graph_free(ctx, g);
+    return s;
+}
+
+pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out)
+{
+    pb_timing t = {.median = (double)NAN, .host_median = (double)NAN};
+    PB_TRY(check(opts));
+    PB_TRY(warm_up(ctx, fn, self, opts, opts->warmup));
+    if (!pb_interrupted()) PB_TRY((opts->graph ? collect_graph : collect)(ctx, fn, self, opts, &t));
+    if (t.n) {
+        t.median = pb_median_of(t.seconds, t.n);
+        t.host_median = pb_median_of(t.host, t.n);
+        t.launches /= t.n;
+        t.waits /= t.n;
+        if (opts->slowdown > 0) t.slowed = pb_slowed(t.seconds, t.own, t.n);
+    }
+    *out = t;
+    return PB_OK;
+}

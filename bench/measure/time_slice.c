@@ -1,0 +1,93 @@
+/* time_slice.c - the pipes between two launches that work in turns. */
+#define _GNU_SOURCE
+#include "bench/measure/time_slice.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/core/clock.h"
+#include "os/interrupt.h"
+
+static void leave(pb_turns *t)
+{
+    if (t->from >= 0) close(t->from);
+    if (t->to >= 0) close(t->to);
+    t->from = t->to = -1;
+}
+
+/* Until the other launch says that it is this one's turn, or has ended, or a signal asks to end. */
+static void wait_for_turn(pb_turns *t)
+{
+    enum { MILLISECONDS = 100 };
+    struct pollfd p = {.fd = t->from, .events = POLLIN};
+    int word, n = 0;
+    while (t->from >= 0 && !n && !pb_interrupted()) {
+        n = poll(&p, 1, MILLISECONDS);
+        if (n < 0 && errno == EINTR) n = 0;
+        pb_pulse_beat(t->pulse);
+    }
+    if (n > 0 && read(t->from, &word, sizeof word) == sizeof word) t->other = word;
+    else if (n) leave(t);
+    t->began = pb_clock_seconds();
+}
+
+static void give(pb_turns *t)
+{
+    if (t->to >= 0 && write(t->to, &t->mine, sizeof t->mine) != sizeof t->mine) leave(t);
+}
+
+static pb_status keep_to_last(long threads)
+{
+    cpu_set_t all, last;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return pb_fail(PB_EIO, "sched_getaffinity: %s", strerror(errno));
+    CPU_ZERO(&last);
+    for (int i = CPU_SETSIZE - 1; i >= 0 && CPU_COUNT(&last) < threads; i--)
+        if (CPU_ISSET(i, &all)) CPU_SET(i, &last);
+    if (sched_setaffinity(0, sizeof last, &last) == 0) return PB_OK;
+    return pb_fail(PB_EIO, "sched_setaffinity: %s", strerror(errno));
+}
+
+pb_status pb_turns_open(const char *text, int next, long threads, pb_pulse *pulse, pb_turns *out)
+{
+    pb_turns t = {.from = -1, .to = -1, .other = -1, .pulse = pulse};
+    int first = 0, end = 0;
+    if (text) {
+        if (sscanf(text, "%lf:%d:%d:%d%n", &t.length, &t.from, &t.to, &first, &end) != 4 || text[end] ||
+            !(t.length > 0) || !isfinite(t.length) || t.from < 0 || t.to < 0)
+            return pb_fail(PB_EINVAL, "--child-turns: '%s' is not LENGTH:FROM:TO:FIRST", text);
+        fcntl(t.from, F_SETFD, FD_CLOEXEC), fcntl(t.to, F_SETFD, FD_CLOEXEC);
+        if (threads > 0) PB_TRY(keep_to_last(threads));
+        t.began = pb_clock_seconds();
+        if (!first && next == 0) wait_for_turn(&t);
+    }
+    *out = t;
+    return PB_OK;
+}
+
+void pb_turns_case(pb_turns *t, int at)
+{
+    if (!t || !(t->length > 0)) return;
+    t->mine = at + 1;
+    while (t->from >= 0 && t->other < t->mine && !pb_interrupted()) {
+        give(t);
+        wait_for_turn(t);
+    }
+}
+
+bool pb_turns_over(const pb_turns *t) { return !t || !(t->length > 0) || pb_clock_seconds() - t->began >= t->length; }
+
+bool pb_turns_pass(pb_turns *t)
+{
+    if (!t || !(t->length > 0) || !pb_turns_over(t)) return false;
+    give(t);
+    wait_for_turn(t); /* which begins the turn anew where there is nobody else */
+    return true;
+}
+
+void pb_turns_close(pb_turns *t) { leave(t); }

@@ -1,0 +1,197 @@
+/* launch_values.c - reads samples.csv beside a table: the samples of a row stand together, so that one row's are held
+ * at a time, however long the file is. */
+#include "bench/pairs/launch_values.h"
+
+#include <csv.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "bench/measure/measure.h"
+#include "bench/rows/series.h"
+#include "bench/stats/stats.h"
+
+enum { RUN, LAUNCH, KEY, METRIC, INDEX, VALUE, NFIELDS, BLOCK = 64 << 10 };
+static const char *const header[NFIELDS] = {"run_id", "launch", "key", "metric", "index", "value"};
+
+typedef struct reader {
+    const char *path;
+    pb_launch_values *out;
+    const pb_row **sorted; /* of the table, by identity */
+    bool *seen;            /* the rows whose samples have been */
+    pb_status status;
+    size_t line;
+    int field;
+    char text[NFIELDS][PB_KEY_TEXT];
+    char group[4][PB_KEY_TEXT]; /* run, launch, key and metric of the samples that are collected */
+    const pb_row *row;          /* theirs; NULL: there is none */
+    double sample[PB_MAX_SAMPLES], work[PB_MAX_SAMPLES];
+    int n;
+} reader;
+
+static void fail(reader *r, pb_status s, const char *what, const char *detail)
+{
+    if (r->status == PB_OK) r->status = pb_fail(s, "%s:%zu: %s%.100s", r->path, r->line, what, detail);
+}
+
+static int row_order(const void *a, const void *b)
+{
+    const pb_row *x = *(const pb_row *const *)a, *y = *(const pb_row *const *)b;
+    if (x->launch != y->launch) return x->launch < y->launch ? -1 : 1;
+    int by_series = pb_series_order(x->key, x->metric, y->key, y->metric);
+    return by_series ? by_series : strcmp(x->run_id, y->run_id);
+}
+
+static const pb_row *row_of_group(const reader *r)
+{
+    const pb_row wanted = {.run_id = r->group[RUN],
+                           .launch = strtoll(r->group[LAUNCH], NULL, 10),
+                           .key = r->group[KEY],
+                           .metric = r->group[METRIC]};
+    const pb_row *at = &wanted;
+    const pb_row **found = bsearch(&at, r->sorted, r->out->t.n, sizeof *r->sorted, row_order);
+    return found ? *found : NULL;
+}
+
+static void end_group(reader *r)
+{
+    if (!r->n || !r->row || r->status != PB_OK) return;
+    size_t at = (size_t)(r->row - r->out->t.rows);
+    if (!strcmp(r->row->status, "ok") && pb_log_median(r->sample, r->n, 1, r->work, &r->out->log_value[at]) != PB_OK)
+        fail(r, PB_EINVAL, "above this line, a sample that is no positive number: ", r->row->key);
+}
+
+static void begin_group(reader *r)
+{
+    end_group(r);
+    memcpy(r->group, r->text, sizeof r->group);
+    r->n = 0;
+    r->row = row_of_group(r);
+    if (!r->row) return;
+    bool *seen = &r->seen[r->row - r->out->t.rows];
+    if (*seen) fail(r, PB_EINVAL, "samples of a row that stand in two places: ", r->row->key);
+    *seen = true;
+}
+
+static void on_field(void *bytes, size_t n, void *self)
+{
+    reader *r = self;
+    if (r->field < NFIELDS) {
+        if (n >= PB_KEY_TEXT) fail(r, PB_EINVAL, "too long a field in the column ", header[r->field]);
+        else snprintf(r->text[r->field], PB_KEY_TEXT, "%s", bytes ? (const char *)bytes : "");
+    }
+    r->field++;
+}
+
+static void sample_line(reader *r)
+{
+    char *end;
+    if (!r->n || strcmp(r->group[METRIC], r->text[METRIC]) != 0 || strcmp(r->group[KEY], r->text[KEY]) != 0 ||
+        strcmp(r->group[LAUNCH], r->text[LAUNCH]) != 0 || strcmp(r->group[RUN], r->text[RUN]) != 0)
+        begin_group(r);
+    if (r->n == PB_MAX_SAMPLES) {
+        fail(r, PB_EINVAL, "more than 1024 samples of ", r->text[KEY]);
+        return;
+    }
+    r->sample[r->n] = strtod(r->text[VALUE], &end);
+    if (end == r->text[VALUE] || *end) r->sample[r->n] = (double)NAN;
+    r->n++;
+}
+
+static void on_line(int terminator, void *self)
+{
+    reader *r = self;
+    (void)terminator;
+    if (r->status != PB_OK) return;
+    if (r->field != NFIELDS) {
+        fail(r, PB_EINVAL, "want six fields: run_id,launch,key,metric,index,value", "");
+    } else if (r->line == 1) {
+        for (int i = 0; i < NFIELDS; i++)
+            if (strcmp(r->text[i], header[i]) != 0) fail(r, PB_EINVAL, "the header lacks the column ", header[i]);
+    } else {
+        sample_line(r);
+    }
+    r->field = 0;
+    r->line++;
+}
+
+static pb_status parse(reader *r, FILE *f)
+{
+    struct csv_parser csv;
+    char block[BLOCK];
+    if (csv_init(&csv, CSV_STRICT | CSV_STRICT_FINI | CSV_APPEND_NULL))
+        return pb_fail(PB_ENOMEM, "%s: out of memory", r->path);
+    for (size_t n; r->status == PB_OK && (n = fread(block, 1, sizeof block, f)) > 0;)
+        if (csv_parse(&csv, block, n, on_field, on_line, r) != n) fail(r, PB_EINVAL, "a quote out of place", "");
+    if (ferror(f)) fail(r, PB_EIO, "cannot be read: ", strerror(errno));
+    if (r->status == PB_OK && csv_fini(&csv, on_field, on_line, r)) fail(r, PB_EINVAL, "a quote out of place", "");
+    csv_free(&csv);
+    if (r->line == 1) fail(r, PB_EINVAL, "no header", "");
+    end_group(r);
+    return r->status;
+}
+
+static pb_status read_samples(const char *path, FILE *f, pb_launch_values *out)
+{
+    const size_t n = out->t.n;
+    reader *r = calloc(1, sizeof *r); /* too large for a stack */
+    pb_status s = PB_ENOMEM;
+    if (r) {
+        *r = (reader){.path = path, .out = out, .line = 1};
+        r->sorted = malloc((n + 1) * sizeof *r->sorted);
+        r->seen = calloc(n + 1, sizeof *r->seen);
+    }
+    if (r && r->sorted && r->seen) {
+        for (size_t i = 0; i < n; i++) r->sorted[i] = &out->t.rows[i];
+        qsort(r->sorted, n, sizeof *r->sorted, row_order);
+        s = parse(r, f);
+    } else {
+        pb_fail(s, "%s: out of memory", path);
+    }
+    if (r) {
+        free(r->sorted);
+        free(r->seen);
+    }
+    free(r);
+    return s;
+}
+
+/* Its samples.csv, when `path` is a folder that has one. */
+static pb_status samples_beside(const char *path, pb_launch_values *out)
+{
+    char file[PB_PATH_TEXT];
+    struct stat st;
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) return PB_OK;
+    if (snprintf(file, sizeof file, "%s/samples.csv", path) >= (int)sizeof file)
+        return pb_fail(PB_EINVAL, "%.60s...: the path is too long", path);
+    FILE *f = fopen(file, "rb");
+    if (!f) return errno == ENOENT ? PB_OK : pb_fail(PB_EIO, "%s: %s", file, strerror(errno));
+    pb_status s = read_samples(file, f, out);
+    fclose(f);
+    return s;
+}
+
+pb_status pb_launch_values_read(const char *path, pb_launch_values *out)
+{
+    *out = (pb_launch_values){0};
+    PB_TRY(pb_table_read(path, &out->t));
+    out->log_value = malloc((out->t.n + 1) * sizeof *out->log_value);
+    pb_status s = out->log_value ? PB_OK : pb_fail(PB_ENOMEM, "%s: out of memory", path);
+    for (size_t i = 0; i < out->t.n && s == PB_OK; i++) {
+        const pb_row *r = &out->t.rows[i];
+        out->log_value[i] = !strcmp(r->status, "ok") && r->value > 0 ? log(r->value) : (double)NAN;
+    }
+    if (s == PB_OK) s = samples_beside(path, out);
+    if (s != PB_OK) pb_launch_values_free(out);
+    return s;
+}
+
+void pb_launch_values_free(pb_launch_values *v)
+{
+    pb_table_free(&v->t);
+    free(v->log_value);
+    v->log_value = NULL;
+}

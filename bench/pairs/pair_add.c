@@ -1,0 +1,111 @@
+/* pair_add.c - adds what one launch of a side has measured to the files of that side. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/pairs/pair_folder.h"
+#include "bench/rows/read.h"
+#include "bench/rows/write_csv.h"
+#include "bench/run/run_json.h"
+#include "bench/text/json.h"
+#include "os/append.h"
+#include "os/file.h"
+
+enum { PATH = PB_PATH_TEXT + 64 };
+
+/* What is appended to one file, all of it or nothing. */
+typedef struct page {
+    FILE *f;
+    char *text;
+    size_t n;
+} page;
+
+static pb_status page_open(page *p)
+{
+    *p = (page){0};
+    p->f = open_memstream(&p->text, &p->n);
+    return p->f ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the rows of a launch");
+}
+
+/* Ends the page; its text is appended to `to` unless `s` is a failure, which then is what is returned. */
+static pb_status page_close(page *p, const char *to, pb_status s)
+{
+    if (fclose(p->f) != 0 && s == PB_OK) s = pb_fail(PB_ENOMEM, "no memory for the rows of a launch");
+    if (s == PB_OK) s = pb_append(to, p->text, p->n);
+    free(p->text);
+    return s;
+}
+
+static pb_status add_rows(const char *to, const char *launch, const char *run_id, int pair)
+{
+    pb_table t;
+    page p;
+    PB_TRY(pb_table_read(launch, &t));
+    pb_status s = page_open(&p);
+    for (size_t i = 0; s == PB_OK && i < t.n; i++) {
+        t.rows[i].run_id = run_id;
+        t.rows[i].launch = pair;
+        pb_csv_row(p.f, &t.rows[i]);
+    }
+    if (s == PB_OK) s = page_close(&p, to, PB_OK);
+    pb_table_free(&t);
+    return s;
+}
+
+/* Lines run_id,launch,key,...: none of these fields is ever quoted. */
+static pb_status copy_samples(FILE *in, FILE *out, const char *run_id, int pair)
+{
+    char *line = NULL;
+    size_t room = 0;
+    bool ok = getline(&line, &room, in) > 0; /* the header */
+    while (ok && getline(&line, &room, in) > 0) {
+        const char *launch = strchr(line, ','), *rest = launch ? strchr(launch + 1, ',') : NULL;
+        ok = rest && strchr(rest, '\n') && fprintf(out, "%s,%d%s", run_id, pair, rest) > 0;
+    }
+    free(line);
+    return ok && !ferror(in) ? PB_OK : pb_fail(PB_EINVAL, "a samples.csv that is cut, or cannot be copied");
+}
+
+static pb_status add_samples(const char *to, const char *launch, const char *run_id, int pair)
+{
+    char from[PATH];
+    FILE *in;
+    page p;
+    snprintf(from, sizeof from, "%s/samples.csv", launch);
+    PB_TRY(pb_file_read(from, &in));
+    pb_status s = page_open(&p);
+    if (s == PB_OK) s = page_close(&p, to, copy_samples(in, p.f, run_id, pair));
+    fclose(in);
+    return s;
+}
+
+/* run.json of the side: the first launch's, then what every launch wrote. */
+static pb_status add_run(pb_pair_folder *f, pb_side side, const char *dir, const char *launch, const char *run_id)
+{
+    char path[PATH];
+    json_t *one, **run = &f->run[side];
+    snprintf(path, sizeof path, "%s/run.json", launch);
+    PB_TRY(pb_json_read(path, &one));
+    if (!*run) {
+        *run = json_deep_copy(one);
+        json_object_set_new(*run, "run_id", json_string(run_id));
+        json_object_set_new(*run, "order", json_array());
+        json_object_set_new(*run, "runs", json_array());
+    }
+    json_array_append(json_object_get(*run, "order"), json_array_get(json_object_get(one, "order"), 0));
+    json_object_del(one, "order");
+    const bool ok = json_array_append_new(json_object_get(*run, "runs"), one) == 0 &&
+                    json_object_set_new(*run, "launches", json_integer(f->pairs + 1)) == 0;
+    return ok ? pb_run_json_write(dir, *run, true) : pb_fail(PB_ENOMEM, "no memory for run.json");
+}
+
+pb_status pb_pair_folder_add(pb_pair_folder *f, pb_side side, const char *launch, const char *run_id)
+{
+    char dir[PATH], path[PATH + 16];
+    snprintf(dir, sizeof dir, "%s/%s", f->dir, pb_side_names[side]);
+    snprintf(path, sizeof path, "%s/results.csv", dir);
+    PB_TRY(add_rows(path, launch, run_id, f->pairs));
+    snprintf(path, sizeof path, "%s/samples.csv", dir);
+    PB_TRY(add_samples(path, launch, run_id, f->pairs));
+    return add_run(f, side, dir, launch, run_id);
+}

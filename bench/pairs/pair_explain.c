@@ -1,0 +1,87 @@
+/* pair_explain.c - why a verdict of pair_rule.h fell, in one line. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/pairs/pair_rule.h"
+
+static void say(char *out, const char *fmt, ...)
+{
+    size_t n = strlen(out);
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(out + n, PB_PAIR_TEXT - n, fmt, args);
+    va_end(args);
+}
+
+/* A log of a ratio as the change of the metric itself: in percent, or as a factor from ten on. */
+static void say_change(char *out, double log_change, bool higher)
+{
+    double change = higher ? -log_change : log_change, factor = exp(change);
+    if (factor >= 10 || factor <= 0.1) say(out, "x %.3g", factor);
+    else say(out, "%+.2f %%", 100 * expm1(change));
+}
+
+static void say_figures(const pb_pair_result *r, const pb_pair_opts *o, int looks, char *out)
+{
+    const bool higher = r->row->higher;
+    say_change(out, r->estimate, higher);
+    say(out, " [");
+    say_change(out, higher ? r->interval.hi : r->interval.lo, higher);
+    say(out, ", ");
+    say_change(out, higher ? r->interval.lo : r->interval.hi, higher);
+    say(out, "] (%.4g %% interval) of %d pairs", 100 * (1 - 2 * o->alpha / looks), r->pairs);
+    if (looks > 1) say(out, ", look %d of %d", r->look, looks);
+    say(out, ": ");
+}
+
+static void say_tests(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report, char *out)
+{
+    say(out, "t test p=%.2g, ", r->p);
+    if (r->row->gating)
+        say(out, "%.2g after Holm over %d gating rows and %d looks", r->p_adjusted, report->gating, report->looks);
+    else say(out, "%.2g over %d looks, not gating", r->p_adjusted, report->looks);
+    say(out, " (alpha %g); sign-flip p=%.2g over %d looks %.2g", o->alpha, r->sign_p, report->looks,
+        fmin(1, report->looks * r->sign_p));
+}
+
+/* Of INCONCLUSIVE: what could be found, and with how many pairs more could. */
+static void say_remedy(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report, char *out)
+{
+    if (!isfinite(r->sd)) return;
+    const pb_pair_outlook ahead = pb_pair_look_out(r, o, report);
+    say(out, "; sd %.2g %%: %d pairs find a worsening of %.2g %% with chance %g", 100 * r->sd, r->pairs,
+        100 * expm1(ahead.detectable), o->power);
+    if (ahead.pairs_needed) say(out, ", %d pairs one of %.2g %%", ahead.pairs_needed, 200 * o->min_effect);
+    else say(out, ", and not 1000 pairs one of %.2g %%", 200 * o->min_effect);
+    if (report->more) say(out, "; %d pairs more", report->more);
+    else if (ahead.pairs_needed == 0 || ahead.pairs_needed > o->look[1])
+        say(out, "; quieten the machine (bench doctor)");
+}
+
+void pb_pair_explain(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report,
+                     char out[PB_PAIR_TEXT])
+{
+    static const char *const why[] = {
+#define X(id, what) [PB_PAIR_##id] = what,
+        PB_PAIR_WHY_MAP(X)
+#undef X
+    };
+    *out = 0;
+    say(out, "%s: ", pb_verdict_names[r->id]);
+    if (r->look) {
+        say_figures(r, o, report->looks, out);
+        say_tests(r, o, report, out);
+        if (r->id == PB_VERDICT_SAME)
+            say(out, "; equivalence p=%.2g over %d looks %.2g (alpha %g)", r->same_p, report->looks,
+                fmin(1, report->looks * r->same_p), o->alpha_same);
+        say(out, "; ");
+    }
+    say(out, "%s", why[r->why]);
+    if (r->look) say(out, " (%g %%)", 100 * o->min_effect);
+    if (r->why == PB_PAIR_WRONG) say(out, ": %s", r->row->wrong);
+    if (r->why == PB_PAIR_OBSTACLE) say(out, ": %s", r->row->obstacle);
+    if (r->why == PB_PAIR_NO_RATIO && r->row->n > 0) say(out, ": pair %d", r->bad_pair);
+    if (r->id == PB_VERDICT_INCONCLUSIVE) say_remedy(r, o, report, out);
+}

@@ -1,0 +1,211 @@
+/* pair_report.c - judges the pairs of a folder and hands the verdicts to the renderers of compare.c. */
+#define _GNU_SOURCE
+#include "bench/pairs/pair_report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool hopeless(const pb_pair_judgement *j)
+{
+    size_t gating = 0, open = 0, any = 0;
+    for (size_t i = 0; i < j->table.n; i++) {
+        const pb_pair_row *r = &j->table.rows[i];
+        const bool figures = !r->absent && !r->obstacle && !r->wrong && j->results[i].why != PB_PAIR_NO_RATIO;
+        gating += r->gating;
+        open += r->gating && figures;
+        any += figures;
+    }
+    return gating ? !open : !any;
+}
+
+pb_status pb_pair_judge_folder(const pb_pair_folder *f, const pb_pair_plan *plan, const pb_gates *gates,
+                               bool allow_mismatch, pb_pair_judgement *out)
+{
+    pb_pair_judgement j = {0};
+    if (!f->pairs) return pb_fail(PB_EINVAL, "%s: there is no pair in it", f->dir);
+    PB_TRY(pb_pair_table_read(f->dir, f->pairs, gates, allow_mismatch, &j.table));
+    j.results = malloc((j.table.n + 1) * sizeof *j.results);
+    pb_status s = j.results ? pb_pair_judge(j.table.rows, j.table.n, &plan->rule, j.results, &j.report)
+                            : pb_fail(PB_ENOMEM, "pairs: out of memory");
+    if (s == PB_OK) {
+        j.hopeless = hopeless(&j);
+        *out = j;
+    } else {
+        pb_pair_judgement_free(&j);
+    }
+    return s;
+}
+
+void pb_pair_judgement_free(pb_pair_judgement *j)
+{
+    pb_pair_table_free(&j->table);
+    free(j->results);
+    *j = (pb_pair_judgement){0};
+}
+
+/* ---- verdicts ---------------------------------------------------------------------------------------- */
+
+/* What the renderers of verdicts point to. */
+typedef struct page {
+    pb_verdicts vs;
+    pb_gate *gates;            /* [n], with the least effect as the limit */
+    char (*why)[PB_PAIR_TEXT]; /* [n] */
+} page;
+
+/* "99 % interval +1.81 to +2.39 %; could find 0.93 %". */
+static void say_briefly(const pb_pair_result *r, const pb_pair_plan *plan, const pb_pair_report *report, char *out)
+{
+    const bool higher = r->row->higher;
+    const double lo = higher ? -r->interval.hi : r->interval.lo, hi = higher ? -r->interval.lo : r->interval.hi;
+    const pb_pair_outlook ahead = pb_pair_look_out(r, &plan->rule, report);
+    if (!r->look || !isfinite(r->sd)) {
+        pb_pair_explain(r, &plan->rule, report, out);
+        const char *rest = strstr(out, ": "); /* the verdict stands in front already */
+        if (rest) memmove(out, rest + 2, strlen(rest + 2) + 1);
+        return;
+    }
+    snprintf(out, PB_PAIR_TEXT, "%.3g %% interval %+.2f to %+.2f %%; detectable %.2f %%",
+             100 * (1 - 2 * plan->rule.alpha / report->looks), 100 * expm1(lo), 100 * expm1(hi),
+             100 * expm1(ahead.detectable));
+}
+
+static void add(page *p, const pb_pair_judgement *j, size_t i, const pb_pair_plan *plan, bool explain)
+{
+    const pb_pair_result *r = &j->results[i];
+    const bool demanded = j->table.series[i][0] == j->table.series[i][1];
+    pb_gate *g = &p->gates[i];
+    *g = (pb_gate){.stored_limit = plan->rule.min_effect, .gating = r->row->gating};
+    if (explain) pb_pair_explain(r, &plan->rule, &j->report, p->why[i]);
+    else say_briefly(r, plan, &j->report, p->why[i]);
+    if (demanded) snprintf(p->why[i], PB_PAIR_TEXT, "gates.csv demands it, and neither side measured it");
+    const double change = exp(r->row->higher ? -r->estimate : r->estimate);
+    p->vs.v[p->vs.n++] = (pb_verdict){.base = j->table.series[i][0],
+                                      .cand = j->table.series[i][1],
+                                      .gate = g,
+                                      .id = r->id,
+                                      .ratio = r->look ? change : (double)NAN,
+                                      .worse = r->look ? exp(r->estimate) : (double)NAN,
+                                      .counts = pb_pair_counts(r),
+                                      .why = p->why[i]};
+}
+
+static pb_status fill(page *p, const pb_pair_judgement *j, const pb_pair_plan *plan, bool explain)
+{
+    static const pb_gate none = {.stored_limit = PB_DEFAULT_LIMIT};
+    const size_t n = j->table.n, all = n + j->table.nfresh + j->table.ntold;
+    *p = (page){.vs = {.v = malloc((all + 1) * sizeof *p->vs.v)}};
+    p->gates = malloc((n + 1) * sizeof *p->gates);
+    p->why = malloc((n + 1) * sizeof *p->why);
+    if (!p->vs.v || !p->gates || !p->why) return pb_fail(PB_ENOMEM, "pairs: out of memory for %zu rows", all);
+    for (size_t i = 0; i < n; i++) add(p, j, i, plan, explain);
+    for (size_t i = 0; i < j->table.nfresh; i++)
+        p->vs.v[p->vs.n++] = (pb_verdict){.cand = j->table.fresh[i],
+                                          .gate = &none,
+                                          .id = PB_VERDICT_NEW,
+                                          .ratio = (double)NAN,
+                                          .worse = (double)NAN,
+                                          .why = ""};
+    for (size_t i = 0; i < j->table.ntold; i++)
+        p->vs.v[p->vs.n++] = (pb_verdict){.base = j->table.told[i][0],
+                                          .cand = j->table.told[i][1],
+                                          .gate = &none,
+                                          .id = PB_VERDICT_INFO,
+                                          .ratio = (double)NAN,
+                                          .worse = (double)NAN,
+                                          .why = ""};
+    memcpy(p->vs.count, j->report.count, sizeof p->vs.count);
+    pb_verdicts_sort(&p->vs);
+    return PB_OK;
+}
+
+static void page_free(page *p)
+{
+    pb_verdicts_free(&p->vs);
+    free(p->gates);
+    free(p->why);
+}
+
+/* ---- notes --------------------------------------------------------------------------------------------- */
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* What this comparison could have found. */
+static pb_status note_outlook(const pb_pair_judgement *j, const pb_pair_plan *plan, FILE *out)
+{
+    double *d = malloc((j->table.n + 1) * sizeof *d);
+    size_t n = 0;
+    if (!d) return pb_fail(PB_ENOMEM, "pairs: out of memory");
+    for (size_t i = 0; i < j->table.n; i++)
+        if (j->table.rows[i].gating && j->results[i].look && isfinite(j->results[i].sd))
+            d[n++] = 100 * expm1(pb_pair_look_out(&j->results[i], &plan->rule, &j->report).detectable);
+    qsort(d, n, sizeof *d, by_size);
+    if (n)
+        fprintf(
+            out,
+            "note: with chance %g it finds a worsening of %.2f %% (the median of %zu gating rows; %.2f to %.2f %%)\n",
+            plan->rule.power, d[n / 2], n, d[0], d[n - 1]);
+    else if (!j->report.gating)
+        fprintf(out, "note: nothing here gates: gates.csv has no gating line for a metric of this suite\n");
+    free(d);
+    return PB_OK;
+}
+
+static void note_pairs(const pb_pair_judgement *j, const pb_pair_folder *f, const pb_pair_plan *plan, FILE *out)
+{
+    const pb_pair_opts *r = &plan->rule;
+    fprintf(out, "note: %d pair%s of fresh launches, seed %llu; looks at %d", f->pairs, f->pairs == 1 ? "" : "s",
+            (unsigned long long)plan->seed, r->look[0]);
+    if (r->look[1] > r->look[0]) fprintf(out, " and %d", r->look[1]);
+    fprintf(out, "; alpha %g, least effect %g %%; %s\n", r->alpha, 100 * r->min_effect, f->dir);
+    if (f->retries)
+        fprintf(out, "note: %d pair%s measured again because a launch failed (pairs.csv)\n", f->retries,
+                f->retries == 1 ? " was" : "s were");
+    if (f->kept)
+        fprintf(out, "note: the candidate's launch failed in %d pair%s, also when tried again: cand.log\n", f->kept,
+                f->kept == 1 ? "" : "s");
+    if (plan->slowdown > 0)
+        fprintf(out, "note: the candidate was slowed down by %g %% on purpose; achieved %.2f to %.2f %%\n",
+                100 * plan->slowdown, 100 * j->table.slowdown[0], 100 * j->table.slowdown[1]);
+}
+
+static pb_status notes_of(const pb_pair_judgement *j, const pb_pair_folder *f, const pb_pair_plan *plan,
+                          const pb_pair_report_opts *o, char **text)
+{
+    size_t n = 0;
+    FILE *out = open_memstream(text, &n);
+    if (!out) return pb_fail(PB_ENOMEM, "pairs: out of memory");
+    note_pairs(j, f, plan, out);
+    pb_status s = note_outlook(j, plan, out);
+    if (o->compare->allow_mismatch) fprintf(out, "note: machines may differ (--allow-mismatch)\n");
+    if (o->note) fprintf(out, "note: %s\n", o->note);
+    return fclose(out) == 0 ? s : pb_fail(PB_ENOMEM, "pairs: out of memory");
+}
+
+pb_status pb_pair_report_show(const pb_pair_judgement *j, const pb_pair_folder *f, const pb_pair_plan *plan,
+                              const pb_pair_report_opts *o, FILE *out, pb_exit *code)
+{
+    page p;
+    char *notes = NULL;
+    pb_exit e = pb_compare_exit(j->report.count, o->compare);
+    if (f->kept) e = pb_worse_exit(e, PB_EXIT_INCOMPARABLE);
+    pb_status s = fill(&p, j, plan, o->explain);
+    if (s == PB_OK) s = notes_of(j, f, plan, o, &notes);
+    if (s == PB_OK)
+        s = pb_compare_show(&(pb_comparison){.vs = &p.vs,
+                                             .base = &j->table.set[0],
+                                             .cand = &j->table.set[1],
+                                             .base_name = plan->path[0],
+                                             .cand_name = plan->path[1],
+                                             .exit = e,
+                                             .notes = notes},
+                            o->compare, out);
+    if (s == PB_OK) *code = e;
+    free(notes);
+    page_free(&p);
+    return s;
+}

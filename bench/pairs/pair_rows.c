@@ -1,0 +1,257 @@
+/* pair_rows.c - from the results and samples of both sides to the rows of the rule. */
+#define _GNU_SOURCE
+#include "bench/pairs/pair_rows.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/measure/measure.h"
+#include "bench/rows/metric.h"
+#include "os/file.h"
+
+/* ---- one side: a value a series and pair ----------------------------------------------------------- */
+
+static double *place(pb_pair_table *t, int side, const char *key, const char *metric, long long launch)
+{
+    const pb_series *s = pb_series_find(&t->set[side], key, metric);
+    if (!s || launch < 0 || launch >= t->pairs) return NULL;
+    return &t->x[side][(size_t)(s - t->set[side].s) * (size_t)t->pairs + (size_t)launch];
+}
+
+static void take_values(pb_pair_table *t, int side)
+{
+    for (size_t i = 0; i < t->set[side].n * (size_t)t->pairs; i++) t->x[side][i] = (double)NAN;
+    for (size_t i = 0; i < t->table[side].n; i++) {
+        const pb_row *r = &t->table[side].rows[i];
+        double *x = strcmp(r->status, "ok") == 0 ? place(t, side, r->key, r->metric, r->launch) : NULL;
+        if (x) *x = log(r->value); /* of 0 -inf, of less NaN */
+        if (!x || side == 0 || strcmp(r->metric, "slowdown") != 0) continue;
+        if (!(t->slowdown[0] > 0) || r->value < t->slowdown[0]) t->slowdown[0] = r->value;
+        if (r->value > t->slowdown[1]) t->slowdown[1] = r->value;
+    }
+}
+
+/* The samples of one launch, key and metric, which stand together in the file. */
+typedef struct group {
+    char head[PB_KEY_TEXT + 256]; /* "launch,key,metric" */
+    double v[PB_MAX_SAMPLES], work[PB_MAX_SAMPLES];
+    int n;
+} group;
+
+static pb_status end_group(pb_pair_table *t, int side, group *g)
+{
+    enum { RANKS = 1 }; /* a launch is one process; v[rank * n + iteration] where it is several */
+    double x;
+    char *key = strchr(g->head, ','), *metric = key ? strchr(key + 1, ',') : NULL;
+    if (!g->n || !metric) return PB_OK;
+    *key++ = 0, *metric++ = 0;
+    double *to = place(t, side, key, metric, atoll(g->head));
+    const int n = g->n;
+    g->n = 0;
+    g->head[0] = 0;
+    if (!to || isnan(*to)) return PB_OK; /* the row says that it has no figure */
+    PB_TRY(pb_log_median(g->v, n / RANKS, RANKS, g->work, &x));
+    *to = x;
+    return PB_OK;
+}
+
+/* run_id,launch,key,metric,index,value */
+static pb_status take_sample(pb_pair_table *t, int side, char *line, group *g)
+{
+    char *end, *head = strchr(line, ','), *value = strrchr(line, ','), *index = NULL;
+    if (head && value > head) {
+        *value++ = 0;
+        index = strrchr(line, ',');
+    }
+    if (!index || index <= head) return pb_fail(PB_EINVAL, "not six fields");
+    *index = 0;
+    head++;
+    const double v = strtod(value, &end);
+    if (strcmp(head, g->head) != 0) {
+        PB_TRY(end_group(t, side, g));
+        snprintf(g->head, sizeof g->head, "%s", head);
+    }
+    if (end == value || *end != '\n') return pb_fail(PB_EINVAL, "not a number: %.40s", value);
+    if (g->n == PB_MAX_SAMPLES) return pb_fail(PB_EINVAL, "more than %d samples", PB_MAX_SAMPLES);
+    g->v[g->n++] = v;
+    return PB_OK;
+}
+
+static pb_status take_samples(pb_pair_table *t, int side, const char *dir)
+{
+    char path[PB_PATH_TEXT], *line = NULL;
+    size_t room = 0, at = 1;
+    snprintf(path, sizeof path, "%.900s/%s/samples.csv", dir, side ? "cand" : "base");
+    FILE *f;
+    PB_TRY(pb_file_read(path, &f));
+    group *g = calloc(1, sizeof *g);
+    pb_status s = g ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory to read it", path);
+    if (s == PB_OK && getline(&line, &room, f) < 0) s = pb_fail(PB_EINVAL, "the file is empty");
+    while (s == PB_OK && getline(&line, &room, f) > 0) {
+        at++;
+        s = take_sample(t, side, line, g);
+    }
+    if (s == PB_OK) s = end_group(t, side, g);
+    if (s == PB_EINVAL) {
+        char why[256];
+        snprintf(why, sizeof why, "%s", pb_error());
+        pb_fail(s, "%s:%zu: %s", path, at, why);
+    }
+    free(line);
+    free(g);
+    fclose(f);
+    return s;
+}
+
+static pb_status open_side(pb_pair_table *t, int side, const char *dir)
+{
+    char path[PB_PATH_TEXT];
+    snprintf(path, sizeof path, "%.900s/%s", dir, side ? "cand" : "base");
+    PB_TRY(pb_table_read(path, &t->table[side]));
+    PB_TRY(pb_series_make(&t->table[side], &t->set[side]));
+    t->x[side] = calloc(t->set[side].n * (size_t)t->pairs + 1, sizeof(double));
+    if (!t->x[side]) return pb_fail(PB_ENOMEM, "pairs: out of memory");
+    take_values(t, side);
+    return take_samples(t, side, dir);
+}
+
+/* ---- both -------------------------------------------------------------------------------------------- */
+
+static int have(const pb_pair_table *t, int side, const pb_series *s)
+{
+    int n = 0;
+    for (int p = 0; s && p < t->pairs; p++)
+        n += !isnan(t->x[side][(size_t)(s - t->set[side].s) * (size_t)t->pairs + (size_t)p]);
+    return n;
+}
+
+static const char *obstacle(const pb_pair_table *t, const pb_series *b, const pb_series *c, bool allow_mismatch)
+{
+    if (b->mixed || c->mixed) return "rows of several machines, versions or units on one side";
+    if (strcmp(b->unit, c->unit) != 0) return "the unit differs";
+    if (strcmp(b->bench_version, c->bench_version) != 0) return "bench_version differs";
+    if (!allow_mismatch && strcmp(b->machine_id, c->machine_id) != 0) return "machine_id differs (--allow-mismatch)";
+    if (b->refuted) return b->note;
+    if (have(t, 0, b) < t->pairs) return "a launch of the base lacks the figure";
+    return have(t, 1, c) < t->pairs ? "a launch of the candidate lacks the figure" : NULL;
+}
+
+static void fill_ratios(pb_pair_table *t, const pb_series *b, const pb_series *c, double *out)
+{
+    const double *x = &t->x[0][(size_t)(b - t->set[0].s) * (size_t)t->pairs];
+    const double *y = &t->x[1][(size_t)(c - t->set[1].s) * (size_t)t->pairs];
+    for (int p = 0; p < t->pairs; p++) out[p] = isinf(x[p]) && isinf(y[p]) ? 0 : y[p] - x[p]; /* 0 and 0 are the same */
+}
+
+/* One key and metric of either side or both. */
+static void join(pb_pair_table *t, const pb_series *b, const pb_series *c, const pb_gates *gates, bool allow_mismatch)
+{
+    const pb_series *s = b ? b : c;
+    const int nb = have(t, 0, b), nc = have(t, 1, c);
+    const char *wrong = c ? pb_verdict_wrong(b, c) : NULL;
+    if (!s || pb_key_of(s->key, "contract") || (!nb && !nc && !wrong)) return;
+    if (strcmp(s->better, "none") == 0 && !wrong) {
+        if (b && c) t->told[t->ntold][0] = b, t->told[t->ntold++][1] = c;
+        return;
+    }
+    if (!nb && !wrong && !(b && b->refuted)) {
+        t->fresh[t->nfresh++] = c;
+        return;
+    }
+    double *ratio = &t->log_ratio[t->n * (size_t)t->pairs];
+    pb_pair_row *r = &t->rows[t->n];
+    *r = (pb_pair_row){.key = s->key,
+                       .metric = s->metric,
+                       .higher = strcmp(s->better, "higher") == 0,
+                       .gating = pb_gates_find(gates, s->key, s->metric)->gating,
+                       .absent = !nc,
+                       .wrong = wrong,
+                       .log_ratio = ratio,
+                       .n = t->pairs};
+    if (nc && b && c) {
+        r->obstacle = obstacle(t, b, c, allow_mismatch);
+        fill_ratios(t, b, c, ratio);
+    }
+    t->series[t->n][0] = b;
+    t->series[t->n++][1] = c;
+}
+
+/* A gate that no row was held against is a row that is absent. */
+static void demand(pb_pair_table *t, const pb_gates *gates)
+{
+    const size_t n = t->n;
+    const pb_gate *g;
+    for (int at = 0; (g = pb_pair_unmatched(gates, t->rows, n, &at));) {
+        pb_series *s = &t->demanded[t->n - n];
+        const pb_metric *m = pb_metric_find(g->metric);
+        char key[PB_AXIS_TEXT + 8];
+        const int length = snprintf(key, sizeof key, "%s/any", g->suite);
+        *s = (pb_series){.key = pb_intern(t->table[0].strings, key, (size_t)length),
+                         .metric = g->metric,
+                         .unit = m ? m->unit : "1",
+                         .better = m ? m->better : "none",
+                         .status = "failed",
+                         .note = "",
+                         .median = (double)NAN,
+                         .min = (double)NAN,
+                         .max = (double)NAN};
+        if (!s->key) continue;
+        t->rows[t->n] = (pb_pair_row){.key = s->key, .metric = s->metric, .gating = true, .absent = true};
+        t->series[t->n][0] = t->series[t->n][1] = s;
+        t->n++;
+    }
+}
+
+static pb_status join_all(pb_pair_table *t, const pb_gates *gates, bool allow_mismatch)
+{
+    const pb_series_set *base = &t->set[0], *cand = &t->set[1];
+    const size_t room = base->n + cand->n + PB_MAX_GATES;
+    t->rows = malloc(room * sizeof *t->rows);
+    t->series = malloc(room * sizeof *t->series);
+    t->fresh = malloc((cand->n + 1) * sizeof *t->fresh);
+    t->told = malloc((cand->n + 1) * sizeof *t->told);
+    t->log_ratio = malloc(room * (size_t)(t->pairs + 1) * sizeof *t->log_ratio);
+    t->demanded = malloc(PB_MAX_GATES * sizeof *t->demanded);
+    if (!t->rows || !t->series || !t->fresh || !t->told || !t->log_ratio || !t->demanded)
+        return pb_fail(PB_ENOMEM, "pairs: out of memory for %zu rows", room);
+    for (size_t i = 0, j = 0; i < base->n || j < cand->n;) {
+        const pb_series *b = i < base->n ? &base->s[i] : NULL, *c = j < cand->n ? &cand->s[j] : NULL;
+        const int order = !b ? 1 : !c ? -1 : pb_series_order(b->key, b->metric, c->key, c->metric);
+        if (order > 0) b = NULL;
+        if (order < 0) c = NULL;
+        i += b != NULL;
+        j += c != NULL;
+        join(t, b, c, gates, allow_mismatch);
+    }
+    demand(t, gates);
+    return PB_OK;
+}
+
+pb_status pb_pair_table_read(const char *dir, int pairs, const pb_gates *gates, bool allow_mismatch, pb_pair_table *out)
+{
+    pb_pair_table t = {.pairs = pairs};
+    pb_status s = open_side(&t, 0, dir);
+    if (s == PB_OK) s = open_side(&t, 1, dir);
+    if (s == PB_OK) s = join_all(&t, gates, allow_mismatch);
+    if (s == PB_OK) *out = t;
+    else pb_pair_table_free(&t);
+    return s;
+}
+
+void pb_pair_table_free(pb_pair_table *t)
+{
+    for (int i = 0; i < 2; i++) {
+        pb_series_free(&t->set[i]);
+        pb_table_free(&t->table[i]);
+        free(t->x[i]);
+    }
+    free(t->rows);
+    free(t->series);
+    free(t->fresh);
+    free(t->told);
+    free(t->log_ratio);
+    free(t->demanded);
+    *t = (pb_pair_table){0};
+}

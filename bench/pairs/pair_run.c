@@ -1,0 +1,225 @@
+/* pair_run.c - the loop over pairs: draws, two launches, rows, and whether more are wanted. */
+#define _GNU_SOURCE
+#include "bench/pairs/pair_run.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "bench/pairs/pair_launch.h"
+#include "kernels/core/bind.h"
+#include "kernels/core/clock.h"
+#include "os/disk.h"
+#include "os/interrupt.h"
+
+enum { RETRIES = 3, ATTEMPTS = 1 + RETRIES, PATH = PB_PATH_TEXT + 64 };
+
+typedef struct loop {
+    const pb_pair_run *r;
+    double began, deadline; /* 0: none */
+    int target;             /* pairs until the next look */
+    int measured;           /* pairs, by this process */
+    bool late;
+    pb_exit code;
+} loop;
+
+void pb_pair_draw(uint64_t seed, int pair, int attempt, pb_pair_line *out)
+{
+    enum { COIN, CASES, BASE_PADDING, CAND_PADDING, DRAWS };
+    const uint64_t at = (uint64_t)(pair * ATTEMPTS + attempt) * DRAWS;
+    *out = (pb_pair_line){.pair = pair, .attempt = attempt};
+    out->cand_first = pb_uniform(seed, at + COIN) < 0.5;
+    out->seed = (uint64_t)(pb_uniform(seed, at + CASES) * (1 << 24));
+    out->padding[PB_BASE] = (long)(pb_uniform(seed, at + BASE_PADDING) * PB_PAIR_PADDING);
+    out->padding[PB_CAND] = (long)(pb_uniform(seed, at + CAND_PADDING) * PB_PAIR_PADDING);
+}
+
+/* ---- one pair ------------------------------------------------------------------------------------------ */
+
+static void paths(const pb_pair_folder *f, pb_side side, char launch[PATH], char log[PATH])
+{
+    snprintf(launch, PATH, "%s/launch-%s", f->dir, pb_side_names[side]);
+    snprintf(log, PATH, "%s/%s.log", f->dir, pb_side_names[side]);
+}
+
+/* `n` sides at once, the first of them first where they take turns. */
+static pb_status launch(loop *l, const pb_side *side, int n, pb_pair_line *line, bool *cut)
+{
+    char out[PB_SIDES][PATH], log[PB_SIDES][PATH];
+    pb_pair_launch launches[PB_SIDES];
+    pb_pair_ended ended[PB_SIDES];
+    const pb_pair_plan *p = l->r->plan;
+    for (int i = 0; i < n; i++) {
+        paths(l->r->folder, side[i], out[i], log[i]);
+        PB_TRY(pb_disk_remove(&pb_disk_posix, out[i]));
+        launches[i] = (pb_pair_launch){.exe = p->path[side[i]],
+                                       .out = out[i],
+                                       .log = log[i],
+                                       .options = p->options,
+                                       .seed = line->seed,
+                                       .slowdown = side[i] == PB_CAND ? p->slowdown : 0,
+                                       .padding = line->padding[side[i]]};
+    }
+    PB_TRY(pb_pair_launch_run(launches, n, p->turns, l->deadline, ended, cut));
+    for (int i = 0; i < n; i++) line->code[side[i]] = ended[i].code, line->seconds[side[i]] = ended[i].seconds;
+    return PB_OK;
+}
+
+static pb_status launch_both(loop *l, pb_pair_line *line, bool *cut)
+{
+    const pb_side order[PB_SIDES] = {line->cand_first ? PB_CAND : PB_BASE, line->cand_first ? PB_BASE : PB_CAND};
+    *cut = false;
+    if (l->r->plan->turns > 0) return launch(l, order, PB_SIDES, line, cut);
+    PB_TRY(launch(l, &order[0], 1, line, cut));
+    return *cut ? PB_OK : launch(l, &order[1], 1, line, cut);
+}
+
+static void complain(const loop *l, pb_side side, int code, const char *what)
+{
+    char out[PATH], log[PATH], last[256];
+    paths(l->r->folder, side, out, log);
+    pb_pair_log_tail(log, last, sizeof last);
+    pb_fail(PB_EDEVICE, "%s: %s: exit code %d%s%s%s", pb_side_names[side], l->r->plan->path[side], code, what,
+            *last ? ": " : "", last);
+    fprintf(stderr, "bench: %s\n", pb_error()); /* without control characters of the log */
+}
+
+/* What to do about launches that failed, once they have been tried again often enough. */
+static pb_exit grave(int code)
+{
+    if (code == PB_EXIT_OK || code == PB_EXIT_INCOMPARABLE) return PB_EXIT_OK; /* its rows say what failed */
+    return code == PB_EXIT_USAGE ? PB_EXIT_USAGE : PB_EXIT_HARNESS;
+}
+
+static void judge_codes(loop *l, pb_pair_line *line)
+{
+    bool again = l->r->folder->retries < RETRIES;
+    line->status = PB_PAIR_IS_OK;
+    for (int i = 0; i < PB_SIDES; i++) {
+        const int code = line->code[i];
+        const bool hopeless = code == PB_EXIT_USAGE || code == PB_PAIR_CANNOT_RUN || code == PB_PAIR_CANNOT_RUN - 1;
+        if (code == PB_EXIT_OK) continue;
+        if (hopeless || (!again && grave(code) != PB_EXIT_OK)) line->status = PB_PAIR_IS_FAILED;
+        else if (line->status != PB_PAIR_IS_FAILED) line->status = again ? PB_PAIR_IS_RETRIED : PB_PAIR_IS_KEPT;
+        complain(l, (pb_side)i, code, "");
+        if (line->status == PB_PAIR_IS_FAILED) l->code = pb_worse_exit(l->code, grave(code));
+    }
+}
+
+static pb_status keep(loop *l, const pb_pair_line *line)
+{
+    char out[PATH], log[PATH], run_id[PB_PATH_TEXT];
+    for (int i = 0; i < PB_SIDES; i++) {
+        paths(l->r->folder, (pb_side)i, out, log);
+        snprintf(run_id, sizeof run_id, "%s-%s", l->r->plan->run_id, pb_side_names[i]);
+        const pb_status s = pb_pair_folder_add(l->r->folder, (pb_side)i, out, run_id);
+        if (s != PB_EINVAL) {
+            PB_TRY(s);
+            continue;
+        }
+        /* Written by another version, whose files this one does not understand. */
+        fprintf(stderr, "bench: %s: %s\n", pb_side_names[i], pb_error());
+        l->code = PB_EXIT_INCOMPARABLE;
+        return PB_OK;
+    }
+    (void)line;
+    return PB_OK;
+}
+
+static pb_status one_pair(loop *l)
+{
+    pb_pair_folder *f = l->r->folder;
+    pb_pair_line line;
+    bool cut;
+    char out[PATH], log[PATH];
+    pb_pair_draw(l->r->plan->seed, f->pairs, f->attempt, &line);
+    PB_TRY(launch_both(l, &line, &cut));
+    if (cut) {
+        l->late = !pb_interrupted();
+        return PB_OK;
+    }
+    judge_codes(l, &line);
+    if (line.status == PB_PAIR_IS_OK || line.status == PB_PAIR_IS_KEPT) PB_TRY(keep(l, &line));
+    if (l->code == PB_EXIT_INCOMPARABLE) return PB_OK;
+    PB_TRY(pb_pair_folder_commit(f, &line));
+    l->measured += f->attempt == 0;
+    for (int i = 0; i < PB_SIDES; i++) {
+        paths(f, (pb_side)i, out, log);
+        PB_TRY(pb_disk_remove(&pb_disk_posix, out));
+    }
+    return PB_OK;
+}
+
+/* ---- all of them --------------------------------------------------------------------------------------- */
+
+static void duration(double s, char out[32])
+{
+    if (s < 100) snprintf(out, 32, "%.0f s", s);
+    else snprintf(out, 32, "%.0f min", s / 60);
+}
+
+static double pace(const loop *l) { return l->measured ? (pb_clock_seconds() - l->began) / l->measured : 0; }
+
+static void show(const loop *l)
+{
+    const pb_pair_folder *f = l->r->folder;
+    const int last = l->r->plan->rule.look[1];
+    char left[32], budget[32];
+    if (l->r->quiet || !l->measured) return;
+    duration(pace(l) * (l->target - f->pairs), left);
+    fprintf(stderr, "bench: pair %d of %d", f->pairs, l->target);
+    if (l->target < last) fprintf(stderr, " (%d if rows are undecided then)", last);
+    if (f->pairs < l->target) fprintf(stderr, ", about %s left", left);
+    if (l->deadline > 0) {
+        duration(fmax(0, l->deadline - pb_clock_seconds()), budget);
+        fprintf(stderr, ", %s of the budget", budget);
+    }
+    fputc('\n', stderr);
+}
+
+static bool stopped(const loop *l) { return l->late || pb_interrupted() || l->code != PB_EXIT_OK; }
+
+static pb_status measure_to_target(loop *l)
+{
+    while (l->r->folder->pairs < l->target && !stopped(l)) {
+        if (l->deadline > 0 && l->measured && pb_clock_seconds() + pace(l) > l->deadline) {
+            l->late = true;
+            break;
+        }
+        PB_TRY(one_pair(l));
+        if (stopped(l)) break;
+        show(l);
+        if (l->r->folder->pairs == 1 && l->measured) return PB_OK; /* a look at what can be compared at all */
+    }
+    return PB_OK;
+}
+
+/* How many pairs there are to be; as many as there are: enough. */
+static pb_status next_target(loop *l)
+{
+    const pb_pair_opts *rule = &l->r->plan->rule;
+    const int pairs = l->r->folder->pairs;
+    pb_pair_judgement j;
+    l->target = rule->look[0];
+    if (!pairs) return PB_OK;
+    PB_TRY(pb_pair_judge_folder(l->r->folder, l->r->plan, l->r->gates, l->r->allow_mismatch, &j));
+    if (j.hopeless) l->target = pairs;
+    else if (pairs >= rule->look[0]) l->target = pairs + j.report.more;
+    pb_pair_judgement_free(&j);
+    return PB_OK;
+}
+
+pb_status pb_pair_run_all(const pb_pair_run *r, bool *late, pb_exit *code)
+{
+    loop l = {.r = r, .began = pb_clock_seconds()};
+    if (r->budget >= 0) l.deadline = l.began + r->budget;
+    for (;;) {
+        PB_TRY(next_target(&l));
+        if (r->folder->pairs >= l.target || stopped(&l)) break;
+        PB_TRY(measure_to_target(&l));
+        if (stopped(&l)) break;
+    }
+    *late = l.late;
+    *code = l.code;
+    if (l.code == PB_EXIT_OK && (pb_interrupted() || !r->folder->pairs)) *code = PB_EXIT_HARNESS;
+    return *code == PB_EXIT_OK && !l.late ? pb_pair_folder_finish(r->folder) : PB_OK;
+}

@@ -1,0 +1,173 @@
+/* layout.c - sorts a suite's cases into rows and arms. */
+#include "bench/report/layout.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool arm_axis(const pb_view *v, const char *axis)
+{
+    for (int i = 0; i < PB_VIEW_ARMS && v->arms[i]; i++)
+        if (strcspn(v->arms[i], "=") == strlen(axis) && !strncmp(v->arms[i], axis, strlen(axis))) return true;
+    return false;
+}
+
+static void add_label(pb_layout *l, const char *axis)
+{
+    for (int i = 0; i < l->nlabels; i++)
+        if (!strcmp(l->labels[i], axis)) return;
+    if (l->nlabels < PB_LAYOUT_LABELS && !arm_axis(l->view, axis)) l->labels[l->nlabels++] = axis;
+}
+
+static void choose_labels(pb_layout *l)
+{
+    if (l->axes.names_vary) l->labels[l->nlabels++] = "";
+    for (int i = 0; i < PB_VIEW_ROWS && l->view->rows[i]; i++)
+        if (pb_axes_vary(&l->axes, l->view->rows[i])) add_label(l, l->view->rows[i]);
+    for (int i = 0; i < l->axes.n; i++)
+        if (pb_axes_vary(&l->axes, l->axes.seen[i].axis.name)) add_label(l, l->axes.seen[i].axis.name);
+}
+
+const char *pb_layout_label(const pb_placed *e, const char *axis)
+{
+    const char *value = *axis ? pb_case_get(&e->c, axis) : e->c.name;
+    return value ? value : "";
+}
+
+/* Numbers by size, the rest by letters: B2 before B16. */
+static int natural(const char *a, const char *b)
+{
+    while (*a && *b) {
+        size_t m = strspn(a, "0123456789"), n = strspn(b, "0123456789");
+        if (m && n) {
+            double x = strtod(a, NULL), y = strtod(b, NULL);
+            if (m > 15 || n > 15 || x == y) {
+                if (m != n || strncmp(a, b, m) != 0) return strcmp(a, b);
+            } else {
+                return x < y ? -1 : 1;
+            }
+            a += m, b += n;
+        } else if (*a != *b) {
+            break;
+        } else {
+            a++, b++;
+        }
+    }
+    return strcmp(a, b);
+}
+
+/* The place of a value in "mode=eager,graph"; what is not listed comes last. */
+static int listed(const char *arm, const char *value)
+{
+    int place = 0;
+    for (const char *at = strchr(arm, '='); at; at = strchr(at, ','), place++) {
+        at++;
+        if (strcspn(at, ",") == strlen(value) && !strncmp(at, value, strlen(value))) return place;
+    }
+    return 1000;
+}
+
+void pb_arm_axis(const char *arm, char out[PB_AXIS_TEXT])
+{
+    snprintf(out, PB_AXIS_TEXT, "%.*s", (int)strcspn(arm, "="), arm);
+}
+
+void pb_arm_title(const pb_view *v, const pb_placed *e, const char *without, char *out, size_t n)
+{
+    char axis[PB_AXIS_TEXT];
+    size_t used = 0;
+    *out = 0;
+    for (int i = 0; i < PB_VIEW_ARMS && v->arms[i] && used < n; i++) {
+        pb_arm_axis(v->arms[i], axis);
+        if (without && !strcmp(axis, without)) continue;
+        used += (size_t)snprintf(out + used, n - used, "%s%s", used ? " " : "", pb_layout_label(e, axis));
+    }
+}
+
+static int arm_order(const pb_view *v, const pb_placed *x, const pb_placed *y)
+{
+    char name[PB_AXIS_TEXT];
+    for (int i = 0; i < PB_VIEW_ARMS && v->arms[i]; i++) {
+        pb_arm_axis(v->arms[i], name);
+        const char *a = pb_layout_label(x, name), *b = pb_layout_label(y, name);
+        int by_list = listed(v->arms[i], a) - listed(v->arms[i], b), by_name = strcmp(a, b);
+        if (by_list || by_name) return by_list ? by_list : by_name;
+    }
+    return 0;
+}
+
+static int row_order(const pb_layout *l, const pb_placed *x, const pb_placed *y)
+{
+    for (int i = 0; i < l->nlabels; i++) {
+        int order = natural(pb_layout_label(x, l->labels[i]), pb_layout_label(y, l->labels[i]));
+        if (order) return order;
+    }
+    return 0;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const pb_placed *x = *(const pb_placed *const *)a, *y = *(const pb_placed *const *)b;
+    int order = row_order(x->l, x, y);
+    if (!order) order = arm_order(x->l->view, x, y);
+    return order ? order : strcmp(x->key, y->key);
+}
+
+static void find_arms(pb_layout *l)
+{
+    for (int i = 0; i < l->n; i++) {
+        int at = 0;
+        while (at < l->narms && arm_order(l->view, l->arm[at], l->order[i]) < 0) at++;
+        if (at < l->narms && arm_order(l->view, l->arm[at], l->order[i]) == 0) continue;
+        if (l->narms == PB_LAYOUT_ARMS) continue;
+        memmove(l->arm + at + 1, l->arm + at, (size_t)(l->narms - at) * sizeof *l->arm);
+        l->arm[at] = l->order[i];
+        l->narms++;
+    }
+}
+
+static void number(pb_layout *l)
+{
+    find_arms(l);
+    for (int i = 0; i < l->n; i++) {
+        pb_placed *e = l->order[i];
+        for (int at = 0; at < l->narms; at++)
+            if (arm_order(l->view, l->arm[at], e) == 0) e->arm = at;
+        if (i && row_order(l, l->order[i - 1], e) != 0) l->nrows++;
+        e->row = l->nrows;
+    }
+    if (l->n) l->nrows++;
+}
+
+pb_status pb_layout_make(pb_layout *l, const pb_view *view, const pb_series *s, size_t n)
+{
+    size_t cases = 0;
+    memset(l, 0, sizeof *l);
+    l->view = view;
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && s[i].key == s[i - 1].key) continue;
+        pb_axes_add(&l->axes, s[i].key);
+        cases++;
+    }
+    l->cases = malloc(cases * sizeof *l->cases);
+    l->order = malloc(cases * sizeof *l->order);
+    if (!l->cases || !l->order) return pb_fail(PB_ENOMEM, "report: out of memory");
+    choose_labels(l);
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && s[i].key == s[i - 1].key) continue;
+        pb_placed *e = &l->cases[l->n];
+        e->l = l;
+        e->key = s[i].key;
+        e->arm = -1;
+        PB_TRY(pb_case_parse(s[i].key, &e->c));
+        l->order[l->n++] = e;
+    }
+    qsort(l->order, (size_t)l->n, sizeof *l->order, by_place);
+    number(l);
+    return PB_OK;
+}
+
+void pb_layout_free(pb_layout *l)
+{
+    free(l->cases);
+    free(l->order);
+}

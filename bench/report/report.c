@@ -1,0 +1,158 @@
+/* report.c - a run's tables: what it was, suite by suite, then the contracts. */
+#include "bench/report/report.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "bench/report/views.h"
+#include "bench/text/markup.h"
+#include "bench/text/text.h"
+
+typedef struct counts {
+    int pass, fail, unsupported, bad; /* bad: series that are wrong, failed, timeout or truncated */
+} counts;
+
+static void print_head(const pb_table *t, pb_report_page *p)
+{
+    const pb_row *r = &t->rows[0];
+    int runs = 1;
+    for (size_t i = 1; i < t->n; i++) runs += t->rows[i].run_id != t->rows[i - 1].run_id;
+    for (size_t i = 0; i < p->set->n; i++)
+        if (p->set->s[i].launches > p->launches) p->launches = p->set->s[i].launches;
+    if (p->markdown) {
+        fputs("\nrun ", p->out), pb_markdown(p->out, r->run_id, true);
+        fprintf(p->out, "%s on ", runs > 1 ? " and others" : "");
+        pb_markdown(p->out, r->machine_id, true);
+        fprintf(p->out, ", %d launch%s\n", p->launches, p->launches == 1 ? "" : "es");
+        return;
+    }
+    fprintf(p->out, "run %s%s on %s, %d launch%s (%s)\n", r->run_id, runs > 1 ? " and others" : "", r->machine_id,
+            p->launches, p->launches == 1 ? "" : "es", t->path);
+}
+
+static const char *contract_word(const pb_series *s)
+{
+    return !strcmp(s->status, "pass") ? "PASS" : !strcmp(s->status, "fail") ? "FAIL" : s->status;
+}
+
+static void print_contract(const pb_series *s, const pb_report_page *p)
+{
+    char figure[PB_FIGURE_TEXT] = "";
+    pb_case c;
+    if (pb_case_parse(s->key, &c) != PB_OK) return; /* the reader let no such key in */
+    if (isfinite(s->median)) pb_figure(figure, s->median, s->unit);
+    if (p->markdown) {
+        fprintf(p->out, "| %s | ", contract_word(s)), pb_markdown(p->out, c.name, true);
+        fprintf(p->out, " | %s | ", figure), pb_markdown(p->out, s->note, false);
+        fputs(" |\n", p->out);
+        return;
+    }
+    fprintf(p->out, "%-11s  %s%s%s\n", contract_word(s), c.name, *figure ? ": " : "", figure);
+    if (*s->note) pb_print_wrapped(p->out, 13, s->note);
+}
+
+static void print_contracts(const pb_report_page *p, size_t from, size_t to, const counts *n)
+{
+    fputs(p->markdown ? "\n| contract | | figure | |\n|---|---|--:|---|\n" : "\ncontracts\n", p->out);
+    for (size_t i = from; i < to; i++) print_contract(&p->set->s[i], p);
+    if (!p->markdown)
+        fprintf(p->out, "contracts: %d pass, %d fail, %d unsupported\n", n->pass, n->fail, n->unsupported);
+}
+
+static void count(const pb_series_set *set, counts *n)
+{
+    static const char *const bad[] = {"wrong", "failed", "timeout", "truncated"};
+    for (size_t i = 0; i < set->n; i++) {
+        const pb_series *s = &set->s[i];
+        bool contract = pb_key_of(s->key, "contract"), pass = !strcmp(s->status, "pass");
+        bool fail = !strcmp(s->status, "fail");
+        for (int b = 0; b < 4; b++) n->bad += !strcmp(s->status, bad[b]);
+        n->pass += contract && pass;
+        n->fail += contract && fail;
+        n->unsupported += contract && !pass && !fail;
+    }
+}
+
+static void print_headline(const pb_report_page *p, const counts *n)
+{
+    fputs("### bench: ", p->out);
+    if (n->bad)
+        fprintf(p->out, "%d figure%s missing: wrong, failed or cut short", n->bad, n->bad == 1 ? " is" : "s are");
+    else fputs("every figure is there", p->out);
+    if (n->pass + n->fail + n->unsupported)
+        fprintf(p->out, "; contracts: %d pass, %d fail, %d unsupported", n->pass, n->fail, n->unsupported);
+    fputc('\n', p->out);
+}
+
+/* ---- JUnit -------------------------------------------------------------------------------------- */
+
+static bool junit_case(void *user, size_t i, pb_junit_case *out)
+{
+    const pb_series *s = &((const pb_series_set *)user)->s[i];
+    size_t suite = pb_suite_length(s->key);
+    bool passed = pb_series_ok(s) || !strcmp(s->status, "pass");
+    bool wrong = !strcmp(s->status, "wrong") || !strcmp(s->status, "fail");
+    out->outcome = passed                              ? PB_JUNIT_PASSED
+                   : wrong                             ? PB_JUNIT_FAILURE
+                   : !strcmp(s->status, "unsupported") ? PB_JUNIT_SKIPPED
+                                                       : PB_JUNIT_ERROR;
+    snprintf(out->classname, sizeof out->classname, "bench.%.*s", (int)suite, s->key);
+    snprintf(out->name, sizeof out->name, "%s %s", s->key + suite + 1, s->metric);
+    snprintf(out->type, sizeof out->type, "%s", s->status);
+    snprintf(out->message, sizeof out->message, "%s%s%.500s", s->status, *s->note ? ": " : "", s->note);
+    return true;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------- */
+
+static pb_status print_report(const pb_table *t, pb_report_page *p, const counts *n)
+{
+    size_t contracts = p->set->n, contracts_end = contracts;
+    if (p->markdown) print_headline(p, n);
+    print_head(t, p);
+    for (size_t from = 0, to; from < p->set->n; from = to) {
+        to = pb_suite_end(p->set, from);
+        if (pb_key_of(p->set->s[from].key, "contract")) {
+            contracts = from;
+            contracts_end = to;
+        } else {
+            PB_TRY(pb_view_print(p, from, to));
+        }
+    }
+    if (contracts < contracts_end) print_contracts(p, contracts, contracts_end, n);
+    if (n->bad && !p->markdown) fprintf(p->out, "\n%d figures are missing: wrong, failed or cut short\n", n->bad);
+    return PB_OK;
+}
+
+static pb_status report_table(const pb_table *t, pb_format format, FILE *out, counts *n)
+{
+    pb_series_set set;
+    if (!t->n) return pb_fail(PB_EINVAL, "%s: has a header but no rows", t->path);
+    PB_TRY(pb_series_make(t, &set));
+    pb_report_page page = {.out = out, .markdown = format == PB_FORMAT_MARKDOWN, .text = pb_strings_new(), .set = &set};
+    pb_status s = PB_OK;
+    count(&set, n);
+    if (format == PB_FORMAT_JUNIT) pb_junit(out, "bench report", set.n, junit_case, &set);
+    else s = page.text ? print_report(t, &page, n) : pb_fail(PB_ENOMEM, "report: out of memory");
+    pb_strings_free(page.text);
+    pb_series_free(&set);
+    return s;
+}
+
+pb_exit pb_report(const char *run, const pb_report_opts *o, FILE *out)
+{
+    char newest[PB_PATH_TEXT];
+    pb_table t;
+    counts n = {0};
+    pb_exit e = PB_EXIT_OK;
+    pb_status s = run ? PB_OK : pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest);
+    if (s == PB_OK) s = pb_table_read(run ? run : newest, &t);
+    if (s == PB_OK) {
+        s = report_table(&t, pb_format_of(o->format), out, &n);
+        pb_table_free(&t);
+    }
+    if (s != PB_OK) return pb_file_exit(s);
+    if (n.bad) e = pb_worse_exit(e, PB_EXIT_INCOMPARABLE);
+    if (n.fail && o->gate_contracts) e = pb_worse_exit(e, PB_EXIT_REGRESSION);
+    return e;
+}

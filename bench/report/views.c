@@ -1,0 +1,305 @@
+/* views.c - the table of layouts, and the engine that fills a layout from series. */
+#include "bench/report/views.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/report/layout.h"
+#include "bench/text/markup.h"
+
+static const pb_view views[] = {
+    {"backward", .rows = {"model", "tuning", "batch", "seq"},
+     .arms = {"mode=eager,graph", "clip=none,sync,fused,multi"},
+     .metrics = {{"backward_time", "", true},
+                 {"tokens_per_second", "", false},
+                 {"launches", "", false},
+                 {"waits", "", false},
+                 {"host_time", "", false},
+                 {"break_even", "", false},
+                 {"peak_memory", "", false}},
+     .ratios = {{"mode", "graph", "eager"}, {"clip", "fused", "sync"}}},
+    {"throughput", .rows = {"model", "tuning", "batch", "seq"},
+     .metrics = {{"step_time", "step", true},
+                 {"forward_time", "forward", false},
+                 {"loss_time", "loss", false},
+                 {"backward_time", "backward", false},
+                 {"clip_time", "clip", false},
+                 {"optimizer_time", "optimizer", false},
+                 {"tokens_per_second", "tokens", false},
+                 {"model_flops", "flops", false},
+                 {"mfu", "mfu", false},
+                 {"host_time", "host", false},
+                 {"peak_memory", "memory", false},
+                 {"device_memory", "device", false}}},
+    {"kernels", .rows = {"op", "shape", "dtype", "impl"},
+     .metrics = {{"kernel_time", "time", true},
+                 {"kernel_rate", "bytes", false},
+                 {"kernel_flops", "flops", false},
+                 {"floor_share", "of floor", false},
+                 {"error", "error", false}}},
+    {"attention", .rows = {"arm", "list", "heads", "seq", "topk"},
+     .metrics = {{"kernel_time", "time", true},
+                 {"kernel_flops", "valid", false},
+                 {"listed_flops", "listed", false},
+                 {"floor_share", "of floor", false},
+                 {"error", "error", false},
+                 {"rel_diff", "rel_diff", false}}},
+};
+static const pb_view plain = {NULL, .rows = {NULL}};
+
+const pb_view *pb_view_of(const char *key)
+{
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+        if (pb_key_of(key, views[i].suite)) return &views[i];
+    return &plain;
+}
+
+/* ---- cells ------------------------------------------------------------------------------------- */
+
+static int footnote(pb_report_page *p, const char *text)
+{
+    const char *note = pb_intern(p->text, text, strlen(text));
+    for (int i = 0; i < p->nnotes; i++)
+        if (p->notes[i] == note) return i + 1;
+    if (!note || p->nnotes == (int)(sizeof p->notes / sizeof *p->notes)) return 0;
+    p->notes[p->nnotes++] = note;
+    return p->nnotes;
+}
+
+static void mark(pb_report_page *p, const char *note, char *out, size_t n)
+{
+    int number = *note ? footnote(p, note) : 0;
+    size_t used = strlen(out);
+    if (number) snprintf(out + used, n - used, " [%d]", number);
+}
+
+static void figure(const pb_series *s, bool range, char *out, size_t n)
+{
+    char value[PB_FIGURE_TEXT], ends[PB_FIGURE_TEXT] = "";
+    pb_figure(value, s->median, s->unit);
+    if (range) pb_figure_range(ends, s->median, s->min, s->max, s->unit);
+    snprintf(out, n, "%s%s%s", value, *ends ? " " : "", ends);
+}
+
+void pb_view_cell(pb_report_page *p, const char *key, const char *metric, bool range, char *out, size_t n)
+{
+    const pb_series *s = pb_series_find(p->set, key, metric);
+    char fewer[256];
+    if (!s) s = pb_series_find(p->set, key, "outcome");
+    if (!s) {
+        snprintf(out, n, "-");
+    } else if (!pb_series_ok(s) && !pb_series_throttled(s)) {
+        snprintf(out, n, "%s", s->status);
+        mark(p, s->note, out, n);
+    } else {
+        figure(s, range, out, n);
+        mark(p, s->note, out, n);
+        if (s->launches == p->launches) return;
+        char hot[32] = "";
+        const pb_series *why = pb_series_find(p->set, key, "outcome");
+        if (s->throttled) snprintf(hot, sizeof hot, ": %d throttled", s->throttled);
+        snprintf(fewer, sizeof fewer, "%d of %d launches%s%s%.200s", s->launches, p->launches, hot, why ? ": " : "",
+                 why ? why->note : "");
+        mark(p, fewer, out, n);
+    }
+}
+
+/* ---- tables ------------------------------------------------------------------------------------ */
+
+enum { CELL = 160 };
+
+/* A grid with its labels, and `cols` columns to fill. */
+static pb_status open_grid(pb_report_page *p, const pb_layout *l, int cols, pb_grid *g)
+{
+    if (!pb_grid_open(g, p->text, l->nrows + 1, l->nlabels + cols, l->nlabels))
+        return pb_fail(PB_ENOMEM, "report: out of memory");
+    for (int k = 0; k < l->nlabels; k++) {
+        pb_grid_set(g, 0, k, *l->labels[k] ? l->labels[k] : "case");
+        for (int i = 0; i < l->n; i++)
+            pb_grid_set(g, l->order[i]->row + 1, k, pb_layout_label(l->order[i], l->labels[k]));
+    }
+    return PB_OK;
+}
+
+static void close_grid(const pb_report_page *p, pb_grid *g)
+{
+    if (p->markdown) pb_grid_print_markdown(g, p->out);
+    else pb_grid_print(g, p->out);
+    pb_grid_close(g);
+}
+
+/* What stands above a table: a metric, and what is shown of it. */
+static void title(const pb_report_page *p, const char *metric, const char *what)
+{
+    fputc('\n', p->out);
+    if (p->markdown) pb_markdown(p->out, metric, true);
+    else fputs(metric, p->out);
+    fprintf(p->out, p->markdown ? "%s\n\n" : "%s\n", what);
+}
+
+static bool has_metric(const pb_report_page *p, const pb_layout *l, const char *metric)
+{
+    for (int i = 0; i < l->n; i++)
+        if (pb_series_find(p->set, l->order[i]->key, metric)) return true;
+    return false;
+}
+
+/* One metric: a row a case, a column an arm. */
+static pb_status print_arms(pb_report_page *p, const pb_layout *l, int metric)
+{
+    pb_grid g;
+    char text[CELL];
+    const char *name = l->view->metrics[metric].metric;
+    if (!has_metric(p, l, name)) return PB_OK;
+    PB_TRY(open_grid(p, l, l->narms, &g));
+    for (int a = 0; a < l->narms; a++) {
+        pb_arm_title(l->view, l->arm[a], NULL, text, sizeof text);
+        pb_grid_set(&g, 0, l->nlabels + a, text);
+        for (int row = 1; row <= l->nrows; row++) pb_grid_set(&g, row, l->nlabels + a, ".");
+    }
+    for (int i = 0; i < l->n; i++) {
+        const pb_placed *e = l->order[i];
+        pb_view_cell(p, e->key, name, l->view->metrics[metric].range, text, sizeof text);
+        if (e->arm >= 0) pb_grid_set(&g, e->row + 1, l->nlabels + e->arm, text);
+    }
+    title(p, name, l->view->metrics[metric].range ? ": median, least..largest launch" : "");
+    close_grid(p, &g);
+    return PB_OK;
+}
+
+typedef struct ratio_column {
+    int ratio, over, under; /* arms */
+} ratio_column;
+
+static int find_ratios(const pb_layout *l, ratio_column *out, int max)
+{
+    const pb_view *v = l->view;
+    char x[CELL], y[CELL];
+    int n = 0;
+    for (int r = 0; r < PB_VIEW_RATIOS && v->ratios[r].axis; r++)
+        for (int over = 0; over < l->narms; over++)
+            for (int under = 0; under < l->narms && n < max; under++) {
+                const char *axis = v->ratios[r].axis;
+                if (strcmp(pb_layout_label(l->arm[over], axis), v->ratios[r].over) != 0) continue;
+                if (strcmp(pb_layout_label(l->arm[under], axis), v->ratios[r].under) != 0) continue;
+                pb_arm_title(v, l->arm[over], axis, x, sizeof x);
+                pb_arm_title(v, l->arm[under], axis, y, sizeof y);
+                if (!strcmp(x, y)) out[n++] = (ratio_column){r, over, under};
+            }
+    return n;
+}
+
+/* The figure of a row and an arm, or NaN. */
+static double value_at(const pb_report_page *p, const pb_layout *l, int row, int arm)
+{
+    for (int i = 0; i < l->n; i++) {
+        const pb_placed *e = l->order[i];
+        if (e->row != row || e->arm != arm) continue;
+        const pb_series *s = pb_series_find(p->set, e->key, l->view->metrics[0].metric);
+        return s && pb_series_ok(s) ? s->median : (double)NAN;
+    }
+    return (double)NAN;
+}
+
+static pb_status print_ratios(pb_report_page *p, const pb_layout *l)
+{
+    ratio_column column[PB_LAYOUT_ARMS];
+    pb_grid g;
+    char rest[CELL], text[2 * CELL];
+    int n = find_ratios(l, column, PB_LAYOUT_ARMS);
+    if (!n) return PB_OK;
+    PB_TRY(open_grid(p, l, n, &g));
+    for (int c = 0; c < n; c++) {
+        const ratio_column *x = &column[c];
+        pb_arm_title(l->view, l->arm[x->over], l->view->ratios[x->ratio].axis, rest, sizeof rest);
+        snprintf(text, sizeof text, "%s/%s %s", l->view->ratios[x->ratio].over, l->view->ratios[x->ratio].under, rest);
+        pb_grid_set(&g, 0, l->nlabels + c, text);
+        for (int row = 0; row < l->nrows; row++) {
+            double ratio = value_at(p, l, row, x->over) / value_at(p, l, row, x->under);
+            snprintf(text, sizeof text, isfinite(ratio) ? "%.3f" : ".", ratio);
+            pb_grid_set(&g, row + 1, l->nlabels + c, text);
+        }
+    }
+    title(p, l->view->metrics[0].metric, ", ratios of medians");
+    close_grid(p, &g);
+    return PB_OK;
+}
+
+/* A row a case, a column a metric. */
+static pb_status print_metrics(pb_report_page *p, const pb_layout *l)
+{
+    int metric[PB_VIEW_METRICS], n = 0;
+    pb_grid g;
+    char text[CELL];
+    for (int m = 0; m < PB_VIEW_METRICS && l->view->metrics[m].metric; m++)
+        if (has_metric(p, l, l->view->metrics[m].metric)) metric[n++] = m;
+    if (!n) return PB_OK;
+    PB_TRY(open_grid(p, l, n, &g));
+    for (int c = 0; c < n; c++) {
+        pb_grid_set(&g, 0, l->nlabels + c, l->view->metrics[metric[c]].title);
+        for (int i = 0; i < l->n; i++) {
+            const pb_placed *e = l->order[i];
+            pb_view_cell(p, e->key, l->view->metrics[metric[c]].metric, l->view->metrics[metric[c]].range, text,
+                         sizeof text);
+            pb_grid_set(&g, e->row + 1, l->nlabels + c, text);
+        }
+    }
+    fputc('\n', p->out);
+    close_grid(p, &g);
+    return PB_OK;
+}
+
+/* A suite without a view: a line a figure. */
+static pb_status print_list(pb_report_page *p, const pb_axes *axes, const pb_series *s, size_t n)
+{
+    pb_grid g;
+    char text[CELL], ends[PB_FIGURE_TEXT];
+    const int head = p->markdown; /* which must have a header */
+    if (!pb_grid_open(&g, p->text, (int)n + head, 4, 2)) return pb_fail(PB_ENOMEM, "report: out of memory");
+    static const char *const names[4] = {"case", "metric", "median", "least..largest"};
+    for (int c = 0; head && c < 4; c++) pb_grid_set(&g, 0, c, names[c]);
+    for (size_t i = 0; i < n; i++) {
+        const int row = (int)i + head;
+        pb_axes_label(axes, s[i].key, text, sizeof text);
+        pb_grid_set(&g, row, 0, text);
+        pb_grid_set(&g, row, 1, s[i].metric);
+        pb_view_cell(p, s[i].key, s[i].metric, false, text, sizeof text);
+        pb_grid_set(&g, row, 2, text);
+        pb_figure_range(ends, s[i].median, s[i].min, s[i].max, s[i].unit);
+        pb_grid_set(&g, row, 3, ends);
+    }
+    close_grid(p, &g);
+    return PB_OK;
+}
+
+static pb_status print_tables(pb_report_page *p, const pb_layout *l, const pb_series *s, size_t n)
+{
+    fputs(p->markdown ? "\n```\n" : "\n", p->out);
+    pb_axes_print_common(&l->axes, p->out);
+    if (p->markdown) fputs("```\n\n", p->out);
+    if (!l->view->suite) return print_list(p, &l->axes, s, n);
+    if (!l->view->arms[0]) return print_metrics(p, l);
+    for (int m = 0; m < PB_VIEW_METRICS && l->view->metrics[m].metric; m++) {
+        PB_TRY(print_arms(p, l, m));
+        if (m == 0) PB_TRY(print_ratios(p, l));
+    }
+    return PB_OK;
+}
+
+pb_status pb_view_print(pb_report_page *p, size_t from, size_t to)
+{
+    pb_layout l;
+    char text[CELL + 1024];
+    const pb_series *s = p->set->s + from;
+    p->nnotes = 0;
+    pb_status status = pb_layout_make(&l, pb_view_of(s->key), s, to - from);
+    if (status == PB_OK) status = print_tables(p, &l, s, to - from);
+    pb_layout_free(&l);
+    for (int i = 0; i < p->nnotes; i++) {
+        snprintf(text, sizeof text, "[%d] %s", i + 1, p->notes[i]);
+        if (!p->markdown) pb_print_wrapped(p->out, 4, text);
+        else fputs(i ? "- " : "\n- ", p->out), pb_markdown(p->out, text, false), fputc('\n', p->out);
+    }
+    return status;
+}

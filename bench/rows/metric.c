@@ -1,0 +1,77 @@
+/* metric.c - the tables that metrics.def makes. */
+#include "bench/rows/metric.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { absolute, relative }; /* as metrics.def has them */
+
+const pb_metric pb_metrics[] = {
+#define METRIC(name, unit, better, what) {#name, unit, #better, what},
+#include "bench/rows/metrics.def"
+    {NULL, NULL, NULL, NULL},
+};
+
+static const pb_metric_bound bounds[] = {
+#define BOUND(metric, suite, dtype, kind, limit, why)                                                                  \
+    {suite, #metric, dtype, (kind) == relative, limit, "beyond its bound, " #kind " " #limit},
+#include "bench/rows/metrics.def"
+};
+
+static const struct counter {
+    const char *metric;
+    double share;
+} counters[] = {
+#define COUNTER(metric, share) {#metric, share},
+#include "bench/rows/metrics.def"
+};
+
+const pb_metric *pb_metric_find(const char *name)
+{
+    for (const pb_metric *m = pb_metrics; m->name; m++)
+        if (!strcmp(m->name, name)) return m;
+    return NULL;
+}
+
+/* Whether the pattern, a word or *, is the n bytes of text. */
+static bool matches(const char *pattern, const char *text, size_t n)
+{
+    return !strcmp(pattern, "*") || (strlen(pattern) == n && !strncmp(pattern, text, n));
+}
+
+static const pb_metric_bound *find(const char *suite, size_t n, const char *dtype, size_t m, const char *metric)
+{
+    for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++)
+        if (!strcmp(bounds[i].metric, metric) && matches(bounds[i].suite, suite, n) &&
+            matches(bounds[i].dtype, dtype, m))
+            return &bounds[i];
+    return NULL;
+}
+
+const pb_metric_bound *pb_metric_bound_find(const char *key, const char *metric)
+{
+    static const char axis[] = "dtype=";
+    const char *at = strchr(key, '?');
+    while (at && strncmp(at + 1, axis, sizeof axis - 1) != 0) at = strchr(at + 1, '&');
+    const char *dtype = at ? at + sizeof axis : "";
+    return find(key, strcspn(key, "/"), dtype, strcspn(dtype, "&"), metric);
+}
+
+double pb_metric_bound_of(const char *metric, const char *dtype)
+{
+    const pb_metric_bound *b = find("", 0, dtype, strlen(dtype), metric);
+    return b ? b->limit : (double)NAN;
+}
+
+bool pb_metric_bound_keeps(const pb_metric_bound *b, double base, double x)
+{
+    return b->relative ? fabs(x - base) <= b->limit * fabs(base) : x <= b->limit;
+}
+
+double pb_counter_share(const char *metric)
+{
+    for (size_t i = 0; i < sizeof counters / sizeof *counters; i++)
+        if (!strcmp(counters[i].metric, metric)) return counters[i].share;
+    return -1;
+}

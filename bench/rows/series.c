@@ -1,0 +1,204 @@
+/* series.c - joins the rows of a table over launches, by one sort. */
+#include "bench/rows/series.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/rows/metric.h"
+#include "bench/stats/median.h"
+#include "bench/stats/trend.h"
+
+static int row_order(const void *a, const void *b)
+{
+    const pb_row *x = *(const pb_row *const *)a, *y = *(const pb_row *const *)b;
+    if (x->key != y->key || x->metric != y->metric) return pb_series_order(x->key, x->metric, y->key, y->metric);
+    if (x->run_id != y->run_id) return strcmp(x->run_id, y->run_id);
+    return x->launch < y->launch ? -1 : x->launch > y->launch;
+}
+
+/* Of several launches the worst speaks for all. */
+static int badness(const char *status)
+{
+    static const char *const order[] = {"ok", "pass", "unsupported", "truncated", "failed", "timeout", "wrong", "fail"};
+    int i = 0;
+    while (i < 7 && strcmp(order[i], status) != 0) i++;
+    return i;
+}
+
+static double trend_of(const pb_row *const *row, size_t n, double *room)
+{
+    for (size_t i = 0; i < n; i++) room[i] = pb_trend_of_note(row[i]->note);
+    return pb_median(room, (int)n);
+}
+
+/* Whether this row's status speaks for the series in place of s->status. */
+static bool speaks(const pb_series *s, const pb_row *r)
+{
+    return pb_stored(r->run_id) || badness(r->status) > badness(s->status);
+}
+
+static bool throttled(const pb_row *r) { return strcmp(r->status, "throttled") == 0; }
+
+/* The first that counts: a throttled one only where there is no other. */
+static const pb_row *first_of(const pb_row *const *row, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!throttled(row[i])) return row[i];
+    return row[0];
+}
+
+/* Why a row that says ok cannot be right; NULL: it can. The median over processes would hide one such figure. */
+static const char *refutation(const pb_row *r)
+{
+    const size_t n = strlen(r->unit);
+    const bool paced = !strcmp(r->unit, "s") || (n > 2 && !strcmp(r->unit + n - 2, "/s"));
+    if (!isfinite(r->value) || (strcmp(r->status, "ok") != 0 && !throttled(r))) return NULL;
+    if (paced && strcmp(r->better, "none") != 0 && !(r->value > 0))
+        return !strcmp(r->unit, "s") ? "a time that is not above zero" : "a rate that is not above zero";
+    const pb_metric_bound *b = pb_metric_bound_find(r->key, r->metric);
+    return b && !b->relative && !pb_metric_bound_keeps(b, 0, r->value) ? b->text : NULL;
+}
+
+/* Room for the figures of a table: of launches to take medians of, and of sessions. */
+typedef struct figures {
+    double *all, *value;
+    pb_session *session;
+} figures;
+
+/* Adds what one row says; r is the first that counts. */
+static void count(pb_series *s, const pb_row *row, const pb_row *r, figures f, int *mine, int *all)
+{
+    const int bad = throttled(row) ? 0 : badness(row->status);
+    s->mixed |= row->unit != r->unit || row->machine_id != r->machine_id || row->bench_version != r->bench_version ||
+                row->better != r->better;
+    if ((bad < 2 || bad == 7) && isfinite(row->value)) {
+        f.value[(*mine)++] = f.all[(*all)++] = row->value;
+        s->launches += pb_stored(r->run_id) ? (int)row->launch : 1;
+    }
+    if (!throttled(row) && speaks(s, row)) s->status = row->status, s->note = row->note;
+}
+
+static void refute(pb_series *s, const pb_row *const *row, size_t n)
+{
+    for (size_t i = 0; i < n && !s->refuted; i++) {
+        const char *why = refutation(row[i]);
+        if (!why) continue;
+        s->refuted = true;
+        s->status = "wrong";
+        s->note = why;
+    }
+}
+
+/* Joins row[0..n), all of one key and metric, sorted by session. Takes as many of f->session as it says. */
+static pb_series join(const pb_row *const *row, size_t n, figures f)
+{
+    const pb_row *r = first_of(row, n);
+    const double none = (double)NAN;
+    pb_series s = {.key = r->key,
+                   .metric = r->metric,
+                   .unit = r->unit,
+                   .better = r->better,
+                   .machine_id = r->machine_id,
+                   .bench_version = r->bench_version,
+                   .run_id = row[0]->run_id,
+                   .status = r->status,
+                   .note = r->note,
+                   .session = f.session,
+                   .median = none,
+                   .min = none,
+                   .max = none};
+    int figures_n = 0, mine = 0; /* of the series; of the session */
+    s.trend = trend_of(row, n, f.all);
+    for (size_t i = 0; i < n; i++) {
+        const bool left_out = throttled(row[i]) && !throttled(r);
+        s.throttled += left_out;
+        if (!left_out) count(&s, row[i], r, f, &mine, &figures_n);
+        if (!mine || (i + 1 < n && row[i + 1]->run_id == row[i]->run_id)) continue;
+        f.session[s.sessions++] = (pb_session){row[i]->run_id, pb_median(f.value, mine)};
+        mine = 0;
+    }
+    refute(&s, row, n);
+    if (!figures_n) return s;
+    s.median = pb_median(f.all, figures_n); /* which sorts them */
+    s.min = f.all[0];
+    s.max = f.all[figures_n - 1];
+    return s;
+}
+
+static pb_status check_stored(const pb_table *t, const pb_row *const *row, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (row[i]->run_id == row[i - 1]->run_id && pb_stored(row[i]->run_id))
+            return pb_fail(PB_EINVAL, "%s: session %s has two rows of %s %s", t->path,
+                           row[i]->run_id + strlen(PB_BASELINE_RUN), row[i]->key, row[i]->metric);
+    return PB_OK;
+}
+
+static pb_status fill(const pb_table *t, const pb_row **rows, figures f, pb_series_set *out)
+{
+    const size_t n = t->n;
+    for (size_t i = 0; i < n; i++) rows[i] = &t->rows[i];
+    if (n) qsort(rows, n, sizeof *rows, row_order);
+    for (size_t i = 0, end; i < n; i = end) {
+        for (end = i + 1; end < n && rows[end]->key == rows[i]->key && rows[end]->metric == rows[i]->metric;) end++;
+        PB_TRY(check_stored(t, rows + i, end - i));
+        out->s[out->n] = join(rows + i, end - i, f);
+        f.session += out->s[out->n++].sessions;
+    }
+    return PB_OK;
+}
+
+pb_status pb_series_make(const pb_table *t, pb_series_set *out)
+{
+    const pb_row **rows = malloc((t->n + 1) * sizeof *rows);
+    figures f = {malloc((t->n + 1) * sizeof *f.all), malloc((t->n + 1) * sizeof *f.value),
+                 malloc((t->n + 1) * sizeof *f.session)};
+    *out = (pb_series_set){malloc((t->n + 1) * sizeof *out->s), 0, f.session};
+    pb_status s = rows && f.all && f.value && f.session && out->s
+                      ? fill(t, rows, f, out)
+                      : pb_fail(PB_ENOMEM, "%s: out of memory for %zu rows", t->path, t->n);
+    free(rows);
+    free(f.all);
+    free(f.value);
+    if (s != PB_OK) pb_series_free(out);
+    return s;
+}
+
+void pb_series_free(pb_series_set *set)
+{
+    free(set->s);
+    free(set->sessions);
+    *set = (pb_series_set){NULL, 0, NULL};
+}
+
+const pb_series *pb_series_find(const pb_series_set *set, const char *key, const char *metric)
+{
+    size_t lo = 0, hi = set->n;
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+        int c = pb_series_order(set->s[mid].key, set->s[mid].metric, key, metric);
+        if (c == 0) return &set->s[mid];
+        if (c < 0) lo = mid + 1;
+        else hi = mid;
+    }
+    return NULL;
+}
+
+size_t pb_suite_end(const pb_series_set *set, size_t from)
+{
+    size_t n = pb_suite_length(set->s[from].key), to = from;
+    while (to < set->n && pb_suite_length(set->s[to].key) == n && !strncmp(set->s[to].key, set->s[from].key, n)) to++;
+    return to;
+}
+
+const char *pb_newest_session(const pb_series_set *set, size_t from, size_t to)
+{
+    const char *newest = "";
+    for (size_t i = from; i < to; i++) {
+        const pb_series *s = &set->s[i];
+        const char *last = s->sessions ? s->session[s->sessions - 1].run_id : "";
+        if (last != newest && strcmp(last, newest) > 0) newest = last;
+    }
+    return newest;
+}

@@ -1,0 +1,9 @@
+/* tables.c - columns.def as a table. */
+#include "bench/rows/tables.h"
+
+const pb_column pb_columns[] = {
+#define COL(type, name, what) {#name, #type, what},
+#include "bench/rows/columns.def"
+#undef COL
+    {0},
+};

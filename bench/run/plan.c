@@ -1,0 +1,422 @@
+/* plan.c - from grids, axes and filters to the list of cases. */
+#define _GNU_SOURCE
+#include "bench/run/plan.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/rows/series.h"
+#include "bench/rows/tables.h"
+#include "bench/suites/suite.h"
+#include "cli/hint.h"
+
+enum { ITEM = 512 /* "batch=1,2,4" */, MOST_CASES = 20000 };
+
+const pb_suite *pb_suite_find(const char *name)
+{
+    pb_hint hint = {.word = name};
+    for (const pb_suite *const *s = pb_suites; *s; s++) {
+        if (strcmp((*s)->name, name) == 0) return *s;
+        pb_hint_try(&hint, (*s)->name);
+    }
+    pb_fail(PB_EINVAL, "there is no suite '%.60s'%s", name, pb_hint_text(&hint));
+    return NULL;
+}
+
+/* ---- expansion ----------------------------------------------------------------------------------- */
+
+/* Splits "name=values" in place; NULL: there is no "=". */
+static char *values_in(char *item)
+{
+    char *equals = strchr(item, '=');
+    if (equals) *equals++ = 0;
+    return equals;
+}
+
+/* The items of `line` from `rest` on, each value in turn. */
+static pb_status expand(pb_case c, const char *rest, pb_case_add add, void *user)
+{
+    char item[ITEM], value[PB_AXIS_TEXT];
+    rest = pb_next_item(rest, ' ', item, sizeof item);
+    if (!rest) {
+        pb_case_finish(&c);
+        return add(user, &c);
+    }
+    char *values = values_in(item);
+    for (const char *v = values ? values : item; (v = pb_next_item(v, ',', value, sizeof value));) {
+        if (values) PB_TRY(pb_case_set(&c, item, value));
+        else snprintf(c.name, sizeof c.name, "%s", value);
+        PB_TRY(expand(c, rest, add, user));
+    }
+    return PB_OK;
+}
+
+pb_status pb_grid_expand(const char *suite, const char *axes, const char *line, pb_case_add add, void *user)
+{
+    pb_case c = {.name = "step"};
+    char item[ITEM];
+    snprintf(c.suite, sizeof c.suite, "%s", suite);
+    for (const char *rest = axes; (rest = pb_next_item(rest, ' ', item, sizeof item));) {
+        char *value = values_in(item);
+        if (!value || *value)
+            PB_TRY(pb_case_set(&c, item, value ? value : "")); /* no default: only where it is given */
+    }
+    return expand(c, line, add, user);
+}
+
+/* Adds a case unless it is there. */
+static pb_status add_case(void *user, const pb_case *c)
+{
+    pb_plan *p = user;
+    for (int i = 0; i < p->n; i++)
+        if (strcmp(p->cases[i].key, c->key) == 0) return PB_OK;
+    if (p->n == MOST_CASES)
+        return pb_fail(PB_EINVAL, "the axes make more than %d cases: measure them in several runs", MOST_CASES);
+    if (p->n == p->room) {
+        int room = p->room ? 2 * p->room : 64;
+        pb_case *more = realloc(p->cases, (size_t)room * sizeof *more);
+        if (!more) return pb_fail(PB_ENOMEM, "no memory for %d cases", room);
+        p->cases = more;
+        p->room = room;
+    }
+    p->cases[p->n++] = *c;
+    return PB_OK;
+}
+
+void pb_plan_free(pb_plan *p)
+{
+    free(p->cases);
+    *p = (pb_plan){0};
+}
+
+/* ---- axes ------------------------------------------------------------------------------------------ */
+
+/* "value", "pat*" or "!pat" against a value. */
+static bool selects(const char *pattern, const char *value)
+{
+    bool all_but = *pattern == '!';
+    return (fnmatch(pattern + all_but, value, 0) == 0) != all_but;
+}
+
+static bool any_selects(const char *patterns, const char *value)
+{
+    char one[PB_AXIS_TEXT];
+    while ((patterns = pb_next_item(patterns, ',', one, sizeof one)))
+        if (selects(one, value)) return true;
+    return false;
+}
+
+static bool names_axis(const pb_axis_list *l, const char *name)
+{
+    for (int i = 0; i < l->n; i++)
+        if (strcmp(l->v[i].name, name) == 0) return true;
+    return false;
+}
+
+static bool suite_has_axis(const pb_suite *s, const char *name)
+{
+    char item[ITEM];
+    for (const char *rest = s->axes; (rest = pb_next_item(rest, ' ', item, sizeof item));)
+        if (values_in(item), strcmp(item, name) == 0) return true;
+    return false;
+}
+
+static pb_status check_axes(const pb_suite *s, const pb_axis_list *l)
+{
+    char item[ITEM];
+    for (int i = 0; i < l->n; i++) {
+        if (suite_has_axis(s, l->v[i].name)) continue;
+        pb_hint hint = {.word = l->v[i].name};
+        for (const char *rest = s->axes; (rest = pb_next_item(rest, ' ', item, sizeof item));)
+            values_in(item), pb_hint_try(&hint, item);
+        return pb_fail(PB_EINVAL, "suite %s has no axis '%s'%s%s%s", s->name, l->v[i].name, pb_hint_text(&hint),
+                       *hint.best ? "" : "; it has ",
+                       *hint.best ? ""
+                       : *s->axes ? s->axes
+                                  : "none");
+    }
+    return PB_OK;
+}
+
+/* The axes of the command line: --axis, --NAME, and --impl and --prefer where the suite has such an axis. */
+static pb_axis_list axes_of(const pb_suite *s, const pb_options *o)
+{
+    pb_axis_list l = o->axis;
+    if (o->impl && suite_has_axis(s, "impl") && l.n < PB_OPTION_LIST) l.v[l.n++] = (pb_axis_values){"impl", o->impl};
+    if (o->prefer && suite_has_axis(s, "prefer") && l.n < PB_OPTION_LIST)
+        l.v[l.n++] = (pb_axis_values){"prefer", o->prefer};
+    return l;
+}
+
+/* ---- suites with a grid of lines ------------------------------------------------------------------- */
+
+/* The line, then every axis of the command line, whose values so replace the line's and the defaults; what the
+ * line makes of such an axis becomes the same case again and falls out. */
+static pb_status replaced(const char *line, const pb_axis_list *l, char *out, size_t n)
+{
+    size_t len = (size_t)snprintf(out, n, "%s", line);
+    for (int i = 0; i < l->n && len < n; i++) {
+        bool again = false; /* an axis given twice has both lists */
+        for (int j = 0; j < i; j++) again |= strcmp(l->v[j].name, l->v[i].name) == 0;
+        if (again) continue;
+        len += (size_t)snprintf(out + len, n - len, " %s=", l->v[i].name);
+        for (int j = i; j < l->n && len < n; j++)
+            if (strcmp(l->v[j].name, l->v[i].name) == 0)
+                len += (size_t)snprintf(out + len, n - len, "%s,", l->v[j].values);
+    }
+    return len < n ? PB_OK : pb_fail(PB_EINVAL, "the axes are more than %zu characters", n);
+}
+
+/* Of the grids a suite has, the one that fits; NULL: none at all. */
+static const char *const *grid_of(const pb_suite *s, bool device, bool full)
+{
+    const char *const *usual = device && s->device_grid ? s->device_grid : s->grid;
+    const char *const *all = device && s->device_grid ? s->device_full_grid : s->full_grid;
+    return full && all ? all : usual;
+}
+
+static pb_status plan_lines(const pb_ctx *ctx, const pb_suite *s, bool full, const pb_axis_list *l, pb_plan *p)
+{
+    static const char *const one[] = {"", NULL};
+    const char *const *line = grid_of(s, ctx->id != PB_CPU, full);
+    char text[4096];
+    for (line = line ? line : one; *line; line++) {
+        PB_TRY(replaced(*line, l, text, sizeof text));
+        PB_TRY(pb_grid_expand(s->name, s->axes, text, add_case, p));
+    }
+    return PB_OK;
+}
+
+/* ---- suites that enumerate -------------------------------------------------------------------------- */
+
+/* What the axes string chooses by default. */
+static bool default_selects(const pb_suite *s, const pb_case *c)
+{
+    char item[ITEM];
+    for (const char *rest = s->axes; (rest = pb_next_item(rest, ' ', item, sizeof item));) {
+        const char *pattern = values_in(item), *value = pb_case_get(c, item);
+        if (!value || !pattern || !any_selects(pattern, value)) return false;
+    }
+    return true;
+}
+
+static bool asked_for(const pb_axis_list *l, const pb_case *c)
+{
+    for (int i = 0; i < l->n; i++) {
+        bool found = false;
+        for (int j = 0; j < l->n; j++)
+            if (strcmp(l->v[i].name, l->v[j].name) == 0)
+                found |= any_selects(l->v[j].values, pb_case_get(c, l->v[i].name));
+        if (!found) return false;
+    }
+    return true;
+}
+
+/* Equal but for the axes of the list. */
+static bool same_elsewhere(const pb_axis_list *l, const pb_case *a, const pb_case *b)
+{
+    if (strcmp(a->name, b->name) != 0 || a->n != b->n) return false;
+    for (int i = 0; i < a->n; i++)
+        if (strcmp(a->axes[i].value, b->axes[i].value) != 0 && !names_axis(l, a->axes[i].name)) return false;
+    return true;
+}
+
+static bool reachable(const pb_suite *s, const pb_plan *from, const pb_axis_list *l, const pb_case *c)
+{
+    for (int i = 0; i < from->n; i++)
+        if (same_elsewhere(l, &from->cases[i], c) && default_selects(s, &from->cases[i])) return true; /* cheap first */
+    return false;
+}
+
+static pb_status check_values(const pb_suite *s, const pb_plan *all, const pb_axis_list *l)
+{
+    char one[PB_AXIS_TEXT];
+    for (int i = 0; i < l->n; i++)
+        for (const char *v = l->v[i].values; (v = pb_next_item(v, ',', one, sizeof one));) {
+            bool found = false;
+            pb_hint hint = {.word = one};
+            for (int k = 0; k < all->n; k++) {
+                const char *value = pb_case_get(&all->cases[k], l->v[i].name);
+                if (!value) continue;
+                found |= selects(one, value);
+                pb_hint_try(&hint, value);
+            }
+            if (!found)
+                return pb_fail(PB_EINVAL, "no case of suite %s has %s=%s%s", s->name, l->v[i].name, one,
+                               pb_hint_text(&hint));
+        }
+    return PB_OK;
+}
+
+/* The default choice, with the axes of the command line freed and then set: every case that has the wanted
+ * values and otherwise equals one that is chosen by default. */
+static pb_status plan_enumerated(pb_ctx *ctx, const pb_suite *s, bool full, const pb_axis_list *l, pb_plan *p)
+{
+    pb_plan all = {0}, base = {0};
+    pb_status st = s->enumerate(ctx, true, add_case, &all);
+    if (st == PB_OK && !full) st = s->enumerate(ctx, false, add_case, &base);
+    if (st == PB_OK) st = check_values(s, &all, l);
+    for (int i = 0; i < all.n && st == PB_OK; i++)
+        if (asked_for(l, &all.cases[i]) && reachable(s, full ? &all : &base, l, &all.cases[i]))
+            st = add_case(p, &all.cases[i]);
+    pb_plan_free(&all), pb_plan_free(&base);
+    return st;
+}
+
+/* ---- filters ------------------------------------------------------------------------------------------ */
+
+static bool matches(const char *glob, const char *key)
+{
+    return strpbrk(glob, "*?[") ? fnmatch(glob, key, 0) == 0 : strstr(key, glob) != NULL;
+}
+
+static bool wanted(const pb_options *o, const pb_case *c)
+{
+    for (int i = 0; i < o->filter.n; i++)
+        if (matches(o->filter.v[i], c->key)) return true;
+    for (int i = 0; i < o->args.n; i++)
+        if (matches(o->args.v[i], c->key)) return true;
+    return !o->filter.n && !o->args.n;
+}
+
+static pb_status filter(const pb_options *o, pb_plan *p)
+{
+    int kept = 0, had = p->n;
+    const char *first = o->filter.n ? o->filter.v[0] : o->args.n ? o->args.v[0] : "";
+    pb_hint hint = {.word = first};
+    for (int i = 0; i < p->n; i++) {
+        pb_hint_try(&hint, p->cases[i].name);
+        if (wanted(o, &p->cases[i])) p->cases[kept++] = p->cases[i];
+    }
+    p->n = kept;
+    if (kept) return PB_OK;
+    return pb_fail(PB_EINVAL, "none of %d cases of suite %s matches '%.100s'%s", had, p->suite->name, first,
+                   pb_hint_text(&hint));
+}
+
+/* ---- the plan ----------------------------------------------------------------------------------------- */
+
+/* --impl and --prefer change what is measured, so they stand in the key where they are no axis already. */
+static pb_status name_choice(const pb_suite *s, const pb_options *o, pb_plan *p)
+{
+    for (int i = 0; i < p->n; i++) {
+        if (o->impl && !suite_has_axis(s, "impl")) PB_TRY(pb_case_set(&p->cases[i], "impl", o->impl));
+        if (o->prefer && !suite_has_axis(s, "prefer")) PB_TRY(pb_case_set(&p->cases[i], "prefer", o->prefer));
+        pb_case_finish(&p->cases[i]);
+    }
+    return PB_OK;
+}
+
+/* Equal on every axis of the list. */
+static bool same_named(const pb_axis_list *l, const pb_case *a, const pb_case *b)
+{
+    for (int i = 0; i < l->n; i++)
+        if (strcmp(pb_case_get(a, l->v[i].name), pb_case_get(b, l->v[i].name)) != 0) return false;
+    return true;
+}
+
+static bool has_twin(const pb_axis_list *l, const pb_plan *p, const bool *fits, int i)
+{
+    for (int j = 0; j < p->n && l->n; j++)
+        if (fits[j] && same_named(l, &p->cases[i], &p->cases[j])) return true;
+    return false;
+}
+
+/* Only the grid joins what an axis of the command line asks for with the other values of a line. Where those do not go
+ * with it, and another case has what was asked for, the case falls out; what was asked for itself is never dropped. */
+static pb_status drop_misfits(const pb_suite *s, const pb_axis_list *l, pb_plan *p)
+{
+    pb_status st = PB_OK;
+    int kept = 0;
+    bool *fits = s->check && p->n ? malloc((size_t)p->n * sizeof *fits) : NULL;
+    if (!s->check || !p->n) return PB_OK;
+    if (!fits) return pb_fail(PB_ENOMEM, "no memory for %d cases", p->n);
+    for (int i = 0; i < p->n; i++) fits[i] = s->check(&p->cases[i]) == PB_OK;
+    for (int i = 0; i < p->n && st == PB_OK; i++)
+        if (!fits[i] && !has_twin(l, p, fits, i)) st = s->check(&p->cases[i]); /* once more, for its line */
+    for (int i = 0; i < p->n && st == PB_OK; i++)
+        if (fits[i]) p->cases[kept++] = p->cases[i];
+    if (st == PB_OK) p->n = kept;
+    free(fits);
+    return st;
+}
+
+static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_options *o, pb_plan *p)
+{
+    const pb_axis_list l = axes_of(s, o);
+    const bool full = strcmp(o->grid, "full") == 0;
+    p->suite = s;
+    PB_TRY(check_axes(s, &l));
+    PB_TRY(s->enumerate ? plan_enumerated(ctx, s, full, &l, p) : plan_lines(ctx, s, full, &l, p));
+    PB_TRY(filter(o, p));
+    PB_TRY(name_choice(s, o, p));
+    return drop_misfits(s, &l, p);
+}
+
+/* With --ceilings no: those that a filter of their own names, not one such as "*". */
+static bool ceiling_wanted(const pb_options *o, const pb_case *c)
+{
+    const pb_words *const filters[] = {&o->filter, &o->args};
+    if (!o->ceilings || strcmp(o->ceilings, "no") != 0) return true;
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < filters[k]->n; i++)
+            if (pb_key_of(filters[k]->v[i], "ceiling") && matches(filters[k]->v[i], c->key)) return true;
+    return false;
+}
+
+/* What every launch of a suite measures before the suite's own cases. */
+static pb_status plan_ceilings(pb_ctx *ctx, const pb_suite *s, const pb_options *o, pb_plan *out)
+{
+    const pb_suite *ceiling = pb_suite_find("ceiling");
+    const pb_axis_list none = {.n = 0};
+    int kept = 0;
+    if (!ceiling || ceiling == s) return PB_OK;
+    PB_TRY(plan_lines(ctx, ceiling, false, &none, out));
+    for (int i = 0; i < out->n; i++)
+        if (ceiling_wanted(o, &out->cases[i])) out->cases[kept++] = out->cases[i];
+    out->n = kept;
+    return PB_OK;
+}
+
+static pb_status plan_both(pb_ctx *ctx, const pb_suite *s, const pb_options *o, pb_plan *out)
+{
+    pb_plan chosen = {0};
+    pb_status st = plan_ceilings(ctx, s, o, out);
+    out->suite = s;
+    out->device = ctx->id != PB_CPU;
+    out->ceilings = out->n;
+    if (st == PB_OK) st = plan_suite(ctx, s, o, &chosen);
+    for (int i = 0; i < chosen.n && st == PB_OK; i++) st = add_case(out, &chosen.cases[i]);
+    pb_plan_free(&chosen);
+    return st;
+}
+
+pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_options *o, pb_plan *out)
+{
+    pb_plan p = {0};
+    pb_status s = plan_both(ctx, suite, o, &p);
+    if (s != PB_OK) pb_plan_free(&p);
+    else *out = p;
+    return s;
+}
+
+void pb_plan_order(const pb_plan *p, uint64_t seed, int launch, int *order)
+{
+    for (int i = 0; i < p->n; i++) order[i] = i;
+    if (strcmp(p->suite->name, "ceiling") == 0) return; /* in order, the first rows every other suite has */
+    for (int i = p->n - 1; i > p->ceilings; i--) {
+        int j = p->ceilings + (int)(pb_uniform(seed + (uint64_t)launch, (uint64_t)i) * (i - p->ceilings + 1));
+        int swap = order[i];
+        order[i] = order[j];
+        order[j] = swap;
+    }
+}
+
+double pb_plan_expect(const pb_plan *p, const pb_case *c)
+{
+    const pb_suite *s = pb_suite_find(c->suite);
+    double (*expect)(const pb_case *) = !s ? NULL : p->device ? s->device_expect : s->expect;
+    return expect ? expect(c) : 1;
+}

@@ -1,0 +1,40 @@
+/* run_name.c - names a run after the time, and makes its folder. */
+#define _GNU_SOURCE
+#include "bench/run/run_name.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+void pb_run_name_new(const char *what, const char *dir, pb_run_name *out)
+{
+    time_t now = time(NULL);
+    struct tm utc;
+    char stamp[32];
+    if (getrandom(&out->mark, sizeof out->mark, 0) != sizeof out->mark) out->mark = (uint32_t)getpid();
+    gmtime_r(&now, &utc);
+    strftime(out->time_utc, sizeof out->time_utc, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &utc);
+    snprintf(out->run_id, sizeof out->run_id, "%s-%.64s-%04x", stamp, what, out->mark >> 16);
+    if (dir) snprintf(out->dir, sizeof out->dir, "%s", dir);
+    else snprintf(out->dir, sizeof out->dir, "runs/%s-%s", stamp, what);
+}
+
+pb_status pb_run_make_folder(const char *dir)
+{
+    char path[PB_RUN_DIR_TEXT];
+    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path - 1) /* pb_run_name_new may have cut it */
+        return pb_fail(PB_EINVAL, "--out %.60s...: a path of %zu characters or more", dir, sizeof path - 1);
+    for (char *slash = path + 1;; slash++) {
+        slash += strcspn(slash, "/");
+        char end = *slash;
+        *slash = 0;
+        if (mkdir(path, 0777) != 0 && errno != EEXIST) return pb_fail_errno(errno, "--out %s", path);
+        if (!end) return PB_OK;
+        *slash = end;
+    }
+}

@@ -1,0 +1,162 @@
+/* throttle.c - which launches are measured again, and how the rows of one are marked. */
+#include "bench/run/throttle.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/rows/read.h"
+#include "bench/rows/rows.h"
+#include "bench/rows/write_csv.h"
+#include "bench/run/launch_state.h"
+#include "bench/run/run_json.h"
+#include "kernels/core/op.h"
+#include "os/interrupt.h"
+
+enum { WHY = 200 };
+
+/* ---- who is measured again -------------------------------------------------------------------------- */
+
+static const json_t *state_of(const json_t *about, int launch)
+{
+    const json_t *entry, *found = NULL;
+    size_t i;
+    json_array_foreach(json_object_get(about, "launch_state"), i,
+                       entry) if (json_integer_value(json_object_get(entry, "launch")) == launch) found = entry;
+    return found;
+}
+
+/* How often the launch was measured before as another: the length of its chain of retry_of. */
+static int attempts(const json_t *about, int launch)
+{
+    int n = 0;
+    for (const json_t *s = state_of(about, launch); s && json_is_integer(json_object_get(s, "retry_of")); n++) {
+        const int earlier = (int)json_integer_value(json_object_get(s, "retry_of"));
+        if (earlier >= launch) break; /* of a file that was tampered with: chains lead back */
+        launch = earlier;
+        s = state_of(about, launch);
+    }
+    return n;
+}
+
+static bool again(const json_t *about, int launch, const pb_options *o)
+{
+    char why[WHY];
+    const json_t *s = state_of(about, launch);
+    return s && pb_launch_throttled(s, why, sizeof why) && attempts(about, launch) < o->throttle_retries;
+}
+
+long pb_throttle_launches(const json_t *about, const pb_options *o)
+{
+    long all = o->launches;
+    const json_t *entry;
+    size_t i;
+    json_array_foreach(json_object_get(about, "launch_state"), i, entry) all +=
+        again(about, (int)json_integer_value(json_object_get(entry, "launch")), o);
+    return all;
+}
+
+/* The k-th launch behind those asked for measures the k-th one again that is to be; -1: none. */
+static int retry_of(const json_t *about, const pb_options *o, int launch)
+{
+    long k = launch - o->launches;
+    for (int i = 0; k >= 0 && i < launch; i++)
+        if (again(about, i, o) && k-- == 0) return i;
+    return -1;
+}
+
+/* ---- marking ---------------------------------------------------------------------------------------- */
+
+static bool measured(const pb_row *r) { return strcmp(r->status, "ok") == 0; }
+
+/* The rows of a launch, marked, as one text. */
+static pb_status marked_rows(const pb_table *t, int launch, const char *note, char **text, size_t *n)
+{
+    char both[1024];
+    FILE *f = open_memstream(text, n);
+    if (!f) return pb_fail(PB_ENOMEM, "no memory for the rows of a launch");
+    for (size_t i = 0; i < t->n; i++) {
+        pb_row r = t->rows[i];
+        if (r.launch != launch) continue;
+        const bool verdict = strcmp(r.status, "pass") == 0 || strcmp(r.status, "fail") == 0;
+        if (measured(&r) || (verdict && !strstr(r.note, note))) {
+            snprintf(both, sizeof both, "%s%s%s", note, *r.note ? "; " : "", r.note);
+            r.note = both;
+        }
+        if (measured(&r)) r.status = "throttled";
+        pb_csv_row(f, &r);
+    }
+    return fclose(f) == 0 ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the rows of a launch");
+}
+
+/* Its rows are the last of the file. They are cut off and come back marked; progress.csv is cut first, so that a kill
+ * between leaves a launch that is to be measured, not half a one. */
+static pb_status mark(const char *dir, int launch, const char *note)
+{
+    char *text = NULL;
+    size_t n = 0;
+    pb_table t;
+    PB_TRY(pb_table_read(dir, &t));
+    pb_status s = marked_rows(&t, launch, note, &text, &n);
+    pb_table_free(&t);
+    if (s == PB_OK) s = pb_progress_rewind(dir, launch);
+    if (s == PB_OK) s = pb_results_append(dir, text, n);
+    if (s == PB_OK) s = pb_progress_mark(dir, (pb_place){launch + 1, 0});
+    free(text);
+    return s;
+}
+
+/* What the rows of a throttled launch say; false: it was not. */
+static bool verdict_on(const json_t *about, const pb_options *o, int launch, char *note, size_t n)
+{
+    char why[WHY];
+    const json_t *s = state_of(about, launch);
+    if (!s || !pb_launch_throttled(s, why, sizeof why)) return false;
+    if (again(about, launch, o)) snprintf(note, n, "throttled: %s (measured again)", why);
+    else snprintf(note, n, "throttled: %s (after %d retries)", why, attempts(about, launch));
+    return true;
+}
+
+pb_status pb_throttle_settle(const char *dir, const json_t *about, const pb_options *o, pb_place next)
+{
+    char note[WHY + 64];
+    const bool due = next.launch > 0 && next.next == 0 && verdict_on(about, o, next.launch - 1, note, sizeof note);
+    return due ? mark(dir, next.launch - 1, note) : PB_OK;
+}
+
+/* ---- a launch --------------------------------------------------------------------------------------- */
+
+/* Of a launch that is measured once more after a kill, the last state counts. */
+static pb_status keep_state(json_t *about, json_t *state, int launch)
+{
+    json_t *list = json_object_get(about, "launch_state");
+    if (!list && json_object_set_new(about, "launch_state", list = json_array()) != 0) list = NULL;
+    for (size_t i = json_array_size(list); i-- > 0;)
+        if (json_integer_value(json_object_get(json_array_get(list, i), "launch")) == launch)
+            json_array_remove(list, i);
+    return list && json_array_append_new(list, state) == 0 ? PB_OK : pb_fail(PB_ENOMEM, "no memory for run.json");
+}
+
+static pb_status conclude(const pb_launch *l, json_t *about, bool whole)
+{
+    char note[WHY + 64];
+    PB_TRY(pb_run_json_write(l->dir, about, true));
+    if (!whole || !verdict_on(about, l->options, l->number, note, sizeof note)) return PB_OK;
+    fprintf(stderr, "bench: launch %d was %s\n", l->number, note);
+    return mark(l->dir, l->number, note);
+}
+
+pb_status pb_throttle_run(pb_launch *l, json_t *about, pb_exit *code, bool *stopped)
+{
+    pb_backend_id device;
+    pb_launch_watch *w;
+    json_t *state;
+    PB_TRY(pb_backend_find(l->options->device, &device));
+    PB_TRY(pb_launch_watch_begin(device, &w));
+    const pb_status ran = pb_launch_run(l, code, stopped);
+    PB_TRY(pb_launch_watch_end(w, l->number, retry_of(about, l->options, l->number), &state));
+    PB_TRY(keep_state(about, state, l->number));
+    PB_TRY(ran);
+    const bool whole = *code != PB_EXIT_HARNESS && *code != PB_EXIT_USAGE && !pb_interrupted() && !*stopped;
+    return conclude(l, about, whole);
+}

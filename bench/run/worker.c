@@ -1,0 +1,211 @@
+/* worker.c - the child's side of a launch: measures the cases of the plan in the launch's order. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/measure/time_slice.h"
+#include "bench/rows/exits.h"
+#include "bench/rows/read.h"
+#include "bench/run/launch.h"
+#include "bench/run/progress.h"
+#include "bench/suites/suite.h"
+#include "kernels/core/clock.h"
+#include "kernels/core/op.h"
+#include "os/interrupt.h"
+
+/* What was not given stays 0 or -1: the suite decides. */
+static pb_measure_opts measure_opts(const pb_options *o, pb_pulse *pulse, pb_turns *turns)
+{
+    return (pb_measure_opts){.pulse = pulse,
+                             .turns = turns,
+                             .warmup = (int)o->warmup,
+                             .min_samples = o->samples < PB_MAX_SAMPLES ? (int)o->samples : PB_MAX_SAMPLES,
+                             .min_time = o->min_time,
+                             .slowdown = o->child_slowdown};
+}
+
+/* What a failure `s` is that is more than a case's own: ENOMEM, or EDEVICE for a device that takes no more work.
+ * PB_OK: the case's own, and others may fare better. */
+static pb_status machine_failed(pb_ctx *ctx, pb_status s)
+{
+    if (s == PB_EDEVICE) return pb_device_check(ctx);
+    return s == PB_ENOMEM ? s : PB_OK;
+}
+
+static pb_exit exit_of(pb_status s) { return s == PB_ENOMEM ? PB_EXIT_NO_MEMORY : PB_EXIT_HARNESS; }
+
+/* The row of a case that failed with `s`. */
+static pb_status fail_case(pb_ctx *ctx, const pb_case *c, pb_status s, pb_sink *sink)
+{
+    char why[400];
+    const pb_status machine = machine_failed(ctx, s);
+    snprintf(why, sizeof why, "%s", pb_error());
+    if (pb_emit_outcome(sink, c, s == PB_EUNSUPPORTED ? "unsupported" : "failed", why) != PB_OK) return PB_EIO;
+    return machine == PB_OK ? PB_OK : pb_fail(machine, "%s: %s", c->key, why);
+}
+
+/* One case: its rows, or the one row that says why there are none. EIO: rows cannot be written. EDEVICE: the device is
+ * lost. ENOMEM: the case lacked memory. */
+static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    const pb_suite *suite = pb_suite_find(c->suite);
+    const char *impl = pb_case_get(c, "impl"), *prefer = pb_case_get(c, "prefer");
+    sink->truncated = false;
+    ctx->impl = impl;
+    ctx->prefer = prefer;
+    pb_status s = suite->run(ctx, c, sink);
+    ctx->impl = ctx->prefer = NULL;
+    if (sink->write_failed) return PB_EIO;
+    if (s != PB_OK) return fail_case(ctx, c, s, sink);
+    if (pb_interrupted() && !sink->truncated) return pb_emit_outcome(sink, c, "truncated", "interrupted");
+    return PB_OK;
+}
+
+/* Whether a case can be expected to end before the deadline, at the pace of this process so far; the first one is
+ * begun in any case, or a budget that is too small for it would never get on. */
+typedef struct pace {
+    double began, expected; /* expected: of the cases that were measured */
+} pace;
+
+static bool has_time(const pb_options *o, const pb_plan *plan, const pb_case *c, pace *p)
+{
+    const double now = pb_clock_seconds(), expect = pb_plan_expect(plan, c);
+    const double slower = p->expected > 0 ? (now - p->began) / p->expected : 1;
+    const bool first = !(p->expected > 0);
+    p->expected += expect;
+    return first || !(o->child_deadline > 0) || now + expect * (slower > 1 ? slower : 1) < o->child_deadline;
+}
+
+/* A case that hung in so many launches is not tried again. */
+enum { HANGS = 2 };
+
+/* hung[i]: in how many launches before case i hung or was skipped. */
+static void count_hang(const pb_plan *plan, const pb_row *r, int launch, int *hung)
+{
+    if (r->launch >= launch || strcmp(r->status, "timeout") != 0) return;
+    for (int i = 0; i < plan->n; i++) hung[i] += strcmp(plan->cases[i].key, r->key) == 0;
+}
+
+/* What earlier processes of this run have left: the figures of this launch, and which cases hung. */
+static pb_status restore(const pb_options *o, const pb_plan *plan, pb_sink *sink, int *hung)
+{
+    pb_table t;
+    if (o->child_first <= 0 && sink->launch < HANGS) return PB_OK;
+    PB_TRY(pb_table_read(o->child_dir, &t));
+    pb_status s = PB_OK;
+    for (size_t i = 0; i < t.n && s == PB_OK; i++) {
+        count_hang(plan, &t.rows[i], sink->launch, hung);
+        if (t.rows[i].launch == sink->launch && strcmp(t.rows[i].run_id, sink->run_id) == 0)
+            s = pb_sink_restore(sink, &t.rows[i]);
+    }
+    pb_table_free(&t);
+    return s;
+}
+
+static pb_status skip(const pb_case *c, pb_sink *sink)
+{
+    return pb_emit_outcome(sink, c, "timeout", "not tried again: it hung in two launches before");
+}
+
+static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_sink *sink, const pb_options *o)
+{
+    pb_status s = plan->suite->conclude ? plan->suite->conclude(ctx, sink) : PB_OK;
+    if (pb_interrupted()) return PB_EXIT_HARNESS;
+    if (s == PB_OK)
+        return pb_progress_mark(o->child_dir, (pb_place){sink->launch + 1, 0}) == PB_OK ? PB_EXIT_OK
+                                                                                        : pb_complain(PB_EXIT_HARNESS);
+    if (sink->write_failed) return pb_complain(PB_EXIT_HARNESS);
+    s = machine_failed(ctx, s);
+    return pb_complain(s == PB_OK ? PB_EXIT_INCOMPARABLE : exit_of(s));
+}
+
+/* The cases of `order` from child_first on. */
+static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, const int *order, const int *hung,
+                            pb_sink *sink)
+{
+    pace p = {pb_clock_seconds(), 0};
+    pb_exit code = PB_EXIT_OK;
+    for (int i = (int)o->child_first; i < plan->n; i++) {
+        const pb_case *c = &plan->cases[order[i]];
+        if (!has_time(o, plan, c, &p)) {
+            pb_pulse_say(sink->measure.pulse, PB_SAYS_OUT_OF_TIME);
+            return PB_EXIT_HARNESS;
+        }
+        pb_turns_case(sink->measure.turns, i);
+        if (pb_interrupted()) return PB_EXIT_HARNESS;
+        pb_pulse_say(sink->measure.pulse, PB_SAYS_BEGIN);
+        const pb_status s = hung[order[i]] < HANGS ? measure(ctx, c, sink) : skip(c, sink);
+        if (s == PB_ENOMEM) { /* its row says so, and others may fit */
+            code = pb_complain(PB_EXIT_NO_MEMORY);
+            pb_pulse_say(sink->measure.pulse, PB_SAYS_NO_MEMORY);
+        }
+        if (s != PB_OK && s != PB_ENOMEM) return pb_complain(PB_EXIT_HARNESS);
+        if (pb_interrupted()) return PB_EXIT_HARNESS;
+        if (pb_progress_mark(o->child_dir, (pb_place){sink->launch, i + 1}) != PB_OK)
+            return pb_complain(PB_EXIT_HARNESS);
+    }
+    return code;
+}
+
+static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, pb_sink *sink)
+{
+    pb_exit code = PB_EXIT_HARNESS;
+    int *order = malloc((size_t)plan->n * sizeof *order), *hung = calloc((size_t)plan->n, sizeof *hung);
+    if (!order || !hung) pb_fail(PB_ENOMEM, "no memory for %d cases", plan->n), pb_complain(code);
+    else if (restore(o, plan, sink, hung) != PB_OK) pb_complain(code);
+    else {
+        pb_plan_order(plan, (uint64_t)o->child_seed, sink->launch, order);
+        code = measure_each(ctx, o, plan, order, hung, sink);
+    }
+    free(order);
+    free(hung);
+    if (code == PB_EXIT_HARNESS) return code;
+    pb_pulse_say(sink->measure.pulse, PB_SAYS_BEGIN);
+    return pb_worse_exit(code, conclude(ctx, plan, sink, o));
+}
+
+static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, pb_sink *sink)
+{
+    const pb_suite *suite = pb_suite_find(o->suite);
+    pb_plan plan;
+    const pb_status s = suite ? pb_plan_make(ctx, suite, o, &plan) : PB_EINVAL;
+    if (s != PB_OK) return pb_complain_of(s);
+    pb_exit code = measure_all(ctx, o, &plan, sink);
+    pb_plan_free(&plan);
+    return code;
+}
+
+/* In its turn, so that another launch is not disturbed by the device being opened. */
+static pb_exit with_turns(const pb_options *o, pb_backend_id device, pb_pulse *pulse, pb_sink *sink)
+{
+    pb_turns turns;
+    pb_ctx ctx;
+    pb_exit code = PB_EXIT_HARNESS;
+    const pb_status s = pb_turns_open(o->child_turns, (int)o->child_first, o->threads, pulse, &turns);
+    if (s != PB_OK) return pb_complain_of(s);
+    sink->measure = measure_opts(o, pulse, &turns);
+    if (pb_ctx_open(&ctx, device, 0) != PB_OK) pb_complain(code);
+    else {
+        code = with_plan(&ctx, o, sink);
+        pb_ctx_close(&ctx);
+    }
+    pb_turns_close(&turns);
+    return code;
+}
+
+pb_exit pb_launch_child(const pb_options *o)
+{
+    pb_backend_id device;
+    pb_sink sink;
+    /* A few signs of life within the least time that is waited for one. */
+    pb_pulse pulse = {.fd = (int)o->child_pipe, .every = pb_least_silence(o) / 8, .last = pb_clock_seconds()};
+    pb_interrupt_watch();
+    if (pulse.fd >= 0) fcntl(pulse.fd, F_SETFD, FD_CLOEXEC); /* the parent reads until this process ends */
+    if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
+    if (pb_sink_open(o->child_dir, &sink) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+    sink.run_id = o->child_run, sink.machine_id = o->child_machine, sink.launch = (int)o->child_launch;
+    const pb_exit code = with_turns(o, device, &pulse, &sink);
+    pb_sink_close(&sink);
+    return code;
+}

@@ -1,0 +1,42 @@
+/* trend.c - the first third of a launch's samples against the last. */
+#include "bench/stats/trend.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/stats/median.h"
+
+#define TELLS "warm-up suspect: first third "
+
+/* Standard deviations by which the number of pairs with first > last is above that of equal distributions. */
+static double rank_sum(const double *first, const double *last, int m)
+{
+    double above = 0;
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < m; j++) above += first[i] > last[j] ? 1 : first[i] < last[j] ? 0 : 0.5;
+    const double pairs = (double)m * m;
+    return (above - pairs / 2) / sqrt(pairs * (2.0 * m + 1) / 12);
+}
+
+double pb_trend(const double *seconds, int n)
+{
+    const double one_percent = 2.3263478740408408; /* of a normal distribution lies above */
+    const int m = n / 3;
+    if (m < 5 || n > PB_MEDIAN_MOST) return 0;
+    const double *last = seconds + n - m, trend = pb_median_of(seconds, m) / pb_median_of(last, m) - 1;
+    return trend > PB_TREND_LEAST && rank_sum(seconds, last, m) > one_percent ? trend : 0;
+}
+
+void pb_trend_note(const char *note, double trend, char *out, size_t room)
+{
+    snprintf(out, room, "%s%s" TELLS "%.2g %% slower than the last", note, *note ? "; " : "", 100 * trend);
+}
+
+double pb_trend_of_note(const char *note)
+{
+    const char *tells = strstr(note, TELLS);
+    const double percent = tells ? strtod(tells + strlen(TELLS), NULL) : 0;
+    return percent > 0 && percent < 1e6 ? percent / 100 : 0; /* whatever a file says */
+}

@@ -1,0 +1,183 @@
+/* attention_case.c - sizes, lists and work of a case of the suite attention. */
+#include "bench/suites/attention_case.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/mla_index/mla_index.h"
+
+/* ---- axes ---------------------------------------------------------------------------------------------- */
+
+static pb_status word(const pb_case *c, const char *axis, const char *const *words, int *out)
+{
+    const char *v = pb_case_get(c, axis);
+    char all[PB_AXIS_TEXT] = "";
+    for (int i = 0; words[i]; i++) {
+        const size_t used = strlen(all);
+        if (v && strcmp(v, words[i]) == 0) {
+            *out = i;
+            return PB_OK;
+        }
+        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", words[i]);
+    }
+    return pb_fail(PB_EINVAL, "axis %s: '%s' is not one of %s", axis, v ? v : "", all);
+}
+
+static pb_status number(const pb_case *c, const char *axis, long least, long most, int *out)
+{
+    long v;
+    PB_TRY(pb_case_int(c, axis, &v));
+    if (v < least || v > most) return pb_fail(PB_EINVAL, "axis %s: %ld is outside %ld..%ld", axis, v, least, most);
+    *out = (int)v;
+    return PB_OK;
+}
+
+pb_status pb_attn_of(const pb_case *c, pb_attn *out)
+{
+    static const char *const arms[] = {"sparse", "dense", "deterministic", NULL};
+    static const char *const lists[] = {"random", "causal", "v4", NULL};
+    static const char *const dtypes[] = {"f32", "bf16", NULL};
+    pb_attn a = {.backward = strcmp(c->name, "bwd") == 0};
+    int arm, list, dtype;
+    if (!a.backward && strcmp(c->name, "fwd") != 0)
+        return pb_fail(PB_EINVAL, "suite attention has no case '%s', only fwd and bwd", c->name);
+    PB_TRY(word(c, "arm", arms, &arm));
+    PB_TRY(word(c, "list", lists, &list));
+    PB_TRY(word(c, "dtype", dtypes, &dtype));
+    PB_TRY(number(c, "seq", 1, 1 << 20, &a.S));
+    PB_TRY(number(c, "heads", 1, 1 << 10, &a.H));
+    PB_TRY(number(c, "qk", 8, 576, &a.D));
+    PB_TRY(number(c, "topk", arm == PB_ARM_DENSE ? 0 : 1, 1 << 16, &a.W));
+    PB_TRY(number(c, "masked", 0, 100, &a.masked));
+    a.arm = (pb_attn_arm)arm, a.list = (pb_attn_list)list, a.dtype = (pb_dtype)dtype;
+    if (a.arm == PB_ARM_DENSE && a.list != PB_LIST_CAUSAL)
+        return pb_fail(PB_EINVAL, "arm=dense has no lists: it goes with list=causal");
+    if (a.masked && a.list != PB_LIST_RANDOM) return pb_fail(PB_EINVAL, "masked=%d goes with list=random", a.masked);
+    a.V = a.D < 512 ? a.D : 512;
+    a.S_kv = a.list == PB_LIST_V4 ? a.S + a.S / PB_V4_RATIO : a.S;
+    *out = a;
+    return PB_OK;
+}
+
+/* ---- lists --------------------------------------------------------------------------------------------- */
+
+/* Spreads 32 bits (lowbias32 of C. Wellons' hash-prospector). */
+static uint32_t spread(uint32_t x)
+{
+    x = (x ^ (x >> 16)) * 0x7feb352du;
+    x = (x ^ (x >> 15)) * 0x846ca68bu;
+    return x ^ (x >> 16);
+}
+
+static uint32_t key_of(int i, uint32_t which) { return spread(spread((uint32_t)i + 0x9e3779b9u) + which); }
+
+/* A permutation of the next power of two by steps that can be undone (sums, odd products and shifts modulo it), gone
+ * on with until it hits a number below n: so a permutation of these as well. */
+int32_t pb_attn_draw(int i, int n, int w)
+{
+    const uint32_t k[3] = {key_of(i, 0), key_of(i, 1), key_of(i, 2)};
+    uint32_t bits = 1, x = (uint32_t)w;
+    while (((uint32_t)1 << bits) < (uint32_t)n) bits++;
+    const uint32_t mask = ((uint32_t)1 << bits) - 1, half = (bits + 1) / 2;
+    do {
+        x = (x + k[0]) & mask;
+        for (int round = 1; round < 3; round++) {
+            x ^= x >> half;
+            x = (x * (k[round] | 1)) & mask;
+            x ^= x >> half;
+            x = (x + (k[round] >> 16)) & mask;
+        }
+    } while (x >= (uint32_t)n);
+    return (int32_t)x;
+}
+
+static bool masked(const pb_attn *a, int i, int w)
+{
+    return a->masked && spread(key_of(i, 3) + (uint32_t)w) % 100 < (uint32_t)a->masked;
+}
+
+static void draw_list(const pb_attn *a, int i, int32_t *list)
+{
+    const int n = a->list == PB_LIST_CAUSAL ? i + 1 : a->S_kv;
+    for (int w = 0; w < a->W; w++) list[w] = w < n && !masked(a, i, w) ? pb_attn_draw(i, n, w) : -1;
+}
+
+static pb_status v4_lists(const pb_attn *a, int32_t *idx)
+{
+    const int window = a->W < PB_V4_WINDOW ? a->W : PB_V4_WINDOW, T = a->W - window;
+    int32_t *pick = malloc(((size_t)a->S * (size_t)T + 1) * sizeof *pick);
+    pb_ctx cpu;
+    if (!pick) return pb_fail(PB_ENOMEM, "attention: no memory for %d lists of %d", a->S, T);
+#pragma omp parallel for
+    for (int i = 0; i < a->S; i++) {
+        const int n = (i + 1) / PB_V4_RATIO;
+        for (int t = 0; t < T; t++) pick[(size_t)i * T + t] = t < n ? pb_attn_draw(i, n, t) : -1;
+    }
+    pb_status s = pb_ctx_open(&cpu, PB_CPU, 0);
+    if (s == PB_OK) {
+        s = pb_mla_index_build(&cpu, &(pb_mla_index_build_args){.pick = pick,
+                                                                .idx = idx,
+                                                                .B = 1,
+                                                                .S = a->S,
+                                                                .T = T,
+                                                                .W = a->W,
+                                                                .window = window,
+                                                                .ratio = PB_V4_RATIO});
+        pb_ctx_close(&cpu);
+    }
+    free(pick);
+    return s;
+}
+
+pb_status pb_attn_lists(const pb_attn *a, int32_t *idx)
+{
+    if (a->list == PB_LIST_V4) return v4_lists(a, idx);
+#pragma omp parallel for
+    for (int i = 0; i < a->S; i++) draw_list(a, i, idx + (size_t)i * a->W);
+    return PB_OK;
+}
+
+/* ---- work ---------------------------------------------------------------------------------------------- */
+
+double pb_attn_pairs(const pb_attn *a, const int32_t *idx)
+{
+    double n = 0;
+    if (a->arm == PB_ARM_DENSE) {
+        for (int i = 0; i < a->S; i++) n += a->W && a->W < i + 1 ? a->W : i + 1;
+        return n;
+    }
+#pragma omp parallel for reduction(+ : n)
+    for (size_t e = 0; e < (size_t)a->S * a->W; e++) n += idx[e] >= 0 && idx[e] < a->S_kv;
+    return n;
+}
+
+double pb_attn_listed(const pb_attn *a, const int32_t *idx)
+{
+    return a->arm == PB_ARM_DENSE ? pb_attn_pairs(a, idx) : (double)a->S * a->W;
+}
+
+double pb_attn_flops(const pb_attn *a, double pairs)
+{
+    return pairs * a->H * (a->backward ? 6.0 * a->D + 4.0 * a->V : 2.0 * (a->D + a->V));
+}
+
+double pb_attn_reduced(const pb_attn *a, double valid)
+{
+    return a->backward && a->arm != PB_ARM_DENSE ? 4.0 * a->D * valid : 0;
+}
+
+pb_attn_floor pb_attn_floor_of(const pb_attn *a, double valid, double bytes, const pb_attn_ceilings *c)
+{
+    const struct {
+        double work, rate;
+        const char *bound;
+    } floors[] = {{pb_attn_flops(a, valid), c->matmul, "matrix products"},
+                  {pb_attn_reduced(a, valid), c->reduce, "reductions in the second-level cache"},
+                  {bytes, c->copy, "memory"}};
+    pb_attn_floor most = {0, "nothing"};
+    for (int i = 0; i < 3; i++)
+        if (floors[i].rate > 0 && floors[i].work / floors[i].rate > most.seconds)
+            most = (pb_attn_floor){floors[i].work / floors[i].rate, floors[i].bound};
+    return most;
+}

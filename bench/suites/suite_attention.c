@@ -1,0 +1,189 @@
+/* suite_attention.c - sparse attention over lists beside dense attention and beside the sparse one that gives the same
+ * bits in every run, forward and backward: time of the whole pass, work a second, share of the floor, error. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/derived/attention_crossover.h"
+#include "bench/derived/bars.h"
+#include "bench/suites/attention_contracts.h"
+#include "bench/suites/suite.h"
+#include "kernels/core/op.h"
+#include "os/interrupt.h"
+
+/* ---- correctness ----------------------------------------------------------------------------------------- */
+
+static pb_status emit_error(const pb_case *c, const pb_attn_error *e, pb_sink *sink, bool *right)
+{
+    char why[200];
+    const int worst = pb_attn_worst(e);
+    const double rel = pb_deviation_rel(&e->of[worst]);
+    double rel_diff = 0;
+    *right = pb_attn_right(e, why, sizeof why);
+    if (*right) snprintf(why, sizeof why, "%s, sampled", e->name[worst]);
+    PB_TRY(pb_emit(sink, c, "error", rel, 0, *right ? "ok" : "wrong", why));
+    for (int k = 0; k < PB_CHECKED && e->name[k]; k++) {
+        const double d = pb_deviation_rel_diff(&e->of[k]);
+        if (isnan(d) || d > rel_diff) rel_diff = d;
+    }
+    return pb_emit(sink, c, "rel_diff", rel_diff, 0, *right ? "ok" : "wrong", why);
+}
+
+static pb_status check(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, pb_sink *sink, bool *right)
+{
+    pb_attn_error e;
+    PB_TRY(pb_attn_run(ctx, k));
+    PB_TRY(pb_sync(ctx));
+    PB_TRY(pb_attn_check(ctx, k, &e));
+    PB_TRY(pb_attn_contracts(sink, c, &k->a, &e));
+    return emit_error(c, &e, sink, right);
+}
+
+/* ---- time ------------------------------------------------------------------------------------------------ */
+
+/* What a call may take, slots that are masked included: for --dry-run, and for how it is timed. */
+static double call_seconds(const pb_attn *a, bool device)
+{
+    const double rate = !device ? 3e10 : a->arm == PB_ARM_DETERMINISTIC ? 3e13 : a->backward ? 8e13 : 1.5e14;
+    const double pairs = a->arm == PB_ARM_DENSE ? pb_attn_pairs(a, NULL) : (double)a->S * a->W;
+    return pb_attn_flops(a, pairs) / rate;
+}
+
+/* Cold: what a pass finds in the cache is not its own merit. Short passes are queued, or the launches of their kernels
+ * would be timed. */
+static pb_measure_opts measure_opts(const pb_ctx *ctx, const pb_attn *a)
+{
+    pb_measure_opts o = {.warmup = 1, .min_samples = 5, .max_samples = PB_MAX_SAMPLES, .min_time = 0.05};
+    o.flush = ctx->id != PB_CPU;
+    o.queued = o.flush && call_seconds(a, true) < 0.01;
+    return o;
+}
+
+static pb_status emit_rates(const pb_case *c, const pb_attn_call *k, const pb_timing *t, pb_sink *sink)
+{
+    const bool f32 = k->a.dtype == PB_F32 && pb_sink_ceiling(sink, "matmul_f32_rate") > 0;
+    const pb_attn_ceilings ceilings = {pb_sink_ceiling(sink, "copy_rate"),
+                                       pb_sink_ceiling(sink, f32 ? "matmul_f32_rate" : "matmul_rate"),
+                                       pb_sink_ceiling(sink, "l2_reduce_rate")};
+    const double work = pb_attn_flops(&k->a, k->valid);
+    char note[160];
+    if (pb_interrupted()) return PB_OK;
+    if (work > 0) PB_TRY(pb_emit(sink, c, "kernel_flops", work / t->median, 0, "ok", "of valid pairs"));
+    snprintf(note, sizeof note, "of listed pairs, %.1f %% of them valid", 100 * k->valid / k->listed);
+    PB_TRY(pb_emit(sink, c, "listed_flops", pb_attn_flops(&k->a, k->listed) / t->median, 0, "ok", note));
+    if (!(ceilings.copy > 0) || !(ceilings.matmul > 0))
+        return pb_emit(sink, c, "floor_share", (double)NAN, 0, "unsupported", "this launch has no ceilings");
+    const pb_attn_floor floor = pb_attn_floor_of(&k->a, k->valid, pb_attn_bytes(k), &ceilings);
+    return pb_emit(sink, c, "floor_share", floor.seconds / t->median, 0, "ok", floor.bound);
+}
+
+static pb_status time_call(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const char *impl, pb_sink *sink)
+{
+    const pb_measure_opts o = pb_sink_measure(sink, measure_opts(ctx, &k->a));
+    pb_timing *t = malloc(sizeof *t);
+    if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
+    pb_status s = pb_measure(ctx, pb_attn_run, k, &o, t);
+    if (s == PB_OK) s = pb_emit_timing(sink, c, "kernel_time", t, impl);
+    if (s == PB_OK) s = emit_rates(c, k, t, sink);
+    free(t);
+    return s;
+}
+
+/* A wrong result has no time. */
+static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, pb_sink *sink)
+{
+    const char *impl;
+    bool right;
+    PB_TRY(pb_attn_impl(ctx, k, &impl));
+    PB_TRY(check(ctx, c, k, sink, &right));
+    return right ? time_call(ctx, c, k, impl, sink) : PB_OK;
+}
+
+/* ---- the suite ------------------------------------------------------------------------------------------- */
+
+static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    pb_attn a;
+    pb_attn_call k;
+    PB_TRY(pb_attn_of(c, &a));
+    PB_TRY(pb_attn_open(ctx, &a, &k));
+    pb_status s = measure(ctx, c, &k, sink);
+    pb_attn_close(&k);
+    pb_ctx_release_scratch(ctx); /* the next case may need the memory */
+    return s;
+}
+
+static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
+{
+    PB_TRY(pb_attn_crossovers(sink));
+    return ctx->id == PB_CPU ? PB_OK : pb_bars_conclude(sink, "attention");
+}
+
+static pb_status check_case(const pb_case *c)
+{
+    pb_attn a;
+    return pb_attn_of(c, &a);
+}
+
+/* Tensors are drawn, lists made, the forward pass of a backward case runs, and what is compared crosses the bus; then
+ * one call to check, one to warm up and five samples. */
+static double seconds(const pb_case *c, bool device)
+{
+    pb_attn a;
+    if (pb_attn_of(c, &a) != PB_OK) return 0;
+    const double once = call_seconds(&a, device), elements = (double)a.S * a.H * a.D * (a.backward ? 4 : 2);
+    return device ? 0.25 + elements / 2e9 + 7 * once : 0.05 + elements / 1e8 + 8 * once;
+}
+
+static double expect(const pb_case *c) { return seconds(c, false); }
+static double device_expect(const pb_case *c) { return seconds(c, true); }
+
+static const char *const grid[] = {
+    "fwd,bwd list=random topk=32,128 seq=256,512", "fwd,bwd list=causal,v4 topk=128 seq=256",
+    "fwd,bwd arm=dense list=causal topk=0 seq=256,512", "bwd arm=deterministic seq=256", NULL};
+static const char *const full_grid[] = {"fwd,bwd list=random,causal,v4 topk=32,128,640 seq=256,512,1280 heads=8,64",
+                                        "fwd,bwd arm=dense list=causal topk=0 seq=256,512,1280 heads=8,64",
+                                        "bwd arm=deterministic topk=128,640 seq=1280 heads=8,64", NULL};
+
+#define BF16    "dtype=bf16 heads=64 "
+#define LENGTHS "seq=1280,2048,4096,8192,16384,32768"
+#define DENSE   "fwd,bwd arm=dense list=causal topk=0 "
+/* Of 64 heads of 512: every length; every kind of list and the ordered backward pass at 4096. Then other widths, and
+ * the shape of the contracts. Three launches of it fit one command of ten minutes on an H200. */
+static const char *const device_grid[] = {"fwd,bwd " BF16 "list=random topk=128,640,1024,2048 " LENGTHS,
+                                          "fwd,bwd " BF16 "list=v4 topk=640 " LENGTHS,
+                                          "fwd,bwd " BF16 "list=causal,v4 topk=128,1024,2048 seq=4096",
+                                          DENSE BF16 LENGTHS,
+                                          "bwd arm=deterministic " BF16 "list=random topk=128,640,1024,2048 seq=4096",
+                                          "bwd arm=deterministic " BF16 "list=v4 topk=640 seq=4096",
+                                          "fwd,bwd dtype=bf16 heads=8,16,128 list=random topk=1024 seq=4096",
+                                          DENSE "dtype=bf16 heads=8,16,128 seq=4096",
+                                          "fwd,bwd dtype=bf16 heads=128 qk=576 list=random topk=2048 seq=4096",
+                                          "fwd " BF16 "topk=640 seq=1280 masked=75,100",
+                                          "bwd " BF16 "arm=sparse,deterministic topk=640 seq=1280 masked=0,75,100",
+                                          NULL};
+static const char *const device_full_grid[] = {
+    "fwd,bwd dtype=bf16 heads=8,16,64,128 list=random,causal,v4 topk=128,640,1024,2048 " LENGTHS,
+    "fwd,bwd dtype=bf16 heads=64,128 qk=576 list=random topk=1024,2048 " LENGTHS,
+    DENSE "dtype=bf16 heads=8,16,64,128 " LENGTHS,
+    DENSE "dtype=bf16 heads=64,128 qk=576 " LENGTHS,
+    "bwd arm=deterministic dtype=bf16 heads=8,64,128 list=random,v4 topk=128,640,1024,2048 seq=1280,4096,8192",
+    "fwd " BF16 "topk=640 seq=1280 masked=75,100",
+    "bwd " BF16 "arm=sparse,deterministic topk=640 seq=1280 masked=0,75,100",
+    NULL};
+
+const pb_suite pb_suite_attention = {
+    .name = "attention",
+    .what = "sparse attention over lists beside dense attention, by length, lists and heads",
+    .axes = "arm=sparse dtype=f32 heads=8 list=random masked=0 qk=512 seq=256 topk=128",
+    .grid = grid,
+    .full_grid = full_grid,
+    .device_grid = device_grid,
+    .device_full_grid = device_full_grid,
+    .check = check_case,
+    .expect = expect,
+    .device_expect = device_expect,
+    .run = run,
+    .conclude = conclude,
+};

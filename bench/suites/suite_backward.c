@@ -1,0 +1,174 @@
+/* suite_backward.c - the backward pass and clip of a real model on real text: eager and as a recorded
+ * graph, with the clip that waits and the clip that does not. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/derived/contracts.h"
+#include "bench/derived/graph_gain.h"
+#include "bench/suites/graph_contract.h"
+#include "bench/suites/suite.h"
+#include "bench/suites/train_case.h"
+#include "kernels/core/op.h"
+
+/* Graph against eager: the largest |a - b| of any gradient, and ||a - b|| / ||b||. NaN wins. */
+typedef struct apart {
+    double max, rel;
+} apart;
+
+static apart compare(const float *a, const float *b, size_t n)
+{
+    double worst = 0, sum = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double d = fabs((double)a[i] - (double)b[i]);
+        if (!(d <= worst)) worst = d;
+        sum += d * d;
+        norm += (double)b[i] * (double)b[i];
+    }
+    return (apart){worst, norm > 0 ? sqrt(sum / norm) : sqrt(sum)};
+}
+
+/* The gradients of a replay beside those of the eager call. */
+static pb_status graph_difference(pb_ctx *ctx, pb_trainer *t, apart *out)
+{
+    float *eager = NULL, *replayed = NULL;
+    pb_graph *g;
+    size_t n;
+    PB_TRY(pb_backward_and_clip(ctx, t));
+    PB_TRY(pb_record(ctx, pb_backward_and_clip, t, &g));
+    pb_status s = pb_gradient_copy(t, &eager, &n);
+    if (s == PB_OK) s = pb_replay(ctx, g);
+    if (s == PB_OK) s = pb_gradient_copy(t, &replayed, &n);
+    if (s == PB_OK) *out = compare(replayed, eager, n);
+    free(eager);
+    free(replayed);
+    pb_graph_free(ctx, g);
+    return s;
+}
+
+/* Implementations that declare themselves deterministic must give the same bits; the faster ones that a GPU may have
+ * beside them may vary from run to run, within a bound. */
+static pb_status check_graph(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink, pb_check *v)
+{
+    /* Another order of f32 sums turns roundings of bf16 over: runs may be as far apart as each may be from the truth.
+     */
+    const double bound = pb_gradient_bound(pb_trainer_config(t)->model.dtype);
+    apart same = {0}, fast = {0};
+    ctx->deterministic = true;
+    pb_status s = graph_difference(ctx, t, &same);
+    ctx->deterministic = false;
+    if (s == PB_OK && ctx->id != PB_CPU) s = graph_difference(ctx, t, &fast);
+    if (s == PB_EUNSUPPORTED) return PB_OK; /* the measurement will say so */
+    PB_TRY(s);
+    if (!(same.max <= 0)) {
+        v->status = "wrong";
+        snprintf(v->note, sizeof v->note, "graph and eager gradients differ by %g", same.max);
+    } else if (!(fast.rel <= bound)) {
+        v->status = "wrong";
+        snprintf(v->note, sizeof v->note, "two runs differ by %g of the gradient, at most %g", fast.rel, bound);
+    }
+    PB_TRY(pb_emit(sink, c, "graph_difference", same.max, 0, v->status, v->note));
+    return ctx->id == PB_CPU ? PB_OK : pb_emit(sink, c, "run_variation", fast.rel, 0, v->status, v->note);
+}
+
+/* Emits the checks and says whether the case may have a time. */
+static pb_status check(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, pb_sink *sink, pb_check *v)
+{
+    double loss = 0;
+    PB_TRY(pb_train_case_gradient(ctx, c, t, sink, v));
+    PB_TRY(pb_trainer_loss(t, &loss));
+    PB_TRY(pb_emit(sink, c, "loss", loss, 0, isfinite(loss) ? "ok" : "wrong", isfinite(loss) ? "" : "not finite"));
+    return graph ? check_graph(ctx, c, t, sink, v) : PB_OK;
+}
+
+static pb_status emit_rows(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_timing *timing, pb_sink *sink)
+{
+    const pb_train_config *cfg = pb_trainer_config(t);
+    PB_TRY(pb_emit_timing(sink, c, "backward_time", timing, ""));
+    PB_TRY(pb_emit(sink, c, "tokens_per_second", cfg->B * cfg->S / timing->median, timing->n, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "launches", timing->launches, 0, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "waits", timing->waits, 0, "ok", ""));
+    if (ctx->id != PB_CPU) PB_TRY(pb_emit(sink, c, "host_time", timing->host_median, timing->n, "ok", ""));
+    if (pb_train_case_graph(c)) PB_TRY(pb_emit_graph(sink, c, timing));
+    return pb_train_case_memory(ctx, c, sink);
+}
+
+static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, pb_sink *sink)
+{
+    pb_timing *timing = malloc(sizeof *timing);
+    if (!timing) return pb_fail(PB_ENOMEM, "no memory for samples");
+    pb_measure_opts o = pb_sink_measure(
+        sink,
+        (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 40, .min_time = ctx->id == PB_CPU ? 1 : 0.3});
+    o.graph = graph;
+    pb_status s = pb_train_case_fresh(ctx, t);
+    if (s == PB_OK) s = pb_measure(ctx, pb_backward_and_clip, t, &o, timing);
+    if (s == PB_EUNSUPPORTED) s = pb_emit(sink, c, "backward_time", (double)NAN, 0, "unsupported", pb_error());
+    else if (s == PB_OK) s = emit_rows(ctx, c, t, timing, sink);
+    free(timing);
+    return s;
+}
+
+static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    const bool graph = pb_train_case_graph(c);
+    pb_check v;
+    pb_trainer *t;
+    PB_TRY(pb_train_case_open(ctx, c, &t));
+    pb_status s = check(ctx, c, t, graph, sink, &v);
+    if (s == PB_OK && strcmp(v.status, "ok") != 0)
+        s = pb_emit(sink, c, "backward_time", (double)NAN, 0, v.status, v.note);
+    else if (s == PB_OK) s = measure(ctx, c, t, graph, sink);
+    pb_trainer_close(t);
+    return s;
+}
+
+/* Weights are drawn (and quantised), the check takes three forward and two backward passes, then come the
+ * samples; a backward pass costs one forward when only adapters are trained, two when everything is. */
+static double expect(const pb_case *c)
+{
+    const double forward = pb_train_case_seconds(c);
+    const char *tuning = pb_case_get(c, "tuning");
+    const double backward = forward * (tuning && strcmp(tuning, "full") == 0 ? 2 : 1);
+    const double samples = backward * 5 > 1 ? backward * 5 : 1;
+    return 1 + 4 * forward + 4 * backward + samples;
+}
+
+static const char *const grid[] = {"tuning=lora batch=1,4 mode=eager,graph clip=sync,fused",
+                                   "tuning=full,qlora batch=1 mode=eager,graph clip=fused", NULL};
+static const char *const full_grid[] = {
+    "tuning=full,lora,qlora batch=1,2,4,8 seq=128,256,512 mode=eager,graph clip=sync,fused,multi", NULL};
+
+/* The arms that the seeds compare, in the range where a graph may pay and where it does not; three launches of it fit
+ * one command of ten minutes on an H200. */
+#define DEVICE      "dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b "
+#define ARMS(cases) cases " mode=eager clip=sync,fused", cases " mode=graph clip=fused"
+static const char *const device_grid[] = {ARMS(DEVICE "tuning=lora batch=1,4 seq=128,512"),
+                                          ARMS(DEVICE "tuning=qlora batch=1,4 seq=128,512,2048"),
+                                          ARMS("dtype=bf16 model=qwen2.5-0.5b tuning=full batch=1,4 seq=512"), NULL};
+static const char *const device_full_grid[] = {
+    DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=eager clip=sync,fused,multi",
+    DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=graph clip=fused,multi", NULL};
+
+static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
+{
+    PB_TRY(pb_contract_ratios(ctx, sink));
+    PB_TRY(pb_graph_contracts(ctx, sink));
+    return ctx->id == PB_CPU ? PB_OK : pb_graph_gain_conclude(sink, "backward", "backward_time");
+}
+
+const pb_suite pb_suite_backward = {
+    .name = "backward",
+    .what = "what a recorded graph and a fused clip buy in the backward pass of a real model",
+    .axes = PB_TRAIN_AXES " batch=1 clip=fused mode=eager seq=128 tuning=lora",
+    .grid = grid,
+    .full_grid = full_grid,
+    .device_grid = device_grid,
+    .device_full_grid = device_full_grid,
+    .check = pb_train_case_check,
+    .expect = expect,
+    .device_expect = pb_train_case_device_seconds,
+    .run = run,
+    .conclude = conclude,
+};

@@ -1,0 +1,230 @@
+/* suite_ceiling.c - what this machine can do at best; every launch of every suite measures it first. */
+#include <cblas.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/derived/contracts.h"
+#include "bench/suites/ceiling_device.h"
+#include "bench/suites/suite.h"
+#include "kernels/core/arena.h"
+#include "kernels/core/gemm.h"
+#include "kernels/core/op.h"
+#include "os/interrupt.h"
+#include "profiles/ranges.h"
+
+enum { CALLS = 1 << 20, N = 2048 };
+
+/* ---- copy ------------------------------------------------------------------------------------------ */
+
+typedef struct copy {
+    void *to, *from; /* [bytes] each */
+    size_t bytes;
+} copy;
+
+static pb_status run_copy(pb_ctx *ctx, void *self)
+{
+    const copy *c = self;
+    return pb_copy(ctx, c->to, c->from, c->bytes);
+}
+
+static pb_status measure_copy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    copy job;
+    pb_arena a;
+    pb_timing t;
+    char note[64];
+    const size_t mib = ctx->id == PB_CPU ? 256 : 1024;
+    pb_arena_begin(&a, ctx);
+    for (int pass = 0; pass < 2; pass++) {
+        job = (copy){pb_carve(&a, mib << 20), pb_carve(&a, mib << 20), mib << 20};
+        if (!pass) PB_TRY(pb_arena_commit(&a));
+    }
+    pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    o.queued = ctx->id != PB_CPU;
+    pb_status s = pb_measure(ctx, run_copy, &job, &o, &t);
+    pb_arena_free(&a);
+    PB_TRY(s);
+    snprintf(note, sizeof note, "%zu MiB read and %zu MiB written", mib, mib);
+    return pb_emit_rate(sink, c, "copy_rate", 2 * (double)job.bytes, &t, note);
+}
+
+/* ---- matrix product on the CPU --------------------------------------------------------------------------------- */
+
+typedef struct product {
+    float *a, *b, *c; /* [N,N] */
+    pb_gemm ours;
+} product;
+
+static pb_status run_blas(pb_ctx *ctx, void *self)
+{
+    product *p = self;
+    (void)ctx;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, N, N, N, 1, p->a, N, p->b, N, 0, p->c, N);
+    return PB_OK;
+}
+
+static pb_status run_ours(pb_ctx *ctx, void *self)
+{
+    (void)ctx;
+    pb_gemm_best(&((product *)self)->ours);
+    return PB_OK;
+}
+
+static void fill(product *p)
+{
+#pragma omp parallel for
+    for (size_t i = 0; i < (size_t)N * N; i++) {
+        p->a[i] = (float)pb_uniform(1, i) - 0.5f;
+        p->b[i] = (float)pb_uniform(2, i) - 0.5f;
+    }
+}
+
+/* Whether our engine gives what the library gave in `want`. */
+static bool ours_agrees(product *p, const float *want)
+{
+    p->ours.c = p->c;
+    memset(p->c, 0xff, sizeof(float) * N * N);
+    pb_gemm_best(&p->ours);
+    pb_diff d = pb_diff_arrays(want, p->c, (size_t)N * N, PB_F32);
+    return pb_diff_ok(&d, 1e-5);
+}
+
+static pb_status time_products(pb_ctx *ctx, const pb_case *c, product *p, float *want, pb_sink *sink)
+{
+    const double flops = 2.0 * N * N * N;
+    const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    pb_timing blas, ours;
+    char note[128];
+    PB_TRY(pb_measure(ctx, run_blas, p, &o, &blas));
+    snprintf(note, sizeof note, "openblas %.4g FLOP/s", flops / blas.median);
+    memcpy(want, p->c, sizeof(float) * N * N);
+    if (pb_interrupted() || !ours_agrees(p, want)) return pb_emit_rate(sink, c, "matmul_rate", flops, &blas, note);
+    PB_TRY(pb_measure(ctx, run_ours, p, &o, &ours));
+    snprintf(note, sizeof note, "openblas %.4g, plumb %.4g FLOP/s", flops / blas.median, flops / ours.median);
+    return pb_emit_rate(sink, c, "matmul_rate", flops, ours.median < blas.median ? &ours : &blas, note);
+}
+
+static pb_status measure_matmul(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    const size_t bytes = sizeof(float) * N * N;
+    product p;
+    float *want = NULL;
+    pb_arena a;
+    pb_arena_begin(&a, ctx);
+    for (int pass = 0; pass < 2; pass++) {
+        p = (product){.a = pb_carve(&a, bytes), .b = pb_carve(&a, bytes), .c = pb_carve(&a, bytes)};
+        want = pb_carve(&a, bytes);
+        p.ours = (pb_gemm){.M = N, .N = N, .K = N, .a = {p.a, N, PB_F32}, .b = {p.b, N, PB_F32}, .ldc = N, .alpha = 1};
+        p.ours.workspace = pb_carve(&a, pb_gemm_workspace(&p.ours));
+        if (!pass) PB_TRY(pb_arena_commit(&a));
+    }
+    fill(&p);
+    pb_status s = time_products(ctx, c, &p, want, sink);
+    pb_arena_free(&a);
+    return s;
+}
+
+/* ---- one call on the CPU ----------------------------------------------------------------------------------------- */
+
+typedef pb_status (*callee)(pb_ctx *ctx, void *self);
+
+static pb_status count_one(pb_ctx *ctx, void *self)
+{
+    (void)ctx;
+    ++*(volatile long *)self;
+    return PB_OK;
+}
+
+static pb_status run_calls(pb_ctx *ctx, void *self)
+{
+    static callee volatile table[] = {count_one, count_one}; /* volatile: looked up every time */
+    for (int i = 0; i < CALLS; i++) PB_TRY(table[i & 1](ctx, self));
+    return PB_OK;
+}
+
+static pb_status measure_call(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    long counter = 0;
+    pb_timing t;
+    const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    PB_TRY(pb_measure(ctx, run_calls, &counter, &o, &t));
+    for (int i = 0; i < t.n; i++) t.seconds[i] /= CALLS;
+    t.median /= CALLS;
+    return pb_emit_timing(sink, c, "call_time", &t, "a call through a table that adds 1");
+}
+
+/* ---- one range on the host ------------------------------------------------------------------------------- */
+
+/* Whatever lies here may change the flag that a range tests, as an op between its ends may; so each end tests it. */
+#define ANYTHING() __asm__ volatile("" ::: "memory")
+
+static pb_status run_ranges(pb_ctx *ctx, void *self)
+{
+    (void)ctx;
+    for (int i = 0; i < CALLS; i++) {
+        pb_range_push(self);
+        ANYTHING();
+        pb_range_pop();
+        ANYTHING();
+    }
+    return PB_OK;
+}
+
+/* The host's time, whatever the device: the ends of a range are no work for it. */
+static pb_status measure_range(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    static char name[] = "range";
+    static const char how[] = "a range is begun and ended; no tool listens";
+    pb_timing t;
+    const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    if (pb_ranges_on) {
+        PB_TRY(pb_contract_emit(sink, "NVTX-RANGE", NULL, 0, 0, false, "a tool listens"));
+        return pb_fail(PB_EUNSUPPORTED, "a tool listens to the ranges: their cost without one cannot be measured");
+    }
+    PB_TRY(pb_measure(ctx, run_ranges, name, &o, &t));
+    for (int i = 0; i < t.n; i++) t.seconds[i] = t.host[i] / CALLS;
+    t.median = t.host_median / CALLS;
+    PB_TRY(pb_emit_timing(sink, c, "range_time", &t, how));
+    return t.n ? pb_contract_emit(sink, "NVTX-RANGE", NULL, 0, t.median, true, how) : PB_OK;
+}
+
+/* ---- the suite ------------------------------------------------------------------------------------------ */
+
+static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    static const struct {
+        const char *name;
+        pb_status (*on_cpu)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
+        pb_status (*on_device)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
+    } cases[] = {
+        {"copy", measure_copy, measure_copy},        {"matmul", measure_matmul, pb_ceiling_matmul},
+        {"matmul_f32", NULL, pb_ceiling_matmul_f32}, {"call", measure_call, NULL},
+        {"range", measure_range, measure_range},     {"launch", NULL, pb_ceiling_launch},
+        {"l2_reduce", NULL, pb_ceiling_l2_reduce},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (strcmp(cases[i].name, c->name) != 0) continue;
+        if (ctx->id == PB_CPU && cases[i].on_cpu) return cases[i].on_cpu(ctx, c, sink);
+        if (ctx->id != PB_CPU && cases[i].on_device) return cases[i].on_device(ctx, c, sink);
+        return pb_fail(PB_EUNSUPPORTED, "ceiling/%s is not measured on %s", c->name, ctx->be->name);
+    }
+    return pb_fail(PB_EINVAL, "suite ceiling has no case '%s'", c->name);
+}
+
+static double expect(const pb_case *c)
+{
+    return strcmp(c->name, "copy") == 0 || strncmp(c->name, "matmul", 6) == 0 ? 1.5 : 0.3;
+}
+
+static const char *const grid[] = {"copy,matmul,call,range", NULL};
+static const char *const device_grid[] = {"copy,matmul,matmul_f32,l2_reduce,launch,range", NULL};
+
+const pb_suite pb_suite_ceiling = {
+    .name = "ceiling",
+    .what = "what this machine can do at best: copy, matrix product, one indirect call or launch, one range",
+    .axes = "",
+    .grid = grid,
+    .device_grid = device_grid,
+    .expect = expect,
+    .run = run,
+};

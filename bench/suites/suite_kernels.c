@@ -1,0 +1,343 @@
+/* suite_kernels.c - every op: time, rate, share of the ceilings of the same launch, and its error against
+ * the reference in the same rows. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/derived/bars.h"
+#include "bench/suites/suite.h"
+#include "kernels/core/cpu.h"
+#include "kernels/core/op.h"
+#include "os/interrupt.h"
+
+/* An op that does this many FLOPs a byte or more is reported in FLOP/s, any other in B/s. */
+static const double flops_per_byte = 16;
+
+/* ---- axes ---------------------------------------------------------------------------------------------- */
+
+static bool float_dtype(const char *name, pb_dtype *out)
+{
+    for (int t = 0; t < PB_NFLOAT; t++)
+        if (strcmp(pb_dtype_name((pb_dtype)t), name) == 0) {
+            *out = (pb_dtype)t;
+            return true;
+        }
+    return false;
+}
+
+/* "B1.S256.D576" as the dims of an op. */
+static pb_status parse_shape(const pb_op *op, const char *text, int *dim)
+{
+    const char *at = text;
+    for (int i = 0; op->axes[i]; i++) {
+        char *end;
+        if (*at == '.') at++;
+        if (*at++ != op->axes[i] || !isdigit((unsigned char)*at))
+            return pb_fail(PB_EINVAL, "%s: shape %s does not fit its axes %s", op->name, text, op->axes);
+        dim[i] = (int)strtol(at, &end, 10);
+        at = end;
+    }
+    return *at ? pb_fail(PB_EINVAL, "%s: shape %s has more than its axes %s", op->name, text, op->axes) : PB_OK;
+}
+
+/* ---- one bound call -------------------------------------------------------------------------------------- */
+
+typedef struct call {
+    const pb_op *op;
+    void *args;
+    pb_binder b;
+    void *saved[PB_MAX_BOUND]; /* read-write tensors as they were, in device memory */
+} call;
+
+static size_t bytes_of(const pb_bound *t)
+{
+    return t->rows ? ((t->rows - 1) * t->ld + t->cols) * pb_dtype_size(t->dtype) : 0;
+}
+
+static void call_close(call *c)
+{
+    for (int i = 0; i < c->b.n; i++) pb_release(c->b.ctx, c->saved[i]);
+    pb_unbind(&c->b);
+    free(c->args);
+}
+
+static pb_status save(call *c)
+{
+    for (int i = 0; i < c->b.n; i++) {
+        const pb_bound *t = &c->b.t[i];
+        if (t->role != PB_ROLE_INOUT) continue;
+        PB_TRY(pb_alloc(c->b.ctx, bytes_of(t), &c->saved[i]));
+        PB_TRY(pb_copy(c->b.ctx, c->saved[i], t->p, bytes_of(t)));
+    }
+    return PB_OK;
+}
+
+/* A pb_fn: puts read-write tensors back, so that a thousand calls do not run off to zero or infinity. */
+static pb_status restore(pb_ctx *ctx, void *self)
+{
+    call *c = self;
+    for (int i = 0; i < c->b.n; i++)
+        if (c->saved[i]) PB_TRY(pb_copy(ctx, c->b.t[i].p, c->saved[i], bytes_of(&c->b.t[i])));
+    return PB_OK;
+}
+
+/* On failure the call holds nothing. Inputs that another op produces are made on the CPU and copied. */
+static pb_status call_open(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, const int *dim, pb_dtype t, call *out)
+{
+    *out = (call){op, calloc(1, op->args_size), {.ctx = ctx, .dtype = t, .seed = 7}, {0}};
+    pb_status s = out->args ? op->bind(&out->b, dim, out->args) : pb_fail(PB_ENOMEM, "no memory for a call");
+    if (s == PB_OK && op->prepare && ctx->id == PB_CPU) s = op->prepare(cpu, out->args);
+    if (s == PB_OK && op->prepare && ctx->id != PB_CPU) {
+        call twin;
+        s = call_open(cpu, cpu, op, dim, t, &twin);
+        if (s == PB_OK) {
+            s = pb_copy_inputs(&out->b, &twin.b);
+            call_close(&twin);
+        }
+    }
+    if (s == PB_OK && op->prepare) s = pb_copy_inputs(&out->b, &out->b); /* checksums of what it wrote */
+    if (s != PB_OK) call_close(out);
+    return s;
+}
+
+static pb_status run_call(pb_ctx *ctx, void *self) { return pb_op_run(ctx, ((call *)self)->op, ((call *)self)->args); }
+
+/* ---- cases --------------------------------------------------------------------------------------------- */
+
+static bool runs_here(const pb_impl *i) { return !i->available || i->available(); }
+
+static bool instruction_set(const char *name)
+{
+#define X(isa, has, ...)                                                                                               \
+    if (strcmp(name, #isa) == 0) return true;
+    PB_ISA_MAP(X, )
+#undef X
+    return false;
+}
+
+/* The first of the op's edge shapes from `from` on that plan->impl takes in this type, NULL: none. It asks of addresses
+ * alone (`plan` has no memory): tensors with values take seconds in every launch. */
+static pb_status find_edge(pb_ctx *plan, const pb_op *op, pb_dtype t, const pb_dims *from, const pb_dims **out)
+{
+    const pb_dims *dim = from;
+    for (bool taken = false; (*dim)[0] && !taken; dim += !taken) {
+        call c = {op, calloc(1, op->args_size), {.ctx = plan, .dtype = t, .seed = 7}, {0}};
+        pb_status s = c.args ? op->bind(&c.b, *dim, c.args) : pb_fail(PB_ENOMEM, "no memory for a call");
+        if (s == PB_OK) taken = pb_op_pick(plan, op, c.args) != NULL;
+        call_close(&c);
+        PB_TRY(s);
+    }
+    *out = (*dim)[0] ? dim : NULL;
+    return PB_OK;
+}
+
+typedef struct adder {
+    pb_status (*add)(void *user, const pb_case *c);
+    void *user;
+    bool full, device;
+} adder;
+
+static pb_status add_grid(const pb_op *op, const pb_impl *impl, pb_dtype t, const pb_dims *grid, bool all,
+                          const adder *to)
+{
+    for (const pb_dims *dim = grid; (*dim)[0] && (all || dim == grid); dim++) {
+        char shape[PB_AXIS_TEXT];
+        pb_case c = {.suite = "kernels"};
+        pb_dims_text(op, *dim, shape, sizeof shape);
+        snprintf(c.name, sizeof c.name, "%s", op->name);
+        PB_TRY(pb_case_set(&c, "shape", shape));
+        PB_TRY(pb_case_set(&c, "dtype", pb_dtype_name(t)));
+        PB_TRY(pb_case_set(&c, "impl", impl->name));
+        pb_case_finish(&c);
+        PB_TRY(to->add(to->user, &c));
+    }
+    return PB_OK;
+}
+
+/* Not full: the first shape of the grid, and on a GPU every shape that is there for it. */
+static pb_status add_shapes(const pb_op *op, const pb_impl *impl, pb_dtype t, const adder *to)
+{
+    PB_TRY(add_grid(op, impl, t, op->grid, to->full, to));
+    return to->device && op->device_grid ? add_grid(op, impl, t, op->device_grid, true, to) : PB_OK;
+}
+
+static pb_status add_impl(pb_ctx *plan, const pb_op *op, const pb_impl *impl, const adder *to)
+{
+    plan->impl = impl->name;
+    for (int t = 0; t < (op->f32_only ? 1 : PB_NFLOAT); t++) {
+        const pb_dims *edge;
+        PB_TRY(find_edge(plan, op, (pb_dtype)t, op->edge, &edge));
+        if (edge) PB_TRY(add_shapes(op, impl, (pb_dtype)t, to));
+    }
+    return PB_OK;
+}
+
+/* What takes every call and is there for those that nothing better takes. */
+static bool fallback(const char *name) { return strcmp(name, "ref") == 0 || strcmp(name, "simt") == 0; }
+
+/* Not full: of the instruction sets only the best that runs here, and no fallback. */
+static pb_status add_op(pb_ctx *plan, const pb_op *op, const adder *to)
+{
+    bool vectorised = false;
+    for (const pb_impl *i = op->impls[plan->id]; i->name; i++) {
+        bool isa = instruction_set(i->name), worse = isa && vectorised;
+        if (!runs_here(i)) continue;
+        vectorised |= isa;
+        if (to->full || (!worse && !fallback(i->name))) PB_TRY(add_impl(plan, op, i, to));
+    }
+    return PB_OK;
+}
+
+static pb_status enumerate(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user)
+{
+    const adder to = {add, user, full, ctx->id != PB_CPU};
+    pb_ctx plan;
+    pb_status s = pb_ctx_open_plan(&plan, ctx->id);
+    if (s != PB_OK) return s;
+    for (const pb_op *const *op = pb_ops; *op && s == PB_OK; op++) s = add_op(&plan, *op, &to);
+    pb_ctx_close(&plan);
+    return s;
+}
+
+/* ---- correctness ------------------------------------------------------------------------------------------- */
+
+static pb_status compare_calls(pb_ctx *ctx, pb_ctx *cpu, call *want, call *got, pb_diff *d)
+{
+    PB_TRY(pb_copy_inputs(&got->b, &want->b));
+    cpu->impl = "ref";
+    pb_status s = run_call(cpu, want);
+    cpu->impl = NULL;
+    PB_TRY(s);
+    PB_TRY(run_call(ctx, got));
+    PB_TRY(pb_sync(ctx));
+    PB_TRY(pb_check_guards(&got->b));
+    return pb_compare(&want->b, &got->b, d);
+}
+
+/* The error of the implementation on one small shape. EUNSUPPORTED: it does not take it. */
+static pb_status error_on(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, const int *dim, pb_dtype t, pb_diff *d)
+{
+    call want, got;
+    PB_TRY(call_open(cpu, cpu, op, dim, t, &want));
+    pb_status s = call_open(ctx, cpu, op, dim, t, &got);
+    if (s == PB_OK) {
+        s = compare_calls(ctx, cpu, &want, &got, d);
+        call_close(&got);
+    }
+    call_close(&want);
+    return s;
+}
+
+static pb_status error_on_edge(pb_ctx *ctx, pb_ctx *cpu, pb_ctx *plan, const pb_op *op, pb_dtype t, pb_diff *d)
+{
+    for (const pb_dims *dim = op->edge;; dim++) {
+        PB_TRY(find_edge(plan, op, t, dim, &dim));
+        if (!dim) return pb_fail(PB_EUNSUPPORTED, "%s.%s takes no edge shape", op->name, ctx->impl);
+        const pb_status s = error_on(ctx, cpu, op, *dim, t, d);
+        if (s != PB_EUNSUPPORTED) return s;
+    }
+}
+
+/* On the first edge shape that it takes. */
+static pb_status measure_error(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, pb_dtype t, pb_diff *d)
+{
+    pb_ctx plan;
+    PB_TRY(pb_ctx_open_plan(&plan, ctx->id));
+    plan.impl = ctx->impl;
+    const pb_status s = error_on_edge(ctx, cpu, &plan, op, t, d);
+    pb_ctx_close(&plan);
+    return s;
+}
+
+/* Cold: what a kernel finds in the cache is not its own merit. Queued: most take less than a launch. */
+#define DEVICE_USUAL                                                                                                   \
+    .warmup = 2, .min_samples = 20, .max_samples = PB_MAX_SAMPLES, .min_time = 0.05, .flush = true, .queued = true
+
+/* ---- rows ---------------------------------------------------------------------------------------------------- */
+
+static pb_status emit_rates(const pb_case *c, pb_cost cost, const pb_timing *t, pb_sink *sink)
+{
+    const char *dtype = pb_case_get(c, "dtype");
+    const bool own = dtype && strcmp(dtype, "f32") == 0 && pb_sink_ceiling(sink, "matmul_f32_rate") > 0;
+    const double copy = pb_sink_ceiling(sink, "copy_rate"),
+                 matmul = pb_sink_ceiling(sink, own ? "matmul_f32_rate" : "matmul_rate");
+    const bool arithmetic = cost.flops >= flops_per_byte * cost.bytes;
+    const double work = arithmetic ? cost.flops : cost.bytes, by_bytes = cost.bytes / copy,
+                 by_flops = cost.flops / matmul;
+    if (!(work > 0) || pb_interrupted()) return PB_OK;
+    PB_TRY(pb_emit(sink, c, arithmetic ? "kernel_flops" : "kernel_rate", work / t->median, 0, "ok", NULL));
+    if (!(copy > 0) || !(matmul > 0))
+        return pb_emit(sink, c, "floor_share", (double)NAN, 0, "unsupported", "this launch has no ceilings");
+    return pb_emit(sink, c, "floor_share", (by_bytes > by_flops ? by_bytes : by_flops) / t->median, 0, "ok", NULL);
+}
+
+static pb_status time_call(pb_ctx *ctx, const pb_case *c, call *k, pb_sink *sink)
+{
+    pb_timing t;
+    const pb_measure_opts on_cpu = {PB_MEASURE_USUAL}, on_device = {DEVICE_USUAL};
+    pb_measure_opts o = pb_sink_measure(sink, ctx->id == PB_CPU ? on_cpu : on_device);
+    PB_TRY(save(k));
+    o.before = restore;
+    o.before_self = k;
+    PB_TRY(pb_measure(ctx, run_call, k, &o, &t));
+    PB_TRY(pb_emit_timing(sink, c, "kernel_time", &t, NULL));
+    return emit_rates(c, k->op->cost ? k->op->cost(k->args) : (pb_cost){0}, &t, sink);
+}
+
+static pb_status time_shape(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_op *op, pb_dtype t, pb_sink *sink)
+{
+    pb_dims dim = {0};
+    call k;
+    PB_TRY(parse_shape(op, pb_case_get(c, "shape"), dim));
+    PB_TRY(call_open(ctx, cpu, op, dim, t, &k));
+    pb_status s = pb_op_pick(ctx, op, k.args)
+                      ? time_call(ctx, c, &k, sink)
+                      : pb_fail(PB_EUNSUPPORTED, "%s.%s does not take this shape and type", op->name, ctx->impl);
+    call_close(&k);
+    return s;
+}
+
+/* A wrong result has no time: only the error's row, and the reason. */
+static pb_status measure(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_op *op, pb_dtype t, pb_sink *sink)
+{
+    char note[192];
+    pb_diff d = {.tensor = ""};
+    pb_status s = measure_error(ctx, cpu, op, t, &d);
+    if (s == PB_EWRONG) return pb_emit(sink, c, "error", (double)NAN, 0, "wrong", pb_error());
+    PB_TRY(s);
+    if (!pb_diff_ok(&d, op->tol[t])) {
+        snprintf(note, sizeof note, "%s differs from ref: rel %.3g, largest %.3g, tolerance %.3g", d.tensor, d.rel,
+                 d.max, op->tol[t]);
+        return pb_emit(sink, c, "error", d.rel, 0, "wrong", note);
+    }
+    PB_TRY(pb_emit(sink, c, "error", d.rel, 0, "ok", NULL));
+    return time_shape(ctx, cpu, c, op, t, sink);
+}
+
+static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    const pb_op *op = pb_op_find(c->name);
+    pb_dtype t;
+    pb_ctx cpu;
+    if (!op) return pb_fail(PB_EINVAL, "there is no op '%s'", c->name);
+    if (!float_dtype(pb_case_get(c, "dtype"), &t)) return pb_fail(PB_EINVAL, "dtype %s", pb_case_get(c, "dtype"));
+    PB_TRY(pb_ctx_open(&cpu, PB_CPU, 0));
+    pb_status s = measure(ctx, &cpu, c, op, t, sink);
+    pb_ctx_close(&cpu);
+    return s;
+}
+
+static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
+{
+    return ctx->id == PB_CPU ? PB_OK : pb_bars_conclude(sink, "kernels");
+}
+
+const pb_suite pb_suite_kernels = {
+    .name = "kernels",
+    .what = "every op of kernels/ops.def against the ceilings of the same run",
+    .axes = "dtype=* impl=!ref shape=*",
+    .enumerate = enumerate,
+    .run = run,
+    .conclude = conclude,
+};

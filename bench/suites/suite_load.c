@@ -1,0 +1,180 @@
+/* suite_load.c - loading a model: the time of it against reading its files, quantisation on the way, peak memory.
+ *
+ * The folder is written anew for every case and stays in the page cache, for reader and loader alike: what is compared
+ * is the work beside the disk. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bench/derived/contracts.h"
+#include "bench/suites/suite.h"
+#include "bench/suites/train_case.h"
+#include "kernels/core/op.h"
+#include "os/memory.h"
+#include "trainer/hf/hf_load.h"
+#include "trainer/hf/hf_save.h"
+
+enum { READ_CHUNK = 1 << 20 };
+
+typedef struct folder {
+    char dir[256], file[300];
+    double bytes;
+} folder;
+
+typedef struct reading {
+    const folder *f;
+    unsigned char *room; /* [f->bytes] */
+} reading;
+
+/* ---- the folder ----------------------------------------------------------------------------------- */
+
+static pb_status config(const pb_case *c, bool load, pb_model_config *out)
+{
+    pb_train_config t;
+    pb_case plain = *c;
+    if (!load) PB_TRY(pb_case_set(&plain, "tuning", "full"));
+    PB_TRY(pb_train_case_config(&plain, &t));
+    t.model.frozen = true;
+    t.model.blank = load;
+    *out = t.model;
+    return PB_OK;
+}
+
+static pb_status write_folder(pb_ctx *ctx, const pb_case *c, folder *f)
+{
+    pb_model_config cfg;
+    pb_model m;
+    struct stat st;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(f->dir, sizeof f->dir, "%s/plumb-load-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    PB_TRY(config(c, false, &cfg));
+    if (!mkdtemp(f->dir)) return pb_fail(PB_EIO, "%s: it cannot be made", f->dir);
+    snprintf(f->file, sizeof f->file, "%s/model.safetensors", f->dir);
+    PB_TRY(pb_model_open(ctx, &cfg, &m));
+    const pb_status s = pb_model_save_hf(&m, f->dir, &(pb_hf_save_config){.shard = (size_t)1 << 62});
+    pb_model_close(&m);
+    PB_TRY(s);
+    if (stat(f->file, &st) != 0) return pb_fail(PB_EIO, "%s: it was not written", f->file);
+    f->bytes = (double)st.st_size;
+    return PB_OK;
+}
+
+static void remove_folder(const folder *f)
+{
+    char config[300];
+    snprintf(config, sizeof config, "%s/config.json", f->dir);
+    (void)unlink(f->file), (void)unlink(config), (void)rmdir(f->dir);
+}
+
+/* ---- reading and loading ----------------------------------------------------------------------------- */
+
+/* The least that any loader does: the bytes into memory, with all threads. */
+static pb_status read_files(pb_ctx *ctx, void *self)
+{
+    const reading *r = self;
+    const int fd = open(r->f->file, O_RDONLY | O_CLOEXEC);
+    const size_t n = (size_t)r->f->bytes, pieces = (n + READ_CHUNK - 1) / READ_CHUNK;
+    bool whole = fd >= 0;
+    (void)ctx;
+#pragma omp parallel for schedule(static) reduction(&& : whole)
+    for (size_t p = 0; p < pieces; p++) {
+        const size_t at = p * READ_CHUNK, want = n - at < READ_CHUNK ? n - at : READ_CHUNK;
+        whole = pread(fd, r->room + at, want, (off_t)at) == (ssize_t)want && whole;
+    }
+    if (fd >= 0) close(fd);
+    return whole ? PB_OK : pb_fail(PB_EIO, "%s: it cannot be read", r->f->file);
+}
+
+typedef struct loading {
+    pb_model m;
+    const folder *f;
+} loading;
+
+static pb_status load(pb_ctx *ctx, void *self)
+{
+    loading *l = self;
+    (void)ctx;
+    return pb_model_load_hf(&l->m, l->f->dir, NULL);
+}
+
+static pb_status contracts(const pb_ctx *ctx, const pb_case *c, pb_sink *sink, const folder *f, double ratio,
+                           double seconds, double excess)
+{
+    const bool quantised = strcmp(pb_case_get(c, "tuning"), "qlora") == 0;
+    char how[128];
+    snprintf(how, sizeof how, "%.3g GB in the page cache", 1e-9 * f->bytes);
+    if (quantised) PB_TRY(pb_contract_emit(sink, "LOAD-NF4", c->axes, c->n, f->bytes / seconds, true, how));
+    else PB_TRY(pb_contract_emit(sink, "LOAD-RATIO", c->axes, c->n, ratio, true, how));
+    return pb_contract_emit(sink, "LOAD-PEAK", c->axes, c->n, excess, ctx->id == PB_CPU, how);
+}
+
+static pb_measure_opts usual(const pb_sink *sink)
+{
+    return pb_sink_measure(sink, (pb_measure_opts){.warmup = 1, .min_samples = 3, .max_samples = 9, .min_time = 1});
+}
+
+static pb_status measure_reading(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const folder *f, pb_timing *t)
+{
+    const pb_measure_opts o = usual(sink);
+    reading r = {f, malloc((size_t)f->bytes)};
+    if (!r.room) return pb_fail(PB_ENOMEM, "no memory for the %.3g GB of the files", 1e-9 * f->bytes);
+    const pb_status s = pb_measure(ctx, read_files, &r, &o, t); /* the warm-up call touches the memory */
+    free(r.room);
+    PB_TRY(s);
+    return pb_emit_timing(sink, c, "read_time", t, "");
+}
+
+static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const folder *f, pb_timing *t)
+{
+    loading l = {.f = f};
+    pb_model_config cfg;
+    double before, peak = 0, weights;
+    const pb_measure_opts o = usual(sink);
+    PB_TRY(measure_reading(ctx, c, sink, f, t));
+    const double read_time = t->median;
+    PB_TRY(config(c, true, &cfg));
+    PB_TRY(pb_memory_reset_peak());
+    PB_TRY(pb_memory_peak(&before));
+    PB_TRY(pb_model_open(ctx, &cfg, &l.m));
+    weights = (double)l.m.weights.size;
+    pb_status s = pb_measure(ctx, load, &l, &o, t);
+    if (s == PB_OK) s = pb_memory_peak(&peak);
+    pb_model_close(&l.m);
+    PB_TRY(s);
+    PB_TRY(pb_emit_timing(sink, c, "load_time", t, ""));
+    PB_TRY(pb_emit(sink, c, "load_rate", f->bytes / t->median, 0, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "peak_memory", peak, 0, "ok", ""));
+    return contracts(ctx, c, sink, f, t->median / read_time, t->median, peak - before - weights);
+}
+
+static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    folder f = {0};
+    pb_timing *t = malloc(sizeof *t);
+    pb_status s = t ? write_folder(ctx, c, &f) : pb_fail(PB_ENOMEM, "no memory for samples");
+    if (s == PB_OK) s = measure(ctx, c, sink, &f, t);
+    if (*f.dir) remove_folder(&f);
+    free(t);
+    return s;
+}
+
+static double expect(const pb_case *c) { return 4 + 20 * pb_train_case_seconds(c); }
+
+static const char *const grid[] = {"tuning=full,qlora", NULL};
+static const char *const full_grid[] = {"tuning=full,qlora dtype=f32,bf16 model=smollm2-135m,qwen2.5-0.5b,qwen2.5-1.5b",
+                                        NULL};
+
+const pb_suite pb_suite_load = {
+    .name = "load",
+    .what = "a Hugging Face folder into memory, dense and quantised, against reading its files",
+    .axes = "batch=1 clip=multi dtype=bf16 layers=0 mode=eager model=qwen2.5-1.5b rank=16 seq=128 targets=q+v "
+            "tuning=full",
+    .grid = grid,
+    .full_grid = full_grid,
+    .check = pb_train_case_check,
+    .expect = expect,
+    .run = run,
+};

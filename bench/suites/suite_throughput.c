@@ -1,0 +1,277 @@
+/* suite_throughput.c - whole training steps: seconds by phase, tokens a second, peak memory. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/derived/bars.h"
+#include "bench/derived/graph_gain.h"
+#include "bench/measure/slowdown.h"
+#include "bench/measure/time_slice.h"
+#include "bench/stats/median.h"
+#include "bench/suites/suite.h"
+#include "bench/suites/train_case.h"
+#include "bench/suites/v4_step.h"
+#include "kernels/core/clock.h"
+#include "kernels/core/op.h"
+#include "os/interrupt.h"
+#include "os/memory.h"
+
+enum { SAMPLES = 40, MARKS = PB_NPHASES + 1, UNSLOWED = SAMPLES * MARKS };
+
+/* One step with a mark before every phase and one behind the last; and one where the phase ends that is slowed down. */
+static pb_status marked_step(pb_ctx *ctx, pb_trainer *t, const pb_slowdown slow[PB_NPHASES], int sample)
+{
+    const int first = sample * MARKS;
+    for (int i = 0; i < PB_NPHASES; i++) {
+        PB_TRY(ctx->be->mark(ctx, first + i));
+        PB_TRY(pb_phases[i](ctx, t));
+        PB_TRY(pb_slow_down(ctx, &slow[i], first + i, UNSLOWED + first + i));
+    }
+    return ctx->be->mark(ctx, first + PB_NPHASES);
+}
+
+static pb_status slowdown_round(pb_ctx *ctx, pb_trainer *t, pb_slowdown slow[PB_NPHASES])
+{
+    enum { STEPS = 5 };
+    double seconds[STEPS], own[STEPS];
+    for (int s = 0; s < STEPS; s++) PB_TRY(marked_step(ctx, t, slow, s));
+    PB_TRY(pb_sync(ctx));
+    for (int i = 0; i < PB_NPHASES; i++) {
+        for (int s = 0; s < STEPS; s++) {
+            PB_TRY(ctx->be->between(ctx, s * MARKS + i, s * MARKS + i + 1, &seconds[s]));
+            PB_TRY(ctx->be->between(ctx, s * MARKS + i, UNSLOWED + s * MARKS + i, &own[s]));
+        }
+        pb_slowdown_find(seconds, own, STEPS, &slow[i]);
+    }
+    return PB_OK;
+}
+
+/* Of a device's phases; on a CPU a phase is long beside a wait of no time. */
+static pb_status find_slowdown(pb_ctx *ctx, pb_trainer *t, double share, pb_slowdown slow[PB_NPHASES])
+{
+    const pb_counts counts = ctx->counts; /* of the steps that are measured */
+    for (int i = 0; i < PB_NPHASES; i++) slow[i] = (pb_slowdown){.share = share};
+    if (!(share > 0) || ctx->id == PB_CPU) return PB_OK;
+    PB_TRY(ctx->be->delay(ctx, 0)); /* the first may wait */
+    for (int r = 0; r < PB_SLOWDOWN_ROUNDS; r++) PB_TRY(slowdown_round(ctx, t, slow));
+    ctx->counts = counts;
+    return PB_OK;
+}
+
+/* What was achieved, over all phases of a step. */
+static pb_status emit_slowed(pb_ctx *ctx, const pb_case *c, pb_sink *sink, double share, int n)
+{
+    double all[SAMPLES], own[SAMPLES], one;
+    if (!(share > 0)) return PB_OK;
+    for (int s = 0; s < n; s++) {
+        PB_TRY(ctx->be->between(ctx, s * MARKS, s * MARKS + PB_NPHASES, &all[s]));
+        own[s] = 0;
+        for (int i = 0; i < PB_NPHASES; i++, own[s] += one)
+            PB_TRY(ctx->be->between(ctx, s * MARKS + i, UNSLOWED + s * MARKS + i, &one));
+    }
+    return pb_emit_slowed(sink, c, pb_slowed(all, own, n));
+}
+
+static pb_measure_opts usual(const pb_ctx *ctx, const pb_sink *sink)
+{
+    return pb_sink_measure(
+        sink, (pb_measure_opts){
+                  .warmup = 1, .min_samples = 5, .max_samples = SAMPLES, .min_time = ctx->id == PB_CPU ? 1.5 : 0.4});
+}
+
+static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts *o, int *n, double *host)
+{
+    pb_slowdown slow[PB_NPHASES];
+    double total = 0, one;
+    for (int i = 0; i < o->warmup; i++) PB_TRY(pb_train_step(ctx, t)); /* scratch is sized, memory touched */
+    PB_TRY(find_slowdown(ctx, t, o->slowdown, slow));
+    for (*n = 0; *n < o->max_samples && *n < SAMPLES && !pb_interrupted(); ++*n) {
+        if (*n >= o->min_samples && total >= o->min_time) break;
+        const double start = pb_clock_seconds();
+        PB_TRY(marked_step(ctx, t, slow, *n));
+        host[*n] = pb_clock_seconds() - start;
+        PB_TRY(pb_sync(ctx));
+        PB_TRY(ctx->be->between(ctx, *n * MARKS, *n * MARKS + PB_NPHASES, &one));
+        total += one;
+        pb_pulse_beat(o->pulse);
+        pb_turns_pass(o->turns);
+    }
+    return PB_OK;
+}
+
+/* The time between marks `from` and `to` of every sample. */
+static pb_status emit_span(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const char *metric, int n, int from, int to,
+                           double *median)
+{
+    double sorted[SAMPLES];
+    pb_timing *timing = calloc(1, sizeof *timing);
+    if (!timing) return pb_fail(PB_ENOMEM, "no memory for samples");
+    pb_status s = PB_OK;
+    timing->n = n;
+    for (int i = 0; s == PB_OK && i < n; i++) {
+        s = ctx->be->between(ctx, i * MARKS + from, i * MARKS + to, &timing->seconds[i]);
+        sorted[i] = timing->seconds[i];
+    }
+    *median = timing->median = s == PB_OK ? pb_median(sorted, n) : 0;
+    if (s == PB_OK) s = pb_emit_timing(sink, c, metric, timing, "");
+    free(timing);
+    return s;
+}
+
+/* A step as the host sees it. */
+typedef struct host_side {
+    double seconds;
+    int samples;
+    double launches, waits;
+} host_side;
+
+static pb_status emit_host(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const host_side *h)
+{
+    if (ctx->id == PB_CPU) return PB_OK;
+    PB_TRY(pb_emit(sink, c, "host_time", h->seconds, h->samples, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "launches", h->launches, 0, "ok", ""));
+    return pb_emit(sink, c, "waits", h->waits, 0, "ok", "");
+}
+
+static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink, double *step)
+{
+    int n;
+    double phase, host[SAMPLES];
+    const pb_measure_opts o = usual(ctx, sink);
+    const pb_counts before = ctx->counts;
+    PB_TRY(sample_steps(ctx, t, &o, &n, host));
+    if (!n) return PB_OK;
+    PB_TRY(
+        emit_host(ctx, c, sink,
+                  &(host_side){pb_median(host, n), n, (double)(ctx->counts.launches - before.launches) / (n + o.warmup),
+                               (double)(ctx->counts.waits - before.waits - (uint64_t)n) / (n + o.warmup)}));
+    for (int i = 0; i < PB_NPHASES; i++) {
+        char metric[32];
+        snprintf(metric, sizeof metric, "%s_time", pb_phase_names[i]);
+        PB_TRY(emit_span(ctx, c, sink, metric, n, i, i + 1, &phase));
+    }
+    PB_TRY(emit_slowed(ctx, c, sink, o.slowdown, n));
+    return emit_span(ctx, c, sink, "step_time", n, 0, PB_NPHASES, step);
+}
+
+static pb_status graphed(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink, double *step)
+{
+    pb_timing *timing = malloc(sizeof *timing);
+    if (!timing) return pb_fail(PB_ENOMEM, "no memory for samples");
+    pb_measure_opts o = usual(ctx, sink);
+    o.graph = true;
+    pb_status s = pb_measure(ctx, pb_train_step, t, &o, timing);
+    if (s == PB_EUNSUPPORTED) s = pb_emit(sink, c, "step_time", (double)NAN, 0, "unsupported", pb_error());
+    else if (s == PB_OK) {
+        *step = timing->median;
+        s = pb_emit_timing(sink, c, "step_time", timing, "");
+        const host_side h = {timing->host_median, timing->n, timing->launches, timing->waits};
+        if (s == PB_OK) s = pb_emit_graph(sink, c, timing);
+        if (s == PB_OK) s = emit_host(ctx, c, sink, &h);
+    }
+    free(timing);
+    return s;
+}
+
+/* What the step needs and what it does, against the matrix product of the same launch. */
+static pb_status emit_flops(pb_ctx *ctx, const pb_case *c, const pb_trainer *t, double step, pb_sink *sink)
+{
+    const pb_flops f = pb_trainer_flops(t);
+    const double does = f.forward + f.backward, needs = does - f.again;
+    const double ceiling =
+        pb_sink_ceiling(sink, pb_trainer_config(t)->model.dtype == PB_F32 ? "matmul_f32_rate" : "matmul_rate");
+    if (ctx->id == PB_CPU) return PB_OK;
+    PB_TRY(pb_emit(sink, c, "model_flops", needs / step, 0, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "hardware_flops", does / step, 0, "ok", ""));
+    if (!(ceiling > 0)) return pb_emit(sink, c, "mfu", (double)NAN, 0, "unsupported", "this launch has no ceiling");
+    return pb_emit(sink, c, "mfu", needs / step / ceiling, 0, "ok", "");
+}
+
+static pb_status emit_process_memory(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    double peak;
+    if (ctx->id != PB_CPU) return pb_train_case_memory(ctx, c, sink);
+    PB_TRY(pb_memory_peak(&peak));
+    return pb_emit(sink, c, "peak_memory", peak, 0, "ok", "");
+}
+
+static pb_status steps(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink)
+{
+    const pb_train_config *cfg = pb_trainer_config(t);
+    const bool graph = pb_train_case_graph(c);
+    double step = 0, loss;
+    pb_check v;
+    PB_TRY(pb_train_case_gradient(ctx, c, t, sink, &v));
+    if (strcmp(v.status, "ok") != 0) return pb_emit(sink, c, "step_time", (double)NAN, 0, v.status, v.note);
+    if (ctx->id == PB_CPU) PB_TRY(pb_memory_reset_peak());
+    PB_TRY(pb_train_case_fresh(ctx, t));
+    PB_TRY(graph ? graphed(ctx, c, t, sink, &step) : eager(ctx, c, t, sink, &step));
+    if (!(step > 0)) return PB_OK;
+    PB_TRY(pb_trainer_loss(t, &loss));
+    PB_TRY(pb_emit(sink, c, "loss", loss, 0, isfinite(loss) ? "ok" : "wrong", isfinite(loss) ? "" : "not finite"));
+    PB_TRY(pb_emit(sink, c, "tokens_per_second", cfg->B * cfg->S / step, 0, "ok", ""));
+    PB_TRY(emit_flops(ctx, c, t, step, sink));
+    return emit_process_memory(ctx, c, sink);
+}
+
+static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    pb_trainer *t;
+    PB_TRY(pb_train_case_open(ctx, c, &t));
+    pb_status s = steps(ctx, c, t, sink);
+    pb_trainer_close(t);
+    return s;
+}
+
+static double expect(const pb_case *c)
+{
+    const double step = 3.2 * pb_train_case_seconds(c);
+    return 2 + 3 * step + (5 * step > 1.5 ? 5 * step : 1.5);
+}
+
+static const char *const grid[] = {"tuning=full,lora,qlora", NULL};
+static const char *const full_grid[] = {"tuning=full,lora,qlora batch=1,4 seq=128,256,512 mode=eager,graph", NULL};
+
+/* The whole step, forward and optimizer included, eager and as one graph; three launches of it fit one command of ten
+ * minutes on an H200. The bars of bars.def are among its cases. */
+#define DEVICE "dtype=bf16 mode=eager,graph model=qwen2.5-"
+#define BOTH   "0.5b,qwen2.5-1.5b "
+/* One layer of each kind of DeepSeek-V4 at its own sizes, for contract V4-STEP. */
+#define V4_STEP "dtype=bf16 mode=eager,graph model=v4-flash-layer tuning=full attention=dense,sparse batch=1 "
+static const char *const device_grid[] = {DEVICE BOTH "tuning=lora,qlora batch=1,4 seq=512,2048",
+                                          DEVICE BOTH "tuning=lora,qlora batch=1 seq=128",
+                                          "dtype=bf16 mode=eager clip=sync model=qwen2.5-" BOTH
+                                          "tuning=qlora batch=1,4 seq=512,2048",
+                                          DEVICE "0.5b tuning=full batch=1,4 seq=512,2048",
+                                          DEVICE "1.5b tuning=full batch=4 seq=512",
+                                          V4_STEP "seq=4096",
+                                          NULL};
+static const char *const device_full_grid[] = {DEVICE BOTH
+                                               "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048",
+                                               "dtype=bf16 mode=eager clip=sync model=qwen2.5-" BOTH
+                                               "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048",
+                                               V4_STEP "seq=4096,8192,16384", NULL};
+
+static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
+{
+    if (ctx->id == PB_CPU) return PB_OK;
+    PB_TRY(pb_bars_conclude(sink, "throughput"));
+    PB_TRY(pb_v4_step_conclude(sink));
+    return pb_graph_gain_conclude(sink, "throughput", "step_time");
+}
+
+const pb_suite pb_suite_throughput = {
+    .name = "throughput",
+    .what = "whole training steps: seconds by phase, tokens a second, peak memory",
+    .axes = PB_TRAIN_AXES " batch=1 clip=multi mode=eager seq=256 tuning=full",
+    .grid = grid,
+    .full_grid = full_grid,
+    .device_grid = device_grid,
+    .device_full_grid = device_full_grid,
+    .check = pb_train_case_check,
+    .expect = expect,
+    .device_expect = pb_train_case_device_seconds,
+    .run = run,
+    .conclude = conclude,
+};

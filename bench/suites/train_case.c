@@ -1,0 +1,314 @@
+/* train_case.c - trainers from cases, and the check of their gradients. */
+#include "bench/suites/train_case.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/rows/metric.h"
+#include "trainer/data.h"
+
+/* ---- from axes to a configuration ---------------------------------------------------------------- */
+
+static pb_status word(const pb_case *c, const char *axis, const char *const *words, int n, int *out)
+{
+    const char *v = pb_case_get(c, axis);
+    for (int i = 0; v && i < n; i++)
+        if (strcmp(v, words[i]) == 0) {
+            *out = i;
+            return PB_OK;
+        }
+    return pb_fail(PB_EINVAL, "axis %s: '%s' is not one of its words (bench list shows them)", axis, v ? v : "");
+}
+
+static pb_status number(const pb_case *c, const char *axis, long least, long most, int *out)
+{
+    long v;
+    PB_TRY(pb_case_int(c, axis, &v));
+    if (v < least || v > most) return pb_fail(PB_EINVAL, "axis %s: %ld is outside %ld..%ld", axis, v, least, most);
+    *out = (int)v;
+    return PB_OK;
+}
+
+/* "q+v" to bits. */
+static pb_status target_bits(const pb_case *c, unsigned *out)
+{
+    static const char *const words[] = {
+#define X(id, w) w,
+        PB_TARGET_MAP(X)
+#undef X
+    };
+    const char *v = pb_case_get(c, "targets");
+    unsigned bits = 0;
+    while (v && *v) {
+        const size_t n = strcspn(v, "+");
+        int t = 0;
+        while (t < PB_NTARGETS && (strlen(words[t]) != n || strncmp(v, words[t], n) != 0)) t++;
+        if (t == PB_NTARGETS) return pb_fail(PB_EINVAL, "axis targets: '%s' names none of q k v o gate up down", v);
+        bits |= 1u << t;
+        v += n + (v[n] == '+');
+    }
+    *out = bits;
+    return PB_OK;
+}
+
+pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
+{
+    static const char *const tunings[] = {
+#define X(id, w, what) w,
+        PB_TUNING_MAP(X)
+#undef X
+    };
+    static const char *const clips[] = {
+#define X(id, w, what) w,
+        PB_CLIP_MAP(X)
+#undef X
+    };
+    static const char *const attentions[] = {
+#define X(id, w, what) w,
+        PB_ATTENTION_MAP(X)
+#undef X
+    };
+    static const char *const dtypes[] = {"f32", "bf16"};
+    const pb_geometry *g;
+    const char *model = pb_case_get(c, "model");
+    int tuning, clip, dtype, attention = PB_ATTENTION_AUTO;
+    PB_TRY(pb_geometry_find(model ? model : "", &g));
+    pb_train_config t = pb_train_defaults(g);
+    PB_TRY(word(c, "tuning", tunings, PB_NTUNINGS, &tuning));
+    PB_TRY(word(c, "clip", clips, PB_NCLIPS, &clip));
+    PB_TRY(word(c, "dtype", dtypes, PB_NFLOAT, &dtype));
+    if (pb_case_get(c, "attention")) PB_TRY(word(c, "attention", attentions, PB_NATTENTIONS, &attention));
+    PB_TRY(number(c, "batch", 1, 1 << 20, &t.B));
+    PB_TRY(number(c, "seq", 1, g->max_pos, &t.S));
+    PB_TRY(number(c, "layers", 0, g->L, &t.model.layers));
+    PB_TRY(number(c, "rank", 1, g->D, &t.model.rank));
+    PB_TRY(target_bits(c, &t.model.targets));
+    t.model.tuning = (pb_tuning)tuning;
+    t.model.dtype = (pb_dtype)dtype;
+    t.model.alpha = 2 * (float)t.model.rank;
+    t.model.random_b = true; /* with B = 0 half of the gradients would be zero, and their check empty */
+    t.clip = (pb_clip_arm)clip;
+    t.attention = (pb_attention_arm)attention;
+    *out = t;
+    return PB_OK;
+}
+
+bool pb_train_case_graph(const pb_case *c)
+{
+    const char *mode = pb_case_get(c, "mode");
+    return mode && strcmp(mode, "graph") == 0;
+}
+
+pb_status pb_train_case_check(const pb_case *c)
+{
+    static const char *const modes[] = {"eager", "graph"};
+    pb_train_config cfg;
+    int mode;
+    PB_TRY(word(c, "mode", modes, 2, &mode));
+    PB_TRY(pb_train_case_config(c, &cfg));
+    PB_TRY(pb_train_check(&cfg));
+    if (pb_case_get(c, "attention") && !cfg.model.geometry->v4)
+        return pb_fail(PB_EINVAL, "%s has dense attention alone: leave out axis attention", cfg.model.geometry->name);
+    return PB_OK;
+}
+
+/* Weights of the matrices and the head, and tokens a step; 0 for a case that cannot be. */
+static double size_of(const pb_case *c, double *tokens)
+{
+    pb_train_config t;
+    if (pb_train_case_config(c, &t) != PB_OK) return *tokens = 0;
+    const pb_geometry *g = t.model.geometry;
+    const double L = t.model.layers ? t.model.layers : g->L, D = g->D;
+    *tokens = (double)t.B * t.S;
+    return L * D * ((g->H + 2 * g->K + g->H) * g->d + 3.0 * g->I) + (double)g->V * D;
+}
+
+double pb_train_case_seconds(const pb_case *c)
+{
+    double tokens, weights = size_of(c, &tokens);
+    return 2 * weights * tokens / 2.5e11;
+}
+
+double pb_train_case_device_seconds(const pb_case *c)
+{
+    double tokens, weights = size_of(c, &tokens);
+    const char *tuning = pb_case_get(c, "tuning");
+    const double open = 0.3 + 0.5e-9 * weights, step = 0.01 + 4 * 2 * weights * tokens / 3e14;
+    const bool full = tuning && strcmp(tuning, "full") == 0;
+    return open + (full ? 3e-9 * weights : 0) + (10 * step > 0.5 ? 10 * step : 0.5);
+}
+
+/* ---- trainers on the shipped text ------------------------------------------------------------------- */
+
+pb_status pb_train_case_batch(pb_trainer *t, size_t index)
+{
+    const pb_train_config *cfg = pb_trainer_config(t);
+    const size_t n = (size_t)cfg->B * cfg->S;
+    char path[1024];
+    pb_corpus *corpus;
+    PB_TRY(pb_corpus_open(pb_corpus_path(path, sizeof path), cfg->model.seed, &corpus));
+    int32_t *ids = malloc(2 * n * sizeof *ids);
+    float *mask = malloc(n * sizeof *mask);
+    pb_status s = ids && mask ? PB_OK : pb_fail(PB_ENOMEM, "no memory for a batch");
+    if (s == PB_OK) s = pb_corpus_batch(corpus, cfg->B, cfg->S, index, ids, ids + n, mask);
+    if (s == PB_OK) s = pb_trainer_set_batch(t, &(pb_batch){ids, ids + n, mask, 0});
+    free(ids);
+    free(mask);
+    pb_corpus_close(corpus);
+    return s;
+}
+
+pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out)
+{
+    pb_train_config cfg;
+    pb_trainer *t;
+    PB_TRY(pb_train_case_config(c, &cfg));
+    PB_TRY(pb_trainer_open(ctx, &cfg, &t));
+    pb_status s = pb_train_case_batch(t, 0);
+    if (s != PB_OK) pb_trainer_close(t);
+    else *out = t;
+    return s;
+}
+
+/* ---- the check ---------------------------------------------------------------------------------------- */
+
+double pb_gradient_bound(pb_dtype dtype)
+{
+    return pb_metric_bound_of("gradient_error", dtype == PB_F32 ? "f32" : "bf16");
+}
+
+pb_status pb_gradient_copy(pb_trainer *t, float **out, size_t *n)
+{
+    const pb_model *m = pb_trainer_model(t);
+    float *all = calloc(m->trained + 1, sizeof *all), *at = all;
+    if (!all) return pb_fail(PB_ENOMEM, "no memory for a copy of %zu gradients", m->trained);
+    for (int i = 0; i < m->n; i++) {
+        const pb_param *p = &m->params[i];
+        if (!p->trained) continue;
+        pb_status s = pb_download(m->ctx, at, p->grad, pb_param_n(p) * sizeof *at);
+        if (s != PB_OK) {
+            free(all);
+            return s;
+        }
+        at += pb_param_n(p);
+    }
+    *out = all;
+    *n = m->trained;
+    return PB_OK;
+}
+
+static pb_status run_phases(pb_trainer *t, int last)
+{
+    pb_ctx *ctx = pb_trainer_model(t)->ctx;
+    for (int i = 0; i <= last; i++) PB_TRY(pb_phases[i](ctx, t));
+    return PB_OK;
+}
+
+static double length(const float *v, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += (double)v[i] * (double)v[i];
+    return sqrt(sum);
+}
+
+/* Weights of all trained tensors <- saved + step * gradient/|gradient|, tensor by tensor. */
+static pb_status move(pb_trainer *t, const float *saved, const float *grad, double step, float *room)
+{
+    const pb_model *m = pb_trainer_model(t);
+    for (int i = 0; i < m->n; i++) {
+        const pb_param *p = &m->params[i];
+        const size_t n = pb_param_n(p);
+        if (!p->trained) continue;
+        const double norm = length(grad, n), by = norm > 0 ? step / norm : 0;
+        for (size_t k = 0; k < n; k++) room[k] = (float)((double)saved[k] + by * (double)grad[k]);
+        PB_TRY(pb_upload(m->ctx, p->w, step == 0 ? saved : room, n * sizeof *room));
+        saved += n;
+        grad += n;
+    }
+    return PB_OK;
+}
+
+/* What the gradient predicts for a unit step along `move`'s direction: the sum of the tensors' norms. A
+ * tensor whose gradient is zero or not finite makes it NaN: something trained learns nothing. */
+static double predicted(const pb_model *m, const float *grad)
+{
+    double sum = 0;
+    for (int i = 0; i < m->n; i++) {
+        if (!m->params[i].trained) continue;
+        const double norm = length(grad, pb_param_n(&m->params[i]));
+        if (!(norm > 0) || !isfinite(norm)) return (double)NAN;
+        sum += norm;
+        grad += pb_param_n(&m->params[i]);
+    }
+    return sum;
+}
+
+static pb_status loss_at(pb_trainer *t, const float *saved, const float *grad, double step, float *room, double *loss)
+{
+    PB_TRY(move(t, saved, grad, step, room));
+    PB_TRY(run_phases(t, PB_PHASE_loss));
+    return pb_trainer_loss(t, loss);
+}
+
+static pb_status saved_weights(pb_trainer *t, float *saved)
+{
+    const pb_model *m = pb_trainer_model(t);
+    for (int i = 0; i < m->n; i++) {
+        const pb_param *p = &m->params[i];
+        if (!p->trained) continue;
+        PB_TRY(pb_download(m->ctx, saved, p->w, pb_param_n(p) * sizeof *saved));
+        saved += pb_param_n(p);
+    }
+    return PB_OK;
+}
+
+static pb_status by_differences(pb_trainer *t, const float *grad, double *error)
+{
+    const pb_model *m = pb_trainer_model(t);
+    const double want = predicted(m, grad);
+    /* A loss near 10 is good to about 1e-6; a change of 0.02 leaves that 1e-4, and the path is still straight. */
+    const double step = 1e-2 / want;
+    double up = 0, down = 0;
+    float *saved = calloc(m->trained + 1, sizeof *saved), *room = calloc(m->trained + 1, sizeof *room);
+    pb_status s = saved && room ? saved_weights(t, saved) : pb_fail(PB_ENOMEM, "no memory to check the gradients in");
+    if (s == PB_OK) s = loss_at(t, saved, grad, step, room, &up);
+    if (s == PB_OK) s = loss_at(t, saved, grad, -step, room, &down);
+    if (s == PB_OK) s = move(t, saved, grad, 0, room);
+    free(saved);
+    free(room);
+    *error = fabs((up - down) / (2 * step) - want) / want;
+    return s;
+}
+
+static pb_status by_f32_model(pb_trainer *t, const float *grad, double *error)
+{
+    pb_train_config cfg = *pb_trainer_config(t);
+    pb_trainer *wide;
+    float *want = NULL;
+    size_t n = 0;
+    cfg.model.dtype = PB_F32;
+    cfg.model.as_bf16 = true; /* or NF4 would choose other codes, and the weights differ by more than any rounding */
+    PB_TRY(pb_trainer_open(pb_trainer_model(t)->ctx, &cfg, &wide));
+    pb_status s = pb_train_case_batch(wide, 0);
+    if (s == PB_OK) s = run_phases(wide, PB_PHASE_backward);
+    if (s == PB_OK) s = pb_gradient_copy(wide, &want, &n);
+    pb_trainer_close(wide);
+    PB_TRY(s);
+    *error = pb_diff_arrays(want, grad, n, PB_F32).rel;
+    free(want);
+    return PB_OK;
+}
+
+pb_status pb_gradient_error(pb_trainer *t, double *error)
+{
+    float *grad;
+    size_t n;
+    PB_TRY(run_phases(t, PB_PHASE_backward));
+    PB_TRY(pb_gradient_copy(t, &grad, &n));
+    pb_status s =
+        pb_trainer_config(t)->model.dtype == PB_F32 ? by_differences(t, grad, error) : by_f32_model(t, grad, error);
+    free(grad);
+    PB_TRY(s);
+    return run_phases(t, PB_PHASE_backward);
+}

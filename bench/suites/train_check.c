@@ -1,0 +1,71 @@
+/* train_check.c - what stands between a trainer and its time: the row of the gradient's error, and memory counted
+ * from a clean start. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/measure/emit.h"
+#include "bench/suites/train_case.h"
+#include "kernels/core/op.h"
+
+/* The gradient_error that this launch has of a case with another mode or clip. */
+static bool known(const pb_sink *sink, const pb_case *c, double *error)
+{
+    static const char *const modes[] = {"eager", "graph"};
+    static const char *const clips[] = {
+#define X(id, word, what) word,
+        PB_CLIP_MAP(X)
+#undef X
+    };
+    for (int i = 0; i < 2 * PB_NCLIPS; i++) {
+        pb_case twin = *c;
+        if (pb_case_set(&twin, "mode", modes[i % 2]) != PB_OK || pb_case_set(&twin, "clip", clips[i / 2]) != PB_OK)
+            return false;
+        pb_case_finish(&twin);
+        if (pb_sink_value(sink, twin.key, "gradient_error", error)) return true;
+    }
+    return false;
+}
+
+pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink, pb_check *out)
+{
+    const bool device = ctx->id != PB_CPU;
+    const double bound = pb_gradient_bound(pb_trainer_config(t)->model.dtype);
+    double error = (double)NAN;
+    *out = (pb_check){"ok", ""};
+    if (device && known(sink, c, &error)) {
+        PB_TRY(pb_train_micro(ctx, t));
+        return pb_emit(sink, c, "gradient_error", error, 0, "ok", "that of another mode or clip");
+    }
+    const pb_status s = pb_gradient_error(t, &error);
+    if (device && s == PB_ENOMEM) {
+        char note[160];
+        snprintf(note, sizeof note, "no room for the check: %.120s", pb_error());
+        PB_TRY(pb_train_micro(ctx, t));
+        return pb_emit(sink, c, "gradient_error", (double)NAN, 0, "unsupported", note);
+    }
+    PB_TRY(s);
+    if (!(error <= bound)) {
+        out->status = "wrong";
+        snprintf(out->note, sizeof out->note, "the gradient is off by %g, more than %g", error, bound);
+    }
+    return pb_emit(sink, c, "gradient_error", error, 0, out->status, out->note);
+}
+
+pb_status pb_train_case_fresh(pb_ctx *ctx, pb_trainer *t)
+{
+    if (ctx->id == PB_CPU) return PB_OK;
+    PB_TRY(pb_sync(ctx)); /* what runs still uses the scratch */
+    pb_ctx_release_scratch(ctx);
+    pb_held_reset(ctx);
+    return pb_train_micro(ctx, t); /* the phases that are not timed count too */
+}
+
+pb_status pb_train_case_memory(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+{
+    size_t used;
+    if (ctx->id == PB_CPU) return PB_OK;
+    PB_TRY(pb_emit(sink, c, "peak_memory", (double)ctx->held_peak, 0, "ok", ""));
+    if (pb_device_used(ctx, &used) != PB_OK) return PB_OK;
+    return pb_emit(sink, c, "device_memory", (double)used, 0, "ok", "");
+}

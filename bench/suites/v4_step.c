@@ -1,0 +1,48 @@
+/* v4_step.c - pairs steps with dense and with sparse attention. */
+#include "bench/suites/v4_step.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/derived/contracts.h"
+
+/* Time and model FLOP/s of a case; false: it has no time. FLOP/s that nobody counted are 0. */
+static bool step_of(const pb_sink *sink, const char *key, double *seconds, double *flops)
+{
+    if (!pb_sink_value(sink, key, "step_time", seconds)) return false;
+    if (!pb_sink_value(sink, key, "model_flops", flops)) *flops = 0;
+    return true;
+}
+
+/* Whether the key is a step of the model with sparse attention, and one with dense was measured too. */
+static bool pair_of(const pb_sink *sink, const char *key, pb_case *c, double seconds[2], double flops[2])
+{
+    pb_case dense;
+    if (pb_case_parse(key, c) != PB_OK || strcmp(c->suite, "throughput") != 0) return false;
+    if (!pb_case_is(c, "model", "v4-flash-layer") || !pb_case_is(c, "attention", "sparse")) return false;
+    dense = *c;
+    if (pb_case_set(&dense, "attention", "dense") != PB_OK) return false;
+    pb_case_finish(&dense);
+    return step_of(sink, dense.key, &seconds[0], &flops[0]) && step_of(sink, key, &seconds[1], &flops[1]);
+}
+
+pb_status pb_v4_step_conclude(pb_sink *sink)
+{
+    bool any = false;
+    const char *key;
+    for (int i = 0; (key = pb_sink_key(sink, i)) != NULL; i++) {
+        double t[2], f[2];
+        char how[160];
+        pb_case c;
+        if (!pair_of(sink, key, &c, t, f)) continue;
+        any = true;
+        snprintf(how, sizeof how, "dense %.4g ms, %.4g TFLOP/s; sparse %.4g ms, %.4g TFLOP/s", 1e3 * t[0], 1e-12 * f[0],
+                 1e3 * t[1], 1e-12 * f[1]);
+        PB_TRY(pb_contract_emit(sink, "V4-STEP", c.axes, c.n, t[0] / t[1], true, how));
+    }
+    if (any) return PB_OK;
+    return pb_contract_emit(sink, "V4-STEP", NULL, 0, (double)NAN, false,
+                            "this run has no step of it with dense and with sparse attention");
+}

@@ -1,9 +1,0 @@
-/* tables.c - columns.def as a table. */
-#include "bench/tables.h"
-
-const pb_column pb_columns[] = {
-#define COL(type, name, what) {#name, #type, what},
-#include "bench/columns.def"
-#undef COL
-    {0},
-};
