@@ -1,7 +1,7 @@
 /* backward.c - the backward phase: gradients of all trained parameters.
  *
- * It reads the activations without modifying them. Gradients of activations use one set of buffers, which every layer
- * overwrites. */
+ * It reads the activations without modifying them. Gradients of activations use one set of buffers,
+ * which every layer overwrites. */
 #include <math.h>
 
 #include "kernels/addnorm/addnorm.h"
@@ -17,8 +17,8 @@
 
 static float *grad_of(const pb_param *p) { return p && p->trained ? p->grad : NULL; }
 
-/* Backward of the adapters of a product with input x: adds their contribution to dx and computes the gradients of A and
- * B. */
+/* Backward of the adapters of a product with input x: adds their contribution to dx and computes
+ * the gradients of A and B. */
 static pb_status adapters_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *x,
                                const void *dy, void *dx, int lddy)
 {
@@ -230,8 +230,8 @@ pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer)
     return project_dw(ctx, t, layer, &pb_product_qkv, t->dqkv, a->n1);
 }
 
-/* Backward of the head and the last norm: from the gradient of the logits to dcur, the gradient of the last residual
- * stream. */
+/* Backward of the head and the last norm: from the gradient of the logits to dcur, the gradient of
+ * the last residual stream. */
 static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
 {
     const pb_model *m = &t->model;

@@ -1,7 +1,7 @@
 /* block_gqa.c - the grouped-query attention block: supported settings, buffers, RoPE tables and FLOPs.
  *
- * The forward and backward passes are in forward.c and backward.c, next to the projections with adapters that the MLP
- * uses as well. */
+ * The forward and backward passes are in forward.c and backward.c, next to the projections with adapters
+ * that the MLP uses as well. */
 #include "trainer/trainer_impl.h"
 
 static pb_status check(const pb_train_config *c)

@@ -89,8 +89,8 @@ static pb_v4_shape largest(const pb_trainer *t)
 /* Whether the indexers are trained. */
 static bool taught(const pb_trainer *t) { return t->cfg.model.index_loss > 0 && !t->cfg.model.frozen; }
 
-/* Each buffer has at least one element, because rows shorter than `ratio` have no compressed rows and ops refuse a NULL
- * pointer. */
+/* Each buffer has at least one element, because rows shorter than `ratio` have no compressed rows and
+ * ops refuse a NULL pointer. */
 static pb_v4_index carve_index(pb_trainer *t, const pb_v4_shape *s)
 {
     const pb_v4_geometry *g = t->model.g.v4;

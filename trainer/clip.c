@@ -82,8 +82,8 @@ static pb_status fused(pb_ctx *ctx, const pb_trainer *t, int group)
     return scales(ctx, t, group);
 }
 
-/* Host-synchronous clipping: downloads the partial sums, computes the norm and scale on the host, and uploads the
- * scale. */
+/* Host-synchronous clipping: downloads the partial sums, computes the norm and scale on the
+ * host, and uploads the scale. */
 static pb_status synchronous(pb_ctx *ctx, const pb_trainer *t, int group)
 {
     double sum = 0;

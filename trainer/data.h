@@ -1,10 +1,10 @@
 /* data.h - batches for benchmarks and tests: the conversations that ship with the project, tokenized as bytes.
  *
  * The byte tokenizer needs no files: ids 0..255 are the bytes of UTF-8 text; the special tokens below follow. A
- * conversation becomes `<im_start>role\n content <im_end>\n ...` (ChatML). The loss counts the bytes that an assistant
- * wrote and the `<im_end>` after them. All conversations, in an order drawn from the seed, form one stream of tokens.
- * The stream is cut into windows of S+1 tokens; a batch row is a window in which at least a quarter of the targets
- * count. */
+ * conversation becomes `<im_start>role\n content <im_end>\n ...` (ChatML). The loss counts the bytes that an
+ * assistant wrote and the `<im_end>` after them. All conversations, in an order drawn from the seed, form one
+ * stream of tokens. The stream is cut into windows of S+1 tokens; a batch row is a window in which at least a
+ * quarter of the targets count. */
 #ifndef PB_DATA_H
 #define PB_DATA_H
 #include "trainer/trainer.h"
@@ -24,8 +24,8 @@ size_t pb_corpus_tokens(const pb_corpus *c);
  * owns the arrays of B*S elements each. EINVAL: no window of this length has enough loss tokens. */
 pb_status pb_corpus_batch(const pb_corpus *c, int B, int S, size_t index, int32_t *ids, int32_t *targets, float *mask);
 
-/* Writes the path of the shipped corpus to `buffer` (n bytes) and returns `buffer`: $PB_DATA/corpus.jsonl if the
- * variable is set; else share/plumb/corpus.jsonl of the installation if it is readable; else the file in the source
- * tree. */
+/* Writes the path of the shipped corpus to `buffer` (n bytes) and returns `buffer`: $PB_DATA/corpus.jsonl
+ * if the variable is set; else share/plumb/corpus.jsonl of the installation if it is readable; else the
+ * file in the source tree. */
 const char *pb_corpus_path(char *buffer, size_t n);
 #endif

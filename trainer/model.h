@@ -123,8 +123,8 @@ typedef struct pb_model_config {
     float index_loss;
     /* true: inference only; gradients, moments and master weights are not allocated */
     bool frozen;
-    /* f32 only: initial values of matrices, tables and adapters are rounded to bf16, so that the weights equal those of
-     * the bf16 model */
+    /* f32 only: initial values of matrices, tables and adapters are rounded to bf16, so that the weights
+     * equal those of the bf16 model */
     bool as_bf16;
     bool fixed_norms; /* LoRA and QLoRA: only the adapters are trained, not the gains of the layers' norms */
     /* true: only adapters are initialised; everything else is 0 until pb_model_load_hf fills it */
@@ -143,8 +143,7 @@ typedef struct pb_model {
     pb_param **lora_a, **lora_b; /* [L * PB_NTARGETS] A [R,in], B [out,R]; NULL: no adapter */
     pb_arena weights, grads, moments;
     size_t trained; /* number of trained elements */
-    /* true: the gains of the layers' norms are trained, or were loaded with the adapters; they are exported with
-     * them */
+    /* true: the gains of the layers' norms are trained or were loaded with the adapters; exported with them */
     bool own_norms;
 } pb_model;
 

@@ -4,9 +4,9 @@
  *     cosine    lr_i = min + (lr-min) (1 + cos(pi (i-W)/(N-W)))/2           W <= i < N, min from N on
  *     constant  lr_i = lr                                                   W <= i
  *
- * The cosine is equation 5 of Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts; the linear warm-up is that
- * of Goyal et al. 2017. The rate depends on the step number only, so a resumed run continues with exactly the same
- * rates. */
+ * The cosine is equation 5 of Loshchilov & Hutter 2017, arXiv:1608.03983, without restarts; the linear
+ * warm-up is that of Goyal et al. 2017. The rate depends on the step number only, so a resumed run continues
+ * with exactly the same rates. */
 #ifndef PB_SCHEDULE_H
 #define PB_SCHEDULE_H
 #include "trainer/model.h"

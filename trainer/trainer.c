@@ -342,8 +342,8 @@ pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm)
 
 void pb_trainer_accumulate(pb_trainer *t, bool on) { t->accumulate = on; }
 
-/* Runs all phases in planning mode: ops are checked, implementations selected and scratch memory allocated, but nothing
- * is computed. */
+/* Runs all phases in planning mode: ops are checked, implementations selected and scratch memory allocated,
+ * but nothing is computed. */
 pb_status pb_trainer_reserve(pb_trainer *t, int S)
 {
     const bool planning = t->ctx->planning;

@@ -76,8 +76,8 @@ static inline void *pb_column(const pb_trainer *t, void *p, int col)
 {
     return (unsigned char *)p + (size_t)col * pb_dtype_size(t->model.cfg.dtype);
 }
-/* Pointers to q and k as attention reads them (after norm and RoPE), and the distance *ld between their tokens in
- * elements. */
+/* Pointers to q and k as attention reads them (after norm and RoPE), and the distance *ld between
+ * their tokens in elements. */
 static inline void pb_attention_inputs(const pb_trainer *t, const pb_layer_acts *a, void **q, void **k, size_t *ld)
 {
     const pb_geometry *g = &t->model.g;
@@ -95,8 +95,8 @@ typedef struct pb_product {
 /* The adapter targets of a product are first, first+1, ..., first+targets-1. */
 extern const pb_product pb_product_qkv, pb_product_o, pb_product_gate_up, pb_product_down;
 
-/* Computes RoPE's cos and sin [S,dim/2] for the trainer's S on the host and uploads them. scaling NULL: none. Host
- * syncs. */
+/* Computes RoPE's cos and sin [S,dim/2] for the trainer's S on the host and uploads them.
+ * scaling NULL: none. Host syncs. */
 pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int dim, double theta,
                               const pb_rope_scaling *scaling);
 

@@ -82,8 +82,8 @@ static pb_status rotate_rows(const pb_v4_pass *p, const void *x, void *y, int n,
                                                    .dtype = p->dtype});
 }
 
-/* Compressor: c [B,G,D] from the values in columns 0 to C-1 of x and the gates in columns C to 2C-1; rows are ld
- * apart. */
+/* Compressor: c [B,G,D] from the values in columns 0 to C-1 of x and the gates in columns C to 2C-1. The rows of x are
+ * ld elements apart. */
 static pb_status pool(const pb_v4_pass *p, int ape, const void *x, size_t ld, int C, void *c, int D)
 {
     return pb_compressor_fwd(p->ctx, &(pb_compressor_fwd_args){.a = x,

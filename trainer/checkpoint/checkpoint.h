@@ -93,8 +93,8 @@ pb_status pb_checkpoints_save(pb_checkpoints *c, pb_save how, pb_trainer *t, con
  * and tries the next one: first the earlier ones, then those after the tracker's. In a folder without checkpoints,
  * "latest" sets out->iteration to 0 and leaves the trainer unchanged.
  *
- * EINVAL, EIO: the checkpoint, or every checkpoint, is damaged; EINVAL: it is from another model or differs in a fixed
- * setting; EFORMAT: a newer version of the program wrote it; EDEVICE: loading failed, and the trainer can only be
- * closed. */
+ * EINVAL, EIO: the checkpoint, or every checkpoint, is damaged; EINVAL: it is from another model or differs
+ * in a fixed setting; EFORMAT: a newer version of the program wrote it; EDEVICE: loading failed, and the
+ * trainer can only be closed. */
 pb_status pb_checkpoints_resume(pb_checkpoints *c, const char *which, pb_trainer *t, pb_progress *out);
 #endif

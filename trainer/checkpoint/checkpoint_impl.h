@@ -41,8 +41,8 @@ pb_status pb_folder_list(const pb_checkpoints *c, pb_iterations *out); /* the ca
 pb_status pb_folder_tracker(const pb_checkpoints *c, uint64_t *out);
 /* Renames the folder `filled` to its final name, makes that durable, then updates the tracker. */
 pb_status pb_folder_publish(const pb_checkpoints *c, uint64_t iteration, const char *filled);
-/* Removes n checkpoints so that no incomplete one ever has a final name: renames all, makes that durable, then deletes
- * all. */
+/* Removes n checkpoints so that no incomplete one ever has a final name: renames all, makes that
+ * durable, then deletes all. */
 pb_status pb_folder_drop(const pb_checkpoints *c, const pb_path *path, const uint64_t *iteration, size_t n);
 
 /* Functions of verify.c. A candidate is an open checkpoint that has passed the checks of pb_candidate_open. */
