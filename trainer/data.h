@@ -13,8 +13,8 @@ enum { PB_TOKEN_START = 256, PB_TOKEN_END, PB_BYTE_VOCAB };
 
 typedef struct pb_corpus pb_corpus;
 
-/* Reads a JSONL file (data/jsonl.h) with the template "bytes" and the mask "assistant". Reading stops at the first
- * malformed line: EINVAL with file:line. The caller closes *out. */
+/* Reads a JSONL file (data/jsonl.h) with the template "bytes" and the mask "assistant". EINVAL: a malformed
+ * line (the message has file:line), or no conversation; EPATH, EIO, ENOMEM. The caller closes *out. */
 pb_status pb_corpus_open(const char *path, uint64_t seed, pb_corpus **out);
 void pb_corpus_close(pb_corpus *c);
 size_t pb_corpus_conversations(const pb_corpus *c);

@@ -10,7 +10,7 @@
 enum { PB_GRAPHS_MOST = 64 }; /* capacity of the cache; the least recently used shape is evicted */
 
 typedef struct pb_graph_shape {
-    pb_fn fn;
+    pb_fn fn; /* fn, B, S, accumulate: the cache key */
     int B, S;
     bool accumulate;
     pb_graph *graph; /* NULL: this shape ran once eagerly and is not captured yet */

@@ -35,11 +35,11 @@ typedef struct pb_v4_geometry {
 typedef struct pb_geometry {
     const char *name;
     pb_family family;
-    int V, D, L, H, K, d, I;
-    float eps;
-    double theta;
-    bool tied, bias, qk_norm; /* bias: on q, k and v */
-    int max_pos;
+    int V, D, L, H, K, d, I;  /* vocabulary, hidden, layers, query heads, key/value heads, head size, MLP width */
+    float eps;                /* of RMSNorm */
+    double theta;             /* base of RoPE */
+    bool tied, bias, qk_norm; /* the head is the embedding; q, k and v have biases; heads of q and k are normed */
+    int max_pos;              /* longest row in tokens */
     pb_rope_scaling rope;     /* scaling of RoPE's frequencies */
     bool o_bias;              /* a bias on the output projection of attention */
     const pb_v4_geometry *v4; /* NULL except in the V4 family */

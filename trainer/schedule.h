@@ -15,13 +15,13 @@ typedef enum pb_schedule_kind { PB_SCHEDULE_COSINE, PB_SCHEDULE_CONSTANT } pb_sc
 
 typedef struct pb_schedule {
     pb_schedule_kind kind;
-    double lr, min; /* peak learning rate; value at the cosine's end */
-    long warmup, steps;
+    double lr, min;     /* peak learning rate; value at the cosine's end */
+    long warmup, steps; /* W and N above */
 } pb_schedule;
 
 /* EINVAL: lr negative or not finite, min negative, min above lr (cosine only), a warm-up longer than the run. */
 pb_status pb_schedule_check(const pb_schedule *s);
-double pb_schedule_lr(const pb_schedule *s, long step); /* `step` counts from 0 */
+double pb_schedule_lr(const pb_schedule *s, long step); /* `step` is i above, from 0 */
 
 /* The default peak learning rate. Adapters: 2e-4 up to rank 32, then inversely proportional to the rank (64: 1e-4, 128:
  * 5e-5, 256: 2.5e-5), but at least 1e-5, because at the same rate a larger rank moves the weights further. Full

@@ -1,10 +1,11 @@
 /* trainer.h - one training step of a model, phase by phase.
  *
  * A trainer owns the model, the activations of batches up to [B,S], and the optimizer state. A batch may have shorter
- * rows; every phase then works on the shorter shape. Each phase is a pb_fn on the trainer that only enqueues work, so
- * that `bench` can time or capture any of them. Host code gets results only through the functions below that are marked
- * as host syncs. The backward pass does not modify the activations, so it can be repeated and gives the same gradients.
- * With model.frozen only the phases forward and loss may run, and all layers share one set of activations. */
+ * rows; every phase then works on the shorter shape. Each phase is a pb_fn on the trainer that only enqueues work
+ * (except clip in its variant sync), so that `bench` can time or capture any of them. Host code gets results only
+ * through the functions below that are marked as host syncs. The backward pass does not modify the activations, so it
+ * can be repeated and gives the same gradients. With model.frozen only the phases forward and loss may run, and all
+ * layers share one set of activations. */
 #ifndef PB_TRAINER_H
 #define PB_TRAINER_H
 #include "kernels/adamw/adamw.h"
@@ -58,9 +59,9 @@ typedef struct pb_train_config {
     pb_attention_arm attention;
     pb_kv_qat_arm kv_qat;
     pb_clip_arm clip;
-    float max_norm; /* > 0 */
-    float lr, beta1, beta2, eps, weight_decay;
-    float loss_scale; /* > 0; see pb_trainer_set_loss_scale */
+    float max_norm;                            /* limit of the gradients' L2 norm; > 0 */
+    float lr, beta1, beta2, eps, weight_decay; /* of AdamW; norms and biases have no weight decay */
+    float loss_scale;                          /* > 0; see pb_trainer_set_loss_scale */
 } pb_train_config;
 
 /* Defaults for everything but the geometry: LoRA of rank 16 and alpha 32 on q and v, f32, B 1, S 128, fused clipping at
@@ -114,9 +115,10 @@ void pb_trainer_close(pb_trainer *t);
  * or given without it; a conversation that does not begin at a multiple of pb_sample_align; rows longer than the
  * trainer's S. An all-zero mask is allowed: loss and gradients are then 0. */
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *batch);
+/* Sets the learning rate of the next optimizer phase. EINVAL: below 0. */
 pb_status pb_trainer_set_lr(pb_trainer *t, float lr);
-/* Loss scaling: the loss phase multiplies its gradient by `scale`, and the phases clip and optimizer divide the
- * gradients by it. Use one value for all micro-batches of a step. EINVAL: not a finite number above 0. */
+/* Loss scaling: the loss phase multiplies its gradient by `scale`, and the phases clip and optimizer divide it out. Use
+ * one value for all micro-batches of a step. EINVAL: not a finite number above 0. */
 pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale);
 pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm); /* invalidates captured graphs */
 /* true: the next backward passes add to the gradients in memory (gradient accumulation); false: they overwrite them. */
@@ -132,17 +134,19 @@ pb_status pb_trainer_reserve(pb_trainer *t, int S);
 pb_status pb_trainer_index_loss(pb_trainer *t, double *loss);
 /* Loss of the last loss phase: the sum of nll over the loss tokens, divided by the batch's count. */
 pb_status pb_trainer_loss(pb_trainer *t, double *mean);
-/* [B*S] negative log likelihood per token of the last batch; 0 where the mask is 0 */
+/* Negative log likelihood per token of the last batch, [B*S]; 0 where the mask is 0. */
 pb_status pb_trainer_nll(pb_trainer *t, float *nll);
+/* Counters and learning rate of the optimizer. */
 pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out);
-/* One clip state per group of the last clip phase: layer by layer, then the parameters outside the layers. `out` has
- * room for pb_trainer_clip_groups. */
+/* Number of groups whose gradients are clipped by a joint norm: one per layer and one for the other parameters; 1 with
+ * the variant multi, 0 without clipping. */
 int pb_trainer_clip_groups(const pb_trainer *t);
+/* Results of the last clip phase, layers first: out[pb_trainer_clip_groups(t)]. */
 pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 
 const pb_train_config *pb_trainer_config(const pb_trainer *t);
 pb_model *pb_trainer_model(pb_trainer *t);
-/* [B*S,V] of the model's dtype, device memory; after the loss phase it holds their gradient */
+/* Device memory [B*S,V] of the model's dtype. The loss phase overwrites the logits with their gradient. */
 const void *pb_trainer_logits(const pb_trainer *t);
 
 /* Allocated device memory by purpose, in bytes. */

@@ -33,9 +33,9 @@ struct pb_trainer {
     pb_model model;
     pb_ctx *ctx;
     const pb_block *block;
-    pb_v4 v4; /* only used by a V4 block */
-    int S, T; /* of the current batch: tokens per row, and in total */
-    bool accumulate;
+    pb_v4 v4;        /* only used by a V4 block */
+    int S, T;        /* of the current batch: tokens per row, and in total */
+    bool accumulate; /* see pb_trainer_accumulate */
 
     pb_arena acts;          /* the pointers below are device memory of this arena unless marked host; sized for cfg.S */
     int32_t *ids, *targets; /* [T] */
@@ -60,9 +60,9 @@ struct pb_trainer {
 
     pb_param **trained; /* [ntrained] ordered by group; host */
     int ntrained;
-    pb_clip_group *groups; /* [ngroups], host */
-    int ngroups, slots;
-    float *partial;             /* [slots] of all groups, one after the other */
+    pb_clip_group *groups;      /* [ngroups], host */
+    int ngroups, slots;         /* slots: partial sums of all groups */
+    float *partial;             /* [slots] sums of squares of all groups' gradients, group by group */
     pb_clip_state *clip;        /* [ngroups]; [1] with the variant multi */
     pb_clip_entry *clip_list;   /* [ntrained] */
     pb_adamw_entry *adamw_list; /* [ntrained] */

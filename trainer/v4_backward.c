@@ -60,7 +60,7 @@ static pb_status norm_back(const pb_v4_pass *p, int id, const void *dy, const vo
                                                          .dtype = p->dtype});
 }
 
-/* From dcur to the gradient of o, in v4.dwide. The forward pass ends with RoPE^-1, whose gradient is RoPE. */
+/* From dcur to the gradient of o, in v4.dwide. The forward pass applies RoPE^-1 to o; its gradient is RoPE. */
 static pb_status output_back(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;

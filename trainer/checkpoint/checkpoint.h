@@ -76,8 +76,9 @@ typedef enum pb_save {
     /* Write a checkpoint under a temporary name, verify and remove it, so that an unusable disk is found early. Due
      * after the first step of a process that will save later. */
     PB_SAVE_TRIAL,
-    PB_SAVE_KEEP,
+    PB_SAVE_KEEP, /* write a checkpoint that becomes the resume point */
 } pb_save;
+/* What pb_checkpoints_save must do after this iteration. */
 pb_save pb_checkpoints_due(const pb_checkpoints *c, uint64_t iteration);
 
 /* Saves a checkpoint; PB_SAVE_NONE does nothing. Host syncs. PB_SAVE_KEEP is also allowed when no checkpoint is due,

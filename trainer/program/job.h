@@ -21,9 +21,9 @@ typedef struct pb_job {
     pb_chat_template template;              /* the chat template found in tokenizer_folder */
     /* source of the template, for messages: an option, a file, or the model's family */
     const char *template_from;
-    char paths[3][PB_JOB_PATH];
+    char paths[3][PB_JOB_PATH]; /* storage for the three paths above */
     pb_backend_id device;
-    bool graph;
+    bool graph; /* --mode graph */
     pb_ctx ctx;
     pb_trainer *trainer;
     pb_tokenizer *tokenizer;
