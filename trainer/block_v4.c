@@ -86,7 +86,7 @@ static pb_v4_shape largest(const pb_trainer *t)
     return all;
 }
 
-/* Whether the indexers are trained. */
+/* True if the indexers are trained. */
 static bool taught(const pb_trainer *t) { return t->cfg.model.index_loss > 0 && !t->cfg.model.frozen; }
 
 /* Each buffer has at least one element, because rows shorter than `ratio` have no compressed rows and

@@ -82,7 +82,7 @@ void pb_corpus_close(pb_corpus *c)
 size_t pb_corpus_conversations(const pb_corpus *c) { return c->conversations; }
 size_t pb_corpus_tokens(const pb_corpus *c) { return c->n; }
 
-/* Whether at least a quarter of the S targets of window w count in the loss. */
+/* True if at least a quarter of the S targets of window w count in the loss. */
 static bool usable(const pb_corpus *c, size_t w, int S)
 {
     int counted = 0;

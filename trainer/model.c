@@ -165,7 +165,7 @@ static uint64_t stream_of(const pb_model *m, const pb_param *p)
     return h;
 }
 
-/* Whether a parameter is initialised randomly. */
+/* True if a parameter is initialised randomly. */
 static bool drawn(const pb_model *m, const pb_param *p) { return !m->cfg.blank || p->kind == PB_KIND_ADAPTER; }
 
 /* Fills `dense`, which is p->w, or scratch memory when p is quantised afterwards. */

@@ -115,19 +115,19 @@ typedef struct pb_model_config {
     int rank;         /* rank of the adapters; LoRA and QLoRA only */
     float alpha;      /* adapter output is scaled by alpha/rank */
     unsigned targets; /* which projections have adapters: bits 1 << pb_target */
-    /* true: adapters' B are initialised randomly, so that no gradient is 0 (tests); false: B is 0, as for training */
+    /* If true, adapters' B are initialised randomly, so that no gradient is 0 (for tests). If false, B is 0. */
     bool random_b;
     int nf4_block;
     /* Weight of the indexers' own loss, which is trained together with the language model's; 0: the indexers are not
      * trained. V4 only. */
     float index_loss;
-    /* true: inference only; gradients, moments and master weights are not allocated */
+    /* If true, the model is for inference: gradients, moments and master weights are not allocated. */
     bool frozen;
-    /* f32 only: initial values of matrices, tables and adapters are rounded to bf16, so that the weights
-     * equal those of the bf16 model */
+    /* For dtype f32: initial values of matrices, tables and adapters are rounded to bf16, so that the weights
+     * equal those of the bf16 model. */
     bool as_bf16;
     bool fixed_norms; /* LoRA and QLoRA: only the adapters are trained, not the gains of the layers' norms */
-    /* true: only adapters are initialised; everything else is 0 until pb_model_load_hf fills it */
+    /* If true, only adapters are initialised; everything else is 0 until pb_model_load_hf fills it. */
     bool blank;
     uint64_t seed;
 } pb_model_config;
@@ -143,7 +143,8 @@ typedef struct pb_model {
     pb_param **lora_a, **lora_b; /* [L * PB_NTARGETS] A [R,in], B [out,R]; NULL: no adapter */
     pb_arena weights, grads, moments;
     size_t trained; /* number of trained elements */
-    /* true: the gains of the layers' norms are trained or were loaded with the adapters; exported with them */
+    /* True if the gains of the layers' norms are trained or were loaded with the adapters: the adapters' export then
+     * contains them. */
     bool own_norms;
 } pb_model;
 

@@ -352,7 +352,7 @@ pb_status pb_trainer_reserve(pb_trainer *t, int S)
     set_shape(t, S);
     pb_status s = PB_OK;
     t->ctx->planning = true;
-    /* no profiler ranges, because this is not a step */
+    /* The phases get no profiler ranges here, because this is not a step. */
     for (int i = 0; s == PB_OK && i < PB_NPHASES; i++) s = pb_phases[i](t->ctx, t);
     t->ctx->planning = planning;
     set_shape(t, before);

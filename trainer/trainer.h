@@ -53,8 +53,8 @@ typedef enum pb_kv_qat_arm {
 typedef struct pb_train_config {
     pb_model_config model;
     int B, S; /* rows of a batch; longest row of a batch in tokens */
-    /* true: every batch has `start` and `pos` (several conversations per row); false: no batch has. Fixed per trainer,
-     * because a captured graph contains one or the other. */
+    /* If true, every batch has `start` and `pos` (several conversations per row); if false, no batch has them. Fixed
+     * per trainer, because a captured graph contains one or the other. */
     bool packed;
     pb_attention_arm attention;
     pb_kv_qat_arm kv_qat;
@@ -121,7 +121,8 @@ pb_status pb_trainer_set_lr(pb_trainer *t, float lr);
  * one value for all micro-batches of a step. EINVAL: not a finite number above 0. */
 pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale);
 pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm); /* invalidates captured graphs */
-/* true: the next backward passes add to the gradients in memory (gradient accumulation); false: they overwrite them. */
+/* With `on`, the following backward passes add to the gradients in memory (gradient accumulation); without, they
+ * overwrite them. */
 void pb_trainer_accumulate(pb_trainer *t, bool on);
 /* Allocates the scratch memory that steps with rows of S tokens need, without running a step. EINVAL: S below 1 or
  * above the trainer's S, or a frozen model. */

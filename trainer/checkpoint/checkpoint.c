@@ -216,11 +216,11 @@ static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, ui
     return pb_fail(PB_EIO, "%s", why);
 }
 
-/* Whether a checkpoint is retained after `now` has become the resume point. `before` is the previous resume point of
+/* True if a checkpoint is retained after `now` has become the resume point. `before` is the previous resume point of
  * this process, 0: none. */
 static bool stays(const pb_checkpoints *c, uint64_t iteration, uint64_t now, uint64_t before)
 {
-    /* later iterations are from another continuation of the run, which this process must not delete */
+    /* Later iterations are from another continuation of the run. This process must not delete them. */
     if (iteration >= now) return true;
     return c->o.retain_interval ? iteration % (uint64_t)c->o.retain_interval == 0 : iteration == before;
 }
@@ -275,7 +275,7 @@ pb_status pb_checkpoints_save(pb_checkpoints *c, pb_save how, pb_trainer *t, con
         return pb_fail(PB_EINVAL, "%s: has checkpoints of another run; resume it, or use another folder", c->dir);
     const pb_status s = save(c, how, t, p);
     if (s == PB_OK) return PB_OK;
-    /* save the message: pb_folder_tidy may fail as well, and the first failure is the one to report */
+    /* The first failure is the one to report, but pb_folder_tidy may fail too and replace the message. */
     snprintf(why, sizeof why, "%s", pb_error());
     (void)pb_folder_tidy(c);
     return pb_fail(s, "%s", why);

@@ -40,7 +40,7 @@ typedef struct pb_progress {
 /* A setting of the run that is recorded in the checkpoint. Keys that begin with "model." or "train." are reserved. */
 typedef struct pb_setting {
     const char *key, *value;
-    /* true: resuming with another value is refused; false: it is only reported */
+    /* If true, resuming with another value is refused; if false, the difference is only reported. */
     bool fixed;
 } pb_setting;
 

@@ -74,7 +74,7 @@ bool pb_st_file(const pb_safetensors *f, const pb_st_tensor *t, int *fd, size_t 
 /* Writes the shape as "[3,4]" to `out`, truncated if `room` is too small, and returns `out`. */
 const char *pb_st_shape_text(const size_t *shape, int dims, char *out, size_t room);
 
-/* Whether pb_st_convert supports a conversion: F32, F16 and BF16 to PB_F32 and PB_BF16; I64, I32 and U8 to PB_I32. */
+/* True if pb_st_convert supports the conversion: F32, F16, BF16 to PB_F32, PB_BF16; and I64, I32, U8 to PB_I32. */
 bool pb_st_can_convert(pb_st_dtype from, pb_dtype to);
 /* Converts the elements [first, first+n) of a tensor to type `to` in host memory out [n], using all threads. Conversion
  * to bf16 goes through f32 and rounds to nearest even; all other conversions are exact. EFORMAT: unsupported

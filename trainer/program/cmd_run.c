@@ -71,7 +71,7 @@ static void print_progress(const run *r, const pb_step_result *x, double lr, dou
     fflush(stdout);
 }
 
-/* Whether the evaluation data must be evaluated after this step. */
+/* True if the evaluation data must be evaluated after this step. */
 static bool eval_due(const run *r)
 {
     const long every = r->j.o->eval_interval;

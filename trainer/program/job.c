@@ -35,7 +35,7 @@ static pb_status open_dataset(pb_job *j, const char *what, const char *path, con
                               pb_dataset_counts *counts, pb_dataset **out)
 {
     const pb_status s = pb_dataset_open(path, j->tokenizer, cfg, counts, out);
-    /* with --bad-lines fail, open failed with that line's message */
+    /* With --bad-lines fail, the first bad line is the error message of pb_dataset_open. */
     if (cfg->bad_lines == PB_BAD_LINES_SKIP) say_bad_lines(counts);
     if (s == PB_OK && !j->o->quiet) say_data(what, path, counts, *out);
     return s;

@@ -19,7 +19,7 @@ typedef struct pb_job {
     const char *data_path, *tokenizer_path; /* tokenizer_path NULL: the byte tokenizer */
     const char *tokenizer_folder;           /* folder of tokenizer_config.json; NULL: none */
     pb_chat_template template;              /* the chat template found in tokenizer_folder */
-    /* source of the template, for messages: an option, a file, or the model's family */
+    /* Where the template comes from, for messages: an option, a file, or the model's family. */
     const char *template_from;
     char paths[3][PB_JOB_PATH]; /* storage for the three paths above */
     pb_backend_id device;
@@ -27,7 +27,7 @@ typedef struct pb_job {
     pb_ctx ctx;
     pb_trainer *trainer;
     pb_tokenizer *tokenizer;
-    /* data: to train on (train eval: to evaluate); held: evaluated during training, NULL: none */
+    /* `data` is trained on (train eval: evaluated); `held` is evaluated during training, NULL: nothing is. */
     pb_dataset *data, *held;
     pb_dataset_counts counts, held_counts;
     int micro; /* micro-batches per step */

@@ -9,7 +9,7 @@ typedef struct pb_log_row {
 #define LOG(name, format, what) double name;
 #include "trainer/program/log.def"
 #undef LOG
-    /* status: "ok" or "skipped"; note: the reason of a skipped step, without commas or quotes, else empty */
+    /* `status` is "ok" or "skipped"; `note` is the reason of a skipped step, without commas or quotes, else empty. */
     const char *status, *note;
 } pb_log_row;
 

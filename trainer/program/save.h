@@ -11,7 +11,7 @@ typedef struct pb_saver {
     pb_job *j;
     pb_setting settings[PB_SETTINGS];
     size_t n;
-    /* storage for the settings: keys, and values that are not words of the command line */
+    /* Storage for the strings of `settings`: keys, and values that are not words of the command line. */
     char key[PB_SETTINGS][32], text[PB_SETTINGS][48];
     pb_digest_text tokenizer;
 } pb_saver;
