@@ -1,5 +1,7 @@
-/* backward.c - the gradients of everything that is trained. Reads the activations and leaves them as they
- * are; gradients of activations live in one set of buffers that every layer uses in turn. */
+/* backward.c - the backward phase: gradients of all trained parameters.
+ *
+ * It reads the activations without modifying them. Gradients of activations use one set of buffers,
+ * which every layer overwrites. */
 #include <math.h>
 
 #include "kernels/addnorm/addnorm.h"
@@ -15,6 +17,8 @@
 
 static float *grad_of(const pb_param *p) { return p && p->trained ? p->grad : NULL; }
 
+/* Backward of the adapters of a product with input x: adds their contribution to dx and computes
+ * the gradients of A and B. */
 static pb_status adapters_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *x,
                                const void *dy, void *dx, int lddy)
 {
@@ -48,7 +52,8 @@ static bool has_adapter(const pb_trainer *t, int layer, pb_target target)
     return t->model.lora_a[layer * PB_NTARGETS + (int)target];
 }
 
-/* dx = dy w, and what the adapters add to it and learn. x is read by the adapters only. */
+/* dx = dy w, plus the adapters' contribution; also computes the adapters' gradients. x, the input of the product, is
+ * only read if the product has adapters. */
 static pb_status project_dx(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *dy,
                             const void *x, void *dx)
 {
@@ -65,7 +70,7 @@ static pb_status project_dx(pb_ctx *ctx, const pb_trainer *t, int layer, const p
     return adapters_back(ctx, t, layer, pr, x, dy, dx, N);
 }
 
-/* dw = dy^T x and the bias's gradient, when the weight is trained. */
+/* dw = dy^T x and the gradient of the bias; does nothing unless the weight is trained. */
 static pb_status project_dw(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *dy,
                             const void *x)
 {
@@ -83,8 +88,8 @@ static pb_status project_dw(pb_ctx *ctx, const pb_trainer *t, int layer, const p
                                                   .dtype = w->dtype});
 }
 
-/* Through a norm and the addition before it: dcur (gradient of h along the stream) and dn become the
- * gradient of both summands, in dcur. */
+/* Backward of a residual addition followed by a norm. In: dcur, the gradient of h through the residual connection, and
+ * dn, the gradient of the norm's output. Out: dcur, the gradient of both summands of h. */
 static pb_status norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *gain, const void *h, const float *rstd)
 {
     return pb_addnorm_bwd(ctx, &(pb_addnorm_bwd_args){.dy = t->dn,
@@ -100,13 +105,13 @@ static pb_status norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *gai
                                                       .dtype = t->model.cfg.dtype});
 }
 
-/* dcur, the gradient of down's output, through the MLP into dn, the gradient of n2. */
+/* Backward of the MLP: from dcur, the gradient of down's output, to dn, the gradient of n2. */
 static pb_status mlp_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_layer_acts *a)
 {
     const pb_model *m = &t->model;
     const bool full = m->cfg.tuning == PB_FULL;
-    /* down's adapter needs the activation before its gradient exists; down's own dw can wait for the
-     * copy that swiglu_bwd makes on its way. */
+    /* SwiGLU's output is not stored. The adapter of `down` needs it here, before swiglu_bwd runs, so it is recomputed.
+     * The gradient of down's own weight is computed later, from the output that swiglu_bwd writes as a by-product. */
     if (has_adapter(t, layer, PB_TARGET_DOWN))
         PB_TRY(pb_swiglu_fwd(
             ctx, &(pb_swiglu_fwd_args){.gu = a->gu, .y = t->act, .T = t->T, .I = m->g.I, .dtype = m->cfg.dtype}));
@@ -123,6 +128,7 @@ static pb_status mlp_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
     return project_dw(ctx, t, layer, &pb_product_gate_up, t->dgu, a->n2);
 }
 
+/* Backward of QK-norm, in place on d: the gradient of `heads` normed heads per token becomes that of x. */
 static pb_status head_norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *gain, const void *x,
                                 const float *rstd, void *d, int heads)
 {
@@ -144,6 +150,7 @@ static pb_status head_norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param
                                                       .dtype = t->model.cfg.dtype});
 }
 
+/* Backward of RoPE and QK-norm, in place on the q and k columns of dqkv. */
 static pb_status position_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_layer_acts *a)
 {
     const pb_geometry *g = &t->model.g;
@@ -174,6 +181,7 @@ static pb_status position_back(pb_ctx *ctx, const pb_trainer *t, int layer, cons
                           a->rstdk, dk, g->K);
 }
 
+/* Backward of attention: from dattn to dqkv. */
 static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, const pb_layer_acts *a)
 {
     const pb_geometry *g = &t->model.g;
@@ -210,7 +218,7 @@ static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, const pb_layer_ac
                                                           .dtype = t->model.cfg.dtype});
 }
 
-/* dcur, the gradient of o's output, through attention into dn, the gradient of n1. */
+/* Backward of GQA: from dcur, the gradient of o's output, to dn, the gradient of n1. */
 pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_layer_acts *a = &t->layers[layer];
@@ -222,7 +230,8 @@ pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer)
     return project_dw(ctx, t, layer, &pb_product_qkv, t->dqkv, a->n1);
 }
 
-/* From the logits' gradient to dcur, that of the last residual stream. */
+/* Backward of the head and the last norm: from the gradient of the logits to dcur, the gradient of
+ * the last residual stream. */
 static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
 {
     const pb_model *m = &t->model;
@@ -240,7 +249,7 @@ static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
                                                       .K = g->D,
                                                       .accumulate = t->accumulate,
                                                       .dtype = m->cfg.dtype}));
-    /* Nothing runs along the stream past the last norm, so this is the plain norm's backward. */
+    /* No residual connection bypasses the last norm, so this is a plain RMSNorm backward. */
     return pb_rmsnorm_bwd(ctx, &(pb_rmsnorm_bwd_args){.dy = t->dn,
                                                       .x = t->hf,
                                                       .w = gain->w,

@@ -1,23 +1,28 @@
-/* block.h - what a family's layers compute between their two norms: attention with all its products. The norms, the
- * MLP, the residual stream and everything outside the layers are common (forward.c, backward.c, trainer.c).
+/* block.h - the block interface: the part of a transformer layer that differs between model families.
  *
- * A family of models is a line of families.def; its block is a table of functions, pb_block_NAME. Buffers are carved
- * from t->acts; what the phases use of a block only enqueues, so that it can be timed and recorded. */
+ * A block computes attention and its projections, from the output of the layer's first norm to the input of the
+ * residual addition. All families share the norms, the MLP, the residual stream, the embedding and the head (forward.c,
+ * backward.c, trainer.c).
+ *
+ * A family is one line of families.def, which names its block; the block is a table of functions, pb_block_NAME. Blocks
+ * reserve their buffers in the arena t->acts. The functions `begin`, `forward` and `backward` only enqueue work, so
+ * that they can be timed and captured in a graph. */
 #ifndef PB_BLOCK_H
 #define PB_BLOCK_H
 #include "trainer/trainer.h"
 
 typedef struct pb_block {
-    pb_status (*check)(const pb_train_config *c);         /* EINVAL: what its figures do not allow */
-    void (*carve_layer)(pb_trainer *t, int layer);        /* what a layer keeps from forward to backward */
-    void (*carve_shared)(pb_trainer *t);                  /* tables, and what the layers use in turn */
-    void (*carve_backward)(pb_trainer *t);                /* gradients of activations, one set for all layers */
-    pb_status (*tables)(pb_trainer *t);                   /* fills the tables; waits */
-    pb_status (*begin)(pb_ctx *ctx, const pb_trainer *t); /* once a forward pass, before the layers */
-    pb_status (*forward)(pb_ctx *ctx, const pb_trainer *t, int layer);  /* n1 of the layer to t->proj */
-    pb_status (*backward)(pb_ctx *ctx, const pb_trainer *t, int layer); /* t->dcur, the gradient of proj, to t->dn */
-    /* What pb_trainer_flops adds to the products with parameters, all of which it counts forward and, to their input,
-     * backward. */
+    pb_status (*check)(const pb_train_config *c);  /* EINVAL: a setting that this family does not support */
+    void (*carve_layer)(pb_trainer *t, int layer); /* reserves what one layer keeps for the backward pass */
+    void (*carve_shared)(pb_trainer *t);           /* reserves tables, and buffers that all layers share */
+    void (*carve_backward)(pb_trainer *t);         /* reserves gradients of activations, one set for all layers */
+    pb_status (*tables)(pb_trainer *t);            /* uploads the tables' values; host syncs */
+    pb_status (*begin)(pb_ctx *ctx, const pb_trainer *t); /* enqueued once per forward pass, before the first layer */
+    pb_status (*forward)(pb_ctx *ctx, const pb_trainer *t, int layer);  /* reads the layer's n1, writes t->proj */
+    pb_status (*backward)(pb_ctx *ctx, const pb_trainer *t, int layer); /* reads t->dcur = dproj, writes t->dn = dn1 */
+    /* FLOPs that pb_trainer_flops adds to its own count. Its own count has, for every weight matrix of the model, one
+     * product forward and one backward (two if the matrix is trained). A negative term corrects that count for a
+     * product that the block does not compute. */
     pb_flops (*flops)(const pb_trainer *t);
 } pb_block;
 
@@ -25,7 +30,8 @@ typedef struct pb_block {
 #include "trainer/families.def"
 const pb_block *pb_block_of(const pb_geometry *g);
 
-/* In parts, where they share more with the common ones than with each other. */
+/* Functions of the two block tables that are defined in other files than the table: the GQA passes use the projections
+ * with adapters of forward.c and backward.c; the V4 passes are v4_forward.c and v4_backward.c. */
 pb_status pb_gqa_forward(pb_ctx *ctx, const pb_trainer *t, int layer);
 pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer);
 pb_status pb_v4_begin(pb_ctx *ctx, const pb_trainer *t);

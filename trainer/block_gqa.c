@@ -1,5 +1,7 @@
-/* block_gqa.c - grouped-query attention as a block: its memory, its tables, its work. The passes themselves are in
- * forward.c and backward.c, beside the products with adapters that they share with the MLP. */
+/* block_gqa.c - the grouped-query attention block: supported settings, buffers, RoPE tables and FLOPs.
+ *
+ * The forward and backward passes are in forward.c and backward.c, next to the projections with adapters
+ * that the MLP uses as well. */
 #include "trainer/trainer_impl.h"
 
 static pb_status check(const pb_train_config *c)
@@ -56,7 +58,8 @@ static pb_flops flops(const pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;
     const double S = t->cfg.S, T = t->cfg.B * S;
-    /* Causal: half of the square; two products forward (q k, p v), five backward, of which q k is one again. */
+    /* A causal mask leaves half of the S x S scores. Forward has two products (q k^T and p v), backward has five, one
+     * of which recomputes q k^T. */
     const double attention = 2 * T * S / 2 * 2 * g->H * g->d * g->L;
     return (pb_flops){attention, 2.5 * attention, 0.5 * attention};
 }

@@ -1,4 +1,4 @@
-/* block_v4.c - the block of DeepSeek-V4: what it allows, its memory, its tables and what it costs. */
+/* block_v4.c - the DeepSeek-V4 attention block: supported settings, buffers, RoPE tables and FLOPs. */
 #include "trainer/trainer_impl.h"
 
 static bool sparse(const pb_train_config *c) { return c->attention != PB_ATTENTION_DENSE; }
@@ -69,7 +69,7 @@ const pb_param *pb_v4_param(const pb_v4_pass *p, int id) { return pb_layer_param
 
 static int larger(int a, int b) { return a > b ? a : b; }
 
-/* A shape that has room for every layer of the longest rows; indexed when one of them is. */
+/* The maximum of every dimension over all layers, for buffers that the layers share; `indexed` if any layer is. */
 static pb_v4_shape largest(const pb_trainer *t)
 {
     pb_v4_shape all = {0};
@@ -86,9 +86,11 @@ static pb_v4_shape largest(const pb_trainer *t)
     return all;
 }
 
+/* True if the indexers are trained. */
 static bool taught(const pb_trainer *t) { return t->cfg.model.index_loss > 0 && !t->cfg.model.frozen; }
 
-/* At least one element of each: rows too short to be compressed have none, and ops want an address all the same. */
+/* Each buffer has at least one element, because rows shorter than `ratio` have no compressed rows and
+ * ops refuse a NULL pointer. */
 static pb_v4_index carve_index(pb_trainer *t, const pb_v4_shape *s)
 {
     const pb_v4_geometry *g = t->model.g.v4;
@@ -103,7 +105,7 @@ static pb_v4_index carve_index(pb_trainer *t, const pb_v4_shape *s)
                          .pick = pb_carve(m, (T * s->T + 1) * sizeof(int32_t))};
 }
 
-/* Of a frozen model all layers share one set, whichever layer it is carved for. */
+/* In a frozen model all layers share one set of activations, which must then have the largest layer's size. */
 static void carve_layer(pb_trainer *t, int layer)
 {
     const pb_geometry *g = &t->model.g;
@@ -202,11 +204,12 @@ static pb_status tables(pb_trainer *t)
                                g->v4->compress_theta, &g->v4->compress_rope);
 }
 
-/* ---- cost ---------------------------------------------------------------------------------------------- */
+/* ---- FLOPs --------------------------------------------------------------------------------------------- */
 
-/* Two products forward for every key that a query sees, five backward, of which one is again; the indexer scores all
- * visible rows. Its own products have no backward but their weights' gradient where it is trained, and without it they
- * are not computed. What training adds beside them (mass and scores of the picked rows) is left out: it is little. */
+/* Attention has two products per listed key forward and five backward, one of which is a recomputation. The indexer
+ * scores all visible compressed rows. pb_trainer_flops counts the indexer's weight products as forward and backward;
+ * corrected here: their input gets no gradient, and without an indexer in use they are not computed at all. Not
+ * counted, because they are small: the attention mass and scores of selected rows that training the indexer needs. */
 static pb_flops flops(const pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;

@@ -1,10 +1,11 @@
-/* clip.c - the clip phase in its arms, and the optimiser, which reads what the clip decided. */
+/* clip.c - the phase clip with its variants, and the phase optimizer, which applies the clip result. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "trainer/trainer_impl.h"
 
-/* Lists of device pointers, in device memory, for the calls that take the whole model. */
+/* Fills clip_list and adamw_list: arrays of device pointers in device memory, for the kernels that process all trained
+ * tensors in one call. */
 pb_status pb_clip_write_lists(pb_trainer *t)
 {
     const size_t n = (size_t)t->ntrained;
@@ -37,8 +38,8 @@ pb_status pb_clip_write_lists(pb_trainer *t)
     return s;
 }
 
-/* The partial sums of a group's buffers, each into its slots. With `read`, the host waits for every
- * buffer's slots and adds them up itself. */
+/* Computes the partial sums of squares of a group's gradients. With `read`, downloads the sums of every tensor (one
+ * host sync each) and adds them to *read. */
 static pb_status sums(pb_ctx *ctx, const pb_trainer *t, const pb_clip_group *g, double *read)
 {
     float host[256];
@@ -68,7 +69,7 @@ static pb_status scales(pb_ctx *ctx, const pb_trainer *t, int group)
     return PB_OK;
 }
 
-/* The seed's "after": n sums, one reduction, n scales, and the host reads nothing. */
+/* Clipping without a host sync: n kernel launches for the partial sums, one for the norm, n to scale the gradients. */
 static pb_status fused(pb_ctx *ctx, const pb_trainer *t, int group)
 {
     const pb_clip_group *g = &t->groups[group];
@@ -81,7 +82,8 @@ static pb_status fused(pb_ctx *ctx, const pb_trainer *t, int group)
     return scales(ctx, t, group);
 }
 
-/* The seed's "before": the host reads every buffer's sum, decides, and sends the scale. */
+/* Host-synchronous clipping: downloads the partial sums, computes the norm and scale on the
+ * host, and uploads the scale. */
 static pb_status synchronous(pb_ctx *ctx, const pb_trainer *t, int group)
 {
     double sum = 0;

@@ -1,4 +1,4 @@
-/* data.c - conversations from JSONL into one stream of byte tokens, and windows of it. */
+/* data.c - reads conversations from JSONL into one stream of byte tokens, and cuts windows from it. */
 #include "trainer/data.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "trainer/data/dataset.h"
 
 struct pb_corpus {
-    int32_t *ids; /* [n] all conversations in the seed's order */
+    int32_t *ids; /* [n] the tokens of all conversations, in an order drawn from the seed */
     unsigned char *counted;
     size_t n, conversations;
 };
@@ -26,7 +26,7 @@ static pb_status take(void *self, const pb_chat *chat)
                           &r->samples);
 }
 
-/* One stream of all conversations in an order drawn from the seed. */
+/* Concatenates all conversations in an order drawn from the seed. */
 static pb_status join(pb_corpus *c, const pb_samples *s, uint64_t seed)
 {
     size_t *order = malloc(s->n * sizeof *order);
@@ -82,7 +82,7 @@ void pb_corpus_close(pb_corpus *c)
 size_t pb_corpus_conversations(const pb_corpus *c) { return c->conversations; }
 size_t pb_corpus_tokens(const pb_corpus *c) { return c->n; }
 
-/* Whether window w of S+1 tokens has enough targets that count. */
+/* True if at least a quarter of the S targets of window w count in the loss. */
 static bool usable(const pb_corpus *c, size_t w, int S)
 {
     int counted = 0;
@@ -90,7 +90,7 @@ static bool usable(const pb_corpus *c, size_t w, int S)
     return counted > 0 && 4 * counted >= S;
 }
 
-/* The window behind `w` (wrapping around) that is usable; the number of windows when none is. */
+/* The next usable window after w, continuing at window 0 after the last; `windows` if no window is usable. */
 static size_t next_window(const pb_corpus *c, size_t w, size_t windows, int S)
 {
     for (size_t i = 1; i <= windows; i++)
@@ -125,7 +125,7 @@ const char *pb_corpus_path(char *buffer, size_t n)
     }
     const ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
     exe[len < 0 ? 0 : len] = 0;
-    for (int up = 0; up < 2; up++) { /* PREFIX/bin/train -> PREFIX */
+    for (int up = 0; up < 2; up++) { /* PREFIX/bin/train becomes PREFIX */
         char *slash = strrchr(exe, '/');
         if (slash) *slash = 0;
     }

@@ -1,9 +1,10 @@
-/* data.h - text to batches: the conversations that ship with the project, as bytes.
+/* data.h - batches for benchmarks and tests: the conversations that ship with the project, tokenized as bytes.
  *
- * The byte tokenizer needs no files: ids 0..255 are the bytes of UTF-8 text, then the special tokens
- * below. A conversation becomes  <im_start>role\n content <im_end>\n ...  (ChatML); the loss counts the
- * bytes an assistant wrote and the <im_end> that ends them. All conversations in a seeded order form one
- * stream; row i of S tokens is its i-th window of S+1 tokens in which at least a quarter counts. */
+ * The byte tokenizer needs no files: ids 0..255 are the bytes of UTF-8 text; the special tokens below follow. A
+ * conversation becomes `<im_start>role\n content <im_end>\n ...` (ChatML). The loss counts the bytes that an
+ * assistant wrote and the `<im_end>` after them. All conversations, in an order drawn from the seed, form one
+ * stream of tokens. The stream is cut into windows of S+1 tokens; a batch row is a window in which at least a
+ * quarter of the targets count. */
 #ifndef PB_DATA_H
 #define PB_DATA_H
 #include "trainer/trainer.h"
@@ -12,17 +13,19 @@ enum { PB_TOKEN_START = 256, PB_TOKEN_END, PB_BYTE_VOCAB };
 
 typedef struct pb_corpus pb_corpus;
 
-/* Reads the JSONL of data/jsonl.h through the template "bytes" and the mask "assistant"; the first bad line ends the
- * reading, with file:line. */
+/* Reads a JSONL file (data/jsonl.h) with the template "bytes" and the mask "assistant". EINVAL: a malformed
+ * line (the message has file:line), or no conversation; EPATH, EIO, ENOMEM. The caller closes *out. */
 pb_status pb_corpus_open(const char *path, uint64_t seed, pb_corpus **out);
 void pb_corpus_close(pb_corpus *c);
 size_t pb_corpus_conversations(const pb_corpus *c);
 size_t pb_corpus_tokens(const pb_corpus *c);
 
-/* Batch number `index` of shape [B,S] (wraps around at the corpus's end). The arrays are the caller's,
- * [B*S] each. EINVAL: no window of this length has enough counted tokens. */
+/* Fills batch number `index` of shape [B,S]; the corpus repeats from its start when its windows are used up. The caller
+ * owns the arrays of B*S elements each. EINVAL: no window of this length has enough loss tokens. */
 pb_status pb_corpus_batch(const pb_corpus *c, int B, int S, size_t index, int32_t *ids, int32_t *targets, float *mask);
 
-/* Where the shipped corpus lies: $PB_DATA, beside the program (../share/plumb), or the source tree. */
+/* Writes the path of the shipped corpus to `buffer` (n bytes) and returns `buffer`: $PB_DATA/corpus.jsonl
+ * if the variable is set; else share/plumb/corpus.jsonl of the installation if it is readable; else the
+ * file in the source tree. */
 const char *pb_corpus_path(char *buffer, size_t n);
 #endif

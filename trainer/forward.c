@@ -18,6 +18,7 @@ const pb_product pb_product_o = {PB_P_o, PB_P_o_bias, PB_TARGET_O, 1};
 const pb_product pb_product_gate_up = {PB_P_gate_up, -1, PB_TARGET_GATE, 2};
 const pb_product pb_product_down = {PB_P_down, -1, PB_TARGET_DOWN, 1};
 
+/* Adds to y the output of the adapters of a product with input x. Stores x A^T in xa for the backward pass. */
 static pb_status adapters(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *x, void *y,
                           int ldy)
 {
@@ -39,7 +40,7 @@ static pb_status adapters(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
     return a.n ? pb_lora_fwd(ctx, &a) : PB_OK;
 }
 
-/* y [T,rows] = x w^T (+ bias) (+ adapters), w dense or in NF4. */
+/* y [T,rows] = x w^T (+ bias) (+ adapters), where w is dense or NF4. */
 static pb_status project(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *x, void *y)
 {
     const pb_param *w = pb_layer_param(&t->model, layer, pr->param);
@@ -80,7 +81,7 @@ static pb_status head_norm(pb_ctx *ctx, const pb_trainer *t, const pb_param *gai
                                                       .dtype = t->model.cfg.dtype});
 }
 
-/* Norms (Qwen3) and rotates q and k. */
+/* QK-norm (Qwen3 only), then RoPE of q and k. */
 static pb_status position(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_layer_acts *a)
 {
     const pb_geometry *g = &t->model.g;
@@ -139,7 +140,7 @@ static pb_status attend(pb_ctx *ctx, const pb_trainer *t, const pb_layer_acts *a
                                                           .dtype = t->model.cfg.dtype});
 }
 
-/* h = x + r and its norm with the given gain. */
+/* h = x + r, and y = RMSNorm(h) with the given gain. */
 static pb_status add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const void *r, const pb_param *gain,
                               void *h, void *y, float *rstd)
 {
@@ -164,8 +165,8 @@ pb_status pb_gqa_forward(pb_ctx *ctx, const pb_trainer *t, int layer)
     return project(ctx, t, layer, &pb_product_o, a->o, t->proj);
 }
 
-/* One block. On entry h and n1 of the layer hold the residual stream and its norm; on return those of
- * the next layer (or hf and nf) do. */
+/* One layer. In: the residual stream h of this layer and its norm n1. Out: h and n1 of the next layer, or hf and nf
+ * after the last one. The second residual addition and the next layer's first norm are one kernel. */
 static pb_status block(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_model *m = &t->model;

@@ -1,4 +1,4 @@
-/* geometry.c - the named models, and what follows from their dimensions. */
+/* geometry.c - the table of named geometries, and values derived from a geometry. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* graphs.c - a cache of recordings, looked up by what a recording cannot read from device memory. */
+/* graphs.c - a cache of graphs. The key is everything that a graph holds by value and that differs between steps. */
 #include "trainer/graphs.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include "kernels/core/clock.h"
 #include "trainer/trainer_impl.h"
 
-/* The end of a step sees neither rows nor how the gradients came together. */
+/* The cache key. clip and optimizer (pb_train_finish) depend neither on the row length nor on accumulation. */
 static pb_graph_shape shape_of(const pb_trainer *t, pb_fn fn)
 {
     if (fn == pb_train_finish) return (pb_graph_shape){.fn = fn};
@@ -18,7 +18,8 @@ static bool same(const pb_graph_shape *a, const pb_graph_shape *b)
     return a->fn == b->fn && a->B == b->B && a->S == b->S && a->accumulate == b->accumulate;
 }
 
-/* A place for one more shape. A recording that is given up may still run, so that is waited for. */
+/* Returns a free entry, evicting the least recently used one if necessary. The host syncs before a graph is freed,
+ * because it may still be running. */
 static pb_status make_room(pb_graphs *g, pb_ctx *ctx, pb_graph_shape **out)
 {
     pb_graph_shape *oldest = g->shape;

@@ -1,34 +1,35 @@
-/* graphs.h - the recordings of a training loop: one for every shape of its steps, made when it is needed.
+/* graphs.h - a cache of the CUDA graphs (on a CPU: recorded call lists) of a training loop, one per shape of a step.
  *
- * A recording holds its arguments by value, so another row length, or micro-batches that add to the gradients of others
- * instead of beginning them, want one of their own. What only changes numbers in device memory (batch, learning rate,
- * step number, loss scale, 1/tokens) does not. */
+ * A graph holds kernel arguments by value. Another row length, or a micro-batch that accumulates gradients instead of
+ * overwriting them, therefore needs its own graph. Values that kernels read from device memory (the batch, learning
+ * rate, step number, loss scale, 1/tokens) may change between replays of one graph. */
 #ifndef PB_GRAPHS_H
 #define PB_GRAPHS_H
 #include "trainer/trainer.h"
 
-enum { PB_GRAPHS_MOST = 64 }; /* shapes that are kept; beyond, the one that was not used for longest goes */
+enum { PB_GRAPHS_MOST = 64 }; /* capacity of the cache; the least recently used shape is evicted */
 
 typedef struct pb_graph_shape {
-    pb_fn fn;
+    pb_fn fn; /* fn, B, S, accumulate: the cache key */
     int B, S;
     bool accumulate;
-    pb_graph *graph; /* NULL: run once, not recorded yet */
-    uint64_t used;   /* runs of all shapes up to its last one */
+    pb_graph *graph; /* NULL: this shape ran once eagerly and is not captured yet */
+    uint64_t used;   /* value of pb_graphs.runs at the last use of this shape */
 } pb_graph_shape;
 
-/* {0} to begin with; of one trainer, whose clip arm stays as it is. */
+/* Initialise with {0}. One cache serves one trainer, and the trainer's clip variant must not change meanwhile. */
 typedef struct pb_graphs {
     pb_graph_shape shape[PB_GRAPHS_MOST];
     int n;
-    uint64_t runs, recorded, replayed; /* by pb_graphs_run; runs - replayed were eager */
-    size_t nodes;                      /* of all recordings */
-    double seconds;                    /* that making them took */
+    uint64_t runs, recorded, replayed; /* calls of pb_graphs_run; graphs captured; calls that replayed a graph */
+    size_t nodes;                      /* sum over all graphs captured, evicted ones included */
+    double seconds;                    /* total time spent on capturing and instantiating graphs */
 } pb_graphs;
 
-/* pb_train_step, pb_train_micro or pb_train_finish of the trainer's present batch: eagerly for the first run of its
- * shape, which readies what a recording finds ready; then recorded and replayed; from then on replayed. When it cannot
- * be recorded nothing has run, the status is pb_record's and its line names the shape; eager steps go on working. */
+/* Runs `fn` (pb_train_step, pb_train_micro or pb_train_finish) on the trainer's current batch. The first run of a shape
+ * is eager: it allocates scratch memory, which is not possible during capture. The second run captures a graph and
+ * replays it; later runs replay. If capture fails, no work has run, the status is that of pb_record and the message
+ * names the shape; eager steps still work afterwards. */
 pb_status pb_graphs_run(pb_graphs *g, pb_ctx *ctx, pb_trainer *t, pb_fn fn);
-void pb_graphs_free(pb_graphs *g, pb_ctx *ctx); /* the recordings; the counts stay */
+void pb_graphs_free(pb_graphs *g, pb_ctx *ctx); /* frees the graphs; the counters keep their values */
 #endif

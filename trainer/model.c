@@ -1,4 +1,4 @@
-/* model.c - the list of a model's parameters, their memory, and their seeded values. */
+/* model.c - lists a model's parameters, allocates them, and fills them with seeded values. */
 #include "trainer/model.h"
 
 #include <math.h>
@@ -45,9 +45,9 @@ static const char *const target_names[] = {
 #undef X
 };
 
-/* ---- the list ----------------------------------------------------------------------------------- */
+/* ---- parameter list ----------------------------------------------------------------------------- */
 
-/* What an indexer picks has no gradient: without a loss of its own it is not trained. */
+/* The top-k selection of the indexer has no gradient, so its parameters are trained only with a loss of their own. */
 static bool trained(const pb_model_config *c, int place, int id)
 {
     if (c->frozen || (pb_param_indexes(id) && !(c->index_loss > 0))) return false;
@@ -140,7 +140,7 @@ static pb_status allocate(pb_model *m)
 
 /* ---- values --------------------------------------------------------------------------------------- */
 
-/* Centre and half width of the uniform distribution that a parameter is drawn from. */
+/* Centre and half width of the uniform distribution of a parameter's initial values. */
 static void distribution(const pb_model *m, const pb_param *p, double *centre, double *half)
 {
     *centre = p->kind == PB_KIND_GAIN ? 1 : 0;
@@ -156,7 +156,8 @@ static void distribution(const pb_model *m, const pb_param *p, double *centre, d
     }
 }
 
-/* The stream of a tensor follows from its name, so that adding a tensor changes no other. */
+/* The seed of a tensor's random values is a hash, similar to FNV-1a, of the model's seed and the tensor's name, so
+ * that adding a tensor does not change the values of the others. */
 static uint64_t stream_of(const pb_model *m, const pb_param *p)
 {
     uint64_t h = 1469598103934665603u ^ m->cfg.seed;
@@ -164,10 +165,10 @@ static uint64_t stream_of(const pb_model *m, const pb_param *p)
     return h;
 }
 
-/* Whether a parameter gets seeded values. */
+/* True if a parameter is initialised randomly. */
 static bool drawn(const pb_model *m, const pb_param *p) { return !m->cfg.blank || p->kind == PB_KIND_ADAPTER; }
 
-/* Fills p->w, or dense scratch memory when p is quantised. */
+/* Fills `dense`, which is p->w, or scratch memory when p is quantised afterwards. */
 static pb_status draw(pb_model *m, const pb_param *p, void *dense)
 {
     const bool vector = p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS;

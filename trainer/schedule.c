@@ -1,4 +1,4 @@
-/* schedule.c - learning rates by step, and their defaults. */
+/* schedule.c - learning rate schedules and default learning rates. */
 #include "trainer/schedule.h"
 
 #include <math.h>

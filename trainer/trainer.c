@@ -1,4 +1,4 @@
-/* trainer.c - a trainer's memory, its inputs, and what the host may ask it. */
+/* trainer.c - a trainer's memory, inputs and results. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +50,7 @@ pb_train_config pb_train_defaults(const pb_geometry *g)
     };
 }
 
-/* Phases first..last, each a range, inside one range around all. */
+/* Runs phases first to last. Each phase is a profiler range, nested in a range called `name`. */
 static pb_status phases(pb_ctx *ctx, void *self, const char *name, int first, int last)
 {
     pb_status s = PB_OK;
@@ -148,7 +148,7 @@ static void carve(pb_trainer *t)
     t->state = pb_carve(m, sizeof *t->state);
 }
 
-/* The trained tensors group by group: every layer, then what lies outside. */
+/* Lists the trained tensors by clip group: one group per layer, then the parameters outside the layers. */
 static pb_status group(pb_trainer *t)
 {
     const pb_model *m = &t->model;
@@ -272,7 +272,7 @@ static pb_status set_packing(pb_trainer *t, const pb_batch *b, int S)
     for (int i = 0; i < T; i++) {
         if (b->start[i] < 0 || b->start[i] > i % S)
             return pb_fail(PB_EINVAL, "batch: start %d of token %d is outside 0 to %d", b->start[i], i, i % S);
-        if (b->start[i] % align && b->start[i] != i % S) /* a token that is its own sample sees only itself */
+        if (b->start[i] % align && b->start[i] != i % S) /* start == own index: padding, which attends to itself only */
             return pb_fail(PB_EINVAL, "batch: start %d of token %d: samples begin at multiples of %d", b->start[i], i,
                            align);
         if (b->pos[i] < 0 || b->pos[i] >= S)
@@ -342,7 +342,8 @@ pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm)
 
 void pb_trainer_accumulate(pb_trainer *t, bool on) { t->accumulate = on; }
 
-/* As in a plan, ops are checked, picked and given their scratch, but none runs. */
+/* Runs all phases in planning mode: ops are checked, implementations selected and scratch memory allocated,
+ * but nothing is computed. */
 pb_status pb_trainer_reserve(pb_trainer *t, int S)
 {
     const bool planning = t->ctx->planning;
@@ -351,13 +352,14 @@ pb_status pb_trainer_reserve(pb_trainer *t, int S)
     set_shape(t, S);
     pb_status s = PB_OK;
     t->ctx->planning = true;
-    for (int i = 0; s == PB_OK && i < PB_NPHASES; i++) s = pb_phases[i](t->ctx, t); /* in no range: it is no step */
+    /* The phases get no profiler ranges here, because this is not a step. */
+    for (int i = 0; s == PB_OK && i < PB_NPHASES; i++) s = pb_phases[i](t->ctx, t);
     t->ctx->planning = planning;
     set_shape(t, before);
     return s;
 }
 
-/* ---- what the host may ask --------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------------------- */
 
 pb_status pb_trainer_loss(pb_trainer *t, double *mean)
 {
@@ -414,7 +416,7 @@ pb_flops pb_trainer_flops(const pb_trainer *t)
     pb_flops f = t->block->flops(t);
     for (int i = 0; i < m->n; i++) {
         const pb_param *p = &m->params[i];
-        const bool lookup = i == 0 && !m->g.tied; /* an untied embedding is only read */
+        const bool lookup = i == 0 && !m->g.tied; /* untied: a lookup; tied: counts as the head's product */
         if (p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS || lookup) continue;
         const double product = 2 * T * (double)pb_param_n(p);
         f.forward += product;

@@ -1,29 +1,30 @@
-/* trainer_impl.h - the inside of a trainer, shared by the files that are its phases. */
+/* trainer_impl.h - the internal state of a trainer, for the files that implement its phases. */
 #ifndef PB_TRAINER_IMPL_H
 #define PB_TRAINER_IMPL_H
 #include "trainer/block.h"
 #include "trainer/v4.h"
 
-/* What one layer keeps from forward to backward. T = B*S; W = (H+2K)d, the width of q, k and v. */
+/* Activations that one layer keeps from the forward to the backward pass. T = B*S tokens; W = (H+2K)d, the width of q,
+ * k and v together. */
 typedef struct pb_layer_acts {
-    void *h, *n1;          /* [T,D] residual stream that enters, and its norm */
+    void *h, *n1;          /* [T,D] residual stream at the layer's input, and its norm */
     float *rstd1;          /* [T] */
-    void *qkv;             /* [T,W] after bias and adapters; q and k rotated in place without QK-norm */
-    void *qk;              /* [T,(H+K)d] normed and rotated q and k, with QK-norm; else NULL */
-    float *rstdq, *rstdk;  /* [T,H], [T,K] with QK-norm */
-    void *o;               /* [T,H*d] attention's output */
-    float *lse;            /* [B,H,S] */
-    void *hm, *n2;         /* [T,D] residual stream between the halves, and its norm */
+    void *qkv;             /* [T,W] after bias and adapters; without QK-norm, q and k are rotated in place */
+    void *qk;              /* [T,(H+K)d] normed and rotated q and k; NULL without QK-norm */
+    float *rstdq, *rstdk;  /* [T,H], [T,K]; only with QK-norm */
+    void *o;               /* [T,H*d] output of attention before the projection o */
+    float *lse;            /* [B,H,S] log-sum-exp of each query's scores */
+    void *hm, *n2;         /* [T,D] residual stream between attention and MLP, and its norm */
     float *rstd2;          /* [T] */
-    void *gu;              /* [T,2,I] */
-    void *xa[PB_NTARGETS]; /* [T,R] where the target has an adapter */
-    pb_v4_acts v4;         /* of a V4 block, in place of qkv to lse */
+    void *gu;              /* [T,2,I] gate and up */
+    void *xa[PB_NTARGETS]; /* [T,R] x A^T of each target's adapter; NULL: no adapter */
+    pb_v4_acts v4;         /* replaces qkv to lse in a V4 block */
 } pb_layer_acts;
 
-/* Gradients that are clipped together: a layer's, or those outside the layers. */
+/* Gradients that are clipped by their joint norm: those of a layer, or those of the parameters outside the layers. */
 typedef struct pb_clip_group {
-    int first, n;   /* in trained[] */
-    float *partial; /* this group's slots */
+    int first, n;   /* the tensors trained[first] to trained[first+n-1] */
+    float *partial; /* [slots] partial sums of squares of this group's gradients */
     int slots;
 } pb_clip_group;
 
@@ -32,50 +33,51 @@ struct pb_trainer {
     pb_model model;
     pb_ctx *ctx;
     const pb_block *block;
-    pb_v4 v4; /* of a V4 block */
-    int S, T; /* of the present batch: tokens a row, and of all rows */
-    bool accumulate;
+    pb_v4 v4;        /* only used by a V4 block */
+    int S, T;        /* of the current batch: tokens per row, and in total */
+    bool accumulate; /* see pb_trainer_accumulate */
 
-    pb_arena acts;           /* everything below that is device memory, for the largest T */
-    int32_t *ids, *targets;  /* [T] */
-    float *mask, *inv_count; /* [T], [1] */
+    pb_arena acts;          /* the pointers below are device memory of this arena unless marked host; sized for cfg.S */
+    int32_t *ids, *targets; /* [T] */
+    float *mask, *inv_count; /* [T]; [1] 1/(loss tokens of the step) */
     float *loss_scale;       /* [1] */
-    float *index_scale;      /* [1] what the indexers' gradients are multiplied by; NULL: they are not trained */
-    float inv;               /* inv_count, on the host */
-    int32_t *start, *pos;    /* [T], or NULL when batches are not packed */
-    float *cos, *sin;        /* [S,d/2] */
+    float *index_scale;      /* [1] factor of the indexers' gradients; NULL: the indexers are not trained */
+    float inv;               /* host copy of inv_count */
+    int32_t *start, *pos;    /* [T]; NULL when batches are not packed */
+    float *cos, *sin;        /* [S,d/2] RoPE tables */
     pb_layer_acts *layers;   /* [L], host */
-    void *hf, *nf;           /* [T,D] last residual stream and its norm */
+    void *hf, *nf;           /* [T,D] residual stream after the last layer, and its norm */
     float *rstdf;            /* [T] */
-    void *logits;            /* [T,V] */
-    float *nll, *loss;       /* [T], [1] */
-    float *step_loss;        /* [1] the sum over the step's micro-batches */
-    void *proj;              /* [T,D] output of o or down */
-    void *act;               /* [T,I] swiglu's output */
-    void *dcur, *dn;         /* [T,D] gradient of the residual stream; of a norm's output */
+    void *logits;            /* [T,V]; the loss phase overwrites them with their gradient */
+    float *nll, *loss;       /* [T] per token; [1] of the last micro-batch */
+    float *step_loss;        /* [1] sum of `loss` over the step's micro-batches */
+    void *proj;              /* [T,D] output of the projection o or down */
+    void *act;               /* [T,I] output of SwiGLU */
+    void *dcur, *dn;         /* [T,D] gradient of the residual stream; gradient of a norm's output */
     void *dqkv;              /* [T,W] */
     void *dattn;             /* [T,H*d] */
     void *dact, *dgu;        /* [T,I], [T,2,I] */
 
-    pb_param **trained; /* [ntrained] group by group */
+    pb_param **trained; /* [ntrained] ordered by group; host */
     int ntrained;
-    pb_clip_group *groups; /* [ngroups] */
-    int ngroups, slots;
-    float *partial;             /* [slots] */
-    pb_clip_state *clip;        /* [ngroups], or [1] with the multi arm */
-    pb_clip_entry *clip_list;   /* [ntrained] device */
-    pb_adamw_entry *adamw_list; /* [ntrained] device */
-    pb_adamw_state *state;      /* [1] device */
+    pb_clip_group *groups;      /* [ngroups], host */
+    int ngroups, slots;         /* slots: partial sums of all groups */
+    float *partial;             /* [slots] sums of squares of all groups' gradients, group by group */
+    pb_clip_state *clip;        /* [ngroups]; [1] with the variant multi */
+    pb_clip_entry *clip_list;   /* [ntrained] */
+    pb_adamw_entry *adamw_list; /* [ntrained] */
+    pb_adamw_state *state;      /* [1] */
 };
 
-/* Width of the product that holds q, k and v. */
+/* Output width of the product that computes q, k and v. */
 static inline int pb_qkv_width(const pb_geometry *g) { return (g->H + 2 * g->K) * g->d; }
 /* Pointer to column `col` of a tensor of the model's dtype. */
 static inline void *pb_column(const pb_trainer *t, void *p, int col)
 {
     return (unsigned char *)p + (size_t)col * pb_dtype_size(t->model.cfg.dtype);
 }
-/* q and k as attention reads them. */
+/* Pointers to q and k as attention reads them (after norm and RoPE), and the distance *ld between
+ * their tokens in elements. */
 static inline void pb_attention_inputs(const pb_trainer *t, const pb_layer_acts *a, void **q, void **k, size_t *ld)
 {
     const pb_geometry *g = &t->model.g;
@@ -84,18 +86,20 @@ static inline void pb_attention_inputs(const pb_trainer *t, const pb_layer_acts 
     *ld = a->qk ? (size_t)(g->H + g->K) * g->d : (size_t)pb_qkv_width(g);
 }
 
-/* The products of a layer that share an input, and the adapter targets among their outputs. */
+/* A weight matrix of a layer, with its bias and the adapter targets that are parts of its output. */
 typedef struct pb_product {
-    int param, bias; /* ids of model.def; bias -1: none */
+    int param, bias; /* ids in model.def; bias -1: none */
     pb_target first;
     int targets;
 } pb_product;
+/* The adapter targets of a product are first, first+1, ..., first+targets-1. */
 extern const pb_product pb_product_qkv, pb_product_o, pb_product_gate_up, pb_product_down;
 
-/* Fills device tables of rotations [S,dim/2] of the trainer's S; scaling NULL: none. Waits. */
+/* Computes RoPE's cos and sin [S,dim/2] for the trainer's S on the host and uploads them.
+ * scaling NULL: none. Host syncs. */
 pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int dim, double theta,
                               const pb_rope_scaling *scaling);
 
-/* clip.c: (re)writes the device lists after the arm has changed. */
+/* clip.c: writes the device lists clip_list and adamw_list; call it again after a change of the clip variant. */
 pb_status pb_clip_write_lists(pb_trainer *t);
 #endif

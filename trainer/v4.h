@@ -1,112 +1,122 @@
-/* v4.h - a DeepSeek-V4 block inside the trainer: its formulas, what it keeps, and what is not here.
+/* v4.h - the DeepSeek-V4 attention block of the trainer: formulas, stored activations, and omissions.
  *
- * With x = n1 [T,D], T = B*S, H heads of d elements whose last R are rotated, and G = S/ratio compressed rows:
+ * x = n1 [T,D] is the input, T = B*S. There are H heads of d elements, whose last R elements RoPE rotates. A layer with
+ * ratio > 0 has G = S/ratio compressed rows: key/value vectors that are each pooled from `ratio` tokens. C is the
+ * number of columns of the compressor's values.
  *
- *     [q_a | kv_a | a | z] = x latent^T         widths q_rank, d, C, C (C: columns of the compressor)
+ *     [q_a | kv_a | a | z] = x latent^T         widths q_rank, d, C, C
  *     qr = RMSNorm(q_a)        q0 = qr q_b^T        q = RoPE(q0 / rms over each head's d elements)
  *     kv[:S] = RoPE(RMSNorm(kv_a))       kv[S:] = RoPE(RMSNorm(compressor(a, z, ape))), row g at position g ratio
- *     o = sparse_mla(q, kv, idx, sink) / sqrt d        one kv head, keys and values at once
+ *     o = sparse_mla(q, kv, idx, sink) / sqrt d        one kv head; a row of kv is both key and value
  *     proj = (grouped_linear(RoPE^-1(o), o_a)) o_b^T
  *
- * RoPE turns neighbouring pairs (PB_ROPE_ADJACENT) at the token's position in its sample: frequencies of g->theta in a
- * layer without compressed rows and without any scaling, of compress_theta with YaRN in the others. The inverse one
- * takes the query's position. idx lists the window's tokens, then compressed rows whose tokens all precede the query's
- * end, of its own sample only (mla_index):
+ * RoPE rotates neighbouring pairs (PB_ROPE_ADJACENT) at the token's position in its conversation. Layers without
+ * compressed rows use the base g->theta without scaling; the others use compress_theta with YaRN. RoPE^-1 rotates back
+ * by the query's position.
+ *
+ * idx is the key list of each query. It lists the window's tokens, then compressed rows. Only keys of the query's own
+ * conversation, and only compressed rows whose tokens do not come after the query, are listed (mla_index). Which
+ * compressed rows are listed depends on the configuration:
+ *
  *     PB_ATTENTION_DENSE    all of them
- *     PB_ATTENTION_SPARSE   in layers of ratio 4 the topk rows that the lightning indexer scores highest, else all
- * Both run on one kernel, so that they differ by the choice of keys alone; the independent statement is the dense masks
- * of scripts/fixtures/v4_model_fixtures.py, which know no lists.
+ *     PB_ATTENTION_SPARSE   in layers of ratio 4 the topk that the lightning indexer scores highest; elsewhere all
  *
- * The indexer's queries qr index_q^T and its own compressed keys are rotated alike. Its Hadamard transform, which turns
- * both by one orthogonal matrix, is left out: it changes no score, only what quantisation would do to them. What it
- * picks has no gradient, so its parameters are not trained: no gradient, no moments, no decay. With index_loss > 0 they
- * learn, from indexer_kl.h's loss alone, to score rows as attention's mass falls on them; that loss is summed over all
- * queries, divided by the tokens that count, and reaches nothing but the indexer: qr and x are constants to it.
+ * Both settings run the same kernel and differ in the key lists only. The independent reference for dense attention is
+ * scripts/fixtures/v4_model_fixtures.py, which uses masks and no lists.
  *
- * With kv_qat all rows of kv go through FP8 and back (kv_qat.h) behind RoPE; gradients pass straight through.
+ * The indexer's queries qr index_q^T, and its own compressed keys, are rotated in the same way. DeepSeek applies a
+ * Hadamard transform to both; it is omitted here, because an orthogonal transform of queries and keys changes no score
+ * (it only helps quantisation). The top-k selection has no gradient. Without index_loss the indexer's parameters are
+ * therefore not trained: they have no gradient, no moments and no weight decay. With index_loss > 0 they learn, from
+ * the loss of indexer_kl.h, to score compressed rows by the attention mass that these receive. That loss is summed over
+ * all queries and divided by the number of loss tokens. It trains the indexer only: qr and x are constants in it.
  *
- * Samples that share a row begin at multiples of the longest compressed row (pb_sample_align), as the groups of each
- * sample are then those that it has alone.
+ * With kv_qat, all rows of kv are rounded to FP8 and back after RoPE (kv_qat.h); gradients pass through unchanged.
  *
- * Not here: mixture of experts (the MLP is a dense SwiGLU of common code), hyper-connections, multi-token prediction,
- * adapters, and V4's layout of checkpoints. */
+ * In a packed row, conversations begin at multiples of the largest ratio (pb_sample_align), so that each conversation's
+ * compressed rows pool the same tokens as without packing.
+ *
+ * Not implemented: mixture of experts (the MLP is the dense SwiGLU of all families), hyper-connections, multi-token
+ * prediction, adapters, and the layout of DeepSeek's checkpoints. */
 #ifndef PB_V4_H
 #define PB_V4_H
 #include "kernels/indexer/indexer.h"
 #include "trainer/trainer.h"
 
-/* What an indexer makes on its way to a list. */
+/* Intermediate results of an indexer. */
 typedef struct pb_v4_index {
-    void *q, *in;     /* [T,index_H*index_d], rotated; [T,2C_i+index_H] values, gates and weights of the heads */
-    void *pooled, *k; /* [B,G,index_d] the compressor's rows; normed and rotated */
-    float *rstd, *w;  /* [B,G]; [T,index_H] */
-    int32_t *pick;    /* [B,S,topk] */
+    /* [T,index_H*index_d] rotated queries; [T,2C_i+index_H] compressor values, gates, and weights of the heads */
+    void *q, *in;
+    void *pooled, *k; /* [B,G,index_d] compressed rows from the pooling; the same after norm and RoPE */
+    float *rstd, *w;  /* [B,G] of the norm; [T,index_H] head weights in f32 */
+    int32_t *pick;    /* [B,S,topk] selected compressed rows */
 } pb_v4_index;
 
-/* What one layer keeps. */
+/* Activations that one layer keeps from the forward to the backward pass. */
 typedef struct pb_v4_acts {
-    void *latent;       /* [T,q_rank+d+2C] */
+    void *latent;       /* [T,q_rank+d+2C] columns q_a, kv_a, a, z */
     void *qr;           /* [T,q_rank] */
-    void *q0, *q;       /* [T,H*d] */
+    void *q0, *q;       /* [T,H*d] before and after norm and RoPE */
     float *rstd_latent; /* [T] */
     float *rstd_q;      /* [T,H] */
     float *rstd_kv;     /* [T] */
-    void *kv;           /* [B,S+G,d] as attention reads it */
-    void *pooled;       /* [B,G,d] the compressor's rows */
+    void *kv;           /* [B,S+G,d] what attention reads */
+    void *pooled;       /* [B,G,d] the compressed rows before norm and RoPE */
     float *rstd_pooled; /* [B,G] */
-    int32_t *idx;       /* [B,S,W] the lists that an indexer made; NULL: those of v4.lists */
-    pb_v4_index index;  /* of an indexer that is not trained: the same memory for all layers */
-    void *o;            /* [T,H*d] before it is turned back */
+    int32_t *idx;       /* [B,S,W] key lists made by this layer's indexer; NULL: the layer uses v4.lists */
+    pb_v4_index index;  /* memory shared by all layers unless the indexers are trained */
+    void *o;            /* [T,H*d] output of attention before RoPE^-1 */
     float *lse;         /* [T,H] */
-    void *low;          /* [T,groups*o_rank] between the output's two products */
+    void *low;          /* [T,groups*o_rank] output of o_a, input of o_b */
 } pb_v4_acts;
 
-/* Lists that do not depend on a layer's activations, one for every ratio. */
+/* Key lists that depend on positions only, not on activations. Layers of the same ratio share one. */
 typedef struct pb_v4_list {
     int ratio;
     int32_t *idx; /* [B,S,W] */
 } pb_v4_list;
 
-/* What training an indexer takes. */
+/* Buffers for training the indexers. */
 typedef struct pb_v4_index_back {
-    float *mass, *score, *loss; /* [B,S,topk] twice; [L] each layer's loss, unweighted */
-    void *dq, *dk, *din;        /* like q, k, in */
-    float *dw;
+    /* [B,S,topk] attention mass; [B,S,topk] scores, then their gradients; [L] unweighted loss per layer */
+    float *mass, *score, *loss;
+    void *dq, *dk, *din; /* gradients of pb_v4_index's q, k and in */
+    float *dw;           /* gradient of pb_v4_index's w */
 } pb_v4_index_back;
 
-/* Which of two sets of frequencies. */
+/* RoPE tables: base g->theta (layers without compressed rows), and compress_theta with YaRN (layers with them). */
 enum { PB_V4_PLAIN, PB_V4_COMPRESSED, PB_V4_TABLES };
 
-/* What all layers share. */
+/* Buffers that all layers share. */
 typedef struct pb_v4 {
     float *cos[PB_V4_TABLES], *sin[PB_V4_TABLES]; /* [S,R/2] */
-    float *one;                                   /* [1] the number 1 */
+    float *one; /* [1] the constant 1: the sink's gradient is computed as a linear layer's with this input */
     pb_v4_list lists[PB_V4_RATIOS];
     int nlists;
-    void *wide, *normed; /* [T,H*d] o turned back; [T,d] rows before their rotation */
-    void *rows;          /* [B,S+G,d] kv before FP8, with kv_qat */
-    pb_v4_index index;   /* while no indexer is trained */
+    void *wide, *normed; /* [T,H*d] RoPE^-1(o), in the backward pass dq; [T,d] key rows before RoPE */
+    void *rows;          /* [B,S+G,d] kv before FP8; only with kv_qat */
+    pb_v4_index index;   /* used unless the indexers are trained */
     pb_v4_index_back index_back;
     void *dwide;                /* [T,H*d] */
-    void *dlow, *dqr, *dlatent; /* like low, qr, latent */
-    void *dkv, *drow;           /* like kv; [T,d] one part of it, rotated back */
+    void *dlow, *dqr, *dlatent; /* gradients of low, qr and latent */
+    void *dkv, *drow;           /* gradient of kv; [T,d] a part of dkv after RoPE's backward */
     float *dsink;               /* [H] */
 } pb_v4;
 
-/* A layer's figures for the present batch. */
+/* Dimensions of a layer for rows of S tokens. */
 typedef struct pb_v4_shape {
-    int ratio, G, S_kv; /* G compressed rows behind the S tokens */
-    int C, width;       /* columns of values; of latent */
-    int T, W;           /* compressed rows in a list, and its length */
-    bool indexed;       /* an indexer makes the list */
-    int table;          /* of rotations */
-    int step, index_C;  /* tokens between positions of compressed rows, at least 1; the indexer's C */
+    int ratio, G, S_kv; /* compressed rows; G = S/ratio; S_kv = S + G */
+    int C, width;       /* columns of the compressor's values; columns of latent */
+    int T, W;           /* entries of a key list that are compressed rows; all entries */
+    bool indexed;       /* true: the layer's indexer makes its key lists */
+    int table;          /* RoPE table of the layer: PB_V4_PLAIN or PB_V4_COMPRESSED */
+    int step, index_C;  /* ratio, or 1 without compressed rows; columns of the indexer's compressor values */
 } pb_v4_shape;
 pb_v4_shape pb_v4_shape_of(const pb_trainer *t, int layer, int S);
-/* The lists of a layer. */
+/* The key lists [B,S,W] of a layer. */
 const int32_t *pb_v4_lists(const pb_trainer *t, int layer);
 
-/* What every step of a layer's pass reads. */
+/* Common arguments of the functions that make up one layer's forward or backward pass. */
 typedef struct pb_v4_pass {
     pb_ctx *ctx;
     const pb_trainer *t;
@@ -117,11 +127,11 @@ typedef struct pb_v4_pass {
     pb_v4_shape s;
     pb_dtype dtype;
 } pb_v4_pass;
-/* The pass's own indexer, as the ops read it. */
+/* The layer's indexer as the indexer ops take it. */
 pb_indexer pb_v4_indexer(const pb_v4_pass *p);
 pb_v4_pass pb_v4_pass_of(pb_ctx *ctx, const pb_trainer *t, int layer);
 const pb_param *pb_v4_param(const pb_v4_pass *p, int id);
 
-/* v4.wide = o turned back by its queries' positions. */
+/* v4.wide = RoPE^-1(o), rotated back by the positions of the queries. */
 pb_status pb_v4_turn_back(const pb_v4_pass *p);
 #endif

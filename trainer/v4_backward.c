@@ -1,5 +1,5 @@
-/* v4_backward.c - the backward pass of a DeepSeek-V4 block: from the gradient of attention's output to that of the
- * normed stream. What the forward pass can make again cheaply, o turned back, it makes again. */
+/* v4_backward.c - the backward pass of the DeepSeek-V4 attention block, from t->dcur (gradient of proj) to t->dn
+ * (gradient of n1). RoPE^-1(o) is recomputed instead of stored, because that is cheap. */
 #include <math.h>
 
 #include "kernels/cast/cast.h"
@@ -14,7 +14,7 @@
 #include "kernels/sparse_mla/sparse_mla.h"
 #include "trainer/trainer_impl.h"
 
-/* The gradient of w = dy^T x. */
+/* dw = dy^T x for parameter `id`, the weight of the product y = x w^T. */
 static pb_status product_dw(const pb_v4_pass *p, int id, const void *dy, const void *x)
 {
     const pb_param *w = pb_v4_param(p, id);
@@ -28,7 +28,7 @@ static pb_status product_dw(const pb_v4_pass *p, int id, const void *dy, const v
                                                      .dtype = p->dtype});
 }
 
-/* The same, and dx = dy w. */
+/* dw = dy^T x and dx = dy w for parameter `id`. */
 static pb_status product_back(const pb_v4_pass *p, int id, const void *dy, const void *x, void *dx)
 {
     const pb_param *w = pb_v4_param(p, id);
@@ -39,7 +39,7 @@ static pb_status product_back(const pb_v4_pass *p, int id, const void *dy, const
     return product_dw(p, id, dy, x);
 }
 
-/* Rows [rows,D] of dy packed, of x ldx and of dx lddx apart. */
+/* Backward of RMSNorm over rows of D elements. Rows of dy are contiguous; rows of x are ldx apart, those of dx lddx. */
 static pb_status norm_back(const pb_v4_pass *p, int id, const void *dy, const void *x, size_t ldx, const float *rstd,
                            void *dx, size_t lddx, int rows, int D)
 {
@@ -60,8 +60,7 @@ static pb_status norm_back(const pb_v4_pass *p, int id, const void *dy, const vo
                                                          .dtype = p->dtype});
 }
 
-/* From dcur to the gradient of o, in `dwide`; the forward pass's last rotation is an inverse one, so its backward turns
- * forward. */
+/* From dcur to the gradient of o, in v4.dwide. The forward pass applies RoPE^-1 to o; its gradient is RoPE. */
 static pb_status output_back(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;
@@ -101,7 +100,8 @@ static pb_status output_back(const pb_v4_pass *p)
                                                    .dtype = p->dtype});
 }
 
-/* dq over `wide`, dkv, and the sink's gradient: dsink times 1, so that it can add to what is there. */
+/* Backward of attention: dq into v4.wide, dkv, and the gradient of the sink. The last is computed as a linear layer's
+ * weight gradient with input 1, because that op can accumulate onto an existing gradient. */
 static pb_status attend_back(const pb_v4_pass *p)
 {
     const pb_geometry *g = p->g;
@@ -134,7 +134,8 @@ static pb_status attend_back(const pb_v4_pass *p)
                                                      .dtype = PB_F32});
 }
 
-/* Rows dy of H heads of D elements, one for every `step` tokens and batch rows `seq` elements apart, to packed dx. */
+/* Backward of RoPE for n rows per sequence, H heads of D elements each. Row i has the position of token i*step.
+ * Sequences of dy are `seq` elements apart (0: contiguous); dx is contiguous. */
 static pb_status rotate_back(const pb_v4_pass *p, const void *dy, void *dx, int n, int H, int D, int step, size_t seq)
 {
     const size_t ld = (size_t)H * D;
@@ -158,8 +159,8 @@ static pb_status rotate_back(const pb_v4_pass *p, const void *dy, void *dx, int 
                                                    .dtype = p->dtype});
 }
 
-/* dc [B,G,D] to dx, the gradients of values and gates, which lie as they do in x: side by side, C columns each, rows ld
- * apart. Where the rows are too short to be compressed those are 0. */
+/* Backward of the compressor: from dc [B,G,D] to the gradients of the values (columns 0 to C-1 of dx) and gates
+ * (columns C to 2C-1), both with rows ld apart as in x. Tokens that belong to no compressed row get gradient 0. */
 static pb_status pool_back(const pb_v4_pass *p, int ape, const void *dc, void *x, void *dx, size_t ld, int C, int D)
 {
     const pb_trainer *t = p->t;
@@ -185,7 +186,7 @@ static pb_status pool_back(const pb_v4_pass *p, int ape, const void *dc, void *x
                                                                .dtype = p->dtype});
 }
 
-/* The compressed rows' part of dkv to their columns of dlatent. */
+/* Backward of the compressed rows: from their part of dkv to the columns a and z of dlatent. */
 static pb_status rows_back(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;
@@ -199,6 +200,7 @@ static pb_status rows_back(const pb_v4_pass *p)
                      (size_t)p->s.width, p->s.C, d);
 }
 
+/* From dkv to the columns kv_a, a and z of dlatent. */
 static pb_status keys_back(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;
@@ -210,6 +212,7 @@ static pb_status keys_back(const pb_v4_pass *p)
                      pb_column(t, p->v->dlatent, at), ld, t->T, d);
 }
 
+/* From dq in v4.wide to dqr and the columns q_a of dlatent. */
 static pb_status queries_back(const pb_v4_pass *p)
 {
     const pb_geometry *g = p->g;
@@ -231,9 +234,10 @@ static pb_status queries_back(const pb_v4_pass *p)
                      p->t->T, g->v4->q_rank);
 }
 
-/* ---- the indexer's own loss ------------------------------------------------------------------------------ */
+/* ---- training the indexer -------------------------------------------------------------------------------- */
 
-/* Where attention's mass fell among the picked rows, what the indexer gave them, and the loss of the difference. */
+/* The indexer's loss: the divergence between the attention mass of the selected rows and the softmax of their scores.
+ * Also replaces the scores in b->score by their gradients. */
 static pb_status index_loss(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;
@@ -271,7 +275,7 @@ static pb_status index_loss(const pb_v4_pass *p)
                                                                .K = K});
 }
 
-/* The gradients of a layer's indexer, which go no further. */
+/* Gradients of a layer's indexer parameters. The inputs qr and n1 get no gradient from this loss. */
 static pb_status index_back(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;

@@ -1,4 +1,4 @@
-/* v4_forward.c - the forward pass of a DeepSeek-V4 block: from the normed stream to the output of attention. */
+/* v4_forward.c - the forward pass of the DeepSeek-V4 attention block, from n1 to t->proj. Formulas are in v4.h. */
 #include <math.h>
 
 #include "kernels/cast/cast.h"
@@ -21,7 +21,7 @@ static pb_status product(const pb_v4_pass *p, int id, const void *x, void *y)
                     .x = x, .w = w->w, .y = y, .T = p->t->T, .N = (int)w->rows, .K = (int)w->cols, .dtype = p->dtype});
 }
 
-/* y [rows,D] = the norm of x, rows ldx apart. */
+/* y [rows,D] = RMSNorm(x) with the gain `id`; rows of x are ldx elements apart. */
 static pb_status norm(const pb_v4_pass *p, int id, const void *x, size_t ldx, void *y, float *rstd, int rows, int D)
 {
     return pb_rmsnorm_fwd(p->ctx, &(pb_rmsnorm_fwd_args){.x = x,
@@ -37,7 +37,7 @@ static pb_status norm(const pb_v4_pass *p, int id, const void *x, size_t ldx, vo
                                                          .dtype = p->dtype});
 }
 
-/* Rotates the last elements of H heads of every token, in place. */
+/* RoPE of the last elements of H heads of every token, in place. */
 static pb_status rotate_heads(const pb_v4_pass *p, void *q, int H, int D)
 {
     const size_t ld = (size_t)H * D;
@@ -58,8 +58,8 @@ static pb_status rotate_heads(const pb_v4_pass *p, void *q, int H, int D)
                                                    .dtype = p->dtype});
 }
 
-/* Rows x [B,n,D], one for every `step` tokens, at the position of the first of them, to y, whose batch rows are `seq`
- * elements apart. */
+/* RoPE of n rows x [B,n,D] per sequence. Row i has the position of token i*step, which is the first token of compressed
+ * row i for step = ratio. Sequences of y are `seq` elements apart (0: contiguous). */
 static pb_status rotate_rows(const pb_v4_pass *p, const void *x, void *y, int n, int D, int step, size_t seq)
 {
     return pb_rope_fwd(p->ctx, &(pb_rope_fwd_args){.q = x,
@@ -82,7 +82,8 @@ static pb_status rotate_rows(const pb_v4_pass *p, const void *x, void *y, int n,
                                                    .dtype = p->dtype});
 }
 
-/* c [B,G,D] from values and gates that lie side by side in rows of ld elements, from x on. */
+/* Compressor: c [B,G,D] from the values in columns 0 to C-1 of x and the gates in columns C to 2C-1. The rows of x are
+ * ld elements apart. */
 static pb_status pool(const pb_v4_pass *p, int ape, const void *x, size_t ld, int C, void *c, int D)
 {
     return pb_compressor_fwd(p->ctx, &(pb_compressor_fwd_args){.a = x,
@@ -101,6 +102,7 @@ static pb_status pool(const pb_v4_pass *p, int ape, const void *x, size_t ld, in
                                                                .dtype = p->dtype});
 }
 
+/* Key lists `idx`: the window, then the compressed rows `pick`, or all of them if pick is NULL. */
 static pb_status build_list(const pb_v4_pass *p, const int32_t *pick, int32_t *idx)
 {
     return pb_mla_index_build(p->ctx, &(pb_mla_index_build_args){.pick = pick,
@@ -114,7 +116,7 @@ static pb_status build_list(const pb_v4_pass *p, const int32_t *pick, int32_t *i
                                                                  .ratio = p->s.step});
 }
 
-/* ---- the layer, in order --------------------------------------------------------------------------------- */
+/* ---- the steps of a layer, in order ---------------------------------------------------------------------- */
 
 static pb_status queries(const pb_v4_pass *p)
 {
@@ -136,7 +138,7 @@ static pb_status queries(const pb_v4_pass *p)
     return rotate_heads(p, a->q, g->H, g->d);
 }
 
-/* The tokens' rows, and behind them the compressed ones. */
+/* kv: one row per token, followed by the compressed rows. */
 static pb_status keys(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;
@@ -166,7 +168,7 @@ static pb_status keys(const pb_v4_pass *p)
                                                .dtype = p->dtype});
 }
 
-/* The indexer's own queries, keys and weights of its heads. */
+/* Computes the indexer's queries, compressed keys and head weights. */
 static pb_status index_inputs(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;
@@ -188,7 +190,7 @@ static pb_status index_inputs(const pb_v4_pass *p)
                                                    .dtype = p->dtype});
 }
 
-/* The list that the layer's indexer chooses. */
+/* Makes the layer's key lists from the indexer's top-k selection. */
 static pb_status pick(const pb_v4_pass *p)
 {
     PB_TRY(index_inputs(p));
@@ -256,7 +258,7 @@ static pb_status output(const pb_v4_pass *p)
     return product(p, PB_P_o_b, p->a->low, p->t->proj);
 }
 
-/* The lists that depend on positions alone. */
+/* Makes the key lists that depend on positions only. */
 pb_status pb_v4_begin(pb_ctx *ctx, const pb_trainer *t)
 {
     for (int i = 0; i < t->v4.nlists; i++) {

@@ -1,4 +1,4 @@
-/* checkpoint.c - opening a folder of checkpoints, and saving into it. */
+/* checkpoint.c - opening a folder of checkpoints, and saving a checkpoint. */
 #include "trainer/checkpoint/checkpoint.h"
 
 #include <errno.h>
@@ -68,7 +68,8 @@ static pb_status take_lock(pb_checkpoints *c)
     return pb_fail_errno(errno, "%s: cannot be locked", path.text);
 }
 
-/* Where `latest` begins; a damaged tracker is told of when it is used. */
+/* Sets c->latest, the checkpoint that resuming with "latest" tries first. A damaged tracker is not an error here if
+ * there are checkpoints: resuming reports it. */
 static pb_status find_latest(pb_checkpoints *c)
 {
     pb_iterations all = {0};
@@ -124,15 +125,17 @@ pb_save pb_checkpoints_due(const pb_checkpoints *c, uint64_t iteration)
     return !c->tried && (every || c->o.last) ? PB_SAVE_TRIAL : PB_SAVE_NONE;
 }
 
-/* ---- filling a folder ----------------------------------------------------------------------------------- */
+/* ---- writing one checkpoint ----------------------------------------------------------------------------- */
 
 typedef struct filling {
     const pb_checkpoints *c;
     pb_index index;
-    pb_file_digest data; /* of the state's tensors, as they came from the device */
+    pb_file_digest data; /* digest of the state file's tensor data, as downloaded from the device */
 } filling;
 
-/* A file is read back: its digest is of what arrived, and the state's must be of what was sent. */
+/* Called for every file and folder of a new checkpoint. Makes a file durable and computes its digest by reading it
+ * back. For the state file, the tensor data that is read must also have the digest of the data that was downloaded from
+ * the device, so that a disk that corrupts data is found now. */
 static pb_status take_in(void *self, const char *path, const char *name, pb_disk_kind kind)
 {
     filling *f = self;
@@ -199,7 +202,8 @@ static pb_status fill(pb_checkpoints *c, pb_trainer *t, const pb_progress *p, co
 
 /* ---- saving --------------------------------------------------------------------------------------------- */
 
-/* What resuming would check. The files were read back when they were digested, so that `files` is for the trial. */
+/* Makes the checks that resuming makes. With `files`, all files are read and compared with their digests once more;
+ * that is done for a process's first save only, because take_in() has just read them. */
 static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, uint64_t iteration, bool files)
 {
     pb_candidate x = {0};
@@ -207,18 +211,21 @@ static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, ui
     if (s == PB_OK) s = pb_candidate_fits(c, t, folder, &x, false);
     pb_candidate_close(&x);
     if (s != PB_EINVAL) return s;
-    char why[1024]; /* what is damaged so soon after it was written, the disk has damaged */
+    char why[1024]; /* the file was intact when it was written, so this is the disk's failure and not the user's */
     snprintf(why, sizeof why, "%s", pb_error());
     return pb_fail(PB_EIO, "%s", why);
 }
 
-/* Of those before `now`, which has just become the resume point. */
+/* True if a checkpoint is retained after `now` has become the resume point. `before` is the previous resume point of
+ * this process, 0: none. */
 static bool stays(const pb_checkpoints *c, uint64_t iteration, uint64_t now, uint64_t before)
 {
-    if (iteration >= now) return true; /* those after it are of a run that went on from elsewhere: not ours to judge */
+    /* Later iterations are from another continuation of the run. This process must not delete them. */
+    if (iteration >= now) return true;
     return c->o.retain_interval ? iteration % (uint64_t)c->o.retain_interval == 0 : iteration == before;
 }
 
+/* Removes all checkpoints that are not retained. */
 static pb_status retire(const pb_checkpoints *c, uint64_t now, uint64_t before)
 {
     pb_iterations all = {0};
@@ -235,13 +242,14 @@ static pb_status retire(const pb_checkpoints *c, uint64_t now, uint64_t before)
     return s;
 }
 
+/* Makes the filled folder the resume point, then removes older checkpoints. */
 static pb_status keep(pb_checkpoints *c, uint64_t iteration, const char *filled)
 {
     const uint64_t before = c->mine;
     PB_TRY(pb_folder_publish(c, iteration, filled));
     c->latest = c->mine = iteration;
     PB_TRY(retire(c, iteration, before));
-    return pb_folder_tidy(c); /* the one it replaced */
+    return pb_folder_tidy(c); /* removes a replaced checkpoint of the same iteration */
 }
 
 static pb_status save(pb_checkpoints *c, pb_save how, pb_trainer *t, const pb_progress *p)
@@ -267,7 +275,8 @@ pb_status pb_checkpoints_save(pb_checkpoints *c, pb_save how, pb_trainer *t, con
         return pb_fail(PB_EINVAL, "%s: has checkpoints of another run; resume it, or use another folder", c->dir);
     const pb_status s = save(c, how, t, p);
     if (s == PB_OK) return PB_OK;
-    snprintf(why, sizeof why, "%s", pb_error()); /* tidying may fail too, and the first failure is the one to tell */
+    /* The first failure is the one to report, but pb_folder_tidy may fail too and replace the message. */
+    snprintf(why, sizeof why, "%s", pb_error());
     (void)pb_folder_tidy(c);
     return pb_fail(s, "%s", why);
 }

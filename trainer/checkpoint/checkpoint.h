@@ -1,92 +1,101 @@
-/* checkpoint.h - training that can be killed at any instant and goes on from its last checkpoint, bit for bit.
+/* checkpoint.h - checkpoints of a training run. A run that is killed at any moment resumes from its last checkpoint and
+ * gives the same results, bit for bit.
  *
- *     DIR/iter_0000004/state.safetensors       every trained parameter: w.NAME, m.NAME, v.NAME in f32 (w is the
- *                                              master where there is one), and the optimiser's counters
+ *     DIR/iter_0000004/state.safetensors       w.NAME, m.NAME, v.NAME of every trained parameter in f32 (w is the
+ *                                              master copy of a bf16 parameter), and the optimizer's counters
  *     DIR/iter_0000004/checkpoint.json         progress, configuration, size and XXH3-128 of every file and of itself
- *     DIR/latest_checkpointed_iteration.txt    the tracker: which of them is the resume point
- *     DIR/.lock                                held by the process that writes here
+ *     DIR/latest_checkpointed_iteration.txt    the tracker: the iteration of the resume point
+ *     DIR/.lock                                locked by the process that writes to DIR
  *
- * A checkpoint is written under a name that begins with a dot, and made durable file by file; then its folder gets its
- * name, then the tracker points to it, then older ones go: each under another name first. So whatever has a
- * checkpoint's name is whole, and the tracker always names a whole one. What a killed writer leaves behind is tidied by
- * the next pb_checkpoints_open.
+ * A checkpoint is written in four steps: its files are written to a folder whose name begins with a dot, and each is
+ * made durable; the folder is renamed to its final name; the tracker is updated; older checkpoints are renamed to
+ * temporary names and then removed. Therefore every folder with a final name is a complete checkpoint, and the tracker
+ * always names a complete one. The next pb_checkpoints_open removes what a killed process left.
  *
- * Not stored: base weights that are frozen (their digest is: resuming on others is refused), gradients (a checkpoint
- * lies between steps) and generators' state (there is none: what is random follows from a seed of the configuration and
- * a position that is stored). */
+ * Not stored: frozen weights (only their digest, so that resuming with different ones is refused); gradients
+ * (checkpoints are taken between steps); random generator states (all randomness derives from the configured seed and a
+ * stored position). */
 #ifndef PB_CHECKPOINT_H
 #define PB_CHECKPOINT_H
 #include "trainer/data/dataset.h"
 #include "os/disk.h"
 #include "trainer/trainer.h"
 
-/* What the host counts beside the iteration. X(name, meaning) */
+/* Counters that the host keeps in addition to the iteration. X(name, meaning) */
 #define PB_COUNTER_MAP(X)                                                                                              \
     X(tokens, "places of rows that were trained on")                                                                   \
     X(samples, "conversations that were trained on")                                                                   \
     X(skipped, "steps that were not taken, in all")                                                                    \
     X(skipped_in_row, "and since the last one that was")
 
-/* Whole numbers below 2^63. */
+/* Progress of a run. All values are below 2^63. */
 typedef struct pb_progress {
-    uint64_t iteration;    /* completed steps, >= 1 when saved */
-    pb_data_position data; /* the next row */
+    uint64_t iteration;    /* completed steps; at least 1 when saved */
+    pb_data_position data; /* position in the data of the next row */
 #define X(name, meaning) uint64_t name;
     PB_COUNTER_MAP(X)
 #undef X
 } pb_progress;
 
-/* One setting of the run, for the record. Keys that begin with "model." or "train." are the checkpoint's own. */
+/* A setting of the run that is recorded in the checkpoint. Keys that begin with "model." or "train." are reserved. */
 typedef struct pb_setting {
     const char *key, *value;
-    bool fixed; /* resuming with another value is refused; else it is noted */
+    /* If true, resuming with another value is refused; if false, the difference is only reported. */
+    bool fixed;
 } pb_setting;
 
 typedef struct pb_checkpoint_options {
-    long save_interval;   /* every so many steps; 0: none but the last */
-    long retain_interval; /* multiples of it stay for ever; of the others the newest. 0: the two newest resume points */
-    uint64_t last;        /* the iteration that ends the run, which is always saved; 0: there is none */
-    const pb_setting *settings; /* [nsettings]; borrowed until pb_checkpoints_close, as everything here */
+    long save_interval; /* save every n steps; 0: only at the end of the run */
+    /* Retention. n > 0: checkpoints at multiples of n, and the newest one. 0: the two newest resume points. */
+    long retain_interval;
+    uint64_t last; /* number of steps of the run; a checkpoint is always saved after the last; 0: unknown */
+    const pb_setting *settings; /* [nsettings]; like all pointers here, borrowed until pb_checkpoints_close */
     size_t nsettings;
-    /* Called while a checkpoint is filled; the files and folders that it makes in `dir` belong to the checkpoint, are
-     * digested and made durable. May be NULL. */
+    /* Called while a checkpoint is written, to add files and folders to its folder `dir`; they are digested and made
+     * durable like the others. May be NULL. */
     pb_status (*extra)(void *self, pb_trainer *t, const char *dir);
     void *extra_self;
-    /* One line each: a checkpoint that was not used, a setting that differs. May be NULL. */
+    /* Receives messages of one line: a checkpoint that was not used, a setting that differs. May be NULL. */
     void (*note)(void *self, const char *line);
     void *note_self;
-    const pb_disk *disk; /* NULL: pb_disk_posix */
+    const pb_disk *disk; /* table of file operations; NULL: pb_disk_posix */
 } pb_checkpoint_options;
 
 typedef struct pb_checkpoints pb_checkpoints;
 
-/* Makes the folder if need be (its parent must be there), takes its lock, and tidies what a killed writer left.
- * EINVAL: another process holds the lock; EIO. The trainer of the calls below is one and the same until close. */
+/* Creates the folder if it does not exist (its parent must), locks it, and removes what a killed process left. All
+ * calls below must use the same trainer until pb_checkpoints_close. EINVAL: another process holds the lock; EIO. */
 pb_status pb_checkpoints_open(const char *dir, const pb_checkpoint_options *o, pb_checkpoints **out);
-void pb_checkpoints_close(pb_checkpoints *c); /* NULL is fine */
+void pb_checkpoints_close(pb_checkpoints *c); /* NULL is allowed */
 
-/* The iteration that `latest` would begin with; 0: the folder holds no checkpoint. */
+/* The iteration that resuming with "latest" tries first; 0: the folder has no checkpoint. */
 uint64_t pb_checkpoints_latest(const pb_checkpoints *c);
 
 typedef enum pb_save {
     PB_SAVE_NONE,
-    PB_SAVE_TRIAL, /* written all the way under a temporary name, verified, removed: the disk works. Due after the
-                      first step of a process that will save later */
-    PB_SAVE_KEEP,
+    /* Write a checkpoint under a temporary name, verify and remove it, so that an unusable disk is found early. Due
+     * after the first step of a process that will save later. */
+    PB_SAVE_TRIAL,
+    PB_SAVE_KEEP, /* write a checkpoint that becomes the resume point */
 } pb_save;
+/* What pb_checkpoints_save must do after this iteration. */
 pb_save pb_checkpoints_due(const pb_checkpoints *c, uint64_t iteration);
 
-/* Waits for the device. May also be called (PB_SAVE_KEEP) when nothing is due, as before an orderly end; PB_SAVE_NONE
- * does nothing. A checkpoint of the same iteration is replaced. On failure the resume point is what it was or, when
- * only the removal of older ones failed, p->iteration; the same call may be repeated.
- * EINVAL: the folder holds checkpoints and this process resumed none of them; EIO: one line that names the path. */
+/* Saves a checkpoint; PB_SAVE_NONE does nothing. Host syncs. PB_SAVE_KEEP is also allowed when no checkpoint is due,
+ * for instance when the user interrupts the run. An existing checkpoint of the same iteration is replaced. After a
+ * failure the call may be repeated, and the resume point is unchanged; if only the removal of older checkpoints failed,
+ * it is p->iteration. EINVAL: no step was made yet, or the folder has checkpoints and this process resumed none of
+ * them; EIO: one line that names the path. */
 pb_status pb_checkpoints_save(pb_checkpoints *c, pb_save how, pb_trainer *t, const pb_progress *p);
 
-/* `which`: "latest", or an iteration. All is verified (sizes, digests, settings, base weights, names and shapes) before
- * the trainer changes; it then has weights, moments, step counters and learning rate of the checkpoint. `latest` begins
- * with the tracker's, notes every checkpoint that is damaged, with the reason, and takes the one before; a folder
- * without checkpoints is fine, and gives an iteration of 0 and an unchanged trainer.
- * EINVAL, EIO: damaged, or none is whole; EINVAL: the trainer or a fixed setting is another; EFORMAT: a newer
- * version wrote it; EDEVICE while loading: the trainer is good for nothing but closing. */
+/* Resumes from a checkpoint. `which`: "latest", or an iteration. Everything is verified (sizes, digests, settings, base
+ * weights, tensor names and shapes) before the trainer is modified; then weights, moments, step counters and learning
+ * rate are loaded. "latest" starts at the tracker's checkpoint. When a checkpoint is damaged, it reports the reason
+ * and tries the next one: first the earlier ones, then those after the tracker's. In a folder without checkpoints,
+ * "latest" sets out->iteration to 0 and leaves the trainer unchanged.
+ *
+ * EINVAL, EIO: the checkpoint, or every checkpoint, is damaged; EINVAL: it is from another model or differs
+ * in a fixed setting; EFORMAT: a newer version of the program wrote it; EDEVICE: loading failed, and the
+ * trainer can only be closed. */
 pb_status pb_checkpoints_resume(pb_checkpoints *c, const char *which, pb_trainer *t, pb_progress *out);
 #endif

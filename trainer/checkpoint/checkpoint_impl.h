@@ -1,4 +1,4 @@
-/* checkpoint_impl.h - the inside of pb_checkpoints, shared by the files that save, resume and keep the folder. */
+/* checkpoint_impl.h - the internals of pb_checkpoints, shared by the files of this folder. */
 #ifndef PB_CHECKPOINT_IMPL_H
 #define PB_CHECKPOINT_IMPL_H
 #include <limits.h>
@@ -13,10 +13,10 @@ struct pb_checkpoints {
     char *dir;
     pb_checkpoint_options o; /* disk is never NULL */
     int lock;
-    bool tried;          /* a save of this process was verified */
-    uint64_t latest;     /* what `latest` would begin with; 0: none */
-    uint64_t mine;       /* what this process resumed or saved last; 0: neither */
-    pb_trainer *trainer; /* that base is of, or NULL */
+    bool tried;          /* this process has saved and verified a checkpoint */
+    uint64_t latest;     /* see pb_checkpoints_latest */
+    uint64_t mine;       /* last iteration that this process resumed or saved; 0: none */
+    pb_trainer *trainer; /* the trainer that `base` was computed for, or NULL */
     pb_digest_text base;
 };
 
@@ -24,39 +24,43 @@ typedef struct pb_path {
     char text[PATH_MAX];
 } pb_path;
 
-/* "FOLDER/name"; EINVAL: too long. */
+/* Writes "FOLDER/name" to *out. EINVAL: too long. */
 pb_status pb_checkpoint_path(pb_path *out, const char *folder, const char *name);
-/* The folder of an iteration: `suffix` NULL its own name, else a temporary one. */
+/* The path of an iteration's folder. `suffix` NULL: the final name; else a temporary name that ends with it. */
 pb_status pb_folder_path(const pb_checkpoints *c, uint64_t iteration, const char *suffix, pb_path *out);
 bool pb_folder_exists(const char *path);
 
-/* folder.c: the folder of checkpoints as a whole. */
-pb_status pb_folder_tidy(const pb_checkpoints *c); /* what a killed writer or a failed save left */
+/* Functions of folder.c, for the folder of all checkpoints. */
+pb_status pb_folder_tidy(const pb_checkpoints *c); /* removes what a killed process or a failed save left */
 typedef struct pb_iterations {
-    uint64_t *at; /* [n] ascending */
+    uint64_t *at; /* [n] in ascending order */
     size_t n;
 } pb_iterations;
-pb_status pb_folder_list(const pb_checkpoints *c, pb_iterations *out); /* free out->at */
-/* EINVAL: there is one, and it is not a number in a line. 0: there is none. */
+pb_status pb_folder_list(const pb_checkpoints *c, pb_iterations *out); /* the caller frees out->at */
+/* The iteration in the tracker; 0: no tracker exists. EINVAL: the tracker is not one line with a number. */
 pb_status pb_folder_tracker(const pb_checkpoints *c, uint64_t *out);
-/* Gives the folder `filled` its name, makes that durable, then the tracker. */
+/* Renames the folder `filled` to its final name, makes that durable, then updates the tracker. */
 pb_status pb_folder_publish(const pb_checkpoints *c, uint64_t iteration, const char *filled);
-/* Takes folders away so that none is ever there in part: all are renamed, that is made durable, all are removed. */
+/* Removes n checkpoints so that no incomplete one ever has a final name: renames all, makes that
+ * durable, then deletes all. */
 pb_status pb_folder_drop(const pb_checkpoints *c, const pb_path *path, const uint64_t *iteration, size_t n);
 
-/* verify.c: a checkpoint that is whole. */
+/* Functions of verify.c. A candidate is an open checkpoint that has passed the checks of pb_candidate_open. */
 typedef struct pb_candidate {
     pb_index index;
     pb_safetensors *state;
 } pb_candidate;
-/* Without `files`, their sizes and digests are not looked at. EINVAL, EIO: damaged; EFORMAT: another version. */
+/* Reads the index and opens the state file. With `files`, also checks the size and digest of every file. EINVAL, EIO:
+ * damaged; EFORMAT: another version of the format. */
 pb_status pb_candidate_open(const pb_checkpoints *c, const char *folder, uint64_t iteration, bool files,
                             pb_candidate *out);
-void pb_candidate_close(pb_candidate *x); /* {0} is fine */
-/* EINVAL: of another model or of other fixed settings. With `note`, a line for each that differs and is not fixed. */
+void pb_candidate_close(pb_candidate *x); /* {0} is allowed */
+/* Checks that the checkpoint belongs to this trainer and run. EINVAL: another model, other base weights, or a different
+ * fixed setting. With `note`, reports every difference in a setting that is not fixed. */
 pb_status pb_candidate_fits(pb_checkpoints *c, pb_trainer *t, const char *folder, const pb_candidate *x, bool note);
 
-/* The digest of the frozen weights, reckoned once. */
+/* Computes c->base, the digest of the frozen weights, once per trainer. */
 pb_status pb_checkpoints_base(pb_checkpoints *c, pb_trainer *t);
+/* Formats a line and passes it to the option `note`. */
 void pb_checkpoints_note(const pb_checkpoints *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #endif

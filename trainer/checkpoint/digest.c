@@ -1,4 +1,4 @@
-/* digest.c - XXH3-128 through libxxhash. */
+/* digest.c - XXH3-128 digests with libxxhash. */
 #include "trainer/checkpoint/digest.h"
 
 #include <errno.h>

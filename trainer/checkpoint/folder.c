@@ -1,7 +1,8 @@
-/* folder.c - the folder of checkpoints: its names, its tracker, and what may be taken away when.
+/* folder.c - the folder of all checkpoints: names, the tracker, publishing and removing checkpoints.
  *
- * Names that begin with a dot are temporary: ".iter_0000004.PID.tmp" is being filled, ".old" was replaced, ".drop" is
- * being removed. Only the holder of the lock writes here, so whatever of that kind it meets is dead. */
+ * Names that begin with a dot are temporary: ".iter_0000004.PID.tmp" is being written, ".old" was replaced, ".drop" is
+ * being removed. Only the process that holds the lock writes here, so temporary names that it finds are from a process
+ * that has ended. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -33,7 +34,7 @@ pb_status pb_folder_path(const pb_checkpoints *c, uint64_t iteration, const char
 
 bool pb_folder_exists(const char *path) { return access(path, F_OK) == 0; }
 
-/* The iteration of "iter_0000004", written as pb_folder_path does; 0: another name. `n` bytes of name count. */
+/* The iteration of a name like "iter_0000004" of n bytes; 0: not exactly what pb_folder_path writes. */
 static uint64_t iteration_of(const char *name, size_t n)
 {
     char again[40], *end;
@@ -89,7 +90,8 @@ pb_status pb_folder_list(const pb_checkpoints *c, pb_iterations *out)
 
 /* ---- leftovers ------------------------------------------------------------------------------------------ */
 
-/* A checkpoint that was about to be replaced is put back when its successor has not arrived. */
+/* An ".old" folder is a checkpoint that was about to be replaced. If its replacement was not published, it gets its
+ * final name back; otherwise *restored is false and the caller removes it. */
 static pb_status restore(const pb_checkpoints *c, const char *name, const char *path, bool *restored)
 {
     pb_path real;
@@ -157,7 +159,7 @@ static pb_status write_tracker(const pb_checkpoints *c, uint64_t iteration)
     return pb_disk_sync_path(c->o.disk, c->dir);
 }
 
-/* ---- in and out ----------------------------------------------------------------------------------------- */
+/* ---- publishing and removing ---------------------------------------------------------------------------- */
 
 pb_status pb_folder_publish(const pb_checkpoints *c, uint64_t iteration, const char *filled)
 {

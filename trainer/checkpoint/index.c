@@ -1,4 +1,4 @@
-/* index.c - writing checkpoint.json, and distrusting all of it. */
+/* index.c - writes and reads checkpoint.json. The reader checks every value, because the file may be damaged. */
 #include "trainer/checkpoint/index.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 static const char format[] = "plumb checkpoint";
 enum { VERSION = 1 };
-/* The text ends with TAIL_HEAD, 32 digits, TAIL_END. */
+/* The file ends with TAIL_HEAD, the 32 digits of its digest, and TAIL_END. */
 #define TAIL_HEAD ", \"digest\": \""
 #define TAIL_END  "\"}\n"
 enum { TAIL = sizeof TAIL_HEAD - 1 + 32 + sizeof TAIL_END - 1 };
@@ -24,7 +24,7 @@ void pb_index_free(pb_index *x)
 
 /* ---- names ---------------------------------------------------------------------------------------------- */
 
-/* A path of parts that are not empty, "." or "..": it stays inside its folder. */
+/* True for a relative path without empty, "." or ".." components, which cannot lead out of the folder. */
 static bool is_inside(const char *name)
 {
     for (;;) {
@@ -110,7 +110,7 @@ static pb_status put_files(json_t *root, const pb_index *x)
     return PB_OK;
 }
 
-/* `text` ends with "}", which the tail takes over. */
+/* Replaces the final "}" of `text` by the digest and TAIL_END. The caller frees *out. */
 static pb_status add_tail(const char *text, char **out, size_t *n)
 {
     const size_t body = strlen(text) - 1, room = body + TAIL + 1;

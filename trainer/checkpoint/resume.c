@@ -1,4 +1,4 @@
-/* resume.c - finding the checkpoint to go on from. */
+/* resume.c - finds the checkpoint to resume from, and loads it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "trainer/checkpoint/checkpoint_impl.h"
 
-/* Whatever may be wrong is found before the trainer changes. */
+/* Loads a candidate. All checks that can fail come before the first change of the trainer. */
 static pb_status take(pb_checkpoints *c, const char *folder, pb_trainer *t, const pb_candidate *x, pb_progress *out)
 {
     PB_TRY(pb_candidate_fits(c, t, folder, x, true));
@@ -16,7 +16,7 @@ static pb_status take(pb_checkpoints *c, const char *folder, pb_trainer *t, cons
     return PB_OK;
 }
 
-/* *damaged: the failure is one that an earlier checkpoint may not have. */
+/* Tries one checkpoint. *damaged is set for failures after which another checkpoint may still be usable. */
 static pb_status resume_one(pb_checkpoints *c, uint64_t iteration, pb_trainer *t, pb_progress *out, bool *damaged)
 {
     pb_path folder;
@@ -44,7 +44,8 @@ static pb_status resume_number(pb_checkpoints *c, const char *which, pb_trainer 
     return resume_one(c, v, t, out, &damaged);
 }
 
-/* Where `latest` begins, as an index into the list, with a line on whatever is odd about it. */
+/* *at: the index in `all` of the checkpoint that "latest" tries first. Reports a missing or damaged tracker, a missing
+ * resume point, and checkpoints that are newer than the resume point. */
 static pb_status begin_at(const pb_checkpoints *c, const pb_iterations *all, size_t *at)
 {
     uint64_t named;
@@ -69,7 +70,7 @@ static pb_status begin_at(const pb_checkpoints *c, const pb_iterations *all, siz
     return PB_OK;
 }
 
-/* The resume point, then those before it, then those after it, each newest first. */
+/* Tries the resume point, then earlier checkpoints, then later ones, each group from new to old. */
 static pb_status try_all(pb_checkpoints *c, const pb_iterations *all, size_t first, pb_trainer *t, pb_progress *out)
 {
     pb_status s = PB_OK;

@@ -1,4 +1,4 @@
-/* state.c - a trainer's weights, moments and counters: to a file, from a file. */
+/* state.c - writes and reads the state file of a checkpoint: trained weights, moments and optimizer counters. */
 #include "trainer/checkpoint/state.h"
 
 #include <stdio.h>
@@ -7,9 +7,9 @@
 
 #include "trainer/trainer_impl.h"
 
-enum { CHUNK = 1 << 20 }; /* elements that pass through host memory at a time */
+enum { CHUNK = 1 << 20 }; /* elements per transfer between host and device */
 
-/* ---- what there is -------------------------------------------------------------------------------------- */
+/* ---- the tensors of a state file ------------------------------------------------------------------------ */
 
 enum { PARTS = 3, SCALARS = 3 };
 static const char *const scalar_names[SCALARS] = {"adamw.lr", "adamw.step", "adamw.skipped"};
@@ -17,12 +17,13 @@ static const pb_st_dtype scalar_types[SCALARS] = {PB_ST_F32, PB_ST_I32, PB_ST_I3
 
 typedef struct tensor {
     char name[64];
-    float *device; /* [rows,cols] */
+    float *device; /* [rows,cols] device memory */
     const pb_param *p;
 } tensor;
 
 static size_t tensors(const pb_trainer *t) { return (size_t)t->ntrained * PARTS; }
 
+/* Tensor i of the state file: w, m and v of the first trained parameter, then of the second, ... */
 static tensor tensor_at(const pb_trainer *t, size_t i)
 {
     tensor x = {.p = t->trained[i / PARTS]};
@@ -126,7 +127,7 @@ pb_status pb_state_check(const char *where, const pb_safetensors *f, pb_trainer 
                    tensors(t) + SCALARS);
 }
 
-/* w is the rounding of its master, as the optimiser leaves it. */
+/* Fills a bf16 weight by rounding its f32 master, which gives the same bits as the optimizer does. */
 static pb_status load_rounded(const pb_trainer *t, const pb_param *p, const pb_st_tensor *from, uint16_t *host)
 {
     const size_t n = pb_param_n(p);
@@ -162,7 +163,7 @@ pb_status pb_state_load(const pb_safetensors *f, pb_trainer *t)
     return s;
 }
 
-/* ---- what must be the same ------------------------------------------------------------------------------ */
+/* ---- what a checkpoint and a trainer must have in common ------------------------------------------------ */
 
 static pb_status digest_device(const pb_trainer *t, pb_digest *d, const void *device, size_t n, float *host)
 {

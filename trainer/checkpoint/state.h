@@ -1,21 +1,22 @@
-/* state.h - a trainer's state as state.safetensors, and what a checkpoint must share with a trainer to fit it. */
+/* state.h - the state file of a checkpoint (state.safetensors), and the checks whether it fits a trainer. */
 #ifndef PB_STATE_H
 #define PB_STATE_H
 #include "trainer/checkpoint/index.h"
 #include "trainer/io/safetensors.h"
 
-/* Writes the file, durable. *data: length and digest of its tensors' bytes as they came from the device, which end the
- * file. */
+/* Writes the file and makes it durable. *data: size and digest of the tensor data, the last part of the file, computed
+ * from the bytes that were downloaded from the device. Host syncs. */
 pb_status pb_state_write(pb_trainer *t, const pb_disk *disk, const char *path, pb_file_digest *data);
-/* EINVAL: a tensor is missing, has another shape, or is one too many; the line begins with `where`. */
+/* EINVAL: a tensor is missing, unexpected, or of another shape or type; the message begins with `where`. */
 pb_status pb_state_check(const char *where, const pb_safetensors *f, pb_trainer *t);
-/* After pb_state_check. */
+/* Loads a file that pb_state_check has accepted. Host syncs. */
 pb_status pb_state_load(const pb_safetensors *f, pb_trainer *t);
 
-/* The digest of all weights that are not trained, as they lie in device memory. */
+/* The digest of all weights that are not trained, computed from their contents in device memory. Host syncs. */
 pb_status pb_state_base(pb_trainer *t, pb_digest_text *out);
 
-/* The settings that follow from the trainer: what it computes ("model.", fixed) and how it is run ("train."). */
+/* Settings that are derived from the trainer's configuration: "model.*" (what is computed; fixed) and "train.*" (how it
+ * is trained; differences are reported). */
 enum { PB_STATE_SETTINGS = 7 };
 typedef struct pb_state_settings {
     pb_setting s[PB_STATE_SETTINGS];

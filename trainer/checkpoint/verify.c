@@ -1,4 +1,4 @@
-/* verify.c - whether a checkpoint is whole, and whether it is one of this run. */
+/* verify.c - checks whether a checkpoint is complete and undamaged, and whether it belongs to this run. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "trainer/checkpoint/checkpoint_impl.h"
 
-/* ---- whole ---------------------------------------------------------------------------------------------- */
+/* ---- complete and undamaged ----------------------------------------------------------------------------- */
 
 static pb_status read_index(const pb_checkpoints *c, const char *folder, uint64_t iteration, pb_index *out)
 {

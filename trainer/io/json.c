@@ -1,4 +1,4 @@
-/* json.c - JSON objects from files and into them. */
+/* json.c - parses JSON objects and writes them to files. */
 #include "trainer/io/json.h"
 
 #include <stdlib.h>
@@ -13,7 +13,8 @@ pb_status pb_json_parse(const char *where, const void *text, size_t n, json_t **
     json_t *root = n ? json_loadb(text, n, JSON_REJECT_DUPLICATES, &e) : NULL;
     if (!n) return pb_fail(PB_EINVAL, "%s: empty, not JSON", where);
     if (!root) {
-        for (char *c = e.text; *c; c++) /* it quotes the text, line breaks and all */
+        for (char *c = e.text; *c;
+             c++) /* replaces control characters quoted from the text, so that the message is one line */
             if ((unsigned char)*c < 32 || *c == 127) *c = '?';
         return pb_fail(PB_EINVAL, "%s: not JSON: line %d: %s", where, e.line, e.text);
     }

@@ -1,4 +1,4 @@
-/* json.h - JSON text whose root is an object, from files and into them. */
+/* json.h - JSON files and texts whose root is an object (a thin layer over jansson). */
 #ifndef PB_IO_JSON_H
 #define PB_IO_JSON_H
 #include <jansson.h>
@@ -6,12 +6,12 @@
 
 #include "os/status.h"
 
-/* Parses n bytes of UTF-8 as one JSON object without duplicate keys or NUL in strings; EINVAL: one line, where and why.
- * The caller owns *out (json_decref). */
+/* Parses n bytes of UTF-8 as one JSON object. Duplicate keys and NUL in strings are refused. `where` names the source
+ * in messages. The caller owns *out (json_decref). EINVAL: one line with the source and the reason. */
 pb_status pb_json_parse(const char *where, const void *text, size_t n, json_t **out);
-/* The same for a file. */
+/* Reads and parses a file. EPATH, EIO: the file cannot be read; EINVAL: see pb_json_parse. */
 pb_status pb_json_open(const char *path, json_t **out);
-/* Replaces the file by the JSON text with sorted keys, by a draft (os/draft.h). EPATH, EIO: the line names the path.
- */
+/* Atomically replaces the file (os/draft.h) by the JSON text with sorted keys. EPATH, EIO: the
+ * message names the path; ENOMEM. */
 pb_status pb_json_save(const char *path, const json_t *root);
 #endif

@@ -1,4 +1,4 @@
-/* safetensors.c - reading the header of a safetensors file, and distrusting all of it. */
+/* safetensors.c - parses and checks the header of a safetensors file, which may be malformed or malicious. */
 #include "trainer/io/safetensors.h"
 
 #include <stdio.h>
@@ -11,11 +11,11 @@
 
 struct pb_safetensors {
     char *path;
-    pb_map map; /* {0} when the bytes are the caller's */
+    pb_map map; /* {0} when the caller holds the bytes in memory */
     json_t *header;
     const unsigned char *data;
     size_t data_n;
-    pb_st_tensor *tensor; /* [n] by name */
+    pb_st_tensor *tensor; /* [n] sorted by name */
     size_t n;
 };
 
@@ -42,7 +42,7 @@ const char *pb_st_shape_text(const size_t *shape, int dims, char *out, size_t ro
 
 /* ---- one tensor ------------------------------------------------------------------------------------- */
 
-/* A whole number that is not negative. */
+/* Accepts an integer of at least 0. */
 static bool whole(const json_t *v, size_t *out)
 {
     if (!json_is_integer(v) || json_integer_value(v) < 0) return false;
@@ -110,7 +110,7 @@ static pb_status parse_tensor(const pb_safetensors *f, const char *name, const j
     return parse_offsets(f, name, json_object_get(o, "data_offsets"), t);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------ */
+/* ---- all tensors ------------------------------------------------------------------------------------ */
 
 static int by_place(const void *a, const void *b)
 {
@@ -124,7 +124,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const pb_st_tensor *)a)->name, ((const pb_st_tensor *)b)->name);
 }
 
-/* Every byte of the data belongs to one tensor. Leaves the tensors in the order of their data. */
+/* Checks that every byte of the data belongs to exactly one tensor. Sorts the tensors by their position in the data. */
 static pb_status check_places(pb_safetensors *f)
 {
     const unsigned char *at = f->data;
@@ -200,7 +200,7 @@ static pb_status make(const char *path, pb_safetensors **out)
     return pb_fail(PB_ENOMEM, "%s: no memory", path);
 }
 
-/* Hands over f when s is fine. */
+/* On success, passes f to the caller; on failure, closes it. */
 static pb_status finish(pb_status s, pb_safetensors *f, pb_safetensors **out)
 {
     if (s == PB_OK) *out = f;

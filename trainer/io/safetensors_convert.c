@@ -1,15 +1,17 @@
-/* safetensors_convert.c - elements of a file as elements of a tensor, at the speed of memory. */
+/* safetensors_convert.c - multi-threaded conversion of tensor elements from the file's type to the model's. */
 #include <unistd.h>
 
 #include "trainer/io/safetensors.h"
 
-/* Elements a thread converts at a time, by way of f32 on its stack. */
+/* Elements that a thread converts at once, through an f32 buffer on its stack. */
 enum { STEP = 1024 };
-/* Elements that a thread takes at a time: what is read from a file stays in its second-level cache. */
+/* Elements per work item of a thread: at most 256 KiB, so that a piece read from the file is still in the
+ * L2 when it is converted. */
 enum { PIECE = 1 << 15 };
 
-/* f16 has 5 bits of exponent (bias 15) and 10 of fraction. Shifted into the place of an f32's, the value is 2^-112
- * times what it should be; the product is exact, subnormals included. Inf and NaN end up at 2^16 and above. */
+/* f16 has 5 exponent bits (bias 15) and 10 fraction bits. Shifting them to the position of an f32's exponent and
+ * fraction gives 2^-112 times the value, because the f32 bias is 127. The multiplication by 2^112 is exact, also for
+ * subnormals. Inf and NaN become numbers of at least 2^16; their exponent is then set to all ones. */
 static inline float from_f16(uint16_t h)
 {
     uint32_t bits = (uint32_t)(h & 0x7fffu) << 13;
@@ -22,7 +24,7 @@ static inline float from_f16(uint16_t h)
     return f;
 }
 
-/* n <= STEP elements at p, perhaps unaligned, as f32. */
+/* Converts n <= STEP elements at p, which may be unaligned, to f32. */
 static void widen(const unsigned char *p, pb_st_dtype from, size_t n, float *out)
 {
     uint16_t half[STEP];
@@ -48,7 +50,7 @@ static void floats(const unsigned char *p, pb_st_dtype from, size_t n, pb_dtype 
     for (size_t i = 0; i < n; i++) ((uint16_t *)out)[i] = pb_f32_to_bf16(wide[i]);
 }
 
-/* False: a value does not fit. */
+/* Returns false if a value does not fit. */
 static bool integers(const unsigned char *p, pb_st_dtype from, size_t n, int32_t *out)
 {
     for (size_t i = 0; i < n; i++) {
@@ -88,7 +90,7 @@ static pb_status too_large(const pb_st_tensor *t)
     return pb_fail(PB_EINVAL, "%s: tensor %.150s: a value is beyond 32 bits", t->file, t->name);
 }
 
-/* n elements at `from`, on this thread; false: a value does not fit. */
+/* Converts n elements on the calling thread. Returns false if a value does not fit. */
 static bool convert(const unsigned char *from, pb_st_dtype dtype, size_t n, pb_dtype to, unsigned char *out)
 {
     const size_t in = pb_st_dtype_size(dtype), size = pb_dtype_size(to);

@@ -1,4 +1,4 @@
-/* safetensors_write.c - writing a safetensors file so that it is whole or not there. */
+/* safetensors_write.c - writes a safetensors file atomically: readers see either the complete file or none. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 struct pb_st_writer {
     pb_draft draft;
-    size_t left; /* bytes of data still to come */
+    size_t left; /* data bytes still missing according to the header */
 };
 
 /* ---- the header -------------------------------------------------------------------------------------- */

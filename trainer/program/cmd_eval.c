@@ -1,4 +1,4 @@
-/* cmd_eval.c - `train eval`: the loss of a model on conversations, and its logits if asked. */
+/* cmd_eval.c - `train eval`: the loss of a model on conversations, and optionally its logits. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,11 +7,12 @@
 #include "trainer/program/job.h"
 #include "trainer/io/safetensors.h"
 
-/* Tensors of all rows, written one after the other: logits while the data is gone through, the rest kept. */
+/* State of --dump-logits. The file holds one tensor after the other: logits are written batch by batch, the small
+ * tensors are collected in memory and written at the end. */
 typedef struct dump {
     pb_st_writer *w;
-    unsigned char *logits; /* [B,S,V] of the model's dtype, as downloaded */
-    float *wide;           /* the same in f32 */
+    unsigned char *logits; /* [B,S,V] of the model's dtype, downloaded */
+    float *wide;           /* [B,S,V] converted to f32 */
     int32_t *ids, *targets, *start, *pos;
     float *mask;
 } dump;

@@ -1,4 +1,5 @@
-/* cmd_plan.c - `train plan`: what a run would do, and the memory it would take, by running it without computing. */
+/* cmd_plan.c - `train plan`: prints the steps and the memory of a run. The memory is determined with the plan backend,
+ * which runs a step without computing. */
 #include <stdio.h>
 
 #include "trainer/program/step.h"

@@ -1,4 +1,4 @@
-/* cmd_run.c - `train run`: the loop over steps, and what it says and writes on the way. */
+/* cmd_run.c - `train run`: the training loop with progress output, log, evaluation, checkpoints and export. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,8 @@ typedef struct run {
     pb_log log;
     pb_saver saver;
     pb_export_folder export;
-    pb_progress p; /* p.iteration: steps done, also by the processes that this one goes on for */
-    double pace;   /* s a step, smoothed; 0: not known yet */
+    pb_progress p; /* p.iteration: completed steps, including those before a resume */
+    double pace;   /* smoothed seconds per step; 0: not known yet */
     long timed;    /* steps of this process */
 } run;
 
@@ -42,7 +42,7 @@ static void print_start(run *r)
                "adapters alone)\n");
 }
 
-/* "h:mm:ss" of the steps to come, or "?" while their pace is not known; returns out. */
+/* Writes the estimated remaining time as "h:mm:ss", or "?" while it is unknown, and returns `out`. */
 static const char *say_left(const run *r, char out[40])
 {
     const long steps = r->j.schedule.steps - done(r), left = (long)(r->pace * (double)steps + 0.5);
@@ -51,8 +51,8 @@ static const char *say_left(const run *r, char out[40])
     return out;
 }
 
-/* The first steps of a process fault its memory in and ready its libraries, and one that records a graph does so too:
- * they say nothing of those to come. */
+/* Updates the smoothed step time. Excludes the first steps of a process, which fault in memory and initialise
+ * libraries, and steps that capture a graph: they are slower than later steps. */
 static void take_pace(run *r, const pb_step_result *x)
 {
     enum { WARM_UP = 2 };
@@ -71,7 +71,7 @@ static void print_progress(const run *r, const pb_step_result *x, double lr, dou
     fflush(stdout);
 }
 
-/* Whether the evaluation data is due after the step. */
+/* True if the evaluation data must be evaluated after this step. */
 static bool eval_due(const run *r)
 {
     const long every = r->j.o->eval_interval;
@@ -155,7 +155,8 @@ static pb_status steps(run *r)
     return pb_interrupted() ? PB_OK : pb_export(&r->j, &r->export);
 }
 
-/* A path that fails while training goes on was usable when it began: not the user's mistake. */
+/* A path that fails during training was usable at the start, so this is a failure of the machine (EIO) and not a
+ * mistake of the user (EPATH). */
 static pb_status blame_machine(pb_status s) { return s == PB_EPATH ? PB_EIO : s; }
 
 pb_status pb_train_run(const pb_train_options *o)
@@ -168,7 +169,7 @@ pb_status pb_train_run(const pb_train_options *o)
     if (s == PB_OK) s = pb_job_name_loss(&r.j, pb_job_reserve(&r.j));
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
     if (s == PB_OK) s = pb_export_open(o->export, &r.export);
-    /* Last, as it cuts a log that goes on: whatever else may be refused has been looked at. */
+    /* The log is opened last: opening may truncate an existing log, so all other checks must have passed. */
     if (s == PB_OK) s = pb_log_open(o->log, o->resume ? done(&r) : -1, &r.log);
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);

@@ -1,4 +1,4 @@
-/* cmd_tokenize.c - `train tokenize`: lines of text to lines of ids, and back. */
+/* cmd_tokenize.c - `train tokenize`: converts lines of text to lines of ids, or back with --decode. */
 #define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* configure.c - from the words of the command line to configurations. */
+/* configure.c - turns command-line options into the configurations of model, training, tokenizer and data. */
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,7 +8,8 @@
 #include "trainer/hf/peft.h"
 #include "trainer/program/job.h"
 
-/* The place of a word among those of an X-macro. */
+/* Tables of option words. A word's index in its table is the value of its enumerator: both come from one X-macro,
+ * except for dtypes and schedules, which are listed in the order of pb_dtype and pb_schedule_kind. */
 #define WORD(id, word, ...) word,
 static const char *const tunings[] = {PB_TUNING_MAP(WORD)};
 static const char *const clips[] = {PB_CLIP_MAP(WORD)};
@@ -38,7 +39,7 @@ static pb_status whole(const char *name, long v, long most, int *out)
     return PB_OK;
 }
 
-/* "q,v" as bits. */
+/* Parses a list such as "q,v" into bits 1 << pb_target. */
 static pb_status parse_targets(const char *list, unsigned *out)
 {
     char word[PB_OPTION_TEXT];
@@ -53,7 +54,7 @@ static pb_status parse_targets(const char *list, unsigned *out)
     return PB_OK;
 }
 
-/* A name of model.def, else a folder. */
+/* Finds the geometry of --model: a name in model.def, else a Hugging Face folder. */
 static pb_status find_model(const pb_train_options *o, pb_job *j, const pb_geometry **g)
 {
     struct stat st;
@@ -69,7 +70,7 @@ static pb_status find_model(const pb_train_options *o, pb_job *j, const pb_geome
     return PB_OK;
 }
 
-/* Rank, alpha and targets are those of the adapters that are loaded. */
+/* Rank, alpha and targets of an existing adapter (--adapter) override the options. */
 static pb_status configure_adapter(const pb_train_options *o, pb_model_config *m)
 {
     pb_peft_config c;
@@ -115,13 +116,14 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     PB_TRY(whole("accumulate", o->accumulate, 1 << 20, &j->micro));
     PB_TRY(whole("bucket", o->bucket, 1 << 20, &j->bucket));
     if (!j->bucket) j->bucket = c->S;
-    /* Without clipping the norm is still taken, so that a step without a finite gradient is not taken. */
+    /* --clip none: the variant multi with an infinite limit still computes the norm, so that steps without a finite
+     * gradient are skipped. */
     c->model.index_loss = (float)o->index_loss;
     c->clip = none ? PB_CLIP_MULTI : (pb_clip_arm)PLACE(clips, o->clip);
     c->max_norm = none ? INFINITY : (float)o->max_norm;
     c->weight_decay = (float)o->weight_decay;
     c->loss_scale = (float)o->loss_scale;
-    if (o->export && c->model.geometry->v4) /* rather than find out when all steps are done */
+    if (o->export && c->model.geometry->v4) /* fail now instead of after the last step */
         return pb_fail(PB_EINVAL, "--export: there is no Hugging Face folder for %s", c->model.geometry->name);
     if (o->merge && !o->export) return pb_fail(PB_EINVAL, "--merge says what --export writes: name its folder");
     if (!(o->weight_decay >= 0)) return pb_fail(PB_EINVAL, "--weight-decay %g: need at least 0", o->weight_decay);
@@ -139,8 +141,8 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     return pb_schedule_check(&j->schedule);
 }
 
-/* The tokenizer.json in use and the folder that the other files of that tokenizer lie in: a file of another name stands
- * by itself. */
+/* Sets the path of the tokenizer.json, and the folder of the tokenizer's other files. A file of another
+ * name has no such folder. */
 static pb_status set_tokenizer(pb_job *j, const char *path)
 {
     static const char usual[] = "tokenizer.json";
@@ -158,7 +160,7 @@ static pb_status set_tokenizer(pb_job *j, const char *path)
     return PB_OK;
 }
 
-/* --tokenizer, else the model's own. A named geometry has none: its text is bytes. */
+/* The tokenizer of --tokenizer, else that of the model's folder. A named geometry uses the byte tokenizer. */
 static pb_status configure_tokenizer(const pb_train_options *o, pb_job *j)
 {
     if (o->tokenizer) return strcmp(o->tokenizer, "bytes") == 0 ? PB_OK : set_tokenizer(j, o->tokenizer);
@@ -177,7 +179,7 @@ static pb_template of_family(pb_family family)
                                        : PB_TEMPLATE_LLAMA3;
 }
 
-/* The template that the tokenizer's own files have, else that of the model's family. */
+/* The chat template that the tokenizer's files specify, else that of the model's family. */
 static pb_status find_template(pb_job *j)
 {
     pb_chat_options *chat = &j->data_cfg.chat;

@@ -1,4 +1,4 @@
-/* job.c - device, data and trainer of a subcommand, and the evaluation that two of them share. */
+/* job.c - opens the device, the data and the trainer of a subcommand, and evaluates a data set. */
 #include "trainer/program/job.h"
 
 #include <stdlib.h>
@@ -35,7 +35,8 @@ static pb_status open_dataset(pb_job *j, const char *what, const char *path, con
                               pb_dataset_counts *counts, pb_dataset **out)
 {
     const pb_status s = pb_dataset_open(path, j->tokenizer, cfg, counts, out);
-    if (cfg->bad_lines == PB_BAD_LINES_SKIP) say_bad_lines(counts); /* else a bad line is the failure itself */
+    /* With --bad-lines fail, the first bad line is the error message of pb_dataset_open. */
+    if (cfg->bad_lines == PB_BAD_LINES_SKIP) say_bad_lines(counts);
     if (s == PB_OK && !j->o->quiet) say_data(what, path, counts, *out);
     return s;
 }
@@ -72,6 +73,7 @@ static pb_status open_data(pb_job *j)
     return open_dataset(j, "evaluation", path, &part, &j->held_counts, &j->held);
 }
 
+/* Allocates the host buffers of one step's rows. */
 static pb_status room(pb_job *j)
 {
     const size_t n = (size_t)j->micro * (size_t)j->cfg.B * (size_t)j->cfg.S;
@@ -88,14 +90,16 @@ static pb_status room(pb_job *j)
 
 /* ---- opening ------------------------------------------------------------------------------------------ */
 
-/* Weights and adapters of files into the trainer's model; for one on a plan only their headers are held against it. */
+/* Loads weights and adapters from files into the trainer's model. On the plan backend, only the headers of the files
+ * are checked against the model. */
 static pb_status load_files(const pb_job *j, pb_trainer *t, pb_load_report *r)
 {
     if (j->cfg.model.blank) PB_TRY(pb_model_load_hf(pb_trainer_model(t), j->o->model, r));
     return j->o->adapter ? pb_peft_load(pb_trainer_model(t), j->o->adapter) : PB_OK;
 }
 
-/* Bytes that the job will take, all of it, at its peak. */
+/* Peak memory of the whole job in bytes, determined with the plan backend. Also checks that the weight files have the
+ * sizes of the model. */
 static pb_status plan_size(const pb_job *j, pb_ctx *ctx, double *bytes)
 {
     pb_trainer *t = NULL;
@@ -109,8 +113,8 @@ static pb_status plan_size(const pb_job *j, pb_ctx *ctx, double *bytes)
     return s;
 }
 
-/* Before anything is allocated: the sizes that a config.json and the options name are those of the weights' files, and
- * there is memory for them. A GPU refuses at once what it does not have; the memory of the host would fill up first. */
+/* Checks, before anything large is allocated, that the weight files match the configuration and, on a CPU, that there
+ * is enough memory. A GPU allocation that is too large fails at once, but host memory would first fill up. */
 static pb_status check_size(const pb_job *j)
 {
     pb_ctx plan;
@@ -178,7 +182,7 @@ pb_status pb_job_memory(const pb_job *j, double *bytes)
     const pb_memory m = pb_trainer_memory(j->trainer);
     if (j->ctx.id == PB_CPU && !j->ctx.planning) return pb_memory_peak(bytes);
     if (j->ctx.id == PB_CPU) {
-        PB_TRY(pb_memory_peak(bytes)); /* program, data and everything else that is there already */
+        PB_TRY(pb_memory_peak(bytes)); /* what the process uses already: program, data, libraries */
         *bytes += (double)pb_plan_peak(&j->ctx);
         return PB_OK;
     }

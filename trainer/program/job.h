@@ -1,4 +1,4 @@
-/* job.h - what the subcommands have in common: a model, its data and a trainer, opened from the options. */
+/* job.h - what the subcommands have in common: model, data and trainer, opened as the options say. */
 #ifndef PB_JOB_H
 #define PB_JOB_H
 #include "trainer/data/chat_template.h"
@@ -13,43 +13,49 @@ enum { PB_JOB_PATH = 1024 };
 typedef struct pb_job {
     const pb_train_options *o;
     pb_train_config cfg;
-    pb_hf_config hf; /* when the model is a folder: cfg.model.blank */
+    pb_hf_config hf; /* only valid if the model is a folder (cfg.model.blank) */
     pb_schedule schedule;
     pb_dataset_config data_cfg;
-    const char *data_path, *tokenizer_path; /* NULL: the byte tokenizer */
-    const char *tokenizer_folder;           /* of tokenizer_config.json; NULL: none */
-    pb_chat_template template;              /* what was found there */
-    const char *template_from;              /* what chose the template: an option, a file, the family */
-    char paths[3][PB_JOB_PATH];
+    const char *data_path, *tokenizer_path; /* tokenizer_path NULL: the byte tokenizer */
+    const char *tokenizer_folder;           /* folder of tokenizer_config.json; NULL: none */
+    pb_chat_template template;              /* the chat template found in tokenizer_folder */
+    /* Where the template comes from, for messages: an option, a file, or the model's family. */
+    const char *template_from;
+    char paths[3][PB_JOB_PATH]; /* storage for the three paths above */
     pb_backend_id device;
-    bool graph;
+    bool graph; /* --mode graph */
     pb_ctx ctx;
     pb_trainer *trainer;
     pb_tokenizer *tokenizer;
-    pb_dataset *data, *held; /* to train on (eval: to evaluate); to evaluate while training, or NULL */
+    /* `data` is trained on (train eval: evaluated); `held` is evaluated during training, NULL: nothing is. */
+    pb_dataset *data, *held;
     pb_dataset_counts counts, held_counts;
-    int micro;    /* micro-batches of a step */
-    int bucket;   /* a step's rows are as long as its longest one, rounded up to a multiple of it, at most S */
+    int micro; /* micro-batches per step */
+    /* A step's rows are as long as its longest row needs, rounded up to a multiple of this, at most S. */
+    int bucket;
     pb_rows rows; /* [micro,B,S] */
 } pb_job;
 
-/* The options as configurations: EINVAL with one line for what cannot be. Opens nothing but a config.json and
- * what tokenizer_folder says about the template. */
+/* Turns the options into configurations. Reads only configuration files: the config.json of a model, the configuration
+ * of an adapter, and the chat template in tokenizer_folder. On failure the message is one line that names
+ * the option or file. */
 pb_status pb_job_configure(const pb_train_options *o, pb_job *j);
-/* Opens the device (or, with `plan`, what stands in for it), the data and the trainer, and loads weights. What it did
- * is printed unless quiet. */
+/* Opens the device (`plan`: the plan backend), the data and the trainer, and loads weights. Prints what was opened
+ * unless --quiet is given. */
 pb_status pb_job_open(pb_job *j, bool plan);
-/* Passes a status on; where it is EDEVICE and the device takes no more work, the line says that it is lost. */
+/* Returns `s`. If `s` is EDEVICE and the device accepts no more work, the message is extended to say
+ * that the device is lost. */
 pb_status pb_job_name_loss(pb_job *j, pb_status s);
-void pb_job_close(pb_job *j); /* also after a failure, and of {0} */
+void pb_job_close(pb_job *j); /* also after a failed open, and for {0} */
 
-/* The memory that holds everything: on a CPU the process's peak (a plan: what it would be), on a GPU the device's. */
+/* Peak memory in bytes. CPU: the process's peak resident set, plus the planned memory on the plan backend. GPU: the
+ * allocated or planned device memory. */
 pb_status pb_job_memory(const pb_job *j, double *bytes);
 
-/* Mean negative log likelihood over all masked tokens of the data set, each conversation once, in double precision.
- * One pass over epoch 0: afterwards the data set stands behind that epoch's last row. `each`, if not NULL, is called
- * for every batch after the forward pass, with the rows that count: first row, number, and all of j->rows; the logits
- * are the trainer's. */
+/* Mean negative log likelihood over all loss tokens of the data set, in double precision. Evaluates every row of epoch
+ * 0 once; afterwards the data set is positioned after that epoch. After each batch's forward pass, `each` (may be NULL)
+ * is called with the index of the batch's first row and the number of valid rows; their data are in j->rows, their
+ * logits in the trainer. */
 typedef struct pb_evaluation {
     double loss, tokens;
 } pb_evaluation;

@@ -1,4 +1,4 @@
-/* log.c - the rows of a run as CSV. */
+/* log.c - the CSV log of a run. */
 #include "trainer/program/log.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ static const char header[] =
 
 static pb_status fail(const char *path) { return pb_fail_errno(errno, "%s", path); }
 
-/* Cuts the file behind the last row of a step up to `after`. */
+/* Truncates the log after the last row of a step up to `after`. Writes the header if the file is empty. */
 static pb_status cut(FILE *f, const char *path, long after)
 {
     char line[1024];
@@ -41,8 +41,9 @@ static bool has_rows(const char *path)
     return rows;
 }
 
-/* A run that resumes without a checkpoint begins at step 0. Rows that are there may be of a run that ended before its
- * first checkpoint, or of another run altogether: they stay, under the first free name PATH.1, PATH.2, ... */
+/* Renames an existing log to the first free name PATH.1, PATH.2, ... Used when a run resumes without a checkpoint and
+ * therefore starts at step 0: the rows may be from a run that ended before its first checkpoint, or from an unrelated
+ * run, so they must not be deleted. */
 static pb_status move_aside(const char *path)
 {
     char to[PATH_MAX];

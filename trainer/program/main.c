@@ -1,4 +1,4 @@
-/* main.c - the program train: finds the subcommand, parses its options, returns the exit code. */
+/* main.c - the program `train`: finds the subcommand, parses its options, and returns the exit code. */
 #include <stdio.h>
 #include <string.h>
 
@@ -58,7 +58,8 @@ pb_status pb_train_help(const pb_train_options *o)
     return PB_OK;
 }
 
-/* `train --steps 5` is `train run --steps 5`; `train --help` is `train help`. */
+/* Finds the subcommand and the index of the first option. `train --steps 5` means `train run --steps 5`; `train --help`
+ * means `train help`. */
 static pb_status split(int argc, char **argv, int *command, int *first)
 {
     *first = 1;

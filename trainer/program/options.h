@@ -1,4 +1,4 @@
-/* options.h - the command line of `train` as a struct, whose fields are those of options.def, and its subcommands. */
+/* options.h - the subcommands of `train`, and a struct of its options whose fields are generated from options.def. */
 #ifndef PB_PROGRAM_OPTIONS_H
 #define PB_PROGRAM_OPTIONS_H
 #include "cli/options.h"
@@ -20,12 +20,12 @@ typedef struct pb_train_options {
 #include "trainer/program/options.def"
 #undef OPT
     int command;
-    pb_words args; /* what is no option */
+    pb_words args; /* positional arguments */
 } pb_train_options;
 extern const pb_cli pb_train_cli;
 
-/* Each prints what the user asked for on stdout; PB_OK, or what main turns into the exit code and one line on stderr.
- */
+/* The subcommands. Each prints its output to stdout. main turns the status into the exit code and, after a failure,
+ * prints the message to stderr. */
 #define COMMAND(name, arguments, what) pb_status pb_train_##name(const pb_train_options *o);
 #include "trainer/program/commands.def"
 #undef COMMAND

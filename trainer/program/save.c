@@ -1,4 +1,4 @@
-/* save.c - checkpoints of a run with the options that shape it, and the export of what it trained. */
+/* save.c - the checkpoints of a run, with the settings that a resumed run is compared by, and the export at its end. */
 #include "trainer/program/save.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "trainer/hf/peft.h"
 #include "os/file.h"
 
-/* ---- settings: what a resumed run must share, and what it should; options.def says which and why --------- */
+/* ---- settings that a checkpoint records and a resumed run compares; options.def defines which ------------ */
 
 enum { FREE, OWN, NOTED, FIXED };
 enum {
@@ -33,7 +33,7 @@ static const char *option_key(pb_saver *s, const char *name)
     return s->key[s->n];
 }
 
-/* A value as text, by the option's type. */
+/* Formats an option's value as text; one function per option type. */
 static const char *say_flag(pb_saver *s, bool v)
 {
     (void)s;
@@ -57,7 +57,8 @@ static const char *say_number(pb_saver *s, double v)
     return s->text[s->n];
 }
 
-/* "bytes", or the digest of the tokenizer.json, which may lie elsewhere by the time the run goes on. */
+/* Identifies the tokenizer: "bytes", or the digest of its tokenizer.json. A path would not do, because the file may
+ * have been moved when the run is resumed. */
 static pb_status tokenizer_text(const pb_job *j, pb_digest_text *out)
 {
     pb_file_digest d;
@@ -70,7 +71,8 @@ static pb_status tokenizer_text(const pb_job *j, pb_digest_text *out)
     return PB_OK;
 }
 
-/* Of the options, those in force: what stands in where one was not given, and what two runs can be compared by. */
+/* Collects the settings for the checkpoint. Options without a value get the value in effect (template, data path,
+ * learning rate, warm-up), so that the settings of two runs can be compared. */
 static pb_status settings(pb_saver *s)
 {
     static const char *const templates[] = {
@@ -89,7 +91,7 @@ static pb_status settings(pb_saver *s)
     if (resumed >= NOTED) set(s, option_key(s, #name), say_##type(s, o.name), resumed == FIXED);
 #include "trainer/program/options.def"
 #undef OPT
-    /* The data by what is in it; its path is only noted. */
+    /* These counts identify the data set by its contents. Its path is not fixed, so that the file may be moved. */
     set(s, "data.conversations", say_whole(s, (long)s->j->counts.kept), true);
     set(s, "data.tokens", say_whole(s, (long)s->j->counts.tokens), true);
     set(s, "data.counted", say_whole(s, (long)s->j->counts.counted), true);
@@ -104,7 +106,7 @@ static void note(void *self, const char *line)
     fprintf(stderr, "train: %s\n", line);
 }
 
-/* Adapters are small: every checkpoint has them in the layout that other programs load. */
+/* Called for every checkpoint. Adds the adapters in PEFT's layout, which other programs can load; they are small. */
 static pb_status add_adapter(void *self, pb_trainer *t, const char *dir)
 {
     const pb_saver *s = self;

@@ -1,4 +1,4 @@
-/* step.c - a step's rows as short as they can be, its micro-batches, and what the host learns from it. */
+/* step.c - one training step: draws its rows, shortens them, runs the micro-batches, and collects the results. */
 #include "trainer/program/step.h"
 
 #include <math.h>
@@ -7,35 +7,36 @@
 
 #include "kernels/core/clock.h"
 
-/* A conversation's first place sees only itself; so does a place behind the last one, but that counts nothing and no
- * place looks back to it. */
+/* True at a conversation's first token. Padding also has start == own index; it is told apart by mask 0
+ * and by having no successor. */
 static bool begins(const pb_rows *r, size_t i, size_t in_row, size_t S)
 {
     if (r->start[i] != (int32_t)in_row) return false;
     return r->mask[i] > 0 || (in_row + 1 < S && r->start[i + 1] == (int32_t)in_row);
 }
 
-/* The length of a step whose longest row has so many places. */
+/* The row length of a step whose longest row uses `longest` positions. */
 static int bucket_of(const pb_job *j, int longest)
 {
     const int up = longest > 0 ? (longest + j->bucket - 1) / j->bucket * j->bucket : j->bucket;
     return up < j->cfg.S ? up : j->cfg.S;
 }
 
-/* Rows of `from` elements of 4 bytes become rows of their first `to`, in place. */
+/* Shortens n rows from `from` to `to` elements of 4 bytes each, in place. */
 static void shorten(void *rows, size_t n, size_t from, size_t to)
 {
     char *p = rows;
     for (size_t i = 1; i < n && to < from; i++) memmove(p + 4 * i * to, p + 4 * i * from, 4 * to);
 }
 
-/* What a step's rows hold. */
+/* Summary of a step's rows. */
 typedef struct drawn {
     int S;
-    double count, conversations; /* tokens that count */
+    double count, conversations; /* count: loss tokens */
 } drawn;
 
-/* All rows of the step are drawn first: every micro-batch divides by the tokens of all, and has rows of one length. */
+/* Draws all rows of the step before the first micro-batch runs: each micro-batch's loss is divided by the loss tokens
+ * of the whole step, and all have one row length. */
 static drawn draw(pb_job *j)
 {
     const pb_rows *r = &j->rows;
@@ -83,7 +84,7 @@ static pb_status add_losses(pb_job *j, pb_step_result *r)
     return PB_OK;
 }
 
-/* The sums of the micro-batches' losses, each divided by the step's count. */
+/* Runs the micro-batches and sums their losses. Each is already divided by the step's loss tokens. */
 static pb_status micro_batches(pb_job *j, pb_graphs *g, const drawn *d, pb_step_result *r)
 {
     r->loss = 0;
@@ -101,7 +102,7 @@ static pb_status micro_batches(pb_job *j, pb_graphs *g, const drawn *d, pb_step_
     return run(j, g, pb_train_finish);
 }
 
-/* The largest norm, and the first group whose norm is not finite. */
+/* Finds the largest norm of the clip groups, and names the first group whose norm is not finite. */
 static pb_status norms(pb_job *j, pb_step_result *r)
 {
     const int n = pb_trainer_clip_groups(j->trainer);
