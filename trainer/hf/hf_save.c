@@ -1,4 +1,4 @@
-/* hf_save.c - cuts the tensors of a model into files, and writes those, their index and the configuration. */
+/* hf_save.c - distributes the tensors of a model over files, and writes the files, the index and config.json. */
 #include "trainer/hf/hf_save.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ typedef struct saver {
     const pb_hf_text *text;
     bool merge;
     pb_hf_list list;
-    size_t *end; /* [files] the tensor that each file ends before */
+    size_t *end; /* [files]: index of the first tensor that is no longer in the file */
     size_t files, bytes, elements;
 } saver;
 
@@ -32,7 +32,7 @@ static const char *file_name(const saver *s, size_t file, char out[64])
     return out;
 }
 
-/* Tensors in order, as many to a file as fit. */
+/* Distributes the tensors in order: a new file begins when the next tensor would exceed `shard` bytes. */
 static pb_status cut(saver *s, size_t shard)
 {
     size_t in_file = 0;
@@ -86,7 +86,7 @@ static pb_status save(saver *s, size_t shard)
     PB_TRY(pb_folder_remove(s->dir, "config.json"));
     PB_TRY(write_files(s));
     if (s->files > 1) PB_TRY(write_index(s));
-    /* Readers prefer one form to the other: what is not this model's must go. */
+    /* If both forms were present, a reader might load the old one, so the form that was not written is removed. */
     PB_TRY(pb_folder_remove(s->dir, s->files > 1 ? single : index_name));
     if (s->text) PB_TRY(pb_hf_text_copy(s->text, s->dir));
     return pb_hf_config_save(&s->m->g, s->m->cfg.dtype, s->dir);
