@@ -23,7 +23,7 @@
 
 #include "os/status.h"
 
-enum { PB_OPTION_LIST = 64, PB_OPTION_TEXT = 64 };
+enum { PB_OPTION_LIST = 64, PB_OPTION_TEXT = 64 }; /* words of a list; bytes of an option's name, with NUL */
 typedef struct pb_words {
     const char *v[PB_OPTION_LIST];
     int n;
@@ -39,14 +39,16 @@ typedef struct pb_words {
 #define PB_FIELD_list    pb_words
 
 typedef struct pb_command_info {
-    const char *name, *arguments, *what; /* a NULL name ends a table */
+    /* `arguments` and `what` (a description) are printed by help. A NULL name ends a table. */
+    const char *name, *arguments, *what;
 } pb_command_info;
 
 typedef struct pb_option_info {
-    const char *type, *name, *argument, *deflt, *help; /* a NULL name ends a table */
-    unsigned commands;
-    char letter;
-    size_t field; /* offset in bytes in the program's struct */
+    /* argument NULL: takes no value; deflt NULL: no default; help NULL: internal. A NULL name ends a table. */
+    const char *type, *name, *argument, *deflt, *help;
+    unsigned commands; /* bits 1 << command that accept the option */
+    char letter;       /* short form; 0: none */
+    size_t field;      /* offset in bytes in the program's struct */
 } pb_option_info;
 
 typedef struct pb_cli pb_cli;

@@ -14,6 +14,7 @@
 
 #include "os/disk.h"
 
+/* An unfinished file. End it with pb_draft_keep, pb_draft_keep_new or pb_draft_drop. */
 typedef struct pb_draft {
     const pb_disk *disk;
     char *path, *temporary; /* owned by the draft */
@@ -24,7 +25,7 @@ typedef struct pb_draft {
 pb_status pb_draft_open(const pb_disk *d, const char *path, pb_draft *out);
 pb_status pb_draft_put(pb_draft *d, const void *bytes, size_t n);
 /* Publishes the draft: fsync, rename, close, fsync of the folder. Ends the draft also on failure: the temporary file is
- * then removed, and the old file under the path is unchanged unless the failure came after the rename. */
+ * then removed, and the old file under the path is unchanged unless the rename had already succeeded. */
 pb_status pb_draft_keep(pb_draft *d);
 /* Like pb_draft_keep, but fails with EPATH ("File exists") if the path exists by now. */
 pb_status pb_draft_keep_new(pb_draft *d);

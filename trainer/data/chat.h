@@ -46,7 +46,7 @@ typedef struct pb_chat_options {
 typedef struct pb_span {
     size_t a, content_end, b;
     pb_chat_role role;
-    bool learn;
+    bool learn; /* false: does not count in the loss */
 } pb_span;
 typedef struct pb_foreign { /* bytes [a,b) that come from the data: they must not contain a special token */
     size_t a, b;

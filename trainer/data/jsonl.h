@@ -46,11 +46,11 @@ typedef struct pb_tool_call {
 
 typedef struct pb_message {
     pb_chat_role role;
-    pb_json_text content;   /* empty if absent */
-    pb_json_text reasoning; /* p is NULL if absent */
-    pb_json_text id;        /* of a tool message: the id of the call it answers; may be empty */
-    size_t first_call, calls;
-    bool learn;
+    pb_json_text content;     /* empty if absent */
+    pb_json_text reasoning;   /* p is NULL if absent */
+    pb_json_text id;          /* of a tool message: the id of the call it answers; may be empty */
+    size_t first_call, calls; /* its tool calls: pb_chat.call[first_call .. first_call + calls) */
+    bool learn;               /* false: does not count in the loss ("step_loss_mask") */
 } pb_message;
 
 typedef struct pb_chat { /* valid only during the call that receives it */
