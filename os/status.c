@@ -16,7 +16,7 @@ pb_status(pb_fail)(pb_status s, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
-    pb_make_printable(message, '?'); /* the message may quote a file */
+    pb_make_printable(message, '?'); /* it may quote a file */
     return s;
 }
 

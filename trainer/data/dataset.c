@@ -61,9 +61,8 @@ static pb_status split_last(pb_samples *s, size_t S)
     PB_TOK_ROOM(s->ids.id, s->ids.room, s->ids.n + pieces);
     PB_TOK_ROOM(s->counted, s->counted_room, s->ids.n + pieces);
     PB_TOK_ROOM(s->first, s->first_room, s->n + pieces + 1);
-    /* Each piece repeats the last token of the piece before it, so piece k moves up by k tokens. The last piece is
-     * moved first, so that none is overwritten. */
-    for (size_t k = pieces; k-- > 0;) {
+    /* Piece k moves up by k tokens, because each piece repeats the last token of the piece before it. */
+    for (size_t k = pieces; k-- > 0;) { /* from the back: each piece moves up by k tokens */
         const size_t from = a + k * S, to = from + k, len = (n - k * S < S ? n - k * S : S) + 1;
         memmove(s->ids.id + to, s->ids.id + from, len * sizeof *s->ids.id);
         memmove(s->counted + to, s->counted + from, len);

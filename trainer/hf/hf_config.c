@@ -230,7 +230,7 @@ static pb_status read_switches(const reader *r, pb_geometry *g)
     const json_t *types = get(r, "layer_types"), *dropout = get(r, "attention_dropout"), *type;
     size_t i;
     PB_TRY(flag(r, "attention_bias", false, &on));
-    g->o_bias = on && g->family != PB_FAMILY_QWEN2; /* Qwen2's biases do not depend on attention_bias */
+    g->o_bias = on && g->family != PB_FAMILY_QWEN2; /* whose biases do not depend on it */
     g->bias = g->o_bias || g->family == PB_FAMILY_QWEN2;
     PB_TRY(flag(r, "mlp_bias", false, &on));
     if (on) return refuse(r, "mlp_bias", "biases in the MLP are not supported");

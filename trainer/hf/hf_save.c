@@ -86,7 +86,7 @@ static pb_status save(saver *s, size_t shard)
     PB_TRY(pb_folder_remove(s->dir, "config.json"));
     PB_TRY(write_files(s));
     if (s->files > 1) PB_TRY(write_index(s));
-    /* If both forms were present, a reader might load the old one, so the form that was not written is removed. */
+    /* Readers prefer one form to the other: what is not this model's must go. */
     PB_TRY(pb_folder_remove(s->dir, s->files > 1 ? single : index_name));
     if (s->text) PB_TRY(pb_hf_text_copy(s->text, s->dir));
     return pb_hf_config_save(&s->m->g, s->m->cfg.dtype, s->dir);
