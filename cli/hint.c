@@ -1,4 +1,4 @@
-/* hint.c - edit distance and the hint made from it. */
+/* hint.c - edit distance (Damerau-Levenshtein, adjacent swaps only), and the text of the hint. */
 #include "cli/hint.h"
 
 #include <limits.h>

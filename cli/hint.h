@@ -1,19 +1,20 @@
-/* hint.h - "did you mean ...?": the nearest of several words. */
+/* hint.h - "did you mean ...?": finds the candidate that is closest to a mistyped word. */
 #ifndef PB_HINT_H
 #define PB_HINT_H
 #include <stddef.h>
 
 typedef struct pb_hint {
     const char *word;
-    char best[64]; /* "": nothing is near enough */
+    char best[64]; /* the closest candidate; "": none is close enough */
     int distance;
     char text[128];
 } pb_hint;
 
-/* Begin with (pb_hint){.word = typed}, then pass every candidate to pb_hint_try. */
+/* Start with (pb_hint){.word = typed}, call pb_hint_try for every candidate, then pb_hint_text. */
 void pb_hint_try(pb_hint *h, const char *candidate);
-/* "; did you mean 'x'?" or "". */
+/* Returns "; did you mean 'x'?", or "" if no candidate is close enough. The text is stored in *h. */
 const char *pb_hint_text(pb_hint *h);
-/* Letters to insert, delete, replace or swap. Words beyond 63 letters count as far apart. */
+/* Edit distance: insertions, deletions, replacements and swaps of adjacent characters cost 1 each. INT_MAX if a word
+ * has more than 63 bytes. */
 int pb_edit_distance(const char *a, const char *b);
 #endif

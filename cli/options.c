@@ -1,4 +1,4 @@
-/* options.c - the words of a command line, by the program's tables. */
+/* options.c - parses the words of a command line according to the program's tables. */
 #include "cli/options.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ pb_status pb_cli_command(const pb_cli *cli, const char *name, int *out)
     return pb_fail(PB_EINVAL, "there is no command '%.60s'%s", name, pb_hint_text(&hint));
 }
 
-/* ---- values: one function a type ------------------------------------------------------------------ */
+/* ---- values: one function per type ---------------------------------------------------------------- */
 
 typedef struct slot {
     const pb_option_info *info;
@@ -131,14 +131,14 @@ static pb_status set(const pb_cli *cli, const slot *s, const char *value)
     return pb_fail(PB_EINVAL, "%s: there is no type %s", s->name, s->info->type);
 }
 
-/* ---- words ------------------------------------------------------------------------------------------ */
+/* ---- words of the command line ---------------------------------------------------------------------- */
 
 typedef struct reader {
     const pb_cli *cli;
     int command, argc, at;
     char **argv;
     void *fields;
-    bool shown_only; /* internal options are unknown ones */
+    bool shown_only; /* treats internal options as unknown */
 } reader;
 
 static bool belongs(const pb_option_info *i, int command) { return i->commands & 1u << command; }
@@ -161,7 +161,7 @@ static pb_status unknown(const reader *r, const char *typed, size_t n)
     return pb_fail(PB_EINVAL, "%s has no option '%s'%s", r->cli->commands[r->command].name, word, pb_hint_text(&hint));
 }
 
-/* The option's value: what follows "=" or the letter, else the next word. */
+/* The value of an option: the text after "=" or after the letter, else the next word. */
 static pb_status value_of(reader *r, const char *name, const char *attached, const char **out)
 {
     if (!attached && r->at + 1 >= r->argc) return pb_fail(PB_EINVAL, "%.60s: its value is missing", name);
@@ -221,7 +221,7 @@ static pb_status defaults(const pb_cli *cli, void *fields)
 
 static pb_status parse(reader r, pb_words *args)
 {
-    bool plain = false; /* after -- */
+    bool plain = false; /* true after "--": every word is an argument */
     args->n = 0;
     PB_TRY(defaults(r.cli, r.fields));
     for (; r.at < r.argc; r.at++) {

@@ -1,18 +1,20 @@
-/* options.h - a command line by tables: subcommands and options of a program, from which parsing, hints, help and
- * shell completion follow. The words go into a struct of the program's own, made from the same .def file:
+/* options.h - a table-driven command line. From the tables of a program's subcommands and options follow parsing,
+ * hints, help and shell completion. The values are stored in a struct of the program, generated from the same .def
+ * file:
  *
- *   OPT(name, type, letter, argument, default, commands, help)      a program may have columns of its own before help
+ *   OPT(name, type, letter, argument, default, commands, help)      a program may have more columns before help
  *
- * The option is --name with - for _; letter 0: none. Types, and the field each fills:
+ * The option is typed --name, with "-" for "_". letter 0: no short form. commands: bits 1 << command. An option without
+ * help is internal: it is not shown. The types, and the fields they fill:
  *   flag     bool           takes no argument
- *   text     const char *   any word
- *   choice   const char *   one of the words that `argument` separates by |
- *   count    long           a whole number from 1; whole: from 0
+ *   text     const char *   any word that is not empty
+ *   choice   const char *   one of the words in `argument`, which are separated by |
+ *   count    long           a whole number from 1
+ *   whole    long           a whole number from 0
  *   number   double         any finite number
- *   seconds  double         a number from 0; with m or h behind it minutes or hours
- *   list     pb_words       a word; may be given again
- * Numbers that were not given and have no default are -1 (number: NaN); words NULL. commands: bits 1 << command. An
- * option without help is internal: not shown. */
+ *   seconds  double         a number from 0; the suffix m means minutes, h hours
+ *   list     pb_words       a word; the option may be repeated
+ * Without a default, an option that is not given is -1 (number: NaN; text and choice: NULL). */
 #ifndef PB_CLI_OPTIONS_H
 #define PB_CLI_OPTIONS_H
 #include <stdbool.h>
@@ -21,7 +23,7 @@
 
 #include "os/status.h"
 
-enum { PB_OPTION_LIST = 64, PB_OPTION_TEXT = 64 };
+enum { PB_OPTION_LIST = 64, PB_OPTION_TEXT = 64 }; /* words of a list; bytes of an option's name, with NUL */
 typedef struct pb_words {
     const char *v[PB_OPTION_LIST];
     int n;
@@ -37,54 +39,60 @@ typedef struct pb_words {
 #define PB_FIELD_list    pb_words
 
 typedef struct pb_command_info {
-    const char *name, *arguments, *what; /* a NULL name ends a table */
+    /* `arguments` and `what` (a description) are printed by help. A NULL name ends a table. */
+    const char *name, *arguments, *what;
 } pb_command_info;
 
 typedef struct pb_option_info {
-    const char *type, *name, *argument, *deflt, *help; /* a NULL name ends a table */
-    unsigned commands;
-    char letter;
-    size_t field; /* offset in the program's struct */
+    /* argument NULL: takes no value; deflt NULL: no default; help NULL: internal. A NULL name ends a table. */
+    const char *type, *name, *argument, *deflt, *help;
+    unsigned commands; /* bits 1 << command that accept the option */
+    char letter;       /* short form; 0: none */
+    size_t field;      /* offset in bytes in the program's struct */
 } pb_option_info;
 
 typedef struct pb_cli pb_cli;
-/* What the program adds to the types above: fills the field from a value; `name` is the option as typed. */
+/* An option type that the program adds. `set` stores the value in the field; `name` is the option as typed, for
+ * messages. */
 typedef struct pb_option_type {
-    const char *name; /* NULL ends a table */
+    const char *name; /* a NULL name ends a table */
     pb_status (*set)(void *field, const char *name, const char *value);
 } pb_option_type;
-/* Words that are options beside the table, `--name` of n bytes without the dashes. */
+/* Options that are not in the table: `--name value`. `name` has n bytes, without the dashes and not NUL-terminated. */
 typedef struct pb_extra_options {
     bool (*known)(int command, const char *name, size_t n);
     pb_status (*set)(void *fields, const char *name, size_t n, const char *value);
-    const char *(*each)(int command, int i);         /* the i-th name, for hints and completion; NULL behind the last */
-    const char *(*value)(const char *option, int i); /* the i-th word that completes an option of the table */
+    /* The i-th name, for hints and completion; NULL after the last. */
+    const char *(*each)(int command, int i);
+    /* The i-th completion word of a table option's value; NULL after the last. */
+    const char *(*value)(const char *option, int i);
 } pb_extra_options;
 
 struct pb_cli {
     const char *program;
     const pb_command_info *commands;
     const pb_option_info *options;
-    const pb_option_type *types;   /* or NULL */
-    const pb_extra_options *extra; /* or NULL */
+    const pb_option_type *types;   /* NULL: none */
+    const pb_extra_options *extra; /* NULL: none */
 };
 
-/* EINVAL with a hint where a word is nearly right. */
+/* Finds a command by name and returns its index in *out. EINVAL: no such command; the message suggests a similar
+ * one. */
 pb_status pb_cli_command(const pb_cli *cli, const char *name, int *out);
-/* argv without the program's and the command's name; the strings must outlive *fields, which this fills from {0}.
- * Words that are no options go to *args. EINVAL with one line, and a hint. */
+/* Parses argv, which starts after the command's name. *fields must be zeroed; it keeps pointers into argv. Words that
+ * are not options go to *args. EINVAL: one line, with a hint if an option is similar. */
 pb_status pb_cli_parse(const pb_cli *cli, int command, int argc, char **argv, void *fields, pb_words *args);
-/* The same of words that a file holds: internal options are EINVAL, as options that do not exist. */
+/* Like pb_cli_parse, for words that come from a file: an internal option is rejected as unknown. */
 pb_status pb_cli_parse_shown(const pb_cli *cli, int command, int argc, char **argv, void *fields, pb_words *args);
 
-/* "--min-time" of min_time. */
+/* Writes an option as it is typed: "--min-time" for min_time. */
 void pb_option_text(const pb_option_info *i, char *out, size_t n);
-/* The options of a command, a line each. */
+/* Prints the options of a command, one line each. */
 void pb_cli_print_options(const pb_cli *cli, int command, FILE *out);
-/* A bash completion script. The first command is what `program --option` without a command means. */
+/* Prints a bash completion script. A command line without a command is completed as that of the first command. */
 void pb_cli_print_bash(const pb_cli *cli, FILE *out);
 
-/* Next item of a list such as "batch=1 clip=fused" or "1,4": copies it to out[n] and returns what follows,
- * or NULL at the end. Empty items are skipped; one that does not fit comes out cut. */
+/* Copies the next item of a list such as "batch=1 clip=fused" or "1,4" to out[n], and returns a pointer to the rest, or
+ * NULL at the end of the list. Empty items are skipped. An item longer than n-1 bytes is truncated. */
 const char *pb_next_item(const char *list, char separator, char *out, size_t n);
 #endif

@@ -1,4 +1,4 @@
-/* print.c - what follows from a program's tables in text: the help of a command, and bash completion. */
+/* print.c - prints the help of a command and the bash completion script from a program's tables. */
 #include <string.h>
 
 #include "cli/options.h"
@@ -16,7 +16,7 @@ void pb_cli_print_options(const pb_cli *cli, int command, FILE *out)
     }
 }
 
-/* case "$prev" in --device|-d) words="cpu cuda" ;; ... */
+/* Prints one case per option that takes a value, such as: --device|-d) words="cpu cuda" ;; */
 static void print_values(const pb_cli *cli, FILE *out)
 {
     char text[PB_OPTION_TEXT];

@@ -1,4 +1,4 @@
-/* threads.c - OpenMP's environment, and the number of threads. */
+/* threads.c - sets the environment of OpenMP, and limits the number of threads. */
 #include "cli/threads.h"
 
 #include <omp.h>
@@ -7,7 +7,7 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-/* Turns of libgomp's waiting loop, some tens of microseconds: this outlasts every barrier of a quiet machine. */
+/* Iterations of libgomp's spin loop: some tens of microseconds, longer than any barrier on an idle machine. */
 static const char spin[] = "20000";
 
 void pb_threads_set_waiting(void)
@@ -18,7 +18,8 @@ void pb_threads_set_waiting(void)
 void pb_threads_wait_briefly(char **argv)
 {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return;
-    if (!getauxval(AT_BASE)) return; /* started as an argument of the loader: /proc/self/exe is not this program */
+    /* AT_BASE is 0 if the dynamic loader was called with the program as argument. /proc/self/exe is then the loader. */
+    if (!getauxval(AT_BASE)) return;
     pb_threads_set_waiting();
     if (getenv("GOMP_SPINCOUNT")) execv("/proc/self/exe", argv);
 }

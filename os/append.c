@@ -1,4 +1,4 @@
-/* append.c - appends that are whole or not there. */
+/* append.c - appends to a file, and truncates it to its old size if that fails. */
 #include "os/append.h"
 
 #include <errno.h>
@@ -8,8 +8,8 @@
 
 #include "os/disk.h"
 
-/* Without O_NONBLOCK, opening a FIFO waits for a reader; with it the FIFO is refused with ENXIO, which says less than
- * what the path is. */
+/* O_NONBLOCK makes open() of a FIFO without a reader fail with ENXIO instead of blocking. The message then says that
+ * the path is a FIFO, which is clearer than the text of ENXIO. */
 static pb_status open_file(const char *path, int flags, int *out, struct stat *st)
 {
     const int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0666);

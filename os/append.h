@@ -1,5 +1,5 @@
-/* append.h - files that only grow: tables of results and logs, which others may read meanwhile. A reader sees whole
- * appends only, but for a machine that fails in the middle of one. */
+/* append.h - appends to files that only grow: result tables and logs, which other processes may read meanwhile. A
+ * reader sees either all bytes of an append or none, unless the machine crashes in the middle of one. */
 #ifndef PB_APPEND_H
 #define PB_APPEND_H
 #include <stdbool.h>
@@ -7,14 +7,16 @@
 
 #include "os/status.h"
 
-/* Opens a regular file to append to, for close: *fd, O_APPEND and close-on-exec. `create`: makes it where there is
- * none. EPATH: cannot be opened, or is no regular file (a FIFO, a device); EIO. */
+/* Opens a regular file for appending: O_APPEND, close-on-exec. The caller closes *fd. `create`: creates the file if it
+ * is missing. EPATH: the file cannot be opened, or is not a regular file (a FIFO, a device). EIO. */
 pb_status pb_append_open(const char *path, bool create, int *fd);
-/* Appends all n bytes. After a failure none of them is there: what was written is cut off again. `path` is for the
- * message. EIO. */
+/* Appends all n bytes. On failure it truncates the file to its old size, so no part of the bytes remains. Only one
+ * process at a time may append: the truncation would also remove bytes that another process added. `path` is used in
+ * error messages only. EIO. */
 pb_status pb_append_put(int fd, const char *path, const void *bytes, size_t n);
-/* Both, of a file that exists. */
+/* Opens an existing file, appends n bytes and closes it. EPATH, EIO as the two functions above. */
 pb_status pb_append(const char *path, const void *bytes, size_t n);
-/* Cuts a regular file back to its first `size` bytes, durably; one that is no longer is left alone. EPATH, EIO. */
+/* Truncates a regular file to its first `size` bytes and syncs it to disk. A file that is not longer is left as it is.
+ * EPATH, EIO. */
 pb_status pb_append_cut(const char *path, long long size);
 #endif

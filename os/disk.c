@@ -1,4 +1,4 @@
-/* disk.c - the calls to the disk, and files and folders made durable with them. */
+/* disk.c - the table of system calls, and durable files and folders built on it. */
 #include "os/disk.h"
 
 #include <dirent.h>
@@ -104,7 +104,7 @@ pb_status pb_disk_need_file(const char *path, mode_t mode)
     return pb_fail(PB_EPATH, "%s: it is %s, where a regular file is needed", path, kind_of(mode));
 }
 
-/* Without O_NONBLOCK, opening a FIFO waits for a writer before anything can be asked of it. */
+/* Without O_NONBLOCK, opening a FIFO would block until a writer opens it, before fstat could tell that it is a FIFO. */
 pb_status pb_disk_open_file(const pb_disk *d, const char *path, int *fd, uint64_t *size)
 {
     struct stat st;
@@ -131,7 +131,8 @@ pb_status pb_disk_put(const pb_disk *d, int fd, const char *path, const void *by
     return PB_OK;
 }
 
-/* A failure is final: the kernel may have dropped the pages, and a second fsync would report success. */
+/* Retries after EINTR only. After any other failure the kernel may have dropped the dirty pages, so a second fsync
+ * could report success although data is lost. */
 pb_status pb_disk_sync(const pb_disk *d, int fd, const char *path)
 {
     int done;
@@ -172,7 +173,7 @@ pb_status pb_disk_sync_parent(const pb_disk *d, const char *path)
     return s;
 }
 
-/* For files of a name that no one else uses: in a folder of this process, or unique. */
+/* O_TRUNC without a lock: safe only for names that no other process uses. */
 pb_status pb_disk_write_file(const pb_disk *d, const char *path, const void *bytes, size_t n)
 {
     int fd = -1;
@@ -217,7 +218,7 @@ enum { DEEPEST = 8 };
 
 typedef struct walk {
     char path[PATH_MAX];
-    size_t root; /* length of the root's path */
+    size_t root; /* length of the root's path in bytes */
     pb_disk_visit visit;
     void *self;
 } walk;

@@ -1,4 +1,4 @@
-/* draft.c - files that are whole or not there. */
+/* draft.c - writes a file under a temporary name and renames it when it is complete. */
 #include "os/draft.h"
 
 #include <dirent.h>
@@ -17,7 +17,8 @@ static const char suffix[] = ".partial";
 
 /* ---- names -------------------------------------------------------------------------------------------- */
 
-/* The file that is meant: what a symbolic link names, else the path itself. */
+/* Resolves the path to write: the target of a symbolic link, else the path itself. *out is freed by the caller. *mode:
+ * permissions of the existing file; 0: there is no file yet. */
 static pb_status resolve(const char *path, char **out, mode_t *mode)
 {
     struct stat st;
@@ -43,7 +44,7 @@ static void draw_name(char *six)
     for (int i = 0; i < RANDOM; i++) six[i] = letters[random[i] % (sizeof letters - 1)];
 }
 
-/* Whether `name` is a temporary name of the file `base`. */
+/* True if `name` is "BASE.XXXXXX.partial": a temporary name for the file `base`. */
 static bool is_temporary(const char *name, const char *base)
 {
     const size_t n = strlen(base);
@@ -51,9 +52,9 @@ static bool is_temporary(const char *name, const char *base)
            strcmp(name + n + 1 + RANDOM, suffix) == 0;
 }
 
-/* ---- what killed processes left ------------------------------------------------------------------------ */
+/* ---- temporary files of killed processes --------------------------------------------------------------- */
 
-/* A temporary file whose lock is free has no writer. */
+/* Removes the temporary file if its lock is free, because then no process is writing it. */
 static void remove_if_left(int folder, const char *name)
 {
     const int fd = openat(folder, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
@@ -75,12 +76,13 @@ static void remove_left_over(const char *path)
 
 /* ---- drafts -------------------------------------------------------------------------------------------- */
 
-/* Between the file's creation and its lock another process may have taken it for a left-over: then it is gone, and
- * another name is drawn. */
+/* Locks a new temporary file. Before the lock was taken, another process may have removed the file as a left-over. Then
+ * the result is false, and the caller tries another name. */
 static bool locked(int fd)
 {
     struct stat st;
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false; /* a file system may have no locks */
+    /* Errors other than EWOULDBLOCK mean that this file system has no locks. */
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
     return fstat(fd, &st) == 0 && st.st_nlink > 0;
 }
 
@@ -133,7 +135,7 @@ static pb_status finish(pb_draft *d, bool only_new)
     } else if (s == PB_OK) {
         s = pb_disk_rename(d->disk, d->temporary, d->path);
     }
-    s = pb_disk_close(d->disk, fd, d->path, s); /* and with it the lock, once the name is no temporary one */
+    s = pb_disk_close(d->disk, fd, d->path, s); /* releases the lock, after the rename */
     if (s == PB_OK) {
         free(d->temporary);
         d->temporary = NULL;

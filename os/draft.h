@@ -1,12 +1,12 @@
-/* draft.h - the one way to make a file that others may read: it is written under a temporary name, made durable, and
- * then renamed, so that a reader sees the old contents or the new ones and never half of either.
+/* draft.h - atomic replacement of files. Every file that another process may read is written under a temporary name,
+ * synced to disk and then renamed, so that a reader sees either the old or the new contents.
  *
- * The temporary name is "PATH.XXXXXX.partial" with six random characters, created with O_EXCL and locked with flock(2)
- * while its writer lives. So two processes that write one path do not disturb each other (the last rename stands), and
- * what a killed process left behind is known by its free lock: the next draft of the same path removes it.
+ * The temporary name is "PATH.XXXXXX.partial" with six random characters. The file is created with O_EXCL and locked
+ * with flock(2) while its writer lives. So two processes can write one path at the same time: the last rename wins. The
+ * temporary file of a killed process is recognised by its free lock, and the next draft of its path removes it.
  *
- * A path that names a symbolic link stands for the file the link names. A path that names anything but a regular file
- * (a device, a FIFO, a folder) is refused with EPATH. */
+ * A path that is a symbolic link means the link's target; a dangling link itself is replaced. EPATH refuses a path to
+ * anything but a regular file (a device, a FIFO, a folder). */
 #ifndef PB_DRAFT_H
 #define PB_DRAFT_H
 #include <stdbool.h>
@@ -14,23 +14,24 @@
 
 #include "os/disk.h"
 
+/* An unfinished file. End it with pb_draft_keep, pb_draft_keep_new or pb_draft_drop. */
 typedef struct pb_draft {
     const pb_disk *disk;
-    char *path, *temporary; /* owned */
+    char *path, *temporary; /* owned by the draft */
     int fd;
 } pb_draft;
 
-/* Begins a draft of `path`, empty. EPATH, EIO, ENOMEM; after a failure there is nothing to drop. */
+/* Begins an empty draft of `path`. EPATH, EIO, ENOMEM: no draft was begun, and the caller must not drop it. */
 pb_status pb_draft_open(const pb_disk *d, const char *path, pb_draft *out);
-pb_status pb_draft_put(pb_draft *d, const void *bytes, size_t n); /* appends n bytes */
-/* fsync, close, rename, fsync of the folder. Ends the draft in any case: after a failure the temporary file is gone and
- * what stood under the path stands there still. */
+pb_status pb_draft_put(pb_draft *d, const void *bytes, size_t n);
+/* Publishes the draft: fsync, rename, close, fsync of the folder. Ends the draft also on failure: the temporary file is
+ * then removed, and the old file under the path is unchanged unless the rename had already succeeded. */
 pb_status pb_draft_keep(pb_draft *d);
-/* As pb_draft_keep, but EPATH ("File exists") where the path exists by now. */
+/* Like pb_draft_keep, but fails with EPATH ("File exists") if the path exists by now. */
 pb_status pb_draft_keep_new(pb_draft *d);
-void pb_draft_drop(pb_draft *d); /* removes the temporary file; a draft that has ended is fine */
+void pb_draft_drop(pb_draft *d); /* removes the temporary file; does nothing for a draft that has ended */
 
-/* A whole file from memory by a draft of the real disk. */
+/* Writes a whole file from memory through a draft on pb_disk_posix. */
 pb_status pb_file_replace(const char *path, const void *bytes, size_t n);
-pb_status pb_file_create(const char *path, const void *bytes, size_t n); /* EPATH: it exists */
+pb_status pb_file_create(const char *path, const void *bytes, size_t n); /* EPATH: the file exists already */
 #endif

@@ -1,4 +1,4 @@
-/* file.c - reading files, and paths. */
+/* file.c - opens, maps and locks; joins paths. */
 #include "os/file.h"
 
 #include <errno.h>
@@ -44,7 +44,7 @@ pb_status pb_map_open(const char *path, pb_map *out)
     uint64_t size;
     int fd = -1;
     PB_TRY(pb_disk_open_file(&pb_disk_posix, path, &fd, &size));
-    void *p = size ? mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL; /* nothing cannot be mapped */
+    void *p = size ? mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL; /* mmap rejects size 0 */
     const pb_status s = p == MAP_FAILED ? pb_fail_errno(errno, "%s: cannot be mapped", path) : PB_OK;
     if (s == PB_OK) *out = (pb_map){.p = p, .n = (size_t)size, .fd = fd};
     if (s != PB_OK || !p) close(fd);

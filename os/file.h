@@ -1,5 +1,5 @@
-/* file.h - reading files as streams and mapped into memory, and paths. Only regular files are read: a FIFO would wait
- * for a writer, and a device may never end. Files are written by draft.h. */
+/* file.h - reads files as streams or memory maps, locks folders, and joins paths. Only regular files are read: opening
+ * a FIFO would block until a writer comes, and a device may have no end. Files are written with draft.h. */
 #ifndef PB_FILE_H
 #define PB_FILE_H
 #include <stdbool.h>
@@ -9,34 +9,35 @@
 #include "os/status.h"
 
 typedef struct pb_map {
-    unsigned char *p; /* [n], read only; NULL when n is 0 */
+    unsigned char *p; /* [n] bytes, read only; NULL: n is 0 */
     size_t n;
-    int fd; /* of the same file, while p is not NULL */
+    int fd; /* descriptor of the mapped file; valid while p is not NULL */
 } pb_map;
 
-/* A stream to read from, for fclose. EPATH: cannot be opened, or is no regular file; the line names the path. */
+/* Opens a stream for reading, which the caller closes with fclose. EPATH: the file cannot be opened, or is not a
+ * regular file. The error message names the path. */
 pb_status pb_file_read(const char *path, FILE **out);
 
-/* EPATH: cannot be opened or is no regular file; EIO: cannot be mapped. The line names the path. A file that another
- * process shortens while it is mapped kills the reader (SIGBUS), as it does for every program that maps. */
+/* Maps a whole file. EPATH: it cannot be opened, or is not a regular file. EIO: it cannot be mapped. The error message
+ * names the path. If another process truncates the file while it is mapped, reading the lost part raises SIGBUS. */
 pb_status pb_map_open(const char *path, pb_map *out);
-void pb_map_close(pb_map *m); /* {0} is fine */
+void pb_map_close(pb_map *m); /* accepts {0} */
 
-/* A stream that reads and writes a file as it grows, line by line: a log, which others may watch. `fresh`: a new file;
- * else one that is there, or a new one. EPATH: it exists although `fresh`, cannot be opened, or is no regular file (a
- * device or a FIFO cannot be read again when the log goes on); the line names the path. */
+/* Opens a log for reading and writing, creating it if it is missing. `fresh`: the file must not exist yet. EPATH: the
+ * file exists although `fresh`, cannot be opened, or is not a regular file (a resumed run reads its log again, which a
+ * device or a FIFO does not allow). The error message names the path. */
 pb_status pb_file_update(const char *path, bool fresh, FILE **out);
 
-/* Takes the folder for this process until the descriptor *fd is closed, so that no two processes write several files
- * into it that belong together. The lock is on the folder itself (flock(2)): it leaves no file, and ends with the
- * process. Where the file system has no locks there is none. EINVAL: another process has it; `what` says what such a
- * process does there: "DIR: another process WHAT". EPATH, EIO. */
+/* Locks a folder for this process until the caller closes *fd, so that two processes cannot mix files that belong
+ * together. The lock is flock(2) on the folder itself: it leaves no file and ends with the process. On a file system
+ * without locks the call succeeds without locking. EINVAL: another process holds the lock; the message is "DIR: another
+ * process WHAT", with `what` from the caller. EPATH, EIO. */
 pb_status pb_folder_lock(const char *dir, const char *what, int *fd);
-/* Removes dir/name; that there is no such file is fine. */
+/* Removes dir/name. A missing file is not an error. */
 pb_status pb_folder_remove(const char *dir, const char *name);
 
-/* Makes the folder unless there is one; the folder it is in must exist. EPATH, EIO. */
+/* Creates a folder; an existing one is not an error. Its parent must exist. EPATH, EIO. */
 pb_status pb_make_folder(const char *dir);
-/* "dir/name", which the caller frees. ENOMEM. */
+/* Returns "dir/name" in *out, which the caller frees. ENOMEM. */
 pb_status pb_path_join(const char *dir, const char *name, char **out);
 #endif

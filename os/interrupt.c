@@ -1,9 +1,9 @@
-/* interrupt.c - SIGINT, SIGTERM and SIGHUP as a flag that the harness reads between samples. */
+/* interrupt.c - signal handlers that only count, and functions that read the counters. */
 #include "os/interrupt.h"
 
 #include <signal.h>
 
-/* The one thing a signal handler may write. */
+/* A signal handler may portably write only volatile sig_atomic_t. */
 static volatile sig_atomic_t count, last;
 
 static void note(int sig)
@@ -14,7 +14,8 @@ static void note(int sig)
 
 void pb_interrupt_watch(void)
 {
-    struct sigaction a = {.sa_handler = note}, ignore = {.sa_handler = SIG_IGN}; /* no SA_RESTART: waits return */
+    /* No SA_RESTART: a signal interrupts blocking system calls, so that the caller can poll the flag. */
+    struct sigaction a = {.sa_handler = note}, ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
     struct sigaction hup;

@@ -1,14 +1,14 @@
-/* interrupt.h - being asked to stop: SIGINT, SIGTERM and SIGHUP (the terminal is gone) set a flag, and work ends at the
- * next sample. */
+/* interrupt.h - SIGINT, SIGTERM and SIGHUP (the terminal was closed) set a flag instead of ending the process; the
+ * measuring loop polls the flag and stops at the next sample. */
 #ifndef PB_INTERRUPT_H
 #define PB_INTERRUPT_H
 #include <stdbool.h>
 
-/* Starts watching. A SIGHUP that is ignored, as nohup(1) does, stays ignored. Also ignores SIGPIPE and SIGXFSZ, so that
- * a write says why it failed instead. */
+/* Installs the handlers. If SIGHUP is already ignored, as under nohup(1), it stays ignored. SIGPIPE and SIGXFSZ are
+ * ignored too, so that write() fails with an errno instead of killing the process. */
 void pb_interrupt_watch(void);
-bool pb_interrupted(void); /* one of the three has arrived */
-/* How many have arrived, and the number of the last. */
+bool pb_interrupted(void); /* true once one of the three signals has arrived */
+/* The number of signals that have arrived, and the signal number of the last one. */
 int pb_interrupt_count(void);
 int pb_interrupt_signal(void);
 #endif

@@ -1,4 +1,4 @@
-/* memory.c - figures of /proc (proc(5)), of the control group, and of the limits of this process. */
+/* memory.c - reads /proc (see proc(5)), the cgroup v2 files and the resource limits of this process. */
 #include "os/memory.h"
 
 #include <errno.h>
@@ -29,7 +29,8 @@ pb_status pb_memory_peak(double *bytes)
     return PB_OK;
 }
 
-/* The number behind the word that begins a line of a file; INFINITY: there is none. */
+/* Finds the first line of a file that begins with `word` and returns the number that follows. INFINITY: the file, the
+ * line or the number is missing (a limit of "max" is not a number). */
 static double number_behind(const char *path, const char *word)
 {
     char line[256];
@@ -43,7 +44,8 @@ static double number_behind(const char *path, const char *word)
     return found;
 }
 
-/* The limit of the control group less what it uses; its cached files can go. */
+/* Bytes left in this process's cgroup: limit minus usage. The page cache of the group counts as free, because the
+ * kernel reclaims it under pressure. INFINITY: no limit. */
 static double left_in_group(void)
 {
     static const char root[] = "/sys/fs/cgroup";
@@ -57,8 +59,8 @@ static double left_in_group(void)
     line[strcspn(line, "\n")] = 0;
     snprintf(dir, sizeof dir, "%s%s", root, *line ? line + 3 : "");
     snprintf(path, sizeof path, "%s/memory.max", dir);
-    if (isinf(number_behind(path, "")))
-        snprintf(dir, sizeof dir, "%s", root); /* a container sees its own group there */
+    if (isinf(number_behind(path, ""))) /* Inside a container the process's own group is mounted at the root. */
+        snprintf(dir, sizeof dir, "%s", root);
     snprintf(path, sizeof path, "%s/memory.max", dir);
     const double most = number_behind(path, "");
     snprintf(path, sizeof path, "%s/memory.current", dir);

@@ -1,4 +1,4 @@
-/* status.c - the text of the last failure of each thread, and the tables of statuses and errno. */
+/* status.c - the message of each thread's last failure, and the mapping of errno to a status. */
 #include "os/status.h"
 
 #include <errno.h>
@@ -20,14 +20,14 @@ pb_status(pb_fail)(pb_status s, const char *fmt, ...)
     return s;
 }
 
-/* Errors that another path or another permission would cure. Everything else is the machine's. */
+/* EPATH for errors that another path or permission would avoid, EIO for all others. */
 static pb_status of_errno(int error)
 {
     switch (error) {
     case EACCES:
     case EBUSY:
     case EEXIST:
-    case EINVAL: /* of rename: a folder into itself */
+    case EINVAL: /* rename() of a folder into itself */
     case EISDIR:
     case ELOOP:
     case ENAMETOOLONG:
@@ -51,8 +51,8 @@ pb_status(pb_fail_errno)(int error, const char *fmt, ...)
     const int n = vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
     if (n >= 0 && (size_t)n < sizeof message)
-        snprintf(message + n, sizeof message - (size_t)n, ": %s", strerror(error)); /* the C locale's text */
-    pb_make_printable(message, '?');                                                /* it may quote a file */
+        snprintf(message + n, sizeof message - (size_t)n, ": %s", strerror(error)); /* text of the C locale */
+    pb_make_printable(message, '?');                                                /* the message may quote a file */
     return of_errno(error);
 }
 

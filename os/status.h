@@ -1,8 +1,8 @@
 /* status.h - how every function of this project reports failure.
  *
- * A function that can fail returns pb_status: PB_OK (0) or the reason. The reason's text, with the numbers in it, waits
- * in pb_error() until the next failure on the same thread, without control characters. Only main() prints it, and only
- * main() exits: with the code that stands beside the status in the table below. */
+ * A function that can fail returns pb_status: PB_OK (0) or the kind of failure. pb_error() returns the message, with
+ * control characters replaced; it stays valid until the next failure on the same thread. Only main() prints messages,
+ * and only main() exits, with the exit code from the table below. */
 #ifndef PB_STATUS_H
 #define PB_STATUS_H
 
@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* Status, exit code of the programs, meaning. What the user or one of the user's files says ends with 2, what the
- * machine cannot do with 125, which `git bisect run` skips. */
+/* Status, exit code, meaning. Exit code 2: the arguments or files of the user are wrong. Exit code 125: the machine or
+ * the build cannot do it; `git bisect run` skips a revision that exits with 125. */
 #define PB_STATUS_MAP(X)                                                                                               \
     X(OK, 0, "success")                                                                                                \
     X(EINVAL, 2, "invalid argument or file contents")                                                                  \
@@ -29,31 +29,31 @@ typedef enum pb_status {
 #undef X
 } pb_status;
 
-/* Records a message (printf style) for this thread and returns `s`, so that a check is one line:
+/* Records a printf-style message for this thread and returns `s`, so that a check needs one line:
  *     if (a->D % 8) return pb_fail(PB_EINVAL, "rmsnorm: D=%d, need a multiple of 8", a->D); */
 pb_status pb_fail(pb_status s, const char *fmt, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
-/* The same for a system call on a path that failed with `error`, a value of errno: the message followed by what the
- * error means. EPATH where another path or permission would help, EIO where only another state of the machine would. */
+/* Reports a system call on a path that failed with errno value `error`. The message is followed by ": " and
+ * strerror(error). Returns EPATH if another path or permission would help, else EIO. */
 pb_status pb_fail_errno(int error, const char *fmt, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))
 #endif
     ;
-#ifdef __clang_analyzer__ /* so that it knows that a failure is never PB_OK */
+#ifdef __clang_analyzer__ /* tells the static analyser that a failure is never PB_OK */
 #define pb_fail(s, ...)       ((void)(pb_fail)((s), __VA_ARGS__), (s))
 #define pb_fail_errno(e, ...) ((void)(pb_fail_errno)((e), __VA_ARGS__), PB_EIO)
 #endif
 
-/* The text of this thread's last failure, never NULL. Valid until the next failure. */
+/* The message of this thread's last failure; never NULL. */
 const char *pb_error(void);
 const char *pb_status_name(pb_status s);
-int pb_status_exit(pb_status s); /* the exit code of a program that ends with s */
+int pb_status_exit(pb_status s); /* exit code of a program that ends with status s */
 
-/* Passes a failure on to the caller. */
+/* Returns from the calling function if `expr` fails. */
 #define PB_TRY(expr)                                                                                                   \
     do {                                                                                                               \
         pb_status pb_try_ = (expr);                                                                                    \

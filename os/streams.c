@@ -1,4 +1,4 @@
-/* streams.c - descriptors 0 to 2 are never a file of the program's. */
+/* streams.c - opens /dev/null on closed standard descriptors. */
 #include "os/streams.h"
 
 #include <errno.h>
@@ -6,7 +6,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* open(2) returns the lowest free descriptor, which is `fd` because those below it are taken by then. */
+/* open(2) returns the lowest free descriptor. All descriptors below `fd` are open at that point, so the result is
+ * `fd`. */
 void pb_streams_open(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

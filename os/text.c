@@ -1,14 +1,15 @@
-/* text.c - what of a text a terminal would obey. */
+/* text.c - finds and overwrites control characters. */
 #include "os/text.h"
 
 #include <stddef.h>
 #include <string.h>
 
-/* The bytes, 1 or 2, of the control character that a text begins with; 0: it begins with none. */
+/* Length in bytes (1 or 2) of the control character at the start of `text`; 0: the text starts with another character
+ * or is empty. */
 static size_t control(const char *text)
 {
     const unsigned char first = (unsigned char)text[0], second = first == 0xc2 ? (unsigned char)text[1] : 0;
-    if (second >= 0x80 && second < 0xa0) return 2; /* of UTF-8: U+0080 to U+009F */
+    if (second >= 0x80 && second < 0xa0) return 2; /* U+0080 to U+009F, encoded as c2 80 to c2 9f */
     return (first && first < 0x20) || first == 0x7f;
 }
 

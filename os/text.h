@@ -1,10 +1,12 @@
-/* text.h - texts of files and users in messages and tables: a control character in them would steer the terminal. */
+/* text.h - control characters in text that comes from files or users. Printed in a message or table, they would change
+ * the state of the terminal. */
 #ifndef PB_OS_TEXT_H
 #define PB_OS_TEXT_H
 #include <stdbool.h>
 
-/* Whether the text may stand in a message: no control characters, also not those of UTF-8 (U+0080 to U+009F). */
+/* True if the text has no control characters: bytes 0x01 to 0x1f, byte 0x7f, and U+0080 to U+009F in
+ * UTF-8. */
 bool pb_is_printable(const char *text);
-/* Writes a character over every control character, so that a text from a file cannot steer a terminal. */
+/* Overwrites every byte of every control character with `in_place`. */
 void pb_make_printable(char *text, char in_place);
 #endif

@@ -1,9 +1,9 @@
-/* ranges.h - named stretches of host time for profilers: NVTX ranges in the domain "plumb" (NVIDIA Nsight, or whatever
- * else NVTX_INJECTION64_PATH names).
+/* ranges.h - named intervals of host time for profilers: NVTX ranges in the domain "plumb", seen by NVIDIA Nsight or
+ * any other tool that NVTX_INJECTION64_PATH names.
  *
- * A leaf that every layer may include. Steps hold phases, phases hold ops: ranges nest on their thread. With no tool
- * attached each end of a range is a load and a branch that is never taken; the ceiling suite measures both, as
- * range_time. */
+ * Every layer may include this header; it includes no other. Ranges nest per thread: a step contains phases, a phase
+ * contains ops. Without a tool, push and pop each cost a load and a branch that is not taken; the ceiling suite
+ * measures the pair as range_time. */
 #ifndef PB_RANGES_H
 #define PB_RANGES_H
 #include <stdbool.h>
@@ -11,12 +11,12 @@
 extern "C" {
 #endif
 
-/* Whether a tool listens; settled by the first call of pb_ranges_start, before that false. */
+/* True if a profiler is attached. False until the first call of pb_ranges_start, constant after it. */
 extern bool pb_ranges_on;
-/* Looks for a tool. Called when a context is opened; further calls do nothing. */
+/* Checks for a profiler. Called when a context is opened; repeated calls do nothing. */
 void pb_ranges_start(void);
 
-/* `name` is static storage: it is registered once, by its address. */
+/* `name` must have static storage duration: it is registered once and then looked up by address. */
 void pb_range_begin(const char *name);
 void pb_range_finish(void);
 

@@ -1,4 +1,4 @@
-/* ranges_none.c - stands in where the headers of NVTX are not installed: no tool ever listens. */
+/* ranges_none.c - used when the NVTX headers are not installed: no profiler is ever attached. */
 #include "profiles/ranges.h"
 
 bool pb_ranges_on;

@@ -1,4 +1,4 @@
-/* ranges_nvtx.c - ranges through NVTX, whose headers find the tool at run time; nothing is linked. */
+/* ranges_nvtx.c - ranges through NVTX. Its headers load the profiler's library at run time, so nothing is linked. */
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -15,7 +15,9 @@ typedef struct known {
 
 bool pb_ranges_on;
 static nvtxDomainHandle_t domain;
-static _Thread_local known names[NAMES]; /* by address, open addressing; a tool gives one string one handle */
+/* Hash table with open addressing, keyed by address. Each thread registers a name again; the profiler returns one
+ * handle per string. */
+static _Thread_local known names[NAMES];
 
 static void start(void)
 {

@@ -1,4 +1,5 @@
-/* chat.c - renders a conversation: what a family lacks is refused here, the rest is the family's. */
+/* chat.c - rejects a conversation that its family cannot express, and calls the family's renderer. The renderer of
+ * llama3 is in this file. */
 #include "trainer/data/chat.h"
 
 #include "trainer/data/chat_impl.h"
@@ -53,7 +54,8 @@ static pb_status check(const pb_chat *c, pb_template family)
     return PB_OK;
 }
 
-/* What Python's str.strip takes: White_Space, and the four information separators. */
+/* True if Python's str.strip removes the character at s: White_Space and U+001C to U+001F. *len: its length in
+ * bytes. */
 static bool blank(const char *s, size_t n, size_t *len)
 {
     uint32_t cp = 0;

@@ -1,21 +1,23 @@
-/* chat.h - a conversation as the text a model family expects, and which bytes of it are whose.
+/* chat.h - renders a conversation as the text that a model family was trained on, and records which bytes each message
+ * produced.
  *
- * chatml, qwen2.5, qwen3 and llama3 give what the families' jinja templates give (tokenizer_config.json), deepseek-v4
- * what its encoding_dsv4.py gives, byte for byte, without a generation prompt. What a family does not define (tools,
- * reasoning) is refused by name, except that earlier reasoning is left out where the family's template leaves it out.
+ * The output is byte for byte that of the family's own template, without a generation prompt: the jinja templates in
+ * tokenizer_config.json for chatml, qwen2.5, qwen3 and llama3, and encoding_dsv4.py for deepseek-v4. A conversation
+ * that uses something its family does not define (tools, reasoning) is rejected with a message that names it. Earlier
+ * reasoning is dropped where the family's template drops it.
  *
  *   bytes        chatml with the two markers of the byte tokenizer
  *   chatml       <|im_start|>role\n content <|im_end|>\n for each message; a default system message if one is given
- *   qwen2.5      chatml; a default system message when the first is none; tools
- *   qwen3        chatml; tools; <think>\n reasoning \n</think>\n\n before what answers the last user
+ *   qwen2.5      chatml; a default system message if the first message is not one; tools
+ *   qwen3        chatml; tools; <think>\n reasoning \n</think>\n\n in assistant messages after the last user message
  *   llama3       <|begin_of_text|>, then <|start_header_id|>role<|end_header_id|>\n\n trimmed content <|eot_id|>
- *   deepseek-v4  bos, system text bare, <user>content, <assistant></think> content, tools as DSML, eos */
+ *   deepseek-v4  bos, system text without markers, <user>content, <assistant></think> content, tools as DSML, eos */
 #ifndef PB_CHAT_H
 #define PB_CHAT_H
 #include "trainer/data/jsonl.h"
 #include "trainer/tokenizer/tokenizer.h"
 
-/* X(enumerator, option's word) */
+/* X(enumerator, word on the command line) */
 #define PB_TEMPLATE_MAP(X)                                                                                             \
     X(BYTES, "bytes")                                                                                                  \
     X(CHATML, "chatml")                                                                                                \
@@ -27,36 +29,41 @@ typedef enum pb_template {
         PB_NTEMPLATES
 } pb_template;
 
-enum { PB_LONGEST_SYSTEM = 4096 }; /* bytes of a default system message, with its NUL */
+enum { PB_LONGEST_SYSTEM = 4096 }; /* bytes of a default system message, including its NUL */
 
 typedef struct pb_chat_options {
     pb_template family;
-    bool thinking;      /* deepseek-v4: thinking mode, else chat mode */
-    bool keep_thinking; /* deepseek-v4: earlier reasoning stays (it always does beside tools) */
-    const char *system; /* chatml, qwen2.5, qwen3: the system message of a conversation that begins with none; "": there
-                         * is none; NULL: the family's own, which qwen2.5 alone has */
+    bool thinking;      /* deepseek-v4: true: thinking mode; false: chat mode */
+    bool keep_thinking; /* deepseek-v4: keeps earlier reasoning (with tools it is always kept) */
+    /* chatml, qwen2.5, qwen3: the system message to use if the conversation has none. "": no system message. NULL: the
+     * family's default, which only qwen2.5 has. */
+    const char *system;
 } pb_chat_options;
 
-/* The bytes [a,b) of the text that one message of the system or an assistant is; an assistant's begin behind the header
- * and end with the token that ends the turn, which content_end does not include. */
+/* The bytes [a,b) of the text that a system or assistant message produced. A system span includes its header. An
+ * assistant span begins after its header and includes the token that ends the turn; content_end is before that
+ * token. */
 typedef struct pb_span {
     size_t a, content_end, b;
     pb_chat_role role;
-    bool learn;
+    bool learn; /* false: does not count in the loss */
 } pb_span;
-typedef struct pb_foreign { /* bytes that a user of the data wrote: no special token may stand in them */
+typedef struct pb_foreign { /* bytes [a,b) that come from the data: they must not contain a special token */
     size_t a, b;
 } pb_foreign;
 
-typedef struct pb_rendered { /* start with {0}, end with pb_rendered_free; rendering begins anew */
+/* Result of a rendering. Initialise with {0} and free with pb_rendered_free. Each rendering overwrites the previous
+ * one. */
+typedef struct pb_rendered {
     pb_bytes text;
-    pb_span *span; /* [n], in order, apart */
+    pb_span *span; /* [n], ascending, not overlapping */
     size_t n, room;
-    pb_foreign *foreign; /* [foreigns], in order, apart */
+    pb_foreign *foreign; /* [foreigns], ascending, not overlapping */
     size_t foreigns, foreign_room;
 } pb_rendered;
 void pb_rendered_free(pb_rendered *r);
 
-/* EFORMAT: the family does not define what the conversation asks for; the line names the message. */
+/* Renders a conversation. EFORMAT: it uses something that the family does not define; the error text gives the number
+ * of the message. ENOMEM. */
 pb_status pb_chat_render(const pb_chat *chat, const pb_chat_options *options, pb_rendered *out);
 #endif

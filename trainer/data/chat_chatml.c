@@ -1,4 +1,4 @@
-/* chat_chatml.c - ChatML, and Qwen2.5 and Qwen3, which add tools and reasoning to it. */
+/* chat_chatml.c - renders ChatML, and Qwen2.5 and Qwen3, which add tools and reasoning to ChatML. */
 #include "trainer/data/chat_impl.h"
 
 static const char tools_head[] =
@@ -14,9 +14,9 @@ typedef struct chatml {
     const pb_chat *c;
     pb_rendered *r;
     pb_template family;
-    const char *system; /* of a conversation without one; NULL: none */
+    const char *system; /* system message if the conversation has none; NULL: none */
     const char *start, *end;
-    size_t last_query; /* Qwen3: the user's message that the end of the conversation answers */
+    size_t last_query; /* Qwen3: index of the last real user message; reasoning is kept only after it */
 } chatml;
 
 static pb_status open_turn(const chatml *x, const char *role)
@@ -38,7 +38,7 @@ static pb_status tools_text(const chatml *x)
     return pb_say(x->r, tools_tail);
 }
 
-/* The turn of the system before all messages: its own message, the default one, tools. */
+/* The system turn before all other messages: the conversation's system message or the default one, then the tools. */
 static pb_status first_turn(const chatml *x)
 {
     const pb_message *m = x->c->message, none = {.role = PB_CHAT_SYSTEM, .learn = true};
@@ -64,7 +64,7 @@ static pb_status call_text(const chatml *x, const pb_tool_call *call, bool newli
     return pb_say(x->r, "}\n</tool_call>");
 }
 
-/* Qwen3 takes reasoning out of the content when it stands there as <think>...</think>. */
+/* Qwen3's template splits <think>...</think> from the content if "reasoning_content" is absent. */
 static void split_reasoning(const pb_message *m, pb_json_text *reasoning, pb_json_text *content)
 {
     static const char begin[] = "<think>", end[] = "</think>";
@@ -106,7 +106,7 @@ static pb_status assistant(const chatml *x, size_t i)
     return pb_say(x->r, "\n");
 }
 
-/* Results that follow each other are one turn of the user. */
+/* Consecutive tool results form one user turn. */
 static pb_status tool(const chatml *x, size_t i)
 {
     const pb_message *m = &x->c->message[i];
@@ -131,7 +131,7 @@ static pb_status plain(const chatml *x, size_t i)
     return pb_say(x->r, "\n");
 }
 
-/* A tool's result that someone pasted as a user's message is no query. */
+/* True for a user message, except one that is only a <tool_response>: Qwen3's template treats it as a tool result. */
 static bool is_query(const pb_message *m)
 {
     static const char begin[] = "<tool_response>", end[] = "</tool_response>";
@@ -142,7 +142,7 @@ static bool is_query(const pb_message *m)
     return !wrapped;
 }
 
-/* NULL: none. */
+/* The default system message; NULL: none. */
 static const char *default_system(const pb_chat_options *o)
 {
     if (o->family == PB_TEMPLATE_BYTES) return NULL;

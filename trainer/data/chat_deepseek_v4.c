@@ -1,4 +1,5 @@
-/* chat_deepseek_v4.c - DeepSeek-V4: no turns of tools, reasoning before the content, calls in DSML. */
+/* chat_deepseek_v4.c - renders DeepSeek-V4: tool results are part of user turns, reasoning precedes the content, calls
+ * are in DSML. */
 #include "trainer/data/chat_impl.h"
 
 #define DSML                                                                                                           \
@@ -31,7 +32,7 @@ typedef struct v4 {
     const pb_chat *c;
     pb_rendered *r;
     bool thinking, drop;
-    size_t last_user; /* where the last turn of the user begins; c->n when there is none */
+    size_t last_user; /* index of the message that begins the last user turn; c->n: no user turn */
 } v4;
 
 static bool of_user(const pb_message *m) { return m->role == PB_CHAT_USER || m->role == PB_CHAT_TOOL; }
@@ -99,7 +100,8 @@ static pb_status assistant(const v4 *x, size_t i)
     return pb_end_span(x->r, a, m, eos);
 }
 
-/* Which of the last assistant's calls a tool's message answers; unknown ones count as the first. */
+/* The index of the call that a tool message answers, among the calls of the assistant message `caller`. 0 if the id is
+ * unknown. */
 static size_t call_order(const pb_chat *c, const pb_message *caller, const pb_message *m)
 {
     for (size_t k = caller ? caller->calls : 0; k-- > 0;) {
@@ -116,7 +118,7 @@ static bool has_ids(const pb_chat *c, const pb_message *caller)
     return false;
 }
 
-typedef struct result { /* a tool's message, and which call it answers */
+typedef struct result { /* a tool message, and the index of the call it answers */
     size_t order, at;
 } result;
 
@@ -142,7 +144,7 @@ static pb_status say_turn(const v4 *x, size_t from, size_t to, const result *res
     return pb_say(x->r, x->thinking && (!x->drop || from >= x->last_user) ? "<think>" : "</think>");
 }
 
-/* Messages c[from..to) of users and tools are one turn, in which results stand in the order of their calls. */
+/* Renders messages [from,to) of users and tools as one turn. Tool results are sorted in the order of their calls. */
 static pb_status user_turn(const v4 *x, size_t from, size_t to, const pb_message *caller)
 {
     const bool sorted = has_ids(x->c, caller);

@@ -1,20 +1,20 @@
-/* chat_impl.h - what the renderers of the families share: appending text, and noting whose it is. */
+/* chat_impl.h - shared by the renderers of the families: appends text, and records where it came from. */
 #ifndef PB_CHAT_IMPL_H
 #define PB_CHAT_IMPL_H
 #include "trainer/data/chat.h"
 #include "trainer/data/dump.h"
 
-/* The tokens of deepseek-v4: <|word|> with fullwidth bars, and words joined by U+2581. */
+/* Special tokens of deepseek-v4: <|word|> with fullwidth bars; U+2581 joins the words. */
 #define PB_DSV4_MARK(word) "<\xef\xbd\x9c" word "\xef\xbd\x9c>"
 #define PB_DSV4_BOS        PB_DSV4_MARK("begin\xe2\x96\x81of\xe2\x96\x81sentence")
 #define PB_DSV4_EOS        PB_DSV4_MARK("end\xe2\x96\x81of\xe2\x96\x81sentence")
 #define PB_DSV4_USER       PB_DSV4_MARK("User")
 #define PB_DSV4_ASSISTANT  PB_DSV4_MARK("Assistant")
 
-/* The template's own text. */
+/* Appends text of the template. */
 static inline pb_status pb_say(pb_rendered *r, const char *s) { return pb_tok_append(&r->text, s, strlen(s)); }
 
-/* Text of the data. */
+/* Appends text of the data, and records it in r->foreign. */
 static inline pb_status pb_quote(pb_rendered *r, pb_json_text t)
 {
     if (!t.n) return PB_OK;
@@ -32,7 +32,7 @@ static inline pb_status pb_quote_json(pb_rendered *r, json_t *v)
     return PB_OK;
 }
 
-/* The span of a message from `a` to the end of the text, whose last part is the turn's end: say it. */
+/* Appends the token that ends the turn, and records the span of message m: from `a` to the end of the text. */
 static inline pb_status pb_end_span(pb_rendered *r, size_t a, const pb_message *m, const char *end)
 {
     const size_t content_end = r->text.n;
@@ -43,12 +43,13 @@ static inline pb_status pb_end_span(pb_rendered *r, size_t a, const pb_message *
 }
 
 static inline bool pb_is(pb_json_text t, const char *s) { return t.n == strlen(s) && !memcmp(t.p, s, t.n); }
-/* The first or last place of s in t; NULL: nowhere. */
+/* The first or the last occurrence of s in t; NULL: not found. */
 const char *pb_find(pb_json_text t, const char *s, bool last);
-/* Without newlines at the beginning and (or) at the end. */
+/* Removes newlines at the beginning (left) and at the end (right). */
 pb_json_text pb_strip_newlines(pb_json_text t, bool left, bool right);
 
-pb_status pb_render_chatml(const pb_chat *chat, const pb_chat_options *o, pb_rendered *r); /* and both Qwen */
+/* Renders chatml, bytes, qwen2.5 and qwen3. */
+pb_status pb_render_chatml(const pb_chat *chat, const pb_chat_options *o, pb_rendered *r);
 pb_status pb_render_llama3(const pb_chat *chat, pb_rendered *r);
 pb_status pb_render_deepseek_v4(const pb_chat *chat, const pb_chat_options *o, pb_rendered *r);
 #endif

@@ -1,4 +1,4 @@
-/* chat_template.c - finds a model's chat template, and recognises it by rendering conversations. */
+/* chat_template.c - finds a model's chat template, and recognises it by the conversations it renders. */
 #include "trainer/data/chat_template.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ static const struct {
 };
 enum { PROBES = sizeof probes / sizeof *probes };
 
-/* The most particular ones first: what defines tools and reasoning renders plain conversations as others do. */
+/* Families that define more come first, because they render plain conversations like the simpler ones. */
 static const struct {
     pb_template family;
     int defines;
@@ -62,7 +62,7 @@ static pb_status render(void *self, const pb_chat *chat)
     return pb_chat_render(chat, &t->o, &t->r);
 }
 
-/* A probe through the model's own template. */
+/* Renders a probe with the model's own template. */
 static pb_status render_jinja(const char *text, size_t n, json_t *variables, const char *line, pb_bytes *out)
 {
     json_error_t e;
@@ -81,8 +81,8 @@ static pb_status render_jinja(const char *text, size_t n, json_t *variables, con
     return s;
 }
 
-/* Whether the candidate renders every probe that it defines as the model's own template does: texts[i], NULL where that
- * one failed. */
+/* *yes: the candidate renders every probe of the features that it defines exactly like the model's own template.
+ * texts[i]: output of the model's own template; its p is NULL if the template rejected the probe. */
 static pb_status agrees(trial *t, int defines, const pb_bytes *texts, bool *yes)
 {
     *yes = false;
@@ -98,7 +98,8 @@ static pb_status agrees(trial *t, int defines, const pb_bytes *texts, bool *yes)
     return PB_OK;
 }
 
-/* What stands between the headers of the system and of the first user in a conversation that has no system message. */
+/* Copies the default system message from the rendering of the first probe, which has no system message: the text
+ * between the headers of the system turn and of the first user turn. "": there is no system turn. */
 static pb_status take_system(const pb_bytes *text, char *out)
 {
     static const char head[] = "<|im_start|>system\n", tail[] = "<|im_end|>\n<|im_start|>user\nu1<|im_end|>";
@@ -136,7 +137,7 @@ static pb_status recognise(const char *text, size_t n, json_t *variables, pb_cha
         s = render_jinja(text, n, variables, probes[i].line, &texts[i]);
         if (s == PB_OK) s = pb_tok_append(&texts[i], "", 1), texts[i].n -= s == PB_OK;
         if (s != PB_EFORMAT || i == 0) continue;
-        pb_bytes_free(&texts[i]); /* a template may refuse what it does not define */
+        pb_bytes_free(&texts[i]); /* a template may reject features that it does not define */
         s = PB_OK;
     }
     if (s == PB_OK) s = choose(texts, out);
@@ -148,7 +149,8 @@ static pb_status recognise(const char *text, size_t n, json_t *variables, pb_cha
 
 static const char jinja_file[] = "chat_template.jinja", config_file[] = "tokenizer_config.json";
 
-/* The template of a tokenizer_config.json: a text, or of a list of named ones "default". NULL: there is none. */
+/* The template in a tokenizer_config.json: a string, or the entry "default" of a list. NULL: the file has no
+ * template. */
 static json_t *of_config(json_t *config)
 {
     json_t *v = json_object_get(config, "chat_template"), *one;
@@ -162,7 +164,8 @@ static json_t *of_config(json_t *config)
     return v;
 }
 
-/* What transformers lets a template see of a tokenizer_config.json: the texts of bos_token, eos_token and the like. */
+/* The variables that transformers passes to a template from tokenizer_config.json: bos_token, eos_token and every other
+ * key that ends in "_token". */
 static pb_status tokens_of(json_t *config, json_t **out)
 {
     const char *key;
@@ -211,7 +214,7 @@ pb_status pb_chat_template_parse(const char *folder, const char *jinja, size_t j
     return s;
 }
 
-/* The file's text, or NULL when there is no such file. */
+/* Reads a file if it exists; *text stays NULL otherwise. */
 static pb_status read_if_there(const char *folder, const char *name, char **text, size_t *n)
 {
     enum { LARGEST = 1 << 24 };

@@ -1,4 +1,4 @@
-/* dataset.c - conversations of a file, and rows of them epoch by epoch. */
+/* dataset.c - reads the conversations of a file, and packs them into rows, epoch by epoch. */
 #include "trainer/data/dataset.h"
 
 #include "kernels/core/bind.h"
@@ -8,7 +8,7 @@ enum { OPEN_ROWS = 64 };
 #define NONE SIZE_MAX
 
 typedef struct open_row {
-    size_t head, tail; /* samples, linked by next[] */
+    size_t head, tail; /* first and last sample, linked by next[] */
     size_t used;
 } open_row;
 
@@ -24,7 +24,7 @@ typedef struct reading {
     pb_dataset *d;
     pb_tokenizer *t;
     pb_dataset_counts *counts;
-    size_t conversations; /* seen so far */
+    size_t conversations; /* number of conversations seen so far */
 } reading;
 
 /* ---- reading --------------------------------------------------------------------------------------- */
@@ -44,7 +44,7 @@ static size_t targets_that_count(const pb_samples *s, size_t i)
     return n;
 }
 
-/* Sample `from` moves to where sample `to` begins, and ends right behind. */
+/* Moves sample `from` down to the beginning of sample `to`. Sample `to` then ends after the moved tokens. */
 static void move_down(pb_samples *s, size_t from, size_t to)
 {
     const size_t n = s->first[from + 1] - s->first[from];
@@ -53,13 +53,15 @@ static void move_down(pb_samples *s, size_t from, size_t to)
     s->first[to + 1] = s->first[to] + n;
 }
 
-/* The last sample, of more than S places, as several; those from which nothing is learned are left out. */
+/* Splits the last sample, which has more than S positions, into pieces of at most S positions. Pieces in which no
+ * target counts are removed. */
 static pb_status split_last(pb_samples *s, size_t S)
 {
     const size_t at = s->n - 1, a = s->first[at], n = places(s, at), pieces = (n + S - 1) / S;
     PB_TOK_ROOM(s->ids.id, s->ids.room, s->ids.n + pieces);
     PB_TOK_ROOM(s->counted, s->counted_room, s->ids.n + pieces);
     PB_TOK_ROOM(s->first, s->first_room, s->n + pieces + 1);
+    /* Piece k moves up by k tokens, because each piece repeats the last token of the piece before it. */
     for (size_t k = pieces; k-- > 0;) { /* from the back: each piece moves up by k tokens */
         const size_t from = a + k * S, to = from + k, len = (n - k * S < S ? n - k * S : S) + 1;
         memmove(s->ids.id + to, s->ids.id + from, len * sizeof *s->ids.id);
@@ -76,7 +78,7 @@ static pb_status split_last(pb_samples *s, size_t S)
     return PB_OK;
 }
 
-/* The last sample as the policy wants it when it is longer than a row. */
+/* Applies the policy for long conversations to the last sample. */
 static pb_status shorten(const reading *r)
 {
     pb_samples *s = &r->d->samples;
@@ -100,10 +102,11 @@ static pb_status shorten(const reading *r)
     return pb_fail(PB_EINVAL, "%zu tokens do not fit into a row of %zu", n + 1, S);
 }
 
-/* Which part a conversation belongs to depends on its place in the file and the seed alone. */
+/* True if the next conversation is in the part of the held_out split that is read. This depends only on the seed and on
+ * the conversation's index in the file. */
 static bool wanted(reading *r)
 {
-    static const uint64_t stream = 0x5eed0fe7a15e7ull; /* apart from those of the shuffles */
+    static const uint64_t stream = 0x5eed0fe7a15e7ull; /* separates these random numbers from those of the shuffles */
     const pb_dataset_config *c = &r->d->cfg;
     return (pb_uniform(c->seed ^ stream, r->conversations++) < c->held_out) == c->evaluation;
 }
@@ -145,14 +148,14 @@ void pb_shuffle(size_t *order, size_t n, uint64_t seed)
     }
 }
 
-/* Where a conversation may begin that lies behind `used` places. */
+/* The first aligned position at or after `used`: where the next conversation may begin. */
 static size_t begin_after(const pb_dataset *d, size_t used)
 {
     const size_t align = d->cfg.align > 1 ? (size_t)d->cfg.align : 1;
     return (used + align - 1) / align * align;
 }
 
-/* The open row that a sample of so many places fills best; `open` when it fits into none. */
+/* The fullest open row that has room for a sample of `need` positions; `open` if no row has. */
 static size_t best_fit(const pb_dataset *d, const open_row *rows, size_t open, size_t need)
 {
     const size_t S = (size_t)d->cfg.S;
@@ -195,7 +198,8 @@ static void plan(pb_dataset *d)
     while (open) close_row(d, rows, &open, 0);
 }
 
-/* Places from..to-1 of a row of `out`, which begins at `row`, that no conversation takes. */
+/* Writes padding to positions [from,to) of a row. `row` is the index of the row's first position in the arrays of
+ * `out`. */
 static void fill_gap(size_t row, size_t from, size_t to, const pb_rows *out)
 {
     for (size_t at = from; at < to; at++) {
@@ -205,7 +209,7 @@ static void fill_gap(size_t row, size_t from, size_t to, const pb_rows *out)
     }
 }
 
-/* Row `row` of the epoch as row b of `out`. */
+/* Writes row `row` of the epoch as row b of `out`. */
 static void fill_row(const pb_dataset *d, size_t row, size_t b, const pb_rows *out)
 {
     const pb_samples *s = &d->samples;

@@ -1,17 +1,18 @@
-/* dataset.h - rows of S tokens out of conversations: packed, isolated from each other, in a seeded order.
+/* dataset.h - rows of S tokens from conversations: packed, isolated from each other, in a seeded random order.
  *
- * A conversation of n tokens takes n-1 places of a row: token t goes in, token t+1 is the target, and counts when the
- * mask says so. Rows hold whole conversations only. `start` is the first token of a place's own conversation and `pos`
- * counts from 0 in each, so that with them (pb_train_config.packed) a row computes what each conversation alone does.
- * Places behind a conversation that none takes see only themselves, and do not count.
+ * A conversation of n tokens takes n-1 positions of a row. At each position token t is the input and token t+1 the
+ * target; the mask of token t+1 decides whether the target counts in the loss. Rows hold whole conversations only.
+ * `start` is the position of the conversation's first token, and `pos` counts from 0 in each conversation. With these
+ * two (pb_train_config.packed), a row computes the same as its conversations would alone. Unused positions (padding)
+ * attend only to themselves and have mask 0.
  *
- * Every epoch has an order of its own, drawn from the seed; rows are filled in that order, best fit among few open
- * ones, and a batch that an epoch's last rows do not fill goes on with the next epoch. */
+ * Each epoch has its own order, drawn from the seed. Rows are filled in that order by best fit among at most 64 open
+ * rows. If the last rows of an epoch do not fill a batch, the batch continues with the next epoch. */
 #ifndef PB_DATASET_H
 #define PB_DATASET_H
 #include "trainer/data/encode.h"
 
-/* What becomes of a conversation of more than S+1 tokens. X(enumerator, option's word, meaning) */
+/* What happens to a conversation of more than S+1 tokens. X(enumerator, word on the command line, meaning) */
 #define PB_LONG_MAP(X)                                                                                                 \
     X(CUT, "cut", "its first S+1 tokens are kept")                                                                     \
     X(SPLIT, "split",                                                                                                  \
@@ -31,52 +32,56 @@ typedef struct pb_dataset_config {
     pb_mask_type mask;
     pb_bad_lines bad_lines;
     pb_long long_ones;
-    int S;     /* >= 1 */
-    bool pack; /* false: one conversation a row */
-    int align; /* conversations begin at multiples of it (pb_sample_align); 0: 1 */
+    int S;     /* tokens per row, >= 1 */
+    bool pack; /* false: one conversation per row */
+    int align; /* conversations begin at multiples of this position (pb_sample_align); 0: 1 */
     uint64_t seed;
-    double held_out; /* 0 <= held_out < 1: this share of the conversations, drawn from the seed, is for evaluation */
-    bool evaluation; /* read that share instead of the rest */
+    /* The fraction of the conversations that is held out for evaluation, drawn from the seed; 0 <= held_out < 1. */
+    double held_out;
+    bool evaluation; /* true: read only the held-out conversations; false: only the others */
 } pb_dataset_config;
 
 typedef struct pb_dataset_counts {
     pb_jsonl_counts lines;
-    size_t cut, split, dropped; /* longer than a row */
-    size_t empty;               /* left out: no token of theirs is a target that counts */
-    size_t elsewhere;           /* in the other part of a split by held_out */
+    size_t cut, split, dropped; /* conversations longer than a row, by what happened to them */
+    size_t empty;               /* left out, because no target in them counts */
+    size_t elsewhere;           /* in the part of the held_out split that is not read */
     size_t kept;                /* lines.samples = kept + dropped + empty + elsewhere */
-    size_t tokens, counted;     /* of the kept ones: places they take, and targets that count */
+    size_t tokens, counted;     /* in the kept conversations: positions, and targets that count */
 } pb_dataset_counts;
 
-typedef struct pb_data_position { /* the next row: what a checkpoint saves */
+typedef struct pb_data_position { /* the next row to draw; stored in a checkpoint */
     uint64_t epoch, row;
 } pb_data_position;
 
-typedef struct pb_rows { /* the caller's, [B,S] each */
+typedef struct pb_rows { /* arrays of the caller, [B,S] each */
     int32_t *ids, *targets;
     float *mask;
     int32_t *start, *pos;
-    int32_t *used; /* [B] places up to the end of the last conversation; NULL: not wanted */
+    int32_t *used; /* [B] positions up to the end of the last conversation; may be NULL */
 } pb_rows;
 
 typedef struct pb_dataset pb_dataset;
 
-/* Reads all of the file. The tokenizer is used during the call only. *counts is filled in any case. EPATH, EIO: see
- * jsonl.h, or nothing to learn from is left. */
+/* Reads and encodes the whole file. The tokenizer is used only during the call. *counts is filled in any case. EPATH,
+ * EIO, EINVAL, EFORMAT as pb_jsonl_read; EINVAL also if `cfg` is invalid, or if no conversation with a target that
+ * counts is left. ENOMEM. */
 pb_status pb_dataset_open(const char *path, pb_tokenizer *t, const pb_dataset_config *cfg, pb_dataset_counts *counts,
                           pb_dataset **out);
-void pb_dataset_close(pb_dataset *d);        /* NULL is fine */
-size_t pb_dataset_rows(const pb_dataset *d); /* of the present epoch; each is packed anew */
+void pb_dataset_close(pb_dataset *d); /* NULL is allowed */
+/* Number of rows in the current epoch. Epochs differ, because each is packed anew. */
+size_t pb_dataset_rows(const pb_dataset *d);
 
-/* The next B rows. ENOMEM never: all memory is there from the beginning. */
+/* Draws the next B rows. Cannot fail: pb_dataset_open allocates all memory. */
 void pb_dataset_next(pb_dataset *d, int B, const pb_rows *out);
-/* Rows first..B-1 of `out` without a conversation: no place counts. So a batch can hold what is left of an epoch
- * without drawing from the next one, which may be packed into another number of rows. */
+/* Makes rows first..B-1 of `out` empty: no position counts. With it a batch can hold the rest of an epoch without
+ * drawing from the next epoch, which may have another number of rows. */
 void pb_dataset_blank(const pb_dataset *d, int first, int B, const pb_rows *out);
 pb_data_position pb_dataset_position(const pb_dataset *d);
-/* Goes on as after the position was taken, whatever was drawn before. EINVAL: the epoch has no such row. */
+/* Continues from a position that pb_dataset_position returned, independent of what was drawn before. EINVAL: the epoch
+ * has fewer rows; the dataset is then unchanged. */
 pb_status pb_dataset_seek(pb_dataset *d, pb_data_position at);
 
-/* 0..n-1 in an order drawn from the seed (Fisher-Yates). */
+/* Fills `order` with 0..n-1 in an order drawn from the seed (Fisher-Yates). */
 void pb_shuffle(size_t *order, size_t n, uint64_t seed);
 #endif

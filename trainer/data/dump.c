@@ -1,4 +1,4 @@
-/* dump.c - JSON values in Python's spelling. */
+/* dump.c - writes JSON values in Python's format. */
 #include "trainer/data/dump.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@ static pb_status put(pb_bytes *out, const char *s) { return pb_tok_append(out, s
 
 static pb_status dump_string(const char *s, size_t n, pb_bytes *out)
 {
-    static const char named[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* pairs: the character, and what follows the backslash */
+    static const char named[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* pairs: a character, and the letter of its escape */
     PB_TRY(put(out, "\""));
     for (size_t i = 0, from = 0; i <= n; i++) {
         const unsigned char c = i < n ? (unsigned char)s[i] : '"';
@@ -25,7 +25,8 @@ static pb_status dump_string(const char *s, size_t n, pb_bytes *out)
     return put(out, "\"");
 }
 
-/* repr of a float: the fewest digits that read back as v, positional from 1e-4 to 1e16. */
+/* Writes a float like Python's repr: the fewest digits that read back as v; positional if 1e-4 <= |v| < 1e16, otherwise
+ * with an exponent. */
 static pb_status dump_real(double v, pb_bytes *out)
 {
     char text[64], digits[32];

@@ -1,10 +1,11 @@
-/* dump.h - JSON as Python's json.dumps(value, ensure_ascii=False) writes it: what the chat templates' tojson gives. */
+/* dump.h - writes JSON as Python's json.dumps(value, ensure_ascii=False) does; the chat templates' tojson filter has
+ * this output. */
 #ifndef PB_DUMP_H
 #define PB_DUMP_H
 #include <jansson.h>
 
 #include "trainer/tokenizer/room.h"
 
-/* Appends the value; keys keep the file's order. */
+/* Appends the value as text. Keys keep the order of the file. */
 pb_status pb_dump(json_t *value, pb_bytes *out);
 #endif

@@ -1,4 +1,4 @@
-/* encode.c - tokens of a conversation, and which of them the loss counts. */
+/* encode.c - encodes conversations, and determines which tokens count in the loss. */
 #include "trainer/data/encode.h"
 
 #include "trainer/tokenizer/room.h"
@@ -22,7 +22,7 @@ static const pb_span *last_assistant(const pb_rendered *r)
     return NULL;
 }
 
-/* The bytes of a span that a mask of assistants names. */
+/* The bytes of a span that count under the masks assistant, last_assistant and response; empty: none. */
 static pb_range named(pb_mask_type type, const pb_span *s, const pb_span *last)
 {
     const pb_range none = {0};
@@ -31,7 +31,7 @@ static pb_range named(pb_mask_type type, const pb_span *s, const pb_span *last)
     return (pb_range){(uint32_t)s->a, (uint32_t)(type == PB_MASK_RESPONSE ? s->content_end : s->b)};
 }
 
-/* Whether a mask of all tokens leaves this one out because of the span. */
+/* Under the masks all and all_but_system: true if the span excludes token t. */
 static bool excluded(const pb_span *s, pb_mask_type type, pb_range t)
 {
     const bool out = !s->learn || (type == PB_MASK_ALL_BUT_SYSTEM && s->role == PB_CHAT_SYSTEM);

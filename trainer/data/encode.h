@@ -1,12 +1,11 @@
-/* encode.h - conversations as token ids, with a flag on each token that the loss counts. */
+/* encode.h - encodes conversations as token ids, and flags the tokens that count in the loss. */
 #ifndef PB_ENCODE_H
 #define PB_ENCODE_H
 #include "trainer/data/chat.h"
 
-/* Which tokens count: those that lie wholly inside the named bytes. A token that straddles an edge does not, nor one
- * that stands for no bytes. In every mask, nothing of a system's or an assistant's message with "step_loss_mask" other
- * than 1 counts.
- * X(enumerator, option's word, meaning) */
+/* Which tokens count: those that lie completely inside the named bytes. A token that only overlaps them does not count,
+ * nor a token without bytes. In every mask, a system or assistant message with "step_loss_mask" other than 1 does not
+ * count. X(enumerator, word on the command line, meaning) */
 #define PB_MASK_MAP(X)                                                                                                 \
     X(ASSISTANT, "assistant", "what every assistant wrote, and the token that ends its turn")                          \
     X(LAST_ASSISTANT, "last_assistant", "the same of the last assistant only")                                         \
@@ -20,23 +19,24 @@ typedef enum pb_mask_type {
         PB_NMASKS
 } pb_mask_type;
 
-/* counted[i] for the n tokens at where[i]; returns how many count. None: an empty mask, from which nothing is learned.
- * The flag is the token's own: position t of a batch predicts token t+1 and so has the flag of token t+1. */
+/* Sets counted[i] for n tokens whose byte ranges are where[i], and returns how many count. 0: nothing is learned from
+ * the conversation. The flag belongs to the token itself: position t of a row predicts token t+1, so its loss mask is
+ * counted[t+1]. */
 size_t pb_mask_make(pb_mask_type type, const pb_rendered *r, const pb_range *where, size_t n, unsigned char *counted);
 
-typedef struct pb_samples { /* start with {0}; conversations behind each other */
+typedef struct pb_samples { /* encoded conversations, concatenated; initialise with {0} */
     pb_ids ids;
     unsigned char *counted; /* [ids.n] */
     size_t counted_room;
-    size_t *first; /* [n + 1]: sample i is tokens first[i] to first[i+1]; NULL when n == 0 */
+    size_t *first; /* [n + 1]: sample i is tokens first[i] to first[i+1]; NULL if n == 0 */
     size_t n, first_room;
-    pb_rendered rendered; /* scratch */
+    pb_rendered rendered; /* scratch for the current conversation, as is `where` */
     pb_ranges where;
 } pb_samples;
 void pb_samples_free(pb_samples *s);
 
-/* Renders and encodes a conversation, and appends it. EINVAL: the data holds the text of a special token, which the
- * model would take for the token; EFORMAT: see chat.h and tokenizer.h. On failure the samples are as before. */
+/* Renders and encodes a conversation, and appends it. EINVAL: the data contains the text of a special token, which
+ * would be encoded as that token. EFORMAT: see chat.h and tokenizer.h. On failure the samples are unchanged. */
 pb_status pb_encode_chat(pb_tokenizer *t, const pb_chat *chat, const pb_chat_options *o, pb_mask_type mask,
                          pb_samples *out);
 #endif

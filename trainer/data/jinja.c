@@ -1,4 +1,4 @@
-/* jinja.c - statements of a template, and rendering it. */
+/* jinja.c - renders a template: its statements and blocks. */
 #include "trainer/data/jinja.h"
 
 #include "trainer/data/jinja_impl.h"
@@ -12,14 +12,14 @@ static pb_status close_tag(pb_jinja *j)
     return t->kind == PB_JINJA_CLOSE ? PB_OK : pb_fail(PB_EFORMAT, "a tag holds more than is supported");
 }
 
-/* Whether {% name stands here. */
+/* True if the next tokens are "{% name". */
 static bool statement_is(const pb_jinja *j, const char *name)
 {
     const pb_jinja_token *t = pb_jinja_peek(j);
     return t->kind == PB_JINJA_STATEMENT && t[1].kind == PB_JINJA_NAME && !strcmp(pb_jinja_text(j, t + 1), name);
 }
 
-/* Takes {% name. */
+/* Consumes "{% name". */
 static pb_status open_tag(pb_jinja *j, const char *name)
 {
     const pb_jinja_token *t;
@@ -38,7 +38,7 @@ static pb_status dead_block(pb_jinja *j, bool dead)
 
 /* ---- if ----------------------------------------------------------------------------------------------- */
 
-/* One branch: its condition, and what stands in it. */
+/* Parses one branch: its condition and its body. The body is executed if the condition is true and *taken is false. */
 static pb_status branch(pb_jinja *j, bool *taken)
 {
     json_t *condition = NULL;
@@ -75,7 +75,7 @@ typedef struct loop {
     const char *name;
     json_t *items;
     bool filtered;
-    size_t filter; /* where the condition of the loop stands */
+    size_t filter; /* token index of the loop's `if` condition */
 } loop;
 
 static pb_status push_scope(pb_jinja *j)
@@ -109,7 +109,7 @@ static pb_status head(pb_jinja *j, loop *l)
     return close_tag(j);
 }
 
-/* The items that the loop's own condition takes. */
+/* Replaces the items by those that satisfy the loop's `if` condition. */
 static pb_status take_items(pb_jinja *j, loop *l)
 {
     const size_t body = j->at;
@@ -244,7 +244,8 @@ static bool ends(const pb_jinja *j)
     return pb_jinja_peek(j)->kind == PB_JINJA_END;
 }
 
-/* Up to what ends it, which it leaves there. */
+/* Renders up to the tag that ends the block (elif, else, endif, endfor) or the end of the template. That tag is not
+ * consumed. */
 static pb_status block(pb_jinja *j)
 {
     if (j->depth == PB_JINJA_DEPTH) return pb_fail(PB_EFORMAT, "blocks nested deeper than %d", PB_JINJA_DEPTH);

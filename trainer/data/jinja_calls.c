@@ -14,7 +14,7 @@ static bool holds(const char *set, size_t set_n, uint32_t cp)
     return false;
 }
 
-/* Whether Python's str.strip takes the character: one of the set, or without a set what is blank. */
+/* True if Python's str.strip removes the character: one of `set`, or whitespace if `set` is NULL. */
 static bool strips(const char *set, size_t set_n, uint32_t cp)
 {
     return set ? holds(set, set_n, cp) : pb_tok_is_space(cp) || (cp >= 0x1c && cp <= 0x1f);
@@ -35,7 +35,7 @@ static pb_status strip(pb_jinja *j, json_t *x, json_t *set, bool left, bool righ
     return pb_jinja_string(j, s + a, b - a, out);
 }
 
-/* ASCII letters; others would need tables of case. */
+/* ASCII only: other letters would need Unicode case tables. */
 static pb_status change_case(pb_jinja *j, json_t *x, bool upper, json_t **out)
 {
     const char *s = json_string_value(x);
@@ -112,7 +112,7 @@ static pb_status length(pb_jinja *j, json_t *x, json_t **out)
     return pb_jinja_make(j, json_integer((json_int_t)n), out);
 }
 
-/* A value as text that a function appends. */
+/* The text that `append` writes for a value, as a string value. */
 static pb_status as_text(pb_jinja *j, json_t *x, pb_status (*append)(json_t *, pb_bytes *), json_t **out)
 {
     pb_bytes text = {0};

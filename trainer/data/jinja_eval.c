@@ -1,10 +1,12 @@
-/* jinja_eval.c - expressions of a template, by recursive descent, from operators of the lowest rank to the highest. */
+/* jinja_eval.c - parses and evaluates expressions by recursive descent. There is one function per operator precedence:
+ * ternary calls the lower levels down to primary. */
 #include "trainer/data/jinja_impl.h"
 
 static pb_status ternary(pb_jinja *j, json_t **out);
 static pb_status alternatives(pb_jinja *j, json_t **out);
 
-static json_t *truth(bool v) { return v ? json_true() : json_false(); } /* borrowed: these two are never freed */
+/* Returns a borrowed reference: jansson never frees its true and false. */
+static json_t *truth(bool v) { return v ? json_true() : json_false(); }
 
 static json_t *lookup(const pb_jinja *j, const char *name)
 {
@@ -20,11 +22,11 @@ static json_t *lookup(const pb_jinja *j, const char *name)
 enum { ARGUMENTS = 8 };
 typedef struct arguments {
     json_t *value[ARGUMENTS];
-    const char *key[ARGUMENTS]; /* NULL: given by place */
+    const char *key[ARGUMENTS]; /* NULL: a positional argument */
     size_t n;
 } arguments;
 
-/* (a, b=c): behind the opening parenthesis. */
+/* Parses "a, b=c)"; the opening parenthesis is already consumed. */
 static pb_status read_arguments(pb_jinja *j, arguments *a)
 {
     bool end;
@@ -78,12 +80,13 @@ static pb_status name(pb_jinja *j, const char *s, json_t **out)
     else if (!strcmp(s, "false") || !strcmp(s, "False")) *out = json_false();
     else if (!strcmp(s, "none") || !strcmp(s, "None")) *out = json_null();
     else if (!strcmp(s, "strftime_now"))
-        return pb_jinja_refuse("the function", s); /* also to ask whether it is there */
+        return pb_jinja_refuse("the function", s); /* also `strftime_now is defined`, which is true in transformers */
     else *out = lookup(j, s);
     return PB_OK;
 }
 
-/* [a, b]: behind the bracket. Of scalars only, so that values never nest deeper than the context does. */
+/* Parses "a, b]"; the opening bracket is already consumed. Items must be scalars, so that values never nest deeper than
+ * those in the context. */
 static pb_status list(pb_jinja *j, json_t **out)
 {
     json_t *made = NULL, *v;
@@ -120,7 +123,7 @@ static pb_status primary(pb_jinja *j, json_t **out)
     return j->dead ? PB_OK : pb_jinja_string(j, pb_jinja_text(j, t), t->n, out);
 }
 
-/* The items of x[from:to:step] with step 1 or -1; bounds that were not given are NULL. */
+/* The items of x[from:to:step] with step 1 or -1. A bound that was not given is NULL. */
 static pb_status slice(pb_jinja *j, json_t *x, json_t *const bound[3], json_t **out)
 {
     const long n = (long)json_array_size(x), step = bound[2] ? (long)json_integer_value(bound[2]) : 1;
@@ -145,7 +148,7 @@ static pb_status item(json_t *x, json_t *key, json_t **out)
     return PB_OK;
 }
 
-/* x[...]: behind the bracket. */
+/* Parses the rest of x[...]; the opening bracket is already consumed. */
 static pb_status subscript(pb_jinja *j, json_t *x, json_t **out)
 {
     json_t *bound[3] = {0};
@@ -168,7 +171,7 @@ static pb_status subscript(pb_jinja *j, json_t *x, json_t **out)
     return bound[0] ? item(x, bound[0], out) : pb_fail(PB_EFORMAT, "an empty subscript");
 }
 
-/* .name, .name(...): behind the dot; |name, |name(...): behind the bar. */
+/* Parses name or name(...) after a dot (an attribute or method) or after a bar (filter true). */
 static pb_status named(pb_jinja *j, json_t *x, bool filter, json_t **out)
 {
     const pb_jinja_token *t;
@@ -190,7 +193,7 @@ static pb_status named(pb_jinja *j, json_t *x, bool filter, json_t **out)
     return PB_OK;
 }
 
-/* x is [not] name: behind the `is`. */
+/* Parses "[not] name" after `is`. *out: the tested value, replaced by the result. */
 static pb_status test(pb_jinja *j, json_t **out)
 {
     const pb_jinja_token *t;
@@ -314,7 +317,7 @@ static pb_status order(int sign, json_t *a, json_t *b, bool *out)
     return PB_OK;
 }
 
-/* One comparison behind its left side; *done: there is none. */
+/* Parses one comparison, whose left side is *out. *done: no comparison follows. */
 static pb_status compare(pb_jinja *j, json_t **out, bool *done)
 {
     static const int signs[] = {
@@ -353,7 +356,8 @@ static pb_status negation(pb_jinja *j, json_t **out)
     return PB_OK;
 }
 
-/* a and b, a or b: the value that decides, as in Python; the other side has no effect. */
+/* Parses "a and b and ..." or "a or b or ...". The result is the operand that decides, as in Python. Operands after
+ * that are parsed but not executed. `stop`: the truth value that decides. */
 static pb_status chain(pb_jinja *j, const char *word, bool stop, pb_status (*operand)(pb_jinja *, json_t **),
                        json_t **out)
 {
@@ -374,7 +378,8 @@ static pb_status chain(pb_jinja *j, const char *word, bool stop, pb_status (*ope
 static pb_status conjunction(pb_jinja *j, json_t **out) { return chain(j, "and", false, negation, out); }
 static pb_status alternatives(pb_jinja *j, json_t **out) { return chain(j, "or", true, conjunction, out); }
 
-/* a if condition else b: the condition comes first in time, so a is read twice. */
+/* Parses the rest of "a if condition else b". `a` begins at token index `from`. It was only skipped so far, because the
+ * condition decides whether it is executed, and is parsed again here. */
 static pb_status choose(pb_jinja *j, size_t from, json_t **out)
 {
     json_t *condition = NULL, *b = NULL;
@@ -395,7 +400,7 @@ static pb_status choose(pb_jinja *j, size_t from, json_t **out)
     return PB_OK;
 }
 
-/* The same in dead text, where its order does not matter. */
+/* Parses the same expression in code that is not executed, in one pass. */
 static pb_status either_dead(pb_jinja *j)
 {
     json_t *ignored;

@@ -1,6 +1,5 @@
-/* jinja_lex.c - cuts a template into tokens, with the blanks around tags taken off as trim_blocks and lstrip_blocks
- * say.
- */
+/* jinja_lex.c - splits a template into tokens, and removes whitespace around tags as Jinja does with trim_blocks and
+ * lstrip_blocks. */
 #include <ctype.h>
 
 #include "trainer/data/jinja_impl.h"
@@ -8,8 +7,8 @@
 typedef struct lexer {
     const char *s;
     size_t n, i;
-    bool line_start;  /* nothing but blanks stands before s[i] in its line */
-    bool strip_right; /* the tag before ended with - : the text begins without blanks */
+    bool line_start;  /* true: s[i] is the first character of a line */
+    bool strip_right; /* true: the previous tag ended with "-", so leading whitespace is removed */
     pb_jinja_tokens *out;
 } lexer;
 
@@ -28,7 +27,7 @@ static pb_status push(lexer *x, pb_jinja_kind kind, int value)
     return PB_OK;
 }
 
-/* Ends the text of the token that was pushed last. */
+/* Ends the text of the last token with a NUL, and sets its length. */
 static pb_status end_text(lexer *x)
 {
     pb_jinja_token *t = &x->out->token[x->out->n - 1];
@@ -47,7 +46,7 @@ static bool at(const lexer *x, size_t i, char a, char b) { return i + 1 < x->n &
 
 static bool tag_at(const lexer *x, size_t i) { return at(x, i, '{', '{') || at(x, i, '{', '%') || at(x, i, '{', '#'); }
 
-/* The text up to the next tag. */
+/* Pushes the text up to the next tag. */
 static pb_status raw(lexer *x)
 {
     size_t a = x->i, b = a;
@@ -66,7 +65,7 @@ static pb_status raw(lexer *x)
     return a < b ? push_text(x, PB_JINJA_RAW, x->s + a, b - a) : PB_OK;
 }
 
-/* Behind the end of a tag; `trim`: its line's end goes too. */
+/* Called after the end of a tag. `strip`: remove the whitespace that follows. `trim`: skip one newline that follows. */
 static void after_tag(lexer *x, bool strip, bool trim)
 {
     x->strip_right = strip;
@@ -84,7 +83,7 @@ static pb_status comment(lexer *x)
     return PB_OK;
 }
 
-/* \uHHHH, without the halves of pairs. */
+/* Decodes \uHHHH. Surrogates and ASCII are rejected. */
 static pb_status unicode_escape(lexer *x)
 {
     unsigned cp = 0;

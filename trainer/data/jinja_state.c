@@ -1,4 +1,4 @@
-/* jinja_state.c - what a rendering makes and takes: values and tokens. */
+/* jinja_state.c - creates values, and reads tokens. */
 #include <stdio.h>
 
 #include "trainer/data/jinja_impl.h"

@@ -1,4 +1,4 @@
-/* jsonl.c - conversations from JSONL, and the account of lines that are none. */
+/* jsonl.c - reads conversations from JSONL, and counts the lines. */
 #include "trainer/data/jsonl.h"
 
 #include <errno.h>
@@ -26,7 +26,7 @@ typedef struct reader {
 
 /* ---- one line ------------------------------------------------------------------------------------ */
 
-/* A string, or absent (null): *out stays. */
+/* Reads a string. If the key is absent or null, *out is unchanged. */
 static pb_status text_or_absent(json_t *o, const char *where, const char *key, pb_json_text *out)
 {
     return pb_json_absent(json_object_get(o, key)) ? PB_OK : pb_json_get_text(o, where, key, out);
@@ -184,7 +184,8 @@ static pb_status read_line(reader *r, const char *s, size_t n)
 
 /* ---- all lines ------------------------------------------------------------------------------------ */
 
-/* The message behind file:line, on one line whatever the file holds; long text may have been cut inside a character. */
+/* Prefixes the current error message with file:line, and makes it one line of ASCII: other bytes become '?', because
+ * truncation may have split a UTF-8 character. */
 static pb_status blame(const reader *r, pb_status s)
 {
     char text[200];
@@ -208,10 +209,10 @@ static pb_status account(reader *r, pb_status s)
     return r->policy == PB_BAD_LINES_SKIP ? PB_OK : s;
 }
 
-/* A line without its newline; `whole` is false when only its beginning was kept. */
+/* Handles a line without its newline. `whole`: false: the line exceeded the limit, and only its beginning is in s. */
 static pb_status line(reader *r, const char *s, size_t n, bool whole)
 {
-    static const char mark[] = "\xef\xbb\xbf"; /* that editors put before UTF-8 */
+    static const char mark[] = "\xef\xbb\xbf"; /* UTF-8 byte order mark, which some editors write */
     size_t blank = 0;
     if (!r->counts->lines++ && n >= sizeof mark - 1 && memcmp(s, mark, sizeof mark - 1) == 0)
         s += sizeof mark - 1, n -= sizeof mark - 1;
@@ -248,7 +249,8 @@ pb_status pb_jsonl_parse(const char *name, const char *bytes, size_t n, pb_bad_l
     return s;
 }
 
-/* The next line into *out, without its newline; false at the end of the file. Beyond the limit bytes are not kept. */
+/* Reads the next line into *out, without its newline. *there: false at the end of the file. *whole: false if the line
+ * exceeds PB_JSONL_LINE bytes; the excess is discarded. */
 static pb_status next_line(FILE *f, pb_bytes *out, bool *whole, bool *there)
 {
     int c;

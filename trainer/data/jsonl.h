@@ -1,14 +1,14 @@
-/* jsonl.h - conversations from JSONL, one a line; what is not one is refused with file:line, and counted.
+/* jsonl.h - reads conversations from JSONL, one per line. An invalid line is reported as file:line and counted.
  *
- * A line is {"messages":[...]} or {"instruction","response"[,"system","input"]}; "tools" may stand beside either. Other
- * keys (an id, a topic) are left alone. A message is {"role","content"}, role system, user, assistant or tool;
- * an assistant may have "reasoning_content" and "tool_calls" (then "content" may be missing or null), a tool may have
- * "tool_call_id". A call is {"id"?,"function":{"name","arguments"}} or {"id"?,"name","arguments"}; the arguments
- * are an object, or a string that holds one. "step_loss_mask" other than 1: nothing is learned from the message.
- * An instruction is the user's message; an input that is not empty follows it after one newline.
+ * A line is {"messages":[...]} or {"instruction","response"[,"system","input"]}; both forms may have "tools". Other
+ * keys (an id, a topic) are ignored. A message is {"role","content"} with role system, user, assistant or tool. An
+ * assistant message may have "reasoning_content" and "tool_calls" (then "content" may be missing or null), a tool
+ * message "tool_call_id". A call is {"id"?,"function":{"name","arguments"}} or {"id"?,"name","arguments"}; the
+ * arguments are an object, or a string that contains one. A message with "step_loss_mask" other than 1 does not count
+ * in the loss. "instruction" becomes the user message; a non-empty "input" is appended to it after a newline.
  *
- * Refused: bytes that are not UTF-8, NUL (also as \u0000), a key that stands twice, integers beyond 64 bits, nesting
- * deeper than 2048, lines of more than PB_JSONL_LINE bytes. Blank lines are counted and passed over. */
+ * Invalid: bytes that are not UTF-8, NUL (also as \u0000), duplicate keys, integers beyond 64 bits, nesting deeper than
+ * 2048, lines of more than PB_JSONL_LINE bytes. Blank lines are counted and skipped. */
 #ifndef PB_JSONL_H
 #define PB_JSONL_H
 #include <jansson.h>
@@ -19,7 +19,7 @@
 
 enum { PB_JSONL_LINE = 1 << 24, PB_JSONL_KEPT = 8 };
 
-/* X(enumerator, option's word, meaning) */
+/* X(enumerator, word on the command line, meaning) */
 #define PB_BAD_LINES_MAP(X)                                                                                            \
     X(FAIL, "fail", "the first bad line ends the reading")                                                             \
     X(SKIP, "skip", "bad lines are left out and counted")
@@ -46,14 +46,14 @@ typedef struct pb_tool_call {
 
 typedef struct pb_message {
     pb_chat_role role;
-    pb_json_text content;   /* empty when absent */
-    pb_json_text reasoning; /* p NULL when absent */
-    pb_json_text id;        /* of a tool's message: which call it answers; may be empty */
-    size_t first_call, calls;
-    bool learn;
+    pb_json_text content;     /* empty if absent */
+    pb_json_text reasoning;   /* p is NULL if absent */
+    pb_json_text id;          /* of a tool message: the id of the call it answers; may be empty */
+    size_t first_call, calls; /* its tool calls: pb_chat.call[first_call .. first_call + calls) */
+    bool learn;               /* false: does not count in the loss ("step_loss_mask") */
 } pb_message;
 
-typedef struct pb_chat { /* borrowed: lives during the call that gets it */
+typedef struct pb_chat { /* valid only during the call that receives it */
     pb_message *message; /* [n], n >= 1 */
     size_t n;
     pb_tool_call *call;
@@ -65,14 +65,14 @@ typedef struct pb_jsonl_counts {
     char kept[PB_JSONL_KEPT][240];     /* "file:line: reason" of the first bad lines */
 } pb_jsonl_counts;
 
-/* Takes one conversation. EINVAL and EFORMAT make its line a bad one; any other failure ends the reading. */
+/* Receives one conversation. EINVAL and EFORMAT count its line as bad; any other failure ends the reading. */
 typedef pb_status (*pb_chat_fn)(void *self, const pb_chat *chat);
 
-/* Reads a file and gives every conversation to `take`, in order. EPATH, EIO: the file cannot be
- * read. A UTF-8 byte order mark before the first line is passed over. With PB_BAD_LINES_FAIL
- * the status and message of the first bad line. *counts is filled in any case. */
+/* Reads a file and passes every conversation to `take`, in order. A UTF-8 byte order mark at the beginning is skipped.
+ * *counts is filled in any case. EPATH, EIO: the file cannot be read. With PB_BAD_LINES_FAIL the first bad line ends
+ * the reading with its status and message. */
 pb_status pb_jsonl_read(const char *path, pb_bad_lines policy, pb_chat_fn take, void *self, pb_jsonl_counts *counts);
-/* The same from n bytes in memory; `name` stands for the path in messages. */
+/* Like pb_jsonl_read, for n bytes in memory. `name` is used as the path in messages. */
 pb_status pb_jsonl_parse(const char *name, const char *bytes, size_t n, pb_bad_lines policy, pb_chat_fn take,
                          void *self, pb_jsonl_counts *counts);
 #endif

@@ -1,4 +1,4 @@
-/* hf_config.c - config.json to geometry: every key checked, every refusal by name. */
+/* hf_config.c - parses config.json into a geometry, and rejects unsupported keys by name. */
 #include "trainer/hf/hf_config.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 enum { MOST_WIDTH = 1 << 22, MOST_LAYERS = 1000, MOST_HEADS = 4096, MOST_HEAD = 512, REQUIRED = -1 };
 
 typedef struct reader {
-    const char *path, *in; /* `in` goes before keys in messages: "" or "rope_scaling." */
+    const char *path, *in; /* `in` precedes the key in messages: "" or "rope_scaling." */
     json_t *o;
 } reader;
 
@@ -22,7 +22,7 @@ static pb_status refuse(const reader *r, const char *key, const char *why)
     return pb_fail(PB_EFORMAT, "%s: \"%s%s\": %s", r->path, r->in, key, why);
 }
 
-/* NULL when absent or null. */
+/* The value of a key; NULL if the key is absent or its value is null. */
 static json_t *get(const reader *r, const char *key)
 {
     json_t *v = json_object_get(r->o, key);
@@ -66,7 +66,8 @@ static pb_status flag(const reader *r, const char *key, bool deflt, bool *out)
     return PB_OK;
 }
 
-/* *out: the text, or deflt. A text that cannot stand in a message is none of those we look for. */
+/* *out: the string, or deflt. A string with control characters is rejected: no supported value has any, and messages
+ * quote it. */
 static pb_status text(const reader *r, const char *key, const char *deflt, const char **out)
 {
     const json_t *v = get(r, key);
@@ -76,7 +77,7 @@ static pb_status text(const reader *r, const char *key, const char *deflt, const
     return PB_OK;
 }
 
-/* ---- rotary position ---------------------------------------------------------------------------------- */
+/* ---- rotary position embedding ------------------------------------------------------------------------ */
 
 static pb_status known_keys(const reader *r)
 {
@@ -174,7 +175,7 @@ static pb_status read_rope(const reader *r, pb_geometry *g)
     return g->theta > 1 ? PB_OK : pb_fail(PB_EINVAL, "%s: \"rope_theta\" is not above 1", r->path);
 }
 
-/* ---- the rest ------------------------------------------------------------------------------------------ */
+/* ---- sizes and switches -------------------------------------------------------------------------------- */
 
 static pb_status read_family(const reader *r, pb_geometry *g)
 {
@@ -222,7 +223,7 @@ static pb_status read_sizes(const reader *r, pb_geometry *g)
     return PB_OK;
 }
 
-/* Biases, and what a pb_model cannot do. */
+/* Reads the bias flags, and rejects switches that ask for something unsupported. */
 static pb_status read_switches(const reader *r, pb_geometry *g)
 {
     bool on;

@@ -1,4 +1,4 @@
-/* hf_config_save.c - geometry to config.json. */
+/* hf_config_save.c - writes a geometry as config.json. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static const struct {
     [PB_FAMILY_LLAMA] = {"llama", "LlamaForCausalLM"},
 };
 
-/* The shortest decimal that reads as this float: 1e-6, not what the float is as a double. */
+/* The shortest decimal that reads back as this float: 1e-6 instead of 9.9999999747524271e-7. */
 static json_t *shortest(float x)
 {
     char text[32];
@@ -26,10 +26,10 @@ static json_t *shortest(float x)
     return json_real(strtod(text, NULL));
 }
 
-/* transformers wants lengths as whole numbers. */
+/* transformers requires lengths to be integers. */
 static json_t *length(double x) { return x == floor(x) ? json_integer((json_int_t)x) : json_real(x); }
 
-/* As rope_scaling, which transformers 5 reads as well as 4; NULL: none. */
+/* The value of rope_scaling, a key that both transformers 4 and 5 read; JSON null without scaling. */
 static json_t *rope(const pb_rope_scaling *s)
 {
     switch (s->kind) {

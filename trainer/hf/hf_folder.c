@@ -1,4 +1,4 @@
-/* hf_folder.c - opening all safetensors files of a folder, and the index that lists them. */
+/* hf_folder.c - opens all safetensors files of a folder, and parses the index that lists them. */
 #include "trainer/hf/hf_folder.h"
 
 #include <errno.h>
@@ -105,7 +105,8 @@ static pb_status make_room(pb_hf_folder *f, size_t files)
     return f->file && f->taken ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory for %zu files", f->dir, files);
 }
 
-/* Every tensor is in the file that the index says. Both lists are in the same order. */
+/* Opens the listed files, and checks that every tensor is in the file that the index says. f->file[i] is the file named
+ * x->file[i]. */
 static pb_status add_listed(pb_hf_folder *f, const char *where, const pb_hf_index *x)
 {
     const char *tensor;

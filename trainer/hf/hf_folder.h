@@ -1,5 +1,5 @@
-/* hf_folder.h - the tensors of a Hugging Face folder as one set: model.safetensors, or the files that
- * model.safetensors.index.json lists. */
+/* hf_folder.h - presents the tensors of a Hugging Face folder as one set. They are in model.safetensors, or in the
+ * files that model.safetensors.index.json lists. */
 #ifndef PB_HF_FOLDER_H
 #define PB_HF_FOLDER_H
 #include "trainer/io/safetensors.h"
@@ -7,22 +7,22 @@
 typedef struct pb_hf_folder {
     char *dir;
     pb_safetensors **file; /* [n] */
-    bool **taken;          /* [n][pb_st_count(file)] whether pb_hf_folder_take found it */
+    bool **taken;          /* [n][pb_st_count(file)]: true if pb_hf_folder_take returned the tensor */
     size_t n;
 } pb_hf_folder;
 
-/* Opens every file. EPATH, EIO: one cannot be read, or there is none; EINVAL: one is malformed, the index names a
- * tensor that is not in its file, or two files hold one name. */
+/* Opens every file. EPATH, EIO: a file is missing or cannot be read. EINVAL: a file is malformed, the index names a
+ * tensor that is not in its file, or a tensor is in two files. */
 pb_status pb_hf_folder_open(const char *dir, pb_hf_folder *out);
 void pb_hf_folder_close(pb_hf_folder *f);
 
-/* The tensor of that name, which then counts as taken; NULL: there is none. *file: the one it is in. */
+/* Finds a tensor by name and marks it as taken. NULL: not found. *file is set to the file that contains the tensor. */
 const pb_st_tensor *pb_hf_folder_take(pb_hf_folder *f, const char *name, const pb_safetensors **file);
 
-/* The files that an index lists, each once and plain names of the same folder. Ends with pb_hf_index_free. */
+/* The files that an index lists, each once. A file name must not contain a folder. Free with pb_hf_index_free. */
 typedef struct pb_hf_index {
-    void *root;        /* json_t of the whole text, owner of the names */
-    const char **file; /* [n] */
+    void *root;        /* json_t of the whole text; owns the names */
+    const char **file; /* [n], sorted */
     size_t n;
 } pb_hf_index;
 pb_status pb_hf_index_parse(const char *where, const void *text, size_t n, pb_hf_index *out);

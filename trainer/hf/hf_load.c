@@ -1,4 +1,4 @@
-/* hf_load.c - finds the tensors of every parameter, checks them, and converts them piece by piece. */
+/* hf_load.c - finds and checks the tensors of every parameter, then converts them in chunks. */
 #include "trainer/hf/hf_load.h"
 
 #include <stdio.h>
@@ -9,14 +9,14 @@
 #include "trainer/hf/hf_folder.h"
 #include "trainer/hf/hf_names.h"
 
-enum { MOST_PARTS = 3, CHUNK = 1 << 20 }; /* CHUNK: elements, a multiple of every NF4 block */
+enum { MOST_PARTS = 3, CHUNK = 1 << 20 }; /* CHUNK: elements, a multiple of every NF4 block size */
 
 typedef struct part {
     const pb_safetensors *file;
     const pb_st_tensor *t;
-    size_t first; /* element of the parameter */
+    size_t first; /* first element of the parameter that the tensor holds */
 } part;
-typedef struct source { /* of one parameter, in the order of its elements */
+typedef struct source { /* the tensors of one parameter, in the order of its elements */
     part part[MOST_PARTS];
     int n;
 } source;
@@ -26,8 +26,8 @@ typedef struct loader {
     pb_hf_folder folder;
     pb_hf_list list;
     source *source; /* [m->n] */
-    void *host;     /* [CHUNK] of the largest dtype */
-    void *dense;    /* [CHUNK] device memory to quantise from */
+    void *host;     /* [CHUNK] elements of the largest dtype */
+    void *dense;    /* [CHUNK] elements of device memory, the input of the NF4 quantisation */
     pb_load_report report;
 } loader;
 
@@ -72,7 +72,7 @@ static void list_unused(loader *l)
 
 /* ---- converting ----------------------------------------------------------------------------------------- */
 
-/* Which of the parameter's elements [first, first+n) lie in this tensor: [*from, *to). False: none. */
+/* Intersects elements [first, first+n) of the parameter with this tensor: [*from, *to). False: empty. */
 static bool overlap(const part *x, size_t first, size_t n, size_t *from, size_t *to)
 {
     const size_t end = x->first + x->t->n;
@@ -81,7 +81,7 @@ static bool overlap(const part *x, size_t first, size_t n, size_t *from, size_t 
     return *from < *to;
 }
 
-/* Elements [first, first+n) of a parameter, out of as many tensors as they span. */
+/* Reads elements [first, first+n) of a parameter, which may span several tensors, and converts them to `dtype`. */
 static pb_status gather(const source *s, size_t first, size_t n, pb_dtype dtype, void *out)
 {
     for (int i = 0; i < s->n; i++) {
@@ -94,7 +94,8 @@ static pb_status gather(const source *s, size_t first, size_t n, pb_dtype dtype,
     return PB_OK;
 }
 
-/* Elements of the files to device memory; memory of the CPU is written in place. */
+/* Converts elements from the files into device memory. On the CPU they are written directly, without a staging
+ * buffer. */
 static pb_status put(loader *l, const source *s, size_t first, size_t n, pb_dtype dtype, void *to)
 {
     if (l->m->ctx->id == PB_CPU) return gather(s, first, n, dtype, to);
@@ -122,7 +123,7 @@ static pb_status load_all(loader *l)
         const pb_param *p = &l->m->params[i];
         const source *s = &l->source[i];
         const size_t all = s->n ? pb_param_n(p) : 0;
-        /* In place there is nothing to hold: a tensor at once. */
+        /* On the CPU a dense parameter is written directly, so one chunk can be the whole parameter. */
         const size_t most = l->m->ctx->id == PB_CPU && !p->q ? all : CHUNK;
         for (size_t first = 0; first < all; first += most) {
             const size_t n = all - first < most ? all - first : most;

@@ -1,21 +1,24 @@
-/* hf_load.h - the weights of a Hugging Face folder into a model. */
+/* hf_load.h - loads the weights of a Hugging Face folder into a model. */
 #ifndef PB_HF_LOAD_H
 #define PB_HF_LOAD_H
 #include "trainer/model.h"
 
 typedef struct pb_load_report {
-    size_t tensors, bytes; /* of the files, that went into the model */
-    size_t unused;         /* tensors of the files that the model has no place for: a head beside a tied embedding,
-                              layers beyond those configured */
-    char names[256];       /* the first of them, "a, b, ..." */
+    size_t tensors, bytes; /* number of tensors loaded, and their bytes in the files */
+    /* Tensors in the files that the model does not have, such as a head although the embedding is tied, or layers
+     * beyond the configured number. */
+    size_t unused;
+    char names[256]; /* names of the first unused tensors: "a, b, ..." */
 } pb_load_report;
 
-/* Fills every parameter but the adapters from dir/model.safetensors, or from the files listed by
- * dir/model.safetensors.index.json. Names are those of hf_names.h.
- * f32, f16 and bf16 are converted to the parameter's dtype, to its f32 master exactly, and to NF4 by way of the
- * model's dtype. The work goes in pieces of some MB: no tensor is held whole beside the model.
- * Best on a model opened `blank`. `report` may be NULL. EPATH, EIO, EINVAL: what the files lack or get wrong, by file
- * and tensor, with both shapes where they differ; everything is looked up and checked before the first weight changes.
- * For a model on a plan (pb_ctx_open_plan) only that check is made, from the headers of the files. */
+/* Loads every parameter except the adapters from dir/model.safetensors, or from the files listed in
+ * dir/model.safetensors.index.json. Tensor names are those of hf_names.h. F32, F16 and BF16 are converted to the
+ * parameter's dtype; an f32 master gets the exact value; NF4 is quantised from the model's dtype. Data is converted in
+ * chunks of some MB, so no second copy of a tensor is needed.
+ *
+ * Open the model with `blank` to avoid an initialisation that is then overwritten. `report` may be NULL. EPATH, EIO,
+ * EINVAL, EFORMAT: the message names the file and tensor, and both shapes if they differ. Everything is looked up and
+ * checked before the first weight changes. For a model on a plan (pb_ctx_open_plan) only this check is made; it needs
+ * only the files' headers. */
 pb_status pb_model_load_hf(pb_model *m, const char *dir, pb_load_report *report);
 #endif

@@ -1,4 +1,4 @@
-/* hf_names.c - the one table of names, and the tensors it makes of a model. */
+/* hf_names.c - the table of tensor names, and the tensor list of a model. */
 #include "trainer/hf/hf_names.h"
 
 #include <stdio.h>
@@ -7,10 +7,10 @@
 
 enum { WHOLE = -1 };
 
-/* Where the tensors go: the whole of a parameter, or the rows of one target in it. */
+/* A tensor holds a whole parameter, or the rows of one target in it. */
 static const struct {
     int param, target;
-    const char *name; /* after "model.layers.N." for parameters of layers */
+    const char *name; /* for parameters of layers: the part after "model.layers.N." */
 } places[] = {
     {PB_P_embed, WHOLE, "model.embed_tokens.weight"},
     {PB_P_norm, WHOLE, "model.norm.weight"},

@@ -1,34 +1,36 @@
-/* hf_names.h - what transformers calls the weights of a model, and where each of them lies in its parameters. */
+/* hf_names.h - maps transformers' tensor names to ranges of a model's parameters. */
 #ifndef PB_HF_NAMES_H
 #define PB_HF_NAMES_H
 #include "trainer/model.h"
 #include "trainer/io/safetensors.h"
 
-/* One tensor of a file: elements [first, first+n) of a parameter. */
+/* A tensor in a file. It holds elements [first, first+n) of a parameter. */
 typedef struct pb_hf_tensor {
     char name[96];
     pb_param *p;
-    int target; /* the pb_target whose rows it is; -1: none */
+    int target; /* the pb_target whose rows of the parameter it holds; -1: none */
     size_t first, n;
     int dims;
     size_t shape[2];
 } pb_hf_tensor;
 typedef struct pb_hf_list {
-    pb_hf_tensor *at; /* [n], free() it */
+    pb_hf_tensor *at; /* [n]; free() it */
     size_t n;
 } pb_hf_list;
 
-/* Every tensor of the model but the adapters, in the order of the model's layers, and those of one parameter in the
- * order of its elements. Names are those of transformers' Qwen2, Qwen3 and Llama:
+/* Lists every tensor of the model except the adapters, in the order of the layers; tensors of one parameter are in the
+ * order of their elements. *out is freed by the caller (out->at). Names are those of transformers' Qwen2, Qwen3 and
+ * Llama:
  *   model.embed_tokens.weight   embed         model.norm.weight   norm        lm_head.weight   head, unless tied
  *   model.layers.N.  input_layernorm.weight   norm1     self_attn.{q,k,v}_proj.{weight,bias}   rows of qkv, qkv_bias
  *                    self_attn.{q,k}_norm.weight        self_attn.o_proj.{weight,bias}   o, o_bias
  *                    post_attention_layernorm.weight   norm2
  *                    mlp.{gate,up}_proj.weight   rows of gate_up                  mlp.down_proj.weight   down */
 pb_status pb_hf_tensors(const pb_model *m, pb_hf_list *out);
-/* The name inside a layer of what the rows of a target belong to: "self_attn.q_proj", in `out`; returns out. */
+/* Writes transformers' module name of a target, relative to its layer, such as "self_attn.q_proj", to `out` and returns
+ * it. */
 const char *pb_hf_module(pb_target t, char out[32]);
-/* EINVAL: a tensor of a file has not the shape that is wanted; EFORMAT: not F32, F16 or BF16. The line names the
- * file, the tensor and both shapes. */
+/* Checks a tensor of a file. EINVAL: its shape is not the wanted one. EFORMAT: its dtype is not F32, F16 or BF16. The
+ * message names the file and the tensor, and both shapes. */
 pb_status pb_hf_check(const pb_hf_tensor *want, const pb_st_tensor *have);
 #endif

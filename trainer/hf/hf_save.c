@@ -1,4 +1,4 @@
-/* hf_save.c - cuts the tensors of a model into files, and writes those, their index and the configuration. */
+/* hf_save.c - distributes the tensors of a model over files, and writes the files, the index and config.json. */
 #include "trainer/hf/hf_save.h"
 
 #include <stdio.h>
@@ -19,7 +19,7 @@ typedef struct saver {
     const pb_hf_text *text;
     bool merge;
     pb_hf_list list;
-    size_t *end; /* [files] the tensor that each file ends before */
+    size_t *end; /* [files]: index of the first tensor that is no longer in the file */
     size_t files, bytes, elements;
 } saver;
 
@@ -32,7 +32,7 @@ static const char *file_name(const saver *s, size_t file, char out[64])
     return out;
 }
 
-/* Tensors in order, as many to a file as fit. */
+/* Distributes the tensors in order: a new file begins when the next tensor would exceed `shard` bytes. */
 static pb_status cut(saver *s, size_t shard)
 {
     size_t in_file = 0;

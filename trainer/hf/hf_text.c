@@ -1,4 +1,4 @@
-/* hf_text.c - copies the tokenizer's files of a model beside its exported weights. */
+/* hf_text.c - copies the tokenizer files of a model to the folder of its exported weights. */
 #include "trainer/hf/hf_text.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ static pb_status copy(const char *from, const char *to)
     return s;
 }
 
-/* `source` NULL, or the path of no file: there is none. */
+/* Copies `source` to to/name. If `source` is NULL or does not exist, removes to/name unless `keep`. */
 static pb_status take(const char *source, const char *to, const char *name, bool keep)
 {
     char *path = NULL;

@@ -1,19 +1,19 @@
-/* hf_text.h - the files of a Hugging Face folder that say how text becomes token ids and how a model generates: what an
- * export takes over unchanged from where the model came from. */
+/* hf_text.h - the files of a Hugging Face folder that define tokenisation and generation. An export copies them
+ * unchanged from the original model. */
 #ifndef PB_HF_TEXT_H
 #define PB_HF_TEXT_H
 #include "os/status.h"
 
 typedef struct pb_hf_text {
-    const char *model;     /* the folder the model was loaded from, for generation_config.json; NULL: none */
-    const char *tokenizer; /* the tokenizer.json in use, under whatever name; NULL: none, text is bytes */
-    const char *beside;    /* the folder of the other files of that tokenizer; NULL: none */
+    const char *model;     /* folder the model was loaded from; source of generation_config.json; NULL: none */
+    const char *tokenizer; /* path of the tokenizer.json in use, under any file name; NULL: none, text is bytes */
+    const char *beside;    /* folder with the other files of this tokenizer; NULL: none */
 } pb_hf_text;
 
-/* Copies into the folder `to`, each file whole (os/draft.h): `tokenizer` as tokenizer.json; from `beside`, those there
- * are of tokenizer_config.json, special_tokens_map.json, vocab.json, merges.txt, added_tokens.json and
- * chat_template.jinja; generation_config.json from `model`. Files of these names that have no source are removed from
- * `to`, because readers would take them for this model's; not when `to` is one of the folders above. EPATH, EIO name
- * the file; EINVAL: one has more than 2^28 bytes. */
+/* Copies files into the folder `to`, each atomically (os/draft.h): `tokenizer` as tokenizer.json; from the folder
+ * `beside`, those that exist of tokenizer_config.json, special_tokens_map.json, vocab.json, merges.txt,
+ * added_tokens.json and chat_template.jinja; generation_config.json from the folder `model`. A file of these names that
+ * has no source is removed from `to`, because readers would use it for this model. Nothing is removed if `to` is itself
+ * `model` or `beside`. EPATH, EIO: the message names the file. EINVAL: a file has more than 2^28 bytes. */
 pb_status pb_hf_text_copy(const pb_hf_text *from, const char *to);
 #endif

@@ -1,4 +1,4 @@
-/* hf_write.c - reads parameters piece by piece, merges what is to be merged, and appends to the file. */
+/* hf_write.c - reads parameters in chunks, merges adapters into them, and appends them to the file. */
 #include "trainer/hf/hf_write.h"
 
 #include <stdlib.h>
@@ -11,11 +11,11 @@ enum { PIECE = 1 << 20, LARGEST_BLOCK = 4096 }; /* elements */
 typedef struct writer {
     pb_model *m;
     pb_st_writer *file;
-    void *raw;    /* [room] of the largest dtype, as downloaded and as appended */
-    float *wide;  /* [room] a piece in f32 */
-    float *a, *b; /* the adapter of this tensor: [R,in], [out,R] */
-    float *dense; /* [room + 2 blocks] device memory that NF4 is expanded to */
-    size_t room;  /* elements of the largest piece */
+    void *raw;    /* [room] elements of the largest dtype: host buffer for downloaded data and for data to append */
+    float *wide;  /* [room] a chunk in f32 */
+    float *a, *b; /* the adapter of the current tensor: [R,in], [out,R] */
+    float *dense; /* [room + 2 blocks] device memory for dequantised NF4 */
+    size_t room;  /* elements of the largest chunk */
 } writer;
 
 static size_t cols_of(const pb_hf_tensor *t) { return t->dims == 2 ? t->shape[1] : 1; }
@@ -25,7 +25,7 @@ pb_st_dtype pb_hf_file_dtype(const pb_hf_tensor *t)
     return t->p->dtype == PB_F32 || t->p->kind == PB_KIND_ADAPTER ? PB_ST_F32 : PB_ST_BF16;
 }
 
-/* The adapter of a tensor: its A, or NULL. */
+/* Finds the adapter of a tensor: returns its A and stores its B in *b; NULL: the tensor has no adapter. */
 static const pb_param *adapter(const pb_model *m, const pb_hf_tensor *t, const pb_param **b)
 {
     const pb_param *p = t->p;
@@ -37,7 +37,7 @@ static const pb_param *adapter(const pb_model *m, const pb_hf_tensor *t, const p
 
 /* ---- reading ------------------------------------------------------------------------------------------ */
 
-/* Whole blocks around the piece are expanded, as a tensor may begin inside one. */
+/* Dequantises the whole NF4 blocks that contain the chunk, because a tensor may begin inside a block. */
 static pb_status read_nf4(const writer *w, const pb_param *p, size_t first, size_t n)
 {
     const size_t block = (size_t)p->scales.block, from = first / block * block, all = pb_param_n(p);
@@ -50,7 +50,8 @@ static pb_status read_nf4(const writer *w, const pb_param *p, size_t first, size
     return pb_download(w->m->ctx, w->wide, w->dense + (first - from), n * sizeof(float));
 }
 
-/* Elements [first, first+n) of a parameter as f32 in out [n]: of its master, where it has one. `raw` is used. */
+/* Reads elements [first, first+n) of a parameter as f32 into out[n]: from its f32 master if it has one. Overwrites
+ * w->raw. */
 static pb_status read_f32(const writer *w, const pb_param *p, size_t first, size_t n, float *out)
 {
     if (p->master) return pb_download(w->m->ctx, out, p->master + first, n * sizeof(float));
@@ -72,7 +73,7 @@ static pb_status read_adapter(writer *w, const pb_param *a, const pb_param *b)
 
 /* ---- merging ------------------------------------------------------------------------------------------ */
 
-/* wide [rows,cols] += alpha/rank B A, for rows of the tensor from `row` on. */
+/* wide [rows,cols] += alpha/rank B A, for `rows` rows of the tensor starting at `row`. */
 static void add_adapter(const writer *w, size_t row, size_t rows, size_t cols)
 {
     const size_t R = (size_t)w->m->cfg.rank;
@@ -86,7 +87,7 @@ static void add_adapter(const writer *w, size_t row, size_t rows, size_t cols)
         }
 }
 
-/* Elements of `wide` as the file holds them. */
+/* Converts n elements of w->wide to the file's dtype and appends them. */
 static pb_status append_wide(const writer *w, pb_st_dtype t, size_t n)
 {
     if (t == PB_ST_F32) return pb_st_append(w->file, w->wide, n * sizeof(float));
@@ -104,7 +105,7 @@ static pb_status append_computed(writer *w, const pb_hf_tensor *t, const pb_para
     return append_wide(w, pb_hf_file_dtype(t), n);
 }
 
-/* As it stands in memory. */
+/* Appends elements in the parameter's own dtype, without conversion. */
 static pb_status append_same(const writer *w, const pb_hf_tensor *t, size_t done, size_t n)
 {
     const size_t size = pb_dtype_size(t->p->dtype);
@@ -129,7 +130,7 @@ static pb_status append_tensor(writer *w, const pb_hf_tensor *t, bool merge)
 
 /* ---- the file ----------------------------------------------------------------------------------------- */
 
-/* Larger elements first, so that all of them are aligned. */
+/* The dtype with larger elements comes first, so that every tensor's data is aligned. */
 static const pb_st_dtype order[] = {PB_ST_F32, PB_ST_BF16};
 
 static pb_status make_room(writer *w, const pb_hf_tensor *t, size_t n)
@@ -138,7 +139,7 @@ static pb_status make_room(writer *w, const pb_hf_tensor *t, size_t n)
     for (size_t i = 0; i < n; i++) {
         const pb_param *b, *a = adapter(w->m, &t[i], &b);
         if (cols_of(&t[i]) > w->room) w->room = cols_of(&t[i]);
-        if (a && pb_param_n(a) > w->room) w->room = pb_param_n(a); /* read_f32 goes through raw */
+        if (a && pb_param_n(a) > w->room) w->room = pb_param_n(a); /* read_f32 stages the whole adapter in w->raw */
         if (a && pb_param_n(b) > w->room) w->room = pb_param_n(b);
     }
     w->raw = malloc(w->room * sizeof(float));

@@ -1,4 +1,4 @@
-/* peft.c - the tensors of an adapter folder, and writing one. */
+/* peft.c - the tensor list of an adapter folder, and writing the folder. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* peft_config.c - adapter_config.json, and every key of it that would make other adapters. */
+/* peft_config.c - parses adapter_config.json, and rejects every key that describes unsupported adapters. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "trainer/io/json.h"
 #include "trainer/hf/peft_impl.h"
 
-/* Keys that change the computation, or what is adapted, unless they are absent, null, false or empty. */
+/* Keys that change the computation or the set of adapted modules. They must be absent, null, false or empty. */
 static const char *const unsupported[] = {"alora_invocation_tokens",
                                           "alpha_pattern",
                                           "arrow_config",
@@ -62,7 +62,7 @@ static pb_status check_kind(const char *path, const json_t *o)
     return PB_OK;
 }
 
-/* "q_proj", "self_attn.q_proj": the name, or what follows its dot. */
+/* True if `text` is the module's full name ("self_attn.q_proj") or its last component ("q_proj"). */
 static bool names(const char *text, const char *module)
 {
     const char *dot = strrchr(module, '.');

@@ -1,4 +1,4 @@
-/* peft_impl.h - the tensors of an adapter folder, which writing and reading share. */
+/* peft_impl.h - the tensor list and file names of an adapter folder, used for writing and reading. */
 #ifndef PB_PEFT_IMPL_H
 #define PB_PEFT_IMPL_H
 #include "trainer/hf/hf_names.h"
@@ -8,10 +8,10 @@
 #define PB_PEFT_CONFIG  "adapter_config.json"
 #define PB_PEFT_WEIGHTS "adapter_model.safetensors"
 
-/* The gains that may go with the adapters. */
+/* PEFT's names of the norm gains that may be saved with the adapters. */
 #define PB_PEFT_NORM1 "input_layernorm"
 #define PB_PEFT_NORM2 "post_attention_layernorm"
 
-/* Adapters, and the gains that are asked for, layer by layer; free() list->at. */
+/* Lists the adapter tensors, and the norm gains if asked for, layer by layer. The caller frees out->at. */
 pb_status pb_peft_tensors(const pb_model *m, bool norm1, bool norm2, pb_hf_list *out);
 #endif

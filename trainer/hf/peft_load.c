@@ -1,4 +1,4 @@
-/* peft_load.c - the tensors of an adapter folder into a model: all looked up and checked, then converted. */
+/* peft_load.c - loads the tensors of an adapter folder into a model, after looking up and checking all of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static pb_status same_config(const pb_model *m, const pb_peft_config *c, const c
     return pb_fail(PB_EINVAL, "%s: adapters on %s, the model's are on %s", dir, has, needs);
 }
 
-/* Every tensor of the model is in the file, in its shape, and no other. */
+/* Checks that the file has exactly the model's tensors, in the model's shapes. */
 static pb_status check_tensors(const pb_safetensors *f, const pb_hf_list *l, const char *dir)
 {
     for (size_t i = 0; i < l->n; i++) {

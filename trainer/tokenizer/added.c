@@ -1,9 +1,9 @@
-/* added.c - a trie of the added tokens and the walk that cuts text at them. */
+/* added.c - stores the added tokens in tries, and splits a text at their occurrences. */
 #include "trainer/tokenizer/added.h"
 
 #include "trainer/tokenizer/unicode.h"
 
-/* The class \w of the regex crate, by which Hugging Face's tokenizers tell words. */
+/* The class \w of the Rust regex crate, which Hugging Face's tokenizers use for single_word. */
 static const char word_pattern[] = "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200c\\u200d]";
 
 void pb_added_free(pb_added *a)
@@ -61,7 +61,7 @@ pb_status pb_added_push(pb_added *a, const pb_tok_added *flags, const char *text
     return PB_OK;
 }
 
-/* The longest token that begins at s; its length in *len. */
+/* The longest token that s begins with, and its length in *len; -1: none. */
 static int32_t longest(const pb_tok_trie *t, const char *s, size_t n, size_t *len)
 {
     int32_t token = -1;
@@ -74,7 +74,7 @@ static int32_t longest(const pb_tok_trie *t, const char *s, size_t n, size_t *le
     return token;
 }
 
-/* Where the blanks that end at n begin, not before `from`. */
+/* Start of the run of blanks that ends at n, but not before `from`. */
 static size_t space_start(const char *s, size_t from, size_t n)
 {
     for (uint32_t cp; n > from;) {
@@ -95,7 +95,7 @@ static size_t space_end(const char *s, size_t n, size_t i)
     return i;
 }
 
-/* Whether no character of a word touches s[a..b). */
+/* *single: no word character is adjacent to s[a..b). */
 static pb_status is_single(const pb_added *added, const char *s, size_t n, size_t a, size_t b, bool *single)
 {
     size_t from, to = 0;
@@ -113,7 +113,7 @@ static pb_status is_single(const pb_added *added, const char *s, size_t n, size_
     return PB_OK;
 }
 
-/* The next place where a token begins, whatever its flags say; n when there is none. */
+/* Finds the next token at or after i, whatever its flags; returns n if none is found. */
 static size_t search(const pb_tok_trie *t, const char *s, size_t n, size_t i, int32_t *token, size_t *len)
 {
     *token = -1;
@@ -125,8 +125,8 @@ static size_t search(const pb_tok_trie *t, const char *s, size_t n, size_t i, in
     return n;
 }
 
-/* A token that is turned down (by its flags, or by plain) still hides what it covers. A token that strips on its right
- * may reach over the beginning of the next one, which is then found all the same. */
+/* A rejected token (because of its flags, or of `plain`) still hides the tokens that overlap it. A token with rstrip
+ * may extend over the beginning of the next token, which is found nevertheless. */
 pb_status pb_added_next(const pb_added *added, pb_tok_scan *scan, size_t *a, size_t *b, int32_t *token)
 {
     size_t len = 0;
@@ -140,9 +140,9 @@ pb_status pb_added_next(const pb_added *added, pb_tok_scan *scan, size_t *a, siz
         if (t->single_word) PB_TRY(is_single(added, scan->s, scan->n, start, stop, &single));
         if (!single) continue;
         if (t->lstrip) start = start > scan->done ? space_start(scan->s, scan->done, start) : scan->done;
-        /* What lies between stop and done was blank to the token before. */
+        /* The text from stop to done is blank, because the previous token's rstrip covers it. */
         if (t->rstrip) stop = space_end(scan->s, scan->n, stop > scan->done ? stop : scan->done);
-        if (start >= stop) continue; /* its own blanks were all taken by the token before */
+        if (start >= stop) continue; /* it is blank, and the previous token's rstrip covers it */
         *a = scan->done;
         *b = start > scan->done ? start : scan->done;
         scan->done = stop;

@@ -1,11 +1,12 @@
-/* bpe.c - byte-pair encoding of one word: merges in order of rank, through a heap of candidates over a linked list. */
+/* bpe.c - byte-pair encoding of one word. Merges are applied in order of rank, with a heap of candidates over a linked
+ * list of symbols. */
 #include "trainer/tokenizer/bpe.h"
 
 #include "trainer/tokenizer/unicode.h"
 
-/* Sized for the second-level cache; most text repeats a few thousand words. Full: emptied, and filled anew. */
+/* Cache of words, sized for the CPU's L2: most text repeats a few thousand words. When it is full, it is emptied. */
 enum { SLOTS = 1 << 15, SLOTS_MOST = SLOTS / 2, CACHE_INTS = 1 << 18, WORD_MOST = 64 };
-enum { LONGEST_WORD = 1 << 30 }; /* symbols, two for a byte, are counted in 32 bits */
+enum { LONGEST_WORD = 1 << 30 }; /* symbols, up to two per byte, are counted in 32 bits */
 
 pb_status pb_bpe_init(pb_bpe *b)
 {
@@ -26,7 +27,7 @@ void pb_bpe_free(pb_bpe *b)
     *b = (pb_bpe){0};
 }
 
-/* The slot of the word, or the free one where it would go. */
+/* The slot of the word, or the free slot where it is to be inserted. */
 static pb_tok_cached *cache_slot(const pb_bpe *b, const char *word, size_t n, uint32_t hash)
 {
     for (size_t i = hash & (SLOTS - 1);; i = (i + 1) & (SLOTS - 1)) {
@@ -71,8 +72,9 @@ static pb_status refuse(const pb_bpe *b, const char *c, size_t len)
     return pb_fail(PB_EINVAL, "tokenizer: character U+%04X %s", cp, why);
 }
 
-/* A character outside the vocabulary. A pending unknown stays pending while bytes take its successor's place: so does
- * Hugging Face's encoder, and models were trained on what it gives. */
+/* Handles a character that is not in the vocabulary: pushes its fallback bytes, or makes unk_token pending. A pending
+ * unk_token is pushed only after fallback bytes that follow it. Hugging Face's encoder does the same, and models are
+ * trained on its output. */
 static pb_status push_unknown(pb_bpe *b, size_t *n, const char *c, size_t len, bool *pending)
 {
     if (has_fallback(b, c, len)) {
@@ -85,7 +87,7 @@ static pb_status push_unknown(pb_bpe *b, size_t *n, const char *c, size_t len, b
     return PB_OK;
 }
 
-/* The word's characters as symbols; at most two for each byte. */
+/* Splits the word into symbols, one per character; at most two per byte. */
 static pb_status split(pb_bpe *b, const char *word, size_t len, size_t *symbols)
 {
     size_t n = 0;
@@ -142,8 +144,8 @@ static void consider(pb_bpe *b, size_t *heap, int32_t left, int32_t right)
     if (p) heap_push(b->heap, heap, (pb_tok_merge){(uint64_t)p->rank << 32 | (uint32_t)left, p->id});
 }
 
-/* A candidate is stale when its pair no longer becomes the token that it was pushed for. Each merge takes one symbol
- * away and adds at most two candidates, so the heap holds fewer than 2n. */
+/* Applies the merges. A candidate is stale if its pair no longer yields the token it was pushed for. Each of the at
+ * most n-1 merges pops one candidate and pushes at most two, so the heap holds fewer than 2n. */
 static void merge(pb_bpe *b, size_t n)
 {
     pb_tok_symbol *s = b->symbol;

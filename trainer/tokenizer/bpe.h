@@ -1,30 +1,30 @@
-/* bpe.h - one word to ids: the merge loop and a cache of words. */
+/* bpe.h - byte-pair encoding of one word, with a cache of encoded words. */
 #ifndef PB_TOK_BPE_H
 #define PB_TOK_BPE_H
 #include "trainer/tokenizer/vocab.h"
 
-typedef struct pb_tok_symbol { /* a piece of the word; a doubly linked list in an array */
-    int32_t id;                /* -1: merged into the piece on its left */
-    int32_t prev, next;        /* -1: none */
+typedef struct pb_tok_symbol { /* part of a word; a doubly linked list in an array */
+    int32_t id;                /* -1: merged into its left neighbour */
+    int32_t prev, next;        /* indices; -1: none */
 } pb_tok_symbol;
 
-typedef struct pb_tok_merge { /* a candidate: the pair that begins at symbol (uint32_t)order */
-    uint64_t order;           /* rank << 32 | symbol: the smallest goes first */
-    int32_t id;               /* what it becomes */
+typedef struct pb_tok_merge { /* a possible merge of symbol (uint32_t)order with its right neighbour */
+    uint64_t order;           /* rank << 32 | symbol; the smallest is merged first */
+    int32_t id;               /* the token that the merge yields */
 } pb_tok_merge;
 
 typedef struct pb_tok_cached {
-    uint32_t hash, at; /* cache[at..): ids, then the bytes of the word */
+    uint32_t hash, at; /* cache[at..) holds the ids, then the bytes of the word */
     uint16_t bytes, ids;
-} pb_tok_cached; /* bytes == 0: free */
+} pb_tok_cached; /* bytes == 0: free slot */
 
 typedef struct pb_bpe {
     pb_vocab vocab;
     bool byte_level, byte_fallback, ignore_merges, fuse_unk;
-    int32_t unk;           /* -1: none, unknown characters are refused */
-    int32_t byte[256];     /* byte-level: the token of a byte, -1: none */
-    int32_t fallback[256]; /* <0x00>.. , -1: none */
-    /* scratch */
+    int32_t unk;           /* id of unk_token; -1: none, unknown characters are an error */
+    int32_t byte[256];     /* byte-level: the token of each byte; -1: none */
+    int32_t fallback[256]; /* the tokens <0x00> to <0xFF>; -1: none */
+    /* scratch memory */
     pb_tok_symbol *symbol;
     size_t symbols_room;
     pb_tok_merge *heap;
@@ -34,9 +34,10 @@ typedef struct pb_bpe {
     size_t cached_used, cache_used;
 } pb_bpe;
 
-pb_status pb_bpe_init(pb_bpe *b); /* scratch and empty tables of ids; the vocabulary is the caller's to fill */
+/* Allocates scratch memory and clears the tables of ids. The caller fills the vocabulary. */
+pb_status pb_bpe_init(pb_bpe *b);
 void pb_bpe_free(pb_bpe *b);
-/* Appends the ids of a word: raw bytes when byte_level, valid UTF-8 otherwise. EINVAL: n > 2^30, or the vocabulary
- * lacks a character (a byte) and has neither an unk_token nor fallback bytes for it. */
+/* Appends the ids of a word. The word is raw bytes if byte_level, else valid UTF-8. EINVAL: n > 2^30, or a character (a
+ * byte) is not in the vocabulary, and neither unk_token nor byte_fallback covers it. ENOMEM. */
 pb_status pb_bpe_encode(pb_bpe *b, const char *word, size_t n, pb_ids *out);
 #endif

@@ -1,4 +1,4 @@
-/* json.c - checked reading of JSON values. */
+/* json.c - reads JSON values and checks their types. */
 #include "trainer/tokenizer/json.h"
 
 #include <string.h>

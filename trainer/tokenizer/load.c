@@ -1,4 +1,4 @@
-/* load.c - model, added tokens and post-processor of a tokenizer.json. */
+/* load.c - loads model, added tokens and post-processor of a tokenizer.json. */
 #include "trainer/tokenizer/tokenizer_impl.h"
 
 #include <stdio.h>
@@ -19,14 +19,15 @@ static pb_status id_of(json_t *v, int64_t *id)
 
 static int hex(char c) { return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1; }
 
-/* <0x0A> to 10; -1: the text is none of these. */
+/* Converts "<0x0A>" to 10; -1: the text has another form. */
 static int fallback_byte(const char *s, size_t n)
 {
     if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>' || hex(s[3]) < 0 || hex(s[4]) < 0) return -1;
     return hex(s[3]) * 16 + hex(s[4]);
 }
 
-/* What decoding writes for a token. `bytes` has room for n. */
+/* The bytes that decoding writes for a token. *out is s, scratch memory of `d`, or `bytes`, which has room for n
+ * bytes. */
 static pb_status decoded(pb_tok_decoder *d, const char *s, size_t n, char *bytes, const char **out, size_t *out_n)
 {
     *out = s;
@@ -42,8 +43,8 @@ static pb_status decoded(pb_tok_decoder *d, const char *s, size_t n, char *bytes
     return PB_OK;
 }
 
-/* One entry of the vocabulary. A byte-level model meets words only as bytes, so that a token outside the alphabet is
- * no word to it. */
+/* Adds one entry of the vocabulary. A byte-level model looks up words as bytes, so a token with characters outside the
+ * alphabet is not added as a word. */
 static pb_status add_entry(pb_tokenizer *t, const char *s, json_t *v, char *bytes)
 {
     const size_t n = strlen(s);
@@ -63,7 +64,7 @@ static pb_status add_entry(pb_tokenizer *t, const char *s, json_t *v, char *byte
     return pb_vocab_add_word(&t->bpe.vocab, bytes, text_n, (int32_t)id);
 }
 
-/* Puts the name of what was being read before the message of a failure. */
+/* Prefixes the message of a failure with the entry that was being read. */
 static pb_status within(pb_status s, const char *what, const char *name)
 {
     char text[256];
@@ -82,7 +83,7 @@ static pb_status load_vocab(json_t *vocab, pb_tokenizer *t)
     return PB_OK;
 }
 
-/* The two sides of a merge: "a b" or ["a","b"]. */
+/* Reads the two sides of a merge: "a b" or ["a","b"]. */
 static pb_status sides(json_t *m, size_t i, pb_json_text *a, pb_json_text *b)
 {
     if (json_is_array(m)) {
@@ -135,7 +136,7 @@ static pb_status load_merges(json_t *merges, json_t *vocab, pb_tokenizer *t)
     return PB_OK;
 }
 
-/* unk_token must be a token wherever a character can be unknown; with every byte in the vocabulary none can. */
+/* Sets unk_token. It must be in the vocabulary unless the model is byte-level and has a token for every byte. */
 static pb_status load_unknown(json_t *model, json_t *vocab, pb_tokenizer *t)
 {
     json_t *unk = json_object_get(model, "unk_token");
@@ -205,14 +206,14 @@ static pb_status read_added(json_t *o, pb_tok_added *flags, pb_json_text *text)
     return PB_OK;
 }
 
-/* An added token may be a token of the model too; then both must agree on its id. */
+/* Adds an added token. It may also be a token of the model; then both ids must be equal. */
 static pb_status add_added(json_t *o, json_t *vocab, pb_tokenizer *t)
 {
     pb_tok_added flags = {0};
     pb_json_text text;
-    char byte[1]; /* of a token like <0x0A> */
+    char byte[1]; /* decoded byte of a token like <0x0A> */
     PB_TRY(read_added(o, &flags, &text));
-    if (!text.n) return PB_OK; /* as Hugging Face does */
+    if (!text.n) return PB_OK; /* Hugging Face ignores empty tokens too */
     if (text.n > LONGEST_TOKEN) return pb_fail(PB_EINVAL, "%zu bytes, need at most %d", text.n, LONGEST_TOKEN);
     const char *form = text.p;
     size_t form_n = text.n;
@@ -242,7 +243,7 @@ pb_status pb_tok_load_added(json_t *list, json_t *vocab, pb_tokenizer *t)
     return PB_OK;
 }
 
-/* The ids that stand for a special token of the template, appended to one side. */
+/* Appends the ids of a special token of the template to one side. */
 static pb_status template_token(json_t *o, json_t *special, pb_tokenizer *t, int32_t *side, size_t *n)
 {
     static const char where[] = "post_processor: SpecialToken";
@@ -298,7 +299,7 @@ pb_status pb_tok_load_post_processor(json_t *o, pb_tokenizer *t, int depth)
     size_t i;
     if (pb_json_absent(o)) return PB_OK;
     if (!strcmp(type, "TemplateProcessing")) return load_template(o, t);
-    /* It moves offsets, which nothing here keeps. */
+    /* It only changes offsets, which are not used here. */
     if (!strcmp(type, "ByteLevel"))
         return pb_json_object(o, where, KEYS("type", "add_prefix_space", "trim_offsets", "use_regex"));
     if (strcmp(type, "Sequence") != 0 || depth >= MAX_DEPTH) return pb_json_refuse_type(o, where);

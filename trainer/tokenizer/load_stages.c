@@ -1,4 +1,4 @@
-/* load_stages.c - normalizer, pre_tokenizer and decoder of a tokenizer.json. */
+/* load_stages.c - loads normalizer, pre_tokenizer and decoder of a tokenizer.json. */
 #include "trainer/tokenizer/tokenizer_impl.h"
 
 enum { MAX_DEPTH = 4 };
@@ -8,7 +8,7 @@ enum { MAX_DEPTH = 4 };
 
 typedef pb_status (*load_fn)(json_t *o, void *into, int depth);
 
-/* Every element of o[key] through `load`. */
+/* Calls `load` for every element of the list o[key]. */
 static pb_status sequence(json_t *o, const char *where, const char *key, load_fn load, void *into, int depth)
 {
     json_t *list = json_object_get(o, key), *one;
@@ -24,7 +24,7 @@ static pb_status sequence(json_t *o, const char *where, const char *key, load_fn
     return PB_OK;
 }
 
-/* {"String": s} or {"Regex": s}. */
+/* Compiles a pattern: {"String": s} or {"Regex": s}. */
 static pb_status pattern(json_t *o, const char *where, pb_tok_pattern *out)
 {
     json_t *p = json_object_get(o, "pattern");
@@ -87,7 +87,7 @@ static pb_status add_cut(pb_stages *g, pb_tok_behavior behavior, pb_tok_cut **ou
     return PB_OK;
 }
 
-/* The pattern of GPT-2 (Radford et al. 2019, encoder.py). */
+/* GPT-2's pattern (Radford et al. 2019, encoder.py). */
 static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 static pb_status load_byte_level(json_t *o, pb_stages *g)

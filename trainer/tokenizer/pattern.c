@@ -1,4 +1,4 @@
-/* pattern.c - respells Oniguruma's patterns for PCRE2, compiles them and finds matches. */
+/* pattern.c - translates Oniguruma patterns to PCRE2's syntax, compiles them and finds matches. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "trainer/tokenizer/pattern.h"
 
@@ -8,7 +8,7 @@
 
 #include "trainer/tokenizer/unicode_new.h"
 
-/* What \w means to Oniguruma (with the superscripts and fractions of Latin-1, but no others); PCRE2 would take letters,
+/* Oniguruma's \w, which includes the superscripts and fractions of Latin-1 but no others. PCRE2's \w is letters,
  * numbers and the underscore. */
 #define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
@@ -35,8 +35,8 @@ static pb_status refuse(const reader *r, const char *what)
     return pb_fail(PB_EFORMAT, "pattern: %s at character %zu is not supported", what, r->i + 1);
 }
 
-/* A class of `known`, members as PCRE2 spells them, and the newer characters of the properties; without the brackets
- * inside of a class. */
+/* Writes a class: `known`, in PCRE2's syntax, plus the newer characters that have the given properties. Inside a class
+ * it omits the brackets. */
 static pb_status put_class(reader *r, bool negated, const char *known, const char *const *names, const size_t *lengths,
                            size_t names_n)
 {
@@ -47,8 +47,8 @@ static pb_status put_class(reader *r, bool negated, const char *known, const cha
     return r->in_class ? PB_OK : put(r, "]");
 }
 
-/* The end of \p{Name}; `negated`: of \P, or behind a ^. General categories and Alphabetic are spelled as PCRE2 does,
- * any other name is a script. */
+/* Writes \p{Name} or, if negated, \P{Name}. PCRE2 spells general categories and Alphabetic as Oniguruma does; any other
+ * name is a script. */
 static pb_status named_property(reader *r, bool negated, const char *name, size_t len)
 {
     char known[48];
@@ -92,7 +92,7 @@ static pb_status digit(reader *r, bool negated)
     return PB_OK;
 }
 
-/* \x{H..} and \uHHHH as \x{H..}. */
+/* Translates \x{H..} and \uHHHH to \x{H..}. */
 static pb_status code_point(reader *r, char kind)
 {
     const char *at = r->re + r->i + 2;
@@ -186,7 +186,8 @@ pb_status pb_tok_pattern_translate(const char *re, size_t n, pb_bytes *out)
     return PB_OK;
 }
 
-/* Of Oniguruma's Ruby syntax: ^ and $ at every line, . without newline only. */
+/* Compiles with the meaning of Oniguruma's Ruby syntax: ^ and $ match at every line, . matches anything but a
+ * newline. */
 static pb_status compile(const char *re, size_t n, bool literal, pb_tok_pattern *p)
 {
     const uint32_t options = PCRE2_UTF | PCRE2_NO_UTF_CHECK | (literal ? PCRE2_LITERAL : PCRE2_UCP | PCRE2_MULTILINE);

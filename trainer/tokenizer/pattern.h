@@ -1,22 +1,24 @@
-/* pattern.h - the regular expressions of tokenizer.json, which are written for Oniguruma, through PCRE2.
+/* pattern.h - runs the regular expressions of tokenizer.json with PCRE2. They are written for Oniguruma.
  *
- * Only what means the same in both is taken, after respelling: classes by Unicode property, groups, look-around,
- * greedy, lazy and possessive repeats, (?i:...). The rest is refused by name (EFORMAT). */
+ * A pattern is translated to PCRE2's syntax. Only constructs that mean the same in both are accepted: classes of
+ * Unicode properties, groups, look-around, greedy, lazy and possessive repeats, (?i:...). All others are rejected with
+ * EFORMAT and their name. */
 #ifndef PB_TOK_PATTERN_H
 #define PB_TOK_PATTERN_H
 #include "trainer/tokenizer/room.h"
 
 typedef struct pb_tok_pattern {
-    void *code, *match, *context, *stack; /* of PCRE2; NULL: no pattern */
+    void *code, *match, *context, *stack; /* objects of PCRE2; NULL: no pattern */
     bool jit;
 } pb_tok_pattern;
 
-/* literal: the text itself. Patterns that match the empty text are refused. On failure *p stays closed. */
+/* Compiles a pattern. `literal`: `re` is plain text to search for. EFORMAT: unsupported, or it can match the empty
+ * text. EINVAL: malformed, or longer than 4096 bytes. ENOMEM. On failure *p is unchanged. */
 pb_status pb_tok_pattern_open(const char *re, size_t n, bool literal, pb_tok_pattern *p);
 void pb_tok_pattern_close(pb_tok_pattern *p);
-/* The first match in s[from..n) is s[*a..*b); *b = 0 when there is none. s is valid UTF-8, and look-around sees all
- * of s[0..n). */
+/* Finds the first match in s[from..n): s[*a..*b). *b = 0: no match. s must be valid UTF-8; look-behind may read before
+ * `from`. EINVAL: the pattern exceeds the match limit. */
 pb_status pb_tok_pattern_find(const pb_tok_pattern *p, const char *s, size_t n, size_t from, size_t *a, size_t *b);
-/* The respelled pattern. */
+/* Appends the pattern in PCRE2's syntax to *out. EFORMAT: unsupported. */
 pb_status pb_tok_pattern_translate(const char *re, size_t n, pb_bytes *out);
 #endif

@@ -1,4 +1,4 @@
-/* ranges.c - from tokens back to bytes of the text. */
+/* ranges.c - maps parts of the normal form back to bytes of the text. */
 #include "trainer/tokenizer/ranges.h"
 
 pb_status pb_tok_push_range(pb_ranges *out, size_t a, size_t b)
@@ -16,7 +16,8 @@ static pb_status push_piece(pb_tok_align *a, size_t to, size_t from, bool same)
     return PB_OK;
 }
 
-/* No character composes with an ASCII one on its right, so the text may be cut before each of them. */
+/* Cuts the text before every ASCII character and normalises the pieces separately. This is correct because no character
+ * composes with an ASCII character to its right. */
 static pb_status cut_at_ascii(pb_tok_align *a, pb_tok_points *points, pb_bytes *form, const char *s, size_t n,
                               size_t *form_n)
 {
@@ -47,7 +48,7 @@ pb_status pb_tok_align_nfc(pb_tok_align *a, const char *s, size_t n, const char 
     return PB_OK;
 }
 
-/* The piece that holds byte `at` of the normal form. */
+/* The piece that contains byte `at` of the normal form. */
 static const pb_tok_piece *piece_of(const pb_tok_align *a, size_t at)
 {
     size_t low = 0, high = a->n;
@@ -72,7 +73,8 @@ pb_status pb_tok_locate(const pb_tok_align *a, const pb_vocab *v, const int32_t 
 {
     size_t sum = 0;
     for (size_t i = 0; i < n_ids; i++) sum += v->token[ids[i]].n;
-    for (size_t i = 0; i < n_ids; i++) { /* an unknown token stands for no bytes of its own: then all have the word */
+    /* The lengths do not add up if a token is unknown. Then every token gets the range of the whole word. */
+    for (size_t i = 0; i < n_ids; i++) {
         const size_t len = sum == n ? v->token[ids[i]].n : n;
         PB_TRY(pb_tok_push_mapped(a, base, at, at + len, out));
         if (sum == n) at += len;

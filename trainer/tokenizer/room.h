@@ -1,4 +1,4 @@
-/* room.h - growing arrays of the tokenizer. */
+/* room.h - growing arrays. */
 #ifndef PB_TOK_ROOM_H
 #define PB_TOK_ROOM_H
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "trainer/tokenizer/tokenizer.h"
 
-/* The array enlarged to at least `need` elements, by doubling; NULL when there is no memory, the array intact. */
+/* Enlarges an array to at least `need` elements, by doubling. NULL: out of memory; the array is then unchanged. */
 static inline void *pb_tok_grow(void *p, size_t *room, size_t need, size_t size)
 {
     size_t n = *room ? *room : 64;
@@ -16,7 +16,7 @@ static inline void *pb_tok_grow(void *p, size_t *room, size_t need, size_t size)
     return more;
 }
 
-/* Makes room for `need` elements or returns ENOMEM from the calling function. */
+/* Makes room for `need` elements, or returns ENOMEM from the calling function. */
 #define PB_TOK_ROOM(p, room, need)                                                                                     \
     do {                                                                                                               \
         if ((need) > (room)) {                                                                                         \

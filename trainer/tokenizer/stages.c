@@ -15,7 +15,7 @@ void pb_stages_free(pb_stages *g)
     *g = (pb_stages){0};
 }
 
-/* Appends to a normal form of at most `most` bytes. */
+/* Appends to a normal form. EINVAL: it would exceed `most` bytes. */
 static pb_status put(pb_bytes *out, const char *s, size_t n, size_t most)
 {
     if (n > most || out->n > most - n)
@@ -58,7 +58,7 @@ pb_status pb_stages_normalize(pb_stages *g, const char *s, size_t n, const char 
     return PB_OK;
 }
 
-typedef struct run { /* one piece on its way through the chain */
+typedef struct run { /* one call of pb_stages_cut */
     pb_stages *g;
     pb_tok_emit emit;
     void *self;
@@ -66,7 +66,7 @@ typedef struct run { /* one piece on its way through the chain */
 
 static pb_status pass(const run *r, int stage, const char *s, size_t n);
 
-typedef struct piece { /* s[a..b), not yet handed on: a later piece may join it */
+typedef struct piece { /* s[a..b), held back because the next piece may be joined to it */
     size_t a, b;
     bool match;
 } piece;
@@ -81,7 +81,8 @@ static bool joins(pb_tok_behavior how, bool before, bool match)
     }
 }
 
-/* Takes the stretch that ends at b; `match` as the pattern (or its inversion) sees it. */
+/* Processes the text from held->b to b. `match`: whether it is a match (after `invert`). A held piece that it does not
+ * join is passed to the next stage. */
 static pb_status take(const run *r, int stage, const char *s, piece *held, size_t b, bool match)
 {
     const pb_tok_behavior how = r->g->cut[stage].behavior;
@@ -114,7 +115,7 @@ static pb_status cut(const run *r, int stage, const char *s, size_t n)
 
 static pb_status pass(const run *r, int stage, const char *s, size_t n)
 {
-    pb_bytes *b = &r->g->prefixed; /* one piece at a time comes by here */
+    pb_bytes *b = &r->g->prefixed; /* one buffer suffices: pieces pass prefix_at one at a time */
     if (r->g->prefix && stage == r->g->prefix_at && s[0] != ' ') {
         b->n = 0;
         PB_TRY(pb_tok_append(b, " ", 1));

@@ -1,4 +1,4 @@
-/* tokenizer.c - opens a tokenizer, and runs a text through its parts and back. */
+/* tokenizer.c - opens a tokenizer, encodes and decodes. */
 #include "trainer/tokenizer/tokenizer_impl.h"
 
 #include <errno.h>
@@ -48,7 +48,7 @@ void pb_tokenizer_close(pb_tokenizer *t)
     free(t);
 }
 
-/* ids 0..255 are the bytes; no merges, no cuts. */
+/* Makes the byte tokenizer: ids 0..255 are the bytes; no merges, no cuts. */
 static pb_status fill_bytes(pb_tokenizer *t)
 {
     static const struct {
@@ -91,7 +91,7 @@ static pb_status fill(pb_tokenizer *t, json_t *root)
     return pb_tok_load_post_processor(json_object_get(root, "post_processor"), t, 0);
 }
 
-/* The message of a failure behind the file's name, on one line whatever the file holds. */
+/* Prefixes the message of a failure with the file's name, and replaces control characters from the file. */
 static pb_status blame(pb_status s, const char *name)
 {
     char text[400];
@@ -154,13 +154,13 @@ pb_status pb_tokenizer_open(const char *path, pb_tokenizer **out)
     return s;
 }
 
-typedef struct job { /* one call of encode */
+typedef struct job { /* one call of pb_tokenizer_encode_ranges */
     pb_tokenizer *t;
     bool plain;
     pb_ids *out;
-    pb_ranges *where;       /* NULL: nobody asked */
-    const char *text, *raw; /* all of it, and the stretch in work */
-    const char *form;       /* the stretch's normal form, in which words lie */
+    pb_ranges *where;       /* NULL: ranges are not wanted */
+    const char *text, *raw; /* the whole text, and the part that is being encoded */
+    const char *form;       /* normal form of `raw`; words point into it */
     pb_tok_align align;
 } job;
 
@@ -173,7 +173,8 @@ static pb_status emit_part(job *j, const char *word, size_t n)
                          (size_t)(word - j->form), n, j->where);
 }
 
-/* Without merges bytes are tokens one by one, and a text may be cut anywhere to bound the scratch. */
+/* Encodes a word. A byte-level vocabulary without merges maps each byte to a token, so the word may be split anywhere;
+ * splitting bounds the scratch memory. */
 static pb_status emit(void *self, const char *word, size_t n)
 {
     enum { CHUNK = 1 << 16 };
@@ -190,14 +191,14 @@ static pb_status push_id(pb_ids *out, int32_t id)
     return PB_OK;
 }
 
-/* The added token whose text is bytes [a,b) of the normal form. */
+/* Appends an added token, whose text is bytes [a,b) of the normal form. */
 static pb_status push_added(job *j, int32_t token, size_t a, size_t b)
 {
     PB_TRY(push_id(j->out, j->t->added.token[token].id));
     return j->where ? pb_tok_push_mapped(&j->align, (size_t)(j->raw - j->text), a, b, j->where) : PB_OK;
 }
 
-/* Words of s[0..n) are looked up in its normal form. */
+/* Sets the part of the text that is being encoded, s[n], and its normal form, in which words are found. */
 static pb_status set_stretch(job *j, const char *s, size_t n, const char *form, size_t form_n)
 {
     j->raw = s;
@@ -206,7 +207,8 @@ static pb_status set_stretch(job *j, const char *s, size_t n, const char *form, 
     return j->where && form != s ? pb_tok_align_nfc(&j->align, s, n, form, form_n) : PB_OK;
 }
 
-/* A stretch between two tokens that are looked for in the raw text. */
+/* Encodes the text between two tokens of the raw trie: normalises it, finds the tokens of the normalised trie, and cuts
+ * the rest into words. */
 static pb_status encode_stretch(job *j, const char *s, size_t n)
 {
     const pb_added *added = &j->t->added;
@@ -238,7 +240,8 @@ static pb_status encode_valid(job *j, const char *s, size_t n)
     return PB_OK;
 }
 
-/* Bytes that are not UTF-8 are tokens, or an error: an unknown token would not give them back. */
+/* Checks that invalid UTF-8 bytes s[from..to) are in the vocabulary. unk_token is not used for them, because decoding
+ * would not give them back. */
 static pb_status check_bytes(const pb_tokenizer *t, const char *s, size_t from, size_t to)
 {
     if (!t->stages.byte_level) return pb_fail(PB_EINVAL, "tokenizer: byte %zu is not UTF-8", from);
@@ -264,7 +267,7 @@ static pb_status encode(job *j, const char *s, size_t n)
     return PB_OK;
 }
 
-/* What the file's template puts around a text: tokens that stand for none of its bytes. */
+/* Appends tokens of the template, which have an empty range at byte `at`. */
 static pb_status push_around(job *j, const int32_t *ids, size_t n, size_t at)
 {
     for (size_t i = 0; i < n; i++) {
@@ -317,7 +320,7 @@ static bool at_strip(const pb_tok_decoder *d, const pb_bytes *b, size_t at)
     return at + d->strip_n <= b->n && !memcmp(b->p + at, d->strip, d->strip_n);
 }
 
-/* Takes up to strip_start characters off the beginning and strip_stop off the end of what follows `from`. */
+/* Removes up to strip_start characters from the beginning and strip_stop from the end of the text after `from`. */
 static void strip(const pb_tok_decoder *d, pb_bytes *out, size_t from)
 {
     size_t a = from;

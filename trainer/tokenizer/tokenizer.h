@@ -1,24 +1,31 @@
-/* tokenizer.h - text to token ids and back: byte-level BPE as tokenizer.json describes it, or plain bytes.
+/* tokenizer.h - converts text to token ids and back, by the byte-pair encoding of a tokenizer.json, or with one token
+ * per byte.
  *
- * The file is that of Hugging Face tokenizers, and the ids are those that library gives, id by id. Model BPE (Sennrich
- * et al. 2016; on bytes, Radford et al. 2019): merges in both notations, byte_fallback, ignore_merges, unk_token,
- * fuse_unk. Added tokens with lstrip, rstrip, single_word, normalized, special. Normalisers NFC, Prepend, Replace,
- * Sequence. Pre-tokenisers ByteLevel, Split, Digits, Sequence (ByteLevel last). Post-processors ByteLevel,
- * TemplateProcessing, Sequence. Decoders ByteLevel, or Replace, ByteFallback, Fuse, Strip in this order, or none. What
- * else a file holds is refused by name.
+ * The file format is that of Hugging Face tokenizers, and the ids equal those of that library. Supported:
  *
- * Characters have the properties that the installed PCRE2 and utf8proc know (Debian 12: Unicode 14 and 15). Those that
- * Unicode added later may be cut elsewhere than by a library with newer tables.
+ *   model            BPE (Sennrich et al. 2016; on bytes, Radford et al. 2019): merges in both notations,
+ *                    byte_fallback, ignore_merges, unk_token, fuse_unk
+ *   added tokens     lstrip, rstrip, single_word, normalized, special
+ *   normalisers      NFC, Prepend, Replace, Sequence
+ *   pre-tokenisers   ByteLevel, Split, Digits, Sequence (ByteLevel last)
+ *   post-processors  ByteLevel, TemplateProcessing, Sequence
+ *   decoders         ByteLevel; or Replace, ByteFallback, Fuse, Strip in this order; or none
  *
- * Text is bytes. What is not UTF-8 is kept: the valid stretches on both sides are encoded as texts of their own, and a
- * run of bytes between them is one word; decoding gives the same bytes. A tokenizer that is not byte-level, or whose
- * vocabulary lacks such a byte, refuses the text. So does one whose vocabulary lacks a character and that has neither
- * an unk_token nor byte_fallback for it (the library leaves that character out without a word). Decoding writes bytes
- * as they are: a cut character is not replaced.
+ * A file with any other feature is rejected; the message names the feature.
  *
- * A tokenizer holds scratch memory and a cache of words, so one thread at a time may use it; ids never depend on what
- * was encoded before. Encoding takes time n log n in the longest word and linear in the text, whatever the text, as
- * long as the file's patterns do not backtrack (those of GPT-2, Llama-3 and Qwen do not). */
+ * Properties of characters come from the installed PCRE2 and utf8proc (Debian 12: Unicode 14 and 15). unicode.def
+ * corrects them to the Unicode versions of Hugging Face tokenizers. Characters of a later Unicode may be cut
+ * differently than by a later version of that library.
+ *
+ * Text is bytes, and need not be UTF-8. Valid parts are encoded as separate texts; each run of invalid bytes between
+ * them is encoded as one word, so that decoding gives the same bytes. Such a text is EINVAL if the tokenizer is not
+ * byte-level or lacks one of these bytes. A text is also EINVAL if the vocabulary lacks a character that neither
+ * unk_token nor byte_fallback covers (Hugging Face's library silently omits such a character). Decoding does not
+ * replace incomplete characters.
+ *
+ * A tokenizer contains scratch memory and a cache of words, so only one thread may use it at a time. Ids do not depend
+ * on earlier calls. Encoding takes time linear in the text and n log n in the longest word, if the file's patterns do
+ * not backtrack (those of GPT-2, Llama-3 and Qwen do not). */
 #ifndef PB_TOKENIZER_H
 #define PB_TOKENIZER_H
 #include <stdbool.h>
@@ -29,14 +36,14 @@
 
 typedef struct pb_tokenizer pb_tokenizer;
 
-/* Growing arrays of the caller's: start with {0}, end with pb_ids_free or pb_bytes_free. Calls append; a call that
- * fails leaves n as it was. */
+/* Growing arrays, owned by the caller: initialise with {0}, free with pb_ids_free, pb_bytes_free or pb_ranges_free.
+ * Functions append to them; on failure n is unchanged. */
 typedef struct pb_ids {
     int32_t *id; /* [n] */
     size_t n, room;
 } pb_ids;
 typedef struct pb_bytes {
-    char *p; /* [n], no final NUL */
+    char *p; /* [n], not NUL-terminated */
     size_t n, room;
 } pb_bytes;
 typedef struct pb_range { /* bytes [a,b) of a text */
@@ -53,33 +60,34 @@ void pb_bytes_free(pb_bytes *a);
 
 /* Flags of encoding and decoding. */
 enum {
-    PB_TOK_PLAIN = 1,       /* encode: the text of a special token is text like any other */
-    PB_TOK_TEMPLATE = 2,    /* encode: with what the file's template puts around a text (a token for its beginning) */
-    PB_TOK_SKIP_SPECIAL = 4 /* decode: special tokens are left out */
+    PB_TOK_PLAIN = 1,       /* encode: the text of a special token is treated as ordinary text */
+    PB_TOK_TEMPLATE = 2,    /* encode: adds the tokens of the file's template around the text */
+    PB_TOK_SKIP_SPECIAL = 4 /* decode: omits special tokens */
 };
 
-/* `path`: a tokenizer.json, a folder that holds one, or NULL for the byte tokenizer of trainer/data.h: ids 0..255 are
- * the bytes, then the specials "<im_start>" and "<im_end>". EIO: cannot be read or is not JSON (path:line); EINVAL: not
- * a tokenizer; EFORMAT: asks for what is not listed above. One line names what and where. */
+/* Opens a tokenizer. `path`: a tokenizer.json, a folder that contains one, or NULL for the byte tokenizer of
+ * trainer/data.h: ids 0..255 are the bytes, followed by the special tokens "<im_start>" and "<im_end>". EPATH, EIO: the
+ * file cannot be read. EINVAL: it is malformed. EFORMAT: it uses something not listed above. The message is one line
+ * and says where. */
 pb_status pb_tokenizer_open(const char *path, pb_tokenizer **out);
-/* The same from n bytes in memory; `name` stands for the path in messages. */
+/* Like pb_tokenizer_open, from n bytes in memory. `name` is used as the path in messages. */
 pb_status pb_tokenizer_parse(const char *name, const char *json, size_t n, pb_tokenizer **out);
-void pb_tokenizer_close(pb_tokenizer *t); /* NULL is fine */
+void pb_tokenizer_close(pb_tokenizer *t); /* NULL is allowed */
 
-/* n < 2^31. EINVAL: the tokenizer has no token for a part of the text (above), a pattern backtracks without end, the
- * normalizer makes more than 16 bytes for each of the text and 64, or a word is longer than 2^30 bytes. */
+/* Appends the ids of text[n], n < 2^31. EINVAL: the tokenizer has no token for a part of the text (see above), a
+ * pattern exceeds its match limit, the normal form is too long (stages.h), or a word has more than 2^30 bytes. */
 pb_status pb_tokenizer_encode(pb_tokenizer *t, const char *text, size_t n, unsigned flags, pb_ids *out);
-/* The same, and which bytes of the text each token stands for: where[i] belongs to the i-th id that this call appends.
- * Ranges are in order. A token that the text does not hold (of the file's template) has an empty range. Where NFC
- * changed a character, a token's range is that of the whole stretch from one ASCII character to the next. EFORMAT:
- * the file has a normaliser beside NFC, or a blank put before words: its tokens are not bytes of the text. */
+/* Like pb_tokenizer_encode, and also appends the byte range of each token: one range per id, in ascending order. A
+ * token of the file's template has an empty range. If NFC changed a character, its token's range extends from an ASCII
+ * character to the next one. EFORMAT: the file has a normaliser other than NFC, or inserts blanks before words, so that
+ * tokens do not correspond to bytes of the text. */
 pb_status pb_tokenizer_encode_ranges(pb_tokenizer *t, const char *text, size_t n, unsigned flags, pb_ids *out,
                                      pb_ranges *where);
-/* EINVAL: an id that is no token. */
+/* Appends the bytes of n tokens. EINVAL: an id is not a token. */
 pb_status pb_tokenizer_decode(const pb_tokenizer *t, const int32_t *ids, size_t n, unsigned flags, pb_bytes *out);
-/* The id of an added token by its exact text, special or not. EINVAL: there is none. */
+/* Finds an added token, special or not, by its exact text. EINVAL: not found. */
 pb_status pb_tokenizer_special(const pb_tokenizer *t, const char *text, int32_t *id);
-bool pb_tokenizer_is_special(const pb_tokenizer *t, int32_t id); /* false for what is no token */
-/* The largest id plus one: the rows an embedding needs (a model may have more). */
+bool pb_tokenizer_is_special(const pb_tokenizer *t, int32_t id); /* false if id is not a token */
+/* The largest id plus one: the minimum number of rows of an embedding. */
 size_t pb_tokenizer_vocab(const pb_tokenizer *t);
 #endif

@@ -1,4 +1,4 @@
-/* tokenizer_impl.h - what a tokenizer is made of, for the files that load and run it. */
+/* tokenizer_impl.h - the parts of a tokenizer, for the files that load and run it. */
 #ifndef PB_TOKENIZER_IMPL_H
 #define PB_TOKENIZER_IMPL_H
 #include "trainer/tokenizer/added.h"
@@ -9,14 +9,14 @@
 enum { PB_TOK_MAX_TEMPLATE = 16 };
 
 typedef enum pb_tok_decoding {
-    PB_DECODE_BLANKS,    /* no decoder: tokens as they stand in the file, a blank between two */
-    PB_DECODE_BYTELEVEL, /* the bytes that the alphabet stands for */
-    PB_DECODE_CHAIN      /* replacements, <0x..> to bytes, then blanks or the like stripped from both ends */
+    PB_DECODE_BLANKS,    /* no decoder: token texts of the file, separated by blanks */
+    PB_DECODE_BYTELEVEL, /* the bytes that the alphabet encodes */
+    PB_DECODE_CHAIN      /* Replace, ByteFallback, Fuse, Strip */
 } pb_tok_decoding;
 
 typedef struct pb_tok_decoder {
     pb_tok_decoding kind;
-    pb_stages replace; /* its normalisers are the Replace steps */
+    pb_stages replace; /* contains the Replace steps as normalisers */
     bool byte_fallback, fused;
     char strip[4]; /* one character, strip_n bytes */
     size_t strip_n, strip_start, strip_stop;
@@ -27,16 +27,17 @@ struct pb_tokenizer {
     pb_stages stages;
     pb_added added;
     pb_tok_decoder decoder;
-    int32_t before[PB_TOK_MAX_TEMPLATE], after[PB_TOK_MAX_TEMPLATE]; /* the template around a text */
+    int32_t before[PB_TOK_MAX_TEMPLATE], after[PB_TOK_MAX_TEMPLATE]; /* tokens of the template around a text */
     size_t n_before, n_after;
 };
 
-/* The parts of a file; NULL or null: the part is absent. Messages begin with the part's name. */
+/* Each function loads one part of a file. NULL or JSON null: the part is absent. Messages begin with the part's name.
+ * `depth`: nesting of Sequences. */
 pb_status pb_tok_load_normalizer(json_t *o, pb_stages *g, int depth);
 pb_status pb_tok_load_pre_tokenizer(json_t *o, pb_stages *g, int depth);
 pb_status pb_tok_load_decoder(json_t *o, pb_tok_decoder *d, int depth);
-/* Needs stages and decoder. `vocab` stays the file's table from text to id. */
+/* Load stages and decoder before the model. *vocab is set to the table from text to id, owned by the file's JSON. */
 pb_status pb_tok_load_model(json_t *o, pb_tokenizer *t, json_t **vocab);
 pb_status pb_tok_load_added(json_t *list, json_t *vocab, pb_tokenizer *t);
-pb_status pb_tok_load_post_processor(json_t *o, pb_tokenizer *t, int depth); /* needs the added tokens */
+pb_status pb_tok_load_post_processor(json_t *o, pb_tokenizer *t, int depth); /* load the added tokens first */
 #endif

@@ -1,4 +1,4 @@
-/* unicode.c - UTF-8, NFC through utf8proc, and the byte alphabet. */
+/* unicode.c - UTF-8, NFC with utf8proc, and the byte alphabet. */
 #include "trainer/tokenizer/unicode.h"
 
 #include <utf8proc.h>
@@ -102,8 +102,8 @@ static inline unsigned combining_class(int32_t cp)
     return (unsigned)utf8proc_get_property(cp)->combining_class & 0xff;
 }
 
-/* Canonical order of a run of marks: stable by class. Counting, because a text may be one long run (the exchange sort
- * of utf8proc_decompose is quadratic there). tmp: [n]. */
+/* Puts a run of combining marks into canonical order: a stable sort by combining class. It is a counting sort, because
+ * a text may be one long run, and the exchange sort of utf8proc_decompose is quadratic. tmp: [n]. */
 static void order_marks(int32_t *p, size_t n, int32_t *tmp)
 {
     size_t at[257] = {0};
@@ -116,11 +116,11 @@ static void order_marks(int32_t *p, size_t n, int32_t *tmp)
     memcpy(p, tmp, n * sizeof *p);
 }
 
-/* NFC of one section. A character decomposes into at most four. */
+/* Appends the NFC form of s[n], using utf8proc. A character decomposes into at most four code points. */
 static pb_status compose(pb_tok_points *scratch, const char *s, size_t n, pb_bytes *out)
 {
     const utf8proc_option_t options = UTF8PROC_STABLE | UTF8PROC_COMPOSE;
-    size_t points = 0, marks = 0; /* marks: how many at the end of the points */
+    size_t points = 0, marks = 0; /* marks: number of combining marks at the end of the points */
     PB_TOK_ROOM(scratch->p, scratch->room, 8 * n + 8);
     int32_t *p = scratch->p, *tmp = p + 4 * n + 4;
     for (size_t i = 0; i < n;) {
@@ -141,7 +141,7 @@ static pb_status compose(pb_tok_points *scratch, const char *s, size_t n, pb_byt
     return pb_tok_append(out, (const char *)p, (size_t)len);
 }
 
-/* The sections of a run: what unicode_new.h leaves alone ends one, and stays. */
+/* Normalises a run. Characters of pb_tok_nfc_later are copied unchanged and separate the sections that are composed. */
 static pb_status compose_run(pb_tok_points *scratch, const char *s, size_t n, pb_bytes *out)
 {
     size_t done = 0;
@@ -156,8 +156,9 @@ static pb_status compose_run(pb_tok_points *scratch, const char *s, size_t n, pb
     return compose(scratch, s + done, n - done, out);
 }
 
-/* Characters below U+0300 are in NFC, and none of them joins what stands before it. So only a run of others, with the
- * one character before it, has to be composed. U+0300 is cc 80: the first byte tells. */
+/* Characters below U+0300 are in NFC, and none of them composes with the character before it. So only runs of other
+ * characters are normalised, each with the one character before it. U+0300 is cc 80 in UTF-8, so a first byte of at
+ * least cc identifies them. */
 pb_status pb_tok_nfc(pb_tok_points *scratch, const char *s, size_t n, pb_bytes *out)
 {
     size_t done = 0;

@@ -1,29 +1,32 @@
-/* unicode.h - UTF-8, the normal form NFC, and the alphabet that stands for bytes in byte-level vocabularies. */
+/* unicode.h - UTF-8, NFC, and the alphabet that encodes bytes in byte-level vocabularies. */
 #ifndef PB_TOK_UNICODE_H
 #define PB_TOK_UNICODE_H
 #include "trainer/tokenizer/room.h"
 
-/* The bytes of the character at s (1..4), or 0 when no valid one begins there. No surrogates, no overlong forms. */
+/* Decodes the character at s and returns its length, 1 to 4 bytes. 0: no valid character begins there (surrogates and
+ * overlong forms are invalid). */
 size_t pb_tok_char(const char *s, size_t n, uint32_t *cp);
-/* The bytes of the longest valid prefix. */
+/* Length in bytes of the longest valid prefix. */
 size_t pb_tok_valid(const char *s, size_t n);
-/* The first byte of the character that ends just before s + n, n > 0, s valid. */
+/* Index of the first byte of the character that ends at s + n. n > 0; s must be valid. */
 size_t pb_tok_char_before(const char *s, size_t n);
-/* Writes cp < 2^11 as UTF-8; its length, 1 or 2. */
+/* Writes cp < 2^11 as UTF-8 and returns its length, 1 or 2. */
 size_t pb_tok_write_char(uint32_t cp, char out[2]);
-/* The property White_Space. */
+/* True if cp has the property White_Space. */
 bool pb_tok_is_space(uint32_t cp);
 
-/* The alphabet of GPT-2: printable bytes of Latin-1 stand for themselves, the others for U+0100 and on. */
+/* The alphabet of GPT-2: a printable Latin-1 byte is encoded as itself, the other bytes as U+0100 and up. */
 uint32_t pb_tok_byte_to_char(unsigned char b);
-int pb_tok_char_to_byte(uint32_t cp); /* -1: not of the alphabet */
-/* Appends the bytes that s stands for. False, with nothing appended, when a character is not of the alphabet. */
+int pb_tok_char_to_byte(uint32_t cp); /* -1: cp is not in the alphabet */
+/* Decodes s from the alphabet into out[n]; *len: number of bytes. False: a character is not in the alphabet; *len is
+ * then unchanged, and out is undefined. */
 bool pb_tok_alphabet_decode(const char *s, size_t n, char *out, size_t *len);
 
-typedef struct pb_tok_points { /* scratch of pb_tok_nfc */
+typedef struct pb_tok_points { /* scratch memory of pb_tok_nfc */
     int32_t *p;
     size_t room;
 } pb_tok_points;
-/* Appends the NFC form of s, which is valid UTF-8, as tokenizers has it: by the tables of Unicode 9. */
+/* Appends the NFC form of s, which must be valid UTF-8. Like Hugging Face tokenizers it uses the tables of Unicode
+ * 9. */
 pb_status pb_tok_nfc(pb_tok_points *scratch, const char *s, size_t n, pb_bytes *out);
 #endif

@@ -1,4 +1,4 @@
-/* unicode_new.c - looks up unicode.def. */
+/* unicode_new.c - looks up characters and scripts in unicode.def. */
 #include "trainer/tokenizer/unicode_new.h"
 
 #include <ctype.h>
@@ -36,7 +36,7 @@ enum { NEWER = sizeof newer / sizeof *newer, SCRIPTS = sizeof scripts / sizeof *
 
 static bool passed_over(char c) { return c == '_' || c == '-' || c == ' '; }
 
-/* Names of scripts, as Unicode compares them. */
+/* Compares script names as Unicode does: ignoring case, '_', '-' and blanks. */
 static bool same_name(const char *a, size_t n, const char *b)
 {
     size_t i = 0;

@@ -1,17 +1,19 @@
-/* unicode_new.h - characters that Hugging Face tokenizers treat otherwise than the installed PCRE2 and utf8proc do: the
- * table unicode.def, by code point. */
+/* unicode_new.h - characters that Hugging Face tokenizers treat differently from PCRE2 and utf8proc, listed in
+ * unicode.def. The patterns of tokenizers use Unicode 16, PCRE2 of Debian 12 uses Unicode 14; the NFC of tokenizers
+ * uses Unicode 9, utf8proc a later one. */
 #ifndef PB_TOK_UNICODE_NEW_H
 #define PB_TOK_UNICODE_NEW_H
 #include "trainer/tokenizer/room.h"
 
-/* `name`, of n bytes: a general category (L, Lu), "Alphabetic", or a script (case, '_', '-' and blanks do not count).
- */
-bool pb_tok_new_any(const char *name, size_t n);    /* whether a newer character has the property */
-bool pb_tok_new_script(const char *name, size_t n); /* whether all characters of a script are newer */
-/* Appends the newer characters with any of the properties, NULL at the end, as ranges of a class: \x{a}-\x{b}... */
+/* In these functions name[n] is a general category (L, Lu), "Alphabetic", or a script. In a script's name case, '_',
+ * '-' and blanks are ignored. A "newer" character is one that tokenizers knows and PCRE2 does not. */
+bool pb_tok_new_any(const char *name, size_t n);    /* true if a newer character has the property */
+bool pb_tok_new_script(const char *name, size_t n); /* true if all characters of the script are newer */
+/* Appends the newer characters that have any of the properties names[names_n], as ranges of a regex class:
+ * \x{a}-\x{b}... */
 pb_status pb_tok_new_put(const char *const *names, const size_t *lengths, size_t names_n, pb_bytes *out);
 
-/* Whether NFC leaves the character as it is, and as the end of what stands before it, because the library's tables are
- * older than the character. */
+/* True if NFC leaves the character unchanged and nothing composes across it, because the tables of tokenizers are older
+ * than the character. */
 bool pb_tok_nfc_later(uint32_t cp);
 #endif

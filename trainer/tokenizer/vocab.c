@@ -1,7 +1,7 @@
 /* vocab.c - fills and searches the tables of a vocabulary. */
 #include "trainer/tokenizer/vocab.h"
 
-/* The smallest power of two that leaves half of the table free. */
+/* The smallest power of two (at least 16) that is at most half full with n entries. */
 static size_t table_size(size_t n)
 {
     size_t size = 16;
@@ -33,7 +33,7 @@ void pb_vocab_free(pb_vocab *v)
     *v = (pb_vocab){0};
 }
 
-/* Appends the text of a token. Places in it are kept in 32 bits. */
+/* Appends the text of a token. EINVAL: the total would exceed PB_TOK_MAX_TEXTS, the limit of the 32-bit offsets. */
 static pb_status add_text(pb_vocab *v, const char *text, size_t n)
 {
     if (n > PB_TOK_MAX_TEXTS - v->text.n)
