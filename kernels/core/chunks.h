@@ -1,6 +1,7 @@
-/* chunks.h - cutting a list of tensors of very different sizes into chunks that threads share out evenly.
+/* chunks.h - divides a list of tensors of very different sizes into chunks, so that threads get equal amounts of work.
  *
- * first[i] is the number of chunks before tensor i, and first[n] their total; empty tensors have none. */
+ * first[i] is the number of chunks in all tensors before tensor i; first[n] is the total. An
+ * empty tensor has no chunks. */
 #ifndef PB_CHUNKS_H
 #define PB_CHUNKS_H
 #include <stddef.h>
