@@ -297,9 +297,9 @@ static pb_status cuda_between(pb_ctx *ctx, int from, int to, double *seconds)
     return PB_OK;
 }
 
-/* ---- delays ---------------------------------------------------------------------------------------------------- */
+/* ---- injected delays ------------------------------------------------------------------------------------------- */
 
-/* The GPU's global timer in nanoseconds; it does not depend on the SM clock. */
+/* Reads the GPU's global timer in nanoseconds; it does not depend on the SM clock. */
 static __device__ uint64_t nanoseconds()
 {
     uint64_t t;
@@ -371,9 +371,9 @@ static void cuda_graph_free(pb_graph *g)
     free(g);
 }
 
-/* Thread-local mode lets other threads allocate during a capture. If fn fails, the capture is still ended,
- * because the stream would stay in capture mode. The error that this leaves is cleared, so that the next
- * call does not report it. */
+/* Thread-local mode lets other threads allocate during a capture. The capture is ended even if fn fails,
+ * because the stream would otherwise stay in capture mode. The error that this leaves is cleared, so that
+ * no later call reports it. */
 static pb_status capture(pb_ctx *ctx, pb_fn fn, void *self, cudaGraph_t *graph)
 {
     PB_CUDA_TRY(cudaStreamBeginCapture(pb_cuda_stream(ctx), cudaStreamCaptureModeThreadLocal));

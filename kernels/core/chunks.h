@@ -8,7 +8,7 @@
 
 static inline size_t pb_chunks_workspace(int n) { return ((size_t)n + 1) * sizeof(size_t); }
 
-/* The tensor that chunk c < first[n] belongs to: the last i with first[i] <= c. */
+/* Returns the tensor that chunk c < first[n] belongs to: the last i with first[i] <= c. */
 static inline int pb_chunk_tensor(const size_t *first, int n, size_t c)
 {
     int lo = 0, hi = n;

@@ -2,6 +2,6 @@
 #ifndef PB_CLOCK_H
 #define PB_CLOCK_H
 
-/* Seconds since an arbitrary start. Monotonic: changes of the system time do not affect it. */
+/* Returns the seconds since an arbitrary start. The clock is monotonic: changes of the system time do not affect it. */
 double pb_clock_seconds(void);
 #endif

@@ -1,7 +1,7 @@
 /* ctx.h - a context says where work runs: it holds a backend, its stream, its scratch memory and its counters.
  *
- * All code above this file reaches a device through pb_ctx and the functions below. pb_ctx_open selects the backend. No
- * code outside a backend waits for a device. pb_sync and pb_download count as a host sync each (counts.waits). */
+ * All code above this file reaches a device through pb_ctx and the functions below; pb_ctx_open selects the backend.
+ * Only backends wait for a device. pb_sync and pb_download count as a host sync each (counts.waits). */
 #ifndef PB_CTX_H
 #define PB_CTX_H
 #include <stdbool.h>
@@ -44,11 +44,11 @@ typedef struct pb_backend {
     pb_status (*copy)(pb_ctx *ctx, void *to, const void *from, size_t bytes); /* from device memory to device memory */
     pb_status (*zero)(pb_ctx *ctx, void *dev, size_t bytes);
     pb_status (*sync)(pb_ctx *ctx);
-    pb_status (*mark)(pb_ctx *ctx, int slot);                             /* records a timestamp (on a GPU an event) in
-                                                                             stream order */
-    pb_status (*between)(pb_ctx *ctx, int from, int to, double *seconds); /* time from one slot to the other; call sync
-                                                                             first */
-    pb_status (*flush_cache)(pb_ctx *ctx);                                /* evicts the last-level cache */
+    /* Records a timestamp in stream order (on a GPU an event) in a slot. */
+    pb_status (*mark)(pb_ctx *ctx, int slot);
+    /* Returns the time from slot `from` to slot `to`. Call sync first. */
+    pb_status (*between)(pb_ctx *ctx, int from, int to, double *seconds);
+    pb_status (*flush_cache)(pb_ctx *ctx); /* evicts the last-level cache */
     /* Keeps the stream busy for that long. The first call may wait for the device, to measure its own overhead. */
     pb_status (*delay)(pb_ctx *ctx, double seconds);
     pb_status (*record)(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
@@ -71,7 +71,7 @@ struct pb_ctx {
     const pb_backend *be;
     pb_backend_id id;
     const char *impl;   /* only this implementation may run (tests, `bench --impl`); NULL: any */
-    const char *prefer; /* used for each op that has it and whose arguments it accepts; NULL: the first of the list */
+    const char *prefer; /* preferred where an op has it and it accepts the arguments; NULL: the first of the list */
     bool deterministic; /* never select an implementation whose `varies` is true */
     bool recording;     /* inside pb_record: waiting, allocating and host copies are refused */
     bool planning;      /* opened by pb_ctx_open_plan: nothing is computed */
@@ -105,10 +105,10 @@ pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out);
 void pb_release(pb_ctx *ctx, void *p); /* p may be NULL */
 /* Sets held_peak to the bytes held now. */
 void pb_held_reset(pb_ctx *ctx);
-/* Bytes of device memory that came into use since pb_ctx_open, as counted by the driver. Includes what libraries and
- * graphs allocate for themselves. EUNSUPPORTED: the backend has no such count. */
+/* Returns the device memory that came into use since pb_ctx_open, as the driver counts it, in bytes. It includes what
+ * libraries and graphs allocate for themselves. EUNSUPPORTED: the backend has no such count. */
 pb_status pb_device_used(pb_ctx *ctx, size_t *bytes);
-/* EUNSUPPORTED: the backend is not in this build, or describes no device. */
+/* Describes a device. EUNSUPPORTED: the backend is not in this build, or describes no device. */
 pb_status pb_backend_facts(pb_backend_id id, int device, pb_device_facts *out);
 /* Makes ctx->scratch at least `bytes` large; pb_op_run calls it with the workspace of the implementation. Inside a
  * recording it fails if the scratch would have to grow, so run an op once before you record it. Earlier scratch blocks
@@ -129,7 +129,7 @@ pb_status pb_zero(pb_ctx *ctx, void *dev, size_t bytes);
 /* Waits until all enqueued work has finished; counts as a host sync. Refused inside a recording. */
 pb_status pb_sync(pb_ctx *ctx);
 
-/* Call after a failure: does the device still take work? EDEVICE: the device is lost to this process, and
+/* Tells after a failure whether the device still takes work. EDEVICE: the device is lost to this process, and
  * every later call would fail too. pb_error() then says so and repeats the text of the first failure. With
  * PB_OK that text is unchanged. */
 pb_status pb_device_check(pb_ctx *ctx);

@@ -50,7 +50,7 @@ template <class T> __device__ static inline T pb_from_f32(float x);
 template <> __device__ inline float pb_from_f32<float>(float x) { return x; }
 template <> __device__ inline __nv_bfloat16 pb_from_f32<__nv_bfloat16>(float x) { return __float2bfloat16_rn(x); }
 
-/* 2^x to 2 ulp; 0 for -inf. */
+/* Computes 2^x to 2 ulp; -inf gives 0. */
 __device__ static inline float pb_exp2_fast(float x)
 {
     float r;
@@ -97,8 +97,8 @@ __device__ static inline float pb_warp_max(float x)
     for (int d = 16; d > 0; d >>= 1) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
     return x;
 }
-/* Sum over a CTA of THREADS threads (a multiple of 32); every thread gets it. `room` is [THREADS/32] floats of shared
- * memory, free for reuse after the call. */
+/* Returns the sum over a CTA of THREADS threads (a multiple of 32) to each of them. `room` is [THREADS/32] floats of
+ * shared memory, free for reuse after the call. */
 template <int THREADS> __device__ static inline float pb_block_sum(float x, float *room)
 {
     static_assert(THREADS % 32 == 0 && THREADS <= 1024, "whole warps");

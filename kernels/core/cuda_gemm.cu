@@ -40,7 +40,7 @@ template <> __device__ float element<nf4>(const operand &o, const float *level, 
     return pb_nf4_value_at(o.nf4, level, e);
 }
 
-/* Index of the matrix in its batch. A product with NF4 weights is never batched. */
+/* Returns the index of the matrix in its batch. A product with NF4 weights is never batched. */
 template <class B> __device__ size_t matrix_of() { return std::is_same<B, nf4>::value ? 0 : blockIdx.z; }
 
 /* Loads DEPTH terms from k0 on of TILE rows from i0 on into tile[k][i]; outside the operand it stores 0.

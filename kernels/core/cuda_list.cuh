@@ -4,7 +4,8 @@
 #define PB_CUDA_LIST_CUH
 #include "kernels/core/cuda.cuh"
 
-/* A window of 32 tensors, one per lane of a warp. Pieces must be looked up in ascending order. Initialise with {}. */
+/* The lookup state of a warp: a window of 32 tensors, one per lane. Pieces must be looked up in ascending
+ * order. Initialise with {}. */
 struct pb_list_cursor {
     int next;             /* the first tensor after the window */
     uint32_t first, upto; /* pieces of all tensors before this lane's tensor; the same plus its own pieces */

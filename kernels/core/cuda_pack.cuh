@@ -6,7 +6,7 @@
 
 __device__ static inline uint4 pb_load16(const void *p) { return *(const uint4 *)p; }
 __device__ static inline void pb_store16(void *p, uint4 x) { *(uint4 *)p = x; }
-/* Streaming store, for outputs that are much larger than L2 or not read soon. */
+/* Streaming store, for outputs that are much larger than L2 or that are not read soon. */
 __device__ static inline void pb_stream16(void *p, uint4 x) { __stcs((uint4 *)p, x); }
 
 __device__ static inline void pb_unpack(uint4 x, float (&out)[4])
@@ -68,9 +68,9 @@ template <class T> struct pb_unit<T, false> {
 static inline bool pb_aligned16(const void *p) { return (uintptr_t)p % 16 == 0; }
 static inline size_t pb_ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 
-/* The grid for rows of n units, one thread per unit column. A row is divided into `chunks` chunks of at most
- * 256 threads. CTA x works on chunk x % chunks of row group x / chunks, so each thread has independent loads
- * of several rows in flight. */
+/* The grid for elementwise kernels on rows of n units. A row is divided into `chunks` chunks of at most 256 units, one
+ * unit per thread. CTA x works on chunk x % chunks in each row of row group x / chunks, so that a thread has
+ * independent loads of several rows in flight. */
 typedef struct pb_tiles {
     unsigned threads, chunks;
 } pb_tiles;

@@ -57,14 +57,12 @@ static inline uint16_t pb_f32_to_bf16(float f)
 {
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
-    if (f != f)
-        return (uint16_t)((bits >> 16) | 0x40u); /* sets the quiet bit: truncation alone could turn a NaN into
-                                                            Inf */
+    if (f != f) return (uint16_t)((bits >> 16) | 0x40u); /* the quiet bit: truncation could give Inf */
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/* Reads element i of an array of type t in host memory as a double; pb_store writes one. pb_store rounds to nearest
- * even and truncates for integer types. Values that the type can hold are converted exactly. */
+/* pb_load returns element i of an array of type t in host memory as a double, and pb_store writes one. pb_store rounds
+ * to nearest even; for integer types it truncates. Values that the type can hold are converted exactly. */
 static inline double pb_load(const void *p, size_t i, pb_dtype t)
 {
     switch (t) {

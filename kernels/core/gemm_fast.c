@@ -150,8 +150,9 @@ static void multiply(const sink *s, const block *blk, const float *a, int i, int
 }
 
 static int draw(int *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
-/* The number of panels that a thread draws at a time. Several panels make the reads of stored rows long, and a panel of
- * the shared operand is fetched once for all of them. But about 8 draws per thread must remain, to balance the load. */
+/* Returns the number of panels that a thread draws at a time. Several panels make the reads of stored rows
+ * long, and a panel of the shared operand is fetched once for all of them. But about 8 draws per thread must
+ * remain, to balance the load. */
 static int panels_of_draw(const job *w, int panels, int most)
 {
     const int fair = panels / (8 * w->threads);

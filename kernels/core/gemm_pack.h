@@ -20,7 +20,7 @@ static inline source source_of(const pb_mat *m)
 
 /* ---- NF4 -------------------------------------------------------------------------------------- */
 
-/* n <= PB_VLEN values, from element e on; the other lanes are 0. */
+/* Loads n <= PB_VLEN values, from element e on; the other lanes are 0. */
 static inline vf nf4_fetch(const pb_mat *m, size_t e, int n)
 {
     const uint8_t *q = m->p;
@@ -34,7 +34,7 @@ static inline vf nf4_fetch(const pb_mat *m, size_t e, int n)
 
 /* ---- loading and transposing ------------------------------------------------------------------ */
 
-/* n <= PB_VLEN consecutive elements of a stored row; the other lanes are 0. */
+/* Loads n <= PB_VLEN consecutive elements of a stored row; the other lanes are 0. */
 PB_INLINE vf fetch(source s, const pb_mat *m, size_t row, size_t col, int n)
 {
     const size_t e = row * m->ld + col;

@@ -14,11 +14,9 @@ enum {
     PB_GEMM_KC = 768,                /* longest run of K between two updates of C */
     PB_GEMM_SHARED = 1 << 20,        /* floats of the shared block: fits the last-level cache */
     PB_GEMM_SHARED_SERIAL = 1 << 17, /* the same limit for a serial product: fits the L2 of one core */
-    PB_GEMM_TILE_BUFFER = 1 << 20,   /* floats of the f32 tile buffer, used while a bf16 C is summed over several blocks
-                                        of K */
+    PB_GEMM_TILE_BUFFER = 1 << 20,   /* floats of the f32 tile buffer for a bf16 C summed over several blocks of K */
     PB_GEMM_ROWS = 128,              /* most rows of A that a thread packs at a time */
-    PB_GEMM_COLS = 64,               /* most columns of B that a thread packs at a time; they are read once per panel of
-                                        A */
+    PB_GEMM_COLS = 64,               /* most columns of B that a thread packs at a time; read once per panel of A */
     PB_GEMM_ALIGN = 16               /* floats in a cache line */
 };
 
@@ -39,7 +37,7 @@ static inline int pb_gemm_cut(int n, size_t most, int unit)
     size_t parts = ((size_t)n + most - 1) / most, each = ((size_t)n + parts - 1) / parts;
     return (int)((each + unit - 1) / unit * unit);
 }
-/* Floats of a packed block. Panels may be padded by a vector in width and by a vector in length. */
+/* Returns the floats of a packed block. Panels may be padded by a vector in width and by a vector in length. */
 static inline size_t pb_gemm_packed(int width, int kc)
 {
     return pb_gemm_round(pb_gemm_round((size_t)width) * (size_t)kc + 2 * (size_t)width + 2 * PB_GEMM_ALIGN);

@@ -23,7 +23,8 @@ static inline pb_nf4_view pb_nf4_view_of(const void *q, const pb_nf4_scales *s)
     return v;
 }
 
-/* The scale (absmax) of block j. Product and sum are rounded separately, so they must not be fused into an FMA. */
+/* Returns the scale (absmax) of block j. Product and sum are rounded separately, so they must
+ * not be fused into an FMA. */
 __device__ static inline float pb_nf4_scale_at(const pb_nf4_scales &s, size_t j)
 {
     if (s.absmax) return s.absmax[j];
@@ -33,7 +34,8 @@ __device__ static inline int pb_nf4_code_at(const uint8_t *q, size_t e)
 {
     return e & 1 ? q[e / 2] & 15 : q[e / 2] >> 4;
 }
-/* Element e. `level` is a copy of the table in shared memory, where lanes can read different entries at once. */
+/* Returns element e. `level` is a copy of the table in shared memory, where lanes can read
+ * different entries at once. */
 __device__ static inline float pb_nf4_value_at(const pb_nf4_view &v, const float *level, size_t e)
 {
     return __fmul_rn(level[pb_nf4_code_at(v.q, e)], pb_nf4_scale_at(v.s, e >> v.shift));

@@ -9,7 +9,7 @@
 
 extern const float pb_nf4_level[16];
 
-/* The scale (absmax) of block j. bitsandbytes rounds after the product and after the sum; `volatile` keeps
+/* Returns the scale (absmax) of block j. bitsandbytes rounds after the product and after the sum; `volatile` keeps
  * compilers from fusing the two. */
 static inline float pb_nf4_scale(const pb_nf4_scales *s, size_t j)
 {
@@ -31,7 +31,7 @@ static inline float pb_nf4_value(const uint8_t *q, const pb_nf4_scales *s, size_
 #include <immintrin.h> /* a table look-up by a vector of indices has no portable form */
 #endif
 
-/* The levels of the PB_VLEN codes in q[0 .. PB_VLEN/2). After inlining, the table stays in registers. */
+/* Returns the levels of the PB_VLEN codes in q[0 .. PB_VLEN/2). After inlining, the table stays in registers. */
 static inline vf pb_nf4_levels(const uint8_t *q)
 {
 #if defined(__AVX512F__)

@@ -15,8 +15,7 @@ typedef struct pb_impl {
     pb_status (*run)(pb_ctx *ctx, const void *args);
     bool (*accepts)(const void *args);     /* NULL: takes every valid shape and dtype */
     size_t (*workspace)(const void *args); /* bytes of ctx->scratch that it needs; NULL: none */
-    bool (*available)(void);               /* NULL: runs on every machine; otherwise a check such as
-                                              pb_cpu_has_avx512 */
+    bool (*available)(void);               /* NULL: runs on every machine; else such as pb_cpu_has_avx512 */
     bool varies;                           /* not deterministic: two runs may differ in the last bits */
 } pb_impl;
 
@@ -38,7 +37,7 @@ typedef struct pb_op {
     const pb_dims *device_grid; /* further shapes for GPUs, too large for a CPU; NULL: none */
     size_t args_size;
     const pb_impl *impls[PB_NBACKENDS]; /* the preferred implementation first */
-    /* EINVAL: arguments that no implementation may take, such as a negative size, eps <= 0 or a NULL pointer. */
+    /* Fails with EINVAL on arguments that no implementation may take, such as a negative size, eps <= 0 or NULL. */
     pb_status (*check)(const void *args);
     /* Allocates the tensors of shape `dim` on the binder's device, seeds the inputs, poisons the
      * outputs, and fills *args. */
@@ -48,7 +47,7 @@ typedef struct pb_op {
      * receive a copy of its inputs. */
     pb_status (*prepare)(pb_ctx *cpu, const void *args);
     pb_cost (*cost)(const void *args);
-    double tol[PB_NFLOAT]; /* per dtype: limit on the relative L2 error of every output against ref; see pb_compare */
+    double tol[PB_NFLOAT]; /* per dtype: limit on the relative L2 error of every output against "ref"; see pb_compare */
     /* For a backward op: the forward op whose finite differences it must match. Tensors are matched by name: output y
      * of the forward op has the gradient dy, input x the gradient dx. */
     const struct pb_op *grad_of;
@@ -61,9 +60,10 @@ typedef struct pb_op {
  * applies PB_DEBUG. While a CPU graph is recorded, the call is added to the graph instead of being run. EINVAL: bad
  * arguments; EUNSUPPORTED: no implementation takes them. */
 pb_status pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args);
-/* The implementation that pb_op_run would select, or NULL. */
+/* Returns the implementation that pb_op_run would select, or NULL. */
 const pb_impl *pb_op_pick(const pb_ctx *ctx, const pb_op *op, const void *args);
-/* Runs `impl` without the checks and the selection of pb_op_run. The replay of a CPU graph calls it for each node. */
+/* Runs `impl` without the checks and the selection of pb_op_run. pb_op_run calls it, and so does the replay of a
+ * CPU graph for each node. */
 pb_status pb_impl_run(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const void *args);
 const pb_op *pb_op_find(const char *name);                    /* NULL: no op has this name */
 bool pb_impl_exists(pb_backend_id backend, const char *name); /* true if any op has an implementation of this name */

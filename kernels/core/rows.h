@@ -10,7 +10,7 @@
 
 enum { PB_DW_PARTS = 64 };
 
-/* Number of parts for `rows` rows: one per 32 rows, at least 1, at most PB_DW_PARTS. */
+/* Returns the number of parts for `rows` rows: one per 32 rows, at least 1, at most PB_DW_PARTS. */
 static inline int pb_dw_parts(size_t rows)
 {
     size_t parts = (rows + 31) / 32;
@@ -20,10 +20,10 @@ static inline size_t pb_dw_workspace(size_t rows, int D)
 {
     return (size_t)pb_dw_parts(rows) * (size_t)D * sizeof(float);
 }
-/* The first row of part i. Part i is the rows [first(i), first(i+1)). */
+/* Returns the first row of part i. Part i ends where part i + 1 begins. */
 static inline size_t pb_dw_first(size_t rows, int parts, int i) { return rows * (size_t)i / (size_t)parts; }
 
-/* sum[d] = the partial sums of column d, added in order; with `accumulate`, sum[d] += that. */
+/* Adds the partial sums of each column in order: sum[d] = their sum; with `accumulate`, sum[d] += their sum. */
 static inline void pb_dw_finish(float *sum, const float *parts, int n, int D, int accumulate)
 {
     enum { W = 256 }; /* columns per block, so that reads of `parts` are contiguous */

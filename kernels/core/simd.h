@@ -37,7 +37,8 @@ typedef uint16_t vh __attribute__((vector_size(PB_VLEN * 2), aligned(2), may_ali
 
 static inline vf vf_set(float x) { return x - (vf){0}; } /* x - 0 is x, also for -0; compiles to a broadcast */
 
-/* bf16 to f32, exactly. Uses intrinsics because gcc compiles __builtin_convertvector to six instructions here. */
+/* Converts bf16 to f32 exactly. Uses intrinsics because gcc compiles __builtin_convertvector
+ * to six instructions here. */
 static inline vf vf_widen(vh h)
 {
 #if defined(__AVX512F__)
@@ -57,7 +58,7 @@ static inline vf vf_load(const void *p, size_t i, pb_dtype t)
     return vf_widen(*(const vh *)((const uint16_t *)p + i));
 }
 
-/* The bf16 bits of each lane, in the low half of 32 bits; rounded to nearest even, NaN stays NaN. */
+/* Returns the bf16 bits of each lane in the low half of 32 bits: rounded to nearest even, NaN stays NaN. */
 static inline vu vf_bf16_bits(vf v)
 {
     vu bits = (vu)v, rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, quiet = (bits >> 16) | 0x40u;
@@ -70,7 +71,7 @@ static inline vu vf_bf16_bits(vf v)
 #endif
 }
 
-/* f32 to bf16, rounded to nearest even. */
+/* Converts f32 to bf16, rounding to nearest even. */
 static inline vh vf_narrow(vf v)
 {
 #if defined(__AVX512F__)
@@ -80,7 +81,7 @@ static inline vh vf_narrow(vf v)
 #endif
 }
 
-/* v rounded to the precision of type t. */
+/* Rounds v to the precision of type t. */
 static inline vf vf_round(vf v, pb_dtype t) { return t == PB_F32 ? v : (vf)(vf_bf16_bits(v) << 16); }
 
 static inline void vf_store(void *p, size_t i, pb_dtype t, vf v)
@@ -177,7 +178,7 @@ static inline float vf_sum(vf v)
     return s[0];
 }
 
-/* Lanes of a where all mask bits are set, lanes of b where none is. */
+/* Selects the lanes of a where all mask bits are set, and the lanes of b where no mask bit is. */
 static inline vf vf_select(vi mask, vf a, vf b)
 {
 #if defined(__AVX__) && !defined(__AVX512F__)
@@ -187,7 +188,7 @@ static inline vf vf_select(vi mask, vf a, vf b)
 #endif
 }
 
-/* Maximum and minimum per lane; if either is NaN, the lane of b. */
+/* Maximum and minimum per lane. If either lane is NaN, the result is the lane of b. */
 static inline vf vf_max(vf a, vf b)
 {
 #if defined(__AVX512F__)
@@ -221,8 +222,8 @@ static inline float vf_hmax(vf v)
     return m;
 }
 
-/* e^x to about 1 ulp: x = n ln2 + r; e^r = 1 + r + r^2 q(r), q of degree 4 (minimax, 3e-9); scaled by 2^n. x < -87.3
- * gives 0 (no denormals), x > 88.7 gives +Inf, NaN stays NaN. */
+/* Computes e^x to about 1 ulp: x = n ln2 + r; e^r = 1 + r + r^2 q(r), q of degree 4 (minimax, 3e-9); scaled by 2^n. x <
+ * -87.3 gives 0 (no denormals), x > 88.7 gives +Inf, NaN stays NaN. */
 static inline vf vf_exp(vf x)
 {
     vf y = vf_min(vf_set(89.0f), x);               /* clamped: r would be Inf - Inf = NaN */
@@ -249,8 +250,8 @@ static inline vf vf_exp(vf x)
 #endif
 }
 
-/* e^x for x <= 0, as in a softmax after its maximum is subtracted; two thirds of the instructions of vf_exp. The
- * relative error is 1.5e-7 + 2e-8 |x|, or 1e-7 (1 + |x|) without FMA. x < -87 gives 0, NaN stays NaN. */
+/* Computes e^x for x <= 0, as in a softmax after its maximum is subtracted, in two thirds of the instructions of
+ * vf_exp. The relative error is 1.5e-7 + 2e-8 |x|, or 1e-7 (1 + |x|) without FMA. x < -87 gives 0, NaN stays NaN. */
 static inline vf vf_exp_neg(vf x)
 {
     vf t = x * 1.44269504088896341f + 12582912.0f;
@@ -271,7 +272,7 @@ static inline vf vf_exp_neg(vf x)
 #endif
 }
 
-/* Square root, correctly rounded. */
+/* Computes the square root, correctly rounded. */
 static inline vf vf_sqrt(vf x)
 {
 #if defined(__AVX512F__)
@@ -286,6 +287,6 @@ static inline vf vf_sqrt(vf x)
 #endif
 }
 
-/* 1/(1+e^-x), finite for every finite x. */
+/* Computes 1/(1+e^-x); finite for every finite x. */
 static inline vf vf_sigmoid(vf x) { return 1.0f / (1.0f + vf_exp(-x)); }
 #endif

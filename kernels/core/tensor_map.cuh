@@ -14,8 +14,7 @@ static inline pb_status tensor_map(CUtensorMap *out, const void *p, size_t ld, i
                                const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
                                CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
     const cuuint64_t dim[4] = {(cuuint64_t)D, (cuuint64_t)heads, (cuuint64_t)S, (cuuint64_t)B};
-    const cuuint64_t stride[3] = {(cuuint64_t)D * 2, (cuuint64_t)ld * 2, (cuuint64_t)ld * S * 2}; /* bytes, dimensions
-                                                                                                     1..3 */
+    const cuuint64_t stride[3] = {(cuuint64_t)D * 2, (cuuint64_t)ld * 2, (cuuint64_t)ld * S * 2}; /* bytes; dim 1..3 */
     const cuuint32_t box[4] = {64, 1, (cuuint32_t)rows, 1}, step[4] = {1, 1, 1, 1};
     void *encode = NULL;
     cudaDriverEntryPointQueryResult found;

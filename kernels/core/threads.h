@@ -5,8 +5,8 @@
 
 #include "kernels/core/ctx.h"
 
-/* The scratch begins with `shared` floats; each thread needs `each` floats after them. Returns how many threads fit, at
- * most omp_get_max_threads(). each = 0: no limit. */
+/* Returns how many threads fit the scratch memory, at most omp_get_max_threads(). The scratch memory begins with
+ * `shared` floats; after them each thread needs `each` floats. each = 0: no limit. */
 static inline int pb_threads_for(const pb_ctx *ctx, size_t shared, size_t each)
 {
     const size_t most = (size_t)omp_get_max_threads();

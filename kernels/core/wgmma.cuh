@@ -1,5 +1,5 @@
 /* wgmma.cuh - instructions of sm_90a: matrix products of a warpgroup (wgmma), TMA copies, the mbarriers on which these
- * copies complete, and moving registers between warpgroups.
+ * copies complete, and redistribution of registers between warpgroups.
  *
  * A tile in shared memory is one or two halves of [rows][64] bf16; a row is 128 bytes. TMA and wgmma both use the
  * 128-byte swizzle: 16-byte chunk c of row r is stored at chunk c ^ r%8. Halves begin at multiples of 1024 bytes.
@@ -136,7 +136,7 @@ __device__ static inline void store_operand(__nv_bfloat16 *tile, const uint32_t 
                  : "memory");
 }
 
-/* The number of this thread's warpgroup. The shuffle tells the compiler that it is uniform in a warp. */
+/* Returns the number of this thread's warpgroup. The shuffle tells the compiler that it is uniform in a warp. */
 __device__ static inline int warpgroup(void) { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0); }
 
 /* ---- mbarriers and named barriers -------------------------------------------------------------------------------- */
@@ -145,7 +145,8 @@ __device__ static inline void barrier_init(uint64_t *b, int arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(b)), "r"(arrivals) : "memory");
 }
-/* The thread that initialised the mbarriers calls it after the last one; a __syncthreads must follow. */
+/* Makes the initialised mbarriers visible to TMA. The thread that initialised them calls it; a
+ * __syncthreads must follow. */
 __device__ static inline void barrier_inits_done(void)
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -208,7 +209,7 @@ __device__ static inline void named_arrive(int id, int threads)
 /* Proxy fence: orders this thread's earlier ordinary memory accesses before later TMA copies and wgmma. If another
  * thread starts those, a barrier must follow the fence. */
 __device__ static inline void fence_async(void) { asm volatile("fence.proxy.async;" ::: "memory"); }
-/* fence_async for this CTA's shared memory only: it does not wait for accesses to global memory. */
+/* Like fence_async, for this CTA's shared memory only: it does not wait for accesses to global memory. */
 __device__ static inline void fence_async_shared(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ static inline void tensor_map_prefetch(const CUtensorMap *map)
@@ -235,8 +236,8 @@ __device__ static inline void tensor_load_to(uint32_t blocks, void *dst, const C
                  "h"((unsigned short)blocks)
                  : "memory");
 }
-/* TMA copies of contiguous bytes, a multiple of 16: bulk_load from global to shared memory, bulk_store from shared to
- * global memory; bulk_add adds f32 values to global memory. */
+/* Start TMA copies of contiguous bytes, a multiple of 16: bulk_load from global to shared memory, bulk_store from
+ * shared to global memory; bulk_add adds f32 values to global memory. */
 __device__ static inline void bulk_load(void *dst, const void *src, uint64_t *full, uint32_t bytes)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -282,14 +283,14 @@ __device__ static inline void turn_pass(int *counter)
 
 /* ---- clusters ------------------------------------------------------------------------------------------------ */
 
-/* The rank of this CTA in its cluster; 0 in a launch without clusters. */
+/* Returns the rank of this CTA in its cluster; 0 in a launch without clusters. */
 __device__ static inline int cluster_rank(void)
 {
     uint32_t r;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
     return (int)r;
 }
-/* Barrier of all threads of the cluster. Each CTA then sees what the others wrote to their shared memory before. */
+/* Waits for all threads of the cluster. Each CTA then sees what the others wrote to their shared memory before. */
 __device__ static inline void cluster_sync(void)
 {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
@@ -326,8 +327,8 @@ template <int N> __device__ static inline void registers_more(void)
 
 /* ---- persistent kernels --------------------------------------------------------------------------------------- */
 
-/* Snake order: the tile that this CTA takes after tile t. A round deals gridDim.x tiles, alternately forwards and
- * backwards. The result may be past the last tile. */
+/* Returns, in snake order, the tile that this CTA takes after tile t. A round deals gridDim.x tiles, alternately
+ * forwards and backwards. The result may be past the last tile. */
 __device__ static inline int next_tile(int t)
 {
     const int blocks = (int)gridDim.x;
