@@ -9,7 +9,7 @@
 
 /* ---- reference ------------------------------------------------------------------------------ */
 
-/* The gradient scale s of an entry (see adamw.h). */
+/* Returns the factor s of an entry's gradients (see adamw.h). */
 static double scale_of(const pb_adamw_step_args *a, const pb_adamw_entry *e)
 {
     if (e->clip < 0) return a->loss_scale ? 1 / (double)a->loss_scale[0] : 1;

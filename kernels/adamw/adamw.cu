@@ -13,7 +13,7 @@
 
 enum { THREADS = 256, CHUNK = 16 * THREADS, BLOCKS = 4 }; /* BLOCKS: CTAs per SM */
 
-/* Coefficients in the scratch memory. */
+/* The coefficients that adamw_begin writes to the scratch memory for adamw_update. */
 struct shared_coefs {
     double lr;
     float rate;    /* lr / (1 - b1^t) */
@@ -85,7 +85,7 @@ __device__ static inline void update_quad(const pb_adamw_entry &e, float *p, siz
     else *(uint2 *)((__nv_bfloat16 *)e.w + i) = make_uint2(pb_pack_pair(x.x, x.y), pb_pack_pair(x.z, x.w));
 }
 
-/* The gradient scale s of an entry (see adamw.h). */
+/* Returns the factor s of an entry's gradients (see adamw.h). */
 __device__ static inline float scale_of(const pb_adamw_step_args &a, const pb_adamw_entry &e)
 {
     if (e.clip < 0) return a.loss_scale ? 1 / a.loss_scale[0] : 1;

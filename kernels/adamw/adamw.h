@@ -24,7 +24,7 @@ extern "C" {
 
 typedef struct pb_adamw_entry {
     void *w;           /* [n] dtype, read and written */
-    float *master;     /* [n] f32, or NULL: then dtype is f32 */
+    float *master;     /* [n] f32 master weights; NULL, with dtype f32 only: p is w */
     const float *grad; /* [n] */
     float *m, *v;      /* [n] */
     size_t n;

@@ -19,7 +19,7 @@ typedef struct coefs {
     float eps;
 } coefs;
 
-/* The gradient scale s of an entry (see adamw.h). */
+/* Returns the factor s of an entry's gradients (see adamw.h). */
 static inline float scale_of(const pb_adamw_step_args *a, const pb_adamw_entry *e)
 {
     if (e->clip < 0) return a->loss_scale ? 1 / a->loss_scale[0] : 1;
