@@ -111,7 +111,7 @@ static pb_status sqsum_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* The loss scale for axis c: present if c is 2. */
+/* Binds the loss scale if axis c is 2. */
 static const float *bind_loss_scale(pb_binder *b, int c)
 {
     const float scale = 48;

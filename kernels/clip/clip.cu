@@ -11,7 +11,7 @@
 
 enum { THREADS = 256, LOADS = 8, REDUCERS = 1024 };
 
-/* pb_clip_slots and pb_clip_run for device code. */
+/* slots_of and run_of compute pb_clip_slots and pb_clip_run (clip.h) in device code. */
 __device__ static inline int slots_of(size_t n)
 {
     const size_t s = (n + 1023) / 1024;
@@ -19,9 +19,8 @@ __device__ static inline int slots_of(size_t n)
 }
 __device__ static inline size_t run_of(size_t n, int slots)
 {
-    const size_t run = slots == 256 ? (n + 255) / 256 : ((uint32_t)n + slots - 1) / slots; /* n fits 32 bits if slots <
-                                                                                              256; a 64-bit division is
-                                                                                              slow */
+    /* If there are fewer than 256 slots, n fits 32 bits. A 64-bit division is slow. */
+    const size_t run = slots == 256 ? (n + 255) / 256 : ((uint32_t)n + slots - 1) / slots;
     return (run + 63) / 64 * 64;
 }
 
@@ -39,7 +38,7 @@ __device__ static inline range slot_range(size_t n, size_t slot)
 
 __device__ static inline float square(float4 v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
 
-/* Sum of squares of x[first..end); every thread of the CTA gets it. first is a multiple of 64. */
+/* Returns the sum of squares of x[first..end) to every thread of the CTA. first is a multiple of 64. */
 __device__ static float sum_range(const float *x, range r, float *room)
 {
     const bool quads = (uintptr_t)x % 16 == 0;
@@ -166,7 +165,7 @@ __global__ static void __launch_bounds__(THREADS) clip_list_scale(pb_clip_multi_
 
 /* ---- launchers -------------------------------------------------------------------------------------------------- */
 
-/* Size of a persistent grid: four CTAs per SM, at most `work`. */
+/* Returns the size of a persistent grid: four CTAs per SM, at most `work`. */
 static unsigned standing(const pb_ctx *ctx, size_t work)
 {
     const size_t most = 4 * (size_t)pb_cuda_device_of(ctx)->sms;

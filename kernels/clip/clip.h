@@ -29,14 +29,15 @@ typedef struct pb_clip_state {
     float unused;
 } pb_clip_state;
 
-/* The number of slots (partial sums) of a buffer of n elements: min(256, ceil(n/1024)); 0 for an empty buffer. */
+/* Returns the number of slots (partial sums) of a buffer of n elements: min(256,
+ * ceil(n/1024)); 0 for an empty buffer. */
 static inline int pb_clip_slots(size_t n)
 {
     size_t s = (n + 1023) / 1024;
     return (int)(s < 256 ? s : 256);
 }
 
-/* Elements per slot: slot i sums elements min(n, i*run) to min(n, (i+1)*run). Rounded up to whole cache lines. */
+/* Returns the elements per slot, whole cache lines: slot i sums elements min(n, i*run) to min(n, (i+1)*run). */
 static inline size_t pb_clip_run(size_t n)
 {
     size_t slots = pb_clip_slots(n), run = slots ? (n + slots - 1) / slots : 0;
