@@ -77,8 +77,7 @@ static void norm_reads_the_rounded_sum(void **state)
     float w[D], rstd[T];
     for (size_t i = 0; i < N; i++) {
         x[i] = pb_f32_to_bf16((float)(1 + pb_uniform(1, i)));
-        r[i] = pb_f32_to_bf16(i % 3 ? 0x1p-8f : (float)pb_uniform(2, i)); /* a tie: half a unit in the last place of
-                                                                             x */
+        r[i] = pb_f32_to_bf16(i % 3 ? 0x1p-8f : (float)pb_uniform(2, i)); /* a tie: half an ulp of x */
     }
     fill(w, D, 3);
     CHECK_OK(pb_addnorm_fwd(
