@@ -5,9 +5,9 @@
  *
  * Backward: deterministic, without atomic additions. CTA b owns the table rows v with v % blocks == b; neighbouring ids
  * have similar frequency, so the load is balanced. Each CTA
- *     1. reads all ids, window by window (they come from L2), and keeps the tokens whose row it owns, the hits;
+ *     1. reads all ids, window by window (they come from L2), and keeps the hits, the tokens whose row it owns;
  *     2. sorts the hits of a window by row, and by t within a row;
- *     3. adds their dy in this order: a thread owns columns and has LOADS tokens in flight;
+ *     3. adds their dy in this order: a thread owns columns and has BWD_LOADS tokens in flight;
  *     4. at the end clears its rows that no token hit, unless it accumulates.
  * Limited by memory: De + 4D bytes per hit (and 4D more with accumulate), and 4D per row that is only cleared. */
 #include "kernels/core/cuda_pack.cuh"
@@ -113,7 +113,7 @@ __device__ static int find_hits(hits *s, const int32_t *ids, int n, int V, uint3
     return all;
 }
 
-/* Rank sort: the position of a hit in `order` is the number of hits that precede it by (row, t). */
+/* Sorts the hits by rank: the position of a hit in `order` is the number of hits that precede it by (row, t). */
 __device__ static void sort_hits(hits *s, int n)
 {
     for (int i = threadIdx.x; i < n; i += blockDim.x) {

@@ -64,7 +64,7 @@ PB_INLINE void add_row(float *to, const void *dy, size_t row, int D, const float
     if (d < D) vf_put(to, d, PB_F32, vf_get(to, d, PB_F32, D - d) + vf_get(dy, row + d, t, D - d), D - d);
 }
 
-/* The first token from t on whose table row this thread owns; T if no further token has one. */
+/* Returns the first token from t on whose table row this thread owns; T if no further token has one. */
 static inline int next_mine(const pb_embedding_bwd_args *a, int t, int threads, int me)
 {
     while (t < a->T && !(inside(a->ids[t], a->V) && a->ids[t] % threads == me)) t++;
