@@ -86,9 +86,8 @@ bool quads_fit(const pb_scatter_add_args *a)
 
 unsigned blocks_for(const pb_ctx *ctx, size_t work, int each)
 {
-    const size_t want = (work + each - 1) / each, most = (size_t)pb_cuda_device_of(ctx)->sms * 4; /* at most four CTAs
-                                                                                                     per SM: all are
-                                                                                                     resident */
+    /* At most four CTAs per SM, so that all are resident. */
+    const size_t want = (work + each - 1) / each, most = (size_t)pb_cuda_device_of(ctx)->sms * 4;
     return (unsigned)(want < most ? want : most);
 }
 
