@@ -26,8 +26,8 @@ template <class T> struct xent {
     int V;
 };
 
-/* sum of exp(x - max). The empty sum is {-FLT_MAX, 0} and not {-Inf, 0}, so that a logit of -Inf adds exp(-Inf) =
- * 0. NaN propagates to sum. */
+/* sum of exp(x - max). The empty sum is {-FLT_MAX, 0} and not {-Inf, 0}, so that a logit of -Inf adds
+ * exp(-Inf) = 0. NaN propagates to sum. */
 struct row_sum {
     float max;
     double sum;
@@ -318,7 +318,7 @@ template <class T, bool GRAD> static pb_status launch_rows(pb_ctx *ctx, const pb
     return pb_cuda_launched(ctx, "xent_rows");
 }
 
-/* The fewest CTAs whose shared memory holds a row; 0: a row does not fit. */
+/* Returns the fewest CTAs whose shared memory holds a row; 0: a row does not fit. */
 static int blocks_for(const pb_xent_bwd_args *a)
 {
     const size_t bytes = a->V * pb_dtype_size(a->dtype);
@@ -327,7 +327,7 @@ static int blocks_for(const pb_xent_bwd_args *a)
     return 0;
 }
 
-/* The number of CTAs per row: with few rows more than needed, so that every SM gets work. */
+/* Returns the number of CTAs per row: blocks_for(), doubled while the grid would have at most one CTA per SM. */
 static int blocks_of(const pb_ctx *ctx, const pb_xent_bwd_args *a)
 {
     int c = blocks_for(a);

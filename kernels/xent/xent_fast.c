@@ -37,8 +37,8 @@ PB_INLINE float chunk_max(const void *x, size_t i, size_t end, pb_dtype t)
     return vf_hmax(vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3])));
 }
 
-/* The maximum starts at -FLT_MAX and not at -Inf, so that a chunk of only -Inf adds exp(-Inf) =
- * 0. NaN propagates to sum. */
+/* The maximum starts at -FLT_MAX and not at -Inf, so that a chunk of only -Inf adds
+ * exp(-Inf) = 0. NaN propagates to sum. */
 PB_INLINE row_sum sum_row(const void *logits, size_t row, size_t V, pb_dtype t)
 {
     float max = -FLT_MAX;
