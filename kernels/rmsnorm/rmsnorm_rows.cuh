@@ -50,7 +50,7 @@ template <class T> struct norm_bwd {
 
 enum { NORM_BLOCK = 128, NORM_VECTORS = 4, NORM_PARTS = 1024, NORM_COLUMNS = 32, NORM_AHEAD = 12 };
 
-/* Bytes for the partial sums of dw: at most NORM_PARTS rows of D. */
+/* Returns the bytes for the partial sums of dw: at most NORM_PARTS rows of D floats. */
 static inline size_t norm_bwd_workspace(size_t rows, int D)
 {
     return (rows < (size_t)NORM_PARTS ? rows : (size_t)NORM_PARTS) * D * sizeof(float);
@@ -80,8 +80,8 @@ __device__ static inline size_t norm_row_at(size_t r, int G, int D, size_t ld)
     return token * ld + (r - token * G) * D;
 }
 
-/* Sum over the group, returned to each of its threads. All threads of the CTA must call it. room: one float per warp of
- * the CTA; it may be overwritten only after another barrier. */
+/* Returns the sum over the group to each of its threads. All threads of the CTA must call it. room: one float per warp
+ * of the CTA; it may be overwritten only after another barrier. */
 __device__ static inline float norm_group_sum(float x, int group, float *room)
 {
     for (int d = group < 32 ? group / 2 : 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);

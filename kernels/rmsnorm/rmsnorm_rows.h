@@ -10,7 +10,7 @@
 
 static inline void *pb_at(const void *p, size_t i, pb_dtype t) { return (unsigned char *)p + i * pb_dtype_size(t); }
 
-/* Elements d .. d+n-1 of the weights; ones if w is NULL. */
+/* Returns elements d .. d+n-1 of the weights; ones if w is NULL. */
 PB_INLINE vf norm_weight(const float *w, int d, int n) { return w ? vf_get(w, d, PB_F32, n) : vf_set(1); }
 
 typedef struct norm_fwd_row {
@@ -22,7 +22,7 @@ typedef struct norm_fwd_row {
     bool stream_h, stream_y;
 } norm_fwd_row;
 
-/* x + r, rounded to dtype, so that forward and backward pass use the same numbers. */
+/* Returns x + r, rounded to dtype, so that forward and backward pass use the same numbers. */
 PB_INLINE vf norm_input(const norm_fwd_row *a, int d, int n, pb_dtype t)
 {
     vf x = vf_get(a->x, d, t, n);
