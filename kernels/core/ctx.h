@@ -31,8 +31,8 @@ typedef struct pb_device_facts {
     size_t memory, l2;                /* bytes */
 } pb_device_facts;
 
-/* The functions that a backend implements: pb_backend_cpu, pb_backend_cuda and the plan backend. Do not call them
- * directly: the pb_* functions below also count, apply PB_DEBUG and refuse what a graph cannot record. */
+/* The functions that a backend implements: pb_backend_cpu, pb_backend_cuda and the plan backend. Where a pb_* function
+ * below does the same, call that: it also counts, applies PB_DEBUG and refuses what a graph cannot record. */
 typedef struct pb_backend {
     const char *name;
     pb_status (*open)(pb_ctx *ctx, int device);
@@ -74,7 +74,7 @@ struct pb_ctx {
     const char *prefer; /* preferred where an op has it and it accepts the arguments; NULL: the first of the list */
     bool deterministic; /* never select an implementation whose `varies` is true */
     bool recording;     /* inside pb_record: waiting, allocating and host copies are refused */
-    bool planning;      /* opened by pb_ctx_open_plan: nothing is computed */
+    bool planning;      /* ops are checked and get their scratch, but do not run (see pb_ctx_open_plan) */
     void *recorder;     /* while recording: state of the backend */
     void *stream;       /* a cudaStream_t; NULL on the CPU */
     void *scratch;      /* workspace of the op that is running; see pb_ctx_reserve */
@@ -138,7 +138,7 @@ pb_status pb_device_check(pb_ctx *ctx);
  * these arguments must stay valid as long as the graph is used. If fn fails, ctx stays usable and *out is unchanged.
  * EUNSUPPORTED, with the reason: fn did something that cannot be recorded. */
 pb_status pb_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
-pb_status pb_replay(pb_ctx *ctx, void *graph); /* a pb_fn, so `graph` is a pb_graph * */
+pb_status pb_replay(pb_ctx *ctx, void *graph); /* a pb_fn; `graph` is a pb_graph * */
 size_t pb_graph_nodes(pb_ctx *ctx, const pb_graph *graph);
 void pb_graph_free(pb_ctx *ctx, pb_graph *graph); /* graph may be NULL */
 #ifdef __cplusplus
