@@ -1,4 +1,4 @@
-/* adamw.c - the optimiser step: the reference in double precision, and the descriptor. */
+/* adamw.c - the AdamW step: the reference in double precision, and the description of the op. */
 #include "kernels/adamw/adamw.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 
 /* ---- reference ------------------------------------------------------------------------------ */
 
-/* What an entry's gradients are multiplied by. */
+/* Returns the factor s of an entry's gradients (see adamw.h). */
 static double scale_of(const pb_adamw_step_args *a, const pb_adamw_entry *e)
 {
     if (e->clip < 0) return a->loss_scale ? 1 / (double)a->loss_scale[0] : 1;
@@ -57,8 +57,13 @@ const pb_impl pb_adamw_step_cpu[] = {PB_FAST_IMPLS(pb_adamw_step, .workspace = s
 
 /* ---- descriptor ------------------------------------------------------------------------------- */
 
-/* N tensors, the first of S*D elements; b: bf16 weights with masters; g: scale_gradients; c: clip states,
- * 2: the second one says skip, 3: none, but a loss scale, 4: as 1, but the loss is infinite; t: completed steps. */
+/* The axes:
+ *     N     number of tensors; the first has S*D elements
+ *     b     1: bf16 weights with f32 masters
+ *     g     scale_gradients
+ *     c     0: no clip states, no loss; 1: clip states; 2: clip states, the second says skip; 3: no clip states, but a
+ *           loss scale; 4: clip states, and the loss is infinite
+ *     t     completed steps */
 static const pb_dims edge[] = {
     {3, 1, 7, 1, 1, 1, 0},       {3, 1, 7, 0, 0, 0, 0},
     {1, 1, 1, 0, 1, 1, 3},       {2, 5, 40, 0, 0, 1, 9},
@@ -80,7 +85,7 @@ static pb_status step_check(const void *args)
     return PB_OK;
 }
 
-/* Tensor i of the list. Odd ones do not decay and are not clipped; the second one is empty. */
+/* Tensor i of the list. Tensors with odd i have no weight decay and are not clipped; tensor 1 is empty. */
 static pb_adamw_entry bind_entry(pb_binder *b, int i, size_t n, bool bf16, bool clipped)
 {
     enum { MAX = 4 };
@@ -131,7 +136,8 @@ static pb_status step_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Read w, grad, m, v and write w, m, v, all f32 (bf16 weights with their master: 30 bytes, not 28). */
+/* f32: reads w, grad, m, v and writes w, m, v. bf16 weights with f32 masters take 30 bytes
+ * per element instead of 28. */
 static pb_cost step_cost(const void *args)
 {
     const double n = (double)((const pb_adamw_step_args *)args)->elements;

@@ -1,18 +1,19 @@
-/* adamw.cu - the optimiser step on a GPU, every tensor in one launch, after one of a single warp that looks at the
- * clip states, advances the step and leaves what all elements share in the scratch: the state may not change while
- * blocks still read it.
+/* adamw.cu - the AdamW step on a GPU in two kernel launches. The first, of one warp, checks the clip states and
+ * the loss, increments the step number, and writes the coefficients that all tensors share to the scratch
+ * memory. It is a launch of its own because the state must not change while CTAs of the update still read it.
+ * The second updates all tensors.
  *
- * The tensors are cut into chunks; standing blocks take every n-th of them. A thread has four independent 16-byte
- * loads in flight. Bound: memory, 28 bytes an element (bf16 with master: 30). */
+ * The tensors are divided into chunks. Persistent grid: each CTA takes every n-th chunk. A thread has four independent
+ * 16-byte loads in flight. Limited by memory: 28 bytes per element, 30 for bf16 weights with f32 masters. */
 #include <math.h>
 
 #include "kernels/adamw/adamw.h"
 #include "kernels/core/cuda_list.cuh"
 #include "kernels/core/cuda_pack.cuh"
 
-enum { THREADS = 256, CHUNK = 16 * THREADS, BLOCKS = 4 }; /* BLOCKS: on a multiprocessor */
+enum { THREADS = 256, CHUNK = 16 * THREADS, BLOCKS = 4 }; /* BLOCKS: CTAs per SM */
 
-/* In the scratch. */
+/* The coefficients that adamw_begin writes to the scratch memory for adamw_update. */
 struct shared_coefs {
     double lr;
     float rate;    /* lr / (1 - b1^t) */
@@ -37,13 +38,14 @@ __global__ static void __launch_bounds__(32) adamw_begin(pb_adamw_step_args a, s
     c->unbias2 = (float)(1 / sqrt(1 - pow((double)a.beta2, t)));
 }
 
-/* Kernel arguments, so that what only depends on the call stays in the constant bank and takes no registers. */
+/* Passed as a kernel argument, so that values which are constant for a call stay in constant
+ * memory and need no registers. */
 struct step_call {
     pb_adamw_step_args a;
     float one_b1, one_b2; /* 1 - beta, rounded once */
 };
 
-/* What is the same for every element of a tensor. */
+/* Values that all elements of a tensor share. */
 struct coefs {
     float scale, keep, rate, unbias2;
 };
@@ -69,7 +71,7 @@ __device__ static inline void update_one(const pb_adamw_entry &e, float *p, size
     if (e.master) round_to(e, i, p[i]);
 }
 
-/* Four elements of a tensor whose arrays are all aligned to 16 bytes; i is a multiple of 4. */
+/* Updates four elements, from i (a multiple of 4) on. All arrays of the tensor are aligned to 16 bytes. */
 __device__ static inline void update_quad(const pb_adamw_entry &e, float *p, size_t i, const step_call &s,
                                           const coefs &c)
 {
@@ -83,7 +85,7 @@ __device__ static inline void update_quad(const pb_adamw_entry &e, float *p, siz
     else *(uint2 *)((__nv_bfloat16 *)e.w + i) = make_uint2(pb_pack_pair(x.x, x.y), pb_pack_pair(x.z, x.w));
 }
 
-/* What an entry's gradients are multiplied by. */
+/* Returns the factor s of an entry's gradients (see adamw.h). */
 __device__ static inline float scale_of(const pb_adamw_step_args &a, const pb_adamw_entry &e)
 {
     if (e.clip < 0) return a.loss_scale ? 1 / a.loss_scale[0] : 1;

@@ -1,15 +1,19 @@
-/* adamw.h - one optimiser step over every trainable tensor in one call.
+/* adamw.h - one AdamW step over all trainable tensors in one call.
  *
  *     g = s grad     m = b1 m + (1-b1) g     v = b2 v + (1-b2) g^2
  *     p = p - lr (wd p + (m/(1-b1^t)) / (sqrt(v/(1-b2^t)) + eps))
  *
- * Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2, as torch.optim.AdamW computes it (eps
- * outside the root, decay decoupled). s is the entry's clip scale when `scale_gradients`, else 1; of an entry without
- * a clip state it is 1/loss_scale, which every clip state's scale holds already. The
- * step number t, lr and loss_scale live in device memory, so that a recorded graph follows the schedule: the call
- * advances state->step itself, and when any of the clip states says skip, or the loss is not finite,
- * it changes nothing but state->skipped. Moments and master weights are f32; with dtype bf16 a tensor's p is its f32
- * master, and w receives it rounded; with f32, master is NULL and p is w. */
+ * Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2, as torch.optim.AdamW computes it: eps is outside the root,
+ * and weight decay is decoupled.
+ *
+ * The gradient scale s of a tensor without a clip state is 1/loss_scale. With a clip state it is the state's scale if
+ * `scale_gradients`, else 1; the clip state already includes the loss scale.
+ *
+ * The step number t, lr and loss_scale are in device memory, so that a recorded graph follows the schedule. The call
+ * increments state->step. If a clip state has `skip` set, or the loss is not finite, it only increments state->skipped.
+ *
+ * Moments and master weights are f32. With dtype bf16, p is the f32 master and w receives p rounded to bf16. With dtype
+ * f32, master may be NULL, and p is then w. */
 #ifndef PB_ADAMW_H
 #define PB_ADAMW_H
 #include "kernels/core/op.h"
@@ -20,19 +24,19 @@ extern "C" {
 
 typedef struct pb_adamw_entry {
     void *w;           /* [n] dtype, read and written */
-    float *master;     /* [n] f32, or NULL when dtype is f32 */
+    float *master;     /* [n] f32 master weights; NULL, with dtype f32 only: p is w */
     const float *grad; /* [n] */
     float *m, *v;      /* [n] */
     size_t n;
     pb_dtype dtype;
-    int clip;    /* index of its pb_clip_state, or -1: not scaled */
-    float decay; /* wd of this tensor: 0 for norms and biases */
+    int clip;    /* index of the tensor's pb_clip_state; -1: not clipped, only divided by the loss scale */
+    float decay; /* weight decay wd of this tensor: 0 for norms and biases */
 } pb_adamw_entry;
 
 typedef struct pb_adamw_state {
     float lr;
     int32_t step;    /* completed steps */
-    int32_t skipped; /* steps not taken because a norm or the loss was not finite */
+    int32_t skipped; /* steps skipped because a norm or the loss was not finite */
     int32_t unused;
 } pb_adamw_state;
 
@@ -41,10 +45,10 @@ typedef struct pb_adamw_step_args {
     const pb_clip_state *clip;  /* [nclip], or NULL */
     pb_adamw_state *state;      /* [1], read and written */
     const float *loss_scale;    /* [1], or NULL: 1 */
-    const float *loss;          /* [1], or NULL: a loss that is not finite skips the step, as a clip state does */
-    size_t elements;            /* in all entries: what the cost is reckoned from, nothing else */
+    const float *loss;          /* [1]; the step is skipped if it is not finite; NULL: not checked */
+    size_t elements;            /* elements of all entries; used for the op's cost only */
     int n, nclip;
-    bool scale_gradients; /* gradients were not scaled in place: multiply by clip[].scale here */
+    bool scale_gradients; /* true: multiply gradients by clip[].scale here; false: they were scaled in place */
     float beta1, beta2, eps;
 } pb_adamw_step_args;
 

@@ -1,5 +1,5 @@
-/* adamw_fast.c - the optimiser step with vectors: all tensors are cut into chunks, and threads take chunks
- * as they come. Bound: memory, 28 bytes an element in f32. */
+/* adamw_fast.c - the vectorised AdamW step: all tensors are divided into chunks, which threads take dynamically.
+ * Limited by memory: 28 bytes per element in f32. */
 #include <math.h>
 
 #include "kernels/adamw/adamw.h"
@@ -8,9 +8,9 @@
 #include "kernels/core/cpu.h"
 #include "kernels/core/simd.h"
 
-enum { CHUNK = 16384 }; /* elements: long enough for the prefetchers, short enough to share out evenly */
+enum { CHUNK = 16384 }; /* elements: long enough for the prefetchers, short enough to balance the load */
 
-/* What is the same for every element of a tensor. */
+/* Values that all elements of a tensor share. */
 typedef struct coefs {
     float b1, one_b1, b2, one_b2, scale;
     float keep;    /* 1 - lr wd */
@@ -19,7 +19,7 @@ typedef struct coefs {
     float eps;
 } coefs;
 
-/* What an entry's gradients are multiplied by. */
+/* Returns the factor s of an entry's gradients (see adamw.h). */
 static inline float scale_of(const pb_adamw_step_args *a, const pb_adamw_entry *e)
 {
     if (e->clip < 0) return a->loss_scale ? 1 / a->loss_scale[0] : 1;
@@ -40,7 +40,7 @@ static inline coefs coefs_of(const pb_adamw_step_args *a, const pb_adamw_entry *
                    .eps = a->eps};
 }
 
-/* n elements from i on. p: what is updated; w: where it is written rounded, or NULL. */
+/* Updates n <= PB_VLEN elements of p, from i on. w receives them rounded to bf16; NULL: not written. */
 PB_INLINE void update(const pb_adamw_entry *e, float *p, void *w, const coefs *c, size_t i, int n)
 {
     vf g = vf_get(e->grad, i, PB_F32, n) * c->scale;
@@ -74,7 +74,7 @@ static inline void update_chunk(const pb_adamw_step_args *a, const pb_adamw_entr
 pb_status PB_FAST(pb_adamw_step)(pb_ctx *ctx, const void *args)
 {
     const pb_adamw_step_args *a = args;
-    size_t *first = ctx->scratch; /* chunks before each tensor */
+    size_t *first = ctx->scratch; /* number of chunks before each tensor */
     if (pb_adamw_skips(a)) {
         a->state->skipped++;
         return PB_OK;

@@ -1,5 +1,5 @@
-/* adamw_test.c - the optimiser step against PyTorch's numbers, against the formula over several steps, and
- * what it must leave alone. */
+/* adamw_test.c - compares the AdamW step with PyTorch's results and with its formula over several steps, and tests
+ * what a step must not change. */
 #include <math.h>
 #include <string.h>
 
@@ -7,12 +7,12 @@
 #include "kernels/adamw/adamw_fixtures.h"
 #include "tests/test.h"
 
-enum { N = 53 }; /* vectors and a tail */
+enum { N = 53 }; /* some whole vectors and a tail */
 
 typedef struct tensor {
     float w[N], grad[N], m[N], v[N];
     uint16_t w16[N];
-    pb_adamw_entry entry; /* points into this struct */
+    pb_adamw_entry entry; /* its pointers point into this struct */
 } tensor;
 
 static void init(tensor *t, bool bf16, uint64_t seed)
@@ -53,7 +53,7 @@ static void three_steps_as_pytorch_takes_them(void **state)
     }
 }
 
-/* The formula of adamw.h in double, element by element, five steps with a changing rate. */
+/* Compares five steps with changing lr with the formula of adamw.h in double precision, element by element. */
 static void five_steps_of_the_formula(void **state)
 {
     for (int bf16 = 0; bf16 < 2; bf16++) {
@@ -83,7 +83,8 @@ static void five_steps_of_the_formula(void **state)
     }
 }
 
-/* Decay acts on the weights, not through the moments: without gradients w shrinks by 1 - lr wd. */
+/* Decay acts on the weights directly, not through the moments: with zero gradients w shrinks
+ * by the factor 1 - lr wd. */
 static void decay_is_decoupled(void **state)
 {
     tensor t[2], before;
@@ -100,7 +101,7 @@ static void decay_is_decoupled(void **state)
     assert_int_equal(s.step, 8);
 }
 
-/* Scaling here or in place beforehand: the same bits, as long as the scale is a power of two. */
+/* Scaling in the step and scaling in place before it give the same bits, because the scale is a power of two. */
 static void clip_scale_applies_only_when_asked(void **state)
 {
     tensor t, u;
@@ -120,7 +121,8 @@ static void clip_scale_applies_only_when_asked(void **state)
     }
 }
 
-/* Without a clip state the gradients are divided here; with one its scale holds the division already. */
+/* Gradients without a clip state are divided by the loss scale in the step. A clip state's scale
+ * already includes this division. */
 static void the_loss_scale_is_divided_out_once(void **state)
 {
     const float scale = 4096;
@@ -142,7 +144,7 @@ static void the_loss_scale_is_divided_out_once(void **state)
     }
 }
 
-/* Any state that says skip: nothing changes but the count; the next good step goes on from there. */
+/* If one clip state says skip, only state->skipped changes. The next step without a skip then works as usual. */
 static void a_skipped_step_changes_nothing(void **state)
 {
     tensor t, before;

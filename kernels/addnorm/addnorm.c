@@ -1,4 +1,5 @@
-/* addnorm.c - residual addition and RMSNorm: the reference in double precision, and the two descriptors. */
+/* addnorm.c - residual addition and RMSNorm: the references in double precision, and the
+ * descriptions of the two ops. */
 #include "kernels/addnorm/addnorm.h"
 
 #include <math.h>
@@ -68,18 +69,18 @@ const pb_impl pb_addnorm_bwd_cpu[] = {PB_FAST_IMPLS(pb_addnorm_bwd, .workspace =
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* a: accumulate; f: frozen w. */
+/* Axes: a: accumulate; f: 1: w is frozen, dw is NULL. */
 static const char axes[] = "BSDaf";
 static const pb_dims edge[] = {
     {2, 3, 7},   {1, 5, 1000, 1},  {2, 2, 576},   {3, 3, 64, 1}, {1, 1, 1}, {2, 3, 16, 0, 1}, {2, 70, 40, 1},
-    {2, 70, 33}, {1, 3, 17, 0, 1}, {1, 530, 896}, /* on a GPU: blocks of several rows of four vectors a thread, 48 KB of
-                                                     shared memory and a little */
+    {2, 70, 33}, {1, 3, 17, 0, 1}, {1, 530, 896}, /* on a GPU: several rows per CTA, four vectors per thread, just over
+                                                     48 KB of shared memory */
     {0},
 };
 static const pb_dims grid[] = {{1, 256, 576}, {8, 1024, 576}, {8, 1024, 896}, {8, 1024, 1536}, {1, 16, 576}, {0}};
 static const pb_dims device_grid[] = {{4, 4096, 4096}, {4, 2048, 1536}, {0}};
 
-static const float bound_eps = 1e-2f; /* so large that it matters */
+static const float bound_eps = 1e-2f; /* large, so that a wrong use of eps shows */
 
 static pb_status check_sizes(const char *op, int T, int D)
 {

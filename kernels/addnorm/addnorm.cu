@@ -1,5 +1,5 @@
-/* addnorm.cu - residual addition and RMSNorm on a GPU; the kernels are in rmsnorm/rmsnorm_rows.cuh. Forward: one
- * launch; backward: two, one when w is frozen. */
+/* addnorm.cu - residual addition and RMSNorm on a GPU, with the kernels of rmsnorm/rmsnorm_rows.cuh. The forward pass
+ * takes one kernel launch, the backward pass two, or one if w is frozen. */
 #include "kernels/addnorm/addnorm.h"
 #include "kernels/rmsnorm/rmsnorm_rows.cuh"
 

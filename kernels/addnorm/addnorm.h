@@ -2,10 +2,12 @@
  *
  *     h = x + r        y = h * rstd * w        rstd = 1/sqrt(mean_d(h^2) + eps)
  *
- * See rmsnorm.h for the norm. Backward: the gradient of both x and r is
- *     dx = dh + rstd * (w*dy - hh * mean_d(w*dy*hh)),  hh = h*rstd,      dw = sum over t of dy*hh
- * where dh is what reaches h along the residual stream. With dtype bf16, h is rounded to bf16 first and
- * the norm reads the rounded h, so that forward and backward see the same numbers. */
+ * See rmsnorm.h for the norm. In the backward pass, x and r have the same gradient dx; dh is the gradient that reaches
+ * h through the residual connection:
+ *
+ *     dx = dh + rstd * (w*dy - hh * mean_d(w*dy*hh)),  hh = h*rstd        dw = sum over t of dy*hh
+ *
+ * With dtype bf16, h is rounded to bf16 before the norm reads it, so that forward and backward use the same numbers. */
 #ifndef PB_ADDNORM_H
 #define PB_ADDNORM_H
 #include "kernels/core/op.h"
@@ -31,7 +33,7 @@ typedef struct pb_addnorm_bwd_args {
     void *dx;            /* [T,D] dtype, out; may be dy or dh */
     float *dw;           /* [D] f32, out; NULL: w is frozen */
     int T, D;
-    bool accumulate; /* dw += instead of = */
+    bool accumulate; /* dw += instead of dw = */
     pb_dtype dtype;
 } pb_addnorm_bwd_args;
 

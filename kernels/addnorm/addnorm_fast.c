@@ -1,4 +1,4 @@
-/* addnorm_fast.c - residual addition and RMSNorm with vectors: each thread owns whole rows. Bound: memory. */
+/* addnorm_fast.c - vectorised residual addition and RMSNorm; each thread computes whole rows. Limited by memory. */
 #include "kernels/addnorm/addnorm.h"
 #include "kernels/core/cpu.h"
 #include "kernels/core/rows.h"

@@ -1,4 +1,5 @@
-/* addnorm_test.c - identities of residual addition with RMSNorm that no comparison with a reference can give. */
+/* addnorm_test.c - properties of residual addition with RMSNorm that the comparison with the
+ * reference does not test. */
 #include <string.h>
 
 #include "kernels/addnorm/addnorm.h"
@@ -17,7 +18,8 @@ static pb_addnorm_fwd_args fwd_args(const float *x, const float *r, const float 
     return (pb_addnorm_fwd_args){.x = x, .r = r, .w = w, .h = h, .y = y, .rstd = rstd, .T = T, .D = D, .eps = 1e-6f};
 }
 
-/* The sum is exact in both, and the norm is the same code or the same formula. */
+/* addnorm equals an addition followed by rmsnorm, bit for bit: f32 sums are the same, and
+ * the norm is computed alike. */
 static void is_a_sum_then_a_norm(void **state)
 {
     float x[N], r[N], w[D], h[N], y[N], rstd[T], want[N], want_rstd[T];
@@ -67,15 +69,15 @@ static void gradient_in_place_of_either(void **state)
     assert_memory_equal(dw2, dw, sizeof dw);
 }
 
-/* h is the f32 sum rounded to nearest even, ties included, in vectors and tails; the norm sees h: with the
- * rounding error in it, y would be off by up to 2^-8. */
+/* h is the sum rounded to nearest even, ties included, in whole vectors and in tails. The norm must read the rounded h:
+ * with the unrounded sum, y would be wrong by up to 2^-8. */
 static void norm_reads_the_rounded_sum(void **state)
 {
     uint16_t x[N], r[N], h[N], y[N];
     float w[D], rstd[T];
     for (size_t i = 0; i < N; i++) {
         x[i] = pb_f32_to_bf16((float)(1 + pb_uniform(1, i)));
-        r[i] = pb_f32_to_bf16(i % 3 ? 0x1p-8f : (float)pb_uniform(2, i)); /* half a unit in the last place of x */
+        r[i] = pb_f32_to_bf16(i % 3 ? 0x1p-8f : (float)pb_uniform(2, i)); /* a tie: half an ulp of x */
     }
     fill(w, D, 3);
     CHECK_OK(pb_addnorm_fwd(
@@ -92,7 +94,7 @@ static void norm_reads_the_rounded_sum(void **state)
     }
 }
 
-/* Outputs so large that they are written around the caches, against outputs in place, which never are. */
+/* Outputs large enough for streaming stores, compared with outputs in place, which are never streamed. */
 static void large_outputs_are_equal(void **state)
 {
     enum { ROWS = 8800, WIDE = 2048 };
@@ -106,7 +108,7 @@ static void large_outputs_are_equal(void **state)
             .x = x, .r = r, .w = w, .h = h, .y = y, .rstd = rstd, .T = ROWS, .D = WIDE, .eps = 1e-6f, .dtype = t};
         CHECK_OK(pb_addnorm_fwd(*state, &a));
         pb_addnorm_bwd_args b = {.dy = y, .dh = r, .h = h, .w = w, .rstd = rstd, .T = ROWS, .D = WIDE, .dtype = t};
-        a.h = x; /* y is streamed in both */
+        a.h = x; /* h in place; y is streamed in both calls */
         CHECK_OK(pb_addnorm_fwd(*state, &a));
         assert_true(memcmp(x, h, bytes) == 0);
         b.dx = x;

@@ -1,4 +1,4 @@
-/* cast.c - columns as f32: the reference and the descriptor. */
+/* cast.c - conversion of columns to f32: the references and the descriptions of the ops. */
 #include "kernels/cast/cast.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ const pb_impl pb_cast_bwd_cpu[] = {PB_FAST_IMPLS(pb_cast_bwd){"ref", bwd_ref}, {
 
 /* ---- descriptor ------------------------------------------------------------------------------ */
 
-/* g: elements between rows. */
+/* Axis g: elements in the gap between two rows. */
 static const char axes[] = "BSDg";
 static const pb_dims edge[] = {{2, 3, 7, 0}, {1, 5, 64, 9}, {1, 1, 1, 0}, {3, 67, 33, 1}, {1, 300, 16, 2048}, {0}};
 static const pb_dims grid[] = {{1, 4096, 64, 512}, {1, 64, 192}, {0}};

@@ -1,4 +1,5 @@
-/* cast.cu - columns as f32 on a GPU: a thread an element, since the rows are short and lie apart. Bound: memory. */
+/* cast.cu - conversion of columns to f32 on a GPU. One thread per element, because the rows are short and have gaps
+ * between them. Limited by memory. */
 #include "kernels/cast/cast.h"
 #include "kernels/core/cuda_pack.cuh"
 

@@ -1,12 +1,10 @@
-/* cast.h - columns of a wider tensor as packed f32, times a number: what a product in bf16 hands to code that reads
- * f32.
+/* cast.h - converts columns of a wider tensor to packed f32 and multiplies them by a number. It connects a bf16 matrix
+ * product to code that reads f32, such as the head weights of an indexer (indexer.h).
  *
  *     y[t,d] = scale x[t ldx + d]        exact where scale is 1, else one f32 product
- *     dx[t lddx + d] = scale dy[t,d]     rounded once; what lies between the rows is left alone
+ *     dx[t lddx + d] = scale dy[t,d]     rounded once; the gaps between rows are not written
  *
- * The weights of an indexer's heads (indexer.h) come so. EINVAL: T < 0, D < 1, ldx < D, scale not finite, a NULL
- * tensor.
- */
+ * EINVAL: T < 0, D < 1, ldx < D, scale not finite, a NULL tensor (unless T is 0). */
 #ifndef PB_CAST_H
 #define PB_CAST_H
 #include "kernels/core/op.h"
@@ -15,7 +13,7 @@ extern "C" {
 #endif
 
 typedef struct pb_cast_fwd_args {
-    const void *x; /* [T,D] dtype, rows ldx apart */
+    const void *x; /* [T,D] dtype, rows ldx elements apart */
     float *y;      /* [T,D], out */
     int T, D;
     size_t ldx;
@@ -25,7 +23,7 @@ typedef struct pb_cast_fwd_args {
 
 typedef struct pb_cast_bwd_args {
     const float *dy; /* [T,D] */
-    void *dx;        /* [T,D] dtype, rows lddx apart, out */
+    void *dx;        /* [T,D] dtype, rows lddx elements apart, out */
     int T, D;
     size_t lddx;
     float scale;

@@ -1,4 +1,4 @@
-/* cast_fast.c - columns as f32 with vectors, a thread a stretch of rows. Bound: memory. */
+/* cast_fast.c - vectorised conversion of columns to f32; each thread converts a run of rows. Limited by memory. */
 #include "kernels/cast/cast.h"
 #include "kernels/core/cpu.h"
 #include "kernels/core/simd.h"

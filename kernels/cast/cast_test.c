@@ -1,4 +1,4 @@
-/* cast_test.c - what a comparison with the reference cannot show of a cast. */
+/* cast_test.c - properties of the casts that the comparison with the reference does not test. */
 #include <math.h>
 #include <stdlib.h>
 

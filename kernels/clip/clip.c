@@ -1,4 +1,4 @@
-/* clip.c - gradient clipping: the references in double precision, and the four descriptors. */
+/* clip.c - gradient clipping: the references in double precision, and the descriptions of the four ops. */
 #include "kernels/clip/clip.h"
 
 #include <math.h>
@@ -111,7 +111,7 @@ static pb_status sqsum_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Of the axis c. */
+/* Binds the loss scale if axis c is 2. */
 static const float *bind_loss_scale(pb_binder *b, int c)
 {
     const float scale = 48;
@@ -140,7 +140,7 @@ static pb_status scale_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* A list like a model's: one large buffer, an empty one, a single element, N-3 small ones. */
+/* Makes buffers of sizes like a model's: one large, one empty, one of a single element, and N-3 small ones. */
 static pb_status multi_bind(pb_binder *b, const int *dim, void *args)
 {
     enum { MAX = 12 };
@@ -187,7 +187,7 @@ static pb_cost scale_cost(const void *args)
     return (pb_cost){.flops = n, .bytes = 8 * n};
 }
 
-/* One read for the norm; to scale, one more and a write. */
+/* One read for the norm. Scaling takes one more read and a write. */
 static pb_cost multi_cost(const void *args)
 {
     const pb_clip_multi_args *a = args;
@@ -206,7 +206,7 @@ static const pb_dims multi_edge[] = {
     {12, 7, 40000, 1, 1}, {12, 7, 40000, 2, 1}, {12, 1, 3000, 1, 0}, {0},
 };
 static const pb_dims multi_grid[] = {{12, 49152, 576, 1, 1}, {12, 151936, 896, 1, 0}, {0}};
-/* 128 M elements. */
+/* 128 million elements. */
 static const pb_dims plain_device_grid[] = {{125000, 1024}, {0}};
 static const pb_dims scale_device_grid[] = {{125000, 1024, 1}, {0}};
 
@@ -224,7 +224,7 @@ const pb_op pb_op_clip_sqsum = {
     .tol = {[PB_F32] = 1e-6},
     .f32_only = true,
 };
-/* c: the maximum is below the norm, else it is Inf; 2: and there is a loss scale. */
+/* Axis c: 0: max_norm is Inf; 1: max_norm is below the norm; 2: as 1, with a loss scale. */
 const pb_op pb_op_clip_reduce = {
     .name = "clip_reduce",
     .axes = "SDc",
@@ -238,7 +238,7 @@ const pb_op pb_op_clip_reduce = {
     .tol = {[PB_F32] = 1e-6},
     .f32_only = true,
 };
-/* c: the scale is not 1. */
+/* Axis c: 1: the scale is not 1. */
 const pb_op pb_op_clip_scale = {
     .name = "clip_scale",
     .axes = "SDc",
@@ -249,10 +249,10 @@ const pb_op pb_op_clip_scale = {
     .impls = PB_BOTH_BACKENDS(clip, scale),
     .bind = scale_bind,
     .cost = scale_cost,
-    .tol = {[PB_F32] = 0}, /* one rounding */
+    .tol = {[PB_F32] = 0}, /* exact: both sides round one product once */
     .f32_only = true,
 };
-/* N buffers; c: as of clip_reduce; a: apply. */
+/* Axes: N buffers; c as in clip_reduce; a: apply. */
 const pb_op pb_op_clip_multi = {
     .name = "clip_multi",
     .axes = "NSDca",

@@ -1,7 +1,8 @@
-/* clip.cu - gradient clipping on a GPU. sqsum, reduce, scale: one launch each; multi: two, three when it scales.
+/* clip.cu - gradient clipping on a GPU. sqsum, reduce and scale take one kernel launch each; multi takes
+ * two, or three if it scales.
  *
- * The unit of work is a slot (clip.h), summed by one block in a fixed order; slots are added up by one block, in
- * double. Bound: memory, 4 bytes an element for the norm; 8 more where the scale is not 1, else none. */
+ * The unit of work is a slot (clip.h). One CTA sums a slot in a fixed order; one CTA adds all slots in double
+ * precision. Limited by memory: 4 bytes per element for the norm, and 8 more if the scale is not 1. */
 #include <math.h>
 
 #include "kernels/clip/clip.h"
@@ -10,7 +11,7 @@
 
 enum { THREADS = 256, LOADS = 8, REDUCERS = 1024 };
 
-/* pb_clip_slots and pb_clip_run, on the device. */
+/* slots_of and run_of compute pb_clip_slots and pb_clip_run (clip.h) in device code. */
 __device__ static inline int slots_of(size_t n)
 {
     const size_t s = (n + 1023) / 1024;
@@ -18,7 +19,8 @@ __device__ static inline int slots_of(size_t n)
 }
 __device__ static inline size_t run_of(size_t n, int slots)
 {
-    const size_t run = slots == 256 ? (n + 255) / 256 : ((uint32_t)n + slots - 1) / slots; /* no division of 64 bits */
+    /* If there are fewer than 256 slots, n fits 32 bits. A 64-bit division is slow. */
+    const size_t run = slots == 256 ? (n + 255) / 256 : ((uint32_t)n + slots - 1) / slots;
     return (run + 63) / 64 * 64;
 }
 
@@ -36,7 +38,7 @@ __device__ static inline range slot_range(size_t n, size_t slot)
 
 __device__ static inline float square(float4 v) { return v.x * v.x + v.y * v.y + v.z * v.z + v.w * v.w; }
 
-/* Sum of squares of x[first..end), in every thread of the block; first is a multiple of 64. */
+/* Returns the sum of squares of x[first..end) to every thread of the CTA. first is a multiple of 64. */
 __device__ static float sum_range(const float *x, range r, float *room)
 {
     const bool quads = (uintptr_t)x % 16 == 0;
@@ -119,7 +121,7 @@ static pb_status reduce(pb_ctx *ctx, const float *partial, int slots, const floa
 
 __device__ static inline float4 times(float4 v, float k) { return make_float4(v.x * k, v.y * k, v.z * k, v.w * k); }
 
-/* x[first..end) *= scale by one block; first is a multiple of 64. */
+/* One CTA multiplies x[first..end) by scale; first is a multiple of 64. */
 __device__ static void scale_range(float *x, range r, float scale)
 {
     const bool quads = (uintptr_t)x % 16 == 0;
@@ -137,7 +139,7 @@ __device__ static void scale_range(float *x, range r, float scale)
     for (i = r.first + 4 * n + threadIdx.x; i < r.end; i += THREADS) x[i] *= scale;
 }
 
-/* A block per LOADS * THREADS quads, so that every element is one thread's first. */
+/* Elements that a CTA scales at a time: one pass of the unrolled loop of scale_range. */
 enum { SCALE_RUN = 4 * LOADS * THREADS };
 
 __global__ static void __launch_bounds__(THREADS) clip_scale(pb_clip_scale_args a)
@@ -163,7 +165,7 @@ __global__ static void __launch_bounds__(THREADS) clip_list_scale(pb_clip_multi_
 
 /* ---- launchers -------------------------------------------------------------------------------------------------- */
 
-/* Blocks that stay: as many as are at work at once, at most `work`. */
+/* Returns the size of a persistent grid: four CTAs per SM, at most `work`. */
 static unsigned standing(const pb_ctx *ctx, size_t work)
 {
     const size_t most = 4 * (size_t)pb_cuda_device_of(ctx)->sms;

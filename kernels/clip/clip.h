@@ -1,16 +1,20 @@
-/* clip.h - gradient clipping by the L2 norm, with no number ever read by the host.
+/* clip.h - gradient clipping by the L2 norm, without a host sync.
  *
  *     norm = sqrt(sum over all buffers of x^2)/L      scale = min(1, max_norm/norm)/L      x *= scale
  *
- * Pascanu et al. 2013, arXiv:1211.5063, algorithm 1. Three phases, each its own op so that a layer's
- * buffers cost n + 1 + n launches: `sqsum` writes one buffer's partial sums into its slots of a shared
- * array, `reduce` turns all slots into a pb_clip_state, `scale` multiplies one buffer by state->scale.
- * L is the loss scale, which the buffers still carry: it is read from device memory, and dividing by it costs no
- * pass of its own. A power of two changes no bit of what comes out, short of overflow.
- * `multi` does the three for any number of buffers in one call. Everything is f32; sums of slots are
- * taken in a fixed order. norm 0 gives scale 1; a norm that is NaN or Inf gives scale 1 and skip 1:
- * the buffers stay as they are, and adamw_step leaves weights and moments alone. scale == 1 writes
- * nothing. There is no 1e-6 in the denominator (PyTorch has one), so a clipped norm is max_norm. */
+ * Pascanu et al. 2013, arXiv:1211.5063, algorithm 1. L is the loss scale that the gradients contain. It is read from
+ * device memory, and dividing by it needs no pass of its own. If L is a power of two, it changes no bit of the
+ * result, except by overflow.
+ *
+ * There are three phases, each an op. Clipping n buffers with them takes n + 1 + n launches:
+ *     sqsum    writes the partial sums of one buffer to its slots in an array shared by all buffers
+ *     reduce   turns all slots into a pb_clip_state
+ *     scale    multiplies one buffer by state->scale; writes nothing if scale is 1
+ * `multi` does all three phases for any number of buffers in one call.
+ *
+ * All numbers are f32; slots are summed in a fixed order. A norm of 0 gives scale 1. A norm that is NaN or Inf gives
+ * scale 1 and skip 1: the buffers stay unchanged, and adamw_step changes no weights or moments. Unlike PyTorch, nothing
+ * is added to the norm in the denominator (PyTorch adds 1e-6), so a clipped norm equals max_norm. */
 #ifndef PB_CLIP_H
 #define PB_CLIP_H
 #include "kernels/core/op.h"
@@ -19,20 +23,21 @@ extern "C" {
 #endif
 
 typedef struct pb_clip_state {
-    float scale; /* what the gradients were multiplied by */
-    float norm;  /* before clipping, without the loss scale */
-    float skip;  /* 1: the norm is not finite, the step must not be taken */
+    float scale; /* factor for the gradients; includes 1/L */
+    float norm;  /* before clipping, divided by L */
+    float skip;  /* 1: the norm is not finite, so the step must be skipped; else 0 */
     float unused;
 } pb_clip_state;
 
-/* Partial sums of a buffer of n elements: min(256, ceil(n/1024)), 0 for an empty buffer. */
+/* Returns the number of slots (partial sums) of a buffer of n elements: min(256,
+ * ceil(n/1024)); 0 for an empty buffer. */
 static inline int pb_clip_slots(size_t n)
 {
     size_t s = (n + 1023) / 1024;
     return (int)(s < 256 ? s : 256);
 }
 
-/* Slot i sums the elements from min(n, i*run) to min(n, (i+1)*run): a run is whole cache lines. */
+/* Returns the elements per slot, whole cache lines: slot i sums elements min(n, i*run) to min(n, (i+1)*run). */
 static inline size_t pb_clip_run(size_t n)
 {
     size_t slots = pb_clip_slots(n), run = slots ? (n + slots - 1) / slots : 0;
@@ -49,8 +54,8 @@ typedef struct pb_clip_reduce_args {
     const float *partial;    /* [slots] */
     const float *loss_scale; /* [1], or NULL: 1 */
     pb_clip_state *state;    /* [1], out */
-    int slots;               /* >= 0; 0: norm 0 */
-    float max_norm;          /* > 0; +Inf: measure only */
+    int slots;               /* >= 0; 0 gives norm 0 */
+    float max_norm;          /* > 0; +Inf: only compute the norm */
 } pb_clip_reduce_args;
 
 typedef struct pb_clip_scale_args {
@@ -60,19 +65,19 @@ typedef struct pb_clip_scale_args {
 } pb_clip_scale_args;
 
 typedef struct pb_clip_entry {
-    float *x; /* device pointer */
+    float *x; /* [n] in device memory */
     size_t n; /* may be 0 */
 } pb_clip_entry;
 
 typedef struct pb_clip_multi_args {
     const pb_clip_entry *list; /* [n] in device memory */
     pb_clip_state *state;      /* [1], out */
-    float *partial;            /* [slots], out: the slots of the list's buffers, one after the other */
+    float *partial;            /* [slots], out: the slots of all buffers, in the order of the list */
     const float *loss_scale;   /* [1], or NULL: 1 */
-    size_t elements;           /* in all buffers: what the cost is reckoned from, nothing else */
-    int n, slots;              /* slots: the sum of pb_clip_slots over the list */
-    float max_norm;            /* > 0 */
-    bool apply;                /* scale the buffers; false: leave it to adamw_step, which reads state */
+    size_t elements;           /* elements of all buffers; used for the op's cost only */
+    int n, slots;              /* slots: sum of pb_clip_slots over the list */
+    float max_norm;            /* > 0; +Inf: only compute the norm */
+    bool apply;                /* true: scale the buffers; false: adamw_step scales, with *state */
 } pb_clip_multi_args;
 
 PB_DECLARE_OP(clip, sqsum)

@@ -1,5 +1,5 @@
-/* clip_fast.c - gradient clipping with vectors. The unit of work is a slot: each is summed by one thread
- * in a fixed order, and threads take slots as they come. Bound: memory. */
+/* clip_fast.c - vectorised gradient clipping. The unit of work is a slot: one thread sums it in a fixed order, and
+ * threads take slots dynamically. Limited by memory. */
 #include <math.h>
 
 #include "kernels/clip/clip.h"
@@ -19,7 +19,7 @@ static inline range slot_range(size_t n, size_t slot)
 
 static inline float sum_range(const float *x, range r)
 {
-    enum { ACC = 8 }; /* sums in flight: hides the latency of the addition */
+    enum { ACC = 8 }; /* independent sums, to hide the latency of the additions */
     vf s[ACC] = {0};
     size_t i = r.first;
     for (; i + ACC * PB_VLEN <= r.end; i += ACC * PB_VLEN)
@@ -90,7 +90,7 @@ pb_status PB_FAST(pb_clip_scale)(pb_ctx *ctx, const void *args)
 pb_status PB_FAST(pb_clip_multi)(pb_ctx *ctx, const void *args)
 {
     const pb_clip_multi_args *a = args;
-    size_t *first = ctx->scratch; /* slots before each buffer */
+    size_t *first = ctx->scratch; /* number of slots before each buffer */
     first[0] = 0;
     for (int i = 0; i < a->n; i++) first[i + 1] = first[i] + (size_t)pb_clip_slots(a->list[i].n);
     const size_t slots = first[a->n];

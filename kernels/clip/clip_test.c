@@ -1,4 +1,4 @@
-/* clip_test.c - known norms, the joint norm of many buffers, and what must stay untouched bit for bit. */
+/* clip_test.c - tests known norms, the joint norm of several buffers, and what must stay unchanged bit for bit. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static pb_status multi(pb_ctx *ctx, pb_clip_entry *list, int n, float max_norm, 
                                                     .apply = apply});
 }
 
-/* Six buffers of 100 elements +-10/sqrt(600): joint norm 10. */
+/* Six buffers of 100 elements +-10/sqrt(600); their joint norm is 10. */
 static void six_buffers(float x[6][100], pb_clip_entry list[6])
 {
     for (int b = 0; b < 6; b++) {
@@ -34,7 +34,8 @@ static void six_buffers(float x[6][100], pb_clip_entry list[6])
     }
 }
 
-/* Not the square (0.01 would show), not the fourth root (0.316), not a norm of each buffer (0.245). */
+/* The scale is 0.1. Wrong formulas give other scales: the squared norm 0.01, the fourth root 0.316,
+ * one norm per buffer 0.245. */
 static void joint_norm_ten_to_one_gives_a_tenth(void **state)
 {
     float x[6][100];
@@ -51,14 +52,14 @@ static void joint_norm_ten_to_one_gives_a_tenth(void **state)
     CHECK_NEAR(s.norm, 1, 1e-6);
 }
 
-/* 3-4-5, and a norm far from 1, where root and square differ in the first digit. */
+/* A norm far from 1, where norm and squared norm differ in the first digit. */
 static void the_root_is_exact(void **state)
 {
     float x[2] = {3e4f, 4e4f};
     pb_clip_state s;
     CHECK_OK(multi(*state, (pb_clip_entry[]){{x, 2}}, 1, 100, false, NULL, &s));
     assert_true(s.norm == 5e4f && s.scale == 2e-3f);
-    assert_true(x[0] == 3e4f && x[1] == 4e4f); /* apply was false */
+    assert_true(x[0] == 3e4f && x[1] == 4e4f); /* unchanged, because apply is false */
 }
 
 static void a_norm_below_the_maximum_touches_nothing(void **state)
@@ -134,7 +135,7 @@ static void multi_is_the_three_phases(void **state)
     }
 }
 
-/* Every element is in exactly one slot, for sizes around the borders of runs. */
+/* Every element is in exactly one slot, for sizes near multiples of the run length. */
 static void slots_cover_a_buffer_once(void **state)
 {
     static float x[300000], partial[256];
@@ -150,7 +151,8 @@ static void slots_cover_a_buffer_once(void **state)
     assert_true(pb_clip_slots((size_t)1 << 40) == 256);
 }
 
-/* Buffers that carry a scale of 2^k come out bit for bit as those without it; one that is clipped, one that is not. */
+/* Gradients that contain a loss scale of 2^k give the same bits after clipping as gradients without it. Tested with a
+ * norm above and a norm below the maximum. */
 static void a_loss_scale_leaves_no_trace(void **state)
 {
     const float scale = 4096;

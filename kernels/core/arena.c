@@ -1,4 +1,4 @@
-/* arena.c - bump allocation over one device block. */
+/* arena.c - bump allocation in one block of device memory. */
 #include "kernels/core/arena.h"
 
 void pb_arena_begin(pb_arena *a, pb_ctx *ctx) { *a = (pb_arena){.ctx = ctx}; }

@@ -13,7 +13,8 @@ typedef struct cpu_state {
     unsigned char *flush;
 } cpu_state;
 
-/* Larger than any last-level cache slice one process sees; read and written by flush_cache. */
+/* Bytes that flush_cache reads and writes: more than the part of the last-level cache that one
+ * process is expected to use. */
 static const size_t flush_bytes = (size_t)64 << 20;
 static const size_t huge_page = (size_t)2 << 20;
 
@@ -55,8 +56,8 @@ static pb_status cpu_alloc(pb_ctx *ctx, size_t bytes, void **out)
     if (bytes > SIZE_MAX - align) return pb_fail(PB_ENOMEM, "cpu: %zu bytes", bytes);
     *out = aligned_alloc(align, (bytes + align - 1) / align * align + (bytes ? 0 : align));
     if (!*out) return pb_fail(PB_ENOMEM, "cpu: %zu bytes", bytes);
-    /* Large arenas on huge pages: a training step touches gigabytes, and 4 KB pages would miss the TLB
-     * on nearly every line. A refusal only costs speed. */
+    /* Huge pages for large arenas: a training step touches gigabytes, and with 4 KB pages nearly every cache line would
+     * miss the TLB. If madvise fails, the memory is only slower. */
     if (align == huge_page) (void)madvise(*out, bytes, MADV_HUGEPAGE);
     return PB_OK;
 }
@@ -68,7 +69,7 @@ static pb_status cpu_copy(pb_ctx *ctx, void *to, const void *from, size_t n)
     return PB_OK;
 }
 
-/* In parts that every thread takes its share of: one core alone does not reach the memory's rate. */
+/* Copies with all threads, in parts of 4 MiB: one core alone does not reach the memory bandwidth. */
 static pb_status cpu_copy_within(pb_ctx *ctx, void *to, const void *from, size_t n)
 {
     const size_t part = (size_t)4 << 20;

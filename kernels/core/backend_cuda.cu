@@ -1,5 +1,5 @@
-/* backend_cuda.cu - an NVIDIA GPU as a device: one stream of its own, events as marks, and graphs recorded by
- * capturing that stream. */
+/* backend_cuda.cu - an NVIDIA GPU as a device: it has one stream, events as timestamps, and graphs made
+ * by capturing that stream. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,11 +10,11 @@
 struct cuda_state {
     pb_cuda_device device;
     pb_cuda_blas *blas;
-    cudaEvent_t at[PB_MARK_SLOTS]; /* all made at open: making one takes as long as a short kernel */
+    cudaEvent_t at[PB_MARK_SLOTS]; /* all created at open: creating one takes as long as a short kernel */
     void *flush;
     size_t flush_bytes, used_at_open;
     unsigned char flush_value;
-    double delay_cost; /* seconds that a delay of nothing takes; 0: not measured yet */
+    double delay_cost; /* seconds that a delay of 0 takes; 0: not measured yet */
 };
 
 struct pb_graph {
@@ -49,7 +49,7 @@ pb_status pb_cuda_failed(cudaError_t e, const char *call)
     (void)cudaGetLastError();
     if (e != cudaErrorMemoryAllocation) return pb_fail(PB_EDEVICE, "cuda: %s: %s", call, cudaGetErrorString(e));
     free_memory(&unused, &all);
-    if (!all) return pb_fail(PB_ENOMEM, "cuda: %s: out of memory", call); /* not even for a context */
+    if (!all) return pb_fail(PB_ENOMEM, "cuda: %s: out of memory", call); /* no memory even for a context */
     return pb_fail(PB_ENOMEM, "cuda: %s: out of memory, %.3f of %.3f GB free", call, 1e-9 * (double)unused,
                    1e-9 * (double)all);
 }
@@ -71,7 +71,7 @@ pb_status pb_cuda_malloc(size_t bytes, void **out)
 
 /* ---- opening and closing --------------------------------------------------------------------------------------- */
 
-/* The driver is asked for its version first: the runtime gives no driver and an old one the same error. */
+/* Checks the driver's version first: the runtime returns one error both for a missing and for an old driver. */
 static pb_status device_exists(int device)
 {
     int driver = 0, runtime = 0, n = 0;
@@ -111,7 +111,8 @@ static __global__ void nothing() {}
 #define TEXT_OF(...) #__VA_ARGS__
 #define TEXT(...)    TEXT_OF(__VA_ARGS__)
 
-/* Asked before the device gets a context, which an old one could not give the code that is loaded into it. */
+/* Checks the compute capability before the device gets a context: with eager loading, creating a context on an old
+ * device would fail first, with a less clear error. */
 static pb_status recent_enough(int device, int cc)
 {
     cudaDeviceProp p;
@@ -120,7 +121,7 @@ static pb_status recent_enough(int device, int cc)
     return pb_gpu_check_capability(device, p.name, cc);
 }
 
-/* A build for one architecture has nothing for the others. */
+/* Checks that this build has code for the device's architecture. */
 static pb_status has_code(int device, int cc)
 {
     cudaFuncAttributes a;
@@ -174,8 +175,9 @@ static void cuda_close(pb_ctx *ctx)
     ctx->priv = ctx->stream = NULL;
 }
 
-/* All kernels are loaded with the device's context, not at their first launch: a load in mid-run would wait and
- * allocate, and a recording cannot hold it. The variable is read once a process, and a user's own value stays. */
+/* Eager module loading: all kernels are loaded with the context, not at their first launch. A load in the middle of a
+ * run would synchronise and allocate, and cannot be captured. CUDA reads the variable once per process; a value that
+ * the user has set is kept. */
 static pb_status cuda_open(pb_ctx *ctx, int device)
 {
     (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
@@ -224,7 +226,8 @@ static pb_status cuda_zero(pb_ctx *ctx, void *dev, size_t bytes)
     return PB_OK;
 }
 
-/* Written with another value each time: what a cache compresses or skips would not evict. */
+/* Evicts L2 by writing a buffer of twice its size. The value changes each time, so that no write can
+ * be skipped or compressed. */
 static pb_status cuda_flush(pb_ctx *ctx)
 {
     cuda_state *s = state_of(ctx);
@@ -232,7 +235,8 @@ static pb_status cuda_flush(pb_ctx *ctx)
     return PB_OK;
 }
 
-/* Other processes' memory is in both counts; what they take or give back meanwhile is in the difference. */
+/* The difference between used memory now and at open. Both numbers include other processes, so memory that those
+ * allocate or free meanwhile distorts the result. */
 static pb_status cuda_used(pb_ctx *ctx, size_t *bytes)
 {
     const size_t before = state_of(ctx)->used_at_open;
@@ -275,7 +279,7 @@ static pb_status cuda_facts(int device, pb_device_facts *out)
     return PB_OK;
 }
 
-/* ---- marks ----------------------------------------------------------------------------------------------------- */
+/* ---- timestamps ------------------------------------------------------------------------------------------------ */
 
 static pb_status cuda_mark(pb_ctx *ctx, int slot)
 {
@@ -293,9 +297,9 @@ static pb_status cuda_between(pb_ctx *ctx, int from, int to, double *seconds)
     return PB_OK;
 }
 
-/* ---- delays ---------------------------------------------------------------------------------------------------- */
+/* ---- injected delays ------------------------------------------------------------------------------------------- */
 
-/* The device's clock in nanoseconds, which does not follow the frequency of the processors. */
+/* Reads the GPU's global timer in nanoseconds; it does not depend on the SM clock. */
 static __device__ uint64_t nanoseconds()
 {
     uint64_t t;
@@ -327,9 +331,9 @@ static pb_status time_spins(pb_ctx *ctx, cudaEvent_t from, cudaEvent_t to, int n
     return PB_OK;
 }
 
-/* A kernel takes a few microseconds by itself, more where the clock ticks coarsely: what one in a row of them takes
- * beyond the time it was asked to spin is taken off every later delay. Long enough for the launches to be queued
- * ahead of the device. */
+/* A spin kernel takes some microseconds longer than asked, more if the timer is coarse. This overhead is measured as
+ * the mean of SPINS kernels in a row and is subtracted from every later delay. Each spins 20 us, so that the host
+ * enqueues faster than the GPU works. */
 static pb_status measure_delay_cost(pb_ctx *ctx)
 {
     enum { SPINS = 64 };
@@ -339,7 +343,7 @@ static pb_status measure_delay_cost(pb_ctx *ctx)
     cudaError_t e = cudaEventCreate(&from);
     if (e == cudaSuccess) e = cudaEventCreate(&to);
     pb_status s = e == cudaSuccess ? PB_OK : pb_cuda_failed(e, "cudaEventCreate");
-    if (s == PB_OK) s = time_spins(ctx, from, to, SPINS, asked, &each); /* the first loads the kernel */
+    if (s == PB_OK) s = time_spins(ctx, from, to, SPINS, asked, &each); /* the first round is a warm-up */
     if (s == PB_OK) s = time_spins(ctx, from, to, SPINS, asked, &each);
     if (from) (void)cudaEventDestroy(from);
     if (to) (void)cudaEventDestroy(to);
@@ -350,7 +354,7 @@ static pb_status measure_delay_cost(pb_ctx *ctx)
 static pb_status cuda_delay(pb_ctx *ctx, double seconds)
 {
     cuda_state *s = state_of(ctx);
-    const pb_counts counts = ctx->counts; /* the work is not the caller's */
+    const pb_counts counts = ctx->counts; /* kernels of a delay are not counted as the caller's */
     if (ctx->recording) return pb_fail(PB_EUNSUPPORTED, "cuda: a delay cannot be recorded into a graph");
     if (!(s->delay_cost > 0)) PB_TRY(measure_delay_cost(ctx));
     PB_TRY(enqueue_spin(ctx, seconds > s->delay_cost ? seconds - s->delay_cost : 0));
@@ -367,8 +371,9 @@ static void cuda_graph_free(pb_graph *g)
     free(g);
 }
 
-/* Thread-local: other threads may allocate meanwhile. The capture ends also when fn failed, else the stream would
- * stay in it, and an error that ending it leaves behind is cleared: the next step runs. */
+/* Thread-local mode lets other threads allocate during a capture. The capture is ended even if fn fails,
+ * because the stream would otherwise stay in capture mode. The error that this leaves is cleared, so that
+ * no later call reports it. */
 static pb_status capture(pb_ctx *ctx, pb_fn fn, void *self, cudaGraph_t *graph)
 {
     PB_CUDA_TRY(cudaStreamBeginCapture(pb_cuda_stream(ctx), cudaStreamCaptureModeThreadLocal));
@@ -380,7 +385,7 @@ static pb_status capture(pb_ctx *ctx, pb_fn fn, void *self, cudaGraph_t *graph)
     return PB_OK;
 }
 
-/* Uploaded here, so that the first replay costs what the later ones cost. */
+/* The graph is uploaded here, so that the first replay costs as much as the later ones. */
 static pb_status make_ready(pb_ctx *ctx, pb_graph *g)
 {
     PB_CUDA_TRY(cudaGraphGetNodes(g->graph, NULL, &g->nodes));
@@ -395,7 +400,7 @@ static pb_status cuda_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
     pb_graph *g = (pb_graph *)calloc(1, sizeof *g);
     if (!g) return pb_fail(PB_ENOMEM, "cuda: no memory for a graph");
     pb_status s = capture(ctx, fn, self, &g->graph);
-    ctx->counts.launches = launches; /* noted, not enqueued */
+    ctx->counts.launches = launches; /* the kernels were captured, not launched */
     if (s == PB_OK) s = make_ready(ctx, g);
     if (s == PB_OK) *out = g;
     else cuda_graph_free(g);

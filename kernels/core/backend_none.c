@@ -1,4 +1,4 @@
-/* backend_none.c - stands in for backend_cuda.cu and every op's .cu in a build without CUDA, so that no
+/* backend_none.c - replaces backend_cuda.cu and the .cu file of every op in a build without CUDA, so that no
  * other file needs an #ifdef. */
 #include "kernels/core/op.h"
 

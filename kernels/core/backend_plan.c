@@ -1,4 +1,5 @@
-/* backend_plan.c - stands in for a device when a run is only planned: addresses without memory, counted. */
+/* backend_plan.c - the plan backend: it hands out addresses without memory, so that a run can be
+ * planned without a device. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,11 +7,11 @@
 #include "kernels/core/ctx.h"
 
 typedef struct plan_state {
-    uintptr_t next; /* the address that the next piece gets */
+    uintptr_t next; /* address of the next allocation */
 } plan_state;
 
-/* No processor lets a program read or write from here on: an op that computes after all ends there. Nothing is mapped,
- * so that a plan of any size fits into any limit of this process. */
+/* No user program can access addresses from 2^63 on, so an op that computes by mistake faults at once. Nothing is
+ * mapped: a plan may be larger than the memory limit of this process. */
 static const uintptr_t first_address = (uintptr_t)1 << 63;
 
 static void plan_close(pb_ctx *ctx) { free(ctx->priv); }
@@ -99,7 +100,7 @@ static size_t plan_nodes(const pb_graph *graph)
 
 static void plan_graph_free(pb_graph *graph) { (void)graph; }
 
-/* The devices' names, so that messages and rows speak of what is planned for. */
+/* Plans have the names of the real backends, so that messages and rows name the planned device. */
 #define PLAN(word)                                                                                                     \
     {                                                                                                                  \
         .name = word, .close = plan_close, .alloc = plan_alloc, .release = plan_release, .upload = plan_upload,        \

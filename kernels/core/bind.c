@@ -1,15 +1,19 @@
-/* bind.c - seeded inputs, poisoned outputs, guards, and the comparison of results. */
+/* bind.c - allocates, seeds, poisons, guards and compares the tensors of an op. */
 #include "kernels/core/bind.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { GUARD = 2048, POISON_BYTE = 0x7f }; /* GUARD: a row of 512 f32, as a read or write at index -1 meets */
+enum {
+    GUARD = 2048,
+    POISON_BYTE = 0x7f
+}; /* GUARD: bytes before and after a tensor; 512 f32, so that a whole row at
+                                              index -1 is caught */
 
-/* What stands around a tensor. A third of the words are NaN as f32 and as bf16, so that a read shows; a third are -0
- * and a third small integers: even adding +0.0 alters the former, and on a GPU, which flushes subnormals, the latter.
- */
+/* Fills the guard before or after a tensor with words that show reads as well as writes. A third are NaN as f32 and as
+ * bf16: a result that used one becomes NaN. A third are -0, which even adding +0.0 changes. A third are small integers,
+ * which are subnormal floats: a GPU that flushes subnormals changes them. */
 static void put_guard(unsigned char *at)
 {
     for (uint32_t i = 0; i < GUARD / sizeof i; i++) {
@@ -36,7 +40,7 @@ double pb_uniform(uint64_t seed, uint64_t i)
 static size_t span(const pb_bound *t) { return t->rows ? (t->rows - 1) * t->ld + t->cols : 0; }
 static size_t span_bytes(const pb_bound *t) { return span(t) * pb_dtype_size(t->dtype); }
 
-/* FNV-1a, eight bytes at a time: tensors of benchmarks are gigabytes. */
+/* FNV-1a on eight bytes at a time, because tensors of benchmarks have gigabytes. */
 static uint64_t checksum(const unsigned char *p, size_t n)
 {
     uint64_t h = 1469598103934665603u, word = 0;
@@ -61,7 +65,7 @@ static void poison(const pb_bound *t, unsigned char *host)
 static void seed_values(const pb_bound *t, uint64_t seed, unsigned char *host)
 {
     bool whole = t->dtype == PB_I32 || t->dtype == PB_U8;
-#pragma omp parallel for collapse(2) /* most tensors are one row */
+#pragma omp parallel for collapse(2) /* over columns too: most tensors are one row */
     for (size_t r = 0; r < t->rows; r++)
         for (size_t c = 0; c < t->cols; c++) {
             double v = t->lo + (t->hi - t->lo) * pb_uniform(seed, r * t->cols + c);
@@ -69,7 +73,7 @@ static void seed_values(const pb_bound *t, uint64_t seed, unsigned char *host)
         }
 }
 
-/* Fills tensor k and its guards from its definition. */
+/* Uploads the initial values of tensor k and its guards. */
 static pb_status fill(pb_binder *b, int k)
 {
     pb_bound *t = &b->t[k];
@@ -99,7 +103,7 @@ static void *bound(pb_binder *b, pb_bound t)
     if (b->status != PB_OK) return NULL;
     t.p = (unsigned char *)p + GUARD;
     b->t[b->n++] = t;
-    if (!b->ctx->planning) b->status = fill(b, b->n - 1); /* on failure pb_unbind still releases it */
+    if (!b->ctx->planning) b->status = fill(b, b->n - 1); /* on failure pb_unbind still frees the tensor */
     return t.p;
 }
 
@@ -202,7 +206,7 @@ pb_bound *pb_find_bound(pb_binder *b, const char *name)
     return NULL;
 }
 
-/* Downloads n bytes at dev into fresh memory. */
+/* Downloads n bytes from dev into a new buffer; the caller frees *out. */
 static pb_status fetch(pb_ctx *ctx, const void *dev, size_t n, unsigned char **out)
 {
     unsigned char *host = malloc(n + 1);
@@ -297,9 +301,9 @@ pb_status pb_compare(const pb_binder *want, const pb_binder *got, pb_diff *diff)
         free(hw);
         PB_TRY(s);
         free(hg);
-        if (!(d.rel <= worst.rel)) worst.rel = d.rel, worst.tensor = d.tensor; /* NaN wins */
+        if (!(d.rel <= worst.rel)) worst.rel = d.rel, worst.tensor = d.tensor; /* NaN counts as the worst */
         if (!(d.max <= worst.max)) worst.max = d.max;
-        if (isnan(worst.rel)) break; /* and stays */
+        if (isnan(worst.rel)) break; /* no later output replaces a NaN */
     }
     *diff = worst;
     return PB_OK;

@@ -1,4 +1,4 @@
-/* clock.c - the host's clock. */
+/* clock.c - the host's monotonic clock. */
 #define _POSIX_C_SOURCE 200809L
 #include "kernels/core/clock.h"
 

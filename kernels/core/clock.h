@@ -1,7 +1,7 @@
-/* clock.h - the host's clock, for everything that is timed on it. */
+/* clock.h - the host's clock for all host timings. */
 #ifndef PB_CLOCK_H
 #define PB_CLOCK_H
 
-/* Seconds from a moment that stays the same while the machine runs: monotonic, never set back. */
+/* Returns the seconds since an arbitrary start. The clock is monotonic: changes of the system time do not affect it. */
 double pb_clock_seconds(void);
 #endif

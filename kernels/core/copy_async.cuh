@@ -1,25 +1,27 @@
-/* copy_async.cuh - asynchronous copies into shared memory (sm_80), and single instructions on packed registers. */
+/* copy_async.cuh - asynchronous copies into shared memory (cp.async, sm_80), and two packing instructions. */
 #ifndef PB_COPY_ASYNC_CUH
 #define PB_COPY_ASYNC_CUH
 #include "kernels/core/cuda.cuh"
 
 __device__ static inline uint32_t smem_address(const void *p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
-/* Starts to copy 16 bytes to shared memory, both aligned to 16, or to clear them without reading `src` when !there. */
+/* Copies 16 bytes to shared memory asynchronously; both addresses are aligned to 16. If !there, writes zeros
+ * and does not read `src`. */
 __device__ static inline void copy_async(void *dst, const void *src, bool there)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(smem_address(dst)), "l"(src), "r"(there ? 16 : 0)
                  : "memory");
 }
-/* Ends a group: the copies that this thread has started since the last one. */
+/* Closes a group: the copies that this thread has started since the previous commit. */
 __device__ static inline void copy_commit(void) { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/* Until at most N of this thread's groups are under way. It sees its own copies; others need a barrier. */
+/* Waits until at most N groups of this thread are pending. The thread then sees its own copies; for other threads'
+ * copies, a barrier must follow. */
 template <int N> __device__ static inline void copy_wait(void)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
-/* The same of rows that many blocks read: they stay in the L2 cache as long as they can, which fetches 256 bytes around
- * what is asked. `policy` is kept_in_l2()'s. */
+/* copy_async for rows that many CTAs read: a 256-byte L2 prefetch hint, and an evict-last policy that keeps the data in
+ * L2. `policy` is the result of kept_in_l2(). */
 __device__ static inline uint64_t kept_in_l2(void)
 {
     uint64_t policy;
@@ -32,7 +34,7 @@ __device__ static inline void copy_async_kept(void *dst, const void *src, bool t
                  "l"(src), "r"(there ? 16 : 0), "l"(policy)
                  : "memory");
 }
-/* Always 16 bytes, for data read once: the memory cache fetches 128 bytes around it. Or 4 bytes. */
+/* 16-byte cp.async with a 128-byte L2 prefetch hint, for data that is read once. copy_async_word copies 4 bytes. */
 __device__ static inline void copy_async_line(void *dst, const void *src)
 {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(smem_address(dst)), "l"(src) : "memory");
@@ -48,7 +50,8 @@ __device__ static inline uint32_t pack_bf16(float lo, float hi)
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
     return r;
 }
-/* Byte i of the result is byte s of the eight bytes low, high, s being nibble i of `select`, whose bit 3 is 0. */
+/* prmt: byte i of the result is byte s of the eight bytes low (0..3), high (4..7). s is the low three bits of nibble i
+ * of `select`; bit 3 of each nibble must be 0. */
 __device__ static inline uint32_t bytes_of(uint32_t low, uint32_t high, uint32_t select)
 {
     uint32_t r;

@@ -1,4 +1,4 @@
-/* cpu.c - what this processor can run. */
+/* cpu.c - which instruction sets this processor supports. */
 #include "kernels/core/cpu.h"
 
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-/* ctx.c - opening a backend, and the counted calls around its table of functions. */
+/* ctx.c - opens a backend, and calls its functions with counting and with checks for recordings. */
 #include "kernels/core/ctx.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static const pb_backend *const backends[PB_NBACKENDS] = {
 typedef struct block {
     struct block *next;
     void *p;
-    size_t bytes; /* of a piece */
+    size_t bytes; /* used in ctx->pieces only */
 } block;
 
 const char *pb_backend_name(pb_backend_id id) { return backends[id]->name; }

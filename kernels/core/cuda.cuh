@@ -1,4 +1,4 @@
-/* cuda.cuh - what every .cu file shares: the checked launch, 16-byte vectors, conversions and reductions. */
+/* cuda.cuh - shared by every .cu file: error checks, 16-byte vectors, conversions and reductions. */
 #ifndef PB_CUDA_CUH
 #define PB_CUDA_CUH
 #include <cuda_bf16.h>
@@ -7,29 +7,30 @@
 
 #include "kernels/core/op.h"
 
-/* The failure of a call of the runtime as a status: ENOMEM with what is free where memory ran out, else EDEVICE. The
- * error is taken from the runtime as well, or the next launch would be blamed for it. */
+/* Turns a failed runtime call into a status: ENOMEM, with the free memory in the message, or else EDEVICE. It also
+ * clears the runtime's last error, so that the next launch does not report it. */
 pb_status pb_cuda_failed(cudaError_t e, const char *call);
 #define PB_CUDA_TRY(call)                                                                                              \
     do {                                                                                                               \
         const cudaError_t pb_e_ = (call);                                                                              \
         if (pb_e_ != cudaSuccess) return pb_cuda_failed(pb_e_, #call);                                                 \
     } while (0)
-/* cudaMalloc that says, where it fails, what was asked and what is free. */
+/* cudaMalloc whose error message says how many bytes were asked for and how many are free. */
 pb_status pb_cuda_malloc(size_t bytes, void **out);
 
 static inline cudaStream_t pb_cuda_stream(pb_ctx *ctx) { return (cudaStream_t)ctx->stream; }
 
-/* Facts of ctx's device, read once when it is opened. */
+/* Facts of ctx's device, read once when the device is opened. */
 typedef struct pb_cuda_device {
-    int sms, cc;       /* multiprocessors; compute capability times 10 */
-    size_t smem_optin; /* bytes of shared memory that one block may ask for */
+    int sms, cc;       /* number of SMs; compute capability times 10 */
+    size_t smem_optin; /* most bytes of shared memory that one CTA may use */
     size_t l2;
 } pb_cuda_device;
 const pb_cuda_device *pb_cuda_device_of(const pb_ctx *ctx);
-bool pb_cuda_has_sm90(void); /* the current device runs code compiled for sm_90a: an implementation's `available` */
+/* For `available` of an implementation: true if the current device runs code compiled for sm_90a. */
+bool pb_cuda_has_sm90(void);
 
-/* Ends a launcher: after kernel<<<..., pb_cuda_stream(ctx)>>>, counts the launch and turns its error into a status. */
+/* Call after kernel<<<..., pb_cuda_stream(ctx)>>>: counts the launch and returns its error as a status. */
 static inline pb_status pb_cuda_launched(pb_ctx *ctx, const char *what)
 {
     const cudaError_t e = cudaGetLastError();
@@ -40,7 +41,7 @@ static inline pb_status pb_cuda_launched(pb_ctx *ctx, const char *what)
 
 /* ---- element types ------------------------------------------------------------------------------------------ */
 
-/* fn<float>(...) or fn<__nv_bfloat16>(...), as `dtype` says. */
+/* Calls fn<float>(...) or fn<__nv_bfloat16>(...), depending on `dtype`. */
 #define PB_CUDA_BY_DTYPE(dtype, fn, ...) ((dtype) == PB_F32 ? fn<float>(__VA_ARGS__) : fn<__nv_bfloat16>(__VA_ARGS__))
 
 __device__ static inline float pb_to_f32(float x) { return x; }
@@ -49,7 +50,7 @@ template <class T> __device__ static inline T pb_from_f32(float x);
 template <> __device__ inline float pb_from_f32<float>(float x) { return x; }
 template <> __device__ inline __nv_bfloat16 pb_from_f32<__nv_bfloat16>(float x) { return __float2bfloat16_rn(x); }
 
-/* 2^x to 2 ulp; 0 for -inf. */
+/* Computes 2^x to 2 ulp; -inf gives 0. */
 __device__ static inline float pb_exp2_fast(float x)
 {
     float r;
@@ -57,7 +58,7 @@ __device__ static inline float pb_exp2_fast(float x)
     return r;
 }
 
-/* N consecutive elements that move together; 16 bytes when N is pb_lanes<T>. */
+/* N consecutive elements, loaded or stored in one access; 16 bytes when N is pb_lanes<T>. */
 template <class T, int N> struct alignas(sizeof(T) * N) pb_vec {
     T v[N];
 };
@@ -76,13 +77,13 @@ template <class T, int N> __device__ static inline void pb_store_vec(T *p, const
     for (int i = 0; i < N; i++) x.v[i] = pb_from_f32<T>(in[i]);
     *reinterpret_cast<pb_vec<T, N> *>(p) = x;
 }
-/* Whether rows of `n` elements, `ld` apart, from p on may be read as 16-byte vectors. */
+/* True if rows of n elements, ld apart, beginning at p, can be accessed as 16-byte vectors. */
 template <class T> static inline bool pb_vectors_fit(const void *p, size_t n, size_t ld)
 {
     return (uintptr_t)p % 16 == 0 && n % pb_lanes<T> == 0 && ld % pb_lanes<T> == 0;
 }
 
-/* ---- reductions: every thread of the warp or block must take part; the order is fixed ------------------------- */
+/* ---- reductions: all threads of the warp or CTA must take part; the order is fixed ----------------------------- */
 
 __device__ static inline float pb_warp_sum(float x)
 {
@@ -96,8 +97,8 @@ __device__ static inline float pb_warp_max(float x)
     for (int d = 16; d > 0; d >>= 1) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, d));
     return x;
 }
-/* Sum over a block of THREADS (a multiple of 32), in every thread. `room` is [THREADS/32] of shared memory that may be
- * used again after the call. */
+/* Returns the sum over a CTA of THREADS threads (a multiple of 32) to each of them. `room` is [THREADS/32] floats of
+ * shared memory, free for reuse after the call. */
 template <int THREADS> __device__ static inline float pb_block_sum(float x, float *room)
 {
     static_assert(THREADS % 32 == 0 && THREADS <= 1024, "whole warps");

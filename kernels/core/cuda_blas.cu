@@ -1,4 +1,5 @@
-/* cuda_blas.cu - cuBLASLt behind the description of gemm.h: one algorithm a shape, found once and remembered. */
+/* cuda_blas.cu - calls cuBLASLt with the description of gemm.h: one algorithm per shape, found
+ * once and kept in a table. */
 #include "kernels/core/cuda_blas.h"
 
 #include <cublasLt.h>
@@ -8,12 +9,12 @@
 #include "kernels/core/cuda.cuh"
 
 enum { SLOTS = 1024, PROBES = 8 };
-static const size_t workspace_bytes = (size_t)32 << 20; /* what the library wants on Hopper */
-/* Sums of f32 products over a longer K are cut into calls that add to C: one running sum of 50,000 terms would have
- * lost more than the tolerance of 1e-6. */
+static const size_t workspace_bytes = (size_t)32 << 20; /* the size that NVIDIA recommends for Hopper */
+/* An f32 product with a longer K is divided into calls that add to C: a single running sum of 50,000 terms would lose
+ * more than the tolerance of 1e-6 allows. */
 static const int f32_piece = 2048;
 
-/* What the choice of an algorithm depends on. Compared as bytes: cleared before it is filled. */
+/* Everything that the choice of an algorithm depends on. Compared as bytes, so it is zeroed before it is filled. */
 struct shape {
     size_t lda, ldb, ldc, step_a, step_b, step_c;
     int M, N, K, batch;
@@ -25,7 +26,7 @@ struct shape {
 struct slot {
     shape key;
     cublasLtMatmulAlgo_t algo;
-    unsigned char used, fits; /* !fits: the library has no algorithm for it */
+    unsigned char used, fits; /* fits 0: the library has no algorithm for this shape */
 };
 
 struct pb_cuda_blas {
@@ -34,7 +35,7 @@ struct pb_cuda_blas {
     slot slots[SLOTS];
 };
 
-/* One call as the library sees it: column-major, so C^T = B^T A^T with the operands swapped. */
+/* The descriptors of one call. cuBLASLt is column-major, so it computes C^T = B^T A^T with A and B exchanged. */
 struct call {
     cublasLtMatmulDescOpaque_t desc;
     cublasLtMatrixLayoutOpaque_t a, b, c;
@@ -55,7 +56,7 @@ pb_status pb_cuda_blas_open(pb_cuda_blas **out)
 {
     pb_cuda_blas *b = (pb_cuda_blas *)calloc(1, sizeof *b);
     if (!b) return pb_fail(PB_ENOMEM, "cuda: no memory for the matrix library's table");
-    *out = b; /* the caller closes what it has, also after a failure */
+    *out = b; /* the caller closes *out also after a failure */
     BLAS_TRY(cublasLtCreate(&b->handle));
     return pb_cuda_malloc(workspace_bytes, &b->workspace);
 }
@@ -72,7 +73,8 @@ void pb_cuda_blas_close(pb_cuda_blas *b)
 
 static cudaDataType_t type_of(pb_dtype t) { return t == PB_F32 ? CUDA_R_32F : CUDA_R_16BF; }
 
-/* Of p and of what lies whole steps of so many bytes behind it. */
+/* Returns the largest power of two, at most 256, that divides both the address p and `step`, the bytes between
+ * two matrices of a batch. */
 static unsigned alignment_of(const void *p, size_t step)
 {
     const uintptr_t bits = (uintptr_t)p | step, lowest = bits & (~bits + 1);
@@ -112,7 +114,7 @@ static cublasStatus_t strided(cublasLtMatrixLayoutOpaque_t *l, int batch, size_t
 
 #define SET(desc, what, value) BLAS_TRY(cublasLtMatmulDescSetAttribute(desc, what, &(value), sizeof(value)))
 
-/* The structures live on the stack: nothing is allocated, so a call may be recorded. */
+/* The descriptors are on the stack: nothing is allocated, so a call can be recorded into a graph. */
 static pb_status describe(const shape *s, const void *bias, call *k)
 {
     const cublasOperation_t a = s->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, b = s->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -136,7 +138,8 @@ static pb_status describe(const shape *s, const void *bias, call *k)
 
 #define PREFER(what, value) BLAS_TRY(cublasLtMatmulPreferenceSetAttribute(&p, what, &(value), sizeof(value)))
 
-/* Splits of K only with partial sums in f32 in the workspace, added in order. */
+/* Asks the heuristic for an algorithm. Split-K is allowed only with f32 partial sums in the workspace, which are added
+ * in a fixed order (deterministic). */
 static pb_status choose(pb_cuda_blas *blas, call *k, slot *to)
 {
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -165,7 +168,8 @@ static size_t hash(const shape *s)
     return (size_t)(h >> 20);
 }
 
-/* The shape's slot; a full neighbourhood gives up its first one, whose shape will be looked up again. */
+/* Returns the slot of this shape in a hash table with linear probing. If other shapes hold all PROBES slots, the first
+ * slot is overwritten, and its old shape is looked up again when it is next used. */
 static slot *slot_of(pb_cuda_blas *blas, const shape *key)
 {
     const size_t home = hash(key);
@@ -184,7 +188,7 @@ static bool takes(const pb_gemm *g)
            (g->a.dtype == PB_BF16 || g->c_dtype == PB_F32);
 }
 
-/* One call of the library, or *taken = false. */
+/* Makes one call of the library; *taken = false: the library has no algorithm, and nothing was enqueued. */
 static pb_status product(pb_ctx *ctx, const pb_gemm *g, const void *bias, const pb_gemm_batch *batch, bool *taken)
 {
     pb_cuda_blas *blas = pb_cuda_blas_of(ctx);
@@ -210,7 +214,7 @@ static const void *along_k(const pb_mat *m, bool k_is_row, int k)
     return (const char *)m->p + (k_is_row ? (size_t)k * m->ld : (size_t)k) * pb_dtype_size(m->dtype);
 }
 
-/* Terms [from, from+n) of the sum over K. */
+/* Returns the product over terms [from, from+n) of K. Every piece but the first adds to C. */
 static pb_gemm piece_of(const pb_gemm *g, int from, int n)
 {
     pb_gemm p = *g;
@@ -232,7 +236,7 @@ size_t pb_cuda_bias_room(const pb_gemm *g)
     return g->bias && g->c_dtype == PB_BF16 ? ((size_t)g->N * sizeof(__nv_bfloat16) + 255) / 256 * 256 : 0;
 }
 
-/* Piece after piece of the sum over K; `bias` has the type of C. */
+/* Enqueues the sum over K piece by piece. `bias` has the type of C. */
 static pb_status pieces(pb_ctx *ctx, const pb_gemm *g, const void *bias, const pb_gemm_batch *batch)
 {
     const int step = g->a.dtype == PB_F32 && g->K > f32_piece ? f32_piece : g->K;

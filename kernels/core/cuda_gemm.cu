@@ -1,8 +1,8 @@
-/* cuda_gemm.cu - C = alpha A B (+ C) (+ bias) on the ordinary arithmetic units, for any shape, type and alignment.
+/* cuda_gemm.cu - C = alpha A B (+ C) (+ bias) with FMA instructions, for any shape, type and alignment.
  *
- * A block of 256 threads owns 64 x 64 of C, a thread 4 x 4 of them. Shared memory holds 16 terms of the sum at a time
- * as f32: a [16][64] and b [16][64], padded by one 16-byte vector a row. Bound: shared-memory reads, 8 for 16
- * multiply-adds. */
+ * A CTA of 256 threads computes 64 x 64 elements of C, each thread 4 x 4 of them. Shared memory holds 16 terms of the
+ * sum at a time as f32: a[16][64] and b[16][64], each row padded by 16 bytes. Limited by shared-memory reads: 8
+ * floats for 16 multiply-adds. */
 #include <type_traits>
 
 #include "kernels/core/cuda_blas.h"
@@ -15,7 +15,7 @@ enum { TILE = 64, DEPTH = 16, THREADS = 256, ROW = TILE + 4, PIECE = 256 };
 struct operand {
     const void *p;
     size_t ld, step; /* step: elements from one matrix of a batch to the next */
-    bool k_is_row;   /* element (i,k) at k*ld + i, else at i*ld + k */
+    bool k_is_row;   /* true: element (i,k) is at k*ld + i; false: at i*ld + k */
     pb_nf4_view nf4;
 };
 
@@ -29,7 +29,7 @@ struct product {
     bool accumulate;
 };
 
-struct nf4; /* as an element type: packed nibbles */
+struct nf4; /* tag for the element type NF4 */
 
 template <class T> __device__ float element(const operand &o, const float *, size_t e)
 {
@@ -40,10 +40,11 @@ template <> __device__ float element<nf4>(const operand &o, const float *level, 
     return pb_nf4_value_at(o.nf4, level, e);
 }
 
-/* Number of the matrix in its batch; weights in NF4 are never in one. */
+/* Returns the index of the matrix in its batch. A product with NF4 weights is never batched. */
 template <class B> __device__ size_t matrix_of() { return std::is_same<B, nf4>::value ? 0 : blockIdx.z; }
 
-/* Terms k0.. of rows i0.. into tile[k][i]; zeros beyond the edges. Neighbouring threads read neighbouring elements. */
+/* Loads DEPTH terms from k0 on of TILE rows from i0 on into tile[k][i]; outside the operand it stores 0.
+ * The loads are coalesced. */
 template <class T>
 __device__ void stage(const operand &o, const float *level, size_t first, int i0, int n, int k0, int K,
                       float (*tile)[ROW])

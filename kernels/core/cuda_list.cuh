@@ -1,18 +1,20 @@
-/* cuda_list.cuh - walking over a list of tensors in device memory that is cut into pieces: which tensor does piece p
- * belong to? The list may have any length; nothing about it is known to the host. */
+/* cuda_list.cuh - finds the tensor that piece p belongs to, in a list of tensors in device memory that is divided into
+ * pieces. The list may have any length; the host need not know its sizes. */
 #ifndef PB_CUDA_LIST_CUH
 #define PB_CUDA_LIST_CUH
 #include "kernels/core/cuda.cuh"
 
-/* A warp's window of 32 tensors. Pieces must be asked for in ascending order. Start with {}. */
+/* The lookup state of a warp: a window of 32 tensors, one per lane. Pieces must be looked up in ascending
+ * order. Initialise with {}. */
 struct pb_list_cursor {
     int next;             /* the first tensor after the window */
-    uint32_t first, upto; /* pieces before this lane's tensor; and with it */
-    uint32_t end;         /* pieces up to the window's end */
+    uint32_t first, upto; /* pieces of all tensors before this lane's tensor; the same plus its own pieces */
+    uint32_t end;         /* pieces of all tensors up to the end of the window */
 };
 
-/* Finds the tensor of `piece`: returns its index, -1 when the list ends before, and the piece's number within it.
- * pieces(i) is the number of pieces of tensor i < n. Every lane of the warp takes part and gets the same answer. */
+/* Returns the index of the tensor that `piece` belongs to, and in *within the piece's number inside this tensor; -1:
+ * the list has fewer pieces. pieces(i) is the number of pieces of tensor i < n. All lanes of the warp must call it, and
+ * all get the same result. */
 template <class PIECES>
 __device__ static inline int pb_list_find(pb_list_cursor *c, int n, uint32_t piece, uint32_t *within, PIECES pieces)
 {

@@ -1,13 +1,12 @@
-/* cuda_pack.cuh - 16 bytes of f32 or bf16 as one register quad: loaded whole, unpacked to f32, packed again. Kernels
- * that keep rows in registers hold them packed: bf16 takes half the registers of its f32. And the grids of kernels
- * that work on every element alike. */
+/* cuda_pack.cuh - 16 bytes of f32 or bf16 in four registers: load, unpack to f32, pack again. Kernels that keep rows in
+ * registers keep them packed, because bf16 takes half the registers of f32. Also the grid of elementwise kernels. */
 #ifndef PB_CUDA_PACK_CUH
 #define PB_CUDA_PACK_CUH
 #include "kernels/core/cuda.cuh"
 
 __device__ static inline uint4 pb_load16(const void *p) { return *(const uint4 *)p; }
 __device__ static inline void pb_store16(void *p, uint4 x) { *(uint4 *)p = x; }
-/* For outputs that are far larger than the cache, or that nobody reads soon. */
+/* Streaming store, for outputs that are much larger than L2 or that are not read soon. */
 __device__ static inline void pb_stream16(void *p, uint4 x) { __stcs((uint4 *)p, x); }
 
 __device__ static inline void pb_unpack(uint4 x, float (&out)[4])
@@ -40,7 +39,7 @@ __device__ static inline uint4 pb_pack(const float (&in)[8])
                       pb_pack_pair(in[6], in[7]));
 }
 
-/* N consecutive f32 from p, which is aligned to 16 bytes. */
+/* Loads N consecutive f32 from p, which is aligned to 16 bytes. */
 template <int N> __device__ static inline void pb_load_f32(const float *p, float (&out)[N])
 {
     static_assert(N % 4 == 0, "whole quads");
@@ -51,7 +50,8 @@ template <int N> __device__ static inline void pb_load_f32(const float *p, float
     }
 }
 
-/* What a kernel template moves at a time: 16 bytes, or one element where rows do not allow it. */
+/* The unit that a kernel template loads and stores: 16 bytes, or one element if the rows are
+ * not aligned for vectors. */
 template <class T, bool VEC> struct pb_unit {
     static constexpr int n = pb_lanes<T>;
     typedef uint4 raw;
@@ -68,8 +68,9 @@ template <class T> struct pb_unit<T, false> {
 static inline bool pb_aligned16(const void *p) { return (uintptr_t)p % 16 == 0; }
 static inline size_t pb_ceil_div(size_t a, size_t b) { return (a + b - 1) / b; }
 
-/* Rows of n units on blocks of at most 256 threads, a thread a column: block x works on chunk x % chunks of a group of
- * rows, number x / chunks, so that the same thread has independent loads of several rows in flight. */
+/* The grid for elementwise kernels on rows of n units. A row is divided into `chunks` chunks of at most 256 units, one
+ * unit per thread. CTA x works on chunk x % chunks in each row of row group x / chunks, so that a thread has
+ * independent loads of several rows in flight. */
 typedef struct pb_tiles {
     unsigned threads, chunks;
 } pb_tiles;

@@ -1,4 +1,4 @@
-/* dtype.h - the element types of tensors, and exact host-side conversion of one element. */
+/* dtype.h - the element types of tensors, and exact conversion of single elements on the host. */
 #ifndef PB_DTYPE_H
 #define PB_DTYPE_H
 #include <math.h>
@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* X(enumerator, name in keys, bytes). Ops are generated for the first PB_NFLOAT of them. */
+/* X(enumerator, name in keys, bytes). The first PB_NFLOAT types are floating-point: each op has variants for them. */
 #define PB_DTYPE_MAP(X)                                                                                                \
     X(F32, "f32", 4)                                                                                                   \
     X(BF16, "bf16", 2)                                                                                                 \
@@ -44,7 +44,7 @@ static inline const char *pb_dtype_name(pb_dtype t)
     return names[t];
 }
 
-/* bfloat16 is the upper half of a binary32; rounding is to nearest even, NaN stays NaN. */
+/* bfloat16 is the upper half of a binary32. f32 to bf16 rounds to nearest even; NaN stays NaN. */
 static inline float pb_bf16_to_f32(uint16_t h)
 {
     uint32_t bits = (uint32_t)h << 16;
@@ -57,12 +57,12 @@ static inline uint16_t pb_f32_to_bf16(float f)
 {
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
-    if (f != f) return (uint16_t)((bits >> 16) | 0x40u); /* quiet, and never rounded into Inf */
+    if (f != f) return (uint16_t)((bits >> 16) | 0x40u); /* the quiet bit: truncation could give Inf */
     return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/* Element i of host memory of type t as a double, and back (rounding to nearest even; integers by
- * truncation). Both are exact for every value the type can hold. */
+/* pb_load returns element i of an array of type t in host memory as a double, and pb_store writes one. pb_store rounds
+ * to nearest even; for integer types it truncates. Values that the type can hold are converted exactly. */
 static inline double pb_load(const void *p, size_t i, pb_dtype t)
 {
     switch (t) {

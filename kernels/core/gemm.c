@@ -1,4 +1,4 @@
-/* gemm.c - the engine of this machine, the size of its workspace, and the levels of NF4. */
+/* gemm.c - selects the matrix product of this machine, sizes its workspace, and defines the levels of NF4. */
 #include "kernels/core/gemm.h"
 
 #include <omp.h>
@@ -6,7 +6,8 @@
 #include "kernels/core/gemm_plan.h"
 #include "kernels/nf4/nf4.h"
 
-/* bitsandbytes, functional.py, get_4bit_type("nf4"): quantiles of the normal distribution, scaled to [-1,1]. */
+/* The 16 values of an NF4 code: quantiles of the normal distribution, scaled to [-1,1]. From bitsandbytes,
+ * functional.py, get_4bit_type("nf4"). */
 const float pb_nf4_level[16] = {
     -1.0f,
     -0.6961928009986877f,

@@ -1,48 +1,49 @@
-/* gemm_fast.c - the blocked matrix product (see gemm_plan.h for the blocks, gemm_pack.h for the panels and
- * gemm_kernel.h for the loop that does the arithmetic). Bound: multiply-adds.
+/* gemm_fast.c - the blocked matrix product. gemm_plan.h defines the blocks, gemm_pack.h the panels, and gemm_kernel.h
+ * the inner loop. Limited by multiply-adds.
  *
- * Threads draw panels from a counter, so that one that is held up holds up nobody else. Every element of
- * C is summed by one thread, in the order of k, within blocks that the plan fixes: the result is the same for
- * any number of threads. */
+ * Threads draw panels from a shared counter, so that a delayed thread does not delay the others. Every element of
+ * C is summed by one thread, in the order of k, within blocks that the plan fixes. So the result does not depend
+ * on the number of threads. */
 #include <omp.h>
 
 #include "kernels/core/gemm_kernel.h"
 #include "kernels/core/gemm_pack.h"
 #include "kernels/core/gemm_plan.h"
 
-/* Most panels a thread packs at a time; most panels of A for which B is read where it lies. */
+/* IN_PLACE: with at most so many panels of A, B is read without packing. A_DRAW, B_DRAW: most panels that
+ * a thread packs at a time. */
 enum { IN_PLACE = 6, A_DRAW = PB_GEMM_ROWS / PB_MR, B_DRAW = PB_GEMM_COLS / PB_NR };
 
 typedef struct job {
     const pb_gemm *g;
     pb_gemm_plan p;
-    float *shared, *buffer, *mine; /* mine: p.mine floats a thread */
+    float *shared, *buffer, *mine; /* shared operand; tile buffer; p.mine floats per thread */
     int threads;
     struct {
         int pack, unit;
-    } next[3]; /* counters that all threads draw from; step s uses number s % 3 */
+    } next[3]; /* counters from which all threads draw; step s uses next[s % 3] */
 } job;
 
-/* One step of the outer loops: rows i.. of A, columns j.. of B, and k.. of K. */
+/* One step of the outer loops: m rows of A from i on, n columns of B from j on, kc terms of K from k on. */
 typedef struct block {
     int step, i, j, k, m, n, kc;
-    float *shared;    /* the packed operand that all threads use */
-    bool first, last; /* of the steps over K */
+    float *shared;    /* packed panels of the shared operand */
+    bool first, last; /* first, last step over K of this block of C */
 } block;
 
-/* Where a tile of C comes from and goes to. */
+/* What finish() adds to a tile of the product, and where it stores the sum. */
 typedef struct sink {
-    const void *old; /* added to the product; NULL: nothing */
+    const void *old; /* earlier value, added to the product; NULL: none */
     void *out;
     size_t ld_old, ld_out;
     pb_dtype t_old, t_out;
-    const float *bias; /* of the block's first column, or NULL */
+    const float *bias; /* bias of the block's first column, or NULL */
     float alpha;
 } sink;
 
 static int at_most(int a, int b) { return a < b ? a : b; }
 
-/* m rows are cut into panels of equal height, give or take one: no panel is left with a row or two. */
+/* Divides m rows into panels whose heights differ by at most one, so that no panel has only a row or two. */
 static int a_panels(int m) { return (m + PB_MR - 1) / PB_MR; }
 static int a_row(int m, int panel)
 {
@@ -53,7 +54,7 @@ static size_t a_offset(int m, int panel, int kc) { return (size_t)a_row(m, panel
 static int b_panels(int n) { return (n + PB_NR - 1) / PB_NR; }
 static int b_vectors(int n, int panel) { return at_most(PB_NV, (n - panel * PB_NR + PB_VLEN - 1) / PB_VLEN); }
 
-/* Panels [first, end) of the m rows of A from row i on, to `to` plus their offsets among the m rows. */
+/* Packs panels [first, end) of A. The m rows begin at row i; panel p goes to `to` plus its offset among the m rows. */
 static void pack_a(const pb_gemm *g, const block *b, int i, int m, int first, int end, float *to)
 {
     lanes l[A_DRAW];
@@ -93,7 +94,7 @@ static sink sink_of(const job *w, const block *b)
     return s;
 }
 
-/* n <= PB_VLEN elements of one row of a finished tile. */
+/* Stores n <= PB_VLEN elements of one row of a finished tile. */
 PB_INLINE void put(const sink *s, pb_dtype t_old, pb_dtype t_out, vf v, size_t row, size_t col, int n)
 {
     const bool all = n == PB_VLEN;
@@ -118,14 +119,14 @@ PB_INLINE void put_tile(const sink *s, pb_dtype t_old, pb_dtype t_out, const flo
     }
 }
 
-/* The tile of `rows` rows and n columns that belongs at (row, col) of the block. */
+/* Stores the finished tile of rows x n at (row, col) of the block. */
 static void finish(const sink *s, const float *tile, int rows, int row, int col, int n)
 {
     if (s->t_old == PB_F32 && s->t_out == PB_F32) put_tile(s, PB_F32, PB_F32, tile, rows, row, col, n);
     else put_tile(s, s->t_old, s->t_out, tile, rows, row, col, n);
 }
 
-/* Asks for a tile of C before the kernel starts, so that it has come when the kernel is done. */
+/* Prefetches a tile of C while the kernel runs, for the stores that follow. */
 static inline void expect(const sink *s, int rows, int nv, int row, int col)
 {
     const size_t size = pb_dtype_size(s->t_out);
@@ -134,7 +135,7 @@ static inline void expect(const sink *s, int rows, int nv, int row, int col)
         for (int v = 0; v < nv; v++) __builtin_prefetch(c + (size_t)v * PB_VLEN * size, 1);
 }
 
-/* The m rows of A from row i of the block on, packed at a, times one panel of B at b, rows ldb apart. */
+/* Multiplies m packed rows of A, from row i of the block on, with one panel of B, whose rows are ldb apart. */
 static void multiply(const sink *s, const block *blk, const float *a, int i, int m, const float *b, size_t ldb,
                      int panel)
 {
@@ -149,8 +150,9 @@ static void multiply(const sink *s, const block *blk, const float *a, int i, int
 }
 
 static int draw(int *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
-/* Panels that a thread draws at a time: several, so that stored rows are read in long pieces and a panel of the
- * shared operand is fetched once for all of them; but enough draws for every thread to be busy to the end. */
+/* Returns the number of panels that a thread draws at a time. Several panels make the reads of stored rows
+ * long, and a panel of the shared operand is fetched once for all of them. But about 8 draws per thread must
+ * remain, to balance the load. */
 static int panels_of_draw(const job *w, int panels, int most)
 {
     const int fair = panels / (8 * w->threads);
@@ -168,8 +170,8 @@ static void pack_shared(job *w, const block *b)
     }
 }
 
-/* Panels [first, end) of B need no packing when they lie in memory as a kernel reads them and are used so few
- * times that a copy would not pay. */
+/* True if panels of B up to `end` can be read without packing: B has the layout that a kernel reads, the panels are
+ * whole, and they are used so few times that packing would cost more. */
 static bool in_place(const job *w, const block *b, int end)
 {
     const pb_mat *m = &w->g->b;
@@ -203,8 +205,8 @@ static void multiply_by_shared_b(job *w, const block *b, const sink *s, float *m
     }
 }
 
-/* One barrier a step. When a thread is past it, all have left the step before: its block of the shared operand
- * may be packed anew (two blocks take turns), and its counters may be set back for the step after the next. */
+/* Each step has one barrier. A thread that passes it knows that all threads have finished the previous step. So the
+ * shared block of that step may be overwritten (two blocks alternate), and its counters are reset for step + 2. */
 static void step(job *w, const block *b, int thread)
 {
     const sink s = sink_of(w, b);
@@ -236,7 +238,7 @@ static void work(job *w, int thread)
             }
 }
 
-/* Below this many multiply-adds a second thread costs more than it brings. */
+/* With fewer multiply-adds than this, starting threads costs more than it gains. */
 static const double worth_a_thread = 1 << 19;
 
 void pb_gemm_run(const pb_gemm *g)

@@ -1,12 +1,12 @@
-/* gemm_kernel.h - the inner kernels: a tile of up to PB_MR rows by PB_NV vectors of C stays in registers
- * while K passes. Per step of k: PB_NV loads of B, a broadcast per row of A, and rows*PB_NV multiply-adds,
- * which is what bounds them. One kernel per number of rows, so that no row is ever padded. */
+/* gemm_kernel.h - the inner kernels: a tile of C, up to PB_MR rows by PB_NV vectors, stays in registers during the loop
+ * over k. Each k takes PB_NV loads of B, one broadcast per row of A, and rows*PB_NV multiply-adds, which are the limit.
+ * There is one kernel per number of rows, so that no row is padded. */
 #ifndef PB_GEMM_KERNEL_H
 #define PB_GEMM_KERNEL_H
 #include "kernels/core/simd.h"
 
-/* As many accumulators as the register file holds beside PB_NV vectors of B and one of A. A panel of A is
- * never wider than a vector, so that packing moves whole vectors. */
+/* PB_MR: as many rows of accumulators as fit the register file together with PB_NV vectors of B and one of A. A panel
+ * of A is never wider than a vector, so that packing stores whole vectors. */
 #if defined(__AVX512F__)
 #define PB_MR_MAP(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
 enum { PB_MR = 14 };
@@ -19,7 +19,7 @@ enum { PB_MR = 4 };
 #endif
 enum { PB_NV = 2, PB_NR = PB_NV * PB_VLEN };
 
-/* tile[r][c] = sum over k of a[k*lda + r] * b[k*ldb + c], rows of the tile nv*PB_VLEN apart. */
+/* tile[r][c] = sum over k of a[k*lda + r] * b[k*ldb + c]; rows of the tile are nv*PB_VLEN apart. */
 typedef void (*gemm_kernel)(int kc, const float *a, size_t lda, const float *b, size_t ldb, float *tile);
 
 static inline __attribute__((always_inline)) void kernel_body(int mr, int nv, int kc, const float *a, size_t lda,
@@ -59,7 +59,7 @@ static inline __attribute__((always_inline)) void kernel_body(int mr, int nv, in
 PB_MR_MAP(X)
 #undef X
 
-/* gemm_kernels[rows - 1][vectors - 1] */
+/* index: [rows - 1][vectors - 1] */
 static const gemm_kernel gemm_kernels[PB_MR][PB_NV] = {
 #define X(mr) {kernel_##mr##_1, kernel_##mr##_2},
     PB_MR_MAP(X)

@@ -1,8 +1,8 @@
-/* gemm_pack.h - packing: runs of K of an operand, in f32, bf16 or NF4 and in either orientation, become
- * f32 panels [k][width] that an inner kernel reads front to back.
+/* gemm_pack.h - packing: converts a block of an operand (f32, bf16 or NF4, either orientation) to f32 panels [k][width]
+ * that an inner kernel reads sequentially.
  *
- * A panel's last row may be followed by up to PB_VLEN - 1 floats of rubbish: whole vectors are stored, in
- * rising order of k, and each store mends what the one before wrote too much. */
+ * Stores write whole vectors in rising order of k. If a panel's width is not a multiple of a vector, each store
+ * overwrites the excess of the previous one. So up to PB_VLEN - 1 floats after a panel's last row are garbage. */
 #ifndef PB_GEMM_PACK_H
 #define PB_GEMM_PACK_H
 #include "kernels/core/gemm.h"
@@ -20,11 +20,11 @@ static inline source source_of(const pb_mat *m)
 
 /* ---- NF4 -------------------------------------------------------------------------------------- */
 
-/* n <= PB_VLEN elements from number e on. */
+/* Loads n <= PB_VLEN values, from element e on; the other lanes are 0. */
 static inline vf nf4_fetch(const pb_mat *m, size_t e, int n)
 {
     const uint8_t *q = m->p;
-    const size_t block = (size_t)m->nf4->block; /* a power of two: no division a vector */
+    const size_t block = (size_t)m->nf4->block; /* a power of two: no division per vector */
     if (n == PB_VLEN && e % 2 == 0 && (e & (block - 1)) + PB_VLEN <= block)
         return pb_nf4_levels(q + e / 2) * pb_nf4_scale(m->nf4, e >> __builtin_ctzll(block));
     vf v = {0};
@@ -32,9 +32,9 @@ static inline vf nf4_fetch(const pb_mat *m, size_t e, int n)
     return v;
 }
 
-/* ---- reading and turning ---------------------------------------------------------------------- */
+/* ---- loading and transposing ------------------------------------------------------------------ */
 
-/* n <= PB_VLEN consecutive elements of a stored row; the other lanes are 0. */
+/* Loads n <= PB_VLEN consecutive elements of a stored row; the other lanes are 0. */
 PB_INLINE vf fetch(source s, const pb_mat *m, size_t row, size_t col, int n)
 {
     const size_t e = row * m->ld + col;
@@ -43,7 +43,7 @@ PB_INLINE vf fetch(source s, const pb_mat *m, size_t row, size_t col, int n)
     return n == PB_VLEN ? vf_load(m->p, e, t) : vf_load_n(m->p, e, t, (size_t)n);
 }
 
-/* The lower and the upper halves of two vectors, element by element in turn. */
+/* Interleave the lower (or the upper) halves of two vectors: a0 b0 a1 b1 ... */
 #if defined(__AVX512F__)
 #define PB_ZIP_LOW(a, b)  __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define PB_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
@@ -55,8 +55,8 @@ PB_INLINE vf fetch(source s, const pb_mat *m, size_t row, size_t col, int n)
 #define PB_ZIP_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #endif
 
-/* Transposes PB_VLEN vectors. Zipping vector i with vector i + PB_VLEN/2 moves the top bit of the row
- * number to the bottom of the whole index; after as many rounds as it has bits, row and column have changed places. */
+/* Transposes PB_VLEN vectors in place. Interleaving vector i with vector i + PB_VLEN/2 rotates the bits of an element's
+ * index (row, column) left by one. After log2(PB_VLEN) rounds, row and column are exchanged. */
 PB_INLINE void transpose(vf v[PB_VLEN])
 {
 #pragma GCC unroll 4
@@ -74,7 +74,7 @@ PB_INLINE void transpose(vf v[PB_VLEN])
 
 /* ---- the two orientations ---------------------------------------------------------------------- */
 
-/* to[k*ld + r] = m[row + r][col + k] for r < rows <= PB_VLEN, k < cols. */
+/* K runs along stored rows: to[k*ld + r] = m[row + r][col + k] for r < rows <= PB_VLEN, k < cols. */
 PB_INLINE void pack_across(source s, float *to, size_t ld, const pb_mat *m, size_t row, int rows, size_t col, int cols)
 {
     for (int k = 0; k < cols; k += PB_VLEN) {
@@ -82,7 +82,7 @@ PB_INLINE void pack_across(source s, float *to, size_t ld, const pb_mat *m, size
         vf v[PB_VLEN];
         if (n == PB_VLEN) {
 #pragma GCC unroll 16
-            for (int r = 0; r < PB_VLEN; r++) /* beyond the last row: anything that may be read */
+            for (int r = 0; r < PB_VLEN; r++) /* lanes r >= rows repeat the last row */
                 v[r] = fetch(s, m, row + (r < rows ? r : rows - 1), col + k, PB_VLEN);
         } else {
             for (int r = 0; r < PB_VLEN; r++) v[r] = fetch(s, m, row + (r < rows ? r : rows - 1), col + k, n);
@@ -97,15 +97,16 @@ PB_INLINE void pack_across(source s, float *to, size_t ld, const pb_mat *m, size
     }
 }
 
-/* A run of up to PB_VLEN rows of A or columns of B inside a panel. */
+/* A run of up to PB_VLEN rows of A, or columns of B, inside a panel. */
 typedef struct lanes {
     float *to; /* element (k, r) goes to to[k*ld + r] */
     size_t ld;
-    int first, width; /* number of the first one in the whole operand, and how many */
+    int first, width; /* index of the first lane in the whole operand; number of lanes */
 } lanes;
 
-/* m[k + i][first..] for i < kc, for n runs of lanes that lie beside each other: a stored row is read once from
- * left to right. Rows are far apart, which the hardware does not foresee. `all` columns may be read. */
+/* K runs down the stored rows: packs m[k + i][first..] for i < kc and n neighbouring runs of lanes, so that a stored
+ * row is read once, left to right. Software prefetch: rows are too far apart for the hardware prefetcher. `all` is the
+ * number of columns of the operand. */
 PB_INLINE void pack_along(source s, const lanes *l, int n, const pb_mat *m, int all, int k, int kc)
 {
     enum { AHEAD = 16 };
@@ -127,8 +128,8 @@ PB_INLINE void pack_from(source s, const lanes *l, int n, const pb_mat *m, bool 
         for (int v = 0; v < n; v++) pack_across(s, l[v].to, l[v].ld, m, (size_t)l[v].first, l[v].width, (size_t)k, kc);
 }
 
-/* Packs n runs of lanes of an operand that has `all` of them, and kc of its K from k on. across: K runs along
- * the stored rows. */
+/* Packs n runs of lanes and kc terms of K, from k on. `all` is the number of lanes of the operand. across: K
+ * runs along the stored rows. */
 static void pack_lanes(const lanes *l, int n, const pb_mat *m, bool across, int all, int k, int kc)
 {
     switch (source_of(m)) {

@@ -1,4 +1,4 @@
-/* gpu_check.c - the lines for a GPU that is missing, too old or too small. */
+/* gpu_check.c - the error messages for a GPU that is missing, too old or out of memory. */
 #include "kernels/core/gpu_check.h"
 
 pb_status pb_gpu_check_driver(int driver, int runtime)

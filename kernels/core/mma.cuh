@@ -1,14 +1,16 @@
-/* mma.cuh - the warp-wide matrix instructions of sm_80 and later: 16 x 8 x 16 products in bf16 with f32 sums, and loads
- * of their operands from shared memory.
+/* mma.cuh - the warp-wide matrix instructions of sm_80 and later: 16 x 8 x 16 products of bf16 with f32 sums, and
+ * ldmatrix loads of their operands from shared memory.
  *
- * Lane l stands for group g = l/4 and t = l%4. A fragment [16,16]: registers 0..3 hold rows g, g+8, g, g+8 and columns
- * 2t, 2t, 2t+8, 2t+8 (and the next one). B [16,8]: registers 0, 1 hold rows 2t, 2t+8 (and the next) of column g. C
- * [16,8]: values 0, 1 are row g, columns 2t, 2t+1; values 2, 3 row g+8. */
+ * The fragments of lane l, with g = l/4 and t = l%4. A register of A or B holds two bf16.
+ *     A [16,16]  register 0: row g,   columns 2t, 2t+1       register 2: row g,   columns 2t+8, 2t+9
+ *                register 1: row g+8, columns 2t, 2t+1       register 3: row g+8, columns 2t+8, 2t+9
+ *     B [16,8]   register 0: rows 2t, 2t+1 of column g       register 1: rows 2t+8, 2t+9 of column g
+ *     C [16,8]   values 0, 1: row g, columns 2t, 2t+1        values 2, 3: row g+8, columns 2t, 2t+1 */
 #ifndef PB_MMA_CUH
 #define PB_MMA_CUH
 #include "kernels/core/copy_async.cuh"
 
-/* c += a b */
+/* c += a b. */
 __device__ static inline void pb_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     asm volatile(
@@ -17,8 +19,8 @@ __device__ static inline void pb_mma(float (&c)[4], const uint32_t (&a)[4], uint
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* Four 8 x 8 matrices of bf16; lane l gives the address of row l%8 of matrix l/8. `trans`: register i holds rows 2t,
- * 2t+1 of column g of matrix i, instead of columns 2t, 2t+1 of row g. */
+/* Loads four 8 x 8 matrices of bf16; lane l passes the address of row l%8 of matrix l/8. Register i of lane l gets
+ * columns 2t, 2t+1 of row g of matrix i; with `trans`, rows 2t, 2t+1 of column g. */
 __device__ static inline void pb_ldmatrix(uint32_t (&r)[4], const __nv_bfloat16 *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -34,27 +36,29 @@ __device__ static inline void pb_ldmatrix_trans(uint32_t (&r)[4], const __nv_bfl
                  : "memory");
 }
 
-/* Fragments out of a tile in shared memory whose rows are `ld` elements apart, a multiple of 8; `at` is its corner. */
+/* The loads below read fragments from a tile in shared memory. `at` is the fragment's first element; rows are `ld`
+ * elements apart, a multiple of 8. */
 __device__ static inline int pb_mma_lane() { return (int)threadIdx.x % 32; }
-/* A[m][k] lies at at[m*ld + k]. */
+/* A[m][k] is at at[m*ld + k]. */
 __device__ static inline void pb_load_a(uint32_t (&a)[4], const __nv_bfloat16 *at, int ld)
 {
     const int l = pb_mma_lane();
     pb_ldmatrix(a, at + (l % 16) * ld + l / 16 * 8);
 }
-/* A[m][k] lies at at[k*ld + m]. */
+/* A[m][k] is at at[k*ld + m]. */
 __device__ static inline void pb_load_a_trans(uint32_t (&a)[4], const __nv_bfloat16 *at, int ld)
 {
     const int l = pb_mma_lane();
     pb_ldmatrix_trans(a, at + (l % 8 + l / 16 * 8) * ld + l / 8 % 2 * 8);
 }
-/* Two neighbouring B, columns 0..7 in b[0], b[1] and 8..15 in b[2], b[3]; B[k][n] lies at at[k*ld + n]. */
+/* Two neighbouring B fragments: columns 0..7 in b[0], b[1] and columns 8..15 in b[2], b[3].
+ * B[k][n] is at at[k*ld + n]. */
 __device__ static inline void pb_load_b2(uint32_t (&b)[4], const __nv_bfloat16 *at, int ld)
 {
     const int l = pb_mma_lane();
     pb_ldmatrix_trans(b, at + (l % 16) * ld + l / 16 * 8);
 }
-/* One column of eight, 32 deep: b[0], b[1] for rows 0..15 and b[2], b[3] for rows 16..31. */
+/* Two B fragments of the same 8 columns: rows 0..15 in b[0], b[1] and rows 16..31 in b[2], b[3]. */
 __device__ static inline void pb_load_b_deep(uint32_t (&b)[4], const __nv_bfloat16 *at, int ld)
 {
     pb_ldmatrix_trans(b, at + pb_mma_lane() * ld);
@@ -62,7 +66,7 @@ __device__ static inline void pb_load_b_deep(uint32_t (&b)[4], const __nv_bfloat
 
 /* ---- from accumulators to operands and to memory ----------------------------------------------------------------- */
 
-/* C tiles as A tiles. */
+/* Converts NT C fragments to NT/2 A fragments in bf16. Each lane already holds the elements that it needs. */
 template <int NT> __device__ static inline void as_operand(uint32_t (&a)[NT / 2][4], const float (&c)[NT][4])
 {
 #pragma unroll
@@ -74,7 +78,7 @@ template <int NT> __device__ static inline void as_operand(uint32_t (&a)[NT / 2]
     }
 }
 
-/* x[i] of lane j of a quad becomes x[j] of lane i. */
+/* Transposes 4 x 4 registers in a quad of lanes: x[i] of lane j becomes x[j] of lane i. */
 __device__ static inline void transpose_quad(uint32_t (&x)[4])
 {
     const bool odd = threadIdx.x & 1, high = threadIdx.x & 2;
@@ -92,8 +96,8 @@ __device__ static inline void transpose_quad(uint32_t (&x)[4])
     }
 }
 
-/* Stores the rows g and g+8 of NT tiles, times f0 and f8, at row0 and row8; a NULL row is left out, and so are the
- * columns from D (a multiple of 8) on. */
+/* Stores rows g and g+8 of NT C fragments as bf16: f0 times row g to row0, f8 times row g+8 to row8. A NULL row is not
+ * stored. Columns >= D (a multiple of 8) are not stored. */
 template <int NT>
 __device__ static inline void store_rows(const float (&c)[NT][4], float f0, float f8, __nv_bfloat16 *row0,
                                          __nv_bfloat16 *row8, int D)

@@ -1,5 +1,5 @@
-/* nf4_decode.cuh - from NF4 codes to values on the device: the bits of nf4_decode.h, level times scale, rounded once.
- */
+/* nf4_decode.cuh - decodes NF4 on the device. It gives the same bits as nf4_decode.h: level
+ * times scale, rounded once. */
 #ifndef PB_NF4_DECODE_CUH
 #define PB_NF4_DECODE_CUH
 #include "kernels/core/cuda.cuh"
@@ -7,11 +7,11 @@
 
 extern "C" const float pb_nf4_level[16];
 
-/* A quantised tensor as kernels take it: by value, the table of levels with it. */
+/* A quantised tensor as a kernel argument: passed by value, with the table of levels. */
 struct pb_nf4_view {
     const uint8_t *q;
     pb_nf4_scales s;
-    int shift; /* log2 of the block */
+    int shift; /* log2 of the block size */
     float level[16];
 };
 
@@ -23,7 +23,8 @@ static inline pb_nf4_view pb_nf4_view_of(const void *q, const pb_nf4_scales *s)
     return v;
 }
 
-/* absmax of block j. The product and the sum are rounded apart, so they must not become one fused operation. */
+/* Returns the scale (absmax) of block j. Product and sum are rounded separately, so they must
+ * not be fused into an FMA. */
 __device__ static inline float pb_nf4_scale_at(const pb_nf4_scales &s, size_t j)
 {
     if (s.absmax) return s.absmax[j];
@@ -33,7 +34,8 @@ __device__ static inline int pb_nf4_code_at(const uint8_t *q, size_t e)
 {
     return e & 1 ? q[e / 2] & 15 : q[e / 2] >> 4;
 }
-/* Element e; `level` is the table in shared memory, where lanes may read different entries at once. */
+/* Returns element e. `level` is a copy of the table in shared memory, where lanes can read
+ * different entries at once. */
 __device__ static inline float pb_nf4_value_at(const pb_nf4_view &v, const float *level, size_t e)
 {
     return __fmul_rn(level[pb_nf4_code_at(v.q, e)], pb_nf4_scale_at(v.s, e >> v.shift));

@@ -1,16 +1,16 @@
-/* nf4_decode.h - from NF4 codes to values: one element for references, and, in files compiled per
- * instruction set, runs of them in vectors. The dequantiser and the packing step of gemm.h share it.
+/* nf4_decode.h - decodes NF4: single elements for references, and runs of elements in vectors for files compiled per
+ * instruction set. The dequantiser and the packing step of gemm.h both use it.
  *
- * Layout and formula: kernels/nf4/nf4.h. Every function gives the same bits: level times scale, rounded
- * once to f32. */
+ * kernels/nf4/nf4.h defines layout and formula. All functions give identical bits: level times
+ * scale, rounded once to f32. */
 #ifndef PB_NF4_DECODE_H
 #define PB_NF4_DECODE_H
 #include "kernels/core/gemm.h"
 
 extern const float pb_nf4_level[16];
 
-/* absmax of block j. bitsandbytes rounds twice, after the product and after the sum; volatile keeps
- * compilers from fusing the two where contraction is allowed. */
+/* Returns the scale (absmax) of block j. bitsandbytes rounds after the product and after the sum; `volatile` keeps
+ * compilers from fusing the two. */
 static inline float pb_nf4_scale(const pb_nf4_scales *s, size_t j)
 {
     if (s->absmax) return s->absmax[j];
@@ -28,20 +28,20 @@ static inline float pb_nf4_value(const uint8_t *q, const pb_nf4_scales *s, size_
 #ifdef PB_ISA
 #include "kernels/core/simd.h"
 #ifdef __AVX2__
-#include <immintrin.h> /* a table look-up by a vector of indices has no portable spelling */
+#include <immintrin.h> /* a table look-up by a vector of indices has no portable form */
 #endif
 
-/* The levels of the PB_VLEN codes in q[0 .. PB_VLEN/2). The table stays in registers once inlined. */
+/* Returns the levels of the PB_VLEN codes in q[0 .. PB_VLEN/2). After inlining, the table stays in registers. */
 static inline vf pb_nf4_levels(const uint8_t *q)
 {
 #if defined(__AVX512F__)
-    /* a byte in 64 bits: its high nibble to the lower lane, its low one to the upper; a permutation reads
-     * four bits of each index */
+    /* Each byte is widened to 64 bits: its high nibble goes to the lower 32-bit lane, its low nibble to the upper one.
+     * The permutation reads only the low four bits of an index. */
     const __m512i b = _mm512_cvtepu8_epi64(_mm_loadl_epi64((const __m128i *)(const void *)q));
     const __m512i index = _mm512_or_si512(_mm512_slli_epi64(b, 32), _mm512_srli_epi64(b, 4));
     return (vf)_mm512_permutexvar_ps(index, _mm512_loadu_ps(pb_nf4_level));
 #elif defined(__AVX2__)
-    /* three bits of each index choose within a half of the table, the fourth chooses the half */
+    /* Three bits of an index select within each half of the table; the fourth bit selects the half. */
     const __m256i b = _mm256_cvtepu8_epi64(_mm_loadu_si32(q));
     const __m256i index = _mm256_or_si256(_mm256_slli_epi64(b, 32), _mm256_srli_epi64(b, 4));
     const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(pb_nf4_level), index);
@@ -54,7 +54,7 @@ static inline vf pb_nf4_levels(const uint8_t *q)
 #endif
 }
 
-/* out[at .. at+n) = values [e, e+n), which lie in one block with this scale. */
+/* Decodes elements [e, e+n), which lie in one block with this scale, to out[at .. at+n) of type t. */
 static inline void pb_nf4_decode_run(const uint8_t *q, size_t e, size_t n, float scale, void *out, size_t at,
                                      pb_dtype t)
 {
@@ -70,7 +70,7 @@ static inline void pb_nf4_decode_run(const uint8_t *q, size_t e, size_t n, float
     vf_store_n(out, at + i, t, pb_nf4_levels(tail) * scale, n - i);
 }
 
-/* The same for any run of the tensor. */
+/* Decodes elements [e, e+n) of any blocks to out[at .. at+n) of type t. */
 static inline void pb_nf4_decode(const uint8_t *q, const pb_nf4_scales *s, size_t e, size_t n, void *out, size_t at,
                                  pb_dtype t)
 {

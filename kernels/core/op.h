@@ -1,5 +1,5 @@
-/* op.h - an op is one descriptor: what it computes on, how to make its inputs, what it must cost, and
- * every implementation of it. Tests, benchmarks and the trainer all reach it through pb_op_run. */
+/* op.h - the description of an op: its arguments and shapes, how to make its inputs, the least work it must do, and the
+ * list of its implementations. Tests, benchmarks and the trainer all run an op with pb_op_run. */
 #ifndef PB_OP_H
 #define PB_OP_H
 #include "kernels/core/bind.h"
@@ -8,19 +8,21 @@
 extern "C" {
 #endif
 
-/* One way to compute an op. `run` only enqueues on ctx's stream: it allocates nothing, waits for
- * nothing and uses no other stream, so that any op can be recorded into a graph. */
+/* One way to compute an op. `run` only enqueues on ctx's stream: it does not allocate, does not wait for the device and
+ * uses no other stream. So every op can be recorded into a graph. */
 typedef struct pb_impl {
-    const char *name; /* "ref" is the oracle; NULL ends a list */
+    const char *name; /* "ref" is the reference; NULL ends a list */
     pb_status (*run)(pb_ctx *ctx, const void *args);
-    bool (*accepts)(const void *args);     /* NULL: every valid shape and dtype */
-    size_t (*workspace)(const void *args); /* bytes of ctx->scratch it needs; NULL: none */
-    bool (*available)(void);               /* NULL: on every machine; else e.g. pb_cpu_has_avx512 */
+    bool (*accepts)(const void *args);     /* NULL: takes every valid shape and dtype */
+    size_t (*workspace)(const void *args); /* bytes of ctx->scratch that it needs; NULL: none */
+    bool (*available)(void);               /* NULL: runs on every machine; else such as pb_cpu_has_avx512 */
     bool varies;                           /* not deterministic: two runs may differ in the last bits */
 } pb_impl;
 
-/* The least work any version must do, for floors: FLOPs (multiply and add count one each) and bytes
- * of compulsory traffic. An op bound by neither leaves both 0. */
+/* The least work that any implementation must do; the roofline time follows from it. An op that neither arithmetic nor
+ * memory traffic limits leaves both 0.
+ *     flops  floating-point operations; a multiply-add counts as two
+ *     bytes  each input read once, each output written once */
 typedef struct pb_cost {
     double flops, bytes;
 } pb_cost;
@@ -28,47 +30,52 @@ typedef struct pb_cost {
 typedef int pb_dims[PB_MAX_AXES];
 
 typedef struct pb_op {
-    const char *name;           /* "rmsnorm_fwd" */
-    const char *axes;           /* "BSD": one letter an entry of pb_dims */
-    const pb_dims *edge;        /* shapes that tests run; a row whose first entry is 0 ends the list */
-    const pb_dims *grid;        /* shapes that `bench --suite kernels` runs; ended alike */
-    const pb_dims *device_grid; /* further shapes on a GPU, too large for a CPU; NULL: none */
+    const char *name;           /* for example "rmsnorm_fwd" */
+    const char *axes;           /* for example "BSD": one letter per entry of pb_dims */
+    const pb_dims *edge;        /* shapes that the tests run; a row whose first entry is 0 ends the list */
+    const pb_dims *grid;        /* shapes that `bench --suite kernels` runs; ended in the same way */
+    const pb_dims *device_grid; /* further shapes for GPUs, too large for a CPU; NULL: none */
     size_t args_size;
-    const pb_impl *impls[PB_NBACKENDS]; /* best first */
-    /* Reports arguments that no implementation may take (negative sizes, eps <= 0, NULL): EINVAL. */
+    const pb_impl *impls[PB_NBACKENDS]; /* the preferred implementation first */
+    /* Fails with EINVAL on arguments that no implementation may take, such as a negative size, eps <= 0 or NULL. */
     pb_status (*check)(const void *args);
-    /* Shape -> seeded inputs and poisoned outputs on the binder's device. */
+    /* Allocates the tensors of shape `dim` on the binder's device, seeds the inputs, poisons the
+     * outputs, and fills *args. */
     pb_status (*bind)(pb_binder *b, const int *dim, void *args);
-    /* Optional: replaces inputs that another op produces (attention's o and lse) by consistent ones.
-     * Runs on the CPU binder only; other devices receive a copy of its inputs. */
+    /* Optional. Overwrites seeded inputs that in real use come from another op (such as o and lse in
+     * attention's backward pass) with consistent values. Runs on the CPU binder only; other devices
+     * receive a copy of its inputs. */
     pb_status (*prepare)(pb_ctx *cpu, const void *args);
     pb_cost (*cost)(const void *args);
-    double tol[PB_NFLOAT]; /* relative L2 of every output against ref, per dtype; see pb_compare */
-    /* For a backward op: the forward whose finite differences it must match. Names join them: the
-     * forward's output y has the gradient dy, its input x the gradient dx. */
+    double tol[PB_NFLOAT]; /* per dtype: limit on the relative L2 error of every output against "ref"; see pb_compare */
+    /* For a backward op: the forward op whose finite differences it must match. Tensors are matched by name: output y
+     * of the forward op has the gradient dy, input x the gradient dx. */
     const struct pb_op *grad_of;
-    const char *loss; /* with grad_of: the forward's scalar output whose upstream gradient is 1 */
-    bool f32_only;    /* nothing in it has the type `dtype` */
-    double grad_tol;  /* relative L2 against central differences in f32; 0: 2e-3 */
+    const char *loss; /* with grad_of: name of the forward op's scalar output; its upstream gradient is 1 */
+    bool f32_only;    /* no tensor of this op has the type `dtype` */
+    double grad_tol;  /* limit on the relative L2 error against central differences in f32; 0: 2e-3 */
 } pb_op;
 
-/* The one door through which every op passes: checks the arguments, picks the implementation, sizes
- * the scratch, counts, applies PB_DEBUG, or notes the call while a graph is recorded.
- * EINVAL: bad arguments; EUNSUPPORTED: no implementation takes them. */
+/* Runs an op: checks the arguments, selects an implementation, reserves its scratch memory, counts the launch and
+ * applies PB_DEBUG. While a CPU graph is recorded, the call is added to the graph instead of being run. EINVAL: bad
+ * arguments; EUNSUPPORTED: no implementation takes them. */
 pb_status pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args);
-/* The implementation pb_op_run would pick, or NULL. */
+/* Returns the implementation that pb_op_run would select, or NULL. */
 const pb_impl *pb_op_pick(const pb_ctx *ctx, const pb_op *op, const void *args);
-/* Runs a picked implementation: pb_op_run after the choice, and what replay calls. */
+/* Runs `impl` without the checks and the selection of pb_op_run. pb_op_run calls it, and so does the replay of a
+ * CPU graph for each node. */
 pb_status pb_impl_run(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const void *args);
-const pb_op *pb_op_find(const char *name);                    /* NULL when there is none */
-bool pb_impl_exists(pb_backend_id backend, const char *name); /* of any op */
+const pb_op *pb_op_find(const char *name);                    /* NULL: no op has this name */
+bool pb_impl_exists(pb_backend_id backend, const char *name); /* true if any op has an implementation of this name */
 
-extern const pb_op *const pb_ops[]; /* every line of ops.def, NULL-ended */
+extern const pb_op *const pb_ops[]; /* one entry per line of ops.def; NULL ends the list */
 
-/* "B2.S128.D576" in the order of op->axes, for keys and messages. Writes at most n bytes. */
+/* Writes a shape such as "B2.S128.D576", in the order of op->axes, for keys and messages. Writes at most n
+ * bytes, including the final 0. */
 void pb_dims_text(const pb_op *op, const int *dim, char *out, size_t n);
 
-/* The backend's list of implementations of an op is a NULL-name-ended array with these names. */
+/* Declares an op and its two lists of implementations, one per backend. Each list ends with an
+ * entry whose name is NULL. */
 #define PB_DECLARE_OP(f, p)                                                                                            \
     extern const pb_op pb_op_##f##_##p;                                                                                \
     extern const pb_impl pb_##f##_##p##_cpu[], pb_##f##_##p##_cuda[];                                                  \

@@ -1,8 +1,9 @@
-/* recording.h - a graph on the CPU: the list of op calls, with their arguments by value. */
+/* recording.h - a graph on the CPU is a list of op calls with copies of their arguments. */
 #ifndef PB_RECORDING_H
 #define PB_RECORDING_H
 #include "kernels/core/op.h"
 
-/* Appends a call to ctx->recorder instead of running it. Called by pb_op_run on the CPU backend. */
+/* Appends a call to the graph in ctx->recorder instead of running it. pb_op_run calls it while
+ * the CPU backend records. */
 pb_status pb_recording_add(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const void *args);
 #endif

@@ -1,8 +1,8 @@
-/* rows.h - sharing rows among threads, and adding up what each thread summed, in an order that does not
- * depend on the number of threads.
+/* rows.h - column sums over rows (dw of a norm, dbias) whose order of summation does not depend
+ * on the number of threads.
  *
- * A column sum over rows (dw of a norm, dbias) is cut into at most PB_DW_PARTS runs of consecutive rows;
- * each run is summed into its own row of a workspace and the runs are added in order. */
+ * The rows are divided into at most PB_DW_PARTS parts of consecutive rows. Each part is summed into its own row of a
+ * workspace [parts, D]. Then the partial sums are added in the order of the parts. */
 #ifndef PB_ROWS_H
 #define PB_ROWS_H
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 enum { PB_DW_PARTS = 64 };
 
-/* Runs for a sum over `rows` rows: one per 32 rows, at most PB_DW_PARTS, at least 1. */
+/* Returns the number of parts for `rows` rows: one per 32 rows, at least 1, at most PB_DW_PARTS. */
 static inline int pb_dw_parts(size_t rows)
 {
     size_t parts = (rows + 31) / 32;
@@ -20,13 +20,13 @@ static inline size_t pb_dw_workspace(size_t rows, int D)
 {
     return (size_t)pb_dw_parts(rows) * (size_t)D * sizeof(float);
 }
-/* Rows [first, end) of run i. */
+/* Returns the first row of part i. Part i ends where part i + 1 begins. */
 static inline size_t pb_dw_first(size_t rows, int parts, int i) { return rows * (size_t)i / (size_t)parts; }
 
-/* sum[d] = the parts' rows added in order, onto what is there when accumulate. */
+/* Adds the partial sums of each column in order: sum[d] = their sum; with `accumulate`, sum[d] += their sum. */
 static inline void pb_dw_finish(float *sum, const float *parts, int n, int D, int accumulate)
 {
-    enum { W = 256 }; /* columns at a time, so that the parts are read along their rows */
+    enum { W = 256 }; /* columns per block, so that reads of `parts` are contiguous */
     for (int d0 = 0; d0 < D; d0 += W) {
         float s[W];
         const int w = D - d0 < W ? D - d0 : W;

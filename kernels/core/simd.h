@@ -1,8 +1,8 @@
-/* simd.h - vectors of PB_VLEN floats for family_fast.c files, in GCC/Clang vector extensions: the same
- * source gives AVX-512, AVX2 and SSE2 (or NEON) code, depending on the flags it is compiled with.
+/* simd.h - vectors of PB_VLEN floats for family_fast.c files, in GCC/Clang vector extensions. The same source gives
+ * AVX-512, AVX2 and SSE2 (or NEON) code, depending on the compiler flags.
  *
- * A `vf` is PB_VLEN lanes. Loads and stores are unaligned. bf16 is widened exactly and rounded to
- * nearest even. Tails: the *_n forms touch exactly n < PB_VLEN elements, other lanes read as 0. */
+ * A `vf` has PB_VLEN lanes. Loads and stores are unaligned. bf16 is widened exactly and rounded to nearest even. For
+ * tails, the *_n functions access exactly n < PB_VLEN elements; on loads, the other lanes are 0. */
 #ifndef PB_SIMD_H
 #define PB_SIMD_H
 #include <stdbool.h>
@@ -14,7 +14,7 @@
 
 #include "kernels/core/dtype.h"
 
-/* The prototypes stand with the tables of implementations (PB_FAST_DECLARE). */
+/* The prototypes are in the files that list the implementations (PB_FAST_DECLARE). */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 #if defined(__AVX512F__)
@@ -25,9 +25,9 @@ enum { PB_VLEN = 8 };
 enum { PB_VLEN = 4 };
 #endif
 
-/* For functions whose arguments become constants where they are called: a dtype, a NULL, a full vector. */
+/* For functions that are fast only if some arguments are constants after inlining: a dtype, a NULL, a full vector. */
 #define PB_INLINE static inline __attribute__((always_inline))
-/* Calls f(..., t) with t a constant, so that the loops inside are compiled once per element type. */
+/* Calls f(..., t) with a constant t, so that the loops inside are compiled once per element type. */
 #define PB_PER_DTYPE(t, f, ...) ((t) == PB_F32 ? f(__VA_ARGS__, PB_F32) : f(__VA_ARGS__, PB_BF16))
 
 typedef float vf __attribute__((vector_size(PB_VLEN * 4), aligned(4), may_alias));
@@ -35,9 +35,10 @@ typedef int32_t vi __attribute__((vector_size(PB_VLEN * 4), aligned(4), may_alia
 typedef uint32_t vu __attribute__((vector_size(PB_VLEN * 4), aligned(4), may_alias));
 typedef uint16_t vh __attribute__((vector_size(PB_VLEN * 2), aligned(2), may_alias));
 
-static inline vf vf_set(float x) { return x - (vf){0}; } /* x - 0 is x, also for -0: a broadcast alone */
+static inline vf vf_set(float x) { return x - (vf){0}; } /* x - 0 is x, also for -0; compiles to a broadcast */
 
-/* bf16 to f32, exactly. gcc makes six instructions of __builtin_convertvector here. */
+/* Converts bf16 to f32 exactly. Uses intrinsics because gcc compiles __builtin_convertvector
+ * to six instructions here. */
 static inline vf vf_widen(vh h)
 {
 #if defined(__AVX512F__)
@@ -51,12 +52,13 @@ static inline vf vf_widen(vh h)
 
 static inline vf vf_load(const void *p, size_t i, pb_dtype t)
 {
-    /* The types are unaligned and alias anything. Not memcpy, which gcc cuts into halves for AVX2. */
+    /* The vector types are unaligned and may alias, so a plain load is valid. gcc would split
+     * a memcpy in two for AVX2. */
     if (t == PB_F32) return *(const vf *)((const float *)p + i);
     return vf_widen(*(const vh *)((const uint16_t *)p + i));
 }
 
-/* The lanes' bf16 bits, to nearest even; NaN stays NaN. */
+/* Returns the bf16 bits of each lane in the low half of 32 bits: rounded to nearest even, NaN stays NaN. */
 static inline vu vf_bf16_bits(vf v)
 {
     vu bits = (vu)v, rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16, quiet = (bits >> 16) | 0x40u;
@@ -69,7 +71,7 @@ static inline vu vf_bf16_bits(vf v)
 #endif
 }
 
-/* f32 to bf16. */
+/* Converts f32 to bf16, rounding to nearest even. */
 static inline vh vf_narrow(vf v)
 {
 #if defined(__AVX512F__)
@@ -79,7 +81,7 @@ static inline vh vf_narrow(vf v)
 #endif
 }
 
-/* v as memory of type t would hold it. */
+/* Rounds v to the precision of type t. */
 static inline vf vf_round(vf v, pb_dtype t) { return t == PB_F32 ? v : (vf)(vf_bf16_bits(v) << 16); }
 
 static inline void vf_store(void *p, size_t i, pb_dtype t, vf v)
@@ -110,7 +112,7 @@ static inline void vf_store_n(void *p, size_t i, pb_dtype t, vf v, size_t n)
     memcpy((unsigned char *)p + i * pb_dtype_size(t), lanes, n * pb_dtype_size(t));
 }
 
-/* The same for 1 <= n <= PB_VLEN; with a constant n = PB_VLEN nothing of the tail remains. */
+/* Load or store 1 <= n <= PB_VLEN elements. With n = PB_VLEN as a constant, the code for tails disappears. */
 PB_INLINE vf vf_get(const void *p, size_t i, pb_dtype t, int n)
 {
     return n == PB_VLEN ? vf_load(p, i, t) : vf_load_n(p, i, t, (size_t)n);
@@ -121,12 +123,12 @@ PB_INLINE void vf_put(void *p, size_t i, pb_dtype t, vf v, int n)
     else vf_store_n(p, i, t, v, (size_t)n);
 }
 
-/* Streaming stores write around the caches: no line is fetched only to be overwritten, which saves a
- * third of the traffic of a copy. Worth it only for an output too large to be found in the cache again
- * and not read by the same loop; element i must be aligned as a vector is. */
+/* Streaming stores bypass the caches: a cache line is not fetched before it is overwritten, which saves a third of the
+ * traffic of a copy. This pays only for outputs that are too large to stay in the cache and that the same loop does not
+ * read. Element i must be aligned to the size of a vector. */
 enum { PB_STREAM_BYTES = 32 << 20 };
 
-/* Whether an output of `bytes` in rows of `row` bytes should, and may, be streamed. */
+/* True if an output of `bytes` is large enough to stream, and it and its rows of `row` bytes are aligned. */
 static inline bool pb_should_stream(const void *out, size_t bytes, size_t row)
 {
     return bytes >= PB_STREAM_BYTES && ((uintptr_t)out | row) % (sizeof(float) * PB_VLEN) == 0;
@@ -152,7 +154,7 @@ static inline void vf_stream(void *p, size_t i, pb_dtype t, vf v)
 #endif
 }
 
-/* Ends a thread's streaming stores: makes them visible in order with what it writes next. */
+/* Call after a thread's streaming stores: they become visible before the stores that follow. */
 static inline void pb_stream_fence(void)
 {
 #if defined(__x86_64__)
@@ -160,7 +162,7 @@ static inline void pb_stream_fence(void)
 #endif
 }
 
-/* vf_put, streaming whole vectors when `stream`. */
+/* Like vf_put; whole vectors are streamed if `stream`. */
 PB_INLINE void vf_out(void *p, size_t i, pb_dtype t, vf v, int n, bool stream)
 {
     if (n == PB_VLEN && stream) vf_stream(p, i, t, v);
@@ -171,12 +173,12 @@ static inline float vf_sum(vf v)
 {
     float s[PB_VLEN];
     memcpy(s, &v, sizeof s);
-    for (int w = PB_VLEN / 2; w; w /= 2) /* pairwise: the order does not depend on the instruction set's width */
+    for (int w = PB_VLEN / 2; w; w /= 2) /* pairwise, in a fixed order */
         for (int i = 0; i < w; i++) s[i] += s[i + w];
     return s[0];
 }
 
-/* Lanes of a where the mask is set (all bits), else of b. */
+/* Selects the lanes of a where all mask bits are set, and the lanes of b where no mask bit is. */
 static inline vf vf_select(vi mask, vf a, vf b)
 {
 #if defined(__AVX__) && !defined(__AVX512F__)
@@ -186,7 +188,7 @@ static inline vf vf_select(vi mask, vf a, vf b)
 #endif
 }
 
-/* The larger and the smaller one; b where either is NaN. */
+/* Maximum and minimum per lane. If either lane is NaN, the result is the lane of b. */
 static inline vf vf_max(vf a, vf b)
 {
 #if defined(__AVX512F__)
@@ -220,12 +222,12 @@ static inline float vf_hmax(vf v)
     return m;
 }
 
-/* e^x to about 1 ulp: x = n ln2 + r, 1 + r + r^2 q(r) with q of degree 4 (minimax, 3e-9), scaled by 2^n.
- * Below -87.3 the result is 0 (no denormals), above 88.7 +Inf; NaN stays NaN. */
+/* Computes e^x to about 1 ulp: x = n ln2 + r; e^r = 1 + r + r^2 q(r), q of degree 4 (minimax, 3e-9); scaled by 2^n. x <
+ * -87.3 gives 0 (no denormals), x > 88.7 gives +Inf, NaN stays NaN. */
 static inline vf vf_exp(vf x)
 {
-    vf y = vf_min(vf_set(89.0f), x);               /* Inf - Inf would be NaN */
-    vf t = y * 1.44269504088896341f + 12582912.0f; /* rounds to nearest by the 1.5*2^23 trick */
+    vf y = vf_min(vf_set(89.0f), x);               /* clamped: r would be Inf - Inf = NaN */
+    vf t = y * 1.44269504088896341f + 12582912.0f; /* adding 1.5*2^23 rounds to the nearest integer */
     vf n = t - 12582912.0f;
     vf r = y - n * 0.693359375f;
     r = r - n * -2.12194440e-4f;
@@ -240,7 +242,7 @@ static inline vf vf_exp(vf x)
     return (vf)_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask((__m512)x, _mm512_set1_ps(-87.33654f), _CMP_NLT_UQ), (__m512)p,
                                       (__m512)n);
 #else
-    /* n stands in the low bits of t; added to p's exponent it also reaches n = 128, where 2^n is no float */
+    /* The low bits of t hold n. Adding them to p's exponent works for n = 128 too, where 2^n itself overflows. */
     y = (vf)((vu)p + ((vu)t << 23));
     y = (vf)((vi)y & ~(x < -87.33654f));
     y = vf_select(x > 88.72283f, vf_set(__builtin_inff()), y);
@@ -248,13 +250,13 @@ static inline vf vf_exp(vf x)
 #endif
 }
 
-/* e^x for x <= 0, as in a softmax once the maximum is taken out, in two thirds of the instructions: the
- * relative error is 1.5e-7 + 2e-8 |x|, or 1e-7 (1 + |x|) without fused multiply-add; 0 below -87; NaN stays NaN. */
+/* Computes e^x for x <= 0, as in a softmax after its maximum is subtracted, in two thirds of the instructions of
+ * vf_exp. The relative error is 1.5e-7 + 2e-8 |x|, or 1e-7 (1 + |x|) without FMA. x < -87 gives 0, NaN stays NaN. */
 static inline vf vf_exp_neg(vf x)
 {
     vf t = x * 1.44269504088896341f + 12582912.0f;
     vf n = t - 12582912.0f;
-    vf f = x * 1.44269504088896341f - n; /* 2^f, |f| <= 1/2: minimax of degree 5, 9e-8 */
+    vf f = x * 1.44269504088896341f - n; /* 2^f for |f| <= 1/2: minimax of degree 5, error 9e-8 */
     vf p = vf_set(1.326464382e-3f);
     p = p * f + 9.671576896e-3f;
     p = p * f + 5.550734524e-2f;
@@ -270,7 +272,7 @@ static inline vf vf_exp_neg(vf x)
 #endif
 }
 
-/* Correctly rounded root. */
+/* Computes the square root, correctly rounded. */
 static inline vf vf_sqrt(vf x)
 {
 #if defined(__AVX512F__)
@@ -285,6 +287,6 @@ static inline vf vf_sqrt(vf x)
 #endif
 }
 
-/* 1/(1+e^-x), finite for every finite x. */
+/* Computes 1/(1+e^-x); finite for every finite x. */
 static inline vf vf_sigmoid(vf x) { return 1.0f / (1.0f + vf_exp(-x)); }
 #endif

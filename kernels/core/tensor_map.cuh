@@ -1,20 +1,20 @@
-/* tensor_map.cuh - describes matrices and the heads of attention to the tensor engine. Host work only, by value into
- * the launch, so that a recorded graph holds it. */
+/* tensor_map.cuh - makes the TMA descriptor (tensor map) of a matrix or of the heads of attention. It is made on the
+ * host and passed to kernels by value, so that a recorded graph contains it. */
 #ifndef PB_TENSOR_MAP_CUH
 #define PB_TENSOR_MAP_CUH
 #include <cuda.h>
 
 #include "kernels/core/cuda.cuh"
 
-/* `p` is bf16 [B,S,heads,D], tokens ld apart, D and ld multiples of 8; loads take 64 columns of one head of `rows`
- * tokens, up to 256, and zeros for columns outside [0,D) and tokens outside [0,S). */
+/* Describes p, bf16 [B,S,heads,D], tokens ld elements apart; D and ld are multiples of 8. A load copies a box of 64
+ * columns of one head of `rows` <= 256 tokens. Columns outside [0,D) and tokens outside [0,S) are read as zeros. */
 static inline pb_status tensor_map(CUtensorMap *out, const void *p, size_t ld, int B, int S, int heads, int D, int rows)
 {
     typedef CUresult encode_fn(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *,
                                const cuuint64_t *, const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave,
                                CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
     const cuuint64_t dim[4] = {(cuuint64_t)D, (cuuint64_t)heads, (cuuint64_t)S, (cuuint64_t)B};
-    const cuuint64_t stride[3] = {(cuuint64_t)D * 2, (cuuint64_t)ld * 2, (cuuint64_t)ld * S * 2}; /* bytes, dim 1.. */
+    const cuuint64_t stride[3] = {(cuuint64_t)D * 2, (cuuint64_t)ld * 2, (cuuint64_t)ld * S * 2}; /* bytes; dim 1..3 */
     const cuuint32_t box[4] = {64, 1, (cuuint32_t)rows, 1}, step[4] = {1, 1, 1, 1};
     void *encode = NULL;
     cudaDriverEntryPointQueryResult found;

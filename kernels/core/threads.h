@@ -1,11 +1,12 @@
-/* threads.h - how many threads of OpenMP the scratch has room for. */
+/* threads.h - the number of OpenMP threads that an op can use with the scratch memory it has. */
 #ifndef PB_THREADS_H
 #define PB_THREADS_H
 #include <omp.h>
 
 #include "kernels/core/ctx.h"
 
-/* As many threads as the scratch has tiles of `each` floats for behind its first `shared` ones. `each` may be 0. */
+/* Returns how many threads fit the scratch memory, at most omp_get_max_threads(). The scratch memory begins with
+ * `shared` floats; after them each thread needs `each` floats. each = 0: no limit. */
 static inline int pb_threads_for(const pb_ctx *ctx, size_t shared, size_t each)
 {
     const size_t most = (size_t)omp_get_max_threads();

@@ -1,28 +1,29 @@
-/* wgmma.cuh - the instructions of sm_90a: products by a warpgroup, bulk copies by the
- * tensor engine, the barriers in shared memory that they complete on, and registers moved between warpgroups.
+/* wgmma.cuh - instructions of sm_90a: matrix products of a warpgroup (wgmma), TMA copies, the mbarriers on which these
+ * copies complete, and redistribution of registers between warpgroups.
  *
- * A tile in shared memory is one or two halves of [rows][64] bf16, each row 128 bytes, swizzled as the tensor engine
- * and wgmma agree (128-byte swizzle): the 16-byte chunk c of row r lies at chunk c ^ r%8; halves begin at multiples of
- * 1024 bytes. Accumulators [N/8][4] lie as C in mma.cuh, warp w of the warpgroup holding rows 16w .. 16w+15. */
+ * A tile in shared memory is one or two halves of [rows][64] bf16; a row is 128 bytes. TMA and wgmma both use the
+ * 128-byte swizzle: 16-byte chunk c of row r is stored at chunk c ^ r%8. Halves begin at multiples of 1024 bytes.
+ * Accumulators [N/8][4] have the layout of C in mma.cuh; warp w of the warpgroup holds rows 16w .. 16w+15. */
 #ifndef PB_WGMMA_CUH
 #define PB_WGMMA_CUH
 #include <cuda.h>
 
 #include "kernels/core/copy_async.cuh"
 
-/* Guards code that only sm_90a can run; kernels are empty elsewhere, and implementations not `available`. */
+/* Guards code that only sm_90a can run. For other architectures the kernels compile to nothing, and pb_cuda_has_sm90
+ * keeps them from being selected. */
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define PB_SM90_CODE
 #endif
 
 /* ---- products ------------------------------------------------------------------------------------------------ */
 
-/* Where a factor lies: the low word of wgmma's matrix descriptor; the high word is the same for all (eight rows to the
- * next 1024 bytes, 128-byte swizzle). By rows: row i of the factor's M (or N) is row i of the tile, and what is summed
- * over runs along it, from `at` on. Across: what is summed over runs down the rows, M (or N) along them; `half` bytes
- * separate one run of 64 of them from the next. Computed once; `step` moves it by bytes, a constant, which leaves
- * little between two products.
- */
+/* The low word of wgmma's matrix descriptor: where an operand is in shared memory. The high word is one constant for
+ * all operands: groups of eight rows are 1024 bytes apart, with 128-byte swizzle.
+ *     factor_by_rows  K-major: row i of the tile is index i of M (or N), and K runs along the row, from `at` on
+ *     factor_across   MN-major: K runs down the rows of the tile, and M (or N) along a row; `half` is the distance in
+ *                     bytes between runs of 64 elements of M (or N)
+ * Compute a factor once and advance it with step() by a constant: one addition between two products. */
 typedef uint32_t factor;
 __device__ static inline factor factor_by_rows(const void *at) { return (smem_address(at) >> 4 & 0x3fff) | 1u << 16; }
 __device__ static inline factor factor_across(const void *at, uint32_t half)
@@ -31,15 +32,16 @@ __device__ static inline factor factor_across(const void *at, uint32_t half)
 }
 __device__ static inline factor step(factor f, uint32_t bytes) { return f + (bytes >> 4); }
 
-/* Registers written before are seen by the products after it. */
+/* Call before the first wgmma and after writing its registers: makes these writes visible to the products. */
 __device__ static inline void wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ static inline void wgmma_commit(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/* Until at most N groups of products are under way. */
+/* Waits until at most N groups of products are pending. */
 template <int N> __device__ static inline void wgmma_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
-/* After a wait: keeps the compiler from using what the products wrote, or reusing what they read, before it. */
+/* Call after wgmma_wait: keeps the compiler from moving reads of the accumulators, or writes to operand
+ * registers, to before the wait. */
 template <int NT> __device__ static inline void settled(float (&c)[NT][4])
 {
 #pragma unroll
@@ -73,8 +75,9 @@ template <int NT> __device__ static inline void settled(uint32_t (&a)[NT][4])
            "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "              \
            "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-/* c = a b, or c += a b when `add`; a is 64 x 16, b 16 x N, both in shared memory; A_ACROSS, B_ACROSS: how they lie. One
- * for each N, whose registers come first; A, B, ADD, TA and TB are the numbers of the operands behind them. */
+/* c = a b, or c += a b if `add`. a is 64 x 16 and b is 16 x N, both in shared memory; A_ACROSS, B_ACROSS:
+ * 1 if MN-major. One overload per N. A, B, ADD, TA and TB are the numbers of the asm operands, which
+ * follow the registers of c. */
 #define PB_WGMMA(N, SUMS, REGISTERS, A, B, ADD, TA, TB)                                                                \
     template <int A_ACROSS, int B_ACROSS>                                                                              \
     __device__ static inline void wgmma(float(&c)[N / 8][4], factor a, factor b, int add)                              \
@@ -90,7 +93,7 @@ PB_WGMMA(64, PB_C32, PB_R32, 32, 33, 34, 35, 36)
 PB_WGMMA(128, PB_C64, PB_R64, 64, 65, 66, 67, 68)
 PB_WGMMA(256, PB_C128, PB_R128, 128, 129, 130, 131, 132)
 #undef PB_WGMMA
-/* c += a b with a in registers, b across. */
+/* c += a b with a in registers (one A fragment per warp, see mma.cuh) and b MN-major in shared memory. */
 __device__ static inline void wgmma(float (&c)[8][4], const uint32_t (&a)[4], factor b)
 {
     asm volatile("{ .reg .b64 b; mov.b64 b, {%36, 0x40000040};\n"
@@ -123,8 +126,8 @@ __device__ static inline void wgmma(float (&c)[32][4], const uint32_t (&a)[4], f
 #undef PB_R64
 #undef PB_R128
 
-/* Operand A of 16 columns to 16 rows of a tile, as factor_by_rows reads it: `row` and `chunk` are those of the 16 bytes
- * that this lane names, row l%16 of the 16 and the columns' first chunk + l/16. */
+/* Stores an A fragment [16,16] (mma.cuh) to 16 rows of a tile, in the layout that factor_by_rows reads. Lane l passes
+ * the address of 16 bytes: `row` is the first row + l%16, `chunk` is the first 16-byte chunk + l/16. */
 __device__ static inline void store_operand(__nv_bfloat16 *tile, const uint32_t (&a)[4], int row, int chunk)
 {
     const __nv_bfloat16 *to = tile + row * 64 + ((chunk ^ (row & 7)) << 3);
@@ -133,16 +136,17 @@ __device__ static inline void store_operand(__nv_bfloat16 *tile, const uint32_t 
                  : "memory");
 }
 
-/* The number of this thread's warpgroup, which the compiler then knows to be the same in the whole warp. */
+/* Returns the number of this thread's warpgroup. The shuffle tells the compiler that it is uniform in a warp. */
 __device__ static inline int warpgroup(void) { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0); }
 
-/* ---- barriers ------------------------------------------------------------------------------------------------ */
+/* ---- mbarriers and named barriers -------------------------------------------------------------------------------- */
 
 __device__ static inline void barrier_init(uint64_t *b, int arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(smem_address(b)), "r"(arrivals) : "memory");
 }
-/* After the inits, by the thread that did them; a __syncthreads follows. */
+/* Makes the initialised mbarriers visible to TMA. The thread that initialised them calls it; a
+ * __syncthreads must follow. */
 __device__ static inline void barrier_inits_done(void)
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -151,28 +155,28 @@ __device__ static inline void barrier_arrive(uint64_t *b)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(smem_address(b)) : "memory");
 }
-/* What one `release` counts at its barrier: every lane arrives by itself. One for its warp would do behind __syncwarp,
- * but is no faster, and racecheck does not take it for order. */
+/* Arrivals per release(): all 32 lanes arrive. Electing one lane after __syncwarp() is no faster, and racecheck does
+ * not accept it as synchronisation. */
 enum { WARP_ARRIVES = 32 };
-/* Of the whole warp, whose reads and writes before come first. */
+/* Called by a whole warp: arrives at b after all reads and writes of the warp so far. */
 __device__ static inline void release(uint64_t *b)
 {
-    __syncwarp(); /* without it some kernels spill */
+    __syncwarp(); /* without it some kernels spill registers */
     barrier_arrive(b);
 }
-/* Arrives when the copies that this thread has started so far (copy_async.cuh) have happened; the thread goes on. Who
- * waits must fence_async before products read what was copied. */
+/* Arrives at b when the cp.async copies that this thread has started so far have finished; the thread itself continues.
+ * The consumer must call fence_async before wgmma reads the copied data. */
 __device__ static inline void barrier_arrive_copied(uint64_t *b)
 {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(smem_address(b)) : "memory");
 }
-/* Arrives, and makes the phase wait for `bytes` of bulk copies too. */
+/* Arrives at b; its phase then also waits for `bytes` bytes of bulk copies. */
 __device__ static inline void barrier_expect(uint64_t *b, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(smem_address(b)), "r"(bytes)
                  : "memory");
 }
-/* Until the phase of this parity is over; of a fresh barrier, parity 1 is. */
+/* Spins until the phase with this parity completes. On a fresh mbarrier, parity 1 returns at once. */
 __device__ static inline void barrier_wait(uint64_t *b, uint32_t parity)
 {
     asm volatile("{ .reg .pred p;\n"
@@ -183,12 +187,14 @@ __device__ static inline void barrier_wait(uint64_t *b, uint32_t parity)
                  "r"(parity)
                  : "memory");
 }
-/* Named barriers 1..15 among `threads`, whole warps: wait for all, or only be counted. */
+/* Named barriers 1..15 among `threads` threads, a multiple of 32. named_sync arrives and waits for all threads;
+ * named_arrive only arrives. */
 __device__ static inline void named_sync(int id, int threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-/* The same where warps of different roles meet, each at an instruction of its own: bar.sync promises that it is one. */
+/* Like named_sync, for warps of different roles that reach the barrier at different instructions: barrier.sync does not
+ * require aligned execution, as bar.sync does. */
 __device__ static inline void named_meet(int id, int threads)
 {
     asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -200,16 +206,17 @@ __device__ static inline void named_arrive(int id, int threads)
 
 /* ---- copies -------------------------------------------------------------------------------------------------- */
 
-/* This thread's ordinary accesses to memory come before copies and products that others start after a barrier. */
+/* Proxy fence: orders this thread's earlier ordinary memory accesses before later TMA copies and wgmma. If another
+ * thread starts those, a barrier must follow the fence. */
 __device__ static inline void fence_async(void) { asm volatile("fence.proxy.async;" ::: "memory"); }
-/* The same for accesses to this block's shared memory alone, which need not wait for memory. */
+/* Like fence_async, for this CTA's shared memory only: it does not wait for accesses to global memory. */
 __device__ static inline void fence_async_shared(void) { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 __device__ static inline void tensor_map_prefetch(const CUtensorMap *map)
 {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
-/* The box of `map` at (column, head, token, batch row) to dst; its bytes count on `full`. */
+/* Copies the box of `map` at (column, head, token, batch row) to dst; its bytes count on mbarrier `full`. */
 __device__ static inline void tensor_load(void *dst, const CUtensorMap *map, uint64_t *full, int col, int head,
                                           int token, int row)
 {
@@ -218,7 +225,8 @@ __device__ static inline void tensor_load(void *dst, const CUtensorMap *map, uin
                  "l"(map), "r"(smem_address(full)), "r"(col), "r"(head), "r"(token), "r"(row)
                  : "memory");
 }
-/* The same to the same place of every block of the cluster whose bit of `blocks` is set, on the `full` of each. */
+/* tensor_load with multicast: copies the box to the same offset in the shared memory of every CTA of the cluster whose
+ * bit is set in `blocks`. In each of these CTAs the bytes count on the mbarrier at the offset of `full`. */
 __device__ static inline void tensor_load_to(uint32_t blocks, void *dst, const CUtensorMap *map, uint64_t *full,
                                              int col, int head, int token, int row)
 {
@@ -228,7 +236,8 @@ __device__ static inline void tensor_load_to(uint32_t blocks, void *dst, const C
                  "h"((unsigned short)blocks)
                  : "memory");
 }
-/* A plain run of bytes, a multiple of 16. */
+/* Start TMA copies of contiguous bytes, a multiple of 16: bulk_load from global to shared memory, bulk_store from
+ * shared to global memory; bulk_add adds f32 values to global memory. */
 __device__ static inline void bulk_load(void *dst, const void *src, uint64_t *full, uint32_t bytes)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -248,7 +257,8 @@ __device__ static inline void bulk_add(float *dst, const void *src, uint32_t byt
                  "r"(smem_address(src)), "r"(bytes)
                  : "memory");
 }
-/* Until this thread's stores and additions have read their source; or have happened. */
+/* bulk_read_wait waits until this thread's bulk stores and additions have read their source; bulk_wait waits
+ * until they have completed. */
 __device__ static inline void bulk_read_wait(void)
 {
     asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 0;" ::: "memory");
@@ -258,7 +268,8 @@ __device__ static inline void bulk_wait(void)
     asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-/* Turns that blocks take on a counter in global memory. */
+/* Lets CTAs enter a section one after the other, in the order of their `turn`. The counter is in global memory:
+ * turn_wait spins until it equals `turn`, turn_pass increments it. */
 __device__ static inline void turn_wait(const int *counter, int turn)
 {
     int now;
@@ -272,19 +283,19 @@ __device__ static inline void turn_pass(int *counter)
 
 /* ---- clusters ------------------------------------------------------------------------------------------------ */
 
-/* This block's number in its cluster; 0 in a launch without clusters. */
+/* Returns the rank of this CTA in its cluster; 0 in a launch without clusters. */
 __device__ static inline int cluster_rank(void)
 {
     uint32_t r;
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
     return (int)r;
 }
-/* All threads of the cluster; what they wrote to their shared memory is seen by the others. */
+/* Waits for all threads of the cluster. Each CTA then sees what the others wrote to their shared memory before. */
 __device__ static inline void cluster_sync(void)
 {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
-/* Arrives at the barrier that lies at `own` in this block's shared memory, in that of block `rank` of the cluster. */
+/* Arrives at an mbarrier of CTA `rank` of the cluster: the one at the offset that `own` has in this CTA. */
 __device__ static inline void cluster_arrive(uint64_t *own, int rank)
 {
     asm volatile("{ .reg .b32 at; mapa.shared::cluster.u32 at, %0, %1;\n"
@@ -292,7 +303,7 @@ __device__ static inline void cluster_arrive(uint64_t *own, int rank)
                  "r"(rank)
                  : "memory");
 }
-/* What lies at `own` in this block's shared memory, in the shared memory of block `rank` of the cluster. */
+/* Loads from the shared memory of CTA `rank` of the cluster, at the offset that `own` has in this CTA. */
 __device__ static inline float4 cluster_load(const float *own, int rank)
 {
     uint32_t at;
@@ -314,10 +325,10 @@ template <int N> __device__ static inline void registers_more(void)
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
-/* ---- blocks that stay ---------------------------------------------------------------------------------------- */
+/* ---- persistent kernels --------------------------------------------------------------------------------------- */
 
-/* A block's tile of the round after that of tile t, or one past the last: each round is dealt in the other direction.
- */
+/* Returns, in snake order, the tile that this CTA takes after tile t. A round deals gridDim.x tiles, alternately
+ * forwards and backwards. The result may be past the last tile. */
 __device__ static inline int next_tile(int t)
 {
     const int blocks = (int)gridDim.x;

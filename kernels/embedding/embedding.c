@@ -1,4 +1,4 @@
-/* embedding.c - table lookup and its gradient: the plain reference, and the two descriptors. */
+/* embedding.c - table lookup and its gradient: the references, and the descriptions of the two ops. */
 #include "kernels/embedding/embedding.h"
 
 #include <math.h>
@@ -42,7 +42,7 @@ const pb_impl pb_embedding_bwd_cpu[] = {PB_FAST_IMPLS(pb_embedding_bwd){"ref", b
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* a: accumulate. More tokens than V makes rows that several tokens share. */
+/* Axis a: accumulate. With more tokens than V, several tokens share a row of the table. */
 static const char axes[] = "BSVDa";
 static const pb_dims edge[] = {
     {2, 3, 11, 7}, {1, 5, 7, 1000, 1}, {2, 70, 50, 33, 0}, {1, 1, 1, 1, 0}, {2, 40, 1000, 64, 1}, {1, 33, 5, 576, 0},
@@ -108,8 +108,8 @@ static pb_cost fwd_cost(const void *args)
     return (pb_cost){.bytes = 2 * n * (double)pb_dtype_size(a->dtype) + 4.0 * a->T};
 }
 
-/* As if no two tokens shared a row: their rows are read and written; or, without accumulate, every row is
- * written once. */
+/* With accumulate: assumes that no two tokens share a row, so each token's row is read and written. Without it: every
+ * row of the table is written once. */
 static pb_cost bwd_cost(const void *args)
 {
     const pb_embedding_bwd_args *a = args;
@@ -144,6 +144,6 @@ const pb_op pb_op_embedding_bwd = {
     .check = bwd_check,
     .bind = bwd_bind,
     .cost = bwd_cost,
-    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 1e-6}, /* f32 sums of either type */
+    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 1e-6}, /* sums are f32 for both types */
     .grad_of = &pb_op_embedding_fwd,
 };

@@ -1,20 +1,21 @@
-/* embedding.cu - table lookup and its gradient on a GPU. One launch a pass.
+/* embedding.cu - table lookup and its gradient on a GPU, one kernel launch each.
  *
- * Forward: a copy in words of 16 bytes where rows allow it; a thread owns a column of words in ROWS tokens. Bound:
- * memory, 2De bytes a token.
+ * Forward: copies 16-byte words where the rows allow it. A thread copies one column of words for ROWS tokens. Limited
+ * by memory: 2De bytes per token (e: bytes of an element).
  *
- * Backward: no atomics and no order but the one of the tokens. Block b owns the table rows v with v % blocks == b
- * (neighbouring ids are of like frequency, so that the load is even). It goes over all ids, window by window, keeps
- * the tokens that hit its rows, sorts them by row (stable, so that t ascends), and adds their dy in that order; a
- * thread owns columns, LOADS tokens are in flight. Then it writes zeros to its rows that no token hit. The ids are
- * read by every block, from the second-level cache. Bound: memory, De + 4D bytes a token that hits (and 4D more to
- * accumulate) and 4D a row of the table that is only cleared. */
+ * Backward: deterministic, without atomic additions. CTA b owns the table rows v with v % blocks == b; neighbouring ids
+ * have similar frequency, so the load is balanced. Each CTA
+ *     1. reads all ids, window by window (they come from L2), and keeps the hits, the tokens whose row it owns;
+ *     2. sorts the hits of a window by row, and by t within a row;
+ *     3. adds their dy in this order: a thread owns columns and has BWD_LOADS tokens in flight;
+ *     4. at the end clears its rows that no token hit, unless it accumulates.
+ * Limited by memory: De + 4D bytes per hit (and 4D more with accumulate), and 4D per row that is only cleared. */
 #include "kernels/core/cuda_pack.cuh"
 #include "kernels/embedding/embedding.h"
 
 /* ---- forward ---------------------------------------------------------------------------------------------------- */
 
-/* NaN in f32 and in bf16 alike. */
+/* Sets w to a bit pattern that is NaN both as f32 and as bf16. */
 __device__ static inline void set_nan(uint16_t &w) { w = 0x7fff; }
 __device__ static inline void set_nan(uint32_t &w) { w = 0x7fff7fff; }
 __device__ static inline void set_nan(uint4 &w) { w = make_uint4(0x7fff7fff, 0x7fff7fff, 0x7fff7fff, 0x7fff7fff); }
@@ -65,21 +66,21 @@ static pb_status run_fwd(pb_ctx *ctx, const void *args)
 
 enum {
     BWD_THREADS = 256, /* at most */
-    BWD_EACH = 16,     /* ids a thread looks at in a window */
+    BWD_EACH = 16,     /* ids per thread and window */
     BWD_WINDOW = BWD_THREADS * BWD_EACH,
-    BWD_ROWS = 32768, /* table rows that a block can own: a bit each */
+    BWD_ROWS = 32768, /* most table rows that a CTA can own: one bit each in `touched` */
     BWD_LOADS = 8,
 };
 
 struct hits {
-    int row[BWD_WINDOW];        /* v of a token that hit, in order of t */
-    uint16_t token[BWD_WINDOW]; /* its t, less the window's first one */
-    uint16_t order[BWD_WINDOW]; /* the hits sorted by (row, t) */
+    int row[BWD_WINDOW];        /* table row v of each hit, in the order of t */
+    uint16_t token[BWD_WINDOW]; /* t of each hit, minus the first t of the window */
+    uint16_t order[BWD_WINDOW]; /* indices of the hits, sorted by (row, t) */
     uint32_t touched[BWD_ROWS / 32];
     int warp[BWD_THREADS / 32];
 };
 
-/* Fills row and token with the hits of block `me` among ids[0..n); returns how many, to every thread. */
+/* Writes the hits of CTA `me` among ids[0..n) to row and token. Returns their number to every thread. */
 __device__ static int find_hits(hits *s, const int32_t *ids, int n, int V, uint32_t blocks, uint32_t me)
 {
     const int warps = blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -112,7 +113,7 @@ __device__ static int find_hits(hits *s, const int32_t *ids, int n, int V, uint3
     return all;
 }
 
-/* A hit's place is the number of hits that go before it. */
+/* Sorts the hits by rank: the position of a hit in `order` is the number of hits that precede it by (row, t). */
 __device__ static void sort_hits(hits *s, int n)
 {
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
@@ -126,14 +127,15 @@ __device__ static void sort_hits(hits *s, int n)
 
 __device__ static inline bool touched(const hits *s, int local) { return s->touched[local / 32] >> (local % 32) & 1; }
 
-/* Columns of one unit: N of them, in f32. */
+/* N neighbouring columns, summed in f32 by one thread. */
 template <class T, int N> struct columns {
-    /* Adds the sorted hits to the columns from d on. `shift`: log2 of the number of blocks. */
+    /* Adds the n sorted hits of a window to columns d..d+N-1. `window`: its first t; `shift`:
+     * log2 of the number of CTAs. */
     __device__ static void add(const pb_embedding_bwd_args &a, const hits *s, int n, size_t window, int d, int shift)
     {
         const T *dy = (const T *)a.dy + window * a.D + d;
         float sum[N];
-        int open = -1; /* the row that sum belongs to */
+        int open = -1; /* table row that `sum` belongs to; -1: none yet */
         for (int i = 0; i < n; i += BWD_LOADS) {
             pb_vec<T, N> x[BWD_LOADS];
             pb_vec<float, N> base[BWD_LOADS];
@@ -167,7 +169,7 @@ template <class T, int N> struct columns {
     }
 };
 
-/* blocks is 1 << shift; the grid may be smaller, where V is. */
+/* Rows are dealt to 1 << shift CTAs; the grid is smaller if V is. */
 template <class T, int N>
 __global__ void __launch_bounds__(BWD_THREADS, 2) embedding_add(pb_embedding_bwd_args a, int shift)
 {
@@ -182,7 +184,7 @@ __global__ void __launch_bounds__(BWD_THREADS, 2) embedding_add(pb_embedding_bwd
         if (n == 0) continue;
         sort_hits(&s, n);
         for (int d = threadIdx.x * N; d < a.D; d += step) columns<T, N>::add(a, &s, n, t, d, shift);
-        __syncthreads(); /* the rows of this window count as touched from the next one on */
+        __syncthreads(); /* rows of this window count as touched from the next window on */
         for (int i = threadIdx.x; i < n; i += blockDim.x) {
             const int local = s.row[i] >> shift;
             atomicOr(&s.touched[local / 32], 1u << (local % 32));
@@ -201,7 +203,7 @@ template <class T, int N> static pb_status bwd_units(pb_ctx *ctx, const pb_embed
 {
     const size_t units = pb_ceil_div(a->D, N), passes = pb_ceil_div(units, BWD_THREADS);
     const unsigned threads = (unsigned)pb_ceil_div(pb_ceil_div(units, passes), 32) * 32;
-    int shift = 9; /* about four blocks a multiprocessor */
+    int shift = 9; /* 512 CTAs: about four per SM */
     while (pb_ceil_div(a->V, (size_t)1 << shift) > BWD_ROWS) shift++;
     const unsigned grid = a->V < 1 << shift ? a->V : 1u << shift;
     embedding_add<T, N><<<grid, threads, 0, pb_cuda_stream(ctx)>>>(*a, shift);

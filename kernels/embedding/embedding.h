@@ -2,8 +2,8 @@
  *
  *     y[t,:] = table[ids[t],:]        dtable[v,:] (+)= sum over t with ids[t] = v of dy[t,:]
  *
- * T = B*S tokens. An id outside [0,V) gives a row of NaN in y (so that it shows) and adds nothing to
- * dtable. The sum over t runs in ascending t for every implementation that is deterministic. */
+ * T = B*S tokens. An id outside [0,V) gives a row of NaN in y, so that the error shows, and adds nothing to dtable.
+ * Deterministic implementations add in ascending t. */
 #ifndef PB_EMBEDDING_H
 #define PB_EMBEDDING_H
 #include "kernels/core/op.h"
@@ -22,9 +22,9 @@ typedef struct pb_embedding_fwd_args {
 typedef struct pb_embedding_bwd_args {
     const void *dy;     /* [T,D] dtype */
     const int32_t *ids; /* [T] */
-    float *dtable;      /* [V,D] f32, out; every row is written unless accumulate */
+    float *dtable;      /* [V,D] f32, out; without accumulate every row is written */
     int T, V, D;
-    bool accumulate; /* dtable += instead of = (tied output head) */
+    bool accumulate; /* dtable += instead of dtable = (for a tied output head) */
     pb_dtype dtype;
 } pb_embedding_bwd_args;
 

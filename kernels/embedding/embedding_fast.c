@@ -1,9 +1,8 @@
-/* embedding_fast.c - table lookup and its gradient with vectors. Bound: memory.
+/* embedding_fast.c - vectorised table lookup and its gradient. Limited by memory.
  *
- * Forward: each thread owns tokens. Backward: each thread owns the table rows whose id is its number
- * modulo the threads (neighbouring ids are of like frequency, so that the load is even), walks all tokens
- * in order and adds those that hit its rows: no atomics, and every row sums in ascending t however many
- * threads there are. */
+ * Forward: each thread copies the rows of its tokens. Backward: thread i owns the table rows v with v % threads == i;
+ * neighbouring ids have similar frequency, so the load is balanced. Each thread reads all ids in order and adds the
+ * tokens whose row it owns. This needs no atomics, and every row is summed in ascending t for any number of threads. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -14,11 +13,11 @@
 
 static inline bool inside(int32_t id, int V) { return id >= 0 && id < V; }
 
-/* The rows of a table lie anywhere, so that the processor cannot foresee the next one: while a row is
- * worked on, line i of the next row is called for at line i. */
+/* Rows are at random addresses, which the hardware cannot predict. While line i of a row is processed, line i of
+ * the next row is prefetched. */
 static inline void prefetch(const void *p, size_t byte) { __builtin_prefetch((const unsigned char *)p + byte, 0, 3); }
 
-/* memcpy for rows of whole vectors that go around the caches. */
+/* Copies a row of whole vectors with streaming stores. */
 static inline void stream_row(void *to, const void *from, const void *next, size_t bytes)
 {
     for (size_t i = 0; i < bytes / 4; i += PB_VLEN) {
@@ -65,7 +64,7 @@ PB_INLINE void add_row(float *to, const void *dy, size_t row, int D, const float
     if (d < D) vf_put(to, d, PB_F32, vf_get(to, d, PB_F32, D - d) + vf_get(dy, row + d, t, D - d), D - d);
 }
 
-/* The first token from t on whose table row is mine; T when there is none. */
+/* Returns the first token from t on whose table row this thread owns; T if no further token has one. */
 static inline int next_mine(const pb_embedding_bwd_args *a, int t, int threads, int me)
 {
     while (t < a->T && !(inside(a->ids[t], a->V) && a->ids[t] % threads == me)) t++;

@@ -1,4 +1,4 @@
-/* embedding_test.c - identities of the table lookup that no comparison with a reference can give. */
+/* embedding_test.c - properties of the table lookup that the comparison with the reference does not test. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static void an_id_outside_the_table_shows(void **state)
     assert_memory_equal(dtable, want, sizeof want);
 }
 
-/* In f32 1e8 + 1 - 1e8 is 0, in any other order of the three it is 1: t ascends. */
+/* In f32, 1e8 + 1 - 1e8 is 0. If the 1 were added last, the sum would be 1. */
 static void sums_in_the_order_of_tokens(void **state)
 {
     float dtable[1];
@@ -50,7 +50,7 @@ static void the_number_of_threads_changes_nothing(void **state)
     assert_memory_equal(one, many, sizeof one);
 }
 
-/* Beyond the size from which the output goes around the caches. */
+/* The output is large enough for streaming stores. */
 static void a_large_lookup_copies_exactly(void **state)
 {
     enum { T = 33000, V = 300, D = 256 };

@@ -1,5 +1,5 @@
-/* rmsnorm.cu - RMSNorm on a GPU; the kernels are in rmsnorm_rows.cuh. Forward: one launch; backward: two, one when w
- * is frozen. */
+/* rmsnorm.cu - RMSNorm on a GPU, with the kernels of rmsnorm_rows.cuh. The forward pass takes one kernel launch, the
+ * backward pass two, or one if w is frozen. */
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rmsnorm/rmsnorm_rows.cuh"
 

@@ -2,14 +2,16 @@
  *
  *     y[t,g,:] = x[t,g,:] * rstd[t,g] * w        rstd = 1/sqrt(mean_d(x^2) + eps)
  *
- * Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4 with eps added as in Llama. T = B*S tokens of G rows
- * each: G = 1 normalises the hidden state, G = H with D = head size is the per-head QK-norm of Qwen3. Without weights
- * (w NULL, as the queries of DeepSeek-V4) w is 1.
- * Row (t,g) starts at element t*ld + g*D, so that it may lie inside a wider tensor.
+ * Zhang & Sennrich 2019, arXiv:1910.07467, eq. 4 with eps added as in Llama. There are T = B*S tokens of G
+ * rows each: G = 1 normalises the hidden state; G = heads with D = head size is the per-head QK-norm of Qwen3.
+ * If w is NULL, all weights are 1 (the queries of DeepSeek-V4). Row (t,g) starts at element t*ld + g*D, so it
+ * may be part of a wider tensor.
  *
- * Backward, with xh = x*rstd:  dx = rstd * (w*dy - xh * mean_d(w*dy*xh)) + dres,
- *                              dw = sum over (t,g) of dy*xh.
- * x, y, dx, dy, dres share `dtype`; w, rstd and dw are f32. eps > 0 comes from the model. */
+ * Backward, with xh = x*rstd:
+ *
+ *     dx = rstd * (w*dy - xh * mean_d(w*dy*xh))        dw = sum over (t,g) of dy*xh
+ *
+ * x, y, dx and dy have the type `dtype`; w, rstd and dw are f32. eps > 0 comes from the model. */
 #ifndef PB_RMSNORM_H
 #define PB_RMSNORM_H
 #include "kernels/core/op.h"
@@ -18,10 +20,10 @@ extern "C" {
 #endif
 
 typedef struct pb_rmsnorm_fwd_args {
-    const void *x;  /* [T,G,D] dtype, rows of tokens ldx apart */
-    const float *w; /* [D] or NULL */
-    void *y;        /* [T,G,D] dtype, ldy apart, out; may be x */
-    float *rstd;    /* [T,G], out, kept for the backward pass */
+    const void *x;  /* [T,G,D] dtype, tokens ldx elements apart */
+    const float *w; /* [D], or NULL: ones */
+    void *y;        /* [T,G,D] dtype, tokens ldy elements apart, out; may be x */
+    float *rstd;    /* [T,G], out; the backward pass needs it */
     int T, G, D;
     size_t ldx, ldy; /* >= G*D */
     float eps;
@@ -29,15 +31,15 @@ typedef struct pb_rmsnorm_fwd_args {
 } pb_rmsnorm_fwd_args;
 
 typedef struct pb_rmsnorm_bwd_args {
-    const void *dy;    /* [T,G,D] dtype, lddy apart */
-    const void *x;     /* [T,G,D] dtype, ldx apart: the input of the forward pass */
-    const float *w;    /* [D] or NULL */
+    const void *dy;    /* [T,G,D] dtype, tokens lddy elements apart */
+    const void *x;     /* [T,G,D] dtype, tokens ldx elements apart: input of the forward pass */
+    const float *w;    /* [D], or NULL: ones */
     const float *rstd; /* [T,G] */
-    void *dx;          /* [T,G,D] dtype, lddx apart, out; may be dy */
-    float *dw;         /* [D] f32, out; NULL: w is frozen, or there is none */
+    void *dx;          /* [T,G,D] dtype, tokens lddx elements apart, out; may be dy */
+    float *dw;         /* [D] f32, out; NULL: w is frozen, or w is NULL */
     int T, G, D;
     size_t lddy, ldx, lddx;
-    bool accumulate; /* dw += instead of = */
+    bool accumulate; /* dw += instead of dw = */
     pb_dtype dtype;
 } pb_rmsnorm_bwd_args;
 

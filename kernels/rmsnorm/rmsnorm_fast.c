@@ -1,4 +1,4 @@
-/* rmsnorm_fast.c - RMSNorm with vectors: each thread owns whole rows. Bound: memory. */
+/* rmsnorm_fast.c - vectorised RMSNorm; each thread computes whole rows. Limited by memory. */
 #include "kernels/core/cpu.h"
 #include "kernels/core/rows.h"
 #include "kernels/rmsnorm/rmsnorm.h"

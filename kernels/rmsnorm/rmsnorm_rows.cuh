@@ -1,18 +1,23 @@
-/* rmsnorm_rows.cuh - RMSNorm of rows on a GPU, with and without a residual: what rmsnorm.cu and addnorm.cu launch.
+/* rmsnorm_rows.cuh - kernels for RMSNorm of rows, with and without a residual; rmsnorm.cu and addnorm.cu launch them.
  *
- * A row belongs to a group of threads, a power of two below 32 or whole warps. It is read once and stays, packed, in
- * the group's registers between the sum and the result. A backward block walks over rows with w and its share of dw in
- * registers, while the next row is on its way into shared memory, where each thread reads only what it copied itself;
- * it leaves one row of partial sums in the scratch, which a second small kernel adds up in order.
- * Rows that are too wide, of odd width or not aligned take kernels that go over memory twice, element by element.
- * Bound: memory. Bytes a row of D elements of size e: forward 2De, with a residual 4De; backward 3De, with a
- * residual 4De, and (both negligible) 4D a block for the partial sums. */
+ * A group of threads computes a row: a power of two below 32, or whole warps. Forward: a row is read once and
+ * stays packed in the group's registers between the sum and the result. Backward: each CTA works on several rows
+ * in turn, with w and its partial dw in registers. Meanwhile the next row is copied to shared memory; a thread
+ * reads only what it copied itself. Each CTA writes one row of partial sums to the scratch memory, and a second
+ * small kernel adds these in order.
+ *
+ * Rows that are too wide, of odd width or not aligned use the *_any kernels, which read memory
+ * twice, element by element.
+ *
+ * Limited by memory. Bytes per row of D elements of size e:
+ *     forward   2De, with a residual 4De
+ *     backward  3De, with a residual 4De; the partial sums (4D per CTA) are negligible */
 #ifndef PB_RMSNORM_ROWS_CUH
 #define PB_RMSNORM_ROWS_CUH
 #include "kernels/core/copy_async.cuh"
 #include "kernels/core/cuda_pack.cuh"
 
-/* L weights from element d on; without any, ones. */
+/* Loads L weights from element d on; ones if w is NULL. */
 template <int L> __device__ static inline void norm_weights(const float *w, size_t d, float (&out)[L])
 {
     if (w) {
@@ -23,21 +28,21 @@ template <int L> __device__ static inline void norm_weights(const float *w, size
     for (int u = 0; u < L; u++) out[u] = 1;
 }
 
-/* Row r is row r % G of token r / G; with a residual (r, dres), every ld is D and G is 1. */
+/* The arguments of the kernels. Row r is row r % G of token r / G. With a residual, every ld is D and G is 1. */
 template <class T> struct norm_fwd {
     const T *x, *r; /* r NULL: no residual */
     const float *w; /* NULL: ones */
-    T *h, *y;       /* h: x + r */
+    T *h, *y;       /* h = x + r; unused without a residual */
     float *rstd;
     size_t rows, ldx, ldy;
     int G, D;
     float eps;
 };
 template <class T> struct norm_bwd {
-    const T *dy, *x, *dres; /* dres NULL: no residual */
+    const T *dy, *x, *dres; /* dres: gradient that reaches x through the residual; NULL: none */
     const float *w, *rstd;
     T *dx;
-    float *dw; /* NULL: frozen */
+    float *dw; /* NULL: w is frozen */
     size_t rows, lddy, ldx, lddx;
     int G, D;
     bool accumulate;
@@ -45,13 +50,14 @@ template <class T> struct norm_bwd {
 
 enum { NORM_BLOCK = 128, NORM_VECTORS = 4, NORM_PARTS = 1024, NORM_COLUMNS = 32, NORM_AHEAD = 12 };
 
-/* Partial sums of dw: at most NORM_PARTS rows of them. */
+/* Returns the bytes for the partial sums of dw: at most NORM_PARTS rows of D floats. */
 static inline size_t norm_bwd_workspace(size_t rows, int D)
 {
     return (rows < (size_t)NORM_PARTS ? rows : (size_t)NORM_PARTS) * D * sizeof(float);
 }
 
-/* How a row of `vectors` 16-byte vectors is shared out: group * each >= vectors. */
+/* Division of a row of `vectors` 16-byte vectors: `group` threads per row, `each` vectors per thread (group * each >=
+ * vectors), `block` threads per CTA. */
 typedef struct norm_plan {
     int group, each, block;
 } norm_plan;
@@ -61,7 +67,7 @@ static inline norm_plan norm_plan_of(size_t vectors, size_t rows, int sms)
     while (p.group < 32 && (size_t)p.group < vectors) p.group *= 2;
     if (p.group == 32) p.group = 32 * (int)pb_ceil_div(vectors, 32 * NORM_VECTORS);
     p.each = (int)pb_ceil_div(vectors, p.group);
-    /* Few rows: small blocks, so that they reach every multiprocessor. */
+    /* Few rows: small CTAs, so that every SM gets work. */
     if (rows * p.group < (size_t)sms * NORM_BLOCK) p.block = 32;
     if (p.block < p.group || NORM_BLOCK % p.group) p.block = p.group;
     return p;
@@ -74,8 +80,8 @@ __device__ static inline size_t norm_row_at(size_t r, int G, int D, size_t ld)
     return token * ld + (r - token * G) * D;
 }
 
-/* Sum over the group, in each of its threads; every thread of the block takes part. room: [warps of the
- * block], free again after the next barrier. */
+/* Returns the sum over the group to each of its threads. All threads of the CTA must call it. room: one float per warp
+ * of the CTA; it may be overwritten only after another barrier. */
 __device__ static inline float norm_group_sum(float x, int group, float *room)
 {
     for (int d = group < 32 ? group / 2 : 16; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
@@ -116,7 +122,7 @@ template <class T, int EACH, bool ADD> __global__ void __launch_bounds__(1024) n
             pb_unpack(res[i], add);
 #pragma unroll
             for (int u = 0; u < L; u++) v[u] += add[u];
-            h[i] = pb_pack(v); /* rounded: what the backward pass will read */
+            h[i] = pb_pack(v); /* rounded to dtype, as the backward pass will read it */
             pb_unpack(h[i], v);
             if (mine && k < vectors) pb_store16(a.h + at + (size_t)k * L, h[i]);
         }
@@ -140,7 +146,8 @@ template <class T, int EACH, bool ADD> __global__ void __launch_bounds__(1024) n
     }
 }
 
-/* Any width: a block a row, twice over memory. y may be x, h may be x or r: a thread reads what it wrote itself. */
+/* For any width: one CTA per row, which reads memory twice. y may be x, and h may be x or r, because each thread reads
+ * only elements that it wrote itself. */
 template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_fwd_any(norm_fwd<T> a)
 {
     __shared__ float room[NORM_BLOCK / 32];
@@ -180,8 +187,8 @@ template <class T, bool ADD> static pb_status norm_fwd_launch(pb_ctx *ctx, const
 
 /* ---- backward --------------------------------------------------------------------------------------------------- */
 
-/* The groups of a block add up their dw in order of their number; part: [blocks,D]. Each thread owns EACH vectors.
- * sums: [EACH,L,threads]. */
+/* Adds the dw of a CTA's groups in the order of the groups and stores the result in `part` [D]. Each thread has EACH
+ * vectors. sums: [EACH,L,threads] of shared memory. */
 template <int EACH, int L>
 __device__ static inline void norm_dw_store(float (&dw)[EACH][L], float *sums, float *part, int group, int vectors)
 {
@@ -209,10 +216,11 @@ __device__ static inline void norm_dw_store(float (&dw)[EACH][L], float *sums, f
     }
 }
 
-/* Bytes of shared memory a thread needs: two rows' worth of its vectors. */
+/* Shared memory per thread in bytes: its vectors of two rows. */
 template <int EACH, bool ADD> constexpr size_t norm_bwd_room = 2 * (ADD ? 3 : 2) * EACH * sizeof(uint4);
 
-/* Starts the copies of this thread's vectors of row r, zeros beyond the rows; slot: [2 or 3,EACH,threads]. */
+/* Starts the asynchronous copies of this thread's vectors of row r; zeros if r is past the last row.
+ * slot: [2 or 3,EACH,threads]. */
 template <class T, int EACH, bool ADD>
 __device__ static inline void norm_bwd_fetch(const norm_bwd<T> &a, size_t r, int group, uint4 *slot)
 {
@@ -232,13 +240,14 @@ __device__ static inline void norm_bwd_fetch(const norm_bwd<T> &a, size_t r, int
     copy_commit();
 }
 
-/* dx of all rows; with `part`, one row of it for each block. dx may be dy or dres: a row is read before it is
- * written, and no other group touches it. Vectors beyond the row are zeros, so that they add nothing. */
+/* Computes dx of all rows. If `part` is not NULL, CTA i also writes its partial sums of dw to row i of it. dx
+ * may be dy or dres: a row is read before it is written, and by one group only. Vectors past the end of a row
+ * are zeros and add nothing. */
 template <class T, int EACH, bool ADD>
 __global__ void __launch_bounds__(256, 2) norm_bwd_rows(norm_bwd<T> a, float *part, int group)
 {
     constexpr int L = pb_lanes<T>, SLOT = (ADD ? 3 : 2) * EACH;
-    extern __shared__ uint4 shared[]; /* [2,SLOT,threads]; at the end, the sums of dw */
+    extern __shared__ uint4 shared[]; /* [2,SLOT,threads]; reused for the sums of dw */
     __shared__ float room[2][8];
     const int lane = threadIdx.x % group, vectors = a.D / L, groups = blockDim.x / group;
     const size_t step = (size_t)gridDim.x * groups;
@@ -289,8 +298,8 @@ __global__ void __launch_bounds__(256, 2) norm_bwd_rows(norm_bwd<T> a, float *pa
     if (part) norm_dw_store(dw, (float *)shared, part + (size_t)blockIdx.x * a.D, group, vectors);
 }
 
-/* dw = the `parts` rows of partial sums, added in a fixed order: warp i of a block takes rows i, i+32, ... of 32
- * columns, NORM_AHEAD of them in flight, then the warps are added in order. */
+/* Adds the `parts` rows of partial sums to dw in a fixed order. Warp i of a CTA adds rows i, i+32, ... of 32 columns,
+ * with NORM_AHEAD loads in flight. Then the sums of the warps are added in order. */
 __global__ static void __launch_bounds__(1024)
     norm_dw_add(const float *part, float *dw, int parts, int D, bool accumulate)
 {
@@ -311,7 +320,7 @@ __global__ static void __launch_bounds__(1024)
     dw[d] = accumulate ? dw[d] + sum : sum;
 }
 
-/* Any width: row blockIdx.y of `part` gets the sum over its run of rows, a thread a column. */
+/* For any width: row blockIdx.y of `part` gets the sum over its run of rows; one thread per column. */
 template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_dw_any(norm_bwd<T> a, float *part)
 {
     const int d = blockIdx.x * NORM_BLOCK + threadIdx.x;
@@ -324,7 +333,8 @@ template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_dw_any(nor
     part[(size_t)blockIdx.y * a.D + d] = sum;
 }
 
-/* Any width: a block a row, twice over memory. A thread overwrites only elements that it alone reads. */
+/* For any width: one CTA per row, which reads memory twice. A thread overwrites only elements
+ * that no other thread reads. */
 template <class T> __global__ void __launch_bounds__(NORM_BLOCK) norm_dx_any(norm_bwd<T> a)
 {
     __shared__ float room[NORM_BLOCK / 32];
@@ -359,7 +369,7 @@ static pb_status norm_bwd_blocks(pb_ctx *ctx, const norm_bwd<T> &a, norm_plan p,
 {
     const auto kernel = norm_bwd_rows<T, EACH, ADD>;
     const size_t bytes = norm_bwd_room<EACH, ADD> * p.block;
-    if (bytes > 32 << 10) /* 48 KB may be had unasked, of which the kernel's own array takes a part */
+    if (bytes > 32 << 10) /* more than 48 KB, static shared memory included, must be requested */
         PB_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     kernel<<<(unsigned)blocks, p.block, bytes, pb_cuda_stream(ctx)>>>(a, a.dw ? (float *)ctx->scratch : NULL, p.group);
     return pb_cuda_launched(ctx, "norm_bwd_rows");
@@ -369,9 +379,9 @@ template <class T, bool ADD> static pb_status norm_bwd_vectors(pb_ctx *ctx, cons
 {
     const int sms = pb_cuda_device_of(ctx)->sms;
     norm_plan p = norm_plan_of(a.D / pb_lanes<T>, a.rows, sms);
-    /* Two rows at a time where that leaves enough blocks: half the partial sums. */
+    /* Two rows at a time if enough CTAs remain: this halves the number of partial sums. */
     if (p.group == NORM_BLOCK && a.rows >= (size_t)sms * 4) p.block = 2 * NORM_BLOCK;
-    /* 512 threads a multiprocessor, which its registers hold at once whatever EACH is. */
+    /* 512 threads per SM: its registers hold that many for every EACH. */
     size_t blocks = pb_ceil_div(a.rows, p.block / p.group), most = (size_t)sms * (512 / p.block);
     if (most > NORM_PARTS) most = NORM_PARTS;
     if (blocks > most) blocks = most;

@@ -1,6 +1,7 @@
-/* rmsnorm_rows.h - one row of RMSNorm, forward and backward, with vectors: what rmsnorm_fast.c and
- * addnorm_fast.c share. A row stays in the first-level cache between its two passes, so that memory is
- * read once; nothing is written before the second pass, so that large outputs may be streamed. */
+/* rmsnorm_rows.h - one row of RMSNorm, forward and backward, in vectors; rmsnorm_fast.c and addnorm_fast.c use it.
+ *
+ * A row is read twice; the second time it comes from the L1 cache, so memory is read once. Outputs are written in the
+ * second pass only, so large ones can be streamed. */
 #ifndef PB_RMSNORM_ROWS_H
 #define PB_RMSNORM_ROWS_H
 #include <math.h>
@@ -9,19 +10,19 @@
 
 static inline void *pb_at(const void *p, size_t i, pb_dtype t) { return (unsigned char *)p + i * pb_dtype_size(t); }
 
-/* Elements d .. d+n-1 of the weights; without any, ones. */
+/* Returns elements d .. d+n-1 of the weights; ones if w is NULL. */
 PB_INLINE vf norm_weight(const float *w, int d, int n) { return w ? vf_get(w, d, PB_F32, n) : vf_set(1); }
 
 typedef struct norm_fwd_row {
-    const void *x, *r; /* [D]; r NULL: x alone is normalised */
-    const float *w;    /* [D] */
-    void *h, *y;       /* [D]; h, the sum x + r, may be x or r; NULL without r */
+    const void *x, *r; /* [D]; r NULL: no residual */
+    const float *w;    /* [D], or NULL: ones */
+    void *h, *y;       /* [D]; h = x + r may be x or r; NULL without r */
     int D;
     float eps;
     bool stream_h, stream_y;
 } norm_fwd_row;
 
-/* x + r as memory will hold it, so that the backward pass sees the same numbers. */
+/* Returns x + r, rounded to dtype, so that forward and backward pass use the same numbers. */
 PB_INLINE vf norm_input(const norm_fwd_row *a, int d, int n, pb_dtype t)
 {
     vf x = vf_get(a->x, d, t, n);
@@ -35,7 +36,7 @@ PB_INLINE void norm_fwd_step(const norm_fwd_row *a, float rstd, int d, int n, pb
     vf_out(a->y, d, t, h * rstd * norm_weight(a->w, d, n), n, a->stream_y);
 }
 
-/* Returns rstd. */
+/* Normalises one row; returns rstd. */
 PB_INLINE float norm_fwd(const norm_fwd_row *a, pb_dtype t)
 {
     const int D = a->D, whole = D - D % PB_VLEN;
@@ -57,16 +58,16 @@ PB_INLINE float norm_fwd(const norm_fwd_row *a, pb_dtype t)
 }
 
 typedef struct norm_bwd_row {
-    const void *dy, *x, *dres; /* [D]; dres, the gradient that reaches x directly, may be NULL */
-    const float *w;            /* [D] */
+    const void *dy, *x, *dres; /* [D]; dres: gradient that reaches x through the residual; NULL: none */
+    const float *w;            /* [D], or NULL: ones */
     void *dx;                  /* [D]; may be dy or dres */
-    float *dw;                 /* [D], added to; or NULL */
+    float *dw;                 /* [D], added to; NULL: not wanted */
     float rstd;
     int D;
     bool stream;
 } norm_bwd_row;
 
-/* dy*xh to dw; returns dy*w*xh. */
+/* Adds dy*xh to dw; returns dy*w*xh. */
 PB_INLINE vf norm_bwd_dot(const norm_bwd_row *a, int d, int n, pb_dtype t)
 {
     vf p = vf_get(a->dy, d, t, n) * (vf_get(a->x, d, t, n) * a->rstd);

@@ -1,4 +1,4 @@
-/* rmsnorm_test.c - identities of RMSNorm that no comparison with a reference can give. */
+/* rmsnorm_test.c - properties of RMSNorm that the comparison with the reference does not test. */
 #include <string.h>
 
 #include "kernels/rmsnorm/rmsnorm.h"
@@ -14,7 +14,7 @@ static void constant_row_normalises_to_the_weight(void **state)
     CHECK_NEAR(rstd[0], 1.0 / 3, 1e-7);
 }
 
-/* Rows so small that eps decides: 1e-5 in place of 1e-6 changes y by a factor of 2.3. */
+/* The rows are so small that eps dominates: 1e-5 instead of 1e-6 changes y by a factor of 2.3. */
 static void eps_is_the_models(void **state)
 {
     float x[2] = {1e-3f, -1e-3f}, w[2] = {1, 1}, y[2], rstd[1];
@@ -38,7 +38,7 @@ static void norm_in_place(void **state)
     assert_memory_equal(x, y, sizeof y);
 }
 
-/* A row of any size comes out with mean square 1, in either pass what weights of one give. */
+/* Without weights, a row of any size gets mean square 1, and both passes give the same results as with weights of 1. */
 static void no_weights_are_ones(void **state)
 {
     enum { G = 3, D = 21 };

@@ -1,15 +1,14 @@
-/* scatter.cu - one row added to many on a GPU, in two ways that reduce in the second-level cache. Bound: its rate of
- * f32 sums, 4 D bytes an addition.
- *
- * red: a warp owns every so many additions; its lanes hold x in registers, 512 columns at a time, and send 16 bytes
- * each, next to each other, so that a row goes out as whole lines. bulk (sm_90): a lane sends a row of x from shared
- * memory by one instruction of the copy engine. */
+/* scatter.cu - adds one row to many on a GPU; both implementations reduce in L2. Limited by L2's rate of f32 additions:
+ * 4 D bytes per added row.
+ *     red   a warp takes every n-th group of 32 additions. Its lanes hold up to 512 columns of x in registers. Each
+ *           sends 16 bytes to neighbouring addresses, so that whole cache lines are written.
+ *     bulk  (sm_90) a lane adds a whole row from shared memory with one TMA reduction. */
 #include "kernels/core/cuda.cuh"
 #include "kernels/scatter/scatter.h"
 
 namespace
 {
-constexpr int WARPS = 8, QUADS = 4, STRIP = QUADS * 128; /* columns that a warp holds */
+constexpr int WARPS = 8, QUADS = 4, STRIP = QUADS * 128; /* columns per warp */
 
 __device__ inline void reduce4(float *y, float4 x)
 {
@@ -22,7 +21,8 @@ __device__ inline void reduce4(float *y, float4 x)
 #endif
 }
 
-/* Columns first..: D a multiple of 4, x and y aligned. Indices are read 32 at a time, one a lane. */
+/* Adds columns from `first` on. D is a multiple of 4; x and y are aligned to 16 bytes. Each lane
+ * reads one of 32 indices. */
 __global__ void __launch_bounds__(32 * WARPS) red_kernel(pb_scatter_add_args a)
 {
     const int lane = (int)threadIdx.x % 32, first = (int)blockIdx.y * STRIP;
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(32 * WARPS) red_kernel(pb_scatter_add_args a)
     }
 }
 
-/* Any D and alignment. */
+/* For any D and alignment. */
 __global__ void __launch_bounds__(32 * WARPS) scalar_kernel(pb_scatter_add_args a)
 {
     const size_t warp = (size_t)blockIdx.x * WARPS + threadIdx.x / 32, warps = (size_t)gridDim.x * WARPS;
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(32 * WARPS) bulk_kernel(pb_scatter_add_args a)
     extern __shared__ __align__(128) float row_of_x[];
     const size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x, threads = (size_t)gridDim.x * blockDim.x;
     for (int d = threadIdx.x; d < a.D; d += 32 * WARPS) row_of_x[d] = a.x[d];
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* what was stored is read by the copy engine */
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); /* orders the stores before TMA reads them */
     __syncthreads();
     const uint32_t from = (uint32_t)__cvta_generic_to_shared(row_of_x);
     for (size_t s = thread; s < (size_t)a.S; s += threads) {
@@ -86,7 +86,8 @@ bool quads_fit(const pb_scatter_add_args *a)
 
 unsigned blocks_for(const pb_ctx *ctx, size_t work, int each)
 {
-    const size_t want = (work + each - 1) / each, most = (size_t)pb_cuda_device_of(ctx)->sms * 4; /* all resident */
+    /* At most four CTAs per SM, so that all are resident. */
+    const size_t want = (work + each - 1) / each, most = (size_t)pb_cuda_device_of(ctx)->sms * 4;
     return (unsigned)(want < most ? want : most);
 }
 
@@ -103,7 +104,7 @@ pb_status run_red(pb_ctx *ctx, const void *args)
     return pb_cuda_launched(ctx, "scatter_add red");
 }
 
-/* A row fits the shared memory that a block has without asking. */
+/* True if the rows are aligned and one fits the shared memory that needs no opt-in. */
 bool bulk_takes(const void *args)
 {
     const pb_scatter_add_args *a = (const pb_scatter_add_args *)args;

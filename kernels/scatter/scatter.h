@@ -1,10 +1,10 @@
-/* scatter.h - one row added to many rows: what a sum that is scattered over rows costs at least, and the ceiling of the
- * backward pass of sparse attention.
+/* scatter.h - adds one row to many rows. It measures the least cost of a scattered sum, and so gives the ceiling for
+ * the backward pass of sparse attention.
  *
  *     y[idx[s]] += x      for every s of 0 .. S-1 with 0 <= idx[s] < R
  *
- * The order of the sums is not fixed where an implementation says that it varies. EINVAL: S or R below 0, D below 1, a
- * NULL tensor. */
+ * The order of the additions is not fixed in implementations with `varies`. EINVAL: S < 0, R < 0, D < 1, a NULL tensor
+ * (idx may be NULL if S is 0, y if R is 0). */
 #ifndef PB_SCATTER_H
 #define PB_SCATTER_H
 #include "kernels/core/op.h"
@@ -14,7 +14,7 @@ extern "C" {
 
 typedef struct pb_scatter_add_args {
     const float *x;     /* [D] */
-    const int32_t *idx; /* [S] any value */
+    const int32_t *idx; /* [S]; values outside [0,R) are skipped */
     float *y;           /* [R,D], read and written */
     int S, R, D;
 } pb_scatter_add_args;

@@ -1,5 +1,5 @@
-/* scatter_fast.c - one row added to many with vectors: a thread owns a stretch of the rows of y and passes over all of
- * idx, so that every row is summed in the order of idx. Bound: the caches, 8 D bytes an addition. */
+/* scatter_fast.c - vectorised addition of one row to many. A thread owns STRETCH rows of y and reads all of idx, so
+ * every row is summed in the order of idx. Limited by the caches: 8 D bytes per added row. */
 #include "kernels/core/cpu.h"
 #include "kernels/core/simd.h"
 #include "kernels/scatter/scatter.h"

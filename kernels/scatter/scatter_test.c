@@ -1,11 +1,11 @@
-/* scatter_test.c - what comparison with the reference cannot show of scatter_add. */
+/* scatter_test.c - properties of scatter_add that the comparison with the reference does not test. */
 #include "kernels/scatter/scatter.h"
 
 #include "tests/test.h"
 
 enum { S = 7, R = 3, D = 5 };
 
-/* Rows 0 and 2 are named once and three times, row 1 never, and what lies outside is left out. */
+/* idx names row 0 once, row 2 three times and row 1 never; the other indices are outside [0,R) and are skipped. */
 static void rows_are_added_as_often_as_they_are_named(void **state)
 {
     const float x[D] = {1, 2, 3, 4, 0.5f};

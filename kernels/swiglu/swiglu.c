@@ -1,4 +1,4 @@
-/* swiglu.c - the gated activation: the reference in double precision, and the two descriptors. */
+/* swiglu.c - the gated activation: the references in double precision, and the descriptions of the two ops. */
 #include "kernels/swiglu/swiglu.h"
 
 #include <math.h>
@@ -48,7 +48,7 @@ const pb_impl pb_swiglu_bwd_cpu[] = {PB_FAST_IMPLS(pb_swiglu_bwd){"ref", bwd_ref
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* y: the backward pass writes the activation too. */
+/* Axis y: 1: the backward pass also writes the activation. */
 static const char axes[] = "BSIy";
 static const pb_dims edge[] = {
     {2, 3, 7, 1}, {1, 5, 1000}, {2, 2, 1536, 1}, {3, 3, 64}, {1, 1, 1, 1}, {2, 70, 33, 0}, {1, 130, 96, 1}, {0},
@@ -81,7 +81,7 @@ static pb_status bwd_check(const void *args)
     return check_sizes("swiglu_bwd", a->T, a->I);
 }
 
-/* Wide enough that the sigmoid saturates on both sides. */
+/* The range is wide enough to saturate the sigmoid on both sides. */
 static const void *bind_gu(pb_binder *b, size_t n) { return pb_in_range(b, "gu", b->dtype, n, -8, 8); }
 
 static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
@@ -107,7 +107,7 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* FLOPs count the exponential and the division as one each. */
+/* An exponential and a division count as one operation each. */
 static pb_cost fwd_cost(const void *args)
 {
     const pb_swiglu_fwd_args *a = args;

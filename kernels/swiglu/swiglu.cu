@@ -1,7 +1,8 @@
-/* swiglu.cu - the gated activation on a GPU: a thread owns one vector of columns in ROWS rows. One launch a pass.
- * Bound: memory. Bytes an element of y of size e: forward 3e; backward 5e, 6e with the activation. In bf16 the
- * exponential and the division are the fast ones, whose errors (1e-6) vanish in the rounding of the result; the exact
- * ones would cost as much time as the memory. */
+/* swiglu.cu - the gated activation on a GPU, one kernel launch per pass. A thread computes one vector of columns in
+ * ROWS rows. Limited by memory. Bytes per element of y of size e: forward 3e; backward 5e, or 6e with the activation.
+ *
+ * In bf16, the fast exponential and division are used: their errors (1e-6) are far below the rounding of the result,
+ * and the exact ones would take as long as the memory accesses. */
 #include "kernels/core/cuda_pack.cuh"
 #include "kernels/swiglu/swiglu.h"
 
@@ -31,7 +32,7 @@ __global__ void __launch_bounds__(256) swiglu_fwd(const T *gu_, T *y_, int rows,
     }
 }
 
-/* dgu may be gu, y may be dy: every element is read by the thread that overwrites it. */
+/* dgu may be gu, and y may be dy: the thread that overwrites an element is the one that read it. */
 template <class T, bool VEC, int ROWS>
 __global__ void __launch_bounds__(256)
     swiglu_bwd(const T *dy_, const T *gu_, T *dgu_, T *y_, int rows, int n, unsigned chunks)
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(256)
     }
 }
 
-/* Several rows a thread, unless that leaves multiprocessors without work. */
+/* True if with `each` rows per thread there are still enough CTAs for all SMs. */
 static bool enough(pb_ctx *ctx, pb_tiles tiles, int rows, int each)
 {
     return (size_t)tiles.chunks * (rows / each) >= 4 * (size_t)pb_cuda_device_of(ctx)->sms;

@@ -1,9 +1,9 @@
-/* swiglu_fast.c - the gated activation with vectors: each thread owns whole rows. Bound: memory. */
+/* swiglu_fast.c - the vectorised gated activation; each thread computes whole rows. Limited by memory. */
 #include "kernels/core/cpu.h"
 #include "kernels/core/simd.h"
 #include "kernels/swiglu/swiglu.h"
 
-/* g: index of the gate, u: of the up half, o: of the output. */
+/* Computes n elements. g, u, o: element indices of gate, up and output. */
 PB_INLINE void fwd_step(const pb_swiglu_fwd_args *a, size_t g, size_t u, size_t o, int n, bool stream, pb_dtype t)
 {
     vf gate = vf_get(a->gu, g, t, n), up = vf_get(a->gu, u, t, n);

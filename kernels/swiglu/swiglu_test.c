@@ -1,4 +1,4 @@
-/* swiglu_test.c - identities of the gated activation that no comparison with a reference can give. */
+/* swiglu_test.c - properties of the gated activation that the comparison with the reference does not test. */
 #include <string.h>
 
 #include "kernels/swiglu/swiglu.h"
@@ -13,7 +13,7 @@ static void fill(float *x, size_t n, uint64_t seed)
 
 static void known_values(void **state)
 {
-    /* silu(0) = 0, silu(1) = 0.731058579, silu(-2) = -0.238405844; far out silu is 0 or the identity. */
+    /* silu(0) = 0, silu(1) = 0.731058579, silu(-2) = -0.238405844; for large |z|, silu(z) is 0 or z. */
     const float gu[10] = {0, 1, -2, 200, -200, 3, 2, 10, 1, 1};
     const double want[5] = {0, 2 * 0.7310585786300049, -2.3840584404423515, 200, 0};
     float y[5];
@@ -21,7 +21,7 @@ static void known_values(void **state)
     for (int i = 0; i < 5; i++) CHECK_NEAR(y[i], want[i], 1e-6 * fabs(want[i]));
 }
 
-/* Vectors and tails alike: where the sigmoid is 0 or 1 nothing may turn into NaN. */
+/* Where the sigmoid is 0 or 1, no result is NaN, in whole vectors and in tails. */
 static void saturates_without_nan(void **state)
 {
     float gu[2 * I], dy[I], dgu[2 * I], y[I];
@@ -55,7 +55,7 @@ static void backward_makes_the_forwards_activation(void **state)
     assert_memory_equal(again, y, sizeof y);
 }
 
-/* Outputs so large that they are written around the caches, against outputs in place, which never are. */
+/* Outputs large enough for streaming stores, compared with outputs in place, which are never streamed. */
 static void large_outputs_are_equal(void **state)
 {
     const size_t t_ = 4400, i_ = 2048, n = t_ * i_;

@@ -1,4 +1,4 @@
-/* uniform.c - seeded values: the reference and the descriptor. */
+/* uniform.c - seeded random values: the reference and the description of the op. */
 #include "kernels/uniform/uniform.h"
 
 #include "kernels/core/cpu.h"
@@ -10,7 +10,7 @@ static pb_status fill_ref(pb_ctx *ctx, const void *args)
     const pb_uniform_fill_args *a = args;
     (void)ctx;
     for (size_t i = 0; i < a->n; i++) {
-        /* 2u - 1 is exact; the two roundings are kept apart even where a compiler would fuse them */
+        /* 2u - 1 is exact; volatile keeps product and sum from being fused into an FMA */
         const volatile double offset = a->half * (2 * pb_uniform(a->stream, a->first + i) - 1);
         double v = a->centre + offset;
         if (a->as_bf16) v = (double)pb_bf16_to_f32(pb_f32_to_bf16((float)v));
@@ -28,7 +28,7 @@ const pb_impl pb_uniform_fill_cpu[] = {PB_FAST_IMPLS(pb_uniform_fill){"ref", fil
 
 /* ---- descriptor ------------------------------------------------------------------------------ */
 
-/* S rows of D; f: the first index; m: master; r: as_bf16; c: centre 1. */
+/* Axes: S rows of D values; f: index of the first value; m: 1: master; r: as_bf16; c: 1: centre 1 and half 0.1. */
 static const char axes[] = "SDfmrc";
 static const pb_dims edge[] = {
     {3, 7, 0, 1, 0, 0},     {1, 1, 5, 0, 0, 1},     {5, 1001, 12345, 1, 1, 1},

@@ -1,10 +1,12 @@
-/* uniform.cu - seeded values on a GPU: a thread makes 16 bytes of w, and what belongs to them of master. One launch.
- * Bound: memory, e bytes a value of size e (and 4 of master); the two 64-bit products and the doubles of a value cost
- * about as much on a GPU whose rate of doubles is half that of floats, and many times as much on one without. */
+/* uniform.cu - seeded random values on a GPU, one kernel launch: a thread generates 16 bytes of w and the corresponding
+ * values of master. Limited by memory: e bytes per value of size e, and 4 for master. On a GPU whose double rate is
+ * half its float rate, the two 64-bit products and the double arithmetic cost about as much as the memory; on other
+ * GPUs many times as much. */
 #include "kernels/core/cuda_pack.cuh"
 #include "kernels/uniform/uniform.h"
 
-/* pb_uniform of kernels/core/bind.c, from stream * 0xd134... + 0x9e37... + i on; no two roundings are fused. */
+/* pb_uniform of kernels/core/bind.c and the formula of uniform.h, from x = stream * 0xd134... + 0x9e37... + i on. The
+ * _rn intrinsics keep the product and the sum from being fused. */
 __device__ static inline float value(uint64_t x, double centre, double half)
 {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;

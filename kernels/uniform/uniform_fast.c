@@ -1,7 +1,7 @@
-/* uniform_fast.c - seeded values with vectors. Bound: the two 64-bit products of a value.
+/* uniform_fast.c - vectorised seeded random values. Limited by the two 64-bit products per value.
  *
- * Threads own stretches of PIECE values. The product and the sum stand in loops of their own with memory between, so
- * that no instruction set fuses their two roundings into one. */
+ * Threads take pieces of PIECE values. The product and the sum are in separate loops with an array between them, so
+ * that the compiler cannot fuse them into an FMA, whatever the instruction set. */
 #include "kernels/core/cpu.h"
 #include "kernels/core/simd.h"
 #include "kernels/uniform/uniform.h"

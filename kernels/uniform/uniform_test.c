@@ -1,4 +1,4 @@
-/* uniform_test.c - what a comparison with the reference cannot show of seeded values. */
+/* uniform_test.c - properties of the seeded values that the comparison with the reference does not test. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,8 @@ static void fill(pb_ctx *ctx, float *w, size_t n, uint64_t first)
         ctx, &(pb_uniform_fill_args){.w = w, .n = n, .stream = 42, .first = first, .centre = 1, .half = 0.1}));
 }
 
-/* splitmix64 from the state 1234567 gives these (its author's test); here 1234567 + the increment is a counter. */
+/* The first output of splitmix64 from state 1234567, as its author's test gives it. pb_uniform adds the generator's
+ * increment to its counter, so value 1234567 of stream 0 must agree. */
 static void the_generator_is_splitmix64(void **state)
 {
     (void)state;

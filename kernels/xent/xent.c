@@ -1,4 +1,4 @@
-/* xent.c - masked cross-entropy: the reference in double precision, and the two descriptors. */
+/* xent.c - masked cross-entropy: the references in double precision, and the descriptions of the two ops. */
 #include "kernels/xent/xent.h"
 
 #include <math.h>
@@ -9,7 +9,8 @@
 /* ---- reference ------------------------------------------------------------------------------ */
 
 typedef struct row_sum {
-    double max, sum; /* sum of exp(x - max): kept apart, because max + log(sum) loses the logarithm */
+    double max, sum; /* sum of exp(x - max); separate from max, because max + log(sum) would lose digits of the
+                        logarithm */
 } row_sum;
 
 static row_sum sum_row(const void *logits, size_t row, int V, pb_dtype dtype)
@@ -36,7 +37,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
             nll = s.max - pb_load(a->logits, row + a->target[t], a->dtype) + log(s.sum);
         }
         for (int v = 0; a->dlogits && v < a->V; v++) {
-            double d = nll; /* of a masked token 0, of an invalid target NaN */
+            double d = nll; /* masked token: 0; invalid target: NaN */
             if (counts && valid)
                 d = k * (exp(pb_load(a->logits, row + v, a->dtype) - s.max) / s.sum - (v == a->target[t]));
             pb_store(a->dlogits, row + v, a->dtype, d);
@@ -98,7 +99,7 @@ static pb_status bwd_check(const void *args)
     return check_sizes("xent_bwd", a->T, a->V);
 }
 
-/* Every fourth token is masked out and every fourth weighs a half; the first one counts. */
+/* Of every four tokens, one has mask 0, one has weight 0.5 and two have weight 1; the first token counts. */
 static const float *bind_mask(pb_binder *b, size_t T)
 {
     float *mask = malloc((T + 1) * sizeof *mask);
@@ -116,7 +117,7 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
 {
     size_t T = (size_t)dim[0] * dim[1], V = dim[2];
     *(pb_xent_bwd_args *)args = (pb_xent_bwd_args){
-        .logits = pb_in_range(b, "logits", b->dtype, T * V, -8, 8), /* so that the softmax is not flat */
+        .logits = pb_in_range(b, "logits", b->dtype, T * V, -8, 8), /* a range that makes the softmax uneven */
         .target = pb_in_range(b, "target", PB_I32, T, 0, (double)V),
         .mask = bind_mask(b, T),
         .inv_count = pb_in_range(b, "inv_count", PB_F32, 1, 0.25, 0.5),
@@ -149,7 +150,7 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* As if no token were masked: the mask is in device memory. FLOPs count an exponential as one. */
+/* Assumes that no token is masked, because the mask is in device memory. An exponential counts as one operation. */
 static pb_cost fwd_cost(const void *args)
 {
     const pb_xent_fwd_args *a = args;
@@ -175,7 +176,7 @@ const pb_op pb_op_xent_fwd = {
     .check = fwd_check,
     .bind = fwd_bind,
     .cost = fwd_cost,
-    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 1e-6}, /* its outputs are f32 in either type */
+    .tol = {[PB_F32] = 1e-6, [PB_BF16] = 1e-6}, /* outputs are f32 for both types */
 };
 const pb_op pb_op_xent_bwd = {
     .name = "xent_bwd",

@@ -1,15 +1,14 @@
-/* xent.cu - masked cross-entropy on a GPU: a block or a cluster of blocks a row, then one block for the loss. Two
- * launches a pass.
+/* xent.cu - masked cross-entropy on a GPU: one CTA or one cluster of CTAs per row, then one CTA for the loss. Two
+ * kernel launches per pass.
  *
- * Both kernels find the maximum and the sum of exponentials together in one pass (a thread keeps its own maximum and
- * rescales its sum when that grows), and add the threads' sums in a fixed order, in double.
- *   resident  backward; the row is cut among 1, 2, 4 or 8 blocks of a cluster, each of which keeps its part in shared
- *             memory between the two passes. Bound: memory, 2Ve bytes a row of V logits of size e. Needs sm_90 and
- *             Ve <= 8 * SLICE. At most SLICE bytes a block, so that two blocks share a multiprocessor: one reads while
- *             the other one writes.
- *   rows      forward: a block a row, Ve bytes. Backward: the row is read again, from the second-level cache as far as
- *             it holds the rows that are worked on: 2Ve to 3Ve bytes.
- * In bf16 the exponentials of single logits are the fast ones (2^-22), else expf. */
+ * Both implementations compute maximum and sum of exponentials in one pass (online softmax): each thread rescales its
+ * sum when its maximum grows. The threads' sums are added in a fixed order, in double. For a row of V logits of size e:
+ *     resident  backward. The row is divided among the 1, 2, 4 or 8 CTAs of a cluster, which keep their parts in
+ *               shared memory between the two passes. Limited by memory: 2Ve bytes. Needs sm_90 and Ve <= 8 * SLICE. A
+ *               part has at most SLICE bytes, so that two CTAs share an SM: one reads while the other writes.
+ *     rows      one CTA per row. Forward: Ve bytes. Backward: the row is read a second time, from L2 as far as L2
+ *               holds the rows that are in work: 2Ve to 3Ve bytes.
+ * In bf16, the exponential of a logit is the fast one (relative error 2^-22); in f32 it is expf. */
 #include <float.h>
 #include <math.h>
 
@@ -27,7 +26,8 @@ template <class T> struct xent {
     int V;
 };
 
-/* sum of exp(x - max); nothing yet: {-FLT_MAX, 0}, so that -Inf adds exp(-Inf) = 0. NaN reaches sum. */
+/* sum of exp(x - max). The empty sum is {-FLT_MAX, 0} and not {-Inf, 0}, so that a logit of -Inf adds
+ * exp(-Inf) = 0. NaN propagates to sum. */
 struct row_sum {
     float max;
     double sum;
@@ -36,7 +36,7 @@ struct row_sum {
 __device__ static inline float exp_of(float x, float) { return expf(x); }
 __device__ static inline float exp_of(float x, __nv_bfloat16) { return pb_exp2_fast(x * 1.4426950408889634f); }
 
-/* Adds N logits to a thread's own maximum and sum. */
+/* Adds N logits to a thread's maximum and sum. */
 template <class T, int N> __device__ static inline void add_logits(const float (&x)[N], float &max, float &sum)
 {
     float m = x[0], e[N];
@@ -62,14 +62,15 @@ __device__ static inline double warp_sum(double x)
     return x;
 }
 
-/* The 32 lanes' sums as one, in every lane. */
+/* Merges the sums of 32 lanes; every lane gets the result. */
 __device__ static inline row_sum warp_merge(row_sum s)
 {
     const float max = pb_warp_max(s.max);
     return {max, warp_sum(s.sum * (double)expf(s.max - max))};
 }
 
-/* The block's sums as one, in every thread. room: [THREADS/32], free again only after another barrier. */
+/* Merges the sums of a CTA's threads; every thread gets the result. room: [THREADS/32] of shared memory; it may be
+ * overwritten only after another barrier. */
 __device__ static inline row_sum block_merge(float max, float sum, row_sum *room)
 {
     const row_sum w = warp_merge({max, (double)sum});
@@ -80,7 +81,8 @@ __device__ static inline row_sum block_merge(float max, float sum, row_sum *room
     return warp_merge(lane < THREADS / 32 ? room[lane] : none);
 }
 
-/* What a row needs besides its logits; `trivial`: its nll and its gradient are the constant `value`. */
+/* The inputs of a row besides its logits. If `trivial`, its nll and all elements of its gradient are `value`.
+ * k: factor of the gradient. */
 struct row_case {
     bool trivial;
     float value, k;
@@ -97,7 +99,7 @@ template <class T> __device__ static inline row_case row_case_of(const xent<T> &
 
 __device__ static inline float nll_of(row_sum s, float target) { return (float)((double)s.max - target + log(s.sum)); }
 
-/* The gradient of a row: scale exp(x - max), but `at_target` at the target. */
+/* The gradient of a row is scale * exp(x - max), except at the target, where it is `at_target`. */
 struct row_gradient {
     float max, scale, at_target;
     size_t target;
@@ -107,7 +109,7 @@ __device__ static inline row_gradient row_gradient_of(row_sum s, const row_case 
     const float rest = (float)(r.k * (expf(target - s.max) / s.sum - 1));
     return {s.max, (float)(r.k / s.sum), rest, (size_t)r.target};
 }
-/* The unit of N elements that starts at element `first` of the row. */
+/* Replaces N logits in v by their gradients; `first` is the index of v[0] in the row. */
 template <class T, int N> __device__ static inline void gradient(float (&v)[N], size_t first, const row_gradient &g)
 {
 #pragma unroll
@@ -119,14 +121,14 @@ template <class T, int N> __device__ static inline void gradient(float (&v)[N], 
     }
 }
 
-/* The LOADS units from k on, THREADS apart, that a thread has in flight together; none from n on. */
+/* Loads LOADS units, THREADS apart, from unit k on, all in flight together; units >= n are not loaded. */
 template <class raw> __device__ static inline void load_units(raw (&in)[LOADS], const raw *x, size_t k, size_t n)
 {
 #pragma unroll
     for (int u = 0; u < LOADS; u++)
         if (k + u * THREADS < n) in[u] = x[k + u * THREADS];
 }
-/* n units of a gradient that is the same everywhere. */
+/* Fills n units of the gradient with one value. */
 template <class unit> __device__ static inline void fill(typename unit::raw *dx, size_t n, float value)
 {
     float v[unit::n];
@@ -137,7 +139,8 @@ template <class unit> __device__ static inline void fill(typename unit::raw *dx,
 
 /* ---- rows ------------------------------------------------------------------------------------------------------- */
 
-/* dlogits may be logits: a thread overwrites what it alone reads, after the barriers of block_merge. */
+/* dlogits may be logits: the thread that overwrites an element is the only one that reads it. The target's logit is
+ * read by all threads, before the barrier in block_merge. */
 template <class T, bool VEC, bool GRAD> __global__ void __launch_bounds__(THREADS) xent_rows(xent<T> a)
 {
     typedef pb_unit<T, VEC> unit;
@@ -186,7 +189,7 @@ template <class T, bool VEC, bool GRAD> __global__ void __launch_bounds__(THREAD
 /* ---- resident --------------------------------------------------------------------------------------------------- */
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#define CLUSTERS 0 /* never launched there */
+#define CLUSTERS 0 /* pb_cuda_has_sm90 keeps the kernel from being launched there */
 #else
 #define CLUSTERS 1
 #endif
@@ -203,7 +206,7 @@ __device__ static inline void cluster_wait(void)
     asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 #endif
 }
-/* *p as block `rank` of the cluster has it in its shared memory. */
+/* Reads *p from the shared memory of CTA `rank` of the cluster. */
 __device__ static inline row_sum cluster_read(const row_sum *p, int rank)
 {
     row_sum s = *p;
@@ -216,8 +219,8 @@ __device__ static inline row_sum cluster_read(const row_sum *p, int rank)
     return s;
 }
 
-/* Shared memory: the warps' sums, the block's sum, then the block's part of the row. `ctas` blocks a row, each a
- * consecutive part; a thread writes to memory what it read itself, so that only sums cross threads. */
+/* Shared memory: the sums of the warps, the sum of the CTA, then the CTA's part of the row. The row is divided into
+ * `ctas` consecutive parts. A thread writes only the elements that it read itself; threads exchange only sums. */
 enum { ROOM = THREADS / 32 + 1 };
 
 template <class T, bool VEC> __global__ void __launch_bounds__(THREADS, 2) xent_resident(xent<T> a, int ctas)
@@ -233,12 +236,12 @@ template <class T, bool VEC> __global__ void __launch_bounds__(THREADS, 2) xent_
     raw *dx = (raw *)(a.dlogits + row * a.V) + first;
     const row_case r = row_case_of(a, row);
     float v[unit::n];
-    if (r.trivial) { /* for all blocks of the cluster alike */
+    if (r.trivial) { /* the same branch in all CTAs of the cluster */
         if (rank == 0 && threadIdx.x == 0) a.nll[row] = r.value;
         fill<unit>(dx, n, r.value);
         return;
     }
-    const float at_target = pb_to_f32(a.logits[row * a.V + r.target]); /* before anyone overwrites it */
+    const float at_target = pb_to_f32(a.logits[row * a.V + r.target]); /* before a thread overwrites it */
     float max = -FLT_MAX, sum = 0;
     for (size_t k = threadIdx.x; k < n; k += LOADS * THREADS) {
         raw in[LOADS];
@@ -258,7 +261,7 @@ template <class T, bool VEC> __global__ void __launch_bounds__(THREADS, 2) xent_
     const int lane = threadIdx.x % 32;
     const row_sum none = {-FLT_MAX, 0};
     s = warp_merge(lane < ctas ? cluster_read(room + ROOM - 1, lane) : none);
-    cluster_arrive(); /* a block must not end while another one reads its sum: see the wait below */
+    cluster_arrive(); /* a CTA must not exit while others read its sum: see the wait below */
     if (rank == 0 && threadIdx.x == 0) a.nll[row] = nll_of(s, at_target);
     const row_gradient g = row_gradient_of(s, r, at_target);
     for (size_t k = threadIdx.x; k < n; k += THREADS) {
@@ -315,7 +318,7 @@ template <class T, bool GRAD> static pb_status launch_rows(pb_ctx *ctx, const pb
     return pb_cuda_launched(ctx, "xent_rows");
 }
 
-/* The fewest blocks that hold a row; 0: it does not fit. */
+/* Returns the fewest CTAs whose shared memory holds a row; 0: a row does not fit. */
 static int blocks_for(const pb_xent_bwd_args *a)
 {
     const size_t bytes = a->V * pb_dtype_size(a->dtype);
@@ -324,7 +327,7 @@ static int blocks_for(const pb_xent_bwd_args *a)
     return 0;
 }
 
-/* With few rows more, so that every multiprocessor has two. */
+/* Returns the number of CTAs per row: blocks_for(), doubled while the grid would have at most one CTA per SM. */
 static int blocks_of(const pb_ctx *ctx, const pb_xent_bwd_args *a)
 {
     int c = blocks_for(a);

@@ -1,6 +1,6 @@
-/* xent_fast.c - masked cross-entropy with vectors: each thread takes the next row. The first pass finds
- * maximum and sum together, chunk by chunk, the second one writes the gradient; the row waits in the
- * second-level cache between them (V = 151936 in f32 is 600 KB), so that memory is read once. Bound: memory. */
+/* xent_fast.c - vectorised masked cross-entropy; threads take rows dynamically. The first pass computes maximum and sum
+ * together, chunk by chunk; the second writes the gradient. Between them the row stays in L2 (600 KB for V = 151936 in
+ * f32), so memory is read once. Limited by memory. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -9,13 +9,13 @@
 #include "kernels/core/simd.h"
 #include "kernels/xent/xent.h"
 
-enum { CHUNK = 1024 }; /* logits between two looks at the maximum: a multiple of 4 vectors */
+enum { CHUNK = 1024 }; /* logits between two updates of the maximum: a multiple of 4 vectors */
 
 typedef struct row_sum {
     float max, sum; /* sum of exp(x - max) */
 } row_sum;
 
-/* The last n < PB_VLEN logits; other lanes count nothing. */
+/* Loads the last n < PB_VLEN logits; the other lanes are -Inf and add nothing. */
 static inline vf load_tail(const void *x, size_t i, pb_dtype t, size_t n)
 {
     float lanes[PB_VLEN];
@@ -37,7 +37,8 @@ PB_INLINE float chunk_max(const void *x, size_t i, size_t end, pb_dtype t)
     return vf_hmax(vf_max(vf_max(m[0], m[1]), vf_max(m[2], m[3])));
 }
 
-/* Starts from -FLT_MAX, not -Inf, so that a chunk of nothing but -Inf adds exp(-Inf) = 0. NaN reaches sum. */
+/* The maximum starts at -FLT_MAX and not at -Inf, so that a chunk of only -Inf adds
+ * exp(-Inf) = 0. NaN propagates to sum. */
 PB_INLINE row_sum sum_row(const void *logits, size_t row, size_t V, pb_dtype t)
 {
     float max = -FLT_MAX;
@@ -60,7 +61,7 @@ PB_INLINE row_sum sum_row(const void *logits, size_t row, size_t V, pb_dtype t)
     return (row_sum){max, vf_sum(s0 + s1)};
 }
 
-/* k*softmax over the row; the target's element is the caller's, who may write it after this. */
+/* Writes k*softmax of the row. The caller then overwrites the element of the target. */
 PB_INLINE void write_gradient(const pb_xent_bwd_args *a, size_t row, row_sum s, float k, bool stream, pb_dtype t)
 {
     const float c = k / s.sum;
@@ -91,7 +92,7 @@ static inline void gradient_row(const pb_xent_bwd_args *a, size_t r, bool stream
     pb_store(a->dlogits, row + target, t, (double)k * (exp(x - (double)s.max) / (double)s.sum - 1));
 }
 
-/* In order of t, in double: the same for every number of threads. */
+/* Sums in the order of t, in double, so the result does not depend on the number of threads. */
 static inline void sum_loss(const float *mask, const float *nll, float inv_count, int T, float *loss)
 {
     double sum = 0;

@@ -1,4 +1,4 @@
-/* xent_test.c - identities of the masked cross-entropy that no comparison with a reference can give. */
+/* xent_test.c - properties of the masked cross-entropy that the comparison with the reference does not test. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static pb_status forward(pb_ctx *ctx, problem *p)
                                                 .V = V});
 }
 
-/* Equal logits of any size: nll = ln V, gradient (1/V - [target]) / T. */
+/* Equal logits of any size give nll = ln V and the gradient (1/V - [target]) / T. */
 static void flat_logits_give_the_logarithm_of_V(void **state)
 {
     problem *p = make();
@@ -56,7 +56,7 @@ static void flat_logits_give_the_logarithm_of_V(void **state)
     CHECK_OK(pb_xent_bwd(*state, &a));
     CHECK_NEAR(p->loss[0], log(V), 1e-6 * log(V));
     for (int t = 0; t < T; t++) {
-        CHECK_NEAR(p->nll[t], log(V), 5e-3); /* f32 logits of 3e4 */
+        CHECK_NEAR(p->nll[t], log(V), 5e-3); /* loose: in f32, numbers near 3e4 are 2e-3 apart */
         CHECK_NEAR(p->d[t * V], 1.0 / V / T, 1e-9);
         CHECK_NEAR(p->d[t * V + V - 1], 1.0 / V / T, 1e-9);
         CHECK_NEAR(p->d[t * V + p->target[t]], (1.0 / V - 1) / T, 1e-7);
@@ -66,7 +66,7 @@ static void flat_logits_give_the_logarithm_of_V(void **state)
     free(p);
 }
 
-/* As large as f32 logits can be, or -Inf for whole chunks: no overflow, no NaN. */
+/* Logits near the largest f32, and whole chunks of -Inf, cause no overflow and no NaN. */
 static void extreme_logits_stay_finite(void **state)
 {
     problem *p = make();
@@ -134,7 +134,7 @@ static void a_target_outside_the_vocabulary_shows(void **state)
     }
 }
 
-/* One NaN logit must reach the loss, wherever in the row it stands. */
+/* One NaN logit must make the loss NaN, at any index of the row. */
 static void nan_logits_show(void **state)
 {
     const int at[3] = {0, 1030, V - 1};
@@ -148,7 +148,7 @@ static void nan_logits_show(void **state)
     }
 }
 
-/* A gradient so large that it is written around the caches, against one in place, which never is. */
+/* A gradient large enough for streaming stores, compared with one in place, which is never streamed. */
 static void large_gradients_are_equal(void **state)
 {
     const size_t t_ = 1100, v_ = 16384;
@@ -176,7 +176,7 @@ static void large_gradients_are_equal(void **state)
     }
 }
 
-/* The loss scale is in the gradient alone. */
+/* The loss scale changes only the gradient. */
 static void the_loss_scale_is_in_the_gradient(void **state)
 {
     problem *p = make(), *q = make();
