@@ -8,7 +8,7 @@
 #include "bench/rows/tables.h"
 #include "bench/suites/suite.h"
 #include "cli/hint.h"
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 
 static void suites(void)
 {

@@ -42,7 +42,7 @@ echo text >inputs/text
 printf 'suite,metric,better,stored_limit,ceiling,gating\npaired,kernel_time,lower,0.1,,yes\n' >baselines/gates.csv
 
 # Every command has a line, so that a new one is tried too.
-for which in bench/options/commands.def:bench trainer/program/commands.def:train; do
+for which in bench/options/commands.def:bench train/commands.def:train; do
     sed -n 's/^COMMAND(\([a-z]*\),.*/\1/p' "$source/${which%:*}" | while read -r name; do
         grep -q "^${which#*:} $name  *|" <<<"$table" || echo "${which#*:} $name"
     done

@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "trainer/data.h"
+#include "trainer/data/corpus.h"
+#include "trainer/step/trainer.h"
 
 static void print(const int32_t *v, int B, int S)
 {

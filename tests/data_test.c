@@ -5,7 +5,8 @@
 
 #include "kernels/core/bind.h"
 #include "tests/test.h"
-#include "trainer/data.h"
+#include "trainer/data/corpus.h"
+#include "trainer/step/trainer.h"
 #include "trainer/data/dataset.h"
 
 enum { SAMPLES = 40, S = 160, B = 3, T = B * S };

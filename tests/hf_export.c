@@ -17,7 +17,7 @@
 #include "trainer/hf/hf_save.h"
 #include "trainer/hf/peft.h"
 #include "trainer/io/safetensors.h"
-#include "trainer/trainer.h"
+#include "trainer/step/trainer.h"
 
 enum { B = 2, S = 33, T = B * S };
 

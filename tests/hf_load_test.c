@@ -5,7 +5,7 @@
 #include "tests/test.h"
 #include "trainer/hf/hf_folder.h"
 #include "trainer/hf/hf_load.h"
-#include "trainer/trainer.h"
+#include "trainer/step/trainer.h"
 
 static char temporary[] = "/tmp/pb_hf_XXXXXX";
 

@@ -7,7 +7,7 @@
 #include "trainer/hf/hf_config.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/io/safetensors.h"
-#include "trainer/trainer.h"
+#include "trainer/step/trainer.h"
 
 #define FOLDER PB_FIXTURES "/hf/"
 static const char *const families[] = {"qwen2", "qwen3", "llama"};

@@ -4,7 +4,7 @@
  * reading of NF4. So it sees exactly the weights that the model under test has, and makes none of its mistakes. */
 #ifndef PB_ORACLE_MODEL_H
 #define PB_ORACLE_MODEL_H
-#include "trainer/trainer.h"
+#include "trainer/step/trainer.h"
 
 typedef struct oracle {
     const pb_model *m; /* geometry, and which parameter is where */

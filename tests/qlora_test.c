@@ -1,6 +1,7 @@
 /* qlora_test.c - training with an NF4 base falls steadily: the reduced form of scripts/qlora-falls. */
 #include "tests/test.h"
-#include "trainer/data.h"
+#include "trainer/data/corpus.h"
+#include "trainer/step/trainer.h"
 
 enum { MOST_TOKENS = 256, STEPS = 60, WINDOW = 12, WINDOWS = STEPS / WINDOW }; /* WINDOW: of both batches alike */
 

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "tests/test.h"
-#include "trainer/schedule.h"
+#include "trainer/step/schedule.h"
 
 static void near(double got, double want)
 {

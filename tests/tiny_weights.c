@@ -13,13 +13,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trainer/data.h"
+#include "trainer/data/corpus.h"
+#include "trainer/step/trainer.h"
 #include "os/file.h"
 #include "trainer/io/json.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/hf_save.h"
 #include "trainer/hf/peft.h"
-#include "trainer/trainer_impl.h"
+#include "trainer/step/trainer_impl.h"
 
 enum { B = 4, S = 128, T = B * S, HELD_OUT = 16, EVALUATED = 12 };
 

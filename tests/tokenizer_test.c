@@ -6,7 +6,8 @@
 
 #include "tests/sha256.h"
 #include "tests/tokenizer_test.h"
-#include "trainer/data.h"
+#include "trainer/data/corpus.h"
+#include "trainer/step/trainer.h"
 #include "trainer/tokenizer/unicode.h"
 #include "trainer/tokenizer/pattern.h"
 #include "trainer/tokenizer/vocab.h"

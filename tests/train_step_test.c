@@ -1,6 +1,6 @@
 /* train_step_test.c - the steps of the program train, in process: a recording that fails, and going on after it. */
 #include "tests/trainer_fixture.h"
-#include "trainer/program/step.h"
+#include "train/step.h"
 
 static pb_train_options options(void)
 {

@@ -7,7 +7,7 @@
 
 #include "kernels/core/bind.h"
 #include "tests/test.h"
-#include "trainer/trainer.h"
+#include "trainer/step/trainer.h"
 
 enum { B = 2, S = 17, T = B * S };
 

@@ -1,7 +1,7 @@
 /* trainer_graph_test.c - steps whose rows differ in length: what padding must not change, recordings by shape, and the
  * loss scale. */
 #include "tests/trainer_fixture.h"
-#include "trainer/graphs.h"
+#include "trainer/step/graphs.h"
 
 enum { STEPS = 10 };
 /* Three lengths up to S, each of them more than once. */

@@ -1,7 +1,8 @@
 /* v4_model_test.c - models with blocks of DeepSeek-V4: against PyTorch, dense against sparse attention, and what moves
  * in a step and what does not. */
 #include "tests/v4_trainer.h"
-#include "trainer/data.h"
+#include "trainer/data/corpus.h"
+#include "trainer/step/trainer.h"
 
 /* ---- against PyTorch ------------------------------------------------------------------------------ */
 

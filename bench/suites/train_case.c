@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "bench/rows/metric.h"
-#include "trainer/data.h"
+#include "trainer/data/corpus.h"
+#include "trainer/step/trainer.h"
 
 /* ---- from axes to a configuration ---------------------------------------------------------------- */
 

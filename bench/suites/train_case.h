@@ -4,7 +4,7 @@
 #define PB_TRAIN_CASE_H
 #include "bench/measure/emit.h"
 #include "kernels/core/op.h"
-#include "trainer/trainer.h"
+#include "trainer/step/trainer.h"
 
 /* The axes every training suite has, with the defaults they share. `attention` is in a key only where it is given:
  * without it a model has its own. It is only for models that have a choice, as one case has one key. */

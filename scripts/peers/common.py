@@ -1,7 +1,7 @@
 """common.py - what all peers share: Plumb's own tables and keys, the shipped text as the same ids, timing, rows.
 
 A peer is a script that takes keys of bench (suite/case?axis=value&...), measures each in one process and appends rows
-of results.csv. The models come from trainer/model.def, the columns from bench/rows/columns.def, units from
+of results.csv. The models come from trainer/model/model.def, the columns from bench/rows/columns.def, units from
 bench/rows/metrics.def: there is no second table. Only functions that need torch import it.
 """
 import argparse
@@ -40,7 +40,7 @@ def def_lines(path, macro):
 def geometry(name):
     keys = "name family V D L H K d I eps theta tied bias qk_norm max_pos".split()
     all_names = []
-    for fields in def_lines("trainer/model.def", "GEOMETRY"):
+    for fields in def_lines("trainer/model/model.def", "GEOMETRY"):
         all_names.append(fields[0])
         if fields[0] == name:
             g = dict(zip(keys, fields))
@@ -63,7 +63,7 @@ def make_key(suite, case, axes):
     return f"{suite}/{case}" + ("?" + "&".join(f"{a}={axes[a]}" for a in sorted(axes)) if axes else "")
 
 
-# ---- the shipped text, as trainer/data.c makes it into batches ---------------------------------------------
+# ---- the shipped text, as trainer/data/corpus.c makes it into batches ---------------------------------------------
 
 def uniform(seed, i):
     """pb_uniform of kernels/core/bind.c: a number of [0,1) from a seed and a place."""

@@ -10,8 +10,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "trainer/checkpoint/checkpoint_impl.h"
 #include "os/text.h"
+#include "trainer/checkpoint/checkpoint_impl.h"
 
 void pb_checkpoints_note(const pb_checkpoints *c, const char *fmt, ...)
 {

@@ -17,9 +17,9 @@
  * stored position). */
 #ifndef PB_CHECKPOINT_H
 #define PB_CHECKPOINT_H
-#include "trainer/data/dataset.h"
 #include "os/disk.h"
-#include "trainer/trainer.h"
+#include "trainer/data/dataset.h"
+#include "trainer/step/trainer.h"
 
 /* Counters that the host keeps in addition to the iteration. X(name, meaning) */
 #define PB_COUNTER_MAP(X)                                                                                              \

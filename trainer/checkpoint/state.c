@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/trainer_impl.h"
+#include "trainer/step/trainer_impl.h"
 
 enum { CHUNK = 1 << 20 }; /* elements per transfer between host and device */
 

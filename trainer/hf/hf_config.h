@@ -13,7 +13,7 @@
  * not affect the computation. */
 #ifndef PB_HF_CONFIG_H
 #define PB_HF_CONFIG_H
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 
 typedef struct pb_hf_config {
     pb_geometry g; /* g.name points to `name` below: the struct must not be copied or moved */

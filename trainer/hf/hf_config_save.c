@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "os/file.h"
-#include "trainer/io/json.h"
 #include "trainer/hf/hf_config.h"
+#include "trainer/io/json.h"
 
 static const struct {
     const char *type, *architecture;

@@ -1,7 +1,7 @@
 /* hf_load.h - loads the weights of a Hugging Face folder into a model. */
 #ifndef PB_HF_LOAD_H
 #define PB_HF_LOAD_H
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 
 typedef struct pb_load_report {
     size_t tensors, bytes; /* number of tensors loaded, and their bytes in the files */

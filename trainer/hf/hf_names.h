@@ -1,8 +1,8 @@
 /* hf_names.h - maps transformers' tensor names to ranges of a model's parameters. */
 #ifndef PB_HF_NAMES_H
 #define PB_HF_NAMES_H
-#include "trainer/model.h"
 #include "trainer/io/safetensors.h"
+#include "trainer/model/model.h"
 
 /* A tensor in a file. It holds elements [first, first+n) of a parameter. */
 typedef struct pb_hf_tensor {

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "os/file.h"
-#include "trainer/io/json.h"
 #include "trainer/hf/hf_config.h"
 #include "trainer/hf/hf_write.h"
+#include "trainer/io/json.h"
 
 static const size_t usual_shard = 5000000000;
 static const char single[] = "model.safetensors", index_name[] = "model.safetensors.index.json";

@@ -2,7 +2,7 @@
 #ifndef PB_HF_SAVE_H
 #define PB_HF_SAVE_H
 #include "trainer/hf/hf_text.h"
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 
 typedef struct pb_hf_save_config {
     size_t shard; /* maximum bytes of weights per file, unless a single tensor is larger; 0: 5e9 */

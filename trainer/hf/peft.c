@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "os/file.h"
-#include "trainer/io/json.h"
 #include "trainer/hf/hf_write.h"
 #include "trainer/hf/peft_impl.h"
+#include "trainer/io/json.h"
 
 static void add(pb_hf_list *l, pb_param *p, const char *module, const char *part)
 {

@@ -8,7 +8,7 @@
  * modules_to_save. */
 #ifndef PB_PEFT_H
 #define PB_PEFT_H
-#include "trainer/model.h"
+#include "trainer/model/model.h"
 
 typedef struct pb_peft_config {
     int rank;

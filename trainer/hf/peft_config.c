@@ -4,8 +4,8 @@
 
 #include "os/file.h"
 #include "os/text.h"
-#include "trainer/io/json.h"
 #include "trainer/hf/peft_impl.h"
+#include "trainer/io/json.h"
 
 /* Keys that change the computation or the set of adapted modules. They must be absent, null, false or empty. */
 static const char *const unsupported[] = {"alora_invocation_tokens",

@@ -13,8 +13,8 @@
 #include <stdbool.h>
 
 #include "kernels/core/dtype.h"
-#include "os/status.h"
 #include "os/disk.h"
+#include "os/status.h"
 
 enum { PB_ST_MAX_DIMS = 8, PB_ST_MAX_HEADER = 100000000 };
 

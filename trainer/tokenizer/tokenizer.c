@@ -7,7 +7,6 @@
 
 #include "os/file.h"
 #include "os/text.h"
-#include "trainer/data.h"
 #include "trainer/tokenizer/ranges.h"
 
 /* The largest known files have about 30 MB. */

@@ -65,10 +65,13 @@ enum {
     PB_TOK_SKIP_SPECIAL = 4 /* decode: omits special tokens */
 };
 
-/* Opens a tokenizer. `path`: a tokenizer.json, a folder that contains one, or NULL for the byte tokenizer of
- * trainer/data.h: ids 0..255 are the bytes, followed by the special tokens "<im_start>" and "<im_end>". EPATH, EIO: the
- * file cannot be read. EINVAL: it is malformed. EFORMAT: it uses something not listed above. The message is one line
- * and says where. */
+/* The byte tokenizer: ids 0..255 are the bytes of the text, followed by the special tokens "<im_start>" and
+ * "<im_end>". */
+enum { PB_TOKEN_START = 256, PB_TOKEN_END, PB_BYTE_VOCAB };
+
+/* Opens a tokenizer. `path`: a tokenizer.json, a folder that contains one, or NULL for the byte tokenizer. EPATH, EIO:
+ * the file cannot be read. EINVAL: it is malformed. EFORMAT: it uses something not listed above. The message is one
+ * line and says where. */
 pb_status pb_tokenizer_open(const char *path, pb_tokenizer **out);
 /* Like pb_tokenizer_open, from n bytes in memory. `name` is used as the path in messages. */
 pb_status pb_tokenizer_parse(const char *name, const char *json, size_t n, pb_tokenizer **out);

@@ -1,0 +1,244 @@
+/* configure.c - turns command-line options into the configurations of model, training, tokenizer and data. */
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "train/job.h"
+#include "trainer/data/corpus.h"
+#include "trainer/step/trainer.h"
+#include "trainer/hf/peft.h"
+
+/* Tables of option words. A word's index in its table is the value of its enumerator: both come from one X-macro,
+ * except for dtypes and schedules, which are listed in the order of pb_dtype and pb_schedule_kind. */
+#define WORD(id, word, ...) word,
+static const char *const tunings[] = {PB_TUNING_MAP(WORD)};
+static const char *const clips[] = {PB_CLIP_MAP(WORD)};
+static const char *const targets[] = {PB_TARGET_MAP(WORD)};
+static const char *const templates[] = {PB_TEMPLATE_MAP(WORD)};
+static const char *const masks[] = {PB_MASK_MAP(WORD)};
+static const char *const bad_lines[] = {PB_BAD_LINES_MAP(WORD)};
+static const char *const longs[] = {PB_LONG_MAP(WORD)};
+static const char *const attentions[] = {PB_ATTENTION_MAP(WORD)};
+static const char *const kv_qats[] = {PB_KV_QAT_MAP(WORD)};
+static const char *const dtypes[] = {"f32", "bf16"};
+static const char *const schedules[] = {"cosine", "constant"};
+#undef WORD
+
+static int place(const char *const *words, size_t n, const char *word)
+{
+    size_t i = 0;
+    while (i < n && strcmp(words[i], word) != 0) i++;
+    return i < n ? (int)i : -1;
+}
+#define PLACE(words, word) place(words, sizeof(words) / sizeof *(words), word)
+
+static pb_status whole(const char *name, long v, long most, int *out)
+{
+    if (v > most) return pb_fail(PB_EINVAL, "--%s %ld: at most %ld", name, v, most);
+    *out = (int)v;
+    return PB_OK;
+}
+
+/* Parses a list such as "q,v" into bits 1 << pb_target. */
+static pb_status parse_targets(const char *list, unsigned *out)
+{
+    char word[PB_OPTION_TEXT];
+    unsigned bits = 0;
+    while ((list = pb_next_item(list, ',', word, sizeof word))) {
+        const int t = PLACE(targets, word);
+        if (t < 0) return pb_fail(PB_EINVAL, "--targets %s: need some of q,k,v,o,gate,up,down", word);
+        bits |= 1u << t;
+    }
+    if (!bits) return pb_fail(PB_EINVAL, "--targets: need some of q,k,v,o,gate,up,down");
+    *out = bits;
+    return PB_OK;
+}
+
+/* Finds the geometry of --model: a name in model.def, else a Hugging Face folder. */
+static pb_status find_model(const pb_train_options *o, pb_job *j, const pb_geometry **g)
+{
+    struct stat st;
+    const pb_status s = pb_geometry_find(o->model, g);
+    if (s == PB_OK) return s;
+    if (!strchr(o->model, '/') && (stat(o->model, &st) != 0 || !S_ISDIR(st.st_mode))) {
+        char names[400];
+        snprintf(names, sizeof names, "%s", pb_error());
+        return pb_fail(s, "%s, and there is no folder of this name", names);
+    }
+    PB_TRY(pb_hf_config_open(o->model, &j->hf));
+    *g = &j->hf.g;
+    return PB_OK;
+}
+
+/* Rank, alpha and targets of an existing adapter (--adapter) override the options. */
+static pb_status configure_adapter(const pb_train_options *o, pb_model_config *m)
+{
+    pb_peft_config c;
+    if (!o->adapter) return PB_OK;
+    if (m->tuning == PB_FULL) return pb_fail(PB_EINVAL, "--adapter needs --tuning lora or qlora");
+    PB_TRY(pb_peft_config_open(o->adapter, &c));
+    m->rank = c.rank;
+    m->alpha = c.alpha;
+    m->targets = c.targets;
+    return PB_OK;
+}
+
+static pb_status configure_model(const pb_train_options *o, pb_job *j)
+{
+    const pb_geometry *g;
+    PB_TRY(find_model(o, j, &g));
+    j->cfg = pb_train_defaults(g);
+    pb_model_config *m = &j->cfg.model;
+    m->blank = g == &j->hf.g;
+    m->tuning = (pb_tuning)PLACE(tunings, o->tuning);
+    m->dtype = (pb_dtype)PLACE(dtypes, o->dtype);
+    m->seed = (uint64_t)o->seed;
+    m->fixed_norms = strcmp(o->train_norms, "no") == 0;
+    if (m->fixed_norms && m->tuning == PB_FULL)
+        return pb_fail(PB_EINVAL, "--train-norms no needs --tuning lora or qlora");
+    PB_TRY(whole("layers", o->layers, 1000, &m->layers));
+    PB_TRY(whole("rank", o->rank, 1 << 16, &m->rank));
+    m->alpha = isnan(o->alpha) ? 2 * (float)m->rank : (float)o->alpha;
+    PB_TRY(parse_targets(o->targets, &m->targets));
+    PB_TRY(configure_adapter(o, m));
+    PB_TRY(whole("batch", o->batch, 1 << 20, &j->cfg.B));
+    PB_TRY(whole("seq", o->seq, 1 << 20, &j->cfg.S));
+    j->cfg.packed = true;
+    j->cfg.attention = (pb_attention_arm)PLACE(attentions, o->attention);
+    j->cfg.kv_qat = (pb_kv_qat_arm)PLACE(kv_qats, o->kv_qat);
+    return pb_backend_find(o->device, &j->device);
+}
+
+static pb_status configure_training(const pb_train_options *o, pb_job *j)
+{
+    pb_train_config *c = &j->cfg;
+    const bool none = strcmp(o->clip, "none") == 0;
+    PB_TRY(whole("accumulate", o->accumulate, 1 << 20, &j->micro));
+    PB_TRY(whole("bucket", o->bucket, 1 << 20, &j->bucket));
+    if (!j->bucket) j->bucket = c->S;
+    /* --clip none: the variant multi with an infinite limit still computes the norm, so that steps without a finite
+     * gradient are skipped. */
+    c->model.index_loss = (float)o->index_loss;
+    c->clip = none ? PB_CLIP_MULTI : (pb_clip_arm)PLACE(clips, o->clip);
+    c->max_norm = none ? INFINITY : (float)o->max_norm;
+    c->weight_decay = (float)o->weight_decay;
+    c->loss_scale = (float)o->loss_scale;
+    if (o->export && c->model.geometry->v4) /* fail now instead of after the last step */
+        return pb_fail(PB_EINVAL, "--export: there is no Hugging Face folder for %s", c->model.geometry->name);
+    if (o->merge && !o->export) return pb_fail(PB_EINVAL, "--merge says what --export writes: name its folder");
+    if (!(o->weight_decay >= 0)) return pb_fail(PB_EINVAL, "--weight-decay %g: need at least 0", o->weight_decay);
+    const double warmup = o->warmup < 1 ? floor(o->warmup * (double)o->steps) : o->warmup;
+    if (!(warmup >= 0 && warmup <= (double)o->steps))
+        return pb_fail(PB_EINVAL, "--warmup %g: need 0 to %ld, the steps", o->warmup, o->steps);
+    j->schedule = (pb_schedule){.kind = (pb_schedule_kind)PLACE(schedules, o->schedule),
+                                .lr = isnan(o->lr) ? pb_default_lr(c->model.tuning, c->model.rank) : o->lr,
+                                .min = o->min_lr,
+                                .warmup = (long)warmup,
+                                .steps = o->steps};
+    j->graph = strcmp(o->mode, "graph") == 0;
+    if (j->graph && c->clip == PB_CLIP_SYNC)
+        return pb_fail(PB_EINVAL, "--clip sync makes the host wait in every step, which --mode graph cannot record");
+    return pb_schedule_check(&j->schedule);
+}
+
+/* Sets the path of the tokenizer.json, and the folder of the tokenizer's other files. A file of another
+ * name has no such folder. */
+static pb_status set_tokenizer(pb_job *j, const char *path)
+{
+    static const char usual[] = "tokenizer.json";
+    char *file = j->paths[1], *folder = j->paths[2];
+    struct stat st;
+    const bool is_folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    if (strlen(path) + sizeof "/" + sizeof usual > PB_JOB_PATH)
+        return pb_fail(PB_EINVAL, "--tokenizer %.60s...: a path of %zu bytes is too long", path, strlen(path));
+    snprintf(file, PB_JOB_PATH, "%s%s%s", path, is_folder ? "/" : "", is_folder ? usual : "");
+    const char *slash = strrchr(file, '/');
+    j->tokenizer_path = file;
+    if (strcmp(slash ? slash + 1 : file, usual) != 0) return PB_OK;
+    snprintf(folder, PB_JOB_PATH, "%.*s", !slash || slash == file ? 1 : (int)(slash - file), slash ? file : ".");
+    j->tokenizer_folder = folder;
+    return PB_OK;
+}
+
+/* The tokenizer of --tokenizer, else that of the model's folder. A named geometry uses the byte tokenizer. */
+static pb_status configure_tokenizer(const pb_train_options *o, pb_job *j)
+{
+    if (o->tokenizer) return strcmp(o->tokenizer, "bytes") == 0 ? PB_OK : set_tokenizer(j, o->tokenizer);
+    if (!j->cfg.model.blank) return PB_OK;
+    PB_TRY(set_tokenizer(j, o->model));
+    if (access(j->tokenizer_path, F_OK) == 0) return PB_OK;
+    return pb_fail(PB_EINVAL, "%s: no tokenizer.json: name one with --tokenizer DIR|FILE, or say --tokenizer bytes",
+                   o->model);
+}
+
+static pb_template of_family(pb_family family)
+{
+    return family == PB_FAMILY_QWEN2   ? PB_TEMPLATE_QWEN2_5
+           : family == PB_FAMILY_QWEN3 ? PB_TEMPLATE_QWEN3
+           : family == PB_FAMILY_V4    ? PB_TEMPLATE_DEEPSEEK_V4
+                                       : PB_TEMPLATE_LLAMA3;
+}
+
+/* The chat template that the tokenizer's files specify, else that of the model's family. */
+static pb_status find_template(pb_job *j)
+{
+    pb_chat_options *chat = &j->data_cfg.chat;
+    if (j->tokenizer_folder) PB_TRY(pb_chat_template_find(j->tokenizer_folder, &j->template));
+    j->template_from = j->template.file ? j->template.file : "the model's family";
+    chat->family = j->template.file ? j->template.family : of_family(j->cfg.model.geometry->family);
+    chat->system = j->template.file ? j->template.system : NULL;
+    return PB_OK;
+}
+
+static pb_status configure_text(const pb_train_options *o, pb_job *j)
+{
+    pb_chat_options *chat = &j->data_cfg.chat;
+    PB_TRY(configure_tokenizer(o, j));
+    if (o->template) {
+        chat->family = (pb_template)PLACE(templates, o->template);
+        j->template_from = "--template";
+    } else if (!j->tokenizer_path) {
+        chat->family = PB_TEMPLATE_BYTES;
+        j->template_from = "the byte tokenizer";
+    } else {
+        PB_TRY(find_template(j));
+    }
+    if ((chat->family == PB_TEMPLATE_BYTES) != !j->tokenizer_path)
+        return pb_fail(PB_EINVAL, "--template %s does not go with %s", templates[chat->family],
+                       j->tokenizer_path ? j->tokenizer_path : "the byte tokenizer");
+    chat->thinking = o->thinking;
+    chat->keep_thinking = o->keep_thinking;
+    return PB_OK;
+}
+
+static pb_status configure_data(const pb_train_options *o, pb_job *j)
+{
+    pb_dataset_config *d = &j->data_cfg;
+    PB_TRY(configure_text(o, j));
+    j->data_path = o->data ? o->data : pb_corpus_path(j->paths[0], sizeof j->paths[0]);
+    d->mask = (pb_mask_type)PLACE(masks, o->loss_mask_type);
+    d->bad_lines = (pb_bad_lines)PLACE(bad_lines, o->bad_lines);
+    d->long_ones = (pb_long)PLACE(longs, o->long_ones);
+    d->S = j->cfg.S;
+    d->align = pb_sample_align(j->cfg.model.geometry);
+    d->pack = strcmp(o->pack, "on") == 0;
+    d->seed = (uint64_t)o->seed;
+    d->held_out = o->eval_split;
+    if (!(o->eval_split >= 0 && o->eval_split < 1))
+        return pb_fail(PB_EINVAL, "--eval-split %g: need at least 0 and less than 1", o->eval_split);
+    if (o->eval_data && o->eval_split > 0)
+        return pb_fail(PB_EINVAL, "--eval-data and --eval-split: one of them says what is evaluated");
+    return PB_OK;
+}
+
+pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
+{
+    *j = (pb_job){.o = o, .micro = 1};
+    if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is no option; try --help", o->args.v[0]);
+    PB_TRY(configure_model(o, j));
+    if (o->command == PB_COMMAND_eval) j->cfg.model.frozen = true;
+    else PB_TRY(configure_training(o, j));
+    PB_TRY(configure_data(o, j));
+    return pb_train_check(&j->cfg);
+}

@@ -1,0 +1,235 @@
+/* job.c - opens the device, the data and the trainer of a subcommand, and evaluates a data set. */
+#include "train/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/core/clock.h"
+#include "kernels/core/op.h"
+#include "os/memory.h"
+#include "trainer/hf/hf_load.h"
+#include "trainer/hf/peft.h"
+
+/* ---- data ------------------------------------------------------------------------------------------- */
+
+static void say_bad_lines(const pb_dataset_counts *c)
+{
+    const size_t kept = c->lines.bad < PB_JSONL_KEPT ? c->lines.bad : PB_JSONL_KEPT;
+    for (size_t i = 0; i < kept; i++) fprintf(stderr, "train: left out %s\n", c->lines.kept[i]);
+    if (c->lines.bad > kept) fprintf(stderr, "train: and %zu more bad lines\n", c->lines.bad - kept);
+}
+
+static void say_data(const char *what, const char *path, const pb_dataset_counts *c, const pb_dataset *d)
+{
+    printf("%s: %s: %zu conversations in %zu rows, %zu tokens, %zu of them count", what, path, c->kept,
+           pb_dataset_rows(d), c->tokens, c->counted);
+    if (c->cut) printf("; %zu were cut", c->cut);
+    if (c->split) printf("; %zu were split", c->split);
+    if (c->dropped) printf("; %zu were too long", c->dropped);
+    if (c->empty) printf("; %zu have nothing that counts", c->empty);
+    if (c->lines.bad) printf("; %zu bad lines left out", c->lines.bad);
+    printf("\n");
+}
+
+static pb_status open_dataset(pb_job *j, const char *what, const char *path, const pb_dataset_config *cfg,
+                              pb_dataset_counts *counts, pb_dataset **out)
+{
+    const pb_status s = pb_dataset_open(path, j->tokenizer, cfg, counts, out);
+    /* With --bad-lines fail, the first bad line is the error message of pb_dataset_open. */
+    if (cfg->bad_lines == PB_BAD_LINES_SKIP) say_bad_lines(counts);
+    if (s == PB_OK && !j->o->quiet) say_data(what, path, counts, *out);
+    return s;
+}
+
+static void say_text(const pb_job *j)
+{
+    static const char *const names[] = {
+#define X(id, word) word,
+        PB_TEMPLATE_MAP(X)
+#undef X
+    };
+    const pb_chat_options *o = &j->data_cfg.chat;
+    printf("tokenizer: %s; template: %s, from %s", j->tokenizer_path ? j->tokenizer_path : "bytes", names[o->family],
+           j->template_from);
+    if (o->system && *o->system) printf(", with a system message of %zu bytes by default", strlen(o->system));
+    printf("\n");
+}
+
+static pb_status open_data(pb_job *j)
+{
+    pb_dataset_config part = j->data_cfg;
+    const bool eval = j->cfg.model.frozen;
+    PB_TRY(pb_tokenizer_open(j->tokenizer_path, &j->tokenizer));
+    if (pb_tokenizer_vocab(j->tokenizer) > (size_t)j->cfg.model.geometry->V)
+        return pb_fail(PB_EINVAL, "the tokenizer has %zu ids, %s only %d", pb_tokenizer_vocab(j->tokenizer),
+                       j->o->model, j->cfg.model.geometry->V);
+    PB_TRY(pb_chat_template_check(j->data_cfg.chat.family, j->tokenizer));
+    if (!j->o->quiet) say_text(j);
+    part.evaluation = eval && part.held_out > 0;
+    PB_TRY(open_dataset(j, eval ? "evaluation" : "training", j->data_path, &part, &j->counts, &j->data));
+    if (eval || (!j->o->eval_data && !(part.held_out > 0))) return PB_OK;
+    part.evaluation = part.held_out > 0;
+    const char *path = j->o->eval_data ? j->o->eval_data : j->data_path;
+    return open_dataset(j, "evaluation", path, &part, &j->held_counts, &j->held);
+}
+
+/* Allocates the host buffers of one step's rows. */
+static pb_status room(pb_job *j)
+{
+    const size_t n = (size_t)j->micro * (size_t)j->cfg.B * (size_t)j->cfg.S;
+    pb_rows *r = &j->rows;
+    r->ids = malloc(n * sizeof *r->ids);
+    r->targets = malloc(n * sizeof *r->targets);
+    r->mask = malloc(n * sizeof *r->mask);
+    r->start = malloc(n * sizeof *r->start);
+    r->pos = malloc(n * sizeof *r->pos);
+    r->used = malloc(n / (size_t)j->cfg.S * sizeof *r->used);
+    if (r->ids && r->targets && r->mask && r->start && r->pos && r->used) return PB_OK;
+    return pb_fail(PB_ENOMEM, "no memory for %d micro-batches", j->micro);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------ */
+
+/* Loads weights and adapters from files into the trainer's model. On the plan backend, only the headers of the files
+ * are checked against the model. */
+static pb_status load_files(const pb_job *j, pb_trainer *t, pb_load_report *r)
+{
+    if (j->cfg.model.blank) PB_TRY(pb_model_load_hf(pb_trainer_model(t), j->o->model, r));
+    return j->o->adapter ? pb_peft_load(pb_trainer_model(t), j->o->adapter) : PB_OK;
+}
+
+/* Peak memory of the whole job in bytes, determined with the plan backend. Also checks that the weight files have the
+ * sizes of the model. */
+static pb_status plan_size(const pb_job *j, pb_ctx *ctx, double *bytes)
+{
+    pb_trainer *t = NULL;
+    const double tokens = (double)j->micro * j->cfg.B * j->cfg.S;
+    ctx->prefer = j->ctx.prefer;
+    pb_status s = pb_trainer_open(ctx, &j->cfg, &t);
+    if (s == PB_OK) s = load_files(j, t, NULL);
+    if (s == PB_OK && !j->cfg.model.frozen) s = pb_trainer_reserve(t, j->cfg.S);
+    *bytes = (double)pb_plan_peak(ctx) + tokens * (4 * sizeof(int32_t) + sizeof(float));
+    pb_trainer_close(t);
+    return s;
+}
+
+/* Checks, before anything large is allocated, that the weight files match the configuration and, on a CPU, that there
+ * is enough memory. A GPU allocation that is too large fails at once, but host memory would first fill up. */
+static pb_status check_size(const pb_job *j)
+{
+    pb_ctx plan;
+    double bytes;
+    PB_TRY(pb_ctx_open_plan(&plan, j->device));
+    const pb_status s = plan_size(j, &plan, &bytes);
+    pb_ctx_close(&plan);
+    PB_TRY(s);
+    const double left = pb_memory_available();
+    if (j->device != PB_CPU || bytes <= left) return PB_OK;
+    return pb_fail(PB_ENOMEM, "%s needs %.1f MB of memory, and %.1f MB are available: see train plan", j->o->model,
+                   1e-6 * bytes, 1e-6 * left);
+}
+
+static pb_status load(pb_job *j)
+{
+    pb_load_report r = {0};
+    const double start = pb_clock_seconds();
+    PB_TRY(load_files(j, j->trainer, &r));
+    if (!j->o->quiet && j->cfg.model.blank)
+        printf("loaded %zu tensors, %.1f MB in %.2f s\n", r.tensors, 1e-6 * (double)r.bytes,
+               pb_clock_seconds() - start);
+    if (r.unused) fprintf(stderr, "train: %zu tensors of the files are not used: %s\n", r.unused, r.names);
+    return PB_OK;
+}
+
+pb_status pb_job_open(pb_job *j, bool plan)
+{
+    PB_TRY(plan ? pb_ctx_open_plan(&j->ctx, j->device) : pb_ctx_open(&j->ctx, j->device, 0));
+    if (j->o->impl && !pb_impl_exists(j->device, j->o->impl))
+        return pb_fail(PB_EINVAL, "--impl %.60s: no op has an implementation of this name on %s (bench list kernels)",
+                       j->o->impl, pb_backend_name(j->device));
+    j->ctx.prefer = j->o->impl;
+    j->ctx.deterministic = j->o->deterministic;
+    if (!plan) PB_TRY(check_size(j));
+    PB_TRY(open_data(j));
+    PB_TRY(room(j));
+    PB_TRY(pb_trainer_open(&j->ctx, &j->cfg, &j->trainer));
+    return plan ? PB_OK : load(j);
+}
+
+pb_status pb_job_name_loss(pb_job *j, pb_status s)
+{
+    if (s == PB_EDEVICE && j->ctx.be) (void)pb_device_check(&j->ctx);
+    return s;
+}
+
+void pb_job_close(pb_job *j)
+{
+    pb_trainer_close(j->trainer);
+    pb_dataset_close(j->data);
+    pb_dataset_close(j->held);
+    pb_tokenizer_close(j->tokenizer);
+    free(j->rows.ids);
+    free(j->rows.targets);
+    free(j->rows.mask);
+    free(j->rows.start);
+    free(j->rows.pos);
+    free(j->rows.used);
+    if (j->ctx.be) pb_ctx_close(&j->ctx);
+}
+
+pb_status pb_job_memory(const pb_job *j, double *bytes)
+{
+    const pb_memory m = pb_trainer_memory(j->trainer);
+    if (j->ctx.id == PB_CPU && !j->ctx.planning) return pb_memory_peak(bytes);
+    if (j->ctx.id == PB_CPU) {
+        PB_TRY(pb_memory_peak(bytes)); /* what the process uses already: program, data, libraries */
+        *bytes += (double)pb_plan_peak(&j->ctx);
+        return PB_OK;
+    }
+    *bytes = j->ctx.planning ? (double)pb_plan_peak(&j->ctx)
+                             : (double)(m.weights + m.grads + m.moments + m.activations + j->ctx.scratch_bytes);
+    return PB_OK;
+}
+
+/* ---- evaluation --------------------------------------------------------------------------------------- */
+
+static pb_status add_batch(pb_job *j, const float *mask, float *nll, pb_evaluation *e)
+{
+    const size_t T = (size_t)j->cfg.B * (size_t)j->cfg.S;
+    PB_TRY(pb_trainer_nll(j->trainer, nll));
+    for (size_t i = 0; i < T; i++) {
+        e->loss += (double)mask[i] * (double)nll[i];
+        e->tokens += (double)mask[i];
+    }
+    return PB_OK;
+}
+
+static pb_status evaluate(pb_job *j, pb_dataset *d, pb_batch_fn each, void *self, float *nll, pb_evaluation *e)
+{
+    const size_t rows = pb_dataset_rows(d), B = (size_t)j->cfg.B;
+    const pb_batch batch = {j->rows.ids, j->rows.targets, j->rows.mask, 0, j->rows.start, j->rows.pos};
+    for (size_t first = 0; first < rows; first += B) {
+        const size_t n = rows - first < B ? rows - first : B;
+        pb_dataset_next(d, (int)n, &j->rows);
+        pb_dataset_blank(d, (int)n, (int)B, &j->rows);
+        PB_TRY(pb_trainer_set_batch(j->trainer, &batch));
+        PB_TRY(pb_phase_forward(&j->ctx, j->trainer));
+        if (each) PB_TRY(each(self, j, first, (int)n));
+        PB_TRY(pb_phase_loss(&j->ctx, j->trainer));
+        PB_TRY(add_batch(j, j->rows.mask, nll, e));
+    }
+    e->loss /= e->tokens;
+    return PB_OK;
+}
+
+pb_status pb_job_evaluate(pb_job *j, pb_dataset *d, pb_batch_fn each, void *self, pb_evaluation *out)
+{
+    float *nll = malloc((size_t)j->cfg.B * (size_t)j->cfg.S * sizeof *nll);
+    pb_evaluation e = {0};
+    if (!nll) return pb_fail(PB_ENOMEM, "no memory to evaluate in");
+    pb_status s = pb_dataset_seek(d, (pb_data_position){0, 0});
+    if (s == PB_OK) s = evaluate(j, d, each, self, nll, &e);
+    free(nll);
+    if (s == PB_OK) *out = e;
+    return s;
+}

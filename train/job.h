@@ -1,0 +1,64 @@
+/* job.h - what the subcommands have in common: model, data and trainer, opened as the options say. */
+#ifndef PB_JOB_H
+#define PB_JOB_H
+#include "train/options.h"
+#include "trainer/data/chat_template.h"
+#include "trainer/data/dataset.h"
+#include "trainer/hf/hf_config.h"
+#include "trainer/step/schedule.h"
+#include "trainer/step/trainer.h"
+
+enum { PB_JOB_PATH = 1024 };
+
+typedef struct pb_job {
+    const pb_train_options *o;
+    pb_train_config cfg;
+    pb_hf_config hf; /* only valid if the model is a folder (cfg.model.blank) */
+    pb_schedule schedule;
+    pb_dataset_config data_cfg;
+    const char *data_path, *tokenizer_path; /* tokenizer_path NULL: the byte tokenizer */
+    const char *tokenizer_folder;           /* folder of tokenizer_config.json; NULL: none */
+    pb_chat_template template;              /* the chat template found in tokenizer_folder */
+    /* Where the template comes from, for messages: an option, a file, or the model's family. */
+    const char *template_from;
+    char paths[3][PB_JOB_PATH]; /* storage for the three paths above */
+    pb_backend_id device;
+    bool graph; /* --mode graph */
+    pb_ctx ctx;
+    pb_trainer *trainer;
+    pb_tokenizer *tokenizer;
+    /* `data` is trained on (train eval: evaluated); `held` is evaluated during training, NULL: nothing is. */
+    pb_dataset *data, *held;
+    pb_dataset_counts counts, held_counts;
+    int micro; /* micro-batches per step */
+    /* A step's rows are as long as its longest row needs, rounded up to a multiple of this, at most S. */
+    int bucket;
+    pb_rows rows; /* [micro,B,S] */
+} pb_job;
+
+/* Turns the options into configurations. Reads only configuration files: the config.json of a model, the configuration
+ * of an adapter, and the chat template in tokenizer_folder. On failure the message is one line that names
+ * the option or file. */
+pb_status pb_job_configure(const pb_train_options *o, pb_job *j);
+/* Opens the device (`plan`: the plan backend), the data and the trainer, and loads weights. Prints what was opened
+ * unless --quiet is given. */
+pb_status pb_job_open(pb_job *j, bool plan);
+/* Returns `s`. If `s` is EDEVICE and the device accepts no more work, the message is extended to say
+ * that the device is lost. */
+pb_status pb_job_name_loss(pb_job *j, pb_status s);
+void pb_job_close(pb_job *j); /* also after a failed open, and for {0} */
+
+/* Peak memory in bytes. CPU: the process's peak resident set, plus the planned memory on the plan backend. GPU: the
+ * allocated or planned device memory. */
+pb_status pb_job_memory(const pb_job *j, double *bytes);
+
+/* Mean negative log likelihood over all loss tokens of the data set, in double precision. Evaluates every row of epoch
+ * 0 once; afterwards the data set is positioned after that epoch. After each batch's forward pass, `each` (may be NULL)
+ * is called with the index of the batch's first row and the number of valid rows; their data are in j->rows, their
+ * logits in the trainer. */
+typedef struct pb_evaluation {
+    double loss, tokens;
+} pb_evaluation;
+typedef pb_status (*pb_batch_fn)(void *self, pb_job *j, size_t first, int rows);
+pb_status pb_job_evaluate(pb_job *j, pb_dataset *d, pb_batch_fn each, void *self, pb_evaluation *out);
+#endif

@@ -1,0 +1,93 @@
+/* log.c - the CSV log of a run. */
+#include "train/log.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "os/file.h"
+
+static const char header[] =
+#define LOG(name, format, what) #name ","
+#include "train/log.def"
+#undef LOG
+    "status,note\n";
+
+static pb_status fail(const char *path) { return pb_fail_errno(errno, "%s", path); }
+
+/* Truncates the log after the last row of a step up to `after`. Writes the header if the file is empty. */
+static pb_status cut(FILE *f, const char *path, long after)
+{
+    char line[1024];
+    if (!fgets(line, sizeof line, f)) return fputs(header, f) < 0 || fflush(f) != 0 ? fail(path) : PB_OK;
+    if (strcmp(line, header) != 0)
+        return pb_fail(PB_EINVAL, "%s: not a log of this program: its first line is another", path);
+    long end = ftell(f);
+    while (fgets(line, sizeof line, f) && strchr(line, '\n') && atol(line) <= after) end = ftell(f);
+    if (end < 0 || fseek(f, end, SEEK_SET) != 0 || ftruncate(fileno(f), end) != 0) return fail(path);
+    return PB_OK;
+}
+
+static bool has_rows(const char *path)
+{
+    char line[1024];
+    FILE *f;
+    if (access(path, F_OK) != 0 || pb_file_read(path, &f) != PB_OK) return false;
+    const bool ours = fgets(line, sizeof line, f) && strcmp(line, header) == 0, rows = ours && fgets(line, 2, f);
+    fclose(f);
+    return rows;
+}
+
+/* Renames an existing log to the first free name PATH.1, PATH.2, ... Used when a run resumes without a checkpoint and
+ * therefore starts at step 0: the rows may be from a run that ended before its first checkpoint, or from an unrelated
+ * run, so they must not be deleted. */
+static pb_status move_aside(const char *path)
+{
+    char to[PATH_MAX];
+    for (int i = 1; i < 1000; i++) {
+        if (snprintf(to, sizeof to, "%s.%d", path, i) >= (int)sizeof to) break;
+        if (link(path, to) != 0) {
+            if (errno == EEXIST) continue;
+            return fail(path);
+        }
+        if (unlink(path) != 0) return fail(path);
+        fprintf(stderr, "train: there is no checkpoint that %s belongs to: its rows are kept as %s\n", path, to);
+        return PB_OK;
+    }
+    return pb_fail(PB_EPATH, "%s: it has rows, and no name is free to keep them under", path);
+}
+
+pb_status pb_log_open(const char *path, long after, pb_log *out)
+{
+    *out = (pb_log){.path = path};
+    if (!path) return PB_OK;
+    FILE *f;
+    if (after == 0 && has_rows(path)) PB_TRY(move_aside(path));
+    PB_TRY(pb_file_update(path, after < 0, &f));
+    const pb_status s = cut(f, path, after);
+    if (s == PB_OK) out->f = f;
+    else fclose(f);
+    return s;
+}
+
+pb_status pb_log_write(pb_log *l, const pb_log_row *r)
+{
+    if (!l->f) return PB_OK;
+#define LOG(name, format, what)                                                                                        \
+    if (isfinite(r->name)) fprintf(l->f, format, r->name);                                                             \
+    putc(',', l->f);
+#include "train/log.def"
+#undef LOG
+    fprintf(l->f, "%s,%s\n", r->status, r->note);
+    return fflush(l->f) != 0 || ferror(l->f) ? fail(l->path) : PB_OK;
+}
+
+pb_status pb_log_close(pb_log *l)
+{
+    FILE *f = l->f;
+    l->f = NULL;
+    return f && fclose(f) != 0 ? fail(l->path) : PB_OK;
+}

@@ -1,0 +1,203 @@
+/* save.c - the checkpoints of a run, with the settings that a resumed run is compared by, and the export at its end. */
+#include "train/save.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "os/file.h"
+#include "trainer/hf/hf_save.h"
+#include "trainer/hf/peft.h"
+
+/* ---- settings that a checkpoint records and a resumed run compares; options.def defines which ------------ */
+
+enum { FREE, OWN, NOTED, FIXED };
+enum {
+    COUNTS = 3,
+    NEEDED = COUNTS
+#define OPT(name, type, letter, argument, deflt, commands, resumed, help) +(resumed >= NOTED)
+#include "train/options.def"
+#undef OPT
+};
+_Static_assert((int)NEEDED <= (int)PB_SETTINGS, "a setting for every option that resuming looks at");
+
+static void set(pb_saver *s, const char *key, const char *value, bool fixed)
+{
+    s->settings[s->n++] = (pb_setting){key, value ? value : "", fixed};
+}
+
+static const char *option_key(pb_saver *s, const char *name)
+{
+    pb_option_text(&(pb_option_info){.name = name}, s->key[s->n], sizeof s->key[s->n]);
+    return s->key[s->n];
+}
+
+/* Formats an option's value as text; one function per option type. */
+static const char *say_flag(pb_saver *s, bool v)
+{
+    (void)s;
+    return v ? "on" : "off";
+}
+static const char *say_text(pb_saver *s, const char *v)
+{
+    (void)s;
+    return v;
+}
+#define say_choice say_text
+static const char *say_whole(pb_saver *s, long v)
+{
+    snprintf(s->text[s->n], sizeof s->text[s->n], "%ld", v);
+    return s->text[s->n];
+}
+#define say_count say_whole
+static const char *say_number(pb_saver *s, double v)
+{
+    snprintf(s->text[s->n], sizeof s->text[s->n], "%.9g", v);
+    return s->text[s->n];
+}
+
+/* Identifies the tokenizer: "bytes", or the digest of its tokenizer.json. A path would not do, because the file may
+ * have been moved when the run is resumed. */
+static pb_status tokenizer_text(const pb_job *j, pb_digest_text *out)
+{
+    pb_file_digest d;
+    if (!j->tokenizer_path) {
+        snprintf(out->hex, sizeof out->hex, "bytes");
+        return PB_OK;
+    }
+    PB_TRY(pb_digest_file(&pb_disk_posix, j->tokenizer_path, 0, &d));
+    *out = d.digest;
+    return PB_OK;
+}
+
+/* Collects the settings for the checkpoint. Options without a value get the value in effect (template, data path,
+ * learning rate, warm-up), so that the settings of two runs can be compared. */
+static pb_status settings(pb_saver *s)
+{
+    static const char *const templates[] = {
+#define X(id, word) word,
+        PB_TEMPLATE_MAP(X)
+#undef X
+    };
+    pb_train_options o = *s->j->o;
+    PB_TRY(tokenizer_text(s->j, &s->tokenizer));
+    o.tokenizer = s->tokenizer.hex;
+    o.template = templates[s->j->data_cfg.chat.family];
+    o.data = s->j->data_path;
+    o.lr = s->j->schedule.lr;
+    o.warmup = (double)s->j->schedule.warmup;
+#define OPT(name, type, letter, argument, deflt, commands, resumed, help)                                              \
+    if (resumed >= NOTED) set(s, option_key(s, #name), say_##type(s, o.name), resumed == FIXED);
+#include "train/options.def"
+#undef OPT
+    /* These counts identify the data set by its contents. Its path is not fixed, so that the file may be moved. */
+    set(s, "data.conversations", say_whole(s, (long)s->j->counts.kept), true);
+    set(s, "data.tokens", say_whole(s, (long)s->j->counts.tokens), true);
+    set(s, "data.counted", say_whole(s, (long)s->j->counts.counted), true);
+    return PB_OK;
+}
+
+/* ---- checkpoints ----------------------------------------------------------------------------------- */
+
+static void note(void *self, const char *line)
+{
+    (void)self;
+    fprintf(stderr, "train: %s\n", line);
+}
+
+/* Called for every checkpoint. Adds the adapters in PEFT's layout, which other programs can load; they are small. */
+static pb_status add_adapter(void *self, pb_trainer *t, const char *dir)
+{
+    const pb_saver *s = self;
+    char *path;
+    if (s->j->cfg.model.tuning == PB_FULL) return PB_OK;
+    PB_TRY(pb_path_join(dir, "adapter", &path));
+    const pb_status status = pb_peft_save(pb_trainer_model(t), path, s->j->o->model);
+    free(path);
+    return status;
+}
+
+static pb_status resume(pb_saver *s, pb_progress *p)
+{
+    const char *which = s->j->o->resume;
+    if (!which) return PB_OK;
+    PB_TRY(pb_checkpoints_resume(s->c, which, s->j->trainer, p));
+    if (!p->iteration) return PB_OK;
+    if (!s->j->o->quiet) printf("resumed after step %llu of %s\n", (unsigned long long)p->iteration, s->j->o->save);
+    return pb_dataset_seek(s->j->data, p->data);
+}
+
+pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
+{
+    const pb_train_options *o = j->o;
+    *s = (pb_saver){.j = j};
+    *p = (pb_progress){0};
+    if (!o->save) {
+        if (o->resume || o->save_interval > 0 || o->save_retain_interval > 0)
+            return pb_fail(PB_EINVAL, "--%s needs --save DIR",
+                           o->resume              ? "resume"
+                           : o->save_interval > 0 ? "save-interval"
+                                                  : "save-retain-interval");
+        return PB_OK;
+    }
+    PB_TRY(settings(s));
+    const pb_checkpoint_options c = {.save_interval = o->save_interval > 0 ? o->save_interval : 0,
+                                     .retain_interval = o->save_retain_interval > 0 ? o->save_retain_interval : 0,
+                                     .last = (uint64_t)j->schedule.steps,
+                                     .settings = s->settings,
+                                     .nsettings = s->n,
+                                     .extra = add_adapter,
+                                     .extra_self = s,
+                                     .note = note};
+    PB_TRY(pb_checkpoints_open(o->save, &c, &s->c));
+    if (!o->resume && pb_checkpoints_latest(s->c))
+        return pb_fail(
+            PB_EINVAL,
+            "%s: it holds checkpoints (the last of step %llu): go on with --resume latest, or save elsewhere", o->save,
+            (unsigned long long)pb_checkpoints_latest(s->c));
+    return resume(s, p);
+}
+
+void pb_saver_close(pb_saver *s) { pb_checkpoints_close(s->c); }
+
+pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now)
+{
+    if (!s->c) return PB_OK;
+    const pb_save due = pb_checkpoints_due(s->c, p->iteration);
+    return pb_checkpoints_save(s->c, now ? PB_SAVE_KEEP : due, s->j->trainer, p);
+}
+
+/* ---- export ------------------------------------------------------------------------------------------- */
+
+pb_status pb_export_open(const char *dir, pb_export_folder *out)
+{
+    *out = (pb_export_folder){0};
+    if (!dir) return PB_OK;
+    PB_TRY(pb_make_folder(dir));
+    if (access(dir, W_OK | X_OK) != 0) return pb_fail_errno(errno, "%s", dir);
+    PB_TRY(pb_folder_lock(dir, "exports into it", &out->lock));
+    out->dir = dir;
+    return PB_OK;
+}
+
+void pb_export_close(pb_export_folder *x)
+{
+    if (x->dir) close(x->lock);
+    *x = (pb_export_folder){0};
+}
+
+pb_status pb_export(pb_job *j, const pb_export_folder *to)
+{
+    const char *dir = to->dir;
+    pb_model *m = pb_trainer_model(j->trainer);
+    if (!dir) return PB_OK;
+    if (j->cfg.model.tuning == PB_FULL || j->o->merge) {
+        const pb_hf_text text = {j->cfg.model.blank ? j->o->model : NULL, j->tokenizer_path, j->tokenizer_folder};
+        PB_TRY(pb_model_save_hf(m, dir, &(pb_hf_save_config){.merge = j->o->merge, .text = &text}));
+    } else {
+        PB_TRY(pb_peft_save(m, dir, j->o->model));
+    }
+    if (!j->o->quiet) printf("exported %s\n", dir);
+    return PB_OK;
+}

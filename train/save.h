@@ -1,0 +1,37 @@
+/* save.h - checkpoints, resuming, and export of a run. */
+#ifndef PB_SAVE_H
+#define PB_SAVE_H
+#include "train/job.h"
+#include "trainer/checkpoint/checkpoint.h"
+#include "trainer/checkpoint/digest.h"
+
+enum { PB_SETTINGS = 32 };
+typedef struct pb_saver {
+    pb_checkpoints *c; /* NULL: no checkpoints */
+    pb_job *j;
+    pb_setting settings[PB_SETTINGS];
+    size_t n;
+    /* Storage for the strings of `settings`: keys, and values that are not words of the command line. */
+    char key[PB_SETTINGS][32], text[PB_SETTINGS][48];
+    pb_digest_text tokenizer;
+} pb_saver;
+
+/* Opens the folder of --save and resumes as --resume says. *p and the data's position are then those
+ * of the first step to come. */
+pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p);
+void pb_saver_close(pb_saver *s); /* {0} is allowed */
+/* Call after every step. Saves a checkpoint when one is due; `now` saves one in any case. */
+pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now);
+
+/* The folder of --export. The export consists of the adapters in PEFT's layout or of the whole model as a Hugging Face
+ * folder. pb_export_open creates and locks the folder until pb_export_close. It is called before the first step, so
+ * that an unusable folder is reported before training, and so that no other process exports into it. EINVAL: another
+ * process has locked the folder. */
+typedef struct pb_export_folder {
+    const char *dir; /* NULL: no export */
+    int lock;
+} pb_export_folder;
+pb_status pb_export_open(const char *dir, pb_export_folder *out);
+pb_status pb_export(pb_job *j, const pb_export_folder *to);
+void pb_export_close(pb_export_folder *x); /* {0} is allowed */
+#endif

@@ -1,0 +1,154 @@
+/* step.c - one training step: draws its rows, shortens them, runs the micro-batches, and collects the results. */
+#include "train/step.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/core/clock.h"
+
+/* True at a conversation's first token. Padding also has start == own index; it is told apart by mask 0
+ * and by having no successor. */
+static bool begins(const pb_rows *r, size_t i, size_t in_row, size_t S)
+{
+    if (r->start[i] != (int32_t)in_row) return false;
+    return r->mask[i] > 0 || (in_row + 1 < S && r->start[i + 1] == (int32_t)in_row);
+}
+
+/* The row length of a step whose longest row uses `longest` positions. */
+static int bucket_of(const pb_job *j, int longest)
+{
+    const int up = longest > 0 ? (longest + j->bucket - 1) / j->bucket * j->bucket : j->bucket;
+    return up < j->cfg.S ? up : j->cfg.S;
+}
+
+/* Shortens n rows from `from` to `to` elements of 4 bytes each, in place. */
+static void shorten(void *rows, size_t n, size_t from, size_t to)
+{
+    char *p = rows;
+    for (size_t i = 1; i < n && to < from; i++) memmove(p + 4 * i * to, p + 4 * i * from, 4 * to);
+}
+
+/* Summary of a step's rows. */
+typedef struct drawn {
+    int S;
+    double count, conversations; /* count: loss tokens */
+} drawn;
+
+/* Draws all rows of the step before the first micro-batch runs: each micro-batch's loss is divided by the loss tokens
+ * of the whole step, and all have one row length. */
+static drawn draw(pb_job *j)
+{
+    const pb_rows *r = &j->rows;
+    const size_t rows = (size_t)j->micro * (size_t)j->cfg.B, most = (size_t)j->cfg.S;
+    int longest = 0;
+    pb_dataset_next(j->data, (int)rows, r);
+    for (size_t i = 0; i < rows; i++) longest = r->used[i] > longest ? r->used[i] : longest;
+    drawn d = {.S = bucket_of(j, longest)};
+    const size_t S = (size_t)d.S;
+    void *const all[] = {r->ids, r->targets, r->mask, r->start, r->pos};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) shorten(all[i], rows, most, S);
+    for (size_t i = 0; i < rows * S; i++) {
+        d.count += (double)r->mask[i];
+        d.conversations += begins(r, i, i % S, S);
+    }
+    return d;
+}
+
+static pb_status set_micro(pb_job *j, int i, const drawn *d)
+{
+    const size_t at = (size_t)i * (size_t)j->cfg.B * (size_t)d->S;
+    const pb_rows *r = &j->rows;
+    pb_trainer_accumulate(j->trainer, i > 0);
+    return pb_trainer_set_batch(j->trainer, &(pb_batch){.ids = r->ids + at,
+                                                        .targets = r->targets + at,
+                                                        .mask = r->mask + at,
+                                                        .count = d->count,
+                                                        .start = r->start + at,
+                                                        .pos = r->pos + at,
+                                                        .S = d->S});
+}
+
+static pb_status run(pb_job *j, pb_graphs *g, pb_fn fn)
+{
+    return g ? pb_graphs_run(g, &j->ctx, j->trainer, fn) : fn(&j->ctx, j->trainer);
+}
+
+static pb_status add_losses(pb_job *j, pb_step_result *r)
+{
+    double part, own;
+    PB_TRY(pb_trainer_loss(j->trainer, &part));
+    PB_TRY(pb_trainer_index_loss(j->trainer, &own));
+    r->loss += part;
+    r->index_loss += own;
+    return PB_OK;
+}
+
+/* Runs the micro-batches and sums their losses. Each is already divided by the step's loss tokens. */
+static pb_status micro_batches(pb_job *j, pb_graphs *g, const drawn *d, pb_step_result *r)
+{
+    r->loss = 0;
+    r->index_loss = j->cfg.model.index_loss > 0 ? 0 : (double)NAN;
+    if (j->micro == 1) {
+        PB_TRY(set_micro(j, 0, d));
+        PB_TRY(run(j, g, pb_train_step));
+        return add_losses(j, r);
+    }
+    for (int i = 0; i < j->micro; i++) {
+        PB_TRY(set_micro(j, i, d));
+        PB_TRY(run(j, g, pb_train_micro));
+        PB_TRY(add_losses(j, r));
+    }
+    return run(j, g, pb_train_finish);
+}
+
+/* Finds the largest norm of the clip groups, and names the first group whose norm is not finite. */
+static pb_status norms(pb_job *j, pb_step_result *r)
+{
+    const int n = pb_trainer_clip_groups(j->trainer);
+    pb_clip_state *s = malloc((size_t)n * sizeof *s);
+    if (!s) return pb_fail(PB_ENOMEM, "no memory for the clip states");
+    const pb_status status = pb_trainer_clip_states(j->trainer, s);
+    for (int i = 0; status == PB_OK && i < n; i++) {
+        if (!((double)s[i].norm <= r->norm)) r->norm = (double)s[i].norm;
+        if (isfinite(s[i].norm) || *r->why) continue;
+        if (n == 1) snprintf(r->why, sizeof r->why, "the gradient's norm is not finite");
+        else snprintf(r->why, sizeof r->why, "the norm of layer %d's gradient is not finite", i);
+    }
+    free(s);
+    return status;
+}
+
+pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
+{
+    const pb_counts before = j->ctx.counts;
+    const double start = pb_clock_seconds(), recording = g ? g->seconds : 0;
+    pb_step_result r = {0};
+    pb_adamw_state was, is;
+    PB_TRY(pb_trainer_state(j->trainer, &was));
+    PB_TRY(pb_trainer_set_lr(j->trainer, (float)lr));
+    const drawn d = draw(j);
+    PB_TRY(micro_batches(j, g, &d, &r));
+    PB_TRY(pb_trainer_state(j->trainer, &is));
+    PB_TRY(norms(j, &r));
+    r.seconds = pb_clock_seconds() - start;
+    r.recording = g ? g->seconds - recording : 0;
+    r.S = d.S;
+    r.tokens = (double)j->micro * j->cfg.B * d.S;
+    r.conversations = d.conversations;
+    r.skipped = is.skipped != was.skipped;
+    if (!r.skipped) *r.why = 0;
+    else if (!isfinite(r.loss) || !*r.why) snprintf(r.why, sizeof r.why, "the loss is not finite");
+    r.launches = (double)(j->ctx.counts.launches - before.launches);
+    r.waits = (double)(j->ctx.counts.waits - before.waits);
+    *out = r;
+    return PB_OK;
+}
+
+pb_status pb_job_reserve(pb_job *j)
+{
+    PB_TRY(pb_trainer_reserve(j->trainer, j->cfg.S));
+    for (int S = (j->cfg.S - 1) / j->bucket * j->bucket; S > 0; S -= j->bucket)
+        PB_TRY(pb_trainer_reserve(j->trainer, S));
+    return PB_OK;
+}

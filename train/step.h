@@ -1,0 +1,25 @@
+/* step.h - one training step of one or more micro-batches, run eagerly or with graphs. */
+#ifndef PB_STEP_H
+#define PB_STEP_H
+#include "train/job.h"
+#include "trainer/step/graphs.h"
+
+typedef struct pb_step_result {
+    int S;             /* tokens per row */
+    double loss;       /* mean over the step's loss tokens */
+    double index_loss; /* weighted loss of the indexers; NaN: they are not trained */
+    double norm;       /* largest norm of a clip group, before clipping */
+    /* `tokens` counts all positions of the step's rows; `seconds` lasts until the host knows the loss. */
+    double tokens, seconds;
+    double recording;       /* part of `seconds` spent on capturing graphs */
+    double conversations;   /* number of conversations in the step's rows */
+    double launches, waits; /* kernel launches (or CPU ops, graph replays); host syncs */
+    bool skipped;           /* true: weights and moments were not changed */
+    char why[96];           /* what was not finite in a skipped step; else empty */
+} pb_step_result;
+
+/* Allocates scratch memory for every row length that can occur. */
+pb_status pb_job_reserve(pb_job *j);
+/* Draws the next rows and makes one training step with learning rate lr. g NULL: run eagerly. */
+pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out);
+#endif

@@ -1,0 +1,76 @@
+/* block_gqa.c - the grouped-query attention block: supported settings, buffers, RoPE tables and FLOPs. */
+#include "trainer/blocks/gqa.h"
+
+static pb_status check(const pb_train_config *c)
+{
+    const char *name = c->model.geometry->name;
+    if (c->attention == PB_ATTENTION_SPARSE) return pb_fail(PB_EINVAL, "%s has no sparse attention", name);
+    if (c->kv_qat != PB_KV_QAT_NONE) return pb_fail(PB_EINVAL, "%s has no FP8 keys and values", name);
+    if (c->model.index_loss > 0) return pb_fail(PB_EINVAL, "%s has no indexer to train", name);
+    return PB_OK;
+}
+
+static void carve_layer(pb_trainer *t, int layer)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype), f = sizeof(float);
+    pb_gqa_acts *a = t->layers[layer].block;
+    pb_arena *m = &t->acts;
+    a->qkv = pb_carve(m, T * pb_qkv_width(g) * e);
+    a->qk = pb_carve(m, g->qk_norm ? T * (size_t)(g->H + g->K) * g->d * e : 0);
+    a->rstdq = pb_carve(m, g->qk_norm ? T * g->H * f : 0);
+    a->rstdk = pb_carve(m, g->qk_norm ? T * g->K * f : 0);
+    a->o = pb_carve(m, T * (size_t)g->H * g->d * e);
+    a->lse = pb_carve(m, T * g->H * f);
+}
+
+static void carve_shared(pb_trainer *t)
+{
+    const size_t n = (size_t)t->cfg.S * (t->model.g.d / 2);
+    pb_gqa *s = t->block_state;
+    s->cos = pb_carve(&t->acts, n * sizeof(float));
+    s->sin = pb_carve(&t->acts, n * sizeof(float));
+}
+
+static void carve_backward(pb_trainer *t)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype);
+    pb_gqa *s = t->block_state;
+    s->dqkv = pb_carve(&t->acts, T * pb_qkv_width(g) * e);
+    s->dattn = pb_carve(&t->acts, T * (size_t)g->H * g->d * e);
+}
+
+static pb_status tables(pb_trainer *t)
+{
+    const pb_geometry *g = &t->model.g;
+    return pb_upload_rotations(t, pb_gqa_of(t)->cos, pb_gqa_of(t)->sin, g->d, g->theta, &g->rope);
+}
+
+static pb_status begin(pb_ctx *ctx, const pb_trainer *t)
+{
+    (void)ctx, (void)t;
+    return PB_OK;
+}
+
+static pb_flops flops(const pb_trainer *t)
+{
+    const pb_geometry *g = &t->model.g;
+    const double S = t->cfg.S, T = t->cfg.B * S;
+    /* A causal mask leaves half of the S x S scores. Forward has two products (q k^T and p v), backward has five, one
+     * of which recomputes q k^T. */
+    const double attention = 2 * T * S / 2 * 2 * g->H * g->d * g->L;
+    return (pb_flops){attention, 2.5 * attention, 0.5 * attention};
+}
+
+const pb_block pb_block_gqa = {.state_bytes = sizeof(pb_gqa),
+                               .layer_bytes = sizeof(pb_gqa_acts),
+                               .check = check,
+                               .carve_layer = carve_layer,
+                               .carve_shared = carve_shared,
+                               .carve_backward = carve_backward,
+                               .tables = tables,
+                               .begin = begin,
+                               .forward = pb_gqa_forward,
+                               .backward = pb_gqa_backward,
+                               .flops = flops};

@@ -1,0 +1,39 @@
+/* gqa.h - what the grouped-query attention block keeps. T = B*S tokens; W = (H+2K)d, the width of q, k and v together. */
+#ifndef PB_GQA_H
+#define PB_GQA_H
+#include "trainer/step/trainer_impl.h"
+
+/* Activations that one layer keeps from the forward to the backward pass. */
+typedef struct pb_gqa_acts {
+    void *qkv;            /* [T,W] after bias and adapters; without QK-norm, q and k are rotated in place */
+    void *qk;             /* [T,(H+K)d] normed and rotated q and k; NULL without QK-norm */
+    float *rstdq, *rstdk; /* [T,H], [T,K]; only with QK-norm */
+    void *o;              /* [T,H*d] output of attention before the projection o */
+    float *lse;           /* [B,H,S] log-sum-exp of each query's scores */
+} pb_gqa_acts;
+
+/* Buffers that all layers share. */
+typedef struct pb_gqa {
+    float *cos, *sin; /* [S,d/2] RoPE tables */
+    void *dqkv;       /* [T,W] */
+    void *dattn;      /* [T,H*d] */
+} pb_gqa;
+
+static inline const pb_gqa *pb_gqa_of(const pb_trainer *t) { return t->block_state; }
+static inline const pb_gqa_acts *pb_gqa_layer(const pb_trainer *t, int layer) { return t->layers[layer].block; }
+
+/* Output width of the product that computes q, k and v. */
+static inline int pb_qkv_width(const pb_geometry *g) { return (g->H + 2 * g->K) * g->d; }
+/* Pointers to q and k as attention reads them (after norm and RoPE), and the distance *ld between their tokens in
+ * elements. */
+static inline void pb_attention_inputs(const pb_trainer *t, const pb_gqa_acts *a, void **q, void **k, size_t *ld)
+{
+    const pb_geometry *g = &t->model.g;
+    *q = a->qk ? a->qk : a->qkv;
+    *k = pb_column(t, *q, g->H * g->d);
+    *ld = a->qk ? (size_t)(g->H + g->K) * g->d : (size_t)pb_qkv_width(g);
+}
+
+pb_status pb_gqa_forward(pb_ctx *ctx, const pb_trainer *t, int layer);
+pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer);
+#endif

@@ -1,0 +1,111 @@
+/* gqa_backward.c - the backward pass of grouped-query attention, from dcur to dn. */
+#include <math.h>
+
+#include "kernels/attention/attention.h"
+#include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/rope/rope.h"
+#include "trainer/blocks/gqa.h"
+#include "trainer/step/products.h"
+
+/* Backward of QK-norm, in place on d: the gradient of `heads` normed heads per token becomes that of x. */
+static pb_status head_norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *gain, const void *x,
+                                const float *rstd, void *d, int heads)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t ld = (size_t)pb_qkv_width(g);
+    return pb_rmsnorm_bwd(ctx, &(pb_rmsnorm_bwd_args){.dy = d,
+                                                      .x = x,
+                                                      .w = gain->w,
+                                                      .rstd = rstd,
+                                                      .dx = d,
+                                                      .dw = pb_grad_of(gain),
+                                                      .T = t->T,
+                                                      .G = heads,
+                                                      .D = g->d,
+                                                      .lddy = ld,
+                                                      .ldx = ld,
+                                                      .lddx = ld,
+                                                      .accumulate = t->accumulate,
+                                                      .dtype = t->model.cfg.dtype});
+}
+
+/* Backward of RoPE and QK-norm, in place on the q and k columns of dqkv. */
+static pb_status position_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_acts *a)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t ld = (size_t)pb_qkv_width(g);
+    void *dk = pb_column(t, pb_gqa_of(t)->dqkv, g->H * g->d);
+    PB_TRY(pb_rope_bwd(ctx, &(pb_rope_bwd_args){.dqr = pb_gqa_of(t)->dqkv,
+                                                .dkr = dk,
+                                                .cos = pb_gqa_of(t)->cos,
+                                                .sin = pb_gqa_of(t)->sin,
+                                                .pos = t->pos,
+                                                .dq = pb_gqa_of(t)->dqkv,
+                                                .dk = dk,
+                                                .B = t->cfg.B,
+                                                .S = t->S,
+                                                .H = g->H,
+                                                .K = g->K,
+                                                .D = g->d,
+                                                .P = t->cfg.S,
+                                                .lddqr = ld,
+                                                .lddkr = ld,
+                                                .lddq = ld,
+                                                .lddk = ld,
+                                                .pairing = PB_ROPE_HALF,
+                                                .dtype = t->model.cfg.dtype}));
+    if (!a->qk) return PB_OK;
+    PB_TRY(head_norm_back(ctx, t, pb_layer_param(&t->model, layer, PB_P_q_norm), a->qkv, a->rstdq, pb_gqa_of(t)->dqkv,
+                          g->H));
+    return head_norm_back(ctx, t, pb_layer_param(&t->model, layer, PB_P_k_norm), pb_column(t, a->qkv, g->H * g->d),
+                          a->rstdk, dk, g->K);
+}
+
+/* Backward of attention: from dattn to dqkv. */
+static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_acts *a)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t W = (size_t)pb_qkv_width(g), Q = (size_t)g->H * g->d;
+    const int v = (g->H + g->K) * g->d;
+    void *q, *k;
+    size_t ld;
+    pb_attention_inputs(t, a, &q, &k, &ld);
+    return pb_attention_bwd(ctx, &(pb_attention_bwd_args){.dO = pb_gqa_of(t)->dattn,
+                                                          .q = q,
+                                                          .k = k,
+                                                          .v = pb_column(t, a->qkv, v),
+                                                          .o = a->o,
+                                                          .lse = a->lse,
+                                                          .start = t->start,
+                                                          .dq = pb_gqa_of(t)->dqkv,
+                                                          .dk = pb_column(t, pb_gqa_of(t)->dqkv, (int)Q),
+                                                          .dv = pb_column(t, pb_gqa_of(t)->dqkv, v),
+                                                          .B = t->cfg.B,
+                                                          .S = t->S,
+                                                          .H = g->H,
+                                                          .K = g->K,
+                                                          .D = g->d,
+                                                          .lddo = Q,
+                                                          .ldq = ld,
+                                                          .ldk = ld,
+                                                          .ldv = W,
+                                                          .ldo = Q,
+                                                          .lddq = W,
+                                                          .lddk = W,
+                                                          .lddv = W,
+                                                          .scale = 1 / sqrtf((float)g->d),
+                                                          .causal = true,
+                                                          .dtype = t->model.cfg.dtype});
+}
+
+/* Backward of GQA: from dcur, the gradient of o's output, to dn, the gradient of n1. */
+pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    const pb_gqa_acts *a = pb_gqa_layer(t, layer);
+    PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_o, t->dcur, a->o, pb_gqa_of(t)->dattn));
+    PB_TRY(pb_product_dw(ctx, t, layer, &pb_product_o, t->dcur, a->o));
+    PB_TRY(attend_back(ctx, t, a));
+    PB_TRY(position_back(ctx, t, layer, a));
+    PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_qkv, pb_gqa_of(t)->dqkv, t->layers[layer].n1, t->dn));
+    return pb_product_dw(ctx, t, layer, &pb_product_qkv, pb_gqa_of(t)->dqkv, t->layers[layer].n1);
+}

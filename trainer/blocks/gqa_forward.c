@@ -1,0 +1,93 @@
+/* gqa_forward.c - the forward pass of grouped-query attention, from n1 to t->proj. */
+#include <math.h>
+
+#include "kernels/attention/attention.h"
+#include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/rope/rope.h"
+#include "trainer/blocks/gqa.h"
+#include "trainer/step/products.h"
+
+static pb_status head_norm(pb_ctx *ctx, const pb_trainer *t, const pb_param *gain, const void *x, void *y, float *rstd,
+                           int heads)
+{
+    const pb_geometry *g = &t->model.g;
+    return pb_rmsnorm_fwd(ctx, &(pb_rmsnorm_fwd_args){.x = x,
+                                                      .w = gain->w,
+                                                      .y = y,
+                                                      .rstd = rstd,
+                                                      .T = t->T,
+                                                      .G = heads,
+                                                      .D = g->d,
+                                                      .ldx = (size_t)pb_qkv_width(g),
+                                                      .ldy = (size_t)(g->H + g->K) * g->d,
+                                                      .eps = g->eps,
+                                                      .dtype = t->model.cfg.dtype});
+}
+
+/* QK-norm (Qwen3 only), then RoPE of q and k. */
+static pb_status position(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_acts *a)
+{
+    const pb_geometry *g = &t->model.g;
+    void *q, *k;
+    size_t ld;
+    pb_attention_inputs(t, a, &q, &k, &ld);
+    if (a->qk) {
+        PB_TRY(head_norm(ctx, t, pb_layer_param(&t->model, layer, PB_P_q_norm), a->qkv, q, a->rstdq, g->H));
+        PB_TRY(head_norm(ctx, t, pb_layer_param(&t->model, layer, PB_P_k_norm), pb_column(t, a->qkv, g->H * g->d), k,
+                         a->rstdk, g->K));
+    }
+    return pb_rope_fwd(ctx, &(pb_rope_fwd_args){.q = q,
+                                                .k = k,
+                                                .cos = pb_gqa_of(t)->cos,
+                                                .sin = pb_gqa_of(t)->sin,
+                                                .pos = t->pos,
+                                                .qr = q,
+                                                .kr = k,
+                                                .B = t->cfg.B,
+                                                .S = t->S,
+                                                .H = g->H,
+                                                .K = g->K,
+                                                .D = g->d,
+                                                .P = t->cfg.S,
+                                                .ldq = ld,
+                                                .ldk = ld,
+                                                .ldqr = ld,
+                                                .ldkr = ld,
+                                                .pairing = PB_ROPE_HALF,
+                                                .dtype = t->model.cfg.dtype});
+}
+
+static pb_status attend(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_acts *a)
+{
+    const pb_geometry *g = &t->model.g;
+    void *q, *k;
+    size_t ld;
+    pb_attention_inputs(t, a, &q, &k, &ld);
+    return pb_attention_fwd(ctx, &(pb_attention_fwd_args){.q = q,
+                                                          .k = k,
+                                                          .v = pb_column(t, a->qkv, (g->H + g->K) * g->d),
+                                                          .o = a->o,
+                                                          .lse = a->lse,
+                                                          .start = t->start,
+                                                          .B = t->cfg.B,
+                                                          .S = t->S,
+                                                          .H = g->H,
+                                                          .K = g->K,
+                                                          .D = g->d,
+                                                          .ldq = ld,
+                                                          .ldk = ld,
+                                                          .ldv = (size_t)pb_qkv_width(g),
+                                                          .ldo = (size_t)g->H * g->d,
+                                                          .scale = 1 / sqrtf((float)g->d),
+                                                          .causal = true,
+                                                          .dtype = t->model.cfg.dtype});
+}
+
+pb_status pb_gqa_forward(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    const pb_gqa_acts *a = pb_gqa_layer(t, layer);
+    PB_TRY(pb_product_fwd(ctx, t, layer, &pb_product_qkv, t->layers[layer].n1, a->qkv));
+    PB_TRY(position(ctx, t, layer, a));
+    PB_TRY(attend(ctx, t, a));
+    return pb_product_fwd(ctx, t, layer, &pb_product_o, a->o, t->proj);
+}

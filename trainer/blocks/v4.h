@@ -1,0 +1,144 @@
+/* v4.h - the DeepSeek-V4 attention block of the trainer: formulas, stored activations, and omissions.
+ *
+ * x = n1 [T,D] is the input, T = B*S. There are H heads of d elements, whose last R elements RoPE rotates. A layer with
+ * ratio > 0 has G = S/ratio compressed rows: key/value vectors that are each pooled from `ratio` tokens. C is the
+ * number of columns of the compressor's values.
+ *
+ *     [q_a | kv_a | a | z] = x latent^T         widths q_rank, d, C, C
+ *     qr = RMSNorm(q_a)        q0 = qr q_b^T        q = RoPE(q0 / rms over each head's d elements)
+ *     kv[:S] = RoPE(RMSNorm(kv_a))       kv[S:] = RoPE(RMSNorm(compressor(a, z, ape))), row g at position g ratio
+ *     o = sparse_mla(q, kv, idx, sink) / sqrt d        one kv head; a row of kv is both key and value
+ *     proj = (grouped_linear(RoPE^-1(o), o_a)) o_b^T
+ *
+ * RoPE rotates neighbouring pairs (PB_ROPE_ADJACENT) at the token's position in its conversation. Layers without
+ * compressed rows use the base g->theta without scaling; the others use compress_theta with YaRN. RoPE^-1 rotates back
+ * by the query's position.
+ *
+ * idx is the key list of each query. It lists the window's tokens, then compressed rows. Only keys of the query's own
+ * conversation, and only compressed rows whose tokens do not come after the query, are listed (mla_index). Which
+ * compressed rows are listed depends on the configuration:
+ *
+ *     PB_ATTENTION_DENSE    all of them
+ *     PB_ATTENTION_SPARSE   in layers of ratio 4 the topk that the lightning indexer scores highest; elsewhere all
+ *
+ * Both settings run the same kernel and differ in the key lists only. The independent reference for dense attention is
+ * scripts/fixtures/v4_model_fixtures.py, which uses masks and no lists.
+ *
+ * The indexer's queries qr index_q^T, and its own compressed keys, are rotated in the same way. DeepSeek applies a
+ * Hadamard transform to both; it is omitted here, because an orthogonal transform of queries and keys changes no score
+ * (it only helps quantisation). The top-k selection has no gradient. Without index_loss the indexer's parameters are
+ * therefore not trained: they have no gradient, no moments and no weight decay. With index_loss > 0 they learn, from
+ * the loss of indexer_kl.h, to score compressed rows by the attention mass that these receive. That loss is summed over
+ * all queries and divided by the number of loss tokens. It trains the indexer only: qr and x are constants in it.
+ *
+ * With kv_qat, all rows of kv are rounded to FP8 and back after RoPE (kv_qat.h); gradients pass through unchanged.
+ *
+ * In a packed row, conversations begin at multiples of the largest ratio (pb_sample_align), so that each conversation's
+ * compressed rows pool the same tokens as without packing.
+ *
+ * Not implemented: mixture of experts (the MLP is the dense SwiGLU of all families), hyper-connections, multi-token
+ * prediction, adapters, and the layout of DeepSeek's checkpoints. */
+#ifndef PB_V4_H
+#define PB_V4_H
+#include "kernels/indexer/indexer.h"
+#include "trainer/step/trainer_impl.h"
+
+/* Intermediate results of an indexer. */
+typedef struct pb_v4_index {
+    /* [T,index_H*index_d] rotated queries; [T,2C_i+index_H] compressor values, gates, and weights of the heads */
+    void *q, *in;
+    void *pooled, *k; /* [B,G,index_d] compressed rows from the pooling; the same after norm and RoPE */
+    float *rstd, *w;  /* [B,G] of the norm; [T,index_H] head weights in f32 */
+    int32_t *pick;    /* [B,S,topk] selected compressed rows */
+} pb_v4_index;
+
+/* Activations that one layer keeps from the forward to the backward pass. */
+typedef struct pb_v4_acts {
+    void *latent;       /* [T,q_rank+d+2C] columns q_a, kv_a, a, z */
+    void *qr;           /* [T,q_rank] */
+    void *q0, *q;       /* [T,H*d] before and after norm and RoPE */
+    float *rstd_latent; /* [T] */
+    float *rstd_q;      /* [T,H] */
+    float *rstd_kv;     /* [T] */
+    void *kv;           /* [B,S+G,d] what attention reads */
+    void *pooled;       /* [B,G,d] the compressed rows before norm and RoPE */
+    float *rstd_pooled; /* [B,G] */
+    int32_t *idx;       /* [B,S,W] key lists made by this layer's indexer; NULL: the layer uses v4.lists */
+    pb_v4_index index;  /* memory shared by all layers unless the indexers are trained */
+    void *o;            /* [T,H*d] output of attention before RoPE^-1 */
+    float *lse;         /* [T,H] */
+    void *low;          /* [T,groups*o_rank] output of o_a, input of o_b */
+} pb_v4_acts;
+
+/* Key lists that depend on positions only, not on activations. Layers of the same ratio share one. */
+typedef struct pb_v4_list {
+    int ratio;
+    int32_t *idx; /* [B,S,W] */
+} pb_v4_list;
+
+/* Buffers for training the indexers. */
+typedef struct pb_v4_index_back {
+    /* [B,S,topk] attention mass; [B,S,topk] scores, then their gradients; [L] unweighted loss per layer */
+    float *mass, *score, *loss;
+    void *dq, *dk, *din; /* gradients of pb_v4_index's q, k and in */
+    float *dw;           /* gradient of pb_v4_index's w */
+} pb_v4_index_back;
+
+/* RoPE tables: base g->theta (layers without compressed rows), and compress_theta with YaRN (layers with them). */
+enum { PB_V4_PLAIN, PB_V4_COMPRESSED, PB_V4_TABLES };
+
+/* Buffers that all layers share. */
+typedef struct pb_v4 {
+    float *cos[PB_V4_TABLES], *sin[PB_V4_TABLES]; /* [S,R/2] */
+    float *one; /* [1] the constant 1: the sink's gradient is computed as a linear layer's with this input */
+    pb_v4_list lists[PB_V4_RATIOS];
+    int nlists;
+    void *wide, *normed; /* [T,H*d] RoPE^-1(o), in the backward pass dq; [T,d] key rows before RoPE */
+    void *rows;          /* [B,S+G,d] kv before FP8; only with kv_qat */
+    pb_v4_index index;   /* used unless the indexers are trained */
+    pb_v4_index_back index_back;
+    void *dwide;                /* [T,H*d] */
+    void *dlow, *dqr, *dlatent; /* gradients of low, qr and latent */
+    void *dkv, *drow;           /* gradient of kv; [T,d] a part of dkv after RoPE's backward */
+    float *dsink;               /* [H] */
+} pb_v4;
+
+static inline const pb_v4 *pb_v4_of(const pb_trainer *t) { return t->block_state; }
+static inline const pb_v4_acts *pb_v4_layer(const pb_trainer *t, int layer) { return t->layers[layer].block; }
+
+/* Dimensions of a layer for rows of S tokens. */
+typedef struct pb_v4_shape {
+    int ratio, G, S_kv; /* compressed rows; G = S/ratio; S_kv = S + G */
+    int C, width;       /* columns of the compressor's values; columns of latent */
+    int T, W;           /* entries of a key list that are compressed rows; all entries */
+    bool indexed;       /* true: the layer's indexer makes its key lists */
+    int table;          /* RoPE table of the layer: PB_V4_PLAIN or PB_V4_COMPRESSED */
+    int step, index_C;  /* ratio, or 1 without compressed rows; columns of the indexer's compressor values */
+} pb_v4_shape;
+pb_v4_shape pb_v4_shape_of(const pb_trainer *t, int layer, int S);
+/* The key lists [B,S,W] of a layer. */
+const int32_t *pb_v4_lists(const pb_trainer *t, int layer);
+
+/* Common arguments of the functions that make up one layer's forward or backward pass. */
+typedef struct pb_v4_pass {
+    pb_ctx *ctx;
+    const pb_trainer *t;
+    const pb_geometry *g;
+    const pb_v4_acts *a;
+    const pb_v4 *v;
+    int layer;
+    pb_v4_shape s;
+    pb_dtype dtype;
+} pb_v4_pass;
+/* The layer's indexer as the indexer ops take it. */
+pb_indexer pb_v4_indexer(const pb_v4_pass *p);
+pb_v4_pass pb_v4_pass_of(pb_ctx *ctx, const pb_trainer *t, int layer);
+const pb_param *pb_v4_param(const pb_v4_pass *p, int id);
+
+/* v4.wide = RoPE^-1(o), rotated back by the positions of the queries. */
+pb_status pb_v4_turn_back(const pb_v4_pass *p);
+
+pb_status pb_v4_begin(pb_ctx *ctx, const pb_trainer *t);
+pb_status pb_v4_forward(pb_ctx *ctx, const pb_trainer *t, int layer);
+pb_status pb_v4_backward(pb_ctx *ctx, const pb_trainer *t, int layer);
+#endif

@@ -1,0 +1,318 @@
+/* v4_backward.c - the backward pass of the DeepSeek-V4 attention block, from t->dcur (gradient of proj) to t->dn
+ * (gradient of n1). RoPE^-1(o) is recomputed instead of stored, because that is cheap. */
+#include <math.h>
+
+#include "kernels/cast/cast.h"
+#include "kernels/compressor/compressor.h"
+#include "kernels/grouped_linear/grouped_linear.h"
+#include "kernels/indexer/indexer.h"
+#include "kernels/indexer_kl/indexer_kl.h"
+#include "kernels/linear/linear.h"
+#include "kernels/mla_mass/mla_mass.h"
+#include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/rope/rope.h"
+#include "kernels/sparse_mla/sparse_mla.h"
+#include "trainer/blocks/v4.h"
+
+/* dw = dy^T x for parameter `id`, the weight of the product y = x w^T. */
+static pb_status product_dw(const pb_v4_pass *p, int id, const void *dy, const void *x)
+{
+    const pb_param *w = pb_v4_param(p, id);
+    return pb_linear_dw(p->ctx, &(pb_linear_dw_args){.dy = dy,
+                                                     .x = x,
+                                                     .dw = w->grad,
+                                                     .T = p->t->T,
+                                                     .N = (int)w->rows,
+                                                     .K = (int)w->cols,
+                                                     .accumulate = p->t->accumulate,
+                                                     .dtype = p->dtype});
+}
+
+/* dw = dy^T x and dx = dy w for parameter `id`. */
+static pb_status product_back(const pb_v4_pass *p, int id, const void *dy, const void *x, void *dx)
+{
+    const pb_param *w = pb_v4_param(p, id);
+    PB_TRY(pb_linear_dx(
+        p->ctx,
+        &(pb_linear_dx_args){
+            .dy = dy, .w = w->w, .dx = dx, .T = p->t->T, .N = (int)w->rows, .K = (int)w->cols, .dtype = p->dtype}));
+    return product_dw(p, id, dy, x);
+}
+
+/* Backward of RMSNorm over rows of D elements. Rows of dy are contiguous; rows of x are ldx apart, those of dx lddx. */
+static pb_status norm_back(const pb_v4_pass *p, int id, const void *dy, const void *x, size_t ldx, const float *rstd,
+                           void *dx, size_t lddx, int rows, int D)
+{
+    const pb_param *gain = pb_v4_param(p, id);
+    return pb_rmsnorm_bwd(p->ctx, &(pb_rmsnorm_bwd_args){.dy = dy,
+                                                         .x = x,
+                                                         .w = gain->w,
+                                                         .rstd = rstd,
+                                                         .dx = dx,
+                                                         .dw = gain->grad,
+                                                         .T = rows,
+                                                         .G = 1,
+                                                         .D = D,
+                                                         .lddy = (size_t)D,
+                                                         .ldx = ldx,
+                                                         .lddx = lddx,
+                                                         .accumulate = p->t->accumulate,
+                                                         .dtype = p->dtype});
+}
+
+/* From dcur to the gradient of o, in v4.dwide. The forward pass applies RoPE^-1 to o; its gradient is RoPE. */
+static pb_status output_back(const pb_v4_pass *p)
+{
+    const pb_trainer *t = p->t;
+    const pb_v4_geometry *v = p->g->v4;
+    const pb_param *w = pb_v4_param(p, PB_P_o_a);
+    const int G = v->groups, N = v->o_rank, K = p->g->H * p->g->d / v->groups;
+    const size_t ld = (size_t)p->g->H * p->g->d;
+    PB_TRY(product_back(p, PB_P_o_b, t->dcur, p->a->low, p->v->dlow));
+    PB_TRY(pb_v4_turn_back(p));
+    PB_TRY(pb_grouped_linear_dw(p->ctx, &(pb_grouped_linear_dw_args){.dy = p->v->dlow,
+                                                                     .x = p->v->wide,
+                                                                     .dw = w->grad,
+                                                                     .T = t->T,
+                                                                     .G = G,
+                                                                     .N = N,
+                                                                     .K = K,
+                                                                     .accumulate = t->accumulate,
+                                                                     .dtype = p->dtype}));
+    PB_TRY(pb_grouped_linear_dx(
+        p->ctx,
+        &(pb_grouped_linear_dx_args){
+            .dy = p->v->dlow, .w = w->w, .dx = p->v->dwide, .T = t->T, .G = G, .N = N, .K = K, .dtype = p->dtype}));
+    return pb_rope_fwd(p->ctx, &(pb_rope_fwd_args){.q = p->v->dwide,
+                                                   .cos = p->v->cos[p->s.table],
+                                                   .sin = p->v->sin[p->s.table],
+                                                   .pos = t->pos,
+                                                   .qr = p->v->dwide,
+                                                   .B = t->cfg.B,
+                                                   .S = t->S,
+                                                   .H = p->g->H,
+                                                   .D = p->g->d,
+                                                   .P = t->cfg.S,
+                                                   .ldq = ld,
+                                                   .ldqr = ld,
+                                                   .R = v->rope,
+                                                   .pairing = PB_ROPE_ADJACENT,
+                                                   .dtype = p->dtype});
+}
+
+/* Backward of attention: dq into v4.wide, dkv, and the gradient of the sink. The last is computed as a linear layer's
+ * weight gradient with input 1, because that op can accumulate onto an existing gradient. */
+static pb_status attend_back(const pb_v4_pass *p)
+{
+    const pb_geometry *g = p->g;
+    PB_TRY(pb_sparse_mla_bwd(p->ctx, &(pb_sparse_mla_bwd_args){.dO = p->v->dwide,
+                                                               .q = p->a->q,
+                                                               .kv = p->a->kv,
+                                                               .idx = pb_v4_lists(p->t, p->layer),
+                                                               .sink = pb_v4_param(p, PB_P_sink)->w,
+                                                               .o = p->a->o,
+                                                               .lse = p->a->lse,
+                                                               .dq = p->v->wide,
+                                                               .dkv = p->v->dkv,
+                                                               .dsink = p->v->dsink,
+                                                               .B = p->t->cfg.B,
+                                                               .S = p->t->S,
+                                                               .S_kv = p->s.S_kv,
+                                                               .H = g->H,
+                                                               .D = g->d,
+                                                               .V = g->d,
+                                                               .W = p->s.W,
+                                                               .scale = 1 / sqrtf((float)g->d),
+                                                               .dtype = p->dtype}));
+    return pb_linear_dw(p->ctx, &(pb_linear_dw_args){.dy = p->v->dsink,
+                                                     .x = p->v->one,
+                                                     .dw = pb_v4_param(p, PB_P_sink)->grad,
+                                                     .T = 1,
+                                                     .N = g->H,
+                                                     .K = 1,
+                                                     .accumulate = p->t->accumulate,
+                                                     .dtype = PB_F32});
+}
+
+/* Backward of RoPE for n rows per sequence, H heads of D elements each. Row i has the position of token i*step.
+ * Sequences of dy are `seq` elements apart (0: contiguous); dx is contiguous. */
+static pb_status rotate_back(const pb_v4_pass *p, const void *dy, void *dx, int n, int H, int D, int step, size_t seq)
+{
+    const size_t ld = (size_t)H * D;
+    return pb_rope_bwd(p->ctx, &(pb_rope_bwd_args){.dqr = dy,
+                                                   .cos = p->v->cos[p->s.table],
+                                                   .sin = p->v->sin[p->s.table],
+                                                   .pos = p->t->pos,
+                                                   .dq = dx,
+                                                   .B = p->t->cfg.B,
+                                                   .S = n,
+                                                   .H = H,
+                                                   .D = D,
+                                                   .P = p->t->cfg.S,
+                                                   .lddqr = ld,
+                                                   .lddq = ld,
+                                                   .seqdqr = seq,
+                                                   .ldpos = (size_t)p->t->S,
+                                                   .R = p->g->v4->rope,
+                                                   .step = step,
+                                                   .pairing = PB_ROPE_ADJACENT,
+                                                   .dtype = p->dtype});
+}
+
+/* Backward of the compressor: from dc [B,G,D] to the gradients of the values (columns 0 to C-1 of dx) and gates
+ * (columns C to 2C-1), both with rows ld apart as in x. Tokens that belong to no compressed row get gradient 0. */
+static pb_status pool_back(const pb_v4_pass *p, int ape, const void *dc, void *x, void *dx, size_t ld, int C, int D)
+{
+    const pb_trainer *t = p->t;
+    return pb_compressor_bwd(p->ctx, &(pb_compressor_bwd_args){.dc = dc,
+                                                               .a = x,
+                                                               .z = pb_column(t, x, C),
+                                                               .ape = pb_v4_param(p, ape)->w,
+                                                               .start = t->start,
+                                                               .da = dx,
+                                                               .dz = pb_column(t, dx, C),
+                                                               .dape = pb_v4_param(p, ape)->grad,
+                                                               .B = t->cfg.B,
+                                                               .S = t->S,
+                                                               .D = D,
+                                                               .ratio = p->s.ratio,
+                                                               .overlap = p->s.ratio == PB_V4_OVERLAPPING,
+                                                               .lda = ld,
+                                                               .ldz = ld,
+                                                               .ldda = ld,
+                                                               .lddz = ld,
+                                                               .accumulate = t->accumulate,
+                                                               .in_dtype = p->dtype,
+                                                               .dtype = p->dtype});
+}
+
+/* Backward of the compressed rows: from their part of dkv to the columns a and z of dlatent. */
+static pb_status rows_back(const pb_v4_pass *p)
+{
+    const pb_trainer *t = p->t;
+    const int d = p->g->d, at = p->g->v4->q_rank + d, rows = t->cfg.B * p->s.G;
+    if (!p->s.ratio) return PB_OK;
+    PB_TRY(
+        rotate_back(p, pb_column(t, p->v->dkv, t->S * d), p->v->drow, p->s.G, 1, d, p->s.step, (size_t)p->s.S_kv * d));
+    PB_TRY(norm_back(p, PB_P_pool_norm, p->v->drow, p->a->pooled, (size_t)d, p->a->rstd_pooled, p->v->drow, (size_t)d,
+                     rows, d));
+    return pool_back(p, PB_P_ape, p->v->drow, pb_column(t, p->a->latent, at), pb_column(t, p->v->dlatent, at),
+                     (size_t)p->s.width, p->s.C, d);
+}
+
+/* From dkv to the columns kv_a, a and z of dlatent. */
+static pb_status keys_back(const pb_v4_pass *p)
+{
+    const pb_trainer *t = p->t;
+    const int d = p->g->d, at = p->g->v4->q_rank;
+    const size_t ld = (size_t)p->s.width;
+    PB_TRY(rows_back(p));
+    PB_TRY(rotate_back(p, p->v->dkv, p->v->drow, t->S, 1, d, 1, (size_t)p->s.S_kv * d));
+    return norm_back(p, PB_P_kv_norm, p->v->drow, pb_column(t, p->a->latent, at), ld, p->a->rstd_kv,
+                     pb_column(t, p->v->dlatent, at), ld, t->T, d);
+}
+
+/* From dq in v4.wide to dqr and the columns q_a of dlatent. */
+static pb_status queries_back(const pb_v4_pass *p)
+{
+    const pb_geometry *g = p->g;
+    const size_t ld = (size_t)g->H * g->d, latent = (size_t)p->s.width;
+    PB_TRY(rotate_back(p, p->v->wide, p->v->wide, p->t->S, g->H, g->d, 1, 0));
+    PB_TRY(pb_rmsnorm_bwd(p->ctx, &(pb_rmsnorm_bwd_args){.dy = p->v->wide,
+                                                         .x = p->a->q0,
+                                                         .rstd = p->a->rstd_q,
+                                                         .dx = p->v->wide,
+                                                         .T = p->t->T,
+                                                         .G = g->H,
+                                                         .D = g->d,
+                                                         .lddy = ld,
+                                                         .ldx = ld,
+                                                         .lddx = ld,
+                                                         .dtype = p->dtype}));
+    PB_TRY(product_back(p, PB_P_q_b, p->v->wide, p->a->qr, p->v->dqr));
+    return norm_back(p, PB_P_latent_norm, p->v->dqr, p->a->latent, latent, p->a->rstd_latent, p->v->dlatent, latent,
+                     p->t->T, g->v4->q_rank);
+}
+
+/* ---- training the indexer -------------------------------------------------------------------------------- */
+
+/* The indexer's loss: the divergence between the attention mass of the selected rows and the softmax of their scores.
+ * Also replaces the scores in b->score by their gradients. */
+static pb_status index_loss(const pb_v4_pass *p)
+{
+    const pb_trainer *t = p->t;
+    const pb_geometry *g = p->g;
+    const pb_v4_index_back *b = &p->v->index_back;
+    const int32_t *picked = p->a->index.pick;
+    const int K = p->s.T;
+    PB_TRY(pb_mla_mass_fwd(p->ctx, &(pb_mla_mass_fwd_args){.q = p->a->q,
+                                                           .kv = p->a->kv,
+                                                           .idx = p->a->idx,
+                                                           .lse = p->a->lse,
+                                                           .mass = b->mass,
+                                                           .B = t->cfg.B,
+                                                           .S = t->S,
+                                                           .S_kv = p->s.S_kv,
+                                                           .H = g->H,
+                                                           .D = g->d,
+                                                           .W = p->s.W,
+                                                           .from = p->s.W - K,
+                                                           .n = K,
+                                                           .scale = 1 / sqrtf((float)g->d),
+                                                           .dtype = p->dtype}));
+    PB_TRY(
+        pb_indexer_at(p->ctx, &(pb_indexer_at_args){.x = pb_v4_indexer(p), .pick = picked, .score = b->score, .K = K}));
+    PB_TRY(pb_indexer_kl_fwd(
+        p->ctx,
+        &(pb_indexer_kl_fwd_args){
+            .score = b->score, .mass = b->mass, .pick = picked, .loss = b->loss + p->layer, .R = t->T, .K = K}));
+    return pb_indexer_kl_bwd(p->ctx, &(pb_indexer_kl_bwd_args){.score = b->score,
+                                                               .mass = b->mass,
+                                                               .pick = picked,
+                                                               .scale = t->index_scale,
+                                                               .dscore = b->score,
+                                                               .R = t->T,
+                                                               .K = K});
+}
+
+/* Gradients of a layer's indexer parameters. The inputs qr and n1 get no gradient from this loss. */
+static pb_status index_back(const pb_v4_pass *p)
+{
+    const pb_trainer *t = p->t;
+    const pb_v4_index *x = &p->a->index;
+    const pb_v4_index_back *b = &p->v->index_back;
+    const int H = p->g->v4->index_H, D = p->g->v4->index_d, C = p->s.index_C;
+    const size_t ld = (size_t)2 * C + H;
+    PB_TRY(index_loss(p));
+    PB_TRY(pb_indexer_bwd(p->ctx, &(pb_indexer_bwd_args){.x = pb_v4_indexer(p),
+                                                         .pick = x->pick,
+                                                         .dscore = b->score,
+                                                         .dq = b->dq,
+                                                         .dk = b->dk,
+                                                         .dw = b->dw,
+                                                         .K = p->s.T}));
+    PB_TRY(rotate_back(p, b->dq, b->dq, t->S, H, D, 1, 0));
+    PB_TRY(product_dw(p, PB_P_index_q, b->dq, p->a->qr));
+    PB_TRY(rotate_back(p, b->dk, b->dk, p->s.G, 1, D, p->s.step, 0));
+    PB_TRY(norm_back(p, PB_P_index_norm, b->dk, x->pooled, (size_t)D, x->rstd, b->dk, (size_t)D, t->cfg.B * p->s.G, D));
+    PB_TRY(pool_back(p, PB_P_index_ape, b->dk, x->in, b->din, ld, C, D));
+    PB_TRY(pb_cast_bwd(p->ctx, &(pb_cast_bwd_args){.dy = b->dw,
+                                                   .dx = pb_column(t, b->din, 2 * C),
+                                                   .T = t->T,
+                                                   .D = H,
+                                                   .lddx = ld,
+                                                   .scale = 1 / sqrtf((float)H * (float)D),
+                                                   .dtype = p->dtype}));
+    return product_dw(p, PB_P_index_in, b->din, t->layers[p->layer].n1);
+}
+
+pb_status pb_v4_backward(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    const pb_v4_pass p = pb_v4_pass_of(ctx, t, layer);
+    PB_TRY(output_back(&p));
+    PB_TRY(attend_back(&p));
+    PB_TRY(keys_back(&p));
+    PB_TRY(queries_back(&p));
+    if (t->index_scale && p.s.indexed) PB_TRY(index_back(&p));
+    return product_back(&p, PB_P_latent, p.v->dlatent, t->layers[layer].n1, t->dn);
+}

@@ -1,0 +1,263 @@
+/* model.c - lists a model's parameters, allocates them, and fills them with seeded values. */
+#include "trainer/model/model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/nf4/nf4.h"
+#include "kernels/uniform/uniform.h"
+
+enum { PLACE_MODEL, PLACE_LAYER };
+
+typedef struct def {
+    const char *name;
+    int place;
+    pb_param_kind kind;
+    size_t rows, cols;
+    bool present;
+} def;
+
+static def param_def(const pb_geometry *g, int layer, int id)
+{
+    static const pb_v4_geometry none = {.groups = 1};
+    const bool v4 = g->v4;
+    const pb_v4_geometry *v = v4 ? g->v4 : &none;
+    const int ratio = layer < 0 ? 0 : pb_ratio(g, layer);
+    const int C = pb_v4_columns(ratio, g->d), C_i = ratio == PB_V4_OVERLAPPING ? pb_v4_columns(ratio, v->index_d) : 0;
+    const def defs[PB_NPARAMS] = {
+#define PARAM(id, place_, rows_, cols_, kind_, present_)                                                               \
+    {.name = #id,                                                                                                      \
+     .place = PLACE_##place_,                                                                                          \
+     .kind = PB_KIND_##kind_,                                                                                          \
+     .rows = (size_t)(rows_),                                                                                          \
+     .cols = (size_t)(cols_),                                                                                          \
+     .present = (present_)},
+#include "trainer/model/model.def"
+    };
+    return defs[id];
+}
+
+static const char *const target_names[] = {
+#define X(id, word) word,
+    PB_TARGET_MAP(X)
+#undef X
+};
+
+/* ---- parameter list ----------------------------------------------------------------------------- */
+
+/* The top-k selection of the indexer has no gradient, so its parameters are trained only with a loss of their own. */
+static bool trained(const pb_model_config *c, int place, int id)
+{
+    if (c->frozen || (pb_param_indexes(id) && !(c->index_loss > 0))) return false;
+    const bool norm = place == PLACE_LAYER && (id == PB_P_norm1 || id == PB_P_norm2);
+    return c->tuning == PB_FULL || (norm && !c->fixed_norms);
+}
+
+static pb_param *add(pb_model *m, int layer, const char *name, pb_param_kind kind, size_t rows, size_t cols, bool train)
+{
+    pb_param *p = &m->params[m->n++];
+    const bool vector = kind == PB_KIND_GAIN || kind == PB_KIND_BIAS;
+    *p = (pb_param){.layer = layer, .kind = kind, .rows = rows, .cols = cols, .trained = train};
+    p->dtype = vector ? PB_F32 : m->cfg.dtype;
+    if (layer < 0) snprintf(p->name, sizeof p->name, "%s", name);
+    else snprintf(p->name, sizeof p->name, "layers.%d.%s", layer, name);
+    return p;
+}
+
+static void list_params(pb_model *m)
+{
+    const pb_geometry *g = &m->g;
+    for (int layer = -1; layer < g->L; layer++)
+        for (int id = 0; id < PB_NPARAMS; id++) {
+            const def d = param_def(g, layer, id);
+            if (!d.present || (d.place == PLACE_LAYER) != (layer >= 0)) continue;
+            pb_param *p = add(m, layer, d.name, d.kind, d.rows, d.cols, trained(&m->cfg, d.place, id));
+            *(layer < 0 ? &m->outer[id] : &m->layer[layer * PB_NPARAMS + id]) = p;
+        }
+    for (int i = 0; m->cfg.tuning != PB_FULL && i < g->L * PB_NTARGETS; i++) {
+        int t = i % PB_NTARGETS, in, out, offset;
+        char name[16];
+        if (!(m->cfg.targets & 1u << t)) continue;
+        pb_target_shape(g, (pb_target)t, &in, &out, &offset);
+        snprintf(name, sizeof name, "lora_a.%s", target_names[t]);
+        m->lora_a[i] = add(m, i / PB_NTARGETS, name, PB_KIND_ADAPTER, (size_t)m->cfg.rank, (size_t)in, !m->cfg.frozen);
+        snprintf(name, sizeof name, "lora_b.%s", target_names[t]);
+        m->lora_b[i] = add(m, i / PB_NTARGETS, name, PB_KIND_ADAPTER, (size_t)out, (size_t)m->cfg.rank, !m->cfg.frozen);
+    }
+    for (int i = 0; i < m->n; i++) m->trained += m->params[i].trained ? pb_param_n(&m->params[i]) : 0;
+}
+
+/* ---- memory --------------------------------------------------------------------------------------- */
+
+static bool quantised(const pb_model *m, const pb_param *p)
+{
+    return m->cfg.tuning == PB_QLORA && p->kind == PB_KIND_MATRIX;
+}
+
+static void carve_weights(pb_model *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        pb_param *p = &m->params[i];
+        size_t n = pb_param_n(p), blocks = (n + (size_t)m->cfg.nf4_block - 1) / (size_t)m->cfg.nf4_block;
+        if (quantised(m, p)) {
+            p->q = pb_carve(&m->weights, (n + 1) / 2);
+            p->scales =
+                (pb_nf4_scales){.absmax = pb_carve(&m->weights, blocks * sizeof(float)), .block = m->cfg.nf4_block};
+        } else {
+            p->w = pb_carve(&m->weights, n * pb_dtype_size(p->dtype));
+        }
+        if (p->trained && p->dtype != PB_F32) p->master = pb_carve(&m->weights, n * sizeof(float));
+    }
+}
+
+static void carve_training(pb_model *m)
+{
+    for (int i = 0; i < m->n; i++) {
+        pb_param *p = &m->params[i];
+        if (!p->trained) continue;
+        p->grad = pb_carve(&m->grads, pb_param_n(p) * sizeof(float));
+        p->m = pb_carve(&m->moments, pb_param_n(p) * sizeof(float));
+        p->v = pb_carve(&m->moments, pb_param_n(p) * sizeof(float));
+    }
+}
+
+static pb_status allocate(pb_model *m)
+{
+    pb_arena_begin(&m->weights, m->ctx);
+    carve_weights(m);
+    PB_TRY(pb_arena_commit(&m->weights));
+    carve_weights(m);
+    pb_arena_begin(&m->grads, m->ctx);
+    pb_arena_begin(&m->moments, m->ctx);
+    carve_training(m);
+    PB_TRY(pb_arena_commit(&m->grads));
+    PB_TRY(pb_arena_commit(&m->moments));
+    carve_training(m);
+    return PB_OK;
+}
+
+/* ---- values --------------------------------------------------------------------------------------- */
+
+/* Centre and half width of the uniform distribution of a parameter's initial values. */
+static void distribution(const pb_model *m, const pb_param *p, double *centre, double *half)
+{
+    *centre = p->kind == PB_KIND_GAIN ? 1 : 0;
+    switch (p->kind) {
+    case PB_KIND_GAIN: *half = 0.1; break;
+    case PB_KIND_BIAS: *half = 0.02; break;
+    case PB_KIND_ADAPTER: {
+        const bool b = strstr(p->name, "lora_b") != NULL;
+        *half = b && !m->cfg.random_b ? 0 : 1 / sqrt((double)p->cols);
+        break;
+    }
+    default: *half = 0.02 * sqrt(3.0);
+    }
+}
+
+/* The seed of a tensor's random values is a hash, similar to FNV-1a, of the model's seed and the tensor's name, so
+ * that adding a tensor does not change the values of the others. */
+static uint64_t stream_of(const pb_model *m, const pb_param *p)
+{
+    uint64_t h = 1469598103934665603u ^ m->cfg.seed;
+    for (const char *c = p->name; *c; c++) h = (h ^ (unsigned char)*c) * 1099511628211u;
+    return h;
+}
+
+/* True if a parameter is initialised randomly. */
+static bool drawn(const pb_model *m, const pb_param *p) { return !m->cfg.blank || p->kind == PB_KIND_ADAPTER; }
+
+/* Fills `dense`, which is p->w, or scratch memory when p is quantised afterwards. */
+static pb_status draw(pb_model *m, const pb_param *p, void *dense)
+{
+    const bool vector = p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS;
+    pb_uniform_fill_args a = {.w = dense,
+                              .master = p->master,
+                              .n = pb_param_n(p),
+                              .stream = stream_of(m, p),
+                              .as_bf16 = m->cfg.as_bf16 && !vector,
+                              .dtype = p->dtype};
+    distribution(m, p, &a.centre, &a.half);
+    return pb_uniform_fill(m->ctx, &a);
+}
+
+static pb_status quantise(pb_model *m, const pb_param *p, const void *dense)
+{
+    return pb_nf4_quantize(m->ctx, &(pb_nf4_quantize_args){.w = dense,
+                                                           .q = p->q,
+                                                           .absmax = (float *)p->scales.absmax,
+                                                           .n = pb_param_n(p),
+                                                           .block = p->scales.block,
+                                                           .dtype = p->dtype});
+}
+
+static pb_status fill(pb_model *m)
+{
+    void *dense = NULL;
+    size_t largest = 0;
+    for (int i = 0; i < m->n; i++)
+        if (m->params[i].q && drawn(m, &m->params[i]) && pb_param_n(&m->params[i]) > largest)
+            largest = pb_param_n(&m->params[i]);
+    if (largest) PB_TRY(pb_alloc(m->ctx, largest * pb_dtype_size(m->cfg.dtype), &dense));
+    pb_status s = PB_OK;
+    for (int i = 0; s == PB_OK && i < m->n; i++) {
+        const pb_param *p = &m->params[i];
+        if (!drawn(m, p) || m->ctx->planning) continue;
+        s = draw(m, p, p->q ? dense : p->w);
+        if (s == PB_OK && p->q) s = quantise(m, p, dense);
+    }
+    if (s == PB_OK && largest) s = pb_sync(m->ctx);
+    pb_release(m->ctx, dense);
+    return s;
+}
+
+/* ---- opening ---------------------------------------------------------------------------------------- */
+
+pb_status pb_model_check(const pb_model_config *c)
+{
+    const pb_geometry *g = c->geometry;
+    if (c->layers < 0 || c->layers > g->L)
+        return pb_fail(PB_EINVAL, "layers %d: %s has 1 to %d (0: all)", c->layers, g->name, g->L);
+    if (c->dtype != PB_F32 && c->dtype != PB_BF16) return pb_fail(PB_EINVAL, "a model is f32 or bf16");
+    if (!(c->index_loss >= 0 && isfinite(c->index_loss)))
+        return pb_fail(PB_EINVAL, "index loss %g: need a finite number of at least 0", (double)c->index_loss);
+    if (c->tuning == PB_FULL) return PB_OK;
+    if (c->rank < 1 || c->rank > g->D) return pb_fail(PB_EINVAL, "rank %d: need 1 to %d", c->rank, g->D);
+    if (!c->targets || c->targets >> PB_NTARGETS) return pb_fail(PB_EINVAL, "adapters need at least one known target");
+    if (!(c->alpha > 0)) return pb_fail(PB_EINVAL, "alpha %g: need > 0", (double)c->alpha);
+    return PB_OK;
+}
+
+pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out)
+{
+    PB_TRY(pb_model_check(cfg));
+    pb_model m = {.cfg = *cfg, .g = *cfg->geometry, .ctx = ctx};
+    if (cfg->layers) m.g.L = cfg->layers;
+    const size_t L = (size_t)m.g.L;
+    m.params = calloc(PB_NPARAMS * (L + 1) + 2 * PB_NTARGETS * L, sizeof *m.params);
+    m.layer = calloc(L * PB_NPARAMS, sizeof(pb_param *));
+    m.lora_a = calloc(L * PB_NTARGETS, sizeof(pb_param *));
+    m.lora_b = calloc(L * PB_NTARGETS, sizeof(pb_param *));
+    pb_status s =
+        m.params && m.layer && m.lora_a && m.lora_b ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the parameter list");
+    m.own_norms = !cfg->fixed_norms;
+    if (s == PB_OK) list_params(&m);
+    if (s == PB_OK) s = allocate(&m);
+    if (s == PB_OK) s = fill(&m);
+    if (s != PB_OK) pb_model_close(&m);
+    else *out = m;
+    return s;
+}
+
+void pb_model_close(pb_model *m)
+{
+    pb_arena_free(&m->weights);
+    pb_arena_free(&m->grads);
+    pb_arena_free(&m->moments);
+    free(m->params);
+    free(m->layer);
+    free(m->lora_a);
+    free(m->lora_b);
+    *m = (pb_model){0};
+}

@@ -1,0 +1,166 @@
+/* model.h - decoder-only transformer models: geometry, parameters, and the device memory that holds them.
+ *
+ * All families (families.def) have pre-norm residual layers:
+ *
+ *     h += o(attention(rope(qkv(norm1(h)))))          h += down(swiglu(gate_up(norm2(h))))
+ *
+ * After the last layer follow a norm and the head, which is the embedding matrix when the two are tied. The DeepSeek-V4
+ * family replaces the attention block by that of v4.h. */
+#ifndef PB_MODEL_H
+#define PB_MODEL_H
+#include "kernels/core/arena.h"
+#include "kernels/core/dtype.h"
+#include "kernels/core/gemm.h"
+#include "kernels/rope/rope.h"
+
+typedef enum pb_family {
+#define FAMILY(id, block, what) PB_FAMILY_##id,
+#include "trainer/model/families.def"
+    PB_NFAMILIES
+} pb_family;
+
+/* Dimensions that only the DeepSeek-V4 family has. A compressed row is one key/value vector that is pooled from `ratio`
+ * consecutive tokens; the ratio differs between layers. */
+enum { PB_V4_RATIOS = 8 };
+typedef struct pb_v4_geometry {
+    int q_rank, o_rank, groups;    /* ranks of the low-rank products of q and of the output; groups of the latter */
+    int rope;                      /* elements of a head that RoPE rotates: the last ones */
+    int window;                    /* sliding window: latest tokens that a query sees uncompressed, itself included */
+    int index_H, index_d, topk;    /* the indexer's heads, head size, and number of compressed rows it selects */
+    double compress_theta;         /* RoPE base of layers with compressed rows; the others use g->theta */
+    pb_rope_scaling compress_rope; /* scaling of compress_theta's frequencies; g->theta's are not scaled */
+    int ratio[PB_V4_RATIOS];       /* per layer: tokens per compressed row; 0: the layer has none */
+} pb_v4_geometry;
+
+typedef struct pb_geometry {
+    const char *name;
+    pb_family family;
+    int V, D, L, H, K, d, I;  /* vocabulary, hidden, layers, query heads, key/value heads, head size, MLP width */
+    float eps;                /* of RMSNorm */
+    double theta;             /* base of RoPE */
+    bool tied, bias, qk_norm; /* the head is the embedding; q, k and v have biases; heads of q and k are normed */
+    int max_pos;              /* longest row in tokens */
+    pb_rope_scaling rope;     /* scaling of RoPE's frequencies */
+    bool o_bias;              /* a bias on the output projection of attention */
+    const pb_v4_geometry *v4; /* NULL except in the V4 family */
+} pb_geometry;
+
+/* Tokens per compressed row in this layer; 0: the layer has no compressed rows. */
+static inline int pb_ratio(const pb_geometry *g, int layer) { return g->v4 ? g->v4->ratio[layer] : 0; }
+/* With this ratio, a compressed row pools its own 4 tokens and the 4 before them, each set through its own half of 2d
+ * columns. Layers with this ratio have an indexer. */
+enum { PB_V4_OVERLAPPING = 4 };
+/* Columns of the values (and of the gates) from which compressed rows of d elements are pooled. */
+static inline int pb_v4_columns(int ratio, int d) { return ratio == 0 ? 0 : ratio == PB_V4_OVERLAPPING ? 2 * d : d; }
+/* In a packed row every conversation begins at a multiple of this: the largest ratio, 1 without compressed rows. */
+int pb_sample_align(const pb_geometry *g);
+
+/* Borrows *out. EINVAL: no geometry has this name; the message lists all names. */
+pb_status pb_geometry_find(const char *name, const pb_geometry **out);
+extern const pb_geometry pb_geometries[]; /* terminated by an entry whose name is NULL */
+
+/* X(enumerator, word of the command line, meaning) */
+#define PB_TUNING_MAP(X)                                                                                               \
+    X(FULL, "full", "every parameter is trained")                                                                      \
+    X(LORA, "lora", "adapters, and both norm gains of every layer unless fixed_norms")                                 \
+    X(QLORA, "qlora", "as lora, with the base matrices in NF4")
+typedef enum pb_tuning {
+#define X(id, word, what) PB_##id,
+    PB_TUNING_MAP(X)
+#undef X
+        PB_NTUNINGS
+} pb_tuning;
+
+/* The projections that can have an adapter. `targets` is a mask of bits 1 << pb_target. */
+#define PB_TARGET_MAP(X) X(Q, "q") X(K, "k") X(V, "v") X(O, "o") X(GATE, "gate") X(UP, "up") X(DOWN, "down")
+typedef enum pb_target {
+#define X(id, word) PB_TARGET_##id,
+    PB_TARGET_MAP(X)
+#undef X
+        PB_NTARGETS
+} pb_target;
+
+enum {
+#define PARAM(id, ...) PB_P_##id,
+#include "trainer/model/model.def"
+    PB_NPARAMS
+};
+/* True for the parameters of the indexer, which are consecutive in model.def. */
+static inline bool pb_param_indexes(int id) { return id >= PB_P_index_q && id <= PB_P_index_norm; }
+
+typedef enum pb_param_kind { PB_KIND_MATRIX, PB_KIND_TABLE, PB_KIND_GAIN, PB_KIND_BIAS, PB_KIND_ADAPTER } pb_param_kind;
+
+/* One tensor [rows,cols] of the model. All pointers are device memory of the model's arenas. */
+typedef struct pb_param {
+    char name[48]; /* "layers.3.gate_up", "layers.3.lora_a.q" */
+    int layer;     /* -1: not part of a layer */
+    pb_param_kind kind;
+    size_t rows, cols;
+    pb_dtype dtype;
+    void *w;              /* [rows,cols] of `dtype`; NULL when quantised */
+    uint8_t *q;           /* NF4 codes, two per byte; NULL when not quantised */
+    pb_nf4_scales scales; /* valid when q is not NULL */
+    float *master;        /* f32 master copy of a trained bf16 tensor; else NULL */
+    float *grad, *m, *v;  /* f32 gradient and AdamW moments; NULL when not trained */
+    bool trained;
+} pb_param;
+
+static inline size_t pb_param_n(const pb_param *p) { return p->rows * p->cols; }
+
+typedef struct pb_model_config {
+    const pb_geometry *geometry;
+    int layers; /* number of layers, the first ones of the geometry; 0: all */
+    pb_tuning tuning;
+    pb_dtype dtype;   /* of matrices, tables, adapters and activations: f32 or bf16 */
+    int rank;         /* rank of the adapters; LoRA and QLoRA only */
+    float alpha;      /* adapter output is scaled by alpha/rank */
+    unsigned targets; /* which projections have adapters: bits 1 << pb_target */
+    /* If true, adapters' B are initialised randomly, so that no gradient is 0 (for tests). If false, B is 0. */
+    bool random_b;
+    int nf4_block;
+    /* Weight of the indexers' own loss, which is trained together with the language model's; 0: the indexers are not
+     * trained. V4 only. */
+    float index_loss;
+    /* If true, the model is for inference: gradients, moments and master weights are not allocated. */
+    bool frozen;
+    /* For dtype f32: initial values of matrices, tables and adapters are rounded to bf16, so that the weights
+     * equal those of the bf16 model. */
+    bool as_bf16;
+    bool fixed_norms; /* LoRA and QLoRA: only the adapters are trained, not the gains of the layers' norms */
+    /* If true, only adapters are initialised; everything else is 0 until pb_model_load_hf fills it. */
+    bool blank;
+    uint64_t seed;
+} pb_model_config;
+
+typedef struct pb_model {
+    pb_model_config cfg;
+    pb_geometry g; /* the geometry, with L as configured */
+    pb_ctx *ctx;
+    pb_param *params; /* [n]: MODEL parameters, then each layer's in the order of model.def, then the adapters */
+    int n;
+    pb_param *outer[PB_NPARAMS]; /* MODEL parameters by id; NULL: the model lacks it */
+    pb_param **layer;            /* [L * PB_NPARAMS] LAYER parameters by id; NULL: the layer lacks it */
+    pb_param **lora_a, **lora_b; /* [L * PB_NTARGETS] A [R,in], B [out,R]; NULL: no adapter */
+    pb_arena weights, grads, moments;
+    size_t trained; /* number of trained elements */
+    /* True if the gains of the layers' norms are trained or were loaded with the adapters: the adapters' export then
+     * contains them. */
+    bool own_norms;
+} pb_model;
+
+/* EINVAL: more layers than the geometry has, a dtype that is not f32 or bf16, or invalid adapter settings. */
+pb_status pb_model_check(const pb_model_config *c);
+/* Allocates a model and fills it with seeded values: matrices and tables uniform with standard deviation 0.02, gains
+ * uniform in 1 +- 0.1, biases in +-0.02, adapters' A in +-1/sqrt(in), adapters' B 0. The same seed gives the same model
+ * on every device, in every dtype (up to rounding) and tuning. EINVAL: see pb_model_check; ENOMEM. */
+pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out);
+void pb_model_close(pb_model *m);
+
+static inline pb_param *pb_layer_param(const pb_model *m, int layer, int id)
+{
+    return m->layer[layer * PB_NPARAMS + id];
+}
+/* The input and output width of a target's projection, and the first column of its output in the product that computes
+ * it (k, for instance, is a part of the product qkv). */
+void pb_target_shape(const pb_geometry *g, pb_target t, int *in, int *out, int *offset);
+#endif

@@ -1,0 +1,111 @@
+/* backward.c - the backward phase: gradients of all trained parameters.
+ *
+ * It reads the activations without modifying them. Gradients of activations use one set of buffers,
+ * which every layer overwrites. */
+#include "kernels/addnorm/addnorm.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/linear/linear.h"
+#include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/swiglu/swiglu.h"
+#include "trainer/step/products.h"
+
+/* Backward of a residual addition followed by a norm. In: dcur, the gradient of h through the residual connection, and
+ * dn, the gradient of the norm's output. Out: dcur, the gradient of both summands of h. */
+static pb_status norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *gain, const void *h, const float *rstd)
+{
+    return pb_addnorm_bwd(ctx, &(pb_addnorm_bwd_args){.dy = t->dn,
+                                                      .dh = t->dcur,
+                                                      .h = h,
+                                                      .w = gain->w,
+                                                      .rstd = rstd,
+                                                      .dx = t->dcur,
+                                                      .dw = pb_grad_of(gain),
+                                                      .T = t->T,
+                                                      .D = t->model.g.D,
+                                                      .accumulate = t->accumulate,
+                                                      .dtype = t->model.cfg.dtype});
+}
+
+/* Backward of the MLP: from dcur, the gradient of down's output, to dn, the gradient of n2. */
+static pb_status mlp_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_layer_acts *a)
+{
+    const pb_model *m = &t->model;
+    const bool full = m->cfg.tuning == PB_FULL;
+    /* SwiGLU's output is not stored. The adapter of `down` needs it here, before swiglu_bwd runs, so it is recomputed.
+     * The gradient of down's own weight is computed later, from the output that swiglu_bwd writes as a by-product. */
+    if (pb_has_adapter(t, layer, PB_TARGET_DOWN))
+        PB_TRY(pb_swiglu_fwd(
+            ctx, &(pb_swiglu_fwd_args){.gu = a->gu, .y = t->act, .T = t->T, .I = m->g.I, .dtype = m->cfg.dtype}));
+    PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_down, t->dcur, t->act, t->dact));
+    PB_TRY(pb_swiglu_bwd(ctx, &(pb_swiglu_bwd_args){.dy = t->dact,
+                                                    .gu = a->gu,
+                                                    .dgu = t->dgu,
+                                                    .y = full ? t->act : NULL,
+                                                    .T = t->T,
+                                                    .I = m->g.I,
+                                                    .dtype = m->cfg.dtype}));
+    PB_TRY(pb_product_dw(ctx, t, layer, &pb_product_down, t->dcur, t->act));
+    PB_TRY(pb_product_dx(ctx, t, layer, &pb_product_gate_up, t->dgu, a->n2, t->dn));
+    return pb_product_dw(ctx, t, layer, &pb_product_gate_up, t->dgu, a->n2);
+}
+
+/* Backward of the head and the last norm: from the gradient of the logits to dcur, the gradient of
+ * the last residual stream. */
+static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
+{
+    const pb_model *m = &t->model;
+    const pb_geometry *g = &m->g;
+    const pb_param *head = m->outer[g->tied ? PB_P_embed : PB_P_head], *gain = m->outer[PB_P_norm];
+    PB_TRY(pb_linear_dx(
+        ctx, &(pb_linear_dx_args){
+                 .dy = t->logits, .w = head->w, .dx = t->dn, .T = t->T, .N = g->V, .K = g->D, .dtype = m->cfg.dtype}));
+    if (head->trained)
+        PB_TRY(pb_linear_dw(ctx, &(pb_linear_dw_args){.dy = t->logits,
+                                                      .x = t->nf,
+                                                      .dw = head->grad,
+                                                      .T = t->T,
+                                                      .N = g->V,
+                                                      .K = g->D,
+                                                      .accumulate = t->accumulate,
+                                                      .dtype = m->cfg.dtype}));
+    /* No residual connection bypasses the last norm, so this is a plain RMSNorm backward. */
+    return pb_rmsnorm_bwd(ctx, &(pb_rmsnorm_bwd_args){.dy = t->dn,
+                                                      .x = t->hf,
+                                                      .w = gain->w,
+                                                      .rstd = t->rstdf,
+                                                      .dx = t->dcur,
+                                                      .dw = pb_grad_of(gain),
+                                                      .T = t->T,
+                                                      .G = 1,
+                                                      .D = g->D,
+                                                      .lddy = (size_t)g->D,
+                                                      .ldx = (size_t)g->D,
+                                                      .lddx = (size_t)g->D,
+                                                      .accumulate = t->accumulate,
+                                                      .dtype = m->cfg.dtype});
+}
+
+pb_status pb_phase_backward(pb_ctx *ctx, void *self)
+{
+    const pb_trainer *t = self;
+    const pb_model *m = &t->model;
+    const pb_param *embed = m->outer[PB_P_embed];
+    if (m->cfg.frozen) return pb_fail(PB_EINVAL, "backward: the model is frozen");
+    PB_TRY(head_back(ctx, t));
+    for (int layer = m->g.L - 1; layer >= 0; layer--) {
+        const pb_layer_acts *a = &t->layers[layer];
+        PB_TRY(mlp_back(ctx, t, layer, a));
+        PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->rstd2));
+        PB_TRY(t->block->backward(ctx, t, layer));
+        PB_TRY(norm_back(ctx, t, pb_layer_param(m, layer, PB_P_norm1), a->h, a->rstd1));
+    }
+    if (!embed->trained) return PB_OK;
+    return pb_embedding_bwd(ctx, &(pb_embedding_bwd_args){.dy = t->dcur,
+                                                          .ids = t->ids,
+                                                          .dtable = embed->grad,
+                                                          .T = t->T,
+                                                          .V = m->g.V,
+                                                          .D = m->g.D,
+                                                          .accumulate = m->g.tied || t->accumulate,
+                                                          .dtype = m->cfg.dtype});
+}

@@ -1,0 +1,118 @@
+/* clip.c - the clip phase in its variants, and the device lists of the trained tensors. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "trainer/step/trainer_impl.h"
+
+/* Fills clip_list and adamw_list: arrays of device pointers in device memory, for the kernels that process all trained
+ * tensors in one call. */
+pb_status pb_clip_write_lists(pb_trainer *t)
+{
+    const size_t n = (size_t)t->ntrained;
+    const pb_clip_arm arm = t->cfg.clip;
+    if (!n) return PB_OK;
+    pb_clip_entry *c = calloc(n, sizeof *c);
+    pb_adamw_entry *a = calloc(n, sizeof *a);
+    pb_status s = c && a ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the lists of gradients");
+    for (int g = 0; s == PB_OK && g < t->ngroups; g++)
+        for (int i = t->groups[g].first; i < t->groups[g].first + t->groups[g].n; i++) {
+            const pb_param *p = t->trained[i];
+            const bool decays = p->kind != PB_KIND_GAIN && p->kind != PB_KIND_BIAS;
+            c[i] = (pb_clip_entry){p->grad, pb_param_n(p)};
+            a[i] = (pb_adamw_entry){.w = p->w,
+                                    .master = p->master,
+                                    .grad = p->grad,
+                                    .m = p->m,
+                                    .v = p->v,
+                                    .n = pb_param_n(p),
+                                    .dtype = p->dtype,
+                                    .clip = arm == PB_CLIP_NONE    ? -1
+                                            : arm == PB_CLIP_MULTI ? 0
+                                                                   : g,
+                                    .decay = decays ? t->cfg.weight_decay : 0};
+        }
+    if (s == PB_OK) s = pb_upload(t->ctx, t->clip_list, c, n * sizeof *c);
+    if (s == PB_OK) s = pb_upload(t->ctx, t->adamw_list, a, n * sizeof *a);
+    free(c);
+    free(a);
+    return s;
+}
+
+/* Computes the partial sums of squares of a group's gradients. With `read`, downloads the sums of every tensor (one
+ * host sync each) and adds them to *read. */
+static pb_status sums(pb_ctx *ctx, const pb_trainer *t, const pb_clip_group *g, double *read)
+{
+    float host[256];
+    float *slot = g->partial;
+    for (int i = g->first; i < g->first + g->n; i++) {
+        const pb_param *p = t->trained[i];
+        const int slots = pb_clip_slots(pb_param_n(p));
+        if (!slots) continue;
+        PB_TRY(pb_clip_sqsum(ctx, &(pb_clip_sqsum_args){.x = p->grad, .partial = slot, .n = pb_param_n(p)}));
+        if (read) {
+            PB_TRY(pb_download(ctx, host, slot, (size_t)slots * sizeof *host));
+            for (int k = 0; k < slots; k++) *read += (double)host[k];
+        }
+        slot += slots;
+    }
+    return PB_OK;
+}
+
+static pb_status scales(pb_ctx *ctx, const pb_trainer *t, int group)
+{
+    const pb_clip_group *g = &t->groups[group];
+    for (int i = g->first; i < g->first + g->n; i++) {
+        const pb_param *p = t->trained[i];
+        if (!pb_param_n(p)) continue;
+        PB_TRY(pb_clip_scale(ctx, &(pb_clip_scale_args){.x = p->grad, .state = t->clip + group, .n = pb_param_n(p)}));
+    }
+    return PB_OK;
+}
+
+/* Clipping without a host sync: n kernel launches for the partial sums, one for the norm, n to scale the gradients. */
+static pb_status fused(pb_ctx *ctx, const pb_trainer *t, int group)
+{
+    const pb_clip_group *g = &t->groups[group];
+    PB_TRY(sums(ctx, t, g, NULL));
+    PB_TRY(pb_clip_reduce(ctx, &(pb_clip_reduce_args){.partial = g->partial,
+                                                      .loss_scale = t->loss_scale,
+                                                      .state = t->clip + group,
+                                                      .slots = g->slots,
+                                                      .max_norm = t->cfg.max_norm}));
+    return scales(ctx, t, group);
+}
+
+/* Host-synchronous clipping: downloads the partial sums, computes the norm and scale on the
+ * host, and uploads the scale. */
+static pb_status synchronous(pb_ctx *ctx, const pb_trainer *t, int group)
+{
+    double sum = 0;
+    PB_TRY(sums(ctx, t, &t->groups[group], &sum));
+    const double carried = (double)t->cfg.loss_scale, norm = sqrt(sum) / carried, max = (double)t->cfg.max_norm;
+    pb_clip_state state = {.scale = (float)((norm > max ? max / norm : 1) / carried), .norm = (float)norm};
+    if (!isfinite(state.norm)) state.scale = 1, state.skip = 1;
+    PB_TRY(pb_upload(ctx, t->clip + group, &state, sizeof state));
+    return state.scale != 1 ? scales(ctx, t, group) : PB_OK;
+}
+
+pb_status pb_phase_clip(pb_ctx *ctx, void *self)
+{
+    const pb_trainer *t = self;
+    switch (t->cfg.clip) {
+    case PB_CLIP_NONE:
+    case PB_NCLIPS: return PB_OK;
+    case PB_CLIP_MULTI:
+        return pb_clip_multi(ctx, &(pb_clip_multi_args){.list = t->clip_list,
+                                                        .state = t->clip,
+                                                        .partial = t->partial,
+                                                        .loss_scale = t->loss_scale,
+                                                        .elements = t->model.trained,
+                                                        .n = t->ntrained,
+                                                        .slots = t->slots,
+                                                        .max_norm = t->cfg.max_norm});
+    case PB_CLIP_SYNC:
+    case PB_CLIP_FUSED: break;
+    }
+    for (int i = 0; i < t->ngroups; i++) PB_TRY((t->cfg.clip == PB_CLIP_SYNC ? synchronous : fused)(ctx, t, i));
+    return PB_OK;
+}

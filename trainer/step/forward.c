@@ -1,0 +1,73 @@
+/* forward.c - the forward phase: from token ids to logits. */
+#include "kernels/addnorm/addnorm.h"
+#include "kernels/embedding/embedding.h"
+#include "kernels/linear/linear.h"
+#include "kernels/rmsnorm/rmsnorm.h"
+#include "kernels/swiglu/swiglu.h"
+#include "trainer/step/products.h"
+
+/* h = x + r, and y = RMSNorm(h) with the given gain. */
+static pb_status add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const void *r, const pb_param *gain,
+                              void *h, void *y, float *rstd)
+{
+    return pb_addnorm_fwd(ctx, &(pb_addnorm_fwd_args){.x = x,
+                                                      .r = r,
+                                                      .w = gain->w,
+                                                      .h = h,
+                                                      .y = y,
+                                                      .rstd = rstd,
+                                                      .T = t->T,
+                                                      .D = t->model.g.D,
+                                                      .eps = t->model.g.eps,
+                                                      .dtype = t->model.cfg.dtype});
+}
+
+/* One layer. In: the residual stream h of this layer and its norm n1. Out: h and n1 of the next layer, or hf and nf
+ * after the last one. The second residual addition and the next layer's first norm are one kernel. */
+static pb_status block(pb_ctx *ctx, const pb_trainer *t, int layer)
+{
+    const pb_model *m = &t->model;
+    const pb_layer_acts *a = &t->layers[layer], *next = layer + 1 < m->g.L ? a + 1 : NULL;
+    PB_TRY(t->block->forward(ctx, t, layer));
+    PB_TRY(add_and_norm(ctx, t, a->h, t->proj, pb_layer_param(m, layer, PB_P_norm2), a->hm, a->n2, a->rstd2));
+    PB_TRY(pb_product_fwd(ctx, t, layer, &pb_product_gate_up, a->n2, a->gu));
+    PB_TRY(pb_swiglu_fwd(
+        ctx, &(pb_swiglu_fwd_args){.gu = a->gu, .y = t->act, .T = t->T, .I = m->g.I, .dtype = m->cfg.dtype}));
+    PB_TRY(pb_product_fwd(ctx, t, layer, &pb_product_down, t->act, t->proj));
+    if (next)
+        return add_and_norm(ctx, t, a->hm, t->proj, pb_layer_param(m, layer + 1, PB_P_norm1), next->h, next->n1,
+                            next->rstd1);
+    return add_and_norm(ctx, t, a->hm, t->proj, m->outer[PB_P_norm], t->hf, t->nf, t->rstdf);
+}
+
+pb_status pb_phase_forward(pb_ctx *ctx, void *self)
+{
+    const pb_trainer *t = self;
+    const pb_model *m = &t->model;
+    const pb_geometry *g = &m->g;
+    const pb_layer_acts *a = t->layers;
+    const pb_param *head = m->outer[g->tied ? PB_P_embed : PB_P_head];
+    PB_TRY(pb_embedding_fwd(ctx, &(pb_embedding_fwd_args){.table = m->outer[PB_P_embed]->w,
+                                                          .ids = t->ids,
+                                                          .y = a->h,
+                                                          .T = t->T,
+                                                          .V = g->V,
+                                                          .D = g->D,
+                                                          .dtype = m->cfg.dtype}));
+    PB_TRY(pb_rmsnorm_fwd(ctx, &(pb_rmsnorm_fwd_args){.x = a->h,
+                                                      .w = pb_layer_param(m, 0, PB_P_norm1)->w,
+                                                      .y = a->n1,
+                                                      .rstd = a->rstd1,
+                                                      .T = t->T,
+                                                      .G = 1,
+                                                      .D = g->D,
+                                                      .ldx = (size_t)g->D,
+                                                      .ldy = (size_t)g->D,
+                                                      .eps = g->eps,
+                                                      .dtype = m->cfg.dtype}));
+    PB_TRY(t->block->begin(ctx, t));
+    for (int layer = 0; layer < g->L; layer++) PB_TRY(block(ctx, t, layer));
+    return pb_linear_fwd(
+        ctx, &(pb_linear_fwd_args){
+                 .x = t->nf, .w = head->w, .y = t->logits, .T = t->T, .N = g->V, .K = g->D, .dtype = m->cfg.dtype});
+}

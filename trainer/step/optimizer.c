@@ -1,0 +1,20 @@
+/* optimizer.c - the optimizer phase: AdamW, which applies the result of the clip phase. */
+#include "trainer/step/trainer_impl.h"
+
+pb_status pb_phase_optimizer(pb_ctx *ctx, void *self)
+{
+    const pb_trainer *t = self;
+    const int groups = pb_trainer_clip_groups(t);
+    return pb_adamw_step(ctx, &(pb_adamw_step_args){.list = t->adamw_list,
+                                                    .clip = groups ? t->clip : NULL,
+                                                    .state = t->state,
+                                                    .loss_scale = t->loss_scale,
+                                                    .loss = t->step_loss,
+                                                    .elements = t->model.trained,
+                                                    .n = t->ntrained,
+                                                    .nclip = groups,
+                                                    .scale_gradients = t->cfg.clip == PB_CLIP_MULTI,
+                                                    .beta1 = t->cfg.beta1,
+                                                    .beta2 = t->cfg.beta2,
+                                                    .eps = t->cfg.eps});
+}

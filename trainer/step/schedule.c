@@ -1,0 +1,34 @@
+/* schedule.c - learning rate schedules and default learning rates. */
+#include "trainer/step/schedule.h"
+
+#include <math.h>
+
+pb_status pb_schedule_check(const pb_schedule *s)
+{
+    if (!(s->lr >= 0) || !isfinite(s->lr)) return pb_fail(PB_EINVAL, "learning rate %g: need at least 0", s->lr);
+    if (!(s->min >= 0) || (s->kind == PB_SCHEDULE_COSINE && !(s->min <= s->lr)))
+        return pb_fail(PB_EINVAL, "least learning rate %g: need 0 to %g, the peak", s->min, s->lr);
+    if (s->warmup < 0 || s->warmup > s->steps)
+        return pb_fail(PB_EINVAL, "a warm-up of %ld steps does not fit into %ld", s->warmup, s->steps);
+    return PB_OK;
+}
+
+double pb_schedule_lr(const pb_schedule *s, long step)
+{
+    if (step < s->warmup) return s->lr * (double)(step + 1) / (double)s->warmup;
+    if (s->kind == PB_SCHEDULE_CONSTANT) return s->lr;
+    if (step >= s->steps) return s->min;
+    const double share = (double)(step - s->warmup) / (double)(s->steps - s->warmup);
+    return s->min + (s->lr - s->min) * (1 + cos(acos(-1.0) * share)) / 2;
+}
+
+double pb_default_lr(pb_tuning tuning, int rank)
+{
+    if (tuning == PB_FULL) return 1e-5;
+    return fmax(1e-5, rank <= 32 ? 2e-4 : 2e-4 * 32 / rank);
+}
+
+bool pb_lr_is_high(pb_tuning tuning, int rank, double lr)
+{
+    return tuning != PB_FULL && rank >= 128 && lr >= 7.99 * pb_default_lr(tuning, rank);
+}

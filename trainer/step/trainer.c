@@ -1,0 +1,427 @@
+/* trainer.c - a trainer's memory, inputs and results. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "profiles/ranges.h"
+#include "trainer/step/trainer_impl.h"
+
+const pb_fn pb_phases[PB_NPHASES] = {
+#define PHASE(name, what) pb_phase_##name,
+#include "trainer/step/phases.def"
+#undef PHASE
+};
+const char *const pb_phase_names[PB_NPHASES] = {
+#define PHASE(name, what) #name,
+#include "trainer/step/phases.def"
+#undef PHASE
+};
+
+const pb_block *pb_block_of(const pb_geometry *g)
+{
+    static const pb_block *const of[PB_NFAMILIES] = {
+#define FAMILY(id, block, what) &pb_block_##block,
+#include "trainer/model/families.def"
+    };
+    return of[g->family];
+}
+
+pb_train_config pb_train_defaults(const pb_geometry *g)
+{
+    return (pb_train_config){
+        .model = {.geometry = g,
+                  .tuning = PB_LORA,
+                  .dtype = PB_F32,
+                  .rank = 16,
+                  .alpha = 32,
+                  .targets = 1u << PB_TARGET_Q | 1u << PB_TARGET_V,
+                  .nf4_block = 64,
+                  .seed = 42},
+        .B = 1,
+        .S = 128,
+        .clip = PB_CLIP_FUSED,
+        .max_norm = 1,
+        .lr = 1e-4f,
+        .beta1 = 0.9f,
+        .beta2 = 0.999f,
+        .eps = 1e-8f,
+        .weight_decay = 0.01f,
+        .loss_scale = 1,
+    };
+}
+
+/* Runs phases first to last. Each phase is a profiler range, nested in a range called `name`. */
+static pb_status phases(pb_ctx *ctx, void *self, const char *name, int first, int last)
+{
+    pb_status s = PB_OK;
+    pb_range_push(name);
+    for (int i = first; s == PB_OK && i <= last; i++) {
+        pb_range_push(pb_phase_names[i]);
+        s = pb_phases[i](ctx, self);
+        pb_range_pop();
+    }
+    pb_range_pop();
+    return s;
+}
+
+pb_status pb_train_step(pb_ctx *ctx, void *self) { return phases(ctx, self, "step", 0, PB_NPHASES - 1); }
+
+pb_status pb_train_micro(pb_ctx *ctx, void *self)
+{
+    return phases(ctx, self, "micro", PB_PHASE_forward, PB_PHASE_backward);
+}
+
+pb_status pb_train_finish(pb_ctx *ctx, void *self)
+{
+    return phases(ctx, self, "finish", PB_PHASE_clip, PB_PHASE_optimizer);
+}
+
+pb_status pb_backward_and_clip(pb_ctx *ctx, void *self)
+{
+    PB_TRY(pb_phase_backward(ctx, self));
+    return pb_phase_clip(ctx, self);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------- */
+
+static void carve_layer(pb_trainer *t, int layer)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype), f = sizeof(float);
+    pb_layer_acts *a = &t->layers[layer];
+    pb_arena *m = &t->acts;
+    a->h = pb_carve(m, T * g->D * e);
+    a->n1 = pb_carve(m, T * g->D * e);
+    a->rstd1 = pb_carve(m, T * f);
+    t->block->carve_layer(t, layer);
+    a->hm = pb_carve(m, T * g->D * e);
+    a->n2 = pb_carve(m, T * g->D * e);
+    a->rstd2 = pb_carve(m, T * f);
+    a->gu = pb_carve(m, T * 2 * g->I * e);
+    for (int i = 0; i < PB_NTARGETS; i++)
+        a->xa[i] = pb_carve(m, t->model.lora_a[layer * PB_NTARGETS + i] ? T * (size_t)t->model.cfg.rank * e : 0);
+}
+
+static void carve_backward(pb_trainer *t)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype);
+    pb_arena *m = &t->acts;
+    t->dcur = pb_carve(m, T * g->D * e);
+    t->dn = pb_carve(m, T * g->D * e);
+    t->block->carve_backward(t);
+    t->dact = pb_carve(m, T * g->I * e);
+    t->dgu = pb_carve(m, T * 2 * g->I * e);
+}
+
+static void carve(pb_trainer *t)
+{
+    const pb_geometry *g = &t->model.g;
+    const size_t T = (size_t)t->T, e = pb_dtype_size(t->model.cfg.dtype), f = sizeof(float);
+    pb_arena *m = &t->acts;
+    t->ids = pb_carve(m, T * sizeof *t->ids);
+    t->targets = pb_carve(m, T * sizeof *t->targets);
+    t->mask = pb_carve(m, T * f);
+    t->inv_count = pb_carve(m, f);
+    t->loss_scale = pb_carve(m, f);
+    t->index_scale = pb_carve(m, t->cfg.model.index_loss > 0 ? f : 0);
+    t->start = pb_carve(m, t->cfg.packed ? T * sizeof *t->start : 0);
+    t->pos = pb_carve(m, t->cfg.packed ? T * sizeof *t->pos : 0);
+    t->block->carve_shared(t);
+    const bool learns = !t->cfg.model.frozen;
+    for (int i = 0; i < (learns ? g->L : 1); i++) carve_layer(t, i);
+    for (int i = 1; i < g->L && !learns; i++) t->layers[i] = t->layers[0]; /* also its pointer `block` */
+    t->hf = pb_carve(m, T * g->D * e);
+    t->nf = pb_carve(m, T * g->D * e);
+    t->rstdf = pb_carve(m, T * f);
+    t->logits = pb_carve(m, T * g->V * e);
+    t->nll = pb_carve(m, T * f);
+    t->loss = pb_carve(m, f);
+    t->step_loss = pb_carve(m, f);
+    t->proj = pb_carve(m, T * g->D * e);
+    t->act = pb_carve(m, T * g->I * e);
+    if (learns) carve_backward(t);
+    t->partial = pb_carve(m, (size_t)t->slots * f);
+    t->clip = pb_carve(m, (size_t)t->ngroups * sizeof *t->clip);
+    t->clip_list = pb_carve(m, (size_t)t->ntrained * sizeof *t->clip_list);
+    t->adamw_list = pb_carve(m, (size_t)t->ntrained * sizeof *t->adamw_list);
+    t->state = pb_carve(m, sizeof *t->state);
+}
+
+/* Lists the trained tensors by clip group: one group per layer, then the parameters outside the layers. */
+static pb_status group(pb_trainer *t)
+{
+    const pb_model *m = &t->model;
+    t->trained = calloc((size_t)m->n, sizeof(pb_param *));
+    t->groups = calloc((size_t)m->g.L + 1, sizeof *t->groups);
+    if (!t->trained || !t->groups) return pb_fail(PB_ENOMEM, "no memory for the list of gradients");
+    for (int layer = 0; layer <= m->g.L; layer++) {
+        pb_clip_group *c = &t->groups[t->ngroups];
+        c->first = t->ntrained;
+        for (int i = 0; i < m->n; i++) {
+            pb_param *p = &m->params[i];
+            if (!p->trained || p->layer != (layer < m->g.L ? layer : -1)) continue;
+            t->trained[t->ntrained++] = p;
+            c->slots += pb_clip_slots(pb_param_n(p));
+        }
+        c->n = t->ntrained - c->first;
+        t->slots += c->slots;
+        t->ngroups += c->n > 0;
+    }
+    return PB_OK;
+}
+
+static void place_partials(pb_trainer *t)
+{
+    float *at = t->partial;
+    for (int i = 0; i < t->ngroups; i++) {
+        t->groups[i].partial = at;
+        at += t->groups[i].slots;
+    }
+}
+
+pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int dim, double theta,
+                              const pb_rope_scaling *scaling)
+{
+    const size_t n = (size_t)t->cfg.S * (dim / 2);
+    if (t->ctx->planning) return PB_OK;
+    float *host = malloc(2 * n * sizeof *host);
+    if (!host) return pb_fail(PB_ENOMEM, "no memory for the rotation tables");
+    pb_rope_table_scaled(host, host + n, t->cfg.S, dim, theta, scaling);
+    pb_status s = pb_upload(t->ctx, cosines, host, n * sizeof *host);
+    if (s == PB_OK) s = pb_upload(t->ctx, sines, host + n, n * sizeof *host);
+    free(host);
+    return s;
+}
+
+/* ---- opening -------------------------------------------------------------------------------------- */
+
+pb_status pb_train_check(const pb_train_config *c)
+{
+    const pb_geometry *g = c->model.geometry;
+    if (c->B < 1) return pb_fail(PB_EINVAL, "batch %d: need at least 1", c->B);
+    if (c->S < 1 || c->S > g->max_pos) return pb_fail(PB_EINVAL, "seq %d: %s takes 1 to %d", c->S, g->name, g->max_pos);
+    if ((size_t)c->B * c->S > 1u << 22)
+        return pb_fail(PB_EINVAL, "batch %d of seq %d: over 4 M tokens a step", c->B, c->S);
+    if (!(c->max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need > 0", (double)c->max_norm);
+    if (!(c->beta1 >= 0 && c->beta1 < 1 && c->beta2 >= 0 && c->beta2 < 1 && c->eps > 0))
+        return pb_fail(PB_EINVAL, "adamw: beta1 %g, beta2 %g, eps %g", (double)c->beta1, (double)c->beta2,
+                       (double)c->eps);
+    PB_TRY(pb_model_check(&c->model));
+    return pb_block_of(g)->check(c);
+}
+
+static void set_shape(pb_trainer *t, int S)
+{
+    t->S = S;
+    t->T = t->cfg.B * S;
+}
+
+static pb_status set_up(pb_trainer *t)
+{
+    PB_TRY(group(t));
+    const size_t L = (size_t)t->model.g.L;
+    t->layers = calloc(L, sizeof *t->layers);
+    t->block_state = calloc(1, t->block->state_bytes);
+    t->block_layers = calloc(L, t->block->layer_bytes);
+    if (!t->layers || !t->block_state || !t->block_layers) return pb_fail(PB_ENOMEM, "no memory for the layers");
+    for (size_t i = 0; i < L; i++) t->layers[i].block = (unsigned char *)t->block_layers + i * t->block->layer_bytes;
+    pb_arena_begin(&t->acts, t->ctx);
+    carve(t);
+    PB_TRY(pb_arena_commit(&t->acts));
+    carve(t);
+    place_partials(t);
+    PB_TRY(t->block->tables(t));
+    PB_TRY(pb_clip_write_lists(t));
+    PB_TRY(pb_trainer_set_loss_scale(t, t->cfg.loss_scale));
+    return pb_trainer_set_lr(t, t->cfg.lr);
+}
+
+pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **out)
+{
+    PB_TRY(pb_train_check(cfg));
+    pb_trainer *t = calloc(1, sizeof *t);
+    if (!t) return pb_fail(PB_ENOMEM, "no memory for a trainer");
+    t->ctx = ctx;
+    t->cfg = *cfg;
+    t->block = pb_block_of(cfg->model.geometry);
+    set_shape(t, cfg->S);
+    pb_status s = pb_model_open(ctx, &cfg->model, &t->model);
+    if (s == PB_OK) s = set_up(t);
+    if (s != PB_OK) pb_trainer_close(t);
+    else *out = t;
+    return s;
+}
+
+void pb_trainer_close(pb_trainer *t)
+{
+    if (!t) return;
+    if (t->acts.ctx) pb_arena_free(&t->acts);
+    pb_model_close(&t->model);
+    free(t->layers);
+    free(t->block_state);
+    free(t->block_layers);
+    free(t->trained);
+    free(t->groups);
+    free(t);
+}
+
+/* ---- inputs ------------------------------------------------------------------------------------------ */
+
+static pb_status set_packing(pb_trainer *t, const pb_batch *b, int S)
+{
+    const int T = t->cfg.B * S, align = pb_sample_align(&t->model.g);
+    if (!b->start != !t->cfg.packed || !b->pos != !t->cfg.packed)
+        return pb_fail(PB_EINVAL, "batch: start and pos must %s: the trainer's batches are %s",
+                       t->cfg.packed ? "be given" : "be NULL", t->cfg.packed ? "packed" : "not packed");
+    if (!t->cfg.packed) return PB_OK;
+    for (int i = 0; i < T; i++) {
+        if (b->start[i] < 0 || b->start[i] > i % S)
+            return pb_fail(PB_EINVAL, "batch: start %d of token %d is outside 0 to %d", b->start[i], i, i % S);
+        if (b->start[i] % align && b->start[i] != i % S) /* start == own index: padding, which attends to itself only */
+            return pb_fail(PB_EINVAL, "batch: start %d of token %d: samples begin at multiples of %d", b->start[i], i,
+                           align);
+        if (b->pos[i] < 0 || b->pos[i] >= S)
+            return pb_fail(PB_EINVAL, "batch: position %d of token %d is outside 0 to %d", b->pos[i], i, S - 1);
+    }
+    PB_TRY(pb_upload(t->ctx, t->start, b->start, (size_t)T * sizeof *b->start));
+    return pb_upload(t->ctx, t->pos, b->pos, (size_t)T * sizeof *b->pos);
+}
+
+static pb_status set_index_scale(pb_trainer *t)
+{
+    const float scale = t->cfg.model.index_loss * t->inv * t->cfg.loss_scale;
+    return t->cfg.model.index_loss > 0 ? pb_upload(t->ctx, t->index_scale, &scale, sizeof scale) : PB_OK;
+}
+
+pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
+{
+    const int V = t->model.g.V, S = b->S ? b->S : t->cfg.S;
+    const size_t T = (size_t)t->cfg.B * (size_t)(S > 0 ? S : 0);
+    double count = 0;
+    if (S < 1 || S > t->cfg.S)
+        return pb_fail(PB_EINVAL, "batch: rows of %d tokens, the trainer takes 1 to %d", S, t->cfg.S);
+    for (size_t i = 0; i < T; i++) {
+        if (b->ids[i] < 0 || b->ids[i] >= V)
+            return pb_fail(PB_EINVAL, "batch: id %d of token %zu is outside the vocabulary of %d", b->ids[i], i, V);
+        if (b->mask[i] != 0 && (b->targets[i] < 0 || b->targets[i] >= V))
+            return pb_fail(PB_EINVAL, "batch: target %d of token %zu is outside the vocabulary of %d", b->targets[i], i,
+                           V);
+        count += (double)b->mask[i];
+    }
+    if (b->count > 0) count = b->count;
+    const float inv = count > 0 ? (float)(1 / count) : 0;
+    PB_TRY(set_packing(t, b, S));
+    PB_TRY(pb_upload(t->ctx, t->ids, b->ids, T * sizeof *b->ids));
+    PB_TRY(pb_upload(t->ctx, t->targets, b->targets, T * sizeof *b->targets));
+    PB_TRY(pb_upload(t->ctx, t->mask, b->mask, T * sizeof *b->mask));
+    PB_TRY(pb_upload(t->ctx, t->inv_count, &inv, sizeof inv));
+    t->inv = inv;
+    PB_TRY(set_index_scale(t));
+    set_shape(t, S);
+    return PB_OK;
+}
+
+pb_status pb_trainer_set_lr(pb_trainer *t, float lr)
+{
+    if (!(lr >= 0)) return pb_fail(PB_EINVAL, "learning rate %g: need >= 0", (double)lr);
+    t->cfg.lr = lr;
+    return pb_upload(t->ctx, &t->state->lr, &lr, sizeof lr);
+}
+
+pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale)
+{
+    if (!(scale > 0 && isfinite(scale)))
+        return pb_fail(PB_EINVAL, "loss scale %g: need a finite number above 0", (double)scale);
+    t->cfg.loss_scale = scale;
+    PB_TRY(set_index_scale(t));
+    return pb_upload(t->ctx, t->loss_scale, &scale, sizeof scale);
+}
+
+pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm)
+{
+    if (!(max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need > 0", (double)max_norm);
+    t->cfg.clip = clip;
+    t->cfg.max_norm = max_norm;
+    return pb_clip_write_lists(t);
+}
+
+void pb_trainer_accumulate(pb_trainer *t, bool on) { t->accumulate = on; }
+
+/* Runs all phases in planning mode: ops are checked, implementations selected and scratch memory allocated,
+ * but nothing is computed. */
+pb_status pb_trainer_reserve(pb_trainer *t, int S)
+{
+    const bool planning = t->ctx->planning;
+    const int before = t->S;
+    if (S < 1 || S > t->cfg.S) return pb_fail(PB_EINVAL, "rows of %d tokens, the trainer takes 1 to %d", S, t->cfg.S);
+    set_shape(t, S);
+    pb_status s = PB_OK;
+    t->ctx->planning = true;
+    /* The phases get no profiler ranges here, because this is not a step. */
+    for (int i = 0; s == PB_OK && i < PB_NPHASES; i++) s = pb_phases[i](t->ctx, t);
+    t->ctx->planning = planning;
+    set_shape(t, before);
+    return s;
+}
+
+/* ---- results ----------------------------------------------------------------------------------------- */
+
+pb_status pb_trainer_loss(pb_trainer *t, double *mean)
+{
+    float loss;
+    PB_TRY(pb_download(t->ctx, &loss, t->loss, sizeof loss));
+    *mean = (double)loss;
+    return PB_OK;
+}
+
+pb_status pb_trainer_index_loss(pb_trainer *t, double *loss)
+{
+    *loss = 0;
+    return t->cfg.model.index_loss > 0 ? t->block->own_loss(t, loss) : PB_OK;
+}
+
+pb_status pb_trainer_nll(pb_trainer *t, float *nll)
+{
+    return pb_download(t->ctx, nll, t->nll, (size_t)t->T * sizeof *nll);
+}
+
+pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out)
+{
+    return pb_download(t->ctx, out, t->state, sizeof *out);
+}
+
+int pb_trainer_clip_groups(const pb_trainer *t)
+{
+    return t->cfg.clip == PB_CLIP_NONE ? 0 : t->cfg.clip == PB_CLIP_MULTI ? 1 : t->ngroups;
+}
+
+pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out)
+{
+    return pb_download(t->ctx, out, t->clip, (size_t)pb_trainer_clip_groups(t) * sizeof *out);
+}
+
+const pb_train_config *pb_trainer_config(const pb_trainer *t) { return &t->cfg; }
+pb_model *pb_trainer_model(pb_trainer *t) { return &t->model; }
+const void *pb_trainer_logits(const pb_trainer *t) { return t->logits; }
+
+pb_memory pb_trainer_memory(const pb_trainer *t)
+{
+    return (pb_memory){t->model.weights.size, t->model.grads.size, t->model.moments.size, t->acts.size};
+}
+
+pb_flops pb_trainer_flops(const pb_trainer *t)
+{
+    const pb_model *m = &t->model;
+    const double T = (double)t->cfg.B * t->cfg.S;
+    pb_flops f = t->block->flops(t);
+    for (int i = 0; i < m->n; i++) {
+        const pb_param *p = &m->params[i];
+        const bool lookup = i == 0 && !m->g.tied; /* untied: a lookup; tied: counts as the head's product */
+        if (p->kind == PB_KIND_GAIN || p->kind == PB_KIND_BIAS || lookup) continue;
+        const double product = 2 * T * (double)pb_param_n(p);
+        f.forward += product;
+        f.backward += product * (p->trained ? 2 : 1);
+    }
+    return f;
+}

@@ -1,0 +1,164 @@
+/* trainer.h - one training step of a model, phase by phase.
+ *
+ * A trainer owns the model, the activations of batches up to [B,S], and the optimizer state. A batch may have shorter
+ * rows; every phase then works on the shorter shape. Each phase is a pb_fn on the trainer that only enqueues work
+ * (except clip in its variant sync), so that `bench` can time or capture any of them. Host code gets results only
+ * through the functions below that are marked as host syncs. The backward pass does not modify the activations, so it
+ * can be repeated and gives the same gradients. With model.frozen only the phases forward and loss may run, and all
+ * layers share one set of activations. */
+#ifndef PB_TRAINER_H
+#define PB_TRAINER_H
+#include "kernels/adamw/adamw.h"
+#include "kernels/clip/clip.h"
+#include "trainer/model/model.h"
+
+/* How gradients are clipped. X(enumerator, word of the command line, meaning) */
+#define PB_CLIP_MAP(X)                                                                                                 \
+    X(NONE, "none", "no clipping")                                                                                     \
+    X(SYNC, "sync", "per layer, joint norm; the host reads every buffer's sum: one wait a buffer")                     \
+    X(FUSED, "fused", "per layer, joint norm; n sums, 1 reduction, n scales, no wait")                                 \
+    X(MULTI, "multi", "one call for the whole model, global norm, no wait; AdamW applies the scale")
+typedef enum pb_clip_arm {
+#define X(id, word, what) PB_CLIP_##id,
+    PB_CLIP_MAP(X)
+#undef X
+        PB_NCLIPS
+} pb_clip_arm;
+
+/* What queries attend to in a V4 model. X(enumerator, word of the command line, meaning) */
+#define PB_ATTENTION_MAP(X)                                                                                            \
+    X(AUTO, "auto", "sparse in models with an indexer, else dense")                                                    \
+    X(DENSE, "dense", "everything visible: of V4 the window and all compressed rows")                                  \
+    X(SPARSE, "sparse", "of the compressed rows those that the layer's indexer picks")
+typedef enum pb_attention_arm {
+#define X(id, word, what) PB_ATTENTION_##id,
+    PB_ATTENTION_MAP(X)
+#undef X
+        PB_NATTENTIONS
+} pb_attention_arm;
+
+/* Simulated FP8 quantisation of V4's keys and values in the forward pass, and the type of the block scales.
+ * X(enumerator, word of the command line, meaning) */
+#define PB_KV_QAT_MAP(X)                                                                                               \
+    X(NONE, "none", "as they are")                                                                                     \
+    X(UE8M0, "ue8m0", "through e4m3 and back, scales that are powers of two")                                          \
+    X(F32, "f32", "through e4m3 and back, scales in f32")
+typedef enum pb_kv_qat_arm {
+#define X(id, word, what) PB_KV_QAT_##id,
+    PB_KV_QAT_MAP(X)
+#undef X
+        PB_NKVQATS
+} pb_kv_qat_arm;
+
+typedef struct pb_train_config {
+    pb_model_config model;
+    int B, S; /* rows of a batch; longest row of a batch in tokens */
+    /* If true, every batch has `start` and `pos` (several conversations per row); if false, no batch has them. Fixed
+     * per trainer, because a captured graph contains one or the other. */
+    bool packed;
+    pb_attention_arm attention;
+    pb_kv_qat_arm kv_qat;
+    pb_clip_arm clip;
+    float max_norm;                            /* limit of the gradients' L2 norm; > 0 */
+    float lr, beta1, beta2, eps, weight_decay; /* of AdamW; norms and biases have no weight decay */
+    float loss_scale;                          /* > 0; see pb_trainer_set_loss_scale */
+} pb_train_config;
+
+/* Defaults for everything but the geometry: LoRA of rank 16 and alpha 32 on q and v, f32, B 1, S 128, fused clipping at
+ * norm 1, AdamW with lr 1e-4, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01, loss scale 1, seed 42. */
+pb_train_config pb_train_defaults(const pb_geometry *g);
+
+/* One batch in host memory, borrowed for the call. S below is the batch's own row length. */
+typedef struct pb_batch {
+    const int32_t *ids;     /* [B,S] */
+    const int32_t *targets; /* [B,S] the next token; any value where mask is 0 */
+    const float *mask;      /* [B,S] 1 at loss tokens, else 0 */
+    /* Divisor of the loss. 0: the sum of this batch's mask. With gradient accumulation: the loss tokens of all
+     * micro-batches of the step. */
+    double count;
+    const int32_t *start; /* [B,S] index in the row of the conversation's first token, 0 <= start[b,s] <= s */
+    const int32_t *pos;   /* [B,S] position in the conversation, 0 <= pos < S; NULL like `start` unless `packed` */
+    int S;                /* row length, at most the trainer's S; 0: the trainer's S */
+} pb_batch;
+
+typedef struct pb_trainer pb_trainer;
+
+/* The phases: pb_phase_forward, pb_phase_loss, ... as listed in phases.def. `self` is the pb_trainer. */
+enum {
+#define PHASE(name, what) PB_PHASE_##name,
+#include "trainer/step/phases.def"
+#undef PHASE
+    PB_NPHASES
+};
+#define PHASE(name, what) pb_status pb_phase_##name(pb_ctx *ctx, void *self);
+#include "trainer/step/phases.def"
+#undef PHASE
+extern const pb_fn pb_phases[PB_NPHASES];
+extern const char *const pb_phase_names[PB_NPHASES];
+/* One whole step: all phases in order. A pb_fn. */
+pb_status pb_train_step(pb_ctx *ctx, void *self);
+/* pb_train_micro: forward, loss and backward, for each micro-batch of a step. pb_train_finish: clip and optimizer, once
+ * at the end of the step. Both are pb_fn. */
+pb_status pb_train_micro(pb_ctx *ctx, void *self);
+pb_status pb_train_finish(pb_ctx *ctx, void *self);
+/* Backward, then clip: the work that the backward suite measures. A pb_fn. */
+pb_status pb_backward_and_clip(pb_ctx *ctx, void *self);
+
+/* Checks a configuration without allocating anything. EINVAL: invalid or unsupported values. */
+pb_status pb_train_check(const pb_train_config *cfg);
+/* EINVAL: see pb_train_check; ENOMEM: the message says how much memory was requested. */
+pb_status pb_trainer_open(pb_ctx *ctx, const pb_train_config *cfg, pb_trainer **out);
+void pb_trainer_close(pb_trainer *t);
+
+/* Copies a batch, and 1/count, into the trainer's device buffers; the following phases work on its shape. EINVAL: an id
+ * outside the vocabulary; a target outside it where the mask is not 0; start or pos out of range, missing with `packed`
+ * or given without it; a conversation that does not begin at a multiple of pb_sample_align; rows longer than the
+ * trainer's S. An all-zero mask is allowed: loss and gradients are then 0. */
+pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *batch);
+/* Sets the learning rate of the next optimizer phase. EINVAL: below 0. */
+pb_status pb_trainer_set_lr(pb_trainer *t, float lr);
+/* Loss scaling: the loss phase multiplies its gradient by `scale`, and the phases clip and optimizer divide it out. Use
+ * one value for all micro-batches of a step. EINVAL: not a finite number above 0. */
+pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale);
+pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm); /* invalidates captured graphs */
+/* With `on`, the following backward passes add to the gradients in memory (gradient accumulation); without, they
+ * overwrite them. */
+void pb_trainer_accumulate(pb_trainer *t, bool on);
+/* Allocates the scratch memory that steps with rows of S tokens need, without running a step. EINVAL: S below 1 or
+ * above the trainer's S, or a frozen model. */
+pb_status pb_trainer_reserve(pb_trainer *t, int S);
+
+/* Each function from here to pb_trainer_clip_states reads results from the device and is a host sync, except
+ * pb_trainer_clip_groups. */
+/* Weighted loss of the indexers in the last backward phase, divided by the same count as the loss; 0 if the indexers
+ * are not trained. */
+pb_status pb_trainer_index_loss(pb_trainer *t, double *loss);
+/* Loss of the last loss phase: the sum of nll over the loss tokens, divided by the batch's count. */
+pb_status pb_trainer_loss(pb_trainer *t, double *mean);
+/* Negative log likelihood per token of the last batch, [B*S]; 0 where the mask is 0. */
+pb_status pb_trainer_nll(pb_trainer *t, float *nll);
+/* Counters and learning rate of the optimizer. */
+pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out);
+/* Number of groups whose gradients are clipped by a joint norm: one per layer and one for the other parameters; 1 with
+ * the variant multi, 0 without clipping. */
+int pb_trainer_clip_groups(const pb_trainer *t);
+/* Results of the last clip phase, layers first: out[pb_trainer_clip_groups(t)]. */
+pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
+
+const pb_train_config *pb_trainer_config(const pb_trainer *t);
+pb_model *pb_trainer_model(pb_trainer *t);
+/* Device memory [B*S,V] of the model's dtype. The loss phase overwrites the logits with their gradient. */
+const void *pb_trainer_logits(const pb_trainer *t);
+
+/* Allocated device memory by purpose, in bytes. */
+typedef struct pb_memory {
+    size_t weights, grads, moments, activations;
+} pb_memory;
+pb_memory pb_trainer_memory(const pb_trainer *t);
+/* FLOPs of the matrix products and of attention in one step with rows of the trainer's S. */
+typedef struct pb_flops {
+    double forward, backward;
+    double again; /* part of `backward` that recomputes forward results instead of storing them */
+} pb_flops;
+pb_flops pb_trainer_flops(const pb_trainer *t);
+#endif

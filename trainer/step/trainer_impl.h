@@ -1,0 +1,75 @@
+/* trainer_impl.h - the internal state of a trainer, for the files that implement its phases. */
+#ifndef PB_TRAINER_IMPL_H
+#define PB_TRAINER_IMPL_H
+#include "trainer/step/block.h"
+
+/* Activations that one layer keeps from the forward to the backward pass. T = B*S tokens. */
+typedef struct pb_layer_acts {
+    void *h, *n1;          /* [T,D] residual stream at the layer's input, and its norm */
+    float *rstd1;          /* [T] */
+    void *hm, *n2;         /* [T,D] residual stream between attention and MLP, and its norm */
+    float *rstd2;          /* [T] */
+    void *gu;              /* [T,2,I] gate and up */
+    void *xa[PB_NTARGETS]; /* [T,R] x A^T of each target's adapter; NULL: no adapter */
+    void *block;           /* what the attention block keeps: pb_gqa_acts or pb_v4_acts; host */
+} pb_layer_acts;
+
+/* Gradients that are clipped by their joint norm: those of a layer, or those of the parameters outside the layers. */
+typedef struct pb_clip_group {
+    int first, n;   /* the tensors trained[first] to trained[first+n-1] */
+    float *partial; /* [slots] partial sums of squares of this group's gradients */
+    int slots;
+} pb_clip_group;
+
+struct pb_trainer {
+    pb_train_config cfg;
+    pb_model model;
+    pb_ctx *ctx;
+    const pb_block *block;
+    void *block_state, *block_layers; /* host: buffers of the block that all layers share; [L] of each layer */
+    int S, T;                         /* of the current batch: tokens per row, and in total */
+    bool accumulate;                  /* see pb_trainer_accumulate */
+
+    pb_arena acts;          /* the pointers below are device memory of this arena unless marked host; sized for cfg.S */
+    int32_t *ids, *targets; /* [T] */
+    float *mask, *inv_count; /* [T]; [1] 1/(loss tokens of the step) */
+    float *loss_scale;       /* [1] */
+    float *index_scale;      /* [1] factor of the indexers' gradients; NULL: the indexers are not trained */
+    float inv;               /* host copy of inv_count */
+    int32_t *start, *pos;    /* [T]; NULL when batches are not packed */
+    pb_layer_acts *layers;   /* [L], host */
+    void *hf, *nf;           /* [T,D] residual stream after the last layer, and its norm */
+    float *rstdf;            /* [T] */
+    void *logits;            /* [T,V]; the loss phase overwrites them with their gradient */
+    float *nll, *loss;       /* [T] per token; [1] of the last micro-batch */
+    float *step_loss;        /* [1] sum of `loss` over the step's micro-batches */
+    void *proj;              /* [T,D] output of the projection o or down */
+    void *act;               /* [T,I] output of SwiGLU */
+    void *dcur, *dn;         /* [T,D] gradient of the residual stream; gradient of a norm's output */
+    void *dact, *dgu;        /* [T,I], [T,2,I] */
+
+    pb_param **trained; /* [ntrained] ordered by group; host */
+    int ntrained;
+    pb_clip_group *groups;      /* [ngroups], host */
+    int ngroups, slots;         /* slots: partial sums of all groups */
+    float *partial;             /* [slots] sums of squares of all groups' gradients, group by group */
+    pb_clip_state *clip;        /* [ngroups]; [1] with the variant multi */
+    pb_clip_entry *clip_list;   /* [ntrained] */
+    pb_adamw_entry *adamw_list; /* [ntrained] */
+    pb_adamw_state *state;      /* [1] */
+};
+
+/* Pointer to column `col` of a tensor of the model's dtype. */
+static inline void *pb_column(const pb_trainer *t, void *p, int col)
+{
+    return (unsigned char *)p + (size_t)col * pb_dtype_size(t->model.cfg.dtype);
+}
+
+/* Computes RoPE's cos and sin [S,dim/2] for the trainer's S on the host and uploads them.
+ * scaling NULL: none. Host syncs. */
+pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int dim, double theta,
+                              const pb_rope_scaling *scaling);
+
+/* clip.c: writes the device lists clip_list and adamw_list; call it again after a change of the clip variant. */
+pb_status pb_clip_write_lists(pb_trainer *t);
+#endif
