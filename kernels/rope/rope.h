@@ -1,7 +1,7 @@
 /* rope.h - rotary position embedding (RoPE) of q and k in one call.
  *
- * Su et al. 2021, arXiv:2104.09864, eq. 34. The last R elements x of each head are rotated (R = 0: all D); the first D
- * - R elements are copied bit for bit. For pair i < R/2 with elements (a,b), at position p:
+ * Su et al. 2021, arXiv:2104.09864, eq. 34. The last R elements x of each head are rotated (R = 0: all D); the first
+ * D-R elements are copied bit for bit. For pair i < R/2 with elements (a,b), at position p:
  *     a' = a cos[p,i] - b sin[p,i]        b' = b cos[p,i] + a sin[p,i]
  * Which elements form a pair depends on the model:
  *     PB_ROPE_HALF      (a,b) = (x[i], x[i+R/2])    GPT-NeoX, Llama, Qwen: "rotate_half"
@@ -72,7 +72,7 @@ void pb_rope_table(float *cos, float *sin, int P, int D, double theta);
  *     YARN    g f_i / factor + (1 - g) f_i with g = clamp((i - low) / (high - low), 0, 1),
  *             low = max(floor(c(beta_fast)), 0), high = min(ceil(c(beta_slow)), D - 1), where
  *             c(b) = D ln(L / (2 pi b)) / (2 ln theta) is the pair that makes b rotations over L. floor and ceil are
- *             omitted unless `truncate`. If high == low, high - low is 0.001. cos and sin are multiplied by `attention`.
+ *             omitted unless `truncate`. If high == low, high - low is 0.001. `attention` multiplies cos and sin.
  *             Peng et al. 2023, arXiv:2309.00071, section 3.2, as in transformers' modeling_rope_utils.py */
 typedef enum pb_rope_kind { PB_ROPE_NONE, PB_ROPE_LINEAR, PB_ROPE_LLAMA3, PB_ROPE_YARN } pb_rope_kind;
 typedef struct pb_rope_scaling {
