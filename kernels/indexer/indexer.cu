@@ -1,5 +1,5 @@
-/* indexer.cu - the CUDA implementations of the indexer's ops, best first; quantize, and pick out of scores and lists.
- */
+/* indexer.cu - the indexer on the GPU: quantize, pick (from scores and topk.cuh), and the tables of implementations,
+ * which are tried in order. */
 #include "kernels/indexer/indexer.cuh"
 #include "kernels/topk/topk.cuh"
 
@@ -51,7 +51,8 @@ template <scores_fn *RUN> pb_status scores(pb_ctx *ctx, const void *args)
     return RUN(ctx, &a->x, &span);
 }
 
-/* Lists of the queries of a span, a block each. Only visible scores are read, and only those were written. */
+/* Computes the lists of the span's queries, one CTA per query. Only visible scores are read, because only these were
+ * written. */
 __global__ __launch_bounds__(TOPK_THREADS) void pick_kernel(const pb_indexer_pick_args a, const indexer_span s)
 {
     __shared__ topk_smem sm;
@@ -110,7 +111,7 @@ template <bwd_way WAY> pb_status bwd(pb_ctx *ctx, const void *args)
     return pb_indexer_round_sums(ctx, a, sums, parts);
 }
 
-/* All arguments but quantize's begin with the problem. */
+/* The arguments of all ops except quantize begin with a pb_indexer. */
 template <bool (*TAKES)(const pb_indexer *)> bool takes(const void *args) { return TAKES((const pb_indexer *)args); }
 bool bwd_mma_takes(const void *args) { return pb_indexer_bwd_mma_takes((const pb_indexer_bwd_args *)args); }
 } // namespace
