@@ -135,8 +135,8 @@ const pb_impl pb_compressor_bwd_cpu[] = {PB_FAST_IMPLS(pb_compressor_bwd, .works
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* r: ratio; o: 1: overlap; n: samples packed into a row, 0: start is NULL; m: 1: a and z are f32 whatever dtype is; p:
- * padding between tokens, in elements; a: 1: accumulate; f: 1: dape is NULL. */
+/* r: ratio; o: 1: overlap; n: conversations packed into a row, 0: start is NULL; m: 1: a and z are f32 whatever dtype
+ * is; p: padding between tokens, in elements; a: 1: accumulate; f: 1: dape is NULL. */
 static const char axes[] = "BSDronmpaf";
 static const pb_dims edge[] = {
     {2, 9, 24, 4, 1, 0, 0, 0, 0, 0}, {2, 40, 64, 4, 1, 3, 0, 8, 1, 0},    {1, 3, 16, 4, 1, 0, 0, 0, 1, 0},
@@ -233,19 +233,19 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Turns random numbers below n into starts of n samples of equal length. bind cannot do this, because it draws every
- * element independently. Starts of the first sample are -1, which means 0. */
+/* Turns random numbers below n into starts of n conversations of equal length. bind cannot do this, because it draws
+ * every element independently. Starts of the first conversation are -1, which means 0. */
 static void sort_samples(int32_t *start, size_t T, size_t S)
 {
     size_t n = 1;
     for (size_t t = 0; t < T; t++) n = (size_t)start[t] + 1 > n ? (size_t)start[t] + 1 : n;
     for (size_t t = 0; t < T; t++) {
-        const size_t m = t % S * n / S; /* sample m starts at the first token t with t >= m S / n */
+        const size_t m = t % S * n / S; /* conversation m starts at the first token t with t >= m S / n */
         start[t] = m ? (int32_t)((m * S + n - 1) / n) : -1;
     }
 }
 
-/* Scales z by 4, so that the softmax differs clearly from a mean, and arranges the samples. */
+/* Scales z by 4, so that the softmax differs clearly from a mean, and arranges the conversations. */
 static pb_status prepare(const void *z, size_t ld, size_t T, size_t C, pb_dtype t, const int32_t *start, size_t S)
 {
     for (size_t i = 0; i < T; i++)

@@ -19,6 +19,8 @@
 
 namespace
 {
+/* CHUNK: candidates per chunk. dape has at most MAX_PARTS sets of partial sums; at least MIN_PARTS even if they exceed
+ * parts_bytes. */
 enum { CHUNK = 8, WARPS = 8, MAX_PARTS = 256, MIN_PARTS = 32 };
 static const size_t parts_bytes = (size_t)32 << 20;
 
@@ -344,6 +346,7 @@ dim3 block_of(pooling *p)
     return dim3(32, chunks == 1 ? WARPS : p->warps);
 }
 
+/* Whether the tensors are aligned for 16-byte vectors; c is c or dc. */
 template <class T> bool fits(const pooling &p, const void *c)
 {
     const size_t L = pb_lanes<T>, out = L * (p.f32 ? sizeof(float) : sizeof(__nv_bfloat16));

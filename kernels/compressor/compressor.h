@@ -13,9 +13,9 @@
  *     gate_tk = softmax over the candidates of z[b,t,k] + ape[t mod ratio,k]      c[b,g,e] = sum gate_tk a[b,t,k]
  *
  * With overlap, the candidates of the previous group are masked (value 0, gate -inf; they are not read) if g = 0, or if
- * that group starts before the sample of the row's own first token: (g-1) ratio < start[b, g ratio]. Softmax and sums
- * are computed in f32, and c is rounded once. DeepSeek-V4-Flash uses ratio 4 with overlap and ratio 128 without; D is
- * 512, and 128 in the indexer.
+ * that group starts before the conversation of the row's own first token: (g-1) ratio < start[b, g ratio]. Softmax and
+ * sums are computed in f32, and c is rounded once. DeepSeek-V4-Flash uses ratio 4 with overlap and ratio 128 without; D
+ * is 512, and 128 in the indexer.
  *
  * Two other ops follow: RMSNorm of c (pb_rmsnorm_fwd), and RoPE of its last 64 elements at position g ratio
  * (pb_rope_fwd with step = ratio). In the lists of mla_index, rows of c have the indices S + g.
@@ -36,7 +36,7 @@ typedef struct pb_compressor_fwd_args {
     /* [B,S,C] in_dtype; tokens are lda, ldz elements apart, so both may be columns of one product */
     const void *a, *z;
     const float *ape;     /* [ratio,C] */
-    const int32_t *start; /* [B,S] first token of the sample that each token belongs to; negative or NULL: 0 */
+    const int32_t *start; /* [B,S] first token of the conversation that each token belongs to; negative or NULL: 0 */
     void *c;              /* [B,G,D] dtype, out */
     int B, S, D, ratio;
     bool overlap;

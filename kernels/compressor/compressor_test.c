@@ -34,7 +34,7 @@ static void drop(problem *p)
     free(p->start);
 }
 
-/* Sets `start` for samples of these lengths, equally in every sequence. */
+/* Sets `start` for conversations of these lengths, equally in every sequence. */
 static void pack(problem *p, const int *lengths)
 {
     p->start = malloc((size_t)(p->B * p->S) * sizeof *p->start);
@@ -107,7 +107,7 @@ static void check_pytorch(pb_ctx *ctx)
     pack(&packed, lengths);
     both(ctx, &overlap), both(ctx, &packed), both(ctx, &plain);
     matches(&overlap, "overlap");
-    matches(&packed, "packed"); /* each packed sample must equal the sample alone */
+    matches(&packed, "packed"); /* each packed conversation must equal the conversation alone */
     matches(&plain, "plain");
     drop(&overlap), drop(&packed), drop(&plain);
 }
@@ -165,8 +165,8 @@ static void check_reach(pb_ctx *ctx)
 }
 static void a_row_knows_its_tokens_only(void **state) { on_each(*state, check_reach); }
 
-/* Tokens of another sample must not be read, even if they are NaN or infinite. Tokens that reach no row must get zero
- * gradients. */
+/* Tokens of another conversation must not be read, even if they are NaN or infinite. Tokens that reach no row must get
+ * zero gradients. */
 static void check_samples(pb_ctx *ctx)
 {
     static const int lengths[] = {8, 8, 6};
@@ -180,7 +180,7 @@ static void check_samples(pb_ctx *ctx)
     for (int s = 4; s < S; s++)
         for (size_t k = 0; k < p.C; k++) {
             const float da = p.da[(size_t)s * p.C + k], dz = p.dz[(size_t)s * p.C + k];
-            /* a sample's last group is in no following row; the last two tokens are in no group */
+            /* a conversation's last group is in no following row; the last two tokens are in no group */
             const bool none = s >= G * RATIO || (k < D && (s / RATIO == 1 || s / RATIO == 3 || s / RATIO == 4));
             if (none) assert_true(da == 0 && dz == 0);
             else if (s >= 8) assert_true(isfinite(da) && da != 0 && isfinite(dz) && dz != 0);

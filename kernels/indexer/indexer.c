@@ -105,7 +105,7 @@ static pb_status bwd_check(const void *args)
     return a->dq && (a->dk || !a->x.G) && a->dw ? PB_OK : pb_fail(PB_EINVAL, "indexer_bwd: dq, dk or dw is NULL");
 }
 
-/* ---- tensors whose scores are exact --------------------------------------------------------------------- */
+/* ---- inputs with exact scores --------------------------------------------------------------------------- */
 
 /* q, k and w are small multiples of powers of two. Sums are then exact in any order and many scores are equal, so that
  * lists of all implementations can be compared bit for bit. Groups that no query sees hold NaN. */
@@ -142,8 +142,8 @@ static const float *bind_scales(pb_binder *b, const char *name, uint64_t seed, s
     return give(b, name, (drawn){x, n * sizeof *x});
 }
 
-/* The first token of the sample of token t, when p samples divide S tokens evenly. The first sample returns -1, which
- * means 0. */
+/* The first token of the conversation of token t, when p conversations divide S tokens evenly. The first conversation
+ * returns -1, which means 0. */
 static int32_t start_of(int t, int S, int p)
 {
     int m = 0;
@@ -183,8 +183,8 @@ static pb_indexer bind_exact(pb_binder *b, const int *dim, int ratio, int p, boo
     return x;
 }
 
-/* r: ratio; p: samples packed into a row, 0: start is NULL; f, n: first query and number of queries; q: 1: codes; K:
- * list length. */
+/* r: ratio; p: conversations packed into a row, 0: start is NULL; f, n: first query and number of queries; q: 1: codes;
+ * K: list length. */
 static const char scores_axes[] = "BSGHDrpfnq";
 static const pb_dims scores_edge[] = {
     {2, 37, 9, 3, 16, 4, 3, 0, 200, 0},    {1, 300, 75, 8, 128, 4, 0, 0, 300, 0},
@@ -360,7 +360,7 @@ static double inputs(const pb_indexer *x)
     const double e = x->q_scale ? 1 : (double)pb_dtype_size(x->dtype), heads = (double)x->B * x->S * x->H;
     return e * x->D * (heads + (double)x->B * x->G) + 4 * heads;
 }
-/* Number of pairs of a query and a visible group. Samples are ignored, because the host cannot see `start`. */
+/* Number of pairs of a query and a visible group. Conversations are ignored, because the host cannot see `start`. */
 static double pairs(const pb_indexer *x, int first, int n, int ratio)
 {
     double sum = 0;

@@ -5,7 +5,7 @@
 
 namespace
 {
-/* ---- quantize: a warp a row ------------------------------------------------------------------------------------ */
+/* ---- quantize: one warp per row -------------------------------------------------------------------------------- */
 
 template <class T> __global__ __launch_bounds__(INDEXER_THREADS) void quantize_kernel(const pb_indexer_quantize_args a)
 {
@@ -81,7 +81,7 @@ template <scores_fn *RUN> pb_status pick(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- picked scores --------------------------------------------------------------------------------------------- */
+/* ---- scores of listed groups ----------------------------------------------------------------------------------- */
 
 template <pb_status (*RUN)(pb_ctx *, const pb_indexer_at_args *)> pb_status at(pb_ctx *ctx, const void *args)
 {
@@ -99,6 +99,7 @@ size_t ordered_workspace(const void *args)
     return sums_of(x) * pb_indexer_cuda_parts(x) * sizeof(float);
 }
 
+/* How dk is summed: with atomics, in ordered parts, or in ordered parts without tensor cores. */
 enum bwd_way { SCATTERED, ORDERED, SIMT };
 template <bwd_way WAY> pb_status bwd(pb_ctx *ctx, const void *args)
 {

@@ -153,7 +153,7 @@ pb_status PB_FAST(pb_indexer_pick)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- picked scores -------------------------------------------------------------------------------------- */
+/* ---- scores of listed groups ---------------------------------------------------------------------------- */
 
 typedef struct picked_tiles {
     float *qt, *k, *u, *w; /* [D][wide], [KEYS][width], [KEYS][wide], [wide] */

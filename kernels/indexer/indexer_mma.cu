@@ -9,6 +9,7 @@
 
 namespace
 {
+/* TILE groups and TOKENS queries per CTA of scores_kernel. */
 constexpr int TILE = 32 * INDEXER_WARPS, TOKENS = 32;
 
 template <int DP> struct stage {

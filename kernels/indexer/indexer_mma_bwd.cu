@@ -13,6 +13,7 @@
 
 namespace
 {
+/* DP: D is padded to it. SLOTS: slots per tile. */
 constexpr int DP = 128, LD = rows_ld<DP>, SLOTS = 64;
 
 /* MT: heads / 16, rounded up to a power of two. */

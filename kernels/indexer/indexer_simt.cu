@@ -9,6 +9,7 @@
 
 namespace
 {
+/* ROWS of k and HEADS of q per tile; TOKENS: queries per CTA of scores_kernel; MOST: the largest D. */
 constexpr int ROWS = 32, HEADS = 32, TOKENS = 16, MOST = 256;
 
 struct e4m3 {

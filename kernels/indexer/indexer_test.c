@@ -1,5 +1,5 @@
 /* indexer_test.c - what a comparison with the reference cannot show: PyTorch's results from scores to gradients, packed
- * samples, codes, runs of queries, and where a NaN appears. Every test runs with every implementation of this
+ * conversations, codes, runs of queries, and where a NaN appears. Every test runs with every implementation of this
  * machine. */
 #include <omp.h>
 
@@ -222,7 +222,7 @@ static void check_all(pb_ctx *ctx)
 }
 static void room_for_all_picks_all_that_is_visible(void **state) { on_each(*state, check_all); }
 
-/* The second sample of a packed row must get the same lists and scores as alone, bit for bit. */
+/* The second conversation of a packed row must get the same lists and scores as alone, bit for bit. */
 static void check_packed(pb_ctx *ctx)
 {
     enum { M = S - START, GM = M / RATIO };

@@ -13,7 +13,7 @@ typedef struct pb_visible {
     int lo, hi;
 } pb_visible;
 
-/* The groups visible to query t of the sample that begins at `start`: all their tokens are in start .. t. */
+/* The groups visible to query t of the conversation that begins at `start`: all their tokens are in start .. t. */
 PB_INDEXER_FN pb_visible pb_visible_to(int t, int start, int ratio, int G)
 {
     const int lo = start > 0 ? (int)(((int64_t)start + ratio - 1) / ratio) : 0, hi = (int)(((int64_t)t + 1) / ratio);

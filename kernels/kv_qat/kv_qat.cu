@@ -13,6 +13,7 @@
 
 namespace
 {
+/* EACH: 16-byte vectors per thread of kernel `lanes`. */
 enum { THREADS = 256, EACH = 2 };
 
 struct scales {

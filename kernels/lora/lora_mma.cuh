@@ -78,6 +78,7 @@ static inline int splits_for(size_t blocks, size_t units)
 
 /* ---- forward ---------------------------------------------------------------------------------------------------- */
 
+/* DOWN_ROWS: tokens per CTA of down(). DEEP: k per step of a warp. */
 enum { DOWN_ROWS = 16, DOWN_WARPS = 4, DEEP = 32 };
 
 /* A CTA owns 16 tokens and one split of K; its warps share the split's runs of 32 k. Each lane loads 16 bytes of a row,
@@ -125,6 +126,7 @@ __global__ void __launch_bounds__(32 * DOWN_WARPS, W > 48 ? 3 : 4)
     }
 }
 
+/* The tile of y that a CTA of up() owns. */
 enum { UP_ROWS = 64, UP_COLS = 64, UP_THREADS = 128 };
 
 /* Finds the target that tile number `tile` belongs to, and the tile's first column in it (*n0). Tiles have `width`

@@ -19,6 +19,8 @@
 
 namespace
 {
+/* EACH: elements per thread and pass when quantising; PASS: per warp and pass. STEPS: vectors per lane when
+ * dequantising. */
 enum { THREADS = 256, WARPS = THREADS / 32, EACH = 8, PASS = 32 * EACH, CELLS = 32, STEPS = 4 };
 
 /* ---- quantise --------------------------------------------------------------------------------------------------- */
@@ -71,6 +73,7 @@ template <class T> __device__ void load_each(const T *w, size_t e, size_t n, boo
     for (int i = 0; i < EACH; i++) v[i] = e + i < n ? pb_to_f32(w[e + i]) : 0.0f;
 }
 
+/* Stores the codes of v * inverse for elements e .. e+EACH-1 that are below n. words: q is 4-byte aligned. */
 __device__ void store_codes(const cell *table, const float (&v)[EACH], float inverse, size_t e, size_t n, bool words,
                             uint8_t *q)
 {

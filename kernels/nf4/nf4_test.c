@@ -38,6 +38,8 @@ static void *take(reader *r, size_t n)
     return p;
 }
 
+/* Header of a record of the fixture file. seed 0: the weights are stored in the file; otherwise bell() draws them.
+ * sums 0: values are not finite, so the results of double quantisation and dequantisation are not compared. */
 typedef struct head {
     char name[24];
     uint32_t n, block, dtype, seed, source, sums;
@@ -53,6 +55,7 @@ typedef struct record {
     uint64_t *sums; /* [2] FNV hashes of the dequantised f32 values: plain, double-quantised */
 } record;
 
+/* Element i of a bell-shaped weight, equal to values() of the script. */
 static float bell(const head *h, uint64_t i)
 {
     double sum = 0;

@@ -17,6 +17,7 @@ namespace
 {
 /* The largest T for `fused` and for `wgmma`. Both were measured: see DESIGN.md. */
 enum { FEW = 16, SEVERAL = 768 };
+/* EACH: neighbouring k per lane and step of fused(); ROWS: rows of W per warp when N is large. */
 enum { THREADS = 256, WARPS = THREADS / 32, EACH = 8, ROWS = 4 };
 
 template <class T> __device__ void load_each(const T *p, float (&v)[EACH])

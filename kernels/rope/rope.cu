@@ -76,6 +76,7 @@ template <class T, bool PLAIN> __device__ static inline T *head_out(const pb_rop
     return (T *)a.y[1] + row_at<PLAIN>(a, a.seqy[1], a.ldy[1], b, s) + (size_t)(h - a.heads[0]) * a.D;
 }
 
+/* Loads cos and sign * sin of pairs i .. i+N-1 at position p; NaN if p is outside [0,P). */
 template <int N>
 __device__ static inline void load_turn(const pb_rope_rows &a, int p, int i, float (&c)[N], float (&s)[N])
 {
@@ -140,6 +141,7 @@ template <class T, bool HALF> static bool side_fits(const pb_rope_rows &a, int k
            pb_vectors_fit<T>(a.x[k], a.D, a.seqx[k]) && pb_vectors_fit<T>(a.y[k], a.D, a.seqy[k]);
 }
 
+/* Whether the sequences of all tensors are contiguous. */
 static bool gapless(const pb_rope_rows &a)
 {
     bool yes = true;
