@@ -1,5 +1,5 @@
-/* compressor.c - softmax-gated pooling of tokens: the reference in double precision, and the descriptors of both
- * ops. */
+/* compressor.c - softmax-gated pooling of tokens: the reference in double precision, and
+ * the descriptors of both ops. */
 #include "kernels/compressor/compressor.h"
 
 #include <math.h>
@@ -135,8 +135,8 @@ const pb_impl pb_compressor_bwd_cpu[] = {PB_FAST_IMPLS(pb_compressor_bwd, .works
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* r: ratio; o: 1: overlap; n: conversations packed into a row, 0: start is NULL; m: 1: a and z are f32 whatever dtype
- * is; p: padding between tokens, in elements; a: 1: accumulate; f: 1: dape is NULL. */
+/* r: ratio; o: 1 for overlap; n: conversations packed into a row, 0 for start NULL; m: 1 for a and z in f32 whatever
+ * dtype is; p: padding between tokens, in elements; a: 1 to accumulate; f: 1 for dape NULL. */
 static const char axes[] = "BSDronmpaf";
 static const pb_dims edge[] = {
     {2, 9, 24, 4, 1, 0, 0, 0, 0, 0}, {2, 40, 64, 4, 1, 3, 0, 8, 1, 0},    {1, 3, 16, 4, 1, 0, 0, 0, 1, 0},
@@ -270,8 +270,8 @@ static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
                    a->start, (size_t)a->S);
 }
 
-/* a and z are read once. A gate takes one exponential, counted as one operation, and six other operations; twelve in
- * the backward pass. */
+/* a and z are read once. A gate takes one exponential, counted as one operation, and six other operations;
+ * twelve in the backward pass. */
 static pb_cost fwd_cost(const void *args)
 {
     const pb_compressor_fwd_args *a = args;

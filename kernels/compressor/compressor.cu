@@ -1,15 +1,15 @@
-/* compressor.cu - the compressor on the GPU. A lane owns 16 bytes of the channels of a row. A warp processes chunks of
- * eight candidates: it loads a chunk at once (256 bytes per lane in flight) and keeps it packed in registers until it
- * is used up. Memory-bound.
+/* compressor.cu - the compressor on the GPU. A lane owns 16 bytes of the channels of a row. A warp processes chunks
+ * of eight candidates: it loads a chunk at once (256 bytes per lane in flight) and keeps it packed in registers until
+ * it is used up. Memory-bound.
  *
  * Up to eight candidates (ratio 4 with overlap): a warp per row, eight rows per CTA, no shared memory. More candidates
  * (ratio 128): a CTA of up to eight warps per row, which combine their maxima and sums. The backward pass then reads
  * all chunks of a warp except the last one a second time, from cache. Every element of a and z belongs to one row, so
  * each is read once, and da and dz are written once.
  *
- * dape: each CTA loops over rows and leaves one set of partial sums in scratch; a second kernel adds the sets in a
- * fixed order. With up to eight candidates the partial sums are kept in registers; otherwise they are accumulated in
- * scratch. */
+ * dape: each CTA loops over rows and leaves one set of partial sums in scratch; a second kernel adds the
+ * sets in a fixed order. With up to eight candidates the partial sums are kept in registers; otherwise they
+ * are accumulated in scratch. */
 #include <math.h>
 
 #define PB_COMPRESSOR_FN __host__ __device__ static inline
@@ -19,8 +19,8 @@
 
 namespace
 {
-/* CHUNK: candidates per chunk. dape has at most MAX_PARTS sets of partial sums; at least MIN_PARTS even if they exceed
- * parts_bytes. */
+/* CHUNK: candidates per chunk. dape has at most MAX_PARTS sets of partial sums; at least MIN_PARTS even
+ * if they exceed parts_bytes. */
 enum { CHUNK = 8, WARPS = 8, MAX_PARTS = 256, MIN_PARTS = 32 };
 static const size_t parts_bytes = (size_t)32 << 20;
 
@@ -36,8 +36,8 @@ struct pooling {
     bool f32;  /* type of c and dc: true: f32; false: bf16 */
 };
 
-/* A row as one lane sees it. e: the lane's first channel; from: the first unmasked candidate; candidate i is token +
- * i. */
+/* A row as one lane sees it. e: the lane's first channel; from: the first unmasked candidate;
+ * candidate i is token + i. */
 struct row {
     ptrdiff_t token;
     int e, from, b, g;
@@ -141,8 +141,8 @@ __device__ void add(const pooling &p, const row &r, int k, const chunk<T, VEC> &
     }
 }
 
-/* Combines the states of the warps that share a row, in a fixed order; every warp gets the result. room:
- * [3][L][WARPS][32]. */
+/* Combines the states of the warps that share a row, in a fixed order; every warp gets the
+ * result. room: [3][L][WARPS][32]. */
 template <int L> __device__ void join(const pooling &p, float *room, pooled<L> &x)
 {
     const int lane = threadIdx.x, w = threadIdx.y;
@@ -168,8 +168,8 @@ template <int L> __device__ void join(const pooling &p, float *room, pooled<L> &
     x = all;
 }
 
-/* Pools this warp's chunks of a row. Returns the number of the last chunk, which stays in h, or -1 if the warp has
- * none. */
+/* Pools this warp's chunks of a row. Returns the number of the last chunk, which stays in h,
+ * or -1 if the warp has none. */
 template <class T, bool VEC>
 __device__ int pool(const pooling &p, const row &r, int first, chunk<T, VEC> &h, pooled<chunk<T, VEC>::L> &x)
 {
@@ -251,8 +251,8 @@ __device__ void spread(const pooling &p, const row &r, int k, const chunk<T, VEC
     }
 }
 
-/* Sets da and dz of this lane's first D columns to zero, for the row's own tokens. Used when no following row pools
- * them. */
+/* Sets da and dz of this lane's first D columns to zero, for the row's own tokens. Used when no
+ * following row pools them. */
 template <class T, bool VEC> __device__ void clear_first(const pooling &p, const row &r, int first, int step)
 {
     typedef chunk<T, VEC> chunk_t;

@@ -4,9 +4,9 @@
  * `overlap`. Their type in_dtype may differ from the type of c: with f32 products (linear ops on f32 copies of x, wkv
  * and wgate, as the model was trained) a and z keep their precision up to the pooling.
  *
- * Group g < G = S/ratio holds the tokens g ratio .. g ratio + ratio - 1. The last S % ratio tokens belong to no group
- * and give no row. Channel e < D of row (b,g) is pooled over its candidates, which are pairs of a token t and a column
- * k:
+ * Group g < G = S/ratio holds the tokens g ratio .. g ratio + ratio - 1. The last S % ratio tokens belong
+ * to no group and give no row. Channel e < D of row (b,g) is pooled over its candidates, which are pairs
+ * of a token t and a column k:
  *
  *     without overlap: (g ratio + i, e)              for i < ratio
  *     with overlap:    ((g-1) ratio + i, e)          and (g ratio + i, D + e)      for i < ratio

@@ -74,8 +74,8 @@ PB_INLINE void forward_row(const pool *p, size_t r, pb_dtype t, pb_dtype out)
     }
 }
 
-/* Computes da and dz of one segment for a vector of channels. Also adds dz to the partial sum dape, unless it is
- * NULL. */
+/* Computes da and dz of one segment for a vector of channels. Also adds dz to the partial
+ * sum dape, unless it is NULL. */
 PB_INLINE void spread(const pool *p, const segment *k, const pooled *row, vf dc, float *dape, int n, pb_dtype t)
 {
     for (int i = 0; i < p->s.ratio; i++) {

@@ -146,10 +146,10 @@ static void check_finished(pb_ctx *ctx)
 }
 static void finished_rows_agree(void **state) { on_each(*state, check_finished); }
 
-/* ---- who may influence whom ------------------------------------------------------------------------- */
+/* ---- which inputs influence which rows -------------------------------------------------------------- */
 
-/* Row g must depend on its own and the previous group's tokens only. A NaN is put into each token in turn, in either
- * half of its columns. */
+/* Row g must depend on its own and the previous group's tokens only. A NaN is put into each token in turn, in
+ * either half of its columns. */
 static void check_reach(pb_ctx *ctx)
 {
     for (int t = 0; t < S; t++)
@@ -165,8 +165,8 @@ static void check_reach(pb_ctx *ctx)
 }
 static void a_row_knows_its_tokens_only(void **state) { on_each(*state, check_reach); }
 
-/* Tokens of another conversation must not be read, even if they are NaN or infinite. Tokens that reach no row must get
- * zero gradients. */
+/* Tokens of another conversation must not be read, even if they are NaN or infinite. Tokens that reach no
+ * row must get zero gradients. */
 static void check_samples(pb_ctx *ctx)
 {
     static const int lengths[] = {8, 8, 6};

@@ -23,8 +23,8 @@ PB_E4M3_FN uint32_t pb_e4m3_of(float x)
     return bits;
 }
 
-/* Exact. The code's exponent is moved to the exponent field of a float, where the difference of the biases makes it too
- * small by 120. */
+/* Exact. The code's exponent is moved to the exponent field of a float, where the difference of the biases
+ * makes it too small by 120. */
 PB_E4M3_FN float pb_e4m3_decode(uint8_t code)
 {
     if ((code & 0x7f) == 0x7f) return NAN;

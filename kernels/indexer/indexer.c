@@ -183,8 +183,8 @@ static pb_indexer bind_exact(pb_binder *b, const int *dim, int ratio, int p, boo
     return x;
 }
 
-/* r: ratio; p: conversations packed into a row, 0: start is NULL; f, n: first query and number of queries; q: 1: codes;
- * K: list length. */
+/* r: ratio; p: conversations packed into a row, 0 for start NULL; f, n: first query and number of queries;
+ * q: 1 for codes; K: list length. */
 static const char scores_axes[] = "BSGHDrpfnq";
 static const pb_dims scores_edge[] = {
     {2, 37, 9, 3, 16, 4, 3, 0, 200, 0},    {1, 300, 75, 8, 128, 4, 0, 0, 300, 0},
@@ -237,8 +237,9 @@ static pb_status pick_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Kinds of lists, axis l. Groups that no slot names hold NaN and infinities. */
+/* ---- inputs of at, bwd and quantize --------------------------------------------------------------------- */
 
+/* Kinds of lists, axis l. Groups that no slot names hold NaN and infinities. */
 enum pick_kind {
     FULL,  /* distinct groups, at most all of them */
     HOLES, /* about a third of the slots is -1 or out of range, and all of every third query; else random groups */

@@ -51,8 +51,8 @@ template <scores_fn *RUN> pb_status scores(pb_ctx *ctx, const void *args)
     return RUN(ctx, &a->x, &span);
 }
 
-/* Computes the lists of the span's queries, one CTA per query. Only visible scores are read, because only these were
- * written. */
+/* Computes the lists of the span's queries, one CTA per query. Only visible scores are read,
+ * because only these were written. */
 __global__ __launch_bounds__(TOPK_THREADS) void pick_kernel(const pb_indexer_pick_args a, const indexer_span s)
 {
     __shared__ topk_smem sm;

@@ -21,8 +21,8 @@ struct indexer_span {
     bool fill;
 };
 
-/* True for bf16 or codes of bf16, D <= 128 and a multiple of 8, H <= 128, and q and k aligned to 16 bytes (codes:
- * 8). */
+/* True for bf16 or codes of bf16, D <= 128 and a multiple of 8, H <= 128, and q and k
+ * aligned to 16 bytes (codes: 8). */
 bool pb_indexer_mma_takes(const pb_indexer *x);
 pb_status pb_indexer_scores_mma(pb_ctx *ctx, const pb_indexer *x, const indexer_span *span);
 pb_status pb_indexer_at_mma(pb_ctx *ctx, const pb_indexer_at_args *a);

@@ -1,11 +1,11 @@
-/* indexer_fast.c - the indexer on the CPU with SIMD: groups along the lanes for scores, heads along the lanes for
- * listed groups.
+/* indexer_fast.c - the indexer on the CPU with SIMD: groups along the lanes for scores, heads along
+ * the lanes for listed groups.
  *
- * scores, pick: a task owns QUERIES queries and processes KEYS groups at a time from a transposed tile, so that the
- * weighted sum over heads needs no sum across lanes. pick keeps the scores of a task and selects from them at once. at,
- * bwd: the listed rows of k are gathered KEYS at a time; masked slots are skipped. dk: a task owns a fixed part of a
- * batch row's queries and has its own partial sum; the parts are added in order. All products use tile.h. Bound by FMA
- * throughput. */
+ * scores, pick: a task owns QUERIES queries and processes KEYS groups at a time from a transposed tile, so that
+ * the weighted sum over heads needs no sum across lanes. pick keeps the scores of a task and selects from them at
+ * once. at, bwd: the listed rows of k are gathered KEYS at a time; masked slots are skipped. dk: a task owns a
+ * fixed part of a batch row's queries and has its own partial sum; the parts are added in order. All products use
+ * tile.h. Bound by FMA throughput. */
 #include <float.h>
 #include <math.h>
 #include <string.h>

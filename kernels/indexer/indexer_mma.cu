@@ -1,5 +1,5 @@
-/* indexer_mma.cu - indexer scores, of all groups or of listed groups, on the tensor cores of sm_80 and later
- * (mma.sync).
+/* indexer_mma.cu - indexer scores, of all groups or of listed groups, on the tensor cores
+ * of sm_80 and later (mma.sync).
  *
  * scores: a CTA owns 256 groups, 32 per warp in registers, and loops over up to 32 queries. The heads of a query come
  * through a shared-memory pipeline of two stages. A score is written as soon as it is computed. Warps whose groups a

@@ -4,9 +4,9 @@
  * pipeline of two stages. For each tile: the products u, then du in bf16 [slots][heads], then dq += du^T k (in
  * registers over all tiles) and dk += du q. Two versions:
  * - scattered: a CTA per query; dk is added to one f32 sum with atomics.
- * - ordered: a CTA owns a part of a batch row's queries and adds dk to its own partial sum without atomics, queries in
- *   order. Slots of a tile that name the same group are merged first, and the parts are added in order, so results are
- *   deterministic.
+ * - ordered: a CTA owns a part of a batch row's queries and adds dk to its own partial sum without atomics, queries
+ *   in order. Slots of a tile that name the same group are merged first, and the parts are added in order, so
+ *   results are deterministic.
  *
  * Bound by the L2 reductions of dk (512 bytes per slot) and by the rate of mma.sync. */
 #include "kernels/indexer/indexer_rows.cuh"
@@ -40,8 +40,8 @@ __device__ inline void load_slots(bwd_smem<MT> &sm, int stage, const pb_indexer_
     }
 }
 
-/* Computes u for the tile's slots and this warp's heads, stores du, and adds to dw. dw has separate sums for the four
- * warps that share a head. */
+/* Computes u for the tile's slots and this warp's heads, stores du, and adds to dw. dw has separate sums for the
+ * four warps that share a head. */
 template <int MT> __device__ inline void weigh_tile(bwd_smem<MT> &sm, int stage)
 {
     const int lane = pb_mma_lane(), t = lane % 4 * 2, slot = (int)threadIdx.x / 32 % 4 * 16;
@@ -112,8 +112,8 @@ template <bool ORDERED> __device__ inline void add_pair(float2 *to, float x, flo
 #endif
 }
 
-/* dk += du q: adds to the rows of dk [G,D] that the slots name. It computes 32 columns at a time, because dq occupies
- * most registers. */
+/* dk += du q: adds to the rows of dk [G,D] that the slots name. It computes 32 columns at a time, because
+ * dq occupies most registers. */
 template <int MT, bool ORDERED> __device__ inline void scatter_tile(const bwd_smem<MT> &sm, int stage, float *dk, int D)
 {
     const int lane = pb_mma_lane(), slot = (int)threadIdx.x / 32 % 4 * 16, col = (int)threadIdx.x / 128 * 64;

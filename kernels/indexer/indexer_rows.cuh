@@ -1,5 +1,5 @@
-/* indexer_rows.cuh - products of 32 rows of k, in the registers of a warp, with all heads of a token in shared memory
- * (mma.sync).
+/* indexer_rows.cuh - products of 32 rows of k, in the registers of a warp, with all heads of a token
+ * in shared memory (mma.sync).
  *
  * The rows of k are the A operand: they are loaded once for many tokens, and the sum over heads is mostly within a
  * thread's own registers. The heads of a token are the B operand, 16 at a time. Codes are converted to bf16 when they

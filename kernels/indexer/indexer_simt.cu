@@ -1,10 +1,10 @@
-/* indexer_simt.cu - the indexer without tensor cores: f32, bf16 or codes, D up to 256, any alignment. Arithmetic is in
- * f32. Deterministic.
+/* indexer_simt.cu - the indexer without tensor cores: f32, bf16 or codes, D up to 256, any alignment.
+ * Arithmetic is in f32. Deterministic.
  *
- * 32 rows of k are in shared memory, one per lane. Each warp processes four heads of a query at a time; all its lanes
- * read the same element of q. Backward: a CTA owns a part of a batch row's queries, processes 32 heads and 32 slots at
- * a time, and adds dk to its own partial sum; slots of a tile that name the same group are merged first. Bound by
- * shared-memory bandwidth. */
+ * 32 rows of k are in shared memory, one per lane. Each warp processes four heads of a query at a time; all its
+ * lanes read the same element of q. Backward: a CTA owns a part of a batch row's queries, processes 32 heads and 32
+ * slots at a time, and adds dk to its own partial sum; slots of a tile that name the same group are merged first.
+ * Bound by shared-memory bandwidth. */
 #include "kernels/indexer/indexer.cuh"
 
 namespace
@@ -22,8 +22,8 @@ __device__ inline float value(e4m3 x) { return pb_e4m3_decode(x.code); }
 __host__ __device__ inline int depth_of(int D) { return (D + 3) / 4 * 4; } /* padded length of a row in shared memory */
 __host__ __device__ inline int ld_of(int D) { return depth_of(D) + 4; }
 
-/* Copies rows at .. at+n-1 of x, times their scales, to [high][ld] in shared memory; zeros beyond n rows and D
- * columns. */
+/* Copies rows at .. at+n-1 of x, times their scales, to [high][ld] in shared memory; zeros
+ * beyond n rows and D columns. */
 template <class E>
 __device__ inline void load_block(float *to, int ld, const void *x, const float *scale, size_t at, int n, int high,
                                   int D)

@@ -1,6 +1,6 @@
-/* indexer_test.c - what a comparison with the reference cannot show: PyTorch's results from scores to gradients, packed
- * conversations, codes, runs of queries, and where a NaN appears. Every test runs with every implementation of this
- * machine. */
+/* indexer_test.c - what a comparison with the reference cannot show: PyTorch's results from scores to gradients,
+ * packed conversations, codes, runs of queries, and where a NaN appears. Every test runs with every
+ * implementation of this machine. */
 #include <omp.h>
 
 #include "kernels/indexer/indexer.h"
@@ -189,7 +189,7 @@ static void check_codes(pb_ctx *ctx)
 }
 static void codes_are_the_values_they_stand_for(void **state) { on_each(*state, check_codes); }
 
-/* ---- picking -------------------------------------------------------------------------------------------- */
+/* ---- top-k lists ---------------------------------------------------------------------------------------- */
 
 static void check_runs(pb_ctx *ctx)
 {
@@ -206,8 +206,8 @@ static void check_runs(pb_ctx *ctx)
 }
 static void runs_of_queries_are_the_whole(void **state) { on_each(*state, check_runs); }
 
-/* With a slot for every group, the list must be all visible groups in order, then -1. Queries early in a sequence
- * always have such lists. */
+/* With a slot for every group, the list must be all visible groups in order, then -1. Queries early in a
+ * sequence always have such lists. */
 static void check_all(pb_ctx *ctx)
 {
     enum { MORE = G + 2 };

@@ -1,8 +1,8 @@
 /* indexer_kl.h - the loss that trains a lightning indexer, and its gradient: the KL divergence of the indexer's softmax
  * from the distribution of attention's mass over the listed groups (DeepSeek-V3.2, equation 4).
  *
- * For query r the sums run over the slots j with pick >= 0. With the target y_j = mass_j / sum mass (a constant) and p
- * = softmax(score):
+ * For query r the sums run over the slots j with pick >= 0. With the target y_j = mass_j / sum mass (a
+ * constant) and p = softmax(score):
  *
  *     loss = sum_r sum_j y_j (max(ln y_j, -100) - max(ln p_j, -100))          y ln y = 0 where y = 0
  *     dscore_j = scale (p_j sum_i y_i c_i - y_j c_j),   c_j = 1 where ln p_j >= -100, else 0

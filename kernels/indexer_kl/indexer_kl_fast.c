@@ -1,5 +1,5 @@
-/* indexer_kl_fast.c - the indexer's loss and its gradient on the CPU with SIMD: a task per query, slots along the
- * lanes.
+/* indexer_kl_fast.c - the indexer's loss and its gradient on the CPU with SIMD: a task per
+ * query, slots along the lanes.
  *
  * Masked lanes are replaced when they are loaded, so their contents do not matter. Logarithms of the target are scalar
  * and are the bound. Each query's loss is summed in double; the queries are added in order. */

@@ -42,8 +42,8 @@ template <pb_qat_scale KIND> __device__ float through_fp8(float x, scales k)
 __device__ uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 __device__ uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
-/* A row takes `width` lanes, a multiple of the group size. The first `quantised` lanes hold blocks; lanes up to `used`
- * copy. */
+/* A row takes `width` lanes, a multiple of the group size. The first `quantised` lanes hold
+ * blocks; lanes up to `used` copy. */
 template <class T, pb_qat_scale KIND>
 __global__ void __launch_bounds__(THREADS) lanes(pb_kv_qat_fwd_args a, int width, int quantised, int used, int group)
 {

@@ -7,8 +7,8 @@
 #include "kernels/indexer/e4m3.h"
 #include "kernels/kv_qat/kv_qat.h"
 
-/* The bits of the block's largest |x|. As integers, the bits of NaN and infinity are larger than those of finite
- * numbers. */
+/* The bits of the block's largest |x|. As integers, the bits of NaN and infinity are larger
+ * than those of finite numbers. */
 PB_INLINE uint32_t largest(const void *x, size_t at, int n, pb_dtype t)
 {
     vu most = {0};

@@ -108,8 +108,8 @@ static void check_pytorch(pb_ctx *ctx, pb_qat_scale kind)
 }
 static void pytorch_agrees(void **state) { on_each(*state, check_pytorch); }
 
-/* Rows: zeros; values below the minimum of amax; the largest value, ties and subnormals; 1/128 of the largest value; a
- * value that is clamped. */
+/* Rows: zeros; values below the minimum of amax; the largest value, ties and subnormals; 1/128 of the largest
+ * value; a value that is clamped. */
 static void check_known(pb_ctx *ctx, pb_qat_scale kind)
 {
     enum { N = 8 };
@@ -129,8 +129,8 @@ static void check_known(pb_ctx *ctx, pb_qat_scale kind)
 }
 static void known_values(void **state) { on_each(*state, check_known); }
 
-/* The copied elements, the input and the gaps between output rows must keep their bits. A NaN or infinity makes only
- * its own block NaN. */
+/* The copied elements, the input and the gaps between output rows must keep their bits. A NaN or infinity
+ * makes only its own block NaN. */
 static void check_kept(pb_ctx *ctx, pb_qat_scale kind)
 {
     uint16_t x[3][40], y[3][48], was[3][40];

@@ -1,5 +1,5 @@
-/* linear.c - a dense layer: the reference in double precision, OpenBLAS for f32, and the descriptors of the three
- * ops. */
+/* linear.c - a dense layer: the reference in double precision, OpenBLAS for f32, and the
+ * descriptors of the three ops. */
 #include "kernels/linear/linear.h"
 
 #include <cblas.h>
@@ -137,8 +137,8 @@ static size_t dw_workspace(const void *args)
     return product > sums ? product : sums;
 }
 
-/* OpenBLAS comes before `omp` only. The SIMD implementations are as fast, also take bf16, and give the same bits for
- * every number of threads. */
+/* OpenBLAS comes before `omp` only. The SIMD implementations are as fast, also take bf16, and give the same bits
+ * for every number of threads. */
 #define BEFORE_avx512(p)
 #define BEFORE_avx2(p)
 #define BEFORE_omp(p)      {"blas", p##_blas, .accepts = p##_f32},
@@ -153,7 +153,7 @@ const pb_impl pb_linear_dw_cpu[] = IMPLS(dw);
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* T = B*S; b: 1: with bias (fwd, dw); a: 1: accumulate (dx, dw). The summed dimension is K in fwd, N in dx and T in dw;
+/* T = B*S; b: 1 for a bias (fwd, dw); a: 1 to accumulate (dx, dw). The summed dimension is K in fwd, N in dx and T in dw;
  * each of them is large in some shape. */
 static const char axes[] = "BSNKba";
 static const pb_dims edge[] = {

@@ -1,5 +1,5 @@
-/* linear.cu - a dense layer on the GPU: cuBLASLt, the CUDA-core kernel of core/cuda_gemm.cu, and the reduction for
- * dbias.
+/* linear.cu - a dense layer on the GPU: cuBLASLt, the CUDA-core kernel of core/cuda_gemm.cu,
+ * and the reduction for dbias.
  *
  * dbias: the rows of dy are divided into runs. A CTA of 32 x 8 threads sums one run over 32 vectors of columns: each
  * thread adds every eighth row, then the eight partial sums are added in order. With more than one run, a second kernel

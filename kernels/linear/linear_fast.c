@@ -1,5 +1,5 @@
-/* linear_fast.c - a dense layer through the matrix product of core/gemm.h. The bias gradient is a column sum, which is
- * memory-bound. */
+/* linear_fast.c - a dense layer through the matrix product of core/gemm.h. The bias gradient is a column
+ * sum, which is memory-bound. */
 #include <string.h>
 
 #include "kernels/core/cpu.h"

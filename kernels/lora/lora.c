@@ -57,8 +57,8 @@ static void db_ref(const pb_lora_bwd_args *a, const pb_lora_grad *g)
         }
 }
 
-/* Each element of dxa is computed once and added to da and dx at once. da and dx are summed in f64 scratch and rounded
- * at the end. */
+/* Each element of dxa is computed once and added to da and dx at once. da and dx are summed in f64
+ * scratch and rounded at the end. */
 static pb_status bwd_ref(pb_ctx *ctx, const void *args)
 {
     const pb_lora_bwd_args *a = args;
@@ -113,7 +113,7 @@ const pb_impl pb_lora_bwd_cpu[] = {
 /* ---- descriptors --------------------------------------------------------------------------------- */
 
 /* N: outputs of the first target; M: outputs of each other target; R: rank; n: number of targets; p: padding elements
- * between the rows of y; a: 1: accumulate (bwd). */
+ * between the rows of y; a: 1 to accumulate (bwd). */
 static const char axes[] = "BSNMKRnpa";
 static const pb_dims edge[] = {
     {1, 5, 19, 7, 33, 3, 2, 4, 1},
@@ -124,8 +124,8 @@ static const pb_dims edge[] = {
     {1, 3, 24, 24, 40, 256, 2, 0, 0}, /* the largest rank */
     {1, 9, 70, 30, 600, 17, 1, 9, 1}, /* K exceeds one block of the matrix product */
     {1, 600, 17, 9, 20, 5, 2, 0, 1},  /* many tokens: the sums of da and db are split */
-    /* Shapes for the tensor-core kernels: all dimensions are multiples of 8 and ranks multiples of 16, with one to four
-     * targets. */
+    /* Shapes for the tensor-core kernels: all dimensions are multiples of 8 and ranks multiples of 16,
+     * with one to four targets. */
     {1, 40, 48, 24, 96, 16, 4, 8, 0},
     {1, 150, 136, 72, 200, 16, 2, 8, 1},
     {1, 33, 40, 16, 104, 16, 3, 16, 1},

@@ -10,7 +10,7 @@ const pb_lora_fwd_args *fwd_args(const void *args) { return static_cast<const pb
 const pb_lora_bwd_args *bwd_args(const void *args) { return static_cast<const pb_lora_bwd_args *>(args); }
 size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/* ---- products, one target after the other ----------------------------------------------------------------------- */
+/* ---- matrix products, target by target -------------------------------------------------------------------------- */
 
 typedef pb_status (*product)(pb_ctx *, const pb_gemm *);
 pb_status by_library(pb_ctx *ctx, const pb_gemm *g) { return pb_cuda_gemm(ctx, g, NULL); }
@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(256) add_rounded(__nv_bfloat16 *dx, const floa
 }
 
 size_t dxa_room(const pb_lora_bwd_args *a) { return rounded((size_t)a->T * (size_t)a->R * sizeof(float)); }
-/* True if the products for dx are summed in f32 first. With several targets, adding each product to a bf16 dx would
- * round once per target. */
+/* True if the products for dx are summed in f32 first. With several targets, adding each product to a bf16 dx
+ * would round once per target. */
 bool dx_meets(const pb_lora_bwd_args *a) { return a->dtype == PB_BF16 && a->n > 1; }
 
 /* Runs the four products of each target. dxa_type is the type of dxa in scratch: cuBLASLt multiplies only operands of

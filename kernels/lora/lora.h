@@ -1,13 +1,13 @@
 /* lora.h - low-rank adapters (LoRA) on the outputs of linear layers that share their input, all in one call.
  *
- * Hu et al. 2021, arXiv:2106.09685, eq. 3: a is [R,K], b is [N,R], scale = alpha/R. Forward, for every target i (q and
- * v, for example):
+ * Hu et al. 2021, arXiv:2106.09685, eq. 3: a is [R,K], b is [N,R], scale = alpha/R. Forward, for every
+ * target i (q and v, for example):
  *     xa_i = x a_i^T        y_i += scale xa_i b_i^T
  * Backward:
  *     db_i (+)= scale dy_i^T xa_i     dxa_i = scale dy_i b_i     da_i (+)= dxa_i^T x
  *     dx += sum over i of dxa_i a_i
- * x, y, xa, a, b, dx and dy have type `dtype`; da and db are f32. y_i may be a range of columns of a wider tensor (ldy
- * > N). In bf16, xa is rounded to bf16, and both y and the backward pass use the rounded xa. */
+ * x, y, xa, a, b, dx and dy have type `dtype`; da and db are f32. y_i may be a range of columns of a wider tensor
+ * (ldy > N). In bf16, xa is rounded to bf16, and both y and the backward pass use the rounded xa. */
 #ifndef PB_LORA_H
 #define PB_LORA_H
 #include "kernels/core/op.h"

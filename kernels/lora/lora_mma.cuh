@@ -219,8 +219,8 @@ struct bwd_room {
     int splits, token_blocks;
 };
 
-/* Copies rows x cols of p into a tile in shared memory. Elements outside the matrix become zero. cols is a multiple of
- * 8. */
+/* Copies rows x cols of p into a tile in shared memory. Elements outside the matrix become
+ * zero. cols is a multiple of 8. */
 template <int LD>
 __device__ void stage(const bf16 *p, size_t ld, int rows_left, int cols_left, int rows, int cols, bf16 (*tile)[LD])
 {
@@ -231,8 +231,8 @@ __device__ void stage(const bf16 *p, size_t ld, int rows_left, int cols_left, in
     }
 }
 
-/* c += x y. x is [16,DEEP], a range of rows of a tile; y is a whole tile [DEEP,WIDE]. Tile rows have PAD extra
- * elements. */
+/* c += x y. x is [16,DEEP], a range of rows of a tile; y is a whole tile [DEEP,WIDE]. Tile
+ * rows have PAD extra elements. */
 template <int DEEP, int WIDE>
 __device__ static inline void add_product(float (&c)[WIDE / 8][4], const bf16 (*x)[DEEP + PAD],
                                           const bf16 (&y)[DEEP][WIDE + PAD])

@@ -1,9 +1,9 @@
 /* lora_plan.h - the matrix products of both LoRA passes and the layout of their workspace. The code that runs them and
  * the code that computes the workspace size share it.
  *
- * With several targets the matrices a_i are copied into one stacked matrix [n*R,K] in scratch, so that one product over
- * x or dx serves all targets. The result of such a product has n*R columns, R per target. With a single target nothing
- * is copied. */
+ * With several targets the matrices a_i are copied into one stacked matrix [n*R,K] in scratch, so that one product
+ * over x or dx serves all targets. The result of such a product has n*R columns, R per target. With a single
+ * target nothing is copied. */
 #ifndef PB_LORA_PLAN_H
 #define PB_LORA_PLAN_H
 #include "kernels/core/gemm.h"
@@ -11,8 +11,8 @@
 
 typedef struct pb_lora_plan {
     int wide; /* n*R, columns of all targets together */
-    /* Sizes in bytes, 0 where unused. a: stacked a_i. xa, dxa: [T,n*R] f32. da: stacked da_i, f32. gemm: pb_gemm's
-     * workspace. */
+    /* Sizes in bytes, 0 where unused. a: stacked a_i. xa, dxa: [T,n*R] f32. da: stacked da_i, f32.
+     * gemm: pb_gemm's workspace. */
     size_t a, xa, dxa, da, gemm;
 } pb_lora_plan;
 
@@ -24,8 +24,8 @@ static inline void pb_lora_need(pb_lora_plan *p, pb_gemm g)
     if (bytes > p->gemm) p->gemm = bytes;
 }
 
-/* xa [T,n*R] = x a^T with a stacked. The result is f32; with a single target it is `dtype` and xa is the output
- * itself. */
+/* xa [T,n*R] = x a^T with a stacked. The result is f32; with a single target it is `dtype`
+ * and xa is the output itself. */
 static inline pb_gemm pb_lora_xa(const pb_lora_fwd_args *f, const void *a, void *xa, bool single)
 {
     const int wide = f->n * f->R;

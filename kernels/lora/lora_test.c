@@ -67,8 +67,8 @@ static void fresh_adapter_changes_nothing(void **state)
     assert_true(norm > 0.1);
 }
 
-/* One call with two targets must give the same result as two calls with one target each, and leave the gap in y
- * unchanged. */
+/* One call with two targets must give the same result as two calls with one target each, and
+ * leave the gap in y unchanged. */
 static void targets_together_as_one_by_one(void **state)
 {
     layer l = make(), one = l;

@@ -23,9 +23,9 @@ static float linspace(int steps, int k)
     return k < (steps + 1) / 2 ? fmaf(step, (float)k, 0.1f) : fmaf(-step, (float)(steps - k), 1.0f);
 }
 
-/* bitsandbytes' create_dynamic_map(signed=True, max_exponent_bits=7, total_bits=8). For each decade 10^(i-6), the
- * interval from 0.1 to 1 is divided into 2^i equal steps; their midpoints enter the map with both signs, and so do 0
- * and 1 once each. */
+/* bitsandbytes' create_dynamic_map(signed=True, max_exponent_bits=7, total_bits=8). For each decade 10^(i-6),
+ * the interval from 0.1 to 1 is divided into 2^i equal steps; their midpoints enter the map with both signs,
+ * and so do 0 and 1 once each. */
 void pb_nf4_dynamic_map(float code[256])
 {
     static const float decade[7] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1};

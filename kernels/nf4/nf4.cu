@@ -19,8 +19,8 @@
 
 namespace
 {
-/* EACH: elements per thread and pass when quantising; PASS: per warp and pass. STEPS: vectors per lane when
- * dequantising. */
+/* EACH: elements per thread and pass when quantising; PASS: per warp and pass. STEPS: vectors
+ * per lane when dequantising. */
 enum { THREADS = 256, WARPS = THREADS / 32, EACH = 8, PASS = 32 * EACH, CELLS = 32, STEPS = 4 };
 
 /* ---- quantise --------------------------------------------------------------------------------------------------- */
@@ -229,9 +229,9 @@ template <class T> __device__ void store_values(const float *level, uint32_t cod
     pb_store16(w, pb_pack(v));
 }
 
-/* Writes a warp's values from shared memory to `to` with one bulk copy; both are 16-byte aligned. The fence makes the
- * lanes' writes visible to the copy. Lane 0 waits until the copy has read `room`, because shared memory is released
- * when the CTA exits. */
+/* Writes a warp's values from shared memory to `to` with one bulk copy; both are 16-byte aligned. The fence makes
+ * the lanes' writes visible to the copy. Lane 0 waits until the copy has read `room`, because shared memory is
+ * released when the CTA exits. */
 __device__ void store_share(void *to, const void *room, uint32_t bytes)
 {
 #ifdef PB_SM90_CODE

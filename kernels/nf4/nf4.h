@@ -1,11 +1,11 @@
 /* nf4.h - 4-bit NormalFloat (NF4): blockwise quantisation with the same results as bitsandbytes.
  *
- * Dettmers et al. 2023, arXiv:2305.14314, section 3. w has n elements in row-major order. They are divided into blocks
- * of `block` elements. Block j has absmax[j] = max|w|. The code of an element is the number of thresholds that are less
- * than w * (1/absmax[j]). A threshold is the midpoint of two neighbouring levels; a value equal to a threshold takes
- * the lower level. Byte i holds element 2i in its HIGH nibble and element 2i+1 in its low nibble. When n is odd, the
- * last low nibble holds the code of 0. A dequantised value is pb_nf4_level[code] * absmax[j] in f32; for bf16 that f32
- * is rounded.
+ * Dettmers et al. 2023, arXiv:2305.14314, section 3. w has n elements in row-major order. They are divided into
+ * blocks of `block` elements. Block j has absmax[j] = max|w|. The code of an element is the number of thresholds that
+ * are less than w * (1/absmax[j]). A threshold is the midpoint of two neighbouring levels; a value equal to a
+ * threshold takes the lower level. Byte i holds element 2i in its HIGH nibble and element 2i+1 in its low nibble.
+ * When n is odd, the last low nibble holds the code of 0. A dequantised value is pb_nf4_level[code] * absmax[j] in
+ * f32; for bf16 that f32 is rounded.
  *
  * Double quantisation also stores the scales in 8 bits. With offset = mean(absmax), each (absmax - offset) is coded
  * with bitsandbytes' dynamic map `code` [256] (pb_nf4_dynamic_map), in blocks of 256 with scales absmax2:
@@ -22,8 +22,8 @@
  * - offset is summed in double in the order of the blocks, divided, and rounded once. torch's mean may differ in the
  *   last bit, and differs between devices.
  *
- * bitsandbytes compiles its CUDA build with --use_fast_math: there 1/absmax may be wrong in the last bit, and
- * subnormals count as 0. */
+ * bitsandbytes compiles its CUDA build with --use_fast_math: there 1/absmax may be wrong in the last bit,
+ * and subnormals count as 0. */
 #ifndef PB_NF4_H
 #define PB_NF4_H
 #include "kernels/core/gemm.h"

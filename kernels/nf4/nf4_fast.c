@@ -97,8 +97,8 @@ static inline dynamic_steps dynamic_midpoints(const float *code)
     return m;
 }
 
-/* Quantises one group of n <= 256 scales. Each step of the binary search runs over all n values, so that the inner loop
- * vectorises. */
+/* Quantises one group of n <= 256 scales. Each step of the binary search runs over all n values, so that
+ * the inner loop vectorises. */
 static inline void quantize_group(const float *absmax, size_t n, float offset, const dynamic_steps *m, float *absmax2,
                                   uint8_t *q)
 {

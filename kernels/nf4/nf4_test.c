@@ -38,8 +38,8 @@ static void *take(reader *r, size_t n)
     return p;
 }
 
-/* Header of a record of the fixture file. seed 0: the weights are stored in the file; otherwise bell() draws them.
- * sums 0: values are not finite, so the results of double quantisation and dequantisation are not compared. */
+/* Header of a record of the fixture file. If seed is 0, the file stores the weights; otherwise bell()
+ * draws them. If sums is 0, some values are not finite, and double quantisation and dequantisation are not compared. */
 typedef struct head {
     char name[24];
     uint32_t n, block, dtype, seed, source, sums;
@@ -134,8 +134,8 @@ static void check_quantize(pb_ctx *ctx, const record *f, const float *code)
     free(q), free(absmax_q), free(absmax), free(absmax2);
 }
 
-/* Compares f32 results by hash. bf16 results must be the f32 results rounded once; the fixture script has checked that
- * bitsandbytes does so. */
+/* Compares f32 results by hash. bf16 results must be the f32 results rounded once; the fixture script has checked
+ * that bitsandbytes does so. */
 static void check_dequantize(pb_ctx *ctx, const record *f, const float *code)
 {
     float *w = malloc(f->h.n * sizeof *w);
@@ -214,9 +214,9 @@ static void representable_values_come_back(void **state)
     }
 }
 
-/* Compares the mean |error| on N(0,1) with the figures in bitsandbytes' tests (tests/test_functional.py), within three
- * standard errors. A block's error is proportional to its maximum, whose relative standard deviation is about 0.16 at
- * block size 64. */
+/* Compares the mean |error| on N(0,1) with the figures in bitsandbytes' tests (tests/test_functional.py), within
+ * three standard errors. A block's error is proportional to its maximum, whose relative standard deviation is
+ * about 0.16 at block size 64. */
 static void error_is_the_published_one(void **state)
 {
     static const double published[] = {.067746, .072798, .076831, .080337, .083547, .08661, .089592, .092547};

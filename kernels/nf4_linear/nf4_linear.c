@@ -59,7 +59,7 @@ const pb_impl pb_nf4_linear_dx_cpu[] = {PB_FAST_IMPLS(pb_nf4_linear_dx, .workspa
 
 /* ---- descriptors --------------------------------------------------------------------------------- */
 
-/* b: quantisation block; q: 1: double quantisation; f: 1: bias (fwd); a: 1: accumulate (dx). */
+/* b: quantisation block; q: 1 for double quantisation; f: 1 for a bias (fwd); a: 1 to accumulate (dx). */
 static const char axes[] = "BSNKbqfa";
 static const pb_dims edge[] = {
     {1, 5, 19, 46, 32, 1, 1, 0},    /* K is not a multiple of the block, so rows start inside a block */
@@ -76,8 +76,8 @@ static const pb_dims edge[] = {
     {1, 2, 9, 512, 128, 0, 0, 1},
     {1, 13, 30, 40, 64, 1, 0, 0},
     {1, 16, 8451, 16, 32, 1, 1, 0}, /* more rows than the GPU has warps */
-    /* K in whole runs of 32, for the tensor-core kernels: partial tiles in every dimension, one to three tiles of
-     * tokens, long sums. */
+    /* K in whole runs of 32, for the tensor-core kernels: partial tiles in every dimension, one to three
+     * tiles of tokens, long sums. */
     {1, 40, 72, 96, 32, 1, 1, 0},
     {2, 35, 200, 256, 64, 0, 0, 1},
     {1, 300, 136, 640, 64, 1, 1, 1},
@@ -94,8 +94,8 @@ static const pb_dims grid[] = {{1, 256, 576, 576, 64, 1, 0, 0},  {1, 256, 1536, 
                                {1, 64, 8960, 1536, 64, 1, 0, 0}, {1, 64, 1536, 8960, 64, 1, 0, 0},
                                {1, 1, 8960, 1536, 64, 1, 0, 0},  {1, 256, 8960, 1536, 64, 0, 0, 0},
                                {1, 16, 192, 192, 64, 1, 0, 0},   {0}};
-/* The layers of qwen2.5-1.5b and 0.5b from few to many tokens, to find where decoding inside the product stops
- * paying. */
+/* The layers of qwen2.5-1.5b and 0.5b from few to many tokens, to find where decoding inside
+ * the product stops paying. */
 static const pb_dims device_grid[] = {
     {1, 32, 17920, 1536, 64, 0, 0, 0},  {1, 64, 17920, 1536, 64, 0, 0, 0},  {1, 128, 17920, 1536, 64, 0, 0, 0},
     {1, 128, 2048, 1536, 64, 0, 0, 0},  {1, 128, 1536, 1536, 64, 0, 0, 0},  {1, 128, 1536, 8960, 64, 0, 0, 0},

@@ -20,8 +20,8 @@ static inline __attribute__((always_inline)) void add(const pb_nf4_linear_fwd_ar
     }
 }
 
-/* Computes y[:,n] of T tokens. T is a constant in every call. K must be even, so that codes start at a byte
- * boundary. */
+/* Computes y[:,n] of T tokens. T is a constant in every call. K must be even, so that codes
+ * start at a byte boundary. */
 static inline __attribute__((always_inline)) void column(const pb_nf4_linear_fwd_args *a, int T, size_t n)
 {
     const size_t K = (size_t)a->K, e = n * K;

@@ -1,5 +1,5 @@
-/* nf4_linear_wgmma.cuh - both passes as one kernel on the tensor cores of sm_90a; the code is in
- * nf4_linear_wgmma.cu. */
+/* nf4_linear_wgmma.cuh - both passes as one kernel on the tensor cores of sm_90a; the code
+ * is in nf4_linear_wgmma.cu. */
 #ifndef PB_NF4_LINEAR_WGMMA_CUH
 #define PB_NF4_LINEAR_WGMMA_CUH
 #include "kernels/nf4_linear/nf4_linear.h"

@@ -1,5 +1,5 @@
-/* rope.c - rotary position embedding: the cos and sin tables, the reference in double precision, and the
- * descriptors. */
+/* rope.c - rotary position embedding: the cos and sin tables, the reference in double
+ * precision, and the descriptors. */
 #include "kernels/rope/rope.h"
 
 #include <math.h>
@@ -207,8 +207,8 @@ static bound bound_of(const int *dim)
     return d;
 }
 
-/* Binds tokens of `row` elements, p elements of padding apart. gap > 0: whole sequences instead, `gap` elements
- * apart. */
+/* Binds tokens of `row` elements, p elements of padding apart. gap > 0: whole sequences
+ * instead, `gap` elements apart. */
 static void *bind_rows(pb_binder *b, const char *name, const int *dim, size_t row, size_t p, size_t gap, bool out)
 {
     const size_t T = (size_t)dim[0] * dim[1], seq = (size_t)dim[1] * row;

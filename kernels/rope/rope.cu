@@ -6,9 +6,9 @@
  * heads of q come before heads of k. Tokens are ordered by position, then by sequence, so that a row of cos and sin is
  * read from memory once for all sequences.
  *
- * If only a part of each head is rotated and the call is not in place, additional work items copy the other elements in
- * vectors of 16 bytes. The call may be in place (qr == q, kr == k) because the thread that overwrites a pair has read
- * it. */
+ * If only a part of each head is rotated and the call is not in place, additional work items copy the other
+ * elements in vectors of 16 bytes. The call may be in place (qr == q, kr == k) because the thread that
+ * overwrites a pair has read it. */
 #include <math.h>
 
 #define PB_ROPE_FN __host__ __device__ static inline

@@ -62,8 +62,8 @@ PB_DECLARE_OP(rope, bwd)
 /* Fills cos and sin [P,D/2] on the host for angles p * theta^(-2i/D), computed in double. */
 void pb_rope_table(float *cos, float *sin, int P, int D, double theta);
 
-/* Scaled frequencies, for models trained on short texts and extended to long ones. With f_i = theta^(-2i/D) and L =
- * original_len, the length of the training texts, the frequency of pair i is
+/* Scaled frequencies, for models trained on short texts and extended to long ones. With f_i = theta^(-2i/D) and
+ * L = original_len, the length of the training texts, the frequency of pair i is
  *     NONE    f_i
  *     LINEAR  f_i / factor                                     Chen et al. 2023, arXiv:2306.15595
  *     LLAMA3  With r = L f_i / 2 pi, the rotations over L: f_i if r > high_freq; f_i / factor if r < low_freq;

@@ -17,8 +17,8 @@ static inline void store(void *p, size_t i, pb_dtype t, vf v, int n)
     else if (n > 0) vf_store_n(p, i, t, v, (size_t)n);
 }
 
-/* Shuffle indices: EVEN and ODD split two vectors of adjacent pairs into first and second elements; LOW and HIGH merge
- * these again. */
+/* Shuffle indices: EVEN and ODD split two vectors of adjacent pairs into first and second elements; LOW
+ * and HIGH merge these again. */
 #if defined(__AVX512F__)
 #define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
 #define ODD  1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31

@@ -54,8 +54,8 @@ __device__ static inline unsigned topk_find(topk_smem &sm, unsigned bins, unsign
     return all;
 }
 
-/* Finds the smallest selected key of columns lo .. hi-1 (*least), and how many columns with exactly this key are
- * selected (*need). */
+/* Finds the smallest selected key of columns lo .. hi-1 (*least), and how many columns with exactly this
+ * key are selected (*need). */
 __device__ static inline void topk_least(topk_smem &sm, const float *score, int lo, int hi, int k, unsigned *least,
                                          unsigned *need)
 {

@@ -5,8 +5,8 @@
  * of -inf is never selected: it marks a column that must not be seen. A NaN of either sign ranks above +inf. NaN is an
  * error of the caller; because it is selected, it shows up in everything computed from the list.
  *
- * R, G and k may have any value >= 0, also k > G. Rows are contiguous. EINVAL: R, G or k is negative, or a tensor that
- * has elements is NULL. */
+ * R, G and k may have any value >= 0, also k > G. Rows are contiguous. EINVAL: R, G or k is negative, or a tensor
+ * that has elements is NULL. */
 #ifndef PB_TOPK_H
 #define PB_TOPK_H
 #include "kernels/core/op.h"
