@@ -109,6 +109,7 @@ template <int L> struct pooled {
 
 __device__ float finite_base(float most) { return most == -INFINITY ? 0 : most; }
 
+/* Adds chunk k to the online softmax state `to`. */
 template <class T, bool VEC>
 __device__ void add(const pooling &p, const row &r, int k, const chunk<T, VEC> &h, pooled<chunk<T, VEC>::L> &to)
 {
@@ -224,6 +225,7 @@ template <int L, bool ONE> struct bias_sums {
     }
 };
 
+/* Computes and stores da and dz of chunk k, and adds dz to the sums of dape. x.sum holds dc / sum here. */
 template <class T, bool VEC, bool ONE>
 __device__ void spread(const pooling &p, const row &r, int k, const chunk<T, VEC> &h, const pooled<chunk<T, VEC>::L> &x,
                        bool begins, bias_sums<chunk<T, VEC>::L, ONE> &dape)
@@ -241,7 +243,7 @@ __device__ void spread(const pooling &p, const row &r, int k, const chunk<T, VEC
             chunk_t::unit::unpack(h.a[j], v);
 #pragma unroll
             for (int u = 0; u < L; u++) {
-                da[u] = expf(da[u] - finite_base(x.most[u])) * x.sum[u]; /* x.sum now holds dc / sum */
+                da[u] = expf(da[u] - finite_base(x.most[u])) * x.sum[u];
                 dz[u] = da[u] * (v[u] - x.c[u]);
             }
             *(typename chunk_t::raw *)((T *)p.da + token * p.ldda + col) = chunk_t::unit::pack(da);

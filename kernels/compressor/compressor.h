@@ -40,7 +40,7 @@ typedef struct pb_compressor_fwd_args {
     void *c;              /* [B,G,D] dtype, out */
     int B, S, D, ratio;
     bool overlap;
-    size_t lda, ldz; /* >= C */
+    size_t lda, ldz; /* elements between tokens, >= C */
     pb_dtype in_dtype, dtype;
 } pb_compressor_fwd_args;
 
@@ -53,7 +53,7 @@ typedef struct pb_compressor_bwd_args {
     float *dape;          /* [ratio,C], out; NULL: ape is frozen */
     int B, S, D, ratio;
     bool overlap;
-    size_t lda, ldz, ldda, lddz; /* >= C */
+    size_t lda, ldz, ldda, lddz; /* elements between tokens, >= C */
     bool accumulate;             /* true: dape +=; false: dape = */
     pb_dtype in_dtype, dtype;
 } pb_compressor_bwd_args;

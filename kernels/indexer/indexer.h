@@ -69,28 +69,28 @@ typedef struct pb_indexer_quantize_args {
 
 typedef struct pb_indexer_scores_args {
     pb_indexer x;
-    const int32_t *start; /* [B,S] or NULL */
+    const int32_t *start; /* [B,S]; NULL: 0 everywhere */
     float *score;         /* [B,n,G], out */
     int first, n, ratio;
 } pb_indexer_scores_args;
 
 typedef struct pb_indexer_pick_args {
     pb_indexer x;
-    const int32_t *start; /* [B,S] or NULL */
+    const int32_t *start; /* [B,S]; NULL: 0 everywhere */
     int32_t *pick;        /* [B,S,K], out */
     int K, ratio;
 } pb_indexer_pick_args;
 
 typedef struct pb_indexer_at_args {
     pb_indexer x;
-    const int32_t *pick; /* [B,S,K]; any value */
+    const int32_t *pick; /* [B,S,K]; a value outside [0,G) masks the slot */
     float *score;        /* [B,S,K], out */
     int K;
 } pb_indexer_at_args;
 
 typedef struct pb_indexer_bwd_args {
     pb_indexer x;
-    const int32_t *pick; /* [B,S,K]; any value */
+    const int32_t *pick; /* [B,S,K]; a value outside [0,G) masks the slot */
     const float *dscore; /* [B,S,K] */
     void *dq;            /* [B,S,H,D] dtype, out */
     void *dk;            /* [B,G,D] dtype, out */

@@ -153,8 +153,8 @@ const pb_impl pb_linear_dw_cpu[] = IMPLS(dw);
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* T = B*S; b: 1 for a bias (fwd, dw); a: 1 to accumulate (dx, dw). The summed dimension is K in fwd, N in dx and T in dw;
- * each of them is large in some shape. */
+/* T = B*S; b: 1 for a bias (fwd, dw); a: 1 to accumulate (dx, dw). The summed dimension is K in fwd, N in dx and T in
+ * dw; each of them is large in some shape. */
 static const char axes[] = "BSNKba";
 static const pb_dims edge[] = {
     {2, 3, 5, 7},

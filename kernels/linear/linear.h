@@ -15,7 +15,7 @@ extern "C" {
 typedef struct pb_linear_fwd_args {
     const void *x;     /* [T,K] dtype */
     const void *w;     /* [N,K] dtype */
-    const float *bias; /* [N] or NULL */
+    const float *bias; /* [N]; NULL: no bias */
     void *y;           /* [T,N] dtype, out */
     int T, N, K;
     pb_dtype dtype;

@@ -56,7 +56,7 @@ __device__ unsigned code_of(const cell *table, float x)
     return (unsigned)(c.base + (x > c.threshold));
 }
 
-/* Loads elements e .. e+EACH-1 of w; elements from n on read as 0. vectors: w is 16-byte aligned. */
+/* Loads elements e .. e+EACH-1 of w; elements from n on read as 0. vectors: w is aligned for 16-byte loads. */
 template <class T> __device__ void load_each(const T *w, size_t e, size_t n, bool vectors, float (&v)[EACH])
 {
     if (vectors && e + EACH <= n) {

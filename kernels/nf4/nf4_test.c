@@ -49,7 +49,7 @@ typedef struct head {
 typedef struct record {
     head h;
     size_t blocks, groups;
-    void *w; /* dtype */
+    void *w; /* [n], f32 or bf16 as h.dtype says */
     uint8_t *q, *absmax_q;
     float *absmax, *absmax2, *offset;
     uint64_t *sums; /* [2] FNV hashes of the dequantised f32 values: plain, double-quantised */

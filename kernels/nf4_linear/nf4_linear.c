@@ -75,7 +75,7 @@ static const pb_dims edge[] = {
     {1, 1, 19, 264, 64, 1, 1, 0},   /* one and a few tokens, with K a multiple of 8, for `fused` */
     {1, 2, 9, 512, 128, 0, 0, 1},
     {1, 13, 30, 40, 64, 1, 0, 0},
-    {1, 16, 8451, 16, 32, 1, 1, 0}, /* more rows than the GPU has warps */
+    {1, 16, 8451, 16, 32, 1, 1, 0}, /* N so large that a warp of `fused` owns 4 rows */
     /* K in whole runs of 32, for the tensor-core kernels: partial tiles in every dimension, one to three
      * tiles of tokens, long sums. */
     {1, 40, 72, 96, 32, 1, 1, 0},
@@ -86,7 +86,7 @@ static const pb_dims edge[] = {
     {1, 130, 40, 2592, 64, 1, 0, 0},
     {1, 130, 1800, 64, 128, 1, 0, 1},
     {1, 33, 128, 512, 4096, 1, 0, 0},
-    {1, 2, 2080, 2080, 64, 1, 0, 1}, /* even numbers of feature tiles, which are processed in pairs */
+    {1, 2, 2080, 2080, 64, 1, 0, 1}, /* 17 tiles of features in pairs, the last one incomplete */
     {0},
 };
 static const pb_dims grid[] = {{1, 256, 576, 576, 64, 1, 0, 0},  {1, 256, 1536, 576, 64, 1, 0, 0},

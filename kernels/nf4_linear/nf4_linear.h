@@ -16,7 +16,7 @@ typedef struct pb_nf4_linear_fwd_args {
     const void *x;    /* [T,K] dtype */
     const uint8_t *q; /* [ceil(N*K/2)]; element n*K + k is W[n,k] */
     pb_nf4_scales scales;
-    const float *bias; /* [N] or NULL */
+    const float *bias; /* [N]; NULL: no bias */
     void *y;           /* [T,N] dtype, out */
     int T, N, K;
     pb_dtype dtype;
