@@ -1,4 +1,4 @@
-/* lora_mma.cuh - LoRA in bf16 on tensor cores, all targets in one launch: two kernels forward, two or four backward.
+/* lora_mma.cuh - LoRA in bf16 on tensor cores: two kernels forward, two or four backward, each for all targets.
  *
  * W = n*R is the number of adapter columns of all targets together. R and W are multiples of 16, at most 64. S is the
  * number of splits of a reduction.

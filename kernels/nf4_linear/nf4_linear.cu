@@ -3,7 +3,7 @@
  * - fused: forward pass for up to 16 tokens. A warp owns 4 rows of W (1 if N is too small to fill the GPU) and all
  *   tokens. A lane owns 8 neighbouring k of every 256, so it reads codes as whole words and x as whole vectors. Up to
  *   about 4 tokens it is bound by reading W, 0.56 bytes per weight with f32 scales; beyond that by the multiply-adds.
- * - wgmma: decodes W in shared memory for the tensor cores of sm_90a; see nf4_linear_wgmma.cu.
+ * - wgmma: decodes W into shared memory for the tensor cores of sm_90a; see nf4_linear_wgmma.cu.
  * - cublaslt: dequantises W to scratch in the type of x, then multiplies. In bf16 this rounds the weight to bf16. In a
  *   long sum the error is about as large as that of rounding y; short sums are left to the other implementations.
  * - simt: CUDA cores; decodes W while staging it in shared memory. Takes every shape. */
