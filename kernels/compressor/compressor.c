@@ -1,4 +1,5 @@
-/* compressor.c - softmax-gated pooling of tokens: the reference in double precision, and the two descriptors. */
+/* compressor.c - softmax-gated pooling of tokens: the reference in double precision, and
+ * the descriptors of both ops. */
 #include "kernels/compressor/compressor.h"
 
 #include <math.h>
@@ -10,7 +11,7 @@
 
 /* ---- reference ------------------------------------------------------------------------------ */
 
-/* What both passes read of one channel of a row. */
+/* The inputs that both passes read. */
 typedef struct channel {
     const void *a, *z;
     const float *ape;
@@ -19,7 +20,7 @@ typedef struct channel {
     pb_dtype t;
 } channel;
 
-/* Candidate i of channel e of group g: its token within the sequence, its column, its row of ape. */
+/* A candidate of a channel: its token within the sequence, its column of a and z, its row of ape. */
 typedef struct candidate {
     size_t token;
     int col, pos;
@@ -32,7 +33,7 @@ static candidate candidate_of(const channel *c, bool overlap, size_t g, int i, i
     return (candidate){g * (size_t)c->ratio + (size_t)(i - c->ratio), c->D + e, i - c->ratio};
 }
 
-/* The gates of the candidates [from,n); returns the pooled value. */
+/* Computes the gates of candidates from .. n-1 into gate[]. Returns the pooled value. */
 static double pool(const channel *c, bool overlap, size_t first, size_t g, int e, int from, int n, double *gate)
 {
     double most = -INFINITY, sum = 0, pooled = 0;
@@ -69,7 +70,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* Zeros wherever no row reads. */
+/* Sets the gradients of elements that reach no row to zero. */
 static void clear_ref(const pb_compressor_bwd_args *a, const pb_groups *s)
 {
     for (size_t t = 0; t < (size_t)a->B * (size_t)a->S; t++)
@@ -134,8 +135,8 @@ const pb_impl pb_compressor_bwd_cpu[] = {PB_FAST_IMPLS(pb_compressor_bwd, .works
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* r: ratio; o: overlap; n: samples packed into a row, 0 without starts; m: a and z in f32 whatever c is; p: padding
- * between tokens; a: accumulate; f: frozen ape. */
+/* r: ratio; o: 1 for overlap; n: conversations packed into a row, 0 for start NULL; m: 1 for a and z in f32 whatever
+ * dtype is; p: padding between tokens, in elements; a: 1 to accumulate; f: 1 for dape NULL. */
 static const char axes[] = "BSDronmpaf";
 static const pb_dims edge[] = {
     {2, 9, 24, 4, 1, 0, 0, 0, 0, 0}, {2, 40, 64, 4, 1, 3, 0, 8, 1, 0},    {1, 3, 16, 4, 1, 0, 0, 0, 1, 0},
@@ -232,19 +233,19 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* bind cannot tell tokens apart: it left a number below that of the samples. They share the row evenly; the first says
- * so with -1. */
+/* Turns random numbers below n into starts of n conversations of equal length. bind cannot do this, because it draws
+ * every element independently. Starts of the first conversation are -1, which means 0. */
 static void sort_samples(int32_t *start, size_t T, size_t S)
 {
     size_t n = 1;
     for (size_t t = 0; t < T; t++) n = (size_t)start[t] + 1 > n ? (size_t)start[t] + 1 : n;
     for (size_t t = 0; t < T; t++) {
-        const size_t m = t % S * n / S; /* starts with the first token that is not before m S / n */
+        const size_t m = t % S * n / S; /* conversation m starts at the first token t with t >= m S / n */
         start[t] = m ? (int32_t)((m * S + n - 1) / n) : -1;
     }
 }
 
-/* Gates of some size, so that the softmax is no mean; and the samples. */
+/* Scales z by 4, so that the softmax differs clearly from a mean, and arranges the conversations. */
 static pb_status prepare(const void *z, size_t ld, size_t T, size_t C, pb_dtype t, const int32_t *start, size_t S)
 {
     for (size_t i = 0; i < T; i++)
@@ -269,7 +270,8 @@ static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
                    a->start, (size_t)a->S);
 }
 
-/* a and z pass once; a gate takes an exponential, counted as one, and six operations, in the backward pass twelve. */
+/* a and z are read once. A gate takes one exponential, counted as one operation, and six other operations;
+ * twelve in the backward pass. */
 static pb_cost fwd_cost(const void *args)
 {
     const pb_compressor_fwd_args *a = args;

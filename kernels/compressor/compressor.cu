@@ -1,13 +1,15 @@
-/* compressor.cu - the compressor on a GPU: a lane owns 16 bytes of the channels of a row, a warp chunks of eight
- * candidates, which it loads at once (256 bytes a lane in flight) and keeps, packed, until they are done with.
+/* compressor.cu - the compressor on the GPU. A lane owns 16 bytes of the channels of a row. A warp processes chunks
+ * of eight candidates: it loads a chunk at once (256 bytes per lane in flight) and keeps it packed in registers until
+ * it is used up. Memory-bound.
  *
- * Up to eight candidates (ratio 4 with overlap): a warp a row, eight rows a block, nothing shared. More (ratio 128): a
- * row a block of up to eight warps, which share their maxima and sums; a warp's chunks but the last are read twice,
- * from the cache the second time. Every element of a and z belongs to one row, so each passes once, and so do da and
- * dz.
+ * Up to eight candidates (ratio 4 with overlap): a warp per row, eight rows per CTA, no shared memory. More candidates
+ * (ratio 128): a CTA of up to eight warps per row, which combine their maxima and sums. The backward pass then reads
+ * all chunks of a warp except the last one a second time, from cache. Every element of a and z belongs to one row, so
+ * each is read once, and da and dz are written once.
  *
- * dape: a block walks over rows and leaves one set of partial sums in the scratch, which a second kernel adds in order:
- * up to eight candidates in registers; more, added on in the scratch itself. Bound: memory. */
+ * dape: each CTA loops over rows and leaves one set of partial sums in scratch; a second kernel adds the
+ * sets in a fixed order. With up to eight candidates the partial sums are kept in registers; otherwise they
+ * are accumulated in scratch. */
 #include <math.h>
 
 #define PB_COMPRESSOR_FN __host__ __device__ static inline
@@ -17,6 +19,8 @@
 
 namespace
 {
+/* CHUNK: candidates per chunk. dape has at most MAX_PARTS sets of partial sums; at least MIN_PARTS even
+ * if they exceed parts_bytes. */
 enum { CHUNK = 8, WARPS = 8, MAX_PARTS = 256, MIN_PARTS = 32 };
 static const size_t parts_bytes = (size_t)32 << 20;
 
@@ -26,13 +30,14 @@ struct pooling {
     const float *ape;
     const int32_t *start;
     void *da, *dz, *c;
-    float *part; /* [gridDim.x][ratio,C]; NULL: no dape */
+    float *part; /* [gridDim.x][ratio,C] partial sums; NULL: no dape */
     size_t lda, ldz, ldda, lddz;
-    int warps; /* that share a row */
-    bool f32;  /* c and dc */
+    int warps; /* warps per row */
+    bool f32;  /* type of c and dc: true: f32; false: bf16 */
 };
 
-/* One row as a lane sees it: its channels begin at e; candidate i stands at token + i. */
+/* A row as one lane sees it. e: the lane's first channel; from: the first unmasked candidate;
+ * candidate i is token + i. */
 struct row {
     ptrdiff_t token;
     int e, from, b, g;
@@ -67,7 +72,7 @@ template <int N> __device__ void store_sums(float *p, const float (&in)[N])
         for (int u = 0; u < N; u += 4) pb_store16(p + u, pb_pack((const float(&)[4])in[u]));
 }
 
-/* Candidates 8k .. 8k+7 of a lane's channels. */
+/* Candidates 8k .. 8k+7 of a lane's channels, packed. */
 template <class T, bool VEC> struct chunk {
     typedef pb_unit<T, VEC> unit;
     typedef typename unit::raw raw;
@@ -97,13 +102,14 @@ template <class T, bool VEC> struct chunk {
     }
 };
 
-/* Softmax and sum so far: the largest gate, the sum of the exponentials and of them times the values. */
+/* State of the online softmax: largest gate, sum of the exponentials, sum of the exponentials times the values. */
 template <int L> struct pooled {
     float most[L], sum[L], c[L];
 };
 
 __device__ float finite_base(float most) { return most == -INFINITY ? 0 : most; }
 
+/* Adds chunk k to the online softmax state `to`. */
 template <class T, bool VEC>
 __device__ void add(const pooling &p, const row &r, int k, const chunk<T, VEC> &h, pooled<chunk<T, VEC>::L> &to)
 {
@@ -136,12 +142,13 @@ __device__ void add(const pooling &p, const row &r, int k, const chunk<T, VEC> &
     }
 }
 
-/* The row's values from those of the warps that share it, in order, in every warp. room: [3][L][WARPS][32]. */
+/* Combines the states of the warps that share a row, in a fixed order; every warp gets the
+ * result. room: [3][L][WARPS][32]. */
 template <int L> __device__ void join(const pooling &p, float *room, pooled<L> &x)
 {
     const int lane = threadIdx.x, w = threadIdx.y;
     pooled<L> all;
-    __syncthreads(); /* the last row's values have been read */
+    __syncthreads(); /* room may still be read for the previous row */
 #pragma unroll
     for (int u = 0; u < L; u++) {
         room[(u * WARPS + w) * 32 + lane] = x.most[u];
@@ -162,7 +169,8 @@ template <int L> __device__ void join(const pooling &p, float *room, pooled<L> &
     x = all;
 }
 
-/* Pools this warp's chunks of a row; the one it took last stays in h. Returns that one's number, or -1. */
+/* Pools this warp's chunks of a row. Returns the number of the last chunk, which stays in h,
+ * or -1 if the warp has none. */
 template <class T, bool VEC>
 __device__ int pool(const pooling &p, const row &r, int first, chunk<T, VEC> &h, pooled<chunk<T, VEC>::L> &x)
 {
@@ -177,7 +185,7 @@ __device__ int pool(const pooling &p, const row &r, int first, chunk<T, VEC> &h,
     return last;
 }
 
-/* Lanes beyond the channels, and rows beyond the last, take part in barriers only. ONE: a warp a row. */
+/* Forward pass. Lanes beyond the channels and warps beyond the rows only take part in barriers. ONE: a warp per row. */
 template <class T, bool VEC, bool ONE> __global__ void __launch_bounds__(32 * WARPS, 1) fwd_rows(const pooling p)
 {
     constexpr int L = chunk<T, VEC>::L;
@@ -197,8 +205,8 @@ template <class T, bool VEC, bool ONE> __global__ void __launch_bounds__(32 * WA
 
 /* ---- backward --------------------------------------------------------------------------------------------------- */
 
-/* Partial sums of dape. ONE: of this lane, in registers until its rows are done; else at their place in the scratch,
- * which a lane's own row of first tokens begins. */
+/* Partial sums of dape. ONE: in registers, until all rows of this lane are done. Otherwise in scratch: a lane's first
+ * row (begins) initialises the sums, the others add to them. */
 template <int L, bool ONE> struct bias_sums {
     float x[ONE ? CHUNK : 1][L];
 
@@ -217,6 +225,7 @@ template <int L, bool ONE> struct bias_sums {
     }
 };
 
+/* Computes and stores da and dz of chunk k, and adds dz to the sums of dape. x.sum holds dc / sum here. */
 template <class T, bool VEC, bool ONE>
 __device__ void spread(const pooling &p, const row &r, int k, const chunk<T, VEC> &h, const pooled<chunk<T, VEC>::L> &x,
                        bool begins, bias_sums<chunk<T, VEC>::L, ONE> &dape)
@@ -234,7 +243,7 @@ __device__ void spread(const pooling &p, const row &r, int k, const chunk<T, VEC
             chunk_t::unit::unpack(h.a[j], v);
 #pragma unroll
             for (int u = 0; u < L; u++) {
-                da[u] = expf(da[u] - finite_base(x.most[u])) * x.sum[u]; /* by now dc / sum */
+                da[u] = expf(da[u] - finite_base(x.most[u])) * x.sum[u];
                 dz[u] = da[u] * (v[u] - x.c[u]);
             }
             *(typename chunk_t::raw *)((T *)p.da + token * p.ldda + col) = chunk_t::unit::pack(da);
@@ -244,7 +253,8 @@ __device__ void spread(const pooling &p, const row &r, int k, const chunk<T, VEC
     }
 }
 
-/* Zeros to this lane's first columns of the row's own tokens, which reach no other row. */
+/* Sets da and dz of this lane's first D columns to zero, for the row's own tokens. Used when no
+ * following row pools them. */
 template <class T, bool VEC> __device__ void clear_first(const pooling &p, const row &r, int first, int step)
 {
     typedef chunk<T, VEC> chunk_t;
@@ -256,7 +266,7 @@ template <class T, bool VEC> __device__ void clear_first(const pooling &p, const
     }
 }
 
-/* The warps of a block, each with sums of its own rows, add them up in order. room: [L][WARPS][32]. */
+/* Adds up the partial sums of the CTA's warps in a fixed order and stores them. room: [L][WARPS][32]. */
 template <int L>
 __device__ void store_part(const pooling &p, const row &r, bool in, const bias_sums<L, true> &dape, float *room)
 {
@@ -308,7 +318,7 @@ template <class T, bool VEC, bool ONE> __global__ void __launch_bounds__(32 * WA
         if (p.part) store_part(p, row_of(p, 0, e), e < p.s.D, dape, room);
 }
 
-/* Zeros to the tokens behind the last whole group of each sequence, a block a token. */
+/* Sets da and dz to zero for the tokens after the last whole group of each sequence; a CTA per token. */
 template <class T> __global__ void __launch_bounds__(256) clear_tail(const pooling p)
 {
     const int rest = p.s.S - p.s.G * p.s.ratio, b = (int)blockIdx.x / rest;
@@ -321,7 +331,7 @@ template <class T> __global__ void __launch_bounds__(256) clear_tail(const pooli
 
 /* ---- launchers -------------------------------------------------------------------------------------------------- */
 
-/* Blocks that walk over the rows, each with its own sums of dape. */
+/* Number of CTAs along the rows in the backward pass; each has its own partial sums of dape. */
 int parts_of(const pb_groups *s)
 {
     const size_t units = s->n <= CHUNK ? pb_ceil_div(s->rows, WARPS) : s->rows;
@@ -330,7 +340,7 @@ int parts_of(const pb_groups *s)
     return (int)(units < most ? units : most);
 }
 
-/* What both kernels are launched with; `rows` blocks along the rows, tiles of channels beside them. */
+/* Sets p->warps and returns the CTA size of both kernels. */
 dim3 block_of(pooling *p)
 {
     const int chunks = (p->s.n + CHUNK - 1) / CHUNK;
@@ -338,6 +348,7 @@ dim3 block_of(pooling *p)
     return dim3(32, chunks == 1 ? WARPS : p->warps);
 }
 
+/* Whether the tensors are aligned for 16-byte vectors; c is c or dc. */
 template <class T> bool fits(const pooling &p, const void *c)
 {
     const size_t L = pb_lanes<T>, out = L * (p.f32 ? sizeof(float) : sizeof(__nv_bfloat16));

@@ -1,8 +1,8 @@
-/* compressor_fast.c - the compressor with vectors of channels: a thread owns whole rows, and the column of a vector
- * stays in the first-level cache while it is read for the maximum, the sum and the gradients. Bound: memory.
+/* compressor_fast.c - the compressor on the CPU with SIMD over channels. A thread owns whole rows. The candidates of a
+ * vector of channels are read for the maximum, the sum and the gradients, and stay in L1 meanwhile. Memory-bound.
  *
- * Rows of the backward pass are cut into runs (rows.h), each with its own sum of dape, and channels into blocks,
- * because there are few rows where the ratio is large. */
+ * Backward pass: rows are divided into runs (rows.h), each with its own partial sum of dape. Channels are divided into
+ * blocks as well, because a large ratio leaves few rows. */
 #include "kernels/compressor/compressor.h"
 #include "kernels/compressor/groups.h"
 #include "kernels/core/cpu.h"
@@ -21,12 +21,12 @@ typedef struct pool {
     pb_dtype t;
 } pool;
 
-/* Consecutive candidates of a vector of channels: element (i,lane) at (token + i) ld + col + lane. */
+/* `ratio` consecutive candidates of a vector of channels: element (i,lane) is at (token + i) ld + col + lane. */
 typedef struct segment {
     size_t token, col;
 } segment;
 
-/* The candidates of channel e of row (b,g) that are not masked; returns the number of segments of `ratio` each. */
+/* Finds the unmasked candidates of channel e of row (b,g). Returns the number of segments, 1 or 2. */
 static inline int segments_of(const pool *p, int b, int g, int e, segment *out)
 {
     const size_t own = (size_t)b * (size_t)p->s.S + (size_t)g * (size_t)p->s.ratio;
@@ -44,7 +44,7 @@ PB_INLINE vf gate_in(const pool *p, const segment *k, int i, int n, pb_dtype t)
 }
 
 typedef struct pooled {
-    vf most, inverse, c; /* the largest gate, 1 / sum, and the row's value */
+    vf most, inverse, c; /* largest gate; 1 / sum of the exponentials; pooled value */
 } pooled;
 
 PB_INLINE pooled pool_vector(const pool *p, const segment *seg, int segments, int n, pb_dtype t)
@@ -53,7 +53,7 @@ PB_INLINE pooled pool_vector(const pool *p, const segment *seg, int segments, in
     for (int k = 0; k < segments; k++)
         for (int i = 0; i < p->s.ratio; i++) most = vf_max(most, gate_in(p, &seg[k], i, n, t));
     for (int k = 0; k < segments; k++) {
-        vf s = {0}, v = {0}; /* added up apart: half the rounding */
+        vf s = {0}, v = {0}; /* separate sums for each segment halve the rounding error */
         for (int i = 0; i < p->s.ratio; i++) {
             const vf w = vf_exp_neg(gate_in(p, &seg[k], i, n, t) - most);
             s += w;
@@ -74,7 +74,8 @@ PB_INLINE void forward_row(const pool *p, size_t r, pb_dtype t, pb_dtype out)
     }
 }
 
-/* da and dz of one vector of channels; dz is also added to the row's sums of dape, unless there are none. */
+/* Computes da and dz of one segment for a vector of channels. Also adds dz to the partial
+ * sum dape, unless it is NULL. */
 PB_INLINE void spread(const pool *p, const segment *k, const pooled *row, vf dc, float *dape, int n, pb_dtype t)
 {
     for (int i = 0; i < p->s.ratio; i++) {
@@ -87,7 +88,7 @@ PB_INLINE void spread(const pool *p, const segment *k, const pooled *row, vf dc,
     }
 }
 
-/* Zeros to columns [col,col+n) of tokens that reach no row. */
+/* Sets the gradients of columns col .. col+n-1 to zero, for tokens that reach no row. */
 static void clear(const pool *p, size_t token, int tokens, int col, int n)
 {
     const size_t e = pb_dtype_size(p->t);
@@ -97,7 +98,7 @@ static void clear(const pool *p, size_t token, int tokens, int col, int n)
     }
 }
 
-/* Channels [from,to) of one row. */
+/* Backward pass of channels from .. to-1 of one row. */
 PB_INLINE void backward_row(const pool *p, size_t r, int from, int to, float *dape, pb_dtype t, pb_dtype out)
 {
     const int b = (int)(r / (size_t)p->s.G), g = (int)(r % (size_t)p->s.G);

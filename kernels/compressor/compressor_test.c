@@ -1,14 +1,14 @@
-/* compressor_test.c - PyTorch's results, who may influence whom, and errors. Every test holds for every implementation
- * that this machine runs. */
+/* compressor_test.c - PyTorch's results, which inputs may influence which rows, and errors. Every test runs with every
+ * implementation of this machine. */
 #include "kernels/compressor/compressor.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rope/rope.h"
 #include "tests/v4_fixture.h"
 
-/* As scripts/fixtures/v4_fixtures.py has them. */
+/* the shapes of scripts/fixtures/v4_fixtures.py */
 enum { B = 2, S = 22, D = 8, R = 4, RATIO = 4, G = S / RATIO };
 
-/* One problem in f32, both passes. */
+/* The tensors of one problem in f32, for both passes. */
 typedef struct problem {
     int B, S, D, ratio;
     bool overlap;
@@ -34,7 +34,7 @@ static void drop(problem *p)
     free(p->start);
 }
 
-/* Starts of samples of these lengths, the same in every sequence. */
+/* Sets `start` for conversations of these lengths, equally in every sequence. */
 static void pack(problem *p, const int *lengths)
 {
     p->start = malloc((size_t)(p->B * p->S) * sizeof *p->start);
@@ -107,14 +107,14 @@ static void check_pytorch(pb_ctx *ctx)
     pack(&packed, lengths);
     both(ctx, &overlap), both(ctx, &packed), both(ctx, &plain);
     matches(&overlap, "overlap");
-    matches(&packed, "packed"); /* every sample as if it were alone */
+    matches(&packed, "packed"); /* each packed conversation must equal the conversation alone */
     matches(&plain, "plain");
     drop(&overlap), drop(&packed), drop(&plain);
 }
 static void pytorch_agrees(void **state) { on_each(*state, check_pytorch); }
 
-/* The rows as attention takes them: normalised, and their last R elements turned by the position of their first token,
- * beyond 65536 here. Norm and rotation pick their own implementations. */
+/* The complete chain to the rows that attention reads: pooling, RMSNorm, and RoPE of the last R elements at the
+ * position of each row's first token, here beyond 65536. RMSNorm and RoPE use their default implementations. */
 static void check_finished(pb_ctx *ctx)
 {
     enum { FIRST = 65536, P = FIRST + S };
@@ -146,10 +146,10 @@ static void check_finished(pb_ctx *ctx)
 }
 static void finished_rows_agree(void **state) { on_each(*state, check_finished); }
 
-/* ---- who may influence whom ------------------------------------------------------------------------- */
+/* ---- which inputs influence which rows -------------------------------------------------------------- */
 
-/* Row g knows its own tokens and the previous group's and no others: with a NaN in any token, in half of its columns.
- */
+/* Row g must depend on its own and the previous group's tokens only. A NaN is put into each token in turn, in
+ * either half of its columns. */
 static void check_reach(pb_ctx *ctx)
 {
     for (int t = 0; t < S; t++)
@@ -165,7 +165,8 @@ static void check_reach(pb_ctx *ctx)
 }
 static void a_row_knows_its_tokens_only(void **state) { on_each(*state, check_reach); }
 
-/* Tokens of another sample are not read, whatever they hold; those that reach no row get zeros. */
+/* Tokens of another conversation must not be read, even if they are NaN or infinite. Tokens that reach no
+ * row must get zero gradients. */
 static void check_samples(pb_ctx *ctx)
 {
     static const int lengths[] = {8, 8, 6};
@@ -179,7 +180,7 @@ static void check_samples(pb_ctx *ctx)
     for (int s = 4; s < S; s++)
         for (size_t k = 0; k < p.C; k++) {
             const float da = p.da[(size_t)s * p.C + k], dz = p.dz[(size_t)s * p.C + k];
-            /* the last group of a sample has nobody after it; the last two tokens fill no group */
+            /* a conversation's last group is in no following row; the last two tokens are in no group */
             const bool none = s >= G * RATIO || (k < D && (s / RATIO == 1 || s / RATIO == 3 || s / RATIO == 4));
             if (none) assert_true(da == 0 && dz == 0);
             else if (s >= 8) assert_true(isfinite(da) && da != 0 && isfinite(dz) && dz != 0);
@@ -188,7 +189,7 @@ static void check_samples(pb_ctx *ctx)
 }
 static void samples_stay_apart(void **state) { on_each(*state, check_samples); }
 
-/* Fewer tokens than a group: there is no row, and the gradients are zeros. */
+/* With fewer tokens than a group there are no rows, and all gradients are zero. */
 static void check_short(pb_ctx *ctx)
 {
     problem p = make(B, RATIO - 1, D, RATIO, true);
@@ -200,19 +201,21 @@ static void check_short(pb_ctx *ctx)
 }
 static void too_few_tokens_give_no_row(void **state) { on_each(*state, check_short); }
 
-/* A gate shifted by the same amount for all candidates changes nothing; one far above the others takes all. */
+/* The same shift of all candidates' gates must change nothing. A gate far above the others must select its candidate. A
+ * gate of -inf must exclude it. */
 static void check_gates(pb_ctx *ctx)
 {
     problem p = make(1, 128, D, 128, false), q = make(1, 128, D, 128, false);
     for (size_t i = 0; i < 128 * q.C; i++) q.z[i] += 64;
     both(ctx, &p), both(ctx, &q);
-    for (int d = 0; d < D; d++) CHECK_NEAR(q.c[d], p.c[d], 2e-5);                 /* z + 64 has fewer bits */
-    for (int d = 0; d < D; d++) p.z[(size_t)(3 * d + 5) * p.C + (size_t)d] = 300; /* of each channel another token */
+    /* tolerance, because z + 64 has fewer bits */
+    for (int d = 0; d < D; d++) CHECK_NEAR(q.c[d], p.c[d], 2e-5);
+    for (int d = 0; d < D; d++) p.z[(size_t)(3 * d + 5) * p.C + (size_t)d] = 300; /* another token for each channel */
     both(ctx, &p);
     for (int d = 0; d < D; d++) {
         assert_true(p.c[d] == p.a[(size_t)(3 * d + 5) * p.C + (size_t)d]);
         assert_true(p.da[(size_t)(3 * d + 5) * p.C + (size_t)d] == p.dc[d]);
-        p.z[(size_t)(3 * d + 5) * p.C + (size_t)d] = -INFINITY; /* and none at all */
+        p.z[(size_t)(3 * d + 5) * p.C + (size_t)d] = -INFINITY; /* exclude this token */
     }
     both(ctx, &p);
     for (size_t i = 0; i < 128 * p.C; i++) assert_true(isfinite(p.da[i]) && isfinite(p.dz[i]));
@@ -221,7 +224,7 @@ static void check_gates(pb_ctx *ctx)
 }
 static void gates_are_a_softmax_of_each_channel(void **state) { on_each(*state, check_gates); }
 
-/* The gradients may take the place of the values and gates. */
+/* da and dz may be written in place of a and z. */
 static void check_in_place(pb_ctx *ctx)
 {
     static const int lengths[] = {12, 4, 6};
@@ -249,7 +252,7 @@ static void bad_arguments_are_named(void **state)
     CHECK_FAILS(pb_compressor_fwd(*state, &a), PB_EINVAL, "ratio=0");
     a.ratio = 4, a.c = NULL;
     CHECK_FAILS(pb_compressor_fwd(*state, &a), PB_EINVAL, "a tensor is NULL");
-    a.S = 3; /* there is nothing to write */
+    a.S = 3; /* no rows, so c is not needed */
     CHECK_OK(pb_compressor_fwd(*state, &a));
     pb_compressor_bwd_args g = {.a = x, .z = x, .ape = x, .da = x, .dz = x, .B = 1, .S = 4, .D = 2, .ratio = 4};
     g.lda = g.ldz = g.ldda = g.lddz = 2;

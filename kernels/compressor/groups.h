@@ -1,19 +1,20 @@
-/* groups.h - which rows the compressor makes, what each of them pools, and which tokens reach none. */
+/* groups.h - index arithmetic of the compressor: its rows, the candidates of each row, and tokens that reach no row. */
 #ifndef PB_COMPRESSOR_GROUPS_H
 #define PB_COMPRESSOR_GROUPS_H
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#ifndef PB_COMPRESSOR_FN /* device code says more */
+#ifndef PB_COMPRESSOR_FN /* compressor.cu defines it to add __host__ __device__ */
 #define PB_COMPRESSOR_FN static inline
 #endif
 
 typedef struct pb_groups {
-    size_t rows;     /* B G */
-    int S, D, C;     /* tokens of a sequence; channels; columns of a and z */
-    int G, ratio, n; /* groups of a sequence; tokens of a group; candidates of a row: with overlap the previous group's
-                        come first */
+    size_t rows; /* B G */
+    int S, D, C; /* tokens per sequence; channels; columns of a and z */
+    /* G: groups per sequence. ratio: tokens per group. n: candidates per row; with overlap the first `ratio` of them
+     * are the previous group's. */
+    int G, ratio, n;
     bool overlap;
 } pb_groups;
 
@@ -26,7 +27,7 @@ PB_COMPRESSOR_FN pb_groups pb_groups_of(int B, int S, int D, int ratio, bool ove
     return s;
 }
 
-/* The first candidate of row (b,g) that is not masked. */
+/* The first candidate of row (b,g) that is not masked: 0 or `ratio`. */
 PB_COMPRESSOR_FN int pb_group_from(const pb_groups *s, const int32_t *start, int b, int g)
 {
     if (!s->overlap) return 0;
@@ -34,8 +35,8 @@ PB_COMPRESSOR_FN int pb_group_from(const pb_groups *s, const int32_t *start, int
     return start && (g - 1) * s->ratio < start[(size_t)b * (size_t)s->S + (size_t)g * (size_t)s->ratio] ? s->ratio : 0;
 }
 
-/* Whether the first D columns of the tokens of group g, and what lies behind them, reach a row. Without overlap all
- * columns are the first ones; g = G are the tokens behind the last whole group. */
+/* first_used: whether the first D columns of the tokens of group g reach a row; second_used: the other D columns, which
+ * exist with overlap only. g = G stands for the tokens after the last whole group. */
 PB_COMPRESSOR_FN bool pb_group_first_used(const pb_groups *s, const int32_t *start, int b, int g)
 {
     return s->overlap ? g + 1 < s->G && pb_group_from(s, start, b, g + 1) == 0 : g < s->G;

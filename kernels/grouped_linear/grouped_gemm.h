@@ -1,5 +1,5 @@
-/* grouped_gemm.h - the three products of a grouped linear layer: that of group 0, and how far the others are from it.
- */
+/* grouped_gemm.h - the three products of a grouped linear layer: the product of group 0, and the strides to
+ * the next group's matrices. */
 #ifndef PB_GROUPED_GEMM_H
 #define PB_GROUPED_GEMM_H
 #include "kernels/core/gemm.h"

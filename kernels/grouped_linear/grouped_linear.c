@@ -1,11 +1,11 @@
-/* grouped_linear.c - dense layers side by side: the reference in double precision, and the three descriptors. */
+/* grouped_linear.c - grouped dense layers: the reference in double precision, and the descriptors of the three ops. */
 #include "kernels/grouped_linear/grouped_linear.h"
 
 #include "kernels/grouped_linear/grouped_gemm.h"
 
 /* ---- reference ------------------------------------------------------------------------------ */
 
-static const double worth_threads = 1 << 16; /* multiply-adds */
+static const double worth_threads = 1 << 16; /* multiply-adds; smaller products run on one thread */
 
 static pb_status fwd_ref(pb_ctx *ctx, const void *args)
 {
@@ -92,7 +92,7 @@ const pb_impl pb_grouped_linear_dw_cpu[] = IMPLS(dw);
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* T = B*S; a: accumulate (dx, dw). */
+/* T = B*S; a: 1 to accumulate (dx, dw). */
 static const char axes[] = "BSGNKa";
 static const pb_dims edge[] = {
     {2, 3, 3, 5, 7},        {1, 1, 1, 1, 1},     {2, 33, 2, 47, 65},   {1, 40, 4, 16, 600, 1}, {1, 40, 2, 600, 16, 1},
@@ -177,8 +177,7 @@ static pb_status dw_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Every tensor passes once, and what is accumulated twice: `in` and `w` elements of size e are read, `out` bytes are
- * written. */
+/* Compulsory traffic: in_bytes are read, out_bytes are written, and also read when accumulating. */
 static pb_cost cost(double T, double G, double N, double K, double in_bytes, double out_bytes, bool accumulate)
 {
     return (pb_cost){.flops = 2 * T * G * N * K, .bytes = in_bytes + (accumulate ? 2 : 1) * out_bytes};

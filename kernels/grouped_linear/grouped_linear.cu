@@ -1,5 +1,5 @@
-/* grouped_linear.cu - all groups in one launch: cuBLASLt's strided batches, and the plain kernel of core/cuda_gemm.cu.
- */
+/* grouped_linear.cu - grouped linear layers on the GPU, all groups in one launch: cuBLASLt's strided batches, or the
+ * CUDA-core kernel of core/cuda_gemm.cu. */
 #include "kernels/core/cuda.cuh"
 #include "kernels/core/cuda_blas.h"
 #include "kernels/grouped_linear/grouped_gemm.h"

@@ -1,5 +1,5 @@
-/* grouped_linear_fast.c - group after group on the engine of core/gemm.h, each shared among all threads. Bound: matrix
- * products. */
+/* grouped_linear_fast.c - grouped dense layers with the matrix product of core/gemm.h: one group after the other, each
+ * on all threads. Bound by arithmetic. */
 #include "kernels/core/simd.h"
 #include "kernels/grouped_linear/grouped_gemm.h"
 

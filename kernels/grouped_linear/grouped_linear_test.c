@@ -1,11 +1,11 @@
-/* grouped_linear_test.c - groups are layers of their own, known values, and errors. */
+/* grouped_linear_test.c - each group equals a separate linear layer, known values, and errors. */
 #include "kernels/grouped_linear/grouped_linear.h"
 #include "kernels/linear/linear.h"
 #include "tests/v4_fixture.h"
 
 enum { T = 5, G = 3, N = 4, K = 6 };
 
-/* y, dx and dw of one problem, or of the same groups one by one through a plain layer. */
+/* Tensors of one problem, computed by grouped_linear, or group by group by linear. */
 typedef struct tensors {
     float x[T][G][K], w[G][N][K], dy[T][G][N], y[T][G][N], dx[T][G][K], dw[G][N][K];
 } tensors;
@@ -28,7 +28,7 @@ static void all(pb_ctx *ctx, tensors *a)
         ctx, &(pb_grouped_linear_dw_args){.dy = a->dy, .x = a->x, .dw = a->dw[0][0], .T = T, .G = G, .N = N, .K = K}));
 }
 
-/* One group through linear, its columns gathered and scattered here. */
+/* Computes group g with linear, on contiguous copies of the group's columns. */
 static void alone(pb_ctx *ctx, tensors *a, int g)
 {
     float x[T][K], dy[T][N], y[T][N], dx[T][K];
@@ -65,7 +65,7 @@ static void groups_are_layers_of_their_own(void **state)
     ctx->impl = NULL;
 }
 
-/* A NaN in one group's input or weights reaches that group only. */
+/* A NaN in the input or the weights of one group must reach the outputs of that group only. */
 static void a_group_sees_only_its_own(void **state)
 {
     tensors a;
@@ -81,7 +81,7 @@ static void a_group_sees_only_its_own(void **state)
     for (int g = 0; g < G; g++) assert_int_equal(isnan(a.dw[g][0][3]) != 0, g == 1);
 }
 
-/* The output projection of attention: y is o with every head's group projected by itself, head after head. */
+/* The layout of DeepSeek-V4's output projection: consecutive heads form a group, and y has one projection per group. */
 static void heads_fall_into_groups(void **state)
 {
     enum { H = 4, D = 2, GROUPS = 2 };

@@ -1,4 +1,4 @@
-/* indexer.c - the descriptors of the indexer's ops, and the tensors that their tests and benchmarks run on. */
+/* indexer.c - the descriptors of the indexer's ops, and the inputs of their tests and benchmarks. */
 #include "kernels/indexer/indexer.h"
 
 #include <limits.h>
@@ -105,10 +105,10 @@ static pb_status bwd_check(const void *args)
     return a->dq && (a->dk || !a->x.G) && a->dw ? PB_OK : pb_fail(PB_EINVAL, "indexer_bwd: dq, dk or dw is NULL");
 }
 
-/* ---- tensors whose scores are exact --------------------------------------------------------------------- */
+/* ---- inputs with exact scores --------------------------------------------------------------------------- */
 
-/* q, k and w are small multiples of powers of two, so that every order of summing gives the same bits, many scores are
- * equal, and lists can be compared. Groups that no query sees hold NaN. */
+/* q, k and w are small multiples of powers of two. Sums are then exact in any order and many scores are equal, so that
+ * lists of all implementations can be compared bit for bit. Groups that no query sees hold NaN. */
 typedef struct drawn {
     void *x;
     size_t bytes;
@@ -142,7 +142,8 @@ static const float *bind_scales(pb_binder *b, const char *name, uint64_t seed, s
     return give(b, name, (drawn){x, n * sizeof *x});
 }
 
-/* The first token of the sample of token t, when p samples share S tokens evenly; the first says so with -1. */
+/* The first token of the conversation of token t, when p conversations divide S tokens evenly. The first conversation
+ * returns -1, which means 0. */
 static int32_t start_of(int t, int S, int p)
 {
     int m = 0;
@@ -161,7 +162,7 @@ static const int32_t *bind_starts(pb_binder *b, int B, int S, int p)
 static void spoil_unseen(drawn k, const pb_indexer *x, int ratio, int p, bool codes)
 {
     for (size_t r = 0; k.x && r < (size_t)x->B * x->G; r++) {
-        const int64_t last = ((int64_t)(r % x->G) + 1) * ratio - 1; /* the first query that could see it */
+        const int64_t last = ((int64_t)(r % x->G) + 1) * ratio - 1; /* the first query that could see the group */
         if (last < x->S && last - ratio + 1 >= start_of((int)last, x->S, p)) continue;
         for (size_t e = r * x->D; e < (r + 1) * x->D; e++)
             if (codes) ((uint8_t *)k.x)[e] = 0x7f;
@@ -182,7 +183,8 @@ static pb_indexer bind_exact(pb_binder *b, const int *dim, int ratio, int p, boo
     return x;
 }
 
-/* r: ratio; p: samples packed into a row, 0 without starts; f, n: queries; q: codes; K: slots. */
+/* r: ratio; p: conversations packed into a row, 0 for start NULL; f, n: first query and number of queries;
+ * q: 1 for codes; K: list length. */
 static const char scores_axes[] = "BSGHDrpfnq";
 static const pb_dims scores_edge[] = {
     {2, 37, 9, 3, 16, 4, 3, 0, 200, 0},    {1, 300, 75, 8, 128, 4, 0, 0, 300, 0},
@@ -218,10 +220,10 @@ static const pb_dims pick_device_grid[] = {{1, 8192, 2048, 64, 128, 4, 0, 512, 0
 static pb_status scores_bind(pb_binder *b, const int *dim, void *args)
 {
     pb_indexer_scores_args a = {.x = bind_exact(b, dim, dim[5], dim[6], dim[9]), .ratio = dim[5]};
-    a.first = dim[7] < a.x.S ? dim[7] : a.x.S - 1; /* S may be swept below what the shape asks for */
+    a.first = dim[7] < a.x.S ? dim[7] : a.x.S - 1; /* the benchmark may set S below the first query of the shape */
     a.n = dim[8] < a.x.S - a.first ? dim[8] : a.x.S - a.first;
     if (dim[6]) a.start = bind_starts(b, a.x.B, a.x.S, dim[6]);
-    /* as integers: -inf is right, and equal bits are wanted */
+    /* compared as integers: -inf must match, and bits must be equal */
     a.score = pb_out(b, "score", PB_I32, (size_t)a.x.B * a.n * a.x.G);
     *(pb_indexer_scores_args *)args = a;
     return b->status;
@@ -235,13 +237,13 @@ static pb_status pick_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* ---- tensors of the picked passes and of quantize -------------------------------------------------------- */
+/* ---- inputs of at, bwd and quantize --------------------------------------------------------------------- */
 
-/* Kinds of picks, axis l. All but FULL leave out every fifth group, which holds NaN and infinities then. */
+/* Kinds of lists, axis l. Groups that no slot names hold NaN and infinities. */
 enum pick_kind {
-    FULL,  /* distinct groups in a random order, as many as there are */
-    HOLES, /* random groups, a quarter of the slots -1 or out of range; every third query sees nothing */
-    TWICE, /* few groups, many times */
+    FULL,  /* distinct groups, at most all of them */
+    HOLES, /* about a third of the slots is -1 or out of range, and all of every third query; else random groups */
+    TWICE, /* three groups, each many times */
 };
 static const char picked_axes[] = "BSGHDKl";
 static const pb_dims picked_edge[] = {
@@ -271,7 +273,7 @@ static const int32_t *bind_picks(pb_binder *b, const pb_indexer *x, int K, enum 
     for (size_t i = 0; pick && i < n; i++) {
         const int t = (int)(i / K), j = (int)(i % K);
         const int32_t any = (int32_t)(pb_uniform(6, i) * x->G), G = x->G;
-        if (kind == FULL) pick[i] = j < G ? (int32_t)(((int64_t)j * 7 + t) % G) : -1; /* G no multiple of 7 */
+        if (kind == FULL) pick[i] = j < G ? (int32_t)(((int64_t)j * 7 + t) % G) : -1; /* G is not a multiple of 7 */
         else if (kind == TWICE) pick[i] = G > 4 ? 1 + any % 3 : -1;
         else pick[i] = t % 3 == 1 || any % 5 == 0 ? outside[j % 3] : pb_uniform(8, i) < 0.2 ? G : any;
     }
@@ -308,7 +310,7 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Groups that no slot names become NaN and infinite, so that a read shows. */
+/* Fills groups that no slot names with NaN and infinity, so that reading them becomes visible. */
 static pb_status spoil_unpicked(const pb_indexer *x, const int32_t *pick, int K)
 {
     bool *named = calloc((size_t)x->B * x->G + 1, sizeof *named);
@@ -334,7 +336,7 @@ static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
     return spoil_unpicked(&a->x, a->pick, a->K);
 }
 
-/* s: values near 10^s. */
+/* f: f32_scale; s: values are near 10^s. */
 static const char quantize_axes[] = "NDfs";
 static const pb_dims quantize_edge[] = {{37, 128, 0, 0}, {9, 128, 1, 0},  {5, 7, 0, 3},     {33, 100, 1, -2},
                                         {3, 1, 0, 0},    {64, 64, 0, -6}, {17, 128, 0, 30}, {0}};
@@ -359,7 +361,7 @@ static double inputs(const pb_indexer *x)
     const double e = x->q_scale ? 1 : (double)pb_dtype_size(x->dtype), heads = (double)x->B * x->S * x->H;
     return e * x->D * (heads + (double)x->B * x->G) + 4 * heads;
 }
-/* Pairs of a query and a group before it; where samples begin, the host does not see. */
+/* Number of pairs of a query and a visible group. Conversations are ignored, because the host cannot see `start`. */
 static double pairs(const pb_indexer *x, int first, int n, int ratio)
 {
     double sum = 0;
@@ -411,9 +413,9 @@ static pb_cost bwd_cost(const void *args)
                                         .bind = pass##_bind,                                                           \
                                         .cost = pass##_cost,                                                           \
                                         __VA_ARGS__};
-INDEXER_OP(quantize, quantize, .tol = {0}) /* the same bits */
-INDEXER_OP(scores, scores, .tol = {0})     /* of inputs whose sums are exact */
+INDEXER_OP(quantize, quantize, .tol = {0}) /* bit-identical to the reference */
+INDEXER_OP(scores, scores, .tol = {0})     /* the inputs make all sums exact */
 INDEXER_OP(pick, pick, .tol = {0})
 INDEXER_OP(at, picked, .prepare = at_prepare, .tol = {[PB_F32] = 1e-6, [PB_BF16] = 1e-6})
 INDEXER_OP(bwd, picked, .prepare = bwd_prepare, .tol = {[PB_F32] = 1e-6, [PB_BF16] = 6e-3}, /* `ref` rounds too */
-           .grad_of = &pb_op_indexer_at, .grad_tol = 1e-2) /* the difference may step over a kink of the relu */
+           .grad_of = &pb_op_indexer_at, .grad_tol = 1e-2) /* the finite difference may cross a kink of the relu */

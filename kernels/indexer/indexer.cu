@@ -1,11 +1,11 @@
-/* indexer.cu - the CUDA implementations of the indexer's ops, best first; quantize, and pick out of scores and lists.
- */
+/* indexer.cu - the indexer on the GPU: quantize, pick (from scores and topk.cuh), and the tables of implementations,
+ * which are tried in order. */
 #include "kernels/indexer/indexer.cuh"
 #include "kernels/topk/topk.cuh"
 
 namespace
 {
-/* ---- quantize: a warp a row ------------------------------------------------------------------------------------ */
+/* ---- quantize: one warp per row -------------------------------------------------------------------------------- */
 
 template <class T> __global__ __launch_bounds__(INDEXER_THREADS) void quantize_kernel(const pb_indexer_quantize_args a)
 {
@@ -51,7 +51,8 @@ template <scores_fn *RUN> pb_status scores(pb_ctx *ctx, const void *args)
     return RUN(ctx, &a->x, &span);
 }
 
-/* Lists of the queries of a span, a block each. Only visible scores are read, and only those were written. */
+/* Computes the lists of the span's queries, one CTA per query. Only visible scores are read,
+ * because only these were written. */
 __global__ __launch_bounds__(TOPK_THREADS) void pick_kernel(const pb_indexer_pick_args a, const indexer_span s)
 {
     __shared__ topk_smem sm;
@@ -80,7 +81,7 @@ template <scores_fn *RUN> pb_status pick(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- picked scores --------------------------------------------------------------------------------------------- */
+/* ---- scores of listed groups ----------------------------------------------------------------------------------- */
 
 template <pb_status (*RUN)(pb_ctx *, const pb_indexer_at_args *)> pb_status at(pb_ctx *ctx, const void *args)
 {
@@ -98,6 +99,7 @@ size_t ordered_workspace(const void *args)
     return sums_of(x) * pb_indexer_cuda_parts(x) * sizeof(float);
 }
 
+/* How dk is summed: with atomics, in ordered parts, or in ordered parts without tensor cores. */
 enum bwd_way { SCATTERED, ORDERED, SIMT };
 template <bwd_way WAY> pb_status bwd(pb_ctx *ctx, const void *args)
 {
@@ -110,7 +112,7 @@ template <bwd_way WAY> pb_status bwd(pb_ctx *ctx, const void *args)
     return pb_indexer_round_sums(ctx, a, sums, parts);
 }
 
-/* All arguments but quantize's begin with the problem. */
+/* The arguments of all ops except quantize begin with a pb_indexer. */
 template <bool (*TAKES)(const pb_indexer *)> bool takes(const void *args) { return TAKES((const pb_indexer *)args); }
 bool bwd_mma_takes(const void *args) { return pb_indexer_bwd_mma_takes((const pb_indexer_bwd_args *)args); }
 } // namespace

@@ -1,4 +1,5 @@
-/* indexer.cuh - the CUDA passes of the indexer, each in its own file, and what they share; indexer.cu lists them. */
+/* indexer.cuh - declarations of the indexer's CUDA passes, each in its own file, and helpers that they share.
+ * indexer.cu lists the implementations. */
 #ifndef PB_INDEXER_CUH
 #define PB_INDEXER_CUH
 #define PB_INDEXER_FN __host__ __device__ static inline
@@ -11,8 +12,8 @@
 typedef __nv_bfloat16 bf16;
 static constexpr int INDEXER_THREADS = 256, INDEXER_WARPS = INDEXER_THREADS / 32;
 
-/* Queries first .. first+n-1 of every batch row, score [B,n,G]. `fill`: invisible groups get -inf; else they keep what
- * stands there. */
+/* Queries first .. first+n-1 of every batch row, with scores [B,n,G]. fill: true: groups that are not visible get -inf;
+ * false: their scores are not written. */
 struct indexer_span {
     const int32_t *start;
     float *score;
@@ -20,22 +21,24 @@ struct indexer_span {
     bool fill;
 };
 
-/* bf16, or codes of it, D <= 128 and a multiple of 8, rows that 16-byte (codes: 8-byte) copies fit; H <= 128 to go
- * back. */
+/* True for bf16 or codes of bf16, D <= 128 and a multiple of 8, H <= 128, and q and k
+ * aligned to 16 bytes (codes: 8). */
 bool pb_indexer_mma_takes(const pb_indexer *x);
 pb_status pb_indexer_scores_mma(pb_ctx *ctx, const pb_indexer *x, const indexer_span *span);
 pb_status pb_indexer_at_mma(pb_ctx *ctx, const pb_indexer_at_args *a);
 bool pb_indexer_bwd_mma_takes(const pb_indexer_bwd_args *a);
-/* sums: f32 [B,parts,G,D]. Without `ordered` parts is 1 and atomics add; else a block owns a part. */
+/* sums: f32 [B,parts,G,D], cleared by the caller. ordered: one CTA owns each part, in a fixed order. Otherwise parts is
+ * 1 and CTAs add with atomics. */
 pb_status pb_indexer_bwd_mma(pb_ctx *ctx, const pb_indexer_bwd_args *a, float *sums, int parts, bool ordered);
 
-/* f32, bf16 or codes, D <= 256, any alignment; every sum in one order. */
+/* True for D <= 256, with f32, bf16 or codes and any alignment. The SIMT passes are deterministic. */
 bool pb_indexer_simt_takes(const pb_indexer *x);
 pb_status pb_indexer_scores_simt(pb_ctx *ctx, const pb_indexer *x, const indexer_span *span);
 pb_status pb_indexer_at_simt(pb_ctx *ctx, const pb_indexer_at_args *a);
 pb_status pb_indexer_bwd_simt(pb_ctx *ctx, const pb_indexer_bwd_args *a, float *sums, int parts);
 
-/* Parts of a batch row's dk that the ordered passes sum, a block each: 128 where 256 MiB hold them, always the same. */
+/* Partial sums of a batch row's dk in the ordered passes, one CTA each: at most 128, and at most 256 MiB in total. The
+ * number depends on the shape only, so that results are deterministic. */
 static inline int pb_indexer_cuda_parts(const pb_indexer *x)
 {
     const size_t part = (size_t)x->B * x->G * x->D * sizeof(float), fit = part ? ((size_t)256 << 20) / part : 1;
@@ -43,11 +46,11 @@ static inline int pb_indexer_cuda_parts(const pb_indexer *x)
     return fit < 1 ? 1 : fit < (size_t)most ? (int)fit : most;
 }
 
-/* Before a pass that adds to sums, and after it: dk = the parts added in order, rounded. */
+/* clear_sums sets the partial sums to zero before a pass; round_sums adds the parts in order into dk afterwards. */
 pb_status pb_indexer_clear_sums(pb_ctx *ctx, float *sums, size_t n);
 pb_status pb_indexer_round_sums(pb_ctx *ctx, const pb_indexer_bwd_args *a, const float *sums, int parts);
 
-/* max(u, 0); a NaN stays one. */
+/* max(u, 0); a NaN is returned unchanged. */
 __device__ static inline float positive(float u)
 {
     float r;
@@ -55,9 +58,9 @@ __device__ static inline float positive(float u)
     return r;
 }
 
-/* Among n slots of a tile, thread j < n: its slot counts for all that name the same group, added in the order of the
- * slots, and those count no more: so that no two slots of a tile add to one row. group and ds are of shared memory;
- * every thread of the block takes part. */
+/* Merges slots of a tile that name the same group: the first of them gets the sum of their ds, in slot order, and the
+ * others are masked. Then no two slots of the tile add to the same row of dk. Thread j < n handles slot j. group and ds
+ * are in shared memory; all threads of the CTA must call it. */
 __device__ static inline void merge_slots(int *group, float *ds, int n)
 {
     const int j = threadIdx.x, g = j < n ? group[j] : -1;
@@ -73,7 +76,7 @@ __device__ static inline void merge_slots(int *group, float *ds, int n)
     __syncthreads();
 }
 
-/* Launches with `bytes` of dynamic shared memory, which more than 48 KB must ask for. */
+/* Launches a kernel with `bytes` of dynamic shared memory; the attribute is needed for more than 48 KB. */
 template <class K, class... A>
 static inline pb_status indexer_launch(pb_ctx *ctx, const char *what, K *kernel, size_t blocks, size_t bytes, A... args)
 {

@@ -1,37 +1,45 @@
-/* indexer.h - the lightning indexer: which groups of tokens each query attends to, and its gradient (DeepSeek-V3.2,
- * V4).
+/* indexer.h - the lightning indexer: scores groups of tokens, lists the top K groups for each query, and computes its
+ * gradient (DeepSeek-V3.2, equations 1 and 2; DeepSeek-V4).
  *
- * Row g of k stands for the tokens g ratio .. g ratio + ratio - 1, as in mla_index. In f32 or wider:
+ * Row g of k represents the tokens g ratio .. g ratio + ratio - 1, as in mla_index. The score of group g
+ * for query t, in f32 or wider:
  *
  *     u[b,t,h,g] = q[b,t,h] . k[b,g]        s[b,t,g] = sum_h w[b,t,h] max(u[b,t,h,g], 0)
  *
- * A group is visible to query t when all its tokens lie in first .. t, with first = start[b,t], the first token of the
- * sample of t (below 0 or NULL: 0). q and k come with all their transforms applied (RoPE, Hadamard), w with its factors
- * (H^-1/2 D^-1/2 in the models). They are of `dtype`, or, where q_scale and k_scale are set, e4m3 codes of
- * indexer_quantize: an element is code * scale then, codes are multiplied exactly, and sums are f32.
+ * A group is visible to query t if all its tokens are in start[b,t] .. t. start is the first token of the conversation
+ * of t (negative or NULL: 0). The caller has applied all transforms to q and k (RoPE, Hadamard) and all factors to w
+ * (H^-1/2 D^-1/2 in the models). q and k are of type `dtype`. If q_scale and k_scale are set, they are e4m3 codes from
+ * indexer_quantize instead: an element is code * scale, codes are multiplied exactly, and sums are f32.
  *
- * quantize: rows of x [N,D], D <= 128, a block each, to codes and scales. In f32, the same bits everywhere and those of
- *     pb_kv_qat_fwd with block D:
- *         amax = max(max |x|, 1e-4)   t = amax * (1/448)   scale = 2^ceil(log2 t), or t when f32_scale
- *         code = e4m3(x / scale), to nearest even and saturated at 448 (OFP8 1.0, 2023)
- *     A row with an element that is not finite gets NaN for its scale and codes of 0x7f. A scale that is a power of two
- *     loses nothing when code * scale is written as bf16, so that the backward pass may run on pb_kv_qat_fwd's output.
- * scores: queries first .. first+n-1 of every batch row. score[b,i,g] = s[b,first+i,g] where g is visible, else -inf.
- * pick: for every query the min(K, visible) visible groups with the largest s, ascending, then -1: topk.h's rule for
- *     ties (lower group) and NaN. It is mla_index's `pick`. Scores stand in the workspace a run of queries at a time:
- *     at most 32 MiB, or one query of every batch row (4 B G bytes) where that is more; never S G.
- * at: s at given groups. score[b,t,j] = s[b,t,pick[b,t,j]]; 0 where pick is outside [0,G), and nothing is read there.
- *     Whether a picked group is visible is not asked.
- * bwd: of `at`, given ds. Slots outside [0,G) give nothing; a group named twice counts twice.
- *         du_hj = ds_j w_h [u_hj > 0]       dw_h = sum_j ds_j max(u_hj, 0)
- *         dq_h = sum_j du_hj k[pick_j]      dk[g] = sum over b's queries, heads and slots with pick_j = g of du_hj q_h
- *     dk is summed in f32 and rounded once. On a GPU `mma` sums it by atomics and declares that it varies; the others
- *     take a fixed order, in parts of at most 256 MiB together, or one part where that is more. No gradient reaches the
- *     indexer through `pick`: it is trained by indexer_kl, or not at all.
+ * quantize: rows of x [N,D], D <= 128, to codes and one scale per row. It is computed in f32, with the same bits in
+ * every implementation, equal to pb_kv_qat_fwd with block D:
+ *     amax = max(max |x|, 1e-4)   t = amax * (1/448)   scale = 2^ceil(log2 t), or t with f32_scale
+ *     code = e4m3(x / scale), to nearest even and saturated at 448 (OFP8 1.0, 2023)
+ * A row with an element that is not finite gets scale NaN and codes 0x7f. With a power-of-two scale, code * scale is
+ * exact in bf16, so the backward pass can use the output of pb_kv_qat_fwd.
  *
- * A GPU takes D up to 256; its tensor cores bf16 and codes of it, D up to 128 and a multiple of 8, H up to 128.
- * DeepSeek-AI 2025, DeepSeek-V3.2, equations 1 and 2. EINVAL: B, S, H, D, ratio below 1, G or K below 0, first and n
- * outside of S, one scale without the other, scales with D > 128 or in `at`/`bwd`, a NULL tensor. */
+ * scores: for queries first .. first+n-1 of every batch row. score[b,i,g] = s[b,first+i,g]
+ * where g is visible, else -inf.
+ *
+ * pick: for every query the min(K, visible) visible groups with the largest s in ascending order, then -1. Ties and NaN
+ * follow topk.h (the lower group wins a tie). The result is the `pick` of mla_index. On a GPU the workspace holds the
+ * scores of a run of queries at a time: at most 32 MiB, or one query of every batch row (4 B G bytes) if that is more.
+ * On a CPU it holds the scores of 16 queries per thread.
+ *
+ * at: s at given groups. score[b,t,j] = s[b,t,pick[b,t,j]], or 0 where pick is outside [0,G). It does not check
+ * whether a listed group is visible.
+ *
+ * bwd: the gradient of `at`, given ds. Slots outside [0,G) contribute nothing. A group that
+ * is listed twice counts twice.
+ *     du_hj = ds_j w_h [u_hj > 0]       dw_h = sum_j ds_j max(u_hj, 0)
+ *     dq_h = sum_j du_hj k[pick_j]      dk[g] = sum over b's queries, heads and slots with pick_j = g of du_hj q_h
+ * dk is summed in f32 and rounded once. On a GPU, `mma` sums dk with atomics and is not deterministic. The other
+ * implementations use a fixed order, with partial sums of at most 256 MiB in total (or one partial sum if that is
+ * larger). `pick` has no gradient: the indexer is trained through indexer_kl only.
+ *
+ * GPU implementations take D <= 256; those on tensor cores take bf16 and codes of bf16, D <= 128 and a multiple of 8,
+ * H <= 128. EINVAL: B, S, H, D or ratio < 1; G or K < 0; first and n outside of S; only one scale given; scales with
+ * D > 128, or in `at` or `bwd`; a tensor is NULL. */
 #ifndef PB_INDEXER_H
 #define PB_INDEXER_H
 #include "kernels/core/op.h"
@@ -39,15 +47,15 @@
 extern "C" {
 #endif
 
-/* What every pass reads. */
+/* The inputs of every pass. */
 typedef struct pb_indexer {
     const void *q;        /* [B,S,H,D] dtype, or codes (u8) */
-    const void *k;        /* [B,G,D] dtype, or codes */
+    const void *k;        /* [B,G,D] dtype, or codes (u8) */
     const float *w;       /* [B,S,H] */
-    const float *q_scale; /* [B,S,H] of codes; NULL: q and k are dtype */
-    const float *k_scale; /* [B,G], alike */
+    const float *q_scale; /* [B,S,H] scales of codes; NULL: q and k are dtype */
+    const float *k_scale; /* [B,G] scales of codes; NULL: like q_scale */
     int B, S, G, H, D;
-    pb_dtype dtype; /* of q and k, or of what their codes were made of */
+    pb_dtype dtype; /* type of q and k, or of the values that were quantised */
 } pb_indexer;
 
 typedef struct pb_indexer_quantize_args {
@@ -55,34 +63,34 @@ typedef struct pb_indexer_quantize_args {
     uint8_t *code; /* [N,D], out */
     float *scale;  /* [N], out */
     int N, D;
-    bool f32_scale; /* else a power of two (UE8M0's grid) */
+    bool f32_scale; /* true: scale = t; false: a power of two (UE8M0) */
     pb_dtype dtype;
 } pb_indexer_quantize_args;
 
 typedef struct pb_indexer_scores_args {
     pb_indexer x;
-    const int32_t *start; /* [B,S] or NULL */
+    const int32_t *start; /* [B,S]; NULL: 0 everywhere */
     float *score;         /* [B,n,G], out */
     int first, n, ratio;
 } pb_indexer_scores_args;
 
 typedef struct pb_indexer_pick_args {
     pb_indexer x;
-    const int32_t *start; /* [B,S] or NULL */
+    const int32_t *start; /* [B,S]; NULL: 0 everywhere */
     int32_t *pick;        /* [B,S,K], out */
     int K, ratio;
 } pb_indexer_pick_args;
 
 typedef struct pb_indexer_at_args {
     pb_indexer x;
-    const int32_t *pick; /* [B,S,K]; any value */
+    const int32_t *pick; /* [B,S,K]; a value outside [0,G) masks the slot */
     float *score;        /* [B,S,K], out */
     int K;
 } pb_indexer_at_args;
 
 typedef struct pb_indexer_bwd_args {
     pb_indexer x;
-    const int32_t *pick; /* [B,S,K]; any value */
+    const int32_t *pick; /* [B,S,K]; a value outside [0,G) masks the slot */
     const float *dscore; /* [B,S,K] */
     void *dq;            /* [B,S,H,D] dtype, out */
     void *dk;            /* [B,G,D] dtype, out */

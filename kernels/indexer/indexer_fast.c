@@ -1,10 +1,11 @@
-/* indexer_fast.c - the indexer, vectorised: groups along the lanes for scores, heads along the lanes for picked ones.
+/* indexer_fast.c - the indexer on the CPU with SIMD: groups along the lanes for scores, heads along
+ * the lanes for listed groups.
  *
- * scores, pick: a task owns QUERIES queries; their groups pass by KEYS at a time, on their side, so that the weighted
- * sum over heads needs no sum across lanes. pick keeps a task's scores and picks from them at once. at, bwd: the rows
- * that a query picked are collected KEYS at a time; masked slots never reach a tile. dk: a task owns a fixed share of a
- * batch row's queries and sums by itself; the shares are added in order. All products are tile.h's. Bound: fma
- * throughput. */
+ * scores, pick: a task owns QUERIES queries and processes KEYS groups at a time from a transposed tile, so that
+ * the weighted sum over heads needs no sum across lanes. pick keeps the scores of a task and selects from them at
+ * once. at, bwd: the listed rows of k are gathered KEYS at a time; masked slots are skipped. dk: a task owns a
+ * fixed part of a batch row's queries and has its own partial sum; the parts are added in order. All products use
+ * tile.h. Bound by FMA throughput. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -16,11 +17,11 @@
 #include "kernels/indexer/plan.h"
 #include "kernels/indexer/visible.h"
 
-static vf positive(vf u) { return vf_max(vf_set(0), u); } /* a NaN stays one */
+static vf positive(vf u) { return vf_max(vf_set(0), u); } /* a NaN is returned unchanged */
 
 /* ---- quantize ------------------------------------------------------------------------------------------- */
 
-/* e4m3.h's rounding, lane by lane the same bits. */
+/* Encodes with the rounding of e4m3.h, bit for bit. */
 static vu encode(vf x)
 {
     const vu bits = (vu)x, sign = bits >> 24 & 0x80u;
@@ -37,7 +38,7 @@ static void quantize_row(const pb_indexer_quantize_args *a, size_t r)
     for (int d = 0; d < a->D; d += PB_VLEN) {
         const vf x = load_some(a->x, r * a->D + d, a->dtype, a->D - d);
         most = vf_max(most, (vf)((vu)x & 0x7fffffffu));
-        nan += x * 0.0f; /* infinities too */
+        nan += x * 0.0f; /* NaN for infinities too */
     }
     const float amax = vf_hmax(most);
     a->scale[r] = vf_sum(nan) == 0 ? pb_e4m3_scale(amax, a->f32_scale) : NAN;
@@ -58,7 +59,8 @@ pb_status PB_FAST(pb_indexer_quantize)(pb_ctx *ctx, const void *args)
 
 /* ---- scores --------------------------------------------------------------------------------------------- */
 
-/* to[r][c], or to[c][r] when `turned`, = row r of x, from row `at` on: n rows of D, and zeros up to `high` rows. */
+/* Copies n rows of D from row `at` on to to[r][c], or to to[c][r] if `turned`; zeros for rows n .. high-1. scale: NULL,
+ * or the scales of `from`, which then holds codes. */
 static void load(const pb_indexer *x, const void *from, const float *scale, size_t at, int n, int high, bool turned,
                  float *to, size_t ld)
 {
@@ -76,7 +78,8 @@ static void load(const pb_indexer *x, const void *from, const float *scale, size
         }
 }
 
-/* Of n queries from t on, the scores against groups g .. g+m-1 whose tile is `keys`: visible ones to `to`, [n][G]. */
+/* Writes the visible scores of n queries, from row `token` on, against groups g .. g+m-1 to [n][G]. The caller has put
+ * these groups' transposed tile of k into room. */
 static void score_tile(const pb_indexer *x, const int32_t *start, int ratio, size_t token, int n, int g, int m,
                        float *room, float *to)
 {
@@ -99,7 +102,7 @@ static void score_tile(const pb_indexer *x, const int32_t *start, int ratio, siz
     }
 }
 
-/* The scores of n queries of a batch row, `token` the first: to [n][G]. */
+/* Writes the scores of n consecutive queries of a batch row, from row `token` on, to [n][G]. */
 static void score_queries(const pb_indexer *x, const int32_t *start, int ratio, size_t token, int n, float *room,
                           float *to)
 {
@@ -150,7 +153,7 @@ pb_status PB_FAST(pb_indexer_pick)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- picked scores -------------------------------------------------------------------------------------- */
+/* ---- scores of listed groups ---------------------------------------------------------------------------- */
 
 typedef struct picked_tiles {
     float *qt, *k, *u, *w; /* [D][wide], [KEYS][width], [KEYS][wide], [wide] */
@@ -171,7 +174,8 @@ static void picked_load(const pb_indexer *x, picked_tiles *m, size_t token)
     for (size_t h = 0; h < wide; h++) m->w[h] = h < (size_t)x->H ? x->w[token * x->H + h] : 0;
 }
 
-/* The next rows that count, from slot *j on: at most KEYS; and their products with all heads. */
+/* Gathers the next unmasked rows from slot *j on, at most KEYS, and computes their products with all heads. Returns
+ * their number; *j becomes the next slot. */
 static int picked_next(const pb_indexer *x, picked_tiles *m, size_t token, const int32_t *pick, int K, int *j)
 {
     const size_t width = pb_mla_width(x->D), wide = pb_indexer_wide(x->H);
@@ -213,10 +217,10 @@ pb_status PB_FAST(pb_indexer_at)(pb_ctx *ctx, const void *args)
 
 typedef struct bwd_tiles {
     picked_tiles at;
-    float *q, *dq, *dk, *dw; /* [H][width] twice, [KEYS][width], [wide] */
+    float *q, *dq, *dk, *dw; /* [H][width], [H][width], [KEYS][width], [wide] */
 } bwd_tiles;
 
-/* Products u become du, and dw grows. */
+/* Replaces the products u by du, and adds to dw. */
 static void bwd_weigh(const bwd_tiles *m, const float *ds, size_t wide, int n)
 {
     for (size_t h = 0; h < wide; h += PB_VLEN) {
@@ -231,7 +235,7 @@ static void bwd_weigh(const bwd_tiles *m, const float *ds, size_t wide, int n)
     }
 }
 
-/* Writes dq and dw of a token; adds to dk [G,width]. */
+/* Backward pass of one token: writes dq and dw, adds to dk [G,width]. */
 static void bwd_token(const pb_indexer_bwd_args *a, bwd_tiles *m, size_t token, float *dk)
 {
     const pb_indexer *x = &a->x;

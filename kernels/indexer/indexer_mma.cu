@@ -1,12 +1,15 @@
-/* indexer_mma.cu - scores, of all groups and of picked ones, on the tensor cores of sm_80 and later (mma.sync).
+/* indexer_mma.cu - indexer scores, of all groups or of listed groups, on the tensor cores
+ * of sm_80 and later (mma.sync).
  *
- * scores: a block owns 256 groups, 32 a warp in registers, and passes over up to 32 queries, whose heads come through
- * shared memory two stages deep; a score leaves as it is made. at: a block owns a query and gathers its rows 32 a warp.
- * Warps whose groups a query does not see wait. Bound: mma.sync's rate, with half of it in shared memory's. */
+ * scores: a CTA owns 256 groups, 32 per warp in registers, and loops over up to 32 queries. The heads of a query come
+ * through a shared-memory pipeline of two stages. A score is written as soon as it is computed. Warps whose groups a
+ * query cannot see wait at the barrier. at: a CTA owns a query; each warp gathers 32 of its listed rows at a time.
+ * Bound by the rate of mma.sync; shared-memory reads take more than half of that time. */
 #include "kernels/indexer/indexer_rows.cuh"
 
 namespace
 {
+/* TILE groups and TOKENS queries per CTA of scores_kernel. */
 constexpr int TILE = 32 * INDEXER_WARPS, TOKENS = 32;
 
 template <int DP> struct stage {
@@ -41,7 +44,7 @@ __global__ __launch_bounds__(INDEXER_THREADS, 2) void scores_kernel(const pb_ind
         row[e / 2][e % 2] = at < x.G ? (int64_t)b * x.G + at : -1;
     }
     load_warp_rows<DP, CODES>(rows, x, row);
-    /* whether query i sees any of the block's groups: the same in every thread */
+    /* whether query i sees any of the CTA's groups; equal in all threads of the CTA */
     const auto wanted = [&](int i) {
         const pb_visible v = visible(x, s, b, i0 + i);
         return v.lo < v.hi && v.hi > g0 && v.lo < g0 + TILE;
@@ -61,7 +64,7 @@ __global__ __launch_bounds__(INDEXER_THREADS, 2) void scores_kernel(const pb_ind
         __syncthreads();
         const pb_visible v = visible(x, s, b, i0 + i);
         const stage<DP> at = stage_of<DP>(smem, i % 2, Hp);
-        const bool mine = v.hi > warp0 && v.lo < warp0 + 32 && v.lo < v.hi; /* the same in the whole warp */
+        const bool mine = v.hi > warp0 && v.lo < warp0 + 32 && v.lo < v.hi; /* equal in all lanes of the warp */
         const float score = mine ? score_rows<DP>(rows, at.q, at.w, Hp) : 0;
         if (mine && g >= v.lo && g < v.hi) to[(size_t)i * x.G] = CODES ? score * x.k_scale[(size_t)b * x.G + g] : score;
         else if (s.fill && g < x.G) to[(size_t)i * x.G] = -INFINITY;

@@ -1,18 +1,22 @@
-/* indexer_mma_bwd.cu - the backward pass of picked scores on the tensor cores of sm_80 and later (mma.sync), bf16.
+/* indexer_mma_bwd.cu - the backward pass of the indexer on the tensor cores of sm_80 and later (mma.sync), bf16.
  *
- * A block works on a query: its heads stay in shared memory while the rows that it picked pass by 64 at a time, two
- * stages deep. Products u, then du in bf16 [slots][heads], from which dq (in registers, over all tiles) and the tile's
- * dk. Scattered: a block a query, dk added to one f32 sum by atomics. Ordered: a block a part of a batch row's queries,
- * which it takes in order and adds to a sum of its own without atomics; slots of a tile that name the same row are
- * merged first. The parts are added in order, so that two runs give the same bits. Bound: L2 reductions of dk (512
- * bytes a slot), and mma.sync's rate. */
+ * A CTA processes a query at a time. Its heads stay in shared memory; the listed rows of k come 64 at a time, through a
+ * pipeline of two stages. For each tile: the products u, then du in bf16 [slots][heads], then dq += du^T k (in
+ * registers over all tiles) and dk += du q. Two versions:
+ * - scattered: a CTA per query; dk is added to one f32 sum with atomics.
+ * - ordered: a CTA owns a part of a batch row's queries and adds dk to its own partial sum without atomics, queries
+ *   in order. Slots of a tile that name the same group are merged first, and the parts are added in order, so
+ *   results are deterministic.
+ *
+ * Bound by the L2 reductions of dk (512 bytes per slot) and by the rate of mma.sync. */
 #include "kernels/indexer/indexer_rows.cuh"
 
 namespace
 {
+/* DP: D is padded to it. SLOTS: slots per tile. */
 constexpr int DP = 128, LD = rows_ld<DP>, SLOTS = 64;
 
-/* MT: heads / 16, a power of two. */
+/* MT: heads / 16, rounded up to a power of two. */
 template <int MT> struct bwd_smem {
     static constexpr int HP = 16 * MT, LDU = HP + 8;
     bf16 q[HP * LD], k[2][SLOTS * LD], du[SLOTS * LDU];
@@ -20,7 +24,7 @@ template <int MT> struct bwd_smem {
     int group[2][SLOTS];
 };
 
-/* Starts to load the rows in slots j0 .. j0+63 of a query; a masked one is cleared and its ds 0. */
+/* Starts loading the rows of k for slots j0 .. j0+63 of a query. A masked slot gets a row of zeros and ds 0. */
 template <int MT>
 __device__ inline void load_slots(bwd_smem<MT> &sm, int stage, const pb_indexer_bwd_args &a, size_t token, int j0)
 {
@@ -36,7 +40,8 @@ __device__ inline void load_slots(bwd_smem<MT> &sm, int stage, const pb_indexer_
     }
 }
 
-/* Products of the tile's slots with this warp's heads become du; what they add to dw goes to this warp's own sums. */
+/* Computes u for the tile's slots and this warp's heads, stores du, and adds to dw. dw has separate sums for the
+ * four warps that share a head. */
 template <int MT> __device__ inline void weigh_tile(bwd_smem<MT> &sm, int stage)
 {
     const int lane = pb_mma_lane(), t = lane % 4 * 2, slot = (int)threadIdx.x / 32 % 4 * 16;
@@ -75,7 +80,7 @@ template <int MT> __device__ inline void weigh_tile(bwd_smem<MT> &sm, int stage)
     }
 }
 
-/* dq += du^T k, of 16 heads and this warp's columns. */
+/* dq += du^T k for 16 heads and this warp's columns. */
 template <int MT> __device__ inline void mix_tile(const bwd_smem<MT> &sm, int stage, float (&dq)[2 * MT][4])
 {
     const int h = (int)threadIdx.x / 32 % MT * 16, col = (int)threadIdx.x / 32 / MT * MT * 16;
@@ -92,7 +97,7 @@ template <int MT> __device__ inline void mix_tile(const bwd_smem<MT> &sm, int st
     }
 }
 
-/* `ordered`: nobody else adds there now. */
+/* Adds x and y to to[0]. ORDERED: no other CTA writes there, so no atomics are needed. */
 template <bool ORDERED> __device__ inline void add_pair(float2 *to, float x, float y)
 {
     if (ORDERED) {
@@ -107,7 +112,8 @@ template <bool ORDERED> __device__ inline void add_pair(float2 *to, float x, flo
 #endif
 }
 
-/* Adds du q to the rows of dk [G,D] that the slots name; 32 columns a time, which leaves registers for dq. */
+/* dk += du q: adds to the rows of dk [G,D] that the slots name. It computes 32 columns at a time, because
+ * dq occupies most registers. */
 template <int MT, bool ORDERED> __device__ inline void scatter_tile(const bwd_smem<MT> &sm, int stage, float *dk, int D)
 {
     const int lane = pb_mma_lane(), slot = (int)threadIdx.x / 32 % 4 * 16, col = (int)threadIdx.x / 128 * 64;
@@ -128,7 +134,7 @@ template <int MT, bool ORDERED> __device__ inline void scatter_tile(const bwd_sm
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int g = sm.group[stage][slot + lane / 4 + half * 8];
-            if (g < 0) continue; /* a masked slot adds nothing, not even zeros */
+            if (g < 0) continue; /* a masked slot has no row of dk */
 #pragma unroll
             for (int n = 0; n < 4; n++) {
                 const int d = d0 + n * 8 + lane % 4 * 2;
@@ -139,7 +145,7 @@ template <int MT, bool ORDERED> __device__ inline void scatter_tile(const bwd_sm
     }
 }
 
-/* dw of the query: the sums of the four warps that shared a head's slots, in order. */
+/* Stores dw of a query: adds the sums of the four warps that shared a head, in a fixed order. */
 template <int MT> __device__ inline void store_dw(const bwd_smem<MT> &sm, const pb_indexer_bwd_args &a, size_t token)
 {
     for (int h = threadIdx.x; h < a.x.H; h += INDEXER_THREADS)
@@ -168,7 +174,7 @@ __global__ __launch_bounds__(INDEXER_THREADS, ORDERED || MT > 4 ? 1 : 2) void bw
     bwd_smem<MT> &sm = *reinterpret_cast<bwd_smem<MT> *>(smem);
     const pb_indexer &x = a.x;
     const int b = ORDERED ? (int)blockIdx.x / parts : (int)(blockIdx.x / x.S);
-    const int every = ORDERED ? parts : x.S; /* this block's queries: every so many */
+    const int every = ORDERED ? parts : x.S; /* this CTA processes every `every`-th query */
     float *dk = sums + (size_t)(ORDERED ? blockIdx.x : b) * x.G * x.D;
     for (int t = (int)blockIdx.x % every; t < x.S; t += every) {
         const size_t token = (size_t)b * x.S + t;
@@ -176,7 +182,7 @@ __global__ __launch_bounds__(INDEXER_THREADS, ORDERED || MT > 4 ? 1 : 2) void bw
         __syncthreads();
         for (int h = threadIdx.x; h < 4 * 16 * MT; h += INDEXER_THREADS) {
             sm.dw[h / (16 * MT)][h % (16 * MT)] = 0;
-            if (h >= x.H && h < 16 * MT) sm.w[h] = 0; /* beyond what is loaded; so are these heads */
+            if (h >= x.H && h < 16 * MT) sm.w[h] = 0; /* load_heads() fills w up to padded_heads(H) only */
         }
         for (int e = padded_heads(x.H) * LD + (int)threadIdx.x; e < 16 * MT * LD; e += INDEXER_THREADS)
             sm.q[e] = __float2bfloat16_rn(0);
@@ -196,7 +202,7 @@ __global__ __launch_bounds__(INDEXER_THREADS, ORDERED || MT > 4 ? 1 : 2) void bw
             __syncthreads();
         }
         copy_wait<0>();
-        __syncthreads(); /* K may be 0 */
+        __syncthreads(); /* the loop has no barrier if K is 0 */
         store_dw(sm, a, token);
         store_dq<MT>(dq, a, token);
     }

@@ -1,4 +1,4 @@
-/* indexer_ref.c - the indexer's references: plain loops in double. */
+/* indexer_ref.c - the reference implementations of the indexer's ops: plain loops in double. */
 #include "kernels/indexer/indexer_ref.h"
 
 #include <float.h>
@@ -14,7 +14,7 @@ static double element(const void *x, const float *scale, size_t r, int d, int D,
     return (double)pb_e4m3_decode(((const uint8_t *)x)[r * D + d]) * (double)scale[r];
 }
 
-/* Where token (b,t) and its heads, and group g, begin. */
+/* Row index of head (b,t,h) in q, and of group (b,g) in k. */
 static size_t head_at(const pb_indexer *x, int b, int t, int h) { return ((size_t)b * x->S + t) * x->H + h; }
 static size_t group_at(const pb_indexer *x, int b, int g) { return (size_t)b * x->G + g; }
 
@@ -25,7 +25,7 @@ static double product(const pb_indexer *x, size_t head, size_t group)
         u += element(x->q, x->q_scale, head, d, x->D, x->dtype) * element(x->k, x->k_scale, group, d, x->D, x->dtype);
     return u;
 }
-static double positive(double u) { return u < 0 ? 0 : u; } /* a NaN stays one */
+static double positive(double u) { return u < 0 ? 0 : u; } /* a NaN is returned unchanged */
 
 static double score(const pb_indexer *x, int b, int t, int g)
 {
@@ -56,7 +56,7 @@ pb_status pb_indexer_quantize_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* The scores of query t: [G]. */
+/* Computes the scores of query t, [G]. */
 static void score_row(const pb_indexer *x, const int32_t *start, int ratio, int b, int t, float *to)
 {
     const pb_visible v = pb_visible_to(t, start ? start[(size_t)b * x->S + t] : 0, ratio, x->G);
@@ -108,7 +108,7 @@ size_t pb_indexer_bwd_ref_workspace(const void *args)
     return ((size_t)x->G + 1) * x->D * sizeof(double);
 }
 
-/* One head of one token: its dq and dw, and what it adds to dk [G,D]. dq is [D]. */
+/* Backward pass of one head of one token: writes dq [D] and dw, adds to dk [G,D]. */
 static void bwd_head(const pb_indexer_bwd_args *a, int b, int t, int h, double *dq, double *dk)
 {
     const pb_indexer *x = &a->x;

@@ -1,4 +1,4 @@
-/* indexer_ref.h - the references of the indexer's ops in double, for their descriptors. */
+/* indexer_ref.h - the reference implementations of the indexer's ops, for the tables in indexer.c. */
 #ifndef PB_INDEXER_REF_H
 #define PB_INDEXER_REF_H
 #include "kernels/indexer/indexer.h"

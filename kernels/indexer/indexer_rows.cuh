@@ -1,16 +1,17 @@
-/* indexer_rows.cuh - 32 rows of k in the registers of a warp, against all heads of a token in shared memory (mma.sync).
+/* indexer_rows.cuh - products of 32 rows of k, in the registers of a warp, with all heads of a token
+ * in shared memory (mma.sync).
  *
- * Rows are the A operand, so that they are loaded once for many tokens and the sum over heads runs along a thread's own
- * values; the heads of a token are B, 16 at a time. Codes become bf16 where they are loaded, which is exact; their
- * scales multiply w and the result. */
+ * The rows of k are the A operand: they are loaded once for many tokens, and the sum over heads is mostly within a
+ * thread's own registers. The heads of a token are the B operand, 16 at a time. Codes are converted to bf16 when they
+ * are loaded, which is exact; their scales are applied to w and to the result. */
 #ifndef PB_INDEXER_ROWS_CUH
 #define PB_INDEXER_ROWS_CUH
 #include "kernels/core/mma.cuh"
 #include "kernels/indexer/indexer.cuh"
 
-template <int DP> constexpr int rows_ld = DP + 8; /* eight rows of one column lie in different banks */
+template <int DP> constexpr int rows_ld = DP + 8; /* padding: the eight rows read by ldmatrix are in different banks */
 __host__ __device__ static inline int padded_heads(int H) { return (H + 15) / 16 * 16; }
-/* Bytes of a token's heads and weights. */
+/* Bytes of shared memory for the heads and weights of one token. */
 template <int DP> static inline size_t heads_bytes(int H)
 {
     return (size_t)padded_heads(H) * (rows_ld<DP> * sizeof(bf16) + sizeof(float));
@@ -21,8 +22,8 @@ __device__ static inline uint32_t decode_pair(uint32_t codes)
     return pack_bf16(pb_e4m3_decode((uint8_t)codes), pb_e4m3_decode((uint8_t)(codes >> 8)));
 }
 
-/* Starts to copy a token's heads to q [Hp][rows_ld] and its weights to w [Hp], zeros beyond. Codes are there at once.
- */
+/* Starts the copy of a token's heads to q [Hp][rows_ld] and of its weights to w [Hp], with zeros beyond H and D. bf16
+ * is copied with cp.async: the caller commits and waits. Codes are decoded and stored at once. */
 template <int DP, bool CODES>
 __device__ static inline void load_heads(bf16 *q, float *w, const pb_indexer &x, size_t token)
 {
@@ -48,12 +49,12 @@ __device__ static inline void load_heads(bf16 *q, float *w, const pb_indexer &x,
         w[h] = h < x.H ? x.w[at + h] * (CODES ? x.q_scale[at + h] : 1.0f) : 0;
 }
 
-/* 32 rows as A: half m holds rows 16m .. 16m+15. */
+/* 32 rows of k as A fragments: a[m] holds rows 16m .. 16m+15. */
 template <int DP> struct warp_rows {
     uint32_t a[2][DP / 16][4];
 };
 
-/* row[m][half] is row 16m + 8half + lane/4 of the warp's, zeros for one below 0. */
+/* Loads the rows of k. row[m][half] is the row of k for row 16m + 8 half + lane/4 of the warp's 32; negative: zeros. */
 template <int DP, bool CODES>
 __device__ static inline void load_warp_rows(warp_rows<DP> &r, const pb_indexer &x, const int64_t (&row)[2][2])
 {
@@ -73,10 +74,10 @@ __device__ static inline void load_warp_rows(warp_rows<DP> &r, const pb_indexer 
         }
     }
 }
-/* Which of the warp's 32 rows is this lane's in what score_rows returns. */
+/* The row (of the warp's 32) whose score score_rows() returns in this lane. */
 __device__ static inline int lane_row(void) { return pb_mma_lane() % 4 * 8 + pb_mma_lane() / 4; }
 
-/* sum_h w_h max(q_h . row, 0) of the row lane_row(). */
+/* Returns sum_h w_h max(q_h . row, 0) for row lane_row() of the warp. */
 template <int DP>
 __device__ static inline float score_rows(const warp_rows<DP> &r, const bf16 *q, const float *w, int Hp)
 {

@@ -1,13 +1,15 @@
-/* indexer_simt.cu - the indexer without tensor cores: f32, bf16 or codes, D up to 256, any alignment, f32 arithmetic,
- * every sum in one order.
+/* indexer_simt.cu - the indexer without tensor cores: f32, bf16 or codes, D up to 256, any alignment.
+ * Arithmetic is in f32. Deterministic.
  *
- * 32 rows of k lie in shared memory, a lane each; a warp takes four heads of a query at a time, whose elements all its
- * lanes read together. Backward: a block owns a part of a batch row's queries, takes 32 heads and 32 slots at a time,
- * and adds dk to a sum of its own; slots of a tile that name the same row are merged first. Bound: shared memory. */
+ * 32 rows of k are in shared memory, one per lane. Each warp processes four heads of a query at a time; all its
+ * lanes read the same element of q. Backward: a CTA owns a part of a batch row's queries, processes 32 heads and 32
+ * slots at a time, and adds dk to its own partial sum; slots of a tile that name the same group are merged first.
+ * Bound by shared-memory bandwidth. */
 #include "kernels/indexer/indexer.cuh"
 
 namespace
 {
+/* ROWS of k and HEADS of q per tile; TOKENS: queries per CTA of scores_kernel; MOST: the largest D. */
 constexpr int ROWS = 32, HEADS = 32, TOKENS = 16, MOST = 256;
 
 struct e4m3 {
@@ -17,10 +19,11 @@ __device__ inline float value(float x) { return x; }
 __device__ inline float value(bf16 x) { return __bfloat162float(x); }
 __device__ inline float value(e4m3 x) { return pb_e4m3_decode(x.code); }
 
-__host__ __device__ inline int depth_of(int D) { return (D + 3) / 4 * 4; } /* of a row in shared memory */
+__host__ __device__ inline int depth_of(int D) { return (D + 3) / 4 * 4; } /* padded length of a row in shared memory */
 __host__ __device__ inline int ld_of(int D) { return depth_of(D) + 4; }
 
-/* Rows at+0 .. at+n-1 of x times their scales to [high][ld], zeros beyond n rows and D columns. */
+/* Copies rows at .. at+n-1 of x, times their scales, to [high][ld] in shared memory; zeros
+ * beyond n rows and D columns. */
 template <class E>
 __device__ inline void load_block(float *to, int ld, const void *x, const float *scale, size_t at, int n, int high,
                                   int D)
@@ -31,7 +34,7 @@ __device__ inline void load_block(float *to, int ld, const void *x, const float 
         to[r * ld + d] = there ? value(((const E *)x)[(at + r) * D + d]) * (scale ? scale[at + r] : 1.0f) : 0;
     }
 }
-/* The same for rows of k that slots name; -1: zeros. */
+/* Copies the rows of k that group[] names to shared memory; -1 gives zeros. */
 template <class E>
 __device__ inline void load_named(float *to, int ld, const pb_indexer &x, size_t b, const int *group, int D)
 {
@@ -60,7 +63,7 @@ __device__ inline tiles tiles_of(float *smem, int D)
 }
 inline size_t tiles_bytes(int D) { return ((ROWS + HEADS) * (size_t)ld_of(D) + INDEXER_WARPS * ROWS) * sizeof(float); }
 
-/* sum_h w_h max(q_h . k, 0) for the row of this lane, in every warp. */
+/* Returns sum_h w_h max(q_h . k, 0) for this lane's row, in every warp. All threads of the CTA must call it. */
 template <class E> __device__ inline float score_rows(const tiles &m, const pb_indexer &x, size_t token)
 {
     const int lane = threadIdx.x % 32, wid = threadIdx.x / 32, ld = ld_of(x.D);
@@ -92,7 +95,7 @@ __global__ __launch_bounds__(INDEXER_THREADS, 1) void scores_kernel(const pb_ind
         const int t = s.first + i;
         const size_t token = (size_t)b * x.S + t;
         const pb_visible v = pb_visible_to(t, s.start ? s.start[token] : 0, s.ratio, x.G);
-        const bool any = v.hi > g0 && v.lo < g0 + ROWS && v.lo < v.hi; /* the same in every thread */
+        const bool any = v.hi > g0 && v.lo < g0 + ROWS && v.lo < v.hi; /* equal in all threads of the CTA */
         const float score = any ? score_rows<E>(m, x, token) : 0;
         float *to = s.score + ((size_t)b * s.n + i) * x.G + g;
         if (threadIdx.x >= 32 || g >= x.G) continue;
@@ -129,7 +132,7 @@ __device__ inline bwd_tiles bwd_tiles_of(float *smem, int D)
 }
 inline size_t bwd_bytes(int D) { return ((ROWS + 2 * HEADS) * (size_t)ld_of(D) + HEADS * (ROWS + 1)) * sizeof(float); }
 
-/* What 32 slots add to dq of up to 32 heads, and these to dk. */
+/* dq += du k for up to 32 heads, and dk += du^T q for the tile's 32 slots. */
 __device__ inline void mix(const bwd_tiles &m, const int *group, float *dk, int D)
 {
     const int ld = ld_of(D);
@@ -148,7 +151,7 @@ __device__ inline void mix(const bwd_tiles &m, const int *group, float *dk, int 
     }
 }
 
-/* Heads h0 .. h0+n-1 of a query over all of its slots. */
+/* Backward pass of heads h0 .. h0+n-1 of one query, over all its slots. */
 template <class E>
 __device__ inline void bwd_heads(const bwd_tiles &m, int *group, float *ds, const pb_indexer_bwd_args &a, size_t token,
                                  int h0, int n, float *dk)

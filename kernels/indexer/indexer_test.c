@@ -1,5 +1,6 @@
-/* indexer_test.c - what comparison with the reference cannot show: PyTorch's results from scores to gradients, packing,
- * codes, runs of queries, and who shows a NaN. Every test holds for every implementation that this machine runs. */
+/* indexer_test.c - what a comparison with the reference cannot show: PyTorch's results from scores to gradients,
+ * packed conversations, codes, runs of queries, and where a NaN appears. Every test runs with every
+ * implementation of this machine. */
 #include <omp.h>
 
 #include "kernels/indexer/indexer.h"
@@ -24,7 +25,7 @@ static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *))
 
 /* ---- one small problem ---------------------------------------------------------------------------------- */
 
-/* As the script has them. */
+/* the shapes of the script that made the fixtures */
 enum { B = 2, S = 23, RATIO = 3, H = 5, D = 6, K = 4, G = S / RATIO, START = 9, HA = 3, DA = 8, WINDOW = 5 };
 enum { W = WINDOW + K, T = B * S };
 
@@ -52,7 +53,7 @@ static void matches_integers(const char *name, const int32_t *got, size_t n)
     free(want);
 }
 
-/* Where attention's mass went, by the ops that a model runs. */
+/* Computes attention's mass on the listed groups with the ops that a model runs. */
 static void attend(pb_ctx *ctx, const int32_t *pick, const int32_t *start, float *mass)
 {
     float *q = draw(4, T * HA * DA), *kv = draw(5, B * (S + G) * DA), *sink = draw(6, HA), *o = room(T * HA * DA * 4);
@@ -126,14 +127,14 @@ static void pytorch_agrees(void **state) { on_each(*state, check_chain); }
 
 /* ---- codes ---------------------------------------------------------------------------------------------- */
 
-/* From e4m3's definition. */
+/* Decodes from the definition of E4M3. */
 static float decoded(uint8_t code)
 {
     const int e = code >> 3 & 15, m = code & 7;
     return (float)(ldexp(e ? 8 + m : m, (e ? e : 1) - 10) * (code & 0x80 ? -1 : 1));
 }
 
-/* Also the same bits as kv_qat: a trip through FP8 is the codes times their scales. */
+/* Compares with PyTorch, and with kv_qat: codes times scales must have the same bits as its output. */
 static void check_quantized(pb_ctx *ctx)
 {
     enum { N = 9, D8 = 40 };
@@ -166,7 +167,7 @@ static void check_quantized(pb_ctx *ctx)
 }
 static void pytorch_quantizes_alike(void **state) { on_each(*state, check_quantized); }
 
-/* Scores of codes are those of the values that they stand for. */
+/* Scores of codes must equal the scores of the values that the codes represent. */
 static void check_codes(pb_ctx *ctx)
 {
     int32_t start[T];
@@ -188,7 +189,7 @@ static void check_codes(pb_ctx *ctx)
 }
 static void codes_are_the_values_they_stand_for(void **state) { on_each(*state, check_codes); }
 
-/* ---- picking -------------------------------------------------------------------------------------------- */
+/* ---- top-k lists ---------------------------------------------------------------------------------------- */
 
 static void check_runs(pb_ctx *ctx)
 {
@@ -205,7 +206,8 @@ static void check_runs(pb_ctx *ctx)
 }
 static void runs_of_queries_are_the_whole(void **state) { on_each(*state, check_runs); }
 
-/* Slots for every group: all visible ones in order, then -1, which is what an indexer returns early in a sequence. */
+/* With a slot for every group, the list must be all visible groups in order, then -1. Queries early in a
+ * sequence always have such lists. */
 static void check_all(pb_ctx *ctx)
 {
     enum { MORE = G + 2 };
@@ -220,7 +222,7 @@ static void check_all(pb_ctx *ctx)
 }
 static void room_for_all_picks_all_that_is_visible(void **state) { on_each(*state, check_all); }
 
-/* The second sample of a row picks as it would alone, bit for bit. */
+/* The second conversation of a packed row must get the same lists and scores as alone, bit for bit. */
 static void check_packed(pb_ctx *ctx)
 {
     enum { M = S - START, GM = M / RATIO };
@@ -247,13 +249,13 @@ static void check_packed(pb_ctx *ctx)
 }
 static void packed_samples_are_alone(void **state) { on_each(*state, check_packed); }
 
-/* relu must not hide it, and it must not spread to other groups. */
+/* relu must not turn a NaN into 0, and the NaN must not spread to other groups. */
 static void check_nan(pb_ctx *ctx)
 {
     int32_t start[T], pick[T * K];
     float score[T * G], at[T * K];
     pb_indexer x = small(start);
-    ((float *)x.k)[2 * D + 1] = NAN; /* group 2 of batch row 0: seen from token 8 on */
+    ((float *)x.k)[2 * D + 1] = NAN; /* group 2 of batch row 0 is visible from token 8 on */
     CHECK_OK(pb_indexer_scores(ctx, &(pb_indexer_scores_args){x, start, score, .n = S, .ratio = RATIO}));
     for (int i = 0; i < T * G; i++) assert_int_equal(isnan(score[i]) != 0, i / G < S && i / G >= 8 && i % G == 2);
     CHECK_OK(pb_indexer_pick(ctx, &(pb_indexer_pick_args){x, start, pick, K, RATIO}));
@@ -268,7 +270,7 @@ static void check_nan(pb_ctx *ctx)
 }
 static void a_nan_shows_where_it_is_seen(void **state) { on_each(*state, check_nan); }
 
-/* S below ratio: no groups. */
+/* S < ratio: there are no groups. */
 static void check_no_groups(pb_ctx *ctx)
 {
     int32_t start[T], pick[T * K];
@@ -313,7 +315,7 @@ static void backward(pb_ctx *ctx, const pb_indexer *x, const int32_t *pick, cons
     CHECK_OK(pb_indexer_bwd(ctx, &(pb_indexer_bwd_args){*x, pick, ds, to->dq, to->dk, to->dw, n}));
 }
 
-/* Naming a group twice is naming it once with both gradients; masked slots are nothing. */
+/* A group that is listed twice must get the sum of both gradients. Masked slots must contribute nothing. */
 static void check_duplicates(pb_ctx *ctx)
 {
     int32_t start[T], twice[T * 4], once[T];

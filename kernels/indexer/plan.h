@@ -1,5 +1,5 @@
-/* plan.h - how the vectorised indexer is cut into tiles and tasks, and the floats that takes. The same for every
- * instruction set and any number of threads. */
+/* plan.h - tiles and tasks of the indexer on the CPU, and the scratch they need, in floats. They are equal for all
+ * instruction sets; sums do not depend on the number of threads. */
 #ifndef PB_INDEXER_PLAN_H
 #define PB_INDEXER_PLAN_H
 #include <omp.h>
@@ -8,34 +8,34 @@
 #include "kernels/sparse_mla/plan.h"
 #include "kernels/topk/topk_fast.h"
 
-/* `scores` and `pick`: a task owns so many consecutive queries of a batch row and meets KEYS groups at a time. */
+/* In `scores` and `pick` a task owns QUERIES consecutive queries of a batch row and processes KEYS groups at a time. */
 enum { QUERIES = 16 };
 
-/* Heads rounded up to the longest vector. */
+/* H rounded up to a multiple of the longest vector. */
 static inline size_t pb_indexer_wide(int H) { return ((size_t)H + 15) / 16 * 16; }
 
-/* Of each thread. q of a token, groups on their side, products. */
+/* Scratch per thread for `scores`: q of one token, a transposed tile of k, and their products. */
 static inline size_t pb_indexer_scores_tiles(const pb_indexer *x)
 {
     return x->H * pb_mla_width(x->D) + (size_t)x->D * KEYS + (size_t)x->H * KEYS;
 }
-/* These, the scores of a task, and the keys of a row. */
+/* Scratch per thread for `pick`: that of `scores`, the scores of a task's queries, and the top-k keys of one row. */
 static inline size_t pb_indexer_pick_tiles(const pb_indexer *x)
 {
     return pb_indexer_scores_tiles(x) + (QUERIES + 1) * pb_topk_row_room(x->G);
 }
-/* q of a token on its side, rows of k, products, w. */
+/* Scratch per thread for `at`: q of one token transposed, a tile of k, their products, w. */
 static inline size_t pb_indexer_at_tiles(const pb_indexer *x)
 {
     return (x->D + KEYS + 1) * pb_indexer_wide(x->H) + KEYS * pb_mla_width(x->D);
 }
-/* These, q and dq as they lie, rows of dk, dw. */
+/* Scratch per thread for `bwd`: that of `at`, q and dq not transposed, a tile of dk, dw. */
 static inline size_t pb_indexer_bwd_tiles(const pb_indexer *x)
 {
     return pb_indexer_at_tiles(x) + (2 * (size_t)x->H + KEYS) * pb_mla_width(x->D) + pb_indexer_wide(x->H);
 }
 
-/* dk of a batch row is summed in so many parts, one task each, that are added in order. */
+/* Number of partial sums of dk per batch row. A task computes each of them; they are added in order. */
 static inline int pb_indexer_parts(const pb_indexer *x) { return x->G ? pb_mla_parts(x->B, x->S, x->G, x->D) : 1; }
 static inline size_t pb_indexer_sums(const pb_indexer *x)
 {

@@ -1,19 +1,19 @@
-/* visible.h - which groups a query may see, and how many queries' scores `pick` holds at a time. */
+/* visible.h - the groups that a query can see, and the number of queries whose scores `pick` holds at a time. */
 #ifndef PB_INDEXER_VISIBLE_H
 #define PB_INDEXER_VISIBLE_H
 #include <stddef.h>
 #include <stdint.h>
 
-#ifndef PB_INDEXER_FN /* device code says more */
+#ifndef PB_INDEXER_FN /* CUDA code defines it to add __host__ __device__ */
 #define PB_INDEXER_FN static inline
 #endif
 
-/* Groups lo .. hi-1; none where hi <= lo. */
+/* Groups lo .. hi-1; empty if hi <= lo. */
 typedef struct pb_visible {
     int lo, hi;
 } pb_visible;
 
-/* Of query t whose sample begins at `start`: those whose tokens all lie in it and not after t. */
+/* The groups visible to query t of the conversation that begins at `start`: all their tokens are in start .. t. */
 PB_INDEXER_FN pb_visible pb_visible_to(int t, int start, int ratio, int G)
 {
     const int lo = start > 0 ? (int)(((int64_t)start + ratio - 1) / ratio) : 0, hi = (int)(((int64_t)t + 1) / ratio);
@@ -22,7 +22,7 @@ PB_INDEXER_FN pb_visible pb_visible_to(int t, int start, int ratio, int G)
     return v;
 }
 
-/* Queries of every batch row whose scores `pick` holds at a time on a GPU: as many as 32 MiB hold, at least one. */
+/* Queries per batch row whose scores `pick` holds at a time on a GPU: as many as fit in 32 MiB, but at least one. */
 static inline int pb_indexer_run(int B, int S, int G)
 {
     const size_t row = (size_t)B * G * sizeof(float), fit = row ? ((size_t)32 << 20) / row : (size_t)S;

@@ -1,4 +1,4 @@
-/* indexer_kl.c - the reference in double, and the descriptors. */
+/* indexer_kl.c - the indexer's loss and gradient: the reference in double precision, and the descriptors. */
 #include "kernels/indexer_kl/indexer_kl.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ typedef struct query {
     const float *score, *mass;
     const int32_t *pick;
     int K;
-    double log_sum, mass_sum; /* ln sum e^score and sum mass over the picked slots */
+    double log_sum, mass_sum; /* ln sum e^score, and sum mass, over the listed slots */
     bool counts;
 } query;
 
@@ -30,7 +30,7 @@ static query query_of(const float *score, const float *mass, const int32_t *pick
         }
     for (int j = 0; j < K; j++)
         if (q.pick[j] >= 0) sum += exp((double)q.score[j] - top);
-    q.log_sum = top + (sum == 0 ? (double)-INFINITY : log(sum)); /* 0: of nothing */
+    q.log_sum = top + (sum == 0 ? (double)-INFINITY : log(sum)); /* 0 if no slot is listed */
     q.counts = any && !(q.mass_sum == 0);
     return q;
 }
@@ -62,7 +62,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     (void)ctx;
     for (size_t r = 0; r < (size_t)a->R; r++) {
         const query q = query_of(a->score, a->mass, a->pick, a->K, r);
-        double followed = 0; /* mass whose slots are not clipped */
+        double followed = 0; /* target mass of the slots that are not clipped */
         for (int j = 0; q.counts && j < a->K; j++)
             if (q.pick[j] >= 0 && !(log_p(&q, j) < -100)) followed += target(&q, j);
         for (int j = 0; j < a->K; j++) {
@@ -93,10 +93,11 @@ const pb_impl pb_indexer_kl_bwd_cpu[] = {PB_FAST_IMPLS(pb_indexer_kl_bwd){"ref",
 
 /* Kinds of queries, axis l. */
 enum kind {
-    FULL,    /* every slot picked */
-    HOLES,   /* the last slots -1, as early queries have them, and every fifth; their score and mass are NaN */
-    NOTHING, /* every third query without a pick, every third without mass */
-    FAR,     /* scores so far apart that some are clipped, and masses of 0 */
+    FULL, /* every slot has a group */
+    /* every fifth slot and the last ones are -1 (early queries have few groups); their score and mass are NaN */
+    HOLES,
+    NOTHING, /* every third query has no group, every third no mass */
+    FAR,     /* scores so far apart that some logarithms are clipped; some masses are 0 */
 };
 static const char axes[] = "RKl";
 static const pb_dims edge[] = {{7, 20, FULL}, {5, 513, HOLES}, {9, 64, NOTHING}, {6, 100, FAR},  {300, 3, HOLES},
@@ -127,7 +128,7 @@ static bool masked(enum kind kind, int r, int j, int K)
 {
     return (kind == HOLES && (j % 5 == 3 || j >= K - r % K)) || (kind == NOTHING && r % 3 == 1);
 }
-/* NaN where it must not be read. */
+/* NaN where mass must not be read. */
 static float mass_of(enum kind kind, int r, int j, int K, double x)
 {
     if (masked(kind, r, j, K)) return NAN;
@@ -188,7 +189,7 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* A masked score is not read. */
+/* Puts NaN where a score must not be read. */
 static void prepare(const float *score, const int32_t *pick, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -232,7 +233,7 @@ const pb_op pb_op_indexer_kl_fwd = {
     .bind = fwd_bind,
     .prepare = fwd_prepare,
     .cost = fwd_cost,
-    .tol = {[PB_F32] = 1e-5}, /* logarithms of nearly equal shares cancel */
+    .tol = {[PB_F32] = 1e-5}, /* logarithms of nearly equal numbers cancel */
     .f32_only = true,
 };
 const pb_op pb_op_indexer_kl_bwd = {

@@ -1,4 +1,4 @@
-/* indexer_kl.cu - the indexer's loss and its gradient on the GPU, a block a query; sums in one order. Bound: memory. */
+/* indexer_kl.cu - the indexer's loss and its gradient on the GPU, one CTA per query. Deterministic. Memory-bound. */
 #include "kernels/core/cuda.cuh"
 #include "kernels/indexer_kl/indexer_kl.h"
 
@@ -6,12 +6,14 @@ namespace
 {
 constexpr int THREADS = 128;
 
-/* One query; the same in every thread of the block. */
+/* One query. All threads of the CTA have the same values. */
 struct query {
     const float *score, *mass;
     const int32_t *pick;
     int K;
-    float top, sum, log_sum, total; /* the largest score; sum of e^(score - top) and its logarithm; sum of mass */
+    /* top: the largest score. sum: of e^(score - top); log_sum: its logarithm. total: sum of mass. counts: false if the
+     * loss is 0 because no group is listed or total is 0. */
+    float top, sum, log_sum, total;
     bool counts;
     __device__ float log_p(int j) const { return score[j] - top - log_sum; }
     __device__ float target(int j) const { return mass[j] / total; }
@@ -37,7 +39,7 @@ __device__ inline query query_of(const float *score, const float *mass, const in
     for (int j = threadIdx.x; j < K; j += THREADS) {
         if (q.pick[j] < 0) continue;
         any = true;
-        top = fmaxf(top, q.score[j]); /* a NaN comes in with the sum */
+        top = fmaxf(top, q.score[j]); /* fmaxf drops a NaN; sum contains it */
         total += q.mass[j];
     }
     q.top = block_max(top, room);
@@ -49,7 +51,7 @@ __device__ inline query query_of(const float *score, const float *mass, const in
     q.log_sum = logf(q.sum);
     return q;
 }
-/* A NaN stays one. */
+/* A NaN is returned unchanged. */
 __device__ inline float clipped(float x) { return x < -100 ? -100 : x; }
 
 __global__ __launch_bounds__(THREADS) void fwd_kernel(const pb_indexer_kl_fwd_args a, double *part)
@@ -66,7 +68,7 @@ __global__ __launch_bounds__(THREADS) void fwd_kernel(const pb_indexer_kl_fwd_ar
     if (threadIdx.x == 0) part[blockIdx.x] = (double)sum;
 }
 
-/* One block. */
+/* Adds the losses of the queries in a fixed order, with a single CTA. */
 __global__ __launch_bounds__(THREADS) void sum_kernel(const double *part, int R, float *loss)
 {
     __shared__ double room[THREADS];
@@ -93,7 +95,7 @@ __global__ __launch_bounds__(THREADS) void bwd_kernel(const pb_indexer_kl_bwd_ar
         float ds = 0;
         if (q.counts && q.pick[j] >= 0)
             ds = scale * (expf(q.score[j] - q.top) * all - (q.log_p(j) < -100 ? 0 : q.target(j)));
-        to[j] = ds; /* may be score: each thread reads its own slots once more only before this */
+        to[j] = ds; /* dscore may be score: no thread reads other slots than its own, or reads them again */
     }
 }
 

@@ -1,7 +1,8 @@
-/* indexer_kl_fast.c - the loss and its gradient, vectorised: a query a task, its slots along the lanes.
+/* indexer_kl_fast.c - the indexer's loss and its gradient on the CPU with SIMD: a task per
+ * query, slots along the lanes.
  *
- * Masked lanes are replaced before they are used, so that what stands there does not matter. Logarithms of the target
- * are scalar. Every query's loss is summed by itself in double and the queries in order. Bound: the logarithms. */
+ * Masked lanes are replaced when they are loaded, so their contents do not matter. Logarithms of the target are scalar
+ * and are the bound. Each query's loss is summed in double; the queries are added in order. */
 #include <math.h>
 #include <string.h>
 
@@ -20,14 +21,14 @@ typedef struct query {
 
 static int left(const query *q, int j) { return q->K - j < PB_VLEN ? q->K - j : PB_VLEN; }
 
-/* All bits set in lanes j .. where nothing is picked. */
+/* All bits are set in the lanes whose slots j, j+1, ... have pick < 0 or are beyond K. */
 static vi masked(const query *q, int j)
 {
     vi g = (vi){0} - 1;
     memcpy(&g, q->pick + j, (size_t)left(q, j) * sizeof *q->pick);
     return g < 0;
 }
-/* `none` in these lanes. */
+/* Loads x[j ..]; masked lanes become `none`. */
 static vf lanes(const query *q, const float *x, int j, float none)
 {
     return vf_select(masked(q, j), vf_set(none), vf_get(x, (size_t)j, PB_F32, left(q, j)));
@@ -38,7 +39,7 @@ static query query_of(const float *score, const float *mass, const int32_t *pick
     query q = {.score = score + r * K, .mass = mass + r * K, .pick = pick + r * K, .K = K};
     vf top = vf_set(-INFINITY), total = {0}, sum = {0}, some = {0};
     for (int j = 0; j < K; j += PB_VLEN) {
-        top = vf_max(top, lanes(&q, q.score, j, -INFINITY)); /* a NaN comes in with the sum */
+        top = vf_max(top, lanes(&q, q.score, j, -INFINITY)); /* vf_max may drop a NaN; sum contains it */
         total += lanes(&q, q.mass, j, 0);
         some += vf_select(masked(&q, j), vf_set(0), vf_set(1));
     }
@@ -71,7 +72,7 @@ pb_status PB_FAST(pb_indexer_kl_fwd)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* Lanes of the target that the clipping lets through. */
+/* The target of slots j, j+1, ..., and 0 where the logarithm is clipped. */
 static vf followed(const query *q, int j)
 {
     const vf lp = lanes(q, q->score, j, 0) - q->top - q->log_sum;

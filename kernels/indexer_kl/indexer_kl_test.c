@@ -1,5 +1,5 @@
-/* indexer_kl_test.c - PyTorch's results where logarithms are clipped, known losses and gradients, and what does not
- * count. The whole chain is in indexer_test.c. */
+/* indexer_kl_test.c - PyTorch's results with clipped logarithms, known losses and gradients, masked slots and NaN.
+ * indexer_test.c tests the complete chain from scores to gradients. */
 #include "kernels/indexer_kl/indexer_kl.h"
 #include "tests/indexer_fixture.h"
 
@@ -42,7 +42,7 @@ static float both(pb_ctx *ctx, const float *score, const float *mass, const int3
     return loss;
 }
 
-/* p = (3/4, 1/4) against y = (1/4, 3/4): ln 3 / 2. Its gradient is p - y. */
+/* p = (3/4, 1/4) and y = (1/4, 3/4): the loss is ln 3 / 2, the gradient p - y. */
 static void check_known(pb_ctx *ctx)
 {
     const float score[] = {logf(3) + 5, 5}, mass[] = {2, 6}, scale = 0.5f;
@@ -51,7 +51,7 @@ static void check_known(pb_ctx *ctx)
     CHECK_NEAR(both(ctx, score, mass, pick, 1, 2, NULL, ds), log(3) / 2, 1e-6);
     CHECK_NEAR(ds[0], 0.5, 1e-6);
     CHECK_NEAR(ds[1], -0.5, 1e-6);
-    CHECK_NEAR(both(ctx, score, mass, pick, 1, 2, &scale, ds), log(3) / 2, 1e-6); /* the loss is without scale */
+    CHECK_NEAR(both(ctx, score, mass, pick, 1, 2, &scale, ds), log(3) / 2, 1e-6); /* scale does not affect the loss */
     CHECK_NEAR(ds[0], 0.25, 1e-6);
 }
 static void a_known_loss(void **state) { on_each(*state, check_known); }
@@ -66,7 +66,7 @@ static void check_perfect(pb_ctx *ctx)
 }
 static void an_indexer_that_predicts_all_has_no_loss(void **state) { on_each(*state, check_perfect); }
 
-/* A share that the indexer puts below e^-100 costs 100 at most, and no gradient follows it. */
+/* With ln p < -100, a slot costs at most 100 per unit of mass, and the clipped logarithm has no gradient. */
 static void check_clipped(pb_ctx *ctx)
 {
     const float score[] = {0, -500}, mass[] = {1, 1};
@@ -78,7 +78,7 @@ static void check_clipped(pb_ctx *ctx)
 }
 static void logarithms_are_clipped(void **state) { on_each(*state, check_clipped); }
 
-/* Query 0 picked nothing, 1 has no mass, 2 is known; what is masked is NaN. */
+/* Query 0 has no group, query 1 has no mass, query 2 is known. Masked scores and masses are NaN. */
 static void check_nothing(pb_ctx *ctx)
 {
     const float score[] = {NAN, NAN, NAN, 1, 2, NAN, NAN, 5, 5 + logf(3)};
@@ -93,7 +93,7 @@ static void what_does_not_count(void **state) { on_each(*state, check_nothing); 
 
 static void check_nan(pb_ctx *ctx)
 {
-    for (int j = 0; j < 40; j++) { /* in a slot of every lane */
+    for (int j = 0; j < 40; j++) { /* j covers every lane of a vector */
         float score[80] = {0}, mass[80], ds[80];
         int32_t pick[80];
         for (int i = 0; i < 80; i++) mass[i] = 1, pick[i] = i % 40 == 0 ? -1 : i;

@@ -1,5 +1,5 @@
-/* kv_qat.c - FP8 quantise-dequantise: the reference, which rounds by its own arithmetic in double, and the descriptor.
- */
+/* kv_qat.c - FP8 quantise-dequantise: the descriptor, and the reference, which rounds with
+ * its own formula in double. */
 #include "kernels/kv_qat/kv_qat.h"
 
 #include <math.h>
@@ -8,22 +8,22 @@
 
 /* ---- reference ------------------------------------------------------------------------------ */
 
-/* The nearest value of E4M3, ties to even; |v| <= 448. */
+/* The nearest E4M3 value, ties to even. |v| must be at most 448. */
 static double e4m3(double v)
 {
     int e;
-    (void)frexp(v, &e); /* |v| in [2^(e-1), 2^e) */
+    (void)frexp(v, &e); /* |v| is in [2^(e-1), 2^e) */
     const double step = ldexp(1, (e - 1 > -6 ? e - 1 : -6) - 3);
     return rint(v / step) * step;
 }
 
-/* The scale is f32 by definition. */
+/* The scale of a block. It is computed in f32 by definition. */
 static float scale_of(float amax, pb_qat_scale kind)
 {
     const float t = amax * (1.0f / 448.0f);
     int e;
     if (kind == PB_QAT_F32) return t;
-    const float m = frexpf(t, &e); /* t = m 2^e, m in [1/2, 1) */
+    const float m = frexpf(t, &e); /* t = m 2^e with m in [1/2, 1) */
     return ldexpf(1, m > 0.5f ? e : e - 1);
 }
 
@@ -65,7 +65,7 @@ const pb_impl pb_kv_qat_fwd_cpu[] = {PB_FAST_IMPLS(pb_kv_qat_fwd){"ref", fwd_ref
 
 /* ---- descriptor ------------------------------------------------------------------------------- */
 
-/* b: block; p: padding between rows; f: scale in f32. */
+/* b: block size; p: padding between rows, in elements; f: 1 for PB_QAT_F32, 0 for PB_QAT_UE8M0. */
 static const char axes[] = "BSDRbpf";
 static const pb_dims edge[] = {
     {2, 3, 512, 64, 64},  {1, 5, 128, 0, 128, 0, 1}, {2, 3, 96, 32, 64, 8, 0}, {3, 3, 512, 64, 64, 16, 1},
@@ -116,8 +116,8 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Blocks of every magnitude: all zeros, so small that amax has its floor, and up to 2^25; and within each of them the
- * elements fall by up to 2^-11, so that the subnormal steps of E4M3 are met. */
+/* Scales the input so that blocks have many magnitudes: all zeros, below the minimum of amax, and up to 2^20. Within a
+ * block elements are scaled down by up to 2^-11, so that E4M3 subnormals occur. */
 static pb_status fwd_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_kv_qat_fwd_args *a = args;
@@ -150,5 +150,5 @@ const pb_op pb_op_kv_qat_fwd = {
     .bind = fwd_bind,
     .prepare = fwd_prepare,
     .cost = fwd_cost,
-    .tol = {0}, /* the same bits everywhere */
+    .tol = {0}, /* bit-identical to the reference */
 };

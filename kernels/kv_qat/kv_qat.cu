@@ -1,9 +1,9 @@
-/* kv_qat.cu - FP8 quantise-dequantise on a GPU.
+/* kv_qat.cu - FP8 quantise-dequantise on the GPU. Memory-bound.
  *
- * lanes: neighbouring lanes of a warp, a power of two of them, hold one block, 16 bytes each, and find its largest
- * element with shuffles; the lanes behind a row's last block copy. Two vectors a thread are in flight.
- * warps: any block and any alignment, a warp a block, element by element.
- * The rounding is ordinary arithmetic, so that every device gives the same bits. Bound: memory. */
+ * Kernel `lanes`: a group of neighbouring lanes, a power of two of them, holds one block, 16 bytes per lane, and
+ * reduces amax by shuffles. The lanes after a row's last block copy the other R elements. Each thread has two vectors
+ * in flight. Kernel `warps` takes every block size and alignment: one warp per block, element by element. FP8 rounding
+ * uses f32 arithmetic instead of conversion instructions, so that every GPU gives the same bits. */
 #include <math.h>
 
 #define PB_E4M3_FN __host__ __device__ static inline
@@ -13,13 +13,14 @@
 
 namespace
 {
+/* EACH: 16-byte vectors per thread of kernel `lanes`. */
 enum { THREADS = 256, EACH = 2 };
 
 struct scales {
-    float s, inverse; /* inverse: only of a power of two, where it is exact */
+    float s, inverse; /* inverse: 1/s, used for power-of-two scales only, where it is exact */
 };
 
-/* Of a block whose largest |x| has these bits; NaN where an element was not finite. */
+/* Scale of a block from the bits of its largest |x|. NaN if the block has an element that is not finite. */
 template <pb_qat_scale KIND> __device__ scales scales_of(uint32_t amax)
 {
     if (amax >= 0x7f800000u) return {NAN, NAN};
@@ -27,7 +28,7 @@ template <pb_qat_scale KIND> __device__ scales scales_of(uint32_t amax)
     return {s, __uint_as_float((254u << 23) - __float_as_uint(s))};
 }
 
-/* e4m3(clamp(x / s)) * s. Adding a number whose last place is the grid's step at v rounds there. */
+/* e4m3(clamp(x / s)) * s. Adding and subtracting `big`, whose ulp is the E4M3 step at |v|, rounds |v| to that step. */
 template <pb_qat_scale KIND> __device__ float through_fp8(float x, scales k)
 {
     const float v = KIND == PB_QAT_F32 ? __fdiv_rn(x, k.s) : __fmul_rn(x, k.inverse);
@@ -41,7 +42,8 @@ template <pb_qat_scale KIND> __device__ float through_fp8(float x, scales k)
 __device__ uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 __device__ uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
-/* A row takes `width` lanes, whole groups: `quantised` of them hold blocks, those up to `used` are copied. */
+/* A row takes `width` lanes, a multiple of the group size. The first `quantised` lanes hold
+ * blocks; lanes up to `used` copy. */
 template <class T, pb_qat_scale KIND>
 __global__ void __launch_bounds__(THREADS) lanes(pb_kv_qat_fwd_args a, int width, int quantised, int used, int group)
 {
@@ -52,7 +54,7 @@ __global__ void __launch_bounds__(THREADS) lanes(pb_kv_qat_fwd_args a, int width
 #pragma unroll
     for (int i = 0; i < EACH; i++) {
         const size_t e = ((size_t)blockIdx.x * EACH + i) * THREADS + threadIdx.x;
-        const size_t row = e >> 32 ? e / width : (uint32_t)e / (uint32_t)width; /* 64-bit division is slow */
+        const size_t row = e >> 32 ? e / width : (uint32_t)e / (uint32_t)width; /* 32-bit division is faster */
         v[i] = row < (size_t)a.T ? (int)(e - row * width) : used;
         to[i] = row * a.ldy + (size_t)v[i] * L;
         raw[i] = v[i] < used ? pb_load16((const T *)a.x + row * a.ldx + (size_t)v[i] * L) : make_uint4(0, 0, 0, 0);
@@ -72,7 +74,7 @@ __global__ void __launch_bounds__(THREADS) lanes(pb_kv_qat_fwd_args a, int width
     }
 }
 
-/* Piece p of a row: a block, or behind the blocks what is copied. */
+/* A warp processes piece p of a row: a block, or, after the last block, the R elements to copy. */
 template <class T, pb_qat_scale KIND> __global__ void __launch_bounds__(THREADS) warps(pb_kv_qat_fwd_args a, int pieces)
 {
     const size_t w = (size_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32, row = w / pieces;
@@ -91,7 +93,7 @@ template <class T, pb_qat_scale KIND> __global__ void __launch_bounds__(THREADS)
     for (int i = lane; i < a.block; i += 32) y[i] = pb_from_f32<T>(through_fp8<KIND>(pb_to_f32(x[i]), k));
 }
 
-/* Lanes that hold a block, or 0 where they are no power of two up to a warp. */
+/* Lanes per block for kernel `lanes`: a power of two up to 32. 0: kernel `warps` must be used. */
 template <class T> int group_of(const pb_kv_qat_fwd_args *a)
 {
     const int n = a->block / pb_lanes<T>;

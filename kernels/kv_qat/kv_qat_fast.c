@@ -1,5 +1,5 @@
-/* kv_qat_fast.c - FP8 quantise-dequantise with vectors: each thread owns rows; a block is read twice, from the
- * first-level cache the second time. Bound: memory. */
+/* kv_qat_fast.c - FP8 quantise-dequantise on the CPU with SIMD. Each thread owns rows. A block is read twice, the
+ * second time from L1. Memory-bound. */
 #include <math.h>
 
 #include "kernels/core/cpu.h"
@@ -7,7 +7,8 @@
 #include "kernels/indexer/e4m3.h"
 #include "kernels/kv_qat/kv_qat.h"
 
-/* The block's largest |x| as bits: those of NaN and infinity are above every number's. */
+/* The bits of the block's largest |x|. As integers, the bits of NaN and infinity are larger
+ * than those of finite numbers. */
 PB_INLINE uint32_t largest(const void *x, size_t at, int n, pb_dtype t)
 {
     vu most = {0};
@@ -22,13 +23,13 @@ PB_INLINE uint32_t largest(const void *x, size_t at, int n, pb_dtype t)
     return bits;
 }
 
-/* s of the block; NaN where an element was not finite. */
+/* Scale of a block; NaN if the block has an element that is not finite. */
 static float scale_of(uint32_t amax, pb_qat_scale kind)
 {
     return amax < 0x7f800000u ? pb_e4m3_scale(pb_e4m3_bits(amax), kind == PB_QAT_F32) : NAN;
 }
 
-/* |v| <= 448 to the grid: adding a number whose last place is the grid's step at v rounds there. */
+/* Rounds |v| <= 448 to E4M3. Adding and subtracting a number whose ulp is the E4M3 step at |v| rounds to that step. */
 PB_INLINE vf e4m3(vf v)
 {
     const vu sign = (vu)v & 0x80000000u, bits = (vu)v & 0x7f800000u, least = (vu){0} + (121u << 23);

@@ -1,5 +1,5 @@
-/* kv_qat_test.c - the grid of FP8, known values, how far quantisation moves, and what must not move. Every test holds
- * for every implementation that this machine runs. */
+/* kv_qat_test.c - rounding to FP8 against a search over all codes, PyTorch's results, known values, the size of the
+ * quantisation error, and bits that must not change. Most tests run with every implementation of this machine. */
 #include "kernels/kv_qat/kv_qat.h"
 #include "tests/v4_fixture.h"
 
@@ -7,7 +7,7 @@ static float *values(size_t n, uint64_t seed)
 {
     float *x = malloc(n * sizeof *x);
     assert_non_null(x);
-    for (size_t i = 0; i + 1 < n; i += 2) { /* normal, by Box and Muller */
+    for (size_t i = 0; i + 1 < n; i += 2) { /* normal distribution by Box-Muller */
         const double r = sqrt(-2 * log(1 - pb_uniform(seed, i))), w = 2 * M_PI * pb_uniform(seed, i + 1);
         x[i] = (float)(r * cos(w)), x[i + 1] = (float)(r * sin(w));
     }
@@ -29,7 +29,7 @@ static void quantise(pb_ctx *ctx, const void *x, void *y, int T, int D, int R, i
                                                       .dtype = t}));
 }
 
-/* The value of an E4M3 code, from the format's definition; NaN for 0x7f and 0xff. */
+/* The value of an E4M3 code, from the definition of the format. NaN for 0x7f and 0xff. */
 static double e4m3_value(int code)
 {
     const int e = code >> 3 & 15, m = code & 7;
@@ -37,7 +37,7 @@ static double e4m3_value(int code)
     return (code & 128 ? -1 : 1) * (e ? ldexp(8 + m, e - 10) : ldexp(m, -9));
 }
 
-/* The code whose value is nearest, an even one of two; |v| <= 448. */
+/* The code with the nearest value; of two equally near codes the even one. |v| must be at most 448. */
 static int nearest(double v)
 {
     int best = 0;
@@ -48,7 +48,7 @@ static int nearest(double v)
     return best;
 }
 
-/* The scale of a block, from its definition. */
+/* Scale of a block, from the definition. */
 static double scale_of(const float *x, int n, pb_qat_scale kind)
 {
     float amax = 1e-4f;
@@ -59,7 +59,8 @@ static double scale_of(const float *x, int n, pb_qat_scale kind)
 
 enum { T = 64, D = 512, R = 64, BLOCK = 64 };
 
-/* Every output over its block's scale is the nearest point of the grid, and the whole is 2.5 % off, not 0.15 %. */
+/* Each output divided by its block's scale must be the nearest E4M3 value. The total relative error must be near 2.6 %,
+ * the expected error of E4M3. */
 static void check_grid(pb_ctx *ctx, pb_qat_scale kind)
 {
     float *x = values(T * D, 1), *y = values(T * D, 2);
@@ -93,7 +94,8 @@ static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *, pb_qat_scale))
 }
 static void outputs_lie_on_the_grid(void **state) { on_each(*state, check_grid); }
 
-/* torch.float8_e4m3fn, bit for bit. Rows of 96, of which 64 are quantised; the last ones are large, the first small. */
+/* Compares with torch.float8_e4m3fn bit for bit. Rows have 96 elements, of which 64 are quantised. Each row is 16 times
+ * larger than the row before it. */
 static void check_pytorch(pb_ctx *ctx, pb_qat_scale kind)
 {
     enum { ROWS = 6, WIDE = 96 };
@@ -106,7 +108,8 @@ static void check_pytorch(pb_ctx *ctx, pb_qat_scale kind)
 }
 static void pytorch_agrees(void **state) { on_each(*state, check_pytorch); }
 
-/* A block of zeros, one below the floor of amax, the largest value, ties, and the least steps. */
+/* Rows: zeros; values below the minimum of amax; the largest value, ties and subnormals; 1/128 of the largest
+ * value; a value that is clamped. */
 static void check_known(pb_ctx *ctx, pb_qat_scale kind)
 {
     enum { N = 8 };
@@ -117,21 +120,22 @@ static void check_known(pb_ctx *ctx, pb_qat_scale kind)
                            {449, 1, 2, 3, 4, 5, 6, 7}};
     float y[5][N];
     quantise(ctx, x, y, 5, N, 0, N, kind, PB_F32);
-    assert_memory_equal(y[0], x[0], sizeof y[0]); /* also the sign of -0 */
+    assert_memory_equal(y[0], x[0], sizeof y[0]); /* the sign of -0 is kept */
     for (int i = 0; i < N; i++) CHECK_NEAR(y[1][i], x[1][i], fabs((double)x[1][i]) / 16 + 2.4e-10);
-    const float third[N] = {448, -448, 16, 18, 20, 0x1p-9f, 0, 0x1p-8f}; /* both scales are 1 */
+    const float third[N] = {448, -448, 16, 18, 20, 0x1p-9f, 0, 0x1p-8f}; /* amax is 448, so both kinds of scale are 1 */
     for (int i = 0; i < N; i++) CHECK_NEAR(y[2][i], third[i], kind == PB_QAT_F32 ? 448 * 6e-8 : 0);
-    CHECK_NEAR(y[3][0], 3.5, kind == PB_QAT_F32 ? 3e-7 : 0); /* 448 steps of 2^-7 */
+    CHECK_NEAR(y[3][0], 3.5, kind == PB_QAT_F32 ? 3e-7 : 0); /* 448 * 2^-7 */
     CHECK_NEAR(y[4][0], kind == PB_QAT_F32 ? 449 : 448, kind == PB_QAT_F32 ? 6e-5 : 0);
 }
 static void known_values(void **state) { on_each(*state, check_known); }
 
-/* What carries the rotation, the input and the gaps between rows keep their bits; a NaN spoils its own block only. */
+/* The copied elements, the input and the gaps between output rows must keep their bits. A NaN or infinity
+ * makes only its own block NaN. */
 static void check_kept(pb_ctx *ctx, pb_qat_scale kind)
 {
     uint16_t x[3][40], y[3][48], was[3][40];
     for (int i = 0; i < 3 * 40; i++) x[i / 40][i % 40] = (uint16_t)(0x3f00 + 37 * i);
-    x[0][34] = 0x7fa1, x[1][33] = 0xff80, x[2][32] = 0x0001; /* a signalling NaN, -inf and a subnormal number */
+    x[0][34] = 0x7fa1, x[1][33] = 0xff80, x[2][32] = 0x0001; /* signalling NaN, -inf, subnormal */
     x[1][3] = 0x7fc0, x[1][17] = 0xff80;
     memcpy(was, x, sizeof x), memset(y, 0x55, sizeof y);
     CHECK_OK(pb_kv_qat_fwd(ctx, &(pb_kv_qat_fwd_args){.x = x,
@@ -154,7 +158,7 @@ static void check_kept(pb_ctx *ctx, pb_qat_scale kind)
 }
 static void what_is_not_quantised_keeps_its_bits(void **state) { on_each(*state, check_kept); }
 
-/* Once through is through: on the grid with a power of two as scale, nothing moves again. */
+/* A second quantisation must change nothing: with a power-of-two scale the values are already representable. */
 static void twice_is_once(void **state)
 {
     float *x = values(T * D, 3), *y = values(T * D, 4), *z = values(T * D, 5);

@@ -1,5 +1,5 @@
-/* linear.c - a dense layer: the reference in double precision, the same through OpenBLAS, and the three
- * descriptors. */
+/* linear.c - a dense layer: the reference in double precision, OpenBLAS for f32, and the
+ * descriptors of the three ops. */
 #include "kernels/linear/linear.h"
 
 #include <cblas.h>
@@ -11,7 +11,7 @@
 
 /* ---- reference ------------------------------------------------------------------------------ */
 
-static const double worth_threads = 1 << 16; /* multiply-adds */
+static const double worth_threads = 1 << 16; /* multiply-adds; smaller products run on one thread */
 
 static pb_status fwd_ref(pb_ctx *ctx, const void *args)
 {
@@ -67,7 +67,8 @@ static pb_status dw_ref(pb_ctx *ctx, const void *args)
 
 /* ---- OpenBLAS: f32 only ------------------------------------------------------------------------ */
 
-/* A product as the engine describes it: C has no gaps, and a bias must stand in C already. */
+/* Calls OpenBLAS for a product in the form of core/gemm.h. If g has a bias, the caller must have copied it into C; the
+ * product is then added to it. */
 static void sgemm(const pb_gemm *g)
 {
     if (g->M == 0 || g->N == 0) return;
@@ -136,8 +137,8 @@ static size_t dw_workspace(const void *args)
     return product > sums ? product : sums;
 }
 
-/* The library stands before the baseline only: with vectors the engine is as fast, takes bf16 too, and gives the same
- * bits on any number of threads. */
+/* OpenBLAS comes before `omp` only. The SIMD implementations are as fast, also take bf16, and give the same bits
+ * for every number of threads. */
 #define BEFORE_avx512(p)
 #define BEFORE_avx2(p)
 #define BEFORE_omp(p)      {"blas", p##_blas, .accepts = p##_f32},
@@ -152,7 +153,8 @@ const pb_impl pb_linear_dw_cpu[] = IMPLS(dw);
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* T = B*S; b: with a bias (fwd, dw); a: accumulate (dx, dw). The sums run over K, N and T in turn. */
+/* T = B*S; b: 1 for a bias (fwd, dw); a: 1 to accumulate (dx, dw). The summed dimension is K in fwd, N in dx and T in
+ * dw; each of them is large in some shape. */
 static const char axes[] = "BSNKba";
 static const pb_dims edge[] = {
     {2, 3, 5, 7},
@@ -163,11 +165,11 @@ static const pb_dims edge[] = {
     {1, 600, 33, 16, 1, 1},
     {2, 45, 130, 70, 1, 0},
     {1, 65, 1, 9, 1, 1},
-    {2, 50, 96, 136, 1, 1}, /* whole vectors everywhere */
+    {2, 50, 96, 136, 1, 1}, /* all dimensions are multiples of the vector length */
     {0},
 };
-/* smollm2-135m (batches of 256 and 2048 tokens, and decoding), qwen2.5-0.5b, qwen2.5-1.5b: q, k and v in one, gate
- * and up in one, down, the head. */
+/* smollm2-135m (256 and 2048 tokens, and decoding with 1 and 16), qwen2.5-0.5b and qwen2.5-1.5b. The layers are: fused
+ * q, k and v; fused gate and up; down; the output head. */
 static const pb_dims grid[] = {
     {1, 256, 960, 576},     {1, 256, 3072, 576},  {1, 256, 576, 1536}, {1, 256, 49152, 576},
     {1, 2048, 960, 576},    {1, 2048, 3072, 576}, {1, 1, 3072, 576},   {1, 16, 3072, 576},
@@ -264,7 +266,7 @@ static pb_status dw_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Every tensor passes once, and what is accumulated twice. */
+/* Every tensor is read or written once; an accumulated one is read and written. */
 static pb_cost fwd_cost(const void *args)
 {
     const pb_linear_fwd_args *a = args;

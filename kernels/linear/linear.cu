@@ -1,18 +1,21 @@
-/* linear.cu - a dense layer on the GPU: cuBLASLt, the plain kernel of core/cuda_gemm.cu, and the sums of dbias.
+/* linear.cu - a dense layer on the GPU: cuBLASLt, the CUDA-core kernel of core/cuda_gemm.cu,
+ * and the reduction for dbias.
  *
- * dbias: a block of 32 x 8 threads owns 32 vectors of columns and a run of rows; a thread adds every eighth row of the
- * run, the eight are added in order, and the runs, when there are several, by a second launch. Bound: reading dy. */
+ * dbias: the rows of dy are divided into runs. A CTA of 32 x 8 threads sums one run over 32 vectors of columns: each
+ * thread adds every eighth row, then the eight partial sums are added in order. With more than one run, a second kernel
+ * adds the runs in order. Memory-bound: it reads dy once. */
 #include "kernels/core/cuda.cuh"
 #include "kernels/core/cuda_blas.h"
 #include "kernels/linear/linear_gemm.h"
 
 namespace
 {
+/* Each CTA sums a run of at most RUN rows of dy, or more rows when MAX_RUNS limits the number of runs. */
 enum { LANES = 32, ROWS = 8, RUN = 64, MAX_RUNS = 64 };
 
 int runs_of(int T) { return T <= RUN ? 1 : T / RUN < MAX_RUNS ? (T + RUN - 1) / RUN : MAX_RUNS; }
 
-/* out[run][n] = sum of the run's rows of dy; with one run, dbias itself. */
+/* out[run][n] = sum over the run's rows of dy[.][n]. With a single run, out is dbias itself. */
 template <class T, int V>
 __global__ void __launch_bounds__(LANES *ROWS) column_sums(const T *dy, int rows, int N, float *out, bool accumulate)
 {

@@ -1,10 +1,10 @@
-/* linear.h - a dense layer and its two products of the backward pass.
+/* linear.h - a dense layer: forward pass, gradient of the input, gradients of weight and bias.
  *
  *     y = x w^T + bias        dx (+)= dy w        dw (+)= dy^T x,  dbias (+)= sum over t of dy
  *
- * w is [N,K] row-major, as Hugging Face stores it; several weights that share x are one op when they
- * lie behind each other (q, k, v; gate, up). T = B*S. x, y, w and the gradients of activations share
- * `dtype`; bias, dw and dbias are f32. Sums are f32 at least. */
+ * T = B*S tokens. w is [N,K] row-major, as Hugging Face stores it. Several weights that share x (q, k, v; gate, up) can
+ * be one op: store them contiguously and let N be the sum of their rows. x, y, w and the gradients of activations have
+ * type `dtype`; bias, dw and dbias are f32. Sums are accumulated in f32 or better. */
 #ifndef PB_LINEAR_H
 #define PB_LINEAR_H
 #include "kernels/core/op.h"
@@ -15,7 +15,7 @@ extern "C" {
 typedef struct pb_linear_fwd_args {
     const void *x;     /* [T,K] dtype */
     const void *w;     /* [N,K] dtype */
-    const float *bias; /* [N] or NULL */
+    const float *bias; /* [N]; NULL: no bias */
     void *y;           /* [T,N] dtype, out */
     int T, N, K;
     pb_dtype dtype;
@@ -26,7 +26,7 @@ typedef struct pb_linear_dx_args {
     const void *w;  /* [N,K] dtype */
     void *dx;       /* [T,K] dtype, out */
     int T, N, K;
-    bool accumulate; /* dx += instead of = */
+    bool accumulate; /* true: dx +=; false: dx = */
     pb_dtype dtype;
 } pb_linear_dx_args;
 
@@ -34,9 +34,9 @@ typedef struct pb_linear_dw_args {
     const void *dy; /* [T,N] dtype */
     const void *x;  /* [T,K] dtype */
     float *dw;      /* [N,K] f32, out */
-    float *dbias;   /* [N] f32, out; NULL: no bias */
+    float *dbias;   /* [N] f32, out; NULL: the layer has no bias */
     int T, N, K;
-    bool accumulate; /* dw, dbias += instead of = */
+    bool accumulate; /* true: dw, dbias +=; false: = */
     pb_dtype dtype;
 } pb_linear_dw_args;
 

@@ -1,5 +1,5 @@
-/* linear_fast.c - a dense layer on the engine of core/gemm.h; the bias gradient is a column sum, bound by
- * memory. */
+/* linear_fast.c - a dense layer through the matrix product of core/gemm.h. The bias gradient is a column
+ * sum, which is memory-bound. */
 #include <string.h>
 
 #include "kernels/core/cpu.h"
@@ -42,7 +42,7 @@ pb_status PB_FAST(pb_linear_dw)(pb_ctx *ctx, const void *args)
     const pb_linear_dw_args *a = args;
     const size_t N = (size_t)a->N, rows = (size_t)a->T;
     const int parts = pb_dw_parts(rows);
-    float *sums = ctx->scratch; /* the product has finished with it by then */
+    float *sums = ctx->scratch; /* reuses the scratch of the matrix product, which is complete when sums are written */
     run(ctx, pb_linear_dw_gemm(a));
     if (!a->dbias) return PB_OK;
 #pragma omp parallel for schedule(static) if (rows * N > 8192)

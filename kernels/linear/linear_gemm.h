@@ -1,4 +1,4 @@
-/* linear_gemm.h - the three products of a dense layer as the engine of core/gemm.h takes them. */
+/* linear_gemm.h - describes the three products of a dense layer as pb_gemm, for the CPU and GPU implementations. */
 #ifndef PB_LINEAR_GEMM_H
 #define PB_LINEAR_GEMM_H
 #include "kernels/core/gemm.h"

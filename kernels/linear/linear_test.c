@@ -1,5 +1,5 @@
-/* linear_test.c - what a comparison with a reference cannot show of a dense layer: known values, batches of
- * no tokens, weights side by side, threads, errors. */
+/* linear_test.c - properties of a dense layer that a comparison with the reference cannot show: known values, T = 0,
+ * contiguous weights as one op, independence of the number of threads, errors. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static void known_values(void **state)
     CHECK_NEAR(dbias[1], 22 + 24, 0);
 }
 
-/* No tokens: y and dx have no elements, the gradients of the weight are zero, or stay when accumulated. */
+/* With T = 0, y and dx have no elements; dw and dbias are set to zero, or keep their values when accumulating. */
 static void no_tokens(void **state)
 {
     pb_ctx *ctx = *state;
@@ -51,7 +51,7 @@ static void fill(float *p, size_t n, uint64_t seed)
     for (size_t i = 0; i < n; i++) p[i] = (float)(2 * pb_uniform(seed, i) - 1);
 }
 
-/* q and k in one weight give the same bits as q and k apart. */
+/* Two weights stored contiguously and used as one give the same bits as two separate calls. */
 static void weights_behind_each_other_are_one_op(void **state)
 {
     enum { T = 9, N = 20, K = 33 };
@@ -65,7 +65,7 @@ static void weights_behind_each_other_are_one_op(void **state)
     }
 }
 
-/* Every implementation, but the library, gives the same gradients on one thread and on three. */
+/* Every implementation except OpenBLAS must give the same gradients, bit for bit, with one thread and with three. */
 static void threads_do_not_change_a_bit(void **state)
 {
     enum { T = 300, N = 200, K = 90 };

@@ -1,4 +1,4 @@
-/* lora.c - low-rank adapters: the reference in double precision, and the two descriptors. */
+/* lora.c - low-rank adapters: the reference in double precision, and the descriptors of both ops. */
 #include "kernels/lora/lora.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 /* ---- reference ---------------------------------------------------------------------------------- */
 
-/* One target. y uses xa as it is stored, which with bf16 is rounded. */
+/* Forward pass of one target. y is computed from the stored xa, which is rounded when dtype is bf16. */
 static void target_ref(const pb_lora_fwd_args *a, const pb_lora_target *g)
 {
     const size_t T = (size_t)a->T, K = (size_t)a->K, R = (size_t)a->R, N = (size_t)g->N;
@@ -36,7 +36,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* dxa_i[t,r] of one target */
+/* Returns dxa_i[t,r] of one target. */
 static double dxa_ref(const pb_lora_bwd_args *a, const pb_lora_grad *g, size_t t, size_t r)
 {
     double sum = 0;
@@ -57,7 +57,8 @@ static void db_ref(const pb_lora_bwd_args *a, const pb_lora_grad *g)
         }
 }
 
-/* da and dx want dxa, one row of which is kept in f64 scratch; da is summed over t in f64 scratch too. */
+/* Each element of dxa is computed once and added to da and dx at once. da and dx are summed in f64
+ * scratch and rounded at the end. */
 static pb_status bwd_ref(pb_ctx *ctx, const void *args)
 {
     const pb_lora_bwd_args *a = args;
@@ -111,19 +112,20 @@ const pb_impl pb_lora_bwd_cpu[] = {
 
 /* ---- descriptors --------------------------------------------------------------------------------- */
 
-/* N: outputs of the first target, M: of the others; R: rank; n: targets; p: padding between tokens of y;
- * a: accumulate (bwd). */
+/* N: outputs of the first target; M: outputs of each other target; R: rank; n: number of targets; p: padding elements
+ * between the rows of y; a: 1 to accumulate (bwd). */
 static const char axes[] = "BSNMKRnpa";
 static const pb_dims edge[] = {
     {1, 5, 19, 7, 33, 3, 2, 4, 1},
     {2, 3, 16, 16, 16, 1, 1, 0, 0},   /* rank 1, one target */
-    {1, 40, 48, 20, 96, 16, 4, 3, 0}, /* as many targets as there may be */
+    {1, 40, 48, 20, 96, 16, 4, 3, 0}, /* PB_LORA_MAX targets */
     {1, 1, 1, 1, 1, 1, 1, 0, 1},
     {2, 35, 64, 32, 80, 8, 3, 0, 1},
     {1, 3, 24, 24, 40, 256, 2, 0, 0}, /* the largest rank */
-    {1, 9, 70, 30, 600, 17, 1, 9, 1}, /* K in several pieces */
-    {1, 600, 17, 9, 20, 5, 2, 0, 1},  /* many tokens: da and db in several pieces */
-    /* whole vectors everywhere, for matrix units: one to four targets, ranks and widths in steps of 16 */
+    {1, 9, 70, 30, 600, 17, 1, 9, 1}, /* K exceeds one block of the matrix product */
+    {1, 600, 17, 9, 20, 5, 2, 0, 1},  /* many tokens: the sums of da and db are split */
+    /* Shapes for the tensor-core kernels: all dimensions are multiples of 8 and ranks multiples of 16,
+     * with one to four targets. */
     {1, 40, 48, 24, 96, 16, 4, 8, 0},
     {1, 150, 136, 72, 200, 16, 2, 8, 1},
     {1, 33, 40, 16, 104, 16, 3, 16, 1},
@@ -131,7 +133,7 @@ static const pb_dims edge[] = {
     {2, 70, 24, 8, 72, 32, 2, 8, 1},
     {1, 300, 200, 8, 264, 64, 1, 0, 0},
     {1, 17, 16, 8, 1096, 16, 1, 0, 0},
-    {1, 50, 200, 72, 72, 16, 2, 0, 1}, /* one block of tokens, columns in several splits */
+    {1, 50, 200, 72, 72, 16, 2, 0, 1}, /* T <= 128: one token tile; columns in several splits */
     {0},
 };
 static const pb_dims grid[] = {{1, 1024, 576, 192, 576, 16, 2, 0, 0},
@@ -187,7 +189,8 @@ static pb_status bwd_check(const void *args)
     return PB_OK;
 }
 
-static const float bound_scale = 1.75f; /* neither 1 nor a power of two */
+/* neither 1 nor a power of two, so that a missing or doubled factor is noticed */
+static const float bound_scale = 1.75f;
 
 static const char *const a_names[PB_LORA_MAX] = {"a0", "a1", "a2", "a3"};
 static const char *const b_names[PB_LORA_MAX] = {"b0", "b1", "b2", "b3"};

@@ -1,5 +1,5 @@
-/* lora.cu - low-rank adapters on the GPU, in three ways: `mma` for ranks of up to 64 columns in all (lora_mma.cuh),
- * and, for every shape, two products a target forward and four backward through cuBLASLt or the plain kernel. */
+/* lora.cu - low-rank adapters on the GPU. `mma` uses tensor cores and takes up to 64 adapter columns in total
+ * (lora_mma.cuh). `cublaslt` and `simt` take every shape and run two products per target forward and four backward. */
 #include "kernels/core/cuda_blas.h"
 #include "kernels/lora/lora_mma.cuh"
 #include "kernels/lora/lora_plan.h"
@@ -10,7 +10,7 @@ const pb_lora_fwd_args *fwd_args(const void *args) { return static_cast<const pb
 const pb_lora_bwd_args *bwd_args(const void *args) { return static_cast<const pb_lora_bwd_args *>(args); }
 size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-/* ---- products, one target after the other ----------------------------------------------------------------------- */
+/* ---- matrix products, target by target -------------------------------------------------------------------------- */
 
 typedef pb_status (*product)(pb_ctx *, const pb_gemm *);
 pb_status by_library(pb_ctx *ctx, const pb_gemm *g) { return pb_cuda_gemm(ctx, g, NULL); }
@@ -35,10 +35,12 @@ __global__ void __launch_bounds__(256) add_rounded(__nv_bfloat16 *dx, const floa
 }
 
 size_t dxa_room(const pb_lora_bwd_args *a) { return rounded((size_t)a->T * (size_t)a->R * sizeof(float)); }
-/* Each product rounds a bf16 dx once, so those of several targets meet in f32 first. */
+/* True if the products for dx are summed in f32 first. With several targets, adding each product to a bf16 dx
+ * would round once per target. */
 bool dx_meets(const pb_lora_bwd_args *a) { return a->dtype == PB_BF16 && a->n > 1; }
 
-/* dxa in scratch has the type `dxa_type`: the library multiplies equal types only. */
+/* Runs the four products of each target. dxa_type is the type of dxa in scratch: cuBLASLt multiplies only operands of
+ * equal type, so it needs `dtype`; `simt` uses f32. */
 pb_status bwd_products(pb_ctx *ctx, const pb_lora_bwd_args *a, product run, pb_dtype dxa_type)
 {
     float *room = static_cast<float *>(ctx->scratch), *sum = room + dxa_room(a) / sizeof(float);
@@ -110,7 +112,7 @@ bool bwd_mma_accepts(const void *args)
 
 unsigned blocks_of(size_t n, size_t each) { return (unsigned)((n + each - 1) / each); }
 
-/* fn<16>, <32>, <48> or <64>(...), as `width` says. */
+/* Calls fn<16>, fn<32>, fn<48> or fn<64>, according to `width`. */
 #define BY_WIDTH(width, fn, ...)                                                                                       \
     ((width) == 16   ? fn<16>(__VA_ARGS__)                                                                             \
      : (width) == 32 ? fn<32>(__VA_ARGS__)                                                                             \
@@ -153,7 +155,7 @@ size_t fwd_mma_workspace(const void *args)
     return (size_t)down_splits(f) * (size_t)f->T * (size_t)(f->n * f->R) * sizeof(float);
 }
 
-/* Lays the parts out from p on; returns the bytes it takes. */
+/* Lays out the scratch of the backward pass from p on, into `room`. Returns its size in bytes. */
 size_t plan_bwd(const pb_lora_bwd_args *a, char *p, lora_mma::bwd_room *room)
 {
     const size_t W = (size_t)(a->n * a->R), T = (size_t)a->T, K = (size_t)a->K;
@@ -201,7 +203,7 @@ pb_status bwd_mma(pb_ctx *ctx, const void *args)
     const size_t W = (size_t)(a->n * a->R);
     size_t folded = (size_t)a->T * W;
     lora_mma::bwd_room room;
-    if (!a->T) return bwd_simt(ctx, args); /* da and db are cleared or kept */
+    if (!a->T) return bwd_simt(ctx, args); /* handles T = 0: da and db become zero, or are kept */
     (void)plan_bwd(a, static_cast<char *>(ctx->scratch), &room);
     for (int i = 0; i < a->n; i++) folded += (size_t)a->target[i].N * (size_t)a->R;
     PB_TRY(BY_WIDTH(a->R, launch_from_dy, ctx, a, room));

@@ -1,12 +1,13 @@
-/* lora.h - low-rank adapters on the outputs of one linear layer, all of them in one call.
+/* lora.h - low-rank adapters (LoRA) on the outputs of linear layers that share their input, all in one call.
  *
- * For every target i (q and v, say, which share x):
+ * Hu et al. 2021, arXiv:2106.09685, eq. 3: a is [R,K], b is [N,R], scale = alpha/R. Forward, for every
+ * target i (q and v, for example):
  *     xa_i = x a_i^T        y_i += scale xa_i b_i^T
- * Hu et al. 2021, arXiv:2106.09685, eq. 3: a [R,K], b [N,R], scale = alpha/R. Backward:
+ * Backward:
  *     db_i (+)= scale dy_i^T xa_i     dxa_i = scale dy_i b_i     da_i (+)= dxa_i^T x
  *     dx += sum over i of dxa_i a_i
- * x, y, xa, a, b, dx, dy are `dtype`; da and db f32. y_i may be columns of a wider tensor. With bf16, xa
- * is rounded to bf16, and the backward pass reads that. */
+ * x, y, xa, a, b, dx and dy have type `dtype`; da and db are f32. y_i may be a range of columns of a wider tensor
+ * (ldy > N). In bf16, xa is rounded to bf16, and both y and the backward pass use the rounded xa. */
 #ifndef PB_LORA_H
 #define PB_LORA_H
 #include "kernels/core/op.h"
@@ -19,8 +20,8 @@ enum { PB_LORA_MAX = 4 };
 typedef struct pb_lora_target {
     const void *a; /* [R,K] */
     const void *b; /* [N,R] */
-    void *xa;      /* [T,R], out, kept for the backward pass */
-    void *y;       /* [T,N], tokens ldy apart, read and written */
+    void *xa;      /* [T,R], out; the backward pass needs it */
+    void *y;       /* [T,N], read and written; rows are ldy elements apart */
     size_t ldy;
     int N;
 } pb_lora_target;
@@ -35,8 +36,8 @@ typedef struct pb_lora_fwd_args {
 } pb_lora_fwd_args;
 
 typedef struct pb_lora_grad {
-    const void *a, *b, *xa; /* as above */
-    const void *dy;         /* [T,N], tokens lddy apart */
+    const void *a, *b, *xa; /* as in pb_lora_target */
+    const void *dy;         /* [T,N]; rows are lddy elements apart */
     float *da;              /* [R,K] f32, out */
     float *db;              /* [N,R] f32, out */
     size_t lddy;
@@ -45,12 +46,12 @@ typedef struct pb_lora_grad {
 
 typedef struct pb_lora_bwd_args {
     const void *x; /* [T,K] */
-    void *dx;      /* [T,K], read and written */
+    void *dx;      /* [T,K], read and written: dx += ... */
     pb_lora_grad target[PB_LORA_MAX];
     int n;
     int T, K, R;
     float scale;
-    bool accumulate; /* da, db += instead of = */
+    bool accumulate; /* true: da, db +=; false: = */
     pb_dtype dtype;
 } pb_lora_bwd_args;
 

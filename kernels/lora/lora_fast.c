@@ -1,5 +1,5 @@
-/* lora_fast.c - both LoRA passes as products of gemm.h, one pass over x and dx for all targets (see
- * lora_plan.h). Bound: memory for small R, since every product but db and dxa has R on its short side. */
+/* lora_fast.c - both LoRA passes as products of core/gemm.h; x and dx are passed over once for all targets
+ * (lora_plan.h). Memory-bound for small R, because R is the short dimension of nearly every product. */
 #include "kernels/core/cpu.h"
 #include "kernels/core/gemm.h"
 #include "kernels/core/simd.h"
@@ -11,7 +11,7 @@ static void run(pb_gemm g, void *workspace)
     pb_gemm_run(&g);
 }
 
-/* xa_i = columns i*R.. of the f32 product of all targets, rounded to dtype. */
+/* Copies columns i*R .. (i+1)*R-1 of the f32 product of all targets to xa_i, rounded to dtype. */
 static void split(const pb_lora_fwd_args *f, const float *all)
 {
     const int R = f->R, wide = f->n * R;
@@ -44,7 +44,7 @@ pb_status PB_FAST(pb_lora_fwd)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* da_i (+)= its rows of the product of all targets. */
+/* Copies each target's rows of the stacked da to da_i, or adds them. */
 static void unstack(const pb_lora_bwd_args *g, const float *all)
 {
     const size_t K = (size_t)g->K, R = (size_t)g->R, rows = R * (size_t)g->n;

@@ -1,16 +1,16 @@
-/* lora_mma.cuh - LoRA in bf16 on the matrix units, all targets in one launch: two kernels forward, two or four
- * backward.
+/* lora_mma.cuh - LoRA in bf16 on tensor cores: two kernels forward, two or four backward, each for all targets.
  *
- * W = n*R is the number of adapter columns of all targets, side by side; R and W are multiples of 16 up to 64.
- *   forward   down     xa parts [S,T,W] = x a^T, K in S splits
- *             up       xa_i = the sum of the splits, rounded; y_i += scale xa_i b_i^T
- *   backward  from_dy  one pass over dy: dxa parts [S,T,W] = dy b, N in S splits; db parts [T/128,N,R] = dy^T xa
- *             fold     dxa [T,W] = scale sum of splits, rounded to bf16; db (+)= scale sum of parts
- *             from_x   one pass over x: dx += dxa a; da parts [T/128,W,K] = dxa^T x
- *             fold_da  da (+)= sum of parts
- * Up to 128 tokens need neither fold: from_dy stores db itself, from_x adds the splits of dxa while it stages them and
- * stores da.
- * Every sum has one order, so results repeat. Bound: memory; each of x, y, dy and dx passes once. */
+ * W = n*R is the number of adapter columns of all targets together. R and W are multiples of 16, at most 64. S is the
+ * number of splits of a reduction.
+ *     forward   down     xa parts [S,T,W] = x a^T, K in S splits
+ *               up       xa_i = sum of the S parts, rounded; y_i += scale xa_i b_i^T
+ *     backward  from_dy  one pass over dy: dxa parts [S,T,W] = dy b, N in S splits; db parts [T/128,N,R] = dy^T xa
+ *               fold     dxa [T,W] = scale sum of the S parts, rounded to bf16; db (+)= scale sum of the T/128 parts
+ *               from_x   one pass over x: dx += dxa a; da parts [T/128,W,K] = dxa^T x
+ *               fold_da  da (+)= sum of the T/128 parts
+ * With at most 128 tokens, fold and fold_da are not needed: from_dy stores db itself; from_x adds the dxa parts while
+ * it stages them and stores da itself. All sums have a fixed order, so results are deterministic. Memory-bound: each of
+ * x, y, dy and dx is passed over once. */
 #ifndef PB_LORA_MMA_CUH
 #define PB_LORA_MMA_CUH
 #include "kernels/core/mma.cuh"
@@ -19,9 +19,11 @@
 namespace lora_mma
 {
 typedef __nv_bfloat16 bf16;
-enum { PAD = 8, CHUNK = 64, TOKENS = 128, FILL = 264, MAX_SPLITS = 16 }; /* FILL: blocks that fill a device */
+/* FILL: number of CTAs that fills the GPU. CHUNK: columns, TOKENS: tokens per CTA and step in the backward kernels.
+ * PAD: extra elements per row of a shared-memory tile, against bank conflicts. */
+enum { PAD = 8, CHUNK = 64, TOKENS = 128, FILL = 264, MAX_SPLITS = 16 };
 
-/* Eight bf16 that move together. */
+/* Eight bf16, loaded and stored as one 16-byte vector. */
 union vec8 {
     uint4 all;
     uint32_t pair[4];
@@ -37,7 +39,7 @@ __device__ static inline void store8(bf16 *p, const vec8 &v) { *reinterpret_cast
 
 __device__ static inline float4 load4(const float *p) { return *reinterpret_cast<const float4 *>(p); }
 __device__ static inline void add4(float4 &sum, float4 x) { sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w; }
-/* Sum of `n` runs of four floats, `step` apart, in order. */
+/* Sum of n vectors of four floats, `step` floats apart, added in order. */
 __device__ static inline float4 sum4(const float *p, int n, size_t step)
 {
     float4 sum = load4(p);
@@ -49,7 +51,7 @@ __device__ static inline void store4(bf16 *p, float4 x)
     const float v[4] = {x.x, x.y, x.z, x.w};
     pb_store_vec<bf16, 4>(p, v);
 }
-/* to[0..4) = (to +) scale x */
+/* to[0..3] = (to +) scale x */
 __device__ static inline void put4(float *to, float4 x, float scale, bool accumulate)
 {
     float4 *p = reinterpret_cast<float4 *>(to);
@@ -65,7 +67,8 @@ __device__ static inline void put2(float *to, float x, float y, float scale, boo
     *p = make_float2(old.x + scale * x, old.y + scale * y);
 }
 
-/* Splits of `units` pieces of work, so that blocks*splits fill the device. */
+/* The number of splits of a reduction so that blocks * splits CTAs fill the GPU: at most `units` (one unit of work
+ * each) and at most MAX_SPLITS. */
 static inline int splits_for(size_t blocks, size_t units)
 {
     size_t s = blocks ? FILL / blocks : 1;
@@ -75,11 +78,12 @@ static inline int splits_for(size_t blocks, size_t units)
 
 /* ---- forward ---------------------------------------------------------------------------------------------------- */
 
+/* DOWN_ROWS: tokens per CTA of down(). DEEP: k per step of a warp. */
 enum { DOWN_ROWS = 16, DOWN_WARPS = 4, DEEP = 32 };
 
-/* A block owns 16 tokens and a split of K; its warps share the split's runs of 32. A lane loads 16 bytes of a row: the
- * eight k it gets are two pairs for each of two products, in the same order for x and a, which is all a sum over k
- * asks. */
+/* A CTA owns 16 tokens and one split of K; its warps share the split's runs of 32 k. Each lane loads 16 bytes of a row,
+ * that is eight neighbouring k, and uses them as the k fragments of two products. This permutes k, but in the same way
+ * for x and a, so the sum over k is unchanged. */
 template <int W>
 __global__ void __launch_bounds__(32 * DOWN_WARPS, W > 48 ? 3 : 4)
     down(const __grid_constant__ pb_lora_fwd_args f, float *parts)
@@ -122,9 +126,11 @@ __global__ void __launch_bounds__(32 * DOWN_WARPS, W > 48 ? 3 : 4)
     }
 }
 
+/* The tile of y that a CTA of up() owns. */
 enum { UP_ROWS = 64, UP_COLS = 64, UP_THREADS = 128 };
 
-/* The target and its first column that a tile of `width` columns belongs to, all targets behind each other. */
+/* Finds the target that tile number `tile` belongs to, and the tile's first column in it (*n0). Tiles have `width`
+ * columns and are numbered through all targets in order. */
 template <class Target> __device__ int tile_target(const Target *target, int tile, int width, int *n0)
 {
     int i = 0;
@@ -133,7 +139,8 @@ template <class Target> __device__ int tile_target(const Target *target, int til
     return i;
 }
 
-/* xa of 64 tokens into shared memory; the blocks of a target's first columns also store it. */
+/* Sums xa of 64 tokens from its splits into shared memory, rounded to bf16. keep: also stores it to global memory; only
+ * the CTAs of a target's first tile do that. */
 template <int R>
 __device__ void gather_xa(const pb_lora_fwd_args &f, const float *parts, int splits, int i, bool keep,
                           bf16 (*xs)[R + PAD])
@@ -149,8 +156,9 @@ __device__ void gather_xa(const pb_lora_fwd_args &f, const float *parts, int spl
     }
 }
 
-/* A block owns 64 tokens and 64 columns of one target, a warp 32 x 32. Column 8t + 2j + b of a warp's 32 is computed as
- * column 2t + b of product j: so a lane ends with 8 neighbouring columns of y, one vector. */
+/* A CTA owns 64 tokens and 64 columns of one target, a warp 32 x 32 of them. Columns are permuted: column 8t + 2j + b
+ * of a warp's 32 is computed as column 2t + b of product j. A lane then holds 8 neighbouring columns of y, which it
+ * loads and stores as one vector. */
 template <int R>
 __global__ void __launch_bounds__(UP_THREADS, 4)
     up(const __grid_constant__ pb_lora_fwd_args f, const float *parts, int splits)
@@ -166,7 +174,7 @@ __global__ void __launch_bounds__(UP_THREADS, 4)
     vec8 old[4];
     float sum[2][4][4] = {};
 #pragma unroll
-    for (int m = 0; m < 4; m++) { /* rows g, g+8, g+16, g+24 of the warp's */
+    for (int m = 0; m < 4; m++) { /* rows g, g+8, g+16, g+24 of the warp's 32 */
         const int token = (int)blockIdx.y * UP_ROWS + row0 + 8 * m + g;
         old[m] = load8(y + (size_t)token * target.ldy + col, token < f.T && col < target.N);
     }
@@ -202,7 +210,7 @@ __global__ void __launch_bounds__(UP_THREADS, 4)
 
 /* ---- backward --------------------------------------------------------------------------------------------------- */
 
-/* Where the parts lie in scratch. */
+/* Layout of the backward pass's scratch; see the header comment for the parts. */
 struct bwd_room {
     float *dxa_parts;             /* [S,T,W] */
     float *db_parts[PB_LORA_MAX]; /* [T/TOKENS,N,R] each */
@@ -211,7 +219,8 @@ struct bwd_room {
     int splits, token_blocks;
 };
 
-/* rows x cols of p into a tile of shared memory, zeros beyond the edges; cols is a multiple of 8. */
+/* Copies rows x cols of p into a tile in shared memory. Elements outside the matrix become
+ * zero. cols is a multiple of 8. */
 template <int LD>
 __device__ void stage(const bf16 *p, size_t ld, int rows_left, int cols_left, int rows, int cols, bf16 (*tile)[LD])
 {
@@ -222,7 +231,8 @@ __device__ void stage(const bf16 *p, size_t ld, int rows_left, int cols_left, in
     }
 }
 
-/* c += x y, x [16,DEEP] being rows of a tile and y [DEEP,WIDE] a whole one; rows of tiles are PAD longer. */
+/* c += x y. x is [16,DEEP], a range of rows of a tile; y is a whole tile [DEEP,WIDE]. Tile
+ * rows have PAD extra elements. */
 template <int DEEP, int WIDE>
 __device__ static inline void add_product(float (&c)[WIDE / 8][4], const bf16 (*x)[DEEP + PAD],
                                           const bf16 (&y)[DEEP][WIDE + PAD])
@@ -240,8 +250,8 @@ __device__ static inline void add_product(float (&c)[WIDE / 8][4], const bf16 (*
     }
 }
 
-/* A block owns 128 tokens and a split of one target's columns, in chunks of 64. For dxa a warp owns 16 tokens, for db
- * 16 columns and half of R. ONE: there is one block of tokens. */
+/* A CTA owns 128 tokens and one split of a target's columns, in chunks of 64. For dxa a warp owns 16 tokens; for db it
+ * owns 16 columns and half of R. ONE: there is a single token tile, so db is stored directly. */
 template <int R, bool ONE>
 __global__ void __launch_bounds__(256, ONE ? 1 : 2)
     from_dy(const __grid_constant__ pb_lora_bwd_args a, const __grid_constant__ bwd_room room)
@@ -294,7 +304,7 @@ __global__ void __launch_bounds__(256, ONE ? 1 : 2)
     }
 }
 
-/* A thread owns four neighbouring elements: of dxa first, then of db_0, db_1, ... */
+/* A thread owns four neighbouring elements. Threads are numbered through the elements of dxa, then db_0, db_1, ... */
 static __global__ void __launch_bounds__(256)
     fold(const __grid_constant__ pb_lora_bwd_args a, const __grid_constant__ bwd_room room)
 {
@@ -317,7 +327,7 @@ static __global__ void __launch_bounds__(256)
     }
 }
 
-/* a of all targets, 64 columns from k0 on, in the order that gives a lane neighbouring columns: see up. */
+/* Stages 64 columns of all a_i from k0 on, permuted as in up() so that a lane ends with neighbouring columns of dx. */
 template <int W> __device__ void stage_a(const pb_lora_bwd_args &f, int k0, bf16 (*as)[CHUNK + PAD])
 {
     for (int q = (int)threadIdx.x; q < W * CHUNK / 8; q += 256) {
@@ -329,7 +339,7 @@ template <int W> __device__ void stage_a(const pb_lora_bwd_args &f, int k0, bf16
     }
 }
 
-/* dxa of all tokens, at most 128, from its splits. */
+/* Sums dxa of all tokens (at most 128) from its splits into a tile, scaled and rounded to bf16. */
 template <int W> __device__ void gather_dxa(const pb_lora_bwd_args &f, const bwd_room &room, bf16 (*tile)[W + PAD])
 {
     for (int q = (int)threadIdx.x; q < TOKENS * W / 4; q += 256) {
@@ -341,7 +351,7 @@ template <int W> __device__ void gather_dxa(const pb_lora_bwd_args &f, const bwd
     }
 }
 
-/* A block owns 128 tokens and 64 columns of x and dx. For dx a warp owns 16 tokens, for da 8 columns. */
+/* A CTA owns 128 tokens and 64 columns of x and dx. For dx a warp owns 16 tokens, for da 8 columns. */
 template <int W>
 __global__ void __launch_bounds__(256, 2)
     from_x(const __grid_constant__ pb_lora_bwd_args f, const __grid_constant__ bwd_room room)
@@ -353,7 +363,7 @@ __global__ void __launch_bounds__(256, 2)
     vec8 old[2][2];
     float sum[8][4] = {}, da[W / 16][4] = {};
 #pragma unroll
-    for (int m = 0; m < 4; m++) { /* rows g, g+8; columns 8t.. of each 32 */
+    for (int m = 0; m < 4; m++) { /* m / 2: row g or g+8 of the warp's 16; m % 2: which half of the 64 columns */
         const int token = token0 + 16 * warp + g + m / 2 * 8, k = k0 + m % 2 * 32 + 8 * t;
         old[m / 2][m % 2] = load8(dx + (size_t)token * f.K + k, token < f.T && k < f.K);
     }

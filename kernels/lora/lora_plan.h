@@ -1,28 +1,32 @@
-/* lora_plan.h - the products of both LoRA passes and the layout of their workspace: one decision that the
- * fast code and the size of its scratch share.
+/* lora_plan.h - the matrix products of both LoRA passes and the layout of their workspace. The code that runs them and
+ * the code that computes the workspace size share it.
  *
- * With several targets their a_i stand below each other in scratch, [n*R,K], so that x and dx are passed over
- * once for all of them; what such a product gives for all targets lies side by side, n*R wide. A single target
- * needs no copies. */
+ * With several targets the matrices a_i are copied into one stacked matrix [n*R,K] in scratch, so that one product
+ * over x or dx serves all targets. The result of such a product has n*R columns, R per target. With a single
+ * target nothing is copied. */
 #ifndef PB_LORA_PLAN_H
 #define PB_LORA_PLAN_H
 #include "kernels/core/gemm.h"
 #include "kernels/lora/lora.h"
 
 typedef struct pb_lora_plan {
-    int wide;                    /* n*R */
-    size_t a, xa, dxa, da, gemm; /* bytes: stacked a; f32 side by side: xa, dxa; f32 stacked da; engine */
+    int wide; /* n*R, columns of all targets together */
+    /* Sizes in bytes, 0 where unused. a: stacked a_i. xa, dxa: [T,n*R] f32. da: stacked da_i, f32.
+     * gemm: pb_gemm's workspace. */
+    size_t a, xa, dxa, da, gemm;
 } pb_lora_plan;
 
 static inline size_t pb_lora_round(size_t bytes) { return (bytes + 63) / 64 * 64; }
 static inline size_t pb_lora_bytes(const pb_lora_plan *p) { return p->a + p->xa + p->dxa + p->da + p->gemm; }
+/* Makes p->gemm large enough for the workspace of g. */
 static inline void pb_lora_need(pb_lora_plan *p, pb_gemm g)
 {
     const size_t bytes = pb_gemm_workspace(&g);
     if (bytes > p->gemm) p->gemm = bytes;
 }
 
-/* xa [T,n*R] = x a^T, a stacked; to f32 unless there is a single target */
+/* xa [T,n*R] = x a^T with a stacked. The result is f32; with a single target it is `dtype`
+ * and xa is the output itself. */
 static inline pb_gemm pb_lora_xa(const pb_lora_fwd_args *f, const void *a, void *xa, bool single)
 {
     const int wide = f->n * f->R;
@@ -65,7 +69,7 @@ static inline pb_lora_plan pb_lora_fwd_plan(const pb_lora_fwd_args *f)
     return p;
 }
 
-/* dxa_i [T,R], n*R apart = scale dy_i b_i */
+/* dxa_i [T,R] = scale dy_i b_i; rows are n*R elements apart */
 static inline pb_gemm pb_lora_dxa(const pb_lora_bwd_args *g, int i, float *dxa)
 {
     const pb_lora_grad *t = &g->target[i];
@@ -94,7 +98,7 @@ static inline pb_gemm pb_lora_db(const pb_lora_bwd_args *g, int i)
                      .accumulate = g->accumulate};
 }
 
-/* da [n*R,K] = dxa^T x; into da_0 itself when it is the only one */
+/* da [n*R,K] = dxa^T x, stacked. With a single target it is da_0 itself. */
 static inline pb_gemm pb_lora_da(const pb_lora_bwd_args *g, const float *dxa, float *da)
 {
     const int wide = g->n * g->R;

@@ -1,4 +1,4 @@
-/* lora_test.c - identities of the adapters that no comparison with a reference can give. */
+/* lora_test.c - identities of LoRA that a comparison with the reference cannot show. */
 #include <string.h>
 
 #include "kernels/lora/lora.h"
@@ -6,7 +6,7 @@
 
 enum { T = 5, K = 24, R = 4, NQ = 20, NV = 8, LD = NQ + NV + 3 };
 
-/* q and v of one layer: y holds both side by side, with a gap after them. */
+/* q and v of one layer. A row of y holds the columns of q, the columns of v, and a gap of 3 elements. */
 typedef struct layer {
     float x[T * K], dx[T * K], y[T * LD];
     float a[2][R * K], b[2][NQ * R], xa[2][T * R], da[2][R * K], db[2][NQ * R];
@@ -49,7 +49,7 @@ static pb_lora_bwd_args backward(layer *l, int n)
     return g;
 }
 
-/* A new adapter has b = 0 and must change nothing, in any direction but that of b. */
+/* A new adapter has b = 0. Then y and dx do not change and da is zero; only db is nonzero. */
 static void fresh_adapter_changes_nothing(void **state)
 {
     layer l = make(), before = l;
@@ -67,7 +67,8 @@ static void fresh_adapter_changes_nothing(void **state)
     assert_true(norm > 0.1);
 }
 
-/* q and v in one call, side by side in y: the same as one after the other, and the gap stays. */
+/* One call with two targets must give the same result as two calls with one target each, and
+ * leave the gap in y unchanged. */
 static void targets_together_as_one_by_one(void **state)
 {
     layer l = make(), one = l;
@@ -87,14 +88,15 @@ static void targets_together_as_one_by_one(void **state)
         single.n = 1, single.target[0] = g.target[i];
         CHECK_OK(pb_lora_bwd(*state, &single));
     }
-    const float *p = (const float *)&l, *q = (const float *)&one; /* nothing but floats in it */
+    /* `layer` has float members only, so it can be compared as an array */
+    const float *p = (const float *)&l, *q = (const float *)&one;
     for (size_t i = 0; i < sizeof l / sizeof(float); i++) CHECK_NEAR(p[i], q[i], 2e-6);
     layer fresh = make();
     for (int t = 0; t < T; t++)
         for (int i = NQ + NV; i < LD; i++) CHECK_NEAR(l.y[t * LD + i], fresh.y[t * LD + i], 0);
 }
 
-/* What the adapter adds goes with scale, and the merged weight W + scale b a gives the same. */
+/* What the adapter adds to y is proportional to scale. The merged weight W + scale b a gives the same y. */
 static void adds_scale_times_the_product(void **state)
 {
     layer l = make(), twice = l;

@@ -1,4 +1,4 @@
-/* nf4.c - NF4 quantisation: the reference, bitsandbytes' 8-bit map, and the two descriptors. */
+/* nf4.c - the NF4 reference, bitsandbytes' 8-bit dynamic map, and the descriptors of both ops. */
 #include "kernels/nf4/nf4.h"
 
 #include <math.h>
@@ -15,16 +15,17 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Point k of torch.linspace(0.1, 1, steps + 1) in f32: counted from the nearer end, with a fused
- * multiply-add as in torch's vectorised kernels, on which the last bits of the published map depend. */
+/* Point k of torch.linspace(0.1, 1, steps + 1) in f32. Like torch's vectorised kernel, it counts from the nearer end
+ * and uses fused multiply-add: the last bits of bitsandbytes' map depend on both. */
 static float linspace(int steps, int k)
 {
     const float step = (1.0f - 0.1f) / (float)steps;
     return k < (steps + 1) / 2 ? fmaf(step, (float)k, 0.1f) : fmaf(-step, (float)(steps - k), 1.0f);
 }
 
-/* create_dynamic_map(signed=True, max_exponent_bits=7, total_bits=8): for every decade 10^(i-6) the
- * midpoints of 2^i equal steps from 0.1 to 1, with both signs; and 0 and 1. */
+/* bitsandbytes' create_dynamic_map(signed=True, max_exponent_bits=7, total_bits=8). For each decade 10^(i-6),
+ * the interval from 0.1 to 1 is divided into 2^i equal steps; their midpoints enter the map with both signs,
+ * and so do 0 and 1 once each. */
 void pb_nf4_dynamic_map(float code[256])
 {
     static const float decade[7] = {1e-6f, 1e-5f, 1e-4f, 1e-3f, 1e-2f, 1e-1f, 1};
@@ -40,7 +41,7 @@ void pb_nf4_dynamic_map(float code[256])
 
 /* ---- reference ---------------------------------------------------------------------------------- */
 
-/* dQuantizeNF4 of csrc/kernels.cu; false comparisons with NaN give 0. */
+/* dQuantizeNF4 of csrc/kernels.cu. Comparisons with NaN are false, so NaN gets code 0. */
 static int nf4_code(float x)
 {
     int code = 0;
@@ -120,16 +121,16 @@ const pb_impl pb_nf4_dequantize_cpu[] = {PB_FAST_IMPLS(pb_nf4_dequantize){"ref",
 
 /* ---- descriptors --------------------------------------------------------------------------------- */
 
-/* S rows of D; b: block; q: double quantisation. */
+/* w has S rows of D elements; b: block size; q: 1 for double quantisation. */
 static const char axes[] = "SDbq";
 static const pb_dims edge[] = {
     {5, 13, 32, 1},                          /* odd n, short last block */
-    {3, 7, 64, 0},                           /* less than a block */
-    {1, 1, 32, 1},                           /* one value */
-    {16, 64, 128, 0},                        /* whole blocks */
-    {9, 1001, 32, 1},                        /* more than 256 blocks: two of the second level */
-    {2, 4099, 4096, 1},                      /* the largest block */
-    {3, 2049, 1024, 0},  {64, 1023, 256, 1}, /* several threads */
+    {3, 7, 64, 0},                           /* less than one block */
+    {1, 1, 32, 1},                           /* a single element */
+    {16, 64, 128, 0},                        /* whole blocks only */
+    {9, 1001, 32, 1},                        /* more than 256 blocks: two groups of scales */
+    {2, 4099, 4096, 1},                      /* the largest block size */
+    {3, 2049, 1024, 0},  {64, 1023, 256, 1}, /* enough elements for several threads */
     {40, 1024, 2048, 0}, {33, 999, 512, 1},  {0},
 };
 static const pb_dims grid[] = {{576, 1536, 64, 1},  {1536, 1536, 64, 0},   {8960, 1536, 64, 0}, {8960, 1536, 64, 1},
@@ -243,7 +244,7 @@ static pb_cost dequantize_cost(const void *args)
                          (double)a->n * (0.5 + (double)pb_dtype_size(a->dtype)) + pb_nf4_scale_bytes(&a->scales, a->n)};
 }
 
-/* No grad_of: quantisation is piecewise constant, and a frozen weight needs no gradient. */
+/* No backward op: quantisation is piecewise constant, and the quantised weights are frozen. */
 const pb_op pb_op_nf4_quantize = {
     .name = "nf4_quantize",
     .axes = axes,

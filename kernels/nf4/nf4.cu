@@ -1,11 +1,15 @@
-/* nf4.cu - NF4 on the GPU. Bound: memory. A thread owns 8 neighbouring elements when it quantises, four vectors of 16
- * output bytes when it dequantises, loaded before one is stored; a block of the quantisation lies within one warp.
- * On sm_90a a warp's values leave from shared memory as one bulk copy of 2048 bytes.
+/* nf4.cu - NF4 quantisation and dequantisation on the GPU. Both are memory-bound.
  *
- * Codes come from a table of 32 cells of width 1/16 over [-1,1), each of which holds one threshold at most: cell, base
- * and one comparison instead of fifteen. Levels come from a table of 16 words in shared memory, one bank each, so that
- * no two lanes collide. The same bits as the reference, except that the sum behind `offset` has another order of its
- * double-precision terms: the f32 differs only if the sum lies within 1e-16 of a rounding boundary. */
+ * To quantise, a thread owns 8 neighbouring elements, and every quantisation block belongs to one warp. To dequantise,
+ * a thread owns four vectors of 16 output bytes and loads all their codes before its first store. On sm_90a a warp
+ * collects its 2048 output bytes in shared memory and writes them with one TMA bulk copy.
+ *
+ * An element's code is found with a table of 32 cells of width 1/16 over [-1,1). Each cell contains at most one
+ * threshold, so one look-up and one comparison replace fifteen comparisons. The 16 levels are in shared memory, one per
+ * bank, so look-ups have no bank conflicts.
+ *
+ * Results equal the reference bit for bit, with one exception: the sum for `offset` adds its doubles in another order,
+ * so its f32 differs when the sum is within 1e-16 of a rounding boundary. */
 #include <math.h>
 
 #include "kernels/core/cuda_pack.cuh"
@@ -15,19 +19,22 @@
 
 namespace
 {
+/* EACH: elements per thread and pass when quantising; PASS: per warp and pass. STEPS: vectors
+ * per lane when dequantising. */
 enum { THREADS = 256, WARPS = THREADS / 32, EACH = 8, PASS = 32 * EACH, CELLS = 32, STEPS = 4 };
 
 /* ---- quantise --------------------------------------------------------------------------------------------------- */
 
 struct cell {
-    float threshold; /* in the cell; infinite when there is none */
-    int base;        /* thresholds below the cell */
+    float threshold; /* the threshold inside the cell; INFINITY: the cell has no threshold */
+    int base;        /* number of thresholds below the cell */
 };
 struct cells {
     cell at[CELLS];
 };
 
-/* Thresholds lie at least 0.02 of a cell from a border, so rounding in the choice of the cell does no harm. */
+/* Builds the look-up table. Thresholds are at least 0.02 cell widths away from a cell border, so rounding in the
+ * computation of the cell index cannot choose a wrong cell. */
 cells make_cells()
 {
     cells c;
@@ -41,7 +48,7 @@ cells make_cells()
     return c;
 }
 
-/* NaN falls into cell 0 and is above nothing; infinities fall into the outer cells. */
+/* NaN goes to cell 0 and fails the comparison: code 0. Infinities go to the first or last cell. */
 __device__ unsigned code_of(const cell *table, float x)
 {
     const int at = min(max(__float2int_rd(fmaf(x, 16, 16)), 0), CELLS - 1);
@@ -49,7 +56,7 @@ __device__ unsigned code_of(const cell *table, float x)
     return (unsigned)(c.base + (x > c.threshold));
 }
 
-/* Elements e.. of w, zeros from n on. */
+/* Loads elements e .. e+EACH-1 of w; elements from n on read as 0. vectors: w is aligned for 16-byte loads. */
 template <class T> __device__ void load_each(const T *w, size_t e, size_t n, bool vectors, float (&v)[EACH])
 {
     if (vectors && e + EACH <= n) {
@@ -66,6 +73,7 @@ template <class T> __device__ void load_each(const T *w, size_t e, size_t n, boo
     for (int i = 0; i < EACH; i++) v[i] = e + i < n ? pb_to_f32(w[e + i]) : 0.0f;
 }
 
+/* Stores the codes of v * inverse for elements e .. e+EACH-1 that are below n. words: q is 4-byte aligned. */
 __device__ void store_codes(const cell *table, const float (&v)[EACH], float inverse, size_t e, size_t n, bool words,
                             uint8_t *q)
 {
@@ -87,7 +95,7 @@ __device__ double warp_sum(double x)
     return x;
 }
 
-/* sums[blockIdx.x] = sum over the block's warps of x, the same order always. */
+/* Sums x over the CTA's warps into sums[blockIdx.x]. Warps are added in a fixed order, so the sum is deterministic. */
 __device__ void store_sum(double x, double *sums)
 {
     __shared__ double room[WARPS];
@@ -100,7 +108,8 @@ __device__ void store_sum(double x, double *sums)
     sums[blockIdx.x] = all;
 }
 
-/* A warp owns PASS elements or one block of the quantisation, whichever is more. sums: NULL, or [gridDim.x]. */
+/* Quantises; a warp owns PASS elements or one quantisation block, whichever is larger. A block larger than PASS takes
+ * several passes and is read twice. sums: NULL, or [gridDim.x] for each CTA's sum of absmax. */
 template <class T>
 __global__ void __launch_bounds__(THREADS)
     quantize(const T *w, uint8_t *q, float *absmax, size_t n, int block, bool vectors, double *sums, const cells c)
@@ -115,7 +124,7 @@ __global__ void __launch_bounds__(THREADS)
     for (int p = 0; p < passes; p++) {
         load_each(w, first + (size_t)p * PASS, n, vectors, v);
 #pragma unroll
-        for (int i = 0; i < EACH; i++) most = fmaxf(most, fabsf(v[i])); /* fmaxf passes over NaN */
+        for (int i = 0; i < EACH; i++) most = fmaxf(most, fabsf(v[i])); /* fmaxf ignores NaN */
     }
     for (int d = lanes / 2; d > 0; d >>= 1) most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, d));
     const bool leads = lane % lanes == 0 && first < n;
@@ -128,7 +137,7 @@ __global__ void __launch_bounds__(THREADS)
     if (sums) store_sum(leads ? (double)most : 0, sums);
 }
 
-/* One block: the mean of all absmax from the sums of their shares. */
+/* One CTA computes offset, the mean of all absmax, from the CTA sums of quantize(). */
 __global__ void __launch_bounds__(THREADS) mean_absmax(const double *sums, unsigned n, double blocks, float *offset)
 {
     __shared__ double all[1];
@@ -138,7 +147,7 @@ __global__ void __launch_bounds__(THREADS) mean_absmax(const double *sums, unsig
     if (threadIdx.x == 0) *offset = (float)(all[0] / blocks);
 }
 
-/* The search of bitsandbytes' dQuantize. */
+/* The same binary search as bitsandbytes' dQuantize, so that ties give the same code. */
 __device__ int dynamic_code(const float *code, float x)
 {
     int pivot = 127, upper = 255, lower = 0;
@@ -151,7 +160,7 @@ __device__ int dynamic_code(const float *code, float x)
     return x < __fmul_rn(__fadd_rn(code[lower], value), 0.5f) ? lower : pivot;
 }
 
-/* A block owns 256 scales, a thread one. */
+/* Quantises the scales to 8 bits: a CTA owns one group of 256 scales, a thread one scale. */
 __global__ void __launch_bounds__(256) quantize_scales(const float *absmax, size_t blocks, const float *map,
                                                        const float *offset, uint8_t *q, float *absmax2)
 {
@@ -205,7 +214,7 @@ pb_status run_quantize(pb_ctx *ctx, const void *args)
 
 /* ---- dequantise ------------------------------------------------------------------------------------------------- */
 
-/* The 4 * E bits of elements e.. as they lie in memory; nobody reads them again. */
+/* Loads the E 4-bit codes of elements e .. e+E-1 in memory order. They are read once, so __ldcs hints streaming. */
 template <int E> __device__ uint32_t load_codes(const uint8_t *q, size_t e)
 {
     if (E == 8) return __ldcs(reinterpret_cast<const unsigned *>(q + e / 2));
@@ -220,8 +229,9 @@ template <class T> __device__ void store_values(const float *level, uint32_t cod
     pb_store16(w, pb_pack(v));
 }
 
-/* A warp's values from shared memory to `to`, both aligned to 16 bytes; its lanes have written them just now. The first
- * lane stays until they are read, as the room goes with the block. */
+/* Writes a warp's values from shared memory to `to` with one bulk copy; both are 16-byte aligned. The fence makes
+ * the lanes' writes visible to the copy. Lane 0 waits until the copy has read `room`, because shared memory is
+ * released when the CTA exits. */
 __device__ void store_share(void *to, const void *room, uint32_t bytes)
 {
 #ifdef PB_SM90_CODE
@@ -233,9 +243,10 @@ __device__ void store_share(void *to, const void *room, uint32_t bytes)
 #endif
 }
 
-/* A warp owns STEPS runs of 32 vectors. Its lanes load all its codes, and a scale each, of which there are 32 at most
- * (blocks are of 32 elements or more, and either divide the warp's share or are divided by it), before the barrier
- * behind which the table is ready; the scales then go from lane to lane. BULK (sm_90a): whole shares by bulk copies. */
+/* A warp owns SHARE neighbouring elements: STEPS vectors per lane, with stride 32. Each lane loads its codes and one
+ * scale before the CTA's barrier for the level table. One scale per lane is enough: a block has at least 32 elements,
+ * so a share has at most 32 blocks. The scales are then exchanged by shuffles. BULK (sm_90a): a whole share is written
+ * by one bulk copy. An incomplete or unaligned share is written element by element. */
 template <class T, bool BULK>
 __global__ void __launch_bounds__(THREADS)
     dequantize(const __grid_constant__ pb_nf4_view v, T *w, size_t n, bool vectors)
@@ -263,7 +274,7 @@ __global__ void __launch_bounds__(THREADS)
         return;
     }
     T *to = (BULK ? room[warp] : w + first) + lane * E;
-    to = static_cast<T *>(__builtin_assume_aligned(to, 16)); /* or a store may be split in four */
+    to = static_cast<T *>(__builtin_assume_aligned(to, 16)); /* otherwise a 16-byte store may be split in four */
 #pragma unroll
     for (int s = 0; s < STEPS; s++) {
         const float mine = __shfl_sync(0xffffffffu, scale, (s * 32 + lane) * E >> v.shift);

@@ -1,28 +1,29 @@
-/* nf4.h - 4-bit NormalFloat: blockwise quantisation, bit-compatible with bitsandbytes.
+/* nf4.h - 4-bit NormalFloat (NF4): blockwise quantisation with the same results as bitsandbytes.
  *
- * Dettmers et al. 2023, arXiv:2305.14314, section 3. The n elements of w (flattened, row-major) are cut
- * into blocks of `block`; block j has absmax[j] = max|w|, and an element's code is the number of
- * thresholds (the midpoints of neighbouring levels) that lie below w * (1/absmax[j]); a value on a
- * threshold takes the lower level. Byte i holds element 2i in its HIGH nibble and 2i+1 in its low one; the
- * low nibble after a last odd element holds the code of 0. Value: pb_nf4_level[code] * absmax[j], in
- * f32; a bf16 result is that f32 rounded.
+ * Dettmers et al. 2023, arXiv:2305.14314, section 3. w has n elements in row-major order. They are divided into
+ * blocks of `block` elements. Block j has absmax[j] = max|w|. The code of an element is the number of thresholds that
+ * are less than w * (1/absmax[j]). A threshold is the midpoint of two neighbouring levels; a value equal to a
+ * threshold takes the lower level. Byte i holds element 2i in its HIGH nibble and element 2i+1 in its low nibble.
+ * When n is odd, the last low nibble holds the code of 0. A dequantised value is pb_nf4_level[code] * absmax[j] in
+ * f32; for bf16 that f32 is rounded.
  *
- * Double quantisation: offset = mean(absmax); (absmax - offset) is coded in 8 bits by bitsandbytes'
- * dynamic map `code` [256] (pb_nf4_dynamic_map) in blocks of 256 with scales absmax2, and
+ * Double quantisation also stores the scales in 8 bits. With offset = mean(absmax), each (absmax - offset) is coded
+ * with bitsandbytes' dynamic map `code` [256] (pb_nf4_dynamic_map), in blocks of 256 with scales absmax2:
  *     absmax[j] = code[absmax_q[j]] * absmax2[j/256] + offset, rounded after the product and after the sum.
  *
- * bitsandbytes' CUDA and CPU builds differ; this follows csrc/kernels.cu read as IEEE arithmetic:
- * - a block of zeros: 1/0 * 0 is NaN, above no threshold, so code 0 and value -0 (CPU: code 7, value 0;
- *   and a short last block of zeros gets absmax 1e-38 there);
- * - a short last block is multiplied by 1/absmax like any other (CPU: divided by absmax);
- * - NaN gives code 0 and leaves absmax alone (CPU: absmax becomes NaN); a block of nothing but NaN has
- *   absmax 0; Inf gives absmax Inf, code 0 to itself and 7 to finite values;
- * - the 8-bit code is the nearest entry, and between two the one of even index, which is where the search
- *   of dQuantize ends (CPU: a table of 65536 bins, which misses about 1.5 of 1000 codes by one);
- * - offset is the sum in double, in the order of the blocks, divided and rounded once; torch's mean may
- *   differ from it in the last bit, and differs from device to device.
- * The CUDA build is compiled with --use_fast_math: its 1/absmax may be off by the last bit and subnormals
- * count as 0 there. */
+ * The CUDA and CPU builds of bitsandbytes differ. This op follows csrc/kernels.cu, evaluated in IEEE arithmetic:
+ * - A block of zeros: 1/0 * 0 is NaN, which is above no threshold. The code is 0 and the value -0. (CPU build: code 7,
+ *   value 0; a short last block of zeros gets absmax 1e-38.)
+ * - A short last block is multiplied by 1/absmax like every other block. (CPU build: divided by absmax.)
+ * - NaN gets code 0 and does not change absmax. (CPU build: absmax becomes NaN.) A block of NaN only has absmax 0. Inf
+ *   makes absmax Inf; Inf itself gets code 0, finite values get code 7.
+ * - The 8-bit code is the nearest entry of the map; a tie takes the entry with the even index, as the search in
+ *   dQuantize does. (CPU build: a table of 65536 bins, which is wrong by one for about 1.5 of 1000 codes.)
+ * - offset is summed in double in the order of the blocks, divided, and rounded once. torch's mean may differ in the
+ *   last bit, and differs between devices.
+ *
+ * bitsandbytes compiles its CUDA build with --use_fast_math: there 1/absmax may be wrong in the last bit,
+ * and subnormals count as 0. */
 #ifndef PB_NF4_H
 #define PB_NF4_H
 #include "kernels/core/gemm.h"
@@ -31,14 +32,14 @@
 extern "C" {
 #endif
 
-extern const float pb_nf4_level[16];      /* ascending, -1 .. 1 */
-void pb_nf4_dynamic_map(float code[256]); /* ascending; as bitsandbytes' create_dynamic_map() */
+extern const float pb_nf4_level[16];      /* 16 levels, ascending from -1 to 1 */
+void pb_nf4_dynamic_map(float code[256]); /* ascending; equals bitsandbytes' create_dynamic_map() */
 
 typedef struct pb_nf4_quantize_args {
     const void *w; /* [n] dtype */
     uint8_t *q;    /* [ceil(n/2)], out */
-    float *absmax; /* [ceil(n/block)], out; with double quantisation as they were before it */
-    /* With double quantisation; all NULL without: */
+    float *absmax; /* [ceil(n/block)], out; f32 scales, also with double quantisation */
+    /* These four are for double quantisation: give all of them, or leave all NULL. */
     const float *code; /* [256] */
     uint8_t *absmax_q; /* [ceil(n/block)], out */
     float *absmax2;    /* [ceil(ceil(n/block)/256)], out */
@@ -56,11 +57,11 @@ typedef struct pb_nf4_dequantize_args {
     pb_dtype dtype;
 } pb_nf4_dequantize_args;
 
-/* EINVAL naming `op` when the scales are incomplete or the block size is none of bitsandbytes'. */
+/* Checks the scales. EINVAL, with `op` in the message, if an array is missing or the block size is not supported. */
 pb_status pb_nf4_check_scales(const char *op, const pb_nf4_scales *s);
-/* Random scales for n elements as bound inputs: absmax in [0.5,1.5), or a consistent double quantisation. */
+/* Binds random scales for n elements as inputs. nested: double quantisation; otherwise absmax in [0.5,1.5). */
 pb_nf4_scales pb_nf4_bind_scales(pb_binder *b, size_t n, int block, bool nested);
-/* The bytes of the scales of n elements. */
+/* Bytes of the scales of n elements. */
 double pb_nf4_scale_bytes(const pb_nf4_scales *s, size_t n);
 
 PB_DECLARE_OP(nf4, quantize)

@@ -1,5 +1,6 @@
-/* nf4_fast.c - NF4 with vectors: threads own whole blocks. Quantising counts the thresholds below a value
- * (or searches them by permutation); dequantising looks levels up. Bound: memory. */
+/* nf4_fast.c - NF4 on the CPU with SIMD; each thread owns whole blocks. Memory-bound.
+ *
+ * Quantising counts the thresholds below a value, with AVX-512 by a binary search. Dequantising looks levels up. */
 #include <math.h>
 
 #include "kernels/core/cpu.h"
@@ -10,7 +11,7 @@
 
 static inline vf absolute(vf x) { return (vf)((vi)x & 0x7fffffff); }
 
-/* x > max is false for NaN, which therefore never becomes the maximum. */
+/* Maximum of |w|. NaN never becomes the maximum, because x > max is false for NaN. */
 static inline float block_max(const void *w, size_t at, size_t n, pb_dtype t)
 {
     vf m0 = {0}, m1 = {0};
@@ -24,7 +25,7 @@ static inline float block_max(const void *w, size_t at, size_t n, pb_dtype t)
 }
 
 typedef struct thresholds {
-    float t[16]; /* the last is never reached */
+    float t[16]; /* 15 thresholds; t[15] is padding */
 } thresholds;
 
 static inline thresholds midpoints(void)
@@ -34,11 +35,11 @@ static inline thresholds midpoints(void)
     return m;
 }
 
-/* How many thresholds lie below each lane. */
+/* The number of thresholds below each lane's value: its code. */
 static inline vi codes(const thresholds *m, vf x)
 {
 #if defined(__AVX512F__)
-    /* four halvings: the next threshold to compare with is number code + half - 1 */
+    /* Binary search in four steps: c thresholds are known to be below; the next one to test is t[c + half - 1]. */
     const __m512 t = _mm512_loadu_ps(m->t), v = (__m512)x;
     __m512i c = _mm512_maskz_set1_epi32(_mm512_cmp_ps_mask(v, _mm512_set1_ps(m->t[7]), _CMP_GT_OQ), 8);
     for (int half = 4; half; half /= 2) {
@@ -56,7 +57,8 @@ static inline vi codes(const thresholds *m, vf x)
 typedef uint64_t vpair __attribute__((vector_size(PB_VLEN * 4), aligned(4), may_alias));
 typedef uint8_t vbyte __attribute__((vector_size(PB_VLEN / 2), aligned(1), may_alias));
 
-/* Two neighbouring lanes are one 64-bit lane on a little-endian machine, the first in its lower half. */
+/* Packs two neighbouring codes into a byte, the first in the high nibble. On a little-endian machine two neighbouring
+ * lanes form one 64-bit lane with the first in its lower half. */
 static inline vbyte pack(vi c)
 {
     const vpair p = (vpair)c;
@@ -78,9 +80,9 @@ static inline void quantize_block(const pb_nf4_quantize_args *a, size_t j, size_
     memcpy(q + i / 2, &b, (n - i + 1) / 2);
 }
 
-/* The kernel's search ends on an even entry and compares with the midpoints to its neighbours, so that a
- * tie goes to the even one: between entries i and i+1 the step up needs x > midpoint when i is even and
- * x >= midpoint, that is x > the float before it, when i is odd. The code is the number of steps. */
+/* Thresholds that reproduce the tie rule of bitsandbytes: its search ends on an even entry, so a tie goes to the even
+ * entry. Going from entry i to i+1 needs x > midpoint when i is even, and x >= midpoint when i is odd. For odd i, t is
+ * the next smaller float, so that x > t expresses both. The code is the number of t that are below x. */
 typedef struct dynamic_steps {
     float t[255];
 } dynamic_steps;
@@ -95,7 +97,8 @@ static inline dynamic_steps dynamic_midpoints(const float *code)
     return m;
 }
 
-/* One group of the second level: n <= 256. A halving of all values at a time, so that it vectorises. */
+/* Quantises one group of n <= 256 scales. Each step of the binary search runs over all n values, so that
+ * the inner loop vectorises. */
 static inline void quantize_group(const float *absmax, size_t n, float offset, const dynamic_steps *m, float *absmax2,
                                   uint8_t *q)
 {
@@ -114,7 +117,7 @@ static inline void quantize_group(const float *absmax, size_t n, float offset, c
 
 static void quantize_scales(const pb_nf4_quantize_args *a, size_t blocks)
 {
-    double sum = 0; /* in order, like the reference: the bits of offset decide all that follows */
+    double sum = 0; /* summed in order like the reference, so that offset has the same bits */
     for (size_t j = 0; j < blocks; j++) sum += (double)a->absmax[j];
     const float offset = *a->offset = (float)(sum / (double)blocks);
     const dynamic_steps m = dynamic_midpoints(a->code);
@@ -142,7 +145,7 @@ pb_status PB_FAST(pb_nf4_quantize)(pb_ctx *ctx, const void *args)
 
 pb_status PB_FAST(pb_nf4_dequantize)(pb_ctx *ctx, const void *args)
 {
-    enum { CHUNK = 4096 }; /* a whole number of blocks of every size */
+    enum { CHUNK = 4096 }; /* a multiple of every block size */
     const pb_nf4_dequantize_args *a = args;
     (void)ctx;
 #pragma omp parallel for schedule(static) if (a->n > 16384)

@@ -1,7 +1,7 @@
-/* nf4_test.c - NF4 byte for byte against bitsandbytes, and what follows from its definition.
+/* nf4_test.c - NF4 byte for byte against bitsandbytes, and identities that follow from its definition.
  *
- * tests/fixtures/nf4.bin holds the results of bitsandbytes; scripts/fixtures/nf4_fixtures.py describes the
- * file and makes it. Run from the root of the sources, as ctest does. */
+ * tests/fixtures/nf4.bin holds results of bitsandbytes; scripts/fixtures/nf4_fixtures.py makes the file and describes
+ * its format. Run from the root of the sources, as ctest does. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static reader open_fixtures(void)
     return r;
 }
 
-/* The next n bytes, copied so that they are aligned; freed by the caller. */
+/* Returns the next n bytes of the fixture as an aligned copy; the caller frees it. */
 static void *take(reader *r, size_t n)
 {
     void *p = malloc(n + 1);
@@ -38,6 +38,8 @@ static void *take(reader *r, size_t n)
     return p;
 }
 
+/* Header of a record of the fixture file. If seed is 0, the file stores the weights; otherwise bell()
+ * draws them. If sums is 0, some values are not finite, and double quantisation and dequantisation are not compared. */
 typedef struct head {
     char name[24];
     uint32_t n, block, dtype, seed, source, sums;
@@ -47,12 +49,13 @@ typedef struct head {
 typedef struct record {
     head h;
     size_t blocks, groups;
-    void *w; /* dtype */
+    void *w; /* [n], f32 or bf16 as h.dtype says */
     uint8_t *q, *absmax_q;
     float *absmax, *absmax2, *offset;
-    uint64_t *sums; /* of the dequantised values: plain, nested */
+    uint64_t *sums; /* [2] FNV hashes of the dequantised f32 values: plain, double-quantised */
 } record;
 
+/* Element i of a bell-shaped weight, equal to values() of the script. */
 static float bell(const head *h, uint64_t i)
 {
     double sum = 0;
@@ -131,7 +134,8 @@ static void check_quantize(pb_ctx *ctx, const record *f, const float *code)
     free(q), free(absmax_q), free(absmax), free(absmax2);
 }
 
-/* f32 by its sum, bf16 as the f32 values rounded once, which the script has checked bitsandbytes does. */
+/* Compares f32 results by hash. bf16 results must be the f32 results rounded once; the fixture script has checked
+ * that bitsandbytes does so. */
 static void check_dequantize(pb_ctx *ctx, const record *f, const float *code)
 {
     float *w = malloc(f->h.n * sizeof *w);
@@ -198,7 +202,7 @@ static void representable_values_come_back(void **state)
     for (int block = 32; block <= 4096; block *= 2) {
         for (int i = 0; i < N / 2; i++) q[i] = (uint8_t)(pb_uniform(1, (uint64_t)i) * 256);
         for (int j = 0; j < N / block; j++) {
-            q[j * block / 2] |= 0xf0; /* so that the largest value has the scale */
+            q[j * block / 2] |= 0xf0; /* code 15 is level 1, so the block's largest value equals absmax */
             absmax[j] = (float)(0.01 + pb_uniform(2, (uint64_t)j));
         }
         CHECK_OK(pb_nf4_dequantize(
@@ -210,8 +214,9 @@ static void representable_values_come_back(void **state)
     }
 }
 
-/* Mean |error| on N(0,1) as bitsandbytes' tests state it (tests/test_functional.py), within three standard
- * errors: the error goes with the maximum of a block, whose spread is about 0.16 of it at 64. */
+/* Compares the mean |error| on N(0,1) with the figures in bitsandbytes' tests (tests/test_functional.py), within
+ * three standard errors. A block's error is proportional to its maximum, whose relative standard deviation is
+ * about 0.16 at block size 64. */
 static void error_is_the_published_one(void **state)
 {
     static const double published[] = {.067746, .072798, .076831, .080337, .083547, .08661, .089592, .092547};
@@ -239,7 +244,7 @@ static void zeros_stay_zero(void **state)
     float w[96] = {0}, back[96], absmax[3] = {9, 9, 9};
     uint8_t q[48];
     memset(q, 0x55, sizeof q);
-    w[0] = 1; /* the first block is not zero, the others are */
+    w[0] = 1; /* only the first block has a nonzero value */
     CHECK_OK(pb_nf4_quantize(*state, &(pb_nf4_quantize_args){.w = w, .q = q, .absmax = absmax, .n = 96, .block = 32}));
     assert_int_equal(q[0], 0xf7);
     for (int i = 1; i < 48; i++) assert_int_equal(q[i], i < 16 ? 0x77 : 0);
@@ -248,7 +253,8 @@ static void zeros_stay_zero(void **state)
     for (int i = 0; i < 96; i++) CHECK_NEAR(back[i], w[i], 0);
 }
 
-/* With entries (i-127)/128 and absmax = 2 +- half steps, offset is 2, absmax2 is 1 and every value is a tie. */
+/* The map is code[i] = (i-127)/128 and absmax is 2 plus or minus an odd number of half steps. Then offset is 2, absmax2
+ * is 1, and each of these scales is a tie between two entries. */
 static void ties_of_the_second_level_take_the_even_entry(void **state)
 {
     enum { BLOCK = 32, BLOCKS = 256 };
@@ -276,14 +282,14 @@ static void ties_of_the_second_level_take_the_even_entry(void **state)
         CHECK_NEAR(offset, 2, 0);
         CHECK_NEAR(absmax2, 1, 0);
         for (int i = 2; i < BLOCKS; i++) {
-            const int below = (int)floorf((absmax[i] - 2) * 128) + 127; /* the tie is between it and the next */
+            const int below = (int)floorf((absmax[i] - 2) * 128) + 127; /* a tie of entries below and below+1 */
             assert_int_equal(absmax_q[i], below < 0 ? 0 : below + below % 2);
         }
     }
     ctx->impl = NULL;
 }
 
-/* A power of two passes through every step exactly. */
+/* Scaling the weights by a power of two is exact in every step, so codes stay and scales are multiplied exactly. */
 static void scaling_moves_only_the_scales(void **state)
 {
     enum { M = 1000 };

@@ -1,4 +1,4 @@
-/* nf4_linear.c - the layer with a frozen NF4 weight: the reference and the two descriptors. */
+/* nf4_linear.c - a layer with a frozen NF4 weight: the reference and the descriptors of both ops. */
 #include "kernels/nf4_linear/nf4_linear.h"
 
 #include "kernels/core/cpu.h"
@@ -59,24 +59,25 @@ const pb_impl pb_nf4_linear_dx_cpu[] = {PB_FAST_IMPLS(pb_nf4_linear_dx, .workspa
 
 /* ---- descriptors --------------------------------------------------------------------------------- */
 
-/* b: block of the weight; q: double quantisation; f: bias (fwd); a: accumulate (dx). */
+/* b: quantisation block; q: 1 for double quantisation; f: 1 for a bias (fwd); a: 1 to accumulate (dx). */
 static const char axes[] = "BSNKbqfa";
 static const pb_dims edge[] = {
-    {1, 5, 19, 46, 32, 1, 1, 0},    /* K no multiple of the block: rows start in mid-block */
-    {1, 5, 19, 45, 32, 1, 1, 0},    /* nor even: rows start in mid-byte */
-    {2, 3, 33, 64, 64, 0, 0, 1},    /* one block a row */
-    {1, 7, 6, 50, 4096, 0, 1, 1},   /* the whole weight in less than a block */
-    {1, 1, 1, 1, 32, 1, 0, 0},      /* one element */
-    {1, 4, 90, 1024, 64, 1, 0, 0},  /* few tokens, several threads */
-    {2, 9, 70, 130, 64, 1, 0, 0},   /* blocks across rows, panel tails on every side */
+    {1, 5, 19, 46, 32, 1, 1, 0},    /* K is not a multiple of the block, so rows start inside a block */
+    {1, 5, 19, 45, 32, 1, 1, 0},    /* K is odd, so rows start inside a byte */
+    {2, 3, 33, 64, 64, 0, 0, 1},    /* one block per row */
+    {1, 7, 6, 50, 4096, 0, 1, 1},   /* the whole weight is less than one block */
+    {1, 1, 1, 1, 32, 1, 0, 0},      /* a single element */
+    {1, 4, 90, 1024, 64, 1, 0, 0},  /* few tokens, enough work for several threads */
+    {2, 9, 70, 130, 64, 1, 0, 0},   /* blocks span rows; partial panels in every dimension */
     {1, 40, 520, 96, 128, 1, 1, 1}, /* many panels of N */
-    {1, 3, 48, 700, 512, 0, 0, 0},  /* K in several pieces */
-    {1, 70, 64, 256, 32, 0, 1, 1},  /* several blocks a row, several threads */
-    {1, 1, 19, 264, 64, 1, 1, 0},   /* one token, and few of them: K in whole words */
+    {1, 3, 48, 700, 512, 0, 0, 0},  /* K exceeds one block of the matrix product */
+    {1, 70, 64, 256, 32, 0, 1, 1},  /* several blocks per row, several threads */
+    {1, 1, 19, 264, 64, 1, 1, 0},   /* one and a few tokens, with K a multiple of 8, for `fused` */
     {1, 2, 9, 512, 128, 0, 0, 1},
     {1, 13, 30, 40, 64, 1, 0, 0},
-    {1, 16, 8451, 16, 32, 1, 1, 0}, /* more rows than a device has warps */
-    /* rows in runs of 32, for matrix units: parts of tiles on every side, one to three tiles of tokens, long sums */
+    {1, 16, 8451, 16, 32, 1, 1, 0}, /* N so large that a warp of `fused` owns 4 rows */
+    /* K in whole runs of 32, for the tensor-core kernels: partial tiles in every dimension, one to three
+     * tiles of tokens, long sums. */
     {1, 40, 72, 96, 32, 1, 1, 0},
     {2, 35, 200, 256, 64, 0, 0, 1},
     {1, 300, 136, 640, 64, 1, 1, 1},
@@ -85,7 +86,7 @@ static const pb_dims edge[] = {
     {1, 130, 40, 2592, 64, 1, 0, 0},
     {1, 130, 1800, 64, 128, 1, 0, 1},
     {1, 33, 128, 512, 4096, 1, 0, 0},
-    {1, 2, 2080, 2080, 64, 1, 0, 1}, /* tiles of both sides in pairs */
+    {1, 2, 2080, 2080, 64, 1, 0, 1}, /* 17 tiles of features in pairs, the last one incomplete */
     {0},
 };
 static const pb_dims grid[] = {{1, 256, 576, 576, 64, 1, 0, 0},  {1, 256, 1536, 576, 64, 1, 0, 0},
@@ -93,7 +94,8 @@ static const pb_dims grid[] = {{1, 256, 576, 576, 64, 1, 0, 0},  {1, 256, 1536, 
                                {1, 64, 8960, 1536, 64, 1, 0, 0}, {1, 64, 1536, 8960, 64, 1, 0, 0},
                                {1, 1, 8960, 1536, 64, 1, 0, 0},  {1, 256, 8960, 1536, 64, 0, 0, 0},
                                {1, 16, 192, 192, 64, 1, 0, 0},   {0}};
-/* The layers of qwen2.5-1.5b and 0.5b, few tokens to many: where decoding inside the product stops paying. */
+/* The layers of qwen2.5-1.5b and 0.5b from few to many tokens, to find where decoding inside
+ * the product stops paying. */
 static const pb_dims device_grid[] = {
     {1, 32, 17920, 1536, 64, 0, 0, 0},  {1, 64, 17920, 1536, 64, 0, 0, 0},  {1, 128, 17920, 1536, 64, 0, 0, 0},
     {1, 128, 2048, 1536, 64, 0, 0, 0},  {1, 128, 1536, 1536, 64, 0, 0, 0},  {1, 128, 1536, 8960, 64, 0, 0, 0},
@@ -157,7 +159,7 @@ static pb_status dx_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* The weight is read once in its packed form. */
+/* Compulsory traffic of the weight: codes and scales, read once. */
 static double weight_bytes(const pb_nf4_scales *s, double n) { return n / 2 + pb_nf4_scale_bytes(s, (size_t)n); }
 
 static pb_cost fwd_cost(const void *args)

@@ -1,12 +1,12 @@
-/* nf4_linear.cu - the layer with a frozen NF4 weight on the GPU, in four ways.
+/* nf4_linear.cu - a layer with a frozen NF4 weight on the GPU, in four implementations.
  *
- * fused: for few tokens. A warp owns 4 rows of W (1 when there are too few rows to fill the device) and all tokens; a
- *     lane owns 8 neighbouring k of every 256, so that a row's codes are read as whole words and x as whole vectors.
- *     Bound: reading W, 0.56 bytes a weight, up to about 4 tokens; then the multiply-adds.
- * wgmma: for more of them, decodes W on its way into the tensor cores: nf4_linear_wgmma.cu.
- * cublaslt: dequantises W into scratch in the type of x, then multiplies. With bf16 the weight is rounded once more;
- *     over the sum this costs about as much accuracy as the rounding of y, and short sums are left to the others.
- * simt: the plain kernel, which decodes W as it stages it. */
+ * - fused: forward pass for up to 16 tokens. A warp owns 4 rows of W (1 if N is too small to fill the GPU) and all
+ *   tokens. A lane owns 8 neighbouring k of every 256, so it reads codes as whole words and x as whole vectors. Up to
+ *   about 4 tokens it is bound by reading W, 0.56 bytes per weight with f32 scales; beyond that by the multiply-adds.
+ * - wgmma: decodes W into shared memory for the tensor cores of sm_90a; see nf4_linear_wgmma.cu.
+ * - cublaslt: dequantises W to scratch in the type of x, then multiplies. In bf16 this rounds the weight to bf16. In a
+ *   long sum the error is about as large as that of rounding y; short sums are left to the other implementations.
+ * - simt: CUDA cores; decodes W while staging it in shared memory. Takes every shape. */
 #include "kernels/core/cuda_blas.h"
 #include "kernels/core/nf4_decode.cuh"
 #include "kernels/nf4/nf4.h"
@@ -15,8 +15,9 @@
 
 namespace
 {
-/* Tokens up to which `fused` is taken, and up to which `wgmma` is there; measured for both in DESIGN.md. */
+/* The largest T for `fused` and for `wgmma`. Both were measured: see DESIGN.md. */
 enum { FEW = 16, SEVERAL = 768 };
+/* EACH: neighbouring k per lane and step of fused(); ROWS: rows of W per warp when N is large. */
 enum { THREADS = 256, WARPS = THREADS / 32, EACH = 8, ROWS = 4 };
 
 template <class T> __device__ void load_each(const T *p, float (&v)[EACH])
@@ -30,7 +31,7 @@ template <class T> __device__ void load_each(const T *p, float (&v)[EACH])
     }
 }
 
-/* Elements e..e+7, which lie in one word and in one block. */
+/* Decodes elements e .. e+7, which must be in one 32-bit word of codes and in one quantisation block. */
 __device__ void decode_each(const pb_nf4_view &w, const float *level, size_t e, float (&v)[EACH])
 {
     const uint32_t codes = *reinterpret_cast<const uint32_t *>(w.q + e / 2);
@@ -39,14 +40,15 @@ __device__ void decode_each(const pb_nf4_view &w, const float *level, size_t e, 
     for (int i = 0; i < EACH; i++) v[i] = __fmul_rn(level[codes >> (8 * (i / 2) + (i % 2 ? 0 : 4)) & 15], scale);
 }
 
-/* M: room for tokens, a power of two; R: rows a warp. Rows and tokens beyond the edge repeat the last one. */
+/* M: maximum number of tokens, a power of two; R: rows of W per warp. Rows and tokens beyond the edge repeat the last
+ * one, and their results are not stored. */
 template <class T, int M, int R>
 __global__ void __launch_bounds__(THREADS, 1)
     fused(const T *x, const __grid_constant__ pb_nf4_view w, const float *bias, T *y, int tokens, int N, int K)
 {
     __shared__ float level[16];
     const int lane = (int)threadIdx.x % 32, n0 = ((int)blockIdx.x * WARPS + (int)threadIdx.x / 32) * R;
-    constexpr int unroll = R == 1 && M <= 4 ? 4 : 1; /* in flight against the latency, where registers allow */
+    constexpr int unroll = R == 1 && M <= 4 ? 4 : 1; /* more loads in flight where registers allow */
     float sum[R][M] = {};
     if (threadIdx.x < 16) level[threadIdx.x] = w.level[threadIdx.x];
     __syncthreads();
@@ -115,7 +117,7 @@ pb_status fwd_fused(pb_ctx *ctx, const void *args)
     return pb_cuda_launched(ctx, "nf4_linear fused");
 }
 
-/* Enough terms, and outputs, for the roundings of a bf16 weight to average out. */
+/* Whether the sum has enough terms, and the output enough elements, for the rounding of W to bf16 to average out. */
 bool long_sums(pb_dtype t, int tokens, int terms, int outputs)
 {
     return t == PB_F32 || (terms >= 32 && (size_t)tokens * (size_t)outputs >= 16);
@@ -140,7 +142,8 @@ bool fwd_wgmma_accepts(const void *args)
     return fwd_args(args)->T <= SEVERAL && fwd_cublaslt_accepts(args) && pb_nf4_linear_wgmma_takes_fwd(args);
 }
 
-/* Where it was faster than dequantising first: few tokens, and a sum (over N) that is long beside K. */
+/* Shapes where decoding inside the product was faster than dequantising first (DESIGN.md): few tokens, and N, the
+ * number of terms, large compared with K. */
 bool dx_wgmma_pays(const void *args)
 {
     const pb_nf4_linear_dx_args *a = dx_args(args);
@@ -152,14 +155,15 @@ bool dx_wgmma_accepts(const void *args)
     return dx_args(args)->T <= SEVERAL && dx_cublaslt_accepts(args) && pb_nf4_linear_wgmma_takes_dx(args);
 }
 
-/* The product with W dequantised at the start of scratch; what the bias needs lies behind it. */
+/* Dequantises W to the start of scratch and multiplies. The scratch for the bias follows W. */
 pb_status multiply(pb_ctx *ctx, pb_gemm g, int N, int K)
 {
     char *w = static_cast<char *>(ctx->scratch);
     const pb_nf4_dequantize_args d = {
         .q = static_cast<const uint8_t *>(g.b.p), .scales = *g.b.nf4, .w = w, .n = (size_t)N * K, .dtype = g.a.dtype};
     const pb_impl *dequantize = pb_nf4_dequantize_cuda;
-    while (dequantize->available && !dequantize->available()) dequantize++; /* ctx->impl names one of this op */
+    /* The first available dequantiser: ctx->impl names an implementation of nf4_linear, not of nf4_dequantize. */
+    while (dequantize->available && !dequantize->available()) dequantize++;
     if (!g.M) return PB_OK;
     PB_TRY(dequantize->run(ctx, &d));
     g.b.p = w;
@@ -204,7 +208,7 @@ extern "C" {
 const pb_impl pb_nf4_linear_fwd_cuda[] = {
     {.name = "fused", .run = fwd_fused, .accepts = fused_accepts},
     {.name = "cublaslt", .run = fwd_cublaslt, .accepts = fwd_cublaslt_accepts, .workspace = fwd_workspace},
-    /* Behind what was faster at every shape but one; by name. */
+    /* Listed after cublaslt, which was faster at every measured shape but one; runs only when selected by name. */
     {.name = "wgmma", .run = pb_nf4_linear_wgmma_fwd, .accepts = fwd_wgmma_accepts, .available = pb_cuda_has_sm90},
     {.name = "simt", .run = fwd_simt},
     {0}};
@@ -214,7 +218,7 @@ const pb_impl pb_nf4_linear_dx_cuda[] = {
      .accepts = [](const void *args) { return dx_wgmma_accepts(args) && dx_wgmma_pays(args); },
      .available = pb_cuda_has_sm90},
     {.name = "cublaslt", .run = dx_cublaslt, .accepts = dx_cublaslt_accepts, .workspace = dx_workspace},
-    /* Also where it does not pay; by name. */
+    /* The wgmma kernel without dx_wgmma_pays(); runs only when selected by name. */
     {.name = "wgmma_any", .run = pb_nf4_linear_wgmma_dx, .accepts = dx_wgmma_accepts, .available = pb_cuda_has_sm90},
     {.name = "simt", .run = dx_simt},
     {0}};

@@ -1,15 +1,15 @@
-/* nf4_linear_fast.c - both passes as one product each, whose packing step decodes the weight panel by
- * panel; and the forward pass of a few tokens, which would pack the weight for too little work. Bound:
- * arithmetic; for few tokens, decoding. */
+/* nf4_linear_fast.c - the NF4 layer on the CPU with SIMD. Both passes are matrix products whose packing step decodes
+ * the weight panel by panel. A forward pass of few tokens decodes without packing, which would cost more than it saves.
+ * Bound by arithmetic; with few tokens, by decoding. */
 #include "kernels/core/cpu.h"
 #include "kernels/core/gemm.h"
 #include "kernels/core/nf4_decode.h"
 #include "kernels/core/simd.h"
 #include "kernels/nf4_linear/nf4_linear_gemm.h"
 
-enum { FEW = 6 }; /* up to here the decoder is the greater part of the work */
+enum { FEW = 6 }; /* up to this many tokens decoding is most of the work */
 
-/* acc[t] += x[t, k..k+n) * w for one vector of the weight. */
+/* acc[t] += x[t, k .. k+n-1] * w, where w is a vector of decoded weights. */
 static inline __attribute__((always_inline)) void add(const pb_nf4_linear_fwd_args *a, int T, size_t k, size_t n, vf w,
                                                       vf *acc)
 {
@@ -20,7 +20,8 @@ static inline __attribute__((always_inline)) void add(const pb_nf4_linear_fwd_ar
     }
 }
 
-/* y[:,n] of T tokens, T a constant. K is even, so that every run of a block begins with a byte. */
+/* Computes y[:,n] of T tokens. T is a constant in every call. K must be even, so that codes
+ * start at a byte boundary. */
 static inline __attribute__((always_inline)) void column(const pb_nf4_linear_fwd_args *a, int T, size_t n)
 {
     const size_t K = (size_t)a->K, e = n * K;

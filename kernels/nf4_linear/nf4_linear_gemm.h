@@ -1,10 +1,10 @@
-/* nf4_linear_gemm.h - the two passes as products of gemm.h, without the workspace: for its size and its run. */
+/* nf4_linear_gemm.h - describes both passes as pb_gemm, without a workspace. Used to size the workspace and to run. */
 #ifndef PB_NF4_LINEAR_GEMM_H
 #define PB_NF4_LINEAR_GEMM_H
 #include "kernels/core/gemm.h"
 #include "kernels/nf4_linear/nf4_linear.h"
 
-/* y [T,N] = x [T,K] W^T, W stored [N,K] */
+/* y [T,N] = x [T,K] W^T; W is stored [N,K] */
 static inline pb_gemm pb_nf4_linear_fwd_gemm(const pb_nf4_linear_fwd_args *a)
 {
     return (pb_gemm){.M = a->T,
@@ -19,7 +19,7 @@ static inline pb_gemm pb_nf4_linear_fwd_gemm(const pb_nf4_linear_fwd_args *a)
                      .bias = a->bias};
 }
 
-/* dx [T,K] = dy [T,N] W: the sum runs over N */
+/* dx [T,K] = dy [T,N] W; the sum is over N */
 static inline pb_gemm pb_nf4_linear_dx_gemm(const pb_nf4_linear_dx_args *a)
 {
     return (pb_gemm){.M = a->T,

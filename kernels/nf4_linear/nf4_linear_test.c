@@ -1,4 +1,4 @@
-/* nf4_linear_test.c - identities of the NF4 layer that no comparison with a reference can give. */
+/* nf4_linear_test.c - identities of the NF4 layer that a comparison with the reference cannot show. */
 #include <string.h>
 
 #include "kernels/nf4/nf4.h"
@@ -37,7 +37,7 @@ static pb_nf4_linear_dx_args backward(layer *l)
         .dy = l->y, .q = l->q, .scales = {.absmax = l->absmax, .block = BLOCK}, .dx = l->dx, .T = T, .N = N, .K = K};
 }
 
-/* A unit vector picks a column of the weight in the forward pass and a row in the backward pass. */
+/* A unit vector as x returns a column of the dequantised weight; a unit vector as dy returns a row. */
 static void unit_vectors_pick_the_dequantised_weight(void **state)
 {
     layer l = make(*state);
@@ -57,7 +57,7 @@ static void unit_vectors_pick_the_dequantised_weight(void **state)
     }
 }
 
-/* Twice the scales, twice the result, bit for bit: a power of two rounds nowhere. */
+/* Doubled scales must double the result exactly, because multiplication by a power of two does not round. */
 static void result_is_linear_in_the_scales(void **state)
 {
     layer l = make(*state);

@@ -1,9 +1,11 @@
-/* nf4_linear_wgmma.cuh - both passes as one launch on the tensor cores of sm_90a, in nf4_linear_wgmma.cu. */
+/* nf4_linear_wgmma.cuh - both passes as one kernel on the tensor cores of sm_90a; the code
+ * is in nf4_linear_wgmma.cu. */
 #ifndef PB_NF4_LINEAR_WGMMA_CUH
 #define PB_NF4_LINEAR_WGMMA_CUH
 #include "kernels/nf4_linear/nf4_linear.h"
 
-/* bf16, K a multiple of 32, N of 8, everything aligned to 16 bytes, double-quantised scales to 4, their number too. */
+/* Whether the kernel takes the arguments: bf16, K % 32 == 0, N % 8 == 0, tensors 16-byte aligned. With double
+ * quantisation absmax_q must be 4-byte aligned and the number of scales a multiple of 4. */
 bool pb_nf4_linear_wgmma_takes_fwd(const void *args);
 bool pb_nf4_linear_wgmma_takes_dx(const void *args);
 pb_status pb_nf4_linear_wgmma_fwd(pb_ctx *ctx, const void *args);

@@ -1,4 +1,5 @@
-/* rope.c - rotary position embedding: the table, the reference in double, and the two descriptors. */
+/* rope.c - rotary position embedding: the cos and sin tables, the reference in double
+ * precision, and the descriptors. */
 #include "kernels/rope/rope.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@ void pb_rope_table(float *cos_, float *sin_, int P, int D, double theta)
     pb_rope_table_scaled(cos_, sin_, P, D, theta, NULL);
 }
 
-/* The pair that turns `turns` times over the original length. */
+/* The (fractional) index of the pair that makes `turns` rotations over the original length. */
 static double turning_pair(const pb_rope_scaling *s, int D, double theta, double turns)
 {
     return D * log(s->original_len / (turns * 2 * M_PI)) / (2 * log(theta));
@@ -61,7 +62,7 @@ void pb_rope_table_scaled(float *cos_, float *sin_, int P, int D, double theta, 
 
 /* ---- reference -------------------------------------------------------------------------------------- */
 
-/* The heads of one row, rotated by row p of the table; what is not rotated is copied. */
+/* Rotates the heads of one token with row p of the table; copies the elements before the rotated part. */
 static void rotate_row(const pb_rope_rows *r, int side, size_t x, size_t y, int p)
 {
     const size_t e = pb_dtype_size(r->dtype), still = (size_t)(r->D - r->R), half = (size_t)r->R / 2;
@@ -112,8 +113,8 @@ const pb_impl pb_rope_bwd_cpu[] = {PB_FAST_IMPLS(pb_rope_bwd){"ref", bwd_ref}, {
 
 /* ---- descriptors ------------------------------------------------------------------------------------- */
 
-/* a: adjacent pairs, plus R where only the last R of a head turn; p: padding between tokens; x: positions given, plus
- * twice the step where rows are steps apart: from position 5 on, and with gaps between sequences. */
+/* a: R, plus 1 for adjacent pairs (R = 0: whole heads); p: padding between tokens, in elements; x: twice the step, plus
+ * 1 if positions are given. With a step, positions start at 5 and sequences have gaps between them. */
 static const char axes[] = "BSHKDapx";
 static const pb_dims edge[] = {
     {2, 3, 3, 1, 10, 0, 0, 0},   {1, 5, 2, 2, 66, 1, 3, 1},   {2, 4, 3, 1, 64, 0, 7, 1},
@@ -185,11 +186,11 @@ static pb_status bwd_check(const void *args)
     return tensor_check(op, "dk", &r, 1, true);
 }
 
-/* What a shape says to both passes. The table is just long enough, or has 37 rows where positions are drawn from it;
- * it holds any values here: that a pair has norm 1 is rope_test's matter. */
+/* Sizes that follow from a shape, for both passes. The tables have exactly the rows that are needed, or 37 rows if
+ * positions are random. Their values are arbitrary here; rope_test.c checks that rotations keep the norm. */
 typedef struct bound {
-    size_t q, k, p, gap;     /* elements of a token; padding behind it; elements between sequences */
-    size_t turn, pos, ldpos; /* elements of cos and sin, and of pos; positions of a sequence */
+    size_t q, k, p, gap;     /* elements of a token of q, of k; padding between tokens; gap between sequences */
+    size_t turn, pos, ldpos; /* elements of cos (and of sin); elements of pos; positions between sequences */
     int R, P, first, step;
 } bound;
 
@@ -206,7 +207,8 @@ static bound bound_of(const int *dim)
     return d;
 }
 
-/* Rows of `row` elements with padding, or, where there is a gap, whole sequences with the gap behind each. */
+/* Binds tokens of `row` elements, p elements of padding apart. gap > 0: whole sequences
+ * instead, `gap` elements apart. */
 static void *bind_rows(pb_binder *b, const char *name, const int *dim, size_t row, size_t p, size_t gap, bool out)
 {
     const size_t T = (size_t)dim[0] * dim[1], seq = (size_t)dim[1] * row;
@@ -290,8 +292,8 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Six operations a pair. q and k are read and written once, in place only what is rotated of them; and the rows of the
- * table that are used. */
+/* Six operations per pair. Every element of q and k is read and written once (in place: the rotated elements only), and
+ * the used rows of cos and sin are read once. */
 static pb_cost cost(const pb_rope_rows *r)
 {
     const double rows = (double)r->B * r->S, e = (double)pb_dtype_size(r->dtype);

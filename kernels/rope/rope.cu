@@ -1,11 +1,14 @@
-/* rope.cu - rotary position embedding on a GPU: q and k in one launch, forward and backward the same kernel.
+/* rope.cu - rotary position embedding on the GPU: one kernel for q and k, forward and backward. Memory-bound: every
+ * element is read and written once, and the cos and sin tables are read once.
  *
- * An item is a run of N pairs of one token in HEADS heads: the cos and sin of the run are loaded once for all, and
- * 2 HEADS 16-byte loads are in flight. Neighbouring threads own neighbouring runs and then neighbouring heads, q's
- * before k's. Tokens go by position and then by sequence, so that a row of cos and sin comes from memory once for all
- * sequences. Bound: memory, 2e bytes an element of size e, and the tables once.
- * Where heads are rotated in part and out of place, runs of 16 bytes that are only copied follow those of pairs.
- * qr may be q and kr may be k: a pair is read by the thread that overwrites it. */
+ * A thread processes a run of N pairs of one token in HEADS heads. It loads cos and sin of the run once for these heads
+ * and keeps 2 HEADS 16-byte loads in flight. Neighbouring threads take neighbouring runs, then neighbouring heads;
+ * heads of q come before heads of k. Tokens are ordered by position, then by sequence, so that a row of cos and sin is
+ * read from memory once for all sequences.
+ *
+ * If only a part of each head is rotated and the call is not in place, additional work items copy the other
+ * elements in vectors of 16 bytes. The call may be in place (qr == q, kr == k) because the thread that
+ * overwrites a pair has read it. */
 #include <math.h>
 
 #define PB_ROPE_FN __host__ __device__ static inline
@@ -18,10 +21,11 @@ template <int N> __device__ static inline void load_row(const float *p, float (&
     else pb_load_vec(p, out);
 }
 
-/* N pairs of the rotated part of a head, from pair i on; D is its size. */
+/* N pairs of the rotated part of a head, starting at pair i. D is the number of rotated elements. */
 template <class T, bool HALF, bool VEC> struct run {
     static constexpr int N = !VEC ? 1 : HALF ? pb_lanes<T> : pb_lanes<T> / 2;
-    typename pb_unit<T, VEC>::raw lo, hi; /* the first elements and the second ones; adjacent vectors: lo holds both */
+    /* lo: the first elements of the pairs, hi: the second ones. With adjacent pairs in vectors, lo holds both. */
+    typename pb_unit<T, VEC>::raw lo, hi;
 
     __device__ void load(const T *x, int i, int D)
     {
@@ -52,14 +56,14 @@ template <class T, bool HALF, bool VEC> struct run {
     }
 };
 
-/* Elements of side k before row s of sequence b. PLAIN: sequences lie behind each other. */
+/* Element offset of token s of sequence b. PLAIN: sequences are contiguous, so seq is not needed. */
 template <bool PLAIN>
 __device__ static inline size_t row_at(const pb_rope_rows &a, size_t seq, size_t ld, size_t b, size_t s)
 {
     return PLAIN ? (b * a.S + s) * ld : b * seq + s * ld;
 }
 
-/* Head h of that row: q's heads come before k's. */
+/* Head h of token s of sequence b. Heads of q are numbered before heads of k. */
 template <class T, bool PLAIN>
 __device__ static inline const T *head_in(const pb_rope_rows &a, size_t b, size_t s, int h)
 {
@@ -72,6 +76,7 @@ template <class T, bool PLAIN> __device__ static inline T *head_out(const pb_rop
     return (T *)a.y[1] + row_at<PLAIN>(a, a.seqy[1], a.ldy[1], b, s) + (size_t)(h - a.heads[0]) * a.D;
 }
 
+/* Loads cos and sign * sin of pairs i .. i+N-1 at position p; NaN if p is outside [0,P). */
 template <int N>
 __device__ static inline void load_turn(const pb_rope_rows &a, int p, int i, float (&c)[N], float (&s)[N])
 {
@@ -86,9 +91,9 @@ __device__ static inline void load_turn(const pb_rope_rows &a, int p, int i, flo
     for (int j = 0; j < N; j++) s[j] *= a.sign;
 }
 
-/* A block owns `per` tokens; item e of a token is part e % parts of heads e / parts and that + share, + 2 share, ...:
- * the runs of pairs, and behind them what is copied. PLAIN: whole heads of sequences without gaps, in fewer registers.
- */
+/* A CTA owns `per` tokens. Item e of a token is part e % parts of the heads h = e / parts, h + share, h + 2 share, ...:
+ * first the runs of pairs, then the vectors that are only copied. PLAIN: R == D and no gaps between sequences; this
+ * instance needs fewer registers. */
 template <class T, bool HALF, bool VEC, bool PLAIN, int HEADS>
 __global__ void __launch_bounds__(256) rope_items(const __grid_constant__ pb_rope_rows a, int per, int parts)
 {
@@ -100,7 +105,7 @@ __global__ void __launch_bounds__(256) rope_items(const __grid_constant__ pb_rop
     for (int n = threadIdx.x; n < per * items; n += blockDim.x) {
         const size_t at = (size_t)blockIdx.x * per + n / items;
         if (at >= (size_t)a.B * a.S) break;
-        const size_t s_at = at >> 32 ? at / a.B : (uint32_t)at / (uint32_t)a.B; /* 64-bit division is slow */
+        const size_t s_at = at >> 32 ? at / a.B : (uint32_t)at / (uint32_t)a.B; /* 32-bit division is faster */
         const size_t b = at - s_at * a.B;
         const int e = n % items, h = e / parts, i = e % parts;
         if (!PLAIN && i >= runs) {
@@ -127,7 +132,7 @@ __global__ void __launch_bounds__(256) rope_items(const __grid_constant__ pb_rop
     }
 }
 
-/* Whether every vector of side k, rotated or copied, lies where 16 bytes may be read. */
+/* Whether every vector of side k, rotated or copied, is 16-byte aligned. */
 template <class T, bool HALF> static bool side_fits(const pb_rope_rows &a, int k)
 {
     const size_t width = HALF ? a.R / 2 : a.R;
@@ -136,6 +141,7 @@ template <class T, bool HALF> static bool side_fits(const pb_rope_rows &a, int k
            pb_vectors_fit<T>(a.x[k], a.D, a.seqx[k]) && pb_vectors_fit<T>(a.y[k], a.D, a.seqy[k]);
 }
 
+/* Whether the sequences of all tensors are contiguous. */
 static bool gapless(const pb_rope_rows &a)
 {
     bool yes = true;
@@ -152,7 +158,7 @@ template <class T, bool HALF, int HEADS> static pb_status launch(pb_ctx *ctx, co
     const size_t tokens = (size_t)a.B * a.S, items = (size_t)parts * ((a.heads[0] + a.heads[1] + HEADS - 1) / HEADS);
     const size_t spread = pb_ceil_div(tokens, 2 * (size_t)pb_cuda_device_of(ctx)->sms);
     size_t per = items < 256 ? 256 / items : 1;
-    if (per > spread) per = spread; /* few tokens: to every multiprocessor some */
+    if (per > spread) per = spread; /* with few tokens: spread them over all SMs */
     if (tokens == 0) return PB_OK;
     const size_t threads = per * items < 256 ? pb_ceil_div(per * items, 32) * 32 : 256;
     const bool plain = a.R == a.D && gapless(a);

@@ -1,5 +1,5 @@
-/* rope_fast.c - rotary position embedding with vectors: each thread owns whole tokens; the token's row of
- * the table stays in the first-level cache while every head of q and k passes it. Bound: memory. */
+/* rope_fast.c - rotary position embedding on the CPU with SIMD. Each thread owns whole tokens; the token's row of cos
+ * and sin stays in L1 while all heads of q and k are rotated. Memory-bound. */
 #include <math.h>
 
 #include "kernels/core/cpu.h"
@@ -17,7 +17,8 @@ static inline void store(void *p, size_t i, pb_dtype t, vf v, int n)
     else if (n > 0) vf_store_n(p, i, t, v, (size_t)n);
 }
 
-/* (a,b) are x's even and odd elements, from two vectors; and back again. */
+/* Shuffle indices: EVEN and ODD split two vectors of adjacent pairs into first and second elements; LOW
+ * and HIGH merge these again. */
 #if defined(__AVX512F__)
 #define EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
 #define ODD  1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
@@ -35,7 +36,7 @@ static inline void store(void *p, size_t i, pb_dtype t, vf v, int n)
 #define HIGH 2, 6, 3, 7
 #endif
 
-/* Pairs i .. i+n-1 of the head at x; n >= PB_VLEN means a whole vector of them. */
+/* Rotates pairs i .. i+n-1 of the head at element x. If n >= PB_VLEN, exactly one full vector of pairs. */
 static inline __attribute__((always_inline)) void pairs(const pb_rope_rows *r, const bool half, int side, size_t x,
                                                         size_t y, int i, int n, vf c, vf s)
 {
@@ -54,7 +55,7 @@ static inline __attribute__((always_inline)) void pairs(const pb_rope_rows *r, c
     store(r->y[side], y + 2 * i + PB_VLEN, t, __builtin_shufflevector(a_, b_, HIGH), second);
 }
 
-/* One side of one row. */
+/* Rotates the heads of q (side 0) or k (side 1) of one token. */
 static inline __attribute__((always_inline)) void row(const pb_rope_rows *r, const bool half, int side, size_t b,
                                                       size_t s)
 {
@@ -76,7 +77,7 @@ static inline __attribute__((always_inline)) void row(const pb_rope_rows *r, con
     }
 }
 
-/* `half` is a constant where this is called, so that the loop is compiled once a pairing. */
+/* `half` is a constant in every call, so that the loop is compiled once for each pairing. */
 PB_INLINE void rotate_all(const pb_rope_rows *r, bool half)
 {
     const size_t tokens = (size_t)r->B * r->S, work = tokens * r->D * (size_t)(r->heads[0] + r->heads[1]);

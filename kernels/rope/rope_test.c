@@ -1,5 +1,5 @@
-/* rope_test.c - rotary embedding against literal formulas, and what a rotation keeps. Every one of them
- * holds for every implementation this machine runs. */
+/* rope_test.c - rotary embedding against formulas written out in double, and invariants of rotations. Each check runs
+ * with every implementation of this machine. */
 #include <string.h>
 
 #include "kernels/rope/rope.h"
@@ -76,7 +76,7 @@ static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *, pb_rope_pairing))
     ctx->impl = NULL;
 }
 
-/* Element d of a head x at position p, straight from the definition. */
+/* Element d of the rotated head x at position p, computed from the definition. */
 static double formula(const float *x, int d, int p, pb_rope_pairing pairing)
 {
     if (pairing == PB_ROPE_HALF) {
@@ -112,7 +112,7 @@ static void the_pairings_differ(void **state)
     seed(&x);
     forward(*state, &x, &half, PB_ROPE_HALF, positions);
     forward(*state, &x, &adjacent, PB_ROPE_ADJACENT, positions);
-    assert_memory_equal(half.q, adjacent.q, H * D * sizeof(float)); /* position 0 turns nothing */
+    assert_memory_equal(half.q, adjacent.q, H * D * sizeof(float)); /* position 0 rotates by angle 0 */
     for (int t = 1; t < T - 1; t++)
         assert_memory_not_equal(half.q + t * H * D, adjacent.q + t * H * D, H * D * sizeof(float));
 }
@@ -181,8 +181,8 @@ static void a_position_outside_the_table_gives_nan(void **state) { on_each(*stat
 
 enum { V_H = 3, V_D = 40, V_R = 16, V_STEP = 4, V_T = B * S };
 
-/* Only the last V_R elements turn, as a head of that size would; those before them are copied bit for bit. Rows are
- * V_STEP positions apart, with the position of each row's first token. k is left out. */
+/* Only the last V_R elements of a head are rotated, like a head of size V_R; the elements before them are copied bit
+ * for bit. Tokens are V_STEP positions apart. K is 0. */
 static void check_part(pb_ctx *ctx, pb_rope_pairing pairing)
 {
     float x[V_T][V_H][V_D], y[V_T][V_H][V_D], small[V_T][V_H][V_R], want[V_T][V_H][V_R];
@@ -207,13 +207,14 @@ static void check_part(pb_ctx *ctx, pb_rope_pairing pairing)
         pb_rope_bwd_args g = {.dqr = y, .cos = cos_, .sin = sin_, .dq = y, .B = B, .S = S, .H = V_H, .P = P};
         g.pos = a.pos, g.D = V_D, g.R = V_R, g.first = 7, g.step = V_STEP, g.pairing = pairing;
         g.lddqr = g.lddq = V_H * V_D;
-        CHECK_OK(pb_rope_bwd(ctx, &g)); /* the inverse at the same position gives it all back */
+        CHECK_OK(pb_rope_bwd(ctx, &g)); /* the inverse rotation at the same position restores x */
         for (int i = 0; i < V_T * V_H * V_D; i++) CHECK_NEAR((&y[0][0][0])[i], (&x[0][0][0])[i], 3e-7);
     }
 }
 static void a_part_of_a_head_turns(void **state) { on_each(*state, check_part); }
 
-/* NaN where it may not be read: it stays where it was, and a position outside the table spoils the turned part only. */
+/* A NaN in the copied part must not spread to other elements. A position outside the table must make the rotated part
+ * NaN and leave the copied part unchanged. */
 static void check_still(pb_ctx *ctx, pb_rope_pairing pairing)
 {
     float x[2][V_D], y[2][V_D];
@@ -229,8 +230,8 @@ static void check_still(pb_ctx *ctx, pb_rope_pairing pairing)
 }
 static void what_is_still_stays_apart(void **state) { on_each(*state, check_still); }
 
-/* DeepSeek-V4: 64 of 512 elements, YaRN from 65536 positions by 16 with betas 32 and 1 and no factor on cos and sin.
- * Pairs up to `low` keep their frequency, those from `high` on have a sixteenth of it. */
+/* DeepSeek-V4 rotates 64 of 512 elements. YaRN extends 65536 positions by 16, with beta_fast 32, beta_slow 1 and
+ * attention 1. Pairs up to `low` keep their frequency, pairs from `high` on have 1/16 of it. */
 static void check_yarn(double theta, int low, int high)
 {
     enum { D_ = 64, HALF = D_ / 2, ROWS = 2 };
@@ -257,7 +258,8 @@ static void yarn_of_deepseek_v4(void **state)
     check_yarn(10000, 20, 33);
 }
 
-/* Eight ranks of 8448 tokens reach position 67583: a table of 67584 rows has it, one of 65536 says that it has not. */
+/* Eight context-parallel ranks of 8448 tokens reach position 67583. A table of 67584 rows is sufficient; with 65536
+ * rows the call must fail with a message. */
 static void the_table_reaches_the_longest_position(void **state)
 {
     enum { ROWS = 67584, LAST = ROWS - 1, LOCAL = 8448, D_ = 4 };
@@ -273,7 +275,7 @@ static void the_table_reaches_the_longest_position(void **state)
     CHECK_NEAR(y[(LOCAL - 1) * D_ + 1], sin(LAST), 1e-6);
     a.P = 65536;
     CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "position 67583, but the table ends at P=65536");
-    a.first = 0, a.S = 65537 / 4 + 1, a.step = 4; /* compressed rows reach as far */
+    a.first = 0, a.S = 65537 / 4 + 1, a.step = 4; /* position 65536 again */
     CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "position 65536, but the table ends at P=65536");
     free(c), free(s), free(x), free(y);
 }

@@ -1,13 +1,13 @@
-/* rows.h - both passes of rope as one rotation of rows, for every implementation. */
+/* rows.h - the arguments of both passes in one form, a rotation of rows, which every implementation computes. */
 #ifndef PB_ROPE_ROWS_H
 #define PB_ROPE_ROWS_H
 #include "kernels/rope/rope.h"
 
-#ifndef PB_ROPE_FN /* device code says more */
+#ifndef PB_ROPE_FN /* rope.cu defines it to add __host__ __device__ */
 #define PB_ROPE_FN static inline
 #endif
 
-/* x is rotated into y, with sin times sign. Index 0 is q, 1 is k, or their gradients. */
+/* Rotates x into y, with sin multiplied by sign. Index 0 of the arrays is q (or dq), index 1 is k (or dk). */
 typedef struct pb_rope_rows {
     const void *x[2];
     void *y[2];
@@ -21,7 +21,7 @@ typedef struct pb_rope_rows {
     pb_dtype dtype;
 } pb_rope_rows;
 
-/* What 0 stands for, filled in. */
+/* Replaces each 0 that means a default by its value. */
 static inline pb_rope_rows pb_rope_defaults(pb_rope_rows r)
 {
     const size_t S = (size_t)r.S;
@@ -87,7 +87,7 @@ static inline pb_rope_rows pb_rope_bwd_rows(const pb_rope_bwd_args *a)
     return pb_rope_defaults(r);
 }
 
-/* Of row s of sequence b. Without `pos` it lies in the table: the op has checked. */
+/* Position of token s of sequence b. Without `pos` it is less than P: the op's check ensures that. */
 PB_ROPE_FN int pb_rope_position(const pb_rope_rows *r, size_t b, size_t s)
 {
     return r->pos ? r->pos[b * r->ldpos + s * (size_t)r->step] : r->first + (int)s * r->step;

@@ -1,22 +1,22 @@
-/* key.h - scores as integers that sort as topk.h ranks them. */
+/* key.h - maps scores to unsigned integers that have the order in which topk.h ranks scores. */
 #ifndef PB_TOPK_KEY_H
 #define PB_TOPK_KEY_H
 #include <stdint.h>
 #include <string.h>
 
-#ifndef PB_TOPK_FN /* device code says more */
+#ifndef PB_TOPK_FN /* CUDA code defines it to add __host__ __device__ */
 #define PB_TOPK_FN static inline
 #endif
 
-/* The key of -inf: what is not larger is never picked. */
+/* The key of -inf. Only larger keys may be selected. */
 enum { PB_TOPK_UNSEEN = 0x007fffff };
 
 PB_TOPK_FN uint32_t pb_topk_key(float score)
 {
-    const float x = score + 0.0f; /* -0 becomes 0 */
+    const float x = score + 0.0f; /* turns -0 into 0 */
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0xffffffffu; /* NaN */
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return 0xffffffffu; /* every NaN ranks highest */
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 #endif

@@ -1,4 +1,4 @@
-/* topk.c - the reference, which sorts, and the descriptor with the rows of scores that tests run on. */
+/* topk.c - the reference, which sorts, and the descriptor with the kinds of rows that tests use. */
 #include "kernels/topk/topk.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static int by_column(const void *a, const void *b)
 void pb_topk_row_ref(const float *score, int G, int k, int32_t *pick, uint64_t *room)
 {
     int n = 0;
-    for (int g = 0; g < G; g++) { /* the best first, of equal ones the lowest */
+    for (int g = 0; g < G; g++) { /* ascending order puts large scores first, and of equal scores the lowest column */
         const uint32_t key = pb_topk_key(score[g]);
         if (key > PB_TOPK_UNSEEN) room[n++] = (uint64_t)~key << 32 | (uint32_t)g;
     }
@@ -59,11 +59,11 @@ const pb_impl pb_topk_fwd_cpu[] = {
 
 /* Kinds of rows, axis l. */
 enum row_kind {
-    PLAIN,  /* different values */
-    TIES,   /* five values, and zeros of both signs */
-    HOLES,  /* half of them -inf; every third row nothing else */
-    BROKEN, /* some NaN of both signs and +inf among ties */
-    CAUSAL, /* row r sees its first r columns */
+    PLAIN,  /* uniform random values */
+    TIES,   /* five distinct values, with zeros of both signs */
+    HOLES,  /* half of the scores are -inf; every third row has only -inf */
+    BROKEN, /* some NaN of both signs and +inf among equal values */
+    CAUSAL, /* row r has r visible columns, the others are -inf */
 };
 
 static const char axes[] = "RGkl";
@@ -142,6 +142,6 @@ const pb_op pb_op_topk_fwd = {
     .check = fwd_check,
     .bind = fwd_bind,
     .cost = fwd_cost,
-    .tol = {0}, /* integers */
+    .tol = {0}, /* exact: the output is integers */
     .f32_only = true,
 };

@@ -1,4 +1,4 @@
-/* topk.cu - the k best of every row on the GPU, a block a row. */
+/* topk.cu - top-k of every row on the GPU: one CTA per row. */
 #include "kernels/topk/topk.cuh"
 #include "kernels/topk/topk.h"
 

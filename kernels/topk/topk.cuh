@@ -1,10 +1,10 @@
-/* topk.cuh - the k best of one row by one block: radix select over histograms in shared memory.
+/* topk.cuh - top-k of one row by one CTA: radix select with histograms in shared memory.
  *
- * Three passes over the row (11, 11 and 10 bits of the key, as topk_fast.c) find the k-th largest key and how many
- * equal to it are taken; two more, a warp a run of columns, count and write, so that the list comes out in the order of
- * the columns whatever the order of work. Counts are integers: the result is the same every time. A row whose seen
- * columns all fit skips the second and third histogram. Bound: latency of the passes; rows of a few thousand stay in
- * L1. */
+ * Three passes over the row (11, 11 and 10 bits of the key, as in topk_fast.c) find the k-th largest key and how many
+ * keys equal to it are selected. Two more passes, with a contiguous range of columns per warp, first count and then
+ * write the selected columns, so that the list is in column order. All counts are integers, so the result is
+ * deterministic. If at most k columns have a score above -inf, the second and third histogram are skipped. Bound by the
+ * latency of the passes; rows of a few thousand scores stay in L1. */
 #ifndef PB_TOPK_CUH
 #define PB_TOPK_CUH
 #define PB_TOPK_FN __host__ __device__ static inline
@@ -13,14 +13,16 @@
 
 static constexpr int TOPK_THREADS = 256, TOPK_WARPS = TOPK_THREADS / 32, TOPK_BINS = 2048;
 
+/* count: the histogram. warp, above, equal: counts per warp. bin, need: results of topk_find(). */
 struct topk_smem {
     unsigned count[TOPK_BINS];
     unsigned warp[TOPK_WARPS], above[TOPK_WARPS], equal[TOPK_WARPS];
     unsigned bin, need;
 };
 
-/* Finds the bin in which the need-th key from the top falls, need becoming its rank within; of all `bins`, which a
- * thread has 8 each. Returns how many keys there are, in every thread; sets nothing when they are fewer than need. */
+/* Given the histogram sm.count of `bins` bins, finds the bin that contains the need-th largest key (sm.bin) and the
+ * rank of this key within the bin (sm.need). Each thread adds up 8 bins. Returns the number of keys, in every thread.
+ * If it is less than need, sm.bin and sm.need are not set. */
 __device__ static inline unsigned topk_find(topk_smem &sm, unsigned bins, unsigned need)
 {
     const int lane = threadIdx.x % 32, wid = threadIdx.x / 32;
@@ -52,7 +54,8 @@ __device__ static inline unsigned topk_find(topk_smem &sm, unsigned bins, unsign
     return all;
 }
 
-/* The least key that is picked of columns lo .. hi-1, and how many equal to it are. */
+/* Finds the smallest selected key of columns lo .. hi-1 (*least), and how many columns with exactly this
+ * key are selected (*need). */
 __device__ static inline void topk_least(topk_smem &sm, const float *score, int lo, int hi, int k, unsigned *least,
                                          unsigned *need)
 {
@@ -67,7 +70,7 @@ __device__ static inline void topk_least(topk_smem &sm, const float *score, int 
             if (key > PB_TOPK_UNSEEN && (key & agree) == prefix) atomicAdd(&sm.count[key >> shift & (bins - 1)], 1u);
         }
         __syncthreads();
-        if (topk_find(sm, bins, left) <= left && pass == 0) { /* all that are seen */
+        if (topk_find(sm, bins, left) <= left && pass == 0) { /* at most k columns can be selected: select them all */
             *least = PB_TOPK_UNSEEN, *need = 0;
             return;
         }
@@ -76,7 +79,7 @@ __device__ static inline void topk_least(topk_smem &sm, const float *score, int 
     *least = prefix, *need = left;
 }
 
-/* pick [k] of columns lo .. hi-1 of a row; every thread of the block takes part. */
+/* Writes the top k of columns lo .. hi-1 of a row to pick [k]. All threads of the CTA must call it. */
 __device__ static inline void topk_row(topk_smem &sm, const float *score, int lo, int hi, int k, int32_t *pick)
 {
     const int lane = threadIdx.x % 32, wid = threadIdx.x / 32;
@@ -84,7 +87,7 @@ __device__ static inline void topk_row(topk_smem &sm, const float *score, int lo
     unsigned least = PB_TOPK_UNSEEN, need = 0, above = 0, equal = 0, all = 0;
     if (hi < lo) hi = lo;
     if (k > 0) topk_least(sm, score, lo, hi, k, &least, &need);
-    const int run = ((hi - lo + TOPK_THREADS - 1) / TOPK_THREADS) * 32; /* columns of a warp, whole warps' loads */
+    const int run = ((hi - lo + TOPK_THREADS - 1) / TOPK_THREADS) * 32; /* columns per warp, a multiple of 32 */
     const int first = lo + wid * run, end = min(first + run, hi);
     for (int g = first + lane; g - lane < end; g += 32) {
         const unsigned key = g < end ? pb_topk_key(score[g]) : 0;

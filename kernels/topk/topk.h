@@ -1,12 +1,12 @@
-/* topk.h - the k best columns of every row of scores, as a list in the order of the columns.
+/* topk.h - top-k of every row of scores, as a list in column order.
  *
- * pick[r] holds the columns of the k largest of score[r], the lowest column first; -1 in the slots that remain. Equal
- * scores go to the lower columns (-0 equals 0), so that every implementation gives the same list, whatever its order of
- * work. A score of -inf is never picked: it says that the column is not to be seen. A NaN, of either sign, counts as
- * larger than +inf: it is the caller's error, and picked, it shows in everything that is computed from the list.
+ * pick[r] holds the columns of the k largest scores of row r in ascending order; unused slots at the end are -1. Of
+ * equal scores (-0 equals 0) the lower columns are selected, so that every implementation gives the same list. A score
+ * of -inf is never selected: it marks a column that must not be seen. A NaN of either sign ranks above +inf. NaN is an
+ * error of the caller; because it is selected, it shows up in everything computed from the list.
  *
- * Any R, G and k, also k > G; rows are [G] packed. EINVAL: R, G or k below 0, a NULL tensor where there are elements.
- */
+ * R, G and k may have any value >= 0, also k > G. Rows are contiguous. EINVAL: R, G or k is negative, or a tensor
+ * that has elements is NULL. */
 #ifndef PB_TOPK_H
 #define PB_TOPK_H
 #include "kernels/core/op.h"

@@ -1,8 +1,8 @@
-/* topk_fast.c - the k best of a row by radix: three histograms of 11, 11 and 10 bits find the k-th largest key, one
- * pass writes the columns in order.
+/* topk_fast.c - top-k of a row by radix select: three histograms of 11, 11 and 10 bits find the k-th largest key, then
+ * one pass writes the columns in order.
  *
- * The work does not depend on the order of the scores, and nothing is sorted. Bound: the scalar updates of the
- * histograms; keys are made by vectors. */
+ * The work does not depend on the order of the scores, and nothing is sorted. The keys are computed with SIMD; the
+ * scalar updates of the histograms are the bound. */
 #include "kernels/topk/topk_fast.h"
 
 #include "kernels/core/simd.h"
@@ -12,7 +12,7 @@
 
 enum { BINS = 2048 };
 
-/* The keys of a row, and how many of them may be picked. */
+/* Computes the keys of a row. Returns how many of them may be selected. */
 static int make_keys(const float *score, int G, uint32_t *keys)
 {
     int seen = 0;
@@ -27,7 +27,8 @@ static int make_keys(const float *score, int G, uint32_t *keys)
     return seen;
 }
 
-/* The bin of the `need`-th largest of the keys that agree with `prefix` above the bins; need becomes its rank there. */
+/* Among the keys whose bits above the current digit equal those of `prefix`, finds the bin that contains the need-th
+ * largest key. Returns the bin's bits at their place in the key; *need becomes the rank within the bin. */
 static uint32_t find_bin(const uint32_t *keys, int G, uint32_t prefix, int shift, int bits, int *need)
 {
     uint32_t count[BINS] = {0};
@@ -44,7 +45,7 @@ void PB_FAST(pb_topk_row)(const float *score, int G, int k, int32_t *pick, uint3
 {
     const int seen = make_keys(score, G, keys);
     uint32_t least = PB_TOPK_UNSEEN;
-    int need = 0, n = 0; /* of the keys equal to `least` */
+    int need = 0, n = 0; /* need: how many keys equal to `least` are still to be selected */
     if (seen > k && k > 0) {
         need = k;
         least = find_bin(keys, G, 0, 21, 11, &need);
