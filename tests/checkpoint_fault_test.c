@@ -50,7 +50,7 @@ typedef struct flow {
 
 static pb_status save_next(scene *s) { return pb_checkpoints_save(s->c, PB_SAVE_KEEP, s->r.t, &s->r.p); }
 
-/* What a process does before its first step: open the folder, resume, and save on trial. */
+/* Runs the start of a process: open the folder, resume, and save on trial. */
 static pb_status begin_and_try(scene *s)
 {
     pb_progress p = s->r.p;
@@ -307,7 +307,7 @@ static void files_of_others_are_found(void **state)
     }
 }
 
-/* Whatever the tracker's text is, a complete checkpoint is loaded: the newest one when the text makes no sense. */
+/* A complete checkpoint is loaded for every text of the tracker: the newest one when the text makes no sense. */
 static void trackers_are_distrusted(void **state)
 {
     (void)state;

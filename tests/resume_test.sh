@@ -6,8 +6,8 @@ fixture=$1
 
 fine() { "$@" >"$dir/log" 2>&1 || fail "exit code $?: ${*##*/}"; }
 
-# What a run measured: process, key, metric and status of each row, the number of samples of each, and the number of
-# cases that its conclusions saw.
+# content DIR: the process, key, metric and status of each row, the number of samples of each, and the number of cases
+# that its conclusions counted.
 content() {
     tail -n +2 "$1/results.csv" | cut -d, -f4-6,11 | sort
     tail -n +2 "$1/samples.csv" | cut -d, -f2-4 | sort | uniq -c

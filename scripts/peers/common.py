@@ -229,8 +229,8 @@ def peer_options(doc, more=None, needs_keys=True):
 
 
 def peer_main(o, cases, note, measure, group=lambda case: 0):
-    """Measures each (key, case). Groups come in the seed's random order, and so do the cases of a group. A case that
-    raises an error gets a row with the reason, and the next case is measured. Returns the exit code."""
+    """Measures each (key, case). The order of the groups and of the cases in a group is drawn from o.seed. A case
+    that raises an error gets a row with the reason, and the next case is measured. Returns the exit code."""
     import gc
     import torch
     if o.threads:
