@@ -138,7 +138,7 @@ static int deadly_rmdir(void *self, const char *path)
     return leave(self, rmdir(path));
 }
 
-/* exits without releasing the folder's lock */
+/* ---- the child ------------------------------------------------------------------------------------------------ */
 
 static pb_checkpoint_options options(uint64_t life)
 {
@@ -163,7 +163,7 @@ static pb_status live(run *r, const char *dir, deadly *disk, uint64_t life)
         PB_TRY(pb_checkpoints_save(c, how, r->t, &r->p));
         if (how == PB_SAVE_KEEP) common->saved = r->p.iteration;
     }
-    return PB_OK; /* with the lock held: the process ends */
+    return PB_OK; /* exits without releasing the folder's lock */
 }
 
 static void child(run *r, const char *dir, int call, int phase, uint64_t life)

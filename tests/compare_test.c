@@ -78,7 +78,7 @@ static const expected cases[] = {
     {"base.csv", "ceiling_moved.csv", {0}, "same=0 suspect=2", 0, "the machine moved: matmul_rate 100 GFLOP/s -> 70.1"},
     {"base.csv", "ceiling_hides.csv", {0}, "same=2 suspect=0", 0, "the machine moved: matmul_rate"},
     {"base.csv", "ceiling_moved.csv", {.gates = "gates_no_ceiling.csv"}, "same=0 suspect=2", 0, NULL},
-    /* what cannot be compared */
+    /* sides that cannot be compared */
     {"base.csv", "machine.csv", {0}, "same=0 suspect=0 missing=0 incomparable=6", 4, "machine_id differs"},
     {"base.csv", "machine.csv", {.allow_mismatch = true}, "same=2", 0, "--allow-mismatch"},
     {"base.csv", "version.csv", {0}, "incomparable=6", 4, "bench_version differs"},

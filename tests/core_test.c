@@ -110,7 +110,7 @@ static void only_logarithms_may_be_infinite(void **state)
     for (int i = 0; i < 3; i++) x[i] = y[i] = i ? (float)i : -INFINITY;
     CHECK_OK(pb_compare(&want, &got, &d));
     assert_true(pb_diff_ok(&d, 0));
-    y[0] = -1e30f; /* not the same */
+    y[0] = -1e30f; /* not equal to -inf */
     CHECK_OK(pb_compare(&want, &got, &d));
     assert_false(pb_diff_ok(&d, 1e9));
     y[0] = INFINITY;

@@ -52,7 +52,7 @@ static const expected cases[] = {
     {"sessions_wild.csv", "new_same.csv", {.strict = true}, "suspect=3", 3, NULL},
     /* small steps that add up over sessions */
     {"sessions_drift.csv", "new_16.csv", {0}, "regressed=0", 0, "note: creep: backward_time of backward/step?batch=1"},
-    /* what cannot be compared */
+    /* sides that cannot be compared */
     {"sessions_10.csv", "new_missing.csv", {0}, "same=2 suspect=0 missing=1", 4, "MISSING"},
     {"sessions_gone.csv", "new_missing.csv", {0}, "same=2 suspect=0 missing=0", 0, NULL},
     {"sessions_10.csv", "new_other_machine.csv", {0}, "incomparable=4", 4, "machine_id differs"},
