@@ -256,8 +256,7 @@ static const pb_suite paired = {.name = "paired",
                                 .grid = paired_cases,
                                 .run = run_paired};
 
-/* ---- refused: the parent plans the run, every measuring process fails; FIXTURE_PLANNED: a file for the parent's
- * pid ---- */
+/* ---- refused: no measuring process can start; FIXTURE_PLANNED: a file for the parent's pid ------------- */
 
 static pb_status enumerate_once(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user)
 {

@@ -190,8 +190,7 @@ static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
     const pb_measure_opts o = {
         .warmup = 1, .min_samples = 20, .max_samples = 20, .queued = true, .flush = true, .slowdown = 0.5};
     (void)state;
-    for (int i = 0; i < 128; i++)
-        /* calibration calls: median 4 */
+    for (int i = 0; i < 128; i++) /* calibration calls: median 4 */
         seconds[i] = i < 1 ? 90 : i < 1 + 16 * PB_SLOWDOWN_ROUNDS ? (i % 2 ? 3 : 5) : 10;
     const pb_timing t = measure(&s, &o);
     assert_int_equal(t.n, 20);

@@ -1,7 +1,7 @@
 /* mla_shapes_test.c - every implementation of sparse_mla and dense_mla against an oracle in double precision. Shapes
  * of sparse_mla: those of the public kernels' tests, the training shape with 0, 75 and 100 % masked slots, and
- * irregular ones. Shapes of dense_mla: causal, with a window, and neither. Two backward runs must give equal bits,
- * or differ by at most a bound if the implementation declares that it varies.
+ * irregular ones. Shapes of dense_mla: causal, with a window, and neither. On a GPU each implementation runs twice:
+ * both results must have equal bits, or differ by at most a bound if the implementation declares that it varies.
  *
  * usage: mla_shapes_test [--backend cpu|cuda]     or PB_TEST_BACKEND=cuda
  *

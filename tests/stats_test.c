@@ -277,8 +277,7 @@ static void pairs_needed_is_the_least(void **state)
     d.n = n - 1;
     assert_true(pb_power(&d, log(1.02)) < 0.95 && pb_detectable(&d, 0.95) > log(1.02));
     assert_int_equal(pb_pairs_needed(&d, log(1.02), 0.95, n - 1), 0);
-    assert_int_equal(pb_pairs_needed(&d, log(1.01), 0.95, 1000),
-                     0); /* at the least effect the power is one half */
+    assert_int_equal(pb_pairs_needed(&d, log(1.01), 0.95, 1000), 0); /* at the least effect the power is one half */
 }
 
 /* The same data give the same interval, other data another one: the seed is derived from the data. */
