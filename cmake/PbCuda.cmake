@@ -1,5 +1,5 @@
-# PbCuda.cmake - pb_add_cuda(target source...): adds .cu files in which ptxas' warnings are errors. A spill of registers
-# is one; a source that kernels/spills.allow names may spill as many bytes as stand there, and no more.
+# PbCuda.cmake - pb_add_cuda(target source...): adds .cu files for which ptxas warnings are errors. A register spill is
+# such a warning; a source listed in kernels/spills.allow may spill as many bytes as stated there, and no more.
 function(pb_add_cuda target)
   set(allow ${CMAKE_SOURCE_DIR}/kernels/spills.allow)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${allow})

@@ -1,5 +1,5 @@
-# PbDeps.cmake - every library the project links, each a Debian package that scripts/setup installs.
-# A missing one is named together with its package.
+# PbDeps.cmake - the libraries that the project links, each from a Debian package that scripts/setup installs. The error
+# for a missing library names its package.
 find_package(OpenMP REQUIRED COMPONENTS C)
 
 function(pb_find_library target header library package)

@@ -1,5 +1,5 @@
-# PbIsa.cmake - pb_add_fast(target source...): compiles each source once per instruction set, with PB_ISA
-# defined as its name (see kernels/core/cpu.h, whose PB_ISA_MAP lists the same names).
+# PbIsa.cmake - pb_add_fast(target source...): compiles each source once per instruction set, with PB_ISA defined as its
+# name. PB_ISA_MAP in kernels/core/cpu.h lists the same names.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(pb_isas omp avx2 avx512)
 else()
@@ -7,7 +7,7 @@ else()
 endif()
 set(pb_isa_flags_omp "")
 set(pb_isa_flags_avx2 -march=x86-64-v3)
-# Prefer whole 512-bit registers: the compilers' default of 256 halves the arithmetic rate.
+# Use full 512-bit registers: the compilers' default of 256 bits halves the arithmetic rate.
 set(pb_isa_flags_avx512 -march=x86-64-v4 -mprefer-vector-width=512)
 
 function(pb_add_fast target)
@@ -15,8 +15,8 @@ function(pb_add_fast target)
     add_library(${target}_${isa} OBJECT ${ARGN})
     target_link_libraries(${target}_${isa} PRIVATE pb_options OpenMP::OpenMP_C)
     target_compile_definitions(${target}_${isa} PRIVATE PB_ISA=${isa})
-    # Contraction to fma is wanted here and nowhere else: the reference stays plain IEEE arithmetic.
-    # -Wno-psabi: vector types are passed between inline functions only.
+    # Contraction to fma is enabled only here; the reference stays plain IEEE arithmetic. -Wno-psabi: vector types are
+    # passed between inline functions only.
     target_compile_options(${target}_${isa} PRIVATE -O3 -ffp-contract=fast -Wno-psabi ${pb_isa_flags_${isa}})
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${isa}>)
   endforeach()

@@ -1,5 +1,5 @@
-# PbOptions.cmake - pb_options, which every target links: language standard, warnings, sanitizers. And
-# whether there is a CUDA backend: found at configure time or left out; host code has no #ifdef for it.
+# PbOptions.cmake - pb_options, which every target links: C standard, warnings, sanitizers. Also decides at configure
+# time whether the CUDA backend is built (PB_CUDA); host code has no #ifdef for it.
 include(CheckLanguage)
 if(NOT PB_CUDA STREQUAL "OFF")
   check_language(CUDA)
@@ -24,7 +24,7 @@ target_compile_features(pb_options INTERFACE c_std_11)
 target_compile_options(pb_options INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes
     -Wmissing-prototypes -Wdouble-promotion -Wno-missing-field-initializers -fno-math-errno -fno-trapping-math>
-  $<$<C_COMPILER_ID:Clang>:-Wno-gnu-zero-variadic-macro-arguments> # PB_ISA_MAP without further arguments
+  $<$<C_COMPILER_ID:Clang>:-Wno-gnu-zero-variadic-macro-arguments> # for PB_ISA_MAP without further arguments
   $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo -Xptxas=--warn-on-spills -Xcompiler=-Wall,-Wextra,-Wno-missing-field-initializers>)
 if(PB_SANITIZE)
   target_compile_options(pb_options INTERFACE

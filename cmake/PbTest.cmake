@@ -1,8 +1,7 @@
-# PbTest.cmake - pb_add_test(name command...): a ctest with the limits that all share. 120 seconds, then it
-# is red. OpenMP threads sleep while they wait: tests run beside each other and beside other work, and
-# spinning threads would take the processor from the very thread they wait for.
+# PbTest.cmake - pb_add_test(name command...): a ctest that fails after 120 seconds. OpenMP threads sleep while they
+# wait: tests run in parallel, and spinning threads would take the processor from the thread they wait for.
 set(pb_test_seconds 120)
-if(PB_SANITIZE) # loops are slower by ten and more
+if(PB_SANITIZE) # loops are ten times slower, or more
   set(pb_test_seconds 600)
 endif()
 

@@ -1,11 +1,12 @@
-# mutate_build.py - what scripts/mutate builds and runs: the sandbox, the instrumented build, which test executes which line.
-"""Everything is under build/mutate of the tree:
+# mutate_build.py - the builds and test runs of scripts/mutate: the sandbox, the instrumented build, which test executes
+# which line.
+"""Everything is in build/mutate of the tree:
 
   base/    a copy of the tree and its build, without a mutant
-  w0/ ...  copies of base/, one a worker, in which mutants are made
-  here/    an empty folder: inside the sandbox a worker finds its own copy at this path, so that a copy of a build is
-           good as it stands, and every worker compiles with the same command lines
-  map.json what the tests execute
+  w0/ ...  copies of base/, one per worker, in which mutants are made
+  here/    an empty folder. Inside the sandbox, every worker sees its own copy at this path: a copied build stays valid,
+           and all workers use the same command lines
+  map.json which lines each test executes
 """
 import concurrent.futures
 import hashlib
@@ -23,10 +24,10 @@ WORK = os.path.join(ROOT, "build", "mutate")
 HERE = os.path.join(WORK, "here")
 TREE = os.path.join(HERE, "tree")
 BUILD = os.path.join(HERE, "build")
-FOLDERS = ("os", "cli", "trainer", "bench")  # whose .c files are mutated, and instrumented
+FOLDERS = ("os", "cli", "trainer", "bench")  # their .c files are mutated and instrumented
 
-# gcov writes its counts as a process ends. These two let only the runs that measure do so, and count what a process did
-# that ended by _exit.
+# gcov writes its counts when a process exits. These hooks let only measuring runs write them, and also write them when
+# a process ends with _exit.
 HOOKS = """
 #include <stdlib.h>
 void __gcov_dump(void);
@@ -45,8 +46,8 @@ _Noreturn void __wrap__exit(int code)
     __real__exit(code);
 }
 """
-# Compiles the sources of FOLDERS with coverage, and everything else as it is: the kernels would become slow. The seed is
-# part of the object; without one it would be another each time, and with it every program.
+# Compiles only the sources of FOLDERS with coverage: the kernels would become too slow. The fixed seed makes objects,
+# and so programs, reproducible.
 LAUNCHER = """#!/bin/sh
 for last; do :; done
 case $last in %s) exec "$@" -O1 --coverage "-frandom-seed=$last" ;; esac
@@ -63,10 +64,11 @@ def fail(text, code=2):
 
 
 def sandbox(folder, tmp, writable, cwd):
-    """The front of a command line that shows a program `folder` at HERE and `tmp` at /tmp. A mutant may remove what it
-    likes, signal whom it likes and ask for all memory: everything else is read-only, no process outside can be seen."""
+    """The start of a command line that runs a program with `folder` at HERE and `tmp` at /tmp. A mutant may remove
+    files, send signals and ask for all memory: in the sandbox everything else is read-only and other processes
+    are invisible."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return ["prlimit", f"--fsize={4 << 30}", f"--as={memory}", "--core=0",  # of each process
+    return ["prlimit", f"--fsize={4 << 30}", f"--as={memory}", "--core=0",  # per process
             "bwrap", "--die-with-parent", "--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/", "--dev", "/dev",
             "--proc", "/proc", "--bind", tmp, "/tmp", "--ro-bind", ROOT, ROOT,
             "--bind" if writable else "--ro-bind", folder, HERE, "--chdir", cwd]
@@ -80,8 +82,8 @@ def empty(folder):
 
 
 class Place:
-    """A copy of the tree and its build, and a temporary folder: a worker has its own of both, those that only measure
-    share the first."""
+    """A copy of the tree and its build, with a temporary folder. Each worker has its own copy; processes that only
+    measure share the copy `base`."""
 
     def __init__(self, name, tmp=None):
         self.folder = os.path.join(WORK, name)
@@ -89,16 +91,15 @@ class Place:
         self.running = None
 
     def stop(self):
-        """Ends the run of another thread, if there is one: all processes of the sandbox end with its first."""
+        """Ends a run that another thread started. All processes of the sandbox end with its first one."""
         if self.running and self.running.poll() is None:
             self.running.kill()
 
     def run(self, command, seconds=None, *, writable=True, cwd=BUILD, env=None, keep=False):
-        """The exit code, None when it took longer than `seconds`, and what it printed. keep: what the last run left in /tmp
-        is still there."""
+        """Returns the exit code (None: timeout) and the output. keep: do not empty /tmp before the run."""
         if not keep:
             empty(self.tmp)
-        # git must not take the copy for a part of this repository.
+        # git must not take the copy for part of this repository.
         env = {**os.environ, "GIT_CEILING_DIRECTORIES": HERE, **(env or {})}
         with open(self.tmp + ".log", "w+b") as log:
             running = subprocess.Popen(sandbox(self.folder, self.tmp, writable, cwd) + command, stdin=subprocess.DEVNULL,
@@ -122,7 +123,8 @@ class Place:
 
 
 def copy_tree(to):
-    """The files that git knows or does not ignore; their times are kept, so that only what changed is built again."""
+    """Copies the tracked files and those that git does not ignore, with their times, so that only changed files are
+    rebuilt."""
     names = subprocess.run(["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True)
     shutil.rmtree(to, ignore_errors=True)
     for name in filter(None, names.stdout.decode().split("\0")):
@@ -167,7 +169,7 @@ class Red(Exception):
 
 
 class Test:
-    """A test of ctest: its command line, environment, folder, time limit."""
+    """A test of ctest: command line, environment, folder, time limit."""
 
     def __init__(self, entry):
         of = {p["name"]: p["value"] for p in entry.get("properties", [])}
@@ -176,15 +178,15 @@ class Test:
         self.cwd = of.get("WORKING_DIRECTORY", BUILD)
         self.limit = of.get("TIMEOUT", 1500)
         self.skips = of.get("SKIP_RETURN_CODE", 0)
-        self.prepares = "FIXTURES_SETUP" in of  # for other tests; it is not asked about mutants
+        self.prepares = "FIXTURES_SETUP" in of  # it prepares other tests, and is not run for mutants
 
     def programs(self):
-        """What of its command line the build makes, by the names that ninja knows."""
+        """The parts of its command line that the build makes, as ninja targets."""
         made = (c for c in self.command if c.startswith(BUILD + "/"))
         return [os.path.relpath(c, BUILD) for c in made if os.path.splitext(c)[1] in ("", ".1", ".so")]
 
     def run(self, place, seconds, **more):
-        # Counts are also written before an exec, by each run: not into the build.
+        # Counts are written at every exit and before every exec: keep them out of the build.
         env = {**self.env, "GCOV_PREFIX": "/tmp/gcov", **more.pop("env", {})}
         return place.run(self.command, seconds, writable=self.prepares, cwd=self.cwd, env=env, **more)
 
@@ -198,7 +200,7 @@ def list_tests(base):
 
 
 def inside(place, path):
-    """Where a path of the sandbox is outside of it."""
+    """The path outside the sandbox of a path inside."""
     return place.folder + path[len(HERE):]
 
 
@@ -212,14 +214,14 @@ def hash_of(paths):
 
 
 def hash_below(place, *tops):
-    """Of every file in these folders of the tree."""
+    """A hash of all files in these folders of the tree."""
     tree = inside(place, TREE)
     paths = (os.path.join(folder, f) for top in tops for folder, _, files in os.walk(os.path.join(tree, top)) for f in files)
     return hash_of(sorted(p for p in paths if not os.path.basename(p).startswith("mutate")))
 
 
 def key_of(test, place, data):
-    """What a measurement stands for: it is made again only when the test's programs, its script or its data have changed."""
+    """Identifies a measurement: it is repeated only when the test's programs, its script or its data have changed."""
     script = test.command[0].endswith(".sh")
     files = [inside(place, c) for c in test.command if c.startswith(HERE + "/")]
     shared = [inside(place, f"{TREE}/tests/cli.sh")] if script else []
@@ -227,12 +229,12 @@ def key_of(test, place, data):
 
 
 def lines_of(place):
-    """What gcov says of the counts in /tmp/gcov: {file: [lines executed]}, {file: [lines of code]}."""
+    """Reads gcov's counts in /tmp/gcov: {file: [executed lines]}, {file: [lines of code]}."""
     counts = []
     for folder, _, files in os.walk(os.path.join(place.tmp, "gcov")):
         for f in files:
             if f.endswith(".gcda"):
-                seen = folder[len(place.tmp):].replace("/gcov", "", 1)  # where the object is
+                seen = folder[len(place.tmp):].replace("/gcov", "", 1)  # the folder of the object file
                 os.symlink(f"{seen}/{f[:-5]}.gcno", f"{folder}/{f[:-5]}.gcno")
                 counts.append(f"/tmp/gcov{seen}/{f}")
     executed, known = {}, {}
@@ -251,8 +253,8 @@ def lines_of(place):
 
 
 def measure(test, place, key):
-    """Runs a test once: its time, and the lines that it executes. One that fails is asked once more: other work on the
-    machine may have kept it from its end."""
+    """Runs a test once; returns its time and the lines that it executes. A test that fails is run a second time,
+    because other work on the machine may have delayed it."""
     env = {"MUTATE_MEASURES": "1"}
     for _ in range(2):
         begin = time.monotonic()
@@ -265,7 +267,7 @@ def measure(test, place, key):
 
 
 def measure_all(base, jobs, say):
-    """The map: {"tests": {name: measurement}, "known": {file: lines of code}}. Kept from call to call."""
+    """The map {"tests": {name: measurement}, "known": {file: lines of code}}. It is kept for later calls."""
     path = os.path.join(WORK, "map.json")
     stored = {"tests": {}, "known": {}}
     if os.path.exists(path):
@@ -301,7 +303,7 @@ def measure_all(base, jobs, say):
         except Red as red:
             pool.shutdown(cancel_futures=True)
             fail(red)
-        finally:  # what was measured stands, whatever ends this
+        finally:  # save what was measured, even after an error
             stored["tests"] = {t.name: stored["tests"][t.name] for t in tests if t.name in stored["tests"]}
             write(path, json.dumps(stored))
     return stored, {t.name: t for t in tests}

@@ -1,16 +1,16 @@
 #!/bin/bash
-# attack_test.sh BENCH TRAIN SOURCE - every command of both programs on a full disk, without standard streams, beside a
-# second process with the same output, and with FIFOs, devices and the wrong files in place of what it reads and writes.
-# BENCH is the program bench with quick suites (bench_fixture). What is wanted of each: the documented exit code, one
-# line on stderr, nothing half written, nothing lost, and no hang.
+# attack_test.sh BENCH TRAIN SOURCE - runs every command of both programs on a full disk, without standard streams,
+# together with a second process that writes the same output, and with FIFOs, devices and wrong files as input or
+# output. BENCH is bench with quick suites (bench_fixture). Each command must end with the documented exit code and one
+# line on stderr, must not leave half-written files, must not destroy existing files, and must not hang.
 declare -A program=([bench]=$(realpath "$1") [train]=$(realpath "$2"))
 source=$(realpath "$3")
 . "${0%/*}/cli.sh"
-LIMIT=30 # seconds; a command takes one at most
+LIMIT=30 # seconds; a command normally takes less than one
 
 # ---- the table ---------------------------------------------------------------------------------------------------
-# A line a command: program and command | file for IN | what it makes: folder, a file's ending, or - | attacks that are not
-# tried | arguments. OUT is what it makes, a name in a folder that is empty before.
+# One line per command: program and command | input file, as IN | output: folder, the ending of a file, or - | attacks
+# that are skipped | arguments. OUT is the output, a name in an empty folder.
 table=$(cat <<'TABLE'
 bench run        | -          | folder |      | run --suite toy -n 1 --samples 1 --no-compare --quiet --out OUT other
 bench list       | -          | -      |      | list metrics
@@ -34,14 +34,14 @@ TABLE
 mkdir inputs baselines
 cp "$source/tests/fixtures/report/results.csv" inputs/run.csv
 cp "$source"/tests/fixtures/compare/gates.csv "$source/tests/fixtures/exchange/nccl.txt" inputs/
-# More rows than a disk of 4 KB takes.
+# More rows than fit on a disk of 4 KB.
 awk 'NR == 1 { print } NR > 1 { for (i = 1; i < 30; i++) { row = $0; sub(/[?]/, "?a" i "=1\\&", row); print row } }' \
     "$source/tests/fixtures/compare/base.csv" >inputs/base.csv
 head -n 3 "$source/data/corpus.jsonl" >inputs/data.jsonl
 echo text >inputs/text
 printf 'suite,metric,better,stored_limit,ceiling,gating\npaired,kernel_time,lower,0.1,,yes\n' >baselines/gates.csv
 
-# Every command has a line, so that a new one is tried too.
+# Every command must have a line, so that new commands are attacked as well.
 for which in bench/options/commands.def:bench train/commands.def:train; do
     sed -n 's/^COMMAND(\([a-z]*\),.*/\1/p' "$source/${which%:*}" | while read -r name; do
         grep -q "^${which#*:} $name  *|" <<<"$table" || echo "${which#*:} $name"
@@ -50,7 +50,7 @@ done >missing
 [[ ! -s missing ]] || fail "commands without a line in the table: $(cat missing)"
 
 # ---- one command -------------------------------------------------------------------------------------------------
-# words OUT IN: the command line of the present entry as the array `words`.
+# words OUT IN: sets the array `words` to the command line of the current entry.
 words() {
     local w
     words=(timeout "$LIMIT" "${program[$of]}")
@@ -59,17 +59,18 @@ words() {
         words+=("$w")
     done
 }
-# named FOLDER: what OUT is in it.
+# named FOLDER: the path of OUT in that folder.
 named() { if [[ $makes == folder ]]; then echo "$1/out"; else echo "$1/out$makes"; fi; }
-# complaint FILE: it ends with the one line of a failure, beside notes on the way, and holds no control character.
+# complaint FILE: succeeds when the output ends with the only error line (notes may come before it) and contains no
+# control characters.
 complaint() {
     [[ $(tail -n 1 "$1") == "$of: "* && $(grep "^$of: " "$1" | grep -vcE "$notes") -le 1 ]] || return 1
     ! grep -q '[[:cntrl:]]' <<<"$(tr -d '\n\t' <"$1")"
 }
-notes='warning|left out|exit code 125' # the last: a launch of a comparison
-# listing FOLDER: the files that are there, without names that the time is in.
+notes='warning|left out|exit code 125' # the last: a process of a comparison failed
+# listing FOLDER: its files, without names that contain the time.
 listing() { (cd "$1" && find . | sed 's/[0-9]\{8\}T[0-9]*Z/TIME/g' | sort); }
-# refused CODE WHAT: the last command, whose output is in log, ended with the code and one line.
+# refused CODE WHAT: the last command, whose output is in log, must have ended with this code and one line of error.
 refused() {
     [[ $got -eq $1 ]] || fail "$entry: $2: exit code $got, want $1"
     complaint log || fail "$entry: $2: not one line of complaint"
@@ -77,9 +78,10 @@ refused() {
 run() { got=0; "$@" >log 2>&1 || got=$?; }
 
 # ---- attacks -----------------------------------------------------------------------------------------------------
-# Each begins with a folder `work` of its own; `whole` holds what the command makes undisturbed, and $usual its exit code.
+# Each attack starts with its own folder `work`. `whole` holds the output of the undisturbed command, $usual its exit
+# code.
 
-# The descriptors 0 to 2 are closed, one and all: what is printed lands in no file.
+# Closes the descriptors 0 to 2, alone and together: output for a closed stream must not get into a file.
 attack_streams() {
     local how f
     for how in '<&-' '>&-' '2>&-' '<&- >&-' '>&- 2>&-' '<&- >&- 2>&-'; do
@@ -96,7 +98,7 @@ attack_streams() {
     done
 }
 
-# A disk with room for so many kilobytes. When it has room again, the same command succeeds, or goes on.
+# A disk with room for that many kilobytes. Once there is room again, the same command must succeed or resume.
 full_disk='
     mount -t tmpfs -o size="$1"k tmpfs work || exit 99
     shift
@@ -129,7 +131,7 @@ attack_disk() {
     [[ $full -gt 0 || ! $namespaces ]] || fail "$entry: no disk was full"
 }
 
-# Two processes with one output: one of them at least has its way, and the other loses nothing of it.
+# Two processes with the same output: at least one succeeds, and the other does not damage its output.
 attack_twice() {
     local first second
     [[ $makes != - ]] || return 0
@@ -148,7 +150,7 @@ attack_twice() {
     [[ $(listing work) == "$(listing whole)" ]] || fail "$entry: twice at once: $(diff <(listing whole) <(listing work))"
 }
 
-# What it reads is a FIFO without a writer, a device or a folder.
+# The input is a FIFO without a writer, a device, a folder, or missing.
 attack_inputs() {
     local what
     [[ $input != - ]] || return 0
@@ -162,12 +164,12 @@ attack_inputs() {
     done
 }
 
-# What it makes is there already and is something else, or its folder is none or cannot be written.
+# The output exists and is something else, or its folder is a file.
 attack_outputs() {
     local what out
     [[ $makes != - ]] || return 0
     for what in fifo device file; do
-        [[ $what != file || $makes == folder ]] || continue # a file is replaced
+        [[ $what != file || $makes == folder ]] || continue # an existing file is replaced
         rm -rf work && mkdir work
         out=$(named work)
         case $what in fifo) mkfifo "$out" ;; device) ln -s /dev/full "$out" ;; file) echo mine >"$out" ;; esac
@@ -184,7 +186,7 @@ attack_outputs() {
     [[ $(cat work/file) == mine ]] || fail "$entry: a file was overwritten"
 }
 
-# ---- all of them -------------------------------------------------------------------------------------------------
+# ---- all commands ------------------------------------------------------------------------------------------------
 namespaces=
 unshare -rm bash -c 'mkdir -p tried && mount -t tmpfs tmpfs tried' 2>/dev/null && namespaces=yes
 [[ $namespaces ]] && echo 'full disks are tmpfs of their own' || echo 'full disks are limits on the size of files (ulimit -f)'
@@ -201,10 +203,10 @@ while IFS='|' read -r entry input makes without arguments; do
     done
 done <<<"$table"
 
-# ---- names and texts that gnuplot and the shell take for commands ------------------------------------------------
+# ---- names and texts that gnuplot or the shell could execute -----------------------------------------------------
 hit=$dir/hit
 mkdir bin && printf '#!/bin/sh\ntouch %s\n' "$hit" >bin/pwn && chmod +x bin/pwn
-harmless() { # harmless COMMAND...: it draws a picture, and executes nothing
+harmless() { # harmless COMMAND...: must draw a picture and execute nothing
     PATH=$PATH:$dir/bin expect 0 wrote "$@"
     [[ ! -e $hit ]] || fail "executed: $*"
     rm -f "$hit"
@@ -215,7 +217,7 @@ if command -v gnuplot >/dev/null; then
     sed "s|^1,[^,]*,[^,]*,|1,\"'; system('pwn'); '\",\"\`pwn\`\",|" inputs/run.csv >inputs/texts.csv
     for name in '|pwn;x' '<pwn;x' "-e system('pwn')" "'; system('pwn'); '" '`pwn`' '$(pwn)' $'a\nsystem("pwn")'; do
         mkdir "./$name" && cp inputs/run.csv "./$name/results.csv"
-        if [[ $name != *$'\n'* ]]; then # which the line "wrote ..." could not tell
+        if [[ $name != *$'\n'* ]]; then # the line "wrote ..." cannot contain a newline
             harmless "$bench" plot "./$name"
             harmless "$bench" plot inputs/run.csv --out "$name.svg"
             [[ -s ./$name/backward.svg && -s ./$name.svg ]] || fail "plot: no picture at $name"
@@ -225,7 +227,7 @@ if command -v gnuplot >/dev/null; then
     done
     HOME=$dir/home GNUPLOT_LIB=$dir/plots harmless "$bench" plot inputs/run.csv --out x.svg
     harmless "$bench" plot inputs/texts.csv --out x.svg
-    if [[ $namespaces ]]; then # the folder of gnuplot has no room for the picture
+    if [[ $namespaces ]]; then # the disk of gnuplot's temporary folder is too small for the picture
         mkdir small && echo mine >mine.svg
         for room in 4 12 16 20; do
             expect 125 'bench: ' unshare -rm bash -c 'mount -t tmpfs -o size=$1k tmpfs small && shift && TMPDIR=small "$@"' \

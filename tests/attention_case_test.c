@@ -1,5 +1,5 @@
-/* attention_case_test.c - cases of the suite attention: what cannot be, the lists, the counts of work against sums by
- * hand, the floors. */
+/* attention_case_test.c - cases of the suite attention: invalid combinations, key lists, the counts of
+ * floating-point operations against sums worked out by hand, and roofline times. */
 #include "tests/attention_cases.h"
 
 static void refused(const char *line, const char *why)
@@ -37,7 +37,7 @@ static int32_t *lists_of(const pb_attn *a)
     return idx;
 }
 
-/* Fails where a row stands twice, or outside of [0,n); returns how many there are. */
+/* Fails when a key occurs twice in the list or is outside [0,n). Returns the number of valid entries. */
 static int distinct(const int32_t *list, int W, int n)
 {
     static bool seen[4096];
@@ -64,7 +64,8 @@ static void random_lists_are_full_and_without_repeats(void **state)
     }
 }
 
-/* Every row about as often as any other, neighbours no likelier to share a row than chance has it, and no order. */
+/* Every key is listed about equally often, neighbouring queries share keys only as often as chance predicts, and
+ * entries are not sorted. */
 static void random_lists_are_random(void **state)
 {
     const pb_attn a = sizes_of("fwd topk=256 seq=1024");
@@ -77,7 +78,8 @@ static void random_lists_are_random(void **state)
         for (int w = 0; i && w < a.W; w++) shared += here[idx[(size_t)(i - 1) * a.W + w]];
         for (int w = 1; w < a.W; w++) rising += idx[(size_t)i * a.W + w] > idx[(size_t)i * a.W + w - 1];
     }
-    /* 256 = S W / S_kv, of standard deviation 14; 64 = W^2 / S_kv of 256, whose mean over 1023 has 0.2 */
+    /* Expected: each key is listed S W / S_kv = 256 times (sd 14); neighbours share W^2 / S_kv = 64 keys (sd of the
+     * mean: 0.2). */
     for (int r = 0; r < 1024; r++) CHECK_NEAR(named[r], 256, 5 * 14);
     CHECK_NEAR(shared / 1023, 64, 1.2);
     CHECK_NEAR(rising / (1024 * 255), 0.5, 0.01);
@@ -112,7 +114,7 @@ static void causal_lists_end_at_their_query(void **state)
     free(idx);
 }
 
-/* The last 128 rows in order, masked slots behind them where there are fewer, then groups that are complete. */
+/* A list holds the last 128 keys in order (-1 where the row has fewer), then complete compressed groups. */
 static void v4_lists_are_a_window_and_complete_groups(void **state)
 {
     const pb_attn a = sizes_of("fwd list=v4 topk=160 seq=700");
@@ -132,7 +134,7 @@ static void v4_lists_are_a_window_and_complete_groups(void **state)
     }
     CHECK_NEAR(pb_attn_pairs(&a, idx), valid, 0);
     free(idx);
-    const pb_attn narrow = sizes_of("fwd list=v4 topk=16 seq=300"); /* a window of 16 and no group */
+    const pb_attn narrow = sizes_of("fwd list=v4 topk=16 seq=300"); /* a window of 16 keys and no groups */
     idx = lists_of(&narrow);
     for (int w = 0; w < 16; w++) assert_int_equal(idx[299 * 16 + w], 284 + w);
     free(idx);
@@ -140,7 +142,7 @@ static void v4_lists_are_a_window_and_complete_groups(void **state)
 
 /* ---- work ------------------------------------------------------------------------------------------------- */
 
-/* The figures that the authors of the public kernels give for this shape. */
+/* FLOP counts that the authors of the public kernels (FlashMLA) give for these shapes. */
 static void work_is_counted_as_public_kernels_count_it(void **state)
 {
     const pb_attn f = sizes_of("fwd heads=64 topk=640 seq=1280"), b = sizes_of("bwd heads=64 topk=640 seq=1280");
@@ -181,7 +183,7 @@ static void the_largest_floor_binds(void **state)
     got = pb_attn_floor_of(&b, n, 1e9, &slow);
     assert_string_equal(got.bound, "memory");
     CHECK_NEAR(got.seconds, 0.1, 1e-15);
-    got = pb_attn_floor_of(&b, n, 1e9, &cpu); /* a ceiling that was not measured */
+    got = pb_attn_floor_of(&b, n, 1e9, &cpu); /* one ceiling is 0: not measured */
     assert_string_equal(got.bound, "matrix products");
 }
 

@@ -1,4 +1,4 @@
-/* attention_cases.h - cases of the suite attention from lines of its grid, for its tests. */
+/* attention_cases.h - makes cases of the suite attention from lines of its grid, for the tests of that suite. */
 #ifndef PB_ATTENTION_CASES_H
 #define PB_ATTENTION_CASES_H
 #include "bench/suites/attention_case.h"

@@ -1,5 +1,5 @@
-/* attention_lists.c - a program for scripts/peers: attention_lists KEY writes the lists of a case of the suite
- * attention to standard output, [S,W] 32-bit integers as they lie in memory. */
+/* attention_lists.c - a helper program for scripts/peers: `attention_lists KEY` writes the key lists of a case of
+ * the suite attention to standard output, as [S,W] native 32-bit integers. */
 #include <stdio.h>
 #include <stdlib.h>
 

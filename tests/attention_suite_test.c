@@ -1,5 +1,5 @@
-/* attention_suite_test.c - the suite attention: what its comparison with the reference notices, the contracts and
- * crossovers that it derives, and a case from end to end. */
+/* attention_suite_test.c - the suite attention: which errors its comparison with the reference finds, the
+ * requirements and crossovers that it derives, and one case from end to end. */
 #include <unistd.h>
 
 #include "bench/suites/attention_contracts.h"
@@ -10,7 +10,7 @@
 #include "tests/attention_cases.h"
 #include "tests/sink.h"
 
-/* ---- what the comparison notices ---------------------------------------------------------------------------- */
+/* ---- what the comparison finds ------------------------------------------------------------------------------ */
 
 static pb_deviation deviation(int n, const double *want, const double *got)
 {
@@ -85,7 +85,8 @@ static void every_arm_and_list_is_right(void **state)
     }
 }
 
-/* A single element anywhere, sampled or not, in a row that nobody lists or not. */
+/* One bad element is found at any index, whether the check samples that row or not, and whether a list names it or
+ * not. */
 static void one_bad_element_is_noticed(void **state)
 {
     const pb_attn a = sizes_of("bwd seq=70 heads=3 qk=32 topk=1");
@@ -104,7 +105,7 @@ static void one_bad_element_is_noticed(void **state)
     pb_attn_close(&c);
 }
 
-/* 1 % of a gradient that is too much by far and yet finite. */
+/* A gradient that is wrong by 2 % but finite is found. */
 static void a_wrong_sum_is_noticed(void **state)
 {
     const pb_attn a = sizes_of("bwd seq=200 heads=3 qk=32 topk=40 dtype=bf16");
@@ -122,19 +123,20 @@ static void a_wrong_sum_is_noticed(void **state)
     pb_attn_close(&c);
 }
 
-/* A row of dkv that one of its queries was left out of: the sum over all others is not it. */
+/* When one query is missing from the sum of a dkv row, the error is found. */
 static void a_lost_query_is_noticed(void **state)
 {
     const pb_attn a = sizes_of("bwd seq=64 heads=2 qk=32 topk=64");
     pb_attn_call c;
     CHECK_OK(pb_attn_open(*state, &a, &c));
-    for (int w = 0; w < a.W; w++) c.idx[17 * 64 + w] = -1; /* of the device's lists alone */
+    /* changes the device's copy of the list only; the reference keeps its own */
+    for (int w = 0; w < a.W; w++) c.idx[17 * 64 + w] = -1;
     CHECK_OK(pb_attn_run(*state, &c));
     must_say(*state, &c, "dkv differs");
     pb_attn_close(&c);
 }
 
-/* ---- rows --------------------------------------------------------------------------------------------------- */
+/* ---- emitted rows ------------------------------------------------------------------------------------------- */
 
 static char *results(void)
 {
@@ -187,7 +189,7 @@ static void a_planted_nan_breaks_the_contracts(void **state)
     contracts("bwd dtype=bf16 " SHAPE, &e, &s);
     must_hold("contract/MLA-FINITE?arm=sparse&dtype=bf16&heads=64&list=random&masked=0&pass=bwd&qk=512&seq=1280&"
               "topk=640,contract,1,none,0,0,pass,");
-    must_hold("topk=640,contract,1,none,9.99980099e-10,0,pass,"); /* Q: 1e-8 / 10.0002 */
+    must_hold("topk=640,contract,1,none,9.99980099e-10,0,pass,"); /* MLA-REL-DIFF-Q: 1e-8 / 10.0002 */
     must_lack(",fail,");
     e.bad = 1, e.bad_in = "dkv";
     contracts("bwd dtype=bf16 masked=75 " SHAPE, &e, &s);
@@ -199,7 +201,7 @@ static void a_planted_nan_breaks_the_contracts(void **state)
     must_hold("MLA-REL-DIFF-Q?arm=deterministic&dtype=bf16&heads=64&list=random&masked=0&pass=bwd&qk=512&seq=1280&"
               "topk=640,contract,1,none,,0,fail,");
     e = right_error();
-    e.of[0] = e.of[2] = deviation(2, x, off); /* 1.44e-4 / 10.024: above the bound of q, below that of kv */
+    e.of[0] = e.of[2] = deviation(2, x, off); /* 1.44e-4 / 10.024: above the limit for q, below that for kv */
     contracts("bwd dtype=bf16 masked=100 " SHAPE, &e, &s);
     must_hold("MLA-REL-DIFF-Q?arm=sparse&dtype=bf16&heads=64&list=random&masked=100&pass=bwd&qk=512&seq=1280&topk=640,"
               "contract,1,none,1.43653164e-05,0,fail");
@@ -222,24 +224,26 @@ static void a_launch_says_from_where_sparse_is_faster(void **state)
 #define D "arm=dense list=causal topk=0 seq="
     put(&s, "fwd " D "1024", 1), put(&s, "fwd " D "4096", 16), put(&s, "bwd " D "1024", 2),
         put(&s, "bwd " D "4096", 32);
-    put(&s, "fwd topk=64 seq=1024", 1.5), put(&s, "fwd topk=64 seq=4096", 8); /* ratios 1.5, 0.5: half way */
+    /* dense/sparse ratios: 1.5 at 1024, 0.5 at 4096; the crossover is half way between them, in log scale */
+    put(&s, "fwd topk=64 seq=1024", 1.5), put(&s, "fwd topk=64 seq=4096", 8);
     put(&s, "bwd topk=64 seq=1024", 1), put(&s, "bwd topk=64 seq=4096", 4);
     put(&s, "fwd topk=512 seq=1024", 3), put(&s, "fwd topk=512 seq=4096", 17);
-    put(&s, "fwd topk=512 seq=8192", 9);              /* without its dense twin */
-    put(&s, "fwd topk=512 seq=2048 masked=75", 1e-3); /* no list that a model has */
+    put(&s, "fwd topk=512 seq=8192", 9);              /* there is no dense case of this length */
+    put(&s, "fwd topk=512 seq=2048 masked=75", 1e-3); /* masked slots: no real model has such lists */
     put(&s, "fwd arm=deterministic topk=512 seq=1024", 9);
-    put(&s, "fwd topk=2048 seq=1024", 9); /* a single length */
+    put(&s, "fwd topk=2048 seq=1024", 9); /* only one length: no crossover */
     CHECK_OK(pb_attn_crossovers(&s));
     must_hold("crossover/attention?dtype=f32&heads=8&list=random&pass=fwd&qk=512&topk=64,sparse_from,1,none,2048,0,ok,"
               "\"2 lengths from 1024 to 4096; dense is faster below, sparse above\"");
     must_hold("pass=bwd&qk=512&topk=64,sparse_from,1,none,,0,unsupported,2 lengths from 1024 to 4096; sparse is faster "
               "at every one");
-    must_hold("pass=both&qk=512&topk=64,sparse_from,1,none,,0,unsupported,"); /* 2.5 of 3, 12 of 48 */
+    /* forward plus backward: sparse 2.5 against dense 3, and 12 against 48 */
+    must_hold("pass=both&qk=512&topk=64,sparse_from,1,none,,0,unsupported,");
     must_hold("pass=fwd&qk=512&topk=512,sparse_from,1,none,,0,unsupported,2 lengths from 1024 to 4096; dense is faster "
               "at the longest");
     must_lack("pass=both&qk=512&topk=512");
     must_lack("topk=2048,sparse_from");
-    assert_null(strstr(strstr(results(), "pass=fwd&qk=512&topk=64") + 1, "pass=fwd&qk=512&topk=64")); /* one a family */
+    assert_null(strstr(strstr(results(), "pass=fwd&qk=512&topk=64") + 1, "pass=fwd&qk=512&topk=64")); /* one row */
     close_sink(&s);
 }
 
@@ -269,7 +273,7 @@ static void a_v4_step_is_dense_over_sparse(void **state)
     pb_sink s;
     (void)state;
     open_sink(&s);
-    put_step(&s, "v4-flash-layer", "sparse", "1024", "step_time", 0.05); /* without its dense twin */
+    put_step(&s, "v4-flash-layer", "sparse", "1024", "step_time", 0.05); /* there is no dense case of this length */
     put_step(&s, "v4-tiny", "dense", "4096", "step_time", 1), put_step(&s, "v4-tiny", "sparse", "4096", "step_time", 2);
     CHECK_OK(pb_v4_step_conclude(&s));
     must_hold("contract/V4-STEP,contract,1,none,,0,unsupported,");
@@ -287,7 +291,7 @@ static void a_v4_step_is_dense_over_sparse(void **state)
     close_sink(&s);
 }
 
-/* ---- a case from end to end: the pass can be made to leave a NaN behind ---------------------------------------- */
+/* ---- a case from end to end; when `plant` is set, the pass leaves a NaN in its output -------------------------- */
 
 static bool plant;
 pb_status __real_pb_attn_run(pb_ctx *ctx, void *call);

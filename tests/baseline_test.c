@@ -1,4 +1,5 @@
-/* baseline_test.c - stored baselines: what is kept of a run, what may become one, how sessions come and go. */
+/* baseline_test.c - stored baselines: which rows of a run they keep, which runs they accept, and how sessions are
+ * added and dropped. */
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -19,7 +20,7 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
 
     pb_baseline_opts o = {.baselines = folder, .reason = "first, ever"};
     assert_int_equal(pb_baseline_save(FIXTURE("contract_pass.csv"), &o, capture_begin(&c)), 0);
-    assert_non_null(strstr(capture_end(&c), "9 rows")); /* 2 cases x 3 metrics, 2 ceilings, a contract */
+    assert_non_null(strstr(capture_end(&c), "9 rows")); /* 2 cases x 3 metrics, 2 ceilings, 1 requirement */
     free(c.text);
     assert_int_equal(against_baseline(FIXTURE("tie.csv"), require, folder, "same=2"), 0);
     assert_int_equal(against_baseline(FIXTURE("regressed.csv"), require, folder, " 3/3  SUSPECT"), 0);
@@ -33,8 +34,8 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
     assert_true(fread(text, 1, sizeof text - 1, f) > 0);
     fclose(f);
     assert_non_null(strstr(text, "baseline:r1"));
-    assert_non_null(strstr(text, ",0.1002,")); /* 4 digits of the median launch */
-    assert_non_null(strstr(text, ",319.4,"));  /* of 319.361277 */
+    assert_non_null(strstr(text, ",0.1002,")); /* 4 digits of the median over processes */
+    assert_non_null(strstr(text, ",319.4,"));  /* 4 digits of 319.361277 */
     assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
     assert_non_null(strstr(capture_end(&c), "m1 backward: 9 rows, 3 launches, bench_version 1, from r1: first, ever"));
     free(c.text);
@@ -46,8 +47,8 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
     remove_folder(folder);
 }
 
-/* What figures and tables are made from: metrics without a direction, what graphs bought, verdicts in the run's own
- * words. None of it fails a comparison, not even where a graph has stopped paying. */
+/* A baseline keeps the rows that tables are made from: metrics without a direction, gains of graphs, requirements.
+ * None of them fails a comparison, not even when a graph is no longer faster. */
 static void a_baseline_keeps_what_a_run_concluded(void **state)
 {
     static const char *const kept[] = {
@@ -61,7 +62,7 @@ static void a_baseline_keeps_what_a_run_concluded(void **state)
     make_folder(folder);
     pb_baseline_opts o = {.baselines = folder, .reason = "why"};
     assert_int_equal(pb_baseline_save(FIXTURE("gains.csv"), &o, capture_begin(&c)), 0);
-    assert_null(strstr(capture_end(&c), "crossover.csv")); /* no suite of its own */
+    assert_null(strstr(capture_end(&c), "crossover.csv")); /* crossovers are rows of the suite backward */
     free(c.text);
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
     FILE *f = fopen(file, "rb");
@@ -70,7 +71,7 @@ static void a_baseline_keeps_what_a_run_concluded(void **state)
     fclose(f);
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         if (!strstr(text, kept[i])) fail_msg("'%s' is not in\n%s", kept[i], text);
-    assert_null(strstr(text, "F-GRAPH-BWD-003b")); /* it did not apply */
+    assert_null(strstr(text, "F-GRAPH-BWD-003b")); /* that requirement did not apply to the run */
     assert_int_equal(against_baseline(FIXTURE("gains_gone.csv"), (pb_compare_opts){0}, folder, "failed=0"), 0);
     assert_int_equal(against_baseline(FIXTURE("gains.csv"), (pb_compare_opts){0}, folder, "same=2"), 0);
     remove_folder(folder);
@@ -95,7 +96,7 @@ static void only_whole_runs_become_baselines(void **state)
         if (!strstr(pb_error(), refused[i].why)) fail_msg("%s: %s", refused[i].run, pb_error());
         free(c.text);
     }
-    assert_int_equal(pb_baseline_save(NULL, &o, stderr), 2); /* no run in the folder */
+    assert_int_equal(pb_baseline_save(NULL, &o, stderr), 2); /* the folder holds no run */
     assert_non_null(strstr(pb_error(), "no run"));
     assert_int_equal(pb_baseline_show(NULL, &o, stderr), 2);
     remove_folder(folder);
@@ -134,7 +135,8 @@ static char *read_text(const char *path)
     return text;
 }
 
-/* A run of three launches of one case: a run_id that sorts by `day`, seconds, and a machine at `speed`. */
+/* Writes a run of one case in three processes. `day` becomes the run_id, `speed` scales the machine (1: normal).
+ * Returns the path of the file. */
 static const char *make_run(const char *folder, int day, double seconds, double speed, const char *version)
 {
     static char path[128];
@@ -179,14 +181,16 @@ static void updates_keep_the_last_sessions(void **state)
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
     update(make_run(folder, 1, 0.1, 1, "1"), &o, 0, "2 rows, 1 session,");
     update(make_run(folder, 3, 0.1, 0.8, "1"), &o, 0, "4 rows, 2 sessions,");
-    update(make_run(folder, 2, 0.101, 1, "1"), &o, 0, "6 rows, 3 sessions,"); /* a late one takes its place */
+    /* an older session is inserted in order */
+    update(make_run(folder, 2, 0.101, 1, "1"), &o, 0, "6 rows, 3 sessions,");
     char *before = read_text(file);
-    update(make_run(folder, 4, 0.05, 1, "1"), &o, 0, "3 sessions (1 older dropped)"); /* an improvement never fails */
+    /* an improvement never fails an update */
+    update(make_run(folder, 4, 0.05, 1, "1"), &o, 0, "3 sessions (1 older dropped)");
     char *after = read_text(file);
     const char *kept = strstr(before, "1,baseline:20250102");
     assert_non_null(kept);
     assert_null(strstr(after, "20250101"));
-    assert_non_null(strstr(after, kept)); /* every other line as it was */
+    assert_non_null(strstr(after, kept)); /* the other sessions are unchanged */
     const char *order[] = {"20250102,", "20250103,", "20250104,"}, *at = after;
     for (int i = 0; i < 3; i++) assert_non_null(at = strstr(at, order[i]));
     assert_null(strstr(at, "20250103,"));
@@ -214,7 +218,7 @@ static void a_failing_value_never_enters_by_accident(void **state)
     update(make_run(folder, 11, 0.1, 1, "2"), &o, PB_EXIT_USAGE, "bench_version differs; start over with save");
     capture c;
     assert_int_equal(pb_baseline_save(make_run(folder, 11, 0.12, 1, "1"), &o, capture_begin(&c)), PB_EXIT_REGRESSION);
-    assert_string_equal(capture_end(&c), ""); /* nor by starting over */
+    assert_string_equal(capture_end(&c), ""); /* save does not accept the regression either */
     free(c.text);
     o.reason = NULL;
     update(make_run(folder, 11, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "say why with --reason");
@@ -234,8 +238,8 @@ static void a_failing_value_never_enters_by_accident(void **state)
     remove_folder(folder);
 }
 
-/* Fewer than ten sessions cannot call a figure failing: what moved is stored as well, or a baseline would hold nothing
- * but lucky sessions. */
+/* With fewer than ten sessions an update never fails for a changed value. Otherwise a baseline would keep only the
+ * sessions that happened to agree with its first. */
 static void few_sessions_refuse_no_figure(void **state)
 {
     char folder[64];
@@ -257,13 +261,13 @@ static void what_no_longer_is_must_be_let_go(void **state)
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
     update(FIXTURE("base.csv"), &o, 0, "1 session,");
     char *text = read_text(FIXTURE("missing.csv")), *twin;
-    for (char *p = text; (p = strstr(p, "1,r1,")); p++) p[3] = '2'; /* another run */
+    for (char *p = text; (p = strstr(p, "1,r1,")); p++) p[3] = '2'; /* change the run_id */
     snprintf(run, sizeof run, "%s/r2.csv", folder);
     write_text(run, text);
     update(run, &o, PB_EXIT_INCOMPARABLE, "1 row that gates is missing, as backward_time of backward/step?batch=");
     o.accept_regression = true;
     update(run, &o, 0, "2 sessions,");
-    pb_compare_opts c = {0}; /* and from then on nobody misses it */
+    pb_compare_opts c = {0}; /* once stored, the missing row is no longer expected */
     assert_int_equal(against_baseline(run, c, folder, "missing=0"), 0);
     twin = read_text(file);
     assert_non_null(strstr(twin, "baseline:r2"));
@@ -272,7 +276,7 @@ static void what_no_longer_is_must_be_let_go(void **state)
     remove_folder(folder);
 }
 
-/* Several updates at once wait for each other: every session is kept, and none fails. */
+/* Concurrent updates wait for each other: every session is kept and no update fails. */
 static void updates_at_once_are_all_kept(void **state)
 {
     enum { AT_ONCE = 8 };
@@ -307,7 +311,7 @@ static void updates_at_once_are_all_kept(void **state)
     remove_folder(folder);
 }
 
-/* What another path would help is 2, what the machine cannot do 125. */
+/* Exit code 2 when another path would help, 125 when the machine cannot write. */
 static void failures_to_write_end_as_they_should(void **state)
 {
     char folder[64], file[128];
@@ -316,9 +320,9 @@ static void failures_to_write_end_as_they_should(void **state)
     pb_baseline_opts o = options_of(folder, 0);
     const char *run = make_run(folder, 1, 0.1, 1, "1");
     snprintf(file, sizeof file, "%s/no/such", folder);
-    o.baselines = file; /* in a folder that there is not */
+    o.baselines = file; /* in a folder that does not exist */
     update(run, &o, PB_EXIT_USAGE, "No such file");
-    o.baselines = run; /* a file */
+    o.baselines = run; /* a file, not a folder */
     update(run, &o, PB_EXIT_USAGE, "not a folder");
     o.baselines = "/dev/full";
     update(run, &o, PB_EXIT_USAGE, "not a folder");

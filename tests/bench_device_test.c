@@ -1,5 +1,4 @@
-/* bench_device_test.c - what benchmarks on a GPU derive from their rows, and how such a machine is named; no GPU is
- * needed. */
+/* bench_device_test.c - rows that benchmarks derive on a GPU, and the machine id of a GPU machine. Needs no GPU. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,10 +19,11 @@ static void the_crossover_lies_between_its_neighbours(void **state)
     double tokens = 0;
     (void)state;
     assert_int_equal(pb_crossover(p, 4, 1.43, &tokens), PB_CROSSES);
-    CHECK_NEAR(tokens, 1024, 1e-9 * 1024); /* half way from 1.85 to 1.01, between 512 and 2048 */
+    /* 1.43 is half way from 1.85 (at 512) to 1.01 (at 2048), and 1024 is half way between them on a log scale */
+    CHECK_NEAR(tokens, 1024, 1e-9 * 1024);
 }
 
-/* A dip that recovers is no crossing; equal sizes are one point. */
+/* A ratio that falls and recovers is not a crossover. Points of equal size are averaged. */
 static void the_last_fall_counts(void **state)
 {
     pb_gain_point dip[] = {{100, 2}, {200, 1}, {400, 2}, {1600, 1}}, twice[] = {{100, 1.5}, {400, 1.2}, {400, 0.8}};
@@ -32,7 +32,7 @@ static void the_last_fall_counts(void **state)
     assert_int_equal(pb_crossover(dip, 4, 1.5, &tokens), PB_CROSSES);
     CHECK_NEAR(tokens, 800, 1e-6);
     assert_int_equal(pb_crossover(twice, 3, 1.25, &tokens), PB_CROSSES);
-    CHECK_NEAR(tokens, 200, 1e-6); /* from 1.5 to the mean, 1.0 */
+    CHECK_NEAR(tokens, 200, 1e-6); /* halfway between 1.5 at 100 and the mean at 400, 1.0 */
 }
 
 static void a_graph_may_always_or_never_pay(void **state)
@@ -42,12 +42,12 @@ static void a_graph_may_always_or_never_pay(void **state)
     (void)state;
     assert_int_equal(pb_crossover(p, 2, 1.05, &tokens), PB_ALWAYS_PAYS);
     assert_int_equal(pb_crossover(p, 2, 1.5, &tokens), PB_NEVER_PAYS);
-    p[1].ratio = (double)NAN; /* no evidence that it pays */
+    p[1].ratio = (double)NAN; /* NaN: not known to be faster */
     assert_int_equal(pb_crossover(p, 2, 1.5, &tokens), PB_NEVER_PAYS);
     CHECK_NEAR(tokens, -1, 0);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------- */
+/* ---- emitted rows ----------------------------------------------------------------------------------- */
 
 static void put(pb_sink *s, const char *mode, const char *seq, const char *metric, double value)
 {
@@ -83,7 +83,7 @@ static void a_launch_says_what_its_graphs_bought(void **state)
     put(&s, "graph", "1024", "backward_time", 0.010);
     put(&s, "graph", "1024", "record_time", 0.05);
     put(&s, "eager", "1024", "backward_time", 0.010);
-    put(&s, "graph", "4096", "backward_time", 0.040); /* without its eager twin */
+    put(&s, "graph", "4096", "backward_time", 0.040); /* there is no eager case of this length */
     CHECK_OK(pb_graph_gain_conclude(&s, "backward", "backward_time"));
     char *text = results();
     assert_non_null(strstr(text, "mode=graph&seq=64,break_even,1,none,25,0,ok"));
@@ -92,7 +92,7 @@ static void a_launch_says_what_its_graphs_bought(void **state)
     char *row = strstr(text, "crossover/backward?clip=fused,crossover,1,none,");
     assert_non_null(row);
     CHECK_NEAR(atof(row + strlen("crossover/backward?clip=fused,crossover,1,none,")), 128 * pow(16, 0.95), 0.01);
-    assert_null(strstr(row + 1, "crossover/backward")); /* one a family */
+    assert_null(strstr(row + 1, "crossover/backward")); /* one row per family */
     assert_non_null(strstr(row, "2 sizes; gain at most 2.000"));
     close_sink(&s);
 }
@@ -109,7 +109,7 @@ static void put_kernel(pb_sink *s, const char *op, const char *dtype, const char
     CHECK_OK(pb_emit(s, &c, metric, value, 1, "ok", ""));
 }
 
-/* Of two implementations the better one is held against the bar; what is no bar's case has no row. */
+/* A requirement is checked against the fastest implementation of its case. Cases without a requirement get no row. */
 static void bars_judge_the_best_implementation(void **state)
 {
     static const char shape[] = "B2.S4096.H64.K8.D128.c1.p0.n0", norm[] = "B4.S4096.D4096.a0.f0";
@@ -149,7 +149,8 @@ static void put_step(pb_sink *s, const char *key, double seconds)
     CHECK_OK(pb_emit(s, &c, "step_time", seconds, 5, "ok", ""));
 }
 
-/* The same of whole steps: every axis that a bar names counts, and the clip, which it does not, is free. */
+/* Requirements on whole steps: every axis that the requirement names must match; it does not name `clip`, so the
+ * best clip counts. */
 static void bars_judge_whole_steps(void **state)
 {
     pb_sink s;
@@ -207,7 +208,7 @@ static bool in_grid_of_op(const pb_case *of)
     return false;
 }
 
-/* A bar whose case is in no grid would never be measured. */
+/* A requirement whose case is in no grid would never be checked. */
 static void every_bar_is_in_its_grid(void **state)
 {
     const char *key;
@@ -243,7 +244,7 @@ static void a_gpu_names_its_machine(void **state)
     (void)state;
     name_of(&f, "Xeon", id);
     assert_int_equal(strncmp(id, "cuda-nvidia-h200-132sm-", 23), 0);
-    f.driver = 13000, f.clock_hz = 1.98e9; /* may explain a difference, but it is the same machine */
+    f.driver = 13000, f.clock_hz = 1.98e9; /* changes only "soft" facts: the machine id stays the same */
     name_of(&f, "Xeon", same);
     assert_string_equal(id, same);
     name_of(&f, "EPYC", other);

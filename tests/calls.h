@@ -1,16 +1,16 @@
-/* calls.h - one call of an op on seeded tensors, for tests that run every op. */
+/* calls.h - binds an op to seeded tensors and calls it, for tests that run every op. */
 #ifndef PB_TESTS_CALLS_H
 #define PB_TESTS_CALLS_H
 #include "tests/test.h"
 
-/* One set of tensors and the call on them. */
+/* The tensors of an op, and the arguments that point at them. */
 typedef struct call {
     const pb_op *op;
     void *args;
     pb_binder b;
 } call;
 
-/* A pb_fn. */
+/* Runs the call `self`; has the signature of pb_fn. */
 static inline pb_status call_run(pb_ctx *ctx, void *self)
 {
     return pb_op_run(ctx, ((call *)self)->op, ((call *)self)->args);
@@ -30,7 +30,8 @@ static inline void call_unbind(call *c)
     free(c->args);
 }
 
-/* A call whose inputs fit together, on the CPU: what the others are given by call_fresh. */
+/* A call on the CPU whose inputs are consistent with each other (op->prepare). call_fresh() copies them to other
+ * calls. */
 static inline call call_inputs(pb_ctx *cpu, const pb_op *op, const int *dim, pb_dtype t)
 {
     call c = call_bind(cpu, op, dim, t);
@@ -38,7 +39,7 @@ static inline call call_inputs(pb_ctx *cpu, const pb_op *op, const int *dim, pb_
     return c;
 }
 
-/* Poisoned outputs and the inputs of another call. */
+/* Poisons the outputs of c and copies the inputs of `inputs` into c. */
 static inline void call_fresh(call *c, const call *inputs)
 {
     CHECK_OK(pb_rebind(&c->b));

@@ -1,4 +1,5 @@
-/* chat_template_test.c - models' own chat templates: which of ours they are, and the language they are written in. */
+/* chat_template_test.c - chat templates of models: recognising the built-in family they equal, and the template
+ * language. */
 #include "tests/chat_test.h"
 #include "trainer/data/chat_template.h"
 #include "trainer/data/jinja.h"
@@ -30,7 +31,8 @@ static void check_cases(const char *name, json_t *cases, const pb_chat_template 
     }
 }
 
-/* From chat_template.jinja, and from tokenizer_config.json as a text and as one of several. */
+/* A template is recognised from chat_template.jinja, and from tokenizer_config.json as one text or as one of
+ * several. */
 static void templates_are_known_by_what_they_render(void **state)
 {
     (void)state;
@@ -100,7 +102,8 @@ static void templates_cannot_run_without_end(void **state)
         {"{% set ns = namespace(x='aaaaaaaa') %}{% for a in m %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "bytes"},
         {"{{ ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1) }}", "nested deeper"},
         {"{% set m.x = 1 %}", "this attribute"},
-        {"{%-%}", "a statement without a name"}, /* the one token that has no text, in a template without texts */
+        /* the statement's only token has no text, and the template has no text outside statements */
+        {"{%-%}", "a statement without a name"},
     };
     json_t *context = json_pack("{s:o}", "m", json_array());
     pb_bytes out = {0};
@@ -122,7 +125,7 @@ static void folders_say_which_template(void **state)
     CHECK_OK(pb_chat_template_find(PB_FIXTURES "/chat/chatml", &t));
     assert_int_equal(t.family, PB_TEMPLATE_CHATML);
     assert_string_equal(t.file, "tokenizer_config.json");
-    CHECK_OK(pb_chat_template_find(PB_FIXTURES "/tokenizers", &t)); /* neither file */
+    CHECK_OK(pb_chat_template_find(PB_FIXTURES "/tokenizers", &t)); /* the folder has neither file */
     assert_null(t.file);
     CHECK_FAILS(pb_chat_template_parse("D", NULL, 0, "[1]", 3, &t), PB_EINVAL,
                 "D/tokenizer_config.json: not an object");

@@ -1,4 +1,4 @@
-/* chat_test.c - conversations from JSONL, as each family's own template renders them, and which tokens count. */
+/* chat_test.c - conversations read from JSONL, rendered by each family's template, and their loss masks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -162,7 +162,7 @@ static void deep_and_long_lines_are_refused(void **state)
     if (!strstr(c.kept[0], "f:1: a line of more than 16777216 bytes")) fail_msg("kept '%s'", c.kept[0]);
     assert_int_equal(c.bad, 1);
     assert_int_equal(taken, 1);
-    /* The same through a file, and the longest line that may be. */
+    /* The same lines from a file, then a line of the greatest length allowed. */
     char path[] = "/tmp/pb_chat_testXXXXXX";
     FILE *f = fdopen(mkstemp(path), "w");
     assert_non_null(f);
@@ -199,7 +199,7 @@ static pb_status encode_line(encoding *x, const char *line)
     return pb_jsonl_parse("f", line, strlen(line), PB_BAD_LINES_FAIL, encode, x, &c);
 }
 
-/* The tokens that count, as text. */
+/* Checks the text of the loss tokens (mask 1). */
 static void check_counted(const char *tokenizer, pb_template family, pb_mask_type mask, const char *line,
                           const char *want)
 {
@@ -257,7 +257,7 @@ static void families_count_the_turn_and_its_end(void **state)
                   "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>");
 }
 
-/* Tokens by hand: the edges of a span, inside and out. */
+/* Hand-made tokens at the edges of a span: tokens that cross an edge do not count. */
 static void straddling_tokens_do_not_count(void **state)
 {
     (void)state;
@@ -274,7 +274,8 @@ static void straddling_tokens_do_not_count(void **state)
     spans[0].role = PB_CHAT_SYSTEM;
     assert_int_equal(pb_mask_make(PB_MASK_ALL_BUT_SYSTEM, &r, where, 11, got), 4);
     assert_int_equal(got[1] + got[7], 0);
-    /* A newline of the header and blank lines that the answer begins with are one token: it straddles. */
+    /* The newline of the header and the answer's leading blank lines form one token. It crosses the edge and does
+     * not count. */
     check_counted(PB_FIXTURES "/tokenizers/qwen2.json", PB_TEMPLATE_CHATML, PB_MASK_ASSISTANT,
                   "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\\n\\n\\nx\"}]}", "x<|im_end|>");
 }

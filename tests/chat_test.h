@@ -1,4 +1,4 @@
-/* chat_test.h - what the tests of chat templates share. */
+/* chat_test.h - rendering a chat and finding a template by name, shared by the tests of chat templates. */
 #ifndef PB_CHAT_TEST_H
 #define PB_CHAT_TEST_H
 #include <stdlib.h>

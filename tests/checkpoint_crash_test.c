@@ -1,6 +1,7 @@
-/* checkpoint_crash_test.c - kills a training process at random instants, hundreds of times, and looks after each what
- * it left: the resume point is the last save that ended or the one under way, and bit for bit what a run that nobody
- * disturbs has at that iteration. CHECKPOINT_CRASH_SEED chooses other instants. */
+/* checkpoint_crash_test.c - kills a training process at random instants, hundreds of times, and checks the folder
+ * that it left. Training must resume from the last completed save or from the save in progress, and that state must
+ * equal, bit for bit, the state of an uninterrupted run at the same iteration. CHECKPOINT_CRASH_SEED selects other
+ * instants. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -33,10 +34,10 @@ static const char *const stage_names[STAGES] = {
 #undef X
 };
 
-/* Memory that parent and child share. */
+/* Memory shared by parent and child. */
 typedef struct shared {
     volatile int stage;
-    volatile uint64_t begun, saved; /* iteration of the last save that was begun, that returned */
+    volatile uint64_t begun, saved; /* iteration of the last save that was started, and of the last that returned */
 } shared;
 static shared *common;
 
@@ -45,9 +46,9 @@ static shared *common;
 enum { BEFORE, HALFWAY, AFTER, PHASES };
 typedef struct deadly {
     pb_disk table;
-    int call, phase; /* where it kills its own process; -1: nowhere */
+    int call, phase; /* the process kills itself at this phase of this call; -1: never */
     int calls;
-    bool opened; /* the folder is open: what is removed now are old checkpoints, not leftovers */
+    bool opened; /* the folder is open: names removed from now on are old checkpoints, not leftovers */
 } deadly;
 
 static void die_if(const deadly *d, int phase)
@@ -98,7 +99,7 @@ static ssize_t deadly_write(void *self, int fd, const void *from, size_t n)
     return leave(self, half < 0 ? -1 : (int)(half + write(fd, (const char *)from + half, n - (size_t)half)));
 }
 
-/* A killed process loses nothing of what it wrote: syncing would only slow the test. */
+/* SIGKILL does not lose data that was written, so syncing would only slow the test. */
 static int deadly_fsync(void *self, int fd)
 {
     (void)fd;
@@ -162,7 +163,7 @@ static pb_status live(run *r, const char *dir, deadly *disk, uint64_t life)
         PB_TRY(pb_checkpoints_save(c, how, r->t, &r->p));
         if (how == PB_SAVE_KEEP) common->saved = r->p.iteration;
     }
-    return PB_OK; /* with the lock held: the process ends */
+    return PB_OK; /* exits without releasing the folder's lock */
 }
 
 static void child(run *r, const char *dir, int call, int phase, uint64_t life)
@@ -180,7 +181,7 @@ static void child(run *r, const char *dir, int call, int phase, uint64_t life)
 static uint64_t draws, seed;
 static int draw(int n) { return (int)(pb_uniform(seed, draws++) * n); }
 
-/* Before anybody tidies: the tracker names a checkpoint that is there. */
+/* Runs before any clean-up: the checkpoint that the tracker names must exist. */
 static void check_tracker(const char *dir)
 {
     char *text = NULL, name[64];
@@ -192,7 +193,8 @@ static void check_tracker(const char *dir)
     free(text);
 }
 
-/* Whatever has a checkpoint's name is whole, the tracker names one of them, and nothing else is left. */
+/* Every checkpoint in the folder must be complete, the tracker must name one of them, and nothing else may be left.
+ * Returns the iteration of the resume point. */
 static uint64_t look(run *r, const char *dir, const pb_digest_text *at, uint64_t life)
 {
     const pb_checkpoint_options o = options(life);
@@ -214,7 +216,7 @@ static uint64_t look(run *r, const char *dir, const pb_digest_text *at, uint64_t
     return r->p.iteration;
 }
 
-/* What another, older process left: the child has something to tidy. */
+/* Creates leftovers of an earlier process, which the child must remove. */
 static void plant(const char *dir)
 {
     mkdir(in_folder(dir, ".iter_0000099.1.tmp"), 0777);
@@ -222,7 +224,7 @@ static void plant(const char *dir)
     CHECK_OK(pb_disk_write_file(&pb_disk_posix, in_folder(dir, ".latest_.1.tmp"), "99", 2));
 }
 
-/* One life; true when it was ended by a kill. */
+/* Runs one child; returns true when it was killed. */
 static bool live_and_die(run *r, const char *dir, uint64_t life)
 {
     const bool from_outside = draw(3) == 0, planted = draw(4) == 0;
@@ -246,7 +248,7 @@ static bool live_and_die(run *r, const char *dir, uint64_t life)
 static void killed_at_any_instant(void **state)
 {
     (void)state;
-    run r, fresh; /* children begin as copies of one that has not taken a step */
+    run r, fresh; /* each child is forked from `fresh`, which has not taken a step */
     pb_digest_text at[ITERATIONS + LIFE + 1];
     int kills = 0, hit[STAGES] = {0};
     const char *dir = make_folder();
@@ -257,7 +259,7 @@ static void killed_at_any_instant(void **state)
         at[i] = run_digest(&r);
     }
     for (uint64_t life = 0; kills < KILLS; life++) {
-        if (common->saved >= ITERATIONS) { /* begin anew */
+        if (common->saved >= ITERATIONS) { /* start over in an empty folder */
             remove_folder(dir);
             assert_int_equal(mkdir(dir, 0777), 0);
             common->begun = common->saved = 0;
@@ -280,7 +282,7 @@ static void killed_at_any_instant(void **state)
 
 int main(int argc, char **argv)
 {
-    /* A forked child may not use threads that only its parent has. */
+    /* A forked child cannot use OpenMP threads of its parent: run with one thread. */
     (void)argc;
     const char *threads = getenv("OMP_NUM_THREADS"), *chosen = getenv("CHECKPOINT_CRASH_SEED");
     if (!threads || strcmp(threads, "1") != 0) {

@@ -1,4 +1,4 @@
-/* checkpoint_disk.h - a disk that fails when it is told to. */
+/* checkpoint_disk.h - a disk (pb_disk) that fails at a chosen call, in a chosen way. */
 #ifndef PB_CHECKPOINT_DISK_H
 #define PB_CHECKPOINT_DISK_H
 #include <errno.h>
@@ -6,7 +6,7 @@
 
 #include "tests/checkpoint_fixture.h"
 
-/* X(enumerator, what becomes of a call) */
+/* X(enumerator, what happens at the chosen call) */
 #define FAULT_MAP(X)                                                                                                   \
     X(NO_SPACE, "ENOSPC, once")                                                                                        \
     X(BAD_DISK, "EIO, once")                                                                                           \
@@ -22,15 +22,17 @@ enum {
         FAULTS
 };
 
-/* The real disk, but for one call. Nothing here is made durable: that would only take time. */
+/* Forwards every call to the real disk, except the chosen one. fsync does nothing: syncing would only slow the
+ * tests. */
 typedef struct bad_disk {
     pb_disk table;
-    int kind, at; /* the call, from 0; -1: none */
+    int kind, at; /* index of the call that fails, from 0; -1: no call fails */
     int calls;
     bool fired;
 } bad_disk;
 
-/* What the next call must do: 0, go on; else errno. A full disk takes no more data, but lets names go. */
+/* Counts a call and returns the errno it must fail with; 0: it succeeds. `writes`: the call needs disk space. A full
+ * disk fails only these calls: renaming and removing still work. */
 static inline int bad_call(bad_disk *d, bool writes)
 {
     const bool now = d->calls++ == d->at, since = d->at >= 0 && d->calls > d->at;
@@ -76,7 +78,7 @@ static inline ssize_t bad_read(void *self, int fd, void *to, size_t n)
 static inline ssize_t bad_write(void *self, int fd, const void *from, size_t n)
 {
     bad_disk *d = self;
-    if (d->kind == FAULT_FULL && d->calls == d->at && n > 1) { /* the last that fits */
+    if (d->kind == FAULT_FULL && d->calls == d->at && n > 1) { /* the disk fills up in this write */
         d->calls++;
         d->fired = true;
         return write(fd, from, n / 2);
@@ -105,7 +107,7 @@ static inline int bad_fsync(void *self, int fd)
 static inline int bad_close(void *self, int fd)
 {
     const int error = bad_call(self, false);
-    const int done = close(fd); /* also a failing close closes */
+    const int done = close(fd); /* close() releases the descriptor even when it fails */
     return error ? errno = error, -1 : done;
 }
 

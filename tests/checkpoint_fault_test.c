@@ -1,5 +1,5 @@
-/* checkpoint_fault_test.c - checkpoints on a disk that fails at any of its calls, and checkpoints that were damaged
- * afterwards: nothing is lost, and nothing wrong is taken. */
+/* checkpoint_fault_test.c - checkpoints on a disk that fails at each of its calls in turn, and checkpoints that are
+ * damaged after they were written. No state is lost and no damaged state is loaded. */
 #include "tests/checkpoint_disk.h"
 
 static const char *const fault_names[] = {
@@ -15,13 +15,13 @@ typedef struct scene {
     bad_disk disk;
     const char *dir;
     pb_checkpoint_options o;
-    pb_checkpoints *c;    /* open, but in the flow that opens */
-    pb_digest_text point; /* the state that the last good save holds */
-    uint64_t iteration;   /* and its number */
+    pb_checkpoints *c;    /* NULL while begin_and_try has not opened it */
+    pb_digest_text point; /* the state in the last good checkpoint */
+    uint64_t iteration;   /* iteration of `point` */
     lines notes;
 } scene;
 
-/* A run with two checkpoints, which has just done its next step. */
+/* Opens a run with two checkpoints. */
 static void scene_open(scene *s)
 {
     *s = (scene){.dir = make_folder()};
@@ -40,17 +40,17 @@ static void scene_close(scene *s)
     remove_folder(s->dir);
 }
 
-/* What is attempted on the failing disk. */
+/* An operation to try on the failing disk. */
 typedef struct flow {
     const char *name;
     pb_status (*go)(scene *s);
-    bool reopens; /* begins with a closed folder */
-    bool moves;   /* success is the next iteration, else still the last */
+    bool reopens; /* starts with the folder closed */
+    bool moves;   /* on success the resume point is the new state; otherwise it stays */
 } flow;
 
 static pb_status save_next(scene *s) { return pb_checkpoints_save(s->c, PB_SAVE_KEEP, s->r.t, &s->r.p); }
 
-/* All that a process does until its first step is known to be safe. */
+/* Runs the start of a process: open the folder, resume, and save on trial. */
 static pb_status begin_and_try(scene *s)
 {
     pb_progress p = s->r.p;
@@ -62,7 +62,7 @@ static pb_status begin_and_try(scene *s)
     return got;
 }
 
-/* The same iteration with other contents. */
+/* Saves different contents under the same iteration. */
 static pb_status replace(scene *s)
 {
     s->r.p.iteration = s->iteration;
@@ -72,7 +72,7 @@ static pb_status replace(scene *s)
 static const flow flows[] = {
     {"save", save_next, false, true}, {"begin", begin_and_try, true, false}, {"replace", replace, false, true}};
 
-/* One line that names a path, or says what is odd about the contents. */
+/* The error must be one line that contains the folder's path. */
 static void check_line(const scene *s, pb_status got, const char *what)
 {
     if (got != PB_EIO && got != PB_EPATH && got != PB_EINVAL)
@@ -87,8 +87,8 @@ static void check_no_leftovers(const scene *s, const char *what)
     if (strchr(names, '.') != strstr(names, ".txt")) fail_msg("%s left %s", what, names);
 }
 
-/* With a disk that works again: no leftovers, and the resume point is the last state or, if the failure came late, the
- * next one; never anything else. */
+/* After the disk works again, nothing temporary is left. The resume point is the last state or, if the fault came
+ * late in a save (may_move), the next one. */
 static void check_nothing_lost(scene *s, const pb_digest_text *next, bool may_move, const char *what)
 {
     pb_checkpoints_close(s->c);
@@ -102,7 +102,7 @@ static void check_nothing_lost(scene *s, const pb_digest_text *next, bool may_mo
         fail_msg("%s: iteration %d came back as something else", what, (int)s->r.p.iteration);
 }
 
-/* The scene's next attempt with a fault at call n; false when there are no more calls. */
+/* Runs the flow with a fault at call n. Returns false when the flow made no further call. */
 static bool attempt(scene *s, const flow *f, int kind, int n)
 {
     char what[80];
@@ -129,7 +129,7 @@ static bool attempt(scene *s, const flow *f, int kind, int n)
     if (got == PB_OK && f->moves) s->point = next;
     const bool more = s->disk.calls > n;
     check_nothing_lost(s, &next, f->moves, what);
-    if (got != PB_OK && f->moves) { /* the disk works again, and the same can be saved */
+    if (got != PB_OK && f->moves) { /* the disk works again: saving the same state must succeed */
         CHECK_OK(pb_checkpoints_resume(s->c, "latest", s->r.t, &s->r.p));
         CHECK_OK(pb_checkpoints_save(s->c, PB_SAVE_KEEP, s->r.t, &p));
     }
@@ -153,7 +153,7 @@ static void every_call_may_fail(void **state)
     print_message("%d faults\n", calls);
 }
 
-/* The same process goes on after its disk was full, or away, for a while. */
+/* A process keeps running while its disk is full or unreachable, and can save again afterwards. */
 static void a_disk_may_recover(void **state)
 {
     (void)state;
@@ -204,7 +204,7 @@ static void the_first_failure_is_told(void **state)
 typedef struct wreck {
     scene s;
     char path[256];
-    const char *name; /* of the file, in messages */
+    const char *name; /* of the damaged file, for messages */
     unsigned char *bytes;
     size_t n;
     pb_digest_text first, second;
@@ -233,13 +233,14 @@ static void put_bytes(const wreck *w, size_t n)
 static void wreck_close(wreck *w)
 {
     put_bytes(w, w->n);
-    CHECK_OK(run_resume(&w->s.r, w->s.c, "2")); /* it was only the damage */
+    CHECK_OK(run_resume(&w->s.r, w->s.c, "2")); /* with the original bytes the checkpoint loads again */
     CHECK_DIGEST(run_digest(&w->s.r), w->second);
     free(w->bytes);
     scene_close(&w->s);
 }
 
-/* The second is refused, with a line that names the file, and the trainer stays; the first is taken. */
+/* Checkpoint 2 is refused with a message that names the file, the trainer's state is unchanged, and `latest` falls
+ * back to checkpoint 1. */
 static void check_damage(wreck *w, const char *what, size_t at)
 {
     static const char marker[] = "not taken: ";
@@ -261,7 +262,8 @@ static void damage_file(const char *name, size_t step)
 {
     wreck w;
     wreck_open(&w, name);
-    for (size_t i = 0; i < w.n; i += i < 16 ? 1 : step) { /* every region, and all of a header's length */
+    /* every byte of the header's length, then one position in each region */
+    for (size_t i = 0; i < w.n; i += i < 16 ? 1 : step) {
         put_bytes(&w, i);
         check_damage(&w, "cut", i);
         w.bytes[i] ^= (unsigned char)(1 << i % 8);
@@ -288,7 +290,7 @@ static void damage_is_found(void **state)
     damage_file("iter_0000002/state.safetensors", 211);
 }
 
-/* Whole files of another checkpoint are damage too. */
+/* A file copied from another checkpoint counts as damage. */
 static void files_of_others_are_found(void **state)
 {
     (void)state;
@@ -305,7 +307,7 @@ static void files_of_others_are_found(void **state)
     }
 }
 
-/* Whatever the tracker says, a whole checkpoint is taken: the newest when it says nothing sensible. */
+/* A complete checkpoint is loaded for every text of the tracker: the newest one when the text makes no sense. */
 static void trackers_are_distrusted(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* checkpoint_fit_test.c - checkpoints of other runs: of another model, other base weights or other settings. */
+/* checkpoint_fit_test.c - refuses checkpoints of another model, of other base weights or of other settings. */
 #include "tests/checkpoint_fixture.h"
 #include "trainer/checkpoint/state.h"
 
@@ -17,7 +17,7 @@ static void refused(const char *dir, const pb_checkpoint_options *o, run_kind k,
     pb_checkpoints *c = open_folder(dir, &with);
     CHECK_FAILS(pb_checkpoints_resume(c, "latest", r.t, &r.p), want, says);
     CHECK_DIGEST(run_digest(&r), before);
-    assert_null(strstr(notes.text, "not taken")); /* another run is no damage: nothing earlier is tried */
+    assert_null(strstr(notes.text, "not taken")); /* it is not damaged: no earlier one is tried */
     CHECK_FAILS(pb_checkpoints_save(c, PB_SAVE_KEEP, r.t, &(pb_progress){.iteration = 9}), PB_EINVAL,
                 "has checkpoints of another run");
     pb_checkpoints_close(c);
@@ -53,7 +53,8 @@ static void other_runs_are_refused(void **state)
 
 static void fewer_targets(pb_train_config *c) { c->model.targets = 1u << PB_TARGET_Q; }
 
-/* By its tensors alone, whatever the settings say. */
+/* Writes the state files of a run and of one with changed settings; `says`: the error when the first is read for the
+ * second (NULL: it is accepted). Only tensors are checked here, not settings. */
 static void state_of(void (*change)(pb_train_config *), const char *says)
 {
     run r, s;

@@ -1,5 +1,5 @@
-/* checkpoint_fixture.h - a small training run that can be stepped, digested and compared, for the tests of checkpoints.
- */
+/* checkpoint_fixture.h - a small training run that can be stepped, digested and compared, for the tests of
+ * checkpoints. */
 #ifndef PB_CHECKPOINT_FIXTURE_H
 #define PB_CHECKPOINT_FIXTURE_H
 #include <sys/stat.h>
@@ -16,7 +16,7 @@ enum { RUN_S = 24, RUN_B = 2, RUN_T = RUN_B * RUN_S };
 typedef struct run_kind {
     pb_tuning tuning;
     pb_dtype dtype;
-    int micro; /* batches whose gradients one step accumulates */
+    int micro; /* micro-batches per step */
     bool graph;
 } run_kind;
 
@@ -27,10 +27,10 @@ typedef struct run {
     pb_ctx ctx;
     pb_trainer *t;
     pb_dataset *data;
-    pb_graph *first, *more, *end; /* one batch, one that accumulates, clip and optimiser */
+    pb_graph *first, *more, *end; /* graphs of the first micro-batch, of each further one, and of clip and optimizer */
     pb_progress p;
-    double loss; /* of the last batch */
-    bool warm;   /* a step was taken: scratch is as large as it gets */
+    double loss; /* of the last micro-batch */
+    bool warm;   /* a step was taken, so the scratch memory has its final size */
 } run;
 
 static inline pb_dataset *run_data(void)
@@ -107,7 +107,8 @@ static inline pb_status run_end(pb_ctx *ctx, void *self)
     return pb_phase_optimizer(ctx, self);
 }
 
-/* The first call is eager, which sizes the scratch; in graph mode the second records and all further ones replay. */
+/* Runs fn. In graph mode the first call is eager and sizes the scratch memory, the second records, later ones
+ * replay. */
 static inline void run_call(run *r, pb_fn fn, pb_graph **g)
 {
     if (r->kind.graph && !*g && r->warm) CHECK_OK(pb_record(&r->ctx, fn, r->t, g));
@@ -118,7 +119,7 @@ static inline void run_step(run *r)
 {
     int32_t ids[RUN_T], targets[RUN_T], start[RUN_T], pos[RUN_T];
     float mask[RUN_T];
-    /* A schedule, as a real run has: the rate of a step follows from the iteration. */
+    /* The learning rate follows from the iteration, as in a real run. */
     CHECK_OK(pb_trainer_set_lr(r->t, 1e-2f / (float)(1 + r->p.iteration)));
     for (int i = 0; i < r->kind.micro; i++) {
         pb_dataset_next(r->data, RUN_B, &(pb_rows){ids, targets, mask, start, pos});
@@ -143,8 +144,8 @@ static inline void digest_add_device(run *r, pb_digest *d, const void *device, s
     free(host);
 }
 
-/* Of all that a step reads and the next one needs: weights as they are computed with, masters, moments, the optimiser's
- * state, progress. */
+/* Digest of all state that carries over to the next step: weights, master weights, moments, optimizer state,
+ * progress. */
 static inline pb_digest_text run_digest(run *r)
 {
     const pb_model *m = pb_trainer_model(r->t);
@@ -168,7 +169,7 @@ static inline pb_digest_text run_digest(run *r)
     return text;
 }
 
-/* What a checkpoint must give back, and where the data go on. */
+/* Restores the checkpoint `which` and moves the data set to the position stored in it. */
 static inline pb_status run_resume(run *r, pb_checkpoints *c, const char *which)
 {
     PB_TRY(pb_checkpoints_resume(c, which, r->t, &r->p));
@@ -192,7 +193,7 @@ static inline const char *make_folder(void)
     static char path[4][40];
     static int at;
     at = (at + 1) % 4;
-    /* In memory where that is possible: hundreds of saves need no disk. */
+    /* Prefer /dev/shm: hundreds of saves then write to memory, not to a disk. */
     snprintf(path[at], sizeof path[at], "%s/pb_checkpointXXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     assert_non_null(mkdtemp(path[at]));
     return path[at];
@@ -225,7 +226,8 @@ static inline pb_status collect_name(void *self, const char *path, const char *n
     return PB_OK;
 }
 
-/* "iter_0000004/ iter_0000006/ latest_checkpointed_iteration.txt ": all but the lock. */
+/* The names in a folder without the lock file, such as "iter_0000004/ iter_0000006/
+ * latest_checkpointed_iteration.txt ". */
 static inline const char *names_in(const char *folder)
 {
     static lines names;
@@ -248,7 +250,7 @@ static inline pb_checkpoints *open_folder(const char *folder, const pb_checkpoin
     return c;
 }
 
-/* A folder with checkpoints of 1 and 2. */
+/* Makes a folder with checkpoints of iterations 1 and 2. */
 static inline const char *two_checkpoints(run *r, const pb_checkpoint_options *o)
 {
     const char *dir = make_folder();

@@ -1,4 +1,4 @@
-/* checkpoint_index_test.c - checkpoint.json: what is written is read, and everything it can get wrong is refused. */
+/* checkpoint_index_test.c - checkpoint.json: reading returns what was written, and every malformed file is refused. */
 #include "tests/test.h"
 #include "trainer/checkpoint/index.h"
 
@@ -9,7 +9,7 @@
 #define HEAD        "{\"format\": \"plumb checkpoint\", \"version\": 1, \"iteration\": 4, " NUMBERS ", \"base\": \"" H "\", "
 #define FILES(name) HEAD "\"settings\": {}, \"files\": {\"" name "\": {\"bytes\": 2, \"xxh3_128\": \"" H "\"}}"
 
-/* The digest of the text goes behind it, as the writer does. */
+/* Parses `body` with its digest appended, as the writer does. */
 static pb_status parse(const char *body, pb_index *out)
 {
     char text[8192];
@@ -45,7 +45,7 @@ static void what_is_written_is_read(void **state)
     assert_string_equal(pb_index_find(&y, "a/..b/c")->digest.hex, H);
     assert_null(pb_index_find(&y, "a"));
     pb_index_free(&y);
-    for (size_t i = 0; i < n; i++) { /* no cut and no changed bit is let in */
+    for (size_t i = 0; i < n; i++) { /* every truncation and every changed bit is refused */
         CHECK_FAILS(pb_index_parse("c.json", text, i, &y), PB_EINVAL, "c.json: damaged");
         for (int bit = 0; bit < 8; bit++) {
             text[i] = (char)(text[i] ^ 1 << bit);

@@ -1,18 +1,19 @@
-/* checkpoint_order_test.c - the order in which a checkpoint becomes durable, which no kill shows: only a loss of power
- * tells a file that was written from one that was also synced. A model of the disk keeps what such a loss could take.
- */
+/* checkpoint_order_test.c - the order in which a checkpoint becomes durable. Killing a process cannot test this
+ * order: only a power loss distinguishes written from synced. A model of the disk tracks what a power loss could
+ * still destroy. */
 #include <errno.h>
 #include <fcntl.h>
 
 #include "tests/checkpoint_fixture.h"
 
-/* Paths whose contents (a file's bytes, a folder's names) are not durable yet, and what file descriptors are of. */
+/* dirty: paths whose contents (a file's bytes, a folder's names) are not durable yet; of: the path of each
+ * descriptor. */
 enum { MOST = 256, PATHS = 300 };
 typedef struct model {
     pb_disk table;
     char dirty[MOST][PATHS];
     char of[MOST][PATHS];
-    bool published, tracked, dropped; /* a rename of that kind since the folder was last synced */
+    bool published, tracked, dropped; /* a rename of that kind happened since the folder was last synced */
     int publishes, trackers, drops, trials;
     const char *dir;
 } model;
@@ -58,21 +59,21 @@ static void set_parent_dirty(model *m, const char *path)
     set_dirty(m, parent);
 }
 
-/* The path, or what lies below it. */
+/* Returns whether `path` is `root` or inside it. */
 static bool is_within(const char *path, const char *root)
 {
     const size_t n = strlen(root);
     return begins(path, root) && (!path[n] || path[n] == '/');
 }
 
-/* Nothing gets a name that counts before all of it is durable. */
+/* A file or folder must be durable before it is renamed to its final name. */
 static void check_durable(const model *m, const char *root)
 {
     for (int i = 0; i < MOST; i++)
         if (*m->dirty[i] && is_within(m->dirty[i], root)) fail_msg("%s is renamed before it is durable", m->dirty[i]);
 }
 
-/* What the tracker is about to name is there. */
+/* The checkpoint that the tracker will name must exist. */
 static void check_named(const model *m, const char *tracker)
 {
     char *text = NULL, name[64];
@@ -199,7 +200,7 @@ static pb_status export_something(void *self, pb_trainer *t, const char *dir)
     if (disk->mkdir(disk->self, path) != 0) return pb_fail(PB_EIO, "%s", path);
     snprintf(path, sizeof path, "%s/adapter/config.json", dir);
     PB_TRY(pb_disk_open(disk, path, O_WRONLY | O_CREAT, &fd));
-    return pb_disk_close(disk, fd, path, pb_disk_put(disk, fd, path, "{}", 2)); /* whoever exports does not sync */
+    return pb_disk_close(disk, fd, path, pb_disk_put(disk, fd, path, "{}", 2)); /* exporters do not sync */
 }
 
 static void what_counts_is_durable(void **state)

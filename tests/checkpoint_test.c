@@ -1,5 +1,5 @@
-/* checkpoint_test.c - checkpoints of a training run: which of them stay, and that a resumed run equals one that was
- * never interrupted bit for bit. */
+/* checkpoint_test.c - checkpoints of a training run: which of them are kept, and that a resumed run equals an
+ * uninterrupted one bit for bit. */
 #include "tests/checkpoint_fixture.h"
 
 static const run_kind kinds[] = {
@@ -7,7 +7,7 @@ static const run_kind kinds[] = {
     {PB_LORA, PB_F32, 1, true},  {PB_QLORA, PB_BF16, 2, false}, {PB_QLORA, PB_BF16, 2, true},
 };
 
-/* ---- the same run ---------------------------------------------------------------------------------------- */
+/* ---- a resumed run --------------------------------------------------------------------------------------- */
 
 static void resumed_equals_uninterrupted(void **state)
 {
@@ -39,7 +39,7 @@ static void resumed_equals_uninterrupted(void **state)
             CHECK_DIGEST(run_digest(&after), at[step]);
             assert_memory_equal(&after.loss, &loss[step], sizeof *loss);
         }
-        assert_true(after.p.data.epoch > 0); /* the order of a second epoch was taken up */
+        assert_true(after.p.data.epoch > 0); /* the run is in its second epoch, which has another order */
         pb_checkpoints_close(c);
         run_close(&after);
         run_close(&whole);
@@ -47,7 +47,7 @@ static void resumed_equals_uninterrupted(void **state)
     }
 }
 
-/* Skipped steps, the learning rate and every counter. */
+/* Skipped steps, the learning rate and all counters are restored. */
 static void counters_return(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ static void counters_return(void **state)
     remove_folder(dir);
 }
 
-/* ---- which stay ------------------------------------------------------------------------------------------ */
+/* ---- which are kept -------------------------------------------------------------------------------------- */
 
 static const char *tracked(const char *dir)
 {
@@ -143,7 +143,7 @@ static void the_trial_leaves_nothing(void **state)
     remove_folder(dir);
 }
 
-/* ---- files of others ----------------------------------------------------------------------------------- */
+/* ---- extra files of a caller --------------------------------------------------------------------------- */
 
 static pb_status spoil(void *self, pb_trainer *t, const char *dir)
 {
@@ -253,8 +253,10 @@ static void leftovers_are_tidied(void **state)
     CHECK_OK(pb_disk_write_file(&pb_disk_posix, in_folder(dir, ".iter_0000003.77.tmp/adapter/x"), "x", 1));
     CHECK_OK(pb_disk_write_file(&pb_disk_posix, in_folder(dir, ".latest_.77.tmp"), "3", 1));
     CHECK_OK(pb_disk_write_file(&pb_disk_posix, in_folder(dir, "iter_3"), "a file of the user's", 1));
-    assert_int_equal(mkdir(in_folder(dir, ".iter_0000001.77.old"), 0777), 0);                            /* replaced */
-    assert_int_equal(rename(in_folder(dir, "iter_0000002"), in_folder(dir, ".iter_0000002.77.old")), 0); /* not yet */
+    /* its replacement exists: it is removed */
+    assert_int_equal(mkdir(in_folder(dir, ".iter_0000001.77.old"), 0777), 0);
+    /* its replacement does not exist: it is renamed back */
+    assert_int_equal(rename(in_folder(dir, "iter_0000002"), in_folder(dir, ".iter_0000002.77.old")), 0);
     pb_checkpoints *c = open_folder(dir, &o);
     assert_string_equal(names_in(dir), "iter_0000001/ iter_0000002/ iter_3 " TRACKER " ");
     CHECK_OK(run_resume(&r, c, "latest"));
@@ -287,8 +289,8 @@ static void an_empty_folder_begins_anew(void **state)
     remove_folder(dir);
 }
 
-/* Going back to 2 while 5 exists: 3 becomes the resume point, nothing of the other future is taken away until this run
- * passes it, and an iteration that is reached again is replaced. */
+/* Resuming from 2 while 5 exists: 3 becomes the next resume point. Checkpoints of the abandoned future stay until
+ * this run passes them; an iteration that is reached again is replaced. */
 static void a_run_may_go_back(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 #!/bin/bash
-# ci_compare_test.sh SOURCE - scripts/ci-compare in a small repository whose bench is a script: which commits it builds and
-# compares, what it keeps, its exit codes and its summary. And the recipes that call it.
+# ci_compare_test.sh SOURCE - scripts/ci-compare in a small repository whose bench is a script: which commits it builds
+# and compares, what it keeps, its exit codes and its summary. Also the CI recipes that call it.
 source=$1
 . "${0%/*}/cli.sh"
 export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_SYSTEM=/dev/null GIT_AUTHOR_NAME=t GIT_AUTHOR_EMAIL=t@t \
@@ -21,7 +21,7 @@ project(small NONE)
 add_custom_target(bench ALL COMMAND sh -c "echo >>${CMAKE_SOURCE_DIR}/../built" COMMAND
   ${CMAKE_COMMAND} -E copy ${CMAKE_SOURCE_DIR}/bench.sh ${CMAKE_BINARY_DIR}/bin/bench)
 CMAKE
-# version TEXT CODE: a commit whose bench says that it is TEXT and compares with that exit code.
+# version TEXT CODE: makes a commit whose bench prints TEXT and whose comparison ends with this exit code.
 version() {
     cat >repo/bench.sh <<BENCH
 #!/bin/sh
@@ -60,24 +60,24 @@ version four 0
 expect 0 'options: --suite kernels --gates g.csv --filter swiglu --format' compare main HEAD -- --suite kernels --gates g.csv --filter swiglu
 [[ $(built) -eq 3 ]] || fail "the base was built again"
 grep -q 'runs --gates g.csv --format junit' $out/junit.xml || fail "junit.xml is judged by other gates"
-expect 1 '# one against # three' compare main topic~1 # both are there
+expect 1 '# one against # three' compare main topic~1 # both are already built
 [[ $(built) -eq 3 ]] || fail "what was built is built again"
 echo >>repo/bench.sh
 expect 0 'warning: what is not committed is not in the comparison' compare main
 git -C repo checkout -q bench.sh
 
-# A cache that is unpacked in another clone, whose .git knows nothing of it.
+# The cache is used in another clone, whose .git does not know its worktrees.
 git clone -q repo other && git -C other checkout -q topic && git -C other branch -q main origin/main
 mkdir -p other/build/ci-compare
 base=cpu-$(git -C repo rev-parse topic~2)
 cp -r "repo/build/ci-compare/$base" other/build/ci-compare/
 expect 0 "$(git -C repo rev-parse topic~2): built before" other/scripts/ci-compare main
 [[ $(wc -l <other/build/ci-compare/built) -eq 1 ]] || fail "other: the base was built again"
-rm other/build/ci-compare/*/build/ready # as if the build had been cut short
+rm other/build/ci-compare/*/build/ready # as after an interrupted build
 expect 0 'base' other/scripts/ci-compare main
 [[ $(wc -l <other/build/ci-compare/built) -eq 3 ]] || fail "other: half a build was used"
 
-# ---- what goes wrong -------------------------------------------------------------------------------------------------
+# ---- errors ----------------------------------------------------------------------------------------------------------
 expect 2 'usage: scripts/ci-compare BASE_REF' compare
 expect 2 'usage: scripts/ci-compare BASE_REF' compare main topic again
 expect 2 'usage: scripts/ci-compare BASE_REF' compare --suite backward
@@ -95,7 +95,7 @@ OUT=$PWD/mine expect 2 'mine: it holds files that ci-compare has not made' compa
 OUT=$PWD/mine/file expect 2 'it is no folder' compare main
 ln -s mine link
 OUT=$PWD/link expect 2 'has not made' compare main
-mkdir -- '-e x' # an empty one is fine, and so is its own once more, whatever its name
+mkdir -- '-e x' # an empty folder is accepted, and so is the script's own output of an earlier call, whatever its name
 for again in 1 2; do
     OUT="$PWD/-e x" expect 0 'nothing to compare' compare HEAD topic
     [[ -s '-e x/summary.md' ]] || fail "OUT: no summary in an empty folder"
@@ -118,7 +118,7 @@ import re, sys, yaml
 from pathlib import Path
 source = Path(sys.argv[1])
 options = set(re.findall(r"^OPT\((\w+),", (source / "bench/options/options.def").read_text(), re.M))
-def steps(node):  # every script, wherever it stands
+def steps(node):  # all scripts of a recipe, at any depth
     if isinstance(node, dict):
         for key, value in node.items():
             if key in ("run", "script", "before_script"):

@@ -1,8 +1,9 @@
-# cli.sh - what the tests of programs share: sourced in a new folder $dir, which goes away at the end.
+# cli.sh - functions shared by the tests of programs. Source it: it enters a new folder $dir, which is removed at the
+# end.
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 1
-# As ctest does: spinning threads would take the processor from other tests.
+# As in ctest: threads must not spin while they wait, because other tests need the processors.
 export OMP_WAIT_POLICY=passive
 failures=0
 
@@ -12,7 +13,7 @@ fail() { # fail TEXT...
     failures=$((failures + 1))
 }
 
-# expect CODE TEXT PROGRAM ARG...: the exit code, and text somewhere in what it printed.
+# expect CODE TEXT PROGRAM ARG...: the program must end with this exit code, and its output must contain the text.
 expect() {
     local code=$1 text=$2 got
     shift 2
@@ -22,7 +23,7 @@ expect() {
     grep -qF -e "$text" "$dir/log" || fail "'$text' is not in the output of: ${*##*/}"
 }
 
-# table PROGRAM...: lines "arguments | exit code | text" from standard input, each an expectation.
+# table PROGRAM...: reads lines "arguments | exit code | text" from standard input and expects each.
 table() {
     local args code text words
     while IFS='|' read -r args code text; do
@@ -32,7 +33,7 @@ table() {
     done
 }
 
-# ten_sessions FILE RUN_ID: its rows as those of ten sessions, the least that a regression is claimed from.
+# ten_sessions FILE RUN_ID: repeats the rows as ten sessions, the fewest with which a regression is claimed.
 ten_sessions() {
     awk -v id="$2" 'NR == 1 { print; next } { row[++n] = $0 }
         END { for (k = 10; k < 20; k++) for (i = 1; i <= n; i++) { line = row[i]; sub(id "[^,]*", id k, line); print line } }' \

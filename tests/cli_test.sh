@@ -1,12 +1,12 @@
 #!/bin/bash
-# cli_test.sh BENCH_FIXTURE BENCH - what a user of the program bench meets: exit codes, hints, interrupts, crashes,
-# a full disk. BENCH_FIXTURE is bench with the suites of fixture_suites.c.
+# cli_test.sh BENCH_FIXTURE BENCH - the program bench as a user sees it: exit codes, hints, interrupts, crashes, a full
+# disk. BENCH_FIXTURE is bench with the suites of fixture_suites.c.
 fixture=$1 bench=$2
 . "${0%/*}/cli.sh"
 
-rows() { tail -n +2 "$1/results.csv"; } # rows DIR
-count() { rows "$1" | grep -cF -e "$2"; } # count DIR TEXT
-whole() { # whole DIR: one header, and every line has all its columns
+rows() { tail -n +2 "$1/results.csv"; } # rows DIR: the rows of its results
+count() { rows "$1" | grep -cF -e "$2"; } # count DIR TEXT: number of rows that contain the text
+whole() { # whole DIR: must have one header, and all columns in every row
     [[ $(grep -c '^bench_version,' "$1/results.csv") -eq 1 ]] || fail "$1: not one header"
     [[ $(sed 's/"[^"]*"//g' "$1/results.csv" | awk -F, 'NF != 12' | wc -l) -eq 0 ]] || fail "$1: a line is cut"
     [[ -z $(tail -c 1 "$1/results.csv") ]] || fail "$1: the last line has no end"
@@ -109,7 +109,8 @@ grep -q '"ftp://h:21/@x"' d/run.json || fail "d: a URL in argv lost more than it
 grep -q "$secret" d/* && fail "d: a credential is recorded"
 grep -q '"threads": 1' d/run.json || fail "d: --threads is not recorded"
 
-# What a run holds in memory and in run.json does not grow with what is asked for, and the budget holds.
+# The memory of a run and the size of run.json must not grow with the number of processes asked for, and --budget
+# applies.
 expect 125 'the budget is used up' timeout 60 "$fixture" --suite toy -n 1000000 --budget 1 --no-compare --quiet --out many
 [[ $(stat -c %s many/run.json) -lt 1000000 ]] || fail "many: run.json has $(stat -c %s many/run.json) bytes"
 expect 125 'the budget is used up' timeout 60 "$fixture" run --resume many --budget 1
@@ -117,11 +118,11 @@ expect 2 '--launches 2000000000: at most 1000000000' "$fixture" --suite toy --ou
 expect 2 'the axes make more than 20000 cases' "$fixture" --suite toy --dry-run --batch $(seq -s, 200) --width $(seq -s, 200)
 [[ ! -e more ]] || fail "more: a folder was made for a run that was refused"
 
-# An --out that holds results is left alone.
+# An --out folder that holds results is not changed.
 before=$(md5sum a/results.csv)
 expect 2 'a/results.csv: File exists' "$fixture" --suite toy --out a
 [[ $(md5sum a/results.csv) == "$before" ]] || fail "a: results were touched"
-# A run whose launch cannot begin leaves nothing, and takes nothing.
+# A run whose process cannot start leaves no files and keeps existing ones.
 mkdir mine && touch mine/file
 for out in refused mine; do
     rm -f planned
@@ -133,7 +134,7 @@ if [[ $(id -u) -eq 0 ]]; then as=(setpriv --reuid 65534 --regid 65534 --clear-gr
 expect 2 'Permission denied' "${as[@]}" "$fixture" --suite toy --out "$dir/closed/run"
 [[ -z $(ls closed) ]] || fail "closed: something was written"
 
-# ---- the table and the comparison that follow a run -----------------------------------------------------
+# ---- the table and the comparison at the end of a run ---------------------------------------------------
 mkdir -p baselines
 printf 'suite,metric,better,stored_limit,ceiling,gating\ntoy,kernel_rate,higher,0.1,,yes\n' >baselines/gates.csv
 expect 0 'PASS' "$fixture" report a
@@ -145,9 +146,9 @@ expect 0 '2 sessions' "$fixture" baseline update n1 -m 'one more'
 expect 2 'is one of its sessions already' "$fixture" baseline update n1 -m 'once more'
 expect 0 'is one of the sessions it is compared with' "$fixture" compare n1
 expect 0 'against the median of 2 sessions' "$fixture" compare n1 --explain
-expect 0 'detects=none' "$fixture" compare a # fewer than ten sessions claim nothing
+expect 0 'detects=none' "$fixture" compare a # fewer than ten sessions make no claim
 expect 0 '2 sessions' "$fixture" baseline show
-sleep 1.1 # run_ids sort by the second
+sleep 1.1 # run_ids have a resolution of one second
 expect 0 'missing=0' "$fixture" --suite toy --out n2 --quiet other
 grep -q '^ceiling' "$dir/log" && fail "n2: --quiet printed a table"
 expect 0 '1 session (2 older dropped)' "$fixture" baseline update n2 --sessions 1 -m 'only this' --accept-regression
@@ -159,7 +160,7 @@ expect 4 'NO-BASELINE' "$fixture" --suite toy --out n4 --baseline elsewhere --re
 expect 0 'results: n5' "$fixture" --suite toy --out n5 --no-compare
 grep -q BASELINE "$dir/log" && fail "n5: --no-compare compared"
 expect 2 "need save, update or show; did you mean 'save'?" "$fixture" baseline sav
-for f in baselines/*/toy.csv; do # as if it had been a thousand times faster
+for f in baselines/*/toy.csv; do # make the baseline a thousand times faster
     awk -F, -v OFS=, '$6 == "kernel_rate" { $9 = "1e+12" } 1' "$f" >fast && mv fast "$f"
 done
 expect 0 'suspect=3' "$fixture" compare n1
@@ -171,7 +172,7 @@ expect 1 'not stored: 3 figures are REGRESSED' "$fixture" baseline save n6
 expect 0 'saved' "$fixture" baseline update n6 -m 'slower for good' --accept-regression
 rm -r baselines
 
-# ---- to and from other tools ------------------------------------------------------------------------------
+# ---- export and import ------------------------------------------------------------------------------------
 expect 0 ':::MLLOG {' "$fixture" export a --to mllog
 expect 0 'g.smaller.json' "$fixture" export a --to gab --out g.json
 [[ -s g.smaller.json && -s g.bigger.json && ! -e g.json ]] || fail "gab: not two files"
@@ -206,7 +207,7 @@ expect 4 results "$fixture" --suite toy --mode nan --out h -n 1
 [[ $(count h ',error,1,none,,0,failed,the value is not finite') -eq 3 ]] || fail "h: rows"
 cut -d, -f9 a/results.csv b/results.csv e/results.csv h/results.csv | grep -qi 'nan\|inf' && fail "a number is not finite"
 
-# ---- a machine that lets a launch down ------------------------------------------------------------------------
+# ---- a process that loses its device, or runs out of memory ---------------------------------------------------
 expect 125 'bench: toy/step?batch=1&mode=lost&width=16: the device is lost: taken away on purpose' \
     "$fixture" --suite toy --mode lost,fine --batch 1 --out p --seed 3 step
 [[ $(grep '^bench:' "$dir/log" | grep -vc warning) -eq 1 ]] || fail "p: not one line"
@@ -221,16 +222,16 @@ grep -q 'results: q/results.csv' "$dir/log" || fail "q: no table after the run"
 [[ $(count q ',outcome,1,none,,0,failed,') -eq 3 && $(count q ,kernel_time,) -eq 3 ]] || fail "q: rows"
 grep -q '"truncated": false' q/run.json || fail "q: run.json says truncated"
 
-# ---- a launch that crashes ---------------------------------------------------------------------------------
+# ---- a process that crashes --------------------------------------------------------------------------------
 expect 4 'launch 1: ended by exit code 1 in toy/step' "$fixture" --suite toy --mode exit --batch 1 --out x step
 [[ $(count x 'failed,the launch was ended by exit code 1') -eq 1 && $(count x ,kernel_time,) -eq 2 ]] || fail "x: rows"
-export ASAN_OPTIONS=handle_segv=0 # a crash is to be a crash
+export ASAN_OPTIONS=handle_segv=0 # AddressSanitizer must not catch the crash
 expect 4 'launch 1: killed by signal 11' "$fixture" --suite toy --mode crash --batch 1 --out i step
 whole i
 [[ $(count i 'failed,the launch was killed by signal 11') -eq 1 ]] || fail "i: no row says that the launch crashed"
 [[ $(count i ,kernel_time,) -eq 2 && $(count i ,copy_rate,) -eq 3 ]] || fail "i: other launches did not go on"
 
-# wait_for DIR TEXT: until a row has it.
+# wait_for DIR TEXT: waits until a row of the results contains the text.
 wait_for() {
     for _ in $(seq 200); do
         grep -qsF -e "$2" "$1/results.csv" && return
@@ -265,8 +266,8 @@ for signal in INT TERM; do
     [[ $n -ge 1 && $n -lt 100 ]] || fail "k$signal: $n samples"
 done
 
-# ---- a full disk: files may not pass 1 KiB (run.json does not fit), or 4 KiB (samples.csv does not) ---------
-# A run that could not make all of its files leaves none, so that its folder can be named again.
+# ---- a full disk: files are limited to 1 KiB (too little for run.json) or 4 KiB (too little for samples.csv) ----
+# A run that cannot create all of its files removes them, so that its folder can be used again.
 for limit in 1 4; do
     (ulimit -f $limit; exec "$fixture" --suite toy --batch $(seq -s, 30) --out l$limit -n 1 step) >"$dir/log" 2>&1
     [[ $? -eq 125 ]] || fail "l$limit: exit code"
@@ -294,7 +295,7 @@ mkdir scratch
 TMPDIR=$PWD/scratch expect 0 'SELF-SAMPLE' "$bench" --suite self -n 1 --samples 3 --out self
 whole self
 rmdir scratch || fail "self: it leaves files behind"
-for metric in sample_overhead row_time compare_time; do # one figure, and samples around it
+for metric in sample_overhead row_time compare_time; do # one value, and samples around it
     value=$(rows self | awk -F, -v m=$metric '$6 == m && $11 == "ok" { print $9 }')
     awk -F, -v m=$metric -v v="$value" '$4 == m { n++; below += $6 <= v; above += $6 >= v }
         END { exit !(v > 0 && n == 3 && below >= 2 && above >= 2) }' self/samples.csv || fail "self: $metric"
@@ -302,7 +303,7 @@ done
 [[ $(rows self | grep -c "^1,.*,self/sample,sample_overhead,s,lower,$(rows self | awk -F, '$5 == "contract/SELF-SAMPLE" { print $9 }'),") -eq 1 ]] ||
     fail "self: the contract judges another figure"
 
-# ---- what a GPU would measure, without one ---------------------------------------------------------------------------
+# ---- what a run on a GPU would measure; needs no GPU -----------------------------------------------------------------
 expect 0 'ceiling/matmul_f32' "$bench" --suite ceiling --device cuda --dry-run
 grep -q ceiling/range "$dir/log" || fail "a GPU's run does not measure its ranges"
 expect 0 'self/row' "$bench" --suite self --device cuda --dry-run
@@ -321,7 +322,7 @@ expect 0 'model=tiny' "${throughput[@]}" --model tiny
 expect 2 'bench: tiny has no sparse attention' "${throughput[@]}" --model tiny --attention sparse
 expect 2 'bench: tiny has no sparse attention' "${throughput[@]}" --model tiny,v4-flash-layer --attention sparse
 expect 2 'tiny has dense attention alone' "${throughput[@]}" --model tiny --attention dense
-for suite in backward throughput; do # three launches fit one command of ten minutes
+for suite in backward throughput; do # three processes fit into one command of ten minutes
     expect 0 'in all: 3 launches' "$bench" --suite $suite --device cuda --dry-run
     [[ $(tail -n 1 "$dir/log" | awk '{ print $1 }') -lt 540 ]] || fail "$suite takes nine minutes on a GPU"
 done

@@ -1,4 +1,4 @@
-/* compare_cases.h - for the tests of `bench compare`: one line a case, folders of baselines, a run against one. */
+/* compare_cases.h - table-driven cases for the tests of `bench compare`, and comparisons with a folder of baselines. */
 #ifndef PB_COMPARE_CASES_H
 #define PB_COMPARE_CASES_H
 #include <ctype.h>
@@ -9,13 +9,13 @@
 
 typedef struct expected {
     const char *base, *cand;
-    pb_compare_opts opts; /* .gates: a fixture's name; NULL: gates.csv */
-    const char *counts;   /* what the last line holds; NULL: an error */
+    pb_compare_opts opts; /* .gates: name of a fixture; NULL: gates.csv */
+    const char *counts;   /* text of the last line of the output; NULL: an error is expected */
     pb_exit exit;
-    const char *text; /* must be in the output, or in the error; NULL: anything */
+    const char *text; /* text in the output or in the error message; NULL: not checked */
 } expected;
 
-/* Words that no report may hold. */
+/* Fails when a report contains a number that is not finite. */
 static inline void check_figures(const char *text)
 {
     static const char *const bad[] = {"nan", "inf"};

@@ -1,4 +1,4 @@
-/* compare_test.c - `bench compare` on fixtures: every verdict, every exit code, what is refused and why. */
+/* compare_test.c - `bench compare` on fixtures: every verdict, every exit code, and which inputs are refused. */
 #include "bench/suites/self_compare.h"
 #include "tests/compare_cases.h"
 
@@ -34,18 +34,18 @@ static const expected cases[] = {
     {"base.csv", "outcome.csv", {0}, "missing=1", 4, "MISSING: clip sync waits"},
     {"base.csv", "hundredfold.csv", {0}, "regressed=0 improved=0 same=1 suspect=1", 0, "x 100"},
     {"base.csv", "zero.csv", {0}, "incomparable=0 failed=1", 4, "FAILED: a time that is not above zero"},
-    {"zero.csv", "zero.csv", {0}, "incomparable=0 failed=1", 4, NULL}, /* a wrong result is never unchanged */
+    {"zero.csv", "zero.csv", {0}, "incomparable=0 failed=1", 4, NULL}, /* status wrong: never SAME */
     {"zero.csv", "base.csv", {0}, "incomparable=1 failed=0", 4, "INCOMPARABLE: a time that is not above zero"},
-    /* one of three processes: the median would hide it */
+    /* one of three processes has a bad time; the median would hide it */
     {"base.csv", "time_zero.csv", {0}, "same=1 suspect=0 missing=0 incomparable=0 failed=1", 4, "a time that is not"},
     {"base.csv", "time_negative.csv", {0}, "failed=1", 4, "FAILED: a time that is not above zero"},
     {"time_negative.csv", "base.csv", {0}, "incomparable=1 failed=0", 4, "a time that is not above zero"},
     {"base.csv", "rate_negative.csv", {0}, "failed=1", 4, "FAILED: a rate that is not above zero"},
-    /* correctness: every process has to keep its bound. Counters are named */
+    /* correctness: every process must be within its bound. Changed counters are noted */
     {"right.csv", "right.csv", {0}, "same=1 suspect=0 missing=0 incomparable=0 failed=0", 0, NULL},
     {"right.csv", "loss_near.csv", {0}, "failed=0", 0, NULL},
     {"right.csv", "loss_far.csv", {0}, "failed=1", 4, "FAILED: beyond its bound, relative 1e-2"},
-    {"loss_far.csv", "right.csv", {0}, "failed=0", 0, NULL}, /* its median is right */
+    {"loss_far.csv", "right.csv", {0}, "failed=0", 0, NULL}, /* the base's median is right */
     {"right.csv", "loss_of_steps.csv", {0}, "failed=0", 0, NULL},
     {"right.csv", "gradient_off.csv", {0}, "failed=1", 4, "FAILED: beyond its bound, absolute 1e-2"},
     {"gradient_off.csv", "gradient_off.csv", {0}, "failed=1", 4, NULL},
@@ -63,31 +63,32 @@ static const expected cases[] = {
      "INCONCLUSIVE: too few processes of the candidate"},
     {"single.csv", "base.csv", {.strict = true}, "inconclusive=2", 3, "INCONCLUSIVE: too few processes of the base"},
     {"many_base.csv", "many_regressed.csv", {0}, "inconclusive=256", 0, NULL},
-    /* nothing was judged that gates */
+    /* no row with a gate was judged */
     {"base.csv", "single.csv", {.need_verdict = true}, "inconclusive=2", 3, NULL},
     {"base.csv", "tie.csv", {.need_verdict = true}, "same=2", 0, NULL},
     {"base.csv", "tie.csv", {.gates = "gates_none.csv", .need_verdict = true}, "same=0", 3, "nothing here gates"},
-    /* a warm-up too short: what it could have made, what it could not, and one launch of three */
+    /* a warm-up trend that could explain the change, one that could not, and one in one process of three only */
     {"base.csv", "warm_up_explains.csv", {0}, "regressed=0 improved=0 same=1 suspect=1", 0, "SUSPECT: a warm-up"},
     {"base.csv", "warm_up_explains.csv", {.strict = true}, "regressed=0 improved=0 same=1 suspect=1", 3, NULL},
     {"warm_up_explains.csv", "base.csv", {0}, "improved=0 same=1 suspect=1", 0, "SUSPECT: a warm-up"},
     {"warm_up_base.csv", "regressed.csv", {0}, "same=1 suspect=1", 0, "SUSPECT\n"},
     {"base.csv", "warm_up_little.csv", {0}, "same=1 suspect=1", 0, "SUSPECT\n"},
     {"base.csv", "warm_up_once.csv", {0}, "same=1 suspect=1", 0, "SUSPECT\n"},
-    /* ceilings: nothing is divided by them */
+    /* ceilings: values are not divided by them */
     {"base.csv", "ceiling_moved.csv", {0}, "same=0 suspect=2", 0, "the machine moved: matmul_rate 100 GFLOP/s -> 70.1"},
     {"base.csv", "ceiling_hides.csv", {0}, "same=2 suspect=0", 0, "the machine moved: matmul_rate"},
     {"base.csv", "ceiling_moved.csv", {.gates = "gates_no_ceiling.csv"}, "same=0 suspect=2", 0, NULL},
-    /* what cannot be compared */
+    /* sides that cannot be compared */
     {"base.csv", "machine.csv", {0}, "same=0 suspect=0 missing=0 incomparable=6", 4, "machine_id differs"},
     {"base.csv", "machine.csv", {.allow_mismatch = true}, "same=2", 0, "--allow-mismatch"},
     {"base.csv", "version.csv", {0}, "incomparable=6", 4, "bench_version differs"},
     {"base.csv", "version.csv", {.allow_mismatch = true}, "incomparable=6", 4, NULL},
     {"unknown_base.csv", "unknown_unit.csv", {0}, "incomparable=2", 4, "unit differs"},
-    /* what does not gate */
+    /* rows that do not gate */
     {"unknown_base.csv", "unknown_slower.csv", {0}, "regressed=0", 0, "(SUSPECT)"},
     {"base.csv", "regressed.csv", {.gates = "gates_none.csv"}, "regressed=0", 0, "nothing here gates"},
-    {"base.csv", "regressed.csv", {.gates = "gates_pairs.csv"}, "regressed=0", 0, "nothing here gates"}, /* no pairs */
+    /* these gates apply to pairs only */
+    {"base.csv", "regressed.csv", {.gates = "gates_pairs.csv"}, "regressed=0", 0, "nothing here gates"},
     {"contract_pass.csv", "contract_applies.csv", {0}, "missing=0 incomparable=0 failed=0", 0, "unsupported"},
     {"base.csv", "contract_fail.csv", {0}, "failed=0 new=0", 0, NULL},
     {"contract_fail.csv", "base.csv", {0}, "missing=0", 0, NULL},
@@ -123,7 +124,8 @@ static void worse_exit_follows_its_order(void **state)
         for (int j = 0; j < 6; j++) assert_int_equal(pb_worse_exit(order[i], order[j]), order[i > j ? i : j]);
 }
 
-/* What the suite of the harness measures does what it says: its size is a tenth here, its time is not looked at. */
+/* The suite `self` generates what it says. The files are a tenth of their usual size here, and the time is not
+ * checked. */
 static void large_files_for_measuring(void **state)
 {
     pb_self_files *files;

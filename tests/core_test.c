@@ -1,5 +1,5 @@
-/* core_test.c - the spine itself: comparators that fail on NaN, guards, recordings that refuse what they
- * cannot hold, scratch that outlives a graph, exact bf16 rounding. */
+/* core_test.c - kernels/core: comparators that fail on NaN, guard words, recordings that refuse unsupported calls,
+ * scratch memory that outlives a graph, exact bf16 rounding. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void comparator_fails_on_what_is_not_finite(void **state)
     got[2] = INFINITY;
     d = pb_diff_arrays(want, got, 4, PB_F32);
     assert_false(pb_diff_ok(&d, 1e9));
-    want[2] = INFINITY; /* equal infinities are no agreement */
+    want[2] = INFINITY; /* equal infinities do not count as agreement */
     d = pb_diff_arrays(want, got, 4, PB_F32);
     assert_false(pb_diff_ok(&d, 1e9));
     want[2] = got[2] = NAN;
@@ -36,7 +36,7 @@ static void one_wrong_element_of_many_is_seen(void **state)
     for (size_t i = 0; i < N; i++) want[i] = got[i] = 1;
     got[12345] = 3;
     pb_diff d = pb_diff_arrays(want, got, N, PB_F32);
-    assert_true(d.rel <= 4e-3); /* the norm alone would pass it at a bf16 tolerance */
+    assert_true(d.rel <= 4e-3); /* the norm alone would pass at a bf16 tolerance */
     assert_false(pb_diff_ok(&d, 4e-3));
     free(want);
     free(got);
@@ -54,8 +54,8 @@ static void bf16_rounds_to_nearest_even(void **state)
 {
     (void)state;
     assert_int_equal(pb_f32_to_bf16(1.0f), 0x3f80);
-    assert_int_equal(pb_f32_to_bf16(1.00390625f), 0x3f80);   /* tie, down to even */
-    assert_int_equal(pb_f32_to_bf16(1.01171875f), 0x3f82);   /* tie, up to even */
+    assert_int_equal(pb_f32_to_bf16(1.00390625f), 0x3f80);   /* tie: rounds down to even */
+    assert_int_equal(pb_f32_to_bf16(1.01171875f), 0x3f82);   /* tie: rounds up to even */
     assert_int_equal(pb_f32_to_bf16(3.4028235e38f), 0x7f80); /* rounds to Inf */
     assert_true(isnan(pb_bf16_to_f32(pb_f32_to_bf16(NAN))));
     for (uint32_t h = 0; h < 0x7f80; h++) assert_int_equal(pb_f32_to_bf16(pb_bf16_to_f32((uint16_t)h)), h);
@@ -81,13 +81,14 @@ static void guards_see_stray_writes(void **state)
     pb_unbind(&b);
 }
 
-/* What a masked slot may do to row -1: add +0.0 to it, or take it times 0. */
+/* Adding +0.0 to row -1, or multiplying it by 0, is allowed for a masked slot and leaves the guards intact; reading
+ * a row's poison shows in the result. */
 static void guards_see_zeros_added_and_poison_what_is_read(void **state)
 {
     pb_binder b = {.ctx = *state, .dtype = PB_BF16, .seed = 1};
     float *y = pb_out(&b, "y", PB_F32, 6);
     CHECK_OK(b.status);
-    for (int side = -512; side <= 6; side += 512 + 6) { /* row -1 and the row past the last, of 512 */
+    for (int side = -512; side <= 6; side += 512 + 6) { /* row -1 and the row after the last, each of 512 elements */
         float sum = 0;
         for (int d = 0; d < 512; d++) sum += 0 * y[side + d];
         assert_true(isnan(sum));
@@ -109,7 +110,7 @@ static void only_logarithms_may_be_infinite(void **state)
     for (int i = 0; i < 3; i++) x[i] = y[i] = i ? (float)i : -INFINITY;
     CHECK_OK(pb_compare(&want, &got, &d));
     assert_true(pb_diff_ok(&d, 0));
-    y[0] = -1e30f; /* not the same */
+    y[0] = -1e30f; /* not equal to -inf */
     CHECK_OK(pb_compare(&want, &got, &d));
     assert_false(pb_diff_ok(&d, 1e9));
     y[0] = INFINITY;
@@ -140,7 +141,7 @@ static void seeds_do_not_depend_on_order_or_backend(void **state)
 
 typedef struct job {
     pb_rmsnorm_fwd_args a;
-    int what; /* 0: only ops; 1: then wait; 2: then read; 3: then allocate; 4: then fail */
+    int what; /* after the op: 0 nothing, 1 sync, 2 read, 3 allocate, 4 fail */
     float out;
 } job;
 
@@ -165,12 +166,12 @@ static void recording_notes_and_does_not_run(void **state)
     CHECK_OK(pb_record(ctx, work, &j, &g));
     assert_int_equal(pb_graph_nodes(ctx, g), 1);
     CHECK_NEAR(y[0], -1, 0);
-    j.a.T = 0; /* arguments were taken by value */
+    j.a.T = 0; /* arguments were copied when recording */
     const pb_counts before = ctx->counts;
     CHECK_OK(pb_replay(ctx, g));
     assert_int_equal(ctx->counts.launches - before.launches, 1);
     CHECK_NEAR(y[0], 3 / sqrt(12.5), 1e-6);
-    x[0] = 4; /* contents are read at replay */
+    x[0] = 4; /* tensor contents are read at replay */
     CHECK_OK(pb_replay(ctx, g));
     CHECK_NEAR(y[0], 1, 1e-6);
     pb_graph_free(ctx, g);
@@ -186,7 +187,7 @@ static void recording_refuses_what_a_graph_cannot_hold(void **state)
         pb_graph *g = NULL;
         CHECK_FAILS(pb_record(ctx, work, &j, &g), j.what == 4 ? PB_EINVAL : PB_EUNSUPPORTED, why[j.what]);
         assert_null(g);
-        y[0] = -1; /* and the next step runs */
+        y[0] = -1; /* the next eager call works */
         CHECK_OK(pb_rmsnorm_fwd(ctx, &j.a));
         CHECK_NEAR(y[0], 3 / sqrt(12.5), 1e-6);
     }
@@ -215,7 +216,7 @@ static void waits_and_allocations_are_counted(void **state)
     assert_int_equal(ctx->counts.waits - a.waits, 1);
 }
 
-/* Released in another order than allocated; the peak is of the sum, and starts again where it is told to. */
+/* Blocks are released in another order than allocated. The peak is that of the sum, and restarts when it is reset. */
 static void memory_held_is_counted_with_its_peak(void **state)
 {
     pb_ctx ctx;
@@ -240,7 +241,7 @@ static void memory_held_is_counted_with_its_peak(void **state)
     pb_ctx_close(&ctx);
 }
 
-/* In several parts, the last of them short. */
+/* The copy is done in several chunks, and the last one is shorter. */
 static void a_copy_moves_every_byte(void **state)
 {
     const size_t n = ((size_t)9 << 20) + 5;

@@ -1,4 +1,4 @@
-/* cuda_probe.cu - the kernel that delays a stream, and copies in stream order. */
+/* cuda_probe.cu - kernels that delay a stream or trap, and copies in stream order. */
 #include "tests/cuda_probe.h"
 
 #include "kernels/core/cuda.cuh"

@@ -1,4 +1,4 @@
-/* cuda_probe_none.c - stands in for cuda_probe.cu in a build without CUDA, where nobody has such a context. */
+/* cuda_probe_none.c - replaces cuda_probe.cu in a build without CUDA, where no CUDA context exists. */
 #include "tests/cuda_probe.h"
 
 pb_status probe_trap(pb_ctx *ctx)

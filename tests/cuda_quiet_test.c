@@ -1,12 +1,12 @@
-/* cuda_quiet_test.c - a warm op only enqueues: while one runs, the driver is asked for no memory, loads no code, makes
- * no stream and waits for nothing. CUPTI reports every call of the driver; this counts the forbidden ones.
+/* cuda_quiet_test.c - an op that has run once only enqueues work: later calls allocate no memory, load no code,
+ * create no stream and never synchronise. CUPTI reports every driver call; this test counts the forbidden ones.
  *
  * On a machine without a GPU it says so and passes. */
 #include <cupti.h>
 
 #include "tests/calls.h"
 
-/* Calls of the driver by the beginning of their names; a copy may be asynchronous. */
+/* Prefixes of forbidden driver functions. Copies are allowed when they are asynchronous. */
 static const char *const forbidden[] = {
     "cuMemAlloc",          "cuMemCreate",        "cuMemFree",         "cuMemHostAlloc",
     "cuMemAddressReserve", "cuModuleLoad",       "cuModuleUnload",    "cuLibraryLoad",
@@ -16,7 +16,7 @@ static const char *const forbidden[] = {
 
 typedef struct watch {
     int calls;
-    char first[64]; /* the first forbidden call's name */
+    char first[64]; /* name of the first forbidden call */
 } watch;
 
 static void note(watch *w, const char *name)

@@ -1,5 +1,5 @@
-/* cuda_test.c - the CUDA backend itself: recordings that fail and what comes after them, marks, refusals, and every op
- * behind a delay on two streams at once, which shows an op that uses another stream than its context's.
+/* cuda_test.c - the CUDA backend: recordings that fail and the step after them, events, delays, refusals. Every op
+ * also runs after a delay on two streams at once, which reveals an op that does not use its context's stream.
  *
  * On a machine without a GPU it says so and passes. */
 #include "kernels/linear/linear.h"
@@ -38,7 +38,8 @@ static pb_status work(pb_ctx *ctx, void *self)
     case MARK: return ctx->be->mark(ctx, 0);
     case RECORD: return pb_record(ctx, work, self, &g);
     case FAIL: return pb_fail(PB_EINVAL, "asked to fail");
-    case WAIT_UNSEEN: (void)probe_wait(ctx); return PB_OK; /* fn hides it; the end of the capture does not */
+    /* fn ignores the error, but the end of the capture reports it */
+    case WAIT_UNSEEN: (void)probe_wait(ctx); return PB_OK;
     default: return PB_OK;
     }
 }
@@ -90,7 +91,7 @@ static void a_recording_enqueues_nothing_and_a_replay_one_launch(void **state)
     assert_int_equal(ctx->counts.launches, before.launches);
     CHECK_OK(pb_sync(ctx));
     CHECK_OK(pb_compare(&want.b, &j.c.b, &d));
-    assert_false(pb_diff_ok(&d, 1e9)); /* still poisoned */
+    assert_false(pb_diff_ok(&d, 1e9)); /* the recorded ops have not run: the output is still poisoned */
     CHECK_OK(pb_replay(ctx, g));
     assert_int_equal(ctx->counts.launches, before.launches + 1);
     CHECK_OK(pb_sync(ctx));
@@ -132,13 +133,13 @@ static void marks_measure_seconds(void **state)
     CHECK_OK(pb_sync(ctx));
 }
 
-/* Behind work that keeps the device busy until the delay is queued, as in a measurement. */
+/* Work before the delay keeps the device busy until the delay is enqueued, as in a measurement. */
 static void a_delay_takes_what_was_asked_for(void **state)
 {
     pb_ctx *ctx = &streams[0];
     double s = 0;
     (void)state;
-    CHECK_OK(ctx->be->delay(ctx, 0)); /* finds its own cost */
+    CHECK_OK(ctx->be->delay(ctx, 0)); /* calibrates the cost of the delay itself */
     const pb_counts before = ctx->counts;
     CHECK_OK(probe_spin(ctx, 5e-3));
     CHECK_OK(ctx->be->mark(ctx, 0));
@@ -147,7 +148,7 @@ static void a_delay_takes_what_was_asked_for(void **state)
     CHECK_OK(pb_sync(ctx));
     CHECK_OK(ctx->be->between(ctx, 0, 1, &s));
     CHECK_NEAR(s, 1e-3, 2e-5);
-    assert_int_equal(ctx->counts.launches - before.launches, 1); /* the probe's; a delay is not the caller's work */
+    assert_int_equal(ctx->counts.launches - before.launches, 1); /* only the probe's kernel; a delay is not counted */
 }
 
 static void there_is_no_device_1000(void **state)
@@ -164,10 +165,11 @@ static size_t bytes_of(const pb_bound *t)
     return t->rows ? ((t->rows - 1) * t->ld + t->cols) * pb_dtype_size(t->dtype) : 0;
 }
 
-/* Only values: poisoned indices and pointers would crash what reads them too early instead of showing it. */
+/* Only floating-point inputs are delayed. An op that read a poisoned index or pointer too early would crash instead
+ * of giving a wrong result. */
 static bool is_delayed(const pb_bound *t) { return t->role != PB_ROLE_OUT && t->dtype <= PB_BF16 && bytes_of(t) > 0; }
 
-/* Behind a delay the inputs arrive, and behind them the op runs: all in the order of ctx's stream. */
+/* Enqueues on ctx's stream: a delay, the copies that fill the inputs, and the op. */
 static void enqueue_behind_delay(pb_ctx *ctx, call *c, void *const *kept)
 {
     CHECK_OK(probe_spin(ctx, 1e-3));
@@ -200,7 +202,7 @@ static void check_streams(const pb_op *op, const pb_impl *impl, pb_dtype t)
     CHECK_OK(pb_sync(&streams[0]));
     for (int s = 0; s < 2; s++) {
         c[s] = call_bind(&streams[s], op, op->edge[0], t);
-        CHECK_OK(call_run(&streams[s], &c[s])); /* the scratch is there afterwards */
+        CHECK_OK(call_run(&streams[s], &c[s])); /* allocates the scratch memory before the test */
         CHECK_OK(pb_sync(&streams[s]));
         call_fresh(&c[s], &inputs);
         hide_inputs(&streams[s], &c[s], kept[s]);
@@ -246,7 +248,7 @@ int main(void)
     for (int i = 0; i < 2; i++)
         if (pb_ctx_open(&streams[i], PB_CUDA, 0) != PB_OK) {
             printf("not on this machine: %s\n", pb_error());
-            return i; /* a second stream on the same device must open */
+            return i; /* 1: the first stream opened, so the second one must open as well */
         }
     if (pb_ctx_open(&cpu, PB_CPU, 0) != PB_OK) return 1;
     cpu.impl = "ref";

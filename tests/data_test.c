@@ -1,5 +1,4 @@
-/* data_test.c - rows of a data set: what is in them, that packing isolates conversations, and that the order can be
- * taken up again. */
+/* data_test.c - rows of a data set: their contents, isolation of packed conversations, and resuming at a position. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +10,7 @@
 
 enum { SAMPLES = 40, S = 160, B = 3, T = B * S };
 
-/* Sample i: one question, and one answer of a length of its own; every seventh has two answers. */
+/* Sample i has one question and an answer of its own length; every seventh sample has a second answer. */
 static const char *write_samples(int n)
 {
     static char path[32];
@@ -54,7 +53,7 @@ typedef struct room {
 
 static pb_rows rows_of(room *r) { return (pb_rows){r->ids, r->targets, r->mask, r->start, r->pos, r->used}; }
 
-/* The number in the question "q7" of the sample whose first token is at ids[0]. */
+/* Returns the number in the question (such as "q7") of the sample whose first token is ids[0]. */
 static int sample_at(const int32_t *ids)
 {
     int n = 0;
@@ -64,7 +63,8 @@ static int sample_at(const int32_t *ids)
     return n;
 }
 
-/* The place before a turn's end counts when the turn is an assistant's, the end itself never. */
+/* The position that predicts the end of a message counts if the message is the assistant's. Headers, ends and
+ * newlines between messages never count. */
 static void check_mask(const room *r, int at, bool assistant)
 {
     if (r->ids[at] == PB_TOKEN_START || r->ids[at] == PB_TOKEN_END) assert_true(r->mask[at] == 0);
@@ -80,13 +80,14 @@ static void check_row(const room *r, int row, int align, int *seen)
         const int at = row * S + s;
         if (r->start[at] == s) start = s;
         assert_true(s < r->used[row] || (r->start[at] == s && r->mask[at] == 0));
-        if (s + 1 == r->used[row]) assert_true(r->targets[at] != 0); /* a conversation's, not the rest's */
+        /* the last target in use belongs to a conversation */
+        if (s + 1 == r->used[row]) assert_true(r->targets[at] != 0);
         assert_int_equal(r->start[at], start);
         assert_int_equal(r->pos[at], s - start);
         if (r->start[at] == s && r->ids[at] == PB_TOKEN_START) {
             seen[sample_at(r->ids + at)]++;
             assert_int_equal(s % align, 0);
-        } else if (r->start[at] == s) assert_true(r->mask[at] == 0 && r->ids[at] == 0); /* the rest of the row */
+        } else if (r->start[at] == s) assert_true(r->mask[at] == 0 && r->ids[at] == 0); /* padding */
         if (r->ids[at] == PB_TOKEN_START) assistant = r->targets[at] == 'a';
         check_mask(r, at, assistant);
         if (s + 1 < S && r->start[at + 1] == start) assert_int_equal(r->targets[at], r->ids[at + 1]);
@@ -146,14 +147,14 @@ static void positions_can_be_taken_up_again(void **state)
         assert_memory_equal(&x, &y, sizeof x);
     }
     CHECK_FAILS(pb_dataset_seek(b, (pb_data_position){3, 4000}), PB_EINVAL, "the position is row 4000");
-    pb_dataset_next(a, B, &to_x); /* a position that is refused changes nothing */
+    pb_dataset_next(a, B, &to_x); /* a refused position changes nothing */
     pb_dataset_next(b, B, &to_y);
     assert_memory_equal(&x, &y, sizeof x);
     CHECK_OK(pb_dataset_seek(a, (pb_data_position){0, 0}));
     CHECK_OK(pb_dataset_seek(b, (pb_data_position){1, 0}));
     pb_dataset_next(a, B, &to_x);
     pb_dataset_next(b, B, &to_y);
-    assert_true(memcmp(&x, &y, sizeof x) != 0); /* each epoch has its order */
+    assert_true(memcmp(&x, &y, sizeof x) != 0); /* each epoch has another order */
     pb_dataset_close(b);
     cfg.seed++;
     b = open_samples(&cfg, SAMPLES, &c);
@@ -163,8 +164,8 @@ static void positions_can_be_taken_up_again(void **state)
     pb_dataset_close(b);
 }
 
-/* Pieces of a conversation hold every target that counts once, whatever the length of a row, and the same pairs of
- * token and target as the whole. */
+/* Splitting long conversations keeps every loss token exactly once, with the same (token, target) pairs, for any row
+ * length. */
 static void split_conversations_lose_nothing(void **state)
 {
     (void)state;
@@ -191,7 +192,7 @@ static void split_conversations_lose_nothing(void **state)
     }
 }
 
-/* Conversations that together have as many places as a row share it. */
+/* Conversations are packed into one row when their lengths add up to exactly the row length. */
 static void rows_are_filled_to_the_last_place(void **state)
 {
     (void)state;
@@ -205,7 +206,7 @@ static void rows_are_filled_to_the_last_place(void **state)
     pb_tokenizer *t = NULL;
     pb_dataset *d = NULL;
     assert_non_null(f);
-    for (int i = 0; i < SHORT; i++) fputs("{\"instruction\":\"x\",\"response\":\"y\"}\n", f); /* 22 places each */
+    for (int i = 0; i < SHORT; i++) fputs("{\"instruction\":\"x\",\"response\":\"y\"}\n", f); /* 22 positions each */
     fclose(f);
     CHECK_OK(pb_tokenizer_open(NULL, &t));
     for (int fit = 1; fit <= 3; fit++) {
@@ -214,7 +215,7 @@ static void rows_are_filled_to_the_last_place(void **state)
         assert_int_equal(pb_dataset_rows(d), SHORT / fit);
         pb_dataset_next(d, 1, &to);
         assert_int_equal(r.used[0], cfg.S);
-        pb_dataset_blank(d, 0, 1, &to); /* a row that no conversation takes */
+        pb_dataset_blank(d, 0, 1, &to); /* a row without a conversation */
         assert_int_equal(r.used[0], 0);
         for (int i = 0; i < cfg.S; i++) assert_true(r.mask[i] == 0 && r.start[i] == i && r.pos[i] == 0);
         assert_int_equal(pb_dataset_position(d).row, 1);
@@ -224,7 +225,7 @@ static void rows_are_filled_to_the_last_place(void **state)
     remove(path);
 }
 
-/* The two parts of a split hold every conversation once, and do not depend on the length of a row. */
+/* Every conversation is in exactly one of the two parts, training or held out. */
 static void held_out_conversations_are_apart(void **state)
 {
     (void)state;
@@ -254,7 +255,7 @@ static void long_empty_and_bad_lines_are_counted(void **state)
     static const char lines[] = "{\"instruction\":\"abcdefghij\",\"response\":\"0123456789\"}\n"
                                 "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}\n\n{]\n"
                                 "{\"instruction\":\"x\",\"response\":\"y\"}\n";
-    /* <im_start>user\nx<im_end>\n<im_start>assistant\ny<im_end>\n: 23 tokens; the first line has 41. */
+    /* <im_start>user\nx<im_end>\n<im_start>assistant\ny<im_end>\n: 23 tokens (22 positions); the first line has 41. */
     static const struct {
         pb_long how;
         int S;
@@ -263,8 +264,8 @@ static void long_empty_and_bad_lines_are_counted(void **state)
         {PB_LONG_CUT, 100, 2, 0, 0, 1, 1, 40 + 22, 11 + 2},
         {PB_LONG_CUT, 30, 2, 1, 0, 1, 1, 30 + 22, 2 + 2},
         {PB_LONG_CUT, 20, 1, 2, 0, 2, 1, 20, 1},
-        {PB_LONG_SPLIT, 30, 2, 0, 0, 1, 1, 40 + 22, 11 + 2},     /* both pieces of the first count something */
-        {PB_LONG_SPLIT, 20, 2, 0, 0, 1, 1, 20 + 20 + 2, 11 + 2}, /* the first sample's first piece counts nothing */
+        {PB_LONG_SPLIT, 30, 2, 0, 0, 1, 1, 40 + 22, 11 + 2},     /* both pieces of the first sample have loss tokens */
+        {PB_LONG_SPLIT, 20, 2, 0, 0, 1, 1, 20 + 20 + 2, 11 + 2}, /* the first piece of the first sample has none */
         {PB_LONG_SPLIT, 7, 2, 0, 0, 1, 1, 0, 11 + 2},
         {PB_LONG_DROP, 30, 1, 0, 1, 1, 1, 22, 2},
         {PB_LONG_REFUSE, 30, 1, 0, 0, 1, 2, 22, 2},
@@ -298,7 +299,7 @@ static void long_empty_and_bad_lines_are_counted(void **state)
         pb_dataset_close(d);
     }
     cfg.S = 100;
-    cfg.mask = PB_MASK_ALL; /* every token but a conversation's first is a target */
+    cfg.mask = PB_MASK_ALL; /* every token except a conversation's first is a target */
     CHECK_OK(pb_dataset_open(path, t, &cfg, &c, &d));
     assert_int_equal(c.kept, 3);
     assert_int_equal(c.tokens, 40 + 8 + 22);
@@ -332,7 +333,8 @@ static pb_trainer *open_model(pb_ctx *ctx, const char *model, pb_tuning tuning, 
     return t;
 }
 
-/* Forward to backward; adds loss and gradients to *loss and sum, which it makes when it is NULL. */
+/* Runs forward, loss and backward; adds the loss to *loss and the gradients to sum (allocated when NULL). *n: number
+ * of gradients. */
 static double *add_step(pb_ctx *ctx, pb_trainer *t, const pb_batch *b, double *loss, double *sum, size_t *n)
 {
     const pb_model *m = pb_trainer_model(t);

@@ -1,13 +1,13 @@
 #!/bin/bash
-# doctor_test.sh BENCH WATCHED FAKE_NVML - what bench says of a machine, which launches it measures again, and that locked
-# clocks are reset however a run ends. WATCHED is bench_fixture whose launches on the CPU count as a GPU's; FAKE_NVML
-# stands in for the driver's library.
+# doctor_test.sh BENCH WATCHED FAKE_NVML - what bench reports about a machine, which processes it measures again, and
+# that locked clocks are reset however a run ends. WATCHED is bench_fixture, whose processes on the CPU are observed
+# like those on a GPU; FAKE_NVML replaces the driver's library.
 bench=$1 watched=$2 fake=$3
 . "${0%/*}/cli.sh"
 export PB_FAKE_NVML_STATE=$dir/starts PB_FAKE_NVML_LOG=$dir/clocks
 
-with() { LD_LIBRARY_PATH=${fake%/*}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"; } # with COMMAND...: the fake driver
-state() { # state NAME WANT: of a check in the log, as text
+with() { LD_LIBRARY_PATH=${fake%/*}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"; } # with COMMAND...: uses the fake
+state() { # state NAME WANT: the state of a check in the log
     grep -qE "^$2 +$1 " "$dir/log" || fail "doctor: $1 is not $2"
 }
 
@@ -18,7 +18,7 @@ grep -qE ' gpu_' "$dir/log" && fail "doctor: a GPU is looked at on --device cpu"
 state timer '(good|note|bad)'
 expect 2 'takes no arguments' "$bench" doctor x
 expect 0 'unknown' env LD_LIBRARY_PATH= "$bench" doctor --device cuda
-if ! ldconfig -p | grep -q libnvidia-ml; then # a real driver has its own answers
+if ! ldconfig -p | grep -q libnvidia-ml; then # a real driver would give its own answers
     grep -q 'there is no NVML' "$dir/log" || fail "doctor: without NVML it does not say so"
     [[ $(grep -c '^unknown  gpu_' "$dir/log") -eq 9 ]] || fail "doctor: without NVML not every GPU check is unknown"
 fi
@@ -26,7 +26,7 @@ fi
 expect 0 'GPU: NVIDIA Paper, driver 999.1' with "$bench" doctor --device cuda
 state gpu_throttle good && state gpu_clocks note && state gpu_persistence good && state gpu_power bad
 state gpu_processes bad && state gpu_busy good && state gpu_temperature good && state gpu_ecc good
-state gpu_mig unknown # the fake lacks the function altogether
+state gpu_mig unknown # the fake does not have this function
 expect 3 'bad ' with "$bench" doctor --device cuda --strict
 PB_FAKE_NVML_THROTTLE=41 expect 0 'idle, hw_thermal' with "$bench" doctor --device cuda
 state gpu_throttle bad
@@ -45,13 +45,13 @@ if command -v python3 >/dev/null; then
 assert sum(d[k] for k in ("good", "note", "bad", "unknown")) == 23' || fail "doctor --json: not what it should be"
 fi
 
-# ---- launches under the eyes of NVML ----------------------------------------------------------------------
+# ---- processes observed through NVML ----------------------------------------------------------------------
 toy=(--suite toy --batch 1 --samples 2 --seed 3 -n 3 --no-compare --quiet step)
 rows() { tail -n +2 "$1/results.csv"; }
-launches() { rows "$1" | cut -d, -f4 | sort -nu | tr '\n' ' '; } # launches DIR
+launches() { rows "$1" | cut -d, -f4 | sort -nu | tr '\n' ' '; } # launches DIR: the numbers of its processes
 marked() { rows "$1" | grep kernel_time | awk -F, '{ print $4 ":" $11 }' | sort -n | tr '\n' ' '; } # marked DIR
 entries() { grep -c '"retry_of"' "$1/run.json"; }
-# run CODE DIR THROTTLE ARG...: the library starts once for the fingerprint, then once a launch.
+# run CODE DIR THROTTLE ARG...: runs bench; the fake library starts once for the fingerprint, then once per process.
 run() {
     local code=$1 out=$2 script=$3
     shift 3
@@ -66,10 +66,10 @@ run 0 cool 0,0
 grep -q '"sm_clock_hz": 1700000000.0' cool/run.json || fail "cool: run.json has no clocks"
 grep -q '"gpu_uuid": "GPU-0-1-2"' cool/run.json || fail "cool: the fingerprint has no UUID"
 grep -q '"gpu_power_limit_w": 500.0' cool/run.json || fail "cool: the fingerprint has no power limit"
-run 0 capped 0,5 # idle, power cap: no fault
+run 0 capped 0,5 # idle, power cap: not faults
 [[ $(marked capped) == '0:ok 1:ok 2:ok ' ]] || fail "capped: $(marked capped)"
 
-run 0 once 0,0,8,0 # the second launch
+run 0 once 0,0,8,0 # the second process is throttled
 [[ $(marked once) == '0:ok 1:throttled 2:ok 3:ok ' && $(entries once) -eq 4 ]] || fail "once: $(marked once)"
 grep -q 'launch 1 was throttled: hw_slowdown (measured again)' "$dir/log" || fail "once: it does not say so"
 grep -q '"retry_of": 1' once/run.json || fail "once: run.json does not say what was measured again"
@@ -83,7 +83,7 @@ before=$(md5sum <once/results.csv)
 with "$watched" run --resume once >"$dir/log" 2>&1 || fail "once: it cannot be resumed"
 [[ $(md5sum <once/results.csv) == "$before" ]] || fail "once: a whole run was changed by --resume"
 
-run 0 hot 0,20 # each time; three launches, each twice again
+run 0 hot 0,20 # every process is throttled: three processes, each repeated twice
 [[ $(launches hot) == '0 1 2 3 4 5 6 7 8 ' && $(marked hot | tr ' ' '\n' | grep -c throttled) -eq 9 ]] ||
     fail "hot: $(marked hot)"
 [[ $(rows hot | grep kernel_time | grep -c 'sw_thermal (after 2 retries)') -eq 3 ]] || fail "hot: what is kept does not say so"
@@ -91,7 +91,7 @@ run 0 hot 0,20 # each time; three launches, each twice again
 run 0 never 0,20 --throttle-retries 0
 [[ $(launches never) == '0 1 2 ' && $(marked never) == '0:throttled 1:throttled 2:throttled ' ]] || fail "never: $(marked never)"
 
-# Only while it lasts: neither the snapshot before nor the one after sees it.
+# Throttled only between the snapshots: neither the one before nor the one after shows it.
 PB_FAKE_NVML_SECOND=40 run 0 midway 0 --mode slow --samples 30 -n 1 --throttle-retries 0
 [[ $(marked midway) == '0:throttled ' ]] || fail "midway: $(marked midway)"
 [[ $(grep -c '"throttle_bits": 0.0' midway/run.json) -eq 2 ]] || fail "midway: a snapshot saw it, so this tests nothing"
@@ -103,7 +103,7 @@ PB_FAKE_NVML_DEAD=1 run 0 dead 0
 grep -q '"gpu_unknown": "NVML does not start' dead/run.json || fail "dead: run.json does not say why"
 [[ $(marked dead) == '0:ok 1:ok 2:ok ' ]] || fail "dead: $(marked dead)"
 
-# A run that was killed before the rows were marked, and one in the middle of marking.
+# A run that was killed before its rows got the status `throttled`, and one killed while they did.
 cp -r once cut
 sed -i '/^[^,]*,[^,]*,[^,]*,3,/d' cut/results.csv
 sed -i 's/throttled,throttled: hw_slowdown (measured again)/ok,/; s/pass,throttled: hw_slowdown (measured again); /pass,/' cut/results.csv
@@ -116,9 +116,9 @@ rm -f "$PB_FAKE_NVML_STATE"
 with "$watched" run --resume cut >"$dir/log" 2>&1 || fail "cut: it cannot be resumed"
 [[ $(marked cut) == '0:ok 1:throttled 2:ok 3:ok ' ]] || fail "cut: $(marked cut)"
 
-# ---- verdicts on them -----------------------------------------------------------------------------------
+# ---- verdicts on throttled rows -------------------------------------------------------------------------
 printf 'suite,metric,better,stored_limit,ceiling,gating\ntoy,kernel_rate,higher,0.15,,yes\n' >gates.csv
-compare() { # compare CODE TEXT BASE CAND ARG...
+compare() { # compare CODE TEXT BASE CAND ARG...: expects this of a comparison
     local code=$1 text=$2
     shift 2
     expect "$code" "$text" "$bench" compare --gates gates.csv "$@"
@@ -135,7 +135,7 @@ compare 3 'inconclusive=1' slow cool --strict
 expect 2 'is throttled' "$bench" baseline save hot --baseline b
 expect 0 'kernel_time' "$bench" report hot
 
-# ---- what may explain a difference ------------------------------------------------------------------------
+# ---- notes on what may explain a difference ---------------------------------------------------------------
 cp -r cool other
 sed -i 's/"gpu_power_limit_w": 500.0/"gpu_power_limit_w": 700.0/; s/"environment": {/"environment": {"NCCL_ALGO": "Ring",/' other/run.json
 compare 0 'note: gpu_power_limit_w differs: 500.0 -> 700.0' cool other
@@ -144,7 +144,7 @@ grep -q 'gpu_ecc differs' "$dir/log" && fail "other: what is the same is listed"
 
 # ---- locked clocks -----------------------------------------------------------------------------------------
 changes() { cat "$PB_FAKE_NVML_LOG" 2>/dev/null | tr '\n' ';'; }
-reset() { # reset WHAT: waits for the keeper, which outlives a run that was killed
+reset() { # reset WHAT: waits for the process that resets the clocks; it outlives a killed run
     for _ in $(seq 100); do [[ $(changes) == *reset* ]] && break; sleep 0.1; done
     [[ $(changes) == "lock ffffff01 ffffff01;reset 0 0;" ]] || fail "$1: the clocks were changed so: $(changes)"
     rm -f "$PB_FAKE_NVML_LOG"

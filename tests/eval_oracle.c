@@ -1,5 +1,5 @@
-/* eval_oracle.c - the loss that `train eval` should print, from the logits that it wrote: mean over masked tokens of
- * log sum exp(logits) - logits[target], in double precision. usage: eval_oracle FILE */
+/* eval_oracle.c - recomputes the loss that `train eval` prints from the logits it wrote: the mean over loss tokens
+ * of log sum exp(logits) - logits[target], in double precision. usage: eval_oracle FILE */
 #include <math.h>
 #include <stdio.h>
 

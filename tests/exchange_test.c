@@ -1,5 +1,5 @@
-/* exchange_test.c - what other tools read and write: `bench export` and `import`, Markdown and JUnit XML, against
- * golden files and by what each format demands. scripts/peers/check_formats runs the real readers. */
+/* exchange_test.c - formats of other tools: `bench export` and `import`, Markdown and JUnit XML, compared with
+ * golden files and with the rules of each format. scripts/peers/check_formats runs the real readers. */
 #include <jansson.h>
 #include <math.h>
 
@@ -12,7 +12,7 @@
 
 #define EXCHANGE PB_SOURCE_DIR "/tests/fixtures/exchange/"
 
-/* Compares with a file; PB_GOLDEN=write renews it. Paths of this machine are cut first. */
+/* Compares the text with a golden file; PB_GOLDEN=write updates the file. Absolute paths are removed first. */
 static void check_golden(char *text, const char *name)
 {
     static char want[1 << 17];
@@ -35,7 +35,7 @@ static void check_golden(char *text, const char *name)
 
 /* ---- export ---------------------------------------------------------------------------------------- */
 
-/* The text, to be freed. */
+/* Returns the exported text; the caller frees it. */
 static char *exported(const char *file, const char *to, const char *better, const char *note)
 {
     capture c, notes;
@@ -87,7 +87,7 @@ static void near(double a, double b)
     if (!(fabs(a - b) <= 1e-9 * fabs(b))) fail_msg("%.17g is not %.17g", a, b);
 }
 
-/* The case whose second launch of three was wrong: 0.8 s and 0.816 s. */
+/* Checks the case whose second process of three was wrong: the other two took 0.8 s and 0.816 s. */
 static void check_batch_8(const json_t *e)
 {
     const char *aggregate = word(e, "aggregate_name");
@@ -104,7 +104,7 @@ static void check_batch_8(const json_t *e)
 
 static void gbench_has_what_its_tools_read(void **state)
 {
-    int count[3] = {0}; /* iterations, aggregates, errors */
+    int count[3] = {0}; /* number of iterations, aggregates, errors */
     char *text = exported("run.csv", "gbench", NULL, "");
     json_t *root = json_loads(text, 0, NULL), *e;
     size_t i;
@@ -115,7 +115,7 @@ static void gbench_has_what_its_tools_read(void **state)
         const bool error = json_is_true(json_object_get(e, "error_occurred"));
         count[error ? 2 : strcmp(word(e, "run_type"), "iteration") != 0]++;
         assert_true(*word(e, "name") && !strncmp(word(e, "name"), word(e, "run_name"), strlen(word(e, "run_name"))));
-        if (error) { /* no times: not even zeros, which compare.py would average */
+        if (error) { /* an errored entry has no time; compare.py would average a zero */
             assert_true(*word(e, "error_message") && strcmp(word(e, "run_type"), "iteration") != 0);
             assert_null(json_object_get(e, "real_time"));
             assert_null(json_object_get(e, "cpu_time"));
@@ -125,14 +125,14 @@ static void gbench_has_what_its_tools_read(void **state)
         near(number(e, "cpu_time"), number(e, "real_time"));
         if (strstr(word(e, "name"), "batch=8")) check_batch_8(e);
     }
-    assert_int_equal(count[0], 8); /* launches of three cases, one of them wrong */
+    assert_int_equal(count[0], 8); /* processes of three cases; one of them is wrong */
     assert_int_equal(count[1], 12);
     assert_int_equal(count[2], 4);
     json_decref(root);
     free(text);
 }
 
-/* github-action-benchmark takes a list of {name, unit, value}; Bencher's schema is bencher.dev/bmf.json. */
+/* github-action-benchmark expects a list of {name, unit, value}; Bencher's schema is bencher.dev/bmf.json. */
 static void dashboards_have_what_they_read(void **state)
 {
     char *gab = exported("run.csv", "gab", "higher", ""), *bmf = exported("run.csv", "bmf", NULL, "");
@@ -140,13 +140,13 @@ static void dashboards_have_what_they_read(void **state)
     const char *key, *measure;
     size_t i;
     (void)state;
-    assert_int_equal(json_array_size(list), 3); /* copy_rate, tokens_per_second twice */
+    assert_int_equal(json_array_size(list), 3); /* copy_rate, and tokens_per_second twice */
     json_array_foreach(list, i, e)
     {
         assert_true(*word(e, "name") && *word(e, "unit") && number(e, "value") > 0);
         assert_true(strstr(word(e, "name"), " copy_rate") || strstr(word(e, "name"), " tokens_per_second"));
     }
-    assert_int_equal(json_object_size(all), 3); /* the case with a wrong launch is not among them */
+    assert_int_equal(json_object_size(all), 3); /* the case with a wrong process is left out */
     json_object_foreach(all, key, e) json_object_foreach(e, measure, m)
     {
         assert_true(strlen(measure) <= 64 && !strchr(measure, '_'));
@@ -174,7 +174,8 @@ static void log_lines_are_events(void **state)
         assert_true(*word(e, "key") && json_object_get(e, "value") && json_is_object(json_object_get(e, "metadata")));
         json_decref(e);
     }
-    assert_int_equal(events, 2 * 3 * 3 + 2 * 3 + 3); /* 3 a launch of two cases and of two good ones, 1 without axes */
+    /* 3 per process of two cases and of two good processes; 1 each without axes */
+    assert_int_equal(events, 2 * 3 * 3 + 2 * 3 + 3);
     free(text);
 }
 
@@ -232,7 +233,8 @@ static void other_tools_are_read(void **state)
     (void)state;
     check_import("nvbench", (const char *const[]){"nvbench.csv", NULL}, "nvbench_csv.csv");
     check_import("nvbench", (const char *const[]){"nvbench.json", NULL}, "nvbench_json.csv");
-    check_import("nccl-tests", (const char *const[]){"nccl.txt", "nccl.txt", NULL}, "nccl_text.csv"); /* two launches */
+    /* the same file twice gives two processes */
+    check_import("nccl-tests", (const char *const[]){"nccl.txt", "nccl.txt", NULL}, "nccl_text.csv");
     check_import("nccl-tests", (const char *const[]){"nccl.json", NULL}, "nccl_json.csv");
 }
 
@@ -243,29 +245,27 @@ static void other_tools_are_read(void **state)
 #define ROW "1024 256 float sum -1 10.0 1.0 1.0 0 10.0 1.0 1.0 0\n"
 #define END "# Out of bounds values : 0 OK\n"
 
-/* A control character, also one of UTF-8 (U+0097), must not reach a key or a note: the reader of results refuses it. */
+/* A control character, also a C1 one in UTF-8 (U+0097), must not get into a key or a note: the reader of results
+ * refuses it. */
 static void control_characters_are_replaced(void **state)
 {
     static const char text[] = NVBENCH "x\xc2\x97y,0,H\xc2\x97 200,2^\x7f\xc2\x80"
                                        "20,No,5,1e-6\n";
-    char *csv = NULL;
-    size_t n = 0;
     pb_import im;
     pb_table t;
+    capture c;
     (void)state;
     CHECK_OK(pb_import_open("nvbench", &im));
     CHECK_OK(pb_import_bytes(&im, "in", text, sizeof text - 1));
     CHECK_OK(pb_import_finish(&im));
-    FILE *f = open_memstream(&csv, &n);
-    assert_non_null(f);
-    pb_import_write(&im, "run", "machine", f);
-    assert_int_equal(fclose(f), 0);
-    CHECK_OK(pb_table_parse("out", csv, n, &t));
+    pb_import_write(&im, "run", "machine", capture_begin(&c));
+    capture_end(&c);
+    CHECK_OK(pb_table_parse("out", c.text, c.n, &t));
     assert_non_null(strstr(t.rows[0].key, "x__y"));
     assert_non_null(strstr(t.rows[0].key, "N=2^___20"));
     pb_table_free(&t);
     pb_import_close(&im);
-    free(csv);
+    free(c.text);
 }
 
 static void what_is_not_theirs_is_refused_with_its_place(void **state)
@@ -316,7 +316,7 @@ static void what_is_not_theirs_is_refused_with_its_place(void **state)
     assert_non_null(strstr(pb_error(), "did you mean 'nvbench'?"));
 }
 
-/* What nvbench hides is not missed, whether it has a metric here or not. */
+/* Hidden values of nvbench are not counted as missing, whether bench has a metric for them or not. */
 static void figures_without_a_metric_are_counted(void **state)
 {
 #define SUMMARY(tag, more) "{\"tag\": \"" tag "\", " more "\"data\": [{\"name\": \"value\", \"value\": \"1e-6\"}]}"
@@ -366,7 +366,8 @@ static void comparisons_as_markdown_and_junit(void **state)
     check_compare(FIXTURE("base.csv"), FIXTURE("suspect.csv"), "junit", 0, "suspect.xml");
     check_compare(FIXTURE("base.csv"), FIXTURE("missing.csv"), "junit", 4, "missing.xml");
     check_compare(FIXTURE("base.csv"), FIXTURE("tie.csv"), "markdown", 0, "tie.md");
-    check_compare(FIXTURE("many_base.csv"), FIXTURE("many_regressed.csv"), "markdown", 0, "many.md"); /* of 256, 100 */
+    /* 100 of 256 rows regressed */
+    check_compare(FIXTURE("many_base.csv"), FIXTURE("many_regressed.csv"), "markdown", 0, "many.md");
 }
 
 static void a_run_without_a_baseline(void **state)

@@ -1,11 +1,11 @@
-/* fake_cuda.c - a libcuda.so.1 for tests on machines without a GPU: a driver that finds no device (PB_FAKE_CUDA=none),
- * or one of CUDA 11.4 (old). It goes as far as the runtime asks before it gives up; everything else is not supported.
- */
+/* fake_cuda.c - a libcuda.so.1 for tests on machines without a GPU. PB_FAKE_CUDA=none: a driver without devices;
+ * old: a driver of CUDA 11.4. It implements what the CUDA runtime calls before it gives up; all other functions are
+ * unsupported. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, NO_DEVICE = 100, NOT_FOUND = 500, NOT_SUPPORTED = 801 }; /* of CUresult */
+enum { SUCCESS = 0, NO_DEVICE = 100, NOT_FOUND = 500, NOT_SUPPORTED = 801 }; /* values of CUresult */
 
 int cuInit(unsigned flags);
 int cuDriverGetVersion(int *version);

@@ -1,15 +1,18 @@
-/* fake_nvml.c - a libnvidia-ml.so.1 for tests: one GPU whose answers follow a script.
+/* fake_nvml.c - a libnvidia-ml.so.1 for tests: one GPU whose answers are set by environment variables.
  *
- * PB_FAKE_NVML_THROTTLE: a word for each fresh start of the library, a mask in hexadecimal ("0,8,0"); the last one
- * holds for all that follow. PB_FAKE_NVML_SECOND: bits that only the second question after a start is answered with.
- * PB_FAKE_NVML_STATE: a file that counts the starts. PB_FAKE_NVML_LACKS: names of functions that answer "not
- * supported". PB_FAKE_NVML_ROOT=no: who asks may not change anything. PB_FAKE_NVML_LOG: a file with a line for every
- * change of the clocks. PB_FAKE_NVML_DEAD: the library does not start. */
+ * PB_FAKE_NVML_THROTTLE  throttle reasons after each start of the library, as hexadecimal masks ("0,8,0"); the last
+ *                        mask holds for all later starts
+ * PB_FAKE_NVML_SECOND    bits that are added only to the second reading after a start
+ * PB_FAKE_NVML_STATE     a file that counts the starts
+ * PB_FAKE_NVML_LACKS     names of functions that answer "not supported"
+ * PB_FAKE_NVML_ROOT=no   the caller may not change settings
+ * PB_FAKE_NVML_LOG       a file that gets one line per change of the clocks
+ * PB_FAKE_NVML_DEAD      the library fails to start */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FINE = 0, UNINITIALIZED = 1, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6 }; /* of nvmlReturn_t */
+enum { FINE = 0, UNINITIALIZED = 1, NOT_SUPPORTED = 3, NO_PERMISSION = 4, NOT_FOUND = 6 }; /* values of nvmlReturn_t */
 
 typedef struct rates {
     unsigned gpu, memory;
@@ -20,13 +23,13 @@ typedef struct process {
     unsigned gpu_instance, compute_instance;
 } process;
 
-/* The first letters of the functions' names are those of the library. */
+/* Defines a function of the library, with its prototype. */
 #define NVML(name, ...)                                                                                                \
     int nvml##name(__VA_ARGS__);                                                                                       \
     int nvml##name(__VA_ARGS__)
 
-static unsigned long long mask; /* since the library's start */
-static int asked;               /* for the mask, since then */
+static unsigned long long mask; /* throttle reasons since the library's start */
+static int asked;               /* readings of the mask since then */
 
 static const char *setting(const char *name)
 {
@@ -53,7 +56,7 @@ static int note(const char *what, unsigned a, unsigned b)
     return FINE;
 }
 
-/* How many starts there were before this one. */
+/* Appends to the state file and returns the number of earlier starts. */
 static int starts(void)
 {
     FILE *f = fopen(setting("PB_FAKE_NVML_STATE"), "a");

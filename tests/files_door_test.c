@@ -1,5 +1,5 @@
-/* files_door_test.c - what os/ promises: files are whole or not there, only regular files are read, and every failure
- * has its exit code. */
+/* files_door_test.c - the guarantees of os/: a file is complete or absent, only regular files are read, and every
+ * failure has its exit code. */
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -85,7 +85,7 @@ static void only_regular_files_are_read(void **state)
                {dir, "it is a folder, where a regular file is needed"},
                {sock, "socket: "},
                {in_dir("none"), "none: No such file or directory"}};
-    alarm(20); /* a reader that waits for the FIFO's writer waits for ever */
+    alarm(20); /* opening a FIFO for reading would block until a writer opens it */
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         CHECK_FAILS(pb_file_read(bad[i].path, &f), PB_EPATH, bad[i].line);
         CHECK_FAILS(pb_map_open(bad[i].path, &m), PB_EPATH, bad[i].line);
@@ -108,7 +108,7 @@ static void the_old_file_stands_until_the_new_one_is_whole(void **state)
     check_text(path, "old");
     assert_int_equal(drafts(), 1);
     pb_draft_drop(&d);
-    pb_draft_drop(&d); /* twice is fine */
+    pb_draft_drop(&d); /* dropping a draft twice is allowed */
     assert_int_equal(drafts(), 0);
     check_text(path, "old");
     CHECK_OK(pb_file_replace(path, "new", 3));
@@ -122,7 +122,8 @@ static void the_old_file_stands_until_the_new_one_is_whole(void **state)
     assert_int_equal(drafts(), 0);
 }
 
-/* Whole or not there: with files limited to 8 bytes, 6 fit and 6 more do not. */
+/* An append is complete or has no effect: with a file size limit of 8 bytes, the first 6 bytes fit and 6 more do
+ * not. */
 static void appends_are_whole_or_not_there(void **state)
 {
     (void)state;
@@ -146,7 +147,7 @@ static void appends_are_whole_or_not_there(void **state)
     check_text(path, "first\n");
     CHECK_OK(pb_append_cut(path, 2));
     check_text(path, "fi");
-    alarm(20); /* a writer that waits for the FIFO's reader waits for ever */
+    alarm(20); /* opening a FIFO for writing would block until a reader opens it */
     CHECK_FAILS(pb_append_open(fifo, true, &fd), PB_EPATH, "it is a FIFO");
     CHECK_FAILS(pb_append_open("/dev/full", true, &fd), PB_EPATH, "it is a device");
     CHECK_FAILS(pb_append(dir, "x", 1), PB_EPATH, "Is a directory");
@@ -154,7 +155,7 @@ static void appends_are_whole_or_not_there(void **state)
     alarm(0);
 }
 
-/* What a file says cannot steer a terminal. */
+/* Text from a file cannot send control sequences to a terminal. */
 static void messages_have_no_control_characters(void **state)
 {
     (void)state;
@@ -177,7 +178,7 @@ static void a_link_stands_for_its_file(void **state)
     check_text(file, "new");
 }
 
-/* Several processes replace one file all the time: nobody fails, and every reader sees one of the texts whole. */
+/* Several processes replace one file repeatedly: no write fails, and every reader sees one of the texts in full. */
 static void two_writers_do_not_disturb_each_other(void **state)
 {
     (void)state;
@@ -206,7 +207,7 @@ static void two_writers_do_not_disturb_each_other(void **state)
     assert_int_equal(drafts(), 0);
 }
 
-/* What a killed writer left is removed by the next draft; what a living one writes is not. */
+/* The next draft removes the temporary file of a killed writer, but not one whose writer still lives. */
 static void left_over_drafts_go(void **state)
 {
     (void)state;

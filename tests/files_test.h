@@ -1,4 +1,4 @@
-/* files_test.h - for the tests of what works on files: fixtures by name, and a stream that becomes text. */
+/* files_test.h - paths of fixtures by name, and captured output, for tests of functions that read and write files. */
 #ifndef PB_FILES_TEST_H
 #define PB_FILES_TEST_H
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #define FIXTURE(name) PB_SOURCE_DIR "/tests/fixtures/compare/" name
 
-/* The path of a fixture whose name is a variable; valid until the fourth next call. */
+/* The path of a fixture whose name is not a literal. The result is valid until the fourth call after this one. */
 static inline const char *fixture(const char *name)
 {
     static char path[4][1024];
@@ -20,7 +20,7 @@ static inline const char *fixture(const char *name)
 
 typedef struct capture {
     FILE *f;
-    char *text; /* after capture_end */
+    char *text; /* set by capture_end */
     size_t n;
 } capture;
 
@@ -37,7 +37,7 @@ static inline const char *capture_end(capture *c)
     return c->text;
 }
 
-/* The start of the last line. */
+/* Returns the start of the last line of `text`. */
 static inline const char *last_line(const char *text)
 {
     const char *last = text;

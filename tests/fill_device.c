@@ -1,5 +1,5 @@
-/* fill_device.c - takes the memory of GPU 0, prints "full", and holds it until its standard input ends: the other
- * process of tests/gpu_memory_test.sh. */
+/* fill_device.c - allocates all memory of GPU 0, prints "full", and holds the memory until standard input ends.
+ * Helper process of tests/gpu_memory_test.sh. */
 #include <stdio.h>
 
 #include "kernels/core/ctx.h"

@@ -1,5 +1,5 @@
-/* fixture_suites.c - a table of suites that behave and misbehave on purpose, in place of bench/suites/suites.c:
- * with bench/main.c it makes the program bench_fixture, which cli_test.sh drives. */
+/* fixture_suites.c - suites that work and fail on purpose, in place of bench/suites/suites.c. Linked with bench/main.c they
+ * make the program bench_fixture, which cli_test.sh and other tests run. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <signal.h>
@@ -31,7 +31,7 @@ static pb_status time_nap(pb_ctx *ctx, const pb_case *c, long ms, int samples, p
     return pb_emit_timing(sink, c, "kernel_time", &t, "");
 }
 
-/* ---- ceiling: at once, with figures that are easy to tell ---------------------------------------- */
+/* ---- ceiling: immediate, with round values ------------------------------------------------------- */
 
 static pb_status run_ceiling(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
@@ -44,7 +44,7 @@ static const char *const ceilings[] = {"copy,matmul", NULL};
 static const pb_suite ceiling = {
     .name = "ceiling", .what = "made-up ceilings", .axes = "", .grid = ceilings, .run = run_ceiling};
 
-/* ---- toy: a machine that lets a case down -------------------------------------------------------------- */
+/* ---- toy: losing the device, running out of memory ----------------------------------------------------- */
 
 static pb_status lose(pb_ctx *ctx)
 {
@@ -52,13 +52,14 @@ static pb_status lose(pb_ctx *ctx)
     return pb_sync(ctx);
 }
 
-/* Under AddressSanitizer too a program that asks for too much is to say so itself. The name is the sanitizer's. */
+/* Under AddressSanitizer, too, the program itself must report that an allocation is too large. The sanitizer
+ * prescribes this name. */
 /* NOLINTBEGIN(bugprone-reserved-identifier) */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void) { return "allocator_may_return_null=1"; }
 /* NOLINTEND(bugprone-reserved-identifier) */
 
-/* More than any machine has. */
+/* Asks for more memory than any machine has. */
 static pb_status ask_too_much(pb_ctx *ctx)
 {
     void *p;
@@ -70,20 +71,20 @@ static pb_status ask_too_much(pb_ctx *ctx)
 static void sleep_for_ever(void)
 {
     const pid_t parent = getppid();
-    alarm(200); /* longer than any test waits: nothing is left behind for good */
-    while (getppid() == parent || getenv("PB_UNKILLABLE")) pause(); /* what a signal interrupts goes on */
+    alarm(200); /* longer than any test waits, so that no process stays for ever */
+    while (getppid() == parent || getenv("PB_UNKILLABLE")) pause(); /* pause() returns after a signal */
     _exit(1);
 }
 
-/* Signals as a driver's call that never returns takes them: not at all. */
+/* Hangs, or takes long, as `mode` says. A hanging case ignores signals, as in a driver call that never returns. */
 static pb_status hang(pb_ctx *ctx, pb_sink *sink, const pb_case *c)
 {
     const char *mode = pb_case_get(c, "mode");
     if (strcmp(mode, "hang") == 0 || (strcmp(mode, "hangonce") == 0 && sink->launch == 0)) {
-        PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", "")); /* which is a part of a case */
+        PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", "")); /* the case hangs after its first row */
         sleep_for_ever();
     }
-    while (strcmp(mode, "dawdle") == 0 && !pb_interrupted()) pause(); /* ends when it is told to */
+    while (strcmp(mode, "dawdle") == 0 && !pb_interrupted()) pause(); /* ends when it is interrupted */
     if (strcmp(mode, "hangatexit") == 0 && sink->launch == 0) atexit(sleep_for_ever);
     return strcmp(mode, "paced") == 0 ? time_nap(ctx, c, 50, 60, sink) : time_nap(ctx, c, 1, 3, sink);
 }
@@ -96,7 +97,7 @@ static bool hangs(const pb_case *c)
     return modes[i] != NULL;
 }
 
-/* Whether this process is a launch. */
+/* Returns whether this process measures (and is not the parent that plans). */
 static bool is_launch(void)
 {
     char words[256] = "";
@@ -106,12 +107,12 @@ static bool is_launch(void)
     return n && memmem(words, n, "--child-dir", 11);
 }
 
-/* With bench_fixture's own kill: a launch that not even SIGKILL ends, for as long as PB_UNKILLABLE is set. */
+/* Replaces kill() in bench_fixture: while PB_UNKILLABLE is set, even SIGKILL does not end a process. */
 int __real_kill(pid_t pid, int sig);
 int __wrap_kill(pid_t pid, int sig);
 int __wrap_kill(pid_t pid, int sig) { return sig == SIGKILL && getenv("PB_UNKILLABLE") ? 0 : __real_kill(pid, sig); }
 
-/* ---- toy: one axis says what happens ------------------------------------------------------------------ */
+/* ---- toy: the axis `mode` says what happens ----------------------------------------------------------- */
 
 static pb_status run_toy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
@@ -120,7 +121,7 @@ static pb_status run_toy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     if (hangs(c)) return hang(ctx, sink, c);
     if (strcmp(mode, "slow") == 0) return time_nap(ctx, c, 50, 100, sink);
     if (strcmp(mode, "crash") == 0 && sink->launch == 1)
-        signal(SIGSEGV, SIG_DFL), raise(SIGSEGV); /* no sanitizer in between */
+        signal(SIGSEGV, SIG_DFL), raise(SIGSEGV); /* a sanitizer must not catch it */
     if (strcmp(mode, "exit") == 0 && sink->launch == 1) exit(1);
     if (strcmp(mode, "failed") == 0) return pb_fail(PB_EDEVICE, "the device said no");
     if (strcmp(mode, "lost") == 0 && sink->launch == 1) return lose(ctx);
@@ -128,7 +129,8 @@ static pb_status run_toy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     if (strcmp(mode, "unsupported") == 0) return pb_fail(PB_EUNSUPPORTED, "not on this device");
     if (strcmp(mode, "wrong") == 0) return pb_emit(sink, c, "error", 0.5, 0, "wrong", "off by half");
     if (strcmp(mode, "nan") == 0) return pb_emit(sink, c, "error", (double)NAN, 0, "ok", "");
-    PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", "")); /* the same on every machine, for comparisons */
+    /* the same value on every machine, so that runs can be compared */
+    PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", ""));
     return time_nap(ctx, c, 1, 3, sink);
 }
 
@@ -140,7 +142,7 @@ static pb_status check_toy(const pb_case *c)
     return strcmp(pb_case_get(c, "mode"), "never") == 0 ? pb_fail(PB_EINVAL, "mode never cannot be") : PB_OK;
 }
 
-/* How many cases this launch measured, ceilings included. */
+/* Emits the number of cases that this process measured, ceilings included. */
 static pb_status conclude_toy(pb_ctx *ctx, pb_sink *sink)
 {
     pb_case c = {.suite = "contract", .name = "T-1"};
@@ -166,7 +168,7 @@ static const pb_suite toy = {.name = "toy",
                              .run = run_toy,
                              .conclude = conclude_toy};
 
-/* ---- clumsy: a grid with a case that cannot be ---- */
+/* ---- clumsy: a grid with an invalid case ---------- */
 
 static const char *const clumsy_cases[] = {"mode=fine,never", NULL};
 static const pb_suite clumsy = {.name = "clumsy",
@@ -176,10 +178,10 @@ static const pb_suite clumsy = {.name = "clumsy",
                                 .check = check_toy,
                                 .run = run_toy};
 
-/* ---- paired: a made-up clock, read through the measurer; the environment says how fast and how noisy ---------- */
+/* ---- paired: a simulated clock, read through pb_measure; environment variables set speed and noise ------------ */
 
-/* FIXTURE_SPEED times 1 ms, times exp(FIXTURE_NOISE z): z is drawn once a launch from FIXTURE_SEED, once a sample too.
- */
+/* A call takes 1 ms x n x FIXTURE_SPEED x exp(FIXTURE_NOISE z). z is normal, drawn from FIXTURE_SEED once per
+ * process; each call has noise of its own, with 1 % of FIXTURE_NOISE. */
 typedef struct made_up {
     double now, at[PB_MARK_SLOTS], seconds;
     uint64_t seed, draws;
@@ -229,10 +231,11 @@ static double number(const char *name, double otherwise)
     return text ? atof(text) : otherwise;
 }
 
-/* FIXTURE_OUTLIER: what two of the samples are multiplied by. */
+/* FIXTURE_OUTLIER multiplies the first two samples. FIXTURE_NAP sleeps that many ms, FIXTURE_LACKS omits
+ * kernel_time. */
 static pb_status run_paired(pb_ctx *real, const pb_case *c, pb_sink *sink)
 {
-    static made_up m; /* its slots are too many for a stack */
+    static made_up m; /* too large for the stack */
     pb_ctx ctx = {.be = &made_up_backend, .id = PB_CPU, .priv = &m};
     pb_timing t;
     long n = 1;
@@ -255,8 +258,7 @@ static const pb_suite paired = {.name = "paired",
                                 .grid = paired_cases,
                                 .run = run_paired};
 
-/* ---- refused: the process that starts launches plans, and no launch can: FIXTURE_PLANNED is a file that has the pid
- * of the first ---- */
+/* ---- refused: no measuring process can start; FIXTURE_PLANNED: a file for the parent's pid ------------- */
 
 static pb_status enumerate_once(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user)
 {

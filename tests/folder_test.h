@@ -1,4 +1,4 @@
-/* folder_test.h - for tests that write folders: a temporary one, and paths in it. */
+/* folder_test.h - a temporary folder and paths in it, for tests that write files. */
 #ifndef PB_FOLDER_TEST_H
 #define PB_FOLDER_TEST_H
 #include <ftw.h>
@@ -8,7 +8,7 @@
 
 static char test_folder[] = "/tmp/plumb_test_XXXXXX";
 
-/* "folder/name"; valid until the fourth next call. */
+/* Returns the path of `name` in the temporary folder, valid until the fourth call after this one. */
 static inline const char *in_folder(const char *name)
 {
     static char path[4][256];
@@ -24,7 +24,7 @@ static inline int test_remove(const char *path, const struct stat *st, int kind,
     return remove(path);
 }
 
-/* The CPU and the folder: group setup and teardown. */
+/* Group setup and teardown: a CPU context and the temporary folder. */
 static inline int test_open_folder(void **state) { return mkdtemp(test_folder) ? test_open_cpu(state) : -1; }
 
 static inline int test_close_folder(void **state)

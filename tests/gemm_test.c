@@ -1,8 +1,8 @@
-/* gemm_test.c - the matrix-product engine against a plain double loop, for every instruction set of this
- * machine: operands in every type and orientation, sizes around every block boundary, threads, NaN.
+/* gemm_test.c - the CPU matrix product against a plain double loop, for every instruction set of this machine:
+ * operands in every type and orientation, sizes around every boundary of its blocking, threads, NaN.
  *
- * Dense operands hold small integers, so that every sum is exact in f32 and the comparison is for
- * equality, also of a C in bf16, which must be rounded once. */
+ * Dense operands hold small integers. Every sum is then exact in f32 and must be equal to the expected one; a C in
+ * bf16 must equal the exact sum rounded once. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +28,10 @@ static const struct engine {
 enum { ENGINES = sizeof engines / sizeof *engines };
 static bool present(const struct engine *e) { return !e->has || e->has(); }
 
-/* An operand and what it means. */
+/* An operand and its element values. */
 typedef struct operand {
     pb_mat m;
-    double *value; /* [rows,cols], as stored */
+    double *value; /* [rows,cols] in the order of storage */
     void *data;
     pb_nf4_scales scales;
     float *absmax, *code, *absmax2, offset;
@@ -54,7 +54,7 @@ static void *room(size_t bytes)
     return p;
 }
 
-/* Not a byte more, so that the address sanitizer sees a read past the end. */
+/* Allocates exactly `bytes`, so that the address sanitizer finds a read past the end. */
 static void *exactly(size_t bytes)
 {
     void *p = malloc(bytes ? bytes : 1);
@@ -62,7 +62,7 @@ static void *exactly(size_t bytes)
     return p;
 }
 
-/* Integers -3..4: their mean is not 0, so that long sums need more bits than a bf16 has. */
+/* Integers -3..4, or reals in [-1,1). The integers' mean is not 0, so long sums need more bits than bf16 has. */
 static double small(uint64_t seed, size_t i, bool whole)
 {
     double u = pb_uniform(seed, i);
@@ -73,7 +73,8 @@ static operand dense(size_t rows, size_t cols, pb_dtype t, bool trans, uint64_t 
 {
     const size_t ld = cols + PAD, n = rows ? (rows - 1) * ld + cols : 0;
     operand o = {.value = room(rows * cols * 8), .data = exactly(n * pb_dtype_size(t))};
-    for (size_t i = 0; i < n; i++) pb_store(o.data, i, t, (double)NAN); /* gaps must not be read into the result */
+    /* gaps between rows are NaN: reading one shows in the result */
+    for (size_t i = 0; i < n; i++) pb_store(o.data, i, t, (double)NAN);
     for (size_t r = 0; r < rows; r++)
         for (size_t c = 0; c < cols; c++) {
             pb_store(o.data, r * ld + c, t, small(seed, r * cols + c, whole));
@@ -143,12 +144,12 @@ static void drop(problem *p)
     free(p->bias), free(p->old), free(p->c);
 }
 
-/* The workspace ends in guard bytes of its own. */
+/* Runs one engine with guard bytes at the end of the workspace. */
 static void run(problem *p, const struct engine *e)
 {
     const size_t n = pb_gemm_workspace(&p->g);
     unsigned char *ws = room(n + GUARD);
-    memset(ws, 0xff, n + GUARD); /* NaN */
+    memset(ws, 0xff, n + GUARD); /* poison: every float is NaN */
     memcpy(p->c, p->old, p->c_bytes);
     p->g.workspace = ws;
     if (p->b_kind >= B_NF4) {
@@ -167,7 +168,7 @@ static void run(problem *p, const struct engine *e)
     free(ws);
 }
 
-/* Element (r,c) by the definition, and in *size the sum of the magnitudes of its terms. */
+/* Returns element (r,c) by definition; *size: sum of the magnitudes of its terms, to scale the tolerance. */
 static double expected(const problem *p, int r, int c, double *size)
 {
     const pb_gemm *g = &p->g;
@@ -188,19 +189,19 @@ static void check(const problem *p, const struct engine *e)
 {
     const pb_gemm *g = &p->g;
     const size_t size = pb_dtype_size(g->c_dtype), all = (size_t)g->M * g->N;
-    const size_t step = (double)all * g->K > MANY ? 1 + all / 997 : 1; /* a sample of the largest ones */
+    const size_t step = (double)all * g->K > MANY ? 1 + all / 997 : 1; /* large products: check a sample of elements */
     for (size_t n = 0; all && n * step < all + step; n++) {
         const size_t i = n * step < all ? n * step : all - 1;
         const int r = (int)(i / g->N), c = (int)(i % g->N);
         double abs, sum = expected(p, r, c, &abs), tol = p->b_kind >= B_NF4 ? 1e-6 * abs : 0, want = sum;
         if (g->c_dtype == PB_BF16) pb_store(&want, 0, PB_BF16, sum), want = pb_load(&want, 0, PB_BF16);
-        if (g->c_dtype == PB_BF16 && tol > 0) tol += fabs(sum) / 128; /* one step of a bf16 */
+        if (g->c_dtype == PB_BF16 && tol > 0) tol += fabs(sum) / 128; /* one unit in the last place of bf16 */
         double got = pb_load(p->c + GUARD, r * g->ldc + c, g->c_dtype);
         if (!(fabs(got - want) <= tol))
             fail_msg("%s: M%d N%d K%d flags %#x b %d: C[%d][%d] = %.9g, want %.9g", e->name, g->M, g->N, g->K, p->flags,
                      p->b_kind, r, c, got, want);
     }
-    for (size_t i = 0; i < p->c_bytes; i++) { /* the guards and the gaps between rows */
+    for (size_t i = 0; i < p->c_bytes; i++) { /* the guards, and the gaps between rows, must be unchanged */
         const size_t at = i - GUARD;
         if (i >= GUARD && at < (size_t)g->M * g->ldc * size && at / size % g->ldc < (size_t)g->N) continue;
         if (p->c[i] != p->old[i]) fail_msg("%s: M%d N%d K%d: wrote outside C", e->name, g->M, g->N, g->K);
@@ -226,8 +227,8 @@ static void every_combination_of_options(void **state)
             for (int b = 0; b < B_KINDS; b++) check_all(dims[d][0], dims[d][1], dims[d][2], flags, b);
 }
 
-/* Every pair of heights and widths, each with options that change from one to the next; larger products, which
- * start threads, stand below. */
+/* Every pair of heights and widths, with options that vary from case to case. Larger products, which start threads,
+ * are in several_blocks. */
 static void sizes_around_every_boundary(void **state)
 {
     static const int m[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 14, 15, 16, 27, 28, 29, 57},
@@ -249,7 +250,7 @@ static void empty_products_touch_nothing(void **state)
     check_all(0, 0, 0, SERIAL, B_F32);
 }
 
-/* Beyond the largest blocks: several shared blocks, several tile buffers, serial and not. */
+/* Larger than the largest cache blocks: several blocks and tile buffers, serial and threaded. */
 static void several_blocks(void **state)
 {
     (void)state;
@@ -288,7 +289,7 @@ static void threads_do_not_change_a_bit(void **state)
         }
 }
 
-/* Serial products inside a parallel region are what attention runs. */
+/* Attention runs serial products inside a parallel region. */
 static void serial_products_side_by_side(void **state)
 {
     enum { TASKS = 8 };
@@ -308,7 +309,7 @@ static bool is_nan_at(const problem *p, int r, int c)
     return isnan(pb_load(p->c + GUARD, r * p->g.ldc + c, p->g.c_dtype));
 }
 
-/* A NaN in row r of A reaches row r of C, one in column c of B reaches column c, and nothing else. */
+/* A NaN in row r of A makes exactly row r of C NaN; one in column c of B makes exactly column c NaN. */
 static void nan_reaches_what_it_must(void **state)
 {
     static const int dims[][3] = {{15, 33, 17}, {33, 15, 600}, {31, 47, 1}, {57, 65, 33}};

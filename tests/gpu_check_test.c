@@ -1,4 +1,4 @@
-/* gpu_check_test.c - what is said of a GPU that is missing, too old, too small or lost; no GPU is needed. */
+/* gpu_check_test.c - the error messages for a GPU that is missing, too old, too small or lost. Needs no GPU. */
 #include "kernels/core/gpu_check.h"
 #include "tests/lose_device.h"
 #include "tests/test.h"
@@ -40,10 +40,11 @@ static void memory_that_ran_out_has_its_figures(void **state)
     CHECK_FAILS(pb_gpu_no_memory(98304000000u, 12345678901u, 150120000000u), PB_ENOMEM,
                 "cuda: out of memory: 98304000000 bytes asked (98.304 GB), 12.346 of 150.120 GB free");
     CHECK_FAILS(pb_gpu_no_memory(64, 0, 0), PB_ENOMEM, "cuda: out of memory: 64 bytes asked");
-    assert_null(strstr(pb_error(), "free")); /* nobody knows */
+    assert_null(strstr(pb_error(), "free")); /* free memory is unknown */
 }
 
-/* A device that works leaves the text of the failure alone; a lost one is named in front of it, and stays lost. */
+/* While the device works, a failure keeps its own message. When the device is lost, the message names it first, and
+ * later calls fail as well. */
 static void a_lost_device_is_named_with_the_first_failure(void **state)
 {
     pb_ctx *ctx = *state;

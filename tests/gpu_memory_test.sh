@@ -1,11 +1,12 @@
 #!/bin/bash
-# gpu_memory_test.sh TRAIN BENCH BENCH_FIXTURE FILL_DEVICE - too little memory on a GPU, which must be there: a model that no
-# device holds, and one that another process has filled. One line that says what was asked and what is free, exit 125.
+# gpu_memory_test.sh TRAIN BENCH BENCH_FIXTURE FILL_DEVICE - too little memory on a GPU (which must exist): a model
+# larger than any device, and a device that another process has filled. Exit code 125 and one line that states the bytes
+# asked and free.
 train=$1 bench=$2 fixture=$3 fill=$4
 . "${0%/*}/cli.sh"
 said='out of memory: [0-9]+ bytes asked \([0-9.]+ GB\), [0-9.]+ of [0-9.]+ GB free$'
 
-# one_line PROGRAM: what was asked and what is free, and nothing else of PROGRAM's but warnings
+# one_line PROGRAM: the log must have one line that states the bytes asked and free, and otherwise only warnings
 one_line() {
     [[ $(grep "^$1:" log | grep -vc warning) -eq 1 ]] || fail "$1: not one line"
     grep -qE "^$1: .*$said" log || fail "$1: the line"
@@ -24,7 +25,7 @@ grep -q '"truncated": false' b/run.json || fail 'bench: run.json says truncated'
 expect 125 'bytes asked' "$fixture" --suite toy --device cuda --mode memory,fine --batch 1 -n 1 --out q step
 [[ $(grep -c ,kernel_time, q/results.csv) -eq 1 ]] || fail 'bench_fixture: rows'
 
-# Another process has all of it.
+# Another process holds all of the memory.
 mkfifo hold
 "$fill" <hold >full 2>&1 & pid=$!
 exec 9>hold

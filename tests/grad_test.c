@@ -1,19 +1,19 @@
-/* grad_test.c - every op that declares grad_of against central differences of that forward op, both as
- * the f32 "ref" on the CPU. Names join them: the forward's output y has the gradient dy, its input x the
- * gradient dx; any other input of the same name is carried over. */
+/* grad_test.c - checks every op that declares grad_of against central differences of its forward op. Both run as the
+ * f32 "ref" on the CPU. Tensors are matched by name: forward output y and gradient input dy, forward input x and
+ * gradient output dx; other inputs of equal name get equal contents. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/core/op.h"
 #include "tests/test.h"
 
-enum { SAMPLES = 24 }; /* elements of each gradient that are checked, spread over it; and its largest one */
+enum { SAMPLES = 24 }; /* elements checked per gradient, evenly spaced; its largest element is checked as well */
 
 typedef struct side {
     const pb_op *op;
     void *args;
     pb_binder b;
-    void *saved[PB_MAX_BOUND]; /* read-write tensors as they were, to run again from the start */
+    void *saved[PB_MAX_BOUND]; /* copies of the read-write tensors, to repeat a run */
 } side;
 
 static size_t bytes_of(const pb_bound *t) { return ((t->rows - 1) * t->ld + t->cols) * pb_dtype_size(t->dtype); }
@@ -52,7 +52,7 @@ static pb_bound *gradient_of(side *s, const char *name)
     return pb_find_bound(&s->b, d);
 }
 
-/* sum over the forward's outputs y of <dy, y>, from a fresh run. */
+/* Runs the forward op and returns the sum of <dy, y> over its outputs. */
 static double loss(pb_ctx *ctx, side *f, side *g)
 {
     double sum = 0;
@@ -79,14 +79,15 @@ static size_t largest(const pb_bound *t)
     return best;
 }
 
-/* Elements of a tensor that are moved: fewer where the forward pass takes long, never none. */
+/* Number of elements to check: fewer when the forward op is expensive, at least 4. */
 static size_t samples(const side *f)
 {
     const double budget = 4e7, cost = f->op->cost ? f->op->cost(f->args).flops : 0;
     return cost * SAMPLES <= budget ? SAMPLES : (size_t)(budget / cost) + 4;
 }
 
-/* One gradient tensor dx of g against differences in the forward's x. Returns whether it was joined. */
+/* Checks one gradient tensor dx against differences in the forward's x. Returns false when x is not an input of the
+ * forward op. */
 static bool check_gradient(pb_ctx *ctx, side *f, side *g, const pb_bound *dx, const char *where)
 {
     pb_bound *x = dx->role == PB_ROLE_IN || dx->name[0] != 'd' ? NULL : pb_find_bound(&f->b, dx->name + 1);
@@ -98,7 +99,7 @@ static bool check_gradient(pb_ctx *ctx, side *f, side *g, const pb_bound *dx, co
         float *p = (float *)x->p + element(x, k), *restore = NULL;
         if (x->role == PB_ROLE_INOUT) restore = (float *)f->saved[x - f->b.t] + element(x, k), p = restore;
         const float old = *p;
-        if (!isfinite(old)) { /* planted where nothing may read it: it moves nothing */
+        if (!isfinite(old)) { /* a NaN that must not be read: its gradient must be 0 */
             const double none = pb_load(dx->p, element(dx, k), dx->dtype);
             diff += none * none;
             continue;
@@ -124,10 +125,10 @@ static void check_shape(pb_ctx *ctx, const pb_op *bwd, const int *dim)
     pb_dims_text(bwd, dim, where + n, sizeof where - (size_t)n);
     side f = make(ctx, bwd->grad_of, dim, 3), g = make(ctx, bwd, dim, 5);
     save(&f);
-    loss(ctx, &f, &g); /* so that its outputs exist */
+    loss(ctx, &f, &g); /* computes the forward outputs that the backward op reads */
     for (int i = 0; i < g.b.n; i++) {
         pb_bound *t = &g.b.t[i], *same = pb_find_bound(&f.b, t->name);
-        if (t->role == PB_ROLE_INOUT) memset(t->p, 0, bytes_of(t)); /* what is added to */
+        if (t->role == PB_ROLE_INOUT) memset(t->p, 0, bytes_of(t)); /* the backward op adds to this tensor */
         else if (same && t->role == PB_ROLE_IN && !t->raw) {
             assert_int_equal(bytes_of(t), bytes_of(same));
             memcpy(t->p, same->p, bytes_of(t));

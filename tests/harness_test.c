@@ -1,4 +1,4 @@
-/* harness_test.c - keys, exit codes, and the writer of rows. */
+/* harness_test.c - keys of cases, exit codes, and the writer of result rows. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static void what_is_no_key_is_refused(void **state)
     memset(value, 'v', sizeof value);
     CHECK_FAILS(pb_case_set(&c, "x", "1,2"), PB_EINVAL, "without space");
     value[sizeof value - 1] = 0;
-    pb_status s = PB_OK; /* the key, not only an axis, has a limit */
+    pb_status s = PB_OK; /* the whole key has a length limit, not only each axis */
     for (int i = 0; i < PB_CASE_AXES && s == PB_OK; i++) {
         snprintf(name, sizeof name, "axis%d", i);
         s = pb_case_set(&c, name, value);
@@ -180,7 +180,7 @@ static void a_full_disk_is_an_error(void **state)
 
 static void interrupt(void) { raise(SIGINT); }
 
-/* Last: the flag stays up. */
+/* Must run last: the interrupt flag stays set. */
 static void an_interrupt_ends_the_current_sample_and_keeps_the_rest(void **state)
 {
     static const double script[16] = {50, 40, 1, 5, 2, 4, 3, 9, 9, 9};

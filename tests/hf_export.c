@@ -1,11 +1,15 @@
-/* hf_export.c - a program for scripts/peers/check_export: seeded models and adapters as folders, and the logits that
- * the trainer computes with folders.
+/* hf_export.c - a helper program for scripts/peers/check_export: writes seeded models and adapters as Hugging Face
+ * folders, and the logits that the trainer computes with such folders.
  *
- * hf_export write MODEL f32|bf16 DIR   makes DIR/full, DIR/cut (the same in many files), DIR/adapter (of a model that
- *                                      DIR/full is the base of), DIR/merged and DIR/dense (the same, its base in NF4),
- *                                      and DIR/lora.safetensors, DIR/qlora.safetensors: ids, logits
+ * hf_export write MODEL f32|bf16 DIR   makes these in DIR:
+ *                                        full     the model
+ *                                        cut      the same model in many shards
+ *                                        adapter  an adapter for `full`
+ *                                        merged   `full` with the adapter added
+ *                                        dense    the same with its base in NF4, dequantised
+ *                                        lora.safetensors, qlora.safetensors: ids and logits
  * hf_export copy DIR OUT               reads a model and writes it
- * hf_export logits DIR [ADAPTER] FILE  ids and logits in f32 of the model in DIR, with the adapter */
+ * hf_export logits DIR [ADAPTER] FILE  writes ids and f32 logits of the model in DIR, with the adapter */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +32,7 @@ static pb_status open_trainer(pb_ctx *ctx, pb_train_config *c, pb_trainer **out)
     return pb_trainer_open(ctx, c, out);
 }
 
-/* The model's logits of seeded ids to a file. */
+/* Writes seeded ids and the model's logits for them to a file. */
 static pb_status write_logits(pb_ctx *ctx, pb_trainer *t, const char *path)
 {
     const size_t V = (size_t)pb_trainer_model(t)->g.V;

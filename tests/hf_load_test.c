@@ -1,5 +1,5 @@
-/* hf_load_test.c - weights through folders that the test writes itself, from a seeded model too large for one chunk, in
- * every tuning and dtype; and indexes that are wrong. */
+/* hf_load_test.c - loading weights from folders that the test writes: a seeded model larger than one I/O chunk, in
+ * every tuning and dtype; and malformed indexes. */
 #include <unistd.h>
 
 #include "tests/test.h"
@@ -16,7 +16,7 @@ static const char *in_temporary(const char *name)
     return path;
 }
 
-/* An own statement of what hf_load.h says: tensor, parameter, first row, rows; -1: not in a layer. */
+/* The mapping in hf_load.h, written independently: tensor, parameter, first row, rows; layer -1: not in a layer. */
 typedef struct row {
     int layer, param;
     const char *name;
@@ -96,12 +96,13 @@ static void assert_same_params(const pb_model *a, const pb_model *b, const pb_mo
         if (x->w) assert_memory_equal(x->w, y->w, n * pb_dtype_size(x->dtype));
         if (x->q) assert_memory_equal(x->q, y->q, (n + 1) / 2);
         if (x->q) assert_memory_equal(x->scales.absmax, y->scales.absmax, (n + 63) / 64 * sizeof(float));
-        if (x->master && x->kind != PB_KIND_ADAPTER) /* what the file holds, not its rounding */
+        /* master weights hold the file's values, not their rounding to bf16 */
+        if (x->master && x->kind != PB_KIND_ADAPTER)
             assert_memory_equal(x->master, exact->params[i].w, n * sizeof(float));
     }
 }
 
-/* A seeded model that goes through a folder comes back, adapters, NF4 codes and all. */
+/* A seeded model written to a folder loads back unchanged, including adapters and NF4 codes. */
 static void every_tuning_loads_what_was_written(void **state)
 {
     pb_ctx *ctx = *state;

@@ -1,5 +1,5 @@
-/* hf_save_test.c - models through the folders that the ecosystem reads: what is written comes back bit by bit, merging
- * computes w + alpha/rank B A, and what a folder cannot hold is refused. */
+/* hf_save_test.c - writing models as Hugging Face folders: they load back bit for bit, merging computes w +
+ * alpha/rank B A, and models that a folder cannot hold are refused. */
 #include "kernels/nf4/nf4.h"
 #include "tests/folder_test.h"
 #include "tests/model_test.h"
@@ -39,7 +39,7 @@ static void comes_back(pb_ctx *ctx, const pb_model *m, const char *dir)
     pb_model_close(&back);
 }
 
-/* One folder holds one file, many, and one again, each time of another model. */
+/* One folder is written as one file, as many shards, and as one file again, each time with another model. */
 static void models_come_back(void **state)
 {
     pb_ctx *ctx = *state;
@@ -73,7 +73,7 @@ static void files_hold_what_they_may(void **state)
         pb_safetensors *f = NULL;
         snprintf(name, sizeof name, "cut/model-%05d-of-%05d.safetensors", i, FILES);
         CHECK_OK(pb_st_open(in_folder(name), &f));
-        assert_string_equal(pb_st_metadata(f, "format"), "pt"); /* without it transformers refuses the file */
+        assert_string_equal(pb_st_metadata(f, "format"), "pt"); /* transformers refuses a file without it */
         for (size_t k = 0; k < pb_st_count(f); k++) bytes += pb_st_at(f, k)->bytes;
         assert_true(bytes && bytes <= MOST);
         tensors += pb_st_count(f);
@@ -83,7 +83,7 @@ static void files_hold_what_they_may(void **state)
     pb_model_close(&m);
 }
 
-/* Rotary scaling and biases, as other folders have them. */
+/* Rotary scaling and biases are written and read back. */
 static void configurations_come_back(void **state)
 {
     (void)state;
@@ -93,7 +93,7 @@ static void configurations_come_back(void **state)
         pb_hf_config c, back;
         snprintf(dir, sizeof dir, PB_FIXTURES "/hf/%s", folders[i % 3]);
         CHECK_OK(pb_hf_config_open(dir, &c));
-        if (i == 3) { /* the reader fills original_len for every kind */
+        if (i == 3) { /* the reader sets original_len for every kind of scaling */
             c.g.rope = (pb_rope_scaling){.kind = PB_ROPE_LINEAR, .factor = 2.5, .original_len = c.g.max_pos};
             c.g.theta = 12345.678;
         }
@@ -106,7 +106,7 @@ static void configurations_come_back(void **state)
 /* ---- merging -------------------------------------------------------------------------------------------- */
 
 enum { D = 36, I = 30000, R = 4 };
-/* Tensors that begin inside a block of NF4, and some larger than a piece. */
+/* Tensors that begin inside an NF4 block, and tensors larger than one chunk. */
 static const pb_geometry odd = {.name = "odd",
                                 .family = PB_FAMILY_LLAMA,
                                 .V = 40,

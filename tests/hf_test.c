@@ -1,5 +1,5 @@
-/* hf_test.c - models from Hugging Face folders: configurations, weights that do not fit, and agreement of
- * logits, loss and gradients with transformers. */
+/* hf_test.c - reading Hugging Face folders: configurations, weights that do not fit, and logits, loss and gradients
+ * compared with transformers. */
 #include <jansson.h>
 
 #include "kernels/core/bind.h"
@@ -148,7 +148,7 @@ static void frequencies_equal_transformers(void **state)
             if (!(fabs(atan2(y, x) - want) <= 2e-6 * want) || !(fabs(hypot(x, y) - attention) <= 1e-6))
                 fail_msg("case %zu, pair %zu: %.9g x %.9g, want %.9g x %.9g", i, k, atan2(y, x), hypot(x, y), want,
                          attention);
-            CHECK_NEAR(cs[k], attention, 1e-6); /* position 0 */
+            CHECK_NEAR(cs[k], attention, 1e-6); /* at position 0 the table holds the attention factor */
         }
         free(text);
     }
@@ -161,7 +161,7 @@ static const char base[] = "{\"model_type\":\"llama\",\"architectures\":[\"Llama
                            "\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
                            "\"intermediate_size\":96,\"rms_norm_eps\":1e-5,\"max_position_embeddings\":128}";
 
-/* The base with the keys of `patch` in it. */
+/* Parses `base` with the keys of `patch` replaced. */
 static pb_status parse(const char *patch, pb_hf_config *c)
 {
     json_error_t e;
@@ -261,7 +261,7 @@ static void misfits_name_file_tensor_and_shapes(void **state)
         load(t, "qwen2", &r), PB_EINVAL,
         "qwen2/model.safetensors: tensor model.layers.0.mlp.gate_proj.weight is [96,64], the model needs [80,64]");
     const float *norm1 = pb_layer_param(pb_trainer_model(t), 0, PB_P_norm1)->w;
-    assert_true(norm1[0] == 0); /* nothing was loaded before the fault was found */
+    assert_true(norm1[0] == 0); /* the error was found before any weight was loaded */
     pb_trainer_close(t);
     c.g.I = 96, c.g.K = 4;
     t = open_blank(ctx, &c.g, PB_LORA, PB_F32);

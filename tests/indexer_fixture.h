@@ -1,5 +1,5 @@
-/* indexer_fixture.h - what PyTorch found for a small lightning indexer (scripts/fixtures/indexer_fixtures.py), for the
- * tests of its families. */
+/* indexer_fixture.h - PyTorch's results for a small lightning indexer (scripts/fixtures/indexer_fixtures.py), for
+ * the tests of the indexer's ops. */
 #ifndef PB_INDEXER_FIXTURE_H
 #define PB_INDEXER_FIXTURE_H
 #include "tests/test.h"
@@ -8,7 +8,7 @@ static inline void *room(size_t bytes)
 {
     void *p = malloc(bytes + 1);
     assert_non_null(p);
-    memset(p, 0xff, bytes + 1); /* floats are NaN */
+    memset(p, 0xff, bytes + 1); /* every float is NaN */
     return p;
 }
 static inline float *draw(uint64_t seed, size_t n)
@@ -18,7 +18,7 @@ static inline float *draw(uint64_t seed, size_t n)
     return x;
 }
 
-/* The n values that scripts/fixtures/indexer_fixtures.py wrote for `name`. free() it. */
+/* Reads the n values that scripts/fixtures/indexer_fixtures.py wrote for `name`. The caller frees them. */
 static inline float *fixture(const char *name, size_t n)
 {
     float *x = room(n * sizeof *x);
@@ -40,7 +40,8 @@ static inline float *fixture(const char *name, size_t n)
     if (found != n) fail_msg("%s: %zu values in the fixture, want %zu", name, found, n);
     return x;
 }
-/* Equal where not finite; the rest within relative L2 `tol`. */
+/* Checks `got` against the fixture: non-finite elements must be equal, the others within a relative L2 error of
+ * `tol`. */
 static inline void matches(const char *name, const float *got, size_t n, double tol)
 {
     float *want = fixture(name, n), *mine = room(n * sizeof *mine);

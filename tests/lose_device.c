@@ -1,4 +1,5 @@
-/* lose_device.c - a trapping kernel on a GPU, a backend that refuses on the CPU. */
+/* lose_device.c - implements lose_device.h: a trapping kernel on a GPU, a backend that refuses every call on the
+ * CPU. */
 #include "tests/lose_device.h"
 
 #include "tests/cuda_probe.h"

@@ -1,24 +1,25 @@
-/* lose_train.c - linked into train as train_lost with pb_op_run and pb_download wrapped: the device is lost before the
- * op, or the read by the host, whose number PB_LOSE_OP or PB_LOSE_READ says. */
+/* lose_train.c - linked into the program train as train_lost, with pb_op_run and pb_download wrapped. The device is
+ * lost before the call whose number is PB_LOSE_OP (ops) or PB_LOSE_READ (reads by the host). */
 #include <stdlib.h>
 
 #include "kernels/core/op.h"
 #include "tests/lose_device.h"
 
-/* The linker's --wrap gives these names, reserved ones. */
+/* The linker's --wrap option prescribes these reserved names. */
 /* NOLINTBEGIN(bugprone-reserved-identifier) */
 pb_status __real_pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args);
 pb_status __real_pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes);
 pb_status __wrap_pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args);
 pb_status __wrap_pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes);
 
-/* Whether this is the call that the variable names; a recording cannot hold the loss, so the next call after it is. */
+/* Returns whether this call is the one that the variable names. A recording cannot lose the device: the next call
+ * after it does. */
 static bool due(const pb_ctx *ctx, const char *variable, long *calls)
 {
     const char *at = getenv(variable);
     if (!at || ctx->planning) return false;
     if (*calls < 0 || ++*calls < atol(at) || ctx->recording) return false;
-    *calls = -1; /* once */
+    *calls = -1; /* only once */
     return true;
 }
 

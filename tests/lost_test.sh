@@ -1,14 +1,14 @@
 #!/bin/bash
-# lost_test.sh TRAIN TRAIN_LOST BENCH_FIXTURE [DEVICE] - a device that is lost in the middle of a step, of an evaluation or
-# of a checkpoint: one line, exit 125, the checkpoints before it are whole, and training goes on from them as if nothing
-# had been. TRAIN_LOST is train with lose_train.c; DEVICE is cpu, or cuda on a machine that has one. TUNINGS (environment)
-# is lora, full or both [both], for two processes side by side.
+# lost_test.sh TRAIN TRAIN_LOST BENCH_FIXTURE [DEVICE] - a device that is lost during a step, an evaluation or a
+# checkpoint: exit code 125 and one line, earlier checkpoints are complete, and training resumes from them with an
+# identical result. TRAIN_LOST is train with lose_train.c; DEVICE is cpu, or cuda on a machine that has one. TUNINGS
+# (environment) is lora, full or both [both], so that two processes can share the work.
 train=$1 lost=$2 fixture=$3 device=${4:-cpu}
 . "${0%/*}/cli.sh"
 base=(--device "$device" --deterministic --steps 6 --seq 128 --batch 1 --lr 1e-3 --eval-split 0.03 --eval-interval 2 -q)
 save=(--save ck --save-interval 2 --log l.csv)
 
-# check WHAT: after a run of TRAIN_LOST, whose exit code is $code, and with the checkpoints in ck
+# check WHAT: checks a run of TRAIN_LOST that ended with $code and has its checkpoints in ck
 check() {
     [[ $code -eq 125 ]] || fail "$1: exit $code"
     [[ $(wc -l <log) -eq 1 && $(head -c 28 log) == 'train: the device is lost: '* ]] || fail "$1: the line"
@@ -31,11 +31,11 @@ for t in ${TUNINGS:-lora full}; do
         code=$?
         base+=(--tuning $t) && check "$t, op $n of $ops" && base=("${base[@]:0:${#base[@]}-2}")
     done
-    # The host reads losses and norms in steps, and everything that is trained in checkpoints.
+    # Steps read losses and norms; checkpoints read all trained tensors.
     for ((n = 1; ; n += n / 2 + 1)); do
         PB_LOSE_READ=$n "$lost" "${base[@]}" --tuning $t "${save[@]}" >log 2>&1
         code=$?
-        [[ $code -eq 0 ]] && break # there are fewer reads
+        [[ $code -eq 0 ]] && break # the run has fewer reads
         base+=(--tuning $t) && check "$t, read $n" && base=("${base[@]:0:${#base[@]}-2}")
     done
     [[ $n -gt 20 ]] || fail "$t: only $n reads"
@@ -45,7 +45,7 @@ done
 PB_LOSE_READ=3 "$lost" eval --device "$device" --tuning lora --seq 32 --dump-logits logits >log 2>&1
 [[ $? -eq 125 && ! -e logits && $(cat log) == *'the device is lost: '* ]] || fail 'eval'
 
-# The launch that was finished before stays whole; cli_test.sh looks closer, on the CPU.
+# The process that finished earlier keeps its rows; cli_test.sh checks more of this, on the CPU.
 expect 125 'mode=lost&width=16: the device is lost: ' "$fixture" --suite toy --device "$device" --mode lost --batch 1 --out p step
 [[ $(grep -c ',failed,the device is lost' p/results.csv) -eq 1 && $(awk -F, '$4 == 0 && /,ok,/' p/results.csv | wc -l) -eq 4 ]] ||
     fail "p: $(cat p/results.csv)"

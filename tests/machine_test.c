@@ -1,5 +1,5 @@
-/* machine_test.c - the host's state from files that are made here, what bench doctor makes of plain readings, and the
- * names of machines whose baselines are stored. */
+/* machine_test.c - reading the host's state from prepared files, the checks of `bench doctor`, machine ids of stored
+ * baselines, and retries of throttled processes. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,9 @@
 #include "bench/run/throttle.h"
 #include "tests/folder_test.h"
 
-/* ---- the host, from files ------------------------------------------------------------------------------- */
+/* ---- the host's state, from files ----------------------------------------------------------------------- */
 
-/* Writes folder/path with all its parents. */
+/* Writes a file in the test folder and creates its parent folders. */
 static void put(const char *path, const char *text)
 {
     char full[512];
@@ -74,9 +74,9 @@ static void a_host_is_read_from_its_files(void **state)
     assert_true(isinf(free_host.quota_cpus) && free_host.bound);
 }
 
-/* ---- what the doctor says ----------------------------------------------------------------------------------- */
+/* ---- checks of bench doctor --------------------------------------------------------------------------------- */
 
-/* A machine on which nothing is wrong. */
+/* Readings of a machine without problems. */
 static pb_patient healthy(void)
 {
     const pb_host_state h = {.load = 0.01,
@@ -126,7 +126,7 @@ static void a_quiet_machine_is_good(void **state)
         expect(&p, c->name, strcmp(c->name, "gpu_clocks") == 0 ? PB_HEALTH_NOTE : PB_HEALTH_GOOD);
 }
 
-/* Sets a reading of a healthy machine and says what is found then. */
+/* Changes one reading of a healthy machine; `check` must then report `health`. */
 #define FINDS(field, value, check, health)                                                                             \
     do {                                                                                                               \
         pb_patient p_ = healthy();                                                                                     \
@@ -171,7 +171,7 @@ static void every_reading_is_judged(void **state)
     expect(&slow, "clocksource", PB_HEALTH_BAD);
 }
 
-/* What nobody says is never good. */
+/* A reading that is not available is reported as unknown, never as good. */
 static void what_is_not_known_is_unknown(void **state)
 {
     pb_patient p = {.want_gpu = true, .no_gpu = "no driver", .timer = {(double)NAN, (double)NAN}};
@@ -194,7 +194,7 @@ static void what_is_not_known_is_unknown(void **state)
         if (c->gpu) expect(&p, c->name, PB_HEALTH_UNKNOWN);
 }
 
-/* ---- machines by name ---------------------------------------------------------------------------------------- */
+/* ---- machine ids --------------------------------------------------------------------------------------------- */
 
 static void expect_id(const char *hard, const char *want)
 {
@@ -205,7 +205,7 @@ static void expect_id(const char *hard, const char *want)
     json_decref(o);
 }
 
-/* The hard parts behind the folders of baselines/: another name would lose what is stored. */
+/* The machine ids that name the folders in baselines/: if one changed, its stored sessions would not be found. */
 static void stored_machines_keep_their_names(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void stored_machines_keep_their_names(void **state)
     const pb_gpu_state part = {.mig = 1};
     pb_fingerprint_gpu_state(o, &part);
     pb_machine_id(o, id);
-    assert_string_not_equal(id, "cuda-nvidia-h200-132sm-6bfc8d02"); /* a part of a GPU is another machine */
+    assert_string_not_equal(id, "cuda-nvidia-h200-132sm-6bfc8d02"); /* a MIG partition is another machine */
     json_decref(o);
 }
 
@@ -252,9 +252,9 @@ static void only_what_is_allowed_of_the_environment(void **state)
     json_decref(o);
 }
 
-/* ---- who is measured again -------------------------------------------------------------------------------------- */
+/* ---- which processes are measured again ------------------------------------------------------------------------- */
 
-/* "launch_state" of launches 0 to n - 1: retry_of -1 for none, hot: throttled. */
+/* Makes "launch_state" of processes 0 to n - 1. retry_of: the process it repeats, -1: none; hot: throttled. */
 static json_t *states(int n, const int *retry_of, const bool *hot)
 {
     json_t *list = json_array();
@@ -270,7 +270,7 @@ static void retries_are_bounded(void **state)
     const int retry_of[] = {-1, -1, -1, 1, 2, 3};
     const bool hot[] = {false, true, true, true, false, true};
     pb_options o = {.launches = 3, .throttle_retries = 2};
-    const long want[] = {3, 3, 4, 5, 6, 6, 6}; /* as the run goes on */
+    const long want[] = {3, 3, 4, 5, 6, 6, 6}; /* number of processes to run, after n of them have ended */
     (void)state;
     for (int n = 0; n <= 6; n++) {
         json_t *about = states(n, retry_of, hot);

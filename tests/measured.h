@@ -1,4 +1,4 @@
-/* measured.h - a measurement on the device of scripted.h, and that it is what was scripted, to the bit. */
+/* measured.h - measures on the scripted device of scripted.h and checks the samples bit by bit. */
 #ifndef PB_TESTS_MEASURED_H
 #define PB_TESTS_MEASURED_H
 #include "tests/scripted.h"
@@ -11,7 +11,7 @@ static inline pb_timing measure(scripted *s, const pb_measure_opts *o)
     return t;
 }
 
-/* The value of rank k, from 0, by counting. */
+/* Returns the value of rank k (from 0), found by counting instead of sorting. */
 static inline double of_rank(const double *v, int n, int k)
 {
     for (int i = 0; i < n; i++) {
@@ -23,7 +23,7 @@ static inline double of_rank(const double *v, int n, int k)
     return 0;
 }
 
-/* Nothing added, nothing lost, in order, and the median by its definition. */
+/* The samples must be the n scripted times, in order, bit for bit; the median must follow from its definition. */
 static inline void same_to_the_bit(const char *name, const pb_timing *t, const double *want, int n)
 {
     if (t->n != n) fail_msg("%s: %d samples, want %d", name, t->n, n);

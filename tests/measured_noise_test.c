@@ -1,5 +1,5 @@
-/* measured_noise_test.c - times of known distributions through the measurer: they come out to the bit, what stopping at
- * a time does to their median, and what of them is taken for a warm-up that was too short. */
+/* measured_noise_test.c - times of known distributions through the measurement loop: samples come out bit for bit,
+ * the effect of stopping at a time on the median, and when a too short warm-up is reported. */
 #include "bench/stats/distributions.h"
 #include "bench/stats/stats.h"
 #include "bench/stats/trend.h"
@@ -13,13 +13,13 @@ static const double level = 1.0 / 64;
 
 typedef struct noise {
     uint64_t seed, i;
-    double before; /* the value before, of a process with memory */
+    double before; /* the previous value, for correlated noise */
 } noise;
 
 static double uniform(noise *s) { return pb_uniform(s->seed, s->i++); }
 static double gauss(noise *s) { return pb_normal_quantile(1 - (uniform(s) + 0x1p-60)); }
 
-/* In units of the level; k counts from the first call of the warm-up. */
+/* All values are in units of `level`; k counts from the first warm-up call. */
 static double constant(noise *s, int k) { return (void)s, (void)k, 1; }
 static double normal(noise *s, int k) { return (void)k, 1 + 0.1 * gauss(s); }
 static double exponential(noise *s, int k) { return (void)k, -log(1 - uniform(s)); }
@@ -47,7 +47,7 @@ static void write_script(draw d, uint64_t seed, double *script, int n)
 static const struct {
     const char *name;
     draw draw;
-    double mean, sd, median; /* in units of the level; sd 0: not known in closed form */
+    double mean, sd, median; /* in units of `level`; sd 0: not known in closed form */
 } known[] = {
     {"constant", constant, 1, 0, 1},
     {"normal", normal, 1, 0.1, 1},
@@ -71,17 +71,17 @@ static void what_is_scripted_is_measured(void **state)
                      gpu = {.script = script, .async = true, .enqueue = 8 * unit, .marking = 2 * unit};
             pb_timing t = measure(&cpu, &o);
             same_to_the_bit(known[k].name, &t, script + WARM, N - odd);
-            CHECK_NEAR(t.host_median, t.median, 0); /* the work is the host's */
+            CHECK_NEAR(t.host_median, t.median, 0); /* on a CPU the host does the work */
             o.flush = o.queued = true;
             t = measure(&gpu, &o);
             same_to_the_bit(known[k].name, &t, script + WARM, N - odd);
-            CHECK_NEAR(t.host_median, 12 * unit, 0); /* one call and two marks, whatever the work takes */
+            CHECK_NEAR(t.host_median, 12 * unit, 0); /* one call and two event records, independent of the work */
         }
     }
 }
 
-/* The scripts are what they are said to be: mean and standard deviation within 4 standard errors, those of the
- * correlated ones with the 19 of (1+0.9)/(1-0.9) in place of each. A median away from a gap lies near the known one. */
+/* Checks the scripts themselves: mean and sd within 4 standard errors (for the correlated ones the variance of the
+ * mean is (1+0.9)/(1-0.9) = 19 times larger). The median is checked where the density has no gap. */
 static void the_distributions_are_the_known_ones(void **state)
 {
     (void)state;
@@ -102,7 +102,7 @@ static void the_distributions_are_the_known_ones(void **state)
 
 /* ---- stopping at a time ------------------------------------------------------------------------------ */
 
-/* What the measurer makes of times drawn anew for each of 4000 measurements: mean median and mean last sample. */
+/* Averages the median and the last sample over 4000 measurements of freshly drawn times. */
 static void over_many(draw d, const pb_measure_opts *o, double *median, double *last)
 {
     enum { TIMES = 4000, LONGEST = 128 };
@@ -117,9 +117,10 @@ static void over_many(draw d, const pb_measure_opts *o, double *median, double *
     }
 }
 
-/* Exponential times, mean 1. A fixed number of samples is unbiased: the median of 5 is 1/5+1/4+1/3 on average, the last
- * one 1. Stopping at a time is not: the sample that crosses time T is 2 - e^-T long on average (the inspection paradox;
- * Feller II, I.4), and a median of few comes out high, by some 1/n. With a spread of 10 % nothing of it is left. */
+/* Exponential times with mean 1. With a fixed number of samples there is no bias: the mean median of 5 is
+ * 1/5+1/4+1/3, the mean of the last sample is 1. Stopping at a time T is biased: the sample that crosses T has mean
+ * 2 - e^-T (inspection paradox; Feller II, I.4), and the median of n samples is too high by about 1/n. With a spread
+ * of 10 % the bias vanishes. */
 static void stopping_at_a_time_prefers_long_last_samples(void **state)
 {
     double five, fixed, median, last;
@@ -155,18 +156,18 @@ static void a_trend_is_found_and_noise_is_none(void **state)
 {
     static const draw still[] = {constant, normal, exponential, bimodal, spiked};
     (void)state;
-    /* The thirds' medians are those of their middles: 1.5 - 1/12 over 1 + 1/12. */
+    /* Medians of the first and last third are the values at their middles: 1.5 - 1/12 and 1 + 1/12. */
     CHECK_NEAR(trend_of(warming, 1, N), (1.5 - 0.5 / 6) / (1 + 0.5 / 6) - 1, 0.01);
     assert_true(trend_of(cooling, 1, N) == 0);
     assert_true(trend_of(hardly_warming, 1, N) == 0);
-    for (int d = 0; d < 5; d++) { /* one in a hundred launches of a noise that has none */
+    for (int d = 0; d < 5; d++) { /* a false trend is allowed in about 1 % of processes */
         int found = 0;
         for (uint64_t seed = 0; seed < 1000; seed++) found += trend_of(still[d], seed, 60) > 0;
         if (found > 20) fail_msg("distribution %d: a trend in %d of 1000", d, found);
     }
     const double steep[15] = {3, 3, 3, 3, 3, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1};
     CHECK_NEAR(pb_trend(steep, 15), 2, 0);
-    assert_true(pb_trend(steep, 14) == 0); /* four against four is chance too often */
+    assert_true(pb_trend(steep, 14) == 0); /* four samples against four are equal too often by chance */
     assert_true(pb_trend(steep, 0) == 0);
 }
 

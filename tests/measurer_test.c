@@ -1,12 +1,12 @@
-/* measurer_test.c - the measurer itself, on a device and a host whose clocks are a script: what is no sample is
- * not timed, sampling stops when it should, and what goes wrong is one error. */
+/* measurer_test.c - the measurement loop on the scripted device: only the work is timed, sampling stops when it
+ * should, and every failure is one error. */
 #include "tests/measured.h"
 #include "bench/measure/slowdown.h"
 #include "os/interrupt.h"
 
 static const double unit = SCRIPTED_UNIT;
 
-static bool interrupted; /* in place of the flag that signals raise */
+static bool interrupted; /* replaces the flag that signal handlers set */
 
 bool pb_interrupted(void) { return interrupted; }
 static void interrupt(void) { interrupted = true; }
@@ -20,7 +20,7 @@ static void median_of_odd_and_even(void **state)
     CHECK_NEAR(pb_median(even, 4), 3, 0);
 }
 
-/* ---- what the measurer adds ---------------------------------------------------------------------- */
+/* ---- overhead of the measurement ----------------------------------------------------------------- */
 
 static void a_sample_holds_one_mark_at_most(void **state)
 {
@@ -37,7 +37,7 @@ static void a_sample_holds_one_mark_at_most(void **state)
     for (int i = 0; i < 5; i++) CHECK_NEAR(t.seconds[i], 1, 0);
 }
 
-/* What `queued` is for: an idle device waits for the host in every sample, one that is kept busy does not. */
+/* Why `queued` exists: an idle device waits for the host in every sample, a busy device does not. */
 static void an_idle_device_waits_for_the_host(void **state)
 {
     static const double script[16] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -47,7 +47,7 @@ static void an_idle_device_waits_for_the_host(void **state)
     CHECK_NEAR(measure(&idle, &o).median, 1.25, 0);
     o.queued = true;
     pb_timing t = measure(&behind, &o);
-    CHECK_NEAR(t.seconds[0], 1.25, 0); /* nothing keeps the device busy before the first of a batch */
+    CHECK_NEAR(t.seconds[0], 1.25, 0); /* before the first sample of a batch the device is idle */
     CHECK_NEAR(t.seconds[1], 1, 0);
     o.flush = true;
     t = measure(&busy, &o);
@@ -67,7 +67,7 @@ static void samples_come_in_order_after_the_warm_up(void **state)
     same_to_the_bit("short script", &t, script + 2, 5);
     CHECK_NEAR(t.median, 3, 0);
     CHECK_NEAR(t.launches, SCRIPTED_LAUNCHES, 0);
-    CHECK_NEAR(t.waits, SCRIPTED_WAITS, 0); /* the work's own, not the measurer's */
+    CHECK_NEAR(t.waits, SCRIPTED_WAITS, 0); /* host syncs of the work itself, not of the measurement */
     assert_int_equal(t.nodes, 0);
     CHECK_NEAR(t.record_seconds, 0, 0);
     assert_int_equal(s.count[STEP_MARK], 10);
@@ -78,16 +78,16 @@ static void sampling_stops_at_the_time_asked_for(void **state)
     scripted f = {.script = script}, g = f, h = f;
     (void)state;
     pb_timing t = measure(&f, &(pb_measure_opts){.warmup = 2, .min_samples = 1, .max_samples = 50, .min_time = 8});
-    assert_int_equal(t.n, 3); /* 1 + 5 + 2: the time of samples, exactly enough */
+    assert_int_equal(t.n, 3); /* 1 + 5 + 2: the samples reach exactly 8 s */
     t = measure(&g, &(pb_measure_opts){.warmup = 2, .min_samples = 4, .max_samples = 50, .min_time = 0});
     assert_int_equal(t.n, 4);
-    CHECK_NEAR(t.median, 3, 0); /* of 1 5 2 4 */
+    CHECK_NEAR(t.median, 3, 0); /* median of 1 5 2 4 */
     t = measure(&h, &(pb_measure_opts){.warmup = 2, .min_samples = 1, .max_samples = 6, .min_time = 1e9});
     assert_int_equal(t.n, 6);
 }
 
-/* Eight seconds in turns of two, of calls that take a quarter: a warm-up call, two of the eight samples that there may
- * be, and five calls that are not timed, in each. */
+/* 8 s in time slices of 2 s, with calls of 0.25 s. Each slice has one call to warm the caches, two of the eight
+ * samples, and five untimed calls. */
 static void turns_spread_the_samples_over_their_time(void **state)
 {
     static double quarters[64];
@@ -98,14 +98,15 @@ static void turns_spread_the_samples_over_their_time(void **state)
     pb_measure_opts o = {.warmup = 2, .min_samples = 5, .max_samples = 8, .min_time = 8, .turns = &alone};
     pb_timing t = measure(&f, &o);
     assert_int_equal(t.n, 8);
-    assert_int_equal(f.calls, 8 + 2 * 8 + 3); /* the warm-up is of the first turn, and the last sample ends the last */
+    /* the first slice needs no extra warm-up call; the last sample ends the last slice */
+    assert_int_equal(f.calls, 8 + 2 * 8 + 3);
     o.max_samples = 64, o.min_time = 7.5, alone.began = 0;
     t = measure(&g, &o);
-    assert_int_equal(t.n, 5 + 3 * 7); /* the time is up before there are 64 */
+    assert_int_equal(t.n, 5 + 3 * 7); /* the time is up before there are 64 samples */
     assert_int_equal(g.calls, 4 * 8);
 }
 
-/* A call that is longer than a turn has one of its own, and none besides to fill the caches. */
+/* When a call is longer than a slice, a slice is one call, and no extra call warms the caches. */
 static void a_turn_is_one_call_where_calls_are_longer(void **state)
 {
     static double threes[16];
@@ -116,7 +117,7 @@ static void a_turn_is_one_call_where_calls_are_longer(void **state)
     const pb_measure_opts o = {.warmup = 1, .min_samples = 4, .max_samples = 64, .min_time = 8, .turns = &alone};
     const pb_timing t = measure(&f, &o);
     assert_int_equal(t.n, 4);
-    assert_int_equal(f.calls, 1 + 1 + 4); /* the first sample is not known to be long before it is taken */
+    assert_int_equal(f.calls, 1 + 1 + 4); /* before the first sample the length of a call is unknown */
 }
 
 /* ---- what is not timed --------------------------------------------------------------------------- */
@@ -137,7 +138,7 @@ static void preparation_is_not_timed(void **state)
     }
 }
 
-/* One wait a batch, one for the warm-up; every sample has its own two marks. */
+/* One host sync per batch and one for the warm-up; each sample has its own two event records. */
 static void queued_samples_follow_each_other_without_a_wait(void **state)
 {
     scripted f = {.script = script}, g = f;
@@ -150,7 +151,7 @@ static void queued_samples_follow_each_other_without_a_wait(void **state)
     assert_int_equal(f.count[STEP_SYNC], 2);
     o.max_samples = 20;
     t = measure(&g, &o);
-    same_to_the_bit("queued", &t, script + 2, 16); /* a whole batch, though 5 would do */
+    same_to_the_bit("queued", &t, script + 2, 16); /* a whole batch, although 5 samples are enough */
 }
 
 static void a_slowdown_is_a_share_of_each_call_on_a_cpu(void **state)
@@ -167,11 +168,11 @@ static void a_slowdown_is_a_share_of_each_call_on_a_cpu(void **state)
     }
     CHECK_NEAR(t.median, 1.25 * 3, 0);
     CHECK_NEAR(t.slowed, 0.25, 0);
-    CHECK_NEAR(s.delayed, 0.25 * 15, 0); /* not of the warm-up */
+    CHECK_NEAR(s.delayed, 0.25 * 15, 0); /* the warm-up has no delay */
 }
 
-/* The marks and the clock around a wait take their time too; a call of a millionth of a second would be slowed down by
- * twice as much as asked otherwise. */
+/* Event records and clock reads around the delay also take time. Without compensation, a call of 1 us would be
+ * slowed down by twice the requested share. */
 static void a_slowdown_is_as_long_as_asked_whatever_a_mark_takes(void **state)
 {
     scripted s = {.script = script, .marking = unit};
@@ -182,7 +183,8 @@ static void a_slowdown_is_as_long_as_asked_whatever_a_mark_takes(void **state)
     CHECK_NEAR(t.slowed, 0.25, 1e-12);
 }
 
-/* A device is still at it when the wait is enqueued: a share of what calls of the warm-up took, 16 a round. */
+/* On a device the host enqueues the delay before it knows how long the call takes. The delay is therefore a share of
+ * the usual call, estimated in rounds of 16 extra warm-up calls. */
 static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
 {
     static double seconds[128];
@@ -190,8 +192,8 @@ static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
     const pb_measure_opts o = {
         .warmup = 1, .min_samples = 20, .max_samples = 20, .queued = true, .flush = true, .slowdown = 0.5};
     (void)state;
-    for (int i = 0; i < 128; i++)
-        seconds[i] = i < 1 ? 90 : i < 1 + 16 * PB_SLOWDOWN_ROUNDS ? (i % 2 ? 3 : 5) : 10; /* the usual one: 4 */
+    for (int i = 0; i < 128; i++) /* calibration calls: median 4 */
+        seconds[i] = i < 1 ? 90 : i < 1 + 16 * PB_SLOWDOWN_ROUNDS ? (i % 2 ? 3 : 5) : 10;
     const pb_timing t = measure(&s, &o);
     assert_int_equal(t.n, 20);
     assert_int_equal(s.calls, 1 + 16 * PB_SLOWDOWN_ROUNDS + 20);
@@ -203,8 +205,8 @@ static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
     CHECK_NEAR(t.launches, SCRIPTED_LAUNCHES, 0);
 }
 
-/* A wait is a kernel of its own: its launch takes as long as two hundredths of many a call, and there is a shortest
- * one. */
+/* The delay is a kernel: it takes time besides its length, and it has a minimum length. The injected delay must be
+ * as long as requested all the same. */
 static void a_slowdown_on_a_device_is_as_long_as_asked_whatever_a_kernel_takes(void **state)
 {
     static double seconds[128];
@@ -218,7 +220,7 @@ static void a_slowdown_on_a_device_is_as_long_as_asked_whatever_a_kernel_takes(v
     const pb_timing t = measure(&s, &o);
     for (int i = 0; i < 20; i++) CHECK_NEAR(t.seconds[i], 6, 0);
     CHECK_NEAR(t.slowed, 0.5, 1e-15);
-    o.slowdown = 0.125; /* half of what the shortest wait takes */
+    o.slowdown = 0.125; /* half of what the shortest delay takes */
     CHECK_NEAR(measure(&g, &o).slowed, 0.25, 1e-15);
 }
 
@@ -227,7 +229,7 @@ static void a_graph_is_recorded_once_and_replayed(void **state)
     scripted s = {.script = script, .recording = 0.5, .enqueue = unit};
     (void)state;
     pb_timing t = measure(&s, &(pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 5, .graph = true});
-    assert_int_equal(s.calls, 1 + 1 + 5); /* eager, first replay, samples */
+    assert_int_equal(s.calls, 1 + 1 + 5); /* eager warm-up, first replay, samples */
     assert_int_equal(s.count[STEP_RECORD], 1);
     assert_int_equal(s.count[STEP_FREE], 1);
     CHECK_NEAR(t.median, 1.5 + unit, 0);
@@ -239,7 +241,7 @@ static void a_graph_is_recorded_once_and_replayed(void **state)
 
 /* ---- what goes wrong ----------------------------------------------------------------------------- */
 
-/* Fails, says why, and leaves the caller's timing alone. */
+/* The measurement must fail with this text and leave *out unchanged. */
 static void fails(scripted *s, const pb_measure_opts *o, pb_status want, const char *text)
 {
     static pb_timing t, before;
@@ -264,7 +266,7 @@ static void what_cannot_be_measured_says_so(void **state)
     fails(&s, &o, PB_EINVAL, "samples");
 }
 
-/* Every step at its first call, in the middle and at its last. No graph is left behind. */
+/* Every step fails at each of its calls in turn. The graph is freed. */
 static void an_error_ends_the_measurement(void **state)
 {
     (void)state;
@@ -287,13 +289,13 @@ static void an_error_ends_the_measurement(void **state)
                     scripted s = {.script = ones, .recording = 1, .fail_step = (scripted_step)step, .fail_at = at};
                     snprintf(text, sizeof text, "scripted: step %d, call %d", step, at);
                     fails(&s, &o, PB_EDEVICE, text);
-                    assert_int_equal(s.count[step], at); /* nothing more was asked of it */
+                    assert_int_equal(s.count[step], at); /* the step was not called again */
                     assert_int_equal(s.count[STEP_FREE], graph && (s.count[STEP_RECORD] && step != STEP_RECORD));
                 }
         }
 }
 
-/* No row with NaN, no rate of infinity: an error that names the sample and the clock. */
+/* A time that is not finite and positive is an error that names the sample and the clock; it never becomes a row. */
 static void a_broken_clock_is_an_error(void **state)
 {
     static const double bad[] = {(double)NAN, -1, 0, (double)INFINITY};
@@ -327,7 +329,7 @@ static pb_timing stopped_at(int call, pb_measure_opts o, scripted *s)
     return t;
 }
 
-/* The call during which it comes is the last; what was measured stays. */
+/* The call during which the interrupt arrives is the last; earlier samples are kept. */
 static void an_interrupt_keeps_what_is_measured(void **state)
 {
     pb_measure_opts o = {.warmup = 2, .min_samples = 20, .max_samples = 20};
@@ -337,7 +339,7 @@ static void an_interrupt_keeps_what_is_measured(void **state)
     same_to_the_bit("interrupted", &t, script + 2, 3);
     CHECK_NEAR(t.launches, SCRIPTED_LAUNCHES, 0);
     assert_int_equal(s.calls, 5);
-    for (int call = 1; call <= 2; call++) { /* in the warm-up */
+    for (int call = 1; call <= 2; call++) { /* during the warm-up */
         t = stopped_at(call, o, &s);
         assert_int_equal(t.n, 0);
         assert_int_equal(s.calls, call);
@@ -345,12 +347,12 @@ static void an_interrupt_keeps_what_is_measured(void **state)
     }
     o.queued = true;
     t = stopped_at(2 + 3, o, &s);
-    same_to_the_bit("interrupted", &t, script + 2, 16); /* a batch that is on its way is waited for */
+    same_to_the_bit("interrupted", &t, script + 2, 16); /* a batch that is enqueued is completed */
     o.graph = true;
     t = stopped_at(1, o, &s);
     assert_int_equal(t.n, 0);
     assert_int_equal(s.count[STEP_RECORD], 0);
-    t = stopped_at(3, o, &s); /* the first replay */
+    t = stopped_at(3, o, &s); /* during the first replay */
     assert_int_equal(t.n, 0);
     assert_int_equal(s.count[STEP_FREE], 1);
 }

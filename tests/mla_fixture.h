@@ -1,14 +1,14 @@
-/* mla_fixture.h - one small problem of the MLA families for their tests: its tensors, the results of PyTorch, and the
- * similarity of two tensors as the public kernels' tests measure it. */
+/* mla_fixture.h - one small multi-head latent attention (MLA) problem for tests: its tensors, PyTorch's results, and
+ * the measure of similarity that the tests of the public kernels (FlashMLA) use. */
 #ifndef PB_MLA_FIXTURE_H
 #define PB_MLA_FIXTURE_H
 #include "kernels/sparse_mla/mla.h"
 #include "tests/test.h"
 
-/* As scripts/fixtures/sparse_mla_fixtures.py has them. */
+/* The sizes in scripts/fixtures/sparse_mla_fixtures.py. */
 enum { FX_B = 2, FX_S = 5, FX_S_KV = 11, FX_H = 4, FX_D = 8, FX_V = 6, FX_W = 9, FX_WINDOW = 3 };
 
-/* 1 - 2 sum xy / (sum x^2 + sum y^2) in double; NaN where any element is not finite, 0 where both are 0. */
+/* 1 - 2 sum xy / (sum x^2 + sum y^2) in double; NaN if an element is not finite, 0 if both tensors are all zero. */
 static inline double rel_diff(const void *x, const void *y, size_t n, pb_dtype t)
 {
     double xy = 0, squares = 0;
@@ -35,7 +35,7 @@ static inline float *fx_poison(size_t n)
     return x;
 }
 
-/* A backward problem of these sizes in f32 with seeded inputs and poisoned outputs; without lists. */
+/* Makes a backward problem of these sizes in f32, with seeded inputs, poisoned outputs and no key lists. */
 static inline pb_mla fx_make(int B, int S, int S_kv, int H, int D, int V)
 {
     const size_t heads = (size_t)B * S * H, kv = (size_t)B * S_kv * D;
@@ -53,7 +53,7 @@ static inline void fx_free(pb_mla *p)
     free((void *)p->idx);
 }
 
-/* Outputs k = 0..4 of both passes, with their sizes. */
+/* Output k = 0..4 of the forward and backward pass, with its name and size. */
 static inline const float *fx_output(const pb_mla *p, int k, const char **name, size_t *n)
 {
     static const char *const names[] = {"o", "lse", "dq", "dkv", "dsink"};
@@ -64,7 +64,7 @@ static inline const float *fx_output(const pb_mla *p, int k, const char **name, 
     return all[k];
 }
 
-/* Every output of p is near that of `want`. */
+/* Each output of p must be within a relative L2 error of `tol` of the same output of `want`. */
 static inline void fx_near(const pb_mla *want, const pb_mla *p, double tol)
 {
     for (int k = 0; k < 5; k++) {
@@ -76,7 +76,8 @@ static inline void fx_near(const pb_mla *want, const pb_mla *p, double tol)
     }
 }
 
-/* Every output of p is what PyTorch found for `name`, relative L2 below 1e-6 and rel_diff below 1e-12. */
+/* Each output of p must match PyTorch's result for the case `which`: relative L2 error at most 1e-6, rel_diff at
+ * most 1e-12. */
 static inline void fx_matches(const pb_mla *p, const char *which)
 {
     char *line = NULL;

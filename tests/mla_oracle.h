@@ -1,8 +1,9 @@
-/* mla_oracle.h - sparse MLA, both passes, in double on OpenBLAS: exact beside f32 and bf16, and fast enough for the
- * shapes that models train with. It shares no code with what it judges but the reading of a list (mla.h).
+/* mla_oracle.h - sparse MLA, forward and backward, in double precision on OpenBLAS.
+ * It is fast enough for the shapes that models train with. It shares no code with the ops that it judges, except for
+ * reading a key list (mla.h).
  *
- * In bf16 the backward pass is the exact one, of the exact o and lse. In f32 it is that of the o and lse which the op
- * is given, because their rounding alone takes most of the 1e-6 that are allowed. */
+ * In bf16 its backward pass uses its own o and lse in double precision. In f32 it uses the o and lse that the op is
+ * given: their rounding alone takes most of the allowed error of 1e-6. */
 #ifndef PB_MLA_ORACLE_H
 #define PB_MLA_ORACLE_H
 #include <cblas.h>
@@ -11,7 +12,7 @@
 #include "kernels/sparse_mla/mla.h"
 #include "tests/test.h"
 
-/* Outputs in double, laid out as the op's. */
+/* Outputs in double, in the layout of the op's outputs. */
 typedef struct mla_want {
     double *o, *lse, *dq, *dkv, *dsink;
 } mla_want;
@@ -25,13 +26,13 @@ static inline double *mla_doubles(size_t n)
 
 static inline void mla_want_free(mla_want *w) { free(w->o), free(w->lse), free(w->dq), free(w->dkv), free(w->dsink); }
 
-/* What one thread needs for a token: the n rows that it sees, its heads, and the products of both. */
+/* Working memory of one thread for one token: the n keys it attends to, its heads, and products of both. */
 typedef struct mla_room {
     int n, *row;
     double *kv, *dkv;        /* [n][D] */
     double *q, *dO;          /* [H][D], [H][V] */
     double *p, *ds;          /* [H][n] */
-    double *sums, *sum_sink; /* this thread's [B][S_kv][D] and [H] */
+    double *sums, *sum_sink; /* this thread's sums: dkv [B][S_kv][D], dsink [H] */
 } mla_room;
 
 static inline mla_room mla_room_make(const pb_mla *p)
@@ -57,7 +58,7 @@ static inline void mla_load(double *to, const void *from, size_t at, size_t n, p
     for (size_t e = 0; e < n; e++) to[e] = pb_load(from, at + e, t);
 }
 
-/* c [m,n] = a b (+ c), row by row; ta: a is stored [k,m]; tb: b is stored [n,k]. */
+/* c [m,n] = a b (+ c when add), row-major. ta: a is stored as [k,m]; tb: b is stored as [n,k]. */
 static inline void mla_mul(bool ta, bool tb, int m, int n, int k, const double *a, int lda, const double *b, int ldb,
                            double *c, int ldc, bool add)
 {
@@ -65,7 +66,7 @@ static inline void mla_mul(bool ta, bool tb, int m, int n, int k, const double *
                 ldb, add, c, ldc);
 }
 
-/* Scores in r->p become weights; lse of every head. */
+/* Turns the scores in r->p into softmax weights; writes lse of every head. */
 static inline void mla_weigh(const pb_mla *p, mla_room *r, double *lse)
 {
     for (int h = 0; h < p->H; h++) {
@@ -78,7 +79,7 @@ static inline void mla_weigh(const pb_mla *p, mla_room *r, double *lse)
     }
 }
 
-/* dP in r->ds becomes dS; adds to dsink. */
+/* Turns dP in r->ds into dS; adds to dsink. */
 static inline void mla_weigh_back(const pb_mla *p, mla_room *r, const double *o, const double *lse, size_t head)
 {
     for (int h = 0; h < p->H; h++) {
@@ -112,7 +113,7 @@ static inline void mla_oracle_token(const pb_mla *p, mla_room *r, const mla_want
     mla_load(r->dO, p->dO, head * V, (size_t)H * V, p->dtype);
     if (r->n) mla_mul(false, true, H, r->n, D, r->q, D, r->kv, D, r->p, r->n, false);
     mla_weigh(p, r, w->lse + head);
-    if (!r->n) return; /* o and all gradients stay 0 */
+    if (!r->n) return; /* no keys: o and all gradients stay 0 */
     mla_mul(false, false, H, V, r->n, r->p, r->n, r->kv, D, o, V, false);
     mla_mul(false, true, H, r->n, V, r->dO, V, r->kv, D, r->ds, r->n, false);
     mla_weigh_back(p, r, o, w->lse + head, head);
@@ -123,7 +124,7 @@ static inline void mla_oracle_token(const pb_mla *p, mla_room *r, const mla_want
         for (int d = 0; d < D; d++) sums[(size_t)r->row[k] * D + d] += r->dkv[(size_t)k * D + d];
 }
 
-/* All outputs of both passes on the inputs of a backward problem on the host; mla_want_free() them. */
+/* Computes the outputs of both passes for a backward problem in host memory. Free the result with mla_want_free(). */
 static inline mla_want mla_oracle(const pb_mla *p)
 {
     const size_t tokens = (size_t)p->B * p->S, heads = tokens * p->H, kv = (size_t)p->B * p->S_kv * p->D;

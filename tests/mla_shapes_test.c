@@ -1,11 +1,12 @@
-/* mla_shapes_test.c - every implementation of sparse_mla against an oracle in double, at the shapes that the public
- * kernels' tests run, at the one they train with under 0, 75 and 100 % masked slots, and at ragged ones; and those of
- * dense_mla, causal, with a window and without either. Also how far two runs of a backward pass are apart: not a bit,
- * or by a bound where the implementation says that it varies.
+/* mla_shapes_test.c - every implementation of sparse_mla and dense_mla against an oracle in double precision. Shapes
+ * of sparse_mla: those of the public kernels' tests, the training shape with 0, 75 and 100 % masked slots, and
+ * irregular ones. Shapes of dense_mla: causal, with a window, and neither. On a GPU each implementation runs twice:
+ * both results must have equal bits, or differ by at most a bound if the implementation declares that it varies.
  *
  * usage: mla_shapes_test [--backend cpu|cuda]     or PB_TEST_BACKEND=cuda
- * A GPU runs all of them, f32 where a forward pass has at most 5 GFLOP. A CPU runs those of at most 0.6, so that CI has
- * them in seconds: 10 of the public tests' 17 problems; `ref` up to 0.14. */
+ *
+ * A GPU runs all shapes (in f32 those of at most 5 GFLOP forward). A CPU runs shapes of at most 0.6 GFLOP, so that
+ * CI takes seconds: 10 of the 17 public problems. `ref` runs up to 0.14 GFLOP. */
 #include "kernels/dense_mla/dense_mla.h"
 #include "kernels/sparse_mla/convert.h"
 #include "kernels/sparse_mla/lists.h"
@@ -16,7 +17,7 @@
 typedef enum sinks { RANDOM, ZERO, POSITIVE, NEGATIVE, TEN } sinks;
 
 typedef struct shape {
-    pb_dims dim; /* B, S, S_kv, H, D, V, and W, kind of list; dense: causal, window */
+    pb_dims dim; /* B, S, S_kv, H, D, V, then for sparse: W and kind of list, for dense: causal and window */
     sinks sink;
 } shape;
 
@@ -25,9 +26,9 @@ typedef struct shape {
         B, S, S_kv, H, 512, 512, W, lists                                                                              \
     }
 
-/* The 23 cases of the public kernels' tests are these 17 problems, all of them forward and backward here: 11 forward, 4
- * kinds of sink (one of them among the 11) and 2 that are compared, a quarter masked at the end; their 5 backward
- * shapes and the 5 of a summary are among the 11. */
+/* The 23 cases of the public kernels' tests reduce to these 17 problems: 11 forward shapes, 4 kinds of sink (one is
+ * among the 11), and 2 with a quarter of the slots masked at the end. Their 5 backward shapes and the 5 of a summary
+ * are among the 11. Here each problem runs forward and backward. */
 static const shape public_tests[] = {
     {FLASH(1, 128, 8, 160, 64, FULL), RANDOM},     {FLASH(1, 256, 8, 320, 128, FULL), RANDOM},
     {FLASH(1, 256, 16, 320, 128, FULL), RANDOM},   {FLASH(2, 128, 8, 160, 64, FULL), RANDOM},
@@ -43,7 +44,7 @@ static const shape trained[] = {
     {FLASH(1, 1280, 64, 1280, 640, FULL), RANDOM},
     {FLASH(1, 1280, 64, 1280, 640, QUARTER), RANDOM},
     {FLASH(1, 1280, 64, 1280, 640, EMPTY), RANDOM},
-    {FLASH(1, 6, 64, 1280, 640, QUARTER), RANDOM}, /* what a CPU runs of it */
+    {FLASH(1, 6, 64, 1280, 640, QUARTER), RANDOM}, /* small enough for a CPU */
     {FLASH(2, 3, 64, 1280, 640, EMPTY), RANDOM},
     {{0}, RANDOM},
 };
@@ -63,14 +64,14 @@ static const shape dense[] = {
     {{1, 150, 1280, 8, 512, 512, 1, 128}, RANDOM},
     {{2, 33, 130, 64, 512, 512, 1, 0}, RANDOM},
     {{1, 65, 257, 16, 576, 512, 0, 0}, RANDOM},
-    {{2, 40, 37, 100, 512, 512, 1, 9}, RANDOM}, /* the first queries see nothing */
+    {{2, 40, 37, 100, 512, 512, 1, 9}, RANDOM}, /* the first queries attend to no key */
     {{1, 257, 257, 3, 128, 128, 1, 0}, RANDOM},
     {{1, 1280, 1280, 64, 512, 512, 1, 0}, RANDOM},
     {{0}, RANDOM},
 };
 
-/* Against double: relative L2, and rel_diff = 1 - 2 sum xy / (sum x^2 + sum y^2), the measure of the public kernels'
- * tests. The largest error is held to 100 times the first, in units of the root mean square. */
+/* Limits against double: relative L2 error, and rel_diff = 1 - 2 sum xy / (sum x^2 + sum y^2), the measure of the
+ * public kernels' tests. The largest error, in units of the root mean square, may be 100 times the L2 limit. */
 typedef struct bound {
     const char *name;
     double l2[PB_NFLOAT], rel_diff[PB_NFLOAT];
@@ -98,8 +99,8 @@ typedef struct error {
     size_t bad; /* elements that are not finite */
 } error;
 
-/* Non-finite on either side makes all three NaN; but -inf on both sides of lse is no difference. Where all of `want` is
- * zero nothing but zeros is right. */
+/* Non-finite elements on either side make all three errors NaN, except -inf on both sides of an lse (`log`). If
+ * `want` is all zero, `got` must be all zero. */
 static error error_of(const double *want, const void *got, size_t n, pb_dtype t, bool log)
 {
     double diff = 0, squares = 0, others = 0, both = 0, max = 0;
@@ -128,7 +129,7 @@ static double *of_want(const mla_want *w, int k)
     return all[k];
 }
 
-/* Prints a line with the errors of every output of the call, and counts a wrong one. */
+/* Prints one line with the errors of every output, and counts those outside their limits. */
 static void judge(run *r, const char *where, call *c, const mla_want *want)
 {
     printf("    %s:", where);
@@ -148,7 +149,7 @@ static void judge(run *r, const char *where, call *c, const mla_want *want)
 
 /* ---- running ---------------------------------------------------------------------------------------- */
 
-/* Outputs hold NaN again. */
+/* Fills all outputs with NaN. */
 static void poison(call *c)
 {
     for (int k = 0; k < c->b.n; k++) {
@@ -169,7 +170,7 @@ static void run_once(run *r, call *c)
     CHECK_OK(pb_sync(r->ctx));
 }
 
-/* The same call once more: the same bits, or within a bound where the implementation varies. */
+/* Repeats the call: the outputs must be equal bit for bit, or within a limit if the implementation varies. */
 static void run_again(run *r, const char *where, call *c, bool varies)
 {
     void *first[OUTPUTS] = {NULL};
@@ -193,14 +194,14 @@ static void run_again(run *r, const char *where, call *c, bool varies)
     }
 }
 
-/* Of the forward pass; a dense query counts with all slots that any has. */
+/* Cost of the forward pass in GFLOP; a dense query counts with the largest number of keys that any query has. */
 static double gflop(const run *r, const int *d)
 {
     const int slots = r->fwd == &pb_op_dense_mla_fwd ? pb_mla_dense_slots(d[2], d[7]) : d[6];
     return 2e-9 * d[0] * d[1] * d[3] * (d[4] + d[5]) * slots;
 }
 
-/* Every implementation of one pass on the inputs of a call on the CPU. */
+/* Runs every implementation of one pass on copies of the inputs. */
 static void check_pass(run *r, const int *dim, const call *inputs, const mla_want *want)
 {
     call c = call_bind(r->ctx, inputs->op, dim, inputs->b.dtype);
@@ -220,7 +221,7 @@ static void check_pass(run *r, const int *dim, const call *inputs, const mla_wan
     call_unbind(&c);
 }
 
-/* Inputs of one pass on the CPU. */
+/* Makes the inputs of one pass on the CPU. */
 static call inputs_of(run *r, const pb_op *op, const shape *s, pb_dtype t)
 {
     static const double lo[] = {-1, 0, 0, -2, 10}, hi[] = {1, 0, 2, 0, 10};
@@ -237,7 +238,8 @@ static void check_shape(run *r, const shape *s, pb_dtype t)
     call fwd = inputs_of(r, r->fwd, s, t), bwd = inputs_of(r, r->bwd, s, t);
     const pb_mla x = pb_mla_fwd_problem(fwd.args), p = pb_mla_bwd_problem(bwd.args);
     const size_t e = pb_dtype_size(t), lists = (size_t)p.B * p.S * p.W * sizeof *p.idx;
-    assert_memory_equal(x.q, p.q, (size_t)p.B * p.S * p.H * p.D * e); /* one oracle for both passes */
+    /* both passes have equal inputs, so one oracle run serves both */
+    assert_memory_equal(x.q, p.q, (size_t)p.B * p.S * p.H * p.D * e);
     assert_memory_equal(x.kv, p.kv, (size_t)p.B * p.S_kv * p.D * e);
     if (p.idx) assert_memory_equal(x.idx, p.idx, lists);
     assert_memory_equal(x.sink, p.sink, p.H * sizeof *p.sink);
@@ -264,7 +266,7 @@ static void the_trained_shape_at_any_share_of_masked_slots(void **state) { check
 static void ragged_shapes(void **state) { check_lists(*state, ragged); }
 static void dense_shapes(void **state) { check_shapes(*state, &pb_op_dense_mla_fwd, &pb_op_dense_mla_bwd, dense); }
 
-/* ---- the judge itself ------------------------------------------------------------------------------- */
+/* ---- the comparison itself -------------------------------------------------------------------------- */
 
 static void the_judge_is_not_blind(void **state)
 {
@@ -288,7 +290,7 @@ static void the_judge_is_not_blind(void **state)
     memset(want, 0, sizeof want), memset(got, 0, sizeof got);
     e = error_of(want, got, 4, PB_F32, false);
     assert_true(within(&e, &bounds[0], PB_F32));
-    got[1] = 1e-30f; /* where nothing flows nothing may */
+    got[1] = 1e-30f; /* if all expected values are 0, so must be the output */
     e = error_of(want, got, 4, PB_F32, false);
     assert_false(within(&e, &bounds[0], PB_BF16));
 }

@@ -1,4 +1,4 @@
-/* model_test.h - small models with adapters everywhere, for the tests that write and read them. */
+/* model_test.h - small models with adapters on every target, for the tests that write and read models. */
 #ifndef PB_MODEL_TEST_H
 #define PB_MODEL_TEST_H
 #include "tests/trainer_fixture.h"
@@ -28,7 +28,7 @@ static inline void assert_same_param(const pb_param *x, const pb_param *y)
     if (x->master) assert_memory_equal(x->master, y->master, n * sizeof(float));
 }
 
-/* Gains off what they were in the base, as training moves them. */
+/* Changes the trained gains, as training would. */
 static inline void move_gains(pb_model *m)
 {
     for (int i = 0; i < m->n; i++)

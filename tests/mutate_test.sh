@@ -1,6 +1,6 @@
 #!/bin/bash
-# mutate_test.sh SOURCE - scripts/mutate on a small project of its own: each verdict on a line that deserves it, what the
-# table counts, what --resume, --survivors and --check do, and what is refused.
+# mutate_test.sh SOURCE - scripts/mutate on a small project: every verdict, each for a line that must get it, the counts
+# in the table, --resume, --survivors and --check, and refused arguments.
 source=$1
 . "${0%/*}/cli.sh"
 bwrap --ro-bind / / --proc /proc --dev /dev --unshare-pid true 2>/dev/null || {
@@ -8,7 +8,7 @@ bwrap --ro-bind / / --proc /proc --dev /dev --unshare-pid true 2>/dev/null || {
     exit 77
 }
 
-# One place to change on each line that is marked.
+# Each marked line has one site.
 mkdir -p toy/scripts toy/os toy/tests/mutations && cp "$source"/scripts/mutate* toy/scripts && cd toy && git init -q
 cat >os/toy.c <<'C'
 int toy_sum(int a, int b);
@@ -55,10 +55,10 @@ add_test(NAME toy_test COMMAND toy_test)
 CMAKE
 
 mutate() { scripts/mutate --jobs 1 "$@"; }
-verdict_of() { # verdict_of LINE_TEXT: what results.csv says of the mutant that begins so
+verdict_of() { # verdict_of LINE_TEXT: the verdict in results.csv on the mutant of that line
     grep -F ",$1" build/mutate/results.csv | sed -E 's/.*(killed|survived|not-compiled|equivalent|not-run),([^,]*),.*/\1 \2/'
 }
-judged() { # judged LINE_TEXT VERDICT
+judged() { # judged LINE_TEXT VERDICT: the mutant of that line must have this verdict
     [[ $(verdict_of "$1") == "$2" ]] || fail "'$1' is '$(verdict_of "$1")', want '$2'"
 }
 
@@ -71,7 +71,7 @@ judged 'return n - n;' 'survived no test executes the line'
 judged 'return (int)(to - from);' 'not-compiled '
 judged 'int dead = a * b;' 'equivalent the same machine code'
 
-# A test is added, and one survivor changes nothing that matters.
+# A test is added, and one survivor is listed as equivalent.
 cat >tests/mutations/equivalent.csv <<'CSV'
 file,operator,before,after,reason
 os/toy.c,arithmetic,return n - n; /* no test executes it */,return n + n; /* no test executes it */,nobody calls it

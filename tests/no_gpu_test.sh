@@ -1,11 +1,12 @@
 #!/bin/bash
-# no_gpu_test.sh BENCH TRAIN FAKE - a machine without a driver, with an old one, and without a GPU, made by
-# the driver FAKE (a libcuda.so.1) and by one that is none: one line, exit 125, and no folder of results.
+# no_gpu_test.sh BENCH TRAIN FAKE - a machine without a driver, with an old driver, and without a GPU. They are
+# simulated with the library FAKE (a libcuda.so.1) and with an empty library. Exit code 125, one line, and no folder of
+# results.
 bench=$1 train=$2 fake=$3
 . "${0%/*}/cli.sh"
 mkdir drivers && printf 'int nothing;\n' | "${CC:-cc}" -shared -x c -o drivers/libcuda.so.1 - || fail 'no compiler'
 
-# refused LIBRARIES KIND TEXT PROGRAM ARG...
+# refused LIBRARIES KIND TEXT PROGRAM ARG...: the program must be refused with this text
 refused() {
     local libraries=$1 kind=$2 text=$3
     shift 3

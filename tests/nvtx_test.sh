@@ -1,5 +1,6 @@
 #!/bin/bash
-# nvtx_test.sh TRAIN TOOL BENCH - the ranges of a training step as a profiler gets them: nested, ended, registered once.
+# nvtx_test.sh TRAIN TOOL BENCH - the NVTX ranges of a training step as a profiler receives them: nested, ended,
+# registered once.
 train=$1 tool=$2 bench=$3
 . "${0%/*}/cli.sh"
 export PB_RANGES_LOG=$dir/ranges
@@ -14,7 +15,7 @@ expect 0 'step      1/1' "$train" --steps 1
 [[ ! -e ranges ]] || fail 'a tool was loaded that nobody named'
 expect 0 'step      1/1' env NVTX_INJECTION64_PATH=/proc/nowhere "$train" --steps 1
 
-# What a range costs without a tool is measured without one, and only so.
+# The cost of a range without a tool is measured only when no tool is loaded.
 ceiling() { expect 0 results "$@" "$bench" --suite ceiling -n 1 --samples 1 --no-compare --out "$out" range; }
 row() { grep -c "^1,.*,$1,.*,$2," "$out/results.csv"; }
 out=plain && ceiling env

@@ -1,5 +1,5 @@
-/* nvtx_tool.c - a profiler as small as can be: NVTX loads it through NVTX_INJECTION64_PATH, and it writes every range
- * that begins or ends to the file that PB_RANGES_LOG names. */
+/* nvtx_tool.c - a minimal profiler: NVTX loads it through NVTX_INJECTION64_PATH, and it writes each start and end of
+ * a range to the file that PB_RANGES_LOG names. */
 #include <nvtx3/nvToolsExt.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* ops_test.c - every implementation of every op against its CPU "ref", on every edge shape in f32 and bf16, with S
- * swept over 1..65 and 127..129, outputs and scratch poisoned and between guard words; and every recorded graph against
- * the eager run. Generated from kernels/ops.def: a new op is tested the moment it is listed.
+/* ops_test.c - every implementation of every op against its CPU "ref": on every edge shape in f32 and bf16, with S
+ * swept over 1..65 and 127..129, with outputs and scratch poisoned and between guard words; and every recorded graph
+ * against the eager run. The list comes from kernels/ops.def, so a new op is tested as soon as it is listed.
  *
  * usage: ops_test [--backend cpu|cuda] [--no-sweep] [--part K/N] [OP_SUBSTRING | =OP]...     e.g. ops_test attention
  *        --part: every N-th case from the K-th on, K = 0..N-1, so that N processes share the work */
@@ -15,12 +15,12 @@ typedef struct one {
     pb_ctx *oracle, *ctx;
     const pb_op *op;
     bool sweep;
-    int part, parts; /* of the cases */
-    int number;      /* of the next case */
-    int wrong;       /* cases; a test goes on after one, so that a run shows them all */
+    int part, parts; /* run every parts-th case, from number `part` on */
+    int number;      /* number of the next case */
+    int wrong;       /* number of wrong cases; the test continues after one, to list them all */
 } one;
 
-/* Counts a wrong case and says which, as long as there are few. */
+/* Counts a wrong case and prints it, up to a limit. */
 __attribute__((format(printf, 2, 3))) static void wrong(one *o, const char *fmt, ...)
 {
     enum { SHOWN = 40 };
@@ -33,7 +33,7 @@ __attribute__((format(printf, 2, 3))) static void wrong(one *o, const char *fmt,
     va_end(ap);
 }
 
-/* Whether there is anything to compute: a shape may leave all outputs without an element. */
+/* Returns whether the op writes any element: a shape can make all outputs empty. */
 static bool writes(const pb_binder *b)
 {
     size_t n = 0;
@@ -51,7 +51,7 @@ static void record_and_replay(pb_ctx *ctx, call *c)
     pb_graph_free(ctx, g);
 }
 
-/* One implementation on the inputs of `want`, which holds the oracle's outputs; eager and replayed. */
+/* Runs one implementation on the inputs of `want`, eager and replayed; `want` holds the expected outputs. */
 static void check_runs(one *o, const pb_impl *impl, const int *dim, pb_dtype t, call *want, call *eager, call *graph)
 {
     char where[160];
@@ -70,7 +70,7 @@ static void check_runs(one *o, const pb_impl *impl, const int *dim, pb_dtype t, 
     if (!pb_diff_ok(&d, same)) wrong(o, "%s: replay differs from eager by %g in %s", where, d.rel, d.tensor);
 }
 
-/* The same in scratch of just the size that it asked for, poisoned and between guards. */
+/* check_runs with scratch memory of exactly the requested size, poisoned and between guard words. */
 static void check_impl(one *o, const pb_impl *impl, const int *dim, pb_dtype t, call *want, call *eager, call *graph)
 {
     pb_binder room = {.ctx = o->ctx};
@@ -102,7 +102,7 @@ static void check_case(one *o, const int *dim, pb_dtype t)
     call_unbind(&inputs), call_unbind(&want), call_unbind(&eager), call_unbind(&graph);
 }
 
-/* The first edge shape with S = 1..65, 127..129: partial warps, vectors and tiles of every kind. */
+/* Runs the first edge shape with S = 1..65, 127..129, which covers partial warps, vectors and tiles. */
 static void sweep(one *o, pb_dtype t)
 {
     const char *s = strchr(o->op->axes, 'S');
@@ -126,15 +126,15 @@ static void test_op(void **state)
 }
 
 typedef struct wish {
-    const char *backend; /* NULL: all */
-    char **op;           /* of n; none: all */
+    const char *backend; /* NULL: all backends */
+    char **op;           /* the n operands of the command line; none: all ops */
     int n, part, parts;
     bool sweep;
 } wish;
 
 static wish parse(int argc, char **argv)
 {
-    wish w = {.op = argv + 1, .parts = 1, .sweep = true}; /* words come to its front */
+    wish w = {.op = argv + 1, .parts = 1, .sweep = true}; /* operands are moved to the front of argv */
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--no-sweep") == 0) w.sweep = false;
         else if (strcmp(argv[i], "--part") == 0 && i + 1 < argc) {
@@ -156,7 +156,7 @@ static bool wanted(const wish *w, const char *op)
     return any;
 }
 
-/* A word that is misspelt must not read as a test that passed. */
+/* A misspelt op name must not count as a passed test. */
 static bool all_known(const wish *w)
 {
     for (int i = 0; i < w->n; i++) {

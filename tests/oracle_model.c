@@ -1,5 +1,5 @@
-/* oracle_model.c - embedding, norms, products with biases and adapters, rotation, attention, SwiGLU, head and loss, as
- * the papers have them. */
+/* oracle_model.c - embedding, norms, products with biases and adapters, rotation, attention, SwiGLU, head and loss,
+ * written as in the papers. */
 #include "tests/oracle_model.h"
 
 #include "tests/test.h"
@@ -13,7 +13,7 @@ static double *room(size_t n)
 
 /* ---- weights ------------------------------------------------------------------------------------------ */
 
-/* Dettmers et al. 2023, arXiv:2305.14314, appendix E. */
+/* The NF4 levels of Dettmers et al. 2023, arXiv:2305.14314, appendix E. */
 static const double nf4[16] = {-1.0,
                                -0.6961928009986877,
                                -0.5250730514526367,
@@ -31,7 +31,7 @@ static const double nf4[16] = {-1.0,
                                0.7229568362236023,
                                1.0};
 
-/* The values of a parameter, whatever they are kept as and wherever. */
+/* Copies the values of a parameter as double, from any dtype and any device. */
 static void values(const pb_model *m, const pb_param *p, double *out)
 {
     const size_t n = pb_param_n(p), block = p->q ? (size_t)p->scales.block : 1;
@@ -67,7 +67,7 @@ double *oracle_param(const oracle *o, const pb_param *p) { return p ? o->w[p - o
 
 /* ---- parts -------------------------------------------------------------------------------------------- */
 
-/* y [n,D] = gain x / sqrt(mean(x^2) + eps), row by row; y may be x. */
+/* y [n,D] = gain x / sqrt(mean(x^2) + eps) for each row; y may be x. */
 static void norm(const oracle *o, const double *x, const double *gain, double *y, int n, int D)
 {
     for (int t = 0; t < n; t++) {
@@ -88,7 +88,7 @@ static void product(const double *x, const double *w, const double *bias, double
         }
 }
 
-/* The rows of y that are this target's get alpha/R B A x. */
+/* Adds alpha/R B A x to the rows of y that belong to this target. */
 static void adapt(const oracle *o, int layer, pb_target target, const double *x, double *y, int n, int N)
 {
     const pb_param *a = o->m->lora_a[layer * PB_NTARGETS + target], *b = o->m->lora_b[layer * PB_NTARGETS + target];
@@ -106,7 +106,7 @@ static void adapt(const oracle *o, int layer, pb_target target, const double *x,
     free(xa);
 }
 
-/* Element i of a head's first half turns with element i of its second (GPT-NeoX). */
+/* Rotates element i of the first half of a head with element i of the second half (GPT-NeoX order). */
 static void rotate(const oracle *o, double *x, int pos, int d)
 {
     for (int i = 0; i < d / 2; i++) {
@@ -116,7 +116,7 @@ static void rotate(const oracle *o, double *x, int pos, int d)
     }
 }
 
-/* One query over the tokens up to its own. k, v: of its head, `ld` apart. */
+/* Attention of one query over tokens 0..upto. k, v: of its head; `ld`: distance between tokens. */
 static void attend(const double *q, const double *k, const double *v, size_t ld, int upto, int d, double *out)
 {
     double *p = room((size_t)upto + 1), most = -INFINITY, sum = 0;

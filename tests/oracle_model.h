@@ -1,26 +1,27 @@
-/* oracle_model.h - a second opinion on what a model computes: its forward pass and loss as plain loops in double.
+/* oracle_model.h - computes a model's logits and loss with plain loops in double precision, to check the trainer.
  *
- * It shares the list of parameters with the trainer and nothing else: no op, no table of rotations, and its own
- * reading of NF4. So it sees exactly the weights that the model under test has, and makes none of its mistakes. */
+ * It shares the list of parameters with the trainer and nothing else: no op, no table of rotations, and it decodes
+ * NF4 itself. It uses exactly the weights of the model under test, but cannot repeat a mistake of the trainer's
+ * code. */
 #ifndef PB_ORACLE_MODEL_H
 #define PB_ORACLE_MODEL_H
 #include "trainer/step/trainer.h"
 
 typedef struct oracle {
-    const pb_model *m; /* geometry, and which parameter is where */
-    double **w;        /* [m->n] the values of every parameter; NF4 as level[code] * absmax */
-    double eps, theta; /* the geometry's */
+    const pb_model *m; /* the geometry and the list of parameters */
+    double **w;        /* [m->n] the values of every parameter; NF4 decoded as level[code] * absmax */
+    double eps, theta; /* copied from the geometry */
 } oracle;
 
-/* Copies the weights as they are now. Memory that cannot be had fails the test. */
+/* Copies the current weights of m. Fails the test when memory runs out. */
 oracle oracle_open(const pb_model *m);
 void oracle_close(oracle *o);
-double *oracle_param(const oracle *o, const pb_param *p); /* [rows,cols] */
+double *oracle_param(const oracle *o, const pb_param *p); /* values [rows,cols] */
 
-/* logits [B*S,V] of ids [B,S]. */
+/* Computes logits [B*S,V] for ids [B,S]. */
 void oracle_logits(const oracle *o, const int32_t *ids, int B, int S, double *logits);
-/* Mean of -log softmax(logits)[target] over the n rows where mask is not 0. */
+/* Returns the mean of -log softmax(logits)[target] over the rows whose mask is not 0; n: number of rows. */
 double oracle_cross_entropy(const double *logits, const int32_t *targets, const float *mask, size_t n, int V);
-/* Both: the loss of a batch. */
+/* oracle_logits followed by oracle_cross_entropy: the loss of a batch. */
 double oracle_loss(const oracle *o, const pb_batch *batch, int B, int S);
 #endif

@@ -1,12 +1,13 @@
-/* pair_rule_test.c - the rule of paired comparisons: every verdict and reason, degenerate pairs, the family, the looks.
- */
+/* pair_rule_test.c - the rule of paired comparisons: every verdict and reason, degenerate pairs, correction for many
+ * rows, two looks. */
 #include "bench/compare/compare.h"
 #include "bench/pairs/pair_rule.h"
 #include "tests/test.h"
 
 static const pb_compare_opts lenient = {0}, strict = {.strict = true};
 
-/* Differences around `centre`, as regular as n normal ones: sd about `spread`, no two alike, in a mixed order. */
+/* Deterministic differences around `centre` with an sd of about `spread`: evenly spaced, all distinct, in mixed
+ * order. */
 static void around(double *d, int n, double centre, double spread)
 {
     for (int i = 0; i < n; i++) d[i] = centre + spread * 3.3 * (((i * 7) % n + 0.5) / n - 0.5);
@@ -20,27 +21,27 @@ typedef struct expected {
     pb_verdict_id id;
     pb_pair_why why;
     int look, more;
-    const char *text; /* in the explanation */
+    const char *text; /* must be in the explanation */
 } expected;
 
 static const expected cases[] = {
-    /* what 12 pairs decide */
+    /* decisions after 12 pairs */
     {0.0200, 0.003, 12, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "REGRESSED: +2.02 % [+1."},
     {-0.020, 0.003, 12, 0, 0, PB_VERDICT_IMPROVED, PB_PAIR_FASTER, 1, 0, "IMPROVED: -1.98 % [-2."},
     {0.0002, 0.003, 12, 0, 0, PB_VERDICT_SAME, PB_PAIR_EQUIVALENT, 1, 0, "equivalence p="},
     {0.0200, 0.030, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 12, "; 12 pairs more"},
     {0.0098, 0.003, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_SMALL, 1, 12, "significant, but"},
-    /* better is higher: less is worse, and the text has the metric's own sign */
+    /* a metric where higher is better: less is worse, and the text keeps the metric's sign */
     {-0.020, 0.003, 12, 1, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "REGRESSED: -1.98 % [-2."},
     {0.0200, 0.003, 12, 1, 0, PB_VERDICT_IMPROVED, PB_PAIR_FASTER, 1, 0, "IMPROVED: +2.02 % [+1."},
-    /* the second look: what 12 could not, or were not there to, decide */
+    /* the second look, when 12 pairs did not decide, or more pairs exist */
     {0.0200, 0.022, 24, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 2, 0, "of 24 pairs, look 2 of 2"},
     {0.0200, 0.045, 24, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 2, 0, "quieten the machine"},
     {0.0200, 0.022, 17, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 2, 0, "of 17 pairs, look 2 of 2"},
     {0.0200, 0.003, 24, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "of 12 pairs, look 1 of 2"},
-    /* what does not gate wants no more pairs */
+    /* a row that does not gate never asks for more pairs */
     {0.0200, 0.030, 12, 0, 1, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 0, "not gating"},
-    /* few pairs: the sign-flip test has its floor at 2^-n */
+    /* few pairs: the sign-flip test cannot give a p-value below 2^-n */
     {0.0500, 0.0005, 2, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNPROVEN, 1, 10, "the sign-flip test does not"},
     {0.0500, 0.000, 2, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNPROVEN, 1, 10, "sign-flip p=0.25"},
     {0.0000, 0.000, 2, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 10, "+0.00 %"},
@@ -48,11 +49,11 @@ static const expected cases[] = {
     {0.0500, 0.001, 8, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "of 8 pairs"},
     {0.0500, 0.000, 1, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_NO_SPREAD, 1, 11, "too few pairs for a spread"},
     {0.0500, 0.000, 0, 0, 0, PB_VERDICT_INCOMPARABLE, PB_PAIR_NO_RATIO, 0, 0, "or no pairs"},
-    /* no spread: bytes, counts */
+    /* no spread, as in counts of bytes */
     {0.0500, 0.000, 12, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "+5.13 % [+5.13 %, +5.13 %]"},
     {0.0000, 0.000, 12, 0, 0, PB_VERDICT_SAME, PB_PAIR_EQUIVALENT, 1, 0, "SAME"},
     {0.0050, 0.000, 12, 0, 0, PB_VERDICT_SAME, PB_PAIR_EQUIVALENT, 1, 0, "+0.50 %"},
-    /* endless noise */
+    /* noise without bound */
     {0.0000, 1e307, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 12, "and not 1000 pairs"},
     {0.0000, 600, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 12, "[x "},
 };
@@ -72,7 +73,7 @@ static void judge_one(const pb_pair_row *row, pb_pair_result *r, pb_pair_report 
     assert_false(isnan(pb_pair_look_out(r, &o, report).detectable));
     pb_pair_explain(r, &o, report, text);
     assert_null(strstr(text, "nan"));
-    assert_true(strlen(text) < PB_PAIR_TEXT - 1); /* nothing was cut off */
+    assert_true(strlen(text) < PB_PAIR_TEXT - 1); /* the text was not truncated */
 }
 
 static void every_verdict(void **state)
@@ -119,7 +120,7 @@ static void what_has_no_figures(void **state)
     assert_int_equal(r.id, PB_VERDICT_INCOMPARABLE);
     assert_string_equal(text, "INCOMPARABLE: the sides cannot be compared: unit differs");
     assert_int_equal(pb_compare_exit(report.count, &lenient), PB_EXIT_INCOMPARABLE);
-    row.wrong = "a time that is not above zero"; /* whatever else there is to say */
+    row.wrong = "a time that is not above zero"; /* a wrong result overrides everything else */
     row.gating = false;
     judge_one(&row, &r, &report, text);
     assert_true(r.id == PB_VERDICT_FAILED && r.why == PB_PAIR_WRONG && report.count[PB_VERDICT_FAILED] == 1);
@@ -183,7 +184,7 @@ typedef struct family {
     pb_pair_report report;
 } family;
 
-/* n rows of that many pairs, the same, none of them different. */
+/* Makes n rows with equal data and no difference. */
 static void make_family(family *f, int n, int pairs)
 {
     for (int i = 0; i < n; i++) {
@@ -194,7 +195,7 @@ static void make_family(family *f, int n, int pairs)
     }
 }
 
-/* The same row alone, and among 39 others: what alone is significant is not there. */
+/* A row that is significant alone is not significant among 39 others. */
 static void the_family_raises_the_bar(void **state)
 {
     (void)state;
@@ -209,7 +210,7 @@ static void the_family_raises_the_bar(void **state)
     assert_true(f.r[0].id == PB_VERDICT_INCONCLUSIVE && f.report.gating == FAMILY && f.report.more == 12);
     CHECK_NEAR(f.r[0].p_adjusted, FAMILY * alone, 1e-9);
     assert_true(pb_pair_look_out(&f.r[0], &o, &f.report).detectable > detectable);
-    /* rows that are missing, not comparable or decided stay in the family; rows that do not gate never were */
+    /* missing, incomparable and decided rows count in the correction; rows that do not gate do not */
     for (int i = 1; i < FAMILY; i++) f.row[i].absent = true;
     CHECK_OK(pb_pair_judge(f.row, FAMILY, &o, f.r, &f.report));
     CHECK_NEAR(f.r[0].p_adjusted, FAMILY * alone, 1e-9);
@@ -218,7 +219,7 @@ static void the_family_raises_the_bar(void **state)
     CHECK_NEAR(f.r[0].p_adjusted, alone, 1e-12);
 }
 
-/* At the second look: the row that was rejected at the first is gone from the family, those that were SAME are not. */
+/* At the second look, rows that were REGRESSED at the first leave the correction; rows that were SAME stay in it. */
 static void the_family_over_two_looks(void **state)
 {
     (void)state;
@@ -233,16 +234,16 @@ static void the_family_over_two_looks(void **state)
     assert_true(f.r[2].id == PB_VERDICT_IMPROVED && f.r[2].look == 1);
     assert_true(f.r[3].id == PB_VERDICT_SAME && f.r[3].look == 1);
     assert_true(f.r[1].id == PB_VERDICT_INCONCLUSIVE && f.r[1].look == 2 && f.r[1].pairs == 24);
-    CHECK_NEAR(f.r[1].p_adjusted, 2 * 3 * f.r[1].p, 1e-12); /* two looks; three of four are not REGRESSED yet */
+    CHECK_NEAR(f.r[1].p_adjusted, 2 * 3 * f.r[1].p, 1e-12); /* two looks, three rows left */
     assert_int_equal(pb_compare_exit(f.report.count, &strict), PB_EXIT_REGRESSION);
     f.row[0].gating = false;
-    assert_int_equal(f.report.more, 0); /* 24 is all there is */
+    assert_int_equal(f.report.more, 0); /* 24 is the maximum */
     CHECK_OK(pb_pair_judge(f.row, 4, &o, f.r, &f.report));
     assert_int_equal(pb_compare_exit(f.report.count, &strict), PB_EXIT_INCONCLUSIVE);
     assert_int_equal(pb_compare_exit(f.report.count, &lenient), PB_EXIT_OK);
 }
 
-/* One look of 12 spends all of alpha at once. */
+/* With only one look, at 12 pairs, that look uses all of alpha. */
 static void one_look_is_not_two(void **state)
 {
     (void)state;
@@ -261,7 +262,7 @@ static void one_look_is_not_two(void **state)
     assert_true(report.looks == 1 && r.interval.lo > two.lo && r.interval.hi < two.hi);
 }
 
-/* The t test says yes with ease, the sign-flip test no: every sign but one the same, and that one as large as any. */
+/* The t test is clearly significant but the sign-flip test is not: one of eight differences has the other sign. */
 static void sign_flip_has_a_veto(void **state)
 {
     (void)state;

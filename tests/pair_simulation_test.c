@@ -1,7 +1,7 @@
-/* pair_simulation_test.c - what bench/stats and bench/pairs/pair_rule.h promise, by seeded Monte Carlo: how often the
- * interval holds the mean, how often the rule cries wolf over both looks, how often it finds 2 %. Counts are of fixed
- * seeds, so nothing here is a matter of luck; each bound lies between what is right and what a broken rule gives, far
- * from both. */
+/* pair_simulation_test.c - checks the guarantees of bench/stats and bench/pairs/pair_rule.h by seeded Monte Carlo: how
+ * often an interval contains the mean, how often the rule gives a false alarm over both looks, and how often it
+ * finds a change of 2 %. Seeds are fixed, so results never vary; each limit is far from both the correct value and
+ * the value of a broken rule. */
 #include "bench/stats/median.h"
 #include "bench/pairs/pair_rule.h"
 #include "bench/stats/distributions.h"
@@ -15,28 +15,28 @@ typedef struct source {
 
 static double uniform(source *s) { return pb_uniform(s->seed, s->i++); }
 
-static double gauss(source *s) /* Box and Muller */
+static double gauss(source *s) /* Box-Muller */
 {
     double radius = sqrt(-2 * log(1 - uniform(s)));
     return radius * cos(6.283185307179586 * uniform(s));
 }
 
-/* Student's t with 3 degrees of freedom, scaled to a standard deviation of 1: its fourth moment is infinite. */
+/* Student's t with 3 degrees of freedom, scaled to sd 1. Its fourth moment is infinite. */
 static double heavy(source *s)
 {
     double z = gauss(s), a = gauss(s), b = gauss(s), c = gauss(s);
     return z / sqrt(a * a + b * b + c * c);
 }
 
-/* A machine. All in logs of seconds; a launch is the median of its iterations. */
+/* The noise of a machine, in logarithms of seconds. A process's value is the median of its iterations. */
 typedef struct machine {
     const char *name;
-    double drift;     /* over the first 12 pairs, either way */
-    double launch;    /* sd of a launch, half of its variance common to all metrics */
-    double mode, by;  /* this share of launches is slower by so much */
-    double wander;    /* correlation of one launch with the one before it */
-    double iteration; /* sd of an iteration, correlated 0.6 with the one before it */
-    double spikes;    /* this share of iterations takes some 5 % longer */
+    double drift;     /* over the first 12 pairs, up or down */
+    double launch;    /* sd between processes; half of the variance is common to all metrics */
+    double mode, by;  /* this share of processes is slower by this much */
+    double wander;    /* correlation of a process with the previous one */
+    double iteration; /* sd of an iteration; correlation 0.6 with the previous one */
+    double spikes;    /* this share of iterations takes about 5 % longer */
     bool heavy_tails;
 } machine;
 
@@ -55,10 +55,10 @@ static double one_launch(const machine *m, double level, source *s)
 
 typedef struct session {
     double d[METRICS][LOOK2];
-    double level[METRICS]; /* of the launch before */
+    double level[METRICS]; /* of the previous process */
 } session;
 
-/* The values of all metrics for the launch in slot t of the session. */
+/* Draws the values of all metrics for process number t of the session. */
 static void launch_all(const machine *m, session *z, int t, double ramp, source *s, double *x)
 {
     double shared = m->heavy_tails ? heavy(s) : gauss(s), slow = uniform(s) < m->mode ? m->by : 0;
@@ -69,7 +69,7 @@ static void launch_all(const machine *m, session *z, int t, double ramp, source 
     }
 }
 
-/* 24 pairs in random order; metric 0 of the candidate is slower by `effect`. */
+/* Draws 24 pairs in random order; metric 0 of the candidate is slower by `effect`. */
 static void run_session(const machine *m, double effect, source *s, session *z)
 {
     double ramp = uniform(s) < 0.5 ? -m->drift : m->drift, x[2][METRICS];
@@ -87,10 +87,10 @@ typedef struct tally {
     int alarms;    /* sessions with a false REGRESSED */
     int welcomes;  /* sessions with a false IMPROVED */
     int found;     /* REGRESSED of metric 0 */
-    int undecided; /* sessions that end with an INCONCLUSIVE */
+    int undecided; /* sessions that end INCONCLUSIVE */
 } tally;
 
-/* As a program runs it: 12 pairs, and 12 more when the rule wants them. */
+/* Applies the rule as bench does: at 12 pairs, and at 24 if the rule asks for more. */
 static void judge_session(const session *z, bool slower, tally *t)
 {
     static const char *const metric[METRICS] = {"a", "b", "c", "d", "e", "f", "g", "h"};
@@ -128,13 +128,13 @@ static const machine locked = {"locked", 0.001, 0.0015, 0, 0, 0, 0.004, 0.01, fa
 static const machine unlocked = {"unlocked", 0.010, 0.0030, 0, 0, 0, 0.004, 0.01, false};
 static const machine bimodal = {"bimodal", 0.003, 0.0015, 0.3, 0.010, 0, 0.004, 0.01, false};
 static const machine noisy = {"noisy", 0.010, 0.0080, 0, 0, 0, 0.010, 0.02, false};
-/* So noisy that the minimum effect protects from nothing: only alpha does. */
+/* So noisy that the minimum effect does not prevent false alarms; only alpha does. */
 static const machine wild = {"wild", 0.020, 0.0600, 0, 0, 0, 0.010, 0.02, false};
 static const machine wandering = {"wandering", 0.020, 0.0600, 0, 0, 0.7, 0.010, 0.02, false};
 static const machine heavy_tailed = {"heavy", 0.020, 0.0600, 0, 0, 0, 0.010, 0.02, true};
 
-/* 20,000 sessions of `wild` gave 191 false alarms, 0.96 %: the promise is kept, and little is given away. Of 1000 some
- * 10 are to be expected then; without Holm some 50, at alpha 0.05 as many. */
+/* In 20,000 sessions, `wild` gave 191 false alarms: 0.96 %, just below the promised 1 %. Of 1000 sessions about 10
+ * are expected; without Holm's correction about 50, and likewise with alpha 0.05. */
 static void quiet_where_nothing_changed(void **state)
 {
     (void)state;
@@ -145,10 +145,10 @@ static void quiet_where_nothing_changed(void **state)
         tally t = simulate(all[k], 0, sessions, 1000 + (uint64_t)k);
         assert_in_range(t.alarms, 0, k < 4 ? 2 : 20);
         assert_in_range(t.welcomes, 0, k < 4 ? 2 : 20);
-        if (k < 3) assert_int_equal(t.undecided, 0); /* quiet machines say SAME */
+        if (k < 3) assert_int_equal(t.undecided, 0); /* quiet machines give SAME */
         if (k >= 4) alarms += t.alarms + t.welcomes;
     }
-    /* a rule that never cries at all would not be this one */
+    /* a rule that never gives an alarm would be wrong as well */
     assert_in_range(alarms, 20, 75);
 }
 
@@ -167,7 +167,7 @@ static void two_percent_is_found(void **state)
 
 /* ---- intervals and powers ------------------------------------------------------------------------ */
 
-/* 95 % intervals of n normal values around 1; 20,000 each: 95 % +- 3 standard errors is 94.54 to 95.46 %. */
+/* 95 % intervals for n normal values with mean 1, 20,000 each. 95 % +- 3 standard errors is 94.54 to 95.46 %. */
 static void intervals_hold_the_mean(void **state)
 {
     (void)state;
@@ -183,7 +183,7 @@ static void intervals_hold_the_mean(void **state)
             held += sample.mean - half <= 1 && 1 <= sample.mean + half;
             if (r) continue;
             pb_interval i =
-                pb_t_interval(&sample, 0.05); /* the very same, whose quantile is not found anew each time */
+                pb_t_interval(&sample, 0.05); /* equal to `half`, computed once per size: the quantile is slow */
             CHECK_NEAR(i.lo, sample.mean - half, 1e-12);
             CHECK_NEAR(i.hi, sample.mean + half, 1e-12);
         }
@@ -191,8 +191,8 @@ static void intervals_hold_the_mean(void **state)
     }
 }
 
-/* The detectable effect is found as often as it says, and the exact test keeps its level on differences that are no
- * normal ones: heavy tails, and no two of the same size. */
+/* The detectable effect is found as often as its power says, and the exact test keeps its level for differences that
+ * are not normal: heavy tails, unequal sizes. */
 static void power_and_level_are_as_stated(void **state)
 {
     (void)state;

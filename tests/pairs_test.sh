@@ -1,7 +1,7 @@
 #!/bin/bash
-# pairs_test.sh BENCH_FIXTURE - comparisons of two executables by the program: every verdict and exit code, the order
-# and the environment of the launches, launches that fail, kill -9 and --resume, --budget, and slowdowns on purpose.
-# The executables are scripts around the suite `paired`, whose times are made up: nothing here is timed.
+# pairs_test.sh BENCH_FIXTURE - `bench compare` of two executables: every verdict and exit code, order and environment
+# of the processes, processes that fail, kill -9 and --resume, --budget, and injected delays. The executables are
+# scripts around the suite `paired`, whose times are simulated: nothing here depends on real time.
 fixture=$1
 . "${0%/*}/cli.sh"
 
@@ -11,7 +11,7 @@ gates() {
 }
 gates ''
 
-# side NAME SALT TEXT: an executable whose noise follows from the case order's seed, with TEXT of its own in front.
+# side NAME SALT TEXT: makes an executable whose noise depends on --seed and SALT; TEXT runs before bench.
 side() {
     cat >"$1" <<SCRIPT
 #!/bin/bash
@@ -31,7 +31,7 @@ side same 5 ''
 side slow 5 'export FIXTURE_SPEED=1.03'
 side fast 5 'export FIXTURE_SPEED=0.97'
 options=(--suite paired --seed 7 --quiet)
-# compared EXIT TEXT OUT BASE CAND OPTION...
+# compared EXIT TEXT OUT BASE CAND OPTION...: runs a comparison and checks exit code and text
 compared() {
     local code=$1 text=$2 out=$3
     shift 3
@@ -50,7 +50,7 @@ grep -q 'with chance 0.95 it finds a worsening of 1.0' log || fail "same1: it do
 pairs same1 12
 compared 1 'regressed=3 improved=0 same=0' slow1 ./base ./slow
 grep -q 'kernel_time.*+3.0 %.*REGRESSED: 99 % interval +2' log || fail "slow1: no REGRESSED line"
-pairs slow1 12 # nothing is undecided
+pairs slow1 12 # every row was decided at the first look
 compared 0 'regressed=0 improved=3' fast1 ./base ./fast
 compared 1 'regressed=3' swapped ./fast ./base
 
@@ -66,7 +66,7 @@ pairs few 2
 
 side lacks 5 'export FIXTURE_LACKS=1'
 compared 4 'missing=3' lacks1 ./base ./lacks
-pairs lacks1 1 # more pairs would change nothing
+pairs lacks1 1 # more pairs would not help
 gates '' && sed 's/yes/no/' baselines/gates.csv >open.csv
 compared 0 'NEW' new1 ./lacks ./base --gates open.csv
 gates $'paired,backward_time,lower,0.1,,yes\n'
@@ -74,7 +74,7 @@ compared 4 'missing=1' demanded ./base ./same
 grep -q 'backward_time.*MISSING: gates.csv demands it' log || fail "demanded: the gate is not named"
 gates ''
 
-# edit NAME FROM TO: rows of the launch say something else.
+# edit NAME FROM TO: makes an executable whose results.csv has FROM replaced by TO.
 edit() { side "$1" 5 "'$fixture' \"\$@\"; code=\$?; sed -i 's/$2/$3/' \"\$out/results.csv\"; exit \$code"; }
 edit version '^1,' '9,'
 compared 4 'bench_version differs' version1 ./base ./version
@@ -85,8 +85,8 @@ compared 0 'same=3' machine2 ./base ./machine --allow-mismatch
 edit unit ',kernel_time,s,' ',kernel_time,ms,'
 compared 4 'kernel_time is in s, not in ms' unit1 ./base ./unit
 
-# ---- results that are wrong, and counters ----------------------------------------------------------------------
-# tell FOLDER SIDE METRIC VALUE [LAUNCH OTHER]: rows of a metric without a direction, of one process with OTHER as value.
+# ---- wrong results, and counters -------------------------------------------------------------------------------
+# tell FOLDER SIDE METRIC VALUE [LAUNCH OTHER]: adds rows of a metric without a direction; process LAUNCH gets OTHER.
 tell() {
     awk -F, -v OFS=, -v metric="$3" -v value="$4" -v launch="${5:--}" -v other="${6:-}" '
         { print } $6 == "kernel_time" && /n=2/ { $5 = "backward/step?dtype=f32"; $6 = metric; $7 = 1; $8 = "none"
@@ -109,14 +109,14 @@ done
 expect 4 'FAILED: the candidate is wrong: a time that is not above zero' "$fixture" compare zero-cand
 expect 4 'INCOMPARABLE: the sides cannot be compared: a time that is not above zero' "$fixture" compare zero-base
 
-# ---- what a launch's value is: the median of the logarithms --------------------------------------------------
+# ---- the value of a process: the median of the logarithms ----------------------------------------------------
 side thrice 5 'export FIXTURE_OUTLIER=3'         # two of four samples: the median of logs is log sqrt(3)
 side root 3 'export FIXTURE_SPEED=1.7320508'
 compared 0 'same=3' logs ./root ./thrice --samples 4
 side far 5 'export FIXTURE_OUTLIER=100'          # two of five
 compared 0 'same=3' median ./base ./far
 
-# ---- how it was launched ---------------------------------------------------------------------------------------
+# ---- how the processes were started ----------------------------------------------------------------------------
 compared 0 'same=2' order1 ./base ./same --samples 3 --n 1,2 --filter n= --threads 1 --case-timeout 90
 mv launches order1.launches
 [[ $(wc -l <order1.launches) -eq 24 ]] || fail "order1: not 24 launches"
@@ -146,12 +146,12 @@ cmp -s <(cut -d, -f1-6 order2/pairs.csv) <(cut -d, -f1-6 order3/pairs.csv) && fa
 [[ $(tail -n +2 order2/base/results.csv | cut -d, -f4 | uniq | tr '\n' ' ') == '0 1 2 3 4 5 6 7 8 9 10 11 ' ]] ||
     fail "order2: launch is not the pair"
 grep -q '"xxh3_128": "[0-9a-f]\{32\}"' order2/compare.json || fail "order2: no digests"
-[[ $(grep -c '"argv"' order2/cand/run.json) -eq 13 ]] || fail "order2: run.json lacks launches" # and the first again
+[[ $(grep -c '"argv"' order2/cand/run.json) -eq 13 ]] || fail "order2: run.json lacks launches" # 12, the first twice
 grep -q '"truncated": false' order2/cand/run.json || fail "order2: run.json does not say that it is whole"
 expect 0 'paired' "$fixture" report order2/base
 expect 0 'kernel_time' "$fixture" compare order2/base order2/cand --all
 
-# ---- turns: both launches at once, the first one first; the end of one is not waited for -------------------------
+# ---- time slices: both processes at once; when one ends, the other continues -------------------------------------
 compared 0 'same=3' turns1 ./base ./same --turns 0.004
 [[ $(wc -l <launches) -eq 24 ]] || fail "turns1: not 24 launches"
 grep -q '"turns": 0.00[34]' turns1/compare.json || fail "turns1: compare.json does not say so"
@@ -177,7 +177,7 @@ side gone 5 '[[ -e gone.was ]] || { touch gone.was && kill -9 $$; }'
 compared 0 'same=3' gone1 ./base ./gone --turns 0.002
 [[ $(grep -c ,retried, gone1/pairs.csv) -eq 1 ]] || fail "gone1: the pair whose candidate was killed is not measured again"
 
-# ---- ceilings: only when asked for; the order of the cases is drawn all the same --------------------------------
+# ---- ceilings: measured only on request; the order of cases is random in any case -------------------------------
 keys() { awk -F, -v l=$1 '$4 == l && $6 == "kernel_rate" {print $5}' order2/$2/results.csv | tr '\n' ' '; }
 for ((i = 0; i < 12; i++)); do
     [[ $(keys $i base) == "$(keys $i cand)" ]] || fail "order2: pair $i has two orders"
@@ -205,8 +205,8 @@ expect 1 '<failure' "$fixture" compare slow1 --format junit
 expect 0 'inconclusive=3' "$fixture" compare few
 [[ $(cat slow1/*.* slow1/*/* | md5sum) == "$before" ]] || fail "slow1: judging again changed it"
 
-# ---- launches that fail -----------------------------------------------------------------------------------------
-# failing NAME WHEN HOW: the launches whose number matches the arithmetic WHEN end by HOW.
+# ---- processes that fail ----------------------------------------------------------------------------------------
+# failing NAME WHEN HOW: makes an executable that ends by HOW in the processes whose number fulfils the condition WHEN.
 failing() { side "$1" 5 "n=\$(grep -c '^$1 ' '$dir/launches'); if (($2)); then echo 'no luck today' >&2; $3; fi"; }
 failing once 'n == 3' 'exit 4'
 compared 0 'same=3' once1 ./base ./once
@@ -218,9 +218,9 @@ failing killed 'n == 2' 'kill -9 $$'
 compared 0 'exit code 137' killed1 ./base ./killed
 failing always 1 'exit 125'
 compared 125 'exit code 125: no luck today' always1 ./base ./always
-pairs always1 4 # three times again, then not
+pairs always1 4 # one attempt and three retries, then the comparison ends
 grep -q 'failed' always1/pairs.csv || fail "always1: not marked"
-side wrong 5 "'$fixture' \"\$@\"; exit 4" # its rows are there
+side wrong 5 "'$fixture' \"\$@\"; exit 4" # it fails, but has written its rows
 compared 4 'the candidate'"'"'s launch failed in 12 pairs, also when tried again' wrong1 ./base ./wrong
 [[ $(lines wrong1) -eq 15 && $(grep -c ,kept, wrong1/pairs.csv) -eq 12 ]] || fail "wrong1: not three retries and 12 kept"
 failing typo 1 'exit 2'
@@ -231,8 +231,8 @@ compared 125 'No such file' cannot1 ./base ./cannot
 cp base denied && chmod -x denied
 compared 125 'denied: Permission denied' denied1 ./base ./denied
 
-# ---- kill -9, and going on ------------------------------------------------------------------------------------
-content() { # everything but run_id, times and lengths
+# ---- kill -9 and --resume -------------------------------------------------------------------------------------
+content() { # prints everything except run_id, times and lengths
     for s in base cand; do cut -d, -f1,3- "$1/$s/results.csv"; cut -d, -f2- "$1/$s/samples.csv"; done
     cut -d, -f1-6,9-11 "$1/pairs.csv"
 }
@@ -255,7 +255,7 @@ for at in 1 2 5 11; do
 done
 [[ $cut -gt 0 ]] || fail "all of them were over before they were killed"
 before=$(cat k5/*.csv k5/*/*.csv | md5sum)
-expect 0 'same=3' "$fixture" compare --resume k5 # which is whole already
+expect 0 'same=3' "$fixture" compare --resume k5 # the comparison is complete already
 [[ $(cat k5/*.csv k5/*/*.csv | md5sum) == "$before" ]] || fail "k5: a whole comparison was changed"
 
 setsid "$fixture" compare ./base ./nap "${options[@]}" --out signal >log 2>&1 & pid=$!
@@ -274,7 +274,7 @@ compared 125 'the budget is used up after 0 pairs' nothing ./base ./long --budge
 expect 0 'of the budget' "$fixture" compare ./base ./same --suite paired --budget 10m --out time
 grep -q 'bench: pair 3 of 12 (24 if rows are undecided then), about [0-9]* s left, 10 min of the budget' log || fail "time left"
 
-# ---- this program with itself, and slower on purpose ------------------------------------------------------------
+# ---- comparing a program with itself, and with an injected delay ------------------------------------------------
 expect 0 'same=3' "$fixture" compare --self "${options[@]}" --out self1
 expect 0 'same=3' "$fixture" compare --self ./same "${options[@]}" --out self2
 expect 1 'regressed=3' "$fixture" compare --self ./same "${options[@]}" --inject-slowdown 2% --out inject1
@@ -284,7 +284,7 @@ grep -q slowdown inject1/base/results.csv && fail "inject1: the base was slowed 
 [[ $(grep -c ',slowdown,1,none,0.02,' inject1/cand/results.csv) -eq 36 ]] || fail "inject1: rows of slowdown"
 compared 1 'regressed=3' inject2 ./base ./same --inject-slowdown 0.02
 
-# ---- what is refused --------------------------------------------------------------------------------------------
+# ---- refused commands -------------------------------------------------------------------------------------------
 table "$fixture" <<'TABLE'
 compare ./base order1 --suite paired      | 2 | compare needs two executables or two results: ./base is an executable, order1 is a recorded comparison
 compare order1/base ./base                | 2 | order1/base is results, ./base is an executable
@@ -307,10 +307,10 @@ compare --resume order1 --case-timeout 9  | 2 | keeps its --case-timeout
 compare order1 --ceilings yes             | 2 | --ceilings is for executables
 help compare                              | 0 | --inject-slowdown
 TABLE
-# What is refused has lost nothing: all is checked before anything is cut off.
+# A refused --resume changes nothing: everything is checked before a file is truncated.
 first=$(sed -n 2p order1/pairs.csv)
 before=$(cat order1/base/* order1/cand/* | md5sum)
-lines_are() { # lines_are TEXT LINE...: what --resume says to a pairs.csv with these lines
+lines_are() { # lines_are TEXT LINE...: --resume must give this text when pairs.csv has these lines
     local text=$1
     cp -r order1 edited
     (head -n 1 order1/pairs.csv && shift && printf '%s\n' "$@") >edited/pairs.csv
@@ -324,7 +324,7 @@ lines_are 'are to stay' "${first/,ok,*/,ok,0,37,99,37}"
 lines_are 'is no line for attempt 0 at pair 1' "$first" "$first"
 lines_are 'is no line for attempt 0 at pair 1' "$first" "$(printf 'x%.0s' {1..600})"
 lines_are 'base/run.json: 12 runs; pairs.csv says 1' "$first"
-cp -r order1 edited && sed -i 2,\$d edited/pairs.csv # the lines are lost, the pairs are not
+cp -r order1 edited && sed -i 2,\$d edited/pairs.csv # pairs.csv lost its lines, the runs still have their pairs
 expect 2 'base/run.json: 12 runs; pairs.csv says 0' "$fixture" compare --resume edited
 sed -i 's/"--suite"/"--child-dir"/' edited/compare.json
 expect 2 "compare.json: options: run has no option '--child-dir'" "$fixture" compare --resume edited
@@ -332,17 +332,17 @@ sed -i 's/"--child-dir"/"--"/' edited/compare.json
 expect 2 'compare.json: options: -- is no option' "$fixture" compare --resume edited
 [[ $(cat edited/base/* edited/cand/* | md5sum) == "$before" ]] || fail "edited: a refused call cost rows"
 rm -r edited
-# A comparison that cannot make its files leaves none, so that its folder can be named again.
+# A comparison that cannot create its files removes them, so that its folder can be used again.
 mkdir half half/cand && touch half/cand/samples.csv
 expect 2 'half/cand/samples.csv: File exists' "$fixture" compare ./base ./same "${options[@]}" --out half
 [[ $(find half | sort | tr '\n' ' ') == 'half half/cand half/cand/samples.csv ' ]] || fail "half: $(find half)"
-# Recorded files that somebody has changed.
+# Recorded files that were edited.
 cp -r same1 other && sed -i '2s/.*/nothing/' other/pairs.csv
 expect 2 'other/pairs.csv: nothing' "$fixture" compare --resume other
 cp -r same1 cut && sed -i '5s/.*/half a line/' cut/base/samples.csv
 expect 2 'cut/base/samples.csv:5: not six fields' "$fixture" compare cut
 cp -r same1 more && tail -n 1 same1/base/samples.csv | sed 's/,paired/,nobody/' >>more/base/samples.csv
-expect 0 'same=3' "$fixture" compare more # samples of a case without a row are of no case
+expect 0 'same=3' "$fixture" compare more # samples without a row are ignored
 
 mkdir -p tree/bin && cp same tree/bin/bench
 compared 0 'same=3' tree1 ./base tree

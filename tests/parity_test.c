@@ -1,9 +1,10 @@
-/* parity_test.c - QLoRA computes what its weights say: the trained `tiny` (tests/tiny_weights.c) in NF4 against a plain
- * forward pass in double on the same codes, and against its original weights; gradients against that oracle's slopes.
+/* parity_test.c - QLoRA computes exactly what its weights define. The trained model `tiny` (tests/tiny_weights.c) in
+ * NF4 is compared with a plain forward pass in double on the same codes, and on the original weights; its gradients
+ * are compared with finite differences of that oracle.
  *
- * forward_bounds holds the wide limits that are published for this comparison, backward_bounds_* those of gradients and
- * clipping; each way of breaking the step in tests/mutations goes beyond one of them. The others hold what the code
- * really reaches.
+ * forward_bounds holds the published wide limits for this comparison; backward_bounds_* those of gradients and
+ * clipping. Every mutation in tests/mutations that breaks the step exceeds one of them. The other tests hold the
+ * limits that the code really reaches.
  *
  * usage: parity_test [NAME_PATTERN] */
 #include "kernels/core/bind.h"
@@ -28,10 +29,10 @@ typedef struct both {
     pb_batch batch;
 } both;
 
-/* What one forward pass gave, beside an oracle. */
+/* Result of one forward pass, and of the oracle. */
 typedef struct outcome {
-    double rel;       /* of the logits */
-    double ce, fused; /* in double from the trainer's logits; what its loss phase says */
+    double rel;       /* relative L2 error of the logits */
+    double ce, fused; /* cross entropy computed in double from the trainer's logits; loss reported by the loss phase */
     double want;      /* the oracle's cross entropy */
 } outcome;
 
@@ -57,7 +58,7 @@ static pb_trainer *open_adapted(both *x, pb_tuning tuning)
     return t;
 }
 
-/* A batch in which about half of the tokens count, so that counting all shows. */
+/* Finds a batch in which about half of the positions are loss tokens, so that counting all of them would be noticed. */
 static void half_counted_batch(both *x, const pb_corpus *corpus)
 {
     for (size_t i = 0; i < 100; i++) {
@@ -106,7 +107,8 @@ static float *as_floats(const double *x, size_t n)
     return out;
 }
 
-/* The trainer's forward pass and loss beside the oracle's. poison: a logit that is made NaN; SIZE_MAX: none. */
+/* Runs the trainer's forward pass and loss, and the oracle's. poison: index of a logit to set to NaN; SIZE_MAX:
+ * none. */
 static outcome compare(both *x, pb_trainer *t, const oracle *o, size_t poison)
 {
     const size_t V = (size_t)pb_trainer_model(t)->g.V, n = T * V;
@@ -150,7 +152,7 @@ static void forward_bounds(void **state)
     say("NF4 against its codes in double", &r);
     assert_true(within(&r));
     assert_false(within(&poisoned));
-    assert_false(poisoned.rel < MOST_LOGITS); /* by itself: the comparison of logits must not pass NaN over */
+    assert_false(poisoned.rel < MOST_LOGITS); /* checked separately: the comparison of logits must not ignore NaN */
     oracle_close(&o);
 }
 
@@ -168,7 +170,7 @@ static void the_forward_pass_is_exact(void **state)
     }
 }
 
-/* Norms of q and k, a head that is no embedding, another grouping of heads; seeded, with adapters everywhere. */
+/* Models with norms of q and k, an untied head, and another grouping of heads; seeded, with adapters on all targets. */
 static void other_families_are_exact(void **state)
 {
     both *x = *state;
@@ -177,7 +179,7 @@ static void other_families_are_exact(void **state)
         const pb_geometry *g;
         pb_trainer *t = NULL;
         CHECK_OK(pb_geometry_find(models[i], &g));
-        assert_int_equal(g->V, x->hf.g.V); /* the batch is the same */
+        assert_int_equal(g->V, x->hf.g.V); /* the batch fits this model, too */
         pb_train_config c = pb_train_defaults(g);
         c.model.tuning = PB_QLORA;
         c.model.random_b = true;
@@ -196,7 +198,8 @@ static void other_families_are_exact(void **state)
     }
 }
 
-/* Logits of the tokens before one that changes stay as they were, bit by bit, in the trainer and in the oracle. */
+/* Changing one token leaves the logits of all earlier tokens unchanged bit for bit, in the trainer and in the
+ * oracle. */
 static void neither_sees_what_follows(void **state)
 {
     both *x = *state;
@@ -231,7 +234,7 @@ static void nf4_stays_near_the_original_weights(void **state)
     oracle_close(&o);
 }
 
-/* ---- the model is one whose parts matter -------------------------------------------------------------- */
+/* ---- every part of the model matters ------------------------------------------------------------------ */
 
 static void clear(const oracle *o, const pb_param *p)
 {
@@ -248,15 +251,15 @@ static void without_adapters(oracle *o)
 }
 static void with_another_eps(oracle *o) { o->eps = 1e-5; }
 
-/* What the oracle computes when a part is missing lies beyond the bounds; of adapters, which training makes small
- * beside their base, far beyond what the forward pass reaches. */
+/* Removing a part of the oracle must change its logits beyond the limits. Adapters are small compared with their
+ * base after training, so their limit is lower, but still far above the error of the forward pass. */
 static void every_part_matters(void **state)
 {
     both *x = *state;
     static const struct {
         const char *what;
         void (*take)(oracle *o);
-        double least; /* difference of logits */
+        double least; /* smallest accepted relative difference of the logits */
     } parts[] = {{"without biases", without_biases, MOST_LOGITS},
                  {"without adapters", without_adapters, 0.05},
                  {"with eps 1e-5", with_another_eps, MOST_LOGITS}};
@@ -275,14 +278,14 @@ static void every_part_matters(void **state)
 
 /* ---- gradients ---------------------------------------------------------------------------------------- */
 
-/* Every trained parameter moves in a seeded direction, times h. */
+/* Moves a trained parameter by h along a seeded direction. */
 static void move(const oracle *o, const pb_param *p, double h)
 {
     double *w = oracle_param(o, p);
     for (size_t i = 0; i < pb_param_n(p); i++) w[i] += h * (2 * pb_uniform(7, i) - 1);
 }
 
-/* The gradient along that direction, and its norm. */
+/* Returns the gradient's component along that direction; *norm: the gradient's norm. */
 static double along(pb_ctx *ctx, const pb_param *p, double *norm)
 {
     float *grad = test_fetch(ctx, p->grad, pb_param_n(p) * sizeof *grad);
@@ -303,7 +306,7 @@ static double size_of(const oracle *o, const pb_param *p)
     return sqrt(sum / (double)pb_param_n(p));
 }
 
-/* The slope of the oracle's loss is the gradient's, tensor by tensor. */
+/* For each trained tensor, the slope of the oracle's loss must equal the gradient. */
 static void backward_bounds_of_gradients(void **state)
 {
     both *x = *state;
@@ -344,7 +347,7 @@ static double layer_norm(const pb_model *m, int layer)
     return sqrt(sum);
 }
 
-/* Each arm that clips by layer brings a layer's joint norm, not its square or a sum of norms, to the limit. */
+/* Clipping by layer must bring the joint norm of a layer to the limit, not its square or the sum of norms. */
 static void backward_bounds_of_clipped_norms(void **state)
 {
     both *x = *state;
@@ -358,7 +361,7 @@ static void backward_bounds_of_clipped_norms(void **state)
             CHECK_OK(pb_trainer_set_clip(t, arms[a], (float)limit));
             CHECK_OK(pb_phases[PB_PHASE_clip](&x->ctx, t));
             CHECK_NEAR(layer_norm(m, layer), limit, 1e-5 * limit);
-            assert_true(fabs(before - 1) > 1e-3); /* where a norm is its square */
+            assert_true(fabs(before - 1) > 1e-3); /* a norm of 1 would equal its square */
         }
 }
 

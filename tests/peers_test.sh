@@ -1,12 +1,12 @@
 #!/bin/bash
-# peers_test.sh BENCH CORPUS_IDS - scripts/peers with a bench and peers that are played: arguments, the peers' ids
-# against the trainer's, order, columns, ratios, what is missing. Nothing of PyTorch is needed.
+# peers_test.sh BENCH CORPUS_IDS - scripts/peers with a simulated bench and simulated peers: arguments, token ids
+# compared with the trainer's, order, columns, ratios, missing packages. PyTorch is not needed.
 bench=$1 corpus_ids=$2 peers=$(cd "${0%/*}/../scripts/peers" && pwd)
 . "${0%/*}/cli.sh"
 export PYTHONDONTWRITEBYTECODE=1
 
-# ---- the players ---------------------------------------------------------------------------------------
-# Each writes down its name; its figure is that of the round, so that a ratio across rounds would show.
+# ---- the simulated programs ----------------------------------------------------------------------------
+# Each records its name. Its value depends on the round, so that a ratio of values from two rounds would be noticed.
 axes='clip=multi&dtype=f32&layers=0&mode=eager&model=tiny&rank=16&seq=64&targets=q+v&tuning=qlora'
 export KEY="throughput/step?batch=1&$axes" LOG=$dir/order COMMON=$peers
 cat >player.py <<'PYTHON'
@@ -72,7 +72,7 @@ expect 2 'no case of qlora for hf' run --peers hf --modes graph
 touch there.csv
 expect 2 'there.csv exists' run --out there.csv
 
-# ---- what is missing -------------------------------------------------------------------------------------
+# ---- missing packages and programs -----------------------------------------------------------------------
 LACKS='peft bitsandbytes' expect 125 'python lacks peft, bitsandbytes' run --out a.csv
 [[ $(wc -l <log) -eq 1 ]] || fail 'missing packages: more than a line'
 PB_PEER_PYTHON=/proc/nowhere expect 125 '/proc/nowhere' run --out a.csv
@@ -113,7 +113,7 @@ UNWELL=hf expect 4 'rows: e.csv' run --launches 1 --out e.csv
 grep -q ',loss,1,none,,0,wrong,"loss is not finite;' e.csv || fail 'a loss that is not finite has no row'
 expect 0 'no time for round 2 of 3 of qlora' run --launches 3 --limit 0.001 --out f.csv
 
-# ---- with the real bench: the cases of every peer -----------------------------------------------------------
+# ---- the cases of every peer, from the real bench -----------------------------------------------------------
 export PB_BENCH=$bench
 expect 0 'hf: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=eager&model=qwen2.5-1.5b&rank=16&seq=2048' \
     "$peers/run" --what qlora,backward --device cuda --dry-run
@@ -121,11 +121,11 @@ expect 0 'hf: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=eager&
 expect 0 'kernels torch: kernels/nf4_dequantize?dtype=bf16&shape=' \
     "$peers/run" --what kernels --filter 'kernels/nf4_dequantize?dtype=bf16&*' --dry-run
 
-# ---- sparse attention: what is missing is named in one line, the cases, the lists --------------------------------
+# ---- sparse attention: one line names what is missing; cases; key lists ------------------------------------------
 mkdir -p miles wheels/cudnn/deepseek_sparse_attention mla/csrc/sm90/prefill/sparse/instantiations
 touch miles/tilelang_sparse_mla_fwd.py
 kernel=mla/csrc/sm90/prefill/sparse/instantiations/phase1_k512.cu && echo 'nothing;' >$kernel
-one_line() { # EXIT TEXT COMMAND...
+one_line() { # one_line EXIT TEXT COMMAND...: as expect, with one line of output
     expect "$@"
     [[ $(wc -l <log) -eq 1 ]] || fail "more than a line: $2"
 }
@@ -166,8 +166,8 @@ awk '{ n = 0; for (w = 1; w <= 16; w++) { if ($w >= NR || seen[NR, $w]++ && $w >
     n != (NR < 16 ? NR : 16) { bad = 1 } END { exit bad }' lists || fail 'lists that are not the case'"'"'s'
 expect 2 'has no lists' "${bench%/*}/attention_lists" "${key/sparse/dense}"
 
-# ---- the peers' text is the trainer's ------------------------------------------------------------------------
-# All batches by one process, as in a launch, where the text is read once.
+# ---- the peers' token ids equal the trainer's ----------------------------------------------------------------
+# One process asks for all batches, as in a measurement, where the text is read once.
 shapes=('1 128' '4 512' '3 2048' '1 128')
 for shape in "${shapes[@]}"; do "$corpus_ids" $shape; done >want
 PYTHONPATH=$peers python3 -c 'import common, sys

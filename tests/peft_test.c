@@ -1,5 +1,5 @@
-/* peft_test.c - adapters through folders of PEFT: what is written comes back bit by bit under PEFT's names, and a
- * folder that does not fit, or asks for other adapters, is refused before anything changes. */
+/* peft_test.c - adapters as PEFT folders: they load back bit for bit under PEFT's tensor names, and a folder that
+ * does not fit, or that configures other adapters, is refused before anything changes. */
 #include <jansson.h>
 
 #include "tests/folder_test.h"
@@ -25,7 +25,7 @@ static void adapters_come_back(void **state)
     }
 }
 
-/* What PEFT calls them, by a statement of its own. */
+/* PEFT's tensor names, written independently. */
 static void adapters_are_named_as_in_peft(void **state)
 {
     pb_ctx *ctx = *state;
@@ -57,7 +57,7 @@ static const char base[] =
     "\"target_modules\":[\"q_proj\",\"self_attn.v_proj\"],\"rank_pattern\":{},"
     "\"modules_to_save\":null,\"use_dora\":false,\"layers_to_transform\":null}";
 
-/* The base with the keys of `patch` in it. */
+/* Opens `base` with the keys of `patch` replaced. */
 static pb_status open_patched(const char *patch, pb_peft_config *c)
 {
     json_error_t e;
@@ -128,7 +128,7 @@ static pb_model open_configured(pb_ctx *ctx, int rank, float alpha, unsigned tar
     return m;
 }
 
-/* As in PEFT's own files: whole numbers without a point, and no other is rounded. */
+/* As in PEFT's files: whole numbers have no decimal point, and other values are not rounded. */
 static void alpha_is_written_as_it_is(void **state)
 {
     static const struct {
@@ -179,7 +179,7 @@ static void adapters_of_another_shape_are_refused(void **state)
     pb_model_close(&m);
 }
 
-/* The folder of a model with more, or fewer, layers, and one whose gains the configuration does not list. */
+/* Refuses the folder of a model with more or fewer layers, and one with gains that its configuration does not list. */
 static void tensors_must_be_all_there_and_no_others(void **state)
 {
     pb_ctx *ctx = *state;

@@ -1,12 +1,16 @@
 #!/bin/bash
-# proof_test.sh BENCH SOURCE - scripts/proof with launches that are played: when it stops, how it goes on, what it stores,
-# and the table, which the real bench reads out of what was stored.
+# proof_test.sh BENCH SOURCE - scripts/proof with simulated processes: when it stops, how it resumes, what it stores,
+# and the table that the real bench computes from the stored data.
 bench=$1 source=$2
 . "${0%/*}/cli.sh"
 
-# A bench whose comparisons take no time: 12 pairs of five cases, slower by 2 % when told to. PLAYED=code: it fails so.
-# CUT=session:pairs: the budget ends it after so many.
-# LAST, OTHERS: the noise of the last case and of the others, THIRD: seconds of the one before it. SLOW: before the first. OTHER: it is of another build.
+# A simulated bench whose comparisons take no time: 12 pairs of five cases, slower by 2 % on request. Environment:
+# PLAYED=CODE        fail with this exit code
+# CUT=SESSION:PAIRS  the budget ends that session after so many pairs
+# LAST, OTHERS       noise of the last case, and of the others
+# THIRD              seconds of the fourth case
+# SLOW               use up the budget before the first pair
+# OTHER              pretend to be another build
 cat >played <<PLAYED
 #!/bin/bash
 case " \$* " in *" --simulate "*) exec "$bench" "\$@" ;; esac
@@ -66,7 +70,7 @@ expect 0 '| `m` | 120 | 5 | 5 | 15 | 0 |' proof table --bench "$bench" b/m/proof
 expect 0 '| 10 | 2 % (1.9 % to 2.2 %) | 10 |' measure
 [[ $(wc -l <calls) -eq 5 ]] || fail "it measures again what is there"
 
-# Slowed are the cases that repeat and are no mere readings of the clock; where there are none, that is said.
+# Only cases that are repeatable and long enough are slowed; if no case is, that is reported.
 rm -rf out calls
 LAST=0.1 THIRD=0.000004 expect 0 '| `m` | 96 | 5 | 3 | 15 | 0 |' measure --slow 3
 [[ $(grep inject-slowdown calls | grep -o 'filter kernels/c?i=[0-4]' | tr -dc '0-4') == 012 ]] || fail "noisy cases are slowed, or short ones"
@@ -74,16 +78,16 @@ rm -rf out calls
 LAST=0.1 OTHERS=0.1 expect 125 'this machine is not quiet enough for any case: none repeats to 0.5 %' measure
 rm -rf out calls
 expect 0 '| `m` | 48 | 5 | 5 | 5 | 0 |' measure --aa 5 --slow 5
-LAST=0.1 expect 0 '| `m` | 96 | 5 | 4 | 10 | 0 |' measure --aa 10 --slow 10 # what was slowed before is slowed again
+LAST=0.1 expect 0 '| `m` | 96 | 5 | 4 | 10 | 0 |' measure --aa 10 --slow 10 # the same cases are slowed as before
 [[ $(grep inject-slowdown calls | tail -n 1 | grep -o 'filter kernels/c?i=[0-4]' | tr -dc '0-4') == 01234 ]] || fail "another session slows other cases"
 rm -rf out calls
 expect 0 '| `m` | 120 | 5 | 5 | 15 | 0 |' measure --turns 0
 grep -q -- --turns calls && fail "turns that were not asked for"
 
-# ---- a session that was cut short, the time, and failures ----------------------------------------------------------
+# ---- interrupted sessions, the time limit, and failures ------------------------------------------------------------
 called() { [[ $(wc -l <calls) -eq $1 ]] || fail "$1 calls were expected: $(cat calls)"; }
 rm -rf out/slow-02 b calls
-CUT=slow-02:14 expect 0 'the time is up in slow-02, of which 14 pairs are there' measure # in its second look
+CUT=slow-02:14 expect 0 'the time is up in slow-02, of which 14 pairs are there' measure # during its second look
 called 1
 grep -q '^| `m` | 124 | 5 | 5 | 15 | 0 | 18.1 % | 10 | 2 % (1.9 % to 2.2 %) | 10 |' log || fail "what there was of the second look does not count"
 [[ $(wc -l <b/m/proof/slow-02/base/results.csv) -eq 71 ]] || fail "not 14 launches of five cases are stored"
@@ -95,14 +99,14 @@ CUT=slow-02:11 expect 3 'the time is up: 15 of 12 A/A comparisons, 5 of 7 slowed
 [[ ! -e b/m/proof/slow-02 ]] || fail "a session that had not come to its first look is stored"
 expect 0 '| `m` | 120 | 5 | 5 | 15 | 0 |' measure
 called 2
-rm -rf out/aa-02 calls # of which there is less than a pair
+rm -rf out/aa-02 calls # a session with less than one pair
 mkdir out/aa-02
 expect 0 '| `m` | 120 | 5 | 5 | 15 | 0 |' measure
 called 1
 grep -q 'compare --self .*--out out/aa-02 .*--gates out/gates.csv' calls || fail "it does not begin its session"
 rm -rf out/aa-02 calls
 CUT=aa-02:3 expect 3 'the time is up in aa-02, of which 3 pairs are there' measure
-OTHER=1 expect 0 'aa-02 begins anew' measure # it has been built again
+OTHER=1 expect 0 'aa-02 begins anew' measure # it was built again
 called 3
 rm -rf out/slow-02
 CUT=slow-02:1 TRUNCATED=false expect 125 'out/slow-02: nothing in it can be compared' measure
@@ -114,15 +118,15 @@ rm -rf out
 PLAYED=125 expect 125 'exit code 125' measure
 expect 2 'only `table` takes folders' proof cpu folder
 expect 2 'nosuch: no such program' proof cpu --bench ./nosuch --out out2
-# What is played is what the real one takes, with a suite that there is not.
+# The real bench must accept the arguments that the simulated one got; only the suite is unknown.
 read -ra args <calls
 expect 2 "there is no suite 'nosuch'" "$bench" "${args[@]}" --suite nosuch --gates "$source/baselines/gates.csv"
 expect 2 'invalid choice' proof gpu
 
-# ---- suite kernels without ceilings: what is a share of them is neither compared nor missing, unless it gates ----------
+# ---- suite kernels without ceilings: shares of a ceiling are neither compared nor missing, unless they gate ----------
 alone=(compare --self --suite kernels --filter 'kernels/rmsnorm_fwd?dtype=f32*' --pairs 2 --max-pairs 2 --samples 1
     --warmup 1 --threads 1)
-floor() { # floor GATING: gates.csv that has floor_share gate, or not
+floor() { # floor GATING: makes a gates.csv in which floor_share gates (yes) or not (no)
     sed "s/^kernels,floor_share,.*/kernels,floor_share,higher,0.25,,$1/" "$source/baselines/gates.csv" >gates.csv
 }
 floor no

@@ -1,15 +1,16 @@
-/* qlora_test.c - training with an NF4 base falls steadily: the reduced form of scripts/qlora-falls. */
+/* qlora_test.c - the loss of training with an NF4 base falls steadily: a small version of scripts/qlora-falls. */
 #include "tests/test.h"
 #include "trainer/data/corpus.h"
 #include "trainer/step/trainer.h"
 
-enum { MOST_TOKENS = 256, STEPS = 60, WINDOW = 12, WINDOWS = STEPS / WINDOW }; /* WINDOW: of both batches alike */
+/* WINDOW: even, so that each window has both batches equally often */
+enum { MOST_TOKENS = 256, STEPS = 60, WINDOW = 12, WINDOWS = STEPS / WINDOW };
 
 typedef struct fall {
     const char *model;
     int layers, B, S;
     float lr;
-    double ratio; /* last window's mean loss over the first's, at most */
+    double ratio; /* largest allowed ratio of the last window's mean loss to the first's */
 } fall;
 
 static pb_trainer *open_qlora(pb_ctx *ctx, const fall *f)
@@ -29,7 +30,7 @@ static pb_trainer *open_qlora(pb_ctx *ctx, const fall *f)
     return t;
 }
 
-/* Mean losses of windows of steps, on two batches again and again. */
+/* Trains on two alternating batches; returns the mean loss of each window of steps. */
 static void train(pb_ctx *ctx, pb_trainer *t, const pb_corpus *corpus, const fall *f, double *mean)
 {
     static int32_t ids[MOST_TOKENS], targets[MOST_TOKENS];

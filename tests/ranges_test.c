@@ -1,4 +1,4 @@
-/* ranges_test.c - which bytes of a text its tokens stand for, with and without normal forms. */
+/* ranges_test.c - the byte range of a text that each token covers, with and without Unicode normalization. */
 #include "tests/tokenizer_test.h"
 
 #define FILE_OF(name) PB_FIXTURES "/tokenizers/" name ".json"
@@ -16,7 +16,7 @@ static pb_ranges ranges_of(pb_tokenizer *t, const char *s, unsigned flags, pb_id
     return where;
 }
 
-/* Ranges follow each other without gaps, and each token's bytes are those in its range. */
+/* Ranges must follow each other without gaps, and each token's bytes must equal those of its range. */
 static void check_exact(pb_tokenizer *t, const char *s)
 {
     pb_ids ids;
@@ -52,7 +52,7 @@ static void ranges_tile_the_text(void **state)
     }
 }
 
-/* e + U+0301 becomes one character; the text around it keeps its places, also behind it. */
+/* NFC joins e and U+0301 into one character; ranges of the text before and after it must be right. */
 static void composed_characters_keep_their_stretch(void **state)
 {
     (void)state;
@@ -68,7 +68,8 @@ static void composed_characters_keep_their_stretch(void **state)
         const pb_range r = where.at[i];
         assert_true(r.a < r.b && r.b <= strlen(s) && (!i || r.a >= where.at[i - 1].a));
         if (pb_tokenizer_is_special(t, ids.id[i])) end = r.a == 11 && r.b == 21;
-        if (r.a > 2 && r.a < 7) assert_true(r.b <= 8 && r.a <= 3); /* no edge inside e, U+0301, sharp s */
+        /* no range begins or ends inside e, U+0301, sharp s */
+        if (r.a > 2 && r.a < 7) assert_true(r.b <= 8 && r.a <= 3);
     }
     assert_true(end);
     assert_true(where.at[0].b <= 2 && where.at[ids.n - 1].a >= strlen(s) - 3);

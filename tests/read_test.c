@@ -1,4 +1,4 @@
-/* read_test.c - the reader of results: what it lets in, what it refuses and where it says the fault is. */
+/* read_test.c - the reader of results: which files it accepts, which it refuses, and the line it names in an error. */
 #include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ static void fields_arrive_as_they_were_written(void **state)
     assert_string_equal(t.rows[0].key, "backward/step?batch=1");
     assert_true(t.rows[0].value == 0.5 && t.rows[0].samples == 10 && t.rows[0].launch == 0);
     assert_string_equal(t.rows[1].metric, "my \"x\"");
-    assert_string_equal(t.rows[1].note, "one, two [2J"); /* nothing that moves a cursor or breaks a line */
+    assert_string_equal(t.rows[1].note, "one, two [2J"); /* no control character moves the cursor or breaks the line */
     assert_true(isnan(t.rows[1].value) && t.rows[1].launch == 2);
     assert_ptr_equal(t.rows[0].run_id, t.rows[1].run_id);
     assert_int_equal(t.ignored, 0);
@@ -133,13 +133,13 @@ static void every_fault_is_one_line_with_its_place(void **state)
     CHECK_FAILS(pb_table_read(FIXTURE(""), &t), PB_EPATH, "compare//results.csv: No such file");
 }
 
-/* What a file says of gates: each fault one line with its place, and nothing in it that a terminal would obey. */
+/* The reader of gates: every error is one line that names the place in the file and contains no control characters. */
 static void gates_are_read_with_the_same_care(void **state)
 {
     static const char head[] = "suite,metric,better,stored_limit,ceiling,gating\n";
     static const struct {
         const char *text;
-        size_t n; /* 0: up to its end */
+        size_t n; /* number of bytes; 0: up to the terminating zero */
         const char *why;
     } faults[] = {
         {"", 0, "g.csv:1: the file is empty"},
@@ -167,7 +167,7 @@ static void gates_are_read_with_the_same_care(void **state)
     CHECK_FAILS(pb_gates_read("/dev/zero", &gates), PB_EPATH, "/dev/zero");
 }
 
-/* A FIFO without a writer must not be waited for. */
+/* Opening a FIFO must not wait for a writer. */
 static void a_fifo_is_no_file(void **state)
 {
     char folder[] = "/tmp/pb_read_XXXXXX", path[64];
@@ -210,7 +210,8 @@ static void what_run_json_says_cannot_steer_a_terminal(void **state)
     }
 }
 
-/* An open quote swallows the rest of a file; that must not be megabytes of memory, nor of message. */
+/* An unclosed quote makes the rest of the file one field. It must not need megabytes of memory or give a message of
+ * that size. */
 static void fields_of_megabytes_are_refused(void **state)
 {
     enum { N = 8 << 20 };
@@ -229,7 +230,7 @@ static void fields_of_megabytes_are_refused(void **state)
     free(text);
 }
 
-/* Blocks end anywhere: the answer must not depend on where. */
+/* A read buffer can end at any byte; the result must not depend on it. */
 static void files_larger_than_a_block_read_whole(void **state)
 {
     char path[] = "/tmp/pb_read_XXXXXX";
@@ -260,7 +261,7 @@ static bool reads_gates(const void *bytes, size_t n)
     return pb_gates_parse("gates.csv", bytes, n, &gates) == PB_OK;
 }
 
-/* Files of a corpus begin with good or bad. Returns how many there are. */
+/* Reads a corpus whose file names begin with "good" or "bad" and checks the outcome. Returns the number of files. */
 static int judge_corpus(const char *folder, bool (*reads)(const void *bytes, size_t n))
 {
     static char bytes[1 << 20];

@@ -1,13 +1,13 @@
 #!/bin/bash
-# readme_test.sh BENCH SOURCE - scripts/readme: a README and a figure from stored files, and what --check says when they
-# have parted.
+# readme_test.sh BENCH SOURCE - scripts/readme: makes a README and a figure from stored files, and --check reports when
+# they differ.
 bench=$1 source=$2
 . "${0%/*}/cli.sh"
 readme() { python3 "$source/scripts/readme" --bench "$bench" --readme f/README.md --machine f/machine "$@"; }
 fine() { "$@" >"$dir/log" 2>&1 || fail "exit code $?: $*"; }
 fresh() { rm -rf f && cp -r "$source/tests/fixtures/readme" f; }
 
-# ---- from all files -------------------------------------------------------------------------------------------------
+# ---- with all files -------------------------------------------------------------------------------------------------
 fresh
 expect 1 'is not what backward.csv gives' readme --check
 grep -q '^-old$' "$dir/log" || fail "--check shows no diff"
@@ -23,18 +23,18 @@ grep -q 'eager time / graphed time' once.svg || fail "the figure is not the cros
 grep -q 'tokens of a sequence' f/machine/attention.svg || fail "the figure is not that of attention"
 [[ $(grep -c '<title>gnuplot_plot_' f/machine/attention.svg) -eq 3 ]] || fail "not a line for every list with two lengths"
 
-# ---- what has parted ---------------------------------------------------------------------------------------------------
+# ---- differences -----------------------------------------------------------------------------------------------------
 sed -i 's/| 42.4 us |/| 40.0 us |/' f/README.md
 expect 1 '+| NF4 dequantise, 14336 x 4096 | 42.4 us |' readme --check
 fine readme
-sed -i 's/,0.0041,/,0.0051,/' f/machine/backward.csv # new figures, old tables
+sed -i 's/,0.0041,/,0.0051,/' f/machine/backward.csv # new values, old tables
 expect 1 'crossover.svg: is not what backward.csv gives' readme --check
 grep -qF '| 5.10 ms |' "$dir/log" || fail "the diff lacks the new figure"
 fine readme
 sed -i 's/Produced by GNUPLOT [0-9.]*/Produced by GNUPLOT 1.0/' f/machine/crossover.svg
 expect 0 'drawn by another gnuplot: not compared' readme --check
 
-# ---- without a file its sections are left out, and nothing else changes ---------------------------------------------------
+# ---- when a file is missing, its sections are left out and nothing else changes --------------------------------------
 rm f/machine/backward.csv f/machine/peers.csv
 expect 1 'crossover.svg: has nothing to show' readme --check
 fine readme
@@ -49,7 +49,7 @@ fine readme
 [[ ! -e f/machine/attention.svg ]] || fail "a figure of no attention"
 [[ $(sed '/^old$/d' "$source/tests/fixtures/readme/README.md") == "$(cat f/README.md)" ]] || fail "tables of nothing"
 
-# ---- several sessions: their median, and the newest one's verdicts --------------------------------------------------------
+# ---- several sessions: their median, and the newest one's verdicts ---------------------------------------------------
 fresh
 sed -n 's/,baseline:/,baseline:z/; 2,$s/,fail,/,pass,/; 2,$p' f/machine/kernels.csv >later
 cat later >>f/machine/kernels.csv
@@ -60,7 +60,7 @@ sed 's/,baseline:z/,baseline:a/; s/,pass,/,fail,/' later >>f/machine/kernels.csv
 fine readme
 grep -q 'cross-entropy with gradient.*| met |$' f/README.md || fail "an old verdict comes after a new one"
 
-# ---- what cannot be ----------------------------------------------------------------------------------------------------------
+# ---- refused input ---------------------------------------------------------------------------------------------------
 fresh
 sed -i 's/table: steps/table: stairs/' f/README.md
 expect 2 "there is no table 'stairs'" readme

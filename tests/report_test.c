@@ -1,4 +1,4 @@
-/* report_test.c - `bench report` against golden text, figures for people, and `bench plot`. */
+/* report_test.c - `bench report` against golden text, formatting of numbers, and `bench plot`. */
 #include <unistd.h>
 
 #include "bench/report/plot.h"
@@ -62,7 +62,7 @@ static void labels_hold_what_varies_and_nothing_else(void **state)
     pb_axes_label(&a, "s/step?batch=16&clip=sync&only=x&seq=8", text, sizeof text);
     assert_string_equal(text, "batch=16 only=x");
     pb_axes_add(&a, "s/other");
-    pb_axes_label(&a, "s/other", text, sizeof text); /* nothing is common to all any more */
+    pb_axes_label(&a, "s/other", text, sizeof text); /* no axis value is common to all keys any more */
     assert_string_equal(text, "other");
     pb_axes_label(&a, "s/step?batch=1&clip=sync&seq=8", text, sizeof text);
     assert_string_equal(text, "step batch=1 clip=sync seq=8");
@@ -70,7 +70,7 @@ static void labels_hold_what_varies_and_nothing_else(void **state)
     assert_string_equal(text, "step batc");
 }
 
-/* Compares with a file; PB_GOLDEN=write renews it. Its first line, which names the file read, is left out. */
+/* Compares with a golden file; PB_GOLDEN=write updates it. The first line, which names the file read, is skipped. */
 static void check_golden(const char *text, const char *path)
 {
     static char want[1 << 16];
@@ -125,7 +125,7 @@ static void the_exit_code_follows_statuses_and_contracts(void **state)
     assert_int_equal(pb_report(FIXTURE("truncated.csv"), &gate, capture_begin(&c)), 2);
     assert_string_equal(capture_end(&c), "");
     free(c.text);
-    assert_int_equal(pb_report(FIXTURE("outcome.csv"), &gate, capture_begin(&c)), 0); /* a case without figures */
+    assert_int_equal(pb_report(FIXTURE("outcome.csv"), &gate, capture_begin(&c)), 0); /* a case without measurements */
     assert_non_null(strstr(capture_end(&c), "unsupported [1]"));
     assert_non_null(strstr(c.text, "[1] clip sync waits, which a graph cannot record"));
     free(c.text);
@@ -159,7 +159,7 @@ static void a_plot_is_drawn_from_the_rows(void **state)
     assert_non_null(strstr(capture_end(&c), "a.svg"));
     free(c.text);
     assert_true(file_holds(svg, "lora, batch 16") && file_holds(svg, "graph fused"));
-    assert_false(file_holds(svg, "graph sync")); /* an arm without a figure */
+    assert_false(file_holds(svg, "graph sync")); /* a variant without values */
     o.out = png;
     assert_int_equal(pb_plot(REPORTS "results.csv", &o, capture_begin(&c)), 0);
     capture_end(&c), free(c.text);
@@ -167,7 +167,7 @@ static void a_plot_is_drawn_from_the_rows(void **state)
     unlink(svg), unlink(png), rmdir(folder);
 }
 
-/* Ratios 4, 2 and 1 of one model, 3 of the other: two lines, named by what differs. */
+/* Eager/graph ratios 4, 2 and 1 of one model and 3 of the other: two lines, each named by the axis that differs. */
 static void the_crossover_is_drawn_from_pairs_of_rows(void **state)
 {
     char folder[] = "/tmp/pb_plot_test_XXXXXX", svg[64];
@@ -181,7 +181,7 @@ static void the_crossover_is_drawn_from_pairs_of_rows(void **state)
     if (e != PB_EXIT_OK) fail_msg("exit %d: %s", (int)e, pb_error());
     capture_end(&c), free(c.text);
     assert_true(file_holds(svg, "model=big") && file_holds(svg, "model=small") && file_holds(svg, "tokens a step"));
-    assert_false(file_holds(svg, "model=alone")); /* without an eager twin */
+    assert_false(file_holds(svg, "model=alone")); /* there is no eager case of this model */
     unlink(svg), rmdir(folder);
 }
 
@@ -201,7 +201,7 @@ static void the_data_of_the_crossover(void **state)
     pb_table_free(&t);
 }
 
-/* Forward and backward together; a list with one length and one with masked slots are no lines. */
+/* Forward and backward are added. Series with a single length, or with masked slots, are not plotted. */
 static void the_data_of_attention(void **state)
 {
     pb_table t;

@@ -1,19 +1,19 @@
 #!/bin/bash
-# resume_test.sh BENCH_FIXTURE - runs that are cut short and go on: by kill -9 wherever it may fall, by a signal, by
-# --budget. At the end they have the rows of a run that nothing disturbed, each of them once.
+# resume_test.sh BENCH_FIXTURE - runs that are interrupted and resumed: by kill -9 at many points, by a signal, by
+# --budget. In the end they have every row of an undisturbed run exactly once.
 fixture=$1
 . "${0%/*}/cli.sh"
 
 fine() { "$@" >"$dir/log" 2>&1 || fail "exit code $?: ${*##*/}"; }
 
-# What a run measured: launch, key, metric and status of its rows, and how many samples of each; and the count of cases
-# that the conclusions saw.
+# content DIR: the process, key, metric and status of each row, the number of samples of each, and the number of cases
+# that its conclusions counted.
 content() {
     tail -n +2 "$1/results.csv" | cut -d, -f4-6,11 | sort
     tail -n +2 "$1/samples.csv" | cut -d, -f2-4 | sort | uniq -c
     grep contract/T-1 "$1/results.csv" | cut -d, -f4,9
 }
-same() { # same DIR: as the undisturbed run
+same() { # same DIR: must equal the undisturbed run
     [[ $(content "$1") == "$(content whole)" ]] ||
         fail "$1: other rows than an undisturbed run: $(diff <(content whole) <(content "$1"))"
     [[ $(cut -d, -f2 "$1/results.csv" | sort -u | wc -l) -eq 2 ]] || fail "$1: more than one run_id" # and the header
@@ -23,12 +23,12 @@ options=(--suite toy --mode 'fine,slow' --batch '1,2' --samples 3 --seed 3 -n 2 
 fine "$fixture" "${options[@]}" --out whole
 [[ $(grep -c ',contract,' whole/results.csv) -eq 2 ]] || fail "whole: not two conclusions"
 
-# rows DIR N: until there are as many lines of results, or the run is over.
+# rows DIR N: waits until results.csv has N lines, or the run has ended.
 rows() {
     while kill -0 $pid 2>/dev/null && [[ ! -f $1/progress.csv || $(wc -l <"$1/results.csv") -lt $2 ]]; do sleep 0.01; done
 }
-# killed DIR N WHOM ARG...: starts bench, and at N lines of results kill -9 of it and its launch (both), or of it alone,
-# in the middle of its next case (parent).
+# killed DIR N WHOM ARG...: starts bench and, when the results have N lines, kills it in the middle of its next case:
+# bench and its measuring process (both), or bench alone (parent).
 killed() {
     local run=$1 lines=$2 whom=$3
     shift 3
@@ -40,7 +40,7 @@ killed() {
     wait $pid 2>/dev/null
 }
 
-# ---- kill -9 at many places, and again while it goes on ---------------------------------------------------
+# ---- kill -9 at many points, and again while it resumes ---------------------------------------------------
 for at in 1 2 5 8 10 11 16 18; do
     for whom in both parent; do
         run=k$at$whom
@@ -51,7 +51,7 @@ for at in 1 2 5 8 10 11 16 18; do
     done
 done
 
-# ---- what lies behind the last whole case ---------------------------------------------------------------------
+# ---- data after the last complete case ------------------------------------------------------------------------
 killed part 6 both "${options[@]}" --out part
 printf '1,half a ro' >>part/results.csv
 printf 'half a samp' >>part/samples.csv
@@ -60,17 +60,17 @@ printf '{' >part/run.json.new
 fine "$fixture" run --resume part
 same part
 before=$(cat part/results.csv part/samples.csv part/progress.csv | md5sum)
-fine "$fixture" run --resume part # which is whole already
+fine "$fixture" run --resume part # the run is complete already
 [[ $(cat part/results.csv part/samples.csv part/progress.csv | md5sum) == "$before" ]] || fail "part: a whole run was changed"
 
-# The rows may reach the disk later than progress.csv does.
+# Rows can reach the disk later than progress.csv.
 killed late 12 both "${options[@]}" --out late
 size=$(awk -F, 'NR == 3 { print $3 }' late/progress.csv)
 truncate -s $((size + 5)) late/results.csv
 fine "$fixture" run --resume late
 same late
 
-# ---- asked to stop, by a signal and by a budget -----------------------------------------------------------------
+# ---- stopped by a signal and by a budget ------------------------------------------------------------------------
 setsid "$fixture" "${options[@]}" --out signal >"$dir/log" 2>&1 & pid=$!
 rows signal 5
 kill -TERM $pid
@@ -84,7 +84,7 @@ same signal
 expect 125 'the budget is used up; the rows measured so far are in slow; bench run --resume slow goes on' \
     "$fixture" "${options[@]}" --out slow --budget 2.2s
 calls=1
-until "$fixture" run --resume slow >"$dir/log" 2>&1; do # the same budget again, each time
+until "$fixture" run --resume slow >"$dir/log" 2>&1; do # each time with the same budget
     calls=$((calls + 1))
     [[ $calls -lt 40 ]] || break
 done
@@ -92,7 +92,7 @@ done
 same slow
 fine "$fixture" "${options[@]}" --out quick --budget 1h
 same quick
-# A case that takes much longer than the budget is cut at it, and none is begun that is not expected to fit.
+# A case that takes much longer than the budget is cut off, and a case that is not expected to fit is not started.
 expect 125 'used up' "$fixture" --suite toy --mode slow --batch 1 --samples 200 -n 1 --no-compare --out long \
     --budget 4 step
 grep -q ',kernel_time,.*,ok,' long/results.csv && fail "long: the budget did not stop a case of 10 s"
@@ -106,14 +106,14 @@ expect 2 'busy/results.csv: the run is still being measured' "$fixture" run --re
 kill -TERM $pid
 wait $pid
 
-# ---- a launch that died is not taken up again ---------------------------------------------------------------------
+# ---- a process that crashed is not repeated by --resume -----------------------------------------------------------
 export ASAN_OPTIONS=handle_segv=0
 expect 4 'killed by signal 11' "$fixture" --suite toy --mode crash --batch 1 --out crash --no-compare step
 before=$(md5sum crash/results.csv)
 expect 4 results "$fixture" run --resume crash
 [[ $(md5sum crash/results.csv) == "$before" ]] || fail "crash: rows changed"
 
-# ---- what would make two runs of one -------------------------------------------------------------------------------
+# ---- changes that would make the run inconsistent ------------------------------------------------------------------
 before=$(cat whole/* | md5sum)
 table "$fixture" <<'TABLE'
 run --resume nowhere               | 2 | nowhere/run.json: No such file
@@ -125,7 +125,7 @@ run --resume whole --batch 8       | 2 | its cases are others
 run --resume whole other           | 2 | its cases are others
 run --suite toy --budget 9x        | 2 | --budget 9x: need a number of seconds
 TABLE
-edited() { # edited WHAT BY TEXT
+edited() { # edited WHAT BY TEXT: --resume must give TEXT after sed has replaced WHAT by BY
     cp -r whole edited
     sed -i "s/$1/$2/" edited/run.json
     expect 2 "$3" "$fixture" run --resume edited
@@ -149,8 +149,8 @@ mkfifo edited/progress.csv
 expect 2 'it is a FIFO' timeout 20 "$fixture" run --resume edited
 rm -r edited
 
-# What is refused has lost nothing: all is checked before anything is cut off.
-marked() { # marked LINE TEXT: progress.csv with that line only
+# A refused --resume changes nothing: everything is checked before a file is truncated.
+marked() { # marked LINE TEXT: --resume must give TEXT when progress.csv has only that line
     cp -r whole edited
     printf 'launch,case,results,samples\n%s\n' "$1" >edited/progress.csv
     expect 2 "$2" "$fixture" run --resume edited

@@ -1,5 +1,5 @@
 /* safetensors_test.c - the reader and the writer of safetensors: against files of the safetensors package, against
- * each other, and on everything a file can get wrong. */
+ * each other, and on malformed files of every kind. */
 #include <glob.h>
 #include <dirent.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include "tests/test.h"
 #include "trainer/io/safetensors.h"
 
-/* ---- files of the package ---------------------------------------------------------------------------- */
+/* ---- files of the safetensors package ---------------------------------------------------------------- */
 
 static const pb_st_tensor *tensor(const pb_safetensors *f, const char *name)
 {
@@ -132,7 +132,7 @@ static int make_folder(void **state)
 {
     (void)state;
     if (!mkdtemp(folder)) return -1;
-    const char *asked = getenv("SAFETENSORS_OUT"); /* for scripts/fixtures/safetensors_fixtures.py check */
+    const char *asked = getenv("SAFETENSORS_OUT"); /* for `scripts/fixtures/safetensors_fixtures.py check` */
     if (asked) snprintf(out_path, sizeof out_path, "%s", asked);
     else snprintf(out_path, sizeof out_path, "%s/x.safetensors", folder);
     return 0;
@@ -142,7 +142,7 @@ static int remove_folder(void **state)
 {
     (void)state;
     if (!getenv("SAFETENSORS_OUT")) unlink(out_path);
-    return rmdir(folder); /* fails when something else was left behind */
+    return rmdir(folder); /* fails when the folder still contains a file */
 }
 
 static const pb_st_entry entries[] = {{"w", PB_ST_F32, 2, {2, 3}},
@@ -184,7 +184,7 @@ static void what_is_written_is_read(void **state)
     pb_st_close(f);
 }
 
-/* How many temporary files of drafts of `out_path` there are. */
+/* Returns the number of temporary files of `out_path`. */
 static size_t drafts(void)
 {
     char pattern[300];
@@ -220,7 +220,7 @@ static void failures_leave_the_old_file(void **state)
     pb_st_close(f);
 }
 
-/* ---- what a file can get wrong ----------------------------------------------------------------------------- */
+/* ---- malformed files --------------------------------------------------------------------------------------- */
 
 static pb_status parse(const char *header, size_t data, pb_safetensors **f)
 {

@@ -1,4 +1,5 @@
-/* schedule_test.c - learning rates by step: known values, the joints, the defaults and what is refused. */
+/* schedule_test.c - learning rates by step: known values, continuity between segments, defaults, and refused
+ * settings. */
 #include <math.h>
 
 #include "tests/test.h"
@@ -17,7 +18,7 @@ static void warm_up_then_cosine(void **state)
     near(pb_schedule_lr(&s, 0), 3e-5);
     near(pb_schedule_lr(&s, 4), 1.5e-4);
     near(pb_schedule_lr(&s, 9), 3e-4);
-    near(pb_schedule_lr(&s, 10), 3e-4); /* the cosine begins at its peak */
+    near(pb_schedule_lr(&s, 10), 3e-4); /* the cosine begins at the peak rate */
     near(pb_schedule_lr(&s, 60), (3e-4 + 1e-5) / 2);
     near(pb_schedule_lr(&s, 35), 1e-5 + 2.9e-4 * (1 + sqrt(0.5)) / 2);
     near(pb_schedule_lr(&s, 110), 1e-5);
@@ -29,7 +30,7 @@ static void constant_and_short_runs(void **state)
 {
     (void)state;
     const pb_schedule c = {.kind = PB_SCHEDULE_CONSTANT, .lr = 1e-3, .min = 1, .warmup = 2, .steps = 4};
-    CHECK_OK(pb_schedule_check(&c)); /* min belongs to the cosine */
+    CHECK_OK(pb_schedule_check(&c)); /* the minimum applies to the cosine schedule only */
     near(pb_schedule_lr(&c, 0), 5e-4);
     near(pb_schedule_lr(&c, 3), 1e-3);
     const pb_schedule all = {.lr = 1e-3, .warmup = 4, .steps = 4}, one = {.lr = 1e-3, .steps = 1};

@@ -1,9 +1,9 @@
-/* scripted.c - the device and the clocks of scripted.h. */
+/* scripted.c - implements the device and the clocks of scripted.h. */
 #include "tests/scripted.h"
 
 #include "kernels/core/clock.h"
 
-static const scripted *clock_of; /* whose host clock pb_clock_seconds reads */
+static const scripted *clock_of; /* pb_clock_seconds reads the host clock of this one */
 
 double pb_clock_seconds(void) { return clock_of ? clock_of->host : 0; }
 

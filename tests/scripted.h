@@ -1,7 +1,7 @@
-/* scripted.h - a device and a host whose clocks are a script, for tests of the measurer.
+/* scripted.h - a device and a host whose clocks follow a script, for tests of the measurement loop.
  *
- * A test that links scripted.c has the scripted host clock in place of pb_clock_seconds. No time passes but what the
- * script and the costs below say; keep them multiples of SCRIPTED_UNIT, and every sum is exact. */
+ * A test that links scripted.c gets the scripted host clock instead of pb_clock_seconds. Time passes only as the
+ * script and the costs below say. Keep them multiples of SCRIPTED_UNIT: then every sum is exact in binary. */
 #ifndef PB_TESTS_SCRIPTED_H
 #define PB_TESTS_SCRIPTED_H
 #include "bench/measure/measure.h"
@@ -9,7 +9,7 @@
 
 #define SCRIPTED_UNIT 0x1p-20 /* seconds */
 
-/* What can be counted, and made to fail. */
+/* The calls that are counted, and that can be made to fail. */
 typedef enum scripted_step {
     STEP_WORK,
     STEP_BEFORE,
@@ -26,28 +26,28 @@ typedef enum scripted_step {
 enum { SCRIPTED_SLOTS = 64, SCRIPTED_LAUNCHES = 3, SCRIPTED_WAITS = 1, SCRIPTED_NODES = 7 };
 
 typedef struct scripted {
-    const double *script; /* seconds that the work's call i takes, the warm-up calls first; a replay takes half */
-    bool async;           /* the host runs ahead of the device, as of a GPU; else the work is the host's, as on a CPU */
-    bool gpu;             /* the context says that it is of a GPU */
-    double enqueue;       /* seconds of the host for a call of the work or a replay, before the device may begin */
-    double marking;       /* for a mark; on a CPU a mark reads the clock at its end */
-    double recording;     /* for a recording */
-    double waiting;       /* for a delay besides its seconds */
-    double shortest;      /* that a delay takes at least */
-    double delayed;       /* what the delays took that the measurer asked for */
-    double host, device;  /* the clocks: now, and when all that was enqueued will have ended */
+    const double *script; /* seconds of the i-th call of the work, warm-up calls first; a replay takes half of that */
+    bool async;           /* the host runs ahead of the device, as with a GPU; false: the host works itself (CPU) */
+    bool gpu;             /* the context reports a GPU */
+    double enqueue;       /* host seconds to enqueue a call or a replay, before the device may begin it */
+    double marking;       /* seconds of an event record; on a CPU it reads the clock when these are over */
+    double recording;     /* seconds to record a graph */
+    double waiting;       /* seconds that an injected delay takes in addition to its length */
+    double shortest;      /* shortest time that an injected delay can take, seconds */
+    double delayed;       /* out: total length of the delays that were asked for, seconds */
+    double host, device;  /* the clocks, seconds: now, and when all enqueued work will have ended */
     double at[SCRIPTED_SLOTS];
-    int calls, count[NSTEPS]; /* calls: entries of the script used */
+    int calls, count[NSTEPS]; /* calls: entries of the script used so far; count: calls of each step */
     int stop_at;              /* stop() is called at the end of this call, counted from 1; 0: never */
     void (*stop)(void);
-    scripted_step fail_step; /* its call fail_at, counted from 1, fails; 0: none does */
+    scripted_step fail_step; /* call number fail_at (from 1) of this step fails; fail_at 0: no call fails */
     int fail_at;
     bool cannot_record;
 } scripted;
 
-enum { SCRIPTED_FLUSH = 100, SCRIPTED_BEFORE = 1000 }; /* seconds that must not be in any sample */
+enum { SCRIPTED_FLUSH = 100, SCRIPTED_BEFORE = 1000 }; /* seconds, never in a sample */
 
-/* pb_measure of scripted work; o->before becomes scripted preparation where it is `scripted_before`. */
+/* Runs pb_measure on the scripted work. o->before may be `scripted_before`, which takes SCRIPTED_BEFORE seconds. */
 pb_status scripted_measure(scripted *s, const pb_measure_opts *o, pb_timing *out);
 pb_status scripted_before(pb_ctx *ctx, void *self);
 #endif

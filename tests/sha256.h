@@ -1,4 +1,4 @@
-/* sha256.h - SHA-256 (FIPS 180-4) of a block of memory, for fixtures that keep only a digest. */
+/* sha256.h - SHA-256 (FIPS 180-4) of bytes in memory, for fixtures that store only a digest. */
 #ifndef PB_TEST_SHA256_H
 #define PB_TEST_SHA256_H
 #include <math.h>

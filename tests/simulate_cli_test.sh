@@ -1,11 +1,11 @@
 #!/bin/bash
-# simulate_cli_test.sh BENCH SOURCE - `bench compare --simulate` on folders: which launches make a pair, which rows are
-# judged, samples before row values, and what is refused.
+# simulate_cli_test.sh BENCH SOURCE - `bench compare --simulate` on folders: which processes form a pair, which rows are
+# judged, samples take precedence over row values, and what is refused.
 bench=$1 source=$2
 . "${0%/*}/cli.sh"
 
-# run FOLDER RUN LAUNCHES SECONDS SUITE METRIC: launches of three cases, 11 samples each, that vary by some 0.3 %; the
-# column `value` says ROWVALUE (default: the median).
+# run FOLDER RUN LAUNCHES SECONDS SUITE METRIC: writes a run of three cases with 11 samples per process, which vary by
+# about 0.3 %. ROWVALUE (environment) sets the column `value`; default: the median.
 run() {
     mkdir -p "$1"
     awk -v run="$2" -v n="$3" -v base="$4" -v suite="$5" -v metric="$6" -v rowvalue="${ROWVALUE:-}" -v folder="$1" '
@@ -24,7 +24,7 @@ run() {
 sed '/^kernels,kernel_time,/s/,pairs$/,no/' "$source/baselines/gates.csv" >gates.csv
 simulate() { "$bench" compare --gates gates.csv --trials 200 --simulate "$@"; }
 
-# ---- runs of one code, and pairs ------------------------------------------------------------------------------------
+# ---- runs of one program, and pairs ---------------------------------------------------------------------------------
 run plain r 49 0.001 backward backward_time
 expect 0 'bench: launches=48 pairs=24 rows=3 recorded=1 recorded_alarms=0' simulate plain
 grep -q '3 gating rows, one family' "$dir/log" || fail "the family is not named"
@@ -43,24 +43,24 @@ grep -q '3 gating rows, one family' "$dir/log" || fail "what gates pairs does no
 expect 0 'recorded=6 recorded_alarms=0' simulate kernels kernels --pairs 12 --max-pairs 12
 run pairs/base b 24 0.001 kernels kernel_time
 run pairs/cand c 24 0.00102 kernels kernel_time
-expect 0 'launches=48 pairs=24 rows=3 recorded=3 recorded_alarms=0' simulate pairs # centred
+expect 0 'launches=48 pairs=24 rows=3 recorded=3 recorded_alarms=0' simulate pairs # differences are centred
 grep -q '(centred)' "$dir/log" || fail "centring is not said"
 expect 0 'recorded=3 recorded_alarms=3' simulate pairs --self
 expect 0 'with one row 5 % worse' simulate pairs --inject-slowdown 5%
 
-# ---- samples before the row's value; a pair by its number ---------------------------------------------------------------
+# ---- samples take precedence over row values; pairs are matched by number --------------------------------------------
 ROWVALUE=0.5 run pairs/cand c 24 0.001 kernels kernel_time
 expect 0 'recorded=3 recorded_alarms=0' simulate pairs --self
 rm pairs/cand/samples.csv
 expect 0 'recorded=3 recorded_alarms=3' simulate pairs --self
 run pairs/cand c 24 0.001 kernels kernel_time
-sed -i '/,m,3,/d' pairs/cand/results.csv # a pair of one side is none
+sed -i '/,m,3,/d' pairs/cand/results.csv # a pair needs both sides
 expect 0 'launches=46 pairs=23 rows=3' simulate pairs
-sed -i '/,m,7,.*i=1,/d' pairs/cand/results.csv # a row that one launch lacks is left out
+sed -i '/,m,7,.*i=1,/d' pairs/cand/results.csv # a row that one process lacks is left out
 expect 0 'launches=46 pairs=23 rows=2' simulate pairs
 grep -q 'note: rows left out because a launch lacks them: 1' "$dir/log" || fail "a row left out is not said"
 
-# ---- what is refused: one line, and nothing on standard output --------------------------------------------------------------
+# ---- refused input: one line, and nothing on standard output ---------------------------------------------------------
 refuse() {
     expect 2 "$@"
     [[ $(wc -l <"$dir/log") -eq 1 ]] || fail "more than one line"

@@ -1,6 +1,6 @@
-/* simulate_test.c - bench/pairs/simulate.h on synthetic launches, whose rates are known: by pair_simulation_test, by the
- * closed forms of power.c, or because there is no other. Counts are of fixed seeds, and their bounds lie between what
- * is right and what a broken simulation gives. */
+/* simulate_test.c - bench/pairs/simulate.h on synthetic recordings whose error rates are known: from pair_simulation_test,
+ * from the closed forms of power.c, or because only one outcome is possible. Seeds are fixed; each limit lies
+ * between the correct value and that of a broken simulation. */
 #include "bench/pairs/simulate.h"
 #include "kernels/core/bind.h"
 #include "tests/test.h"
@@ -18,7 +18,7 @@ static double gauss(uint64_t seed, uint64_t i)
     return sqrt(-2 * log(1 - pb_uniform(seed, 2 * i))) * cos(6.283185307179586 * pb_uniform(seed, 2 * i + 1));
 }
 
-/* Normal differences of this spread, around `level`. */
+/* Records normal differences with mean `level` and standard deviation `sd`. */
 static recording *record(int rows, int pairs, double level, double sd, uint64_t seed)
 {
     static const char *const metric[MAX_ROWS] = {"a", "b", "c", "d", "e", "f", "g", "h"};
@@ -48,8 +48,9 @@ static pb_simulation simulate(recording *z, int rows, const pb_sim_session *s, i
     return out;
 }
 
-/* So noisy that only alpha protects: pair_simulation_test counts just below 1 % of either kind. Without Holm some 8 %
- * of the comparisons would have an alarm, without the looks' shares twice as many as allowed. */
+/* So noisy that only alpha prevents false alarms: pair_simulation_test finds just below 1 % in each direction.
+ * Without Holm's correction about 8 % of the comparisons would have an alarm; without dividing alpha between the
+ * looks, twice the allowed rate. */
 static void false_alarms_are_as_rare_as_promised(void **state)
 {
     (void)state;
@@ -64,8 +65,8 @@ static void false_alarms_are_as_rare_as_promised(void **state)
     assert_int_equal(r.recorded.comparisons, 100);
     assert_in_range(r.recorded.alarms, 0, 4);
     assert_int_equal(r.pairs, 2400);
-    assert_true(r.found < r.injected / 25); /* nobody sees 2 % there */
-    o.family = false;                       /* each row for itself: eight times the comparisons, the same rate */
+    assert_true(r.found < r.injected / 25); /* 2 % is not visible in this noise */
+    o.family = false;                       /* each row alone: eight times the comparisons, the same rate */
     o.trials = 300;
     r = simulate(z, 8, s, 2, &o);
     assert_int_equal(r.resampled.comparisons, 2400);
@@ -74,7 +75,8 @@ static void false_alarms_are_as_rare_as_promised(void **state)
     free(z);
 }
 
-/* A session gives whole comparisons, and one of its rest when that has a first look; no pair is in two. */
+/* A session is cut into whole comparisons; the rest is one more if it is long enough for a first look. No pair is
+ * used twice. */
 static void recorded_pairs_are_used_once(void **state)
 {
     (void)state;
@@ -85,7 +87,7 @@ static void recorded_pairs_are_used_once(void **state)
     assert_int_equal(r.recorded.comparisons, 2 + 1 + 1);
     assert_int_equal(r.pairs, 105);
     free(z);
-    /* of 48 pairs the first 24 are slower: one comparison says so, and not the other */
+    /* the first 24 of 48 pairs are slower: one comparison is REGRESSED, the other is not */
     z = record(1, 48, 0, 0.002, 13);
     for (int i = 0; i < 24; i++) z->d[0][i] += 0.05;
     pb_sim_opts same = options(100);
@@ -96,7 +98,8 @@ static void recorded_pairs_are_used_once(void **state)
     free(z);
 }
 
-/* Recordings of different code, each session with a difference of its own, have the rates of recordings without. */
+/* Recordings of different programs, with a different mean in each session, give the same rates as recordings without
+ * difference. */
 static void differences_are_centred(void **state)
 {
     (void)state;
@@ -109,14 +112,16 @@ static void differences_are_centred(void **state)
     assert_int_equal(r.resampled.alarms + r.resampled.welcomes + r.resampled.undecided, 0);
     assert_int_equal(r.found, r.injected);
     free(z);
-    /* what the mean took of the spread is given back: sd of n values is that of the centred ones over n-1 */
+    /* centring reduces the spread, and the simulation corrects for it: sd over n values = sd of the centred ones
+     * over n-1 */
     z = record(1, 12, 0.05, 0.004, 15);
     simulate(z, 1, &(pb_sim_session){12, true}, 1, &o);
     CHECK_NEAR(z->found[0].sd, pb_sample_of(z->d[0], 12).sd * sqrt(12.0 / 11), 1e-12);
     free(z);
 }
 
-/* Neighbours of a machine that drifts by 1.5 % a launch: the coin makes noise of it. Without one it is a regression. */
+/* The machine drifts by 1.5 % per process. Drawing the order of each pair at random turns the drift into noise; with
+ * the recorded order it is a regression. */
 static void the_order_of_neighbours_is_drawn(void **state)
 {
     (void)state;
@@ -126,14 +131,15 @@ static void the_order_of_neighbours_is_drawn(void **state)
     assert_int_equal(r.recorded.comparisons, 10);
     assert_int_equal(r.recorded.alarms + r.recorded.welcomes, 0);
     assert_in_range(r.resampled.alarms + r.resampled.welcomes, 0, 20);
-    assert_in_range(r.resampled.early, 0, 100); /* and it takes its time there */
-    o.same_code = true; /* of sides, the sign is what was recorded: this is no A/A, and the cut comparisons show it */
+    assert_in_range(r.resampled.early, 0, 100); /* and a decision rarely comes at the first look */
+    /* keeps the recorded signs; since this is no A/A recording, the cut comparisons are all alarms */
+    o.same_code = true;
     r = simulate(z, 1, &(pb_sim_session){240, true}, 1, &o);
     assert_int_equal(r.recorded.alarms, 10);
     free(z);
 }
 
-/* Normal noise of a spread at which 12 pairs see 2 % sometimes and 24 mostly: both looks, as often as power.c says. */
+/* With this noise 12 pairs sometimes find 2 % and 24 pairs usually do; both rates must agree with power.c. */
 static void both_looks_find_what_they_should(void **state)
 {
     (void)state;
@@ -148,7 +154,7 @@ static void both_looks_find_what_they_should(void **state)
     CHECK_NEAR((double)r.early / r.injected, early, 0.04);
     CHECK_NEAR((double)r.found / r.injected, late, 0.04);
     assert_true(early < late - 0.2);
-    o.rule.look[0] = 24; /* one look, a row for itself: the detectable effect has a closed form */
+    o.rule.look[0] = 24; /* one look, one row: the detectable change has a closed form */
     o.family = false;
     o.trials = 300;
     r = simulate(z, 2, &s, 1, &o);
@@ -158,21 +164,23 @@ static void both_looks_find_what_they_should(void **state)
     free(z);
 }
 
-/* What lasts for some launches must last in what is resampled: here every other block of four pairs is wild. Blocks of
- * single pairs would mix them evenly; of blocks, some comparisons get more of the wild ones and some fewer. */
+/* Noise that lasts for several processes must last in resampled data as well. Here half of the recording is 60 times
+ * as noisy. Resampling single pairs would mix both kinds evenly; resampling blocks gives comparisons with more or
+ * fewer noisy pairs. */
 static void neighbours_stay_together(void **state)
 {
     (void)state;
     recording *z = record(1, 240, 0, 0.001, 18);
     for (int i = 0; i < 240; i++)
-        if (i / 60 % 2) z->d[0][i] *= 60; /* half of the time, an hour at a time */
+        if (i / 60 % 2) z->d[0][i] *= 60; /* alternating: 60 quiet pairs, 60 noisy pairs */
     pb_sim_opts o = options(2000);
-    o.rule.look[0] = 4; /* so that a first look is one block */
+    o.rule.look[0] = 4; /* the first look is one block */
     o.rule.look[1] = 12;
-    o.rule.alpha = 0.2; /* 2^-4 is no obstacle */
+    o.rule.alpha = 0.2; /* so that 4 pairs can be significant (2^-4) */
     o.rule.alpha_same = 0.2;
     pb_simulation r = simulate(z, 1, &(pb_sim_session){240, false}, 1, &o);
-    /* a quiet block comes first in nearly half of them; of single pairs, four quiet ones would in 1 of 16 */
+    /* nearly half of the comparisons begin with a quiet block; with single pairs, four quiet ones in a row are 1 in
+     * 16 */
     assert_in_range(r.early, 700, 1200);
     free(z);
 }
@@ -227,7 +235,8 @@ static void what_cannot_be_simulated_is_refused(void **state)
     free(z);
 }
 
-/* No noise at all: nothing alarms, everything is found. Endless noise: nothing is detectable, and nothing breaks. */
+/* Without noise there are no alarms and every change is found. With unbounded noise no change is detectable and
+ * nothing fails. */
 static void degenerate_noise(void **state)
 {
     (void)state;

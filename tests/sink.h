@@ -1,4 +1,4 @@
-/* sink.h - a results folder of a test's own, for what a suite emits. */
+/* sink.h - a temporary results folder, for tests of what a suite emits. */
 #ifndef PB_TESTS_SINK_H
 #define PB_TESTS_SINK_H
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* stats_test.c - bench/stats against tables made by scipy and mpmath, and what it says where nothing can be said. */
+/* stats_test.c - bench/stats against tables made with scipy and mpmath, and its results for degenerate input. */
 #include "bench/stats/median.h"
 #include "bench/stats/distributions.h"
 #include "bench/stats/stats.h"
@@ -141,7 +141,7 @@ static void equals_the_tables(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* ---- where nothing can be said ----------------------------------------------------------------- */
+/* ---- degenerate input -------------------------------------------------------------------------- */
 
 static void one_value_has_no_spread(void **state)
 {
@@ -168,7 +168,7 @@ static void no_spread_is_a_point(void **state)
     assert_true(pb_tost(&s, 0.2) == 0 && pb_tost(&s, 0.05) == 1);
     assert_true(pb_t_interval(&s, 0.01).lo == 0.1 && pb_t_interval(&s, 0.01).hi == 0.1);
     assert_true(pb_sign_flip(same, 7, 0) == 1.0 / 128 && pb_sign_flip(same, 2, 0) == 0.25);
-    assert_true(pb_sign_flip(same, 7, 0.1) == 1); /* nothing to flip */
+    assert_true(pb_sign_flip(same, 7, 0.1) == 1); /* no value has a sign to flip */
     pb_interval i = {0, 0};
     CHECK_OK(pb_bootstrap(same, 7, pb_median, 100, 0.05, &i));
     assert_true(i.lo == 0.1 && i.hi == 0.1);
@@ -176,7 +176,7 @@ static void no_spread_is_a_point(void **state)
     assert_true(pb_detectable(&d, 0.95) == 0.01 && pb_power(&d, 0.02) == 1 && pb_power(&d, 0.005) == 0);
 }
 
-/* Each of these in one of the values. */
+/* Puts each of these in place of one value. */
 static void what_is_no_number_shows_nothing(void **state)
 {
     (void)state;
@@ -195,7 +195,7 @@ static void what_is_no_number_shows_nothing(void **state)
         CHECK_FAILS(pb_log_median(d, 3, 1, work, &out), PB_EINVAL, "iteration 2 took");
         assert_true(out == -7);
     }
-    const double huge[] = {1e308, -1e308, 1.7e308, 1.7e308}; /* their sum is not a double */
+    const double huge[] = {1e308, -1e308, 1.7e308, 1.7e308}; /* the sum overflows */
     const pb_sample s = pb_sample_of(huge, 4);
     assert_true(isfinite(s.mean) && !isnan(s.sd));
     assert_false(isnan(pb_t_test(&s, 0)) || isnan(pb_tost(&s, 1)) || pb_sign_flip(huge, 4, 0) < 1);
@@ -224,15 +224,15 @@ static void arguments_outside_claim_nothing(void **state)
     const double d[] = {1, 2, 3};
     CHECK_FAILS(pb_bootstrap(d, 3, pb_median, 99, 0.05, &i), PB_EINVAL, "need 100 or more");
     CHECK_FAILS(pb_bootstrap(d, 3, pb_median, 100, 1, &i), PB_EINVAL, "need 0 < alpha < 1");
-    assert_true(pb_sign_flip(d, 25, 0) == 1); /* read beyond the third would be caught by ASan */
+    assert_true(pb_sign_flip(d, 25, 0) == 1); /* reading past the third value would be caught by ASan */
 }
 
-/* ---- what tables do not show ------------------------------------------------------------------- */
+/* ---- results that the table does not contain --------------------------------------------------- */
 
 static void log_median_is_of_the_slowest_rank(void **state)
 {
     (void)state;
-    const double t[] = {1, 2, 3, 10, 4, 2, 2, 2}; /* 4 iterations of 2 ranks: 4 2 3 10 */
+    const double t[] = {1, 2, 3, 10, 4, 2, 2, 2}; /* 4 iterations of 2 ranks; the slower rank takes 4 2 3 10 */
     double work[4], out;
     CHECK_OK(pb_log_median(t, 4, 2, work, &out));
     CHECK_NEAR(out, (log(3) + log(4)) / 2, 1e-15);
@@ -243,12 +243,13 @@ static void log_median_is_of_the_slowest_rank(void **state)
     CHECK_FAILS(pb_log_median(t, 0, 1, work, &out), PB_EINVAL, "0 iterations");
 }
 
-/* The largest size, by the normal approximation of the sum and by a count: all 24 equal. */
+/* The largest exact size, compared with the normal approximation and with a count: all 24 values have equal size. */
 static void sign_flip_of_24(void **state)
 {
     (void)state;
     double d[24];
-    for (int i = 0; i < 24; i++) d[i] = i < 18 ? 0.1 : -0.1; /* 6 or fewer of 24 may be minus */
+    /* the p-value counts sign patterns with 6 or fewer minus signs */
+    for (int i = 0; i < 24; i++) d[i] = i < 18 ? 0.1 : -0.1;
     CHECK_NEAR(pb_sign_flip(d, 24, 0) * 16777216, 1 + 24 + 276 + 2024 + 10626 + 42504 + 134596, 0);
     for (int i = 0; i < 24; i++) d[i] = 0.1 + 0.001 * i;
     assert_true(pb_sign_flip(d, 24, 0) == 0x1p-24);
@@ -276,11 +277,10 @@ static void pairs_needed_is_the_least(void **state)
     d.n = n - 1;
     assert_true(pb_power(&d, log(1.02)) < 0.95 && pb_detectable(&d, 0.95) > log(1.02));
     assert_int_equal(pb_pairs_needed(&d, log(1.02), 0.95, n - 1), 0);
-    assert_int_equal(pb_pairs_needed(&d, log(1.01), 0.95, 1000),
-                     0); /* the least effect itself is missed half the time */
+    assert_int_equal(pb_pairs_needed(&d, log(1.01), 0.95, 1000), 0); /* at the least effect the power is one half */
 }
 
-/* Twice the same, and another for other data: the seed is the data's. */
+/* The same data give the same interval, other data another one: the seed is derived from the data. */
 static void bootstrap_repeats_itself(void **state)
 {
     (void)state;
@@ -290,7 +290,7 @@ static void bootstrap_repeats_itself(void **state)
     CHECK_OK(pb_bootstrap(x, 10, pb_median, 400, 0.05, &b));
     CHECK_OK(pb_bootstrap(y, 10, pb_median, 400, 0.05, &c));
     assert_true(a.lo == b.lo && a.hi == b.hi && a.lo < 5.5 && a.hi > 5.5);
-    assert_true(x[0] == 1 && x[9] == 11); /* the data stay as they were */
+    assert_true(x[0] == 1 && x[9] == 11); /* the input is not modified */
     assert_true(c.lo != a.lo || c.hi != a.hi);
 }
 

@@ -1,6 +1,6 @@
-/* stored_test.c - comparisons with stored sessions on fixtures: nine and ten of them, ceilings that move, what was to be
- * found, and statistics at their ends. The sessions have an sd of 0.4 %, while their ceiling wanders by 20 %; three rows
- * gate. */
+/* stored_test.c - comparisons with stored sessions on fixtures: nine and ten sessions, ceilings that change,
+ * detectable changes, and extreme statistics. The sessions have an sd of 0.4 % while their ceiling varies by 20 %;
+ * three rows gate. */
 #include <math.h>
 
 #include "bench/compare/stored_rule.h"
@@ -9,7 +9,7 @@
 #include "tests/compare_cases.h"
 
 static const expected cases[] = {
-    /* nine claim nothing; ten are held to the prediction bound, 1.47 % among three rows */
+    /* nine sessions make no claim; ten apply the prediction bound, 1.47 % for three rows */
     {"sessions_9.csv", "new_4.csv", {0}, "regressed=0 improved=0 same=3 suspect=0", 0, "against 9 sessions"},
     {"sessions_10.csv", "new_4.csv", {0}, "regressed=1 improved=0 same=2 suspect=0", 1, "+4.1 %"},
     {"sessions_9.csv", "new_8.csv", {0}, "same=2 suspect=1", 0, "SUSPECT"},
@@ -28,7 +28,7 @@ static const expected cases[] = {
     {"sessions_10.csv", "new_within.csv", {.strict = true}, "suspect=1", 3, NULL},
     {"sessions_10.csv", "new_below.csv", {0}, "regressed=0 improved=2 same=1", 0, NULL},
     {"sessions_9.csv", "new_below.csv", {0}, "improved=0 same=3", 0, NULL},
-    /* figures as they were measured, whatever the ceiling did; that it moved is said */
+    /* values are compared as measured, whatever the ceiling did; a changed ceiling is noted */
     {"sessions_10.csv",
      "new_machine_slow.csv",
      {0},
@@ -41,18 +41,18 @@ static const expected cases[] = {
     /* higher is better */
     {"higher_10.csv", "higher_slower.csv", {0}, "regressed=2 improved=0", 1, "-20.0 %"},
     {"higher_10.csv", "higher_faster.csv", {0}, "regressed=0 improved=2", 0, "+30.0 %"},
-    /* a warm-up too short could have made what is beyond the bound, and what is past a third of stored_limit */
+    /* a warm-up trend could explain the excess over the bound and over a third of stored_limit */
     {"sessions_10.csv", "new_warm_up.csv", {0}, "regressed=0 improved=0 same=2 suspect=1", 0, "SUSPECT: a warm-up"},
-    /* few, equal, endlessly scattered */
+    /* few sessions, equal sessions, extreme scatter */
     {"sessions_2.csv", "new_8.csv", {0}, "suspect=1", 0, "against 2 sessions"},
     {"sessions_2.csv", "new_16.csv", {0}, "regressed=0 improved=0 same=2 suspect=1", 0, "detects=none"},
     {"sessions_flat.csv", "new_half.csv", {0}, "same=3", 0, "detects=1%"},
     {"sessions_flat.csv", "new_within.csv", {0}, "regressed=1 improved=0 same=2", 1, NULL},
     {"sessions_wild.csv", "new_16.csv", {0}, "regressed=0 improved=0 same=0 suspect=3", 0, "detects=beyondx1e300"},
     {"sessions_wild.csv", "new_same.csv", {.strict = true}, "suspect=3", 3, NULL},
-    /* steps that add up */
+    /* small steps that add up over sessions */
     {"sessions_drift.csv", "new_16.csv", {0}, "regressed=0", 0, "note: creep: backward_time of backward/step?batch=1"},
-    /* what cannot be compared */
+    /* sides that cannot be compared */
     {"sessions_10.csv", "new_missing.csv", {0}, "same=2 suspect=0 missing=1", 4, "MISSING"},
     {"sessions_gone.csv", "new_missing.csv", {0}, "same=2 suspect=0 missing=0", 0, NULL},
     {"sessions_10.csv", "new_other_machine.csv", {0}, "incomparable=4", 4, "machine_id differs"},
@@ -64,7 +64,7 @@ static const expected cases[] = {
     {"sessions_duplicate.csv", "new_same.csv", {0}, NULL, 2, "session r10 has two rows of backward/step?batch=1"},
     {"empty.csv", "new_same.csv", {0}, NULL, 2, "the file is empty"},
     {"sessions_10.csv", "empty.csv", {0}, NULL, 2, "the file is empty"},
-    /* why */
+    /* --explain */
     {"sessions_9.csv",
      "new_8.csv",
      {.explain = true},
@@ -108,23 +108,24 @@ static void sessions_are_held_to_their_rule(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_case(&cases[i]);
 }
 
-/* ---- how often it is wrong --------------------------------------------------------------------- */
+/* ---- error rates ------------------------------------------------------------------------------- */
 
 enum { ROWS = 20, SESSIONS = 12, TRIALS = 2000, FEW_TRIALS = 200 };
 
-/* Standard deviations of the logarithm of a session's figure: what all rows of a session share, and each row's own. */
+/* Standard deviations of the logarithm of a value: `session` is common to all rows of a session, `row` is each row's
+ * own. */
 typedef struct spread {
     double session, row;
 } spread;
 
-static double noise(uint64_t seed, uint64_t *at) /* Box and Muller */
+static double noise(uint64_t seed, uint64_t *at) /* Box-Muller */
 {
     const double radius = sqrt(-2 * log(1 - pb_uniform(seed, *at))), turn = pb_uniform(seed, *at + 1);
     *at += 2;
     return radius * cos(6.283185307179586 * turn);
 }
 
-/* One comparison of 20 rows with k sessions, the last row of the candidate slower by `slower`. */
+/* Judges one comparison of 20 rows against k sessions; the candidate's last row is slower by `slower`. */
 static void compare_noise(uint64_t seed, int k, spread sd, double slower, int count[PB_NVERDICTS], double *detects)
 {
     static char key[ROWS][32];
@@ -165,8 +166,8 @@ static void compare_noise(uint64_t seed, int k, spread sd, double slower, int co
     pb_verdicts_free(&vs);
 }
 
-/* Any of 20 unchanged rows is called REGRESSED in one comparison of a hundred at most; at a level of 1 % 2000 trials
- * show 36 or more with chance 0.001 only. A change far beyond the bound is always found. */
+/* At most 1 % of comparisons call any of 20 unchanged rows REGRESSED. At exactly 1 %, 36 or more of 2000 trials have
+ * a probability of 0.001. A change far beyond the bound is always found. */
 static void alarms_are_rare_and_slow_code_is_found(void **state)
 {
     int alarms = 0, found = 0, count[PB_NVERDICTS];
@@ -183,12 +184,12 @@ static void alarms_are_rare_and_slow_code_is_found(void **state)
         "%d alarms in %d comparisons of %d rows; %d of %d changes of 6 %% found; the last could show %.2f %%\n", alarms,
         TRIALS, ROWS, found, TRIALS / 20, 100 * expm1(detects));
     assert_true(alarms < 36);
-    assert_true(alarms > 2); /* as many as alpha allows, not none: the bound is not wider than it should be */
+    assert_true(alarms > 2); /* not zero: the bound is no wider than alpha needs */
     assert_true(found >= TRIALS / 20 - 2);
 }
 
-/* One to nine sessions with the noise of a virtual machine, of which 5 % is what a session's rows share: a time never
- * fails a comparison, whether nothing changed or one row takes twice as long, and no claim is made of what is faster. */
+/* One to nine sessions with the noise of a virtual machine (5 % common to a session's rows): a time never fails the
+ * comparison, whether nothing changed or one row doubled, and nothing is called IMPROVED. */
 static void few_sessions_never_fail_a_time(void **state)
 {
     const spread virtual_machine = {0.054, 0.079};
@@ -209,7 +210,7 @@ static void few_sessions_never_fail_a_time(void **state)
         }
     print_message("%d of %d unchanged rows are SUSPECT; %d of %d times that doubled are\n", moved, trials * ROWS, seen,
                   trials);
-    assert_true(moved > trials); /* the noise is not too small to tell anything */
+    assert_true(moved > trials); /* the noise is large enough to matter */
     assert_int_equal(seen, trials);
 }
 

@@ -1,4 +1,4 @@
-/* test.h - what every test file shares: cmocka, a CPU context, and numeric checks that fail on NaN. */
+/* test.h - included by every test file: cmocka, a CPU context, and numeric checks that fail on NaN. */
 #ifndef PB_TEST_H
 #define PB_TEST_H
 #include <math.h>
@@ -9,19 +9,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-/* cmocka.h needs the five above */
+/* cmocka.h needs the standard headers above */
 #include <cmocka.h>
 
 #include "kernels/core/op.h"
 
-/* The call must succeed; its message is shown when it does not. */
+/* expr must return PB_OK; otherwise the test fails and shows the error message. */
 #define CHECK_OK(expr)                                                                                                 \
     do {                                                                                                               \
         pb_status check_ok_ = (expr);                                                                                  \
         if (check_ok_ != PB_OK) fail_msg("%s: %s: %s", #expr, pb_status_name(check_ok_), pb_error());                  \
     } while (0)
 
-/* The call must fail with this status, and its message must contain the text. */
+/* expr must return the status `want`, and its error message must contain `text`. */
 #define CHECK_FAILS(expr, want, text)                                                                                  \
     do {                                                                                                               \
         pb_status check_f_ = (expr);                                                                                   \
@@ -37,7 +37,7 @@
             fail_msg("%s = %.9g, want %.9g within %g", #a, near_a_, near_b_, (double)(tol));                           \
     } while (0)
 
-/* n values in [-1,1) of a float type, in fresh memory that vectors may be streamed to; free() it. */
+/* Returns n values in [-1,1) of a float type, aligned for streaming (non-temporal) stores. The caller frees them. */
 static inline void *test_values(size_t n, pb_dtype t, uint64_t seed)
 {
     void *p = aligned_alloc(256, (n * pb_dtype_size(t) + 255) / 256 * 256);
@@ -47,7 +47,7 @@ static inline void *test_values(size_t n, pb_dtype t, uint64_t seed)
     return p;
 }
 
-static const char *test_impl_name; /* the implementation that contexts ask for; NULL: the best one */
+static const char *test_impl_name; /* the implementation that contexts select; NULL: the fastest one */
 
 static inline int test_open_cpu(void **state)
 {
@@ -58,7 +58,7 @@ static inline int test_open_cpu(void **state)
     return 0;
 }
 
-/* The CPU, or the backend that PB_TEST_BACKEND names: the tests of whole models run on either. */
+/* Opens the CPU backend, or the one that PB_TEST_BACKEND names, so that tests of whole models run on either. */
 static inline int test_open_device(void **state)
 {
     static pb_ctx ctx;
@@ -73,7 +73,7 @@ static inline int test_open_device(void **state)
     return 0;
 }
 
-/* n bytes of device memory in fresh memory of the host; free() it. */
+/* Copies n bytes of device memory to new host memory, which the caller frees. */
 static inline void *test_fetch(pb_ctx *ctx, const void *device, size_t n)
 {
     void *host = malloc(n + 1);
@@ -88,8 +88,8 @@ static inline int test_close(void **state)
     return 0;
 }
 
-/* Runs the tests once for every CPU implementation of `op` that this machine has, the reference
- * included: the whole family must name its implementations alike. Returns the number of failures. */
+/* Runs the tests once for each CPU implementation of `op` that this machine supports, the reference included. Every
+ * op of the family must use the same implementation names. Returns the number of failures. */
 static inline int test_every_impl(const pb_op *op, const struct CMUnitTest *tests, size_t n)
 {
     int failed = 0;

@@ -1,10 +1,11 @@
-/* tiny_weights.c - trains `tiny` on the shipped corpus and writes it with an adapter on top, for tests whose bounds
- * only a trained model can break.
+/* tiny_weights.c - trains the model `tiny` on the shipped corpus and writes it with an adapter, for tests that only
+ * a trained model can fail.
  *
  * usage: tiny_weights FOLDER [again]     does nothing when the folder is complete, unless `again`
+ *
  * Makes FOLDER/model (config.json, model.safetensors), FOLDER/adapter (PEFT), FOLDER/train.jsonl and
- * FOLDER/held-out.jsonl, the conversations that were and were not trained on; FOLDER/summary.json comes last. Seeded:
- * the same files on every machine with the same instruction set. */
+ * FOLDER/held-out.jsonl (conversations used and not used for training), and last FOLDER/summary.json. Seeded: the
+ * files are equal on all machines with the same instruction set. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -27,11 +28,11 @@ enum { B = 4, S = 128, T = B * S, HELD_OUT = 16, EVALUATED = 12 };
 typedef struct plan {
     pb_tuning tuning;
     int steps;
-    float lr; /* the highest: after a tenth of the steps; then half a cosine down to a twentieth */
+    float lr; /* peak, reached after a tenth of the steps; then a cosine down to a twentieth */
 } plan;
 static const plan base = {PB_FULL, 2000, 5e-3f}, adapters = {PB_LORA, 350, 3e-3f};
-static const double wanted = 2;   /* cross entropy a byte */
-static const double small = 6e-6; /* mean square of embeddings, beside the eps of 1e-6 */
+static const double wanted = 2;   /* largest cross entropy per byte */
+static const double small = 6e-6; /* mean square of the embeddings, comparable to the eps of 1e-6 */
 
 typedef struct run {
     pb_ctx ctx;
@@ -52,7 +53,7 @@ static pb_status open_file(const char *folder, const char *name, const char *mod
     return s;
 }
 
-/* Every HELD_OUTth line is held out. */
+/* Writes every HELD_OUTth line to held_out, the others to train. */
 static pb_status copy_lines(FILE *from, FILE *train, FILE *held_out)
 {
     char *line = NULL;
@@ -100,7 +101,7 @@ static float rate(const plan *p, int step)
     return p->lr * (float)(step < warm ? (step + 1) / warm : 0.525 + 0.475 * cos(acos(-1.0) * x));
 }
 
-/* EINVAL: it is not what is wanted. */
+/* Returns PB_EINVAL when the cross entropy on held-out text is not below `wanted`. */
 static pb_status evaluate(run *r, pb_trainer *t, double *ce)
 {
     double sum = 0, loss;
@@ -137,7 +138,7 @@ static pb_status open_trainer(run *r, const plan *p, pb_trainer **out)
     c.model.tuning = p->tuning;
     c.model.rank = 8;
     c.model.alpha = 44;
-    c.model.random_b = true; /* training must take in what they add, so that losing them shows */
+    c.model.random_b = true; /* not zero at the start, so that the adapters matter */
     c.model.targets = (1u << PB_NTARGETS) - 1;
     c.model.blank = p->tuning != PB_FULL;
     c.clip = PB_CLIP_MULTI;
@@ -149,7 +150,7 @@ static pb_status open_trainer(run *r, const plan *p, pb_trainer **out)
 
 /* ---- a small residual stream ---------------------------------------------------------------------------- */
 
-/* Mean square of the residual stream that enters the first layer, of the last batch. */
+/* Returns the mean square of the input of the first layer, for the last batch. */
 static double mean_square(const pb_trainer *t)
 {
     const size_t n = (size_t)T * (size_t)t->model.g.D;
@@ -164,9 +165,9 @@ static void scale(pb_param *p, float f)
     for (size_t i = 0; p && i < pb_param_n(p); i++) ((float *)p->w)[i] *= f;
 }
 
-/* Everything that is added to the residual stream times f. The norms that read it take that out again, but for their
- * eps: so the model computes almost the same, and a wrong eps shows. The head is the embedding; the last norm's gain
- * makes good for it. */
+/* Multiplies everything that is added to the residual stream by f. The norms that read the stream divide it out
+ * again, except for their eps: the model computes almost the same, but a wrong eps changes the result. The head
+ * shares the embedding, so the last norm's gain is divided by f. */
 static void shrink(pb_model *m, float f)
 {
     scale(m->outer[PB_P_embed], f);
@@ -190,14 +191,15 @@ static pb_status shrink_base(run *r, const char *dir, float f)
     return s;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------------- */
+/* ---- the whole program --------------------------------------------------------------------------------- */
 
 static pb_status train_base(run *r, const char *dir, double *ce)
 {
     pb_trainer *t = NULL;
     PB_TRY(open_trainer(r, &base, &t));
     pb_model *m = pb_trainer_model(t);
-    for (int l = 0; l < m->g.L; l++) scale(pb_layer_param(m, l, PB_P_qkv_bias), 50); /* so that losing them shows */
+    /* so that missing biases change the result */
+    for (int l = 0; l < m->g.L; l++) scale(pb_layer_param(m, l, PB_P_qkv_bias), 50);
     pb_status s = train(r, t, &base, ce);
     if (s == PB_OK) s = pb_model_save_hf(m, dir, NULL);
     pb_trainer_close(t);

@@ -1,5 +1,5 @@
-/* tokenizer_file_test.c - what a tokenizer.json may hold: everything else is refused in one line that names it,
- * patterns are respelled and have a limit. */
+/* tokenizer_file_test.c - what a tokenizer.json may contain: anything else is refused in one line that names it, and
+ * patterns are rewritten for PCRE2 and limited. */
 #include "tests/tokenizer_test.h"
 #include "trainer/tokenizer/pattern.h"
 #include "trainer/tokenizer/unicode.h"
@@ -144,7 +144,7 @@ static void deep_nesting_is_refused(void **state)
     pb_bytes_free(&sequences);
 }
 
-/* A pattern that backtracks exponentially ends with an error, not with a hanging program. */
+/* A pattern that backtracks exponentially gives an error instead of hanging. */
 static void patterns_have_a_limit(void **state)
 {
     static const char json[] = REGEX("(?:a|a|aa)+c");
@@ -171,7 +171,7 @@ static void patterns_are_respelled(void **state)
         /* U+10D6E is a dash since Unicode 16 */
         {"\\p{Pd}[\\p{Pd}]\\P{Pd}",
          "[\\p{Pd}\\x{10d6e}-\\x{10d6e}][\\p{Pd}\\x{10d6e}-\\x{10d6e}][^\\p{Pd}\\x{10d6e}-\\x{10d6e}]"},
-        {"\\p{ol onal}", "[\\x{1e5d0}-\\x{1e5fa}\\x{1e5ff}-\\x{1e5ff}]"}, /* no character of the script is older */
+        {"\\p{ol onal}", "[\\x{1e5d0}-\\x{1e5fa}\\x{1e5ff}-\\x{1e5ff}]"}, /* all characters of this script are new */
     };
     (void)state;
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
@@ -183,7 +183,7 @@ static void patterns_are_respelled(void **state)
     }
 }
 
-/* The decoder's alphabet does not reach into the text of an added token. */
+/* The text of an added token is decoded unchanged, not through the byte-level alphabet. */
 static void added_tokens_decode_as_they_stand(void **state)
 {
     static const char json[] = FILE_WITH(TOKEN("3", "\xc3\xa9\xc4\xa0"), "null", "{\"type\":\"ByteLevel\"}", "null",
@@ -195,8 +195,8 @@ static void added_tokens_decode_as_they_stand(void **state)
     pb_tokenizer_close(t);
 }
 
-/* Lines of a merges.txt that were copied into the list; a pair named twice has the later rank; an added token without
- * text is none. */
+/* The merges may contain the version line of a merges.txt; for a pair that occurs twice the later rank counts; an
+ * added token with empty text is ignored. */
 static void odd_files_are_read_as_the_library_reads_them(void **state)
 {
     static const char json[] = FILE_WITH(
@@ -215,7 +215,7 @@ static void odd_files_are_read_as_the_library_reads_them(void **state)
     pb_tokenizer_close(t);
 }
 
-/* Each step multiplies what the one before it made: twelve of them would make 10^12 bytes of one. */
+/* Each step multiplies the length by ten, so that six of them make a million bytes from one. */
 static void a_normalizer_cannot_grow_a_text_without_bound(void **state)
 {
 #define TEN_TIMES "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaaaaaaaa\"}"
@@ -237,7 +237,7 @@ static void a_normalizer_cannot_grow_a_text_without_bound(void **state)
     pb_tokenizer_close(t);
     memset(blanks, 'b', 100);
     blanks[100] = 0;
-    for (int extra = 0; extra < 2; extra++) { /* 80 bytes may become of one, and no more */
+    for (int extra = 0; extra < 2; extra++) { /* one byte may become 80 bytes, but not more */
         snprintf(json, sizeof json, prepended, blanks + 21 - extra);
         CHECK_OK(pb_tokenizer_parse("x", json, strlen(json), &t));
         if (!extra) CHECK_OK(pb_tokenizer_encode(t, "a", 1, 0, &ids));
@@ -248,7 +248,7 @@ static void a_normalizer_cannot_grow_a_text_without_bound(void **state)
     pb_bytes_free(&text);
 }
 
-/* What no token stands for is refused, whether the file is byte-level or not, and never left out. */
+/* Text that no token covers is refused, byte-level or not; it is never dropped silently. */
 static void what_the_vocabulary_lacks_is_refused(void **state)
 {
 #define LEVEL(more)                                                                                                    \
@@ -276,7 +276,7 @@ static void what_the_vocabulary_lacks_is_refused(void **state)
             ids.n = 0;
             pb_tokenizer_close(t);
         }
-    /* An unk_token stands for a character of the text, as the library has it. */
+    /* An unk_token replaces a character of the text, as in the library. */
     CHECK_OK(pb_tokenizer_parse("x", all[4].json, strlen(all[4].json), &t));
     CHECK_OK(pb_tokenizer_encode(t, "abc", 3, 0, &ids));
     assert_int_equal(ids.n, 2);

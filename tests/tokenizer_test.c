@@ -1,6 +1,6 @@
-/* tokenizer_test.c - tokenizers against what Hugging Face's library gave (tests/fixtures/tokenizers, written by
- * scripts/fixtures/tokenizer_fixtures.py), and what no comparison can show: bytes that are not UTF-8, refusals, time.
- */
+/* tokenizer_test.c - tokenizers against the results of Hugging Face's library (tests/fixtures/tokenizers, written by
+ * scripts/fixtures/tokenizer_fixtures.py), and checks that a comparison cannot make: bytes that are not UTF-8,
+ * refusals, run time. */
 #include <jansson.h>
 #include <time.h>
 
@@ -14,7 +14,7 @@
 
 #define FOLDER PB_FIXTURES "/tokenizers/"
 
-static json_t *expected; /* expected.json, for the whole run */
+static json_t *expected; /* expected.json, opened once */
 
 static pb_tokenizer *open_fixture(const char *file)
 {
@@ -32,7 +32,7 @@ static const json_t *get(const json_t *o, const char *key)
     return v;
 }
 
-/* The text must give these ids. */
+/* Encodes the text and compares the ids. */
 static void check_ids(pb_tokenizer *t, const json_t *text, unsigned flags, const json_t *want, const char *what)
 {
     pb_ids ids = encode(t, json_string_value(text), json_string_length(text), flags);
@@ -56,7 +56,7 @@ static void check_decoded(pb_tokenizer *t, const json_t *text, unsigned flags, c
     pb_bytes_free(&got);
 }
 
-/* Entry i of a table that holds only what differs from the usual. */
+/* Entry i of a table that stores only the entries that differ from `usual`. */
 static const json_t *unless(const json_t *table, size_t i, const json_t *usual)
 {
     char key[24];
@@ -76,7 +76,7 @@ static void ids_and_texts_are_those_of_the_library(void **state)
         const char *file = json_string_value(get(c, "file"));
         pb_tokenizer *t = open_fixture(file);
         assert_int_equal(pb_tokenizer_vocab(t), json_integer_value(get(c, "vocab")));
-        for (int pass = 0; pass < 2; pass++) /* the second comes out of the cache */
+        for (int pass = 0; pass < 2; pass++) /* the second pass reads the cache */
             json_array_foreach(texts, i, text)
             {
                 const json_t *ids = json_array_get(get(c, "ids"), i);
@@ -91,7 +91,7 @@ static void ids_and_texts_are_those_of_the_library(void **state)
     }
 }
 
-/* What looks like source code: pieces in the order of a linear congruential sequence. */
+/* Makes text that looks like source code: pieces in the order of a linear congruential sequence. */
 static pb_bytes source_text(void)
 {
     const json_t *pieces = get(expected, "pieces");
@@ -108,7 +108,7 @@ static pb_bytes source_text(void)
     return b;
 }
 
-/* want: [count, sha256 of the ids as little-endian int32]. Takes the text. */
+/* want: [count, sha256 of the ids as little-endian int32]. Frees the text. */
 static void check_digest(pb_tokenizer *t, pb_bytes text, const json_t *want, const char *what)
 {
     char hex[65];
@@ -145,7 +145,7 @@ static void long_texts_have_the_same_ids(void **state)
     }
 }
 
-/* The lengths of the pieces that a pattern cuts a text into: matches, and what lies between them. */
+/* Checks the lengths of the pieces that a pattern splits a text into: matches and the text between matches. */
 static void check_cuts(const char *name, const pb_tok_pattern *p, const json_t *text, const json_t *want)
 {
     const char *s = json_string_value(text);
@@ -166,7 +166,7 @@ static void check_cuts(const char *name, const pb_tok_pattern *p, const json_t *
     if (k != json_array_size(want)) fail_msg("%s: %zu pieces, want %zu: %s", name, k, json_array_size(want), s);
 }
 
-/* Characters that are newer than the tables of PCRE2, or of the library's NFC. */
+/* Characters that are newer than PCRE2's tables or the library's NFC tables. */
 static void new_characters_are_those_of_the_library(void **state)
 {
     json_error_t e;
@@ -213,7 +213,7 @@ static double seconds_to_encode(pb_tokenizer *t, const char *unit, size_t times)
     return best;
 }
 
-/* Sixteen times the text: about 20 times the time when n log n, 256 times when quadratic. */
+/* Compares the time for 16 times the text: about 20 times for n log n, 256 times for quadratic growth. */
 static void check_growth(pb_tokenizer *t, const char *unit)
 {
     const double small = seconds_to_encode(t, unit, 12500), large = seconds_to_encode(t, unit, 200000);
@@ -249,7 +249,7 @@ static void bytes_that_are_not_utf8_survive(void **state)
     t[3] = bytes;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         for (int k = 0; k < 4; k++) {
-            /* before, after and between valid text; and the valid parts have the ids they have alone */
+            /* before, after and inside valid text; the valid parts have the ids that they have alone */
             const int n = snprintf(text, sizeof text, "%sHello 42%s world's %s", bad[i], bad[i], bad[i]);
             check_round_trip(t[k], text, (size_t)n);
             pb_ids all = encode(t[k], text, (size_t)n, 0), alone = encode(t[k], bad[i], strlen(bad[i]), 0);
@@ -317,7 +317,7 @@ static void the_byte_tokenizer_needs_no_file(void **state)
     assert_int_equal(ids.n, sizeof text - 1);
     for (size_t i = 0; i < ids.n; i++) assert_int_equal(ids.id[i], (unsigned char)text[i]);
     pb_ids_free(&ids);
-    pb_bytes many = repeat("x\n", 2, 100001, "<im_end>"); /* beyond one chunk */
+    pb_bytes many = repeat("x\n", 2, 100001, "<im_end>"); /* more than one chunk */
     ids = encode(t, many.p, many.n, 0);
     assert_int_equal(ids.n, 200003);
     check_round_trip(t, many.p, many.n);
@@ -326,7 +326,7 @@ static void the_byte_tokenizer_needs_no_file(void **state)
     pb_tokenizer_close(t);
 }
 
-/* So many words that the cache is emptied on the way, and words on both sides of the longest it keeps. */
+/* So many words that the cache is emptied on the way, and words just below and above the longest that it keeps. */
 static void ids_do_not_depend_on_the_cache(void **state)
 {
     pb_tokenizer *used = open_fixture("gpt2.json"), *fresh = open_fixture("gpt2.json");
@@ -359,11 +359,11 @@ static int by_hash(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Two words of one length and one hash, found by trying. */
+/* Two words of equal length and equal hash, found by trying. */
 static void the_cache_tells_words_of_one_hash_apart(void **state)
 {
     enum { N = 400000 };
-    uint64_t *all = malloc(N * sizeof *all); /* hash << 32 | number */
+    uint64_t *all = malloc(N * sizeof *all); /* hash << 32 | number of the word */
     char word[2][16];
     int found = 0;
     pb_tokenizer *t = open_fixture("gpt2.json");

@@ -1,4 +1,4 @@
-/* tokenizer_test.h - what the two tests of tokenizers share. */
+/* tokenizer_test.h - encoding, repeated text and the round-trip check, shared by the tests of tokenizers. */
 #ifndef PB_TOKENIZER_TEST_H
 #define PB_TOKENIZER_TEST_H
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #!/bin/bash
-# train_faults_test.sh TRAIN EVAL_ORACLE - train with data, files and signals that go wrong: what is still right, what is
-# refused, with which exit code, and what is left on the disk.
+# train_faults_test.sh TRAIN EVAL_ORACLE - the program train with bad data, bad files and signals: what still works,
+# what is refused with which exit code, and which files are left.
 train=$1 oracle=$2 fixtures=$(cd "${0%/*}/fixtures" && pwd) corpus=$(cd "${0%/*}/../data" && pwd)/corpus.jsonl
 . "${0%/*}/cli.sh"
 
@@ -8,13 +8,13 @@ close() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; if (d < 0) d = -
 value() { awk -v k="$1" '$1 == k { print $2 }' log; }
 column() { awk -F, -v n="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == n) c = i; next } { print $c }' "$1"; }
 
-# ---- logits of a last batch that reaches beyond the epoch, where the next one packs into another number of rows --------
+# ---- logits of a last batch that ends after the epoch, when the next epoch packs into another number of rows ---------
 head -n 30 "$corpus" >c30.jsonl
 for batch in 1 4; do
     expect 0 perplexity "$train" eval --model tiny --layers 1 --data c30.jsonl --seq 1500 --batch $batch --seed 3 --dump-logits d.st
     close "$(value loss)" "$("$oracle" d.st | awk '$1 == "loss" { print $2 }')" 2e-7 || fail "logits of batch $batch: $("$oracle" d.st)"
     [[ $(value tokens) == "$("$oracle" d.st | awk '$1 == "tokens" { print $2 }')" ]] || fail "logits of batch $batch: tokens"
-    # perplexity is e to the loss
+    # perplexity is exp(loss)
     close "$(value perplexity)" "$(awk -v x="$(value loss)" 'BEGIN { printf "%.12g", exp(x) }')" 1e-6 || fail "perplexity: $(cat log)"
     rm d.st
 done
@@ -22,8 +22,8 @@ expect 0 evaluation "$train" --steps 1 --seq 64 --eval-split 0.1
 close "$(sed -n 's/.*perplexity \([0-9.]*\).*/\1/p' log)" "$(sed -n 's/.*: loss \([0-9.]*\),.*/\1/p' log | awk '{ printf "%.12g", exp($1) }')" 1e-4 ||
     fail "perplexity while training: $(cat log)"
 
-# ---- steps without a finite gradient: only those in a row end a run --------------------------------------------------
-# A model whose embedding of the byte 'Z' is NaN: a step that reads a Z is skipped, and no other.
+# ---- steps without a finite gradient end a run only when there are several in a row ----------------------------------
+# A model whose embedding of the byte 'Z' is NaN: exactly the steps that read a Z are skipped.
 "$train" --model tiny-llama --tuning full --steps 1 --seq 32 -q --export m || fail 'export'
 n=$(od -An -t u8 -N 8 m/model.safetensors | tr -d ' ')
 begin=$(head -c $((8 + n)) m/model.safetensors | grep -ao '"model.embed_tokens.weight":{[^}]*' | sed 's/.*"data_offsets":\[\([0-9]*\),.*/\1/')
@@ -37,11 +37,11 @@ expect 1 "$longest steps in a row without a finite loss and gradient (--max-skip
     --batch 1 --seq 64 --steps 16 --max-skipped "$longest"
 rm -r m z.csv
 
-# ---- sizes that a file names are held against its shards and the memory there is before anything is allocated ----------
-# A program with AddressSanitizer maps terabytes for itself, and cannot be limited.
+# ---- sizes in a file are checked against its shards and the free memory before anything is allocated -----------------
+# A program with AddressSanitizer maps terabytes of addresses, so its address space cannot be limited.
 limit=1000000
 bash -c "ulimit -v $limit; exec \"\$1\" help" limit "$train" >log 2>&1 || limit=unlimited
-# limited CODE TEXT ARG...: with 1 GB of addresses, which the sizes named below would exceed at once
+# limited CODE TEXT ARG...: runs train with an address space of 1 GB, which the sizes below would exceed
 limited() {
     local code=$1 text=$2
     shift 2
@@ -59,7 +59,7 @@ for tuning in full lora qlora; do
         grep -q 'the model needs\|there is no tensor' log || fail "$size: $(cat log)"
     done
 done
-# the position limit sizes nothing
+# the largest position does not size any memory
 sed 's/"max_position_embeddings": *[0-9]*/"max_position_embeddings": 1000000000/' config.json >m/config.json
 limited 0 'step      1/1' --model m --tokenizer bytes
 cp config.json m
@@ -69,13 +69,13 @@ sed -i 's/"r": *[0-9]*/"r": 96/' adapter/adapter_config.json
 limited 2 'the model needs [96,96]' --model m --tokenizer bytes --adapter adapter
 sed -i 's/"r": *[0-9]*/"r": 4194304/' adapter/adapter_config.json
 limited 2 'rank 4194304: need 1 to 96' --model m --tokenizer bytes --adapter adapter
-# what is really asked for, and too much for this machine
+# sizes that are consistent, but too large for this machine
 [[ $limit == unlimited ]] || limited 125 'MB are available' --model qwen2.5-1.5b --tuning full
 limited 125 'MB are available' --accumulate 1000000 --seq 2048 --batch 1000
 rm -r m adapter
 
-# ---- what is no regular file is refused at once -------------------------------------------------------------------------
-# refused CODE TEXT ARG...: without waiting for anything, in one line
+# ---- files that are not regular are refused at once ------------------------------------------------------------------
+# refused CODE TEXT ARG...: train must be refused in one line, without waiting for anything
 refused() {
     local code=$1 text=$2
     shift 2
@@ -103,16 +103,16 @@ for file in fifo /dev/zero; do
 done
 rm -r m adapter ck fifo
 
-# ---- lines that are no conversations: those left out are named when they are left out -----------------------------------
+# ---- lines that are not conversations: a note names the lines that are skipped ---------------------------------------
 printf '\xef\xbb\xbf%s\n' '{"instruction":"q","response":"a"}' >d.jsonl
-expect 0 '1 conversations' "$train" --steps 1 --seq 64 --batch 1 --data d.jsonl # a byte order mark is passed over
+expect 0 '1 conversations' "$train" --steps 1 --seq 64 --batch 1 --data d.jsonl # a byte order mark is skipped
 printf '\xef\xbb\xbfno\n%s\n' '{"instruction":"q","response":"a"}' >bad.jsonl
 expect 2 'bad.jsonl:1: column 2:' "$train" --steps 1 --data bad.jsonl
 grep -q 'left out' log && fail "left out, but the run ended: $(cat log)"
 expect 0 'left out bad.jsonl:1' "$train" --steps 1 --seq 64 --batch 1 --data bad.jsonl --bad-lines skip
 
-# ---- a disk that is full ends with 125, whatever was written ---------------------------------------------------------------
-# full TEXT ARG...: no file may grow beyond 2 KB
+# ---- a full disk ends with exit code 125, whatever was being written -------------------------------------------------
+# full TEXT ARG...: runs train with files limited to 2 KB
 full() {
     local text=$1
     shift
@@ -126,7 +126,7 @@ full 'd.st: File too large' eval --seq 32 --eval-split 0.05 --dump-logits d.st
 [[ ! -e d.st && ! -e e/config.json && ! -e e/adapter_config.json && -z $(find . -name '*.partial') ]] || fail "left behind: $(find . -newer d.jsonl)"
 rm -r e ck l.csv
 
-# ---- a log that goes on is cut only when nothing else is refused -------------------------------------------------------------
+# ---- the log of a resumed run is truncated only when nothing else is refused -----------------------------------------
 base=(--seq 32 --batch 1 -q --save ck --save-interval 2 --log l.csv)
 "$train" "${base[@]}" --steps 4 || fail 'a log'
 rm -r ck/iter_0000004 && echo 2 >ck/latest_checkpointed_iteration.txt
@@ -139,7 +139,7 @@ done
 cp before.csv other.csv && sed -i 1s/step/stop/ other.csv && cp other.csv same.csv
 expect 2 'other.csv: not a log of this program' "$train" "${base[@]}" --steps 4 --resume latest --log other.csv
 cmp -s other.csv same.csv || fail 'a file that is no log was cut'
-# A mistyped --save has no checkpoint: the rows of the log are kept.
+# A mistyped --save has no checkpoint: the log keeps its rows.
 cp before.csv mine.csv
 expect 0 'its rows are kept as mine.csv.1' "$train" --model tiny --steps 1 --seq 32 --batch 1 --save mistyped --resume latest --log mine.csv
 cmp -s before.csv mine.csv.1 || fail "rows of another run are lost: $(cat mine.csv.1)"
@@ -149,7 +149,7 @@ rm -r mistyped mine.csv mine.csv.1
 cmp <(cut -d, -f1-5 l.csv) <(cut -d, -f1-5 before.csv) || fail 'the log that went on differs'
 rm -r ck ./*.csv
 
-# ---- two exports into one folder: the second is refused before its first step ----------------------------------------------
+# ---- two exports into one folder: the second is refused before its first step ----------------------------------------
 "$train" --steps 1000000 --export e >first 2>&1 & pid=$!
 for _ in $(seq 200); do grep -q '^step' first && break; sleep 0.05; done
 expect 2 'e: another process exports into it' "$train" --steps 1 --seq 16 --export e
@@ -157,14 +157,14 @@ grep -q '^step' log && fail 'the second export was refused after a step'
 kill -TERM $pid
 wait $pid
 expect 0 'exported e' "$train" --steps 1 --seq 16 --export e
-# a configuration never stands beside adapters of another export
+# an adapter's configuration must never remain next to the weights of another export
 cp -r e old
 full 'File too large' --steps 1 --seq 16 --rank 64 --lr 1e-5 --export e
 [[ ! -e e/adapter_config.json ]] || fail 'the configuration of an older export stays'
 rm -r e old
 
-# ---- signals: a terminal that goes away saves as SIGTERM does; under nohup training goes on -------------------------------
-for signal in HUP TERM; do # whatever this test was started with: nohup(1) ignores SIGHUP for all below it
+# ---- signals: a closed terminal saves a checkpoint, as SIGTERM does; under nohup training continues ------------------
+for signal in HUP TERM; do # resets the signals first: under nohup(1) all children ignore SIGHUP
     env --default-signal=HUP,TERM "$train" --steps 1000000 --seq 32 --batch 1 --save ck >run 2>&1 & pid=$!
     for _ in $(seq 200); do grep -q '^step' run && break; sleep 0.05; done
     kill -$signal $pid
@@ -174,7 +174,7 @@ for signal in HUP TERM; do # whatever this test was started with: nohup(1) ignor
     step=$(sed -n 's/.*interrupted after step \([0-9]*\)$/\1/p' run)
     [[ -n $step && $(cat ck/latest*) -eq $step ]] || fail "SIG$signal: $(tail -n 2 run), saved: $(cat ck/latest*)"
     expect 0 "resumed after step $step" "$train" --steps $((step + 1)) --seq 32 --batch 1 --save ck --resume latest
-    rm -r ck run # the next loop waits for a step of its own run
+    rm -r ck run # the next iteration waits for a step of its own run
 done
 (trap '' HUP && exec "$train" --steps 1000000 --seq 32 --batch 1 --save ck) >run 2>&1 & pid=$!
 for _ in $(seq 200); do grep -q '^step' run && break; sleep 0.05; done
@@ -193,7 +193,7 @@ expect 0 'train: 1000 threads are asked for (OMP_NUM_THREADS), and this process 
     env OMP_NUM_THREADS=1000 timeout 60 taskset -c "$one" "$train" --steps 2 --seq 64
 [[ $(grep -c 'threads are asked for' log) -eq 1 ]] || fail "threads: $(cat log)"
 OMP_NUM_THREADS=1 "$train" --steps 1 --seq 16 2>&1 | grep -q 'asked for' && fail 'one thread is too many'
-# how threads wait is for the environment to say, and set where it does not
+# threads sleep or spin as the environment says; without it, train sets a default
 waiting() { env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$@" OMP_DISPLAY_ENV=verbose "$train" --steps 1 --seq 16 2>&1 | sed -n "s/.*GOMP_SPINCOUNT = '\(.*\)'.*/\1/p" | tail -n 1; }
 [[ $(waiting GOMP_SPINCOUNT=77) == 77 && $(waiting A=b) == 20000 && $(waiting OMP_WAIT_POLICY=passive) != 20000 ]] ||
     fail "waiting: $(waiting A=b), $(waiting GOMP_SPINCOUNT=77), $(waiting OMP_WAIT_POLICY=passive)"

@@ -1,4 +1,4 @@
-/* train_step_test.c - the steps of the program train, in process: a recording that fails, and going on after it. */
+/* train_step_test.c - steps of the program train, called directly: a recording that fails, and training after it. */
 #include "tests/trainer_fixture.h"
 #include "train/step.h"
 
@@ -52,7 +52,7 @@ static void take(pb_job *j, pb_graphs *g)
     assert_true(r.S % 32 == 0 && r.S <= 96 && r.tokens == 2.0 * r.S && isfinite(r.loss));
 }
 
-/* The step ends with the reason, is not taken in another way, and steps go on, eager or recorded. */
+/* The step returns the error and is not run eagerly instead. Later steps work, eager and recorded. */
 static void a_step_that_cannot_be_recorded_ends_cleanly(void **state)
 {
     (void)state;
@@ -71,7 +71,7 @@ static void a_step_that_cannot_be_recorded_ends_cleanly(void **state)
     float *before = snapshot(a.trainer, false, &n);
     const pb_data_position at = pb_dataset_position(a.data);
     int tries = 0;
-    while (pb_job_step(&a, &g, 1e-3, &r) == PB_OK && ++tries < 20) { /* the first of a length is eager */
+    while (pb_job_step(&a, &g, 1e-3, &r) == PB_OK && ++tries < 20) { /* the first step of each length is eager */
         free(before);
         before = snapshot(a.trainer, false, &n);
         r = (pb_step_result){.loss = 123};

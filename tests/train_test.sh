@@ -1,10 +1,10 @@
 #!/bin/bash
-# train_test.sh TRAIN EVAL_ORACLE - what a user of the program train meets: subcommands, options, exit codes, data,
-# accumulation, evaluation, the plan's memory, the log.
+# train_test.sh TRAIN EVAL_ORACLE - the program train as a user sees it: subcommands, options, exit codes, data,
+# accumulation, evaluation, the planned memory, the log.
 train=$1 oracle=$2 fixtures=$(cd "${0%/*}/fixtures" && pwd)
 . "${0%/*}/cli.sh"
 
-# a folder that opens, and whose checkpoints' files have names too long for the system
+# a folder that opens, but whose checkpoints would have paths that are too long for the system
 long=./ck
 while [[ ${#long} -lt 4058 ]]; do long=./$long; done
 
@@ -71,12 +71,12 @@ expect 0 'warning: a learning rate of 0.0002 at rank 256 is known to diverge' "$
     --rank 256 --lr 2e-4 --steps 1 --batch 1 --seq 8
 "$train" --steps 1 --rank 32 --lr 2e-4 2>&1 | grep -q warning && fail 'a warning at rank 32'
 
-# close A B TOLERANCE: relative
+# close A B TOLERANCE: relative difference
 close() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a != "" && b != "" && d <= t * (b < 0 ? -b : b)) }'; }
-# column FILE NAME: the values of a column
+# column FILE NAME: prints the values of a column
 column() { awk -F, -v n="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == n) c = i; next } { print $c }' "$1"; }
 
-# ---- evaluation: the loss is that of the logits it writes, whatever the batch ----------------------------
+# ---- evaluation: the loss equals that of the logits it writes, for any batch size ------------------------
 for t in full qlora; do
     expect 0 perplexity "$train" eval --tuning $t --seq 128 --batch 3 --eval-split 0.1 --dump-logits l.safetensors
     loss=$(awk '$1 == "loss" { print $2 }' log)
@@ -111,11 +111,11 @@ expect 2 '--merge says what --export writes' "$train" --steps 1 --merge
 expect 0 'left out d.jsonl:2' "$train" --data d.jsonl --steps 1 --bad-lines skip
 grep -q '1 bad lines left out' log || fail 'bad lines are not counted'
 count() { "$train" eval --data d.jsonl --bad-lines skip --loss-mask-type "$1" --tuning full | awk '$1 == "tokens" { print $2 }'; }
-# "answer" and "yes", each with the token that ends the turn
+# "answer" and "yes", each with the token that ends the message
 [[ $(count assistant) -eq 11 && $(count response) -eq 9 ]] || fail "masks: $(count assistant) $(count response)"
 [[ $(count all) -gt 40 ]] || fail 'mask all'
 
-# ---- accumulation: the same steps as one large batch -------------------------------------------------------
+# ---- accumulation: equal to one large batch ----------------------------------------------------------------
 run() { expect 0 step "$train" --steps 6 --seq 96 --lr 1e-3 --warmup 0 "$@"; }
 for t in full lora qlora; do
     run --tuning $t --batch 4 --log one.csv
@@ -128,7 +128,7 @@ for t in full lora qlora; do
     rm ./*.csv
 done
 
-# ---- row lengths: padding changes nothing but time, a graph a length, and the learning rate goes on ------------------
+# ---- row lengths: padding changes only the time; one graph per length; the learning rate continues -------------------
 for i in $(seq 40); do printf '{"instruction":"q%d","response":"%0*d"}\n' "$i" $((i * 37 % 230 + 5)) "$i"; done >uneven.jsonl
 for t in full lora qlora; do
     base=(--data uneven.jsonl --tuning $t --pack off --batch 2 --seq 300 --lr 1e-3 --warmup 2 --steps 24 --deterministic)
@@ -138,7 +138,7 @@ for t in full lora qlora; do
     [[ $(column whole.csv seq | sort -u) == 300 ]] || fail "lengths $t: $(column whole.csv seq | tr '\n' ' ')"
     column short.csv seq | grep -qv '^\(64\|128\|192\|256\|300\)$' && fail "lengths $t: no multiple of 64"
     cmp <(cut -d, -f1-5,12 short.csv) <(cut -d, -f1-5,12 graph.csv) || fail "lengths $t: graph differs from eager"
-    # as many recordings as there are lengths that came back
+    # as many recordings as lengths that occurred more than once
     again=$(column graph.csv seq | sort | uniq -d | wc -l)
     [[ $again -ge 2 ]] || fail "lengths $t: only $again came twice"
     grep -q "^graphs: $again recorded" log || fail "lengths $t: $again came twice, $(grep '^graphs' log)"
@@ -148,7 +148,7 @@ for t in full lora qlora; do
     rm ./*.csv
 done
 
-# ---- the loss scale leaves no trace in the log, unless the gradients overflow ---------------------------------------
+# ---- the loss scale does not change the log, unless the gradients overflow ------------------------------------------
 for c in none sync fused multi; do
     run --tuning full --clip $c --log one.csv
     run --tuning full --clip $c --loss-scale 4096 --log scaled.csv
@@ -174,7 +174,7 @@ rm l.csv
 [[ $(column l.csv index_loss | grep -c '^0\.') -eq 2 ]] || fail "log: index loss $(column l.csv index_loss | tr '\n' ' ')"
 rm l.csv
 
-# ---- a step without a finite gradient is not taken, and many in a row end the run ---------------------------
+# ---- a step without a finite gradient is skipped, and many in a row end the run -----------------------------
 expect 1 '3 steps in a row without a finite loss and gradient (--max-skipped)' "$train" --steps 20 --tuning full --clip none \
     --warmup 0 --lr 1e30 --max-skipped 3 --log nan.csv
 [[ $(column nan.csv status | tail -n 3 | sort -u) == skipped ]] || fail "skipped: $(column nan.csv status | tr '\n' ' ')"
@@ -192,7 +192,7 @@ for what in '--model smollm2-135m --layers 4 --batch 1 --seq 64 --tuning full' '
     rm m.csv
 done
 
-# ---- checkpoints: going on is the same as never having stopped -----------------------------------------------
+# ---- checkpoints: a resumed run equals one that never stopped ------------------------------------------------
 base=(--seq 96 --lr 1e-3 --accumulate 2 --batch 2 --eval-split 0.1 -q)
 for t in full lora qlora; do
     for mode in eager graph; do
@@ -209,7 +209,7 @@ for t in full lora qlora; do
         rm -r all rest ck ./*.csv
     done
 done
-# also where every step has rows of another length
+# also when the steps have rows of different lengths
 base=(--data uneven.jsonl --pack off --seq 300 --lr 1e-3 --batch 2 -q --loss-scale 64)
 for mode in eager graph; do
     one --export all --log all.csv --tuning lora
@@ -223,7 +223,7 @@ done
 base=(--seq 96 --lr 1e-3 --accumulate 2 --batch 2 --eval-split 0.1 -q)
 one --save ck
 expect 2 'it holds checkpoints (the last of step 6)' "$train" "${base[@]}" --save ck --steps 9
-# what the position in the data hangs on may not change, what only the steps to come hang on may
+# settings that determine the position in the data must not change; settings of later steps may
 again=("$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest)
 expect 2 'of another run: --seq was "96", and is "64"' "${again[@]}" --seq 64
 expect 2 'of another run: --bad-lines was "fail", and is "skip"' "${again[@]}" --bad-lines skip
@@ -237,12 +237,12 @@ expect 2 '--resume needs --save' "$train" --resume latest
 expect 0 'was "6", and is "9" now' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest
 rm -r ck
 
-# also where no row differs
+# the setting counts even when it changes no row
 again=("$train" --data d.jsonl --bad-lines skip --seq 96 --save ck --resume latest)
 expect 0 'step      1/1' "${again[@]}" --steps 1
 expect 2 'of another run: --long-ones was "split", and is "drop"' "${again[@]}" --steps 2 --long-ones drop
 rm -r ck
-# a tokenizer is what stands in its file, wherever that lies
+# a tokenizer is identified by its contents, not by its path
 cp "$fixtures/tokenizers/qwen2.json" moved.json
 again=("$train" --model smollm2-135m --layers 1 --batch 1 --seq 96 --save ck --resume latest)
 expect 0 "step      1/1" "${again[@]}" --steps 1 --tokenizer "$fixtures/tokenizers/qwen2.json" --template qwen2.5
@@ -251,7 +251,7 @@ expect 2 'of another run: --template was "qwen2.5", and is "chatml"' "${again[@]
 expect 2 'of another run: --tokenizer was' "${again[@]}" --steps 3 --tokenizer "$fixtures/chat/chatml" --template qwen2.5
 rm -r ck
 
-# killed at any instant, it goes on; the end is the same
+# killed at any instant and resumed, it ends with the same result
 "$train" "${base[@]}" --steps 40 --export all >log 2>&1 || fail 'the whole run'
 for i in $(seq 12); do
     "$train" "${base[@]}" --steps 40 --save ck --save-interval 1 --resume latest >>killed 2>&1 & pid=$!
@@ -263,7 +263,7 @@ expect 0 exported "$train" "${base[@]:0:10}" --steps 40 --save ck --save-interva
 diff -r all rest >/dev/null || fail 'killed and resumed: other weights'
 rm -r all rest ck
 
-# ---- export: what other programs read, and this one ---------------------------------------------------------
+# ---- export: other programs can read it, and so can train ---------------------------------------------------
 for t in full lora qlora; do
     "$train" --tuning $t --steps 4 --lr 1e-3 --eval-split 0.1 --export adapter >log || fail "export $t: exit $?"
     loss=$(sed -n 's/.*evaluation: loss \([0-9.]*\),.*/\1/p' log)
@@ -280,13 +280,13 @@ done
 expect 2 'no tokenizer.json' "$train" eval --model "$fixtures/hf/qwen2"
 expect 2 '/proc/nowhere' "$train" --steps 1 --adapter /proc/nowhere
 
-# ---- export: with the files of the tokenizer, so that it evaluates by itself -----------------------------------
+# ---- export: with the files of the tokenizer, so that the folder can be evaluated alone ------------------------
 mkdir exported && echo old | tee exported/vocab.json exported/generation_config.json >exported/chat_template.jinja
 expect 0 'exported exported' "$train" --tuning full --steps 2 --lr 1e-3 --eval-split 0.1 --tokenizer "$fixtures/chat/chatml" --export exported
 loss=$(sed -n 's/.*evaluation: loss \([0-9.]*\),.*/\1/p' log)
 for f in tokenizer.json tokenizer_config.json special_tokens_map.json; do cmp "$fixtures/chat/chatml/$f" exported/$f || fail "export: $f"; done
 [[ $(ls exported) == $'config.json\nmodel.safetensors\nspecial_tokens_map.json\ntokenizer.json\ntokenizer_config.json' ]] || fail "export: $(ls exported)"
-# the folder needs no other option, and hands its files on, adapters merged or not
+# the folder needs no other option, and its files are copied to later exports, merged or not
 echo '{"temperature": 0.5}' >exported/generation_config.json
 printf '{{ raise_exception("none") }}' >exported/chat_template.jinja
 expect 2 'exported/chat_template.jinja: its chat template is not known: it raises "none"; name one with --template' "$train" eval --model exported
@@ -298,7 +298,7 @@ expect 0 'exported merged' "$train" --model exported --steps 1 --eval-split 0.1 
 loss=$(sed -n 's/.*evaluation: loss \([0-9.]*\),.*/\1/p' log)
 for f in tokenizer.json tokenizer_config.json generation_config.json; do cmp exported/$f merged/$f || fail "merge: $f"; done
 close "$loss" "$("$train" eval --model merged --tuning full --eval-split 0.1 | awk '$1 == "loss" { print $2 }')" 1e-5 || fail "merge: loss $loss"
-# a file of another name stands by itself; a folder that is exported into keeps its own files
+# a tokenizer file with another name replaces the folder's files; exporting into the model's own folder keeps them
 cp exported/tokenizer.json other.json
 expect 0 'exported exported' "$train" --model exported --tuning full --tokenizer other.json --template chatml --steps 1 --export exported
 [[ -f exported/tokenizer_config.json && -f exported/generation_config.json ]] || fail "export into itself: $(ls exported)"
@@ -308,14 +308,14 @@ expect 0 'exported merged' "$train" --model exported --tuning full --tokenizer b
 [[ ! -e merged/tokenizer.json ]] || fail 'export: a tokenizer where the text is bytes'
 rm -r exported merged other.json
 
-# ---- what the vocabulary lacks is never left out ---------------------------------------------------------------
+# ---- text that the vocabulary does not cover is never dropped --------------------------------------------------
 printf 'ab\xff\xfe\n' >text
 "$train" tokenize --tokenizer "$fixtures/chat/chatml" text | "$train" tokenize --tokenizer "$fixtures/chat/chatml" --decode | cmp - text || fail 'tokenize: bytes do not come back'
 sed 's/"ÿ": [0-9]*, //' "$fixtures/tokenizers/smollm.json" | sed 's/"ÿ":[0-9]*,//' >lacks.json
 expect 2 'text:1: tokenizer: byte 2 is not UTF-8, and 0xFF is not in the vocabulary' "$train" tokenize --tokenizer lacks.json text
 expect 2 'needs --tuning lora or qlora' "$train" --steps 1 --adapter x --tuning full
 
-# without the norms' gains: fewer parameters, a folder without modules_to_save, and not to be resumed otherwise
+# without the gains of norms: fewer parameters, no modules_to_save, and resuming with other settings is refused
 expect 0 '12288 parameters trained' "$train" --steps 2 --train-norms no --save ck --export adapter
 grep -q 'gains' log && fail 'gains are said to be trained'
 grep -q '"modules_to_save": *null' adapter/adapter_config.json || fail "modules_to_save: $(cat adapter/adapter_config.json)"
@@ -324,7 +324,7 @@ expect 2 'of another run: --train-norms was "no", and is "yes"' "$train" --steps
 expect 0 perplexity "$train" eval --adapter adapter --eval-split 0.1
 expect 2 '--train-norms no needs --tuning lora or qlora' "$train" --steps 1 --train-norms no --tuning full
 rm -r ck
-# gains that came with adapters leave with them, trained or not
+# gains that were loaded with adapters are exported with them, trained or not
 expect 0 '12544 parameters trained' "$train" --steps 2 --lr 1e-2 --export with
 grep -q "the gains of the layers' norms are trained too" log || fail 'gains are not said to be trained'
 expect 0 exported "$train" --steps 1 --lr 1e-6 --adapter with --train-norms no --export adapter
@@ -332,7 +332,7 @@ grep -q input_layernorm adapter/adapter_config.json || fail 'gains that came wit
 grep -aq layernorm adapter/adapter_model.safetensors || fail 'gains that came with adapters are not in the file'
 rm -r with adapter
 
-# ---- the progress line: nothing is said of the time left before the first steps are over --------------------------
+# ---- the progress line: no time left is shown before the first steps are over -------------------------------------
 expect 0 's/step' "$train" --steps 5 --seq 16 --batch 1
 [[ $(grep '^step' log | sed 's/.*left \([^ ]*\) .*/\1/' | tr '\n' ' ') =~ ^\?\ \?\ 0:[0-9:]+\ 0:[0-9:]+\ 0:00:00\ $ ]] || fail "time left: $(grep '^step' log)"
 expect 2 'tiny-qwen3' "$train" --model tinny

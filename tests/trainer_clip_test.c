@@ -1,4 +1,5 @@
-/* trainer_clip_test.c - the clip phase in every arm: its bound, its cost, and numbers that are not finite. */
+/* trainer_clip_test.c - the clip phase in every variant: the resulting norm, the number of launches and host syncs,
+ * and gradients or losses that are not finite. */
 #include "tests/trainer_fixture.h"
 
 static double joint_norm(pb_trainer *t, int layer)
@@ -23,7 +24,7 @@ static void clip_bounds_each_layers_joint_norm(void **state)
         double before[2];
         pb_clip_state states[3];
         c.clip = (pb_clip_arm)arm;
-        c.max_norm = 1e-3f; /* far below any layer's norm: all are clipped */
+        c.max_norm = 1e-3f; /* far below any layer's norm, so all layers are clipped */
         pb_trainer *t = open_fixture(ctx, &c);
         run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
         for (int l = 0; l < 2; l++) before[l] = joint_norm(t, l);
@@ -39,12 +40,12 @@ static void clip_bounds_each_layers_joint_norm(void **state)
     }
 }
 
-/* Six gradients a layer with adapters on q and v: A_q, B_q, A_v, B_v and both gains. */
+/* With adapters on q and v a layer has six gradients: A_q, B_q, A_v, B_v and both gains. */
 static void clip_arms_cost_what_they_say(void **state)
 {
     static const struct {
         pb_clip_arm arm;
-        unsigned launches, waits; /* of one layer */
+        unsigned launches, waits; /* per layer */
     } want[] = {{PB_CLIP_SYNC, 6 + 6, 6}, {PB_CLIP_FUSED, 6 + 1 + 6, 0}};
     pb_ctx *ctx = *state;
     pb_train_config c = config("tiny", PB_LORA);
@@ -63,7 +64,7 @@ static void clip_arms_cost_what_they_say(void **state)
     CHECK_OK(pb_trainer_set_clip(t, PB_CLIP_MULTI, 1e-3f));
     const pb_counts a = ctx->counts;
     CHECK_OK(pb_phase_clip(ctx, t));
-    assert_int_equal(ctx->counts.launches - a.launches, ctx->id == PB_CPU ? 1 : 2); /* an op; two kernels */
+    assert_int_equal(ctx->counts.launches - a.launches, ctx->id == PB_CPU ? 1 : 2); /* CPU: one op; GPU: two kernels */
     assert_int_equal(ctx->counts.waits - a.waits, 0);
     pb_trainer_close(t);
 }
@@ -101,16 +102,16 @@ static void non_finite_norm_skips_the_step(void **state)
     }
 }
 
-/* A batch whose loss is beyond f32, while all of its gradients and their norm are finite. */
+/* Sets a batch whose loss exceeds the range of f32 while all gradients and their norm are finite. */
 static void infinite_loss_batch(pb_trainer *t)
 {
     int32_t ids[T];
     float mask[T];
-    for (int i = 0; i < T; i++) ids[i] = i % 7, mask[i] = 9e37f; /* times a mean of some 5.6: over 3.4e38 */
+    for (int i = 0; i < T; i++) ids[i] = i % 7, mask[i] = 9e37f; /* times a mean loss of about 5.6 exceeds 3.4e38 */
     CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){ids, ids, mask, T}));
 }
 
-/* A step of which only the first micro-batch has such a loss. */
+/* A step in which only the first micro-batch has an infinite loss. */
 static void accumulated_step(pb_ctx *ctx, pb_trainer *t)
 {
     infinite_loss_batch(t);
@@ -138,7 +139,7 @@ static void non_finite_loss_skips_the_step(void **state)
     pb_graph *graph = NULL;
     size_t n;
     c.clip = PB_CLIP_MULTI;
-    c.loss_scale = 1e-37f; /* the loss is without it, what the norm is taken of is not */
+    c.loss_scale = 1e-37f; /* the reported loss is unscaled; the sum that is checked for infinity is scaled */
     pb_trainer *t = open_fixture(ctx, &c);
     CHECK_OK(pb_train_step(ctx, t));
     float *before = snapshot(t, false, &n);
@@ -151,7 +152,7 @@ static void non_finite_loss_skips_the_step(void **state)
     accumulated_step(ctx, t);
     assert_true(isfinite(loss_of(t)));
     expect_counts(t, 1, 2);
-    fixture_batch(t, 0, B, 0); /* and inside a recording, which takes the good steps after it */
+    fixture_batch(t, 0, B, 0); /* also inside a recording, which then replays the good steps after it */
     CHECK_OK(pb_record(ctx, pb_train_step, t, &graph));
     infinite_loss_batch(t);
     CHECK_OK(pb_replay(ctx, graph));
@@ -182,7 +183,7 @@ static void empty_mask_learns_nothing(void **state)
     pb_trainer_close(t);
 }
 
-/* Without a gradient, a step only decays: matrices, tables and adapters, but no gain and no bias. */
+/* With a zero gradient a step applies only weight decay: to matrices, tables and adapters, not to gains and biases. */
 static void only_products_and_tables_decay(void **state)
 {
     pb_ctx *ctx = *state;

@@ -1,5 +1,5 @@
-/* trainer_fixture.h - the tiny trainers, the seeded batch of scripts/fixtures/model_fixtures.py and the
- * snapshots that the tests of the trainer share. */
+/* trainer_fixture.h - small trainers, the seeded batch of scripts/fixtures/model_fixtures.py, and snapshots of
+ * gradients and weights, shared by the tests of the trainer. */
 #ifndef PB_TRAINER_FIXTURE_H
 #define PB_TRAINER_FIXTURE_H
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static inline pb_trainer *open_trainer(pb_ctx *ctx, const pb_train_config *c)
     return t;
 }
 
-/* The batch of scripts/fixtures/model_fixtures.py, rows first..first+rows-1 of B. */
+/* Sets rows first..first+rows-1 of the seeded batch in scripts/fixtures/model_fixtures.py. */
 static inline void fixture_batch(pb_trainer *t, int first, int rows, double count)
 {
     const int V = pb_trainer_model(t)->g.V;
@@ -68,7 +68,8 @@ static inline double loss_of(pb_trainer *t)
     return loss;
 }
 
-/* A copy of all gradients, weights or moments behind each other: what a step may change. */
+/* Copies into one array all gradients, or else everything that a step changes: weights and both moments. The caller
+ * frees it. */
 static inline float *snapshot(pb_trainer *t, bool gradients, size_t *n)
 {
     const pb_model *m = pb_trainer_model(t);
@@ -102,7 +103,7 @@ static inline const pb_param *param_named(const pb_model *m, const char *name)
     return NULL;
 }
 
-/* A gradient's norm, and its product with the fixed vector of scripts/fixtures, as PyTorch has them. */
+/* Checks a gradient's norm and its dot product with the fixed vector of scripts/fixtures against PyTorch's values. */
 static inline void check_gradient(pb_ctx *ctx, const pb_param *p, double norm, double product)
 {
     float *grad = test_fetch(ctx, p->grad, pb_param_n(p) * sizeof *grad);

@@ -1,15 +1,15 @@
-/* trainer_graph_test.c - steps whose rows differ in length: what padding must not change, recordings by shape, and the
- * loss scale. */
+/* trainer_graph_test.c - steps with rows of different lengths: padding must not change the result, one recording per
+ * shape, and the loss scale. */
 #include "tests/trainer_fixture.h"
 #include "trainer/step/graphs.h"
 
 enum { STEPS = 10 };
-/* Three lengths up to S, each of them more than once. */
+/* Three lengths up to S, each more than once. */
 static const int lengths[STEPS] = {S, 5, 12, 5, S, 12, 12, S, 5, S};
 static const float scales[STEPS] = {1, 256, 256, 1, 1024, 0.5f, 1, 1, 4096, 2};
 
-/* B rows of `length` places, of which the first `filled` of a row are the seed's, and the others hold what must not
- * matter: other ids, other targets, a mask of 0. */
+/* B rows of `length` positions. The first `filled` positions of a row are seeded tokens; the others are padding with
+ * arbitrary ids and targets and mask 0. */
 typedef struct rows {
     int32_t ids[T], targets[T], start[T], pos[T];
     float mask[T];
@@ -23,7 +23,7 @@ static void fill(rows *r, int V, uint64_t seed, int filled, int length)
         r->ids[i] = (int32_t)(pb_uniform(seed, at) * V);
         r->targets[i] = (int32_t)(pb_uniform(seed + 1, at) * V);
         r->mask[i] = s < filled && pb_uniform(seed + 2, at) < 0.7;
-        /* Two samples a row, and places that see only themselves. */
+        /* two samples per row; each padding position attends only to itself */
         r->start[i] = s >= filled ? s : s < (int)cut ? 0 : (int)cut;
         r->pos[i] = s >= filled ? 0 : s - r->start[i];
     }
@@ -73,7 +73,7 @@ static void padding_changes_neither_loss_nor_gradients(void **state)
     }
 }
 
-/* The same rows through a trainer that has no room for longer ones, and one that has just worked on such. */
+/* The same short rows in a trainer of that length, and in a longer trainer that has just processed full rows. */
 static void a_short_batch_equals_a_short_trainer(void **state)
 {
     pb_ctx *ctx = *state;
@@ -116,7 +116,7 @@ static void lengths_are_checked(void **state)
     pb_trainer_close(t);
 }
 
-/* What was reserved is enough for every step, and reserving computes nothing. */
+/* The reserved scratch memory is enough for every step, and reserving runs no op. */
 static void reserved_scratch_is_enough(void **state)
 {
     pb_ctx *ctx = *state;
@@ -185,7 +185,8 @@ static void graphs_equal_eager_while_lengths_change(void **state)
     ctx->deterministic = false;
 }
 
-/* Three micro-batches a step: the first overwrites the gradients, the others add to them; one recording ends all. */
+/* Three micro-batches per step: the first overwrites the gradients, the others add to them; a third recording clips
+ * and updates. */
 static void accumulated_graphs_equal_eager(void **state)
 {
     pb_ctx *ctx = *state;
@@ -213,7 +214,7 @@ static void accumulated_graphs_equal_eager(void **state)
     ctx->deterministic = false;
 }
 
-/* More shapes than are kept: the oldest goes, and is recorded again when it comes back. */
+/* With more shapes than are kept, the oldest recording is dropped, and recorded again when its shape returns. */
 static void recordings_are_given_up_in_turn(void **state)
 {
     enum { MORE = PB_GRAPHS_MOST + 2 };
@@ -250,9 +251,9 @@ static void a_failed_recording_ends_cleanly(void **state)
     for (int i = 0; i < 2; i++)
         CHECK_FAILS(pb_graphs_run(&g, ctx, t, pb_train_step), PB_EUNSUPPORTED,
                     "the step of 2 rows of 17 tokens was not recorded: a host read cannot be recorded");
-    assert_same(before, snapshot(t, false, &n), n); /* the step was not taken in another way */
+    assert_same(before, snapshot(t, false, &n), n); /* the step was not run eagerly instead */
     assert_true(!ctx->recording && g.recorded == 0 && g.replayed == 0);
-    CHECK_OK(pb_train_step(ctx, t)); /* and the next step runs, as if nothing had been tried */
+    CHECK_OK(pb_train_step(ctx, t)); /* the next step runs as if nothing had been recorded */
     for (int i = 0; i < 2; i++) CHECK_OK(pb_train_step(ctx, eager));
     float *a = snapshot(eager, false, &n);
     assert_same(a, snapshot(t, false, &n), n);
@@ -265,7 +266,7 @@ static void a_failed_recording_ends_cleanly(void **state)
 
 /* ---- the loss scale --------------------------------------------------------------------------------------------- */
 
-/* Ten steps with every arm; a bound that clips and one that does not. */
+/* Ten steps with every variant of clipping, with a limit that clips and one that does not. */
 static void a_power_of_two_scales_no_bit(void **state)
 {
     pb_ctx *ctx = *state;
@@ -296,7 +297,7 @@ static void a_power_of_two_scales_no_bit(void **state)
     ctx->deterministic = false;
 }
 
-/* So large a scale that the gradients overflow: the step is skipped, and a smaller one goes on. */
+/* With a scale so large that gradients overflow, the step is skipped; with a smaller scale training continues. */
 static void a_scale_that_overflows_skips_the_step(void **state)
 {
     pb_ctx *ctx = *state;

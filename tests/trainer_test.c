@@ -1,5 +1,4 @@
-/* trainer_test.c - the training step as a whole: against PyTorch, against itself as a graph, accumulated,
- * quantised, and learning. */
+/* trainer_test.c - whole training steps: against PyTorch, as a graph, with accumulation, quantised, and learning. */
 #include "kernels/nf4/nf4.h"
 #include "tests/trainer_fixture.h"
 
@@ -19,7 +18,7 @@ static void matches_pytorch(void **state)
         if (sscanf(line, "%31[^,],%7[^,],%47[^,],%lf,%lf", model, tuning, what, &norm, &product) != 5)
             fail_msg("%s", line);
         snprintf(as, sizeof as, "%s/%s", model, tuning);
-        if (strcmp(as, open_as) != 0) { /* a new model */
+        if (strcmp(as, open_as) != 0) { /* the next lines of the fixture are of another model */
             pb_train_config c = config(model, strcmp(tuning, "full") == 0 ? PB_FULL : PB_LORA);
             c.clip = PB_CLIP_MULTI;
             c.max_norm = 0.05f;
@@ -41,7 +40,7 @@ static void matches_pytorch(void **state)
     assert_true(checked > 150);
 }
 
-/* The same model with the reference implementation of every op, on the CPU: the fast ones change nothing. */
+/* Compares with the reference implementation of every op on the CPU. */
 static void reference_ops_agree(void **state)
 {
     static const char *const models[] = {"tiny", "tiny-qwen3", "tiny-llama"};
@@ -79,7 +78,7 @@ static void graph_equals_eager_over_ten_steps(void **state)
         pb_trainer *eager = open_fixture(ctx, &c), *graphed = open_fixture(ctx, &c);
         pb_graph *g = NULL;
         size_t n;
-        CHECK_OK(pb_train_step(ctx, eager)); /* sizes the scratch */
+        CHECK_OK(pb_train_step(ctx, eager)); /* sizes the scratch memory */
         CHECK_OK(pb_train_step(ctx, graphed));
         CHECK_OK(pb_record(ctx, pb_train_step, graphed, &g));
         for (int step = 0; step < 10; step++) {
@@ -108,7 +107,7 @@ static void synchronous_clip_cannot_be_recorded(void **state)
     pb_graph *g = NULL;
     CHECK_OK(pb_train_step(ctx, t));
     CHECK_FAILS(pb_record(ctx, pb_backward_and_clip, t, &g), PB_EUNSUPPORTED, "a host read cannot be recorded");
-    CHECK_OK(pb_train_step(ctx, t)); /* and the next step runs */
+    CHECK_OK(pb_train_step(ctx, t)); /* the next step runs */
     pb_trainer_close(t);
 }
 
@@ -153,7 +152,7 @@ static void accumulated_halves_equal_the_whole(void **state)
     }
 }
 
-/* QLoRA is LoRA on the dequantised weights: same loss, same gradients. */
+/* QLoRA equals LoRA on dequantised weights: equal loss, equal gradients. */
 static void qlora_equals_lora_on_dequantised_weights(void **state)
 {
     pb_ctx *ctx = *state;
@@ -177,7 +176,7 @@ static void qlora_equals_lora_on_dequantised_weights(void **state)
     run_phases(ctx, q, PB_PHASE_forward, PB_PHASE_backward);
     run_phases(ctx, l, PB_PHASE_forward, PB_PHASE_backward);
     CHECK_NEAR(loss_of(q), loss_of(l), 1e-5);
-    assert_true(fabs(loss_of(q) - exact) > 1e-6); /* quantisation did something */
+    assert_true(fabs(loss_of(q) - exact) > 1e-6); /* quantisation changed the weights */
     float *x = snapshot(l, true, &n), *y = snapshot(q, true, &n);
     pb_diff d = pb_diff_arrays(x, y, n, PB_F32);
     if (!pb_diff_ok(&d, 1e-5)) fail_msg("gradients differ by %g (max %g)", d.rel, d.max);
@@ -200,7 +199,7 @@ static void bf16_follows_f32(void **state)
     CHECK_NEAR(loss[1], loss[0], 0.03);
 }
 
-/* What a bf16 model is checked against: the codes are the same, and so is every dense value. */
+/* An f32 model can load the values of a bf16 model exactly (equal codes and dense values), to check the bf16 model. */
 static void an_f32_model_can_hold_the_values_of_a_bf16_one(void **state)
 {
     const pb_geometry *g;
@@ -237,7 +236,7 @@ static void every_tuning_learns_a_batch(void **state)
         CHECK_OK(pb_train_step(ctx, t));
         const double first = loss_of(t);
         for (int i = 0; i < 60; i++) CHECK_OK(pb_train_step(ctx, t));
-        /* Targets are random; adapters of rank 4 on a frozen base can learn only part of them. */
+        /* Targets are random, so adapters of rank 4 on a frozen base can learn only part of them. */
         if (!(loss_of(t) < (tuning == PB_FULL ? 0.5 : 0.85) * first))
             fail_msg("tuning %d: loss %g after %g", tuning, loss_of(t), first);
         pb_trainer_close(t);

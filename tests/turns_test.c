@@ -1,4 +1,5 @@
-/* turns_test.c - two processes that work in turns: never both, none ahead by a case, none stuck when the other ends. */
+/* turns_test.c - two processes that work in alternating time slices: never both at once, neither ahead by a case,
+ * and neither stuck when the other ends. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 
 enum { CASES = 4, STEPS = 12 };
 
-/* What both processes see. */
+/* Memory shared by both processes. */
 typedef struct shared {
     atomic_int working, overlaps, ahead, turns[2], begun[2], processors[2], last[2];
 } shared;
@@ -40,7 +41,8 @@ static void join(ends *e)
     *e = (ends){{back[0], there[0]}, {there[1], back[1]}};
 }
 
-/* Process `who`'s turns; what it does not use is closed, so that the end of the other shows. */
+/* Opens the time slices of process `who`. It closes its copies of the other process's pipe ends, so that the end of
+ * that process is noticed. */
 static pb_status open_turns(const ends *e, int who, int next, long threads, pb_pulse *pulse, pb_turns *out)
 {
     char text[96];
@@ -56,7 +58,7 @@ static void work(shared *s)
     atomic_fetch_sub(&s->working, 1);
 }
 
-/* Cases of different lengths: the second process has three times the steps. */
+/* Cases of different lengths: the second process has three times as many steps. */
 static _Noreturn void run(const ends *e, int who, int cases, shared *s)
 {
     pb_turns t;
@@ -105,7 +107,7 @@ static void one_works_at_a_time_and_none_is_a_case_ahead(void **state)
     assert_int_equal(s->ahead, 0);
     assert_int_equal(s->begun[0], CASES);
     assert_int_equal(s->begun[1], CASES);
-    assert_true(s->turns[0] >= CASES && s->turns[1] >= CASES); /* within cases, too */
+    assert_true(s->turns[0] >= CASES && s->turns[1] >= CASES); /* the processes also alternate within a case */
     assert_int_equal(s->processors[0], 1);
     assert_int_equal(s->processors[1], 1);
     assert_int_equal(s->last[0], s->last[1]);
@@ -122,7 +124,7 @@ static void one_goes_on_alone_when_the_other_has_ended(void **state)
     }
 }
 
-/* The launch that waits is not taken for one that hangs. */
+/* A waiting process sends heartbeats, so that it is not taken for a hanging one. */
 static void waiting_gives_signs_of_life(void **state)
 {
     ends e;
@@ -164,14 +166,14 @@ static void a_signal_ends_the_wait(void **state)
     assert_int_equal(status, 0);
 }
 
-/* One that takes up a launch whose process hung, which had the turn. */
+/* A process that replaces a hung one, which held the time slice, starts with the slice. */
 static void the_successor_of_a_process_has_its_turn(void **state)
 {
     ends e;
     pb_turns t;
     char text[96];
     (void)state;
-    join(&e); /* whose other ends stay open: the other launch is there, and waits */
+    join(&e); /* the other ends stay open, as if the other process were waiting */
     snprintf(text, sizeof text, "0.001:%d:%d:0", e.from[1], e.to[1]);
     assert_int_equal(pb_turns_open(text, 3, 0, NULL, &t), PB_OK);
     assert_true(t.from >= 0);
@@ -206,7 +208,7 @@ static void a_text_that_says_no_turns_is_refused(void **state)
 
 int main(void)
 {
-    alarm(100); /* a turn that never comes is waited for without an end */
+    alarm(100); /* waiting for a time slice has no timeout */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_works_at_a_time_and_none_is_a_case_ahead),
         cmocka_unit_test(one_goes_on_alone_when_the_other_has_ended),

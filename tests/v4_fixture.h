@@ -1,9 +1,9 @@
-/* v4_fixture.h - the results of PyTorch for the ops around DeepSeek-V4's attention, and the tensors they are of. */
+/* v4_fixture.h - PyTorch's results for the ops around DeepSeek-V4's attention, and the input tensors. */
 #ifndef PB_V4_FIXTURE_H
 #define PB_V4_FIXTURE_H
 #include "tests/test.h"
 
-/* As scripts/fixtures/v4_fixtures.py draws them; free() it. */
+/* Draws the same values as scripts/fixtures/v4_fixtures.py. The caller frees them. */
 static inline float *v4_draw(uint64_t seed, size_t n)
 {
     float *x = malloc(n * sizeof *x + 1);
@@ -12,7 +12,7 @@ static inline float *v4_draw(uint64_t seed, size_t n)
     return x;
 }
 
-/* What PyTorch found for a tensor of a case, n values; free() it. */
+/* Reads PyTorch's n values for a tensor of the case `which`. The caller frees them. */
 static inline float *v4_expected(const char *which, const char *tensor, size_t n)
 {
     char head[40], *line = NULL, *at;
@@ -34,7 +34,7 @@ static inline float *v4_expected(const char *which, const char *tensor, size_t n
     return want;
 }
 
-/* Relative L2 of `got` from what PyTorch found is at most tol. */
+/* Fails when the relative L2 error of `got` against PyTorch's values exceeds tol. */
 static inline void v4_matches(const char *which, const char *tensor, const float *got, size_t n, double tol)
 {
     float *want = v4_expected(which, tensor, n);

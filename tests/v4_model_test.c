@@ -1,13 +1,13 @@
-/* v4_model_test.c - models with blocks of DeepSeek-V4: against PyTorch, dense against sparse attention, and what moves
- * in a step and what does not. */
+/* v4_model_test.c - models with blocks of DeepSeek-V4: against PyTorch, dense against sparse attention, and which
+ * parameters a step changes. */
 #include "tests/v4_trainer.h"
 #include "trainer/data/corpus.h"
 #include "trainer/step/trainer.h"
 
 /* ---- against PyTorch ------------------------------------------------------------------------------ */
 
-/* One line of the fixture; `loss1` and later come after a step of the optimiser. Beside a loss stands the indexers'
- * own. */
+/* Checks one line of the fixture: a gradient, or a loss with the indexers' own loss. `loss1` and later follow an
+ * optimizer step. */
 static void check_line(pb_ctx *ctx, pb_trainer *t, const char *what, double norm, double product)
 {
     if (strncmp(what, "loss", 4) != 0) {
@@ -22,7 +22,8 @@ static void check_line(pb_ctx *ctx, pb_trainer *t, const char *what, double norm
     CHECK_NEAR(own, product, 2e-5);
 }
 
-/* `arm`: in place of the fixture's, for the case in which every compressed row is picked. */
+/* arm: replaces the fixture's attention, for the case in which the top-k covers every compressed row; NULL: the
+ * fixture's. */
 static int matches(pb_ctx *ctx, const char *only, const char *arm)
 {
     char line[256], name[16], attention[16], what[48], open[16] = "";
@@ -82,7 +83,7 @@ static void reference_ops_agree(void **state)
 
 /* ---- dense and sparse ---------------------------------------------------------------------------------- */
 
-/* A batch of the shipped text. */
+/* Sets a batch of the shipped corpus. */
 static void set_corpus(pb_trainer *t, const pb_corpus *corpus, size_t index)
 {
     const pb_train_config *c = pb_trainer_config(t);
@@ -92,8 +93,8 @@ static void set_corpus(pb_trainer *t, const pb_corpus *corpus, size_t index)
     close_text(&x);
 }
 
-/* 20 steps on the shipped text; rows of 192 tokens have 48 compressed ones, which is what the indexer picks. Without
- * the noise of unordered sums, which 20 steps would make more of than the bound. */
+/* 20 steps on the shipped corpus. Rows of 192 tokens have 48 compressed rows, exactly the indexer's top-k.
+ * Deterministic: otherwise 20 steps would amplify the rounding of unordered sums beyond the limit. */
 static void dense_and_sparse_agree_where_all_is_picked(void **state)
 {
     static const double tol[] = {[PB_F32] = 1e-6, [PB_BF16] = 1e-3};
@@ -116,7 +117,7 @@ static void dense_and_sparse_agree_where_all_is_picked(void **state)
             if (!step) first = loss_of(dense);
             CHECK_NEAR(loss_of(sparse), loss_of(dense), tol[dtype] * loss_of(dense));
         }
-        assert_true(loss_of(dense) < 0.8 * first); /* they learnt */
+        assert_true(loss_of(dense) < 0.8 * first); /* both have learnt */
         pb_trainer_close(dense), pb_trainer_close(sparse);
     }
     pb_corpus_close(corpus);
@@ -137,10 +138,10 @@ static void sparse_attention_chooses_where_there_are_more(void **state)
     assert_true(fabs(loss[1] - loss[0]) > 1e-5);
 }
 
-/* ---- what moves ---------------------------------------------------------------------------------------- */
+/* ---- which parameters a step changes ------------------------------------------------------------------- */
 
-/* The parameters of a layer of ratio 0, 4 and 128 that a step moves; all others of model.def are not there, or are the
- * indexer's and must keep every bit unless it has a loss of its own. */
+/* The parameters that a step changes in layers of ratio 0, 4 and 128. Other parameters of model.def do not exist in
+ * such a layer, or belong to the indexer and must not change unless it has its own loss. */
 static const char *const moving[3] = {
     "norm1 latent latent_norm q_b kv_norm sink o_a o_b norm2 gate_up down ",
     "norm1 latent latent_norm q_b kv_norm sink ape pool_norm o_a o_b norm2 gate_up down ",

@@ -1,11 +1,11 @@
-/* v4_step_test.c - the step of models with blocks of DeepSeek-V4: packed samples against each alone, graphs,
- * accumulation, rows of other lengths, FP8 keys and values, and what is refused. */
+/* v4_step_test.c - steps of models with blocks of DeepSeek-V4: packed samples against single ones, graphs,
+ * accumulation, rows of other lengths, FP8 keys and values, and refused settings. */
 #include "tests/v4_trainer.h"
 
 /* ---- packed samples ------------------------------------------------------------------------------------ */
 
-/* Samples of these lengths share a row; each begins at a multiple of 128. The first has more compressed rows than the
- * indexer picks. */
+/* Lengths and first positions of the samples in one row; a sample begins at a multiple of 128. The first has more
+ * compressed rows than the indexer's top-k. */
 enum { SAMPLES = 3, ROW = 648 };
 static const int lengths[SAMPLES] = {300, 70, 130}, begins[SAMPLES] = {0, 384, 512};
 
@@ -13,7 +13,7 @@ static void set_packed(pb_trainer *t, uint64_t first_seed)
 {
     text x = open_text(t);
     double count = 0;
-    for (int i = 0; i < ROW; i++) x.start[i] = i; /* between the samples */
+    for (int i = 0; i < ROW; i++) x.start[i] = i; /* positions between samples attend to themselves */
     for (int k = 0; k < SAMPLES; k++) {
         seeded(&x, (size_t)begins[k], k ? (uint64_t)begins[k] : first_seed, (size_t)lengths[k], 272);
         for (int i = 0; i < lengths[k]; i++) x.start[begins[k] + i] = begins[k], x.pos[begins[k] + i] = i;
@@ -70,7 +70,7 @@ static void packed_samples_equal_each_alone(void **state)
     }
 }
 
-/* Not a bit of a sample hangs on the ones before it. */
+/* Changing one sample does not change any bit of the samples after it. */
 static void packed_samples_do_not_see_each_other(void **state)
 {
     pb_ctx *ctx = *state;
@@ -131,7 +131,7 @@ static void backward_can_be_repeated(void **state)
     pb_trainer_close(t);
 }
 
-/* The same batch twice, its gradients added, is twice the gradient. */
+/* Accumulating the same batch twice gives twice the gradient. */
 static void accumulated_gradients_add_up(void **state)
 {
     pb_ctx *ctx = *state;
@@ -147,14 +147,15 @@ static void accumulated_gradients_add_up(void **state)
     pb_trainer_close(t);
 }
 
-/* Rows shorter than the trainer's, down to those without any compressed row, are what a trainer of that length has. */
+/* Rows shorter than the trainer's, down to rows without a compressed row, give the result of a trainer of that
+ * length. */
 static void short_rows_in_a_long_trainer(void **state)
 {
     static const int at[] = {3, 17, 140};
     pb_ctx *ctx = *state;
     pb_train_config c = v4_config(2, 320, TAUGHT);
     pb_trainer *large = open_seeded(ctx, &c);
-    run_phases(ctx, large, PB_PHASE_forward, PB_PHASE_backward); /* leaves what must not be read */
+    run_phases(ctx, large, PB_PHASE_forward, PB_PHASE_backward); /* leaves values that shorter rows must not read */
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         size_t n;
         c.S = at[i];
@@ -185,7 +186,7 @@ static void a_frozen_model_has_the_same_loss(void **state)
     CHECK_NEAR(loss[1], loss[0], 0);
 }
 
-/* Off it is not there: no op more, and so no other bit. On it changes the loss, by what FP8 may. */
+/* Off, it adds no op and changes no bit. On, it changes the loss, within the precision of FP8. */
 static void fp8_keys_and_values_are_off_by_default(void **state)
 {
     pb_ctx *ctx = *state;
@@ -202,7 +203,8 @@ static void fp8_keys_and_values_are_off_by_default(void **state)
         loss[i] = loss_of(t);
         pb_trainer_close(t);
     }
-    if (ctx->id == PB_CPU) assert_int_equal(launches[PB_KV_QAT_UE8M0] - launches[PB_KV_QAT_NONE], 3); /* one a layer */
+    /* one op per layer */
+    if (ctx->id == PB_CPU) assert_int_equal(launches[PB_KV_QAT_UE8M0] - launches[PB_KV_QAT_NONE], 3);
     for (int i = 1; i < PB_NKVQATS; i++) {
         assert_true(fabs(loss[i] - loss[0]) > 1e-6);
         CHECK_NEAR(loss[i], loss[0], 1e-2);

@@ -1,9 +1,9 @@
-/* v4_trainer.h - trainers of v4-tiny and seeded batches of any shape, which the tests of V4 share. */
+/* v4_trainer.h - trainers of the model v4-tiny, and seeded batches of any shape, shared by the tests of DeepSeek-V4. */
 #ifndef PB_V4_TRAINER_H
 #define PB_V4_TRAINER_H
 #include "tests/trainer_fixture.h"
 
-/* Beside the arms of attention: sparse, with a loss of its own that trains the indexer. */
+/* A variant next to those of pb_attention: sparse attention with a separate loss that trains the indexer. */
 enum { TAUGHT = PB_NATTENTIONS };
 
 static inline pb_train_config v4_config(int rows, int length, int arm)
@@ -17,7 +17,7 @@ static inline pb_train_config v4_config(int rows, int length, int arm)
     return c;
 }
 
-/* Host memory of a batch. */
+/* A batch in host memory. */
 typedef struct text {
     int32_t *ids, *targets, *start, *pos;
     float *mask;
@@ -36,7 +36,7 @@ static inline text open_text(const pb_trainer *t)
 
 static inline void close_text(text *x) { free(x->ids), free(x->mask); }
 
-/* Tokens at.. of the batch of scripts/fixtures. */
+/* Copies n tokens of the seeded batch of scripts/fixtures, from token `at` on, to position `to` of x. */
 static inline void seeded(const text *x, size_t to, uint64_t at, size_t n, int V)
 {
     for (size_t i = 0; i < n; i++) {
@@ -46,7 +46,7 @@ static inline void seeded(const text *x, size_t to, uint64_t at, size_t n, int V
     }
 }
 
-/* The first rows x length tokens, in rows of that length; 0: the trainer's. */
+/* Sets the first tokens of the seeded batch, in rows of `length` tokens; 0: the trainer's row length. */
 static inline void set_seeded(pb_trainer *t, int length)
 {
     const pb_train_config *c = pb_trainer_config(t);

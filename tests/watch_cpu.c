@@ -1,4 +1,5 @@
-/* watch_cpu.c - lets launches on the CPU be watched as if they ran on a GPU: linked with --wrap=pb_nvml_concerns. */
+/* watch_cpu.c - makes bench read NVML (throttling, clocks) for processes on the CPU as well; linked with
+ * --wrap=pb_nvml_concerns. */
 #include "bench/machine/nvml.h"
 
 bool __wrap_pb_nvml_concerns(pb_backend_id device);

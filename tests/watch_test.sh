@@ -1,10 +1,10 @@
 #!/bin/bash
-# watch_test.sh BENCH_FIXTURE - launches that hang: in a case, before the first, behind the last, at exit, whatever
-# signal they get; what hung is named, everything else is measured once, and nothing waits for ever.
+# watch_test.sh BENCH_FIXTURE - processes that hang: in a case, before the first case, after the last one, at exit, and
+# while ignoring signals. The hanging case is named, everything else is measured once, and bench never waits for ever.
 fixture=$1
 . "${0%/*}/cli.sh"
 
-# start NAME ARG...: bench in the background, since every hang takes seconds; `end NAME CODE TEXT` waits for it.
+# start NAME ARG...: runs bench in the background, since every hang takes seconds; `end NAME CODE TEXT` waits for it.
 declare -A pids
 start() {
     local name=$1
@@ -19,8 +19,8 @@ end() {
     [[ $got -eq $2 ]] || fail "$1: exit $got, want $2"
     grep -qF -e "$3" "$dir/log" || fail "$1: '$3' is not in its output"
 }
-rows() { grep -c -e "$2" "$1/results.csv"; } # rows DIR REGEX
-want() { # want DIR COUNT REGEX
+rows() { grep -c -e "$2" "$1/results.csv"; } # rows DIR REGEX: number of matching rows
+want() { # want DIR COUNT REGEX: so many rows must match
     [[ $(rows "$1" "$3") -eq $2 ]] || fail "$1: $(rows "$1" "$3") rows match '$3', want $2: $(cut -d, -f4-12 "$1/results.csv")"
 }
 
@@ -34,19 +34,19 @@ start first --mode hangfirst --batch 1 -n 2 step
 start budget --mode 'hang,fine' --batch 1 -n 1 --case-timeout 1h --budget 2 step
 PB_UNKILLABLE=1 start stuck --mode 'hang,fine' --batch 1 -n 1 step
 
-# ---- a case that hangs: tried in two launches, then skipped; the other cases of all launches are there once -------
+# ---- a case that hangs: tried in two processes, then skipped; all other cases are measured once per process -------
 end hang 4 'bench: launch 0: toy/step?batch=1&mode=hang&width=16 hung: ended after '
 for launch in 0 1; do want hang 1 ",$launch,toy/step?batch=1&mode=hang&width=16,outcome,1,none,,0,timeout,\"hung: ended after [6-9].*, the last [6-9]"; done
 for launch in 2 3; do want hang 1 ",$launch,toy/step?batch=1&mode=hang&width=16,outcome,1,none,,0,timeout,not tried again: it hung in two launches before"; done
-want hang 0 'mode=hang&width=16,kernel_rate' # a part of a case
+want hang 0 'mode=hang&width=16,kernel_rate' # rows of an unfinished case are removed
 for launch in 0 1 2 3; do
     want hang 2 ",$launch,ceiling/"
     want hang 1 ",$launch,toy/step?batch=1&mode=fine&width=16,kernel_time,.*,ok,"
-    want hang 1 ",$launch,contract/T-1,contract,1,none,3,0,pass" # ceilings and a case, over two processes
+    want hang 1 ",$launch,contract/T-1,contract,1,none,3,0,pass" # ceilings and a case
 done
 grep -q '"truncated": false' hang/run.json || fail "hang: run.json says truncated"
 before=$(md5sum <hang/results.csv)
-expect 4 results "$fixture" run --resume hang # which is whole
+expect 4 results "$fixture" run --resume hang # the run is complete
 [[ $(md5sum <hang/results.csv) == "$before" ]] || fail "hang: a whole run was changed"
 expect 4 timeout "$fixture" report hang
 expect 4 'type="timeout"' "$fixture" report hang --format junit
@@ -56,17 +56,17 @@ want once 1 ',timeout,'
 want once 2 ',[12],toy/step?batch=1&mode=hangonce&width=16,kernel_time,.*,ok,'
 want once 3 'mode=fine&width=16,kernel_time,.*,ok,'
 
-# One that ends when it is told to hung all the same, and leaves no second row.
+# A case that ends when it is interrupted counts as hung all the same, and gets no second row.
 end dawdle 4 'mode=dawdle&width=16 hung: ended after 1'
 want dawdle 2 'mode=dawdle'
 want dawdle 2 'mode=dawdle.*,timeout,'
 want dawdle 2 'mode=fine&width=16,kernel_time,.*,ok,'
 
-# Three times as long as it may be silent, but it never is.
+# Takes three times as long as the watchdog allows without a heartbeat, but sends heartbeats.
 end paced 0 results
 want paced 1 'mode=paced&width=16,kernel_time,.*,ok,'
 
-# ---- not in a case --------------------------------------------------------------------------------------------
+# ---- hangs outside of a case ----------------------------------------------------------------------------------
 end last 4 'bench: launch 0: toy/conclusions hung: ended after'
 want last 1 'toy/conclusions,outcome,1,none,,0,timeout,'
 want last 4 ',kernel_time,.*,ok,'
@@ -77,7 +77,7 @@ want exit 2 'contract/T-1'
 end first 125 'before its first case and was ended'
 grep -q '"truncated": true' first/run.json || fail "first: run.json does not say truncated"
 
-# ---- the budget holds for a case that heeds no signal; --resume tries it again ------------------------------------
+# ---- the budget also ends a case that ignores signals; --resume tries it again ------------------------------------
 end budget 125 'the budget is used up'
 want budget 1 'mode=hang'
 want budget 1 'mode=hang&width=16,outcome,1,none,,0,truncated,killed: there was no time left'
@@ -86,7 +86,7 @@ expect 4 'hung: ended after' "$fixture" run --resume budget --budget 1h --case-t
 want budget 1 ',timeout,"hung'
 want budget 1 'mode=fine&width=16,kernel_time,.*,ok,'
 
-# ---- a launch that cannot be killed is left behind -------------------------------------------------------------------
+# ---- a process that cannot be killed is abandoned --------------------------------------------------------------------
 end stuck 125 'cannot be ended, it is in a call of the driver'
 left=$(sed -n 's/.*: process \([0-9]*\) cannot be ended.*/\1/p' stuck.log)
 kill -0 "$left" || fail "stuck: process '$left' is not there"
@@ -97,14 +97,14 @@ expect 4 results "$fixture" run --resume stuck
 want stuck 1 'mode=fine&width=16,kernel_time,.*,ok,'
 
 # ---- the time left, on a terminal ---------------------------------------------------------------------------------
-left() { # left ARG...: the numbers that the progress line shows
+left() { # left ARG...: prints the numbers of seconds that the progress line shows
     script -qec "$(printf '%q ' "$fixture" "$@")" /dev/null </dev/null | tr '\r' '\n' | tee "$dir/log" |
         sed -n 's/.*case [0-9]* of \([0-9]*\), about \([0-9]*\) s left.*/\2/p'
 }
 mapfile -t shown < <(left --suite toy --mode slow --batch 1,2 --samples 10 -n 2 --no-compare --seed 1 --out whole step)
-# The pace is the machine's: beside other work every number is larger than the 12 seconds that are expected.
+# The estimate is scaled by the measured pace: on a busy machine each number is larger than the expected 12 seconds.
 [[ ${#shown[@]} -eq 8 && ${shown[0]} -ge 12 && ${shown[2]} -ge 3 && ${shown[7]} -lt ${shown[0]} ]] || fail "time left: ${shown[*]}"
-head -n 6 whole/progress.csv >part && mv part whole/progress.csv # as if killed in launch 1
+head -n 6 whole/progress.csv >part && mv part whole/progress.csv # as if killed in process 1
 mapfile -t again < <(left run --resume whole)
 [[ ${#again[@]} -eq 4 && ${again[0]} -ge 6 && ${again[2]} -ge 1 && ${again[3]} -lt ${again[0]} ]] || fail "time left after --resume: ${again[*]}"
 

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifndef PB_INDEXER_FN /* CUDA code defines it to add __host__ __device__ */
+#ifndef PB_INDEXER_FN /* device code defines it as __host__ __device__ */
 #define PB_INDEXER_FN static inline
 #endif
 

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""attention_peers.py - public sparse-MLA kernels beside `bench --suite attention`: rows of results.csv.
+"""attention_peers.py - public sparse-MLA kernels measured next to `bench --suite attention`: rows of results.csv.
 
-Each measures the whole pass as a training step pays for it (zeroing, delta, conversion, the sink's gradient), on the very
-lists of the case (the program attention_lists beside bench writes them), and is first compared with the formula in double
-precision: o and dq of 16 queries, dkv of 4 rows. A wrong result has no time. Timed as bench times its own.
+A peer is measured with everything that a training step needs (zeroing, delta, conversion, the sink's gradient), on the
+key lists of the case (written by the program attention_lists next to bench). Its result is first compared with the
+formula in double precision: o and dq of 16 queries, dkv of 4 rows. A wrong result gets no time. Timing is that of
+bench.
 
 tilelang  forward, backward; PATH: a checkout of the public miles repository, or the folder with its two kernel files
-cudnn     backward; PATH: a folder into which nvidia-cudnn-frontend and nvidia-cutlass-dsl (with its -libs-base, -libs-core
-          and -libs-cu13 wheels) were unpacked; apache-tvm-ffi, which compiles its calls, is the interpreter's
-flashmla  forward; PATH: a checkout of FlashMLA, whose kernel is built by nvcc on first use ($CUDACXX; CUTLASS headers in
-          csrc/cutlass/include, or $PB_CUTLASS), or a library that an earlier use built
+cudnn     backward; PATH: a folder with the unpacked wheels nvidia-cudnn-frontend and nvidia-cutlass-dsl (with its
+          -libs-base, -libs-core and -libs-cu13); apache-tvm-ffi, which compiles its calls, must be in the interpreter
+flashmla  forward; PATH: a checkout of FlashMLA, whose kernel is built by nvcc on first use ($CUDACXX; CUTLASS headers
+          in csrc/cutlass/include, or $PB_CUTLASS), or a library that an earlier use built
 
 usage: attention_peers.py --peer NAME --path PATH [--device cuda] [--out FILE.csv] KEY...
        attention_peers.py --peer flashmla --path PATH --build FILE.so     builds the library and ends; needs no GPU
@@ -31,10 +32,10 @@ MILES = "miles_plugins/models/deepseek_v4/ops/kernel"
 FLASHMLA = "csrc/sm90/prefill/sparse/instantiations/phase1_k512.cu"
 
 
-# ---- what a path must hold ---------------------------------------------------------------------------------
+# ---- checking --path ---------------------------------------------------------------------------------------
 
 def holding(path, *parts):
-    """The first of the folders path/part that is there with what is asked of it, or the end of the program."""
+    """Returns the first folder path/part that contains the given files; ends the program when none does."""
     for folder, files in parts:
         if all((Path(path) / folder / f).exists() for f in files):
             return Path(path) / folder
@@ -43,7 +44,7 @@ def holding(path, *parts):
 
 
 def check_path(peer, path):
-    """What the peer loads from; one clear line where it is not there."""
+    """Returns what the peer is loaded from; ends the program with one line when it is missing."""
     if not path:
         common.die(f"--path {peer}=PATH is missing: {WHERE[peer]}", 2)
     if not Path(path).exists():
@@ -85,7 +86,8 @@ extern "C" void pb_peer_forward(int s, int s_kv, int h, int d, int v, int topk, 
 
 
 def build(checkout, out):
-    """Its kernel for rows of 512 behind one C function. The instantiation's own template arguments are used."""
+    """Builds FlashMLA's kernel for rows of 512 with a C entry point, with the instantiation's own template
+    arguments."""
     cutlass = Path(os.environ.get("PB_CUTLASS") or checkout / "csrc/cutlass/include")
     nvcc = os.environ.get("CUDACXX", "nvcc")
     if not (cutlass / "cutlass/cutlass.h").exists():
@@ -125,7 +127,8 @@ def flashmla_library(path):
 # ---- a case ------------------------------------------------------------------------------------------------
 
 class Case:
-    """Sizes, lists and tensors of a key of bench: values uniform and of variance 1, the gradient in [-1,1), as there."""
+    """Sizes, key lists and tensors of a case, distributed as in bench: uniform values of variance 1, the gradient in
+    [-1,1)."""
 
     def __init__(self, key):
         import torch
@@ -150,7 +153,7 @@ class Case:
         return pairs * self.H * (6.0 * self.D + 4.0 * self.V if self.backward else 2.0 * (self.D + self.V))
 
     def softmax(self, rows, q, dtype):
-        """Of queries `rows`: their rows of kv, the weights, and lse of the keys alone and with the sink."""
+        """For queries `rows`: their keys, the softmax weights, and lse without and with the sink."""
         import torch
         i = self.idx[rows].long()
         keys = self.kv[i.clamp(min=0)].to(dtype)
@@ -161,7 +164,7 @@ class Case:
         return keys, (scores - z[..., None]).exp(), alone, z
 
     def forward(self):
-        """o in bf16 and both lse in f32, a few queries at a time."""
+        """Returns o in bf16 and both lse in f32; works on a few queries at a time."""
         import torch
         o = torch.empty(self.S, self.H, self.V, dtype=torch.bfloat16, device="cuda")
         alone, z = (torch.empty(self.S, self.H, device="cuda") for _ in range(2))
@@ -184,7 +187,7 @@ class Case:
         return rows, torch.einsum("shk,skd->shd", p, keys[..., :self.V])
 
     def gradients(self, rows, o):
-        """ds [s,h,k] in double precision, with the rows of kv and the weights."""
+        """Returns ds [s,h,k] in double precision, with the keys and the weights."""
         import torch
         keys, p, _, _ = self.softmax(rows, self.q[rows], torch.float64)
         do = self.do[rows].double()
@@ -199,7 +202,7 @@ class Case:
         return rows, torch.einsum("shk,skd->shd", ds, keys)
 
     def want_dkv(self, o):
-        """Of 4 rows that are listed: the sum over the queries that list them."""
+        """Returns 4 listed rows and their dkv: the sum over all queries that list them."""
         import torch
         picked = self.idx[self.idx >= 0][:: max(1, self.valid // 4)][:4].long()
         want = torch.zeros(len(picked), self.D, dtype=torch.float64, device="cuda")
@@ -216,7 +219,7 @@ class Case:
 
 
 def lists(key):
-    """The lists of a case, from the program that stands beside bench."""
+    """Returns the key lists of a case, from the program attention_lists next to bench."""
     import torch
     bench = Path(os.environ.get("PB_BENCH", str(common.ROOT / "build/bin/bench")))
     program = bench.resolve().parent / "attention_lists"
@@ -229,7 +232,7 @@ def lists(key):
     return torch.frombuffer(bytearray(done.stdout), dtype=torch.int32)
 
 
-# ---- the peers: each makes a call, and what its results must be ---------------------------------------------
+# ---- the peers: each returns a call, and the function that checks its results -------------------------------
 
 def tilelang_peer(case, folder):
     sys.path.insert(0, str(folder))
@@ -255,7 +258,7 @@ def cudnn_peer(case, folder):
     if not case.backward:
         raise NotImplementedError("this peer has no forward pass for sm_90")
     idx, more = case.idx, {}
-    if case.valid < idx.numel():  # it takes lengths: the same rows, those that are masked behind the others
+    if case.valid < idx.numel():  # it takes list lengths: move the masked entries to the end
         idx = idx.gather(1, (idx < 0).int().argsort(dim=1, stable=True))
         more = {"topk_length": (idx >= 0).sum(1).int()}
     idx = idx.clamp(min=0).contiguous()
@@ -293,7 +296,7 @@ PEERS = {"tilelang": tilelang_peer, "cudnn": cudnn_peer, "flashmla": flashmla_pe
 # ---- measuring ---------------------------------------------------------------------------------------------
 
 def errors(case, got, o):
-    """{output: relative L2 of its sampled rows}; NaN where any element of it is not finite."""
+    """{output: relative L2 error of its sampled rows}; NaN when any element of the output is not finite."""
     wanted = {"dq": lambda: case.want_dq(o), "dkv": lambda: case.want_dkv(o)} if case.backward else {"o": case.want_o}
     found = {}
     for name, want in wanted.items():

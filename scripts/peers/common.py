@@ -1,8 +1,8 @@
-"""common.py - what all peers share: Plumb's own tables and keys, the shipped text as the same ids, timing, rows.
+"""common.py - shared by all peers: Plumb's tables and keys, the corpus as token ids, timing, rows.
 
 A peer is a script that takes keys of bench (suite/case?axis=value&...), measures each in one process and appends rows
-of results.csv. The models come from trainer/model/model.def, the columns from bench/rows/columns.def, units from
-bench/rows/metrics.def: there is no second table. Only functions that need torch import it.
+of results.csv. Models are read from trainer/model/model.def, columns from bench/rows/columns.def, units from bench/rows/metrics.def, so
+that no table exists twice. Only functions that need torch import it.
 """
 import argparse
 import csv
@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HARNESS = 125  # exit code: the harness or the machine, as of bench
-FAILED = 4     # exit code: a case has no figure
+HARNESS = 125  # exit code: failure of the harness or the machine, as in bench
+FAILED = 4     # exit code: a case has no value
 
 
 def die(text, code=HARNESS):
@@ -31,7 +31,7 @@ def die(text, code=HARNESS):
 # ---- Plumb's tables and keys ---------------------------------------------------------------------------
 
 def def_lines(path, macro):
-    """The arguments of every MACRO(...) of a .def file, strings without their quotes."""
+    """The arguments of every MACRO(...) in a .def file, strings without quotes."""
     for m in re.finditer(rf"^{macro}\((.*?)\)\s*$", (ROOT / path).read_text(), re.M | re.S):
         fields = re.findall(r'"((?:[^"\\]|\\.)*)"|([^,\s]+)', m.group(1))
         yield [a or b for a, b in fields]
@@ -63,10 +63,10 @@ def make_key(suite, case, axes):
     return f"{suite}/{case}" + ("?" + "&".join(f"{a}={axes[a]}" for a in sorted(axes)) if axes else "")
 
 
-# ---- the shipped text, as trainer/data/corpus.c makes it into batches ---------------------------------------------
+# ---- the corpus, in batches as trainer/data/corpus.c makes them ---------------------------------------------------
 
 def uniform(seed, i):
-    """pb_uniform of kernels/core/bind.c: a number of [0,1) from a seed and a place."""
+    """pb_uniform of kernels/core/bind.c: a number in [0,1) from a seed and an index."""
     word = (1 << 64) - 1
     x = (seed * 0xd1342543de82ef95 + i + 0x9e3779b97f4a7c15) & word
     x = ((x ^ (x >> 30)) * 0xbf58476d1ce4e5b9) & word
@@ -75,7 +75,8 @@ def uniform(seed, i):
 
 
 def conversation(messages):
-    """Byte tokens of a conversation, and which of them the loss counts: what an assistant wrote, with its end."""
+    """Byte tokens of a conversation, and which are loss tokens: the text of an assistant, with the token that ends
+    it."""
     start, end, ids, counted = 256, 257, [], []
     for m in messages:
         head, text = f"{m['role']}\n".encode(), m["content"].encode()
@@ -86,7 +87,8 @@ def conversation(messages):
 
 @functools.lru_cache(maxsize=1)
 def corpus(seed):
-    """Every token in the seed's order, and what the loss counts; every case of a launch asks for the same."""
+    """All tokens in the seed's order, and which are loss tokens. Cached, because all cases of a process use the same
+    seed."""
     folder = Path(os.environ.get("PB_DATA") or ROOT / "data")
     lines = (folder / "corpus.jsonl").read_text().splitlines()
     samples = [conversation(json.loads(line)["messages"]) for line in lines]
@@ -98,7 +100,8 @@ def corpus(seed):
 
 
 def batch(B, S, seed=42):
-    """Batch 0 of bench's training cases: ids [B][S], and targets [B][S] with -100 where the loss does not count."""
+    """Batch 0 of bench's training cases: ids [B][S], and targets [B][S], -100 where the position is not a loss
+    token."""
     ids, counted = corpus(seed)
     windows = [w for w in range((len(ids) - 1) // S) if 4 * sum(counted[w * S + 1:(w + 1) * S + 1]) >= S]
     if not windows:
@@ -111,7 +114,8 @@ def batch(B, S, seed=42):
 # ---- timing ------------------------------------------------------------------------------------------------
 
 class Marks:
-    """Points in time: events of the GPU's stream, or the clock of a CPU, where a call is over when it returns."""
+    """Records points in time: CUDA events in the stream, or readings of the clock on a CPU, where a call has ended
+    on return."""
 
     def __init__(self, device):
         self.gpu, self.at = device != "cpu", []
@@ -125,7 +129,7 @@ class Marks:
             self.at.append(time.perf_counter())
 
     def seconds(self):
-        """Between neighbours; on a GPU, waits for the last."""
+        """Seconds between neighbouring points; on a GPU, synchronises with the last one."""
         pairs = list(zip(self.at, self.at[1:]))
         if not self.gpu:
             return [b - a for a, b in pairs]
@@ -134,8 +138,9 @@ class Marks:
 
 
 def sample(device, call):
-    """As bench's training suites: 5 to 40 samples until they fill 1.5 s (CPU) or 0.4 s. `call` takes a function that
-    marks; returns the seconds between marks of every sample, and the host's seconds of every call."""
+    """Samples as bench's training suites: 5 to 40 samples, until they fill 1.5 s (CPU) or 0.4 s (GPU). `call` is
+    given a function that records a point. Returns the seconds between the points of every sample, and the host's
+    seconds of every call."""
     seconds, host = [], []
     while len(seconds) < 40 and (len(seconds) < 5 or sum(map(sum, seconds)) < (1.5 if device == "cpu" else 0.4)):
         marks, start = Marks(device), time.perf_counter()
@@ -146,7 +151,7 @@ def sample(device, call):
 
 
 class Memory:
-    """The most memory since reset(): resident bytes of the process (CPU) or what the allocator handed out (GPU)."""
+    """Peak memory since reset(): resident bytes of the process (CPU), or bytes handed out by the allocator (GPU)."""
 
     def __init__(self, device):
         self.gpu = device != "cpu"
@@ -169,7 +174,7 @@ class Memory:
 # ---- rows ------------------------------------------------------------------------------------------------------
 
 class Rows:
-    """Appends rows of results.csv; the runner fills in run_id, machine_id and launch."""
+    """Appends rows of results.csv; scripts/peers/run fills in run_id, machine_id and launch."""
 
     def __init__(self, path, note):
         self.columns = [c[1] for c in def_lines("bench/rows/columns.def", "COL")]
@@ -200,7 +205,7 @@ class Rows:
             file.close()
 
     def outcome(self, key, error):
-        """The row of a case that gave no figure."""
+        """Writes the row of a case that has no value."""
         text = " ".join(f"{type(error).__name__}: {error}".split())[:240]
         unsupported = isinstance(error, NotImplementedError)
         self.emit(key, "outcome", None, 0, "unsupported" if unsupported else "failed", text)
@@ -210,7 +215,7 @@ class Rows:
 # ---- a peer's main -------------------------------------------------------------------------------------------
 
 def peer_options(doc, more=None, needs_keys=True):
-    """The options of every peer; `more` adds its own."""
+    """Parses the options that every peer has; `more` adds the peer's own."""
     p = argparse.ArgumentParser(description=doc.splitlines()[0])
     p.add_argument("keys", nargs="+" if needs_keys else "*", metavar="KEY",
                    help="case of bench to measure: suite/case?axis=value&...")
@@ -224,8 +229,8 @@ def peer_options(doc, more=None, needs_keys=True):
 
 
 def peer_main(o, cases, note, measure, group=lambda case: 0):
-    """Measures (key, case) one by one, in the seed's order within the seed's order of groups; a case that raises gets
-    a row that says why, and the next is measured. Returns the exit code."""
+    """Measures each (key, case). The order of the groups and of the cases in a group is drawn from o.seed. A case
+    that raises an error gets a row with the reason, and the next case is measured. Returns the exit code."""
     import gc
     import torch
     if o.threads:
@@ -240,7 +245,7 @@ def peer_main(o, cases, note, measure, group=lambda case: 0):
         for key, case in order.sample(members, len(members)):
             try:
                 measure(case, key, rows)
-            except Exception as error:  # whatever a library throws: the other cases can still be measured
+            except Exception as error:  # any error of a library: the other cases can still be measured
                 rows.outcome(key, error)
             gc.collect()
             if o.device == "cuda":
@@ -255,7 +260,7 @@ def median_of(samples, i):
 # ---- interpreters ----------------------------------------------------------------------------------------------
 
 def peer_python(folder, packages):
-    """PB_PEER_PYTHON, or an interpreter of a virtual environment outside the repository that has the packages."""
+    """Returns PB_PEER_PYTHON, or an interpreter with the packages in a virtual environment outside the repository."""
     if os.environ.get("PB_PEER_PYTHON"):
         return os.environ["PB_PEER_PYTHON"]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "plumb" / folder
@@ -271,7 +276,7 @@ def peer_python(folder, packages):
 
 
 def need_packages(python, names):
-    """Ends the program when the interpreter lacks one of the packages."""
+    """Ends the program when the interpreter lacks a package."""
     find = "import importlib.util as u, sys; print(' '.join(n for n in sys.argv[1:] if not u.find_spec(n)))"
     try:
         found = subprocess.run([python, "-c", find, *names], capture_output=True, text=True)

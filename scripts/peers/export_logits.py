@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""export_logits.py - the comparisons of scripts/peers/check_export, which calls it: export_logits.py HF_EXPORT FOLDER"""
+"""export_logits.py - the comparisons of scripts/peers/check_export, which runs it: export_logits.py HF_EXPORT FOLDER"""
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 MODELS = ["tiny", "tiny-qwen3", "tiny-llama"]
-BOUND = 1e-5  # relative L2 of logits in f32
+BOUND = 1e-5  # relative L2 error of f32 logits
 
 
 class Checks:
@@ -18,17 +18,17 @@ class Checks:
         self.program, self.bad = program, 0
 
     def ours(self, folder, adapter, out):
-        """What the trainer computes with a folder: ids, logits."""
+        """Computes ids and logits with the trainer."""
         subprocess.run([self.program, "logits", folder, *([adapter] if adapter else []), out], check=True)
         return load_file(out)
 
     def same(self, what, model, want, bound=BOUND):
-        """Compares a torch model with ids and logits of the trainer."""
+        """Compares a torch model with the trainer's logits for the same ids."""
         with torch.no_grad():
             got = model(input_ids=want["ids"].long()).logits.double().reshape(want["logits"].shape)
         ref = want["logits"].double()
         rel = ((got - ref).norm() / ref.norm()).item()
-        good = rel <= bound  # NaN is not
+        good = rel <= bound  # false for NaN
         self.bad += not good
         print(f"{what:64} relL2 {rel:.2e}  bound {bound:.0e}  {'ok' if good else 'FAILED'}", flush=True)
 
@@ -58,7 +58,7 @@ def written_by_plumb(c, model, dtype, root):
     adapted = PeftModel.from_pretrained(load(root / "full"), root / "adapter").eval()
     if dtype == "f32":
         lora, qlora = load_file(root / "lora.safetensors"), load_file(root / "qlora.safetensors")
-    else:  # the trainer computes in f32 too, so that only the files are compared
+    else:  # the trainer also computes in f32, so that only the files are compared
         lora, qlora = (c.ours(root / "full", root / "adapter", root / "l32.safetensors"),
                        c.ours(root / "dense", None, root / "d32.safetensors"))
     c.same(f"{model} {dtype}: adapter, in peft on transformers", adapted, lora)
@@ -69,7 +69,7 @@ def written_by_plumb(c, model, dtype, root):
 
 
 def written_by_peft(c, model, root, saved, targets):
-    """A base of plumb, an adapter of the real peft, both back in the trainer."""
+    """An adapter written by peft on a base written by Plumb: both are loaded into the trainer."""
     torch.manual_seed(3)
     config = LoraConfig(r=5, lora_alpha=7, target_modules=targets, task_type="CAUSAL_LM", modules_to_save=saved)
     adapted = get_peft_model(load(root / "full"), config).eval()
@@ -91,7 +91,7 @@ def main():
         written_by_peft(c, model, root / model, None, ["q_proj", "v_proj"])
         written_by_peft(c, model, root / model, ["input_layernorm", "post_attention_layernorm"],
                         ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"])
-    for family in ["qwen2", "qwen3", "llama"]:  # rotary scaling, biases on o
+    for family in ["qwen2", "qwen3", "llama"]:  # these have rotary scaling and biases on o
         fixture = Path(__file__).resolve().parents[2] / "tests/fixtures/hf" / family
         subprocess.run([c.program, "copy", fixture, root / f"copy-{family}"], check=True)
         c.same(f"copy of the fixture {family}, in transformers", load(root / f"copy-{family}"),

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """hf_step.py - QLoRA steps of Plumb's models by Hugging Face transformers, PEFT and bitsandbytes: rows of results.csv.
 
-The model is that of transformers, eager, with PyTorch's scaled dot product attention; projections are bitsandbytes'
-Linear4bit (NF4, blocks of 64, scales in f32); adapters are PEFT's on the same targets, and both norm gains of every
-layer are trained beside them, as in Plumb. PEFT holds adapters in f32 and multiplies in f32, transformers holds gains
-in the model's type: both as a user gets them. No checkpointing, no compilation, use_cache off.
+The model is that of transformers, eager, with PyTorch's scaled_dot_product_attention. Projections are bitsandbytes'
+Linear4bit (NF4, blocks of 64, scales in f32). Adapters are PEFT's on the same targets; both norm gains of every layer
+are trained as well, as in Plumb. PEFT keeps adapters and their products in f32, transformers keeps gains in the model's
+dtype: both are the defaults that a user gets. No checkpointing, no compilation, use_cache off.
 
 usage: hf_step.py [--device cpu|cuda] [--out FILE.csv] KEY...
        KEY: a case of bench with clip=multi, mode=eager, tuning=qlora: throughput/step?... or backward/step?...
@@ -32,12 +32,13 @@ def config(case):
 
 
 def quantise(model, dtype, device):
-    """The projections of every layer by Linear4bit, which quantises when it is moved."""
+    """Replaces the projections of every layer by Linear4bit, which quantises its weights when it is moved to a
+    device."""
     for parent in list(model.model.layers.modules()):
         for name, old in list(parent.named_children()):
             if not isinstance(old, torch.nn.Linear):
                 continue
-            # On no device: its own first weights, drawn by the CPU, would take seconds and be thrown away.
+            # On the meta device: otherwise the CPU would spend seconds on initial weights that are not used.
             new = bnb.nn.Linear4bit(old.in_features, old.out_features, bias=old.bias is not None, compute_dtype=dtype,
                                     compress_statistics=False, quant_type="nf4", device="meta")
             new.weight = bnb.nn.Params4bit(old.weight.data, requires_grad=False, blocksize=64,
@@ -70,7 +71,7 @@ class Model:
         return self.model(input_ids=ids).logits
 
     def loss(self, logits, targets):
-        """transformers' own; the targets are shifted already."""
+        """The loss of transformers; the targets are already shifted."""
         return self.base.loss_function(logits, None, self.vocabulary, shift_labels=targets)
 
 

@@ -1,5 +1,5 @@
-"""step.py - a training step of a PyTorch model, by phases, eager or as a CUDA graph: what torch_step.py and hf_step.py
-share. A peer brings the model; the batch, the clip, AdamW, the timing and the rows are the same for all of them.
+"""step.py - training steps of a PyTorch model, by phases, eager or as a CUDA graph, for torch_step.py and hf_step.py.
+A peer brings the model; the batch, the clip, AdamW, the timing and the rows are shared by all of them.
 """
 import re
 import statistics
@@ -31,12 +31,12 @@ class Case:
         self.layers = self.layers or self.geometry["L"]
 
     def group(self):
-        """Cases that train the same model."""
+        """Cases of one group train the same model."""
         return self.model, self.layers, self.tuning, str(self.dtype), self.rank, tuple(self.targets)
 
 
 class Step:
-    """`logits` maps ids [B,S] to logits [B,S,V], `loss` logits and targets to the mean over targets that count."""
+    """`logits` maps ids [B,S] to logits [B,S,V]; `loss` maps logits and targets to the mean over loss tokens."""
 
     def __init__(self, model, case, device):
         ids, targets = common.batch(case.B, case.S)
@@ -46,7 +46,7 @@ class Step:
         decay = [p for p in self.params if p.dim() > 1]
         plain = [p for p in self.params if p.dim() < 2]
         groups = [{"params": decay, "weight_decay": 0.01}, {"params": plain, "weight_decay": 0.0}]
-        # What a graph replays must read its learning rate and step number from device memory.
+        # In a replayed graph, AdamW must read its learning rate and step number from device memory.
         graph = case.mode == "graph"
         self.adamw = torch.optim.AdamW([g for g in groups if g["params"]], fused=True, capturable=graph,
                                        lr=torch.tensor(1e-4, device=device) if graph else 1e-4)
@@ -62,7 +62,7 @@ class Step:
         self.out = None
 
     def backward(self):
-        # Not .backward(): an accumulation node keeps the stream it was made on, and a capture of it fails.
+        # Not .backward(): an accumulation node keeps the stream on which it was made, and capturing it fails.
         for p, grad in zip(self.params, torch.autograd.grad(self.value, self.params)):
             p.grad = grad
         self.value = self.value.detach()
@@ -79,7 +79,7 @@ class Step:
             mark()
 
     def warm_up(self, device):
-        """On a side stream, as a capture wants it."""
+        """Runs two steps; on a GPU on a side stream, which capturing requires."""
         if device == "cpu":
             return [self.run() for _ in range(2)]
         side = torch.cuda.Stream()
@@ -91,7 +91,7 @@ class Step:
         torch.cuda.synchronize()
 
     def record(self, *parts):
-        """A graph for each list of phases, in one pool, to be replayed in this order."""
+        """Captures a graph for each list of phases, in one memory pool; they are replayed in this order."""
         graphs, pool = [], torch.cuda.graph_pool_handle()
         for names in parts:
             graphs.append(torch.cuda.CUDAGraph())
@@ -101,7 +101,8 @@ class Step:
 
 
 def count_launches(call):
-    """What the host enqueues in one call, by the driver's own records."""
+    """Returns the number of kernel launches and other operations that the host enqueues in one call, from the
+    profiler."""
     from torch.profiler import ProfilerActivity, profile
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as p:
         call()
@@ -114,7 +115,8 @@ def count_launches(call):
 
 
 def timed(case, step):
-    """The call to sample, which marks around what the suite measures, and the phases between its marks."""
+    """Returns the call to sample, which records points in time around what the suite measures, and the phases
+    between them."""
     backward = case.suite == "backward"
     names = ["backward", "clip"]
     if case.mode == "graph":
@@ -137,7 +139,7 @@ def timed(case, step):
 
 
 class Peer:
-    """Measures cases of one peer; `build(case, device)` gives a model with params, logits and loss."""
+    """Measures the cases of one peer; `build(case, device)` returns a model with params, logits and loss."""
 
     def __init__(self, build, device):
         self.build, self.device, self.memory, self.launches = build, device, common.Memory(device), {}
@@ -174,14 +176,14 @@ class Peer:
         rows.emit(key, "device_memory", float(total - free))
         if case.mode == "graph":
             return rows.emit(key, "launches", 1.0)
-        which = (case.group(), case.suite)  # the length does not change them, and profiling takes a second
+        which = (case.group(), case.suite)  # the row length does not change them, and profiling takes a second
         try:
             if which not in self.launches:
                 step.run(PHASES[:2])
                 self.launches[which] = count_launches(
                     step.run if case.suite == "throughput" else lambda: step.run(["backward", "clip"]))
             rows.emit(key, "launches", float(self.launches[which]))
-        except Exception as error:  # profiling is no part of the measurement
+        except Exception as error:  # a failure of the profiler does not invalidate the measurement
             rows.emit(key, "launches", None, 0, "unsupported", " ".join(str(error).split())[:200])
 
 

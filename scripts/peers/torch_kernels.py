@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""torch_kernels.py - kernels of PyTorch and bitsandbytes beside `bench --suite kernels`: rows of results.csv.
+"""torch_kernels.py - kernels of PyTorch and bitsandbytes measured next to `bench --suite kernels`: rows of results.csv.
 
-Timed as bench times its own: device time between events, the second-level cache overwritten before every call by a
-buffer of twice its size, calls queued behind a wait of the device so that the host is never what is measured. Each
-is first compared with the formula in double precision on a small shape: a wrong result has no time.
+Timing is that of bench: device time between events, L2 overwritten before every call with a buffer of twice its size,
+calls enqueued while the device is kept busy, so that the host's time is never measured. Each kernel is first compared
+with the formula in double precision on a small shape: a wrong result gets no time.
 
 usage: torch_kernels.py [--device cpu|cuda] [--out FILE.csv] KEY...
        KEY: kernels/OP?dtype=bf16&shape=B2.S4096.H64.K8.D128.c1.p0.n0, or ceiling/copy. The rows' keys say impl=PEER;
@@ -35,7 +35,7 @@ def normal(*shape, dtype, device, grad=False):
     return torch.randn(*shape, dtype=dtype, device=device).requires_grad_(grad)
 
 
-# ---- the peers: each makes a call, and what the call's results must be in double precision ----------------
+# ---- the peers: each returns a call, and the function for its expected results in double precision --------
 
 def nf4(n, dtype, device, _):
     from bitsandbytes import functional as bnb
@@ -54,7 +54,7 @@ def nf4(n, dtype, device, _):
 def attention(n, dtype, device, backend, backward=False):
     if n["p"] or n["n"]:
         raise NotImplementedError("this peer attends over whole rows")
-    # With gradients wanted the forward pass keeps its log-sum-exp, as Plumb's does.
+    # requires_grad makes the forward pass store its log-sum-exp, as Plumb's does.
     q = normal(n["B"], n["H"], n["S"], n["D"], dtype=dtype, device=device, grad=True)
     k, v = (normal(n["B"], n["K"], n["S"], n["D"], dtype=dtype, device=device, grad=True) for _ in "kv")
     do = normal(*q.shape, dtype=dtype, device=device)
@@ -100,7 +100,7 @@ def adamw(n, dtype, device, _):
         return [p]
 
     def want():
-        g, start = p.grad.double(), before.double()  # the first step: m/(1-b1) = g, v/(1-b2) = g^2
+        g, start = p.grad.double(), before.double()  # first step: m/(1-b1) = g, v/(1-b2) = g^2
         return [start - lr * (decay * start + g / (g.abs() + eps))]
     return call, want
 
@@ -119,7 +119,7 @@ def cross_entropy(n, dtype, device, wide):
 
 
 SDPA = [("torch_cudnn", SDPBackend.CUDNN_ATTENTION), ("torch_flash", SDPBackend.FLASH_ATTENTION)]
-# op: the function, a small shape for the comparison, and (name of the peer, what the function takes)
+# op: the function, a small shape for the comparison, and (name of the peer, argument of the function)
 PEERS = {
     "nf4_dequantize": (nf4, "S64.D192", [("bitsandbytes", None)]),
     "attention_fwd": (attention, "B2.S256.H8.K2", SDPA),
@@ -132,7 +132,8 @@ PEERS = {
 # ---- timing -----------------------------------------------------------------------------------------------------
 
 class Clock:
-    """As DEVICE_USUAL of bench/suites/suite_kernels.c on a GPU; the wall clock on a CPU, where nothing is flushed."""
+    """Times as DEVICE_USUAL of bench/suites/suite_kernels.c on a GPU; with the wall clock on a CPU, where caches are not
+    flushed."""
 
     def __init__(self, device):
         self.gpu = device == "cuda"
@@ -141,13 +142,13 @@ class Clock:
             self.buffer = torch.empty(2 * l2, dtype=torch.uint8, device=device)
 
     def batch(self, call):
-        """Seconds of up to 16 calls."""
+        """Returns the seconds of each of up to 16 calls."""
         if not self.gpu:
             start = time.perf_counter()
             call()
             return [time.perf_counter() - start]
         marks = []
-        torch.cuda._sleep(20_000_000)  # about 10 ms, in which the host queues what follows
+        torch.cuda._sleep(20_000_000)  # about 10 ms; meanwhile the host enqueues the calls
         for _ in range(16):
             self.buffer.zero_()
             marks.append(common.Marks("cuda"))
@@ -188,7 +189,7 @@ def measure(case, key, rows, clock, device):
 
 
 def copy(key, rows, clock, device):
-    """The ceiling: 1 GiB (CPU: 256 MiB) read and as much written."""
+    """Measures the copy ceiling: 1 GiB (CPU: 256 MiB) is read, and as much is written."""
     source = torch.ones(1 << (28 if device == "cuda" else 26), dtype=torch.float32, device=device)
     into = torch.empty_like(source)
     seconds = clock.samples(lambda: into.copy_(source))
@@ -196,7 +197,7 @@ def copy(key, rows, clock, device):
 
 
 def cases_of(key):
-    """(key of the rows, case) of every peer of a case of bench."""
+    """(key of the rows, case) of every peer for one case of bench."""
     suite, op, axes = common.parse_key(key)
     if (suite, op) == ("ceiling", "copy"):
         return [(key, ("copy", "", "", "torch", None, None, None))]
@@ -212,7 +213,7 @@ def main():
     cases = [case for key in o.keys for case in cases_of(key)]
     if not cases:
         common.die(f"none of these ops has a peer; {', '.join(PEERS)} have", 2)
-    clock = []  # made when the GPU has been looked for
+    clock = []  # created after the check for a GPU
 
     def measured(case, key, rows):
         clock[:] = clock or [Clock(o.device)]

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """torch_step.py - lean PyTorch training steps of Plumb's models, eager or as one CUDA graph: rows of results.csv.
 
-The peer is what a careful user of PyTorch writes: separate projections, rms_norm, scaled_dot_product_attention,
-cross_entropy over f32 logits, a global clip, fused AdamW. tuning=full trains everything; tuning=qlora holds the
+The peer is written as a careful user of PyTorch would: separate projections, rms_norm, scaled_dot_product_attention,
+cross_entropy over f32 logits, a global clip, fused AdamW. tuning=full trains everything; tuning=qlora keeps the
 projections in bitsandbytes' NF4 (dequantised before each product, forward and backward) and trains f32 adapters and
-both norm gains of every layer, as Plumb does. Nothing is computed again in the backward pass but the dequantised
-weights.
+both norm gains of every layer, as Plumb does. The backward pass recomputes nothing except the dequantised weights.
 
 usage: torch_step.py [--device cpu|cuda] [--out FILE.csv] KEY...
        KEY: a case of bench with clip=multi, tuning=full or qlora: throughput/step?... or backward/step?...
@@ -20,7 +19,7 @@ import step
 
 
 class Nf4Product(torch.autograd.Function):
-    """y = x W^T + bias of a frozen W in NF4, which is dequantised for each use and not kept."""
+    """y = x W^T + bias with a frozen W in NF4, which is dequantised for each use and not kept."""
 
     @staticmethod
     def forward(ctx, x, codes, state, bias):
@@ -35,7 +34,7 @@ class Nf4Product(torch.autograd.Function):
 
 
 class Nf4Linear(nn.Module):
-    """A frozen NF4 product, with a trained adapter of the rank (0: none) beside it, scaled by alpha/rank = 2."""
+    """A frozen NF4 product plus a trained adapter of this rank (0: no adapter), scaled by alpha/rank = 2."""
 
     def __init__(self, width, out, bias, rank, dtype, device):
         super().__init__()
@@ -108,7 +107,7 @@ class Model(nn.Module):
         self.params = list(self.parameters())
 
     def rope(self, S):
-        """The rotation at positions 0..S-1; its tables are made once a length."""
+        """The rotation at positions 0..S-1; its tables are computed once per length."""
         if S not in self.ropes:
             w, g = self.embed.weight, self.g
             at = torch.arange(0, g["d"], 2, device=w.device).double() / g["d"]

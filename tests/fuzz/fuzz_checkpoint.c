@@ -1,9 +1,9 @@
 /* fuzz_checkpoint.c - libFuzzer on the reader of checkpoint.json:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_checkpoint -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_checkpoint
- * The input is read as it is, and once more with its digest behind it, which no mutation would find. What is let in
- * must keep every promise of index.h and survive being written and read again; what is not must be refused with one
- * line. */
+ * Each input is read as it is, and again with its correct digest inserted, which random mutation would never
+ * produce. Accepted input must keep the guarantees of index.h and survive writing and rereading; refused input must
+ * give one line of error. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ static void check_progress(const pb_progress *p)
 #undef X
 }
 
-/* No name leads out of its folder. */
+/* A file name must not lead out of the checkpoint's folder. */
 static void check_file(const pb_index *x, const pb_index_file *f)
 {
     const size_t n = strlen(f->name);
@@ -59,7 +59,7 @@ static void read_it(const void *bytes, size_t n)
     pb_index_free(&x);
 }
 
-/* Puts the digest that belongs to the input where its closing brace is. */
+/* Inserts the input's digest before its closing brace and reads the result. */
 static void read_with_digest(const uint8_t *bytes, size_t n)
 {
     static const char head[] = ", \"digest\": \"", end[] = "\"}\n";

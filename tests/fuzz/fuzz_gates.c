@@ -1,5 +1,5 @@
-/* fuzz_gates.c - libFuzzer on the reader of gates.csv: what is let in must be what gates.h promises, and what is not must
- * be refused with one line that a terminal can show.
+/* fuzz_gates.c - libFuzzer on the reader of gates.csv: accepted input must keep the guarantees of gates.h; refused
+ * input must give one line of printable error.
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_gates -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_gates */
 #include <stdint.h>

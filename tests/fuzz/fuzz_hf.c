@@ -1,7 +1,7 @@
 /* fuzz_hf.c - libFuzzer on config.json and model.safetensors.index.json:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_hf -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_hf
- * The same bytes are read as both. A geometry that is let in must be one that rotary tables can be made of. */
+ * Each input is read as both. From an accepted geometry it must be possible to compute the rotary tables. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

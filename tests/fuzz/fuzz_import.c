@@ -1,5 +1,5 @@
-/* fuzz_import.c - libFuzzer on the importers: any bytes as the files of each tool; what is taken must be rows that the
- * reader of results takes.
+/* fuzz_import.c - libFuzzer on the importers: each input is read as the output of every supported tool. Rows that an
+ * importer produces must be accepted by the reader of results.
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_import -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_import */
 #include <stdint.h>

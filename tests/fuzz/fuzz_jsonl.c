@@ -1,4 +1,4 @@
-/* fuzz_jsonl.c - libFuzzer on conversations: any bytes as JSONL, through every template and mask.
+/* fuzz_jsonl.c - libFuzzer on conversations: each input is read as JSONL, with every template and mask.
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_jsonl -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_jsonl */
 #include <stdlib.h>
@@ -13,7 +13,7 @@ typedef struct tries {
     size_t taken;
 } tries;
 
-/* What a conversation promises: spans in order and inside the text, and one flag a token. */
+/* Checks a rendering: its spans are in order and inside the text. */
 static void check(const pb_rendered *r)
 {
     size_t last = 0;

@@ -1,7 +1,7 @@
 /* fuzz_safetensors.c - libFuzzer on the reader of safetensors files:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_safetensors -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_safetensors
- * What is let in must keep every promise of safetensors.h; what is not must be refused with one line. */
+ * Accepted input must keep the guarantees of safetensors.h; refused input must give one line of error. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* fuzz_template.c - libFuzzer on chat templates: any bytes as chat_template.jinja, or as tokenizer_config.json.
+/* fuzz_template.c - libFuzzer on chat templates:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_template -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_template
- * An input that begins with '{' is a tokenizer_config.json, any other a template. */
+ * Input that begins with '{' is read as a tokenizer_config.json, any other as a chat_template.jinja. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-/* A conversation, tools and the tokens that templates name. */
+/* The variables of a template: a conversation, tools, and the special tokens that templates name. */
 static json_t *context(void)
 {
     static const char text[] =
@@ -30,7 +30,8 @@ static void need_line(pb_status s)
     if (s != PB_OK && (!*pb_error() || strpbrk(pb_error(), "\n\r"))) abort();
 }
 
-/* What fails appends nothing, the variables stay as they were, and the same comes out twice. */
+/* Renders twice. The results must be equal, a failed rendering must append nothing, and the variables must not
+ * change. */
 static void use(const char *text, size_t n)
 {
     json_t *o = context(), *same = context();

@@ -1,8 +1,8 @@
-/* fuzz_tokenizer.c - libFuzzer on tokenizers: any bytes as tokenizer.json, and any bytes as text.
+/* fuzz_tokenizer.c - libFuzzer on tokenizers: arbitrary bytes as tokenizer.json and as text.
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_tokenizer -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_tokenizer
- * An input is a file, the byte 0xff (which no JSON holds), and a text; with an empty file the text goes through a small
- * byte-level tokenizer that must give every text back. */
+ * An input is a tokenizer.json, the byte 0xff (which no JSON contains), and a text. If the first part is empty, a
+ * small built-in byte-level tokenizer encodes the text, and decoding must give it back. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-/* A vocabulary of all bytes, a few merges among 'a', 'b' and the blank, and two added tokens. */
+/* A tokenizer of all bytes, a few merges of 'a', 'b' and the space, and two added tokens. */
 static pb_tokenizer *fixed(void)
 {
     char json[16384] =
@@ -39,7 +39,7 @@ static pb_tokenizer *fixed(void)
     return t;
 }
 
-/* Ranges are in order and inside the text, one for each token. */
+/* Checks that the byte ranges are in order and inside the text, one per token. */
 static void use_ranges(pb_tokenizer *t, const char *text, size_t n, unsigned flags, const pb_ids *want)
 {
     pb_ids ids = {0};
@@ -56,7 +56,7 @@ static void use_ranges(pb_tokenizer *t, const char *text, size_t n, unsigned fla
     pb_ranges_free(&where);
 }
 
-/* Encodes twice (the second time out of the cache), and decodes. `exact`: the text must come back. */
+/* Encodes twice (the second time from the cache) and decodes. `exact`: decoding must give the text back. */
 static void use(pb_tokenizer *t, const char *text, size_t n, unsigned flags, int exact)
 {
     pb_ids a = {0}, b = {0};

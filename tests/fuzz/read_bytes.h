@@ -1,5 +1,5 @@
-/* read_bytes.h - what the reader must withstand: any bytes, as results and as gates; what it lets in must
- * survive being joined, compared with itself and reported. Shared by the fuzzer and the test over its corpus. */
+/* read_bytes.h - checks the readers of results and of gates on arbitrary bytes. Input that they accept must survive
+ * joining, comparison with itself and reporting. Shared by the fuzzer and by the test that runs the fuzzer's corpus. */
 #ifndef PB_READ_BYTES_H
 #define PB_READ_BYTES_H
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "bench/compare/verdict.h"
 #include "os/text.h"
 
-/* Aborts when what was read breaks a promise of read.h. */
+/* Aborts when a table breaks a guarantee of read.h. */
 static inline void pb_check_table(const pb_table *t)
 {
     for (size_t i = 0; i < t->n; i++) {
@@ -46,12 +46,12 @@ static inline void pb_use_table(const pb_table *t)
     pb_series_free(&set);
 }
 
-/* True when the bytes were let in. */
+/* Returns whether the reader accepted the bytes. */
 static inline bool pb_read_bytes(const void *bytes, size_t n)
 {
     pb_table t;
     if (pb_table_parse("fuzz", bytes, n, &t) != PB_OK) {
-        if (!*pb_error() || strchr(pb_error(), '\n')) abort(); /* one line that says why */
+        if (!*pb_error() || strchr(pb_error(), '\n')) abort(); /* the error must be one line */
         return false;
     }
     pb_check_table(&t);
