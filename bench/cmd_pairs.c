@@ -39,8 +39,8 @@ static bool is_program(const char *path)
     return n >= 2 && (memcmp(head, "#!", 2) == 0 || (n == 4 && memcmp(head, "\177ELF", 4) == 0));
 }
 
-/* Classifies an argument of `bench compare`. For an executable, writes its path to `path`: an install folder stands for
- * its bin/bench. */
+/* Classifies an argument of `bench compare`. For an executable, writes its path to `path`; for an install folder that
+ * is its bin/bench. */
 static kind kind_of(const char *argument, char path[PB_PATH_TEXT])
 {
     if (exists(argument, "/compare.json", path)) return PAIRS;
