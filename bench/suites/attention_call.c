@@ -1,4 +1,5 @@
-/* attention_call.c - tensors of a case, drawn where they are kept, and calls of sparse_mla and dense_mla on them. */
+/* attention_call.c - allocates and fills the tensors of an attention case on the device, and calls the ops sparse_mla
+ * and dense_mla on them. */
 #include "bench/suites/attention_call.h"
 
 #include <math.h>
@@ -125,7 +126,8 @@ static pb_status unwrite(pb_ctx *ctx, const pb_attn_call *c)
     return draw(ctx, c->dsink, a->H, PB_F32, 0, PB_UNWRITTEN, 0);
 }
 
-/* Whatever implementation the case asks for is the backward pass's; o and lse are the same for all of them. */
+/* Fills the inputs. A backward case needs o and lse, so its forward pass runs here with the default implementation:
+ * --impl and --prefer apply to the backward pass only. */
 static pb_status prepare(pb_ctx *ctx, const pb_attn_call *c)
 {
     const char *impl = ctx->impl, *prefer = ctx->prefer;
