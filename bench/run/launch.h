@@ -10,7 +10,7 @@ typedef struct pb_launch {
     const pb_plan *plan;
     const pb_options *options;
     uint64_t seed;
-    int number;
+    int number;    /* process number, from 0; column `launch` of results.csv */
     long launches; /* processes of the whole run, including the retries of throttled processes known so far */
     int first;     /* index, in the shuffled order, of the first case still to be measured */
     /* Start of this command on pb_clock_seconds(), for the progress line; the time lost to hung cases is added. */

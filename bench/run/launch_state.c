@@ -15,7 +15,7 @@
 #include "bench/machine/host_state.h"
 #include "bench/machine/nvml.h"
 
-enum { PERIOD_NS = 500000000 };
+enum { PERIOD_NS = 500000000 }; /* between two samples */
 
 typedef struct during {
     int samples;

@@ -8,6 +8,8 @@
 #define PB_PROGRESS_H
 #include "bench/run/kept.h"
 
+/* What is to be measured next: the process number, and the index of a case in the order of that process (the number of
+ * cases: the suite's conclusions). Both count from 0. */
 typedef struct pb_place {
     int launch, next;
 } pb_place;

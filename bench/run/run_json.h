@@ -11,6 +11,7 @@
 
 #include "bench/run/plan.h"
 
+/* Input of pb_run_json_make(); all pointers are borrowed. */
 typedef struct pb_run_info {
     const char *run_id, *machine_id, *time_utc;
     const pb_plan *plan;

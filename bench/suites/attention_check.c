@@ -31,6 +31,8 @@ double pb_deviation_rel_diff(const pb_deviation *d)
 
 /* ---- sampled elements ---------------------------------------------------------------------------------- */
 
+/* Limits of the sample. PARTS: ranges of a chunk's queries whose contributions are computed in parallel. PAIRS: a row
+ * of kv is checked only if no more (query, head) pairs list it. */
 enum { QUERIES = 16, HEADS = 8, ROWS = 6, PARTS = 16, PAIRS = 1 << 18 };
 
 typedef struct sample {
@@ -76,6 +78,7 @@ static int times(const pb_attn_call *c, int i, int row)
     return n;
 }
 
+/* Long lists get fewer queries and heads, so that the reference takes about the same time for every case. */
 static void choose_queries(sample *s)
 {
     const pb_attn *a = &s->c->a;
@@ -86,6 +89,8 @@ static void choose_queries(sample *s)
         s->query[k] = k == 0 ? 0 : k == 1 ? a->S - 1 : (int)(pb_uniform(11, (uint64_t)k) * a->S);
 }
 
+/* Counts how often each row is listed, then draws rows that are not listed too often. In a dense case a late row is
+ * attended to by fewer queries, so rows are drawn from the end. */
 static pb_status choose_rows(sample *s)
 {
     const pb_attn *a = &s->c->a;
@@ -293,6 +298,7 @@ static pb_status run_tasks(const sample *s)
 
 /* ---- chunks of queries ------------------------------------------------------------------------------------ */
 
+/* Counts the elements that are not finite or still hold PB_UNWRITTEN. */
 static void look(const sample *s, const char *name, const void *p, size_t n, pb_dtype t)
 {
     double bad = 0;

@@ -12,7 +12,7 @@
 #include "kernels/linear/linear.h"
 #include "kernels/scatter/scatter.h"
 
-enum { N = 8192, LAUNCHES = 1000 };
+enum { N = 8192 /* matrices are N x N */, LAUNCHES = 1000 /* kernel launches per sample */ };
 
 /* ---- matrix product --------------------------------------------------------------------------------- */
 

@@ -17,6 +17,7 @@
 #include "os/interrupt.h"
 #include "os/memory.h"
 
+/* MARKS: events per step. UNSLOWED: number of the first event that records the end of a phase without its delay. */
 enum { SAMPLES = 40, MARKS = PB_NPHASES + 1, UNSLOWED = SAMPLES * MARKS };
 
 /* Runs one step and records an event before each phase and after the last one. If a delay is injected, a further event

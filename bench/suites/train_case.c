@@ -129,7 +129,7 @@ static double size_of(const pb_case *c, double *tokens)
 double pb_train_case_seconds(const pb_case *c)
 {
     double tokens, weights = size_of(c, &tokens);
-    return 2 * weights * tokens / 2.5e11;
+    return 2 * weights * tokens / 2.5e11; /* 2.5e11 FLOP/s: two CPU cores */
 }
 
 double pb_train_case_device_seconds(const pb_case *c)
