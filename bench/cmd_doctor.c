@@ -1,5 +1,5 @@
-/* cmd_doctor.c - `bench doctor`: inspects the machine and prints which of its settings distort measurements. It changes
- * no setting. */
+/* cmd_doctor.c - `bench doctor`: inspects the machine and prints which settings and conditions distort measurements. It
+ * changes nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

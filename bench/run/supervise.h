@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#define PB_GRACE 5.0 /* seconds: enough for several samples of most cases, and less than the reserve of the budget */
+#define PB_GRACE 5.0 /* seconds: enough to finish the current sample of most cases and to clean up */
 
 typedef struct pb_watch {
     pid_t pid;

@@ -26,7 +26,7 @@ static const json_t *state_of(const json_t *about, int launch)
     return found;
 }
 
-/* Returns how often this measurement was repeated before: the length of the process's chain of retry_of. */
+/* Returns the number of earlier attempts of this measurement: the length of the process's chain of retry_of. */
 static int attempts(const json_t *about, int launch)
 {
     int n = 0;
@@ -57,8 +57,8 @@ long pb_throttle_launches(const json_t *about, const pb_options *o)
     return all;
 }
 
-/* Returns which process the retry number `launch` repeats: the k-th process beyond those requested repeats the k-th
- * throttled process. -1: `launch` is no retry. */
+/* Returns the process that process number `launch` repeats; -1: `launch` is no retry. The k-th process beyond those
+ * requested repeats the k-th process that was throttled and may be measured again. */
 static int retry_of(const json_t *about, const pb_options *o, int launch)
 {
     long k = launch - o->launches;

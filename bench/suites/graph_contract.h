@@ -4,7 +4,7 @@
 #define PB_GRAPH_CONTRACT_H
 #include "bench/measure/emit.h"
 
-/* Trains the model `tiny` eagerly and as a graph, and emits a row for each of the three requirements. After an
- * interrupt (pb_interrupted) it stops without emitting the remaining rows. */
+/* Trains the model `tiny` eagerly and as a graph, and emits a row for each of the three requirements. If
+ * pb_interrupted() turns true during the 100 steps, F-GRAPH-BWD-001 gets no row. */
 pb_status pb_graph_contracts(pb_ctx *ctx, pb_sink *sink);
 #endif
