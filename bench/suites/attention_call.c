@@ -95,6 +95,7 @@ static void carve(pb_attn_call *c)
     c->dsink = pb_carve(&c->memory, (size_t)a->H * sizeof *c->dsink);
 }
 
+/* Fills n elements on the device with uniform values in centre - half .. centre + half. */
 static pb_status draw(pb_ctx *ctx, void *w, size_t n, pb_dtype t, uint64_t stream, double centre, double half)
 {
     return pb_uniform_fill(
@@ -105,7 +106,7 @@ static pb_status draw_inputs(pb_ctx *ctx, const pb_attn_call *c)
 {
     const pb_attn *a = &c->a;
     const size_t heads = (size_t)a->S * a->H;
-    const double unit = sqrt(3);
+    const double unit = sqrt(3); /* a uniform value in +-sqrt(3) has variance 1 */
     PB_TRY(draw(ctx, c->q, heads * a->D, a->dtype, 1, 0, unit));
     PB_TRY(draw(ctx, c->kv, (size_t)a->S_kv * a->D, a->dtype, 2, 0, unit));
     PB_TRY(draw(ctx, c->sink, a->H, PB_F32, 3, 0, 1));
@@ -113,6 +114,7 @@ static pb_status draw_inputs(pb_ctx *ctx, const pb_attn_call *c)
     return c->idx ? pb_upload(ctx, c->idx, c->lists, (size_t)a->S * a->W * sizeof *c->idx) : PB_OK;
 }
 
+/* Fills the outputs of the case's pass with PB_UNWRITTEN. */
 static pb_status unwrite(pb_ctx *ctx, const pb_attn_call *c)
 {
     const pb_attn *a = &c->a;

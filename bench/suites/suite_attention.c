@@ -60,6 +60,8 @@ static pb_measure_opts measure_opts(const pb_ctx *ctx, const pb_attn *a)
     return o;
 }
 
+/* Emits the FLOP/s of valid and of listed pairs and the roofline fraction. In f32 the ceiling of FLOP/s is
+ * matmul_f32_rate where it was measured. */
 static pb_status emit_rates(const pb_case *c, const pb_attn_call *k, const pb_timing *t, pb_sink *sink)
 {
     const bool f32 = k->a.dtype == PB_F32 && pb_sink_ceiling(sink, "matmul_f32_rate") > 0;

@@ -260,6 +260,7 @@ static pb_status measure_error(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, pb_dty
 
 /* ---- rows ---------------------------------------------------------------------------------------------------- */
 
+/* Emits the rate and the roofline fraction. In f32 the ceiling of FLOP/s is matmul_f32_rate where it was measured. */
 static pb_status emit_rates(const pb_case *c, pb_cost cost, const pb_timing *t, pb_sink *sink)
 {
     const char *dtype = pb_case_get(c, "dtype");

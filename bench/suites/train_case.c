@@ -267,6 +267,7 @@ static pb_status saved_weights(pb_trainer *t, float *saved)
     return PB_OK;
 }
 
+/* Compares the gradient with the central difference of the loss along the direction of move(). */
 static pb_status by_differences(pb_trainer *t, const float *grad, double *error)
 {
     const pb_model *m = pb_trainer_model(t);
@@ -286,6 +287,7 @@ static pb_status by_differences(pb_trainer *t, const float *grad, double *error)
     return s;
 }
 
+/* Compares the gradient with that of an f32 model of the same weights, on the same batch. */
 static pb_status by_f32_model(pb_trainer *t, const float *grad, double *error)
 {
     pb_train_config cfg = *pb_trainer_config(t);
