@@ -1,9 +1,9 @@
 /* progress.h - progress.csv in a run's folder: how far the run is, for `bench run --resume`.
  *
  * Columns launch,case,results,samples. `launch` and `case` say what is to be measured next: the process number, and
- * the index of the case in that process's order (after the last case: the suite's conclusions). `results` and
- * `samples` are the sizes in bytes of results.csv and samples.csv at that point. A line is written when a case is
- * complete; bytes beyond the sizes of the last line belong to an incomplete case. */
+ * the index of the case in that process's order (after the last case: the suite's conclusions, pb_suite.conclude).
+ * `results` and `samples` are the sizes in bytes of results.csv and samples.csv at that point. A line is written when a
+ * case is complete; bytes beyond the sizes of the last line belong to an incomplete case. */
 #ifndef PB_PROGRESS_H
 #define PB_PROGRESS_H
 #include "bench/run/kept.h"
