@@ -48,8 +48,8 @@ static pb_status find_suite(const pb_options *o, const pb_suite **out)
     return pb_fail(PB_EINVAL, "which suite? --suite NAME, one of %s", names);
 }
 
-/* Opens a context for planning only. It creates no CUDA context, which would delay every run and occupy GPU memory while
- * it lasts; the measuring processes create their own. --dry-run therefore works without a GPU. */
+/* Opens a context for planning only. It creates no CUDA context, which would delay every run and occupy GPU memory
+ * while it lasts; the measuring processes create their own. --dry-run therefore works without a GPU. */
 static pb_status open_to_plan(const pb_options *o, pb_backend_id device, pb_ctx *ctx)
 {
     pb_device_facts facts;

@@ -60,8 +60,8 @@ static pb_status same_losses(pb_ctx *ctx, pb_sink *sink, const arm *eager, const
     return pb_contract_emit(sink, "F-GRAPH-BWD-001", tiny_axes, TINY_AXES, worst, true, how);
 }
 
-/* Checks that a graph clips. max_norm is far below the gradients' norms; after a replay no layer's joint norm may exceed
- * it. The value of the requirement is the largest relative excess. */
+/* Checks that a graph clips. max_norm is far below the gradients' norms; after a replay no layer's joint norm may
+ * exceed it. The value of the requirement is the largest relative excess. */
 static pb_status clip_applies(pb_ctx *ctx, pb_sink *sink, const arm *graphed)
 {
     const float max_norm = pb_trainer_config(graphed->t)->max_norm;
