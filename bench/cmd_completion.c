@@ -1,4 +1,5 @@
-/* cmd_completion.c - `bench completion bash`: a script made from the tables of commands, options and suites. */
+/* cmd_completion.c - `bench completion bash`: prints a completion script generated from the tables of commands, options
+ * and suites. */
 #include <string.h>
 
 #include "bench/commands.h"

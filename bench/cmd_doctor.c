@@ -1,4 +1,5 @@
-/* cmd_doctor.c - `bench doctor`: reads the machine, prints what spoils figures, changes nothing. */
+/* cmd_doctor.c - `bench doctor`: inspects the machine and prints which settings and conditions distort measurements. It
+ * changes nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@ static void examine(pb_backend_id device, pb_patient *p)
 {
     const double began = pb_clock_seconds();
     p->before = pb_host_read("");
-    nanosleep(&(struct timespec){.tv_sec = 1}, NULL); /* for what is a rate */
+    nanosleep(&(struct timespec){.tv_sec = 1}, NULL); /* rates, such as CPU load, need two readings */
     p->host = pb_host_read("");
     p->seconds = pb_clock_seconds() - began;
     p->timer = pb_timer_measure();

@@ -1,4 +1,5 @@
-/* cmd_exchange.c - `bench export` and `bench import`: runs out to other tools, and theirs in. */
+/* cmd_exchange.c - `bench export` writes a run in another tool's format; `bench import` turns another tool's results
+ * into a run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "os/draft.h"
 #include "os/file.h"
 
-/* A stream in memory, whose text is then put where it belongs: whole or not at all. */
+/* Output is collected in memory first, so that the file is written completely or not at all. */
 typedef struct draft {
     FILE *f;
     char *text;
@@ -47,12 +48,13 @@ static pb_status export_file(const char *run, const pb_export_opts *o, const cha
     return PB_OK;
 }
 
-/* NAME.json as NAME.smaller.json and NAME.bigger.json: what github-action-benchmark's two tools read. */
+/* Writes the two files that github-action-benchmark needs, one per direction: NAME.smaller.json holds metrics where
+ * smaller is better, NAME.bigger.json those where bigger is better. */
 static pb_status export_both(const char *run, pb_export_opts o, const char *out)
 {
     static const char *const parts[2][2] = {{"lower", "smaller"}, {"higher", "bigger"}};
     char path[PB_PATH_TEXT];
-    bool written = false; /* a run may have figures of one direction only */
+    bool written = false; /* a run may have metrics of one direction only */
     const char *slash = strrchr(out, '/'), *dot = strrchr(out, '.');
     if (!dot || (slash && dot < slash)) dot = out + strlen(out);
     for (int i = 0; i < 2; i++) {
@@ -90,7 +92,7 @@ static pb_status read_files(const pb_options *o, pb_import *im)
     return pb_import_finish(im);
 }
 
-/* This machine's name, where a file has none. */
+/* Sets `out` to this machine's id when an imported row has no machine id of its own; otherwise to "". */
 static pb_status this_machine(const pb_import *im, char out[PB_MACHINE_TEXT])
 {
     bool needed = false;
@@ -129,7 +131,8 @@ static pb_status fill_folder(const pb_options *o, const pb_import *im, const pb_
     return s;
 }
 
-/* Makes all files of the run or none, so that the folder can be named again. */
+/* Creates all files of the run. After a failure it removes them again, so that the command can be repeated with the
+ * same folder. */
 static pb_status write_run(const pb_options *o, const pb_import *im)
 {
     static const char *const made[] = {"results.csv", "samples.csv", "run.json"};
@@ -138,7 +141,7 @@ static pb_status write_run(const pb_options *o, const pb_import *im)
     PB_TRY(this_machine(im, machine));
     pb_run_name_new(im->tool, o->out, &name);
     PB_TRY(pb_run_make_folder(name.dir));
-    PB_TRY(pb_results_create(name.dir)); /* which fails where results are */
+    PB_TRY(pb_results_create(name.dir)); /* fails when the folder already holds results */
     snprintf(path, sizeof path, "%s/results.csv", name.dir);
     const pb_status s = fill_folder(o, im, &name, machine, path);
     for (size_t i = 0; s != PB_OK && i < sizeof made / sizeof *made; i++) (void)pb_folder_remove(name.dir, made[i]);

@@ -1,5 +1,5 @@
-/* cmd_files.c - `bench report`, `compare`, `baseline` and `plot`: from options to the functions that work on
- * files. */
+/* cmd_files.c - `bench report`, `compare`, `baseline` and `plot`: passes the options to the functions that work on
+ * result files. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +14,8 @@
 #include "bench/text/markup.h"
 #include "cli/hint.h"
 
-/* Those functions say by their code whether anything is to be explained. */
+/* Prints the error message when the exit code says that the call failed. Other codes are verdicts and have no
+ * message. */
 static pb_exit explained(pb_exit code)
 {
     return code == PB_EXIT_USAGE || code == PB_EXIT_HARNESS ? pb_complain(code) : code;
@@ -66,7 +67,8 @@ static pb_exit simulate(const pb_options *o)
     return explained(pb_simulate_files(o->args.v, o->args.n, &opts, stdout));
 }
 
-/* Without arguments the newest run, against the stored baseline; with two, one against the other. */
+/* Without arguments: the newest run against the stored baseline. With one argument: that run against the baseline. With
+ * two: the first against the second. */
 pb_exit pb_cmd_compare(const pb_options *o)
 {
     const pb_compare_opts opts = compare_opts(o);
@@ -110,7 +112,8 @@ pb_exit pb_cmd_plot(const pb_options *o)
     return o->args.n > 1 ? too_many(o, 1) : explained(pb_plot(argument(o, 0), &opts, stdout));
 }
 
-/* Outside a source tree there may be no folder of baselines at all; a run is then no mistake. */
+/* Without gates.csv there is nothing to compare with. That is normal outside a source tree, so the run does not
+ * fail. */
 static bool nothing_to_compare_with(const pb_options *o)
 {
     char gates[PB_PATH_TEXT];
@@ -127,7 +130,7 @@ static pb_exit compare_run(const pb_options *o, const char *dir)
     if (!o->quiet) putchar('\n');
     if (nothing_to_compare_with(o))
         return o->require_baseline ? PB_EXIT_INCOMPARABLE : o->bisect ? PB_EXIT_INCONCLUSIVE : PB_EXIT_OK;
-    fflush(stdout); /* before what may come on stderr */
+    fflush(stdout); /* a later message on stderr must not overtake this output */
     return explained(pb_compare_baseline(dir, &opts, stdout));
 }
 

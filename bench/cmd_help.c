@@ -1,4 +1,4 @@
-/* cmd_help.c - what `bench help` and `bench --help` print, and how a failure reads. */
+/* cmd_help.c - `bench help` and `bench --help`: prints the commands, their options and the exit codes. */
 #include <stdio.h>
 #include <string.h>
 

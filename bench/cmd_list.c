@@ -1,4 +1,4 @@
-/* cmd_list.c - `bench list`: what there is to measure. */
+/* cmd_list.c - `bench list`: prints the suites, models, metrics, export formats and kernels that exist. */
 #include <stdio.h>
 #include <string.h>
 

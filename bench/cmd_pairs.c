@@ -1,4 +1,4 @@
-/* cmd_pairs.c - `bench compare` of executables, and of the pairs that such a comparison left. */
+/* cmd_pairs.c - `bench compare` of two executables, and of the recorded pairs that an earlier comparison left. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 
 enum { DEFAULT_PAIRS = 12, OPTION_WORDS = 40, NUMBER = 40 };
 
-/* ---- what the arguments are ---------------------------------------------------------------------------- */
+/* ---- kinds of arguments -------------------------------------------------------------------------------- */
 
 typedef enum kind { RESULTS, EXECUTABLE, PAIRS } kind;
 
@@ -27,7 +27,8 @@ static bool exists(const char *dir, const char *name, char out[PB_PATH_TEXT])
     return n < PB_PATH_TEXT && stat(out, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* A program says so by its first bytes, also one that may not be executed. */
+/* Recognises a program by its first bytes ("#!" or the ELF magic), so that a file without execute permission is also
+ * reported as a program. */
 static bool is_program(const char *path)
 {
     char head[4] = "";
@@ -38,7 +39,8 @@ static bool is_program(const char *path)
     return n >= 2 && (memcmp(head, "#!", 2) == 0 || (n == 4 && memcmp(head, "\177ELF", 4) == 0));
 }
 
-/* *path: the executable itself. */
+/* Classifies an argument of `bench compare`. For an executable, writes its path to `path`; for an install folder that
+ * is its bin/bench. */
 static kind kind_of(const char *argument, char path[PB_PATH_TEXT])
 {
     if (exists(argument, "/compare.json", path)) return PAIRS;
@@ -50,7 +52,7 @@ static kind kind_of(const char *argument, char path[PB_PATH_TEXT])
 
 static const char *const kinds[] = {"results", "an executable", "a recorded comparison"};
 
-/* ---- the plan of a new comparison ------------------------------------------------------------------------ */
+/* ---- plan of a new comparison ---------------------------------------------------------------------------- */
 
 static void say(json_t *words, const char *option, const char *value)
 {
@@ -73,9 +75,10 @@ static void say_seconds(json_t *words, const char *option, double value)
     say(words, option, value >= 0 ? text : NULL);
 }
 
-/* The options of `run` that say what is measured, and how: the same for both sides. Ceilings take as long as many a
- * case, and a ratio of times on one machine needs none; `yes` is what launches do unasked, also of a program that does
- * not know the option. NULL: no memory, or not UTF-8. */
+/* Returns the options of `bench run` that say what to measure; both sides receive the same ones. Ceilings are off by
+ * default because measuring them takes as long as many cases, and a ratio of two times needs no ceiling. `--ceilings
+ * yes` is the default of `bench run` and is not passed on, because an older executable may not know the option. NULL:
+ * out of memory, or an option is not valid UTF-8. */
 static json_t *options_of(const pb_options *o)
 {
     json_t *w = json_array();
@@ -101,7 +104,7 @@ static json_t *options_of(const pb_options *o)
     return w;
 }
 
-/* The rule as the options say; what they do not say stays as it is. */
+/* Overwrites the fields of `r` that the options give, and checks the result. */
 static pb_status set_rule(const pb_options *o, pb_pair_opts *r)
 {
     pb_pair_report none;
@@ -114,7 +117,7 @@ static pb_status set_rule(const pb_options *o, pb_pair_opts *r)
     }
     if (o->max_pairs > 0) r->look[1] = o->max_pairs < 1000 ? (int)o->max_pairs : 1000;
     if (o->max_pairs > 0 && o->pairs < 0 && r->look[0] > r->look[1]) r->look[0] = r->look[1];
-    return pb_pair_judge(NULL, 0, r, NULL, &none); /* which checks them */
+    return pb_pair_judge(NULL, 0, r, NULL, &none); /* with no rows it only checks the rule */
 }
 
 static pb_status digests(pb_pair_plan *p, pb_digest_text out[PB_SIDES])
@@ -140,15 +143,15 @@ static pb_status absolute(pb_pair_plan *p)
     return PB_OK;
 }
 
-/* A comparison that could not make its files leaves none, so that the folder can be named again. The message of the
- * failure `s` outlives it. */
+/* Removes what a failed comparison created, so that the command can be repeated with the same folder. Cleaning up
+ * overwrites the error message, so the message of failure `s` is saved and set again. */
 static void drop_plan(const char *dir, pb_status s)
 {
     char path[PB_PATH_TEXT + 64], why[512];
     snprintf(why, sizeof why, "%s", pb_error());
     snprintf(path, sizeof path, "%s/compare.json", dir);
     unlink(path);
-    rmdir(dir); /* stays where something else is in it */
+    rmdir(dir); /* fails, harmlessly, when the folder holds other files */
     pb_fail(s, "%s", why);
 }
 
@@ -172,7 +175,7 @@ static pb_status begin(const pb_options *o, pb_run_name *name, pb_pair_plan *p, 
     return s;
 }
 
-/* ---- going on ---------------------------------------------------------------------------------------------- */
+/* ---- resuming a comparison --------------------------------------------------------------------------------- */
 
 static const char *given(const pb_options *o)
 {
@@ -196,7 +199,8 @@ static const char *rule_given(const pb_options *o)
     return o->alpha >= 0 ? "--alpha" : o->min_effect >= 0 ? "--min-effect" : NULL;
 }
 
-/* The options in compare.json are pairs of an option of `run` and its value, as options_of writes them. */
+/* Checks that the options in compare.json are pairs of an option of `bench run` and its value, as options_of() writes
+ * them. The file may have been edited. */
 static pb_status check_options(const char *dir, const json_t *options)
 {
     char *words[2 * PB_OPTION_LIST], why[256];
@@ -205,7 +209,7 @@ static pb_status check_options(const char *dir, const json_t *options)
     pb_status s = n % 2 || n > 2 * PB_OPTION_LIST ? pb_fail(PB_EINVAL, "%zu words", n) : PB_OK;
     for (size_t i = 0; i < n && s == PB_OK; i++) {
         const char *word = json_string_value(json_array_get(options, i));
-        memcpy(&words[i], &word, sizeof word); /* argv is not const, and never written to */
+        memcpy(&words[i], &word, sizeof word); /* argv is not const, but it is never written to */
         if (i % 2 == 0 && (strncmp(word, "--", 2) != 0 || !word[2] || strchr(word, '=')))
             s = pb_fail(PB_EINVAL, "%s is no option", word);
     }
@@ -231,7 +235,7 @@ static pb_status go_on(const pb_options *o, pb_pair_plan *p, pb_pair_folder *f)
     return pb_pair_folder_resume(o->resume, f);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------- */
+/* ---- measuring and judging --------------------------------------------------------------------------------- */
 
 static pb_compare_opts compare_opts(const pb_options *o)
 {
@@ -289,7 +293,7 @@ static pb_exit compare(const pb_options *o, pb_pair_plan *p)
     return code;
 }
 
-/* Judges recorded pairs again, by another rule if the options say so. */
+/* Judges recorded pairs again. Options may change the rule, such as --alpha, but not what was measured. */
 static pb_exit judge_again(const pb_options *o, const char *dir)
 {
     pb_gates gates;
@@ -328,7 +332,7 @@ static pb_exit compare_with_itself(const pb_options *o, pb_pair_plan *p)
     return compare(o, p);
 }
 
-/* Launches both sides, or goes on doing so. */
+/* Measures both executables in pairs, or resumes such a comparison. */
 static pb_exit launch_pairs(const pb_options *o, pb_pair_plan *p)
 {
     const char *other = o->require_baseline ? "--require-baseline" : o->subset ? "--subset" : NULL;

@@ -1,4 +1,5 @@
-/* cmd_run.c - `bench run`: plans, makes the run's folder, starts the launches, says where the results are. */
+/* cmd_run.c - `bench run`: plans the cases, creates the run's folder, starts the measuring processes and reports the
+ * results. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,15 +29,15 @@ enum { MOST_LAUNCHES = 1000000000 };
 typedef struct run {
     const pb_options *o;
     pb_plan plan;
-    json_t *about;      /* run.json */
-    pb_resumed resumed; /* with --resume */
+    json_t *about;      /* contents of run.json */
+    pb_resumed resumed; /* all zero without --resume */
     pb_place next;
     uint64_t seed;
     pb_run_name name;
     char machine_id[PB_MACHINE_TEXT];
 } run;
 
-/* ---- before ----------------------------------------------------------------------------------------- */
+/* ---- planning --------------------------------------------------------------------------------------- */
 
 static pb_status find_suite(const pb_options *o, const pb_suite **out)
 {
@@ -47,8 +48,8 @@ static pb_status find_suite(const pb_options *o, const pb_suite **out)
     return pb_fail(PB_EINVAL, "which suite? --suite NAME, one of %s", names);
 }
 
-/* Launches open the device themselves. A context of this process would take as long once more before each run, and
- * hold memory of the device meanwhile; what would be measured can even be shown without one. */
+/* Opens a context for planning only. It creates no CUDA context, which would delay every run and occupy GPU memory
+ * while it lasts; the measuring processes create their own. --dry-run therefore works without a GPU. */
 static pb_status open_to_plan(const pb_options *o, pb_backend_id device, pb_ctx *ctx)
 {
     pb_device_facts facts;
@@ -86,7 +87,7 @@ static void dry_run(const run *r)
     printf("%8.0f s  in all: %ld launches of %d cases\n", all * (double)r->o->launches, r->o->launches, r->plan.n);
 }
 
-/* The names of a run that goes on; what was measured in part is cut off. */
+/* Takes the run id, folder and seed from the run to be resumed, and notes the resumption in its run.json. */
 static pb_status take_up(run *r)
 {
     PB_TRY(pb_resume_check(&r->resumed, &r->plan, r->machine_id));
@@ -121,14 +122,14 @@ static pb_status identify(run *r)
     return s == PB_OK && !r->about ? pb_fail(PB_ENOMEM, "no memory for run.json") : s;
 }
 
-/* ---- the launches ------------------------------------------------------------------------------------- */
+/* ---- the measuring processes -------------------------------------------------------------------------- */
 
-/* Seconds that what is whole already should have taken. */
+/* Expected seconds of the cases that earlier commands of this run have completed. */
 static double expected_before(const run *r)
 {
     double launch = 0, part = 0;
     int *order = malloc((size_t)r->plan.n * sizeof *order);
-    if (!order) return 0; /* it is for the progress line alone */
+    if (!order) return 0; /* the estimate is only for the progress line */
     pb_plan_order(&r->plan, r->seed, r->next.launch, order);
     for (int i = 0; i < r->plan.n; i++) {
         const double e = pb_plan_expect(&r->plan, &r->plan.cases[order[i]]);
@@ -139,7 +140,8 @@ static double expected_before(const run *r)
     return launch * r->next.launch + part;
 }
 
-/* When the last case must have ended: a case that is cut short at that time takes a while to end. */
+/* The time at which the last case must have ended; 0: no limit. It is a little earlier than the budget's end, because
+ * ending a case that is still running takes time. */
 static double deadline(const run *r, double started)
 {
     const double budget = r->o->budget;
@@ -168,16 +170,16 @@ static pb_exit launch_all(const run *r, bool *stopped, bool *refused)
         if (pb_throttle_run(&l, r->about, &code, stopped) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
         worst = pb_worse_exit(worst, code);
         *refused = l.refused;
-        if (code == PB_EXIT_HARNESS || code == PB_EXIT_USAGE) break; /* the next would fare no better */
+        if (code == PB_EXIT_HARNESS || code == PB_EXIT_USAGE) break; /* the next process would fail too */
     }
     return pb_interrupted() ? pb_worse_exit(worst, PB_EXIT_HARNESS) : worst;
 }
 
-/* The files of a run, in the order in which they are made. */
+/* The files of a run, in the order in which they are created. */
 static const char *const files[] = {"results.csv", "samples.csv", "progress.csv", "run.json"};
 enum { FILES = sizeof files / sizeof *files };
 
-/* Removes the first n of them, and the folder unless it was there before, with what is not ours. */
+/* Removes the first n files, and the folder if it is then empty. */
 static void drop_files(const run *r, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -188,8 +190,8 @@ static void drop_files(const run *r, int n)
     rmdir(r->name.dir);
 }
 
-/* A launch that could not even begin, for want of a device or of memory, has left no row: then there is no run, and
- * nothing to go on with. */
+/* A process that could not start, because of a missing device or too little memory, leaves no row. Such a run cannot be
+ * resumed, so its files are removed. */
 static void drop_if_empty(const run *r)
 {
     pb_table t;
@@ -199,7 +201,8 @@ static void drop_if_empty(const run *r)
     if (empty) drop_files(r, FILES);
 }
 
-/* Where a case lacked memory the others are measured all the same. */
+/* After a case ran out of memory the other cases are still measured; the exit code becomes PB_EXIT_HARNESS at the
+ * end. */
 static pb_exit measure(const run *r)
 {
     bool stopped = false, refused = false;
@@ -216,7 +219,7 @@ static pb_exit measure(const run *r)
     return code == PB_EXIT_NO_MEMORY ? PB_EXIT_HARNESS : code;
 }
 
-/* What stands in the way of good figures, while there is time to stop. */
+/* Warns about conditions that spoil measurements, before the first case, so that the user can still stop. */
 static void warn(const run *r)
 {
     double load = 0;
@@ -224,12 +227,13 @@ static void warn(const run *r)
     if (r->o->launches < PB_ENOUGH_LAUNCHES)
         fprintf(stderr, "bench: warning: %ld launch%s: too few for a comparison, which needs %d\n", r->o->launches,
                 r->o->launches == 1 ? "" : "es", PB_ENOUGH_LAUNCHES);
-    if (getloadavg(&load, 1) == 1 && load > 1.5 * (double)cpus) /* more than an earlier run of ours leaves behind */
+    if (getloadavg(&load, 1) == 1 && load > 1.5 * (double)cpus) /* above the load that a previous run leaves */
         fprintf(stderr, "bench: warning: the load is %.1f on %ld CPUs: other work will be in the figures\n", load,
                 cpus);
 }
 
-/* *made: how many of the files are there. run.json, without which a folder is no run, comes when it is locked. */
+/* *made counts the files created so far. run.json is created last, after locking: a folder without run.json is not
+ * treated as a run. */
 static pb_status make_files(const run *r, int *made, int *lock)
 {
     PB_TRY(pb_results_create(r->name.dir));
@@ -240,7 +244,8 @@ static pb_status make_files(const run *r, int *made, int *lock)
     return pb_run_json_create(r->name.dir, r->about);
 }
 
-/* A folder for a run that begins: with all of its files, or with none of them, so that it can be named again. */
+/* Creates the folder of a new run with all its files. After a failure it removes them, so that the command can be
+ * repeated with the same folder. */
 static pb_status begin_folder(const run *r, int *lock)
 {
     char why[512];
@@ -253,7 +258,7 @@ static pb_status begin_folder(const run *r, int *lock)
     return pb_fail(s, "%s", why);
 }
 
-/* The folder of a run that goes on, cut back to its last whole case once all of it has been checked. */
+/* Opens the folder of a run to be resumed. All files are checked first, then cut back to the last completed case. */
 static pb_status take_up_folder(run *r, int *lock)
 {
     const pb_place most = {(int)pb_throttle_launches(r->about, r->o), r->plan.n};

@@ -1,4 +1,4 @@
-/* main.c - the program bench: finds the subcommand, parses its options, returns its exit code. */
+/* main.c - the program bench: finds the subcommand, parses its options and returns its exit code. */
 #include <stdio.h>
 #include <string.h>
 
@@ -12,7 +12,8 @@ static pb_exit (*const functions[PB_NCOMMANDS])(const pb_options *o) = {
 #undef COMMAND
 };
 
-/* `bench --suite X` is `bench run --suite X`; `bench --help` is `bench help`. */
+/* Without a subcommand, options belong to `run`: `bench --suite X` is `bench run --suite X`. `bench --help` is `bench
+ * help`. */
 static pb_status split(int argc, char **argv, int *command, int *first)
 {
     *first = 1;
@@ -27,8 +28,9 @@ static pb_status split(int argc, char **argv, int *command, int *first)
     return pb_cli_command(&pb_bench_cli, argv[1], command);
 }
 
-/* With --bisect there is good, bad and "this commit says nothing". A launch is asked by `bench run`, not by git. A
- * command line that cannot be read may hold the word all the same. */
+/* With --bisect, git expects 0 (good), 1 (bad) or 125 (skip this commit), so every other code becomes 125. A measuring
+ * process is excepted: its parent, not git, reads its exit code. When parsing failed (o is NULL), the words of the
+ * command line are searched for --bisect. */
 static pb_exit bisected(pb_exit code, const pb_options *o, int argc, char **argv)
 {
     bool asked = o && o->bisect && !o->child_dir;
@@ -49,7 +51,8 @@ int main(int argc, char **argv)
         o.args = (pb_words){{pb_bench_cli.commands[command].name}, 1};
         command = PB_COMMAND_help;
     }
-    if (!o.child_dir) pb_threads_limit("bench"); /* a process of a run has the threads that the run gave it */
+    /* A measuring process keeps the number of threads that its parent gave it. */
+    if (!o.child_dir) pb_threads_limit("bench");
     pb_exit code = functions[command](&o);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         pb_fail(PB_EIO, "stdout: it could not all be written");

@@ -1,4 +1,5 @@
-/* options.c - the tables of the program bench, and what it adds to them: axes of suites as options. */
+/* options.c - the tables of commands and options, and two additions of bench to the parser: axes of suites are options,
+ * and the types `axis` and `share`. */
 #include "bench/options/options.h"
 
 #include <stdlib.h>
@@ -41,7 +42,7 @@ static pb_status set_axis(void *field, const char *name, const char *value)
     return add_axis(field, value, n, value[n] ? value + n + 1 : "");
 }
 
-/* 0.02 or 2%. */
+/* Accepts 0.02 and 2%; both store 0.02. */
 static pb_status set_share(void *field, const char *name, const char *value)
 {
     char *end;
@@ -52,7 +53,8 @@ static pb_status set_share(void *field, const char *name, const char *value)
     return PB_OK;
 }
 
-/* The i-th axis of all suites, cut from its "name=default". */
+/* Returns the name of the i-th axis, counted over all suites, or NULL after the last one. An entry of `axes` is
+ * "name=default". The result is valid until the next call of this thread. */
 static const char *axis_name(int command, int i)
 {
     static _Thread_local char item[2 * PB_AXIS_TEXT];
@@ -102,9 +104,9 @@ static pb_status parse(parser *by, pb_command command, int argc, char **argv, pb
 {
     pb_words args;
     *o = (pb_options){.command = command, .argc = argc, .argv = argv};
-    o->inject_slowdown = o->min_effect = o->alpha = -1; /* not given */
+    o->inject_slowdown = o->min_effect = o->alpha = -1; /* -1: not given */
     PB_TRY(by(&pb_bench_cli, (int)command, argc, argv, o, &args));
-    o->strict |= o->bisect; /* what could not be judged must not be taken for good */
+    o->strict |= o->bisect; /* git bisect must not take an inconclusive comparison for a good commit */
     o->args = args;
     return PB_OK;
 }

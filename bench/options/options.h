@@ -1,4 +1,4 @@
-/* options.h - the command line as a struct; its fields are those of options.def. */
+/* options.h - the parsed command line: struct pb_options has one field for each line of options.def. */
 #ifndef PB_OPTIONS_H
 #define PB_OPTIONS_H
 #include "bench/rows/rows.h"
@@ -17,7 +17,7 @@ enum {
 };
 typedef struct pb_axis_values {
     char name[PB_AXIS_TEXT];
-    const char *values; /* "1,4" */
+    const char *values; /* comma-separated, such as "1,4" */
 } pb_axis_values;
 typedef struct pb_axis_list {
     pb_axis_values v[PB_OPTION_LIST];
@@ -27,23 +27,24 @@ typedef struct pb_axis_list {
 #define PB_FIELD_axis  pb_axis_list
 #define PB_FIELD_share double
 
-/* The fields are as cli/options.h says; type axis: name=values, may be given again. */
+/* cli/options.h describes the C type of each option type. This file adds two: `axis` (name=values, may be repeated) and
+ * `share` (a fraction: 0.02 for 2%). */
 typedef struct pb_options {
 #define OPT(name, type, letter, argument, deflt, commands, help) PB_FIELD_##type name;
 #include "bench/options/options.def"
 #undef OPT
     pb_command command;
-    pb_words args; /* what is no option */
-    int argc;      /* of argv: everything after the command's name */
+    pb_words args; /* arguments that are not options */
+    int argc;      /* length of argv, the words after the command's name */
     char **argv;
 } pb_options;
 
 extern const pb_cli pb_bench_cli;
 
-/* argv without the program's and the command's name; the strings must outlive *o. A long option that is an
- * axis of some suite goes to o->axis. EINVAL with one line, and a hint where a word is nearly right. */
+/* Parses argv, which starts after the command's name. The strings must outlive *o. A long option named like an axis of
+ * any suite is added to o->axis. EINVAL: the message is one line, with a suggestion for a misspelled word. */
 pb_status pb_options_parse(pb_command command, int argc, char **argv, pb_options *o);
-/* The same of words that a file of an earlier command holds (run.json, compare.json), which may have been written by
- * somebody else: EINVAL also for what no command that measured can have been given, as internal options. */
+/* Parses a command line stored in run.json or compare.json. The file may come from an untrusted source, so EINVAL also
+ * for control characters, internal options, --help and --dry-run, which no stored measurement can have been given. */
 pb_status pb_options_parse_stored(pb_command command, int argc, char **argv, pb_options *o);
 #endif

@@ -1,5 +1,6 @@
-/* clock_lock.c - the keeper of locked clocks, and the run's side of it. The socket carries one line from the keeper
- * when the clocks are locked and one when they are reset: empty, or what went wrong. */
+/* clock_lock.c - the keeper process that locks the GPU's clocks, and the functions with which a run starts and ends it.
+ * Keeper and run share a socket. The keeper sends one line when the clocks are locked and one when they are reset; the
+ * line is empty, or it is an error message. */
 #define _GNU_SOURCE
 #include "bench/run/clock_lock.h"
 
@@ -17,9 +18,9 @@
 
 enum { SAID = 256 };
 
-/* ---- the keeper ------------------------------------------------------------------------------------- */
+/* ---- the keeper process ----------------------------------------------------------------------------- */
 
-/* False: nobody is there to read it. */
+/* Sends one line. False: the run has closed its end of the socket. */
 static bool say(int fd, const char *text)
 {
     char line[SAID];
@@ -57,7 +58,7 @@ pb_exit pb_clock_keeper(const pb_options *o)
     return s == PB_OK ? PB_EXIT_OK : heard ? PB_EXIT_HARNESS : pb_complain(PB_EXIT_HARNESS);
 }
 
-/* ---- the run ---------------------------------------------------------------------------------------- */
+/* ---- the run's side --------------------------------------------------------------------------------- */
 
 pb_status pb_clock_lock_check(const pb_options *o)
 {
@@ -74,12 +75,12 @@ static _Noreturn void become_keeper(const pb_options *o, int fd)
     const char *argv[] = {"bench", "run", "--child-clocks", o->lock_gpu_clocks, "--device", o->device, "--child-pipe",
                           number,  NULL};
     snprintf(number, sizeof number, "%d", fd);
-    setsid(); /* the terminal's signals are not for it */
+    setsid(); /* detaches from the terminal, whose Ctrl-C would end the keeper */
     execv("/proc/self/exe", (char *const *)argv);
     _exit(PB_EXIT_HARNESS);
 }
 
-/* The keeper's next line. EDEVICE with what it says. */
+/* Reads the keeper's next line. EDEVICE: the line is an error message, or the keeper has ended. */
 static pb_status listen_to(int fd)
 {
     char line[SAID];
@@ -110,7 +111,7 @@ pb_status pb_clock_lock_take(const pb_options *o, pb_clock_lock *out)
         return pb_fail(PB_EIO, "--lock-gpu-clocks: %s", strerror(errno));
     fflush(NULL);
     const pid_t pid = fork();
-    if (pid == 0) become_keeper(o, dup(ends[1])); /* a duplicate stays open over exec */
+    if (pid == 0) become_keeper(o, dup(ends[1])); /* the duplicate has no close-on-exec flag */
     close(ends[1]);
     pb_clock_lock l = {ends[0], pid};
     pb_status s = pid > 0 ? listen_to(l.fd) : pb_fail(PB_EIO, "--lock-gpu-clocks: %s", strerror(errno));

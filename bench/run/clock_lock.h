@@ -1,5 +1,5 @@
-/* clock_lock.h - locked GPU clocks for as long as a run lasts. A process of its own, the keeper, locks them and resets
- * them as soon as the run ends in whatever way, a SIGKILL included: it sees its end of a socket close. */
+/* clock_lock.h - locks the GPU's clocks while a run lasts. A separate process, the keeper, locks them and resets them
+ * when the run ends. It notices the end when the run's end of a socket closes, which also happens after a SIGKILL. */
 #ifndef PB_CLOCK_LOCK_H
 #define PB_CLOCK_LOCK_H
 #include <sys/types.h>
@@ -7,17 +7,18 @@
 #include "bench/options/options.h"
 
 typedef struct pb_clock_lock {
-    int fd; /* to the keeper; -1: nothing is locked */
+    int fd; /* socket to the keeper; -1: no clocks are locked */
     pid_t keeper;
 } pb_clock_lock;
 #define PB_CLOCKS_FREE ((pb_clock_lock){-1, -1})
 
-/* EINVAL: o->lock_gpu_clocks is no clock, or the device no GPU. */
+/* EINVAL: o->lock_gpu_clocks is not a valid clock, or the device is not a GPU. */
 pb_status pb_clock_lock_check(const pb_options *o);
-/* Locks them where the options say so. EDEVICE, EUNSUPPORTED: the driver refuses, or there is none; nothing changed. */
+/* Locks the clocks if the options ask for it; otherwise *out is PB_CLOCKS_FREE. EDEVICE, EUNSUPPORTED: the driver
+ * refuses or is missing; the clocks are unchanged. */
 pb_status pb_clock_lock_take(const pb_options *o, pb_clock_lock *out);
-/* Waits until they are reset. EDEVICE: they could not be. */
+/* Waits until the keeper has reset the clocks. EDEVICE: resetting failed. */
 pb_status pb_clock_lock_release(pb_clock_lock *l);
-/* What `bench run` does when it is the keeper. */
+/* The main function of the keeper process (`bench run --child-clocks`). Returns its exit code. */
 pb_exit pb_clock_keeper(const pb_options *o);
 #endif

@@ -1,4 +1,4 @@
-/* kept.c - checks and cuts of the files of a run that goes on. */
+/* kept.c - measures, checks and truncates results.csv and samples.csv of a run that is resumed. */
 #include "bench/run/kept.h"
 
 #include <errno.h>

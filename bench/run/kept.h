@@ -1,20 +1,21 @@
-/* kept.h - what stays of results.csv and samples.csv when a run goes on: their first bytes. Checked before anything is
- * cut off, because what is cut off is lost. */
+/* kept.h - a resumed run keeps the first bytes of results.csv and samples.csv, up to the last completed case, and
+ * truncates the rest. Truncation loses data, so callers check both files first. */
 #ifndef PB_KEPT_H
 #define PB_KEPT_H
 #include "os/status.h"
 
 typedef struct pb_kept {
-    long long results, samples; /* bytes */
+    long long results, samples; /* bytes to keep */
 } pb_kept;
 
-/* The sizes of the two files in the folder `dir`. EPATH, EIO. */
+/* Sets *out to the current sizes of the two files in folder `dir`. EPATH, EIO. */
 pb_status pb_kept_sizes(const char *dir, pb_kept *out);
-/* EINVAL unless each file has at least that many bytes and a line ends there, the rows before that byte can be read, and
- * all of them are of launches below `launches`. EPATH, EIO, ENOMEM. Changes nothing. */
+/* Checks both files without changing them. EINVAL unless each file has at least that many bytes and a line ends there,
+ * the kept rows of results.csv can be parsed and have process numbers below `launches`, and samples.csv begins with its
+ * header. EPATH, EIO, ENOMEM. */
 pb_status pb_kept_check(const char *dir, const pb_kept *k, int launches);
-/* Cuts dir/name to its first `length` bytes; a shorter file stays as it is. EPATH, EIO. */
+/* Truncates dir/name to `length` bytes. A shorter file is not changed. EPATH, EIO. */
 pb_status pb_kept_cut_file(const char *dir, const char *name, long long length);
-/* Cuts both files. EPATH, EIO. */
+/* Truncates both files to the sizes in *k. EPATH, EIO. */
 pb_status pb_kept_cut(const char *dir, const pb_kept *k);
 #endif

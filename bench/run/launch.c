@@ -1,5 +1,5 @@
-/* launch.c - the parent's side of a launch: start it, show how far it is, say how it ended, go on after a case that
- * hung. */
+/* launch.c - the parent's side of a measuring process: starts it, shows progress, reports how it ended, and starts
+ * another one after a case that hung. */
 #define _GNU_SOURCE
 #include "bench/run/launch.h"
 
@@ -22,8 +22,9 @@
 
 /* ---- progress ------------------------------------------------------------------------------------- */
 
-/* Weighs cases by what they are expected to take; the pace is that of this command so far, as if a tenth of everything
- * had gone before it as expected: the first cases, which are short, say little. */
+/* Estimates the seconds left: the expected seconds of the remaining cases, times the pace of this command so far
+ * (elapsed / expected). The pace includes a prior, a tenth of all work at its expected speed, because the first cases
+ * are short and would make the estimate jump. */
 static double left(const pb_launch *l, const int *order, int at)
 {
     double all = 0, done = -l->before;
@@ -56,9 +57,9 @@ static void clear(const pb_launch *l)
     if (!l->options->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
 }
 
-/* ---- the child -------------------------------------------------------------------------------------- */
+/* ---- the child process ------------------------------------------------------------------------------ */
 
-/* The options that make this program such a child, in front of those the user gave. */
+/* Replaces the forked child by this program with the internal --child-* options, followed by the user's options. */
 static _Noreturn void become_child(const void *self, int pipe_fd)
 {
     const pb_launch *l = self;
@@ -87,10 +88,10 @@ static _Noreturn void become_child(const void *self, int pipe_fd)
     _exit(PB_EXIT_HARNESS);
 }
 
-/* ---- how it ends ------------------------------------------------------------------------------------- */
+/* ---- how a process ends ------------------------------------------------------------------------------ */
 
-/* How a launch ended that did not end as pb_launch_child does, in words; false: it did. A library or a
- * sanitizer that calls exit counts as a death too. */
+/* Describes how the process ended, in `how`. Returns true if it crashed: a signal, or an exit code that
+ * pb_launch_child() never returns. A library or sanitizer that calls exit() also counts as a crash. */
 static bool died(int status, char *how, size_t n)
 {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -101,7 +102,8 @@ static bool died(int status, char *how, size_t n)
            code != PB_EXIT_HARNESS;
 }
 
-/* The case at a place of the order, or what stands for the conclusions; false: the launch has begun none. */
+/* Sets *out to the case at index `at` of the order. Index n is the suite's conclusions, which get a case of that name.
+ * False: this process had not begun a case. */
 static bool case_at(const pb_launch *l, const int *order, int at, pb_case *out)
 {
     if (at < l->first) return false;
@@ -124,7 +126,8 @@ static pb_status emit_end(const pb_launch *l, const pb_case *c, const char *stat
     return s;
 }
 
-/* A launch that died cannot say so itself: its case gets a row. It is not taken up again. */
+/* Writes a row for the case in which the process crashed, since the process itself cannot. The process is not replaced;
+ * its remaining cases stay unmeasured. */
 static pb_status after_death(const pb_launch *l, const int *order, int at, const char *how)
 {
     char note[160];
@@ -138,7 +141,8 @@ static pb_status after_death(const pb_launch *l, const int *order, int at, const
     return pb_interrupted() ? PB_OK : pb_progress_mark(l->dir, (pb_place){l->number + 1, 0});
 }
 
-/* The case at place `at` is cut back to what is whole; *next: the first place that is not. */
+/* Truncates the run's files to the last completed case. *next becomes the index of the first case that is not complete:
+ * `at`, or a later one when the case at `at` was completed just before the process ended. */
 static pb_status cut_back(const pb_launch *l, int at, int *next)
 {
     const long most = l->launches > l->number ? l->launches : l->number + 1;
@@ -151,7 +155,8 @@ static pb_status cut_back(const pb_launch *l, int at, int *next)
     return PB_OK;
 }
 
-/* A launch that did not end by itself when its time was over. --resume measures the case again. */
+/* Handles a process that was killed at the deadline. Its case gets a row of status truncated; --resume measures the
+ * case again. */
 static pb_status after_deadline(const pb_launch *l, const int *order, int at)
 {
     int next;
@@ -161,15 +166,15 @@ static pb_status after_deadline(const pb_launch *l, const int *order, int at)
     return next > at ? PB_OK : emit_end(l, &c, "truncated", "killed: there was no time left");
 }
 
-/* What a case that hung has measured is cut off, as --resume does it; its row says how long it ran, and l->first is the
- * case after it. The place says whether it ended at the last moment after all. */
+/* Handles a case that hung: discards what it measured, as --resume does, writes a row of status timeout, and sets
+ * l->first to the next case. If progress.csv shows that the case completed after all, it keeps its rows. */
 static pb_status after_hang(pb_launch *l, const int *order, const pb_watched *w, pb_exit *code)
 {
     char note[160];
     pb_case c;
     if (!case_at(l, order, w->at, &c)) {
         fprintf(stderr, "bench: launch %d hung for %.3g s before its first case and was ended\n", l->number, w->took);
-        *code = PB_EXIT_HARNESS; /* the next would fare no better */
+        *code = PB_EXIT_HARNESS; /* the next process would hang too */
         return PB_OK;
     }
     PB_TRY(cut_back(l, w->at, &l->first));
@@ -186,17 +191,18 @@ static pb_status after_hang(pb_launch *l, const int *order, const pb_watched *w,
                             l->first > l->plan->n ? (pb_place){l->number + 1, 0} : (pb_place){l->number, l->first});
 }
 
-/* How the process ended; l->first: the case that another one is to go on with, behind the conclusions where none is. */
+/* Handles the end of the process. Afterwards l->first is the case with which the next process continues; n + 1 means
+ * that no case is left. */
 static pb_status after_process(pb_launch *l, const int *order, const pb_watched *w, pb_exit *code, bool *stopped)
 {
     char how[96];
     const bool dead = !w->stuck && died(w->status, how, sizeof how);
-    /* SIGTERM may come before the launch listens to it. */
+    /* A SIGTERM may arrive before the process has installed its handler; such an end counts as ours. */
     const bool ours = w->late && (w->killed || (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGTERM));
     pb_status s = PB_OK;
     *code = w->killed || dead ? PB_EXIT_INCOMPARABLE : (pb_exit)WEXITSTATUS(w->status);
     if (w->hung) {
-        *code = PB_EXIT_OK; /* of the process that was ended */
+        *code = PB_EXIT_OK; /* the exit code of a process that was ended has no meaning */
         s = after_hang(l, order, w, code);
         l->started += w->silent;
     } else {
@@ -211,11 +217,12 @@ static pb_status after_process(pb_launch *l, const int *order, const pb_watched 
             "bench: launch %d: process %d cannot be ended, it is in a call of the driver that does not return; "
             "it is left behind\n",
             l->number, (int)w->pid);
-    *code = PB_EXIT_HARNESS; /* it may hold the device */
+    *code = PB_EXIT_HARNESS; /* the process may still occupy the device */
     return s;
 }
 
-/* Seconds of silence that each place of the order may last. */
+/* Returns an array [n + 1], which the caller frees: the seconds of silence after which the case at each index of the
+ * order counts as hung. Entry n is for the conclusions. NULL: out of memory. */
 static double *limits(const pb_launch *l, const int *order)
 {
     const double least = pb_least_silence(l->options);

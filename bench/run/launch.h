@@ -1,4 +1,5 @@
-/* launch.h - one launch of a run: a fresh process of this program that measures every case once. */
+/* launch.h - one measuring process of a run: a fresh process of this program that measures every case once. When a case
+ * hangs, another process takes over the remaining cases under the same process number. */
 #ifndef PB_LAUNCH_H
 #define PB_LAUNCH_H
 #include "bench/run/plan.h"
@@ -9,27 +10,29 @@ typedef struct pb_launch {
     const pb_plan *plan;
     const pb_options *options;
     uint64_t seed;
-    int number;
-    long launches;   /* how many there will be, as far as is known */
-    int first;       /* place in the order of the first case that is left to measure */
-    double started;  /* of the whole command, for the time left */
-    double before;   /* seconds that what was measured before the command should have taken */
-    double deadline; /* of the whole command, as pb_clock_seconds counts; 0: none */
-    bool refused;    /* set: a process ended by itself before its first case */
+    int number;    /* process number, from 0; column `launch` of results.csv */
+    long launches; /* processes of the whole run, including the retries of throttled processes known so far */
+    int first;     /* index, in the shuffled order, of the first case still to be measured */
+    /* Start of this command on pb_clock_seconds(), for the progress line; the time lost to hung cases is added. */
+    double started;
+    double before;   /* expected seconds of the cases that earlier commands of a resumed run completed */
+    double deadline; /* end of the budget of this command on pb_clock_seconds(); 0: none */
+    bool refused;    /* output: the last process exited by itself before its first case */
 } pb_launch;
 
-/* The least silence of a launch that is taken for a hang, and --case-timeout where that is longer. */
+/* Seconds of silence after which a process counts as hung: --case-timeout, 120 by default, at least 1. Long cases are
+ * allowed more. */
 static inline double pb_least_silence(const pb_options *o)
 {
     const double usual = 120, asked = o->case_timeout >= 0 ? o->case_timeout : usual;
     return asked > 1 ? asked : 1;
 }
 
-/* Starts launch `number` and waits for it. A case that hangs gets a row of status timeout, and another process measures
- * the cases after it. A launch that dies leaves what it measured and a row of status failed for the case it was in.
- * Takes the time that was lost to cases that hang out of `started`. *stopped: it ended early, so as to keep the
- * deadline. EIO: the process cannot be started, or the row not written. */
+/* Measures process number `number` and waits for it. When a case hangs, it gets a row of status timeout, and another
+ * process measures the cases after it. When a process crashes, its earlier rows are kept and its current case gets a
+ * row of status failed. *stopped: measuring ended early because of the deadline. EIO: a process cannot be started, or a
+ * row cannot be written. */
 pb_status pb_launch_run(pb_launch *l, pb_exit *code, bool *stopped);
-/* The other side: what `bench run` does when it is such a process. */
+/* The main function of a measuring process (`bench run --child-dir`). Returns its exit code. */
 pb_exit pb_launch_child(const pb_options *o);
 #endif

@@ -1,4 +1,5 @@
-/* launch_state.c - snapshots before and after a launch, and the thread between. */
+/* launch_state.c - reads the machine's state before and after a measuring process, and samples the GPU in a thread
+ * while the process runs. */
 #define _GNU_SOURCE
 #include "bench/run/launch_state.h"
 
@@ -14,7 +15,7 @@
 #include "bench/machine/host_state.h"
 #include "bench/machine/nvml.h"
 
-enum { PERIOD_NS = 500000000 };
+enum { PERIOD_NS = 500000000 }; /* between two samples */
 
 typedef struct during {
     int samples;
@@ -23,7 +24,7 @@ typedef struct during {
 } during;
 
 struct pb_launch_watch {
-    pb_nvml *nvml; /* NULL: no GPU is watched */
+    pb_nvml *nvml; /* NULL: no GPU is sampled */
     char unknown[160];
     pb_host_state host;
     pb_gpu_state gpu;
@@ -34,7 +35,7 @@ struct pb_launch_watch {
     during seen;
 };
 
-/* ---- the thread ------------------------------------------------------------------------------------- */
+/* ---- the sampling thread ---------------------------------------------------------------------------- */
 
 static void note_sample(during *d, const pb_gpu_state *g)
 {
@@ -66,7 +67,7 @@ static void *sample(void *self)
     return NULL;
 }
 
-/* Signals are the main thread's: they end its waits. */
+/* The thread blocks all signals. They must reach the main thread, where they interrupt blocking calls. */
 static pb_status start_thread(pb_launch_watch *w)
 {
     pthread_condattr_t monotonic;
@@ -110,7 +111,7 @@ pb_status pb_launch_watch_begin(pb_backend_id device, pb_launch_watch **out)
     return s;
 }
 
-/* ---- the entry -------------------------------------------------------------------------------------- */
+/* ---- the JSON entry --------------------------------------------------------------------------------- */
 
 static json_t *real(double v) { return isfinite(v) ? json_real(v) : json_null(); }
 

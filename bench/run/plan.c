@@ -1,4 +1,4 @@
-/* plan.c - from grids, axes and filters to the list of cases. */
+/* plan.c - builds the list of cases from the suite's grid, the axes and the filters. */
 #define _GNU_SOURCE
 #include "bench/run/plan.h"
 
@@ -12,7 +12,7 @@
 #include "bench/suites/suite.h"
 #include "cli/hint.h"
 
-enum { ITEM = 512 /* "batch=1,2,4" */, MOST_CASES = 20000 };
+enum { ITEM = 512 /* bytes of one item of a line, such as "batch=1,2,4" */, MOST_CASES = 20000 };
 
 const pb_suite *pb_suite_find(const char *name)
 {
@@ -25,9 +25,9 @@ const pb_suite *pb_suite_find(const char *name)
     return NULL;
 }
 
-/* ---- expansion ----------------------------------------------------------------------------------- */
+/* ---- expansion of a grid line -------------------------------------------------------------------- */
 
-/* Splits "name=values" in place; NULL: there is no "=". */
+/* Splits "name=values" in place and returns the values; NULL: the item has no "=". */
 static char *values_in(char *item)
 {
     char *equals = strchr(item, '=');
@@ -35,7 +35,7 @@ static char *values_in(char *item)
     return equals;
 }
 
-/* The items of `line` from `rest` on, each value in turn. */
+/* Expands the items of the line from `rest` on, recursively: one call of itself per value of the next item. */
 static pb_status expand(pb_case c, const char *rest, pb_case_add add, void *user)
 {
     char item[ITEM], value[PB_AXIS_TEXT];
@@ -60,13 +60,13 @@ pb_status pb_grid_expand(const char *suite, const char *axes, const char *line, 
     snprintf(c.suite, sizeof c.suite, "%s", suite);
     for (const char *rest = axes; (rest = pb_next_item(rest, ' ', item, sizeof item));) {
         char *value = values_in(item);
-        if (!value || *value)
-            PB_TRY(pb_case_set(&c, item, value ? value : "")); /* no default: only where it is given */
+        if (!value || *value) /* An axis without a default ("name=") is in the key only if a value is given. */
+            PB_TRY(pb_case_set(&c, item, value ? value : ""));
     }
     return expand(c, line, add, user);
 }
 
-/* Adds a case unless it is there. */
+/* Adds a case unless its key is already in the plan. */
 static pb_status add_case(void *user, const pb_case *c)
 {
     pb_plan *p = user;
@@ -93,7 +93,7 @@ void pb_plan_free(pb_plan *p)
 
 /* ---- axes ------------------------------------------------------------------------------------------ */
 
-/* "value", "pat*" or "!pat" against a value. */
+/* True if a value matches the pattern: "value", "pat*", or "!pat" for every value that does not match. */
 static bool selects(const char *pattern, const char *value)
 {
     bool all_but = *pattern == '!';
@@ -140,7 +140,8 @@ static pb_status check_axes(const pb_suite *s, const pb_axis_list *l)
     return PB_OK;
 }
 
-/* The axes of the command line: --axis, --NAME, and --impl and --prefer where the suite has such an axis. */
+/* Returns the axes of the command line: --axis, --NAME, and --impl and --prefer if the suite has axes of these
+ * names. */
 static pb_axis_list axes_of(const pb_suite *s, const pb_options *o)
 {
     pb_axis_list l = o->axis;
@@ -152,13 +153,13 @@ static pb_axis_list axes_of(const pb_suite *s, const pb_options *o)
 
 /* ---- suites with a grid of lines ------------------------------------------------------------------- */
 
-/* The line, then every axis of the command line, whose values so replace the line's and the defaults; what the
- * line makes of such an axis becomes the same case again and falls out. */
+/* Appends the axes of the command line to the grid line. A later item replaces the default and an earlier item of the
+ * same axis. The repeated cases that the earlier values produce are removed by add_case(). */
 static pb_status replaced(const char *line, const pb_axis_list *l, char *out, size_t n)
 {
     size_t len = (size_t)snprintf(out, n, "%s", line);
     for (int i = 0; i < l->n && len < n; i++) {
-        bool again = false; /* an axis given twice has both lists */
+        bool again = false; /* an axis that is given twice gets both lists of values */
         for (int j = 0; j < i; j++) again |= strcmp(l->v[j].name, l->v[i].name) == 0;
         if (again) continue;
         len += (size_t)snprintf(out + len, n - len, " %s=", l->v[i].name);
@@ -169,7 +170,7 @@ static pb_status replaced(const char *line, const pb_axis_list *l, char *out, si
     return len < n ? PB_OK : pb_fail(PB_EINVAL, "the axes are more than %zu characters", n);
 }
 
-/* Of the grids a suite has, the one that fits; NULL: none at all. */
+/* Returns the default or full grid of the suite for the device; NULL: the suite has no grid. */
 static const char *const *grid_of(const pb_suite *s, bool device, bool full)
 {
     const char *const *usual = device && s->device_grid ? s->device_grid : s->grid;
@@ -189,9 +190,9 @@ static pb_status plan_lines(const pb_ctx *ctx, const pb_suite *s, bool full, con
     return PB_OK;
 }
 
-/* ---- suites that enumerate -------------------------------------------------------------------------- */
+/* ---- suites that enumerate their cases -------------------------------------------------------------- */
 
-/* What the axes string chooses by default. */
+/* True if each axis of the case matches the suite's default pattern for it. */
 static bool default_selects(const pb_suite *s, const pb_case *c)
 {
     char item[ITEM];
@@ -214,7 +215,7 @@ static bool asked_for(const pb_axis_list *l, const pb_case *c)
     return true;
 }
 
-/* Equal but for the axes of the list. */
+/* True if the cases differ at most in the axes of the list. */
 static bool same_elsewhere(const pb_axis_list *l, const pb_case *a, const pb_case *b)
 {
     if (strcmp(a->name, b->name) != 0 || a->n != b->n) return false;
@@ -225,8 +226,8 @@ static bool same_elsewhere(const pb_axis_list *l, const pb_case *a, const pb_cas
 
 static bool reachable(const pb_suite *s, const pb_plan *from, const pb_axis_list *l, const pb_case *c)
 {
-    for (int i = 0; i < from->n; i++)
-        if (same_elsewhere(l, &from->cases[i], c) && default_selects(s, &from->cases[i])) return true; /* cheap first */
+    for (int i = 0; i < from->n; i++) /* The cheaper test comes first. */
+        if (same_elsewhere(l, &from->cases[i], c) && default_selects(s, &from->cases[i])) return true;
     return false;
 }
 
@@ -250,8 +251,7 @@ static pb_status check_values(const pb_suite *s, const pb_plan *all, const pb_ax
     return PB_OK;
 }
 
-/* The default choice, with the axes of the command line freed and then set: every case that has the wanted
- * values and otherwise equals one that is chosen by default. */
+/* Selects all cases that have the values of the command line and that equal a default case in all other axes. */
 static pb_status plan_enumerated(pb_ctx *ctx, const pb_suite *s, bool full, const pb_axis_list *l, pb_plan *p)
 {
     pb_plan all = {0}, base = {0};
@@ -298,7 +298,8 @@ static pb_status filter(const pb_options *o, pb_plan *p)
 
 /* ---- the plan ----------------------------------------------------------------------------------------- */
 
-/* --impl and --prefer change what is measured, so they stand in the key where they are no axis already. */
+/* --impl and --prefer change what is measured. If the suite has no axis of this name, the option is added to the
+ * key. */
 static pb_status name_choice(const pb_suite *s, const pb_options *o, pb_plan *p)
 {
     for (int i = 0; i < p->n; i++) {
@@ -309,7 +310,7 @@ static pb_status name_choice(const pb_suite *s, const pb_options *o, pb_plan *p)
     return PB_OK;
 }
 
-/* Equal on every axis of the list. */
+/* True if the cases are equal on every axis of the list. */
 static bool same_named(const pb_axis_list *l, const pb_case *a, const pb_case *b)
 {
     for (int i = 0; i < l->n; i++)
@@ -324,8 +325,9 @@ static bool has_twin(const pb_axis_list *l, const pb_plan *p, const bool *fits, 
     return false;
 }
 
-/* Only the grid joins what an axis of the command line asks for with the other values of a line. Where those do not go
- * with it, and another case has what was asked for, the case falls out; what was asked for itself is never dropped. */
+/* The grid combines values from the command line with all other values of a line, and the suite's check may refuse some
+ * combinations. A refused case is dropped if an accepted case has the same values on every axis of the command line.
+ * Otherwise the check's error is returned, so that no requested value disappears silently. */
 static pb_status drop_misfits(const pb_suite *s, const pb_axis_list *l, pb_plan *p)
 {
     pb_status st = PB_OK;
@@ -335,7 +337,7 @@ static pb_status drop_misfits(const pb_suite *s, const pb_axis_list *l, pb_plan 
     if (!fits) return pb_fail(PB_ENOMEM, "no memory for %d cases", p->n);
     for (int i = 0; i < p->n; i++) fits[i] = s->check(&p->cases[i]) == PB_OK;
     for (int i = 0; i < p->n && st == PB_OK; i++)
-        if (!fits[i] && !has_twin(l, p, fits, i)) st = s->check(&p->cases[i]); /* once more, for its line */
+        if (!fits[i] && !has_twin(l, p, fits, i)) st = s->check(&p->cases[i]); /* repeated for its error message */
     for (int i = 0; i < p->n && st == PB_OK; i++)
         if (fits[i]) p->cases[kept++] = p->cases[i];
     if (st == PB_OK) p->n = kept;
@@ -355,7 +357,7 @@ static pb_status plan_suite(pb_ctx *ctx, const pb_suite *s, const pb_options *o,
     return drop_misfits(s, &l, p);
 }
 
-/* With --ceilings no: those that a filter of their own names, not one such as "*". */
+/* With --ceilings no, a ceiling is measured only if a filter names the suite ceiling. "*" does not count. */
 static bool ceiling_wanted(const pb_options *o, const pb_case *c)
 {
     const pb_words *const filters[] = {&o->filter, &o->args};
@@ -366,7 +368,7 @@ static bool ceiling_wanted(const pb_options *o, const pb_case *c)
     return false;
 }
 
-/* What every launch of a suite measures before the suite's own cases. */
+/* Adds the ceilings that each measuring process measures before the suite's own cases. */
 static pb_status plan_ceilings(pb_ctx *ctx, const pb_suite *s, const pb_options *o, pb_plan *out)
 {
     const pb_suite *ceiling = pb_suite_find("ceiling");
@@ -405,7 +407,8 @@ pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_options *o, 
 void pb_plan_order(const pb_plan *p, uint64_t seed, int launch, int *order)
 {
     for (int i = 0; i < p->n; i++) order[i] = i;
-    if (strcmp(p->suite->name, "ceiling") == 0) return; /* in order, the first rows every other suite has */
+    /* Suite ceiling is never shuffled: its cases run first in every other suite too, in the same order. */
+    if (strcmp(p->suite->name, "ceiling") == 0) return;
     for (int i = p->n - 1; i > p->ceilings; i--) {
         int j = p->ceilings + (int)(pb_uniform(seed + (uint64_t)launch, (uint64_t)i) * (i - p->ceilings + 1));
         int swap = order[i];

@@ -1,4 +1,4 @@
-/* plan.h - which cases a run measures: the suite's grid, with the axes and filters of the command line. */
+/* plan.h - the cases that a run measures: the suite's grid, changed by the axes and filters of the command line. */
 #ifndef PB_PLAN_H
 #define PB_PLAN_H
 #include "bench/options/options.h"
@@ -6,26 +6,27 @@
 
 typedef struct pb_plan {
     const pb_suite *suite;
-    pb_case *cases; /* [n]; the first `ceilings` belong to suite ceiling and run first, in order */
+    pb_case *cases; /* [n], owned. The first `ceilings` belong to suite ceiling and are measured first, in this order */
     int n, ceilings, room;
-    bool device; /* for a GPU */
+    bool device; /* true: the cases run on a GPU */
 } pb_plan;
 
-const pb_suite *pb_suite_find(const char *name); /* EINVAL (NULL) with a hint: there is none */
+const pb_suite *pb_suite_find(const char *name); /* NULL: no such suite; the error (EINVAL) has a suggestion */
 
-/* A case that the suite's check refuses falls out where another one has the same values on every axis of the command
- * line. EINVAL with a hint: an axis or value that the suite does not have, no case left, more than 20000 cases; or the
- * check's line. */
+/* Makes the plan. A case that the suite's check refuses is dropped if another case has the same values on every axis of
+ * the command line; otherwise the check's error is returned. EINVAL: an axis or value that the suite does not have
+ * (with a suggestion), no case left, or more than 20000 cases. The caller frees *out. */
 pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_options *o, pb_plan *out);
 void pb_plan_free(pb_plan *p);
 
-/* Writes the order of launch number `launch` to order[plan->n]: the ceilings, then the rest shuffled. */
+/* Writes the order of the cases in process number `launch` to order[plan->n]: the ceilings, then the other cases
+ * shuffled. */
 void pb_plan_order(const pb_plan *p, uint64_t seed, int launch, int *order);
-/* Seconds that one launch of a case should take, by its suite; a guess of 1 where it does not say. */
+/* Expected seconds that one process spends on the case, estimated by its suite; 1 if the suite has no estimate. */
 double pb_plan_expect(const pb_plan *p, const pb_case *c);
 
-/* Every combination of a line such as "copy tuning=lora batch=1,4", passed to add; what the line does not
- * say is taken from `axes`, a line alike. */
+/* Expands a grid line such as "copy tuning=lora batch=1,4" and passes each combination to `add`. `axes` has the same
+ * syntax and supplies the values of axes that the line does not name. */
 typedef pb_status (*pb_case_add)(void *user, const pb_case *c);
 pb_status pb_grid_expand(const char *suite, const char *axes, const char *line, pb_case_add add, void *user);
 #endif

@@ -1,4 +1,4 @@
-/* progress.c - the places up to which a run's files are whole. */
+/* progress.c - progress.csv: how far the run's files are complete, so that a run can be resumed. */
 #define _GNU_SOURCE
 #include "bench/run/progress.h"
 
@@ -56,7 +56,7 @@ pb_status pb_progress_mark(const char *dir, pb_place next)
 typedef struct lines {
     char *path, *text; /* owned */
     size_t n, at;
-    int number; /* of the line that was read last */
+    int number; /* number of the last line read */
 } lines;
 
 static void close_lines(lines *l) { free(l->path), free(l->text); }
@@ -72,8 +72,8 @@ static pb_status open_lines(const char *dir, lines *l)
     return s;
 }
 
-/* The next whole line; *more: there is one. What follows the last newline is a part of one, of a process that was
- * killed. The widths keep numbers within their types. */
+/* Reads the next complete line; *more is false after the last one. Text after the last newline is a partial line of a
+ * process that was killed; it is ignored. The field widths of sscanf() keep the numbers within their types. */
 static pb_status next_line(lines *l, pb_progress_line *out, bool *more)
 {
     const char *line = l->text + l->at, *newline = memchr(line, '\n', l->n - l->at);
@@ -120,7 +120,7 @@ pb_status pb_progress_read(const char *dir, pb_place most, pb_progress_line *out
     return s;
 }
 
-/* ---- cutting -------------------------------------------------------------------------------------- */
+/* ---- truncating ----------------------------------------------------------------------------------- */
 
 pb_status pb_progress_cut(const char *dir, const pb_progress_line *to)
 {
@@ -154,7 +154,7 @@ pb_status pb_progress_rewind(const char *dir, int launch)
     return s == PB_OK ? pb_kept_cut_file(dir, "results.csv", at.kept.results) : s;
 }
 
-/* ---- one process at a time ------------------------------------------------------------------------ */
+/* ---- lock against a second command ---------------------------------------------------------------- */
 
 static pb_status lock(int fd, const char *path)
 {
@@ -174,7 +174,7 @@ pb_status pb_progress_lock(const char *dir, int *out)
     PB_TRY(pb_path_join(dir, "results.csv", &path));
     pb_status s = pb_disk_open_file(&pb_disk_posix, path, &fd, &size);
     if (s == PB_OK) {
-        fcntl(fd, F_SETFD, 0); /* a launch that outlives this process holds the lock too */
+        fcntl(fd, F_SETFD, 0); /* children inherit the lock, so that a process that outlives this one still holds it */
         s = lock(fd, path);
         if (s == PB_OK) *out = fd;
         else close(fd);

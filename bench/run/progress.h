@@ -1,37 +1,39 @@
-/* progress.h - progress.csv of a run's folder: how far the run is, for `bench run --resume`.
+/* progress.h - progress.csv in a run's folder: how far the run is, for `bench run --resume`.
  *
- * Columns launch,case,results,samples: what is to be measured next (a case by its place in the launch's order; behind
- * the last one come the conclusions) and how many bytes of results.csv and samples.csv belong to what came before. A
- * line is written when a case is whole, so that whatever lies behind the last line's lengths is a part of one. */
+ * Columns launch,case,results,samples. `launch` and `case` say what is to be measured next: the process number, and
+ * the index of the case in that process's order (after the last case: the suite's conclusions, pb_suite.conclude).
+ * `results` and `samples` are the sizes in bytes of results.csv and samples.csv at that point. A line is written when a
+ * case is complete; bytes beyond the sizes of the last line belong to an incomplete case. */
 #ifndef PB_PROGRESS_H
 #define PB_PROGRESS_H
 #include "bench/run/kept.h"
 
+/* What is to be measured next: the process number, and the index of a case in the order of that process (the number of
+ * cases: the suite's conclusions). Both count from 0. */
 typedef struct pb_place {
     int launch, next;
 } pb_place;
 
-/* A line of progress.csv: what is next, what of the other files came before, and where the line ends. */
+/* A line of progress.csv: what is to be measured next, the sizes of the other files, and where the line itself ends. */
 typedef struct pb_progress_line {
     pb_place next;
     pb_kept kept;
-    long long end; /* byte of progress.csv */
+    long long end; /* bytes of progress.csv up to the end of this line */
 } pb_progress_line;
 
-/* Makes progress.csv with the line "launch 0, case 0 is next". EPATH: it exists, or cannot be made; EIO. */
+/* Creates progress.csv with one line: process 0, case 0 is next. EPATH: the file exists or cannot be created; EIO. */
 pb_status pb_progress_create(const char *dir);
-/* Appends "this is next, and the files are as long as they are now". */
+/* Appends a line: `next` is to be measured next, and the other files have their current sizes. EPATH, EIO. */
 pb_status pb_progress_mark(const char *dir, pb_place next);
-/* The last line that results.csv and samples.csv are long enough for. Changes nothing. EINVAL: there is none; a line is
- * malformed, or its place is beyond launch most.launch or case most.next; or what would stay of the other files fails
- * pb_kept_check. EPATH, EIO, ENOMEM. */
+/* Finds the last line whose sizes results.csv and samples.csv have reached. Changes no file. EINVAL: no such line, a
+ * malformed line, a process or case number above `most`, or a failure of pb_kept_check(). EPATH, EIO, ENOMEM. */
 pb_status pb_progress_read(const char *dir, pb_place most, pb_progress_line *out);
-/* Cuts all three files back to that line. */
+/* Truncates all three files to that line. EPATH, EIO. */
 pb_status pb_progress_cut(const char *dir, const pb_progress_line *to);
-/* Cuts progress.csv, then results.csv back to where the launch began, for whoever appends its rows again. EINVAL: no
- * line says where that is. */
+/* Truncates progress.csv, then results.csv, to the start of process `launch`; the caller appends the process's rows
+ * again. samples.csv is not changed. EINVAL: no line says where the process starts. */
 pb_status pb_progress_rewind(const char *dir, int launch);
-/* Keeps other processes from resuming the run until this one and its children have ended, or close *fd. EINVAL: the run
- * is still being measured, ten seconds later. */
+/* Locks the run against being resumed by another command, until this process and its children have ended or closed *fd.
+ * Waits up to ten seconds for another holder. EINVAL: the run is still being measured. */
 pb_status pb_progress_lock(const char *dir, int *fd);
 #endif

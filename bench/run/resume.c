@@ -1,4 +1,4 @@
-/* resume.c - takes up run.json again and refuses what would make one run of two different ones. */
+/* resume.c - reads run.json of a run to be resumed, and refuses options that would change what the run measures. */
 #include "bench/run/resume.h"
 
 #include <math.h>
@@ -15,7 +15,8 @@ static bool same_text(const char *a, const char *b) { return a == b || (a && b &
 
 static bool same_number(double a, double b) { return !(a < b) && !(a > b); }
 
-/* Which option would change what is measured or how; NULL: none. What chooses cases shows in the order. */
+/* Returns the first option that would change what is measured, or how; NULL: none. Options that select cases are not
+ * compared here: pb_resume_check() compares the resulting order. */
 static const char *differs(const pb_options *was, const pb_options *now)
 {
     if (now->launches != was->launches) return "--launches";
@@ -28,17 +29,17 @@ static const char *differs(const pb_options *was, const pb_options *now)
     return same_number(now->min_time, was->min_time) ? NULL : "--min-time";
 }
 
-/* The words of run.json, and behind them those of now. */
+/* Joins the words of the command line in run.json and those of the current one. *first is the number of the former. */
 static pb_status join_words(const json_t *argv, const pb_options *now, char ***out, int *first, int *n)
 {
     const char *command = json_string_value(json_array_get(argv, 1));
     if (!command || strcmp(command, "run") != 0) return pb_fail(PB_EINVAL, "its argv does not begin with bench run");
-    const int had = (int)json_array_size(argv) - 2; /* after "bench", "run" */
+    const int had = (int)json_array_size(argv) - 2; /* without "bench" and "run" */
     char **words = calloc((size_t)(had + now->argc) + 1, sizeof *words);
     if (!words) return pb_fail(PB_ENOMEM, "no memory for a command line");
     for (int i = 0; i < had; i++) {
         const char *word = json_string_value(json_array_get(argv, (size_t)i + 2));
-        memcpy(&words[i], &word, sizeof word); /* argv is not const, and never written to */
+        memcpy(&words[i], &word, sizeof word); /* argv is not const, but it is never written to */
         if (words[i]) continue;
         free(words);
         return pb_fail(PB_EINVAL, "its argv holds something else than words");

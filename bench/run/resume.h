@@ -1,6 +1,6 @@
-/* resume.h - a run that was cut short, from its folder: the command line and the order that run.json holds. A launch
- * that was cut short is finished by another process, which reads what the first one has measured: every case of a
- * launch is measured by one process, but a resumed launch has been two. */
+/* resume.h - resumes an interrupted run from its folder, with the command line and the order that run.json stores. An
+ * interrupted measuring process is completed by a second one, which reads the rows of the first. Such a process number
+ * is then not one process but two, although its rows count as one repetition. */
 #ifndef PB_RESUME_H
 #define PB_RESUME_H
 #include <jansson.h>
@@ -8,16 +8,18 @@
 #include "bench/run/plan.h"
 
 typedef struct pb_resumed {
-    json_t *about;                              /* run.json */
-    pb_options options;                         /* those of the run, then those of now, which win */
-    char **words;                               /* argv of `options`; its strings belong to `about` and to now's argv */
-    const char *run_id, *machine_id, *time_utc; /* of `about` */
+    json_t *about;      /* contents of run.json; owned */
+    pb_options options; /* the options of the run, overridden by those of the current command */
+    /* argv of `options`; owned. Its strings belong to `about` and to the current command line. */
+    char **words;
+    const char *run_id, *machine_id, *time_utc; /* strings owned by `about` */
     uint64_t seed;
 } pb_resumed;
 
-/* Reads now->resume. EINVAL: no run of this program, or an option of now would measure something else. */
+/* Reads the folder now->resume. EINVAL: not a run of this version of the program, or an option of `now` would change
+ * what is measured. pb_resume_close() frees *out. */
 pb_status pb_resume_open(const pb_options *now, pb_resumed *out);
 void pb_resume_close(pb_resumed *r);
-/* EINVAL: another machine, or the plan is not in the order that run.json says. */
+/* EINVAL: this is another machine, or the plan differs from the order in run.json. */
 pb_status pb_resume_check(const pb_resumed *r, const pb_plan *plan, const char *machine_id);
 #endif

@@ -1,4 +1,4 @@
-/* run_json.c - makes and writes run.json. */
+/* run_json.c - builds and writes run.json. */
 #include "bench/run/run_json.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "os/draft.h"
 #include "os/file.h"
 
-enum { ORDER_KEYS = 10000 };
+enum { ORDER_KEYS = 10000 }; /* limit of the keys in "order", see run_json.h */
 
 static json_t *arguments(const pb_options *o)
 {
@@ -67,7 +67,7 @@ static pb_status write_text(const char *dir, json_t *about, bool truncated,
     const size_t n = strlen(text);
     pb_status s = pb_path_join(dir, "run.json", &path);
     if (s == PB_OK) {
-        text[n] = '\n'; /* in place of the NUL, which nobody needs from here on */
+        text[n] = '\n'; /* replaces the terminating NUL; the length is known */
         s = put(path, text, n + 1);
         free(path);
     }

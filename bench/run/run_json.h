@@ -1,16 +1,17 @@
-/* run_json.h - run.json: what was run, where and in which order.
+/* run_json.h - run.json: what was measured, where and in which order.
  *
  * {"bench_version", "run_id", "machine_id", "suite", "time_utc", "commit", "argv", "seed", "launches",
- *  "truncated", "order": [[key, ...] per launch], "fingerprint"}. "order" has the first launches, as many as have 10000
- * keys together and at least one: those of the others follow from the seed (plan.h). "truncated" is true from the start
- * until a whole run rewrites the file at its end. "resumed": when and with which argv a run that was cut short went on.
- */
+ *  "truncated", "order": [[key, ...] per process], "fingerprint"}
+ * "launches" is the number of measuring processes. "order" has the order of the first processes, at least one and at
+ * most 10000 keys in total; the other orders follow from the seed (pb_plan_order). "truncated" is true until the
+ * completed run rewrites the file. "resumed" is added by --resume: a list of times and command lines. */
 #ifndef PB_RUN_JSON_H
 #define PB_RUN_JSON_H
 #include <jansson.h>
 
 #include "bench/run/plan.h"
 
+/* Input of pb_run_json_make(); all pointers are borrowed. */
 typedef struct pb_run_info {
     const char *run_id, *machine_id, *time_utc;
     const pb_plan *plan;
@@ -19,16 +20,16 @@ typedef struct pb_run_info {
     uint64_t seed;
 } pb_run_info;
 
-/* The commit that this program was built from. */
+/* The git commit that this program was built from. */
 const char *pb_run_commit(void);
-/* What run.json holds at a run's start; NULL: no memory. The caller frees it. */
+/* Returns the contents of run.json at the start of a run. The caller owns the object. NULL: out of memory. */
 json_t *pb_run_json_make(const pb_run_info *r);
-/* Its "order"; NULL: no memory. */
+/* Returns the value of "order". The caller owns it. NULL: out of memory. */
 json_t *pb_run_json_order(const pb_plan *plan, uint64_t seed, long launches);
-/* Notes that the run went on. ENOMEM. */
+/* Adds the time and command line of the resuming command to "resumed". ENOMEM. */
 pb_status pb_run_json_resumed(json_t *about, const char *time_utc, const pb_options *now);
-/* Makes dir/run.json of a run that begins. EPATH: it exists, or cannot be made; EIO, ENOMEM. */
+/* Creates dir/run.json. EPATH: the file exists or cannot be created; EIO, ENOMEM. */
 pb_status pb_run_json_create(const char *dir, json_t *about);
-/* Writes dir/run.json whole or not at all. EPATH, EIO, ENOMEM. */
+/* Replaces dir/run.json atomically. EPATH, EIO, ENOMEM. */
 pb_status pb_run_json_write(const char *dir, json_t *about, bool truncated);
 #endif

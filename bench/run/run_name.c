@@ -1,4 +1,4 @@
-/* run_name.c - names a run after the time, and makes its folder. */
+/* run_name.c - derives a run's name from the current time, and creates its folder. */
 #define _GNU_SOURCE
 #include "bench/run/run_name.h"
 
@@ -27,7 +27,8 @@ void pb_run_name_new(const char *what, const char *dir, pb_run_name *out)
 pb_status pb_run_make_folder(const char *dir)
 {
     char path[PB_RUN_DIR_TEXT];
-    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path - 1) /* pb_run_name_new may have cut it */
+    /* pb_run_name_new() may have truncated the path. */
+    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path - 1)
         return pb_fail(PB_EINVAL, "--out %.60s...: a path of %zu characters or more", dir, sizeof path - 1);
     for (char *slash = path + 1;; slash++) {
         slash += strcspn(slash, "/");

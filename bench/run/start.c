@@ -1,4 +1,4 @@
-/* start.c - forks a child whose signals are its own. */
+/* start.c - forks a child in its own process group. */
 #define _GNU_SOURCE
 #include "bench/run/start.h"
 
@@ -16,17 +16,18 @@ pb_status pb_start(void (*become)(const void *self, int pipe_fd), const void *se
     sigset_t stops, before;
     sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM), sigaddset(&stops, SIGHUP);
     fflush(NULL);
-    sigprocmask(SIG_BLOCK, &stops, &before); /* so that none is noted in the child and lost by exec */
+    /* Signals are blocked: otherwise the child's inherited handler could take one, which exec would then lose. */
+    sigprocmask(SIG_BLOCK, &stops, &before);
     *pid = fork();
     if (*pid == 0) {
         signal(SIGINT, SIG_DFL), signal(SIGTERM, SIG_DFL);
-        if (signal(SIGHUP, SIG_DFL) == SIG_IGN) signal(SIGHUP, SIG_IGN); /* nohup(1) holds for the child too */
+        if (signal(SIGHUP, SIG_DFL) == SIG_IGN) signal(SIGHUP, SIG_IGN); /* an ignored SIGHUP (nohup) stays ignored */
         sigprocmask(SIG_SETMASK, &before, NULL);
         close(ends[0]);
-        setpgid(0, 0); /* the terminal's Ctrl-C reaches the parent alone, which passes it on once */
+        setpgid(0, 0); /* Ctrl-C reaches only the parent, which forwards it once */
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         become(self, ends[1]);
-        _exit(127); /* it does not return */
+        _exit(127); /* reached only if become() returns */
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[1]);

@@ -1,4 +1,4 @@
-/* supervise.c - the loop that listens to a launch and ends one that hangs. */
+/* supervise.c - the loop that reads the heartbeat of a measuring process and ends a process that hangs. */
 #define _GNU_SOURCE
 #include "bench/run/supervise.h"
 
@@ -15,10 +15,10 @@
 typedef struct watcher {
     const pb_watch *w;
     pb_watched *out;
-    bool closed;          /* the launch has closed its end of the pipe */
-    double began, heard;  /* the place; the last word */
-    double asked, killed; /* when it was told to end, and killed; 0: it was not */
-    int passed;           /* signals that went on to it */
+    bool closed;          /* the process has closed its end of the pipe */
+    double began, heard;  /* times of the current case's start and of the last byte received */
+    double asked, killed; /* times of SIGTERM and SIGKILL; 0: not sent */
+    int passed;           /* signals of this process that were forwarded */
 } watcher;
 
 static void kill_it(watcher *r, double now)
@@ -28,14 +28,14 @@ static void kill_it(watcher *r, double now)
     if (!(r->killed > 0)) r->killed = now;
 }
 
-/* When the launch has been silent for too long. */
+/* The time at which the process will have been silent for too long. */
 static double silent_at(const watcher *r)
 {
     const int at = r->out->at, n = r->w->n;
     return r->heard + r->w->limit[at >= r->w->first && at < n ? at : n];
 }
 
-/* Sends the signals that are due, and returns when the next one may be. */
+/* Sends the signals that are due. Returns the time at which the next one may be due. */
 static double signal_it(watcher *r, double now)
 {
     for (; r->passed < pb_interrupt_count(); r->passed++) {
@@ -50,7 +50,7 @@ static double signal_it(watcher *r, double now)
         if (now >= r->asked + PB_GRACE) kill_it(r, now);
         return r->asked + PB_GRACE;
     }
-    const bool timed = r->w->deadline > 0 && !r->out->late; /* one that says itself that it is late is ending */
+    const bool timed = r->w->deadline > 0 && !r->out->late; /* late: the process has announced that it is ending */
     const double silent = silent_at(r), due = timed && r->w->deadline < silent ? r->w->deadline : silent;
     if (now < due) return due;
     if (due < silent) r->out->late = true;
@@ -71,14 +71,15 @@ static void hear(watcher *r, char what)
     if (r->out->at < r->w->n) r->w->begins(r->w->user, r->out->at);
 }
 
-/* Waits until there is something to read, a signal arrives or the time has come; `open`: the signals that may. Reads
- * what there is. */
+/* Waits until the pipe is readable, a signal of the mask `open` arrives, or the time `due` has come. Reads the
+ * available bytes. */
 static void listen_until(watcher *r, double due, const sigset_t *open)
 {
     struct pollfd p = {.fd = r->closed ? -1 : r->w->pipe, .events = POLLIN};
     char said[64];
     double rest = due - pb_clock_seconds();
-    /* Nothing announces the end of a process that has closed its pipe, or left it to a process of its own. */
+    /* A process that closed its pipe, or left it to a child of its own, sends no more events: poll waitpid() every 2
+     * ms. */
     if ((r->closed || r->asked > 0 || r->killed > 0) && rest > 0.002) rest = 0.002;
     rest = rest < 0 ? 0 : rest > 3600 ? 3600 : rest;
     const struct timespec t = {(time_t)rest, (long)(1e9 * (rest - (double)(time_t)rest))};
@@ -87,10 +88,11 @@ static void listen_until(watcher *r, double due, const sigset_t *open)
     for (ssize_t i = 0; i < n; i++) hear(r, said[i]);
     if (n > 0 || (n < 0 && errno == EINTR)) return;
     r->closed = true;
-    if (!(r->asked > 0)) r->heard = pb_clock_seconds(); /* what it does to end may take as long again */
+    /* Closing the pipe restarts the limit: cleaning up may take as long again. */
+    if (!(r->asked > 0)) r->heard = pb_clock_seconds();
 }
 
-/* Whether the launch has ended; then what it said last is read too. */
+/* True if the process has ended. Then the bytes still in the pipe are read too. */
 static bool reaped(watcher *r)
 {
     int status = 0;
@@ -108,7 +110,8 @@ void pb_watch_launch(const pb_watch *w, pb_watched *out)
     watcher r = {.w = w, .out = out, .began = start, .heard = start};
     sigset_t stops, open;
     *out = (pb_watched){.pid = w->pid, .at = w->first - 1};
-    /* So that none arrives between a look at the count and the wait, which then would not end. */
+    /* Signals are blocked except while waiting. Otherwise one could arrive between the check of the count and the wait,
+     * and the wait would not notice it. */
     sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM), sigaddset(&stops, SIGHUP);
     sigprocmask(SIG_BLOCK, &stops, &open);
     while (!reaped(&r)) {

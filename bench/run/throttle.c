@@ -1,4 +1,4 @@
-/* throttle.c - which launches are measured again, and how the rows of one are marked. */
+/* throttle.c - decides which processes are measured again, and marks the rows of throttled ones. */
 #include "bench/run/throttle.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 enum { WHY = 200 };
 
-/* ---- who is measured again -------------------------------------------------------------------------- */
+/* ---- which processes are measured again ------------------------------------------------------------- */
 
 static const json_t *state_of(const json_t *about, int launch)
 {
@@ -26,13 +26,14 @@ static const json_t *state_of(const json_t *about, int launch)
     return found;
 }
 
-/* How often the launch was measured before as another: the length of its chain of retry_of. */
+/* Returns the number of earlier attempts of this measurement: the length of the process's chain of retry_of. */
 static int attempts(const json_t *about, int launch)
 {
     int n = 0;
     for (const json_t *s = state_of(about, launch); s && json_is_integer(json_object_get(s, "retry_of")); n++) {
         const int earlier = (int)json_integer_value(json_object_get(s, "retry_of"));
-        if (earlier >= launch) break; /* of a file that was tampered with: chains lead back */
+        /* A valid chain leads to smaller numbers. The check prevents an endless loop when the file was edited. */
+        if (earlier >= launch) break;
         launch = earlier;
         s = state_of(about, launch);
     }
@@ -56,7 +57,8 @@ long pb_throttle_launches(const json_t *about, const pb_options *o)
     return all;
 }
 
-/* The k-th launch behind those asked for measures the k-th one again that is to be; -1: none. */
+/* Returns the process that process number `launch` repeats; -1: `launch` is no retry. The k-th process beyond those
+ * requested repeats the k-th process that was throttled and may be measured again. */
 static int retry_of(const json_t *about, const pb_options *o, int launch)
 {
     long k = launch - o->launches;
@@ -65,11 +67,11 @@ static int retry_of(const json_t *about, const pb_options *o, int launch)
     return -1;
 }
 
-/* ---- marking ---------------------------------------------------------------------------------------- */
+/* ---- marking rows ----------------------------------------------------------------------------------- */
 
 static bool measured(const pb_row *r) { return strcmp(r->status, "ok") == 0; }
 
-/* The rows of a launch, marked, as one text. */
+/* Formats all rows of the process as CSV text, marked as throttled. */
 static pb_status marked_rows(const pb_table *t, int launch, const char *note, char **text, size_t *n)
 {
     char both[1024];
@@ -89,8 +91,8 @@ static pb_status marked_rows(const pb_table *t, int launch, const char *note, ch
     return fclose(f) == 0 ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the rows of a launch");
 }
 
-/* Its rows are the last of the file. They are cut off and come back marked; progress.csv is cut first, so that a kill
- * between leaves a launch that is to be measured, not half a one. */
+/* The rows of the process are the last ones of results.csv. They are cut off and appended again with the mark.
+ * progress.csv is truncated first: after a kill in between, --resume measures the whole process again. */
 static pb_status mark(const char *dir, int launch, const char *note)
 {
     char *text = NULL;
@@ -106,7 +108,7 @@ static pb_status mark(const char *dir, int launch, const char *note)
     return s;
 }
 
-/* What the rows of a throttled launch say; false: it was not. */
+/* Writes the note for the rows of a throttled process. False: the process was not throttled. */
 static bool verdict_on(const json_t *about, const pb_options *o, int launch, char *note, size_t n)
 {
     char why[WHY];
@@ -124,9 +126,10 @@ pb_status pb_throttle_settle(const char *dir, const json_t *about, const pb_opti
     return due ? mark(dir, next.launch - 1, note) : PB_OK;
 }
 
-/* ---- a launch --------------------------------------------------------------------------------------- */
+/* ---- a watched process ------------------------------------------------------------------------------ */
 
-/* Of a launch that is measured once more after a kill, the last state counts. */
+/* Stores the state in run.json. When a process number was measured again after a kill, its new entry replaces the old
+ * one. */
 static pb_status keep_state(json_t *about, json_t *state, int launch)
 {
     json_t *list = json_object_get(about, "launch_state");

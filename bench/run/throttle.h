@@ -1,9 +1,10 @@
-/* throttle.h - launches under the eyes of launch_state.h: one that was throttled is marked, and measured again.
+/* throttle.h - measures processes while recording the machine's state (launch_state.h); the rows of a throttled
+ * process are marked, and it is measured again.
  *
- * Its rows of status ok become `throttled`, with the reason as note; their figures stay, and count only where every
- * launch of a row was throttled (series.h). Rows pass, fail, wrong and the like keep their status: heat does not make a
- * result wrong. It is measured again as a new launch behind the last one, at most --throttle-retries times; what was
- * throttled each time stays as it is, marked. */
+ * Rows of status ok become `throttled`, with the reason as note. Their values are used only if all processes of the
+ * row were throttled (series.h). Rows of status pass, fail, wrong and others keep their status, because throttling
+ * does not affect correctness. The retry is a new process with the next free number. There are at most
+ * --throttle-retries retries of a process; the rows of each throttled attempt stay in the file, marked. */
 #ifndef PB_THROTTLE_H
 #define PB_THROTTLE_H
 #include <jansson.h>
@@ -11,11 +12,12 @@
 #include "bench/run/launch.h"
 #include "bench/run/progress.h"
 
-/* How many launches there are in all: those asked for, and one more for each that "launch_state" of run.json (about)
- * says was throttled and may be measured again. */
+/* Returns the total number of processes: those requested, plus one for each process that "launch_state" in run.json
+ * (about) shows as throttled and that may be measured again. */
 long pb_throttle_launches(const json_t *about, const pb_options *o);
-/* pb_launch_run, watched; keeps about, and run.json in l->dir, up to date. */
+/* Calls pb_launch_run() and records the machine's state. Updates `about` and run.json in l->dir, marks the rows if the
+ * process was throttled. */
 pb_status pb_throttle_run(pb_launch *l, json_t *about, pb_exit *code, bool *stopped);
-/* A run that was killed between noting that its last launch was throttled and marking the rows: they are marked. */
+/* Marks the rows of the last process if the run was killed after noting the throttling and before marking them. */
 pb_status pb_throttle_settle(const char *dir, const json_t *about, const pb_options *o, pb_place next);
 #endif

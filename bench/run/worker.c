@@ -1,4 +1,4 @@
-/* worker.c - the child's side of a launch: measures the cases of the plan in the launch's order. */
+/* worker.c - the measuring process: measures the cases of the plan in the order of this process. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "kernels/core/op.h"
 #include "os/interrupt.h"
 
-/* What was not given stays 0 or -1: the suite decides. */
+/* Takes the values of the command line. 0 or -1 means: not given, the suite decides. */
 static pb_measure_opts measure_opts(const pb_options *o, pb_pulse *pulse, pb_turns *turns)
 {
     return (pb_measure_opts){.pulse = pulse,
@@ -25,8 +25,8 @@ static pb_measure_opts measure_opts(const pb_options *o, pb_pulse *pulse, pb_tur
                              .slowdown = o->child_slowdown};
 }
 
-/* What a failure `s` is that is more than a case's own: ENOMEM, or EDEVICE for a device that takes no more work.
- * PB_OK: the case's own, and others may fare better. */
+/* Classifies a failure: ENOMEM, or EDEVICE if the device accepts no more work. PB_OK: the failure concerns this case
+ * only, and other cases may succeed. */
 static pb_status machine_failed(pb_ctx *ctx, pb_status s)
 {
     if (s == PB_EDEVICE) return pb_device_check(ctx);
@@ -35,7 +35,7 @@ static pb_status machine_failed(pb_ctx *ctx, pb_status s)
 
 static pb_exit exit_of(pb_status s) { return s == PB_ENOMEM ? PB_EXIT_NO_MEMORY : PB_EXIT_HARNESS; }
 
-/* The row of a case that failed with `s`. */
+/* Writes the row of a case that failed with status `s`. */
 static pb_status fail_case(pb_ctx *ctx, const pb_case *c, pb_status s, pb_sink *sink)
 {
     char why[400];
@@ -45,8 +45,8 @@ static pb_status fail_case(pb_ctx *ctx, const pb_case *c, pb_status s, pb_sink *
     return machine == PB_OK ? PB_OK : pb_fail(machine, "%s: %s", c->key, why);
 }
 
-/* One case: its rows, or the one row that says why there are none. EIO: rows cannot be written. EDEVICE: the device is
- * lost. ENOMEM: the case lacked memory. */
+/* Measures one case and writes its rows, or one row with the reason of a failure. EIO: rows cannot be written. EDEVICE:
+ * the device is lost. ENOMEM: the case ran out of memory. */
 static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
     const pb_suite *suite = pb_suite_find(c->suite);
@@ -62,10 +62,10 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     return PB_OK;
 }
 
-/* Whether a case can be expected to end before the deadline, at the pace of this process so far; the first one is
- * begun in any case, or a budget that is too small for it would never get on. */
+/* The pace of this process: elapsed time divided by expected time. has_time() uses it to decide whether a case would
+ * end before the deadline. The first case always runs; otherwise a small budget would never make progress. */
 typedef struct pace {
-    double began, expected; /* expected: of the cases that were measured */
+    double began, expected; /* start time; expected seconds of the cases measured so far */
 } pace;
 
 static bool has_time(const pb_options *o, const pb_plan *plan, const pb_case *c, pace *p)
@@ -77,17 +77,18 @@ static bool has_time(const pb_options *o, const pb_plan *plan, const pb_case *c,
     return first || !(o->child_deadline > 0) || now + expect * (slower > 1 ? slower : 1) < o->child_deadline;
 }
 
-/* A case that hung in so many launches is not tried again. */
+/* Processes in which a case may hang before it is no longer tried. */
 enum { HANGS = 2 };
 
-/* hung[i]: in how many launches before case i hung or was skipped. */
+/* Counts in hung[i] the earlier processes in which case i hung or was skipped; both have status timeout. */
 static void count_hang(const pb_plan *plan, const pb_row *r, int launch, int *hung)
 {
     if (r->launch >= launch || strcmp(r->status, "timeout") != 0) return;
     for (int i = 0; i < plan->n; i++) hung[i] += strcmp(plan->cases[i].key, r->key) == 0;
 }
 
-/* What earlier processes of this run have left: the figures of this launch, and which cases hung. */
+/* Reads what earlier processes of this run left: the values of this process number, needed by the conclusions, and the
+ * number of hangs per case. */
 static pb_status restore(const pb_options *o, const pb_plan *plan, pb_sink *sink, int *hung)
 {
     pb_table t;
@@ -120,7 +121,7 @@ static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_sink *sink, const p
     return pb_complain(s == PB_OK ? PB_EXIT_INCOMPARABLE : exit_of(s));
 }
 
-/* The cases of `order` from child_first on. */
+/* Measures the cases of `order` from index child_first on. */
 static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, const int *order, const int *hung,
                             pb_sink *sink)
 {
@@ -136,7 +137,7 @@ static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *pla
         if (pb_interrupted()) return PB_EXIT_HARNESS;
         pb_pulse_say(sink->measure.pulse, PB_SAYS_BEGIN);
         const pb_status s = hung[order[i]] < HANGS ? measure(ctx, c, sink) : skip(c, sink);
-        if (s == PB_ENOMEM) { /* its row says so, and others may fit */
+        if (s == PB_ENOMEM) { /* the row says so; smaller cases may still fit */
             code = pb_complain(PB_EXIT_NO_MEMORY);
             pb_pulse_say(sink->measure.pulse, PB_SAYS_NO_MEMORY);
         }
@@ -176,7 +177,7 @@ static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, pb_sink *sink)
     return code;
 }
 
-/* In its turn, so that another launch is not disturbed by the device being opened. */
+/* Opens the device only in this process's time slice, so that it does not disturb the other process. */
 static pb_exit with_turns(const pb_options *o, pb_backend_id device, pb_pulse *pulse, pb_sink *sink)
 {
     pb_turns turns;
@@ -198,10 +199,10 @@ pb_exit pb_launch_child(const pb_options *o)
 {
     pb_backend_id device;
     pb_sink sink;
-    /* A few signs of life within the least time that is waited for one. */
+    /* Several heartbeats fit into the shortest silence that the parent tolerates. */
     pb_pulse pulse = {.fd = (int)o->child_pipe, .every = pb_least_silence(o) / 8, .last = pb_clock_seconds()};
     pb_interrupt_watch();
-    if (pulse.fd >= 0) fcntl(pulse.fd, F_SETFD, FD_CLOEXEC); /* the parent reads until this process ends */
+    if (pulse.fd >= 0) fcntl(pulse.fd, F_SETFD, FD_CLOEXEC); /* a child of this process must not keep the pipe open */
     if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     if (pb_sink_open(o->child_dir, &sink) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
     sink.run_id = o->child_run, sink.machine_id = o->child_machine, sink.launch = (int)o->child_launch;

@@ -1,4 +1,5 @@
-/* attention_call.c - tensors of a case, drawn where they are kept, and calls of sparse_mla and dense_mla on them. */
+/* attention_call.c - allocates and fills the tensors of an attention case on the device, and calls the ops sparse_mla
+ * and dense_mla on them. */
 #include "bench/suites/attention_call.h"
 
 #include <math.h>
@@ -94,6 +95,7 @@ static void carve(pb_attn_call *c)
     c->dsink = pb_carve(&c->memory, (size_t)a->H * sizeof *c->dsink);
 }
 
+/* Fills n elements on the device with uniform values in centre - half .. centre + half. */
 static pb_status draw(pb_ctx *ctx, void *w, size_t n, pb_dtype t, uint64_t stream, double centre, double half)
 {
     return pb_uniform_fill(
@@ -104,7 +106,7 @@ static pb_status draw_inputs(pb_ctx *ctx, const pb_attn_call *c)
 {
     const pb_attn *a = &c->a;
     const size_t heads = (size_t)a->S * a->H;
-    const double unit = sqrt(3);
+    const double unit = sqrt(3); /* a uniform value in +-sqrt(3) has variance 1 */
     PB_TRY(draw(ctx, c->q, heads * a->D, a->dtype, 1, 0, unit));
     PB_TRY(draw(ctx, c->kv, (size_t)a->S_kv * a->D, a->dtype, 2, 0, unit));
     PB_TRY(draw(ctx, c->sink, a->H, PB_F32, 3, 0, 1));
@@ -112,6 +114,7 @@ static pb_status draw_inputs(pb_ctx *ctx, const pb_attn_call *c)
     return c->idx ? pb_upload(ctx, c->idx, c->lists, (size_t)a->S * a->W * sizeof *c->idx) : PB_OK;
 }
 
+/* Fills the outputs of the case's pass with PB_UNWRITTEN. */
 static pb_status unwrite(pb_ctx *ctx, const pb_attn_call *c)
 {
     const pb_attn *a = &c->a;
@@ -125,7 +128,8 @@ static pb_status unwrite(pb_ctx *ctx, const pb_attn_call *c)
     return draw(ctx, c->dsink, a->H, PB_F32, 0, PB_UNWRITTEN, 0);
 }
 
-/* Whatever implementation the case asks for is the backward pass's; o and lse are the same for all of them. */
+/* Fills the inputs. A backward case needs o and lse, so its forward pass runs here with the default implementation:
+ * --impl and --prefer apply to the backward pass only. */
 static pb_status prepare(pb_ctx *ctx, const pb_attn_call *c)
 {
     const char *impl = ctx->impl, *prefer = ctx->prefer;

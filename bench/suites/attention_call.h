@@ -1,38 +1,40 @@
-/* attention_call.h - the tensors of a case of the suite attention on a device, and its two passes through the op table.
- */
+/* attention_call.h - the tensors of a case of suite attention on a device, and calls of its forward or backward
+ * pass. */
 #ifndef PB_ATTENTION_CALL_H
 #define PB_ATTENTION_CALL_H
 #include "bench/suites/attention_case.h"
 #include "kernels/core/arena.h"
 #include "kernels/core/op.h"
 
-/* What an output holds before a pass has written it: no result comes near it. */
+/* Outputs are filled with this value before a pass, so that elements it does not write are found. No result is near
+ * it. */
 #define PB_UNWRITTEN 1e30
 
 typedef struct pb_attn_call {
     pb_attn a;
-    int32_t *lists;       /* [S,W] on the host; owned; NULL: dense */
-    double valid, listed; /* pairs */
-    pb_arena memory;      /* of what follows, in device memory */
-    void *q, *kv;         /* [S,H,D], [S_kv,D]; of variance 1, so that scores are */
+    int32_t *lists;       /* [S,W] key lists on the host, owned; NULL: dense */
+    double valid, listed; /* (query, key) pairs: those that are not masked; all slots of the lists */
+    pb_arena memory;      /* owns the device memory of the tensors below */
+    void *q, *kv;         /* [S,H,D], [S_kv,D]; variance 1, so that scaled scores have variance 1 */
     float *sink, *lse;    /* [H], [S,H] */
-    int32_t *idx;         /* [S,W]; NULL: dense */
+    int32_t *idx;         /* [S,W] copy of `lists`; NULL: dense */
     void *o;              /* [S,H,V] */
-    void *dO, *dq, *dkv;  /* as o, q, kv; NULL in a forward case */
+    void *dO, *dq, *dkv;  /* shapes of o, q and kv; NULL in a forward case */
     float *dsink;         /* [H] */
 } pb_attn_call;
 
-/* Draws inputs; a backward case has run its forward pass, by the best implementation there is, and only its outputs are
- * unwritten. On failure *out holds nothing. */
+/* Allocates and fills the tensors of a case. Inputs are random; outputs hold PB_UNWRITTEN. In a backward case the
+ * forward pass has run with the default implementation, so that o and lse are its results. The caller closes *out. On
+ * failure *out is unchanged. */
 pb_status pb_attn_open(pb_ctx *ctx, const pb_attn *a, pb_attn_call *out);
 void pb_attn_close(pb_attn_call *c);
-/* A pb_fn on a pb_attn_call: the pass of the case, whole as a step pays for it, by the implementation that the arm
- * allows: of deterministic only one that gives the same bits in every run. */
+/* A pb_fn whose self is a pb_attn_call: runs the pass of the case, including all its kernels. Variant deterministic
+ * admits only implementations that are deterministic. */
 pb_status pb_attn_run(pb_ctx *ctx, void *call);
-/* The name of that implementation. EUNSUPPORTED: there is none. */
+/* Sets *name to the implementation that pb_attn_run() would use. EUNSUPPORTED: no implementation accepts the case. */
 pb_status pb_attn_impl(pb_ctx *ctx, const pb_attn_call *c, const char **name);
-/* Bytes that any implementation must move. */
+/* Bytes that every implementation must move at least. */
 double pb_attn_bytes(const pb_attn_call *c);
-/* The op of the case: its tolerances. */
+/* The op of the case's pass; it has the tolerances. */
 const pb_op *pb_attn_op(const pb_attn *a);
 #endif

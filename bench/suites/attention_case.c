@@ -1,4 +1,4 @@
-/* attention_case.c - sizes, lists and work of a case of the suite attention. */
+/* attention_case.c - sizes, key lists and amount of work of a case of suite attention. */
 #include "bench/suites/attention_case.h"
 
 #include <stdio.h>
@@ -62,7 +62,7 @@ pb_status pb_attn_of(const pb_case *c, pb_attn *out)
 
 /* ---- lists --------------------------------------------------------------------------------------------- */
 
-/* Spreads 32 bits (lowbias32 of C. Wellons' hash-prospector). */
+/* A 32-bit hash, bijective (lowbias32 of C. Wellons' hash-prospector). */
 static uint32_t spread(uint32_t x)
 {
     x = (x ^ (x >> 16)) * 0x7feb352du;
@@ -72,8 +72,8 @@ static uint32_t spread(uint32_t x)
 
 static uint32_t key_of(int i, uint32_t which) { return spread(spread((uint32_t)i + 0x9e3779b9u) + which); }
 
-/* A permutation of the next power of two by steps that can be undone (sums, odd products and shifts modulo it), gone
- * on with until it hits a number below n: so a permutation of these as well. */
+/* Applies a bijection on the next power of two (additions, odd multipliers and xor-shifts, all invertible) repeatedly
+ * until the result is below n. This cycle walking gives a permutation of 0..n-1, without a table. */
 int32_t pb_attn_draw(int i, int n, int w)
 {
     const uint32_t k[3] = {key_of(i, 0), key_of(i, 1), key_of(i, 2)};

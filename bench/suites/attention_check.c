@@ -1,4 +1,5 @@
-/* attention_check.c - outputs piece by piece past small problems of the reference, several at a time. */
+/* attention_check.c - compares a pass's outputs with small reference problems, several at a time, one chunk of queries
+ * after the other. */
 #include "bench/suites/attention_check.h"
 
 #include <math.h>
@@ -17,7 +18,7 @@ void pb_deviation_add(pb_deviation *d, double want, double got)
     d->norm += want * want;
     d->xy += want * got;
     d->squares += want * want + got * got;
-    if (isnan(apart) || apart > d->most) d->most = apart; /* NaN wins, and stays: nothing is above it */
+    if (isnan(apart) || apart > d->most) d->most = apart; /* NaN wins, and no later value replaces it */
     d->n++;
 }
 
@@ -25,11 +26,13 @@ double pb_deviation_rel(const pb_deviation *d) { return sqrt(d->diff / (d->norm 
 double pb_deviation_most(const pb_deviation *d) { return d->norm > 0 ? d->most / sqrt(d->norm / d->n) : d->most; }
 double pb_deviation_rel_diff(const pb_deviation *d)
 {
-    return !(d->squares <= 0) ? 1 - 2 * d->xy / d->squares : 0; /* NaN is no 0 */
+    return !(d->squares <= 0) ? 1 - 2 * d->xy / d->squares : 0; /* the negated test lets NaN through */
 }
 
-/* ---- what is compared ---------------------------------------------------------------------------------- */
+/* ---- sampled elements ---------------------------------------------------------------------------------- */
 
+/* Limits of the sample. PARTS: ranges of a chunk's queries whose contributions are computed in parallel. PAIRS: a row
+ * of kv is checked only if no more (query, head) pairs list it. */
 enum { QUERIES = 16, HEADS = 8, ROWS = 6, PARTS = 16, PAIRS = 1 << 18 };
 
 typedef struct sample {
@@ -37,20 +40,20 @@ typedef struct sample {
     pb_attn_error *e;
     float scale;
     int query[QUERIES], nq, nh, row[ROWS], nr;
-    void *kv;                  /* [S_kv,D], the device's */
+    void *kv;                  /* [S_kv,D], copied from the device */
     float *sink;               /* [H] */
-    double *dkv, *dsink;       /* [ROWS,D], [H]: the reference's sums so far */
-    void *q, *dO, *o, *dq;     /* the device's, of a piece of the queries: [n,H,D or V] */
+    double *dkv, *dsink;       /* [ROWS,D], [H]: sums of the reference so far */
+    void *q, *dO, *o, *dq;     /* [n,H,D or V], copied from the device: the current chunk of queries */
     float *lse;                /* [n,H] */
-    int32_t *listed_by;        /* [S_kv]: how many slots name the row */
-    int first, n, most, tasks; /* the piece, and the longest there may be */
+    int32_t *listed_by;        /* [S_kv]: number of slots that list the row */
+    int first, n, most, tasks; /* the current chunk: first query, queries; largest chunk; parallel tasks per chunk */
 } sample;
 
 static int clamp(int v, int least, int most) { return v < least ? least : v > most ? most : v; }
 
 static int slots(const pb_attn *a) { return a->arm == PB_ARM_DENSE && (!a->W || a->W > a->S) ? a->S : a->W; }
 
-/* The rows that query i sees, into rows[slots]; returns how many. */
+/* Writes the rows that query i attends to into rows[slots(a)] and returns their number. */
 static int seen(const pb_attn_call *c, int i, int32_t *rows)
 {
     const pb_attn *a = &c->a;
@@ -65,7 +68,7 @@ static int seen(const pb_attn_call *c, int i, int32_t *rows)
     return n;
 }
 
-/* How often query i lists the row. */
+/* Returns how often query i lists the row. */
 static int times(const pb_attn_call *c, int i, int row)
 {
     const pb_attn *a = &c->a;
@@ -75,6 +78,7 @@ static int times(const pb_attn_call *c, int i, int row)
     return n;
 }
 
+/* Long lists get fewer queries and heads, so that the reference takes about the same time for every case. */
 static void choose_queries(sample *s)
 {
     const pb_attn *a = &s->c->a;
@@ -85,6 +89,8 @@ static void choose_queries(sample *s)
         s->query[k] = k == 0 ? 0 : k == 1 ? a->S - 1 : (int)(pb_uniform(11, (uint64_t)k) * a->S);
 }
 
+/* Counts how often each row is listed, then draws rows that are not listed too often. In a dense case a late row is
+ * attended to by fewer queries, so rows are drawn from the end. */
 static pb_status choose_rows(sample *s)
 {
     const pb_attn *a = &s->c->a;
@@ -106,12 +112,12 @@ static pb_status choose_rows(sample *s)
 /* ---- one small problem ------------------------------------------------------------------------------------ */
 
 typedef struct problem {
-    float *q, *kv, *dO, *o, *lse, *sink, *dq, *dkv, *dsink; /* one block of memory, which q begins */
+    float *q, *kv, *dO, *o, *lse, *sink, *dq, *dkv, *dsink; /* one allocation, freed through q */
     int32_t *idx;
     int S, S_kv, H, W;
 } problem;
 
-/* Zeros. W 0: a row of kv that nobody lists. */
+/* Allocates the arrays of a problem, filled with zeros. With W = 0 no query lists a row. */
 static pb_status problem_open(const sample *s, int S, int H, int S_kv, int W, problem *out)
 {
     const size_t D = (size_t)s->c->a.D, heads = (size_t)S * (size_t)H, kv = (size_t)S_kv * D;
@@ -177,7 +183,7 @@ static void load(const sample *s, float *to, const void *from, size_t at, size_t
     for (size_t i = 0; i < n; i++) to[i] = (float)pb_load(from, at + i, s->c->a.dtype);
 }
 
-/* Heads h.. of a query of the piece as row k of the problem. */
+/* Copies p->H heads, from head h on, of query i of the chunk to query k of the problem. */
 static void load_query(const sample *s, problem *p, int k, int i, int h)
 {
     const pb_attn *a = &s->c->a;
@@ -197,9 +203,9 @@ static void compare(const sample *s, int which, const float *want, const void *g
     for (size_t i = 0; i < n; i++) pb_deviation_add(d, (double)want[i], pb_load(got, at + i, t));
 }
 
-/* ---- tasks ------------------------------------------------------------------------------------------------ */
+/* ---- tasks of one chunk ----------------------------------------------------------------------------------- */
 
-/* o and lse, or dq, of one head of one query. */
+/* Checks one head of one query: o and lse of a forward case, dq of a backward case. */
 static pb_status check_head(pb_ctx *cpu, const sample *s, int i, int h)
 {
     const pb_attn *a = &s->c->a;
@@ -234,7 +240,8 @@ static void add(double *sum, const float *part, int n)
     for (int i = 0; i < n; i++) sum[i] += (double)part[i];
 }
 
-/* What the queries from..to of the piece add to one row of dkv; row -1: to dsink. */
+/* Adds what queries from..to of the chunk contribute to the sampled row of dkv with index `which`, or to dsink if
+ * `which` is nr. A query that lists the row twice takes part twice. */
 static pb_status add_queries(pb_ctx *cpu, const sample *s, int from, int to, int which)
 {
     const pb_attn *a = &s->c->a;
@@ -255,7 +262,8 @@ static pb_status add_queries(pb_ctx *cpu, const sample *s, int from, int to, int
     return st;
 }
 
-/* Of the piece: first the heads of every sampled query, then every row and dsink, part by part. */
+/* Runs task t of the chunk. The first nq * nh tasks check one head of a sampled query each. The others add up the
+ * gradients: PARTS ranges of queries, and in each the nr sampled rows and dsink. */
 static pb_status task(pb_ctx *cpu, const sample *s, int t)
 {
     const int H = s->c->a.H, heads = s->nq * s->nh;
@@ -288,8 +296,9 @@ static pb_status run_tasks(const sample *s)
     return worst == PB_OK ? PB_OK : pb_fail(worst, "%s", why);
 }
 
-/* ---- pieces ----------------------------------------------------------------------------------------------- */
+/* ---- chunks of queries ------------------------------------------------------------------------------------ */
 
+/* Counts the elements that are not finite or still hold PB_UNWRITTEN. */
 static void look(const sample *s, const char *name, const void *p, size_t n, pb_dtype t)
 {
     double bad = 0;
@@ -325,7 +334,7 @@ static pb_status check_piece(pb_ctx *ctx, const sample *s)
     return run_tasks(s);
 }
 
-/* The sums of the reference against the device's, when all queries have been. */
+/* Compares the reference's sums over all queries with the device's dkv and dsink. */
 static pb_status check_sums(pb_ctx *ctx, sample *s)
 {
     const pb_attn_call *c = s->c;
@@ -362,7 +371,7 @@ static pb_status check_pieces(pb_ctx *ctx, sample *s)
     return a->backward ? check_sums(ctx, s) : PB_OK;
 }
 
-/* One block of memory for all, which kv begins. */
+/* Allocates all arrays of the sample in one block, freed through kv. */
 static pb_status sample_open(sample *s)
 {
     const pb_attn *a = &s->c->a;

@@ -1,42 +1,48 @@
-/* attention_check.h - the outputs of a case of the suite attention against the CPU's reference in double precision.
+/* attention_check.h - checks the outputs of a case of suite attention against the CPU's double-precision reference.
  *
- * All of every output is looked at for elements that are not finite or were never written. Compared with the reference,
- * as far as a CPU can in the time of a case (the same choice on every machine):
- *   o, lse, dq  of up to 16 queries, the first and the last among them, in up to 8 heads each
- *   dkv         of up to 6 rows, every second one behind the tokens where lists name groups: the sum over all heads of
- *               all queries that list the row. Left out are rows that more than 2^18 pairs of a query and a head list
- *   d_sink      of every head: the sum over all queries
- * Each is a small problem for the ops sparse_mla_fwd and sparse_mla_bwd of the CPU, implementation `ref`, on the
- * device's own inputs in f32: one query and head and the rows that it lists; the queries that list one row, and this
- * row alone; all queries with empty lists. Backward, o and lse are those that the pass was given. */
+ * Every element of every output must be finite and must have been written. A sample, the same on every machine, is
+ * compared with the reference; its size is limited by what a CPU can compute in the time of a case:
+ *   o, lse, dq  of up to 16 queries, including the first and the last, in up to 8 heads each.
+ *   dkv         of up to 6 rows; every second one is a group's row if the lists name groups. Each is the sum over all
+ *               heads of all queries that list the row. Rows listed by more than 2^18 pairs of query and head are left
+ *               out.
+ *   dsink       of every head, summed over all queries.
+ * Each comparison is a small problem for implementation `ref` of the CPU ops sparse_mla_fwd and sparse_mla_bwd, with
+ * the device's inputs converted to f32. The problem is one query and head with the rows it lists, or one row with the
+ * queries that list it, or all queries with empty lists. For a backward case, o and lse are the device's own. */
 #ifndef PB_ATTENTION_CHECK_H
 #define PB_ATTENTION_CHECK_H
 #include "bench/suites/attention_call.h"
 
-/* How far two sets of elements are apart, added to piece by piece. All zeros, and no element, are equal. */
+/* Accumulates the deviation of two arrays, element by element. Two arrays of zeros, or of no elements, count as
+ * equal. */
 typedef struct pb_deviation {
-    double diff, norm, xy, squares; /* sum (x - y)^2, x^2, x y, x^2 + y^2 */
-    double most;                    /* |x - y| */
+    double diff, norm, xy, squares; /* sums of (want - got)^2, want^2, want * got, want^2 + got^2 */
+    double most;                    /* largest |want - got| */
     double n;
 } pb_deviation;
 void pb_deviation_add(pb_deviation *d, double want, double got);
-double pb_deviation_rel(const pb_deviation *d);      /* ||got - want|| / ||want||; absolute where want is all zero */
-double pb_deviation_most(const pb_deviation *d);     /* max |got - want| / rms(want), alike */
-double pb_deviation_rel_diff(const pb_deviation *d); /* 1 - 2 sum xy / sum (x^2 + y^2): of the public kernels' tests */
+/* ||got - want|| / ||want||; ||got - want|| if want is all zero. */
+double pb_deviation_rel(const pb_deviation *d);
+/* max |got - want| / rms(want); max |got - want| if want is all zero. */
+double pb_deviation_most(const pb_deviation *d);
+/* 1 - 2 sum(want got) / sum(want^2 + got^2), the measure in the tests of public kernels. */
+double pb_deviation_rel_diff(const pb_deviation *d);
 
-enum { PB_CHECKED = 3 }; /* forward o and lse; backward dq, dkv, dsink */
+enum { PB_CHECKED = 3 }; /* outputs compared: forward o, lse; backward dq, dkv, dsink */
 typedef struct pb_attn_error {
-    const char *name[PB_CHECKED]; /* NULL: not of this pass */
+    const char *name[PB_CHECKED]; /* NULL: the pass has no such output */
     pb_deviation of[PB_CHECKED];
-    double tol[PB_CHECKED]; /* of the relative L2; 100 times that of the largest */
-    double bad;             /* elements of all outputs that are not finite or were never written */
-    const char *bad_in;     /* the first output that has one */
+    double tol[PB_CHECKED]; /* limit of the relative L2 deviation; 100 times it is the limit of the largest one */
+    double bad;             /* number of elements, in all outputs, that are not finite or were never written */
+    const char *bad_in;     /* name of the first such output; NULL: none */
 } pb_attn_error;
 
-/* After a run of the pass, which has come to its end. ENOMEM, EDEVICE. */
+/* Checks the outputs after a run of the pass that has completed. EDEVICE, ENOMEM; EUNSUPPORTED: every sampled row of kv
+ * is listed too often. */
 pb_status pb_attn_check(pb_ctx *ctx, const pb_attn_call *c, pb_attn_error *out);
-/* The output whose relative L2 is the largest; NaN is. */
+/* Index of the output with the largest relative L2 deviation; NaN counts as the largest. */
 int pb_attn_worst(const pb_attn_error *e);
-/* Whether all is within the bounds; else a line that says what is not. */
+/* True if all outputs are within their limits; otherwise `why` describes the first that is not. */
 bool pb_attn_right(const pb_attn_error *e, char *why, size_t n);
 #endif

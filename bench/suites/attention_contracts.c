@@ -1,4 +1,4 @@
-/* attention_contracts.c - finite outputs, and how far they are from double precision. */
+/* attention_contracts.c - requirements on attention: finite outputs, and their deviation from double precision. */
 #include "bench/suites/attention_contracts.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 #include "bench/derived/contracts.h"
 
-/* The shape on which public kernels have given gradients that are not finite. */
+/* True for the shape on which public kernels have produced gradients that are not finite. */
 static bool applies(const pb_attn *a)
 {
     return a->arm != PB_ARM_DENSE && a->list == PB_LIST_RANDOM && a->dtype == PB_BF16 && a->S == 1280 && a->H == 64 &&

@@ -1,4 +1,4 @@
-/* ceiling_device.c - ceilings of a GPU, through the ops that a model uses. */
+/* ceiling_device.c - ceilings of a GPU, measured through the ops that a model uses. */
 #include "bench/suites/ceiling_device.h"
 
 #include <stdio.h>
@@ -12,13 +12,14 @@
 #include "kernels/linear/linear.h"
 #include "kernels/scatter/scatter.h"
 
-enum { N = 8192, LAUNCHES = 1000 };
+enum { N = 8192 /* matrices are N x N */, LAUNCHES = 1000 /* kernel launches per sample */ };
 
 /* ---- matrix product --------------------------------------------------------------------------------- */
 
 static pb_status run_product(pb_ctx *ctx, void *self) { return pb_linear_fwd(ctx, self); }
 
-/* Uniform in [-0.5,0.5): on zeros the clocks, and with them the rate, would be higher than any model sees. */
+/* Fills a matrix with random values in [-0.5, 0.5). Zeros would need less power, and the higher clocks would give a
+ * rate that no model reaches. */
 static pb_status fill(pb_ctx *ctx, void *dev, pb_dtype t, uint64_t seed)
 {
     const size_t n = (size_t)N * N;
@@ -76,7 +77,7 @@ pb_status pb_ceiling_matmul_f32(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     return product(ctx, c, "matmul_f32_rate", PB_F32, sink);
 }
 
-/* ---- launches ----------------------------------------------------------------------------------------- */
+/* ---- kernel launches ---------------------------------------------------------------------------------- */
 
 static pb_status run_launches(pb_ctx *ctx, void *self)
 {
@@ -113,9 +114,9 @@ pb_status pb_ceiling_launch(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     return s;
 }
 
-/* ---- sums in the second-level cache --------------------------------------------------------------------- */
+/* ---- reductions in L2 ----------------------------------------------------------------------------------- */
 
-/* Rows as a backward pass of attention has them; as many as the cache holds by far. */
+/* Rows of 2 KiB, as attention backward adds them, to a target of 16 MiB, which fits easily in L2. */
 enum { ADDITIONS = 1 << 20, ROWS = 8192, COLUMNS = 512 };
 
 static pb_status run_additions(pb_ctx *ctx, void *self) { return pb_scatter_add(ctx, self); }
@@ -133,11 +134,12 @@ static pb_status draw_rows(pb_ctx *ctx, const pb_scatter_add_args *a)
     return s;
 }
 
-/* Every implementation that there is; the note has the rate of each. */
+/* Times every available implementation. The fastest gives the ceiling; the note lists the rates of all. */
 static pb_status time_additions(pb_ctx *ctx, const pb_case *c, pb_scatter_add_args *a, pb_sink *sink)
 {
     const double bytes = 4.0 * ADDITIONS * COLUMNS;
-    pb_timing *t = calloc(2, sizeof *t), *best = NULL; /* of the last and of the best */
+    /* Two timings: the one being measured and the best so far; `best` points at one of them. */
+    pb_timing *t = calloc(2, sizeof *t), *best = NULL;
     char note[200] = "";
     pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
     pb_status s = t ? draw_rows(ctx, a) : pb_fail(PB_ENOMEM, "no memory for samples");

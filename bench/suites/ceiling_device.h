@@ -1,15 +1,18 @@
-/* ceiling_device.h - the ceilings that a GPU has in other ways than a CPU: matrix products by the vendor's library
- * on data in device memory, and what one launch and one node of a graph cost at least. */
+/* ceiling_device.h - ceilings that are measured differently on a GPU: matrix products by cuBLASLt, the cost of one
+ * kernel launch and one graph node, and reductions in L2. */
 #ifndef PB_CEILING_DEVICE_H
 #define PB_CEILING_DEVICE_H
 #include "bench/measure/emit.h"
 #include "kernels/core/op.h"
 
-/* matmul_rate in bf16, matmul_f32_rate in true f32: 8192^3, random data, by linear_fwd's implementation `cublaslt`. */
+/* Emit matmul_rate in bf16 and matmul_f32_rate in true f32 (no TF32): 8192^3, random data, op linear_fwd with
+ * implementation `cublaslt`. */
 pb_status pb_ceiling_matmul(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
 pb_status pb_ceiling_matmul_f32(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
-/* launch_time and node_time: a kernel on one element through pb_op_run, a thousand in a row, eager and as a graph. */
+/* Emits launch_time and node_time: the time per kernel of a thousand one-element kernels run through pb_op_run(), eager
+ * and as a graph. */
 pb_status pb_ceiling_launch(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
-/* l2_reduce_rate: a row of 2 KiB added to 2^20 random ones of 16 MiB by scatter_add, every implementation of it. */
+/* Emits l2_reduce_rate: a row of 2 KiB is added 2^20 times to random rows of a 16 MiB array, with each implementation
+ * of op scatter_add. */
 pb_status pb_ceiling_l2_reduce(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
 #endif

@@ -1,5 +1,5 @@
-/* graph_contract.c - the contracts that need a training run of their own: 100 steps of the model `tiny`, eager and as a
- * graph, side by side. */
+/* graph_contract.c - requirements that need a training run of their own: 100 steps of the model `tiny`, eager and as a
+ * graph, alternating. */
 #include "bench/suites/graph_contract.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "bench/suites/train_case.h"
 #include "os/interrupt.h"
 
-enum { STEPS = 100 }; /* of F-GRAPH-BWD-001 */
+enum { STEPS = 100 }; /* as requirement F-GRAPH-BWD-001 says */
 
 static const pb_axis tiny_axes[] = {
     {"batch", "2"}, {"clip", "fused"}, {"dtype", "f32"},   {"layers", "0"},    {"model", "tiny"},
@@ -25,11 +25,10 @@ static pb_status open_tiny(pb_ctx *ctx, pb_trainer **out)
     return pb_train_case_open(ctx, &c, out);
 }
 
-/* What the arms of F-GRAPH-BWD-001 have in common: a trainer that has taken one step, to size its scratch,
- * and for the graphed arm the recorded backward. */
+/* One of the two variants, eager or graph. Its trainer has taken one step, which sizes the scratch memory. */
 typedef struct arm {
     pb_trainer *t;
-    pb_graph *graph; /* NULL: eager */
+    pb_graph *graph; /* captured backward pass with clip; NULL: eager */
 } arm;
 
 static pb_status step(pb_ctx *ctx, const arm *a, size_t batch, double *loss)
@@ -51,8 +50,9 @@ static pb_status same_losses(pb_ctx *ctx, pb_sink *sink, const arm *eager, const
         PB_TRY(step(ctx, eager, (size_t)done, &e));
         PB_TRY(step(ctx, graphed, (size_t)done, &g));
         const double d = fabs(e - g);
-        if (!(d <= worst)) worst = d;                                 /* NaN wins: a loss that is not finite fails */
-        if (done == 9 || done == 49 || done == 99) at[done / 49] = g; /* 0, 1, 2 */
+        /* The negated test lets NaN win, so a loss that is not finite fails. */
+        if (!(d <= worst)) worst = d;
+        if (done == 9 || done == 49 || done == 99) at[done / 49] = g; /* indices 0, 1, 2 */
     }
     if (done < STEPS) return PB_OK;
     snprintf(how, sizeof how, "largest difference %g, graphed loss %.4f, %.4f, %.4f at steps 10, 50, 100", worst, at[0],
@@ -60,7 +60,8 @@ static pb_status same_losses(pb_ctx *ctx, pb_sink *sink, const arm *eager, const
     return pb_contract_emit(sink, "F-GRAPH-BWD-001", tiny_axes, TINY_AXES, worst, true, how);
 }
 
-/* Gradients far above the bound go through the recorded clip; every layer's joint norm must be the bound. */
+/* Checks that a graph clips. max_norm is far below the gradients' norms; after a replay no layer's joint norm may
+ * exceed it. The value of the requirement is the largest relative excess. */
 static pb_status clip_applies(pb_ctx *ctx, pb_sink *sink, const arm *graphed)
 {
     const float max_norm = pb_trainer_config(graphed->t)->max_norm;
@@ -90,7 +91,8 @@ static pb_status clip_applies(pb_ctx *ctx, pb_sink *sink, const arm *graphed)
     }
     free(states);
     PB_TRY(s);
-    if (!(least > (double)max_norm)) worst = (double)NAN; /* nothing was inflated: no evidence */
+    /* If a norm did not exceed max_norm, nothing was clipped and the test shows nothing: NaN fails. */
+    if (!(least > (double)max_norm)) worst = (double)NAN;
     snprintf(how, sizeof how, "norms of at least %.3g were cut to %g", least, (double)max_norm);
     return pb_contract_emit(sink, "F-GRAPH-BWD-004", tiny_axes, TINY_AXES, worst, true, how);
 }
@@ -101,7 +103,7 @@ static pb_status run_arms(pb_ctx *ctx, pb_sink *sink, arm *eager, arm *graphed)
     pb_status s;
     PB_TRY(open_tiny(ctx, &eager->t));
     PB_TRY(open_tiny(ctx, &graphed->t));
-    /* With lr 0 this changes nothing but the step number, alike in both. */
+    /* A step with learning rate 0 only advances the step number, in both trainers. */
     PB_TRY(pb_trainer_set_lr(eager->t, 0));
     PB_TRY(pb_trainer_set_lr(graphed->t, 0));
     PB_TRY(step(ctx, eager, 0, &loss));
@@ -114,7 +116,7 @@ static pb_status run_arms(pb_ctx *ctx, pb_sink *sink, arm *eager, arm *graphed)
                             s == PB_OK ? "recorded" : pb_error()));
     PB_TRY(s);
     PB_TRY(same_losses(ctx, sink, eager, graphed));
-    /* A bound far below every norm, and a graph that was recorded with it. */
+    /* Set a bound far below every norm and capture the graph again with it. */
     pb_graph_free(ctx, graphed->graph);
     graphed->graph = NULL;
     PB_TRY(pb_trainer_set_clip(graphed->t, PB_CLIP_FUSED, 1e-4f));

@@ -1,4 +1,4 @@
-/* self_compare.c - makes two large results CSVs and times their comparison. */
+/* self_compare.c - creates two large results CSVs and times their comparison. */
 #include "bench/suites/self_compare.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ static void write_launch(FILE *f, const char *run, int launch, size_t cases, dou
     }
 }
 
-/* One launch's rows as text, with the header in front of the first. */
+/* Appends the rows of one process as CSV text; the first process also writes the header. */
 static pb_status put_launch(pb_draft *d, const char *run, int launch, size_t cases, double slower)
 {
     char *text = NULL;

@@ -1,35 +1,37 @@
-/* suite.h - what a suite is: its axes, its grids of cases, and the function that measures one case. */
+/* suite.h - a suite: its axes, its grids of cases, and the function that measures one case. */
 #ifndef PB_SUITE_H
 #define PB_SUITE_H
 #include "bench/measure/emit.h"
 
 typedef struct pb_suite {
     const char *name, *what;
-    /* "batch=1 clip=fused ...": every axis with its default. With enumerate: with what is chosen by default,
-     * values or patterns, "!" for all but: "dtype=* impl=!ref". */
+    /* All axes with their defaults, such as "batch=1 clip=fused". With `enumerate`, the values selected by default: a
+     * value, a pattern, or "!value" for all others, such as "dtype=* impl=!ref". */
     const char *axes;
-    /* Default cases: lines such as "tuning=lora batch=1,4", NULL-ended. A word without "=" names the case
-     * ("copy"; else it is "step"). */
+    /* Default cases: lines such as "tuning=lora batch=1,4", terminated by NULL. A word without "=" names the case, such
+     * as "copy"; without one the case is named "step". */
     const char *const *grid;
-    const char *const *full_grid; /* with --grid full; NULL: as grid */
-    /* The same on a GPU, where other models and sizes are worth a look; NULL: as on the CPU. */
+    const char *const *full_grid; /* cases of --grid full; NULL: as grid */
+    /* Grids for a GPU, which needs other models and sizes; NULL: as on the CPU. */
     const char *const *device_grid, *const *device_full_grid;
-    /* Optional: EINVAL with one line for a value that no run can take, before anything is measured. */
+    /* Optional: rejects impossible combinations of values before anything is measured. EINVAL with a one-line
+     * message. */
     pb_status (*check)(const pb_case *c);
-    /* Cases that a grid of strings cannot say (kernels: one an op, shape, dtype and implementation); NULL:
-     * the grids above. Calls add(user, case) for each. */
+    /* Instead of the grids, for cases that grid lines cannot express: calls add(user, case) for each case. Suite
+     * kernels uses it: one case per op, shape, dtype and implementation. NULL: the grids above. */
     pb_status (*enumerate)(pb_ctx *ctx, bool full, pb_status (*add)(void *user, const pb_case *c), void *user);
-    double (*expect)(const pb_case *c);        /* seconds one launch of the case will take, for --dry-run */
-    double (*device_expect)(const pb_case *c); /* the same on a GPU */
-    /* Measures one case and emits its rows. A case that cannot run emits a row with status unsupported
-     * and returns PB_OK; a failure of the harness returns an error. */
+    double (*expect)(const pb_case *c);        /* estimated seconds of one case in one process, on a CPU */
+    double (*device_expect)(const pb_case *c); /* likewise on a GPU; NULL: no estimate */
+    /* Measures one case and emits its rows. If it returns an error, the caller emits a row for the case: status
+     * unsupported for EUNSUPPORTED, failed for every other error. */
     pb_status (*run)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
-    /* Optional: after the last case of a launch, rows that follow from its other rows (contracts). */
+    /* Optional: runs after the last case of a process and emits rows derived from the process's other rows, such as
+     * requirements. */
     pb_status (*conclude)(pb_ctx *ctx, pb_sink *sink);
 } pb_suite;
 
 #define SUITE(name, what) extern const pb_suite pb_suite_##name;
 #include "bench/suites/suites.def"
 #undef SUITE
-extern const pb_suite *const pb_suites[]; /* in the order of suites.def, NULL-ended */
+extern const pb_suite *const pb_suites[]; /* in the order of suites.def, terminated by NULL */
 #endif

@@ -1,5 +1,5 @@
-/* suite_attention.c - sparse attention over lists beside dense attention and beside the sparse one that gives the same
- * bits in every run, forward and backward: time of the whole pass, work a second, share of the floor, error. */
+/* suite_attention.c - sparse attention over key lists, compared with dense attention and with deterministic sparse
+ * attention, forward and backward: time of the whole pass, FLOP/s, roofline fraction and error. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static pb_status check(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, pb_sink *
 
 /* ---- time ------------------------------------------------------------------------------------------------ */
 
-/* What a call may take, slots that are masked included: for --dry-run, and for how it is timed. */
+/* Estimated seconds of one call, for --dry-run and for choosing how to time it. Masked slots count as work. */
 static double call_seconds(const pb_attn *a, bool device)
 {
     const double rate = !device ? 3e10 : a->arm == PB_ARM_DETERMINISTIC ? 3e13 : a->backward ? 8e13 : 1.5e14;
@@ -50,8 +50,8 @@ static double call_seconds(const pb_attn *a, bool device)
     return pb_attn_flops(a, pairs) / rate;
 }
 
-/* Cold: what a pass finds in the cache is not its own merit. Short passes are queued, or the launches of their kernels
- * would be timed. */
+/* The cache is evicted before each sample, because cached data would flatter the pass. Short passes are queued;
+ * otherwise the time of their kernel launches would be measured. */
 static pb_measure_opts measure_opts(const pb_ctx *ctx, const pb_attn *a)
 {
     pb_measure_opts o = {.warmup = 1, .min_samples = 5, .max_samples = PB_MAX_SAMPLES, .min_time = 0.05};
@@ -60,6 +60,8 @@ static pb_measure_opts measure_opts(const pb_ctx *ctx, const pb_attn *a)
     return o;
 }
 
+/* Emits the FLOP/s of valid and of listed pairs and the roofline fraction. In f32 the ceiling of FLOP/s is
+ * matmul_f32_rate where it was measured. */
 static pb_status emit_rates(const pb_case *c, const pb_attn_call *k, const pb_timing *t, pb_sink *sink)
 {
     const bool f32 = k->a.dtype == PB_F32 && pb_sink_ceiling(sink, "matmul_f32_rate") > 0;
@@ -90,7 +92,7 @@ static pb_status time_call(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const
     return s;
 }
 
-/* A wrong result has no time. */
+/* A wrong result is not timed. */
 static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, pb_sink *sink)
 {
     const char *impl;
@@ -110,7 +112,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     PB_TRY(pb_attn_open(ctx, &a, &k));
     pb_status s = measure(ctx, c, &k, sink);
     pb_attn_close(&k);
-    pb_ctx_release_scratch(ctx); /* the next case may need the memory */
+    pb_ctx_release_scratch(ctx); /* frees memory for the next case */
     return s;
 }
 
@@ -126,8 +128,8 @@ static pb_status check_case(const pb_case *c)
     return pb_attn_of(c, &a);
 }
 
-/* Tensors are drawn, lists made, the forward pass of a backward case runs, and what is compared crosses the bus; then
- * one call to check, one to warm up and five samples. */
+/* Estimate: set-up (random tensors, key lists, the forward pass of a backward case, download for the check), then one
+ * call to check, one warm-up call and five samples. */
 static double seconds(const pb_case *c, bool device)
 {
     pb_attn a;
@@ -149,8 +151,9 @@ static const char *const full_grid[] = {"fwd,bwd list=random,causal,v4 topk=32,1
 #define BF16    "dtype=bf16 heads=64 "
 #define LENGTHS "seq=1280,2048,4096,8192,16384,32768"
 #define DENSE   "fwd,bwd arm=dense list=causal topk=0 "
-/* Of 64 heads of 512: every length; every kind of list and the ordered backward pass at 4096. Then other widths, and
- * the shape of the contracts. Three launches of it fit one command of ten minutes on an H200. */
+/* With 64 heads of width 512: all lengths, and at length 4096 all kinds of lists and the deterministic backward pass.
+ * Then other head counts and widths, and the shape of the requirements. Three processes fit into ten minutes on an
+ * H100. */
 static const char *const device_grid[] = {"fwd,bwd " BF16 "list=random topk=128,640,1024,2048 " LENGTHS,
                                           "fwd,bwd " BF16 "list=v4 topk=640 " LENGTHS,
                                           "fwd,bwd " BF16 "list=causal,v4 topk=128,1024,2048 seq=4096",

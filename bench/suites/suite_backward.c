@@ -1,5 +1,5 @@
-/* suite_backward.c - the backward pass and clip of a real model on real text: eager and as a recorded
- * graph, with the clip that waits and the clip that does not. */
+/* suite_backward.c - backward pass and gradient clipping of a model on real text: eager and as a graph, with
+ * host-synchronous and with fused clipping. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@
 #include "bench/suites/train_case.h"
 #include "kernels/core/op.h"
 
-/* Graph against eager: the largest |a - b| of any gradient, and ||a - b|| / ||b||. NaN wins. */
+/* Difference of two sets of gradients a and b: the largest |a - b|, and ||a - b|| / ||b||. If any difference is NaN,
+ * `max` is NaN. */
 typedef struct apart {
     double max, rel;
 } apart;
@@ -29,7 +30,7 @@ static apart compare(const float *a, const float *b, size_t n)
     return (apart){worst, norm > 0 ? sqrt(sum / norm) : sqrt(sum)};
 }
 
-/* The gradients of a replay beside those of the eager call. */
+/* Compares the gradients of a graph replay with those of an eager call. */
 static pb_status graph_difference(pb_ctx *ctx, pb_trainer *t, apart *out)
 {
     float *eager = NULL, *replayed = NULL;
@@ -47,19 +48,19 @@ static pb_status graph_difference(pb_ctx *ctx, pb_trainer *t, apart *out)
     return s;
 }
 
-/* Implementations that declare themselves deterministic must give the same bits; the faster ones that a GPU may have
- * beside them may vary from run to run, within a bound. */
+/* Compares graph and eager. With deterministic implementations the gradients must be bit-identical. Faster
+ * implementations of a GPU may vary from run to run, within a bound. */
 static pb_status check_graph(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink, pb_check *v)
 {
-    /* Another order of f32 sums turns roundings of bf16 over: runs may be as far apart as each may be from the truth.
-     */
+    /* Another order of f32 sums can change a bf16 rounding. Two runs may therefore differ by as much as each may differ
+     * from the true gradient. */
     const double bound = pb_gradient_bound(pb_trainer_config(t)->model.dtype);
     apart same = {0}, fast = {0};
     ctx->deterministic = true;
     pb_status s = graph_difference(ctx, t, &same);
     ctx->deterministic = false;
     if (s == PB_OK && ctx->id != PB_CPU) s = graph_difference(ctx, t, &fast);
-    if (s == PB_EUNSUPPORTED) return PB_OK; /* the measurement will say so */
+    if (s == PB_EUNSUPPORTED) return PB_OK; /* the timing that follows emits a row of status unsupported */
     PB_TRY(s);
     if (!(same.max <= 0)) {
         v->status = "wrong";
@@ -72,7 +73,7 @@ static pb_status check_graph(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_si
     return ctx->id == PB_CPU ? PB_OK : pb_emit(sink, c, "run_variation", fast.rel, 0, v->status, v->note);
 }
 
-/* Emits the checks and says whether the case may have a time. */
+/* Emits the rows of all checks. v->status is "ok" if the case may be timed. */
 static pb_status check(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, pb_sink *sink, pb_check *v)
 {
     double loss = 0;
@@ -124,8 +125,8 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     return s;
 }
 
-/* Weights are drawn (and quantised), the check takes three forward and two backward passes, then come the
- * samples; a backward pass costs one forward when only adapters are trained, two when everything is. */
+/* Estimate: set-up, the checks (four forward passes and up to four backward passes), then the samples. A backward pass
+ * costs as much as one forward pass if only adapters are trained, and as much as two if all weights are. */
 static double expect(const pb_case *c)
 {
     const double forward = pb_train_case_seconds(c);
@@ -140,8 +141,8 @@ static const char *const grid[] = {"tuning=lora batch=1,4 mode=eager,graph clip=
 static const char *const full_grid[] = {
     "tuning=full,lora,qlora batch=1,2,4,8 seq=128,256,512 mode=eager,graph clip=sync,fused,multi", NULL};
 
-/* The arms that the seeds compare, in the range where a graph may pay and where it does not; three launches of it fit
- * one command of ten minutes on an H200. */
+/* The variants that the requirements F-GRAPH-BWD-003a and 003b compare, at sizes where a graph pays and at sizes where
+ * it does not. Three processes fit into ten minutes on an H200. */
 #define DEVICE      "dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b "
 #define ARMS(cases) cases " mode=eager clip=sync,fused", cases " mode=graph clip=fused"
 static const char *const device_grid[] = {ARMS(DEVICE "tuning=lora batch=1,4 seq=128,512"),

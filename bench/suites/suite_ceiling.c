@@ -1,4 +1,4 @@
-/* suite_ceiling.c - what this machine can do at best; every launch of every suite measures it first. */
+/* suite_ceiling.c - the ceilings of this machine; every process of every suite measures them first. */
 #include <cblas.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "os/interrupt.h"
 #include "profiles/ranges.h"
 
-enum { CALLS = 1 << 20, N = 2048 };
+enum { CALLS = 1 << 20 /* per sample */, N = 2048 /* matrices are N x N */ };
 
 /* ---- copy ------------------------------------------------------------------------------------------ */
 
@@ -79,7 +79,7 @@ static void fill(product *p)
     }
 }
 
-/* Whether our engine gives what the library gave in `want`. */
+/* True if our GEMM agrees with the BLAS result in `want`. */
 static bool ours_agrees(product *p, const float *want)
 {
     p->ours.c = p->c;
@@ -124,7 +124,7 @@ static pb_status measure_matmul(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     return s;
 }
 
-/* ---- one call on the CPU ----------------------------------------------------------------------------------------- */
+/* ---- one indirect call on the CPU -------------------------------------------------------------------------------- */
 
 typedef pb_status (*callee)(pb_ctx *ctx, void *self);
 
@@ -137,7 +137,7 @@ static pb_status count_one(pb_ctx *ctx, void *self)
 
 static pb_status run_calls(pb_ctx *ctx, void *self)
 {
-    static callee volatile table[] = {count_one, count_one}; /* volatile: looked up every time */
+    static callee volatile table[] = {count_one, count_one}; /* volatile: the pointer is loaded at every call */
     for (int i = 0; i < CALLS; i++) PB_TRY(table[i & 1](ctx, self));
     return PB_OK;
 }
@@ -153,9 +153,10 @@ static pb_status measure_call(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     return pb_emit_timing(sink, c, "call_time", &t, "a call through a table that adds 1");
 }
 
-/* ---- one range on the host ------------------------------------------------------------------------------- */
+/* ---- one profiler range on the host ---------------------------------------------------------------------- */
 
-/* Whatever lies here may change the flag that a range tests, as an op between its ends may; so each end tests it. */
+/* A compiler barrier. An op between push and pop could change the flag that ranges test, so both must test it each
+ * time. */
 #define ANYTHING() __asm__ volatile("" ::: "memory")
 
 static pb_status run_ranges(pb_ctx *ctx, void *self)
@@ -170,7 +171,8 @@ static pb_status run_ranges(pb_ctx *ctx, void *self)
     return PB_OK;
 }
 
-/* The host's time, whatever the device: the ends of a range are no work for it. */
+/* Measures host time on every device, because a range does no work on the device. The requirement holds only while no
+ * profiler is attached. */
 static pb_status measure_range(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
     static char name[] = "range";

@@ -1,5 +1,5 @@
-/* suite_kernels.c - every op: time, rate, share of the ceilings of the same launch, and its error against
- * the reference in the same rows. */
+/* suite_kernels.c - every op: its time, its rate, its roofline fraction with the ceilings of this process, and its
+ * error against the reference. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "kernels/core/op.h"
 #include "os/interrupt.h"
 
-/* An op that does this many FLOPs a byte or more is reported in FLOP/s, any other in B/s. */
+/* Ops with at least this many FLOPs per byte are reported in FLOP/s, all others in B/s. */
 static const double flops_per_byte = 16;
 
 /* ---- axes ---------------------------------------------------------------------------------------------- */
@@ -26,7 +26,7 @@ static bool float_dtype(const char *name, pb_dtype *out)
     return false;
 }
 
-/* "B1.S256.D576" as the dims of an op. */
+/* Parses a shape such as "B1.S256.D576" into the op's dims. */
 static pb_status parse_shape(const pb_op *op, const char *text, int *dim)
 {
     const char *at = text;
@@ -41,13 +41,13 @@ static pb_status parse_shape(const pb_op *op, const char *text, int *dim)
     return *at ? pb_fail(PB_EINVAL, "%s: shape %s has more than its axes %s", op->name, text, op->axes) : PB_OK;
 }
 
-/* ---- one bound call -------------------------------------------------------------------------------------- */
+/* ---- one call with its tensors --------------------------------------------------------------------------- */
 
 typedef struct call {
     const pb_op *op;
     void *args;
     pb_binder b;
-    void *saved[PB_MAX_BOUND]; /* read-write tensors as they were, in device memory */
+    void *saved[PB_MAX_BOUND]; /* copies, in device memory, of the tensors that the op reads and writes */
 } call;
 
 static size_t bytes_of(const pb_bound *t)
@@ -73,7 +73,8 @@ static pb_status save(call *c)
     return PB_OK;
 }
 
-/* A pb_fn: puts read-write tensors back, so that a thousand calls do not run off to zero or infinity. */
+/* Restores the tensors that the op reads and writes. Otherwise a thousand calls would drive the values to zero or
+ * infinity. */
 static pb_status restore(pb_ctx *ctx, void *self)
 {
     call *c = self;
@@ -82,7 +83,8 @@ static pb_status restore(pb_ctx *ctx, void *self)
     return PB_OK;
 }
 
-/* On failure the call holds nothing. Inputs that another op produces are made on the CPU and copied. */
+/* Allocates and fills the tensors of a call. Inputs that another op must produce are computed on the CPU and copied. On
+ * failure *out owns nothing. */
 static pb_status call_open(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, const int *dim, pb_dtype t, call *out)
 {
     *out = (call){op, calloc(1, op->args_size), {.ctx = ctx, .dtype = t, .seed = 7}, {0}};
@@ -96,7 +98,8 @@ static pb_status call_open(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, const int 
             call_close(&twin);
         }
     }
-    if (s == PB_OK && op->prepare) s = pb_copy_inputs(&out->b, &out->b); /* checksums of what it wrote */
+    /* Copying the inputs onto themselves updates their checksums, because prepare() wrote them. */
+    if (s == PB_OK && op->prepare) s = pb_copy_inputs(&out->b, &out->b);
     if (s != PB_OK) call_close(out);
     return s;
 }
@@ -116,8 +119,8 @@ static bool instruction_set(const char *name)
     return false;
 }
 
-/* The first of the op's edge shapes from `from` on that plan->impl takes in this type, NULL: none. It asks of addresses
- * alone (`plan` has no memory): tensors with values take seconds in every launch. */
+/* Finds the first edge shape of the op, from `from` on, that implementation plan->impl accepts for dtype t; *out is
+ * NULL if none is left. `plan` allocates no memory and fills no tensors, which would take seconds in every process. */
 static pb_status find_edge(pb_ctx *plan, const pb_op *op, pb_dtype t, const pb_dims *from, const pb_dims **out)
 {
     const pb_dims *dim = from;
@@ -155,7 +158,7 @@ static pb_status add_grid(const pb_op *op, const pb_impl *impl, pb_dtype t, cons
     return PB_OK;
 }
 
-/* Not full: the first shape of the grid, and on a GPU every shape that is there for it. */
+/* Without --grid full: the first shape of the op's grid. On a GPU, all shapes of its device grid are always added. */
 static pb_status add_shapes(const pb_op *op, const pb_impl *impl, pb_dtype t, const adder *to)
 {
     PB_TRY(add_grid(op, impl, t, op->grid, to->full, to));
@@ -173,10 +176,10 @@ static pb_status add_impl(pb_ctx *plan, const pb_op *op, const pb_impl *impl, co
     return PB_OK;
 }
 
-/* What takes every call and is there for those that nothing better takes. */
+/* True for an implementation that accepts every call and serves those that no faster one accepts. */
 static bool fallback(const char *name) { return strcmp(name, "ref") == 0 || strcmp(name, "simt") == 0; }
 
-/* Not full: of the instruction sets only the best that runs here, and no fallback. */
+/* Without --grid full: of the implementations per instruction set only the best that runs here, and no fallback. */
 static pb_status add_op(pb_ctx *plan, const pb_op *op, const adder *to)
 {
     bool vectorised = false;
@@ -215,7 +218,7 @@ static pb_status compare_calls(pb_ctx *ctx, pb_ctx *cpu, call *want, call *got, 
     return pb_compare(&want->b, &got->b, d);
 }
 
-/* The error of the implementation on one small shape. EUNSUPPORTED: it does not take it. */
+/* The error of the implementation on one small shape. EUNSUPPORTED: the implementation does not accept the shape. */
 static pb_status error_on(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, const int *dim, pb_dtype t, pb_diff *d)
 {
     call want, got;
@@ -239,7 +242,7 @@ static pb_status error_on_edge(pb_ctx *ctx, pb_ctx *cpu, pb_ctx *plan, const pb_
     }
 }
 
-/* On the first edge shape that it takes. */
+/* Measures the error on the first edge shape that the implementation accepts. */
 static pb_status measure_error(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, pb_dtype t, pb_diff *d)
 {
     pb_ctx plan;
@@ -250,12 +253,14 @@ static pb_status measure_error(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, pb_dty
     return s;
 }
 
-/* Cold: what a kernel finds in the cache is not its own merit. Queued: most take less than a launch. */
+/* The cache is evicted before each sample, because data that is already cached would flatter the kernel. Samples are
+ * queued, because most kernels take less time than their launch. */
 #define DEVICE_USUAL                                                                                                   \
     .warmup = 2, .min_samples = 20, .max_samples = PB_MAX_SAMPLES, .min_time = 0.05, .flush = true, .queued = true
 
 /* ---- rows ---------------------------------------------------------------------------------------------------- */
 
+/* Emits the rate and the roofline fraction. In f32 the ceiling of FLOP/s is matmul_f32_rate where it was measured. */
 static pb_status emit_rates(const pb_case *c, pb_cost cost, const pb_timing *t, pb_sink *sink)
 {
     const char *dtype = pb_case_get(c, "dtype");
@@ -298,7 +303,7 @@ static pb_status time_shape(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb
     return s;
 }
 
-/* A wrong result has no time: only the error's row, and the reason. */
+/* A wrong result gets no time, only a row with the error and the reason. */
 static pb_status measure(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_op *op, pb_dtype t, pb_sink *sink)
 {
     char note[192];

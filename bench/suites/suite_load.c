@@ -1,7 +1,8 @@
-/* suite_load.c - loading a model: the time of it against reading its files, quantisation on the way, peak memory.
+/* suite_load.c - loading a model: load time against the time to read its files, quantisation while loading, peak
+ * memory.
  *
- * The folder is written anew for every case and stays in the page cache, for reader and loader alike: what is compared
- * is the work beside the disk. */
+ * Each case writes its model folder first. The files then stay in the page cache for both the reader and the loader,
+ * so that the suite compares their work and not the disk. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static void remove_folder(const folder *f)
 
 /* ---- reading and loading ----------------------------------------------------------------------------- */
 
-/* The least that any loader does: the bytes into memory, with all threads. */
+/* Does the least that any loader must do: reads all bytes into memory, with all threads. */
 static pb_status read_files(pb_ctx *ctx, void *self)
 {
     const reading *r = self;
@@ -121,7 +122,7 @@ static pb_status measure_reading(pb_ctx *ctx, const pb_case *c, pb_sink *sink, c
     const pb_measure_opts o = usual(sink);
     reading r = {f, malloc((size_t)f->bytes)};
     if (!r.room) return pb_fail(PB_ENOMEM, "no memory for the %.3g GB of the files", 1e-9 * f->bytes);
-    const pb_status s = pb_measure(ctx, read_files, &r, &o, t); /* the warm-up call touches the memory */
+    const pb_status s = pb_measure(ctx, read_files, &r, &o, t); /* the warm-up call touches the pages */
     free(r.room);
     PB_TRY(s);
     return pb_emit_timing(sink, c, "read_time", t, "");

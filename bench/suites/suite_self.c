@@ -1,4 +1,4 @@
-/* suite_self.c - what measuring itself costs: the harness around a sample, the writing of a row, a comparison. */
+/* suite_self.c - the cost of the benchmark program itself: timing a sample, writing a row, comparing two results. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +22,14 @@ static pb_status nothing(pb_ctx *ctx, void *self)
     return PB_OK;
 }
 
-/* A whole measurement of nothing, its medians included. */
+/* One complete measurement of an empty function, including the medians. */
 static pb_status measure_nothing(pb_ctx *ctx, void *self)
 {
     return pb_measure(ctx, nothing, NULL,
                       &(pb_measure_opts){.warmup = 1, .min_samples = SAMPLES, .max_samples = SAMPLES}, self);
 }
 
-/* On a CPU: elsewhere every sample waits for the device. */
+/* CPU only: on a GPU every sample includes a host sync. */
 static pb_status measure_sample(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
     static const char how[] = "two marks, two readings of the clock, counters, medians";
@@ -63,7 +63,7 @@ static pb_status write_rows(pb_ctx *ctx, void *self)
     return PB_OK;
 }
 
-/* As long a file, and as many values to remember, as before the first row. */
+/* Restores the state before the first row: an empty file and no remembered values. */
 static pb_status forget_rows(pb_ctx *ctx, void *self)
 {
     rows *r = self;
@@ -103,7 +103,7 @@ static pb_status measure_row(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     if (s == PB_OK) s = pb_measure(ctx, write_rows, &r, &o, &t);
     close_rows(&r);
     PB_TRY(s);
-    for (int i = 0; i < t.n; i++) t.seconds[i] = t.host[i] / ROWS; /* on the host, whatever the device */
+    for (int i = 0; i < t.n; i++) t.seconds[i] = t.host[i] / ROWS; /* host time on every device */
     t.median = t.host_median / ROWS;
     return pb_emit_timing(sink, c, "row_time", &t, "formatted and appended by one write");
 }
@@ -112,7 +112,7 @@ static pb_status measure_row(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 
 enum { COMPARED_ROWS = 100000, COMPARISONS = 5 };
 
-/* Of two files of so many rows, from reading to the last line. */
+/* Times the comparison of two files of COMPARED_ROWS rows, including reading and printing. */
 static pb_status compare_files(const pb_case *c, const pb_self_files *f, pb_sink *sink)
 {
     static const char how[] = "two results CSVs of 100,000 rows each";
@@ -160,7 +160,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 static double expect(const pb_case *c) { return strcmp(c->name, "compare") == 0 ? 4 : 0.3; }
 
 static const char *const grid[] = {"sample,row,compare", NULL};
-static const char *const device_grid[] = {"row,compare", NULL}; /* a sample there waits for the device */
+static const char *const device_grid[] = {"row,compare", NULL}; /* on a GPU a sample includes a host sync */
 
 const pb_suite pb_suite_self = {
     .name = "self",

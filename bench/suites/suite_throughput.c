@@ -1,4 +1,4 @@
-/* suite_throughput.c - whole training steps: seconds by phase, tokens a second, peak memory. */
+/* suite_throughput.c - whole training steps: seconds per phase, tokens per second, FLOP/s and peak memory. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,9 +17,11 @@
 #include "os/interrupt.h"
 #include "os/memory.h"
 
+/* MARKS: events per step. UNSLOWED: number of the first event that records the end of a phase without its delay. */
 enum { SAMPLES = 40, MARKS = PB_NPHASES + 1, UNSLOWED = SAMPLES * MARKS };
 
-/* One step with a mark before every phase and one behind the last; and one where the phase ends that is slowed down. */
+/* Runs one step and records an event before each phase and after the last one. If a delay is injected, a further event
+ * per phase, UNSLOWED later in number, records where the phase ends without the delay. */
 static pb_status marked_step(pb_ctx *ctx, pb_trainer *t, const pb_slowdown slow[PB_NPHASES], int sample)
 {
     const int first = sample * MARKS;
@@ -47,19 +49,20 @@ static pb_status slowdown_round(pb_ctx *ctx, pb_trainer *t, pb_slowdown slow[PB_
     return PB_OK;
 }
 
-/* Of a device's phases; on a CPU a phase is long beside a wait of no time. */
+/* Calibrates the injected delay for each phase. Only a GPU needs it: on a CPU the overhead of a delay is negligible
+ * compared with a phase. */
 static pb_status find_slowdown(pb_ctx *ctx, pb_trainer *t, double share, pb_slowdown slow[PB_NPHASES])
 {
-    const pb_counts counts = ctx->counts; /* of the steps that are measured */
+    const pb_counts counts = ctx->counts; /* kernel launches and host syncs of the calibration are not counted */
     for (int i = 0; i < PB_NPHASES; i++) slow[i] = (pb_slowdown){.share = share};
     if (!(share > 0) || ctx->id == PB_CPU) return PB_OK;
-    PB_TRY(ctx->be->delay(ctx, 0)); /* the first may wait */
+    PB_TRY(ctx->be->delay(ctx, 0)); /* the first call may sync with the host */
     for (int r = 0; r < PB_SLOWDOWN_ROUNDS; r++) PB_TRY(slowdown_round(ctx, t, slow));
     ctx->counts = counts;
     return PB_OK;
 }
 
-/* What was achieved, over all phases of a step. */
+/* Emits the injected delay that was achieved, over all phases of a step. */
 static pb_status emit_slowed(pb_ctx *ctx, const pb_case *c, pb_sink *sink, double share, int n)
 {
     double all[SAMPLES], own[SAMPLES], one;
@@ -84,7 +87,7 @@ static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts 
 {
     pb_slowdown slow[PB_NPHASES];
     double total = 0, one;
-    for (int i = 0; i < o->warmup; i++) PB_TRY(pb_train_step(ctx, t)); /* scratch is sized, memory touched */
+    for (int i = 0; i < o->warmup; i++) PB_TRY(pb_train_step(ctx, t)); /* sizes scratch memory and touches the pages */
     PB_TRY(find_slowdown(ctx, t, o->slowdown, slow));
     for (*n = 0; *n < o->max_samples && *n < SAMPLES && !pb_interrupted(); ++*n) {
         if (*n >= o->min_samples && total >= o->min_time) break;
@@ -100,7 +103,7 @@ static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts 
     return PB_OK;
 }
 
-/* The time between marks `from` and `to` of every sample. */
+/* Emits the time between events `from` and `to` of every sample; *median is their median. */
 static pb_status emit_span(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const char *metric, int n, int from, int to,
                            double *median)
 {
@@ -119,7 +122,8 @@ static pb_status emit_span(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const c
     return s;
 }
 
-/* A step as the host sees it. */
+/* Figures of one step on the host: seconds until the step is enqueued, number of samples, kernel launches, host
+ * syncs. */
 typedef struct host_side {
     double seconds;
     int samples;
@@ -174,7 +178,8 @@ static pb_status graphed(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *
     return s;
 }
 
-/* What the step needs and what it does, against the matrix product of the same launch. */
+/* Emits the FLOP/s of the model, the FLOP/s of the hardware, which include recomputed activations, and the model FLOP/s
+ * as a fraction of the matrix-product ceiling (mfu). */
 static pb_status emit_flops(pb_ctx *ctx, const pb_case *c, const pb_trainer *t, double step, pb_sink *sink)
 {
     const pb_flops f = pb_trainer_flops(t);
@@ -233,11 +238,11 @@ static double expect(const pb_case *c)
 static const char *const grid[] = {"tuning=full,lora,qlora", NULL};
 static const char *const full_grid[] = {"tuning=full,lora,qlora batch=1,4 seq=128,256,512 mode=eager,graph", NULL};
 
-/* The whole step, forward and optimizer included, eager and as one graph; three launches of it fit one command of ten
- * minutes on an H200. The bars of bars.def are among its cases. */
+/* Whole steps, eager and as one graph. Three processes fit into ten minutes on an H200. The cases include those of the
+ * step requirements in bars.def. */
 #define DEVICE "dtype=bf16 mode=eager,graph model=qwen2.5-"
 #define BOTH   "0.5b,qwen2.5-1.5b "
-/* One layer of each kind of DeepSeek-V4 at its own sizes, for contract V4-STEP. */
+/* One layer of each kind of DeepSeek-V4 in its original sizes, for requirement V4-STEP. */
 #define V4_STEP "dtype=bf16 mode=eager,graph model=v4-flash-layer tuning=full attention=dense,sparse batch=1 "
 static const char *const device_grid[] = {DEVICE BOTH "tuning=lora,qlora batch=1,4 seq=512,2048",
                                           DEVICE BOTH "tuning=lora,qlora batch=1 seq=128",

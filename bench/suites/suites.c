@@ -1,4 +1,4 @@
-/* suites.c - every suite of suites.def. It stands alone, so that a test program can bring its own table. */
+/* suites.c - the table of all suites. It is alone in its file, so that a test program can link a table of its own. */
 #include "bench/suites/suite.h"
 
 const pb_suite *const pb_suites[] = {

@@ -1,4 +1,4 @@
-/* train_case.c - trainers from cases, and the check of their gradients. */
+/* train_case.c - opens trainers for the cases of training suites, and checks their gradients. */
 #include "bench/suites/train_case.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static pb_status number(const pb_case *c, const char *axis, long least, long mos
     return PB_OK;
 }
 
-/* "q+v" to bits. */
+/* Converts "q+v" to bits 1 << target. */
 static pb_status target_bits(const pb_case *c, unsigned *out)
 {
     static const char *const words[] = {
@@ -88,7 +88,8 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     t.model.tuning = (pb_tuning)tuning;
     t.model.dtype = (pb_dtype)dtype;
     t.model.alpha = 2 * (float)t.model.rank;
-    t.model.random_b = true; /* with B = 0 half of the gradients would be zero, and their check empty */
+    /* With B = 0, as LoRA starts, the gradient of A is zero and checking it would show nothing. */
+    t.model.random_b = true;
     t.clip = (pb_clip_arm)clip;
     t.attention = (pb_attention_arm)attention;
     *out = t;
@@ -114,7 +115,8 @@ pb_status pb_train_case_check(const pb_case *c)
     return PB_OK;
 }
 
-/* Weights of the matrices and the head, and tokens a step; 0 for a case that cannot be. */
+/* Returns the number of weights of the matrices and the head, and sets *tokens to the tokens per step. Both are 0 for
+ * an invalid case. */
 static double size_of(const pb_case *c, double *tokens)
 {
     pb_train_config t;
@@ -128,7 +130,7 @@ static double size_of(const pb_case *c, double *tokens)
 double pb_train_case_seconds(const pb_case *c)
 {
     double tokens, weights = size_of(c, &tokens);
-    return 2 * weights * tokens / 2.5e11;
+    return 2 * weights * tokens / 2.5e11; /* 2.5e11 FLOP/s: two CPU cores */
 }
 
 double pb_train_case_device_seconds(const pb_case *c)
@@ -213,7 +215,8 @@ static double length(const float *v, size_t n)
     return sqrt(sum);
 }
 
-/* Weights of all trained tensors <- saved + step * gradient/|gradient|, tensor by tensor. */
+/* Sets each trained tensor to saved + step * g / ||g||, where g is the tensor's own gradient. With step 0 it restores
+ * the saved weights. `room` is scratch for one tensor. */
 static pb_status move(pb_trainer *t, const float *saved, const float *grad, double step, float *room)
 {
     const pb_model *m = pb_trainer_model(t);
@@ -230,8 +233,9 @@ static pb_status move(pb_trainer *t, const float *saved, const float *grad, doub
     return PB_OK;
 }
 
-/* What the gradient predicts for a unit step along `move`'s direction: the sum of the tensors' norms. A
- * tensor whose gradient is zero or not finite makes it NaN: something trained learns nothing. */
+/* The change of the loss per unit step along the direction of move(), as the gradient predicts it: the sum of the
+ * tensors' gradient norms. NaN if the gradient of a trained tensor is zero or not finite, because that tensor would
+ * learn nothing. */
 static double predicted(const pb_model *m, const float *grad)
 {
     double sum = 0;
@@ -264,11 +268,13 @@ static pb_status saved_weights(pb_trainer *t, float *saved)
     return PB_OK;
 }
 
+/* Compares the gradient with the central difference of the loss along the direction of move(). */
 static pb_status by_differences(pb_trainer *t, const float *grad, double *error)
 {
     const pb_model *m = pb_trainer_model(t);
     const double want = predicted(m, grad);
-    /* A loss near 10 is good to about 1e-6; a change of 0.02 leaves that 1e-4, and the path is still straight. */
+    /* The step changes the loss by about 0.02 between its ends. A loss near 10 has a rounding error of about 1e-6, so
+     * the change is accurate to 1e-4, and over this distance the loss is still nearly linear. */
     const double step = 1e-2 / want;
     double up = 0, down = 0;
     float *saved = calloc(m->trained + 1, sizeof *saved), *room = calloc(m->trained + 1, sizeof *room);
@@ -282,6 +288,7 @@ static pb_status by_differences(pb_trainer *t, const float *grad, double *error)
     return s;
 }
 
+/* Compares the gradient with that of an f32 model of the same weights, on the same batch. */
 static pb_status by_f32_model(pb_trainer *t, const float *grad, double *error)
 {
     pb_train_config cfg = *pb_trainer_config(t);
@@ -289,7 +296,9 @@ static pb_status by_f32_model(pb_trainer *t, const float *grad, double *error)
     float *want = NULL;
     size_t n = 0;
     cfg.model.dtype = PB_F32;
-    cfg.model.as_bf16 = true; /* or NF4 would choose other codes, and the weights differ by more than any rounding */
+    /* Weights are rounded to bf16 before quantisation. Otherwise NF4 would choose other codes, and the weights would
+     * differ by more than rounding. */
+    cfg.model.as_bf16 = true;
     PB_TRY(pb_trainer_open(pb_trainer_model(t)->ctx, &cfg, &wide));
     pb_status s = pb_train_case_batch(wide, 0);
     if (s == PB_OK) s = run_phases(wide, PB_PHASE_backward);

@@ -1,52 +1,56 @@
-/* train_case.h - what the suites that train share: a trainer from a case's axes, on the shipped text, and
- * the check that its gradients are right. */
+/* train_case.h - shared by the suites that train: opens a trainer for the axes of a case, on the text in this
+ * repository, and checks that its gradients are right. */
 #ifndef PB_TRAIN_CASE_H
 #define PB_TRAIN_CASE_H
 #include "bench/measure/emit.h"
 #include "kernels/core/op.h"
 #include "trainer/step/trainer.h"
 
-/* The axes every training suite has, with the defaults they share. `attention` is in a key only where it is given:
- * without it a model has its own. It is only for models that have a choice, as one case has one key. */
+/* Axes of every training suite, with their common defaults. `attention` has no default and is in the key only if given;
+ * otherwise the model decides. Only models that offer a choice accept it, so that each case has exactly one key. */
 #define PB_TRAIN_AXES "attention= dtype=f32 layers=0 model=smollm2-135m rank=16 targets=q+v"
 
-/* A trainer for the axes attention, batch, clip, dtype, layers, model, rank, seq, targets, tuning, with batch number
- * `index` of the shipped text in place. EINVAL names the axis that cannot be. */
+/* pb_train_case_open() opens a trainer for the axes attention, batch, clip, dtype, layers, model, rank, seq, targets
+ * and tuning, and loads batch 0; the caller closes it. pb_train_case_batch() loads batch number `index` of the text.
+ * pb_train_case_config() returns only the configuration. EINVAL: the message names the invalid axis. */
 pb_status pb_train_case_open(pb_ctx *ctx, const pb_case *c, pb_trainer **out);
 pb_status pb_train_case_batch(pb_trainer *t, size_t index);
 pb_status pb_train_case_config(const pb_case *c, pb_train_config *out);
-/* EINVAL when the axes, `mode` (eager or graph) among them, cannot be: a pb_suite's check. */
+/* The `check` function of these suites. EINVAL: the combination of axes, including `mode` (eager or graph), is
+ * invalid. */
 pb_status pb_train_case_check(const pb_case *c);
-/* Whether mode is graph. */
+/* True if axis mode is graph. */
 bool pb_train_case_graph(const pb_case *c);
-/* Rough seconds of one forward pass on two CPU cores; the other phases follow from it. */
+/* Rough seconds of one forward pass on two CPU cores. Estimates of other phases are multiples of it. */
 double pb_train_case_seconds(const pb_case *c);
-/* Rough seconds of a whole case on a GPU: weights drawn by the host, a check, samples. */
+/* Rough seconds of a whole case on a GPU: weights drawn on the host, a gradient check, samples. */
 double pb_train_case_device_seconds(const pb_case *c);
 
-/* Is the gradient the gradient? After forward, loss and backward (no clip): the loss is taken at both ends
- * of a short step along a direction in which every trained tensor moves, and the difference is compared
- * with what the gradient predicts. In bf16, where weights are too coarse for that, the gradient is
- * compared with that of the same model in f32. Leaves the weights bit for bit as they were, and forward,
- * loss and backward run. */
+/* Checks the gradients and sets *error to a relative error. It runs forward, loss and backward without clipping. Then:
+ * f32:  compares with a central difference of the loss, along a direction in which every trained tensor moves.
+ * bf16: compares with the gradients of an f32 model of the same weights, because a step in bf16 weights is too coarse
+ *       for a difference of losses.
+ * Afterwards the weights have their original bits, and forward, loss and backward have run. */
 pb_status pb_gradient_error(pb_trainer *t, double *error);
-/* The bound on that error for a dtype: a wrong gradient has no time. */
+/* The largest accepted error for a dtype. A case with a larger error is not timed. */
 double pb_gradient_bound(pb_dtype dtype);
 
-/* Emits gradient_error and says whether the case may have a time (status "ok"). Forward, loss and backward have run
- * afterwards. On a GPU a case takes the figure of one that differs in mode and clip alone if this launch has it, since
- * neither touches the gradients before the clip; and where there is no room for the model in f32 beside it, the row
- * says so and the case has its time. */
+/* Emits the row gradient_error and sets *out; the case may be timed only if out->status is "ok". Afterwards forward,
+ * loss and backward have run. On a GPU the error is reused from another case of this process that differs only in mode
+ * and clip, because neither affects gradients before clipping. If GPU memory is too small for the additional f32 model,
+ * the row has status unsupported and the case is timed without the check. */
 typedef struct pb_check {
     const char *status;
     char note[160];
 } pb_check;
 pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink, pb_check *out);
-/* On a GPU: everything that an earlier case or check left is given back, and the peak of memory starts anew. */
+/* On a GPU: frees the scratch memory of earlier cases and checks, and resets the peak of memory. Then runs forward,
+ * loss and backward once, so that the peak includes phases that are not timed. */
 pb_status pb_train_case_fresh(pb_ctx *ctx, pb_trainer *t);
-/* On a GPU: peak_memory and device_memory since pb_train_case_fresh. */
+/* On a GPU: emits peak_memory and device_memory since pb_train_case_fresh(). */
 pb_status pb_train_case_memory(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
 
-/* All gradients as one array, malloc'd; for bit-for-bit comparison of graph and eager. */
+/* Copies all gradients into one malloc'd array *out of *n values, which the caller frees. Used to compare graph and
+ * eager bit for bit. */
 pb_status pb_gradient_copy(pb_trainer *t, float **out, size_t *n);
 #endif

@@ -1,5 +1,5 @@
-/* train_check.c - what stands between a trainer and its time: the row of the gradient's error, and memory counted
- * from a clean start. */
+/* train_check.c - the steps between opening a trainer and timing it: the gradient check with its row, and a reset of
+ * the memory counters. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "bench/suites/train_case.h"
 #include "kernels/core/op.h"
 
-/* The gradient_error that this launch has of a case with another mode or clip. */
+/* Finds the gradient_error that this process measured for a case with another mode or clip. */
 static bool known(const pb_sink *sink, const pb_case *c, double *error)
 {
     static const char *const modes[] = {"eager", "graph"};
@@ -55,10 +55,10 @@ pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, p
 pb_status pb_train_case_fresh(pb_ctx *ctx, pb_trainer *t)
 {
     if (ctx->id == PB_CPU) return PB_OK;
-    PB_TRY(pb_sync(ctx)); /* what runs still uses the scratch */
+    PB_TRY(pb_sync(ctx)); /* work in flight may still use the scratch memory */
     pb_ctx_release_scratch(ctx);
     pb_held_reset(ctx);
-    return pb_train_micro(ctx, t); /* the phases that are not timed count too */
+    return pb_train_micro(ctx, t); /* phases that are not timed count towards the peak */
 }
 
 pb_status pb_train_case_memory(pb_ctx *ctx, const pb_case *c, pb_sink *sink)

@@ -1,4 +1,4 @@
-/* v4_step.c - pairs steps with dense and with sparse attention. */
+/* v4_step.c - compares training steps with dense and with sparse attention. */
 #include "bench/suites/v4_step.h"
 
 #include <math.h>
@@ -8,7 +8,7 @@
 
 #include "bench/derived/contracts.h"
 
-/* Time and model FLOP/s of a case; false: it has no time. FLOP/s that nobody counted are 0. */
+/* Looks up the time and the model FLOP/s of a case. False: the case has no time. Missing FLOP/s are 0. */
 static bool step_of(const pb_sink *sink, const char *key, double *seconds, double *flops)
 {
     if (!pb_sink_value(sink, key, "step_time", seconds)) return false;
@@ -16,7 +16,8 @@ static bool step_of(const pb_sink *sink, const char *key, double *seconds, doubl
     return true;
 }
 
-/* Whether the key is a step of the model with sparse attention, and one with dense was measured too. */
+/* True if `key` is a training step of v4-flash-layer with sparse attention and its counterpart with dense attention was
+ * measured too. Index 0 of the results is dense, index 1 sparse. */
 static bool pair_of(const pb_sink *sink, const char *key, pb_case *c, double seconds[2], double flops[2])
 {
     pb_case dense;
