@@ -3,8 +3,8 @@
  *
  * The command is EXE run OPTIONS --launches 1 --no-compare --quiet --seed N --out DIR. The size of the environment
  * shifts the stack and the alignment of data on it, which alone can change a program's speed by some percent (Mytkowicz
- * et al., ASPLOS 2009). So each process gets an environment variable of `padding` random bytes, which turns this bias
- * into noise that averages out over the pairs. */
+ * et al., ASPLOS 2009). So each process gets an environment variable of random length (`padding`), which turns this
+ * bias into noise that averages out over the pairs. */
 #ifndef PB_PAIR_LAUNCH_H
 #define PB_PAIR_LAUNCH_H
 #include <jansson.h>

@@ -1,8 +1,8 @@
 /* pair_rows.h - reads a comparison's folder into rows for pair_rule.h: one row per key and metric, with the logarithm
  * of the ratio of each pair.
  *
- * A process counts with pb_log_median of its samples, or with the logarithm of its value if samples.csv has none. No row is
- * made for the suite `contract`, nor for a metric without a direction, unless the candidate's values are wrong
+ * A process counts with pb_log_median of its samples, or with the logarithm of its value if samples.csv has none. No
+ * row is made for the suite `contract`, nor for a metric without a direction, unless the candidate's values are wrong
  * (pb_verdict_wrong); metrics without a direction are listed in `told`. If the candidate lacks a value in every pair,
  * the row is absent. If either side lacks one in some pairs, the row has an obstacle: dropping those pairs would select
  * pairs by their outcome. */
