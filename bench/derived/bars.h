@@ -1,5 +1,5 @@
-/* bars.h - checks how fast single ops and whole training steps are on a GPU. The result for each requirement of bars.def
- * is a row that passes, fails or is unsupported. */
+/* bars.h - checks how fast single ops and whole training steps are on a GPU. Each requirement of bars.def yields a row
+ * that passes, fails or is unsupported. */
 #ifndef PB_BARS_H
 #define PB_BARS_H
 #include "bench/measure/emit.h"

@@ -117,7 +117,7 @@ static pb_status open_side(pb_pair_table *t, int side, const char *dir)
     return take_samples(t, side, dir);
 }
 
-/* ---- both -------------------------------------------------------------------------------------------- */
+/* ---- both sides: one row per key and metric ---------------------------------------------------------- */
 
 static int have(const pb_pair_table *t, int side, const pb_series *s)
 {

@@ -15,14 +15,15 @@ typedef struct judged {
     double p[DIRECTIONS], adjusted[DIRECTIONS];
 } judged;
 
+/* State of one call of pb_pair_judge. */
 typedef struct session {
     const pb_pair_opts *o;
     pb_pair_report *report;
     pb_pair_result *results;
     judged *rows;
     size_t n;
-    double *p, *adjusted; /* [n] p-values of the gating rows before and after Holm's adjustment */
-    int rejected[DIRECTIONS];
+    double *p, *adjusted;     /* [n] p-values of the gating rows before and after Holm's adjustment */
+    int rejected[DIRECTIONS]; /* gating rows rejected at earlier looks: they leave Holm's family */
     double delta;
 } session;
 

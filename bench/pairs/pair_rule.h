@@ -98,8 +98,9 @@ typedef enum pb_pair_why {
 #undef X
 } pb_pair_why;
 
-/* Figures are natural logarithms; positive is worse. Without figures (WRONG, ABSENT, OBSTACLE, NO_RATIO): estimate 0,
- * sd +inf, interval -inf to +inf, every p 1. */
+/* The verdict of one row and the figures it rests on. estimate, sd and interval are natural logarithms; positive is
+ * worse. Rows without figures (WRONG, ABSENT, OBSTACLE, NO_RATIO) have estimate 0, sd +inf, interval -inf to +inf, and
+ * every p is 1. */
 typedef struct pb_pair_result {
     const pb_pair_row *row;
     pb_verdict_id id; /* one of the seven verdicts in the table at the top of this file */

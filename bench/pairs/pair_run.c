@@ -19,7 +19,7 @@ typedef struct loop {
     double began, deadline; /* pb_clock_seconds(); deadline 0: none */
     int target;             /* number of pairs at the next look */
     int measured;           /* pairs completed by this process */
-    bool late;
+    bool late;              /* the time budget ended the measurement */
     pb_exit code;
 } loop;
 
@@ -150,7 +150,7 @@ static pb_status one_pair(loop *l)
     return PB_OK;
 }
 
-/* ---- all of them --------------------------------------------------------------------------------------- */
+/* ---- all pairs ----------------------------------------------------------------------------------------- */
 
 static void duration(double s, char out[32])
 {

@@ -10,8 +10,8 @@
 
 /* One pair of a built comparison. */
 typedef struct draw {
-    int pair; /* index over the pairs of all sessions */
-    double sign;
+    int pair;    /* index over the pairs of all sessions */
+    double sign; /* 1, or -1: the sides are swapped */
 } draw;
 
 typedef struct simulator {
@@ -113,7 +113,7 @@ static pb_status count_comparison(const simulator *m, const draw *d, int pairs, 
     return PB_OK;
 }
 
-/* ---- A/A ----------------------------------------------------------------------------------------- */
+/* ---- A/A comparisons ----------------------------------------------------------------------------- */
 
 static pb_status count_recorded(const simulator *m, uint64_t seed, pb_sim_count *c)
 {
@@ -221,7 +221,7 @@ static pb_status inject(const simulator *m, pb_sim_found *found, pb_simulation *
     return s;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------- */
+/* ---- the whole simulation ------------------------------------------------------------------------ */
 
 static pb_status run(simulator *m, pb_sim_found *found, pb_simulation *sum)
 {

@@ -115,7 +115,7 @@ static pb_status print_ranked(const pb_sim_recorded *r, const pb_sim_opts *o, co
     return PB_OK;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------- */
+/* ---- the whole output ---------------------------------------------------------------------------- */
 
 static void print_recorded(const pb_sim_recorded *r, const pb_sim_opts *o, FILE *out)
 {

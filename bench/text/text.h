@@ -25,7 +25,7 @@ void pb_worsening(char out[PB_FIGURE_TEXT], double change, const char *space);
 enum { PB_AXES_SEEN = 48 };
 typedef struct pb_axes {
     char suite[PB_AXIS_TEXT], name[PB_AXIS_TEXT]; /* of the first case */
-    bool names_vary;
+    bool names_vary;                              /* the cases differ in name */
     size_t cases;
     int n;
     struct pb_axis_seen {
