@@ -64,7 +64,7 @@ typedef struct pb_pair_folder {
     int attempt;           /* number of the next attempt, counted from 0 for each pair */
     int kept;              /* complete pairs whose candidate reported a failed case */
     json_t *run[PB_SIDES]; /* run.json of each side; NULL: no pair yet, or opened only for reading */
-    int lock;              /* descriptor of the lock file; -1: not locked */
+    int lock;              /* descriptor of the locked base/results.csv; -1: not locked */
 } pb_pair_folder;
 
 /* Reads DIR/compare.json; free with pb_pair_plan_free. EPATH: no such file; EINVAL: fields are missing or malformed. */
@@ -74,8 +74,8 @@ pb_status pb_pair_plan_write(const char *dir, const char *time_utc, pb_pair_plan
 void pb_pair_plan_free(pb_pair_plan *plan);
 
 /* create: makes the files of a comparison without pairs; on failure it removes those it made. resume: opens an existing
- * comparison, checks it, and truncates it to its last complete pair. Both lock the folder against other processes until
- * pb_pair_folder_close. EINVAL, EPATH, EIO, ENOMEM. */
+ * comparison, checks it, and truncates it to its last complete pair. Both lock the folder against other comparisons until
+ * pb_pair_folder_close, and until the processes they started have ended. EINVAL, EPATH, EIO, ENOMEM. */
 pb_status pb_pair_folder_create(const char *dir, pb_pair_folder *out);
 pb_status pb_pair_folder_resume(const char *dir, pb_pair_folder *out);
 /* Opens a folder for reading: reads the counts from pairs.csv. Locks nothing and changes nothing. */

@@ -30,10 +30,10 @@
 
 typedef struct pb_simulate_opts {
     const char *gates, *baselines; /* as in pb_compare_opts */
-    double inject;                 /* share, such as 0.02; negative: the default, 0.02 */
-    long pairs, max_pairs,
-        trials;          /* first look (<= 0: default), second look (<= 0: twice the first), see pb_sim_opts */
-    bool same_code, all; /* same_code: see pb_sim_opts; all: print every row */
+    double inject;                 /* injected change as a share; negative: the default, 0.02 */
+    /* pairs: first look, <= 0: default; max_pairs: second look, <= 0: twice the first; trials: as in pb_sim_opts. */
+    long pairs, max_pairs, trials;
+    bool same_code, all; /* same_code: as in pb_sim_opts; all: print every row */
 } pb_simulate_opts;
 
 /* Reads the sessions, simulates and prints. Returns the exit code described above. */
