@@ -86,7 +86,7 @@ static pb_status emit(pb_sink *sink, const pb_case *family, pb_gain_point *p, in
     return pb_emit(sink, family, "sparse_from", from, 0, how == PB_CROSSES ? "ok" : "unsupported", note);
 }
 
-/* Emits each family once: when i is its first point. */
+/* Emits one crossover for each family, which is a set of points that differ only in length. */
 static pb_status emit_families(pb_sink *sink, const point *all, int n)
 {
     for (int i = 0; i < n; i++) {

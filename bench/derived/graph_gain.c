@@ -113,7 +113,7 @@ static pb_status emit_crossover(pb_sink *sink, const pb_case *family, pb_gain_po
     return pb_emit(sink, family, "crossover", tokens, 0, how == PB_CROSSES ? "ok" : "unsupported", note);
 }
 
-/* Emits each family once: when i is its first case. */
+/* Emits one crossover for each family, which is a set of cases that differ only in batch and seq. */
 static pb_status crossovers(pb_sink *sink, const gain *g, int n)
 {
     for (int i = 0; i < n; i++) {

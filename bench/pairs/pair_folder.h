@@ -74,8 +74,8 @@ pb_status pb_pair_plan_write(const char *dir, const char *time_utc, pb_pair_plan
 void pb_pair_plan_free(pb_pair_plan *plan);
 
 /* create: makes the files of a comparison without pairs; on failure it removes those it made. resume: opens an existing
- * comparison, checks it, and truncates it to its last complete pair. Both lock the folder against other comparisons until
- * pb_pair_folder_close, and until the processes they started have ended. EINVAL, EPATH, EIO, ENOMEM. */
+ * comparison, checks it, and truncates it to its last complete pair. Both lock the folder against other comparisons,
+ * until pb_pair_folder_close is called and all processes started meanwhile have ended. EINVAL, EPATH, EIO, ENOMEM. */
 pb_status pb_pair_folder_create(const char *dir, pb_pair_folder *out);
 pb_status pb_pair_folder_resume(const char *dir, pb_pair_folder *out);
 /* Opens a folder for reading: reads the counts from pairs.csv. Locks nothing and changes nothing. */
