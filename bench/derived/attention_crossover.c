@@ -1,4 +1,5 @@
-/* attention_crossover.c - sparse over dense time by length, and where it falls below 1 for good. */
+/* attention_crossover.c - computes the ratio of sparse to dense time at each length, and from which length it stays
+ * below 1. */
 #include "bench/derived/attention_crossover.h"
 
 #include <math.h>
@@ -46,10 +47,10 @@ pb_status pb_attn_family(const pb_case *c, const char *pass, pb_case *out)
 
 typedef struct point {
     pb_case family;
-    pb_gain_point at; /* length; sparse over dense time */
+    pb_gain_point at; /* tokens: seq; ratio: sparse over dense time */
 } point;
 
-/* The time of a case, of both passes when `both`; false: a figure is missing. */
+/* Sets *seconds to the time of a case, or to the sum of its two passes if `both`. False: a time is missing. */
 static bool time_of(const pb_sink *sink, const pb_case *c, bool both, double *seconds)
 {
     const pb_case other = pb_attn_other_pass(c);
@@ -60,7 +61,7 @@ static bool time_of(const pb_sink *sink, const pb_case *c, bool both, double *se
     return true;
 }
 
-/* Both passes together count with the forward case. */
+/* Computes one point of a crossover. With `both`, only the forward case yields one, so that no sum is counted twice. */
 static bool point_of(const pb_sink *sink, const char *key, bool both, point *out)
 {
     pb_case c, dense;
@@ -77,7 +78,7 @@ static pb_status emit(pb_sink *sink, const pb_case *family, pb_gain_point *p, in
 {
     char note[200];
     double from = (double)NAN;
-    const pb_crossing how = pb_crossover(p, n, 1, &from); /* sorts; the ends stay the ends */
+    const pb_crossing how = pb_crossover(p, n, 1, &from); /* p[0]: now the shortest */
     snprintf(note, sizeof note, "%d lengths from %.0f to %.0f; %s", n, p[0].tokens, p[n - 1].tokens,
              how == PB_CROSSES       ? "dense is faster below, sparse above"
              : how == PB_ALWAYS_PAYS ? "dense is faster at the longest"
@@ -85,7 +86,7 @@ static pb_status emit(pb_sink *sink, const pb_case *family, pb_gain_point *p, in
     return pb_emit(sink, family, "sparse_from", from, 0, how == PB_CROSSES ? "ok" : "unsupported", note);
 }
 
-/* Every family once: where its first point is met. */
+/* Emits one crossover for each family, which is a set of points that differ only in length. */
 static pb_status emit_families(pb_sink *sink, const point *all, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -108,7 +109,7 @@ pb_status pb_attn_crossovers(pb_sink *sink)
     while (pb_sink_key(sink, keys)) keys++;
     point *all = calloc(2 * (size_t)keys + 1, sizeof *all);
     if (!all) return pb_fail(PB_ENOMEM, "no memory for %d lengths", keys);
-    for (int i = 0; i < keys; i++) { /* before any row is emitted: that would add keys */
+    for (int i = 0; i < keys; i++) { /* ends before the first row is emitted, which adds keys */
         n += point_of(sink, pb_sink_key(sink, i), false, &all[n]);
         n += point_of(sink, pb_sink_key(sink, i), true, &all[n]);
     }

@@ -1,4 +1,4 @@
-/* bars.c - holds the best measured case of every bar against its contract. */
+/* bars.c - compares the best measured case of each speed requirement in bars.def with its limit in contracts.def. */
 #include "bench/derived/bars.h"
 
 #include <stdio.h>
@@ -7,11 +7,12 @@
 #include "bench/derived/contracts.h"
 #include "bench/measure/emit.h"
 
-enum { lowest, highest }; /* which figure is the best */
-enum { any_gpu, h200 };   /* where the bar applies */
+enum { lowest, highest }; /* which value counts as the best */
+enum { any_gpu, h200 };   /* on which machines the requirement applies */
 
 typedef struct bar {
-    const char *of, *what, *id, *metric; /* of: a key, whose axes a case must have */
+    /* of: a key whose suite, name and axes a case must have; what: the case in words; id: key into contracts.def. */
+    const char *of, *what, *id, *metric;
     int best, where;
 } bar;
 
@@ -24,7 +25,7 @@ enum { BARS = sizeof bars / sizeof *bars };
 
 const char *pb_bar_case(size_t i) { return i < BARS ? bars[i].of : NULL; }
 
-/* Whether a case is what the bar is about: the same suite and name, and every axis that the bar names. */
+/* True if case `c` is one that the requirement is about: same suite and name, and every axis that `of` names. */
 static bool is_of(const pb_case *c, const pb_case *of)
 {
     if (strcmp(c->suite, of->suite) != 0 || strcmp(c->name, of->name) != 0) return false;
@@ -35,7 +36,8 @@ static bool is_of(const pb_case *c, const pb_case *of)
     return true;
 }
 
-/* The best figure of the bar's case over what it leaves open: implementations, clips. */
+/* Finds the best value among the matching cases, which may differ in axes that `of` does not name. False: none
+ * exists. */
 static bool find_best(const pb_sink *sink, const bar *b, const pb_case *of, pb_case *out, double *figure)
 {
     const char *key;

@@ -1,4 +1,4 @@
-/* contracts.c - the rows of contracts.def, and the contracts that follow from other rows of the run. */
+/* contracts.c - emits requirement rows, and computes the requirements that are ratios of two measured cases. */
 #include "bench/derived/contracts.h"
 
 #include <math.h>
@@ -50,7 +50,7 @@ pb_status pb_contract_emit(pb_sink *sink, const char *id, const pb_axis *axes, i
                    note);
 }
 
-/* ---- contracts that are ratios of measured cases ------------------------------------------------------ */
+/* ---- requirements that are ratios of measured cases --------------------------------------------------- */
 
 static bool rate(const pb_sink *sink, const pb_case *like, const char *mode, const char *clip, double *out)
 {
@@ -60,7 +60,7 @@ static bool rate(const pb_sink *sink, const pb_case *like, const char *mode, con
     return pb_sink_value(sink, c.key, "tokens_per_second", out);
 }
 
-/* Whether the ratios are judged by this case: LoRA, graph, fused, batch 4. */
+/* True if the ratios are computed from this case: backward phase, LoRA, graph, fused clip, batch 4. */
 static bool judged_by(const char *key, pb_case *c)
 {
     return pb_case_parse(key, c) == PB_OK && strcmp(c->suite, "backward") == 0 && pb_case_is(c, "tuning", "lora") &&
@@ -86,7 +86,8 @@ static pb_status both_ratios(pb_ctx *ctx, pb_sink *sink, const pb_case *like)
     return ratio(ctx, sink, "F-GRAPH-BWD-003b", like, "sync");
 }
 
-/* Every such case with seq 512; if there is none, the first of any length, so that the figure stands somewhere. */
+/* Emits the ratios for every such case with seq 512. If none was measured, it uses the first case of another length,
+ * whose row is unsupported but shows the value, or emits unsupported rows without a value. */
 pb_status pb_contract_ratios(pb_ctx *ctx, pb_sink *sink)
 {
     pb_case c, other;

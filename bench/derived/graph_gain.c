@@ -1,4 +1,4 @@
-/* graph_gain.c - break-even and crossover, from rows. */
+/* graph_gain.c - computes break_even and crossover from measured rows. */
 #include "bench/derived/graph_gain.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static int by_tokens(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Joins points with equal tokens; returns how many are left. */
+/* Replaces points with equal tokens by their mean; p is sorted. Returns the number of points left. */
 static int join(pb_gain_point *p, int n)
 {
     int kept = 0;
@@ -42,7 +42,7 @@ pb_crossing pb_crossover(pb_gain_point *p, int n, double least, double *tokens)
     return PB_CROSSES;
 }
 
-/* ---- which cases belong together --------------------------------------------------------------------- */
+/* ---- which cases are compared ------------------------------------------------------------------------ */
 
 bool pb_graph_twin(const pb_case *c, pb_case *eager)
 {
@@ -71,11 +71,11 @@ pb_status pb_graph_family(const pb_case *c, pb_case *out)
 /* ---- rows --------------------------------------------------------------------------------------------- */
 
 typedef struct gain {
-    pb_case c; /* mode=graph */
+    pb_case c; /* the case with mode=graph */
     double tokens, eager, graph;
 } gain;
 
-/* False: the key is no graphed case of the suite, or its eager twin has no figure. */
+/* False: the key is not a mode=graph case of the suite, or a time of it or of its eager case is missing. */
 static bool gain_of(const pb_sink *sink, const char *key, const char *suite, const char *metric, gain *out)
 {
     long batch, seq;
@@ -105,7 +105,7 @@ static pb_status emit_crossover(pb_sink *sink, const pb_case *family, pb_gain_po
     char note[160];
     double tokens = (double)NAN, most = 0;
     for (int i = 0; i < n; i++) most = p[i].ratio > most ? p[i].ratio : most;
-    const pb_crossing how = pb_crossover(p, n, PB_GRAPH_PAYS, &tokens); /* sorts; the ends stay the ends */
+    const pb_crossing how = pb_crossover(p, n, PB_GRAPH_PAYS, &tokens);
     snprintf(note, sizeof note, "%d sizes; gain at most %.3f; %s", n, most,
              how == PB_CROSSES       ? "of tokens a step"
              : how == PB_ALWAYS_PAYS ? "pays at every size"
@@ -113,7 +113,7 @@ static pb_status emit_crossover(pb_sink *sink, const pb_case *family, pb_gain_po
     return pb_emit(sink, family, "crossover", tokens, 0, how == PB_CROSSES ? "ok" : "unsupported", note);
 }
 
-/* Every family once: where its first case is met. */
+/* Emits one crossover for each family, which is a set of cases that differ only in batch and seq. */
 static pb_status crossovers(pb_sink *sink, const gain *g, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -141,7 +141,7 @@ pb_status pb_graph_gain_conclude(pb_sink *sink, const char *suite, const char *m
     while (pb_sink_key(sink, keys)) keys++;
     if (keys) g = calloc((size_t)keys, sizeof *g);
     if (keys && !g) return pb_fail(PB_ENOMEM, "no memory for the graphs' gains");
-    for (int i = 0; i < keys; i++) { /* before any row is emitted: that would add keys */
+    for (int i = 0; i < keys; i++) { /* ends before the first row is emitted, which adds keys */
         const char *key = pb_sink_key(sink, i);
         bool seen = false;
         for (int k = 0; k < n && !seen; k++) seen = strcmp(g[k].c.key, key) == 0;

@@ -1,28 +1,30 @@
-/* graph_gain.h - what recorded graphs bought in a launch, from its own rows: after how many calls a recording has paid
- * for itself, and from how many tokens a step on it no longer does. */
+/* graph_gain.h - computes from the rows of one process how much graphs gain: after how many calls the time to record a
+ * graph is regained (break_even), and from how many tokens per step a graph no longer gains enough (crossover). */
 #ifndef PB_GRAPH_GAIN_H
 #define PB_GRAPH_GAIN_H
 #include "bench/measure/emit.h"
 #include "kernels/core/op.h"
 
-/* Below this ratio of eager over graphed time a graph is said not to pay. */
+/* A graph pays if eager time / graph time is at least this. */
 #define PB_GRAPH_PAYS 1.05
 
 typedef struct pb_gain_point {
-    double tokens, ratio; /* tokens of a step; eager over graphed time */
+    double tokens, ratio; /* tokens per step; eager over graph time, or sparse over dense (attention_crossover.c) */
 } pb_gain_point;
 
 typedef enum pb_crossing { PB_CROSSES, PB_ALWAYS_PAYS, PB_NEVER_PAYS } pb_crossing;
-/* Where the ratio falls below `least` for good: between the last point that reaches it and the next, by a straight line
- * over log(tokens). Of points with equal tokens the mean counts. p[0..n), n >= 1, is sorted. */
+/* Finds where the ratio falls below `least` for good, as the number of tokens increases. PB_CROSSES: *tokens is set, by
+ * linear interpolation over log(tokens) between the last point with ratio >= least and the next. PB_ALWAYS_PAYS: the
+ * point with the most tokens has ratio >= least. PB_NEVER_PAYS: no point has. Requires n >= 1. Sorts p and averages
+ * points with equal tokens in place. */
 pb_crossing pb_crossover(pb_gain_point *p, int n, double least, double *tokens);
 
-/* The eager case that a graphed one is compared with; false: the case is not graphed. */
+/* Sets *eager to the eager case that a mode=graph case is compared with. False: `c` has no mode=graph. */
 bool pb_graph_twin(const pb_case *c, pb_case *eager);
-/* crossover/SUITE with the axes of a case but batch, seq and mode: what its points have in common. */
+/* The case that a crossover is reported under: crossover/SUITE with the axes of `c` except batch, seq and mode. */
 pb_status pb_graph_family(const pb_case *c, pb_case *out);
 
-/* Emits, for every case of the suite with mode=graph, break_even beside its other rows, and for every set of cases that
- * differ in batch and seq alone a row crossover/SUITE. `metric` is the time that is compared. */
+/* Emits the metric break_even for each mode=graph case of the suite, and the metric crossover, in tokens, for each
+ * set of cases that differ only in batch and seq. `metric` is the time to compare, such as step_time. */
 pb_status pb_graph_gain_conclude(pb_sink *sink, const char *suite, const char *metric);
 #endif

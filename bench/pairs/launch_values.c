@@ -1,5 +1,5 @@
-/* launch_values.c - reads samples.csv beside a table: the samples of a row stand together, so that one row's are held
- * at a time, however long the file is. */
+/* launch_values.c - reads samples.csv next to a results table. The samples of one row are contiguous in the file, so
+ * only one row's samples are in memory at a time, however large the file is. */
 #include "bench/pairs/launch_values.h"
 
 #include <csv.h>
@@ -20,14 +20,14 @@ static const char *const header[NFIELDS] = {"run_id", "launch", "key", "metric",
 typedef struct reader {
     const char *path;
     pb_launch_values *out;
-    const pb_row **sorted; /* of the table, by identity */
-    bool *seen;            /* the rows whose samples have been */
+    const pb_row **sorted; /* the table's rows, sorted by row_order() */
+    bool *seen;            /* [t.n] rows whose samples were read already */
     pb_status status;
     size_t line;
     int field;
     char text[NFIELDS][PB_KEY_TEXT];
-    char group[4][PB_KEY_TEXT]; /* run, launch, key and metric of the samples that are collected */
-    const pb_row *row;          /* theirs; NULL: there is none */
+    char group[4][PB_KEY_TEXT]; /* run id, process, key and metric of the samples being collected */
+    const pb_row *row;          /* the row they belong to; NULL: no such row, so they are ignored */
     double sample[PB_MAX_SAMPLES], work[PB_MAX_SAMPLES];
     int n;
 } reader;
@@ -137,7 +137,7 @@ static pb_status parse(reader *r, FILE *f)
 static pb_status read_samples(const char *path, FILE *f, pb_launch_values *out)
 {
     const size_t n = out->t.n;
-    reader *r = calloc(1, sizeof *r); /* too large for a stack */
+    reader *r = calloc(1, sizeof *r); /* about 20 KB, too large for the stack */
     pb_status s = PB_ENOMEM;
     if (r) {
         *r = (reader){.path = path, .out = out, .line = 1};
@@ -159,7 +159,7 @@ static pb_status read_samples(const char *path, FILE *f, pb_launch_values *out)
     return s;
 }
 
-/* Its samples.csv, when `path` is a folder that has one. */
+/* Reads samples.csv of the run folder `path`. Does nothing if `path` is not a folder or has no such file. */
 static pb_status samples_beside(const char *path, pb_launch_values *out)
 {
     char file[PB_PATH_TEXT];

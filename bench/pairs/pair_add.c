@@ -1,4 +1,4 @@
-/* pair_add.c - adds what one launch of a side has measured to the files of that side. */
+/* pair_add.c - appends the results of one process to the files of its side. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 enum { PATH = PB_PATH_TEXT + 64 };
 
-/* What is appended to one file, all of it or nothing. */
+/* Text collected in memory, so that it is appended to a file completely or not at all. */
 typedef struct page {
     FILE *f;
     char *text;
@@ -27,7 +27,7 @@ static pb_status page_open(page *p)
     return p->f ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the rows of a launch");
 }
 
-/* Ends the page; its text is appended to `to` unless `s` is a failure, which then is what is returned. */
+/* Frees the page after appending its text to file `to`. If `s` is a failure, appends nothing and returns `s`. */
 static pb_status page_close(page *p, const char *to, pb_status s)
 {
     if (fclose(p->f) != 0 && s == PB_OK) s = pb_fail(PB_ENOMEM, "no memory for the rows of a launch");
@@ -52,12 +52,12 @@ static pb_status add_rows(const char *to, const char *launch, const char *run_id
     return s;
 }
 
-/* Lines run_id,launch,key,...: none of these fields is ever quoted. */
+/* Replaces the first two fields (run id, process) of each line. No comma is quoted there, so strchr() finds them. */
 static pb_status copy_samples(FILE *in, FILE *out, const char *run_id, int pair)
 {
     char *line = NULL;
     size_t room = 0;
-    bool ok = getline(&line, &room, in) > 0; /* the header */
+    bool ok = getline(&line, &room, in) > 0; /* skips the header */
     while (ok && getline(&line, &room, in) > 0) {
         const char *launch = strchr(line, ','), *rest = launch ? strchr(launch + 1, ',') : NULL;
         ok = rest && strchr(rest, '\n') && fprintf(out, "%s,%d%s", run_id, pair, rest) > 0;
@@ -79,7 +79,8 @@ static pb_status add_samples(const char *to, const char *launch, const char *run
     return s;
 }
 
-/* run.json of the side: the first launch's, then what every launch wrote. */
+/* Adds the run.json of one process to that of its side. The first process provides the side's run.json; its array
+ * `runs` receives the run.json of every process. */
 static pb_status add_run(pb_pair_folder *f, pb_side side, const char *dir, const char *launch, const char *run_id)
 {
     char path[PATH];

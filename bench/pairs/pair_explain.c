@@ -1,4 +1,4 @@
-/* pair_explain.c - why a verdict of pair_rule.h fell, in one line. */
+/* pair_explain.c - explains a verdict of pair_rule.h in one line. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +15,8 @@ static void say(char *out, const char *fmt, ...)
     va_end(args);
 }
 
-/* A log of a ratio as the change of the metric itself: in percent, or as a factor from ten on. */
+/* Prints the log of a ratio as a change of the metric: in percent, or as a factor if it is 10 or more (or 1/10 or
+ * less). */
 static void say_change(char *out, double log_change, bool higher)
 {
     double change = higher ? -log_change : log_change, factor = exp(change);
@@ -46,7 +47,7 @@ static void say_tests(const pb_pair_result *r, const pb_pair_opts *o, const pb_p
         fmin(1, report->looks * r->sign_p));
 }
 
-/* Of INCONCLUSIVE: what could be found, and with how many pairs more could. */
+/* For an INCONCLUSIVE row: prints which change these pairs could find, and what would find a smaller one. */
 static void say_remedy(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report, char *out)
 {
     if (!isfinite(r->sd)) return;

@@ -1,4 +1,4 @@
-/* pair_folder.c - the files of a paired comparison: made, checked, cut back and counted. */
+/* pair_folder.c - creates, checks, truncates and counts the files of a paired comparison. */
 #define _GNU_SOURCE
 #include "bench/pairs/pair_folder.h"
 
@@ -53,7 +53,7 @@ static bool parse(const char *text, pb_pair_line *l)
     char order[16], status[16], end = 0;
     unsigned long long seed;
     const int n = sscanf(
-        text, /* the widths keep numbers within their types */
+        text, /* field widths keep the numbers within their types */
         "%9d,%9d,%15[a-z-],%19llu,%9ld,%9ld,%30lf,%30lf,%9d,%9d,%15[a-z],%18lld,%18lld,%18lld,%18lld%c", &l->pair,
         &l->attempt, order, &seed, &l->padding[0], &l->padding[1], &l->seconds[0], &l->seconds[1], &l->code[0],
         &l->code[1], status, &l->kept[0].results, &l->kept[0].samples, &l->kept[1].results, &l->kept[1].samples, &end);
@@ -74,7 +74,7 @@ static void count(pb_pair_folder *f, const pb_pair_line *l)
     f->attempt = whole ? 0 : l->attempt + 1;
 }
 
-/* One whole line of n bytes. EINVAL: it is none, or its numbers do not follow those of the line before. */
+/* Parses one complete line of n bytes. EINVAL: malformed, or not the pair and attempt expected next. */
 static pb_status take_line(pb_pair_folder *f, const char *path, const char *line, size_t n, pb_pair_line *out)
 {
     char text[LINE];
@@ -87,7 +87,8 @@ static pb_status take_line(pb_pair_folder *f, const char *path, const char *line
     return PB_OK;
 }
 
-/* The whole lines. *last: the last of them, untouched without one; *length: where it ends. */
+/* Parses all complete lines. *last: the last line, unchanged if the file has none; *length: the offset where that line
+ * ends. */
 static pb_status take_lines(pb_pair_folder *f, const char *path, const char *text, size_t n, pb_pair_line *last,
                             size_t *length)
 {
@@ -99,7 +100,7 @@ static pb_status take_lines(pb_pair_folder *f, const char *path, const char *tex
         PB_TRY(take_line(f, path, line, (size_t)(newline + 1 - line), last));
         *length = (size_t)(newline + 1 - text);
     }
-    return PB_OK; /* what is left is a part of a line, of a process that was killed */
+    return PB_OK; /* the rest is an incomplete line of a killed process */
 }
 
 static pb_status read_lines(pb_pair_folder *f, pb_pair_line *last, size_t *length)
@@ -127,7 +128,7 @@ pb_status pb_pair_folder_commit(pb_pair_folder *f, pb_pair_line *l)
     return PB_OK;
 }
 
-/* ---- making ---------------------------------------------------------------------------------------- */
+/* ---- create ---------------------------------------------------------------------------------------- */
 
 static pb_status set_dir(pb_pair_folder *f, const char *dir)
 {
@@ -136,7 +137,7 @@ static pb_status set_dir(pb_pair_folder *f, const char *dir)
     return pb_fail(PB_EINVAL, "%.60s...: a path of %zu characters", dir, strlen(dir));
 }
 
-/* *made: how many sides are there. */
+/* *made: how many of the two sides were created, also on failure. */
 static pb_status create_sides(const pb_pair_folder *f, int *made)
 {
     char path[PATH];
@@ -177,14 +178,15 @@ pb_status pb_pair_folder_create(const char *dir, pb_pair_folder *out)
     }
     snprintf(why, sizeof why, "%s", pb_error());
     remove_sides(&f, made);
-    for (int i = 0; i < PB_SIDES; i++) rmdir(side_dir(&f, (pb_side)i, path)); /* stays where something is in it */
+    for (int i = 0; i < PB_SIDES; i++) rmdir(side_dir(&f, (pb_side)i, path)); /* fails, as it should, if files remain */
     pb_pair_folder_close(&f);
     return pb_fail(s, "%s", why);
 }
 
-/* ---- going on -------------------------------------------------------------------------------------- */
+/* ---- resume ---------------------------------------------------------------------------------------- */
 
-/* run.json of the side, with as many runs as there are pairs: one more may be of a pair that was cut short. */
+/* Reads run.json of one side into f->run[side]. It may list one process more than there are pairs, from an interrupted
+ * pair; that entry is dropped. */
 static pb_status take_up_runs(pb_pair_folder *f, pb_side side)
 {
     char path[PATH];
@@ -196,8 +198,8 @@ static pb_status take_up_runs(pb_pair_folder *f, pb_side side)
     return PB_OK;
 }
 
-/* No line yet, so how long the files were is not written down: they begin anew. A folder that has more than one pair
- * can have been measured has lost its pairs.csv, not its pairs. */
+/* Starts over: pairs.csv has no line, so the valid sizes of the other files are unknown. Fails if a run.json lists more
+ * than the one process that an unfinished first pair can have left: then pairs.csv was lost, and the pairs are kept. */
 static pb_status begin_anew(pb_pair_folder *f)
 {
     char path[PATH];
@@ -212,7 +214,7 @@ static pb_status begin_anew(pb_pair_folder *f)
     return create_sides(f, &made);
 }
 
-/* Everything is checked before anything is cut off. */
+/* Resumes the comparison. All files are checked before any is truncated. */
 static pb_status take_up(pb_pair_folder *f)
 {
     char path[PATH];
@@ -225,7 +227,7 @@ static pb_status take_up(pb_pair_folder *f)
     } else {
         for (int i = 0; i < PB_SIDES; i++) {
             PB_TRY(pb_kept_check(side_dir(f, (pb_side)i, path), &last.kept[i], f->pairs));
-            if (f->pairs) PB_TRY(take_up_runs(f, (pb_side)i)); /* before the first pair it says nothing */
+            if (f->pairs) PB_TRY(take_up_runs(f, (pb_side)i)); /* run.json may be missing before the first pair */
         }
         for (int i = 0; i < PB_SIDES; i++) PB_TRY(pb_kept_cut(side_dir(f, (pb_side)i, path), &last.kept[i]));
     }

@@ -1,15 +1,16 @@
-/* pair_folder.h - the folder of a paired comparison, which grows by a pair at a time and can be judged at any time.
+/* pair_folder.h - the folder of a paired comparison. It grows by one pair at a time and can be judged after any of
+ * them.
  *
- *   base/, cand/    results.csv, samples.csv and run.json as of a run; `launch` is the number of the pair in both.
- *                   run.json is the first launch's, with `runs`: that of every launch as its process wrote it
- *   pairs.csv       a line an attempt at a pair: pair,attempt,order,seed,base_padding,cand_padding,base_seconds,
- *                   cand_seconds,base_exit,cand_exit,status and, for each side, how many bytes of results.csv and
- *                   samples.csv belong to what came before and to it
- *   compare.json    what is compared: paths and digests of the executables, the options of both, the seed, the rule
- *   base.log, cand.log    what the launches wrote to their terminal
+ *   base/, cand/        results.csv, samples.csv and run.json, as in a run; the column `launch` is the pair's number.
+ *                       run.json is that of the first process, plus an array `runs` with that of every process
+ *   pairs.csv           one line for each attempt to measure a pair: pair,attempt,order,seed,base_padding,
+ *                       cand_padding,base_seconds,cand_seconds,base_exit,cand_exit,status, and the sizes in bytes of
+ *                       each side's results.csv and samples.csv after this attempt
+ *   compare.json        what is compared: paths and digests of the executables, their options, the seed, the rule
+ *   base.log, cand.log  what the processes printed
  *
- * The line of pairs.csv comes last and makes the pair: what the other files hold behind the lengths of the last line
- * is a part of one and is cut off by --resume. */
+ * A pair counts once its line is in pairs.csv, which is written last. If a comparison is interrupted, --resume
+ * truncates the other files to the sizes in the last line and so removes a partly written pair. */
 #ifndef PB_PAIR_FOLDER_H
 #define PB_PAIR_FOLDER_H
 #include <jansson.h>
@@ -22,23 +23,23 @@ typedef enum pb_side { PB_BASE, PB_CAND, PB_SIDES } pb_side;
 extern const char *const pb_side_names[PB_SIDES];
 
 typedef struct pb_pair_plan {
-    char path[PB_SIDES][PB_PATH_TEXT]; /* the executables */
+    char path[PB_SIDES][PB_PATH_TEXT]; /* of the executables */
     pb_digest_text digest[PB_SIDES];
-    json_t *options; /* words for `run` of both; belongs to `about` */
-    json_t *about;   /* compare.json */
+    json_t *options; /* array of words for `run`, the same for both sides; owned by `about` */
+    json_t *about;   /* contents of compare.json; owned by the plan */
     char run_id[128];
     uint64_t seed;
-    double slowdown; /* of the candidate; 0: none */
-    double turns;    /* seconds (turns.h); 0: one launch behind the other */
+    double slowdown; /* delay injected into the candidate, as a share of its time; 0: none */
+    double turns;    /* seconds of a time slice (time_slice.h); 0: no interleaving, one process after the other */
     pb_pair_opts rule;
 } pb_pair_plan;
 
-/* X(enumerator, word): what became of an attempt */
+/* X(enumerator, word): the result of one attempt to measure a pair */
 #define PB_PAIR_STATUS_MAP(X)                                                                                          \
-    X(OK, "ok")           /* its rows are there */                                                                     \
-    X(KEPT, "kept")       /* likewise, though a launch had a case that failed, as it did when tried again */           \
-    X(RETRIED, "retried") /* a launch failed, and the pair is measured again */                                        \
-    X(FAILED, "failed")   /* a launch gave nothing, also when tried again; the comparison ended */
+    X(OK, "ok")           /* the rows of both sides are stored */                                                      \
+    X(KEPT, "kept")       /* stored, although a process reported a failed case; no retries are left */                 \
+    X(RETRIED, "retried") /* a process failed; the pair is measured again */                                           \
+    X(FAILED, "failed")   /* a process failed without usable rows; the comparison ended */
 typedef enum pb_pair_status {
 #define X(id, word) PB_PAIR_IS_##id,
     PB_PAIR_STATUS_MAP(X)
@@ -46,44 +47,46 @@ typedef enum pb_pair_status {
 } pb_pair_status;
 
 typedef struct pb_pair_line {
-    int pair, attempt; /* from 0 */
+    int pair, attempt; /* both count from 0 */
     bool cand_first;
-    uint64_t seed; /* of the order of the cases, the same on both sides */
-    long padding[PB_SIDES];
-    double seconds[PB_SIDES];
-    int code[PB_SIDES];
+    uint64_t seed;            /* shuffles the order of the cases, the same for both sides */
+    long padding[PB_SIDES];   /* bytes added to the environment (pair_launch.h) */
+    double seconds[PB_SIDES]; /* running time of each process */
+    int code[PB_SIDES];       /* exit codes */
     pb_pair_status status;
-    pb_kept kept[PB_SIDES];
+    pb_kept kept[PB_SIDES]; /* sizes of each side's files after this attempt */
 } pb_pair_line;
 
 typedef struct pb_pair_folder {
     char dir[PB_PATH_TEXT];
-    int pairs;   /* that are there */
-    int retries; /* attempts that were measured again */
-    int attempt; /* of the pair that is next */
-    int kept;    /* pairs whose candidate had a case that failed */
-    json_t *run[PB_SIDES];
-    int lock; /* -1: none */
+    int pairs;             /* complete pairs in the folder */
+    int retries;           /* attempts that failed and were repeated, over all pairs */
+    int attempt;           /* number of the next attempt, counted from 0 for each pair */
+    int kept;              /* complete pairs whose candidate reported a failed case */
+    json_t *run[PB_SIDES]; /* run.json of each side; NULL: no pair yet, or opened only for reading */
+    int lock;              /* descriptor of the locked base/results.csv; -1: not locked */
 } pb_pair_folder;
 
-/* Reads DIR/compare.json. EPATH: there is none; EINVAL: it is not whole. */
+/* Reads DIR/compare.json; free with pb_pair_plan_free. EPATH: no such file; EINVAL: fields are missing or malformed. */
 pb_status pb_pair_plan_read(const char *dir, pb_pair_plan *out);
-/* The other way; plan->about is made from the other fields. EPATH: it exists; EIO; ENOMEM. */
+/* Writes DIR/compare.json and sets plan->about to its contents. EPATH: the file exists; EIO; ENOMEM. */
 pb_status pb_pair_plan_write(const char *dir, const char *time_utc, pb_pair_plan *plan);
 void pb_pair_plan_free(pb_pair_plan *plan);
 
-/* Makes the files of a comparison without pairs, all or none, or takes up what is there: cut back to the last whole
- * pair, once all of it has been checked, and locked against others. EINVAL, EPATH, EIO, ENOMEM. */
+/* create: makes the files of a comparison without pairs; on failure it removes those it made. resume: opens an existing
+ * comparison, checks it, and truncates it to its last complete pair. Both lock the folder against other comparisons,
+ * until pb_pair_folder_close is called and all processes started meanwhile have ended. EINVAL, EPATH, EIO, ENOMEM. */
 pb_status pb_pair_folder_create(const char *dir, pb_pair_folder *out);
 pb_status pb_pair_folder_resume(const char *dir, pb_pair_folder *out);
-/* Only counts the pairs. */
+/* Opens a folder for reading: reads the counts from pairs.csv. Locks nothing and changes nothing. */
 pb_status pb_pair_folder_look(const char *dir, pb_pair_folder *out);
 void pb_pair_folder_close(pb_pair_folder *f);
 
-/* Appends what the launch of a side left in the folder `launch` as pair f->pairs. EINVAL, EPATH: it cannot be read. */
+/* Appends the results of one process, found in the folder `launch`, to its side as pair f->pairs. EINVAL, EPATH: they
+ * cannot be read. */
 pb_status pb_pair_folder_add(pb_pair_folder *f, pb_side side, const char *launch, const char *run_id);
-/* Writes the line, whose lengths it fills in, and counts the pair. */
+/* Fills in line->kept, appends the line to pairs.csv and updates the counts. */
 pb_status pb_pair_folder_commit(pb_pair_folder *f, pb_pair_line *line);
-/* run.json of both sides says that nothing more will come. */
+/* Marks run.json of both sides as complete. */
 pb_status pb_pair_folder_finish(pb_pair_folder *f);
 #endif

@@ -1,4 +1,4 @@
-/* pair_launch.c - starts the executable of one side, waits for it, passes signals and the deadline on. */
+/* pair_launch.c - starts the executables of a pair, waits for them, and passes on signals and the deadline. */
 #define _GNU_SOURCE
 #include "bench/pairs/pair_launch.h"
 
@@ -28,18 +28,18 @@ static void pad(long n)
     setenv(PB_PAIR_PADDING_NAME, text, 1);
 }
 
-/* A launch and its ends of the two pipes, -1: none. */
+/* A process and its ends of the two interleaving pipes; from, to: -1 without interleaving. */
 typedef struct child {
     const pb_pair_launch *l;
     double turns;
     int from, to, first;
-    int log; /* open for appending */
+    int log; /* descriptor of the log, opened for appending */
 } child;
 
 static char **command(const child *c)
 {
     enum { OWN = 16, TEXT = 96 };
-    static char seed[TEXT], slowdown[TEXT], turns[TEXT]; /* of a process that is about to become another */
+    static char seed[TEXT], slowdown[TEXT], turns[TEXT]; /* static: they must outlive this function until execv() */
     const pb_pair_launch *l = c->l;
     const size_t n = json_array_size(l->options);
     const char **argv = calloc(n + OWN, sizeof *argv);
@@ -58,7 +58,8 @@ static char **command(const child *c)
     return (char **)argv;
 }
 
-/* The child and its own launches hold the pipe's end until they have ended. */
+/* Replaces the child by the executable. pipe_fd stays open on purpose, also in processes that the child starts: the
+ * parent reads end-of-file when all of them have ended. */
 static _Noreturn void become(const void *self, int pipe_fd)
 {
     const child *c = self;
@@ -80,7 +81,7 @@ static _Noreturn void become(const void *self, int pipe_fd)
 
 typedef struct followed {
     pid_t pid[PB_PAIR_LAUNCHES];
-    int ended[PB_PAIR_LAUNCHES]; /* pipes that are closed when a launch ends; -1: it has ended */
+    int ended[PB_PAIR_LAUNCHES]; /* pipes that reach end-of-file when the process ends; -1: it has ended */
     int n;
     double began;
     pb_pair_ended *out;
@@ -102,8 +103,9 @@ static void reap(followed *f, int i)
     f->out[i].code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Until all have closed their pipes. A signal goes on to them, the second one kills them; so does a deadline that they
- * do not heed. */
+/* Waits until all processes have ended. The first signal to this process is passed on as SIGTERM, the second as
+ * SIGKILL. When the deadline passes they get SIGTERM, and SIGKILL if they still run 15 seconds later. Returns true if
+ * either happened. */
 static bool follow(followed *f, double deadline)
 {
     const double patience = 15;
@@ -123,7 +125,7 @@ static bool follow(followed *f, double deadline)
     return late || passed;
 }
 
-/* From each of two launches to the other. */
+/* Makes the two pipes between the interleaved processes, one for each direction. */
 static pb_status connect_turns(child c[PB_PAIR_LAUNCHES])
 {
     int there[2], back[2];

@@ -1,4 +1,4 @@
-/* pair_plan.c - compare.json: what a paired comparison compares, and by which rule. */
+/* pair_plan.c - reads and writes compare.json: what a paired comparison compares, and by which rule. */
 #include "bench/pairs/pair_folder.h"
 
 #include <stdlib.h>
@@ -26,7 +26,7 @@ pb_status pb_pair_plan_write(const char *dir, const char *time_utc, pb_pair_plan
                          (json_int_t)p->seed, "slowdown", p->slowdown, "turns", p->turns, "min_effect", r->min_effect,
                          "alpha", r->alpha, "alpha_same", r->alpha_same, "power", r->power, "pairs", r->look[0],
                          "max_pairs", r->look[1]);
-    if (p->about) json_decref(p->options); /* which `about` holds now */
+    if (p->about) json_decref(p->options); /* `about` now holds the reference */
     char *text = p->about ? json_dumps(p->about, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15)) : NULL;
     if (!text) return pb_fail(PB_ENOMEM, "no memory for compare.json (or a path that is not UTF-8)");
     const pb_status s = pb_file_create(path, text, strlen(text));

@@ -1,4 +1,4 @@
-/* pair_report.c - judges the pairs of a folder and hands the verdicts to the renderers of compare.c. */
+/* pair_report.c - judges the pairs of a folder and passes the verdicts to the renderers of compare.c. */
 #define _GNU_SOURCE
 #include "bench/pairs/pair_report.h"
 
@@ -46,14 +46,14 @@ void pb_pair_judgement_free(pb_pair_judgement *j)
 
 /* ---- verdicts ---------------------------------------------------------------------------------------- */
 
-/* What the renderers of verdicts point to. */
+/* The verdicts as the renderers take them, with the gates and texts that they point to. */
 typedef struct page {
     pb_verdicts vs;
-    pb_gate *gates;            /* [n], with the least effect as the limit */
-    char (*why)[PB_PAIR_TEXT]; /* [n] */
+    pb_gate *gates;            /* [n] one gate per row; its limit is min_effect */
+    char (*why)[PB_PAIR_TEXT]; /* [n] one text per row */
 } page;
 
-/* "99 % interval +1.81 to +2.39 %; could find 0.93 %". */
+/* Writes a short reason, such as "99 % interval +1.81 to +2.39 %; detectable 0.93 %". */
 static void say_briefly(const pb_pair_result *r, const pb_pair_plan *plan, const pb_pair_report *report, char *out)
 {
     const bool higher = r->row->higher;
@@ -61,7 +61,7 @@ static void say_briefly(const pb_pair_result *r, const pb_pair_plan *plan, const
     const pb_pair_outlook ahead = pb_pair_look_out(r, &plan->rule, report);
     if (!r->look || !isfinite(r->sd)) {
         pb_pair_explain(r, &plan->rule, report, out);
-        const char *rest = strstr(out, ": "); /* the verdict stands in front already */
+        const char *rest = strstr(out, ": "); /* removes the verdict's name, which the table shows */
         if (rest) memmove(out, rest + 2, strlen(rest + 2) + 1);
         return;
     }
@@ -134,7 +134,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What this comparison could have found. */
+/* Prints the median and the range of the detectable change over the gating rows. */
 static pb_status note_outlook(const pb_pair_judgement *j, const pb_pair_plan *plan, FILE *out)
 {
     double *d = malloc((j->table.n + 1) * sizeof *d);

@@ -1,4 +1,4 @@
-/* pair_rows.c - from the results and samples of both sides to the rows of the rule. */
+/* pair_rows.c - turns the results and samples of both sides into the rows of pair_rule.h. */
 #define _GNU_SOURCE
 #include "bench/pairs/pair_rows.h"
 
@@ -11,7 +11,7 @@
 #include "bench/rows/metric.h"
 #include "os/file.h"
 
-/* ---- one side: a value a series and pair ----------------------------------------------------------- */
+/* ---- one side: a value per series and pair --------------------------------------------------------- */
 
 static double *place(pb_pair_table *t, int side, const char *key, const char *metric, long long launch)
 {
@@ -26,14 +26,14 @@ static void take_values(pb_pair_table *t, int side)
     for (size_t i = 0; i < t->table[side].n; i++) {
         const pb_row *r = &t->table[side].rows[i];
         double *x = strcmp(r->status, "ok") == 0 ? place(t, side, r->key, r->metric, r->launch) : NULL;
-        if (x) *x = log(r->value); /* of 0 -inf, of less NaN */
+        if (x) *x = log(r->value); /* -inf for 0, NaN for a negative value */
         if (!x || side == 0 || strcmp(r->metric, "slowdown") != 0) continue;
         if (!(t->slowdown[0] > 0) || r->value < t->slowdown[0]) t->slowdown[0] = r->value;
         if (r->value > t->slowdown[1]) t->slowdown[1] = r->value;
     }
 }
 
-/* The samples of one launch, key and metric, which stand together in the file. */
+/* The samples of one process, key and metric, which are contiguous in the file. */
 typedef struct group {
     char head[PB_KEY_TEXT + 256]; /* "launch,key,metric" */
     double v[PB_MAX_SAMPLES], work[PB_MAX_SAMPLES];
@@ -42,7 +42,7 @@ typedef struct group {
 
 static pb_status end_group(pb_pair_table *t, int side, group *g)
 {
-    enum { RANKS = 1 }; /* a launch is one process; v[rank * n + iteration] where it is several */
+    enum { RANKS = 1 }; /* one process per side; with several ranks the samples would be v[rank * n + iteration] */
     double x;
     char *key = strchr(g->head, ','), *metric = key ? strchr(key + 1, ',') : NULL;
     if (!g->n || !metric) return PB_OK;
@@ -51,13 +51,13 @@ static pb_status end_group(pb_pair_table *t, int side, group *g)
     const int n = g->n;
     g->n = 0;
     g->head[0] = 0;
-    if (!to || isnan(*to)) return PB_OK; /* the row says that it has no figure */
+    if (!to || isnan(*to)) return PB_OK; /* the row has no valid value, so its samples do not count */
     PB_TRY(pb_log_median(g->v, n / RANKS, RANKS, g->work, &x));
     *to = x;
     return PB_OK;
 }
 
-/* run_id,launch,key,metric,index,value */
+/* Parses one line: run_id,launch,key,metric,index,value */
 static pb_status take_sample(pb_pair_table *t, int side, char *line, group *g)
 {
     char *end, *head = strchr(line, ','), *value = strrchr(line, ','), *index = NULL;
@@ -117,7 +117,7 @@ static pb_status open_side(pb_pair_table *t, int side, const char *dir)
     return take_samples(t, side, dir);
 }
 
-/* ---- both -------------------------------------------------------------------------------------------- */
+/* ---- both sides: one row per key and metric ---------------------------------------------------------- */
 
 static int have(const pb_pair_table *t, int side, const pb_series *s)
 {
@@ -142,10 +142,12 @@ static void fill_ratios(pb_pair_table *t, const pb_series *b, const pb_series *c
 {
     const double *x = &t->x[0][(size_t)(b - t->set[0].s) * (size_t)t->pairs];
     const double *y = &t->x[1][(size_t)(c - t->set[1].s) * (size_t)t->pairs];
-    for (int p = 0; p < t->pairs; p++) out[p] = isinf(x[p]) && isinf(y[p]) ? 0 : y[p] - x[p]; /* 0 and 0 are the same */
+    for (int p = 0; p < t->pairs; p++)
+        out[p] = isinf(x[p]) && isinf(y[p]) ? 0 : y[p] - x[p]; /* equal if both values are 0 */
 }
 
-/* One key and metric of either side or both. */
+/* Adds one key and metric to the table: as a row, as new (`fresh`) or as information (`told`). One of b and c may be
+ * NULL. */
 static void join(pb_pair_table *t, const pb_series *b, const pb_series *c, const pb_gates *gates, bool allow_mismatch)
 {
     const pb_series *s = b ? b : c;
@@ -178,7 +180,7 @@ static void join(pb_pair_table *t, const pb_series *b, const pb_series *c, const
     t->series[t->n++][1] = c;
 }
 
-/* A gate that no row was held against is a row that is absent. */
+/* Adds an absent row for each gate that no row was checked against. */
 static void demand(pb_pair_table *t, const pb_gates *gates)
 {
     const size_t n = t->n;

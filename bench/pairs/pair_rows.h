@@ -1,32 +1,36 @@
-/* pair_rows.h - what a comparison's folder holds, as pair_rule.h takes it: a row a key and metric, with the logarithm
+/* pair_rows.h - reads a comparison's folder into rows for pair_rule.h: one row per key and metric, with the logarithm
  * of the ratio of each pair.
  *
- * A launch's value is the median of the logarithms of its samples (samples.csv); where a metric has none, the logarithm
- * of its value. Contracts are no rows, nor are metrics without a direction while the candidate's figures are not wrong
- * (pb_verdict_wrong); they are told beside the rows. A row that the candidate never has is absent;
- * one that a side lacks in some pair has an obstacle, because leaving such pairs out would choose by outcome. */
+ * A process counts with pb_log_median of its samples, or with the logarithm of its value if samples.csv has none. No
+ * row is made for the suite `contract`, nor for a metric without a direction, unless the candidate's values are wrong
+ * (pb_verdict_wrong); metrics without a direction are listed in `told`. If the candidate lacks a value in every pair,
+ * the row is absent. If either side lacks one in some pairs, the row has an obstacle: dropping those pairs would select
+ * pairs by their outcome. */
 #ifndef PB_PAIR_ROWS_H
 #define PB_PAIR_ROWS_H
 #include "bench/pairs/pair_rule.h"
 
 typedef struct pb_pair_table {
-    pb_table table[2]; /* base, candidate */
-    pb_series_set set[2];
+    pb_table table[2];    /* base, candidate */
+    pb_series_set set[2]; /* base, candidate */
     int pairs;
-    pb_pair_row *rows;             /* [n] */
-    const pb_series *(*series)[2]; /* [n]; NULL: that side has none. Of a gate that nothing was held against: both */
+    pb_pair_row *rows; /* [n] */
+    /* [n] base and candidate of each row; NULL: that side has none. For a gate without a row both are the same entry of
+     * `demanded`. */
+    const pb_series *(*series)[2];
     size_t n;
-    const pb_series **fresh; /* [nfresh] that only the candidate has figures of */
+    const pb_series **fresh; /* [nfresh] series that only the candidate measured */
     size_t nfresh;
-    const pb_series *(*told)[2]; /* [ntold] metrics without a direction that both sides have */
+    const pb_series *(*told)[2]; /* [ntold] metrics without a direction that both sides measured */
     size_t ntold;
-    double *x[2];      /* [set[side].n * pairs]: what log_ratio is made of; NaN where there is none */
-    double *log_ratio; /* [n * pairs] */
-    pb_series *demanded;
-    double slowdown[2]; /* achieved on purpose, of the candidate: least and largest of all cases; 0: none */
+    double *x[2];        /* x[side][set[side].n * pairs]: logarithm of each process's value; NaN: no value */
+    double *log_ratio;   /* [n * pairs] storage of rows[].log_ratio */
+    pb_series *demanded; /* one placeholder for each gate without a row */
+    /* Smallest and largest injected delay that the candidate achieved, over all cases; 0: none was injected. */
+    double slowdown[2];
 } pb_pair_table;
 
-/* Reads the first `pairs` pairs of DIR. EINVAL, EIO: a file that cannot be read. */
+/* Reads the first `pairs` pairs of folder `dir`. EINVAL, EIO: a file cannot be read. ENOMEM. */
 pb_status pb_pair_table_read(const char *dir, int pairs, const pb_gates *gates, bool allow_mismatch,
                              pb_pair_table *out);
 void pb_pair_table_free(pb_pair_table *t);

@@ -1,4 +1,4 @@
-/* pair_rule.c - the rule of pair_rule.h: looks, tests, Holm over the gating rows, verdicts. */
+/* pair_rule.c - applies the rule of pair_rule.h: both looks, the tests, Holm's adjustment and the verdicts. */
 #include "bench/pairs/pair_rule.h"
 
 #include <math.h>
@@ -7,26 +7,27 @@
 
 enum { WORSE, BETTER, DIRECTIONS };
 
-/* A row while it is judged. */
+/* Working state of one row. */
 typedef struct judged {
-    double d[PB_SIGN_FLIP_MAX]; /* worse positive */
-    bool open;                  /* not decided yet */
-    bool fresh;                 /* tested at this look */
+    double d[PB_SIGN_FLIP_MAX]; /* differences; positive is worse */
+    bool open;                  /* INCONCLUSIVE so far, so the next look tests it again */
+    bool fresh;                 /* tested at the current look */
     double p[DIRECTIONS], adjusted[DIRECTIONS];
 } judged;
 
+/* State of one call of pb_pair_judge. */
 typedef struct session {
     const pb_pair_opts *o;
     pb_pair_report *report;
     pb_pair_result *results;
     judged *rows;
     size_t n;
-    double *p, *adjusted; /* of the gating rows in Holm's hands */
-    int rejected[DIRECTIONS];
+    double *p, *adjusted;     /* [n] p-values of the gating rows before and after Holm's adjustment */
+    int rejected[DIRECTIONS]; /* gating rows rejected at earlier looks: they leave Holm's family */
     double delta;
 } session;
 
-/* ---- what is refused --------------------------------------------------------------------------- */
+/* ---- argument checks --------------------------------------------------------------------------- */
 
 static pb_status check_opts(const pb_pair_opts *o)
 {
@@ -105,7 +106,7 @@ static double sign_flip_both(const judged *j, int n, double delta)
     return fmax(pb_sign_flip(j->d, n, -delta), pb_sign_flip(negated, n, -delta));
 }
 
-/* The tests of one row at one look. */
+/* Runs all tests of one row at one look. Only Holm's adjustment, which needs all rows, is left to adjust(). */
 static void test(judged *j, pb_pair_result *r, int pairs, int look, const session *s)
 {
     const pb_sample sample = pb_sample_of(j->d, pairs), negated = {pairs, -sample.mean, sample.sd};
@@ -120,7 +121,7 @@ static void test(judged *j, pb_pair_result *r, int pairs, int look, const sessio
     for (int i = 0; i < pairs; i++) flipped[i] = r->estimate < 0 ? -j->d[i] : j->d[i];
     r->sign_p = pb_sign_flip(flipped, pairs, 0);
     r->same_p = pb_tost(&sample, s->delta);
-    /* the exact one costs more, and matters only to what TOST lets through */
+    /* The sign-flip version is slower, and cannot matter unless TOST already finds equivalence. */
     if (s->report->looks * r->same_p <= s->o->alpha_same)
         r->same_p = fmax(r->same_p, sign_flip_both(j, pairs, s->delta));
     j->fresh = true;
@@ -130,7 +131,7 @@ static void decide(judged *j, pb_pair_result *r, session *s)
 {
     const int looks = s->report->looks, direction = r->estimate < 0 ? BETTER : WORSE;
     bool proven = looks * r->sign_p <= s->o->alpha;
-    bool large = fabs(r->estimate) >= s->delta * (1 - 1e-12); /* a change of exactly the least effect is one */
+    bool large = fabs(r->estimate) >= s->delta * (1 - 1e-12); /* a change of exactly min_effect counts */
     r->p = j->p[direction];
     r->p_adjusted = fmin(1, looks * j->adjusted[direction]);
     bool significant = r->p_adjusted <= s->o->alpha;
@@ -149,10 +150,11 @@ static void decide(judged *j, pb_pair_result *r, session *s)
     j->open = r->id == PB_VERDICT_INCONCLUSIVE;
 }
 
-/* ---- a look over all --------------------------------------------------------------------------- */
+/* ---- one look at all rows ---------------------------------------------------------------------- */
 
-/* The family: every gating row that was not rejected in this direction at the look before. What is not tested here
- * (SAME, MISSING, rows without new pairs) stays in it with p = 1. */
+/* Adjusts the p-values of one direction by Holm's method. The family is every gating row except those already rejected
+ * in this direction at an earlier look. Rows that are not tested at this look (SAME, MISSING, no new pairs) remain in
+ * the family with p = 1. */
 static pb_status adjust(session *s, int direction)
 {
     size_t tested = 0;
@@ -172,7 +174,7 @@ static pb_status take_look(session *s, int look)
         const pb_pair_row *row = s->results[i].row;
         s->rows[i].fresh = false;
         int pairs = look == 0 && row->n > s->o->look[0] ? s->o->look[0] : row->n;
-        bool again = look > 0 && row->n <= s->o->look[0]; /* no new pairs since */
+        bool again = look > 0 && row->n <= s->o->look[0]; /* no new pairs since the first look */
         if (s->rows[i].open && !again) test(&s->rows[i], &s->results[i], pairs, look, s);
     }
     for (int d = 0; d < DIRECTIONS; d++) PB_TRY(adjust(s, d));
@@ -243,7 +245,7 @@ pb_pair_outlook pb_pair_look_out(const pb_pair_result *r, const pb_pair_opts *o,
                              pb_pairs_needed(&d, log(1 + 2 * o->min_effect), o->power, 1000)};
 }
 
-/* ---- gates that nothing was held against ------------------------------------------------------- */
+/* ---- gates without a row ----------------------------------------------------------------------- */
 
 const pb_gate *pb_pair_unmatched(const pb_gates *gates, const pb_pair_row *rows, size_t n, int *at)
 {

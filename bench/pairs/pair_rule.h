@@ -1,60 +1,85 @@
-/* pair_rule.h - the verdict on each key and metric of a paired comparison. Pure: no files, no clock, no launches.
+/* pair_rule.h - decides the verdict of each row (a key and metric) in a paired comparison. Pure: no files, clock or
+ * processes.
  *
- * A row has one difference a pair, d_i = x_i(cand) - x_i(base) with x = pb_log_median of a fresh launch, the order
- * within each pair drawn at random; worse is positive below (a metric whose better is `higher` is negated first). With
- * delta = ln(1 + min_effect), dbar = mean(d), n pairs, L looks (2, or 1 where both sizes are the same):
+ * Notation. A row has n pairs. Pair i gives the difference d_i = x_i(candidate) - x_i(base), where x_i is the logarithm
+ * of what one process measured (pb_log_median of its samples). Positive is worse: where a higher value is better, d is
+ * negated first. Which side of a pair runs first is drawn at random.
  *
- *   REGRESSED     L p+ <= alpha, p+ the t test's p of H0: mean <= 0, adjusted by Holm over the gating rows; and
- *                 dbar >= delta; and L q+ <= alpha, q+ the exact sign-flip test's own p
- *   IMPROVED      the same of -d
- *   SAME          L p <= alpha_same for TOST's p of H0: |mean| >= delta, and likewise for the sign-flip test of both
- *                 bounds. That nothing was found is never SAME
- *   INCONCLUSIVE  else: `more` says how many pairs would be looked at next
- *   MISSING       the candidate (or both sides) has no such row
- *   FAILED        the candidate's figures are wrong
- *   INCOMPARABLE  units, machines or versions differ, or a pair has no ratio
+ *   dbar   mean of d
+ *   delta  ln(1 + min_effect): the smallest change that matters
+ *   L      number of looks at the data: 2, or 1 if look[0] == look[1]
  *
- * False alarms. The rows are looked at after look[0] pairs and once more after look[1], or however many there are when
- * no more will come; each look spends alpha/L. A row decided at the first look is decided: its figures are those of
- * that look. A chance below alpha of any false REGRESSED among all gating rows and both looks follows from two sums of
- * probabilities, whatever the dependence of rows and looks: let h rows not be slower. The first false rejection of a
- * look happens while those h are all still in Holm's family, so at a p below (alpha/L)/h; there are h rows and L looks
- * (Holm 1979; Maurer and Bretz 2013, Statistics in Biopharmaceutical Research 5:311, who show that rows rejected at an
- * earlier look may leave the family, as they do here; looking again at an unchanged alpha is what inflates: Armitage,
- * McPherson and Rowe 1969). SAME and what is missing or not comparable stay in the family: the gating set is declared,
- * not chosen by the data. The same holds for IMPROVED by itself. p+ is exact for normal differences and near it for the
- * mean of heavier tails; q+ is exact whatever the noise when orders were drawn by a fair coin, so that a row whose t
- * test is misled by its noise still passes at most alpha. SAME is wrong for at most alpha_same of the rows.
- * Two things are the caller's: the order within each pair is a coin of its own (one balanced over blocks leaves q+ only
- * nearly exact), and when a comparison ends early, by a budget, that does not depend on its figures.
+ *   null hypothesis           p-value of the t test     p-value of the exact sign-flip test
+ *   mean of d <= 0 (worse?)   p_worse,  Holm-adjusted   s_worse
+ *   mean of d >= 0 (better?)  p_better, Holm-adjusted   s_better
+ *   |mean of d| >= delta      p_same (TOST)             s_same
  *
- * Rows that do not gate are judged uncorrected, and count for nothing but INCOMPARABLE and FAILED, as in verdict.h. */
+ * The rule. The first line that applies decides:
+ *
+ *   verdict       t test                     sign-flip test             mean
+ *   ------------  -------------------------  -------------------------  --------------
+ *   FAILED        the candidate's values are wrong
+ *   MISSING       the candidate was not measured, or neither side was and a gate requires the row
+ *   INCOMPARABLE  units, machines or versions differ, or a pair has no finite ratio
+ *   REGRESSED     L * p_worse  <= alpha      L * s_worse  <= alpha      dbar >=  delta
+ *   IMPROVED      L * p_better <= alpha      L * s_better <= alpha      dbar <= -delta
+ *   SAME          L * p_same <= alpha_same   L * s_same <= alpha_same   any
+ *   INCONCLUSIVE  all other rows; pb_pair_report.more says how many pairs to add
+ *
+ * SAME is a positive finding: failing to find a difference gives INCONCLUSIVE.
+ *
+ * Looks. Every row is tested after look[0] pairs. Rows that are then INCONCLUSIVE are tested once more after look[1]
+ * pairs, or after fewer if the measurement ended early. The factor L divides alpha evenly between the looks, because
+ * repeated tests at an unchanged alpha raise the error rate (Armitage, McPherson and Rowe 1969). A verdict reached at
+ * the first look is final and keeps the figures of that look.
+ *
+ * False alarms. The probability of any false REGRESSED, among all gating rows and over both looks, is at most alpha,
+ * however rows and looks depend on each other. The reason: let h gating rows be truly not slower. Up to the first false
+ * rejection at a look, all h of them are still in Holm's family, so that rejection needs p <= (alpha/L)/h. A union
+ * bound over h rows and L looks gives alpha (Holm 1979). Rows rejected at the first look leave the family of the
+ * second, which keeps the bound (Maurer and Bretz 2013, Statistics in Biopharmaceutical Research 5:311). Rows that are
+ * SAME, MISSING, FAILED or INCOMPARABLE stay in the family, so that the data do not choose its size. IMPROVED has the
+ * same bound, separately.
+ *
+ * The two tests. The t test is exact for normal differences and close for means of heavier-tailed ones. The sign-flip
+ * test is exact for any noise if a fair coin chose the order within each pair. So a row whose noise misleads the t test
+ * is still falsely REGRESSED with probability at most alpha. SAME is wrong with probability at most alpha_same on each
+ * row.
+ *
+ * The caller must see to two things. The order of each pair is drawn independently; with orders balanced over blocks of
+ * pairs, the sign-flip test is only approximate. And whether a comparison ends early must not depend on the values
+ * measured.
+ *
+ * Rows that do not gate are tested without Holm's adjustment. They affect the exit code only if FAILED or
+ * INCOMPARABLE. */
 #ifndef PB_PAIR_RULE_H
 #define PB_PAIR_RULE_H
 #include "bench/compare/verdict.h"
 #include "bench/stats/stats.h"
 
 typedef struct pb_pair_opts {
-    double min_effect; /* 0.01: a change of less than 1 % is neither REGRESSED nor IMPROVED */
-    double alpha;      /* of REGRESSED, over the family and all looks; of IMPROVED as much again */
-    double alpha_same; /* of SAME, each row, over all looks */
-    double power;      /* at which the minimum detectable effect is stated */
-    int look[2];       /* pairs; 2 <= look[0] <= look[1] <= PB_SIGN_FLIP_MAX. Equal: one look */
+    /* Smallest change that matters, as a share: 0.01 is 1 %. A smaller estimate is never REGRESSED or IMPROVED. */
+    double min_effect;
+    /* Probability of any false REGRESSED over all gating rows and looks; separately, the same limit for IMPROVED. */
+    double alpha;
+    double alpha_same; /* probability of a false SAME on one row, over all looks */
+    double power;      /* probability of detection for which the detectable change is stated */
+    int look[2];       /* number of pairs; 2 <= look[0] <= look[1] <= PB_SIGN_FLIP_MAX; equal: one look */
 } pb_pair_opts;
 #define PB_PAIR_DEFAULTS ((pb_pair_opts){0.01, 0.01, 0.05, 0.95, {12, 24}})
 
 typedef struct pb_pair_row {
     const char *key, *metric;
-    bool higher;             /* more is better */
-    bool gating;             /* what baselines/gates.csv says of it */
-    bool absent;             /* measured for the base (or demanded by a gate) and not for the candidate */
-    const char *wrong;       /* why the candidate's figures are wrong: no comparison then; NULL: they are not */
-    const char *obstacle;    /* why the sides cannot be compared: "unit differs"; NULL: they can */
-    const double *log_ratio; /* [n] ln(cand/base) of each pair, in order of measurement */
+    bool higher;             /* a higher value is better */
+    bool gating;             /* baselines/gates.csv makes this row gate */
+    bool absent;             /* measured for the base, or required by a gate, but not measured for the candidate */
+    const char *wrong;       /* why the candidate's values are wrong; NULL: they are not */
+    const char *obstacle;    /* why the sides cannot be compared, such as "unit differs"; NULL: they can */
+    const double *log_ratio; /* [n] ln(candidate/base) of each pair, in the order measured */
     int n;
 } pb_pair_row;
 
-/* X(enumerator, meaning): what decided. pair_explain.c says it with the figures. */
+/* X(enumerator, text): the reason for a verdict. pair_explain.c prints the text after the figures. */
 #define PB_PAIR_WHY_MAP(X)                                                                                             \
     X(SLOWER, "significant, and at least the minimum effect")                                                          \
     X(FASTER, "significant, and at least the minimum effect")                                                          \
@@ -73,54 +98,61 @@ typedef enum pb_pair_why {
 #undef X
 } pb_pair_why;
 
-/* Figures are natural logs, worse positive; without figures (WRONG, ABSENT, OBSTACLE, NO_RATIO) estimate is 0, the interval
- * endless and p 1. */
+/* The verdict of one row and the figures it rests on. estimate, sd and interval are natural logarithms; positive is
+ * worse. Rows without figures (WRONG, ABSENT, OBSTACLE, NO_RATIO) have estimate 0, sd +inf, interval -inf to +inf, and
+ * every p is 1. */
 typedef struct pb_pair_result {
     const pb_pair_row *row;
-    pb_verdict_id id; /* one of the seven of above */
+    pb_verdict_id id; /* one of the seven verdicts in the table at the top of this file */
     pb_pair_why why;
-    int pairs, look;      /* behind the figures; the look at which they were taken, from 1; 0: none */
-    double estimate, sd;  /* dbar and the standard deviation of d */
-    pb_interval interval; /* of level 1 - 2 alpha/L, 99 %: an end beyond 0 is a p that is significant by itself, and at
-                             all looks each end holds with 1 - alpha (repeated intervals, Jennison and Turnbull 1989) */
-    double p, p_adjusted; /* one-sided, in the direction of the estimate; times L and Holm: to be held against alpha */
-    double sign_p;        /* of the sign-flip test, same direction; L times it is held against alpha */
-    double same_p; /* the larger of TOST's p and that of its sign-flip counterpart; likewise, against alpha_same */
-    int bad_pair;  /* of NO_RATIO: the first pair without a ratio, from 0 */
+    int pairs, look;     /* pairs used for the figures, and the look they are from (1 or 2); 0: no figures */
+    double estimate, sd; /* mean (dbar) and standard deviation of d */
+    /* Confidence interval of the mean, of level 1 - 2 alpha/L (99 % by default). It excludes 0 exactly if the
+     * unadjusted t test is significant at this look. Each end, taken alone, holds at all looks together with
+     * probability 1 - alpha (repeated confidence intervals, Jennison and Turnbull 1989). */
+    pb_interval interval;
+    /* p-value of the t test, one-sided in the direction of the estimate; p_adjusted is L times its Holm adjustment, to
+     * be compared with alpha. */
+    double p, p_adjusted;
+    double sign_p; /* p-value of the sign-flip test in the same direction; compare L * sign_p with alpha */
+    double same_p; /* the larger of p_same and s_same of the table above; compare L * same_p with alpha_same */
+    int bad_pair;  /* for NO_RATIO: index of the first pair without a finite ratio, from 0 */
 } pb_pair_result;
 
 typedef struct pb_pair_report {
-    int count
-        [PB_NVERDICTS]; /* of rows that gate, and every INCOMPARABLE and FAILED; pb_compare_exit makes the exit code of it */
-    int gating;         /* the size of the family */
-    int looks;          /* L */
-    int more;           /* further pairs wanted: up to the next look while a gating row is INCONCLUSIVE; else 0 */
+    int count[PB_NVERDICTS]; /* rows per verdict: gating rows, and all FAILED and INCOMPARABLE ones */
+    int gating;              /* number of gating rows: the size of Holm's family */
+    int looks;               /* L */
+    int more;                /* pairs to add to reach the next look, if a gating row is INCONCLUSIVE; else 0 */
 } pb_pair_report;
 
-/* Fills results[0..n), in the order of the rows, and *report. Call it when as many pairs are there as a look has, or
- * when no more will come. The rows must outlive the results. EINVAL: an option out of range, a key and metric that
- * stand there twice, more pairs than look[1]. ENOMEM. Some 0.2 ms a row of 24 pairs. */
+/* Fills results[0..n), in the order of the rows, and *report. Call it when the number of pairs equals a look, or when
+ * no more will be measured. The results point to the rows, which must outlive them. EINVAL: an option is out of range,
+ * a key and metric occurs twice, or a row has more than look[1] pairs. ENOMEM. Takes about 0.2 ms per row of 24
+ * pairs. */
 pb_status pb_pair_judge(const pb_pair_row *rows, size_t n, const pb_pair_opts *o, pb_pair_result *results,
                         pb_pair_report *report);
 
-/* Whether the row counts for the exit code. */
+/* True if the row's verdict affects the exit code. */
 bool pb_pair_counts(const pb_pair_result *r);
 
-/* What a row with figures could have shown, at its spread and at Holm's first step; endless and 0 without figures. By
- * the t test: with few pairs the sign-flip test's floor of 2^-n may ask for more. Some 0.5 ms. */
+/* What a row could have detected, given its standard deviation and Holm's strictest threshold. Computed for the t test
+ * alone: with few pairs the sign-flip test can need more of them, since its p-value is at least 2^-n. For a row without
+ * figures detectable is +inf and pairs_needed 0. Takes about 0.5 ms. */
 typedef struct pb_pair_outlook {
-    double detectable; /* the least worsening found with chance o->power by as many pairs */
-    int pairs_needed;  /* to find one of twice the minimum effect with that chance; 0: more than 1000 */
+    double detectable; /* smallest worsening, as a logarithm, found with probability o->power */
+    int pairs_needed;  /* pairs needed to find a worsening of 2 * min_effect; 0: more than 1000 */
 } pb_pair_outlook;
 pb_pair_outlook pb_pair_look_out(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report);
 
-/* The next gate that gates, from *at on, whose suite is among the rows and whose metric is in none of them: a gate that
- * nothing was held against must not pass. NULL: no more. *at begins with 0. */
+/* Iterates over the gates that must fail the comparison because no row was checked against them: the gate has a gating
+ * line, its suite occurs among the rows, and its metric does not. Returns the next one, or NULL at the end. Start with
+ * *at = 0. */
 const pb_gate *pb_pair_unmatched(const pb_gates *gates, const pb_pair_row *rows, size_t n, int *at);
 
 enum { PB_PAIR_TEXT = 768 };
-/* One line for --explain: the figures, the tests, what decided, and for INCONCLUSIVE what would help (pair_explain.c).
- */
+/* Writes one line for --explain: the figures, the tests, the reason for the verdict and, if it is INCONCLUSIVE, what
+ * could be done (pair_explain.c). */
 void pb_pair_explain(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report,
                      char out[PB_PAIR_TEXT]);
 #endif

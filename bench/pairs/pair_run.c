@@ -1,4 +1,5 @@
-/* pair_run.c - the loop over pairs: draws, two launches, rows, and whether more are wanted. */
+/* pair_run.c - the loop over pairs: draws an attempt, runs both processes, stores their rows, and asks for more
+ * pairs. */
 #define _GNU_SOURCE
 #include "bench/pairs/pair_run.h"
 
@@ -15,10 +16,10 @@ enum { RETRIES = 3, ATTEMPTS = 1 + RETRIES, PATH = PB_PATH_TEXT + 64 };
 
 typedef struct loop {
     const pb_pair_run *r;
-    double began, deadline; /* 0: none */
-    int target;             /* pairs until the next look */
-    int measured;           /* pairs, by this process */
-    bool late;
+    double began, deadline; /* pb_clock_seconds(); deadline 0: none */
+    int target;             /* number of pairs at the next look */
+    int measured;           /* pairs completed by this process */
+    bool late;              /* the time budget ended the measurement */
     pb_exit code;
 } loop;
 
@@ -41,7 +42,7 @@ static void paths(const pb_pair_folder *f, pb_side side, char launch[PATH], char
     snprintf(log, PATH, "%s/%s.log", f->dir, pb_side_names[side]);
 }
 
-/* `n` sides at once, the first of them first where they take turns. */
+/* Runs the processes of n sides and records their exit codes and times. n == 2: interleaved, side[0] first. */
 static pb_status launch(loop *l, const pb_side *side, int n, pb_pair_line *line, bool *cut)
 {
     char out[PB_SIDES][PATH], log[PB_SIDES][PATH];
@@ -80,13 +81,13 @@ static void complain(const loop *l, pb_side side, int code, const char *what)
     pb_pair_log_tail(log, last, sizeof last);
     pb_fail(PB_EDEVICE, "%s: %s: exit code %d%s%s%s", pb_side_names[side], l->r->plan->path[side], code, what,
             *last ? ": " : "", last);
-    fprintf(stderr, "bench: %s\n", pb_error()); /* without control characters of the log */
+    fprintf(stderr, "bench: %s\n", pb_error()); /* pb_error() has no control characters, which the log may contain */
 }
 
-/* What to do about launches that failed, once they have been tried again often enough. */
+/* The exit code for the comparison when a process failed and no retries are left. PB_EXIT_OK: its rows can be kept. */
 static pb_exit grave(int code)
 {
-    if (code == PB_EXIT_OK || code == PB_EXIT_INCOMPARABLE) return PB_EXIT_OK; /* its rows say what failed */
+    if (code == PB_EXIT_OK || code == PB_EXIT_INCOMPARABLE) return PB_EXIT_OK; /* the rows say which cases failed */
     return code == PB_EXIT_USAGE ? PB_EXIT_USAGE : PB_EXIT_HARNESS;
 }
 
@@ -116,7 +117,7 @@ static pb_status keep(loop *l, const pb_pair_line *line)
             PB_TRY(s);
             continue;
         }
-        /* Written by another version, whose files this one does not understand. */
+        /* Probably written by another version, in a format that this one does not know. */
         fprintf(stderr, "bench: %s: %s\n", pb_side_names[i], pb_error());
         l->code = PB_EXIT_INCOMPARABLE;
         return PB_OK;
@@ -149,7 +150,7 @@ static pb_status one_pair(loop *l)
     return PB_OK;
 }
 
-/* ---- all of them --------------------------------------------------------------------------------------- */
+/* ---- all pairs ----------------------------------------------------------------------------------------- */
 
 static void duration(double s, char out[32])
 {
@@ -188,12 +189,12 @@ static pb_status measure_to_target(loop *l)
         PB_TRY(one_pair(l));
         if (stopped(l)) break;
         show(l);
-        if (l->r->folder->pairs == 1 && l->measured) return PB_OK; /* a look at what can be compared at all */
+        if (l->r->folder->pairs == 1 && l->measured) return PB_OK; /* judge once, to stop if nothing can be compared */
     }
     return PB_OK;
 }
 
-/* How many pairs there are to be; as many as there are: enough. */
+/* Sets l->target, the number of pairs to measure before the next decision. Equal to the present number: stop. */
 static pb_status next_target(loop *l)
 {
     const pb_pair_opts *rule = &l->r->plan->rule;

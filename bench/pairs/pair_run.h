@@ -1,4 +1,4 @@
-/* pair_run.h - measures pairs of launches until the rule is content, the time is up or somebody interrupts. */
+/* pair_run.h - measures pairs until the rule needs no more, the time budget is used up or a signal interrupts. */
 #ifndef PB_PAIR_RUN_H
 #define PB_PAIR_RUN_H
 #include "bench/pairs/pair_report.h"
@@ -8,13 +8,15 @@ typedef struct pb_pair_run {
     const pb_pair_plan *plan;
     const pb_gates *gates;
     bool allow_mismatch, quiet;
-    double budget; /* seconds; < 0: none */
+    double budget; /* seconds; negative: unlimited */
 } pb_pair_run;
 
-/* What is drawn for an attempt at a pair, from the comparison's seed alone: so that --resume draws the same. */
+/* Draws the order, seed and padding for one attempt at a pair. Depends on the arguments only, so that --resume draws
+ * the same values again. */
 void pb_pair_draw(uint64_t seed, int pair, int attempt, pb_pair_line *out);
 
-/* *code PB_EXIT_OK: there are pairs to judge (*late: the budget ended it); else why there are none to judge, with a
- * line on stderr. A failure has its reason in pb_error(). */
+/* Measures until no more pairs are needed. *code PB_EXIT_OK: the folder has pairs to judge (*late: the budget ended the
+ * measurement). Any other *code: no judgement is possible, and the reason was printed on stderr. A failed status has
+ * its reason in pb_error(). */
 pb_status pb_pair_run_all(const pb_pair_run *r, bool *late, pb_exit *code);
 #endif

@@ -1,4 +1,4 @@
-/* simulate.c - comparisons made of recorded pairs, and what the rule says of them. */
+/* simulate.c - builds comparisons from recorded pairs and counts the verdicts of the rule. */
 #include "bench/pairs/simulate.h"
 
 #include <math.h>
@@ -8,10 +8,10 @@
 #include "bench/stats/median.h"
 #include "kernels/core/bind.h"
 
-/* One drawn pair of a comparison. */
+/* One pair of a built comparison. */
 typedef struct draw {
-    int pair; /* of all sessions' */
-    double sign;
+    int pair;    /* index over the pairs of all sessions */
+    double sign; /* 1, or -1: the sides are swapped */
 } draw;
 
 typedef struct simulator {
@@ -20,15 +20,15 @@ typedef struct simulator {
     const pb_sim_session *sessions;
     int nsessions, pairs;
     const pb_sim_opts *o;
-    int size;               /* pairs of a comparison: look[1] */
-    double *noise;          /* [n][pairs] the differences, centred where they must be */
-    double *work;           /* [n][size] one comparison */
-    draw *draws;            /* [trials][size] */
-    pb_pair_row *judged;    /* [n] */
-    pb_pair_result *result; /* [n] */
+    int size;               /* pairs per comparison: look[1] */
+    double *noise;          /* [n][pairs] the recorded differences, centred where necessary */
+    double *work;           /* [n][size] the differences of the current comparison */
+    draw *draws;            /* [trials][size] the resampled comparisons */
+    pb_pair_row *judged;    /* [n] the current comparison as input of the rule */
+    pb_pair_result *result; /* [n] its result */
 } simulator;
 
-/* ---- what was recorded --------------------------------------------------------------------------- */
+/* ---- recorded differences ------------------------------------------------------------------------ */
 
 static pb_status check(const pb_sim_row *rows, size_t n, const pb_sim_session *sessions, int nsessions,
                        const pb_sim_opts *o, int *pairs)
@@ -54,7 +54,7 @@ static pb_status check(const pb_sim_row *rows, size_t n, const pb_sim_session *s
     return PB_OK;
 }
 
-/* Of one row, session by session. */
+/* Copies the differences of one row to `noise`, and centres the sessions that need it. */
 static void centre(const simulator *m, const double *recorded, double *noise)
 {
     int from = 0;
@@ -69,7 +69,7 @@ static void centre(const simulator *m, const double *recorded, double *noise)
 
 /* ---- one comparison ------------------------------------------------------------------------------ */
 
-/* The differences of one row: the drawn pairs' noise, and a change (worse positive) on top. */
+/* Sets the input of the rule for one row: the drawn pairs' noise plus `change`, a logarithm; positive is worse. */
 static void lay(const simulator *m, size_t r, const draw *d, int pairs, double change)
 {
     const double *noise = m->noise + r * (size_t)m->pairs;
@@ -83,14 +83,14 @@ static void lay(const simulator *m, size_t r, const draw *d, int pairs, double c
                                  .n = pairs};
 }
 
-/* All pairs are handed over at once: the rule takes its looks by itself, and leaves a row that the first one decided as
- * it was. */
+/* Passes all pairs at once: pb_pair_judge takes both looks itself, and leaves a row that was decided at the first look
+ * unchanged. */
 static pb_status judge(const simulator *m, size_t from, size_t n, pb_pair_report *report)
 {
     return pb_pair_judge(m->judged + from, n, &m->o->rule, m->result, report);
 }
 
-/* Judges rows [from, from+n) as one family and counts what came of it. */
+/* Judges rows [from, from+n) as one family and adds the result to *c. */
 static pb_status count_family(const simulator *m, size_t from, size_t n, pb_sim_count *c)
 {
     pb_pair_report report;
@@ -113,7 +113,7 @@ static pb_status count_comparison(const simulator *m, const draw *d, int pairs, 
     return PB_OK;
 }
 
-/* ---- A/A ----------------------------------------------------------------------------------------- */
+/* ---- A/A comparisons ----------------------------------------------------------------------------- */
 
 static pb_status count_recorded(const simulator *m, uint64_t seed, pb_sim_count *c)
 {
@@ -142,7 +142,7 @@ static void draw_trials(const simulator *m, uint64_t seed)
         draw *d = &m->draws[i];
         if (i % (size_t)m->size % PB_SIM_BLOCK == 0) {
             d->pair = (int)(pb_uniform(seed, u++) * m->pairs);
-        } else { /* the next one of the session */
+        } else { /* the next pair of the session */
             int from = 0, k = 0;
             while (d[-1].pair >= from + m->sessions[k].pairs) from += m->sessions[k++].pairs;
             d->pair = d[-1].pair + 1 < from + m->sessions[k].pairs ? d[-1].pair + 1 : from;
@@ -153,7 +153,8 @@ static void draw_trials(const simulator *m, uint64_t seed)
 
 /* ---- an injected change -------------------------------------------------------------------------- */
 
-/* In how many of the first `trials` the change is missed in row r; stops when they are more than `most`. */
+/* Counts the trials, among the first `trials`, in which `change` is missed in row r. Stops early when there are more
+ * than `most`. */
 static pb_status count_missed(const simulator *m, size_t r, double change, int trials, int most, int *missed,
                               int *early)
 {
@@ -161,7 +162,7 @@ static pb_status count_missed(const simulator *m, size_t r, double change, int t
     *missed = *early = 0;
     for (size_t i = 0; i < m->n; i++) {
         lay(m, i, m->draws, m->size, 0);
-        m->judged[i].absent = i != r; /* in the family, and of no help */
+        m->judged[i].absent = i != r; /* stays in Holm's family with p = 1 */
     }
     for (int t = 0; t < trials && *missed <= most; t++) {
         lay(m, r, m->draws + (size_t)t * (size_t)m->size, m->size, change);
@@ -174,7 +175,8 @@ static pb_status count_missed(const simulator *m, size_t r, double change, int t
     return PB_OK;
 }
 
-/* The more is added, the more trials find it: doubling, then halving the bracket in logarithms. */
+/* Searches for the detectable change. Larger changes are found in more trials, so it doubles the change until enough
+ * trials find it, then bisects on a logarithmic scale. */
 static pb_status search(const simulator *m, size_t r, double *detectable)
 {
     const int trials = m->o->trials < PB_SIM_SEARCH ? m->o->trials : PB_SIM_SEARCH;
@@ -219,7 +221,7 @@ static pb_status inject(const simulator *m, pb_sim_found *found, pb_simulation *
     return s;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------- */
+/* ---- the whole simulation ------------------------------------------------------------------------ */
 
 static pb_status run(simulator *m, pb_sim_found *found, pb_simulation *sum)
 {
@@ -239,7 +241,7 @@ pb_status pb_simulate(const pb_sim_row *rows, size_t n, const pb_sim_session *se
                       const pb_sim_opts *o, pb_sim_found *found, pb_simulation *out)
 {
     simulator m = {.rows = rows, .n = n, .sessions = sessions, .nsessions = nsessions, .o = o, .size = o->rule.look[1]};
-    PB_TRY(pb_pair_judge(NULL, 0, &o->rule, NULL, &(pb_pair_report){0})); /* which looks at the options */
+    PB_TRY(pb_pair_judge(NULL, 0, &o->rule, NULL, &(pb_pair_report){0})); /* only to check the options */
     PB_TRY(check(rows, n, sessions, nsessions, o, &m.pairs));
     pb_simulation sum = {.pairs = m.pairs};
     pb_sim_found *filled = malloc(n * sizeof *filled);

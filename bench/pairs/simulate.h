@@ -1,34 +1,33 @@
-/* simulate.h - how often the rule of pair_rule.h is wrong and right on one machine, from launches recorded there. Pure:
- * arrays in, rates out, the same arrays the same rates.
+/* simulate.h - estimates the false alarm rate and the detection rate of the rule of pair_rule.h on one machine, from
+ * results recorded there. Pure and deterministic: arrays in, rates out.
  *
- * Recorded are differences of pairs of launches that followed each other, d = ln x - ln y, of every row (a key and
- * metric), session by session. Two kinds of session:
+ * Input. A session is one recorded run or comparison. For every row (a key and metric) it gives a difference d = ln x -
+ * ln y for each pair of processes that were measured one after the other:
  *
- *   neighbours of one run     launches 1 and 2, 3 and 4, ... of the same code. The order within a pair is what a coin
- *                             would have made of it: the sign of d is drawn
- *   sides of a comparison     d = cand - base as recorded. Unless the code of both sides is said to be the same, each
- *                             row's mean of the session is taken off (centring: what is left is noise, whatever the
- *                             effect was) and the rest stretched by sqrt(n/(n-1)), which is what that took of its
- *                             spread
+ *   run of one code   Processes 1 and 2, 3 and 4, ... are pairs. As the order within a pair would be drawn by a coin,
+ *                     the sign of d is drawn.
+ *   comparison        d = candidate - base, as recorded. Unless both sides are said to be the same code, d is centred:
+ *                     the session's mean is subtracted in each row, which leaves the noise whatever the effect was.
+ *                     The rest is multiplied by sqrt(n/(n-1)), to restore the spread that centring removes.
  *
- * Of these, two distributions of comparisons without a difference (A/A):
+ * Method. Two sets of comparisons without a true difference (A/A tests) are built from the input:
  *
- *   recorded    every session cut into comparisons of look[1] pairs in their order, and a last one of the rest when it
- *               has look[0]; no launch is in two. Few, but drift, order and modes are as they happened. Exact for A/A;
- *               of centred sessions the comparisons share their mean
- *   resampled   comparisons of look[1] pairs from blocks of PB_SIM_BLOCK consecutive pairs of a session, begun anywhere
- *               in it and going round its end (circular block bootstrap: Politis and Romano 1992), so that modes that
- *               last for some launches stay together; all rows from the same pairs, so that rows stay as dependent as
- *               they are. Every pair's sign is drawn: the coin of a real comparison (sign symmetry holds with it
- *               whatever the noise, so drift changes sign as it would)
+ *   recorded    Each session is cut, in order, into comparisons of look[1] pairs. The remainder is one more if it has
+ *               look[0] pairs. Each process is used once. These comparisons are few, but drift and order are as they
+ *               happened. Comparisons cut from one centred session are not independent: they share its mean.
+ *   resampled   A comparison consists of blocks of PB_SIM_BLOCK consecutive pairs of a session. A block starts at any
+ *               pair and wraps around at the session's end (circular block bootstrap, Politis and Romano 1992), so
+ *               that effects lasting several processes stay together. All rows use the same pairs and so stay
+ *               dependent. The sign of each pair is drawn, as the order is in a real comparison.
  *
- * Each goes through the whole rule: both looks, Holm over the rows. A false alarm is a comparison with any REGRESSED.
- * A change is injected into the resampled comparisons by adding ln(1 + inject) to one row at a time; the other rows
- * stay in the family as tests that find nothing, so that the rate is what is found with no help from them.
+ * Each comparison goes through the whole rule, with both looks and Holm's adjustment over the rows. A false alarm is a
+ * comparison with any REGRESSED row. For the detection rate, ln(1 + inject) is added to one row at a time of the
+ * resampled comparisons. The other rows stay in Holm's family with p = 1, so that they cannot help to find the change.
  *
- * What it assumes: sessions like these to come, and pairs further apart than a block independent. What it cannot do:
- * show what was not recorded (a neighbour that wakes at night, another build's memory layout), or be more certain than
- * the recorded launches: the bounds of resampled rates hold for more resampling, not for more recording. */
+ * Assumptions. Future sessions resemble the recorded ones, and pairs further apart than a block are independent.
+ *
+ * Limits. The simulation cannot show what was not recorded, such as load at other hours or another build's memory
+ * layout. The confidence bounds of resampled rates cover the randomness of resampling, not that of the recording. */
 #ifndef PB_SIMULATE_H
 #define PB_SIMULATE_H
 #include "bench/pairs/pair_rule.h"
@@ -37,49 +36,51 @@ enum { PB_SIM_BLOCK = 4 };
 
 typedef struct pb_sim_session {
     int pairs;
-    bool sided; /* of a comparison; false: neighbours of one run */
+    bool sided; /* from a comparison; false: from a run of one code */
 } pb_sim_session;
 
 typedef struct pb_sim_row {
     const char *key, *metric;
-    bool higher;             /* more is better */
-    const double *log_ratio; /* [pairs of all sessions, one session after the other], finite */
+    bool higher;             /* a higher value is better */
+    const double *log_ratio; /* [pairs of all sessions, in session order], finite */
 } pb_sim_row;
 
 typedef struct pb_sim_opts {
     pb_pair_opts rule;
-    bool family;    /* the rows gate together; false: every row is a comparison of its own */
-    bool same_code; /* of both sides of every session: nothing is centred */
-    double inject;  /* 0.02: 2 % worse */
-    int trials;     /* resampled comparisons, of every row where there is no family */
+    bool family;    /* the rows gate together, in one family; false: each row is a comparison of its own */
+    bool same_code; /* both sides of every comparison are the same code, so nothing is centred */
+    double inject;  /* injected change as a share: 0.02 makes the row 2 % worse */
+    int trials;     /* number of resampled comparisons; for each row if `family` is false */
 } pb_sim_opts;
 
 typedef struct pb_sim_count {
     int comparisons;
-    int alarms;    /* with a REGRESSED */
-    int welcomes;  /* with an IMPROVED */
-    int undecided; /* with an INCONCLUSIVE in the end */
-    int early;     /* decided, all of it, at the first look */
+    int alarms;    /* comparisons with a REGRESSED row */
+    int welcomes;  /* comparisons with an IMPROVED row */
+    int undecided; /* comparisons with an INCONCLUSIVE row after the last look */
+    int early;     /* comparisons whose rows were all decided at the first look */
 } pb_sim_count;
 
 typedef struct pb_sim_found {
-    double sd;         /* of a pair, over all sessions */
-    int found, early;  /* of o->trials with the injected change in this row; at the first look */
-    double detectable; /* the least change, as a logarithm, that a share rule.power of PB_SIM_SEARCH trials finds, to 3
-                          % of itself; +inf above a factor of e^5 */
+    double sd;        /* standard deviation of the pairs' differences, over all sessions */
+    int found, early; /* trials, of o->trials, in which the injected change was found; found at the first look */
+    /* Smallest change, as a logarithm, that a share rule.power of PB_SIM_SEARCH trials finds, within 3 %; +inf: not
+     * even a factor of e^5 is found. */
+    double detectable;
 } pb_sim_found;
-enum { PB_SIM_SEARCH = 200 }; /* or as many trials as there are */
+enum { PB_SIM_SEARCH = 200 }; /* at most o->trials */
 
 typedef struct pb_simulation {
     pb_sim_count recorded, resampled;
-    int injected, found, early; /* sums over the rows */
-    double detectable;          /* the median of the rows' */
-    int pairs;                  /* recorded, of all sessions */
+    int injected, found, early; /* trials, summed over the rows */
+    double detectable;          /* median over the rows */
+    int pairs;                  /* recorded pairs, over all sessions */
 } pb_simulation;
 
-/* Fills found[0..n), beside the rows, and *out. EINVAL: no rows, a difference that is not finite, an option out of
- * range, a session without pairs (or of one, where it is centred), fewer pairs than the first look. ENOMEM. Takes some
- * 0.1 ms a trial and row, twice that where the noise asks for the second look, and a fifth of a second a row. */
+/* Fills found[0..n), in the order of the rows, and *out. EINVAL: no rows; a difference is not finite; an option is out
+ * of range; a session has no pair (or only one, if it is centred); all sessions together have fewer pairs than the
+ * first look. ENOMEM. Takes about 0.1 ms per trial and row, twice that if the second look is needed, plus 0.2 s per
+ * row. */
 pb_status pb_simulate(const pb_sim_row *rows, size_t n, const pb_sim_session *sessions, int nsessions,
                       const pb_sim_opts *o, pb_sim_found *found, pb_simulation *out);
 #endif

@@ -1,4 +1,4 @@
-/* simulate_files.c - recorded sessions into rows of differences, for simulate.h. */
+/* simulate_files.c - reads recorded sessions into rows of differences for simulate.h. */
 #include "bench/pairs/simulate_files.h"
 
 #include <math.h>
@@ -6,12 +6,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ---- one figure of one launch -------------------------------------------------------------------- */
+/* ---- one value of one process -------------------------------------------------------------------- */
 
 typedef struct figure {
     const pb_row *row;
     double log_value;
-    int pair, side; /* of all sessions' pairs; the difference is side 1 - side 0 */
+    int pair, side; /* pair: index over all sessions; the difference of a pair is side 1 minus side 0 */
 } figure;
 
 typedef struct figures {
@@ -44,7 +44,7 @@ static int figure_order(const void *a, const void *b)
 /* ---- one session --------------------------------------------------------------------------------- */
 
 typedef struct launch_list {
-    long long *v; /* ascending, each once */
+    long long *v; /* ascending, without duplicates */
     int n;
 } launch_list;
 
@@ -97,7 +97,7 @@ static pb_status add_session(pb_sim_recorded *r, int pairs, bool sided)
     return PB_OK;
 }
 
-/* Launches 2i and 2i+1 of a run are pair i. */
+/* Reads a run of one code. Processes 2i and 2i+1, counted from 0 in ascending order, are pair i. */
 static pb_status read_run(const char *path, pb_sim_recorded *r, figures *all)
 {
     launch_list l;
@@ -114,7 +114,7 @@ static pb_status read_run(const char *path, pb_sim_recorded *r, figures *all)
     return s;
 }
 
-/* A pair that only one side has is none: a comparison that was cut short ends so. */
+/* Reads a folder of pairs. A pair that only one side has is ignored: an interrupted comparison can end with one. */
 static pb_status read_pairs(const char *base, const char *cand, pb_sim_recorded *r, figures *all)
 {
     launch_list side[2] = {0}, both = {0};
@@ -123,7 +123,7 @@ static pb_status read_pairs(const char *base, const char *cand, pb_sim_recorded 
     const pb_launch_values *f = &r->file[r->nfiles - 2];
     pb_status s = launches_of(&f[0].t, &side[0]);
     if (s == PB_OK) s = launches_of(&f[1].t, &side[1]);
-    both = side[0]; /* thinned out in place */
+    both = side[0]; /* filtered in place */
     both.n = 0;
     for (int i = 0; i < side[0].n && s == PB_OK; i++)
         if (position(&side[1], side[0].v[i]) >= 0) both.v[both.n++] = side[0].v[i];
@@ -166,7 +166,7 @@ static size_t series_end(const figures *f, size_t from)
     return to;
 }
 
-/* The differences of one series: whether every pair has one. */
+/* Computes the differences of one series. False: some pair has no finite one. */
 static bool differences(const figure *f, size_t n, int pairs, double *d)
 {
     int complete = 0;
@@ -231,7 +231,7 @@ void pb_sim_free(pb_sim_recorded *r)
     *r = (pb_sim_recorded){0};
 }
 
-/* ---- the door ------------------------------------------------------------------------------------ */
+/* ---- entry point --------------------------------------------------------------------------------- */
 
 static pb_status options_of(const pb_simulate_opts *o, pb_sim_opts *out)
 {

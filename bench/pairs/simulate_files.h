@@ -1,19 +1,26 @@
-/* simulate_files.h - `bench compare --simulate`: recorded launches through the rule (simulate.h has the method).
+/* simulate_files.h - `bench compare --simulate`: applies the rule to recorded results. simulate.h describes the method.
  *
- * Each argument is one session: a folder of pairs (base/ and cand/ are run folders, their column `launch` the number of
- * the pair), or a run of one code with many launches (a run folder or a results CSV), whose launches are taken in the
- * order of `launch`, two neighbours a pair, an odd one left over. Judged are the rows that gate by gates.csv, as one
- * family; where none of them gates, every row with more than one sample a launch, each as a comparison of its own. A
- * row that a launch of any session lacks is left out, and counted.
+ * Each argument is one session, of one of two kinds:
  *
- * Prints what was recorded, the rates, the rows that see least (all of them: `all`), what the figures do not say, and
- * as the last line "bench: launches=48 pairs=24 rows=58 recorded=58 recorded_alarms=0 recorded_undecided=2
- * recorded_min=0 recorded_max=0.0504 ... exit=0": recorded_undecided are the comparisons that were too noisy to say,
- * recorded_min and recorded_max bound the share of alarms in the comparisons as they were recorded, each with 95 %
- * confidence; of pairs whose candidate was slowed, said to be the same code, that share is the share found.
+ *   folder of pairs  base/ and cand/ are run folders, whose column `launch` is the number of the pair.
+ *   run of one code  A run folder or results CSV of many processes. In the order of `launch`, each two neighbours are a
+ *                    pair; an odd last process is ignored.
  *
- * PB_EXIT_USAGE and PB_EXIT_HARNESS: nothing is printed, and pb_error() holds the one line that says why: also of
- * fewer launches than the first look needs, and of sessions from several machines or versions. */
+ * The rows that gate by gates.csv are judged as one family. If none gates, every row with more than one sample per
+ * process is judged as a comparison of its own. A row that some process of any session lacks is left out and counted.
+ *
+ * Prints what was recorded, the rates, the rows with the largest detectable change (`all`: every row), notes on what
+ * the figures do not cover, and as the last line (wrapped here)
+ *
+ *   bench: launches=48 pairs=24 rows=58 recorded=58 recorded_alarms=0 recorded_undecided=2 recorded_min=0
+ *   recorded_max=0.0504 ... exit=0
+ *
+ * There, recorded is the number of recorded comparisons and recorded_undecided the number of those with an INCONCLUSIVE
+ * row. recorded_min and recorded_max each bound the share of comparisons with an alarm, with 95 % confidence. If the
+ * candidate had an injected delay and both sides are said to be the same code, that share is the detection rate.
+ *
+ * PB_EXIT_USAGE and PB_EXIT_HARNESS: nothing is printed, and pb_error() holds the reason in one line. Reasons include
+ * fewer processes than the first look needs, and sessions from several machines or versions. */
 #ifndef PB_SIMULATE_FILES_H
 #define PB_SIMULATE_FILES_H
 #include <stdio.h>
@@ -23,31 +30,33 @@
 
 typedef struct pb_simulate_opts {
     const char *gates, *baselines; /* as in pb_compare_opts */
-    double inject;                 /* 0.02; below 0: that */
+    double inject;                 /* injected change as a share; negative: the default, 0.02 */
+    /* pairs: first look, <= 0: default; max_pairs: second look, <= 0: twice the first; trials: as in pb_sim_opts. */
     long pairs, max_pairs, trials;
-    bool same_code, all;
+    bool same_code, all; /* same_code: as in pb_sim_opts; all: print every row */
 } pb_simulate_opts;
 
+/* Reads the sessions, simulates and prints. Returns the exit code described above. */
 pb_exit pb_simulate_files(const char *const *paths, int n, const pb_simulate_opts *o, FILE *out);
 
-/* ---- between reading and printing ---------------------------------------------------------------- */
+/* ---- shared by simulate_files.c and simulate_print.c --------------------------------------------- */
 
 typedef struct pb_sim_recorded {
-    pb_launch_values *file; /* [nfiles]; strings below are theirs */
+    pb_launch_values *file; /* [nfiles] files read; they own the strings used below */
     int nfiles;
     pb_sim_session *sessions;
     int nsessions, pairs, launches;
-    int sided; /* sessions that are */
+    int sided; /* number of sessions that are comparisons */
     pb_sim_row *rows;
-    double *log_ratio; /* [n][pairs] */
-    size_t n, left_out;
-    bool family;
+    double *log_ratio;  /* [n][pairs] storage of rows[].log_ratio */
+    size_t n, left_out; /* rows used, and rows that some process lacks */
+    bool family;        /* some row gates, so `rows` holds only gating ones */
 } pb_sim_recorded;
 
-/* On failure *out holds nothing that needs freeing. */
+/* Reads n sessions; free with pb_sim_free. On failure *out holds nothing that needs freeing. */
 pb_status pb_sim_read(const char *const *paths, int n, const pb_gates *gates, pb_sim_recorded *out);
 void pb_sim_free(pb_sim_recorded *r);
-/* ENOMEM. */
+/* Prints the result of a simulation. ENOMEM. */
 pb_status pb_sim_print(const pb_sim_recorded *r, const pb_sim_opts *o, const pb_sim_found *found,
                        const pb_simulation *sum, bool all, FILE *out);
 #endif

@@ -1,4 +1,4 @@
-/* simulate_print.c - what a simulation found, for a terminal. */
+/* simulate_print.c - prints the result of a simulation for a terminal. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +13,10 @@ enum { SHOWN = 10 };
 
 static double share(int k, int n) { return n ? 100.0 * k / n : 0; }
 
-/* The lower bound of a rate: 1 less the upper one of its complement. */
+/* Lower confidence bound of the rate k/n: 1 minus the upper bound of (n-k)/n. */
 static double at_least(int k, int n) { return 1 - pb_rate_bound(n - k, n, CONFIDENCE); }
 
-/* `of`: what the bound is one of. */
+/* `of` is appended to the confidence: it says what the bound covers. */
 static void print_count(const char *name, const char *of, const pb_sim_count *c, int first_look, FILE *out)
 {
     if (!c->comparisons) {
@@ -61,7 +61,7 @@ static int sees_least(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* The pairs that a t test of this spread needs for the injected change; "-" for more than 1000. */
+/* Writes the number of pairs that a t test with this spread needs to find the injected change; "-": more than 1000. */
 static void pairs_text(const pb_sim_recorded *r, const pb_sim_opts *o, double sd, char out[16])
 {
     const double looks = o->rule.look[1] > o->rule.look[0] ? 2 : 1, family = r->family ? (double)r->n : 1;
@@ -115,7 +115,7 @@ static pb_status print_ranked(const pb_sim_recorded *r, const pb_sim_opts *o, co
     return PB_OK;
 }
 
-/* ---- all ----------------------------------------------------------------------------------------- */
+/* ---- the whole output ---------------------------------------------------------------------------- */
 
 static void print_recorded(const pb_sim_recorded *r, const pb_sim_opts *o, FILE *out)
 {

@@ -1,4 +1,5 @@
-/* bootstrap.c - the BCa interval, with resamples that follow from the data. */
+/* bootstrap.c - the BCa bootstrap interval. The resampling seed is derived from the data, so results are
+ * reproducible. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The quantile p of sorted values, linear between neighbours (Hyndman and Fan 1996, type 7). */
+/* The quantile p of sorted values, interpolated linearly between neighbours (Hyndman and Fan 1996, type 7). */
 static double quantile(const double *sorted, int n, double p)
 {
     double at = p * (n - 1);
@@ -31,7 +32,8 @@ static double quantile(const double *sorted, int n, double p)
     return i >= n - 1 ? sorted[n - 1] : sorted[i] + (at - i) * (sorted[i + 1] - sorted[i]);
 }
 
-/* sum (m - v_i)^3 / (6 (sum (m - v_i)^2)^1.5) over the n values with one left out each. */
+/* The acceleration of BCa, by the jackknife: sum (m - v_i)^3 / (6 (sum (m - v_i)^2)^1.5), where v_i is the statistic
+ * without value i, and m the mean of all v_i. */
 static double acceleration(const double *x, int n, pb_statistic f, double *work, double *left_out)
 {
     double mean = 0, cubes = 0, squares = 0;
@@ -49,11 +51,12 @@ static double acceleration(const double *x, int n, pb_statistic f, double *work,
     return squares > 0 ? cubes / (6 * squares * sqrt(squares)) : 0;
 }
 
-/* Which quantile of the resamples stands for z = z_{alpha/2} of a normal one. */
+/* The BCa interval ends at a quantile of the sorted resamples. Returns its level for one end; z is the normal quantile
+ * of that end without correction, negative for the lower one. */
 static double adjusted_level(double bias, double accel, double z)
 {
     double shifted = bias + z, shrink = 1 - accel * shifted;
-    if (!(shrink > 0)) return z < 0 ? 0 : 1; /* beyond the pole: the end */
+    if (!(shrink > 0)) return z < 0 ? 0 : 1; /* the correction diverges: use the extreme resample */
     return pb_normal_tail(-(bias + shifted / shrink));
 }
 
@@ -70,7 +73,8 @@ static pb_interval interval_of(const double *x, int n, pb_statistic f, int resam
         below += values[r] < seen ? 1 : values[r] > seen ? 0 : 0.5;
     }
     qsort(values, (size_t)resamples, sizeof *values, ascending);
-    /* all on one side: half a resample short of it, since an infinite correction says nothing */
+    /* If all resamples are on one side of `seen`, the bias correction would be infinite. So the share is kept half a
+     * resample away from 0 and 1. */
     double share = fmin(fmax(below, 0.5), resamples - 0.5) / resamples, bias = -pb_normal_quantile(share);
     double z = pb_normal_quantile(alpha / 2);
     return (pb_interval){quantile(values, resamples, adjusted_level(bias, accel, -z)),

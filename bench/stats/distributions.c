@@ -1,11 +1,12 @@
-/* distributions.c - incomplete beta by its continued fraction, and every quantile by one root finder. */
+/* distributions.c - the incomplete beta function by its continued fraction, the tails that follow from it, and all
+ * quantiles by one root finder. */
 #include "bench/stats/distributions.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/* ---- roots ------------------------------------------------------------------------------------- */
+/* ---- root finder ------------------------------------------------------------------------------- */
 
 typedef struct bracket {
     long double a, b, fa, fb; /* a < b; fa = ln f(a) - ln target >= 0 >= fb */
@@ -59,7 +60,7 @@ long double pb_solve_falling(pb_falling_fn f, const void *self, long double targ
 
 /* ---- incomplete beta --------------------------------------------------------------------------- */
 
-/* The continued fraction of DLMF 8.17.22 by the modified Lentz method. It takes about sqrt(max(a,b)) terms. */
+/* The continued fraction of DLMF 8.17.22, by the modified Lentz method. It needs about sqrt(max(a,b)) terms. */
 static long double beta_fraction(long double a, long double b, long double x)
 {
     const long double tiny = 1e-300L;
@@ -87,18 +88,18 @@ static long double beta_fraction(long double a, long double b, long double x)
 
 static long double log_gamma(long double x)
 {
-    int sign; /* lgammal would write a global */
+    int sign; /* lgammal() would write the global signgam */
     return lgammal_r(x, &sign);
 }
 
-/* Fast for x below (a+1)/(a+b+2). */
+/* I_x(a,b) from the continued fraction, with y = 1 - x. Converges fast for x < (a+1)/(a+b+2). */
 static long double beta_by_fraction(long double a, long double b, long double x, long double y)
 {
     long double front = log_gamma(a + b) - log_gamma(a) - log_gamma(b) + a * logl(x) + b * logl(y);
     return expl(front) * beta_fraction(a, b, x) / a;
 }
 
-/* I_x(a,b) for y = 1 - x, which the caller knows better than 1 - x does near 1. */
+/* I_x(a,b). The caller passes y = 1 - x, because computing it here would lose digits for x near 1. */
 static long double beta_regularised(long double a, long double b, long double x, long double y)
 {
     if (x <= 0) return 0;
@@ -155,7 +156,7 @@ double pb_t_tail(double t, double df)
     return (double)(t < 0 ? 1 - upper : upper);
 }
 
-/* Of a symmetric distribution, by its upper tail. */
+/* The quantile of a distribution symmetric about 0, given its upper tail for positive arguments. */
 static double symmetric_quantile(pb_falling_fn tail, const void *self, double q)
 {
     if (!(q > 0)) return HUGE_VAL;

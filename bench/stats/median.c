@@ -1,4 +1,4 @@
-/* median.c - the median by sorting. */
+/* median.c - computes the median by sorting. */
 #include "bench/stats/median.h"
 
 #include <stdlib.h>

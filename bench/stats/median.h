@@ -3,8 +3,8 @@
 #define PB_MEDIAN_H
 
 enum { PB_MEDIAN_MOST = 1024 };
-/* The median of n >= 1 values; the mean of the middle two when n is even. Sorts the array. */
+/* The median of n >= 1 values; for even n the mean of the middle two. Sorts v. */
 double pb_median(double *v, int n);
-/* The same for at most PB_MEDIAN_MOST values, which keep their order. */
+/* The median of n <= PB_MEDIAN_MOST values, n >= 1; leaves v unchanged. */
 double pb_median_of(const double *v, int n);
 #endif

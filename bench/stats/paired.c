@@ -1,4 +1,5 @@
-/* paired.c - the t test, its interval and equivalence test on paired differences, and the correction for many. */
+/* paired.c - statistics of paired differences (t test, confidence interval, equivalence test), Holm's adjustment, and
+ * the bounds for rates and for stored sessions. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -29,7 +30,7 @@ pb_status pb_log_median(const double *t, int n, int ranks, double *work, double 
             if (!(s > 0) || isinf(s)) return pb_fail(PB_EINVAL, "log median: iteration %d took %g s", k, s);
             if (s > slowest) slowest = s;
         }
-        work[k] = log(slowest); /* of rank 0 or a slower one, all above 0 */
+        work[k] = log(slowest); /* `slowest` is positive: every time was checked to be */
     }
     *out = pb_median(work, n);
     return PB_OK;
@@ -95,7 +96,7 @@ double pb_rate_bound(int k, int n, double confidence)
     return pb_beta_quantile(confidence, (k > 0 ? k : 0) + 1, n - (k > 0 ? k : 0));
 }
 
-/* The standard deviation of a new session less the mean of the stored ones. */
+/* The standard deviation of the difference between a new session and the mean of the stored ones. */
 static double prediction_sd(const pb_sample *s) { return s->sd * sqrt(1 + 1.0 / s->n); }
 
 double pb_prediction_bound(const pb_sample *s, double alpha)
@@ -107,6 +108,6 @@ double pb_prediction_bound(const pb_sample *s, double alpha)
 double pb_prediction_test(const pb_sample *s, double value)
 {
     if (s->n < PB_MIN_SESSIONS) return 1;
-    /* the t test of a sample whose mean is as uncertain as the new session */
+    /* The t test divides by sd/sqrt n; the factor sqrt n cancels that, so it divides by prediction_sd. */
     return pb_t_test(&(pb_sample){s->n, value - s->mean, prediction_sd(s) * sqrt(s->n)}, 0);
 }

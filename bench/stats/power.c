@@ -1,16 +1,20 @@
-/* power.c - the chance that a change is found, and its inverses. */
+/* power.c - the probability that the t test finds a change, and its inverses: the detectable change and the pairs
+ * needed. */
 #include <float.h>
 #include <math.h>
 
 #include "bench/stats/distributions.h"
 #include "bench/stats/stats.h"
 
-/* The tanh-sinh rule on [-1, 1]: x = tanh(pi/2 sinh y), y = -SIDE h .. SIDE h; gap is 1 - |x|, exact near the ends. */
+/* The tanh-sinh quadrature rule on [-1, 1]. Its nodes are x = tanh(pi/2 sinh y) for y = -SIDE h .. SIDE h. gap[] holds
+ * 1 - |x|, which stays accurate where x rounds to 1. */
 enum { SIDE = 52, NODES = 2 * SIDE + 1 };
 typedef struct expectation {
     double gap[NODES], weight[NODES];
-    double df, t, least; /* least: the minimum effect in standard errors */
-    double log_scale;    /* of the density of u = s/sd: 2 (df/2)^(df/2)/Gamma(df/2) u^(df-1) exp(-df u^2/2) */
+    /* df: degrees of freedom; t: the critical value; least: the minimum effect in standard errors of the mean. */
+    double df, t, least;
+    /* ln c of the density of u = s/sd, c u^(df-1) exp(-df u^2/2), where c = 2 (df/2)^(df/2)/Gamma(df/2). */
+    double log_scale;
 } expectation;
 
 static void prepare(expectation *e, const pb_detector *d)
@@ -28,7 +32,8 @@ static void prepare(expectation *e, const pb_detector *d)
     }
 }
 
-/* The share of one piece of u: found (side -1) or missed (side 1) at x standard errors. */
+/* Integrates over lo <= u <= hi the density of u times the probability that a change of x standard errors is found
+ * (side -1) or missed (side 1). */
 static double piece(const expectation *e, double lo, double hi, double x, int side)
 {
     double half = (hi - lo) / 2, sum = 0;
@@ -42,8 +47,10 @@ static double piece(const expectation *e, double lo, double hi, double x, int si
     return half * sum;
 }
 
-/* Pieces meet at the corner of the integrand, where significance and the minimum effect ask the same, in the middle of
- * the density, and around the spread at which the change is just significant: for few pairs a step as good as sharp. */
+/* Integrates piece by piece over the range where the density of u matters. The cuts are at three kinds of points:
+ *   least/t         kink of the integrand: below it the minimum effect decides, above it significance
+ *   1               centre of the density
+ *   x/t, (x+-9)/t   the integrand falls from 1 to 0 around x/t, in a near-step when few pairs make t large */
 static double expected(const expectation *e, double x, int side)
 {
     const double width = 1 / sqrt(e->df), lo = fmax(0, 1 - 7 * width), hi = 1 + 8 * width;
@@ -75,7 +82,8 @@ double pb_power(const pb_detector *d, double effect)
     if (effect == HUGE_VAL) return 1;
     expectation e;
     prepare(&e, d);
-    return fmin(1, expected(&e, effect * sqrt(d->n) / d->sd, -1)); /* not 1 less the missed: small powers are exact */
+    /* Not computed as 1 minus the missed share, which would lose the digits of small powers. */
+    return fmin(1, expected(&e, effect * sqrt(d->n) / d->sd, -1));
 }
 
 double pb_detectable(const pb_detector *d, double power)
@@ -92,7 +100,7 @@ int pb_pairs_needed(const pb_detector *d, double effect, double power, int max)
     pb_detector t = *d;
     t.n = max;
     if (max < 2 || !(pb_power(&t, effect) >= power)) return 0;
-    int lo = 1, hi = max; /* lo is too few */
+    int lo = 1, hi = max; /* invariant: lo pairs are too few, hi are enough */
     while (hi - lo > 1) {
         t.n = lo + (hi - lo) / 2;
         if (pb_power(&t, effect) >= power) hi = t.n;

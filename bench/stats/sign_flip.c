@@ -1,4 +1,4 @@
-/* sign_flip.c - the exact sign-flip test by two sorted halves. */
+/* sign_flip.c - the exact sign-flip test. It sorts the sums of two halves, so that 2^n sums need not be visited. */
 #include <float.h>
 #include <math.h>
 
@@ -6,8 +6,9 @@
 
 enum { HALF = 1 << (PB_SIGN_FLIP_MAX / 2) };
 
-/* All sums of +-x[0..n), ascending, into sums[0..2^n): every value merges the list moved down with the list moved up.
- */
+/* Writes all 2^n sums of +-x[0] +- ... +- x[n-1] to sums, in ascending order, and returns their number. Each value
+ * merges two shifted copies of the sorted list so far: one moved down by |x[i]|, one moved up. `work` needs half as
+ * much room. */
 static size_t signed_sums(const double *x, int n, double *sums, double *work)
 {
     size_t count = 1;
@@ -25,10 +26,10 @@ static size_t signed_sums(const double *x, int n, double *sums, double *work)
     return count;
 }
 
-/* How many of a[i] + b[j] are >= least; both ascending. */
+/* The number of pairs (i, j) with a[i] + b[j] >= least. Both arrays are ascending. */
 static size_t pairs_reaching(const double *a, size_t na, const double *b, size_t nb, double least)
 {
-    size_t reached = 0, j = nb; /* b[j..nb) reach it with a[i] */
+    size_t reached = 0, j = nb; /* b[j..nb) reach `least` together with a[i] */
     for (size_t i = 0; i < na; i++) {
         while (j > 0 && a[i] + b[j - 1] >= least) j--;
         reached += nb - j;
@@ -48,6 +49,6 @@ double pb_sign_flip(const double *d, int n, double bound)
     }
     if (!isfinite(size)) return 1;
     size_t a = signed_sums(x, n / 2, low, work), b = signed_sums(x + n / 2, n - n / 2, high, work);
-    double rounding = 2 * n * DBL_EPSILON * size; /* each of the three sums is off by less than n/2 of these */
+    double rounding = 2 * n * DBL_EPSILON * size; /* bounds the rounding error of the three sums compared */
     return (double)pairs_reaching(low, a, high, b, seen - rounding) / (double)(a * b);
 }

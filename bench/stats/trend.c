@@ -1,4 +1,4 @@
-/* trend.c - the first third of a launch's samples against the last. */
+/* trend.c - compares the first third of a process's samples with the last third. */
 #include "bench/stats/trend.h"
 
 #include <math.h>
@@ -10,7 +10,8 @@
 
 #define TELLS "warm-up suspect: first third "
 
-/* Standard deviations by which the number of pairs with first > last is above that of equal distributions. */
+/* The Mann-Whitney statistic in standard deviations: how far the number of pairs with first > last exceeds its
+ * expectation for equal distributions. */
 static double rank_sum(const double *first, const double *last, int m)
 {
     double above = 0;
@@ -22,7 +23,7 @@ static double rank_sum(const double *first, const double *last, int m)
 
 double pb_trend(const double *seconds, int n)
 {
-    const double one_percent = 2.3263478740408408; /* of a normal distribution lies above */
+    const double one_percent = 2.3263478740408408; /* the normal quantile of a one-sided test at 0.01 */
     const int m = n / 3;
     if (m < 5 || n > PB_MEDIAN_MOST) return 0;
     const double *last = seconds + n - m, trend = pb_median_of(seconds, m) / pb_median_of(last, m) - 1;
@@ -38,5 +39,5 @@ double pb_trend_of_note(const char *note)
 {
     const char *tells = strstr(note, TELLS);
     const double percent = tells ? strtod(tells + strlen(TELLS), NULL) : 0;
-    return percent > 0 && percent < 1e6 ? percent / 100 : 0; /* whatever a file says */
+    return percent > 0 && percent < 1e6 ? percent / 100 : 0; /* the note is from a file and may hold any text */
 }

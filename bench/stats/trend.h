@@ -1,20 +1,21 @@
-/* trend.h - whether samples still got faster while they were taken: the sign of a warm-up that was too short.
+/* trend.h - detects that samples still became faster while they were taken, which means that the warm-up was too short.
  *
- * The first third of a launch's samples is held against the last. Pure functions; the row's note is what carries the
- * figure to whoever compares. */
+ * Compares the first third of a process's samples with the last third. Pure functions. The result is stored in the note
+ * of the row, from which comparisons read it. */
 #ifndef PB_TREND_H
 #define PB_TREND_H
 #include <stddef.h>
 
-/* Half of the least effect that pairs are asked for: a trend beyond it could pass for one. */
+/* Smallest trend reported, as a share: half of the default min_effect of paired comparisons. A larger trend could be
+ * mistaken for a change. */
 #define PB_TREND_LEAST 0.005
 
-/* How much slower the first third is than the last, of n times in order of measurement: the quotient of the medians
- * less 1, but 0 unless it is above PB_TREND_LEAST and no matter of chance (Mann and Whitney 1947: one-sided, at 0.01,
- * by the normal approximation). Fewer than 15 samples never show one. Work: (n/3)^2. */
+/* Returns by how much the median of the first third exceeds that of the last, as a share; `seconds` holds n samples in
+ * the order measured. Returns 0 if it is below PB_TREND_LEAST, or not significant (one-sided Mann-Whitney test of 1947,
+ * at 0.01, with the normal approximation), or if n < 15 or n > PB_MEDIAN_MOST. Takes time proportional to n^2. */
 double pb_trend(const double *seconds, int n);
-/* The note with what a trend > 0 adds to it. */
+/* Writes `note`, followed by a text that reports the trend, which must be > 0. `room`: bytes in `out`. */
 void pb_trend_note(const char *note, double trend, char *out, size_t room);
-/* The trend that a row's note tells of; 0: none. */
+/* The trend that a note written by pb_trend_note reports; 0: none. */
 double pb_trend_of_note(const char *note);
 #endif

@@ -1,4 +1,4 @@
-/* grid.c - prints a table of text within the width of a terminal. */
+/* grid.c - prints a table of text, split to fit the width of a terminal. */
 #include "bench/text/grid.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static int width_of(const pb_grid *g, int col)
 static void print_part(const pb_grid *g, int from, int to, FILE *out)
 {
     for (int r = 0; r < g->rows; r++) {
-        int blanks = 0; /* written only before something, so that no line ends in them */
+        int blanks = 0; /* pending; printed only before text, so that no line ends in blanks */
         for (int c = 0; c < to; c = c + 1 == g->labels && from > c ? from : c + 1) {
             const char *text = at(g, r, c);
             int w = width_of(g, c), n = (int)strlen(text);

@@ -1,4 +1,4 @@
-/* json.c - reads a JSON file whole, and leaves credentials out of what is written. */
+/* json.c - reads JSON files, and removes credentials from words that are written to them. */
 #include "bench/text/json.h"
 
 #include <stdlib.h>
@@ -19,7 +19,8 @@ pb_status pb_json_read(const char *path, json_t **out)
     return *out ? PB_OK : pb_fail(PB_EINVAL, "%s:%d: %s", path, e.line, e.text);
 }
 
-/* Where the URL that "://" at `mark` belongs to has its host: behind the last "@" of what comes before the path. */
+/* Returns the start of the host in the URL whose "://" is at `mark`: after the last "@" before the path, the query or
+ * the end of the word. */
 static const char *host_of(const char *mark)
 {
     const char *from = mark + 3, *host = from;

@@ -1,4 +1,4 @@
-/* markup.c - escapes text for Markdown and XML, and writes JUnit's XML. */
+/* markup.c - escapes text for Markdown and XML, and writes JUnit XML. */
 #include "bench/text/markup.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ void pb_markdown(FILE *out, const char *text, bool code)
     if (quoted) fputc('`', out);
 }
 
-/* The length of the character at `text`, or 0 when it is no UTF-8. */
+/* Decodes the character at `text` into *c. Returns its length in bytes; 0: not UTF-8. */
 static int character(const char *text, utf8proc_int32_t *c)
 {
     utf8proc_ssize_t n = utf8proc_iterate((const utf8proc_uint8_t *)text, -1, c);

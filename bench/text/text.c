@@ -1,4 +1,4 @@
-/* text.c - figures and labels for people. */
+/* text.c - formats values and the labels of cases. */
 #include "bench/text/text.h"
 
 #include <math.h>
@@ -9,13 +9,13 @@ typedef struct scale {
     const char *prefix;
 } scale;
 
-/* The prefix that leaves 1..999 before the unit, after rounding to three digits. */
+/* The prefix for which 1 to 999 remain before the unit, after rounding to three digits. */
 static scale scale_of(double v, const char *unit)
 {
     static const scale scales[] = {{1e-9, "n"}, {1e-6, "u"}, {1e-3, "m"}, {1, ""},     {1e3, "k"},
                                    {1e6, "M"},  {1e9, "G"},  {1e12, "T"}, {1e15, "P"}, {1e18, "E"}};
     enum { N = sizeof scales / sizeof *scales, ONE = 3 };
-    int i = !strcmp(unit, "s") ? 0 : ONE; /* only times are worth a prefix below one */
+    int i = !strcmp(unit, "s") ? 0 : ONE; /* only times use prefixes below one */
     if (!strcmp(unit, "1") || v == 0) return scales[ONE];
     while (i + 1 < N && fabs(v) >= 999.5 * scales[i].factor) i++;
     return scales[i];
@@ -24,7 +24,7 @@ static scale scale_of(double v, const char *unit)
 static void digits(char *out, size_t n, double v, bool plain)
 {
     double a = fabs(v);
-    if (plain) snprintf(out, n, a < 1e6 && v == floor(v) ? "%.0f" : "%.3g", v); /* whole numbers in full */
+    if (plain) snprintf(out, n, a < 1e6 && v == floor(v) ? "%.0f" : "%.3g", v); /* integers in full */
     else snprintf(out, n, "%.*f", a == 0 || a >= 99.95 ? 0 : a >= 9.995 ? 1 : 2, v);
 }
 
@@ -68,7 +68,7 @@ void pb_worsening(char out[PB_FIGURE_TEXT], double change, const char *space)
     else snprintf(out, PB_FIGURE_TEXT, "beyond%sx%s1e300", space, space);
 }
 
-/* A stretch of a key. */
+/* A part of a key; not NUL-terminated. */
 typedef struct span {
     const char *p;
     size_t n;
@@ -85,7 +85,8 @@ static void span_copy(span s, char out[PB_AXIS_TEXT])
     out[s.n] = 0;
 }
 
-/* Walks "?axis=value&axis=value": *at begins at a '?' or '&', and moves on. */
+/* Iterates over "?axis=value&axis=value". *at points to a '?' or '&', and is moved to the next one. False: at the
+ * end. */
 static bool next_axis(const char **at, span *name, span *value)
 {
     if (!**at) return false;
@@ -97,7 +98,8 @@ static bool next_axis(const char **at, span *name, span *value)
 
 static span case_name(const char *key) { return span_to(key + strcspn(key, "/") + 1, "?"); }
 
-/* Cases of a suite have their axes in the same order: look first where the last one was found. */
+/* Finds an axis by name; NULL: not found. The cases of a suite list their axes in the same order, so the search starts
+ * at *hint, after the axis found last. */
 static const struct pb_axis_seen *find_seen(const pb_axes *a, span name, int *hint)
 {
     for (int i = 0; i < a->n; i++) {
@@ -156,7 +158,7 @@ void pb_axes_print_common(const pb_axes *a, FILE *out)
     fprintf(out, "\n");
 }
 
-/* Appends to a text of n bytes, cutting what does not fit. */
+/* Appends len bytes to out, which has room for n. Truncates what does not fit. */
 static void append(char *out, size_t n, size_t *used, const char *p, size_t len)
 {
     if (*used + len >= n) len = n - *used - 1;
