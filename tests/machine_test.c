@@ -60,6 +60,7 @@ static void a_host_is_read_from_its_files(void **state)
     put(CPU "intel_pstate/no_turbo", "1\n");
     put(CPU "smt/active", "1\n");
     put("/proc/sys/kernel/randomize_va_space", "0\n");
+    put("/sys/devices/system/clocksource/clocksource0/current_clocksource", "kvm-clock\n");
     const pb_host_state s = pb_host_read(test_folder);
     const double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
     near(s.load, 1.5), near(s.steal_total_s, 300 * tick), near(s.busy_total_s, 600 * tick);
@@ -68,10 +69,16 @@ static void a_host_is_read_from_its_files(void **state)
     near(s.cpu_hz_least, 2.4e9), near(s.cpu_hz_most, 3.6e9), near(s.throttle_total, 7);
     assert_true(s.turbo == 0 && s.smt == 1 && s.aslr == 0 && s.virtual == 1 && !s.bound);
     assert_string_equal(s.governor, "powersave");
+    assert_string_equal(s.clocksource, "kvm-clock");
     put("/sys/fs/cgroup/box/cpu.max", "max 100000\n");
     put("/proc/self/numa_maps", "55d000 bind:0 file=/bin/x\n");
     const pb_host_state free_host = pb_host_read(test_folder);
     assert_true(isinf(free_host.quota_cpus) && free_host.bound);
+    put(CPU "cpu0/cpufreq/scaling_cur_freq", ""); /* without cpufreq, /proc/cpuinfo has the clocks */
+    put(CPU "cpu1/cpufreq/scaling_cur_freq", "");
+    put("/proc/cpuinfo", "cpu MHz\t\t: 2500.500\ncache size\t: 1 KB\ncpu MHz\t\t: 2100.000\n");
+    const pb_host_state virtual_host = pb_host_read(test_folder);
+    near(virtual_host.cpu_hz_least, 2.1e9), near(virtual_host.cpu_hz_most, 2.5005e9);
 }
 
 /* ---- checks of bench doctor --------------------------------------------------------------------------------- */
