@@ -68,7 +68,7 @@ __device__ inline void load(bf16 *to, const CUtensorMap *map, uint64_t *full, in
 {
     barrier_expect(full, ROWS * D * (int)sizeof(bf16));
 #pragma unroll
-    for (int half = 0; half < D / 64; half++) tensor_load(to + half * ROWS * 64, map, full, half * 64, head, token, b);
+    for (int half = 0; half < D / 64; half++) tma_load(to + half * ROWS * 64, map, full, half * 64, head, token, b);
 }
 
 template <int D, int G>
@@ -129,7 +129,8 @@ template <int D, int G>
 __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], softmax_rows &st, place &at_k, place &at_v,
                                     int nt, int lo, const key_range &mine, const keys (&seen)[2], int wg, float sl)
 {
-    const factor q = factor_by_rows(sm.q + wg * 64 * 64), k = factor_by_rows(sm.k), v = factor_across(sm.v, KEYS * 128);
+    const factor q = factor_k_major(sm.q + wg * 64 * 64), k = factor_k_major(sm.k),
+                 v = factor_mn_major(sm.v, KEYS * 128);
     constexpr uint32_t STAGE = KEYS * D * sizeof(bf16);
     float s[KEYS / 8][4], keep[2];
     uint32_t p[KEYS / 16][4];

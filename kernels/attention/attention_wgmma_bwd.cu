@@ -99,7 +99,7 @@ template <int D, int ROWS>
 __device__ inline void load(bf16 *to, const CUtensorMap *map, uint64_t *full, int head, int token, int b)
 {
 #pragma unroll
-    for (int half = 0; half < D / 64; half++) tensor_load(to + half * ROWS * 64, map, full, half * 64, head, token, b);
+    for (int half = 0; half < D / 64; half++) tma_load(to + half * ROWS * 64, map, full, half * 64, head, token, b);
 }
 
 template <int D, dq_way WAY>
@@ -145,7 +145,7 @@ __device__ void add_dq(shared<D> &sm, const pb_attention_bwd_args &a, const scra
         if (threadIdx.x % 32 == 0) {
             if (ORDERED) turn_wait(room.turns + number, turn), fence_async();
             if (ORDERED && turn == 0) bulk_store(to, sm.dq, sizeof sm.dq);
-            else bulk_add(to, sm.dq, sizeof sm.dq);
+            else tma_reduce_add(to, sm.dq, sizeof sm.dq);
             if (ORDERED) bulk_wait();
             else bulk_read_wait();
             barrier_arrive(&sm.dq_empty);
@@ -317,11 +317,11 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
     const int wg = warpgroup() - 1, row = wg * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
     const int j0 = own.j0 + wg * 64;
     constexpr uint32_t STAGE = DQ_TILE * sizeof(bf16), HALF = KEYS * 64;
-    const factor k = factor_by_rows(sm.k + wg * 64 * 64), v = factor_by_rows(sm.v + wg * 64 * 64);
-    const factor q = factor_by_rows(sm.q), q_across = factor_across(sm.q, QUERIES<D> * 128);
-    const factor dO = factor_by_rows(sm.dO), dO_across = factor_across(sm.dO, QUERIES<D> * 128);
-    const factor ds_across = factor_across(sm.ds[0] + (D == 64 ? wg * HALF : 0), 2 * HALF);
-    const factor k_across = factor_across(sm.k + (D == 64 ? 0 : wg * HALF), 2 * HALF);
+    const factor k = factor_k_major(sm.k + wg * 64 * 64), v = factor_k_major(sm.v + wg * 64 * 64);
+    const factor q = factor_k_major(sm.q), q_across = factor_mn_major(sm.q, QUERIES<D> * 128);
+    const factor dO = factor_k_major(sm.dO), dO_across = factor_mn_major(sm.dO, QUERIES<D> * 128);
+    const factor ds_across = factor_mn_major(sm.ds[0] + (D == 64 ? wg * HALF : 0), 2 * HALF);
+    const factor k_across = factor_mn_major(sm.k + (D == 64 ? 0 : wg * HALF), 2 * HALF);
     const float sl = a.scale * LOG2E;
     float dk[D / 8][4] = {}, dv[D / 8][4] = {};
     uint32_t parity = 0;

@@ -24,8 +24,8 @@
  * little between two products.
  */
 typedef uint32_t factor;
-__device__ static inline factor factor_by_rows(const void *at) { return (smem_address(at) >> 4 & 0x3fff) | 1u << 16; }
-__device__ static inline factor factor_across(const void *at, uint32_t half)
+__device__ static inline factor factor_k_major(const void *at) { return (smem_address(at) >> 4 & 0x3fff) | 1u << 16; }
+__device__ static inline factor factor_mn_major(const void *at, uint32_t half)
 {
     return (smem_address(at) >> 4 & 0x3fff) | (half >> 4) << 16;
 }
@@ -73,10 +73,10 @@ template <int NT> __device__ static inline void settled(uint32_t (&a)[NT][4])
            "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "              \
            "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-/* c = a b, or c += a b when `add`; a is 64 x 16, b 16 x N, both in shared memory; A_ACROSS, B_ACROSS: how they lie. One
- * for each N, whose registers come first; A, B, ADD, TA and TB are the numbers of the operands behind them. */
+/* c = a b, or c += a b when `add`; a is 64 x 16, b 16 x N, both in shared memory; A_MN_MAJOR, B_MN_MAJOR: how they lie.
+ * One for each N, whose registers come first; A, B, ADD, TA and TB are the numbers of the operands behind them. */
 #define PB_WGMMA(N, SUMS, REGISTERS, A, B, ADD, TA, TB)                                                                \
-    template <int A_ACROSS, int B_ACROSS>                                                                              \
+    template <int A_MN_MAJOR, int B_MN_MAJOR>                                                                          \
     __device__ static inline void wgmma(float(&c)[N / 8][4], factor a, factor b, int add)                              \
     {                                                                                                                  \
         asm volatile("{ .reg .pred p; .reg .b64 a, b; setp.ne.b32 p, %" #ADD ", 0;\n"                                  \
@@ -84,7 +84,7 @@ template <int NT> __device__ static inline void settled(uint32_t (&a)[NT][4])
                      "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" REGISTERS "}, a, b, p, 1, 1, %" #TA  \
                      ", %" #TB "; }"                                                                                   \
                      : SUMS                                                                                            \
-                     : "r"(a), "r"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));                                        \
+                     : "r"(a), "r"(b), "r"(add), "n"(A_MN_MAJOR), "n"(B_MN_MAJOR));                                    \
     }
 PB_WGMMA(64, PB_C32, PB_R32, 32, 33, 34, 35, 36)
 PB_WGMMA(128, PB_C64, PB_R64, 64, 65, 66, 67, 68)
@@ -123,7 +123,7 @@ __device__ static inline void wgmma(float (&c)[32][4], const uint32_t (&a)[4], f
 #undef PB_R64
 #undef PB_R128
 
-/* Operand A of 16 columns to 16 rows of a tile, as factor_by_rows reads it: `row` and `chunk` are those of the 16 bytes
+/* Operand A of 16 columns to 16 rows of a tile, as factor_k_major reads it: `row` and `chunk` are those of the 16 bytes
  * that this lane names, row l%16 of the 16 and the columns' first chunk + l/16. */
 __device__ static inline void store_operand(__nv_bfloat16 *tile, const uint32_t (&a)[4], int row, int chunk)
 {
@@ -210,8 +210,8 @@ __device__ static inline void tensor_map_prefetch(const CUtensorMap *map)
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 /* The box of `map` at (column, head, token, batch row) to dst; its bytes count on `full`. */
-__device__ static inline void tensor_load(void *dst, const CUtensorMap *map, uint64_t *full, int col, int head,
-                                          int token, int row)
+__device__ static inline void tma_load(void *dst, const CUtensorMap *map, uint64_t *full, int col, int head, int token,
+                                       int row)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
                  "%6}], [%2];" ::"r"(smem_address(dst)),
@@ -219,8 +219,8 @@ __device__ static inline void tensor_load(void *dst, const CUtensorMap *map, uin
                  : "memory");
 }
 /* The same to the same place of every block of the cluster whose bit of `blocks` is set, on the `full` of each. */
-__device__ static inline void tensor_load_to(uint32_t blocks, void *dst, const CUtensorMap *map, uint64_t *full,
-                                             int col, int head, int token, int row)
+__device__ static inline void tma_load_multicast(uint32_t blocks, void *dst, const CUtensorMap *map, uint64_t *full,
+                                                 int col, int head, int token, int row)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
                  "[%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(smem_address(dst)),
@@ -242,7 +242,7 @@ __device__ static inline void bulk_store(void *dst, const void *src, uint32_t by
                  "r"(bytes)
                  : "memory");
 }
-__device__ static inline void bulk_add(float *dst, const void *src, uint32_t bytes)
+__device__ static inline void tma_reduce_add(float *dst, const void *src, uint32_t bytes)
 {
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(dst),
                  "r"(smem_address(src)), "r"(bytes)

@@ -152,10 +152,10 @@ __device__ inline void load_tokens(shared<TOKENS> &sm, const CUtensorMap *map, c
 {
     const int first = p.tile * (TOKENS / 2);
     barrier_expect(&sm.full[stage], TOKENS * TERMS * (int)sizeof(bf16));
-    if (t.pair == 1) tensor_load(sm.x[stage], map, &sm.full[stage], step * TERMS, 0, p.token0, 0);
+    if (t.pair == 1) tma_load(sm.x[stage], map, &sm.full[stage], step * TERMS, 0, p.token0, 0);
     else
-        tensor_load_to(3u << 2 * p.share, sm.x[stage] + first * TERMS, map, &sm.full[stage], step * TERMS, 0,
-                       p.token0 + first, 0);
+        tma_load_multicast(3u << 2 * p.share, sm.x[stage] + first * TERMS, map, &sm.full[stage], step * TERMS, 0,
+                           p.token0 + first, 0);
 }
 
 template <int TOKENS, bool ACROSS>
@@ -205,8 +205,8 @@ template <int TOKENS, bool ACROSS> __device__ void consume(shared<TOKENS> &sm, c
     constexpr uint32_t NEXT = ACROSS ? 16 * 128 : 16 * sizeof(bf16); /* bytes from 16 terms to the next */
     const int group = warpgroup() - plan<TOKENS>::DECODERS / 128, lane = (int)threadIdx.x % 32;
     const int feature = group * 64 + (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
-    const factor w = ACROSS ? factor_across(sm.w[0][group], 64 * 128) : factor_by_rows(sm.w[0][group]);
-    const factor x = factor_by_rows(sm.x[0]);
+    const factor w = ACROSS ? factor_mn_major(sm.w[0][group], 64 * 128) : factor_k_major(sm.w[0][group]);
+    const factor x = factor_k_major(sm.x[0]);
     float c[TOKENS / 8][4];
     for (int i = 0; i < own.to - own.from; i++) {
         const int stage = i % STAGES, last = (i + STAGES - 1) % STAGES;

@@ -110,7 +110,7 @@ template <int D> __device__ inline void load_q(shared<D> &sm, const CUtensorMap 
 {
     barrier_expect(&sm.q_full, sizeof sm.q);
 #pragma unroll
-    for (int n = 0; n < D / 64; n++) tensor_load(sm.q + n * PANEL, map, &sm.q_full, n * 64, 0, own.h, own.token);
+    for (int n = 0; n < D / 64; n++) tma_load(sm.q + n * PANEL, map, &sm.q_full, n * 64, 0, own.h, own.token);
 }
 
 template <int D> __device__ void gather(shared<D> &sm, const CUtensorMap *map, const pb_mla &p, int total)
@@ -352,8 +352,8 @@ __device__ inline void store(const outputs &o, const softmax &st, const float (&
 
 template <int D> __device__ void left(shared<D> &sm, const pb_mla &p, int total)
 {
-    const factor q = factor_by_rows(sm.q), k = factor_by_rows(sm.k[LEFT]), w_other = factor_by_rows(sm.w[0]);
-    const factor v = factor_across(sm.k[LEFT], PANEL_BYTES), v_other = factor_across(sm.k[RIGHT], PANEL_BYTES);
+    const factor q = factor_k_major(sm.q), k = factor_k_major(sm.k[LEFT]), w_other = factor_k_major(sm.w[0]);
+    const factor v = factor_mn_major(sm.k[LEFT], PANEL_BYTES), v_other = factor_mn_major(sm.k[RIGHT], PANEL_BYTES);
     const float sl = p.scale * LOG2E;
     uint32_t parity = 0, q_parity = 0;
     for (int t = blockIdx.x; t < total; t = next_tile(t), q_parity ^= 1) {
@@ -393,9 +393,9 @@ template <int D> __device__ void left(shared<D> &sm, const pb_mla &p, int total)
 
 template <int D> __device__ void right(shared<D> &sm, const pb_mla &p, int total)
 {
-    const factor q = factor_by_rows(sm.q), k = factor_by_rows(sm.k[RIGHT]), w_other = factor_by_rows(sm.left_weights());
-    const factor v = factor_across(sm.k[RIGHT] + PARTS * WIDE * PANEL, PANEL_BYTES);
-    const factor v_other = factor_across(sm.k[LEFT] + PARTS * WIDE * PANEL, PANEL_BYTES);
+    const factor q = factor_k_major(sm.q), k = factor_k_major(sm.k[RIGHT]), w_other = factor_k_major(sm.left_weights());
+    const factor v = factor_mn_major(sm.k[RIGHT] + PARTS * WIDE * PANEL, PANEL_BYTES);
+    const factor v_other = factor_mn_major(sm.k[LEFT] + PARTS * WIDE * PANEL, PANEL_BYTES);
     const float sl = p.scale * LOG2E;
     uint32_t parity = 0, q_parity = 0;
     for (int t = blockIdx.x; t < total; t = next_tile(t), q_parity ^= 1) {

@@ -84,8 +84,8 @@ __device__ inline void load_heads(shared<D> &sm, const maps &m, const task &a, i
         for (int n = 0; n < (warp ? V : D) / 64; n++) {
             const int panel = n < 2 * PARTS ? n / 2 + n % 2 * HALF : n;
             barrier_wait(&sm.q_empty[n / 2 % PARTS], parity ^ 1); /* of the ninth: see the eighth */
-            tensor_load((warp ? sm.dO : sm.q) + panel * PANEL, warp ? &m.dO : &m.q, &sm.q_full, panel * 64, 0, it.h,
-                        (int)it.token);
+            tma_load((warp ? sm.dO : sm.q) + panel * PANEL, warp ? &m.dO : &m.q, &sm.q_full, panel * 64, 0, it.h,
+                     (int)it.token);
         }
     }
     __syncwarp();
@@ -375,7 +375,7 @@ template <int D, int WG> __device__ inline void store_dq(const state<D> &st, con
 template <int D, int WG> __device__ void consume(shared<D> &sm, const task &a)
 {
     const pb_mla &p = a.p;
-    const places<D> at = {factor_by_rows(&sm), factor_across(&sm, PANEL_BYTES)};
+    const places<D> at = {factor_k_major(&sm), factor_mn_major(&sm, PANEL_BYTES)};
     const int r = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4, col = threadIdx.x % 4;
     bf16 *const weight = sm.weight + r * 64 + col * 2, *const ds = sm.ds + r * 64 + col * 2;
     uint32_t tile = 0, heads = 0; /* how many before */
