@@ -30,9 +30,9 @@ PB_FAST_DECLARE(pb_mla_bwd)
     };                                                                                                                 \
     const pb_op pb_op_##f##_##pass = {.name = #f "_" #pass,                                                            \
                                       .axes = axes,                                                                    \
-                                      .edge = edge,                                                                    \
-                                      .grid = grid,                                                                    \
-                                      .device_grid = device_grid,                                                      \
+                                      .edge = (const pb_dims *)edge,                                                   \
+                                      .grid = (const pb_dims *)grid,                                                   \
+                                      .device_grid = (const pb_dims *)device_grid,                                     \
                                       .args_size = sizeof(pb_mla_##pass##_args),                                       \
                                       .impls = PB_BOTH_BACKENDS(f, pass),                                              \
                                       .check = pass##_check,                                                           \
