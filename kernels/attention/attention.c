@@ -1,4 +1,5 @@
-/* attention.c - attention: the reference, one row of scores at a time in double, and the two descriptors. */
+/* attention.c - attention: the reference, which computes one row of scores at a time in double, and the op
+ * descriptors. */
 #include "kernels/attention/attention.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@ static int first_key(const int32_t *start, size_t query) { return start && start
 static pb_status fwd_ref(pb_ctx *ctx, const void *args)
 {
     const pb_attention_fwd_args *a = args;
-    double *p = ctx->scratch; /* [S] */
+    double *p = ctx->scratch; /* [S] scores, then weights, of one query */
     for (int b = 0; b < a->B; b++)
         for (int h = 0; h < a->H; h++)
             for (int i = 0; i < a->S; i++) {
@@ -46,7 +47,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* p_ij, and with it ds_ij as the header defines them. Query i sees key j. */
+/* Returns p_ij and sets *ds to ds_ij, as attention.h defines them. Query i must attend to key j. */
 static double weight(const pb_attention_bwd_args *a, int b, int h, int i, int j, double *ds)
 {
     const size_t head = (size_t)h * a->D, kv = (size_t)(h / (a->H / a->K)) * a->D;
@@ -59,7 +60,7 @@ static double weight(const pb_attention_bwd_args *a, int b, int h, int i, int j,
     return p;
 }
 
-/* dq of one query. sum is [D]. */
+/* Computes dq of one query. sum is room for [D]. */
 static void dq_ref(const pb_attention_bwd_args *a, int b, int h, int i, double *sum)
 {
     const size_t row = (size_t)b * a->S, kv = (size_t)(h / (a->H / a->K)) * a->D;
@@ -74,7 +75,7 @@ static void dq_ref(const pb_attention_bwd_args *a, int b, int h, int i, double *
         pb_store(a->dq, (row + i) * a->lddq + (size_t)h * a->D + d, a->dtype, (double)a->scale * sum[d]);
 }
 
-/* dk and dv of one key. sum is [2,D]. */
+/* Computes dk and dv of one key. sum is room for [2,D]. */
 static void dkv_ref(const pb_attention_bwd_args *a, int b, int kv, int j, double *sum)
 {
     const int D = a->D, group = a->H / a->K;
@@ -174,7 +175,7 @@ static const shape edge[] = {
     {.B = 1, .S = 300, .H = 1, .K = 1, .D = 128, .causal = 1, .pad = 8, .samples = 3},
     {0},
 };
-/* Without packed rows: their cost depends on `start`, which the host does not see. */
+/* The grids have no packed rows: the cost of those depends on `start`, which the host does not read. */
 static const shape grid[] = {
     {.B = 1, .S = 256, .H = 9, .K = 3, .D = 64, .causal = 1},
     {.B = 1, .S = 2048, .H = 9, .K = 3, .D = 64, .causal = 1},
@@ -194,7 +195,7 @@ static const shape device_grid[] = {
     {0},
 };
 
-/* What both passes demand: sizes, and a reason to divide H by K. */
+/* Checks shared by both passes: positive sizes, H a multiple of K (grouped-query attention), finite scale. */
 static pb_status sizes_check(const char *op, int B, int S, int H, int K, int D, float scale)
 {
     if (B < 1 || S < 1 || D < 1) return pb_fail(PB_EINVAL, "%s: B=%d S=%d D=%d, need at least 1", op, B, S, D);
@@ -239,7 +240,7 @@ static pb_status bwd_check(const void *args)
     return a->lse ? PB_OK : pb_fail(PB_EINVAL, "%s: lse is NULL", op);
 }
 
-/* The starts of n samples that share a row of S tokens evenly; NULL when n is 0. */
+/* Binds `start` for n samples that share a row of S tokens evenly; returns NULL when n is 0. */
 static const int32_t *bind_start(pb_binder *b, const int *dim)
 {
     const int B = dim[0], S = dim[1], n = dim[7];
@@ -317,7 +318,7 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* o and lse as the forward pass leaves them. */
+/* Replaces o and lse by those that the forward pass computes from the same inputs. */
 static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_attention_bwd_args *a = args;
@@ -341,7 +342,7 @@ static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
                                                           .dtype = a->dtype});
 }
 
-/* Pairs of query and key that see each other, without packing: what a causal kernel cannot avoid. */
+/* How many pairs of query and visible key exist without packing: the least work of a kernel. */
 static double pairs(int B, int S, int H, bool causal) { return (double)B * H * S * (causal ? (S + 1) / 2.0 : S); }
 
 static pb_cost fwd_cost(const void *args)
