@@ -1,4 +1,4 @@
-/* sparse_mla.c - the two descriptors of sparse_mla, and the lists that its tests and benchmarks run on. */
+/* sparse_mla.c - the op descriptors of sparse_mla, and the key lists that its tests and benchmarks use. */
 #include "kernels/sparse_mla/sparse_mla.h"
 
 #include <limits.h>
@@ -9,7 +9,7 @@
 
 /* ---- lists ---------------------------------------------------------------------------------------------- */
 
-/* Draws without replacement: a permutation that is shuffled further with every draw. */
+/* Rows to draw from without replacement: a permutation that every draw shuffles further. */
 typedef struct deck {
     int32_t *rows;
     int n;
@@ -132,5 +132,5 @@ static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)
 }
 
 PB_MLA_OP(sparse_mla, fwd, true, .grad_of = NULL)
-/* Of a sink among many keys the difference drowns in the rounding of o. */
+/* grad_tol is large because the gradient of one sink among many keys is small against the rounding of o. */
 PB_MLA_OP(sparse_mla, bwd, true, .grad_of = &pb_op_sparse_mla_fwd, .grad_tol = 1e-2)
