@@ -1,4 +1,5 @@
-/* dense_mla.c - the two descriptors of dense_mla. What it computes is sparse_mla's (kernels/sparse_mla/mla.h). */
+/* dense_mla.c - the op descriptors of dense_mla. The implementations are shared with sparse_mla
+ * (kernels/sparse_mla/mla.h). */
 #include "kernels/dense_mla/dense_mla.h"
 
 #include "kernels/sparse_mla/mla_ops.h"
@@ -44,5 +45,5 @@ static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)
 }
 
 PB_MLA_OP(dense_mla, fwd, false, .grad_of = NULL)
-/* Of a sink among many keys the difference drowns in the rounding of o. */
+/* grad_tol is large because the gradient of one sink among many keys is small against the rounding of o. */
 PB_MLA_OP(dense_mla, bwd, false, .grad_of = &pb_op_dense_mla_fwd, .grad_tol = 5e-3)
