@@ -1,4 +1,4 @@
-/* mla_index.c - the reference, slot by slot, and the descriptor. */
+/* mla_index.c - the reference, which fills one slot at a time, and the op descriptor. */
 #include "kernels/mla_index/mla_index.h"
 
 #include <stdlib.h>
@@ -70,7 +70,8 @@ static pb_status build_check(const void *args)
     return a->idx ? PB_OK : pb_fail(PB_EINVAL, "mla_index_build: idx is NULL");
 }
 
-/* Starts of n samples that share a row of S tokens evenly: sample m begins at mS/n; the first says so with -1. */
+/* Binds the starts of n samples that share a row of S tokens evenly: sample m begins at mS/n. The starts of the first
+ * are -1 instead of 0, to test negative values. */
 static const int32_t *bind_samples(pb_binder *b, size_t T, int S, int n)
 {
     int32_t *start = malloc(T * sizeof *start);
@@ -117,6 +118,6 @@ const pb_op pb_op_mla_index_build = {
     .check = build_check,
     .bind = build_bind,
     .cost = build_cost,
-    .tol = {0}, /* integers */
+    .tol = {0}, /* outputs are integers and must be equal */
     .f32_only = true,
 };
