@@ -1,4 +1,4 @@
-/* mla_mass.c - the reference in double, and the descriptor. */
+/* mla_mass.c - the reference in double precision, and the op descriptor. */
 #include "kernels/mla_mass/mla_mass.h"
 
 #include <omp.h>
@@ -49,7 +49,7 @@ const pb_impl pb_mla_mass_fwd_cpu[] = {PB_FAST_IMPLS(pb_mla_mass_fwd, .workspace
 static const char axes[] = "BSKHDWfn";
 /* A shape of the tables: a pb_dims with names, in the order of `axes`. */
 typedef struct shape {
-    int B, S, S_kv, H, D, W, from, n; /* slots from .. from + n - 1 count */
+    int B, S, S_kv, H, D, W, from, n; /* the masses of slots from .. from + n - 1 are computed */
     int unused[2];
 } shape;
 _Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
@@ -91,7 +91,7 @@ static pb_status fwd_check(const void *args)
     return PB_OK;
 }
 
-/* Random rows, a fifth of the slots masked; the last row of kv is never named. */
+/* Binds lists of random rows with a fifth of the slots masked; the last row of kv is never named. */
 static const int32_t *bind_lists(pb_binder *b, const pb_mla_mass_fwd_args *a)
 {
     const size_t n = (size_t)a->B * a->S * a->W;
@@ -112,7 +112,7 @@ static const int32_t *bind_lists(pb_binder *b, const pb_mla_mass_fwd_args *a)
 
 static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
 {
-    const double unit = sqrt(3); /* of variance 1, as normalised q and kv are */
+    const double unit = sqrt(3); /* uniform with variance 1, as normalised q and kv have */
     pb_mla_mass_fwd_args a = {.B = dim[0], .S = dim[1], .S_kv = dim[2], .H = dim[3], .D = dim[4], .W = dim[5]};
     const size_t heads = (size_t)a.B * a.S * a.H;
     a.from = dim[6], a.n = dim[7], a.dtype = b->dtype, a.scale = 1 / sqrtf((float)a.D);
@@ -125,7 +125,7 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* What must not be read; and a head that saw nothing, where there are several. */
+/* Plants a row of kv that must not be read and, with several heads, a head without visible keys. */
 static pb_status fwd_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_mla_mass_fwd_args *a = args;
@@ -159,5 +159,5 @@ const pb_op pb_op_mla_mass_fwd = {
     .bind = fwd_bind,
     .prepare = fwd_prepare,
     .cost = fwd_cost,
-    .tol = {[PB_F32] = 2e-6, [PB_BF16] = 5e-6}, /* exponents of size 10 in f32 */
+    .tol = {[PB_F32] = 2e-6, [PB_BF16] = 5e-6}, /* the exponents are of magnitude 10 in f32 */
 };
