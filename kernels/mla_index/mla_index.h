@@ -44,7 +44,7 @@ PB_MLA_INDEX_FN int32_t pb_mla_index_slot(const pb_mla_index_build_args *a, cons
     }
     if (w >= wide + a->T) return -1;
     const int32_t g = pick ? pick[w - wide] : w - wide;
-    const int64_t token = (int64_t)g * a->ratio; /* 64 bits: g may be any int32 */
+    const int64_t token = (int64_t)g * a->ratio; /* g may be anything */
     return g >= 0 && token >= first && token + a->ratio <= (int64_t)i + 1 ? a->S + g : -1;
 }
 
