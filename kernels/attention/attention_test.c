@@ -357,24 +357,31 @@ static void backward_parts_hold_every_step_once(void **state)
                       sms[i / 5 % 5]);
 }
 
-/* Checks the division on 132 SMs: the number of CTAs, and the steps of the longest. */
-static void expect_cut(int heads, int S, int group, int queries, bool by_heads, int blocks, int longest)
-{
-    const pb_cut c = pb_cut_of(heads, S, group, queries, true, by_heads, 132);
-    assert_int_equal(heads * pb_cut_before(&c, c.keys), blocks);
-    assert_int_equal(pb_cut_length(&c, 0), longest);
-}
+/* Expected divisions on 132 SMs under a causal mask: the number of CTAs, and the steps of the longest. */
+static const struct {
+    int heads, S, group, queries; /* heads: key heads of all batch rows; queries: per tile */
+    bool by_heads;
+    int ctas, longest;
+} divisions[] = {
+    {.heads = 4 * 2, .S = 512, .group = 6, .queries = 64, .ctas = 128, .longest = 8}, /* undivided: 32 CTAs, 48 steps */
+    {.heads = 4 * 2, .S = 512, .group = 6, .queries = 64, .by_heads = true, .ctas = 192, .longest = 8},
+    {.heads = 1 * 2, .S = 512, .group = 7, .queries = 128, .ctas = 72, .longest = 2},
+    {.heads = 1 * 2, .S = 128, .group = 6, .queries = 64, .ctas = 24, .longest = 1},
+    {.heads = 2 * 8, .S = 4096, .group = 8, .queries = 64, .ctas = 512, .longest = 512}, /* undivided */
+    {.heads = 2 * 8, .S = 4096, .group = 8, .queries = 64, .by_heads = true, .ctas = 512, .longest = 512},
+    {.heads = 50, .S = 3, .group = 7, .queries = 128, .ctas = 100, .longest = 4}, /* the second part has 3 steps */
+    {.heads = 30, .S = 3, .group = 5, .queries = 64, .ctas = 90, .longest = 2},
+};
 static void backward_is_cut_until_the_gpu_is_full(void **state)
 {
     (void)state;
-    expect_cut(4 * 2, 512, 6, 64, false, 128, 8); /* undivided: 32 CTAs, 48 steps */
-    expect_cut(4 * 2, 512, 6, 64, true, 192, 8);
-    expect_cut(1 * 2, 512, 7, 128, false, 72, 2);
-    expect_cut(1 * 2, 128, 6, 64, false, 24, 1);
-    expect_cut(2 * 8, 4096, 8, 64, false, 512, 512); /* undivided */
-    expect_cut(2 * 8, 4096, 8, 64, true, 512, 512);
-    expect_cut(50, 3, 7, 128, false, 100, 4); /* the second part has 3 steps */
-    expect_cut(30, 3, 5, 64, false, 90, 2);
+    for (size_t i = 0; i < sizeof divisions / sizeof *divisions; i++) {
+        const int heads = divisions[i].heads;
+        const pb_cut c = pb_cut_of(heads, divisions[i].S, divisions[i].group, divisions[i].queries, true,
+                                   divisions[i].by_heads, 132);
+        assert_int_equal(heads * pb_cut_before(&c, c.keys), divisions[i].ctas);
+        assert_int_equal(pb_cut_length(&c, 0), divisions[i].longest);
+    }
 }
 
 static void bad_arguments_are_named(void **state)
