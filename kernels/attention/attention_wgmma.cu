@@ -14,14 +14,17 @@
  *   128..128(G+1)-1   4..4G+3          consumers  240 (G 2), 160 (G 3)       warpgroup wg: queries 64 wg .. 64 wg + 63
  * With G 1 there is no setmaxnreg: 256 threads already get up to 255 registers each.
  *
- * Pipeline of one tile; key tiles of 128 keys go from the last (the masked one under a causal mask) to the first:
+ * Pipeline of one tile with four key tiles of 128 keys, processed from the last (k3, v3; the masked one under a causal
+ * mask) to the first; time runs down:
  *
- *   producer:    q   k[n-1]  v[n-1]  k[n-2]  v[n-2]  k[n-3] ...  then q of the next tile, while consumers store o
- *                     |       |       |       |
- *   k, v rings:      stage 0 stage 0 stage 1 stage 1 (STAGES = 2, one ring for k and one for v)
- *                     |       |       |       |
- *   consumer:    S = q k[n-1]^T, softmax | S = q k[n-2]^T and O += P v[n-1] run together; softmax of the new S while
- *                the second product runs; rescale O; repeat | O += P v[0]; store
+ *   producer, TMA            rings of STAGES = 2        consumers: wgmma              consumers: softmax in registers
+ *   q          -----------> q (one buffer) ---------+
+ *   k3         -----------> k stage 0 --------------+-> S3 = q k3^T               -> P3
+ *   v3, k2     -----------> v stage 0, k stage 1 -----> S2 = q k2^T, O += P3 v3   -> P2 while O += P3 v3 runs; rescale
+ *   v2, k1     -----------> v stage 1, k stage 0 -----> S1 = q k1^T, O += P2 v2   -> P1 while O += P2 v2 runs; rescale
+ *   v1, k0     -----------> v stage 0, k stage 1 -----> S0 = q k0^T, O += P1 v1   -> P0 while O += P1 v1 runs; rescale
+ *   v0         -----------> v stage 1 ----------------> O += P0 v0                -> store O and lse
+ *   then q of the next tile after q_empty, and its k and v, while the consumers store o of this tile
  *
  * With G > 1 the warpgroups issue their products in turn (named barriers), so that the softmax of one overlaps the
  * products of another. Limits: tensor cores at D 128, exponentials at D 64.
@@ -30,7 +33,7 @@
  *
  *   mbarrier     arrivals                   waited for by           a completed phase means
  *   q_full       producer + TMA bytes       consumers               q of this tile is in shared memory
- *   q_empty      lanes, after the last S    producer                q may be overwritten
+ *   q_empty      lanes, after the tile      producer                q may be overwritten
  *   k_full[s]    producer + TMA bytes       consumers               k of this stage is in shared memory
  *   k_empty[s]   lanes, after S             producer                k of this stage may be overwritten
  *   v_full[s]    producer + TMA bytes       consumers               v of this stage is in shared memory
