@@ -2,10 +2,10 @@
  * al. 2024, arXiv:2407.08608).
  *
  * A CTA owns one part (cut.h) of a block of 128 keys of one key head. It keeps k and v in shared memory and iterates
- * over tiles of queries (128 at D 64, 64 at D 128) of all query heads of the group, or over a share of them. dk, dv
- * stay in registers the whole time, so they need no atomics.
+ * over tiles of queries (128 at D 64, 64 at D 128) of all query heads of the group, or over a share of them. dk and
+ * dv stay in registers the whole time, so they need no atomics.
  *
- * Three launches: stats_kernel (delta and lse per tile), bwd_kernel (this file), round_kernel (adds partial sums and
+ * Up to three kernels: stats_kernel (delta and lse per tile), bwd_kernel (this file), round_kernel (adds partial sums and
  * rounds to bf16). The first and the last are in wgmma_bwd_ends.cuh.
  *
  * Roles of bwd_kernel:
@@ -41,7 +41,9 @@
  *   dq_full       lanes, dq tile written         dq writer       the dq tile is complete in shared memory
  *   dq_empty      dq writer, 1                   consumers       the dq tile has been read and may be overwritten
  *   named barrier DS_READY: the consumers wait for each other; dS^T of all 128 keys is in shared memory
- *   named barrier STATS_READY (AT_ONCE only): as above, for the stats that they computed themselves
+ *   named barrier STATS_READY (AT_ONCE only): the consumers wait for each other; the stats that they have computed for
+ *   this tile are in shared memory
+ * With AT_ONCE no dq writer runs, and dq_full and dq_empty are not used.
  *
  * dq is summed over blocks of keys in one of three ways (dq_way):
  *   ANY_ORDER  (`wgmma`)          CTAs add in any order; dq may differ in the last bits between runs
