@@ -5,8 +5,8 @@
  * over tiles of queries (128 at D 64, 64 at D 128) of all query heads of the group, or over a share of them. dk and
  * dv stay in registers the whole time, so they need no atomics.
  *
- * Up to three kernels: stats_kernel (delta and lse per tile), bwd_kernel (this file), round_kernel (adds partial sums and
- * rounds to bf16). The first and the last are in wgmma_bwd_ends.cuh.
+ * Up to three kernels: stats_kernel (delta and lse per tile), bwd_kernel (this file), round_kernel (adds partial sums
+ * and rounds to bf16). The first and the last are in wgmma_bwd_ends.cuh.
  *
  * Roles of bwd_kernel:
  *
