@@ -152,12 +152,13 @@ template <int D> __device__ inline void start_outputs(float (&o)[D / 8][4], cons
  * sees completely is left alone. */
 __device__ inline void hide(float (&s)[KEYS / 8][4], const key_range &r, const keys (&seen)[2], int j0)
 {
+    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
     if (j0 >= r.solid_lo && j0 + KEYS <= r.solid_hi) return;
 #pragma unroll
     for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const int j = j0 + n * 8 + threadIdx.x % 4 * 2 + (e & 1);
+            const int j = j0 + n * 8 + col + (e & 1);
             if (j < seen[e >> 1].from || j >= seen[e >> 1].to) s[n][e] = -INFINITY;
         }
 }

@@ -246,11 +246,12 @@ template <int D>
 __device__ inline void hide(float (&p)[QUERIES<D> / 8][4], const query_stats<D> &st, const pb_attention_bwd_args &a,
                             int j, int i0)
 {
+    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
 #pragma unroll
     for (int n = 0; n < QUERIES<D> / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const int i = n * 8 + threadIdx.x % 4 * 2 + (e & 1), key = j + (e >> 1) * 8;
+            const int i = n * 8 + col + (e & 1), key = j + (e >> 1) * 8;
             if (key < st.from[i] || key >= (a.causal ? i0 + i + 1 : a.S)) p[n][e] = 0;
         }
 }
