@@ -234,9 +234,10 @@ __device__ inline void start_dq(float (&c)[8][4], factor ds, factor k)
 /* Turns scores S^T into weights P^T = 2^(s sl - lse2), with sl = scale log2(e). Rows are keys, columns are queries. */
 template <int D> __device__ inline void weigh(float (&s)[QUERIES<D> / 8][4], const query_stats<D> &st, float sl)
 {
+    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
 #pragma unroll
     for (int n = 0; n < QUERIES<D> / 8; n++) {
-        const float2 lse2 = *reinterpret_cast<const float2 *>(&st.lse2[n * 8 + threadIdx.x % 4 * 2]);
+        const float2 lse2 = *reinterpret_cast<const float2 *>(&st.lse2[n * 8 + col]);
 #pragma unroll
         for (int e = 0; e < 4; e++) s[n][e] = pb_exp2_fast(s[n][e] * sl - (e & 1 ? lse2.y : lse2.x));
     }
@@ -262,13 +263,14 @@ __device__ inline void differentiate(uint32_t (&p)[QUERIES<D> / 16][4], uint32_t
                                      const float (&s)[QUERIES<D> / 8][4], const float (&dp)[QUERIES<D> / 8][4],
                                      const query_stats<D> &st)
 {
+    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
 #pragma unroll
     for (int k = 0; k < QUERIES<D> / 16; k++) {
         float x[2][4], y[2][4];
         uint32_t w[1][4];
 #pragma unroll
         for (int n = 0; n < 2; n++) {
-            const float2 delta = *reinterpret_cast<const float2 *>(&st.delta[(2 * k + n) * 8 + threadIdx.x % 4 * 2]);
+            const float2 delta = *reinterpret_cast<const float2 *>(&st.delta[(2 * k + n) * 8 + col]);
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 x[n][e] = s[2 * k + n][e];
@@ -288,12 +290,13 @@ __device__ inline void differentiate(uint32_t (&p)[QUERIES<D> / 16][4], uint32_t
 /* Writes operand dS^T to shared memory in swizzled layout; `key` is the row of this thread's first pair. */
 template <int D> __device__ inline void share_ds(bf16 *ds, const uint32_t (&w)[QUERIES<D> / 16][4], int key)
 {
+    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
 #pragma unroll
     for (int k = 0; k < QUERIES<D> / 16; k++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int row = key + (e & 1) * 8, chunk = k % 4 * 2 + e / 2;
-            bf16 *to = ds + k / 4 * KEYS * 64 + row * 64 + ((chunk ^ (row & 7)) << 3) + threadIdx.x % 4 * 2;
+            bf16 *to = ds + k / 4 * KEYS * 64 + row * 64 + ((chunk ^ (row & 7)) << 3) + col;
             *reinterpret_cast<uint32_t *>(to) = w[k][e];
         }
 }

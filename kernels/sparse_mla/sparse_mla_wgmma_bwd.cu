@@ -249,14 +249,15 @@ __device__ inline void start_dkv(float (&c)[8][4], const uint32_t (&own)[4][4], 
  * pair, without the swizzle. */
 __device__ inline uint32_t *word_of(bf16 *mine, int k, int e)
 {
-    const int chunk = k * 2 + e / 2, row = threadIdx.x % 32 / 4;
+    const int lane = threadIdx.x % 32, chunk = k * 2 + e / 2, row = lane / 4;
     return reinterpret_cast<uint32_t *>(mine + (e & 1) * 8 * 64 + ((chunk ^ row) << 3));
 }
 
 /* The values of x for this thread's two heads of column tile n. */
 __device__ inline float2 pair_of(const float *x, int n)
 {
-    return *reinterpret_cast<const float2 *>(x + n * 8 + threadIdx.x % 4 * 2);
+    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
+    return *reinterpret_cast<const float2 *>(x + n * 8 + col);
 }
 
 /* Turns scores into weights e^(scale s - lse). Slots without a row get 0 by selection, not by multiplication, because
@@ -316,7 +317,8 @@ __device__ inline void add4(float *to, float a, float b, float c, float d)
 __device__ inline void add_columns(const int (&even)[2], const int (&odd)[2], float *to, int D, const float (&c)[8][4],
                                    int i)
 {
-    const bool second = threadIdx.x & 4;
+    const unsigned lane = threadIdx.x % 32;
+    const bool second = lane & 4;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float x[2][4], y[2][4];
