@@ -117,14 +117,15 @@ __device__ inline void look_up(int (&row)[2][4], const gatherer &g, const tile &
 /* Writes the mask bits of this warp's 16 slots and arrives at `full`: one of its 4 + 128 arrivals. */
 __device__ inline void mark(uint16_t *seen, uint64_t *full, const int (&row)[4], int rows)
 {
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     uint32_t bits = 0;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         const uint32_t lanes = __ballot_sync(0xffffffffu, (unsigned)row[j] < (unsigned)rows);
         bits |= ((lanes & 1) | (lanes >> 7 & 2) | (lanes >> 14 & 4) | (lanes >> 21 & 8)) << (4 * j);
     }
-    if (threadIdx.x % 32 == 0) {
-        seen[threadIdx.x % 128 / 32] = (uint16_t)bits;
+    if (lane == 0) {
+        seen[warp] = (uint16_t)bits;
         barrier_arrive(full);
     }
 }
