@@ -235,8 +235,8 @@ template <int TOKENS, bool W_MN_MAJOR> __device__ void consume(shared<TOKENS> &s
 {
     constexpr uint32_t W_STAGE = 2 * TILE * sizeof(bf16), X_STAGE = TOKENS * TERMS * sizeof(bf16);
     constexpr uint32_t NEXT = W_MN_MAJOR ? 16 * 128 : 16 * sizeof(bf16); /* bytes of 16 terms */
-    const int group = warpgroup() - plan<TOKENS>::DECODERS / 128, lane = (int)threadIdx.x % 32;
-    const int feature = group * 64 + (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
+    const int group = warpgroup() - plan<TOKENS>::DECODERS / 128, feature = group * 64 + warp * 16 + lane / 4;
     const factor w = W_MN_MAJOR ? factor_mn_major(sm.w[0][group], 64 * 128) : factor_k_major(sm.w[0][group]);
     const factor x = factor_k_major(sm.x[0]);
     float c[TOKENS / 8][4];
@@ -266,10 +266,10 @@ template <int TOKENS, bool W_MN_MAJOR> __device__ void consume(shared<TOKENS> &s
  * handles 128 features of one token, a lane four of them. */
 template <int TOKENS> __device__ void finish(shared<TOKENS> &sm, const task &t, const part &own)
 {
-    const int each = TOKENS / t.splits, f = own.feature0 + (int)threadIdx.x % 32 * 4;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int each = TOKENS / t.splits, f = own.feature0 + lane * 4;
     cluster_sync();
-    for (int r = own.share * each + (int)threadIdx.x / 32; r < (own.share + 1) * each;
-         r += plan<TOKENS>::THREADS / 32) {
+    for (int r = own.share * each + warp; r < (own.share + 1) * each; r += plan<TOKENS>::THREADS / 32) {
         if (own.token0 + r >= t.tokens || f >= t.features) break;
         bf16 *out = t.out + (size_t)(own.token0 + r) * t.features + f;
         float sum[4] = {}, old[4];
