@@ -309,7 +309,7 @@ template <int D> __device__ inline void exchange_ds(bf16 *ds, const uint32_t (&w
     named_sync(DS_READY, CONSUMERS);
 }
 
-/* Computes delta and lse of a tile with all consumer threads, in place of stats_kernel. */
+/* Computes delta and lse of a tile with all consumer threads, instead of stats_kernel. */
 template <int D>
 __device__ inline void find_tile_stats(query_stats<D> &st, const cursor &c, const pb_attention_bwd_args &a,
                                        const owned &own)
