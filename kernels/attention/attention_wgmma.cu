@@ -174,6 +174,7 @@ __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], soft
     constexpr uint32_t STAGE = KEYS * D * sizeof(bf16);
     float s[KEYS / 8][4], keep[2];
     uint32_t p[KEYS / 16][4];
+    /* The first tile has scores only: no weights exist yet that could be multiplied with values. */
     barrier_wait(&sm.k_full[at_k.stage], at_k.parity);
     wgmma_fence();
     start_scores<D, G>(s, q, step(k, at_k.stage * STAGE));
@@ -184,6 +185,7 @@ __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], soft
     hide(s, mine, seen, lo + (nt - 1) * KEYS);
     softmax_tile<KEYS / 8>(s, st, sl, keep);
     as_operand<KEYS / 8>(p, s);
+    /* Scores of tile n, and values of tile n + 1 with the weights p of the iteration before. */
     for (int n = nt - 2; n >= 0; n--) {
         barrier_wait(&sm.k_full[at_k.stage], at_k.parity);
         if (G > 1) named_sync(ISSUE_TURN + wg, ISSUE_THREADS);
@@ -209,6 +211,7 @@ __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], soft
             for (int e = 0; e < 4; e++) o[d][e] *= keep[e >> 1];
         as_operand<KEYS / 8>(p, s);
     }
+    /* Values of tile 0. */
     barrier_wait(&sm.v_full[at_v.stage], at_v.parity);
     wgmma_fence();
     start_outputs<D>(o, p, step(v, at_v.stage * STAGE));
