@@ -1,4 +1,5 @@
-/* attention.c - attention: the reference, one row of scores at a time in double, and the two descriptors. */
+/* attention.c - attention: the reference, which computes one row of scores at a time in double, and the op
+ * descriptors. */
 #include "kernels/attention/attention.h"
 
 #include <math.h>
@@ -22,7 +23,7 @@ static int first_key(const int32_t *start, size_t query) { return start && start
 static pb_status fwd_ref(pb_ctx *ctx, const void *args)
 {
     const pb_attention_fwd_args *a = args;
-    double *p = ctx->scratch; /* [S] */
+    double *p = ctx->scratch; /* [S] scores, then weights, of one query */
     for (int b = 0; b < a->B; b++)
         for (int h = 0; h < a->H; h++)
             for (int i = 0; i < a->S; i++) {
@@ -46,7 +47,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* p_ij, and with it ds_ij as the header defines them. Query i sees key j. */
+/* Returns p_ij and sets *ds to ds_ij, as attention.h defines them. Query i must attend to key j. */
 static double weight(const pb_attention_bwd_args *a, int b, int h, int i, int j, double *ds)
 {
     const size_t head = (size_t)h * a->D, kv = (size_t)(h / (a->H / a->K)) * a->D;
@@ -59,7 +60,7 @@ static double weight(const pb_attention_bwd_args *a, int b, int h, int i, int j,
     return p;
 }
 
-/* dq of one query. sum is [D]. */
+/* Computes dq of one query. sum is room for [D]. */
 static void dq_ref(const pb_attention_bwd_args *a, int b, int h, int i, double *sum)
 {
     const size_t row = (size_t)b * a->S, kv = (size_t)(h / (a->H / a->K)) * a->D;
@@ -74,7 +75,7 @@ static void dq_ref(const pb_attention_bwd_args *a, int b, int h, int i, double *
         pb_store(a->dq, (row + i) * a->lddq + (size_t)h * a->D + d, a->dtype, (double)a->scale * sum[d]);
 }
 
-/* dk and dv of one key. sum is [2,D]. */
+/* Computes dk and dv of one key. sum is room for [2,D]. */
 static void dkv_ref(const pb_attention_bwd_args *a, int b, int kv, int j, double *sum)
 {
     const int D = a->D, group = a->H / a->K;
@@ -139,44 +140,62 @@ const pb_impl pb_attention_bwd_cpu[] = {
 
 /* ---- descriptors --------------------------------------------------------------------------------------- */
 
-/* c: causal; p: padding between tokens; n: samples packed into a row, 0 without a list of starts. */
 static const char axes[] = "BSHKDcpn";
-static const pb_dims edge[] = {
-    {1, 9, 3, 1, 7, 1},
-    {1, 33, 2, 2, 80, 0},
-    {1, 130, 3, 3, 64, 1, 1},
-    {2, 70, 6, 2, 16, 1, 5, 3},
-    {1, 200, 8, 1, 5, 1, 0, 2},
-    {3, 20, 12, 2, 128, 1, 3},
-    {1, 130, 2, 1, 24, 0, 0, 4},
-    {1, 150, 9, 3, 8, 0, 2, 0},
-    {1, 1, 1, 1, 1, 1},
-    {1, 300, 4, 1, 64, 1},
-    {1, 300, 8, 1, 128, 1, 8},
-    {2, 150, 4, 2, 128, 0, 8, 3},
-    {2, 129, 7, 1, 64, 1, 8, 5},
-    {1, 257, 2, 2, 96, 0},
-    {1, 200, 3, 1, 32, 1, 8, 7},
-    {1, 70, 2, 1, 136, 1, 0, 3},
-    {50, 3, 7, 1, 64, 1, 8},
-    {30, 3, 5, 1, 128, 1, 8},
-    {1, 100, 3, 1, 128, 1, 8, 2},
-    {2, 90, 2, 1, 64, 0, 8},
-    {1, 140, 2, 2, 64, 1, 8},
-    {1, 300, 1, 1, 128, 1, 8, 3},
+/* A shape of the tables: a pb_dims with names, in the order of `axes`. */
+typedef struct shape {
+    int B, S, H, K, D;
+    int causal;
+    int pad;     /* elements; the gap between tokens is a multiple of it that differs from tensor to tensor */
+    int samples; /* conversations packed into a row; 0: start is NULL */
+    int unused[2];
+} shape;
+_Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
+static const shape edge[] = {
+    {.B = 1, .S = 9, .H = 3, .K = 1, .D = 7, .causal = 1},
+    {.B = 1, .S = 33, .H = 2, .K = 2, .D = 80},
+    {.B = 1, .S = 130, .H = 3, .K = 3, .D = 64, .causal = 1, .pad = 1},
+    {.B = 2, .S = 70, .H = 6, .K = 2, .D = 16, .causal = 1, .pad = 5, .samples = 3},
+    {.B = 1, .S = 200, .H = 8, .K = 1, .D = 5, .causal = 1, .samples = 2},
+    {.B = 3, .S = 20, .H = 12, .K = 2, .D = 128, .causal = 1, .pad = 3},
+    {.B = 1, .S = 130, .H = 2, .K = 1, .D = 24, .samples = 4},
+    {.B = 1, .S = 150, .H = 9, .K = 3, .D = 8, .pad = 2},
+    {.B = 1, .S = 1, .H = 1, .K = 1, .D = 1, .causal = 1},
+    {.B = 1, .S = 300, .H = 4, .K = 1, .D = 64, .causal = 1},
+    {.B = 1, .S = 300, .H = 8, .K = 1, .D = 128, .causal = 1, .pad = 8},
+    {.B = 2, .S = 150, .H = 4, .K = 2, .D = 128, .pad = 8, .samples = 3},
+    {.B = 2, .S = 129, .H = 7, .K = 1, .D = 64, .causal = 1, .pad = 8, .samples = 5},
+    {.B = 1, .S = 257, .H = 2, .K = 2, .D = 96},
+    {.B = 1, .S = 200, .H = 3, .K = 1, .D = 32, .causal = 1, .pad = 8, .samples = 7},
+    {.B = 1, .S = 70, .H = 2, .K = 1, .D = 136, .causal = 1, .samples = 3},
+    {.B = 50, .S = 3, .H = 7, .K = 1, .D = 64, .causal = 1, .pad = 8},
+    {.B = 30, .S = 3, .H = 5, .K = 1, .D = 128, .causal = 1, .pad = 8},
+    {.B = 1, .S = 100, .H = 3, .K = 1, .D = 128, .causal = 1, .pad = 8, .samples = 2},
+    {.B = 2, .S = 90, .H = 2, .K = 1, .D = 64, .pad = 8},
+    {.B = 1, .S = 140, .H = 2, .K = 2, .D = 64, .causal = 1, .pad = 8},
+    {.B = 1, .S = 300, .H = 1, .K = 1, .D = 128, .causal = 1, .pad = 8, .samples = 3},
     {0},
 };
-/* Without packed rows: their cost depends on `start`, which the host does not see. */
-static const pb_dims grid[] = {
-    {1, 256, 9, 3, 64, 1},  {1, 2048, 9, 3, 64, 1},
-    {4, 512, 14, 2, 64, 1}, {1, 2048, 12, 2, 128, 1},
-    {1, 512, 9, 3, 64, 0},  {4, 512, 12, 2, 128, 1},
-    {1, 512, 14, 2, 64, 1}, {1, 128, 12, 2, 128, 1},
-    {1, 64, 2, 1, 64, 1},   {0},
+/* The grids have no packed rows: the cost of those depends on `start`, which the host does not read. */
+static const shape grid[] = {
+    {.B = 1, .S = 256, .H = 9, .K = 3, .D = 64, .causal = 1},
+    {.B = 1, .S = 2048, .H = 9, .K = 3, .D = 64, .causal = 1},
+    {.B = 4, .S = 512, .H = 14, .K = 2, .D = 64, .causal = 1},
+    {.B = 1, .S = 2048, .H = 12, .K = 2, .D = 128, .causal = 1},
+    {.B = 1, .S = 512, .H = 9, .K = 3, .D = 64},
+    {.B = 4, .S = 512, .H = 12, .K = 2, .D = 128, .causal = 1},
+    {.B = 1, .S = 512, .H = 14, .K = 2, .D = 64, .causal = 1},
+    {.B = 1, .S = 128, .H = 12, .K = 2, .D = 128, .causal = 1},
+    {.B = 1, .S = 64, .H = 2, .K = 1, .D = 64, .causal = 1},
+    {0},
 };
-static const pb_dims device_grid[] = {{2, 4096, 64, 8, 128, 1}, {4, 2048, 12, 2, 128, 1}, {4, 2048, 14, 2, 64, 1}, {0}};
+static const shape device_grid[] = {
+    {.B = 2, .S = 4096, .H = 64, .K = 8, .D = 128, .causal = 1},
+    {.B = 4, .S = 2048, .H = 12, .K = 2, .D = 128, .causal = 1},
+    {.B = 4, .S = 2048, .H = 14, .K = 2, .D = 64, .causal = 1},
+    {0},
+};
 
-/* What both passes demand: sizes, and a reason to divide H by K. */
+/* Checks shared by both passes: positive sizes, H a multiple of K (grouped-query attention), finite scale. */
 static pb_status sizes_check(const char *op, int B, int S, int H, int K, int D, float scale)
 {
     if (B < 1 || S < 1 || D < 1) return pb_fail(PB_EINVAL, "%s: B=%d S=%d D=%d, need at least 1", op, B, S, D);
@@ -221,7 +240,7 @@ static pb_status bwd_check(const void *args)
     return a->lse ? PB_OK : pb_fail(PB_EINVAL, "%s: lse is NULL", op);
 }
 
-/* The starts of n samples that share a row of S tokens evenly; NULL when n is 0. */
+/* Binds `start` for n samples that share a row of S tokens evenly; returns NULL when n is 0. */
 static const int32_t *bind_start(pb_binder *b, const int *dim)
 {
     const int B = dim[0], S = dim[1], n = dim[7];
@@ -299,7 +318,7 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* o and lse as the forward pass leaves them. */
+/* Replaces o and lse by those that the forward pass computes from the same inputs. */
 static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_attention_bwd_args *a = args;
@@ -323,7 +342,7 @@ static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
                                                           .dtype = a->dtype});
 }
 
-/* Pairs of query and key that see each other, without packing: what a causal kernel cannot avoid. */
+/* How many pairs of query and visible key exist without packing: the least work of a kernel. */
 static double pairs(int B, int S, int H, bool causal) { return (double)B * H * S * (causal ? (S + 1) / 2.0 : S); }
 
 static pb_cost fwd_cost(const void *args)
@@ -345,9 +364,9 @@ static pb_cost bwd_cost(const void *args)
 const pb_op pb_op_attention_fwd = {
     .name = "attention_fwd",
     .axes = axes,
-    .edge = edge,
-    .grid = grid,
-    .device_grid = device_grid,
+    .edge = (const pb_dims *)edge,
+    .grid = (const pb_dims *)grid,
+    .device_grid = (const pb_dims *)device_grid,
     .args_size = sizeof(pb_attention_fwd_args),
     .impls = PB_BOTH_BACKENDS(attention, fwd),
     .check = fwd_check,
@@ -358,9 +377,9 @@ const pb_op pb_op_attention_fwd = {
 const pb_op pb_op_attention_bwd = {
     .name = "attention_bwd",
     .axes = axes,
-    .edge = edge,
-    .grid = grid,
-    .device_grid = device_grid,
+    .edge = (const pb_dims *)edge,
+    .grid = (const pb_dims *)grid,
+    .device_grid = (const pb_dims *)device_grid,
     .args_size = sizeof(pb_attention_bwd_args),
     .impls = PB_BOTH_BACKENDS(attention, bwd),
     .check = bwd_check,

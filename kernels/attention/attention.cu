@@ -1,4 +1,4 @@
-/* attention.cu - the CUDA implementations of attention, best first, and what each of them takes. */
+/* attention.cu - the lists of CUDA implementations of attention, best first, and the arguments that each accepts. */
 #include "kernels/attention/attention.h"
 #include "kernels/attention/attention_impls.cuh"
 
@@ -31,7 +31,7 @@ static bool wgmma_takes_bwd(const void *args)
     return (D == 64 || D == 128) && mma_takes_bwd(args);
 }
 
-/* delta */
+/* Bytes of delta [B,H,S], the workspace of mma and simt. */
 static size_t bwd_workspace(const void *args)
 {
     const pb_attention_bwd_args *a = (const pb_attention_bwd_args *)args;

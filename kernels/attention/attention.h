@@ -1,17 +1,17 @@
-/* attention.h - grouped-query attention that never holds the S x S scores.
+/* attention.h - grouped-query attention that never stores the S x S scores.
  *
- *     o[b,i,h] = sum_j p_ij v[b,j,h/g]     p_ij = exp(scale q_i.k_j - lse_i)     g = H/K heads a group
+ *     o[b,i,h] = sum_j p_ij v[b,j,h/g]     p_ij = exp(scale q_i.k_j - lse_i)     g = H/K query heads per key head
  *     lse[b,h,i] = log sum_j exp(scale q_i.k_j), natural logarithm
  *
- * j runs over first(i) <= j <= i (causal) or first(i) <= j < S (bidirectional); first(i) =
- * start[b,i], or 0 when start is NULL: a packed row attends to its own sample only. A query that sees
- * no key gives o = 0 and lse = -inf, and no gradient. Online softmax: Milakov & Gimelshein 2018,
- * arXiv:1805.02867; tiling and the backward pass: Dao et al. 2022, arXiv:2205.14135, algorithms 1, 4.
+ * Query i attends to the keys first(i) <= j <= i (causal) or first(i) <= j < S (bidirectional). first(i) is
+ * start[b,i], or 0 when start is NULL. In a packed row, start keeps each token within its own conversation. A query
+ * without visible keys gives o = 0, lse = -inf and no gradient. Online softmax: Milakov & Gimelshein 2018,
+ * arXiv:1805.02867; tiling and the backward pass: Dao et al. 2022, arXiv:2205.14135, algorithms 1 and 4.
  *
  * Backward, with delta_i = sum_d do_i o_i and dp_ij = do_i.v_j:
  *     ds_ij = p_ij (dp_ij - delta_i)    dq_i = scale sum_j ds_ij k_j    dk_j = scale sum_i ds_ij q_i
  *     dv_j = sum_i p_ij do_i;  dk and dv sum over the g query heads of their group.
- * Head h of token (b,s) starts at (b*S + s)*ld + h*D. lse is f32, all else `dtype`. */
+ * Head h of token (b,s) starts at element (b*S + s)*ld + h*D. lse is f32, all other tensors are `dtype`. */
 #ifndef PB_ATTENTION_H
 #define PB_ATTENTION_H
 #include "kernels/core/op.h"
@@ -22,12 +22,12 @@ extern "C" {
 typedef struct pb_attention_fwd_args {
     const void *q;        /* [B,S,H,D], tokens ldq apart */
     const void *k, *v;    /* [B,S,K,D], tokens ldk, ldv apart */
-    const int32_t *start; /* [B,S] first visible key (below 0: 0), or NULL */
+    const int32_t *start; /* [B,S] first visible key (negative: 0); NULL: 0 for all */
     void *o;              /* [B,S,H,D], tokens ldo apart, out */
     float *lse;           /* [B,H,S], out, kept for the backward pass */
     int B, S, H, K, D;    /* H a multiple of K; any D >= 1 */
     size_t ldq, ldk, ldv, ldo;
-    float scale; /* 1/sqrt(D) in every model so far */
+    float scale; /* 1/sqrt(D) in all supported models */
     bool causal;
     pb_dtype dtype;
 } pb_attention_fwd_args;

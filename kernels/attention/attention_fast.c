@@ -1,8 +1,8 @@
-/* attention_fast.c - attention in tiles of 64 queries by 128 keys, with queries along the lanes of a vector.
+/* attention_fast.c - CPU attention in tiles of 64 queries by 128 keys; the lanes of a vector are queries.
  *
- * Scores are held as [key][query]: so the softmax statistics of 16 queries are one vector, no sum runs
- * across lanes, and keys and values are read as they lie in memory. All products are tile.h's. A thread
- * owns whole tasks; every sum has one fixed order. Bound: fma throughput. */
+ * Scores are stored as [key][query]. So the softmax statistics of PB_VLEN queries are one vector, no sum runs across
+ * lanes, and keys and values are read in memory order. All products are tile.h's. A thread processes whole tasks and
+ * every sum has one fixed order, so the number of threads does not change the result. Limit: fma throughput. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -13,18 +13,19 @@
 #include "kernels/core/cpu.h"
 #include "kernels/core/threads.h"
 
-/* ---- who sees whom ---------------------------------------------------------------------------------- */
+/* ---- which keys a query attends to ------------------------------------------------------------------ */
 
-/* A block of queries. Lanes beyond n hold zeros and see nothing. */
+/* A block of queries. Lanes from n on hold zeros and have no visible key. */
 typedef struct queries {
-    int first, n, wide; /* wide: n rounded up to RUN */
-    int begin, end;     /* the keys that any of them sees lie in [begin, end); begin is a multiple of RUN */
+    int first, n, wide; /* wide: n rounded up to a multiple of RUN */
+    int begin, end;     /* every visible key of any query is in [begin, end); begin is a multiple of RUN */
     int all_from, all_to;
     bool causal;
-    int32_t from[QUERIES], to[QUERIES]; /* a query sees keys from <= j < to */
+    int32_t from[QUERIES], to[QUERIES]; /* query i attends to keys from[i] <= j < to[i] */
 } queries;
 
-/* Keys first .. first+n-1. masked: not every query sees all of them. */
+/* A tile of keys first .. first+n-1. masked: not every query attends to all of them; then it is processed in runs of
+ * `run`. */
 typedef struct keys {
     int first, n, run;
     bool masked;
@@ -44,7 +45,7 @@ static void look(queries *q, int first, int S, bool causal, const int32_t *start
         if (from < begin) begin = from;
         if (to > end) end = to;
     }
-    q->begin = begin / RUN * RUN, q->end = end; /* nothing seen: begin >= end */
+    q->begin = begin / RUN * RUN, q->end = end; /* without any visible key, begin >= end */
 }
 
 static keys keys_at(const queries *q, int first)
@@ -55,14 +56,14 @@ static keys keys_at(const queries *q, int first)
     return k;
 }
 
-/* The first lane that the run from key j on reaches: causal queries before it see none of it. */
+/* The first lane that must be computed for the run from key j on: earlier causal queries attend to none of its keys. */
 static int lane_from(const queries *q, const keys *k, int j)
 {
     const int after = k->first + j - q->first;
     return k->masked && q->causal && after > 0 ? after / RUN * RUN : 0;
 }
 
-/* How many of the keys the runs bring to this lane. */
+/* How many keys of the tile have been computed for this lane, given lane_from(). */
 static int keys_for(const queries *q, const keys *k, int lane)
 {
     if (!k->masked || !q->causal) return k->n;
@@ -78,14 +79,14 @@ static inline vi seen(const queries *q, int lane, int j)
     return (at >= from) & (at < to);
 }
 
-/* ---- pieces of both passes -------------------------------------------------------------------------- */
+/* ---- shared by both passes -------------------------------------------------------------------------- */
 
 typedef struct tile {
     const float *p;
     size_t ld;
 } tile;
 
-/* n rows as f32: where they lie, or converted into room. */
+/* Returns n rows as f32: the tensor itself, or a converted copy in `room`. */
 static tile view(const rows *x, int n, int D, float *room)
 {
     if (x->dtype == PB_F32) return (tile){(const float *)x->x + x->at, x->ld};
@@ -122,7 +123,7 @@ static void combine(const product *p, bool finite)
     else multiply_unmasked(p);
 }
 
-/* to[d][i] += sum_j x[j][d] weight[j][i]: o and dq, on their side. */
+/* to[d][i] += sum_j x[j][d] weight[j][i]: o and dq, transposed. */
 static void add_over_keys(float *to, const queries *q, const keys *k, tile x, const float *weight, int D)
 {
     const bool finite = !k->masked || all_finite(x.p, x.ld, k->n, D);
@@ -169,11 +170,11 @@ static void add_over_queries(float *to, const queries *q, const keys *k, const f
 /* ---- forward ---------------------------------------------------------------------------------------- */
 
 typedef struct softmax {
-    float top[QUERIES], sum[QUERIES], shrink[QUERIES]; /* shrink: what the last new maximum did to earlier sums */
+    float top[QUERIES], sum[QUERIES], shrink[QUERIES]; /* shrink: last rescaling of earlier sums */
 } softmax;
 
-/* Scores of one block of keys become weights e^(s - top), with top the maximum so far (Milakov &
- * Gimelshein, algorithm 3). A query that has seen nothing has top -inf and weights 0. */
+/* Turns the scores of one tile of keys into weights e^(s - top), where top is the maximum so far (Milakov & Gimelshein,
+ * algorithm 3). A query without a visible key so far has top -inf and weights 0. */
 static void weigh(softmax *m, float *s, const queries *q, const keys *k)
 {
     const vf none = vf_set(-INFINITY);
@@ -246,8 +247,8 @@ pb_status PB_FAST(pb_attention_fwd)(pb_ctx *ctx, const void *args)
     const pb_attention_fwd_args *a = args;
     const int blocks = pb_attn_blocks(a->S), tasks = a->B * blocks * a->H;
     const size_t each = pb_attn_fwd_tiles(a->D);
-    /* Heads next to each other lie in the same pages, so they follow one another; and the last blocks of
-     * a causal row are the longest, so they go first. */
+    /* Heads of one token are in the same pages, so consecutive tasks are heads. The last blocks of a causal row take
+     * longest, so they come first. */
 #pragma omp parallel for schedule(dynamic) num_threads(pb_threads_for(ctx, 0, each))
     for (int t = 0; t < tasks; t++)
         fwd_block(a, (float *)ctx->scratch + omp_get_thread_num() * each, t / a->H / blocks, t % a->H,
@@ -258,11 +259,11 @@ pb_status PB_FAST(pb_attention_fwd)(pb_ctx *ctx, const void *args)
 /* ---- backward --------------------------------------------------------------------------------------- */
 
 typedef struct bwd_tiles {
-    float *qt, *dot; /* [D][QUERIES]: q scaled, and do, on their side */
+    float *qt, *dot; /* [D][QUERIES]: q times scale, and do, both transposed */
     float *q, *dO;   /* [QUERIES][width] */
     float *dqt;      /* [D][QUERIES] */
     float *p, *ds;   /* [KEYS][QUERIES] */
-    float *k, *v;    /* [KEYS][width] when converted */
+    float *k, *v;    /* [KEYS][width], used when the tensor is not f32 */
     float lse[QUERIES], delta[QUERIES];
 } bwd_tiles;
 
@@ -280,7 +281,7 @@ static bwd_tiles bwd_carve(float *room, int D)
                        .v = room + 5 * side + 2 * s + KEYS * pb_attn_width(D)};
 }
 
-/* Everything that depends on the queries alone. */
+/* Loads q, do, lse of a block of queries and computes delta. */
 static void bwd_load(const pb_attention_bwd_args *a, bwd_tiles *m, const queries *q, int b, int h)
 {
     const int D = a->D;
@@ -302,7 +303,7 @@ static void bwd_load(const pb_attention_bwd_args *a, bwd_tiles *m, const queries
     }
 }
 
-/* Scores and do.v become p and ds. */
+/* Turns scores into p, and do.v into ds. */
 static void bwd_weigh(bwd_tiles *m, const queries *q, const keys *k, float scale)
 {
     for (int i = 0; i < q->wide; i += PB_VLEN) {
@@ -321,7 +322,7 @@ static void bwd_weigh(bwd_tiles *m, const queries *q, const keys *k, float scale
     }
 }
 
-/* One block of queries: writes its dq, adds to dk and dv [S,width]. */
+/* Processes one block of queries of one head: writes its dq, adds to dk and dv [S,width]. */
 static void bwd_block(const pb_attention_bwd_args *a, bwd_tiles *m, int b, int h, int block, float *dk, float *dv)
 {
     const int D = a->D, kv = h / (a->H / a->K);
@@ -347,7 +348,7 @@ static void bwd_block(const pb_attention_bwd_args *a, bwd_tiles *m, int b, int h
     store_turned(m->dqt, QUERIES, ones, &dq, q.n, D);
 }
 
-/* One part of one kv head's sums: every parts-th of the blocks of queries of its group. */
+/* Computes one part of the dk and dv of one key head, from every parts-th block of queries of its group. */
 static void bwd_part(const pb_attention_bwd_args *a, bwd_tiles *m, float *sums, int parts, int t)
 {
     const int group = a->H / a->K, b = t / parts / a->K, kv = t / parts % a->K;
@@ -358,7 +359,7 @@ static void bwd_part(const pb_attention_bwd_args *a, bwd_tiles *m, float *sums, 
         bwd_block(a, m, b, kv * group + i % group, i / group, dk, dv);
 }
 
-/* Adds the parts up for token t = (b,s) and kv head. */
+/* Adds the parts of dk and dv for token t = (b,s) and key head kv. */
 static void bwd_gather(const pb_attention_bwd_args *a, const float *sums, int parts, size_t t, int kv)
 {
     const size_t width = pb_attn_width(a->D), n = a->S * width, s = t % a->S;

@@ -1,19 +1,19 @@
-/* attention_mma.cu - attention on the tensor cores of sm_80 and later (mma.sync), bf16, D up to 128.
+/* attention_mma.cu - attention with mma.sync on sm_80 and later: bf16, D up to 128.
  *
- * Forward: a block of four warps owns 64 queries of one head, 16 a warp; keys and values pass through shared memory
- * in tiles, two stages deep. The weights of a tile go from accumulator to operand within registers (FlashAttention-2,
- * Dao 2023, arXiv:2307.08691). Backward: three kernels without atomics. delta first; then dk and dv of 64 keys in a
- * block that passes over the queries of the whole group; then dq of 64 queries. Scores are computed twice, which
- * costs 7/5 of the products and gives the same bits every time.
+ * Forward: a CTA of four warps computes 64 queries of one head, 16 per warp. Keys and values pass through shared memory
+ * in tiles with two stages. The weights of a tile go from accumulator to operand within registers (FlashAttention-2,
+ * Dao 2023, arXiv:2307.08691). Backward: three kernels without atomics. The first computes delta; the second dk and dv,
+ * with 64 keys per CTA and a loop over the queries of the whole group; the third dq, with 64 queries per CTA. Scores
+ * are computed twice, which costs 7/5 of the products and makes the result deterministic.
  *
- * Shared memory: rows of DP elements (D rounded up, cleared behind D) as chunks of 16 bytes, chunk c of row r at
- * c ^ f(r), so that eight rows of one chunk column lie in different banks. */
+ * Shared memory: rows of DP elements (D rounded up, zeros from D on) in chunks of 16 bytes. Chunk c of row r is at c ^
+ * f(r), so that eight rows of one chunk column are in different banks. */
 #include "kernels/attention/attention_impls.cuh"
 #include "kernels/attention/fragments.cuh"
 
 namespace
 {
-constexpr int THREADS = 128, OWN = 64; /* four warps, 16 rows each */
+constexpr int THREADS = 128, OWN = 64; /* four warps with 16 rows each */
 
 template <int DP> __device__ inline bf16 *chunk(bf16 *tile, int row, int c)
 {
@@ -21,7 +21,8 @@ template <int DP> __device__ inline bf16 *chunk(bf16 *tile, int row, int c)
     return tile + row * DP + ((c ^ f) << 3);
 }
 
-/* Rows r0 .. r0+ROWS-1 of `src`, tokens ld apart; rows outside [lo, hi) and columns from D on are cleared, not read. */
+/* Starts to copy rows r0 .. r0+ROWS-1 of `src`, tokens ld apart. Rows outside [lo, hi) and columns from D on are set to
+ * 0 without reading. */
 template <int DP, int ROWS>
 __device__ inline void load_tile(bf16 *tile, const bf16 *src, size_t ld, int r0, int lo, int hi, int D)
 {
@@ -75,11 +76,11 @@ template <int NT> __device__ inline void clear(float (&c)[NT][4])
     for (int n = 0; n < NT; n++) c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
 }
 
-/* The two rows of a fragment that this lane holds, in the block's tile that begins at row i0. */
+/* Index of accumulator row r (0 or 1) of this lane, where row i0 is the first of the CTA's tile. */
 __device__ inline int lane_row(int i0, int r) { return i0 + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * r; }
 
-/* Which (batch row, head, tile) this block owns. Tiles vary slowest, so that the heads that share keys run together;
- * `late` ones first where they have most to do. */
+/* The (batch row, head, tile) of this CTA. The tile varies slowest, so that heads that share keys run at the same time.
+ * late: the last tiles come first, because under a causal mask those of queries take longest. */
 struct owned {
     int b, head, i0;
 };
@@ -161,10 +162,10 @@ template <int DP> __global__ __launch_bounds__(THREADS) void fwd_kernel(const pb
 
 /* ---- backward ------------------------------------------------------------------------------------------------ */
 
-/* Rows of the tiles that pass by: fewer where the owned tile fills the registers. */
+/* Rows of the tiles of the inner loop: fewer at large D, where the CTA's own tile fills the registers. */
 template <int DP> constexpr int passing = DP > 64 ? 32 : 64;
 
-/* One tile of queries as dkv_kernel sees it. */
+/* One stage of dkv_kernel: a tile of queries. */
 template <int DP> struct query_stage {
     static constexpr int M = passing<DP>;
     bf16 q[M * DP], dO[M * DP];
@@ -176,8 +177,8 @@ template <int DP> struct dkv_smem {
     query_stage<DP> stage[2];
 };
 
-/* The next tile of queries, counted over the heads of the group, from number n on of which one sees a key in
- * [j0, j0+OWN). */
+/* Returns the next tile of queries, from number n on, that attends to a key in [j0, j0+OWN); `total` if none does.
+ * Tiles are numbered over all heads of the group, `tiles` per head; those before `first` are masked. */
 template <int M>
 __device__ inline int next_tile(const pb_attention_bwd_args &a, const int32_t *start, int n, int j0, int first,
                                 int tiles, int total)
@@ -209,7 +210,7 @@ __device__ inline void load_queries(query_stage<DP> &to, const pb_attention_bwd_
     }
 }
 
-/* s: raw scores, keys down and queries across; they become weights. */
+/* Turns raw scores into weights. Rows are keys, columns are queries. */
 template <int DP>
 __device__ inline void weights_of_keys(float (&s)[passing<DP> / 8][4], const query_stage<DP> &st, float sl, int j0)
 {

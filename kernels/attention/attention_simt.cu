@@ -1,11 +1,11 @@
-/* attention_simt.cu - attention without tensor cores: every shape, stride and dtype, f32 arithmetic throughout.
+/* attention_simt.cu - attention without tensor cores: any shape, stride and dtype, f32 arithmetic throughout.
  *
- * A block of 256 threads works on tiles of 64 x 64 scores, 4 x 4 a thread, and on a slice of SLICE columns of its
- * outputs, 4 x 8 a thread; a head wider than a slice is shared by several blocks, which compute the scores once each.
- * Thread (x, y) of 16 x 16 holds rows 4y .. 4y+3 and columns x, x+16, x+32, x+48 of scores. Bound: shared-memory
- * reads, one 16-byte and four 4-byte loads for 16 multiply-adds.
+ * A CTA of 256 threads computes tiles of 64 x 64 scores, 4 x 4 per thread, and SLICE columns of the outputs, 4 x 8 per
+ * thread. A head wider than SLICE is divided over several CTAs, each of which computes the scores again. Thread (x, y)
+ * of 16 x 16 has rows 4y .. 4y+3 and columns x, x+16, x+32, x+48 of the scores. Limit: shared-memory reads, one 16-byte
+ * and four 4-byte loads for 16 multiply-adds.
  *
- * Weights that are masked never touch what they would weigh, so a NaN reaches only rows that see it. */
+ * A masked weight is never multiplied, so a NaN reaches only the queries that attend to it. */
 #include "kernels/attention/attention_impls.cuh"
 
 namespace
@@ -15,16 +15,16 @@ constexpr int THREADS = 256, TILE = 64, SLICE = 128, DEPTH = 16, PITCH = TILE + 
 struct alignas(16) buffers {
     union {
         struct {
-            float a[DEPTH][PITCH], b[DEPTH][PITCH]; /* DEPTH columns of the two factors of a score, transposed */
+            float a[DEPTH][PITCH], b[DEPTH][PITCH]; /* DEPTH columns of the two operands of a score, transposed */
         } dot;
-        float rows[TILE / 4][SLICE]; /* a quarter of the rows that weights multiply */
+        float rows[TILE / 4][SLICE]; /* a quarter of the rows that the weights multiply */
     };
-    float weight[TILE][PITCH]; /* [what is summed over][row of the output] */
-    int from[TILE], to[TILE];  /* query i of the tile sees the keys [from, to) */
+    float weight[TILE][PITCH]; /* [summed index][row of the output] */
+    int from[TILE], to[TILE];  /* query i of the tile attends to keys [from, to) */
     float lse[TILE], delta[TILE];
 };
 
-/* The rows [r0, r0+TILE) of one head: element (r, d) at p[r * ld + d]; n rows exist. */
+/* Rows of one head: element (r, d) is p[r * ld + d]; rows from n on do not exist. */
 template <class T> struct rows_of {
     const T *p;
     size_t ld;
@@ -62,8 +62,8 @@ __device__ void dot_tile(float (&c)[4][4], const rows_of<T> &a, int a0, const ro
     }
 }
 
-/* out[i][.] += sum_k w_k,4y+i z[z0+k]: columns d0 + 4x .. +3 and 64 behind them. The thread that computed weight
- * (4y+i, x+16j) hands it in as w[i][j]. A weight of 0 leaves its row out. */
+/* out[i][.] += sum_k w_k,4y+i z[z0+k], columns d0 + 4x .. +3 and the same 64 columns further. The thread that computed
+ * weight (4y+i, x+16j) passes it as w[i][j]. Rows of z with weight 0 are not multiplied. */
 template <class T>
 __device__ void mix_tile(float (&out)[4][8], const float (&w)[4][4], const rows_of<T> &z, int z0, int d0, int D,
                          buffers &sm)
@@ -96,7 +96,7 @@ __device__ void mix_tile(float (&out)[4][8], const float (&w)[4][4], const rows_
     }
 }
 
-/* out times f[i] to the rows r0 + 4y+i, columns as mix_tile has them. */
+/* Stores out times f[i] to rows r0 + 4y+i, with mix_tile's columns. */
 template <class T>
 __device__ void store_tile(const float (&out)[4][8], const float (&f)[4], T *p, size_t ld, int r0, int n, int d0, int D)
 {
@@ -111,8 +111,8 @@ __device__ void store_tile(const float (&out)[4][8], const float (&f)[4], T *p, 
     }
 }
 
-/* What the queries [i0, i0+TILE) see, to sm; and over all of them: the first key and the end. lse, delta may be NULL.
- */
+/* Loads mask, lse and delta of the queries [i0, i0+TILE) to sm; lse and delta may be NULL. Returns the range of keys
+ * that any of them attends to: first and end. */
 __device__ int2 load_queries(buffers &sm, const int32_t *start, const float *lse, const float *delta, int i0, int S,
                              bool causal)
 {
@@ -140,7 +140,7 @@ template <class T> __device__ inline rows_of<T> head_of(const void *p, size_t ld
     return {(const T *)p + (size_t)b * S * ld + (size_t)head * D, ld, S};
 }
 
-/* This block's slice, tile and (batch row, head). */
+/* The slice of columns, tile and (batch row, head) of this CTA. */
 struct owned {
     int d0, r0, b, head;
 };
@@ -151,7 +151,7 @@ __device__ inline owned owned_tile(int S, int D, int heads)
     return {(int)(blockIdx.x % slices) * SLICE, tile * TILE, bh / heads, bh % heads};
 }
 
-/* The sum and the maximum of a row are the same in its 16 threads. */
+/* Sum over the 16 threads of a row; all of them receive it. row_max does the same for the maximum. */
 __device__ inline float row_sum(float x)
 {
     for (int d = 8; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
@@ -209,7 +209,7 @@ template <class T> __global__ __launch_bounds__(THREADS, 1) void fwd_kernel(cons
     store_tile<T>(o, f, to, a.ldo, own.r0, a.S, own.d0, a.D);
 }
 
-/* p, and ds where asked for, of the scores `s` and products `dp`; rows are queries, or keys when KEYS. */
+/* Turns scores into weights p. Rows are queries, or keys when KEYS. */
 template <bool KEYS> __device__ inline void weigh(float (&s)[4][4], const buffers &sm, float scale, int key0)
 {
 #pragma unroll
@@ -221,6 +221,7 @@ template <bool KEYS> __device__ inline void weigh(float (&s)[4][4], const buffer
             s[i][j] = sees(sm, query, key) ? expf(s[i][j] * scale - sm.lse[query]) : 0;
         }
 }
+/* Turns weights p into ds = p (dp - delta), or 0 where masked. */
 template <bool KEYS>
 __device__ inline void differentiate(float (&p)[4][4], const float (&dp)[4][4], const buffers &sm, int key0)
 {
@@ -292,7 +293,8 @@ __global__ __launch_bounds__(THREADS, 1) void dq_kernel(const pb_attention_bwd_a
     store_tile<T>(dq, scale, to, a.lddq, own.r0, a.S, own.d0, a.D);
 }
 
-/* Groups of `lanes` threads (a power of two up to 32), one row of do and o each, N elements at a time. */
+/* delta[b,h,i] = sum_d do_i o_i: `lanes` threads (a power of two up to 32) per row of do and o, N elements at a
+ * time. */
 template <class T, int N>
 __global__ __launch_bounds__(THREADS, 1) void delta_kernel(const pb_attention_bwd_args a, float *delta, int lanes)
 {

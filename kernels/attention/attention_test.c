@@ -1,6 +1,6 @@
-/* attention_test.c - identities of attention that no comparison with a reference can give: who may
- * influence whom, packing, extreme scores, and independence of the number of threads. Every one of them
- * holds for every implementation this machine runs. */
+/* attention_test.c - properties of attention that a comparison with the reference cannot show: which tokens influence
+ * which, packed rows, extreme scores, and independence of the number of threads. Each property is tested with every CPU
+ * implementation that this machine can run. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +11,13 @@
 
 enum { H = 3, K = 1, D = 20 };
 
-/* One call of each pass on tensors without padding. */
+/* Tensors of one forward and one backward call, without padding between tokens. */
 typedef struct problem {
     int B, S;
     bool causal;
     float scale;
     int32_t *start;                                 /* [B,S] or NULL */
-    float *q, *k, *v, *dO, *o, *lse, *dq, *dk, *dv; /* see of() for their widths */
+    float *q, *k, *v, *dO, *o, *lse, *dq, *dk, *dv; /* widths: see of() */
 } problem;
 
 enum { TENSORS = 9, INPUTS = 4 };
@@ -100,7 +100,7 @@ static void both(pb_ctx *ctx, problem *p)
                                                             .causal = p->causal}));
 }
 
-/* Tokens [from,to) of tensor x of width w are the same bits in both. */
+/* Fails unless tokens [from,to) of tensors x and y, w elements each, are the same bits. */
 static void same_tokens(const char *what, const float *x, const float *y, size_t w, int from, int to)
 {
     for (size_t i = from * w; i < to * w; i++)
@@ -114,7 +114,7 @@ static void near_tokens(const char *what, const float *x, const float *y, size_t
     if (!pb_diff_ok(&d, tol)) fail_msg("%s: differ by %g, want %g", what, d.rel, tol);
 }
 
-/* Runs `check` with each implementation in turn. */
+/* Runs `check` once with each implementation. */
 static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *))
 {
     for (const pb_impl *i = pb_attention_fwd_cpu; i->name; i++) {
@@ -156,13 +156,13 @@ static void check_first(pb_ctx *ctx)
 }
 static void the_first_token_returns_its_value(void **state) { on_each(*state, check_first); }
 
-/* q = 0: every visible key weighs the same, and lse = log of their number. */
+/* With q = 0, every visible key has the same weight, and lse is the log of their number. */
 static void check_uniform(pb_ctx *ctx)
 {
     for (int causal = 0; causal < 2; causal++) {
         problem p = make(1, 70, causal);
         memset(p.q, 0, 70 * H * D * sizeof *p.q);
-        for (int i = 0; i < 70 * K * D; i++) p.v[i] = (float)(i / (K * D)); /* the token's number */
+        for (int i = 0; i < 70 * K * D; i++) p.v[i] = (float)(i / (K * D)); /* index of the token */
         forward(ctx, &p);
         for (int s = 0; s < 70; s++) {
             const int n = causal ? s + 1 : 70;
@@ -180,8 +180,8 @@ static void starts(problem *p, const int *begin, int n)
         for (int s = begin[m]; s < (m + 1 < n ? begin[m + 1] : p->S); s++) p->start[s] = begin[m];
 }
 
-/* Sample m of a packed row alone: forward bit for bit when it begins on a tile; gradients of keys may add
- * up the same terms in another grouping. */
+/* Compares a sample of a packed row with the same sample alone. The forward pass must agree bit for bit when the sample
+ * starts at a tile boundary; gradients of keys may add the same terms in another grouping. */
 static void check_alone(pb_ctx *ctx, problem *p, int begin, int end)
 {
     problem one = make(1, end - begin, p->causal);
@@ -212,8 +212,8 @@ static void check_packed(pb_ctx *ctx)
 }
 static void packed_samples_equal_each_alone(void **state) { on_each(*state, check_packed); }
 
-/* Queries 3, 64..127 and the last see nothing, some because their start lies beyond the row; key 0 is
- * seen by query 0 only. */
+/* Queries 3, 64..127 and the last attend to no key, the last because its start is beyond the row. Only query 0 attends
+ * to key 0. */
 static void check_blind(pb_ctx *ctx)
 {
     int32_t start[140];
@@ -235,7 +235,7 @@ static void check_blind(pb_ctx *ctx)
 }
 static void queries_that_see_nothing_give_zero(void **state) { on_each(*state, check_blind); }
 
-/* Scores up to 80 and 800, either sign: e^s of the second is no float, so a maximum must be taken out. */
+/* Scores up to 80 and up to 800 with either sign. e^800 overflows, so the maximum must be subtracted. */
 static void check_large(pb_ctx *ctx)
 {
     const char *impl = ctx->impl;
@@ -258,7 +258,8 @@ static void check_large(pb_ctx *ctx)
 }
 static void large_scores_stay_finite(void **state) { on_each(*state, check_large); }
 
-/* A row of two samples with everything of tokens [from,to) NaN: the rest keeps every bit. */
+/* In a row of two samples, all inputs of tokens [from,to), one of the samples, become NaN. Outputs of the other sample
+ * must keep every bit. */
 static void check_poison(pb_ctx *ctx, int boundary, int from, int to)
 {
     int32_t start[150];
@@ -292,7 +293,7 @@ static void check_poisons(pb_ctx *ctx)
 }
 static void nan_stays_in_its_sample(void **state) { on_each(*state, check_poisons); }
 
-/* Within one sample, a NaN in the keys, values and query of token t reaches no output before t. */
+/* Within one sample, NaN or infinity in the keys and values of token t must not reach any output before t. */
 static void check_future(pb_ctx *ctx)
 {
     static const int tokens[] = {1, 5, 64, 99, 129};
@@ -328,8 +329,8 @@ static void check_threads(pb_ctx *ctx)
 }
 static void threads_change_no_bit(void **state) { on_each(*state, check_threads); }
 
-/* Parts hold every step of their keys once, none is empty or too long, and there are no more of them than there is
- * room for. */
+/* Checks a division: the parts of a block of keys cover every step once, no part is empty or too long, and there are no
+ * more parts than the workspace has room for. */
 static void check_cut(int heads, int S, int group, int queries, bool causal, bool by_heads, int sms)
 {
     const pb_cut c = pb_cut_of(heads, S, group, queries, causal, by_heads, sms);
@@ -356,24 +357,31 @@ static void backward_parts_hold_every_step_once(void **state)
                       sms[i / 5 % 5]);
 }
 
-/* Of 132 multiprocessors: how many blocks, and the steps of the longest. */
-static void expect_cut(int heads, int S, int group, int queries, bool by_heads, int blocks, int longest)
-{
-    const pb_cut c = pb_cut_of(heads, S, group, queries, true, by_heads, 132);
-    assert_int_equal(heads * pb_cut_before(&c, c.keys), blocks);
-    assert_int_equal(pb_cut_length(&c, 0), longest);
-}
+/* Expected divisions on 132 SMs under a causal mask: the number of CTAs, and the steps of the longest. */
+static const struct {
+    int heads, S, group, queries; /* heads: key heads of all batch rows; queries: per tile */
+    bool by_heads;
+    int ctas, longest;
+} divisions[] = {
+    {.heads = 4 * 2, .S = 512, .group = 6, .queries = 64, .ctas = 128, .longest = 8}, /* undivided: 32 CTAs, 48 steps */
+    {.heads = 4 * 2, .S = 512, .group = 6, .queries = 64, .by_heads = true, .ctas = 192, .longest = 8},
+    {.heads = 1 * 2, .S = 512, .group = 7, .queries = 128, .ctas = 72, .longest = 2},
+    {.heads = 1 * 2, .S = 128, .group = 6, .queries = 64, .ctas = 24, .longest = 1},
+    {.heads = 2 * 8, .S = 4096, .group = 8, .queries = 64, .ctas = 512, .longest = 512}, /* undivided */
+    {.heads = 2 * 8, .S = 4096, .group = 8, .queries = 64, .by_heads = true, .ctas = 512, .longest = 512},
+    {.heads = 50, .S = 3, .group = 7, .queries = 128, .ctas = 100, .longest = 4}, /* the second part has 3 steps */
+    {.heads = 30, .S = 3, .group = 5, .queries = 64, .ctas = 90, .longest = 2},
+};
 static void backward_is_cut_until_the_gpu_is_full(void **state)
 {
     (void)state;
-    expect_cut(4 * 2, 512, 6, 64, false, 128, 8); /* whole: 32 blocks, 48 steps */
-    expect_cut(4 * 2, 512, 6, 64, true, 192, 8);
-    expect_cut(1 * 2, 512, 7, 128, false, 72, 2);
-    expect_cut(1 * 2, 128, 6, 64, false, 24, 1);
-    expect_cut(2 * 8, 4096, 8, 64, false, 512, 512); /* whole */
-    expect_cut(2 * 8, 4096, 8, 64, true, 512, 512);
-    expect_cut(50, 3, 7, 128, false, 100, 4); /* the second part has 3 */
-    expect_cut(30, 3, 5, 64, false, 90, 2);
+    for (size_t i = 0; i < sizeof divisions / sizeof *divisions; i++) {
+        const int heads = divisions[i].heads;
+        const pb_cut c = pb_cut_of(heads, divisions[i].S, divisions[i].group, divisions[i].queries, true,
+                                   divisions[i].by_heads, 132);
+        assert_int_equal(heads * pb_cut_before(&c, c.keys), divisions[i].ctas);
+        assert_int_equal(pb_cut_length(&c, 0), divisions[i].longest);
+    }
 }
 
 static void bad_arguments_are_named(void **state)

@@ -1,13 +1,44 @@
-/* attention_wgmma.cu - attention forward on the tensor cores of sm_90a, bf16, D 64 and 128 (the plan of
- * FlashAttention-3, Shah et al. 2024, arXiv:2407.08608).
+/* attention_wgmma.cu - attention forward with wgmma on sm_90a: bf16, D 64 or 128, after FlashAttention-3 (Shah et al.
+ * 2024, arXiv:2407.08608).
  *
- * One block stays on each multiprocessor and takes tiles of 64 queries a consumer warpgroup, the longest first, dealt
- * there and back: who got the longest of one round gets the shortest of the next. Where there are no more tiles of 64
- * queries than multiprocessors, a block has one consumer warpgroup and one tile. A producer warp loads queries and, two
- * stages deep, keys and values with the tensor engine, running ahead into the next tile while the consumers store
- * theirs. A consumer starts the scores of the next keys before it weighs the values of the present ones, and does its
- * softmax while both products run; the warpgroups take turns at issuing, so that one's softmax hides behind the other's
- * products. Bound: tensor cores at D 128, exponentials at D 64. */
+ * Persistent kernel: one CTA per SM. A tile is 64 queries per consumer warpgroup of one head. Tiles are dealt in snake
+ * order, longest first. When tiles of 64 queries would not fill the GPU (no more tiles than SMs), each CTA has one
+ * consumer warpgroup (G = 1) and at most one tile.
+ *
+ * Roles; G is 1, or 2 at D 128, or 3 at D 64:
+ *
+ *   threads           warps            role       registers per thread       work
+ *   0..31             0                producer   24 (G 2), 32 (G 3)         lane 0 starts the TMA loads of q, k and v
+ *   32..127           1..3             idle                                  exit; they exist because setmaxnreg acts
+ *                                                                            on whole warpgroups
+ *   128..128(G+1)-1   4..4G+3          consumers  240 (G 2), 160 (G 3)       warpgroup wg: queries 64 wg .. 64 wg + 63
+ * With G 1 there is no setmaxnreg: 256 threads already get up to 255 registers each.
+ *
+ * Pipeline of one tile with four key tiles of 128 keys, processed from the last (k3, v3; the masked one under a causal
+ * mask) to the first; time runs down:
+ *
+ *   producer, TMA            rings of STAGES = 2        consumers: wgmma              consumers: softmax in registers
+ *   q          -----------> q (one buffer) ---------+
+ *   k3         -----------> k stage 0 --------------+-> S3 = q k3^T               -> P3
+ *   v3, k2     -----------> v stage 0, k stage 1 -----> S2 = q k2^T, O += P3 v3   -> P2 while O += P3 v3 runs; rescale
+ *   v2, k1     -----------> v stage 1, k stage 0 -----> S1 = q k1^T, O += P2 v2   -> P1 while O += P2 v2 runs; rescale
+ *   v1, k0     -----------> v stage 0, k stage 1 -----> S0 = q k0^T, O += P1 v1   -> P0 while O += P1 v1 runs; rescale
+ *   v0         -----------> v stage 1 ----------------> O += P0 v0                -> store O and lse
+ *   then q of the next tile after q_empty, and its k and v, while the consumers store o of this tile
+ *
+ * With G > 1 the warpgroups issue their products in turn (named barriers), so that the softmax of one overlaps the
+ * products of another. Limits: tensor cores at D 128, exponentials at D 64.
+ *
+ * Barriers (struct shared; "lanes" are all 128 G consumer threads):
+ *
+ *   mbarrier     arrivals                   waited for by           a completed phase means
+ *   q_full       producer + TMA bytes       consumers               q of this tile is in shared memory
+ *   q_empty      lanes, after the tile      producer                q may be overwritten
+ *   k_full[s]    producer + TMA bytes       consumers               k of this stage is in shared memory
+ *   k_empty[s]   lanes, after S             producer                k of this stage may be overwritten
+ *   v_full[s]    producer + TMA bytes       consumers               v of this stage is in shared memory
+ *   v_empty[s]   lanes, after O += P v      producer                v of this stage may be overwritten
+ *   named barrier ISSUE_TURN + wg: the warpgroup before wg arrives once it has issued its products, wg waits */
 #include "kernels/attention/attention_impls.cuh"
 #include "kernels/attention/fragments.cuh"
 #include "kernels/core/tensor_map.cuh"
@@ -16,10 +47,12 @@
 namespace
 {
 constexpr int KEYS = 128, STAGES = 2;
+enum named_barrier { ISSUE_TURN = 1 /* plus the consumer warpgroup whose turn it is to issue products */ };
+enum { ISSUE_THREADS = 256 /* at an ISSUE_TURN barrier: one warpgroup arrives, one waits */ };
 
-constexpr int tall(int D) { return D == 64 ? 3 : 2; } /* consumer warpgroups where there is enough to do */
+constexpr int tall(int D) { return D == 64 ? 3 : 2; } /* consumer warpgroups when there are enough tiles */
 
-/* G consumer warpgroups. */
+/* Sizes for G consumer warpgroups. */
 template <int D, int G> struct plan {
     enum {
         QUERIES = 64 * G,
@@ -31,11 +64,12 @@ template <int D, int G> struct plan {
 
 template <int D, int G> struct alignas(1024) shared {
     bf16 q[plan<D, G>::QUERIES * D], k[STAGES][KEYS * D], v[STAGES][KEYS * D];
+    /* mbarriers, described at the top of the file */
     uint64_t q_full, q_empty, k_full[STAGES], k_empty[STAGES], v_full[STAGES], v_empty[STAGES];
 };
 
 #ifdef PB_SM90_CODE
-/* A place in a ring of stages. */
+/* Position in a ring of stages, with the parity of the mbarrier phase to wait for. */
 struct place {
     int stage = 0;
     uint32_t parity = 0;
@@ -45,10 +79,11 @@ struct place {
     }
 };
 
+/* b: batch row; head: query head; i0: first query. */
 struct tile {
     int b, head, i0;
 };
-/* Tile number t is one of those with the longest way to go of the tiles not dealt. */
+/* The tile of number t. Numbers are in descending order of causal work: the last queries of every head come first. */
 template <int D, int G> __device__ inline tile tile_of(int t, const pb_attention_fwd_args &a)
 {
     const int tiles = (a.S + plan<D, G>::QUERIES - 1) / plan<D, G>::QUERIES, bh = t % (a.H * a.B);
@@ -59,16 +94,17 @@ __device__ inline const int32_t *starts_of(const pb_attention_fwd_args &a, int b
     return a.start ? a.start + (size_t)b * a.S : NULL;
 }
 
-/* Key tiles are walked from the last one down to range.lo. */
+/* How many tiles of KEYS keys cover the range. They begin at r.lo, not at a multiple of KEYS, and are processed from
+ * the last to the first. */
 __device__ inline int key_tiles(const key_range &r) { return r.hi > r.lo ? (r.hi - r.lo + KEYS - 1) / KEYS : 0; }
 
-/* ROWS tokens from `token` on, all D columns. */
+/* Starts the TMA load of ROWS tokens from `token` on, all D columns, and expects their bytes at `full`. */
 template <int D, int ROWS>
 __device__ inline void load(bf16 *to, const CUtensorMap *map, uint64_t *full, int head, int token, int b)
 {
     barrier_expect(full, ROWS * D * (int)sizeof(bf16));
 #pragma unroll
-    for (int half = 0; half < D / 64; half++) tensor_load(to + half * ROWS * 64, map, full, half * 64, head, token, b);
+    for (int half = 0; half < D / 64; half++) tma_load(to + half * ROWS * 64, map, full, half * 64, head, token, b);
 }
 
 template <int D, int G>
@@ -95,7 +131,7 @@ __device__ void produce(shared<D, G> &sm, const CUtensorMap *mq, const CUtensorM
     }
 }
 
-/* Starts s = q k^T. */
+/* Starts s = q k^T as one wgmma group. */
 template <int D, int G> __device__ inline void start_scores(float (&s)[KEYS / 8][4], factor q, factor k)
 {
 #pragma unroll
@@ -104,7 +140,7 @@ template <int D, int G> __device__ inline void start_scores(float (&s)[KEYS / 8]
                     step(k, d / 4 * KEYS * 128 + d % 4 * 32), d > 0);
     wgmma_commit();
 }
-/* Starts o += p v. */
+/* Starts o += p v as one wgmma group, with p in registers. */
 template <int D> __device__ inline void start_outputs(float (&o)[D / 8][4], const uint32_t (&p)[KEYS / 16][4], factor v)
 {
 #pragma unroll
@@ -112,27 +148,33 @@ template <int D> __device__ inline void start_outputs(float (&o)[D / 8][4], cons
     wgmma_commit();
 }
 
+/* Sets the scores of masked pairs to -inf. j0 is the first key of the tile; a tile that every query of this warpgroup
+ * sees completely is left alone. */
 __device__ inline void hide(float (&s)[KEYS / 8][4], const key_range &r, const keys (&seen)[2], int j0)
 {
+    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
     if (j0 >= r.solid_lo && j0 + KEYS <= r.solid_hi) return;
 #pragma unroll
     for (int n = 0; n < KEYS / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const int j = j0 + n * 8 + threadIdx.x % 4 * 2 + (e & 1);
+            const int j = j0 + n * 8 + col + (e & 1);
             if (j < seen[e >> 1].from || j >= seen[e >> 1].to) s[n][e] = -INFINITY;
         }
 }
 
-/* The key tiles n = nt-1 .. 0 of one tile of queries. */
+/* Processes the nt key tiles of one tile of queries, from the last to the first. lo: first key of tile 0. `mine` and
+ * `seen`: visible keys of this warpgroup and of this thread's two rows. sl = scale log2(e). */
 template <int D, int G>
 __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], softmax_rows &st, place &at_k, place &at_v,
                                     int nt, int lo, const key_range &mine, const keys (&seen)[2], int wg, float sl)
 {
-    const factor q = factor_by_rows(sm.q + wg * 64 * 64), k = factor_by_rows(sm.k), v = factor_across(sm.v, KEYS * 128);
+    const factor q = factor_k_major(sm.q + wg * 64 * 64), k = factor_k_major(sm.k);
+    const factor v = factor_mn_major(sm.v, KEYS * 128);
     constexpr uint32_t STAGE = KEYS * D * sizeof(bf16);
     float s[KEYS / 8][4], keep[2];
     uint32_t p[KEYS / 16][4];
+    /* The first tile has scores only: no weights exist yet that could be multiplied with values. */
     barrier_wait(&sm.k_full[at_k.stage], at_k.parity);
     wgmma_fence();
     start_scores<D, G>(s, q, step(k, at_k.stage * STAGE));
@@ -143,15 +185,16 @@ __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], soft
     hide(s, mine, seen, lo + (nt - 1) * KEYS);
     softmax_tile<KEYS / 8>(s, st, sl, keep);
     as_operand<KEYS / 8>(p, s);
+    /* Scores of tile n, and values of tile n + 1 with the weights p of the iteration before. */
     for (int n = nt - 2; n >= 0; n--) {
         barrier_wait(&sm.k_full[at_k.stage], at_k.parity);
-        if (G > 1) named_sync(1 + wg, 256);
+        if (G > 1) named_sync(ISSUE_TURN + wg, ISSUE_THREADS);
         wgmma_fence();
         start_scores<D, G>(s, q, step(k, at_k.stage * STAGE));
         barrier_wait(&sm.v_full[at_v.stage], at_v.parity);
         wgmma_fence();
         start_outputs<D>(o, p, step(v, at_v.stage * STAGE));
-        if (G > 1) named_arrive(1 + (wg + 1) % G, 256);
+        if (G > 1) named_arrive(ISSUE_TURN + (wg + 1) % G, ISSUE_THREADS);
         wgmma_wait<1>();
         settled(s);
         release(&sm.k_empty[at_k.stage]);
@@ -168,6 +211,7 @@ __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], soft
             for (int e = 0; e < 4; e++) o[d][e] *= keep[e >> 1];
         as_operand<KEYS / 8>(p, s);
     }
+    /* Values of tile 0. */
     barrier_wait(&sm.v_full[at_v.stage], at_v.parity);
     wgmma_fence();
     start_outputs<D>(o, p, step(v, at_v.stage * STAGE));
@@ -179,11 +223,12 @@ __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], soft
 
 template <int D, int G> __device__ void consume(shared<D, G> &sm, const pb_attention_fwd_args &a, int total)
 {
-    const int wg = warpgroup() - 1, row = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const int wg = warpgroup() - 1, row = warp * 16 + lane / 4;
     const float sl = a.scale * LOG2E;
     place at_k, at_v;
     uint32_t q_parity = 0;
-    if (G > 1 && wg == G - 1) named_arrive(1, 256); /* the first turn is warpgroup 0's */
+    if (G > 1 && wg == G - 1) named_arrive(ISSUE_TURN, ISSUE_THREADS); /* warpgroup 0 has the first turn */
     for (int t = blockIdx.x; t < total; t = next_tile(t), q_parity ^= 1) {
         const tile own = tile_of<D, G>(t, a);
         const int32_t *start = starts_of(a, own.b);
@@ -244,7 +289,7 @@ __global__ __launch_bounds__(plan<D, G>::THREADS, 1) void fwd_kernel(const __gri
 
 template <int D, int G> pb_status fwd_launch(pb_ctx *ctx, const pb_attention_fwd_args &a)
 {
-    constexpr size_t bytes = sizeof(shared<D, G>) + 1024; /* the base may begin anywhere */
+    constexpr size_t bytes = sizeof(shared<D, G>) + 1024; /* 1024: dynamic shared memory may start unaligned */
     const int total = (a.S + plan<D, G>::QUERIES - 1) / plan<D, G>::QUERIES * a.H * a.B;
     const int sms = pb_cuda_device_of(ctx)->sms, blocks = total < sms ? total : sms;
     CUtensorMap mq, mk, mv;
@@ -258,7 +303,7 @@ template <int D, int G> pb_status fwd_launch(pb_ctx *ctx, const pb_attention_fwd
 
 template <int D> pb_status fwd(pb_ctx *ctx, const pb_attention_fwd_args &a)
 {
-    const long small = (a.S + 63L) / 64 * a.H * a.B; /* tiles for one consumer warpgroup */
+    const long small = (a.S + 63L) / 64 * a.H * a.B; /* tiles if each CTA had one consumer warpgroup */
     return small <= pb_cuda_device_of(ctx)->sms ? fwd_launch<D, 1>(ctx, a) : fwd_launch<D, tall(D)>(ctx, a);
 }
 } // namespace

@@ -1,17 +1,58 @@
-/* attention_wgmma_bwd.cu - attention backward on the tensor cores of sm_90a, bf16, D 64 and 128 (the plan of
- * FlashAttention-3, Shah et al. 2024, arXiv:2407.08608).
+/* attention_wgmma_bwd.cu - attention backward with wgmma on sm_90a: bf16, D 64 or 128, after FlashAttention-3 (Shah et
+ * al. 2024, arXiv:2407.08608).
  *
- * A block owns 128 keys, 64 a consumer warpgroup, and passes over tiles of the queries of the group, all of them or a
- * part (cut.h), so that dk and dv, or a part's share of them, stay in its registers: no atomics for them. Scores stand
- * with keys down: the weights of a tile go from accumulator to operand for dv, ds likewise for dk, and once through
- * shared memory for dq. One warp loads with the tensor engine, another adds the tiles of dq to f32 sums in memory, 32
- * KB at a time. These sums lie as the accumulators do: the float4 of thread t, column tile n and warpgroup w of a tile
- * at (8w + n) * 128 + t, and so do the shares of dk and dv. A kernel before computes delta and lse per tile, a kernel
- * behind adds shares and rounds (wgmma_bwd_ends.cuh).
+ * A CTA owns one part (cut.h) of a block of 128 keys of one key head. It keeps k and v in shared memory and iterates
+ * over tiles of queries (128 at D 64, 64 at D 128) of all query heads of the group, or over a share of them. dk and
+ * dv stay in registers the whole time, so they need no atomics.
  *
- * Three ways to dq: blocks add in any order (wgmma), or per tile of queries in the order of their keys (wgmma_ordered):
- * the same bits every time, for some waiting. Where one block of keys is all there is (S up to 128), a tile of dq is
- * complete at once and rounded by the block that has it; few such tiles a block, and it finds their delta too. */
+ * Up to three kernels: stats_kernel (delta and lse per tile), bwd_kernel (this file), round_kernel (adds partial sums
+ * and rounds to bf16). The first and the last are in wgmma_bwd_ends.cuh.
+ *
+ * Roles of bwd_kernel:
+ *
+ *   threads    warps   role          registers per thread   work
+ *   0..31      0       producer      24                     lane 0 starts the TMA loads of k, v, q, do and stats
+ *   32..63     1       dq writer     24                     lane 0 adds each dq tile to f32 sums by TMA reduction
+ *   64..127    2, 3    idle          24                     exit; setmaxnreg acts on whole warpgroups
+ *   128..383   4..11   2 consumers   240                    warpgroup wg owns keys 64 wg .. 64 wg + 63
+ *
+ * Pipeline, one tile of queries:
+ *
+ *   producer:    k, v once;  q + stats -> stage s       do -> stage s        (rings of STAGES = 2 for q and for do)
+ *                                  |                        |
+ *   consumers:                S^T = k q^T  ----------> dP^T = v do^T
+ *                                  |                        |
+ *                             P^T = exp(S^T - lse)     dS^T = P^T (dP^T - delta)
+ *                                  |                        |
+ *                             dV += P^T do             dK += dS^T q         (P^T, dS^T are register operands)
+ *                                                           |
+ *                             dS^T of both warpgroups through shared memory: dQ = dS k
+ *                                                           |
+ *   dq writer:                                         dq tile (32 KB f32) from shared to global memory
+ *
+ * Barriers (struct shared; "lanes" are all 256 consumer threads):
+ *
+ *   mbarrier      arrivals                       waited for by   a completed phase means
+ *   kv_full       producer + TMA bytes           consumers       k and v are in shared memory (once per CTA)
+ *   q_full[s]     producer + TMA bytes           consumers       q and stats of this stage are in shared memory
+ *   q_empty[s]    lanes, after dK += dS^T q      producer        q and stats of this stage may be overwritten
+ *   do_full[s]    producer + TMA bytes           consumers       do of this stage is in shared memory
+ *   do_empty[s]   lanes, after dV += P^T do      producer        do of this stage may be overwritten
+ *   dq_full       lanes, dq tile written         dq writer       the dq tile is complete in shared memory
+ *   dq_empty      dq writer, 1                   consumers       the dq tile has been read and may be overwritten
+ *   named barrier DS_READY: the consumers wait for each other; dS^T of all 128 keys is in shared memory
+ *   named barrier STATS_READY (AT_ONCE only): the consumers wait for each other; the stats that they have computed for
+ *   this tile are in shared memory
+ * With AT_ONCE no dq writer runs, and dq_full and dq_empty are not used.
+ *
+ * dq is summed over blocks of keys in one of three ways (dq_way):
+ *   ANY_ORDER  (`wgmma`)          CTAs add in any order; dq may differ in the last bits between runs
+ *   IN_ORDER   (`wgmma_ordered`)  CTAs add to a tile in the order of their keys: deterministic, but CTAs wait
+ *   AT_ONCE    (S <= 128)         only one block of keys exists: its CTA rounds dq directly; with at most INNER_STEPS
+ *                                 tiles per CTA, the consumers also compute the stats and no stats_kernel runs
+ *
+ * The f32 sums of dq, dk and dv lie in accumulator order: thread t of warpgroup w has its float4 of column tile n at
+ * float4 index (8w + n) * 128 + t. */
 #include "kernels/attention/attention_impls.cuh"
 #include "kernels/attention/fragments.cuh"
 #include "kernels/attention/wgmma_bwd_ends.cuh"
@@ -21,31 +62,37 @@
 namespace
 {
 enum { STAGES = 2, CONSUMERS = 256, CONSUMER_WARPS = 8, THREADS = 384, INNER_STEPS = 2 };
+/* How the sums of dq come together: see the top of the file. */
 enum dq_way { ANY_ORDER, IN_ORDER, AT_ONCE };
 
+/* Two names for one hardware barrier: the consumers always pass them one after the other. */
+enum named_barrier { DS_READY = 1, STATS_READY = 1 };
 struct maps {
     CUtensorMap q, dO, k, v;
 };
 
-/* A block's keys, and its part of the steps: how many from tile m of query head h on. */
+/* The work of a CTA: keys j0 .. j0 + 127 of key head `head` in batch row b, and `steps` tiles of queries, the first of
+ * which is tile m of query head h. */
 struct owned {
     int b, head, j0, h, m, steps;
-    int number, parts; /* of this part; of these keys */
+    int number, parts; /* number of this part among all; parts that share these keys */
 };
 
 template <int D> struct alignas(1024) shared {
     bf16 k[KEYS * D], v[KEYS * D], q[STAGES][DQ_TILE], dO[STAGES][DQ_TILE];
-    bf16 ds[2][KEYS * QUERIES<D>]; /* keys down, 64 queries a half */
+    bf16 ds[2][KEYS * QUERIES<D>]; /* dS^T of two tiles in turn: a row per key, panels of 64 queries */
     float dq[DQ_TILE];
     query_stats<D> stats[STAGES];
+    /* mbarriers, described at the top of the file */
     uint64_t kv_full, q_full[STAGES], q_empty[STAGES], do_full[STAGES], do_empty[STAGES], dq_full, dq_empty;
     owned own;
 };
 
 #ifdef PB_SM90_CODE
-/* ---- between: who does what ------------------------------------------------------------------------------------ */
+/* ---- assignment of work ---------------------------------------------------------------------------------------- */
 
-/* Blocks with the most to do first: whole, under a causal mask, those of the first keys. */
+/* The work of part `number`. Parts are numbered from the first keys on: under a causal mask those have the most tiles
+ * of queries, so the longest parts start first. */
 template <int D> __device__ inline owned owned_part(int number, const pb_attention_bwd_args &a, const scratch<D> &room)
 {
     const int heads = a.B * a.K, bk = number % heads;
@@ -63,14 +110,15 @@ template <int D> __device__ inline owned owned_part(int number, const pb_attenti
             pb_cut_parts(&room.cut, j)};
 }
 
-/* A tile of queries on the way over the group's heads, and whom it sees. All roles walk alike. */
+/* The current tile of queries: tile m of query head h; `left` tiles remain, and `seen` are the keys it attends to.
+ * Producer, dq writer and consumers all iterate with this cursor and so agree on the tiles. */
 struct cursor {
     int h, m, left;
     key_range seen;
 };
 __device__ inline cursor before_first(const owned &own) { return {own.h, own.m - 1, own.steps, {0, 0, 0, 0}}; }
-/* To the next tile that sees a key of this block, AT_ONCE the next of all; false behind the last. The whole warp takes
- * part. */
+/* Moves to the next tile that attends to a key of this CTA (AT_ONCE: to the next tile in any case). Returns false after
+ * the last. All 32 lanes must call it. */
 template <int D, dq_way WAY>
 __device__ inline bool advance(cursor &c, const owned &own, const pb_attention_bwd_args &a, int tiles)
 {
@@ -87,7 +135,7 @@ __device__ inline int number_of(const cursor &c, const owned &own, const pb_atte
     return (own.b * a.H + c.h) * tiles + c.m;
 }
 
-/* A place in the ring of stages. */
+/* Position in the ring of stages, with the parity of the mbarrier phase to wait for. */
 struct place {
     uint32_t n = 0;
     __device__ int stage(void) const { return (int)(n % STAGES); }
@@ -99,7 +147,7 @@ template <int D, int ROWS>
 __device__ inline void load(bf16 *to, const CUtensorMap *map, uint64_t *full, int head, int token, int b)
 {
 #pragma unroll
-    for (int half = 0; half < D / 64; half++) tensor_load(to + half * ROWS * 64, map, full, half * 64, head, token, b);
+    for (int half = 0; half < D / 64; half++) tma_load(to + half * ROWS * 64, map, full, half * 64, head, token, b);
 }
 
 template <int D, dq_way WAY>
@@ -132,7 +180,8 @@ __device__ void produce(shared<D> &sm, const maps &m, const pb_attention_bwd_arg
     }
 }
 
-/* Adds the tiles of dq. In order, the first block to come stores instead. */
+/* Adds each finished dq tile to the sums in global memory. IN_ORDER: the CTA waits until those of earlier keys have
+ * added theirs (room.turns counts them), and the first one stores instead of adding, so the sums need no clearing. */
 template <int D, dq_way WAY>
 __device__ void add_dq(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const owned &own)
 {
@@ -145,7 +194,7 @@ __device__ void add_dq(shared<D> &sm, const pb_attention_bwd_args &a, const scra
         if (threadIdx.x % 32 == 0) {
             if (ORDERED) turn_wait(room.turns + number, turn), fence_async();
             if (ORDERED && turn == 0) bulk_store(to, sm.dq, sizeof sm.dq);
-            else bulk_add(to, sm.dq, sizeof sm.dq);
+            else tma_reduce_add(to, sm.dq, sizeof sm.dq);
             if (ORDERED) bulk_wait();
             else bulk_read_wait();
             barrier_arrive(&sm.dq_empty);
@@ -155,9 +204,10 @@ __device__ void add_dq(shared<D> &sm, const pb_attention_bwd_args &a, const scra
     }
 }
 
-/* ---- between: the products ------------------------------------------------------------------------------------- */
+/* ---- matrix products ------------------------------------------------------------------------------------------- */
 
-/* Starts c = x y^T, x 64 rows of a tile of KEYS and y a tile of queries. */
+/* Starts c = x y^T as one wgmma group: x has the 64 rows of this warpgroup in a tile of KEYS rows, y is a tile of
+ * queries. */
 template <int D> __device__ inline void start_dots(float (&c)[QUERIES<D> / 8][4], factor x, factor y)
 {
 #pragma unroll
@@ -165,7 +215,7 @@ template <int D> __device__ inline void start_dots(float (&c)[QUERIES<D> / 8][4]
         wgmma<0, 0>(c, step(x, d / 4 * KEYS * 128 + d % 4 * 32), step(y, d / 4 * QUERIES<D> * 128 + d % 4 * 32), d > 0);
     wgmma_commit();
 }
-/* Starts c += w y, w over the tile's queries. */
+/* Starts c += w y as one wgmma group: w in registers, summed over the tile's queries. */
 template <int D>
 __device__ inline void start_mix(float (&c)[D / 8][4], const uint32_t (&w)[QUERIES<D> / 16][4], factor y)
 {
@@ -173,7 +223,7 @@ __device__ inline void start_mix(float (&c)[D / 8][4], const uint32_t (&w)[QUERI
     for (int k = 0; k < QUERIES<D> / 16; k++) wgmma(c, w[k], step(y, k * 16 * 128));
     wgmma_commit();
 }
-/* Starts dq = ds^T k on this warpgroup's half: 64 queries and all columns, or all queries and 64 columns. */
+/* Starts this warpgroup's half of dq = dS k. D 64: its 64 queries, all columns. D 128: all 64 queries, 64 columns. */
 __device__ inline void start_dq(float (&c)[8][4], factor ds, factor k)
 {
 #pragma unroll
@@ -181,42 +231,46 @@ __device__ inline void start_dq(float (&c)[8][4], factor ds, factor k)
     wgmma_commit();
 }
 
-/* Scores, keys j0 + 8r.. down and queries i0 .. across, become weights. */
+/* Turns scores S^T into weights P^T = 2^(s sl - lse2), with sl = scale log2(e). Rows are keys, columns are queries. */
 template <int D> __device__ inline void weigh(float (&s)[QUERIES<D> / 8][4], const query_stats<D> &st, float sl)
 {
+    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
 #pragma unroll
     for (int n = 0; n < QUERIES<D> / 8; n++) {
-        const float2 lse2 = *reinterpret_cast<const float2 *>(&st.lse2[n * 8 + threadIdx.x % 4 * 2]);
+        const float2 lse2 = *reinterpret_cast<const float2 *>(&st.lse2[n * 8 + col]);
 #pragma unroll
         for (int e = 0; e < 4; e++) s[n][e] = pb_exp2_fast(s[n][e] * sl - (e & 1 ? lse2.y : lse2.x));
     }
 }
+/* Sets masked weights to 0. j: key of this thread's first row; i0: first query of the tile. */
 template <int D>
 __device__ inline void hide(float (&p)[QUERIES<D> / 8][4], const query_stats<D> &st, const pb_attention_bwd_args &a,
                             int j, int i0)
 {
+    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
 #pragma unroll
     for (int n = 0; n < QUERIES<D> / 8; n++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const int i = n * 8 + threadIdx.x % 4 * 2 + (e & 1), key = j + (e >> 1) * 8;
+            const int i = n * 8 + col + (e & 1), key = j + (e >> 1) * 8;
             if (key < st.from[i] || key >= (a.causal ? i0 + i + 1 : a.S)) p[n][e] = 0;
         }
 }
-/* The weights s as operand p, which is there already when PACKED, and p (dp - delta) as operand ds; 16 queries at a
- * time, so that registers fall free. */
+/* Computes dS^T = P^T (dP^T - delta) as operand `ds`, and packs P^T as operand `p` unless PACKED says that this was
+ * done before. Works on 16 queries at a time so that the registers of s and dp are freed early. */
 template <int D, bool PACKED>
 __device__ inline void differentiate(uint32_t (&p)[QUERIES<D> / 16][4], uint32_t (&ds)[QUERIES<D> / 16][4],
                                      const float (&s)[QUERIES<D> / 8][4], const float (&dp)[QUERIES<D> / 8][4],
                                      const query_stats<D> &st)
 {
+    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
 #pragma unroll
     for (int k = 0; k < QUERIES<D> / 16; k++) {
         float x[2][4], y[2][4];
         uint32_t w[1][4];
 #pragma unroll
         for (int n = 0; n < 2; n++) {
-            const float2 delta = *reinterpret_cast<const float2 *>(&st.delta[(2 * k + n) * 8 + threadIdx.x % 4 * 2]);
+            const float2 delta = *reinterpret_cast<const float2 *>(&st.delta[(2 * k + n) * 8 + col]);
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 x[n][e] = s[2 * k + n][e];
@@ -233,28 +287,29 @@ __device__ inline void differentiate(uint32_t (&p)[QUERIES<D> / 16][4], uint32_t
         for (int e = 0; e < 4; e++) ds[k][e] = w[0][e];
     }
 }
-/* ds as operand to shared memory; `key` is the row of this thread's first pair. */
+/* Writes operand dS^T to shared memory in swizzled layout; `key` is the row of this thread's first pair. */
 template <int D> __device__ inline void share_ds(bf16 *ds, const uint32_t (&w)[QUERIES<D> / 16][4], int key)
 {
+    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
 #pragma unroll
     for (int k = 0; k < QUERIES<D> / 16; k++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int row = key + (e & 1) * 8, chunk = k % 4 * 2 + e / 2;
-            bf16 *to = ds + k / 4 * KEYS * 64 + row * 64 + ((chunk ^ (row & 7)) << 3) + threadIdx.x % 4 * 2;
+            bf16 *to = ds + k / 4 * KEYS * 64 + row * 64 + ((chunk ^ (row & 7)) << 3) + col;
             *reinterpret_cast<uint32_t *>(to) = w[k][e];
         }
 }
 
-/* The same for both warpgroups: each has all of it when this returns. */
+/* Writes this warpgroup's dS^T and waits until both warpgroups have written theirs. */
 template <int D> __device__ inline void exchange_ds(bf16 *ds, const uint32_t (&w)[QUERIES<D> / 16][4], int key)
 {
     share_ds<D>(ds, w, key);
     fence_async_shared();
-    named_sync(1, CONSUMERS);
+    named_sync(DS_READY, CONSUMERS);
 }
 
-/* All warps of the consumers find the stats of a tile. */
+/* Computes delta and lse of a tile with all consumer threads, instead of stats_kernel. */
 template <int D>
 __device__ inline void find_tile_stats(query_stats<D> &st, const cursor &c, const pb_attention_bwd_args &a,
                                        const owned &own)
@@ -263,9 +318,9 @@ __device__ inline void find_tile_stats(query_stats<D> &st, const cursor &c, cons
 #pragma unroll
     for (int u = 0; u < DQ_TILE / 8; u += CONSUMERS)
         find_stats<D>(st, a, bh, c.m * QUERIES<D>, u + (int)threadIdx.x - 128);
-    named_sync(1, CONSUMERS);
+    named_sync(STATS_READY, CONSUMERS);
 }
-/* This warpgroup's half of a tile of dq; `row` is that of this thread's first pair in it. */
+/* Rounds this warpgroup's half of a dq tile to bf16 and stores it; `row` is that of this thread's first pair in it. */
 template <int D>
 __device__ inline void round_dq(const float (&dq)[8][4], const cursor &c, const pb_attention_bwd_args &a,
                                 const owned &own, int wg, int row)
@@ -274,7 +329,7 @@ __device__ inline void round_dq(const float (&dq)[8][4], const cursor &c, const 
     bf16 *to = (bf16 *)a.dq + ((size_t)own.b * a.S + i) * a.lddq + (size_t)c.h * D + (D == 64 ? 0 : wg * 64);
     store_rows<8>(dq, a.scale, a.scale, i < a.S ? to : NULL, i + 8 < a.S ? to + 8 * a.lddq : NULL, 64);
 }
-/* NT accumulators to f32 sums, 128 threads side by side. */
+/* Stores NT accumulator tiles of a warpgroup as f32 in accumulator order (see the top of the file). */
 template <int NT> __device__ inline void share_sums(float *to, const float (&c)[NT][4])
 {
 #pragma unroll
@@ -282,7 +337,7 @@ template <int NT> __device__ inline void share_sums(float *to, const float (&c)[
         reinterpret_cast<float4 *>(to)[n * 128 + threadIdx.x % 128] = make_float4(c[n][0], c[n][1], c[n][2], c[n][3]);
 }
 
-/* This warpgroup's half of a tile of dq to the warp that adds it. */
+/* Passes this warpgroup's half of a dq tile to the dq writer. */
 template <int D> __device__ inline void hand_over_dq(shared<D> &sm, const float (&dq)[8][4], int wg, uint32_t parity)
 {
     barrier_wait(&sm.dq_empty, parity ^ 1);
@@ -291,7 +346,8 @@ template <int D> __device__ inline void hand_over_dq(shared<D> &sm, const float 
     release(&sm.dq_full);
 }
 
-/* dk and dv of this warpgroup's keys: rounded, or a part's share of them; `row` is that of this thread's first pair. */
+/* Stores dk and dv of this warpgroup's keys: rounded to bf16, or as f32 partial sums when several parts share the keys.
+ * `row` is that of this thread's first pair. */
 template <int D>
 __device__ inline void store_dkv(const float (&dk)[D / 8][4], const float (&dv)[D / 8][4], const shared<D> &sm,
                                  const pb_attention_bwd_args &a, const scratch<D> &room, const owned &own, int wg,
@@ -313,15 +369,16 @@ __device__ inline void store_dkv(const float (&dk)[D / 8][4], const float (&dv)[
 template <int D, dq_way WAY>
 __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const owned &own)
 {
-    constexpr bool EARLY = D == 128; /* dv's product starts before dp is there, which takes registers */
-    const int wg = warpgroup() - 1, row = wg * 64 + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
+    constexpr bool EARLY = D == 128; /* starts dV += P^T do before waiting for dP^T; at D 64 this would spill */
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const int wg = warpgroup() - 1, row = wg * 64 + warp * 16 + lane / 4;
     const int j0 = own.j0 + wg * 64;
     constexpr uint32_t STAGE = DQ_TILE * sizeof(bf16), HALF = KEYS * 64;
-    const factor k = factor_by_rows(sm.k + wg * 64 * 64), v = factor_by_rows(sm.v + wg * 64 * 64);
-    const factor q = factor_by_rows(sm.q), q_across = factor_across(sm.q, QUERIES<D> * 128);
-    const factor dO = factor_by_rows(sm.dO), dO_across = factor_across(sm.dO, QUERIES<D> * 128);
-    const factor ds_across = factor_across(sm.ds[0] + (D == 64 ? wg * HALF : 0), 2 * HALF);
-    const factor k_across = factor_across(sm.k + (D == 64 ? 0 : wg * HALF), 2 * HALF);
+    const factor k = factor_k_major(sm.k + wg * 64 * 64), v = factor_k_major(sm.v + wg * 64 * 64);
+    const factor q = factor_k_major(sm.q), q_mn = factor_mn_major(sm.q, QUERIES<D> * 128);
+    const factor dO = factor_k_major(sm.dO), dO_mn = factor_mn_major(sm.dO, QUERIES<D> * 128);
+    const factor ds_mn = factor_mn_major(sm.ds[0] + (D == 64 ? wg * HALF : 0), 2 * HALF);
+    const factor k_mn = factor_mn_major(sm.k + (D == 64 ? 0 : wg * HALF), 2 * HALF);
     const float sl = a.scale * LOG2E;
     float dk[D / 8][4] = {}, dv[D / 8][4] = {};
     uint32_t parity = 0;
@@ -347,19 +404,19 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
         if (EARLY) {
             as_operand<QUERIES<D> / 8>(p, s);
             wgmma_fence();
-            start_mix<D>(dv, p, step(dO_across, stage * STAGE));
+            start_mix<D>(dv, p, step(dO_mn, stage * STAGE));
             wgmma_wait<1>();
         } else wgmma_wait<0>();
         settled(dp);
         differentiate<D, EARLY>(p, ds, s, dp, st);
         if (!EARLY) {
             wgmma_fence();
-            start_mix<D>(dv, p, step(dO_across, stage * STAGE));
+            start_mix<D>(dv, p, step(dO_mn, stage * STAGE));
         }
-        exchange_ds<D>(sm.ds[parity], ds, row); /* the other buffer is read until the next barrier */
+        exchange_ds<D>(sm.ds[parity], ds, row); /* the other buffer may still be read until the next DS_READY */
         wgmma_fence();
-        start_dq(dq, step(ds_across, parity * sizeof sm.ds[0]), k_across);
-        start_mix<D>(dk, ds, step(q_across, stage * STAGE));
+        start_dq(dq, step(ds_mn, parity * sizeof sm.ds[0]), k_mn);
+        start_mix<D>(dk, ds, step(q_mn, stage * STAGE));
         wgmma_wait<1>();
         settled(dq), settled(dv), settled(p);
         release(&sm.do_empty[stage]);
@@ -393,14 +450,15 @@ __global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__
     shared<D> &sm = *reinterpret_cast<shared<D> *>(smem + (1024 - smem_address(smem) % 1024) % 1024);
     if (threadIdx.x == 0) {
         init(sm);
-        /* In order, a block waits for blocks of lower number only, and those have begun. */
+        /* IN_ORDER: a CTA waits only for CTAs of lower number. An atomic counter numbers CTAs as they start, so all of
+         * those are already running, and no wait can deadlock. */
         sm.own = owned_part(WAY == IN_ORDER ? atomicAdd(room.turns + room.count, 1) : (int)blockIdx.x, a, room);
     }
     if (threadIdx.x == 32)
         tensor_map_prefetch(&m.k), tensor_map_prefetch(&m.v), tensor_map_prefetch(&m.q), tensor_map_prefetch(&m.dO);
     __syncthreads();
     if (threadIdx.x < 128) {
-        registers_fewer<24>(); /* with 240 for the others, what 168 a thread make */
+        registers_fewer<24>(); /* 128 * 24 + 256 * 240 = 384 * 168, the registers of the CTA at launch */
         const owned own = sm.own;
         if (threadIdx.x < 32) produce<D, WAY>(sm, m, a, room, own);
         else if (WAY != AT_ONCE && threadIdx.x < 64) add_dq<D, WAY>(sm, a, room, own);
@@ -422,7 +480,7 @@ template <int D> pb_status maps_of(maps &m, const pb_attention_bwd_args &a)
 
 template <int D, dq_way WAY> pb_status bwd_launch(pb_ctx *ctx, const pb_attention_bwd_args &a, const pb_cut &cut)
 {
-    constexpr size_t bytes = sizeof(shared<D>) + 1024; /* the base may begin anywhere */
+    constexpr size_t bytes = sizeof(shared<D>) + 1024; /* 1024: dynamic shared memory may start unaligned */
     const int heads = a.B * a.K;
     scratch<D> room = lay_out<D>(ctx->scratch, a, cut);
     maps m;

@@ -1,30 +1,31 @@
-/* cut.h - into how many blocks the tensor-core backward pass of sm_90 is cut, from the shape and the number of
- * multiprocessors. Plain C for host and device, so that a test can ask.
+/* cut.h - how the wgmma backward pass divides its work into CTAs, from the shape and the number of SMs. Plain C for
+ * host and device, so that a test can check it.
  *
- * A block of keys (128) passes over the queries of its group: a step is a tile of queries of one head. Where there are
- * too few blocks of keys for the device, or the first of them have far more to do than the last, the steps of each are
- * dealt to several parts, one thread block each; more than one part leave f32 sums of dk and dv that are added later.
- * Steps run head by head, and within a head from the first tile that sees the keys. */
+ * A block of keys is 128 keys of one key head. It must be combined with the queries of its group: a step is one tile of
+ * queries of one head. When there are too few blocks of keys to fill the GPU, or the first of them have many more steps
+ * than the last (causal), the steps of each block of keys are divided into parts, one CTA each. If a block of keys has
+ * more than one part, each part leaves f32 partial sums of dk and dv, which a later kernel adds. Steps are ordered by
+ * head, and within a head from the first tile that attends to the keys. */
 #ifndef PB_ATTENTION_CUT_H
 #define PB_ATTENTION_CUT_H
 #include <stdbool.h>
 
-#ifndef PB_CUT_FN /* device code says more */
+#ifndef PB_CUT_FN /* device code defines it with __host__ __device__ */
 #define PB_CUT_FN static inline
 #endif
 
 enum {
     PB_CUT_KEYS = 128,
-    PB_CUT_SMS = 132,  /* no more are counted on, so that the room for sums is known without a device */
-    PB_CUT_ROUNDS = 2, /* at most so many parts a multiprocessor */
-    PB_CUT_ENDS = 2,   /* steps that beginning a part and leaving its sums is worth: 3 us a step, 6 us at the ends */
+    PB_CUT_SMS = 132,  /* SMs counted at most, so that the workspace does not depend on the device */
+    PB_CUT_ROUNDS = 2, /* parts per SM at most */
+    PB_CUT_ENDS = 2,   /* fixed cost of a part in steps: start-up and storing its sums take 6 us, a step 3 us */
 };
 
 typedef struct pb_cut {
-    int group, tiles, keys; /* query heads a key head, tiles a head, blocks of keys a head */
-    int hidden;             /* causal: tiles that each block of keys sees fewer than the one before it, else 0 */
-    bool by_heads;          /* parts hold whole heads, the same ones for all keys */
-    int most;               /* steps of a part at most; by_heads: heads */
+    int group, tiles, keys; /* query heads per key head, tiles per head, blocks of keys per head */
+    int hidden;             /* causal: a block of keys has this many tiles fewer than the block before; else 0 */
+    bool by_heads;          /* a part consists of whole heads, the same for all blocks of keys */
+    int most;               /* the most steps of a part; by_heads: the most heads */
 } pb_cut;
 
 PB_CUT_FN int pb_cut_up(int x, int y) { return (x + y - 1) / y; }
@@ -34,13 +35,13 @@ PB_CUT_FN int pb_cut_parts(const pb_cut *c, int j)
 {
     return pb_cut_up(c->by_heads ? c->group : pb_cut_steps(c, j), c->most);
 }
-/* Steps of a part of block of keys j; of the last part, what is left. */
+/* Steps of each part of block of keys j. The last part may have fewer. */
 PB_CUT_FN int pb_cut_length(const pb_cut *c, int j)
 {
     const int even = pb_cut_up(pb_cut_steps(c, j), pb_cut_parts(c, j));
     return c->by_heads ? c->most * (c->tiles - j * c->hidden) : even;
 }
-/* Parts of the blocks of keys before j. */
+/* The number of parts of all blocks of keys before j, per key head. */
 PB_CUT_FN int pb_cut_before(const pb_cut *c, int j)
 {
     int sum = 0;
@@ -50,7 +51,7 @@ PB_CUT_FN int pb_cut_before(const pb_cut *c, int j)
 
 PB_CUT_FN bool pb_cut_is_whole(const pb_cut *c) { return c->most >= c->group * (c->by_heads ? 1 : c->tiles); }
 
-/* Each block of keys in one part. */
+/* The division in which each block of keys is one part. */
 static inline pb_cut pb_cut_whole(int S, int group, int queries, bool causal, bool by_heads)
 {
     const pb_cut c = {group,
@@ -62,8 +63,9 @@ static inline pb_cut pb_cut_whole(int S, int group, int queries, bool causal, bo
     return c;
 }
 
-/* When a cut ends, in steps. One part a multiprocessor: with the longest; two: the longest come first, so that the last
- * to begin are short ones and begin when an even share (of all steps) is done. */
+/* Estimates when the last part ends, in steps. share: steps per SM if work were divided evenly. rounds 1: all parts run
+ * at once, so the longest decides. rounds 2: parts start longest first, so the last to start are short and start at
+ * about `share`. */
 static inline long pb_cut_end(const pb_cut *c, int rounds, long share)
 {
     const long longest = c->by_heads ? (long)c->most * c->tiles : c->most;
@@ -72,8 +74,8 @@ static inline long pb_cut_end(const pb_cut *c, int rounds, long share)
     return (end < longest ? longest : end) + rounds * PB_CUT_ENDS;
 }
 
-/* The cut that should end first; `heads` key heads over all batch rows. Whole, a block of keys has its ends too, but
- * leaves no sums: counted as nothing. */
+/* Returns the division with the earliest estimated end. heads: key heads of all batch rows. Undivided blocks of keys
+ * are charged no fixed cost, since they store no partial sums. */
 static inline pb_cut pb_cut_of(int heads, int S, int group, int queries, bool causal, bool by_heads, int sms)
 {
     const pb_cut whole = pb_cut_whole(S, group, queries, causal, by_heads);
@@ -87,7 +89,7 @@ static inline pb_cut pb_cut_of(int heads, int S, int group, int queries, bool ca
     for (int rounds = 1; rounds <= PB_CUT_ROUNDS; rounds++) {
         pb_cut c = whole;
         int low = 1, high = whole.most;
-        while (low < high) { /* the smallest `most` that makes no more parts */
+        while (low < high) { /* the smallest `most` with no more than rounds * sms parts */
             c.most = (low + high) / 2;
             if ((long)heads * pb_cut_before(&c, c.keys) <= (long)rounds * sms) high = c.most;
             else low = c.most + 1;
@@ -98,7 +100,7 @@ static inline pb_cut pb_cut_of(int heads, int S, int group, int queries, bool ca
     return best;
 }
 
-/* No cut of this shape has more parts that leave sums, whatever the device. */
+/* Upper bound of the number of parts that store partial sums, for this shape on any device. */
 static inline int pb_cut_room(int heads, int S, int group, int queries)
 {
     const long keys = (long)heads * pb_cut_up(S, PB_CUT_KEYS), steps = keys * group * pb_cut_up(S, queries);

@@ -1,5 +1,5 @@
-/* fragments.cuh - what the tensor-core kernels of attention share: which keys a query sees, and the softmax of scores
- * that lie in fragments (core/mma.cuh). */
+/* fragments.cuh - shared by the tensor-core kernels of attention: which keys a query attends to, and the online softmax
+ * of scores in accumulator fragments (layout: core/mma.cuh). */
 #ifndef PB_ATTENTION_FRAGMENTS_CUH
 #define PB_ATTENTION_FRAGMENTS_CUH
 #include "kernels/attention/attention.h"
@@ -9,7 +9,7 @@
 typedef __nv_bfloat16 bf16;
 static constexpr float LOG2E = 1.4426950408889634f;
 
-/* Query i of a batch row sees the keys [from, to). */
+/* Query i of a batch row attends to the keys [from, to). */
 struct keys {
     int from, to;
 };
@@ -19,8 +19,8 @@ __device__ static inline keys keys_of(const int32_t *start, int i, int S, bool c
     return {start ? max(start[i], 0) : 0, causal ? i + 1 : S};
 }
 
-/* The keys [lo, hi) that any of N queries from i0 on sees; all of them see the keys [solid_lo, solid_hi). hi <= lo:
- * none sees any. Every lane of the warp takes part and gets the same. */
+/* Keys of N queries from i0 on: [lo, hi) are attended to by at least one of them, [solid_lo, solid_hi) by all. hi <=
+ * lo: no query has a visible key. All 32 lanes must call keys_of_tile and receive the same result. */
 struct key_range {
     int lo, hi, solid_lo, solid_hi;
 };
@@ -44,11 +44,13 @@ template <int N> __device__ static inline key_range keys_of_tile(const int32_t *
     return r;
 }
 
-/* One tile of online softmax on rows g and g+8. `s` are raw scores, -inf where masked; they become weights. sl =
- * scale * log2(e) > 0. top and sum are the state; the old outputs and sums count `keep` from now on. */
+/* Online softmax of rows g and g+8 (g = lane/4). top: running maximum of the raw scores; sum: this lane's part of the
+ * sum of weights. */
 struct softmax_rows {
     float top[2], sum[2];
 };
+/* Processes one tile. `s` holds raw scores, -inf where masked, and receives weights. sl = scale * log2(e) > 0. `keep`
+ * is the factor by which the caller must rescale earlier outputs. */
 template <int NT>
 __device__ static inline void softmax_tile(float (&s)[NT][4], softmax_rows &st, float sl, float (&keep)[2])
 {
@@ -59,7 +61,7 @@ __device__ static inline void softmax_tile(float (&s)[NT][4], softmax_rows &st, 
         for (int n = 0; n < NT; n++) top = fmaxf(top, fmaxf(s[n][2 * r], s[n][2 * r + 1]));
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 1));
         top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, 2));
-        const float base = top == -INFINITY ? 0 : top * sl; /* nothing seen yet: every weight is 0, not NaN */
+        const float base = top == -INFINITY ? 0 : top * sl; /* no visible key yet: weights are 0, not NaN */
         keep[r] = pb_exp2_fast(st.top[r] * sl - base);
         float sum = 0;
 #pragma unroll
@@ -72,7 +74,7 @@ __device__ static inline void softmax_tile(float (&s)[NT][4], softmax_rows &st, 
         st.sum[r] = st.sum[r] * keep[r] + sum;
     }
 }
-/* Ends it: what outputs are multiplied by, and the row's lse. */
+/* Finishes row r: returns the factor for the outputs (0 for a query without visible keys) and sets its lse. */
 __device__ static inline float softmax_end(const softmax_rows &st, int r, float scale, float &lse)
 {
     float sum = st.sum[r];

@@ -1,17 +1,17 @@
-/* tile.h - small f32 tiles for attention_fast.c: the one product that both passes are made of, turning
- * a tile on its side, and reading one from a strided tensor of f32 or bf16. */
+/* tile.h - small f32 tiles for attention_fast.c: the matrix product that both passes consist of, transposing a tile,
+ * and reading a tile from a strided tensor of f32 or bf16. */
 #ifndef PB_ATTENTION_TILE_H
 #define PB_ATTENTION_TILE_H
 #include <stdbool.h>
 
 #include "kernels/core/simd.h"
 
-/* A product keeps ROWS x COLS vectors of its result in registers: enough sums to hide the latency of an fma
- * on two pipes, and fewer loads than multiplications in a step. */
+/* A product keeps ROWS x COLS vectors of its result in registers: enough independent sums to hide the latency of fma on
+ * two ports, and fewer loads than multiplications per step. */
 enum { ROWS = PB_VLEN == 8 ? 6 : 4, COLS = PB_VLEN == 16 ? 4 : 2 };
 
-/* c[m][n] (+)= sum_k A(m,k) b[k][n], where A(m,k) = a[m*lda + k], or a[k*lda + m] when `turned`. N is a
- * multiple of PB_VLEN, M and K are free. */
+/* c[m][n] (+)= sum_k A(m,k) b[k][n], where A(m,k) = a[m*lda + k], or a[k*lda + m] when `turned`. `add`: add to c
+ * instead of overwriting it. N is a multiple of PB_VLEN, M and K are any size. */
 typedef struct product {
     int M, N, K;
     const float *a, *b;
@@ -64,7 +64,7 @@ static void multiply(const product *p)
     else strips(p, false);
 }
 
-/* The same sums in the same order, but a zero weight contributes nothing whatever it meets: for tiles in
+/* Like multiply, with the same order of sums, but a weight of 0 contributes nothing, not even 0 * NaN: for tiles in
  * which a masked pair meets a NaN or an infinity. The weights are b when `turned`, else A. */
 static inline void multiply_unmasked(const product *p)
 {
@@ -83,7 +83,7 @@ static inline void multiply_unmasked(const product *p)
         }
 }
 
-/* ---- turning a square of PB_VLEN vectors on its side: log2 stages of swaps of w-wide halves ------------ */
+/* ---- transposing PB_VLEN vectors of PB_VLEN floats: log2(PB_VLEN) stages that swap w-wide halves --------------- */
 
 #define LOW(i, w)       ((i) & (w) ? PB_VLEN + (i) - (w) : (i))
 #define HIGH(i, w)      ((i) & (w) ? PB_VLEN + (i) : (i) + (w))
@@ -120,7 +120,7 @@ PB_INLINE void turn(vf *x)
 #undef HIGH
 #undef LOW
 
-/* vf_get and vf_put for any n, also none or more than a vector. */
+/* vf_get and vf_put for any n: n <= 0 loads zeros or stores nothing, n > PB_VLEN means PB_VLEN. */
 PB_INLINE vf load_some(const void *p, size_t i, pb_dtype t, int n)
 {
     return n > 0 ? vf_get(p, i, t, n < PB_VLEN ? n : PB_VLEN) : vf_set(0);
@@ -176,7 +176,7 @@ static void load_rows(float *to, size_t ldto, int high, const rows *x, int n, in
             vf_store(to, r * ldto + c, PB_F32, load_some(x->x, x->at + r * x->ld + c, x->dtype, r < n ? D - c : 0));
 }
 
-/* False when a NaN or an infinity is among x[n][D]. */
+/* Returns false if x[n][D] contains a NaN or an infinity. */
 static inline bool all_finite(const float *x, size_t ld, int n, int D)
 {
     vf sum = {0};

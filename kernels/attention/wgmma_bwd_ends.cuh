@@ -1,5 +1,6 @@
-/* wgmma_bwd_ends.cuh - the backward pass on sm_90a before and behind its products: what lies in the scratch memory, lse
- * and delta per tile of queries, and the rounding of f32 sums to dq, dk and dv. */
+/* wgmma_bwd_ends.cuh - the kernels before and after bwd_kernel of attention_wgmma_bwd.cu, and the layout of the
+ * workspace. stats_kernel computes lse and delta per tile of queries; round_kernel adds f32 sums and rounds them to dq,
+ * dk and dv. */
 #ifndef PB_ATTENTION_WGMMA_BWD_ENDS_CUH
 #define PB_ATTENTION_WGMMA_BWD_ENDS_CUH
 #define PB_CUT_FN __host__ __device__ static inline
@@ -9,30 +10,31 @@
 namespace
 {
 constexpr int KEYS = PB_CUT_KEYS;
-constexpr int DQ_TILE = 64 * 128; /* elements, whatever D */
-/* Elements that a warpgroup holds in 8 column tiles: thread t's of tile n at n*128 + t, four at a time. */
+constexpr int DQ_TILE = 64 * 128; /* elements of a tile of dq, for either D */
+/* Elements of a panel: 64 rows and 64 columns, which a warpgroup holds in 8 column tiles. Thread t has its four
+ * elements of column tile n at float4 index n * 128 + t. */
 constexpr int PANEL = 64 * 64;
 
 template <int D> constexpr int QUERIES = DQ_TILE / D;
 
-/* What is known of a tile of queries: lse in powers of two (+inf where nothing is seen, or past S: every weight is 0),
- * delta, and the first key seen. */
+/* Statistics of a tile of queries: lse in powers of two (+inf for queries without visible keys and past S, which makes
+ * every weight 0), delta, and the first visible key. */
 template <int D> struct query_stats {
     float lse2[QUERIES<D>], delta[QUERIES<D>];
     int from[QUERIES<D>];
 };
 
-/* ctx->scratch. Tile m of head h of batch row b is number (b*H + h) * tiles + m. The parts of a block of keys have
- * numbers B*K apart: part p of the keys j of head k of b is number (parts before j + p) * B*K + b*K + k. */
+/* The workspace. Tile m of head h of batch row b has number (b*H + h) * tiles + m. Part p of block of keys j of key
+ * head k in batch row b has number (parts before j + p) * B*K + b*K + k. */
 template <int D> struct scratch {
     pb_cut cut;
     float *dq;  /* [B*H*tiles][DQ_TILE] */
-    float *dkv; /* [parts][2][KEYS*D], of dk, then dv; written where a block of keys has several parts */
+    float *dkv; /* [parts][2][KEYS*D] partial sums of dk, then dv; unused for a block of keys with one part */
     query_stats<D> *stats;
-    int *turns; /* how many blocks have added to a tile; behind the last tile, how many blocks have begun */
+    int *turns; /* per tile: how many CTAs have added to dq; last entry: how many CTAs have started */
     int tiles, count;
-    bool whole; /* nothing is cut: dkv is not used */
-    bool inner; /* the products find stats themselves */
+    bool whole; /* every block of keys has one part: dkv is unused */
+    bool inner; /* bwd_kernel computes the stats itself */
 };
 
 template <int D> size_t room_bytes(int B, int S, int H, int K)
@@ -50,11 +52,12 @@ template <int D> scratch<D> lay_out(void *base, const pb_attention_bwd_args &a, 
     return {cut, dq, dkv, stats, (int *)(stats + count), tiles, count, pb_cut_is_whole(&cut), false};
 }
 
-/* Threads that share a query. */
+/* Threads per query in find_stats. */
 template <int D> constexpr int LANES = D / 8;
 
-/* Thread u of DQ_TILE/8 finds 8 columns' share of its query's stats; the first of the query's lanes writes them. Whole
- * warps come. bh: number of the head; i0: of the tile's first query. */
+/* Computes lse2, delta and from of a tile with DQ_TILE/8 threads, of which this is thread u. Each covers 8 columns of
+ * one query; the first of the LANES threads of a query writes. All 32 lanes must call. bh: b*H + h; i0: first query of
+ * the tile. */
 template <int D>
 __device__ inline void find_stats(query_stats<D> &to, const pb_attention_bwd_args &a, int bh, int i0, int u)
 {
@@ -76,7 +79,7 @@ __device__ inline void find_stats(query_stats<D> &to, const pb_attention_bwd_arg
     to.from[at] = a.start && i < a.S ? max(a.start[token], 0) : 0;
 }
 
-/* Four blocks a tile: its stats, zero turns, and zero sums for dq where `clear`. */
+/* Four CTAs per tile compute its stats, set room.turns to 0 and, where `clear`, the sums of dq too. */
 constexpr int STATS_BLOCKS = DQ_TILE / 8 / 256;
 template <int D>
 __global__ __launch_bounds__(256) void stats_kernel(const pb_attention_bwd_args a, const scratch<D> room, bool clear)
@@ -92,16 +95,17 @@ __global__ __launch_bounds__(256) void stats_kernel(const pb_attention_bwd_args 
                   blockIdx.x % STATS_BLOCKS * 256 + threadIdx.x);
 }
 
-/* ---- behind ---------------------------------------------------------------------------------------------------- */
+/* ---- after bwd_kernel ------------------------------------------------------------------------------------------- */
 
-/* Where a panel of f32 sums goes: 64 columns of at most 64 rows, ld apart. */
+/* Destination of a panel: 64 columns of up to 64 rows of bf16, ld apart, multiplied by scale. */
 struct target {
     bf16 *to;
     size_t ld;
     int rows;
     float scale;
 };
-/* The eight columns of two rows, g and g+8 of 16, of thread u = 8g + n of 64: added to sum, for tile n. */
+/* Adds to `sum` this thread's part of a panel: thread u = 8g + n of 64 handles eight columns (tile n) of rows g and g+8
+ * of the 16 rows of `warp`. */
 __device__ inline void add_panel(float (&sum)[16], const float *panel, int warp, int u)
 {
     const float4 *from = (const float4 *)panel + u % 8 * 128 + warp * 32 + u / 8 * 4;
@@ -122,7 +126,7 @@ __device__ inline void round_panel(const float (&sum)[16], const target &out, in
     if (row + 8 < out.rows) pb_store_vec<bf16, 8>(to + 8 * out.ld, high);
 }
 
-/* One panel of dq to a block: half a tile. */
+/* Rounds one panel of dq, half of a tile, per CTA. */
 template <int D> __device__ inline void dq_panel(const pb_attention_bwd_args &a, const scratch<D> &room, int id)
 {
     const int tile = id / 2, half = id % 2, bh = tile / room.tiles, b = bh / a.H, h = bh % a.H;
@@ -130,13 +134,13 @@ template <int D> __device__ inline void dq_panel(const pb_attention_bwd_args &a,
     const key_range r = keys_of_tile<QUERIES<D>>(a.start ? a.start + (size_t)b * a.S : NULL, i0, a.S, a.causal);
     bf16 *to = (bf16 *)a.dq + ((size_t)b * a.S + row) * a.lddq + h * D + (D == 64 ? 0 : half * 64);
     float sum[16] = {};
-    if (r.lo < r.hi) /* nobody has added to a tile that sees nothing */
+    if (r.lo < r.hi) /* no CTA has added to a tile without visible keys, so its sums may be unset */
         add_panel(sum, room.dq + ((size_t)tile * 2 + half) * PANEL, threadIdx.x / 64, threadIdx.x % 64);
     round_panel(sum, {to, a.lddq, a.S - row, a.scale}, threadIdx.x / 64, threadIdx.x % 64);
 }
 
-/* 16 rows of one panel of dk or dv to a block. Its four quarters add every fourth part, and then each other, in this
- * order always. */
+/* Adds the parts of 16 rows of one panel of dk or dv, per CTA, and rounds them. Each quarter of the CTA adds every
+ * fourth part; then the quarters are added in fixed order, so the result is deterministic. */
 template <int D> __device__ inline void dkv_panel(const pb_attention_bwd_args &a, const scratch<D> &room, int id)
 {
     constexpr int ACROSS = D / 64, PANELS = 4 * ACROSS; /* dk and dv, two warpgroups, columns */
@@ -148,7 +152,7 @@ template <int D> __device__ inline void dkv_panel(const pb_attention_bwd_args &a
     const size_t first = (size_t)pb_cut_before(&room.cut, j) * heads + bk, token = (size_t)(bk / a.K) * a.S + row;
     const int col = bk % a.K * D + panel % ACROSS * 64;
     float sum[16] = {};
-    if (parts == 1) return; /* it has rounded its own */
+    if (parts == 1) return; /* bwd_kernel has stored dk and dv already */
     for (int p = quarter; p < parts; p += 4)
         add_panel(sum, room.dkv + ((first + (size_t)p * heads) * PANELS + panel) * PANEL, warp, u);
 #pragma unroll
@@ -161,7 +165,7 @@ template <int D> __device__ inline void dkv_panel(const pb_attention_bwd_args &a
     else round_panel(sum, {(bf16 *)a.dk + token * a.lddk + col, a.lddk, a.S - row, a.scale}, warp, u);
 }
 
-/* First the blocks of dq, then those of dk and dv. */
+/* CTAs 0 .. dq_blocks - 1 round dq, the others dk and dv. */
 template <int D>
 __global__ __launch_bounds__(256) void round_kernel(const pb_attention_bwd_args a, const scratch<D> room, int dq_blocks)
 {

@@ -20,13 +20,13 @@
 
 /* The low word of wgmma's matrix descriptor: where an operand is in shared memory. The high word is one constant for
  * all operands: groups of eight rows are 1024 bytes apart, with 128-byte swizzle.
- *     factor_by_rows  K-major: row i of the tile is index i of M (or N), and K runs along the row, from `at` on
- *     factor_across   MN-major: K runs down the rows of the tile, and M (or N) along a row; `half` is the distance in
+ *     factor_k_major  K-major: row i of the tile is index i of M (or N), and K runs along the row, from `at` on
+ *     factor_mn_major   MN-major: K runs down the rows of the tile, and M (or N) along a row; `half` is the distance in
  *                     bytes between runs of 64 elements of M (or N)
  * Compute a factor once and advance it with step() by a constant: one addition between two products. */
 typedef uint32_t factor;
-__device__ static inline factor factor_by_rows(const void *at) { return (smem_address(at) >> 4 & 0x3fff) | 1u << 16; }
-__device__ static inline factor factor_across(const void *at, uint32_t half)
+__device__ static inline factor factor_k_major(const void *at) { return (smem_address(at) >> 4 & 0x3fff) | 1u << 16; }
+__device__ static inline factor factor_mn_major(const void *at, uint32_t half)
 {
     return (smem_address(at) >> 4 & 0x3fff) | (half >> 4) << 16;
 }
@@ -75,11 +75,11 @@ template <int NT> __device__ static inline void settled(uint32_t (&a)[NT][4])
            "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "              \
            "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-/* c = a b, or c += a b if `add`. a is 64 x 16 and b is 16 x N, both in shared memory; A_ACROSS, B_ACROSS:
+/* c = a b, or c += a b if `add`. a is 64 x 16 and b is 16 x N, both in shared memory; A_MN_MAJOR, B_MN_MAJOR:
  * 1 if MN-major. One overload per N. A, B, ADD, TA and TB are the numbers of the asm operands, which
  * follow the registers of c. */
 #define PB_WGMMA(N, SUMS, REGISTERS, A, B, ADD, TA, TB)                                                                \
-    template <int A_ACROSS, int B_ACROSS>                                                                              \
+    template <int A_MN_MAJOR, int B_MN_MAJOR>                                                                          \
     __device__ static inline void wgmma(float(&c)[N / 8][4], factor a, factor b, int add)                              \
     {                                                                                                                  \
         asm volatile("{ .reg .pred p; .reg .b64 a, b; setp.ne.b32 p, %" #ADD ", 0;\n"                                  \
@@ -87,7 +87,7 @@ template <int NT> __device__ static inline void settled(uint32_t (&a)[NT][4])
                      "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.bf16.bf16 {" REGISTERS "}, a, b, p, 1, 1, %" #TA  \
                      ", %" #TB "; }"                                                                                   \
                      : SUMS                                                                                            \
-                     : "r"(a), "r"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));                                        \
+                     : "r"(a), "r"(b), "r"(add), "n"(A_MN_MAJOR), "n"(B_MN_MAJOR));                                    \
     }
 PB_WGMMA(64, PB_C32, PB_R32, 32, 33, 34, 35, 36)
 PB_WGMMA(128, PB_C64, PB_R64, 64, 65, 66, 67, 68)
@@ -126,7 +126,7 @@ __device__ static inline void wgmma(float (&c)[32][4], const uint32_t (&a)[4], f
 #undef PB_R64
 #undef PB_R128
 
-/* Stores an A fragment [16,16] (mma.cuh) to 16 rows of a tile, in the layout that factor_by_rows reads. Lane l passes
+/* Stores an A fragment [16,16] (mma.cuh) to 16 rows of a tile, in the layout that factor_k_major reads. Lane l passes
  * the address of 16 bytes: `row` is the first row + l%16, `chunk` is the first 16-byte chunk + l/16. */
 __device__ static inline void store_operand(__nv_bfloat16 *tile, const uint32_t (&a)[4], int row, int chunk)
 {
@@ -217,18 +217,18 @@ __device__ static inline void tensor_map_prefetch(const CUtensorMap *map)
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 /* Copies the box of `map` at (column, head, token, batch row) to dst; its bytes count on mbarrier `full`. */
-__device__ static inline void tensor_load(void *dst, const CUtensorMap *map, uint64_t *full, int col, int head,
-                                          int token, int row)
+__device__ static inline void tma_load(void *dst, const CUtensorMap *map, uint64_t *full, int col, int head, int token,
+                                       int row)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, "
                  "%6}], [%2];" ::"r"(smem_address(dst)),
                  "l"(map), "r"(smem_address(full)), "r"(col), "r"(head), "r"(token), "r"(row)
                  : "memory");
 }
-/* tensor_load with multicast: copies the box to the same offset in the shared memory of every CTA of the cluster whose
+/* tma_load with multicast: copies the box to the same offset in the shared memory of every CTA of the cluster whose
  * bit is set in `blocks`. In each of these CTAs the bytes count on the mbarrier at the offset of `full`. */
-__device__ static inline void tensor_load_to(uint32_t blocks, void *dst, const CUtensorMap *map, uint64_t *full,
-                                             int col, int head, int token, int row)
+__device__ static inline void tma_load_multicast(uint32_t blocks, void *dst, const CUtensorMap *map, uint64_t *full,
+                                                 int col, int head, int token, int row)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
                  "[%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(smem_address(dst)),
@@ -237,7 +237,7 @@ __device__ static inline void tensor_load_to(uint32_t blocks, void *dst, const C
                  : "memory");
 }
 /* Start TMA copies of contiguous bytes, a multiple of 16: bulk_load from global to shared memory, bulk_store from
- * shared to global memory; bulk_add adds f32 values to global memory. */
+ * shared to global memory; tma_reduce_add adds f32 values to global memory. */
 __device__ static inline void bulk_load(void *dst, const void *src, uint64_t *full, uint32_t bytes)
 {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -251,7 +251,7 @@ __device__ static inline void bulk_store(void *dst, const void *src, uint32_t by
                  "r"(bytes)
                  : "memory");
 }
-__device__ static inline void bulk_add(float *dst, const void *src, uint32_t bytes)
+__device__ static inline void tma_reduce_add(float *dst, const void *src, uint32_t bytes)
 {
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(dst),
                  "r"(smem_address(src)), "r"(bytes)

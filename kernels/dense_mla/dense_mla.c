@@ -1,27 +1,41 @@
-/* dense_mla.c - the two descriptors of dense_mla. What it computes is sparse_mla's (kernels/sparse_mla/mla.h). */
+/* dense_mla.c - the op descriptors of dense_mla. The implementations are shared with sparse_mla
+ * (kernels/sparse_mla/mla.h). */
 #include "kernels/dense_mla/dense_mla.h"
 
 #include "kernels/sparse_mla/mla_ops.h"
 
-/* K: rows of kv; c: causal; w: window. */
 static const char axes[] = "BSKHDVcw";
-static const pb_dims edge[] = {
-    {2, 3, 37, 3, 16, 16, 1, 9},
-    {1, 5, 160, 8, 512, 512, 1},
-    {2, 70, 70, 5, 24, 8, 1, 33},
-    {1, 4, 130, 64, 576, 512, 0, 0},
-    {2, 9, 5, 16, 64, 64, 1, 2},
-    {1, 3, 200, 128, 512, 512, 1, 128},
-    {1, 150, 80, 4, 7, 5, 1, 0},
-    {2, 2, 50, 65, 40, 32, 0, 20},
-    {1, 1, 1, 1, 8, 8, 1, 1},
-    {1, 2, 260, 16, 512, 512, 1, 0},
-    {2, 3, 130, 8, 512, 512, 1, 70},
-    {1, 40, 30, 16, 512, 512, 1, 20},
+/* A shape of the tables: a pb_dims with names, in the order of `axes`. */
+typedef struct shape {
+    int B, S, S_kv, H, D, V, causal, window;
+    int unused[2];
+} shape;
+_Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
+static const shape edge[] = {
+    {.B = 2, .S = 3, .S_kv = 37, .H = 3, .D = 16, .V = 16, .causal = 1, .window = 9},
+    {.B = 1, .S = 5, .S_kv = 160, .H = 8, .D = 512, .V = 512, .causal = 1},
+    {.B = 2, .S = 70, .S_kv = 70, .H = 5, .D = 24, .V = 8, .causal = 1, .window = 33},
+    {.B = 1, .S = 4, .S_kv = 130, .H = 64, .D = 576, .V = 512},
+    {.B = 2, .S = 9, .S_kv = 5, .H = 16, .D = 64, .V = 64, .causal = 1, .window = 2},
+    {.B = 1, .S = 3, .S_kv = 200, .H = 128, .D = 512, .V = 512, .causal = 1, .window = 128},
+    {.B = 1, .S = 150, .S_kv = 80, .H = 4, .D = 7, .V = 5, .causal = 1},
+    {.B = 2, .S = 2, .S_kv = 50, .H = 65, .D = 40, .V = 32, .window = 20},
+    {.B = 1, .S = 1, .S_kv = 1, .H = 1, .D = 8, .V = 8, .causal = 1, .window = 1},
+    {.B = 1, .S = 2, .S_kv = 260, .H = 16, .D = 512, .V = 512, .causal = 1},
+    {.B = 2, .S = 3, .S_kv = 130, .H = 8, .D = 512, .V = 512, .causal = 1, .window = 70},
+    {.B = 1, .S = 40, .S_kv = 30, .H = 16, .D = 512, .V = 512, .causal = 1, .window = 20},
     {0},
 };
-static const pb_dims grid[] = {{1, 256, 256, 8, 512, 512, 1}, {1, 128, 128, 64, 512, 512, 1}, {0}};
-static const pb_dims device_grid[] = {{1, 1280, 1280, 64, 512, 512, 1}, {1, 4096, 4096, 64, 512, 512, 1}, {0}};
+static const shape grid[] = {
+    {.B = 1, .S = 256, .S_kv = 256, .H = 8, .D = 512, .V = 512, .causal = 1},
+    {.B = 1, .S = 128, .S_kv = 128, .H = 64, .D = 512, .V = 512, .causal = 1},
+    {0},
+};
+static const shape device_grid[] = {
+    {.B = 1, .S = 1280, .S_kv = 1280, .H = 64, .D = 512, .V = 512, .causal = 1},
+    {.B = 1, .S = 4096, .S_kv = 4096, .H = 64, .D = 512, .V = 512, .causal = 1},
+    {0},
+};
 
 static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)
 {
@@ -31,5 +45,5 @@ static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)
 }
 
 PB_MLA_OP(dense_mla, fwd, false, .grad_of = NULL)
-/* Of a sink among many keys the difference drowns in the rounding of o. */
+/* grad_tol is large because the gradient of one sink among many keys is small against the rounding of o. */
 PB_MLA_OP(dense_mla, bwd, false, .grad_of = &pb_op_dense_mla_fwd, .grad_tol = 5e-3)

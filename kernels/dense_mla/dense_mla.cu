@@ -1,4 +1,4 @@
-/* dense_mla.cu - the CUDA implementations of dense_mla: the passes of sparse_mla on a range of rows. */
+/* dense_mla.cu - the lists of CUDA implementations of dense_mla, best first, and the arguments that each accepts. */
 #include "kernels/sparse_mla/mla_list.cuh"
 
 PB_MLA_CUDA_LIST(dense_mla)

@@ -1,4 +1,5 @@
-/* dense_mla_test.c - PyTorch's results for a causal window, queries that stand before every row, and errors. */
+/* dense_mla_test.c - tests of dense_mla: PyTorch's results for a causal window, queries before the first row, and
+ * errors. */
 #include "kernels/dense_mla/dense_mla.h"
 #include "kernels/sparse_mla/convert.h"
 #include "tests/mla_fixture.h"
@@ -26,7 +27,7 @@ static void pytorch_agrees(void **state)
     ctx->impl = NULL;
 }
 
-/* S > S_kv: the first queries stand before row 0 and see nothing. */
+/* With S > S_kv the first queries are positioned before row 0 and have no visible key. */
 static void queries_before_the_first_row_see_nothing(void **state)
 {
     pb_mla p = fx_make(1, 6, 2, 1, 8, 8);

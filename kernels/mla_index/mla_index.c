@@ -1,4 +1,4 @@
-/* mla_index.c - the reference, slot by slot, and the descriptor. */
+/* mla_index.c - the reference, which fills one slot at a time, and the op descriptor. */
 #include "kernels/mla_index/mla_index.h"
 
 #include <stdlib.h>
@@ -33,15 +33,30 @@ const pb_impl pb_mla_index_build_cpu[] = {PB_FAST_IMPLS(pb_mla_index_build){"ref
 
 /* ---- descriptor ------------------------------------------------------------------------------- */
 
-/* w: window; r: ratio; W: list; n: samples packed into a row, 0 without starts; p: picked groups rather than all. */
 static const char axes[] = "BSTWwrnp";
-static const pb_dims edge[] = {
-    {2, 37, 9, 32, 12, 4, 3, 1},      {1, 300, 75, 256, 128, 4, 0, 1},
-    {1, 260, 2, 130, 128, 128, 0, 0}, {1, 100, 0, 128, 128, 1, 0, 0},
-    {2, 200, 50, 178, 128, 4, 5, 1},  {1, 1, 3, 4, 128, 4, 0, 1},
-    {2, 130, 16, 63, 40, 8, 2, 0},    {0},
+/* A shape of the tables: a pb_dims with names, in the order of `axes`. */
+typedef struct shape {
+    int B, S, T, W, window, ratio;
+    int samples; /* conversations packed into a row; 0: start is NULL */
+    int pick;    /* 1: the top-k groups of the indexer; 0: all groups, pick is NULL */
+    int unused[2];
+} shape;
+_Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
+static const shape edge[] = {
+    {.B = 2, .S = 37, .T = 9, .W = 32, .window = 12, .ratio = 4, .samples = 3, .pick = 1},
+    {.B = 1, .S = 300, .T = 75, .W = 256, .window = 128, .ratio = 4, .pick = 1},
+    {.B = 1, .S = 260, .T = 2, .W = 130, .window = 128, .ratio = 128},
+    {.B = 1, .S = 100, .W = 128, .window = 128, .ratio = 1},
+    {.B = 2, .S = 200, .T = 50, .W = 178, .window = 128, .ratio = 4, .samples = 5, .pick = 1},
+    {.B = 1, .S = 1, .T = 3, .W = 4, .window = 128, .ratio = 4, .pick = 1},
+    {.B = 2, .S = 130, .T = 16, .W = 63, .window = 40, .ratio = 8, .samples = 2},
+    {0},
 };
-static const pb_dims grid[] = {{1, 4096, 512, 640, 128, 4, 0, 1}, {1, 4096, 32, 192, 128, 128, 0, 0}, {0}};
+static const shape grid[] = {
+    {.B = 1, .S = 4096, .T = 512, .W = 640, .window = 128, .ratio = 4, .pick = 1},
+    {.B = 1, .S = 4096, .T = 32, .W = 192, .window = 128, .ratio = 128},
+    {0},
+};
 
 static pb_status build_check(const void *args)
 {
@@ -55,7 +70,8 @@ static pb_status build_check(const void *args)
     return a->idx ? PB_OK : pb_fail(PB_EINVAL, "mla_index_build: idx is NULL");
 }
 
-/* Starts of n samples that share a row of S tokens evenly: sample m begins at mS/n; the first says so with -1. */
+/* Binds the starts of n samples that share a row of S tokens evenly: sample m begins at mS/n. The starts of the first
+ * are -1 instead of 0, to test negative values. */
 static const int32_t *bind_samples(pb_binder *b, size_t T, int S, int n)
 {
     int32_t *start = malloc(T * sizeof *start);
@@ -95,13 +111,13 @@ static pb_cost build_cost(const void *args)
 const pb_op pb_op_mla_index_build = {
     .name = "mla_index_build",
     .axes = axes,
-    .edge = edge,
-    .grid = grid,
+    .edge = (const pb_dims *)edge,
+    .grid = (const pb_dims *)grid,
     .args_size = sizeof(pb_mla_index_build_args),
     .impls = PB_BOTH_BACKENDS(mla_index, build),
     .check = build_check,
     .bind = build_bind,
     .cost = build_cost,
-    .tol = {0}, /* integers */
+    .tol = {0}, /* outputs are integers and must be equal */
     .f32_only = true,
 };

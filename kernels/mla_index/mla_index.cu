@@ -1,4 +1,4 @@
-/* mla_index.cu - the lists on the GPU: a thread a slot. Bound: memory. */
+/* mla_index.cu - builds the key lists on the GPU, one thread per slot. Limit: memory bandwidth. */
 #define PB_MLA_INDEX_FN __host__ __device__ static inline
 #include "kernels/core/cuda.cuh"
 #include "kernels/mla_index/mla_index.h"

@@ -1,16 +1,18 @@
-/* mla_index.h - the lists that sparse_mla reads: a window of the last rows, then compressed rows (DeepSeek-V4).
+/* mla_index.h - builds the key lists that sparse_mla reads in DeepSeek-V4: a window of the last rows, then compressed
+ * rows.
  *
- * kv holds the S tokens of a sequence and behind them one row for every `ratio` of them: row S + g stands for the
- * tokens g ratio .. g ratio + ratio - 1. With wide = min(S, window), row i of the lists is
+ * kv holds the S tokens of a sequence, followed by one compressed row for every `ratio` tokens: row S + g stands for
+ * the group of tokens g ratio .. g ratio + ratio - 1. With wide = min(S, window), the list of query i is
  *
  *     w < wide:             r = max(i - wide + 1, first) + w;      -1 where r > i
  *     wide <= w < wide + T: g = pick[b,i,w - wide], or w - wide;   S + g, or -1 where g is not visible
  *     later:                -1
  *
- * first = start[b,i], the first token of i's own sample (below 0 or NULL: 0). A group is visible when all its tokens
- * lie in first .. i, and g >= 0. So a query always sees itself, masked slots stand within a list as well as at its end,
- * and a packed row sees only its own sample: the same lists as the samples alone when starts are multiples of ratio.
- * EINVAL: B, S, window or ratio below 1, T < 0, W < wide + T, a NULL `idx`. */
+ * first = start[b,i], the first token of the conversation of i (negative or NULL: 0). A group is visible when g >= 0
+ * and all its tokens are in first .. i. So a query always attends to itself, and masked slots occur within a list as
+ * well as at its end. In a packed row each query attends to its own conversation only; if the starts are multiples of
+ * ratio, the lists equal those of the conversations alone. Errors: EINVAL for B, S, window or ratio below 1, T < 0, W <
+ * wide + T, a NULL `idx`. */
 #ifndef PB_MLA_INDEX_H
 #define PB_MLA_INDEX_H
 #include "kernels/core/op.h"
@@ -19,8 +21,8 @@ extern "C" {
 #endif
 
 typedef struct pb_mla_index_build_args {
-    const int32_t *pick;  /* [B,S,T] groups that an indexer chose, any value; NULL: 0 .. T-1 */
-    const int32_t *start; /* [B,S] or NULL */
+    const int32_t *pick;  /* [B,S,T] top-k groups of an indexer, any value; NULL: groups 0 .. T-1 */
+    const int32_t *start; /* [B,S] first token of the query's conversation, or NULL */
     int32_t *idx;         /* [B,S,W], out */
     int B, S, T, W;
     int window, ratio;
@@ -28,10 +30,10 @@ typedef struct pb_mla_index_build_args {
 
 PB_DECLARE_OP(mla_index, build)
 
-#ifndef PB_MLA_INDEX_FN /* device code says more */
+#ifndef PB_MLA_INDEX_FN /* device code defines it with __host__ __device__ */
 #define PB_MLA_INDEX_FN static inline
 #endif
-/* Slot w of row i; `pick` is that row's, or NULL. */
+/* Returns slot w of the list of query i. pick: the T groups of this query, or NULL; start: start[b,i]. */
 PB_MLA_INDEX_FN int32_t pb_mla_index_slot(const pb_mla_index_build_args *a, const int32_t *pick, int32_t start, int i,
                                           int w)
 {

@@ -1,4 +1,4 @@
-/* mla_index_fast.c - the lists, tokens shared among threads. Bound: memory. */
+/* mla_index_fast.c - builds the key lists on the CPU; threads share the tokens. Limit: memory bandwidth. */
 #include "kernels/core/cpu.h"
 #include "kernels/core/simd.h"
 #include "kernels/mla_index/mla_index.h"

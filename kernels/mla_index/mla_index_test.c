@@ -1,4 +1,4 @@
-/* mla_index_test.c - known lists, packing, and errors. */
+/* mla_index_test.c - tests of mla_index: known lists, packed rows, and errors. */
 #include <limits.h>
 
 #include "kernels/mla_index/mla_index.h"
@@ -6,7 +6,7 @@
 
 static void build(pb_ctx *ctx, const pb_mla_index_build_args *a) { CHECK_OK(pb_mla_index_build(ctx, a)); }
 
-/* Window 3, groups of 2, written by hand. */
+/* Window 3, groups of 2; the expected lists are written by hand. */
 static void known_lists(void **state)
 {
     enum { S = 5, T = 2, W = 6 };
@@ -23,7 +23,8 @@ static void known_lists(void **state)
     ctx->impl = NULL;
 }
 
-/* What an indexer returns early in a sequence, and worse, becomes -1. */
+/* Groups that are not visible yet, as an indexer returns them early in a sequence, and out-of-range groups become
+ * -1. */
 static void picks_are_not_trusted(void **state)
 {
     static const int32_t pick[] = {INT_MAX, INT_MIN, -1, 1, 0, 2};
@@ -35,7 +36,7 @@ static void picks_are_not_trusted(void **state)
     assert_memory_equal(idx + 30, want, sizeof want);
 }
 
-/* Two samples in a row of 16: their lists are those of the samples alone, moved to where they lie. */
+/* The lists of two samples packed into a row of 16 equal those of each sample alone, shifted by the sample's offset. */
 static void packed_samples_are_alone(void **state)
 {
     enum { S = 16, M = 8, T = 4, W = 10 };
@@ -46,7 +47,7 @@ static void packed_samples_are_alone(void **state)
     build(*state, &(pb_mla_index_build_args){.idx = alone[0], .B = 1, .S = M, .T = T, .W = W, .window = 5, .ratio = 4});
     for (int i = 0; i < S; i++)
         for (int w = 0; w < 5 + T; w++) {
-            const int group = w - 5 - i / M * (M / 4); /* slot of the same group in the sample's own list */
+            const int group = w - 5 - i / M * (M / 4); /* slot of the same group in the list of the sample alone */
             int32_t want = w < 5 ? alone[i % M][w] : group < 0 ? -1 : alone[i % M][5 + group];
             if (want >= 0) want += w < 5 ? start[i] : S - M + i / M * (M / 4);
             assert_int_equal(packed[i][w], want);

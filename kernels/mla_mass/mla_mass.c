@@ -1,4 +1,4 @@
-/* mla_mass.c - the reference in double, and the descriptor. */
+/* mla_mass.c - the reference in double precision, and the op descriptor. */
 #include "kernels/mla_mass/mla_mass.h"
 
 #include <omp.h>
@@ -46,25 +46,36 @@ const pb_impl pb_mla_mass_fwd_cpu[] = {PB_FAST_IMPLS(pb_mla_mass_fwd, .workspace
 
 /* ---- descriptor ----------------------------------------------------------------------------------------- */
 
-/* K: rows of kv; f: first slot; n: slots. */
 static const char axes[] = "BSKHDWfn";
-static const pb_dims edge[] = {
-    {2, 3, 37, 3, 16, 13, 4, 9},
-    {1, 5, 160, 8, 512, 64, 0, 64},
-    {2, 4, 67, 8, 512, 50, 11, 37},
-    {1, 3, 200, 16, 512, 130, 30, 97},
-    {1, 2, 131, 64, 512, 97, 1, 95},
-    {1, 2, 70, 128, 512, 40, 5, 33},
-    {1, 3, 90, 64, 576, 70, 0, 33},
-    {2, 9, 20, 5, 24, 7, 2, 3},
-    {1, 3, 1, 2, 8, 4, 0, 4},
-    {2, 2, 50, 4, 7, 9, 8, 1},
-    {1, 4, 30, 2, 16, 5, 4, 1},
-    {1, 20, 95, 65, 40, 40, 8, 32},
+/* A shape of the tables: a pb_dims with names, in the order of `axes`. */
+typedef struct shape {
+    int B, S, S_kv, H, D, W, from, n; /* the masses of slots from .. from + n - 1 are computed */
+    int unused[2];
+} shape;
+_Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
+static const shape edge[] = {
+    {.B = 2, .S = 3, .S_kv = 37, .H = 3, .D = 16, .W = 13, .from = 4, .n = 9},
+    {.B = 1, .S = 5, .S_kv = 160, .H = 8, .D = 512, .W = 64, .n = 64},
+    {.B = 2, .S = 4, .S_kv = 67, .H = 8, .D = 512, .W = 50, .from = 11, .n = 37},
+    {.B = 1, .S = 3, .S_kv = 200, .H = 16, .D = 512, .W = 130, .from = 30, .n = 97},
+    {.B = 1, .S = 2, .S_kv = 131, .H = 64, .D = 512, .W = 97, .from = 1, .n = 95},
+    {.B = 1, .S = 2, .S_kv = 70, .H = 128, .D = 512, .W = 40, .from = 5, .n = 33},
+    {.B = 1, .S = 3, .S_kv = 90, .H = 64, .D = 576, .W = 70, .n = 33},
+    {.B = 2, .S = 9, .S_kv = 20, .H = 5, .D = 24, .W = 7, .from = 2, .n = 3},
+    {.B = 1, .S = 3, .S_kv = 1, .H = 2, .D = 8, .W = 4, .n = 4},
+    {.B = 2, .S = 2, .S_kv = 50, .H = 4, .D = 7, .W = 9, .from = 8, .n = 1},
+    {.B = 1, .S = 4, .S_kv = 30, .H = 2, .D = 16, .W = 5, .from = 4, .n = 1},
+    {.B = 1, .S = 20, .S_kv = 95, .H = 65, .D = 40, .W = 40, .from = 8, .n = 32},
     {0},
 };
-static const pb_dims grid[] = {{1, 128, 256, 16, 512, 128, 64, 64}, {0}};
-static const pb_dims device_grid[] = {{1, 4096, 5120, 64, 512, 640, 128, 512}, {0}};
+static const shape grid[] = {
+    {.B = 1, .S = 128, .S_kv = 256, .H = 16, .D = 512, .W = 128, .from = 64, .n = 64},
+    {0},
+};
+static const shape device_grid[] = {
+    {.B = 1, .S = 4096, .S_kv = 5120, .H = 64, .D = 512, .W = 640, .from = 128, .n = 512},
+    {0},
+};
 
 static pb_status fwd_check(const void *args)
 {
@@ -80,7 +91,7 @@ static pb_status fwd_check(const void *args)
     return PB_OK;
 }
 
-/* Random rows, a fifth of the slots masked; the last row of kv is never named. */
+/* Binds lists of random rows with a fifth of the slots masked; the last row of kv is never named. */
 static const int32_t *bind_lists(pb_binder *b, const pb_mla_mass_fwd_args *a)
 {
     const size_t n = (size_t)a->B * a->S * a->W;
@@ -101,7 +112,7 @@ static const int32_t *bind_lists(pb_binder *b, const pb_mla_mass_fwd_args *a)
 
 static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
 {
-    const double unit = sqrt(3); /* of variance 1, as normalised q and kv are */
+    const double unit = sqrt(3); /* uniform with variance 1, as normalised q and kv have */
     pb_mla_mass_fwd_args a = {.B = dim[0], .S = dim[1], .S_kv = dim[2], .H = dim[3], .D = dim[4], .W = dim[5]};
     const size_t heads = (size_t)a.B * a.S * a.H;
     a.from = dim[6], a.n = dim[7], a.dtype = b->dtype, a.scale = 1 / sqrtf((float)a.D);
@@ -114,7 +125,7 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* What must not be read; and a head that saw nothing, where there are several. */
+/* Plants a row of kv that must not be read and, with several heads, a head without visible keys. */
 static pb_status fwd_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_mla_mass_fwd_args *a = args;
@@ -139,14 +150,14 @@ static pb_cost fwd_cost(const void *args)
 const pb_op pb_op_mla_mass_fwd = {
     .name = "mla_mass_fwd",
     .axes = axes,
-    .edge = edge,
-    .grid = grid,
-    .device_grid = device_grid,
+    .edge = (const pb_dims *)edge,
+    .grid = (const pb_dims *)grid,
+    .device_grid = (const pb_dims *)device_grid,
     .args_size = sizeof(pb_mla_mass_fwd_args),
     .impls = PB_BOTH_BACKENDS(mla_mass, fwd),
     .check = fwd_check,
     .bind = fwd_bind,
     .prepare = fwd_prepare,
     .cost = fwd_cost,
-    .tol = {[PB_F32] = 2e-6, [PB_BF16] = 5e-6}, /* exponents of size 10 in f32 */
+    .tol = {[PB_F32] = 2e-6, [PB_BF16] = 5e-6}, /* the exponents are of magnitude 10 in f32 */
 };

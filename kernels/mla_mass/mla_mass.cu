@@ -1,9 +1,9 @@
-/* mla_mass.cu - the mass of listed slots on the GPU.
+/* mla_mass.cu - the attention mass of listed slots on the GPU.
  *
- * mma (bf16, D up to 576 and a multiple of 8): a block owns a token and takes up to 64 of its heads at a time, which
- * stay in shared memory while the rows of its slots pass by 32 at a time, two stages deep, as in sparse_mla_mma.cu;
- * only the scores are made. simt (f32 or bf16, any D): a warp takes a slot, four heads at a time. Heads are added in
- * one order in both. Bound: shared memory (mma), L1 (simt). */
+ * mma (bf16, D up to 576 and a multiple of 8): a CTA computes one token, up to 64 heads at a time. Their q stays in
+ * shared memory, and the rows of the slots pass through it in tiles of 32 with two stages, as in sparse_mla_mma.cu;
+ * only scores are computed. simt (f32 or bf16, any D): a warp computes one slot, four heads at a time. Both add the
+ * heads in a fixed order. Limit: shared memory (mma), L1 (simt). */
 #include "kernels/sparse_mla/mla_tiles.cuh"
 #include "kernels/mla_mass/problem.h"
 
@@ -16,11 +16,11 @@ struct wanted {
 
 template <int G, int DP> struct mass_smem {
     bf16 q[16 * G * mla_ld<DP>], kv[2][MLA_KEYS * mla_ld<DP>];
-    float lse2[16 * G], part[G][MLA_KEYS]; /* lse in powers of two; +inf for a head that does not count */
+    float lse2[16 * G], part[G][MLA_KEYS]; /* lse in powers of two; +inf: the head does not count */
     int row[2][MLA_KEYS];
 };
 
-/* part[group][slot] = the sum over the group's heads. */
+/* Computes part[group][slot], the mass of a slot summed over the 16 heads of a group. */
 template <int G, int DP> __device__ inline void weigh_tile(mass_smem<G, DP> &sm, int stage, float scale2)
 {
     constexpr int LD = mla_ld<DP>;

@@ -1,7 +1,8 @@
-/* mla_mass_fast.c - the mass of listed slots, vectorised: up to 64 heads of a token along the lanes, rows 64 at a time.
+/* mla_mass_fast.c - the attention mass of listed slots on the CPU: the lanes of a vector are up to 64 heads of a token,
+ * rows of kv are processed 64 at a time.
  *
- * As sparse_mla_fast.c begins its forward pass: masked slots never reach a tile, and products are tile.h's. More heads
- * than 64 add to what the first left. Bound: fma throughput. */
+ * As in the forward pass of sparse_mla_fast.c, masked slots never reach a tile, and products are tile.h's. Beyond 64
+ * heads, later heads add to the masses of the first 64. Limit: fma throughput. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -11,8 +12,8 @@
 #include "kernels/core/threads.h"
 #include "kernels/mla_mass/problem.h"
 
-/* Adds the mass of `heads` heads from h on. room: q on its side [D][HEADS], rows [KEYS][width], scores [KEYS][HEADS].
- */
+/* Adds the masses of up to HEADS heads from h on. room: q transposed [D][HEADS], rows [KEYS][width], scores
+ * [KEYS][HEADS]. */
 static void add_heads(const pb_mla *p, const pb_mla_keys *keys, size_t token, int h, float *room, float *mass)
 {
     const size_t width = pb_mla_width(p->D), at = token * p->H + h, b = token / p->S;

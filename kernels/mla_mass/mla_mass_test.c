@@ -1,5 +1,5 @@
-/* mla_mass_test.c - the mass against what sparse_mla_fwd left, parts of a list, and errors. PyTorch's results are in
- * indexer_test.c. */
+/* mla_mass_test.c - tests of mla_mass: the masses against the lse of sparse_mla_fwd, parts of a list, and errors.
+ * PyTorch's results are in indexer_test.c. */
 #include "kernels/mla_mass/mla_mass.h"
 #include "kernels/sparse_mla/sparse_mla.h"
 #include "tests/test.h"
@@ -11,7 +11,7 @@ typedef struct problem {
     int32_t idx[N * W];
 } problem;
 
-/* Lists with holes; query 1 sees nothing. lse is of sparse_mla_fwd. */
+/* Fills p with lists with masked slots, where query 1 has no visible key, and lse from sparse_mla_fwd. */
 static void make(pb_ctx *ctx, problem *p)
 {
     *p = (problem){test_values(N * H * D, PB_F32, 1), test_values(B * S_KV * D, PB_F32, 2), test_values(H, PB_F32, 3),
@@ -54,7 +54,7 @@ static pb_mla_mass_fwd_args args_of(const problem *p, int from, int n, float *ma
                                   .scale = 0.5f};
 }
 
-/* All slots and the sink make up every head. */
+/* The masses of all slots and the weights of the sinks sum to the number of heads. */
 static void check_sums(pb_ctx *ctx)
 {
     problem p;
@@ -72,7 +72,7 @@ static void check_sums(pb_ctx *ctx)
         }
         for (int h = 0; h < H; h++)
             sum += p.sink[h] == -INFINITY ? 0 : exp((double)p.sink[h] - (double)p.lse[t * H + h]);
-        CHECK_NEAR(sum, t == 1 ? H - 1 : H, 1e-4); /* head 0 of a query that sees nothing has no sink either */
+        CHECK_NEAR(sum, t == 1 ? H - 1 : H, 1e-4); /* query 1 has no visible key, and its head 0 has no sink */
         for (int j = 0; j < 33; j++) CHECK_NEAR(part[t * 33 + j], mass[t * W + 40 + j], 1e-6);
     }
     drop(&p);

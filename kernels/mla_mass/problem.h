@@ -1,11 +1,11 @@
-/* problem.h - the arguments of mla_mass as the problem that both MLA families share. */
+/* problem.h - converts the arguments of mla_mass to a pb_mla, the struct that the MLA families share. */
 #ifndef PB_MLA_MASS_PROBLEM_H
 #define PB_MLA_MASS_PROBLEM_H
 #include "kernels/mla_mass/mla_mass.h"
 #include "kernels/sparse_mla/mla.h"
 #include "kernels/sparse_mla/plan.h"
 
-/* Without outputs. V is what no pass here uses. */
+/* Outputs are not set. V is 1 because no code here reads values. */
 static inline pb_mla pb_mla_mass_problem(const void *args)
 {
     const pb_mla_mass_fwd_args *a = (const pb_mla_mass_fwd_args *)args;
@@ -15,9 +15,9 @@ static inline pb_mla pb_mla_mass_problem(const void *args)
     p.scale = a->scale, p.dtype = a->dtype;
     return p;
 }
-/* Floats that each thread of the vectorised code needs: q on its side, rows of kv, scores. */
+/* Workspace per thread of the vectorised implementation, in floats: q transposed, rows of kv, scores. */
 static inline size_t pb_mla_mass_tiles(int D) { return (size_t)D * HEADS + KEYS * (pb_mla_width(D) + HEADS); }
-/* The slots of token (b,i) that are wanted. */
+/* The slots from .. from + n - 1 of the list of token (b,i). */
 PB_MLA_FN pb_mla_keys pb_mla_mass_keys(const pb_mla *p, int b, int i, int from, int n)
 {
     pb_mla_keys k = pb_mla_keys_of(p, b, i);

@@ -1,20 +1,45 @@
-/* nf4_linear_wgmma.cu - the NF4 layer on the tensor cores of sm_90a with the weight decoded on its way into them: bf16,
- * for token counts at which a dequantised weight would pass through memory for too little work.
+/* nf4_linear_wgmma.cu - the NF4 linear layer with wgmma on sm_90a: bf16, forward and dx, with the weight decoded on its
+ * way to the tensor cores. Meant for token counts at which writing a dequantised weight to memory would cost too much.
  *
- * The weight is the product's M, so that up to 256 tokens see each decoded element: out^T = W x^T (forward) or W^T dy^T
- * (dx). `features` are the columns of out, `terms` what is summed over; each of the two is a dimension of W. A block
- * owns 128 features, up to 256 tokens and a share of the terms, which pass 64 at a time through STAGES stages.
+ * out^T = W x^T (forward) or W^T dy^T (dx): the weight is operand A, so that up to 256 tokens share each decoded
+ * element. `features` are the columns of out, `terms` the dimension that is summed over; each of them is one dimension
+ * of W. A CTA computes 128 features of up to TOKENS (64, 128 or 256) tokens over its share of the terms, 64 terms per
+ * step.
  *
- * Decoders, one warpgroup or two: a thread copies runs of 32 codes and their scales into room of its own, AHEAD steps
- * early, and decodes them into two tiles [64][64] of bf16, a row of W in a row of a tile; thread 0 also starts the
- * tensor engine on the step's tokens. A run lies in one block of the quantisation: its 16 possible values are rounded
- * once, as the dequantiser rounds them, and looked up by byte permutations.
+ * Roles; D is 256 decoder threads (128 with TOKENS 256):
  *
- * Consumers, two warpgroups: 64 features and all tokens each, by the rows of its tile (forward) or across them (dx).
+ *   threads      role                  registers per thread       work
+ *   0..D-1       decoders              104 (TOKENS 256), else     decode W into tiles of bf16; thread 0 also starts
+ *                                      as launched                the TMA loads of x
+ *   D..D+255     consumers, two        200 (TOKENS 256), else     warpgroup g: features 64 g .. 64 g + 63, all tokens
+ *                warpgroups            as launched
  *
- * A cluster holds all shares of the terms of one or two tiles of features. The shares are added through its shared
- * memory, in order of the terms; two tiles load half of the tokens each, for both, which halves what the cache must
- * deliver. Bound: codes in memory for few tokens; from about 100 on the tensor cores. */
+ * Pipeline of one step:
+ *
+ *   decoder:   codes and scales of step i + AHEAD: cp.async into the thread's own slots of a ring of AHEAD
+ *              codes of step i: 16 values per quantisation block, then a table lookup by byte permutations
+ *                 |                                     x of step i: TMA, half of it from each CTA of a pair
+ *                 v                                        v
+ *              w[stage]  [2][64][64] bf16               x[stage]  [TOKENS][64] bf16          (STAGES = 4)
+ *                 |                                        |
+ *   consumer:  sums += w x^T; A is K-major (forward) or MN-major (dx)
+ *
+ * Then the sums go to shared memory. A cluster holds all shares of the terms of one tile of features, or of two
+ * (`pair`). Its CTAs add the shares through distributed shared memory in the order of the terms, so the result is
+ * deterministic. The two tiles of a pair need the same tokens: each CTA loads half of them for both (multicast), which
+ * halves L2 traffic.
+ *
+ * Barriers (struct shared):
+ *
+ *   mbarrier       arrivals                                waited for by   a completed phase means
+ *   full[s]        decoder lanes, thread 0 once more,      consumers       w and x of this stage are in shared memory
+ *                  and TMA bytes
+ *   empty[s]       8 consumer warps of this CTA            decoders        w of this stage may be overwritten
+ *   all_empty[s]   8 consumer warps of every CTA that      thread 0        x of this stage may be overwritten in both
+ *                  shares the tokens                                       CTAs
+ *   named barrier PRODUCTS_DONE: the consumers wait for each other; the sums may overwrite the stages
+ *
+ * Limits: loading codes with few tokens, the tensor cores from about 100 tokens on. */
 #include "kernels/nf4_linear/nf4_linear_wgmma.cuh"
 
 #include "kernels/core/nf4_decode.cuh"
@@ -25,9 +50,13 @@ namespace
 {
 typedef __nv_bfloat16 bf16;
 enum { FEATURES = 128, TERMS = 64, RUN = 32, RUNS = 256, CONSUMERS = 256, STAGES = 4, MOST_SPLITS = 8 };
-enum { TILE = 64 * TERMS, PITCH = FEATURES + 4 }; /* PITCH: a warp's stores into sums hit every bank once */
+enum named_barrier { PRODUCTS_DONE = 1 /* see the top of the file */ };
+enum {
+    TILE = 64 * TERMS,
+    PITCH = FEATURES + 4
+}; /* PITCH: floats from token to token in sums, free of bank conflicts */
 
-/* 256 tokens need registers that only 384 threads can have, and time enough for one warpgroup to decode. */
+/* 256 tokens need registers that only 384 threads leave; a step is then long enough for one warpgroup to decode. */
 template <int TOKENS> struct plan {
     enum {
         AHEAD = TOKENS == 256 ? 4 : 8,
@@ -43,12 +72,13 @@ template <int TOKENS> struct alignas(1024) shared {
         struct {
             bf16 w[STAGES][2][TILE], x[STAGES][TOKENS * TERMS];
         };
-        float sums[TOKENS][PITCH]; /* when all products are done */
+        float sums[TOKENS][PITCH]; /* overlays the stages when all products are done */
     };
     uint4 codes[plan<TOKENS>::AHEAD][RUNS];
-    uint32_t scales[plan<TOKENS>::AHEAD][2][RUNS]; /* absmax; or four codes with its own, and absmax2 */
+    uint32_t scales[plan<TOKENS>::AHEAD][2][RUNS]; /* [0]: absmax or a word of four codes; [1]: absmax2 */
     float map[256];
-    uint64_t full[STAGES], empty[STAGES], all_empty[STAGES]; /* all_empty: in every block that shares tokens */
+    /* mbarriers, described at the top of the file */
+    uint64_t full[STAGES], empty[STAGES], all_empty[STAGES];
 };
 
 struct task {
@@ -56,14 +86,14 @@ struct task {
     const float *bias; /* [features] or NULL */
     bf16 *out;         /* [tokens,features] */
     int features, terms, tokens;
-    int splits, pair; /* shares of the terms; 1 or 2 tiles of features a cluster */
+    int splits, pair; /* splits: shares of the terms; pair: tiles of features per cluster, 1 or 2 */
     bool accumulate;
 };
 
 #ifdef PB_SM90_CODE
-/* What a block computes. Blocks of a cluster: rank = share * pair + tile. */
+/* The work of a CTA. Its rank in the cluster is share * pair + tile. */
 struct part {
-    int feature0, token0, from, to; /* steps of the terms */
+    int feature0, token0, from, to; /* from, to: steps of 64 terms */
     int share, tile;
 };
 template <int TOKENS> __device__ inline part part_of(const task &t)
@@ -77,23 +107,24 @@ template <int TOKENS> __device__ inline part part_of(const task &t)
     return p;
 }
 
-/* Where run `run` of a step begins in W: two in each row of a tile. Beyond the edge it is the last one again, which
- * meets zeros of x or makes features that nobody stores. ACROSS: terms are the rows of W. */
-template <bool ACROSS> __device__ inline size_t run_at(const task &t, int feature0, int step, int run)
+/* Element of W at which run `run` of a step begins: two runs per row of a tile. Beyond the edge of W the last run is
+ * used again; it meets zeros of x, or makes features that are not stored. W_MN_MAJOR: the rows of W are the terms
+ * (dx). */
+template <bool W_MN_MAJOR> __device__ inline size_t run_at(const task &t, int feature0, int step, int run)
 {
     const int r = run % 128 / 2, f = feature0 + run / 128 * 64, k = step * TERMS, half = run % 2 * RUN;
-    if (ACROSS) return (size_t)min(k + r, t.terms - 1) * t.features + min(f + half, t.features - RUN);
+    if (W_MN_MAJOR) return (size_t)min(k + r, t.terms - 1) * t.features + min(f + half, t.features - RUN);
     return (size_t)min(f + r, t.features - 1) * t.terms + min(k + half, t.terms - RUN);
 }
 
-/* This thread's runs of a step into its own room. */
-template <int TOKENS, bool ACROSS>
+/* Starts to copy codes and scales of this thread's runs of a step to its own slots. */
+template <int TOKENS, bool W_MN_MAJOR>
 __device__ inline void fetch(shared<TOKENS> &sm, const task &t, int feature0, int step, int slot)
 {
 #pragma unroll
     for (int i = 0; i < RUNS / plan<TOKENS>::DECODERS; i++) {
         const int run = (int)threadIdx.x + i * plan<TOKENS>::DECODERS;
-        const size_t e = run_at<ACROSS>(t, feature0, step, run), j = e >> t.w.shift;
+        const size_t e = run_at<W_MN_MAJOR>(t, feature0, step, run), j = e >> t.w.shift;
         copy_async_line(&sm.codes[slot][run], t.w.q + e / 2);
         if (t.w.s.absmax) copy_async_word(&sm.scales[slot][0][run], t.w.s.absmax + j);
         else {
@@ -103,7 +134,7 @@ __device__ inline void fetch(shared<TOKENS> &sm, const task &t, int feature0, in
     }
 }
 
-/* As pb_nf4_scale_at, for the run that begins at e. */
+/* The scale of the run that begins at element e, as pb_nf4_scale_at computes it. */
 template <int TOKENS>
 __device__ inline float fetched_scale(const shared<TOKENS> &sm, const task &t, size_t e, int slot, int run,
                                       float offset)
@@ -114,7 +145,8 @@ __device__ inline float fetched_scale(const shared<TOKENS> &sm, const task &t, s
     return __fadd_rn(__fmul_rn(sm.map[code], __uint_as_float(sm.scales[slot][1][run])), offset);
 }
 
-/* The 16 values of a block as bf16, their low and high bytes apart. */
+/* The 16 values of a quantisation block, rounded to bf16 as the dequantiser rounds them: low and high bytes
+ * separately. */
 struct values {
     uint32_t low[4], high[4];
 };
@@ -130,12 +162,12 @@ __device__ inline values values_of(const task &t, float scale)
     }
     return v;
 }
-/* Four bytes of a plane: by the low three bits of each code among 8, then by the fourth. */
+/* Looks up four bytes in a table of 16: the low three bits of each code select among 8, the fourth selects the half. */
 __device__ inline uint32_t look_up(const uint32_t (&plane)[4], uint32_t among8, uint32_t half)
 {
     return bytes_of(bytes_of(plane[0], plane[1], among8), bytes_of(plane[2], plane[3], among8), half);
 }
-/* Eight elements; a byte of codes holds the earlier one in its high nibble. */
+/* Decodes eight elements. The high nibble of a byte is the earlier element. */
 __device__ inline uint4 decode(const values &v, uint32_t codes)
 {
     const uint32_t among8 = codes & 0x77777777, half = (codes >> 1 & 0x44444444) | 0x32103210;
@@ -145,20 +177,20 @@ __device__ inline uint4 decode(const values &v, uint32_t codes)
                       bytes_of(low1, high1, 0x6273));
 }
 
-/* Starts this block's part of the tokens of step `step`, and waits with `full` for all of them. */
+/* Starts the TMA load of this CTA's part of the tokens of a step, and expects the bytes of all of them at `full`. */
 template <int TOKENS>
 __device__ inline void load_tokens(shared<TOKENS> &sm, const CUtensorMap *map, const task &t, const part &p, int stage,
                                    int step)
 {
     const int first = p.tile * (TOKENS / 2);
     barrier_expect(&sm.full[stage], TOKENS * TERMS * (int)sizeof(bf16));
-    if (t.pair == 1) tensor_load(sm.x[stage], map, &sm.full[stage], step * TERMS, 0, p.token0, 0);
+    if (t.pair == 1) tma_load(sm.x[stage], map, &sm.full[stage], step * TERMS, 0, p.token0, 0);
     else
-        tensor_load_to(3u << 2 * p.share, sm.x[stage] + first * TERMS, map, &sm.full[stage], step * TERMS, 0,
-                       p.token0 + first, 0);
+        tma_load_multicast(3u << 2 * p.share, sm.x[stage] + first * TERMS, map, &sm.full[stage], step * TERMS, 0,
+                           p.token0 + first, 0);
 }
 
-template <int TOKENS, bool ACROSS>
+template <int TOKENS, bool W_MN_MAJOR>
 __device__ void produce(shared<TOKENS> &sm, const CUtensorMap *map, const task &t, const part &own)
 {
     constexpr int AHEAD = plan<TOKENS>::AHEAD, EACH = RUNS / plan<TOKENS>::DECODERS;
@@ -173,7 +205,7 @@ __device__ void produce(shared<TOKENS> &sm, const CUtensorMap *map, const task &
 #pragma unroll
         for (int p = 0; p < EACH; p++) {
             const int run = (int)threadIdx.x + p * plan<TOKENS>::DECODERS;
-            const size_t e = run_at<ACROSS>(t, own.feature0, own.from + i, run);
+            const size_t e = run_at<W_MN_MAJOR>(t, own.feature0, own.from + i, run);
             codes[p] = sm.codes[slot][run];
             v[p] = values_of(t, fetched_scale(sm, t, e, slot, run, offset));
         }
@@ -193,20 +225,20 @@ __device__ void produce(shared<TOKENS> &sm, const CUtensorMap *map, const task &
         }
         fence_async_shared();
         release(&sm.full[stage]);
-        if (own.from + i + AHEAD < own.to) fetch<TOKENS, ACROSS>(sm, t, own.feature0, own.from + i + AHEAD, slot);
+        if (own.from + i + AHEAD < own.to) fetch<TOKENS, W_MN_MAJOR>(sm, t, own.feature0, own.from + i + AHEAD, slot);
         copy_commit();
     }
 }
 
-/* Leaves the block's share of the sums in shared memory, [token][feature]. */
-template <int TOKENS, bool ACROSS> __device__ void consume(shared<TOKENS> &sm, const task &t, const part &own)
+/* Computes this CTA's share of the sums and leaves it in shared memory as [token][feature]. */
+template <int TOKENS, bool W_MN_MAJOR> __device__ void consume(shared<TOKENS> &sm, const task &t, const part &own)
 {
     constexpr uint32_t W_STAGE = 2 * TILE * sizeof(bf16), X_STAGE = TOKENS * TERMS * sizeof(bf16);
-    constexpr uint32_t NEXT = ACROSS ? 16 * 128 : 16 * sizeof(bf16); /* bytes from 16 terms to the next */
-    const int group = warpgroup() - plan<TOKENS>::DECODERS / 128, lane = (int)threadIdx.x % 32;
-    const int feature = group * 64 + (int)threadIdx.x / 32 % 4 * 16 + lane / 4;
-    const factor w = ACROSS ? factor_across(sm.w[0][group], 64 * 128) : factor_by_rows(sm.w[0][group]);
-    const factor x = factor_by_rows(sm.x[0]);
+    constexpr uint32_t NEXT = W_MN_MAJOR ? 16 * 128 : 16 * sizeof(bf16); /* bytes of 16 terms */
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
+    const int group = warpgroup() - plan<TOKENS>::DECODERS / 128, feature = group * 64 + warp * 16 + lane / 4;
+    const factor w = W_MN_MAJOR ? factor_mn_major(sm.w[0][group], 64 * 128) : factor_k_major(sm.w[0][group]);
+    const factor x = factor_k_major(sm.x[0]);
     float c[TOKENS / 8][4];
     for (int i = 0; i < own.to - own.from; i++) {
         const int stage = i % STAGES, last = (i + STAGES - 1) % STAGES;
@@ -214,7 +246,7 @@ template <int TOKENS, bool ACROSS> __device__ void consume(shared<TOKENS> &sm, c
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < TERMS / 16; k++)
-            wgmma<ACROSS, 0>(c, step(w, stage * W_STAGE + k * NEXT), step(x, stage * X_STAGE + k * 32), i + k > 0);
+            wgmma<W_MN_MAJOR, 0>(c, step(w, stage * W_STAGE + k * NEXT), step(x, stage * X_STAGE + k * 32), i + k > 0);
         wgmma_commit();
         if (!i) continue;
         wgmma_wait<1>();
@@ -223,21 +255,21 @@ template <int TOKENS, bool ACROSS> __device__ void consume(shared<TOKENS> &sm, c
     }
     wgmma_wait<0>();
     settled(c);
-    named_sync(1, CONSUMERS); /* the sums take the place of the tiles */
+    named_sync(PRODUCTS_DONE, CONSUMERS); /* sums overlay the stages, which both warpgroups read */
 #pragma unroll
     for (int j = 0; j < TOKENS / 8; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++) sm.sums[8 * j + lane % 4 * 2 + e % 2][feature + e / 2 * 8] = c[j][e];
 }
 
-/* The blocks that share the terms add up and store a part of the tokens each, a warp 128 features of one, a lane four.
- */
+/* Adds the shares of the terms and stores the result. Each CTA of a cluster handles a part of the tokens; a warp
+ * handles 128 features of one token, a lane four of them. */
 template <int TOKENS> __device__ void finish(shared<TOKENS> &sm, const task &t, const part &own)
 {
-    const int each = TOKENS / t.splits, f = own.feature0 + (int)threadIdx.x % 32 * 4;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    const int each = TOKENS / t.splits, f = own.feature0 + lane * 4;
     cluster_sync();
-    for (int r = own.share * each + (int)threadIdx.x / 32; r < (own.share + 1) * each;
-         r += plan<TOKENS>::THREADS / 32) {
+    for (int r = own.share * each + warp; r < (own.share + 1) * each; r += plan<TOKENS>::THREADS / 32) {
         if (own.token0 + r >= t.tokens || f >= t.features) break;
         bf16 *out = t.out + (size_t)(own.token0 + r) * t.features + f;
         float sum[4] = {}, old[4];
@@ -255,12 +287,12 @@ template <int TOKENS> __device__ void finish(shared<TOKENS> &sm, const task &t, 
         }
         pb_store_vec<bf16, 4>(out, sum);
     }
-    cluster_sync(); /* until the others have read this block's share */
+    cluster_sync(); /* a CTA must not exit while others read its shared memory */
 }
 #endif
 
-/* Grid: [clusters * splits * pair, tiles of tokens]. */
-template <int TOKENS, bool ACROSS>
+/* Grid: x = clusters * splits * pair, y = tiles of tokens. */
+template <int TOKENS, bool W_MN_MAJOR>
 __global__ __launch_bounds__(plan<TOKENS>::THREADS, 1) void fused(const __grid_constant__ CUtensorMap map,
                                                                   const __grid_constant__ task t)
 {
@@ -271,7 +303,7 @@ __global__ __launch_bounds__(plan<TOKENS>::THREADS, 1) void fused(const __grid_c
     const part own = part_of<TOKENS>(t);
     if (threadIdx.x < DECODERS) {
         for (int i = 0; i < plan<TOKENS>::AHEAD; i++) {
-            if (own.from + i < own.to) fetch<TOKENS, ACROSS>(sm, t, own.feature0, own.from + i, i);
+            if (own.from + i < own.to) fetch<TOKENS, W_MN_MAJOR>(sm, t, own.feature0, own.from + i, i);
             copy_commit();
         }
         for (int i = (int)threadIdx.x; i < 256 && !t.w.s.absmax; i += DECODERS) sm.map[i] = t.w.s.code[i];
@@ -284,23 +316,23 @@ __global__ __launch_bounds__(plan<TOKENS>::THREADS, 1) void fused(const __grid_c
         barrier_inits_done();
         tensor_map_prefetch(&map);
     }
-    if (t.pair > 1) cluster_sync(); /* others arrive at this block's barriers */
+    if (t.pair > 1) cluster_sync(); /* CTAs of the cluster arrive at this CTA's mbarriers */
     else __syncthreads();
     if (threadIdx.x < DECODERS) {
         if (TOKENS == 256) registers_fewer<plan<TOKENS>::DECODER_REGS>();
-        produce<TOKENS, ACROSS>(sm, &map, t, own);
+        produce<TOKENS, W_MN_MAJOR>(sm, &map, t, own);
         finish(sm, t, own);
     } else {
         if (TOKENS == 256) registers_more<plan<TOKENS>::CONSUMER_REGS>();
-        consume<TOKENS, ACROSS>(sm, t, own);
+        consume<TOKENS, W_MN_MAJOR>(sm, t, own);
         finish(sm, t, own);
     }
 #endif
 }
 
-/* Sets splits and pair to what is done soonest when `sms` blocks run at a time. A block's own cost, before its first
- * product and after its last, is worth `start` steps: arithmetic, 2.3 us against 0.29 us a step of 128 tokens and
- * 0.58 us of 256. Clusters of 8 are filled by splits alone. */
+/* Chooses splits and pair for the shortest estimated time with `sms` CTAs at once. The fixed cost of a CTA, before its
+ * first product and after its last, is 2.3 us. That is worth `start` steps: a step takes 0.29 us with 128 tokens and
+ * 0.58 us with 256. Clusters of 8 consist of splits only. */
 void divide(task *t, int tiles, int rows, int sms)
 {
     const int start = t->tokens > 128 ? 4 : 8, steps = (t->terms + TERMS - 1) / TERMS;
@@ -313,17 +345,17 @@ void divide(task *t, int tiles, int rows, int sms)
     }
 }
 
-template <int TOKENS, bool ACROSS> pb_status launch(pb_ctx *ctx, const void *x, task t)
+template <int TOKENS, bool W_MN_MAJOR> pb_status launch(pb_ctx *ctx, const void *x, task t)
 {
-    constexpr size_t bytes = sizeof(shared<TOKENS>) + 1024; /* the base may begin anywhere */
+    constexpr size_t bytes = sizeof(shared<TOKENS>) + 1024; /* 1024: dynamic shared memory may start unaligned */
     const int tiles = (t.features + FEATURES - 1) / FEATURES, rows = (t.tokens + TOKENS - 1) / TOKENS;
     cudaLaunchConfig_t how = {};
     cudaLaunchAttribute cluster = {};
     CUtensorMap map;
     divide(&t, tiles, rows, pb_cuda_device_of(ctx)->sms);
     PB_TRY(tensor_map(&map, x, (size_t)t.terms, 1, t.tokens, 1, t.terms, TOKENS / t.pair));
-    PB_CUDA_TRY(cudaFuncSetAttribute((const void *)fused<TOKENS, ACROSS>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                     (int)bytes));
+    PB_CUDA_TRY(cudaFuncSetAttribute((const void *)fused<TOKENS, W_MN_MAJOR>,
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     cluster.id = cudaLaunchAttributeClusterDimension;
     cluster.val.clusterDim.x = (unsigned)(t.splits * t.pair);
     cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
@@ -333,15 +365,15 @@ template <int TOKENS, bool ACROSS> pb_status launch(pb_ctx *ctx, const void *x, 
     how.stream = pb_cuda_stream(ctx);
     how.attrs = &cluster;
     how.numAttrs = 1;
-    PB_CUDA_TRY(cudaLaunchKernelEx(&how, fused<TOKENS, ACROSS>, map, t));
+    PB_CUDA_TRY(cudaLaunchKernelEx(&how, fused<TOKENS, W_MN_MAJOR>, map, t));
     return pb_cuda_launched(ctx, "nf4_linear wgmma");
 }
 
-template <bool ACROSS> pb_status by_tokens(pb_ctx *ctx, const void *x, const task &t)
+template <bool W_MN_MAJOR> pb_status by_tokens(pb_ctx *ctx, const void *x, const task &t)
 {
-    if (t.tokens <= 64) return launch<64, ACROSS>(ctx, x, t);
-    if (t.tokens <= 128) return launch<128, ACROSS>(ctx, x, t);
-    return launch<256, ACROSS>(ctx, x, t);
+    if (t.tokens <= 64) return launch<64, W_MN_MAJOR>(ctx, x, t);
+    if (t.tokens <= 128) return launch<128, W_MN_MAJOR>(ctx, x, t);
+    return launch<256, W_MN_MAJOR>(ctx, x, t);
 }
 
 bool aligned(const void *p) { return (uintptr_t)p % 16 == 0; }

@@ -1,10 +1,10 @@
-/* convert.h - the arguments of either MLA family as the problem that both compute, and back. */
+/* convert.h - converts the arguments of an MLA op to a pb_mla, the struct that the implementations use, and back. */
 #ifndef PB_MLA_CONVERT_H
 #define PB_MLA_CONVERT_H
 #include "kernels/sparse_mla/mla.h"
 #include "kernels/sparse_mla/mla_args.h"
 
-/* What the problem and the arguments of both passes have alike. */
+/* Copies the fields that pb_mla and the arguments of both passes share. */
 #define PB_MLA_COPY(to, from)                                                                                          \
     do {                                                                                                               \
         (to)->q = (from)->q, (to)->kv = (from)->kv, (to)->idx = (from)->idx, (to)->sink = (from)->sink;                \

@@ -1,18 +1,18 @@
-/* lists.h - the kinds of list that tests and benchmarks of sparse_mla run on, its axis l. */
+/* lists.h - the kinds of key list that tests and benchmarks of sparse_mla use (axis l). */
 #ifndef PB_MLA_LISTS_H
 #define PB_MLA_LISTS_H
 
-/* All but FULL, CAUSAL and V4 leave out the first, the last and every fifth row of kv, which hold NaN and infinities
- * then. */
+/* All kinds but FULL, CAUSAL and V4 never name the first, the last and every fifth row of kv; `prepare` fills those
+ * rows with NaN and infinities. */
 enum list_kind {
-    FULL,      /* distinct random rows; -1 in slots beyond S_kv */
-    HOLES,     /* a quarter of the slots -1, within the list and at its end */
-    EMPTY_ROW, /* so are all slots of the first, the last and every third query, and of batch row 1 */
-    TWICE,     /* few rows, many times, among indices of every kind out of range */
-    EMPTY,     /* nothing but -1 */
-    V4,        /* a window of W/2 rows, then groups of 4 of the rows before: S_kv = S + S/4 */
-    CAUSAL,    /* random rows; those after the query -1 */
-    CUT,       /* the last quarter of the slots -1 */
-    QUARTER,   /* three of four slots -1, anywhere */
+    FULL,      /* distinct random rows; -1 in slots from S_kv on */
+    HOLES,     /* a quarter of the slots is -1, anywhere, and also the last eighth */
+    EMPTY_ROW, /* as HOLES, and all slots are -1 for the first, the last and every third query and for batch row 1 */
+    TWICE,     /* up to three rows, many times each, between out-of-range indices of every kind */
+    EMPTY,     /* all slots are -1 */
+    V4,        /* DeepSeek-V4: a window of W/2 rows, then groups of 4 earlier rows; S_kv = S + S/4 */
+    CAUSAL,    /* random rows; those after the query become -1 */
+    CUT,       /* the last quarter of the slots is -1 */
+    QUARTER,   /* three quarters of the slots are -1, anywhere */
 };
 #endif

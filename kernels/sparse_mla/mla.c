@@ -1,5 +1,5 @@
-/* mla.c - what sparse_mla and dense_mla share on the host: the reference in double, checks, costs, and the tensors of a
- * problem. */
+/* mla.c - shared by sparse_mla and dense_mla on the host: the reference in double precision, checks, costs, and
+ * binding. */
 #include "kernels/sparse_mla/mla.h"
 
 #include <math.h>
@@ -20,7 +20,8 @@ static double dot(const void *x, size_t at, const void *y, size_t to, int n, pb_
     return sum;
 }
 
-/* Where head h of token (b,i) begins in q and in o, and row `row` in kv; its place in lse. */
+/* head_at: index of head h of token (b,i) in lse; times D or V, its first element in q or o. row_at: first element of a
+ * row of kv. */
 static size_t head_at(const pb_mla *p, int b, int i, int h) { return ((size_t)b * p->S + i) * p->H + h; }
 static size_t row_at(const pb_mla *p, int b, int row) { return ((size_t)b * p->S_kv + row) * p->D; }
 
@@ -29,7 +30,7 @@ static double score(const pb_mla *p, int b, size_t head, int row)
     return (double)p->scale * dot(p->q, head * p->D, p->kv, row_at(p, b, row), p->D, p->dtype);
 }
 
-/* One head of one token. s is [W], o is [V]. */
+/* Computes o and lse of one head of one token. s is room for [W], o for [V]. */
 static void fwd_head(const pb_mla *p, int b, int i, int h, double *s, double *o)
 {
     const pb_mla_keys keys = pb_mla_keys_of(p, b, i);
@@ -50,7 +51,7 @@ static void fwd_head(const pb_mla *p, int b, int i, int h, double *s, double *o)
         sum += weight;
         for (int d = 0; d < p->V; d++) o[d] += weight * pb_load(p->kv, row_at(p, b, row) + d, p->dtype);
     }
-    p->lse[head] = (float)(top + log(sum)); /* nothing seen and no sink: -inf + -inf */
+    p->lse[head] = (float)(top + log(sum)); /* no key and no sink: -inf + -inf */
     for (int d = 0; d < p->V; d++) pb_store(p->o, head * p->V + d, p->dtype, sum == 0 ? 0 : o[d] / sum);
 }
 
@@ -70,7 +71,7 @@ pb_status pb_mla_fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* One head of one token: its dq, and what it adds to dkv [S_kv,D] and dsink. dq is [D]. */
+/* Computes dq of one head of one token and adds to dkv [S_kv,D] and *dsink. dq is room for [D]. */
 static void bwd_head(const pb_mla *p, int b, int i, int h, double *dq, double *dkv, double *dsink)
 {
     const pb_mla_keys keys = pb_mla_keys_of(p, b, i);
@@ -118,7 +119,7 @@ pb_status pb_mla_bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- workspace of the vectorised code ------------------------------------------------------------------- */
+/* ---- workspace of the vectorised implementation --------------------------------------------------------- */
 
 size_t pb_mla_fwd_fast_workspace(const void *args)
 {
@@ -134,7 +135,7 @@ size_t pb_mla_bwd_fast_workspace(const void *args)
            sizeof(float);
 }
 
-/* ---- what both descriptors need ------------------------------------------------------------------------- */
+/* ---- shared by the descriptors of both families --------------------------------------------------------- */
 
 pb_status pb_mla_check(const char *op, const pb_mla *p, bool lists)
 {
@@ -161,7 +162,7 @@ pb_status pb_mla_check(const char *op, const pb_mla *p, bool lists)
 static size_t heads(const pb_mla *p) { return (size_t)p->B * p->S * p->H; }
 static size_t rows(const pb_mla *p) { return (size_t)p->B * p->S_kv; }
 
-/* Pairs of a query and a listed key; the host does not see which slots of a list are masked. */
+/* How many pairs of query and slot exist. The host does not read which slots of a list are masked. */
 static double pairs(const pb_mla *p)
 {
     double n = 0;
@@ -170,7 +171,8 @@ static double pairs(const pb_mla *p)
     return p->B * n;
 }
 
-/* Bytes that must pass: the tensors of the heads `times` over, kv and its gradient, lse, lists. */
+/* Minimum memory traffic in bytes: q, o and kv `times` times, lse, and lists. times: 1 forward, 2 backward, where
+ * gradients are as large as the tensors. */
 static double traffic(const pb_mla *p, int times)
 {
     const double lists = p->idx ? 4.0 * p->B * p->S * p->W : 0;
@@ -192,10 +194,10 @@ pb_cost pb_mla_bwd_cost(const void *args)
 
 /* ---- tensors ---------------------------------------------------------------------------------------------- */
 
-/* The inputs that both passes have. */
+/* Binds the inputs of both passes. */
 static pb_mla bind_inputs(pb_binder *b, const int *dim)
 {
-    const double unit = sqrt(3); /* of variance 1, as normalised q and kv are: then so are the scores */
+    const double unit = sqrt(3); /* range of variance 1, as normalised q and kv have: so have the scores */
     pb_mla p = {.B = dim[0], .S = dim[1], .S_kv = dim[2], .H = dim[3], .D = dim[4], .V = dim[5]};
     p.dtype = b->dtype;
     p.scale = 1 / sqrtf((float)p.D);
@@ -226,7 +228,7 @@ pb_mla pb_mla_bwd_bind(pb_binder *b, const int *dim)
     return p;
 }
 
-/* What a careless implementation trips over: see mla.h. */
+/* Plants the inputs that reveal errors: see pb_mla_fwd_prepare in mla.h. */
 static pb_status plant(const pb_mla *p)
 {
     static const float extremes[] = {200, -200, -INFINITY};

@@ -1,5 +1,5 @@
-/* mla.h - what sparse_mla and dense_mla share: one problem, and which keys a query sees. Internal to the two families;
- * their contracts are sparse_mla.h and dense_mla.h. */
+/* mla.h - shared by sparse_mla and dense_mla: one struct for the arguments of all four passes, and which keys a query
+ * attends to. Internal to the two families; their interfaces are sparse_mla.h and dense_mla.h. */
 #ifndef PB_MLA_H
 #define PB_MLA_H
 #include "kernels/core/op.h"
@@ -7,14 +7,15 @@
 extern "C" {
 #endif
 
-#ifndef PB_MLA_FN /* device code says more */
+#ifndef PB_MLA_FN /* device code defines it with __host__ __device__ */
 #define PB_MLA_FN static inline
 #endif
 
-/* Either pass of either op. o and lse are the forward's outputs and the backward's inputs. */
+/* The arguments of either pass of either op. o and lse are outputs of the forward pass and inputs of the backward
+ * pass. */
 typedef struct pb_mla {
     const void *q, *kv;
-    const int32_t *idx; /* NULL: dense */
+    const int32_t *idx; /* key lists [B,S,W]; NULL: dense */
     const float *sink;
     void *o;
     float *lse;
@@ -22,20 +23,21 @@ typedef struct pb_mla {
     void *dq, *dkv;
     float *dsink;
     int B, S, S_kv, H, D, V;
-    int W;         /* slots of a query: the lists' length, or the most keys that a dense query sees */
-    int window;    /* dense: a query sees at most this many keys; 0: all */
-    bool causal;   /* dense */
-    bool backward; /* dO and what follows it are set */
+    int W;         /* slots per query: length of a list; dense: the most keys of any query */
+    int window;    /* dense: a query attends to at most this many keys; 0: no limit */
+    bool causal;   /* dense: causal mask */
+    bool backward; /* backward pass: dO, dq, dkv and dsink are set */
     float scale;
     pb_dtype dtype;
 } pb_mla;
 
-/* The keys of query i of batch row b, slot by slot. Dense slots count from `first`. */
+/* The n slots of a query. list NULL (dense): slot w is row first + w of kv. */
 typedef struct pb_mla_keys {
     const int32_t *list;
     int first, n;
 } pb_mla_keys;
 
+/* The slots of query i of batch row b. */
 PB_MLA_FN pb_mla_keys pb_mla_keys_of(const pb_mla *p, int b, int i)
 {
     pb_mla_keys k = {NULL, 0, p->W};
@@ -51,7 +53,7 @@ PB_MLA_FN pb_mla_keys pb_mla_keys_of(const pb_mla *p, int b, int i)
     return k;
 }
 
-/* The row of kv in slot w < n, or -1 for a slot that is masked. */
+/* The row of kv in slot w < n, or -1 if the slot is masked. */
 PB_MLA_FN int pb_mla_row(const pb_mla *p, const pb_mla_keys *k, int w)
 {
     if (!k->list) return k->first + w;
@@ -59,19 +61,20 @@ PB_MLA_FN int pb_mla_row(const pb_mla *p, const pb_mla_keys *k, int w)
     return row >= 0 && row < p->S_kv ? row : -1;
 }
 
-/* The most slots that any query of a dense problem has. */
+/* The most slots of any query of a dense problem. */
 PB_MLA_FN int pb_mla_dense_slots(int S_kv, int window) { return window > 0 && window < S_kv ? window : S_kv; }
 
-/* Relative L2 of o, dq, dkv and dsink. rel_diff = 1 - 2 sum xy / (sum x^2 + sum y^2), the measure of the public
- * kernels' tests, is half of its square at most: below 1e-5 where the L2 stays below 4e-3. In bf16 `ref` rounds its
- * outputs too, by up to 2^-9: mla_shapes_test holds o and dq below 4e-3 of an oracle in double. */
+/* Tolerances: relative L2 of o, dq, dkv and dsink. rel_diff = 1 - 2 sum xy / (sum x^2 + sum y^2), the measure in the
+ * tests of DeepSeek's public kernels, is at most half the square of the relative L2: below 1e-5 where L2 is below 4e-3.
+ * In bf16, `ref` rounds its outputs too, by up to 2^-9; mla_shapes_test therefore compares o and dq with a
+ * double-precision oracle and requires 4e-3. */
 #define PB_MLA_TOL                                                                                                     \
     {                                                                                                                  \
         [PB_F32] = 1e-6, [PB_BF16] = 6e-3                                                                              \
     }
 
-/* What the descriptors share (mla.c); `args` are mla_args.h's. */
-pb_status pb_mla_check(const char *op, const pb_mla *p, bool lists); /* lists: the op reads idx */
+/* Shared by the op descriptors (mla.c). args: pb_mla_fwd_args or pb_mla_bwd_args of mla_args.h. */
+pb_status pb_mla_check(const char *op, const pb_mla *p, bool lists); /* lists: the op needs idx */
 pb_status pb_mla_fwd_ref(pb_ctx *ctx, const void *args);
 pb_status pb_mla_bwd_ref(pb_ctx *ctx, const void *args);
 size_t pb_mla_fwd_ref_workspace(const void *args);
@@ -81,13 +84,13 @@ size_t pb_mla_bwd_fast_workspace(const void *args);
 pb_cost pb_mla_fwd_cost(const void *args);
 pb_cost pb_mla_bwd_cost(const void *args);
 
-/* Tensors of a problem whose first axes are B, S, S_kv, H, D and V; which keys its queries see is left to the caller.
- */
+/* Bind the tensors of a problem; dim begins with B, S, S_kv, H, D, V. The caller adds what determines the keys of a
+ * query: lists, or causal and window. */
 pb_mla pb_mla_fwd_bind(pb_binder *b, const int *dim);
 pb_mla pb_mla_bwd_bind(pb_binder *b, const int *dim);
-/* Rows of kv that no query sees become NaN and infinite, so that a read shows; where slots are masked or a window is
- * set, the sinks of heads 1, 2, 3 (and every fourth on) become 200, -200 and -inf. Before a backward pass also o and
- * lse, by the forward pass. */
+/* Prepare inputs that reveal errors. Rows of kv that no query attends to become NaN and infinity, so that reading them
+ * shows in the result. Where slots are masked or a window is set, the sinks of heads h with h % 4 = 1, 2, 3 become 200,
+ * -200 and -inf. bwd also computes o and lse with the forward pass. */
 pb_status pb_mla_fwd_prepare(pb_ctx *cpu, const void *args);
 pb_status pb_mla_bwd_prepare(pb_ctx *cpu, const void *args);
 #ifdef __cplusplus

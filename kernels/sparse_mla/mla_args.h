@@ -1,5 +1,5 @@
-/* mla_args.h - the arguments of both MLA families, whose queries see what a list names (sparse_mla.h) or a range of the
- * rows of kv (dense_mla.h). Fields of the other family are 0. */
+/* mla_args.h - the arguments of both MLA families. A query attends to the rows of kv that its list names (sparse_mla.h)
+ * or to a range of them (dense_mla.h). Fields of the other family must be 0. */
 #ifndef PB_MLA_ARGS_H
 #define PB_MLA_ARGS_H
 #include "kernels/core/op.h"
@@ -10,15 +10,15 @@ extern "C" {
 typedef struct pb_mla_fwd_args {
     const void *q;      /* [B,S,H,D] dtype */
     const void *kv;     /* [B,S_kv,D] dtype */
-    const int32_t *idx; /* sparse: [B,S,W], any value; masked outside [0,S_kv) */
-    const float *sink;  /* [H] finite or -inf */
+    const int32_t *idx; /* sparse: [B,S,W]; a slot with a value outside [0,S_kv) is masked */
+    const float *sink;  /* [H] finite, or -inf for no sink */
     void *o;            /* [B,S,H,V] dtype, out */
     float *lse;         /* [B,S,H], out, kept for the backward pass */
     int B, S, S_kv, H, D, V;
-    int W;       /* sparse: slots of a list */
-    int window;  /* dense: keys that a query sees at most; 0: no limit */
+    int W;       /* sparse: slots per list */
+    int window;  /* dense: a query attends to at most this many keys; 0: no limit */
     bool causal; /* dense */
-    float scale; /* 1/sqrt(D) in the models so far */
+    float scale; /* 1/sqrt(D) in all supported models */
     pb_dtype dtype;
 } pb_mla_fwd_args;
 

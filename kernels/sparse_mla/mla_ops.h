@@ -1,4 +1,5 @@
-/* mla_ops.h - one pass of an MLA family as an op: its descriptor and its list of CPU implementations. */
+/* mla_ops.h - PB_MLA_OP defines one pass of an MLA family as an op: its descriptor and its list of CPU
+ * implementations. */
 #ifndef PB_MLA_OPS_H
 #define PB_MLA_OPS_H
 #include "kernels/core/cpu.h"
@@ -7,9 +8,10 @@
 PB_FAST_DECLARE(pb_mla_fwd)
 PB_FAST_DECLARE(pb_mla_bwd)
 
-/* Op f_pass, of a family that reads lists or does not. The file defines axes, edge, grid, device_grid and
- *     static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)      which keys the queries see
- * The extra arguments are further fields of pb_op. */
+/* Defines op f_pass. lists: whether the family has key lists. The including file defines axes, edge, grid, device_grid
+ * and
+ *     static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)      sets what determines the keys of a query
+ * Further arguments are further fields of pb_op. */
 #define PB_MLA_OP(f, pass, lists, ...)                                                                                 \
     static pb_status pass##_check(const void *args)                                                                    \
     {                                                                                                                  \
@@ -30,9 +32,9 @@ PB_FAST_DECLARE(pb_mla_bwd)
     };                                                                                                                 \
     const pb_op pb_op_##f##_##pass = {.name = #f "_" #pass,                                                            \
                                       .axes = axes,                                                                    \
-                                      .edge = edge,                                                                    \
-                                      .grid = grid,                                                                    \
-                                      .device_grid = device_grid,                                                      \
+                                      .edge = (const pb_dims *)edge,                                                   \
+                                      .grid = (const pb_dims *)grid,                                                   \
+                                      .device_grid = (const pb_dims *)device_grid,                                     \
                                       .args_size = sizeof(pb_mla_##pass##_args),                                       \
                                       .impls = PB_BOTH_BACKENDS(f, pass),                                              \
                                       .check = pass##_check,                                                           \

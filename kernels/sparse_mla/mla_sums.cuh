@@ -1,15 +1,15 @@
-/* mla_sums.cuh - the f32 sum of dkv that blocks add to by atomics: clearing it, and rounding it once to bf16. */
+/* mla_sums.cuh - the f32 sums of dkv to which CTAs add: clearing them, and rounding them once to bf16. */
 #ifndef PB_MLA_SUMS_CUH
 #define PB_MLA_SUMS_CUH
 #include "kernels/sparse_mla/mla_tiles.cuh"
 
-/* How the columns of a row of sums lie. BY_QUADS: of every 16 columns, those that thread t of a quad holds in two
- * neighbouring accumulator tiles (2t, 2t+1, 2t+8, 2t+9) stand side by side, at 4t, so that one 16-byte reduction takes
- * them; quad_column says which column stands at place k of 16. */
+/* Order of the columns in a row of sums. BY_QUADS: among every 16 columns, the four that thread t of a quad holds in
+ * two neighbouring accumulator tiles (2t, 2t+1, 2t+8, 2t+9) are contiguous, at 4t, so that one 16-byte reduction adds
+ * them. quad_column(k) is the column that is stored at position k of 16. */
 enum mla_order { BY_COLUMNS, BY_QUADS };
 __host__ __device__ static constexpr int quad_column(int k) { return k / 4 * 2 + k % 4 / 2 * 8 + k % 2; }
 
-template <mla_order ORDER> constexpr int mla_sums_wide = ORDER == BY_QUADS ? 16 : 8; /* a thread's; divides D */
+template <mla_order ORDER> constexpr int mla_sums_wide = ORDER == BY_QUADS ? 16 : 8; /* columns per thread; divides D */
 
 static __global__ __launch_bounds__(MLA_THREADS) void mla_clear_kernel(float *x, size_t n)
 {

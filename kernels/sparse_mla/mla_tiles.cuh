@@ -1,8 +1,8 @@
-/* mla_tiles.cuh - what the tensor-core passes of MLA share: tiles in shared memory and the products on them.
+/* mla_tiles.cuh - shared by the mma.sync passes of MLA: tiles in shared memory and products of them.
  *
- * A block of eight warps works on 16 G heads of one token (the rows of a tile, 16 a group) and on 32 rows of kv. Warp w
- * belongs to group w % G and takes share w / G of the columns. Rows of tiles are padded by 16 bytes, so that eight rows
- * of one column lie in different banks. Fragments are core/mma.cuh's. */
+ * A CTA of eight warps works on 16 G heads of one token (the rows of a tile, in G groups of 16) and on 32 rows of kv.
+ * Warp w belongs to group w % G and computes share w / G of the columns. Rows of tiles are padded by 16 bytes, so that
+ * eight rows of one column are in different banks. For the fragments see core/mma.cuh. */
 #ifndef PB_MLA_TILES_CUH
 #define PB_MLA_TILES_CUH
 #include "kernels/core/mma.cuh"
@@ -10,14 +10,14 @@
 
 typedef __nv_bfloat16 bf16;
 static constexpr int MLA_THREADS = 256, MLA_KEYS = 32;
-static constexpr int MLA_P_LD = MLA_KEYS + 8; /* of a tile of weights [heads][keys] */
+static constexpr int MLA_P_LD = MLA_KEYS + 8; /* row length of a tile of weights [heads][keys] */
 static constexpr float MLA_LOG2E = 1.4426950408889634f, MLA_LN2 = 0.6931471805599453f;
 template <int DP> constexpr int mla_ld = DP + 8;
 
-/* The heads that a block owns. */
+/* The heads h .. h + n - 1 of token (b,i) that a CTA computes. */
 struct mla_owned {
     int b, i, h, n;
-    size_t head; /* the place of the first in lse */
+    size_t head; /* index of the first in lse */
 };
 template <int G> __device__ static inline mla_owned mla_heads_of(const pb_mla &p, size_t token, int block)
 {
@@ -25,7 +25,8 @@ template <int G> __device__ static inline mla_owned mla_heads_of(const pb_mla &p
     return {(int)(token / p.S), (int)(token % p.S), h, min(16 * G, p.H - h), token * p.H + h};
 }
 
-/* Starts to copy n of ROWS rows, packed `columns` long, to a tile of DP columns; the rest is cleared, not read. */
+/* Starts to copy n of ROWS rows, each `columns` elements without gaps, to a tile of DP columns. The rest of the tile is
+ * set to 0. */
 template <int DP, int ROWS>
 __device__ static inline void mla_load_rows(bf16 *tile, const bf16 *from, int n, int columns)
 {
@@ -37,7 +38,8 @@ __device__ static inline void mla_load_rows(bf16 *tile, const bf16 *from, int n,
     }
 }
 
-/* The same for the rows of kv in slots w0 .. w0+31; a masked one is cleared. row[k]: which one slot k holds, or -1. */
+/* Starts to copy the rows of kv of slots w0 .. w0+31 to a tile. Masked slots become zeros, and row[k] is the row of
+ * slot k, or -1 if it is masked. */
 template <int DP>
 __device__ static inline void mla_load_slots(bf16 *tile, int *row, const pb_mla &p, const pb_mla_keys &keys, int b,
                                              int w0)
@@ -86,7 +88,8 @@ template <int NT> __device__ static inline void mla_mix(float (&out)[NT][4], con
     }
 }
 
-/* Rows r and r+8 of NT tiles, times f0 and f8, to packed rows of `columns`; rows from n on are left out. */
+/* Stores rows r and r+8 of NT tiles, times f0 and f8, to rows of `columns` elements without gaps; rows from n on are
+ * skipped. */
 template <int NT>
 __device__ static inline void mla_store(const float (&c)[NT][4], float f0, float f8, bf16 *to, int r, int n, int col,
                                         int columns)
@@ -102,11 +105,10 @@ __device__ static inline void mla_store(const float (&c)[NT][4], float f0, float
     }
 }
 
-/* Whether columns of 16 bytes may be copied from p on. */
+/* Whether 16-byte accesses are possible from p on. */
 static inline bool mla_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
-/* Launches kernel<G, ...>, a family of kernels over G, with `bytes` of shared memory, which more than 48 KB must ask
- * for. */
+/* Launches a kernel with `bytes` of dynamic shared memory, which CUDA must be asked for above 48 KB. */
 template <class K, class... A>
 static inline pb_status mla_launch(pb_ctx *ctx, const char *what, K *kernel, size_t blocks, size_t bytes, A... args)
 {

@@ -1,4 +1,4 @@
-/* sparse_mla.c - the two descriptors of sparse_mla, and the lists that its tests and benchmarks run on. */
+/* sparse_mla.c - the op descriptors of sparse_mla, and the key lists that its tests and benchmarks use. */
 #include "kernels/sparse_mla/sparse_mla.h"
 
 #include <limits.h>
@@ -9,7 +9,7 @@
 
 /* ---- lists ---------------------------------------------------------------------------------------------- */
 
-/* Draws without replacement: a permutation that is shuffled further with every draw. */
+/* Rows to draw from without replacement: a permutation that every draw shuffles further. */
 typedef struct deck {
     int32_t *rows;
     int n;
@@ -82,35 +82,48 @@ static const int32_t *bind_lists(pb_binder *b, const pb_mla *p, enum list_kind k
 
 /* ---- descriptors ---------------------------------------------------------------------------------------- */
 
-/* K: rows of kv; l: kind of list. */
 static const char axes[] = "BSKHDVWl";
-static const pb_dims edge[] = {
-    {2, 3, 37, 3, 16, 16, 13, HOLES},
-    {1, 5, 160, 8, 512, 512, 64, FULL},
-    {2, 4, 67, 8, 512, 512, 50, HOLES},
-    {1, 3, 200, 16, 512, 512, 130, HOLES},
-    {1, 2, 131, 64, 512, 512, 97, TWICE},
-    {1, 2, 70, 128, 512, 512, 40, HOLES},
-    {1, 5, 90, 64, 576, 512, 70, EMPTY_ROW},
-    {2, 5, 40, 16, 576, 512, 33, EMPTY_ROW},
-    {2, 6, 33, 16, 64, 64, 35, EMPTY},
-    {2, 9, 20, 5, 24, 8, 7, TWICE},
-    {1, 3, 1, 2, 8, 8, 4, FULL},
-    {2, 2, 50, 4, 7, 5, 9, HOLES},
-    {1, 4, 30, 2, 16, 16, 0, FULL},
-    {1, 80, 100, 8, 32, 32, 40, V4},
-    {1, 300, 300, 20, 64, 64, 40, CAUSAL},
-    {3, 20, 95, 65, 40, 32, 40, EMPTY_ROW},
-    {1, 2, 400, 8, 64, 64, 330, FULL},
-    {1, 1, 500, 16, 512, 512, 400, HOLES},
-    {1, 2, 70, 100, 512, 512, 40, TWICE},
-    {2, 3, 60, 8, 512, 512, 130, EMPTY_ROW},
-    {1, 2, 33, 64, 512, 512, 35, EMPTY},
+/* A shape of the tables: a pb_dims with names, in the order of `axes`. */
+typedef struct shape {
+    int B, S, S_kv, H, D, V, W;
+    enum list_kind lists;
+    int unused[2];
+} shape;
+_Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
+static const shape edge[] = {
+    {.B = 2, .S = 3, .S_kv = 37, .H = 3, .D = 16, .V = 16, .W = 13, .lists = HOLES},
+    {.B = 1, .S = 5, .S_kv = 160, .H = 8, .D = 512, .V = 512, .W = 64, .lists = FULL},
+    {.B = 2, .S = 4, .S_kv = 67, .H = 8, .D = 512, .V = 512, .W = 50, .lists = HOLES},
+    {.B = 1, .S = 3, .S_kv = 200, .H = 16, .D = 512, .V = 512, .W = 130, .lists = HOLES},
+    {.B = 1, .S = 2, .S_kv = 131, .H = 64, .D = 512, .V = 512, .W = 97, .lists = TWICE},
+    {.B = 1, .S = 2, .S_kv = 70, .H = 128, .D = 512, .V = 512, .W = 40, .lists = HOLES},
+    {.B = 1, .S = 5, .S_kv = 90, .H = 64, .D = 576, .V = 512, .W = 70, .lists = EMPTY_ROW},
+    {.B = 2, .S = 5, .S_kv = 40, .H = 16, .D = 576, .V = 512, .W = 33, .lists = EMPTY_ROW},
+    {.B = 2, .S = 6, .S_kv = 33, .H = 16, .D = 64, .V = 64, .W = 35, .lists = EMPTY},
+    {.B = 2, .S = 9, .S_kv = 20, .H = 5, .D = 24, .V = 8, .W = 7, .lists = TWICE},
+    {.B = 1, .S = 3, .S_kv = 1, .H = 2, .D = 8, .V = 8, .W = 4, .lists = FULL},
+    {.B = 2, .S = 2, .S_kv = 50, .H = 4, .D = 7, .V = 5, .W = 9, .lists = HOLES},
+    {.B = 1, .S = 4, .S_kv = 30, .H = 2, .D = 16, .V = 16, .lists = FULL},
+    {.B = 1, .S = 80, .S_kv = 100, .H = 8, .D = 32, .V = 32, .W = 40, .lists = V4},
+    {.B = 1, .S = 300, .S_kv = 300, .H = 20, .D = 64, .V = 64, .W = 40, .lists = CAUSAL},
+    {.B = 3, .S = 20, .S_kv = 95, .H = 65, .D = 40, .V = 32, .W = 40, .lists = EMPTY_ROW},
+    {.B = 1, .S = 2, .S_kv = 400, .H = 8, .D = 64, .V = 64, .W = 330, .lists = FULL},
+    {.B = 1, .S = 1, .S_kv = 500, .H = 16, .D = 512, .V = 512, .W = 400, .lists = HOLES},
+    {.B = 1, .S = 2, .S_kv = 70, .H = 100, .D = 512, .V = 512, .W = 40, .lists = TWICE},
+    {.B = 2, .S = 3, .S_kv = 60, .H = 8, .D = 512, .V = 512, .W = 130, .lists = EMPTY_ROW},
+    {.B = 1, .S = 2, .S_kv = 33, .H = 64, .D = 512, .V = 512, .W = 35, .lists = EMPTY},
     {0},
 };
-static const pb_dims grid[] = {{1, 256, 320, 8, 512, 512, 128, FULL}, {1, 128, 256, 64, 512, 512, 128, FULL}, {0}};
-static const pb_dims device_grid[] = {
-    {1, 1280, 1280, 64, 512, 512, 640, FULL}, {1, 4096, 4096, 64, 512, 512, 1024, FULL}, {0}};
+static const shape grid[] = {
+    {.B = 1, .S = 256, .S_kv = 320, .H = 8, .D = 512, .V = 512, .W = 128, .lists = FULL},
+    {.B = 1, .S = 128, .S_kv = 256, .H = 64, .D = 512, .V = 512, .W = 128, .lists = FULL},
+    {0},
+};
+static const shape device_grid[] = {
+    {.B = 1, .S = 1280, .S_kv = 1280, .H = 64, .D = 512, .V = 512, .W = 640, .lists = FULL},
+    {.B = 1, .S = 4096, .S_kv = 4096, .H = 64, .D = 512, .V = 512, .W = 1024, .lists = FULL},
+    {0},
+};
 
 static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)
 {
@@ -119,5 +132,5 @@ static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)
 }
 
 PB_MLA_OP(sparse_mla, fwd, true, .grad_of = NULL)
-/* Of a sink among many keys the difference drowns in the rounding of o. */
+/* grad_tol is large because the gradient of one sink among many keys is small against the rounding of o. */
 PB_MLA_OP(sparse_mla, bwd, true, .grad_of = &pb_op_sparse_mla_fwd, .grad_tol = 1e-2)

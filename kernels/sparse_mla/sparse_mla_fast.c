@@ -1,10 +1,11 @@
-/* sparse_mla_fast.c - MLA over lists or ranges, vectorised: up to 64 heads of one token along the lanes, the rows of kv
- * that it sees 64 at a time.
+/* sparse_mla_fast.c - MLA over lists or ranges on the CPU: the lanes of a vector are up to 64 heads of one token, rows
+ * of kv are processed 64 at a time.
  *
- * Masked slots never reach a tile: the rows that count are collected first, so nothing else is read and no weight has
- * to be undone. Scores are held as [row][head]: the softmax of 16 heads is one vector. All products are tile.h's. The
- * sink is where the online softmax starts. In the backward pass a task owns a fixed share of a batch row's tokens and
- * sums their dkv by itself; the shares are added in order. Bound: fma throughput. */
+ * Unmasked rows are collected before each tile, so masked slots cost nothing and their rows are not read. Scores are
+ * stored as [row][head]: the softmax of PB_VLEN heads is one vector. All products are tile.h's. The sink is the initial
+ * state of the online softmax. In the backward pass a task has a fixed share of the tokens of a batch row and its own
+ * sum of dkv; the sums are added in order, so the result does not depend on the number of threads. Limit: fma
+ * throughput. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -14,12 +15,12 @@
 #include "kernels/sparse_mla/mla_ops.h"
 #include "kernels/sparse_mla/plan.h"
 
-/* ---- pieces of both passes -------------------------------------------------------------------------- */
+/* ---- shared by both passes -------------------------------------------------------------------------- */
 
-/* Heads h .. h+n-1 of token (b,i). Lanes beyond n hold zeros. */
+/* Heads h .. h+n-1 of token (b,i). Lanes from n on hold zeros. */
 typedef struct heads {
-    int b, i, h, n, wide; /* wide: n rounded up to 16 */
-    size_t at;            /* of the first: its place in lse */
+    int b, i, h, n, wide; /* wide: n rounded up to a multiple of 16 */
+    size_t at;            /* index of the first head in lse */
 } heads;
 
 static heads heads_at(const pb_mla *p, int b, int i, int h)
@@ -28,7 +29,8 @@ static heads heads_at(const pb_mla *p, int b, int i, int h)
     return (heads){b, i, h, n, (n + 15) / 16 * 16, ((size_t)b * p->S + i) * p->H + h};
 }
 
-/* The next rows that count, from slot *w on: at most KEYS, to `row`, and as f32 to `tile`. */
+/* Collects the next unmasked rows, at most KEYS, from slot *w on: numbers to `row`, f32 contents to `tile`. Advances *w
+ * and returns how many rows it found. */
 static int next_rows(const pb_mla *p, const pb_mla_keys *keys, int b, int *w, int *row, float *tile)
 {
     const size_t width = pb_mla_width(p->D);
@@ -57,7 +59,7 @@ static void scores(const pb_mla *p, const heads *q, const float *tile, int n, co
                         .ldc = HEADS});
 }
 
-/* to[d][h] += sum_k row_k[d] weight[k][h]: o and dq, on their side. */
+/* to[d][h] += sum_k row_k[d] weight[k][h]: o and dq, transposed. */
 static void add_rows(const pb_mla *p, const heads *q, const float *tile, int n, const float *weight, int D, float *to)
 {
     multiply(&(product){.M = D,
@@ -81,7 +83,7 @@ static rows heads_of(const void *x, const heads *q, int D, pb_dtype t)
 /* ---- forward ---------------------------------------------------------------------------------------- */
 
 typedef struct softmax {
-    float top[HEADS], sum[HEADS], shrink[HEADS]; /* shrink: what the last new maximum did to earlier sums */
+    float top[HEADS], sum[HEADS], shrink[HEADS]; /* shrink: last rescaling of earlier sums */
 } softmax;
 
 static void softmax_start(softmax *m, const pb_mla *p, const heads *q)
@@ -92,8 +94,8 @@ static void softmax_start(softmax *m, const pb_mla *p, const heads *q)
     }
 }
 
-/* Scores s of n rows become weights e^(s - top), with top the maximum so far (Milakov & Gimelshein 2018, algorithm 3).
- */
+/* Turns the scores of n rows into weights e^(s - top), where top is the maximum so far (Milakov & Gimelshein 2018,
+ * algorithm 3). */
 static void weigh(softmax *m, float *s, const heads *q, int n)
 {
     for (int h = 0; h < q->wide; h += PB_VLEN) {
@@ -153,7 +155,7 @@ pb_status PB_FAST(pb_mla_fwd)(pb_ctx *ctx, const void *args)
 /* ---- backward --------------------------------------------------------------------------------------- */
 
 typedef struct bwd_tiles {
-    float *qt, *dot, *dqt; /* [D][HEADS]: q scaled, do and dq, on their side */
+    float *qt, *dot, *dqt; /* [D][HEADS]: q times scale, do and dq, transposed */
     float *q, *dO;         /* [HEADS][width] */
     float *p, *ds;         /* [KEYS][HEADS] */
     float *kv, *dkv;       /* [KEYS][width] */
@@ -174,7 +176,7 @@ static bwd_tiles bwd_carve(float *room, int D, int V)
                        .dkv = room + 3 * d + 2 * v + 2 * s + KEYS * pb_mla_width(D)};
 }
 
-/* In double: it is summed over all tokens for dsink, where most of it cancels. */
+/* Returns delta of one head, in double because dsink sums it over all tokens and most of that sum cancels. */
 static double delta_of(const pb_mla *p, const float *dO, size_t at)
 {
     double sum = 0;
@@ -185,7 +187,7 @@ static double delta_of(const pb_mla *p, const float *dO, size_t at)
     return sum;
 }
 
-/* Everything that depends on the heads alone, and what they add to dsink. */
+/* Loads q, do and lse of some heads, computes delta, and adds their share of dsink. */
 static void bwd_load(const pb_mla *p, bwd_tiles *m, const heads *q, double *dsink)
 {
     const size_t width = pb_mla_width(p->V);
@@ -205,7 +207,7 @@ static void bwd_load(const pb_mla *p, bwd_tiles *m, const heads *q, double *dsin
     }
 }
 
-/* Scores and do.v become p and ds. */
+/* Turns scores into p, and do.v into ds. */
 static void bwd_weigh(const bwd_tiles *m, const heads *q, int n, float scale)
 {
     for (int h = 0; h < q->wide; h += PB_VLEN) {
@@ -259,7 +261,7 @@ static void bwd_heads(const pb_mla *p, bwd_tiles *m, const heads *q, float *dkv,
     store_turned(m->dqt, HEADS, ones, &dq, q->n, p->D);
 }
 
-/* One part of a batch row's sums: every parts-th of its tokens. */
+/* Computes one part of the dkv and dsink of a batch row, from every parts-th token. */
 static void bwd_part(const pb_mla *p, bwd_tiles *m, float *sums, int parts, int t)
 {
     const size_t n = p->S_kv * pb_mla_width(p->D);
@@ -274,7 +276,7 @@ static void bwd_part(const pb_mla *p, bwd_tiles *m, float *sums, int parts, int 
         }
 }
 
-/* Adds the parts up for one row of kv. */
+/* Adds the parts of dkv for one row of kv. */
 static void bwd_gather(const pb_mla *p, const float *sums, int parts, size_t row)
 {
     const size_t width = pb_mla_width(p->D), n = p->S_kv * width + 2 * p->H;

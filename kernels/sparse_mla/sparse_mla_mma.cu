@@ -1,8 +1,8 @@
-/* sparse_mla_mma.cu - the forward pass of MLA on the tensor cores of sm_80 and later (mma.sync), bf16.
+/* sparse_mla_mma.cu - MLA forward with mma.sync on sm_80 and later, bf16.
  *
- * A block owns up to 64 heads of one token: they share its rows of kv, so that a gathered row is read once for all of
- * them. Rows pass through shared memory 32 at a time, two stages deep; scores go through it as f32, weights as bf16.
- * The queries stay where they are loaded for the whole loop. A masked slot is a row of zeros with weight 0. */
+ * A CTA computes up to 64 heads of one token. They attend to the same rows of kv, so a gathered row is read once for
+ * all of them. Rows pass through shared memory in tiles of 32 with two stages. Scores pass through shared memory as
+ * f32, weights as bf16; q stays there for the whole loop. A masked slot is a row of zeros with weight 0. */
 #include "kernels/sparse_mla/mla_tiles.cuh"
 
 namespace
@@ -14,7 +14,7 @@ template <int G, int DP> struct fwd_smem {
     int row[2][MLA_KEYS];
 };
 
-/* Scores in powers of two; -inf where a slot is masked. */
+/* Computes the scores of a tile in powers of two; -inf for masked slots. */
 template <int G, int DP> __device__ inline void score_tile(fwd_smem<G, DP> &sm, int stage, float scale2)
 {
     constexpr int LD = mla_ld<DP>, SLD = fwd_smem<G, DP>::SCORE_LD;
@@ -30,7 +30,7 @@ template <int G, int DP> __device__ inline void score_tile(fwd_smem<G, DP> &sm, 
     }
 }
 
-/* The softmax of one row, in powers of two, the same in the 16/G threads that share it. */
+/* Online softmax of one row, in powers of two; identical in the 16/G threads of the row. */
 struct softmax_row {
     float top, sum;
 };
@@ -44,7 +44,7 @@ template <int G, int DP> __device__ inline void weigh_tile(fwd_smem<G, DP> &sm, 
     for (int k = 0; k < N; k++) top = fmaxf(top, s[part + k * SHARE]);
 #pragma unroll
     for (int d = SHARE / 2; d > 0; d /= 2) top = fmaxf(top, __shfl_xor_sync(0xffffffffu, top, d));
-    const float base = top == -INFINITY ? 0 : top; /* nothing seen and no sink: weights 0, not NaN */
+    const float base = top == -INFINITY ? 0 : top; /* no key and no sink yet: weights are 0, not NaN */
     const float keep = pb_exp2_fast(st.top - base);
 #pragma unroll
     for (int k = 0; k < N; k++) {
@@ -67,9 +67,9 @@ __global__ __launch_bounds__(MLA_THREADS, 1) void fwd_kernel(const pb_mla p, int
     const mla_owned own = mla_heads_of<G>(p, blockIdx.x / blocks, (int)(blockIdx.x % blocks));
     const pb_mla_keys keys = pb_mla_keys_of(&p, own.b, own.i);
     const int row = threadIdx.x / 32 % G * 16 + pb_mma_lane() / 4, col = (int)threadIdx.x / 32 / G * NT * 8;
-    const int mine = threadIdx.x / SHARE; /* the row whose softmax this thread shares */
+    const int mine = threadIdx.x / SHARE; /* the row whose softmax this thread computes with others */
     const float sink = mine < own.n ? p.sink[own.h + mine] * MLA_LOG2E : 0;
-    softmax_row st = {sink, sink == -INFINITY ? 0.0f : 1.0f}; /* it begins with the sink */
+    softmax_row st = {sink, sink == -INFINITY ? 0.0f : 1.0f}; /* the sink is the initial maximum, with weight 1 */
     float o[NT][4];
 #pragma unroll
     for (int n = 0; n < NT; n++) o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0;

@@ -1,11 +1,11 @@
-/* sparse_mla_mma_bwd.cu - the backward pass of MLA on the tensor cores of sm_80 and later (mma.sync), bf16.
+/* sparse_mla_mma_bwd.cu - MLA backward with mma.sync on sm_80 and later, bf16.
  *
- * dq: a block owns up to 64 heads of one token, whose q and do stay in shared memory while the rows that it sees pass
- * by 32 at a time, two stages deep; dq is summed in registers. dkv in one of two ways. Scattered: the same block makes
- * what its heads add to the 32 rows and adds it to an f32 sum by atomics, 16 columns at a time; a last pass rounds.
- * Ordered: a block owns 32 rows of kv, keeps their sum in registers and passes over the queries in order; it takes only
- * those that name one of its rows. Scores are computed twice then, and a row that few queries of many name costs a look
- * at every list; but the same bits come out every time. */
+ * dq: a CTA computes up to 64 heads of one token. Their q and do stay in shared memory, the rows of kv pass through it
+ * in tiles of 32 with two stages, and dq is summed in registers. dkv is computed in one of two ways. Scattered: the
+ * same CTA adds what its heads contribute to the 32 rows to an f32 sum by atomics, 16 columns at a time; a last kernel
+ * rounds to bf16. Ordered: a CTA has 32 rows of kv, keeps their sums in registers and loops over the queries in order,
+ * skipping those that name none of its rows. Then scores are computed twice and every CTA reads every list, but the
+ * result is deterministic. */
 #include "kernels/sparse_mla/mla_sums.cuh"
 
 namespace
@@ -25,7 +25,7 @@ template <int G, int DP, int VP> struct dkv_smem {
     int times[MLA_KEYS];
 };
 
-/* Starts to load what belongs to some heads of a token. */
+/* Starts to load q and do of the heads of a token, and loads their lse and delta. */
 template <int G, int DP, int VP>
 __device__ inline void load_heads(head_tiles<G, DP, VP> &sm, const pb_mla &p, const mla_owned &own, const float *delta)
 {
@@ -38,7 +38,7 @@ __device__ inline void load_heads(head_tiles<G, DP, VP> &sm, const pb_mla &p, co
     }
 }
 
-/* p and ds of n heads and 32 rows of kv, each counted times[k] times: 0 for one that is masked. */
+/* Computes p and ds of n heads and 32 rows of kv, row k counted times[k] times; 0: masked. */
 template <int G, int DP, int VP>
 __device__ inline void weigh_tile(head_tiles<G, DP, VP> &sm, const bf16 *kv, const int *times, int n, float scale)
 {
@@ -51,7 +51,7 @@ __device__ inline void weigh_tile(head_tiles<G, DP, VP> &sm, const bf16 *kv, con
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int r = group * 16 + lane / 4 + e / 2 * 8, k = times[t * 8 + lane % 4 * 2 + e % 2];
-            const bool seen = k > 0 && r < n; /* selected, never multiplied away: a masked weight may be infinite */
+            const bool seen = k > 0 && r < n; /* selected, not multiplied: a masked weight may be infinite */
             w[e] = seen ? (float)k * pb_exp2_fast(s[e] * scale * MLA_LOG2E - sm.lse2[r]) : 0;
             ds[e] = seen ? w[e] * (dp[e] - sm.delta[r]) * scale : 0;
         }
@@ -63,7 +63,8 @@ __device__ inline void weigh_tile(head_tiles<G, DP, VP> &sm, const bf16 *kv, con
     }
 }
 
-/* sum += what the heads add to 32 rows of dkv in the columns col .. col+15: [16 rows][8 columns], twice each. */
+/* sum += the contribution of the heads to columns col .. col+15 of 32 rows of dkv, as 2 x 2 tiles of [16 rows][8
+ * columns]. */
 template <int G, int DP, int VP>
 __device__ inline void add_heads(float (&sum)[2][2][4], const head_tiles<G, DP, VP> &sm, int col)
 {
@@ -95,11 +96,12 @@ __device__ inline void clear(float (&sum)[2][2][4])
     for (int e = 0; e < 16; e++) sum[e / 8][e / 4 % 2][e % 4] = 0;
 }
 
-/* Value e of half n of rows m as add_heads has them: its row of 32, its column of 16. */
+/* Row (of 32) of element e of sum[m][.]; col_of: column (of 16) of element e of sum[.][n]. */
 __device__ inline int row_of(int m, int e) { return m * 16 + pb_mma_lane() / 4 + e / 2 * 8; }
 __device__ inline int col_of(int n, int e) { return n * 8 + pb_mma_lane() % 4 * 2 + e % 2; }
 
-/* Adds the tile to dkv [S_kv,D] of the batch row. A masked slot adds nothing, not even zeros. */
+/* Adds the contributions to a tile of rows to dkv [S_kv,D] of the batch row. A masked slot adds nothing, not even
+ * zeros. */
 template <int G, int DP, int VP>
 __device__ inline void scatter(const head_tiles<G, DP, VP> &sm, const int *row, float *dkv, int D)
 {
@@ -115,7 +117,7 @@ __device__ inline void scatter(const head_tiles<G, DP, VP> &sm, const int *row, 
     }
 }
 
-/* dkv NULL: dq alone. */
+/* Computes dq, and adds to dkv unless it is NULL. */
 template <int G, int DP, int VP>
 __global__ __launch_bounds__(MLA_THREADS, 1) void dq_kernel(const pb_mla p, const float *delta, float *dkv, int blocks)
 {
@@ -149,7 +151,8 @@ __global__ __launch_bounds__(MLA_THREADS, 1) void dq_kernel(const pb_mla p, cons
     mla_store<NT>(dq, 1, 1, (bf16 *)p.dq + own.head * p.D, row, own.n, col, p.D);
 }
 
-/* times[k]: how often query i of batch row b names row r0 + k. Whether it names any, the same in every thread. */
+/* Sets times[k] to how often query i of batch row b names row r0 + k. Returns, in every thread, whether it names
+ * any. */
 __device__ inline bool count_rows(int *times, const pb_mla &p, int b, int i, int r0)
 {
     const pb_mla_keys keys = pb_mla_keys_of(&p, b, i);
@@ -163,7 +166,7 @@ __device__ inline bool count_rows(int *times, const pb_mla &p, int b, int i, int
     __syncthreads();
     for (int w = threadIdx.x; keys.list && w < keys.n; w += MLA_THREADS) {
         const int at = pb_mla_row(&p, &keys, w) - r0;
-        if (at < 0 || at >= MLA_KEYS) continue; /* also -1 */
+        if (at < 0 || at >= MLA_KEYS) continue; /* true of -1 too */
         atomicAdd(&times[at], 1);
         any = true;
     }
@@ -174,7 +177,8 @@ template <int G, int DP, int VP>
 __global__ __launch_bounds__(MLA_THREADS, 1) void dkv_kernel(const pb_mla p, const float *delta, int blocks)
 {
     extern __shared__ __align__(128) unsigned char smem[];
-    constexpr int STEP = MLA_THREADS / 32 * 16, N = (DP + STEP - 1) / STEP; /* a warp's columns: every STEP-th 16 */
+    /* Each warp computes N groups of 16 columns, STEP columns apart. */
+    constexpr int STEP = MLA_THREADS / 32 * 16, N = (DP + STEP - 1) / STEP;
     dkv_smem<G, DP, VP> &sm = *reinterpret_cast<dkv_smem<G, DP, VP> *>(smem);
     const int tiles = (p.S_kv + MLA_KEYS - 1) / MLA_KEYS, b = blockIdx.x / tiles;
     const int r0 = (int)(blockIdx.x % tiles) * MLA_KEYS, rows = min(MLA_KEYS, p.S_kv - r0);
@@ -221,7 +225,7 @@ pb_status dq_launch(pb_ctx *ctx, const pb_mla &p, const float *delta, float *dkv
                       sizeof(dq_smem<G, DP, VP>), p, delta, dkv, blocks);
 }
 
-/* dkv: the f32 sum, or NULL for the ordered way. */
+/* dkv: f32 sums for the scattered way; NULL: the ordered way. */
 template <int G, int DP, int VP> pb_status launch(pb_ctx *ctx, const pb_mla &p, const float *delta, float *dkv)
 {
     const int blocks = (p.H + 16 * G - 1) / (16 * G);
@@ -236,7 +240,7 @@ template <int G, int DP, int VP> pb_status launch(pb_ctx *ctx, const pb_mla &p, 
     return mla_round<BY_COLUMNS>(ctx, p, dkv);
 }
 
-/* 64 heads a block where there are so many and the device has the shared memory for them, else 32. */
+/* 64 heads per CTA if H is that large and the GPU has the shared memory, else 32. */
 template <int DP> pb_status by_heads(pb_ctx *ctx, const pb_mla &p, const float *delta, float *dkv)
 {
     const bool fits = pb_cuda_device_of(ctx)->smem_optin >= sizeof(dq_smem<4, DP, 512>);
@@ -252,7 +256,7 @@ pb_status run(pb_ctx *ctx, const pb_mla &p, float *delta, float *dkv)
 }
 } // namespace
 
-/* The f32 sum of dkv, then delta and the shares of dsink. */
+/* The workspace: f32 sums of dkv, delta, the terms of dsink. */
 size_t pb_mla_bwd_mma_workspace(const pb_mla *p) { return mla_sums_of(*p) * sizeof(float) + pb_mla_dsink_room(p); }
 
 pb_status pb_mla_bwd_mma(pb_ctx *ctx, const pb_mla *p)

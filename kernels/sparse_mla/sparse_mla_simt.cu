@@ -1,20 +1,20 @@
-/* sparse_mla_simt.cu - MLA without tensor cores: every shape up to D 1024, f32 or bf16, f32 arithmetic; and delta and
- * dsink for all implementations.
+/* sparse_mla_simt.cu - MLA without tensor cores: any shape with D up to 1024, f32 or bf16, f32 arithmetic; also delta
+ * and dsink for all implementations.
  *
- * Forward and dq: a block of four warps owns one head of one token and meets its slots 128 at a time; a warp takes a
- * score, a thread takes columns. dkv: a block of eight warps owns eight rows of kv and passes over all queries in
- * order, counting how often each names which of its rows: no atomics on values, so every sum has one order. Bound: the
- * rows are read once a head, from the L2 cache. */
+ * Forward and dq: a CTA of four warps computes one head of one token, 128 slots at a time; a warp computes a score, a
+ * thread has columns of the output. dkv: a CTA of ROWS warps has ROWS rows of kv and loops over all queries in order.
+ * It counts how often each query names each of its rows, so it needs no atomics on values and the result is
+ * deterministic. Limit: the rows are read from L2 once per head. */
 #include "kernels/sparse_mla/mla_impls.cuh"
 
 namespace
 {
 constexpr int THREADS = 128, SLOTS = 128, ROWS = 4, MOST = 1024;
 
-/* The head that this block owns. */
+/* The head that this CTA computes. */
 struct owned {
     int b, i, h;
-    size_t head; /* its place in lse */
+    size_t head; /* its index in lse */
 };
 __device__ inline owned owned_head(const pb_mla &p)
 {
@@ -22,7 +22,7 @@ __device__ inline owned owned_head(const pb_mla &p)
     return {(int)(token / p.S), (int)(token % p.S), (int)(blockIdx.x % p.H), blockIdx.x};
 }
 
-/* x . y over n columns; every lane of the warp gets it. */
+/* Returns x . y over n columns in every lane of the warp. */
 template <class T> __device__ inline float dot_row(const float *x, const T *y, int n)
 {
     float sum = 0;
@@ -35,7 +35,7 @@ template <class T> __device__ inline void load_row(float *to, const void *from, 
     for (int d = threadIdx.x; d < n; d += blockDim.x) to[d] = pb_to_f32(((const T *)from)[at + d]);
 }
 
-/* to[d] = to[d] keep + sum_k weight[k] kv[row[k]][d], masked slots left out; n slots. */
+/* to[d] = to[d] keep + sum_k weight[k] kv[row[k]][d] over n slots; masked slots are skipped. */
 template <class T>
 __device__ inline void mix_slots(float *to, float keep, const float *weight, const int *row, int n, const T *kv, int D,
                                  int columns)
@@ -55,7 +55,7 @@ template <class T> __global__ __launch_bounds__(THREADS, 1) void fwd_kernel(cons
     const owned own = owned_head(p);
     const pb_mla_keys keys = pb_mla_keys_of(&p, own.b, own.i);
     const T *kv = (const T *)p.kv + (size_t)own.b * p.S_kv * p.D;
-    float top = p.sink[own.h], sum = top == -INFINITY ? 0 : 1; /* the softmax begins with the sink */
+    float top = p.sink[own.h], sum = top == -INFINITY ? 0 : 1; /* the sink is the initial maximum */
     load_row<T>(q, p.q, own.head * p.D, p.D);
     for (int d = threadIdx.x; d < p.V; d += THREADS) o[d] = 0;
     for (int w0 = 0; w0 < keys.n; w0 += SLOTS) {
@@ -111,8 +111,8 @@ template <class T> __global__ __launch_bounds__(THREADS, 1) void dq_kernel(const
     for (int d = threadIdx.x; d < p.D; d += THREADS) ((T *)p.dq)[own.head * p.D + d] = pb_from_f32<T>(dq[d]);
 }
 
-/* How often query i of batch row b names each of the rows r0 .. r0+ROWS-1. Whether it names any, the same in every
- * thread of the block. */
+/* Sets count[k] to how often query i of batch row b names row r0 + k, k < ROWS. Returns, in every thread, whether it
+ * names any. */
 __device__ inline bool count_rows(int *count, const pb_mla &p, int b, int i, int r0)
 {
     const pb_mla_keys keys = pb_mla_keys_of(&p, b, i);
@@ -126,7 +126,7 @@ __device__ inline bool count_rows(int *count, const pb_mla &p, int b, int i, int
     __syncthreads();
     for (int w = threadIdx.x; keys.list && w < keys.n; w += blockDim.x) {
         const int row = pb_mla_row(&p, &keys, w);
-        if (row < r0 || row >= r0 + ROWS) continue; /* also -1 */
+        if (row < r0 || row >= r0 + ROWS) continue; /* true of -1 too */
         atomicAdd(&count[row - r0], 1);
         any = true;
     }
@@ -136,7 +136,7 @@ __device__ inline bool count_rows(int *count, const pb_mla &p, int b, int i, int
 template <class T> __global__ __launch_bounds__(32 * ROWS, 1) void dkv_kernel(const pb_mla p, const float *delta)
 {
     __shared__ float q[MOST], dO[MOST], weight[ROWS], ds[ROWS];
-    __shared__ double dkv[ROWS][MOST]; /* of a row: all heads of all queries */
+    __shared__ double dkv[ROWS][MOST]; /* sums over all heads of all queries */
     __shared__ int count[ROWS];
     const int tiles = (p.S_kv + ROWS - 1) / ROWS, b = blockIdx.x / tiles, r0 = (int)(blockIdx.x % tiles) * ROWS;
     const int mine = threadIdx.x / 32;
@@ -150,7 +150,7 @@ template <class T> __global__ __launch_bounds__(32 * ROWS, 1) void dkv_kernel(co
             load_row<T>(q, p.q, head * p.D, p.D);
             load_row<T>(dO, p.dO, head * p.V, p.V);
             __syncthreads();
-            if (count[mine]) { /* then the row exists */
+            if (count[mine]) { /* a row that is named exists */
                 const T *x = kv + (size_t)mine * p.D;
                 const float s = dot_row(q, x, p.D) * p.scale, dp = dot_row(dO, x, p.V);
                 const float all = (float)count[mine] * expf(s - p.lse[head]);
@@ -170,8 +170,8 @@ template <class T> __global__ __launch_bounds__(32 * ROWS, 1) void dkv_kernel(co
 
 /* ---- delta and dsink ------------------------------------------------------------------------------------------ */
 
-/* A warp a head. In double, because over all tokens most of the sum cancels; eight products, which f32 holds exactly
- * where they are of bf16, are added in f32 first. N elements a load. */
+/* One warp per head computes delta and the head's term of dsink. Sums are double, because most of the sum over all
+ * tokens cancels. With bf16, N = 8 products, each exact in f32, are first added in f32. N: elements per load. */
 template <class T, int N>
 __global__ __launch_bounds__(256, 1) void delta_kernel(const pb_mla p, float *delta, double *share)
 {
@@ -195,7 +195,8 @@ __global__ __launch_bounds__(256, 1) void delta_kernel(const pb_mla p, float *de
     share[head] = sink == -INFINITY ? 0 : -sum * exp((double)sink - (double)p.lse[head]);
 }
 
-/* A block a head: thread t adds up the tokens t, t + 256, ..., then the threads in order. */
+/* One CTA per head sums the terms of dsink: thread t adds tokens t, t + 256, ...; then the threads are added in a fixed
+ * order. */
 __global__ __launch_bounds__(256, 1) void dsink_kernel(const pb_mla p, const double *share)
 {
     __shared__ double part[256];

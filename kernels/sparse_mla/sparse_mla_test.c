@@ -1,5 +1,6 @@
-/* sparse_mla_test.c - what comparison with the reference cannot show: PyTorch's results, the edges of the definition,
- * and who may influence whom. Every test holds for every implementation that this machine runs. */
+/* sparse_mla_test.c - properties of sparse_mla that a comparison with the reference cannot show: PyTorch's results, the
+ * edge cases of the definition, and which tokens influence which. Each property is tested with every CPU implementation
+ * that this machine can run. */
 #include <limits.h>
 #include <omp.h>
 
@@ -16,7 +17,7 @@ static void both(pb_ctx *ctx, const pb_mla *p)
     CHECK_OK(pb_sparse_mla_bwd(ctx, &b));
 }
 
-/* The lists of p, from a rule. */
+/* Allocates the lists of p, W slots each, and fills them by a rule. */
 static void lists(pb_mla *p, int W, int32_t (*rule)(const pb_mla *p, int b, int i, int w))
 {
     int32_t *idx = malloc((size_t)p->B * p->S * W * sizeof *idx + 1);
@@ -111,7 +112,7 @@ static int32_t all_rows(const pb_mla *p, int b, int i, int w)
     return w;
 }
 
-/* Far above and far below every score: all goes to the sink, or it is as if there were none. */
+/* Sinks far below every score act like no sink; sinks far above take all the weight. */
 static void check_sinks(pb_ctx *ctx)
 {
     static const float low[] = {-200, -INFINITY, -200, -INFINITY}, high[] = {200, 200, 200, 200};
@@ -130,7 +131,7 @@ static void check_sinks(pb_ctx *ctx)
 }
 static void extreme_sinks(void **state) { on_each(*state, check_sinks); }
 
-/* Rows 1 and 2 are equal: naming one of them twice is naming both. dkv of the one is the sum of both. */
+/* Rows 1 and 2 are equal, so naming one of them twice equals naming both; dkv of the one is then the sum of both. */
 static int32_t named_twice(const pb_mla *p, int b, int i, int w)
 {
     static const int32_t row[] = {1, 4, 1, 0};
@@ -158,7 +159,7 @@ static void check_duplicates(pb_ctx *ctx)
 }
 static void duplicates_count_twice(void **state) { on_each(*state, check_duplicates); }
 
-/* The same rows in another order, with masked slots before, between and behind them. */
+/* Lists with the same rows: in_order, and spread in another order with masked slots before, between and after them. */
 static int32_t in_order(const pb_mla *p, int b, int i, int w)
 {
     (void)p;
@@ -179,8 +180,9 @@ static void check_order(pb_ctx *ctx)
 }
 static void neither_order_nor_masked_slots_matter(void **state) { on_each(*state, check_order); }
 
-/* A list said four times over weighs like the list once beside a sink that is ln 4 lower: one block of rows on the one
- * side, four on the other, so that what must outlive a block (queries, running sums, cleared tiles) is seen to. */
+/* A list repeated four times gives the same result as the list once with a sink that is ln 4 lower. The first takes
+ * several tiles of rows where the second takes one, so this tests what must be kept from tile to tile: queries, running
+ * sums, cleared tiles. */
 enum { ONCE = 50, TIMES = 4 };
 static int32_t again(const pb_mla *p, int b, int i, int w) { return ((w % ONCE) * 3 + i + b) % (p->S_kv - 1); }
 
@@ -196,7 +198,7 @@ static void check_blocks(pb_ctx *ctx)
 }
 static void many_blocks_are_one(void **state) { on_each(*state, check_blocks); }
 
-/* ---- who may influence whom --------------------------------------------------------------------------- */
+/* ---- which tokens influence which ---------------------------------------------------------------------- */
 
 static int32_t window(const pb_mla *p, int b, int i, int w)
 {

@@ -1,12 +1,47 @@
-/* sparse_mla_wgmma.cu - the forward pass of MLA on the tensor cores of sm_90a, bf16, D 512 or 576 and V 512 (FlashMLA's
- * two warpgroups that hold half of the outputs each, with a maximum that seldom moves and weights published at once).
+/* sparse_mla_wgmma.cu - MLA forward with wgmma on sm_90a: bf16, D 512 or 576, V 512, after FlashMLA's sparse prefill.
  *
- * One block stays on each multiprocessor and takes tiles of 64 heads of a token. Slots pass in pairs of blocks of 64
- * rows of kv. `left` holds columns 0..255 of the outputs and weighs the first block of a pair, `right` columns 256..511
- * and the second: each multiplies its own weights from registers and the other's from shared memory, so that one's
- * softmax runs beside the other's products. The third warpgroup gathers rows, half a block at a time as halves fall
- * free, and runs ahead into the next tile. A masked slot is a row of zeros with weight 0. The plan and every barrier:
- * DESIGN.md. */
+ * Persistent kernel: one CTA per SM. A tile is 64 heads of one token; tiles are dealt in snake order. The rows of kv
+ * that the token attends to (slots of its key list) are processed in pairs of blocks of 64 rows. Keys are all D columns
+ * of a row, values are its first V columns. A masked slot becomes a row of zeros with weight 0.
+ *
+ * Roles:
+ *
+ *   threads     warps    role     registers per thread   work
+ *   0..127      0..3     left     216                    scores and softmax of block 0; output columns 0..255
+ *   128..255    4..7     right    216                    scores and softmax of block 1; output columns 256..511
+ *   256..383    8..11    gather   72                     cp.async of kv rows; thread 256 also loads q by TMA
+ *
+ * Pipeline of one pair (K0, K1: its blocks; V0, V1: their first V columns; Ol, Or: halves of the output):
+ *
+ *   gather    K0 parts 0 1 2 3           K1 parts 2 3 0 1          next pair, each part as soon as it is free
+ *                |                          |
+ *   left      S0 = q K0^T, softmax, P0 ---------+--> Ol += P0 V0 ------------------> wait for P1, Ol += P1 V1
+ *                                           |   | P0                                    ^
+ *                                           |   v                                       | P1
+ *   right     S1 = q K1^T ----------------------> Or += P0 V0, softmax of S1 meanwhile -+--> Or += P1 V1
+ *
+ * A warpgroup multiplies its own weights from registers and those of the other from shared memory. `gather` runs ahead
+ * into the next tile.
+ *
+ * The running maximum goes left -> right -> left along with the weights. It moves only when a weight would exceed
+ * 2^SLACK, so rescaling is rare.
+ *
+ * Barriers (struct shared). A block has 2 PARTS = 4 parts of 128 columns; parts 0 and 1 belong to `left`, 2 and 3 to
+ * `right`:
+ *
+ *   mbarrier       arrivals                             waited for by   a completed phase means
+ *   q_full         gather, 1, and TMA bytes             left, right     q of this tile is in shared memory
+ *   q_free         128 lanes of right, after last S1    gather          q may be overwritten
+ *   k_full[b][x]   128 cp.async arrivals of gather; at  left, right     part x of block b is in shared memory, and with
+ *                  the part loaded first, also 4                        the first part also seen[b]
+ *                  warps with the mask
+ *   k_free[b][x]   128 lanes of the half's owner,       gather          part x of block b may be overwritten
+ *                  after its last product with it
+ *   w_full[LEFT]   128 lanes of left                    right           P0, state[LEFT] and `moved` are written
+ *   w_full[RIGHT]  128 lanes of right                   left            P1 and state[RIGHT] are written
+ *   named barrier LEFT_SCORES_DONE (D 576): the 128 threads of left; S0 is complete, P0 may overwrite columns of K0
+ *
+ * DESIGN.md shows why no further barriers are needed. */
 #include "kernels/core/mma.cuh"
 #include "kernels/core/tensor_map.cuh"
 #include "kernels/core/wgmma.cuh"
@@ -16,38 +51,42 @@ namespace
 {
 typedef __nv_bfloat16 bf16;
 enum { HEADS = 64, KEYS = 64, V = 512, THREADS = 384, MATH_REGS = 216, GATHER_REGS = 72 };
-enum { LEFT, RIGHT }; /* halves of the columns, the warpgroups that own them, and the blocks of a pair */
-/* Elements and bytes of 64 columns of a tile. A block of rows is loaded and given back in 2 PARTS parts, PARTS (1 or 2)
- * a half, of WIDE panels each; the last has the columns behind V too. */
+enum { LEFT, RIGHT }; /* index of: output halves, the warpgroups that own them, the blocks of a pair */
+enum named_barrier { LEFT_SCORES_DONE = 1 /* see the top of the file */ };
+/* PANEL: elements of 64 columns of a tile. Each half of a block is loaded and freed in PARTS parts (1 or 2) of WIDE
+ * panels; the last part of a block also has the columns from V on. */
 enum { PANEL = KEYS * 64, PANEL_BYTES = PANEL * 2, PARTS = 2, WIDE = V / 2 / 64 / PARTS, TILES = WIDE * 8 };
 
-/* The order in which parts of the second block fall free, come back, and are read: the right half first. */
+/* The order in which the parts of block 1 are freed, loaded and read: the right half first. */
 __device__ constexpr int second_part(int n) { return (n + PARTS) % (2 * PARTS); }
 
 template <int D> struct alignas(1024) shared {
     bf16 q[HEADS * D], k[2][KEYS * D];
-    bf16 w[D == V ? 2 : 1][PANEL]; /* of RIGHT; of LEFT, unless there is no room */
-    float2 state[2][HEADS];        /* of each warpgroup's rows: maximum; after the last pair, the sum of weights too */
-    uint16_t seen[2][KEYS / 16];   /* bits of a block's slots that are not masked */
-    alignas(4) bool moved[4];      /* whether a warp of `left` moved a maximum for the weights it published last */
-    uint64_t q_full, q_free, k_full[2][2 * PARTS], k_free[2][2 * PARTS], w_full[2]; /* k: [block][part] */
+    bf16 w[D == V ? 2 : 1][PANEL]; /* P1; at D 512 also P0 (at D 576 see left_weights) */
+    float2 state[2][HEADS];        /* per warpgroup and row: maximum; in the last pair also the sum of weights */
+    uint16_t seen[2][KEYS / 16];   /* per block: one bit per slot, 1: not masked */
+    alignas(4) bool moved[4];      /* per warp of `left`: the weights it just published moved a maximum */
+    /* mbarriers, described at the top of the file; k_full and k_free are [block][part] */
+    uint64_t q_full, q_free, k_full[2][2 * PARTS], k_free[2][2 * PARTS], w_full[2];
 
-    /* Columns V.. of the first block are read by `left` alone, before it has weights; they fall free with these. */
+    /* P0. At D 576 it overwrites the columns of K0 from V on, which only `left` reads, and only for S0. They are freed
+     * with the last part of K0. */
     __device__ bf16 *left_weights(void) { return D == V ? w[D == V] : k[LEFT] + V / 64 * PANEL; }
 };
 
 #ifdef PB_SM90_CODE
 constexpr float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
-/* The maximum that weights are relative to moves only where one would exceed 2^SLACK: else nothing is rescaled. */
+/* The maximum that weights are relative to moves only when a weight would exceed 2^SLACK; otherwise nothing is
+ * rescaled. */
 constexpr float SLACK = 8;
 
 /* ---- tiles --------------------------------------------------------------------------------------------------- */
 
 struct tile {
     pb_mla_keys keys;
-    int b, token, h, pairs; /* token: of all batch rows; h: the first head; at least one pair, be it masked */
+    int b, token, h, pairs; /* token: b S + i; h: first head; pairs: at least 1, even if every slot is masked */
 };
-/* Dense causal tokens see the more the later they stand: those come first. */
+/* The tile of number t. Dense causal attention: the last tokens attend to the most keys and come first. */
 __device__ inline tile tile_of(int t, const pb_mla &p)
 {
     const int parts = (p.H + HEADS - 1) / HEADS, n = t / parts;
@@ -58,13 +97,14 @@ __device__ inline tile tile_of(int t, const pb_mla &p)
 
 /* ---- gathering ----------------------------------------------------------------------------------------------- */
 
-/* A warp gathers rows 16w .. 16w+15 of a block, four at a time, eight lanes a row: a lane's row j is first + 4j. */
+/* Which rows a lane copies: a warp copies rows 16 warp .. 16 warp + 15 of a block, four at a time with eight lanes per
+ * row. This lane's row j is first + 4j, and it copies chunk `chunk` (16 bytes) of every panel. */
 struct gatherer {
     int first, chunk;
     uint64_t policy;
 };
 
-/* Reads which rows stand in this lane's slots of pair j, unchecked; -1 behind the last slot. */
+/* Reads from the key list which rows of kv are in this lane's slots of pair j, unchecked; -1 after the last slot. */
 __device__ inline void look_up(int (&row)[2][4], const gatherer &g, const tile &own, int j)
 {
 #pragma unroll
@@ -74,22 +114,24 @@ __device__ inline void look_up(int (&row)[2][4], const gatherer &g, const tile &
     }
 }
 
-/* Tells which slots of this warp's rows are not masked; one of 4 + 128 arrivals at `full`. */
+/* Writes the mask bits of this warp's 16 slots and arrives at `full`: one of its 4 + 128 arrivals. */
 __device__ inline void mark(uint16_t *seen, uint64_t *full, const int (&row)[4], int rows)
 {
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     uint32_t bits = 0;
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         const uint32_t lanes = __ballot_sync(0xffffffffu, (unsigned)row[j] < (unsigned)rows);
         bits |= ((lanes & 1) | (lanes >> 7 & 2) | (lanes >> 14 & 4) | (lanes >> 21 & 8)) << (4 * j);
     }
-    if (threadIdx.x % 32 == 0) {
-        seen[threadIdx.x % 128 / 32] = (uint16_t)bits;
+    if (lane == 0) {
+        seen[warp] = (uint16_t)bits;
         barrier_arrive(full);
     }
 }
 
-/* Copies part x of this lane's rows to the block `to`; those of masked slots become 0. */
+/* Starts to copy part x of this lane's rows to block `to` and arrives at `full` when the copy is complete. Rows of
+ * masked slots become 0. */
 template <int D>
 __device__ inline void fill(bf16 *to, uint64_t *full, int x, const int (&row)[4], const gatherer &g, const bf16 *kv,
                             int rows)
@@ -110,14 +152,14 @@ template <int D> __device__ inline void load_q(shared<D> &sm, const CUtensorMap 
 {
     barrier_expect(&sm.q_full, sizeof sm.q);
 #pragma unroll
-    for (int n = 0; n < D / 64; n++) tensor_load(sm.q + n * PANEL, map, &sm.q_full, n * 64, 0, own.h, own.token);
+    for (int n = 0; n < D / 64; n++) tma_load(sm.q + n * PANEL, map, &sm.q_full, n * 64, 0, own.h, own.token);
 }
 
 template <int D> __device__ void gather(shared<D> &sm, const CUtensorMap *map, const pb_mla &p, int total)
 {
     const gatherer g = {(int)threadIdx.x % 128 / 32 * 16 + (int)threadIdx.x % 32 / 8, (int)threadIdx.x % 8,
                         kept_in_l2()};
-    uint32_t free = 1, q_free = 1; /* parities: of fresh barriers the phase before is over */
+    uint32_t free = 1, q_free = 1; /* parities to wait for: on a fresh mbarrier, parity 1 counts as completed */
     int t = blockIdx.x, j = 0, next[2][4];
     tile own = tile_of(t, p);
     look_up(next, g, own, 0);
@@ -159,20 +201,20 @@ template <int D> __device__ void gather(shared<D> &sm, const CUtensorMap *map, c
 
 /* ---- softmax ------------------------------------------------------------------------------------------------- */
 
-/* Rows g and g+8 of this lane's quad, in powers of two: what weights are relative to, and this lane's part of their
- * sum.
- */
+/* Online softmax of rows g and g+8 (g = lane/4), in powers of two: the maximum that weights are relative to, and this
+ * lane's part of the sum of weights. */
 struct softmax {
     float top[2], sum[2];
 };
 
-/* Weights are relative to `top` from now on: what was summed before counts `keep`. Whether it moved for the warp. */
+/* Makes weights relative to `top` from now on and sets `keep`, the factor for earlier sums and outputs. Returns whether
+ * the maximum of any row of the warp moved. */
 __device__ inline bool follow(softmax &st, const float (&top)[2], float (&keep)[2])
 {
     bool moved = false;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        const float base = top[r] == -INFINITY ? 0 : top[r]; /* nothing seen and no sink: weights 0, not NaN */
+        const float base = top[r] == -INFINITY ? 0 : top[r]; /* no key and no sink yet: weights are 0, not NaN */
         keep[r] = pb_exp2_fast(st.top[r] - base);
         moved |= top[r] != st.top[r];
         st.sum[r] *= keep[r], st.top[r] = top[r];
@@ -180,7 +222,8 @@ __device__ inline bool follow(softmax &st, const float (&top)[2], float (&keep)[
     return __any_sync(0xffffffffu, moved);
 }
 
-/* Scores become weights. `seen`: bits of their columns; sl = scale log2(e) > 0. */
+/* Turns scores into weights and updates the softmax. `seen`: one bit per column, 1: not masked; sl = scale log2(e) > 0.
+ * Returns what follow() returns. */
 __device__ inline bool weigh(float (&s)[8][4], uint64_t seen, softmax &st, float sl, float (&keep)[2])
 {
     if (seen != ~(uint64_t)0) {
@@ -218,7 +261,8 @@ __device__ inline bool weigh(float (&s)[8][4], uint64_t seen, softmax &st, float
     return moved;
 }
 
-/* Weights and state to shared memory, for the other warpgroup; in the last pair with the sum of the whole row. */
+/* Writes weights, maximum and sum to shared memory for the other warpgroup. In the last pair the sum is that of the
+ * whole row, otherwise this lane's part, which is not used. */
 __device__ inline void publish(bf16 *to, float2 *state, uint64_t *full, const uint32_t (&w)[KEYS / 16][4], softmax &st,
                                bool last)
 {
@@ -236,10 +280,11 @@ __device__ inline void publish(bf16 *to, float2 *state, uint64_t *full, const ui
     fence_async_shared();
     release(full);
 }
-/* Takes over the other's maximum; its sums. */
+/* Continues with the other warpgroup's maximum; `sum` receives its sums of weights. Returns what follow() returns. */
 __device__ inline bool follow_other(softmax &st, const float2 *state, float (&keep)[2], float (&sum)[2])
 {
-    const int row = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
+    const int row = warp * 16 + lane / 4;
     const float2 a = state[row], b = state[row + 8];
     const float top[2] = {a.x, b.x};
     sum[0] = a.y, sum[1] = b.y;
@@ -248,7 +293,7 @@ __device__ inline bool follow_other(softmax &st, const float2 *state, float (&ke
 
 /* ---- products ------------------------------------------------------------------------------------------------ */
 
-/* Half of the outputs of this lane's rows, part by part. */
+/* This warpgroup's half of the outputs of this lane's rows, as [part][column tile][4]. */
 typedef float outputs[PARTS][TILES][4];
 
 __device__ inline void rescale(outputs &o, const float (&keep)[2])
@@ -259,21 +304,22 @@ __device__ inline void rescale(outputs &o, const float (&keep)[2])
         for (int e = 0; e < 4; e++) o[n / TILES][n % TILES][e] *= keep[e / 2];
 }
 
-/* Waits for part of a block. */
+/* Waits until a part of a block is in shared memory, and lets wgmma read it. */
 __device__ inline void arrived(uint64_t *full, uint32_t parity)
 {
     barrier_wait(full, parity);
-    fence_async_shared(); /* copies of single threads, read by products */
+    fence_async_shared(); /* cp.async wrote through the generic proxy, wgmma reads through the async proxy */
     wgmma_fence();
 }
 
-/* Starts s = q k^T on part x, or adds to it. */
+/* Starts s = q k^T on one panel, or adds to s. */
 __device__ inline void start_panel(float (&s)[8][4], factor q, factor k, int panel, bool add)
 {
 #pragma unroll
     for (int c = 0; c < 4; c++)
         wgmma<0, 0>(s, step(q, panel * PANEL_BYTES + c * 32), step(k, panel * PANEL_BYTES + c * 32), add || c > 0);
 }
+/* Starts s = q k^T on part x of a block as one wgmma group, or adds to s. */
 template <int D> __device__ inline void start_scores(float (&s)[8][4], factor q, factor k, int x, bool add)
 {
 #pragma unroll
@@ -281,7 +327,8 @@ template <int D> __device__ inline void start_scores(float (&s)[8][4], factor q,
     if (D > V && x == 2 * PARTS - 1) start_panel(s, q, k, V / 64, true);
     wgmma_commit();
 }
-/* Starts o += w v, a group for each part; w from registers, or from shared memory. */
+/* Starts o += w v, one wgmma group per part; w is in registers here and in shared memory in the second overload, which
+ * also waits for each part. */
 __device__ inline void start_outputs(outputs &o, const uint32_t (&w)[KEYS / 16][4], factor v)
 {
     wgmma_fence();
@@ -304,7 +351,7 @@ __device__ inline void start_outputs(outputs &o, factor w, factor v, uint64_t (&
         wgmma_commit();
     }
 }
-/* Waits for them, and gives back what they have read. */
+/* Waits for the products of start_outputs and frees each part of the block as soon as its product is complete. */
 __device__ inline void end_outputs(outputs &o, uint64_t (&free)[2 * PARTS], int half)
 {
 #pragma unroll
@@ -316,28 +363,31 @@ __device__ inline void end_outputs(outputs &o, uint64_t (&free)[2 * PARTS], int 
     }
 }
 
-/* The state before any key: the sink is a weight of 1, counted by one lane of `left`. */
+/* The softmax before any key: the sink is the first maximum, with weight 1, counted by one lane of `left`. */
 __device__ inline softmax softmax_start(const pb_mla &p, const tile &own, int wg)
 {
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     softmax st;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        const int h = own.h + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * r;
+        const int h = own.h + warp * 16 + lane / 4 + 8 * r;
         st.top[r] = h < p.H ? p.sink[h] * LOG2E : 0;
         st.sum[r] = wg == LEFT && threadIdx.x % 4 == 0 && st.top[r] != -INFINITY ? 1 : 0;
     }
     return st;
 }
 
-/* Half of the outputs; `sum` is that of the whole row. `left` stores lse. */
+/* Divides this warpgroup's half of the outputs by `sum`, the sum of the whole row, and stores it. `left` also stores
+ * lse. */
 __device__ inline void store(const outputs &o, const softmax &st, const float (&sum)[2], const pb_mla &p,
                              const tile &own, int wg)
 {
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     float f[2];
     bf16 *to[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-        const int h = own.h + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + 8 * r;
+        const int h = own.h + warp * 16 + lane / 4 + 8 * r;
         const size_t head = (size_t)own.token * p.H + h;
         f[r] = sum[r] == 0 ? 0 : 1 / sum[r];
         to[r] = h < p.H ? (bf16 *)p.o + head * V + wg * (V / 2) : NULL;
@@ -352,8 +402,8 @@ __device__ inline void store(const outputs &o, const softmax &st, const float (&
 
 template <int D> __device__ void left(shared<D> &sm, const pb_mla &p, int total)
 {
-    const factor q = factor_by_rows(sm.q), k = factor_by_rows(sm.k[LEFT]), w_other = factor_by_rows(sm.w[0]);
-    const factor v = factor_across(sm.k[LEFT], PANEL_BYTES), v_other = factor_across(sm.k[RIGHT], PANEL_BYTES);
+    const factor q = factor_k_major(sm.q), k = factor_k_major(sm.k[LEFT]), w_other = factor_k_major(sm.w[0]);
+    const factor v = factor_mn_major(sm.k[LEFT], PANEL_BYTES), v_other = factor_mn_major(sm.k[RIGHT], PANEL_BYTES);
     const float sl = p.scale * LOG2E;
     uint32_t parity = 0, q_parity = 0;
     for (int t = blockIdx.x; t < total; t = next_tile(t), q_parity ^= 1) {
@@ -375,7 +425,7 @@ template <int D> __device__ void left(shared<D> &sm, const pb_mla &p, int total)
             const bool moved = weigh(s, *reinterpret_cast<const uint64_t *>(sm.seen[LEFT]), st, sl, keep);
             as_operand<KEYS / 8>(w, s);
             if (threadIdx.x % 32 == 0) sm.moved[threadIdx.x / 32 % 4] = moved;
-            if (D > V) named_sync(1, 128); /* where the weights go, other warps' products may still read columns */
+            if (D > V) named_sync(LEFT_SCORES_DONE, 128); /* P0 overwrites columns that S0 of other warps reads */
             publish(sm.left_weights(), sm.state[LEFT], &sm.w_full[LEFT], w, st, j == 1);
             if (moved) rescale(o, keep);
             start_outputs(o, w, v);
@@ -393,9 +443,9 @@ template <int D> __device__ void left(shared<D> &sm, const pb_mla &p, int total)
 
 template <int D> __device__ void right(shared<D> &sm, const pb_mla &p, int total)
 {
-    const factor q = factor_by_rows(sm.q), k = factor_by_rows(sm.k[RIGHT]), w_other = factor_by_rows(sm.left_weights());
-    const factor v = factor_across(sm.k[RIGHT] + PARTS * WIDE * PANEL, PANEL_BYTES);
-    const factor v_other = factor_across(sm.k[LEFT] + PARTS * WIDE * PANEL, PANEL_BYTES);
+    const factor q = factor_k_major(sm.q), k = factor_k_major(sm.k[RIGHT]), w_other = factor_k_major(sm.left_weights());
+    const factor v = factor_mn_major(sm.k[RIGHT] + PARTS * WIDE * PANEL, PANEL_BYTES);
+    const factor v_other = factor_mn_major(sm.k[LEFT] + PARTS * WIDE * PANEL, PANEL_BYTES);
     const float sl = p.scale * LOG2E;
     uint32_t parity = 0, q_parity = 0;
     for (int t = blockIdx.x; t < total; t = next_tile(t), q_parity ^= 1) {
@@ -414,7 +464,7 @@ template <int D> __device__ void right(shared<D> &sm, const pb_mla &p, int total
             }
             barrier_wait(&sm.w_full[LEFT], parity);
             follow_other(st, sm.state[LEFT], keep, sum);
-            if (*reinterpret_cast<const uint32_t *>(sm.moved)) { /* seldom; all four warps wait, or none */
+            if (*reinterpret_cast<const uint32_t *>(sm.moved)) { /* rare; all four warps wait or none does */
                 wgmma_wait<0>();
                 rescale(o, keep);
             }
@@ -477,12 +527,12 @@ __global__ __launch_bounds__(THREADS, 1) void fwd_kernel(const __grid_constant__
 
 template <int D> pb_status launch(pb_ctx *ctx, const pb_mla &p)
 {
-    constexpr size_t bytes = sizeof(shared<D>) + 1024; /* the base may begin anywhere */
+    constexpr size_t bytes = sizeof(shared<D>) + 1024; /* 1024: dynamic shared memory may start unaligned */
     static_assert(bytes <= 232448, "a block gets no more");
     const int total = p.B * p.S * ((p.H + HEADS - 1) / HEADS);
     const int sms = pb_cuda_device_of(ctx)->sms, blocks = total < sms ? total : sms;
     CUtensorMap q;
-    PB_TRY(tensor_map(&q, p.q, D, p.B * p.S, p.H, 1, D, HEADS)); /* heads stand where tokens do */
+    PB_TRY(tensor_map(&q, p.q, D, p.B * p.S, p.H, 1, D, HEADS)); /* the token dimension of the map holds the heads */
     PB_CUDA_TRY(
         cudaFuncSetAttribute((const void *)fwd_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
     fwd_kernel<D><<<blocks, THREADS, bytes, pb_cuda_stream(ctx)>>>(q, p, total);

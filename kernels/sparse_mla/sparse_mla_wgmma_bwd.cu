@@ -1,15 +1,43 @@
-/* sparse_mla_wgmma_bwd.cu - the backward pass of MLA on the tensor cores of sm_90a, bf16, D 512 or 576 and V 512.
+/* sparse_mla_wgmma_bwd.cu - MLA backward with wgmma on sm_90a: bf16, D 512 or 576, V 512.
  *
- * One block stays on each multiprocessor and takes items: 64 heads of one token, whose q and do lie in shared memory
- * while the rows that the token sees pass by 64 at a time. One warpgroup gathers rows, two compute. Scores stand with
- * keys down: warpgroup 0 makes S^T = kv q^T and the weights P, warpgroup 1 dP^T = kv do^T and dS; each keeps its own as
- * an operand in registers and hands it to the other through shared memory. Each then owns half of the columns: of dq,
- * which stays in registers over all rows, and of the tile's dkv = P^T do + dS^T q, made 64 columns at a time and added
- * to f32 sums in memory by 16-byte reductions while the next columns are computed. kv is free again as soon as dq has
- * read it, so the next rows arrive while dkv is made. Masked slots are taken out of the lists before; those behind a
- * list's last are rows of zeros and weight 0, never added.
+ * Persistent kernel: one CTA per SM, each takes every gridDim-th item. An item is 64 heads of one token. Its q and do
+ * stay in shared memory, and the rows of kv that the token attends to are loaded 64 at a time (a tile). A launch before
+ * (list_kernel) removes masked slots from the key lists. Rows after the last of a list are filled with zeros; their
+ * weights are 0 and they are not added to dkv.
  *
- * Bound: these additions in the L2 cache. DESIGN.md has the budget, and why every wait here ends. */
+ * Roles:
+ *
+ *   threads     warps    role         registers per thread   work
+ *   0..127      0..3     producers    24                     cp.async of kv rows; per item also: warp 0 loads q and
+ *                                                            warp 1 do by TMA, warps 2 and 3 load lse and delta
+ *   128..255    4..7     consumer 0   240                    S^T and P^T; columns 0..255 of dq and dkv
+ *   256..383    8..11    consumer 1   240                    dP^T and dS^T; columns 256..511 of dq and dkv
+ * At D 576, consumer 0 also has columns 512..575 of dq and consumer 1 those of dkv.
+ *
+ * Pipeline of one tile; kv has one buffer, so the order frees it halfway:
+ *
+ *   producers:   kv of tile n ------------------------------------------->  kv of tile n+1 -------------------->
+ *                   |                                                        ^
+ *   consumer 0:  S^T = kv q^T    P^T --+---------> dq += dS kv --(kv free)---+  dkv = P^T do + dS^T q, 64 columns
+ *                                      | P^T  ^                              |  at a time; each is added to f32 sums
+ *                                      v      | dS^T                         |  in global memory (red.v4) while the
+ *   consumer 1:  dP^T = kv do^T        dS^T --+--> dq += dS kv --(kv free)---+  products of the next 64 columns run
+ *
+ * Each consumer uses its own weights as a register operand and those of the other from shared memory.
+ *
+ * Barriers (struct shared):
+ *
+ *   mbarrier       arrivals                               waited for by         a completed phase means
+ *   kv_full        128 producer lanes, copies done        consumers             kv and row of this tile are written
+ *   kv_empty       256 consumer lanes, after dq           producers             kv and row may be overwritten
+ *   q_full         2 loading lanes, and TMA bytes         consumers             q and do of this item are written
+ *   q_empty[c]     256 consumer lanes, after columns c    loading lanes         panels c and c + 4 of q and do may be
+ *                  of the item's last dkv                                       overwritten
+ *   weight_full    128 lanes of consumer 0                consumer 1            P^T is in shared memory
+ *   weight_empty   128 lanes of consumer 1, after dkv     consumer 0            P^T may be overwritten
+ *   named barrier DS_READY: the consumers wait for each other; P^T and dS^T are both in shared memory
+ *
+ * Limit: the reductions to dkv in L2. DESIGN.md has the budget of a tile, and shows why every wait ends. */
 #include "kernels/core/mma.cuh"
 #include "kernels/core/tensor_map.cuh"
 #include "kernels/core/wgmma.cuh"
@@ -17,38 +45,45 @@
 
 namespace
 {
-enum { V = 512, HEADS = 64, KEYS = 64, PARTS = 4, THREADS = 384, WARPS = 8 /* that compute */ };
-/* A panel is [64 rows][64 columns], 128-byte swizzle. */
-enum { PANEL = 64 * 64, PANEL_BYTES = 2 * PANEL, STEP_DOWN = 16 * 128 /* sixteen rows */, HALF = 4 /* panels of V */ };
+enum { V = 512, HEADS = 64, KEYS = 64, PARTS = 4, THREADS = 384, WARPS = 8 /* of the consumers */ };
+/* A panel is [64 rows][64 columns] of bf16 with 128-byte swizzle. */
+enum {
+    PANEL = 64 * 64,         /* elements */
+    PANEL_BYTES = 2 * PANEL, /* bytes */
+    SIXTEEN_ROWS = 16 * 128, /* bytes of 16 rows */
+    HALF = 4                 /* panels of the columns of V that one consumer owns */
+};
 enum { PRODUCER_REGS = 24, CONSUMER_REGS = 240 };
-enum { DS_READY = 1 }; /* the named barrier of those who compute */
+enum named_barrier { DS_READY = 1 }; /* see the top of the file */
 
 struct maps {
     CUtensorMap q, dO;
 };
 
-/* What a launch works on. The lists of p, where it has any, hold no masked slots; how many rows stand in each stands
- * before them, and W counts that too. */
+/* Arguments of the kernel. Where p has key lists, they are those of list_kernel: W + 1 entries per token, the count of
+ * unmasked slots first; p.idx points to the second entry, p.W counts all of them. */
 struct task {
     pb_mla p;
     const float *delta;
-    float *sum; /* of dkv, BY_QUADS */
-    int blocks, items;
+    float *sum;        /* f32 sums of dkv, columns ordered BY_QUADS */
+    int blocks, items; /* blocks: groups of 64 heads per token; items: blocks of all tokens */
 };
 
 template <int D> struct alignas(1024) shared {
-    bf16 q[D / 64 * PANEL], dO[V / 64 * PANEL], kv[D / 64 * PANEL]; /* heads, heads and keys down */
-    bf16 weight[PANEL], ds[PANEL];                                  /* keys down, heads along */
-    float lse2[HEADS], delta[HEADS]; /* lse in powers of two, infinite for a head that is not there */
-    int row[KEYS];                   /* of kv, or -1 */
-    /* One part of q and do is what both warpgroups are done with after their columns of that number. */
+    bf16 q[D / 64 * PANEL], dO[V / 64 * PANEL], kv[D / 64 * PANEL]; /* one row per head, head, key */
+    bf16 weight[PANEL], ds[PANEL];   /* P^T and dS^T: one row per key, one column per head */
+    float lse2[HEADS], delta[HEADS]; /* lse in powers of two; infinite for heads from H on */
+    int row[KEYS];                   /* row of kv of each slot of the tile, or -1 */
+    /* mbarriers, described at the top of the file. Part c of q and do is panels c and c + 4 (c = 3: also the last of
+     * q). */
     uint64_t q_full, q_empty[PARTS], kv_full, kv_empty, weight_full, weight_empty;
 };
 
 #ifdef PB_SM90_CODE
-/* ---- between: who does what ------------------------------------------------------------------------------------ */
+/* ---- assignment of work, and the producers --------------------------------------------------------------------- */
 
-/* The heads h .. of a token and the rows that it sees; the last tokens, which see most of a causal range, first. */
+/* An item: heads h .. h + 63 of a token, and the keys it attends to. The last tokens, which attend to most keys under a
+ * causal mask, come first. */
 struct item {
     int b, h;
     size_t token;
@@ -64,16 +99,18 @@ __device__ inline item item_of(int number, const task &a)
     return {b, number % a.blocks * HEADS, (size_t)b * p.S + i, keys, (keys.n + KEYS - 1) / KEYS};
 }
 
-/* Loads an item's q (warp 0) and do (warp 1), part by part as they fall free, and the statistics of its heads (warps 2
- * and 3); `parity` is that of the items before. */
+/* Loads an item: q (lane 0 of warp 0) and do (lane 0 of warp 1), part by part as they become free, and lse and delta of
+ * its heads (warps 2 and 3). `parity` is that of the items before. */
 template <int D>
 __device__ inline void load_heads(shared<D> &sm, const maps &m, const task &a, int number, uint32_t parity)
 {
     const pb_mla &p = a.p;
-    asm volatile("" : "+r"(number)); /* worked out again: producers have few registers */
+    asm volatile("" : "+r"(number)); /* computes the item again: producers have few registers */
     const item it = item_of(number, a);
     const int warp = threadIdx.x / 32, u = threadIdx.x % HEADS;
-    if (warp >= 2) { /* read for the last time before kv was given back, which gather has waited for */
+    /* Consumers read lse2 and delta of the item before for the last time before kv_empty, and gather() has waited for
+     * that, so they may be overwritten. */
+    if (warp >= 2) {
         const bool there = it.h + u < p.H;
         const size_t head = it.token * p.H + it.h + u;
         sm.lse2[u] = there ? p.lse[head] * MLA_LOG2E : INFINITY;
@@ -83,16 +120,17 @@ __device__ inline void load_heads(shared<D> &sm, const maps &m, const task &a, i
 #pragma unroll 1
         for (int n = 0; n < (warp ? V : D) / 64; n++) {
             const int panel = n < 2 * PARTS ? n / 2 + n % 2 * HALF : n;
-            barrier_wait(&sm.q_empty[n / 2 % PARTS], parity ^ 1); /* of the ninth: see the eighth */
-            tensor_load((warp ? sm.dO : sm.q) + panel * PANEL, warp ? &m.dO : &m.q, &sm.q_full, panel * 64, 0, it.h,
-                        (int)it.token);
+            barrier_wait(&sm.q_empty[n / 2 % PARTS], parity ^ 1); /* the ninth panel of q is freed with the eighth */
+            tma_load((warp ? sm.dO : sm.q) + panel * PANEL, warp ? &m.dO : &m.q, &sm.q_full, panel * 64, 0, it.h,
+                     (int)it.token);
         }
     }
     __syncwarp();
 }
 
-/* Starts to copy the rows of tile t; whether another follows. A warp takes the rows 4 warp + 0..3 + 16 n of the tile,
- * eight lanes a row, 16 bytes each; lane 4 n + k < 16 knows which row of kv goes to row 4 warp + k + 16 n. */
+/* Starts to copy the rows of tile t and returns whether another tile follows. A warp copies rows 4 warp + 0..3 + 16 n
+ * of the tile (n = 0..3), eight lanes per row, 16 bytes each. Lane 4 n + k < 16 looks up the row of kv for row 4 warp +
+ * k + 16 n. */
 template <int D> __device__ inline bool gather(shared<D> &sm, const task &a, int number, int t, uint32_t parity)
 {
     const pb_mla &p = a.p;
@@ -119,7 +157,9 @@ template <int D> __device__ inline bool gather(shared<D> &sm, const task &a, int
 
 template <int D> __device__ void produce(shared<D> &sm, const maps &m, const task &a)
 {
-    uint32_t parity = 0; /* of the tiles before; times 2, of the items before that have any */
+    /* bit 0: phase of the kv mbarriers (flips per tile); bit 1: phase of the q mbarriers (flips per item that has a
+     * tile) */
+    uint32_t parity = 0;
     for (int number = blockIdx.x; number < a.items; number += gridDim.x) {
         bool more = item_of(number, a).tiles > 0;
 #pragma unroll 1
@@ -137,11 +177,12 @@ template <int D> __device__ void produce(shared<D> &sm, const maps &m, const tas
     }
 }
 
-/* ---- between: the products ------------------------------------------------------------------------------------- */
+/* ---- matrix products ------------------------------------------------------------------------------------------- */
 
-/* Where tiles lie: `rows` for operands whose sum runs along a row, `down` for those whose sum runs down the rows. */
+/* Operand descriptors of the start of shared memory, K-major and MN-major, and the byte offsets of the tiles from
+ * there. */
 template <int D> struct places {
-    factor rows, down;
+    factor k_major, mn_major;
     enum {
         Q = 0,
         DO = Q + D / 64 * PANEL_BYTES,
@@ -151,7 +192,7 @@ template <int D> struct places {
     };
 };
 
-/* Starts s = kv y^T, y the q (WG 0) or do (WG 1) of the heads: keys down. */
+/* Starts s = kv y^T as one wgmma group: y is q (WG 0) or do (WG 1). Rows are keys, columns are heads. */
 template <int D, int WG> __device__ inline void start_scores(float (&s)[8][4], const places<D> &at)
 {
     constexpr int WIDTH = WG == 0 ? D : V, Y = WG == 0 ? places<D>::Q : places<D>::DO;
@@ -159,19 +200,19 @@ template <int D, int WG> __device__ inline void start_scores(float (&s)[8][4], c
 #pragma unroll
     for (int d = 0; d < WIDTH / 16; d++) {
         const int x = d / 4 * PANEL_BYTES + d % 4 * 32;
-        wgmma<0, 0>(s, step(at.rows, places<D>::KV + x), step(at.rows, Y + x), d > 0);
+        wgmma<0, 0>(s, step(at.k_major, places<D>::KV + x), step(at.k_major, Y + x), d > 0);
     }
     wgmma_commit();
 }
 
-/* Starts dq += dS kv on this warpgroup's columns; rope: warpgroup 0's, the columns from V on. */
+/* Starts dq += dS kv on this consumer's columns; consumer 0 also computes `rope`, the columns from V on. */
 template <int D, int WG>
 __device__ inline void start_dq(float (&dq)[2][16][4], float (&rope)[8][4], const places<D> &at)
 {
 #pragma unroll
     for (int k = 0; k < KEYS / 16; k++) {
-        const factor ds = step(at.down, places<D>::DS + k * STEP_DOWN);
-        const factor kv = step(at.down, places<D>::KV + WG * HALF * PANEL_BYTES + k * STEP_DOWN);
+        const factor ds = step(at.mn_major, places<D>::DS + k * SIXTEEN_ROWS);
+        const factor kv = step(at.mn_major, places<D>::KV + WG * HALF * PANEL_BYTES + k * SIXTEEN_ROWS);
         wgmma<1, 1>(dq[0], ds, kv, 1);
         wgmma<1, 1>(dq[1], ds, step(kv, 2 * PANEL_BYTES), 1);
         if (D > V && WG == 0) wgmma<1, 1>(rope, ds, step(kv, V / 64 * PANEL_BYTES), 1);
@@ -179,8 +220,8 @@ __device__ inline void start_dq(float (&dq)[2][16][4], float (&rope)[8][4], cons
     wgmma_commit();
 }
 
-/* Starts dkv = P^T do + dS^T q on the 64 columns of panel i of this warpgroup's; `own` is P^T (WG 0) or dS^T (WG 1).
- * Columns from V on have no part in P^T do. */
+/* Starts dkv = P^T do + dS^T q on panel i of this consumer's columns; `own` is P^T (WG 0) or dS^T (WG 1). Columns from
+ * V on (i = HALF) have no part in P^T do. */
 template <int D, int WG>
 __device__ inline void start_dkv(float (&c)[8][4], const uint32_t (&own)[4][4], const places<D> &at, int i)
 {
@@ -190,31 +231,37 @@ __device__ inline void start_dkv(float (&c)[8][4], const uint32_t (&own)[4][4], 
 #pragma unroll
     for (int k = 0; k < HEADS / 16; k++) {
         if (i >= HALF)
-            wgmma<0, 1>(c, step(at.rows, places<D>::DS + k * 32), step(at.down, OWN_Y + panel + k * STEP_DOWN), k > 0);
-        else wgmma<0, 1>(c, step(at.rows, THEIRS + k * 32), step(at.down, THEIR_Y + panel + k * STEP_DOWN), k > 0);
+            wgmma<0, 1>(c, step(at.k_major, places<D>::DS + k * 32),
+                        step(at.mn_major, OWN_Y + panel + k * SIXTEEN_ROWS), k > 0);
+        else
+            wgmma<0, 1>(c, step(at.k_major, THEIRS + k * 32), step(at.mn_major, THEIR_Y + panel + k * SIXTEEN_ROWS),
+                        k > 0);
     }
 #pragma unroll
     for (int k = 0; k < HEADS / 16; k++)
-        if (i < HALF) wgmma(c, own[k], step(at.down, OWN_Y + panel + k * STEP_DOWN));
+        if (i < HALF) wgmma(c, own[k], step(at.mn_major, OWN_Y + panel + k * SIXTEEN_ROWS));
     wgmma_commit();
 }
 
-/* ---- between: weights ------------------------------------------------------------------------------------------ */
+/* ---- weights --------------------------------------------------------------------------------------------------- */
 
-/* Register e of operand k, of a panel with keys down: `mine` is this thread's first pair of the row of its lane. */
+/* Address of register e of operand k in a panel with one row per key; `mine` is the address of this thread's first
+ * pair, without the swizzle. */
 __device__ inline uint32_t *word_of(bf16 *mine, int k, int e)
 {
-    const int chunk = k * 2 + e / 2, row = threadIdx.x % 32 / 4;
+    const int lane = threadIdx.x % 32, chunk = k * 2 + e / 2, row = lane / 4;
     return reinterpret_cast<uint32_t *>(mine + (e & 1) * 8 * 64 + ((chunk ^ row) << 3));
 }
 
-/* The heads of column tile n of this thread. */
+/* The values of x for this thread's two heads of column tile n. */
 __device__ inline float2 pair_of(const float *x, int n)
 {
-    return *reinterpret_cast<const float2 *>(x + n * 8 + threadIdx.x % 4 * 2);
+    const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
+    return *reinterpret_cast<const float2 *>(x + n * 8 + col);
 }
 
-/* Scores to weights e^(scale s - lse), 0 in a row that is not there: selected, for it may be infinite. */
+/* Turns scores into weights e^(scale s - lse). Slots without a row get 0 by selection, not by multiplication, because
+ * their score may be infinite. */
 __device__ inline void weigh(uint32_t (&w)[4][4], const float (&s)[8][4], const float *lse2, const bool (&there)[2],
                              float sl)
 {
@@ -229,7 +276,7 @@ __device__ inline void weigh(uint32_t (&w)[4][4], const float (&s)[8][4], const 
         }
 }
 
-/* dS = scale P (dP - delta); P comes from the panel where the other warpgroup put it. */
+/* Computes dS^T = scale P^T (dP^T - delta), with P^T from the panel that consumer 0 has written. */
 __device__ inline void differentiate(uint32_t (&ds)[4][4], const float (&dp)[8][4], bf16 *weight, const float *delta,
                                      const bool (&there)[2], float scale)
 {
@@ -246,7 +293,7 @@ __device__ inline void differentiate(uint32_t (&ds)[4][4], const float (&dp)[8][
         }
 }
 
-/* An operand to its panel, for the products of either warpgroup once a barrier is passed. */
+/* Writes an operand to its panel and makes it visible to wgmma; a barrier must follow before it is used. */
 __device__ inline void share(bf16 *mine, const uint32_t (&w)[4][4])
 {
 #pragma unroll
@@ -256,7 +303,7 @@ __device__ inline void share(bf16 *mine, const uint32_t (&w)[4][4])
     fence_async_shared();
 }
 
-/* ---- between: sums in memory ----------------------------------------------------------------------------------- */
+/* ---- sums in global memory ------------------------------------------------------------------------------------- */
 
 __device__ inline void add4(float *to, float a, float b, float c, float d)
 {
@@ -264,13 +311,14 @@ __device__ inline void add4(float *to, float a, float b, float c, float d)
                  : "memory");
 }
 
-/* Adds 64 columns to the sums of two rows of kv, which lie BY_QUADS; none for a row of -1. The quads of an even row and
- * of the odd one behind it change halves first, so that eight lanes reduce 128 bytes of one row: 64 are a third slower.
- */
+/* Adds 64 columns of dkv to the sums of this thread's rows of kv, which are ordered BY_QUADS; row -1 is skipped. The
+ * quads of an even row and of the odd row after it exchange halves first, so that eight lanes reduce 128 contiguous
+ * bytes of one row: with 64 bytes per row, the whole pass takes about a third longer. */
 __device__ inline void add_columns(const int (&even)[2], const int (&odd)[2], float *to, int D, const float (&c)[8][4],
                                    int i)
 {
-    const bool second = threadIdx.x & 4;
+    const unsigned lane = threadIdx.x % 32;
+    const bool second = lane & 4;
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         float x[2][4], y[2][4];
@@ -293,19 +341,19 @@ __device__ inline void add_columns(const int (&even)[2], const int (&odd)[2], fl
     }
 }
 
-/* ---- between: consumers ---------------------------------------------------------------------------------------- */
+/* ---- consumers ------------------------------------------------------------------------------------------------- */
 
-/* What a consumer keeps while rows pass by. Two sets of 64 columns of dkv where registers allow. */
+/* Registers that a consumer keeps over all tiles of an item. SETS: buffers of 64 columns of dkv, as registers allow. */
 template <int D> struct state {
     static constexpr int SETS = D == V ? 2 : 1;
     float dq[2][16][4], rope[8][4], dkv[SETS][8][4];
-    uint32_t own[4][4]; /* P^T or dS^T */
-    int even[2],
-        odd[2]; /* rows of kv that this thread adds to, -1 for none: those of its quad and of the quad beside it */
-    float *to;  /* its columns of row 0 of the sums of dkv */
+    uint32_t own[4][4];  /* P^T or dS^T */
+    int even[2], odd[2]; /* rows of kv for add_columns: of this quad and of the quad next to it; -1: none */
+    float *to;           /* this thread's columns of row 0 of the sums of dkv */
 };
 
-/* From scores to both operands in shared memory. `tile` counts the block's tiles. */
+/* Turns scores into P^T (WG 0) or dS^T (WG 1) and returns when both are in shared memory. `tile` counts the CTA's
+ * tiles. */
 template <int D, int WG>
 __device__ inline void make_operands(state<D> &st, shared<D> &sm, const float (&s)[8][4], const bool (&there)[2],
                                      bf16 *weight, bf16 *ds, const pb_mla &p, uint32_t tile)
@@ -323,8 +371,8 @@ __device__ inline void make_operands(state<D> &st, shared<D> &sm, const float (&
     named_meet(DS_READY, 256);
 }
 
-/* The products of a tile behind its operands. last: of the item, so that parts of q and do are given back. With two
- * sets, the last columns are left for the caller to add. */
+/* Computes dq and dkv of a tile from P^T and dS^T. last: this is the item's last tile, so parts of q and do are freed.
+ * With two SETS, the caller must add the last 64 columns with add_rest(). */
 template <int D, int WG> __device__ inline void mix(state<D> &st, shared<D> &sm, const places<D> &at, bool last)
 {
     constexpr int SETS = state<D>::SETS, COLUMNS = HALF + (D > V && WG == 1);
@@ -353,7 +401,7 @@ template <int D, int WG> __device__ inline void mix(state<D> &st, shared<D> &sm,
     settled(st.own);
 }
 
-/* Adds what `mix` left. */
+/* Adds the last 64 columns of dkv that mix() left, if any. */
 template <int D> __device__ inline void add_rest(state<D> &st)
 {
     if (state<D>::SETS == 2) add_columns(st.even, st.odd, st.to, D, st.dkv[(HALF - 1) % state<D>::SETS], HALF - 1);
@@ -375,10 +423,11 @@ template <int D, int WG> __device__ inline void store_dq(const state<D> &st, con
 template <int D, int WG> __device__ void consume(shared<D> &sm, const task &a)
 {
     const pb_mla &p = a.p;
-    const places<D> at = {factor_by_rows(&sm), factor_across(&sm, PANEL_BYTES)};
-    const int r = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4, col = threadIdx.x % 4;
+    const places<D> at = {factor_k_major(&sm), factor_mn_major(&sm, PANEL_BYTES)};
+    const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    const int r = warp * 16 + lane / 4, col = threadIdx.x % 4;
     bf16 *const weight = sm.weight + r * 64 + col * 2, *const ds = sm.ds + r * 64 + col * 2;
-    uint32_t tile = 0, heads = 0; /* how many before */
+    uint32_t tile = 0, heads = 0; /* tiles, and items with a tile, that this CTA has processed */
     for (int number = blockIdx.x; number < a.items; number += gridDim.x) {
         const item it = item_of(number, a);
         state<D> st;
@@ -393,7 +442,7 @@ template <int D, int WG> __device__ void consume(shared<D> &sm, const task &a)
             float s[8][4];
             barrier_wait(&sm.kv_full, tile & 1);
             start_scores<D, WG>(s, at);
-            wgmma_wait<1>(); /* true already; ptxas does not know that what add_rest adds is there */
+            wgmma_wait<1>(); /* already complete; this tells ptxas that the registers that add_rest reads are final */
             add_rest(st);
             wgmma_wait<0>();
             settled(s);
@@ -445,7 +494,8 @@ __global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__
 #endif
 }
 
-/* A warp a token: how many rows of its list are not masked, and behind that those rows in order. */
+/* Removes masked slots from the key lists, one warp per token: writes the count of unmasked rows and then those rows in
+ * order. */
 __global__ __launch_bounds__(MLA_THREADS) void list_kernel(const pb_mla p, int *lists)
 {
     const size_t token = (size_t)blockIdx.x * (MLA_THREADS / 32) + threadIdx.x / 32;
@@ -471,7 +521,7 @@ template <int D> pb_status launch(pb_ctx *ctx, const task &a)
     const pb_mla &p = a.p;
     const int sms = pb_cuda_device_of(ctx)->sms, grid = a.items < sms ? a.items : sms;
     maps m;
-    /* a token's heads are the rows of a box; those from H on come as zeros */
+    /* the heads of a token are the rows of a TMA box; heads from H on are filled with zeros */
     PB_TRY(tensor_map(&m.q, p.q, D, p.B * p.S, p.H, 1, D, HEADS));
     PB_TRY(tensor_map(&m.dO, p.dO, V, p.B * p.S, p.H, 1, V, HEADS));
     PB_CUDA_TRY(cudaFuncSetAttribute((const void *)bwd_kernel<D>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
@@ -486,8 +536,8 @@ bool pb_mla_bwd_wgmma_takes(const pb_mla *p)
            (int64_t)p->B * p->S * ((p->H + HEADS - 1) / HEADS) <= INT32_MAX / 2;
 }
 
-/* pb_mla_bwd_mma's: the f32 sum of dkv, then delta and the shares of dsink; behind it, the lists without masked slots.
- */
+/* The workspace of pb_mla_bwd_mma (f32 sums of dkv, delta, terms of dsink), followed by the lists without masked
+ * slots. */
 size_t pb_mla_bwd_wgmma_workspace(const pb_mla *p)
 {
     return pb_mla_bwd_mma_workspace(p) + (p->idx ? (size_t)p->B * p->S * (p->W + 1) * sizeof(int) : 0);
