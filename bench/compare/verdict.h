@@ -10,7 +10,8 @@
  *   INCONCLUSIVE  a side has fewer than PB_ENOUGH_LAUNCHES processes, or all processes of a side were throttled
  *   SUSPECT       the rule gives REGRESSED or IMPROVED, but a too short warm-up may be the cause: without the trend of
  *                 the slower side (series.h) the change would not be significant
- *   INFO          the value of a ceiling changed that a gate names but that does not gate: a property of the machine */
+ *   INFO          the rule gives a verdict other than SAME to a ceiling that does not gate, and that a gate names: the
+ *                 machine changed, not the code */
 #ifndef PB_VERDICT_H
 #define PB_VERDICT_H
 #include "bench/compare/gates.h"
