@@ -1,4 +1,4 @@
-/* baseline.h - stored baselines: baselines/<machine_id>/<suite>.csv holds the last sessions of a suite on a machine.
+/* baseline.h - stored baselines: baselines/<machine_id>/<suite>.csv holds the last sessions (stored runs) of a suite.
  *
  * A baseline has the columns of results.csv, and one row per session, key and metric:
  *
@@ -45,8 +45,8 @@ typedef struct pb_baseline_opts {
  * PB_EXIT_USAGE: the run cannot be read, was cut short, has a wrong or failed case, or a case with fewer than
  * PB_ENOUGH_LAUNCHES processes; an update, or accept_regression, without a reason; an update whose run cannot be
  * compared with the stored sessions, is stored already, or is older than every session that would be kept.
- * PB_EXIT_HARNESS: the machine failed, for example with a full disk. All runs are checked before the first file is
- * written; pb_error() has the message. */
+ * PB_EXIT_HARNESS: the machine failed, for example with a full disk. pb_error() has the message. All suites are checked
+ * before the first file is written. */
 pb_exit pb_baseline_save(const char *run, const pb_baseline_opts *o, FILE *out);
 pb_exit pb_baseline_update(const char *run, const pb_baseline_opts *o, FILE *out);
 /* Prints a line per stored baseline, and a line per session if it has several. machine_id NULL: of all machines. */

@@ -27,6 +27,6 @@ pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_op
 /* Compares every suite of a run with baselines/<machine_id>/<suite>.csv. If the file does not exist, prints a line
  * NO-BASELINE with the path and the command that saves one. */
 pb_exit pb_compare_baseline(const char *run, const pb_compare_opts *o, FILE *out);
-/* The exit code for the numbers of rows with each verdict (`count` of pb_verdicts or pb_pair_report). */
+/* The exit code of a comparison. count: the number of rows with each verdict, from pb_verdicts or pb_pair_report. */
 pb_exit pb_compare_exit(const int count[PB_NVERDICTS], const pb_compare_opts *o);
 #endif

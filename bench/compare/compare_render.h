@@ -12,9 +12,9 @@
  * Markdown, for a comment on a pull request: a headline, a table of the gating rows, most severe first, and a folded
  * table of other rows that changed. A table has at most PB_MARKDOWN_ROWS rows, and then says how many are left out.
  *
- * JUnit: a test case per row that counts. REGRESSED is a failure. FAILED, MISSING and INCOMPARABLE are errors. SAME and
- * IMPROVED pass. Other verdicts are skipped, with the reason. A missing baseline is skipped too, or an error if it is
- * required. */
+ * JUnit: a test case per row that counts (affects the exit code). REGRESSED is a failure. FAILED, MISSING and
+ * INCOMPARABLE are errors. SAME and IMPROVED pass. Other verdicts are skipped, with the reason. A missing baseline is
+ * skipped too, or an error if it is required. */
 #ifndef PB_COMPARE_RENDER_H
 #define PB_COMPARE_RENDER_H
 #include <stdio.h>
@@ -27,7 +27,7 @@
 enum { PB_LABEL_TEXT = 160, PB_MARKDOWN_ROWS = 100 };
 
 typedef struct pb_comparison {
-    const pb_verdicts *vs;            /* sorted */
+    const pb_verdicts *vs;            /* sorted by pb_verdicts_sort() */
     const pb_series_set *base, *cand; /* base NULL: no baseline exists */
     const char *base_name, *cand_name;
     char (*missing)[PB_PATH_TEXT]; /* [nmissing]: paths of baselines that do not exist */
@@ -37,7 +37,7 @@ typedef struct pb_comparison {
     bool all;      /* text: show every row, with its detectable change */
     bool explain;  /* text: print the reason of each verdict under its row */
     pb_exit exit;
-    const char *notes; /* for pairs: complete lines, printed in place of the notes on stored results; NULL: none */
+    const char *notes; /* for pairs: complete lines, which replace the notes on stored results; NULL: stored results */
 } pb_comparison;
 
 /* compare_text.c */

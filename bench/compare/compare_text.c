@@ -16,7 +16,7 @@ enum { NOTES_MAX = 3 };
 typedef struct printer {
     FILE *out;
     const pb_comparison *c;
-    pb_axes_set axes; /* of the rows shown */
+    pb_axes_set axes; /* axes of the keys in the shown rows */
     int label_width, metric_width;
     size_t hidden;
 } printer;
@@ -81,8 +81,8 @@ static void print_table(printer *p, const pb_verdicts *vs)
 
 /* ---- notes ------------------------------------------------------------------------------------- */
 
-/* Notes each ceiling named by a gate that changed by more than 5 %. Several suites may list the same ceiling, one row
- * after the other. */
+/* Prints a note on each ceiling that a gate names and that changed by more than 5 %. With several suites a ceiling has
+ * several adjacent rows; it gets one note. */
 static void note_machine(const pb_verdicts *vs, FILE *out)
 {
     const pb_series *last = NULL;
@@ -104,7 +104,7 @@ static double furthest(const pb_series *b, const pb_series *c)
     return fabs(c->min - b->median) > fabs(c->max - b->median) ? c->min : c->max;
 }
 
-/* Notes counters that changed. Counts have no noise, so the code must have changed them. */
+/* Prints notes on counters that changed. Counts have no noise, so the code must have changed them. */
 static void note_counters(const pb_verdicts *vs, FILE *out)
 {
     char was[PB_FIGURE_TEXT], is[PB_FIGURE_TEXT];
@@ -123,7 +123,7 @@ static void note_counters(const pb_verdicts *vs, FILE *out)
     if (n > NOTES_MAX) fprintf(out, "note: a counter moved: and %d more\n", n - NOTES_MAX);
 }
 
-/* Notes rows that got worse in small steps, each of which passed. */
+/* Prints notes on rows that got worse in small steps, each of which passed. */
 static void note_creep(const pb_verdicts *vs, FILE *out)
 {
     char worse[PB_FIGURE_TEXT];
@@ -138,7 +138,7 @@ static void note_creep(const pb_verdicts *vs, FILE *out)
     if (n > NOTES_MAX) fprintf(out, "note: creep: and %d more\n", n - NOTES_MAX);
 }
 
-/* Notes that the candidate is itself one of the stored sessions. */
+/* Prints a note if the candidate is itself one of the stored sessions. */
 static void note_itself(const pb_verdicts *vs, FILE *out)
 {
     for (size_t i = 0; i < vs->n; i++) {
@@ -152,7 +152,7 @@ static void note_itself(const pb_verdicts *vs, FILE *out)
     }
 }
 
-/* Notes the detectable changes of this comparison, or that it has too few sessions for a REGRESSED or IMPROVED. */
+/* Prints a note with the detectable changes, or that there are too few sessions for REGRESSED and IMPROVED. */
 static void note_detects(const pb_verdicts *vs, FILE *out)
 {
     char least[PB_FIGURE_TEXT], most[PB_FIGURE_TEXT], sessions[48];
@@ -181,7 +181,7 @@ static void note_launches(const char *which, int launches, FILE *out)
                 launches == 1 ? "" : "es", which, PB_ENOUGH_LAUNCHES);
 }
 
-/* Notes how many throttled processes were left out of the values. */
+/* Prints a note if throttled processes were left out of the values. */
 static void note_throttled(const char *which, const pb_series_set *set, FILE *out)
 {
     int most = 0;

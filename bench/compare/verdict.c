@@ -60,7 +60,7 @@ const pb_series *pb_ceiling_of(const pb_series_set *set, const char *key, const 
     return NULL;
 }
 
-/* ---- the figures --------------------------------------------------------------------------------- */
+/* ---- comparing values ---------------------------------------------------------------------------- */
 
 /* The arguments and working memory of one pb_judge(). */
 typedef struct judge {
@@ -263,9 +263,9 @@ pb_status pb_judge(const pb_series_set *base, const pb_series_set *cand, const p
     return s;
 }
 
-/* ---- the verdicts -------------------------------------------------------------------------------- */
+/* ---- deciding the verdicts ----------------------------------------------------------------------- */
 
-/* Updates the least and greatest figures of *vs with a row that counts. */
+/* Updates the minima and maxima of *vs with a row that counts. */
 static void least_and_most(pb_verdicts *vs, const pb_verdict *v)
 {
     const pb_evidence *e = &v->evidence;

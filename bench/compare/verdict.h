@@ -3,7 +3,8 @@
  * The rule of stored_rule.h compares the values of both sides. These cases are decided otherwise:
  *
  *   verdict       case
- *   FAILED        the candidate is wrong (also by a bound of metrics.def), failed or was cut short
+ *   FAILED        the candidate is wrong (also by a bound of metrics.def), failed, was cut short, or is unsupported
+ *                 where the base was ok
  *   INCOMPARABLE  the sides differ in machine, version or unit; or a value is <= 0 (if all are 0, the row is SAME)
  *   MISSING       the newest session of the base has the row, and the candidate does not
  *   NEW           only the candidate has the row

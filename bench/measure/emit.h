@@ -20,10 +20,10 @@ bool pb_sink_value(const pb_sink *s, const char *key, const char *metric, double
 const char *pb_sink_key(const pb_sink *s, int i);
 
 struct pb_sink {
-    int results, samples; /* file descriptors, O_APPEND */
+    int results, samples; /* descriptors of results.csv and samples.csv, opened with O_APPEND; -1: closed */
     const char *run_id, *machine_id;
     int launch;                   /* index of this process within the run, from 0 */
-    pb_measure_opts measure;      /* options of the command line, 0 (min_time: -1) where it gives none; also pulse and
+    pb_measure_opts measure;      /* options of the command line; 0 (min_time: -1): not given. It also holds pulse and
                                      turns */
     struct pb_measured *measured; /* [n], allocated for `room`: the rows emitted with status ok */
     int n, room;

@@ -24,7 +24,7 @@ typedef struct pb_measure_opts {
     void *before_self;
     pb_pulse *pulse; /* gets a heartbeat after samples and warm-up calls; NULL: no heartbeats */
     pb_turns *turns; /* time slices shared with another process; NULL: none. With them, min_time is the total length
-                        of the time slices. Each slice holds its share of max_samples, and then untimed calls */
+                        of this process's slices. Each slice takes its share of max_samples, then makes untimed calls */
 } pb_measure_opts;
 
 typedef struct pb_timing {

@@ -6,7 +6,7 @@
  *
  * Markdown: a headline with what is wrong, then the same tables. JUnit: a test case per key and metric.
  *
- *   JUnit     rows
+ *   outcome   rows
  *   passed    status ok; a requirement that passes
  *   failure   status wrong; a requirement that fails
  *   skipped   status unsupported

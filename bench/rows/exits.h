@@ -6,9 +6,10 @@
 /* Exit codes; `bench --help` explains them. When several apply, the first of 125, 2, 4, 1, 3 is returned. */
 typedef enum pb_exit {
     PB_EXIT_OK = 0,
-    PB_EXIT_REGRESSION = 1,
+    PB_EXIT_REGRESSION = 1,   /* a row is REGRESSED, or a requirement that gates fails */
     PB_EXIT_USAGE = 2,        /* wrong arguments, or a file of the user is wrong */
-    PB_EXIT_INCONCLUSIVE = 3, /* with --strict: a row is SUSPECT or INCONCLUSIVE; else see need_verdict in compare.h */
+    PB_EXIT_INCONCLUSIVE = 3, /* --strict: a comparison could not decide, or `bench doctor` found a bad setting;
+                                 --bisect: no row was judged */
     PB_EXIT_INCOMPARABLE = 4, /* rows cannot be compared, or a case failed, hung or is missing */
     PB_EXIT_NO_MEMORY = 124,  /* a measuring process tells `bench` that a case lacked memory; `bench` measures the
                                  other cases and exits with 125 */

@@ -1,4 +1,4 @@
-/* rows.h - cases, their keys, and the rows of results.csv. */
+/* rows.h - cases, the keys that identify them, and the rows of results.csv. */
 #ifndef PB_BENCH_ROWS_H
 #define PB_BENCH_ROWS_H
 #include <stdbool.h>
