@@ -7,7 +7,7 @@
 #include "bench/exchange/export.h"
 #include "bench/stats/median.h"
 
-/* A benchmark of google-benchmark: one key and time metric. */
+/* A family of google-benchmark: one key and metric. */
 typedef struct family {
     pb_export_page *p;
     size_t from, to;        /* rows of the key: [from, to) */

@@ -42,7 +42,8 @@ pb_status pb_sink_restore(pb_sink *s, const pb_row *r);
 
 /* Returns the suite's options, with warm-up, samples and time replaced where the command line gives them. */
 pb_measure_opts pb_sink_measure(const pb_sink *s, pb_measure_opts suite);
-/* The default options: one warm-up call, then at least 5 samples, until they add up to 0.2 s. */
+/* The default options: a warm-up call, then samples until there are 5 and they add up to 0.2 s; at most
+ * PB_MAX_SAMPLES. */
 #define PB_MEASURE_USUAL .warmup = 1, .min_samples = 5, .max_samples = PB_MAX_SAMPLES, .min_time = 0.2
 /* A ceiling that this process measured earlier, such as copy_rate or matmul_rate. 0: not measured. */
 double pb_sink_ceiling(const pb_sink *s, const char *metric);
