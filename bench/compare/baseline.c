@@ -62,7 +62,7 @@ int pb_baseline_suites(const pb_series_set *set, char (*suites)[PB_AXIS_TEXT], i
 
 /* ---- writing ----------------------------------------------------------------------------------- */
 
-/* To four digits. */
+/* v rounded to four significant digits. */
 static double rounded(double v)
 {
     char text[32];
@@ -70,7 +70,8 @@ static double rounded(double v)
     return strtod(text, NULL);
 }
 
-/* Figures, and verdicts of contracts. A crossover names the suite it is of: crossover/SUITE. */
+/* True if a series is stored in this suite's baseline: its own rows and the ceilings if ok, all requirements with a
+ * result, and the crossovers of this suite (key crossover/SUITE). */
 static bool belongs(const pb_series *s, const char *suite)
 {
     const size_t n = strlen(suite), prefix = strlen("crossover/");
@@ -81,7 +82,7 @@ static bool belongs(const pb_series *s, const char *suite)
     return ours && pb_series_ok(s);
 }
 
-/* A series of the run as a row of the session `run_id`. */
+/* Converts a series of the run to a row of the stored session `run_id`. */
 static pb_row row_of(const pb_series *s, const char *run_id, const char *reason)
 {
     return (pb_row){.bench_version = s->bench_version,
@@ -105,8 +106,8 @@ static int file_order(const void *a, const void *b)
     return by_run ? by_run : pb_series_order(x->key, x->metric, y->key, y->metric);
 }
 
-/* An update reads a file, adds to it and writes it: whoever else does so waits for the lock on the folder, which ends
- * with its descriptor. Where the file system has no locks there is none. */
+/* Locks the folder, because an update reads a file and writes it again: a concurrent update waits here. Closing *out
+ * releases the lock. A file system without locks is used without one. */
 static pb_status lock_folder(const char *baselines, int *out)
 {
     PB_TRY(pb_make_folder(baselines));
@@ -141,13 +142,13 @@ static pb_status replace(const char *path, const pb_row *rows, size_t n)
     return s;
 }
 
-/* ---- what may enter ------------------------------------------------------------------------------ */
+/* ---- checks before a run is stored ---------------------------------------------------------------- */
 
-/* Whether a run may become what later ones are measured against. */
+/* Fails if a run cannot become a session: it is empty or mixed, has a wrong or failed case, or too few processes. */
 static pb_status acceptable(const pb_table *t, const pb_series_set *set)
 {
     if (!t->n) return pb_fail(PB_EINVAL, "%s: has a header but no rows", t->path);
-    const pb_row *first = t->rows; /* equal strings of a table are equal pointers */
+    const pb_row *first = t->rows; /* strings are interned: equal strings are equal pointers */
     for (const pb_row *r = first; r < first + t->n; r++)
         if (r->run_id != first->run_id || r->machine_id != first->machine_id ||
             r->bench_version != first->bench_version)
@@ -166,14 +167,14 @@ static pb_status acceptable(const pb_table *t, const pb_series_set *set)
     return PB_OK;
 }
 
-/* One file to be written, and what is there now. */
+/* One baseline file to write, with its present contents. */
 typedef struct target {
     char suite[PB_AXIS_TEXT], path[PB_PATH_TEXT];
-    pb_table old; /* rows NULL: there is none */
-    pb_series_set set;
-    pb_row *rows; /* the new file's */
+    pb_table old;      /* the present file; empty if it does not exist */
+    pb_series_set set; /* the series of `old` */
+    pb_row *rows;      /* [n]: rows of the new file */
     size_t n;
-    int sessions, dropped; /* of the new file; of the old one's */
+    int sessions, dropped; /* sessions in the new file; old sessions that are dropped */
 } target;
 
 typedef struct storing {
@@ -181,12 +182,12 @@ typedef struct storing {
     bool update;
     pb_table run;
     pb_series_set set;
-    char run_id[PB_KEY_TEXT]; /* as it is stored */
+    char run_id[PB_KEY_TEXT]; /* as it is stored: with the prefix "baseline:" */
     pb_gates gates;
     target target[MAX_SUITES];
-    int n;
-    pb_exit refused; /* with PB_EINVAL: what to end with */
-    int lock;        /* on the folder of baselines; -1: none yet */
+    int n;           /* targets in use */
+    pb_exit refused; /* exit code if the store fails with PB_EINVAL */
+    int lock;        /* descriptor that holds the lock on the baselines' folder; -1: not locked */
 } storing;
 
 static const pb_verdict *first_of(const pb_verdicts *vs, pb_verdict_id id)
@@ -196,6 +197,7 @@ static const pb_verdict *first_of(const pb_verdicts *vs, pb_verdict_id id)
     return NULL;
 }
 
+/* Fails if the verdicts forbid storing the run; see baseline.h. */
 static pb_status refuse(storing *s, const target *t, const pb_verdicts *vs)
 {
     const int *n = vs->count;
@@ -248,7 +250,7 @@ static pb_status read_stored(const storing *s, target *t)
 
 /* ---- the new file --------------------------------------------------------------------------------- */
 
-/* Sorted rows: how many sessions there are, and where the last `keep` of them begin. */
+/* Counts the sessions of sorted rows in *sessions. Returns the index at which the last `keep` sessions begin. */
 static size_t kept_from(const pb_row *rows, size_t n, int keep, int *sessions)
 {
     size_t from = n;
@@ -293,7 +295,7 @@ static pb_status prepare(storing *s, target *t)
     return make_rows(s, t);
 }
 
-/* Everything is judged before the first file is written. */
+/* Prepares and checks all files before it writes the first one. */
 static pb_status store(storing *s, FILE *out)
 {
     char suites[MAX_SUITES][PB_AXIS_TEXT];

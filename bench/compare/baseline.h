@@ -1,16 +1,19 @@
-/* baseline.h - stored baselines: baselines/<machine_id>/<suite>.csv, the last sessions of a suite on a machine, each
- * reduced to one row per key and metric.
+/* baseline.h - stored baselines: baselines/<machine_id>/<suite>.csv holds the last sessions (stored runs) of a suite.
  *
- * Such a file has the columns of results.csv. `value` is the median over launches, to four digits, so that a diff is
- * readable; `launch` is their number; `run_id` is "baseline:" and the run it came from, which names the session; `note`
- * is the reason it was stored. It holds the rows with status ok of metrics that have a direction, and the ceilings of
- * the same run. Rows are sorted by session, oldest first (a run_id begins with the time), then key, then metric: an
- * update adds lines at the end and takes some from the top, and every other line stays as it is. One session is a file
- * too.
+ * A baseline has the columns of results.csv, and one row per session, key and metric:
  *
- * PB_BASELINE_SESSIONS are kept: ten are the least for a prediction bound (stored_rule.h); with twenty gating rows
- * twenty sessions bring it from 5.0 to 4.0 standard deviations of a session, ten more to 3.7 only, and what is compared
- * with should not be a year old. */
+ *   run_id   "baseline:" followed by the run_id of the run that became this session
+ *   value    the median over the run's processes, with four digits, so that diffs are readable
+ *   launch   the number of these processes
+ *   note     the reason why the session was stored
+ *
+ * It holds the rows with status ok, the ceilings of the run, and its requirements and crossovers with their own notes.
+ * Rows are sorted by session, oldest first (a run_id begins with the time), then by key, then by metric. An update thus
+ * adds lines at the end and removes lines at the top, and leaves all other lines unchanged.
+ *
+ * Why PB_BASELINE_SESSIONS is 20: a prediction bound (stored_rule.h) needs at least 10 sessions. With 20 gating rows
+ * the bound is 5.0 standard deviations of a session for 10 sessions, 4.0 for 20 and 3.7 for 30. More sessions would
+ * help little, and the oldest of them would no longer describe today's machine. */
 #ifndef PB_BASELINE_H
 #define PB_BASELINE_H
 #include <stdio.h>
@@ -21,41 +24,44 @@
 enum { PB_BASELINE_SESSIONS = 20 };
 
 typedef struct pb_baseline_opts {
-    const char *baselines; /* the folder; NULL: "baselines" */
-    const char *runs;      /* where the newest run is looked for; NULL: "runs" */
-    const char *gates;     /* NULL: gates.csv in `baselines` */
-    const char *reason;    /* NULL: none */
-    int sessions;          /* how many an update keeps; 0: PB_BASELINE_SESSIONS */
-    bool accept_regression;
+    const char *baselines;  /* folder of the baselines; NULL: "baselines" */
+    const char *runs;       /* folder in which the newest run is looked up; NULL: "runs" */
+    const char *gates;      /* path; NULL: gates.csv in `baselines` */
+    const char *reason;     /* becomes the note of the stored rows; NULL: none */
+    int sessions;           /* sessions that an update keeps; 0: PB_BASELINE_SESSIONS */
+    bool accept_regression; /* store also what is REGRESSED or MISSING; needs a reason */
 } pb_baseline_opts;
 
-/* Both functions write one file for each suite of the run (NULL: the newest run), whole or not at all (os/draft.h), and
- * say so on `out`. Processes that call them at the same time wait for each other, so that no session is lost. Save starts
- * over with the run as the only session; update adds it to the stored sessions, drops the oldest beyond o->sessions, and
- * makes the file where there is none.
+/* Store a run in the baseline of each of its suites, and print a line per file on `out`. run NULL: the newest run.
+ * Save replaces the file: the run becomes its only session. Update adds the run to the stored sessions and drops the
+ * oldest sessions beyond o->sessions; it creates the file if it does not exist.
  *
- * A failing value does not enter by accident: a run that is REGRESSED against the sessions stored is refused with
- * PB_EXIT_REGRESSION, an update also with PB_EXIT_INCOMPARABLE when it lacks a row that gates, unless
- * o->accept_regression. An improvement is never refused.
+ * Each file is replaced atomically (os/draft.h). A lock on the folder serialises concurrent calls.
  *
- * PB_EXIT_USAGE: a run that cannot be read, was cut short, has a wrong or failed case, or has fewer than three launches
- * of a case; an update, or acceptance, without a reason; an update that cannot be compared with what is stored, is in
- * it already, or is older than every session that would be kept. PB_EXIT_HARNESS: the machine failed, as with a full
- * disk. All of it with pb_error(); no file is written then. */
+ * A regression is not stored by accident. Unless o->accept_regression is set, a run that is REGRESSED against the
+ * stored sessions is refused with PB_EXIT_REGRESSION, and an update that lacks a gating row with PB_EXIT_INCOMPARABLE.
+ * An improvement is always stored.
+ *
+ * PB_EXIT_USAGE: the run cannot be read, was cut short, has a wrong or failed case, or a case with fewer than
+ * PB_ENOUGH_LAUNCHES processes; an update, or accept_regression, without a reason; an update whose run cannot be
+ * compared with the stored sessions, is stored already, or is older than every session that would be kept.
+ * PB_EXIT_HARNESS: the machine failed, for example with a full disk. pb_error() has the message. All suites are checked
+ * before the first file is written. */
 pb_exit pb_baseline_save(const char *run, const pb_baseline_opts *o, FILE *out);
 pb_exit pb_baseline_update(const char *run, const pb_baseline_opts *o, FILE *out);
-/* One line a stored baseline, and one a session where there are several: of one machine, or of all (NULL). */
+/* Prints a line per stored baseline, and a line per session if it has several. machine_id NULL: of all machines. */
 pb_exit pb_baseline_show(const char *machine_id, const pb_baseline_opts *o, FILE *out);
 
 static inline const char *pb_baseline_folder(const char *baselines) { return baselines ? baselines : "baselines"; }
-/* o->gates, or gates.csv of the folder. */
+/* Reads the gates from the file `gates`; NULL: from gates.csv in the folder `baselines`. */
 pb_status pb_baseline_gates(const char *baselines, const char *gates, pb_gates *out);
-/* <baselines>/<machine_id>/<suite>.csv. EINVAL: a name that could leave the folder. */
+/* Writes the path <baselines>/<machine_id>/<suite>.csv to out. EINVAL: a name that would lead out of the folder, or a
+ * path that is too long. */
 pb_status pb_baseline_path(const char *baselines, const char *machine_id, const char *suite, char *out, size_t n);
-/* The suites of a run that have a baseline of their own: all but `contract`, and `ceiling` only when it is
- * the only one. Returns how many, at most max. */
+/* Lists the suites of a run that get a baseline file: all except `contract` and `crossover`, and `ceiling` only if the
+ * run has no other suite. Returns their number, at most max. */
 int pb_baseline_suites(const pb_series_set *set, char (*suites)[PB_AXIS_TEXT], int max);
-/* Rows that follow from those of a suite, and are stored with them. */
+/* True for rows that are derived from those of a suite (requirements, crossovers); they are stored with that suite. */
 static inline bool pb_baseline_derived(const char *key)
 {
     return pb_key_of(key, "contract") || pb_key_of(key, "crossover");

@@ -9,11 +9,11 @@
 
 static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.' && pb_is_printable(e->d_name); }
 
-/* Rows of a file that are of one session. */
+/* The rows of one session in a baseline file. */
 typedef struct part {
     const pb_row *first;
     size_t n;
-    long long launches; /* the fewest behind a figure */
+    long long launches; /* the fewest processes of a row, requirements and crossovers excepted */
 } part;
 
 static part part_from(const pb_table *t, size_t from)

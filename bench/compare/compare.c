@@ -1,4 +1,4 @@
-/* compare.c - reads both sides, has them judged and shown. */
+/* compare.c - reads both sides of a comparison, calls the rule, and prints the result. */
 #include "bench/compare/compare.h"
 
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 enum { MAX_SUITES = 32 };
 
-/* One side: the file and its series. */
+/* The base or the candidate: a file and its series. */
 typedef struct side {
     pb_table t;
     pb_series_set set;
@@ -36,7 +36,7 @@ static pb_status open_side(const char *path, side *out)
 
 /* ---- showing ----------------------------------------------------------------------------------- */
 
-/* The notes stand below as they are. */
+/* Prints the tables as Markdown, then the notes as preformatted text. */
 static pb_status markdown(const pb_comparison *c, FILE *out)
 {
     char *text = NULL;
@@ -50,12 +50,12 @@ static pb_status markdown(const pb_comparison *c, FILE *out)
     return s;
 }
 
-/* The one place that writes a comparison, in the format asked for. */
+/* Every comparison is printed here, in the format that the user asked for. */
 pb_status pb_compare_show(pb_comparison *c, const pb_compare_opts *o, FILE *out)
 {
     c->mismatch = o->allow_mismatch;
     c->all = o->all;
-    c->explain = o->explain && !c->notes; /* pairs have said it */
+    c->explain = o->explain && !c->notes; /* a comparison of pairs has explained its verdicts in c->notes */
     switch (pb_format_of(o->format)) {
     case PB_FORMAT_MARKDOWN: return markdown(c, out);
     case PB_FORMAT_JUNIT: return pb_compare_junit(c, out);
@@ -74,7 +74,7 @@ pb_exit pb_compare_exit(const int n[PB_NVERDICTS], const pb_compare_opts *o)
     return e;
 }
 
-/* ---- the two doors ----------------------------------------------------------------------------- */
+/* ---- the two kinds of comparison --------------------------------------------------------------- */
 
 static pb_status compare_sides(const side *b, const side *c, const pb_compare_opts *o, FILE *out, pb_exit *e)
 {
@@ -113,11 +113,11 @@ pb_exit pb_compare_files(const char *base, const char *cand, const pb_compare_op
     return s == PB_OK ? e : pb_file_exit(s);
 }
 
-/* The run's suites against their baselines. Everything is read and judged before the first line is printed. */
+/* A run and the baselines of its suites. All files are read and compared before the first line is printed. */
 typedef struct against {
-    side run, base[MAX_SUITES]; /* open until all is printed */
+    side run, base[MAX_SUITES]; /* stay open until the output is printed, because the verdicts point into them */
     int nbase, nmissing;
-    char missing[MAX_SUITES][PB_PATH_TEXT]; /* baselines that there are not */
+    char missing[MAX_SUITES][PB_PATH_TEXT]; /* paths of baselines that do not exist */
     pb_gates gates;
     pb_verdicts vs;
 } against;

@@ -1,4 +1,4 @@
-/* compare_render.c - the cells of a comparison, and its Markdown and JUnit XML. */
+/* compare_render.c - formats the cells of a comparison, and prints it as Markdown and JUnit XML. */
 #include "bench/compare/compare_render.h"
 
 #include <math.h>
@@ -76,7 +76,8 @@ static void print_row(pb_axes_set *axes, const pb_verdict *v, FILE *out)
     fputs(" |\n", out);
 }
 
-/* The rows that count, or the others that are shown; at most PB_MARKDOWN_ROWS. */
+/* Prints a table of the shown rows whose `counts` is as given, at most PB_MARKDOWN_ROWS. Returns how many rows there
+ * are. */
 static size_t print_table(const pb_comparison *c, bool counts, pb_axes_set *axes, FILE *out)
 {
     size_t n = 0;

@@ -1,15 +1,20 @@
-/* compare_render.h - a comparison as text, as Markdown and as JUnit XML, and the cells that every rendering shares.
+/* compare_render.h - prints a comparison as text, Markdown or JUnit XML, and formats the cells that all three share.
  *
- * Text: what both sides share once, then one line a key and metric, most severe first, then notes, and as the last line
- * "bench: regressed=0 improved=0 same=8 suspect=1 missing=0 incomparable=0 failed=0 new=0 detects=1.7%..15% exit=0":
- * counts of the rows that gate (and of every FAILED and INCOMPARABLE one), and the least change for the worse that
- * would have been REGRESSED, over the rows that gate ("none": no change, for want of stored sessions; "detects=-":
- * there was no row to hold against anything). Markdown,
- * fit for a comment on a pull request: the verdict first, then a table of the rows that gate, most severe first, then
- * what else moved, folded. Each table holds at most PB_MARKDOWN_ROWS rows and says how many there are more. JUnit: a
- * test case a row that counts. REGRESSED is a failure; FAILED, MISSING and INCOMPARABLE are errors; SAME and IMPROVED
- * pass; every other verdict, and a baseline that is not there, is skipped with the reason (an error where one is
- * required). */
+ * Text: the axes with one value for all rows; a line per key and metric, most severe first; notes; and a last line for
+ * scripts, such as
+ *
+ *   bench: regressed=0 improved=0 same=8 suspect=1 missing=0 incomparable=0 failed=0 new=0 inconclusive=0
+ *   detects=1.7%..15% exit=0
+ *
+ * The counts are those of gating rows, and of every FAILED and INCOMPARABLE row. `detects` is the range of the gating
+ * rows' detectable changes; "none": too few stored sessions to detect any change; "-": no gating row was compared.
+ *
+ * Markdown, for a comment on a pull request: a headline, a table of the gating rows, most severe first, and a folded
+ * table of other rows that changed. A table has at most PB_MARKDOWN_ROWS rows, and then says how many are left out.
+ *
+ * JUnit: a test case per row that counts (affects the exit code). REGRESSED is a failure. FAILED, MISSING and
+ * INCOMPARABLE are errors. SAME and IMPROVED pass. Other verdicts are skipped, with the reason. A missing baseline is
+ * skipped too, or an error if it is required. */
 #ifndef PB_COMPARE_RENDER_H
 #define PB_COMPARE_RENDER_H
 #include <stdio.h>
@@ -22,24 +27,24 @@
 enum { PB_LABEL_TEXT = 160, PB_MARKDOWN_ROWS = 100 };
 
 typedef struct pb_comparison {
-    const pb_verdicts *vs;            /* sorted */
-    const pb_series_set *base, *cand; /* base NULL: there is none */
+    const pb_verdicts *vs;            /* sorted by pb_verdicts_sort() */
+    const pb_series_set *base, *cand; /* base NULL: no baseline exists */
     const char *base_name, *cand_name;
-    char (*missing)[PB_PATH_TEXT]; /* baselines that there are not */
+    char (*missing)[PB_PATH_TEXT]; /* [nmissing]: paths of baselines that do not exist */
     int nmissing;
-    bool lacking;  /* and one is required */
-    bool mismatch; /* machines may differ */
-    bool all;      /* text: every row, and what each could have shown */
-    bool explain;  /* text: under each row why its verdict fell */
+    bool lacking;  /* a baseline is required but missing */
+    bool mismatch; /* rows of different machines are compared */
+    bool all;      /* text: show every row, with its detectable change */
+    bool explain;  /* text: print the reason of each verdict under its row */
     pb_exit exit;
-    const char *notes; /* of pairs: whole lines in place of those for stored results; NULL: those */
+    const char *notes; /* for pairs: complete lines, which replace the notes on stored results; NULL: stored results */
 } pb_comparison;
 
 /* compare_text.c */
 pb_status pb_compare_text(const pb_comparison *c, FILE *out);
-/* Lines beginning "note: ": what a reader must know before trusting the verdicts. */
+/* Prints lines that begin with "note: ": what a reader must know before trusting the verdicts. */
 void pb_compare_notes(const pb_comparison *c, FILE *out);
-/* Writes a comparison, in the format asked for (compare.c). */
+/* Prints a comparison in the format o->format (compare.c). */
 pb_status pb_compare_show(pb_comparison *c, const pb_compare_opts *o, FILE *out);
 
 pb_status pb_compare_markdown(const pb_comparison *c, FILE *out);
@@ -47,22 +52,24 @@ pb_status pb_compare_junit(const pb_comparison *c, FILE *out);
 
 /* ---- rows ---- */
 
-/* The candidate's series, or the base's. */
+/* The candidate's series; the base's if the candidate lacks the row. */
 const pb_series *pb_verdict_series(const pb_verdict *v);
-/* Rows that change the exit code, and what moved among the others. */
+/* True if the row is to be shown: all rows with `all`; else those that count, and other rows that changed. */
 bool pb_verdict_shown(const pb_verdict *v, bool all);
 typedef struct pb_verdict_cells {
     char base[PB_FIGURE_TEXT], cand[PB_FIGURE_TEXT], change[32], launches[32];
-    const char *name; /* the verdict; "info" */
+    const char *name; /* the verdict's name, or "info" */
 } pb_verdict_cells;
 void pb_verdict_text(const pb_verdict *v, pb_verdict_cells *out);
-/* A session's run_id, without what marks it as stored. */
+/* A session's run_id, without the prefix "baseline:". */
 const char *pb_session_name(const pb_session *s);
-/* A row that gates and is not REGRESSED, yet worse than the oldest session kept by more than its stored_limit. */
+/* True if a gating row is not REGRESSED, yet worse than the oldest stored session by more than its stored_limit: many
+ * small regressions have added up. */
 bool pb_verdict_creeps(const pb_verdict *v);
-/* "1.7%", "1.7%..15%", "none", or "-" where no row that gates was held against a figure. */
+/* The range of the gating rows' detectable changes: "1.7%", "1.7%..15%", "none" (no change is detectable), or "-" (no
+ * gating row was compared). */
 void pb_detects_text(const pb_verdicts *vs, char *out, size_t n);
 enum { PB_EXPLAIN_TEXT = 640 };
-/* One line: the figures, what they were held against, what decided. Of one verdict of vs. */
+/* Explains one verdict of vs in a line: the values, the limits they were compared with, and which of them decided. */
 void pb_verdict_explain(const pb_verdict *v, const pb_verdicts *vs, char out[PB_EXPLAIN_TEXT]);
 #endif

@@ -1,4 +1,4 @@
-/* compare_text.c - a comparison for a terminal: the table, the notes below it, the line that scripts read. */
+/* compare_text.c - prints a comparison for a terminal: a table, notes, and a last line for scripts. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,14 +16,14 @@ enum { NOTES_MAX = 3 };
 typedef struct printer {
     FILE *out;
     const pb_comparison *c;
-    pb_axes_set axes; /* of the rows shown */
+    pb_axes_set axes; /* axes of the keys in the shown rows */
     int label_width, metric_width;
     size_t hidden;
 } printer;
 
 static bool shown(const printer *p, const pb_verdict *v) { return pb_verdict_shown(v, p->c->all); }
 
-/* Two passes over the rows shown: which axes vary, then how wide the labels are. */
+/* Two passes over the shown rows: the first finds the axes that vary, the second the widths of the columns. */
 static void lay_out(printer *p, const pb_verdicts *vs)
 {
     char label[PB_LABEL_TEXT];
@@ -41,7 +41,7 @@ static void lay_out(printer *p, const pb_verdicts *vs)
     }
 }
 
-/* With --all and --explain: from which change on a row that gates would have been REGRESSED. */
+/* With --all and --explain: prints the detectable change of a gating row. v NULL: prints the column's heading. */
 static void print_detects(const printer *p, const pb_verdict *v)
 {
     char text[PB_FIGURE_TEXT] = "-";
@@ -81,7 +81,8 @@ static void print_table(printer *p, const pb_verdicts *vs)
 
 /* ---- notes ------------------------------------------------------------------------------------- */
 
-/* Of the ceilings that gates name. Several suites bring the same ones again. */
+/* Prints a note on each ceiling that a gate names and that changed by more than 5 %. With several suites a ceiling has
+ * several adjacent rows; it gets one note. */
 static void note_machine(const pb_verdicts *vs, FILE *out)
 {
     const pb_series *last = NULL;
@@ -97,13 +98,13 @@ static void note_machine(const pb_verdicts *vs, FILE *out)
     }
 }
 
-/* The furthest of the candidate's processes from the base's median. */
+/* The candidate's value, of any process, that differs most from the base's median. */
 static double furthest(const pb_series *b, const pb_series *c)
 {
     return fabs(c->min - b->median) > fabs(c->max - b->median) ? c->min : c->max;
 }
 
-/* Counts do not scatter as times do: what moved was moved. */
+/* Prints notes on counters that changed. Counts have no noise, so the code must have changed them. */
 static void note_counters(const pb_verdicts *vs, FILE *out)
 {
     char was[PB_FIGURE_TEXT], is[PB_FIGURE_TEXT];
@@ -122,7 +123,7 @@ static void note_counters(const pb_verdicts *vs, FILE *out)
     if (n > NOTES_MAX) fprintf(out, "note: a counter moved: and %d more\n", n - NOTES_MAX);
 }
 
-/* Steps that pass one by one may add up. */
+/* Prints notes on rows that got worse in small steps, each of which passed. */
 static void note_creep(const pb_verdicts *vs, FILE *out)
 {
     char worse[PB_FIGURE_TEXT];
@@ -137,7 +138,7 @@ static void note_creep(const pb_verdicts *vs, FILE *out)
     if (n > NOTES_MAX) fprintf(out, "note: creep: and %d more\n", n - NOTES_MAX);
 }
 
-/* A run that has been stored is held against itself among others. */
+/* Prints a note if the candidate is itself one of the stored sessions. */
 static void note_itself(const pb_verdicts *vs, FILE *out)
 {
     for (size_t i = 0; i < vs->n; i++) {
@@ -151,7 +152,7 @@ static void note_itself(const pb_verdicts *vs, FILE *out)
     }
 }
 
-/* Below PB_MIN_SESSIONS nothing is REGRESSED, above it a change beyond the prediction bound. */
+/* Prints a note with the detectable changes, or that there are too few sessions for REGRESSED and IMPROVED. */
 static void note_detects(const pb_verdicts *vs, FILE *out)
 {
     char least[PB_FIGURE_TEXT], most[PB_FIGURE_TEXT], sessions[48];
@@ -180,7 +181,7 @@ static void note_launches(const char *which, int launches, FILE *out)
                 launches == 1 ? "" : "es", which, PB_ENOUGH_LAUNCHES);
 }
 
-/* A throttled launch is no longer in the figures, but that it was there is worth a line. */
+/* Prints a note if throttled processes were left out of the values. */
 static void note_throttled(const char *which, const pb_series_set *set, FILE *out)
 {
     int most = 0;
@@ -239,7 +240,7 @@ static void print_summary(const pb_verdicts *vs, pb_exit e, FILE *out)
 
 static pb_status print_all(const pb_comparison *c, FILE *out)
 {
-    printer *p = calloc(1, sizeof *p); /* too large for a stack */
+    printer *p = calloc(1, sizeof *p); /* too large for the stack */
     if (!p) return pb_fail(PB_ENOMEM, "compare: out of memory");
     p->out = out;
     p->c = c;

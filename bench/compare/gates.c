@@ -1,4 +1,4 @@
-/* gates.c - reads gates.csv: a small file, so it is read whole and split by libcsv. */
+/* gates.c - reads gates.csv: the file is small, so it is read at once and split by libcsv. */
 #include "bench/compare/gates.h"
 
 #include <csv.h>

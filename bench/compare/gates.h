@@ -2,14 +2,14 @@
  *
  * Columns: suite,metric,better,stored_limit,ceiling,gating
  *
- *   stored_limit  0.15: against stored sessions (stored_rule.h) a change of more than a third of it, 5 %, in either
- *                 direction is SUSPECT, and sessions that could not show a change of 15 % are too scattered
- *   ceiling       may be empty: the metric of suite `ceiling` that bounds this one. A comparison says when it moved;
- *                 nothing is divided by it
- *   gating        yes, no, or pairs: a metric that fails a comparison of executables, whose pairs show noise for what it
- *                 is, but none with stored results
+ *   stored_limit  used against stored sessions (stored_rule.h). With 0.15, a change of more than a third of it (5 %) in
+ *                 either direction is SUSPECT, and so is a row whose sessions scatter too much to detect 15 %
+ *   ceiling       the metric of suite `ceiling` that limits this metric; may be empty. A comparison reports how much it
+ *                 changed; no value is divided by it
+ *   gating        yes: the metric can fail every comparison; no: it cannot; pairs: it can fail a comparison of two
+ *                 executables (whose pairs measure the noise), but not one with stored results
  *
- * A line for every metric that gates; what no line names has limit 0.15, no ceiling, and does not gate. */
+ * A metric without a line has stored_limit 0.15 and no ceiling, and does not gate. */
 #ifndef PB_GATES_H
 #define PB_GATES_H
 #include "bench/rows/rows.h"
@@ -21,7 +21,7 @@ enum { PB_MAX_GATES = 256 };
 typedef struct pb_gate {
     char suite[PB_AXIS_TEXT], metric[PB_AXIS_TEXT], ceiling[PB_AXIS_TEXT];
     double stored_limit;
-    bool gating, gating_pairs; /* against stored results; in a comparison of executables */
+    bool gating, gating_pairs; /* can fail comparisons with stored results; of two executables */
 } pb_gate;
 
 typedef struct pb_gates {
@@ -29,16 +29,16 @@ typedef struct pb_gates {
     pb_gate gate[PB_MAX_GATES];
 } pb_gates;
 
-/* EPATH: no file to read; EIO: it cannot be read; EINVAL: file and line, and what is wrong: an unknown metric, a
- * direction that is not the metric's, a limit outside (0,10), a ceiling that is no metric, a second line for a metric, a
- * control character, more than 64 KiB. */
+/* Reads gates.csv. EPATH: the file does not exist or cannot be opened; EIO: reading failed; EINVAL, with file and line:
+ * an unknown metric or ceiling, a direction that differs from the metric's, a limit outside (0,10), a second line for a
+ * metric, a control character, or more than 64 KiB. */
 pb_status pb_gates_read(const char *path, pb_gates *out);
-/* The same from memory; `name` stands for the file in messages. */
+/* Parses n bytes in memory as pb_gates_read() parses a file. `name` is the file name for messages. */
 pb_status pb_gates_parse(const char *name, const char *bytes, size_t n, pb_gates *out);
-/* The same for a comparison of executables: `gating` is gating_pairs. */
+/* Reads gates.csv for a comparison of two executables: every `gating` is set to gating_pairs. */
 pb_status pb_gates_read_for_pairs(const char *path, pb_gates *out);
-/* The gate of a key's suite and a metric; one that does not gate when no line names it. Never NULL. */
+/* The gate of a metric in the key's suite. If no line names it, a default gate that does not gate. Never NULL. */
 const pb_gate *pb_gates_find(const pb_gates *g, const char *key, const char *metric);
-/* Whether this metric of suite `ceiling` is some gate's ceiling. */
+/* True if a gate names this metric as its ceiling. */
 bool pb_gates_name(const pb_gates *g, const char *metric);
 #endif

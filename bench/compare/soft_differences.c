@@ -1,4 +1,4 @@
-/* soft_differences.c - reads run.json of both sides and prints where their soft parts differ. */
+/* soft_differences.c - reads run.json of two runs, and prints how their software, settings and environment differ. */
 #include "bench/compare/soft_differences.h"
 
 #include <jansson.h>
@@ -11,7 +11,8 @@
 
 enum { PATH = 4096 };
 
-/* The fingerprint of the run that `results`, a folder or its results.csv, belongs to; NULL: there is none. */
+/* The fingerprint in run.json of a run, which the caller decrefs. `results` is the run folder or its results.csv. NULL:
+ * no run.json, or no fingerprint in it. */
 static json_t *fingerprint_of(const char *results)
 {
     char path[PATH];
@@ -35,7 +36,7 @@ static void print_text(const char *text, FILE *out)
     fputs(shown, out);
 }
 
-/* Text without its quotes; null and what is not there as "none". */
+/* Prints a JSON value: a string without quotes, and null or a missing value as "none". */
 static void print_value(const json_t *v, FILE *out)
 {
     char *text =

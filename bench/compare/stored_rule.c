@@ -1,10 +1,10 @@
-/* stored_rule.c - the rule of stored_rule.h. */
+/* stored_rule.c - implements the rule whose table is in stored_rule.h. */
 #include "bench/compare/stored_rule.h"
 #include "bench/stats/median.h"
 
 #include <math.h>
 
-static const double slack = 1e-9; /* a change of exactly the limit is not beyond it, whatever its rounding */
+static const double slack = 1e-9; /* so that a change of exactly the limit is within it, despite rounding */
 
 void pb_stored_weigh(double *x, int k, double y, pb_evidence *out)
 {
@@ -15,7 +15,7 @@ void pb_stored_weigh(double *x, int k, double y, pb_evidence *out)
     out->since_oldest = y - x[0];
     out->centre = spread ? s.mean : pb_median(x, k);
     out->change = y - out->centre;
-    out->p = out->p_adjusted = pb_prediction_test(&s, s.mean + fabs(out->change)); /* the other side by symmetry */
+    out->p = out->p_adjusted = pb_prediction_test(&s, s.mean + fabs(out->change)); /* T is symmetric */
 }
 
 double pb_stored_detects(const pb_evidence *e, int m)

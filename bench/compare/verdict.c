@@ -1,4 +1,4 @@
-/* verdict.c - the rule of verdict.h, and the merge of two sorted sets that applies it. */
+/* verdict.c - merges two sorted sets of series, and gives every row its verdict. */
 #include "bench/compare/verdict.h"
 
 #include <limits.h>
@@ -18,7 +18,8 @@ const char *const pb_verdict_names[PB_NVERDICTS] = {
 
 /* ---- ceilings ---------------------------------------------------------------------------------- */
 
-/* The value of the axis `name` of n bytes in a key that the reader has let in, up to the next & or the end; or NULL. */
+/* The value of an axis in a valid key; it ends at the next '&' or the end of the key. name has n bytes. NULL: the key
+ * lacks the axis. */
 static const char *value_in(const char *key, const char *name, size_t n)
 {
     for (const char *p = strchr(key, '?'); p; p = strchr(p, '&'))
@@ -26,6 +27,7 @@ static const char *value_in(const char *key, const char *name, size_t n)
     return NULL;
 }
 
+/* True if the two keys have equal values for every axis that both have. */
 static bool axes_agree(const char *key, const char *ceiling)
 {
     for (const char *p = strchr(ceiling, '?'); p; p = strchr(p, '&')) {
@@ -36,7 +38,8 @@ static bool axes_agree(const char *key, const char *ceiling)
     return true;
 }
 
-/* The first entry of the suite in a sorted set, by bisection: "ceiling/" sorts before all its keys. */
+/* The index of the first series whose key is not less than `prefix`, by bisection. With "ceiling/" it is the first
+ * ceiling, if the set has one. */
 static size_t first_of(const pb_series_set *set, const char *prefix)
 {
     size_t lo = 0, hi = set->n;
@@ -57,25 +60,26 @@ const pb_series *pb_ceiling_of(const pb_series_set *set, const char *key, const 
     return NULL;
 }
 
-/* ---- the figures --------------------------------------------------------------------------------- */
+/* ---- comparing values ---------------------------------------------------------------------------- */
 
-/* One call of pb_judge. */
+/* The arguments and working memory of one pb_judge(). */
 typedef struct judge {
     const pb_series_set *base, *cand;
     const pb_gates *gates;
     const pb_judge_opts *o;
     pb_verdicts *out;
-    double *x, *y;      /* room for the sessions of a series of either side */
-    const char *newest; /* the base's session of the suite at hand */
+    double *x, *y;      /* room for the sessions of any series of the base, and of the candidate */
+    const char *newest; /* run_id of the base's newest session of the current suite */
 } judge;
 
-/* ln of every session's figure; worse is larger. */
+/* x[i] = ln of session i's value, negated if higher is better: a larger x is worse. */
 static void logs_of(const pb_series *s, double *x)
 {
     const bool lower = !strcmp(s->better, "lower");
     for (int i = 0; i < s->sessions; i++) x[i] = lower ? log(s->session[i].value) : -log(s->session[i].value);
 }
 
+/* ln(candidate/base) of the ceiling that the gate names. NaN: the gate names no ceiling, or a side lacks it. */
 static double ceiling_moved(const judge *j, const pb_verdict *v)
 {
     const char *named = v->gate->ceiling;
@@ -87,7 +91,7 @@ static double ceiling_moved(const judge *j, const pb_verdict *v)
 static void judge_figures(const judge *j, pb_verdict *v)
 {
     v->ratio = v->worse = 1;
-    if (v->base->median == 0) return; /* as the candidate's: nothing changed, and no logarithm */
+    if (v->base->median == 0) return; /* mismatch() has let it pass, so both sides are zero */
     logs_of(v->base, j->x);
     logs_of(v->cand, j->y);
     pb_stored_weigh(j->x, v->base->sessions, pb_median(j->y, v->cand->sessions), &v->evidence);
@@ -96,7 +100,8 @@ static void judge_figures(const judge *j, pb_verdict *v)
     v->ratio = !strcmp(v->cand->better, "lower") ? v->worse : exp(-v->evidence.change);
 }
 
-/* Some figures at zero or below, and not all of both sides zero. */
+/* The reason why the values have no logarithms: a negative value, or zeros next to positive values. NULL: all values
+ * are positive, or all are zero. */
 static const char *beyond_logs(const pb_series *b, const pb_series *c)
 {
     bool zero = false, above = false;
@@ -111,6 +116,7 @@ static const char *beyond_logs(const pb_series *b, const pb_series *c)
     return !zero || !above ? NULL : (b->median == 0) != (c->median == 0) ? "zero on one side" : "zero in some sessions";
 }
 
+/* The reason why two series cannot be compared; NULL: they can. */
 static const char *mismatch(const pb_series *b, const pb_series *c, const pb_judge_opts *o)
 {
     if (b->mixed || c->mixed) return "its launches differ in machine, version or unit";
@@ -124,24 +130,25 @@ static const char *mismatch(const pb_series *b, const pb_series *c, const pb_jud
 /* ---- rows ---------------------------------------------------------------------------------------- */
 
 static bool is_contract(const pb_series *s) { return pb_key_of(s->key, "contract"); }
-/* A figure there is, though one of a throttled machine. */
+/* True if the series has a value, even if all processes were throttled. */
 static bool figured(const pb_series *s) { return pb_series_ok(s) || pb_series_throttled(s); }
 static bool broken(const pb_series *s) { return !figured(s) && strcmp(s->status, "unsupported") != 0; }
 static bool directed(const pb_series *s) { return strcmp(s->better, "none") != 0; }
 
-/* On the base's side only. False: nothing to say. */
+/* A row that only the base has. False: it is not worth reporting. */
 static bool judge_base(const judge *j, pb_verdict *v)
 {
     const pb_series *b = v->base;
     if (is_contract(b) || (!figured(b) && !b->refuted) || !directed(b) || j->o->subset) return false;
     if (!b->sessions || b->session[b->sessions - 1].run_id != j->newest) return false;
-    const pb_series *outcome = pb_series_find(j->cand, b->key, "outcome"); /* why it gave no figures */
+    const pb_series *outcome =
+        pb_series_find(j->cand, b->key, "outcome"); /* gives the reason why the case has no values */
     v->id = PB_VERDICT_MISSING;
     if (outcome) v->why = outcome->note;
     return true;
 }
 
-/* On the candidate's side only. */
+/* A row that only the candidate has. False: it is not worth reporting. */
 static bool judge_cand(pb_verdict *v)
 {
     if (is_contract(v->cand)) return false;
@@ -179,7 +186,7 @@ static void judge_both(const judge *j, pb_verdict *v)
         v->id = PB_VERDICT_INCOMPARABLE;
     } else {
         v->why = "";
-        v->id = PB_VERDICT_SAME; /* until pb_verdicts_decide */
+        v->id = PB_VERDICT_SAME; /* preliminary: pb_verdicts_decide() decides */
         judge_figures(j, v);
     }
 }
@@ -204,7 +211,7 @@ static bool wanted(const char *key, const char *suite)
     return !suite || pb_key_of(key, suite) || pb_key_of(key, "ceiling");
 }
 
-/* The row of b, c or both, with the key and metric of s. */
+/* Appends the row with the key and metric of s. b or c is NULL if that side lacks the row. */
 static pb_status judge_row(const judge *j, const pb_series *s, const pb_series *b, const pb_series *c)
 {
     pb_verdict v = {.base = b, .cand = c, .gate = pb_gates_find(j->gates, s->key, s->metric), .why = ""};
@@ -217,6 +224,7 @@ static pb_status judge_row(const judge *j, const pb_series *s, const pb_series *
     return say ? append(j->out, v) : PB_OK;
 }
 
+/* Walks both sorted sets in step, and judges every key and metric that either of them has. */
 static pb_status judge_rows(judge *j, const char *suite)
 {
     const pb_series_set *base = j->base, *cand = j->cand;
@@ -255,8 +263,9 @@ pb_status pb_judge(const pb_series_set *base, const pb_series_set *cand, const p
     return s;
 }
 
-/* ---- the verdicts -------------------------------------------------------------------------------- */
+/* ---- deciding the verdicts ----------------------------------------------------------------------- */
 
+/* Updates the minima and maxima of *vs with a row that counts. */
 static void least_and_most(pb_verdicts *vs, const pb_verdict *v)
 {
     const pb_evidence *e = &v->evidence;
@@ -273,7 +282,8 @@ static void least_and_most(pb_verdicts *vs, const pb_verdict *v)
     vs->detects_most = fmax(vs->detects_most, e->detects);
 }
 
-/* A change that a warm-up too short on the slower side could have made is no more than suspect. */
+/* Makes a change SUSPECT if a too short warm-up may have caused it: without the slower side's trend, the change would
+ * be less than what the rule detects. */
 static void doubt(pb_verdict *v)
 {
     const pb_evidence *e = &v->evidence;
@@ -285,7 +295,7 @@ static void doubt(pb_verdict *v)
     v->why = "a warm-up that was too short could have made it";
 }
 
-/* Sides that show nothing, whatever their figures are. */
+/* Makes a row INCONCLUSIVE if a side has too few processes, or only throttled ones. */
 static void need_evidence(pb_verdict *v)
 {
     const bool of_base = v->base->launches < PB_ENOUGH_LAUNCHES, of_cand = v->cand->launches < PB_ENOUGH_LAUNCHES;
@@ -318,8 +328,8 @@ static void decide(pb_verdicts *vs, pb_verdict *v)
     if (v->counts && v->base && v->cand && !isnan(v->worse)) least_and_most(vs, v);
 }
 
-/* Holm over the gating rows, for each direction by itself: a row that went the other way has p = 1. p, adjusted: room
- * for every row. */
+/* Adjusts the p-values of the gating rows by Holm, once for each direction: a row that changed in the other direction
+ * enters with p = 1. p and adjusted have room for every row. */
 static pb_status adjust(pb_verdicts *vs, double *p, double *adjusted)
 {
     for (int sign = 1; sign >= -1; sign -= 2) {
@@ -339,7 +349,8 @@ static pb_status adjust(pb_verdicts *vs, double *p, double *adjusted)
     return PB_OK;
 }
 
-/* A row that gates is of the family whatever came of it: the set is declared, not chosen by the figures. */
+/* True for every gating row, whatever its verdict (INFO excepted). The family of Holm's adjustment must not depend on
+ * the values. */
 static bool of_family(const pb_verdict *v) { return v->gate->gating && v->id != PB_VERDICT_INFO; }
 
 pb_status pb_verdicts_decide(pb_verdicts *vs)

@@ -1,22 +1,24 @@
-/* verdict.h - what happened to each key and metric between two sets of series. Pure: no files, no text.
+/* verdict.h - gives every row (key and metric) of a base and a candidate a verdict. Pure: no files, no text.
  *
- * Figures are compared as they were measured; stored_rule.h has the rule. A row is
+ * The rule of stored_rule.h compares the values of both sides. These cases are decided otherwise:
  *
- *   FAILED        where the candidate is wrong (also by a bound of metrics.def), failed or cut short
- *   INCOMPARABLE  where machines, versions or units differ, or a figure has no logarithm and not both sides are zero
- *   MISSING       where the base's newest session of its suite has it and the candidate has not
- *   INCONCLUSIVE  whatever the figures, where a side has fewer than PB_ENOUGH_LAUNCHES processes behind it, or all of
- *                 a side's were throttled
- *   SUSPECT       instead of REGRESSED or IMPROVED, where a warm-up that was too short could have made the change: it
- *                 would not have been beyond without the trend (series.h) of the side that is slower
- *   INFO          a ceiling that some gate names and that does not gate itself: it is the machine's figure, not the
- *                 code's, and its change is reported by itself */
+ *   verdict       case
+ *   FAILED        the candidate is wrong (also by a bound of metrics.def), failed, was cut short, or is unsupported
+ *                 where the base was ok
+ *   INCOMPARABLE  the sides differ in machine, version or unit; or a value is <= 0 (if all are 0, the row is SAME)
+ *   MISSING       the newest session of the base has the row, and the candidate does not
+ *   NEW           only the candidate has the row
+ *   INCONCLUSIVE  a side has fewer than PB_ENOUGH_LAUNCHES processes, or all processes of a side were throttled
+ *   SUSPECT       the rule gives REGRESSED or IMPROVED, but a too short warm-up may be the cause: without the trend of
+ *                 the slower side (series.h) the change would not be significant
+ *   INFO          the rule gives a verdict other than SAME to a ceiling that does not gate, and that a gate names: the
+ *                 machine changed, not the code */
 #ifndef PB_VERDICT_H
 #define PB_VERDICT_H
 #include "bench/compare/gates.h"
 #include "bench/rows/series.h"
 
-/* X(enumerator, meaning), most severe first */
+/* X(verdict, meaning), most severe first. */
 #define PB_VERDICT_MAP(X)                                                                                              \
     X(REGRESSED, "worse by more than the rule allows")                                                                 \
     X(FAILED, "the candidate is wrong, failed, cut short or unsupported where the base was ok")                        \
@@ -36,60 +38,64 @@ typedef enum pb_verdict_id {
 } pb_verdict_id;
 extern const char *const pb_verdict_names[PB_NVERDICTS];
 
-/* What the sessions of the base say of the candidate: stored_rule.h. Natural logs, worse positive. */
+/* The comparison of one candidate value with the base's sessions, by stored_rule.h. Values and differences are natural
+ * logarithms; a positive difference means that the candidate is worse. */
 typedef struct pb_evidence {
-    int sessions;         /* K behind the figures; 0: no figures to hold against each other */
-    double centre, sd;    /* of the sessions: K < PB_MIN_SESSIONS the median, else the mean; sd +inf for K < 2 */
-    double change;        /* the candidate less the centre */
-    double since_oldest;  /* the candidate less the oldest session */
-    double p, p_adjusted; /* K >= PB_MIN_SESSIONS: one-sided, in the direction of the change; by Holm if it gates */
-    double detects;       /* the least change that would have been REGRESSED: the prediction bound at Holm's first step;
-                             +inf: none, as with K < PB_MIN_SESSIONS */
-    double ceiling_moved; /* ln of the ceiling that the gate names, the candidate's over the base's; NaN: not both */
+    int sessions;         /* sessions of the base (K); 0: the sides have no values to compare */
+    double centre, sd;    /* of the sessions: the median if K < PB_MIN_SESSIONS, else the mean; sd is +inf if K < 2 */
+    double change;        /* candidate - centre */
+    double since_oldest;  /* candidate - oldest session */
+    double p, p_adjusted; /* one-sided, in the direction of the change; 1 if K < PB_MIN_SESSIONS. p_adjusted: after
+                             Holm if the row gates */
+    double detects;       /* detectable change: the least change that would have been REGRESSED; +inf: no change would,
+                             because K < PB_MIN_SESSIONS */
+    double ceiling_moved; /* ln(candidate/base) of the ceiling that the gate names; NaN: a side lacks it */
 } pb_evidence;
 
 typedef struct pb_verdict {
-    const pb_series *base, *cand; /* NULL where there is none */
-    const pb_gate *gate;
+    const pb_series *base, *cand; /* NULL: this side lacks the row */
+    const pb_gate *gate;          /* never NULL */
     pb_verdict_id id;
-    double ratio, worse; /* cand/base; the same, larger is worse; NaN without both figures */
-    bool counts;         /* it gates: only such rows change the exit code; FAILED and INCOMPARABLE always do */
-    bool machine;        /* a ceiling that some gate names, and that does not gate */
-    const char *why;     /* of INCOMPARABLE and FAILED, some SUSPECT, a ceiling that moved; static, or the row's note */
+    double ratio, worse; /* candidate/base; the same or its inverse, so that > 1 is worse. NaN: a side has no value */
+    bool counts;         /* the row affects the exit code: it gates, or is FAILED or INCOMPARABLE */
+    bool machine;        /* the row is a ceiling that a gate names and that does not gate */
+    const char *why;     /* the reason, or "": static text, or the note of a series */
     pb_evidence evidence;
 } pb_verdict;
 
 typedef struct pb_verdicts {
     pb_verdict *v;
     size_t n, capacity;
-    int count[PB_NVERDICTS];            /* of the rows that count */
-    int base_launches, cand_launches;   /* the fewest behind a row that gates; INT_MAX: there was none */
-    int family;                         /* rows that gate: Holm's family */
-    int figures;                        /* of them, with figures on both sides, above zero: */
-    int sessions_least, sessions_most;  /* K */
-    double detects_least, detects_most; /* pb_evidence.detects */
+    int count[PB_NVERDICTS];            /* rows with each verdict, of those that count */
+    int base_launches, cand_launches;   /* the fewest processes of a row that counts; INT_MAX: no such row */
+    int family;                         /* number of gating rows: the family of Holm's adjustment */
+    int figures;                        /* rows that count and have evidence; over these rows: */
+    int sessions_least, sessions_most;  /* least and most sessions of the base */
+    double detects_least, detects_most; /* least and greatest detectable change (pb_evidence.detects) */
 } pb_verdicts;
 
 typedef struct pb_judge_opts {
-    bool allow_mismatch; /* compare across machines */
-    bool subset;         /* the candidate was filtered: what it lacks is not MISSING */
+    bool allow_mismatch; /* compare rows of different machines */
+    bool subset;         /* the candidate was filtered, so rows that it lacks are not MISSING */
 } pb_judge_opts;
 
-/* Appends the rows to *out, key by key, with what there is to say of each. `suite`: only its keys, and the ceilings;
- * NULL: all. The series and gates must outlive *out. */
+/* Compares two sets of series, and appends a row to *out for every key and metric that is worth reporting. `suite`:
+ * only the keys of this suite and the ceilings; NULL: all. The series and the gates must outlive *out. */
 pb_status pb_judge(const pb_series_set *base, const pb_series_set *cand, const pb_gates *gates, const char *suite,
                    const pb_judge_opts *o, pb_verdicts *out);
-/* The verdicts, over all rows that were appended: call it once, after the last pb_judge. ENOMEM. */
+/* Gives all appended rows their verdicts. Call it once, after the last pb_judge(): Holm's adjustment needs all gating
+ * rows. ENOMEM. */
 pb_status pb_verdicts_decide(pb_verdicts *v);
 void pb_verdicts_free(pb_verdicts *v);
-/* Most severe first, what counts before what does not. */
+/* Sorts the rows: those that count first, then by severity. */
 void pb_verdicts_sort(pb_verdicts *v);
 
-/* Why the candidate's figures are wrong though its rows say ok: by themselves, or beside the base's (a relative bound of
- * metric.h, which every process has to keep), which may be NULL. NULL: they are not. */
+/* The reason why the candidate is wrong although its rows have status ok: it is refuted (series.h), or a process of it
+ * exceeds a relative bound of metrics.def against the base's median. `base` may be NULL. NULL: the candidate is not
+ * wrong. */
 const char *pb_verdict_wrong(const pb_series *base, const pb_series *cand);
 
-/* The series of suite `ceiling` that bounds this key: its metric is `ceiling`, and it agrees with the key
- * in every axis that both have. NULL: none that was ok. */
+/* Finds the ceiling of a case: the series of suite `ceiling` whose metric is `ceiling` and whose axes agree with the
+ * key wherever both have an axis. NULL: no such series with status ok. */
 const pb_series *pb_ceiling_of(const pb_series_set *set, const char *key, const char *ceiling);
 #endif

@@ -1,4 +1,4 @@
-/* verdict_explain.c - why a verdict on stored sessions fell, in one line. */
+/* verdict_explain.c - explains in one line why a comparison with stored sessions has its verdict. */
 #include <math.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ static void say_ceiling(const pb_verdict *v, FILE *f)
     if (isfinite(moved)) fprintf(f, "; meanwhile its ceiling %s moved by %+.2f %%", v->gate->ceiling, moved);
 }
 
-/* What the change was held against. */
+/* Prints the limit that the change was compared with. */
 static void say_rule(const pb_verdict *v, const pb_verdicts *vs, FILE *f)
 {
     const pb_evidence *e = &v->evidence;
@@ -99,7 +99,7 @@ void pb_verdict_explain(const pb_verdict *v, const pb_verdicts *vs, char out[PB_
 #undef X
     };
     memset(out, 0, PB_EXPLAIN_TEXT);
-    FILE *f = fmemopen(out, PB_EXPLAIN_TEXT - 1, "w"); /* what does not fit is cut off, and the last byte stays 0 */
+    FILE *f = fmemopen(out, PB_EXPLAIN_TEXT - 1, "w"); /* cuts off what does not fit; the last byte stays 0 */
     if (!f) return;
     fprintf(f, "%s: ", pb_verdict_names[v->id]);
     if (v->evidence.sessions) say_figures(v, vs, f);

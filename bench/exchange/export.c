@@ -1,4 +1,4 @@
-/* export.c - the table of formats, and what they share: rows in order, units, what is left out. */
+/* export.c - the table of export formats, and what they share: order of rows, units, counts of omitted rows. */
 #include "bench/exchange/export.h"
 
 #include <math.h>
@@ -87,7 +87,7 @@ static int launch_order(const void *a, const void *b)
     return order ? order : strcmp(x->metric, y->metric);
 }
 
-/* ---- the door ----------------------------------------------------------------------------------- */
+/* ---- bench export ------------------------------------------------------------------------------- */
 
 static pb_status find(const char *name, int *out)
 {
@@ -110,7 +110,8 @@ static void tell(const pb_export_page *p, const char *format, FILE *notes)
         fprintf(notes, "bench: %s: %zu left out: they %s\n", format, p->left_out[i].n, p->left_out[i].why);
 }
 
-/* JSON holds nothing else. Equal strings are equal pointers: most rows repeat the one before. */
+/* Fails unless all text is UTF-8, as JSON requires. Strings are interned, so a text equal to the previous row's has the
+ * same address and is not checked again. */
 static pb_status check_text(const pb_table *t)
 {
     for (const pb_row *r = t->rows, *last = NULL; r < t->rows + t->n; last = r++) {
@@ -158,7 +159,7 @@ pb_status pb_export(const char *run, const pb_export_opts *o, FILE *out, FILE *n
     PB_TRY(find(o->to, &format));
     if (!run) PB_TRY(pb_newest_run(o->runs ? o->runs : "runs", newest, sizeof newest));
     PB_TRY(pb_table_read(run ? run : newest, &t));
-    FILE *draft = open_memstream(&text, &n); /* nothing half-written */
+    FILE *draft = open_memstream(&text, &n); /* on failure nothing is written to `out` */
     pb_status s = draft ? write_page(&t, format, o, draft, notes) : pb_fail(PB_ENOMEM, "export: out of memory");
     if (draft && fclose(draft) != 0 && s == PB_OK) s = pb_fail(PB_ENOMEM, "export: out of memory");
     if (s == PB_OK && fwrite(text, 1, n, out) != n) s = pb_fail(PB_EIO, "export: the output could not be written");

@@ -1,21 +1,22 @@
-/* export.h - `bench export`: the rows of a run in the formats of other tools.
+/* export.h - `bench export`: converts the rows of a run to the formats of other tools.
  *
- * Figures are those of rows with status ok. Times, which are seconds in results.csv, become nanoseconds, as these tools
- * have them (mllog: seconds, and says so); everything else keeps its SI unit. A row without a figure (wrong,
- * unsupported, failed, truncated) is never a zero: gbench says error_occurred with the reason, the others leave it out.
- * Contracts are verdicts, not measurements, and are left out. How many rows were, and why, is said on `notes`.
+ * Only rows with status ok are exported as values. Times are seconds in results.csv and become nanoseconds, the unit of
+ * these tools (mllog keeps seconds and names the unit); other values keep their SI unit. A row without a value (wrong,
+ * unsupported, failed, truncated) is never exported as zero: gbench gets error_occurred with the reason, other formats
+ * omit it. Requirements (suite `contract`) are not measurements and are omitted. `notes` reports how many rows were
+ * omitted, and why.
  *
- *   gbench    one family a key and time metric, named key/metric: one repetition a launch, then mean, median, stddev
- *             (n - 1) and cv over them when there are several. cpu_time repeats real_time, because bench does not
- *             measure it. What the same launch measured of the same key in other units are counters; a case without a
- *             time has no place. An error is an entry of run_type aggregate and aggregate_name error without times:
- *             compare.py averages the times of all others.
- *   gab       [{name, unit, value, range, extra}], one direction a file; the median over launches.
- *   bmf       {key: {metric-slug: {value, lower_value, upper_value}}}; the median, least and largest launch.
- *   benchfmt  one line a key and launch: BenchmarkSuite/case/axis=value N value unit ...; "Unit" lines say which
- *             direction is better.
- *   mllog     one tracked_stats event a key and launch, global_batch_size and max_sequence_length before it where the
- *             key has them; time_ms is the run's. It is no submission: those belong to a training run. */
+ *   gbench    A family per key and time metric, named key/metric, with a repetition per process. With several
+ *             processes, the aggregates mean, median, stddev (n - 1) and cv follow. cpu_time repeats real_time, because
+ *             bench does not measure CPU time. Values in other units become counters of the repetition with the same
+ *             key and process; a case without a time is omitted. An error becomes an entry without times with run_type
+ *             aggregate and aggregate_name error, because compare.py averages the times of all other entries.
+ *   gab       [{name, unit, value, range, extra}]: the median over processes. One direction per file.
+ *   bmf       {key: {metric-slug: {value, lower_value, upper_value}}}: median, least and greatest over processes.
+ *   benchfmt  A line per key and process: BenchmarkSuite/name/axis=value N value unit ... "Unit" lines give the better
+ *             direction of each metric.
+ *   mllog     A tracked_stats event per key and process, after global_batch_size and max_sequence_length if the key has
+ *             these axes. time_ms is the time of the run. The file is not an MLPerf submission. */
 #ifndef PB_EXPORT_H
 #define PB_EXPORT_H
 #include <stdio.h>
@@ -30,30 +31,31 @@ extern const pb_export_format pb_export_formats[]; /* formats.def */
 
 typedef struct pb_export_opts {
     const char *to;     /* a name of formats.def */
-    const char *runs;   /* where the newest run is looked for; NULL: "runs" */
-    const char *better; /* gab: "lower" or "higher", which it must say; the others take every row */
+    const char *runs;   /* folder in which the newest run is looked up; NULL: "runs" */
+    const char *better; /* required for gab: export only metrics whose better direction is "lower" or "higher"; other
+                           formats export all rows */
 } pb_export_opts;
 
-/* Writes the run (a folder, a CSV, a stored baseline; NULL: the newest) to `out`, and what it left out to `notes`, a
- * line each. EINVAL: no such format, or text that is not UTF-8;
- * EFORMAT: no figure that the format could hold; EPATH, EIO: cannot be read. Then neither holds anything. */
+/* Writes a run to `out`, and a line per reason for omitted rows to `notes`. run: a run folder, a CSV file or a stored
+ * baseline; NULL: the newest run. EINVAL: unknown format, or text that is not UTF-8; EFORMAT: no value that the format
+ * can hold; EPATH, EIO: the run cannot be read. On these failures nothing is written to either stream. */
 pb_status pb_export(const char *run, const pb_export_opts *o, FILE *out, FILE *notes);
 
-/* ---- what a format is given ---------------------------------------------------------------------- */
+/* ---- for the writers of formats ------------------------------------------------------------------ */
 
 enum { PB_EXPORT_REASONS = 4 };
 typedef struct pb_export_page {
-    const char *path;         /* of the CSV */
-    const pb_row *const *row; /* without contracts, in the format's order */
+    const char *path;         /* of the CSV file, for messages */
+    const pb_row *const *row; /* [n]: the rows in the format's order (formats.def), without requirements */
     size_t n;
-    const pb_series_set *set; /* the same joined over launches; with contracts */
-    const char *better;
+    const pb_series_set *set; /* all rows joined over processes, with requirements */
+    const char *better;       /* as in pb_export_opts */
     FILE *out;
-    size_t written; /* figures */
+    size_t written; /* number of values written */
     struct {
-        const char *why; /* static */
+        const char *why; /* static text */
         size_t n;
-    } left_out[PB_EXPORT_REASONS];
+    } left_out[PB_EXPORT_REASONS]; /* omitted rows by reason; filled from the front */
 } pb_export_page;
 
 #define FORMAT(name, order, what) pb_status pb_export_##name(pb_export_page *p);
@@ -61,17 +63,17 @@ typedef struct pb_export_page {
 #undef FORMAT
 
 #define PB_NO_FIGURE "have no figure (wrong, unsupported, failed or cut short)"
-/* Counts a row that the format has no place for. */
+/* Counts a row that is omitted. `why` completes the sentence "N left out: they ..." and must be static. */
 void pb_export_leave_out(pb_export_page *p, const char *why);
-/* Whether a row has a figure that may be shown. */
+/* True if the row has status ok and a finite value. */
 bool pb_row_ok(const pb_row *r);
-/* Seconds as nanoseconds; another unit as it is. */
+/* Convert a value and its unit: seconds to nanoseconds, other units unchanged. */
 double pb_export_value(double value, const char *unit);
 const char *pb_export_unit(const char *unit);
-/* The end of the rows [from, end) that have the key, or also the metric, of the first. */
+/* The index after the last row of those that follow row `from` with the same key. */
 size_t pb_export_key_end(const pb_export_page *p, size_t from);
-/* Rows of one key and metric: by run, then launch. */
+/* The order of rows of one key and metric: by run, then by process. < 0, 0 or > 0 as strcmp(). */
 int pb_launch_order(const pb_row *x, const pb_row *y);
-/* When the run began, which its name says. False: it does not. */
+/* Reads the time at which the run began from its run_id (20260131T120000Z...). False: it does not begin with a time. */
 bool pb_export_time(const char *run_id, struct tm *utc);
 #endif

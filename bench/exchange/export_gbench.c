@@ -1,4 +1,4 @@
-/* export_gbench.c - google-benchmark's JSON: repetitions, their aggregates, errors. */
+/* export_gbench.c - writes google-benchmark's JSON: repetitions, their aggregates, and errors. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,11 +7,12 @@
 #include "bench/exchange/export.h"
 #include "bench/stats/median.h"
 
+/* A family of google-benchmark: one key and metric. */
 typedef struct family {
     pb_export_page *p;
-    size_t from, to;        /* the rows of its key */
-    size_t first, last;     /* those of its time metric */
-    int index, repetitions; /* repetitions: with a figure */
+    size_t from, to;        /* rows of the key: [from, to) */
+    size_t first, last;     /* rows of the metric: [first, last) */
+    int index, repetitions; /* index in the file; number of rows that have a time */
     char name[PB_KEY_TEXT + PB_AXIS_TEXT];
     json_t *all;
 } family;
@@ -19,7 +20,7 @@ typedef struct family {
 enum { MEAN, MEDIAN, STDDEV, CV, NAGGREGATES };
 static const char *const aggregate_names[NAGGREGATES] = {"mean", "median", "stddev", "cv"};
 
-/* v[n >= 2] is sorted by this. */
+/* An aggregate of n >= 2 values. MEDIAN sorts v. */
 static double aggregate(int which, double *v, int n)
 {
     double sum = 0, squares = 0;
@@ -55,7 +56,7 @@ static void set_times(json_t *e, double value)
     json_object_set_new(e, "time_unit", json_string("ns"));
 }
 
-/* The end of the rows of one metric. */
+/* The index after the last of the key's rows with the metric of row `from`. */
 static size_t metric_end(const family *f, size_t from)
 {
     size_t to = from + 1;
@@ -65,7 +66,7 @@ static size_t metric_end(const family *f, size_t from)
 
 static bool is_time(const pb_row *r) { return !strcmp(r->unit, "s"); }
 
-/* What the same launch measured of the same key, among the rows [from, to) of one metric. */
+/* Finds the row of the same run and process as `launch` among the rows [from, to) of one key and metric. NULL: none. */
 static const pb_row *of_launch(const family *f, size_t from, size_t to, const pb_row *launch)
 {
     while (from < to) {
@@ -106,7 +107,8 @@ static void add_repetitions(const family *f)
     }
 }
 
-/* The figures of a metric in the launches of the family; returns how many. */
+/* Collects the values of a metric (rows [from, to)) from the processes that have a time in this family. Returns their
+ * number. */
 static int collect(const family *f, size_t from, size_t to, double *v)
 {
     int n = 0;
@@ -155,7 +157,7 @@ static void add_errors(const family *f)
     }
 }
 
-/* Times, and whatever has no figure: that is said, not dropped. */
+/* True if the metric becomes a family: a time, or a metric with an error, which must be reported. */
 static bool has_a_place(const family *f)
 {
     for (size_t i = f->first; i < f->last; i++)

@@ -1,4 +1,4 @@
-/* export_json.c - the JSON of two dashboards: github-action-benchmark's custom tools, Bencher's metric format. */
+/* export_json.c - writes the JSON of two dashboards: github-action-benchmark (custom tools) and Bencher. */
 #include <jansson.h>
 #include <string.h>
 
@@ -12,7 +12,8 @@ static pb_status dump(json_t *root, FILE *out)
     return failed ? pb_fail(PB_ENOMEM, "export: out of memory") : PB_OK;
 }
 
-/* Series with a figure in every launch; the others are counted. Contracts are counted elsewhere. */
+/* True for a series to export: ok, from one machine, version and unit. Others are counted as omitted, except
+ * requirements, which export.c counts. */
 static bool usable(pb_export_page *p, const pb_series *s)
 {
     if (pb_key_of(s->key, "contract")) return false;
@@ -57,6 +58,7 @@ pb_status pb_export_gab(pb_export_page *p)
 
 /* ---- Bencher -------------------------------------------------------------------------------------- */
 
+/* Converts a metric's name to a slug of Bencher: backward_time becomes backward-time. */
 static void slug(const char *metric, char out[PB_AXIS_TEXT])
 {
     snprintf(out, PB_AXIS_TEXT, "%s", metric);

@@ -1,4 +1,4 @@
-/* export_lines.c - formats of one line a case and launch: Go's benchmark text, MLPerf's log. */
+/* export_lines.c - writes the formats with a line per key and process: Go's benchmark text and MLPerf's log. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <jansson.h>
@@ -6,7 +6,7 @@
 
 #include "bench/exchange/export.h"
 
-/* The end of the rows of one key and launch. */
+/* The index after the last row of those that follow row `from` with the same key, run and process. */
 static size_t launch_end(const pb_export_page *p, size_t from)
 {
     const pb_row *a = p->row[from];
@@ -18,20 +18,22 @@ static size_t launch_end(const pb_export_page *p, size_t from)
 
 /* ---- Go ------------------------------------------------------------------------------------------- */
 
-/* A metric with its unit, as benchstat reads it: "-ns" and "-B" it knows, "1" and "1/s" say nothing more. */
+/* Prints the metric as a unit for benchstat, such as backward_time-ns. benchstat scales the suffixes -ns and -B; the
+ * units "1" and "1/s" are omitted. */
 static void go_unit(const pb_row *r, FILE *out)
 {
     bool bare = !strcmp(r->unit, "1") || !strcmp(r->unit, "1/s");
     fprintf(out, "%s%s%s", r->metric, bare ? "" : "-", bare ? "" : pb_export_unit(r->unit));
 }
 
-/* suite/case?axis=value&... as BenchmarkSuite/case/axis=value/... */
+/* Prints the key suite/name?axis=value&... as BenchmarkSuite/name/axis=value/... */
 static void go_name(const char *key, FILE *out)
 {
     fprintf(out, "Benchmark%c", toupper((unsigned char)*key));
     for (const char *c = key + 1; *c; c++) fputc(*c == '?' || *c == '&' ? '/' : *c, out);
 }
 
+/* True if a row before row i has its metric. */
 static bool said(const pb_export_page *p, size_t i)
 {
     for (size_t k = 0; k < i; k++)
@@ -39,7 +41,7 @@ static bool said(const pb_export_page *p, size_t i)
     return false;
 }
 
-/* Metrics are few: the search ends soon. */
+/* Prints a "Unit" line per metric. A run has few metrics, so said() finds a repeated metric soon. */
 static void go_units(const pb_export_page *p)
 {
     for (size_t i = 0; i < p->n; i++) {
@@ -92,6 +94,7 @@ pb_status pb_export_benchfmt(pb_export_page *p)
 
 /* ---- MLPerf --------------------------------------------------------------------------------------- */
 
+/* Prints one event. Takes ownership of value and metadata. */
 static pb_status ml_event(const pb_export_page *p, const pb_row *r, const char *key, json_t *value, json_t *metadata)
 {
     struct tm utc;
@@ -114,7 +117,7 @@ static pb_status ml_event(const pb_export_page *p, const pb_row *r, const char *
     return failed ? pb_fail(PB_ENOMEM, "export: out of memory") : PB_OK;
 }
 
-/* An axis that MLPerf has a key for. */
+/* Prints the value of an axis as the MLPerf event `key`. Does nothing if the case lacks the axis. */
 static pb_status ml_axis(const pb_export_page *p, const pb_row *r, const char *axis, const char *key)
 {
     pb_case c;

@@ -1,4 +1,4 @@
-/* import.c - the table of tools, and what their readers share: rows, words of keys, launches. */
+/* import.c - the table of tools to import from, and what their readers share: rows, parts of keys, process indices. */
 #include "bench/exchange/import.h"
 
 #include <ctype.h>
@@ -28,6 +28,7 @@ static pb_status (*const readers[])(pb_import *im, const char *bytes, size_t n) 
 #undef IMPORT
 };
 
+/* The name of a tool as the user types it: nccl_tests becomes nccl-tests. */
 static void typed(const char *name, char out[PB_AXIS_TEXT])
 {
     snprintf(out, PB_AXIS_TEXT, "%s", name);
@@ -103,7 +104,8 @@ pb_status pb_import_bad(const pb_import *im, size_t line, const char *what, cons
 
 bool pb_import_is_json(const char *bytes, size_t n)
 {
-    while (n && strchr(" \t\r\n", *bytes)) bytes++, n--; /* no NUL is among them */
+    while (n && strchr(" \t\r\n", *bytes))
+        bytes++, n--; /* pb_import_bytes() has refused NUL, which strchr would match */
     return n && *bytes == '{';
 }
 
@@ -193,7 +195,7 @@ pb_status pb_import_outcome(pb_import *im, size_t line, const pb_case *c, const 
                (pb_import_row){.metric = metric, .status = status, .machine = machine, .value = (double)NAN}, note);
 }
 
-/* ---- launches ------------------------------------------------------------------------------------- */
+/* ---- process indices ------------------------------------------------------------------------------ */
 
 static int by_identity(const void *a, const void *b)
 {

@@ -1,4 +1,4 @@
-/* import_nccl_tests.c - what nccl-tests prints: a table whose header names its columns; and its JSON. */
+/* import_nccl_tests.c - reads the output of nccl-tests: text with a table whose header names the columns, or JSON. */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@ enum { MAX_TOKENS = 40, TOKEN = 64, LINE = 1024 };
 enum { OUT_OF_PLACE, IN_PLACE, NPLACES };
 static const char *const places[NPLACES] = {"out", "in"};
 
-/* The text of one row: what was sent, and the figures of both places ("" : not measured). */
+/* One result as text: what was sent, and the values measured out of place and in place. */
 typedef struct result {
     const char *size, *type, *redop, *root;
     struct {
@@ -25,7 +25,8 @@ typedef struct report {
     long long iterations;
 } report;
 
-/* "/opt/all_reduce_perf" -> "all_reduce": of the program, or of the file where nothing names it. */
+/* The collective's name from the path of the program, or of the file if it names no program: "/opt/all_reduce_perf"
+ * becomes "all_reduce". */
 static pb_status collective_of(const report *r, size_t line, const char *program, char *out)
 {
     const char *slash = strrchr(program, '/'), *name = slash ? slash + 1 : program;
@@ -53,7 +54,7 @@ static pb_status add_place(const report *r, size_t line, const result *x, int pl
     const char *note = strcmp(w, "N/A") == 0 ? "not validated" : "";
     double errors = *note ? 0 : strtod(w, &end);
     if (!*note && (end == w || *end)) return pb_import_bad(r->im, line, "not a number: ", w);
-    if (!(errors <= 0)) { /* a wrong result has no time */
+    if (!(errors <= 0)) { /* the time of a wrong result is not imported */
         snprintf(wrong, sizeof wrong, "%s elements were wrong", w);
         return pb_import_outcome(r->im, line, &c, r->machine, "collective_time", "wrong", wrong);
     }
@@ -68,11 +69,11 @@ static pb_status add_place(const report *r, size_t line, const result *x, int pl
 typedef struct table {
     report r;
     size_t line;
-    char *token[MAX_TOKENS]; /* of this line */
-    int ntokens, ncolumns;
-    int size, type, redop, root, place[NPLACES], nplaces; /* columns; place: where its time stands */
-    int algbw, busbw, wrong;                              /* behind the time */
-    bool cut, stamped;                                    /* cut: a table began and has not ended */
+    char *token[MAX_TOKENS]; /* words of the current line */
+    int ntokens, ncolumns;   /* words of the line; columns of the header, 0: no header yet */
+    int size, type, redop, root, place[NPLACES], nplaces; /* column indices; place[i]: the time of place i */
+    int algbw, busbw, wrong;                              /* column offsets from a place's time */
+    bool cut, stamped; /* a table began and has not ended; the last column is a timestamp of two words */
 } table;
 
 static void split(table *t, char *line)
@@ -83,6 +84,7 @@ static void split(table *t, char *line)
         t->token[t->ntokens++] = w;
 }
 
+/* The index of a column by its name, searched from `from`. -1: not found. token[0] is the '#' of the header line. */
 static int column(const table *t, int from, const char *name)
 {
     for (int i = from; i < t->ncolumns; i++)
@@ -90,7 +92,7 @@ static int column(const table *t, int from, const char *name)
     return -1;
 }
 
-/* "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong" */
+/* Reads the header "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong". */
 static pb_status header(table *t)
 {
     t->ncolumns = t->ntokens - 1;
@@ -123,7 +125,7 @@ static pb_status header(table *t)
 static pb_status row(table *t)
 {
     char counts[64];
-    if (!t->ncolumns) return PB_OK; /* before any table */
+    if (!t->ncolumns) return PB_OK; /* a number before the first table */
     if (t->ntokens != t->ncolumns + 2 * t->stamped && t->ntokens != t->ncolumns + t->stamped) {
         snprintf(counts, sizeof counts, "%d fields where the header has %d columns", t->ntokens, t->ncolumns);
         return pb_import_bad(t->r.im, t->line, counts, "");
@@ -143,7 +145,8 @@ static pb_status row(table *t)
     return PB_OK;
 }
 
-/* "#  Rank  0 Group  0 Pid  31 on host device  0 [0000:04:00] NVIDIA H200": counted; the first names the device. */
+/* Reads "#  Rank  0 Group  0 Pid  31 on host device  0 [0000:04:00] NVIDIA H200": counts the ranks, and takes the
+ * device's name from the first rank. */
 static pb_status rank_line(table *t, const char *line, const char **device)
 {
     const char *name = strchr(line, ']');
@@ -175,7 +178,8 @@ static pb_status comment(table *t, char *line, const char **device)
     return names ? header(t) : PB_OK;
 }
 
-/* Lines that are neither rows nor comments come from NCCL's log or the launcher. */
+/* Reads a comment ('#') or a row (its first word is a number). Other lines are ignored: they come from NCCL's log or
+ * from mpirun. */
 static pb_status read_line(table *t, char *line, const char **device)
 {
     size_t blanks = strspn(line, " \t");
@@ -215,7 +219,7 @@ static pb_status bad(const report *r, size_t i, const char *what, const char *de
     return pb_import_bad(r->im, 0, text, detail);
 }
 
-/* A number, or a string that holds one ("nan"), as text; NULL: neither. Interned. */
+/* A JSON number, or a string such as "nan", as interned text. NULL: another type, or out of memory. */
 static const char *number_text(const report *r, const json_t *v)
 {
     char text[64];
@@ -269,7 +273,7 @@ static pb_status read_document(pb_import *im, const json_t *root)
     if (!json_is_array(results)) return pb_import_bad(im, 0, "not the JSON of nccl-tests: no list 'results'", "");
     if (!json_is_object(json_object_get(root, "out_of_bounds")))
         return pb_import_bad(im, 0, "cut off: no 'out_of_bounds' ends the results", "");
-    /* One entry of `devices` a process. */
+    /* `devices` has an entry per process. */
     double ranks = json_number_value(json_object_get(config, "nthreads")) *
                    json_number_value(json_object_get(config, "ngpus")) * (double)json_array_size(devices);
     if (ranks >= 1 && ranks < 1e6) r.ranks = (int)ranks;

@@ -1,11 +1,11 @@
-/* import_nvbench.c - nvbench's results: its CSV, whose columns are axes, "Skipped", summaries; and its JSON. */
+/* import_nvbench.c - reads nvbench's results: CSV, whose columns are axes, "Skipped" and then summaries, or JSON. */
 #include <csv.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/exchange/import.h"
 
-/* A summary: its tag in JSON below nv/cold, nv/batch or nv/cpu_only, its column in CSV, and our metric. */
+/* The summaries that are imported: tag in JSON, column in CSV ("": CSV has none), and metric of metrics.def. */
 static const struct summary {
     const char *tag, *column, *metric;
 } summaries[] = {
@@ -36,14 +36,14 @@ typedef struct table {
     pb_import *im;
     pb_status status;
     size_t line;
-    int n, fields; /* columns of the header, fields of this line */
-    bool header;
-    const char *text[MAX_COLUMNS]; /* this line's; interned */
+    int n, fields;                 /* columns of the header; fields of the current line so far */
+    bool header;                   /* the header has been read */
+    const char *text[MAX_COLUMNS]; /* fields of the current line; interned */
     struct column {
-        const char *name, *metric; /* metric of a FIGURE */
+        const char *name, *metric; /* metric: for kind FIGURE */
         kind kind;
     } column[MAX_COLUMNS];
-    const char *first; /* the first row's benchmark: what stands behind Skipped in its rows are summaries */
+    const char *first; /* benchmark of the first row: in its rows, all columns after "Skipped" are summaries */
 } table;
 
 static void on_field(void *bytes, size_t n, void *self)
@@ -67,7 +67,7 @@ static int find_column(const table *t, const char *name)
     return -1;
 }
 
-/* Of a column behind "Skipped". */
+/* The kind of a column after "Skipped". Sets the metric if it is imported. */
 static kind summary_kind(struct column *c)
 {
     static const char *const units[] = {" (sec)", " (elem/sec)", " (bytes)", " (bytes/sec)"};
@@ -91,7 +91,8 @@ static pb_status header_line(table *t)
         struct column *c = &t->column[i];
         char plain[MAX_COLUMNS];
         snprintf(plain, sizeof plain, "%.*s", (int)strcspn(c->name, " "), c->name);
-        bool pretty = ends_in(c->name, " (pow2)") && find_column(t, plain) >= 0; /* the number stands beside */
+        bool pretty =
+            ends_in(c->name, " (pow2)") && find_column(t, plain) >= 0; /* another column has the plain number */
         c->kind = !strcmp(c->name, "Benchmark")     ? BENCHMARK
                   : !strcmp(c->name, "Device")      ? DEVICE
                   : !strcmp(c->name, "Device Name") ? DEVICE_NAME
@@ -114,8 +115,8 @@ static const char *cell(const table *t, const char *name)
     return i < 0 ? "" : t->text[i];
 }
 
-/* The axes of a row. A column that only later benchmarks have may be an axis or a summary of theirs: CSV cannot tell.
- */
+/* Adds the axes of a row to the case. Fails on a column after "Skipped" with an unknown name in a later benchmark: the
+ * CSV does not tell whether it is an axis or a summary of that benchmark. */
 static pb_status row_axes(const table *t, const char *benchmark, pb_case *c)
 {
     for (int i = 0; i < t->n; i++) {
@@ -136,7 +137,8 @@ static pb_status row_figures(const table *t, const pb_case *c, const char *machi
     int taken = 0;
     for (int i = 0; i < t->n; i++) {
         const struct column *x = &t->column[i];
-        if (x->kind == SAMPLES) samples = *t->text[i] ? strtoll(t->text[i], NULL, 10) : 0; /* of what stands behind */
+        if (x->kind == SAMPLES)
+            samples = *t->text[i] ? strtoll(t->text[i], NULL, 10) : 0; /* of the summaries in the columns that follow */
         if (x->kind != FIGURE || !*t->text[i]) continue;
         PB_TRY(pb_import_figure(t->im, t->line, c, machine, x->metric, 1, t->text[i], samples < 0 ? 0 : samples, ""));
         taken++;
@@ -202,7 +204,7 @@ static pb_status read_csv(pb_import *im, const char *bytes, size_t n)
 
 /* ---- JSON ------------------------------------------------------------------------------------------ */
 
-/* benchmarks[b].states[s], for messages. */
+/* The position in the document, benchmarks[b].states[s], for messages. */
 typedef struct place {
     pb_import *im;
     const json_t *devices;
@@ -223,7 +225,7 @@ static const char *string_of(const json_t *o, const char *name)
     return text ? text : "";
 }
 
-/* The value of a summary, which nvbench writes as text; "" when it has none. */
+/* The value of a summary, which nvbench writes as text. "": it has no value. */
 static const char *summary_value(const json_t *summary)
 {
     size_t i;
@@ -241,7 +243,7 @@ static const json_t *find_summary(const json_t *state, const char *tag)
     return NULL;
 }
 
-/* "nv/cold/time/gpu/mean" -> the samples of nv/cold. */
+/* The number of samples of a summary: for "nv/cold/time/gpu/mean" the value of "nv/cold/sample_size". */
 static long long samples_of(const json_t *state, const char *tag)
 {
     char name[PB_AXIS_TEXT];

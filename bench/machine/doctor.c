@@ -1,4 +1,4 @@
-/* doctor.c - the table of checks, and its findings as text and as JSON. */
+/* doctor.c - runs the checks of doctor.def, and prints their findings as text and as JSON. */
 #include "bench/machine/doctor.h"
 
 #include <stdarg.h>
@@ -27,7 +27,7 @@ pb_finding pb_finding_of(pb_health health, const char *format, ...)
     return f;
 }
 
-/* Without a GPU's readings its checks cannot be made. */
+/* Runs a check. A GPU check is UNKNOWN if the GPU could not be read. */
 static pb_finding look(const pb_check_info *c, const pb_patient *p)
 {
     return c->gpu && !p->has_gpu ? pb_finding_of(PB_HEALTH_UNKNOWN, "%s", p->no_gpu) : c->look(p);

@@ -1,4 +1,4 @@
-/* doctor_gpu.c - the checks of the GPU. Each is called only where there are readings. */
+/* doctor_gpu.c - the checks of the GPU. They are called only if the GPU could be read. */
 #include <math.h>
 
 #include "bench/machine/doctor.h"

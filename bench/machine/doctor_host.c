@@ -1,4 +1,4 @@
-/* doctor_host.c - the checks of the host: a reading against what is known to spoil figures. */
+/* doctor_host.c - the checks of the host. Each compares a value with limits above which it disturbs measurements. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* fingerprint.c - the machine, from /proc, /sys, the compiler and the libraries. */
+/* fingerprint.c - describes the machine from /proc, /sys, the compiler, the libraries and the GPU's driver. */
 #define _GNU_SOURCE
 #include "bench/machine/fingerprint.h"
 
@@ -27,7 +27,7 @@ typedef struct processor {
     int sockets, cores;
 } processor;
 
-/* The value of a line "key : value" of /proc/cpuinfo. */
+/* The value of a line "key : value" of /proc/cpuinfo. NULL: the line has another key. */
 static const char *value_of(const char *line, const char *key)
 {
     size_t n = strlen(key);
@@ -36,6 +36,7 @@ static const char *value_of(const char *line, const char *key)
     return colon ? colon + 1 + strspn(colon + 1, " \t") : NULL;
 }
 
+/* The number of distinct values. */
 static int distinct(const int *v, int n)
 {
     int found = 0;
@@ -47,7 +48,7 @@ static int distinct(const int *v, int n)
     return found;
 }
 
-/* Cores and sockets as the hardware has them, not as this process may use them. */
+/* Reads the model and counts all cores and sockets, including cores that this process may not use. */
 static processor read_processor(void)
 {
     int ids[MAX_CORES], sockets[MAX_CORES];
@@ -74,7 +75,7 @@ static processor read_processor(void)
     return p;
 }
 
-/* The best instruction set that the kernels are compiled for and this processor runs. */
+/* The best instruction set for which kernels are compiled and that this processor has. */
 static const char *isa(void)
 {
     static const struct {
@@ -86,11 +87,12 @@ static const char *isa(void)
 #undef X
     };
     size_t i = 0;
-    while (sets[i].has && !sets[i].has()) i++; /* the last one needs nothing */
+    while (sets[i].has && !sets[i].has()) i++; /* the last set, omp, has no condition (NULL) */
     return sets[i].name;
 }
 
-/* GiB, up to the next of 1, 1.5, 2, 3, 4, 6, 8, 12...: what a kernel keeps for itself varies. */
+/* Memory in GiB, rounded up to 1, 1.5, 2, 3, 4, 6, 8, 12, ...: rounded, because the kernel reserves a part of the
+ * memory that differs between boots and versions. */
 static double memory_class(void)
 {
     struct sysinfo s;
@@ -108,8 +110,8 @@ static void put(json_t *o, const char *key, const char *text) { json_object_set_
 static void put_int(json_t *o, const char *key, long v) { json_object_set_new(o, key, json_integer(v)); }
 static void put_real(json_t *o, const char *key, double v) { json_object_set_new(o, key, json_real(v)); }
 
-/* A GPU's host is known by its processor alone: what a launch costs depends on it, while its cores and memory are
- * what a virtual machine was given. */
+/* The hard part of the host. With a GPU it holds only the processor's model, on which the time of a kernel launch
+ * depends. Cores and memory matter little then, and differ between virtual machines on one kind of host. */
 static json_t *hard(pb_backend_id device)
 {
     json_t *o = json_object();
@@ -132,7 +134,7 @@ static void first_line(const char *path, char *out, size_t n)
     if (f) fclose(f);
 }
 
-/* 13000 is version 13.0. */
+/* Writes a CUDA version: 13000 is "13.0". */
 static void put_version(json_t *o, const char *key, int v)
 {
     char text[32];
@@ -168,7 +170,7 @@ void pb_fingerprint_gpu_state(json_t *fingerprint, const pb_gpu_state *g)
 {
     json_t *hard = json_object_get(fingerprint, "hard"), *soft = json_object_get(fingerprint, "soft");
     json_t *changing = json_object_get(fingerprint, "volatile");
-    if (g->mig > 0) put_switch(hard, "mig", g->mig); /* a whole GPU is named without it */
+    if (g->mig > 0) put_switch(hard, "mig", g->mig); /* only if on, so that machine_ids without MIG do not change */
     put_known(soft, "gpu_power_limit_w", g->power_limit_w);
     put_known(soft, "gpu_application_clock_hz", g->application_clock_hz);
     put_switch(soft, "gpu_ecc", g->ecc);
@@ -179,7 +181,7 @@ void pb_fingerprint_gpu_state(json_t *fingerprint, const pb_gpu_state *g)
     if (g->processes >= 0) put_int(changing, "gpu_processes", g->processes);
 }
 
-/* The value of a line key="value" or key=value. False: there is none. */
+/* Finds a line key="value" or key=value in a file and copies the value. False: no such line. */
 static bool assigned(const char *path, const char *key, char *out, size_t n)
 {
     char line[512];
@@ -202,7 +204,7 @@ static void put_os(json_t *o)
     if (assigned("/etc/os-release", "PRETTY_NAME", name, sizeof name)) put(o, "os", name);
 }
 
-/* Only podman tells its containers what they were made from. */
+/* Records the kind of container; with podman also its image, which docker does not tell. */
 static void put_container(json_t *o)
 {
     char image[256];
@@ -232,7 +234,7 @@ static json_t *soft(long threads)
     return o;
 }
 
-/* The CPUs that this process may use, as the kernel lists them: "0-3,8". */
+/* Records the CPUs that this process may use, in the kernel's form "0-3,8". */
 static void put_affinity(json_t *o)
 {
     char line[4096];
@@ -277,9 +279,9 @@ static json_t *environment(void)
     return o;
 }
 
-/* ---- the name ---------------------------------------------------------------------------------------- */
+/* ---- the machine id ---------------------------------------------------------------------------------- */
 
-/* FNV-1a over the hard part as sorted JSON. */
+/* FNV-1a hash of the hard part, written as JSON with sorted keys. */
 static unsigned digest(const json_t *part)
 {
     unsigned h = 2166136261u;
@@ -289,7 +291,8 @@ static unsigned digest(const json_t *part)
     return h;
 }
 
-/* Letters and digits in small letters, single dashes between, at most `words` words; vendors' ornaments go. */
+/* Makes a name such as "amd-epyc-9554" from a model's text: at most `words` words of letters and digits, in lower case,
+ * without words such as "(R)" and "Processor". */
 static void slug(const char *text, int words, char *out, size_t n)
 {
     static const char *const ornaments[] = {"r", "tm", "cpu", "processor"};

@@ -1,5 +1,9 @@
-/* fingerprint.h - which machine this is, in three parts: hard (another value is another machine), soft
- * (another value may explain a difference) and volatile (recorded only). */
+/* fingerprint.h - describes this machine, in parts:
+ *
+ *   hard         another value means another machine: it changes the machine_id
+ *   soft         another value may explain a difference between runs
+ *   volatile     recorded for information only
+ *   environment  the environment variables of environment.def */
 #ifndef PB_FINGERPRINT_H
 #define PB_FINGERPRINT_H
 #include <jansson.h>
@@ -8,15 +12,15 @@
 
 enum { PB_MACHINE_TEXT = 96 };
 
-/* {"machine_id", "hard": {...}, "soft": {...}, "volatile": {...}, "environment": {...}}; the caller
- * decref's it. threads: OMP_NUM_THREADS of the launches, or < 1 for what OpenMP says. Of the environment
- * only what environment.def names, without the user and password of URLs. NULL: no memory. */
+/* Returns {"machine_id", "hard": {...}, "soft": {...}, "volatile": {...}, "environment": {...}}, which the caller
+ * decrefs. threads: OMP_NUM_THREADS of the measuring processes; < 1: as OpenMP reports it. User and password are
+ * removed from URLs in environment variables. NULL: out of memory. */
 json_t *pb_fingerprint(pb_backend_id device, long threads);
-/* What a GPU says of itself, into those two parts. */
+/* Adds the CUDA device's properties to the parts hard and soft. */
 void pb_fingerprint_gpu(json_t *hard, json_t *soft, const pb_device_facts *f);
-/* What its driver says, into all three parts of a fingerprint; what is not known is left out. */
+/* Adds what the driver reports of the GPU to the parts hard, soft and volatile; omits unknown values. */
 void pb_fingerprint_gpu_state(json_t *fingerprint, const pb_gpu_state *g);
-/* "cpu-amd-epyc-2c-1a2b3c4d": device, processor, cores, and 8 hex digits over the hard part; with a GPU
- * "cuda-nvidia-h200-132sm-1a2b3c4d". The same after every reboot. */
+/* Writes a name such as "cpu-amd-epyc-2c-1a2b3c4d" (device, processor, cores, hash of the hard part), or with a GPU
+ * "cuda-nvidia-h200-132sm-1a2b3c4d". It does not change after a reboot. */
 void pb_machine_id(const json_t *fingerprint, char out[PB_MACHINE_TEXT]);
 #endif

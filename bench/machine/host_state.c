@@ -1,4 +1,4 @@
-/* host_state.c - the host's state from /proc and /sys. */
+/* host_state.c - reads the state of the host from /proc and /sys. */
 #define _GNU_SOURCE
 #include "bench/machine/host_state.h"
 
@@ -21,7 +21,7 @@ static FILE *open_under(const char *root, const char *path)
     return snprintf(full, sizeof full, "%s%s", root, path) < PATH ? fopen(full, "r") : NULL;
 }
 
-/* The first line of a file, or "". */
+/* Copies the first line of a file; "" if it cannot be read. */
 static void text_of(const char *root, const char *path, char *out, size_t n)
 {
     FILE *f = open_under(root, path);
@@ -39,7 +39,7 @@ static double number_of(const char *root, const char *path)
     return end == text ? (double)NAN : v;
 }
 
-/* The number behind a word that begins a line: "SwapTotal:  0 kB". */
+/* The number after the word that begins a line, as in "SwapTotal:  0 kB". NaN: no such line. */
 static double field_of(const char *root, const char *path, const char *word)
 {
     char line[LINE];
@@ -53,7 +53,7 @@ static double field_of(const char *root, const char *path, const char *word)
     return v;
 }
 
-/* 1 under a hypervisor, which shows as a flag of the CPU; NaN where there is no line of flags. */
+/* 1 if the CPU has the flag "hypervisor", else 0. NaN: /proc/cpuinfo has no line of flags. */
 static double virtual_host(const char *root)
 {
     char line[LINE];
@@ -67,7 +67,7 @@ static double virtual_host(const char *root)
 
 /* ---- parts ------------------------------------------------------------------------------------------ */
 
-/* The line "cpu user nice system idle iowait irq softirq steal ...", in ticks. */
+/* Reads the line "cpu user nice system idle iowait irq softirq steal ..." of /proc/stat, in clock ticks. */
 static void read_times(const char *root, pb_host_state *s)
 {
     char line[LINE];
@@ -83,11 +83,11 @@ static void read_times(const char *root, pb_host_state *s)
 
 static void widen(pb_host_state *s, double hz)
 {
-    s->cpu_hz_least = fmin(s->cpu_hz_least, hz); /* fmin and fmax pass a NaN over */
+    s->cpu_hz_least = fmin(s->cpu_hz_least, hz); /* fmin and fmax ignore a NaN operand */
     s->cpu_hz_most = fmax(s->cpu_hz_most, hz);
 }
 
-/* cpufreq where there is one, else the "cpu MHz" lines of /proc/cpuinfo; and the thermal events beside. */
+/* Reads the clocks from cpufreq, or else from the "cpu MHz" lines of /proc/cpuinfo, and counts thermal events. */
 static void read_clocks(const char *root, pb_host_state *s)
 {
     char path[PATH], line[LINE];
@@ -108,7 +108,8 @@ static void read_clocks(const char *root, pb_host_state *s)
     if (f) fclose(f);
 }
 
-/* The control group of this process: version 2's files, or version 1's at its root, as a container sees them. */
+/* Reads the CPU quota of this process's control group: from cgroup version 2 (its own group, else the root, which is
+ * where a container sees its group), or else from version 1 at the root. */
 static void read_quota(const char *root, pb_host_state *s)
 {
     char group[256], path[PATH], line[128], word[64];
@@ -143,7 +144,7 @@ static void read_switches(const char *root, pb_host_state *s)
             sizeof s->clocksource);
 }
 
-/* How many CPUs or nodes a list such as "0-3,8" names; NaN for no list. */
+/* The number of CPUs or nodes in a list such as "0-3,8". NaN: not a list. */
 static double listed(const char *list)
 {
     double n = 0;
@@ -157,6 +158,7 @@ static double listed(const char *list)
     return n > 0 ? n : (double)NAN;
 }
 
+/* Reads the numbers of CPUs and NUMA nodes, and whether this process is bound to one node. */
 static void read_places(const char *root, pb_host_state *s)
 {
     char line[LINE];

@@ -1,30 +1,33 @@
-/* host_state.h - what the kernel says of the host while it measures: load, clocks, what was taken away. */
+/* host_state.h - reads the state of the host from the kernel: load, clocks, and CPU time lost to others. */
 #ifndef PB_HOST_STATE_H
 #define PB_HOST_STATE_H
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Figures are NaN, and text is "", where the kernel does not say. Those named `_total` count since boot. */
+/* A number is NaN and a text is "" if the kernel does not report it. Members named `_total` count since boot. */
 typedef struct pb_host_state {
-    double load, cpus, usable_cpus, nodes;      /* of the last minute; online; those this process may use; NUMA nodes */
-    double steal_total_s, busy_total_s;         /* CPU seconds that a hypervisor gave to others, and all but idle */
-    double cpu_hz_least, cpu_hz_most;           /* over CPUs, now */
-    double throttle_total;                      /* thermal events of cores and packages */
-    double quota_cpus, quota_throttled_total_s; /* of the control group; infinite: no quota */
-    double swap_used, swap_moves_total;         /* bytes; pages in and out */
-    double turbo, smt, aslr, perf_paranoid, numa_balancing; /* as the kernel's switches have them */
-    double virtual;                                         /* 1: under a hypervisor */
+    double load, cpus, usable_cpus, nodes; /* load of the last minute; CPUs online; CPUs that this process may use;
+                                              NUMA nodes */
+    double steal_total_s, busy_total_s;    /* CPU seconds that the hypervisor gave to other machines; all CPU seconds
+                                              except idle and waiting for I/O */
+    double cpu_hz_least, cpu_hz_most;      /* present clocks: least and greatest over all CPUs */
+    double throttle_total;                 /* thermal throttling events of cores and packages */
+    double quota_cpus, quota_throttled_total_s; /* CPU quota of the control group, infinite: no quota; seconds for which
+                                                   the quota stopped threads */
+    double swap_used, swap_moves_total;         /* bytes; pages swapped in and out */
+    double turbo, smt, aslr, perf_paranoid, numa_balancing; /* settings of the kernel; 0: off */
+    double virtual;                                         /* 1: under a hypervisor; 0: not */
     char governor[64], clocksource[64];
-    bool bound; /* memory of this process comes from one NUMA node */
+    bool bound; /* this process gets its memory from one NUMA node only */
 } pb_host_state;
 
-/* `root`: in front of /proc and /sys, "" but in tests. */
+/* Reads the state. `root` is put before the paths /proc and /sys: "" except in tests. */
 pb_host_state pb_host_read(const char *root);
-/* The part that changes in a launch. The caller frees it; NULL: no memory. */
+/* The values that change while a process measures, as JSON, which the caller decrefs. NULL: out of memory. */
 json_t *pb_host_state_json(const pb_host_state *s);
 
-/* clock_gettime: the median cost of a call, and the least step that it shows, in seconds. */
+/* Properties of clock_gettime(): median cost of a call and least difference between two readings; seconds. */
 typedef struct pb_timer_facts {
     double cost, step;
 } pb_timer_facts;

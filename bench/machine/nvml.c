@@ -1,4 +1,5 @@
-/* nvml.c - the driver's library by dlopen: a table of functions, and one table of what to ask. */
+/* nvml.c - opens the driver's library with dlopen(), and calls its functions (nvml.def) for the values of
+ * gpu_readings.def. */
 #include "bench/machine/nvml.h"
 
 #include <dlfcn.h>
@@ -9,10 +10,10 @@
 #include <unistd.h>
 
 enum { NOT_SUPPORTED = 3, NO_PERMISSION = 4, INSUFFICIENT_SIZE = 7, MOST_PROCESSES = 256 };
-/* What the driver takes in place of MHz. */
+/* A special value that the driver accepts in place of MHz: lock to the base clock. */
 static const unsigned base_clock = 0xffffff01u;
 
-/* nvmlUtilization_t and nvmlProcessInfo_v2_t */
+/* These two structs have the layout of nvmlUtilization_t and nvmlProcessInfo_v2_t. */
 typedef struct pb_nvml_rates {
     unsigned gpu, memory; /* percent */
 } pb_nvml_rates;
@@ -94,6 +95,7 @@ void pb_nvml_close(pb_nvml *n)
 
 /* ---- reading ---------------------------------------------------------------------------------------- */
 
+/* The number of other processes that use the device for computing. -1: not known. */
 static int others_on(const pb_nvml *n)
 {
     pb_nvml_process p[MOST_PROCESSES];
@@ -106,6 +108,7 @@ static int others_on(const pb_nvml *n)
     return s == 0 ? others : -1;
 }
 
+/* Reads the values of gpu_readings.def: all, or only those that change while a process measures. */
 static pb_gpu_state ask(const pb_nvml *n, bool all)
 {
     pb_gpu_state s = {.processes = -1, .busy = (double)NAN};
@@ -137,7 +140,7 @@ pb_gpu_state pb_nvml_read(const pb_nvml *n)
 
 /* ---- clocks ----------------------------------------------------------------------------------------- */
 
-/* The clock that `what` asks for; "max" is left to the device. */
+/* Converts the clock's name to *mhz. For "max" it only sets *most, because the value depends on the device. */
 static pb_status clock_of(const char *what, bool *most, unsigned *mhz)
 {
     char *end;

@@ -1,4 +1,4 @@
-/* emit.c - the rows and samples that a suite measures, each appended by one write. */
+/* emit.c - appends the rows and samples of a suite to results.csv and samples.csv, each by one write. */
 #include "bench/measure/emit.h"
 
 #include <math.h>
@@ -62,7 +62,7 @@ typedef struct pb_measured {
     double value;
 } measured;
 
-/* The order of rows: the first of a key tells it apart from the row before. */
+/* Rows of one key follow each other, so a key that differs from the previous row's begins a new case. */
 const char *pb_sink_key(const pb_sink *s, int i)
 {
     for (int k = 0; k < s->n; k++)
@@ -110,6 +110,7 @@ pb_status pb_sink_restore(pb_sink *s, const pb_row *r)
     return strcmp(r->status, "ok") == 0 ? remember(s, r->key, m, r->value) : PB_OK;
 }
 
+/* Remembers a row that was written: its value if it is ok, and that a case was truncated. */
 static pb_status notice(pb_sink *s, const pb_case *c, const pb_metric *m, double value, const char *status)
 {
     s->truncated |= strcmp(status, "truncated") == 0;
@@ -125,7 +126,7 @@ pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value
     if (!m) return pb_fail(PB_EINVAL, "metric '%s' is not in metrics.def", metric);
     if (!isfinite(value) && strcmp(status, "ok") == 0) status = "failed", note = "the value is not finite";
     snprintf(text, sizeof text, "%s", note ? note : "");
-    pb_make_printable(text, ' '); /* one line a row, so that grep sees whole rows */
+    pb_make_printable(text, ' '); /* one line per row, so that grep finds whole rows */
     const pb_row r = {.bench_version = PB_BENCH_VERSION,
                       .run_id = s->run_id,
                       .machine_id = s->machine_id,
@@ -145,7 +146,7 @@ pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value
     return st == PB_OK ? notice(s, c, m, value, status) : st;
 }
 
-/* work 0: the samples are times; else work / time. */
+/* Appends the samples: their times if work is 0, else work / time. */
 static pb_status emit_samples(pb_sink *s, const pb_case *c, const char *metric, double work, const pb_timing *t)
 {
     pb_page p;
@@ -167,7 +168,7 @@ static pb_status emit_measured(pb_sink *s, const pb_case *c, const char *metric,
     const char *status = "ok";
     const double trend = pb_trend(t->seconds, t->n);
     if (trend > 0) pb_trend_note(note ? note : "", trend, text, sizeof text), note = text;
-    if (pb_interrupted()) { /* it may have fewer samples than asked for */
+    if (pb_interrupted()) { /* there may be fewer samples than requested */
         snprintf(text, sizeof text, "interrupted after %d samples", t->n);
         status = "truncated", note = text;
     }

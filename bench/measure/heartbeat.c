@@ -1,4 +1,4 @@
-/* heartbeat.c - the launch's end of the pipe. */
+/* heartbeat.c - the measuring process writes heartbeats and messages into the pipe to its parent. */
 #include "bench/measure/heartbeat.h"
 
 #include <stddef.h>

@@ -1,20 +1,21 @@
-/* heartbeat.h - how a launch tells the process that started it how far it is: one byte each into a pipe. */
+/* heartbeat.h - a measuring process reports its progress to its parent: one byte per message, through a pipe. */
 #ifndef PB_HEARTBEAT_H
 #define PB_HEARTBEAT_H
 
-#define PB_SAYS_BEGIN       'c' /* a case begins; after the last one: the conclusions */
-#define PB_SAYS_ALIVE       'a' /* samples are still being taken */
-#define PB_SAYS_NO_MEMORY   'm' /* the case lacked memory; the exit code of a launch that is killed later is lost */
-#define PB_SAYS_OUT_OF_TIME 't' /* the deadline leaves no time for the next case */
+#define PB_SAYS_BEGIN       'c' /* a case begins; after the last case: the suite's conclusion begins */
+#define PB_SAYS_ALIVE       'a' /* heartbeat: samples are still being taken */
+#define PB_SAYS_NO_MEMORY   'm' /* a case lacked memory; said at once, because a killed process has no exit code */
+#define PB_SAYS_OUT_OF_TIME 't' /* the process ends early: the deadline leaves no time for the next case */
 
 typedef struct pb_pulse {
-    int fd;       /* -1: nobody listens */
-    double every; /* seconds between two signs of life; so few that measuring does not notice */
-    double last;  /* when something was said */
+    int fd;       /* pipe to the parent; -1: no parent listens, and nothing is written */
+    double every; /* least seconds between two heartbeats, so long that they do not disturb the measurement */
+    double last;  /* time of the last message, by pb_clock_seconds() */
 } pb_pulse;
 
-/* Says it at once. A listener that is gone does not matter. */
+/* Writes the message at once. If the parent has closed the pipe, sets fd to -1 and goes on. */
 void pb_pulse_say(pb_pulse *p, char what);
-/* After every sample, outside its time: says PB_SAYS_ALIVE when `every` seconds have passed. NULL: does nothing. */
+/* Writes a heartbeat if the last message is `every` seconds old. Call it after every sample, outside the timed
+ * interval. NULL: does nothing. */
 void pb_pulse_beat(pb_pulse *p);
 #endif

@@ -1,4 +1,4 @@
-/* measure.c - times one piece of work: warm-up, samples until there are enough, their median. */
+/* measure.c - times a function: warm-up calls, samples until there are enough, and their median. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,8 +17,8 @@ static pb_status check(const pb_measure_opts *o)
     return PB_OK;
 }
 
-/* What must happen before a call and is not timed. The wait keeps it out of a device's time; where samples are
- * queued, the order of the stream does, and there is none. */
+/* Does the untimed work before a call. The host sync keeps that work out of the sample. Queued samples need no host
+ * sync: the stream's order keeps it out. */
 static pb_status prepare(pb_ctx *ctx, const pb_measure_opts *o)
 {
     if (o->before) PB_TRY(o->before(ctx, o->before_self));
@@ -26,16 +26,17 @@ static pb_status prepare(pb_ctx *ctx, const pb_measure_opts *o)
     return o->queued ? PB_OK : ctx->be->sync(ctx);
 }
 
-/* Slots behind those of a batch: where a call that is slowed down ends by itself. */
+/* BATCH: most samples between two host syncs. Sample i of a batch uses events 2i and 2i + 1 for its begin and end, and
+ * event UNSLOWED + i for its end without the injected delay. */
 enum { BATCH = 16, UNSLOWED = 2 * BATCH };
 
-/* Enqueues sample t->n + i of a batch between marks of its own. */
+/* Enqueues the i-th sample of a batch between its two events. */
 static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
                          pb_timing *t, int i)
 {
     PB_TRY(prepare(ctx, o));
     const pb_counts before = ctx->counts;
-    const double start = pb_clock_seconds(); /* outside the marks: on a CPU they are the same clock */
+    const double start = pb_clock_seconds(); /* before the event: on a CPU both read the same clock */
     PB_TRY(ctx->be->mark(ctx, 2 * i));
     PB_TRY(fn(ctx, self));
     PB_TRY(pb_slow_down(ctx, slow, 2 * i, UNSLOWED + i));
@@ -46,7 +47,7 @@ static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     return PB_OK;
 }
 
-/* A clock that stands still, runs backwards or gives no number has measured nothing. */
+/* Refuses a time that is not above 0: the clock is too coarse, ran backwards or is broken. */
 static pb_status check_time(double seconds, const char *what, int i, const char *clock)
 {
     if (isfinite(seconds) && seconds > 0) return PB_OK;
@@ -60,6 +61,7 @@ static pb_status check_sample(const pb_ctx *ctx, const pb_timing *t, int i)
     return check_time(t->host[i], "sample", i, "host");
 }
 
+/* Takes one sample, or up to BATCH samples if they are queued, and appends them to t. */
 static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
                        pb_timing *t)
 {
@@ -86,7 +88,8 @@ static pb_status warm_up(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     return ctx->be->sync(ctx);
 }
 
-/* On a CPU; between its marks there is nothing that could be slowed down. */
+/* Measures the overhead of the shortest delay on a CPU, with an empty interval in place of a call. `least` 1 makes
+ * pb_slow_down() request a delay of 0 s. */
 static pb_status find_least_wait(pb_ctx *ctx, pb_slowdown *slow)
 {
     double v[BATCH];
@@ -100,8 +103,8 @@ static pb_status find_least_wait(pb_ctx *ctx, pb_slowdown *slow)
     return PB_OK;
 }
 
-/* As one more part of the warm-up: on a device calls with a wait of no time, then with such waits as follow from them.
- */
+/* Calibrates the injected delay (slowdown.h), after the warm-up. On a GPU the first round requests a delay of 0 s;
+ * every further round uses the calibration of the previous one. */
 static pb_status find_slowdown(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_slowdown *slow)
 {
     pb_measure_opts few = *o;
@@ -111,7 +114,7 @@ static pb_status find_slowdown(pb_ctx *ctx, pb_fn fn, void *self, const pb_measu
     pb_timing *t = calloc(1, sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
     few.max_samples = BATCH;
-    pb_status s = ctx->be->delay(ctx, 0); /* the first may wait */
+    pb_status s = ctx->be->delay(ctx, 0); /* the first delay may set up the device and sync */
     for (int i = 0; i < PB_SLOWDOWN_ROUNDS && s == PB_OK; i++) {
         for (t->n = 0; s == PB_OK && t->n < BATCH;) s = batch(ctx, fn, self, &few, slow, t);
         if (s == PB_OK) pb_slowdown_find(t->seconds, t->own, t->n, slow);
@@ -120,15 +123,16 @@ static pb_status find_slowdown(pb_ctx *ctx, pb_fn fn, void *self, const pb_measu
     return s;
 }
 
-/* One of the turns that min_time is divided into: its part of the most samples that there may be, and for what is left
- * of it calls that are not timed, so that few samples of short calls are spread over all of that time. */
+/* Works for one time slice, then passes to the other process. min_time is divided into min_time / length slices, and
+ * each takes an equal share of max_samples. Untimed calls fill the rest of the slice, so that the samples of short
+ * calls are spread over all of min_time. */
 static pb_status turn(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
                       pb_timing *t, double *spent)
 {
     const double began = pb_clock_seconds(), turns = o->min_time / o->turns->length;
     const int most = t->n + (turns < o->max_samples ? (int)(o->max_samples / fmax(turns, 1)) : 1);
     const bool longer = t->n && t->seconds[t->n - 1] >= o->turns->length;
-    /* The other launch had the caches; a long call fills them itself. */
+    /* The other process used the caches meanwhile, so one call warms them. A call longer than a slice needs none. */
     if (!longer) PB_TRY(warm_up(ctx, fn, self, o, 1));
     do PB_TRY(t->n < most ? batch(ctx, fn, self, o, slow, t) : warm_up(ctx, fn, self, o, 1));
     while (!pb_turns_over(o->turns) && t->n < o->max_samples && !pb_interrupted());
@@ -137,6 +141,7 @@ static pb_status turn(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *
     return PB_OK;
 }
 
+/* Takes one batch, without time slices; adds its seconds to *spent. */
 static pb_status batches(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
                          pb_timing *t, double *spent)
 {

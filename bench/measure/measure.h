@@ -1,4 +1,4 @@
-/* measure.h - times one piece of work: warm-up calls, then samples until there are enough, and their median. */
+/* measure.h - times a function: warm-up calls, then samples until there are enough, and their median. */
 #ifndef PB_MEASURE_H
 #define PB_MEASURE_H
 #include "bench/measure/time_slice.h"
@@ -7,40 +7,43 @@
 
 enum { PB_MAX_SAMPLES = PB_MEDIAN_MOST };
 typedef struct pb_measure_opts {
-    int warmup; /* calls before the first sample; >= 1, for lazy set-up */
-    int min_samples, max_samples;
-    double min_time; /* seconds of samples to collect, within those bounds. The sample that crosses it is likelier a
-                        long one, so the median comes out high by about (sd/mean)^2/n: 1.5 % for 69 exponential times,
-                        0.01 % for 5 that spread by 2 %. A fixed number, min_samples = max_samples, has no such bias */
-    bool graph;      /* record fn once and time its replays */
-    bool flush;      /* evict the cache before each sample */
-    bool queued;     /* enqueue samples behind each other without a wait between: with `flush` or `before` to keep the
-                        device busy meanwhile, the time that the host takes to enqueue fn is not in them */
-    double slowdown; /* 0.02: every timed call is made 2 % longer by a busy wait of that share of its own duration, in
-                        the marks: to try a comparison on a slowdown that is known */
-    pb_fn before;    /* untimed, before every sample; NULL: none. Its self is `before_self`. With queued, it only
-                        enqueues */
+    int warmup; /* calls before the first sample; >= 1, because the first call may initialise lazily */
+    int min_samples, max_samples; /* 1 <= min_samples <= max_samples <= PB_MAX_SAMPLES */
+    double min_time; /* seconds: sampling goes on until the samples add up to min_time, within the two bounds above.
+                        The last sample is more often a long one, so the median is too high by about (sd/mean)^2/n:
+                        1.5 % for 69 exponentially distributed times, 0.01 % for 5 with a spread of 2 %. A fixed
+                        number of samples (min_samples = max_samples) has no such bias */
+    bool graph;      /* capture fn as a graph once, and time its replays */
+    bool flush;      /* evict the last-level cache before each sample */
+    bool queued;     /* enqueue up to 16 samples without a host sync between them. If `flush` or `before` keeps the
+                        device busy meanwhile, the samples do not include the time in which the host enqueues fn */
+    double slowdown; /* injected delay as a fraction of the call's own time: 0.02 makes every timed call 2 % longer;
+                        0: no delay. It tests whether a comparison finds a known slowdown */
+    pb_fn before;    /* called with before_self before every sample and warm-up call, not timed; with `queued` it must
+                        only enqueue. NULL: none */
     void *before_self;
-    pb_pulse *pulse; /* told after every sample and warm-up call; NULL: nobody */
-    pb_turns *turns; /* taken with another launch: min_time then is that of the turns, with calls in them that are not
-                        timed where samples would be more than max_samples; NULL: none are */
+    pb_pulse *pulse; /* gets a heartbeat after samples and warm-up calls; NULL: no heartbeats */
+    pb_turns *turns; /* time slices shared with another process; NULL: none. With them, min_time is the total length
+                        of this process's slices. Each slice takes its share of max_samples, then makes untimed calls */
 } pb_measure_opts;
 
 typedef struct pb_timing {
     int n;
-    double seconds[PB_MAX_SAMPLES]; /* in order of measurement, by the device's clock */
-    double median;
-    double host[PB_MAX_SAMPLES]; /* seconds until fn came back, by the host's clock */
+    double seconds[PB_MAX_SAMPLES]; /* times of the samples in order, by the device's clock */
+    double median;                  /* of seconds[]; NaN: no samples */
+    double host[PB_MAX_SAMPLES];    /* seconds until fn returned to the host, by the host's clock */
     double host_median;
-    double record_seconds;      /* time of recording (and instantiating) the graph; 0 without */
-    size_t nodes;               /* calls inside the graph; 0 without */
-    double launches, waits;     /* of one call, by the context's counters */
-    double own[PB_MAX_SAMPLES]; /* with opts->slowdown: seconds[] without the wait */
-    double slowed;              /* achieved of it: the median of seconds/own - 1; 0 without */
+    double record_seconds;      /* time to capture and instantiate the graph; 0 without a graph */
+    size_t nodes;               /* nodes of the graph; 0 without a graph */
+    double launches, waits;     /* kernel launches and host syncs per call */
+    double own[PB_MAX_SAMPLES]; /* with an injected delay: seconds[] without the delay */
+    double slowed;              /* the injected delay achieved: the median of seconds/own - 1; 0 without a delay */
 } pb_timing;
 
-/* Times fn(ctx, self). EUNSUPPORTED with the reason when opts->graph and it cannot be recorded; EDEVICE when a clock
- * gives a time that is not above 0. Stops early, with what it has, after pb_interrupted() turns true. A
- * sample holds one mark besides fn at most: on a CPU a reading of the clock, on a device behind the host nothing. */
+/* Times fn(ctx, self). If pb_interrupted() becomes true, it stops early and returns the samples it has.
+ * EINVAL: invalid options; EUNSUPPORTED: opts->graph is set and fn cannot be captured; EDEVICE: a clock measured a time
+ * that is not above 0.
+ * A sample includes at most one event record besides fn: on a CPU that is one reading of the clock; on a GPU that still
+ * has queued work it adds no time. */
 pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out);
 #endif

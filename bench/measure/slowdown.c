@@ -1,10 +1,11 @@
-/* slowdown.c - the delay of a timed call, and its calibration on a GPU. */
+/* slowdown.c - injects a delay into a timed call, and calibrates that delay. */
 #include "bench/measure/slowdown.h"
 
 #include <math.h>
 
 #include "bench/stats/median.h"
 
+/* The seconds of delay to request for a call that takes `own` seconds without it. */
 static double wait_of(const pb_slowdown *s, double own) { return fmax(0, s->share * own - s->least); }
 
 pb_status pb_slow_down(pb_ctx *ctx, const pb_slowdown *s, int from, int end)

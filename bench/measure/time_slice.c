@@ -1,4 +1,4 @@
-/* time_slice.c - the pipes between two launches that work in turns. */
+/* time_slice.c - two processes pass the time slice to each other through two pipes. */
 #define _GNU_SOURCE
 #include "bench/measure/time_slice.h"
 
@@ -21,7 +21,8 @@ static void leave(pb_turns *t)
     t->from = t->to = -1;
 }
 
-/* Until the other launch says that it is this one's turn, or has ended, or a signal asks to end. */
+/* Waits until the other process passes the time slice or ends, or until a signal asks this process to end. Sends
+ * heartbeats meanwhile. */
 static void wait_for_turn(pb_turns *t)
 {
     enum { MILLISECONDS = 100 };
@@ -42,6 +43,7 @@ static void give(pb_turns *t)
     if (t->to >= 0 && write(t->to, &t->mine, sizeof t->mine) != sizeof t->mine) leave(t);
 }
 
+/* Restricts this process to the last `threads` processors that it may use. */
 static pb_status keep_to_last(long threads)
 {
     cpu_set_t all, last;
@@ -86,7 +88,7 @@ bool pb_turns_pass(pb_turns *t)
 {
     if (!t || !(t->length > 0) || !pb_turns_over(t)) return false;
     give(t);
-    wait_for_turn(t); /* which begins the turn anew where there is nobody else */
+    wait_for_turn(t); /* if the other process has ended, this only begins a new slice */
     return true;
 }
 

@@ -1,10 +1,12 @@
-/* time_slice.h - two launches that are alive together and work in turns: one of them does, and the other waits.
+/* time_slice.h - interleaving: two processes run at the same time, and work in time slices of a few milliseconds. While
+ * one works, the other waits.
  *
- * Where a processor's speed changes from second to second (a neighbour on the same core, clock steps), launches one
- * behind the other see different machines; in turns of milliseconds both see the same. Everything a launch does belongs
- * to its turns, set-up too, and no case begins before the other launch has come as far. Two pipes carry the turn: a
- * word is an int, how many cases the sender has begun. When the other launch has ended, and with it all that hold its
- * pipe's end, this one goes on alone. */
+ * A processor's speed may change from second to second (another program on the same core, clock changes). Two processes
+ * that run one after the other would then meet different speeds; interleaved, both meet the same speeds. Set-up happens
+ * in time slices too, and neither process begins a case before the other has reached it.
+ *
+ * Two pipes pass the time slice. Each message is one int: how many cases the sender has begun. When the other process
+ * has ended (every process that holds its end of the pipe), this one continues without waiting. */
 #ifndef PB_TIME_SLICE_H
 #define PB_TIME_SLICE_H
 #include <stdbool.h>
@@ -13,24 +15,25 @@
 #include "os/status.h"
 
 typedef struct pb_turns {
-    double length;   /* seconds of a turn; 0: nobody takes turns, and the functions below do nothing */
-    int from, to;    /* pipes to read and to write; -1: the other launch has ended */
-    double began;    /* when this turn did */
-    int mine, other; /* cases begun */
-    pb_pulse *pulse; /* told while this launch waits */
+    double length;   /* seconds of a time slice; 0: no interleaving, and the functions below do nothing */
+    int from, to;    /* pipes to read from and to write to; -1: the other process has ended */
+    double began;    /* when this time slice began, by pb_clock_seconds() */
+    int mine, other; /* cases that this process and the other process have begun */
+    pb_pulse *pulse; /* gets heartbeats while this process waits */
 } pb_turns;
 
-/* From the option's text LENGTH:FROM:TO:FIRST, FIRST 1 for the launch that begins, else 0; NULL: no turns. `next`: the
- * first case that this process measures; one that follows a process which hung has its turn. With threads > 0 the
- * process keeps to so many processors, the last ones it may use, as the other launch does: no two are equally fast.
- * Waits for the turn. EINVAL: not such a text. EIO: the processors cannot be chosen. */
+/* Reads the option's text LENGTH:FROM:TO:FIRST; NULL: no interleaving. FIRST is 1 for the process that works first,
+ * else 0: it waits for its first time slice here. It does not wait if `next`, the index of the first case to measure,
+ * is above 0: then it replaces a process that hung, and has inherited its time slice. With threads > 0 the process
+ * restricts itself to the last `threads` processors that it may use. The other process does so too, and both use the
+ * same ones: processors differ in speed. EINVAL: the text is invalid. EIO: the processors cannot be set. */
 pb_status pb_turns_open(const char *text, int next, long threads, pb_pulse *pulse, pb_turns *out);
-/* Case `at` of the order begins: waits while the other launch is behind. */
+/* Case number `at` (from 0) begins. Waits until the other process has begun it as well, or has ended. */
 void pb_turns_case(pb_turns *t, int at);
-/* Whether the turn has lasted its time; without turns always. */
+/* True if the time slice has lasted `length` seconds; always true without interleaving. */
 bool pb_turns_over(const pb_turns *t);
-/* Where the turn is over, gives it away and waits for the next, which begins at once where there is no other launch.
- * false: it is not over, or no turns are taken. */
+/* If the time slice is over, passes it to the other process, waits for the next one and returns true. If the other
+ * process has ended, the next slice begins at once. False: the slice is not over, or processes are not interleaved. */
 bool pb_turns_pass(pb_turns *t);
 void pb_turns_close(pb_turns *t);
 #endif

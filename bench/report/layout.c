@@ -1,9 +1,10 @@
-/* layout.c - sorts a suite's cases into rows and arms. */
+/* layout.c - assigns the cases of a suite to the rows and variants (columns) of its tables. */
 #include "bench/report/layout.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* True if the axis is one of the view's variant axes. */
 static bool arm_axis(const pb_view *v, const char *axis)
 {
     for (int i = 0; i < PB_VIEW_ARMS && v->arms[i]; i++)
@@ -18,6 +19,7 @@ static void add_label(pb_layout *l, const char *axis)
     if (l->nlabels < PB_LAYOUT_LABELS && !arm_axis(l->view, axis)) l->labels[l->nlabels++] = axis;
 }
 
+/* Chooses the label columns: the axes that vary, those of view->rows first. Variant axes are left out. */
 static void choose_labels(pb_layout *l)
 {
     if (l->axes.names_vary) l->labels[l->nlabels++] = "";
@@ -33,7 +35,7 @@ const char *pb_layout_label(const pb_placed *e, const char *axis)
     return value ? value : "";
 }
 
-/* Numbers by size, the rest by letters: B2 before B16. */
+/* Compares two texts like strcmp(), but numbers in them by value: B2 comes before B16. */
 static int natural(const char *a, const char *b)
 {
     while (*a && *b) {
@@ -55,7 +57,7 @@ static int natural(const char *a, const char *b)
     return strcmp(a, b);
 }
 
-/* The place of a value in "mode=eager,graph"; what is not listed comes last. */
+/* The index of a value in a list such as "mode=eager,graph". A value that is not in the list comes last. */
 static int listed(const char *arm, const char *value)
 {
     int place = 0;
@@ -112,6 +114,7 @@ static int by_place(const void *a, const void *b)
     return order ? order : strcmp(x->key, y->key);
 }
 
+/* Collects the distinct variants of all cases, in order; at most PB_LAYOUT_ARMS. */
 static void find_arms(pb_layout *l)
 {
     for (int i = 0; i < l->n; i++) {
@@ -125,6 +128,7 @@ static void find_arms(pb_layout *l)
     }
 }
 
+/* Gives every case, in sorted order, its row and its variant. */
 static void number(pb_layout *l)
 {
     find_arms(l);

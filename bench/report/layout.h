@@ -1,4 +1,5 @@
-/* layout.h - which case goes where in a suite's tables: rows by the axes that vary, columns by the arms. */
+/* layout.h - places the cases of a suite in its tables: a row per combination of the axes that vary, a column per
+ * variant. Identifiers call a variant an `arm`. */
 #ifndef PB_LAYOUT_H
 #define PB_LAYOUT_H
 #include "bench/report/views.h"
@@ -11,26 +12,26 @@ typedef struct pb_placed {
     const pb_layout *l;
     const char *key;
     pb_case c;
-    int row, arm; /* arm -1: beyond PB_LAYOUT_ARMS */
+    int row, arm; /* arm -1: the suite has more than PB_LAYOUT_ARMS variants */
 } pb_placed;
 
 struct pb_layout {
     const pb_view *view;
     pb_axes axes;
     int nlabels;
-    const char *labels[PB_LAYOUT_LABELS]; /* axis names; "" is the case's name */
+    const char *labels[PB_LAYOUT_LABELS]; /* [nlabels]: axes of the label columns; "" stands for the case's name */
     int n, nrows, narms;
-    pb_placed *cases, **order;            /* [n]; sorted by row, then arm */
-    const pb_placed *arm[PB_LAYOUT_ARMS]; /* a case of every arm, in order */
+    pb_placed *cases, **order;            /* [n]: the cases; pointers to them, sorted by row, then variant */
+    const pb_placed *arm[PB_LAYOUT_ARMS]; /* [narms]: a case of each variant, in the order of the columns */
 };
 
-/* Places the cases of s[0..n), all of one suite. */
+/* Places the cases of s[0..n), all of one suite. Call pb_layout_free() also after a failure. */
 pb_status pb_layout_make(pb_layout *l, const pb_view *view, const pb_series *s, size_t n);
 void pb_layout_free(pb_layout *l);
-/* An axis's value, or the case's name for ""; empty where the case lacks the axis. */
+/* The value of an axis, or the case's name for axis "". "": the case lacks the axis. */
 const char *pb_layout_label(const pb_placed *e, const char *axis);
-/* "graph fused": the values of an arm, but for one axis (NULL: of all). */
+/* Writes the values of a variant, such as "graph fused", without the axis `without` (NULL: all axes). */
 void pb_arm_title(const pb_view *v, const pb_placed *e, const char *without, char *out, size_t n);
-/* The axis of "mode=eager,graph". */
+/* Copies the axis of a list such as "mode=eager,graph": "mode". */
 void pb_arm_axis(const char *arm, char out[PB_AXIS_TEXT]);
 #endif

@@ -1,4 +1,4 @@
-/* plot.c - chooses a figure of a run, makes its data, has gnuplot draw it and writes the picture. */
+/* plot.c - chooses a figure of a run, writes its data, lets gnuplot draw it, and writes the picture. */
 #define _GNU_SOURCE
 #include "bench/report/plot.h"
 
@@ -23,13 +23,14 @@ void pb_plot_plain(char *s)
         if (*s == '"' || *s == '\\' || *s == '`' || *s == '\'') *s = '_';
 }
 
+/* The series of a case in the view's first metric. NULL: no series with status ok. */
 static const pb_series *figure_of(const pb_layout *l, const pb_placed *e, const pb_series_set *set)
 {
     const pb_series *s = pb_series_find(set, e->key, l->view->metrics[0].metric);
     return s && pb_series_ok(s) ? s : NULL;
 }
 
-/* Which arms have a figure at all; returns how many. */
+/* Sets used[a] for every variant that has a value in any case. Returns the number of such variants. */
 static int find_used(const pb_layout *l, const pb_series_set *set, bool used[PB_LAYOUT_ARMS])
 {
     int n = 0;
@@ -40,6 +41,7 @@ static int find_used(const pb_layout *l, const pb_series_set *set, bool used[PB_
     return n;
 }
 
+/* Writes the header line of the data: the name of each variant, quoted, and the names of its three columns. */
 static void write_names(FILE *f, const pb_layout *l, const bool *used)
 {
     char title[PB_AXIS_TEXT * PB_VIEW_ARMS];
@@ -53,6 +55,7 @@ static void write_names(FILE *f, const pb_layout *l, const bool *used)
     fputc('\n', f);
 }
 
+/* Writes the label of a case, quoted, such as "seq 128, full": numbers are preceded by the name of their axis. */
 static void write_label(FILE *f, const pb_layout *l, const pb_placed *e)
 {
     char name[PB_AXIS_TEXT];
@@ -70,7 +73,7 @@ static void write_label(FILE *f, const pb_layout *l, const pb_placed *e)
     fprintf(f, "%s\"", name);
 }
 
-/* Cases come sorted by row, then arm. Returns the number of arms written. */
+/* Writes a line per row of the layout. l->order is sorted by row, then variant. Returns the number of variants. */
 static int write_data(FILE *f, const pb_layout *l, const pb_series_set *set)
 {
     bool used[PB_LAYOUT_ARMS];
@@ -85,7 +88,7 @@ static int write_data(FILE *f, const pb_layout *l, const pb_series_set *set)
             if (s) fprintf(f, " %.9g %.9g %.9g", s->median, s->min, s->max);
             else if (used[a]) fprintf(f, " NaN NaN NaN");
         }
-        while (i < l->n && l->order[i]->row == row) i++; /* arms beyond the limit */
+        while (i < l->n && l->order[i]->row == row) i++; /* skips variants beyond PB_LAYOUT_ARMS */
         fputc('\n', f);
     }
     return arms;
@@ -93,7 +96,7 @@ static int write_data(FILE *f, const pb_layout *l, const pb_series_set *set)
 
 /* ---- a figure ---------------------------------------------------------------------------------- */
 
-/* Figures with data and a script of their own. */
+/* The figures other than "arms", which have their own data and script. */
 static const struct own {
     const char *name, *needs;
     int (*write)(FILE *f, const pb_series_set *set);
@@ -113,10 +116,10 @@ typedef struct figure {
     const pb_table *t;
     const pb_series_set *set;
     const pb_plot_opts *o;
-    char name[PB_AXIS_TEXT]; /* of the script: the suite, or the figure of its own */
-    char *script, *out;      /* the script's text, the path to write; owned */
+    char name[PB_AXIS_TEXT]; /* of the script: the suite's or the figure's name */
+    char *script, *out;      /* text of the script; path to write; both owned */
     size_t script_n;
-    const struct own *own; /* NULL: the arms of a suite */
+    const struct own *own; /* NULL: the figure "arms" */
 } figure;
 
 static void free_figure(figure *fig) { free(fig->script), free(fig->out); }
@@ -132,8 +135,8 @@ static pb_status built_in(figure *fig, bool *found)
     return fig->script ? PB_OK : pb_fail(PB_ENOMEM, "plot: no memory");
 }
 
-/* The text of the script `name`: of the folder that --plots names, else of those that are part of this program. Nothing
- * is looked for in the current folder, which may be somebody else's. */
+/* Loads the script fig->name: from the folder given by --plots, else from the scripts compiled into the program. The
+ * current folder is not searched, because its files may come from another user. */
 static pb_status find_script(figure *fig, bool *found)
 {
     char file[PB_AXIS_TEXT + 8], *path;
@@ -153,7 +156,7 @@ static pb_status no_script(const figure *fig, const char *what)
                    fig->o->plots ? fig->o->plots : "this program (bench plot --plots DIR takes others)");
 }
 
-/* The suite of the run that has a script: its series are [*from, *to). */
+/* Chooses the first suite of the run that has variants and a script. Its series are [*from, *to). */
 static pb_status choose(figure *fig, size_t *from, size_t *to)
 {
     const pb_series_set *set = fig->set;
@@ -192,7 +195,7 @@ static pb_status name_output(figure *fig)
     return PB_OK;
 }
 
-/* Without a layout: a figure of its own. */
+/* Writes the data of a figure to d. l NULL: a figure other than "arms". */
 static pb_status make_data(const figure *fig, const pb_layout *l, pb_drawing *d)
 {
     char *text = NULL;
@@ -209,7 +212,7 @@ static pb_status make_data(const figure *fig, const pb_layout *l, pb_drawing *d)
     return s;
 }
 
-/* The picture is whole before anything is written where the user wants it. */
+/* Draws the picture in memory, then replaces the user's file atomically. */
 static pb_status draw(const figure *fig, const pb_drawing *d)
 {
     char *picture = NULL;

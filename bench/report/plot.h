@@ -1,10 +1,17 @@
-/* plot.h - `bench plot RUN`: a figure of a run, drawn by gnuplot with a script of plots/.
+/* plot.h - `bench plot RUN`: draws a figure of a run with gnuplot.
  *
- * The suite names the script: plots/<suite>.gp, which is part of the program; --plots names a folder of others. It is
- * given data, a text file made from results.csv with one line a case (label, then median, least and largest launch of
- * every arm in seconds; NaN where there is none), and the variables data, out, term, arms and heading. The figures
- * "crossover" and "attention" have plots/crossover.gp and plots/attention.gp instead, and data of their own. gnuplot
- * runs in a temporary folder of its own; the picture is then put in its place whole. */
+ * The figure "arms" draws a suite with the script plots/<suite>.gp; the figures "crossover" and "attention" use
+ * plots/crossover.gp and plots/attention.gp. The scripts are compiled into the program; --plots names a folder with
+ * others. A script gets these gnuplot variables:
+ *
+ *   data     the data file. "arms": a line per case: a label, then for each variant its median, least and greatest
+ *            process in seconds (NaN: no value). For the other figures see plot_impl.h
+ *   out      the file to write
+ *   term     "svg" or "png"
+ *   arms     the number of variants, or of lines
+ *   heading  the run and its machine
+ *
+ * gnuplot runs in a temporary folder; the finished picture then replaces the output file atomically. */
 #ifndef PB_PLOT_H
 #define PB_PLOT_H
 #include <stdio.h>
@@ -13,13 +20,14 @@
 
 typedef struct pb_plot_opts {
     const char *figure;  /* "arms", "crossover" or "attention"; NULL: "arms" */
-    const char *out;     /* what to write, .svg or .png; NULL: <suite>.svg in the run folder */
-    const char *plots;   /* a folder of scripts; NULL: those of the program */
-    const char *gnuplot; /* the program; NULL: "gnuplot" */
-    const char *runs;    /* where the newest run is looked for; NULL: "runs" */
+    const char *out;     /* file to write, .svg or .png; NULL: <suite or figure>.svg in the run folder */
+    const char *plots;   /* folder with scripts; NULL: the scripts compiled into the program */
+    const char *gnuplot; /* gnuplot's program; NULL: "gnuplot" */
+    const char *runs;    /* folder in which the newest run is looked up; NULL: "runs" */
 } pb_plot_opts;
 
-/* `run`: a run folder or a CSV; NULL: the newest. Says on `out` what was written. PB_EXIT_USAGE: the run has
- * nothing to plot, or the ending is neither; PB_EXIT_HARNESS: gnuplot is missing or failed, or the disk is full. */
+/* Draws a run (a run folder or a CSV file; NULL: the newest run), and prints the name of the written file on `out`.
+ * PB_EXIT_USAGE: the run has nothing to plot, or the output file ends in neither .svg nor .png; PB_EXIT_HARNESS:
+ * gnuplot is missing or failed, or the disk is full. */
 pb_exit pb_plot(const char *run, const pb_plot_opts *o, FILE *out);
 #endif

@@ -1,5 +1,5 @@
-/* plot_attention.c - the data of the figure that shows what lists buy: seconds of forward and backward together by
- * length, a line for dense attention and one for every kind and width of list. */
+/* plot_attention.c - the data of the figure "attention": forward plus backward seconds by sequence length, with a line
+ * for dense attention and a line for each kind of key list and each top-k. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "bench/text/text.h"
 
 typedef struct point {
-    char line[PB_KEY_TEXT]; /* the forward case's key without its length */
+    char line[PB_KEY_TEXT]; /* the forward case's key without the axis seq: points with one such key form a line */
     double seq, seconds;
 } point;
 
@@ -29,7 +29,8 @@ static pb_status line_of(const pb_case *c, pb_case *out)
     return PB_OK;
 }
 
-/* False: no forward case of the suite, or its backward one has no figure, or slots are masked on purpose. */
+/* Makes the point of a series. False: not a forward case of the suite, its backward case has no value, or entries of
+ * its key lists are masked on purpose. */
 static bool point_of(const pb_series_set *set, const pb_series *s, point *out)
 {
     pb_case c, line;
@@ -46,7 +47,7 @@ static bool point_of(const pb_series_set *set, const pb_series *s, point *out)
     return true;
 }
 
-/* Points that belong to the line of p[i], whose first that is. */
+/* The number of points of the line that begins at p[i]. */
 static int length(const point *p, int i, int n)
 {
     int k = i;
@@ -67,7 +68,7 @@ int pb_plot_attention(FILE *f, const pb_series_set *set)
     for (int i = 0, end; i < n; i = end) {
         char title[PB_KEY_TEXT];
         end = i + length(p, i, n);
-        if (end - i < 2) continue; /* one length is no line */
+        if (end - i < 2) continue; /* a single point is not a line */
         pb_axes_label(&axes, p[i].line, title, sizeof title);
         pb_plot_plain(title);
         fprintf(f, "%stokens \"%s\"\n", lines++ ? "\n\n" : "", title);

@@ -1,5 +1,5 @@
-/* plot_crossover.c - the data of the figure that shows where a graph stops paying: for every set of cases that differ
- * in batch and seq alone, eager over graphed time by tokens of a step. */
+/* plot_crossover.c - the data of the figure "crossover": up to how many tokens per step a graph is worthwhile. A line
+ * shows eager time / graph time by tokens per step, for cases that differ only in batch and seq. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,14 +19,14 @@ static int order(const void *a, const void *b)
     return by ? by : (x->at.tokens > y->at.tokens) - (x->at.tokens < y->at.tokens);
 }
 
-/* The times that are compared: of a phase, and of the whole step. */
+/* True for the two times that the figure shows: backward_time of suite backward, step_time of suite throughput. */
 static bool compared(const pb_series *s)
 {
     return pb_series_ok(s) && ((pb_key_of(s->key, "backward") && strcmp(s->metric, "backward_time") == 0) ||
                                (pb_key_of(s->key, "throughput") && strcmp(s->metric, "step_time") == 0));
 }
 
-/* False: no graphed case, or its eager twin has no figure. */
+/* Makes the point of a series. False: not a case with mode=graph, or its eager counterpart has no value. */
 static bool point_of(const pb_series_set *set, const pb_series *s, point *out)
 {
     pb_case c, eager, family;

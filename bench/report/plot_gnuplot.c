@@ -1,4 +1,5 @@
-/* plot_gnuplot.c - runs gnuplot where nothing but the files of one figure is, and reads back what it drew. */
+/* plot_gnuplot.c - runs gnuplot in a temporary folder that holds only the files of one figure, and reads the
+ * picture. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +38,7 @@ static pb_status put_files(const pb_drawing *d, const char *folder)
     return put(folder, DATA, d->data, d->data_n);
 }
 
-/* -d: without the init files of the machine and of the user. */
+/* Replaces the child process by gnuplot. The option -d skips the init files of the system and of the user. */
 static _Noreturn void become_gnuplot(const char *program, const char *folder)
 {
     const int none = open("/dev/null", O_RDONLY);
@@ -63,7 +64,7 @@ static pb_status run(const pb_drawing *d, const char *folder)
     return pb_fail(PB_EDEVICE, "plot: %s failed on %s.gp", d->gnuplot, d->name);
 }
 
-/* gnuplot ends with 0 also where the disk was full. */
+/* True if the picture is complete. It is checked because gnuplot exits with 0 even if the disk was full. */
 static bool is_whole(const char *term, const char *bytes, size_t n)
 {
     static const char svg[] = "</svg>", png[] = "IEND\xae\x42\x60\x82";
@@ -91,7 +92,7 @@ static pb_status read_back(const pb_drawing *d, const char *folder, char **pictu
     return PB_OK;
 }
 
-/* The message of a failure `s` outlives it. */
+/* Removes the temporary folder. If s is a failure, keeps its message, which a failure to remove would replace. */
 static void remove_folder(const char *folder, pb_status s)
 {
     char why[512];

@@ -1,35 +1,36 @@
-/* plot_impl.h - what the files of `bench plot` share: the data of figures, the scripts, and gnuplot. */
+/* plot_impl.h - shared by the files of `bench plot`: data of the figures, scripts, and the call of gnuplot. */
 #ifndef PB_PLOT_IMPL_H
 #define PB_PLOT_IMPL_H
 #include <stdio.h>
 
 #include "bench/rows/series.h"
 
-/* Text for gnuplot's strings: what could end or extend one is left out. */
+/* Makes s safe inside a quoted string of gnuplot: quotes, backslashes and control characters become '_'. */
 void pb_plot_plain(char *s);
-/* Writes a block a line of the figure: its title, then "tokens ratio" rows. Returns how many. */
+/* Write the data of a figure: for each line of the figure a block with a title and rows of two numbers, "tokens ratio"
+ * for the crossover and "tokens seconds" for attention. Both return the number of lines. */
 int pb_plot_crossover(FILE *f, const pb_series_set *set);
-int pb_plot_attention(FILE *f, const pb_series_set *set); /* "tokens seconds" rows */
+int pb_plot_attention(FILE *f, const pb_series_set *set);
 
-/* The files plots/NAME.gp, as they were when this program was built; a NULL name ends the table. */
+/* The files plots/NAME.gp as they were when the program was built. The table ends with a NULL name. */
 typedef struct pb_plot_script {
     const char *name, *text;
 } pb_plot_script;
 extern const pb_plot_script pb_plot_scripts[];
 
 typedef struct pb_drawing {
-    const char *gnuplot; /* the program */
-    const char *name;    /* of the script, for messages */
-    const char *script;  /* [script_n], gnuplot's commands */
+    const char *gnuplot; /* gnuplot's program */
+    const char *name;    /* name of the script, for messages */
+    const char *script;  /* [script_n]: gnuplot commands */
     const char *term;    /* "svg" or "png" */
-    const char *heading; /* plain, as pb_plot_plain leaves it */
-    char *data;          /* [data_n] */
+    const char *heading; /* made safe by pb_plot_plain() */
+    char *data;          /* [data_n]: the data file */
     size_t script_n, data_n;
-    int arms;
+    int arms; /* variants or lines in the data */
 } pb_drawing;
 
-/* Runs gnuplot in a private temporary folder, where all files have fixed names: no name that a user or a file gives
- * reaches gnuplot, which takes some names for commands of the shell. Without the user's init files. *picture: what it
- * drew, [*n], to be freed. EDEVICE: gnuplot is missing or failed; EIO: the folder cannot be written; ENOMEM. */
+/* Runs gnuplot in a private temporary folder and returns the picture in *picture, [*n], which the caller frees. All
+ * files in the folder have fixed names, because gnuplot runs some file names as shell commands: no name from a user or
+ * a file reaches it. EDEVICE: gnuplot is missing or failed; EIO: the folder cannot be written; ENOMEM. */
 pb_status pb_gnuplot_draw(const pb_drawing *d, char **picture, size_t *n);
 #endif

@@ -1,4 +1,4 @@
-/* report.c - a run's tables: what it was, suite by suite, then the contracts. */
+/* report.c - prints a run: its name and machine, the tables of each suite, then the requirements. */
 #include "bench/report/report.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "bench/text/text.h"
 
 typedef struct counts {
-    int pass, fail, unsupported, bad; /* bad: series that are wrong, failed, timeout or truncated */
+    int pass, fail, unsupported, bad; /* requirements by result; bad: series wrong, failed, timeout or truncated */
 } counts;
 
 static void print_head(const pb_table *t, pb_report_page *p)
@@ -39,7 +39,7 @@ static void print_contract(const pb_series *s, const pb_report_page *p)
 {
     char figure[PB_FIGURE_TEXT] = "";
     pb_case c;
-    if (pb_case_parse(s->key, &c) != PB_OK) return; /* the reader let no such key in */
+    if (pb_case_parse(s->key, &c) != PB_OK) return; /* cannot happen: the reader has checked the key */
     if (isfinite(s->median)) pb_figure(figure, s->median, s->unit);
     if (p->markdown) {
         fprintf(p->out, "| %s | ", contract_word(s)), pb_markdown(p->out, c.name, true);
@@ -103,7 +103,7 @@ static bool junit_case(void *user, size_t i, pb_junit_case *out)
     return true;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------- */
+/* ---- bench report ------------------------------------------------------------------------------- */
 
 static pb_status print_report(const pb_table *t, pb_report_page *p, const counts *n)
 {

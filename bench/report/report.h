@@ -1,13 +1,16 @@
-/* report.h - `bench report RUN`: the tables of a run, from its results.csv alone.
+/* report.h - `bench report RUN`: prints the tables of a run. It reads results.csv only.
  *
- * How a suite is laid out is a line of the table in views.c: arms side by side with ratios between them,
- * metrics side by side, or (a suite that has no view) one line a figure. Figures are medians over launches,
- * with the least and the largest launch beside them; what has no figure says why in a footnote. Contracts
- * come last, each with its verdict.
+ * The table in views.c gives the layout of each suite: a column per variant, with a table of ratios between variants; a
+ * column per metric; or, for other suites, a line per value. Values are medians over processes, with the least and
+ * greatest process. A footnote gives the reason for a missing value. The requirements and their results come last.
  *
- * As Markdown: the same, what is wrong first, tables as Markdown's. As JUnit XML: a test case a key and metric, which
- * passes with a figure, is skipped where unsupported, a failure where wrong and an error where failed or cut short; a
- * contract is a case that passes, fails or is skipped. */
+ * Markdown: a headline with what is wrong, then the same tables. JUnit: a test case per key and metric.
+ *
+ *   outcome   rows
+ *   passed    status ok; a requirement that passes
+ *   failure   status wrong; a requirement that fails
+ *   skipped   status unsupported
+ *   error     every other status, such as failed, timeout and truncated */
 #ifndef PB_REPORT_H
 #define PB_REPORT_H
 #include <stdio.h>
@@ -16,12 +19,13 @@
 #include "bench/rows/exits.h"
 
 typedef struct pb_report_opts {
-    const char *runs;    /* where the newest run is looked for; NULL: "runs" */
+    const char *runs;    /* folder in which the newest run is looked up; NULL: "runs" */
     const char *format;  /* "text" (also NULL), "markdown" or "junit" */
-    bool gate_contracts; /* a contract that fails gives PB_EXIT_REGRESSION */
+    bool gate_contracts; /* a requirement that fails gives PB_EXIT_REGRESSION */
 } pb_report_opts;
 
-/* `run`: a run folder or a CSV; NULL: the newest. PB_EXIT_INCOMPARABLE: printed, and some case is wrong,
- * failed or cut short. PB_EXIT_USAGE, PB_EXIT_HARNESS: nothing printed, pb_error() says why. */
+/* Prints the report of a run (a run folder or a CSV file; NULL: the newest run) on `out`. PB_EXIT_INCOMPARABLE: the
+ * report was printed, and a case is wrong, failed or was cut short. PB_EXIT_USAGE, PB_EXIT_HARNESS: nothing was
+ * printed; pb_error() has the message. */
 pb_exit pb_report(const char *run, const pb_report_opts *o, FILE *out);
 #endif

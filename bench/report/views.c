@@ -1,4 +1,4 @@
-/* views.c - the table of layouts, and the engine that fills a layout from series. */
+/* views.c - the layouts of the suites' tables, and the code that fills and prints them. */
 #include "bench/report/views.h"
 
 #include <math.h>
@@ -57,6 +57,7 @@ const pb_view *pb_view_of(const char *key)
 
 /* ---- cells ------------------------------------------------------------------------------------- */
 
+/* The number of a footnote, which is added if its text is new. 0: no room for more footnotes. */
 static int footnote(pb_report_page *p, const char *text)
 {
     const char *note = pb_intern(p->text, text, strlen(text));
@@ -67,6 +68,7 @@ static int footnote(pb_report_page *p, const char *text)
     return p->nnotes;
 }
 
+/* Appends the reference " [N]" to a note to a cell; nothing for an empty note. */
 static void mark(pb_report_page *p, const char *note, char *out, size_t n)
 {
     int number = *note ? footnote(p, note) : 0;
@@ -109,7 +111,7 @@ void pb_view_cell(pb_report_page *p, const char *key, const char *metric, bool r
 
 enum { CELL = 160 };
 
-/* A grid with its labels, and `cols` columns to fill. */
+/* Makes a grid with the label columns filled, and `cols` empty columns after them. */
 static pb_status open_grid(pb_report_page *p, const pb_layout *l, int cols, pb_grid *g)
 {
     if (!pb_grid_open(g, p->text, l->nrows + 1, l->nlabels + cols, l->nlabels))
@@ -129,7 +131,7 @@ static void close_grid(const pb_report_page *p, pb_grid *g)
     pb_grid_close(g);
 }
 
-/* What stands above a table: a metric, and what is shown of it. */
+/* Prints the title of a table: a metric, and what the table shows of it. */
 static void title(const pb_report_page *p, const char *metric, const char *what)
 {
     fputc('\n', p->out);
@@ -145,7 +147,7 @@ static bool has_metric(const pb_report_page *p, const pb_layout *l, const char *
     return false;
 }
 
-/* One metric: a row a case, a column an arm. */
+/* Prints the table of one metric, with a column per variant. */
 static pb_status print_arms(pb_report_page *p, const pb_layout *l, int metric)
 {
     pb_grid g;
@@ -169,9 +171,10 @@ static pb_status print_arms(pb_report_page *p, const pb_layout *l, int metric)
 }
 
 typedef struct ratio_column {
-    int ratio, over, under; /* arms */
+    int ratio, over, under; /* index into view->ratios; variants of the numerator and of the denominator */
 } ratio_column;
 
+/* Finds the pairs of variants that differ only in the axis of a ratio. Returns their number, at most max. */
 static int find_ratios(const pb_layout *l, ratio_column *out, int max)
 {
     const pb_view *v = l->view;
@@ -190,7 +193,7 @@ static int find_ratios(const pb_layout *l, ratio_column *out, int max)
     return n;
 }
 
-/* The figure of a row and an arm, or NaN. */
+/* The first metric's value of a row and a variant. NaN: no value with status ok. */
 static double value_at(const pb_report_page *p, const pb_layout *l, int row, int arm)
 {
     for (int i = 0; i < l->n; i++) {
@@ -202,6 +205,7 @@ static double value_at(const pb_report_page *p, const pb_layout *l, int row, int
     return (double)NAN;
 }
 
+/* Prints the ratios of the first metric between variants, if the view has ratios. */
 static pb_status print_ratios(pb_report_page *p, const pb_layout *l)
 {
     ratio_column column[PB_LAYOUT_ARMS];
@@ -226,7 +230,7 @@ static pb_status print_ratios(pb_report_page *p, const pb_layout *l)
     return PB_OK;
 }
 
-/* A row a case, a column a metric. */
+/* Prints a table with a row per case and a column per metric. */
 static pb_status print_metrics(pb_report_page *p, const pb_layout *l)
 {
     int metric[PB_VIEW_METRICS], n = 0;
@@ -250,12 +254,12 @@ static pb_status print_metrics(pb_report_page *p, const pb_layout *l)
     return PB_OK;
 }
 
-/* A suite without a view: a line a figure. */
+/* Prints a suite without a view: a line per key and metric. */
 static pb_status print_list(pb_report_page *p, const pb_axes *axes, const pb_series *s, size_t n)
 {
     pb_grid g;
     char text[CELL], ends[PB_FIGURE_TEXT];
-    const int head = p->markdown; /* which must have a header */
+    const int head = p->markdown; /* a Markdown table needs a header row */
     if (!pb_grid_open(&g, p->text, (int)n + head, 4, 2)) return pb_fail(PB_ENOMEM, "report: out of memory");
     static const char *const names[4] = {"case", "metric", "median", "least..largest"};
     for (int c = 0; head && c < 4; c++) pb_grid_set(&g, 0, c, names[c]);

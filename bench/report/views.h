@@ -1,4 +1,5 @@
-/* views.h - how each suite is laid out, and the part of the report that lays it out. */
+/* views.h - the layout of each suite's tables in a report, and the functions that print them. Identifiers call a
+ * variant an `arm`. */
 #ifndef PB_VIEWS_H
 #define PB_VIEWS_H
 #include "bench/rows/series.h"
@@ -8,34 +9,36 @@ enum { PB_VIEW_ARMS = 3, PB_VIEW_METRICS = 16, PB_VIEW_RATIOS = 4, PB_VIEW_ROWS 
 
 typedef struct pb_view {
     const char *suite;
-    const char *rows[PB_VIEW_ROWS]; /* axes whose columns of labels come first, if they vary */
-    /* "mode=eager,graph": axes whose values stand side by side, in this order. With none: the metrics do. */
+    const char *rows[PB_VIEW_ROWS]; /* axes whose label columns come first, if these axes vary */
+    /* Axes whose combined values are the columns (variants), with the order of the values: "mode=eager,graph". No axes:
+     * the columns are the metrics. */
     const char *arms[PB_VIEW_ARMS];
     struct {
         const char *metric, *title;
-        bool range; /* with the least and the largest launch */
+        bool range; /* also show the least and greatest process */
     } metrics[PB_VIEW_METRICS];
     struct {
-        const char *axis, *over, *under; /* of metrics[0], everything else alike */
+        const char *axis, *over, *under; /* metrics[0] at axis=over divided by that at axis=under, other axes equal */
     } ratios[PB_VIEW_RATIOS];
 } pb_view;
 
-/* The suite's, or one without arms and metrics. Never NULL. */
+/* The view of the key's suite. A suite that has no view gets one without a suite name, variants and metrics. Never
+ * NULL. */
 const pb_view *pb_view_of(const char *key);
 
-/* What is being written: where, the text of its cells, and its footnotes. */
+/* The state of a report while it is printed. */
 typedef struct pb_report_page {
     FILE *out;
     bool markdown;
-    pb_strings *text;
+    pb_strings *text; /* owns the text of cells and footnotes */
     const pb_series_set *set;
-    int launches; /* the most behind any figure; fewer get a footnote */
-    const char *notes[99];
+    int launches;          /* the most processes of any series; a value from fewer gets a footnote */
+    const char *notes[99]; /* [nnotes]: footnotes of the current suite */
     int nnotes;
 } pb_report_page;
 
-/* One cell's text: the figure, or the status in words; with the number of its footnote. */
+/* Writes the text of a cell: the value, or the status if it has none, and the reference to its footnote. */
 void pb_view_cell(pb_report_page *p, const char *key, const char *metric, bool range, char *out, size_t n);
-/* Prints the series [from, to), all of one suite, and the footnotes. */
+/* Prints the tables of the series [from, to), all of one suite, and their footnotes. */
 pb_status pb_view_print(pb_report_page *p, size_t from, size_t to);
 #endif

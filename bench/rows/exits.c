@@ -1,4 +1,4 @@
-/* exits.c - which of two exit codes a command ends with, and the line on stderr that goes with it. */
+/* exits.c - ranks exit codes by severity, and prints failures on stderr. */
 #include "bench/rows/exits.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@ static int rank(pb_exit e)
                                     PB_EXIT_USAGE, PB_EXIT_NO_MEMORY,    PB_EXIT_HARNESS};
     for (int i = 0; i < (int)(sizeof order / sizeof *order); i++)
         if (order[i] == e) return i;
-    return (int)(sizeof order / sizeof *order); /* an unknown code is not to be lost */
+    return (int)(sizeof order / sizeof *order); /* an unknown code ranks highest, so that it is reported */
 }
 
 pb_exit pb_worse_exit(pb_exit a, pb_exit b) { return rank(a) >= rank(b) ? a : b; }

@@ -1,11 +1,11 @@
-/* metric.c - the tables that metrics.def makes. */
+/* metric.c - metrics, bounds and counters: the tables made from metrics.def. */
 #include "bench/rows/metric.h"
 
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
 
-enum { absolute, relative }; /* as metrics.def has them */
+enum { absolute, relative }; /* the values of `kind` in metrics.def */
 
 const pb_metric pb_metrics[] = {
 #define METRIC(name, unit, better, what) {#name, unit, #better, what},
@@ -34,7 +34,7 @@ const pb_metric *pb_metric_find(const char *name)
     return NULL;
 }
 
-/* Whether the pattern, a word or *, is the n bytes of text. */
+/* True if `pattern` is "*" or equal to text[0..n). */
 static bool matches(const char *pattern, const char *text, size_t n)
 {
     return !strcmp(pattern, "*") || (strlen(pattern) == n && !strncmp(pattern, text, n));

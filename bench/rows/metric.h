@@ -1,5 +1,5 @@
-/* metric.h - what metrics.def says, to look up: the unit and the better direction of every metric, the bounds of those
- * that tell right from wrong, and which are counters. */
+/* metric.h - looks up what metrics.def defines: the unit and better direction of every metric, the bounds of
+ * correctness metrics, and which metrics are counters. */
 #ifndef PB_METRIC_H
 #define PB_METRIC_H
 #include <stdbool.h>
@@ -7,22 +7,23 @@
 typedef struct pb_metric {
     const char *name, *unit, *better, *what; /* better: lower, higher or none */
 } pb_metric;
-extern const pb_metric pb_metrics[];               /* in the order of metrics.def; a NULL name ends it */
+extern const pb_metric pb_metrics[];               /* in the order of metrics.def; ends with a NULL name */
 const pb_metric *pb_metric_find(const char *name); /* NULL: no such metric */
 
 typedef struct pb_metric_bound {
     const char *suite, *metric, *dtype; /* "*": any */
-    bool relative;                      /* to the base's figure; false: of the figure by itself */
+    bool relative;                      /* true: limits |value - base|/|base|; false: limits the value itself */
     double limit;
-    const char *text; /* "beyond its bound, absolute 1e-2" */
+    const char *text; /* for messages: "beyond its bound, absolute 1e-2" */
 } pb_metric_bound;
-/* The bound of a metric of the case with this key; NULL: it has none. */
+/* The bound of a metric in the case with this key, the first line of metrics.def that matches. NULL: no bound. */
 const pb_metric_bound *pb_metric_bound_find(const char *key, const char *metric);
-/* The absolute bound of a metric of any suite in this dtype, which must have one. */
+/* The bound that metrics.def gives this metric and dtype for every suite ("*"). NaN: no bound. */
 double pb_metric_bound_of(const char *metric, const char *dtype);
-/* Whether x stays within the bound; `base` counts for a relative one. False for NaN. */
+/* True if x is within the bound. `base` is used by a relative bound only. False if x is NaN. */
 bool pb_metric_bound_keeps(const pb_metric_bound *b, double base, double x);
 
-/* The share of its figure by which a counter may differ from the base's unnoticed; -1: the metric is no counter. */
+/* The fraction of the base's value by which a counter may differ before a comparison reports it. -1: the metric is not
+ * a counter. */
 double pb_counter_share(const char *metric);
 #endif

@@ -1,4 +1,4 @@
-/* read.c - the reader of results.csv: libcsv splits, every field and row is checked where it stands. */
+/* read.c - reads results.csv: libcsv splits it, its callbacks check every field and row. */
 #include "bench/rows/read.h"
 
 #include <csv.h>
@@ -32,22 +32,23 @@ enum { NCOLUMNS = sizeof columns / sizeof *columns };
 typedef struct reader {
     pb_table *t;
     struct csv_parser csv;
-    pb_status status; /* the first failure; nothing happens after it */
-    size_t line, row_line;
-    bool header_done, cut;      /* cut: the last byte was no newline */
-    int nfields, field;         /* of the header; of the row so far */
+    pb_status status;      /* the first failure; later input is ignored */
+    size_t line, row_line; /* line being fed; line on which the current row began (a quoted field may hold newlines) */
+    bool header_done, cut; /* cut: the input so far does not end with a newline */
+    int nfields, field;    /* fields of the header; fields of the current row so far */
     int column[PB_COLUMNS_MAX]; /* header position -> index into columns, or IGNORED */
-    const char *last[NCOLUMNS]; /* the previous row's text: most columns repeat it */
+    const char
+        *last[NCOLUMNS]; /* interned text of the previous row: most columns repeat it, so the lookup is skipped */
     size_t last_len[NCOLUMNS];
-    size_t checked_keys; /* of t->keys */
-    size_t capacity, nslots;
+    size_t checked_keys;     /* distinct keys that were parsed; fewer than t->keys holds: the current key is new */
+    size_t capacity, nslots; /* of t->rows; of slots, a power of two */
     struct slot {
-        uint32_t row, hash; /* row: its number + 1; 0: free. The hash spares a look at most rows */
-    } * slots;              /* by a row's identity: finds duplicates */
-    pb_row row;
+        uint32_t row, hash; /* row: index into t->rows + 1, 0: free slot. hash: avoids comparing most rows */
+    } * slots;              /* hash table over (key, metric, launch, run_id), to find duplicates */
+    pb_row row;             /* the current row */
 } reader;
 
-/* `detail` may be the file's own text. */
+/* Records the first failure. `detail` may be text from the file, so only its first 127 bytes are shown. */
 static void fail(reader *r, pb_status s, const char *what, const char *detail)
 {
     if (r->status == PB_OK) r->status = pb_fail(s, "%s:%zu: %s%.127s", r->t->path, r->row_line, what, detail);
@@ -178,11 +179,12 @@ static void check_row(reader *r)
     if (!strcmp(row->status, "ok") && isnan(row->value)) fail(r, PB_EINVAL, "status ok without a value", "");
     check_metric(r);
     if (r->status != PB_OK || r->checked_keys == pb_strings_count(r->t->keys)) return;
-    pb_case parsed; /* a key that has not been before */
+    pb_case parsed; /* the interned key is new, so it has not been checked yet */
     if (pb_case_parse(row->key, &parsed) != PB_OK) fail(r, PB_EINVAL, "not a key: ", row->key);
     r->checked_keys++;
 }
 
+/* Hashes (key, metric, launch, run_id). The strings are interned, so their addresses are hashed. */
 static uint32_t identity(const pb_row *a)
 {
     uint64_t h = (uintptr_t)a->key * 0x9e3779b97f4a7c15u;
@@ -196,7 +198,7 @@ static bool same_identity(const pb_row *a, const pb_row *b)
     return a->key == b->key && a->metric == b->metric && a->launch == b->launch && a->run_id == b->run_id;
 }
 
-/* The slot of this row's identity: free, or holding the row that has it already. */
+/* The slot that holds a row with the identity of `row`, or the free slot where `row` belongs. */
 static struct slot *slot_of(const reader *r, const pb_row *row, uint32_t hash)
 {
     size_t i = hash & (r->nslots - 1);
@@ -205,7 +207,7 @@ static struct slot *slot_of(const reader *r, const pb_row *row, uint32_t hash)
     return &r->slots[i];
 }
 
-/* The old slots' rows into the new ones: no two of them are the same. */
+/* Rehashes n old slots into r->slots. Their rows are distinct, so rows are not compared. */
 static void move_slots(const reader *r, const struct slot *old, size_t n)
 {
     for (size_t k = 0; k < n; k++) {
@@ -215,6 +217,7 @@ static void move_slots(const reader *r, const struct slot *old, size_t n)
     }
 }
 
+/* Makes room for one more row, and keeps the slots at most half full. False: out of memory. */
 static bool make_room(reader *r)
 {
     if (r->t->n < r->capacity) return true;
@@ -254,9 +257,9 @@ static void add_row(reader *r)
 static void on_row(int terminator, void *self)
 {
     reader *r = self;
-    if (terminator == -1 || r->status != PB_OK) return; /* -1: the file ended first */
+    if (terminator == -1 || r->status != PB_OK) return; /* -1: csv_fini() ended the last row */
     if (r->field == 0) {
-        /* a blank line, or the second half of CRLF */
+        /* a blank line, or the LF of a CRLF */
     } else if (!r->header_done) {
         header_end(r);
     } else if (r->field != r->nfields) {
@@ -290,7 +293,8 @@ static pb_status open_reader(reader *r, pb_table *t, const char *name)
     return PB_OK;
 }
 
-/* Feeds line by line, so that the callbacks know where they are. */
+/* Feeds the parser line by line, so that r->line is right when a callback fails. Skips a byte order mark at the start
+ * of the file. */
 static void feed(reader *r, const char *p, size_t n)
 {
     if (r->line == 1 && !r->header_done && n >= 3 && !memcmp(p, "\xef\xbb\xbf", 3) && !r->cut) p += 3, n -= 3;

@@ -1,12 +1,15 @@
-/* read.h - results.csv, and a stored baseline, into memory: all of it, or one line that says what is
- * wrong and where.
+/* read.h - reads results.csv, or a stored baseline, into memory.
  *
- * The header holds the names of columns.def in any order; further columns are ignored and counted. Blank
- * lines, CRLF and a byte order mark are accepted. Refused, with file and line: an empty file, a last line
- * without its newline, an open or misplaced quote, a wrong number of fields, a number that is none or not
- * finite, NUL bytes, a field longer than PB_FIELD_MAX, a key that is none, a word that a column cannot
- * hold, a unit or direction that is not the metric's (metrics.def), status ok without a value, and two
- * rows of the same key, metric, launch and run. */
+ * The file is read completely or not at all: the first fault fails the read, with a message that names file and line.
+ *
+ * The header must name every column of columns.def, in any order. Other columns are ignored and counted. Blank lines,
+ * CRLF and a byte order mark are accepted. These are faults:
+ *   - an empty file, NUL bytes, a last line without a newline (the file was cut off);
+ *   - an unclosed or misplaced quote, a wrong number of fields, a field longer than PB_FIELD_MAX bytes;
+ *   - text that is not a number, or not finite, in a numeric column; an unknown status or direction; an invalid key;
+ *   - a unit or direction that differs from the metric's in metrics.def;
+ *   - status ok without a value;
+ *   - two rows with equal key, metric, launch and run_id. */
 #ifndef PB_READ_H
 #define PB_READ_H
 #include "bench/rows/rows.h"
@@ -14,26 +17,27 @@
 
 enum { PB_FIELD_MAX = 64 << 10, PB_COLUMNS_MAX = 256, PB_PATH_TEXT = 1024 };
 
-/* Rows in the file's order. An empty value is NaN; a control character of a note became a blank. Equal
- * strings are equal pointers within a table. */
+/* The rows of a file, in the file's order. An empty value is NaN. Control characters in a note are replaced by blanks.
+ * Strings are interned: within a table, equal strings of one column are the same pointer. */
 typedef struct pb_table {
     char path[PB_PATH_TEXT]; /* the file that was read */
     pb_row *rows;
     size_t n;
-    size_t ignored; /* unknown columns */
-    pb_strings *strings, *keys;
+    size_t ignored;             /* number of unknown columns */
+    pb_strings *strings, *keys; /* own the rows' text; `keys` holds the column `key` */
 } pb_table;
 
-/* `path`: a CSV, or a run folder that holds results.csv. EPATH: no file to read; EIO: it cannot be read; EINVAL: what it
- * holds is wrong. On failure *out holds nothing that needs freeing. */
+/* Reads a CSV file, or results.csv of a run folder. EPATH: the file does not exist or cannot be opened; EIO: reading
+ * failed; EINVAL: the contents have a fault. On failure *out needs no pb_table_free(). */
 pb_status pb_table_read(const char *path, pb_table *out);
-/* The same from memory; `name` stands for the file in messages. */
+/* Parses n bytes in memory as pb_table_read() parses a file. `name` is the file name for messages. */
 pb_status pb_table_parse(const char *name, const void *bytes, size_t n, pb_table *out);
 void pb_table_free(pb_table *t);
 
-/* What a command ends with that failed so. */
+/* The exit code of a command that failed to read or write a file. */
 static inline pb_exit pb_file_exit(pb_status s) { return (pb_exit)pb_status_exit(s); }
 
-/* Writes the newest run folder inside `runs` (their names begin with the time). EPATH: there is none. */
+/* Writes the path of the newest run folder in `runs` to out. Folder names begin with the time, so the last name is the
+ * newest. EPATH: no folder of `runs` holds a results.csv. */
 pb_status pb_newest_run(const char *runs, char *out, size_t n);
 #endif

@@ -1,4 +1,4 @@
-/* series.c - joins the rows of a table over launches, by one sort. */
+/* series.c - joins the rows of a table into series, after sorting them by key, metric, session and process. */
 #include "bench/rows/series.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static int row_order(const void *a, const void *b)
     return x->launch < y->launch ? -1 : x->launch > y->launch;
 }
 
-/* Of several launches the worst speaks for all. */
+/* Ranks a status from best (0) to worst (7): a series takes the worst status of its processes. */
 static int badness(const char *status)
 {
     static const char *const order[] = {"ok", "pass", "unsupported", "truncated", "failed", "timeout", "wrong", "fail"};
@@ -26,13 +26,14 @@ static int badness(const char *status)
     return i;
 }
 
+/* The median of the trends that the notes of n rows report. room: n doubles. */
 static double trend_of(const pb_row *const *row, size_t n, double *room)
 {
     for (size_t i = 0; i < n; i++) room[i] = pb_trend_of_note(row[i]->note);
     return pb_median(room, (int)n);
 }
 
-/* Whether this row's status speaks for the series in place of s->status. */
+/* True if this row's status replaces s->status: it is worse, or the row is stored and thus from a newer session. */
 static bool speaks(const pb_series *s, const pb_row *r)
 {
     return pb_stored(r->run_id) || badness(r->status) > badness(s->status);
@@ -40,7 +41,7 @@ static bool speaks(const pb_series *s, const pb_row *r)
 
 static bool throttled(const pb_row *r) { return strcmp(r->status, "throttled") == 0; }
 
-/* The first that counts: a throttled one only where there is no other. */
+/* The first row that is not throttled; the first row if all are throttled. */
 static const pb_row *first_of(const pb_row *const *row, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -48,7 +49,8 @@ static const pb_row *first_of(const pb_row *const *row, size_t n)
     return row[0];
 }
 
-/* Why a row that says ok cannot be right; NULL: it can. The median over processes would hide one such figure. */
+/* The reason why the value of a row with status ok (or throttled) must be wrong; NULL: it may be right. Each row is
+ * checked, because a median over processes would hide a single wrong value. */
 static const char *refutation(const pb_row *r)
 {
     const size_t n = strlen(r->unit);
@@ -60,13 +62,14 @@ static const char *refutation(const pb_row *r)
     return b && !b->relative && !pb_metric_bound_keeps(b, 0, r->value) ? b->text : NULL;
 }
 
-/* Room for the figures of a table: of launches to take medians of, and of sessions. */
+/* Working arrays, each with as many elements as the table has rows, or more. */
 typedef struct figures {
-    double *all, *value;
-    pb_session *session;
+    double *all, *value; /* values of the series; values of the current session */
+    pb_session *session; /* the first free element of the set's sessions */
 } figures;
 
-/* Adds what one row says; r is the first that counts. */
+/* Adds one row to the series. `r` is the series' first row that counts; *mine and *all are the numbers of values in
+ * f.value and f.all. */
 static void count(pb_series *s, const pb_row *row, const pb_row *r, figures f, int *mine, int *all)
 {
     const int bad = throttled(row) ? 0 : badness(row->status);
@@ -79,6 +82,7 @@ static void count(pb_series *s, const pb_row *row, const pb_row *r, figures f, i
     if (!throttled(row) && speaks(s, row)) s->status = row->status, s->note = row->note;
 }
 
+/* Marks the series as wrong if any of its rows must be wrong. */
 static void refute(pb_series *s, const pb_row *const *row, size_t n)
 {
     for (size_t i = 0; i < n && !s->refuted; i++) {
@@ -90,7 +94,8 @@ static void refute(pb_series *s, const pb_row *const *row, size_t n)
     }
 }
 
-/* Joins row[0..n), all of one key and metric, sorted by session. Takes as many of f->session as it says. */
+/* Joins row[0..n), which have one key and metric and are sorted by session. Fills the first `sessions` elements of
+ * f.session. */
 static pb_series join(const pb_row *const *row, size_t n, figures f)
 {
     const pb_row *r = first_of(row, n);
@@ -108,7 +113,7 @@ static pb_series join(const pb_row *const *row, size_t n, figures f)
                    .median = none,
                    .min = none,
                    .max = none};
-    int figures_n = 0, mine = 0; /* of the series; of the session */
+    int figures_n = 0, mine = 0; /* values of the series; of the current session */
     s.trend = trend_of(row, n, f.all);
     for (size_t i = 0; i < n; i++) {
         const bool left_out = throttled(row[i]) && !throttled(r);
@@ -120,7 +125,7 @@ static pb_series join(const pb_row *const *row, size_t n, figures f)
     }
     refute(&s, row, n);
     if (!figures_n) return s;
-    s.median = pb_median(f.all, figures_n); /* which sorts them */
+    s.median = pb_median(f.all, figures_n); /* also sorts f.all */
     s.min = f.all[0];
     s.max = f.all[figures_n - 1];
     return s;

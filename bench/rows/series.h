@@ -1,48 +1,54 @@
-/* series.h - the rows of a table joined over launches and sessions: one entry per key and metric. A session is a run:
- * what has one run_id. */
+/* series.h - joins the rows of a table over processes and sessions, into one series per key and metric.
+ *
+ * A session is one run: all rows with one run_id. A results.csv holds one session, a stored baseline several. */
 #ifndef PB_SERIES_H
 #define PB_SERIES_H
 #include <string.h>
 
 #include "bench/rows/read.h"
 
-/* Fewer processes than this show nothing of how figures differ between them: no verdict, and no baseline. */
+/* The least processes for a verdict or a baseline: fewer do not show how much values differ between processes. */
 enum { PB_ENOUGH_LAUNCHES = 3 };
 
-/* One session's figure: the median over its launches. */
+/* A session's value: the median over its processes. */
 typedef struct pb_session {
     const char *run_id;
     double value;
 } pb_session;
 
-/* Strings belong to the table. Without such a launch the figures are NaN. */
+/* All rows of one key and metric. The strings belong to the table, `session` to the pb_series_set. Rows with status
+ * throttled are used only if all rows are throttled. */
 typedef struct pb_series {
     const char *key, *metric, *unit, *better;
     const char *machine_id, *bench_version, *run_id; /* of its first row */
-    const char *status, *note; /* the worst over launches, and its note; of stored sessions, the newest one's;
-                                  throttled: all were */
-    bool mixed;                /* rows of several machines, versions or units: nothing can be said */
-    bool refuted;              /* a row of status ok holds what cannot be right: a time or rate that is not above zero,
-                                  a figure beyond its absolute bound (metric.h). status is then wrong, note says it */
-    int launches;              /* with a figure of status ok, pass or fail; stored: the sum over sessions */
-    int throttled;             /* rows whose figures do not count, because other launches were not throttled */
-    int sessions;              /* with such a figure */
+    const char *status, *note; /* of the process with the worst status; of a stored baseline, the newest session's.
+                                  "throttled": all rows are */
+    bool mixed;                /* rows differ in machine, bench_version or unit, so they cannot be compared */
+    bool refuted;              /* a row with status ok is impossible or wrong: a time or rate <= 0, or a value outside
+                                  its absolute bound (metric.h). status is then "wrong" and note gives the reason */
+    int launches;              /* processes with a value and status ok, pass or fail, or throttled if all rows are;
+                                  stored: summed over sessions */
+    int throttled;             /* throttled rows that were left out */
+    int sessions;              /* sessions with at least one value */
     const pb_session *session; /* [sessions], oldest first: run_ids begin with the time */
-    double median, min, max;   /* over all launches; stored: over the sessions */
-    double trend; /* by which its launches had not warmed up (trend.h), the median over them: 0 unless half of them say
-                     so */
+    double median, min, max;   /* over all processes; stored: over the sessions. NaN: no value */
+    double trend; /* fraction by which the first third of the samples is slower than the last third (trend.h), the
+                     median over processes: 0 unless at least half of them have a trend */
 } pb_series;
 
 typedef struct pb_series_set {
     pb_series *s; /* sorted by key, then metric */
     size_t n;
-    pb_session *sessions; /* what the series point into */
+    pb_session *sessions; /* the array that every pb_series.session points into */
 } pb_series_set;
 
-/* EINVAL: a stored session with two rows of a key and metric. */
+/* Joins the rows of t, which must outlive *out. Free *out with pb_series_free(); on failure it needs no free. EINVAL: a
+ * stored session has two rows with one key and metric. */
 pb_status pb_series_make(const pb_table *t, pb_series_set *out);
 void pb_series_free(pb_series_set *set);
-const pb_series *pb_series_find(const pb_series_set *set, const char *key, const char *metric); /* or NULL */
+/* NULL: the set has no such series. */
+const pb_series *pb_series_find(const pb_series_set *set, const char *key, const char *metric);
+/* The sort order of a set: < 0, 0 or > 0 as strcmp(). */
 static inline int pb_series_order(const char *key_a, const char *metric_a, const char *key_b, const char *metric_b)
 {
     int by_key = strcmp(key_a, key_b);
@@ -51,21 +57,22 @@ static inline int pb_series_order(const char *key_a, const char *metric_a, const
 
 static inline bool pb_series_ok(const pb_series *s) { return !strcmp(s->status, "ok"); }
 static inline bool pb_series_throttled(const pb_series *s) { return !strcmp(s->status, "throttled"); }
-/* Whether a key belongs to the suite, and the length of a key's suite. */
+/* The number of bytes of the suite's name, with which every key begins. */
 static inline size_t pb_suite_length(const char *key) { return strcspn(key, "/"); }
+/* True if the key is one of this suite. */
 static inline bool pb_key_of(const char *key, const char *suite)
 {
     return strlen(suite) == pb_suite_length(key) && !strncmp(key, suite, strlen(suite));
 }
 
-/* The end of the stretch of one suite's series that begins at `from`. */
+/* The index after the last series of the suite whose series begin at index `from`. */
 size_t pb_suite_end(const pb_series_set *set, size_t from);
 
-/* The newest session that measured anything in the stretch [from, to). */
+/* The run_id of the newest session that has a value in the series [from, to). "": no series of them has a value. */
 const char *pb_newest_session(const pb_series_set *set, size_t from, size_t to);
 
-/* A stored baseline is a table with one row per key, metric and session whose run_id begins so; its column
- * `launch` holds the number of launches behind the value. */
+/* The run_id of every row of a stored baseline begins with this prefix. A stored baseline has one row per key, metric
+ * and session; its column `launch` is the number of processes that the value is the median of. */
 #define PB_BASELINE_RUN "baseline:"
 static inline bool pb_stored(const char *run_id) { return !strncmp(run_id, PB_BASELINE_RUN, strlen(PB_BASELINE_RUN)); }
 #endif

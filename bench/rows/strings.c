@@ -1,4 +1,4 @@
-/* strings.c - interned text: chunks that never move, and an open-addressing table over them. */
+/* strings.c - interned strings: text in chunks that never move, found by a hash table with open addressing. */
 #include "bench/rows/strings.h"
 
 #include <stdint.h>
@@ -46,7 +46,7 @@ void pb_strings_free(pb_strings *s)
     free(s);
 }
 
-/* FNV-1a over 8 bytes at a time, folded; speed matters here, secrecy does not. */
+/* A fast hash in the manner of FNV-1a that takes 8 bytes at a time. It does not resist deliberate collisions. */
 static uint32_t hash_of(const char *p, size_t n)
 {
     uint64_t h = 0xcbf29ce484222325u ^ n, w;
@@ -61,6 +61,7 @@ static uint32_t hash_of(const char *p, size_t n)
     return (uint32_t)(h >> 32);
 }
 
+/* The slot that holds p[0..n), or the free slot where it belongs. */
 static slot *place(const pb_strings *s, const char *p, size_t n, uint32_t hash)
 {
     for (size_t i = hash & (s->nslots - 1);; i = (i + 1) & (s->nslots - 1)) {
@@ -69,6 +70,7 @@ static slot *place(const pb_strings *s, const char *p, size_t n, uint32_t hash)
     }
 }
 
+/* Doubles the hash table. 0: out of memory, and the old table is kept. */
 static int grow(pb_strings *s)
 {
     slot *old = s->slots;
@@ -83,6 +85,7 @@ static int grow(pb_strings *s)
     return 1;
 }
 
+/* Takes `bytes` bytes from the current chunk, or from a new one. NULL: out of memory. */
 static char *carve(pb_strings *s, size_t bytes)
 {
     chunk *c = s->chunks;

@@ -1,4 +1,4 @@
-/* tables.c - columns.def as a table. */
+/* tables.c - the table of the columns of results.csv, made from columns.def. */
 #include "bench/rows/tables.h"
 
 const pb_column pb_columns[] = {

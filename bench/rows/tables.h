@@ -1,4 +1,4 @@
-/* tables.h - columns.def as a table that code can walk. */
+/* tables.h - the columns of results.csv (columns.def) as an array, for help texts and headers. */
 #ifndef PB_TABLES_H
 #define PB_TABLES_H
 #include "os/status.h"
@@ -6,6 +6,6 @@
 typedef struct pb_column {
     const char *name, *type, *what;
 } pb_column;
-extern const pb_column pb_columns[]; /* columns.def, ended by a NULL name */
+extern const pb_column pb_columns[]; /* in the order of columns.def; ends with a NULL name */
 
 #endif

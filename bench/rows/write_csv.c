@@ -1,4 +1,4 @@
-/* write_csv.c - rows as CSV, and the files of a run that hold them. */
+/* write_csv.c - formats rows as CSV, and creates and appends to results.csv and samples.csv. */
 #define _GNU_SOURCE
 #include "bench/rows/write_csv.h"
 

@@ -1,34 +1,35 @@
 /* write_csv.h - writes the rows of results.csv, and creates results.csv and samples.csv.
  *
- * A row is appended by one write(2). A row that does not fit on the disk is taken back whole. Numbers have 9 significant
- * digits; a number that is not finite is an empty field. */
+ * A row is appended by one write(2). If the disk is full, the part that was written is removed again. Numbers have 9
+ * significant digits; a number that is not finite is an empty field. */
 #ifndef PB_WRITE_CSV_H
 #define PB_WRITE_CSV_H
 #include <stdio.h>
 
 #include "bench/rows/rows.h"
 
-/* The header line and one row of results.csv, fields quoted where RFC 4180 wants it. */
+/* Print the header line and one row of results.csv. Fields are quoted where RFC 4180 requires it. */
 void pb_csv_header(FILE *f);
 void pb_csv_row(FILE *f, const pb_row *r);
-/* One field, and a number (empty when not finite). */
+/* Print one text field (quoted where needed; NULL prints nothing) and one number (nothing if it is not finite). */
 void pb_csv_text(FILE *f, const char *s);
 void pb_csv_number(FILE *f, double v);
 
 #define PB_SAMPLES_HEADER "run_id,launch,key,metric,index,value\n"
-/* Creates dir/results.csv and dir/samples.csv with their header lines, both or neither. EPATH: they exist, or cannot be
- * made; EIO: the disk is full. */
+/* Creates dir/results.csv and dir/samples.csv with their header lines; on failure neither is left. EPATH: a file exists
+ * already or cannot be created; EIO: the disk is full. */
 pb_status pb_results_create(const char *dir);
-/* Appends whole rows to dir/results.csv, all of them or none. EPATH, EIO. */
+/* Appends n bytes of complete rows to dir/results.csv: all of them, or none on failure (EPATH, EIO). */
 pb_status pb_results_append(const char *dir, const char *rows, size_t n);
 
-/* Rows that are collected in memory and appended to a file by one write. */
+/* Rows collected in memory, to be appended to a file by one write. Open it, print rows to `f`, then append it. */
 typedef struct pb_page {
     char *text;
     size_t n;
-    FILE *f; /* print here */
+    FILE *f; /* a memory stream */
 } pb_page;
 pb_status pb_page_open(pb_page *p);
-/* Appends the page to the open file `fd` (called `what` in messages) and frees it, also on failure. EPATH, EIO. */
+/* Appends the page to the open file `fd` and frees the page, also on failure. `what` names the file in messages. EPATH,
+ * EIO, ENOMEM. */
 pb_status pb_page_append(pb_page *p, int fd, const char *what);
 #endif
