@@ -9,7 +9,7 @@
 
 nvcc   := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 driver  = $(or $(wildcard /proc/driver/nvidia/version),$(shell nvidia-smi -L >/dev/null 2>&1 && echo yes))
-PRESET := $(or $(PRESET),$(if $(and $(wildcard kernels/core/backend_cuda.cu),$(nvcc),$(driver)),cuda,cpu))
+PRESET := $(or $(PRESET),$(if $(and $(wildcard kernels/cuda/backend_cuda.cu),$(nvcc),$(driver)),cuda,cpu))
 PREFIX ?= /usr/local
 BUILD  := build/$(PRESET)
 JOBS   := $(shell nproc)

@@ -7,7 +7,7 @@
 
 #include "bench/commands.h"
 #include "bench/machine/doctor.h"
-#include "kernels/core/clock.h"
+#include "kernels/engine/clock.h"
 
 static void examine_gpu(pb_backend_id device, pb_patient *p)
 {

@@ -19,9 +19,9 @@
 #include "bench/run/run_name.h"
 #include "bench/run/throttle.h"
 #include "bench/suites/suite.h"
-#include "kernels/core/clock.h"
-#include "kernels/core/gpu_check.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/clock.h"
+#include "kernels/engine/gpu_check.h"
+#include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
 enum { MOST_LAUNCHES = 1000000000 };

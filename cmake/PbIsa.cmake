@@ -1,5 +1,5 @@
 # PbIsa.cmake - pb_add_fast(target source...): compiles each source once per instruction set, with PB_ISA defined as its
-# name. PB_ISA_MAP in kernels/core/cpu.h lists the same names.
+# name. PB_ISA_MAP in kernels/cpu/cpu.h lists the same names.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   set(pb_isas omp avx2 avx512)
 else()

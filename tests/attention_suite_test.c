@@ -5,7 +5,7 @@
 #include "bench/suites/attention_contracts.h"
 #include "bench/derived/attention_crossover.h"
 #include "bench/suites/suite.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #include "bench/suites/v4_step.h"
 #include "tests/attention_cases.h"
 #include "tests/sink.h"

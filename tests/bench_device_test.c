@@ -8,7 +8,7 @@
 #include "bench/derived/graph_gain.h"
 #include "bench/run/plan.h"
 #include "bench/suites/suite.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #include "tests/sink.h"
 
 /* ---- the crossover ---------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "kernels/core/bind.h"
+#include "kernels/engine/bind.h"
 #include "tests/checkpoint_fixture.h"
 
 enum { KILLS = 300, ITERATIONS = 48, LIFE = 5, CALLS = 260 };

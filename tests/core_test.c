@@ -1,10 +1,10 @@
-/* core_test.c - kernels/core: comparators that fail on NaN, guard words, recordings that refuse unsupported calls,
+/* core_test.c - kernels/engine and kernels/cpu: comparators that fail on NaN, guard words, recordings that refuse unsupported calls,
  * scratch memory that outlives a graph, exact bf16 rounding. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/core/arena.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/arena.h"
+#include "kernels/engine/op.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "tests/test.h"
 

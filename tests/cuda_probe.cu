@@ -1,7 +1,7 @@
 /* cuda_probe.cu - kernels that delay a stream or trap, and copies in stream order. */
 #include "tests/cuda_probe.h"
 
-#include "kernels/core/cuda.cuh"
+#include "kernels/cuda/cuda.cuh"
 
 __device__ static uint64_t nanoseconds()
 {

@@ -2,7 +2,7 @@
  * trap. */
 #ifndef PB_TESTS_CUDA_PROBE_H
 #define PB_TESTS_CUDA_PROBE_H
-#include "kernels/core/ctx.h"
+#include "kernels/engine/ctx.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

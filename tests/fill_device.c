@@ -2,7 +2,7 @@
  * Helper process of tests/gpu_memory_test.sh. */
 #include <stdio.h>
 
-#include "kernels/core/ctx.h"
+#include "kernels/engine/ctx.h"
 
 int main(void)
 {

@@ -11,8 +11,8 @@
 
 #include "bench/suites/suite.h"
 #include "os/interrupt.h"
-#include "kernels/core/op.h"
-#include "kernels/core/bind.h"
+#include "kernels/engine/op.h"
+#include "kernels/engine/bind.h"
 #include "tests/lose_device.h"
 
 static pb_status nap(pb_ctx *ctx, void *self)

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/core/bind.h"
-#include "kernels/core/gemm.h"
+#include "kernels/engine/bind.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/nf4/nf4.h"
 #include "tests/test.h"
 

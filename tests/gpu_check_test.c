@@ -1,5 +1,5 @@
 /* gpu_check_test.c - the error messages for a GPU that is missing, too old, too small or lost. Needs no GPU. */
-#include "kernels/core/gpu_check.h"
+#include "kernels/engine/gpu_check.h"
 #include "tests/lose_device.h"
 #include "tests/test.h"
 

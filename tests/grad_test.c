@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #include "tests/test.h"
 
 enum { SAMPLES = 24 }; /* elements checked per gradient, evenly spaced; its largest element is checked as well */

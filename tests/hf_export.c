@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "kernels/core/bind.h"
+#include "kernels/engine/bind.h"
 #include "trainer/hf/hf_config.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/hf_save.h"

@@ -2,7 +2,7 @@
  * compared with transformers. */
 #include <jansson.h>
 
-#include "kernels/core/bind.h"
+#include "kernels/engine/bind.h"
 #include "tests/test.h"
 #include "trainer/hf/hf_config.h"
 #include "trainer/hf/hf_load.h"

@@ -1,7 +1,7 @@
 /* lose_device.h - simulates the loss of a device while a program uses it. */
 #ifndef PB_TESTS_LOSE_DEVICE_H
 #define PB_TESTS_LOSE_DEVICE_H
-#include "kernels/core/ctx.h"
+#include "kernels/engine/ctx.h"
 
 /* After this, every call that synchronises with ctx's device or gives it work fails, for the rest of the process. On
  * a GPU a kernel traps, which breaks the CUDA context; on the CPU the backend is replaced by one that refuses every

@@ -2,7 +2,7 @@
  * lost before the call whose number is PB_LOSE_OP (ops) or PB_LOSE_READ (reads by the host). */
 #include <stdlib.h>
 
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #include "tests/lose_device.h"
 
 /* The linker's --wrap option prescribes these reserved names. */

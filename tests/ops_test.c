@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #include "tests/calls.h"
 
 typedef struct one {

@@ -7,7 +7,7 @@
  * limits that the code really reaches.
  *
  * usage: parity_test [NAME_PATTERN] */
-#include "kernels/core/bind.h"
+#include "kernels/engine/bind.h"
 #include "tests/oracle_model.h"
 #include "tests/test.h"
 #include "trainer/data/corpus.h"

@@ -1,7 +1,7 @@
 /* scripted.c - implements the device and the clocks of scripted.h. */
 #include "tests/scripted.h"
 
-#include "kernels/core/clock.h"
+#include "kernels/engine/clock.h"
 
 static const scripted *clock_of; /* pb_clock_seconds reads the host clock of this one */
 

@@ -5,7 +5,7 @@
 #ifndef PB_TESTS_SCRIPTED_H
 #define PB_TESTS_SCRIPTED_H
 #include "bench/measure/measure.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 
 #define SCRIPTED_UNIT 0x1p-20 /* seconds */
 

@@ -2,7 +2,7 @@
  * from the closed forms of power.c, or because only one outcome is possible. Seeds are fixed; each limit lies
  * between the correct value and that of a broken simulation. */
 #include "bench/pairs/simulate.h"
-#include "kernels/core/bind.h"
+#include "kernels/engine/bind.h"
 #include "tests/test.h"
 
 enum { MAX_ROWS = 8, MAX_PAIRS = 2400 };

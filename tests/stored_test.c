@@ -5,7 +5,7 @@
 
 #include "bench/compare/stored_rule.h"
 #include "bench/compare/verdict.h"
-#include "kernels/core/bind.h"
+#include "kernels/engine/bind.h"
 #include "tests/compare_cases.h"
 
 static const expected cases[] = {

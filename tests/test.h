@@ -12,7 +12,7 @@
 /* cmocka.h needs the standard headers above */
 #include <cmocka.h>
 
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 
 /* expr must return PB_OK; otherwise the test fails and shows the error message. */
 #define CHECK_OK(expr)                                                                                                 \

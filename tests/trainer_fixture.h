@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/core/bind.h"
+#include "kernels/engine/bind.h"
 #include "tests/test.h"
 #include "trainer/step/trainer.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/core/dtype.h"
+#include "kernels/engine/dtype.h"
 #include "train/job.h"
 #include "trainer/io/safetensors.h"
 

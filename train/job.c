@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/core/clock.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/clock.h"
+#include "kernels/engine/op.h"
 #include "os/memory.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/peft.h"

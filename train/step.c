@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/core/clock.h"
+#include "kernels/engine/clock.h"
 
 /* True at a conversation's first token. Padding also has start == own index; it is told apart by mask 0
  * and by having no successor. */

@@ -3,7 +3,7 @@
 #ifndef PB_CONTRACTS_H
 #define PB_CONTRACTS_H
 #include "bench/measure/emit.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 
 /* Emits the requirements that are ratios of two cases measured earlier by this process: F-GRAPH-BWD-003a and
  * F-GRAPH-BWD-003b. */

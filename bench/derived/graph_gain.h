@@ -3,7 +3,7 @@
 #ifndef PB_GRAPH_GAIN_H
 #define PB_GRAPH_GAIN_H
 #include "bench/measure/emit.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 
 /* A graph pays if eager time / graph time is at least this. */
 #define PB_GRAPH_PAYS 1.05

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "bench/text/json.h"
-#include "kernels/core/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 /* ---- the processor -------------------------------------------------------------------------------- */
 

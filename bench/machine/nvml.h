@@ -4,7 +4,7 @@
 #define PB_NVML_H
 #include <jansson.h>
 
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 
 /* Numbers are in SI units; NaN: the driver does not report the value. */
 typedef struct pb_gpu_state {

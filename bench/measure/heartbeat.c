@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
-#include "kernels/core/clock.h"
+#include "kernels/engine/clock.h"
 
 void pb_pulse_say(pb_pulse *p, char what)
 {

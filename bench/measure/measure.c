@@ -5,7 +5,7 @@
 #include "bench/measure/measure.h"
 #include "bench/measure/slowdown.h"
 #include "bench/stats/median.h"
-#include "kernels/core/clock.h"
+#include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 
 static pb_status check(const pb_measure_opts *o)

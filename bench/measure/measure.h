@@ -3,7 +3,7 @@
 #define PB_MEASURE_H
 #include "bench/measure/time_slice.h"
 #include "bench/stats/median.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 
 enum { PB_MAX_SAMPLES = PB_MEDIAN_MOST };
 typedef struct pb_measure_opts {

@@ -4,7 +4,7 @@
  * its own overhead is measured first and subtracted. */
 #ifndef PB_SLOWDOWN_H
 #define PB_SLOWDOWN_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 
 typedef struct pb_slowdown {
     double share; /* delay as a fraction of the call's own time; 0: no delay */

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/core/clock.h"
+#include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 
 static void leave(pb_turns *t)

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "bench/run/start.h"
-#include "kernels/core/clock.h"
+#include "kernels/engine/clock.h"
 #include "os/append.h"
 #include "os/file.h"
 #include "os/interrupt.h"

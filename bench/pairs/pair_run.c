@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "bench/pairs/pair_launch.h"
-#include "kernels/core/bind.h"
-#include "kernels/core/clock.h"
+#include "kernels/engine/bind.h"
+#include "kernels/engine/clock.h"
 #include "os/disk.h"
 #include "os/interrupt.h"
 

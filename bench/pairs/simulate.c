@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/stats/median.h"
-#include "kernels/core/bind.h"
+#include "kernels/engine/bind.h"
 
 /* One pair of a built comparison. */
 typedef struct draw {

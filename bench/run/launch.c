@@ -17,7 +17,7 @@
 #include "bench/run/start.h"
 #include "bench/run/supervise.h"
 #include "cli/threads.h"
-#include "kernels/core/clock.h"
+#include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 
 /* ---- progress ------------------------------------------------------------------------------------- */

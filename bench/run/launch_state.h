@@ -11,7 +11,7 @@
 #define PB_LAUNCH_STATE_H
 #include <jansson.h>
 
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 
 typedef struct pb_launch_watch pb_launch_watch;
 

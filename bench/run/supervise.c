@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "bench/measure/heartbeat.h"
-#include "kernels/core/clock.h"
+#include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 
 typedef struct watcher {

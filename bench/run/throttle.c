@@ -10,7 +10,7 @@
 #include "bench/rows/write_csv.h"
 #include "bench/run/launch_state.h"
 #include "bench/run/run_json.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
 enum { WHY = 200 };

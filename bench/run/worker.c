@@ -10,8 +10,8 @@
 #include "bench/run/launch.h"
 #include "bench/run/progress.h"
 #include "bench/suites/suite.h"
-#include "kernels/core/clock.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/clock.h"
+#include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
 /* Takes the values of the command line. 0 or -1 means: not given, the suite decides. */

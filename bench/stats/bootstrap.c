@@ -6,7 +6,7 @@
 
 #include "bench/stats/distributions.h"
 #include "bench/stats/stats.h"
-#include "kernels/core/bind.h"
+#include "kernels/engine/bind.h"
 
 uint64_t pb_seed_of(const double *x, int n)
 {

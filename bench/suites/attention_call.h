@@ -3,8 +3,8 @@
 #ifndef PB_ATTENTION_CALL_H
 #define PB_ATTENTION_CALL_H
 #include "bench/suites/attention_case.h"
-#include "kernels/core/arena.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/arena.h"
+#include "kernels/engine/op.h"
 
 /* Outputs are filled with this value before a pass, so that elements it does not write are found. No result is near
  * it. */

@@ -11,7 +11,7 @@
 #ifndef PB_ATTENTION_CASE_H
 #define PB_ATTENTION_CASE_H
 #include "bench/rows/rows.h"
-#include "kernels/core/dtype.h"
+#include "kernels/engine/dtype.h"
 
 typedef enum pb_attn_arm { PB_ARM_SPARSE, PB_ARM_DENSE, PB_ARM_DETERMINISTIC } pb_attn_arm;
 

@@ -7,8 +7,8 @@
 
 #include "bench/measure/emit.h"
 #include "kernels/clip/clip.h"
-#include "kernels/core/arena.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/arena.h"
+#include "kernels/engine/op.h"
 #include "kernels/linear/linear.h"
 #include "kernels/scatter/scatter.h"
 

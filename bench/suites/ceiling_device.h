@@ -3,7 +3,7 @@
 #ifndef PB_CEILING_DEVICE_H
 #define PB_CEILING_DEVICE_H
 #include "bench/measure/emit.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 
 /* Emit matmul_rate in bf16 and matmul_f32_rate in true f32 (no TF32): 8192^3, random data, op linear_fwd with
  * implementation `cublaslt`. */

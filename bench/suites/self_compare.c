@@ -11,7 +11,7 @@
 #include "bench/rows/read.h"
 #include "bench/rows/rows.h"
 #include "bench/rows/write_csv.h"
-#include "kernels/core/clock.h"
+#include "kernels/engine/clock.h"
 #include "os/draft.h"
 #include "os/memory.h"
 

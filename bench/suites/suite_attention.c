@@ -9,7 +9,7 @@
 #include "bench/derived/bars.h"
 #include "bench/suites/attention_contracts.h"
 #include "bench/suites/suite.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
 /* ---- correctness ----------------------------------------------------------------------------------------- */

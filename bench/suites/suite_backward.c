@@ -10,7 +10,7 @@
 #include "bench/suites/graph_contract.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 
 /* Difference of two sets of gradients a and b: the largest |a - b|, and ||a - b|| / ||b||. If any difference is NaN,
  * `max` is NaN. */

@@ -6,9 +6,9 @@
 #include "bench/derived/contracts.h"
 #include "bench/suites/ceiling_device.h"
 #include "bench/suites/suite.h"
-#include "kernels/core/arena.h"
-#include "kernels/core/gemm.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/arena.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/engine/op.h"
 #include "os/interrupt.h"
 #include "profiles/ranges.h"
 

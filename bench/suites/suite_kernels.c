@@ -7,8 +7,8 @@
 
 #include "bench/derived/bars.h"
 #include "bench/suites/suite.h"
-#include "kernels/core/cpu.h"
-#include "kernels/core/op.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
 /* Ops with at least this many FLOPs per byte are reported in FLOP/s, all others in B/s. */

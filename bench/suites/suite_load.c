@@ -13,7 +13,7 @@
 #include "bench/derived/contracts.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #include "os/memory.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/hf_save.h"

@@ -9,7 +9,7 @@
 #include "bench/stats/median.h"
 #include "bench/suites/self_compare.h"
 #include "bench/suites/suite.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
 enum { SAMPLES = PB_MAX_SAMPLES, ROWS = 256 };

@@ -12,8 +12,8 @@
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
 #include "bench/suites/v4_step.h"
-#include "kernels/core/clock.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/clock.h"
+#include "kernels/engine/op.h"
 #include "os/interrupt.h"
 #include "os/memory.h"
 

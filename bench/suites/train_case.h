@@ -3,7 +3,7 @@
 #ifndef PB_TRAIN_CASE_H
 #define PB_TRAIN_CASE_H
 #include "bench/measure/emit.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #include "trainer/step/trainer.h"
 
 /* Axes of every training suite, with their common defaults. `attention` has no default and is in the key only if given;

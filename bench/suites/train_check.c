@@ -6,7 +6,7 @@
 
 #include "bench/measure/emit.h"
 #include "bench/suites/train_case.h"
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 
 /* Finds the gradient_error that this process measured for a case with another mode or clip. */
 static bool known(const pb_sink *sink, const pb_case *c, double *error)

@@ -4,8 +4,8 @@
 #include <math.h>
 
 #include "kernels/adamw/skips.h"
-#include "kernels/core/chunks.h"
-#include "kernels/core/cpu.h"
+#include "kernels/cpu/chunks.h"
+#include "kernels/cpu/cpu.h"
 
 /* ---- reference ------------------------------------------------------------------------------ */
 

@@ -8,8 +8,8 @@
 #include <math.h>
 
 #include "kernels/adamw/adamw.h"
-#include "kernels/core/cuda_list.cuh"
-#include "kernels/core/cuda_pack.cuh"
+#include "kernels/cuda/cuda_list.cuh"
+#include "kernels/cuda/cuda_pack.cuh"
 
 enum { THREADS = 256, CHUNK = 16 * THREADS, BLOCKS = 4 }; /* BLOCKS: CTAs per SM */
 

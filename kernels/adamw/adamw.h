@@ -16,7 +16,7 @@
  * f32, master may be NULL, and p is then w. */
 #ifndef PB_ADAMW_H
 #define PB_ADAMW_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #include "kernels/clip/clip.h"
 #ifdef __cplusplus
 extern "C" {

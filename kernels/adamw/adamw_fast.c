@@ -4,9 +4,9 @@
 
 #include "kernels/adamw/adamw.h"
 #include "kernels/adamw/skips.h"
-#include "kernels/core/chunks.h"
-#include "kernels/core/cpu.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/chunks.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
 
 enum { CHUNK = 16384 }; /* elements: long enough for the prefetchers, short enough to balance the load */
 

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "kernels/core/cpu.h"
-#include "kernels/core/rows.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/rows.h"
 
 /* ---- reference ------------------------------------------------------------------------------ */
 

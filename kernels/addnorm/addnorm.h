@@ -10,7 +10,7 @@
  * With dtype bf16, h is rounded to bf16 before the norm reads it, so that forward and backward use the same numbers. */
 #ifndef PB_ADDNORM_H
 #define PB_ADDNORM_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -1,7 +1,7 @@
 /* addnorm_fast.c - vectorised residual addition and RMSNorm; each thread computes whole rows. Limited by memory. */
 #include "kernels/addnorm/addnorm.h"
-#include "kernels/core/cpu.h"
-#include "kernels/core/rows.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/rmsnorm/rmsnorm_rows.h"
 
 pb_status PB_FAST(pb_addnorm_fwd)(pb_ctx *ctx, const void *args)

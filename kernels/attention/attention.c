@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "kernels/attention/plan.h"
-#include "kernels/core/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 /* ---- reference ---------------------------------------------------------------------------------------- */
 

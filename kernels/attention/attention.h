@@ -14,7 +14,7 @@
  * Head h of token (b,s) starts at element (b*S + s)*ld + h*D. lse is f32, all other tensors are `dtype`. */
 #ifndef PB_ATTENTION_H
 #define PB_ATTENTION_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -10,8 +10,8 @@
 #include "kernels/attention/attention.h"
 #include "kernels/attention/plan.h"
 #include "kernels/attention/tile.h"
-#include "kernels/core/cpu.h"
-#include "kernels/core/threads.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/threads.h"
 
 /* ---- which keys a query attends to ------------------------------------------------------------------ */
 

@@ -3,7 +3,7 @@
 #ifndef PB_ATTENTION_IMPLS_CUH
 #define PB_ATTENTION_IMPLS_CUH
 #include "kernels/attention/attention.h"
-#include "kernels/core/cuda.cuh"
+#include "kernels/cuda/cuda.cuh"
 
 /* These take any shape, stride and alignment, f32 or bf16. */
 pb_status pb_attention_fwd_simt(pb_ctx *ctx, const void *args);

@@ -41,8 +41,8 @@
  *   named barrier ISSUE_TURN + wg: the warpgroup before wg arrives once it has issued its products, wg waits */
 #include "kernels/attention/attention_impls.cuh"
 #include "kernels/attention/fragments.cuh"
-#include "kernels/core/tensor_map.cuh"
-#include "kernels/core/wgmma.cuh"
+#include "kernels/cuda/tensor_map.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 namespace
 {

@@ -56,8 +56,8 @@
 #include "kernels/attention/attention_impls.cuh"
 #include "kernels/attention/fragments.cuh"
 #include "kernels/attention/wgmma_bwd_ends.cuh"
-#include "kernels/core/tensor_map.cuh"
-#include "kernels/core/wgmma.cuh"
+#include "kernels/cuda/tensor_map.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 namespace
 {

@@ -1,10 +1,10 @@
 /* fragments.cuh - shared by the tensor-core kernels of attention: which keys a query attends to, and the online softmax
- * of scores in accumulator fragments (layout: core/mma.cuh). */
+ * of scores in accumulator fragments (layout: cuda/mma.cuh). */
 #ifndef PB_ATTENTION_FRAGMENTS_CUH
 #define PB_ATTENTION_FRAGMENTS_CUH
 #include "kernels/attention/attention.h"
-#include "kernels/core/copy_async.cuh"
-#include "kernels/core/mma.cuh"
+#include "kernels/cuda/copy_async.cuh"
+#include "kernels/cuda/mma.cuh"
 
 typedef __nv_bfloat16 bf16;
 static constexpr float LOG2E = 1.4426950408889634f;

@@ -4,7 +4,7 @@
 #define PB_ATTENTION_TILE_H
 #include <stdbool.h>
 
-#include "kernels/core/simd.h"
+#include "kernels/cpu/simd.h"
 
 /* A product keeps ROWS x COLS vectors of its result in registers: enough independent sums to hide the latency of fma on
  * two ports, and fewer loads than multiplications per step. */

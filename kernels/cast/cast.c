@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "kernels/core/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 /* ---- reference ------------------------------------------------------------------------------ */
 

@@ -1,7 +1,7 @@
 /* cast.cu - conversion of columns to f32 on a GPU. One thread per element, because the rows are short and have gaps
  * between them. Limited by memory. */
 #include "kernels/cast/cast.h"
-#include "kernels/core/cuda_pack.cuh"
+#include "kernels/cuda/cuda_pack.cuh"
 
 template <class T>
 __global__ void __launch_bounds__(256) cast_columns(const T *x, float *y, size_t n, int D, size_t ldx, float scale)

@@ -7,7 +7,7 @@
  * EINVAL: T < 0, D < 1, ldx < D, scale not finite, a NULL tensor (unless T is 0). */
 #ifndef PB_CAST_H
 #define PB_CAST_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -1,7 +1,7 @@
 /* cast_fast.c - vectorised conversion of columns to f32; each thread converts a run of rows. Limited by memory. */
 #include "kernels/cast/cast.h"
-#include "kernels/core/cpu.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
 
 PB_INLINE void row(float *y, const void *x, size_t at, size_t D, float scale, pb_dtype t)
 {

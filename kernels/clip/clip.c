@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-#include "kernels/core/chunks.h"
-#include "kernels/core/cpu.h"
+#include "kernels/cpu/chunks.h"
+#include "kernels/cpu/cpu.h"
 
 /* ---- reference ------------------------------------------------------------------------------ */
 

@@ -6,8 +6,8 @@
 #include <math.h>
 
 #include "kernels/clip/clip.h"
-#include "kernels/core/cuda_list.cuh"
-#include "kernels/core/cuda_pack.cuh"
+#include "kernels/cuda/cuda_list.cuh"
+#include "kernels/cuda/cuda_pack.cuh"
 
 enum { THREADS = 256, LOADS = 8, REDUCERS = 1024 };
 

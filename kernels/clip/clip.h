@@ -17,7 +17,7 @@
  * is added to the norm in the denominator (PyTorch adds 1e-6), so a clipped norm equals max_norm. */
 #ifndef PB_CLIP_H
 #define PB_CLIP_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -3,9 +3,9 @@
 #include <math.h>
 
 #include "kernels/clip/clip.h"
-#include "kernels/core/chunks.h"
-#include "kernels/core/cpu.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/chunks.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
 
 typedef struct range {
     size_t first, end;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include "kernels/compressor/groups.h"
-#include "kernels/core/cpu.h"
-#include "kernels/core/rows.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/rows.h"
 
 /* ---- reference ------------------------------------------------------------------------------ */
 

@@ -27,7 +27,7 @@
  * ratio < 1, tokens less than C elements apart, or a tensor that has elements is NULL. */
 #ifndef PB_COMPRESSOR_H
 #define PB_COMPRESSOR_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -5,9 +5,9 @@
  * blocks as well, because a large ratio leaves few rows. */
 #include "kernels/compressor/compressor.h"
 #include "kernels/compressor/groups.h"
-#include "kernels/core/cpu.h"
-#include "kernels/core/rows.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/rows.h"
+#include "kernels/cpu/simd.h"
 
 enum { BLOCK = 64 }; /* channels */
 

@@ -10,7 +10,7 @@
  *     3. adds their dy in this order: a thread owns columns and has BWD_LOADS tokens in flight;
  *     4. at the end clears its rows that no token hit, unless it accumulates.
  * Limited by memory: De + 4D bytes per hit (and 4D more with accumulate), and 4D per row that is only cleared. */
-#include "kernels/core/cuda_pack.cuh"
+#include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/embedding/embedding.h"
 
 /* ---- forward ---------------------------------------------------------------------------------------------------- */

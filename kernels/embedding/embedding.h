@@ -6,7 +6,7 @@
  * Deterministic implementations add in ascending t. */
 #ifndef PB_EMBEDDING_H
 #define PB_EMBEDDING_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -7,8 +7,8 @@
 #include <omp.h>
 #include <string.h>
 
-#include "kernels/core/cpu.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/embedding/embedding.h"
 
 static inline bool inside(int32_t id, int V) { return id >= 0 && id < V; }

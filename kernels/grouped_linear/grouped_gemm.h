@@ -2,7 +2,7 @@
  * the next group's matrices. */
 #ifndef PB_GROUPED_GEMM_H
 #define PB_GROUPED_GEMM_H
-#include "kernels/core/gemm.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/grouped_linear/grouped_linear.h"
 
 static inline pb_gemm pb_grouped_fwd_gemm(const pb_grouped_linear_fwd_args *a, pb_gemm_batch *batch)

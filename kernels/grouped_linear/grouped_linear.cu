@@ -1,7 +1,7 @@
 /* grouped_linear.cu - grouped linear layers on the GPU, all groups in one launch: cuBLASLt's strided batches, or the
- * CUDA-core kernel of core/cuda_gemm.cu. */
-#include "kernels/core/cuda.cuh"
-#include "kernels/core/cuda_blas.h"
+ * CUDA-core kernel of cuda/cuda_gemm.cu. */
+#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/cuda_blas.h"
 #include "kernels/grouped_linear/grouped_gemm.h"
 
 namespace

@@ -11,7 +11,7 @@
  * DeepSeek-V4-Flash has G 8, K 4096, N 1024. */
 #ifndef PB_GROUPED_LINEAR_H
 #define PB_GROUPED_LINEAR_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

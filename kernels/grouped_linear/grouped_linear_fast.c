@@ -1,6 +1,6 @@
-/* grouped_linear_fast.c - grouped dense layers with the matrix product of core/gemm.h: one group after the other, each
+/* grouped_linear_fast.c - grouped dense layers with the matrix product of cpu/gemm.h: one group after the other, each
  * on all threads. Bound by arithmetic. */
-#include "kernels/core/simd.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/grouped_linear/grouped_gemm.h"
 
 static void run(pb_ctx *ctx, pb_gemm g, const pb_gemm_batch *batch)

@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <stdlib.h>
 
-#include "kernels/core/cpu.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/indexer/e4m3.h"
 #include "kernels/indexer/indexer_ref.h"
 #include "kernels/indexer/plan.h"

@@ -4,7 +4,7 @@
 #define PB_INDEXER_CUH
 #define PB_INDEXER_FN __host__ __device__ static inline
 #define PB_E4M3_FN    __host__ __device__ static inline
-#include "kernels/core/copy_async.cuh"
+#include "kernels/cuda/copy_async.cuh"
 #include "kernels/indexer/e4m3.h"
 #include "kernels/indexer/indexer.h"
 #include "kernels/indexer/visible.h"

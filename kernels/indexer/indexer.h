@@ -42,7 +42,7 @@
  * D > 128, or in `at` or `bwd`; a tensor is NULL. */
 #ifndef PB_INDEXER_H
 #define PB_INDEXER_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

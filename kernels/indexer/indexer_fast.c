@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "kernels/attention/tile.h"
-#include "kernels/core/cpu.h"
-#include "kernels/core/threads.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/threads.h"
 #include "kernels/indexer/e4m3.h"
 #include "kernels/indexer/plan.h"
 #include "kernels/indexer/visible.h"

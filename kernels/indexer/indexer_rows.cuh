@@ -6,7 +6,7 @@
  * are loaded, which is exact; their scales are applied to w and to the result. */
 #ifndef PB_INDEXER_ROWS_CUH
 #define PB_INDEXER_ROWS_CUH
-#include "kernels/core/mma.cuh"
+#include "kernels/cuda/mma.cuh"
 #include "kernels/indexer/indexer.cuh"
 
 template <int DP> constexpr int rows_ld = DP + 8; /* padding: the eight rows read by ldmatrix are in different banks */

@@ -1,5 +1,5 @@
 /* indexer_kl.cu - the indexer's loss and its gradient on the GPU, one CTA per query. Deterministic. Memory-bound. */
-#include "kernels/core/cuda.cuh"
+#include "kernels/cuda/cuda.cuh"
 #include "kernels/indexer_kl/indexer_kl.h"
 
 namespace

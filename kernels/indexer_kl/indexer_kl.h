@@ -17,7 +17,7 @@
  * or K below 0, or a tensor that has elements is NULL. */
 #ifndef PB_INDEXER_KL_H
 #define PB_INDEXER_KL_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/core/cpu.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/indexer_kl/indexer_kl.h"
 
 typedef struct query {

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "kernels/core/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 /* ---- reference ------------------------------------------------------------------------------ */
 

@@ -7,7 +7,7 @@
 #include <math.h>
 
 #define PB_E4M3_FN __host__ __device__ static inline
-#include "kernels/core/cuda_pack.cuh"
+#include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/indexer/e4m3.h"
 #include "kernels/kv_qat/kv_qat.h"
 

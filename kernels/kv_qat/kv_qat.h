@@ -15,7 +15,7 @@
  * ldy < D, y overlaps x, or a tensor is NULL. */
 #ifndef PB_KV_QAT_H
 #define PB_KV_QAT_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -2,8 +2,8 @@
  * second time from L1. Memory-bound. */
 #include <math.h>
 
-#include "kernels/core/cpu.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/indexer/e4m3.h"
 #include "kernels/kv_qat/kv_qat.h"
 

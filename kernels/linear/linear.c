@@ -5,8 +5,8 @@
 #include <cblas.h>
 #include <string.h>
 
-#include "kernels/core/gemm.h"
-#include "kernels/core/rows.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/linear/linear_gemm.h"
 
 /* ---- reference ------------------------------------------------------------------------------ */
@@ -67,7 +67,7 @@ static pb_status dw_ref(pb_ctx *ctx, const void *args)
 
 /* ---- OpenBLAS: f32 only ------------------------------------------------------------------------ */
 
-/* Calls OpenBLAS for a product in the form of core/gemm.h. If g has a bias, the caller must have copied it into C; the
+/* Calls OpenBLAS for a product in the form of cpu/gemm.h. If g has a bias, the caller must have copied it into C; the
  * product is then added to it. */
 static void sgemm(const pb_gemm *g)
 {

@@ -1,11 +1,11 @@
-/* linear.cu - a dense layer on the GPU: cuBLASLt, the CUDA-core kernel of core/cuda_gemm.cu,
+/* linear.cu - a dense layer on the GPU: cuBLASLt, the CUDA-core kernel of cuda/cuda_gemm.cu,
  * and the reduction for dbias.
  *
  * dbias: the rows of dy are divided into runs. A CTA of 32 x 8 threads sums one run over 32 vectors of columns: each
  * thread adds every eighth row, then the eight partial sums are added in order. With more than one run, a second kernel
  * adds the runs in order. Memory-bound: it reads dy once. */
-#include "kernels/core/cuda.cuh"
-#include "kernels/core/cuda_blas.h"
+#include "kernels/cuda/cuda.cuh"
+#include "kernels/cuda/cuda_blas.h"
 #include "kernels/linear/linear_gemm.h"
 
 namespace

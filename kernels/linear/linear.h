@@ -7,7 +7,7 @@
  * type `dtype`; bias, dw and dbias are f32. Sums are accumulated in f32 or better. */
 #ifndef PB_LINEAR_H
 #define PB_LINEAR_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

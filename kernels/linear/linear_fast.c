@@ -1,10 +1,10 @@
-/* linear_fast.c - a dense layer through the matrix product of core/gemm.h. The bias gradient is a column
+/* linear_fast.c - a dense layer through the matrix product of cpu/gemm.h. The bias gradient is a column
  * sum, which is memory-bound. */
 #include <string.h>
 
-#include "kernels/core/cpu.h"
-#include "kernels/core/rows.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/rows.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/linear/linear_gemm.h"
 
 static void run(pb_ctx *ctx, pb_gemm g)

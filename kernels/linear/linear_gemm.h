@@ -1,7 +1,7 @@
 /* linear_gemm.h - describes the three products of a dense layer as pb_gemm, for the CPU and GPU implementations. */
 #ifndef PB_LINEAR_GEMM_H
 #define PB_LINEAR_GEMM_H
-#include "kernels/core/gemm.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/linear/linear.h"
 
 static inline pb_gemm pb_linear_fwd_gemm(const pb_linear_fwd_args *a)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/core/bind.h"
+#include "kernels/engine/bind.h"
 #include "kernels/linear/linear.h"
 #include "tests/test.h"
 

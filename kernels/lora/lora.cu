@@ -1,6 +1,6 @@
 /* lora.cu - low-rank adapters on the GPU. `mma` uses tensor cores and takes up to 64 adapter columns in total
  * (lora_mma.cuh). `cublaslt` and `simt` take every shape and run two products per target forward and four backward. */
-#include "kernels/core/cuda_blas.h"
+#include "kernels/cuda/cuda_blas.h"
 #include "kernels/lora/lora_mma.cuh"
 #include "kernels/lora/lora_plan.h"
 

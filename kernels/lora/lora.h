@@ -10,7 +10,7 @@
  * (ldy > N). In bf16, xa is rounded to bf16, and both y and the backward pass use the rounded xa. */
 #ifndef PB_LORA_H
 #define PB_LORA_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

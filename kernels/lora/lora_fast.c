@@ -1,8 +1,8 @@
-/* lora_fast.c - both LoRA passes as products of core/gemm.h; x and dx are passed over once for all targets
+/* lora_fast.c - both LoRA passes as products of cpu/gemm.h; x and dx are passed over once for all targets
  * (lora_plan.h). Memory-bound for small R, because R is the short dimension of nearly every product. */
-#include "kernels/core/cpu.h"
-#include "kernels/core/gemm.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/lora/lora_plan.h"
 
 static void run(pb_gemm g, void *workspace)

@@ -13,7 +13,7 @@
  * x, y, dy and dx is passed over once. */
 #ifndef PB_LORA_MMA_CUH
 #define PB_LORA_MMA_CUH
-#include "kernels/core/mma.cuh"
+#include "kernels/cuda/mma.cuh"
 #include "kernels/lora/lora.h"
 
 namespace lora_mma

@@ -6,7 +6,7 @@
  * target nothing is copied. */
 #ifndef PB_LORA_PLAN_H
 #define PB_LORA_PLAN_H
-#include "kernels/core/gemm.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/lora/lora.h"
 
 typedef struct pb_lora_plan {

@@ -1,6 +1,6 @@
 /* mla_index.cu - builds the key lists on the GPU, one thread per slot. Limit: memory bandwidth. */
 #define PB_MLA_INDEX_FN __host__ __device__ static inline
-#include "kernels/core/cuda.cuh"
+#include "kernels/cuda/cuda.cuh"
 #include "kernels/mla_index/mla_index.h"
 
 static constexpr int THREADS = 256;

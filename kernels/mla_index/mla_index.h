@@ -15,7 +15,7 @@
  * wide + T, a NULL `idx`. */
 #ifndef PB_MLA_INDEX_H
 #define PB_MLA_INDEX_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

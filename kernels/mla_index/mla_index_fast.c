@@ -1,6 +1,6 @@
 /* mla_index_fast.c - builds the key lists on the CPU; threads share the tokens. Limit: memory bandwidth. */
-#include "kernels/core/cpu.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/mla_index/mla_index.h"
 
 pb_status PB_FAST(pb_mla_index_build)(pb_ctx *ctx, const void *args)

@@ -4,7 +4,7 @@
 #include <omp.h>
 #include <stdlib.h>
 
-#include "kernels/core/cpu.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/mla_mass/problem.h"
 
 /* ---- reference ------------------------------------------------------------------------------------------ */

@@ -13,7 +13,7 @@
  * or n below 0, from + n > W, a scale that is not finite, a NULL tensor. */
 #ifndef PB_MLA_MASS_H
 #define PB_MLA_MASS_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "kernels/attention/tile.h"
-#include "kernels/core/cpu.h"
-#include "kernels/core/threads.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/threads.h"
 #include "kernels/mla_mass/problem.h"
 
 /* Adds the masses of up to HEADS heads from h on. room: q transposed [D][HEADS], rows [KEYS][width], scores

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "kernels/core/cpu.h"
-#include "kernels/core/nf4_decode.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/nf4_decode.h"
 
 /* ---- the 8-bit dynamic map --------------------------------------------------------------------- */
 

@@ -12,9 +12,9 @@
  * so its f32 differs when the sum is within 1e-16 of a rounding boundary. */
 #include <math.h>
 
-#include "kernels/core/cuda_pack.cuh"
-#include "kernels/core/nf4_decode.cuh"
-#include "kernels/core/wgmma.cuh"
+#include "kernels/cuda/cuda_pack.cuh"
+#include "kernels/cuda/nf4_decode.cuh"
+#include "kernels/cuda/wgmma.cuh"
 #include "kernels/nf4/nf4.h"
 
 namespace

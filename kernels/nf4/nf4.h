@@ -26,8 +26,8 @@
  * and subnormals count as 0. */
 #ifndef PB_NF4_H
 #define PB_NF4_H
-#include "kernels/core/gemm.h"
-#include "kernels/core/op.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -3,8 +3,8 @@
  * Quantising counts the thresholds below a value, with AVX-512 by a binary search. Dequantising looks levels up. */
 #include <math.h>
 
-#include "kernels/core/cpu.h"
-#include "kernels/core/nf4_decode.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/nf4_decode.h"
 #include "kernels/nf4/nf4.h"
 
 /* ---- quantise ------------------------------------------------------------------------------------ */

@@ -1,8 +1,8 @@
 /* nf4_linear.c - a layer with a frozen NF4 weight: the reference and the descriptors of both ops. */
 #include "kernels/nf4_linear/nf4_linear.h"
 
-#include "kernels/core/cpu.h"
-#include "kernels/core/nf4_decode.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/nf4_decode.h"
 #include "kernels/nf4/nf4.h"
 #include "kernels/nf4_linear/nf4_linear_gemm.h"
 

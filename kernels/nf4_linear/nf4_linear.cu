@@ -7,8 +7,8 @@
  * - cublaslt: dequantises W to scratch in the type of x, then multiplies. In bf16 this rounds the weight to bf16. In a
  *   long sum the error is about as large as that of rounding y; short sums are left to the other implementations.
  * - simt: CUDA cores; decodes W while staging it in shared memory. Takes every shape. */
-#include "kernels/core/cuda_blas.h"
-#include "kernels/core/nf4_decode.cuh"
+#include "kernels/cuda/cuda_blas.h"
+#include "kernels/cuda/nf4_decode.cuh"
 #include "kernels/nf4/nf4.h"
 #include "kernels/nf4_linear/nf4_linear_gemm.h"
 #include "kernels/nf4_linear/nf4_linear_wgmma.cuh"

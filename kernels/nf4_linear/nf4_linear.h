@@ -6,8 +6,8 @@
  * in f32; implementations on bf16 tensor cores round it to bf16. nf4.h describes the layout of q and scales. */
 #ifndef PB_NF4_LINEAR_H
 #define PB_NF4_LINEAR_H
-#include "kernels/core/gemm.h"
-#include "kernels/core/op.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

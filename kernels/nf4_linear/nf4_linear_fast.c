@@ -1,10 +1,10 @@
 /* nf4_linear_fast.c - the NF4 layer on the CPU with SIMD. Both passes are matrix products whose packing step decodes
  * the weight panel by panel. A forward pass of few tokens decodes without packing, which would cost more than it saves.
  * Bound by arithmetic; with few tokens, by decoding. */
-#include "kernels/core/cpu.h"
-#include "kernels/core/gemm.h"
-#include "kernels/core/nf4_decode.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/nf4_decode.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/nf4_linear/nf4_linear_gemm.h"
 
 enum { FEW = 6 }; /* up to this many tokens decoding is most of the work */

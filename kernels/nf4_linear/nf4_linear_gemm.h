@@ -1,7 +1,7 @@
 /* nf4_linear_gemm.h - describes both passes as pb_gemm, without a workspace. Used to size the workspace and to run. */
 #ifndef PB_NF4_LINEAR_GEMM_H
 #define PB_NF4_LINEAR_GEMM_H
-#include "kernels/core/gemm.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/nf4_linear/nf4_linear.h"
 
 /* y [T,N] = x [T,K] W^T; W is stored [N,K] */

@@ -42,9 +42,9 @@
  * Limits: loading codes with few tokens, the tensor cores from about 100 tokens on. */
 #include "kernels/nf4_linear/nf4_linear_wgmma.cuh"
 
-#include "kernels/core/nf4_decode.cuh"
-#include "kernels/core/tensor_map.cuh"
-#include "kernels/core/wgmma.cuh"
+#include "kernels/cuda/nf4_decode.cuh"
+#include "kernels/cuda/tensor_map.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 namespace
 {

@@ -14,7 +14,7 @@
  * x, y, dx and dy have the type `dtype`; w, rstd and dw are f32. eps > 0 comes from the model. */
 #ifndef PB_RMSNORM_H
 #define PB_RMSNORM_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -1,6 +1,6 @@
 /* rmsnorm_fast.c - vectorised RMSNorm; each thread computes whole rows. Limited by memory. */
-#include "kernels/core/cpu.h"
-#include "kernels/core/rows.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/rows.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rmsnorm/rmsnorm_rows.h"
 

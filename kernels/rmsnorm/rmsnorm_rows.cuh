@@ -14,8 +14,8 @@
  *     backward  3De, with a residual 4De; the partial sums (4D per CTA) are negligible */
 #ifndef PB_RMSNORM_ROWS_CUH
 #define PB_RMSNORM_ROWS_CUH
-#include "kernels/core/copy_async.cuh"
-#include "kernels/core/cuda_pack.cuh"
+#include "kernels/cuda/copy_async.cuh"
+#include "kernels/cuda/cuda_pack.cuh"
 
 /* Loads L weights from element d on; ones if w is NULL. */
 template <int L> __device__ static inline void norm_weights(const float *w, size_t d, float (&out)[L])

@@ -6,7 +6,7 @@
 #define PB_RMSNORM_ROWS_H
 #include <math.h>
 
-#include "kernels/core/simd.h"
+#include "kernels/cpu/simd.h"
 
 static inline void *pb_at(const void *p, size_t i, pb_dtype t) { return (unsigned char *)p + i * pb_dtype_size(t); }
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "kernels/core/cpu.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/rope/rows.h"
 
 void pb_rope_table(float *cos_, float *sin_, int P, int D, double theta)

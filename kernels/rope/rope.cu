@@ -12,7 +12,7 @@
 #include <math.h>
 
 #define PB_ROPE_FN __host__ __device__ static inline
-#include "kernels/core/cuda_pack.cuh"
+#include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/rope/rows.h"
 
 template <int N> __device__ static inline void load_row(const float *p, float (&out)[N])

@@ -19,7 +19,7 @@
  * NULL and first + (S-1)*step >= P, that is, cos and sin have too few rows. */
 #ifndef PB_ROPE_H
 #define PB_ROPE_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

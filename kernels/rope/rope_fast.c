@@ -2,8 +2,8 @@
  * and sin stays in L1 while all heads of q and k are rotated. Memory-bound. */
 #include <math.h>
 
-#include "kernels/core/cpu.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/rope/rows.h"
 
 static inline vf load(const void *p, size_t i, pb_dtype t, int n)

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "kernels/core/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 /* ---- reference ------------------------------------------------------------------------------ */
 

@@ -3,7 +3,7 @@
  *     red   a warp takes every n-th group of 32 additions. Its lanes hold up to 512 columns of x in registers. Each
  *           sends 16 bytes to neighbouring addresses, so that whole cache lines are written.
  *     bulk  (sm_90) a lane adds a whole row from shared memory with one TMA reduction. */
-#include "kernels/core/cuda.cuh"
+#include "kernels/cuda/cuda.cuh"
 #include "kernels/scatter/scatter.h"
 
 namespace

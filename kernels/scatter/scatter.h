@@ -7,7 +7,7 @@
  * (idx may be NULL if S is 0, y if R is 0). */
 #ifndef PB_SCATTER_H
 #define PB_SCATTER_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

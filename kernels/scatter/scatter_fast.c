@@ -1,7 +1,7 @@
 /* scatter_fast.c - vectorised addition of one row to many. A thread owns STRETCH rows of y and reads all of idx, so
  * every row is summed in the order of idx. Limited by the caches: 8 D bytes per added row. */
-#include "kernels/core/cpu.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/scatter/scatter.h"
 
 enum { STRETCH = 64 };

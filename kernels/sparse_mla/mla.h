@@ -2,7 +2,7 @@
  * attends to. Internal to the two families; their interfaces are sparse_mla.h and dense_mla.h. */
 #ifndef PB_MLA_H
 #define PB_MLA_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

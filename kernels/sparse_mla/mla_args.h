@@ -2,7 +2,7 @@
  * or to a range of them (dense_mla.h). Fields of the other family must be 0. */
 #ifndef PB_MLA_ARGS_H
 #define PB_MLA_ARGS_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -3,7 +3,7 @@
 #ifndef PB_MLA_IMPLS_CUH
 #define PB_MLA_IMPLS_CUH
 #define PB_MLA_FN __host__ __device__ static inline
-#include "kernels/core/cuda.cuh"
+#include "kernels/cuda/cuda.cuh"
 #include "kernels/sparse_mla/mla.h"
 
 /* simt takes f32 or bf16, D up to 1024, any alignment. It is deterministic. */

@@ -2,7 +2,7 @@
  * implementations. */
 #ifndef PB_MLA_OPS_H
 #define PB_MLA_OPS_H
-#include "kernels/core/cpu.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/sparse_mla/convert.h"
 
 PB_FAST_DECLARE(pb_mla_fwd)

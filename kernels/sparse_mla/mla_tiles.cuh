@@ -2,10 +2,10 @@
  *
  * A CTA of eight warps works on 16 G heads of one token (the rows of a tile, in G groups of 16) and on 32 rows of kv.
  * Warp w belongs to group w % G and computes share w / G of the columns. Rows of tiles are padded by 16 bytes, so that
- * eight rows of one column are in different banks. For the fragments see core/mma.cuh. */
+ * eight rows of one column are in different banks. For the fragments see cuda/mma.cuh. */
 #ifndef PB_MLA_TILES_CUH
 #define PB_MLA_TILES_CUH
-#include "kernels/core/mma.cuh"
+#include "kernels/cuda/mma.cuh"
 #include "kernels/sparse_mla/mla_impls.cuh"
 
 typedef __nv_bfloat16 bf16;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "kernels/attention/tile.h"
-#include "kernels/core/threads.h"
+#include "kernels/cpu/threads.h"
 #include "kernels/sparse_mla/mla_ops.h"
 #include "kernels/sparse_mla/plan.h"
 

@@ -42,9 +42,9 @@
  *   named barrier LEFT_SCORES_DONE (D 576): the 128 threads of left; S0 is complete, P0 may overwrite columns of K0
  *
  * DESIGN.md shows why no further barriers are needed. */
-#include "kernels/core/mma.cuh"
-#include "kernels/core/tensor_map.cuh"
-#include "kernels/core/wgmma.cuh"
+#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/tensor_map.cuh"
+#include "kernels/cuda/wgmma.cuh"
 #include "kernels/sparse_mla/mla_impls.cuh"
 
 namespace

@@ -38,9 +38,9 @@
  *   named barrier DS_READY: the consumers wait for each other; P^T and dS^T are both in shared memory
  *
  * Limit: the reductions to dkv in L2. DESIGN.md has the budget of a tile, and shows why every wait ends. */
-#include "kernels/core/mma.cuh"
-#include "kernels/core/tensor_map.cuh"
-#include "kernels/core/wgmma.cuh"
+#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/tensor_map.cuh"
+#include "kernels/cuda/wgmma.cuh"
 #include "kernels/sparse_mla/mla_sums.cuh"
 
 namespace

@@ -3,7 +3,7 @@
  *
  * In bf16, the fast exponential and division are used: their errors (1e-6) are far below the rounding of the result,
  * and the exact ones would take as long as the memory accesses. */
-#include "kernels/core/cuda_pack.cuh"
+#include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/swiglu/swiglu.h"
 
 __device__ static inline float sigmoid(float z, float) { return 1 / (1 + expf(-z)); }

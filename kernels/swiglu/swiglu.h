@@ -8,7 +8,7 @@
  *     dgate = dy * up * s * (1 + gate*(1-s))        dup = dy * gate * s */
 #ifndef PB_SWIGLU_H
 #define PB_SWIGLU_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -1,6 +1,6 @@
 /* swiglu_fast.c - the vectorised gated activation; each thread computes whole rows. Limited by memory. */
-#include "kernels/core/cpu.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/swiglu/swiglu.h"
 
 /* Computes n elements. g, u, o: element indices of gate, up and output. */

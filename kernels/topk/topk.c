@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "kernels/core/cpu.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/topk/key.h"
 #include "kernels/topk/topk_fast.h"
 

@@ -8,7 +8,7 @@
 #ifndef PB_TOPK_CUH
 #define PB_TOPK_CUH
 #define PB_TOPK_FN __host__ __device__ static inline
-#include "kernels/core/cuda.cuh"
+#include "kernels/cuda/cuda.cuh"
 #include "kernels/topk/key.h"
 
 static constexpr int TOPK_THREADS = 256, TOPK_WARPS = TOPK_THREADS / 32, TOPK_BINS = 2048;

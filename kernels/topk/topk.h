@@ -9,7 +9,7 @@
  * that has elements is NULL. */
 #ifndef PB_TOPK_H
 #define PB_TOPK_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -5,8 +5,8 @@
  * scalar updates of the histograms are the bound. */
 #include "kernels/topk/topk_fast.h"
 
-#include "kernels/core/simd.h"
-#include "kernels/core/threads.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/threads.h"
 #include "kernels/topk/key.h"
 #include "kernels/topk/topk.h"
 

@@ -3,7 +3,7 @@
 #define PB_TOPK_FAST_H
 #include <omp.h>
 
-#include "kernels/core/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 /* Writes the top k of score [G] to pick [k], in column order. room: scratch of G elements. */
 void pb_topk_row_ref(const float *score, int G, int k, int32_t *pick, uint64_t *room);

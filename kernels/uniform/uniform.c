@@ -1,7 +1,7 @@
 /* uniform.c - seeded random values: the reference and the description of the op. */
 #include "kernels/uniform/uniform.h"
 
-#include "kernels/core/cpu.h"
+#include "kernels/cpu/cpu.h"
 
 /* ---- reference ------------------------------------------------------------------------------ */
 

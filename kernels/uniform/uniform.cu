@@ -2,10 +2,10 @@
  * values of master. Limited by memory: e bytes per value of size e, and 4 for master. On a GPU whose double rate is
  * half its float rate, the two 64-bit products and the double arithmetic cost about as much as the memory; on other
  * GPUs many times as much. */
-#include "kernels/core/cuda_pack.cuh"
+#include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/uniform/uniform.h"
 
-/* pb_uniform of kernels/core/bind.c and the formula of uniform.h, from x = stream * 0xd134... + 0x9e37... + i on. The
+/* pb_uniform of kernels/engine/bind.c and the formula of uniform.h, from x = stream * 0xd134... + 0x9e37... + i on. The
  * _rn intrinsics keep the product and the sum from being fused. */
 __device__ static inline float value(uint64_t x, double centre, double half)
 {

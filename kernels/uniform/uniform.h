@@ -8,7 +8,7 @@
  * index, so every implementation gives the same bits. */
 #ifndef PB_UNIFORM_H
 #define PB_UNIFORM_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -2,8 +2,8 @@
  *
  * Threads take pieces of PIECE values. The product and the sum are in separate loops with an array between them, so
  * that the compiler cannot fuse them into an FMA, whatever the instruction set. */
-#include "kernels/core/cpu.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/uniform/uniform.h"
 
 enum { PIECE = 1024 };

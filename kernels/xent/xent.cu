@@ -12,7 +12,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "kernels/core/cuda_pack.cuh"
+#include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/xent/xent.h"
 
 enum { THREADS = 512, LOADS = 4, SLICE = 96 * 1024, CLUSTER = 8 };

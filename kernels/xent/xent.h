@@ -12,7 +12,7 @@
  * scale. inv_count 0 for an empty mask gives loss 0. The caller shifts targets against inputs by one position. */
 #ifndef PB_XENT_H
 #define PB_XENT_H
-#include "kernels/core/op.h"
+#include "kernels/engine/op.h"
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/core/cpu.h"
-#include "kernels/core/simd.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
 #include "kernels/xent/xent.h"
 
 enum { CHUNK = 1024 }; /* logits between two updates of the maximum: a multiple of 4 vectors */

@@ -66,7 +66,7 @@ def make_key(suite, case, axes):
 # ---- the corpus, in batches as trainer/data/corpus.c makes them ---------------------------------------------------
 
 def uniform(seed, i):
-    """pb_uniform of kernels/core/bind.c: a number in [0,1) from a seed and an index."""
+    """pb_uniform of kernels/engine/bind.c: a number in [0,1) from a seed and an index."""
     word = (1 << 64) - 1
     x = (seed * 0xd1342543de82ef95 + i + 0x9e3779b97f4a7c15) & word
     x = ((x ^ (x >> 30)) * 0xbf58476d1ce4e5b9) & word

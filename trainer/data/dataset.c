@@ -1,7 +1,7 @@
 /* dataset.c - reads the conversations of a file, and packs them into rows, epoch by epoch. */
 #include "trainer/data/dataset.h"
 
-#include "kernels/core/bind.h"
+#include "kernels/engine/bind.h"
 #include "trainer/tokenizer/room.h"
 
 enum { OPEN_ROWS = 64 };

@@ -12,7 +12,7 @@
 #define PB_SAFETENSORS_H
 #include <stdbool.h>
 
-#include "kernels/core/dtype.h"
+#include "kernels/engine/dtype.h"
 #include "os/disk.h"
 #include "os/status.h"
 

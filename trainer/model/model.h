@@ -8,9 +8,9 @@
  * family replaces the attention block by that of v4.h. */
 #ifndef PB_MODEL_H
 #define PB_MODEL_H
-#include "kernels/core/arena.h"
-#include "kernels/core/dtype.h"
-#include "kernels/core/gemm.h"
+#include "kernels/engine/arena.h"
+#include "kernels/engine/dtype.h"
+#include "kernels/cpu/gemm.h"
 #include "kernels/rope/rope.h"
 
 typedef enum pb_family {

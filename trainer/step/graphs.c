@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "kernels/core/clock.h"
+#include "kernels/engine/clock.h"
 #include "trainer/step/trainer_impl.h"
 
 /* The cache key. clip and optimizer (pb_train_finish) depend neither on the row length nor on accumulation. */

@@ -1,0 +1,36 @@
+/* cuda_blas.h - matrix products on the GPU for CUDA launchers: NVIDIA's cuBLASLt, and a plain tiled kernel that takes
+ * every type and alignment. Both take the description of gemm.h, with device pointers. */
+#ifndef PB_CUDA_BLAS_H
+#define PB_CUDA_BLAS_H
+#include "kernels/engine/ctx.h"
+#include "kernels/cpu/gemm.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The cuBLASLt handle, its workspace and the algorithms selected so far. The CUDA backend creates and frees it. */
+typedef struct pb_cuda_blas pb_cuda_blas;
+pb_status pb_cuda_blas_open(pb_cuda_blas **out);
+void pb_cuda_blas_close(pb_cuda_blas *b); /* b may be NULL */
+size_t pb_cuda_blas_version(void);        /* 10000 * major + 100 * minor + patch */
+pb_cuda_blas *pb_cuda_blas_of(const pb_ctx *ctx);
+
+/* Enqueues C = alpha A B (+ C) (+ bias) on ctx's stream, with cuBLASLt where it takes the arguments and otherwise with
+ * pb_cuda_gemm_simt. A and B are both f32 (computed in true f32, not TF32) or both bf16 with f32 sums; a bf16 C is
+ * rounded once. cuBLASLt adds only a bias of C's type, so for a bf16 C with a bias the bias is rounded to bf16 first,
+ * into `room`: pb_cuda_bias_room(g) bytes of device memory, else NULL. Ignores g->workspace and g->serial.
+ * Deterministic: one algorithm per shape, and none that uses atomics. */
+pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, void *room);
+/* A batch of products in one call; without a bias. */
+pb_status pb_cuda_gemm_batch(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch);
+size_t pb_cuda_bias_room(const pb_gemm *g);
+
+/* The same products by a tiled kernel that uses FMA instructions only: any mixture of types, any alignment; B may be
+ * NF4. Sums are f32: blocks of 256 terms are summed separately and then added. */
+pb_status pb_cuda_gemm_simt(pb_ctx *ctx, const pb_gemm *g);
+pb_status pb_cuda_gemm_simt_batch(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch); /* B must not be NF4 */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,38 @@
+/* arena.c - bump allocation in one block of device memory. */
+#include "kernels/engine/arena.h"
+
+void pb_arena_begin(pb_arena *a, pb_ctx *ctx) { *a = (pb_arena){.ctx = ctx}; }
+
+pb_status pb_arena_commit(pb_arena *a)
+{
+    void *base = NULL;
+    if (a->used) {
+        PB_TRY(pb_alloc(a->ctx, a->used, &base));
+        pb_status s = pb_zero(a->ctx, base, a->used);
+        if (s != PB_OK) {
+            pb_release(a->ctx, base);
+            return s;
+        }
+    }
+    a->base = base;
+    a->size = a->used;
+    a->used = 0;
+    return PB_OK;
+}
+
+static void *carve(pb_arena *a, size_t bytes, size_t align)
+{
+    size_t at = (a->used + align - 1) / align * align;
+    if (!bytes) return NULL;
+    a->used = at + bytes;
+    return a->base && a->used <= a->size ? a->base + at : NULL;
+}
+
+void *pb_carve(pb_arena *a, size_t bytes) { return carve(a, bytes, PB_ARENA_ALIGN); }
+void *pb_carve_packed(pb_arena *a, size_t bytes) { return carve(a, bytes, 1); }
+
+void pb_arena_free(pb_arena *a)
+{
+    pb_release(a->ctx, a->base);
+    *a = (pb_arena){.ctx = a->ctx};
+}

@@ -1,0 +1,26 @@
+/* arena.h - one block of device memory for everything with the same lifetime: divided once, freed as a whole.
+ *
+ * Run the same pb_carve calls twice. The first pass, after pb_arena_begin, measures: pb_carve returns NULL and adds up
+ * the sizes. pb_arena_commit allocates the sum. The second pass returns the addresses. */
+#ifndef PB_ARENA_H
+#define PB_ARENA_H
+#include "kernels/engine/ctx.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+enum { PB_ARENA_ALIGN = 256 };
+typedef struct pb_arena {
+    pb_ctx *ctx;
+    unsigned char *base; /* NULL in the measuring pass */
+    size_t used, size;
+} pb_arena;
+
+void pb_arena_begin(pb_arena *a, pb_ctx *ctx);
+pb_status pb_arena_commit(pb_arena *a);           /* zero-filled; ENOMEM: the message says how many bytes */
+void *pb_carve(pb_arena *a, size_t bytes);        /* aligned to PB_ARENA_ALIGN; 0 bytes or measuring: NULL */
+void *pb_carve_packed(pb_arena *a, size_t bytes); /* like pb_carve, but directly after the previous piece, unaligned */
+void pb_arena_free(pb_arena *a);
+#ifdef __cplusplus
+}
+#endif
+#endif

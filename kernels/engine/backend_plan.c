@@ -1,0 +1,120 @@
+/* backend_plan.c - the plan backend: it hands out addresses without memory, so that a run can be
+ * planned without a device. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/engine/ctx.h"
+
+typedef struct plan_state {
+    uintptr_t next; /* address of the next allocation */
+} plan_state;
+
+/* No user program can access addresses from 2^63 on, so an op that computes by mistake faults at once. Nothing is
+ * mapped: a plan may be larger than the memory limit of this process. */
+static const uintptr_t first_address = (uintptr_t)1 << 63;
+
+static void plan_close(pb_ctx *ctx) { free(ctx->priv); }
+
+static pb_status plan_alloc(pb_ctx *ctx, size_t bytes, void **out)
+{
+    enum { ALIGN = 256 };
+    plan_state *s = ctx->priv;
+    if (bytes > UINTPTR_MAX - s->next - 2 * ALIGN)
+        return pb_fail(PB_ENOMEM, "plan: %zu bytes are more than there are addresses", bytes);
+    _Static_assert(sizeof *out == sizeof s->next, "an address is a number of this size");
+    memcpy(out, &s->next, sizeof *out);
+    s->next += (bytes / ALIGN + 1) * ALIGN;
+    return PB_OK;
+}
+
+static void plan_release(pb_ctx *ctx, void *p) { (void)ctx, (void)p; }
+
+static pb_status plan_upload(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
+{
+    (void)ctx, (void)dev, (void)host, (void)bytes;
+    return PB_OK;
+}
+
+static pb_status plan_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)
+{
+    (void)ctx, (void)dev;
+    if (bytes) memset(host, 0, bytes);
+    return PB_OK;
+}
+
+static pb_status plan_copy(pb_ctx *ctx, void *to, const void *from, size_t bytes)
+{
+    (void)ctx, (void)to, (void)from, (void)bytes;
+    return PB_OK;
+}
+
+static pb_status plan_zero(pb_ctx *ctx, void *dev, size_t bytes)
+{
+    (void)ctx, (void)dev, (void)bytes;
+    return PB_OK;
+}
+
+static pb_status plan_nothing(pb_ctx *ctx)
+{
+    (void)ctx;
+    return PB_OK;
+}
+
+static pb_status plan_mark(pb_ctx *ctx, int slot)
+{
+    (void)ctx, (void)slot;
+    return PB_OK;
+}
+
+static pb_status plan_delay(pb_ctx *ctx, double seconds)
+{
+    (void)ctx, (void)seconds;
+    return PB_OK;
+}
+
+static pb_status plan_between(pb_ctx *ctx, int from, int to, double *seconds)
+{
+    (void)ctx, (void)from, (void)to;
+    *seconds = 0;
+    return PB_OK;
+}
+
+static pb_status plan_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
+{
+    (void)ctx, (void)fn, (void)self, (void)out;
+    return pb_fail(PB_EUNSUPPORTED, "a plan cannot be recorded");
+}
+
+static pb_status plan_replay(pb_ctx *ctx, pb_graph *graph)
+{
+    (void)ctx, (void)graph;
+    return pb_fail(PB_EUNSUPPORTED, "a plan cannot be replayed");
+}
+
+static size_t plan_nodes(const pb_graph *graph)
+{
+    (void)graph;
+    return 0;
+}
+
+static void plan_graph_free(pb_graph *graph) { (void)graph; }
+
+/* Plans have the names of the real backends, so that messages and rows name the planned device. */
+#define PLAN(word)                                                                                                     \
+    {                                                                                                                  \
+        .name = word, .close = plan_close, .alloc = plan_alloc, .release = plan_release, .upload = plan_upload,        \
+        .download = plan_download, .copy = plan_copy, .zero = plan_zero, .sync = plan_nothing, .mark = plan_mark,      \
+        .between = plan_between, .flush_cache = plan_nothing, .delay = plan_delay, .record = plan_record,              \
+        .replay = plan_replay, .graph_nodes = plan_nodes, .graph_free = plan_graph_free,                               \
+    }
+static const pb_backend plans[PB_NBACKENDS] = {[PB_CPU] = PLAN("cpu"), [PB_CUDA] = PLAN("cuda")};
+
+pb_status pb_ctx_open_plan(pb_ctx *ctx, pb_backend_id id)
+{
+    plan_state *s = calloc(1, sizeof *s);
+    if (!s) return pb_fail(PB_ENOMEM, "no memory for a plan");
+    s->next = first_address;
+    *ctx = (pb_ctx){.be = &plans[id], .id = id, .planning = true, .priv = s};
+    return PB_OK;
+}

@@ -1,0 +1,205 @@
+/* ctx.c - opens a backend, and calls its functions with counting and with checks for recordings. */
+#include "kernels/engine/ctx.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "profiles/ranges.h"
+
+static const pb_backend *const backends[PB_NBACKENDS] = {
+    [PB_CPU] = &pb_backend_cpu,
+    [PB_CUDA] = &pb_backend_cuda,
+};
+
+typedef struct block {
+    struct block *next;
+    void *p;
+    size_t bytes; /* used in ctx->pieces only */
+} block;
+
+const char *pb_backend_name(pb_backend_id id) { return backends[id]->name; }
+
+pb_status pb_backend_find(const char *name, pb_backend_id *out)
+{
+    for (int i = 0; i < PB_NBACKENDS; i++)
+        if (strcmp(name, backends[i]->name) == 0) {
+            *out = (pb_backend_id)i;
+            return PB_OK;
+        }
+    return pb_fail(PB_EINVAL, "device '%s' is not one of cpu, cuda", name);
+}
+
+pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device)
+{
+    const char *d = getenv("PB_DEBUG");
+    *ctx = (pb_ctx){.be = backends[id], .id = id};
+    if (d && strstr(d, "sync")) ctx->debug |= PB_DEBUG_SYNC;
+    if (d && strstr(d, "trace")) ctx->debug |= PB_DEBUG_TRACE;
+    pb_ranges_start();
+    const pb_status s = ctx->be->open(ctx, device);
+    if (s != PB_OK) *ctx = (pb_ctx){0};
+    return s;
+}
+
+void pb_ctx_release_scratch(pb_ctx *ctx)
+{
+    for (block *b = ctx->scratch_blocks, *next; b; b = next) {
+        next = b->next;
+        pb_release(ctx, b->p);
+        free(b);
+    }
+    ctx->scratch = ctx->scratch_blocks = NULL;
+    ctx->scratch_bytes = 0;
+}
+
+void pb_ctx_close(pb_ctx *ctx)
+{
+    pb_ctx_release_scratch(ctx);
+    for (block *b = ctx->pieces, *next; b; b = next) {
+        next = b->next;
+        free(b);
+    }
+    ctx->be->close(ctx);
+    *ctx = (pb_ctx){0};
+}
+
+static pb_status not_recording(const pb_ctx *ctx, const char *what)
+{
+    if (!ctx->recording) return PB_OK;
+    return pb_fail(PB_EUNSUPPORTED, "%s cannot be recorded into a graph", what);
+}
+
+pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out)
+{
+    PB_TRY(not_recording(ctx, "an allocation"));
+    block *b = malloc(sizeof *b);
+    if (!b) return pb_fail(PB_ENOMEM, "no memory to note an allocation in");
+    const pb_status s = ctx->be->alloc(ctx, bytes, out);
+    if (s != PB_OK) {
+        free(b);
+        return s;
+    }
+    *b = (block){ctx->pieces, *out, bytes};
+    ctx->pieces = b;
+    ctx->held += bytes;
+    if (ctx->held > ctx->held_peak) ctx->held_peak = ctx->held;
+    ctx->counts.allocs++;
+    return PB_OK;
+}
+
+static void forget(pb_ctx *ctx, const void *p)
+{
+    block *before = NULL, *b = ctx->pieces;
+    for (; b && b->p != p; b = b->next) before = b;
+    if (!b) return;
+    if (before) before->next = b->next;
+    else ctx->pieces = b->next;
+    ctx->held -= b->bytes;
+    free(b);
+}
+
+void pb_release(pb_ctx *ctx, void *p)
+{
+    if (!p) return;
+    forget(ctx, p);
+    ctx->be->release(ctx, p);
+}
+
+void pb_held_reset(pb_ctx *ctx) { ctx->held_peak = ctx->held; }
+size_t pb_plan_peak(const pb_ctx *ctx) { return ctx->held_peak; }
+
+pb_status pb_device_used(pb_ctx *ctx, size_t *bytes)
+{
+    if (!ctx->be->used) return pb_fail(PB_EUNSUPPORTED, "%s: no count of the memory in use", ctx->be->name);
+    return ctx->be->used(ctx, bytes);
+}
+
+pb_status pb_backend_facts(pb_backend_id id, int device, pb_device_facts *out)
+{
+    if (!backends[id]->facts) return pb_fail(PB_EUNSUPPORTED, "%s: describes no device", backends[id]->name);
+    return backends[id]->facts(device, out);
+}
+
+pb_status pb_ctx_reserve(pb_ctx *ctx, size_t bytes)
+{
+    if (bytes <= ctx->scratch_bytes) return PB_OK;
+    if (ctx->recording)
+        return pb_fail(PB_EUNSUPPORTED, "an op needs %zu bytes of scratch, %zu are reserved: run once before recording",
+                       bytes, ctx->scratch_bytes);
+    block *b = malloc(sizeof *b);
+    if (!b) return pb_fail(PB_ENOMEM, "no memory for a scratch block");
+    pb_status s = pb_alloc(ctx, bytes, &b->p);
+    if (s != PB_OK) {
+        free(b);
+        return s;
+    }
+    b->next = ctx->scratch_blocks;
+    ctx->scratch_blocks = b;
+    ctx->scratch = b->p;
+    ctx->scratch_bytes = bytes;
+    return PB_OK;
+}
+
+pb_status pb_upload(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
+{
+    PB_TRY(not_recording(ctx, "a copy from the host"));
+    return ctx->be->upload(ctx, dev, host, bytes);
+}
+
+pb_status pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)
+{
+    PB_TRY(not_recording(ctx, "a host read"));
+    ctx->counts.waits++;
+    return ctx->be->download(ctx, host, dev, bytes);
+}
+
+pb_status pb_copy(pb_ctx *ctx, void *to, const void *from, size_t bytes)
+{
+    PB_TRY(not_recording(ctx, "a copy outside an op"));
+    return ctx->be->copy(ctx, to, from, bytes);
+}
+
+pb_status pb_zero(pb_ctx *ctx, void *dev, size_t bytes)
+{
+    PB_TRY(not_recording(ctx, "clearing memory outside an op"));
+    return ctx->be->zero(ctx, dev, bytes);
+}
+
+pb_status pb_sync(pb_ctx *ctx)
+{
+    PB_TRY(not_recording(ctx, "a host wait"));
+    ctx->counts.waits++;
+    return ctx->be->sync(ctx);
+}
+
+pb_status pb_device_check(pb_ctx *ctx)
+{
+    char first[400];
+    snprintf(first, sizeof first, "%s", pb_error());
+    if (ctx->be->sync(ctx) == PB_OK) return PB_OK;
+    return pb_fail(PB_EDEVICE, "the device is lost: %s", first);
+}
+
+pb_status pb_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
+{
+    PB_TRY(not_recording(ctx, "a recording"));
+    ctx->recording = true;
+    pb_status s = ctx->be->record(ctx, fn, self, out);
+    ctx->recording = false;
+    return s;
+}
+
+pb_status pb_replay(pb_ctx *ctx, void *graph)
+{
+    PB_TRY(not_recording(ctx, "a replay"));
+    ctx->counts.launches++;
+    return ctx->be->replay(ctx, graph);
+}
+
+size_t pb_graph_nodes(pb_ctx *ctx, const pb_graph *graph) { return ctx->be->graph_nodes(graph); }
+
+void pb_graph_free(pb_ctx *ctx, pb_graph *graph)
+{
+    if (graph) ctx->be->graph_free(graph);
+}
