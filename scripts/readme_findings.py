@@ -1,5 +1,5 @@
 """readme_findings.py - the README's first table: what the stored results say, one row for each question."""
-from readme_results import KERNEL_PEERS, STEP, Results, axes_of, over, span
+from readme_results import KERNEL_PEERS, STEP, Results, axes_of, needs, over, span
 
 SUITES = ("backward", "throughput", "kernels", "attention", "v4_step")
 
@@ -10,15 +10,13 @@ def ratios(r, name, metric, above, below):
     for axes in r.axes(name, metric, **below):
         top = r.find(name, metric, **{**axes, **above})
         if top:
-            out[tuple(axes[a] for a in STEP)] = over(
-                r.get(top, metric), r.get(r.find(name, metric, **axes), metric))
+            bottom = r.find(name, metric, **axes)
+            out[tuple(axes[a] for a in STEP)] = over(r.get(top, metric), r.get(bottom, metric))
     return out
 
 
-def graph(s):
-    r = s.read("backward.csv")
-    if not r:
-        return None
+@needs("backward.csv")
+def graph(_, r):
     gain = ratios(r, "backward/step", "backward_time", {"mode": "eager"}, {"mode": "graph", "clip": "fused"})
     falls = [f"{tokens:.0f} tokens a step ({axes_of(key)[1]['model']} {axes_of(key)[1]['tuning']})"
              for (key, metric), tokens in sorted(r.value.items()) if metric == "crossover"]
@@ -26,17 +24,19 @@ def graph(s):
     return f"{span(gain.values())} times as fast as eager in {len(gain)} cases{end}"
 
 
-def clip(s):
-    r = s.read("backward.csv")
-    gain = r and ratios(r, "backward/step", "backward_time", {"clip": "sync"}, {"mode": "eager", "clip": "fused"})
-    return f"{span(gain.values())} times as fast as a clip that reads every norm on the host, both eager" if gain else None
+@needs("backward.csv")
+def clip(_, r):
+    gain = ratios(r, "backward/step", "backward_time", {"clip": "sync"}, {"mode": "eager", "clip": "fused"})
+    text = f"{span(gain.values() or [1])} times as fast as a clip that reads every norm on the host, both eager"
+    return text if gain else ""
 
 
 def qlora(s):
     ours, texts = s.peers(("plumb",), "throughput/").get("plumb"), []
     if not ours:
-        return None
-    for side, name in (("torch", "PyTorch with bitsandbytes"), ("hf", "Hugging Face + PEFT, eager and bound by the host,")):
+        return ""
+    names = {"torch": "PyTorch with bitsandbytes", "hf": "Hugging Face + PEFT, eager and bound by the host,"}
+    for side, name in names.items():
         theirs = s.peers((side,), "throughput/").get(side)
         shares = {"step_time": [], "peak_memory": []}
         for axes in theirs.axes("throughput/step", "step_time", tuning="qlora") if theirs else []:
@@ -48,21 +48,21 @@ def qlora(s):
         if all(shares.values()):
             texts.append(f"{name} takes {span(shares['step_time'], '{:.1f}')} times our time and "
                          f"{span(shares['peak_memory'], '{:.1f}')} times our memory")
-    return "; ".join(texts) or None
+    return "; ".join(texts)
 
 
 def sparse(s):
     found = s.peer_ratios()
     texts = [f"{KERNEL_PEERS[peer]} {'forward' if p == 'fwd' else 'backward'} {span(found[peer, p])}"
              for peer, p in sorted(found)]
-    return "a peer's time over ours: " + ", ".join(texts) if texts else None
+    return "a peer's time over ours: " + ", ".join(texts) if texts else ""
 
 
-def v4_step(s):
-    r = s.read("v4_step.csv")
-    judged = [q for q in (r.requirements("V4-STEP") if r else []) if q.axes["mode"] == "graph"]
+@needs("v4_step.csv")
+def v4_step(_, r):
+    judged = [q for q in r.requirements("V4-STEP") if q.axes["mode"] == "graph"]
     texts = [f"{span(q.values)} at {q.axes['seq']} tokens" for q in sorted(judged, key=lambda q: int(q.axes["seq"]))]
-    return "dense over sparse, three layers: " + ", ".join(texts) if texts else None
+    return "dense over sparse, three layers: " + ", ".join(texts) if texts else ""
 
 
 def cpu(s):
@@ -74,9 +74,10 @@ def cpu(s):
                      for r in (theirs, ours)]
             texts += [f"PyTorch eager takes {over(*times):.2f} times our step"] if None not in times else []
     for path in s.others("cpu-*/backward.csv"):
-        gain = ratios(Results(path), "backward/step", "backward_time", {"mode": "eager"}, {"mode": "graph", "clip": "fused"})
+        eager, graphed = {"mode": "eager"}, {"mode": "graph", "clip": "fused"}
+        gain = ratios(Results(path), "backward/step", "backward_time", eager, graphed)
         texts += [f"a recorded list of calls is {span(gain.values())} times as fast as eager: noise"] if gain else []
-    return "; ".join(texts) or None
+    return "; ".join(texts)
 
 
 def rule(s):
@@ -86,8 +87,9 @@ def rule(s):
         aa, slow = (module.simulate(s.bench, module.sessions(folder, kind)) for kind in ("aa", "slow"))
         where = "CPU" if "/cpu-" in folder else "GPU"
         texts.append(f"{where}: {aa['recorded_alarms']:.0f} false alarms in {aa['recorded']:.0f} A/A comparisons "
-                     f"({aa['recorded_undecided']:.0f} undecided), {slow['recorded_alarms']:.0f} of {slow['recorded']:.0f} slowdowns of 2 % found")
-    return "; ".join(texts) or None
+                     f"({aa['recorded_undecided']:.0f} undecided), {slow['recorded_alarms']:.0f} of "
+                     f"{slow['recorded']:.0f} slowdowns of 2 % found")
+    return "; ".join(texts)
 
 
 def failed(s):
@@ -100,7 +102,9 @@ def failed(s):
             worst = (min if q.relation.startswith(">") else max)(q.values)
             how = q.how.rpartition(": ")[2] if len(q.values) == 1 else f"{worst:.3f}"
             texts.append(f"`{q.id}` {case}: {how}, required {q.relation} {q.bound:g}")
-    return f"**{len(texts)} of {len(judged)} failed**: " + "; ".join(texts) if texts else f"all {len(judged)} met" if judged else None
+    if texts:
+        return f"**{len(texts)} of {len(judged)} failed**: " + "; ".join(texts)
+    return f"all {len(judged)} are met" if judged else ""
 
 
 ROWS = (

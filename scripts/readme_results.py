@@ -1,4 +1,4 @@
-"""readme_results.py - stored results for scripts/readme: reads a CSV into medians and requirements, and formats figures."""
+"""readme_results.py - stored results for scripts/readme: medians and requirements of a CSV, and figures as text."""
 import csv
 import functools
 import glob
@@ -33,8 +33,8 @@ def key_of(name, axes):
 
 
 class Requirement:
-    """The rows of one requirement, from the newest session; it is met when no process failed it. bench writes the note
-    as `statement: metric relation bound; how`."""
+    """The rows of one requirement, from the newest session; it is met when no process failed it. bench writes the
+    note as `statement: metric relation bound; how`."""
 
     def __init__(self, key, rows):
         newest = max(row["run_id"] for row in rows)
@@ -43,6 +43,7 @@ class Requirement:
         self.name, self.axes = axes_of(key)
         self.id = self.name.partition("/")[2]
         self.values = [float(row["value"]) for row in rows]
+        self.value = statistics.median(self.values)
         self.failed = sum(row["status"] == "fail" for row in rows)
         m = re.fullmatch(r"(.*): ([^:;]+) ([<>]=?) ([-+.\de]+); (.*)", rows[0]["note"])
         if not m:
@@ -112,6 +113,17 @@ def read(machine, name):
     return Results(path) if os.path.exists(path) else None
 
 
+def needs(name):
+    """A table or finding that is made from one file, which it gets as its second argument; "" without the file."""
+    def wrap(make):
+        @functools.wraps(make)
+        def made(stored):
+            results = stored.read(name)
+            return make(stored, results) if results else ""
+        return made
+    return wrap
+
+
 class Stored:
     """What is stored of a machine, and of the machines next to it in baselines/. Each file is read once."""
 
@@ -168,10 +180,11 @@ def si(value, unit):
     """Three digits, with a prefix: 6.3e-3, "s" -> 6.30 ms"""
     if value is None:
         return ""
-    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n")):
-        if abs(value) >= scale * 0.9995 or prefix == "n":
-            v = value / scale
-            return f"{v:.{max(0, 2 - int(math.floor(math.log10(abs(v) * 1.0005))) if v else 0)}f} {prefix}{unit}"
+    power = math.floor(math.log10(abs(value) * 1.0005) / 3) if value else 0
+    power = max(-3, min(power, 4))  # n to T
+    value /= 1000**power
+    digits = max(0, 2 - math.floor(math.log10(abs(value) * 1.0005))) if value else 2
+    return f"{value:.{digits}f} {['n', 'u', 'm', '', 'k', 'M', 'G', 'T'][power + 3]}{unit}"
 
 
 def plain(value, form="{:.2f}"):
@@ -201,6 +214,9 @@ def file_of(results):
 
 
 def table(head, rows):
+    """Markdown; "" without rows"""
+    if not rows:
+        return ""
     lines = ["| " + " | ".join(row) + " |" for row in [head, *rows]]
     lines.insert(1, "|" + "---|" * len(head))
     return "\n".join(lines)

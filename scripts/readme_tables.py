@@ -1,25 +1,22 @@
-"""readme_tables.py - the generated tables of README.md and docs/: one function each, which returns "" where its file is
-missing."""
+"""readme_tables.py - the generated tables of README.md and docs/: one function each, "" where its file is missing."""
 import functools
 import os
 import subprocess
 
 from readme_findings import SUITES, findings
-from readme_results import (KERNEL_PEERS, ROOT, STEP, STEP_PEERS, Results, axes_of, fail, file_of, key_of, over, percent,
-                            plain, several, si, span, table)
+from readme_results import (KERNEL_PEERS, ROOT, STEP, STEP_PEERS, Results, axes_of, fail, file_of, key_of, needs,
+                            over, percent, plain, si, span, table)
 
 # ---- kernels and steps ---------------------------------------------------------------------------------------
 
 
-def kernels(s):
-    r = s.read("kernels.csv")
-    if not r:
-        return ""
+@needs("kernels.csv")
+def kernels(_, r):
     rows = []
     for q in reversed(r.requirements("BAR-")):
         axes = dict(q.axes)
         key = key_of("kernels/" + axes.pop("op"), axes)
-        figure = "" if q.metric == "seconds" else q.figure(r.get(key, q.metric) or sorted(q.values)[len(q.values) // 2])
+        figure = "" if q.metric == "seconds" else q.figure(q.value)
         rows.append([q.what, f"`{axes['impl']}`", si(r.get(key, "kernel_time"), "s"), figure, q.text(), q.verdict()])
     copy, matmul = r.get("ceiling/copy", "copy_rate"), r.get("ceiling/matmul", "matmul_rate")
     return (f"{r.source()}; in the same run: copy {si(copy, 'B/s')}, matrix product {si(matmul, 'FLOP/s')}.\n\n"
@@ -33,15 +30,14 @@ def step_cell(r, axes):
     return "" if not key else si(r.get(key, "step_time"), "s") + (f", {si(memory, 'B')}" if memory else "")
 
 
-def steps(s):
-    r, peers = s.read("throughput.csv"), s.peers(STEP_PEERS, "throughput/")
-    if not r:
-        return ""
-    rows = []
+@needs("throughput.csv")
+def steps(s, r):
+    peers, rows = s.peers(STEP_PEERS, "throughput/"), []
     for q in sorted(r.requirements("BAR-STEP"), key=lambda q: q.bound):
         key = key_of("throughput/step", q.axes)
-        rows.append([q.what, si(r.get(key, "step_time"), "s"), si(r.get(key, "peak_memory"), "B"), q.text(), q.verdict()]
-                    + [step_cell(p, q.axes) for p in peers.values()])
+        time, memory = r.get(key, "step_time"), r.get(key, "peak_memory")
+        rows.append([q.what, si(time, "s"), si(memory, "B"), q.text(), q.verdict(),
+                     *(step_cell(p, q.axes) for p in peers.values())])
     beside = f"; peers: {rounds(peers, 'step_time', 'tuning=qlora')}, the faster of eager and graph" if peers else ""
     return r.source() + beside + ".\n\n" + table(
         ["model, batch", "step", "memory", "required", "", *(STEP_PEERS[p] for p in peers)], rows)
@@ -50,7 +46,8 @@ def steps(s):
 def rounds(peers, metric, part):
     """The file of the peers, and how many rounds their figures are medians of."""
     counts = {n for p in peers.values() for (key, m), n in p.count.items() if m == metric and part in key}
-    return file_of(next(iter(peers.values()))) + ", median of " + several(span(counts, "{}"), "round").replace("1 rounds", "1 round")
+    plural = "" if max(counts) == 1 else "s"
+    return f"{file_of(next(iter(peers.values())))}, median of {span(counts, '{}')} round{plural}"
 
 
 def shown_cases(r, name, metric, **want):
@@ -67,40 +64,37 @@ def variants(r, name, metric, case, clip):
     return keys, [r.get(key, metric) for key in keys]
 
 
-def throughput(s):
-    r = s.read("throughput.csv")
-    if not r:
-        return ""
+@needs("throughput.csv")
+def throughput(_, r):
     rows = []
     for case in shown_cases(r, "throughput/step", "step_time", mode="graph"):
         (*_, graph_key), times = variants(r, "throughput/step", "step_time", case, "multi")
         of = functools.partial(r.get, graph_key)
-        rows.append([*case, *(si(t, "s") for t in times), plain(over(*times[1:])), plain(of("tokens_per_second"), "{:.0f}"),
-                     si(of("model_flops"), "FLOP/s"), percent(of("mfu")), si(of("peak_memory"), "B")])
+        rows.append([*case, *(si(t, "s") for t in times), plain(over(*times[1:])),
+                     plain(of("tokens_per_second"), "{:.0f}"), si(of("model_flops"), "FLOP/s"), percent(of("mfu")),
+                     si(of("peak_memory"), "B")])
     return r.source() + ".\n\n" + table(
         [*STEP, "eager, host-synchronous clip", "eager", "graph", "eager/graph", "tokens/s", "model FLOPs", "MFU",
          "peak memory"], rows)
 
 
-def backward(s):
-    r = s.read("backward.csv")
-    if not r:
-        return ""
+@needs("backward.csv")
+def backward(_, r):
     rows = []
     for case in shown_cases(r, "backward/step", "backward_time", mode="graph", clip="fused"):
         (sync, eager, graph), times = variants(r, "backward/step", "backward_time", case, "fused")
-        counts = [r.get(sync, "waits"), r.get(eager, "launches"), r.get(graph, "launches"), r.get(graph, "break_even")]
-        rows.append([*case, *(si(t, "s") for t in times), plain(over(times[1], times[2])), plain(over(times[0], times[2])),
+        counts = [r.get(key, metric) for key, metric in (
+            (sync, "waits"), (eager, "launches"), (graph, "launches"), (graph, "break_even"))]
+        rows.append([*case, *(si(t, "s") for t in times),
+                     plain(over(times[1], times[2])), plain(over(times[0], times[2])),
                      *(plain(n, "{:.0f}") for n in counts), si(r.get(graph, "record_time"), "s")])
     return r.source() + ".\n\n" + table(
-        [*STEP, "sync, eager", "fused, eager", "fused, graph", "graph gains", "graph and fused over sync", "host syncs, sync",
-         "kernel launches, eager", "graph", "break-even, steps", "recording"], rows)
+        [*STEP, "sync, eager", "fused, eager", "fused, graph", "graph gains", "graph and fused over sync",
+         "host syncs, sync", "kernel launches, eager", "graph", "break-even, steps", "recording"], rows)
 
 
-def crossover(s):
-    r = s.read("backward.csv")
-    if not r:
-        return ""
+@needs("backward.csv")
+def crossover(_, r):
     falls = [f"{axes_of(key)[1]['model']} {axes_of(key)[1]['tuning']} from {tokens:.0f} tokens on"
              for (key, metric), tokens in sorted(r.value.items()) if metric == "crossover"]
     return "The gain of the graph falls below 5 %: " + ", ".join(falls) + "." if falls else ""
@@ -124,7 +118,8 @@ def both_passes(r, **axes):
 
 def lists_of(r, **want):
     """The kinds and lengths of key list that were measured, in order."""
-    found = {(a["list"], a["topk"]) for a in r.axes("attention/fwd", "kernel_time", arm="sparse", heads="64", qk="512", **want)}
+    axes = r.axes("attention/fwd", "kernel_time", arm="sparse", heads="64", qk="512", **want)
+    found = {(a["list"], a["topk"]) for a in axes}
     return sorted(found, key=lambda at: (list(LISTS).index(at[0]), int(at[1])))
 
 
@@ -141,10 +136,9 @@ def attention_row(r, peers, what, **axes):
     return cells
 
 
-def attention(s):
-    r, peers = s.read("attention.csv"), s.peers(KERNEL_PEERS, "attention/")
-    if not r:
-        return ""
+@needs("attention.csv")
+def attention(s, r):
+    peers = s.peers(KERNEL_PEERS, "attention/")
     rows = [attention_row(r, peers, f"{topk}, {LISTS[kind]}", arm="sparse", list=kind, topk=topk, seq="4096")
             for kind, topk in lists_of(r, seq="4096", masked="0")]
     rows.append(attention_row(r, peers, "dense: every earlier token", arm="dense", topk="0", seq="4096"))
@@ -153,7 +147,7 @@ def attention(s):
         ("f32 sums in L2", "l2_reduce", "l2_reduce_rate", "B/s")))
     beside = f" Peers (forward / backward, same lists): {rounds(peers, 'kernel_time', 'seq=4096')}." if peers else ""
     head = ["keys of a query", "forward", "", "of roofline", "backward", "", "of roofline", "backward, deterministic"]
-    judged = [[q.what, si(q.values[0], "s"), q.text(), q.verdict()] for q in reversed(r.requirements("BAR-"))]
+    judged = [[q.what, q.figure(q.value), q.text(), q.verdict()] for q in reversed(r.requirements("BAR-"))]
     return (f"{r.source()}; in the same runs: {ceilings}.{beside}\n\n"
             + table(head + [KERNEL_PEERS[p] for p in peers], rows) + "\n\n" + peer_text(s)
             + table(["requirement", "time", "required", ""], judged) + "\n\n" + losing(r))
@@ -163,12 +157,13 @@ def losing(r):
     """Where dense attention is the faster one."""
     found = []
     for kind, topk in lists_of(r):
-        seqs = sorted({a["seq"] for a in r.axes("attention/fwd", "kernel_time", arm="sparse", list=kind, topk=topk)}, key=int)
-        times = [(seq, both_passes(r, arm="dense", topk="0", seq=seq),
-                  both_passes(r, arm="sparse", list=kind, topk=topk, seq=seq)) for seq in seqs]
-        slower = [seq for seq, dense, sparse in times if dense and sparse and dense < sparse]
+        sparse_axes, slower = {"arm": "sparse", "list": kind, "topk": topk}, []
+        for seq in sorted({a["seq"] for a in r.axes("attention/fwd", "kernel_time", **sparse_axes)}, key=int):
+            dense, sparse = both_passes(r, arm="dense", topk="0", seq=seq), both_passes(r, **sparse_axes, seq=seq)
+            slower += [seq] if dense and sparse and dense < sparse else []
         found += [f"{kind} lists of {topk} at {', '.join(slower)} tokens"] if slower else []
-    return "Dense attention takes less time, forward and backward together: " + "; ".join(found) + "." if found else ""
+    text = "Dense attention takes less time, forward and backward together: " + "; ".join(found) + "."
+    return text if found else ""
 
 
 def peer_text(s):
@@ -178,18 +173,18 @@ def peer_text(s):
     return "A peer's time over ours, same round and lists: " + ", ".join(texts) + ".\n\n" if texts else ""
 
 
-def v4_steps(s):
-    r = s.read("v4_step.csv")
-    if not r:
-        return ""
+@needs("v4_step.csv")
+def v4_steps(_, r):
     rows = []
     for q in sorted(r.requirements("V4-STEP"), key=lambda q: (int(q.axes["seq"]), q.axes["mode"])):
         keys = [key_of("throughput/step", {**q.axes, "attention": a}) for a in ("dense", "sparse")]
-        cells = [text for key in keys for text in (si(r.get(key, "step_time"), "s"), si(r.get(key, "model_flops"), "FLOP/s"))]
-        rows.append([q.axes["seq"], q.axes["mode"], *cells, plain(over(*(r.get(key, "step_time") for key in keys))),
+        times, flops = ([r.get(key, metric) for key in keys] for metric in ("step_time", "model_flops"))
+        cells = [text for t, f in zip(times, flops) for text in (si(t, "s"), si(f, "FLOP/s"))]
+        rows.append([q.axes["seq"], q.axes["mode"], *cells, plain(over(*times)),
                      span(q.values, "{:.3f}"), f"{len(q.values) - q.failed} of {len(q.values)}"])
     return f"{file_of(r)}, medians over processes.\n\n" + table(
-        ["tokens", "", "dense", "", "sparse", "", "dense/sparse", "in one process", "processes that met V4-STEP"], rows)
+        ["tokens", "", "dense", "", "sparse", "", "dense/sparse", "in one process", "processes that met V4-STEP"],
+        rows)
 
 
 # ---- requirements, machines and the comparison rule ----------------------------------------------------------
@@ -203,7 +198,7 @@ def requirements(s):
             found.setdefault(q.id, []).append(q)
     rows = [[f"`{i}`", qs[0].statement, f"{qs[0].metric} {qs[0].relation} {qs[0].bound:g}".replace("|", "\\|"),
              f"{sum(not q.failed for q in qs)} of {len(qs)}"] for i, qs in sorted(found.items())]
-    return table(["requirement", "what it promises", "bound", "cases met"], rows) if rows else ""
+    return table(["requirement", "what it promises", "bound", "cases met"], rows)
 
 
 def sample(s):
@@ -215,8 +210,8 @@ def sample(s):
     if ran.returncode != 0:
         fail(ran.stderr.strip() or f"{s.bench}: exit code {ran.returncode}")
     parts = [part for part in ran.stdout.split("\n\n") if part.startswith(("backward_time: median", "ceiling"))]
-    lines = [line for part in parts for line in part.replace(" [1]", "").splitlines() if not line.startswith((" ", "ceiling"))]
-    return "```\n" + "\n".join(line.rstrip() for line in lines) + "\n```"
+    lines = "\n".join(parts).replace(" [1]", "").splitlines()
+    return "\n".join(["```", *(line.rstrip() for line in lines if not line.startswith((" ", "ceiling"))), "```"])
 
 
 def cpu(s):
@@ -227,7 +222,7 @@ def cpu(s):
         for case in shown_cases(r, "backward/step", "backward_time", mode="graph", clip="fused"):
             _, times = variants(r, "backward/step", "backward_time", case, "fused")
             rows.append([file_of(r), *case, *(si(t, "s") for t in times), plain(over(times[1], times[2]))])
-    return table(["file", *STEP, "sync, eager", "fused, eager", "fused, recorded", "eager/recorded"], rows) if rows else ""
+    return table(["file", *STEP, "sync, eager", "fused, eager", "fused, recorded", "eager/recorded"], rows)
 
 
 def cpu_peers(s):
@@ -239,32 +234,37 @@ def cpu_peers(s):
             for axes in theirs.axes("throughput/step", metric):
                 want = {a: axes[a] for a in STEP}
                 pair = [r.get(r.find("throughput/step", metric, **want), metric) for r in (ours, theirs)]
-                unit = "B" if metric == "peak_memory" else "s"
-                rows.append([file_of(ours), " ".join(want.values()), metric, *(si(v, unit) for v in pair), plain(over(*pair[::-1]))])
-    return table(["file", "model, tuning, batch, seq", "metric", "Plumb", "PyTorch", "PyTorch/Plumb"], rows) if rows else ""
+                cells = [si(value, "B" if metric == "peak_memory" else "s") for value in pair]
+                rows.append([file_of(ours), " ".join(want.values()), metric, *cells, plain(over(*reversed(pair)))])
+    return table(["file", "model, tuning, batch, seq", "metric", "Plumb", "PyTorch", "PyTorch/Plumb"], rows)
 
 
 def validation(s):
     """What `scripts/proof` stored of each machine, evaluated by the rule of today."""
     rule, folders = s.validation()
-    return rule.table(s.bench, folders) + "\n\n" + "\n".join(resampled(rule, s.bench, f) for f in folders) if folders else ""
+    if not folders:
+        return ""
+    return rule.table(s.bench, folders) + "\n\n" + "\n".join(resampled(rule, s.bench, f) for f in folders)
 
 
 def resampled(rule, bench, folder):
     """The rule on comparisons resampled from the processes of a machine's A/A sessions."""
     of = rule.simulate(bench, rule.sessions(folder, "aa"))
+    machine = os.path.basename(os.path.dirname(folder))
+    alarms, found = of["resampled_alarms"] / of["resampled"], of["found"] / of["injected"]
     return (
-        f"- `{os.path.basename(os.path.dirname(folder))}`: {of['recorded_undecided']:.0f} of the {of['recorded']:.0f} A/A "
-        f"comparisons ended INCONCLUSIVE. {of['resampled']:.0f} comparisons were resampled from their {of['launches']:.0f} "
-        f"processes (`--simulate`): {of['resampled_alarms']:.0f} false alarms, "
-        f"{rule.percent(of['resampled_alarms'] / of['resampled'])}, below {rule.percent(of['resampled_max'])}. With one case "
-        f"slowed by 2 %, {rule.percent(of['found'] / of['injected'])} of {of['injected']:.0f} are found, above "
+        f"- `{machine}`: {of['recorded_undecided']:.0f} of the {of['recorded']:.0f} A/A comparisons ended "
+        f"INCONCLUSIVE. {of['resampled']:.0f} comparisons were resampled from their {of['launches']:.0f} processes (`--simulate`): "
+        f"{of['resampled_alarms']:.0f} false alarms, {rule.percent(alarms)}, below {rule.percent(of['resampled_max'])}."
+        f" With one case slowed by 2 %, {rule.percent(found)} of {of['injected']:.0f} are found, above "
         f"{rule.percent(of['found_min'])}.")
 
 
 def dependencies(_):
-    return subprocess.run([os.path.join(ROOT, "scripts/setup"), "--list"], check=True, capture_output=True, text=True).stdout
+    setup = os.path.join(ROOT, "scripts/setup")
+    return subprocess.run([setup, "--list"], check=True, capture_output=True, text=True).stdout
 
 
-TABLES = {f.__name__: f for f in (findings, sample, kernels, steps, throughput, backward, crossover, attention, v4_steps,
-                                  requirements, cpu, cpu_peers, validation, dependencies)}
+TABLES = {f.__name__: f for f in (
+    findings, sample, kernels, steps, throughput, backward, crossover, attention, v4_steps, requirements, cpu, cpu_peers,
+    validation, dependencies)}
