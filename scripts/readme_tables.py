@@ -211,7 +211,7 @@ def sample(s):
         fail(ran.stderr.strip() or f"{s.bench}: exit code {ran.returncode}")
     parts = [part for part in ran.stdout.split("\n\n") if part.startswith(("backward_time: median", "ceiling"))]
     lines = "\n".join(parts).replace(" [1]", "").splitlines()
-    return "\n".join(["```", *(line.rstrip() for line in lines if not line.startswith((" ", "ceiling"))), "```"])
+    return "\n".join(["```", *(line.rstrip() for line in lines if not line.startswith(" ")), "```"])
 
 
 def cpu(s):
@@ -253,11 +253,11 @@ def resampled(rule, bench, folder):
     machine = os.path.basename(os.path.dirname(folder))
     alarms, found = of["resampled_alarms"] / of["resampled"], of["found"] / of["injected"]
     return (
-        f"- `{machine}`: {of['recorded_undecided']:.0f} of the {of['recorded']:.0f} A/A comparisons ended "
-        f"INCONCLUSIVE. {of['resampled']:.0f} comparisons were resampled from their {of['launches']:.0f} processes (`--simulate`): "
-        f"{of['resampled_alarms']:.0f} false alarms, {rule.percent(alarms)}, below {rule.percent(of['resampled_max'])}."
-        f" With one case slowed by 2 %, {rule.percent(found)} of {of['injected']:.0f} are found, above "
-        f"{rule.percent(of['found_min'])}.")
+        f"- `{machine}`: {of['recorded_undecided']:.0f} of the {of['recorded']:.0f} A/A comparisons ended INCONCLUSIVE."
+        f" From their {of['launches']:.0f} processes {of['resampled']:.0f} comparisons were resampled (`--simulate`): "
+        f"{of['resampled_alarms']:.0f} false alarms, {rule.percent(alarms)}, "
+        f"below {rule.percent(of['resampled_max'])}. With one case slowed by 2 %, {rule.percent(found)} of "
+        f"{of['injected']:.0f} are found, above {rule.percent(of['found_min'])}.")
 
 
 def dependencies(_):
@@ -266,5 +266,5 @@ def dependencies(_):
 
 
 TABLES = {f.__name__: f for f in (
-    findings, sample, kernels, steps, throughput, backward, crossover, attention, v4_steps, requirements, cpu, cpu_peers,
-    validation, dependencies)}
+    findings, sample, kernels, steps, throughput, backward, crossover, attention, v4_steps, requirements, cpu,
+    cpu_peers, validation, dependencies)}
