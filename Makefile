@@ -51,10 +51,10 @@ dist: build ## a folder that runs where it is put, and its archive: build/dist
 format: ## clang-format every C file
 	@scripts/format
 
-readme: build ## the README's tables and its figure from baselines/
+readme: build ## the generated tables and figures of README.md and docs/ from baselines/
 	@scripts/readme --bench $(BUILD)/bin/bench
 
-lint: build ## format, layers, copies, README, clang-tidy, cppcheck
+lint: build ## format, layers, copies, documents, clang-tidy, cppcheck
 	@scripts/lint $(BUILD)
 
 mutants: ## break the code in known ways; the tests must go red

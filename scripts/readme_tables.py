@@ -1,500 +1,270 @@
-"""readme_tables.py - the sections of the README that scripts/readme makes of what is stored: results read, figures in words,
-and each table."""
-import csv
-import glob
-import importlib.machinery
-import math
+"""readme_tables.py - the generated tables of README.md and docs/: one function each, "" where its file is missing."""
+import functools
 import os
-import re
-import statistics
 import subprocess
-import sys
-import types
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from readme_findings import SUITES, findings
+from readme_results import (KERNEL_PEERS, ROOT, STEP, STEP_PEERS, Results, axes_of, fail, file_of, key_of, needs,
+                            over, percent, plain, si, span, table)
 
-
-def fail(text, code=2):
-    sys.exit(print("readme: " + text, file=sys.stderr) or code)
+# ---- kernels and steps ---------------------------------------------------------------------------------------
 
 
-# ---- what is stored ------------------------------------------------------------------------------------------
-
-
-def axes_of(key):
-    """suite/name?a=1&b=2 -> "suite/name", {"a": "1", "b": "2"}"""
-    name, _, rest = key.partition("?")
-    return name, dict(word.split("=", 1) for word in rest.split("&") if word)
-
-
-class Results:
-    """A results CSV or a stored baseline: the median over launches of every key and metric; where several sessions are
-    stored, over them, and the newest one's verdict on a contract."""
-
-    def __init__(self, path, run_suffix=None):
-        self.path, self.value, self.status, values, stored, session = path, {}, {}, {}, [], {}
-        self.said = {}  # what each launch made of a contract
-        with open(path, newline="", encoding="utf-8") as f:
-            for row in csv.DictReader(f):
-                if run_suffix and not row["run_id"].endswith(run_suffix):
-                    continue
-                of_baseline = row["run_id"].startswith("baseline:")
-                if row["status"] in ("pass", "fail"):
-                    self.said.setdefault(row["key"], []).append((float(row["value"] or "nan"), row["status"]))
-                    if of_baseline and row["run_id"] < session.get(row["key"], ""):
-                        continue
-                    newer = of_baseline and row["run_id"] > session.get(row["key"], "")
-                    worst = "fail" in (row["status"], None if newer else self.status.get(row["key"]))
-                    self.status[row["key"]] = "fail" if worst else "pass"
-                    session[row["key"]] = row["run_id"]
-                elif row["status"] == "ok" and row["value"]:
-                    values.setdefault((row["key"], row["metric"]), []).append(float(row["value"]))
-                    if of_baseline:
-                        stored.append(int(row["launch"]))
-        self.value = {at: statistics.median(v) for at, v in values.items()}
-        self.count = {at: len(v) for at, v in values.items()}
-        self.sessions = max([len(v) for v in values.values()] or [0]) if stored else 1
-        self.launches = min(stored or [len(v) for v in values.values()] or [0])
-
-    def get(self, key, metric):
-        return self.value.get((key, metric))
-
-    def find(self, name, metric, best=min, **want):
-        """The key with these axes whose figure is the best one, or None."""
-        found = [
-            (value, key)
-            for (key, m), value in self.value.items()
-            if m == metric and axes_of(key)[0] == name and want.items() <= axes_of(key)[1].items()
-        ]
-        return best(found)[1] if found else None
-
-
-def read(machine, name):
-    path = os.path.join(machine, name)
-    return Results(path) if os.path.exists(path) else None
-
-
-def bars(suite):
-    """Of bars.def and contracts.def: (case, what, contract, metric, best, relation, bound)."""
-    text = {}
-    for name in ("bars", "contracts"):
-        with open(os.path.join(ROOT, "bench", name + ".def"), encoding="utf-8") as f:
-            text[name] = f.read()
-    bounds = {
-        m[1]: (m[2], float(m[3]))
-        for m in re.finditer(r'CONTRACT\("([^"]+)",\s*"[^"]+",\s*"[^"]+", "([<>=]+)", ([-+.\de]+),', text["contracts"])
-    }
-    lines = re.findall(r'BAR\("([^"]+)",\s*"([^"]+)", "([^"]+)", (\w+), (\w+), \w+\)', text["bars"])
-    if len(lines) != len(re.findall(r"^BAR\(", text["bars"], re.M)):
-        fail("bench/derived/bars.def has a line that is no BAR(case, what, contract, metric, best, where)")
-    best = {"lowest": min, "highest": max}
-    return [(c, w, i, m, best[b], *bounds[i]) for c, w, i, m, b in lines if c.startswith(suite + "/")]
-
-
-# ---- figures in words ----------------------------------------------------------------------------------------
-
-
-def si(value, unit):
-    """Three digits, with a prefix: 6.3e-3, "s" -> 6.30 ms"""
-    if value is None:
-        return ""
-    prefixes = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n")]
-    for scale, prefix in prefixes:
-        if abs(value) >= scale * 0.9995 or prefix == "n":
-            v = value / scale
-            return f"{v:.{max(0, 2 - int(math.floor(math.log10(abs(v) * 1.0005))) if v else 0)}f} {prefix}{unit}"
-    return f"0 {unit}"
-
-
-def plain(value, form="{:.2f}"):
-    return "" if value is None else form.format(value)
-
-
-def over(a, b):
-    return None if a is None or not b else a / b
-
-
-def show(metric, value):
-    if value is None:
-        return ""
-    if metric == "floor_share":
-        return f"{100 * value:.1f} % of copy"
-    return si(value, {"kernel_flops": "FLOP/s", "kernel_time": "s", "step_time": "s"}[metric])
-
-
-def verdict(results, bar, key, value):
-    """What the run itself concluded; of a file without that, what its figure says."""
-    _, _, contract, _, _, relation, bound = bar
-    name, axes = axes_of(key)
-    if name.startswith("kernels/"):
-        axes["op"] = name.split("/")[1]
-    said = results.status.get(f"contract/{contract}?" + "&".join(f"{a}={axes[a]}" for a in sorted(axes)))
-    holds = said == "pass" if said else value <= bound if relation == "<=" else value >= bound
-    return "met" if holds else "**missed**"
-
-
-def bar_text(metric, relation, bound):
-    return ("at most " if relation == "<=" else "at least ") + show(metric, bound)
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(row) + " |" for row in [head, *rows]]
-    lines.insert(1, "|" + "---|" * len(head))
-    return "\n".join(lines)
-
-
-def file_of(results):
-    return "`" + (os.path.relpath(results.path, ROOT) if results.path.startswith(ROOT) else os.path.basename(results.path)) + "`"
-
-
-def several(n, what):
-    return f"{n} {what}" + ("" if n == 1 else "es" if what.endswith("h") else "s")
-
-
-def source(results):
-    sessions = f"{results.sessions} sessions of " if results.sessions > 1 else ""
-    return f"{file_of(results)}, median of {sessions}{several(results.launches, 'launch')}"
-
-
-def rounds(peers, metric, wanted):
-    """How many rounds stand behind the figures of peers whose key is wanted."""
-    counts = sorted({n for p in peers for (key, m), n in p.count.items() if m == metric and wanted(key)})
-    most = several(counts[-1], "round")
-    return f"{file_of(peers[0])}, median of " + (most if counts[0] == counts[-1] else f"{counts[0]} to {most}")
-
-
-def figure_path(machine, figure):
-    return os.path.join(machine, figure + ".svg")
-
-
-# ---- sections: each gives its text, or "" where there is nothing to show; folder: the README's ---------------
-
-
-def kernels(machine, _):
-    r = read(machine, "kernels.csv")
-    if not r:
-        return ""
+@needs("kernels.csv")
+def kernels(_, r):
     rows = []
-    for bar in bars("kernels"):
-        case, what, _, metric, best, relation, bound = bar
-        name, axes = axes_of(case)
-        key = r.find(name, metric, best, **axes)
-        if not key:
-            rows.append([what, "not measured", "", bar_text(metric, relation, bound), ""])
-            continue
-        value, time = r.get(key, metric), r.get(key, "kernel_time")
-        figure = "" if metric == "kernel_time" else show(metric, value)
-        rows.append([what, si(time, "s"), figure, bar_text(metric, relation, bound), verdict(r, bar, key, value)])
+    for q in reversed(r.requirements("BAR-")):
+        axes = dict(q.axes)
+        key = key_of("kernels/" + axes.pop("op"), axes)
+        figure = "" if q.metric == "seconds" else q.figure(q.value)
+        rows.append([q.what, f"`{axes['impl']}`", si(r.get(key, "kernel_time"), "s"), figure, q.text(), q.verdict()])
     copy, matmul = r.get("ceiling/copy", "copy_rate"), r.get("ceiling/matmul", "matmul_rate")
-    return (
-        "#### Kernels\n"
-        f"bf16 where nothing else is said, cold second-level cache, device time ({source(r)}; in the same run: copy "
-        f"{si(copy, 'B/s')}, matrix product {si(matmul, 'FLOP/s')}).\n\n"
-        + table(["kernel, shape", "time", "figure", "bar", ""], rows)
-    )
+    return (f"{r.source()}; in the same run: copy {si(copy, 'B/s')}, matrix product {si(matmul, 'FLOP/s')}.\n\n"
+            + table(["kernel, shape", "implementation", "time", "figure", "required", ""], rows))
 
 
-PEERS = {
-    "plumb": "Plumb, same session",
-    "hf": "Hugging Face + PEFT + bitsandbytes",
-    "torch": "PyTorch by hand, NF4 of bitsandbytes",
-    "torch-graph": "the same as one CUDA graph",
-}
-KERNEL_PEERS = {"tilelang": "tilelang", "cudnn": "cuDNN", "flashmla": "FlashMLA"}
-
-
-def peers_of(machine):
-    """The run_id suffixes of peers.csv in the order of PEERS, each with its rows."""
-    path = os.path.join(machine, "peers.csv")
-    if not os.path.exists(path):
-        return {}
-    with open(path, newline="", encoding="utf-8") as f:
-        ids = {row["run_id"] for row in csv.DictReader(f)}
-    known = sorted(PEERS, key=len, reverse=True)  # torch-graph before graph
-    found = {next((k for k in known if i.endswith("-" + k)), i.rpartition("-")[2]) for i in ids} - set(KERNEL_PEERS)
-    order = [k for k in PEERS if k in found] + sorted(found - set(PEERS))
-    return {k: Results(path, run_suffix="-" + k) for k in order}
-
-
-def step_cell(r, name, axes):
-    """A step beside the bar: its time, and its memory where that is known. The fastest way counts."""
-    key = r.find(name, "step_time", **{a: axes[a] for a in ("model", "tuning", "batch", "seq")})
-    memory = r.get(key, "peak_memory") if key else None
+def step_cell(r, axes):
+    """The faster of eager and graph: time, and memory where it is known."""
+    key = r.find("throughput/step", "step_time", **{a: axes[a] for a in STEP})
+    memory = r.get(key, "peak_memory")
     return "" if not key else si(r.get(key, "step_time"), "s") + (f", {si(memory, 'B')}" if memory else "")
 
 
-def steps(machine, _):
-    r, peers = read(machine, "throughput.csv"), peers_of(machine)
-    r = r or peers.pop("plumb", None)  # where no run of its own is stored, Plumb's rows of the rounds with the peers
-    if not r:
-        return ""
-    rows = []
-    for bar in bars("throughput"):
-        case, what, _, metric, best, relation, bound = bar
-        name, axes = axes_of(case)
-        key = r.find(name, metric, best, **axes)
-        value, memory = r.get(key, metric), r.get(key, "peak_memory")
-        said = verdict(r, bar, key, value) if key else ""
-        mine = [what, si(value, "s") or "not measured", si(memory, "B"), bar_text(metric, relation, bound), said]
-        rows.append(mine + [step_cell(p, name, axes) for p in peers.values()])
-    shown = {tuple(axes_of(bar[0])[1][a] for a in ("model", "tuning", "batch", "seq")) for bar in bars("throughput")}
-    beside = (" Beside it peers that train the same parameters in the same way (`scripts/peers`), the faster of eager and graph ("
-              + rounds(list(peers.values()), "step_time", lambda key: tuple(
-                  axes_of(key)[1].get(a) for a in ("model", "tuning", "batch", "seq")) in shown) + ").") if peers else ""
-    return (
-        "#### QLoRA steps\n"
-        "A whole step as one CUDA graph: NF4 base, r16 on q and v, AdamW, clip, no recomputation, real text; device "
-        f"time and peak memory ({source(r)}).{beside}\n\n"
-        + table(["model, batch", "step", "memory", "bar", ""] + [PEERS.get(p, p) for p in peers], rows)
-    )
+@needs("throughput.csv")
+def steps(s, r):
+    peers, rows = s.peers(STEP_PEERS, "throughput/"), []
+    for q in sorted(r.requirements("BAR-STEP"), key=lambda q: q.bound):
+        key = key_of("throughput/step", q.axes)
+        time, memory = r.get(key, "step_time"), r.get(key, "peak_memory")
+        rows.append([q.what, si(time, "s"), si(memory, "B"), q.text(), q.verdict(),
+                     *(step_cell(p, q.axes) for p in peers.values())])
+    beside = f"; peers: {rounds(peers, 'step_time', 'tuning=qlora')}, the faster of eager and graph" if peers else ""
+    return r.source() + beside + ".\n\n" + table(
+        ["model, batch", "step", "memory", "required", "", *(STEP_PEERS[p] for p in peers)], rows)
 
 
-def cases(r, metric, **want):
-    """(model, tuning, batch, seq) of the cases with the metric, in order."""
-    names = ("model", "tuning", "batch", "seq")
-    found = {
-        tuple(axes_of(key)[1].get(n, "") for n in names)
-        for key, m in r.value
-        if m == metric and want.items() <= axes_of(key)[1].items()
-    }
+def rounds(peers, metric, part):
+    """The file of the peers, and how many rounds their figures are medians of."""
+    counts = {n for p in peers.values() for (key, m), n in p.count.items() if m == metric and part in key}
+    plural = "" if max(counts) == 1 else "s"
+    return f"{file_of(next(iter(peers.values())))}, median of {span(counts, '{}')} round{plural}"
+
+
+def shown_cases(r, name, metric, **want):
+    """The steps that the tables show: batch 1 and 4, three lengths. The files hold more."""
+    found = {tuple(axes[a] for a in STEP) for axes in r.axes(name, metric, **want)
+             if axes["batch"] in ("1", "4") and axes["seq"] in ("128", "512", "2048")}
     return sorted(found, key=lambda c: (c[0], ["lora", "qlora", "full"].index(c[1]), int(c[2]), int(c[3])))
 
 
-HEADLINE = {"batch": ("1", "4"), "seq": ("128", "512", "2048")}  # of more, the rest is in the file
+def variants(r, name, metric, case, clip):
+    """A case's keys and figures: host-synchronous clip, eager, graph; None for what was not measured."""
+    wanted = [{"mode": "eager", "clip": "sync"}, {"mode": "eager", "clip": clip}, {"mode": "graph", "clip": clip}]
+    keys = [r.find(name, metric, **dict(zip(STEP, case)), **want) for want in wanted]
+    return keys, [r.get(key, metric) for key in keys]
 
 
-def headline(r, metric, **want):
-    return [c for c in cases(r, metric, **want) if c[2] in HEADLINE["batch"] and c[3] in HEADLINE["seq"]]
-
-
-def arm(r, name, metric, case, **more):
-    model, tuning, batch, seq = case
-    return r.find(name, metric, model=model, tuning=tuning, batch=batch, seq=seq, **more)
-
-
-def arms(r, name, metric, case, wanted):
-    """The keys of a case's arms, and their figures; None for what was not measured."""
-    keys = [arm(r, name, metric, case, **axes) for axes in wanted]
-    return keys, [r.get(k, metric) if k else None for k in keys]
-
-
-def throughput(machine, _):
-    r = read(machine, "throughput.csv")
-    if not r:
-        return ""
+@needs("throughput.csv")
+def throughput(_, r):
     rows = []
-    for case in headline(r, "step_time", mode="graph"):
-        (*_, g), (sync, eager, graph) = arms(r, "throughput/step", "step_time", case, [
-            {"mode": "eager", "clip": "sync"}, {"mode": "eager", "clip": "multi"}, {"mode": "graph", "clip": "multi"}])
-        rows.append([*case, si(sync, "s"), si(eager, "s"), si(graph, "s"), plain(over(eager, graph)),
-                     plain(r.get(g, "tokens_per_second"), "{:.0f}"), si(r.get(g, "model_flops"), "FLOP/s"),
-                     plain(over(r.get(g, "mfu"), 0.01), "{:.0f} %"), si(r.get(g, "peak_memory"), "B")])
-    head = ["model", "tuning", "batch", "seq", "eager, clip that waits", "eager", "graph", "eager/graph", "tokens/s",
-            "model FLOPs", "MFU", "peak memory"]
-    return (
-        "#### Whole steps\n"
-        f"bf16, r16 on q and v, AdamW, clip ({source(r)}); from tokens/s on of the graphed step. Model FLOPs are those "
-        "that the step needs, MFU is their share of the matrix product measured in the same run.\n\n"
-        + table(head, rows)
-    )
+    for case in shown_cases(r, "throughput/step", "step_time", mode="graph"):
+        (*_, graph_key), times = variants(r, "throughput/step", "step_time", case, "multi")
+        of = functools.partial(r.get, graph_key)
+        rows.append([*case, *(si(t, "s") for t in times), plain(over(*times[1:])),
+                     plain(of("tokens_per_second"), "{:.0f}"), si(of("model_flops"), "FLOP/s"), percent(of("mfu")),
+                     si(of("peak_memory"), "B")])
+    return r.source() + ".\n\n" + table(
+        [*STEP, "eager, host-synchronous clip", "eager", "graph", "eager/graph", "tokens/s", "model FLOPs", "MFU",
+         "peak memory"], rows)
 
 
-def backward(machine, _):
-    r = read(machine, "backward.csv")
-    if not r:
-        return ""
-    name, metric, rows = "backward/step", "backward_time", []
-    for case in headline(r, metric, mode="graph", clip="fused"):
-        keys, (sync, eager, graph) = arms(r, name, metric, case, [
-            {"mode": "eager", "clip": "sync"}, {"mode": "eager", "clip": "fused"}, {"mode": "graph", "clip": "fused"}])
-        counts = [plain(r.get(k, m), "{:.0f}") if k else "" for k, m in
-                  ((keys[0], "waits"), (keys[1], "launches"), (keys[2], "launches"))]
-        rows.append([*case, si(sync, "s"), si(eager, "s"), si(graph, "s"), plain(over(eager, graph)),
-                     plain(over(sync, graph)), *counts, plain(r.get(keys[2], "break_even"), "{:.0f}"),
-                     si(r.get(keys[2], "record_time"), "s")])
-    head = ["model", "tuning", "batch", "seq", "sync eager", "fused eager", "fused graph", "what the graph buys",
-            "graph and fused over sync", "waits, sync", "launches, eager", "graph", "break-even, steps", "recording"]
-    return (
-        "#### What a CUDA graph buys in the backward pass\n"
-        f"Backward pass and clip, bf16, real text, device time ({source(r)}). *Sync* is the clip that reads each "
-        "gradient's sum on the host, *fused* the one that never waits; break-even: steps after which recording has "
-        "paid for itself.\n\n"
-        + table(head, rows)
-    )
+@needs("backward.csv")
+def backward(_, r):
+    rows = []
+    for case in shown_cases(r, "backward/step", "backward_time", mode="graph", clip="fused"):
+        (sync, eager, graph), times = variants(r, "backward/step", "backward_time", case, "fused")
+        counts = [r.get(key, metric) for key, metric in (
+            (sync, "waits"), (eager, "launches"), (graph, "launches"), (graph, "break_even"))]
+        rows.append([*case, *(si(t, "s") for t in times),
+                     plain(over(times[1], times[2])), plain(over(times[0], times[2])),
+                     *(plain(n, "{:.0f}") for n in counts), si(r.get(graph, "record_time"), "s")])
+    return r.source() + ".\n\n" + table(
+        [*STEP, "sync, eager", "fused, eager", "fused, graph", "graph gains", "graph and fused over sync",
+         "host syncs, sync", "kernel launches, eager", "graph", "break-even, steps", "recording"], rows)
 
 
-def crossover(machine, folder):
-    r = read(machine, "backward.csv")
-    if not r:
-        return ""
-    lines = []
-    for (key, metric), tokens in sorted(r.value.items()):
-        if metric == "crossover":
-            axes = axes_of(key)[1]
-            lines.append(f"{axes.get('model')} {axes.get('tuning')} from {tokens:.0f} tokens on")
-    falls = " The gain falls below 5 %: " + ", ".join(lines) + "." if lines else ""
-    picture = os.path.relpath(figure_path(machine, "crossover"), folder)
-    return f"![eager over graphed time of the backward pass, against the tokens of a step]({picture})\n\n" \
-           f"Eager over graphed time, by tokens of a step.{falls}"
+@needs("backward.csv")
+def crossover(_, r):
+    falls = [f"{axes_of(key)[1]['model']} {axes_of(key)[1]['tuning']} from {tokens:.0f} tokens on"
+             for (key, metric), tokens in sorted(r.value.items()) if metric == "crossover"]
+    return "The gain of the graph falls below 5 %: " + ", ".join(falls) + "." if falls else ""
 
 
-def attention_time(r, passes, metric="kernel_time", **axes):
-    """Of 64 heads of 512 in bf16: the passes' times together, or one pass's other figure; None where one is missing."""
-    keys = [r.find(f"attention/{p}", metric, dtype="bf16", heads="64", qk="512", masked="0", **axes) for p in passes]
-    return None if None in keys else sum(r.get(k, metric) for k in keys)
+# ---- attention -----------------------------------------------------------------------------------------------
+
+LISTS = {"random": "random", "causal": "random, before the query", "v4": "window and groups"}
 
 
-def losing(r):
-    """The lengths at which dense attention takes less time, forward and backward together, list by list."""
-    found = []
-    for kind, topk in sorted({(a["list"], a["topk"]) for k, m in r.value if k.startswith("attention/fwd") for _, a in
-                              [axes_of(k)] if a["arm"] == "sparse"}, key=lambda at: (at[0], int(at[1]))):
-        both = []
-        for seq in sorted({axes_of(k)[1]["seq"] for k, m in r.value if k.startswith("attention/")}, key=int):
-            sparse = attention_time(r, ("fwd", "bwd"), arm="sparse", list=kind, topk=topk, seq=seq)
-            dense = attention_time(r, ("fwd", "bwd"), arm="dense", topk="0", seq=seq)
-            both += [seq] if sparse and dense and dense < sparse else []
-        found += [f"{kind} lists of {topk} at {', '.join(both)}"] if both else []
-    return found
+def attention_value(r, p, metric="kernel_time", **axes):
+    """A figure of pass p with 64 heads of 512 in bf16, or None."""
+    key = r.find(f"attention/{p}", metric, dtype="bf16", heads="64", qk="512", masked="0", **axes)
+    return r.get(key, metric)
 
 
-def attention_row(r, peers, of, **axes):
-    """Forward and backward of a kind of list at 4096 tokens, with the ordered backward pass and the peers'."""
-    cells = [of]
+def both_passes(r, **axes):
+    times = [attention_value(r, p, **axes) for p in ("fwd", "bwd")]
+    return None if None in times else sum(times)
+
+
+def lists_of(r, **want):
+    """The kinds and lengths of key list that were measured, in order."""
+    axes = r.axes("attention/fwd", "kernel_time", arm="sparse", heads="64", qk="512", **want)
+    found = {(a["list"], a["topk"]) for a in axes}
+    return sorted(found, key=lambda at: (list(LISTS).index(at[0]), int(at[1])))
+
+
+def attention_row(r, peers, what, **axes):
+    """Forward and backward of one kind of list, our deterministic backward pass, and the peers."""
+    cells = [what]
     for p in ("fwd", "bwd"):
-        time = attention_time(r, (p,), **axes)
-        flops, share = (attention_time(r, (p,), m, **axes) for m in ("kernel_flops", "floor_share"))
-        cells += [si(time, "s"), si(flops, "FLOP/s"), plain(over(share, 0.01), "{:.0f} %")]
-    ordered = attention_time(r, ("bwd",), **{**axes, "arm": "deterministic"}) if axes["arm"] == "sparse" else None
-    cells.append(si(ordered, "s"))
+        cells += [si(attention_value(r, p, **axes), "s"), si(attention_value(r, p, "kernel_flops", **axes), "FLOP/s"),
+                  percent(attention_value(r, p, "floor_share", **axes))]
+    cells.append(si(attention_value(r, "bwd", **{**axes, "arm": "deterministic"}), "s"))
     for peer, theirs in peers.items():
-        times = [attention_time(theirs, (p,), **{**axes, "arm": peer}) for p in ("fwd", "bwd")]
+        times = [attention_value(theirs, p, **{**axes, "arm": peer}) for p in ("fwd", "bwd")]
         cells.append(" / ".join(si(t, "s") or "-" for t in times) if any(times) else "")
     return cells
 
 
-def against_peers(path):
-    """Of each peer and pass the least and the largest ratio of its time to ours, both of one round and of the same lists."""
-    times = {}
-    with open(path, newline="", encoding="utf-8") as f:
-        for row in csv.DictReader(f):
-            name, axes = axes_of(row["key"])
-            if name.startswith("attention/") and row["metric"] == "kernel_time" and row["status"] == "ok":
-                stem, _, side = row["run_id"].rpartition("-")
-                of = (stem, row["launch"], name, *(v for a, v in sorted(axes.items()) if a != "arm"))
-                times.setdefault(of, {})[axes["arm"] if side == "plumb" else side] = float(row["value"])
-    texts = []
-    for peer, called in KERNEL_PEERS.items():
-        for p, word in (("fwd", "forward"), ("bwd", "backward")):
-            ratios = [t[peer] / t["sparse"] for of, t in times.items()
-                      if of[2] == f"attention/{p}" and peer in t and "sparse" in t]
-            if ratios:
-                texts.append(f"{called} {word} {min(ratios):.2f} to {max(ratios):.2f}")
-    return "A peer's time over ours, of the same round and lists: " + ", ".join(texts) + ".\n\n" if texts else ""
-
-
-def v4_steps(machine):
-    """Whole steps of the layers of DeepSeek-V4-Flash with dense and with sparse attention, by length and mode."""
-    r = read(machine, "v4_step.csv")
-    if not r:
-        return ""
-    name, model, rows = "throughput/step", "v4-flash-layer", []
-    found = {tuple(axes_of(k)[1].get(a) for a in ("seq", "mode")) for k, _ in r.value if f"model={model}&" in k}
-    for seq, mode in sorted(found, key=lambda at: (int(at[0]), at[1])):
-        arms_of = {"model": model, "seq": seq, "mode": mode}
-        keys = [r.find(name, "step_time", **arms_of, attention=a) for a in ("dense", "sparse")]
-        said = r.said.get((keys[1] or "").replace(name, "contract/V4-STEP", 1))
-        if None in keys or not said:
-            continue
-        times, flops = [[r.get(k, m) for k in keys] for m in ("step_time", "model_flops")]
-        cells = [w for t, f in zip(times, flops) for w in (si(t, "s"), si(f, "FLOP/s"))]
-        ratios, failed = [v for v, _ in said], sum(status == "fail" for _, status in said)
-        rows.append([seq, mode, *cells, plain(over(*times)), f"{min(ratios):.3f} to {max(ratios):.3f}",
-                     f"{len(said) - failed} of {len(said)}"])
-    head = ["tokens", "", "dense", "", "sparse", "", "dense/sparse", "of one launch", "launches in which sparse took no longer"]
-    return (
-        "\n\nA whole step of `v4-flash-layer`, full tuning, batch 1 (" + file_of(r) + ", medians of launches): one layer of each "
-        "kind (ratios 0, 4 and 128) with the attention of DeepSeek-V4-Flash in its real dimensions, a dense MLP as wide as the "
-        "experts that a token passes, and a vocabulary of 272. The arms differ in the layer of ratio 4 alone: dense attends to "
-        "every compressed row, sparse to the 512 that its indexer picks, whose work is in the time. FLOP/s are those that the "
-        "step needs.\n\n" + table(head, rows)
-    )
-
-
-def attention(machine, folder):
-    r = read(machine, "attention.csv")
-    if not r:
-        return ""
-    path = os.path.join(machine, "peers.csv")
-    peers = {k: Results(path, run_suffix="-" + k) for k in KERNEL_PEERS} if os.path.exists(path) else {}
-    peers = {k: p for k, p in peers.items() if any(key.startswith("attention/") for key, _ in p.value)}
-    names = {"random": "random", "causal": "of the rows before", "v4": "window and groups"}
-    lists = sorted({(a["list"], a["topk"]) for k, _ in r.value if k.startswith("attention/") for _, a in [axes_of(k)]
-                    if (a["arm"], a["seq"], a["heads"], a["qk"], a["masked"]) == ("sparse", "4096", "64", "512", "0")},
-                   key=lambda at: (list(names).index(at[0]), int(at[1])))
-    rows = [attention_row(r, peers, f"{topk}, {names[kind]}", arm="sparse", list=kind, topk=topk, seq="4096")
-            for kind, topk in lists]
-    rows.append(attention_row(r, peers, "dense: every row before", arm="dense", topk="0", seq="4096"))
-    judged = []
-    for bar in bars("attention"):
-        case, what, _, metric, best, relation, bound = bar
-        name, axes = axes_of(case)
-        key = r.find(name, metric, best, **axes)
-        value = r.get(key, metric) if key else None
-        said = verdict(r, bar, key, value) if key else "not measured"
-        judged.append([what, si(value, "s"), bar_text(metric, relation, bound), said])
-    ceilings = ", ".join(f"{what} {si(r.get('ceiling/' + case, metric), unit)}" for what, case, metric, unit in (
+@needs("attention.csv")
+def attention(s, r):
+    peers = s.peers(KERNEL_PEERS, "attention/")
+    rows = [attention_row(r, peers, f"{topk}, {LISTS[kind]}", arm="sparse", list=kind, topk=topk, seq="4096")
+            for kind, topk in lists_of(r, seq="4096", masked="0")]
+    rows.append(attention_row(r, peers, "dense: every earlier token", arm="dense", topk="0", seq="4096"))
+    ceilings = ", ".join(f"{what} {si(r.get('ceiling/' + name, metric), unit)}" for what, name, metric, unit in (
         ("copy", "copy", "copy_rate", "B/s"), ("matrix product", "matmul", "matmul_rate", "FLOP/s"),
-        ("f32 sums in the second-level cache", "l2_reduce", "l2_reduce_rate", "B/s")))
-    worse = losing(r)
-    picture = os.path.relpath(figure_path(machine, "attention"), folder)
-    head = ["rows a query lists", "forward", "", "of floor", "backward", "", "of floor", "backward, same bits every run"]
-    beside = (" Peers: forward / backward, on the same lists (" + rounds(
-        list(peers.values()), "kernel_time", lambda key: axes_of(key)[1].get("seq") == "4096") + ").") if peers else ""
-    runs = "in the same run" if r.sessions == 1 else "in the same runs"
+        ("f32 sums in L2", "l2_reduce", "l2_reduce_rate", "B/s")))
+    beside = f" Peers (forward / backward, same lists): {rounds(peers, 'kernel_time', 'seq=4096')}." if peers else ""
+    head = ["keys of a query", "forward", "", "of roofline", "backward", "", "of roofline", "backward, deterministic"]
+    judged = [[q.what, q.figure(q.value), q.text(), q.verdict()] for q in reversed(r.requirements("BAR-"))]
+    return (f"{r.source()}; in the same runs: {ceilings}.{beside}\n\n"
+            + table(head + [KERNEL_PEERS[p] for p in peers], rows) + "\n\n" + peer_text(s)
+            + table(["requirement", "time", "required", ""], judged) + "\n\n" + losing(r))
+
+
+def losing(r):
+    """Where dense attention is the faster one."""
+    found = []
+    for kind, topk in lists_of(r):
+        sparse_axes, slower = {"arm": "sparse", "list": kind, "topk": topk}, []
+        for seq in sorted({a["seq"] for a in r.axes("attention/fwd", "kernel_time", **sparse_axes)}, key=int):
+            dense, sparse = both_passes(r, arm="dense", topk="0", seq=seq), both_passes(r, **sparse_axes, seq=seq)
+            slower += [seq] if dense and sparse and dense < sparse else []
+        found += [f"{kind} lists of {topk} at {', '.join(slower)} tokens"] if slower else []
+    text = "Dense attention takes less time, forward and backward together: " + "; ".join(found) + "."
+    return text if found else ""
+
+
+def peer_text(s):
+    words = {"fwd": "forward", "bwd": "backward"}
+    ratios = s.peer_ratios()
+    texts = [f"{KERNEL_PEERS[peer]} {words[p]} {span(ratios[peer, p])}" for peer, p in sorted(ratios)]
+    return "A peer's time over ours, same round and lists: " + ", ".join(texts) + ".\n\n" if texts else ""
+
+
+@needs("v4_step.csv")
+def v4_steps(_, r):
+    rows = []
+    for q in sorted(r.requirements("V4-STEP"), key=lambda q: (int(q.axes["seq"]), q.axes["mode"])):
+        keys = [key_of("throughput/step", {**q.axes, "attention": a}) for a in ("dense", "sparse")]
+        times, flops = ([r.get(key, metric) for key in keys] for metric in ("step_time", "model_flops"))
+        cells = [text for t, f in zip(times, flops) for text in (si(t, "s"), si(f, "FLOP/s"))]
+        rows.append([q.axes["seq"], q.axes["mode"], *cells, plain(over(*times)),
+                     span(q.values, "{:.3f}"), f"{len(q.values) - q.failed} of {len(q.values)}"])
+    return f"{file_of(r)}, medians over processes.\n\n" + table(
+        ["tokens", "", "dense", "", "sparse", "", "dense/sparse", "in one process", "processes that met V4-STEP"],
+        rows)
+
+
+# ---- requirements, machines and the comparison rule ----------------------------------------------------------
+
+
+def requirements(s):
+    """Every requirement that the stored runs judged, and in how many of its cases it is met."""
+    found = {}
+    for r in filter(None, (s.read(name + ".csv") for name in SUITES)):
+        for q in r.requirements():
+            found.setdefault(q.id, []).append(q)
+    rows = [[f"`{i}`", qs[0].statement, f"{qs[0].metric} {qs[0].relation} {qs[0].bound:g}".replace("|", "\\|"),
+             f"{sum(not q.failed for q in qs)} of {len(qs)}"] for i, qs in sorted(found.items())]
+    return table(["requirement", "what it promises", "bound", "cases met"], rows)
+
+
+def sample(s):
+    """The first tables of `bench report` of a CPU's stored backward suite, without the notes."""
+    stored = s.others("cpu-*/backward.csv")
+    if not stored:
+        return ""
+    ran = subprocess.run([s.bench, "report", stored[0]], capture_output=True, text=True)
+    if ran.returncode != 0:
+        fail(ran.stderr.strip() or f"{s.bench}: exit code {ran.returncode}")
+    parts = [part for part in ran.stdout.split("\n\n") if part.startswith(("backward_time: median", "ceiling"))]
+    lines = "\n".join(parts).replace(" [1]", "").splitlines()
+    return "\n".join(["```", *(line.rstrip() for line in lines if not line.startswith(" ")), "```"])
+
+
+def cpu(s):
+    """What a recorded list of calls gains on a CPU."""
+    rows = []
+    for path in s.others("cpu-*/backward.csv"):
+        r = Results(path)
+        for case in shown_cases(r, "backward/step", "backward_time", mode="graph", clip="fused"):
+            _, times = variants(r, "backward/step", "backward_time", case, "fused")
+            rows.append([file_of(r), *case, *(si(t, "s") for t in times), plain(over(times[1], times[2]))])
+    return table(["file", *STEP, "sync, eager", "fused, eager", "fused, recorded", "eager/recorded"], rows)
+
+
+def cpu_peers(s):
+    """Phases of a step next to PyTorch's on a CPU, where a peers.csv is stored."""
+    rows = []
+    for path in s.others("cpu-*/peers.csv"):
+        ours, theirs = Results(path, "-plumb"), Results(path, "-torch")
+        for metric in ("forward_time", "backward_time", "clip_time", "optimizer_time", "step_time", "peak_memory"):
+            for axes in theirs.axes("throughput/step", metric):
+                want = {a: axes[a] for a in STEP}
+                pair = [r.get(r.find("throughput/step", metric, **want), metric) for r in (ours, theirs)]
+                cells = [si(value, "B" if metric == "peak_memory" else "s") for value in pair]
+                rows.append([file_of(ours), " ".join(want.values()), metric, *cells, plain(over(*reversed(pair)))])
+    return table(["file", "model, tuning, batch, seq", "metric", "Plumb", "PyTorch", "PyTorch/Plumb"], rows)
+
+
+def validation(s):
+    """What `scripts/proof` stored of each machine, evaluated by the rule of today."""
+    rule, folders = s.validation()
+    if not folders:
+        return ""
+    return rule.table(s.bench, folders) + "\n\n" + "\n".join(resampled(rule, s.bench, f) for f in folders)
+
+
+def resampled(rule, bench, folder):
+    """The rule on comparisons resampled from the processes of a machine's A/A sessions."""
+    of = rule.simulate(bench, rule.sessions(folder, "aa"))
+    machine = os.path.basename(os.path.dirname(folder))
+    alarms, found = of["resampled_alarms"] / of["resampled"], of["found"] / of["injected"]
     return (
-        "#### Sparse attention\n"
-        f"4096 queries, 64 heads of 512, bf16, the whole pass as a step pays for it, cold second-level cache, device time "
-        f"({source(r)}; {runs}: {ceilings}). FLOP/s are of the rows that are not masked; the floor is the largest "
-        f"of the times that these ceilings leave.{beside}\n\n"
-        + table(head + [KERNEL_PEERS[p] for p in peers], rows) + "\n\n"
-        + (against_peers(path) if peers else "")
-        + table(["bar", "time", "", ""], judged) + "\n\n"
-        + f"![seconds of attention, forward and backward, against the length of a sequence]({picture})\n\n"
-        + ("Dense attention takes less time than sparse, forward and backward together: " + "; ".join(worse) + " tokens."
-           if worse else "Sparse attention takes less time than dense at every length and list that was measured.")
-        + v4_steps(machine)
-    )
+        f"- `{machine}`: {of['recorded_undecided']:.0f} of the {of['recorded']:.0f} A/A comparisons ended INCONCLUSIVE."
+        f" From their {of['launches']:.0f} processes {of['resampled']:.0f} comparisons were resampled (`--simulate`): "
+        f"{of['resampled_alarms']:.0f} false alarms, {rule.percent(alarms)}, "
+        f"below {rule.percent(of['resampled_max'])}. With one case slowed by 2 %, {rule.percent(found)} of "
+        f"{of['injected']:.0f} are found, above {rule.percent(of['found_min'])}.")
 
 
-def dependencies(*_):
+def dependencies(_):
     setup = os.path.join(ROOT, "scripts/setup")
     return subprocess.run([setup, "--list"], check=True, capture_output=True, text=True).stdout
 
 
-def redrawn(rule, bench, folder):
-    """What the rule would say of comparisons drawn anew from the launches of a machine's A/A sessions."""
-    of = rule.simulate(bench, rule.sessions(folder, "aa"))
-    return (
-        f"- `{os.path.basename(os.path.dirname(folder))}`: {of['recorded_undecided']:.0f} of the {of['recorded']:.0f} A/A "
-        f"comparisons ended as too noisy to say. From their {of['launches']:.0f} launches "
-        f"{of['resampled']:.0f} comparisons were drawn anew (`--simulate`): {of['resampled_alarms']:.0f} false alarms, "
-        f"{rule.percent(of['resampled_alarms'] / of['resampled'])}, below {rule.percent(of['resampled_max'])}; with one case "
-        f"2 % slower {rule.percent(of['found'] / of['injected'])} of {of['injected']:.0f} are found, above "
-        f"{rule.percent(of['found_min'])}."
-    )
-
-
-def proof(machine, _, bench):
-    """What `scripts/proof` stored of any machine, once more through the rule."""
-    folders = sorted(glob.glob(os.path.join(glob.escape(os.path.dirname(machine)), "*", "proof")))
-    if not folders:
-        return ""
-    rule = types.ModuleType("proof")
-    rule.__file__ = os.path.join(ROOT, "scripts/proof")
-    importlib.machinery.SourceFileLoader("proof", rule.__file__).exec_module(rule)
-    bench = os.path.abspath(bench)
-    return rule.table(bench, folders) + "\n\n" + "\n".join(redrawn(rule, bench, f) for f in folders)
-
-
-SECTIONS = {f.__name__: f for f in (kernels, steps, throughput, backward, crossover, attention, dependencies, proof)}
+TABLES = {f.__name__: f for f in (
+    findings, sample, kernels, steps, throughput, backward, crossover, attention, v4_steps, requirements, cpu,
+    cpu_peers, validation, dependencies)}

@@ -138,11 +138,5 @@ expect 4 'MISSING: gates.csv demands it' "$bench" "${alone[@]}" --gates gates.cs
 expect 0 ' missing=0 ' "$bench" "${alone[@]}" --gates gates.csv --out with --ceilings yes --min-time 0 --all
 grep -q floor_share log || fail "the share of ceilings that were measured is not compared"
 
-# ---- the README's section ----------------------------------------------------------------------------------------------
-mkdir b/machine
-printf '# x\n<!-- table: proof -->\n<!-- end -->\n' >README.md
-python3 "$source/scripts/readme" --bench "$bench" --readme README.md --machine b/machine >log 2>&1 || fail "readme"
-grep -q '^| `m` | 120 | 5 | 5 | 15 | 0 |' README.md || fail "the README has no such table"
-
 [[ $failures -eq 0 ]] && echo "all passed"
 exit $((failures > 0))

@@ -1,0 +1,125 @@
+"""readme_findings.py - the README's first table: what the stored results say, one row for each question."""
+from readme_results import KERNEL_PEERS, STEP, Results, axes_of, needs, over, span
+
+SUITES = ("backward", "throughput", "kernels", "attention", "v4_step")
+
+
+def ratios(r, name, metric, above, below):
+    """{case: figure with the axes `above` over that with `below`}, for every case that has both."""
+    out = {}
+    for axes in r.axes(name, metric, **below):
+        top = r.find(name, metric, **{**axes, **above})
+        if top:
+            bottom = r.find(name, metric, **axes)
+            out[tuple(axes[a] for a in STEP)] = over(r.get(top, metric), r.get(bottom, metric))
+    return out
+
+
+@needs("backward.csv")
+def graph(_, r):
+    gain = ratios(r, "backward/step", "backward_time", {"mode": "eager"}, {"mode": "graph", "clip": "fused"})
+    falls = [f"{tokens:.0f} tokens a step ({axes_of(key)[1]['model']} {axes_of(key)[1]['tuning']})"
+             for (key, metric), tokens in sorted(r.value.items()) if metric == "crossover"]
+    end = "; the gain falls below 5 % from " + " and ".join(falls) if falls else ""
+    return f"{span(gain.values())} times as fast as eager in {len(gain)} cases{end}"
+
+
+@needs("backward.csv")
+def clip(_, r):
+    gain = ratios(r, "backward/step", "backward_time", {"clip": "sync"}, {"mode": "eager", "clip": "fused"})
+    text = f"{span(gain.values() or [1])} times as fast as a clip that reads every norm on the host, both eager"
+    return text if gain else ""
+
+
+def qlora(s):
+    ours, texts = s.peers(("plumb",), "throughput/").get("plumb"), []
+    if not ours:
+        return ""
+    names = {"torch": "PyTorch with bitsandbytes", "hf": "Hugging Face + PEFT, eager and bound by the host,"}
+    for side, name in names.items():
+        theirs = s.peers((side,), "throughput/").get(side)
+        shares = {"step_time": [], "peak_memory": []}
+        for axes in theirs.axes("throughput/step", "step_time", tuning="qlora") if theirs else []:
+            want = {a: axes[a] for a in STEP}
+            keys = [r.find("throughput/step", "step_time", **want) for r in (theirs, ours)]
+            for metric, found in shares.items():
+                pair = [r.get(key, metric) for r, key in zip((theirs, ours), keys)]
+                found += [over(*pair)] if None not in pair else []
+        if all(shares.values()):
+            texts.append(f"{name} takes {span(shares['step_time'], '{:.1f}')} times our time and "
+                         f"{span(shares['peak_memory'], '{:.1f}')} times our memory")
+    return "; ".join(texts)
+
+
+def sparse(s):
+    found = s.peer_ratios()
+    texts = [f"{KERNEL_PEERS[peer]} {'forward' if p == 'fwd' else 'backward'} {span(found[peer, p])}"
+             for peer, p in sorted(found)]
+    return "a peer's time over ours: " + ", ".join(texts) if texts else ""
+
+
+@needs("v4_step.csv")
+def v4_step(_, r):
+    judged = [q for q in r.requirements("V4-STEP") if q.axes["mode"] == "graph"]
+    texts = [f"{span(q.values)} at {q.axes['seq']} tokens" for q in sorted(judged, key=lambda q: int(q.axes["seq"]))]
+    return "dense over sparse, three layers: " + ", ".join(texts) if texts else ""
+
+
+def cpu(s):
+    texts = []
+    for path in s.others("cpu-*/peers.csv"):
+        ours, theirs = Results(path, "-plumb"), Results(path, "-torch")
+        for axes in theirs.axes("throughput/step", "step_time"):
+            times = [r.get(r.find("throughput/step", "step_time", **{a: axes[a] for a in STEP}), "step_time")
+                     for r in (theirs, ours)]
+            texts += [f"PyTorch eager takes {over(*times):.2f} times our step"] if None not in times else []
+    for path in s.others("cpu-*/backward.csv"):
+        eager, graphed = {"mode": "eager"}, {"mode": "graph", "clip": "fused"}
+        gain = ratios(Results(path), "backward/step", "backward_time", eager, graphed)
+        texts += [f"a recorded list of calls is {span(gain.values())} times as fast as eager: noise"] if gain else []
+    return "; ".join(texts)
+
+
+def rule(s):
+    module, folders = s.validation()
+    texts = []
+    for folder in folders:
+        aa, slow = (module.simulate(s.bench, module.sessions(folder, kind)) for kind in ("aa", "slow"))
+        where = "CPU" if "/cpu-" in folder else "GPU"
+        texts.append(f"{where}: {aa['recorded_alarms']:.0f} false alarms in {aa['recorded']:.0f} A/A comparisons "
+                     f"({aa['recorded_undecided']:.0f} undecided), {slow['recorded_alarms']:.0f} of "
+                     f"{slow['recorded']:.0f} slowdowns of 2 % found")
+    return "; ".join(texts)
+
+
+def failed(s):
+    results = [r for r in map(s.read, (name + ".csv" for name in SUITES)) if r]
+    judged = [q for r in results for q in r.requirements()]
+    texts = []
+    for q in judged:
+        if q.failed:
+            case = " ".join(q.axes[a] for a in ("op", "model", "mode", "seq") if a in q.axes)
+            worst = (min if q.relation.startswith(">") else max)(q.values)
+            how = q.how.rpartition(": ")[2] if len(q.values) == 1 else f"{worst:.3f}"
+            texts.append(f"`{q.id}` {case}: {how}, required {q.relation} {q.bound:g}")
+    if texts:
+        return f"**{len(texts)} of {len(judged)} failed**: " + "; ".join(texts)
+    return f"all {len(judged)} are met" if judged else ""
+
+
+ROWS = (
+    ("What does a CUDA graph gain in the backward pass?", graph, "results-h200.md"),
+    ("What does a clip without host syncs gain?", clip, "results-h200.md"),
+    ("How fast is a QLoRA step next to its peers?", qlora, "results-h200.md"),
+    ("How fast is sparse attention next to its peers?", sparse, "attention.md"),
+    ("What does sparse attention gain in a whole step?", v4_step, "attention.md"),
+    ("And on a CPU?", cpu, "results-cpu.md"),
+    ("How often is the comparison rule wrong?", rule, "statistics.md"),
+    ("Which requirements are not met?", failed, "results-h200.md"),
+)
+
+
+def findings(s):
+    rows = [(question, text(s), page) for question, text, page in ROWS]
+    lines = [f"| {question} | {text} | [more](docs/{page}) |" for question, text, page in rows if text]
+    return "\n".join(["| question | finding | |", "|---|---|---|", *lines]) if lines else ""
