@@ -77,7 +77,7 @@ def field(record, key, value):
 def load():
     """All records, in the order of their names; incomplete ones and two of one name are errors."""
     records = {}
-    for path in glob.glob(os.path.join(ROOT, "tests", "mutations", "*.mut")):
+    for path in sorted(glob.glob(os.path.join(ROOT, "tests", "mutations", "*.mut"))):
         with open(path, encoding="utf-8") as f:
             for r in parse(os.path.relpath(path, ROOT), f.read()):
                 if r.name in records:
