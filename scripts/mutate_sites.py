@@ -5,6 +5,7 @@ sides, a unary one has not. A change that is no C is found when it does not comp
 import bisect
 import collections
 import hashlib
+import os
 import re
 
 OPERATORS = {
@@ -38,12 +39,20 @@ CONTROL = ("if", "for", "while", "switch", "return", "sizeof", "do", "else", "ca
 Token = collections.namedtuple("Token", "kind text start end")
 # at: the line, which is the nth of the file with the text `line`. before and after: what changes, from the begin of its
 # first line to the end of its last, with spaces drawn together. new: what stands at start..end then.
-Site = collections.namedtuple("Site", "file at line nth operator before after start end new")
+Site = collections.namedtuple("Site", "file function at line nth operator before after start end new")
 
 
-def key(site):
-    """What names a site for tests/mutations/equivalent.csv."""
-    return site.file, site.operator, site.before, site.after
+def key(file, function, operator, before, after):
+    """What names a site for tests/mutations/equivalent.csv. It outlives a move of the file and a changed comment."""
+    return os.path.basename(file), function, operator, uncommented(before), uncommented(after)
+
+
+def key_of(site):
+    return key(site.file, site.function, site.operator, site.before, site.after)
+
+
+def uncommented(code):
+    return " ".join(re.sub(r"/\*.*?(\*/|$)|//.*", " ", code).split())
 
 
 def tokens_of(source):
@@ -59,7 +68,7 @@ class Source:
 
     def __init__(self, file, text):
         self.file, self.text, self.tokens = file, text, tokens_of(text)
-        self.match = self.brackets()
+        self.match, self.function = self.brackets(), ""
         self.functions = list(self.bodies())
         self.starts = [0] + [m.end() for m in re.finditer("\n", text)]
         self.lines = text.split("\n")
@@ -80,14 +89,15 @@ class Source:
         return match
 
     def bodies(self):
-        """(first token, last token, whether it returns a pb_status) of every function."""
+        """(name, first token, last token, whether it returns a pb_status) of every function."""
         i, begin = 0, 0  # begin: of this declaration
         while i < len(self.tokens):
             text = self.tokens[i].text
             if text == "{":
                 if i and self.tokens[i - 1].text == ")":
                     head = [t.text for t in self.tokens[begin:self.match.get(i - 1, i)]]
-                    yield i, self.match.get(i, len(self.tokens) - 1), "pb_status" in head and "*" not in head
+                    is_status = "pb_status" in head and "*" not in head
+                    yield head[-1] if head else "", i, self.match.get(i, len(self.tokens) - 1), is_status
                 i = self.match.get(i, i)
                 begin = i + 1
             elif text == ";":
@@ -107,8 +117,8 @@ class Source:
         before = " ".join(self.text[begin:stop].split())
         after = " ".join((self.text[begin:start] + new + self.text[end:stop]).split())
         new += "\n" * (self.text.count("\n", start, end) - new.count("\n"))  # lines keep their numbers
-        return Site(self.file, first, self.lines[first - 1].strip(), self.nth[first - 1], operator, before, after, start,
-                    end, new)
+        return Site(self.file, self.function, first, self.lines[first - 1].strip(), self.nth[first - 1], operator, before,
+                    after, start, end, new)
 
 
 # ---- the operators --------------------------------------------------------------------------------------------
@@ -205,7 +215,7 @@ def statuses(source, i, is_status):
 def sites(file, text):
     """Every site of a file, in the order of its text."""
     source = Source(file, text)
-    for first, last, is_status in source.functions:
+    for source.function, first, last, is_status in source.functions:
         i = first + 1
         while i < last:
             t = source.tokens[i]
