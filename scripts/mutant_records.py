@@ -277,6 +277,12 @@ def tree_files():
     return [n for n in names if n and os.path.isfile(os.path.join(ROOT, n))]
 
 
+def in_order(some, of):
+    """Whether the words of `some` occur in `of` in their order."""
+    rest = iter(of)
+    return all(word in rest for word in some)
+
+
 class Tree:
     """The sources that records are applied to."""
 
@@ -286,11 +292,19 @@ class Tree:
             self.by_name[os.path.basename(f)].append(f)
 
     def path(self, edit):
-        """The one file whose path ends like the edit's."""
-        named = [f for f in self.by_name[os.path.basename(edit.file)] if ("/" + f).endswith("/" + edit.file)]
-        if len(named) != 1:
-            raise Error(f"{edit.at}: {edit.file} names {len(named)} files, not one: {' '.join(named)}")
-        return named[0]
+        """The file of an edit; of several with its name, the one that has the old lines."""
+        *folders, name = edit.file.split("/")
+        named = [f for f in self.by_name[name] if in_order(folders, f.split("/")[:-1])]
+        found = [f for f in named if self.has(f, edit)] if len(named) > 1 else named
+        if len(found) != 1:
+            raise Error(f"{edit.at}: {edit.file} names {len(named)} files, {len(found)} of them with the old lines, not one")
+        return found[0]
+
+    def has(self, path, edit):
+        try:
+            return bool(find(edit, self.text(path), path))
+        except Error:
+            return False
 
     def text(self, path):
         if path not in self.texts:

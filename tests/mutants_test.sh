@@ -95,7 +95,7 @@ expect 2 'no record matches nothing' scripts/mutants nothing
 error 'toy.c toy_sum' 'sum -= b;' "'sum -= b;' is found 0 times in os/toy.c, toy_sum, not once"
 error 'toy.c' 'int sum = a;' "'int sum = a;' is found 2 times in os/toy.c, not once"
 error 'toy.c toy_product' 'sum += b;' 'os/toy.c has no function toy_product'
-error 'toys.c' 'sum += b;' 'toys.c names 0 files, not one'
+error 'toys.c' 'sum += b;' 'toys.c names 0 files'
 error 'toy.c toy_sum' '/* the second */' 'the edit has no old line'
 printf 'mutation: limit-off-by-one\n' >tests/mutations/twice.mut
 expect 2 'twice.mut:1: limit-off-by-one is also the name of tests/mutations/toy.mut:3' scripts/mutants --check
@@ -117,6 +117,12 @@ git checkout -q test.c
 mkdir -p moved/deep && git mv os/toy.c os/toy.h moved/deep
 expect 0 '3 records apply' scripts/mutants --check
 git commit -qam moved
+mkdir other && sed 's/sum += b/sum += 2 * b/' moved/deep/toy.c >other/toy.c
+expect 0 '1 records apply' scripts/mutants --check sum-forgets
+expect 2 'toy.c names 2 files, 2 of them with the old lines, not one' scripts/mutants --check zero
+sed -i 's,in: toy.c toy_sign,in: moved/toy.c toy_sign,' tests/mutations/toy.mut
+expect 0 '3 records apply' scripts/mutants --check
+rm -r other && git checkout -q .
 expect 0 '0 mutations' scripts/mutants --changed HEAD~1
 sed -i 's,/\* the first \*/,/* what is\n    added to */,; s/sum += b;/sum\n        +=b;/' moved/deep/toy.c
 expect 0 'RED ' scripts/mutants --changed HEAD sum-forgets
