@@ -297,7 +297,8 @@ class Tree:
         named = [f for f in self.by_name[name] if in_order(folders, f.split("/")[:-1])]
         found = [f for f in named if self.has(f, edit)] if len(named) > 1 else named
         if len(found) != 1:
-            raise Error(f"{edit.at}: {edit.file} names {len(named)} files, {len(found)} of them with the old lines, not one")
+            counts = f"{len(named)} files, {len(found)} of them with the old lines, not one"
+            raise Error(f"{edit.at}: {edit.file} names {counts}")
         return found[0]
 
     def has(self, path, edit):
