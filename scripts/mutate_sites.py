@@ -1,10 +1,11 @@
-# mutate_sites.py - where and how scripts/mutate can change a C source: a lexer, the operators, the draw.
-"""Works on tokens, not on a syntax tree: half of the code is in arguments of macros (PB_TRY), and a compiler's tree
-does not give their positions in the source. It relies on the layout of scripts/format: a binary operator has a space
-on both sides, a unary one has not. A change that is not valid C fails to compile."""
+# mutate_sites.py - where scripts/mutate can change a C source, and how: a lexer, the operators, the draw.
+"""Works on tokens, not on a syntax tree: half of the code stands in arguments of macros (PB_TRY), whose place in the
+source a compiler's tree does not give. It relies on the layout of scripts/format: a binary operator has a space on both
+sides, a unary one has not. A change that is no C is found when it does not compile."""
 import bisect
 import collections
 import hashlib
+import os
 import re
 
 OPERATORS = {
@@ -29,8 +30,8 @@ TOKEN = re.compile(r"""
   | (?P<punct>->|\+\+|--|<<=|>>=|<<|>>|[-+*/%&|^<>=!]=|&&|\|\||\.\.\.|.)
 """, re.X | re.S | re.M)
 
-# Calls whose arguments are not mutated: error messages; allocation and release (ASan finds a size that is too small,
-# and leaks); expressions that are not executed.
+# Calls in which nothing is drawn: messages of errors; what allocates and releases (a size that is too
+# small and a leak are ASan's to find); what is no code.
 QUIET = re.compile(r"^(pb_fail\w*|\w*alloc|\w*free|\w+_destroy|fclose|closedir|json_decref|va_\w+|assert|static_assert"
                    r"|_Static_assert|sizeof|offsetof|__attribute__)$")
 CONTROL = ("if", "for", "while", "switch", "return", "sizeof", "do", "else", "case", "goto")
@@ -38,12 +39,20 @@ CONTROL = ("if", "for", "while", "switch", "return", "sizeof", "do", "else", "ca
 Token = collections.namedtuple("Token", "kind text start end")
 # line: its text; nth: number of the earlier lines with equal text; at: line number. before, after: the changed lines,
 # with white space collapsed. new: the text that replaces start..end.
-Site = collections.namedtuple("Site", "file at line nth operator before after start end new")
+Site = collections.namedtuple("Site", "file function at line nth operator before after start end new")
 
 
-def key(site):
-    """Identifies a site in tests/mutations/equivalent.csv."""
-    return site.file, site.operator, site.before, site.after
+def key(file, function, operator, before, after):
+    """Identifies a site in tests/mutations/equivalent.csv; stays the same when the file moves or a comment changes."""
+    return os.path.basename(file), function, operator, uncommented(before), uncommented(after)
+
+
+def key_of(site):
+    return key(site.file, site.function, site.operator, site.before, site.after)
+
+
+def uncommented(code):
+    return " ".join(re.sub(r"/\*.*?(\*/|$)|//.*", " ", code).split())
 
 
 def tokens_of(source):
@@ -55,16 +64,16 @@ def tokens_of(source):
 
 
 class Source:
-    """The tokens of one file, matching brackets, and its functions."""
+    """The tokens of one file, which bracket closes which, and where its functions are."""
 
     def __init__(self, file, text):
         self.file, self.text, self.tokens = file, text, tokens_of(text)
-        self.match = self.brackets()
+        self.match, self.function = self.brackets(), ""
         self.functions = list(self.bodies())
         self.starts = [0] + [m.end() for m in re.finditer("\n", text)]
         self.lines = text.split("\n")
         seen = collections.Counter()
-        self.nth = []  # per line
+        self.nth = []  # of each line
         for line in self.lines:
             self.nth.append(seen[line.strip()])
             seen[line.strip()] += 1
@@ -80,14 +89,15 @@ class Source:
         return match
 
     def bodies(self):
-        """(first token, last token, whether it returns pb_status) of every function."""
+        """(name, first token, last token, whether it returns pb_status) of every function."""
         i, begin = 0, 0  # begin: start of the current declaration
         while i < len(self.tokens):
             text = self.tokens[i].text
             if text == "{":
                 if i and self.tokens[i - 1].text == ")":
                     head = [t.text for t in self.tokens[begin:self.match.get(i - 1, i)]]
-                    yield i, self.match.get(i, len(self.tokens) - 1), "pb_status" in head and "*" not in head
+                    is_status = "pb_status" in head and "*" not in head
+                    yield head[-1] if head else "", i, self.match.get(i, len(self.tokens) - 1), is_status
                 i = self.match.get(i, i)
                 begin = i + 1
             elif text == ";":
@@ -95,7 +105,7 @@ class Source:
             i += 1
 
     def line(self, offset):
-        return bisect.bisect_right(self.starts, offset)  # lines count from 1
+        return bisect.bisect_right(self.starts, offset)  # from 1
 
     def is_(self, i, *texts):
         return 0 <= i < len(self.tokens) and self.tokens[i].text in texts
@@ -106,9 +116,9 @@ class Source:
         stop = self.starts[last] if last < len(self.starts) else len(self.text)
         before = " ".join(self.text[begin:stop].split())
         after = " ".join((self.text[begin:start] + new + self.text[end:stop]).split())
-        new += "\n" * (self.text.count("\n", start, end) - new.count("\n"))  # keep the number of lines
-        return Site(self.file, first, self.lines[first - 1].strip(), self.nth[first - 1], operator, before, after, start,
-                    end, new)
+        new += "\n" * (self.text.count("\n", start, end) - new.count("\n"))  # lines keep their numbers
+        return Site(self.file, self.function, first, self.lines[first - 1].strip(), self.nth[first - 1], operator, before,
+                    after, start, end, new)
 
 
 # ---- the operators --------------------------------------------------------------------------------------------
@@ -126,7 +136,7 @@ def swaps(source, i):
 
 
 def declared_size(source, i):
-    """Whether token i is the length of a declared array: a longer array would change nothing."""
+    """Whether this number is the length of an array that is declared: a longer one changes nothing."""
     if not (source.is_(i - 1, "[") and source.is_(i + 1, "]")):
         return False
     while i > 0 and not source.is_(i - 1, ";", "{", "}", "("):
@@ -140,7 +150,7 @@ def constants(source, i):
     if t.kind == "name" and t.text in ("true", "false"):
         yield source.site("constant", t.start, t.end, "false" if t.text == "true" else "true")
     if t.kind != "number" or declared_size(source, i) or (source.is_(i - 1, "{") and source.is_(i + 1, "}")):
-        return  # {0} clears everything, {1} would only set the first element
+        return  # {0} sets everything to zero, {1} would only set the first
     whole = re.fullmatch(r"(0[xX][0-9a-fA-F]+|\d+)([uUlL]*)", t.text)
     if whole:
         value = int(whole[1], 8 if re.match("0[0-7]", whole[1]) else 0)
@@ -165,7 +175,7 @@ def negations(source, i):
 
 
 def halves(source, i):
-    """For the ?: at token i: the tokens of its colon and after its end; None when it contains another ?:."""
+    """Of a ?: at token i: the colon, and the token behind it all; None where another ?: stands in it."""
     colon, at = None, i + 1
     while at < len(source.tokens):
         if source.is_(at, "?"):
@@ -181,7 +191,7 @@ def halves(source, i):
 
 
 def dropped_calls(source, i):
-    """Sites that remove a statement: token i must begin a statement that is one call."""
+    """Where token i begins a statement that is one call."""
     t = source.tokens[i]
     if t.kind != "name" or t.text in CONTROL or not source.is_(i + 1, "("):
         return
@@ -203,9 +213,9 @@ def statuses(source, i, is_status):
 
 
 def sites(file, text):
-    """All sites of a file, in order."""
+    """Every site of a file, in the order of its text."""
     source = Source(file, text)
-    for first, last, is_status in source.functions:
+    for source.function, first, last, is_status in source.functions:
         i = first + 1
         while i < last:
             t = source.tokens[i]
@@ -228,9 +238,9 @@ def number_of(*parts):
 
 
 def draw(all_sites, seed):
-    """Draws one site from each line that has any. The seed determines the order; all lines are equally likely to
-    come first, so are the operators of a line, and so are the sites of an operator. The first n are the draw of
-    n. The choice for a line depends only on the seed and the line's text, so changes elsewhere do not affect it."""
+    """One site of each line that has any, in an order that the seed decides: each line comes as likely first as any
+    other; of its operators each is as likely, and so is each site of the operator. The first n are the draw of n. What
+    is drawn of a line depends on the seed and its text alone, so that changes elsewhere leave it as it is."""
     lines = collections.defaultdict(lambda: collections.defaultdict(list))
     for s in all_sites:
         lines[s.file, s.line, s.nth][s.operator].append(s)

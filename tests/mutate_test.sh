@@ -73,16 +73,21 @@ judged 'int dead = a * b;' 'equivalent the same machine code'
 
 # A test is added, and one survivor is listed as equivalent.
 cat >tests/mutations/equivalent.csv <<'CSV'
-file,operator,before,after,reason
-os/toy.c,arithmetic,return n - n; /* no test executes it */,return n + n; /* no test executes it */,nobody calls it
+file,function,operator,before,after,reason
+toy.c,toy_loop,arithmetic,return n - n; /* another comment */,return n + n;,nobody calls it
 CSV
 mutate --check || fail "--check of what is there"
+mkdir os/deep && cp os/toy.c os/deep
+expect 1 'toy.c, toy_loop stands in os/deep/toy.c and os/toy.c' mutate --check
+rm os/toy.c
+mutate --check || fail "--check of a file that was moved"
+mv os/deep/toy.c os/toy.c
 sed -i 's/!toy_less(2, 1)/& \&\& !toy_less(1, 1)/' test.c
 expect 0 '| all | 5 | 2 | 0 | 1 | 2 | 0 | 0 | 100.0% | 34.2% to 100.0% |' mutate --survivors
 judged 'return a < b;' 'killed toy_test'
 judged 'return n - n;' 'equivalent nobody calls it'
 sed -i 's/n - n/n - 1/' os/toy.c
-expect 1 'os/toy.c has no such place any more' mutate --check
+expect 1 'toy.c, toy_loop has no such place any more' mutate --check
 
 expect 3 '| os | 5 | 0 | 0 | 0 | 0 | 5 | 0 | - |' mutate --budget 0 --seed 2
 expect 1 'survived' mutate --resume
