@@ -155,6 +155,38 @@ static void appends_are_whole_or_not_there(void **state)
     alarm(0);
 }
 
+static int other = -1; /* a second descriptor of the file that is written; -1: write() is not disturbed */
+
+ssize_t __real_write(int fd, const void *from, size_t n);
+ssize_t __wrap_write(int fd, const void *from, size_t n);
+/* Writes 2 bytes, then another process appends, then the disk is full. */
+ssize_t __wrap_write(int fd, const void *from, size_t n)
+{
+    static int calls;
+    if (other < 0 || fd == other) return __real_write(fd, from, n);
+    if (calls++ % 2 == 0) return __real_write(fd, from, 2);
+    if (__real_write(other, "other\n", 6) != 6) return -1;
+    errno = ENOSPC;
+    return -1;
+}
+
+/* A failed append does not cut off what another process has appended meanwhile. */
+static void bytes_of_another_process_stay(void **state)
+{
+    (void)state;
+    int fd = -1;
+    const char *path = in_dir("both");
+    CHECK_OK(pb_append_open(path, true, &fd));
+    CHECK_OK(pb_append_put(fd, path, "first\n", 6));
+    CHECK_OK(pb_append_open(path, false, &other));
+    CHECK_FAILS(pb_append_put(fd, path, "second\n", 7), PB_EIO,
+                "both: a part of a line was written, and is not cut off");
+    close(other);
+    other = -1;
+    close(fd);
+    check_text(path, "first\nseother\n");
+}
+
 /* Text from a file cannot send control sequences to a terminal. */
 static void messages_have_no_control_characters(void **state)
 {
@@ -246,6 +278,7 @@ int main(void)
         cmocka_unit_test(only_regular_files_are_read),
         cmocka_unit_test(the_old_file_stands_until_the_new_one_is_whole),
         cmocka_unit_test(appends_are_whole_or_not_there),
+        cmocka_unit_test(bytes_of_another_process_stay),
         cmocka_unit_test(messages_have_no_control_characters),
         cmocka_unit_test(a_link_stands_for_its_file),
         cmocka_unit_test(two_writers_do_not_disturb_each_other),
