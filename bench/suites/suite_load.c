@@ -3,6 +3,7 @@
  *
  * Each case writes its model folder first. The files then stay in the page cache for both the reader and the loader,
  * so that the suite compares their work and not the disk. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
 #include "kernels/core/op.h"
+#include "os/file.h"
 #include "os/memory.h"
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/hf_save.h"
@@ -78,15 +80,20 @@ static pb_status read_files(pb_ctx *ctx, void *self)
     const reading *r = self;
     const int fd = open(r->f->file, O_RDONLY | O_CLOEXEC);
     const size_t n = (size_t)r->f->bytes, pieces = (n + READ_CHUNK - 1) / READ_CHUNK;
-    bool whole = fd >= 0;
+    char why[512] = ""; /* the message of a failed read: pb_error() is that of one thread */
+    pb_status failed = PB_OK;
     (void)ctx;
-#pragma omp parallel for schedule(static) reduction(&& : whole)
+    if (fd < 0) return pb_fail_errno(errno, "%s", r->f->file);
+#pragma omp parallel for schedule(static)
     for (size_t p = 0; p < pieces; p++) {
         const size_t at = p * READ_CHUNK, want = n - at < READ_CHUNK ? n - at : READ_CHUNK;
-        whole = pread(fd, r->room + at, want, (off_t)at) == (ssize_t)want && whole;
+        const pb_status s = pb_file_read_at(fd, r->f->file, at, r->room + at, want);
+        if (s == PB_OK) continue;
+#pragma omp critical
+        failed = s, snprintf(why, sizeof why, "%s", pb_error());
     }
-    if (fd >= 0) close(fd);
-    return whole ? PB_OK : pb_fail(PB_EIO, "%s: it cannot be read", r->f->file);
+    close(fd);
+    return failed == PB_OK ? PB_OK : pb_fail(failed, "%s", why);
 }
 
 typedef struct loading {
