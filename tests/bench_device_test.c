@@ -6,7 +6,9 @@
 #include "bench/derived/bars.h"
 #include "bench/machine/fingerprint.h"
 #include "bench/derived/graph_gain.h"
+#include "bench/run/launch.h"
 #include "bench/run/plan.h"
+#include "bench/run/supervise.h"
 #include "bench/suites/suite.h"
 #include "kernels/core/op.h"
 #include "tests/sink.h"
@@ -227,6 +229,22 @@ static void every_bar_is_in_its_grid(void **state)
     assert_true(bars > 0);
 }
 
+/* ---- planning ----------------------------------------------------------------------------------------- */
+
+/* A case that is stuck gets SIGTERM at the deadline and SIGKILL PB_GRACE seconds later; both lie within the budget. */
+static void a_budget_reserves_the_grace(void **state)
+{
+    (void)state;
+    for (double budget = 24; budget < 1e5; budget *= 1.1) {
+        const double reserve = 1000 + budget - pb_budget_deadline(1000, budget);
+        assert_true(reserve >= PB_GRACE + 0.999 && reserve < 10.001);
+    }
+    CHECK_NEAR(pb_budget_deadline(7, 100), 7 + 94, 1e-9);
+    CHECK_NEAR(pb_budget_deadline(7, 160), 7 + 152, 1e-9);
+    CHECK_NEAR(pb_budget_deadline(7, 3600), 7 + 3590, 1e-9);
+    CHECK_NEAR(pb_budget_deadline(7, 2), 7 + 1.5, 1e-9); /* a short budget keeps three quarters to measure in */
+}
+
 /* ---- the machine -------------------------------------------------------------------------------------- */
 
 static void name_of(const pb_device_facts *f, const char *cpu, char id[PB_MACHINE_TEXT])
@@ -264,6 +282,7 @@ int main(void)
         cmocka_unit_test(bars_judge_the_best_implementation),
         cmocka_unit_test(bars_judge_whole_steps),
         cmocka_unit_test(every_bar_is_in_its_grid),
+        cmocka_unit_test(a_budget_reserves_the_grace),
         cmocka_unit_test(a_gpu_names_its_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
