@@ -231,6 +231,35 @@ static void every_bar_is_in_its_grid(void **state)
 
 /* ---- planning ----------------------------------------------------------------------------------------- */
 
+static pb_status weigh(void *user, const pb_case *c)
+{
+    const pb_plan p = {.device = true, .suite = pb_suite_find(c->suite)};
+    const double e = pb_plan_expect(&p, c);
+    if (!(e > 0.05 && e < 120)) fail_msg("%s: %g s", c->key, e);
+    *(double *)user += e;
+    return PB_OK;
+}
+
+/* Without an estimate a case counts as 1 s, which is wrong by a factor of 10 for a model of 1.5 billion weights. */
+static void every_grid_has_an_estimate_on_a_gpu(void **state)
+{
+    static const struct {
+        const char *suite;
+        double least, most; /* seconds of the device grid */
+    } want[] = {{"load", 10, 40}, {"ceiling", 3, 8}, {"self", 3, 8}};
+    (void)state;
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const pb_suite *s = pb_suite_find(want[i].suite);
+        double all = 0;
+        assert_non_null(s->device_expect);
+        for (const char *const *line = s->device_grid ? s->device_grid : s->grid; *line; line++)
+            CHECK_OK(pb_grid_expand(s->name, s->axes, *line, weigh, &all));
+        if (!(all > want[i].least && all < want[i].most)) fail_msg("%s: %g s in all", s->name, all);
+    }
+    for (const pb_suite *const *s = pb_suites; *s; s++)
+        if ((*s)->expect && !(*s)->device_expect) fail_msg("%s: no estimate on a GPU", (*s)->name);
+}
+
 /* A case that is stuck gets SIGTERM at the deadline and SIGKILL PB_GRACE seconds later; both lie within the budget. */
 static void a_budget_reserves_the_grace(void **state)
 {
@@ -282,6 +311,7 @@ int main(void)
         cmocka_unit_test(bars_judge_the_best_implementation),
         cmocka_unit_test(bars_judge_whole_steps),
         cmocka_unit_test(every_bar_is_in_its_grid),
+        cmocka_unit_test(every_grid_has_an_estimate_on_a_gpu),
         cmocka_unit_test(a_budget_reserves_the_grace),
         cmocka_unit_test(a_gpu_names_its_machine),
     };
