@@ -97,6 +97,31 @@ static void only_regular_files_are_read(void **state)
     assert_int_equal(drafts(), 0);
 }
 
+/* Every other call is interrupted by a signal, and the rest give 3 bytes at most. */
+static ssize_t interrupted_read(void *self, int fd, void *to, size_t n)
+{
+    int *calls = self;
+    errno = EINTR;
+    return (*calls)++ % 2 == 0 ? -1 : read(fd, to, n < 3 ? n : 3);
+}
+
+static void a_signal_does_not_end_a_read(void **state)
+{
+    (void)state;
+    int calls = 0;
+    pb_disk disk = pb_disk_posix;
+    char *text = NULL;
+    size_t n;
+    const char *path = in_dir("slow");
+    CHECK_OK(pb_file_replace(path, "ten bytes.", 10));
+    disk.self = &calls, disk.read = interrupted_read;
+    CHECK_OK(pb_disk_read_file(&disk, path, 100, &text, &n));
+    assert_int_equal(n, 10);
+    assert_string_equal(text, "ten bytes.");
+    assert_int_equal(calls, 8);
+    free(text);
+}
+
 static void the_old_file_stands_until_the_new_one_is_whole(void **state)
 {
     (void)state;
@@ -318,6 +343,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(statuses_have_exit_codes),
         cmocka_unit_test(only_regular_files_are_read),
+        cmocka_unit_test(a_signal_does_not_end_a_read),
         cmocka_unit_test(the_old_file_stands_until_the_new_one_is_whole),
         cmocka_unit_test(appends_are_whole_or_not_there),
         cmocka_unit_test(bytes_of_another_process_stay),
