@@ -68,6 +68,9 @@ static pb_status plan(run *r)
     pb_ctx ctx;
     if (r->o->launches > MOST_LAUNCHES)
         return pb_fail(PB_EINVAL, "--launches %ld: at most %d", r->o->launches, MOST_LAUNCHES);
+    if (r->o->budget >= 0 && r->o->budget < PB_LEAST_BUDGET)
+        return pb_fail(PB_EINVAL, "--budget %g: need at least %g s, less does not suffice to begin a case",
+                       r->o->budget, PB_LEAST_BUDGET);
     PB_TRY(find_suite(r->o, &suite));
     PB_TRY(pb_backend_find(r->o->device, &device));
     PB_TRY(open_to_plan(r->o, device, &ctx));
@@ -140,18 +143,10 @@ static double expected_before(const run *r)
     return launch * r->next.launch + part;
 }
 
-/* The time at which the last case must have ended; 0: no limit. It is a little earlier than the budget's end, because
- * ending a case that is still running takes time. */
-static double deadline(const run *r, double started)
-{
-    const double budget = r->o->budget;
-    return budget >= 0 ? started + budget - (budget < 200 ? 0.05 * budget : 10) : 0;
-}
-
 static pb_exit launch_all(const run *r, bool *stopped, bool *refused)
 {
     pb_exit worst = PB_EXIT_OK;
-    const double started = pb_clock_seconds();
+    const double started = pb_clock_seconds(), budget = r->o->budget;
     pb_launch l = {.dir = r->name.dir,
                    .run_id = r->name.run_id,
                    .machine_id = r->machine_id,
@@ -160,7 +155,8 @@ static pb_exit launch_all(const run *r, bool *stopped, bool *refused)
                    .seed = r->seed,
                    .started = started,
                    .before = expected_before(r),
-                   .deadline = deadline(r, started)};
+                   .deadline = budget >= 0 ? pb_budget_deadline(started, budget) : 0,
+                   .end = budget >= 0 ? started + budget : 0};
     if (pb_throttle_settle(r->name.dir, r->about, r->o, r->next) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
     for (int i = r->next.launch; i < pb_throttle_launches(r->about, r->o) && !pb_interrupted() && !*stopped; i++) {
         l.number = i;

@@ -34,8 +34,11 @@ pb_status pb_append_put(int fd, const char *path, const void *bytes, size_t n)
 {
     struct stat before, after;
     if (fstat(fd, &before) != 0) return pb_fail_errno(errno, "%s", path);
-    const pb_status s = pb_disk_put(&pb_disk_posix, fd, path, bytes, n);
-    if (s == PB_OK || (fstat(fd, &after) == 0 && after.st_size == before.st_size)) return s;
+    size_t done;
+    const pb_status s = pb_disk_put_some(&pb_disk_posix, fd, path, bytes, n, &done);
+    if (s == PB_OK || !done) return s;
+    if (fstat(fd, &after) == 0 && after.st_size != before.st_size + (off_t)done)
+        return pb_fail(PB_EIO, "%s: a part of a line was written, and is not cut off: another process appended", path);
     if (ftruncate(fd, before.st_size) == 0) return s;
     return pb_fail_errno(errno, "%s: a part of a line was written and cannot be cut off", path);
 }

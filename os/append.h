@@ -11,8 +11,10 @@
  * is missing. EPATH: the file cannot be opened, or is not a regular file (a FIFO, a device). EIO. */
 pb_status pb_append_open(const char *path, bool create, int *fd);
 /* Appends all n bytes. On failure it truncates the file to its old size, so no part of the bytes remains. Only one
- * process at a time may append: the truncation would also remove bytes that another process added. `path` is used in
- * error messages only. EIO. */
+ * process at a time may append, which the caller must ensure: the files of a run are written under pb_progress_lock,
+ * which also covers the measuring processes that inherit it. (A flock here would block forever, because that lock is a
+ * flock of results.csv.) If the size shows that another process appended nevertheless, nothing is truncated and the
+ * message says so. `path` is used in error messages only. EIO. */
 pb_status pb_append_put(int fd, const char *path, const void *bytes, size_t n);
 /* Opens an existing file, appends n bytes and closes it. EPATH, EIO as the two functions above. */
 pb_status pb_append(const char *path, const void *bytes, size_t n);

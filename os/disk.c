@@ -116,17 +116,37 @@ pb_status pb_disk_open_file(const pb_disk *d, const char *path, int *fd, uint64_
     return s;
 }
 
+enum { MOST_AT_ONCE = 1 << 30 }; /* bytes of one call of read or write */
+
+pb_status pb_disk_put_some(const pb_disk *d, int fd, const char *path, const void *bytes, size_t n, size_t *done)
+{
+    const char *p = bytes;
+    for (*done = 0; *done < n;) {
+        const size_t left = n - *done;
+        const ssize_t put = d->write(d->self, fd, p + *done, left < MOST_AT_ONCE ? left : MOST_AT_ONCE);
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) return fail(path);
+        if (put == 0) return pb_fail(PB_EIO, "%s: nothing more can be written", path);
+        *done += (size_t)put;
+    }
+    return PB_OK;
+}
+
 pb_status pb_disk_put(const pb_disk *d, int fd, const char *path, const void *bytes, size_t n)
 {
-    enum { MOST = 1 << 30 };
-    const char *p = bytes;
-    while (n) {
-        const ssize_t done = d->write(d->self, fd, p, n < MOST ? n : MOST);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return fail(path);
-        if (done == 0) return pb_fail(PB_EIO, "%s: nothing more can be written", path);
-        p += done;
-        n -= (size_t)done;
+    size_t done;
+    return pb_disk_put_some(d, fd, path, bytes, n, &done);
+}
+
+pb_status pb_disk_get(const pb_disk *d, int fd, const char *path, void *to, size_t n, size_t *got)
+{
+    for (*got = 0; *got < n;) {
+        const size_t left = n - *got;
+        const ssize_t now = d->read(d->self, fd, (char *)to + *got, left < MOST_AT_ONCE ? left : MOST_AT_ONCE);
+        if (now < 0 && errno == EINTR) continue;
+        if (now < 0) return pb_fail_errno(errno, "%s: cannot be read", path);
+        if (now == 0) break;
+        *got += (size_t)now;
     }
     return PB_OK;
 }
@@ -183,19 +203,6 @@ pb_status pb_disk_write_file(const pb_disk *d, const char *path, const void *byt
     return pb_disk_close(d, fd, path, s);
 }
 
-static pb_status fill(const pb_disk *d, int fd, const char *path, char *text, size_t room, size_t *n)
-{
-    ssize_t got;
-    *n = 0;
-    while (*n < room && (got = d->read(d->self, fd, text + *n, room - *n)) != 0) {
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return fail(path);
-        *n += (size_t)got;
-    }
-    text[*n] = 0;
-    return PB_OK;
-}
-
 pb_status pb_disk_read_file(const pb_disk *d, const char *path, size_t most, char **out, size_t *n)
 {
     uint64_t size = 0;
@@ -205,7 +212,8 @@ pb_status pb_disk_read_file(const pb_disk *d, const char *path, size_t most, cha
     pb_status s = size > most ? pb_fail(PB_EINVAL, "%s: more than %zu bytes", path, most) : PB_OK;
     if (s == PB_OK) text = malloc((size_t)size + 1);
     if (s == PB_OK && !text) s = pb_fail(PB_ENOMEM, "%s: no memory to read it", path);
-    if (s == PB_OK) s = fill(d, fd, path, text, (size_t)size, n);
+    if (s == PB_OK) s = pb_disk_get(d, fd, path, text, (size_t)size, n);
+    if (s == PB_OK) text[*n] = 0;
     s = pb_disk_close(d, fd, path, s);
     if (s == PB_OK) *out = text;
     else free(text);

@@ -36,6 +36,10 @@ pb_status pb_disk_open_file(const pb_disk *d, const char *path, int *fd, uint64_
 pb_status pb_disk_need_file(const char *path, mode_t mode);
 /* Writes all n bytes, in several calls if necessary. `path` is used in error messages only. */
 pb_status pb_disk_put(const pb_disk *d, int fd, const char *path, const void *bytes, size_t n);
+/* Like pb_disk_put. *done is the number of bytes written, also after a failure. */
+pb_status pb_disk_put_some(const pb_disk *d, int fd, const char *path, const void *bytes, size_t n, size_t *done);
+/* Reads up to n bytes, in several calls if necessary. *got < n: the file has ended. */
+pb_status pb_disk_get(const pb_disk *d, int fd, const char *path, void *to, size_t n, size_t *got);
 pb_status pb_disk_sync(const pb_disk *d, int fd, const char *path);
 /* Closes fd, also when `s` is a failure. Returns `s` if it is a failure, else the result of the close. */
 pb_status pb_disk_close(const pb_disk *d, int fd, const char *path, pb_status s);

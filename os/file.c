@@ -57,6 +57,19 @@ void pb_map_close(pb_map *m)
     *m = (pb_map){0};
 }
 
+pb_status pb_file_read_at(int fd, const char *path, size_t offset, void *to, size_t n)
+{
+    char *p = to;
+    while (n) {
+        const ssize_t got = pread(fd, p, n, (off_t)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return pb_fail_errno(errno, "%s: cannot be read", path);
+        if (got == 0) return pb_fail(PB_EIO, "%s: ends at byte %zu, %zu bytes too early", path, offset, n);
+        p += got, offset += (size_t)got, n -= (size_t)got;
+    }
+    return PB_OK;
+}
+
 pb_status pb_path_join(const char *dir, const char *name, char **out)
 {
     const size_t room = strlen(dir) + strlen(name) + 2;

@@ -23,6 +23,10 @@ pb_status pb_file_read(const char *path, FILE **out);
 pb_status pb_map_open(const char *path, pb_map *out);
 void pb_map_close(pb_map *m); /* accepts {0} */
 
+/* Reads exactly n bytes at `offset`, in several calls if necessary, and again after a signal. Several threads may read
+ * one descriptor. `path` is used in error messages only. EIO: an error of the device, or the file ends before. */
+pb_status pb_file_read_at(int fd, const char *path, size_t offset, void *to, size_t n);
+
 /* Opens a log for reading and writing, creating it if it is missing. `fresh`: the file must not exist yet. EPATH: the
  * file exists although `fresh`, cannot be opened, or is not a regular file (a resumed run reads its log again, which a
  * device or a FIFO does not allow). The error message names the path. */

@@ -2,6 +2,7 @@
 #include "os/memory.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,30 +45,44 @@ static double number_behind(const char *path, const char *word)
     return found;
 }
 
-/* Bytes left in this process's cgroup: limit minus usage. The page cache of the group counts as free, because the
- * kernel reclaims it under pressure. INFINITY: no limit. */
-static double left_in_group(void)
+/* number_behind of the file dir/name. */
+static double number_in(const char *dir, const char *name, const char *word)
 {
-    static const char root[] = "/sys/fs/cgroup";
-    char line[512], dir[600], path[700];
-    FILE *f = fopen("/proc/self/cgroup", "r");
+    char path[PATH_MAX + 32];
+    const int n = snprintf(path, sizeof path, "%s/%s", dir, name);
+    return n > 0 && (size_t)n < sizeof path ? number_behind(path, word) : (double)INFINITY;
+}
+
+/* Bytes left in one cgroup: limit minus usage. The page cache of the group counts as free, because the kernel reclaims
+ * it under pressure. INFINITY: no limit. */
+static double left_in_group(const char *dir)
+{
+    const double most = number_in(dir, "memory.max", ""), used = number_in(dir, "memory.current", "");
+    const double cached = number_in(dir, "memory.stat", "file ");
+    return isfinite(used) && isfinite(cached) ? most - (used - cached) : most;
+}
+
+/* A limit applies to all groups below it, so the least of all ancestors counts. Inside a container the process's own
+ * group may be mounted at the root, where its path does not exist: the walk ends at the root in every case. */
+double pb_memory_left_in_groups(const char *cgroup, const char *root)
+{
+    char line[PATH_MAX], dir[PATH_MAX];
+    double left = (double)INFINITY;
+    FILE *f = fopen(cgroup, "r");
     *line = 0;
     if (f) {
         while (fgets(line, sizeof line, f) && strncmp(line, "0::", 3) != 0) *line = 0;
         fclose(f);
     }
     line[strcspn(line, "\n")] = 0;
-    snprintf(dir, sizeof dir, "%s%s", root, *line ? line + 3 : "");
-    snprintf(path, sizeof path, "%s/memory.max", dir);
-    if (isinf(number_behind(path, ""))) /* Inside a container the process's own group is mounted at the root. */
-        snprintf(dir, sizeof dir, "%s", root);
-    snprintf(path, sizeof path, "%s/memory.max", dir);
-    const double most = number_behind(path, "");
-    snprintf(path, sizeof path, "%s/memory.current", dir);
-    const double used = number_behind(path, "");
-    snprintf(path, sizeof path, "%s/memory.stat", dir);
-    const double cached = number_behind(path, "file ");
-    return isfinite(used) && isfinite(cached) ? most - (used - cached) : most;
+    const size_t top = strlen(root);
+    if (snprintf(dir, sizeof dir, "%s%s", root, *line ? line + 3 : "") >= (int)sizeof dir) dir[top] = 0;
+    for (;;) {
+        left = fmin(left, left_in_group(dir));
+        char *slash = strrchr(dir + top, '/');
+        if (!slash) return left;
+        *slash = 0;
+    }
 }
 
 double pb_memory_available(void)
@@ -75,7 +90,8 @@ double pb_memory_available(void)
     const double kib = 1024, free_ram = kib * number_behind("/proc/meminfo", "MemAvailable:");
     const double swap = kib * number_behind("/proc/meminfo", "SwapFree:");
     const double mapped = kib * number_behind("/proc/self/status", "VmSize:");
-    double left = fmin(isfinite(swap) ? free_ram + swap : free_ram, left_in_group());
+    double left = fmin(isfinite(swap) ? free_ram + swap : free_ram,
+                       pb_memory_left_in_groups("/proc/self/cgroup", "/sys/fs/cgroup"));
     struct rlimit l;
     if (getrlimit(RLIMIT_AS, &l) == 0 && l.rlim_cur != RLIM_INFINITY && isfinite(mapped))
         left = fmin(left, (double)l.rlim_cur - mapped);

@@ -6,7 +6,9 @@
 #include "bench/derived/bars.h"
 #include "bench/machine/fingerprint.h"
 #include "bench/derived/graph_gain.h"
+#include "bench/run/launch.h"
 #include "bench/run/plan.h"
+#include "bench/run/supervise.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
 #include "tests/sink.h"
@@ -227,6 +229,51 @@ static void every_bar_is_in_its_grid(void **state)
     assert_true(bars > 0);
 }
 
+/* ---- planning ----------------------------------------------------------------------------------------- */
+
+static pb_status weigh(void *user, const pb_case *c)
+{
+    const pb_plan p = {.device = true, .suite = pb_suite_find(c->suite)};
+    const double e = pb_plan_expect(&p, c);
+    if (!(e > 0.05 && e < 120)) fail_msg("%s: %g s", c->key, e);
+    *(double *)user += e;
+    return PB_OK;
+}
+
+/* Without an estimate a case counts as 1 s, which is wrong by a factor of 10 for a model of 1.5 billion weights. */
+static void every_grid_has_an_estimate_on_a_gpu(void **state)
+{
+    static const struct {
+        const char *suite;
+        double least, most; /* seconds of the device grid */
+    } want[] = {{"load", 10, 40}, {"ceiling", 3, 8}, {"self", 3, 8}};
+    (void)state;
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const pb_suite *s = pb_suite_find(want[i].suite);
+        double all = 0;
+        assert_non_null(s->device_expect);
+        for (const char *const *line = s->device_grid ? s->device_grid : s->grid; *line; line++)
+            CHECK_OK(pb_grid_expand(s->name, s->axes, *line, weigh, &all));
+        if (!(all > want[i].least && all < want[i].most)) fail_msg("%s: %g s in all", s->name, all);
+    }
+    for (const pb_suite *const *s = pb_suites; *s; s++)
+        if ((*s)->expect && !(*s)->device_expect) fail_msg("%s: no estimate on a GPU", (*s)->name);
+}
+
+/* A case that is stuck gets SIGTERM at the deadline and SIGKILL PB_GRACE seconds later; both lie within the budget. */
+static void a_budget_reserves_the_grace(void **state)
+{
+    (void)state;
+    for (double budget = 24; budget < 1e5; budget *= 1.1) {
+        const double reserve = 1000 + budget - pb_budget_deadline(1000, budget);
+        assert_true(reserve >= PB_GRACE + 0.999 && reserve < 10.001);
+    }
+    CHECK_NEAR(pb_budget_deadline(7, 100), 7 + 94, 1e-9);
+    CHECK_NEAR(pb_budget_deadline(7, 160), 7 + 152, 1e-9);
+    CHECK_NEAR(pb_budget_deadline(7, 3600), 7 + 3590, 1e-9);
+    CHECK_NEAR(pb_budget_deadline(7, 2), 7 + 1.5, 1e-9); /* a short budget keeps three quarters to measure in */
+}
+
 /* ---- the machine -------------------------------------------------------------------------------------- */
 
 static void name_of(const pb_device_facts *f, const char *cpu, char id[PB_MACHINE_TEXT])
@@ -264,6 +311,8 @@ int main(void)
         cmocka_unit_test(bars_judge_the_best_implementation),
         cmocka_unit_test(bars_judge_whole_steps),
         cmocka_unit_test(every_bar_is_in_its_grid),
+        cmocka_unit_test(every_grid_has_an_estimate_on_a_gpu),
+        cmocka_unit_test(a_budget_reserves_the_grace),
         cmocka_unit_test(a_gpu_names_its_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

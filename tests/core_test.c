@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/engine/arena.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/engine/op.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "tests/test.h"
@@ -286,6 +287,34 @@ static void arena_measures_then_carves(void **state)
     pb_arena_free(&a);
 }
 
+/* Each instruction set that the psABI lists for x86-64-v3 and v4 is needed, and no other. */
+static void an_instruction_set_needs_its_whole_level(void **state)
+{
+    static const int v3[][2] = {{0, 0},  {0, 9},  {0, 12}, {0, 13}, {0, 19}, {0, 20}, {0, 22}, {0, 23}, {0, 27},
+                                {0, 28}, {0, 29}, {1, 3},  {1, 5},  {1, 8},  {2, 0},  {2, 5},  {3, 1},  {3, 2}};
+    static const int v4[][2] = {{1, 16}, {1, 17}, {1, 28}, {1, 30}, {1, 31}, {3, 5}, {3, 6}, {3, 7}};
+    enum { N3 = sizeof v3 / sizeof *v3, N4 = sizeof v4 / sizeof *v4 };
+    uint32_t need3[4] = {0}, need4[4] = {0};
+    (void)state;
+    for (int i = 0; i < N3; i++) need3[v3[i][0]] |= 1u << v3[i][1], need4[v3[i][0]] |= 1u << v3[i][1];
+    for (int i = 0; i < N4; i++) need4[v4[i][0]] |= 1u << v4[i][1];
+    assert_true(pb_cpu_is_v3(&(pb_cpuid){need3[0], need3[1], need3[2], need3[3]}));
+    assert_true(pb_cpu_is_v4(&(pb_cpuid){need4[0], need4[1], need4[2], need4[3]}));
+    for (int i = 0; i < N3 + N4; i++) {
+        const int *bit = i < N3 ? v3[i] : v4[i - N3];
+        uint32_t all[4] = {~0u, ~0u, ~0u, ~0u};
+        all[bit[0]] &= ~(1u << bit[1]);
+        const pb_cpuid c = {all[0], all[1], all[2], all[3]};
+        assert_true(pb_cpu_is_v3(&c) == (i >= N3) && !pb_cpu_is_v4(&c));
+    }
+    assert_true(pb_cpu_has_avx2() || !pb_cpu_has_avx512());
+#if defined(__x86_64__)
+    if (pb_cpu_has_avx2()) assert_true(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
+    if (__builtin_cpu_supports("avx512vl")) assert_true(pb_cpu_has_avx2());
+    if (pb_cpu_has_avx512()) assert_true(__builtin_cpu_supports("avx512vl"));
+#endif
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -297,6 +326,7 @@ int main(void)
         cmocka_unit_test(guards_see_zeros_added_and_poison_what_is_read),
         cmocka_unit_test(only_logarithms_may_be_infinite),
         cmocka_unit_test(seeds_do_not_depend_on_order_or_backend),
+        cmocka_unit_test(an_instruction_set_needs_its_whole_level),
         cmocka_unit_test(recording_notes_and_does_not_run),
         cmocka_unit_test(recording_refuses_what_a_graph_cannot_hold),
         cmocka_unit_test(scratch_is_kept_for_graphs_that_use_it),

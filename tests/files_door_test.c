@@ -16,6 +16,7 @@
 #include "os/append.h"
 #include "os/draft.h"
 #include "os/file.h"
+#include "os/memory.h"
 #include "tests/test.h"
 
 static char dir[64] = "/tmp/pb_door_XXXXXX";
@@ -96,6 +97,31 @@ static void only_regular_files_are_read(void **state)
     assert_int_equal(drafts(), 0);
 }
 
+/* Every other call is interrupted by a signal, and the rest give 3 bytes at most. */
+static ssize_t interrupted_read(void *self, int fd, void *to, size_t n)
+{
+    int *calls = self;
+    errno = EINTR;
+    return (*calls)++ % 2 == 0 ? -1 : read(fd, to, n < 3 ? n : 3);
+}
+
+static void a_signal_does_not_end_a_read(void **state)
+{
+    (void)state;
+    int calls = 0;
+    pb_disk disk = pb_disk_posix;
+    char *text = NULL;
+    size_t n;
+    const char *path = in_dir("slow");
+    CHECK_OK(pb_file_replace(path, "ten bytes.", 10));
+    disk.self = &calls, disk.read = interrupted_read;
+    CHECK_OK(pb_disk_read_file(&disk, path, 100, &text, &n));
+    assert_int_equal(n, 10);
+    assert_string_equal(text, "ten bytes.");
+    assert_int_equal(calls, 8);
+    free(text);
+}
+
 static void the_old_file_stands_until_the_new_one_is_whole(void **state)
 {
     (void)state;
@@ -153,6 +179,79 @@ static void appends_are_whole_or_not_there(void **state)
     CHECK_FAILS(pb_append(dir, "x", 1), PB_EPATH, "Is a directory");
     CHECK_FAILS(pb_append_cut("/dev/null", 0), PB_EPATH, "it is a device");
     alarm(0);
+}
+
+static int other = -1; /* a second descriptor of the file that is written; -1: write() is not disturbed */
+
+ssize_t __real_write(int fd, const void *from, size_t n);
+ssize_t __wrap_write(int fd, const void *from, size_t n);
+/* Writes 2 bytes, then another process appends, then the disk is full. */
+ssize_t __wrap_write(int fd, const void *from, size_t n)
+{
+    static int calls;
+    if (other < 0 || fd == other) return __real_write(fd, from, n);
+    if (calls++ % 2 == 0) return __real_write(fd, from, 2);
+    if (__real_write(other, "other\n", 6) != 6) return -1;
+    errno = ENOSPC;
+    return -1;
+}
+
+/* A failed append does not cut off what another process has appended meanwhile. */
+static void bytes_of_another_process_stay(void **state)
+{
+    (void)state;
+    int fd = -1;
+    const char *path = in_dir("both");
+    CHECK_OK(pb_append_open(path, true, &fd));
+    CHECK_OK(pb_append_put(fd, path, "first\n", 6));
+    CHECK_OK(pb_append_open(path, false, &other));
+    CHECK_FAILS(pb_append_put(fd, path, "second\n", 7), PB_EIO,
+                "both: a part of a line was written, and is not cut off");
+    close(other);
+    other = -1;
+    close(fd);
+    check_text(path, "first\nseother\n");
+}
+
+/* Writes the three files of a cgroup. max: text of memory.max. */
+static void make_group(const char *name, const char *max, const char *current, const char *stat)
+{
+    char path[400];
+    const char *const file[] = {"memory.max", "memory.current", "memory.stat"}, *const text[] = {max, current, stat};
+    CHECK_OK(pb_make_folder(in_dir(name)));
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof path, "%s/%s", in_dir(name), file[i]);
+        CHECK_OK(pb_file_replace(path, text[i], strlen(text[i])));
+    }
+}
+
+/* The least limit of a group and its ancestors counts, wherever it is set. */
+static void limits_of_ancestors_count(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *top, *middle, *own; /* memory.max of g, g/a and g/a/b; 100 bytes are used, 40 of them page cache */
+        double left;
+    } trees[] = {{"max\n", "max\n", "1000\n", 940},  {"max\n", "1000\n", "max\n", 940},
+                 {"1000\n", "max\n", "max\n", 940},  {"500\n", "1000\n", "2000\n", 440},
+                 {"2000\n", "500\n", "1000\n", 440}, {"max\n", "max\n", "max\n", INFINITY}};
+    const char *const stat = "anon 60\nfile 40\n";
+    char list[200], root[200];
+    snprintf(list, sizeof list, "%s", in_dir("list")), snprintf(root, sizeof root, "%s", in_dir("g"));
+    const char *const places[] = {"1:name=systemd:/x\n0::/a/b\n", "0::/a/b/missing\n"};
+    for (size_t i = 0; i < sizeof trees / sizeof *trees; i++)
+        for (size_t k = 0; k < 2; k++) {
+            make_group("g", trees[i].top, "100\n", stat);
+            make_group("g/a", trees[i].middle, "100\n", stat);
+            make_group("g/a/b", trees[i].own, "100\n", stat);
+            CHECK_OK(pb_file_replace(list, places[k], strlen(places[k])));
+            assert_true(pb_memory_left_in_groups(list, root) == trees[i].left);
+        }
+    make_group("g", "300\n", "100\n", stat);
+    CHECK_OK(pb_file_replace(list, "0::/\n", 5));
+    assert_true(pb_memory_left_in_groups(list, root) == 240);
+    assert_true(pb_memory_left_in_groups(in_dir("none"), root) == 240); /* no list: the root alone */
+    assert_true(isinf(pb_memory_left_in_groups(list, in_dir("none"))));
 }
 
 /* Text from a file cannot send control sequences to a terminal. */
@@ -244,8 +343,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(statuses_have_exit_codes),
         cmocka_unit_test(only_regular_files_are_read),
+        cmocka_unit_test(a_signal_does_not_end_a_read),
         cmocka_unit_test(the_old_file_stands_until_the_new_one_is_whole),
         cmocka_unit_test(appends_are_whole_or_not_there),
+        cmocka_unit_test(bytes_of_another_process_stay),
+        cmocka_unit_test(limits_of_ancestors_count),
         cmocka_unit_test(messages_have_no_control_characters),
         cmocka_unit_test(a_link_stands_for_its_file),
         cmocka_unit_test(two_writers_do_not_disturb_each_other),

@@ -1,5 +1,6 @@
 /* safetensors_test.c - the reader and the writer of safetensors: against files of the safetensors package, against
  * each other, and on malformed files of every kind. */
+#include <errno.h>
 #include <glob.h>
 #include <dirent.h>
 #include <unistd.h>
@@ -184,6 +185,39 @@ static void what_is_written_is_read(void **state)
     pb_st_close(f);
 }
 
+static int disturbance; /* of pread: 1: signals and short reads; 2: a device that fails; 3: the file has ended */
+
+ssize_t __real_pread(int fd, void *to, size_t n, off_t offset);
+ssize_t __wrap_pread(int fd, void *to, size_t n, off_t offset);
+ssize_t __wrap_pread(int fd, void *to, size_t n, off_t offset)
+{
+    static int calls;
+    if (disturbance == 3) return 0;
+    errno = disturbance == 1 ? EINTR : EIO;
+    if (disturbance == 2 || (disturbance == 1 && calls++ % 2 == 0)) return -1;
+    return __real_pread(fd, to, disturbance && n > 5 ? 5 : n, offset);
+}
+
+static void a_signal_does_not_end_a_read(void **state)
+{
+    (void)state;
+    pb_safetensors *f = NULL;
+    float got[6] = {0};
+    write_it();
+    CHECK_OK(pb_st_open(out_path, &f));
+    const pb_st_tensor *t = tensor(f, "w");
+    disturbance = 1;
+    const pb_status s = pb_st_load(f, t, 0, 6, PB_F32, got);
+    disturbance = 2;
+    CHECK_FAILS(pb_st_load(f, t, 0, 6, PB_F32, got), PB_EIO, "cannot be read: Input/output error (tensor w)");
+    disturbance = 3;
+    CHECK_FAILS(pb_st_load(f, t, 0, 6, PB_F32, got), PB_EIO, "24 bytes too early (tensor w)");
+    disturbance = 0;
+    CHECK_OK(s);
+    assert_memory_equal(got, w, sizeof w);
+    pb_st_close(f);
+}
+
 /* Returns the number of temporary files of `out_path`. */
 static size_t drafts(void)
 {
@@ -293,9 +327,10 @@ static void every_fault_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_the_packages_file),     cmocka_unit_test(every_f16_converts),
-        cmocka_unit_test(parts_equal_the_whole),       cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(failures_leave_the_old_file), cmocka_unit_test(every_fault_is_named),
+        cmocka_unit_test(reads_the_packages_file),      cmocka_unit_test(every_f16_converts),
+        cmocka_unit_test(parts_equal_the_whole),        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(a_signal_does_not_end_a_read), cmocka_unit_test(failures_leave_the_old_file),
+        cmocka_unit_test(every_fault_is_named),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

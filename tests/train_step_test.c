@@ -94,8 +94,45 @@ static void a_step_that_cannot_be_recorded_ends_cleanly(void **state)
     pb_job_close(&a), pb_job_close(&b);
 }
 
+/* Makes the gradient of one parameter overflow: the gradient of the final norm's gain is proportional to the head's
+ * weights, and with a gain that is as small as the head is large all other gradients stay finite. */
+static void overflow_final_norm(pb_trainer *t)
+{
+    const pb_model *m = pb_trainer_model(t);
+    const struct {
+        const pb_param *p;
+        float factor;
+    } change[] = {{m->outer[PB_P_norm], 1e-24f}, {m->outer[PB_P_head], 1e24f}};
+    for (int i = 0; i < 2; i++) {
+        const size_t n = pb_param_n(change[i].p);
+        float *w = test_fetch(m->ctx, change[i].p->w, n * sizeof *w);
+        for (size_t k = 0; k < n; k++) w[k] *= change[i].factor;
+        CHECK_OK(pb_upload(m->ctx, change[i].p->w, w, n * sizeof *w));
+        free(w);
+    }
+}
+
+static void a_norm_that_is_not_finite_is_named(void **state)
+{
+    (void)state;
+    pb_train_options o = options();
+    pb_step_result r;
+    pb_job j;
+    o.model = "tiny-qwen3", o.tuning = "full";
+    open_job(&o, &j);
+    overflow_final_norm(j.trainer);
+    CHECK_OK(pb_job_step(&j, NULL, 1e-3, &r));
+    assert_true(r.skipped && isfinite(r.loss));
+    assert_string_equal(r.why, "the norm of the gradient of the parameters outside the layers is not finite");
+    CHECK_OK(pb_trainer_set_clip(j.trainer, PB_CLIP_MULTI, 1));
+    CHECK_OK(pb_job_step(&j, NULL, 1e-3, &r));
+    assert_string_equal(r.why, "the gradient's norm is not finite");
+    pb_job_close(&j);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_that_cannot_be_recorded_ends_cleanly)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_that_cannot_be_recorded_ends_cleanly),
+                                       cmocka_unit_test(a_norm_that_is_not_finite_is_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,6 +40,37 @@ static void clip_bounds_each_layers_joint_norm(void **state)
     }
 }
 
+static void groups_know_their_layers(void **state)
+{
+    static const struct {
+        pb_tuning tuning;
+        pb_clip_arm arm;
+        int n, layer[3];
+    } want[] = {{PB_FULL, PB_CLIP_FUSED, 3, {0, 1, -1}},
+                {PB_FULL, PB_CLIP_SYNC, 3, {0, 1, -1}},
+                {PB_FULL, PB_CLIP_MULTI, 1, {-1}},
+                {PB_LORA, PB_CLIP_FUSED, 2, {0, 1}},
+                {PB_FULL, PB_CLIP_NONE, 0, {0}}};
+    for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
+        pb_train_config c = config("tiny", want[k].tuning);
+        c.clip = want[k].arm;
+        pb_trainer *t = open_trainer(*state, &c);
+        assert_int_equal(pb_trainer_clip_groups(t), want[k].n);
+        for (int i = 0; i < want[k].n; i++) assert_int_equal(pb_trainer_clip_layer(t, i), want[k].layer[i]);
+        pb_trainer_close(t);
+    }
+}
+
+static void a_learning_rate_is_finite(void **state)
+{
+    pb_train_config c = config("tiny", PB_LORA);
+    pb_trainer *t = open_trainer(*state, &c);
+    const float bad[] = {-1, INFINITY, NAN};
+    for (int i = 0; i < 3; i++) CHECK_FAILS(pb_trainer_set_lr(t, bad[i]), PB_EINVAL, "need a finite number >= 0");
+    assert_true(pb_trainer_config(t)->lr == c.lr);
+    pb_trainer_close(t);
+}
+
 /* With adapters on q and v a layer has six gradients: A_q, B_q, A_v, B_v and both gains. */
 static void clip_arms_cost_what_they_say(void **state)
 {
@@ -225,6 +256,7 @@ int main(void)
         cmocka_unit_test(clip_bounds_each_layers_joint_norm), cmocka_unit_test(clip_arms_cost_what_they_say),
         cmocka_unit_test(non_finite_norm_skips_the_step),     cmocka_unit_test(empty_mask_learns_nothing),
         cmocka_unit_test(only_products_and_tables_decay),     cmocka_unit_test(non_finite_loss_skips_the_step),
+        cmocka_unit_test(groups_know_their_layers),           cmocka_unit_test(a_learning_rate_is_finite),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

@@ -253,6 +253,7 @@ static void a_failed_recording_ends_cleanly(void **state)
                     "the step of 2 rows of 17 tokens was not recorded: a host read cannot be recorded");
     assert_same(before, snapshot(t, false, &n), n); /* the step was not run eagerly instead */
     assert_true(!ctx->recording && g.recorded == 0 && g.replayed == 0);
+    assert_int_equal(g.runs, 1);     /* the eager step only */
     CHECK_OK(pb_train_step(ctx, t)); /* the next step runs as if nothing had been recorded */
     for (int i = 0; i < 2; i++) CHECK_OK(pb_train_step(ctx, eager));
     float *a = snapshot(eager, false, &n);

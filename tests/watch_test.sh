@@ -86,6 +86,15 @@ expect 4 'hung: ended after' "$fixture" run --resume budget --budget 1h --case-t
 want budget 1 ',timeout,"hung'
 want budget 1 'mode=fine&width=16,kernel_time,.*,ok,'
 
+# The budget also bounds the time that such a case gets to end: without that, SIGKILL comes PB_GRACE = 5 s after SIGTERM.
+before=${EPOCHREALTIME/./}
+expect 125 'the budget is used up' timeout -k 1 90 "$fixture" --suite toy --no-compare --seed 3 --out short --mode hang \
+    --batch 1 -n 1 --case-timeout 1h --budget 3 step
+took=$(((${EPOCHREALTIME/./} - before) / 1000))
+[[ $took -lt 5500 ]] || fail "a budget of 3 s took $took ms"
+expect 2 '--budget 0.9: need at least 1 s' "$fixture" --suite toy --out none --budget 0.9 step
+[[ ! -e none ]] || fail "a refused budget left a folder"
+
 # ---- a process that cannot be killed is abandoned --------------------------------------------------------------------
 end stuck 125 'cannot be ended, it is in a call of the driver'
 left=$(sed -n 's/.*: process \([0-9]*\) cannot be ended.*/\1/p' stuck.log)

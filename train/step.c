@@ -102,6 +102,14 @@ static pb_status micro_batches(pb_job *j, pb_graphs *g, const drawn *d, pb_step_
     return run(j, g, pb_train_finish);
 }
 
+/* Writes which clip group's norm is not finite. layer: -1 for the parameters outside the layers. */
+static void name_group(int layer, pb_step_result *r)
+{
+    if (layer < 0)
+        snprintf(r->why, sizeof r->why, "the norm of the gradient of the parameters outside the layers is not finite");
+    else snprintf(r->why, sizeof r->why, "the norm of layer %d's gradient is not finite", layer);
+}
+
 /* Finds the largest norm of the clip groups, and names the first group whose norm is not finite. */
 static pb_status norms(pb_job *j, pb_step_result *r)
 {
@@ -113,7 +121,7 @@ static pb_status norms(pb_job *j, pb_step_result *r)
         if (!((double)s[i].norm <= r->norm)) r->norm = (double)s[i].norm;
         if (isfinite(s[i].norm) || *r->why) continue;
         if (n == 1) snprintf(r->why, sizeof r->why, "the gradient's norm is not finite");
-        else snprintf(r->why, sizeof r->why, "the norm of layer %d's gradient is not finite", i);
+        else name_group(pb_trainer_clip_layer(j->trainer, i), r);
     }
     free(s);
     return status;

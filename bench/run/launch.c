@@ -237,8 +237,13 @@ static pb_status run_process(pb_launch *l, const int *order, const double *limit
 {
     pb_watched ended;
     shown user = {l, order};
-    pb_watch w = {
-        .first = l->first, .n = l->plan->n, .limit = limit, .deadline = l->deadline, .begins = show, .user = &user};
+    pb_watch w = {.first = l->first,
+                  .n = l->plan->n,
+                  .limit = limit,
+                  .deadline = l->deadline,
+                  .end = l->end,
+                  .begins = show,
+                  .user = &user};
     PB_TRY(pb_start(become_child, l, &w.pid, &w.pipe));
     pb_watch_launch(&w, &ended);
     close(w.pipe);
@@ -247,6 +252,12 @@ static pb_status run_process(pb_launch *l, const int *order, const double *limit
     l->refused = ended.at < w.first && !ended.killed && !ended.hung && WIFEXITED(ended.status);
     if (ended.no_memory) *code = pb_worse_exit(*code, PB_EXIT_NO_MEMORY);
     return PB_OK;
+}
+
+double pb_budget_deadline(double started, double budget)
+{
+    const double reserve = fmin(10, fmax(PB_GRACE + 1, 0.05 * budget));
+    return started + budget - fmin(reserve, budget / 4);
 }
 
 pb_status pb_launch_run(pb_launch *l, pb_exit *code, bool *stopped)

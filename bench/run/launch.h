@@ -16,7 +16,8 @@ typedef struct pb_launch {
     /* Start of this command on pb_clock_seconds(), for the progress line; the time lost to hung cases is added. */
     double started;
     double before;   /* expected seconds of the cases that earlier commands of a resumed run completed */
-    double deadline; /* end of the budget of this command on pb_clock_seconds(); 0: none */
+    double deadline; /* see pb_budget_deadline; 0: none */
+    double end;      /* end of the budget of this command on pb_clock_seconds(); 0: none */
     bool refused;    /* output: the last process exited by itself before its first case */
 } pb_launch;
 
@@ -27,6 +28,15 @@ static inline double pb_least_silence(const pb_options *o)
     const double usual = 120, asked = o->case_timeout >= 0 ? o->case_timeout : usual;
     return asked > 1 ? asked : 1;
 }
+
+/* The least --budget of a run, in seconds. A smaller one would not suffice to begin a case. */
+#define PB_LEAST_BUDGET 1.0
+
+/* The time at which the last case must have ended, for a budget that ends `budget` seconds after `started`. It is
+ * earlier than the budget's end, because ending a case that is still running takes up to PB_GRACE seconds: 5 % of the
+ * budget, from PB_GRACE + 1 to 10 seconds, but at most a quarter of the budget. With a budget below 24 seconds, a case
+ * that does not end by itself therefore gets SIGKILL after less than PB_GRACE seconds. */
+double pb_budget_deadline(double started, double budget);
 
 /* Measures process number `number` and waits for it. When a case hangs, it gets a row of status timeout, and another
  * process measures the cases after it. When a process crashes, its earlier rows are kept and its current case gets a

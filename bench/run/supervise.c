@@ -47,11 +47,13 @@ static double signal_it(watcher *r, double now)
         return r->killed + PB_GRACE;
     }
     if (r->asked > 0) {
-        if (now >= r->asked + PB_GRACE) kill_it(r, now);
-        return r->asked + PB_GRACE;
+        const double end = r->w->end, grace = r->asked + PB_GRACE, due = end > 0 && end < grace ? end : grace;
+        if (now >= due) kill_it(r, now);
+        return due;
     }
-    const bool timed = r->w->deadline > 0 && !r->out->late; /* late: the process has announced that it is ending */
-    const double silent = silent_at(r), due = timed && r->w->deadline < silent ? r->w->deadline : silent;
+    /* late: the process has announced that it is ending, for which it has until the end of the budget */
+    const double last = r->out->late ? r->w->end : r->w->deadline;
+    const double silent = silent_at(r), due = last > 0 && last < silent ? last : silent;
     if (now < due) return due;
     if (due < silent) r->out->late = true;
     else r->out->hung = true;

@@ -1,7 +1,7 @@
 /* supervise.h - supervises a measuring process: reads its heartbeat, limits its silence, and reports how it ended.
  *
  * A process that is silent for longer than its limit, or still running at the deadline, gets SIGTERM, and SIGKILL
- * PB_GRACE seconds later. A process that survives SIGKILL for PB_GRACE seconds, because it is inside a driver call
+ * PB_GRACE seconds later, or at the end of the budget if that is earlier. A process that survives SIGKILL for PB_GRACE seconds, because it is inside a driver call
  * that never returns, is abandoned. The supervising process therefore never blocks forever. */
 #ifndef PB_SUPERVISE_H
 #define PB_SUPERVISE_H
@@ -18,7 +18,8 @@ typedef struct pb_watch {
     /* [n + 1], seconds of silence allowed per case; [n] is for the conclusions and for the time before the first
      * case */
     const double *limit;
-    double deadline;                    /* on pb_clock_seconds(); 0: none */
+    double deadline;                    /* on pb_clock_seconds(), when the process gets SIGTERM; 0: none */
+    double end;                         /* likewise SIGKILL, although PB_GRACE has not passed; 0: none */
     void (*begins)(void *user, int at); /* called when case `at` begins */
     void *user;
 } pb_watch;

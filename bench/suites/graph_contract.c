@@ -54,14 +54,33 @@ static pb_status same_losses(pb_ctx *ctx, pb_sink *sink, const arm *eager, const
         if (!(d <= worst)) worst = d;
         if (done == 9 || done == 49 || done == 99) at[done / 49] = g; /* indices 0, 1, 2 */
     }
-    if (done < STEPS) return PB_OK;
+    if (done < STEPS) return PB_OK; /* interrupted: see run_arms */
     snprintf(how, sizeof how, "largest difference %g, graphed loss %.4f, %.4f, %.4f at steps 10, 50, 100", worst, at[0],
              at[1], at[2]);
     return pb_contract_emit(sink, "F-GRAPH-BWD-001", tiny_axes, TINY_AXES, worst, true, how);
 }
 
-/* Checks that a graph clips. max_norm is far below the gradients' norms; after a replay no layer's joint norm may
- * exceed it. The value of the requirement is the largest relative excess. */
+/* The joint norm of the gradients of a layer; -1: of the parameters outside the layers. */
+static pb_status joint_norm(pb_ctx *ctx, const pb_model *m, int layer, double *norm)
+{
+    double sum = 0;
+    for (int i = 0; i < m->n; i++) {
+        const pb_param *p = &m->params[i];
+        const size_t n = pb_param_n(p);
+        if (!p->trained || p->layer != layer) continue;
+        float *host = malloc(n * sizeof *host);
+        if (!host) return pb_fail(PB_ENOMEM, "no memory for a gradient");
+        const pb_status s = pb_download(ctx, host, p->grad, n * sizeof *host);
+        for (size_t k = 0; s == PB_OK && k < n; k++) sum += (double)host[k] * (double)host[k];
+        free(host);
+        PB_TRY(s);
+    }
+    *norm = sqrt(sum);
+    return PB_OK;
+}
+
+/* Checks that a graph clips. max_norm is far below the gradients' norms; after a replay each group's joint norm must
+ * equal it. The value of the requirement is the largest relative deviation, in either direction. */
 static pb_status clip_applies(pb_ctx *ctx, pb_sink *sink, const arm *graphed)
 {
     const float max_norm = pb_trainer_config(graphed->t)->max_norm;
@@ -73,21 +92,12 @@ static pb_status clip_applies(pb_ctx *ctx, pb_sink *sink, const arm *graphed)
     pb_status s = pb_replay(ctx, graphed->graph);
     if (s == PB_OK) s = pb_trainer_clip_states(graphed->t, states);
     const pb_model *m = pb_trainer_model(graphed->t);
-    for (int layer = 0; s == PB_OK && layer < groups; layer++) {
-        double sum = 0;
-        for (int i = 0; s == PB_OK && i < m->n; i++) {
-            const pb_param *p = &m->params[i];
-            const size_t n = pb_param_n(p);
-            if (!p->trained || p->layer != layer) continue;
-            float *host = malloc(n * sizeof *host);
-            s = host ? pb_download(ctx, host, p->grad, n * sizeof *host)
-                     : pb_fail(PB_ENOMEM, "no memory for a gradient");
-            for (size_t k = 0; s == PB_OK && k < n; k++) sum += (double)host[k] * (double)host[k];
-            free(host);
-        }
-        const double excess = sqrt(sum) / (double)max_norm - 1;
-        if (!(excess <= worst)) worst = excess;
-        if ((double)states[layer].norm < least) least = (double)states[layer].norm;
+    for (int i = 0; s == PB_OK && i < groups; i++) {
+        double norm = (double)NAN;
+        s = joint_norm(ctx, m, pb_trainer_clip_layer(graphed->t, i), &norm);
+        const double deviation = fabs(norm / (double)max_norm - 1);
+        if (!(deviation <= worst)) worst = deviation;
+        if ((double)states[i].norm < least) least = (double)states[i].norm;
     }
     free(states);
     PB_TRY(s);
@@ -116,6 +126,7 @@ static pb_status run_arms(pb_ctx *ctx, pb_sink *sink, arm *eager, arm *graphed)
                             s == PB_OK ? "recorded" : pb_error()));
     PB_TRY(s);
     PB_TRY(same_losses(ctx, sink, eager, graphed));
+    if (pb_interrupted()) return PB_OK; /* an interrupted case emits no further row */
     /* Set a bound far below every norm and capture the graph again with it. */
     pb_graph_free(ctx, graphed->graph);
     graphed->graph = NULL;

@@ -127,6 +127,12 @@ static double size_of(const pb_case *c, double *tokens)
     return L * D * ((g->H + 2 * g->K + g->H) * g->d + 3.0 * g->I) + (double)g->V * D;
 }
 
+double pb_train_case_weights(const pb_case *c)
+{
+    double tokens;
+    return size_of(c, &tokens);
+}
+
 double pb_train_case_seconds(const pb_case *c)
 {
     double tokens, weights = size_of(c, &tokens);

@@ -1,16 +1,55 @@
 /* cpu.c - which instruction sets this processor supports. */
 #include "kernels/cpu/cpu.h"
 
+/* Bits of CPUID that the x86-64 psABI lists for a level, leaf by leaf, and the register states that the operating
+ * system must save and restore (XCR0). */
+enum {
+    V2_ECX1 = 1 << 0 | 1 << 9 | 1 << 13 | 1 << 19 | 1 << 20 | 1 << 23,   /* SSE3, SSSE3, CX16, SSE4.1, SSE4.2, POPCNT */
+    V2_ECX81 = 1 << 0,                                                   /* LAHF */
+    V3_ECX1 = V2_ECX1 | 1 << 12 | 1 << 22 | 1 << 27 | 1 << 28 | 1 << 29, /* FMA, MOVBE, OSXSAVE, AVX, F16C */
+    V3_ECX81 = V2_ECX81 | 1 << 5,                                        /* LZCNT */
+    V3_EBX7 = 1 << 3 | 1 << 5 | 1 << 8,                                  /* BMI1, AVX2, BMI2 */
+    V3_XCR0 = 1 << 1 | 1 << 2,                                           /* XMM, YMM */
+    V4_EBX7 = 1 << 16 | 1 << 17 | 1 << 28 | 1 << 30,                     /* AVX-512 F, DQ, CD, BW; VL is bit 31 */
+    V4_XCR0 = V3_XCR0 | 1 << 5 | 1 << 6 | 1 << 7                         /* k registers, upper halves, ZMM16 to 31 */
+};
+
+static bool has(uint32_t bits, uint32_t need) { return (bits & need) == need; }
+
+bool pb_cpu_is_v3(const pb_cpuid *c)
+{
+    return has(c->ecx1, V3_ECX1) && has(c->ecx81, V3_ECX81) && has(c->ebx7, V3_EBX7) && has(c->xcr0, V3_XCR0);
+}
+
+bool pb_cpu_is_v4(const pb_cpuid *c)
+{
+    return pb_cpu_is_v3(c) && has(c->ebx7, V4_EBX7 | 1u << 31) && has(c->xcr0, V4_XCR0);
+}
+
 #if defined(__x86_64__)
+#include <cpuid.h>
+
+static pb_cpuid ask(void)
+{
+    pb_cpuid c = {0};
+    uint32_t a, b, d, high;
+    __get_cpuid(1, &a, &b, &c.ecx1, &d);
+    __get_cpuid_count(7, 0, &a, &c.ebx7, &b, &d);
+    __get_cpuid(0x80000001, &a, &b, &c.ecx81, &d);
+    /* Without OSXSAVE the instruction is illegal. */
+    if (c.ecx1 & 1u << 27) __asm__ volatile("xgetbv" : "=a"(c.xcr0), "=d"(high) : "c"(0));
+    return c;
+}
+
 bool pb_cpu_has_avx512(void)
 {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl") && pb_cpu_has_avx2();
+    const pb_cpuid c = ask();
+    return pb_cpu_is_v4(&c);
 }
 bool pb_cpu_has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+    const pb_cpuid c = ask();
+    return pb_cpu_is_v3(&c);
 }
 #else
 bool pb_cpu_has_avx512(void) { return false; }

@@ -12,8 +12,17 @@
 #define PB_FAST(fn)   PB_CAT(fn, PB_ISA) /* use inside family_fast.c only */
 
 /* True if the processor and the operating system support the instruction set. */
-bool pb_cpu_has_avx512(void); /* x86-64-v4: AVX-512 F, BW, CD, DQ, VL, and all that pb_cpu_has_avx2 checks */
-bool pb_cpu_has_avx2(void);   /* x86-64-v3: checks AVX2, FMA and BMI2 */
+bool pb_cpu_has_avx512(void); /* all of x86-64-v4, for which cmake/PbIsa.cmake compiles */
+bool pb_cpu_has_avx2(void);   /* all of x86-64-v3 */
+
+/* Registers of the CPUID leaves 1, 7 and 0x80000001 (what the processor supports), and XCR0 (what the operating system
+ * saves and restores). */
+typedef struct pb_cpuid {
+    uint32_t ecx1, ebx7, ecx81, xcr0;
+} pb_cpuid;
+/* True if the processor and the operating system support every instruction of the level. */
+bool pb_cpu_is_v3(const pb_cpuid *c);
+bool pb_cpu_is_v4(const pb_cpuid *c);
 
 /* PB_ISA_MAP(X, ...): the instruction sets of this architecture, the best first. "omp" is the baseline that every
  * machine runs. cmake/PbIsa.cmake compiles them and must list the same names. */

@@ -9,8 +9,6 @@
 #include "kernels/cpu/nf4_decode.h"
 #include "kernels/cpu/simd.h"
 
-#define PB_INLINE static inline __attribute__((always_inline))
-
 typedef enum source { FROM_F32, FROM_BF16, FROM_NF4 } source;
 
 static inline source source_of(const pb_mat *m)

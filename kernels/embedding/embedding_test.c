@@ -20,15 +20,20 @@ static void an_id_outside_the_table_shows(void **state)
     assert_memory_equal(dtable, want, sizeof want);
 }
 
-/* In f32, 1e8 + 1 - 1e8 is 0. If the 1 were added last, the sum would be 1. */
+/* In f32, 2^25 + 2 is 2^25. So the sum is -1 in the order of tokens: ((1 + 2^25) + 2) - 2^25 - 1, where 1 is the old
+ * value of the table. Each other order of the four values gives another sum, except that without accumulate the first
+ * two commute; so do pairwise sums, and adding the tokens' sum to the old value. */
 static void sums_in_the_order_of_tokens(void **state)
 {
-    float dtable[1];
-    const float dy[3] = {1e8f, 1, -1e8f};
-    const int32_t ids[3] = {0, 0, 0};
-    CHECK_OK(pb_embedding_bwd(
-        *state, &(pb_embedding_bwd_args){.dy = dy, .ids = ids, .dtable = dtable, .T = 3, .V = 1, .D = 1}));
-    assert_true(dtable[0] == 0);
+    const float dy[4] = {0x1p25f, 2, -0x1p25f, -1};
+    const int32_t ids[4] = {0, 0, 0, 0};
+    for (int accumulate = 0; accumulate < 2; accumulate++) {
+        float dtable[1] = {1};
+        CHECK_OK(pb_embedding_bwd(
+            *state, &(pb_embedding_bwd_args){
+                        .dy = dy, .ids = ids, .dtable = dtable, .T = 4, .V = 1, .D = 1, .accumulate = accumulate}));
+        assert_true(dtable[0] == -1);
+    }
 }
 
 static void the_number_of_threads_changes_nothing(void **state)

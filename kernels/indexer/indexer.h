@@ -24,7 +24,8 @@
  * pick: for every query the min(K, visible) visible groups with the largest s in ascending order, then -1. Ties and NaN
  * follow topk.h (the lower group wins a tie). The result is the `pick` of mla_index. On a GPU the workspace holds the
  * scores of a run of queries at a time: at most 32 MiB, or one query of every batch row (4 B G bytes) if that is more.
- * On a CPU it holds the scores of 16 queries per thread.
+ * On a CPU it holds the scores of 16 queries per thread: at most 256 MiB, or one thread's (about 68 G bytes) if that is
+ * more.
  *
  * at: s at given groups. score[b,t,j] = s[b,t,pick[b,t,j]], or 0 where pick is outside [0,G). It does not check
  * whether a listed group is visible.

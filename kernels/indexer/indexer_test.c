@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include "kernels/indexer/indexer.h"
+#include "kernels/indexer/plan.h"
 #include "kernels/indexer/visible.h"
 #include "kernels/indexer_kl/indexer_kl.h"
 #include "kernels/kv_qat/kv_qat.h"
@@ -304,6 +305,25 @@ static void the_workspace_is_bounded(void **state)
     }
 }
 
+/* On a CPU, `pick` works with fewer threads when their scratch would exceed 256 MiB, and always with at least one. */
+static void the_scratch_of_pick_is_bounded(void **state)
+{
+    static const int groups[] = {0, 1, 2048, 1 << 16, 1 << 18, 1 << 20, 1 << 24};
+    const int before = omp_get_max_threads();
+    (void)state;
+    omp_set_num_threads(64);
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        const pb_indexer_pick_args a = {
+            .x = {.B = 1, .S = 64, .G = groups[i], .H = 64, .D = 128}, .K = 512, .ratio = 4};
+        const size_t each = pb_indexer_pick_tiles(&a.x) * sizeof(float), most = (size_t)256 << 20;
+        const size_t bytes = pb_op_indexer_pick.impls[PB_CPU][0].workspace(&a), n = bytes / each;
+        assert_true(bytes % each == 0 && n >= 1 && n <= 64);
+        assert_true(n == 1 || bytes <= most);
+        assert_true(n == 64 || bytes + each > most);
+    }
+    omp_set_num_threads(before);
+}
+
 /* ---- the backward pass ----------------------------------------------------------------------------------- */
 
 typedef struct grads {
@@ -400,6 +420,7 @@ int main(void)
         cmocka_unit_test(a_nan_shows_where_it_is_seen),
         cmocka_unit_test(no_groups_pick_nothing),
         cmocka_unit_test(the_workspace_is_bounded),
+        cmocka_unit_test(the_scratch_of_pick_is_bounded),
         cmocka_unit_test(duplicates_count_twice),
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
         cmocka_unit_test(bad_arguments_are_named),

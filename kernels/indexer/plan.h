@@ -46,9 +46,12 @@ static inline size_t pb_indexer_scores_room(const pb_indexer *x)
 {
     return (size_t)omp_get_max_threads() * pb_indexer_scores_tiles(x);
 }
+/* `pick` needs 17 G floats per thread. Its scratch is bounded: with long contexts fewer threads work, at least one. */
 static inline size_t pb_indexer_pick_room(const pb_indexer *x)
 {
-    return (size_t)omp_get_max_threads() * pb_indexer_pick_tiles(x);
+    const size_t most = ((size_t)256 << 20) / sizeof(float), each = pb_indexer_pick_tiles(x), fit = most / each;
+    const size_t threads = (size_t)omp_get_max_threads();
+    return (fit < 1 ? 1 : fit < threads ? fit : threads) * each;
 }
 static inline size_t pb_indexer_at_room(const pb_indexer *x)
 {

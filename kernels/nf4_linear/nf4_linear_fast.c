@@ -10,8 +10,7 @@
 enum { FEW = 6 }; /* up to this many tokens decoding is most of the work */
 
 /* acc[t] += x[t, k .. k+n-1] * w, where w is a vector of decoded weights. */
-static inline __attribute__((always_inline)) void add(const pb_nf4_linear_fwd_args *a, int T, size_t k, size_t n, vf w,
-                                                      vf *acc)
+PB_INLINE void add(const pb_nf4_linear_fwd_args *a, int T, size_t k, size_t n, vf w, vf *acc)
 {
 #pragma GCC unroll 8
     for (int t = 0; t < T; t++) {
@@ -22,7 +21,7 @@ static inline __attribute__((always_inline)) void add(const pb_nf4_linear_fwd_ar
 
 /* Computes y[:,n] of T tokens. T is a constant in every call. K must be even, so that codes
  * start at a byte boundary. */
-static inline __attribute__((always_inline)) void column(const pb_nf4_linear_fwd_args *a, int T, size_t n)
+PB_INLINE void column(const pb_nf4_linear_fwd_args *a, int T, size_t n)
 {
     const size_t K = (size_t)a->K, e = n * K;
     const int shift = __builtin_ctz((unsigned)a->scales.block);

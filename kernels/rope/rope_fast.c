@@ -37,8 +37,7 @@ static inline void store(void *p, size_t i, pb_dtype t, vf v, int n)
 #endif
 
 /* Rotates pairs i .. i+n-1 of the head at element x. If n >= PB_VLEN, exactly one full vector of pairs. */
-static inline __attribute__((always_inline)) void pairs(const pb_rope_rows *r, const bool half, int side, size_t x,
-                                                        size_t y, int i, int n, vf c, vf s)
+PB_INLINE void pairs(const pb_rope_rows *r, const bool half, int side, size_t x, size_t y, int i, int n, vf c, vf s)
 {
     const pb_dtype t = r->dtype;
     if (half) {
@@ -56,8 +55,7 @@ static inline __attribute__((always_inline)) void pairs(const pb_rope_rows *r, c
 }
 
 /* Rotates the heads of q (side 0) or k (side 1) of one token. */
-static inline __attribute__((always_inline)) void row(const pb_rope_rows *r, const bool half, int side, size_t b,
-                                                      size_t s)
+PB_INLINE void row(const pb_rope_rows *r, const bool half, int side, size_t b, size_t s)
 {
     const int p = pb_rope_position(r, b, s), width = r->R / 2;
     const size_t e = pb_dtype_size(r->dtype), still = (size_t)(r->D - r->R);

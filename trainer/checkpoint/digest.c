@@ -1,7 +1,6 @@
 /* digest.c - XXH3-128 digests with libxxhash. */
 #include "trainer/checkpoint/digest.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,16 +59,15 @@ static pb_status read_all(const pb_disk *disk, int fd, const char *path, uint64_
     enum { ROOM = 1 << 20 };
     char *room = malloc(ROOM);
     if (!room) return pb_fail(PB_ENOMEM, "%s: no memory to read it", path);
-    ssize_t n;
-    *bytes = 0;
-    while ((n = disk->read(disk->self, fd, room, ROOM)) != 0) {
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) break;
+    size_t n = ROOM;
+    pb_status s = PB_OK;
+    for (*bytes = 0; n == ROOM;) {
+        s = pb_disk_get(disk, fd, path, room, ROOM, &n);
+        if (s != PB_OK) break;
         const uint64_t left = skip > *bytes ? skip - *bytes : 0;
-        if (left < (uint64_t)n) pb_digest_add(d, room + left, (size_t)((uint64_t)n - left));
-        *bytes += (uint64_t)n;
+        if (left < n) pb_digest_add(d, room + left, (size_t)(n - left));
+        *bytes += n;
     }
-    const pb_status s = n < 0 ? pb_fail_errno(errno, "%s: cannot be read", path) : PB_OK;
     free(room);
     return s;
 }

@@ -1,6 +1,7 @@
 /* safetensors_convert.c - multi-threaded conversion of tensor elements from the file's type to the model's. */
-#include <unistd.h>
+#include <stdio.h>
 
+#include "os/file.h"
 #include "trainer/io/safetensors.h"
 
 /* Elements that a thread converts at once, through an f32 buffer on its stack. */
@@ -119,33 +120,28 @@ pb_status pb_st_convert(const pb_st_tensor *t, size_t first, size_t n, pb_dtype 
     return fits ? PB_OK : too_large(t);
 }
 
-static bool read_at(int fd, size_t offset, unsigned char *to, size_t n)
-{
-    while (n) {
-        const ssize_t got = pread(fd, to, n, (off_t)offset);
-        if (got <= 0) return false;
-        to += got, offset += (size_t)got, n -= (size_t)got;
-    }
-    return true;
-}
-
 pb_status pb_st_load(const pb_safetensors *f, const pb_st_tensor *t, size_t first, size_t n, pb_dtype to, void *out)
 {
     const size_t in = pb_st_dtype_size(t->dtype), size = pb_dtype_size(to), pieces = (n + PIECE - 1) / PIECE;
     const bool direct = same(t->dtype, to);
-    bool fits = true, whole = true;
+    bool fits = true;
+    char why[320] = ""; /* the message of a failed read: pb_error() is that of one thread */
+    pb_status failed = PB_OK;
     size_t offset;
     int fd;
     if (!pb_st_can_convert(t->dtype, to)) return refuse(t, to);
     if (!pb_st_file(f, t, &fd, &offset)) return pb_st_convert(t, first, n, to, out);
-#pragma omp parallel for reduction(&& : fits, whole) if (pieces > 1)
+#pragma omp parallel for reduction(&& : fits) if (pieces > 1)
     for (size_t p = 0; p < pieces; p++) {
         unsigned char room[PIECE * sizeof(int64_t)];
         const size_t at = p * PIECE, len = n - at < PIECE ? n - at : PIECE;
         unsigned char *dest = (unsigned char *)out + at * size, *buffer = direct ? dest : room;
-        whole = read_at(fd, offset + (first + at) * in, buffer, len * in) && whole;
-        if (!direct && whole) fits = convert(buffer, t->dtype, len, to, dest) && fits;
+        const pb_status s = pb_file_read_at(fd, t->file, offset + (first + at) * in, buffer, len * in);
+        if (s == PB_OK && !direct) fits = convert(buffer, t->dtype, len, to, dest) && fits;
+        if (s == PB_OK) continue;
+#pragma omp critical
+        failed = s, snprintf(why, sizeof why, "%s", pb_error());
     }
-    if (!whole) return pb_fail(PB_EIO, "%s: tensor %.150s cannot be read whole", t->file, t->name);
+    if (failed != PB_OK) return pb_fail(failed, "%s (tensor %.150s)", why, t->name);
     return fits ? PB_OK : too_large(t);
 }

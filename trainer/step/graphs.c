@@ -56,18 +56,18 @@ pb_status pb_graphs_run(pb_graphs *g, pb_ctx *ctx, pb_trainer *t, pb_fn fn)
     pb_graph_shape *s = NULL;
     for (int i = 0; i < g->n && !s; i++)
         if (same(&g->shape[i], &wanted)) s = &g->shape[i];
-    g->runs++;
     if (!s) {
         PB_TRY(fn(ctx, t));
         PB_TRY(make_room(g, ctx, &s));
         *s = wanted;
-        s->used = g->runs;
+        s->used = ++g->runs;
         return PB_OK;
     }
-    s->used = g->runs;
     if (!s->graph) PB_TRY(record(g, ctx, t, s));
+    PB_TRY(pb_replay(ctx, s->graph));
     g->replayed++;
-    return pb_replay(ctx, s->graph);
+    s->used = ++g->runs;
+    return PB_OK;
 }
 
 void pb_graphs_free(pb_graphs *g, pb_ctx *ctx)

@@ -21,9 +21,10 @@ typedef struct pb_graph_shape {
 typedef struct pb_graphs {
     pb_graph_shape shape[PB_GRAPHS_MOST];
     int n;
-    uint64_t runs, recorded, replayed; /* calls of pb_graphs_run; graphs captured; calls that replayed a graph */
-    size_t nodes;                      /* sum over all graphs captured, evicted ones included */
-    double seconds;                    /* total time spent on capturing and instantiating graphs */
+    /* Calls of pb_graphs_run that succeeded; graphs captured; calls that replayed a graph. runs - replayed: eager calls. */
+    uint64_t runs, recorded, replayed;
+    size_t nodes;   /* sum over all graphs captured, evicted ones included */
+    double seconds; /* total time spent on capturing and instantiating graphs */
 } pb_graphs;
 
 /* Runs `fn` (pb_train_step, pb_train_micro or pb_train_finish) on the trainer's current batch. The first run of a shape

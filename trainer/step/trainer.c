@@ -158,9 +158,10 @@ static pb_status group(pb_trainer *t)
     for (int layer = 0; layer <= m->g.L; layer++) {
         pb_clip_group *c = &t->groups[t->ngroups];
         c->first = t->ntrained;
+        c->layer = layer < m->g.L ? layer : -1;
         for (int i = 0; i < m->n; i++) {
             pb_param *p = &m->params[i];
-            if (!p->trained || p->layer != (layer < m->g.L ? layer : -1)) continue;
+            if (!p->trained || p->layer != c->layer) continue;
             t->trained[t->ntrained++] = p;
             c->slots += pb_clip_slots(pb_param_n(p));
         }
@@ -324,7 +325,8 @@ pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
 
 pb_status pb_trainer_set_lr(pb_trainer *t, float lr)
 {
-    if (!(lr >= 0)) return pb_fail(PB_EINVAL, "learning rate %g: need >= 0", (double)lr);
+    if (!(lr >= 0 && isfinite(lr)))
+        return pb_fail(PB_EINVAL, "learning rate %g: need a finite number >= 0", (double)lr);
     t->cfg.lr = lr;
     return pb_upload(t->ctx, &t->state->lr, &lr, sizeof lr);
 }
@@ -394,6 +396,11 @@ pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out)
 int pb_trainer_clip_groups(const pb_trainer *t)
 {
     return t->cfg.clip == PB_CLIP_NONE ? 0 : t->cfg.clip == PB_CLIP_MULTI ? 1 : t->ngroups;
+}
+
+int pb_trainer_clip_layer(const pb_trainer *t, int group)
+{
+    return t->cfg.clip == PB_CLIP_MULTI ? -1 : t->groups[group].layer;
 }
 
 pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out)

@@ -115,7 +115,7 @@ void pb_trainer_close(pb_trainer *t);
  * or given without it; a conversation that does not begin at a multiple of pb_sample_align; rows longer than the
  * trainer's S. An all-zero mask is allowed: loss and gradients are then 0. */
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *batch);
-/* Sets the learning rate of the next optimizer phase. EINVAL: below 0. */
+/* Sets the learning rate of the next optimizer phase. EINVAL: below 0 or not finite. */
 pb_status pb_trainer_set_lr(pb_trainer *t, float lr);
 /* Loss scaling: the loss phase multiplies its gradient by `scale`, and the phases clip and optimizer divide it out. Use
  * one value for all micro-batches of a step. EINVAL: not a finite number above 0. */
@@ -129,7 +129,7 @@ void pb_trainer_accumulate(pb_trainer *t, bool on);
 pb_status pb_trainer_reserve(pb_trainer *t, int S);
 
 /* Each function from here to pb_trainer_clip_states reads results from the device and is a host sync, except
- * pb_trainer_clip_groups. */
+ * pb_trainer_clip_groups and pb_trainer_clip_layer. */
 /* Weighted loss of the indexers in the last backward phase, divided by the same count as the loss; 0 if the indexers
  * are not trained. */
 pb_status pb_trainer_index_loss(pb_trainer *t, double *loss);
@@ -139,9 +139,12 @@ pb_status pb_trainer_loss(pb_trainer *t, double *mean);
 pb_status pb_trainer_nll(pb_trainer *t, float *nll);
 /* Counters and learning rate of the optimizer. */
 pb_status pb_trainer_state(pb_trainer *t, pb_adamw_state *out);
-/* Number of groups whose gradients are clipped by a joint norm: one per layer and one for the other parameters; 1 with
- * the variant multi, 0 without clipping. */
+/* Number of groups whose gradients are clipped by a joint norm: one per layer and one for the other parameters, except
+ * those without a trained tensor; 1 with the variant multi, 0 without clipping. */
 int pb_trainer_clip_groups(const pb_trainer *t);
+/* The layer whose gradients form clip group `group`, 0 <= group < pb_trainer_clip_groups(t). -1: the group of the
+ * parameters outside the layers, or the only group of the variant multi. */
+int pb_trainer_clip_layer(const pb_trainer *t, int group);
 /* Results of the last clip phase, layers first: out[pb_trainer_clip_groups(t)]. */
 pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 

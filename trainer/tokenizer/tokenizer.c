@@ -183,17 +183,10 @@ static pb_status emit(void *self, const char *word, size_t n)
     return emit_part(j, word, n);
 }
 
-static pb_status push_id(pb_ids *out, int32_t id)
-{
-    PB_TOK_ROOM(out->id, out->room, out->n + 1);
-    out->id[out->n++] = id;
-    return PB_OK;
-}
-
 /* Appends an added token, whose text is bytes [a,b) of the normal form. */
 static pb_status push_added(job *j, int32_t token, size_t a, size_t b)
 {
-    PB_TRY(push_id(j->out, j->t->added.token[token].id));
+    PB_TRY(pb_ids_append(j->out, j->t->added.token[token].id));
     return j->where ? pb_tok_push_mapped(&j->align, (size_t)(j->raw - j->text), a, b, j->where) : PB_OK;
 }
 
@@ -270,7 +263,7 @@ static pb_status encode(job *j, const char *s, size_t n)
 static pb_status push_around(job *j, const int32_t *ids, size_t n, size_t at)
 {
     for (size_t i = 0; i < n; i++) {
-        PB_TRY(push_id(j->out, ids[i]));
+        PB_TRY(pb_ids_append(j->out, ids[i]));
         if (j->where) PB_TRY(pb_tok_push_range(j->where, at, at));
     }
     return PB_OK;
