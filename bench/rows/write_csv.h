@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "bench/rows/rows.h"
+#include "os/page.h" /* rows are collected in a page and appended by one write */
 
 /* The header line and one row of results.csv, fields quoted where RFC 4180 wants it. */
 void pb_csv_header(FILE *f);
@@ -21,14 +22,4 @@ void pb_csv_number(FILE *f, double v);
 pb_status pb_results_create(const char *dir);
 /* Appends whole rows to dir/results.csv, all of them or none. EPATH, EIO. */
 pb_status pb_results_append(const char *dir, const char *rows, size_t n);
-
-/* Rows that are collected in memory and appended to a file by one write. */
-typedef struct pb_page {
-    char *text;
-    size_t n;
-    FILE *f; /* print here */
-} pb_page;
-pb_status pb_page_open(pb_page *p);
-/* Appends the page to the open file `fd` (called `what` in messages) and frees it, also on failure. EPATH, EIO. */
-pb_status pb_page_append(pb_page *p, int fd, const char *what);
 #endif
