@@ -273,6 +273,7 @@ grep -q 'note: the budget is used up after [1-9] pair' log || fail "budget: it d
 compared 125 'the budget is used up after 0 pairs' nothing ./base ./long --budget 0.2
 # A comparison without a complete pair replaces its files when it is resumed, and stays locked. The second command waits
 # for the lock for ten seconds, during which other tests run.
+rm -rf nothing/launch-* # the first process of the resumed comparison makes it again
 setsid "$fixture" compare --resume nothing --quiet >held.log 2>&1 & held=$!
 while kill -0 $held 2>/dev/null && ! compgen -G 'nothing/launch-*' >ls.log; do sleep 0.01; done
 ("$fixture" compare --resume nothing --quiet; echo "exit $?") >second.log 2>&1 & second=$!
