@@ -14,36 +14,15 @@
 #include "bench/run/run_name.h"
 #include "os/draft.h"
 #include "os/file.h"
-
-/* Output is collected in memory first, so that the file is written completely or not at all. */
-typedef struct draft {
-    FILE *f;
-    char *text;
-    size_t n;
-} draft;
-
-static pb_status draft_open(draft *d)
-{
-    *d = (draft){0};
-    d->f = open_memstream(&d->text, &d->n);
-    return d->f ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the output");
-}
-
-static pb_status draft_close(draft *d, const char *path, pb_status s)
-{
-    if (fclose(d->f) != 0 && s == PB_OK) s = pb_fail(PB_ENOMEM, "no memory for the output");
-    if (s == PB_OK) s = pb_file_replace(path, d->text, d->n);
-    free(d->text);
-    return s;
-}
+#include "os/page.h"
 
 /* ---- export --------------------------------------------------------------------------------------- */
 
 static pb_status export_file(const char *run, const pb_export_opts *o, const char *path)
 {
-    draft d;
-    PB_TRY(draft_open(&d));
-    PB_TRY(draft_close(&d, path, pb_export(run, o, d.f, stderr)));
+    pb_page p;
+    PB_TRY(pb_page_open(&p));
+    PB_TRY(pb_page_save(&p, pb_export(run, o, p.f, stderr), pb_file_replace, path));
     printf("%s\n", path);
     return PB_OK;
 }
@@ -120,10 +99,10 @@ static json_t *describe(const pb_options *o, const pb_run_name *name, const char
 static pb_status fill_folder(const pb_options *o, const pb_import *im, const pb_run_name *name, const char *machine,
                              const char *results)
 {
-    draft d;
-    PB_TRY(draft_open(&d));
-    pb_import_write(im, name->run_id, machine, d.f);
-    PB_TRY(draft_close(&d, results, PB_OK));
+    pb_page p;
+    PB_TRY(pb_page_open(&p));
+    pb_import_write(im, name->run_id, machine, p.f);
+    PB_TRY(pb_page_save(&p, PB_OK, pb_file_replace, results));
     json_t *about = describe(o, name, *im->row[0].machine ? im->row[0].machine : machine);
     const pb_status s =
         about ? pb_run_json_write(name->dir, about, false) : pb_fail(PB_ENOMEM, "no memory for run.json");

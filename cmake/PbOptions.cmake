@@ -1,5 +1,18 @@
 # PbOptions.cmake - pb_options, which every target links: C standard, warnings, sanitizers. Also decides at configure
 # time whether the CUDA backend is built (PB_CUDA); host code has no #ifdef for it.
+
+# ccache, if it is installed, compiles equal files once for all build folders: CI, scripts/mutants and scripts/new-op
+# build the same tree several times. The paths that ccache compares are relative to the tree (CCACHE_BASEDIR), and the
+# name of the build folder is not compared (CCACHE_NOHASHDIR), so debug information can name the folder of another build
+# of the same file. A launcher that the caller sets is kept; an empty one (-DCMAKE_C_COMPILER_LAUNCHER=) turns ccache
+# off. The compiler that run.json records does not depend on the launcher.
+if(NOT DEFINED CMAKE_C_COMPILER_LAUNCHER)
+  find_program(PB_CCACHE ccache)
+  if(PB_CCACHE)
+    set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${PB_CCACHE})
+  endif()
+endif()
+
 include(CheckLanguage)
 if(NOT PB_CUDA STREQUAL "OFF")
   check_language(CUDA)

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "bench/derived/bars.h"
+#include "bench/derived/contracts.h"
 #include "bench/machine/fingerprint.h"
 #include "bench/derived/graph_gain.h"
 #include "bench/run/launch.h"
@@ -51,10 +52,11 @@ static void a_graph_may_always_or_never_pay(void **state)
 
 /* ---- emitted rows ----------------------------------------------------------------------------------- */
 
-static void put(pb_sink *s, const char *mode, const char *seq, const char *metric, double value)
+static void put_batch(pb_sink *s, const char *batch, const char *mode, const char *seq, const char *metric,
+                      double value)
 {
     pb_case c = {.suite = "backward", .name = "step"};
-    CHECK_OK(pb_case_set(&c, "batch", "2"));
+    CHECK_OK(pb_case_set(&c, "batch", batch));
     CHECK_OK(pb_case_set(&c, "clip", "fused"));
     CHECK_OK(pb_case_set(&c, "mode", mode));
     CHECK_OK(pb_case_set(&c, "seq", seq));
@@ -62,9 +64,14 @@ static void put(pb_sink *s, const char *mode, const char *seq, const char *metri
     CHECK_OK(pb_emit(s, &c, metric, value, 1, "ok", ""));
 }
 
+static void put(pb_sink *s, const char *mode, const char *seq, const char *metric, double value)
+{
+    put_batch(s, "2", mode, seq, metric, value);
+}
+
 static char *results(void)
 {
-    static char text[65536];
+    static char text[1 << 18];
     char path[128];
     snprintf(path, sizeof path, "%s/results.csv", dir);
     FILE *f = fopen(path, "r");
@@ -96,6 +103,53 @@ static void a_launch_says_what_its_graphs_bought(void **state)
     CHECK_NEAR(atof(row + strlen("crossover/backward?clip=fused,crossover,1,none,")), 128 * pow(16, 0.95), 0.01);
     assert_null(strstr(row + 1, "crossover/backward")); /* one row per family */
     assert_non_null(strstr(row, "2 sizes; gain at most 2.000"));
+    close_sink(&s);
+}
+
+/* Two cases of 256 tokens are one size. */
+static void cases_of_one_size_count_once(void **state)
+{
+    static const char *const shapes[][2] = {{"1", "256"}, {"2", "128"}, {"2", "512"}};
+    pb_sink s;
+    (void)state;
+    open_sink(&s);
+    for (int i = 0; i < 3; i++) {
+        put_batch(&s, shapes[i][0], "eager", shapes[i][1], "backward_time", 0.004);
+        put_batch(&s, shapes[i][0], "graph", shapes[i][1], "backward_time", i < 2 ? 0.002 : 0.004);
+    }
+    CHECK_OK(pb_graph_gain_conclude(&s, "backward", "backward_time"));
+    assert_non_null(strstr(results(), "2 sizes; gain at most 2.000"));
+    close_sink(&s);
+}
+
+/* Graphs gain 2 up to 299 lengths and nothing at the 300th, the longest: no point of a crossover may be dropped. */
+static void every_size_counts(void **state)
+{
+    pb_sink s;
+    (void)state;
+    open_sink(&s);
+    for (int i = 1; i <= 300; i++) {
+        char seq[16];
+        snprintf(seq, sizeof seq, "%d", 8 * i);
+        put(&s, "eager", seq, "backward_time", 0.004);
+        put(&s, "graph", seq, "backward_time", i < 300 ? 0.002 : 0.004);
+    }
+    CHECK_OK(pb_graph_gain_conclude(&s, "backward", "backward_time"));
+    char *row = strstr(results(), "crossover/backward?clip=fused,crossover,1,none,");
+    assert_non_null(row);
+    assert_non_null(strstr(row, "300 sizes; gain at most 2.000; of tokens a step"));
+    close_sink(&s);
+}
+
+/* An id that contracts.def does not have is a programming error, and is reported as one. */
+static void an_unknown_requirement_fails(void **state)
+{
+    pb_sink s;
+    (void)state;
+    open_sink(&s);
+    assert_int_equal(pb_contract_emit(&s, "NO-SUCH-ID", NULL, 0, 1, true, ""), PB_EINVAL);
+    assert_non_null(strstr(pb_error(), "NO-SUCH-ID is not in contracts.def"));
+    assert_null(strstr(results(), "contract/"));
     close_sink(&s);
 }
 
@@ -308,6 +362,9 @@ int main(void)
         cmocka_unit_test(the_last_fall_counts),
         cmocka_unit_test(a_graph_may_always_or_never_pay),
         cmocka_unit_test(a_launch_says_what_its_graphs_bought),
+        cmocka_unit_test(cases_of_one_size_count_once),
+        cmocka_unit_test(every_size_counts),
+        cmocka_unit_test(an_unknown_requirement_fails),
         cmocka_unit_test(bars_judge_the_best_implementation),
         cmocka_unit_test(bars_judge_whole_steps),
         cmocka_unit_test(every_bar_is_in_its_grid),

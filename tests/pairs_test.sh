@@ -211,7 +211,7 @@ failing() { side "$1" 5 "n=\$(grep -c '^$1 ' '$dir/launches'); if (($2)); then e
 failing once 'n == 3' 'exit 4'
 compared 0 'same=3' once1 ./base ./once
 grep -q 'cand: .*/once: exit code 4: no luck today' log || fail "once1: the failure is not told"
-grep -q '1 pair was measured again because a launch failed' log || fail "once1: the summary does not say so"
+grep -q 'note: 1 attempt at a pair failed and was repeated' log || fail "once1: the summary does not say so"
 pairs once1 13
 [[ $(cut -d, -f1,2,11 once1/pairs.csv | sed -n 4,5p | tr '\n' ' ') == '2,0,retried 2,1,ok ' ]] || fail "once1: not marked"
 failing killed 'n == 2' 'kill -9 $$'
@@ -221,7 +221,7 @@ compared 125 'exit code 125: no luck today' always1 ./base ./always
 pairs always1 4 # one attempt and three retries, then the comparison ends
 grep -q 'failed' always1/pairs.csv || fail "always1: not marked"
 side wrong 5 "'$fixture' \"\$@\"; exit 4" # it fails, but has written its rows
-compared 4 'the candidate'"'"'s launch failed in 12 pairs, also when tried again' wrong1 ./base ./wrong
+compared 4 'process failed in 12 pairs, 1 of which was measured more than once: cand.log' wrong1 ./base ./wrong
 [[ $(lines wrong1) -eq 15 && $(grep -c ,kept, wrong1/pairs.csv) -eq 12 ]] || fail "wrong1: not three retries and 12 kept"
 failing typo 1 'exit 2'
 compared 2 'exit code 2' typo1 ./base ./typo
@@ -271,6 +271,12 @@ side long 5 'export FIXTURE_NAP=900'
 compared 0 'bench compare --resume budget goes on' budget ./base ./long --budget 4 --n 1
 grep -q 'note: the budget is used up after [1-9] pair' log || fail "budget: it does not say how far it came"
 compared 125 'the budget is used up after 0 pairs' nothing ./base ./long --budget 0.2
+# A comparison without a complete pair replaces its files when it is resumed, and stays locked. The second command waits
+# for the lock for ten seconds, during which other tests run.
+rm -rf nothing/launch-* # the first process of the resumed comparison makes it again
+setsid "$fixture" compare --resume nothing --quiet >held.log 2>&1 & held=$!
+while kill -0 $held 2>/dev/null && ! compgen -G 'nothing/launch-*' >ls.log; do sleep 0.01; done
+("$fixture" compare --resume nothing --quiet; echo "exit $?") >second.log 2>&1 & second=$!
 expect 0 'of the budget' "$fixture" compare ./base ./same --suite paired --budget 10m --out time
 grep -q 'bench: pair 3 of 12 (24 if rows are undecided then), about [0-9]* s left, 10 min of the budget' log || fail "time left"
 
@@ -283,6 +289,12 @@ grep -q 'kernel_time.*+2.0 %' log || fail "inject1: not 2 %"
 grep -q slowdown inject1/base/results.csv && fail "inject1: the base was slowed down too"
 [[ $(grep -c ',slowdown,1,none,0.02,' inject1/cand/results.csv) -eq 36 ]] || fail "inject1: rows of slowdown"
 compared 1 'regressed=3' inject2 ./base ./same --inject-slowdown 0.02
+
+wait $second
+grep -q 'nothing: another process measures into it' second.log && grep -q 'exit 2' second.log ||
+    fail "nothing: it was not locked: $(cat second.log)"
+kill -TERM $held
+wait $held
 
 # ---- refused commands -------------------------------------------------------------------------------------------
 table "$fixture" <<'TABLE'
@@ -340,9 +352,13 @@ expect 2 'half/cand/samples.csv: File exists' "$fixture" compare ./base ./same "
 cp -r same1 other && sed -i '2s/.*/nothing/' other/pairs.csv
 expect 2 'other/pairs.csv: nothing' "$fixture" compare --resume other
 cp -r same1 cut && sed -i '5s/.*/half a line/' cut/base/samples.csv
-expect 2 'cut/base/samples.csv:5: not six fields' "$fixture" compare cut
+expect 2 'cut/base/samples.csv:5: want six fields' "$fixture" compare cut
 cp -r same1 more && tail -n 1 same1/base/samples.csv | sed 's/,paired/,nobody/' >>more/base/samples.csv
 expect 0 'same=3' "$fixture" compare more # samples without a row are ignored
+cp -r same1 twice && sed -n 2p same1/base/samples.csv >>twice/base/samples.csv
+expect 2 'samples of a row that stand in two places' "$fixture" compare twice
+cp -r same1 none && rm none/cand/samples.csv
+expect 2 'none/cand/samples.csv: No such file' "$fixture" compare none
 
 mkdir -p tree/bin && cp same tree/bin/bench
 compared 0 'same=3' tree1 ./base tree

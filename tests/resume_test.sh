@@ -169,7 +169,34 @@ marked 0,0,90,37 'results.csv: no line ends at byte 90'
 marked 0,0,88,36 'samples.csv: no line ends at byte 36'
 marked 0,0,0,37 'of which 0 are to stay'
 marked "0,0,$(stat -c %s whole/results.csv),37" 'a row of launch 0 among those before launch 0'
+marked 1,0,88,37 'launch 1 is said to be next, but results.csv lacks cases of launch 0'
+marked $'0,0,88,37\n1,0,88,37' 'launch 1 is said to be next, but rows of launch 0 would be cut'
 [[ $(cat whole/* | md5sum) == "$before" ]] || fail "whole: a refused call changed it"
+
+# forged LINE...: a run with three of the six cases of process 0, and a progress.csv with these lines; SIZES becomes the
+# sizes of its files.
+sizes=$(awk -F, '$1 == 0 && $2 == 3 { print $3 "," $4 }' whole/progress.csv)
+forged() {
+    cp -r whole edited
+    truncate -s "${sizes%,*}" edited/results.csv
+    truncate -s "${sizes#*,}" edited/samples.csv
+    (echo launch,case,results,samples && printf '%s\n' "${@//SIZES/$sizes}") >edited/progress.csv
+    rows_before=$(cat edited/* | md5sum)
+}
+for lines in '1,0,SIZES' '0,0,88,37 0,3,SIZES 1,0,SIZES' '0,0,88,37 1,0,SIZES'; do
+    # shellcheck disable=SC2086 # one word a line
+    forged $lines
+    expect 2 'launch 1 is said to be next, but results.csv lacks cases of launch 0' "$fixture" run --resume edited
+    [[ $(cat edited/* | md5sum) == "$rows_before" ]] || fail "'$lines': a refused --resume changed the run"
+    rm -r edited
+done
+# A process that died before its first case has no rows, and the next one follows.
+cp -r whole edited
+truncate -s 88 edited/results.csv && truncate -s 37 edited/samples.csv
+printf 'launch,case,results,samples\n0,0,88,37\n1,0,88,37\n' >edited/progress.csv
+fine "$fixture" run --resume edited
+[[ $(tail -n +2 edited/results.csv | cut -d, -f4 | sort -u) == 1 ]] || fail "edited: not the rows of process 1"
+rm -r edited
 
 [[ $failures -eq 0 ]] && echo "all passed"
 exit $((failures > 0))

@@ -9,8 +9,6 @@
 
 #include "bench/derived/graph_gain.h"
 
-enum { POINTS = 64 };
-
 bool pb_attn_twin(const pb_case *c, pb_case *dense)
 {
     pb_case twin = *c;
@@ -45,11 +43,6 @@ pb_status pb_attn_family(const pb_case *c, const char *pass, pb_case *out)
     return PB_OK;
 }
 
-typedef struct point {
-    pb_case family;
-    pb_gain_point at; /* tokens: seq; ratio: sparse over dense time */
-} point;
-
 /* Sets *seconds to the time of a case, or to the sum of its two passes if `both`. False: a time is missing. */
 static bool time_of(const pb_sink *sink, const pb_case *c, bool both, double *seconds)
 {
@@ -61,8 +54,9 @@ static bool time_of(const pb_sink *sink, const pb_case *c, bool both, double *se
     return true;
 }
 
-/* Computes one point of a crossover. With `both`, only the forward case yields one, so that no sum is counted twice. */
-static bool point_of(const pb_sink *sink, const char *key, bool both, point *out)
+/* Computes one point of a crossover: sparse over dense time at a length. With `both`, only the forward case yields one,
+ * so that no sum is counted twice. */
+static bool point_of(const pb_sink *sink, const char *key, bool both, pb_family_point *out)
 {
     pb_case c, dense;
     double sparse_time, dense_time;
@@ -78,7 +72,8 @@ static pb_status emit(pb_sink *sink, const pb_case *family, pb_gain_point *p, in
 {
     char note[200];
     double from = (double)NAN;
-    const pb_crossing how = pb_crossover(p, n, 1, &from); /* p[0]: now the shortest */
+    if (n < 2) return PB_OK; /* one length has no crossover */
+    const pb_crossing how = pb_crossover(p, n, 1, &from);
     snprintf(note, sizeof note, "%d lengths from %.0f to %.0f; %s", n, p[0].tokens, p[n - 1].tokens,
              how == PB_CROSSES       ? "dense is faster below, sparse above"
              : how == PB_ALWAYS_PAYS ? "dense is faster at the longest"
@@ -86,34 +81,17 @@ static pb_status emit(pb_sink *sink, const pb_case *family, pb_gain_point *p, in
     return pb_emit(sink, family, "sparse_from", from, 0, how == PB_CROSSES ? "ok" : "unsupported", note);
 }
 
-/* Emits one crossover for each family, which is a set of points that differ only in length. */
-static pb_status emit_families(pb_sink *sink, const point *all, int n)
-{
-    for (int i = 0; i < n; i++) {
-        pb_gain_point p[POINTS];
-        int points = 0;
-        bool first = true;
-        for (int k = 0; k < n && first; k++) {
-            if (strcmp(all[k].family.key, all[i].family.key) != 0) continue;
-            first = k >= i;
-            if (points < POINTS) p[points++] = all[k].at;
-        }
-        if (first && points > 1) PB_TRY(emit(sink, &all[i].family, p, points));
-    }
-    return PB_OK;
-}
-
 pb_status pb_attn_crossovers(pb_sink *sink)
 {
     int keys = 0, n = 0;
     while (pb_sink_key(sink, keys)) keys++;
-    point *all = calloc(2 * (size_t)keys + 1, sizeof *all);
+    pb_family_point *all = calloc(2 * (size_t)keys + 1, sizeof *all);
     if (!all) return pb_fail(PB_ENOMEM, "no memory for %d lengths", keys);
     for (int i = 0; i < keys; i++) { /* ends before the first row is emitted, which adds keys */
         n += point_of(sink, pb_sink_key(sink, i), false, &all[n]);
         n += point_of(sink, pb_sink_key(sink, i), true, &all[n]);
     }
-    pb_status s = emit_families(sink, all, n);
+    pb_status s = pb_crossover_families(sink, all, n, emit);
     free(all);
     return s;
 }

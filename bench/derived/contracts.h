@@ -10,7 +10,8 @@
 pb_status pb_contract_ratios(pb_ctx *ctx, pb_sink *sink);
 
 /* Emits one row: the value `figure` of requirement `id`, under a key with these axes. applies: false makes the row
- * unsupported. how: text for the row's note. `id` must be in contracts.def. */
+ * unsupported. how: text for the row's note. EINVAL: contracts.def has no requirement `id`. EIO: the row cannot be
+ * written. */
 pb_status pb_contract_emit(pb_sink *sink, const char *id, const pb_axis *axes, int n, double figure, bool applies,
                            const char *how);
 #endif

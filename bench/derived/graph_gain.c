@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_POINTS = 256 };
-
 /* ---- the crossover ---------------------------------------------------------------------------------- */
 
 static int by_tokens(const void *a, const void *b)
@@ -16,10 +14,11 @@ static int by_tokens(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Replaces points with equal tokens by their mean; p is sorted. Returns the number of points left. */
-static int join(pb_gain_point *p, int n)
+/* Sorts the points by tokens and replaces points with equal tokens by their mean. Returns the number of points left. */
+static int arrange(pb_gain_point *p, int n)
 {
     int kept = 0;
+    qsort(p, (size_t)n, sizeof *p, by_tokens);
     for (int i = 0, end; i < n; i = end) {
         double sum = 0;
         for (end = i; end < n && p[end].tokens <= p[i].tokens; end++) sum += p[end].ratio;
@@ -30,8 +29,7 @@ static int join(pb_gain_point *p, int n)
 
 pb_crossing pb_crossover(pb_gain_point *p, int n, double least, double *tokens)
 {
-    qsort(p, (size_t)n, sizeof *p, by_tokens);
-    n = join(p, n);
+    n = arrange(p, n);
     int last = n - 1;
     while (last >= 0 && !(p[last].ratio >= least)) last--;
     if (last < 0) return PB_NEVER_PAYS;
@@ -40,6 +38,30 @@ pb_crossing pb_crossover(pb_gain_point *p, int n, double least, double *tokens)
     const double part = (a->ratio - least) / (a->ratio - b->ratio);
     *tokens = exp(log(a->tokens) + part * (log(b->tokens) - log(a->tokens)));
     return PB_CROSSES;
+}
+
+/* Collects in p the points of the family of all[i]. Returns their number; 0: an earlier point has this family. */
+static int family_of(const pb_family_point *all, int n, int i, pb_gain_point *p)
+{
+    int points = 0;
+    for (int k = 0; k < n; k++) {
+        if (strcmp(all[k].family.key, all[i].family.key) != 0) continue;
+        if (k < i) return 0;
+        p[points++] = all[k].at;
+    }
+    return points;
+}
+
+pb_status pb_crossover_families(pb_sink *sink, const pb_family_point *all, int n, pb_family_emit *emit)
+{
+    pb_gain_point *p = malloc(((size_t)n + 1) * sizeof *p);
+    pb_status s = p ? PB_OK : pb_fail(PB_ENOMEM, "no memory for %d points of crossovers", n);
+    for (int i = 0; s == PB_OK && i < n; i++) {
+        const int points = family_of(all, n, i, p);
+        if (points) s = emit(sink, &all[i].family, p, arrange(p, points));
+    }
+    free(p);
+    return s;
 }
 
 /* ---- which cases are compared ------------------------------------------------------------------------ */
@@ -116,21 +138,15 @@ static pb_status emit_crossover(pb_sink *sink, const pb_case *family, pb_gain_po
 /* Emits one crossover for each family, which is a set of cases that differ only in batch and seq. */
 static pb_status crossovers(pb_sink *sink, const gain *g, int n)
 {
-    for (int i = 0; i < n; i++) {
-        pb_gain_point p[MAX_POINTS];
-        pb_case family, other;
-        int points = 0;
-        bool first = true;
-        PB_TRY(pb_graph_family(&g[i].c, &family));
-        for (int k = 0; k < n && first; k++) {
-            PB_TRY(pb_graph_family(&g[k].c, &other));
-            if (strcmp(other.key, family.key) != 0) continue;
-            first = k >= i;
-            if (points < MAX_POINTS) p[points++] = (pb_gain_point){g[k].tokens, g[k].eager / g[k].graph};
-        }
-        if (first) PB_TRY(emit_crossover(sink, &family, p, points));
+    pb_family_point *all = malloc(((size_t)n + 1) * sizeof *all);
+    pb_status s = all ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the gains of %d graphs", n);
+    for (int i = 0; s == PB_OK && i < n; i++) {
+        all[i].at = (pb_gain_point){g[i].tokens, g[i].eager / g[i].graph};
+        s = pb_graph_family(&g[i].c, &all[i].family);
     }
-    return PB_OK;
+    if (s == PB_OK) s = pb_crossover_families(sink, all, n, emit_crossover);
+    free(all);
+    return s;
 }
 
 pb_status pb_graph_gain_conclude(pb_sink *sink, const char *suite, const char *metric)

@@ -19,6 +19,18 @@ typedef enum pb_crossing { PB_CROSSES, PB_ALWAYS_PAYS, PB_NEVER_PAYS } pb_crossi
  * points with equal tokens in place. */
 pb_crossing pb_crossover(pb_gain_point *p, int n, double least, double *tokens);
 
+/* A measured point of a crossover. Points of one family differ only in size. */
+typedef struct pb_family_point {
+    pb_case family; /* the case that the crossover is reported under */
+    pb_gain_point at;
+} pb_family_point;
+
+/* Emits the row of one family: n >= 1 points, sorted by tokens, all with different tokens. */
+typedef pb_status pb_family_emit(pb_sink *sink, const pb_case *family, pb_gain_point *p, int n);
+/* Calls `emit` once for each family among the n points, in the order of their first points. Points of a family with
+ * equal tokens are averaged. ENOMEM, and what `emit` returns. */
+pb_status pb_crossover_families(pb_sink *sink, const pb_family_point *all, int n, pb_family_emit *emit);
+
 /* Sets *eager to the eager case that a mode=graph case is compared with. False: `c` has no mode=graph. */
 bool pb_graph_twin(const pb_case *c, pb_case *eager);
 /* The case that a crossover is reported under: crossover/SUITE with the axes of `c` except batch, seq and mode. */

@@ -13,6 +13,7 @@
 #include "bench/measure/measure.h"
 #include "bench/rows/series.h"
 #include "bench/stats/stats.h"
+#include "os/file.h"
 
 enum { RUN, LAUNCH, KEY, METRIC, INDEX, VALUE, NFIELDS, BLOCK = 64 << 10 };
 static const char *const header[NFIELDS] = {"run_id", "launch", "key", "metric", "index", "value"};
@@ -60,7 +61,7 @@ static void end_group(reader *r)
 {
     if (!r->n || !r->row || r->status != PB_OK) return;
     size_t at = (size_t)(r->row - r->out->t.rows);
-    if (!strcmp(r->row->status, "ok") && pb_log_median(r->sample, r->n, 1, r->work, &r->out->log_value[at]) != PB_OK)
+    if (!isnan(r->out->log_value[at]) && pb_log_median(r->sample, r->n, 1, r->work, &r->out->log_value[at]) != PB_OK)
         fail(r, PB_EINVAL, "above this line, a sample that is no positive number: ", r->row->key);
 }
 
@@ -159,22 +160,24 @@ static pb_status read_samples(const char *path, FILE *f, pb_launch_values *out)
     return s;
 }
 
-/* Reads samples.csv of the run folder `path`. Does nothing if `path` is not a folder or has no such file. */
-static pb_status samples_beside(const char *path, pb_launch_values *out)
+/* Reads samples.csv of the run folder `path`. Does nothing if `path` is not a folder, or if it has no such file and
+ * none is `needed`. */
+static pb_status samples_beside(const char *path, bool needed, pb_launch_values *out)
 {
     char file[PB_PATH_TEXT];
     struct stat st;
+    FILE *f;
     if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) return PB_OK;
     if (snprintf(file, sizeof file, "%s/samples.csv", path) >= (int)sizeof file)
         return pb_fail(PB_EINVAL, "%.60s...: the path is too long", path);
-    FILE *f = fopen(file, "rb");
-    if (!f) return errno == ENOENT ? PB_OK : pb_fail(PB_EIO, "%s: %s", file, strerror(errno));
+    if (!needed && stat(file, &st) != 0 && errno == ENOENT) return PB_OK;
+    PB_TRY(pb_file_read(file, &f));
     pb_status s = read_samples(file, f, out);
     fclose(f);
     return s;
 }
 
-pb_status pb_launch_values_read(const char *path, pb_launch_values *out)
+pb_status pb_launch_values_read(const char *path, bool samples, pb_launch_values *out)
 {
     *out = (pb_launch_values){0};
     PB_TRY(pb_table_read(path, &out->t));
@@ -182,9 +185,9 @@ pb_status pb_launch_values_read(const char *path, pb_launch_values *out)
     pb_status s = out->log_value ? PB_OK : pb_fail(PB_ENOMEM, "%s: out of memory", path);
     for (size_t i = 0; i < out->t.n && s == PB_OK; i++) {
         const pb_row *r = &out->t.rows[i];
-        out->log_value[i] = !strcmp(r->status, "ok") && r->value > 0 ? log(r->value) : (double)NAN;
+        out->log_value[i] = !strcmp(r->status, "ok") && r->value >= 0 ? log(r->value) : (double)NAN;
     }
-    if (s == PB_OK) s = samples_beside(path, out);
+    if (s == PB_OK) s = samples_beside(path, samples, out);
     if (s != PB_OK) pb_launch_values_free(out);
     return s;
 }

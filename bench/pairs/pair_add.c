@@ -10,44 +10,22 @@
 #include "bench/text/json.h"
 #include "os/append.h"
 #include "os/file.h"
+#include "os/page.h"
 
 enum { PATH = PB_PATH_TEXT + 64 };
-
-/* Text collected in memory, so that it is appended to a file completely or not at all. */
-typedef struct page {
-    FILE *f;
-    char *text;
-    size_t n;
-} page;
-
-static pb_status page_open(page *p)
-{
-    *p = (page){0};
-    p->f = open_memstream(&p->text, &p->n);
-    return p->f ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the rows of a launch");
-}
-
-/* Frees the page after appending its text to file `to`. If `s` is a failure, appends nothing and returns `s`. */
-static pb_status page_close(page *p, const char *to, pb_status s)
-{
-    if (fclose(p->f) != 0 && s == PB_OK) s = pb_fail(PB_ENOMEM, "no memory for the rows of a launch");
-    if (s == PB_OK) s = pb_append(to, p->text, p->n);
-    free(p->text);
-    return s;
-}
 
 static pb_status add_rows(const char *to, const char *launch, const char *run_id, int pair)
 {
     pb_table t;
-    page p;
+    pb_page p;
     PB_TRY(pb_table_read(launch, &t));
-    pb_status s = page_open(&p);
+    pb_status s = pb_page_open(&p);
     for (size_t i = 0; s == PB_OK && i < t.n; i++) {
         t.rows[i].run_id = run_id;
         t.rows[i].launch = pair;
         pb_csv_row(p.f, &t.rows[i]);
     }
-    if (s == PB_OK) s = page_close(&p, to, PB_OK);
+    if (s == PB_OK) s = pb_page_save(&p, PB_OK, pb_append, to);
     pb_table_free(&t);
     return s;
 }
@@ -70,11 +48,11 @@ static pb_status add_samples(const char *to, const char *launch, const char *run
 {
     char from[PATH];
     FILE *in;
-    page p;
+    pb_page p;
     snprintf(from, sizeof from, "%s/samples.csv", launch);
     PB_TRY(pb_file_read(from, &in));
-    pb_status s = page_open(&p);
-    if (s == PB_OK) s = page_close(&p, to, copy_samples(in, p.f, run_id, pair));
+    pb_status s = pb_page_open(&p);
+    if (s == PB_OK) s = pb_page_save(&p, copy_samples(in, p.f, run_id, pair), pb_append, to);
     fclose(in);
     return s;
 }

@@ -2,18 +2,19 @@
 #define _GNU_SOURCE
 #include "bench/pairs/pair_folder.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "bench/rows/exits.h"
 #include "bench/rows/write_csv.h"
-#include "bench/run/progress.h"
 #include "bench/run/run_json.h"
 #include "bench/run/run_name.h"
 #include "bench/text/json.h"
 #include "os/append.h"
 #include "os/draft.h"
+#include "os/file.h"
 
 const char *const pb_side_names[PB_SIDES] = {"base", "cand"};
 static const char *const orders[] = {"base-cand", "cand-base"};
@@ -70,7 +71,7 @@ static void count(pb_pair_folder *f, const pb_pair_line *l)
     const bool whole = l->status == PB_PAIR_IS_OK || l->status == PB_PAIR_IS_KEPT;
     f->pairs += whole;
     f->retries += l->status == PB_PAIR_IS_RETRIED;
-    f->kept += l->status == PB_PAIR_IS_KEPT && l->code[PB_CAND] != PB_EXIT_OK;
+    if (l->status == PB_PAIR_IS_KEPT && l->code[PB_CAND] != PB_EXIT_OK) f->kept++, f->kept_again += l->attempt > 0;
     f->attempt = whole ? 0 : l->attempt + 1;
 }
 
@@ -137,6 +138,19 @@ static pb_status set_dir(pb_pair_folder *f, const char *dir)
     return pb_fail(PB_EINVAL, "%.60s...: a path of %zu characters", dir, strlen(dir));
 }
 
+/* Locks the folder of the comparison, which is never replaced; the files in it may be (begin_anew). Waits up to ten
+ * seconds: processes of a comparison that was killed hold the lock until they have noticed. */
+static pb_status lock_folder(pb_pair_folder *f)
+{
+    pb_status s;
+    for (int i = 0; (s = pb_folder_lock(f->dir, "measures into it", &f->lock)) == PB_EINVAL && i < 100;) {
+        i++;
+        usleep(100000);
+    }
+    if (s == PB_OK) fcntl(f->lock, F_SETFD, 0); /* the measuring processes inherit the lock */
+    return s;
+}
+
 /* *made: how many of the two sides were created, also on failure. */
 static pb_status create_sides(const pb_pair_folder *f, int *made)
 {
@@ -159,8 +173,8 @@ static void remove_sides(const pb_pair_folder *f, int n)
 static pb_status create_files(pb_pair_folder *f, int *made)
 {
     char path[PATH];
+    PB_TRY(lock_folder(f));
     PB_TRY(create_sides(f, made));
-    PB_TRY(pb_progress_lock(side_dir(f, PB_BASE, path), &f->lock));
     snprintf(path, sizeof path, "%s/pairs.csv", f->dir);
     return pb_file_create(path, HEADER, strlen(HEADER));
 }
@@ -220,7 +234,7 @@ static pb_status take_up(pb_pair_folder *f)
     char path[PATH];
     pb_pair_line last = {.kept = {{.results = -1}}};
     size_t length = 0;
-    PB_TRY(pb_progress_lock(side_dir(f, PB_BASE, path), &f->lock));
+    PB_TRY(lock_folder(f));
     PB_TRY(read_lines(f, &last, &length));
     if (last.kept[0].results < 0) {
         PB_TRY(begin_anew(f));

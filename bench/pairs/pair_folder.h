@@ -63,8 +63,9 @@ typedef struct pb_pair_folder {
     int retries;           /* attempts that failed and were repeated, over all pairs */
     int attempt;           /* number of the next attempt, counted from 0 for each pair */
     int kept;              /* complete pairs whose candidate reported a failed case */
+    int kept_again;        /* pairs of `kept` that were measured more than once: retries are counted per comparison */
     json_t *run[PB_SIDES]; /* run.json of each side; NULL: no pair yet, or opened only for reading */
-    int lock;              /* descriptor of the locked base/results.csv; -1: not locked */
+    int lock;              /* descriptor of the locked folder `dir`; -1: not locked */
 } pb_pair_folder;
 
 /* Reads DIR/compare.json; free with pb_pair_plan_free. EPATH: no such file; EINVAL: fields are missing or malformed. */

@@ -163,11 +163,12 @@ static void note_pairs(const pb_pair_judgement *j, const pb_pair_folder *f, cons
     if (r->look[1] > r->look[0]) fprintf(out, " and %d", r->look[1]);
     fprintf(out, "; alpha %g, least effect %g %%; %s\n", r->alpha, 100 * r->min_effect, f->dir);
     if (f->retries)
-        fprintf(out, "note: %d pair%s measured again because a launch failed (pairs.csv)\n", f->retries,
-                f->retries == 1 ? " was" : "s were");
+        fprintf(out, "note: %d attempt%s at a pair failed and %s repeated (pairs.csv)\n", f->retries,
+                f->retries == 1 ? "" : "s", f->retries == 1 ? "was" : "were");
     if (f->kept)
-        fprintf(out, "note: the candidate's launch failed in %d pair%s, also when tried again: cand.log\n", f->kept,
-                f->kept == 1 ? "" : "s");
+        fprintf(out,
+                "note: the candidate's process failed in %d pair%s, %d of which %s measured more than once: cand.log\n",
+                f->kept, f->kept == 1 ? "" : "s", f->kept_again, f->kept_again == 1 ? "was" : "were");
     if (plan->slowdown > 0)
         fprintf(out, "note: the candidate was slowed down by %g %% on purpose; achieved %.2f to %.2f %%\n",
                 100 * plan->slowdown, 100 * j->table.slowdown[0], 100 * j->table.slowdown[1]);

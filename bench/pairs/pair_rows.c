@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/measure/measure.h"
 #include "bench/rows/metric.h"
-#include "os/file.h"
 
 /* ---- one side: a value per series and pair --------------------------------------------------------- */
 
@@ -22,99 +20,28 @@ static double *place(pb_pair_table *t, int side, const char *key, const char *me
 
 static void take_values(pb_pair_table *t, int side)
 {
+    const pb_launch_values *v = &t->values[side];
     for (size_t i = 0; i < t->set[side].n * (size_t)t->pairs; i++) t->x[side][i] = (double)NAN;
-    for (size_t i = 0; i < t->table[side].n; i++) {
-        const pb_row *r = &t->table[side].rows[i];
+    for (size_t i = 0; i < v->t.n; i++) {
+        const pb_row *r = &v->t.rows[i];
         double *x = strcmp(r->status, "ok") == 0 ? place(t, side, r->key, r->metric, r->launch) : NULL;
-        if (x) *x = log(r->value); /* -inf for 0, NaN for a negative value */
+        if (x) *x = v->log_value[i];
         if (!x || side == 0 || strcmp(r->metric, "slowdown") != 0) continue;
         if (!(t->slowdown[0] > 0) || r->value < t->slowdown[0]) t->slowdown[0] = r->value;
         if (r->value > t->slowdown[1]) t->slowdown[1] = r->value;
     }
 }
 
-/* The samples of one process, key and metric, which are contiguous in the file. */
-typedef struct group {
-    char head[PB_KEY_TEXT + 256]; /* "launch,key,metric" */
-    double v[PB_MAX_SAMPLES], work[PB_MAX_SAMPLES];
-    int n;
-} group;
-
-static pb_status end_group(pb_pair_table *t, int side, group *g)
-{
-    enum { RANKS = 1 }; /* one process per side; with several ranks the samples would be v[rank * n + iteration] */
-    double x;
-    char *key = strchr(g->head, ','), *metric = key ? strchr(key + 1, ',') : NULL;
-    if (!g->n || !metric) return PB_OK;
-    *key++ = 0, *metric++ = 0;
-    double *to = place(t, side, key, metric, atoll(g->head));
-    const int n = g->n;
-    g->n = 0;
-    g->head[0] = 0;
-    if (!to || isnan(*to)) return PB_OK; /* the row has no valid value, so its samples do not count */
-    PB_TRY(pb_log_median(g->v, n / RANKS, RANKS, g->work, &x));
-    *to = x;
-    return PB_OK;
-}
-
-/* Parses one line: run_id,launch,key,metric,index,value */
-static pb_status take_sample(pb_pair_table *t, int side, char *line, group *g)
-{
-    char *end, *head = strchr(line, ','), *value = strrchr(line, ','), *index = NULL;
-    if (head && value > head) {
-        *value++ = 0;
-        index = strrchr(line, ',');
-    }
-    if (!index || index <= head) return pb_fail(PB_EINVAL, "not six fields");
-    *index = 0;
-    head++;
-    const double v = strtod(value, &end);
-    if (strcmp(head, g->head) != 0) {
-        PB_TRY(end_group(t, side, g));
-        snprintf(g->head, sizeof g->head, "%s", head);
-    }
-    if (end == value || *end != '\n') return pb_fail(PB_EINVAL, "not a number: %.40s", value);
-    if (g->n == PB_MAX_SAMPLES) return pb_fail(PB_EINVAL, "more than %d samples", PB_MAX_SAMPLES);
-    g->v[g->n++] = v;
-    return PB_OK;
-}
-
-static pb_status take_samples(pb_pair_table *t, int side, const char *dir)
-{
-    char path[PB_PATH_TEXT], *line = NULL;
-    size_t room = 0, at = 1;
-    snprintf(path, sizeof path, "%.900s/%s/samples.csv", dir, side ? "cand" : "base");
-    FILE *f;
-    PB_TRY(pb_file_read(path, &f));
-    group *g = calloc(1, sizeof *g);
-    pb_status s = g ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory to read it", path);
-    if (s == PB_OK && getline(&line, &room, f) < 0) s = pb_fail(PB_EINVAL, "the file is empty");
-    while (s == PB_OK && getline(&line, &room, f) > 0) {
-        at++;
-        s = take_sample(t, side, line, g);
-    }
-    if (s == PB_OK) s = end_group(t, side, g);
-    if (s == PB_EINVAL) {
-        char why[256];
-        snprintf(why, sizeof why, "%s", pb_error());
-        pb_fail(s, "%s:%zu: %s", path, at, why);
-    }
-    free(line);
-    free(g);
-    fclose(f);
-    return s;
-}
-
 static pb_status open_side(pb_pair_table *t, int side, const char *dir)
 {
     char path[PB_PATH_TEXT];
     snprintf(path, sizeof path, "%.900s/%s", dir, side ? "cand" : "base");
-    PB_TRY(pb_table_read(path, &t->table[side]));
-    PB_TRY(pb_series_make(&t->table[side], &t->set[side]));
+    PB_TRY(pb_launch_values_read(path, true, &t->values[side]));
+    PB_TRY(pb_series_make(&t->values[side].t, &t->set[side]));
     t->x[side] = calloc(t->set[side].n * (size_t)t->pairs + 1, sizeof(double));
     if (!t->x[side]) return pb_fail(PB_ENOMEM, "pairs: out of memory");
     take_values(t, side);
-    return take_samples(t, side, dir);
+    return PB_OK;
 }
 
 /* ---- both sides: one row per key and metric ---------------------------------------------------------- */
@@ -190,7 +117,7 @@ static void demand(pb_pair_table *t, const pb_gates *gates)
         const pb_metric *m = pb_metric_find(g->metric);
         char key[PB_AXIS_TEXT + 8];
         const int length = snprintf(key, sizeof key, "%s/any", g->suite);
-        *s = (pb_series){.key = pb_intern(t->table[0].strings, key, (size_t)length),
+        *s = (pb_series){.key = pb_intern(t->values[0].t.strings, key, (size_t)length),
                          .metric = g->metric,
                          .unit = m ? m->unit : "1",
                          .better = m ? m->better : "none",
@@ -246,7 +173,7 @@ void pb_pair_table_free(pb_pair_table *t)
 {
     for (int i = 0; i < 2; i++) {
         pb_series_free(&t->set[i]);
-        pb_table_free(&t->table[i]);
+        pb_launch_values_free(&t->values[i]);
         free(t->x[i]);
     }
     free(t->rows);

@@ -8,11 +8,12 @@
  * pairs by their outcome. */
 #ifndef PB_PAIR_ROWS_H
 #define PB_PAIR_ROWS_H
+#include "bench/pairs/launch_values.h"
 #include "bench/pairs/pair_rule.h"
 
 typedef struct pb_pair_table {
-    pb_table table[2];    /* base, candidate */
-    pb_series_set set[2]; /* base, candidate */
+    pb_launch_values values[2]; /* base, candidate: the rows, and the logarithm of each */
+    pb_series_set set[2];       /* base, candidate */
     int pairs;
     pb_pair_row *rows; /* [n] */
     /* [n] base and candidate of each row; NULL: that side has none. For a gate without a row both are the same entry of

@@ -106,7 +106,7 @@ static void judge_codes(loop *l, pb_pair_line *line)
     }
 }
 
-static pb_status keep(loop *l, const pb_pair_line *line)
+static pb_status keep(loop *l)
 {
     char out[PATH], log[PATH], run_id[PB_PATH_TEXT];
     for (int i = 0; i < PB_SIDES; i++) {
@@ -122,7 +122,6 @@ static pb_status keep(loop *l, const pb_pair_line *line)
         l->code = PB_EXIT_INCOMPARABLE;
         return PB_OK;
     }
-    (void)line;
     return PB_OK;
 }
 
@@ -139,7 +138,7 @@ static pb_status one_pair(loop *l)
         return PB_OK;
     }
     judge_codes(l, &line);
-    if (line.status == PB_PAIR_IS_OK || line.status == PB_PAIR_IS_KEPT) PB_TRY(keep(l, &line));
+    if (line.status == PB_PAIR_IS_OK || line.status == PB_PAIR_IS_KEPT) PB_TRY(keep(l));
     if (l->code == PB_EXIT_INCOMPARABLE) return PB_OK;
     PB_TRY(pb_pair_folder_commit(f, &line));
     l->measured += f->attempt == 0;

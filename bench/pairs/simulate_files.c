@@ -74,7 +74,7 @@ static int position(const launch_list *l, long long launch)
 static pb_status open_file(const char *path, pb_sim_recorded *r)
 {
     pb_launch_values *f = &r->file[r->nfiles];
-    PB_TRY(pb_launch_values_read(path, f));
+    PB_TRY(pb_launch_values_read(path, false, f));
     r->nfiles++;
     if (!f->t.n) return pb_fail(PB_EINVAL, "%s: has a header but no rows", path);
     const pb_row *first = &r->file[0].t.rows[0];

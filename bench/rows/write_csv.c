@@ -50,38 +50,26 @@ void pb_csv_row(FILE *f, const pb_row *r)
 
 /* ---- files -------------------------------------------------------------------------------------- */
 
-pb_status pb_page_open(pb_page *p)
-{
-    *p = (pb_page){0};
-    p->f = open_memstream(&p->text, &p->n);
-    return p->f ? PB_OK : pb_fail(PB_ENOMEM, "no memory for a row");
-}
-
-pb_status pb_page_append(pb_page *p, int fd, const char *what)
-{
-    pb_status s =
-        fclose(p->f) == 0 ? pb_append_put(fd, what, p->text, p->n) : pb_fail(PB_ENOMEM, "no memory for a row");
-    free(p->text);
-    return s;
-}
-
-static pb_status create(const char *dir, const char *file, const char *text, size_t n)
+static pb_status create_results(const char *dir)
 {
     char *path;
-    PB_TRY(pb_path_join(dir, file, &path));
-    const pb_status s = pb_file_create(path, text, n);
+    pb_page p;
+    PB_TRY(pb_path_join(dir, "results.csv", &path));
+    pb_status s = pb_page_open(&p);
+    if (s == PB_OK) {
+        pb_csv_header(p.f);
+        s = pb_page_save(&p, PB_OK, pb_file_create, path);
+    }
     free(path);
     return s;
 }
 
-static pb_status create_results(const char *dir)
+static pb_status create_samples(const char *dir)
 {
-    pb_page p;
-    PB_TRY(pb_page_open(&p));
-    pb_csv_header(p.f);
-    const pb_status s =
-        fclose(p.f) == 0 ? create(dir, "results.csv", p.text, p.n) : pb_fail(PB_ENOMEM, "no memory for a row");
-    free(p.text);
+    char *path;
+    PB_TRY(pb_path_join(dir, "samples.csv", &path));
+    const pb_status s = pb_file_create(path, PB_SAMPLES_HEADER, strlen(PB_SAMPLES_HEADER));
+    free(path);
     return s;
 }
 
@@ -96,7 +84,7 @@ static void remove_results(const char *dir)
 pb_status pb_results_create(const char *dir)
 {
     PB_TRY(create_results(dir));
-    const pb_status s = create(dir, "samples.csv", PB_SAMPLES_HEADER, strlen(PB_SAMPLES_HEADER));
+    const pb_status s = create_samples(dir);
     if (s != PB_OK) remove_results(dir);
     return s;
 }

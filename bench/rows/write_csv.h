@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "bench/rows/rows.h"
+#include "os/page.h" /* rows are collected in a page and appended by one write */
 
 /* Print the header line and one row of results.csv. Fields are quoted where RFC 4180 requires it. */
 void pb_csv_header(FILE *f);
@@ -21,15 +22,4 @@ void pb_csv_number(FILE *f, double v);
 pb_status pb_results_create(const char *dir);
 /* Appends n bytes of complete rows to dir/results.csv: all of them, or none on failure (EPATH, EIO). */
 pb_status pb_results_append(const char *dir, const char *rows, size_t n);
-
-/* Rows collected in memory, to be appended to a file by one write. Open it, print rows to `f`, then append it. */
-typedef struct pb_page {
-    char *text;
-    size_t n;
-    FILE *f; /* a memory stream */
-} pb_page;
-pb_status pb_page_open(pb_page *p);
-/* Appends the page to the open file `fd` and frees the page, also on failure. `what` names the file in messages. EPATH,
- * EIO, ENOMEM. */
-pb_status pb_page_append(pb_page *p, int fd, const char *what);
 #endif

@@ -133,7 +133,7 @@ static pb_status after_death(const pb_launch *l, const int *order, int at, const
     char note[160];
     pb_case c;
     const bool begun = case_at(l, order, at, &c);
-    snprintf(note, sizeof note, "the launch was %s", how);
+    snprintf(note, sizeof note, PB_DIED "%s", how);
     if (!pb_interrupted())
         fprintf(stderr, "bench: launch %d: %s %s%s; what it measured before stays\n", l->number, how,
                 begun ? "in " : "before its first case", begun ? c.key : "");

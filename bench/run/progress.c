@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "bench/rows/read.h"
 #include "os/append.h"
 #include "os/disk.h"
 #include "os/draft.h"
@@ -108,14 +109,106 @@ static pb_status find_last(lines *l, const char *dir, pb_place most, pb_progress
     return found ? PB_OK : pb_fail(PB_EINVAL, "%s: has no line that fits results.csv and samples.csv", l->path);
 }
 
+/* ---- do the rows agree with the last line? -------------------------------------------------------- */
+
+static int by_process_and_key(const void *a, const void *b)
+{
+    const pb_row *x = a, *y = b;
+    return x->launch != y->launch ? (x->launch < y->launch ? -1 : 1) : strcmp(x->key, y->key);
+}
+
+/* True if progress.csv has a line that says: case `next` of process `launch` is to be measured next. */
+static bool has_line(lines *l, int launch, int next)
+{
+    pb_progress_line one;
+    bool more = true;
+    l->at = strlen(HEADER), l->number = 1;
+    while (next_line(l, &one, &more) == PB_OK && more)
+        if (one.next.launch == launch && one.next.next == next) return true;
+    return false;
+}
+
+/* True if the process with these n rows, sorted by key, has ended. Usually it has rows of as many keys as there are
+ * cases. Fewer are possible if a case has no row of its own, if the process crashed (launch.c says so in a row), or if
+ * it was throttled, which removes its lines from progress.csv. */
+static bool has_ended(lines *l, const pb_row *r, size_t n, int launch, int cases)
+{
+    int keys = 0;
+    bool told = false;
+    for (size_t i = 0; i < n; i++) {
+        keys += i == 0 || strcmp(r[i - 1].key, r[i].key) != 0;
+        told |= strcmp(r[i].status, "throttled") == 0;
+        told |= strcmp(r[i].status, "failed") == 0 && strncmp(r[i].note, PB_DIED, strlen(PB_DIED)) == 0;
+    }
+    if (keys >= cases || told) return true;
+    return has_line(l, launch, n ? cases : 0); /* no row: it died before its first case */
+}
+
+/* EINVAL: an earlier process than the next one did not end within the kept rows. Sorts the rows. */
+static pb_status check_ended(lines *l, pb_table *t, pb_place next, int cases)
+{
+    qsort(t->rows, t->n, sizeof *t->rows, by_process_and_key);
+    size_t i = 0, n;
+    for (int launch = 0; launch < next.launch; launch++, i += n) {
+        for (n = 0; i + n < t->n && t->rows[i + n].launch == launch;) n++;
+        if (!has_ended(l, &t->rows[i], n, launch, cases))
+            return pb_fail(PB_EINVAL, "%s: launch %d is said to be next, but results.csv lacks cases of launch %d",
+                           l->path, next.launch, launch);
+    }
+    return PB_OK;
+}
+
+/* EINVAL: a row that would be cut is of an earlier process than the next one. Rows that cannot be parsed were left by a
+ * killed process or a crash of the machine, and may be cut. */
+static pb_status check_tail(const lines *l, const pb_map *m, size_t kept, pb_place next)
+{
+    const char *text = (const char *)m->p, *header = memchr(text, '\n', m->n), *end = memrchr(text, '\n', m->n);
+    const size_t head = header ? (size_t)(header + 1 - text) : 0, whole = end ? (size_t)(end + 1 - text) : 0;
+    if (whole <= kept || head > kept) return PB_OK;
+    char *tail = malloc(head + (whole - kept)); /* the names of the columns, then the rows that would be cut */
+    pb_table t;
+    pb_status s = PB_OK;
+    if (!tail) return pb_fail(PB_ENOMEM, "%s: out of memory", l->path);
+    memcpy(tail, text, head);
+    memcpy(tail + head, text + kept, whole - kept);
+    if (pb_table_parse("results.csv", tail, head + (whole - kept), &t) == PB_OK) {
+        for (size_t i = 0; i < t.n && s == PB_OK; i++)
+            if (t.rows[i].launch < next.launch)
+                s = pb_fail(PB_EINVAL, "%s: launch %d is said to be next, but rows of launch %lld would be cut",
+                            l->path, next.launch, t.rows[i].launch);
+        pb_table_free(&t);
+    }
+    free(tail);
+    return s;
+}
+
+static pb_status check_rows(lines *l, const char *dir, const pb_progress_line *last, int cases)
+{
+    char *path;
+    pb_map m = {0};
+    pb_table t;
+    PB_TRY(pb_path_join(dir, "results.csv", &path));
+    pb_status s = pb_map_open(path, &m);
+    if (s == PB_OK) s = pb_table_parse(path, m.p, (size_t)last->kept.results, &t);
+    if (s == PB_OK) {
+        s = check_ended(l, &t, last->next, cases);
+        pb_table_free(&t);
+    }
+    if (s == PB_OK) s = check_tail(l, &m, (size_t)last->kept.results, last->next);
+    pb_map_close(&m);
+    free(path);
+    return s;
+}
+
 pb_status pb_progress_read(const char *dir, pb_place most, pb_progress_line *out)
 {
     lines l;
     pb_progress_line last;
     PB_TRY(open_lines(dir, &l));
     pb_status s = find_last(&l, dir, most, &last);
-    close_lines(&l);
     if (s == PB_OK) s = pb_kept_check(dir, &last.kept, last.next.launch + (last.next.next > 0));
+    if (s == PB_OK) s = check_rows(&l, dir, &last, most.next);
+    close_lines(&l);
     if (s == PB_OK) *out = last;
     return s;
 }

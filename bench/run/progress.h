@@ -8,6 +8,9 @@
 #define PB_PROGRESS_H
 #include "bench/run/kept.h"
 
+/* How the note of the row begins that says in which case a process crashed; how it ended follows. */
+#define PB_DIED "the launch was "
+
 /* What is to be measured next: the process number, and the index of a case in the order of that process (the number of
  * cases: the suite's conclusions). Both count from 0. */
 typedef struct pb_place {
@@ -26,7 +29,9 @@ pb_status pb_progress_create(const char *dir);
 /* Appends a line: `next` is to be measured next, and the other files have their current sizes. EPATH, EIO. */
 pb_status pb_progress_mark(const char *dir, pb_place next);
 /* Finds the last line whose sizes results.csv and samples.csv have reached. Changes no file. EINVAL: no such line, a
- * malformed line, a process or case number above `most`, or a failure of pb_kept_check(). EPATH, EIO, ENOMEM. */
+ * malformed line, a process or case number above `most`, a failure of pb_kept_check(), or rows of results.csv that
+ * disagree: an earlier process than the one of the line did not end within the kept rows, or has rows after them.
+ * EPATH, EIO, ENOMEM. */
 pb_status pb_progress_read(const char *dir, pb_place most, pb_progress_line *out);
 /* Truncates all three files to that line. EPATH, EIO. */
 pb_status pb_progress_cut(const char *dir, const pb_progress_line *to);

@@ -4,7 +4,9 @@
  *  "truncated", "order": [[key, ...] per process], "fingerprint"}
  * "launches" is the number of measuring processes. "order" has the order of the first processes, at least one and at
  * most 10000 keys in total; the other orders follow from the seed (pb_plan_order). "truncated" is true until the
- * completed run rewrites the file. "resumed" is added by --resume: a list of times and command lines. */
+ * completed run rewrites the file. "resumed" is added by --resume: a list of times and command lines.
+ * "launch_state" is added while the run measures: one entry per process (launch_state.h), so the file grows with the
+ * number of processes, by about a kilobyte for each. */
 #ifndef PB_RUN_JSON_H
 #define PB_RUN_JSON_H
 #include <jansson.h>

@@ -1,0 +1,26 @@
+/* page.h - text that is collected in memory and then written to a file at once: completely, or not at all. */
+#ifndef PB_PAGE_H
+#define PB_PAGE_H
+#include <stddef.h>
+#include <stdio.h>
+
+#include "os/status.h"
+
+typedef struct pb_page {
+    char *text; /* owned; valid after the stream is closed, so only inside page.c */
+    size_t n;
+    FILE *f; /* print here */
+} pb_page;
+
+/* Writes n bytes to the file `path`: pb_append, pb_file_create or pb_file_replace. */
+typedef pb_status pb_page_put(const char *path, const void *bytes, size_t n);
+
+/* Opens an empty page. One of the two functions below frees it. ENOMEM. */
+pb_status pb_page_open(pb_page *p);
+/* Frees the page after writing its text to the file `path` with `put`. `s` is the status of what filled the page: if it
+ * is a failure, nothing is written and `s` is returned. ENOMEM, and what `put` returns. */
+pb_status pb_page_save(pb_page *p, pb_status s, pb_page_put *put, const char *path);
+/* Frees the page after appending its text to the open file `fd`, also on failure. `what`: name of the file in error
+ * messages. EIO, ENOMEM. */
+pb_status pb_page_append(pb_page *p, int fd, const char *what);
+#endif
