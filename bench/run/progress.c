@@ -147,7 +147,7 @@ static bool has_ended(lines *l, const pb_row *r, size_t n, int launch, int cases
 /* EINVAL: an earlier process than the next one did not end within the kept rows. Sorts the rows. */
 static pb_status check_ended(lines *l, pb_table *t, pb_place next, int cases)
 {
-    qsort(t->rows, t->n, sizeof *t->rows, by_process_and_key);
+    if (t->n) qsort(t->rows, t->n, sizeof *t->rows, by_process_and_key); /* without rows the pointer is NULL */
     size_t i = 0, n;
     for (int launch = 0; launch < next.launch; launch++, i += n) {
         for (n = 0; i + n < t->n && t->rows[i + n].launch == launch;) n++;
