@@ -103,9 +103,11 @@ static void templates_cannot_run_without_end(void **state)
         {"{{ ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1) }}", "nested deeper"},
         {"{% set m.x = 1 %}", "this attribute"},
         /* the statement's only token has no text, and the template has no text outside statements */
+        {"{% for a in n %}x{% endfor %}", "a for over what is no list"},
+        {"{{ '\\q' }}", "an escape that is not supported"},
         {"{%-%}", "a statement without a name"},
     };
-    json_t *context = json_pack("{s:o}", "m", json_array());
+    json_t *context = json_pack("{s:o,s:i}", "m", json_array(), "n", 5);
     pb_bytes out = {0};
     (void)state;
     for (int i = 0; i < 64; i++) json_array_append_new(json_object_get(context, "m"), json_integer(i));

@@ -25,6 +25,7 @@ help compare                             |   0 | --allow-mismatch
 report /proc/nowhere                     |   2 | nowhere
 plot                                     |   2 | runs
 list models                              |   0 | smollm2-135m
+list suites                              |   0 | toy          naps that behave as their mode says
 list columns                             |   0 | machine_id
 list --columns                           |   0 | note
 list metrics                             |   0 | backward_time

@@ -1,5 +1,6 @@
-/* corpus_ids.c - a program for peers_test: corpus_ids B S prints the ids of batch 0 of the training cases, a row a
- * line, then their targets with -100 where the loss does not count. */
+/* corpus_ids.c - corpus_ids B S prints the first batch that benchmarks of training use: the token ids, a row per line,
+ * then their targets, with -100 at positions that do not count in the loss. peers_test compares it with the batch that
+ * scripts/peers makes. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -233,7 +233,9 @@ static void stored_machines_keep_their_names(void **state)
     pb_fingerprint_gpu_state(o, &g);
     pb_machine_id(o, id);
     assert_string_equal(id, "cuda-nvidia-h200-132sm-6bfc8d02");
-    assert_non_null(json_object_get(json_object_get(o, "soft"), "gpu_power_limit_w"));
+    const json_t *soft = json_object_get(o, "soft");
+    assert_non_null(json_object_get(soft, "gpu_power_limit_w"));
+    assert_string_equal(json_string_value(json_object_get(soft, "driver_version")), "580.1");
     assert_non_null(json_object_get(json_object_get(o, "volatile"), "gpu_uuid"));
     const pb_gpu_state part = {.mig = 1};
     pb_fingerprint_gpu_state(o, &part);

@@ -173,6 +173,7 @@ rm -f launches
 expect 0 'same=3' "$fixture" compare --resume turns3 --quiet
 [[ -s launches && $(grep -c -- ' --child-turns 0\.004' launches) -eq $(wc -l <launches) ]] || fail "turns3: it goes on without turns"
 expect 2 'keeps its --turns' "$fixture" compare --resume turns1 --turns 1
+expect 2 'keeps its --impl and --prefer' "$fixture" compare --resume turns1 --prefer ref
 side gone 5 '[[ -e gone.was ]] || { touch gone.was && kill -9 $$; }'
 compared 0 'same=3' gone1 ./base ./gone --turns 0.002
 [[ $(grep -c ,retried, gone1/pairs.csv) -eq 1 ]] || fail "gone1: the pair whose candidate was killed is not measured again"

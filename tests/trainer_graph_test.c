@@ -1,5 +1,5 @@
-/* trainer_graph_test.c - steps with rows of different lengths: padding must not change the result, one recording per
- * shape, and the loss scale. */
+/* trainer_graph_test.c - training steps with rows of different lengths: padding must not change the result, each
+ * shape is captured as a graph once, a loss scale that is a power of two changes no bit, one that overflows skips the step. */
 #include "tests/trainer_fixture.h"
 #include "trainer/step/graphs.h"
 

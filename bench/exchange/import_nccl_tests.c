@@ -71,7 +71,7 @@ typedef struct table {
     size_t line;
     char *token[MAX_TOKENS]; /* words of the current line */
     int ntokens, ncolumns;   /* words of the line; columns of the header, 0: no header yet */
-    int size, type, redop, root, place[NPLACES], nplaces; /* column indices; place[i]: the time of place i */
+    int size, type, redop, root, place[NPLACES], nplaces; /* columns; place[i]: the time, out of place, then in place */
     int algbw, busbw, wrong;                              /* column offsets from a place's time */
     bool cut, stamped; /* a table began and has not ended; the last column is a timestamp of two words */
 } table;

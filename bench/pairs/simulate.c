@@ -24,7 +24,7 @@ typedef struct simulator {
     double *noise;          /* [n][pairs] the recorded differences, centred where necessary */
     double *work;           /* [n][size] the differences of the current comparison */
     draw *draws;            /* [trials][size] the resampled comparisons */
-    pb_pair_row *judged;    /* [n] the current comparison as input of the rule */
+    pb_pair_row *judged;    /* [n] the current comparison, as pb_pair_judge takes it */
     pb_pair_result *result; /* [n] its result */
 } simulator;
 

@@ -297,7 +297,7 @@ static pb_status cuda_between(pb_ctx *ctx, int from, int to, double *seconds)
     return PB_OK;
 }
 
-/* ---- injected delays ------------------------------------------------------------------------------------------- */
+/* ---- injected delays: a kernel that spins, to test whether a comparison finds a slowdown ------------------------- */
 
 /* Reads the GPU's global timer in nanoseconds; it does not depend on the SM clock. */
 static __device__ uint64_t nanoseconds()

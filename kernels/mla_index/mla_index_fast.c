@@ -1,4 +1,5 @@
-/* mla_index_fast.c - builds the key lists on the CPU; threads share the tokens. Limit: memory bandwidth. */
+/* mla_index_fast.c - builds the list of keys that each token attends to, on the CPU. The tokens are divided
+ * among the threads. Limit: memory bandwidth. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/mla_index/mla_index.h"

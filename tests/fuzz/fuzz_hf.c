@@ -1,7 +1,8 @@
 /* fuzz_hf.c - libFuzzer on config.json and model.safetensors.index.json:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_hf -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_hf
- * Each input is read as both. From an accepted geometry it must be possible to compute the rotary tables. */
+ * Each input is read as both. If a config.json is accepted, the rotary tables of its model must be computable
+ * without NaN. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-/* geometry.c - the table of named geometries, and values derived from a geometry. */
+/* geometry.c - the built-in models by name (layers, widths, heads; model.def), and sizes that follow from these: the
+ * width of each adapter target, the granularity at which conversations are packed. */
 #include <stdio.h>
 #include <string.h>
 
