@@ -61,8 +61,8 @@ def sparse(s):
 @needs("v4_step.csv")
 def v4_step(_, r):
     judged = [q for q in r.requirements("V4-STEP") if q.axes["mode"] == "graph"]
-    texts = [f"{span(q.values)} at {q.axes['seq']} tokens" for q in sorted(judged, key=lambda q: int(q.axes["seq"]))]
-    return "dense over sparse, three layers: " + ", ".join(texts) if texts else ""
+    texts = [f"{span(q.values)} (rows of {q.axes['seq']} tokens)" for q in sorted(judged, key=lambda q: int(q.axes["seq"]))]
+    return "dense takes " + ", ".join(texts) + " times as long as sparse (three layers)" if texts else ""
 
 
 def cpu(s):
@@ -76,7 +76,7 @@ def cpu(s):
     for path in s.others("cpu-*/backward.csv"):
         eager, graphed = {"mode": "eager"}, {"mode": "graph", "clip": "fused"}
         gain = ratios(Results(path), "backward/step", "backward_time", eager, graphed)
-        texts += [f"a recorded list of calls is {span(gain.values())} times as fast as eager: noise"] if gain else []
+        texts += [f"a recorded list of calls is {span(gain.values())} times as fast as eager"] if gain else []
     return "; ".join(texts)
 
 
@@ -86,9 +86,9 @@ def rule(s):
     for folder in folders:
         aa, slow = (module.simulate(s.bench, module.sessions(folder, kind)) for kind in ("aa", "slow"))
         where = "CPU" if "/cpu-" in folder else "GPU"
-        texts.append(f"{where}: {aa['recorded_alarms']:.0f} false alarms in {aa['recorded']:.0f} A/A comparisons "
-                     f"({aa['recorded_undecided']:.0f} undecided), {slow['recorded_alarms']:.0f} of "
-                     f"{slow['recorded']:.0f} slowdowns of 2 % found")
+        texts.append(f"{where}: of {aa['recorded']:.0f} cases compared with themselves {aa['recorded_alarms']:.0f} were "
+                     f"called changed and {aa['recorded_undecided']:.0f} INCONCLUSIVE; of {slow['recorded']:.0f} "
+                     f"injected slowdowns of 2 % {slow['recorded_alarms']:.0f} were found")
     return "; ".join(texts)
 
 
@@ -98,10 +98,12 @@ def failed(s):
     texts = []
     for q in judged:
         if q.failed:
-            case = " ".join(q.axes[a] for a in ("op", "model", "mode", "seq") if a in q.axes)
+            case = " ".join(q.axes[a] for a in ("op", "model", "mode") if a in q.axes)
+            case += f"{', ' if case else ''}{q.axes['seq']} tokens" if "seq" in q.axes else ""
             worst = (min if q.relation.startswith(">") else max)(q.values)
             how = q.how.rpartition(": ")[2] if len(q.values) == 1 else f"{worst:.3f}"
-            texts.append(f"`{q.id}` {case}: {how}, required {q.relation} {q.bound:g}")
+            texts.append(f"{q.statement.partition(':')[0]} ({case}): {q.metric} {how}, required {q.relation} {q.bound:g} "
+                         f"(`{q.id}`)")
     if texts:
         return f"**{len(texts)} of {len(judged)} failed**: " + "; ".join(texts)
     return f"all {len(judged)} are met" if judged else ""
