@@ -34,6 +34,16 @@ bool __wrap_pb_interrupted(void)
     return calls_left == 1;
 }
 
+/* The note of F-GRAPH-BWD-001 has the losses of the steps 10, 50 and 100: training must lower them. */
+static void check_losses_fall(const pb_row *r)
+{
+    double at10, at50, at100;
+    const char *losses = strstr(r->note, "graphed loss ");
+    assert_non_null(losses);
+    assert_int_equal(sscanf(losses, "graphed loss %lf, %lf, %lf", &at10, &at50, &at100), 3);
+    assert_true(at10 > 0 && at50 < at10 && at100 < at50);
+}
+
 /* Runs the requirements. status[i]: the status of F-GRAPH-BWD-001, 002 and 004; "": no row. */
 static void run(pb_ctx *ctx, char status[3][16])
 {
@@ -47,6 +57,8 @@ static void run(pb_ctx *ctx, char status[3][16])
         *status[i] = 0;
         for (size_t k = 0; k < t.n; k++)
             if (strstr(t.rows[k].key, names[i])) snprintf(status[i], 16, "%s", t.rows[k].status);
+        for (size_t k = 0; k < t.n && !i; k++)
+            if (strstr(t.rows[k].key, names[i])) check_losses_fall(&t.rows[k]);
     }
     pb_table_free(&t);
     close_sink(&s);

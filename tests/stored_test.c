@@ -126,6 +126,17 @@ static double noise(uint64_t seed, uint64_t *at) /* Box-Muller */
 }
 
 /* Judges one comparison of 20 rows against k sessions; the candidate's last row is slower by `slower`. */
+/* The change since the oldest session is that of the candidate, whatever happened in between. */
+static void slow_creep_counts_from_the_oldest(void **state)
+{
+    double x[] = {0.1, 0.4, 0.2};
+    pb_evidence e = {0};
+    (void)state;
+    pb_stored_weigh(x, 3, 0.5, &e);
+    CHECK_NEAR(e.since_oldest, 0.4, 1e-12);
+    CHECK_NEAR(e.change, 0.3, 1e-12); /* from the median */
+}
+
 static void compare_noise(uint64_t seed, int k, spread sd, double slower, int count[PB_NVERDICTS], double *detects)
 {
     static char key[ROWS][32];
@@ -218,6 +229,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sessions_are_held_to_their_rule),
+        cmocka_unit_test(slow_creep_counts_from_the_oldest),
         cmocka_unit_test(few_sessions_never_fail_a_time),
         cmocka_unit_test(alarms_are_rare_and_slow_code_is_found),
     };
