@@ -223,7 +223,7 @@ def indented(lines, base, indent):
 
 
 def change(text, is_c, removed, before, new):
-    """(start, end, text) that replaces the tokens `removed`, or comes after `before` where there are none to remove."""
+    """(start, end, text) that replaces the tokens `removed`, or comes after `before` if no token is removed."""
     if not removed and before:
         end = REST_OF_LINE[is_c].match(text, before.end)
         at = end.end() if end else before.end

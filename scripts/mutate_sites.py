@@ -1,5 +1,5 @@
 # mutate_sites.py - where scripts/mutate can change a C source, and how: a lexer, the operators, the draw.
-"""Works on tokens, not on a syntax tree: half of the code stands in arguments of macros (PB_TRY), whose place in the
+"""Works on tokens, not on a syntax tree: half of the code is in arguments of macros (PB_TRY), whose place in the
 source a compiler's tree does not give. It relies on the layout of scripts/format: a binary operator has a space on both
 sides, a unary one has not. A change that is no C is found when it does not compile."""
 import bisect
@@ -175,7 +175,7 @@ def negations(source, i):
 
 
 def halves(source, i):
-    """Of a ?: at token i: the colon, and the token behind it all; None where another ?: stands in it."""
+    """For a ?: at token i: the colon, and the token after the whole expression; None if it contains another ?:."""
     colon, at = None, i + 1
     while at < len(source.tokens):
         if source.is_(at, "?"):

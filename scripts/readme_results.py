@@ -125,7 +125,7 @@ def needs(name):
 
 
 class Stored:
-    """What is stored of a machine, and of the machines next to it in baselines/. Each file is read once."""
+    """The stored results of a machine, and of the other machines in baselines/. Each file is read once."""
 
     def __init__(self, machine, bench):
         self.machine, self.bench = machine, bench

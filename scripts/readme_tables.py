@@ -215,7 +215,7 @@ def sample(s):
 
 
 def cpu(s):
-    """What a recorded list of calls gains on a CPU."""
+    """The gain of a recorded list of calls on a CPU."""
     rows = []
     for path in s.others("cpu-*/backward.csv"):
         r = Results(path)

@@ -113,7 +113,7 @@ sed -i 's/== 3 ?/== 4 ?/' test.c
 expect 2 "'^toy_test\$' fails without any mutation" scripts/mutants sum-forgets
 git checkout -q test.c
 
-# What a record survives: a move, another comment, another layout.
+# A record still applies after a move, with another comment, and in another layout.
 mkdir -p moved/deep && git mv os/toy.c os/toy.h moved/deep
 expect 0 '3 records apply' scripts/mutants --check
 git commit -qam moved

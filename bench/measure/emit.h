@@ -23,8 +23,8 @@ struct pb_sink {
     int results, samples; /* descriptors of results.csv and samples.csv, opened with O_APPEND; -1: closed */
     const char *run_id, *machine_id;
     int launch;                   /* index of this process within the run, from 0 */
-    pb_measure_opts measure;      /* options of the command line; 0 (min_time: -1): not given. It also holds pulse and
-                                     turns */
+    pb_measure_opts measure;      /* options of the command line; 0 (min_time: -1): not given. It also holds the
+                                     heartbeat and the time slices */
     struct pb_measured *measured; /* [n], allocated for `room`: the rows emitted with status ok */
     int n, room;
     bool write_failed, truncated; /* a write failed; a row with status truncated was emitted */

@@ -13,7 +13,7 @@ typedef struct pb_pulse {
     double last;  /* time of the last message, by pb_clock_seconds() */
 } pb_pulse;
 
-/* Writes the message at once. If the parent has closed the pipe, sets fd to -1 and goes on. */
+/* Writes the message at once. If the parent has closed the pipe, sets fd to -1 and returns. */
 void pb_pulse_say(pb_pulse *p, char what);
 /* Writes a heartbeat if the last message is `every` seconds old. Call it after every sample, outside the timed
  * interval. NULL: does nothing. */

@@ -9,7 +9,7 @@ enum { PB_MAX_SAMPLES = PB_MEDIAN_MOST };
 typedef struct pb_measure_opts {
     int warmup; /* calls before the first sample; >= 1, because the first call may initialise lazily */
     int min_samples, max_samples; /* 1 <= min_samples <= max_samples <= PB_MAX_SAMPLES */
-    double min_time; /* seconds: sampling goes on until the samples add up to min_time, within the two bounds above.
+    double min_time; /* seconds: samples are taken until they add up to min_time, within the two bounds above.
                         The last sample is more often a long one, so the median is too high by about (sd/mean)^2/n:
                         1.5 % for 69 exponentially distributed times, 0.01 % for 5 with a spread of 2 %. A fixed
                         number of samples (min_samples = max_samples) has no such bias */

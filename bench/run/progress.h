@@ -11,7 +11,7 @@
 /* How the note of the row begins that says in which case a process crashed; how it ended follows. */
 #define PB_DIED "the launch was "
 
-/* What is to be measured next: the process number, and the index of a case in the order of that process (the number of
+/* The next case to measure: the process number, and the index of a case in the order of that process (the number of
  * cases: the suite's conclusions). Both count from 0. */
 typedef struct pb_place {
     int launch, next;

@@ -31,7 +31,7 @@ typedef struct block {
     bool first, last; /* first, last step over K of this block of C */
 } block;
 
-/* What finish() adds to a tile of the product, and where it stores the sum. */
+/* The terms that finish() adds to a tile of the product, and where it stores the sum. */
 typedef struct sink {
     const void *old; /* earlier value, added to the product; NULL: none */
     void *out;

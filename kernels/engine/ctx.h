@@ -20,11 +20,11 @@ typedef struct pb_graph pb_graph; /* opaque; owned by the caller of pb_record; p
 /* Work that can be timed, recorded or traced: it enqueues on ctx's stream and returns. */
 typedef pb_status (*pb_fn)(pb_ctx *ctx, void *self);
 
-/* What a device reports about itself, recorded with every run; 0 or "" where a fact is not available. */
+/* Facts that a device reports about itself, recorded with every run; 0 or "" where a fact is not available. */
 typedef struct pb_device_facts {
     char name[256];                   /* for example "NVIDIA H200" */
     char bus[32];                     /* PCI address, for example "0000:18:00.0" */
-    int multiprocessors, capability;  /* multiprocessors: number of SMs; capability: compute capability times 10 */
+    int multiprocessors, capability;  /* number of SMs; compute capability times 10 */
     int driver, runtime;              /* CUDA versions: 1000 * major + 10 * minor */
     size_t blas;                      /* version of cuBLASLt: 10000 * major + 100 * minor + patch */
     double clock_hz, memory_clock_hz; /* highest clock rates in Hz */

@@ -96,7 +96,7 @@ static void targets_together_as_one_by_one(void **state)
         for (int i = NQ + NV; i < LD; i++) CHECK_NEAR(l.y[t * LD + i], fresh.y[t * LD + i], 0);
 }
 
-/* What the adapter adds to y is proportional to scale. The merged weight W + scale b a gives the same y. */
+/* The adapter's part of y is proportional to scale. The merged weight W + scale b a gives the same y. */
 static void adds_scale_times_the_product(void **state)
 {
     layer l = make(), twice = l;

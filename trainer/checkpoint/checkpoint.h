@@ -78,7 +78,7 @@ typedef enum pb_save {
     PB_SAVE_TRIAL,
     PB_SAVE_KEEP, /* write a checkpoint that becomes the resume point */
 } pb_save;
-/* What pb_checkpoints_save must do after this iteration. */
+/* Whether and how pb_checkpoints_save must save after this iteration. */
 pb_save pb_checkpoints_due(const pb_checkpoints *c, uint64_t iteration);
 
 /* Saves a checkpoint; PB_SAVE_NONE does nothing. Host syncs. PB_SAVE_KEEP is also allowed when no checkpoint is due,

@@ -12,7 +12,7 @@
 #define PB_DATASET_H
 #include "trainer/data/encode.h"
 
-/* What happens to a conversation of more than S+1 tokens. X(enumerator, word on the command line, meaning) */
+/* Treatment of a conversation of more than S+1 tokens. X(enumerator, word on the command line, meaning) */
 #define PB_LONG_MAP(X)                                                                                                 \
     X(CUT, "cut", "its first S+1 tokens are kept")                                                                     \
     X(SPLIT, "split",                                                                                                  \

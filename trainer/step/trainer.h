@@ -25,7 +25,7 @@ typedef enum pb_clip_arm {
         PB_NCLIPS
 } pb_clip_arm;
 
-/* What queries attend to in a V4 model. X(enumerator, word of the command line, meaning) */
+/* The keys that queries attend to in a V4 model. X(enumerator, word of the command line, meaning) */
 #define PB_ATTENTION_MAP(X)                                                                                            \
     X(AUTO, "auto", "sparse in models with an indexer, else dense")                                                    \
     X(DENSE, "dense", "everything visible: of V4 the window and all compressed rows")                                  \

@@ -16,7 +16,7 @@ typedef struct pb_tok_norm {
     pb_tok_pattern pattern;
 } pb_tok_norm;
 
-/* What happens to matches and to the text between them; the names are those of tokenizer.json. */
+/* Treatment of matches and of the text between them; the names are those of tokenizer.json. */
 typedef enum pb_tok_behavior {
     PB_CUT_REMOVED,
     PB_CUT_ISOLATED,
