@@ -1,5 +1,5 @@
-/* core_test.c - kernels/engine and kernels/cpu: comparators that fail on NaN, guard words, recordings that refuse unsupported calls,
- * scratch memory that outlives a graph, exact bf16 rounding. */
+/* core_test.c - kernels/engine and kernels/cpu: comparators that fail on NaN, guard words, recordings that refuse
+ * unsupported calls, scratch memory that outlives a graph, exact bf16 rounding. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* fixture_suites.c - suites that work and fail on purpose, in place of bench/suites/suites.c. Linked with bench/main.c they
- * make the program bench_fixture, which cli_test.sh and other tests run. */
+/* fixture_suites.c - suites that work and fail on purpose, in place of bench/suites/suites.c. Linked with bench/main.c
+ * they make the program bench_fixture, which cli_test.sh and other tests run. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
-/* simulate_test.c - bench/pairs/simulate.h on synthetic recordings whose error rates are known: from pair_simulation_test,
- * from the closed forms of power.c, or because only one outcome is possible. Seeds are fixed; each limit lies
- * between the correct value and that of a broken simulation. */
+/* simulate_test.c - bench/pairs/simulate.h on synthetic recordings whose error rates are known: from
+ * pair_simulation_test, from the closed forms of power.c, or because only one outcome is possible. Seeds are fixed;
+ * each limit lies between the correct value and that of a broken simulation. */
 #include "bench/pairs/simulate.h"
 #include "kernels/engine/bind.h"
 #include "tests/test.h"

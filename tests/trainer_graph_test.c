@@ -1,5 +1,6 @@
 /* trainer_graph_test.c - training steps with rows of different lengths: padding must not change the result, each
- * shape is captured as a graph once, a loss scale that is a power of two changes no bit, one that overflows skips the step. */
+ * shape is captured as a graph once, a loss scale that is a power of two changes no bit, and one that overflows skips
+ * the step. */
 #include "tests/trainer_fixture.h"
 #include "trainer/step/graphs.h"
 

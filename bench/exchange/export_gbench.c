@@ -20,7 +20,7 @@ typedef struct family {
 enum { MEAN, MEDIAN, STDDEV, CV, NAGGREGATES };
 static const char *const aggregate_names[NAGGREGATES] = {"mean", "median", "stddev", "cv"};
 
-/* An aggregate of n >= 2 values. MEDIAN sorts v. */
+/* Mean, median, standard deviation or coefficient of variation of n >= 2 values. MEDIAN sorts v. */
 static double aggregate(int which, double *v, int n)
 {
     double sum = 0, squares = 0;

@@ -136,9 +136,9 @@ pb_status pb_pair_judge(const pb_pair_row *rows, size_t n, const pb_pair_opts *o
 /* True if the row's verdict affects the exit code. */
 bool pb_pair_counts(const pb_pair_result *r);
 
-/* The smallest change that a row could have detected, given its standard deviation and Holm's strictest threshold. Computed for the t test
- * alone: with few pairs the sign-flip test can need more of them, since its p-value is at least 2^-n. For a row without
- * figures detectable is +inf and pairs_needed 0. Takes about 0.5 ms. */
+/* The smallest change that a row could have detected, given its standard deviation and Holm's strictest threshold.
+ * Computed for the t test alone: with few pairs the sign-flip test can need more of them, since its p-value is at least
+ * 2^-n. For a row without figures detectable is +inf and pairs_needed 0. Takes about 0.5 ms. */
 typedef struct pb_pair_outlook {
     double detectable; /* smallest worsening, as a logarithm, found with probability o->power */
     int pairs_needed;  /* pairs needed to find a worsening of 2 * min_effect; 0: more than 1000 */

@@ -1,8 +1,9 @@
 /* supervise.h - supervises a measuring process: reads its heartbeat, limits its silence, and reports how it ended.
  *
  * A process that is silent for longer than its limit, or still running at the deadline, gets SIGTERM, and SIGKILL
- * PB_GRACE seconds later, or at the end of the budget if that is earlier. A process that survives SIGKILL for PB_GRACE seconds, because it is inside a driver call
- * that never returns, is abandoned. The supervising process therefore never blocks forever. */
+ * PB_GRACE seconds later, or at the end of the budget if that is earlier. A process that survives SIGKILL for PB_GRACE
+ * seconds, because it is inside a driver call that never returns, is abandoned. The supervising process therefore never
+ * blocks forever. */
 #ifndef PB_SUPERVISE_H
 #define PB_SUPERVISE_H
 #include <stdbool.h>
@@ -18,8 +19,8 @@ typedef struct pb_watch {
     /* [n + 1], seconds of silence allowed per case; [n] is for the conclusions and for the time before the first
      * case */
     const double *limit;
-    double deadline;                    /* on pb_clock_seconds(), when the process gets SIGTERM; 0: none */
-    double end;                         /* likewise SIGKILL, although PB_GRACE has not passed; 0: none */
+    double deadline; /* when the process gets SIGTERM, on pb_clock_seconds(); 0: never */
+    double end;      /* when it gets SIGKILL, even within PB_GRACE of SIGTERM; 0: not earlier than that */
     void (*begins)(void *user, int at); /* called when case `at` begins */
     void *user;
 } pb_watch;

@@ -93,8 +93,7 @@ static const pb_dims grid[] = {{1, 256, 1, 576},   {8, 1024, 1, 1536}, {4, 4096,
                                {4, 1024, 16, 128}, {1, 16, 1, 576},    {0}};
 static const pb_dims device_grid[] = {{4, 4096, 1, 4096}, {4, 2048, 1, 1536}, {1, 4096, 64, 512, 0, 0, 2}, {0}};
 
-/* Large compared with the inputs' mean x^2 of 1/3: a missing eps changes y by 14 %, far more than the tolerance of bf16.
- */
+/* Large compared with the inputs' mean x^2 of 1/3: a missing eps changes y by 14 %, beyond the tolerance of bf16. */
 static const float bound_eps = 0.1f;
 
 static pb_status fwd_check(const void *args)

@@ -1,4 +1,5 @@
-/* gqa.h - what the grouped-query attention block keeps. T = B*S tokens; W = (H+2K)d, the width of q, k and v together. */
+/* gqa.h - activations and buffers of the grouped-query attention block. T = B*S tokens; W = (H+2K)d, the width of q, k
+ * and v together. */
 #ifndef PB_GQA_H
 #define PB_GQA_H
 #include "trainer/step/trainer_impl.h"

@@ -1,9 +1,9 @@
 /* corpus.h - batches for benchmarks and tests: the conversations that ship with the project, tokenized as bytes.
  *
- * The byte tokenizer (tokenizer.h) needs no files. A conversation becomes `<im_start>role\n content <im_end>\n ...` (ChatML). The loss counts the bytes that an
- * assistant wrote and the `<im_end>` after them. All conversations, in an order drawn from the seed, form one
- * stream of tokens. The stream is cut into windows of S+1 tokens; a batch row is a window in which at least a
- * quarter of the targets count. */
+ * The byte tokenizer (tokenizer.h) needs no files. A conversation becomes `<im_start>role\n content <im_end>\n ...`
+ * (ChatML). The loss counts the bytes that an assistant wrote and the `<im_end>` after them. All conversations, in an
+ * order drawn from the seed, form one stream of tokens. The stream is cut into windows of S+1 tokens; a batch row is a
+ * window in which at least a quarter of the targets count. */
 #ifndef PB_CORPUS_H
 #define PB_CORPUS_H
 #include "trainer/tokenizer/tokenizer.h"

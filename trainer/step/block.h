@@ -1,7 +1,8 @@
 /* block.h - the block interface: the part of a transformer layer that differs between model families.
  *
  * A block computes attention and its projections, from the output of the layer's first norm to the input of the
- * residual addition. All families share the norms, the MLP, the residual stream, the embedding and the head (trainer/step).
+ * residual addition. All families share the norms, the MLP, the residual stream, the embedding and the head
+ * (trainer/step).
  *
  * A family is one line of families.def, which names its block; the block is a table of functions, pb_block_NAME. Blocks
  * reserve their buffers in the arena t->acts. The functions `begin`, `forward` and `backward` only enqueue work, so

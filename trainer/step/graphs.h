@@ -21,7 +21,7 @@ typedef struct pb_graph_shape {
 typedef struct pb_graphs {
     pb_graph_shape shape[PB_GRAPHS_MOST];
     int n;
-    /* Calls of pb_graphs_run that succeeded; graphs captured; calls that replayed a graph. runs - replayed: eager calls. */
+    /* Calls of pb_graphs_run that succeeded; graphs captured; calls that replayed one. runs - replayed: eager calls. */
     uint64_t runs, recorded, replayed;
     size_t nodes;   /* sum over all graphs captured, evicted ones included */
     double seconds; /* total time spent on capturing and instantiating graphs */
