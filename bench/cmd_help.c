@@ -10,9 +10,9 @@ static const struct {
     const char *text;
 } exits[] = {
     {PB_EXIT_OK, "nothing failed and nothing is slower than the baseline allows"},
-    {PB_EXIT_REGRESSION, "a gated figure is worse than the baseline allows, or a contract failed under --gate"},
+    {PB_EXIT_REGRESSION, "a gated figure is worse than the baseline allows, or a requirement failed under --gate"},
     {PB_EXIT_USAGE, "what was typed, or a file that was named, is wrong"},
-    {PB_EXIT_INCONCLUSIVE, "too noisy or too few launches to say (only with --strict)"},
+    {PB_EXIT_INCONCLUSIVE, "too noisy or too few processes to say (only with --strict)"},
     {PB_EXIT_INCOMPARABLE, "a case failed, hung or is missing, or the two sides cannot be compared"},
     {PB_EXIT_HARNESS, "interrupted, or the machine let it down (no GPU, disk full, no memory); git bisect skips it"},
 };

@@ -44,7 +44,7 @@ pb_status pb_cli_command(const pb_cli *cli, const char *name, int *out)
 
 typedef struct slot {
     const pb_option_info *info;
-    const char *name; /* as typed: "--launches" or "-n" */
+    const char *name; /* as typed: "--processes" or "-n" */
     void *field;
 } slot;
 

@@ -19,7 +19,7 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
     assert_int_equal(against_baseline(FIXTURE("base.csv"), require, folder, "exit=4"), 4);
 
     pb_baseline_opts o = {.baselines = folder, .reason = "first, ever"};
-    assert_int_equal(pb_baseline_save(FIXTURE("contract_pass.csv"), &o, capture_begin(&c)), 0);
+    assert_int_equal(pb_baseline_save(FIXTURE("requirement_pass.csv"), &o, capture_begin(&c)), 0);
     assert_non_null(strstr(capture_end(&c), "9 rows")); /* 2 cases x 3 metrics, 2 ceilings, 1 requirement */
     free(c.text);
     assert_int_equal(against_baseline(FIXTURE("tie.csv"), require, folder, "same=2"), 0);
@@ -37,7 +37,7 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
     assert_non_null(strstr(text, ",0.1002,")); /* 4 digits of the median over processes */
     assert_non_null(strstr(text, ",319.4,"));  /* 4 digits of 319.361277 */
     assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
-    assert_non_null(strstr(capture_end(&c), "m1 backward: 9 rows, 3 launches, bench_version 1, from r1: first, ever"));
+    assert_non_null(strstr(capture_end(&c), "m1 backward: 9 rows, 3 processes, bench_version 1, from r1: first, ever"));
     free(c.text);
     assert_int_equal(pb_compare_files(file, FIXTURE("regressed.csv"), &(pb_compare_opts){.gates = FIXTURE("gates.csv")},
                                       capture_begin(&c)),
@@ -52,9 +52,9 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
 static void a_baseline_keeps_what_a_run_concluded(void **state)
 {
     static const char *const kept[] = {
-        "mode=graph&seq=128,launches,1,none,1,0,ok,why", "mode=graph&seq=128,record_time,s,none,0.5,0,ok,why",
+        "mode=graph&seq=128,kernel_processes,1,none,1,0,ok,why", "mode=graph&seq=128,record_time,s,none,0.5,0,ok,why",
         "mode=graph&seq=128,break_even,1,none,25,0,ok,why",
-        "contract/F-GRAPH-BWD-003a?batch=1,contract,1,none,1.25,0,fail,tokens/s over tokens/s >= 1.1; here",
+        "requirement/F-GRAPH-BWD-003a?batch=1,requirement,1,none,1.25,0,fail,tokens/s over tokens/s >= 1.1; here",
         "crossover/backward?clip=fused,crossover,1,none,700,0,ok,3 sizes"};
     char folder[64], file[128], text[8192] = "";
     capture c;
@@ -81,8 +81,8 @@ static void only_whole_runs_become_baselines(void **state)
 {
     static const struct {
         const char *run, *why;
-    } refused[] = {{"single.csv", "1 launches"},           {"failed.csv", "is wrong"},
-                   {"one_launch_failed.csv", "is failed"}, {"truncated.csv", "cut off"},
+    } refused[] = {{"single.csv", "1 processes"},           {"failed.csv", "is wrong"},
+                   {"one_process_failed.csv", "is failed"}, {"truncated.csv", "cut off"},
                    {"header_only.csv", "no rows"},         {"many_base.csv", "need 3"},
                    {"two_runs.csv", "several runs"},       {"cut_short.csv", "is truncated"}};
     char folder[64];
@@ -142,12 +142,12 @@ static const char *make_run(const char *folder, int day, double seconds, double 
     static char path[128];
     char text[4096];
     int n = snprintf(text, sizeof text,
-                     "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,status,note\n");
-    for (int launch = 0; launch < 3; launch++)
+                     "bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note\n");
+    for (int process = 0; process < 3; process++)
         n += snprintf(text + n, sizeof text - (size_t)n,
                       "%s,202501%02d,m1,%d,ceiling/matmul?backend=cpu,matmul_rate,FLOP/s,higher,%.9g,9,ok,\n"
                       "%s,202501%02d,m1,%d,backward/step?batch=1,backward_time,s,lower,%.9g,9,ok,\n",
-                      version, day, launch, 1e11 * speed, version, day, launch, seconds / speed);
+                      version, day, process, 1e11 * speed, version, day, process, seconds / speed);
     snprintf(path, sizeof path, "%s/run.csv", folder);
     write_text(path, text);
     return path;
@@ -196,7 +196,7 @@ static void updates_keep_the_last_sessions(void **state)
     assert_null(strstr(at, "20250103,"));
     assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
     assert_non_null(
-        strstr(capture_end(&c), "m1 backward: 3 sessions\n  2 rows, 3 launches, bench_version 1, from 2025"));
+        strstr(capture_end(&c), "m1 backward: 3 sessions\n  2 rows, 3 processes, bench_version 1, from 2025"));
     free(c.text);
     free(before);
     free(after);

@@ -57,7 +57,7 @@ static void formats_read_as_the_golden_files(void **state)
         {"gbench", NULL, "gbench.json", "3 left out: they are of cases without a time"},
         {"gab", "lower", "gab.smaller.json", "3 left out: they belong to the file of the other direction"},
         {"gab", "higher", "gab.bigger.json", "2 left out: they have no figure"},
-        {"bmf", NULL, "bmf.json", "3 left out: they are contracts"},
+        {"bmf", NULL, "bmf.json", "3 left out: they are requirements"},
         {"benchfmt", NULL, "benchfmt.txt", "4 left out: they have no figure"},
         {"mllog", NULL, "mllog.txt", "4 left out: they have no figure"},
     };

@@ -12,9 +12,9 @@
 #include "tests/files_test.h"
 #include "tests/fuzz/read_bytes.h"
 
-#define HEADER "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,status,note\n"
-#define LINE(launch, key, metric, value, status, note)                                                                 \
-    "1,r1,m1," launch "," key "," metric "," value ",10," status "," note "\n"
+#define HEADER "bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note\n"
+#define LINE(process, key, metric, value, status, note)                                                                 \
+    "1,r1,m1," process "," key "," metric "," value ",10," status "," note "\n"
 #define TIME  "backward_time,s,lower"
 #define GOOD  LINE("0", "backward/step?batch=1", TIME, "0.5", "ok", "")
 #define GOOD2 LINE("1", "backward/step?batch=1", TIME, "0.6", "ok", "")
@@ -29,10 +29,10 @@ static void fields_arrive_as_they_were_written(void **state)
         parse(HEADER GOOD LINE("2", "\"a/b\"", "\"my \"\"x\"\"\",1,none", "", "failed", "\"one,\ntwo\x1b[2J\""), &t));
     assert_int_equal(t.n, 2);
     assert_string_equal(t.rows[0].key, "backward/step?batch=1");
-    assert_true(t.rows[0].value == 0.5 && t.rows[0].samples == 10 && t.rows[0].launch == 0);
+    assert_true(t.rows[0].value == 0.5 && t.rows[0].samples == 10 && t.rows[0].process == 0);
     assert_string_equal(t.rows[1].metric, "my \"x\"");
     assert_string_equal(t.rows[1].note, "one, two [2J"); /* no control character moves the cursor or breaks the line */
-    assert_true(isnan(t.rows[1].value) && t.rows[1].launch == 2);
+    assert_true(isnan(t.rows[1].value) && t.rows[1].process == 2);
     assert_ptr_equal(t.rows[0].run_id, t.rows[1].run_id);
     assert_int_equal(t.ignored, 0);
     pb_table_free(&t);
@@ -43,12 +43,12 @@ static void header_order_extra_columns_bom_and_crlf_do_not_matter(void **state)
     pb_table t;
     (void)state;
     CHECK_OK(parse(
-        "\xef\xbb\xbfnote,extra,status,samples,value,better,unit,metric,key,launch,machine_id,run_id,bench_version,\r\n"
+        "\xef\xbb\xbfnote,extra,status,samples,value,better,unit,metric,key,process,machine_id,run_id,bench_version,\r\n"
         "\r\nn,\"x\ny\",ok,3,1e-3,lower,s,backward_time,a/b,7,m,r,1,\r\n\n",
         &t));
     assert_int_equal(t.n, 1);
     assert_int_equal(t.ignored, 2);
-    assert_true(t.rows[0].value == 1e-3 && t.rows[0].launch == 7 && t.rows[0].samples == 3);
+    assert_true(t.rows[0].value == 1e-3 && t.rows[0].process == 7 && t.rows[0].samples == 3);
     assert_string_equal(t.rows[0].note, "n");
     pb_table_free(&t);
 }
@@ -62,7 +62,7 @@ static void what_the_writer_writes_comes_back(void **state)
     capture_begin(&c);
     pb_csv_header(c.f);
     pb_csv_row(c.f, &row);
-    row.launch = 3, row.value = (double)NAN, row.status = "failed";
+    row.process = 3, row.value = (double)NAN, row.status = "failed";
     pb_csv_row(c.f, &row);
     capture_end(&c);
     CHECK_OK(pb_table_parse("w.csv", c.text, c.n, &t));
@@ -94,10 +94,10 @@ static void every_fault_is_one_line_with_its_place(void **state)
         {HEADER LINE("0", "a/b", TIME, "1e400", "ok", ""), "value is not a finite number"},
         {HEADER LINE("0", "a/b", TIME, "1.5x", "ok", ""), "value is not a finite number: 1.5x"},
         {HEADER LINE("0", "a/b", TIME, "1,5", "ok", ""), "13 fields"},
-        {HEADER LINE("0.5", "a/b", TIME, "1", "ok", ""), "launch is not a whole number"},
-        {HEADER LINE("-1", "a/b", TIME, "1", "ok", ""), "launch is not a whole number"},
-        {HEADER LINE("", "a/b", TIME, "1", "ok", ""), "launch is not a whole number"},
-        {HEADER LINE("99999999999999999999", "a/b", TIME, "1", "ok", ""), "launch is not a whole number"},
+        {HEADER LINE("0.5", "a/b", TIME, "1", "ok", ""), "process is not a whole number"},
+        {HEADER LINE("-1", "a/b", TIME, "1", "ok", ""), "process is not a whole number"},
+        {HEADER LINE("", "a/b", TIME, "1", "ok", ""), "process is not a whole number"},
+        {HEADER LINE("99999999999999999999", "a/b", TIME, "1", "ok", ""), "process is not a whole number"},
         {HEADER LINE("0", "a/b", TIME, "", "ok", ""), "f.csv:2: status ok without a value"},
         {HEADER LINE("0", "a/b", TIME, "1", "fine", ""), "no such status: fine"},
         {HEADER LINE("0", "a/b", "x,s,up", "1", "ok", ""), "better is lower, higher or none, not up"},
@@ -114,7 +114,7 @@ static void every_fault_is_one_line_with_its_place(void **state)
          "a control character in the column key"},
         {HEADER LINE("0", "", TIME, "1", "ok", ""), "not a key"},
         {HEADER "1,,m1,0,a/b,x,s,lower,1,1,ok,\n", "no run_id"},
-        {HEADER GOOD GOOD2 GOOD, "f.csv:4: launch 0 has a second backward_time of backward/step?batch=1"},
+        {HEADER GOOD GOOD2 GOOD, "f.csv:4: process 0 has a second backward_time of backward/step?batch=1"},
         {HEADER LINE("0", "a/b", "\"x\ny\",s,lower", "1", "ok", ""),
          "f.csv:2: a control character in the column metric"},
         {HEADER LINE("0", "a/b", TIME, "1", "failed", "\"two\nlines\"") LINE("0", "c", TIME, "1", "ok", ""),
@@ -247,7 +247,7 @@ static void files_larger_than_a_block_read_whole(void **state)
     remove(path);
     assert_int_equal(t.n, 5000);
     for (int i = 0; i < 5000; i++) {
-        assert_true(t.rows[i].launch == i && t.rows[i].value == i + 0.5);
+        assert_true(t.rows[i].process == i && t.rows[i].value == i + 0.5);
         assert_int_equal(strlen(t.rows[i].note), i % 97);
     }
     pb_table_free(&t);

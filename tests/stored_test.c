@@ -58,7 +58,7 @@ static const expected cases[] = {
     {"sessions_10.csv", "new_other_machine.csv", {0}, "incomparable=4", 4, "machine_id differs"},
     {"sessions_10.csv", "new_other_machine.csv", {.allow_mismatch = true}, "same=3", 0, "--allow-mismatch"},
     {"sessions_10.csv", "new_version.csv", {0}, "incomparable=4", 4, "bench_version differs"},
-    {"sessions_mixed.csv", "new_same.csv", {0}, "incomparable=4", 4, "its launches differ in machine, version or unit"},
+    {"sessions_mixed.csv", "new_same.csv", {0}, "incomparable=4", 4, "its processes differ in machine, version or unit"},
     {"sessions_zero.csv", "new_same.csv", {0}, "incomparable=1", 4, "a time that is not above zero"},
     {"sessions_10.csv", "new_zero.csv", {0}, "failed=1", 4, "FAILED: a time that is not above zero"},
     {"sessions_duplicate.csv", "new_same.csv", {0}, NULL, 2, "session r10 has two rows of backward/step?batch=1"},
@@ -161,7 +161,7 @@ static void compare_noise(uint64_t seed, int k, spread sd, double slower, int co
                               .run_id = "00",
                               .status = "ok",
                               .note = "",
-                              .launches = 3,
+                              .processes = 3,
                               .sessions = k,
                               .session = of_base[r],
                               .median = 1};

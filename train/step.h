@@ -13,7 +13,7 @@ typedef struct pb_step_result {
     double tokens, seconds;
     double recording;       /* part of `seconds` spent on capturing graphs */
     double conversations;   /* number of conversations in the step's rows */
-    double launches, waits; /* kernel launches (or CPU ops, graph replays); host syncs */
+    double kernel_launches, host_syncs; /* kernel launches (or CPU ops, graph replays); host syncs */
     bool skipped;           /* true: weights and moments were not changed */
     char why[96];           /* what was not finite in a skipped step; else empty */
 } pb_step_result;

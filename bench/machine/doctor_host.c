@@ -80,7 +80,7 @@ pb_finding pb_look_numa(const pb_patient *p)
 pb_finding pb_look_aslr(const pb_patient *p)
 {
     if (isnan(p->host.aslr)) return SILENT;
-    return p->host.aslr > 0 ? pb_finding_of(PB_HEALTH_GOOD, "on: every launch draws a layout of its own")
+    return p->host.aslr > 0 ? pb_finding_of(PB_HEALTH_GOOD, "on: every process draws a layout of its own")
                             : pb_finding_of(PB_HEALTH_NOTE, "off");
 }
 

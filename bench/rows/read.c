@@ -44,7 +44,7 @@ typedef struct reader {
     size_t capacity, nslots; /* of t->rows; of slots, a power of two */
     struct slot {
         uint32_t row, hash; /* row: index into t->rows + 1, 0: free slot. hash: avoids comparing most rows */
-    } * slots;              /* hash table over (key, metric, launch, run_id), to find duplicates */
+    } * slots;              /* hash table over (key, metric, process, run_id), to find duplicates */
     pb_row row;             /* the current row */
 } reader;
 
@@ -184,18 +184,18 @@ static void check_row(reader *r)
     r->checked_keys++;
 }
 
-/* Hashes (key, metric, launch, run_id). The strings are interned, so their addresses are hashed. */
+/* Hashes (key, metric, process, run_id). The strings are interned, so their addresses are hashed. */
 static uint32_t identity(const pb_row *a)
 {
     uint64_t h = (uintptr_t)a->key * 0x9e3779b97f4a7c15u;
     h = (h ^ (uintptr_t)a->metric) * 0x9e3779b97f4a7c15u;
-    h = (h ^ (uint64_t)a->launch ^ (uintptr_t)a->run_id) * 0x9e3779b97f4a7c15u;
+    h = (h ^ (uint64_t)a->process ^ (uintptr_t)a->run_id) * 0x9e3779b97f4a7c15u;
     return (uint32_t)(h >> 32);
 }
 
 static bool same_identity(const pb_row *a, const pb_row *b)
 {
-    return a->key == b->key && a->metric == b->metric && a->launch == b->launch && a->run_id == b->run_id;
+    return a->key == b->key && a->metric == b->metric && a->process == b->process && a->run_id == b->run_id;
 }
 
 /* The slot that holds a row with the identity of `row`, or the free slot where `row` belongs. */
@@ -246,7 +246,7 @@ static void add_row(reader *r)
     struct slot *slot = slot_of(r, &r->row, hash);
     if (slot->row) {
         char what[PB_AXIS_TEXT + 64];
-        snprintf(what, sizeof what, "launch %lld has a second %.64s of ", r->row.launch, r->row.metric);
+        snprintf(what, sizeof what, "process %lld has a second %.64s of ", r->row.process, r->row.metric);
         fail(r, PB_EINVAL, what, r->row.key);
         return;
     }

@@ -254,7 +254,7 @@ static pb_status measure_error(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, pb_dty
 }
 
 /* The cache is evicted before each sample, because data that is already cached would flatter the kernel. Samples are
- * queued, because most kernels take less time than their launch. */
+ * queued, because most kernels take less time than their process. */
 #define DEVICE_USUAL                                                                                                   \
     .warmup = 2, .min_samples = 20, .max_samples = PB_MAX_SAMPLES, .min_time = 0.05, .flush = true, .queued = true
 
@@ -273,8 +273,8 @@ static pb_status emit_rates(const pb_case *c, pb_cost cost, const pb_timing *t, 
     if (!(work > 0) || pb_interrupted()) return PB_OK;
     PB_TRY(pb_emit(sink, c, arithmetic ? "kernel_flops" : "kernel_rate", work / t->median, 0, "ok", NULL));
     if (!(copy > 0) || !(matmul > 0))
-        return pb_emit(sink, c, "floor_share", (double)NAN, 0, "unsupported", "this launch has no ceilings");
-    return pb_emit(sink, c, "floor_share", (by_bytes > by_flops ? by_bytes : by_flops) / t->median, 0, "ok", NULL);
+        return pb_emit(sink, c, "roofline_fraction", (double)NAN, 0, "unsupported", "this process has no ceilings");
+    return pb_emit(sink, c, "roofline_fraction", (by_bytes > by_flops ? by_bytes : by_flops) / t->median, 0, "ok", NULL);
 }
 
 static pb_status time_call(pb_ctx *ctx, const pb_case *c, call *k, pb_sink *sink)

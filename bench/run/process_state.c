@@ -1,7 +1,7 @@
-/* launch_state.c - reads the machine's state before and after a measuring process, and samples the GPU in a thread
+/* process_state.c - reads the machine's state before and after a measuring process, and samples the GPU in a thread
  * while the process runs. */
 #define _GNU_SOURCE
-#include "bench/run/launch_state.h"
+#include "bench/run/process_state.h"
 
 #include <errno.h>
 #include <math.h>
@@ -23,7 +23,7 @@ typedef struct during {
     unsigned throttle;
 } during;
 
-struct pb_launch_watch {
+struct pb_process_watch {
     pb_nvml *nvml; /* NULL: no GPU is sampled */
     char unknown[160];
     pb_host_state host;
@@ -51,7 +51,7 @@ static void note_sample(during *d, const pb_gpu_state *g)
 
 static void *sample(void *self)
 {
-    pb_launch_watch *w = self;
+    pb_process_watch *w = self;
     struct timespec next;
     clock_gettime(CLOCK_MONOTONIC, &next);
     pthread_mutex_lock(&w->lock);
@@ -68,7 +68,7 @@ static void *sample(void *self)
 }
 
 /* The thread blocks all signals. They must reach the main thread, where they interrupt blocking calls. */
-static pb_status start_thread(pb_launch_watch *w)
+static pb_status start_thread(pb_process_watch *w)
 {
     pthread_condattr_t monotonic;
     sigset_t all, before;
@@ -84,7 +84,7 @@ static pb_status start_thread(pb_launch_watch *w)
     return failed ? pb_fail(PB_EIO, "no thread to watch the GPU: %s", strerror(failed)) : PB_OK;
 }
 
-static void stop_thread(pb_launch_watch *w)
+static void stop_thread(pb_process_watch *w)
 {
     pthread_mutex_lock(&w->lock);
     w->stop = true;
@@ -95,11 +95,11 @@ static void stop_thread(pb_launch_watch *w)
     pthread_mutex_destroy(&w->lock);
 }
 
-pb_status pb_launch_watch_begin(pb_backend_id device, pb_launch_watch **out)
+pb_status pb_process_watch_begin(pb_backend_id device, pb_process_watch **out)
 {
-    pb_launch_watch *w = calloc(1, sizeof *w);
+    pb_process_watch *w = calloc(1, sizeof *w);
     const double none = (double)NAN;
-    if (!w) return pb_fail(PB_ENOMEM, "no memory to watch a launch");
+    if (!w) return pb_fail(PB_ENOMEM, "no memory to watch a process");
     w->seen = (during){0, none, none, none, none, 0};
     if (pb_nvml_concerns(device) && pb_nvml_open(device, &w->nvml) != PB_OK)
         snprintf(w->unknown, sizeof w->unknown, "%s", pb_error());
@@ -127,7 +127,7 @@ static json_t *during_json(const during *d)
                      real(d->temperature_most), "throttle", pb_throttle_names(d->throttle));
 }
 
-static json_t *spoilt_by(const pb_launch_watch *w, const pb_host_state *host, const pb_gpu_state *gpu)
+static json_t *spoilt_by(const pb_process_watch *w, const pb_host_state *host, const pb_gpu_state *gpu)
 {
     const unsigned bits = w->nvml ? pb_throttle_spoils(w->gpu.throttle_bits) | pb_throttle_spoils(w->seen.throttle) |
                                         pb_throttle_spoils(gpu->throttle_bits)
@@ -137,13 +137,13 @@ static json_t *spoilt_by(const pb_launch_watch *w, const pb_host_state *host, co
     return reasons;
 }
 
-pb_status pb_launch_watch_end(pb_launch_watch *w, int launch, int retry_of, json_t **state)
+pb_status pb_process_watch_end(pb_process_watch *w, int process, int retry_of, json_t **state)
 {
     pb_gpu_state gpu = {0};
     if (w->nvml) stop_thread(w);
     if (w->nvml) gpu = pb_nvml_read(w->nvml);
     const pb_host_state host = pb_host_read("");
-    *state = json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "launch", launch, "retry_of",
+    *state = json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "process", process, "retry_of",
                        retry_of >= 0 ? json_integer(retry_of) : json_null(), "start",
                        snapshot(&w->host, w->nvml ? &w->gpu : NULL), "end", snapshot(&host, w->nvml ? &gpu : NULL),
                        "during", w->nvml ? during_json(&w->seen) : json_null(), "gpu_unknown",
@@ -151,10 +151,10 @@ pb_status pb_launch_watch_end(pb_launch_watch *w, int launch, int retry_of, json
                        real(host.steal_total_s - w->host.steal_total_s), "throttled", spoilt_by(w, &host, &gpu));
     pb_nvml_close(w->nvml);
     free(w);
-    return *state ? PB_OK : pb_fail(PB_ENOMEM, "no memory for a launch's state");
+    return *state ? PB_OK : pb_fail(PB_ENOMEM, "no memory for a process's state");
 }
 
-bool pb_launch_throttled(const json_t *state, char *why, size_t n)
+bool pb_process_throttled(const json_t *state, char *why, size_t n)
 {
     const json_t *list = json_object_get(state, "throttled"), *reason;
     size_t i, used = 0;

@@ -1,9 +1,9 @@
-/* graph_contract_test.c - the requirements that train the model `tiny`: they pass on correct code, notice gradients
+/* graph_requirement_test.c - the requirements that train the model `tiny`: they pass on correct code, notice gradients
  * that are clipped too far, and emit no row after an interrupt. */
 #include <omp.h>
 
 #include "bench/rows/read.h"
-#include "bench/suites/graph_contract.h"
+#include "bench/suites/graph_requirement.h"
 #include "tests/sink.h"
 #include "trainer/step/trainer.h"
 
@@ -51,7 +51,7 @@ static void run(pb_ctx *ctx, char status[3][16])
     pb_sink s;
     pb_table t;
     open_sink(&s);
-    CHECK_OK(pb_graph_contracts(ctx, &s));
+    CHECK_OK(pb_graph_requirements(ctx, &s));
     CHECK_OK(pb_table_read(dir, &t));
     for (int i = 0; i < 3; i++) {
         *status[i] = 0;

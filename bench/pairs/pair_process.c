@@ -1,6 +1,6 @@
-/* pair_launch.c - starts the executables of a pair, waits for them, and passes on signals and the deadline. */
+/* pair_process.c - starts the executables of a pair, waits for them, and passes on signals and the deadline. */
 #define _GNU_SOURCE
-#include "bench/pairs/pair_launch.h"
+#include "bench/pairs/pair_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,8 +30,8 @@ static void pad(long n)
 
 /* A process and its ends of the two interleaving pipes; from, to: -1 without interleaving. */
 typedef struct child {
-    const pb_pair_launch *l;
-    double turns;
+    const pb_pair_process *l;
+    double time_slice;
     int from, to, first;
     int log; /* descriptor of the log, opened for appending */
 } child;
@@ -40,21 +40,21 @@ static char **command(const child *c)
 {
     enum { OWN = 16, TEXT = 96 };
     static char seed[TEXT], slowdown[TEXT], turns[TEXT]; /* static: they must outlive this function until execv() */
-    const pb_pair_launch *l = c->l;
+    const pb_pair_process *l = c->l;
     const size_t n = json_array_size(l->options);
     const char **argv = calloc(n + OWN, sizeof *argv);
     size_t at = 0;
     if (!argv) return NULL;
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)l->seed);
     snprintf(slowdown, sizeof slowdown, "%.17g", l->slowdown);
-    snprintf(turns, sizeof turns, "%.17g:%d:%d:%d", c->turns, c->from, c->to, c->first);
+    snprintf(turns, sizeof turns, "%.17g:%d:%d:%d", c->time_slice, c->from, c->to, c->first);
     argv[at++] = l->exe, argv[at++] = "run";
     for (size_t i = 0; i < n; i++) argv[at++] = json_string_value(json_array_get(l->options, i));
-    const char *const own[] = {"--launches", "1", "--no-compare", "--quiet", "--seed", seed, "--out", l->out};
+    const char *const own[] = {"--processes", "1", "--no-compare", "--quiet", "--seed", seed, "--out", l->out};
     memcpy(&argv[at], own, sizeof own);
     at += sizeof own / sizeof *own;
     if (l->slowdown > 0) argv[at++] = "--child-slowdown", argv[at++] = slowdown;
-    if (c->turns > 0) argv[at++] = "--child-turns", argv[at++] = turns;
+    if (c->time_slice > 0) argv[at++] = "--child-time-slice", argv[at++] = turns;
     return (char **)argv;
 }
 
@@ -63,7 +63,7 @@ static char **command(const child *c)
 static _Noreturn void become(const void *self, int pipe_fd)
 {
     const child *c = self;
-    const pb_pair_launch *l = c->l;
+    const pb_pair_process *l = c->l;
     (void)pipe_fd;
     const int none = open("/dev/null", O_RDONLY);
     char **argv = command(c);
@@ -80,8 +80,8 @@ static _Noreturn void become(const void *self, int pipe_fd)
 /* ---- the parent --------------------------------------------------------------------------------------- */
 
 typedef struct followed {
-    pid_t pid[PB_PAIR_LAUNCHES];
-    int ended[PB_PAIR_LAUNCHES]; /* pipes that reach end-of-file when the process ends; -1: it has ended */
+    pid_t pid[PB_PAIR_PROCESSES];
+    int ended[PB_PAIR_PROCESSES]; /* pipes that reach end-of-file when the process ends; -1: it has ended */
     int n;
     double began;
     pb_pair_ended *out;
@@ -112,7 +112,7 @@ static bool follow(followed *f, double deadline)
     int passed = 0, late = 0, left = f->n;
     while (left) {
         const double rest = deadline > 0 ? deadline - pb_clock_seconds() : 86400;
-        struct pollfd p[PB_PAIR_LAUNCHES];
+        struct pollfd p[PB_PAIR_PROCESSES];
         for (int i = 0; i < f->n; i++) p[i] = (struct pollfd){.fd = f->ended[i], .events = POLLIN};
         const int n = rest > 0 ? poll(p, (nfds_t)f->n, (int)(1e3 * (rest < 86400 ? rest : 86400)) + 1) : 0;
         for (; passed < pb_interrupt_count(); passed++) end_all(f, passed ? SIGKILL : SIGTERM);
@@ -126,7 +126,7 @@ static bool follow(followed *f, double deadline)
 }
 
 /* Makes the two pipes between the interleaved processes, one for each direction. */
-static pb_status connect_turns(child c[PB_PAIR_LAUNCHES])
+static pb_status connect_slices(child c[PB_PAIR_PROCESSES])
 {
     int there[2], back[2];
     if (pipe2(there, O_CLOEXEC) != 0) return pb_fail(PB_EIO, "pipe: %s", strerror(errno));
@@ -139,13 +139,13 @@ static pb_status connect_turns(child c[PB_PAIR_LAUNCHES])
     return PB_OK;
 }
 
-pb_status pb_pair_launch_run(const pb_pair_launch *l, int n, double turns, double deadline, pb_pair_ended *out,
+pb_status pb_pair_process_run(const pb_pair_process *l, int n, double time_slice, double deadline, pb_pair_ended *out,
                              bool *cut)
 {
-    child c[PB_PAIR_LAUNCHES];
+    child c[PB_PAIR_PROCESSES];
     followed f = {.began = pb_clock_seconds(), .out = out};
-    for (int i = 0; i < PB_PAIR_LAUNCHES; i++) c[i] = (child){.turns = turns, .from = -1, .to = -1, .first = i == 0};
-    if (turns > 0) PB_TRY(connect_turns(c));
+    for (int i = 0; i < PB_PAIR_PROCESSES; i++) c[i] = (child){.time_slice = time_slice, .from = -1, .to = -1, .first = i == 0};
+    if (time_slice > 0) PB_TRY(connect_slices(c));
     pb_status s = PB_OK;
     for (; f.n < n && s == PB_OK; f.n += s == PB_OK) {
         c[f.n].l = &l[f.n];
@@ -154,7 +154,7 @@ pb_status pb_pair_launch_run(const pb_pair_launch *l, int n, double turns, doubl
         s = pb_start(become, &c[f.n], &f.pid[f.n], &f.ended[f.n]);
         close(c[f.n].log);
     }
-    for (int i = 0; i < PB_PAIR_LAUNCHES && turns > 0; i++) close(c[i].from), close(c[i].to);
+    for (int i = 0; i < PB_PAIR_PROCESSES && time_slice > 0; i++) close(c[i].from), close(c[i].to);
     if (s != PB_OK) end_all(&f, SIGKILL);
     const bool stopped = follow(&f, deadline);
     if (s == PB_OK) *cut = stopped;

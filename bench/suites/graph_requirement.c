@@ -1,12 +1,12 @@
-/* graph_contract.c - requirements that need a training run of their own: 100 steps of the model `tiny`, eager and as a
+/* graph_requirement.c - requirements that need a training run of their own: 100 steps of the model `tiny`, eager and as a
  * graph, alternating. */
-#include "bench/suites/graph_contract.h"
+#include "bench/suites/graph_requirement.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "bench/derived/contracts.h"
+#include "bench/derived/requirements.h"
 #include "bench/suites/train_case.h"
 #include "os/interrupt.h"
 
@@ -20,18 +20,18 @@ enum { TINY_AXES = sizeof tiny_axes / sizeof *tiny_axes };
 
 static pb_status open_tiny(pb_ctx *ctx, pb_trainer **out)
 {
-    pb_case c = {.suite = "contract", .name = "tiny"};
+    pb_case c = {.suite = "requirement", .name = "tiny"};
     for (int i = 0; i < TINY_AXES; i++) PB_TRY(pb_case_set(&c, tiny_axes[i].name, tiny_axes[i].value));
     return pb_train_case_open(ctx, &c, out);
 }
 
 /* One of the two variants, eager or graph. Its trainer has taken one step, which sizes the scratch memory. */
-typedef struct arm {
+typedef struct variant {
     pb_trainer *t;
     pb_graph *graph; /* captured backward pass with clip; NULL: eager */
-} arm;
+} variant;
 
-static pb_status step(pb_ctx *ctx, const arm *a, size_t batch, double *loss)
+static pb_status step(pb_ctx *ctx, const variant *a, size_t batch, double *loss)
 {
     PB_TRY(pb_train_case_batch(a->t, batch));
     PB_TRY(pb_phase_forward(ctx, a->t));
@@ -41,7 +41,7 @@ static pb_status step(pb_ctx *ctx, const arm *a, size_t batch, double *loss)
     return pb_trainer_loss(a->t, loss);
 }
 
-static pb_status same_losses(pb_ctx *ctx, pb_sink *sink, const arm *eager, const arm *graphed)
+static pb_status same_losses(pb_ctx *ctx, pb_sink *sink, const variant *eager, const variant *graphed)
 {
     char how[160];
     double worst = 0, at[3] = {0}, e, g;
@@ -54,10 +54,10 @@ static pb_status same_losses(pb_ctx *ctx, pb_sink *sink, const arm *eager, const
         if (!(d <= worst)) worst = d;
         if (done == 9 || done == 49 || done == 99) at[done / 49] = g; /* indices 0, 1, 2 */
     }
-    if (done < STEPS) return PB_OK; /* interrupted: see run_arms */
+    if (done < STEPS) return PB_OK; /* interrupted: see run_variants */
     snprintf(how, sizeof how, "largest difference %g, graphed loss %.4f, %.4f, %.4f at steps 10, 50, 100", worst, at[0],
              at[1], at[2]);
-    return pb_contract_emit(sink, "F-GRAPH-BWD-001", tiny_axes, TINY_AXES, worst, true, how);
+    return pb_requirement_emit(sink, "F-GRAPH-BWD-001", tiny_axes, TINY_AXES, worst, true, how);
 }
 
 /* The joint norm of the gradients of a layer; -1: of the parameters outside the layers. */
@@ -81,7 +81,7 @@ static pb_status joint_norm(pb_ctx *ctx, const pb_model *m, int layer, double *n
 
 /* Checks that a graph clips. max_norm is far below the gradients' norms; after a replay each group's joint norm must
  * equal it. The value of the requirement is the largest relative deviation, in either direction. */
-static pb_status clip_applies(pb_ctx *ctx, pb_sink *sink, const arm *graphed)
+static pb_status clip_applies(pb_ctx *ctx, pb_sink *sink, const variant *graphed)
 {
     const float max_norm = pb_trainer_config(graphed->t)->max_norm;
     const int groups = pb_trainer_clip_groups(graphed->t);
@@ -104,10 +104,10 @@ static pb_status clip_applies(pb_ctx *ctx, pb_sink *sink, const arm *graphed)
     /* If a norm did not exceed max_norm, nothing was clipped and the test shows nothing: NaN fails. */
     if (!(least > (double)max_norm)) worst = (double)NAN;
     snprintf(how, sizeof how, "norms of at least %.3g were cut to %g", least, (double)max_norm);
-    return pb_contract_emit(sink, "F-GRAPH-BWD-004", tiny_axes, TINY_AXES, worst, true, how);
+    return pb_requirement_emit(sink, "F-GRAPH-BWD-004", tiny_axes, TINY_AXES, worst, true, how);
 }
 
-static pb_status run_arms(pb_ctx *ctx, pb_sink *sink, arm *eager, arm *graphed)
+static pb_status run_variants(pb_ctx *ctx, pb_sink *sink, variant *eager, variant *graphed)
 {
     double loss;
     pb_status s;
@@ -122,7 +122,7 @@ static pb_status run_arms(pb_ctx *ctx, pb_sink *sink, arm *eager, arm *graphed)
     PB_TRY(pb_trainer_set_lr(graphed->t, 1e-3f));
     s = pb_record(ctx, pb_backward_and_clip, graphed->t, &graphed->graph);
     const double nodes = s == PB_OK ? (double)pb_graph_nodes(ctx, graphed->graph) : 0;
-    PB_TRY(pb_contract_emit(sink, "F-GRAPH-BWD-002", tiny_axes, TINY_AXES, nodes, true,
+    PB_TRY(pb_requirement_emit(sink, "F-GRAPH-BWD-002", tiny_axes, TINY_AXES, nodes, true,
                             s == PB_OK ? "recorded" : pb_error()));
     PB_TRY(s);
     PB_TRY(same_losses(ctx, sink, eager, graphed));
@@ -135,10 +135,10 @@ static pb_status run_arms(pb_ctx *ctx, pb_sink *sink, arm *eager, arm *graphed)
     return clip_applies(ctx, sink, graphed);
 }
 
-pb_status pb_graph_contracts(pb_ctx *ctx, pb_sink *sink)
+pb_status pb_graph_requirements(pb_ctx *ctx, pb_sink *sink)
 {
-    arm eager = {0}, graphed = {0};
-    const pb_status s = run_arms(ctx, sink, &eager, &graphed);
+    variant eager = {0}, graphed = {0};
+    const pb_status s = run_variants(ctx, sink, &eager, &graphed);
     pb_graph_free(ctx, graphed.graph);
     pb_trainer_close(eager.t);
     pb_trainer_close(graphed.t);

@@ -1,17 +1,17 @@
-/* launch.h - one measuring process of a run: a fresh process of this program that measures every case once. When a case
+/* process.h - one measuring process of a run: a fresh process of this program that measures every case once. When a case
  * hangs, another process takes over the remaining cases under the same process number. */
-#ifndef PB_LAUNCH_H
-#define PB_LAUNCH_H
+#ifndef PB_PROCESS_H
+#define PB_PROCESS_H
 #include "bench/run/plan.h"
 #include <stdint.h>
 
-typedef struct pb_launch {
+typedef struct pb_process {
     const char *dir, *run_id, *machine_id;
     const pb_plan *plan;
     const pb_options *options;
     uint64_t seed;
-    int number;    /* process number, from 0; column `launch` of results.csv */
-    long launches; /* processes of the whole run, including the retries of throttled processes known so far */
+    int number;    /* process number, from 0; column `process` of results.csv */
+    long processes; /* processes of the whole run, including the retries of throttled processes known so far */
     int first;     /* index, in the shuffled order, of the first case still to be measured */
     /* Start of this command on pb_clock_seconds(), for the progress line; the time lost to hung cases is added. */
     double started;
@@ -19,7 +19,7 @@ typedef struct pb_launch {
     double deadline; /* see pb_budget_deadline; 0: none */
     double end;      /* end of the budget of this command on pb_clock_seconds(); 0: none */
     bool refused;    /* output: the last process exited by itself before its first case */
-} pb_launch;
+} pb_process;
 
 /* Seconds of silence after which a process counts as hung: --case-timeout, 120 by default, at least 1. Long cases are
  * allowed more. */
@@ -42,7 +42,7 @@ double pb_budget_deadline(double started, double budget);
  * process measures the cases after it. When a process crashes, its earlier rows are kept and its current case gets a
  * row of status failed. *stopped: measuring ended early because of the deadline. EIO: a process cannot be started, or a
  * row cannot be written. */
-pb_status pb_launch_run(pb_launch *l, pb_exit *code, bool *stopped);
+pb_status pb_process_run(pb_process *l, pb_exit *code, bool *stopped);
 /* The main function of a measuring process (`bench run --child-dir`). Returns its exit code. */
-pb_exit pb_launch_child(const pb_options *o);
+pb_exit pb_process_child(const pb_options *o);
 #endif

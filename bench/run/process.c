@@ -1,7 +1,7 @@
-/* launch.c - the parent's side of a measuring process: starts it, shows progress, reports how it ended, and starts
+/* process.c - the parent's side of a measuring process: starts it, shows progress, reports how it ended, and starts
  * another one after a case that hung. */
 #define _GNU_SOURCE
-#include "bench/run/launch.h"
+#include "bench/run/process.h"
 
 #include <errno.h>
 #include <math.h>
@@ -25,7 +25,7 @@
 /* Estimates the seconds left: the expected seconds of the remaining cases, times the pace of this command so far
  * (elapsed / expected). The pace includes a prior, a tenth of all work at its expected speed, because the first cases
  * are short and would make the estimate jump. */
-static double left(const pb_launch *l, const int *order, int at)
+static double left(const pb_process *l, const int *order, int at)
 {
     double all = 0, done = -l->before;
     for (int i = 0; i < l->plan->n; i++) {
@@ -34,25 +34,25 @@ static double left(const pb_launch *l, const int *order, int at)
         done += i < at ? e : 0;
     }
     done += all * l->number;
-    const double total = all * (double)l->launches, rest = total - l->before - done, prior = total / 10;
+    const double total = all * (double)l->processes, rest = total - l->before - done, prior = total / 10;
     return prior > 0 ? rest * (pb_clock_seconds() - l->started + prior) / (done + prior) : 0;
 }
 
 typedef struct shown {
-    const pb_launch *l;
+    const pb_process *l;
     const int *order;
 } shown;
 
 static void show(void *user, int at)
 {
-    const pb_launch *l = ((const shown *)user)->l;
+    const pb_process *l = ((const shown *)user)->l;
     const int *order = ((const shown *)user)->order;
     if (l->options->quiet || !isatty(STDERR_FILENO)) return;
-    fprintf(stderr, "\r\033[Klaunch %d of %ld, case %d of %d, about %.0f s left: %.60s", l->number + 1, l->launches,
+    fprintf(stderr, "\r\033[Kprocess %d of %ld, case %d of %d, about %.0f s left: %.60s", l->number + 1, l->processes,
             at + 1, l->plan->n, left(l, order, at), l->plan->cases[order[at]].key);
 }
 
-static void clear(const pb_launch *l)
+static void clear(const pb_process *l)
 {
     if (!l->options->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
 }
@@ -62,11 +62,11 @@ static void clear(const pb_launch *l)
 /* Replaces the forked child by this program with the internal --child-* options, followed by the user's options. */
 static _Noreturn void become_child(const void *self, int pipe_fd)
 {
-    const pb_launch *l = self;
+    const pb_process *l = self;
     char number[32], first[32], deadline[32], fd[32], seed[32], threads[32];
     const pb_options *o = l->options;
     const char *own[] = {"bench",           "run",         "--child-dir",    l->dir, "--child-run",      l->run_id,
-                         "--child-machine", l->machine_id, "--child-launch", number, "--child-pipe",     fd,
+                         "--child-machine", l->machine_id, "--child-process", number, "--child-pipe",     fd,
                          "--child-seed",    seed,          "--child-first",  first,  "--child-deadline", deadline};
     enum { OWN = sizeof own / sizeof *own };
     const char **argv = calloc((size_t)o->argc + OWN + 1, sizeof *argv);
@@ -91,7 +91,7 @@ static _Noreturn void become_child(const void *self, int pipe_fd)
 /* ---- how a process ends ------------------------------------------------------------------------------ */
 
 /* Describes how the process ended, in `how`. Returns true if it crashed: a signal, or an exit code that
- * pb_launch_child() never returns. A library or sanitizer that calls exit() also counts as a crash. */
+ * pb_process_child() never returns. A library or sanitizer that calls exit() also counts as a crash. */
 static bool died(int status, char *how, size_t n)
 {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -104,7 +104,7 @@ static bool died(int status, char *how, size_t n)
 
 /* Sets *out to the case at index `at` of the order. Index n is the suite's conclusions, which get a case of that name.
  * False: this process had not begun a case. */
-static bool case_at(const pb_launch *l, const int *order, int at, pb_case *out)
+static bool case_at(const pb_process *l, const int *order, int at, pb_case *out)
 {
     if (at < l->first) return false;
     if (at < l->plan->n) *out = l->plan->cases[order[at]];
@@ -116,11 +116,11 @@ static bool case_at(const pb_launch *l, const int *order, int at, pb_case *out)
     return true;
 }
 
-static pb_status emit_end(const pb_launch *l, const pb_case *c, const char *status, const char *note)
+static pb_status emit_end(const pb_process *l, const pb_case *c, const char *status, const char *note)
 {
     pb_sink sink;
     PB_TRY(pb_sink_open(l->dir, &sink));
-    sink.run_id = l->run_id, sink.machine_id = l->machine_id, sink.launch = l->number;
+    sink.run_id = l->run_id, sink.machine_id = l->machine_id, sink.process = l->number;
     pb_status s = pb_emit_outcome(&sink, c, status, note);
     pb_sink_close(&sink);
     return s;
@@ -128,14 +128,14 @@ static pb_status emit_end(const pb_launch *l, const pb_case *c, const char *stat
 
 /* Writes a row for the case in which the process crashed, since the process itself cannot. The process is not replaced;
  * its remaining cases stay unmeasured. */
-static pb_status after_death(const pb_launch *l, const int *order, int at, const char *how)
+static pb_status after_death(const pb_process *l, const int *order, int at, const char *how)
 {
     char note[160];
     pb_case c;
     const bool begun = case_at(l, order, at, &c);
     snprintf(note, sizeof note, PB_DIED "%s", how);
     if (!pb_interrupted())
-        fprintf(stderr, "bench: launch %d: %s %s%s; what it measured before stays\n", l->number, how,
+        fprintf(stderr, "bench: process %d: %s %s%s; what it measured before stays\n", l->number, how,
                 begun ? "in " : "before its first case", begun ? c.key : "");
     if (begun) PB_TRY(emit_end(l, &c, pb_interrupted() ? "truncated" : "failed", note));
     return pb_interrupted() ? PB_OK : pb_progress_mark(l->dir, (pb_place){l->number + 1, 0});
@@ -143,21 +143,21 @@ static pb_status after_death(const pb_launch *l, const int *order, int at, const
 
 /* Truncates the run's files to the last completed case. *next becomes the index of the first case that is not complete:
  * `at`, or a later one when the case at `at` was completed just before the process ended. */
-static pb_status cut_back(const pb_launch *l, int at, int *next)
+static pb_status cut_back(const pb_process *l, int at, int *next)
 {
-    const long most = l->launches > l->number ? l->launches : l->number + 1;
+    const long most = l->processes > l->number ? l->processes : l->number + 1;
     pb_progress_line last;
     PB_TRY(pb_progress_read(l->dir, (pb_place){(int)most, l->plan->n}, &last));
     PB_TRY(pb_progress_cut(l->dir, &last));
     const pb_place place = last.next;
-    *next = place.launch > l->number ? l->plan->n + 1 : at;
-    if (place.launch == l->number && place.next > at) *next = place.next;
+    *next = place.process > l->number ? l->plan->n + 1 : at;
+    if (place.process == l->number && place.next > at) *next = place.next;
     return PB_OK;
 }
 
 /* Handles a process that was killed at the deadline. Its case gets a row of status truncated; --resume measures the
  * case again. */
-static pb_status after_deadline(const pb_launch *l, const int *order, int at)
+static pb_status after_deadline(const pb_process *l, const int *order, int at)
 {
     int next;
     pb_case c;
@@ -168,23 +168,23 @@ static pb_status after_deadline(const pb_launch *l, const int *order, int at)
 
 /* Handles a case that hung: discards what it measured, as --resume does, writes a row of status timeout, and sets
  * l->first to the next case. If progress.csv shows that the case completed after all, it keeps its rows. */
-static pb_status after_hang(pb_launch *l, const int *order, const pb_watched *w, pb_exit *code)
+static pb_status after_hang(pb_process *l, const int *order, const pb_watched *w, pb_exit *code)
 {
     char note[160];
     pb_case c;
     if (!case_at(l, order, w->at, &c)) {
-        fprintf(stderr, "bench: launch %d hung for %.3g s before its first case and was ended\n", l->number, w->took);
+        fprintf(stderr, "bench: process %d hung for %.3g s before its first case and was ended\n", l->number, w->took);
         *code = PB_EXIT_HARNESS; /* the next process would hang too */
         return PB_OK;
     }
     PB_TRY(cut_back(l, w->at, &l->first));
     if (l->first > w->at) {
-        fprintf(stderr, "bench: launch %d hung for %.3g s behind %s, which is whole\n", l->number, w->silent, c.key);
+        fprintf(stderr, "bench: process %d hung for %.3g s behind %s, which is whole\n", l->number, w->silent, c.key);
         return PB_OK;
     }
     *code = PB_EXIT_INCOMPARABLE;
     snprintf(note, sizeof note, "hung: ended after %.3g s, the last %.3g s without a sample", w->took, w->silent);
-    fprintf(stderr, "bench: launch %d: %s %s\n", l->number, c.key, note);
+    fprintf(stderr, "bench: process %d: %s %s\n", l->number, c.key, note);
     PB_TRY(emit_end(l, &c, "timeout", note));
     l->first = w->at + 1;
     return pb_progress_mark(l->dir,
@@ -193,7 +193,7 @@ static pb_status after_hang(pb_launch *l, const int *order, const pb_watched *w,
 
 /* Handles the end of the process. Afterwards l->first is the case with which the next process continues; n + 1 means
  * that no case is left. */
-static pb_status after_process(pb_launch *l, const int *order, const pb_watched *w, pb_exit *code, bool *stopped)
+static pb_status after_process(pb_process *l, const int *order, const pb_watched *w, pb_exit *code, bool *stopped)
 {
     char how[96];
     const bool dead = !w->stuck && died(w->status, how, sizeof how);
@@ -214,7 +214,7 @@ static pb_status after_process(pb_launch *l, const int *order, const pb_watched 
     }
     if (!w->stuck) return s;
     fprintf(stderr,
-            "bench: launch %d: process %d cannot be ended, it is in a call of the driver that does not return; "
+            "bench: process %d: process %d cannot be ended, it is in a call of the driver that does not return; "
             "it is left behind\n",
             l->number, (int)w->pid);
     *code = PB_EXIT_HARNESS; /* the process may still occupy the device */
@@ -223,7 +223,7 @@ static pb_status after_process(pb_launch *l, const int *order, const pb_watched 
 
 /* Returns an array [n + 1], which the caller frees: the seconds of silence after which the case at each index of the
  * order counts as hung. Entry n is for the conclusions. NULL: out of memory. */
-static double *limits(const pb_launch *l, const int *order)
+static double *limits(const pb_process *l, const int *order)
 {
     const double least = pb_least_silence(l->options);
     double *limit = malloc(((size_t)l->plan->n + 1) * sizeof *limit);
@@ -233,7 +233,7 @@ static double *limits(const pb_launch *l, const int *order)
     return limit;
 }
 
-static pb_status run_process(pb_launch *l, const int *order, const double *limit, pb_exit *code, bool *stopped)
+static pb_status run_process(pb_process *l, const int *order, const double *limit, pb_exit *code, bool *stopped)
 {
     pb_watched ended;
     shown user = {l, order};
@@ -245,7 +245,7 @@ static pb_status run_process(pb_launch *l, const int *order, const double *limit
                   .begins = show,
                   .user = &user};
     PB_TRY(pb_start(become_child, l, &w.pid, &w.pipe));
-    pb_watch_launch(&w, &ended);
+    pb_watch_process(&w, &ended);
     close(w.pipe);
     clear(l);
     PB_TRY(after_process(l, order, &ended, code, stopped));
@@ -260,7 +260,7 @@ double pb_budget_deadline(double started, double budget)
     return started + budget - fmin(reserve, budget / 4);
 }
 
-pb_status pb_launch_run(pb_launch *l, pb_exit *code, bool *stopped)
+pb_status pb_process_run(pb_process *l, pb_exit *code, bool *stopped)
 {
     int *order = malloc((size_t)l->plan->n * sizeof *order);
     double *limit = NULL;

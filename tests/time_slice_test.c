@@ -1,4 +1,4 @@
-/* turns_test.c - two processes that work in alternating time slices: never both at once, neither ahead by a case,
+/* time_slice_test.c - two processes that work in alternating time slices: never both at once, neither ahead by a case,
  * and neither stuck when the other ends. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -43,12 +43,12 @@ static void join(ends *e)
 
 /* Opens the time slices of process `who`. It closes its copies of the other process's pipe ends, so that the end of
  * that process is noticed. */
-static pb_status open_turns(const ends *e, int who, int next, long threads, pb_pulse *pulse, pb_turns *out)
+static pb_status open_slices(const ends *e, int who, int next, long threads, pb_heartbeat *heartbeat, pb_time_slices *out)
 {
     char text[96];
     close(e->from[1 - who]), close(e->to[1 - who]);
     snprintf(text, sizeof text, "0.001:%d:%d:%d", e->from[who], e->to[who], who == 0);
-    return pb_turns_open(text, next, threads, pulse, out);
+    return pb_time_slice_open(text, next, threads, heartbeat, out);
 }
 
 static void work(shared *s)
@@ -61,23 +61,23 @@ static void work(shared *s)
 /* Cases of different lengths: the second process has three times as many steps. */
 static _Noreturn void run(const ends *e, int who, int cases, shared *s)
 {
-    pb_turns t;
-    if (open_turns(e, who, 0, 1, NULL, &t) != PB_OK) _exit(1);
+    pb_time_slices t;
+    if (open_slices(e, who, 0, 1, NULL, &t) != PB_OK) _exit(1);
     work(s);
     for (int i = 0; i < cases; i++) {
-        pb_turns_case(&t, i);
+        pb_time_slice_case(&t, i);
         s->begun[who] = i + 1;
         if (t.from >= 0 && s->begun[1 - who] < i + (who == 0)) s->ahead++;
         for (int k = 0; k < STEPS * (1 + 2 * who); k++) {
             work(s);
-            if (pb_turns_pass(&t)) s->turns[who]++;
+            if (pb_time_slice_pass(&t)) s->turns[who]++;
         }
     }
     cpu_set_t may;
     sched_getaffinity(0, sizeof may, &may);
     s->processors[who] = CPU_COUNT(&may);
     s->last[who] = sched_getcpu();
-    pb_turns_close(&t);
+    pb_time_slice_close(&t);
     _exit(0);
 }
 
@@ -135,9 +135,9 @@ static void waiting_gives_signs_of_life(void **state)
     assert_int_equal(pipe2(said, O_NONBLOCK), 0);
     const pid_t pid = fork();
     if (pid == 0) {
-        pb_pulse pulse = {.fd = said[1], .every = 0.05};
-        pb_turns t;
-        _exit(open_turns(&e, 1, 0, 0, &pulse, &t) != PB_OK);
+        pb_heartbeat heartbeat = {.fd = said[1], .every = 0.05};
+        pb_time_slices t;
+        _exit(open_slices(&e, 1, 0, 0, &heartbeat, &t) != PB_OK);
     }
     usleep(500000);
     assert_int_equal(write(e.to[0], &(int){1}, sizeof(int)), sizeof(int));
@@ -154,10 +154,10 @@ static void a_signal_ends_the_wait(void **state)
     join(&e);
     const pid_t pid = fork();
     if (pid == 0) {
-        pb_turns t;
+        pb_time_slices t;
         alarm(20);
         pb_interrupt_watch();
-        _exit(open_turns(&e, 1, 0, 0, NULL, &t) != PB_OK || !pb_interrupted());
+        _exit(open_slices(&e, 1, 0, 0, NULL, &t) != PB_OK || !pb_interrupted());
     }
     usleep(200000);
     kill(pid, SIGTERM);
@@ -170,28 +170,28 @@ static void a_signal_ends_the_wait(void **state)
 static void the_successor_of_a_process_has_its_turn(void **state)
 {
     ends e;
-    pb_turns t;
+    pb_time_slices t;
     char text[96];
     (void)state;
     join(&e); /* the other ends stay open, as if the other process were waiting */
     snprintf(text, sizeof text, "0.001:%d:%d:0", e.from[1], e.to[1]);
-    assert_int_equal(pb_turns_open(text, 3, 0, NULL, &t), PB_OK);
+    assert_int_equal(pb_time_slice_open(text, 3, 0, NULL, &t), PB_OK);
     assert_true(t.from >= 0);
-    pb_turns_close(&t);
+    pb_time_slice_close(&t);
     close(e.from[0]), close(e.to[0]);
 }
 
 static void without_turns_nothing_happens(void **state)
 {
-    pb_turns t;
+    pb_time_slices t;
     (void)state;
-    assert_int_equal(pb_turns_open(NULL, 0, 1, NULL, &t), PB_OK);
-    assert_true(pb_turns_over(&t));
-    assert_false(pb_turns_pass(&t));
-    pb_turns_case(&t, 5);
-    pb_turns_close(&t);
-    assert_true(pb_turns_over(NULL));
-    assert_false(pb_turns_pass(NULL));
+    assert_int_equal(pb_time_slice_open(NULL, 0, 1, NULL, &t), PB_OK);
+    assert_true(pb_time_slice_over(&t));
+    assert_false(pb_time_slice_pass(&t));
+    pb_time_slice_case(&t, 5);
+    pb_time_slice_close(&t);
+    assert_true(pb_time_slice_over(NULL));
+    assert_false(pb_time_slice_pass(NULL));
 }
 
 static void a_text_that_says_no_turns_is_refused(void **state)
@@ -200,8 +200,8 @@ static void a_text_that_says_no_turns_is_refused(void **state)
                                         "nan:3:4:1", "inf:3:4:1", "0.1:-1:4:1", "0.1:3:4:1:"};
     (void)state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        pb_turns t = {.length = 7};
-        assert_int_equal(pb_turns_open(texts[i], 0, 0, NULL, &t), PB_EINVAL);
+        pb_time_slices t = {.length = 7};
+        assert_int_equal(pb_time_slice_open(texts[i], 0, 0, NULL, &t), PB_EINVAL);
         CHECK_NEAR(t.length, 7, 0);
     }
 }

@@ -1,6 +1,6 @@
-/* launch_values.c - reads samples.csv next to a results table. The samples of one row are contiguous in the file, so
+/* process_values.c - reads samples.csv next to a results table. The samples of one row are contiguous in the file, so
  * only one row's samples are in memory at a time, however large the file is. */
-#include "bench/pairs/launch_values.h"
+#include "bench/pairs/process_values.h"
 
 #include <csv.h>
 #include <errno.h>
@@ -15,12 +15,12 @@
 #include "bench/stats/stats.h"
 #include "os/file.h"
 
-enum { RUN, LAUNCH, KEY, METRIC, INDEX, VALUE, NFIELDS, BLOCK = 64 << 10 };
-static const char *const header[NFIELDS] = {"run_id", "launch", "key", "metric", "index", "value"};
+enum { RUN, PROCESS, KEY, METRIC, INDEX, VALUE, NFIELDS, BLOCK = 64 << 10 };
+static const char *const header[NFIELDS] = {"run_id", "process", "key", "metric", "index", "value"};
 
 typedef struct reader {
     const char *path;
-    pb_launch_values *out;
+    pb_process_values *out;
     const pb_row **sorted; /* the table's rows, sorted by row_order() */
     bool *seen;            /* [t.n] rows whose samples were read already */
     pb_status status;
@@ -41,7 +41,7 @@ static void fail(reader *r, pb_status s, const char *what, const char *detail)
 static int row_order(const void *a, const void *b)
 {
     const pb_row *x = *(const pb_row *const *)a, *y = *(const pb_row *const *)b;
-    if (x->launch != y->launch) return x->launch < y->launch ? -1 : 1;
+    if (x->process != y->process) return x->process < y->process ? -1 : 1;
     int by_series = pb_series_order(x->key, x->metric, y->key, y->metric);
     return by_series ? by_series : strcmp(x->run_id, y->run_id);
 }
@@ -49,7 +49,7 @@ static int row_order(const void *a, const void *b)
 static const pb_row *row_of_group(const reader *r)
 {
     const pb_row wanted = {.run_id = r->group[RUN],
-                           .launch = strtoll(r->group[LAUNCH], NULL, 10),
+                           .process = strtoll(r->group[PROCESS], NULL, 10),
                            .key = r->group[KEY],
                            .metric = r->group[METRIC]};
     const pb_row *at = &wanted;
@@ -91,7 +91,7 @@ static void sample_line(reader *r)
 {
     char *end;
     if (!r->n || strcmp(r->group[METRIC], r->text[METRIC]) != 0 || strcmp(r->group[KEY], r->text[KEY]) != 0 ||
-        strcmp(r->group[LAUNCH], r->text[LAUNCH]) != 0 || strcmp(r->group[RUN], r->text[RUN]) != 0)
+        strcmp(r->group[PROCESS], r->text[PROCESS]) != 0 || strcmp(r->group[RUN], r->text[RUN]) != 0)
         begin_group(r);
     if (r->n == PB_MAX_SAMPLES) {
         fail(r, PB_EINVAL, "more than 1024 samples of ", r->text[KEY]);
@@ -108,7 +108,7 @@ static void on_line(int terminator, void *self)
     (void)terminator;
     if (r->status != PB_OK) return;
     if (r->field != NFIELDS) {
-        fail(r, PB_EINVAL, "want six fields: run_id,launch,key,metric,index,value", "");
+        fail(r, PB_EINVAL, "want six fields: run_id,process,key,metric,index,value", "");
     } else if (r->line == 1) {
         for (int i = 0; i < NFIELDS; i++)
             if (strcmp(r->text[i], header[i]) != 0) fail(r, PB_EINVAL, "the header lacks the column ", header[i]);
@@ -135,7 +135,7 @@ static pb_status parse(reader *r, FILE *f)
     return r->status;
 }
 
-static pb_status read_samples(const char *path, FILE *f, pb_launch_values *out)
+static pb_status read_samples(const char *path, FILE *f, pb_process_values *out)
 {
     const size_t n = out->t.n;
     reader *r = calloc(1, sizeof *r); /* about 20 KB, too large for the stack */
@@ -162,7 +162,7 @@ static pb_status read_samples(const char *path, FILE *f, pb_launch_values *out)
 
 /* Reads samples.csv of the run folder `path`. Does nothing if `path` is not a folder, or if it has no such file and
  * none is `needed`. */
-static pb_status samples_beside(const char *path, bool needed, pb_launch_values *out)
+static pb_status samples_beside(const char *path, bool needed, pb_process_values *out)
 {
     char file[PB_PATH_TEXT];
     struct stat st;
@@ -177,9 +177,9 @@ static pb_status samples_beside(const char *path, bool needed, pb_launch_values 
     return s;
 }
 
-pb_status pb_launch_values_read(const char *path, bool samples, pb_launch_values *out)
+pb_status pb_process_values_read(const char *path, bool samples, pb_process_values *out)
 {
-    *out = (pb_launch_values){0};
+    *out = (pb_process_values){0};
     PB_TRY(pb_table_read(path, &out->t));
     out->log_value = malloc((out->t.n + 1) * sizeof *out->log_value);
     pb_status s = out->log_value ? PB_OK : pb_fail(PB_ENOMEM, "%s: out of memory", path);
@@ -188,11 +188,11 @@ pb_status pb_launch_values_read(const char *path, bool samples, pb_launch_values
         out->log_value[i] = !strcmp(r->status, "ok") && r->value >= 0 ? log(r->value) : (double)NAN;
     }
     if (s == PB_OK) s = samples_beside(path, samples, out);
-    if (s != PB_OK) pb_launch_values_free(out);
+    if (s != PB_OK) pb_process_values_free(out);
     return s;
 }
 
-void pb_launch_values_free(pb_launch_values *v)
+void pb_process_values_free(pb_process_values *v)
 {
     pb_table_free(&v->t);
     free(v->log_value);
