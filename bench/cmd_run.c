@@ -148,15 +148,15 @@ static pb_exit process_all(const run *r, bool *stopped, bool *refused)
     pb_exit worst = PB_EXIT_OK;
     const double started = pb_clock_seconds(), budget = r->o->budget;
     pb_process l = {.dir = r->name.dir,
-                   .run_id = r->name.run_id,
-                   .machine_id = r->machine_id,
-                   .plan = &r->plan,
-                   .options = r->o,
-                   .seed = r->seed,
-                   .started = started,
-                   .before = expected_before(r),
-                   .deadline = budget >= 0 ? pb_budget_deadline(started, budget) : 0,
-                   .end = budget >= 0 ? started + budget : 0};
+                    .run_id = r->name.run_id,
+                    .machine_id = r->machine_id,
+                    .plan = &r->plan,
+                    .options = r->o,
+                    .seed = r->seed,
+                    .started = started,
+                    .before = expected_before(r),
+                    .deadline = budget >= 0 ? pb_budget_deadline(started, budget) : 0,
+                    .end = budget >= 0 ? started + budget : 0};
     if (pb_throttle_settle(r->name.dir, r->about, r->o, r->next) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
     for (int i = r->next.process; i < pb_throttle_processes(r->about, r->o) && !pb_interrupted() && !*stopped; i++) {
         l.number = i;

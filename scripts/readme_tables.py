@@ -84,7 +84,7 @@ def backward(_, r):
     for case in shown_cases(r, "backward/step", "backward_time", mode="graph", clip="fused"):
         (sync, eager, graph), times = variants(r, "backward/step", "backward_time", case, "fused")
         counts = [r.get(key, metric) for key, metric in (
-            (sync, "host_syncs"), (eager, "kernel_processes"), (graph, "kernel_processes"), (graph, "break_even"))]
+            (sync, "host_syncs"), (eager, "kernel_launches"), (graph, "kernel_launches"), (graph, "break_even"))]
         rows.append([*case, *(si(t, "s") for t in times),
                      plain(over(times[1], times[2])), plain(over(times[0], times[2])),
                      *(plain(n, "{:.0f}") for n in counts), si(r.get(graph, "record_time"), "s")])

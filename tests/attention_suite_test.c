@@ -187,26 +187,28 @@ static void a_planted_nan_breaks_the_requirements(void **state)
     requirements("bwd dtype=bf16 heads=32 topk=640 seq=1280", &e, &s);
     must_lack("requirement/");
     requirements("bwd dtype=bf16 " SHAPE, &e, &s);
-    must_hold("requirement/MLA-FINITE?variant=sparse&dtype=bf16&heads=64&list=random&masked=0&pass=bwd&qk=512&seq=1280&"
-              "topk=640,requirement,1,none,0,0,pass,");
-    must_hold("topk=640,requirement,1,none,9.99980099e-10,0,pass,"); /* MLA-REL-DIFF-Q: 1e-8 / 10.0002 */
+    must_hold("requirement/MLA-FINITE?dtype=bf16&heads=64&list=random&masked=0&pass=bwd&qk=512&seq=1280&topk=640&"
+              "variant=sparse,requirement,1,none,0,0,pass,");
+    must_hold("topk=640&variant=sparse,requirement,1,none,9.99980099e-10,0,pass,"); /* MLA-REL-DIFF-Q: 1e-8 / 10.0002 */
     must_lack(",fail,");
     e.bad = 1, e.bad_in = "dkv";
     requirements("bwd dtype=bf16 masked=75 " SHAPE, &e, &s);
-    must_hold("masked=75&pass=bwd&qk=512&seq=1280&topk=640,requirement,1,none,1,0,fail,");
+    must_hold("masked=75&pass=bwd&qk=512&seq=1280&topk=640&variant=sparse,requirement,1,none,1,0,fail,");
     must_hold("the first in dkv");
     e = right_error();
     pb_deviation_add(&e.of[0], 1, (double)NAN);
     requirements("bwd dtype=bf16 variant=deterministic " SHAPE, &e, &s);
-    must_hold("MLA-REL-DIFF-Q?variant=deterministic&dtype=bf16&heads=64&list=random&masked=0&pass=bwd&qk=512&seq=1280&"
-              "topk=640,requirement,1,none,,0,fail,");
+    must_hold("MLA-REL-DIFF-Q?dtype=bf16&heads=64&list=random&masked=0&pass=bwd&qk=512&seq=1280&topk=640&"
+              "variant=deterministic,requirement,1,none,,0,fail,");
     e = right_error();
     e.of[0] = e.of[2] = deviation(2, x, off); /* 1.44e-4 / 10.024: above the limit for q, below that for kv */
     requirements("bwd dtype=bf16 masked=100 " SHAPE, &e, &s);
-    must_hold("MLA-REL-DIFF-Q?variant=sparse&dtype=bf16&heads=64&list=random&masked=100&pass=bwd&qk=512&seq=1280&topk=640,"
-              "requirement,1,none,1.43653164e-05,0,fail");
-    must_hold("MLA-REL-DIFF-KV?variant=sparse&dtype=bf16&heads=64&list=random&masked=100&pass=bwd&qk=512&seq=1280&topk=640,"
-              "requirement,1,none,1.43653164e-05,0,pass");
+    must_hold(
+        "MLA-REL-DIFF-Q?dtype=bf16&heads=64&list=random&masked=100&pass=bwd&qk=512&seq=1280&topk=640&variant=sparse,"
+        "requirement,1,none,1.43653164e-05,0,fail");
+    must_hold(
+        "MLA-REL-DIFF-KV?dtype=bf16&heads=64&list=random&masked=100&pass=bwd&qk=512&seq=1280&topk=640&variant=sparse,"
+        "requirement,1,none,1.43653164e-05,0,pass");
     close_sink(&s);
 }
 

@@ -37,7 +37,7 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
     assert_non_null(strstr(text, ",0.1002,")); /* 4 digits of the median over processes */
     assert_non_null(strstr(text, ",319.4,"));  /* 4 digits of 319.361277 */
     assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
-    assert_non_null(strstr(capture_end(&c), "m1 backward: 9 rows, 3 processes, bench_version 1, from r1: first, ever"));
+    assert_non_null(strstr(capture_end(&c), "m1 backward: 9 rows, 3 processes, bench_version 2, from r1: first, ever"));
     free(c.text);
     assert_int_equal(pb_compare_files(file, FIXTURE("regressed.csv"), &(pb_compare_opts){.gates = FIXTURE("gates.csv")},
                                       capture_begin(&c)),
@@ -52,7 +52,7 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
 static void a_baseline_keeps_what_a_run_concluded(void **state)
 {
     static const char *const kept[] = {
-        "mode=graph&seq=128,kernel_processes,1,none,1,0,ok,why", "mode=graph&seq=128,record_time,s,none,0.5,0,ok,why",
+        "mode=graph&seq=128,kernel_launches,1,none,1,0,ok,why", "mode=graph&seq=128,record_time,s,none,0.5,0,ok,why",
         "mode=graph&seq=128,break_even,1,none,25,0,ok,why",
         "requirement/F-GRAPH-BWD-003a?batch=1,requirement,1,none,1.25,0,fail,tokens/s over tokens/s >= 1.1; here",
         "crossover/backward?clip=fused,crossover,1,none,700,0,ok,3 sizes"};
@@ -83,8 +83,8 @@ static void only_whole_runs_become_baselines(void **state)
         const char *run, *why;
     } refused[] = {{"single.csv", "1 processes"},           {"failed.csv", "is wrong"},
                    {"one_process_failed.csv", "is failed"}, {"truncated.csv", "cut off"},
-                   {"header_only.csv", "no rows"},         {"many_base.csv", "need 3"},
-                   {"two_runs.csv", "several runs"},       {"cut_short.csv", "is truncated"}};
+                   {"header_only.csv", "no rows"},          {"many_base.csv", "need 3"},
+                   {"two_runs.csv", "several runs"},        {"cut_short.csv", "is truncated"}};
     char folder[64];
     capture c;
     (void)state;
@@ -179,15 +179,15 @@ static void updates_keep_the_last_sessions(void **state)
     make_folder(folder);
     const pb_baseline_opts o = options_of(folder, 3);
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
-    update(make_run(folder, 1, 0.1, 1, "1"), &o, 0, "2 rows, 1 session,");
-    update(make_run(folder, 3, 0.1, 0.8, "1"), &o, 0, "4 rows, 2 sessions,");
+    update(make_run(folder, 1, 0.1, 1, PB_BENCH_VERSION), &o, 0, "2 rows, 1 session,");
+    update(make_run(folder, 3, 0.1, 0.8, PB_BENCH_VERSION), &o, 0, "4 rows, 2 sessions,");
     /* an older session is inserted in order */
-    update(make_run(folder, 2, 0.101, 1, "1"), &o, 0, "6 rows, 3 sessions,");
+    update(make_run(folder, 2, 0.101, 1, PB_BENCH_VERSION), &o, 0, "6 rows, 3 sessions,");
     char *before = read_text(file);
     /* an improvement never fails an update */
-    update(make_run(folder, 4, 0.05, 1, "1"), &o, 0, "3 sessions (1 older dropped)");
+    update(make_run(folder, 4, 0.05, 1, PB_BENCH_VERSION), &o, 0, "3 sessions (1 older dropped)");
     char *after = read_text(file);
-    const char *kept = strstr(before, "1,baseline:20250102");
+    const char *kept = strstr(before, "2,baseline:20250102");
     assert_non_null(kept);
     assert_null(strstr(after, "20250101"));
     assert_non_null(strstr(after, kept)); /* the other sessions are unchanged */
@@ -196,7 +196,7 @@ static void updates_keep_the_last_sessions(void **state)
     assert_null(strstr(at, "20250103,"));
     assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
     assert_non_null(
-        strstr(capture_end(&c), "m1 backward: 3 sessions\n  2 rows, 3 processes, bench_version 1, from 2025"));
+        strstr(capture_end(&c), "m1 backward: 3 sessions\n  2 rows, 3 processes, bench_version 2, from 2025"));
     free(c.text);
     free(before);
     free(after);
@@ -211,28 +211,31 @@ static void a_failing_value_never_enters_by_accident(void **state)
     pb_baseline_opts o = options_of(folder, 0);
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
     for (int day = 1; day <= 10; day++)
-        update(make_run(folder, day, day % 2 ? 0.1 : 0.1002, 1, "1"), &o, 0, day == 1 ? "1 session," : " sessions,");
+        update(make_run(folder, day, day % 2 ? 0.1 : 0.1002, 1, PB_BENCH_VERSION), &o, 0,
+               day == 1 ? "1 session," : " sessions,");
     char *before = read_text(file);
-    update(make_run(folder, 11, 0.12, 1, "1"), &o, PB_EXIT_REGRESSION, "1 figure is REGRESSED, as backward_time of");
-    update(make_run(folder, 2, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "is one of its sessions already");
-    update(make_run(folder, 11, 0.1, 1, "2"), &o, PB_EXIT_USAGE, "bench_version differs; start over with save");
+    update(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, PB_EXIT_REGRESSION,
+           "1 figure is REGRESSED, as backward_time of");
+    update(make_run(folder, 2, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is one of its sessions already");
+    update(make_run(folder, 11, 0.1, 1, "3"), &o, PB_EXIT_USAGE, "bench_version differs; start over with save");
     capture c;
-    assert_int_equal(pb_baseline_save(make_run(folder, 11, 0.12, 1, "1"), &o, capture_begin(&c)), PB_EXIT_REGRESSION);
+    assert_int_equal(pb_baseline_save(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, capture_begin(&c)),
+                     PB_EXIT_REGRESSION);
     assert_string_equal(capture_end(&c), ""); /* save does not accept the regression either */
     free(c.text);
     o.reason = NULL;
-    update(make_run(folder, 11, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "say why with --reason");
+    update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "say why with --reason");
     o.reason = "why";
     o.gates = FIXTURE("no_gates.csv");
-    update(make_run(folder, 11, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "which metrics gate");
+    update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "which metrics gate");
     o.gates = FIXTURE("gates.csv");
     char *after = read_text(file);
     assert_string_equal(before, after);
     o.accept_regression = true;
-    update(make_run(folder, 11, 0.12, 1, "1"), &o, 0, "11 sessions,");
+    update(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, 0, "11 sessions,");
     o.sessions = 2;
-    update(make_run(folder, 10, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "is one of its sessions already");
-    update(make_run(folder, 0, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "older than the 2 sessions that are kept");
+    update(make_run(folder, 10, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is one of its sessions already");
+    update(make_run(folder, 0, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "older than the 2 sessions that are kept");
     free(before);
     free(after);
     remove_folder(folder);
@@ -246,9 +249,9 @@ static void few_sessions_refuse_no_figure(void **state)
     (void)state;
     make_folder(folder);
     const pb_baseline_opts o = options_of(folder, 0);
-    update(make_run(folder, 1, 0.1, 1, "1"), &o, 0, "1 session,");
-    update(make_run(folder, 2, 0.2, 1, "1"), &o, 0, "2 sessions,");
-    update(make_run(folder, 3, 0.05, 0.5, "1"), &o, 0, "3 sessions,");
+    update(make_run(folder, 1, 0.1, 1, PB_BENCH_VERSION), &o, 0, "1 session,");
+    update(make_run(folder, 2, 0.2, 1, PB_BENCH_VERSION), &o, 0, "2 sessions,");
+    update(make_run(folder, 3, 0.05, 0.5, PB_BENCH_VERSION), &o, 0, "3 sessions,");
     remove_folder(folder);
 }
 
@@ -286,7 +289,7 @@ static void updates_at_once_are_all_kept(void **state)
     make_folder(folder);
     const pb_baseline_opts o = options_of(folder, 0);
     for (int i = 0; i < AT_ONCE; i++) {
-        const char *made = make_run(folder, i + 1, 0.1, 1, "1");
+        const char *made = make_run(folder, i + 1, 0.1, 1, PB_BENCH_VERSION);
         snprintf(copy[i], sizeof copy[i], "%s/run%d.csv", folder, i);
         assert_int_equal(rename(made, copy[i]), 0);
     }
@@ -318,7 +321,7 @@ static void failures_to_write_end_as_they_should(void **state)
     (void)state;
     make_folder(folder);
     pb_baseline_opts o = options_of(folder, 0);
-    const char *run = make_run(folder, 1, 0.1, 1, "1");
+    const char *run = make_run(folder, 1, 0.1, 1, PB_BENCH_VERSION);
     snprintf(file, sizeof file, "%s/no/such", folder);
     o.baselines = file; /* in a folder that does not exist */
     update(run, &o, PB_EXIT_USAGE, "No such file");

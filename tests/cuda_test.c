@@ -148,7 +148,8 @@ static void a_delay_takes_what_was_asked_for(void **state)
     CHECK_OK(pb_sync(ctx));
     CHECK_OK(ctx->be->between(ctx, 0, 1, &s));
     CHECK_NEAR(s, 1e-3, 2e-5);
-    assert_int_equal(ctx->counts.kernel_launches - before.kernel_launches, 1); /* only the probe's kernel; a delay is not counted */
+    assert_int_equal(ctx->counts.kernel_launches - before.kernel_launches,
+                     1); /* only the probe's kernel; a delay is not counted */
 }
 
 static void there_is_no_device_1000(void **state)

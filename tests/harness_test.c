@@ -122,10 +122,10 @@ static void rows_are_quoted_and_never_hold_nan(void **state)
     assert_string_equal(
         slurp("results.csv"),
         "bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note\n"
-        "1,r1,m1,2,ceiling/copy?n=1,kernel_time,s,lower,0.123456789,5,ok,\"said \"\"no\"\", twice over\"\n"
-        "1,r1,m1,2,ceiling/copy?n=1,error,1,none,,0,failed,the value is not finite\n"
-        "1,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,,0,wrong,why\n"
-        "1,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,2e+10,3,ok,\n");
+        "2,r1,m1,2,ceiling/copy?n=1,kernel_time,s,lower,0.123456789,5,ok,\"said \"\"no\"\", twice over\"\n"
+        "2,r1,m1,2,ceiling/copy?n=1,error,1,none,,0,failed,the value is not finite\n"
+        "2,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,,0,wrong,why\n"
+        "2,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,2e+10,3,ok,\n");
 }
 
 static void timings_leave_their_samples(void **state)

@@ -32,7 +32,7 @@ static double heavy(source *s)
 typedef struct machine {
     const char *name;
     double drift;     /* over the first 12 pairs, up or down */
-    double process;    /* sd between processes; half of the variance is common to all metrics */
+    double process;   /* sd between processes; half of the variance is common to all metrics */
     double mode, by;  /* this share of processes is slower by this much */
     double wander;    /* correlation of a process with the previous one */
     double iteration; /* sd of an iteration; correlation 0.6 with the previous one */

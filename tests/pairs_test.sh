@@ -76,7 +76,7 @@ gates ''
 
 # edit NAME FROM TO: makes an executable whose results.csv has FROM replaced by TO.
 edit() { side "$1" 5 "'$fixture' \"\$@\"; code=\$?; sed -i 's/$2/$3/' \"\$out/results.csv\"; exit \$code"; }
-edit version '^1,' '9,'
+edit version '^2,' '9,'
 compared 4 'bench_version differs' version1 ./base ./version
 pairs version1 1
 edit machine ',cpu-[^,]*,' ',cpu-other-1c-00000000,'
@@ -84,6 +84,19 @@ compared 4 'machine_id differs' machine1 ./base ./machine
 compared 0 'same=3' machine2 ./base ./machine --allow-mismatch
 edit unit ',kernel_time,s,' ',kernel_time,ms,'
 compared 4 'kernel_time is in s, not in ms' unit1 ./base ./unit
+
+# ---- a program built before the renaming of bench_version 2 ------------------------------------------------------
+# It knows only the old options, and writes the old names (bench/rows/renames.def).
+side older 5 'for word; do case $word in --processes | --time-slice | --child-time-slice) exit 2 ;; esac; done
+    '"'$fixture'"' "$@" || exit; sed -i "1s/,process,/,launch,/; s/^2,/1,/; s/,kernel_launches,/,launches,/; s/variant=/arm=/" \
+        "$out/results.csv" "$out/samples.csv"; exit 0'
+compared 0 'same=3' older1 ./older ./base --time-slice 0.004
+[[ $(cut -d, -f1,4,6 older1/base/results.csv | sort -u) == "$(cut -d, -f1,4,6 older1/cand/results.csv | sort -u)" ]] ||
+    fail "older1: the old names are not translated"
+cmp -s <(cut -d, -f2-4 older1/base/samples.csv | sort -u) <(cut -d, -f2-4 older1/cand/samples.csv | sort -u) ||
+    fail "older1: the old names of samples are not translated"
+compared 1 'regressed=3' older2 ./older ./slow
+expect 1 'regressed=3' "$fixture" compare ./older ./slow "${options[@]}" --out older3 --bisect
 
 # ---- wrong results, and counters -------------------------------------------------------------------------------
 # tell FOLDER SIDE METRIC VALUE [PROCESS OTHER]: adds rows of a metric without a direction; process PROCESS gets OTHER.
@@ -94,9 +107,9 @@ tell() {
 }
 cp -r same1 right
 tell right base loss 5.5; tell right cand loss 5.52
-tell right base processes 692; tell right cand processes 692 3 693
+tell right base kernel_launches 692; tell right cand kernel_launches 692 3 693
 expect 0 "$summary" "$fixture" compare right
-grep -q 'note: a counter moved: kernel_processes of backward/step?dtype=f32, 692 -> 693' log || fail "right: the counter is not named"
+grep -q 'note: a counter moved: kernel_launches of backward/step?dtype=f32, 692 -> 693' log || fail "right: the counter is not named"
 cp -r same1 loss && tell loss base loss 5.5 && tell loss cand loss 5.5 3 8.25
 expect 4 'FAILED: the candidate is wrong: beyond its bound, relative 1e-2' "$fixture" compare loss
 grep -q 'same=3 .*failed=1 exit=4' log || fail "loss: the other rows are not judged"
@@ -134,7 +147,7 @@ for fixed in 'base-cand base-cand base-cand base-cand base-cand base-cand base-c
 done
 [[ $order == *base-cand* && $order == *cand-base* ]] || fail "order1: one side is always first"
 for word in '--suite paired' '--samples 3' '--axis n=1,2' '--filter n=' '--threads 1' '--case-timeout 90' '--ceilings no' \
-    '--processes 1' --no-compare; do
+    '--launches 1' --no-compare; do
     [[ $(grep -cF -e "$word" order1.processes) -eq 24 ]] || fail "order1: not every process had $word"
 done
 compared 0 'same=3' order2 ./base ./same
@@ -152,28 +165,28 @@ expect 0 'paired' "$fixture" report order2/base
 expect 0 'kernel_time' "$fixture" compare order2/base order2/cand --all
 
 # ---- time slices: both processes at once; when one ends, the other continues -------------------------------------
-compared 0 'same=3' turns1 ./base ./same --time-slice 0.004
-[[ $(wc -l <processes) -eq 24 ]] || fail "turns1: not 24 processes"
-grep -q '"time_slice": 0.00[34]' turns1/compare.json || fail "turns1: compare.json does not say so"
-tail -n +2 turns1/pairs.csv | cut -d, -f3,4 >orders
-[[ $(wc -l <orders) -eq 12 ]] || fail "turns1: not 12 pairs"
+compared 0 'same=3' slices1 ./base ./same --time-slice 0.004
+[[ $(wc -l <processes) -eq 24 ]] || fail "slices1: not 24 processes"
+grep -q '"time_slice": 0.00[34]' slices1/compare.json || fail "slices1: compare.json does not say so"
+tail -n +2 slices1/pairs.csv | cut -d, -f3,4 >orders
+[[ $(wc -l <orders) -eq 12 ]] || fail "slices1: not 12 pairs"
 while IFS=, read -r order seed; do
     for side in base same; do
         first=0
         [[ $order == base-cand && $side == base || $order == cand-base && $side == same ]] && first=1
-        grep -qE "^$side $seed .* --child-time-slice 0\.004[0-9]*:[0-9]+:[0-9]+:$first$" processes || fail "turns1: $order, $side"
+        grep -qE "^$side $seed .* --child-turns 0\.004[0-9]*:[0-9]+:[0-9]+:$first$" processes || fail "slices1: $order, $side"
     done
 done <orders
-compared 0 'same=3' turns2 ./base ./same --time-slice 0
-grep -qF -e --child-time-slice processes && fail "turns2: turns of no time are taken"
+compared 0 'same=3' slices2 ./base ./same --time-slice 0
+grep -qF -e --child-turns processes && fail "slices2: time slices of no length"
 compared 0 'same=3' one1 ./base ./same
-grep -qF -e --child-time-slice processes && fail "one1: turns are taken that nobody asked for"
-"$fixture" compare ./base ./same "${options[@]}" --time-slice 0.004 --out turns3 --budget 0.001 >log 2>&1
+grep -qF -e --child-turns processes && fail "one1: time slices without --time-slice"
+"$fixture" compare ./base ./same "${options[@]}" --time-slice 0.004 --out slices3 --budget 0.001 >log 2>&1
 rm -f processes
-expect 0 'same=3' "$fixture" compare --resume turns3 --quiet
-[[ -s processes && $(grep -c -- ' --child-time-slice 0\.004' processes) -eq $(wc -l <processes) ]] || fail "turns3: it goes on without turns"
-expect 2 'keeps its --time-slice' "$fixture" compare --resume turns1 --time-slice 1
-expect 2 'keeps its --impl and --prefer' "$fixture" compare --resume turns1 --prefer ref
+expect 0 'same=3' "$fixture" compare --resume slices3 --quiet
+[[ -s processes && $(grep -c -- ' --child-turns 0\.004' processes) -eq $(wc -l <processes) ]] || fail "slices3: it goes on without time slices"
+expect 2 'keeps its --time-slice' "$fixture" compare --resume slices1 --time-slice 1
+expect 2 'keeps its --impl and --prefer' "$fixture" compare --resume slices1 --prefer ref
 side gone 5 '[[ -e gone.was ]] || { touch gone.was && kill -9 $$; }'
 compared 0 'same=3' gone1 ./base ./gone --time-slice 0.002
 [[ $(grep -c ,retried, gone1/pairs.csv) -eq 1 ]] || fail "gone1: the pair whose candidate was killed is not measured again"

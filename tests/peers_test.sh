@@ -153,13 +153,13 @@ chmod +x nvcc
 PB_CUTLASS=headers CUDACXX=./nvcc one_line 125 'FlashMLA does not build: x.cu(1): error: why' build
 [[ ! -e mla.so.cu ]] || fail 'the wrapper is left behind'
 expect 2 'want NAME=PATH' attention --path jax=x
-expect 0 'attention tilelang: attention/fwd?variant=sparse&dtype=bf16&heads=64&list=v4&masked=0&qk=512&seq=4096&topk=640' \
+expect 0 'attention tilelang: attention/fwd?dtype=bf16&heads=64&list=v4&masked=0&qk=512&seq=4096&topk=640&variant=sparse' \
     attention --peers tilelang,cudnn,flashmla --dry-run
 for sides in 'tilelang 12' 'cudnn 6' 'flashmla 6'; do
     [[ $(grep -c "^attention ${sides% *}: " log) -eq ${sides#* } ]] || fail "not $sides cases"
 done
 grep -q 'cudnn: .*/fwd\|flashmla: .*/bwd\|variant=dense' log && fail 'a case that the peer has not'
-key='attention/fwd?variant=sparse&dtype=bf16&heads=8&list=causal&masked=0&qk=512&seq=40&topk=16'
+key='attention/fwd?dtype=bf16&heads=8&list=causal&masked=0&qk=512&seq=40&topk=16&variant=sparse'
 "${bench%/*}/attention_lists" "$key" | od -An -v -t d4 -w64 >lists
 [[ $(wc -l <lists) -eq 40 ]] || fail 'not 40 lists of 16'
 awk '{ n = 0; for (w = 1; w <= 16; w++) { if ($w >= NR || seen[NR, $w]++ && $w >= 0) bad = 1; n += $w >= 0 } }

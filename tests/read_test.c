@@ -13,7 +13,7 @@
 #include "tests/fuzz/read_bytes.h"
 
 #define HEADER "bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note\n"
-#define LINE(process, key, metric, value, status, note)                                                                 \
+#define LINE(process, key, metric, value, status, note)                                                                \
     "1,r1,m1," process "," key "," metric "," value ",10," status "," note "\n"
 #define TIME  "backward_time,s,lower"
 #define GOOD  LINE("0", "backward/step?batch=1", TIME, "0.5", "ok", "")
@@ -42,15 +42,56 @@ static void header_order_extra_columns_bom_and_crlf_do_not_matter(void **state)
 {
     pb_table t;
     (void)state;
-    CHECK_OK(parse(
-        "\xef\xbb\xbfnote,extra,status,samples,value,better,unit,metric,key,process,machine_id,run_id,bench_version,\r\n"
-        "\r\nn,\"x\ny\",ok,3,1e-3,lower,s,backward_time,a/b,7,m,r,1,\r\n\n",
-        &t));
+    CHECK_OK(parse("\xef\xbb\xbfnote,extra,status,samples,value,better,unit,metric,key,process,machine_id,run_id,bench_"
+                   "version,\r\n"
+                   "\r\nn,\"x\ny\",ok,3,1e-3,lower,s,backward_time,a/b,7,m,r,1,\r\n\n",
+                   &t));
     assert_int_equal(t.n, 1);
     assert_int_equal(t.ignored, 2);
     assert_true(t.rows[0].value == 1e-3 && t.rows[0].process == 7 && t.rows[0].samples == 3);
     assert_string_equal(t.rows[0].note, "n");
     pb_table_free(&t);
+}
+
+/* A name is translated where it is a name only: "launches" stays a name of a program, "arm" a value. */
+static void rows_of_version_1_get_the_present_names(void **state)
+{
+    static const struct {
+        const char *key, *metric, *want_key, *want_metric;
+    } old[] = {
+        {"ceiling/launch", "launch_time,s,lower", "ceiling/kernel_launch", "kernel_launch_time"},
+        {"ceiling/launcher", "launches,1,none", "ceiling/launcher", "kernel_launches"},
+        {"attention/fwd?arm=dense&list=arm&seq=7", "floor_share,1,higher", "attention/fwd?list=arm&seq=7&variant=dense",
+         "roofline_fraction"},
+        {"attention/fwd?arm=dense&list=arm&seq=7", "waits,1,none", "attention/fwd?list=arm&seq=7&variant=dense",
+         "host_syncs"},
+        {"contract/BAR-SHARE?op=x", "contract,1,none", "requirement/SPEED-ROOFLINE?op=x", "requirement"},
+        {"contract/BAR-XENT", "contract,1,none", "requirement/SPEED-XENT", "requirement"},
+        {"contract/NVTX-RANGE", "contract,1,none", "requirement/NVTX-RANGE", "requirement"},
+    };
+    char text[4096];
+    int n = snprintf(text, sizeof text,
+                     "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,"
+                     "status,note\n");
+    pb_table t;
+    (void)state;
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "1,r,m,4,%s,%s,1,0,ok,launches\n", old[i].key, old[i].metric);
+    snprintf(text + n, sizeof text - (size_t)n, "nvbench,r,m,4,a/b?arm=1,waits,1,none,1,0,ok,\n");
+    CHECK_OK(parse(text, &t));
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
+        assert_string_equal(t.rows[i].key, old[i].want_key);
+        assert_string_equal(t.rows[i].metric, old[i].want_metric);
+        assert_string_equal(t.rows[i].bench_version, PB_BENCH_VERSION);
+        assert_string_equal(t.rows[i].note, "launches");
+        assert_int_equal(t.rows[i].process, 4);
+    }
+    const pb_row *foreign = &t.rows[sizeof old / sizeof *old]; /* what another tool measured has its own names */
+    assert_string_equal(foreign->key, "a/b?arm=1");
+    assert_string_equal(foreign->metric, "waits");
+    pb_table_free(&t);
+    CHECK_FAILS(parse(HEADER "1,r,m,0,a/b,launches,1,none,1,0,ok,\n2,r,m,0,a/b,kernel_launches,1,none,1,0,ok,\n", &t),
+                PB_EINVAL, "f.csv:3: process 0 has a second kernel_launches");
 }
 
 static void what_the_writer_writes_comes_back(void **state)
@@ -296,6 +337,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_arrive_as_they_were_written),
         cmocka_unit_test(header_order_extra_columns_bom_and_crlf_do_not_matter),
+        cmocka_unit_test(rows_of_version_1_get_the_present_names),
         cmocka_unit_test(what_the_writer_writes_comes_back),
         cmocka_unit_test(every_fault_is_one_line_with_its_place),
         cmocka_unit_test(gates_are_read_with_the_same_care),

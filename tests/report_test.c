@@ -211,9 +211,10 @@ static void the_data_of_attention(void **state)
     CHECK_OK(pb_table_read(PB_SOURCE_DIR "/tests/fixtures/readme/machine/attention.csv", &t));
     CHECK_OK(pb_series_make(&t, &set));
     assert_int_equal(pb_plot_attention(capture_begin(&c), &set), 3);
-    assert_string_equal(capture_end(&c), "tokens \"variant=dense list=causal topk=0\"\n1280 0.0009\n4096 0.008\n\n\n"
-                                         "tokens \"variant=sparse list=random topk=1024\"\n1280 0.0014\n4096 0.0046\n\n\n"
-                                         "tokens \"variant=sparse list=random topk=128\"\n1280 0.0003\n4096 0.0008\n");
+    assert_string_equal(capture_end(&c),
+                        "tokens \"list=causal topk=0 variant=dense\"\n1280 0.0009\n4096 0.008\n\n\n"
+                        "tokens \"list=random topk=1024 variant=sparse\"\n1280 0.0014\n4096 0.0046\n\n\n"
+                        "tokens \"list=random topk=128 variant=sparse\"\n1280 0.0003\n4096 0.0008\n");
     free(c.text);
     pb_series_free(&set);
     pb_table_free(&t);

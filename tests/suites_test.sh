@@ -65,7 +65,7 @@ for mode in eager graph; do
         holds 'loss > 5 && loss < 6' loss="$(variant $mode $clip loss)"
     done
 done
-holds 'eager > 20 && graph == 1 && nodes == eager' eager="$(variant eager fused kernel_processes)" graph="$(variant graph fused kernel_processes)" \
+holds 'eager > 20 && graph == 1 && nodes == eager' eager="$(variant eager fused kernel_launches)" graph="$(variant graph fused kernel_launches)" \
     nodes="$(variant graph fused graph_nodes)"
 holds 'fused == 0 && graph == 0' fused="$(variant eager fused host_syncs)" graph="$(variant graph fused host_syncs)"
 holds 'd == 0' d="$(variant graph fused graph_difference)"

@@ -43,7 +43,8 @@ static void join(ends *e)
 
 /* Opens the time slices of process `who`. It closes its copies of the other process's pipe ends, so that the end of
  * that process is noticed. */
-static pb_status open_slices(const ends *e, int who, int next, long threads, pb_heartbeat *heartbeat, pb_time_slices *out)
+static pb_status open_slices(const ends *e, int who, int next, long threads, pb_heartbeat *heartbeat,
+                             pb_time_slices *out)
 {
     char text[96];
     close(e->from[1 - who]), close(e->to[1 - who]);

@@ -95,7 +95,8 @@ static void clip_arms_cost_what_they_say(void **state)
     CHECK_OK(pb_trainer_set_clip(t, PB_CLIP_MULTI, 1e-3f));
     const pb_counts a = ctx->counts;
     CHECK_OK(pb_phase_clip(ctx, t));
-    assert_int_equal(ctx->counts.kernel_launches - a.kernel_launches, ctx->id == PB_CPU ? 1 : 2); /* CPU: one op; GPU: two kernels */
+    assert_int_equal(ctx->counts.kernel_launches - a.kernel_launches,
+                     ctx->id == PB_CPU ? 1 : 2); /* CPU: one op; GPU: two kernels */
     assert_int_equal(ctx->counts.host_syncs - a.host_syncs, 0);
     pb_trainer_close(t);
 }

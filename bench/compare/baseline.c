@@ -160,8 +160,8 @@ static pb_status acceptable(const pb_table *t, const pb_series_set *set)
             return pb_fail(PB_EINVAL, "%s: no baseline from this run: %s %s is %s", t->path, s->key, s->metric,
                            s->status);
         if (pb_series_ok(s) && s->processes < PB_ENOUGH_PROCESSES)
-            return pb_fail(PB_EINVAL, "%s: no baseline from this run: %d processes of %s, need %d", t->path, s->processes,
-                           s->key, PB_ENOUGH_PROCESSES);
+            return pb_fail(PB_EINVAL, "%s: no baseline from this run: %d processes of %s, need %d", t->path,
+                           s->processes, s->key, PB_ENOUGH_PROCESSES);
     }
     if (pb_stored(first->run_id)) return pb_fail(PB_EINVAL, "%s: is a baseline already", t->path);
     return PB_OK;

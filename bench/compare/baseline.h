@@ -58,8 +58,8 @@ pb_status pb_baseline_gates(const char *baselines, const char *gates, pb_gates *
 /* Writes the path <baselines>/<machine_id>/<suite>.csv to out. EINVAL: a name that would lead out of the folder, or a
  * path that is too long. */
 pb_status pb_baseline_path(const char *baselines, const char *machine_id, const char *suite, char *out, size_t n);
-/* Lists the suites of a run that get a baseline file: all except `requirement` and `crossover`, and `ceiling` only if the
- * run has no other suite. Returns their number, at most max. */
+/* Lists the suites of a run that get a baseline file: all except `requirement` and `crossover`, and `ceiling` only if
+ * the run has no other suite. Returns their number, at most max. */
 int pb_baseline_suites(const pb_series_set *set, char (*suites)[PB_AXIS_TEXT], int max);
 /* True for rows that are derived from those of a suite (requirements, crossovers); they are stored with that suite. */
 static inline bool pb_baseline_derived(const char *key)

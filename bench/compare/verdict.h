@@ -67,7 +67,7 @@ typedef struct pb_verdicts {
     pb_verdict *v;
     size_t n, capacity;
     int count[PB_NVERDICTS];            /* rows with each verdict, of those that count */
-    int base_processes, cand_processes;   /* the fewest processes of a row that counts; INT_MAX: no such row */
+    int base_processes, cand_processes; /* the fewest processes of a row that counts; INT_MAX: no such row */
     int family;                         /* number of gating rows: the family of Holm's adjustment */
     int figures;                        /* rows that count and have evidence; over these rows: */
     int sessions_least, sessions_most;  /* least and most sessions of the base */

@@ -34,7 +34,7 @@ static bool holds(const requirement *c, double figure)
 }
 
 pb_status pb_requirement_emit(pb_sink *sink, const char *id, const pb_axis *axes, int n, double figure, bool applies,
-                           const char *how)
+                              const char *how)
 {
     const requirement *c = find(id);
     char note[320];
@@ -76,7 +76,7 @@ static pb_status ratio(pb_ctx *ctx, pb_sink *sink, const char *id, const pb_case
     if (!like) return pb_requirement_emit(sink, id, NULL, 0, (double)NAN, false, "this run has no such case");
     if (!rate(sink, like, "graph", "fused", &graph) || !rate(sink, like, "eager", clip, &eager))
         return pb_requirement_emit(sink, id, like->axes, like->n, (double)NAN, false,
-                                "this run lacks one of the two variants");
+                                   "this run lacks one of the two variants");
     const bool applies = ctx->id != PB_CPU && pb_case_is(like, "seq", "512");
     snprintf(how, sizeof how, "here %s, seq %s: %.3f", ctx->be->name, pb_case_get(like, "seq"), graph / eager);
     return pb_requirement_emit(sink, id, like->axes, like->n, graph / eager, applies, how);

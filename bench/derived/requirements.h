@@ -1,5 +1,5 @@
-/* requirements.h - emits the rows that say whether the requirements of requirements.def hold: suite "requirement", the id as the
- * case's name, metric `requirement`, status pass, fail or unsupported. */
+/* requirements.h - emits the rows that say whether the requirements of requirements.def hold: suite "requirement", the
+ * id as the case's name, metric `requirement`, status pass, fail or unsupported. */
 #ifndef PB_REQUIREMENTS_H
 #define PB_REQUIREMENTS_H
 #include "bench/measure/emit.h"
@@ -13,5 +13,5 @@ pb_status pb_requirement_ratios(pb_ctx *ctx, pb_sink *sink);
  * unsupported. how: text for the row's note. EINVAL: requirements.def has no requirement `id`. EIO: the row cannot be
  * written. */
 pb_status pb_requirement_emit(pb_sink *sink, const char *id, const pb_axis *axes, int n, double figure, bool applies,
-                           const char *how);
+                              const char *how);
 #endif

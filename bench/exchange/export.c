@@ -133,7 +133,8 @@ static pb_status write_page(const pb_table *t, int format, const pb_export_opts 
     pb_export_page page = {.path = t->path, .row = rows, .set = &set, .better = o->better, .out = out};
     pb_status s = check_text(t);
     for (size_t i = 0; i < t->n; i++) {
-        if (pb_key_of(t->rows[i].key, "requirement")) pb_export_leave_out(&page, "are requirements: verdicts, not figures");
+        if (pb_key_of(t->rows[i].key, "requirement"))
+            pb_export_leave_out(&page, "are requirements: verdicts, not figures");
         else rows[page.n++] = &t->rows[i];
     }
     qsort(rows, page.n, sizeof *rows, writers[format].order == BY_METRIC ? metric_order : process_order);

@@ -66,7 +66,8 @@ static size_t metric_end(const family *f, size_t from)
 
 static bool is_time(const pb_row *r) { return !strcmp(r->unit, "s"); }
 
-/* Finds the row of the same run and process as `process` among the rows [from, to) of one key and metric. NULL: none. */
+/* Finds the row of the same run and process as `process` among the rows [from, to) of one key and metric. NULL: none.
+ * */
 static const pb_row *of_process(const family *f, size_t from, size_t to, const pb_row *process)
 {
     while (from < to) {

@@ -11,7 +11,8 @@ static size_t process_end(const pb_export_page *p, size_t from)
 {
     const pb_row *a = p->row[from];
     size_t to = from + 1;
-    while (to < p->n && p->row[to]->key == a->key && p->row[to]->run_id == a->run_id && p->row[to]->process == a->process)
+    while (to < p->n && p->row[to]->key == a->key && p->row[to]->run_id == a->run_id &&
+           p->row[to]->process == a->process)
         to++;
     return to;
 }

@@ -22,7 +22,7 @@ const char *pb_sink_key(const pb_sink *s, int i);
 struct pb_sink {
     int results, samples; /* descriptors of results.csv and samples.csv, opened with O_APPEND; -1: closed */
     const char *run_id, *machine_id;
-    int process;                   /* index of this process within the run, from 0 */
+    int process;                  /* index of this process within the run, from 0 */
     pb_measure_opts measure;      /* options of the command line; 0 (min_time: -1): not given. It also holds the
                                      heartbeat and the time slices */
     struct pb_measured *measured; /* [n], allocated for `room`: the rows emitted with status ok */

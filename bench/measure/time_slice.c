@@ -82,7 +82,10 @@ void pb_time_slice_case(pb_time_slices *t, int at)
     }
 }
 
-bool pb_time_slice_over(const pb_time_slices *t) { return !t || !(t->length > 0) || pb_clock_seconds() - t->began >= t->length; }
+bool pb_time_slice_over(const pb_time_slices *t)
+{
+    return !t || !(t->length > 0) || pb_clock_seconds() - t->began >= t->length;
+}
 
 bool pb_time_slice_pass(pb_time_slices *t)
 {

@@ -15,10 +15,10 @@
 #include "os/status.h"
 
 typedef struct pb_time_slices {
-    double length;   /* seconds of a time slice; 0: no interleaving, and the functions below do nothing */
-    int from, to;    /* pipes to read from and to write to; -1: the other process has ended */
-    double began;    /* when this time slice began, by pb_clock_seconds() */
-    int mine, other; /* cases that this process and the other process have begun */
+    double length;           /* seconds of a time slice; 0: no interleaving, and the functions below do nothing */
+    int from, to;            /* pipes to read from and to write to; -1: the other process has ended */
+    double began;            /* when this time slice began, by pb_clock_seconds() */
+    int mine, other;         /* cases that this process and the other process have begun */
     pb_heartbeat *heartbeat; /* gets heartbeats while this process waits */
 } pb_time_slices;
 

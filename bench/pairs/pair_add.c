@@ -5,6 +5,7 @@
 
 #include "bench/pairs/pair_folder.h"
 #include "bench/rows/read.h"
+#include "bench/rows/renames.h"
 #include "bench/rows/write_csv.h"
 #include "bench/run/run_json.h"
 #include "bench/text/json.h"
@@ -30,15 +31,27 @@ static pb_status add_rows(const char *to, const char *process, const char *run_i
     return s;
 }
 
-/* Replaces the first two fields (run id, process) of each line. No comma is quoted there, so strchr() finds them. */
+/* Writes the rest of a sample's line, ",key,metric,index,value\n", with the present names. False: not such a line. */
+static bool put_renamed(FILE *out, const char *rest)
+{
+    char was[PB_KEY_TEXT], metric[PB_AXIS_TEXT], key[PB_KEY_TEXT];
+    int at = 0;
+    if (sscanf(rest, ",%511[^,\n],%63[^,\n]%n", was, metric, &at) != 2) return false;
+    return pb_renamed_key(was, key) == PB_OK && fprintf(out, ",%s,%s%s", key, pb_renamed_metric(metric), rest + at) > 0;
+}
+
+/* Replaces the first two fields (run id, process) of each line. No comma is quoted there, so strchr() finds them. A
+ * file of a program of bench_version 1 gets the present names. */
 static pb_status copy_samples(FILE *in, FILE *out, const char *run_id, int pair)
 {
     char *line = NULL;
     size_t room = 0;
-    bool ok = getline(&line, &room, in) > 0; /* skips the header */
+    bool ok = getline(&line, &room, in) > 0; /* the header */
+    const bool renamed = ok && strcmp(line, PB_SAMPLES_HEADER) != 0;
     while (ok && getline(&line, &room, in) > 0) {
         const char *process = strchr(line, ','), *rest = process ? strchr(process + 1, ',') : NULL;
-        ok = rest && strchr(rest, '\n') && fprintf(out, "%s,%d%s", run_id, pair, rest) > 0;
+        ok = rest && strchr(rest, '\n') && fprintf(out, "%s,%d", run_id, pair) > 0 &&
+             (renamed ? put_renamed(out, rest) : fputs(rest, out) >= 0);
     }
     free(line);
     return ok && !ferror(in) ? PB_OK : pb_fail(PB_EINVAL, "a samples.csv that is cut, or cannot be copied");

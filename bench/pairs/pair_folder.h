@@ -29,8 +29,8 @@ typedef struct pb_pair_plan {
     json_t *about;   /* contents of compare.json; owned by the plan */
     char run_id[128];
     uint64_t seed;
-    double slowdown; /* delay injected into the candidate, as a share of its time; 0: none */
-    double time_slice;    /* seconds of a time slice (time_slice.h); 0: no interleaving, one process after the other */
+    double slowdown;   /* delay injected into the candidate, as a share of its time; 0: none */
+    double time_slice; /* seconds of a time slice (time_slice.h); 0: no interleaving, one process after the other */
     pb_pair_opts rule;
 } pb_pair_plan;
 

@@ -48,13 +48,14 @@ static char **command(const child *c)
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)l->seed);
     snprintf(slowdown, sizeof slowdown, "%.17g", l->slowdown);
     snprintf(turns, sizeof turns, "%.17g:%d:%d:%d", c->time_slice, c->from, c->to, c->first);
+    /* The old names of options (renames.def): a program built before the renaming knows only these. */
     argv[at++] = l->exe, argv[at++] = "run";
     for (size_t i = 0; i < n; i++) argv[at++] = json_string_value(json_array_get(l->options, i));
-    const char *const own[] = {"--processes", "1", "--no-compare", "--quiet", "--seed", seed, "--out", l->out};
+    const char *const own[] = {"--launches", "1", "--no-compare", "--quiet", "--seed", seed, "--out", l->out};
     memcpy(&argv[at], own, sizeof own);
     at += sizeof own / sizeof *own;
     if (l->slowdown > 0) argv[at++] = "--child-slowdown", argv[at++] = slowdown;
-    if (c->time_slice > 0) argv[at++] = "--child-time-slice", argv[at++] = turns;
+    if (c->time_slice > 0) argv[at++] = "--child-turns", argv[at++] = turns;
     return (char **)argv;
 }
 
@@ -140,11 +141,12 @@ static pb_status connect_slices(child c[PB_PAIR_PROCESSES])
 }
 
 pb_status pb_pair_process_run(const pb_pair_process *l, int n, double time_slice, double deadline, pb_pair_ended *out,
-                             bool *cut)
+                              bool *cut)
 {
     child c[PB_PAIR_PROCESSES];
     followed f = {.began = pb_clock_seconds(), .out = out};
-    for (int i = 0; i < PB_PAIR_PROCESSES; i++) c[i] = (child){.time_slice = time_slice, .from = -1, .to = -1, .first = i == 0};
+    for (int i = 0; i < PB_PAIR_PROCESSES; i++)
+        c[i] = (child){.time_slice = time_slice, .from = -1, .to = -1, .first = i == 0};
     if (time_slice > 0) PB_TRY(connect_slices(c));
     pb_status s = PB_OK;
     for (; f.n < n && s == PB_OK; f.n += s == PB_OK) {

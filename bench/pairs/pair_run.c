@@ -53,12 +53,12 @@ static pb_status process(loop *l, const pb_side *side, int n, pb_pair_line *line
         paths(l->r->folder, side[i], out[i], log[i]);
         PB_TRY(pb_disk_remove(&pb_disk_posix, out[i]));
         processes[i] = (pb_pair_process){.exe = p->path[side[i]],
-                                       .out = out[i],
-                                       .log = log[i],
-                                       .options = p->options,
-                                       .seed = line->seed,
-                                       .slowdown = side[i] == PB_CAND ? p->slowdown : 0,
-                                       .padding = line->padding[side[i]]};
+                                         .out = out[i],
+                                         .log = log[i],
+                                         .options = p->options,
+                                         .seed = line->seed,
+                                         .slowdown = side[i] == PB_CAND ? p->slowdown : 0,
+                                         .padding = line->padding[side[i]]};
     }
     PB_TRY(pb_pair_process_run(processes, n, p->time_slice, l->deadline, ended, cut));
     for (int i = 0; i < n; i++) line->code[side[i]] = ended[i].code, line->seconds[side[i]] = ended[i].seconds;

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "bench/measure/measure.h"
+#include "bench/rows/renames.h"
 #include "bench/rows/series.h"
 #include "bench/stats/stats.h"
 #include "os/file.h"
@@ -22,6 +23,7 @@ typedef struct reader {
     const char *path;
     pb_process_values *out;
     const pb_row **sorted; /* the table's rows, sorted by row_order() */
+    bool renamed;          /* the file has the names of bench_version 1 (renames.h) */
     bool *seen;            /* [t.n] rows whose samples were read already */
     pb_status status;
     size_t line;
@@ -46,12 +48,10 @@ static int row_order(const void *a, const void *b)
     return by_series ? by_series : strcmp(x->run_id, y->run_id);
 }
 
-static const pb_row *row_of_group(const reader *r)
+static const pb_row *row_of_group(const reader *r, const char *key, const char *metric)
 {
-    const pb_row wanted = {.run_id = r->group[RUN],
-                           .process = strtoll(r->group[PROCESS], NULL, 10),
-                           .key = r->group[KEY],
-                           .metric = r->group[METRIC]};
+    const pb_row wanted = {
+        .run_id = r->group[RUN], .process = strtoll(r->group[PROCESS], NULL, 10), .key = key, .metric = metric};
     const pb_row *at = &wanted;
     const pb_row **found = bsearch(&at, r->sorted, r->out->t.n, sizeof *r->sorted, row_order);
     return found ? *found : NULL;
@@ -70,7 +70,10 @@ static void begin_group(reader *r)
     end_group(r);
     memcpy(r->group, r->text, sizeof r->group);
     r->n = 0;
-    r->row = row_of_group(r);
+    char key[PB_KEY_TEXT], metric[PB_KEY_TEXT];
+    snprintf(metric, sizeof metric, "%s", r->renamed ? pb_renamed_metric(r->text[METRIC]) : r->text[METRIC]);
+    if (!r->renamed || pb_renamed_key(r->text[KEY], key) != PB_OK) snprintf(key, sizeof key, "%s", r->text[KEY]);
+    r->row = row_of_group(r, key, metric);
     if (!r->row) return;
     bool *seen = &r->seen[r->row - r->out->t.rows];
     if (*seen) fail(r, PB_EINVAL, "samples of a row that stand in two places: ", r->row->key);
@@ -110,8 +113,10 @@ static void on_line(int terminator, void *self)
     if (r->field != NFIELDS) {
         fail(r, PB_EINVAL, "want six fields: run_id,process,key,metric,index,value", "");
     } else if (r->line == 1) {
+        r->renamed = strcmp(r->text[PROCESS], header[PROCESS]) != 0;
         for (int i = 0; i < NFIELDS; i++)
-            if (strcmp(r->text[i], header[i]) != 0) fail(r, PB_EINVAL, "the header lacks the column ", header[i]);
+            if (strcmp(pb_renamed_column(r->text[i]), header[i]) != 0)
+                fail(r, PB_EINVAL, "the header lacks the column ", header[i]);
     } else {
         sample_line(r);
     }

@@ -203,8 +203,8 @@ static pb_status make_rows(figures *f, const pb_gates *gates, pb_sim_recorded *r
     if (!r->rows || !r->log_ratio) return pb_fail(PB_ENOMEM, "simulate: out of memory for %zu rows", most);
     fill_rows(f, gates, r);
     if (!r->n)
-        return pb_fail(PB_EINVAL, "%s: no row that every process of every session has (%zu lack one)", r->file[0].t.path,
-                       r->left_out);
+        return pb_fail(PB_EINVAL, "%s: no row that every process of every session has (%zu lack one)",
+                       r->file[0].t.path, r->left_out);
     return PB_OK;
 }
 

@@ -3,7 +3,8 @@
  * Each argument is one session, of one of two kinds:
  *
  *   folder of pairs  base/ and cand/ are run folders, whose column `process` is the number of the pair.
- *   run of one code  A run folder or results CSV of many processes. In the order of `process`, each two neighbours are a
+ *   run of one code  A run folder or results CSV of many processes. In the order of `process`, each two neighbours are
+ * a
  *                    pair; an odd last process is ignored.
  *
  * The rows that gate by gates.csv are judged as one family. If none gates, every row with more than one sample per

@@ -143,7 +143,8 @@ static void print_notes(const pb_sim_recorded *r, const pb_sim_opts *o, FILE *ou
         out,
         "note: %d processes stand behind this. recorded uses each of them at most once%s; resampled and injected draw "
         "blocks of %d pairs from them anew, %d times, and cannot show what these processes did not\n",
-        r->processes, r->family ? "" : " a row, and the rows of a session share its processes", PB_SIM_BLOCK, o->trials);
+        r->processes, r->family ? "" : " a row, and the rows of a session share its processes", PB_SIM_BLOCK,
+        o->trials);
 }
 
 pb_status pb_sim_print(const pb_sim_recorded *r, const pb_sim_opts *o, const pb_sim_found *found,

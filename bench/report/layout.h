@@ -21,7 +21,7 @@ struct pb_layout {
     int nlabels;
     const char *labels[PB_LAYOUT_LABELS]; /* [nlabels]: axes of the label columns; "" stands for the case's name */
     int n, nrows, nvariants;
-    pb_placed *cases, **order;            /* [n]: the cases; pointers to them, sorted by row, then variant */
+    pb_placed *cases, **order;                    /* [n]: the cases; pointers to them, sorted by row, then variant */
     const pb_placed *variant[PB_LAYOUT_VARIANTS]; /* [nvariants]: a case of each variant, in the order of the columns */
 };
 

@@ -19,8 +19,8 @@
 #include "bench/rows/exits.h"
 
 typedef struct pb_report_opts {
-    const char *runs;    /* folder in which the newest run is looked up; NULL: "runs" */
-    const char *format;  /* "text" (also NULL), "markdown" or "junit" */
+    const char *runs;       /* folder in which the newest run is looked up; NULL: "runs" */
+    const char *format;     /* "text" (also NULL), "markdown" or "junit" */
     bool gate_requirements; /* a requirement that fails gives PB_EXIT_REGRESSION */
 } pb_report_opts;
 

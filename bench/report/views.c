@@ -13,7 +13,7 @@ static const pb_view views[] = {
      .variants = {"mode=eager,graph", "clip=none,sync,fused,multi"},
      .metrics = {{"backward_time", "", true},
                  {"tokens_per_second", "", false},
-                 {"kernel_processes", "", false},
+                 {"kernel_launches", "", false},
                  {"host_syncs", "", false},
                  {"host_time", "", false},
                  {"break_even", "", false},

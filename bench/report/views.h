@@ -32,7 +32,7 @@ typedef struct pb_report_page {
     bool markdown;
     pb_strings *text; /* owns the text of cells and footnotes */
     const pb_series_set *set;
-    int processes;          /* the most processes of any series; a value from fewer gets a footnote */
+    int processes;         /* the most processes of any series; a value from fewer gets a footnote */
     const char *notes[99]; /* [nnotes]: footnotes of the current suite */
     int nnotes;
 } pb_report_page;

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "bench/rows/metric.h"
+#include "bench/rows/renames.h"
 #include "os/file.h"
 #include "os/text.h"
 
@@ -40,7 +41,10 @@ typedef struct reader {
     const char
         *last[NCOLUMNS]; /* interned text of the previous row: most columns repeat it, so the lookup is skipped */
     size_t last_len[NCOLUMNS];
-    size_t checked_keys;     /* distinct keys that were parsed; fewer than t->keys holds: the current key is new */
+    size_t checked_keys; /* distinct keys that were parsed; fewer than t->keys holds: the current key is new */
+    struct {
+        const char *was, *is;
+    } renamed_key;           /* the last key of bench_version 1 and its present form; NULL: none yet */
     size_t capacity, nslots; /* of t->rows; of slots, a power of two */
     struct slot {
         uint32_t row, hash; /* row: index into t->rows + 1, 0: free slot. hash: avoids comparing most rows */
@@ -64,7 +68,7 @@ static void header_field(reader *r, const char *text)
     }
     int found = IGNORED;
     for (int c = 0; c < NCOLUMNS; c++)
-        if (!strcmp(columns[c].name, text)) found = c;
+        if (!strcmp(columns[c].name, pb_renamed_column(text))) found = c;
     for (int i = 0; i < r->nfields && found != IGNORED; i++)
         if (r->column[i] == found) fail(r, PB_EINVAL, "two columns are called ", text);
     r->column[r->nfields++] = found;
@@ -164,12 +168,32 @@ static void check_metric(reader *r)
     }
 }
 
+/* Translates a row of bench_version 1 into the present names. */
+static void rename_row(reader *r)
+{
+    pb_row *row = &r->row;
+    char key[PB_KEY_TEXT];
+    const char *metric = pb_renamed_metric(row->metric);
+    row->bench_version = pb_intern(r->t->strings, PB_BENCH_VERSION, strlen(PB_BENCH_VERSION));
+    row->metric = pb_intern(r->t->strings, metric, strlen(metric));
+    if (r->renamed_key.was != row->key) {
+        if (pb_renamed_key(row->key, key) != PB_OK) return; /* check_row() rejects the key */
+        r->renamed_key.was = row->key;
+        r->renamed_key.is = pb_intern(r->t->keys, key, strlen(key));
+        r->checked_keys = pb_strings_count(r->t->keys);
+    }
+    row->key = r->renamed_key.is;
+    if (!row->bench_version || !row->metric || !row->key) fail(r, PB_ENOMEM, "out of memory", "");
+}
+
 static void check_row(reader *r)
 {
     static const char *const directions[] = {"lower", "higher", "none", NULL};
     static const char *const statuses[] = {"ok",        "unsupported", "wrong", "failed", "timeout",
                                            "truncated", "throttled",   "pass",  "fail",   NULL};
     const pb_row *row = &r->row;
+    if (!strcmp(row->bench_version, PB_RENAMED_VERSION)) rename_row(r);
+    if (r->status != PB_OK) return;
     if (!*row->bench_version) fail(r, PB_EINVAL, "no bench_version", "");
     if (!*row->run_id) fail(r, PB_EINVAL, "no run_id", "");
     if (!*row->machine_id) fail(r, PB_EINVAL, "no machine_id", "");

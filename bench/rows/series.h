@@ -26,7 +26,7 @@ typedef struct pb_series {
     bool mixed;                /* rows differ in machine, bench_version or unit, so they cannot be compared */
     bool refuted;              /* a row with status ok is impossible or wrong: a time or rate <= 0, or a value outside
                                   its absolute bound (metric.h). status is then "wrong" and note gives the reason */
-    int processes;              /* processes with a value and status ok, pass or fail, or throttled if all rows are;
+    int processes;             /* processes with a value and status ok, pass or fail, or throttled if all rows are;
                                   stored: summed over sessions */
     int throttled;             /* throttled rows that were left out */
     int sessions;              /* sessions with at least one value */

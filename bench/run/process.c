@@ -65,9 +65,9 @@ static _Noreturn void become_child(const void *self, int pipe_fd)
     const pb_process *l = self;
     char number[32], first[32], deadline[32], fd[32], seed[32], threads[32];
     const pb_options *o = l->options;
-    const char *own[] = {"bench",           "run",         "--child-dir",    l->dir, "--child-run",      l->run_id,
+    const char *own[] = {"bench",           "run",         "--child-dir",     l->dir, "--child-run",      l->run_id,
                          "--child-machine", l->machine_id, "--child-process", number, "--child-pipe",     fd,
-                         "--child-seed",    seed,          "--child-first",  first,  "--child-deadline", deadline};
+                         "--child-seed",    seed,          "--child-first",   first,  "--child-deadline", deadline};
     enum { OWN = sizeof own / sizeof *own };
     const char **argv = calloc((size_t)o->argc + OWN + 1, sizeof *argv);
     if (!argv) _exit(PB_EXIT_HARNESS);

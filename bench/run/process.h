@@ -1,5 +1,5 @@
-/* process.h - one measuring process of a run: a fresh process of this program that measures every case once. When a case
- * hangs, another process takes over the remaining cases under the same process number. */
+/* process.h - one measuring process of a run: a fresh process of this program that measures every case once. When a
+ * case hangs, another process takes over the remaining cases under the same process number. */
 #ifndef PB_PROCESS_H
 #define PB_PROCESS_H
 #include "bench/run/plan.h"
@@ -10,9 +10,9 @@ typedef struct pb_process {
     const pb_plan *plan;
     const pb_options *options;
     uint64_t seed;
-    int number;    /* process number, from 0; column `process` of results.csv */
+    int number;     /* process number, from 0; column `process` of results.csv */
     long processes; /* processes of the whole run, including the retries of throttled processes known so far */
-    int first;     /* index, in the shuffled order, of the first case still to be measured */
+    int first;      /* index, in the shuffled order, of the first case still to be measured */
     /* Start of this command on pb_clock_seconds(), for the progress line; the time lost to hung cases is added. */
     double started;
     double before;   /* expected seconds of the cases that earlier commands of a resumed run completed */

@@ -115,7 +115,7 @@ static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_sink *sink, const p
     if (pb_interrupted()) return PB_EXIT_HARNESS;
     if (s == PB_OK)
         return pb_progress_mark(o->child_dir, (pb_place){sink->process + 1, 0}) == PB_OK ? PB_EXIT_OK
-                                                                                        : pb_complain(PB_EXIT_HARNESS);
+                                                                                         : pb_complain(PB_EXIT_HARNESS);
     if (sink->write_failed) return pb_complain(PB_EXIT_HARNESS);
     s = machine_failed(ctx, s);
     return pb_complain(s == PB_OK ? PB_EXIT_INCOMPARABLE : exit_of(s));
@@ -202,7 +202,8 @@ pb_exit pb_process_child(const pb_options *o)
     /* Several heartbeats fit into the shortest silence that the parent tolerates. */
     pb_heartbeat heartbeat = {.fd = (int)o->child_pipe, .every = pb_least_silence(o) / 8, .last = pb_clock_seconds()};
     pb_interrupt_watch();
-    if (heartbeat.fd >= 0) fcntl(heartbeat.fd, F_SETFD, FD_CLOEXEC); /* a child of this process must not keep the pipe open */
+    if (heartbeat.fd >= 0)
+        fcntl(heartbeat.fd, F_SETFD, FD_CLOEXEC); /* a child of this process must not keep the pipe open */
     if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     if (pb_sink_open(o->child_dir, &sink) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
     sink.run_id = o->child_run, sink.machine_id = o->child_machine, sink.process = (int)o->child_process;

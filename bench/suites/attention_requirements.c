@@ -9,8 +9,8 @@
 /* True for the shape on which public kernels have produced gradients that are not finite. */
 static bool applies(const pb_attn *a)
 {
-    return a->variant != PB_VARIANT_DENSE && a->list == PB_LIST_RANDOM && a->dtype == PB_BF16 && a->S == 1280 && a->H == 64 &&
-           a->D == 512 && a->W == 640;
+    return a->variant != PB_VARIANT_DENSE && a->list == PB_LIST_RANDOM && a->dtype == PB_BF16 && a->S == 1280 &&
+           a->H == 64 && a->D == 512 && a->W == 640;
 }
 
 pb_status pb_attn_requirements(pb_sink *sink, const pb_case *c, const pb_attn *a, const pb_attn_error *e)

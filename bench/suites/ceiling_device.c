@@ -94,11 +94,12 @@ static pb_status time_launches(pb_ctx *ctx, const pb_case *c, pb_clip_scale_args
     PB_TRY(pb_measure(ctx, run_launches, a, &o, &t));
     for (int i = 0; i < t.n; i++) t.seconds[i] /= KERNEL_LAUNCHES;
     t.median /= KERNEL_LAUNCHES;
-    snprintf(note, sizeof note, "of %d in a row; the host's part of it %.3g s", KERNEL_LAUNCHES, t.host_median / KERNEL_LAUNCHES);
-    return pb_emit_timing(sink, c, graph ? "node_time" : "kernel_process_time", &t, note);
+    snprintf(note, sizeof note, "of %d in a row; the host's part of it %.3g s", KERNEL_LAUNCHES,
+             t.host_median / KERNEL_LAUNCHES);
+    return pb_emit_timing(sink, c, graph ? "node_time" : "kernel_launch_time", &t, note);
 }
 
-pb_status pb_ceiling_kernel_process(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+pb_status pb_ceiling_kernel_launch(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
     pb_clip_scale_args args = {.n = 1};
     pb_arena a;

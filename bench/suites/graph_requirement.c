@@ -1,5 +1,5 @@
-/* graph_requirement.c - requirements that need a training run of their own: 100 steps of the model `tiny`, eager and as a
- * graph, alternating. */
+/* graph_requirement.c - requirements that need a training run of their own: 100 steps of the model `tiny`, eager and as
+ * a graph, alternating. */
 #include "bench/suites/graph_requirement.h"
 
 #include <math.h>
@@ -123,7 +123,7 @@ static pb_status run_variants(pb_ctx *ctx, pb_sink *sink, variant *eager, varian
     s = pb_record(ctx, pb_backward_and_clip, graphed->t, &graphed->graph);
     const double nodes = s == PB_OK ? (double)pb_graph_nodes(ctx, graphed->graph) : 0;
     PB_TRY(pb_requirement_emit(sink, "F-GRAPH-BWD-002", tiny_axes, TINY_AXES, nodes, true,
-                            s == PB_OK ? "recorded" : pb_error()));
+                               s == PB_OK ? "recorded" : pb_error()));
     PB_TRY(s);
     PB_TRY(same_losses(ctx, sink, eager, graphed));
     if (pb_interrupted()) return PB_OK; /* an interrupted case emits no further row */

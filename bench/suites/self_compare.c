@@ -51,7 +51,7 @@ static void write_process(FILE *f, const char *run, int process, size_t cases, d
         const pb_row rows[PER_CASE] = {
             figure(run, process, key, "backward_time", "s", "lower", seconds),
             figure(run, process, key, "tokens_per_second", "1/s", "higher", 128 / seconds),
-            figure(run, process, key, "kernel_processes", "1", "none", 1),
+            figure(run, process, key, "kernel_launches", "1", "none", 1),
         };
         for (int m = 0; m < PER_CASE; m++) pb_csv_row(f, &rows[m]);
     }
@@ -77,7 +77,8 @@ static pb_status write_run(const char *path, const char *run, size_t cases, doub
     pb_draft d;
     PB_TRY(pb_draft_open(&pb_disk_posix, path, &d));
     pb_status s = PB_OK;
-    for (int process = 0; process < PROCESSES && s == PB_OK; process++) s = put_process(&d, run, process, cases, slower);
+    for (int process = 0; process < PROCESSES && s == PB_OK; process++)
+        s = put_process(&d, run, process, cases, slower);
     if (s == PB_OK) return pb_draft_keep(&d);
     pb_draft_drop(&d);
     return s;

@@ -274,7 +274,8 @@ static pb_status emit_rates(const pb_case *c, pb_cost cost, const pb_timing *t, 
     PB_TRY(pb_emit(sink, c, arithmetic ? "kernel_flops" : "kernel_rate", work / t->median, 0, "ok", NULL));
     if (!(copy > 0) || !(matmul > 0))
         return pb_emit(sink, c, "roofline_fraction", (double)NAN, 0, "unsupported", "this process has no ceilings");
-    return pb_emit(sink, c, "roofline_fraction", (by_bytes > by_flops ? by_bytes : by_flops) / t->median, 0, "ok", NULL);
+    return pb_emit(sink, c, "roofline_fraction", (by_bytes > by_flops ? by_bytes : by_flops) / t->median, 0, "ok",
+                   NULL);
 }
 
 static pb_status time_call(pb_ctx *ctx, const pb_case *c, call *k, pb_sink *sink)

@@ -110,7 +110,7 @@ static pb_status load(pb_ctx *ctx, void *self)
 }
 
 static pb_status requirements(const pb_ctx *ctx, const pb_case *c, pb_sink *sink, const folder *f, double ratio,
-                           double seconds, double excess)
+                              double seconds, double excess)
 {
     const bool quantised = strcmp(pb_case_get(c, "tuning"), "qlora") == 0;
     char how[128];

@@ -134,7 +134,7 @@ static pb_status emit_host(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const h
 {
     if (ctx->id == PB_CPU) return PB_OK;
     PB_TRY(pb_emit(sink, c, "host_time", h->seconds, h->samples, "ok", ""));
-    PB_TRY(pb_emit(sink, c, "kernel_processes", h->kernel_launches, 0, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "kernel_launches", h->kernel_launches, 0, "ok", ""));
     return pb_emit(sink, c, "host_syncs", h->host_syncs, 0, "ok", "");
 }
 
@@ -148,7 +148,8 @@ static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *si
     if (!n) return PB_OK;
     PB_TRY(
         emit_host(ctx, c, sink,
-                  &(host_side){pb_median(host, n), n, (double)(ctx->counts.kernel_launches - before.kernel_launches) / (n + o.warmup),
+                  &(host_side){pb_median(host, n), n,
+                               (double)(ctx->counts.kernel_launches - before.kernel_launches) / (n + o.warmup),
                                (double)(ctx->counts.host_syncs - before.host_syncs - (uint64_t)n) / (n + o.warmup)}));
     for (int i = 0; i < PB_NPHASES; i++) {
         char metric[32];

@@ -28,7 +28,7 @@ pb_status pb_clip_write_lists(pb_trainer *t)
                                     .dtype = p->dtype,
                                     .clip = variant == PB_CLIP_NONE    ? -1
                                             : variant == PB_CLIP_MULTI ? 0
-                                                                   : g,
+                                                                       : g,
                                     .decay = decays ? t->cfg.weight_decay : 0};
         }
     if (s == PB_OK) s = pb_upload(t->ctx, t->clip_list, c, n * sizeof *c);
