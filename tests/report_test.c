@@ -5,7 +5,7 @@
 #include "bench/report/plot_impl.h"
 #include "bench/report/report.h"
 #include "bench/text/text.h"
-#include "tests/files_test.h"
+#include "tests/run_files.h"
 
 #define REPORTS PB_SOURCE_DIR "/tests/fixtures/report/"
 
@@ -113,19 +113,19 @@ static void the_exit_code_follows_statuses_and_requirements(void **state)
     capture c;
     pb_report_opts gate = {.gate_requirements = true};
     (void)state;
-    assert_int_equal(pb_report(FIXTURE("base.csv"), &gate, capture_begin(&c)), 0);
+    assert_int_equal(pb_report(run_file("base"), &gate, capture_begin(&c)), 0);
     capture_end(&c), free(c.text);
-    assert_int_equal(pb_report(FIXTURE("requirement_fail.csv"), &(pb_report_opts){0}, capture_begin(&c)), 0);
+    assert_int_equal(pb_report(run_file("requirement_fail"), &(pb_report_opts){0}, capture_begin(&c)), 0);
     assert_non_null(strstr(capture_end(&c), "requirements: 0 pass, 1 fail, 1 unsupported"));
     free(c.text);
-    assert_int_equal(pb_report(FIXTURE("requirement_fail.csv"), &gate, capture_begin(&c)), 1);
+    assert_int_equal(pb_report(run_file("requirement_fail"), &gate, capture_begin(&c)), 1);
     capture_end(&c), free(c.text);
-    assert_int_equal(pb_report(FIXTURE("failed.csv"), &gate, capture_begin(&c)), 4);
+    assert_int_equal(pb_report(run_file("failed"), &gate, capture_begin(&c)), 4);
     capture_end(&c), free(c.text);
-    assert_int_equal(pb_report(FIXTURE("truncated.csv"), &gate, capture_begin(&c)), 2);
+    assert_int_equal(pb_report(run_file("truncated"), &gate, capture_begin(&c)), 2);
     assert_string_equal(capture_end(&c), "");
     free(c.text);
-    assert_int_equal(pb_report(FIXTURE("outcome.csv"), &gate, capture_begin(&c)), 0); /* a case without measurements */
+    assert_int_equal(pb_report(run_file("outcome"), &gate, capture_begin(&c)), 0); /* a case without measurements */
     assert_non_null(strstr(capture_end(&c), "unsupported [1]"));
     assert_non_null(strstr(c.text, "[1] clip sync waits, which a graph cannot record"));
     free(c.text);
@@ -266,5 +266,5 @@ int main(void)
         cmocka_unit_test(the_data_of_attention),
         cmocka_unit_test(a_plot_that_cannot_be_says_why),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_runs, close_runs);
 }
