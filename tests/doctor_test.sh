@@ -33,7 +33,7 @@ state gpu_throttle bad
 PB_FAKE_NVML_THROTTLE=4 expect 0 'power_cap' with "$bench" doctor --device cuda
 state gpu_throttle note
 PB_FAKE_NVML_LACKS=DeviceGetCurrentClocksThrottleReasons,DeviceGetTemperature \
-    expect 0 'the driver does not say' with "$bench" doctor --device cuda
+    expect 0 'the driver does not report it' with "$bench" doctor --device cuda
 state gpu_throttle unknown && state gpu_temperature unknown && state gpu_ecc good
 PB_FAKE_NVML_DEAD=1 expect 0 'NVML does not start' with "$bench" doctor --device cuda
 state gpu_persistence unknown

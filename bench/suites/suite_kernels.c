@@ -341,7 +341,7 @@ static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
 
 const pb_suite pb_suite_kernels = {
     .name = "kernels",
-    .what = "every op of kernels/ops.def against the ceilings of the same run",
+    .what = "every op, with its share of the roofline",
     .axes = "dtype=* impl=!ref shape=*",
     .enumerate = enumerate,
     .run = run,
