@@ -81,7 +81,7 @@ static void only_whole_runs_become_baselines(void **state)
 {
     static const struct {
         const char *run, *why;
-    } refused[] = {{"single", "1 processes"},     {"failed", "is wrong"},       {"one_process_failed", "is failed"},
+    } refused[] = {{"single", "1 processes"},    {"failed", "is wrong"},       {"one_process_failed", "is failed"},
                    {"truncated", "cut off"},     {"header_only", "no rows"},   {"many_base", "need 3"},
                    {"two_runs", "several runs"}, {"cut_short", "is truncated"}};
     char folder[64];
@@ -209,13 +209,16 @@ static void a_failing_value_never_enters_by_accident(void **state)
     pb_baseline_opts o = options_of(folder, 0);
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
     for (int day = 1; day <= 10; day++)
-        update(make_run(folder, day, day % 2 ? 0.1 : 0.1002, 1, PB_BENCH_VERSION), &o, 0, day == 1 ? "1 session," : " sessions,");
+        update(make_run(folder, day, day % 2 ? 0.1 : 0.1002, 1, PB_BENCH_VERSION), &o, 0,
+               day == 1 ? "1 session," : " sessions,");
     char *before = read_text(file);
-    update(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, PB_EXIT_REGRESSION, "1 figure is REGRESSED, as backward_time of");
+    update(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, PB_EXIT_REGRESSION,
+           "1 figure is REGRESSED, as backward_time of");
     update(make_run(folder, 2, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is one of its sessions already");
     update(make_run(folder, 11, 0.1, 1, "3"), &o, PB_EXIT_USAGE, "bench_version differs; start over with save");
     capture c;
-    assert_int_equal(pb_baseline_save(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, capture_begin(&c)), PB_EXIT_REGRESSION);
+    assert_int_equal(pb_baseline_save(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, capture_begin(&c)),
+                     PB_EXIT_REGRESSION);
     assert_string_equal(capture_end(&c), ""); /* save does not accept the regression either */
     free(c.text);
     o.reason = NULL;

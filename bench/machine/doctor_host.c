@@ -105,8 +105,8 @@ pb_finding pb_look_clocksource(const pb_patient *p)
 pb_finding pb_look_timer(const pb_patient *p)
 {
     if (!isfinite(p->timer.cost) || !isfinite(p->timer.step)) return pb_finding_of(PB_HEALTH_UNKNOWN, "not measured");
-    return pb_finding_of(above(fmax(p->timer.cost, p->timer.step), 200e-9, 2e-6), "%.0f ns per reading, steps of %.0f ns",
-                         1e9 * p->timer.cost, 1e9 * p->timer.step);
+    return pb_finding_of(above(fmax(p->timer.cost, p->timer.step), 200e-9, 2e-6),
+                         "%.0f ns per reading, steps of %.0f ns", 1e9 * p->timer.cost, 1e9 * p->timer.step);
 }
 
 pb_finding pb_look_virtual(const pb_patient *p)
