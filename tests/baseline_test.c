@@ -214,7 +214,7 @@ static void a_failing_value_never_enters_by_accident(void **state)
     char *before = read_text(file);
     update(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, PB_EXIT_REGRESSION,
            "1 figure is REGRESSED, as backward_time of");
-    update(make_run(folder, 2, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is one of its sessions already");
+    update(make_run(folder, 2, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is already one of its sessions");
     update(make_run(folder, 11, 0.1, 1, "3"), &o, PB_EXIT_USAGE, "bench_version differs; start over with save");
     capture c;
     assert_int_equal(pb_baseline_save(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, capture_begin(&c)),
@@ -222,7 +222,7 @@ static void a_failing_value_never_enters_by_accident(void **state)
     assert_string_equal(capture_end(&c), ""); /* save does not accept the regression either */
     free(c.text);
     o.reason = NULL;
-    update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "say why with --reason");
+    update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "give the reason with --reason");
     o.reason = "why";
     o.gates = run_file("no_gates");
     update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "which metrics gate");
@@ -232,7 +232,7 @@ static void a_failing_value_never_enters_by_accident(void **state)
     o.accept_regression = true;
     update(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, 0, "11 sessions,");
     o.sessions = 2;
-    update(make_run(folder, 10, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is one of its sessions already");
+    update(make_run(folder, 10, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is already one of its sessions");
     update(make_run(folder, 0, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "older than the 2 sessions that are kept");
     free(before);
     free(after);

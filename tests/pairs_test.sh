@@ -109,7 +109,7 @@ cp -r same1 right
 tell right base loss 5.5; tell right cand loss 5.52
 tell right base kernel_launches 692; tell right cand kernel_launches 692 3 693
 expect 0 "$summary" "$fixture" compare right
-grep -q 'note: a counter moved: kernel_launches of backward/step?dtype=f32, 692 -> 693' log || fail "right: the counter is not named"
+grep -q 'note: a counter changed: kernel_launches of backward/step?dtype=f32, 692 -> 693' log || fail "right: the counter is not named"
 cp -r same1 loss && tell loss base loss 5.5 && tell loss cand loss 5.5 3 8.25
 expect 4 'FAILED: the candidate is wrong: beyond its bound, relative 1e-2' "$fixture" compare loss
 grep -q 'same=3 .*failed=1 exit=4' log || fail "loss: the other rows are not judged"
@@ -314,8 +314,8 @@ wait $held
 table "$fixture" <<'TABLE'
 compare ./base order1 --suite paired      | 2 | compare needs two executables or two results: ./base is an executable, order1 is a recorded comparison
 compare order1/base ./base                | 2 | order1/base is results, ./base is an executable
-compare ./base --suite paired             | 2 | compare ./base with what? CAND, or --self
-compare ./base ./same                     | 2 | which suite? --suite NAME
+compare ./base --suite paired             | 2 | compare ./base: the second side is missing: CAND, or --self
+compare ./base ./same                     | 2 | no suite is given: --suite NAME
 compare order1/base order1/cand --suite x | 2 | --suite is for executables
 compare order1 --samples 3                | 2 | is for executables
 compare ./base ./same --suite paired --require-baseline | 2 | --require-baseline is for stored results
