@@ -19,6 +19,7 @@ static const char *const templates[] = {PB_TEMPLATE_MAP(WORD)};
 static const char *const masks[] = {PB_MASK_MAP(WORD)};
 static const char *const bad_lines[] = {PB_BAD_LINES_MAP(WORD)};
 static const char *const longs[] = {PB_LONG_MAP(WORD)};
+static const char *const packs[] = {PB_PACK_MAP(WORD)};
 static const char *const attentions[] = {PB_ATTENTION_MAP(WORD)};
 static const char *const kv_qats[] = {PB_KV_QAT_MAP(WORD)};
 static const char *const dtypes[] = {"f32", "bf16"};
@@ -222,7 +223,7 @@ static pb_status configure_data(const pb_train_options *o, pb_job *j)
     d->long_ones = (pb_long)PLACE(longs, o->long_ones);
     d->S = j->cfg.S;
     d->align = pb_sample_align(j->cfg.model.geometry);
-    d->pack = strcmp(o->pack, "on") == 0;
+    d->pack = (pb_pack)PLACE(packs, o->pack);
     d->seed = (uint64_t)o->seed;
     d->held_out = o->eval_split;
     if (!(o->eval_split >= 0 && o->eval_split < 1))
