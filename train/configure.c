@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "train/job.h"
-#include "trainer/data/corpus.h"
+#include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 #include "trainer/hf/peft.h"
 
@@ -217,7 +217,7 @@ static pb_status configure_data(const pb_train_options *o, pb_job *j)
 {
     pb_dataset_config *d = &j->data_cfg;
     PB_TRY(configure_text(o, j));
-    j->data_path = o->data ? o->data : pb_corpus_path(j->paths[0], sizeof j->paths[0]);
+    j->data_path = o->data ? o->data : pb_shipped_path(j->paths[0], sizeof j->paths[0]);
     d->mask = (pb_mask_type)PLACE(masks, o->loss_mask_type);
     d->bad_lines = (pb_bad_lines)PLACE(bad_lines, o->bad_lines);
     d->long_ones = (pb_long)PLACE(longs, o->long_ones);

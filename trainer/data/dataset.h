@@ -108,7 +108,4 @@ pb_data_position pb_dataset_position(const pb_dataset *d);
 /* Continues from a position that pb_dataset_position returned, independent of what was drawn before. EINVAL: the epoch
  * has fewer rows; the dataset is then unchanged. */
 pb_status pb_dataset_seek(pb_dataset *d, pb_data_position at);
-
-/* Fills `order` with 0..n-1 in an order drawn from the seed (Fisher-Yates). */
-void pb_shuffle(size_t *order, size_t n, uint64_t seed);
 #endif

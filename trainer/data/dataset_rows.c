@@ -7,7 +7,8 @@ enum { OPEN_ROWS = 64 };
 
 /* ---- order ------------------------------------------------------------------------------------------ */
 
-void pb_shuffle(size_t *order, size_t n, uint64_t seed)
+/* Fills `order` with 0..n-1 in an order drawn from the seed (Fisher-Yates). */
+static void shuffle(size_t *order, size_t n, uint64_t seed)
 {
     for (size_t i = 0; i < n; i++) order[i] = i;
     for (size_t i = n; i > 1; i--) {
@@ -106,7 +107,7 @@ static void plan_stream(pb_dataset *d)
 static void plan_order(pb_dataset *d, uint64_t epoch)
 {
     d->rows = 0;
-    pb_shuffle(d->order, d->samples.n, d->cfg.seed + epoch * 0x9e3779b97f4a7c15u);
+    shuffle(d->order, d->samples.n, d->cfg.seed + epoch * 0x9e3779b97f4a7c15u);
     if (d->cfg.pack == PB_PACK_STREAM) plan_stream(d);
     else plan_whole(d);
 }
