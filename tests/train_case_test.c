@@ -46,11 +46,11 @@ static void digest_of(pb_ctx *ctx, const batch *x, char hex[65])
     CHECK_OK(pb_trainer_open(ctx, &c, &t));
     CHECK_OK(pb_train_case_batch(t, x->index));
     const size_t n = (size_t)t->T;
-    char *all = malloc(3 * sizeof(int32_t) * n);
+    int32_t *all = malloc(3 * n * sizeof *all); /* the mask has elements of 4 bytes, too */
     assert_non_null(all);
     const void *const parts[] = {t->ids, t->targets, t->mask};
-    for (size_t i = 0; i < 3; i++) CHECK_OK(pb_download(ctx, all + 4 * n * i, parts[i], 4 * n));
-    sha256_hex(all, 3 * sizeof(int32_t) * n, hex);
+    for (size_t i = 0; i < 3; i++) CHECK_OK(pb_download(ctx, all + i * n, parts[i], n * sizeof *all));
+    sha256_hex(all, 3 * n * sizeof *all, hex);
     free(all);
     pb_trainer_close(t);
 }
