@@ -9,7 +9,7 @@
 const char *pb_shipped_path(char *buffer, size_t n);
 
 /* Opens a file of conversations as a stream of bytes (PB_PACK_STREAM) in rows of S tokens, of whose targets at least a
- * quarter count: byte tokenizer, template "bytes", mask "assistant", no bad lines. It needs no other file, and any S
- * has rows without padding. EPATH, EIO, EINVAL, ENOMEM as pb_dataset_open. The caller closes *out. */
+ * quarter count: byte tokenizer, template "bytes", mask "assistant", no bad lines. No other file is needed, and every
+ * row is full. EPATH, EIO, EINVAL, ENOMEM as pb_dataset_open. The caller closes *out. */
 pb_status pb_byte_stream_open(const char *path, int S, uint64_t seed, pb_dataset **out);
 #endif
