@@ -24,7 +24,7 @@
 /* Counters that the host keeps in addition to the iteration. X(name, meaning) */
 #define PB_COUNTER_MAP(X)                                                                                              \
     X(tokens, "places of rows that were trained on")                                                                   \
-    X(samples, "conversations that were trained on")                                                                   \
+    X(samples, "conversations, or rows of a stream, that were trained on")                                             \
     X(skipped, "steps that were not taken, in all")                                                                    \
     X(skipped_in_row, "and since the last one that was")
 
