@@ -42,6 +42,8 @@ typedef struct pb_setting {
     const char *key, *value;
     /* If true, resuming with another value is refused; if false, the difference is only reported. */
     bool fixed;
+    const char *absent; /* the value that a checkpoint without this setting had, which an older version of the program
+                           wrote; NULL: such a checkpoint differs */
 } pb_setting;
 
 typedef struct pb_checkpoint_options {
