@@ -41,6 +41,7 @@ static inline void check_case(const expected *x)
     if (x->text && !strstr(x->counts ? text : pb_error(), x->text))
         fail_msg("%s %s: nothing says '%s'\n%s%s", x->base, x->cand, x->text, text, x->counts ? "" : pb_error());
     if (!x->counts && strchr(pb_error(), '\n')) fail_msg("the error is not one line: %s", pb_error());
+    if (x->counts && strstr(text, "\n/\n")) fail_msg("a line of a suite without a name:\n%s", text);
     check_figures(text);
     free(c.text);
 }
