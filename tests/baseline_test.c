@@ -28,9 +28,9 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
     assert_int_equal(against_baseline(FIXTURE("machine.csv"), require, folder, "m2/backward.csv"), 4);
     assert_int_equal(against_baseline(FIXTURE("missing.csv"), (pb_compare_opts){0}, folder, "missing=1"), 4);
     /* one suite with a baseline, one without */
-    assert_int_equal(against_baseline(FIXTURE("counters.csv"), (pb_compare_opts){.format = "junit"}, folder,
-                                      "/m1/throughput.csv\""),
-                     4);
+    assert_int_equal(
+        against_baseline(FIXTURE("counters.csv"), (pb_compare_opts){.format = "junit"}, folder, "/m1/throughput.csv\""),
+        4);
 
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
     FILE *f = fopen(file, "rb");

@@ -345,6 +345,20 @@ static void more_work_takes_longer_on_the_cpu(void **state)
     }
 }
 
+static pb_status check_of(void *user, const pb_case *c)
+{
+    const pb_suite *s = user;
+    return s->check(c);
+}
+
+static void a_word_that_an_axis_lacks_is_refused(void **state)
+{
+    const pb_suite *s = pb_suite_find("backward");
+    (void)state;
+    CHECK_OK(pb_grid_expand(s->name, s->axes, "clip=sync", check_of, (void *)s));
+    CHECK_FAILS(pb_grid_expand(s->name, s->axes, "clip=odd", check_of, (void *)s), PB_EINVAL, "axis clip: 'odd'");
+}
+
 /* A case that is stuck gets SIGTERM at the deadline and SIGKILL PB_GRACE seconds later; both lie within the budget. */
 static void a_budget_reserves_the_grace(void **state)
 {
@@ -402,6 +416,7 @@ int main(void)
         cmocka_unit_test(every_bar_is_in_its_grid),
         cmocka_unit_test(every_grid_has_an_estimate_on_a_gpu),
         cmocka_unit_test(more_work_takes_longer_on_the_cpu),
+        cmocka_unit_test(a_word_that_an_axis_lacks_is_refused),
         cmocka_unit_test(a_budget_reserves_the_grace),
         cmocka_unit_test(a_gpu_names_its_machine),
     };
