@@ -1,5 +1,6 @@
 /* machine_test.c - reading the host's state from prepared files, the checks of `bench doctor`, machine ids of stored
  * baselines, and retries of throttled processes. */
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,6 +245,23 @@ static void stored_machines_keep_their_names(void **state)
     json_decref(o);
 }
 
+static int next_descriptor(void)
+{
+    const int fd = open("/dev/null", O_RDONLY);
+    assert_true(fd >= 0);
+    close(fd);
+    return fd;
+}
+
+/* Measuring processes would inherit the descriptor. */
+static void a_fingerprint_leaves_no_file_open(void **state)
+{
+    (void)state;
+    const int before = next_descriptor();
+    json_decref(pb_fingerprint(PB_CPU, 1));
+    assert_int_equal(next_descriptor(), before);
+}
+
 static void only_what_is_allowed_of_the_environment(void **state)
 {
     (void)state;
@@ -300,6 +318,7 @@ int main(void)
         cmocka_unit_test(every_reading_is_judged),
         cmocka_unit_test(what_is_not_known_is_unknown),
         cmocka_unit_test(stored_machines_keep_their_names),
+        cmocka_unit_test(a_fingerprint_leaves_no_file_open),
         cmocka_unit_test(only_what_is_allowed_of_the_environment),
         cmocka_unit_test(retries_are_bounded),
     };
