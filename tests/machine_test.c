@@ -310,6 +310,19 @@ static void retries_are_bounded(void **state)
     json_decref(about);
 }
 
+static void an_unknown_device_is_refused(void **state)
+{
+    const pb_options o = {.device = "nosuch"};
+    const pb_plan plan = {0};
+    pb_launch l = {.dir = test_folder, .plan = &plan, .options = &o};
+    json_t *about = json_object();
+    pb_exit code = PB_EXIT_OK;
+    bool stopped = true;
+    (void)state;
+    CHECK_FAILS(pb_throttle_run(&l, about, &code, &stopped), PB_EINVAL, "nosuch");
+    json_decref(about);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +334,7 @@ int main(void)
         cmocka_unit_test(a_fingerprint_leaves_no_file_open),
         cmocka_unit_test(only_what_is_allowed_of_the_environment),
         cmocka_unit_test(retries_are_bounded),
+        cmocka_unit_test(an_unknown_device_is_refused),
     };
     return cmocka_run_group_tests(tests, test_open_folder, test_close_folder);
 }
