@@ -353,12 +353,12 @@ static void backward_bounds_of_clipped_norms(void **state)
     both *x = *state;
     pb_trainer *t = x->quantised;
     const pb_model *m = pb_trainer_model(t);
-    static const pb_clip_arm arms[] = {PB_CLIP_SYNC, PB_CLIP_FUSED};
+    static const pb_clip_variant variants[] = {PB_CLIP_SYNC, PB_CLIP_FUSED};
     for (int a = 0; a < 2; a++)
         for (int layer = 0; layer < m->g.L; layer++) {
             for (int i = PB_PHASE_forward; i <= PB_PHASE_backward; i++) CHECK_OK(pb_phases[i](&x->ctx, t));
             const double before = layer_norm(m, layer), limit = before / 3;
-            CHECK_OK(pb_trainer_set_clip(t, arms[a], (float)limit));
+            CHECK_OK(pb_trainer_set_clip(t, variants[a], (float)limit));
             CHECK_OK(pb_phases[PB_PHASE_clip](&x->ctx, t));
             CHECK_NEAR(layer_norm(m, layer), limit, 1e-5 * limit);
             assert_true(fabs(before - 1) > 1e-3); /* a norm of 1 would equal its square */

@@ -19,11 +19,11 @@ static double joint_norm(pb_trainer *t, int layer)
 static void clip_bounds_each_layers_joint_norm(void **state)
 {
     pb_ctx *ctx = *state;
-    for (int arm = PB_CLIP_SYNC; arm <= PB_CLIP_FUSED; arm++) {
+    for (int variant = PB_CLIP_SYNC; variant <= PB_CLIP_FUSED; variant++) {
         pb_train_config c = config("tiny", PB_LORA);
         double before[2];
         pb_clip_state states[3];
-        c.clip = (pb_clip_arm)arm;
+        c.clip = (pb_clip_variant)variant;
         c.max_norm = 1e-3f; /* far below any layer's norm, so all layers are clipped */
         pb_trainer *t = open_fixture(ctx, &c);
         run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
@@ -44,7 +44,7 @@ static void groups_know_their_layers(void **state)
 {
     static const struct {
         pb_tuning tuning;
-        pb_clip_arm arm;
+        pb_clip_variant variant;
         int n, layer[3];
     } want[] = {{PB_FULL, PB_CLIP_FUSED, 3, {0, 1, -1}},
                 {PB_FULL, PB_CLIP_SYNC, 3, {0, 1, -1}},
@@ -53,7 +53,7 @@ static void groups_know_their_layers(void **state)
                 {PB_FULL, PB_CLIP_NONE, 0, {0}}};
     for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
         pb_train_config c = config("tiny", want[k].tuning);
-        c.clip = want[k].arm;
+        c.clip = want[k].variant;
         pb_trainer *t = open_trainer(*state, &c);
         assert_int_equal(pb_trainer_clip_groups(t), want[k].n);
         for (int i = 0; i < want[k].n; i++) assert_int_equal(pb_trainer_clip_layer(t, i), want[k].layer[i]);
@@ -75,8 +75,8 @@ static void a_learning_rate_is_finite(void **state)
 static void clip_arms_cost_what_they_say(void **state)
 {
     static const struct {
-        pb_clip_arm arm;
-        unsigned launches, waits; /* per layer */
+        pb_clip_variant variant;
+        unsigned kernel_launches, host_syncs; /* per layer */
     } want[] = {{PB_CLIP_SYNC, 6 + 6, 6}, {PB_CLIP_FUSED, 6 + 1 + 6, 0}};
     pb_ctx *ctx = *state;
     pb_train_config c = config("tiny", PB_LORA);
@@ -85,18 +85,19 @@ static void clip_arms_cost_what_they_say(void **state)
     pb_trainer *t = open_fixture(ctx, &c);
     CHECK_OK(pb_train_step(ctx, t));
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(pb_trainer_set_clip(t, want[i].arm, 1e-3f));
+        CHECK_OK(pb_trainer_set_clip(t, want[i].variant, 1e-3f));
         CHECK_OK(pb_phase_backward(ctx, t));
         const pb_counts a = ctx->counts;
         CHECK_OK(pb_phase_clip(ctx, t));
-        assert_int_equal(ctx->counts.launches - a.launches, 2 * want[i].launches);
-        assert_int_equal(ctx->counts.waits - a.waits, 2 * want[i].waits);
+        assert_int_equal(ctx->counts.kernel_launches - a.kernel_launches, 2 * want[i].kernel_launches);
+        assert_int_equal(ctx->counts.host_syncs - a.host_syncs, 2 * want[i].host_syncs);
     }
     CHECK_OK(pb_trainer_set_clip(t, PB_CLIP_MULTI, 1e-3f));
     const pb_counts a = ctx->counts;
     CHECK_OK(pb_phase_clip(ctx, t));
-    assert_int_equal(ctx->counts.launches - a.launches, ctx->id == PB_CPU ? 1 : 2); /* CPU: one op; GPU: two kernels */
-    assert_int_equal(ctx->counts.waits - a.waits, 0);
+    assert_int_equal(ctx->counts.kernel_launches - a.kernel_launches,
+                     ctx->id == PB_CPU ? 1 : 2); /* CPU: one op; GPU: two kernels */
+    assert_int_equal(ctx->counts.host_syncs - a.host_syncs, 0);
     pb_trainer_close(t);
 }
 
@@ -114,11 +115,11 @@ static void poison_embedding(pb_trainer *t)
 static void non_finite_norm_skips_the_step(void **state)
 {
     pb_ctx *ctx = *state;
-    for (int arm = PB_CLIP_SYNC; arm <= PB_CLIP_MULTI; arm++) {
+    for (int variant = PB_CLIP_SYNC; variant <= PB_CLIP_MULTI; variant++) {
         pb_train_config c = config("tiny", PB_LORA);
         pb_adamw_state st;
         size_t n;
-        c.clip = (pb_clip_arm)arm;
+        c.clip = (pb_clip_variant)variant;
         pb_trainer *t = open_fixture(ctx, &c);
         CHECK_OK(pb_train_step(ctx, t));
         poison_embedding(t);

@@ -128,7 +128,7 @@ static void reserved_scratch_is_enough(void **state)
     float *before = snapshot(t, false, &n);
     const pb_counts counts = ctx->counts;
     for (int length = S; length; length--) CHECK_OK(pb_trainer_reserve(t, length));
-    assert_int_equal(ctx->counts.launches, counts.launches);
+    assert_int_equal(ctx->counts.kernel_launches, counts.kernel_launches);
     assert_true(ctx->scratch_bytes > 0);
     assert_same(before, snapshot(t, false, &n), n);
     const uint64_t allocs = ctx->counts.allocs;
@@ -229,10 +229,10 @@ static void recordings_are_given_up_in_turn(void **state)
     for (int length = 1; length <= MORE; length++)
         for (int run = 0; run < 2; run++) {
             CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){.ids = ids, .targets = ids, .mask = mask, .S = length}));
-            const uint64_t waits = ctx->counts.waits;
+            const uint64_t syncs = ctx->counts.host_syncs;
             CHECK_OK(pb_graphs_run(&g, ctx, t, pb_train_step));
             if (length > PB_GRAPHS_MOST && run == 0) /* the dropped graph may still be running */
-                assert_true(ctx->counts.waits > waits);
+                assert_true(ctx->counts.host_syncs > syncs);
         }
     assert_int_equal(g.recorded, MORE);
     assert_int_equal(g.n, PB_GRAPHS_MOST);
@@ -279,7 +279,7 @@ static void a_power_of_two_scales_no_bit(void **state)
     for (int i = 0; i < 2 * PB_NCLIPS; i++) {
         pb_train_config c = config("tiny", i % 3 ? PB_LORA : PB_FULL);
         size_t n;
-        c.clip = (pb_clip_arm)(i / 2);
+        c.clip = (pb_clip_variant)(i / 2);
         c.max_norm = i % 2 ? 0.1f : 1e3f;
         pb_trainer *plain = open_trainer(ctx, &c);
         c.loss_scale = 65536;
@@ -306,11 +306,11 @@ static void a_power_of_two_scales_no_bit(void **state)
 static void a_scale_that_overflows_skips_the_step(void **state)
 {
     pb_ctx *ctx = *state;
-    for (int arm = PB_CLIP_SYNC; arm <= PB_CLIP_MULTI; arm++) {
+    for (int variant = PB_CLIP_SYNC; variant <= PB_CLIP_MULTI; variant++) {
         pb_train_config c = config("tiny", PB_FULL);
         pb_adamw_state st;
         size_t n;
-        c.clip = (pb_clip_arm)arm;
+        c.clip = (pb_clip_variant)variant;
         c.loss_scale = 1e38f;
         pb_trainer *t = open_fixture(ctx, &c);
         float *before = snapshot(t, false, &n);

@@ -68,12 +68,12 @@ static void reference_ops_agree(void **state)
 static void graph_equals_eager_over_ten_steps(void **state)
 {
     pb_ctx *ctx = *state;
-    static const pb_clip_arm arms[] = {PB_CLIP_FUSED, PB_CLIP_MULTI};
+    static const pb_clip_variant variants[] = {PB_CLIP_FUSED, PB_CLIP_MULTI};
     ctx->deterministic = true;
     for (int i = 0; i < 4; i++) {
         pb_train_config c = config("tiny", i % 2 ? PB_FULL : PB_QLORA);
         c.model.dtype = i / 2 ? PB_BF16 : PB_F32;
-        c.clip = arms[i % 2];
+        c.clip = variants[i % 2];
         c.max_norm = 0.1f;
         pb_trainer *eager = open_fixture(ctx, &c), *graphed = open_fixture(ctx, &c);
         pb_graph *g = NULL;

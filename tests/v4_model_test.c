@@ -22,9 +22,9 @@ static void check_line(pb_ctx *ctx, pb_trainer *t, const char *what, double norm
     CHECK_NEAR(own, product, 2e-5);
 }
 
-/* arm: replaces the fixture's attention, for the case in which the top-k covers every compressed row; NULL: the
+/* variant: replaces the fixture's attention, for the case in which the top-k covers every compressed row; NULL: the
  * fixture's. */
-static int matches(pb_ctx *ctx, const char *only, const char *arm)
+static int matches(pb_ctx *ctx, const char *only, const char *variant)
 {
     char line[256], name[16], attention[16], what[48], open[16] = "";
     double norm, product;
@@ -39,7 +39,7 @@ static int matches(pb_ctx *ctx, const char *only, const char *arm)
             fail_msg("%s", line);
         if (only && strcmp(name, only) != 0) continue;
         if (strcmp(name, open) != 0) {
-            const bool dense = strcmp(arm ? arm : attention, "dense") == 0;
+            const bool dense = strcmp(variant ? variant : attention, "dense") == 0;
             const bool taught = strcmp(name, "taught") == 0;
             pb_train_config c = v4_config(rows, length,
                                           taught  ? TAUGHT
@@ -159,8 +159,8 @@ static bool should_move(const pb_param *p, bool taught)
 static void exactly_the_trained_parameters_move(void **state)
 {
     pb_ctx *ctx = *state;
-    for (int arm = PB_ATTENTION_DENSE; arm <= TAUGHT; arm++) {
-        pb_train_config c = v4_config(1, 320, arm);
+    for (int variant = PB_ATTENTION_DENSE; variant <= TAUGHT; variant++) {
+        pb_train_config c = v4_config(1, 320, variant);
         int kept = 0;
         c.lr = 1e-2f;
         c.weight_decay = 0.5f;
@@ -171,12 +171,12 @@ static void exactly_the_trained_parameters_move(void **state)
             const size_t bytes = pb_param_n(p) * pb_dtype_size(p->dtype);
             void *a = test_fetch(ctx, p->w, bytes), *b = test_fetch(ctx, q->w, bytes);
             const bool moved = memcmp(a, b, bytes) != 0;
-            if (moved != should_move(p, arm == TAUGHT)) fail_msg("%s has %smoved", p->name, moved ? "" : "not ");
+            if (moved != should_move(p, variant == TAUGHT)) fail_msg("%s has %smoved", p->name, moved ? "" : "not ");
             assert_true(p->trained == moved && !p->grad == !moved && !p->m == !moved);
             kept += !moved;
             free(a), free(b);
         }
-        assert_int_equal(kept, arm == TAUGHT ? 0 : 4); /* index_q, index_in, index_ape, index_norm */
+        assert_int_equal(kept, variant == TAUGHT ? 0 : 4); /* index_q, index_in, index_ape, index_norm */
         pb_trainer_close(t), pb_trainer_close(was);
     }
 }

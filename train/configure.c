@@ -105,8 +105,8 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     PB_TRY(whole("batch", o->batch, 1 << 20, &j->cfg.B));
     PB_TRY(whole("seq", o->seq, 1 << 20, &j->cfg.S));
     j->cfg.packed = true;
-    j->cfg.attention = (pb_attention_arm)PLACE(attentions, o->attention);
-    j->cfg.kv_qat = (pb_kv_qat_arm)PLACE(kv_qats, o->kv_qat);
+    j->cfg.attention = (pb_attention_variant)PLACE(attentions, o->attention);
+    j->cfg.kv_qat = (pb_kv_qat_variant)PLACE(kv_qats, o->kv_qat);
     return pb_backend_find(o->device, &j->device);
 }
 
@@ -120,7 +120,7 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     /* --clip none: the variant multi with an infinite limit still computes the norm, so that steps without a finite
      * gradient are skipped. */
     c->model.index_loss = (float)o->index_loss;
-    c->clip = none ? PB_CLIP_MULTI : (pb_clip_arm)PLACE(clips, o->clip);
+    c->clip = none ? PB_CLIP_MULTI : (pb_clip_variant)PLACE(clips, o->clip);
     c->max_norm = none ? INFINITY : (float)o->max_norm;
     c->weight_decay = (float)o->weight_decay;
     c->loss_scale = (float)o->loss_scale;

@@ -340,7 +340,7 @@ pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale)
     return pb_upload(t->ctx, t->loss_scale, &scale, sizeof scale);
 }
 
-pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm)
+pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_norm)
 {
     if (!(max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need > 0", (double)max_norm);
     t->cfg.clip = clip;
