@@ -27,6 +27,10 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
     assert_int_equal(against_baseline(run_file("ceiling_moved"), require, folder, "suspect=2"), 0);
     assert_int_equal(against_baseline(run_file("machine"), require, folder, "m2/backward.csv"), 4);
     assert_int_equal(against_baseline(run_file("missing"), (pb_compare_opts){0}, folder, "missing=1"), 4);
+    /* one suite with a baseline, one without */
+    assert_int_equal(
+        against_baseline(run_file("counters"), (pb_compare_opts){.format = "junit"}, folder, "/m1/throughput.csv\""),
+        4);
 
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
     FILE *f = fopen(file, "rb");

@@ -291,6 +291,9 @@ rm -rf nothing/process-* # the first process of the resumed comparison makes it 
 setsid "$fixture" compare --resume nothing --quiet >held.log 2>&1 & held=$!
 while kill -0 $held 2>/dev/null && ! compgen -G 'nothing/process-*' >ls.log; do sleep 0.01; done
 ("$fixture" compare --resume nothing --quiet; echo "exit $?") >second.log 2>&1 & second=$!
+# A comparison that cannot lock its folder removes none of the files in it. It waits as long.
+mkdir -p taken/base && echo kept >taken/base/results.csv
+flock taken "$fixture" compare ./base ./same "${options[@]}" --out taken >taken.log 2>&1 & taken=$!
 expect 0 'of the budget' "$fixture" compare ./base ./same --suite paired --budget 10m --out time
 grep -q 'bench: pair 3 of 12 (24 if rows are undecided then), about [0-9]* s left, 10 min of the budget' log || fail "time left"
 
@@ -309,6 +312,9 @@ grep -q 'nothing: another process measures into it' second.log && grep -q 'exit 
     fail "nothing: it was not locked: $(cat second.log)"
 kill -TERM $held
 wait $held
+wait $taken
+grep -q 'taken: another process measures into it' taken.log || fail "taken: it was not locked: $(cat taken.log)"
+[[ -f taken/base/results.csv ]] || fail "taken: files of another process were removed"
 
 # ---- refused commands -------------------------------------------------------------------------------------------
 table "$fixture" <<'TABLE'

@@ -40,6 +40,7 @@ rnu                                           |   2 | did you mean 'run'?
 --layers 3                                    |   2 | layers 3: tiny has 1 to 2
 --log /proc/nowhere/x --steps 1               |   2 | train: /proc/nowhere/x: No such file
 plan --steps 7                                |   0 | 7 of 1 x 4 rows of 256 tokens
+plan --tuning full                            |   0 | memory      weights 0.6 MB, gradients 0.6, moments 1.2, activations
 plan --model tiny-qwen3                       |   0 | tiny-qwen3: 2 layers, width 64, 8/1 heads of 16, MLP 160, vocabulary 272
 --dry-run --tuning full                       |   0 | 151488 of 151488 parameters are trained
 --steps 1 --rank 64 --lr 1                    |   0 | tokens/s
