@@ -4,10 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/derived/bars.h"
 #include "bench/derived/requirements.h"
 #include "bench/machine/fingerprint.h"
 #include "bench/derived/graph_gain.h"
+#include "bench/rows/metric.h"
 #include "bench/run/process.h"
 #include "bench/run/plan.h"
 #include "bench/run/supervise.h"
@@ -171,7 +171,7 @@ static void put_kernel(pb_sink *s, const char *op, const char *dtype, const char
 }
 
 /* A requirement is checked against the fastest implementation of its case. Cases without a requirement get no row. */
-static void bars_judge_the_best_implementation(void **state)
+static void the_best_implementation_is_judged(void **state)
 {
     static const char shape[] = "B2.S4096.H64.K8.D128.c1.p0.n0", norm[] = "B4.S4096.D4096.a0.f0";
     pb_sink s;
@@ -186,9 +186,9 @@ static void bars_judge_the_best_implementation(void **state)
     put_kernel(&s, "xent_bwd", "bf16", "resident", "B2.S4096.V128256", "kernel_time", 1.2e-3);
     put_kernel(&s, "addnorm_fwd", "bf16", "rows", norm, "roofline_fraction", 0.91);
     put_kernel(&s, "addnorm_fwd", "bf16", "rows", "B1.S256.D576.a0.f0", "roofline_fraction", 0.2);
-    CHECK_OK(pb_bars_conclude(&s, "kernels"));
+    CHECK_OK(pb_requirements_conclude(&s, "kernels"));
     s.machine_id = "cuda-nvidia-h100-132sm-00000000";
-    CHECK_OK(pb_bars_conclude(&s, "kernels"));
+    CHECK_OK(pb_requirements_conclude(&s, "kernels"));
     char *text = results();
     assert_non_null(
         strstr(text, "h200-132sm-00000000,0,requirement/SPEED-ATTENTION-FWD?dtype=bf16&impl=wgmma&op=attention_fwd&"
@@ -213,7 +213,7 @@ static void put_step(pb_sink *s, const char *key, double seconds)
 
 /* Requirements on whole steps: every axis that the requirement names must match; it does not name `clip`, so the
  * best clip counts. */
-static void bars_judge_whole_steps(void **state)
+static void whole_steps_are_judged(void **state)
 {
     pb_sink s;
     (void)state;
@@ -228,7 +228,7 @@ static void bars_judge_whole_steps(void **state)
     put_step(&s, AT("4", "multi", "graph", "2048", "lora"), 0.0900);
     put_step(&s, AT("4", "multi", "graph", "2048", "qlora"), 0.1110);
     put_kernel(&s, "attention_fwd", "bf16", "wgmma", "B2.S4096.H64.K8.D128.c1.p0.n0", "kernel_flops", 550e12);
-    CHECK_OK(pb_bars_conclude(&s, "throughput"));
+    CHECK_OK(pb_requirements_conclude(&s, "throughput"));
     char *text = results();
     char *met = strstr(text, "requirement/SPEED-STEP-1.5B-B4-S512?batch=4&clip=multi&"), *missed;
     assert_non_null(met);
@@ -270,23 +270,29 @@ static bool in_grid_of_op(const pb_case *of)
     return false;
 }
 
-/* A requirement whose case is in no grid would never be checked. */
-static void every_bar_is_in_its_grid(void **state)
+static void check_judged_case(const char *key)
 {
-    const char *key;
-    size_t bars = 0;
+    pb_case of;
+    CHECK_OK(pb_case_parse(key, &of));
+    sought s = {&of, strcmp(of.suite, "kernels") == 0 && in_grid_of_op(&of)};
+    const pb_suite *suite = pb_suite_find(of.suite);
+    assert_non_null(suite);
+    for (const char *const *line = suite->device_grid; line && *line; line++)
+        CHECK_OK(pb_grid_expand(suite->name, suite->axes, *line, look_at, &s));
+    if (!s.found) fail_msg("%s is not in its grid", key);
+}
+
+/* A requirement whose case is in no grid, or whose metric no suite emits, would never be checked. */
+static void every_judged_case_is_in_its_grid(void **state)
+{
+    size_t cases = 0;
     (void)state;
-    for (; (key = pb_bar_case(bars)); bars++) {
-        pb_case of;
-        CHECK_OK(pb_case_parse(key, &of));
-        sought s = {&of, strcmp(of.suite, "kernels") == 0 && in_grid_of_op(&of)};
-        const pb_suite *suite = pb_suite_find(of.suite);
-        assert_non_null(suite);
-        for (const char *const *line = suite->device_grid; line && *line; line++)
-            CHECK_OK(pb_grid_expand(suite->name, suite->axes, *line, look_at, &s));
-        if (!s.found) fail_msg("%s is not in its grid", key);
-    }
-    assert_true(bars > 0);
+    for (const pb_requirement *r = pb_requirements; r->id; r++)
+        for (const pb_judged_case *c = r->cases; c && c->key; c++, cases++) {
+            if (!pb_metric_find(r->metric)) fail_msg("%s: %s is no metric", r->id, r->metric);
+            check_judged_case(c->key);
+        }
+    assert_true(cases > 0);
 }
 
 /* ---- planning ----------------------------------------------------------------------------------------- */
@@ -412,9 +418,9 @@ int main(void)
         cmocka_unit_test(cases_of_one_size_count_once),
         cmocka_unit_test(every_size_counts),
         cmocka_unit_test(an_unknown_requirement_fails),
-        cmocka_unit_test(bars_judge_the_best_implementation),
-        cmocka_unit_test(bars_judge_whole_steps),
-        cmocka_unit_test(every_bar_is_in_its_grid),
+        cmocka_unit_test(the_best_implementation_is_judged),
+        cmocka_unit_test(whole_steps_are_judged),
+        cmocka_unit_test(every_judged_case_is_in_its_grid),
         cmocka_unit_test(every_grid_has_an_estimate_on_a_gpu),
         cmocka_unit_test(more_work_takes_longer_on_the_cpu),
         cmocka_unit_test(a_word_that_an_axis_lacks_is_refused),

@@ -30,6 +30,7 @@ list columns                             |   0 | machine_id
 list --columns                           |   0 | note
 list metrics                             |   0 | backward_time
 list metric                              |   2 | did you mean 'metrics'?
+list requirements                        |   0 | highest roofline_fraction of kernels/rope_fwd?dtype=bf16&shape=
 list formats                             |   0 | benchfmt
 export --to nothing                      |   2 | there is no format 'nothing'
 export --to bmf --better lower           |   2 | --better is only for --to gab

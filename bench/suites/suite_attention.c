@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/derived/attention_crossover.h"
-#include "bench/derived/bars.h"
+#include "bench/derived/requirements.h"
 #include "bench/suites/attention_requirements.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
@@ -119,7 +119,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
 {
     PB_TRY(pb_attn_crossovers(sink));
-    return ctx->id == PB_CPU ? PB_OK : pb_bars_conclude(sink, "attention");
+    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(sink, "attention");
 }
 
 static pb_status check_case(const pb_case *c)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/bars.h"
+#include "bench/derived/requirements.h"
 #include "bench/suites/suite.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/engine/op.h"
@@ -336,7 +336,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 
 static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
 {
-    return ctx->id == PB_CPU ? PB_OK : pb_bars_conclude(sink, "kernels");
+    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(sink, "kernels");
 }
 
 const pb_suite pb_suite_kernels = {
