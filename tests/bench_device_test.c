@@ -158,6 +158,60 @@ static void an_unknown_requirement_fails(void **state)
     close_sink(&s);
 }
 
+static void put_rate(pb_sink *s, const char *tuning, const char *seq, const char *mode, const char *clip, double rate)
+{
+    pb_case c = {.suite = "backward", .name = "step"};
+    const char *const axes[][2] = {{"batch", "4"}, {"clip", clip}, {"mode", mode}, {"seq", seq}, {"tuning", tuning}};
+    for (int i = 0; i < 5; i++) CHECK_OK(pb_case_set(&c, axes[i][0], axes[i][1]));
+    pb_case_finish(&c);
+    CHECK_OK(pb_emit(s, &c, "tokens_per_second", rate, 1, "ok", ""));
+}
+
+/* The ratios of LoRA and of QLoRA are judged each by its own cases; other tunings are not. */
+static void ratios_are_judged_per_tuning(void **state)
+{
+    pb_ctx gpu = {.be = &pb_backend_cuda, .id = PB_CUDA}; /* only its name and id are read */
+    static const char *const rows[] = {
+        "003a?batch=4&clip=fused&mode=graph&seq=512&tuning=lora,requirement,1,none,1.2,0,pass,",
+        "003b?batch=4&clip=fused&mode=graph&seq=512&tuning=lora,requirement,1,none,2.4,0,pass,",
+        "003a?batch=4&clip=fused&mode=graph&seq=512&tuning=qlora,requirement,1,none,1.05,0,fail,",
+        "003b?batch=4&clip=fused&mode=graph&seq=512&tuning=qlora,requirement,1,none,1.5,0,pass,"};
+    pb_sink s;
+    (void)state;
+    open_sink(&s);
+    put_rate(&s, "lora", "512", "graph", "fused", 1200), put_rate(&s, "lora", "512", "eager", "fused", 1000);
+    put_rate(&s, "lora", "512", "eager", "sync", 500), put_rate(&s, "qlora", "512", "graph", "fused", 1050);
+    put_rate(&s, "qlora", "512", "eager", "fused", 1000), put_rate(&s, "qlora", "512", "eager", "sync", 700);
+    put_rate(&s, "full", "512", "graph", "fused", 900), put_rate(&s, "full", "512", "eager", "fused", 1000);
+    put_rate(&s, "qlora", "128", "graph", "fused", 900), put_rate(&s, "qlora", "128", "eager", "fused", 1000);
+    CHECK_OK(pb_requirement_ratios(&gpu, &s));
+    char *text = results();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (!strstr(text, rows[i])) fail_msg("no row %s", rows[i]);
+    assert_null(strstr(strstr(text, "requirement/"), "tuning=full"));
+    assert_null(strstr(strstr(text, "requirement/"), "seq=128"));
+    close_sink(&s);
+}
+
+/* The row of a tuning that was not measured names the tuning; a length that the requirement is not about is shown. */
+static void ratios_of_other_runs_are_unsupported(void **state)
+{
+    pb_ctx gpu = {.be = &pb_backend_cuda, .id = PB_CUDA};
+    pb_sink s;
+    (void)state;
+    open_sink(&s);
+    put_rate(&s, "qlora", "128", "graph", "fused", 1500), put_rate(&s, "qlora", "128", "eager", "fused", 1000);
+    CHECK_OK(pb_requirement_ratios(&gpu, &s));
+    char *text = results();
+    assert_non_null(strstr(text, "003a?tuning=lora,requirement,1,none,,0,unsupported,"));
+    assert_non_null(strstr(text, "003b?tuning=lora,requirement,1,none,,0,unsupported,"));
+    char *row =
+        strstr(text, "003a?batch=4&clip=fused&mode=graph&seq=128&tuning=qlora,requirement,1,none,1.5,0,unsupported,");
+    assert_non_null(row);
+    assert_non_null(strstr(row, "here cuda, seq 128: 1.500"));
+    close_sink(&s);
+}
+
 static void put_kernel(pb_sink *s, const char *op, const char *dtype, const char *impl, const char *shape,
                        const char *metric, double value)
 {
@@ -418,6 +472,8 @@ int main(void)
         cmocka_unit_test(cases_of_one_size_count_once),
         cmocka_unit_test(every_size_counts),
         cmocka_unit_test(an_unknown_requirement_fails),
+        cmocka_unit_test(ratios_are_judged_per_tuning),
+        cmocka_unit_test(ratios_of_other_runs_are_unsupported),
         cmocka_unit_test(the_best_implementation_is_judged),
         cmocka_unit_test(whole_steps_are_judged),
         cmocka_unit_test(every_judged_case_is_in_its_grid),

@@ -155,11 +155,11 @@ static void a_delay_takes_what_was_asked_for(void **state)
 
 /* ---- uploads ------------------------------------------------------------------------------------ */
 
-enum { SPUN = 20 /* ms of work that an upload is enqueued behind */ };
+enum { SPUN = 20 /* ms of work that the stream does before an upload */ };
 
-/* Enqueues work of SPUN ms and the upload behind it. Returns the seconds that the upload took on the host. */
-static double upload_behind_work(pb_ctx *ctx, pb_status (*upload)(pb_ctx *, void *, const void *, size_t), void *to,
-                                 const void *from, size_t bytes)
+/* Enqueues work of SPUN ms, then the upload. Returns the seconds that the upload took on the host. */
+static double upload_after_work(pb_ctx *ctx, pb_status (*upload)(pb_ctx *, void *, const void *, size_t), void *to,
+                                const void *from, size_t bytes)
 {
     CHECK_OK(pb_sync(ctx));
     CHECK_OK(probe_spin(ctx, 1e-3 * SPUN));
@@ -171,25 +171,25 @@ static double upload_behind_work(pb_ctx *ctx, pb_status (*upload)(pb_ctx *, void
 static void an_upload_waits_and_a_staged_one_does_not(void **state)
 {
     pb_ctx *ctx = &streams[0];
-    uint32_t host[4] = {1, 2, 3, 4}, back[4] = {0};
+    uint32_t host[4] = {1, 2, 3, 4};
     void *p;
     (void)state;
     CHECK_OK(pb_alloc(ctx, sizeof host, &p));
     pb_counts before = ctx->counts;
-    assert_true(upload_behind_work(ctx, pb_upload, p, host, sizeof host) > 0.5e-3 * SPUN);
+    assert_true(upload_after_work(ctx, pb_upload, p, host, sizeof host) > 0.5e-3 * SPUN);
     assert_int_equal(ctx->counts.host_syncs - before.host_syncs, 2); /* one is pb_sync before the work */
     host[0] = 5;
     before = ctx->counts;
-    assert_true(upload_behind_work(ctx, pb_upload_staged, p, host, sizeof host) < 0.5e-3 * SPUN);
+    assert_true(upload_after_work(ctx, pb_upload_staged, p, host, sizeof host) < 0.5e-3 * SPUN);
     assert_int_equal(ctx->counts.host_syncs - before.host_syncs, 1);
     host[0] = 6; /* after the call: the device gets 5 */
-    CHECK_OK(pb_download(ctx, back, p, sizeof back));
-    assert_int_equal(back[0], 5);
-    assert_int_equal(back[3], 4);
+    CHECK_OK(pb_download(ctx, host, p, sizeof host));
+    assert_int_equal(host[0], 5);
+    assert_int_equal(host[3], 4);
     pb_release(ctx, p);
 }
 
-/* More staged uploads than the staging memory has room for, behind work: some must wait, and none may be overwritten
+/* After work, more staged uploads than the staging memory has room for: some must wait, and none may be overwritten
  * before the device has read it. */
 static void staged_uploads_keep_their_bytes(void **state)
 {

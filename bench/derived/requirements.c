@@ -133,18 +133,18 @@ static bool rate(const pb_sink *sink, const pb_case *like, const char *mode, con
     return pb_sink_value(sink, c.key, "tokens_per_second", out);
 }
 
-/* True if the ratios are computed from this case: backward phase, LoRA, graph, fused clip, batch 4. */
-static bool judged_by(const char *key, pb_case *c)
+/* True if the ratios are computed from this case: backward phase, graph, fused clip, batch 4. */
+static bool judged_by(const char *key, const char *tuning, pb_case *c)
 {
-    return pb_case_parse(key, c) == PB_OK && strcmp(c->suite, "backward") == 0 && pb_case_is(c, "tuning", "lora") &&
+    return pb_case_parse(key, c) == PB_OK && strcmp(c->suite, "backward") == 0 && pb_case_is(c, "tuning", tuning) &&
            pb_case_is(c, "mode", "graph") && pb_case_is(c, "clip", "fused") && pb_case_is(c, "batch", "4");
 }
 
+/* clip: that of the eager case. */
 static pb_status ratio(pb_ctx *ctx, pb_sink *sink, const char *id, const pb_case *like, const char *clip)
 {
     double graph, eager;
     char how[160];
-    if (!like) return pb_requirement_emit(sink, id, NULL, 0, (double)NAN, false, "this run has no such case");
     if (!rate(sink, like, "graph", "fused", &graph) || !rate(sink, like, "eager", clip, &eager))
         return pb_requirement_emit(sink, id, like->axes, like->n, (double)NAN, false,
                                    "this run lacks one of the two variants");
@@ -159,20 +159,37 @@ static pb_status both_ratios(pb_ctx *ctx, pb_sink *sink, const pb_case *like)
     return ratio(ctx, sink, "F-GRAPH-BWD-003b", like, "sync");
 }
 
+static pb_status no_ratios(pb_sink *sink, const char *tuning)
+{
+    pb_axis axis = {.name = "tuning"};
+    snprintf(axis.value, sizeof axis.value, "%s", tuning);
+    static const char *const ids[] = {"F-GRAPH-BWD-003a", "F-GRAPH-BWD-003b"};
+    for (int i = 0; i < 2; i++)
+        PB_TRY(pb_requirement_emit(sink, ids[i], &axis, 1, (double)NAN, false, "this run has no such case"));
+    return PB_OK;
+}
+
 /* Emits the ratios for every such case with seq 512. If none was measured, it uses the first case of another length,
  * whose row is unsupported but shows the value, or emits unsupported rows without a value. */
-pb_status pb_requirement_ratios(pb_ctx *ctx, pb_sink *sink)
+static pb_status ratios_of(pb_ctx *ctx, pb_sink *sink, const char *tuning)
 {
     pb_case c, other;
     bool found = false, any = false;
     const char *key;
     for (int i = 0; (key = pb_sink_key(sink, i)) != NULL; i++) {
-        if (!judged_by(key, &c)) continue;
+        if (!judged_by(key, tuning, &c)) continue;
         if (!any) other = c;
         any = true;
         if (!pb_case_is(&c, "seq", "512")) continue;
         found = true;
         PB_TRY(both_ratios(ctx, sink, &c));
     }
-    return found ? PB_OK : both_ratios(ctx, sink, any ? &other : NULL);
+    if (found) return PB_OK;
+    return any ? both_ratios(ctx, sink, &other) : no_ratios(sink, tuning);
+}
+
+pb_status pb_requirement_ratios(pb_ctx *ctx, pb_sink *sink)
+{
+    PB_TRY(ratios_of(ctx, sink, "lora"));
+    return ratios_of(ctx, sink, "qlora");
 }

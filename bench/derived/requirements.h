@@ -37,6 +37,6 @@ pb_status pb_requirement_emit(pb_sink *sink, const char *id, const pb_axis *axes
 pb_status pb_requirements_conclude(pb_sink *sink, const char *suite);
 
 /* Emits the requirements that are ratios of two cases measured earlier by this process: F-GRAPH-BWD-003a and
- * F-GRAPH-BWD-003b. */
+ * F-GRAPH-BWD-003b, each for LoRA and for QLoRA. */
 pb_status pb_requirement_ratios(pb_ctx *ctx, pb_sink *sink);
 #endif

@@ -15,7 +15,7 @@ struct cuda_state {
     void *flush;
     size_t flush_bytes, used_at_open;
     unsigned char flush_value;
-    double delay_cost; /* seconds that a delay of 0 takes; 0: not measured yet */
+    double delay_cost;      /* seconds that a delay of 0 takes; 0: not measured yet */
     unsigned char *staging; /* page-locked host memory that staged uploads are copied from */
     size_t staged;          /* bytes of it that the stream may not have read yet */
 };
