@@ -135,7 +135,9 @@ static void a_cpu_does_not_judge_qlora(void **state)
     pb_sink s;
     pb_table t;
     open_sink(&s);
+    calls_left = 2; /* the other rows are not needed */
     CHECK_OK(pb_graph_requirements(*state, &s));
+    calls_left = 0;
     CHECK_OK(pb_table_read(dir, &t));
     assert_string_equal(qlora_row(&t)->status, "unsupported");
     assert_non_null(strstr(qlora_row(&t)->note, "applies to a GPU, QLoRA of qwen2.5-1.5b; a CPU would need"));
