@@ -84,7 +84,7 @@ def rule(s):
     module, folders = s.validation()
     texts = []
     for folder in folders:
-        aa, slow = (module.simulate(s.bench, module.sessions(folder, kind)) for kind in ("aa", "slow"))
+        aa, slow = (module.simulate(s.bench, (module.stored(folder, kind),)) for kind in ("aa", "slow"))
         where = "CPU" if "/cpu-" in folder else "GPU"
         texts.append(f"{where}: of {aa['recorded']:.0f} cases compared with themselves {aa['recorded_alarms']:.0f} were "
                      f"called changed and {aa['recorded_undecided']:.0f} INCONCLUSIVE; of {slow['recorded']:.0f} "

@@ -120,8 +120,8 @@ static pb_status print_ranked(const pb_sim_recorded *r, const pb_sim_opts *o, co
 static void print_recorded(const pb_sim_recorded *r, const pb_sim_opts *o, FILE *out)
 {
     const pb_pair_opts *rule = &o->rule;
-    fprintf(out, "simulate: %d processes of %s in %d session%s, %d pairs\n", r->processes,
-            r->file[0].t.rows[0].machine_id, r->nsessions, r->nsessions == 1 ? "" : "s", r->pairs);
+    fprintf(out, "simulate: %d processes of %s in %d session%s, %d pairs\n", r->processes, r->first->machine_id,
+            r->nsessions, r->nsessions == 1 ? "" : "s", r->pairs);
     if (r->nsessions > r->sided)
         fprintf(out, "  neighbours in runs of one code: the order within each pair is drawn\n");
     if (r->sided && o->same_code) fprintf(out, "  base and candidate of pairs, said to be the same code (--self)\n");
