@@ -1,10 +1,11 @@
-/* cmd_list.c - `bench list`: prints the suites, models, metrics, export formats and kernels that exist. */
+/* cmd_list.c - `bench list`: prints the suites, models, metrics, columns, statuses, formats and kernels that exist. */
 #include <stdio.h>
 #include <string.h>
 
 #include "bench/commands.h"
 #include "bench/exchange/export.h"
 #include "bench/rows/metric.h"
+#include "bench/rows/row_status.h"
 #include "bench/rows/tables.h"
 #include "bench/suites/suite.h"
 #include "cli/hint.h"
@@ -35,7 +36,18 @@ static void models(void)
 
 static void columns(void)
 {
-    for (const pb_column *c = pb_columns; c->name; c++) printf("%-14s %-4s %s\n", c->name, c->type, c->what);
+    for (const pb_column *c = pb_columns; c->name; c++) {
+        printf("%-14s %-6s %s", c->name, c->type, c->what);
+        for (int i = 0; i < PB_ROW_STATUSES && !strcmp(c->type, "status"); i++)
+            printf("%s%s", i ? ", " : ": ", pb_row_statuses[i].name);
+        putchar('\n');
+    }
+}
+
+static void statuses(void)
+{
+    for (const pb_row_status_line *s = pb_row_statuses; s < pb_row_statuses + PB_ROW_STATUSES; s++)
+        printf("%-14s %s\n", s->name, s->what);
 }
 
 static void formats(void)
@@ -61,6 +73,7 @@ static const struct {
              {"models", "models, for the axis model:", models},
              {"metrics", "metrics (unit, better):", metrics},
              {"columns", "columns of results.csv:", columns},
+             {"statuses", "what may become of a row, least severe first:", statuses},
              {"formats", "formats of bench export:", formats},
              {"kernels", "ops and the implementations this machine runs:", kernels}};
 enum { LISTS = sizeof lists / sizeof *lists };

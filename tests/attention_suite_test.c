@@ -215,7 +215,7 @@ static void a_planted_nan_breaks_the_requirements(void **state)
 static void put(pb_sink *s, const char *line, double seconds)
 {
     const pb_case c = case_of(line);
-    CHECK_OK(pb_emit(s, &c, "kernel_time", seconds, 1, "ok", ""));
+    CHECK_OK(pb_emit(s, &c, "kernel_time", seconds, 1, PB_ROW_OK, ""));
 }
 
 static void a_process_says_from_where_sparse_is_faster(void **state)
@@ -267,7 +267,7 @@ static void put_step(pb_sink *s, const char *model, const char *attention, const
     CHECK_OK(pb_case_set(&c, "model", model));
     CHECK_OK(pb_case_set(&c, "seq", seq));
     pb_case_finish(&c);
-    CHECK_OK(pb_emit(s, &c, metric, v, 1, "ok", ""));
+    CHECK_OK(pb_emit(s, &c, metric, v, 1, PB_ROW_OK, ""));
 }
 
 static void a_v4_step_is_dense_over_sparse(void **state)
@@ -310,7 +310,7 @@ static void ceiling(pb_sink *s, const char *key, const char *metric, double valu
 {
     pb_case c;
     CHECK_OK(pb_case_parse(key, &c));
-    CHECK_OK(pb_emit(s, &c, metric, value, 1, "ok", ""));
+    CHECK_OK(pb_emit(s, &c, metric, value, 1, PB_ROW_OK, ""));
 }
 
 static void a_case_has_its_rows(void **state)

@@ -61,7 +61,7 @@ static void put_batch(pb_sink *s, const char *batch, const char *mode, const cha
     CHECK_OK(pb_case_set(&c, "mode", mode));
     CHECK_OK(pb_case_set(&c, "seq", seq));
     pb_case_finish(&c);
-    CHECK_OK(pb_emit(s, &c, metric, value, 1, "ok", ""));
+    CHECK_OK(pb_emit(s, &c, metric, value, 1, PB_ROW_OK, ""));
 }
 
 static void put(pb_sink *s, const char *mode, const char *seq, const char *metric, double value)
@@ -162,7 +162,7 @@ static void put_kernel(pb_sink *s, const char *op, const char *dtype, const char
     CHECK_OK(pb_case_set(&c, "impl", impl));
     CHECK_OK(pb_case_set(&c, "shape", shape));
     pb_case_finish(&c);
-    CHECK_OK(pb_emit(s, &c, metric, value, 1, "ok", ""));
+    CHECK_OK(pb_emit(s, &c, metric, value, 1, PB_ROW_OK, ""));
 }
 
 /* A requirement is checked against the fastest implementation of its case. Cases without a requirement get no row. */
@@ -203,7 +203,7 @@ static void put_step(pb_sink *s, const char *key, double seconds)
 {
     pb_case c;
     CHECK_OK(pb_case_parse(key, &c));
-    CHECK_OK(pb_emit(s, &c, "step_time", seconds, 5, "ok", ""));
+    CHECK_OK(pb_emit(s, &c, "step_time", seconds, 5, PB_ROW_OK, ""));
 }
 
 /* Requirements on whole steps: every axis that the requirement names must match; it does not name `clip`, so the

@@ -36,8 +36,8 @@ static pb_status time_nap(pb_ctx *ctx, const pb_case *c, long ms, int samples, p
 static pb_status run_ceiling(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
     (void)ctx;
-    return strcmp(c->name, "copy") == 0 ? pb_emit(sink, c, "copy_rate", 1e10, 1, "ok", "")
-                                        : pb_emit(sink, c, "matmul_rate", 1e11, 1, "ok", "");
+    return strcmp(c->name, "copy") == 0 ? pb_emit(sink, c, "copy_rate", 1e10, 1, PB_ROW_OK, "")
+                                        : pb_emit(sink, c, "matmul_rate", 1e11, 1, PB_ROW_OK, "");
 }
 
 static const char *const ceilings[] = {"copy,matmul", NULL};
@@ -81,7 +81,7 @@ static pb_status hang(pb_ctx *ctx, pb_sink *sink, const pb_case *c)
 {
     const char *mode = pb_case_get(c, "mode");
     if (strcmp(mode, "hang") == 0 || (strcmp(mode, "hangonce") == 0 && sink->process == 0)) {
-        PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", "")); /* the case hangs after its first row */
+        PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, PB_ROW_OK, "")); /* the case hangs after its first row */
         sleep_for_ever();
     }
     while (strcmp(mode, "dawdle") == 0 && !pb_interrupted()) pause(); /* ends when it is interrupted */
@@ -127,10 +127,10 @@ static pb_status run_toy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     if (strcmp(mode, "lost") == 0 && sink->process == 1) return lose(ctx);
     if (strcmp(mode, "memory") == 0) return ask_too_much(ctx);
     if (strcmp(mode, "unsupported") == 0) return pb_fail(PB_EUNSUPPORTED, "not on this device");
-    if (strcmp(mode, "wrong") == 0) return pb_emit(sink, c, "error", 0.5, 0, "wrong", "off by half");
-    if (strcmp(mode, "nan") == 0) return pb_emit(sink, c, "error", (double)NAN, 0, "ok", "");
+    if (strcmp(mode, "wrong") == 0) return pb_emit(sink, c, "error", 0.5, 0, PB_ROW_WRONG, "off by half");
+    if (strcmp(mode, "nan") == 0) return pb_emit(sink, c, "error", (double)NAN, 0, PB_ROW_OK, "");
     /* the same value on every machine, so that runs can be compared */
-    PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, PB_ROW_OK, ""));
     return time_nap(ctx, c, 1, 3, sink);
 }
 
@@ -151,7 +151,7 @@ static pb_status conclude_toy(pb_ctx *ctx, pb_sink *sink)
     for (; pb_sink_key(sink, n); n++)
         if (strstr(pb_sink_key(sink, n), "mode=hanglast") && sink->process == 0) sleep_for_ever();
     pb_case_finish(&c);
-    return pb_emit(sink, &c, "requirement", n, 0, "pass", "cases that were measured");
+    return pb_emit(sink, &c, "requirement", n, 0, PB_ROW_PASS, "cases that were measured");
 }
 
 static double expect_toy(const pb_case *c) { return hangs(c) ? 0.05 : strcmp(c->name, "other") == 0 ? 10 : 2; }
@@ -247,7 +247,7 @@ static pb_status run_paired(pb_ctx *real, const pb_case *c, pb_sink *sink)
     if (getenv("FIXTURE_NAP")) nanosleep(&(struct timespec){.tv_nsec = 1000000 * (long)number("FIXTURE_NAP", 0)}, NULL);
     PB_TRY(pb_measure(&ctx, made_up_work, &m, &o, &t));
     for (int i = 0; i < 2; i++) t.seconds[i] *= number("FIXTURE_OUTLIER", 1);
-    PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, PB_ROW_OK, ""));
     return getenv("FIXTURE_LACKS") ? PB_OK : pb_emit_timing(sink, c, "kernel_time", &t, "");
 }
 

@@ -56,7 +56,7 @@ static void run(pb_ctx *ctx, char status[3][16])
     for (int i = 0; i < 3; i++) {
         *status[i] = 0;
         for (size_t k = 0; k < t.n; k++)
-            if (strstr(t.rows[k].key, names[i])) snprintf(status[i], 16, "%s", t.rows[k].status);
+            if (strstr(t.rows[k].key, names[i])) snprintf(status[i], 16, "%s", pb_row_status_name(t.rows[k].status));
         for (size_t k = 0; k < t.n && !i; k++)
             if (strstr(t.rows[k].key, names[i])) check_losses_fall(&t.rows[k]);
     }

@@ -111,11 +111,11 @@ static void rows_are_quoted_and_never_hold_nan(void **state)
 {
     pb_sink *s = sink();
     (void)state;
-    CHECK_OK(pb_emit(s, a_case(), "kernel_time", 0.1234567891234, 5, "ok", "said \"no\", twice\nover"));
-    CHECK_OK(pb_emit(s, a_case(), "error", (double)NAN, 0, "ok", ""));
-    CHECK_OK(pb_emit(s, a_case(), "copy_rate", (double)INFINITY, 0, "wrong", "why"));
-    CHECK_FAILS(pb_emit(s, a_case(), "speed", 1, 0, "ok", ""), PB_EINVAL, "speed");
-    CHECK_OK(pb_emit(s, a_case(), "copy_rate", 2e10, 3, "ok", NULL));
+    CHECK_OK(pb_emit(s, a_case(), "kernel_time", 0.1234567891234, 5, PB_ROW_OK, "said \"no\", twice\nover"));
+    CHECK_OK(pb_emit(s, a_case(), "error", (double)NAN, 0, PB_ROW_OK, ""));
+    CHECK_OK(pb_emit(s, a_case(), "copy_rate", (double)INFINITY, 0, PB_ROW_WRONG, "why"));
+    CHECK_FAILS(pb_emit(s, a_case(), "speed", 1, 0, PB_ROW_OK, ""), PB_EINVAL, "speed");
+    CHECK_OK(pb_emit(s, a_case(), "copy_rate", 2e10, 3, PB_ROW_OK, NULL));
     CHECK_NEAR(pb_sink_ceiling(s, "copy_rate"), 2e10, 0);
     CHECK_NEAR(pb_sink_ceiling(s, "matmul_rate"), 0, 0);
     pb_sink_close(s);
@@ -170,7 +170,7 @@ static void a_full_disk_is_an_error(void **state)
     int kept = s->results;
     s->results = open("/dev/full", O_WRONLY);
     assert_true(s->results >= 0);
-    CHECK_FAILS(pb_emit(s, a_case(), "copy_rate", 1, 0, "ok", ""), PB_EIO, "No space left");
+    CHECK_FAILS(pb_emit(s, a_case(), "copy_rate", 1, 0, PB_ROW_OK, ""), PB_EIO, "No space left");
     assert_true(s->write_failed);
     CHECK_NEAR(pb_sink_ceiling(s, "copy_rate"), 0, 0);
     close(s->results);

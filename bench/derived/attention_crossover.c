@@ -78,7 +78,7 @@ static pb_status emit(pb_sink *sink, const pb_case *family, pb_gain_point *p, in
              how == PB_CROSSES       ? "dense is faster below, sparse above"
              : how == PB_ALWAYS_PAYS ? "dense is faster at the longest"
                                      : "sparse is faster at every one");
-    return pb_emit(sink, family, "sparse_from", from, 0, how == PB_CROSSES ? "ok" : "unsupported", note);
+    return pb_emit(sink, family, "sparse_from", from, 0, how == PB_CROSSES ? PB_ROW_OK : PB_ROW_UNSUPPORTED, note);
 }
 
 pb_status pb_attn_crossovers(pb_sink *sink)

@@ -118,8 +118,8 @@ static pb_status emit_break_even(pb_sink *sink, const gain *g)
     char note[96];
     if (!pb_sink_value(sink, g->c.key, "record_time", &record)) return PB_OK;
     snprintf(note, sizeof note, "eager %.4g s, graph %.4g s a call", g->eager, g->graph);
-    if (!(g->eager > g->graph)) return pb_emit(sink, &g->c, "break_even", (double)NAN, 0, "unsupported", note);
-    return pb_emit(sink, &g->c, "break_even", record / (g->eager - g->graph), 0, "ok", "");
+    if (!(g->eager > g->graph)) return pb_emit(sink, &g->c, "break_even", (double)NAN, 0, PB_ROW_UNSUPPORTED, note);
+    return pb_emit(sink, &g->c, "break_even", record / (g->eager - g->graph), 0, PB_ROW_OK, "");
 }
 
 static pb_status emit_crossover(pb_sink *sink, const pb_case *family, pb_gain_point *p, int n)
@@ -132,7 +132,7 @@ static pb_status emit_crossover(pb_sink *sink, const pb_case *family, pb_gain_po
              how == PB_CROSSES       ? "of tokens a step"
              : how == PB_ALWAYS_PAYS ? "pays at every size"
                                      : "pays at none");
-    return pb_emit(sink, family, "crossover", tokens, 0, how == PB_CROSSES ? "ok" : "unsupported", note);
+    return pb_emit(sink, family, "crossover", tokens, 0, how == PB_CROSSES ? PB_ROW_OK : PB_ROW_UNSUPPORTED, note);
 }
 
 /* Emits one crossover for each family, which is a set of cases that differ only in batch and seq. */

@@ -46,9 +46,9 @@ pb_status pb_requirement_emit(pb_sink *sink, const char *id, const pb_axis *axes
     if (applies) snprintf(note, sizeof note, "%s: %s %s %g; %s", c->statement, c->metric, c->relation, c->bound, how);
     else snprintf(note, sizeof note, "applies to %s; %s", c->where, how);
     return pb_emit(sink, &key, "requirement", figure, 0,
-                   !applies           ? "unsupported"
-                   : holds(c, figure) ? "pass"
-                                      : "fail",
+                   !applies           ? PB_ROW_UNSUPPORTED
+                   : holds(c, figure) ? PB_ROW_PASS
+                                      : PB_ROW_FAIL,
                    note);
 }
 

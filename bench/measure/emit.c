@@ -107,24 +107,24 @@ pb_status pb_sink_restore(pb_sink *s, const pb_row *r)
 {
     const pb_metric *m = pb_metric_find(r->metric);
     if (!m) return pb_fail(PB_EINVAL, "metric '%.60s' is not in metrics.def", r->metric);
-    return strcmp(r->status, "ok") == 0 ? remember(s, r->key, m, r->value) : PB_OK;
+    return r->status == PB_ROW_OK ? remember(s, r->key, m, r->value) : PB_OK;
 }
 
 /* Remembers a row that was written: its value if it is ok, and that a case was truncated. */
-static pb_status notice(pb_sink *s, const pb_case *c, const pb_metric *m, double value, const char *status)
+static pb_status notice(pb_sink *s, const pb_case *c, const pb_metric *m, double value, pb_row_status status)
 {
-    s->truncated |= strcmp(status, "truncated") == 0;
-    return strcmp(status, "ok") == 0 ? remember(s, c->key, m, value) : PB_OK;
+    s->truncated |= status == PB_ROW_TRUNCATED;
+    return status == PB_ROW_OK ? remember(s, c->key, m, value) : PB_OK;
 }
 
-pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value, int samples, const char *status,
+pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value, int samples, pb_row_status status,
                   const char *note)
 {
     const pb_metric *m = pb_metric_find(metric);
     char text[512];
     pb_page p;
     if (!m) return pb_fail(PB_EINVAL, "metric '%s' is not in metrics.def", metric);
-    if (!isfinite(value) && strcmp(status, "ok") == 0) status = "failed", note = "the value is not finite";
+    if (!isfinite(value) && status == PB_ROW_OK) status = PB_ROW_FAILED, note = "the value is not finite";
     snprintf(text, sizeof text, "%s", note ? note : "");
     pb_make_printable(text, ' '); /* one line per row, so that grep finds whole rows */
     const pb_row r = {.bench_version = PB_BENCH_VERSION,
@@ -165,12 +165,12 @@ static pb_status emit_measured(pb_sink *s, const pb_case *c, const char *metric,
                                const char *note)
 {
     char text[512];
-    const char *status = "ok";
+    pb_row_status status = PB_ROW_OK;
     const double trend = pb_trend(t->seconds, t->n);
     if (trend > 0) pb_trend_note(note ? note : "", trend, text, sizeof text), note = text;
     if (pb_interrupted()) { /* there may be fewer samples than requested */
         snprintf(text, sizeof text, "interrupted after %d samples", t->n);
-        status = "truncated", note = text;
+        status = PB_ROW_TRUNCATED, note = text;
     }
     PB_TRY(emit_samples(s, c, metric, work, t));
     PB_TRY(pb_emit(s, c, metric, work > 0 ? work / t->median : t->median, t->n, status, note));
@@ -181,7 +181,7 @@ pb_status pb_emit_slowed(pb_sink *s, const pb_case *c, double share)
 {
     double before;
     if (!(share > 0) || pb_sink_value(s, c->key, "slowdown", &before)) return PB_OK;
-    return pb_emit(s, c, "slowdown", share, 0, "ok", "slowed down on purpose");
+    return pb_emit(s, c, "slowdown", share, 0, PB_ROW_OK, "slowed down on purpose");
 }
 
 pb_status pb_emit_timing(pb_sink *s, const pb_case *c, const char *metric, const pb_timing *t, const char *note)
@@ -197,11 +197,11 @@ pb_status pb_emit_rate(pb_sink *s, const pb_case *c, const char *metric, double 
 
 pb_status pb_emit_graph(pb_sink *s, const pb_case *c, const pb_timing *t)
 {
-    PB_TRY(pb_emit(s, c, "graph_nodes", (double)t->nodes, 0, "ok", ""));
-    return pb_emit(s, c, "record_time", t->record_seconds, 1, "ok", "");
+    PB_TRY(pb_emit(s, c, "graph_nodes", (double)t->nodes, 0, PB_ROW_OK, ""));
+    return pb_emit(s, c, "record_time", t->record_seconds, 1, PB_ROW_OK, "");
 }
 
-pb_status pb_emit_outcome(pb_sink *s, const pb_case *c, const char *status, const char *note)
+pb_status pb_emit_outcome(pb_sink *s, const pb_case *c, pb_row_status status, const char *note)
 {
     return pb_emit(s, c, "outcome", (double)NAN, 0, status, note);
 }

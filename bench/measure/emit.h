@@ -8,7 +8,7 @@
 typedef struct pb_sink pb_sink;
 /* Appends one row. The unit and the better direction come from metrics.def. A value that is not finite turns status ok
  * into failed. EINVAL: metrics.def does not have the metric. */
-pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value, int samples, const char *status,
+pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value, int samples, pb_row_status status,
                   const char *note);
 /* Emits the median of the timing as `metric`, and appends its samples to samples.csv. If the samples still got faster
  * while they were taken, the note says so (trend.h). After an interrupt the status is truncated. */
@@ -56,5 +56,5 @@ pb_status pb_emit_graph(pb_sink *s, const pb_case *c, const pb_timing *t);
  * nothing. */
 pb_status pb_emit_slowed(pb_sink *s, const pb_case *c, double share);
 /* Emits the row of a case that has no values: the metric "outcome", with a status and a note that say why. */
-pb_status pb_emit_outcome(pb_sink *s, const pb_case *c, const char *status, const char *note);
+pb_status pb_emit_outcome(pb_sink *s, const pb_case *c, pb_row_status status, const char *note);
 #endif

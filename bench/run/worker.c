@@ -41,7 +41,8 @@ static pb_status fail_case(pb_ctx *ctx, const pb_case *c, pb_status s, pb_sink *
     char why[400];
     const pb_status machine = machine_failed(ctx, s);
     snprintf(why, sizeof why, "%s", pb_error());
-    if (pb_emit_outcome(sink, c, s == PB_EUNSUPPORTED ? "unsupported" : "failed", why) != PB_OK) return PB_EIO;
+    if (pb_emit_outcome(sink, c, s == PB_EUNSUPPORTED ? PB_ROW_UNSUPPORTED : PB_ROW_FAILED, why) != PB_OK)
+        return PB_EIO;
     return machine == PB_OK ? PB_OK : pb_fail(machine, "%s: %s", c->key, why);
 }
 
@@ -58,7 +59,7 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     ctx->impl = ctx->prefer = NULL;
     if (sink->write_failed) return PB_EIO;
     if (s != PB_OK) return fail_case(ctx, c, s, sink);
-    if (pb_interrupted() && !sink->truncated) return pb_emit_outcome(sink, c, "truncated", "interrupted");
+    if (pb_interrupted() && !sink->truncated) return pb_emit_outcome(sink, c, PB_ROW_TRUNCATED, "interrupted");
     return PB_OK;
 }
 
@@ -83,7 +84,7 @@ enum { HANGS = 2 };
 /* Counts in hung[i] the earlier processes in which case i hung or was skipped; both have status timeout. */
 static void count_hang(const pb_plan *plan, const pb_row *r, int process, int *hung)
 {
-    if (r->process >= process || strcmp(r->status, "timeout") != 0) return;
+    if (r->process >= process || r->status != PB_ROW_TIMEOUT) return;
     for (int i = 0; i < plan->n; i++) hung[i] += strcmp(plan->cases[i].key, r->key) == 0;
 }
 
@@ -106,7 +107,7 @@ static pb_status restore(const pb_options *o, const pb_plan *plan, pb_sink *sink
 
 static pb_status skip(const pb_case *c, pb_sink *sink)
 {
-    return pb_emit_outcome(sink, c, "timeout", "not tried again: it hung in two processes before");
+    return pb_emit_outcome(sink, c, PB_ROW_TIMEOUT, "not tried again: it hung in two processes before");
 }
 
 static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_sink *sink, const pb_options *o)

@@ -22,12 +22,12 @@ static pb_status emit_error(const pb_case *c, const pb_attn_error *e, pb_sink *s
     double rel_diff = 0;
     *right = pb_attn_right(e, why, sizeof why);
     if (*right) snprintf(why, sizeof why, "%s, sampled", e->name[worst]);
-    PB_TRY(pb_emit(sink, c, "error", rel, 0, *right ? "ok" : "wrong", why));
+    PB_TRY(pb_emit(sink, c, "error", rel, 0, *right ? PB_ROW_OK : PB_ROW_WRONG, why));
     for (int k = 0; k < PB_CHECKED && e->name[k]; k++) {
         const double d = pb_deviation_rel_diff(&e->of[k]);
         if (isnan(d) || d > rel_diff) rel_diff = d;
     }
-    return pb_emit(sink, c, "rel_diff", rel_diff, 0, *right ? "ok" : "wrong", why);
+    return pb_emit(sink, c, "rel_diff", rel_diff, 0, *right ? PB_ROW_OK : PB_ROW_WRONG, why);
 }
 
 static pb_status check(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, pb_sink *sink, bool *right)
@@ -71,13 +71,14 @@ static pb_status emit_rates(const pb_case *c, const pb_attn_call *k, const pb_ti
     const double work = pb_attn_flops(&k->a, k->valid);
     char note[160];
     if (pb_interrupted()) return PB_OK;
-    if (work > 0) PB_TRY(pb_emit(sink, c, "kernel_flops", work / t->median, 0, "ok", "of valid pairs"));
+    if (work > 0) PB_TRY(pb_emit(sink, c, "kernel_flops", work / t->median, 0, PB_ROW_OK, "of valid pairs"));
     snprintf(note, sizeof note, "of listed pairs, %.1f %% of them valid", 100 * k->valid / k->listed);
-    PB_TRY(pb_emit(sink, c, "listed_flops", pb_attn_flops(&k->a, k->listed) / t->median, 0, "ok", note));
+    PB_TRY(pb_emit(sink, c, "listed_flops", pb_attn_flops(&k->a, k->listed) / t->median, 0, PB_ROW_OK, note));
     if (!(ceilings.copy > 0) || !(ceilings.matmul > 0))
-        return pb_emit(sink, c, "roofline_fraction", (double)NAN, 0, "unsupported", "this process has no ceilings");
+        return pb_emit(sink, c, "roofline_fraction", (double)NAN, 0, PB_ROW_UNSUPPORTED,
+                       "this process has no ceilings");
     const pb_attn_roofline floor = pb_attn_roofline_of(&k->a, k->valid, pb_attn_bytes(k), &ceilings);
-    return pb_emit(sink, c, "roofline_fraction", floor.seconds / t->median, 0, "ok", floor.bound);
+    return pb_emit(sink, c, "roofline_fraction", floor.seconds / t->median, 0, PB_ROW_OK, floor.bound);
 }
 
 static pb_status time_call(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const char *impl, pb_sink *sink)

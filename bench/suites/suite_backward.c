@@ -63,23 +63,24 @@ static pb_status check_graph(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_si
     if (s == PB_EUNSUPPORTED) return PB_OK; /* the timing that follows emits a row of status unsupported */
     PB_TRY(s);
     if (!(same.max <= 0)) {
-        v->status = "wrong";
+        v->status = PB_ROW_WRONG;
         snprintf(v->note, sizeof v->note, "graph and eager gradients differ by %g", same.max);
     } else if (!(fast.rel <= bound)) {
-        v->status = "wrong";
+        v->status = PB_ROW_WRONG;
         snprintf(v->note, sizeof v->note, "two runs differ by %g of the gradient, at most %g", fast.rel, bound);
     }
     PB_TRY(pb_emit(sink, c, "graph_difference", same.max, 0, v->status, v->note));
     return ctx->id == PB_CPU ? PB_OK : pb_emit(sink, c, "run_variation", fast.rel, 0, v->status, v->note);
 }
 
-/* Emits the rows of all checks. v->status is "ok" if the case may be timed. */
+/* Emits the rows of all checks. v->status is PB_ROW_OK if the case may be timed. */
 static pb_status check(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, pb_sink *sink, pb_check *v)
 {
     double loss = 0;
     PB_TRY(pb_train_case_gradient(ctx, c, t, sink, v));
     PB_TRY(pb_trainer_loss(t, &loss));
-    PB_TRY(pb_emit(sink, c, "loss", loss, 0, isfinite(loss) ? "ok" : "wrong", isfinite(loss) ? "" : "not finite"));
+    PB_TRY(pb_emit(sink, c, "loss", loss, 0, isfinite(loss) ? PB_ROW_OK : PB_ROW_WRONG,
+                   isfinite(loss) ? "" : "not finite"));
     return graph ? check_graph(ctx, c, t, sink, v) : PB_OK;
 }
 
@@ -87,10 +88,10 @@ static pb_status emit_rows(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const p
 {
     const pb_train_config *cfg = pb_trainer_config(t);
     PB_TRY(pb_emit_timing(sink, c, "backward_time", timing, ""));
-    PB_TRY(pb_emit(sink, c, "tokens_per_second", cfg->B * cfg->S / timing->median, timing->n, "ok", ""));
-    PB_TRY(pb_emit(sink, c, "kernel_launches", timing->kernel_launches, 0, "ok", ""));
-    PB_TRY(pb_emit(sink, c, "host_syncs", timing->host_syncs, 0, "ok", ""));
-    if (ctx->id != PB_CPU) PB_TRY(pb_emit(sink, c, "host_time", timing->host_median, timing->n, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "tokens_per_second", cfg->B * cfg->S / timing->median, timing->n, PB_ROW_OK, ""));
+    PB_TRY(pb_emit(sink, c, "kernel_launches", timing->kernel_launches, 0, PB_ROW_OK, ""));
+    PB_TRY(pb_emit(sink, c, "host_syncs", timing->host_syncs, 0, PB_ROW_OK, ""));
+    if (ctx->id != PB_CPU) PB_TRY(pb_emit(sink, c, "host_time", timing->host_median, timing->n, PB_ROW_OK, ""));
     if (pb_train_case_graph(c)) PB_TRY(pb_emit_graph(sink, c, timing));
     return pb_train_case_memory(ctx, c, sink);
 }
@@ -105,7 +106,7 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool grap
     o.graph = graph;
     pb_status s = pb_train_case_fresh(ctx, t);
     if (s == PB_OK) s = pb_measure(ctx, pb_backward_and_clip, t, &o, timing);
-    if (s == PB_EUNSUPPORTED) s = pb_emit(sink, c, "backward_time", (double)NAN, 0, "unsupported", pb_error());
+    if (s == PB_EUNSUPPORTED) s = pb_emit(sink, c, "backward_time", (double)NAN, 0, PB_ROW_UNSUPPORTED, pb_error());
     else if (s == PB_OK) s = emit_rows(ctx, c, t, timing, sink);
     free(timing);
     return s;
@@ -118,8 +119,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     pb_trainer *t;
     PB_TRY(pb_train_case_open(ctx, c, &t));
     pb_status s = check(ctx, c, t, graph, sink, &v);
-    if (s == PB_OK && strcmp(v.status, "ok") != 0)
-        s = pb_emit(sink, c, "backward_time", (double)NAN, 0, v.status, v.note);
+    if (s == PB_OK && v.status != PB_ROW_OK) s = pb_emit(sink, c, "backward_time", (double)NAN, 0, v.status, v.note);
     else if (s == PB_OK) s = measure(ctx, c, t, graph, sink);
     pb_trainer_close(t);
     return s;

@@ -271,10 +271,11 @@ static pb_status emit_rates(const pb_case *c, pb_cost cost, const pb_timing *t, 
     const double work = arithmetic ? cost.flops : cost.bytes, by_bytes = cost.bytes / copy,
                  by_flops = cost.flops / matmul;
     if (!(work > 0) || pb_interrupted()) return PB_OK;
-    PB_TRY(pb_emit(sink, c, arithmetic ? "kernel_flops" : "kernel_rate", work / t->median, 0, "ok", NULL));
+    PB_TRY(pb_emit(sink, c, arithmetic ? "kernel_flops" : "kernel_rate", work / t->median, 0, PB_ROW_OK, NULL));
     if (!(copy > 0) || !(matmul > 0))
-        return pb_emit(sink, c, "roofline_fraction", (double)NAN, 0, "unsupported", "this process has no ceilings");
-    return pb_emit(sink, c, "roofline_fraction", (by_bytes > by_flops ? by_bytes : by_flops) / t->median, 0, "ok",
+        return pb_emit(sink, c, "roofline_fraction", (double)NAN, 0, PB_ROW_UNSUPPORTED,
+                       "this process has no ceilings");
+    return pb_emit(sink, c, "roofline_fraction", (by_bytes > by_flops ? by_bytes : by_flops) / t->median, 0, PB_ROW_OK,
                    NULL);
 }
 
@@ -310,14 +311,14 @@ static pb_status measure(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_op
     char note[192];
     pb_diff d = {.tensor = ""};
     pb_status s = measure_error(ctx, cpu, op, t, &d);
-    if (s == PB_EWRONG) return pb_emit(sink, c, "error", (double)NAN, 0, "wrong", pb_error());
+    if (s == PB_EWRONG) return pb_emit(sink, c, "error", (double)NAN, 0, PB_ROW_WRONG, pb_error());
     PB_TRY(s);
     if (!pb_diff_ok(&d, op->tol[t])) {
         snprintf(note, sizeof note, "%s differs from ref: rel %.3g, largest %.3g, tolerance %.3g", d.tensor, d.rel,
                  d.max, op->tol[t]);
-        return pb_emit(sink, c, "error", d.rel, 0, "wrong", note);
+        return pb_emit(sink, c, "error", d.rel, 0, PB_ROW_WRONG, note);
     }
-    PB_TRY(pb_emit(sink, c, "error", d.rel, 0, "ok", NULL));
+    PB_TRY(pb_emit(sink, c, "error", d.rel, 0, PB_ROW_OK, NULL));
     return time_shape(ctx, cpu, c, op, t, sink);
 }
 

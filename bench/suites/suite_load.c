@@ -154,8 +154,8 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const fol
     pb_model_close(&l.m);
     PB_TRY(s);
     PB_TRY(pb_emit_timing(sink, c, "load_time", t, ""));
-    PB_TRY(pb_emit(sink, c, "load_rate", f->bytes / t->median, 0, "ok", ""));
-    PB_TRY(pb_emit(sink, c, "peak_memory", peak, 0, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "load_rate", f->bytes / t->median, 0, PB_ROW_OK, ""));
+    PB_TRY(pb_emit(sink, c, "peak_memory", peak, 0, PB_ROW_OK, ""));
     return requirements(ctx, c, sink, f, t->median / read_time, t->median, peak - before - weights);
 }
 

@@ -59,7 +59,7 @@ static pb_status write_rows(pb_ctx *ctx, void *self)
     rows *r = self;
     (void)ctx;
     for (int i = 0; i < ROWS; i++)
-        PB_TRY(pb_emit(&r->sink, r->c, "row_time", 1.0 / (i + 1), 5, "ok", "a row that is not read"));
+        PB_TRY(pb_emit(&r->sink, r->c, "row_time", 1.0 / (i + 1), 5, PB_ROW_OK, "a row that is not read"));
     return PB_OK;
 }
 
@@ -129,7 +129,7 @@ static pb_status compare_files(const pb_case *c, const pb_self_files *f, pb_sink
     if (!t.n) return PB_OK;
     t.median = pb_median_of(t.seconds, t.n);
     PB_TRY(pb_emit_timing(sink, c, "compare_time", &t, how));
-    PB_TRY(pb_emit(sink, c, "peak_memory", peak, 0, "ok", "of the whole process"));
+    PB_TRY(pb_emit(sink, c, "peak_memory", peak, 0, PB_ROW_OK, "of the whole process"));
     PB_TRY(pb_requirement_emit(sink, "SELF-COMPARE-TIME", NULL, 0, t.median, true, how));
     return pb_requirement_emit(sink, "SELF-COMPARE-PEAK", NULL, 0, peak, true, how);
 }

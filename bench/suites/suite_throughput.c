@@ -133,9 +133,9 @@ typedef struct host_side {
 static pb_status emit_host(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const host_side *h)
 {
     if (ctx->id == PB_CPU) return PB_OK;
-    PB_TRY(pb_emit(sink, c, "host_time", h->seconds, h->samples, "ok", ""));
-    PB_TRY(pb_emit(sink, c, "kernel_launches", h->kernel_launches, 0, "ok", ""));
-    return pb_emit(sink, c, "host_syncs", h->host_syncs, 0, "ok", "");
+    PB_TRY(pb_emit(sink, c, "host_time", h->seconds, h->samples, PB_ROW_OK, ""));
+    PB_TRY(pb_emit(sink, c, "kernel_launches", h->kernel_launches, 0, PB_ROW_OK, ""));
+    return pb_emit(sink, c, "host_syncs", h->host_syncs, 0, PB_ROW_OK, "");
 }
 
 static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink, double *step)
@@ -167,7 +167,7 @@ static pb_status graphed(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *
     pb_measure_opts o = usual(ctx, sink);
     o.graph = true;
     pb_status s = pb_measure(ctx, pb_train_step, t, &o, timing);
-    if (s == PB_EUNSUPPORTED) s = pb_emit(sink, c, "step_time", (double)NAN, 0, "unsupported", pb_error());
+    if (s == PB_EUNSUPPORTED) s = pb_emit(sink, c, "step_time", (double)NAN, 0, PB_ROW_UNSUPPORTED, pb_error());
     else if (s == PB_OK) {
         *step = timing->median;
         s = pb_emit_timing(sink, c, "step_time", timing, "");
@@ -188,10 +188,11 @@ static pb_status emit_flops(pb_ctx *ctx, const pb_case *c, const pb_trainer *t, 
     const double ceiling =
         pb_sink_ceiling(sink, pb_trainer_config(t)->model.dtype == PB_F32 ? "matmul_f32_rate" : "matmul_rate");
     if (ctx->id == PB_CPU) return PB_OK;
-    PB_TRY(pb_emit(sink, c, "model_flops", needs / step, 0, "ok", ""));
-    PB_TRY(pb_emit(sink, c, "hardware_flops", does / step, 0, "ok", ""));
-    if (!(ceiling > 0)) return pb_emit(sink, c, "mfu", (double)NAN, 0, "unsupported", "this process has no ceiling");
-    return pb_emit(sink, c, "mfu", needs / step / ceiling, 0, "ok", "");
+    PB_TRY(pb_emit(sink, c, "model_flops", needs / step, 0, PB_ROW_OK, ""));
+    PB_TRY(pb_emit(sink, c, "hardware_flops", does / step, 0, PB_ROW_OK, ""));
+    if (!(ceiling > 0))
+        return pb_emit(sink, c, "mfu", (double)NAN, 0, PB_ROW_UNSUPPORTED, "this process has no ceiling");
+    return pb_emit(sink, c, "mfu", needs / step / ceiling, 0, PB_ROW_OK, "");
 }
 
 static pb_status emit_process_memory(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
@@ -199,7 +200,7 @@ static pb_status emit_process_memory(pb_ctx *ctx, const pb_case *c, pb_sink *sin
     double peak;
     if (ctx->id != PB_CPU) return pb_train_case_memory(ctx, c, sink);
     PB_TRY(pb_memory_peak(&peak));
-    return pb_emit(sink, c, "peak_memory", peak, 0, "ok", "");
+    return pb_emit(sink, c, "peak_memory", peak, 0, PB_ROW_OK, "");
 }
 
 static pb_status steps(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink)
@@ -209,14 +210,15 @@ static pb_status steps(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *si
     double step = 0, loss;
     pb_check v;
     PB_TRY(pb_train_case_gradient(ctx, c, t, sink, &v));
-    if (strcmp(v.status, "ok") != 0) return pb_emit(sink, c, "step_time", (double)NAN, 0, v.status, v.note);
+    if (v.status != PB_ROW_OK) return pb_emit(sink, c, "step_time", (double)NAN, 0, v.status, v.note);
     if (ctx->id == PB_CPU) PB_TRY(pb_memory_reset_peak());
     PB_TRY(pb_train_case_fresh(ctx, t));
     PB_TRY(graph ? graphed(ctx, c, t, sink, &step) : eager(ctx, c, t, sink, &step));
     if (!(step > 0)) return PB_OK;
     PB_TRY(pb_trainer_loss(t, &loss));
-    PB_TRY(pb_emit(sink, c, "loss", loss, 0, isfinite(loss) ? "ok" : "wrong", isfinite(loss) ? "" : "not finite"));
-    PB_TRY(pb_emit(sink, c, "tokens_per_second", cfg->B * cfg->S / step, 0, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "loss", loss, 0, isfinite(loss) ? PB_ROW_OK : PB_ROW_WRONG,
+                   isfinite(loss) ? "" : "not finite"));
+    PB_TRY(pb_emit(sink, c, "tokens_per_second", cfg->B * cfg->S / step, 0, PB_ROW_OK, ""));
     PB_TRY(emit_flops(ctx, c, t, step, sink));
     return emit_process_memory(ctx, c, sink);
 }

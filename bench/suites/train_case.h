@@ -37,12 +37,12 @@ pb_status pb_gradient_error(pb_trainer *t, double *error);
 /* The largest accepted error for a dtype. A case with a larger error is not timed. */
 double pb_gradient_bound(pb_dtype dtype);
 
-/* Emits the row gradient_error and sets *out; the case may be timed only if out->status is "ok". Afterwards forward,
- * loss and backward have run. On a GPU the error is reused from another case of this process that differs only in mode
+/* Emits the row gradient_error and sets *out; the case may be timed only if out->status is PB_ROW_OK. Afterwards
+ * forward, loss and backward have run. On a GPU the error is reused from another case of this process that differs only in mode
  * and clip, because neither affects gradients before clipping. If GPU memory is too small for the additional f32 model,
  * the row has status unsupported and the case is timed without the check. */
 typedef struct pb_check {
-    const char *status;
+    pb_row_status status;
     char note[160];
 } pb_check;
 pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink, pb_check *out);

@@ -32,21 +32,21 @@ pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, p
     const bool device = ctx->id != PB_CPU;
     const double bound = pb_gradient_bound(pb_trainer_config(t)->model.dtype);
     double error = (double)NAN;
-    *out = (pb_check){"ok", ""};
+    *out = (pb_check){PB_ROW_OK, ""};
     if (device && known(sink, c, &error)) {
         PB_TRY(pb_train_micro(ctx, t));
-        return pb_emit(sink, c, "gradient_error", error, 0, "ok", "that of another mode or clip");
+        return pb_emit(sink, c, "gradient_error", error, 0, PB_ROW_OK, "that of another mode or clip");
     }
     const pb_status s = pb_gradient_error(t, &error);
     if (device && s == PB_ENOMEM) {
         char note[160];
         snprintf(note, sizeof note, "no room for the check: %.120s", pb_error());
         PB_TRY(pb_train_micro(ctx, t));
-        return pb_emit(sink, c, "gradient_error", (double)NAN, 0, "unsupported", note);
+        return pb_emit(sink, c, "gradient_error", (double)NAN, 0, PB_ROW_UNSUPPORTED, note);
     }
     PB_TRY(s);
     if (!(error <= bound)) {
-        out->status = "wrong";
+        out->status = PB_ROW_WRONG;
         snprintf(out->note, sizeof out->note, "the gradient is off by %g, more than %g", error, bound);
     }
     return pb_emit(sink, c, "gradient_error", error, 0, out->status, out->note);
@@ -65,7 +65,7 @@ pb_status pb_train_case_memory(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
     size_t used;
     if (ctx->id == PB_CPU) return PB_OK;
-    PB_TRY(pb_emit(sink, c, "peak_memory", (double)ctx->held_peak, 0, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "peak_memory", (double)ctx->held_peak, 0, PB_ROW_OK, ""));
     if (pb_device_used(ctx, &used) != PB_OK) return PB_OK;
-    return pb_emit(sink, c, "device_memory", (double)used, 0, "ok", "");
+    return pb_emit(sink, c, "device_memory", (double)used, 0, PB_ROW_OK, "");
 }
