@@ -12,7 +12,7 @@
 #include "bench/run/supervise.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
-#include "tests/sink.h"
+#include "tests/emitter.h"
 
 /* ---- the crossover ---------------------------------------------------------------------------------- */
 
@@ -52,7 +52,7 @@ static void a_graph_may_always_or_never_pay(void **state)
 
 /* ---- emitted rows ----------------------------------------------------------------------------------- */
 
-static void put_batch(pb_sink *s, const char *batch, const char *mode, const char *seq, const char *metric,
+static void put_batch(pb_emitter *s, const char *batch, const char *mode, const char *seq, const char *metric,
                       double value)
 {
     pb_case c = {.suite = "backward", .name = "step"};
@@ -64,7 +64,7 @@ static void put_batch(pb_sink *s, const char *batch, const char *mode, const cha
     CHECK_OK(pb_emit(s, &c, metric, value, 1, PB_ROW_OK, ""));
 }
 
-static void put(pb_sink *s, const char *mode, const char *seq, const char *metric, double value)
+static void put(pb_emitter *s, const char *mode, const char *seq, const char *metric, double value)
 {
     put_batch(s, "2", mode, seq, metric, value);
 }
@@ -83,9 +83,9 @@ static char *results(void)
 
 static void a_process_says_what_its_graphs_bought(void **state)
 {
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     put(&s, "eager", "64", "backward_time", 0.004);
     put(&s, "graph", "64", "backward_time", 0.002);
     put(&s, "graph", "64", "record_time", 0.05);
@@ -103,31 +103,31 @@ static void a_process_says_what_its_graphs_bought(void **state)
     CHECK_NEAR(atof(row + strlen("crossover/backward?clip=fused,crossover,1,none,")), 128 * pow(16, 0.95), 0.01);
     assert_null(strstr(row + 1, "crossover/backward")); /* one row per family */
     assert_non_null(strstr(row, "2 sizes; gain at most 2.000"));
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 /* Two cases of 256 tokens are one size. */
 static void cases_of_one_size_count_once(void **state)
 {
     static const char *const shapes[][2] = {{"1", "256"}, {"2", "128"}, {"2", "512"}};
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     for (int i = 0; i < 3; i++) {
         put_batch(&s, shapes[i][0], "eager", shapes[i][1], "backward_time", 0.004);
         put_batch(&s, shapes[i][0], "graph", shapes[i][1], "backward_time", i < 2 ? 0.002 : 0.004);
     }
     CHECK_OK(pb_graph_gain_conclude(&s, "backward", "backward_time"));
     assert_non_null(strstr(results(), "2 sizes; gain at most 2.000"));
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 /* Graphs gain 2 up to 299 lengths and nothing at the 300th, the longest: no point of a crossover may be dropped. */
 static void every_size_counts(void **state)
 {
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     for (int i = 1; i <= 300; i++) {
         char seq[16];
         snprintf(seq, sizeof seq, "%d", 8 * i);
@@ -138,22 +138,22 @@ static void every_size_counts(void **state)
     char *row = strstr(results(), "crossover/backward?clip=fused,crossover,1,none,");
     assert_non_null(row);
     assert_non_null(strstr(row, "300 sizes; gain at most 2.000; of tokens a step"));
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 /* An id that requirements.def does not have is a programming error, and is reported as one. */
 static void an_unknown_requirement_fails(void **state)
 {
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     assert_int_equal(pb_requirement_emit(&s, "NO-SUCH-ID", NULL, 0, 1, true, ""), PB_EINVAL);
     assert_non_null(strstr(pb_error(), "NO-SUCH-ID is not in requirements.def"));
     assert_null(strstr(results(), "requirement/"));
-    close_sink(&s);
+    close_emitter(&s);
 }
 
-static void put_kernel(pb_sink *s, const char *op, const char *dtype, const char *impl, const char *shape,
+static void put_kernel(pb_emitter *s, const char *op, const char *dtype, const char *impl, const char *shape,
                        const char *metric, double value)
 {
     pb_case c = {.suite = "kernels"};
@@ -169,9 +169,9 @@ static void put_kernel(pb_sink *s, const char *op, const char *dtype, const char
 static void bars_judge_the_best_implementation(void **state)
 {
     static const char shape[] = "B2.S4096.H64.K8.D128.c1.p0.n0", norm[] = "B4.S4096.D4096.a0.f0";
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     s.machine_id = "cuda-nvidia-h200-132sm-00000000";
     put_kernel(&s, "attention_fwd", "bf16", "mma", shape, "kernel_flops", 300e12);
     put_kernel(&s, "attention_fwd", "bf16", "wgmma", shape, "kernel_flops", 550e12);
@@ -196,10 +196,10 @@ static void bars_judge_the_best_implementation(void **state)
     assert_null(strstr(text, "h200-132sm-00000000,0,requirement/SPEED-XENT?dtype=bf16&impl=rows"));
     assert_non_null(strstr(strstr(text, "h100-132sm-00000000,0,requirement/SPEED-XENT"), "unsupported"));
     assert_non_null(strstr(strstr(text, "h100-132sm-00000000,0,requirement/SPEED-ROOFLINE"), "0.91,0,pass"));
-    close_sink(&s);
+    close_emitter(&s);
 }
 
-static void put_step(pb_sink *s, const char *key, double seconds)
+static void put_step(pb_emitter *s, const char *key, double seconds)
 {
     pb_case c;
     CHECK_OK(pb_case_parse(key, &c));
@@ -210,9 +210,9 @@ static void put_step(pb_sink *s, const char *key, double seconds)
  * best clip counts. */
 static void bars_judge_whole_steps(void **state)
 {
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     s.machine_id = "cuda-nvidia-h200-132sm-00000000";
 #define AT(batch, clip, mode, seq, tuning)                                                                             \
     "throughput/step?batch=" batch "&clip=" clip "&dtype=bf16&layers=0&mode=" mode                                     \
@@ -234,7 +234,7 @@ static void bars_judge_whole_steps(void **state)
     assert_non_null(strstr(missed, ",requirement,1,none,0.111,0,fail,"));
     assert_null(strstr(text, "SPEED-STEP-1.5B-B1"));
     assert_null(strstr(text, "SPEED-ATTENTION"));
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 typedef struct sought {

@@ -4,7 +4,7 @@
 
 #include "bench/rows/read.h"
 #include "bench/suites/graph_requirement.h"
-#include "tests/sink.h"
+#include "tests/emitter.h"
 #include "trainer/step/trainer.h"
 
 static float factor = 1; /* the clipped gradients are multiplied by it */
@@ -48,9 +48,9 @@ static void check_losses_fall(const pb_row *r)
 static void run(pb_ctx *ctx, char status[3][16])
 {
     static const char *const names[] = {"F-GRAPH-BWD-001", "F-GRAPH-BWD-002", "F-GRAPH-BWD-004"};
-    pb_sink s;
+    pb_emitter s;
     pb_table t;
-    open_sink(&s);
+    open_emitter(&s);
     CHECK_OK(pb_graph_requirements(ctx, &s));
     CHECK_OK(pb_table_read(dir, &t));
     for (int i = 0; i < 3; i++) {
@@ -61,7 +61,7 @@ static void run(pb_ctx *ctx, char status[3][16])
             if (strstr(t.rows[k].key, names[i])) check_losses_fall(&t.rows[k]);
     }
     pb_table_free(&t);
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 static void clipping_too_far_is_noticed(void **state)

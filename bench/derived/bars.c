@@ -38,15 +38,15 @@ static bool is_of(const pb_case *c, const pb_case *of)
 
 /* Finds the best value among the matching cases, which may differ in axes that `of` does not name. False: none
  * exists. */
-static bool find_best(const pb_sink *sink, const bar *b, const pb_case *of, pb_case *out, double *figure)
+static bool find_best(const pb_emitter *emitter, const bar *b, const pb_case *of, pb_case *out, double *figure)
 {
     const char *key;
     bool found = false;
-    for (int i = 0; (key = pb_sink_key(sink, i)) != NULL; i++) {
+    for (int i = 0; (key = pb_emitted_key(emitter, i)) != NULL; i++) {
         pb_case c;
         double v;
         if (pb_case_parse(key, &c) != PB_OK || !is_of(&c, of)) continue;
-        if (!pb_sink_value(sink, key, b->metric, &v)) continue;
+        if (!pb_emitted_value(emitter, key, b->metric, &v)) continue;
         if (found && (b->best == lowest ? v >= *figure : v <= *figure)) continue;
         *out = c;
         *figure = v;
@@ -55,24 +55,24 @@ static bool find_best(const pb_sink *sink, const bar *b, const pb_case *of, pb_c
     return found;
 }
 
-static pb_status conclude(pb_sink *sink, const bar *b, const pb_case *of)
+static pb_status conclude(pb_emitter *emitter, const bar *b, const pb_case *of)
 {
-    const bool here = b->where == any_gpu || strstr(sink->machine_id, "-h200-");
+    const bool here = b->where == any_gpu || strstr(emitter->machine_id, "-h200-");
     pb_case c;
     double figure = 0;
     char how[200];
-    if (!find_best(sink, b, of, &c, &figure)) return PB_OK;
+    if (!find_best(emitter, b, of, &c, &figure)) return PB_OK;
     snprintf(how, sizeof how, "%s: %.4g", b->what, figure);
     if (strcmp(c.suite, "kernels") == 0) PB_TRY(pb_case_set(&c, "op", of->name));
-    return pb_requirement_emit(sink, b->id, c.axes, c.n, figure, here, how);
+    return pb_requirement_emit(emitter, b->id, c.axes, c.n, figure, here, how);
 }
 
-pb_status pb_bars_conclude(pb_sink *sink, const char *suite)
+pb_status pb_bars_conclude(pb_emitter *emitter, const char *suite)
 {
     for (size_t i = 0; i < BARS; i++) {
         pb_case of;
         PB_TRY(pb_case_parse(bars[i].of, &of));
-        if (strcmp(of.suite, suite) == 0) PB_TRY(conclude(sink, &bars[i], &of));
+        if (strcmp(of.suite, suite) == 0) PB_TRY(conclude(emitter, &bars[i], &of));
     }
     return PB_OK;
 }

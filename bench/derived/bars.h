@@ -6,7 +6,7 @@
 
 /* Emits one row for each requirement of the suite whose case this process measured. If several cases match, the best
  * value counts. */
-pb_status pb_bars_conclude(pb_sink *sink, const char *suite);
+pb_status pb_bars_conclude(pb_emitter *emitter, const char *suite);
 /* The key of requirement i, with the axes that a case must have; NULL: i is past the last one. */
 const char *pb_bar_case(size_t i);
 #endif

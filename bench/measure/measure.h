@@ -28,6 +28,9 @@ typedef struct pb_measure_opts {
                         of this process's slices. Each slice takes its share of max_samples, then makes untimed calls */
 } pb_measure_opts;
 
+/* The usual options: a warm-up call, then samples until there are 5 that add up to 0.2 s; at most PB_MAX_SAMPLES. */
+#define PB_MEASURE_USUAL .warmup = 1, .min_samples = 5, .max_samples = PB_MAX_SAMPLES, .min_time = 0.2
+
 typedef struct pb_timing {
     int n;
     double seconds[PB_MAX_SAMPLES]; /* times of the samples in order, by the device's clock */

@@ -118,11 +118,11 @@ static bool case_at(const pb_process *l, const int *order, int at, pb_case *out)
 
 static pb_status emit_end(const pb_process *l, const pb_case *c, pb_row_status status, const char *note)
 {
-    pb_sink sink;
-    PB_TRY(pb_sink_open(l->dir, &sink));
-    sink.run_id = l->run_id, sink.machine_id = l->machine_id, sink.process = l->number;
-    pb_status s = pb_emit_outcome(&sink, c, status, note);
-    pb_sink_close(&sink);
+    pb_emitter emitter;
+    PB_TRY(pb_emitter_open(l->dir, &emitter));
+    emitter.run_id = l->run_id, emitter.machine_id = l->machine_id, emitter.process = l->number;
+    pb_status s = pb_emit_outcome(&emitter, c, status, note);
+    pb_emitter_close(&emitter);
     return s;
 }
 

@@ -41,7 +41,7 @@ static pb_status step(pb_ctx *ctx, const variant *a, size_t batch, double *loss)
     return pb_trainer_loss(a->t, loss);
 }
 
-static pb_status same_losses(pb_ctx *ctx, pb_sink *sink, const variant *eager, const variant *graphed)
+static pb_status same_losses(pb_ctx *ctx, pb_emitter *emitter, const variant *eager, const variant *graphed)
 {
     char how[160];
     double worst = 0, at[3] = {0}, e, g;
@@ -57,7 +57,7 @@ static pb_status same_losses(pb_ctx *ctx, pb_sink *sink, const variant *eager, c
     if (done < STEPS) return PB_OK; /* interrupted: see run_variants */
     snprintf(how, sizeof how, "largest difference %g, graphed loss %.4f, %.4f, %.4f at steps 10, 50, 100", worst, at[0],
              at[1], at[2]);
-    return pb_requirement_emit(sink, "F-GRAPH-BWD-001", tiny_axes, TINY_AXES, worst, true, how);
+    return pb_requirement_emit(emitter, "F-GRAPH-BWD-001", tiny_axes, TINY_AXES, worst, true, how);
 }
 
 /* The joint norm of the gradients of a layer; -1: of the parameters outside the layers. */
@@ -81,7 +81,7 @@ static pb_status joint_norm(pb_ctx *ctx, const pb_model *m, int layer, double *n
 
 /* Checks that a graph clips. max_norm is far below the gradients' norms; after a replay each group's joint norm must
  * equal it. The value of the requirement is the largest relative deviation, in either direction. */
-static pb_status clip_applies(pb_ctx *ctx, pb_sink *sink, const variant *graphed)
+static pb_status clip_applies(pb_ctx *ctx, pb_emitter *emitter, const variant *graphed)
 {
     const float max_norm = pb_trainer_config(graphed->t)->max_norm;
     const int groups = pb_trainer_clip_groups(graphed->t);
@@ -104,10 +104,10 @@ static pb_status clip_applies(pb_ctx *ctx, pb_sink *sink, const variant *graphed
     /* If a norm did not exceed max_norm, nothing was clipped and the test shows nothing: NaN fails. */
     if (!(least > (double)max_norm)) worst = (double)NAN;
     snprintf(how, sizeof how, "norms of at least %.3g were cut to %g", least, (double)max_norm);
-    return pb_requirement_emit(sink, "F-GRAPH-BWD-004", tiny_axes, TINY_AXES, worst, true, how);
+    return pb_requirement_emit(emitter, "F-GRAPH-BWD-004", tiny_axes, TINY_AXES, worst, true, how);
 }
 
-static pb_status run_variants(pb_ctx *ctx, pb_sink *sink, variant *eager, variant *graphed)
+static pb_status run_variants(pb_ctx *ctx, pb_emitter *emitter, variant *eager, variant *graphed)
 {
     double loss;
     pb_status s;
@@ -122,23 +122,23 @@ static pb_status run_variants(pb_ctx *ctx, pb_sink *sink, variant *eager, varian
     PB_TRY(pb_trainer_set_lr(graphed->t, 1e-3f));
     s = pb_record(ctx, pb_backward_and_clip, graphed->t, &graphed->graph);
     const double nodes = s == PB_OK ? (double)pb_graph_nodes(ctx, graphed->graph) : 0;
-    PB_TRY(pb_requirement_emit(sink, "F-GRAPH-BWD-002", tiny_axes, TINY_AXES, nodes, true,
+    PB_TRY(pb_requirement_emit(emitter, "F-GRAPH-BWD-002", tiny_axes, TINY_AXES, nodes, true,
                                s == PB_OK ? "recorded" : pb_error()));
     PB_TRY(s);
-    PB_TRY(same_losses(ctx, sink, eager, graphed));
+    PB_TRY(same_losses(ctx, emitter, eager, graphed));
     if (pb_interrupted()) return PB_OK; /* an interrupted case emits no further row */
     /* Set a bound far below every norm and capture the graph again with it. */
     pb_graph_free(ctx, graphed->graph);
     graphed->graph = NULL;
     PB_TRY(pb_trainer_set_clip(graphed->t, PB_CLIP_FUSED, 1e-4f));
     PB_TRY(pb_record(ctx, pb_backward_and_clip, graphed->t, &graphed->graph));
-    return clip_applies(ctx, sink, graphed);
+    return clip_applies(ctx, emitter, graphed);
 }
 
-pb_status pb_graph_requirements(pb_ctx *ctx, pb_sink *sink)
+pb_status pb_graph_requirements(pb_ctx *ctx, pb_emitter *emitter)
 {
     variant eager = {0}, graphed = {0};
-    const pb_status s = run_variants(ctx, sink, &eager, &graphed);
+    const pb_status s = run_variants(ctx, emitter, &eager, &graphed);
     pb_graph_free(ctx, graphed.graph);
     pb_trainer_close(eager.t);
     pb_trainer_close(graphed.t);

@@ -6,5 +6,5 @@
 
 /* Trains the model `tiny` eagerly and as a graph, and emits a row for each of the three requirements. If
  * pb_interrupted() turns true during the 100 steps, F-GRAPH-BWD-001 and 004 get no row. */
-pb_status pb_graph_requirements(pb_ctx *ctx, pb_sink *sink);
+pb_status pb_graph_requirements(pb_ctx *ctx, pb_emitter *emitter);
 #endif
