@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/measure/slowdown.h"
 #include "bench/measure/time_slice.h"
 #include "bench/rows/exits.h"
 #include "bench/rows/read.h"
@@ -14,13 +15,12 @@
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
-/* What the command line asks of measurements: 0 or -1 where it is not given. */
+/* The measure options of the command line: 0 or -1 where one is not given. */
 static pb_measure_asked measure_asked(const pb_options *o)
 {
     return (pb_measure_asked){.warmup = (int)o->warmup,
                               .samples = o->samples < PB_MAX_SAMPLES ? (int)o->samples : PB_MAX_SAMPLES,
-                              .min_time = o->min_time,
-                              .slowdown = o->child_slowdown};
+                              .min_time = o->min_time};
 }
 
 /* Classifies a failure: ENOMEM, or EDEVICE if the device accepts no more work. PB_OK: the failure concerns this case
@@ -131,16 +131,16 @@ static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *pla
     for (int i = (int)o->child_first; i < plan->n; i++) {
         const pb_case *c = &plan->cases[order[i]];
         if (!has_time(o, plan, c, &p)) {
-            pb_heartbeat_say(env->heartbeat, PB_SAYS_OUT_OF_TIME);
+            pb_heartbeat_send(env->heartbeat, PB_SAYS_OUT_OF_TIME);
             return PB_EXIT_HARNESS;
         }
         pb_time_slice_case(env->time_slice, i);
         if (pb_interrupted()) return PB_EXIT_HARNESS;
-        pb_heartbeat_say(env->heartbeat, PB_SAYS_BEGIN);
+        pb_heartbeat_send(env->heartbeat, PB_SAYS_BEGIN);
         const pb_status s = hung[order[i]] < HANGS ? measure(ctx, c, env) : skip(c, env->emitter);
         if (s == PB_ENOMEM) { /* the row says so; smaller cases may still fit */
             code = pb_complain(PB_EXIT_NO_MEMORY);
-            pb_heartbeat_say(env->heartbeat, PB_SAYS_NO_MEMORY);
+            pb_heartbeat_send(env->heartbeat, PB_SAYS_NO_MEMORY);
         }
         if (s != PB_OK && s != PB_ENOMEM) return pb_complain(PB_EXIT_HARNESS);
         if (pb_interrupted()) return PB_EXIT_HARNESS;
@@ -163,7 +163,7 @@ static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan
     free(order);
     free(hung);
     if (code == PB_EXIT_HARNESS) return code;
-    pb_heartbeat_say(env->heartbeat, PB_SAYS_BEGIN);
+    pb_heartbeat_send(env->heartbeat, PB_SAYS_BEGIN);
     return pb_worse_exit(code, conclude(ctx, plan, env->emitter, o));
 }
 
@@ -186,7 +186,12 @@ static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_he
     pb_exit code = PB_EXIT_HARNESS;
     const pb_status s = pb_time_slice_open(o->child_time_slice, (int)o->child_first, o->threads, heartbeat, &slices);
     if (s != PB_OK) return pb_complain_of(s);
-    pb_suite_env env = {.emitter = emitter, .asked = measure_asked(o), .heartbeat = heartbeat, .time_slice = &slices};
+    pb_slowdown slowdown = {.share = o->child_slowdown};
+    const pb_suite_env env = {.emitter = emitter,
+                              .asked = measure_asked(o),
+                              .heartbeat = heartbeat,
+                              .time_slice = &slices,
+                              .slowdown = &slowdown};
     if (pb_ctx_open(&ctx, device, 0) != PB_OK) pb_complain(code);
     else {
         code = with_plan(&ctx, o, &env);

@@ -5,8 +5,8 @@ pb_measure_opts pb_env_measure_opts(const pb_suite_env *env, pb_measure_opts sui
 {
     const pb_measure_asked *asked = &env->asked;
     suite.heartbeat = env->heartbeat;
-    suite.time_slice = env->time_slice;
-    suite.slowdown = asked->slowdown;
+    suite.round_hook = pb_time_slice_hook(env->time_slice);
+    suite.call_hook = pb_slowdown_hook(env->slowdown);
     if (asked->warmup > 0) suite.warmup = asked->warmup;
     if (asked->min_time >= 0) suite.min_time = asked->min_time;
     if (asked->samples > 0) suite.min_samples = suite.max_samples = asked->samples;

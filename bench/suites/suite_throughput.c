@@ -6,8 +6,6 @@
 
 #include "bench/derived/bars.h"
 #include "bench/derived/graph_gain.h"
-#include "bench/measure/slowdown.h"
-#include "bench/measure/time_slice.h"
 #include "bench/stats/median.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
@@ -83,12 +81,16 @@ static pb_measure_opts usual(const pb_ctx *ctx, const pb_suite_env *env)
                  .warmup = 1, .min_samples = 5, .max_samples = SAMPLES, .min_time = ctx->id == PB_CPU ? 1.5 : 0.4});
 }
 
-static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts *o, int *n, double *host)
+/* The delay to inject, as a fraction of a phase's time; 0: none. */
+static double injected(const pb_suite_env *env) { return env->slowdown ? env->slowdown->share : 0; }
+
+static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_suite_env *env, const pb_measure_opts *o, int *n,
+                              double *host)
 {
     pb_slowdown slow[PB_NPHASES];
     double total = 0, one;
     for (int i = 0; i < o->warmup; i++) PB_TRY(pb_train_step(ctx, t)); /* sizes scratch memory and touches the pages */
-    PB_TRY(find_slowdown(ctx, t, o->slowdown, slow));
+    PB_TRY(find_slowdown(ctx, t, injected(env), slow));
     for (*n = 0; *n < o->max_samples && *n < SAMPLES && !pb_interrupted(); ++*n) {
         if (*n >= o->min_samples && total >= o->min_time) break;
         const double start = pb_clock_seconds();
@@ -97,8 +99,8 @@ static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts 
         PB_TRY(pb_sync(ctx));
         PB_TRY(ctx->be->between(ctx, *n * MARKS, *n * MARKS + PB_NPHASES, &one));
         total += one;
-        pb_heartbeat_beat(o->heartbeat);
-        pb_time_slice_pass(o->time_slice);
+        pb_heartbeat_send_if_due(env->heartbeat);
+        pb_time_slice_pass(env->time_slice);
     }
     return PB_OK;
 }
@@ -144,7 +146,7 @@ static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_su
     double phase, host[SAMPLES];
     const pb_measure_opts o = usual(ctx, env);
     const pb_counts before = ctx->counts;
-    PB_TRY(sample_steps(ctx, t, &o, &n, host));
+    PB_TRY(sample_steps(ctx, t, env, &o, &n, host));
     if (!n) return PB_OK;
     PB_TRY(
         emit_host(ctx, c, env->emitter,
@@ -156,7 +158,7 @@ static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_su
         snprintf(metric, sizeof metric, "%s_time", pb_phase_names[i]);
         PB_TRY(emit_span(ctx, c, env->emitter, metric, n, i, i + 1, &phase));
     }
-    PB_TRY(emit_slowed(ctx, c, env->emitter, o.slowdown, n));
+    PB_TRY(emit_slowed(ctx, c, env->emitter, injected(env), n));
     return emit_span(ctx, c, env->emitter, "step_time", n, 0, PB_NPHASES, step);
 }
 
