@@ -289,6 +289,24 @@ static void an_empty_folder_begins_anew(void **state)
     remove_folder(dir);
 }
 
+/* Names of seven digits sort after those of eight. */
+static void the_newest_is_the_largest_number(void **state)
+{
+    (void)state;
+    run r;
+    lines notes = {""};
+    const char *dir = make_folder();
+    assert_int_equal(mkdir(in_folder(dir, "iter_9999999"), 0777), 0);
+    assert_int_equal(mkdir(in_folder(dir, "iter_10000000"), 0777), 0);
+    pb_checkpoints *c = open_folder(dir, &(pb_checkpoint_options){.note = note_line, .note_self = &notes});
+    run_open(&r, plain);
+    CHECK_FAILS(run_resume(&r, c, "latest"), PB_EINVAL, "none of its 2 checkpoints is whole");
+    assert_non_null(strstr(strstr(notes.text, "iter_10000000"), "iter_9999999"));
+    pb_checkpoints_close(c);
+    run_close(&r);
+    remove_folder(dir);
+}
+
 /* Resuming from 2 while 5 exists: 3 becomes the next resume point. Checkpoints of the abandoned future stay until
  * this run passes them; an iteration that is reached again is replaced. */
 static void a_run_may_go_back(void **state)
@@ -328,6 +346,7 @@ int main(void)
         cmocka_unit_test(one_writer_at_a_time),
         cmocka_unit_test(leftovers_are_tidied),
         cmocka_unit_test(an_empty_folder_begins_anew),
+        cmocka_unit_test(the_newest_is_the_largest_number),
         cmocka_unit_test(a_run_may_go_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -180,7 +180,7 @@ static const char *const device_full_grid[] = {
 
 const pb_suite pb_suite_attention = {
     .name = "attention",
-    .what = "sparse attention over lists beside dense attention, by length, lists and heads",
+    .what = "sparse attention over key lists and dense attention, by length, list and heads",
     .axes = "variant=sparse dtype=f32 heads=8 list=random masked=0 qk=512 seq=256 topk=128",
     .grid = grid,
     .full_grid = full_grid,

@@ -163,7 +163,7 @@ static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 
 const pb_suite pb_suite_backward = {
     .name = "backward",
-    .what = "what a recorded graph and a fused clip buy in the backward pass of a real model",
+    .what = "the backward pass of a model: what a CUDA graph and a fused gradient clip gain",
     .axes = PB_TRAIN_AXES " batch=1 clip=fused mode=eager seq=128 tuning=lora",
     .grid = grid,
     .full_grid = full_grid,

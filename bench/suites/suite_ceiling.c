@@ -238,7 +238,7 @@ static const char *const device_grid[] = {"copy,matmul,matmul_f32,l2_reduce,kern
 
 const pb_suite pb_suite_ceiling = {
     .name = "ceiling",
-    .what = "what this machine can do at best: copy, matrix product, one indirect call or process, one range",
+    .what = "the ceilings of this machine: copy, matrix product, function call or kernel launch, profiler range",
     .axes = "",
     .grid = grid,
     .device_grid = device_grid,

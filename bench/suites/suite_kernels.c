@@ -254,7 +254,7 @@ static pb_status measure_error(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, pb_dty
 }
 
 /* The cache is evicted before each sample, because data that is already cached would flatter the kernel. Samples are
- * queued, because most kernels take less time than their process. */
+ * queued, because most kernels take less time than their launch. */
 #define DEVICE_USUAL                                                                                                   \
     .warmup = 2, .min_samples = 20, .max_samples = PB_MAX_SAMPLES, .min_time = 0.05, .flush = true, .queued = true
 
@@ -344,7 +344,7 @@ static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 
 const pb_suite pb_suite_kernels = {
     .name = "kernels",
-    .what = "every op of kernels/ops.def against the ceilings of the same run",
+    .what = "every op, with its share of the roofline",
     .axes = "dtype=* impl=!ref shape=*",
     .enumerate = enumerate,
     .run = run,

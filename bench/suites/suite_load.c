@@ -187,7 +187,7 @@ static const char *const full_grid[] = {"tuning=full,qlora dtype=f32,bf16 model=
 
 const pb_suite pb_suite_load = {
     .name = "load",
-    .what = "a Hugging Face folder into memory, dense and quantised, against reading its files",
+    .what = "loading a Hugging Face folder, dense and NF4, compared with reading its files",
     .axes = "batch=1 clip=multi dtype=bf16 layers=0 mode=eager model=qwen2.5-1.5b rank=16 seq=128 targets=q+v "
             "tuning=full",
     .grid = grid,

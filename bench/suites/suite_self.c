@@ -165,7 +165,7 @@ static const char *const device_grid[] = {"row,compare", NULL}; /* on a GPU a sa
 
 const pb_suite pb_suite_self = {
     .name = "self",
-    .what = "what measuring itself costs: the harness around a sample, the writing of a row, a comparison",
+    .what = "the cost of measuring: the harness around a sample, writing a row, a comparison",
     .axes = "",
     .grid = grid,
     .device_grid = device_grid,

@@ -273,7 +273,7 @@ static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 
 const pb_suite pb_suite_throughput = {
     .name = "throughput",
-    .what = "whole training steps: seconds by phase, tokens a second, peak memory",
+    .what = "whole training steps: time by phase, tokens per second, peak memory",
     .axes = PB_TRAIN_AXES " batch=1 clip=multi mode=eager seq=256 tuning=full",
     .grid = grid,
     .full_grid = full_grid,
