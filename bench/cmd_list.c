@@ -1,8 +1,10 @@
-/* cmd_list.c - `bench list`: prints the suites, models, metrics, columns, statuses, formats and kernels that exist. */
+/* cmd_list.c - `bench list`: prints the suites, models, metrics, requirements, columns, statuses, formats and kernels
+ * that exist. */
 #include <stdio.h>
 #include <string.h>
 
 #include "bench/commands.h"
+#include "bench/derived/requirements.h"
 #include "bench/exchange/export.h"
 #include "bench/rows/metric.h"
 #include "bench/rows/row_status.h"
@@ -25,6 +27,17 @@ static void metrics(void)
 {
     for (const pb_metric *m = pb_metrics; m->name; m++)
         printf("%-18s %-7s %-7s %s\n", m->name, m->unit, m->better, m->what);
+}
+
+/* A line for each requirement; indented below it, its cases with what is judged of them. */
+static void requirements(void)
+{
+    for (const pb_requirement *r = pb_requirements; r->id; r++) {
+        printf("%-24s %s: %s %s %g; %s\n", r->id, r->statement, r->quantity, r->relation, r->bound, r->where);
+        for (const pb_judged_case *c = r->cases; c && c->key; c++)
+            printf("    %s %s of %s (%s)\n", r->best == PB_BEST_lowest ? "lowest" : "highest", r->metric, c->key,
+                   c->words);
+    }
 }
 
 static void models(void)
@@ -72,6 +85,7 @@ static const struct {
 } lists[] = {{"suites", "suites and their axes [default]:", suites},
              {"models", "models, for the axis model:", models},
              {"metrics", "metrics (unit, better):", metrics},
+             {"requirements", "requirements and the measured cases they are judged on:", requirements},
              {"columns", "columns of results.csv:", columns},
              {"statuses", "what may become of a row, least severe first:", statuses},
              {"formats", "formats of bench export:", formats},

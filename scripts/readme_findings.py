@@ -98,7 +98,7 @@ def failed(s):
     texts = []
     for q in judged:
         if q.failed:
-            case = " ".join(q.axes[a] for a in ("op", "model", "mode") if a in q.axes)
+            case = " ".join(q.axes[a] for a in ("op", "model", "tuning", "mode") if a in q.axes)
             case += f"{', ' if case else ''}{q.axes['seq']} tokens" if "seq" in q.axes else ""
             worst = (min if q.relation.startswith(">") else max)(q.values)
             how = q.how.rpartition(": ")[2] if len(q.values) == 1 else f"{worst:.3f}"

@@ -138,18 +138,6 @@ static void a_lost_query_is_noticed(void **state)
 
 /* ---- emitted rows ------------------------------------------------------------------------------------------- */
 
-static char *results(void)
-{
-    static char text[65536];
-    char path[128];
-    snprintf(path, sizeof path, "%s/results.csv", dir);
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = 0;
-    fclose(f);
-    return text;
-}
-
 static void must_hold(const char *text)
 {
     if (!strstr(results(), text)) fail_msg("no '%s' in\n%s", text, results());

@@ -31,6 +31,7 @@ list statuses                            |   0 | timeout        the case hung
 list --columns                           |   0 | note
 list metrics                             |   0 | backward_time
 list metric                              |   2 | did you mean 'metrics'?
+list requirements                        |   0 | highest roofline_fraction of kernels/rope_fwd?dtype=bf16&shape=
 list formats                             |   0 | benchfmt
 export --to nothing                      |   2 | there is no format 'nothing'
 export --to bmf --better lower           |   2 | --better is only for --to gab
@@ -316,7 +317,12 @@ grep -q self/sample "$dir/log" && fail "a GPU's run measures samples that wait f
 expect 0 'ceiling/matmul_f32' "$bench" --suite ceiling --device cuda --dry-run
 grep -q ceiling/call "$dir/log" && fail "a GPU's ceilings have a CPU's call"
 expect 0 'mode=eager&model=qwen2.5-1.5b&rank=16&seq=2048' "$bench" --suite backward --device cuda --dry-run
-[[ $(grep -c 'mode=graph' "$dir/log") -eq 22 ]] || fail "not 22 graphed cases on a GPU"
+[[ $(grep -c 'mode=graph' "$dir/log") -eq 23 ]] || fail "not 23 graphed cases on a GPU"
+[[ $(grep -c 'backward/losses?.*&model=qwen2.5-1.5b&.*&tuning=qlora$' "$dir/log") -eq 1 ]] || fail "no losses of QLoRA"
+for axis in '--model tiny' '--mode eager' '--tuning lora'; do # of other cases the requirement says nothing
+    expect 0 'backward/step' "$bench" --suite backward --device cuda --dry-run $axis
+    grep -q 'backward/losses' "$dir/log" && fail "$axis: losses are compared"
+done
 expect 0 'tuning=full' "$bench" --suite throughput --device cuda --grid full --dry-run
 throughput=("$bench" --suite throughput --device cuda --dry-run)
 expect 0 'mode=eager&model=qwen2.5-1.5b' "${throughput[@]}" --model tiny,qwen2.5-1.5b --tuning full --batch 256 --seq 2048 \

@@ -209,12 +209,33 @@ static void waits_and_allocations_are_counted(void **state)
 {
     pb_ctx *ctx = *state;
     const pb_counts a = ctx->counts;
+    char host[16] = {0};
     void *p;
-    CHECK_OK(pb_alloc(ctx, 16, &p));
+    CHECK_OK(pb_alloc(ctx, sizeof host, &p));
     CHECK_OK(pb_sync(ctx));
-    pb_release(ctx, p);
     assert_int_equal(ctx->counts.allocs - a.allocs, 1);
     assert_int_equal(ctx->counts.host_syncs - a.host_syncs, 1);
+    CHECK_OK(pb_upload(ctx, p, host, sizeof host));
+    CHECK_OK(pb_download(ctx, host, p, sizeof host));
+    assert_int_equal(ctx->counts.host_syncs - a.host_syncs, 3);
+    CHECK_OK(pb_upload(ctx, p, host, 0)); /* copies nothing and waits for nothing */
+    CHECK_OK(pb_upload_staged(ctx, p, host, sizeof host));
+    assert_int_equal(ctx->counts.host_syncs - a.host_syncs, 3);
+    pb_release(ctx, p);
+}
+
+static void a_staged_upload_copies_a_few_bytes(void **state)
+{
+    pb_ctx *ctx = *state;
+    unsigned char host[PB_STAGED_MOST + 1] = {7};
+    void *p;
+    CHECK_OK(pb_alloc(ctx, sizeof host, &p));
+    CHECK_OK(pb_upload_staged(ctx, p, host, PB_STAGED_MOST));
+    host[0] = 8;
+    CHECK_OK(pb_download(ctx, host, p, 1));
+    assert_int_equal(host[0], 7);
+    CHECK_FAILS(pb_upload_staged(ctx, p, host, sizeof host), PB_EINVAL, "at most 256");
+    pb_release(ctx, p);
 }
 
 /* Blocks are released in another order than allocated. The peak is that of the sum, and restarts when it is reset. */
@@ -331,6 +352,7 @@ int main(void)
         cmocka_unit_test(recording_refuses_what_a_graph_cannot_hold),
         cmocka_unit_test(scratch_is_kept_for_graphs_that_use_it),
         cmocka_unit_test(waits_and_allocations_are_counted),
+        cmocka_unit_test(a_staged_upload_copies_a_few_bytes),
         cmocka_unit_test(memory_held_is_counted_with_its_peak),
         cmocka_unit_test(a_copy_moves_every_byte),
         cmocka_unit_test(unknown_implementation_is_an_error),

@@ -2,6 +2,7 @@
  * also runs after a delay on two streams at once, which reveals an op that does not use its context's stream.
  *
  * On a machine without a GPU it says so and passes. */
+#include "kernels/engine/clock.h"
 #include "kernels/linear/linear.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "tests/calls.h"
@@ -152,6 +153,67 @@ static void a_delay_takes_what_was_asked_for(void **state)
                      1); /* only the probe's kernel; a delay is not counted */
 }
 
+/* ---- uploads ------------------------------------------------------------------------------------ */
+
+enum { SPUN = 20 /* ms of work that the stream does before an upload */ };
+
+/* Enqueues work of SPUN ms, then the upload. Returns the seconds that the upload took on the host. */
+static double upload_after_work(pb_ctx *ctx, pb_status (*upload)(pb_ctx *, void *, const void *, size_t), void *to,
+                                const void *from, size_t bytes)
+{
+    CHECK_OK(pb_sync(ctx));
+    CHECK_OK(probe_spin(ctx, 1e-3 * SPUN));
+    const double start = pb_clock_seconds();
+    CHECK_OK(upload(ctx, to, from, bytes));
+    return pb_clock_seconds() - start;
+}
+
+static void an_upload_waits_and_a_staged_one_does_not(void **state)
+{
+    pb_ctx *ctx = &streams[0];
+    uint32_t host[4] = {1, 2, 3, 4};
+    void *p;
+    (void)state;
+    CHECK_OK(pb_alloc(ctx, sizeof host, &p));
+    pb_counts before = ctx->counts;
+    assert_true(upload_after_work(ctx, pb_upload, p, host, sizeof host) > 0.5e-3 * SPUN);
+    assert_int_equal(ctx->counts.host_syncs - before.host_syncs, 2); /* one is pb_sync before the work */
+    host[0] = 5;
+    before = ctx->counts;
+    assert_true(upload_after_work(ctx, pb_upload_staged, p, host, sizeof host) < 0.5e-3 * SPUN);
+    assert_int_equal(ctx->counts.host_syncs - before.host_syncs, 1);
+    host[0] = 6; /* after the call: the device gets 5 */
+    CHECK_OK(pb_download(ctx, host, p, sizeof host));
+    assert_int_equal(host[0], 5);
+    assert_int_equal(host[3], 4);
+    pb_release(ctx, p);
+}
+
+/* After work, more staged uploads than the staging memory has room for: some must wait, and none may be overwritten
+ * before the device has read it. */
+static void staged_uploads_keep_their_bytes(void **state)
+{
+    enum { UPLOADS = 1000, WORDS = PB_STAGED_MOST / sizeof(uint32_t) };
+    pb_ctx *ctx = &streams[0];
+    uint32_t host[WORDS], *back = malloc(UPLOADS * sizeof host);
+    void *p;
+    (void)state;
+    assert_non_null(back);
+    CHECK_OK(pb_alloc(ctx, UPLOADS * sizeof host, &p));
+    CHECK_OK(probe_spin(ctx, 1e-3 * SPUN));
+    const pb_counts before = ctx->counts;
+    for (uint32_t i = 0; i < UPLOADS; i++) {
+        for (size_t k = 0; k < WORDS; k++) host[k] = i;
+        CHECK_OK(pb_upload_staged(ctx, (uint32_t *)p + i * WORDS, host, sizeof host));
+    }
+    const uint64_t waited = ctx->counts.host_syncs - before.host_syncs;
+    assert_true(waited >= 1 && waited <= UPLOADS / 100);
+    CHECK_OK(pb_download(ctx, back, p, UPLOADS * sizeof host));
+    for (size_t i = 0; i < (size_t)UPLOADS * WORDS; i++) assert_int_equal(back[i], i / WORDS);
+    free(back);
+    pb_release(ctx, p);
+}
+
 static void there_is_no_device_1000(void **state)
 {
     pb_ctx ctx;
@@ -243,6 +305,8 @@ int main(void)
         cmocka_unit_test(too_much_memory_is_refused_and_forgotten),
         cmocka_unit_test(marks_measure_seconds),
         cmocka_unit_test(a_delay_takes_what_was_asked_for),
+        cmocka_unit_test(an_upload_waits_and_a_staged_one_does_not),
+        cmocka_unit_test(staged_uploads_keep_their_bytes),
         cmocka_unit_test(there_is_no_device_1000),
         cmocka_unit_test(every_op_keeps_to_its_stream),
     };

@@ -28,4 +28,17 @@ static inline void close_emitter(pb_emitter *s)
     for (int i = 0; i < 2; i++) snprintf(path, sizeof path, "%s/%s", dir, files[i]), unlink(path);
     rmdir(dir);
 }
+
+/* The text of results.csv; valid until the next call. */
+static inline char *results(void)
+{
+    static char text[1 << 18];
+    char path[128];
+    snprintf(path, sizeof path, "%s/results.csv", dir);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    text[fread(text, 1, sizeof text - 1, f)] = 0;
+    fclose(f);
+    return text;
+}
 #endif

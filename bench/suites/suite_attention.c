@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/derived/attention_crossover.h"
-#include "bench/derived/bars.h"
+#include "bench/derived/requirements.h"
 #include "bench/suites/attention_requirements.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
@@ -120,7 +120,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
     PB_TRY(pb_attn_crossovers(emitter));
-    return ctx->id == PB_CPU ? PB_OK : pb_bars_conclude(emitter, "attention");
+    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "attention");
 }
 
 static pb_status check_case(const pb_case *c)

@@ -118,6 +118,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
     const bool graph = pb_train_case_graph(c);
     pb_check v;
     pb_trainer *t;
+    if (pb_graph_losses_is(c)) return pb_graph_losses(ctx, c, env->emitter);
     PB_TRY(pb_train_case_open(ctx, c, &t));
     pb_status s = check(ctx, c, t, graph, env->emitter, &v);
     if (s == PB_OK && v.status != PB_ROW_OK)
@@ -138,6 +139,17 @@ static double expect(const pb_case *c)
     return 1 + 4 * forward + 4 * backward + samples;
 }
 
+static double device_expect(const pb_case *c)
+{
+    return pb_graph_losses_is(c) ? pb_graph_losses_seconds(c) : pb_train_case_device_seconds(c);
+}
+
+static pb_status check_case(const pb_case *c)
+{
+    PB_TRY(pb_train_case_check(c));
+    return pb_graph_losses_is(c) ? pb_graph_losses_check(c) : PB_OK;
+}
+
 static const char *const grid[] = {"tuning=lora batch=1,4 mode=eager,graph clip=sync,fused",
                                    "tuning=full,qlora batch=1 mode=eager,graph clip=fused", NULL};
 static const char *const full_grid[] = {
@@ -147,12 +159,13 @@ static const char *const full_grid[] = {
  * it does not. Three processes fit into ten minutes on an H200. */
 #define DEVICE          "dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b "
 #define VARIANTS(cases) cases " mode=eager clip=sync,fused", cases " mode=graph clip=fused"
+#define LOSSES          "losses dtype=bf16 model=qwen2.5-1.5b tuning=qlora batch=1 seq=512 mode=graph clip=fused"
 static const char *const device_grid[] = {
     VARIANTS(DEVICE "tuning=lora batch=1,4 seq=128,512"), VARIANTS(DEVICE "tuning=qlora batch=1,4 seq=128,512,2048"),
-    VARIANTS("dtype=bf16 model=qwen2.5-0.5b tuning=full batch=1,4 seq=512"), NULL};
+    VARIANTS("dtype=bf16 model=qwen2.5-0.5b tuning=full batch=1,4 seq=512"), LOSSES, NULL};
 static const char *const device_full_grid[] = {
     DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=eager clip=sync,fused,multi",
-    DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=graph clip=fused,multi", NULL};
+    DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=graph clip=fused,multi", LOSSES, NULL};
 
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
@@ -169,9 +182,9 @@ const pb_suite pb_suite_backward = {
     .full_grid = full_grid,
     .device_grid = device_grid,
     .device_full_grid = device_full_grid,
-    .check = pb_train_case_check,
+    .check = check_case,
     .expect = expect,
-    .device_expect = pb_train_case_device_seconds,
+    .device_expect = device_expect,
     .run = run,
     .conclude = conclude,
 };

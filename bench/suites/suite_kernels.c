@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/bars.h"
+#include "bench/derived/requirements.h"
 #include "bench/suites/suite.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/engine/op.h"
@@ -339,7 +339,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
-    return ctx->id == PB_CPU ? PB_OK : pb_bars_conclude(emitter, "kernels");
+    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "kernels");
 }
 
 const pb_suite pb_suite_kernels = {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/bars.h"
+#include "bench/derived/requirements.h"
 #include "bench/derived/graph_gain.h"
 #include "bench/stats/median.h"
 #include "bench/suites/suite.h"
@@ -244,7 +244,7 @@ static const char *const grid[] = {"tuning=full,lora,qlora", NULL};
 static const char *const full_grid[] = {"tuning=full,lora,qlora batch=1,4 seq=128,256,512 mode=eager,graph", NULL};
 
 /* Whole steps, eager and as one graph. Three processes fit into ten minutes on an H200. The cases include those of the
- * step requirements in bars.def. */
+ * step requirements in requirements.def. */
 #define DEVICE "dtype=bf16 mode=eager,graph model=qwen2.5-"
 #define BOTH   "0.5b,qwen2.5-1.5b "
 /* One layer of each kind of DeepSeek-V4 in its original sizes, for requirement V4-STEP. */
@@ -266,7 +266,7 @@ static const char *const device_full_grid[] = {DEVICE BOTH
 static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
     if (ctx->id == PB_CPU) return PB_OK;
-    PB_TRY(pb_bars_conclude(emitter, "throughput"));
+    PB_TRY(pb_requirements_conclude(emitter, "throughput"));
     PB_TRY(pb_v4_step_conclude(emitter));
     return pb_graph_gain_conclude(emitter, "throughput", "step_time");
 }

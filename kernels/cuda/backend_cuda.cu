@@ -2,6 +2,7 @@
  * by capturing that stream. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/cuda_blas.h"
@@ -14,8 +15,11 @@ struct cuda_state {
     void *flush;
     size_t flush_bytes, used_at_open;
     unsigned char flush_value;
-    double delay_cost; /* seconds that a delay of 0 takes; 0: not measured yet */
+    double delay_cost;      /* seconds that a delay of 0 takes; 0: not measured yet */
+    unsigned char *staging; /* page-locked host memory that staged uploads are copied from */
+    size_t staged;          /* bytes of it that the stream may not have read yet */
 };
+enum { STAGING = 64 << 10 };
 
 struct pb_graph {
     cudaGraph_t graph;
@@ -157,6 +161,7 @@ static pb_status open_state(pb_ctx *ctx, int device)
     ctx->stream = stream;
     s->flush_bytes = 2 * s->device.l2;
     PB_TRY(pb_cuda_malloc(s->flush_bytes, &s->flush));
+    PB_CUDA_TRY(cudaMallocHost(&s->staging, STAGING));
     for (cudaEvent_t &e : s->at) PB_CUDA_TRY(cudaEventCreate(&e));
     return pb_cuda_blas_open(&s->blas);
 }
@@ -169,6 +174,7 @@ static void cuda_close(pb_ctx *ctx)
     for (cudaEvent_t e : s->at)
         if (e) (void)cudaEventDestroy(e);
     (void)cudaFree(s->flush);
+    (void)cudaFreeHost(s->staging);
     if (ctx->stream) (void)cudaStreamDestroy(pb_cuda_stream(ctx));
     (void)cudaGetLastError();
     free(s);
@@ -197,6 +203,7 @@ static void cuda_release(pb_ctx *, void *p) { (void)cudaFree(p); }
 static pb_status cuda_sync(pb_ctx *ctx)
 {
     PB_CUDA_TRY(cudaStreamSynchronize(pb_cuda_stream(ctx)));
+    state_of(ctx)->staged = 0;
     return PB_OK;
 }
 
@@ -205,6 +212,22 @@ static pb_status cuda_upload(pb_ctx *ctx, void *dev, const void *host, size_t by
     if (!bytes) return PB_OK;
     PB_CUDA_TRY(cudaMemcpyAsync(dev, host, bytes, cudaMemcpyHostToDevice, pb_cuda_stream(ctx)));
     return cuda_sync(ctx);
+}
+
+/* From page-locked memory cudaMemcpyAsync returns at once. From pageable memory, which `host` is, it may wait. */
+static pb_status cuda_upload_staged(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
+{
+    cuda_state *s = state_of(ctx);
+    if (s->staged + bytes > STAGING) {
+        ctx->counts.host_syncs++;
+        PB_TRY(cuda_sync(ctx));
+    }
+    if (!bytes) return PB_OK;
+    unsigned char *from = s->staging + s->staged;
+    memcpy(from, host, bytes);
+    s->staged += bytes;
+    PB_CUDA_TRY(cudaMemcpyAsync(dev, from, bytes, cudaMemcpyHostToDevice, pb_cuda_stream(ctx)));
+    return PB_OK;
 }
 
 static pb_status cuda_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)
@@ -422,6 +445,7 @@ extern "C" const pb_backend pb_backend_cuda = {
     .alloc = cuda_alloc,
     .release = cuda_release,
     .upload = cuda_upload,
+    .upload_staged = cuda_upload_staged,
     .download = cuda_download,
     .copy = cuda_copy,
     .zero = cuda_zero,

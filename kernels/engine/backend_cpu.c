@@ -177,6 +177,7 @@ const pb_backend pb_backend_cpu = {
     .alloc = cpu_alloc,
     .release = cpu_release,
     .upload = cpu_copy,
+    .upload_staged = cpu_copy,
     .download = cpu_copy,
     .copy = cpu_copy_within,
     .zero = cpu_zero,

@@ -104,9 +104,10 @@ static void plan_graph_free(pb_graph *graph) { (void)graph; }
 #define PLAN(word)                                                                                                     \
     {                                                                                                                  \
         .name = word, .close = plan_close, .alloc = plan_alloc, .release = plan_release, .upload = plan_upload,        \
-        .download = plan_download, .copy = plan_copy, .zero = plan_zero, .sync = plan_nothing, .mark = plan_mark,      \
-        .between = plan_between, .flush_cache = plan_nothing, .delay = plan_delay, .record = plan_record,              \
-        .replay = plan_replay, .graph_nodes = plan_nodes, .graph_free = plan_graph_free,                               \
+        .upload_staged = plan_upload, .download = plan_download, .copy = plan_copy, .zero = plan_zero,                 \
+        .sync = plan_nothing, .mark = plan_mark, .between = plan_between, .flush_cache = plan_nothing,                 \
+        .delay = plan_delay, .record = plan_record, .replay = plan_replay, .graph_nodes = plan_nodes,                  \
+        .graph_free = plan_graph_free,                                                                                 \
     }
 static const pb_backend plans[PB_NBACKENDS] = {[PB_CPU] = PLAN("cpu"), [PB_CUDA] = PLAN("cuda")};
 

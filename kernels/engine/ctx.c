@@ -144,7 +144,16 @@ pb_status pb_ctx_reserve(pb_ctx *ctx, size_t bytes)
 pb_status pb_upload(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
 {
     PB_TRY(not_recording(ctx, "a copy from the host"));
+    ctx->counts.host_syncs += bytes > 0;
     return ctx->be->upload(ctx, dev, host, bytes);
+}
+
+pb_status pb_upload_staged(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
+{
+    PB_TRY(not_recording(ctx, "a copy from the host"));
+    if (bytes > PB_STAGED_MOST)
+        return pb_fail(PB_EINVAL, "%zu bytes are too many for a staged upload of at most %d", bytes, PB_STAGED_MOST);
+    return ctx->be->upload_staged(ctx, dev, host, bytes);
 }
 
 pb_status pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)

@@ -1,7 +1,8 @@
 /* ctx.h - a context says where work runs: it holds a backend, its stream, its scratch memory and its counters.
  *
  * All code above this file reaches a device through pb_ctx and the functions below; pb_ctx_open selects the backend.
- * Only backends wait for a device. pb_sync and pb_download count as a host sync each (counts.host_syncs). */
+ * Only backends wait for a device. pb_sync, pb_download and pb_upload count as a host sync each (counts.host_syncs), on
+ * every backend. */
 #ifndef PB_CTX_H
 #define PB_CTX_H
 #include <stdbool.h>
@@ -40,6 +41,8 @@ typedef struct pb_backend {
     pb_status (*alloc)(pb_ctx *ctx, size_t bytes, void **out); /* aligned to 256 bytes */
     void (*release)(pb_ctx *ctx, void *p);
     pb_status (*upload)(pb_ctx *ctx, void *dev, const void *host, size_t bytes);
+    /* See pb_upload_staged. If the staging memory is full, it waits for the device and counts a host sync. */
+    pb_status (*upload_staged)(pb_ctx *ctx, void *dev, const void *host, size_t bytes);
     pb_status (*download)(pb_ctx *ctx, void *host, const void *dev, size_t bytes);
     pb_status (*copy)(pb_ctx *ctx, void *to, const void *from, size_t bytes); /* from device memory to device memory */
     pb_status (*zero)(pb_ctx *ctx, void *dev, size_t bytes);
@@ -59,10 +62,11 @@ typedef struct pb_backend {
     pb_status (*facts)(int device, pb_device_facts *out); /* NULL: the backend describes no device; needs no context */
 } pb_backend;
 extern const pb_backend pb_backend_cpu, pb_backend_cuda;
-enum { PB_MARK_SLOTS = 4096 };
+enum { PB_MARK_SLOTS = 4096, PB_STAGED_MOST = 256 /* bytes of one pb_upload_staged */ };
 
 /* Counters since pb_ctx_open; they never decrease. A launch is one thing that the host enqueues: a call of an op on the
- * CPU, a kernel on a GPU, one replay of a graph (whatever its number of nodes). `waits` counts host syncs. */
+ * CPU, a kernel on a GPU, one replay of a graph (whatever its number of nodes). A host sync is a call that returns only
+ * after the work enqueued before it has finished. */
 typedef struct pb_counts {
     uint64_t kernel_launches, host_syncs, allocs;
 } pb_counts;
@@ -118,9 +122,14 @@ pb_status pb_ctx_reserve(pb_ctx *ctx, size_t bytes);
 void pb_ctx_release_scratch(pb_ctx *ctx);
 
 /* Copies from host to device and back. Both return when the copy has finished; both are refused inside a recording.
- * pb_download counts as a host sync. pb_upload does not: the host uses no result of it. */
+ * Each counts as a host sync, as on a GPU it waits for the stream; an upload of 0 bytes does nothing. */
 pb_status pb_upload(pb_ctx *ctx, void *dev, const void *host, size_t bytes);
 pb_status pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes);
+/* Copies at most PB_STAGED_MOST bytes from host to device, in stream order, without waiting: the bytes are copied into
+ * memory of the context first, so `host` may be changed at once. If that memory is full, which takes hundreds of calls
+ * without a host sync between them, the call waits and counts a host sync. Refused inside a recording. EINVAL: more
+ * bytes. */
+pb_status pb_upload_staged(pb_ctx *ctx, void *dev, const void *host, size_t bytes);
 /* Copies within device memory, in stream order. Refused inside a recording. */
 pb_status pb_copy(pb_ctx *ctx, void *to, const void *from, size_t bytes);
 /* Clears device memory, in stream order. Refused inside a recording: an op that needs cleared
