@@ -1,4 +1,4 @@
-/* cmd_list.c - `bench list`: prints the suites, models, metrics, requirements, export formats and kernels
+/* cmd_list.c - `bench list`: prints the suites, models, metrics, requirements, columns, statuses, formats and kernels
  * that exist. */
 #include <stdio.h>
 #include <string.h>
@@ -7,6 +7,7 @@
 #include "bench/derived/requirements.h"
 #include "bench/exchange/export.h"
 #include "bench/rows/metric.h"
+#include "bench/rows/row_status.h"
 #include "bench/rows/tables.h"
 #include "bench/suites/suite.h"
 #include "cli/hint.h"
@@ -48,7 +49,18 @@ static void models(void)
 
 static void columns(void)
 {
-    for (const pb_column *c = pb_columns; c->name; c++) printf("%-14s %-4s %s\n", c->name, c->type, c->what);
+    for (const pb_column *c = pb_columns; c->name; c++) {
+        printf("%-14s %-6s %s", c->name, c->type, c->what);
+        for (int i = 0; i < PB_ROW_STATUSES && !strcmp(c->type, "status"); i++)
+            printf("%s%s", i ? ", " : ": ", pb_row_statuses[i].name);
+        putchar('\n');
+    }
+}
+
+static void statuses(void)
+{
+    for (const pb_row_status_line *s = pb_row_statuses; s < pb_row_statuses + PB_ROW_STATUSES; s++)
+        printf("%-14s %s\n", s->name, s->what);
 }
 
 static void formats(void)
@@ -75,6 +87,7 @@ static const struct {
              {"metrics", "metrics (unit, better):", metrics},
              {"requirements", "requirements and the measured cases they are judged on:", requirements},
              {"columns", "columns of results.csv:", columns},
+             {"statuses", "what may become of a row, least severe first:", statuses},
              {"formats", "formats of bench export:", formats},
              {"kernels", "ops and the implementations this machine runs:", kernels}};
 enum { LISTS = sizeof lists / sizeof *lists };

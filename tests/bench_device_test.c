@@ -11,7 +11,7 @@
 #include "bench/run/supervise.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
-#include "tests/sink.h"
+#include "tests/emitter.h"
 
 /* ---- the crossover ---------------------------------------------------------------------------------- */
 
@@ -51,7 +51,7 @@ static void a_graph_may_always_or_never_pay(void **state)
 
 /* ---- emitted rows ----------------------------------------------------------------------------------- */
 
-static void put_batch(pb_sink *s, const char *batch, const char *mode, const char *seq, const char *metric,
+static void put_batch(pb_emitter *s, const char *batch, const char *mode, const char *seq, const char *metric,
                       double value)
 {
     pb_case c = {.suite = "backward", .name = "step"};
@@ -60,19 +60,19 @@ static void put_batch(pb_sink *s, const char *batch, const char *mode, const cha
     CHECK_OK(pb_case_set(&c, "mode", mode));
     CHECK_OK(pb_case_set(&c, "seq", seq));
     pb_case_finish(&c);
-    CHECK_OK(pb_emit(s, &c, metric, value, 1, "ok", ""));
+    CHECK_OK(pb_emit(s, &c, metric, value, 1, PB_ROW_OK, ""));
 }
 
-static void put(pb_sink *s, const char *mode, const char *seq, const char *metric, double value)
+static void put(pb_emitter *s, const char *mode, const char *seq, const char *metric, double value)
 {
     put_batch(s, "2", mode, seq, metric, value);
 }
 
 static void a_process_says_what_its_graphs_bought(void **state)
 {
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     put(&s, "eager", "64", "backward_time", 0.004);
     put(&s, "graph", "64", "backward_time", 0.002);
     put(&s, "graph", "64", "record_time", 0.05);
@@ -94,31 +94,31 @@ static void a_process_says_what_its_graphs_bought(void **state)
     s.results = open("/dev/full", O_WRONLY);
     assert_true(s.results >= 0);
     CHECK_FAILS(pb_graph_gain_conclude(&s, "backward", "backward_time"), PB_EIO, "No space left");
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 /* Two cases of 256 tokens are one size. */
 static void cases_of_one_size_count_once(void **state)
 {
     static const char *const shapes[][2] = {{"1", "256"}, {"2", "128"}, {"2", "512"}};
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     for (int i = 0; i < 3; i++) {
         put_batch(&s, shapes[i][0], "eager", shapes[i][1], "backward_time", 0.004);
         put_batch(&s, shapes[i][0], "graph", shapes[i][1], "backward_time", i < 2 ? 0.002 : 0.004);
     }
     CHECK_OK(pb_graph_gain_conclude(&s, "backward", "backward_time"));
     assert_non_null(strstr(results(), "2 sizes; gain at most 2.000"));
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 /* Graphs gain 2 up to 299 lengths and nothing at the 300th, the longest: no point of a crossover may be dropped. */
 static void every_size_counts(void **state)
 {
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     for (int i = 1; i <= 300; i++) {
         char seq[16];
         snprintf(seq, sizeof seq, "%d", 8 * i);
@@ -129,7 +129,7 @@ static void every_size_counts(void **state)
     char *row = strstr(results(), "crossover/backward?clip=fused,crossover,1,none,");
     assert_non_null(row);
     assert_non_null(strstr(row, "300 sizes; gain at most 2.000; of tokens a step"));
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 /* ---- planning ----------------------------------------------------------------------------------------- */

@@ -26,7 +26,8 @@ report /proc/nowhere                     |   2 | nowhere
 plot                                     |   2 | runs
 list models                              |   0 | smollm2-135m
 list suites                              |   0 | toy          naps that behave as their mode says
-list columns                             |   0 | machine_id
+list columns                             |   0 | what became of the row: ok, throttled, pass
+list statuses                            |   0 | timeout        the case hung
 list --columns                           |   0 | note
 list metrics                             |   0 | backward_time
 list metric                              |   2 | did you mean 'metrics'?

@@ -8,7 +8,7 @@
 #include "bench/rows/series.h"
 #include "bench/suites/graph_requirement.h"
 #include "bench/suites/suite.h"
-#include "tests/sink.h"
+#include "tests/emitter.h"
 #include "trainer/step/trainer.h"
 
 static float factor = 1; /* the clipped gradients are multiplied by it */
@@ -52,20 +52,20 @@ static void check_losses_fall(const pb_row *r)
 static void run(pb_ctx *ctx, char status[3][16])
 {
     static const char *const names[] = {"F-GRAPH-BWD-001?", "F-GRAPH-BWD-002?", "F-GRAPH-BWD-004?"};
-    pb_sink s;
+    pb_emitter s;
     pb_table t;
-    open_sink(&s);
+    open_emitter(&s);
     CHECK_OK(pb_graph_requirements(ctx, &s));
     CHECK_OK(pb_table_read(dir, &t));
     for (int i = 0; i < 3; i++) {
         *status[i] = 0;
         for (size_t k = 0; k < t.n; k++)
-            if (strstr(t.rows[k].key, names[i])) snprintf(status[i], 16, "%s", t.rows[k].status);
+            if (strstr(t.rows[k].key, names[i])) snprintf(status[i], 16, "%s", pb_row_status_name(t.rows[k].status));
         for (size_t k = 0; k < t.n && !i; k++)
             if (strstr(t.rows[k].key, names[i])) check_losses_fall(&t.rows[k]);
     }
     pb_table_free(&t);
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 static void clipping_too_far_is_noticed(void **state)
@@ -108,15 +108,16 @@ static void a_full_disk_is_reported(void **state)
 {
     const pb_suite *backward = pb_suite_find("backward");
     pb_case c;
-    pb_sink s;
+    pb_emitter s;
+    const pb_suite_env env = {.emitter = &s, .asked = {.min_time = -1}};
     CHECK_OK(pb_grid_expand("backward", backward->axes, "model=tiny seq=8 layers=1", keep, &c));
-    open_sink(&s);
+    open_emitter(&s);
     close(s.results);
     s.results = open("/dev/full", O_WRONLY);
     assert_true(s.results >= 0);
-    CHECK_FAILS(backward->run(*state, &c, &s), PB_EIO, "No space left");
+    CHECK_FAILS(backward->run(*state, &c, &env), PB_EIO, "No space left");
     CHECK_FAILS(pb_graph_requirements(*state, &s), PB_EIO, "No space left");
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 /* The row of F-GRAPH-BWD-001-QLORA among those of t; without one the test fails. */
@@ -132,30 +133,30 @@ static const pb_row *qlora_row(const pb_table *t)
 /* On a CPU the requirement gets no run of its own, and its row says why. */
 static void a_cpu_does_not_judge_qlora(void **state)
 {
-    pb_sink s;
+    pb_emitter s;
     pb_table t;
-    open_sink(&s);
+    open_emitter(&s);
     calls_left = 2; /* the other rows are not needed */
     CHECK_OK(pb_graph_requirements(*state, &s));
     calls_left = 0;
     CHECK_OK(pb_table_read(dir, &t));
-    assert_string_equal(qlora_row(&t)->status, "unsupported");
+    assert_int_equal(qlora_row(&t)->status, PB_ROW_UNSUPPORTED);
     assert_non_null(strstr(qlora_row(&t)->note, "applies to a GPU, QLoRA of qwen2.5-1.5b; a CPU would need"));
     pb_table_free(&t);
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 /* The case of a GPU, with a model small enough for a CPU: 50 steps, and a row that has the figure but no verdict. */
 static void losses_of_a_case_are_compared(void **state)
 {
     double at10, at25, at50;
-    pb_sink s;
+    pb_emitter s;
     pb_table t;
     pb_case c;
     CHECK_OK(pb_case_parse("backward/losses?batch=2&clip=fused&dtype=f32&layers=0&mode=graph&model=tiny&rank=16&seq=64&"
                            "targets=q+v&tuning=qlora",
                            &c));
-    open_sink(&s);
+    open_emitter(&s);
     CHECK_OK(pb_graph_losses(*state, &c, &s));
     calls_left = 20;
     CHECK_OK(pb_graph_losses(*state, &c, &s)); /* interrupted: no second row */
@@ -163,7 +164,7 @@ static void losses_of_a_case_are_compared(void **state)
     CHECK_OK(pb_table_read(dir, &t));
     assert_int_equal(t.n, 1);
     const pb_row *r = qlora_row(&t);
-    assert_string_equal(r->status, "unsupported");
+    assert_int_equal(r->status, PB_ROW_UNSUPPORTED);
     assert_non_null(strstr(r->key, "&mode=graph&model=tiny&"));
     CHECK_NEAR(r->value, 0, 1e-3);
     const char *losses = strstr(r->note, "graphed loss ");
@@ -171,7 +172,7 @@ static void losses_of_a_case_are_compared(void **state)
     assert_int_equal(sscanf(losses, "graphed loss %lf, %lf, %lf at steps 10, 25, 50", &at10, &at25, &at50), 3);
     assert_true(at10 > 0 && at25 < at10 && at50 < at25);
     pb_table_free(&t);
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 static void only_the_required_case_is_planned(void **state)

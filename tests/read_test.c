@@ -94,16 +94,58 @@ static void rows_of_version_1_get_the_present_names(void **state)
                 PB_EINVAL, "f.csv:3: process 0 has a second kernel_launches");
 }
 
+static void every_status_comes_back(void **state)
+{
+    static const char *const names[] = {"ok",     "throttled", "pass",  "unsupported", "truncated",
+                                        "failed", "timeout",   "wrong", "fail"};
+    (void)state;
+    for (int i = 0; i < PB_ROW_STATUSES; i++) {
+        pb_row row = {"1", "r", "m", 0, "a/b", "backward_time", "s", "lower", 1, 5, (pb_row_status)i, ""};
+        capture c;
+        pb_table t;
+        capture_begin(&c);
+        pb_csv_header(c.f);
+        pb_csv_row(c.f, &row);
+        capture_end(&c);
+        CHECK_OK(pb_table_parse("w.csv", c.text, c.n, &t));
+        assert_int_equal(t.rows[0].status, i);
+        assert_string_equal(pb_row_status_name(t.rows[0].status), names[i]);
+        assert_non_null(strstr(c.text, names[i]));
+        free(c.text);
+        pb_table_free(&t);
+    }
+}
+
+static void a_series_has_the_most_severe_status(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PB_ROW_STATUSES * PB_ROW_STATUSES; i++) {
+        const pb_row_status a = (pb_row_status)(i / PB_ROW_STATUSES), b = (pb_row_status)(i % PB_ROW_STATUSES);
+        pb_row rows[2] = {{"1", "r", "m", 0, "a/b", "backward_time", "s", "lower", 1, 5, a, "of the first"}};
+        rows[1] = rows[0]; /* equal strings of a table are one pointer */
+        rows[1].process = 1, rows[1].status = b, rows[1].note = "of the second";
+        pb_series_set set;
+        CHECK_OK(pb_series_make(&(pb_table){.rows = rows, .n = 2}, &set));
+        assert_int_equal(set.n, 1);
+        /* A throttled row does not speak for the others. */
+        const bool second = a == PB_ROW_THROTTLED || (b != PB_ROW_THROTTLED && b > a);
+        assert_int_equal(set.s[0].status, second ? b : a);
+        if (a != b) assert_string_equal(set.s[0].note, second ? "of the second" : "of the first");
+        pb_series_free(&set);
+    }
+}
+
 static void what_the_writer_writes_comes_back(void **state)
 {
-    pb_row row = {"1", "r,1", "m\"1", 2, "a/b?c=d", "backward_time", "s", "lower", 0.123456789, 5, "ok", "a \"b\",\nc"};
+    pb_row row = {"1", "r,1",   "m\"1",      2, "a/b?c=d", "backward_time",
+                  "s", "lower", 0.123456789, 5, PB_ROW_OK, "a \"b\",\nc"};
     capture c;
     pb_table t;
     (void)state;
     capture_begin(&c);
     pb_csv_header(c.f);
     pb_csv_row(c.f, &row);
-    row.process = 3, row.value = (double)NAN, row.status = "failed";
+    row.process = 3, row.value = (double)NAN, row.status = PB_ROW_FAILED;
     pb_csv_row(c.f, &row);
     capture_end(&c);
     CHECK_OK(pb_table_parse("w.csv", c.text, c.n, &t));
@@ -338,6 +380,8 @@ int main(void)
         cmocka_unit_test(fields_arrive_as_they_were_written),
         cmocka_unit_test(header_order_extra_columns_bom_and_crlf_do_not_matter),
         cmocka_unit_test(rows_of_version_1_get_the_present_names),
+        cmocka_unit_test(every_status_comes_back),
+        cmocka_unit_test(a_series_has_the_most_severe_status),
         cmocka_unit_test(what_the_writer_writes_comes_back),
         cmocka_unit_test(every_fault_is_one_line_with_its_place),
         cmocka_unit_test(gates_are_read_with_the_same_care),

@@ -6,27 +6,28 @@
 #include "bench/run/plan.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
-#include "tests/sink.h"
+#include "tests/emitter.h"
 
 /* An id that requirements.def does not have is a programming error, and is reported as one. */
 static void an_unknown_requirement_fails(void **state)
 {
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     assert_int_equal(pb_requirement_emit(&s, "NO-SUCH-ID", NULL, 0, 1, true, ""), PB_EINVAL);
     assert_non_null(strstr(pb_error(), "NO-SUCH-ID is not in requirements.def"));
     assert_null(strstr(results(), "requirement/"));
-    close_sink(&s);
+    close_emitter(&s);
 }
 
-static void put_rate(pb_sink *s, const char *tuning, const char *seq, const char *mode, const char *clip, double rate)
+static void put_rate(pb_emitter *s, const char *tuning, const char *seq, const char *mode, const char *clip,
+                     double rate)
 {
     pb_case c = {.suite = "backward", .name = "step"};
     const char *const axes[][2] = {{"batch", "4"}, {"clip", clip}, {"mode", mode}, {"seq", seq}, {"tuning", tuning}};
     for (int i = 0; i < 5; i++) CHECK_OK(pb_case_set(&c, axes[i][0], axes[i][1]));
     pb_case_finish(&c);
-    CHECK_OK(pb_emit(s, &c, "tokens_per_second", rate, 1, "ok", ""));
+    CHECK_OK(pb_emit(s, &c, "tokens_per_second", rate, 1, PB_ROW_OK, ""));
 }
 
 /* The ratios of LoRA and of QLoRA are judged each by its own cases; other tunings are not. */
@@ -38,9 +39,9 @@ static void ratios_are_judged_per_tuning(void **state)
         "003b?batch=4&clip=fused&mode=graph&seq=512&tuning=lora,requirement,1,none,2.4,0,pass,",
         "003a?batch=4&clip=fused&mode=graph&seq=512&tuning=qlora,requirement,1,none,1.05,0,fail,",
         "003b?batch=4&clip=fused&mode=graph&seq=512&tuning=qlora,requirement,1,none,1.5,0,pass,"};
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     put_rate(&s, "lora", "512", "graph", "fused", 1200), put_rate(&s, "lora", "512", "eager", "fused", 1000);
     put_rate(&s, "lora", "512", "eager", "sync", 500), put_rate(&s, "qlora", "512", "graph", "fused", 1050);
     put_rate(&s, "qlora", "512", "eager", "fused", 1000), put_rate(&s, "qlora", "512", "eager", "sync", 700);
@@ -52,16 +53,16 @@ static void ratios_are_judged_per_tuning(void **state)
         if (!strstr(text, rows[i])) fail_msg("no row %s", rows[i]);
     assert_null(strstr(strstr(text, "requirement/"), "tuning=full"));
     assert_null(strstr(strstr(text, "requirement/"), "seq=128"));
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 /* The row of a tuning that was not measured names the tuning; a length that the requirement is not about is shown. */
 static void ratios_of_other_runs_are_unsupported(void **state)
 {
     pb_ctx gpu = {.be = &pb_backend_cuda, .id = PB_CUDA};
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     put_rate(&s, "qlora", "128", "graph", "fused", 1500), put_rate(&s, "qlora", "128", "eager", "fused", 1000);
     CHECK_OK(pb_requirement_ratios(&gpu, &s));
     char *text = results();
@@ -71,10 +72,10 @@ static void ratios_of_other_runs_are_unsupported(void **state)
         strstr(text, "003a?batch=4&clip=fused&mode=graph&seq=128&tuning=qlora,requirement,1,none,1.5,0,unsupported,");
     assert_non_null(row);
     assert_non_null(strstr(row, "here cuda, seq 128: 1.500"));
-    close_sink(&s);
+    close_emitter(&s);
 }
 
-static void put_kernel(pb_sink *s, const char *op, const char *dtype, const char *impl, const char *shape,
+static void put_kernel(pb_emitter *s, const char *op, const char *dtype, const char *impl, const char *shape,
                        const char *metric, double value)
 {
     pb_case c = {.suite = "kernels"};
@@ -83,16 +84,16 @@ static void put_kernel(pb_sink *s, const char *op, const char *dtype, const char
     CHECK_OK(pb_case_set(&c, "impl", impl));
     CHECK_OK(pb_case_set(&c, "shape", shape));
     pb_case_finish(&c);
-    CHECK_OK(pb_emit(s, &c, metric, value, 1, "ok", ""));
+    CHECK_OK(pb_emit(s, &c, metric, value, 1, PB_ROW_OK, ""));
 }
 
 /* A requirement is checked against the fastest implementation of its case. Cases without a requirement get no row. */
 static void the_best_implementation_is_judged(void **state)
 {
     static const char shape[] = "B2.S4096.H64.K8.D128.c1.p0.n0", norm[] = "B4.S4096.D4096.a0.f0";
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     s.machine_id = "cuda-nvidia-h200-132sm-00000000";
     put_kernel(&s, "attention_fwd", "bf16", "mma", shape, "kernel_flops", 300e12);
     put_kernel(&s, "attention_fwd", "bf16", "wgmma", shape, "kernel_flops", 550e12);
@@ -117,23 +118,23 @@ static void the_best_implementation_is_judged(void **state)
     assert_null(strstr(text, "h200-132sm-00000000,0,requirement/SPEED-XENT?dtype=bf16&impl=rows"));
     assert_non_null(strstr(strstr(text, "h100-132sm-00000000,0,requirement/SPEED-XENT"), "unsupported"));
     assert_non_null(strstr(strstr(text, "h100-132sm-00000000,0,requirement/SPEED-ROOFLINE"), "0.91,0,pass"));
-    close_sink(&s);
+    close_emitter(&s);
 }
 
-static void put_step(pb_sink *s, const char *key, double seconds)
+static void put_step(pb_emitter *s, const char *key, double seconds)
 {
     pb_case c;
     CHECK_OK(pb_case_parse(key, &c));
-    CHECK_OK(pb_emit(s, &c, "step_time", seconds, 5, "ok", ""));
+    CHECK_OK(pb_emit(s, &c, "step_time", seconds, 5, PB_ROW_OK, ""));
 }
 
 /* Requirements on whole steps: every axis that the requirement names must match; it does not name `clip`, so the
  * best clip counts. */
 static void whole_steps_are_judged(void **state)
 {
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     s.machine_id = "cuda-nvidia-h200-132sm-00000000";
 #define AT(batch, clip, mode, seq, tuning)                                                                             \
     "throughput/step?batch=" batch "&clip=" clip "&dtype=bf16&layers=0&mode=" mode                                     \
@@ -155,7 +156,7 @@ static void whole_steps_are_judged(void **state)
     assert_non_null(strstr(missed, ",requirement,1,none,0.111,0,fail,"));
     assert_null(strstr(text, "SPEED-STEP-1.5B-B1"));
     assert_null(strstr(text, "SPEED-ATTENTION"));
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 typedef struct sought {

@@ -77,7 +77,7 @@ static double rounded(double v)
 static bool belongs(const pb_series *s, const char *suite, const pb_gates *gates)
 {
     const size_t n = strlen(suite), prefix = strlen("crossover/");
-    if (pb_key_of(s->key, "requirement")) return strcmp(s->status, "pass") == 0 || strcmp(s->status, "fail") == 0;
+    if (pb_key_of(s->key, "requirement")) return pb_row_class_of(s->status) == PB_ROW_VERDICT;
     if (pb_key_of(s->key, "crossover") && (strncmp(s->key + prefix, suite, n) != 0 || s->key[prefix + n] != '?'))
         return false;
     const bool ours = pb_key_of(s->key, suite) || pb_key_of(s->key, "ceiling") || pb_key_of(s->key, "crossover");
@@ -160,9 +160,9 @@ static pb_status acceptable(const pb_table *t, const pb_series_set *set)
     for (size_t i = 0; i < set->n; i++) {
         const pb_series *s = &set->s[i];
         if (pb_key_of(s->key, "requirement")) continue;
-        if (!pb_series_ok(s) && strcmp(s->status, "unsupported") != 0)
+        if (!pb_series_ok(s) && s->status != PB_ROW_UNSUPPORTED)
             return pb_fail(PB_EINVAL, "%s: cannot become a baseline: %s %s is %s", t->path, s->key, s->metric,
-                           s->status);
+                           pb_row_status_name(s->status));
         if (pb_series_ok(s) && s->processes < PB_ENOUGH_PROCESSES)
             return pb_fail(PB_EINVAL, "%s: cannot become a baseline: %d processes of %s, need %d", t->path,
                            s->processes, s->key, PB_ENOUGH_PROCESSES);

@@ -133,7 +133,7 @@ static const char *mismatch(const pb_series *b, const pb_series *c, const pb_jud
 static bool is_requirement(const pb_series *s) { return pb_key_of(s->key, "requirement"); }
 /* True if the series has a value, even if all processes were throttled. */
 static bool figured(const pb_series *s) { return pb_series_ok(s) || pb_series_throttled(s); }
-static bool broken(const pb_series *s) { return !figured(s) && strcmp(s->status, "unsupported") != 0; }
+static bool broken(const pb_series *s) { return !figured(s) && s->status != PB_ROW_UNSUPPORTED; }
 static bool directed(const pb_series *s) { return strcmp(s->better, "none") != 0; }
 
 /* A row that only the base has. False: it is not worth reporting. */

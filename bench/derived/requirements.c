@@ -47,8 +47,8 @@ static bool holds(const pb_requirement *c, double figure)
     return figure > c->bound;
 }
 
-pb_status pb_requirement_emit(pb_sink *sink, const char *id, const pb_axis *axes, int n, double figure, bool applies,
-                              const char *how)
+pb_status pb_requirement_emit(pb_emitter *emitter, const char *id, const pb_axis *axes, int n, double figure,
+                              bool applies, const char *how)
 {
     const pb_requirement *c = find(id);
     char note[320];
@@ -59,10 +59,10 @@ pb_status pb_requirement_emit(pb_sink *sink, const char *id, const pb_axis *axes
     pb_case_finish(&key);
     if (applies) snprintf(note, sizeof note, "%s: %s %s %g; %s", c->statement, c->quantity, c->relation, c->bound, how);
     else snprintf(note, sizeof note, "applies to %s; %s", c->where, how);
-    return pb_emit(sink, &key, "requirement", figure, 0,
-                   !applies           ? "unsupported"
-                   : holds(c, figure) ? "pass"
-                                      : "fail",
+    return pb_emit(emitter, &key, "requirement", figure, 0,
+                   !applies           ? PB_ROW_UNSUPPORTED
+                   : holds(c, figure) ? PB_ROW_PASS
+                                      : PB_ROW_FAIL,
                    note);
 }
 
@@ -81,15 +81,16 @@ static bool is_of(const pb_case *c, const pb_case *of)
 
 /* Finds the best value among the matching cases, which may differ in axes that `of` does not name. False: none
  * exists. */
-static bool find_best(const pb_sink *sink, const pb_requirement *r, const pb_case *of, pb_case *out, double *figure)
+static bool find_best(const pb_emitter *emitter, const pb_requirement *r, const pb_case *of, pb_case *out,
+                      double *figure)
 {
     const char *key;
     bool found = false;
-    for (int i = 0; (key = pb_sink_key(sink, i)) != NULL; i++) {
+    for (int i = 0; (key = pb_emitted_key(emitter, i)) != NULL; i++) {
         pb_case c;
         double v;
         if (pb_case_parse(key, &c) != PB_OK || !is_of(&c, of)) continue;
-        if (!pb_sink_value(sink, key, r->metric, &v)) continue;
+        if (!pb_emitted_value(emitter, key, r->metric, &v)) continue;
         if (found && (r->best == PB_BEST_lowest ? v >= *figure : v <= *figure)) continue;
         *out = c;
         *figure = v;
@@ -98,39 +99,39 @@ static bool find_best(const pb_sink *sink, const pb_requirement *r, const pb_cas
     return found;
 }
 
-static pb_status judge(pb_sink *sink, const pb_requirement *r, const pb_case *of, const char *words)
+static pb_status judge(pb_emitter *emitter, const pb_requirement *r, const pb_case *of, const char *words)
 {
     static const char *const part_of_machine_id[PB_MACHINES] = {
         [PB_MACHINE_any_gpu] = "", [PB_MACHINE_h200] = "-h200-"};
-    const bool here = strstr(sink->machine_id, part_of_machine_id[r->machine]) != NULL;
+    const bool here = strstr(emitter->machine_id, part_of_machine_id[r->machine]) != NULL;
     pb_case c;
     double figure = 0;
     char how[200];
-    if (!find_best(sink, r, of, &c, &figure)) return PB_OK;
+    if (!find_best(emitter, r, of, &c, &figure)) return PB_OK;
     snprintf(how, sizeof how, "%s: %.4g", words, figure);
     if (strcmp(c.suite, "kernels") == 0) PB_TRY(pb_case_set(&c, "op", of->name));
-    return pb_requirement_emit(sink, r->id, c.axes, c.n, figure, here, how);
+    return pb_requirement_emit(emitter, r->id, c.axes, c.n, figure, here, how);
 }
 
-pb_status pb_requirements_conclude(pb_sink *sink, const char *suite)
+pb_status pb_requirements_conclude(pb_emitter *emitter, const char *suite)
 {
     for (const pb_requirement *r = pb_requirements; r->id; r++)
         for (const pb_judged_case *j = r->cases; j && j->key; j++) {
             pb_case of;
             PB_TRY(pb_case_parse(j->key, &of));
-            if (strcmp(of.suite, suite) == 0) PB_TRY(judge(sink, r, &of, j->words));
+            if (strcmp(of.suite, suite) == 0) PB_TRY(judge(emitter, r, &of, j->words));
         }
     return PB_OK;
 }
 
 /* ---- requirements that are ratios of measured cases --------------------------------------------------- */
 
-static bool rate(const pb_sink *sink, const pb_case *like, const char *mode, const char *clip, double *out)
+static bool rate(const pb_emitter *emitter, const pb_case *like, const char *mode, const char *clip, double *out)
 {
     pb_case c = *like;
     if (pb_case_set(&c, "mode", mode) != PB_OK || pb_case_set(&c, "clip", clip) != PB_OK) return false;
     pb_case_finish(&c);
-    return pb_sink_value(sink, c.key, "tokens_per_second", out);
+    return pb_emitted_value(emitter, c.key, "tokens_per_second", out);
 }
 
 /* True if the ratios are computed from this case: backward phase, graph, fused clip, batch 4. */
@@ -141,55 +142,55 @@ static bool judged_by(const char *key, const char *tuning, pb_case *c)
 }
 
 /* clip: that of the eager case. */
-static pb_status ratio(pb_ctx *ctx, pb_sink *sink, const char *id, const pb_case *like, const char *clip)
+static pb_status ratio(pb_ctx *ctx, pb_emitter *emitter, const char *id, const pb_case *like, const char *clip)
 {
     double graph, eager;
     char how[160];
-    if (!rate(sink, like, "graph", "fused", &graph) || !rate(sink, like, "eager", clip, &eager))
-        return pb_requirement_emit(sink, id, like->axes, like->n, (double)NAN, false,
+    if (!rate(emitter, like, "graph", "fused", &graph) || !rate(emitter, like, "eager", clip, &eager))
+        return pb_requirement_emit(emitter, id, like->axes, like->n, (double)NAN, false,
                                    "this run lacks one of the two variants");
     const bool applies = ctx->id != PB_CPU && pb_case_is(like, "seq", "512");
     snprintf(how, sizeof how, "here %s, seq %s: %.3f", ctx->be->name, pb_case_get(like, "seq"), graph / eager);
-    return pb_requirement_emit(sink, id, like->axes, like->n, graph / eager, applies, how);
+    return pb_requirement_emit(emitter, id, like->axes, like->n, graph / eager, applies, how);
 }
 
-static pb_status both_ratios(pb_ctx *ctx, pb_sink *sink, const pb_case *like)
+static pb_status both_ratios(pb_ctx *ctx, pb_emitter *emitter, const pb_case *like)
 {
-    PB_TRY(ratio(ctx, sink, "F-GRAPH-BWD-003a", like, "fused"));
-    return ratio(ctx, sink, "F-GRAPH-BWD-003b", like, "sync");
+    PB_TRY(ratio(ctx, emitter, "F-GRAPH-BWD-003a", like, "fused"));
+    return ratio(ctx, emitter, "F-GRAPH-BWD-003b", like, "sync");
 }
 
-static pb_status no_ratios(pb_sink *sink, const char *tuning)
+static pb_status no_ratios(pb_emitter *emitter, const char *tuning)
 {
     pb_axis axis = {.name = "tuning"};
     snprintf(axis.value, sizeof axis.value, "%s", tuning);
     static const char *const ids[] = {"F-GRAPH-BWD-003a", "F-GRAPH-BWD-003b"};
     for (int i = 0; i < 2; i++)
-        PB_TRY(pb_requirement_emit(sink, ids[i], &axis, 1, (double)NAN, false, "this run has no such case"));
+        PB_TRY(pb_requirement_emit(emitter, ids[i], &axis, 1, (double)NAN, false, "this run has no such case"));
     return PB_OK;
 }
 
 /* Emits the ratios for every such case with seq 512. If none was measured, it uses the first case of another length,
  * whose row is unsupported but shows the value, or emits unsupported rows without a value. */
-static pb_status ratios_of(pb_ctx *ctx, pb_sink *sink, const char *tuning)
+static pb_status ratios_of(pb_ctx *ctx, pb_emitter *emitter, const char *tuning)
 {
     pb_case c, other;
     bool found = false, any = false;
     const char *key;
-    for (int i = 0; (key = pb_sink_key(sink, i)) != NULL; i++) {
+    for (int i = 0; (key = pb_emitted_key(emitter, i)) != NULL; i++) {
         if (!judged_by(key, tuning, &c)) continue;
         if (!any) other = c;
         any = true;
         if (!pb_case_is(&c, "seq", "512")) continue;
         found = true;
-        PB_TRY(both_ratios(ctx, sink, &c));
+        PB_TRY(both_ratios(ctx, emitter, &c));
     }
     if (found) return PB_OK;
-    return any ? both_ratios(ctx, sink, &other) : no_ratios(sink, tuning);
+    return any ? both_ratios(ctx, emitter, &other) : no_ratios(emitter, tuning);
 }
 
-pb_status pb_requirement_ratios(pb_ctx *ctx, pb_sink *sink)
+pb_status pb_requirement_ratios(pb_ctx *ctx, pb_emitter *emitter)
 {
-    PB_TRY(ratios_of(ctx, sink, "lora"));
-    return ratios_of(ctx, sink, "qlora");
+    PB_TRY(ratios_of(ctx, emitter, "lora"));
+    return ratios_of(ctx, emitter, "qlora");
 }

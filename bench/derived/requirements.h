@@ -29,14 +29,14 @@ extern const pb_requirement pb_requirements[]; /* terminated by id NULL */
 /* Emits one row: the value `figure` of requirement `id`, under a key with these axes. applies: false makes the row
  * unsupported. how: text for the row's note. EINVAL: requirements.def has no requirement `id`. EIO: the row cannot be
  * written. */
-pb_status pb_requirement_emit(pb_sink *sink, const char *id, const pb_axis *axes, int n, double figure, bool applies,
-                              const char *how);
+pb_status pb_requirement_emit(pb_emitter *emitter, const char *id, const pb_axis *axes, int n, double figure,
+                              bool applies, const char *how);
 
 /* Emits one row for each judged case of the suite that this process measured. If several measured cases match, the best
  * value counts. Call it on a GPU only. */
-pb_status pb_requirements_conclude(pb_sink *sink, const char *suite);
+pb_status pb_requirements_conclude(pb_emitter *emitter, const char *suite);
 
 /* Emits the requirements that are ratios of two cases measured earlier by this process: F-GRAPH-BWD-003a and
  * F-GRAPH-BWD-003b, each for LoRA and for QLoRA. */
-pb_status pb_requirement_ratios(pb_ctx *ctx, pb_sink *sink);
+pb_status pb_requirement_ratios(pb_ctx *ctx, pb_emitter *emitter);
 #endif

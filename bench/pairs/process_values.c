@@ -183,7 +183,7 @@ pb_status pb_process_values_read(const char *path, bool samples, pb_process_valu
     pb_status s = out->log_value ? PB_OK : pb_fail(PB_ENOMEM, "%s: out of memory", path);
     for (size_t i = 0; i < out->t.n && s == PB_OK; i++) {
         const pb_row *r = &out->t.rows[i];
-        out->log_value[i] = !strcmp(r->status, "ok") && r->value >= 0 ? log(r->value) : (double)NAN;
+        out->log_value[i] = r->status == PB_ROW_OK && r->value >= 0 ? log(r->value) : (double)NAN;
     }
     if (s == PB_OK) s = samples_beside(path, samples, out);
     if (s != PB_OK) pb_process_values_free(out);

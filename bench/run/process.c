@@ -116,13 +116,13 @@ static bool case_at(const pb_process *l, const int *order, int at, pb_case *out)
     return true;
 }
 
-static pb_status emit_end(const pb_process *l, const pb_case *c, const char *status, const char *note)
+static pb_status emit_end(const pb_process *l, const pb_case *c, pb_row_status status, const char *note)
 {
-    pb_sink sink;
-    PB_TRY(pb_sink_open(l->dir, &sink));
-    sink.run_id = l->run_id, sink.machine_id = l->machine_id, sink.process = l->number;
-    pb_status s = pb_emit_outcome(&sink, c, status, note);
-    pb_sink_close(&sink);
+    pb_emitter emitter;
+    PB_TRY(pb_emitter_open(l->dir, &emitter));
+    emitter.run_id = l->run_id, emitter.machine_id = l->machine_id, emitter.process = l->number;
+    pb_status s = pb_emit_outcome(&emitter, c, status, note);
+    pb_emitter_close(&emitter);
     return s;
 }
 
@@ -137,7 +137,7 @@ static pb_status after_death(const pb_process *l, const int *order, int at, cons
     if (!pb_interrupted())
         fprintf(stderr, "bench: process %d: %s %s%s; what it measured before stays\n", l->number, how,
                 begun ? "in " : "before its first case", begun ? c.key : "");
-    if (begun) PB_TRY(emit_end(l, &c, pb_interrupted() ? "truncated" : "failed", note));
+    if (begun) PB_TRY(emit_end(l, &c, pb_interrupted() ? PB_ROW_TRUNCATED : PB_ROW_FAILED, note));
     return pb_interrupted() ? PB_OK : pb_progress_mark(l->dir, (pb_place){l->number + 1, 0});
 }
 
@@ -163,7 +163,7 @@ static pb_status after_deadline(const pb_process *l, const int *order, int at)
     pb_case c;
     if (!case_at(l, order, at, &c)) return PB_OK;
     PB_TRY(cut_back(l, at, &next));
-    return next > at ? PB_OK : emit_end(l, &c, "truncated", "killed: there was no time left");
+    return next > at ? PB_OK : emit_end(l, &c, PB_ROW_TRUNCATED, "killed: there was no time left");
 }
 
 /* Handles a case that hung: discards what it measured, as --resume does, writes a row of status timeout, and sets
@@ -185,7 +185,7 @@ static pb_status after_hang(pb_process *l, const int *order, const pb_watched *w
     *code = PB_EXIT_INCOMPARABLE;
     snprintf(note, sizeof note, "hung: ended after %.3g s, the last %.3g s without a sample", w->took, w->silent);
     fprintf(stderr, "bench: process %d: %s %s\n", l->number, c.key, note);
-    PB_TRY(emit_end(l, &c, "timeout", note));
+    PB_TRY(emit_end(l, &c, PB_ROW_TIMEOUT, note));
     l->first = w->at + 1;
     return pb_progress_mark(l->dir,
                             l->first > l->plan->n ? (pb_place){l->number + 1, 0} : (pb_place){l->number, l->first});

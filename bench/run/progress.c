@@ -137,8 +137,8 @@ static bool has_ended(lines *l, const pb_row *r, size_t n, int process, int case
     bool told = false;
     for (size_t i = 0; i < n; i++) {
         keys += i == 0 || strcmp(r[i - 1].key, r[i].key) != 0;
-        told |= strcmp(r[i].status, "throttled") == 0;
-        told |= strcmp(r[i].status, "failed") == 0 && strncmp(r[i].note, PB_DIED, strlen(PB_DIED)) == 0;
+        told |= r[i].status == PB_ROW_THROTTLED;
+        told |= r[i].status == PB_ROW_FAILED && strncmp(r[i].note, PB_DIED, strlen(PB_DIED)) == 0;
     }
     if (keys >= cases || told) return true;
     return has_line(l, process, n ? cases : 0); /* no row: it died before its first case */

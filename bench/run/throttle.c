@@ -69,7 +69,7 @@ static int retry_of(const json_t *about, const pb_options *o, int process)
 
 /* ---- marking rows ----------------------------------------------------------------------------------- */
 
-static bool measured(const pb_row *r) { return strcmp(r->status, "ok") == 0; }
+static bool measured(const pb_row *r) { return r->status == PB_ROW_OK; }
 
 /* Formats all rows of the process as CSV text, marked as throttled. */
 static pb_status marked_rows(const pb_table *t, int process, const char *note, char **text, size_t *n)
@@ -80,12 +80,12 @@ static pb_status marked_rows(const pb_table *t, int process, const char *note, c
     for (size_t i = 0; i < t->n; i++) {
         pb_row r = t->rows[i];
         if (r.process != process) continue;
-        const bool verdict = strcmp(r.status, "pass") == 0 || strcmp(r.status, "fail") == 0;
+        const bool verdict = pb_row_class_of(r.status) == PB_ROW_VERDICT;
         if (measured(&r) || (verdict && !strstr(r.note, note))) {
             snprintf(both, sizeof both, "%s%s%s", note, *r.note ? "; " : "", r.note);
             r.note = both;
         }
-        if (measured(&r)) r.status = "throttled";
+        if (measured(&r)) r.status = PB_ROW_THROTTLED;
         pb_csv_row(f, &r);
     }
     return fclose(f) == 0 ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the rows of a process");

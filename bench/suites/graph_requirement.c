@@ -60,7 +60,8 @@ typedef struct losses {
     bool applies;
 } losses;
 
-static pb_status same_losses(pb_ctx *ctx, pb_sink *sink, const losses *l, const variant *eager, const variant *graphed)
+static pb_status same_losses(pb_ctx *ctx, pb_emitter *emitter, const losses *l, const variant *eager,
+                             const variant *graphed)
 {
     const int shown[3] = {10, l->steps / 2, l->steps};
     char how[160];
@@ -78,7 +79,7 @@ static pb_status same_losses(pb_ctx *ctx, pb_sink *sink, const losses *l, const 
     if (done < l->steps) return PB_OK; /* interrupted: no row */
     snprintf(how, sizeof how, "largest difference %g, graphed loss %.4f, %.4f, %.4f at steps %d, %d, %d", worst, at[0],
              at[1], at[2], shown[0], shown[1], shown[2]);
-    return pb_requirement_emit(sink, l->id, l->of->axes, l->of->n, worst, l->applies, how);
+    return pb_requirement_emit(emitter, l->id, l->of->axes, l->of->n, worst, l->applies, how);
 }
 
 /* The joint norm of the gradients of a layer; -1: of the parameters outside the layers. */
@@ -102,7 +103,7 @@ static pb_status joint_norm(pb_ctx *ctx, const pb_model *m, int layer, double *n
 
 /* Checks that a graph clips. max_norm is far below the gradients' norms; after a replay each group's joint norm must
  * equal it. The value of the requirement is the largest relative deviation, in either direction. */
-static pb_status clip_applies(pb_ctx *ctx, pb_sink *sink, const pb_case *c, const variant *graphed)
+static pb_status clip_applies(pb_ctx *ctx, pb_emitter *emitter, const pb_case *c, const variant *graphed)
 {
     const float max_norm = pb_trainer_config(graphed->t)->max_norm;
     const int groups = pb_trainer_clip_groups(graphed->t);
@@ -125,36 +126,36 @@ static pb_status clip_applies(pb_ctx *ctx, pb_sink *sink, const pb_case *c, cons
     /* If a norm did not exceed max_norm, nothing was clipped and the test shows nothing: NaN fails. */
     if (!(least > (double)max_norm)) worst = (double)NAN;
     snprintf(how, sizeof how, "norms of at least %.3g were cut to %g", least, (double)max_norm);
-    return pb_requirement_emit(sink, "F-GRAPH-BWD-004", c->axes, c->n, worst, true, how);
+    return pb_requirement_emit(emitter, "F-GRAPH-BWD-004", c->axes, c->n, worst, true, how);
 }
 
-static pb_status run_tiny(pb_ctx *ctx, pb_sink *sink, variant *eager, variant *graphed)
+static pb_status run_tiny(pb_ctx *ctx, pb_emitter *emitter, variant *eager, variant *graphed)
 {
     pb_case c;
     PB_TRY(pb_case_parse(tiny_key, &c));
     PB_TRY(open_variants(ctx, &c, eager, graphed));
     const pb_status s = pb_record(ctx, pb_backward_and_clip, graphed->t, &graphed->graph);
     const double nodes = s == PB_OK ? (double)pb_graph_nodes(ctx, graphed->graph) : 0;
-    PB_TRY(
-        pb_requirement_emit(sink, "F-GRAPH-BWD-002", c.axes, c.n, nodes, true, s == PB_OK ? "recorded" : pb_error()));
+    PB_TRY(pb_requirement_emit(emitter, "F-GRAPH-BWD-002", c.axes, c.n, nodes, true,
+                               s == PB_OK ? "recorded" : pb_error()));
     PB_TRY(s);
-    PB_TRY(same_losses(ctx, sink, &(losses){"F-GRAPH-BWD-001", &c, TINY_STEPS, true}, eager, graphed));
+    PB_TRY(same_losses(ctx, emitter, &(losses){"F-GRAPH-BWD-001", &c, TINY_STEPS, true}, eager, graphed));
     if (pb_interrupted()) return PB_OK; /* an interrupted case emits no further row */
     /* Set a bound far below every norm and capture the graph again with it. */
     pb_graph_free(ctx, graphed->graph);
     graphed->graph = NULL;
     PB_TRY(pb_trainer_set_clip(graphed->t, PB_CLIP_FUSED, 1e-4f));
     PB_TRY(pb_record(ctx, pb_backward_and_clip, graphed->t, &graphed->graph));
-    return clip_applies(ctx, sink, &c, graphed);
+    return clip_applies(ctx, emitter, &c, graphed);
 }
 
-pb_status pb_graph_requirements(pb_ctx *ctx, pb_sink *sink)
+pb_status pb_graph_requirements(pb_ctx *ctx, pb_emitter *emitter)
 {
     variant eager = {0}, graphed = {0};
     if (ctx->id == PB_CPU) /* on a GPU a case emits this row: pb_graph_losses */
-        PB_TRY(pb_requirement_emit(sink, "F-GRAPH-BWD-001-QLORA", NULL, 0, (double)NAN, false,
+        PB_TRY(pb_requirement_emit(emitter, "F-GRAPH-BWD-001-QLORA", NULL, 0, (double)NAN, false,
                                    "a CPU would need most of an hour for 50 steps of both variants"));
-    const pb_status s = run_tiny(ctx, sink, &eager, &graphed);
+    const pb_status s = run_tiny(ctx, emitter, &eager, &graphed);
     close_variants(ctx, &eager, &graphed);
     return s;
 }
@@ -180,13 +181,13 @@ double pb_graph_losses_seconds(const pb_case *c)
     return 2 * (pb_train_case_device_seconds(c) + (QLORA_STEPS + 1) * pb_train_case_device_step(c));
 }
 
-pb_status pb_graph_losses(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+pb_status pb_graph_losses(pb_ctx *ctx, const pb_case *c, pb_emitter *emitter)
 {
     const losses l = {"F-GRAPH-BWD-001-QLORA", c, QLORA_STEPS, ctx->id != PB_CPU && is_qlora(c)};
     variant eager = {0}, graphed = {0};
     pb_status s = open_variants(ctx, c, &eager, &graphed);
     if (s == PB_OK) s = pb_record(ctx, pb_backward_and_clip, graphed.t, &graphed.graph);
-    if (s == PB_OK) s = same_losses(ctx, sink, &l, &eager, &graphed);
+    if (s == PB_OK) s = same_losses(ctx, emitter, &l, &eager, &graphed);
     close_variants(ctx, &eager, &graphed);
     return s;
 }

@@ -1,6 +1,6 @@
-/* sink.h - a temporary results folder, for tests of what a suite emits. */
-#ifndef PB_TESTS_SINK_H
-#define PB_TESTS_SINK_H
+/* emitter.h - a temporary results folder, for tests of what a suite emits. */
+#ifndef PB_TESTS_EMITTER_H
+#define PB_TESTS_EMITTER_H
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -11,20 +11,20 @@
 
 static char dir[32];
 
-static inline void open_sink(pb_sink *s)
+static inline void open_emitter(pb_emitter *s)
 {
-    snprintf(dir, sizeof dir, "/tmp/pb_sink_XXXXXX");
+    snprintf(dir, sizeof dir, "/tmp/pb_rows_XXXXXX");
     assert_non_null(mkdtemp(dir));
     CHECK_OK(pb_results_create(dir));
-    CHECK_OK(pb_sink_open(dir, s));
+    CHECK_OK(pb_emitter_open(dir, s));
     s->run_id = "r", s->machine_id = "m";
 }
 
-static inline void close_sink(pb_sink *s)
+static inline void close_emitter(pb_emitter *s)
 {
     static const char *const files[] = {"results.csv", "samples.csv"};
     char path[128];
-    pb_sink_close(s);
+    pb_emitter_close(s);
     for (int i = 0; i < 2; i++) snprintf(path, sizeof path, "%s/%s", dir, files[i]), unlink(path);
     rmdir(dir);
 }
