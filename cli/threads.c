@@ -29,8 +29,10 @@ void pb_threads_limit(const char *program)
     const int asked = omp_get_max_threads(), most = omp_get_num_procs();
     char text[16];
     if (asked <= most) return;
-    fprintf(stderr, "%s: %d threads are asked for (OMP_NUM_THREADS), and this process may use %d processor%s: %d %s\n",
-            program, asked, most, most == 1 ? "" : "s", most, most == 1 ? "thread works" : "threads work");
+    fprintf(
+        stderr,
+        "%s: OMP_NUM_THREADS asks for %d threads, but this process may use %d processor%s only: it runs %d thread%s\n",
+        program, asked, most, most == 1 ? "" : "s", most, most == 1 ? "" : "s");
     snprintf(text, sizeof text, "%d", most);
     setenv("OMP_NUM_THREADS", text, 1);
     omp_set_num_threads(most);

@@ -33,7 +33,7 @@ static pb_status resolve(const char *path, char **out, mode_t *mode)
         return pb_fail_errno(errno, "%s", path);
     }
     *out = real ? real : strdup(path);
-    return *out ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory", path);
+    return *out ? PB_OK : pb_fail(PB_ENOMEM, "%s: out of memory", path);
 }
 
 static void draw_name(char *six)
@@ -97,7 +97,7 @@ static pb_status create(pb_draft *d)
         if (d->fd >= 0) (void)d->disk->close(d->disk->self, d->fd);
         d->fd = -1;
     }
-    return pb_fail(PB_EIO, "%s: no name for a temporary file is free", d->path);
+    return pb_fail(PB_EIO, "%s: every name tried for a temporary file exists already", d->path);
 }
 
 pb_status pb_draft_open(const pb_disk *disk, const char *path, pb_draft *out)
@@ -107,7 +107,7 @@ pb_status pb_draft_open(const pb_disk *disk, const char *path, pb_draft *out)
     PB_TRY(resolve(path, &d.path, &mode));
     const size_t room = strlen(d.path) + 1 + RANDOM + sizeof suffix;
     d.temporary = malloc(room);
-    pb_status s = d.temporary ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory", path);
+    pb_status s = d.temporary ? PB_OK : pb_fail(PB_ENOMEM, "%s: out of memory", path);
     if (s == PB_OK) {
         snprintf(d.temporary, room, "%s.%*s%s", d.path, RANDOM, "", suffix);
         remove_left_over(d.path);

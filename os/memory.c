@@ -25,7 +25,7 @@ pb_status pb_memory_peak(double *bytes)
     while (fgets(line, sizeof line, f))
         if (sscanf(line, "VmHWM: %lu kB", &kib) == 1) break;
     fclose(f);
-    if (!kib) return pb_fail(PB_EIO, "/proc/self/status has no VmHWM");
+    if (!kib) return pb_fail(PB_EIO, "/proc/self/status has no line VmHWM (peak resident memory)");
     *bytes = 1024.0 * (double)kib;
     return PB_OK;
 }

@@ -61,13 +61,16 @@ static void what_a_family_lacks_is_refused(void **state)
     static const char reason[] =
         "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_content\":\"r\"}]}";
     rendering x = {0};
-    CHECK_FAILS(render_line(PB_TEMPLATE_CHATML, tools, &x), PB_EFORMAT, "f:1: chatml defines no tools");
-    CHECK_FAILS(render_line(PB_TEMPLATE_LLAMA3, call, &x), PB_EFORMAT, "f:1: message 1: llama3 defines no tool calls");
+    CHECK_FAILS(render_line(PB_TEMPLATE_CHATML, tools, &x), PB_EFORMAT,
+                "f:1: the line has \"tools\", but template chatml does not support tools");
+    CHECK_FAILS(render_line(PB_TEMPLATE_LLAMA3, call, &x), PB_EFORMAT,
+                "f:1: message 1: template llama3 does not support tool calls");
     CHECK_FAILS(render_line(PB_TEMPLATE_BYTES, result, &x), PB_EFORMAT,
-                "f:1: message 2: bytes defines no tool results");
-    CHECK_FAILS(render_line(PB_TEMPLATE_QWEN2_5, reason, &x), PB_EFORMAT, "message 1: qwen2.5 defines no \"reasoning");
+                "f:1: message 2: template bytes does not support tool results");
+    CHECK_FAILS(render_line(PB_TEMPLATE_QWEN2_5, reason, &x), PB_EFORMAT,
+                "message 1: template qwen2.5 does not support \"reasoning");
     CHECK_OK(render_line(PB_TEMPLATE_QWEN3, reason, &x));
-    CHECK_FAILS(render_line(PB_TEMPLATE_DEEPSEEK_V4, tools, &x), PB_EINVAL, "tool 1 has no \"function\"");
+    CHECK_FAILS(render_line(PB_TEMPLATE_DEEPSEEK_V4, tools, &x), PB_EINVAL, "tool 1 has no object \"function\"");
     pb_rendered_free(&x.r);
 }
 
@@ -121,27 +124,29 @@ static void bad_lines_are_named_and_counted(void **state)
 {
     (void)state;
     BAD("x", PB_EINVAL, "column 1: ");
-    BAD("[1]", PB_EINVAL, "not an object");
+    BAD("[1]", PB_EINVAL, "the line is not a JSON object");
     BAD("{\"a\":1}", PB_EINVAL, "neither \"messages\" nor");
     BAD("{\"messages\":[],\"instruction\":\"\"}", PB_EINVAL, "both");
-    BAD("{\"messages\":[]}", PB_EINVAL, "no list of messages");
-    BAD("{\"messages\":[1]}", PB_EINVAL, "message 1: not an object");
+    BAD("{\"messages\":[]}", PB_EINVAL, "is not a list of messages");
+    BAD("{\"messages\":[1]}", PB_EINVAL, "message 1 is not an object");
     BAD("{\"instruction\":1,\"response\":\"\"}", PB_EINVAL, "\"instruction\" is not a string");
     BAD("{\"instruction\":\"\"}", PB_EINVAL, "\"response\" is not a string");
     BAD(MESSAGE("\"content\":\"\""), PB_EINVAL, "message 1: \"role\" is not a string");
     BAD(MESSAGE("\"role\":\"user\""), PB_EINVAL, "message 1: \"content\" is not a string");
     BAD(MESSAGE("\"role\":\"bot\",\"content\":\"\""), PB_EFORMAT, "role \"bot\" is not supported");
-    BAD(MESSAGE("\"role\":\"user\",\"content\":\"\",\"tool_calls\":[{}]"), PB_EINVAL, "only an assistant calls tools");
+    BAD(MESSAGE("\"role\":\"user\",\"content\":\"\",\"tool_calls\":[{}]"), PB_EINVAL,
+        "only an assistant message may have \"tool_calls\"");
     BAD(MESSAGE("\"role\":\"assistant\",\"tool_calls\":[{\"name\":\"f\",\"arguments\":\"[]\"}]"), PB_EINVAL,
-        "no object");
+        "\"arguments\" is not an object");
     BAD(MESSAGE("\"role\":\"assistant\",\"tool_calls\":[{\"name\":\"f\",\"arguments\":\"{\"}]"), PB_EINVAL,
-        "hold no JSON");
-    BAD(MESSAGE("\"role\":\"user\",\"content\":\"\",\"step_loss_mask\":\"1\""), PB_EINVAL, "no number");
-    BAD("{\"instruction\":\"a\",\"response\":\"b\",\"tools\":{}}", PB_EINVAL, "\"tools\" is no list");
+        "\"arguments\" is not JSON");
+    BAD(MESSAGE("\"role\":\"user\",\"content\":\"\",\"step_loss_mask\":\"1\""), PB_EINVAL,
+        "\"step_loss_mask\" is not a number");
+    BAD("{\"instruction\":\"a\",\"response\":\"b\",\"tools\":{}}", PB_EINVAL, "\"tools\" is not a list");
     BAD("{\"instruction\":\"a\",\"instruction\":\"a\",\"response\":\"b\"}", PB_EINVAL, "duplicate");
     BAD("{\"instruction\":\"a\0b\",\"response\":\"b\"}", PB_EINVAL, "a NUL byte");
     BAD("{\"instruction\":\"\\u0000\",\"response\":\"b\"}", PB_EINVAL, "u0000");
-    BAD("{\"instruction\":\"\xc3\",\"response\":\"b\"}", PB_EINVAL, "byte 17 is not UTF-8");
+    BAD("{\"instruction\":\"\xc3\",\"response\":\"b\"}", PB_EINVAL, "byte 17 of the line is not UTF-8");
     BAD("{\"instruction\":\"\\ud800\",\"response\":\"b\"}", PB_EINVAL, "invalid Unicode");
     BAD("{\"instruction\":\"a\",\"response\":\"b\",\"n\":92233720368547758080}", PB_EINVAL, "too big integer");
 }
@@ -159,7 +164,7 @@ static void deep_and_long_lines_are_refused(void **state)
     memset(all, ' ', most);
     memcpy(all + most, "\n" HI, sizeof("\n" HI));
     CHECK_OK(pb_jsonl_parse("f", all, strlen(all), PB_BAD_LINES_SKIP, count, &taken, &c));
-    if (!strstr(c.kept[0], "f:1: a line of more than 16777216 bytes")) fail_msg("kept '%s'", c.kept[0]);
+    if (!strstr(c.kept[0], "f:1: the line has more than 16777216 bytes")) fail_msg("kept '%s'", c.kept[0]);
     assert_int_equal(c.bad, 1);
     assert_int_equal(taken, 1);
     /* The same lines from a file, then a line of the greatest length allowed. */
@@ -288,7 +293,7 @@ static void text_of_special_tokens_is_refused(void **state)
     CHECK_OK(encode_line(&x, HI));
     const size_t n = x.s.ids.n;
     CHECK_FAILS(encode_line(&x, "{\"instruction\":\"a<im_end>\",\"response\":\"\"}"), PB_EINVAL,
-                "f:1: the text holds the special token \"<im_end>\"");
+                "f:1: the text contains the special token \"<im_end>\"");
     assert_int_equal(x.s.n, 1);
     assert_int_equal(x.s.ids.n, n);
     CHECK_OK(encode_line(&x, HI));

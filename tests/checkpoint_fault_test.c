@@ -56,7 +56,7 @@ static pb_status begin_and_try(scene *s)
     pb_progress p = s->r.p;
     pb_status got = pb_checkpoints_open(s->dir, &s->o, &s->c);
     if (got == PB_OK) got = pb_checkpoints_resume(s->c, "latest", s->r.t, &s->r.p);
-    if (got == PB_OK && s->r.p.iteration != s->iteration && !strstr(s->notes.text, "not taken: "))
+    if (got == PB_OK && s->r.p.iteration != s->iteration && !strstr(s->notes.text, "checkpoint not used: "))
         return pb_fail(PB_EWRONG, "resumed another, and did not say so");
     if (got == PB_OK) got = pb_checkpoints_save(s->c, PB_SAVE_TRIAL, s->r.t, &p);
     return got;
@@ -243,7 +243,7 @@ static void wreck_close(wreck *w)
  * back to checkpoint 1. */
 static void check_damage(wreck *w, const char *what, size_t at)
 {
-    static const char marker[] = "not taken: ";
+    static const char marker[] = "checkpoint not used: ";
     CHECK_OK(pb_trainer_set_lr(w->s.r.t, 77));
     const pb_digest_text before = run_digest(&w->s.r);
     const pb_status got = pb_checkpoints_resume(w->s.c, "2", w->s.r.t, &w->s.r.p);
@@ -321,13 +321,13 @@ static void trackers_are_distrusted(void **state)
         *w.s.notes.text = 0;
         CHECK_OK(run_resume(&w.s.r, w.s.c, "latest"));
         CHECK_DIGEST(run_digest(&w.s.r), w.second);
-        assert_non_null(strstr(w.s.notes.text, "the newest whole checkpoint is taken"));
+        assert_non_null(strstr(w.s.notes.text, "resuming from the newest intact checkpoint"));
     }
     unlink(w.path);
     *w.s.notes.text = 0;
     CHECK_OK(run_resume(&w.s.r, w.s.c, "latest"));
     CHECK_DIGEST(run_digest(&w.s.r), w.second);
-    assert_non_null(strstr(w.s.notes.text, TRACKER " is not there"));
+    assert_non_null(strstr(w.s.notes.text, TRACKER " is missing"));
     wreck_close(&w);
 }
 
@@ -338,10 +338,10 @@ static void all_damaged_is_refused(void **state)
     wreck_open(&w, "iter_0000002/checkpoint.json");
     unlink(w.path);
     unlink(in_folder(w.s.dir, "iter_0000001/checkpoint.json"));
-    CHECK_FAILS(run_resume(&w.s.r, w.s.c, "latest"), PB_EINVAL, "none of its 2 checkpoints is whole");
+    CHECK_FAILS(run_resume(&w.s.r, w.s.c, "latest"), PB_EINVAL, "none of the 2 checkpoints is intact");
     remove_folder(in_folder(w.s.dir, "iter_0000001"));
     remove_folder(in_folder(w.s.dir, "iter_0000002"));
-    CHECK_FAILS(run_resume(&w.s.r, w.s.c, "latest"), PB_EINVAL, "the resume point 2 is not there");
+    CHECK_FAILS(run_resume(&w.s.r, w.s.c, "latest"), PB_EINVAL, "the resume point 2 is missing");
     free(w.bytes);
     scene_close(&w.s);
 }

@@ -194,7 +194,7 @@ static void extra_files_belong_to_it(void **state)
     FILE *f = fopen(in_folder(dir, "iter_0000001/adapter/config.json"), "w");
     fputs("[]", f);
     fclose(f);
-    CHECK_FAILS(pb_checkpoints_resume(c, "1", r.t, &r.p), PB_EINVAL, "adapter/config.json: damaged");
+    CHECK_FAILS(pb_checkpoints_resume(c, "1", r.t, &r.p), PB_EINVAL, "adapter/config.json is damaged");
     pb_checkpoints_close(c);
     static const struct {
         pb_status (*extra)(void *, pb_trainer *, const char *);
@@ -202,16 +202,16 @@ static void extra_files_belong_to_it(void **state)
         pb_status status;
         const char *says;
     } bad[] = {{refuse_export, "", PB_EFORMAT, "no export today"},
-               {link_something, "", PB_EINVAL, "link: neither a file nor a folder"},
+               {link_something, "", PB_EINVAL, "link is neither a regular file nor a folder"},
                {spoil, "checkpoint.json", PB_EINVAL, "checkpoint.json"},
-               {spoil, "a\nb", PB_EINVAL, "may not be the name"}};
+               {spoil, "a\nb", PB_EINVAL, "is not a valid name"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char name[32];
         snprintf(name, sizeof name, "%s", bad[i].name);
         o.extra = bad[i].extra;
         o.extra_self = name;
         c = open_folder(dir, &o);
-        CHECK_FAILS(pb_checkpoints_resume(c, "latest", r.t, &r.p), PB_EINVAL, "none of its 1 checkpoints is whole");
+        CHECK_FAILS(pb_checkpoints_resume(c, "latest", r.t, &r.p), PB_EINVAL, "none of the 1 checkpoints is intact");
         pb_checkpoints_close(c);
         const char *other = make_folder();
         c = open_folder(other, &o);
@@ -232,13 +232,13 @@ static void one_writer_at_a_time(void **state)
     const char *dir = make_folder();
     const pb_checkpoint_options o = {.save_interval = 1};
     pb_checkpoints *a = open_folder(dir, &o), *b = NULL;
-    CHECK_FAILS(pb_checkpoints_open(dir, &o, &b), PB_EINVAL, "another process writes its checkpoints here");
+    CHECK_FAILS(pb_checkpoints_open(dir, &o, &b), PB_EINVAL, "another process is writing checkpoints into this folder");
     pb_checkpoints_close(a);
     b = open_folder(dir, &o);
     pb_checkpoints_close(b);
     CHECK_FAILS(pb_checkpoints_open("/nowhere/at/all", &o, &b), PB_EPATH, "/nowhere/at/all: No such file");
     CHECK_FAILS(pb_checkpoints_open("/dev/null", &o, &b), PB_EPATH, "/dev/null/.lock: Not a directory");
-    CHECK_FAILS(pb_checkpoints_open("", &o, &b), PB_EINVAL, "no name");
+    CHECK_FAILS(pb_checkpoints_open("", &o, &b), PB_EINVAL, "the name of the checkpoint folder is empty");
     remove_folder(dir);
 }
 
@@ -279,10 +279,10 @@ static void an_empty_folder_begins_anew(void **state)
     CHECK_OK(pb_checkpoints_resume(c, "latest", r.t, &r.p));
     assert_int_equal(r.p.iteration, 0);
     CHECK_DIGEST(run_digest(&r), before);
-    CHECK_FAILS(pb_checkpoints_resume(c, "4", r.t, &r.p), PB_EINVAL, "iter_0000004: there is no such checkpoint");
-    CHECK_FAILS(pb_checkpoints_resume(c, "0", r.t, &r.p), PB_EINVAL, "resume \"0\": need \"latest\"");
-    CHECK_FAILS(pb_checkpoints_resume(c, "4x", r.t, &r.p), PB_EINVAL, "resume \"4x\"");
-    CHECK_FAILS(pb_checkpoints_resume(c, "-4", r.t, &r.p), PB_EINVAL, "resume \"-4\"");
+    CHECK_FAILS(pb_checkpoints_resume(c, "4", r.t, &r.p), PB_EINVAL, "iter_0000004 does not exist");
+    CHECK_FAILS(pb_checkpoints_resume(c, "0", r.t, &r.p), PB_EINVAL, "--resume 0: need \"latest\"");
+    CHECK_FAILS(pb_checkpoints_resume(c, "4x", r.t, &r.p), PB_EINVAL, "--resume 4x: need");
+    CHECK_FAILS(pb_checkpoints_resume(c, "-4", r.t, &r.p), PB_EINVAL, "--resume -4: need");
     CHECK_FAILS(pb_checkpoints_save(c, PB_SAVE_KEEP, r.t, &r.p), PB_EINVAL, "before the first step");
     pb_checkpoints_close(c);
     run_close(&r);
@@ -308,7 +308,7 @@ static void a_run_may_go_back(void **state)
     assert_string_equal(names_in(dir), "iter_0000002/ iter_0000003/ iter_0000004/ iter_0000005/ " TRACKER " ");
     assert_string_equal(tracked(dir), "3\n");
     CHECK_OK(run_resume(&r, c, "latest"));
-    assert_non_null(strstr(notes.text, "5 is newer than the resume point 3, and is not taken"));
+    assert_non_null(strstr(notes.text, "the checkpoint of step 5 is newer than the resume point 3, and is not used"));
     CHECK_DIGEST(run_digest(&r), third);
     run_to(&r, c, 6);
     assert_string_equal(names_in(dir), "iter_0000002/ iter_0000004/ iter_0000006/ " TRACKER " ");

@@ -81,9 +81,9 @@ static void only_regular_files_are_read(void **state)
     close(s);
     const struct {
         const char *path, *line;
-    } bad[] = {{fifo, "it is a FIFO, where a regular file is needed"},
-               {"/dev/zero", "/dev/zero: it is a device, where a regular file is needed"},
-               {dir, "it is a folder, where a regular file is needed"},
+    } bad[] = {{fifo, "is a FIFO, but must be a regular file"},
+               {"/dev/zero", "/dev/zero is a device, but must be a regular file"},
+               {dir, "is a folder, but must be a regular file"},
                {sock, "socket: "},
                {in_dir("none"), "none: No such file or directory"}};
     alarm(20); /* opening a FIFO for reading would block until a writer opens it */
@@ -91,7 +91,7 @@ static void only_regular_files_are_read(void **state)
         CHECK_FAILS(pb_file_read(bad[i].path, &f), PB_EPATH, bad[i].line);
         CHECK_FAILS(pb_map_open(bad[i].path, &m), PB_EPATH, bad[i].line);
         CHECK_FAILS(pb_disk_read_file(&pb_disk_posix, bad[i].path, 9, &text, &n), PB_EPATH, bad[i].line);
-        if (i < 4) CHECK_FAILS(pb_file_replace(bad[i].path, "x", 1), PB_EPATH, "where a regular file is needed");
+        if (i < 4) CHECK_FAILS(pb_file_replace(bad[i].path, "x", 1), PB_EPATH, "but must be a regular file");
     }
     alarm(0);
     assert_int_equal(drafts(), 0);
@@ -174,10 +174,10 @@ static void appends_are_whole_or_not_there(void **state)
     CHECK_OK(pb_append_cut(path, 2));
     check_text(path, "fi");
     alarm(20); /* opening a FIFO for writing would block until a reader opens it */
-    CHECK_FAILS(pb_append_open(fifo, true, &fd), PB_EPATH, "it is a FIFO");
-    CHECK_FAILS(pb_append_open("/dev/full", true, &fd), PB_EPATH, "it is a device");
+    CHECK_FAILS(pb_append_open(fifo, true, &fd), PB_EPATH, "is a FIFO");
+    CHECK_FAILS(pb_append_open("/dev/full", true, &fd), PB_EPATH, "is a device");
     CHECK_FAILS(pb_append(dir, "x", 1), PB_EPATH, "Is a directory");
-    CHECK_FAILS(pb_append_cut("/dev/null", 0), PB_EPATH, "it is a device");
+    CHECK_FAILS(pb_append_cut("/dev/null", 0), PB_EPATH, "is a device");
     alarm(0);
 }
 
@@ -206,7 +206,7 @@ static void bytes_of_another_process_stay(void **state)
     CHECK_OK(pb_append_put(fd, path, "first\n", 6));
     CHECK_OK(pb_append_open(path, false, &other));
     CHECK_FAILS(pb_append_put(fd, path, "second\n", 7), PB_EIO,
-                "both: a part of a line was written, and is not cut off");
+                "both: an incomplete line was written; it is not removed");
     close(other);
     other = -1;
     close(fd);

@@ -128,14 +128,14 @@ static void every_tuning_loads_what_was_written(void **state)
 static const char *const bad_indexes[][2] = {
     {"[]", "not a JSON object"},
     {"{}", "\"weight_map\" is not an object"},
-    {"{\"weight_map\":{}}", "\"weight_map\" is not an object that lists tensors"},
-    {"{\"weight_map\":{\"w\":3}}", "tensor w: not the name of a file"},
-    {"{\"weight_map\":{\"w\":\"../x\"}}", "tensor w: not the name of a file"},
-    {"{\"weight_map\":{\"w\":\"..\"}}", "tensor w: not the name of a file"},
-    {"{\"weight_map\":{\"w\\n\":\"x\"}}", "a name holds control characters"},
+    {"{\"weight_map\":{}}", "\"weight_map\" is not an object, or lists no tensors"},
+    {"{\"weight_map\":{\"w\":3}}", "tensor w: its file must be given by a name without a folder"},
+    {"{\"weight_map\":{\"w\":\"../x\"}}", "tensor w: its file must be given by a name without a folder"},
+    {"{\"weight_map\":{\"w\":\"..\"}}", "tensor w: its file must be given by a name without a folder"},
+    {"{\"weight_map\":{\"w\\n\":\"x\"}}", "the name of a tensor contains control characters"},
     {"{\"weight_map\":{\"w\":\"absent\"}}", "absent: No such file"},
-    {"{\"weight_map\":{\"v\":\"a\"}}", "index.json: tensor v is not in a"},
-    {"{\"weight_map\":{\"w\":\"a\",\"x\":\"b\"}}", "/b: tensor w is in"},
+    {"{\"weight_map\":{\"v\":\"a\"}}", "index.json: tensor v is missing in a"},
+    {"{\"weight_map\":{\"w\":\"a\",\"x\":\"b\"}}", "/b: tensor w is also in"},
 };
 
 static void write_one(const char *file)

@@ -206,12 +206,12 @@ static void refusals_say_why(void **state)
     pb_model full = open_model(ctx, g, PB_FULL, PB_F32, 7), lora = open_model(ctx, g, PB_LORA, PB_F32, 7);
     pb_model qlora = open_model(ctx, g, PB_QLORA, PB_F32, 7);
     CHECK_FAILS(pb_model_save_hf(&lora, in_folder("no"), NULL), PB_EFORMAT, "/no: the model has adapters");
-    CHECK_FAILS(pb_model_save_hf(&qlora, in_folder("no"), NULL), PB_EFORMAT, "/no: a base in NF4");
+    CHECK_FAILS(pb_model_save_hf(&qlora, in_folder("no"), NULL), PB_EFORMAT, "/no: a model with base weights in NF4");
     CHECK_FAILS(pb_peft_save(&full, in_folder("no"), NULL), PB_EINVAL, "/no: the model has no adapters");
     full.g.bias = false;
-    CHECK_FAILS(pb_model_save_hf(&full, in_folder("no"), NULL), PB_EFORMAT, "a qwen2 model has biases on q, k");
+    CHECK_FAILS(pb_model_save_hf(&full, in_folder("no"), NULL), PB_EFORMAT, "a qwen2 model must have biases on q, k");
     full.g.bias = full.g.qk_norm = true;
-    CHECK_FAILS(pb_model_save_hf(&full, in_folder("no"), NULL), PB_EFORMAT, "q and k are normed in qwen3");
+    CHECK_FAILS(pb_model_save_hf(&full, in_folder("no"), NULL), PB_EFORMAT, "qwen3 models have norms of q and k");
     assert_false(exists("no"));
     full.g.qk_norm = false;
     CHECK_FAILS(pb_model_save_hf(&full, "/nowhere/at/all", NULL), PB_EPATH, "/nowhere/at/all: No such file");

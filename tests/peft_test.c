@@ -88,20 +88,22 @@ static const struct {
     pb_status status;
     const char *says;
 } refused[] = {
-    {"{\"peft_type\":\"IA3\"}", PB_EFORMAT, "adapter_config.json: \"peft_type\": only LORA"},
-    {"{\"task_type\":\"SEQ_CLS\"}", PB_EFORMAT, "\"task_type\": only CAUSAL_LM"},
+    {"{\"peft_type\":\"IA3\"}", PB_EFORMAT, "adapter_config.json: \"peft_type\": only \"LORA\""},
+    {"{\"task_type\":\"SEQ_CLS\"}", PB_EFORMAT, "\"task_type\": only \"CAUSAL_LM\""},
     {"{\"bias\":\"all\"}", PB_EFORMAT, "\"bias\": trained biases"},
-    {"{\"use_dora\":true}", PB_EFORMAT, "\"use_dora\": not supported"},
+    {"{\"use_dora\":true}", PB_EFORMAT, "\"use_dora\": the option is not supported"},
     {"{\"use_rslora\":true}", PB_EFORMAT, "\"use_rslora\""},
     {"{\"rank_pattern\":{\"q_proj\":2}}", PB_EFORMAT, "\"rank_pattern\""},
     {"{\"layers_to_transform\":[0]}", PB_EFORMAT, "\"layers_to_transform\""},
-    {"{\"init_lora_weights\":\"pissa\"}", PB_EFORMAT, "\"init_lora_weights\": adapters of a base"},
+    {"{\"init_lora_weights\":\"pissa\"}", PB_EFORMAT,
+     "\"init_lora_weights\": adapters whose initialisation changed the base"},
     {"{\"r\":0}", PB_EINVAL, "\"r\" is not a whole number above 0"},
     {"{\"lora_alpha\":0}", PB_EINVAL, "\"lora_alpha\" is not a number above 0"},
-    {"{\"target_modules\":\"all-linear\"}", PB_EFORMAT, "\"target_modules\": not a list of names"},
-    {"{\"target_modules\":[\"lm_head\"]}", PB_EFORMAT, "\"target_modules\": lm_head is not a product"},
+    {"{\"target_modules\":\"all-linear\"}", PB_EFORMAT, "\"target_modules\": only a list of names is supported"},
+    {"{\"target_modules\":[\"lm_head\"]}", PB_EFORMAT, "\"target_modules\": lm_head cannot have an adapter"},
     {"{\"target_modules\":[]}", PB_EINVAL, "\"target_modules\" is empty"},
-    {"{\"modules_to_save\":[\"embed_tokens\"]}", PB_EFORMAT, "\"modules_to_save\": embed_tokens: only input_"},
+    {"{\"modules_to_save\":[\"embed_tokens\"]}", PB_EFORMAT,
+     "\"modules_to_save\": embed_tokens is not supported, only input_"},
 };
 
 static void refusals_name_the_key(void **state)
@@ -161,10 +163,10 @@ static void adapters_of_another_shape_are_refused(void **state)
         unsigned targets;
         const char *says;
     } cases[] = {
-        {8, 8, 1u << PB_TARGET_Q | 1u << PB_TARGET_V, "adapters of rank 4, the model's are of rank 8"},
-        {4, 4, 1u << PB_TARGET_Q | 1u << PB_TARGET_V, "adapters of alpha 8, the model's are of alpha 4"},
+        {8, 8, 1u << PB_TARGET_Q | 1u << PB_TARGET_V, "the adapters have rank 4, but the model's have rank 8"},
+        {4, 4, 1u << PB_TARGET_Q | 1u << PB_TARGET_V, "the adapters have alpha 8, but the model's have alpha 4"},
         {4, 8, 1u << PB_TARGET_Q | 1u << PB_TARGET_UP,
-         "adapters on q_proj, v_proj, the model's are on q_proj, up_proj"},
+         "the adapters are on q_proj, v_proj, but the model's are on q_proj, up_proj"},
     };
     pb_model m = open_configured(ctx, 4, 8, qv);
     CHECK_OK(pb_peft_save(&m, in_folder("qv"), "some/base"));
@@ -195,17 +197,17 @@ static void tensors_must_be_all_there_and_no_others(void **state)
     assert_true(read.norm1 && read.norm2);
     ((float *)pb_layer_param(&two, 0, PB_P_norm1)->w)[0] = 42;
     CHECK_FAILS(pb_peft_load(&two, in_folder("one")), PB_EINVAL,
-                "/one: there is no tensor base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight");
+                "/one has no tensor base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight");
     assert_true(((float *)pb_layer_param(&two, 0, PB_P_norm1)->w)[0] == 42);
     CHECK_FAILS(pb_peft_load(&one, in_folder("two")), PB_EINVAL,
-                "the model has no place for tensor base_model.model.model.layers.1.input_layernorm.weight");
+                "the model has no parameter for tensor base_model.model.model.layers.1.input_layernorm.weight");
     json_error_t e;
     json_t *o = json_load_file(in_folder("one/adapter_config.json"), 0, &e);
     json_object_set_new(o, "modules_to_save", json_null());
     assert_int_equal(json_dump_file(o, in_folder("one/adapter_config.json"), 0), 0);
     json_decref(o);
     CHECK_FAILS(pb_peft_load(&one, in_folder("one")), PB_EINVAL,
-                "no place for tensor base_model.model.model.layers.0.inp");
+                "no parameter for tensor base_model.model.model.layers.0.inp");
     pb_model_close(&one), pb_model_close(&two);
 }
 

@@ -85,10 +85,10 @@ static void ranges_are_refused_where_there_are_none(void **state)
     pb_ids ids = {0};
     pb_ranges where = {0};
     CHECK_OK(pb_tokenizer_open(FILE_OF("llama2"), &t));
-    CHECK_FAILS(pb_tokenizer_encode_ranges(t, "a", 1, 0, &ids, &where), PB_EFORMAT, "normaliser other than NFC");
+    CHECK_FAILS(pb_tokenizer_encode_ranges(t, "a", 1, 0, &ids, &where), PB_EFORMAT, "normalizer other than NFC");
     pb_tokenizer_close(t);
     CHECK_OK(pb_tokenizer_open(FILE_OF("gpt2_prefix"), &t));
-    CHECK_FAILS(pb_tokenizer_encode_ranges(t, "a", 1, 0, &ids, &where), PB_EFORMAT, "blanks put before words");
+    CHECK_FAILS(pb_tokenizer_encode_ranges(t, "a", 1, 0, &ids, &where), PB_EFORMAT, "spaces added before words");
     assert_int_equal(ids.n + where.n, 0);
     pb_tokenizer_close(t);
 }

@@ -44,12 +44,12 @@ static void what_cannot_be_is_refused(void **state)
     (void)state;
     CHECK_FAILS(pb_schedule_check(&(pb_schedule){.lr = -1, .steps = 4}), PB_EINVAL, "learning rate -1");
     CHECK_FAILS(pb_schedule_check(&(pb_schedule){.lr = (double)NAN, .steps = 4}), PB_EINVAL, "learning rate");
-    CHECK_FAILS(pb_schedule_check(&(pb_schedule){.lr = 1e-5, .min = 1e-4, .steps = 4}), PB_EINVAL, "least");
+    CHECK_FAILS(pb_schedule_check(&(pb_schedule){.lr = 1e-5, .min = 1e-4, .steps = 4}), PB_EINVAL, "minimum");
     for (int kind = PB_SCHEDULE_COSINE; kind <= PB_SCHEDULE_CONSTANT; kind++)
         for (int i = 0; i < 3; i++) {
             const double bad[] = {-1, (double)INFINITY, (double)NAN};
             const pb_schedule s = {.kind = (pb_schedule_kind)kind, .lr = 1, .min = bad[i], .steps = 4};
-            CHECK_FAILS(pb_schedule_check(&s), PB_EINVAL, "least learning rate");
+            CHECK_FAILS(pb_schedule_check(&s), PB_EINVAL, "minimum learning rate");
         }
     CHECK_FAILS(pb_schedule_check(&(pb_schedule){.lr = (double)INFINITY, .steps = 4}), PB_EINVAL, "learning rate inf");
     CHECK_FAILS(pb_schedule_check(&(pb_schedule){.lr = 1, .warmup = 5, .steps = 4}), PB_EINVAL, "warm-up of 5");

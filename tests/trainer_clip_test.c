@@ -66,7 +66,8 @@ static void a_learning_rate_is_finite(void **state)
     pb_train_config c = config("tiny", PB_LORA);
     pb_trainer *t = open_trainer(*state, &c);
     const float bad[] = {-1, INFINITY, NAN};
-    for (int i = 0; i < 3; i++) CHECK_FAILS(pb_trainer_set_lr(t, bad[i]), PB_EINVAL, "need a finite number >= 0");
+    for (int i = 0; i < 3; i++)
+        CHECK_FAILS(pb_trainer_set_lr(t, bad[i]), PB_EINVAL, "need a finite number of at least 0");
     assert_true(pb_trainer_config(t)->lr == c.lr);
     pb_trainer_close(t);
 }

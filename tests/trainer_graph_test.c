@@ -106,7 +106,7 @@ static void lengths_are_checked(void **state)
     rows r;
     fill(&r, 200, 1, 4, 4);
     pb_batch b = {.ids = r.ids, .targets = r.targets, .mask = r.mask, .S = S + 1};
-    CHECK_FAILS(pb_trainer_set_batch(t, &b), PB_EINVAL, "rows of 18 tokens, the trainer takes 1 to 17");
+    CHECK_FAILS(pb_trainer_set_batch(t, &b), PB_EINVAL, "rows of 18 tokens: need 1 to 17");
     b.S = -1;
     CHECK_FAILS(pb_trainer_set_batch(t, &b), PB_EINVAL, "rows of -1 tokens");
     CHECK_FAILS(pb_trainer_reserve(t, S + 1), PB_EINVAL, "rows of 18 tokens");
@@ -251,7 +251,7 @@ static void a_failed_recording_ends_cleanly(void **state)
     float *before = snapshot(t, false, &n);
     for (int i = 0; i < 2; i++)
         CHECK_FAILS(pb_graphs_run(&g, ctx, t, pb_train_step), PB_EUNSUPPORTED,
-                    "the step of 2 rows of 17 tokens was not recorded: a host read cannot be recorded");
+                    "a step of 2 rows of 17 tokens could not be recorded: a host read cannot be recorded");
     assert_same(before, snapshot(t, false, &n), n); /* the step was not run eagerly instead */
     assert_true(!ctx->recording && g.recorded == 0 && g.replayed == 0);
     assert_int_equal(g.runs, 1);     /* the eager step only */

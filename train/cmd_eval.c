@@ -88,7 +88,7 @@ static pb_status evaluate(pb_job *j)
     dump_close(&d);
     if (s != PB_OK) return s;
     printf("tokens %.0f\nloss %#.9g\nperplexity %#.9g\n", e.tokens, e.loss, exp(e.loss));
-    return isfinite(e.loss) ? PB_OK : pb_fail(PB_EWRONG, "the loss is not finite");
+    return isfinite(e.loss) ? PB_OK : pb_fail(PB_EWRONG, "the mean loss of the conversations is not finite");
 }
 
 pb_status pb_train_eval(const pb_train_options *o)

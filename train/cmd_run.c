@@ -26,7 +26,8 @@ static void warn_of_lr(const pb_job *j)
 {
     const int rank = j->cfg.model.rank;
     if (pb_lr_is_high(j->cfg.model.tuning, rank, j->schedule.lr))
-        fprintf(stderr, "train: warning: a learning rate of %g at rank %d is known to diverge; the default is %g\n",
+        fprintf(stderr,
+                "train: warning: training is known to diverge with learning rate %g at rank %d; the default is %g\n",
                 j->schedule.lr, rank, pb_default_lr(j->cfg.model.tuning, rank));
 }
 
@@ -38,8 +39,8 @@ static void print_start(run *r)
            r->j.o->model, r->j.o->tuning, pb_trainer_model(r->j.trainer)->trained, 1e-6 * (double)m.weights,
            1e-6 * (double)m.grads, 1e-6 * (double)m.moments, 1e-6 * (double)m.activations);
     if (c->tuning != PB_FULL && !c->fixed_norms)
-        printf("the gains of the layers' norms are trained too, and exported with the adapters (--train-norms no: "
-               "adapters alone)\n");
+        printf("the gains of the layers' norms are also trained and exported with the adapters; --train-norms no "
+               "trains the adapters alone\n");
 }
 
 /* Writes the estimated remaining time as "h:mm:ss", or "?" while it is unknown, and returns `out`. */
@@ -133,7 +134,7 @@ static pb_status one_step(run *r)
 
 static void print_graphs(const pb_graphs *g)
 {
-    printf("graphs: %llu recorded in %.3g s, %zu nodes; %llu runs replayed them, %llu were eager\n",
+    printf("graphs: %llu recorded in %.3g s, %zu nodes; %llu steps or micro-batches were replayed, %llu ran eagerly\n",
            (unsigned long long)g->recorded, g->seconds, g->nodes, (unsigned long long)g->replayed,
            (unsigned long long)(g->runs - g->replayed));
 }
@@ -143,14 +144,17 @@ static pb_status steps(run *r)
     while (done(r) < r->j.schedule.steps && !pb_interrupted()) {
         PB_TRY(one_step(r));
         if ((long)r->p.skipped_in_row >= r->j.o->max_skipped)
-            return pb_fail(PB_EWRONG, "step %ld: %ld steps in a row without a finite loss and gradient (--max-skipped)",
+            return pb_fail(PB_EWRONG,
+                           "step %ld: %ld steps in a row had no finite loss and gradient (limit: --max-skipped)",
                            done(r), (long)r->p.skipped_in_row);
     }
     if (pb_interrupted()) {
         fprintf(stderr, "train: interrupted after step %ld\n", done(r));
         if (done(r)) PB_TRY(pb_saver_step(&r->saver, &r->p, true));
     }
-    if (r->p.skipped) printf("%ld of %ld steps had no finite loss and gradient\n", (long)r->p.skipped, done(r));
+    if (r->p.skipped)
+        printf("%ld of %ld steps were skipped, because their loss or gradient was not finite\n", (long)r->p.skipped,
+               done(r));
     if (r->j.graph && !r->j.o->quiet) print_graphs(&r->graphs);
     return pb_interrupted() ? PB_OK : pb_export(&r->j, &r->export);
 }

@@ -35,7 +35,7 @@ static int place(const char *const *words, size_t n, const char *word)
 
 static pb_status whole(const char *name, long v, long most, int *out)
 {
-    if (v > most) return pb_fail(PB_EINVAL, "--%s %ld: at most %ld", name, v, most);
+    if (v > most) return pb_fail(PB_EINVAL, "--%s %ld: need at most %ld", name, v, most);
     *out = (int)v;
     return PB_OK;
 }
@@ -47,10 +47,10 @@ static pb_status parse_targets(const char *list, unsigned *out)
     unsigned bits = 0;
     while ((list = pb_next_item(list, ',', word, sizeof word))) {
         const int t = PLACE(targets, word);
-        if (t < 0) return pb_fail(PB_EINVAL, "--targets %s: need some of q,k,v,o,gate,up,down", word);
+        if (t < 0) return pb_fail(PB_EINVAL, "--targets: '%s' is not one of q,k,v,o,gate,up,down", word);
         bits |= 1u << t;
     }
-    if (!bits) return pb_fail(PB_EINVAL, "--targets: need some of q,k,v,o,gate,up,down");
+    if (!bits) return pb_fail(PB_EINVAL, "--targets is empty: need at least one of q,k,v,o,gate,up,down");
     *out = bits;
     return PB_OK;
 }
@@ -64,7 +64,7 @@ static pb_status find_model(const pb_train_options *o, pb_job *j, const pb_geome
     if (!strchr(o->model, '/') && (stat(o->model, &st) != 0 || !S_ISDIR(st.st_mode))) {
         char names[400];
         snprintf(names, sizeof names, "%s", pb_error());
-        return pb_fail(s, "%s, and there is no folder of this name", names);
+        return pb_fail(s, "%s, and no folder of this name exists", names);
     }
     PB_TRY(pb_hf_config_open(o->model, &j->hf));
     *g = &j->hf.g;
@@ -125,12 +125,12 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     c->weight_decay = (float)o->weight_decay;
     c->loss_scale = (float)o->loss_scale;
     if (o->export && c->model.geometry->v4) /* fail now instead of after the last step */
-        return pb_fail(PB_EINVAL, "--export: there is no Hugging Face folder for %s", c->model.geometry->name);
-    if (o->merge && !o->export) return pb_fail(PB_EINVAL, "--merge says what --export writes: name its folder");
+        return pb_fail(PB_EINVAL, "--export: %s cannot be written as a Hugging Face folder", c->model.geometry->name);
+    if (o->merge && !o->export) return pb_fail(PB_EINVAL, "--merge needs --export DIR");
     if (!(o->weight_decay >= 0)) return pb_fail(PB_EINVAL, "--weight-decay %g: need at least 0", o->weight_decay);
     const double warmup = o->warmup < 1 ? floor(o->warmup * (double)o->steps) : o->warmup;
     if (!(warmup >= 0 && warmup <= (double)o->steps))
-        return pb_fail(PB_EINVAL, "--warmup %g: need 0 to %ld, the steps", o->warmup, o->steps);
+        return pb_fail(PB_EINVAL, "--warmup %g: need 0 to %ld, which is --steps", o->warmup, o->steps);
     j->schedule = (pb_schedule){.kind = (pb_schedule_kind)PLACE(schedules, o->schedule),
                                 .lr = isnan(o->lr) ? pb_default_lr(c->model.tuning, c->model.rank) : o->lr,
                                 .min = o->min_lr,
@@ -138,7 +138,7 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
                                 .steps = o->steps};
     j->graph = strcmp(o->mode, "graph") == 0;
     if (j->graph && c->clip == PB_CLIP_SYNC)
-        return pb_fail(PB_EINVAL, "--clip sync makes the host wait in every step, which --mode graph cannot record");
+        return pb_fail(PB_EINVAL, "--clip sync has host syncs in every step, which --mode graph cannot record");
     return pb_schedule_check(&j->schedule);
 }
 
@@ -151,7 +151,7 @@ static pb_status set_tokenizer(pb_job *j, const char *path)
     struct stat st;
     const bool is_folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     if (strlen(path) + sizeof "/" + sizeof usual > PB_JOB_PATH)
-        return pb_fail(PB_EINVAL, "--tokenizer %.60s...: a path of %zu bytes is too long", path, strlen(path));
+        return pb_fail(PB_EINVAL, "--tokenizer %.60s...: the path has %zu bytes and is too long", path, strlen(path));
     snprintf(file, PB_JOB_PATH, "%s%s%s", path, is_folder ? "/" : "", is_folder ? usual : "");
     const char *slash = strrchr(file, '/');
     j->tokenizer_path = file;
@@ -168,7 +168,7 @@ static pb_status configure_tokenizer(const pb_train_options *o, pb_job *j)
     if (!j->cfg.model.blank) return PB_OK;
     PB_TRY(set_tokenizer(j, o->model));
     if (access(j->tokenizer_path, F_OK) == 0) return PB_OK;
-    return pb_fail(PB_EINVAL, "%s: no tokenizer.json: name one with --tokenizer DIR|FILE, or say --tokenizer bytes",
+    return pb_fail(PB_EINVAL, "%s has no tokenizer.json: give one with --tokenizer DIR|FILE, or use --tokenizer bytes",
                    o->model);
 }
 
@@ -205,7 +205,7 @@ static pb_status configure_text(const pb_train_options *o, pb_job *j)
         PB_TRY(find_template(j));
     }
     if ((chat->family == PB_TEMPLATE_BYTES) != !j->tokenizer_path)
-        return pb_fail(PB_EINVAL, "--template %s does not go with %s", templates[chat->family],
+        return pb_fail(PB_EINVAL, "--template %s cannot be used with %s", templates[chat->family],
                        j->tokenizer_path ? j->tokenizer_path : "the byte tokenizer");
     chat->thinking = o->thinking;
     chat->keep_thinking = o->keep_thinking;
@@ -228,14 +228,14 @@ static pb_status configure_data(const pb_train_options *o, pb_job *j)
     if (!(o->eval_split >= 0 && o->eval_split < 1))
         return pb_fail(PB_EINVAL, "--eval-split %g: need at least 0 and less than 1", o->eval_split);
     if (o->eval_data && o->eval_split > 0)
-        return pb_fail(PB_EINVAL, "--eval-data and --eval-split: one of them says what is evaluated");
+        return pb_fail(PB_EINVAL, "--eval-data and --eval-split cannot be given together");
     return PB_OK;
 }
 
 pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
 {
     *j = (pb_job){.o = o, .micro = 1};
-    if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is no option; try --help", o->args.v[0]);
+    if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is not an option; try --help", o->args.v[0]);
     PB_TRY(configure_model(o, j));
     if (o->command == PB_COMMAND_eval) j->cfg.model.frozen = true;
     else PB_TRY(configure_training(o, j));

@@ -15,19 +15,19 @@
 static void say_bad_lines(const pb_dataset_counts *c)
 {
     const size_t kept = c->lines.bad < PB_JSONL_KEPT ? c->lines.bad : PB_JSONL_KEPT;
-    for (size_t i = 0; i < kept; i++) fprintf(stderr, "train: left out %s\n", c->lines.kept[i]);
-    if (c->lines.bad > kept) fprintf(stderr, "train: and %zu more bad lines\n", c->lines.bad - kept);
+    for (size_t i = 0; i < kept; i++) fprintf(stderr, "train: skipped bad line %s\n", c->lines.kept[i]);
+    if (c->lines.bad > kept) fprintf(stderr, "train: skipped %zu more bad lines\n", c->lines.bad - kept);
 }
 
 static void say_data(const char *what, const char *path, const pb_dataset_counts *c, const pb_dataset *d)
 {
-    printf("%s: %s: %zu conversations in %zu rows, %zu tokens, %zu of them count", what, path, c->kept,
+    printf("%s data %s: %zu conversations in %zu rows, %zu tokens, %zu of them loss tokens", what, path, c->kept,
            pb_dataset_rows(d), c->tokens, c->counted);
     if (c->cut) printf("; %zu were cut", c->cut);
     if (c->split) printf("; %zu were split", c->split);
-    if (c->dropped) printf("; %zu were too long", c->dropped);
-    if (c->empty) printf("; %zu have nothing that counts", c->empty);
-    if (c->lines.bad) printf("; %zu bad lines left out", c->lines.bad);
+    if (c->dropped) printf("; %zu were dropped as too long", c->dropped);
+    if (c->empty) printf("; %zu were dropped without loss tokens", c->empty);
+    if (c->lines.bad) printf("; %zu bad lines were skipped", c->lines.bad);
     printf("\n");
 }
 
@@ -49,9 +49,9 @@ static void say_text(const pb_job *j)
 #undef X
     };
     const pb_chat_options *o = &j->data_cfg.chat;
-    printf("tokenizer: %s; template: %s, from %s", j->tokenizer_path ? j->tokenizer_path : "bytes", names[o->family],
-           j->template_from);
-    if (o->system && *o->system) printf(", with a system message of %zu bytes by default", strlen(o->system));
+    printf("tokenizer: %s; chat template: %s, from %s", j->tokenizer_path ? j->tokenizer_path : "bytes",
+           names[o->family], j->template_from);
+    if (o->system && *o->system) printf(", with a default system message of %zu bytes", strlen(o->system));
     printf("\n");
 }
 
@@ -61,8 +61,8 @@ static pb_status open_data(pb_job *j)
     const bool eval = j->cfg.model.frozen;
     PB_TRY(pb_tokenizer_open(j->tokenizer_path, &j->tokenizer));
     if (pb_tokenizer_vocab(j->tokenizer) > (size_t)j->cfg.model.geometry->V)
-        return pb_fail(PB_EINVAL, "the tokenizer has %zu ids, %s only %d", pb_tokenizer_vocab(j->tokenizer),
-                       j->o->model, j->cfg.model.geometry->V);
+        return pb_fail(PB_EINVAL, "the tokenizer has %zu token ids, but the vocabulary of %s has only %d",
+                       pb_tokenizer_vocab(j->tokenizer), j->o->model, j->cfg.model.geometry->V);
     PB_TRY(pb_chat_template_check(j->data_cfg.chat.family, j->tokenizer));
     if (!j->o->quiet) say_text(j);
     part.evaluation = eval && part.held_out > 0;
@@ -85,7 +85,7 @@ static pb_status room(pb_job *j)
     r->pos = malloc(n * sizeof *r->pos);
     r->used = malloc(n / (size_t)j->cfg.S * sizeof *r->used);
     if (r->ids && r->targets && r->mask && r->start && r->pos && r->used) return PB_OK;
-    return pb_fail(PB_ENOMEM, "no memory for %d micro-batches", j->micro);
+    return pb_fail(PB_ENOMEM, "no memory for the rows of %d micro-batches", j->micro);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------ */
@@ -125,8 +125,9 @@ static pb_status check_size(const pb_job *j)
     PB_TRY(s);
     const double left = pb_memory_available();
     if (j->device != PB_CPU || bytes <= left) return PB_OK;
-    return pb_fail(PB_ENOMEM, "%s needs %.1f MB of memory, and %.1f MB are available: see train plan", j->o->model,
-                   1e-6 * bytes, 1e-6 * left);
+    return pb_fail(PB_ENOMEM,
+                   "%s needs %.1f MB of memory, but only %.1f MB are available; `train plan` prints what needs them",
+                   j->o->model, 1e-6 * bytes, 1e-6 * left);
 }
 
 static pb_status load(pb_job *j)
@@ -137,7 +138,8 @@ static pb_status load(pb_job *j)
     if (!j->o->quiet && j->cfg.model.blank)
         printf("loaded %zu tensors, %.1f MB in %.2f s\n", r.tensors, 1e-6 * (double)r.bytes,
                pb_clock_seconds() - start);
-    if (r.unused) fprintf(stderr, "train: %zu tensors of the files are not used: %s\n", r.unused, r.names);
+    if (r.unused)
+        fprintf(stderr, "train: note: the model does not use %zu tensors of the files: %s\n", r.unused, r.names);
     return PB_OK;
 }
 
@@ -145,7 +147,8 @@ pb_status pb_job_open(pb_job *j, bool plan)
 {
     PB_TRY(plan ? pb_ctx_open_plan(&j->ctx, j->device) : pb_ctx_open(&j->ctx, j->device, 0));
     if (j->o->impl && !pb_impl_exists(j->device, j->o->impl))
-        return pb_fail(PB_EINVAL, "--impl %.60s: no op has an implementation of this name on %s (bench list kernels)",
+        return pb_fail(PB_EINVAL,
+                       "--impl %.60s: no op has an implementation of this name on %s; `bench list kernels` prints all",
                        j->o->impl, pb_backend_name(j->device));
     j->ctx.prefer = j->o->impl;
     j->ctx.deterministic = j->o->deterministic;
@@ -226,7 +229,7 @@ pb_status pb_job_evaluate(pb_job *j, pb_dataset *d, pb_batch_fn each, void *self
 {
     float *nll = malloc((size_t)j->cfg.B * (size_t)j->cfg.S * sizeof *nll);
     pb_evaluation e = {0};
-    if (!nll) return pb_fail(PB_ENOMEM, "no memory to evaluate in");
+    if (!nll) return pb_fail(PB_ENOMEM, "no memory for the losses of a batch");
     pb_status s = pb_dataset_seek(d, (pb_data_position){0, 0});
     if (s == PB_OK) s = evaluate(j, d, each, self, nll, &e);
     free(nll);

@@ -24,7 +24,7 @@ static pb_status cut(FILE *f, const char *path, long after)
     char line[1024];
     if (!fgets(line, sizeof line, f)) return fputs(header, f) < 0 || fflush(f) != 0 ? fail(path) : PB_OK;
     if (strcmp(line, header) != 0)
-        return pb_fail(PB_EINVAL, "%s: not a log of this program: its first line is another", path);
+        return pb_fail(PB_EINVAL, "%s is not a log of train --log: its first line is not the log's header", path);
     long end = ftell(f);
     while (fgets(line, sizeof line, f) && strchr(line, '\n') && atol(line) <= after) end = ftell(f);
     if (end < 0 || fseek(f, end, SEEK_SET) != 0 || ftruncate(fileno(f), end) != 0) return fail(path);
@@ -54,10 +54,11 @@ static pb_status move_aside(const char *path)
             return fail(path);
         }
         if (unlink(path) != 0) return fail(path);
-        fprintf(stderr, "train: there is no checkpoint that %s belongs to: its rows are kept as %s\n", path, to);
+        fprintf(stderr, "train: note: the run starts at step 0, so the existing log %s was renamed to %s\n", path, to);
         return PB_OK;
     }
-    return pb_fail(PB_EPATH, "%s: it has rows, and no name is free to keep them under", path);
+    return pb_fail(PB_EPATH, "%s has rows of an earlier run and cannot be renamed: the names with .1 to .999 exist",
+                   path);
 }
 
 pb_status pb_log_open(const char *path, long after, pb_log *out)

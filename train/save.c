@@ -20,7 +20,7 @@ enum {
 #include "train/options.def"
 #undef OPT
 };
-_Static_assert((int)NEEDED <= (int)PB_SETTINGS, "a setting for every option that resuming looks at");
+_Static_assert((int)NEEDED <= (int)PB_SETTINGS, "PB_SETTINGS is too small for the options that a checkpoint records");
 
 static void set(pb_saver *s, const char *key, const char *value, bool fixed)
 {
@@ -124,7 +124,7 @@ static pb_status resume(pb_saver *s, pb_progress *p)
     if (!which) return PB_OK;
     PB_TRY(pb_checkpoints_resume(s->c, which, s->j->trainer, p));
     if (!p->iteration) return PB_OK;
-    if (!s->j->o->quiet) printf("resumed after step %llu of %s\n", (unsigned long long)p->iteration, s->j->o->save);
+    if (!s->j->o->quiet) printf("resumed after step %llu from %s\n", (unsigned long long)p->iteration, s->j->o->save);
     return pb_dataset_seek(s->j->data, p->data);
 }
 
@@ -154,7 +154,7 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
     if (!o->resume && pb_checkpoints_latest(s->c))
         return pb_fail(
             PB_EINVAL,
-            "%s: it holds checkpoints (the last of step %llu): go on with --resume latest, or save elsewhere", o->save,
+            "%s already has checkpoints (the newest is of step %llu): use --resume latest, or another folder", o->save,
             (unsigned long long)pb_checkpoints_latest(s->c));
     return resume(s, p);
 }
@@ -176,7 +176,7 @@ pb_status pb_export_open(const char *dir, pb_export_folder *out)
     if (!dir) return PB_OK;
     PB_TRY(pb_make_folder(dir));
     if (access(dir, W_OK | X_OK) != 0) return pb_fail_errno(errno, "%s", dir);
-    PB_TRY(pb_folder_lock(dir, "exports into it", &out->lock));
+    PB_TRY(pb_folder_lock(dir, "is exporting into this folder", &out->lock));
     out->dir = dir;
     return PB_OK;
 }
@@ -198,6 +198,6 @@ pb_status pb_export(pb_job *j, const pb_export_folder *to)
     } else {
         PB_TRY(pb_peft_save(m, dir, j->o->model));
     }
-    if (!j->o->quiet) printf("exported %s\n", dir);
+    if (!j->o->quiet) printf("exported to %s\n", dir);
     return PB_OK;
 }

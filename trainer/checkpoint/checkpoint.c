@@ -37,7 +37,7 @@ pb_status pb_checkpoints_base(pb_checkpoints *c, pb_trainer *t)
 static pb_status check_options(const pb_checkpoint_options *o)
 {
     if (o->save_interval < 0 || o->retain_interval < 0)
-        return pb_fail(PB_EINVAL, "save interval %ld, retain interval %ld: need >= 0", o->save_interval,
+        return pb_fail(PB_EINVAL, "save interval %ld, retain interval %ld: need at least 0", o->save_interval,
                        o->retain_interval);
     for (size_t i = 0; i < o->nsettings; i++) {
         const pb_setting *s = &o->settings[i];
@@ -45,9 +45,10 @@ static pb_status check_options(const pb_checkpoint_options *o)
                     strncmp(s->key, "model.", 6) != 0 && strncmp(s->key, "train.", 6) != 0;
         for (size_t k = 0; k < i; k++) fine = fine && strcmp(o->settings[k].key, s->key) != 0;
         if (!fine)
-            return pb_fail(PB_EINVAL,
-                           "checkpoint: setting \"%.60s\" stands twice, is no line of text or is the checkpoint's own",
-                           pb_is_printable(s->key) ? s->key : "?");
+            return pb_fail(
+                PB_EINVAL,
+                "checkpoint: setting \"%.60s\" is given twice, is not one line of text, or has a reserved name",
+                pb_is_printable(s->key) ? s->key : "?");
     }
     return PB_OK;
 }
@@ -64,8 +65,9 @@ static pb_status take_lock(pb_checkpoints *c)
     PB_TRY(pb_checkpoint_path(&path, c->dir, ".lock"));
     PB_TRY(pb_disk_open(c->o.disk, path.text, O_RDWR | O_CREAT, &c->lock));
     if (flock(c->lock, LOCK_EX | LOCK_NB) == 0) return PB_OK;
-    if (errno == EWOULDBLOCK) return pb_fail(PB_EINVAL, "%s: another process writes its checkpoints here", c->dir);
-    return pb_fail_errno(errno, "%s: cannot be locked", path.text);
+    if (errno == EWOULDBLOCK)
+        return pb_fail(PB_EINVAL, "%s: another process is writing checkpoints into this folder", c->dir);
+    return pb_fail_errno(errno, "%s cannot be locked", path.text);
 }
 
 /* Sets c->latest, the checkpoint that resuming with "latest" tries first. A damaged tracker is not an error here if
@@ -91,12 +93,12 @@ static pb_status set_up(pb_checkpoints *c)
 pb_status pb_checkpoints_open(const char *dir, const pb_checkpoint_options *o, pb_checkpoints **out)
 {
     PB_TRY(check_options(o));
-    if (!*dir) return pb_fail(PB_EINVAL, "checkpoints: the folder has no name");
+    if (!*dir) return pb_fail(PB_EINVAL, "the name of the checkpoint folder is empty");
     pb_checkpoints *c = calloc(1, sizeof *c);
     if (c) c->dir = strdup(dir);
     if (!c || !c->dir) {
         free(c);
-        return pb_fail(PB_ENOMEM, "%s: no memory", dir);
+        return pb_fail(PB_ENOMEM, "%s: out of memory", dir);
     }
     for (size_t n = strlen(c->dir); n > 1 && c->dir[n - 1] == '/'; n--) c->dir[n - 1] = 0;
     c->o = *o;
@@ -141,7 +143,7 @@ static pb_status take_in(void *self, const char *path, const char *name, pb_disk
     filling *f = self;
     const pb_disk *disk = f->c->o.disk;
     pb_file_digest all, data;
-    if (kind == PB_DISK_OTHER) return pb_fail(PB_EINVAL, "%s: neither a file nor a folder", path);
+    if (kind == PB_DISK_OTHER) return pb_fail(PB_EINVAL, "%s is neither a regular file nor a folder", path);
     if (kind == PB_DISK_FOLDER) return *name ? pb_disk_sync_path(disk, path) : PB_OK;
     PB_TRY(pb_disk_sync_path(disk, path));
     PB_TRY(pb_digest_file(disk, path, 0, &all));
@@ -149,7 +151,7 @@ static pb_status take_in(void *self, const char *path, const char *name, pb_disk
         const uint64_t head = all.bytes > f->data.bytes ? all.bytes - f->data.bytes : 0;
         PB_TRY(pb_digest_file(disk, path, head, &data));
         if (!pb_digest_equal(&data.digest, &f->data.digest))
-            return pb_fail(PB_EIO, "%s: what is read is not what was written", path);
+            return pb_fail(PB_EIO, "%s: the disk returns other data than was written", path);
     }
     return pb_index_add_file(&f->index, name, &all);
 }
@@ -182,7 +184,7 @@ static pb_status fill_folder(filling *f, pb_trainer *t, const char *folder)
 {
     const pb_checkpoints *c = f->c;
     pb_path state;
-    if (!f->index.settings) return pb_fail(PB_ENOMEM, "no memory for a checkpoint's index");
+    if (!f->index.settings) return pb_fail(PB_ENOMEM, "no memory for the index of a checkpoint");
     PB_TRY(pb_checkpoint_path(&state, folder, PB_CHECKPOINT_STATE));
     if (c->o.disk->mkdir(c->o.disk->self, folder) != 0) return pb_fail_errno(errno, "%s", folder);
     PB_TRY(pb_state_write(t, c->o.disk, state.text, &f->data));
@@ -270,9 +272,9 @@ pb_status pb_checkpoints_save(pb_checkpoints *c, pb_save how, pb_trainer *t, con
 {
     char why[1024];
     if (how == PB_SAVE_NONE) return PB_OK;
-    if (!p->iteration) return pb_fail(PB_EINVAL, "%s: nothing to save before the first step", c->dir);
+    if (!p->iteration) return pb_fail(PB_EINVAL, "%s: a checkpoint cannot be saved before the first step", c->dir);
     if (c->latest && !c->mine)
-        return pb_fail(PB_EINVAL, "%s: has checkpoints of another run; resume it, or use another folder", c->dir);
+        return pb_fail(PB_EINVAL, "%s has checkpoints of another run: resume that run, or use another folder", c->dir);
     const pb_status s = save(c, how, t, p);
     if (s == PB_OK) return PB_OK;
     /* The first failure is the one to report, but pb_folder_tidy may fail too and replace the message. */

@@ -23,10 +23,10 @@
 
 /* Counters that the host keeps in addition to the iteration. X(name, meaning) */
 #define PB_COUNTER_MAP(X)                                                                                              \
-    X(tokens, "places of rows that were trained on")                                                                   \
+    X(tokens, "token positions that were trained on")                                                                  \
     X(samples, "conversations that were trained on")                                                                   \
-    X(skipped, "steps that were not taken, in all")                                                                    \
-    X(skipped_in_row, "and since the last one that was")
+    X(skipped, "skipped steps of the whole run")                                                                       \
+    X(skipped_in_row, "skipped steps since the last step that was not skipped")
 
 /* Progress of a run. All values are below 2^63. */
 typedef struct pb_progress {

@@ -21,7 +21,7 @@ pb_status pb_checkpoint_path(pb_path *out, const char *folder, const char *name)
 {
     const int n = snprintf(out->text, sizeof out->text, "%s/%s", folder, name);
     if (n > 0 && (size_t)n < sizeof out->text) return PB_OK;
-    return pb_fail(PB_EINVAL, "%.200s: a path in it is too long", folder);
+    return pb_fail(PB_EINVAL, "%.200s contains a path that is too long", folder);
 }
 
 pb_status pb_folder_path(const pb_checkpoints *c, uint64_t iteration, const char *suffix, pb_path *out)
@@ -85,7 +85,7 @@ pb_status pb_folder_list(const pb_checkpoints *c, pb_iterations *out)
     if (at) qsort(at, (size_t)found.n, sizeof *at, ascending);
     if (at) *out = (pb_iterations){at, (size_t)found.n};
     names_free(&found);
-    return at ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory to list it", c->dir);
+    return at ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory for the list of checkpoints", c->dir);
 }
 
 /* ---- leftovers ------------------------------------------------------------------------------------------ */
@@ -141,7 +141,7 @@ pb_status pb_folder_tracker(const pb_checkpoints *c, uint64_t *out)
     const int m = snprintf(again, sizeof again, "%" PRIu64 "\n", v);
     const bool fine = v && v <= INT64_MAX && !errno && (size_t)m == n && memcmp(text, again, n) == 0;
     free(text);
-    if (!fine) return pb_fail(PB_EINVAL, "%s: damaged: not one line with an iteration", path.text);
+    if (!fine) return pb_fail(PB_EINVAL, "%s is damaged: it must be one line with an iteration", path.text);
     *out = v;
     return PB_OK;
 }

@@ -42,14 +42,15 @@ static pb_status check(const pb_chat *c, pb_template family)
 {
     const char *name = families[family].name;
     const bool tools = families[family].tools;
-    if (c->tools && !tools) return pb_fail(PB_EFORMAT, "%s defines no tools, and the line has some", name);
+    if (c->tools && !tools)
+        return pb_fail(PB_EFORMAT, "the line has \"tools\", but template %s does not support tools", name);
     for (size_t i = 0; i < c->n; i++) {
         const pb_message *m = &c->message[i];
         if (!tools && (m->calls || m->role == PB_CHAT_TOOL))
-            return pb_fail(PB_EFORMAT, "message %zu: %s defines no tool %s", i + 1, name,
+            return pb_fail(PB_EFORMAT, "message %zu: template %s does not support tool %s", i + 1, name,
                            m->calls ? "calls" : "results");
         if (m->reasoning.n && !families[family].reasoning)
-            return pb_fail(PB_EFORMAT, "message %zu: %s defines no \"reasoning_content\"", i + 1, name);
+            return pb_fail(PB_EFORMAT, "message %zu: template %s does not support \"reasoning_content\"", i + 1, name);
     }
     return PB_OK;
 }

@@ -46,7 +46,7 @@ static pb_status tools_text(const v4 *x)
     json_array_foreach(x->c->tools, i, tool)
     {
         json_t *function = json_object_get(tool, "function");
-        if (!function) return pb_fail(PB_EINVAL, "tool %zu has no \"function\"", i + 1);
+        if (!function) return pb_fail(PB_EINVAL, "tool %zu has no object \"function\"", i + 1);
         if (i) PB_TRY(pb_say(x->r, "\n"));
         PB_TRY(pb_quote_json(x->r, function));
     }

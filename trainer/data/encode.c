@@ -67,7 +67,7 @@ static pb_status check_foreign(const pb_tokenizer *t, const pb_rendered *r, cons
     for (size_t i = 0; i < n && k < r->foreigns; i++) {
         while (k < r->foreigns && r->foreign[k].b <= where[i].a) k++;
         if (k == r->foreigns || where[i].b <= r->foreign[k].a || !pb_tokenizer_is_special(t, ids[i])) continue;
-        return pb_fail(PB_EINVAL, "the text holds the special token \"%.*s\"",
+        return pb_fail(PB_EINVAL, "the text contains the special token \"%.*s\"",
                        (int)(where[i].b - where[i].a < 60 ? where[i].b - where[i].a : 60), r->text.p + where[i].a);
     }
     return PB_OK;

@@ -7,11 +7,11 @@
  * nor a token without bytes. In every mask, a system or assistant message with "step_loss_mask" other than 1 does not
  * count. X(enumerator, word on the command line, meaning) */
 #define PB_MASK_MAP(X)                                                                                                 \
-    X(ASSISTANT, "assistant", "what every assistant wrote, and the token that ends its turn")                          \
-    X(LAST_ASSISTANT, "last_assistant", "the same of the last assistant only")                                         \
-    X(RESPONSE, "response", "what the last assistant wrote, without the token that ends its turn")                     \
+    X(ASSISTANT, "assistant", "the text of every assistant message, and the token that ends it")                       \
+    X(LAST_ASSISTANT, "last_assistant", "the text of the last assistant message, and the token that ends it")          \
+    X(RESPONSE, "response", "the text of the last assistant message, without the token that ends it")                  \
     X(ALL, "all", "every token")                                                                                       \
-    X(ALL_BUT_SYSTEM, "all_but_system", "every token that touches no system message")
+    X(ALL_BUT_SYSTEM, "all_but_system", "every token that contains no text of a system message")
 typedef enum pb_mask_type {
 #define X(id, word, what) PB_MASK_##id,
     PB_MASK_MAP(X)

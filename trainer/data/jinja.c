@@ -9,7 +9,7 @@ static pb_status close_tag(pb_jinja *j)
 {
     const pb_jinja_token *t;
     PB_TRY(pb_jinja_next(j, &t));
-    return t->kind == PB_JINJA_CLOSE ? PB_OK : pb_fail(PB_EFORMAT, "a tag holds more than is supported");
+    return t->kind == PB_JINJA_CLOSE ? PB_OK : pb_fail(PB_EFORMAT, "a tag contains more than is supported");
 }
 
 /* True if the next tokens are "{% name". */
@@ -23,7 +23,7 @@ static bool statement_is(const pb_jinja *j, const char *name)
 static pb_status open_tag(pb_jinja *j, const char *name)
 {
     const pb_jinja_token *t;
-    if (!statement_is(j, name)) return pb_fail(PB_EFORMAT, "a %s is missing", name);
+    if (!statement_is(j, name)) return pb_fail(PB_EFORMAT, "the tag '%s' is missing", name);
     PB_TRY(pb_jinja_next(j, &t));
     return pb_jinja_next(j, &t);
 }
@@ -80,7 +80,7 @@ typedef struct loop {
 
 static pb_status push_scope(pb_jinja *j)
 {
-    if (j->scopes == PB_JINJA_SCOPES) return pb_fail(PB_EFORMAT, "loops nested deeper than %d", PB_JINJA_SCOPES);
+    if (j->scopes == PB_JINJA_SCOPES) return pb_fail(PB_EFORMAT, "loops are nested more than %d deep", PB_JINJA_SCOPES);
     PB_TRY(pb_jinja_make(j, json_object(), &j->scope[j->scopes]));
     j->scopes++;
     return PB_OK;
@@ -91,10 +91,10 @@ static pb_status head(pb_jinja *j, loop *l)
     const pb_jinja_token *t;
     bool in;
     PB_TRY(pb_jinja_next(j, &t));
-    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a for without a name");
+    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a 'for' has no variable");
     l->name = pb_jinja_text(j, t);
     PB_TRY(pb_jinja_take_name(j, "in", &in));
-    if (!in) return pb_fail(PB_EFORMAT, "a for over more than one name is not supported");
+    if (!in) return pb_fail(PB_EFORMAT, "a 'for' with more than one variable is not supported");
     PB_TRY(pb_jinja_expression(j, false, &l->items));
     PB_TRY(pb_jinja_take_name(j, "if", &l->filtered));
     l->filter = j->at;
@@ -105,7 +105,7 @@ static pb_status head(pb_jinja *j, loop *l)
         j->dead--;
     }
     if (!j->dead && l->items && !json_is_array(l->items))
-        return pb_fail(PB_EFORMAT, "a for over what is no list is not supported");
+        return pb_fail(PB_EFORMAT, "a 'for' over a value that is not a list is not supported");
     return close_tag(j);
 }
 
@@ -168,18 +168,18 @@ static pb_status set_statement(pb_jinja *j)
     json_t *v, *into = j->scope[j->scopes - 1];
     bool dot;
     PB_TRY(pb_jinja_next(j, &t));
-    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a set without a name");
+    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a 'set' has no variable");
     PB_TRY(pb_jinja_take_sign(j, '.', &dot));
     if (dot) PB_TRY(pb_jinja_next(j, &member));
     PB_TRY(pb_jinja_need_sign(j, '='));
     PB_TRY(pb_jinja_expression(j, true, &v));
     if (j->dead) return close_tag(j);
-    if (!v) return pb_fail(PB_EFORMAT, "a set to an undefined value is not supported");
+    if (!v) return pb_fail(PB_EFORMAT, "a 'set' to an undefined value is not supported");
     if (dot) {
         into = NULL;
         for (int i = j->scopes; i-- > 0 && !into;) into = json_object_get(j->scope[i], pb_jinja_text(j, t));
         if (member->kind != PB_JINJA_NAME || !json_object_get(into, PB_JINJA_NAMESPACE) || json_is_object(v))
-            return pb_fail(PB_EFORMAT, "a set of this attribute is not supported");
+            return pb_fail(PB_EFORMAT, "a 'set' of this attribute is not supported");
         t = member;
     }
     json_object_set(into, pb_jinja_text(j, t), v);
@@ -199,7 +199,7 @@ static pb_status statement(pb_jinja *j)
                {"generation", close_tag},
                {"endgeneration", close_tag}};
     const pb_jinja_token *name = pb_jinja_peek(j) + 1;
-    if (name->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a statement without a name");
+    if (name->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a tag does not begin with the name of a statement");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (statement_is(j, all[i].name)) {
             PB_TRY(open_tag(j, all[i].name));
@@ -213,7 +213,8 @@ static pb_status append(pb_jinja *j, json_t *v)
     const size_t n = j->out->n;
     PB_TRY(pb_jinja_print(v, j->out));
     j->bytes += j->out->n - n;
-    return j->bytes <= PB_JINJA_BYTES ? PB_OK : pb_fail(PB_EFORMAT, "it makes more than %d bytes", PB_JINJA_BYTES);
+    return j->bytes <= PB_JINJA_BYTES ? PB_OK
+                                      : pb_fail(PB_EFORMAT, "it makes more than %d bytes of text", PB_JINJA_BYTES);
 }
 
 static pb_status output(pb_jinja *j)
@@ -248,7 +249,7 @@ static bool ends(const pb_jinja *j)
  * consumed. */
 static pb_status block(pb_jinja *j)
 {
-    if (j->depth == PB_JINJA_DEPTH) return pb_fail(PB_EFORMAT, "blocks nested deeper than %d", PB_JINJA_DEPTH);
+    if (j->depth == PB_JINJA_DEPTH) return pb_fail(PB_EFORMAT, "blocks are nested more than %d deep", PB_JINJA_DEPTH);
     j->depth++;
     while (!ends(j)) {
         const pb_jinja_kind kind = pb_jinja_peek(j)->kind;
@@ -264,7 +265,7 @@ static pb_status render(pb_jinja *j, const char *text, size_t n)
     PB_TRY(pb_jinja_lex(text, n, &j->tokens));
     PB_TRY(push_scope(j));
     PB_TRY(block(j));
-    return pb_jinja_peek(j)->kind == PB_JINJA_END ? PB_OK : pb_fail(PB_EFORMAT, "an end without a beginning");
+    return pb_jinja_peek(j)->kind == PB_JINJA_END ? PB_OK : pb_fail(PB_EFORMAT, "an end tag has no matching start tag");
 }
 
 pb_status pb_jinja_render(const char *text, size_t n, json_t *context, pb_bytes *out)

@@ -35,7 +35,7 @@ static pb_status read_arguments(pb_jinja *j, arguments *a)
     while (!end) {
         const pb_jinja_token *t = pb_jinja_peek(j);
         bool comma, equals = false;
-        if (a->n == ARGUMENTS) return pb_fail(PB_EFORMAT, "a call with more than %d arguments", ARGUMENTS);
+        if (a->n == ARGUMENTS) return pb_fail(PB_EFORMAT, "a call has more than %d arguments", ARGUMENTS);
         if (t->kind == PB_JINJA_NAME && t[1].kind == PB_JINJA_SIGN && t[1].value == '=') {
             PB_TRY(pb_jinja_next(j, &t));
             PB_TRY(pb_jinja_take_sign(j, '=', &equals));
@@ -64,7 +64,7 @@ static pb_status call_function(pb_jinja *j, const char *name, json_t **out)
     json_object_set(*out, PB_JINJA_NAMESPACE, json_true());
     for (size_t i = 0; i < a.n; i++) {
         if (!a.key[i] || !a.value[i] || json_is_object(a.value[i]))
-            return pb_fail(PB_EFORMAT, "a namespace of anything but names with values is not supported");
+            return pb_fail(PB_EFORMAT, "a namespace is supported with arguments of the form name=value only");
         json_object_set(*out, a.key[i], a.value[i]);
     }
     return PB_OK;
@@ -97,7 +97,7 @@ static pb_status list(pb_jinja *j, json_t **out)
         bool comma;
         PB_TRY(ternary(j, &v));
         if (!j->dead && (!v || json_is_array(v) || json_is_object(v)))
-            return pb_fail(PB_EFORMAT, "a list of anything but text and numbers is not supported");
+            return pb_fail(PB_EFORMAT, "a list is supported with elements that are texts or numbers only");
         if (v) json_array_append(made, v);
         PB_TRY(pb_jinja_take_sign(j, ',', &comma));
         PB_TRY(pb_jinja_take_sign(j, ']', &end));
@@ -161,14 +161,14 @@ static pb_status subscript(pb_jinja *j, json_t *x, json_t **out)
             return pb_fail(PB_EFORMAT, "this slice is not supported");
         PB_TRY(pb_jinja_take_sign(j, ':', &taken));
         if (!taken) break;
-        if (++colons == 3) return pb_fail(PB_EFORMAT, "a slice with more than three parts");
+        if (++colons == 3) return pb_fail(PB_EFORMAT, "a slice has more than three parts");
     }
     PB_TRY(pb_jinja_need_sign(j, ']'));
     if (j->dead) return PB_OK;
     if (colons)
         return bound[0] && !json_is_integer(bound[0]) ? pb_fail(PB_EFORMAT, "this slice is not supported")
                                                       : slice(j, x, bound, out);
-    return bound[0] ? item(x, bound[0], out) : pb_fail(PB_EFORMAT, "an empty subscript");
+    return bound[0] ? item(x, bound[0], out) : pb_fail(PB_EFORMAT, "a subscript is empty");
 }
 
 /* Parses name or name(...) after a dot (an attribute or method) or after a bar (filter true). */
@@ -179,7 +179,7 @@ static pb_status named(pb_jinja *j, json_t *x, bool filter, json_t **out)
     bool call;
     *out = NULL;
     PB_TRY(pb_jinja_next(j, &t));
-    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a name is missing behind '.' or '|'");
+    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a name is missing after '.' or '|'");
     const char *s = pb_jinja_text(j, t);
     PB_TRY(pb_jinja_take_sign(j, '(', &call));
     if (call) PB_TRY(read_arguments(j, &a));
@@ -188,7 +188,7 @@ static pb_status named(pb_jinja *j, json_t *x, bool filter, json_t **out)
         if (a.key[i]) return pb_jinja_refuse("an argument", a.key[i]);
     if (filter) return pb_jinja_filter(j, x, s, a.value, a.n, out);
     if (call) return pb_jinja_method(j, x, s, a.value, a.n, out);
-    if (!x) return pb_fail(PB_EFORMAT, "\"%.40s\" of an undefined value", s);
+    if (!x) return pb_fail(PB_EFORMAT, "\"%.40s\" is used on an undefined value", s);
     *out = json_object_get(x, s);
     return PB_OK;
 }
@@ -200,7 +200,7 @@ static pb_status test(pb_jinja *j, json_t **out)
     bool negated, result = false;
     PB_TRY(pb_jinja_take_name(j, "not", &negated));
     PB_TRY(pb_jinja_next(j, &t));
-    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a name is missing behind 'is'");
+    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a name is missing after 'is'");
     if (j->dead) return PB_OK;
     PB_TRY(pb_jinja_test(*out, pb_jinja_text(j, t), &result));
     *out = truth(result != negated);
@@ -235,7 +235,7 @@ static pb_status unary(pb_jinja *j, json_t **out)
     PB_TRY(pb_jinja_take_sign(j, '-', &minus));
     PB_TRY(postfix(j, out));
     if (!minus || j->dead) return PB_OK;
-    if (!json_is_integer(*out)) return pb_fail(PB_EFORMAT, "a '-' before what is no integer");
+    if (!json_is_integer(*out)) return pb_fail(PB_EFORMAT, "'-' is supported for integers only");
     return pb_jinja_make(j, json_integer(-json_integer_value(*out)), out);
 }
 
@@ -254,14 +254,16 @@ static pb_status apply(pb_jinja *j, int sign, json_t *a, json_t *b, json_t **out
     if (j->dead) return PB_OK;
     if (sign == '~' || (sign == '+' && json_is_string(a) && json_is_string(b))) return join(j, a, b, out);
     if (!json_is_integer(a) || !json_is_integer(b))
-        return pb_fail(PB_EFORMAT, "arithmetic with what is neither two integers nor two strings");
+        return pb_fail(PB_EFORMAT, "arithmetic is supported for two integers or two strings only");
     const json_int_t x = json_integer_value(a), y = json_integer_value(b);
     const json_int_t most = 1 << 20;
-    if (x > most || x < -most || y > most || y < -most) return pb_fail(PB_EFORMAT, "an integer beyond a million");
+    if (x > most || x < -most || y > most || y < -most)
+        return pb_fail(PB_EFORMAT, "an integer is larger than a million");
     if (sign == '+') return pb_jinja_make(j, json_integer(x + y), out);
     if (sign == '-') return pb_jinja_make(j, json_integer(x - y), out);
     if (sign == '*') return pb_jinja_make(j, json_integer(x * y), out);
-    if (x < 0 || y <= 0) return pb_fail(PB_EFORMAT, "division of or by what is not positive is not supported");
+    if (x < 0 || y <= 0)
+        return pb_fail(PB_EFORMAT, "division is supported for non-negative integers by positive ones only");
     return pb_jinja_make(j, json_integer(sign == '%' ? x % y : x / y), out);
 }
 
@@ -311,7 +313,8 @@ static pb_status order(int sign, json_t *a, json_t *b, bool *out)
         *out = equal == (sign == PB_JINJA_TWO('=', '='));
         return PB_OK;
     }
-    if (!json_is_integer(a) || !json_is_integer(b)) return pb_fail(PB_EFORMAT, "ordering of what are not two integers");
+    if (!json_is_integer(a) || !json_is_integer(b))
+        return pb_fail(PB_EFORMAT, "<, <=, > and >= are supported for two integers only");
     const json_int_t x = json_integer_value(a), y = json_integer_value(b);
     *out = sign == '<' ? x < y : sign == '>' ? x > y : sign == PB_JINJA_TWO('<', '=') ? x <= y : x >= y;
     return PB_OK;
@@ -336,7 +339,7 @@ static pb_status compare(pb_jinja *j, json_t **out, bool *done)
     PB_TRY(pb_jinja_take_name(j, "not", &negated));
     PB_TRY(pb_jinja_take_name(j, "in", &taken));
     *done = !taken;
-    if (!taken) return negated ? pb_fail(PB_EFORMAT, "an 'in' is missing behind 'not'") : PB_OK;
+    if (!taken) return negated ? pb_fail(PB_EFORMAT, "'in' is missing after 'not'") : PB_OK;
     PB_TRY(sum(j, &b));
     if (!j->dead) PB_TRY(contains(*out, b, &result));
     *out = j->dead ? NULL : truth(result != negated);
@@ -351,7 +354,7 @@ static pb_status negation(pb_jinja *j, json_t **out)
     PB_TRY(sum(j, out));
     PB_TRY(compare(j, out, &none));
     if (!none) PB_TRY(compare(j, out, &none));
-    if (!none) return pb_fail(PB_EFORMAT, "a comparison of a comparison is not supported");
+    if (!none) return pb_fail(PB_EFORMAT, "a chain of comparisons is not supported");
     if (n && !j->dead) *out = truth(pb_jinja_true(*out) != (n % 2 == 1));
     return PB_OK;
 }
@@ -430,7 +433,8 @@ static pb_status either(pb_jinja *j, json_t **out)
 static pb_status ternary(pb_jinja *j, json_t **out)
 {
     *out = NULL;
-    if (j->depth == PB_JINJA_DEPTH) return pb_fail(PB_EFORMAT, "expressions nested deeper than %d", PB_JINJA_DEPTH);
+    if (j->depth == PB_JINJA_DEPTH)
+        return pb_fail(PB_EFORMAT, "expressions are nested more than %d deep", PB_JINJA_DEPTH);
     j->depth++;
     const pb_status s = either(j, out);
     j->depth--;

@@ -51,7 +51,8 @@ pb_status pb_jinja_print(json_t *v, pb_bytes *out)
 
 pb_status pb_jinja_next(pb_jinja *j, const pb_jinja_token **out)
 {
-    if (++j->steps > PB_JINJA_STEPS) return pb_fail(PB_EFORMAT, "it takes more than %d steps", PB_JINJA_STEPS);
+    if (++j->steps > PB_JINJA_STEPS)
+        return pb_fail(PB_EFORMAT, "it takes more than %d steps to evaluate", PB_JINJA_STEPS);
     *out = pb_jinja_peek(j);
     if ((*out)->kind != PB_JINJA_END) j->at++;
     return PB_OK;

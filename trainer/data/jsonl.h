@@ -21,8 +21,8 @@ enum { PB_JSONL_LINE = 1 << 24, PB_JSONL_KEPT = 8 };
 
 /* X(enumerator, word on the command line, meaning) */
 #define PB_BAD_LINES_MAP(X)                                                                                            \
-    X(FAIL, "fail", "the first bad line ends the reading")                                                             \
-    X(SKIP, "skip", "bad lines are left out and counted")
+    X(FAIL, "fail", "the first bad line is an error")                                                                  \
+    X(SKIP, "skip", "bad lines are skipped and counted")
 typedef enum pb_bad_lines {
 #define X(id, word, what) PB_BAD_LINES_##id,
     PB_BAD_LINES_MAP(X)

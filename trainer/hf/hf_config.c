@@ -72,7 +72,8 @@ static pb_status text(const reader *r, const char *key, const char *deflt, const
 {
     const json_t *v = get(r, key);
     const char *s = v ? json_string_value(v) : deflt;
-    if (!s || !pb_is_printable(s)) return pb_fail(PB_EINVAL, "%s: \"%s%s\" is not a text", r->path, r->in, key);
+    if (!s || !pb_is_printable(s))
+        return pb_fail(PB_EINVAL, "%s: \"%s%s\" is not a printable string", r->path, r->in, key);
     *out = s;
     return PB_OK;
 }
@@ -103,7 +104,7 @@ static pb_status known_keys(const reader *r)
         while (i < sizeof known / sizeof *known && strcmp(known[i], key) != 0) i++;
         if (i == sizeof known / sizeof *known)
             return refuse(r, pb_is_printable(key) && strlen(key) < 60 ? key : "?",
-                          "not a key of a supported rope type");
+                          "the key belongs to no supported \"rope_type\"");
     }
     return PB_OK;
 }
@@ -142,7 +143,7 @@ static pb_status read_scaling(const reader *r, int max_pos, pb_rope_scaling *s)
         return PB_OK;
     }
     if (strcmp(type, "llama3") != 0)
-        return pb_fail(PB_EFORMAT, "%s: \"%srope_type\" %.40s: not one of default, linear, llama3, yarn", r->path,
+        return pb_fail(PB_EFORMAT, "%s: \"%srope_type\" %.40s is not one of default, linear, llama3, yarn", r->path,
                        r->in, type);
     s->kind = PB_ROPE_LLAMA3;
     PB_TRY(real(r, "low_freq_factor", REQUIRED, &s->low_freq));
@@ -155,7 +156,7 @@ static pb_status whole_head(const reader *r)
 {
     double part;
     PB_TRY(real(r, "partial_rotary_factor", 1, &part));
-    return part == 1 ? PB_OK : refuse(r, "partial_rotary_factor", "only whole heads are rotated");
+    return part == 1 ? PB_OK : refuse(r, "partial_rotary_factor", "only 1 is supported");
 }
 
 static pb_status read_rope(const reader *r, pb_geometry *g)
@@ -186,13 +187,13 @@ static pb_status read_family(const reader *r, pb_geometry *g)
     size_t i = 0;
     PB_TRY(text(r, "model_type", NULL, &type));
     while (i < 3 && strcmp(names[i], type) != 0) i++;
-    if (i == 3) return pb_fail(PB_EFORMAT, "%s: \"model_type\" %.40s: not one of qwen2, qwen3, llama", r->path, type);
+    if (i == 3) return pb_fail(PB_EFORMAT, "%s: \"model_type\" %.40s is not one of qwen2, qwen3, llama", r->path, type);
     g->family = (pb_family)i;
     g->qk_norm = g->family == PB_FAMILY_QWEN3;
     const char *what = json_string_value(json_array_get(get(r, "architectures"), 0));
     const size_t n = what ? strlen(what) : 0;
     if (get(r, "architectures") && (n < sizeof end || strcmp(what + n - (sizeof end - 1), end) != 0))
-        return refuse(r, "architectures", "not a model for causal language modelling");
+        return refuse(r, "architectures", "only a model for causal language modelling (...ForCausalLM) is supported");
     PB_TRY(text(r, "hidden_act", "silu", &act));
     return strcmp(act, "silu") == 0 ? PB_OK : refuse(r, "hidden_act", "only \"silu\" is supported");
 }
@@ -212,10 +213,10 @@ static pb_status read_sizes(const reader *r, pb_geometry *g)
     g->eps = (float)eps;
     const bool divides = g->D % g->H == 0;
     if (!get(r, "head_dim") && g->family != PB_FAMILY_QWEN3 && !divides)
-        return pb_fail(PB_EINVAL, "%s: \"hidden_size\" %d is no multiple of \"num_attention_heads\" %d", r->path, g->D,
-                       g->H);
+        return pb_fail(PB_EINVAL, "%s: \"hidden_size\" %d is not a multiple of \"num_attention_heads\" %d", r->path,
+                       g->D, g->H);
     if (g->H % g->K)
-        return pb_fail(PB_EINVAL, "%s: \"num_attention_heads\" %d is no multiple of \"num_key_value_heads\" %d",
+        return pb_fail(PB_EINVAL, "%s: \"num_attention_heads\" %d is not a multiple of \"num_key_value_heads\" %d",
                        r->path, g->H, g->K);
     PB_TRY(whole(r, "head_dim", MOST_WIDTH, g->family == PB_FAMILY_QWEN3 ? 128 : g->D / g->H, &g->d));
     if (g->d % 2 || g->d > MOST_HEAD)
@@ -247,7 +248,8 @@ static pb_status read_switches(const reader *r, pb_geometry *g)
     }
     if (dropout && !(json_number_value(dropout) == 0))
         return refuse(r, "attention_dropout", "dropout is not supported");
-    if (get(r, "quantization_config")) return refuse(r, "quantization_config", "weights must be f32, f16 or bf16");
+    if (get(r, "quantization_config"))
+        return refuse(r, "quantization_config", "quantized weights are not supported: need f32, f16 or bf16");
     return PB_OK;
 }
 
@@ -278,7 +280,7 @@ pb_status pb_hf_config_open(const char *dir, pb_hf_config *out)
     const size_t room = strlen(dir) + sizeof "/config.json";
     char *path = malloc(room);
     pb_map m = {0};
-    if (!path) return pb_fail(PB_ENOMEM, "%s: no memory", dir);
+    if (!path) return pb_fail(PB_ENOMEM, "%s: out of memory", dir);
     snprintf(path, room, "%s", dir);
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/';) path[--n] = 0;
     char name[64];

@@ -38,7 +38,7 @@ static pb_status find_part(loader *l, const pb_hf_tensor *want)
     part x = {.first = want->first};
     source *s = &l->source[want->p - l->m->params];
     x.t = pb_hf_folder_take(&l->folder, want->name, &x.file);
-    if (!x.t) return pb_fail(PB_EINVAL, "%s: there is no tensor %s", l->folder.dir, want->name);
+    if (!x.t) return pb_fail(PB_EINVAL, "%s has no tensor %s", l->folder.dir, want->name);
     PB_TRY(pb_hf_check(want, x.t));
     s->part[s->n++] = x;
     l->report.tensors++;
@@ -137,7 +137,7 @@ static pb_status run(loader *l, const char *dir)
 {
     l->source = calloc((size_t)l->m->n, sizeof *l->source);
     l->host = malloc(CHUNK * sizeof(float));
-    if (!l->source || !l->host) return pb_fail(PB_ENOMEM, "%s: no memory to load in", dir);
+    if (!l->source || !l->host) return pb_fail(PB_ENOMEM, "%s: no memory to load the weights", dir);
     PB_TRY(pb_hf_folder_open(dir, &l->folder));
     PB_TRY(find_all(l));
     list_unused(l);

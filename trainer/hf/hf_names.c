@@ -73,11 +73,11 @@ pb_status pb_hf_check(const pb_hf_tensor *want, const pb_st_tensor *have)
 {
     char has[120], needs[120];
     if (have->dims != want->dims || memcmp(have->shape, want->shape, (size_t)want->dims * sizeof *want->shape) != 0)
-        return pb_fail(PB_EINVAL, "%s: tensor %.150s is %s, the model needs %s", have->file, have->name,
+        return pb_fail(PB_EINVAL, "%s: tensor %.150s has shape %s, but the model needs %s", have->file, have->name,
                        pb_st_shape_text(have->shape, have->dims, has, sizeof has),
                        pb_st_shape_text(want->shape, want->dims, needs, sizeof needs));
     if (!pb_st_can_convert(have->dtype, PB_F32))
-        return pb_fail(PB_EFORMAT, "%s: tensor %.150s is %s, need F32, F16 or BF16", have->file, have->name,
+        return pb_fail(PB_EFORMAT, "%s: tensor %.150s has type %s: need F32, F16 or BF16", have->file, have->name,
                        pb_st_dtype_name(have->dtype));
     return PB_OK;
 }

@@ -71,7 +71,7 @@ static pb_status write_index(const saver *s)
         for (; i < s->end[f]; i++) json_object_set_new(map, s->list.at[i].name, json_string(file_name(s, f, name)));
     json_t *root = json_pack("{s:{s:I, s:I}, s:o}", "metadata", "total_size", (json_int_t)s->bytes, "total_parameters",
                              (json_int_t)s->elements, "weight_map", map);
-    pb_status status = root ? pb_path_join(s->dir, index_name, &path) : pb_fail(PB_ENOMEM, "%s: no memory", s->dir);
+    pb_status status = root ? pb_path_join(s->dir, index_name, &path) : pb_fail(PB_ENOMEM, "%s: out of memory", s->dir);
     if (status == PB_OK) status = pb_json_save(path, root);
     free(path);
     json_decref(root);
@@ -96,10 +96,11 @@ pb_status pb_model_save_hf(pb_model *m, const char *dir, const pb_hf_save_config
 {
     saver s = {.m = m, .dir = dir, .merge = cfg && cfg->merge, .text = cfg ? cfg->text : NULL};
     if (m->cfg.tuning == PB_QLORA && !s.merge)
-        return pb_fail(PB_EFORMAT, "%s: a base in NF4 is written only as a dense model with the adapters merged in",
+        return pb_fail(PB_EFORMAT, "%s: a model with base weights in NF4 can be exported only with the adapters merged",
                        dir);
     if (m->cfg.tuning == PB_LORA && !s.merge)
-        return pb_fail(PB_EFORMAT, "%s: the model has adapters: write them by themselves, or merged into the base",
+        return pb_fail(PB_EFORMAT,
+                       "%s: the model has adapters: export the adapters alone, or the model with the adapters merged",
                        dir);
     const pb_status status = save(&s, cfg && cfg->shard ? cfg->shard : usual_shard);
     free(s.list.at);

@@ -66,7 +66,7 @@ static pb_status read_adapter(writer *w, const pb_param *a, const pb_param *b)
     free(w->a), free(w->b);
     w->a = malloc(pb_param_n(a) * sizeof(float));
     w->b = malloc(pb_param_n(b) * sizeof(float));
-    if (!w->a || !w->b) return pb_fail(PB_ENOMEM, "no memory for the adapter %s", a->name);
+    if (!w->a || !w->b) return pb_fail(PB_ENOMEM, "no memory for adapter %s", a->name);
     PB_TRY(read_f32(w, a, 0, pb_param_n(a), w->a));
     return read_f32(w, b, 0, pb_param_n(b), w->b);
 }
@@ -118,7 +118,7 @@ static pb_status append_tensor(writer *w, const pb_hf_tensor *t, bool merge)
     const pb_param *b = NULL, *a = merge ? adapter(w->m, t, &b) : NULL;
     const bool same = !a && !t->p->q && t->p->kind != PB_KIND_ADAPTER;
     if (t->p->q && !merge)
-        return pb_fail(PB_EFORMAT, "%s: its weights are in NF4, which only merging makes dense", t->name);
+        return pb_fail(PB_EFORMAT, "tensor %s is in NF4 and can be exported only with the adapters merged", t->name);
     if (a) PB_TRY(read_adapter(w, a, b));
     const size_t cols = cols_of(t), piece = cols < PIECE ? PIECE / cols * cols : cols;
     for (size_t done = 0; done < t->n; done += piece) {
@@ -144,13 +144,13 @@ static pb_status make_room(writer *w, const pb_hf_tensor *t, size_t n)
     }
     w->raw = malloc(w->room * sizeof(float));
     w->wide = malloc(w->room * sizeof(float));
-    return w->raw && w->wide ? PB_OK : pb_fail(PB_ENOMEM, "no memory to write weights from");
+    return w->raw && w->wide ? PB_OK : pb_fail(PB_ENOMEM, "no memory to export the weights");
 }
 
 static pb_status create(writer *w, const pb_hf_tensor *t, size_t n, const char *path)
 {
     pb_st_entry *e = calloc(n, sizeof *e);
-    if (!e) return pb_fail(PB_ENOMEM, "%s: no memory", path);
+    if (!e) return pb_fail(PB_ENOMEM, "%s: out of memory", path);
     size_t at = 0;
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < n; i++) {

@@ -70,7 +70,7 @@ pb_status pb_peft_save(pb_model *m, const char *dir, const char *base)
 {
     pb_hf_list list = {0};
     char *path = NULL;
-    if (m->cfg.tuning == PB_FULL) return pb_fail(PB_EINVAL, "%s: the model has no adapters", dir);
+    if (m->cfg.tuning == PB_FULL) return pb_fail(PB_EINVAL, "%s: the model has no adapters to export", dir);
     PB_TRY(pb_make_folder(dir));
     PB_TRY(pb_folder_remove(dir, PB_PEFT_CONFIG)); /* an older one does not go with the weights to come */
     PB_TRY(pb_path_join(dir, PB_PEFT_WEIGHTS, &path));

@@ -88,7 +88,7 @@ static pb_status refuse(const pb_st_tensor *t, pb_dtype to)
 
 static pb_status too_large(const pb_st_tensor *t)
 {
-    return pb_fail(PB_EINVAL, "%s: tensor %.150s: a value is beyond 32 bits", t->file, t->name);
+    return pb_fail(PB_EINVAL, "%s: tensor %.150s: a value does not fit into 32 bits", t->file, t->name);
 }
 
 /* Converts n elements on the calling thread. Returns false if a value does not fit. */

@@ -218,14 +218,16 @@ pb_status pb_model_check(const pb_model_config *c)
 {
     const pb_geometry *g = c->geometry;
     if (c->layers < 0 || c->layers > g->L)
-        return pb_fail(PB_EINVAL, "layers %d: %s has 1 to %d (0: all)", c->layers, g->name, g->L);
-    if (c->dtype != PB_F32 && c->dtype != PB_BF16) return pb_fail(PB_EINVAL, "a model is f32 or bf16");
+        return pb_fail(PB_EINVAL, "layers %d: need 1 to %d, or 0 for all layers of %s", c->layers, g->L, g->name);
+    if (c->dtype != PB_F32 && c->dtype != PB_BF16)
+        return pb_fail(PB_EINVAL, "the dtype of a model must be f32 or bf16");
     if (!(c->index_loss >= 0 && isfinite(c->index_loss)))
         return pb_fail(PB_EINVAL, "index loss %g: need a finite number of at least 0", (double)c->index_loss);
     if (c->tuning == PB_FULL) return PB_OK;
     if (c->rank < 1 || c->rank > g->D) return pb_fail(PB_EINVAL, "rank %d: need 1 to %d", c->rank, g->D);
-    if (!c->targets || c->targets >> PB_NTARGETS) return pb_fail(PB_EINVAL, "adapters need at least one known target");
-    if (!(c->alpha > 0)) return pb_fail(PB_EINVAL, "alpha %g: need > 0", (double)c->alpha);
+    if (!c->targets || c->targets >> PB_NTARGETS)
+        return pb_fail(PB_EINVAL, "the targets of the adapters are empty or unknown");
+    if (!(c->alpha > 0)) return pb_fail(PB_EINVAL, "alpha %g: need a number above 0", (double)c->alpha);
     return PB_OK;
 }
 

@@ -62,8 +62,8 @@ extern const pb_geometry pb_geometries[]; /* terminated by an entry whose name i
 /* X(enumerator, word of the command line, meaning) */
 #define PB_TUNING_MAP(X)                                                                                               \
     X(FULL, "full", "every parameter is trained")                                                                      \
-    X(LORA, "lora", "adapters, and both norm gains of every layer unless fixed_norms")                                 \
-    X(QLORA, "qlora", "as lora, with the base matrices in NF4")
+    X(LORA, "lora", "adapters are trained, and the norm gains of every layer unless fixed_norms")                      \
+    X(QLORA, "qlora", "like lora, with the base matrices in NF4")
 typedef enum pb_tuning {
 #define X(id, word, what) PB_##id,
     PB_TUNING_MAP(X)

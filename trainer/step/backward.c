@@ -90,7 +90,7 @@ pb_status pb_phase_backward(pb_ctx *ctx, void *self)
     const pb_trainer *t = self;
     const pb_model *m = &t->model;
     const pb_param *embed = m->outer[PB_P_embed];
-    if (m->cfg.frozen) return pb_fail(PB_EINVAL, "backward: the model is frozen");
+    if (m->cfg.frozen) return pb_fail(PB_EINVAL, "backward: a frozen model (evaluation only) has no backward pass");
     PB_TRY(head_back(ctx, t));
     for (int layer = m->g.L - 1; layer >= 0; layer--) {
         const pb_layer_acts *a = &t->layers[layer];

@@ -42,7 +42,7 @@ static pb_status record(pb_graphs *g, pb_ctx *ctx, pb_trainer *t, pb_graph_shape
     if (status != PB_OK) {
         char why[256];
         snprintf(why, sizeof why, "%s", pb_error());
-        return pb_fail(status, "the step of %d rows of %d tokens was not recorded: %s", t->cfg.B, t->S, why);
+        return pb_fail(status, "a step of %d rows of %d tokens could not be recorded: %s", t->cfg.B, t->S, why);
     }
     g->seconds += pb_clock_seconds() - start;
     g->nodes += pb_graph_nodes(ctx, s->graph);

@@ -201,13 +201,14 @@ pb_status pb_train_check(const pb_train_config *c)
 {
     const pb_geometry *g = c->model.geometry;
     if (c->B < 1) return pb_fail(PB_EINVAL, "batch %d: need at least 1", c->B);
-    if (c->S < 1 || c->S > g->max_pos) return pb_fail(PB_EINVAL, "seq %d: %s takes 1 to %d", c->S, g->name, g->max_pos);
+    if (c->S < 1 || c->S > g->max_pos)
+        return pb_fail(PB_EINVAL, "seq %d: need 1 to %d for %s", c->S, g->max_pos, g->name);
     if ((size_t)c->B * c->S > 1u << 22)
-        return pb_fail(PB_EINVAL, "batch %d of seq %d: over 4 M tokens a step", c->B, c->S);
-    if (!(c->max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need > 0", (double)c->max_norm);
+        return pb_fail(PB_EINVAL, "batch %d, seq %d: need at most 4 M tokens per micro-batch", c->B, c->S);
+    if (!(c->max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need a number above 0", (double)c->max_norm);
     if (!(c->beta1 >= 0 && c->beta1 < 1 && c->beta2 >= 0 && c->beta2 < 1 && c->eps > 0))
-        return pb_fail(PB_EINVAL, "adamw: beta1 %g, beta2 %g, eps %g", (double)c->beta1, (double)c->beta2,
-                       (double)c->eps);
+        return pb_fail(PB_EINVAL, "adamw: beta1 %g, beta2 %g, eps %g: need betas from 0 to below 1 and a positive eps",
+                       (double)c->beta1, (double)c->beta2, (double)c->eps);
     PB_TRY(pb_model_check(&c->model));
     return pb_block_of(g)->check(c);
 }
@@ -273,7 +274,7 @@ static pb_status set_packing(pb_trainer *t, const pb_batch *b, int S)
 {
     const int T = t->cfg.B * S, align = pb_sample_align(&t->model.g);
     if (!b->start != !t->cfg.packed || !b->pos != !t->cfg.packed)
-        return pb_fail(PB_EINVAL, "batch: start and pos must %s: the trainer's batches are %s",
+        return pb_fail(PB_EINVAL, "batch: start and pos must %s, because the trainer's batches are %s",
                        t->cfg.packed ? "be given" : "be NULL", t->cfg.packed ? "packed" : "not packed");
     if (!t->cfg.packed) return PB_OK;
     for (int i = 0; i < T; i++) {
@@ -300,8 +301,7 @@ pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
     const int V = t->model.g.V, S = b->S ? b->S : t->cfg.S;
     const size_t T = (size_t)t->cfg.B * (size_t)(S > 0 ? S : 0);
     double count = 0;
-    if (S < 1 || S > t->cfg.S)
-        return pb_fail(PB_EINVAL, "batch: rows of %d tokens, the trainer takes 1 to %d", S, t->cfg.S);
+    if (S < 1 || S > t->cfg.S) return pb_fail(PB_EINVAL, "batch: rows of %d tokens: need 1 to %d tokens", S, t->cfg.S);
     for (size_t i = 0; i < T; i++) {
         if (b->ids[i] < 0 || b->ids[i] >= V)
             return pb_fail(PB_EINVAL, "batch: id %d of token %zu is outside the vocabulary of %d", b->ids[i], i, V);
@@ -326,7 +326,7 @@ pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
 pb_status pb_trainer_set_lr(pb_trainer *t, float lr)
 {
     if (!(lr >= 0 && isfinite(lr)))
-        return pb_fail(PB_EINVAL, "learning rate %g: need a finite number >= 0", (double)lr);
+        return pb_fail(PB_EINVAL, "learning rate %g: need a finite number of at least 0", (double)lr);
     t->cfg.lr = lr;
     return pb_upload(t->ctx, &t->state->lr, &lr, sizeof lr);
 }
@@ -342,7 +342,7 @@ pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale)
 
 pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm)
 {
-    if (!(max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need > 0", (double)max_norm);
+    if (!(max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need a number above 0", (double)max_norm);
     t->cfg.clip = clip;
     t->cfg.max_norm = max_norm;
     return pb_clip_write_lists(t);
@@ -356,7 +356,7 @@ pb_status pb_trainer_reserve(pb_trainer *t, int S)
 {
     const bool planning = t->ctx->planning;
     const int before = t->S;
-    if (S < 1 || S > t->cfg.S) return pb_fail(PB_EINVAL, "rows of %d tokens, the trainer takes 1 to %d", S, t->cfg.S);
+    if (S < 1 || S > t->cfg.S) return pb_fail(PB_EINVAL, "rows of %d tokens: need 1 to %d tokens", S, t->cfg.S);
     set_shape(t, S);
     pb_status s = PB_OK;
     t->ctx->planning = true;

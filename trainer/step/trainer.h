@@ -15,9 +15,9 @@
 /* How gradients are clipped. X(enumerator, word of the command line, meaning) */
 #define PB_CLIP_MAP(X)                                                                                                 \
     X(NONE, "none", "no clipping")                                                                                     \
-    X(SYNC, "sync", "per layer, joint norm; the host reads every buffer's sum: one wait a buffer")                     \
-    X(FUSED, "fused", "per layer, joint norm; n sums, 1 reduction, n scales, no wait")                                 \
-    X(MULTI, "multi", "one call for the whole model, global norm, no wait; AdamW applies the scale")
+    X(SYNC, "sync", "one norm per layer; the host reads the sum of each buffer: one host sync per buffer")             \
+    X(FUSED, "fused", "one norm per layer; n sums, 1 reduction, n scales; no host sync")                               \
+    X(MULTI, "multi", "one norm of the whole model, in one call; AdamW applies the scale; no host sync")
 typedef enum pb_clip_arm {
 #define X(id, word, what) PB_CLIP_##id,
     PB_CLIP_MAP(X)
@@ -28,8 +28,8 @@ typedef enum pb_clip_arm {
 /* The keys that queries attend to in a V4 model. X(enumerator, word of the command line, meaning) */
 #define PB_ATTENTION_MAP(X)                                                                                            \
     X(AUTO, "auto", "sparse in models with an indexer, else dense")                                                    \
-    X(DENSE, "dense", "everything visible: of V4 the window and all compressed rows")                                  \
-    X(SPARSE, "sparse", "of the compressed rows those that the layer's indexer picks")
+    X(DENSE, "dense", "attend to everything visible: in V4 the window and all compressed rows")                        \
+    X(SPARSE, "sparse", "attend to the window and the compressed rows that the layer's indexer selects")
 typedef enum pb_attention_arm {
 #define X(id, word, what) PB_ATTENTION_##id,
     PB_ATTENTION_MAP(X)
@@ -40,9 +40,9 @@ typedef enum pb_attention_arm {
 /* Simulated FP8 quantisation of V4's keys and values in the forward pass, and the type of the block scales.
  * X(enumerator, word of the command line, meaning) */
 #define PB_KV_QAT_MAP(X)                                                                                               \
-    X(NONE, "none", "as they are")                                                                                     \
-    X(UE8M0, "ue8m0", "through e4m3 and back, scales that are powers of two")                                          \
-    X(F32, "f32", "through e4m3 and back, scales in f32")
+    X(NONE, "none", "keys and values are not converted")                                                               \
+    X(UE8M0, "ue8m0", "converted to e4m3 and back, with scales that are powers of two")                                \
+    X(F32, "f32", "converted to e4m3 and back, with scales in f32")
 typedef enum pb_kv_qat_arm {
 #define X(id, word, what) PB_KV_QAT_##id,
     PB_KV_QAT_MAP(X)

@@ -40,7 +40,7 @@ static pb_status insert(pb_tok_trie *t, const char *s, size_t n, int32_t token)
         }
         at = next;
     }
-    if (t->node[at].token >= 0) return pb_fail(PB_EINVAL, "two added tokens are looked for as one text");
+    if (t->node[at].token >= 0) return pb_fail(PB_EINVAL, "two added tokens have the same text");
     t->node[at].token = token;
     return PB_OK;
 }

@@ -65,7 +65,7 @@ static bool has_fallback(const pb_bpe *b, const char *c, size_t len)
 
 static pb_status refuse(const pb_bpe *b, const char *c, size_t len)
 {
-    static const char why[] = "is not in the vocabulary, which has no unk_token";
+    static const char why[] = "is not in the vocabulary, and the tokenizer has no unk_token";
     uint32_t cp = 0;
     pb_tok_char(c, len, &cp);
     if (b->byte_level) return pb_fail(PB_EINVAL, "tokenizer: byte 0x%02X %s", (unsigned)pb_tok_char_to_byte(cp), why);
@@ -175,7 +175,7 @@ static pb_status encode_new(pb_bpe *b, const char *word, size_t len, pb_ids *out
         return PB_OK;
     }
     if (len > LONGEST_WORD)
-        return pb_fail(PB_EINVAL, "tokenizer: a word of %zu bytes, need at most %d", len, LONGEST_WORD);
+        return pb_fail(PB_EINVAL, "tokenizer: a word has %zu bytes: need at most %d", len, LONGEST_WORD);
     PB_TOK_ROOM(b->symbol, b->symbols_room, 2 * len);
     size_t n = 0;
     PB_TRY(split(b, word, len, &n));

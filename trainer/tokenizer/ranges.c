@@ -43,7 +43,8 @@ pb_status pb_tok_align_nfc(pb_tok_align *a, const char *s, size_t n, const char 
     free(points.p);
     pb_bytes_free(&piece);
     if (status != PB_OK) return status;
-    if (sum != form_n) return pb_fail(PB_EINVAL, "tokenizer: a text whose normal form has no places in it");
+    if (sum != form_n)
+        return pb_fail(PB_EINVAL, "tokenizer: the normal form of a text cannot be aligned with the text");
     a->piece[a->n] = (pb_tok_piece){form_n, n, true};
     return PB_OK;
 }

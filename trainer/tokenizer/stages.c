@@ -19,8 +19,10 @@ void pb_stages_free(pb_stages *g)
 static pb_status put(pb_bytes *out, const char *s, size_t n, size_t most)
 {
     if (n > most || out->n > most - n)
-        return pb_fail(PB_EINVAL, "tokenizer: the normalizer makes more than %zu bytes of a text, %d for each and %d",
-                       most, PB_TOK_FORM_TIMES, PB_TOK_FORM_PLUS);
+        return pb_fail(
+            PB_EINVAL,
+            "tokenizer: the normalizer makes more than %zu bytes of a text (the limit is %d per byte, plus %d)", most,
+            PB_TOK_FORM_TIMES, PB_TOK_FORM_PLUS);
     return pb_tok_append(out, s, n);
 }
 
