@@ -44,7 +44,7 @@ pb_status pb_cli_command(const pb_cli *cli, const char *name, int *out)
 
 typedef struct slot {
     const pb_option_info *info;
-    const char *name; /* as typed: "--launches" or "-n" */
+    const char *name; /* the option as the user typed it: "--steps" or "-n" */
     void *field;
 } slot;
 
@@ -161,7 +161,8 @@ static pb_status unknown(const reader *r, const char *typed, size_t n)
     return pb_fail(PB_EINVAL, "%s has no option '%s'%s", r->cli->commands[r->command].name, word, pb_hint_text(&hint));
 }
 
-/* The value of an option: the text after "=" or after the letter, else the next word. */
+/* Returns the value of an option in *out. `attached`: the text after "=" or after the letter of a short option; NULL:
+ * the value is the next word of the command line. */
 static pb_status value_of(reader *r, const char *name, const char *attached, const char **out)
 {
     if (!attached && r->at + 1 >= r->argc) return pb_fail(PB_EINVAL, "option %.60s needs a value", name);

@@ -7,7 +7,8 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-/* Iterations of libgomp's spin loop: some tens of microseconds, longer than any barrier on an idle machine. */
+/* GOMP_SPINCOUNT: iterations that an OpenMP thread spins at a barrier before it sleeps. This number takes some tens of
+ * microseconds, which is longer than any barrier on an idle machine. */
 static const char spin[] = "20000";
 
 void pb_threads_set_waiting(void)

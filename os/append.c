@@ -1,4 +1,4 @@
-/* append.c - appends to a file, and truncates it to its old size if that fails. */
+/* append.c - appends bytes to a file; if that fails, truncates the file to its old size. */
 #include "os/append.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* disk.c - the table of system calls, and durable files and folders built on it. */
+/* disk.c - the table of POSIX calls that a disk consists of, and functions that use it to read, write and remove files
+ * and folders. */
 #include "os/disk.h"
 
 #include <dirent.h>
@@ -117,7 +118,7 @@ pb_status pb_disk_open_file(const pb_disk *d, const char *path, int *fd, uint64_
     return s;
 }
 
-enum { MOST_AT_ONCE = 1 << 30 }; /* bytes of one call of read or write */
+enum { MOST_AT_ONCE = 1 << 30 }; /* maximum bytes per call of read or write */
 
 pb_status pb_disk_put_some(const pb_disk *d, int fd, const char *path, const void *bytes, size_t n, size_t *done)
 {
@@ -194,7 +195,7 @@ pb_status pb_disk_sync_parent(const pb_disk *d, const char *path)
     return s;
 }
 
-/* O_TRUNC without a lock: safe only for names that no other process uses. */
+/* Truncates an existing file without taking a lock, so the name must be one that no other process uses. */
 pb_status pb_disk_write_file(const pb_disk *d, const char *path, const void *bytes, size_t n)
 {
     int fd = -1;

@@ -1,4 +1,4 @@
-/* file.c - opens, maps and locks; joins paths. */
+/* file.c - opens, maps and reads files, locks folders, and joins paths. */
 #include "os/file.h"
 
 #include <errno.h>

@@ -62,8 +62,9 @@ static double left_in_group(const char *dir)
     return isfinite(used) && isfinite(cached) ? most - (used - cached) : most;
 }
 
-/* A limit applies to all groups below it, so the least of all ancestors counts. Inside a container the process's own
- * group may be mounted at the root, where its path does not exist: the walk ends at the root in every case. */
+/* A cgroup's limit also applies to its descendants, so the result is the minimum over the group and all its ancestors.
+ * In a container the process's own group may be mounted as the root, so that the group's path does not exist; the loop
+ * then still reaches the root. */
 double pb_memory_left_in_groups(const char *cgroup, const char *root)
 {
     char line[PATH_MAX], dir[PATH_MAX];

@@ -13,7 +13,7 @@ pb_status pb_page_open(pb_page *p)
     return p->f ? PB_OK : pb_fail(PB_ENOMEM, "out of memory while collecting the text of a file");
 }
 
-/* The memory stream reports a failed allocation here at the latest. */
+/* Closes the memory stream. If an allocation of the stream failed earlier, ferror or fclose reports it here. */
 static pb_status close_stream(pb_page *p, pb_status s)
 {
     const bool whole = !ferror(p->f);

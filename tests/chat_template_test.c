@@ -1,5 +1,5 @@
-/* chat_template_test.c - chat templates of models: recognising the built-in family they equal, and the template
- * language. */
+/* chat_template_test.c - tests of chat templates in Jinja: the supported family whose output a template equals is
+ * recognised, and templates outside the supported subset are rejected. */
 #include "tests/chat_test.h"
 #include "trainer/data/chat_template.h"
 #include "trainer/data/jinja.h"

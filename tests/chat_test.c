@@ -1,4 +1,5 @@
-/* chat_test.c - conversations read from JSONL, rendered by each family's template, and their loss masks. */
+/* chat_test.c - tests of conversations: reading them from JSONL, rendering them for each family, and their loss
+ * masks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -262,7 +263,7 @@ static void families_count_the_turn_and_its_end(void **state)
                   "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>");
 }
 
-/* Hand-made tokens at the edges of a span: tokens that cross an edge do not count. */
+/* Tokens that are partly inside and partly outside the counted bytes are no loss tokens. */
 static void straddling_tokens_do_not_count(void **state)
 {
     (void)state;
@@ -279,8 +280,8 @@ static void straddling_tokens_do_not_count(void **state)
     spans[0].role = PB_CHAT_SYSTEM;
     assert_int_equal(pb_mask_make(PB_MASK_ALL_BUT_SYSTEM, &r, where, 11, got), 4);
     assert_int_equal(got[1] + got[7], 0);
-    /* The newline of the header and the answer's leading blank lines form one token. It crosses the edge and does
-     * not count. */
+    /* The newline of the header and the answer's leading blank lines form one token. It is partly outside the answer,
+     * so it is no loss token. */
     check_counted(PB_FIXTURES "/tokenizers/qwen2.json", PB_TEMPLATE_CHATML, PB_MASK_ASSISTANT,
                   "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\\n\\n\\nx\"}]}", "x<|im_end|>");
 }

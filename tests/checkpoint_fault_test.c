@@ -15,7 +15,7 @@ typedef struct scene {
     bad_disk disk;
     const char *dir;
     pb_checkpoint_options o;
-    pb_checkpoints *c;    /* NULL while begin_and_try has not opened it */
+    pb_checkpoints *c;    /* NULL: begin_and_try has not opened the folder yet */
     pb_digest_text point; /* the state in the last good checkpoint */
     uint64_t iteration;   /* iteration of `point` */
     lines notes;
@@ -45,12 +45,12 @@ typedef struct flow {
     const char *name;
     pb_status (*go)(scene *s);
     bool reopens; /* starts with the folder closed */
-    bool moves;   /* on success the resume point is the new state; otherwise it stays */
+    bool moves;   /* true: if the operation succeeds, the trainer's new state becomes the resume point */
 } flow;
 
 static pb_status save_next(scene *s) { return pb_checkpoints_save(s->c, PB_SAVE_KEEP, s->r.t, &s->r.p); }
 
-/* Runs the start of a process: open the folder, resume, and save on trial. */
+/* Does what a process does at its start: opens the folder, resumes, and saves a trial checkpoint. */
 static pb_status begin_and_try(scene *s)
 {
     pb_progress p = s->r.p;
@@ -129,7 +129,7 @@ static bool attempt(scene *s, const flow *f, int kind, int n)
     if (got == PB_OK && f->moves) s->point = next;
     const bool more = s->disk.calls > n;
     check_nothing_lost(s, &next, f->moves, what);
-    if (got != PB_OK && f->moves) { /* the disk works again: saving the same state must succeed */
+    if (got != PB_OK && f->moves) { /* now the disk works again, and saving the same state must succeed */
         CHECK_OK(pb_checkpoints_resume(s->c, "latest", s->r.t, &s->r.p));
         CHECK_OK(pb_checkpoints_save(s->c, PB_SAVE_KEEP, s->r.t, &p));
     }
@@ -204,7 +204,7 @@ static void the_first_failure_is_told(void **state)
 typedef struct wreck {
     scene s;
     char path[256];
-    const char *name; /* of the damaged file, for messages */
+    const char *name; /* name of the damaged file, for messages */
     unsigned char *bytes;
     size_t n;
     pb_digest_text first, second;
@@ -307,7 +307,7 @@ static void files_of_others_are_found(void **state)
     }
 }
 
-/* A complete checkpoint is loaded for every text of the tracker: the newest one when the text makes no sense. */
+/* For every content of the tracker file a complete checkpoint is loaded: the newest one if the content is invalid. */
 static void trackers_are_distrusted(void **state)
 {
     (void)state;

@@ -1,4 +1,5 @@
-/* checkpoint_fit_test.c - refuses checkpoints of another model, of other base weights or of other settings. */
+/* checkpoint_fit_test.c - tests that checkpoints of another model, of other base weights or of other settings are
+ * refused. */
 #include "tests/checkpoint_fixture.h"
 #include "trainer/checkpoint/state.h"
 
@@ -17,7 +18,8 @@ static void refused(const char *dir, const pb_checkpoint_options *o, run_kind k,
     pb_checkpoints *c = open_folder(dir, &with);
     CHECK_FAILS(pb_checkpoints_resume(c, "latest", r.t, &r.p), want, says);
     CHECK_DIGEST(run_digest(&r), before);
-    assert_null(strstr(notes.text, "checkpoint not used")); /* it is not damaged: no earlier one is tried */
+    /* The checkpoint is not damaged, so no earlier one is tried. */
+    assert_null(strstr(notes.text, "checkpoint not used"));
     CHECK_FAILS(pb_checkpoints_save(c, PB_SAVE_KEEP, r.t, &(pb_progress){.iteration = 9}), PB_EINVAL,
                 "has checkpoints of another run");
     pb_checkpoints_close(c);

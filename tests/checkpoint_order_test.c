@@ -6,14 +6,16 @@
 
 #include "tests/checkpoint_fixture.h"
 
-/* dirty: paths whose contents (a file's bytes, a folder's names) are not durable yet; of: the path of each
- * descriptor. */
-enum { MOST = 256, PATHS = 300 };
+enum { MOST = 256, PATHS = 300 }; /* paths and descriptors; bytes of a path */
+/* A disk that records which data a power loss could destroy. dirty: paths whose contents (the bytes of a file, the names
+ * in a folder) are not durable yet. of: the path of each open descriptor. */
 typedef struct model {
     pb_disk table;
     char dirty[MOST][PATHS];
     char of[MOST][PATHS];
-    bool published, tracked, dropped; /* a rename of that kind happened since the folder was last synced */
+    /* true: since the folder was last synced, a checkpoint got its final name, the tracker was replaced, or a checkpoint
+     * was renamed for removal. */
+    bool published, tracked, dropped;
     int publishes, trackers, drops, trials;
     const char *dir;
 } model;

@@ -1,4 +1,5 @@
-/* data_test.c - rows of a data set: their contents, isolation of packed conversations, and resuming at a position. */
+/* data_test.c - tests of a data set's rows: their contents, isolation of packed conversations, and resuming at a
+ * position. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -299,7 +300,7 @@ static void long_empty_and_bad_lines_are_counted(void **state)
         pb_dataset_close(d);
     }
     cfg.S = 100;
-    cfg.mask = PB_MASK_ALL; /* every token except a conversation's first is a target */
+    cfg.mask = PB_MASK_ALL; /* with this mask every token except a conversation's first is a target */
     CHECK_OK(pb_dataset_open(path, t, &cfg, &c, &d));
     assert_int_equal(c.kept, 3);
     assert_int_equal(c.tokens, 40 + 8 + 22);

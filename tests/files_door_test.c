@@ -1,5 +1,5 @@
-/* files_door_test.c - the guarantees of os/: a file is complete or absent, only regular files are read, and every
- * failure has its exit code. */
+/* files_door_test.c - tests of the file functions of os/: a written file is complete or absent, only regular files are
+ * read, and every failure has the documented exit code. */
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -97,7 +97,7 @@ static void only_regular_files_are_read(void **state)
     assert_int_equal(drafts(), 0);
 }
 
-/* Every other call is interrupted by a signal, and the rest give 3 bytes at most. */
+/* A replacement of read: every second call is interrupted by a signal, the others return at most 3 bytes. */
 static ssize_t interrupted_read(void *self, int fd, void *to, size_t n)
 {
     int *calls = self;
@@ -181,11 +181,12 @@ static void appends_are_whole_or_not_there(void **state)
     alarm(0);
 }
 
-static int other = -1; /* a second descriptor of the file that is written; -1: write() is not disturbed */
+static int other = -1; /* another process's descriptor of the file that is written; -1: write() works as usual */
 
 ssize_t __real_write(int fd, const void *from, size_t n);
 ssize_t __wrap_write(int fd, const void *from, size_t n);
-/* Writes 2 bytes, then another process appends, then the disk is full. */
+/* Replaces write(): the first call writes only 2 bytes; in the second call another process appends, and then the disk is
+ * full. */
 ssize_t __wrap_write(int fd, const void *from, size_t n)
 {
     static int calls;

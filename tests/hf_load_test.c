@@ -1,5 +1,5 @@
-/* hf_load_test.c - loading weights from folders that the test writes: a seeded model larger than one I/O chunk, in
- * every tuning and dtype; and malformed indexes. */
+/* hf_load_test.c - tests of loading weights from folders that the test writes: a seeded model larger than one I/O chunk
+ * in every tuning and dtype, and malformed indexes. */
 #include <unistd.h>
 
 #include "tests/test.h"
@@ -16,7 +16,8 @@ static const char *in_temporary(const char *name)
     return path;
 }
 
-/* The mapping in hf_load.h, written independently: tensor, parameter, first row, rows; layer -1: not in a layer. */
+/* The mapping of hf_names.h, written independently of it: tensor, parameter, first row, rows; layer -1: not in a
+ * layer. */
 typedef struct row {
     int layer, param;
     const char *name;

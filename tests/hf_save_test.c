@@ -39,7 +39,7 @@ static void comes_back(pb_ctx *ctx, const pb_model *m, const char *dir)
     pb_model_close(&back);
 }
 
-/* One folder is written as one file, as many shards, and as one file again, each time with another model. */
+/* Writes three models into one folder: as one file, as many shards, and as one file again. Each loads back unchanged. */
 static void models_come_back(void **state)
 {
     pb_ctx *ctx = *state;
@@ -106,7 +106,7 @@ static void configurations_come_back(void **state)
 /* ---- merging -------------------------------------------------------------------------------------------- */
 
 enum { D = 36, I = 30000, R = 4 };
-/* Tensors that begin inside an NF4 block, and tensors larger than one chunk. */
+/* A geometry whose tensors begin inside an NF4 block, or are larger than one chunk. */
 static const pb_geometry odd = {.name = "odd",
                                 .family = PB_FAMILY_LLAMA,
                                 .V = 40,

@@ -1,5 +1,5 @@
-/* hf_test.c - reading Hugging Face folders: configurations, weights that do not fit, and logits, loss and gradients
- * compared with transformers. */
+/* hf_test.c - tests of reading Hugging Face folders: config.json is parsed, weights that do not fit are refused, and
+ * logits, loss and gradients equal those of transformers. */
 #include <jansson.h>
 
 #include "kernels/engine/bind.h"

@@ -1,5 +1,5 @@
-/* oracle_model.c - embedding, norms, products with biases and adapters, rotation, attention, SwiGLU, head and loss,
- * written as in the papers. */
+/* oracle_model.c - a plain implementation of a model in double precision, after the formulas of the papers: embedding,
+ * norms, products with biases and adapters, RoPE, attention, SwiGLU, head and loss. */
 #include "tests/oracle_model.h"
 
 #include "tests/test.h"
@@ -116,7 +116,7 @@ static void rotate(const oracle *o, double *x, int pos, int d)
     }
 }
 
-/* Attention of one query over tokens 0..upto. k, v: of its head; `ld`: distance between tokens. */
+/* Attention of one query to tokens 0..upto. k, v: keys and values of the query's head, ld elements apart. */
 static void attend(const double *q, const double *k, const double *v, size_t ld, int upto, int d, double *out)
 {
     double *p = room((size_t)upto + 1), most = -INFINITY, sum = 0;

@@ -2,9 +2,9 @@
  * NF4 is compared with a plain forward pass in double on the same codes, and on the original weights; its gradients
  * are compared with finite differences of that oracle.
  *
- * forward_bounds holds the published wide limits for this comparison; backward_bounds_* those of gradients and
- * clipping. Every mutation in tests/mutations that breaks the step exceeds one of them. The other tests hold the
- * limits that the code really reaches.
+ * forward_bounds checks the published, wide limits of this comparison, backward_bounds_* those of gradients and
+ * clipping. Every mutation in tests/mutations that breaks the step exceeds one of these limits. The other tests check
+ * the narrower limits that the code reaches.
  *
  * usage: parity_test [NAME_PATTERN] */
 #include "kernels/engine/bind.h"
@@ -29,7 +29,7 @@ typedef struct both {
     pb_batch batch;
 } both;
 
-/* Result of one forward pass, and of the oracle. */
+/* Results of one forward pass of the trainer and of the oracle. */
 typedef struct outcome {
     double rel;       /* relative L2 error of the logits */
     double ce, fused; /* cross entropy computed in double from the trainer's logits; loss reported by the loss phase */
@@ -170,7 +170,8 @@ static void the_forward_pass_is_exact(void **state)
     }
 }
 
-/* Models with norms of q and k, an untied head, and another grouping of heads; seeded, with adapters on all targets. */
+/* Compares the other families with the oracle: seeded models with norms of q and k, an untied head and another grouping
+ * of heads, and adapters on all targets. */
 static void other_families_are_exact(void **state)
 {
     both *x = *state;

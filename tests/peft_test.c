@@ -1,5 +1,6 @@
-/* peft_test.c - adapters as PEFT folders: they load back bit for bit under PEFT's tensor names, and a folder that
- * does not fit, or that configures other adapters, is refused before anything changes. */
+/* peft_test.c - tests of adapters as PEFT folders: a written folder has PEFT's tensor names and loads back bit for bit;
+ * a folder that does not fit the model, or that configures unsupported adapters, is refused before any weight
+ * changes. */
 #include <jansson.h>
 
 #include "tests/folder_test.h"
@@ -130,7 +131,7 @@ static pb_model open_configured(pb_ctx *ctx, int rank, float alpha, unsigned tar
     return m;
 }
 
-/* As in PEFT's files: whole numbers have no decimal point, and other values are not rounded. */
+/* lora_alpha is written as PEFT writes it: whole numbers without a decimal point, other values without rounding. */
 static void alpha_is_written_as_it_is(void **state)
 {
     static const struct {

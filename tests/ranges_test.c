@@ -1,4 +1,4 @@
-/* ranges_test.c - the byte range of a text that each token covers, with and without Unicode normalization. */
+/* ranges_test.c - tests of the byte ranges that tokens cover in a text, with and without Unicode normalisation. */
 #include "tests/tokenizer_test.h"
 
 #define FILE_OF(name) PB_FIXTURES "/tokenizers/" name ".json"

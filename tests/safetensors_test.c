@@ -1,5 +1,5 @@
-/* safetensors_test.c - the reader and the writer of safetensors: against files of the safetensors package, against
- * each other, and on malformed files of every kind. */
+/* safetensors_test.c - tests of the reader and the writer of safetensors files: with files of the safetensors package,
+ * with each other's files, and with malformed files of every kind. */
 #include <errno.h>
 #include <glob.h>
 #include <dirent.h>
@@ -186,7 +186,7 @@ static void what_is_written_is_read(void **state)
     pb_st_close(f);
 }
 
-static int disturbance; /* of pread: 1: signals and short reads; 2: a device that fails; 3: the file has ended */
+static int disturbance; /* how pread fails: 1: signals and short reads; 2: an error of the device; 3: end of file */
 
 ssize_t __real_pread(int fd, void *to, size_t n, off_t offset);
 ssize_t __wrap_pread(int fd, void *to, size_t n, off_t offset);

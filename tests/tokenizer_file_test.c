@@ -1,5 +1,5 @@
-/* tokenizer_file_test.c - what a tokenizer.json may contain: anything else is refused in one line that names it, and
- * patterns are rewritten for PCRE2 and limited. */
+/* tokenizer_file_test.c - tests of reading tokenizer.json: an unsupported feature is refused with one line that names
+ * it, and patterns are translated for PCRE2 and have a match limit. */
 #include "tests/tokenizer_test.h"
 #include "trainer/tokenizer/pattern.h"
 #include "trainer/tokenizer/unicode.h"
@@ -196,8 +196,8 @@ static void added_tokens_decode_as_they_stand(void **state)
     pb_tokenizer_close(t);
 }
 
-/* The merges may contain the version line of a merges.txt; for a pair that occurs twice the later rank counts; an
- * added token with empty text is ignored. */
+/* Reads unusual files as Hugging Face's library does: the merges may contain the version line of a merges.txt; for a
+ * pair that occurs twice the later rank counts; an added token with empty text is ignored. */
 static void odd_files_are_read_as_the_library_reads_them(void **state)
 {
     static const char json[] = FILE_WITH(
@@ -216,7 +216,7 @@ static void odd_files_are_read_as_the_library_reads_them(void **state)
     pb_tokenizer_close(t);
 }
 
-/* Each step multiplies the length by ten, so that six of them make a million bytes from one. */
+/* Each of six Replace steps multiplies the length by ten, so they would make a million bytes from one. */
 static void a_normalizer_cannot_grow_a_text_without_bound(void **state)
 {
 #define TEN_TIMES "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaaaaaaaa\"}"

@@ -1,6 +1,6 @@
-/* tokenizer_test.c - tokenizers against the results of Hugging Face's library (tests/fixtures/tokenizers, written by
- * scripts/fixtures/tokenizer_fixtures.py), and checks that a comparison cannot make: bytes that are not UTF-8,
- * refusals, run time. */
+/* tokenizer_test.c - compares tokenizers with the results of Hugging Face's library (tests/fixtures/tokenizers, written
+ * by scripts/fixtures/tokenizer_fixtures.py). Also tests properties that such a comparison cannot show: bytes that are
+ * not UTF-8, refused input, and run time. */
 #include <jansson.h>
 #include <time.h>
 
@@ -56,7 +56,7 @@ static void check_decoded(pb_tokenizer *t, const json_t *text, unsigned flags, c
     pb_bytes_free(&got);
 }
 
-/* Entry i of a table that stores only the entries that differ from `usual`. */
+/* Returns entry i of a table that stores only the entries that differ from `usual`. */
 static const json_t *unless(const json_t *table, size_t i, const json_t *usual)
 {
     char key[24];
@@ -249,7 +249,7 @@ static void bytes_that_are_not_utf8_survive(void **state)
     t[3] = bytes;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         for (int k = 0; k < 4; k++) {
-            /* before, after and inside valid text; the valid parts have the ids that they have alone */
+            /* The invalid bytes are before, inside and after valid text; the valid parts keep their ids. */
             const int n = snprintf(text, sizeof text, "%sHello 42%s world's %s", bad[i], bad[i], bad[i]);
             check_round_trip(t[k], text, (size_t)n);
             pb_ids all = encode(t[k], text, (size_t)n, 0), alone = encode(t[k], bad[i], strlen(bad[i]), 0);
@@ -326,7 +326,8 @@ static void the_byte_tokenizer_needs_no_file(void **state)
     pb_tokenizer_close(t);
 }
 
-/* So many words that the cache is emptied on the way, and words just below and above the longest that it keeps. */
+/* Encodes so many words that the cache is emptied meanwhile, and words just below and above the longest cached
+ * length. */
 static void ids_do_not_depend_on_the_cache(void **state)
 {
     pb_tokenizer *used = open_fixture("gpt2.json"), *fresh = open_fixture("gpt2.json");

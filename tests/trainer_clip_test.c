@@ -171,7 +171,7 @@ static void non_finite_loss_skips_the_step(void **state)
     pb_graph *graph = NULL;
     size_t n;
     c.clip = PB_CLIP_MULTI;
-    c.loss_scale = 1e-37f; /* the reported loss is unscaled; the sum that is checked for infinity is scaled */
+    c.loss_scale = 1e-37f; /* keeps the gradients and their sum of squares finite; the loss is not scaled */
     pb_trainer *t = open_fixture(ctx, &c);
     CHECK_OK(pb_train_step(ctx, t));
     float *before = snapshot(t, false, &n);
@@ -184,7 +184,8 @@ static void non_finite_loss_skips_the_step(void **state)
     accumulated_step(ctx, t);
     assert_true(isfinite(loss_of(t)));
     expect_counts(t, 1, 2);
-    fixture_batch(t, 0, B, 0); /* also inside a recording, which then replays the good steps after it */
+    /* The check also works in a replayed graph, and later replays with finite losses update the weights. */
+    fixture_batch(t, 0, B, 0);
     CHECK_OK(pb_record(ctx, pb_train_step, t, &graph));
     infinite_loss_batch(t);
     CHECK_OK(pb_replay(ctx, graph));

@@ -5,7 +5,7 @@
 #include "trainer/step/graphs.h"
 
 enum { STEPS = 10 };
-/* Three lengths up to S, each more than once. */
+/* Row lengths of the steps: three lengths up to S, each more than once. */
 static const int lengths[STEPS] = {S, 5, 12, 5, S, 12, 12, S, 5, S};
 static const float scales[STEPS] = {1, 256, 256, 1, 1024, 0.5f, 1, 1, 4096, 2};
 
@@ -74,7 +74,8 @@ static void padding_changes_neither_loss_nor_gradients(void **state)
     }
 }
 
-/* The same short rows in a trainer of that length, and in a longer trainer that has just processed full rows. */
+/* A trainer for short rows, and a trainer for longer rows that has just processed full rows, give equal results for the
+ * same short rows. */
 static void a_short_batch_equals_a_short_trainer(void **state)
 {
     pb_ctx *ctx = *state;
@@ -215,7 +216,8 @@ static void accumulated_graphs_equal_eager(void **state)
     ctx->deterministic = false;
 }
 
-/* With more shapes than are kept, the oldest recording is dropped, and recorded again when its shape returns. */
+/* With more shapes than the cache holds, the least recently used recording is evicted, and recorded again when its shape
+ * returns. */
 static void recordings_are_given_up_in_turn(void **state)
 {
     enum { MORE = PB_GRAPHS_MOST + 2 };
@@ -268,7 +270,8 @@ static void a_failed_recording_ends_cleanly(void **state)
 
 /* ---- the loss scale --------------------------------------------------------------------------------------------- */
 
-/* Ten steps with every variant of clipping, with a limit that clips and one that does not. */
+/* A loss scale that is a power of two changes no bit: ten steps with every variant of clipping, with a limit that clips
+ * and one that does not. */
 static void a_power_of_two_scales_no_bit(void **state)
 {
     pb_ctx *ctx = *state;

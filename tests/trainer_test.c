@@ -1,4 +1,5 @@
-/* trainer_test.c - whole training steps: against PyTorch, as a graph, with accumulation, quantised, and learning. */
+/* trainer_test.c - tests of whole training steps: they equal PyTorch's, also as a graph, with accumulated gradients and
+ * with a quantised base, and the loss falls. */
 #include "kernels/nf4/nf4.h"
 #include "tests/trainer_fixture.h"
 

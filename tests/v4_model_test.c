@@ -1,5 +1,5 @@
-/* v4_model_test.c - models with blocks of DeepSeek-V4: against PyTorch, dense against sparse attention, and which
- * parameters a step changes. */
+/* v4_model_test.c - tests of models with DeepSeek-V4's attention block: results equal PyTorch's, dense and sparse
+ * attention agree, and a step changes the right parameters. */
 #include "tests/v4_trainer.h"
 #include "trainer/data/corpus.h"
 #include "trainer/step/trainer.h"
@@ -93,8 +93,9 @@ static void set_corpus(pb_trainer *t, const pb_corpus *corpus, size_t index)
     close_text(&x);
 }
 
-/* 20 steps on the shipped corpus. Rows of 192 tokens have 48 compressed rows, exactly the indexer's top-k.
- * Deterministic: otherwise 20 steps would amplify the rounding of unordered sums beyond the limit. */
+/* Dense and sparse attention give equal losses if the top-k covers all compressed rows: 20 steps on the shipped corpus,
+ * with rows of 192 tokens and so 48 compressed rows, which is the indexer's top-k. Implementations are deterministic;
+ * otherwise 20 steps would amplify the rounding of unordered sums beyond the limit. */
 static void dense_and_sparse_agree_where_all_is_picked(void **state)
 {
     static const double tol[] = {[PB_F32] = 1e-6, [PB_BF16] = 1e-3};

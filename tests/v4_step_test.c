@@ -1,5 +1,5 @@
-/* v4_step_test.c - steps of models with blocks of DeepSeek-V4: packed samples against single ones, graphs,
- * accumulation, rows of other lengths, FP8 keys and values, and refused settings. */
+/* v4_step_test.c - tests of training steps with DeepSeek-V4's attention block: packed samples give the results of single
+ * ones, graphs equal eager steps, gradients accumulate, shorter rows, FP8 keys and values, and refused settings. */
 #include "tests/v4_trainer.h"
 
 /* ---- packed samples ------------------------------------------------------------------------------------ */
@@ -186,7 +186,8 @@ static void a_frozen_model_has_the_same_loss(void **state)
     CHECK_NEAR(loss[1], loss[0], 0);
 }
 
-/* Off, it adds no op and changes no bit. On, it changes the loss, within the precision of FP8. */
+/* With kv_qat none (the default), the step has the same ops and bits as without the setting. Otherwise the loss changes,
+ * within the precision of FP8. */
 static void fp8_keys_and_values_are_off_by_default(void **state)
 {
     pb_ctx *ctx = *state;

@@ -9,8 +9,9 @@
 #include "trainer/step/trainer.h"
 #include "trainer/hf/peft.h"
 
-/* Tables of option words. A word's index in its table is the value of its enumerator: both come from one X-macro,
- * except for dtypes and schedules, which are listed in the order of pb_dtype and pb_schedule_kind. */
+/* The words that an option of type choice accepts, one table per option. The index of a word equals the value of its
+ * enumerator: most tables are generated from the X-macro of the enum; dtypes and schedules list their words in the
+ * order of pb_dtype and pb_schedule_kind. */
 #define WORD(id, word, ...) word,
 static const char *const tunings[] = {PB_TUNING_MAP(WORD)};
 static const char *const clips[] = {PB_CLIP_MAP(WORD)};
@@ -142,8 +143,8 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     return pb_schedule_check(&j->schedule);
 }
 
-/* Sets the path of the tokenizer.json, and the folder of the tokenizer's other files. A file of another
- * name has no such folder. */
+/* Sets the path of the tokenizer.json. If the file has that name, also sets the folder in which the tokenizer's other
+ * files (tokenizer_config.json, chat_template.jinja) are looked for. */
 static pb_status set_tokenizer(pb_job *j, const char *path)
 {
     static const char usual[] = "tokenizer.json";
@@ -161,7 +162,8 @@ static pb_status set_tokenizer(pb_job *j, const char *path)
     return PB_OK;
 }
 
-/* The tokenizer of --tokenizer, else that of the model's folder. A named geometry uses the byte tokenizer. */
+/* Selects the tokenizer: that of --tokenizer, else that of the model's folder, else (for a named geometry) the byte
+ * tokenizer. */
 static pb_status configure_tokenizer(const pb_train_options *o, pb_job *j)
 {
     if (o->tokenizer) return strcmp(o->tokenizer, "bytes") == 0 ? PB_OK : set_tokenizer(j, o->tokenizer);
@@ -180,7 +182,7 @@ static pb_template of_family(pb_family family)
                                        : PB_TEMPLATE_LLAMA3;
 }
 
-/* The chat template that the tokenizer's files specify, else that of the model's family. */
+/* Selects the chat template that the tokenizer's files contain, else the template of the model's family. */
 static pb_status find_template(pb_job *j)
 {
     pb_chat_options *chat = &j->data_cfg.chat;

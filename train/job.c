@@ -185,7 +185,7 @@ pb_status pb_job_memory(const pb_job *j, double *bytes)
     const pb_memory m = pb_trainer_memory(j->trainer);
     if (j->ctx.id == PB_CPU && !j->ctx.planning) return pb_memory_peak(bytes);
     if (j->ctx.id == PB_CPU) {
-        PB_TRY(pb_memory_peak(bytes)); /* what the process uses already: program, data, libraries */
+        PB_TRY(pb_memory_peak(bytes)); /* memory in use before training: program, data, libraries */
         *bytes += (double)pb_plan_peak(&j->ctx);
         return PB_OK;
     }

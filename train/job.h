@@ -1,4 +1,4 @@
-/* job.h - what the subcommands have in common: model, data and trainer, opened as the options say. */
+/* job.h - opens the model, data and trainer that the options describe, for all subcommands. */
 #ifndef PB_JOB_H
 #define PB_JOB_H
 #include "train/options.h"
@@ -19,9 +19,9 @@ typedef struct pb_job {
     const char *data_path, *tokenizer_path; /* tokenizer_path NULL: the byte tokenizer */
     const char *tokenizer_folder;           /* folder of tokenizer_config.json; NULL: none */
     pb_chat_template template;              /* the chat template found in tokenizer_folder */
-    /* Where the template comes from, for messages: an option, a file, or the model's family. */
+    /* The source of the template, for messages: the name of an option or of a file, or "the model's family". */
     const char *template_from;
-    char paths[3][PB_JOB_PATH]; /* storage for the three paths above */
+    char paths[3][PB_JOB_PATH]; /* storage of data_path, tokenizer_path and tokenizer_folder */
     pb_backend_id device;
     bool graph; /* --mode graph */
     pb_ctx ctx;

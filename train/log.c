@@ -18,7 +18,7 @@ static const char header[] =
 
 static pb_status fail(const char *path) { return pb_fail_errno(errno, "%s", path); }
 
-/* Truncates the log after the last row of a step up to `after`. Writes the header if the file is empty. */
+/* Removes the rows of steps later than `after`, and an incomplete last row. Writes the header if the file is empty. */
 static pb_status cut(FILE *f, const char *path, long after)
 {
     char line[1024];

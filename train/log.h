@@ -9,7 +9,7 @@ typedef struct pb_log_row {
 #define LOG(name, format, what) double name;
 #include "train/log.def"
 #undef LOG
-    /* `status` is "ok" or "skipped"; `note` is the reason of a skipped step, without commas or quotes, else empty. */
+    /* status: "ok" or "skipped". note: why the step was skipped, without commas or quotes; empty: it was not skipped. */
     const char *status, *note;
 } pb_log_row;
 

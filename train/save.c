@@ -1,4 +1,5 @@
-/* save.c - the checkpoints of a run, with the settings that a resumed run is compared by, and the export at its end. */
+/* save.c - saves the checkpoints of a run and resumes from them, and exports the trained model. A checkpoint records
+ * the run's settings, so that a resumed run with other settings is noticed. */
 #include "train/save.h"
 
 #include <errno.h>
@@ -106,7 +107,8 @@ static void note(void *self, const char *line)
     fprintf(stderr, "train: %s\n", line);
 }
 
-/* Called for every checkpoint. Adds the adapters in PEFT's layout, which other programs can load; they are small. */
+/* Called for every checkpoint. Adds the adapters in PEFT's layout, so that other programs can load them from the
+ * checkpoint. */
 static pb_status add_adapter(void *self, pb_trainer *t, const char *dir)
 {
     const pb_saver *s = self;

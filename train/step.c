@@ -29,7 +29,7 @@ static void shorten(void *rows, size_t n, size_t from, size_t to)
     for (size_t i = 1; i < n && to < from; i++) memmove(p + 4 * i * to, p + 4 * i * from, 4 * to);
 }
 
-/* Summary of a step's rows. */
+/* The length and the counts of the rows that were drawn for a step. */
 typedef struct drawn {
     int S;
     double count, conversations; /* count: loss tokens */

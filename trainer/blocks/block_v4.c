@@ -69,7 +69,8 @@ const pb_param *pb_v4_param(const pb_v4_pass *p, int id) { return pb_layer_param
 
 static int larger(int a, int b) { return a > b ? a : b; }
 
-/* The maximum of every dimension over all layers, for buffers that the layers share; `indexed` if any layer is. */
+/* Returns the maximum of every dimension over all layers, for buffers that the layers share. `indexed` is true if any
+ * layer has an indexer. */
 static pb_v4_shape largest(const pb_trainer *t)
 {
     pb_v4_shape all = {0};
@@ -89,8 +90,8 @@ static pb_v4_shape largest(const pb_trainer *t)
 /* True if the indexers are trained. */
 static bool taught(const pb_trainer *t) { return t->cfg.model.index_loss > 0 && !t->cfg.model.frozen; }
 
-/* Each buffer has at least one element, because rows shorter than `ratio` have no compressed rows and
- * ops refuse a NULL pointer. */
+/* Reserves the buffers of an indexer. Each has at least one element: token rows shorter than `ratio` give no compressed
+ * rows, but the ops reject a NULL pointer. */
 static pb_v4_index carve_index(pb_trainer *t, const pb_v4_shape *s)
 {
     const pb_v4_geometry *g = t->model.g.v4;
@@ -207,10 +208,11 @@ static pb_status tables(pb_trainer *t)
 
 /* ---- FLOPs --------------------------------------------------------------------------------------------- */
 
-/* Attention has two products per listed key forward and five backward, one of which is a recomputation. The indexer
- * scores all visible compressed rows. pb_trainer_flops counts the indexer's weight products as forward and backward;
- * corrected here: their input gets no gradient, and without an indexer in use they are not computed at all. Not
- * counted, because they are small: the attention mass and scores of selected rows that training the indexer needs. */
+/* FLOPs of attention and of the indexer. Attention has two products per listed key in the forward pass, and five in the
+ * backward pass, one of which recomputes scores. The indexer scores all visible compressed rows. pb_trainer_flops
+ * counts the products of the indexer's weights in both passes; this function corrects that count, because the input of
+ * these products gets no gradient, and because they are not computed if no layer uses its indexer. Training the
+ * indexer also computes attention mass and scores of the selected rows; they are small and not counted. */
 static pb_flops flops(const pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;

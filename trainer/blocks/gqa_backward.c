@@ -7,7 +7,8 @@
 #include "trainer/blocks/gqa.h"
 #include "trainer/step/products.h"
 
-/* Backward of QK-norm, in place on d: the gradient of `heads` normed heads per token becomes that of x. */
+/* Backward of QK-norm for `heads` heads per token, in place: d is the gradient of the norm's output and becomes the
+ * gradient of its input x. */
 static pb_status head_norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *gain, const void *x,
                                 const float *rstd, void *d, int heads)
 {

@@ -37,7 +37,7 @@ static pb_status norm(const pb_v4_pass *p, int id, const void *x, size_t ldx, vo
                                                          .dtype = p->dtype});
 }
 
-/* RoPE of the last elements of H heads of every token, in place. */
+/* Applies RoPE to the last R elements of each of the H heads of every token, in place. */
 static pb_status rotate_heads(const pb_v4_pass *p, void *q, int H, int D)
 {
     const size_t ld = (size_t)H * D;
@@ -82,8 +82,8 @@ static pb_status rotate_rows(const pb_v4_pass *p, const void *x, void *y, int n,
                                                    .dtype = p->dtype});
 }
 
-/* Compressor: c [B,G,D] from the values in columns 0 to C-1 of x and the gates in columns C to 2C-1. The rows of x are
- * ld elements apart. */
+/* Pools tokens into compressed rows c [B,G,D]. Columns 0 to C-1 of x are the values, columns C to 2C-1 the gates; rows
+ * of x are ld elements apart. */
 static pb_status pool(const pb_v4_pass *p, int ape, const void *x, size_t ld, int C, void *c, int D)
 {
     return pb_compressor_fwd(p->ctx, &(pb_compressor_fwd_args){.a = x,
@@ -102,7 +102,8 @@ static pb_status pool(const pb_v4_pass *p, int ape, const void *x, size_t ld, in
                                                                .dtype = p->dtype});
 }
 
-/* Key lists `idx`: the window, then the compressed rows `pick`, or all of them if pick is NULL. */
+/* Writes the key lists `idx`: the tokens of the window, then the compressed rows in `pick`. pick NULL: all compressed
+ * rows. */
 static pb_status build_list(const pb_v4_pass *p, const int32_t *pick, int32_t *idx)
 {
     return pb_mla_index_build(p->ctx, &(pb_mla_index_build_args){.pick = pick,
@@ -138,7 +139,7 @@ static pb_status queries(const pb_v4_pass *p)
     return rotate_heads(p, a->q, g->H, g->d);
 }
 
-/* kv: one row per token, followed by the compressed rows. */
+/* Computes kv: one row per token, followed by the compressed rows. */
 static pb_status keys(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;
@@ -258,7 +259,7 @@ static pb_status output(const pb_v4_pass *p)
     return product(p, PB_P_o_b, p->a->low, p->t->proj);
 }
 
-/* Makes the key lists that depend on positions only. */
+/* Makes the key lists that do not depend on activations, before the first layer. */
 pb_status pb_v4_begin(pb_ctx *ctx, const pb_trainer *t)
 {
     for (int i = 0; i < pb_v4_of(t)->nlists; i++) {

@@ -1,4 +1,4 @@
-/* checkpoint.c - opening a folder of checkpoints, and saving a checkpoint. */
+/* checkpoint.c - opens a folder of checkpoints, saves checkpoints in it, and removes old ones. */
 #include "trainer/checkpoint/checkpoint.h"
 
 #include <errno.h>
@@ -70,8 +70,8 @@ static pb_status take_lock(pb_checkpoints *c)
     return pb_fail_errno(errno, "%s cannot be locked", path.text);
 }
 
-/* Sets c->latest, the checkpoint that resuming with "latest" tries first. A damaged tracker is not an error here if
- * there are checkpoints: resuming reports it. */
+/* Sets c->latest, the checkpoint that resuming with "latest" tries first. A damaged tracker is not an error if the
+ * folder has checkpoints, because pb_checkpoints_resume reports it. */
 static pb_status find_latest(pb_checkpoints *c)
 {
     pb_iterations all = {0};
@@ -135,9 +135,9 @@ typedef struct filling {
     pb_file_digest data; /* digest of the state file's tensor data, as downloaded from the device */
 } filling;
 
-/* Called for every file and folder of a new checkpoint. Makes a file durable and computes its digest by reading it
- * back. For the state file, the tensor data that is read must also have the digest of the data that was downloaded from
- * the device, so that a disk that corrupts data is found now. */
+/* Called for every file and folder of a new checkpoint. Makes it durable; for a file, computes the digest by reading the
+ * file back. The tensor data read from the state file must have the same digest as the data downloaded from the device,
+ * so that a disk that corrupts data is noticed during saving. */
 static pb_status take_in(void *self, const char *path, const char *name, pb_disk_kind kind)
 {
     filling *f = self;
@@ -204,8 +204,8 @@ static pb_status fill(pb_checkpoints *c, pb_trainer *t, const pb_progress *p, co
 
 /* ---- saving --------------------------------------------------------------------------------------------- */
 
-/* Makes the checks that resuming makes. With `files`, all files are read and compared with their digests once more;
- * that is done for a process's first save only, because take_in() has just read them. */
+/* Makes the same checks as pb_checkpoints_resume. With `files`, it also reads every file again and compares the digest;
+ * that is done for a process's first save only, because take_in() has already read the files once. */
 static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, uint64_t iteration, bool files)
 {
     pb_candidate x = {0};
@@ -213,7 +213,7 @@ static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, ui
     if (s == PB_OK) s = pb_candidate_fits(c, t, folder, &x, false);
     pb_candidate_close(&x);
     if (s != PB_EINVAL) return s;
-    char why[1024]; /* the file was intact when it was written, so this is the disk's failure and not the user's */
+    char why[1024]; /* this process wrote the file, so a damaged file is the disk's failure (EIO), not the user's */
     snprintf(why, sizeof why, "%s", pb_error());
     return pb_fail(PB_EIO, "%s", why);
 }
@@ -222,7 +222,7 @@ static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, ui
  * this process, 0: none. */
 static bool stays(const pb_checkpoints *c, uint64_t iteration, uint64_t now, uint64_t before)
 {
-    /* Later iterations are from another continuation of the run. This process must not delete them. */
+    /* Later iterations were saved by another process that continued the run. This process must not delete them. */
     if (iteration >= now) return true;
     return c->o.retain_interval ? iteration % (uint64_t)c->o.retain_interval == 0 : iteration == before;
 }
@@ -244,7 +244,7 @@ static pb_status retire(const pb_checkpoints *c, uint64_t now, uint64_t before)
     return s;
 }
 
-/* Makes the filled folder the resume point, then removes older checkpoints. */
+/* Makes the new folder `filled` the resume point, then removes older checkpoints. */
 static pb_status keep(pb_checkpoints *c, uint64_t iteration, const char *filled)
 {
     const uint64_t before = c->mine;

@@ -1,4 +1,4 @@
-/* folder.c - the folder of all checkpoints: names, the tracker, publishing and removing checkpoints.
+/* folder.c - manages the folder of all checkpoints: their names, the tracker, publishing and removing them.
  *
  * Names that begin with a dot are temporary: ".iter_0000004.PID.tmp" is being written, ".old" was replaced, ".drop" is
  * being removed. Only the process that holds the lock writes here, so temporary names that it finds are from a process
@@ -34,7 +34,8 @@ pb_status pb_folder_path(const pb_checkpoints *c, uint64_t iteration, const char
 
 bool pb_folder_exists(const char *path) { return access(path, F_OK) == 0; }
 
-/* The iteration of a name like "iter_0000004" of n bytes; 0: not exactly what pb_folder_path writes. */
+/* Returns the iteration in a name of n bytes such as "iter_0000004"; 0: the name is not one that pb_folder_path
+ * writes. */
 static uint64_t iteration_of(const char *name, size_t n)
 {
     char again[40], *end;

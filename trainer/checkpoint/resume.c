@@ -6,7 +6,7 @@
 
 #include "trainer/checkpoint/checkpoint_impl.h"
 
-/* Loads a candidate. All checks that can fail come before the first change of the trainer. */
+/* Loads a checkpoint that pb_candidate_open has accepted. It is checked completely before the trainer is modified. */
 static pb_status take(pb_checkpoints *c, const char *folder, pb_trainer *t, const pb_candidate *x, pb_progress *out)
 {
     PB_TRY(pb_candidate_fits(c, t, folder, x, true));
@@ -44,8 +44,8 @@ static pb_status resume_number(pb_checkpoints *c, const char *which, pb_trainer 
     return resume_one(c, v, t, out, &damaged);
 }
 
-/* *at: the index in `all` of the checkpoint that "latest" tries first. Reports a missing or damaged tracker, a missing
- * resume point, and checkpoints that are newer than the resume point. */
+/* Sets *at to the index in `all` of the checkpoint that "latest" tries first. Passes a note to the caller if the tracker
+ * is missing or damaged, if the checkpoint it names is missing, or if newer checkpoints exist. */
 static pb_status begin_at(const pb_checkpoints *c, const pb_iterations *all, size_t *at)
 {
     uint64_t named;

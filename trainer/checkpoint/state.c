@@ -23,7 +23,8 @@ typedef struct tensor {
 
 static size_t tensors(const pb_trainer *t) { return (size_t)t->ntrained * PARTS; }
 
-/* Tensor i of the state file: w, m and v of the first trained parameter, then of the second, ... */
+/* Returns tensor i of the state file. The order is: weights w, moments m and v of the first trained parameter, then
+ * those of the second, ... */
 static tensor tensor_at(const pb_trainer *t, size_t i)
 {
     tensor x = {.p = t->trained[i / PARTS]};
@@ -128,7 +129,7 @@ pb_status pb_state_check(const char *where, const pb_safetensors *f, pb_trainer 
                    pb_st_count(f), tensors(t) + SCALARS);
 }
 
-/* Fills a bf16 weight by rounding its f32 master, which gives the same bits as the optimizer does. */
+/* Sets a bf16 weight to its rounded f32 master. The optimizer rounds in the same way, so the bits are equal. */
 static pb_status load_rounded(const pb_trainer *t, const pb_param *p, const pb_st_tensor *from, uint16_t *host)
 {
     const size_t n = pb_param_n(p);

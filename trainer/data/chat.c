@@ -1,5 +1,5 @@
-/* chat.c - rejects a conversation that its family cannot express, and calls the family's renderer. The renderer of
- * llama3 is in this file. */
+/* chat.c - rejects a conversation with features that its family's template does not support, and calls the family's
+ * renderer. The renderer of llama3 is in this file. */
 #include "trainer/data/chat.h"
 
 #include "trainer/data/chat_impl.h"

@@ -38,7 +38,8 @@ static pb_status tools_text(const chatml *x)
     return pb_say(x->r, tools_tail);
 }
 
-/* The system turn before all other messages: the conversation's system message or the default one, then the tools. */
+/* Writes the system turn, which precedes all other messages: the conversation's system message or the default one, then
+ * the tools. */
 static pb_status first_turn(const chatml *x)
 {
     const pb_message *m = x->c->message, none = {.role = PB_CHAT_SYSTEM, .learn = true};

@@ -1,5 +1,5 @@
-/* chat_deepseek_v4.c - renders DeepSeek-V4: tool results are part of user turns, reasoning precedes the content, calls
- * are in DSML. */
+/* chat_deepseek_v4.c - renders DeepSeek-V4: tool results are part of user turns, reasoning precedes the content, tool
+ * calls are in DSML, DeepSeek's XML-like markup. */
 #include "trainer/data/chat_impl.h"
 
 #define DSML                                                                                                           \
@@ -100,8 +100,8 @@ static pb_status assistant(const v4 *x, size_t i)
     return pb_end_span(x->r, a, m, eos);
 }
 
-/* The index of the call that a tool message answers, among the calls of the assistant message `caller`. 0 if the id is
- * unknown. */
+/* Returns which tool call of the assistant message `caller` the tool message m answers, as an index from 0; 0 if m's id
+ * is unknown. */
 static size_t call_order(const pb_chat *c, const pb_message *caller, const pb_message *m)
 {
     for (size_t k = caller ? caller->calls : 0; k-- > 0;) {

@@ -1,4 +1,5 @@
-/* chat_impl.h - shared by the renderers of the families: appends text, and records where it came from. */
+/* chat_impl.h - functions shared by the renderers of all families: they append text, and record which bytes come from
+ * the data. */
 #ifndef PB_CHAT_IMPL_H
 #define PB_CHAT_IMPL_H
 #include "trainer/data/chat.h"
@@ -11,10 +12,10 @@
 #define PB_DSV4_USER       PB_DSV4_MARK("User")
 #define PB_DSV4_ASSISTANT  PB_DSV4_MARK("Assistant")
 
-/* Appends text of the template. */
+/* Appends text that the template prescribes. */
 static inline pb_status pb_say(pb_rendered *r, const char *s) { return pb_tok_append(&r->text, s, strlen(s)); }
 
-/* Appends text of the data, and records it in r->foreign. */
+/* Appends text copied from the data, and records its bytes in r->foreign. */
 static inline pb_status pb_quote(pb_rendered *r, pb_json_text t)
 {
     if (!t.n) return PB_OK;

@@ -42,7 +42,7 @@ static const struct {
 };
 enum { PROBES = sizeof probes / sizeof *probes };
 
-/* Families that define more come first, because they render plain conversations like the simpler ones. */
+/* Families that support more features come first: a plain conversation does not tell them from the simpler ones. */
 static const struct {
     pb_template family;
     int defines;
@@ -81,8 +81,8 @@ static pb_status render_jinja(const char *text, size_t n, json_t *variables, con
     return s;
 }
 
-/* *yes: the candidate renders every probe of the features that it defines exactly like the model's own template.
- * texts[i]: output of the model's own template; its p is NULL if the template rejected the probe. */
+/* Sets *yes to true if the family renders every probe of the features that it supports exactly as the model's own
+ * template does. texts[i]: probe i rendered by the model's own template; its p is NULL if that template rejected it. */
 static pb_status agrees(trial *t, int defines, const pb_bytes *texts, bool *yes)
 {
     *yes = false;
@@ -149,7 +149,7 @@ static pb_status recognise(const char *text, size_t n, json_t *variables, pb_cha
 
 static const char jinja_file[] = "chat_template.jinja", config_file[] = "tokenizer_config.json";
 
-/* The template in a tokenizer_config.json: a string, or the entry "default" of a list. NULL: the file has no
+/* Returns the template of a tokenizer_config.json: a string, or the entry "default" of a list; NULL: the file has no
  * template. */
 static json_t *of_config(json_t *config)
 {
@@ -164,8 +164,8 @@ static json_t *of_config(json_t *config)
     return v;
 }
 
-/* The variables that transformers passes to a template from tokenizer_config.json: bos_token, eos_token and every other
- * key that ends in "_token". */
+/* Collects the variables that transformers takes from tokenizer_config.json and passes to a template: bos_token,
+ * eos_token and every other key that ends in "_token". */
 static pb_status tokens_of(json_t *config, json_t **out)
 {
     const char *key;

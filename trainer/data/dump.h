@@ -1,5 +1,5 @@
-/* dump.h - writes JSON as Python's json.dumps(value, ensure_ascii=False) does; the chat templates' tojson filter has
- * this output. */
+/* dump.h - writes JSON as Python's json.dumps(value, ensure_ascii=False) does, which is the output of the filter tojson
+ * in chat templates. */
 #ifndef PB_DUMP_H
 #define PB_DUMP_H
 #include <jansson.h>

@@ -22,7 +22,8 @@ static const pb_span *last_assistant(const pb_rendered *r)
     return NULL;
 }
 
-/* The bytes of a span that count under the masks assistant, last_assistant and response; empty: none. */
+/* For the masks assistant, last_assistant and response: the bytes of a message's span whose tokens are loss tokens. Empty
+ * range: none. */
 static pb_range named(pb_mask_type type, const pb_span *s, const pb_span *last)
 {
     const pb_range none = {0};
@@ -31,7 +32,7 @@ static pb_range named(pb_mask_type type, const pb_span *s, const pb_span *last)
     return (pb_range){(uint32_t)s->a, (uint32_t)(type == PB_MASK_RESPONSE ? s->content_end : s->b)};
 }
 
-/* Under the masks all and all_but_system: true if the span excludes token t. */
+/* For the masks all and all_but_system: true if token t is not a loss token because of this message's span. */
 static bool excluded(const pb_span *s, pb_mask_type type, pb_range t)
 {
     const bool out = !s->learn || (type == PB_MASK_ALL_BUT_SYSTEM && s->role == PB_CHAT_SYSTEM);

@@ -35,7 +35,7 @@ static pb_status strip(pb_jinja *j, json_t *x, json_t *set, bool left, bool righ
     return pb_jinja_string(j, s + a, b - a, out);
 }
 
-/* ASCII only: other letters would need Unicode case tables. */
+/* Changes the case of ASCII text. Other letters would need Unicode case tables and are rejected. */
 static pb_status change_case(pb_jinja *j, json_t *x, bool upper, json_t **out)
 {
     const char *s = json_string_value(x);
@@ -112,7 +112,7 @@ static pb_status length(pb_jinja *j, json_t *x, json_t **out)
     return pb_jinja_make(j, json_integer((json_int_t)n), out);
 }
 
-/* The text that `append` writes for a value, as a string value. */
+/* Converts a value to a string: the text that `append` writes for it. */
 static pb_status as_text(pb_jinja *j, json_t *x, pb_status (*append)(json_t *, pb_bytes *), json_t **out)
 {
     pb_bytes text = {0};

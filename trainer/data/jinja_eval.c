@@ -80,13 +80,14 @@ static pb_status name(pb_jinja *j, const char *s, json_t **out)
     else if (!strcmp(s, "false") || !strcmp(s, "False")) *out = json_false();
     else if (!strcmp(s, "none") || !strcmp(s, "None")) *out = json_null();
     else if (!strcmp(s, "strftime_now"))
-        return pb_jinja_refuse("the function", s); /* also `strftime_now is defined`, which is true in transformers */
+        /* Also rejects `strftime_now is defined`: it is true in transformers, but the function is not supported here. */
+        return pb_jinja_refuse("the function", s);
     else *out = lookup(j, s);
     return PB_OK;
 }
 
-/* Parses "a, b]"; the opening bracket is already consumed. Items must be scalars, so that values never nest deeper than
- * those in the context. */
+/* Parses "a, b]"; the opening bracket is already consumed. Items must be scalars, so that a template cannot build values
+ * that nest deeper than the variables it was given. */
 static pb_status list(pb_jinja *j, json_t **out)
 {
     json_t *made = NULL, *v;
@@ -123,7 +124,7 @@ static pb_status primary(pb_jinja *j, json_t **out)
     return j->dead ? PB_OK : pb_jinja_string(j, pb_jinja_text(j, t), t->n, out);
 }
 
-/* The items of x[from:to:step] with step 1 or -1. A bound that was not given is NULL. */
+/* Evaluates x[from:to:step], where step is 1 or -1. A bound that is not given is NULL. */
 static pb_status slice(pb_jinja *j, json_t *x, json_t *const bound[3], json_t **out)
 {
     const long n = (long)json_array_size(x), step = bound[2] ? (long)json_integer_value(bound[2]) : 1;
@@ -193,7 +194,7 @@ static pb_status named(pb_jinja *j, json_t *x, bool filter, json_t **out)
     return PB_OK;
 }
 
-/* Parses "[not] name" after `is`. *out: the tested value, replaced by the result. */
+/* Parses "[not] name" after `is`. *out is the tested value and is replaced by the result. */
 static pb_status test(pb_jinja *j, json_t **out)
 {
     const pb_jinja_token *t;
@@ -359,8 +360,8 @@ static pb_status negation(pb_jinja *j, json_t **out)
     return PB_OK;
 }
 
-/* Parses "a and b and ..." or "a or b or ...". The result is the operand that decides, as in Python. Operands after
- * that are parsed but not executed. `stop`: the truth value that decides. */
+/* Parses "a and b and ..." or "a or b or ...". As in Python, the result is the first operand whose truth value is `stop`
+ * (false for `and`, true for `or`), else the last one. Operands after the result are parsed but not executed. */
 static pb_status chain(pb_jinja *j, const char *word, bool stop, pb_status (*operand)(pb_jinja *, json_t **),
                        json_t **out)
 {
@@ -381,8 +382,8 @@ static pb_status chain(pb_jinja *j, const char *word, bool stop, pb_status (*ope
 static pb_status conjunction(pb_jinja *j, json_t **out) { return chain(j, "and", false, negation, out); }
 static pb_status alternatives(pb_jinja *j, json_t **out) { return chain(j, "or", true, conjunction, out); }
 
-/* Parses the rest of "a if condition else b". `a` begins at token index `from`. It was only skipped so far, because the
- * condition decides whether it is executed, and is parsed again here. */
+/* Parses the rest of "a if condition else b". `a` begins at token index `from` and has been parsed without execution,
+ * because the condition comes after it. `a` is therefore parsed again here, and executed if the condition is true. */
 static pb_status choose(pb_jinja *j, size_t from, json_t **out)
 {
     json_t *condition = NULL, *b = NULL;
@@ -403,7 +404,7 @@ static pb_status choose(pb_jinja *j, size_t from, json_t **out)
     return PB_OK;
 }
 
-/* Parses the same expression in code that is not executed, in one pass. */
+/* Parses "a if condition else b" in code that is not executed. */
 static pb_status either_dead(pb_jinja *j)
 {
     json_t *ignored;

@@ -1,4 +1,4 @@
-/* jinja_impl.h - shared by the files that render templates: tokens, and the state of a rendering. */
+/* jinja_impl.h - the tokens of a template and the state of a rendering, shared by the jinja_*.c files. */
 #ifndef PB_JINJA_IMPL_H
 #define PB_JINJA_IMPL_H
 #include "trainer/data/jinja.h"
@@ -42,7 +42,7 @@ typedef struct pb_jinja {
     size_t at;           /* index of the next token */
     size_t steps, bytes; /* tokens read so far, and bytes of text created so far */
     int dead;            /* above 0: code is parsed but not executed (a branch not taken) */
-    int depth;           /* of nested expressions and blocks */
+    int depth;           /* current nesting depth of expressions and blocks */
     json_t *made, *context;
     json_t *scope[PB_JINJA_SCOPES]; /* [scopes], innermost last */
     int scopes;

@@ -1,4 +1,4 @@
-/* jinja_state.c - creates values, and reads tokens. */
+/* jinja_state.c - creates the values of a rendering, and reads its tokens. */
 #include <stdio.h>
 
 #include "trainer/data/jinja_impl.h"

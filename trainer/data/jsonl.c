@@ -1,4 +1,4 @@
-/* jsonl.c - reads conversations from JSONL, and counts the lines. */
+/* jsonl.c - reads conversations from JSONL, and counts valid, blank and bad lines. */
 #include "trainer/data/jsonl.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ typedef struct reader {
     pb_jsonl_counts *counts;
     pb_chat chat;
     size_t messages_room, calls, calls_room;
-    pb_bytes joined; /* an instruction and its input */
+    pb_bytes joined; /* "instruction", a newline and "input": the user message */
 } reader;
 
 /* ---- one line ------------------------------------------------------------------------------------ */
@@ -210,7 +210,8 @@ static pb_status account(reader *r, pb_status s)
     return r->policy == PB_BAD_LINES_SKIP ? PB_OK : s;
 }
 
-/* Handles a line without its newline. `whole`: false: the line exceeded the limit, and only its beginning is in s. */
+/* Parses one line, without its newline. whole false: the line exceeded PB_JSONL_LINE bytes, and s holds only its
+ * beginning. */
 static pb_status line(reader *r, const char *s, size_t n, bool whole)
 {
     static const char mark[] = "\xef\xbb\xbf"; /* UTF-8 byte order mark, which some editors write */

@@ -53,7 +53,7 @@ typedef struct pb_message {
     bool learn;               /* false: does not count in the loss ("step_loss_mask") */
 } pb_message;
 
-typedef struct pb_chat { /* valid only during the call that receives it */
+typedef struct pb_chat { /* one conversation; valid only during the call of pb_chat_fn that receives it */
     pb_message *message; /* [n], n >= 1 */
     size_t n;
     pb_tool_call *call;

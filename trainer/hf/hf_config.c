@@ -13,7 +13,7 @@
 enum { MOST_WIDTH = 1 << 22, MOST_LAYERS = 1000, MOST_HEADS = 4096, MOST_HEAD = 512, REQUIRED = -1 };
 
 typedef struct reader {
-    const char *path, *in; /* `in` precedes the key in messages: "" or "rope_scaling." */
+    const char *path, *in; /* file name; prefix of a key in messages: "" or "rope_scaling." */
     json_t *o;
 } reader;
 
@@ -22,7 +22,7 @@ static pb_status refuse(const reader *r, const char *key, const char *why)
     return pb_fail(PB_EFORMAT, "%s: \"%s%s\": %s", r->path, r->in, key, why);
 }
 
-/* The value of a key; NULL if the key is absent or its value is null. */
+/* Returns the value of a key; NULL if the key is absent or its value is null. */
 static json_t *get(const reader *r, const char *key)
 {
     json_t *v = json_object_get(r->o, key);
@@ -66,8 +66,8 @@ static pb_status flag(const reader *r, const char *key, bool deflt, bool *out)
     return PB_OK;
 }
 
-/* *out: the string, or deflt. A string with control characters is rejected: no supported value has any, and messages
- * quote it. */
+/* Reads a string into *out; deflt if the key is absent. A string with control characters is rejected, because error
+ * messages quote it and no supported value has any. */
 static pb_status text(const reader *r, const char *key, const char *deflt, const char **out)
 {
     const json_t *v = get(r, key);
@@ -224,14 +224,14 @@ static pb_status read_sizes(const reader *r, pb_geometry *g)
     return PB_OK;
 }
 
-/* Reads the bias flags, and rejects switches that ask for something unsupported. */
+/* Reads the bias flags, and rejects keys that turn on unsupported features. */
 static pb_status read_switches(const reader *r, pb_geometry *g)
 {
     bool on;
     const json_t *types = get(r, "layer_types"), *dropout = get(r, "attention_dropout"), *type;
     size_t i;
     PB_TRY(flag(r, "attention_bias", false, &on));
-    g->o_bias = on && g->family != PB_FAMILY_QWEN2; /* whose biases do not depend on it */
+    g->o_bias = on && g->family != PB_FAMILY_QWEN2; /* Qwen2's biases do not depend on attention_bias */
     g->bias = g->o_bias || g->family == PB_FAMILY_QWEN2;
     PB_TRY(flag(r, "mlp_bias", false, &on));
     if (on) return refuse(r, "mlp_bias", "biases in the MLP are not supported");

@@ -15,7 +15,7 @@ static const struct {
     [PB_FAMILY_LLAMA] = {"llama", "LlamaForCausalLM"},
 };
 
-/* The shortest decimal that reads back as this float: 1e-6 instead of 9.9999999747524271e-7. */
+/* Returns the shortest decimal that reads back as the float x: 1e-6 instead of 9.9999999747524271e-7. */
 static json_t *shortest(float x)
 {
     char text[32];
@@ -29,7 +29,7 @@ static json_t *shortest(float x)
 /* transformers requires lengths to be integers. */
 static json_t *length(double x) { return x == floor(x) ? json_integer((json_int_t)x) : json_real(x); }
 
-/* The value of rope_scaling, a key that both transformers 4 and 5 read; JSON null without scaling. */
+/* Returns the value of rope_scaling, a key that both transformers 4 and 5 read; JSON null: no scaling. */
 static json_t *rope(const pb_rope_scaling *s)
 {
     switch (s->kind) {

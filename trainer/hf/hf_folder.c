@@ -107,8 +107,8 @@ static pb_status make_room(pb_hf_folder *f, size_t files)
     return f->file && f->taken ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory for %zu files", f->dir, files);
 }
 
-/* Opens the listed files, and checks that every tensor is in the file that the index says. f->file[i] is the file named
- * x->file[i]. */
+/* Opens the files that the index lists, and checks that each tensor is in the file that the index names. f->file[i] is
+ * the file named x->file[i]. */
 static pb_status add_listed(pb_hf_folder *f, const char *where, const pb_hf_index *x)
 {
     const char *tensor;

@@ -9,7 +9,9 @@
 #include "trainer/hf/hf_folder.h"
 #include "trainer/hf/hf_names.h"
 
-enum { MOST_PARTS = 3, CHUNK = 1 << 20 }; /* CHUNK: elements, a multiple of every NF4 block size */
+/* MOST_PARTS: maximum number of tensors that make up one parameter (q, k and v). CHUNK: elements converted at a time, a
+ * multiple of every NF4 block size. */
+enum { MOST_PARTS = 3, CHUNK = 1 << 20 };
 
 typedef struct part {
     const pb_safetensors *file;
@@ -94,8 +96,8 @@ static pb_status gather(const source *s, size_t first, size_t n, pb_dtype dtype,
     return PB_OK;
 }
 
-/* Converts elements from the files into device memory. On the CPU they are written directly, without a staging
- * buffer. */
+/* Converts elements [first, first+n) of a parameter from the files into device memory. On the CPU it writes them without
+ * a staging buffer. */
 static pb_status put(loader *l, const source *s, size_t first, size_t n, pb_dtype dtype, void *to)
 {
     if (l->m->ctx->id == PB_CPU) return gather(s, first, n, dtype, to);

@@ -19,7 +19,7 @@ typedef struct saver {
     const pb_hf_text *text;
     bool merge;
     pb_hf_list list;
-    size_t *end; /* [files]: index of the first tensor that is no longer in the file */
+    size_t *end; /* [files]: one plus the index of the file's last tensor */
     size_t files, bytes, elements;
 } saver;
 
@@ -86,7 +86,8 @@ static pb_status save(saver *s, size_t shard)
     PB_TRY(pb_folder_remove(s->dir, "config.json"));
     PB_TRY(write_files(s));
     if (s->files > 1) PB_TRY(write_index(s));
-    /* Readers prefer one form to the other: what is not this model's must go. */
+    /* If both model.safetensors and an index exist, readers use only one of them. The one that an earlier export left is
+     * removed. */
     PB_TRY(pb_folder_remove(s->dir, s->files > 1 ? single : index_name));
     if (s->text) PB_TRY(pb_hf_text_copy(s->text, s->dir));
     return pb_hf_config_save(&s->m->g, s->m->cfg.dtype, s->dir);

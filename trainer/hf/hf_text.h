@@ -6,7 +6,7 @@
 
 typedef struct pb_hf_text {
     const char *model;     /* folder the model was loaded from; source of generation_config.json; NULL: none */
-    const char *tokenizer; /* path of the tokenizer.json in use, under any file name; NULL: none, text is bytes */
+    const char *tokenizer; /* path of the tokenizer.json in use, which may have another name; NULL: byte tokenizer */
     const char *beside;    /* folder with the other files of this tokenizer; NULL: none */
 } pb_hf_text;
 

@@ -25,7 +25,7 @@ pb_st_dtype pb_hf_file_dtype(const pb_hf_tensor *t)
     return t->p->dtype == PB_F32 || t->p->kind == PB_KIND_ADAPTER ? PB_ST_F32 : PB_ST_BF16;
 }
 
-/* Finds the adapter of a tensor: returns its A and stores its B in *b; NULL: the tensor has no adapter. */
+/* Finds the adapter of a tensor: returns matrix A and stores matrix B in *b; NULL: the tensor has no adapter. */
 static const pb_param *adapter(const pb_model *m, const pb_hf_tensor *t, const pb_param **b)
 {
     const pb_param *p = t->p;
@@ -37,7 +37,8 @@ static const pb_param *adapter(const pb_model *m, const pb_hf_tensor *t, const p
 
 /* ---- reading ------------------------------------------------------------------------------------------ */
 
-/* Dequantises the whole NF4 blocks that contain the chunk, because a tensor may begin inside a block. */
+/* Dequantises elements [first, first+n) of a parameter. It processes whole NF4 blocks, because a tensor may begin inside
+ * a block. */
 static pb_status read_nf4(const writer *w, const pb_param *p, size_t first, size_t n)
 {
     const size_t block = (size_t)p->scales.block, from = first / block * block, all = pb_param_n(p);
@@ -130,7 +131,7 @@ static pb_status append_tensor(writer *w, const pb_hf_tensor *t, bool merge)
 
 /* ---- the file ----------------------------------------------------------------------------------------- */
 
-/* The dtype with larger elements comes first, so that every tensor's data is aligned. */
+/* The order of the tensors in a file: those with larger elements come first, so that all data is aligned. */
 static const pb_st_dtype order[] = {PB_ST_F32, PB_ST_BF16};
 
 static pb_status make_room(writer *w, const pb_hf_tensor *t, size_t n)

@@ -30,7 +30,7 @@ pb_status pb_peft_save(pb_model *m, const char *dir, const char *base);
 
 /* Loads a model's adapters, and the norm gains if the folder has them. F32, F16 and BF16 are converted. EINVAL: rank,
  * alpha or targets differ from the model's, or a tensor is missing, unexpected or has another shape; the message names
- * the first such difference. Everything is checked before the first weight changes. For a model on a plan only the
- * check is made. */
+ * the first such difference. All tensors are checked before the first weight changes. For a model on the plan backend
+ * only the check is made. */
 pb_status pb_peft_load(pb_model *m, const char *dir);
 #endif

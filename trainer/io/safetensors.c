@@ -202,7 +202,7 @@ static pb_status make(const char *path, pb_safetensors **out)
     return pb_fail(PB_ENOMEM, "%s: out of memory", path);
 }
 
-/* On success, passes f to the caller; on failure, closes it. */
+/* If s is PB_OK, stores f in *out; otherwise closes f. Returns s. */
 static pb_status finish(pb_status s, pb_safetensors *f, pb_safetensors **out)
 {
     if (s == PB_OK) *out = f;

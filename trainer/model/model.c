@@ -47,7 +47,8 @@ static const char *const target_names[] = {
 
 /* ---- parameter list ----------------------------------------------------------------------------- */
 
-/* The top-k selection of the indexer has no gradient, so its parameters are trained only with a loss of their own. */
+/* True if the parameter is trained. The indexer's parameters are trained only with index_loss, because its top-k
+ * selection has no gradient. */
 static bool trained(const pb_model_config *c, int place, int id)
 {
     if (c->frozen || (pb_param_indexes(id) && !(c->index_loss > 0))) return false;

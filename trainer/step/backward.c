@@ -9,8 +9,8 @@
 #include "kernels/swiglu/swiglu.h"
 #include "trainer/step/products.h"
 
-/* Backward of a residual addition followed by a norm. In: dcur, the gradient of h through the residual connection, and
- * dn, the gradient of the norm's output. Out: dcur, the gradient of both summands of h. */
+/* Backward of h = x + r followed by a norm of h. In: dcur, the gradient of h through the residual connection, and dn,
+ * the gradient of the norm's output. Out: dcur, the gradient of x and of r, which are equal. */
 static pb_status norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *gain, const void *h, const float *rstd)
 {
     return pb_addnorm_bwd(ctx, &(pb_addnorm_bwd_args){.dy = t->dn,

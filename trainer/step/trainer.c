@@ -1,4 +1,4 @@
-/* trainer.c - a trainer's memory, inputs and results. */
+/* trainer.c - allocates a trainer's memory, sets its inputs, and reads its results. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,7 +130,8 @@ static void carve(pb_trainer *t)
     t->block->carve_shared(t);
     const bool learns = !t->cfg.model.frozen;
     for (int i = 0; i < (learns ? g->L : 1); i++) carve_layer(t, i);
-    for (int i = 1; i < g->L && !learns; i++) t->layers[i] = t->layers[0]; /* also its pointer `block` */
+    /* Without a backward pass all layers share the buffers of layer 0, including those of its attention block. */
+    for (int i = 1; i < g->L && !learns; i++) t->layers[i] = t->layers[0];
     t->hf = pb_carve(m, T * g->D * e);
     t->nf = pb_carve(m, T * g->D * e);
     t->rstdf = pb_carve(m, T * f);
@@ -350,8 +351,8 @@ pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm)
 
 void pb_trainer_accumulate(pb_trainer *t, bool on) { t->accumulate = on; }
 
-/* Runs all phases in planning mode: ops are checked, implementations selected and scratch memory allocated,
- * but nothing is computed. */
+/* Runs all phases on the plan backend: ops are checked, implementations are selected and scratch memory is allocated, but
+ * nothing is computed. */
 pb_status pb_trainer_reserve(pb_trainer *t, int S)
 {
     const bool planning = t->ctx->planning;

@@ -68,7 +68,7 @@ typedef struct pb_train_config {
  * norm 1, AdamW with lr 1e-4, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01, loss scale 1, seed 42. */
 pb_train_config pb_train_defaults(const pb_geometry *g);
 
-/* One batch in host memory, borrowed for the call. S below is the batch's own row length. */
+/* One batch in host memory, borrowed during a call. In the shapes of its members, S is the row length of the batch. */
 typedef struct pb_batch {
     const int32_t *ids;     /* [B,S] */
     const int32_t *targets; /* [B,S] the next token; any value where mask is 0 */
@@ -117,8 +117,8 @@ void pb_trainer_close(pb_trainer *t);
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *batch);
 /* Sets the learning rate of the next optimizer phase. EINVAL: below 0 or not finite. */
 pb_status pb_trainer_set_lr(pb_trainer *t, float lr);
-/* Loss scaling: the loss phase multiplies its gradient by `scale`, and the phases clip and optimizer divide it out. Use
- * one value for all micro-batches of a step. EINVAL: not a finite number above 0. */
+/* Sets the loss scale: the loss phase multiplies its gradient by `scale`, and the phases clip and optimizer divide the
+ * gradients by it. All micro-batches of a step must use one value. EINVAL: not a finite number above 0. */
 pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale);
 pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm); /* invalidates captured graphs */
 /* With `on`, the following backward passes add to the gradients in memory (gradient accumulation); without, they
@@ -128,8 +128,8 @@ void pb_trainer_accumulate(pb_trainer *t, bool on);
  * above the trainer's S, or a frozen model. */
 pb_status pb_trainer_reserve(pb_trainer *t, int S);
 
-/* Each function from here to pb_trainer_clip_states reads results from the device and is a host sync, except
- * pb_trainer_clip_groups and pb_trainer_clip_layer. */
+/* The following functions, up to pb_trainer_clip_states, read results from the device and are host syncs, except
+ * pb_trainer_clip_groups and pb_trainer_clip_layer, which are not. */
 /* Weighted loss of the indexers in the last backward phase, divided by the same count as the loss; 0 if the indexers
  * are not trained. */
 pb_status pb_trainer_index_loss(pb_trainer *t, double *loss);

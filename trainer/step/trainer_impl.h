@@ -1,4 +1,4 @@
-/* trainer_impl.h - the internal state of a trainer, for the files that implement its phases. */
+/* trainer_impl.h - the members of a trainer: device buffers and settings that its phases use. */
 #ifndef PB_TRAINER_IMPL_H
 #define PB_TRAINER_IMPL_H
 #include "trainer/step/block.h"
@@ -11,7 +11,7 @@ typedef struct pb_layer_acts {
     float *rstd2;          /* [T] */
     void *gu;              /* [T,2,I] gate and up */
     void *xa[PB_NTARGETS]; /* [T,R] x A^T of each target's adapter; NULL: no adapter */
-    void *block;           /* what the attention block keeps: pb_gqa_acts or pb_v4_acts; host */
+    void *block;           /* the attention block's activations: pb_gqa_acts or pb_v4_acts; the struct is host memory */
 } pb_layer_acts;
 
 /* Gradients that are clipped by their joint norm: those of a layer, or those of the parameters outside the layers. */

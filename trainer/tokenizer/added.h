@@ -27,7 +27,7 @@ typedef struct pb_added {
     size_t n, room;
     pb_bytes texts;
     pb_tok_trie raw, normalized; /* tokens searched before the normaliser and after it */
-    pb_tok_pattern word;         /* \w of the regex crate; opened for the first single_word token */
+    pb_tok_pattern word;         /* matches a word character; compiled when the first single_word token is added */
 } pb_added;
 
 void pb_added_free(pb_added *a);
@@ -36,7 +36,8 @@ void pb_added_free(pb_added *a);
 pb_status pb_added_push(pb_added *a, const pb_tok_added *flags, const char *text, size_t n, const char *matched,
                         size_t matched_n);
 
-typedef struct pb_tok_scan { /* state of a search in s[0..n): the caller sets s, n, trie and plain, the rest is {0} */
+/* A search in s[0..n). The caller sets s, n, trie and plain, and initialises the other members with 0. */
+typedef struct pb_tok_scan {
     const char *s;
     size_t n;
     const pb_tok_trie *trie;

@@ -3,9 +3,10 @@
 #define PB_TOK_BPE_H
 #include "trainer/tokenizer/vocab.h"
 
-typedef struct pb_tok_symbol { /* part of a word; a doubly linked list in an array */
-    int32_t id;                /* -1: merged into its left neighbour */
-    int32_t prev, next;        /* indices; -1: none */
+typedef struct
+    pb_tok_symbol {     /* a token of the partly merged word; the symbols form a doubly linked list in an array */
+    int32_t id;         /* -1: merged into its left neighbour */
+    int32_t prev, next; /* indices; -1: none */
 } pb_tok_symbol;
 
 typedef struct pb_tok_merge { /* a possible merge of symbol (uint32_t)order with its right neighbour */

@@ -1,4 +1,4 @@
-/* load.c - loads model, added tokens and post-processor of a tokenizer.json. */
+/* load.c - loads the model, the added tokens and the post-processor from a tokenizer.json. */
 #include "trainer/tokenizer/tokenizer_impl.h"
 
 #include <stdio.h>
@@ -26,8 +26,8 @@ static int fallback_byte(const char *s, size_t n)
     return hex(s[3]) * 16 + hex(s[4]);
 }
 
-/* The bytes that decoding writes for a token. *out is s, scratch memory of `d`, or `bytes`, which has room for n
- * bytes. */
+/* Computes the bytes that decoding writes for the token s[n]. *out points to s, to scratch memory of `d`, or to `bytes`,
+ * which has room for n bytes. */
 static pb_status decoded(pb_tok_decoder *d, const char *s, size_t n, char *bytes, const char **out, size_t *out_n)
 {
     *out = s;
@@ -245,7 +245,7 @@ pb_status pb_tok_load_added(json_t *list, json_t *vocab, pb_tokenizer *t)
     return PB_OK;
 }
 
-/* Appends the ids of a special token of the template to one side. */
+/* Appends the ids of a special token of the template to `side`: the tokens before the text, or those after it. */
 static pb_status template_token(json_t *o, json_t *special, pb_tokenizer *t, int32_t *side, size_t *n)
 {
     static const char where[] = "post_processor: SpecialToken";
@@ -302,7 +302,7 @@ pb_status pb_tok_load_post_processor(json_t *o, pb_tokenizer *t, int depth)
     size_t i;
     if (pb_json_absent(o)) return PB_OK;
     if (!strcmp(type, "TemplateProcessing")) return load_template(o, t);
-    /* It only changes offsets, which are not used here. */
+    /* As a post-processor, ByteLevel only changes offsets, which this tokenizer computes in another way. */
     if (!strcmp(type, "ByteLevel"))
         return pb_json_object(o, where, KEYS("type", "add_prefix_space", "trim_offsets", "use_regex"));
     if (strcmp(type, "Sequence") != 0 || depth >= MAX_DEPTH) return pb_json_refuse_type(o, where);

@@ -1,4 +1,4 @@
-/* load_stages.c - loads normalizer, pre_tokenizer and decoder of a tokenizer.json. */
+/* load_stages.c - loads the normalizer, the pre_tokenizer and the decoder from a tokenizer.json. */
 #include "trainer/tokenizer/tokenizer_impl.h"
 
 enum { MAX_DEPTH = 4 };
@@ -89,7 +89,7 @@ static pb_status add_cut(pb_stages *g, pb_tok_behavior behavior, pb_tok_cut **ou
     return PB_OK;
 }
 
-/* GPT-2's pattern (Radford et al. 2019, encoder.py). */
+/* The pattern with which ByteLevel splits text: that of GPT-2 (Radford et al. 2019, encoder.py). */
 static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 static pb_status load_byte_level(json_t *o, pb_stages *g)

@@ -1,4 +1,4 @@
-/* room.h - growing arrays. */
+/* room.h - enlarges arrays to which elements are appended. */
 #ifndef PB_TOK_ROOM_H
 #define PB_TOK_ROOM_H
 #include <stdlib.h>

@@ -15,7 +15,7 @@ void pb_stages_free(pb_stages *g)
     *g = (pb_stages){0};
 }
 
-/* Appends to a normal form. EINVAL: it would exceed `most` bytes. */
+/* Appends s[n] to the normal form *out. EINVAL: *out would exceed `most` bytes. */
 static pb_status put(pb_bytes *out, const char *s, size_t n, size_t most)
 {
     if (n > most || out->n > most - n)
@@ -68,7 +68,7 @@ typedef struct run { /* one call of pb_stages_cut */
 
 static pb_status pass(const run *r, int stage, const char *s, size_t n);
 
-typedef struct piece { /* s[a..b), held back because the next piece may be joined to it */
+typedef struct piece { /* s[a..b), which is not passed on yet, because the next piece may be joined to it */
     size_t a, b;
     bool match;
 } piece;
@@ -83,8 +83,8 @@ static bool joins(pb_tok_behavior how, bool before, bool match)
     }
 }
 
-/* Processes the text from held->b to b. `match`: whether it is a match (after `invert`). A held piece that it does not
- * join is passed to the next stage. */
+/* Joins the text from held->b to b to the piece *held, or passes *held to the next stage and makes that text the new
+ * *held. `match`: the text is a match of the pattern (or, with `invert`, the text between matches). */
 static pb_status take(const run *r, int stage, const char *s, piece *held, size_t b, bool match)
 {
     const pb_tok_behavior how = r->g->cut[stage].behavior;

@@ -9,7 +9,7 @@
 #include "os/text.h"
 #include "trainer/tokenizer/ranges.h"
 
-/* The largest known files have about 30 MB. */
+/* Maximum bytes of a tokenizer.json (the largest known files have about 30 MB), and of a text to encode. */
 enum { LARGEST_FILE = 1 << 28, LONGEST_TEXT = INT32_MAX };
 
 pb_status pb_ids_append(pb_ids *a, int32_t id)
@@ -153,7 +153,7 @@ pb_status pb_tokenizer_open(const char *path, pb_tokenizer **out)
     return s;
 }
 
-typedef struct job { /* one call of pb_tokenizer_encode_ranges */
+typedef struct job { /* state of one call of pb_tokenizer_encode_ranges */
     pb_tokenizer *t;
     bool plain;
     pb_ids *out;
@@ -190,7 +190,7 @@ static pb_status push_added(job *j, int32_t token, size_t a, size_t b)
     return j->where ? pb_tok_push_mapped(&j->align, (size_t)(j->raw - j->text), a, b, j->where) : PB_OK;
 }
 
-/* Sets the part of the text that is being encoded, s[n], and its normal form, in which words are found. */
+/* Sets the part of the text that is encoded next, s[n], and its normal form, which is then cut into words. */
 static pb_status set_stretch(job *j, const char *s, size_t n, const char *form, size_t form_n)
 {
     j->raw = s;
@@ -199,8 +199,8 @@ static pb_status set_stretch(job *j, const char *s, size_t n, const char *form, 
     return j->where && form != s ? pb_tok_align_nfc(&j->align, s, n, form, form_n) : PB_OK;
 }
 
-/* Encodes the text between two tokens of the raw trie: normalises it, finds the tokens of the normalised trie, and cuts
- * the rest into words. */
+/* Encodes the text between two added tokens that were found before normalisation: normalises it, finds the added tokens
+ * that are searched for after normalisation, and cuts the rest into words. */
 static pb_status encode_stretch(job *j, const char *s, size_t n)
 {
     const pb_added *added = &j->t->added;
@@ -259,7 +259,7 @@ static pb_status encode(job *j, const char *s, size_t n)
     return PB_OK;
 }
 
-/* Appends tokens of the template, which have an empty range at byte `at`. */
+/* Appends tokens that the post-processor adds before or after the text. Each gets the empty range [at,at). */
 static pb_status push_around(job *j, const int32_t *ids, size_t n, size_t at)
 {
     for (size_t i = 0; i < n; i++) {
