@@ -33,7 +33,7 @@ static void check_cases(const char *name, json_t *cases, const pb_chat_template 
 
 /* A template is recognised from chat_template.jinja, and from tokenizer_config.json as one text or as one of
  * several. */
-static void templates_are_known_by_what_they_render(void **state)
+static void templates_are_recognised_by_their_output(void **state)
 {
     (void)state;
     json_t *root = templates_file(), *one;
@@ -71,7 +71,7 @@ static void templates_are_known_by_what_they_render(void **state)
     json_decref(root);
 }
 
-static void the_language_of_templates_is_jinja(void **state)
+static void supported_jinja_is_rendered(void **state)
 {
     (void)state;
     json_t *root = templates_file(), *one, *context = json_object();
@@ -119,7 +119,7 @@ static void templates_cannot_run_without_end(void **state)
     json_decref(context);
 }
 
-static void folders_say_which_template(void **state)
+static void templates_are_found_in_folders(void **state)
 {
     pb_chat_template t;
     pb_tokenizer *smol = NULL, *llama = NULL;
@@ -148,10 +148,10 @@ static void folders_say_which_template(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(templates_are_known_by_what_they_render),
-        cmocka_unit_test(the_language_of_templates_is_jinja),
+        cmocka_unit_test(templates_are_recognised_by_their_output),
+        cmocka_unit_test(supported_jinja_is_rendered),
         cmocka_unit_test(templates_cannot_run_without_end),
-        cmocka_unit_test(folders_say_which_template),
+        cmocka_unit_test(templates_are_found_in_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

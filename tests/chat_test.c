@@ -24,7 +24,7 @@ static void check_golden(const char *name, json_t *line, const char *how, json_t
     pb_rendered_free(&x.r);
 }
 
-static void templates_equal_the_families_own(void **state)
+static void rendered_text_equals_the_family_template(void **state)
 {
     (void)state;
     json_error_t e;
@@ -51,7 +51,7 @@ static pb_status render_line(pb_template family, const char *line, rendering *x)
     return pb_jsonl_parse("f", line, strlen(line), PB_BAD_LINES_FAIL, render, x, &c);
 }
 
-static void what_a_family_lacks_is_refused(void **state)
+static void features_a_family_lacks_are_refused(void **state)
 {
     (void)state;
     static const char tools[] = "{\"tools\":[{}],\"instruction\":\"a\",\"response\":\"b\"}";
@@ -75,7 +75,7 @@ static void what_a_family_lacks_is_refused(void **state)
     pb_rendered_free(&x.r);
 }
 
-static void an_instruction_is_a_conversation(void **state)
+static void an_instruction_becomes_a_conversation(void **state)
 {
     (void)state;
     rendering x = {0};
@@ -229,7 +229,7 @@ static void check_counted(const char *tokenizer, pb_template family, pb_mask_typ
     "\"assistant\",\"content\":\"b\"" extra "},{\"role\":\"user\",\"content\":\"c\"},{\"role\":\"assistant\","         \
     "\"content\":\"d\"}]}"
 
-static void masks_count_what_they_name(void **state)
+static void masks_select_the_named_tokens(void **state)
 {
     (void)state;
     static const char *const want[PB_NMASKS] = {
@@ -248,7 +248,7 @@ static void masks_count_what_they_name(void **state)
                   "");
 }
 
-static void families_count_the_turn_and_its_end(void **state)
+static void loss_tokens_include_the_end_of_turn(void **state)
 {
     (void)state;
     static const char qwen[] = PB_FIXTURES "/tokenizers/qwen2.json", llama[] = PB_FIXTURES "/tokenizers/llama3.json";
@@ -264,7 +264,7 @@ static void families_count_the_turn_and_its_end(void **state)
 }
 
 /* Tokens that are partly inside and partly outside the counted bytes are no loss tokens. */
-static void straddling_tokens_do_not_count(void **state)
+static void partly_covered_tokens_are_not_loss_tokens(void **state)
 {
     (void)state;
     pb_span spans[] = {{2, 6, 8, PB_CHAT_ASSISTANT, true}, {8, 9, 10, PB_CHAT_ASSISTANT, true}};
@@ -307,10 +307,14 @@ static void text_of_special_tokens_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(templates_equal_the_families_own),    cmocka_unit_test(what_a_family_lacks_is_refused),
-        cmocka_unit_test(an_instruction_is_a_conversation),    cmocka_unit_test(bad_lines_are_named_and_counted),
-        cmocka_unit_test(deep_and_long_lines_are_refused),     cmocka_unit_test(masks_count_what_they_name),
-        cmocka_unit_test(families_count_the_turn_and_its_end), cmocka_unit_test(straddling_tokens_do_not_count),
+        cmocka_unit_test(rendered_text_equals_the_family_template),
+        cmocka_unit_test(features_a_family_lacks_are_refused),
+        cmocka_unit_test(an_instruction_becomes_a_conversation),
+        cmocka_unit_test(bad_lines_are_named_and_counted),
+        cmocka_unit_test(deep_and_long_lines_are_refused),
+        cmocka_unit_test(masks_select_the_named_tokens),
+        cmocka_unit_test(loss_tokens_include_the_end_of_turn),
+        cmocka_unit_test(partly_covered_tokens_are_not_loss_tokens),
         cmocka_unit_test(text_of_special_tokens_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -245,7 +245,7 @@ static bool live_and_die(run *r, const char *dir, uint64_t life)
     return WIFSIGNALED(status);
 }
 
-static void killed_at_any_instant(void **state)
+static void a_killed_process_leaves_a_usable_checkpoint(void **state)
 {
     (void)state;
     run r, fresh; /* each child is forked from `fresh`, which has not taken a step */
@@ -292,6 +292,6 @@ int main(int argc, char **argv)
     seed = chosen ? strtoull(chosen, NULL, 10) : 42;
     common = mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (common == MAP_FAILED) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(killed_at_any_instant)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_killed_process_leaves_a_usable_checkpoint)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -136,7 +136,7 @@ static bool attempt(scene *s, const flow *f, int kind, int n)
     return more;
 }
 
-static void every_call_may_fail(void **state)
+static void no_failing_call_loses_a_checkpoint(void **state)
 {
     (void)state;
     int calls = 0;
@@ -154,7 +154,7 @@ static void every_call_may_fail(void **state)
 }
 
 /* A process keeps running while its disk is full or unreachable, and can save again afterwards. */
-static void a_disk_may_recover(void **state)
+static void saving_works_after_the_disk_recovers(void **state)
 {
     (void)state;
     for (int kind = FAULT_FULL; kind <= FAULT_DEAD; kind++) {
@@ -184,7 +184,7 @@ static pb_status fail_and_lose_disk(void *self, pb_trainer *t, const char *dir)
     return pb_fail(PB_EFORMAT, "the first failure");
 }
 
-static void the_first_failure_is_told(void **state)
+static void the_first_failure_is_reported(void **state)
 {
     (void)state;
     scene s;
@@ -283,7 +283,7 @@ static void damage_file(const char *name, size_t step)
     wreck_close(&w);
 }
 
-static void damage_is_found(void **state)
+static void damaged_files_are_refused(void **state)
 {
     (void)state;
     damage_file("iter_0000002/checkpoint.json", 7);
@@ -291,7 +291,7 @@ static void damage_is_found(void **state)
 }
 
 /* A file copied from another checkpoint counts as damage. */
-static void files_of_others_are_found(void **state)
+static void files_of_other_checkpoints_are_refused(void **state)
 {
     (void)state;
     static const char *const names[] = {"checkpoint.json", "state.safetensors"};
@@ -308,7 +308,7 @@ static void files_of_others_are_found(void **state)
 }
 
 /* For every content of the tracker file a complete checkpoint is loaded: the newest one if the content is invalid. */
-static void trackers_are_distrusted(void **state)
+static void invalid_trackers_are_survived(void **state)
 {
     (void)state;
     wreck w;
@@ -331,7 +331,7 @@ static void trackers_are_distrusted(void **state)
     wreck_close(&w);
 }
 
-static void all_damaged_is_refused(void **state)
+static void resuming_fails_if_all_checkpoints_are_damaged(void **state)
 {
     (void)state;
     wreck w;
@@ -349,10 +349,13 @@ static void all_damaged_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_may_fail),       cmocka_unit_test(a_disk_may_recover),
-        cmocka_unit_test(the_first_failure_is_told), cmocka_unit_test(damage_is_found),
-        cmocka_unit_test(files_of_others_are_found), cmocka_unit_test(trackers_are_distrusted),
-        cmocka_unit_test(all_damaged_is_refused),
+        cmocka_unit_test(no_failing_call_loses_a_checkpoint),
+        cmocka_unit_test(saving_works_after_the_disk_recovers),
+        cmocka_unit_test(the_first_failure_is_reported),
+        cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(files_of_other_checkpoints_are_refused),
+        cmocka_unit_test(invalid_trackers_are_survived),
+        cmocka_unit_test(resuming_fails_if_all_checkpoints_are_damaged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static void other_rank(pb_train_config *c) { c->model.rank++; }
 static void other_alpha(pb_train_config *c) { c->model.alpha += 1; }
 static void other_layers(pb_train_config *c) { c->model.layers = 2; }
 
-static void other_runs_are_refused(void **state)
+static void checkpoints_of_other_runs_are_refused(void **state)
 {
     (void)state;
     run r;
@@ -79,7 +79,7 @@ static void state_of(void (*change)(pb_train_config *), const char *says)
     remove_folder(dir);
 }
 
-static void other_tensors_are_refused(void **state)
+static void checkpoints_with_other_tensors_are_refused(void **state)
 {
     (void)state;
     state_of(NULL, NULL);
@@ -89,7 +89,7 @@ static void other_tensors_are_refused(void **state)
     state_of(other_layers, "x belongs to another model: it has no tensor w.layers.1.norm1");
 }
 
-static void what_differs_is_noted(void **state)
+static void changed_settings_are_reported(void **state)
 {
     (void)state;
     run r;
@@ -122,9 +122,9 @@ static void what_differs_is_noted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_runs_are_refused),
-        cmocka_unit_test(other_tensors_are_refused),
-        cmocka_unit_test(what_differs_is_noted),
+        cmocka_unit_test(checkpoints_of_other_runs_are_refused),
+        cmocka_unit_test(checkpoints_with_other_tensors_are_refused),
+        cmocka_unit_test(changed_settings_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

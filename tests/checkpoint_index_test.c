@@ -30,7 +30,7 @@ static pb_index made(void)
     return x;
 }
 
-static void what_is_written_is_read(void **state)
+static void written_files_are_read_back(void **state)
 {
     (void)state;
     pb_index x = made(), y = {0};
@@ -94,7 +94,7 @@ static const struct {
     {FILES("checkpoint.json"), PB_EINVAL, "is not a valid name"},
 };
 
-static void every_fault_is_named(void **state)
+static void every_malformed_file_is_refused(void **state)
 {
     (void)state;
     pb_index x = {0};
@@ -107,7 +107,7 @@ static void every_fault_is_named(void **state)
     pb_index_free(&x);
 }
 
-static void what_cannot_be_read_is_not_written(void **state)
+static void invalid_indexes_are_not_written(void **state)
 {
     (void)state;
     pb_index x = made();
@@ -132,9 +132,9 @@ static void what_cannot_be_read_is_not_written(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(every_fault_is_named),
-        cmocka_unit_test(what_cannot_be_read_is_not_written),
+        cmocka_unit_test(written_files_are_read_back),
+        cmocka_unit_test(every_malformed_file_is_refused),
+        cmocka_unit_test(invalid_indexes_are_not_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -205,7 +205,7 @@ static pb_status export_something(void *self, pb_trainer *t, const char *dir)
     return pb_disk_close(disk, fd, path, pb_disk_put(disk, fd, path, "{}", 2)); /* exporters do not sync */
 }
 
-static void what_counts_is_durable(void **state)
+static void checkpoints_are_durable_before_they_are_named(void **state)
 {
     (void)state;
     static model m;
@@ -234,6 +234,6 @@ static void what_counts_is_durable(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_counts_is_durable)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(checkpoints_are_durable_before_they_are_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ static void resumed_equals_uninterrupted(void **state)
 }
 
 /* Skipped steps, the learning rate and all counters are restored. */
-static void counters_return(void **state)
+static void counters_are_restored(void **state)
 {
     (void)state;
     run r, s;
@@ -105,7 +105,7 @@ static void retention_of(int save, int retain, uint64_t last, const char *want)
     remove_folder(dir);
 }
 
-static void retention(void **state)
+static void old_checkpoints_are_removed(void **state)
 {
     (void)state;
     retention_of(2, 4, 6, "iter_0000004/ iter_0000006/ " TRACKER " ");
@@ -115,7 +115,7 @@ static void retention(void **state)
     retention_of(0, 0, 3, "iter_0000003/ " TRACKER " ");
 }
 
-static void the_trial_leaves_nothing(void **state)
+static void a_trial_save_leaves_no_files(void **state)
 {
     (void)state;
     run r;
@@ -180,7 +180,7 @@ static pb_status refuse_export(void *self, pb_trainer *t, const char *dir)
     return pb_fail(PB_EFORMAT, "no export today");
 }
 
-static void extra_files_belong_to_it(void **state)
+static void extra_files_are_part_of_the_checkpoint(void **state)
 {
     (void)state;
     run r;
@@ -242,7 +242,7 @@ static void one_writer_at_a_time(void **state)
     remove_folder(dir);
 }
 
-static void leftovers_are_tidied(void **state)
+static void temporary_files_of_killed_processes_are_removed(void **state)
 {
     (void)state;
     run r;
@@ -266,7 +266,7 @@ static void leftovers_are_tidied(void **state)
     remove_folder(dir);
 }
 
-static void an_empty_folder_begins_anew(void **state)
+static void resuming_in_an_empty_folder_starts_at_step_0(void **state)
 {
     (void)state;
     run r;
@@ -291,7 +291,7 @@ static void an_empty_folder_begins_anew(void **state)
 
 /* Resuming from 2 while 5 exists: 3 becomes the next resume point. Checkpoints of the abandoned future stay until
  * this run passes them; an iteration that is reached again is replaced. */
-static void a_run_may_go_back(void **state)
+static void a_run_can_resume_from_an_older_checkpoint(void **state)
 {
     (void)state;
     run r;
@@ -321,14 +321,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resumed_equals_uninterrupted),
-        cmocka_unit_test(counters_return),
-        cmocka_unit_test(retention),
-        cmocka_unit_test(the_trial_leaves_nothing),
-        cmocka_unit_test(extra_files_belong_to_it),
+        cmocka_unit_test(counters_are_restored),
+        cmocka_unit_test(old_checkpoints_are_removed),
+        cmocka_unit_test(a_trial_save_leaves_no_files),
+        cmocka_unit_test(extra_files_are_part_of_the_checkpoint),
         cmocka_unit_test(one_writer_at_a_time),
-        cmocka_unit_test(leftovers_are_tidied),
-        cmocka_unit_test(an_empty_folder_begins_anew),
-        cmocka_unit_test(a_run_may_go_back),
+        cmocka_unit_test(temporary_files_of_killed_processes_are_removed),
+        cmocka_unit_test(resuming_in_an_empty_folder_starts_at_step_0),
+        cmocka_unit_test(a_run_can_resume_from_an_older_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

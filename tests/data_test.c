@@ -128,7 +128,7 @@ static void an_epoch_has_every_sample_once(void **state)
     }
 }
 
-static void positions_can_be_taken_up_again(void **state)
+static void a_data_position_can_be_resumed(void **state)
 {
     (void)state;
     pb_dataset_config cfg = config();
@@ -194,7 +194,7 @@ static void split_conversations_lose_nothing(void **state)
 }
 
 /* Conversations are packed into one row when their lengths add up to exactly the row length. */
-static void rows_are_filled_to_the_last_place(void **state)
+static void packing_fills_rows_completely(void **state)
 {
     (void)state;
     enum { SHORT = 6 };
@@ -227,7 +227,7 @@ static void rows_are_filled_to_the_last_place(void **state)
 }
 
 /* Every conversation is in exactly one of the two parts, training or held out. */
-static void held_out_conversations_are_apart(void **state)
+static void training_and_held_out_data_are_disjoint(void **state)
 {
     (void)state;
     pb_dataset_counts c[2];
@@ -403,7 +403,7 @@ static void packed_rows_equal_each_sample_alone(void **state)
     check_isolation(*state, "tiny-qwen3", PB_FULL);
 }
 
-static void packing_is_checked(void **state)
+static void invalid_packing_is_refused(void **state)
 {
     int32_t ids[8] = {0}, start[8] = {0}, pos[8] = {0};
     float mask[8] = {0};
@@ -427,10 +427,14 @@ static void packing_is_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_epoch_has_every_sample_once),      cmocka_unit_test(positions_can_be_taken_up_again),
-        cmocka_unit_test(split_conversations_lose_nothing),    cmocka_unit_test(rows_are_filled_to_the_last_place),
-        cmocka_unit_test(held_out_conversations_are_apart),    cmocka_unit_test(long_empty_and_bad_lines_are_counted),
-        cmocka_unit_test(packed_rows_equal_each_sample_alone), cmocka_unit_test(packing_is_checked),
+        cmocka_unit_test(an_epoch_has_every_sample_once),
+        cmocka_unit_test(a_data_position_can_be_resumed),
+        cmocka_unit_test(split_conversations_lose_nothing),
+        cmocka_unit_test(packing_fills_rows_completely),
+        cmocka_unit_test(training_and_held_out_data_are_disjoint),
+        cmocka_unit_test(long_empty_and_bad_lines_are_counted),
+        cmocka_unit_test(packed_rows_equal_each_sample_alone),
+        cmocka_unit_test(invalid_packing_is_refused),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);
 }

@@ -40,7 +40,7 @@ static void comes_back(pb_ctx *ctx, const pb_model *m, const char *dir)
 }
 
 /* Writes three models into one folder: as one file, as many shards, and as one file again. Each loads back unchanged. */
-static void models_come_back(void **state)
+static void saved_models_load_unchanged(void **state)
 {
     pb_ctx *ctx = *state;
     static const size_t shards[] = {0, 60000, 0};
@@ -58,7 +58,7 @@ static void models_come_back(void **state)
     }
 }
 
-static void files_hold_what_they_may(void **state)
+static void files_respect_the_shard_size(void **state)
 {
     pb_ctx *ctx = *state;
     const pb_geometry *g;
@@ -84,7 +84,7 @@ static void files_hold_what_they_may(void **state)
 }
 
 /* Rotary scaling and biases are written and read back. */
-static void configurations_come_back(void **state)
+static void saved_configurations_load_unchanged(void **state)
 {
     (void)state;
     static const char *const folders[] = {"qwen2", "qwen3", "llama"};
@@ -198,7 +198,7 @@ static void merged_models_give_the_same_logits(void **state)
 
 /* ---- refusals ------------------------------------------------------------------------------------------- */
 
-static void refusals_say_why(void **state)
+static void models_that_cannot_be_saved_are_refused(void **state)
 {
     pb_ctx *ctx = *state;
     const pb_geometry *g;
@@ -221,12 +221,12 @@ static void refusals_say_why(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_come_back),
-        cmocka_unit_test(files_hold_what_they_may),
-        cmocka_unit_test(configurations_come_back),
+        cmocka_unit_test(saved_models_load_unchanged),
+        cmocka_unit_test(files_respect_the_shard_size),
+        cmocka_unit_test(saved_configurations_load_unchanged),
         cmocka_unit_test(merging_adds_the_adapters),
         cmocka_unit_test(merged_models_give_the_same_logits),
-        cmocka_unit_test(refusals_say_why),
+        cmocka_unit_test(models_that_cannot_be_saved_are_refused),
     };
     return cmocka_run_group_tests(tests, test_open_folder, test_close_folder);
 }

@@ -201,7 +201,7 @@ static void other_families_are_exact(void **state)
 
 /* Changing one token leaves the logits of all earlier tokens unchanged bit for bit, in the trainer and in the
  * oracle. */
-static void neither_sees_what_follows(void **state)
+static void no_token_sees_later_tokens(void **state)
 {
     both *x = *state;
     enum { CHANGED = S + 23, V = 272 };
@@ -254,7 +254,7 @@ static void with_another_eps(oracle *o) { o->eps = 1e-5; }
 
 /* Removing a part of the oracle must change its logits beyond the limits. Adapters are small compared with their
  * base after training, so their limit is lower, but still far above the error of the forward pass. */
-static void every_part_matters(void **state)
+static void removing_any_part_changes_the_result(void **state)
 {
     both *x = *state;
     static const struct {
@@ -354,12 +354,12 @@ static void backward_bounds_of_clipped_norms(void **state)
     both *x = *state;
     pb_trainer *t = x->quantised;
     const pb_model *m = pb_trainer_model(t);
-    static const pb_clip_arm arms[] = {PB_CLIP_SYNC, PB_CLIP_FUSED};
+    static const pb_clip_variant variants[] = {PB_CLIP_SYNC, PB_CLIP_FUSED};
     for (int a = 0; a < 2; a++)
         for (int layer = 0; layer < m->g.L; layer++) {
             for (int i = PB_PHASE_forward; i <= PB_PHASE_backward; i++) CHECK_OK(pb_phases[i](&x->ctx, t));
             const double before = layer_norm(m, layer), limit = before / 3;
-            CHECK_OK(pb_trainer_set_clip(t, arms[a], (float)limit));
+            CHECK_OK(pb_trainer_set_clip(t, variants[a], (float)limit));
             CHECK_OK(pb_phases[PB_PHASE_clip](&x->ctx, t));
             CHECK_NEAR(layer_norm(m, layer), limit, 1e-5 * limit);
             assert_true(fabs(before - 1) > 1e-3); /* a norm of 1 would equal its square */
@@ -372,9 +372,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(forward_bounds),
         cmocka_unit_test(the_forward_pass_is_exact),
         cmocka_unit_test(other_families_are_exact),
-        cmocka_unit_test(neither_sees_what_follows),
+        cmocka_unit_test(no_token_sees_later_tokens),
         cmocka_unit_test(nf4_stays_near_the_original_weights),
-        cmocka_unit_test(every_part_matters),
+        cmocka_unit_test(removing_any_part_changes_the_result),
         cmocka_unit_test(backward_bounds_of_gradients),
         cmocka_unit_test(backward_bounds_of_clipped_norms),
     };

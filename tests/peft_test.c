@@ -8,7 +8,7 @@
 #include "trainer/hf/peft.h"
 #include "trainer/io/safetensors.h"
 
-static void adapters_come_back(void **state)
+static void saved_adapters_load_unchanged(void **state)
 {
     pb_ctx *ctx = *state;
     for (int i = 0; i < 3 * 2 * PB_NFLOAT; i++) {
@@ -132,7 +132,7 @@ static pb_model open_configured(pb_ctx *ctx, int rank, float alpha, unsigned tar
 }
 
 /* lora_alpha is written as PEFT writes it: whole numbers without a decimal point, other values without rounding. */
-static void alpha_is_written_as_it_is(void **state)
+static void alpha_is_written_exactly(void **state)
 {
     static const struct {
         float alpha;
@@ -183,7 +183,7 @@ static void adapters_of_another_shape_are_refused(void **state)
 }
 
 /* Refuses the folder of a model with more or fewer layers, and one with gains that its configuration does not list. */
-static void tensors_must_be_all_there_and_no_others(void **state)
+static void missing_or_extra_tensors_are_refused(void **state)
 {
     pb_ctx *ctx = *state;
     pb_model_config c = pb_train_defaults(pb_geometries).model;
@@ -215,13 +215,13 @@ static void tensors_must_be_all_there_and_no_others(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adapters_come_back),
+        cmocka_unit_test(saved_adapters_load_unchanged),
         cmocka_unit_test(adapters_are_named_as_in_peft),
         cmocka_unit_test(configurations_are_read),
         cmocka_unit_test(refusals_name_the_key),
-        cmocka_unit_test(alpha_is_written_as_it_is),
+        cmocka_unit_test(alpha_is_written_exactly),
         cmocka_unit_test(adapters_of_another_shape_are_refused),
-        cmocka_unit_test(tensors_must_be_all_there_and_no_others),
+        cmocka_unit_test(missing_or_extra_tensors_are_refused),
     };
     return cmocka_run_group_tests(tests, test_open_folder, test_close_folder);
 }

@@ -81,15 +81,15 @@ static void check_fall(pb_ctx *ctx, const fall *f)
     pb_corpus_close(corpus);
 }
 
-static void tiny_falls(void **state) { check_fall(*state, &(fall){"tiny", 0, 4, 64, 1e-2f, 0.975}); }
+static void loss_of_tiny_falls(void **state) { check_fall(*state, &(fall){"tiny", 0, 4, 64, 1e-2f, 0.975}); }
 
-static void smollm2_falls(void **state) { check_fall(*state, &(fall){"smollm2-135m", 1, 1, 24, 2e-3f, 0.7}); }
+static void loss_of_smollm2_falls(void **state) { check_fall(*state, &(fall){"smollm2-135m", 1, 1, 24, 2e-3f, 0.7}); }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny_falls),
-        cmocka_unit_test(smollm2_falls),
+        cmocka_unit_test(loss_of_tiny_falls),
+        cmocka_unit_test(loss_of_smollm2_falls),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

@@ -35,7 +35,7 @@ static void check_ints(const pb_safetensors *f, const char *name, const int32_t 
     assert_memory_equal(got, want, n * sizeof *got);
 }
 
-static void reads_the_packages_file(void **state)
+static void a_file_of_the_safetensors_package_is_read(void **state)
 {
     (void)state;
     pb_safetensors *f = NULL;
@@ -103,7 +103,7 @@ static void every_f16_converts(void **state)
     }
 }
 
-static void parts_equal_the_whole(void **state)
+static void parts_of_a_tensor_equal_the_whole(void **state)
 {
     (void)state;
     enum { N = 40000, FIRST = 1023 };
@@ -172,7 +172,7 @@ static void write_it(void)
     CHECK_OK(pb_st_commit(out));
 }
 
-static void what_is_written_is_read(void **state)
+static void written_files_are_read_back(void **state)
 {
     (void)state;
     pb_safetensors *f = NULL;
@@ -306,7 +306,7 @@ static const struct {
      "tensor b overlaps tensor a"},
 };
 
-static void every_fault_is_named(void **state)
+static void every_malformed_file_is_refused(void **state)
 {
     (void)state;
     pb_safetensors *f = NULL;
@@ -330,10 +330,13 @@ static void every_fault_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_the_packages_file),      cmocka_unit_test(every_f16_converts),
-        cmocka_unit_test(parts_equal_the_whole),        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(a_signal_does_not_end_a_read), cmocka_unit_test(failures_leave_the_old_file),
-        cmocka_unit_test(every_fault_is_named),
+        cmocka_unit_test(a_file_of_the_safetensors_package_is_read),
+        cmocka_unit_test(every_f16_converts),
+        cmocka_unit_test(parts_of_a_tensor_equal_the_whole),
+        cmocka_unit_test(written_files_are_read_back),
+        cmocka_unit_test(a_signal_does_not_end_a_read),
+        cmocka_unit_test(failures_leave_the_old_file),
+        cmocka_unit_test(every_malformed_file_is_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -39,7 +39,7 @@ static void constant_and_short_runs(void **state)
     near(pb_schedule_lr(&one, 0), 1e-3);
 }
 
-static void what_cannot_be_is_refused(void **state)
+static void invalid_settings_are_refused(void **state)
 {
     (void)state;
     CHECK_FAILS(pb_schedule_check(&(pb_schedule){.lr = -1, .steps = 4}), PB_EINVAL, "learning rate -1");
@@ -75,7 +75,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(warm_up_then_cosine),
         cmocka_unit_test(constant_and_short_runs),
-        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(invalid_settings_are_refused),
         cmocka_unit_test(defaults_follow_the_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

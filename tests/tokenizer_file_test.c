@@ -116,7 +116,7 @@ static const struct refusal {
     {ADDED("{\"id\":3,\"content\":\"x\",\"sparkle\":true}"), PB_EFORMAT, "\"sparkle\""},
 };
 
-static void what_is_not_supported_is_named(void **state)
+static void unsupported_files_are_refused(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
@@ -146,7 +146,7 @@ static void deep_nesting_is_refused(void **state)
 }
 
 /* A pattern that backtracks exponentially gives an error instead of hanging. */
-static void patterns_have_a_limit(void **state)
+static void patterns_have_a_match_limit(void **state)
 {
     static const char json[] = REGEX("(?:a|a|aa)+c");
     pb_tokenizer *t = NULL;
@@ -161,7 +161,7 @@ static void patterns_have_a_limit(void **state)
     pb_tokenizer_close(t);
 }
 
-static void patterns_are_respelled(void **state)
+static void patterns_are_translated_for_pcre2(void **state)
 {
     static const char *const pairs[][2] = {
         {"\\s+(?!\\S)", "\\p{White_Space}+(?!\\P{White_Space})"},
@@ -185,7 +185,7 @@ static void patterns_are_respelled(void **state)
 }
 
 /* The text of an added token is decoded unchanged, not through the byte-level alphabet. */
-static void added_tokens_decode_as_they_stand(void **state)
+static void added_tokens_are_decoded_unchanged(void **state)
 {
     static const char json[] = FILE_WITH(TOKEN("3", "\xc3\xa9\xc4\xa0"), "null", "{\"type\":\"ByteLevel\"}", "null",
                                          "{\"type\":\"ByteLevel\"}", BPE(""));
@@ -198,7 +198,7 @@ static void added_tokens_decode_as_they_stand(void **state)
 
 /* Reads unusual files as Hugging Face's library does: the merges may contain the version line of a merges.txt; for a
  * pair that occurs twice the later rank counts; an added token with empty text is ignored. */
-static void odd_files_are_read_as_the_library_reads_them(void **state)
+static void unusual_files_are_read_as_the_library_reads_them(void **state)
 {
     static const char json[] = FILE_WITH(
         TOKEN("9", ""), "null", "null", "null", "null",
@@ -250,7 +250,7 @@ static void a_normalizer_cannot_grow_a_text_without_bound(void **state)
 }
 
 /* Text that no token covers is refused, byte-level or not; it is never dropped silently. */
-static void what_the_vocabulary_lacks_is_refused(void **state)
+static void characters_outside_the_vocabulary_are_refused(void **state)
 {
 #define LEVEL(more)                                                                                                    \
     FILE_WITH("", "null", "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}", "null", "{\"type\":\"ByteLevel\"}",   \
@@ -315,14 +315,14 @@ static void only_utf8_is_valid(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_supported_is_named),
+        cmocka_unit_test(unsupported_files_are_refused),
         cmocka_unit_test(deep_nesting_is_refused),
-        cmocka_unit_test(patterns_have_a_limit),
-        cmocka_unit_test(patterns_are_respelled),
-        cmocka_unit_test(added_tokens_decode_as_they_stand),
-        cmocka_unit_test(odd_files_are_read_as_the_library_reads_them),
+        cmocka_unit_test(patterns_have_a_match_limit),
+        cmocka_unit_test(patterns_are_translated_for_pcre2),
+        cmocka_unit_test(added_tokens_are_decoded_unchanged),
+        cmocka_unit_test(unusual_files_are_read_as_the_library_reads_them),
         cmocka_unit_test(a_normalizer_cannot_grow_a_text_without_bound),
-        cmocka_unit_test(what_the_vocabulary_lacks_is_refused),
+        cmocka_unit_test(characters_outside_the_vocabulary_are_refused),
         cmocka_unit_test(only_utf8_is_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,7 +65,7 @@ static const json_t *unless(const json_t *table, size_t i, const json_t *usual)
     return v ? v : usual;
 }
 
-static void ids_and_texts_are_those_of_the_library(void **state)
+static void ids_and_texts_equal_the_library(void **state)
 {
     const json_t *texts = get(expected, "texts"), *c, *text;
     size_t i, k;
@@ -167,7 +167,7 @@ static void check_cuts(const char *name, const pb_tok_pattern *p, const json_t *
 }
 
 /* Characters that are newer than PCRE2's tables or the library's NFC tables. */
-static void new_characters_are_those_of_the_library(void **state)
+static void new_characters_are_treated_as_in_the_library(void **state)
 {
     json_error_t e;
     json_t *root = json_load_file(PB_FIXTURES "/unicode.json", 0, &e), *one, *text;
@@ -236,7 +236,7 @@ static void time_is_not_quadratic(void **state)
     pb_tokenizer_close(t);
 }
 
-static void bytes_that_are_not_utf8_survive(void **state)
+static void bytes_that_are_not_utf8_are_kept(void **state)
 {
     static const char *const bad[] = {
         "\xff",     "\xc3",     "\xe2\x82",         "\xf0\x9f\x91", "\xed\xa0\x80", "\xf4\x90\x80\x80",
@@ -269,7 +269,7 @@ static void bytes_that_are_not_utf8_survive(void **state)
     for (int k = 0; k < 4; k++) pb_tokenizer_close(t[k]);
 }
 
-static void without_bytes_such_text_is_refused(void **state)
+static void invalid_utf8_is_refused_without_byte_tokens(void **state)
 {
     pb_tokenizer *t = open_fixture("llama2.json");
     pb_ids ids = {0};
@@ -361,7 +361,7 @@ static int by_hash(const void *a, const void *b)
 }
 
 /* Two words of equal length and equal hash, found by trying. */
-static void the_cache_tells_words_of_one_hash_apart(void **state)
+static void the_cache_distinguishes_words_of_equal_hash(void **state)
 {
     enum { N = 400000 };
     uint64_t *all = malloc(N * sizeof *all); /* hash << 32 | number of the word */
@@ -388,7 +388,7 @@ static void the_cache_tells_words_of_one_hash_apart(void **state)
     pb_tokenizer_close(t);
 }
 
-static void tokens_have_names_and_ids_have_bounds(void **state)
+static void unknown_tokens_and_ids_are_refused(void **state)
 {
     pb_tokenizer *t = NULL;
     int32_t id = -7;
@@ -432,17 +432,17 @@ static int close_expected(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_and_texts_are_those_of_the_library),
-        cmocka_unit_test(new_characters_are_those_of_the_library),
+        cmocka_unit_test(ids_and_texts_equal_the_library),
+        cmocka_unit_test(new_characters_are_treated_as_in_the_library),
         cmocka_unit_test(long_texts_have_the_same_ids),
         cmocka_unit_test(time_is_not_quadratic),
-        cmocka_unit_test(bytes_that_are_not_utf8_survive),
-        cmocka_unit_test(without_bytes_such_text_is_refused),
+        cmocka_unit_test(bytes_that_are_not_utf8_are_kept),
+        cmocka_unit_test(invalid_utf8_is_refused_without_byte_tokens),
         cmocka_unit_test(every_byte_round_trips),
         cmocka_unit_test(the_byte_tokenizer_needs_no_file),
         cmocka_unit_test(ids_do_not_depend_on_the_cache),
-        cmocka_unit_test(the_cache_tells_words_of_one_hash_apart),
-        cmocka_unit_test(tokens_have_names_and_ids_have_bounds),
+        cmocka_unit_test(the_cache_distinguishes_words_of_equal_hash),
+        cmocka_unit_test(unknown_tokens_and_ids_are_refused),
     };
     return cmocka_run_group_tests(tests, open_expected, close_expected);
 }

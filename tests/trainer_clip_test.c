@@ -19,11 +19,11 @@ static double joint_norm(pb_trainer *t, int layer)
 static void clip_bounds_each_layers_joint_norm(void **state)
 {
     pb_ctx *ctx = *state;
-    for (int arm = PB_CLIP_SYNC; arm <= PB_CLIP_FUSED; arm++) {
+    for (int variant = PB_CLIP_SYNC; variant <= PB_CLIP_FUSED; variant++) {
         pb_train_config c = config("tiny", PB_LORA);
         double before[2];
         pb_clip_state states[3];
-        c.clip = (pb_clip_arm)arm;
+        c.clip = (pb_clip_variant)variant;
         c.max_norm = 1e-3f; /* far below any layer's norm, so all layers are clipped */
         pb_trainer *t = open_fixture(ctx, &c);
         run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
@@ -40,11 +40,11 @@ static void clip_bounds_each_layers_joint_norm(void **state)
     }
 }
 
-static void groups_know_their_layers(void **state)
+static void clip_groups_name_their_layers(void **state)
 {
     static const struct {
         pb_tuning tuning;
-        pb_clip_arm arm;
+        pb_clip_variant variant;
         int n, layer[3];
     } want[] = {{PB_FULL, PB_CLIP_FUSED, 3, {0, 1, -1}},
                 {PB_FULL, PB_CLIP_SYNC, 3, {0, 1, -1}},
@@ -53,7 +53,7 @@ static void groups_know_their_layers(void **state)
                 {PB_FULL, PB_CLIP_NONE, 0, {0}}};
     for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
         pb_train_config c = config("tiny", want[k].tuning);
-        c.clip = want[k].arm;
+        c.clip = want[k].variant;
         pb_trainer *t = open_trainer(*state, &c);
         assert_int_equal(pb_trainer_clip_groups(t), want[k].n);
         for (int i = 0; i < want[k].n; i++) assert_int_equal(pb_trainer_clip_layer(t, i), want[k].layer[i]);
@@ -61,7 +61,7 @@ static void groups_know_their_layers(void **state)
     }
 }
 
-static void a_learning_rate_is_finite(void **state)
+static void invalid_learning_rates_are_refused(void **state)
 {
     pb_train_config c = config("tiny", PB_LORA);
     pb_trainer *t = open_trainer(*state, &c);
@@ -73,10 +73,10 @@ static void a_learning_rate_is_finite(void **state)
 }
 
 /* With adapters on q and v a layer has six gradients: A_q, B_q, A_v, B_v and both gains. */
-static void clip_arms_cost_what_they_say(void **state)
+static void clip_variants_have_the_documented_cost(void **state)
 {
     static const struct {
-        pb_clip_arm arm;
+        pb_clip_variant variant;
         unsigned launches, waits; /* per layer */
     } want[] = {{PB_CLIP_SYNC, 6 + 6, 6}, {PB_CLIP_FUSED, 6 + 1 + 6, 0}};
     pb_ctx *ctx = *state;
@@ -86,7 +86,7 @@ static void clip_arms_cost_what_they_say(void **state)
     pb_trainer *t = open_fixture(ctx, &c);
     CHECK_OK(pb_train_step(ctx, t));
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(pb_trainer_set_clip(t, want[i].arm, 1e-3f));
+        CHECK_OK(pb_trainer_set_clip(t, want[i].variant, 1e-3f));
         CHECK_OK(pb_phase_backward(ctx, t));
         const pb_counts a = ctx->counts;
         CHECK_OK(pb_phase_clip(ctx, t));
@@ -115,11 +115,11 @@ static void poison_embedding(pb_trainer *t)
 static void non_finite_norm_skips_the_step(void **state)
 {
     pb_ctx *ctx = *state;
-    for (int arm = PB_CLIP_SYNC; arm <= PB_CLIP_MULTI; arm++) {
+    for (int variant = PB_CLIP_SYNC; variant <= PB_CLIP_MULTI; variant++) {
         pb_train_config c = config("tiny", PB_LORA);
         pb_adamw_state st;
         size_t n;
-        c.clip = (pb_clip_arm)arm;
+        c.clip = (pb_clip_variant)variant;
         pb_trainer *t = open_fixture(ctx, &c);
         CHECK_OK(pb_train_step(ctx, t));
         poison_embedding(t);
@@ -198,7 +198,7 @@ static void non_finite_loss_skips_the_step(void **state)
     pb_trainer_close(t);
 }
 
-static void empty_mask_learns_nothing(void **state)
+static void an_empty_mask_changes_no_weight(void **state)
 {
     pb_ctx *ctx = *state;
     int32_t ids[T] = {0}, targets[T];
@@ -217,7 +217,7 @@ static void empty_mask_learns_nothing(void **state)
 }
 
 /* With a zero gradient a step applies only weight decay: to matrices, tables and adapters, not to gains and biases. */
-static void only_products_and_tables_decay(void **state)
+static void only_matrices_and_tables_have_weight_decay(void **state)
 {
     pb_ctx *ctx = *state;
     for (int tuning = PB_FULL; tuning <= PB_LORA; tuning++) {
@@ -255,10 +255,14 @@ static void only_products_and_tables_decay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clip_bounds_each_layers_joint_norm), cmocka_unit_test(clip_arms_cost_what_they_say),
-        cmocka_unit_test(non_finite_norm_skips_the_step),     cmocka_unit_test(empty_mask_learns_nothing),
-        cmocka_unit_test(only_products_and_tables_decay),     cmocka_unit_test(non_finite_loss_skips_the_step),
-        cmocka_unit_test(groups_know_their_layers),           cmocka_unit_test(a_learning_rate_is_finite),
+        cmocka_unit_test(clip_bounds_each_layers_joint_norm),
+        cmocka_unit_test(clip_variants_have_the_documented_cost),
+        cmocka_unit_test(non_finite_norm_skips_the_step),
+        cmocka_unit_test(an_empty_mask_changes_no_weight),
+        cmocka_unit_test(only_matrices_and_tables_have_weight_decay),
+        cmocka_unit_test(non_finite_loss_skips_the_step),
+        cmocka_unit_test(clip_groups_name_their_layers),
+        cmocka_unit_test(invalid_learning_rates_are_refused),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

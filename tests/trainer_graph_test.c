@@ -76,7 +76,7 @@ static void padding_changes_neither_loss_nor_gradients(void **state)
 
 /* A trainer for short rows, and a trainer for longer rows that has just processed full rows, give equal results for the
  * same short rows. */
-static void a_short_batch_equals_a_short_trainer(void **state)
+static void short_rows_give_the_result_of_a_short_trainer(void **state)
 {
     pb_ctx *ctx = *state;
     size_t n;
@@ -100,7 +100,7 @@ static void a_short_batch_equals_a_short_trainer(void **state)
     ctx->deterministic = false;
 }
 
-static void lengths_are_checked(void **state)
+static void invalid_lengths_are_refused(void **state)
 {
     pb_train_config c = config("tiny", PB_LORA);
     pb_trainer *t = open_trainer(*state, &c);
@@ -218,7 +218,7 @@ static void accumulated_graphs_equal_eager(void **state)
 
 /* With more shapes than the cache holds, the least recently used recording is evicted, and recorded again when its shape
  * returns. */
-static void recordings_are_given_up_in_turn(void **state)
+static void the_least_recently_used_graph_is_evicted(void **state)
 {
     enum { MORE = PB_GRAPHS_MOST + 2 };
     pb_ctx *ctx = *state;
@@ -272,14 +272,14 @@ static void a_failed_recording_ends_cleanly(void **state)
 
 /* A loss scale that is a power of two changes no bit: ten steps with every variant of clipping, with a limit that clips
  * and one that does not. */
-static void a_power_of_two_scales_no_bit(void **state)
+static void a_power_of_two_loss_scale_changes_no_bit(void **state)
 {
     pb_ctx *ctx = *state;
     ctx->deterministic = true;
     for (int i = 0; i < 2 * PB_NCLIPS; i++) {
         pb_train_config c = config("tiny", i % 3 ? PB_LORA : PB_FULL);
         size_t n;
-        c.clip = (pb_clip_arm)(i / 2);
+        c.clip = (pb_clip_variant)(i / 2);
         c.max_norm = i % 2 ? 0.1f : 1e3f;
         pb_trainer *plain = open_trainer(ctx, &c);
         c.loss_scale = 65536;
@@ -303,14 +303,14 @@ static void a_power_of_two_scales_no_bit(void **state)
 }
 
 /* With a scale so large that gradients overflow, the step is skipped; with a smaller scale training continues. */
-static void a_scale_that_overflows_skips_the_step(void **state)
+static void an_overflowing_loss_scale_skips_the_step(void **state)
 {
     pb_ctx *ctx = *state;
-    for (int arm = PB_CLIP_SYNC; arm <= PB_CLIP_MULTI; arm++) {
+    for (int variant = PB_CLIP_SYNC; variant <= PB_CLIP_MULTI; variant++) {
         pb_train_config c = config("tiny", PB_FULL);
         pb_adamw_state st;
         size_t n;
-        c.clip = (pb_clip_arm)arm;
+        c.clip = (pb_clip_variant)variant;
         c.loss_scale = 1e38f;
         pb_trainer *t = open_fixture(ctx, &c);
         float *before = snapshot(t, false, &n);
@@ -329,15 +329,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(padding_changes_neither_loss_nor_gradients),
-        cmocka_unit_test(a_short_batch_equals_a_short_trainer),
-        cmocka_unit_test(lengths_are_checked),
+        cmocka_unit_test(short_rows_give_the_result_of_a_short_trainer),
+        cmocka_unit_test(invalid_lengths_are_refused),
         cmocka_unit_test(reserved_scratch_is_enough),
         cmocka_unit_test(graphs_equal_eager_while_lengths_change),
         cmocka_unit_test(accumulated_graphs_equal_eager),
-        cmocka_unit_test(recordings_are_given_up_in_turn),
+        cmocka_unit_test(the_least_recently_used_graph_is_evicted),
         cmocka_unit_test(a_failed_recording_ends_cleanly),
-        cmocka_unit_test(a_power_of_two_scales_no_bit),
-        cmocka_unit_test(a_scale_that_overflows_skips_the_step),
+        cmocka_unit_test(a_power_of_two_loss_scale_changes_no_bit),
+        cmocka_unit_test(an_overflowing_loss_scale_skips_the_step),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

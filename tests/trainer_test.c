@@ -69,12 +69,12 @@ static void reference_ops_agree(void **state)
 static void graph_equals_eager_over_ten_steps(void **state)
 {
     pb_ctx *ctx = *state;
-    static const pb_clip_arm arms[] = {PB_CLIP_FUSED, PB_CLIP_MULTI};
+    static const pb_clip_variant variants[] = {PB_CLIP_FUSED, PB_CLIP_MULTI};
     ctx->deterministic = true;
     for (int i = 0; i < 4; i++) {
         pb_train_config c = config("tiny", i % 2 ? PB_FULL : PB_QLORA);
         c.model.dtype = i / 2 ? PB_BF16 : PB_F32;
-        c.clip = arms[i % 2];
+        c.clip = variants[i % 2];
         c.max_norm = 0.1f;
         pb_trainer *eager = open_fixture(ctx, &c), *graphed = open_fixture(ctx, &c);
         pb_graph *g = NULL;
@@ -244,7 +244,7 @@ static void every_tuning_learns_a_batch(void **state)
     }
 }
 
-static void bad_configurations_are_named(void **state)
+static void invalid_configurations_are_refused(void **state)
 {
     pb_train_config c = config("tiny", PB_LORA);
     pb_trainer *t = NULL;
@@ -283,7 +283,7 @@ int main(void)
         cmocka_unit_test(bf16_follows_f32),
         cmocka_unit_test(an_f32_model_can_hold_the_values_of_a_bf16_one),
         cmocka_unit_test(every_tuning_learns_a_batch),
-        cmocka_unit_test(bad_configurations_are_named),
+        cmocka_unit_test(invalid_configurations_are_refused),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

@@ -22,9 +22,9 @@ static void check_line(pb_ctx *ctx, pb_trainer *t, const char *what, double norm
     CHECK_NEAR(own, product, 2e-5);
 }
 
-/* arm: replaces the fixture's attention, for the case in which the top-k covers every compressed row; NULL: the
+/* variant: replaces the fixture's attention, for the case in which the top-k covers every compressed row; NULL: the
  * fixture's. */
-static int matches(pb_ctx *ctx, const char *only, const char *arm)
+static int matches(pb_ctx *ctx, const char *only, const char *variant)
 {
     char line[256], name[16], attention[16], what[48], open[16] = "";
     double norm, product;
@@ -39,12 +39,12 @@ static int matches(pb_ctx *ctx, const char *only, const char *arm)
             fail_msg("%s", line);
         if (only && strcmp(name, only) != 0) continue;
         if (strcmp(name, open) != 0) {
-            const bool dense = strcmp(arm ? arm : attention, "dense") == 0;
-            const bool taught = strcmp(name, "taught") == 0;
+            const bool dense = strcmp(variant ? variant : attention, "dense") == 0;
+            const bool index_loss = strcmp(name, "taught") == 0;
             pb_train_config c = v4_config(rows, length,
-                                          taught  ? TAUGHT
-                                          : dense ? PB_ATTENTION_DENSE
-                                                  : PB_ATTENTION_SPARSE);
+                                          index_loss ? WITH_INDEX_LOSS
+                                          : dense    ? PB_ATTENTION_DENSE
+                                                     : PB_ATTENTION_SPARSE);
             c.max_norm = 0.05f;
             pb_trainer_close(t);
             t = open_seeded(ctx, &c);
@@ -96,7 +96,7 @@ static void set_corpus(pb_trainer *t, const pb_corpus *corpus, size_t index)
 /* Dense and sparse attention give equal losses if the top-k covers all compressed rows: 20 steps on the shipped corpus,
  * with rows of 192 tokens and so 48 compressed rows, which is the indexer's top-k. Implementations are deterministic;
  * otherwise 20 steps would amplify the rounding of unordered sums beyond the limit. */
-static void dense_and_sparse_agree_where_all_is_picked(void **state)
+static void dense_and_sparse_agree_if_all_rows_are_selected(void **state)
 {
     static const double tol[] = {[PB_F32] = 1e-6, [PB_BF16] = 1e-3};
     pb_ctx *ctx = *state;
@@ -125,7 +125,7 @@ static void dense_and_sparse_agree_where_all_is_picked(void **state)
     ctx->deterministic = false;
 }
 
-static void sparse_attention_chooses_where_there_are_more(void **state)
+static void sparse_attention_differs_if_rows_are_left_out(void **state)
 {
     pb_ctx *ctx = *state;
     double loss[2];
@@ -148,20 +148,20 @@ static const char *const moving[3] = {
     "norm1 latent latent_norm q_b kv_norm sink ape pool_norm o_a o_b norm2 gate_up down ",
     "norm1 latent latent_norm q_b kv_norm sink ape pool_norm o_a o_b norm2 gate_up down "};
 
-static bool should_move(const pb_param *p, bool taught)
+static bool should_move(const pb_param *p, bool index_loss)
 {
     char word[64];
-    if (p->layer < 0 || taught) return true;
+    if (p->layer < 0 || index_loss) return true;
     snprintf(word, sizeof word, "%s ", strrchr(p->name, '.') + 1);
     const char *at = strstr(moving[p->layer], word);
     return at && (at == moving[p->layer] || at[-1] == ' ');
 }
 
-static void exactly_the_trained_parameters_move(void **state)
+static void exactly_the_trained_parameters_change(void **state)
 {
     pb_ctx *ctx = *state;
-    for (int arm = PB_ATTENTION_DENSE; arm <= TAUGHT; arm++) {
-        pb_train_config c = v4_config(1, 320, arm);
+    for (int variant = PB_ATTENTION_DENSE; variant <= WITH_INDEX_LOSS; variant++) {
+        pb_train_config c = v4_config(1, 320, variant);
         int kept = 0;
         c.lr = 1e-2f;
         c.weight_decay = 0.5f;
@@ -172,12 +172,13 @@ static void exactly_the_trained_parameters_move(void **state)
             const size_t bytes = pb_param_n(p) * pb_dtype_size(p->dtype);
             void *a = test_fetch(ctx, p->w, bytes), *b = test_fetch(ctx, q->w, bytes);
             const bool moved = memcmp(a, b, bytes) != 0;
-            if (moved != should_move(p, arm == TAUGHT)) fail_msg("%s has %smoved", p->name, moved ? "" : "not ");
+            if (moved != should_move(p, variant == WITH_INDEX_LOSS))
+                fail_msg("%s has %smoved", p->name, moved ? "" : "not ");
             assert_true(p->trained == moved && !p->grad == !moved && !p->m == !moved);
             kept += !moved;
             free(a), free(b);
         }
-        assert_int_equal(kept, arm == TAUGHT ? 0 : 4); /* index_q, index_in, index_ape, index_norm */
+        assert_int_equal(kept, variant == WITH_INDEX_LOSS ? 0 : 4); /* index_q, index_in, index_ape, index_norm */
         pb_trainer_close(t), pb_trainer_close(was);
     }
 }
@@ -187,9 +188,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_gradient_matches_pytorch),
         cmocka_unit_test(reference_ops_agree),
-        cmocka_unit_test(dense_and_sparse_agree_where_all_is_picked),
-        cmocka_unit_test(sparse_attention_chooses_where_there_are_more),
-        cmocka_unit_test(exactly_the_trained_parameters_move),
+        cmocka_unit_test(dense_and_sparse_agree_if_all_rows_are_selected),
+        cmocka_unit_test(sparse_attention_differs_if_rows_are_left_out),
+        cmocka_unit_test(exactly_the_trained_parameters_change),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

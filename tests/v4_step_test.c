@@ -47,8 +47,8 @@ static void packed_samples_equal_each_alone(void **state)
 {
     pb_ctx *ctx = *state;
     size_t n;
-    for (int arm = PB_ATTENTION_DENSE; arm <= TAUGHT; arm++) {
-        pb_train_config c = v4_config(1, ROW, arm);
+    for (int variant = PB_ATTENTION_DENSE; variant <= WITH_INDEX_LOSS; variant++) {
+        pb_train_config c = v4_config(1, ROW, variant);
         pb_trainer *alone = open_trainer(ctx, &c);
         c.packed = true;
         pb_trainer *packed = open_trainer(ctx, &c);
@@ -96,7 +96,7 @@ static void graph_equals_eager(void **state)
     pb_ctx *ctx = *state;
     ctx->deterministic = true;
     for (int dtype = 0; dtype < PB_NFLOAT; dtype++) {
-        pb_train_config c = v4_config(2, 260, TAUGHT);
+        pb_train_config c = v4_config(2, 260, WITH_INDEX_LOSS);
         size_t n;
         c.model.dtype = (pb_dtype)dtype;
         pb_trainer *eager = open_seeded(ctx, &c), *graphed = open_seeded(ctx, &c);
@@ -120,7 +120,7 @@ static void backward_can_be_repeated(void **state)
 {
     pb_ctx *ctx = *state;
     size_t n;
-    pb_train_config c = v4_config(1, 260, TAUGHT);
+    pb_train_config c = v4_config(1, 260, WITH_INDEX_LOSS);
     ctx->deterministic = true;
     pb_trainer *t = open_seeded(ctx, &c);
     run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
@@ -136,7 +136,7 @@ static void accumulated_gradients_add_up(void **state)
 {
     pb_ctx *ctx = *state;
     size_t n;
-    pb_train_config c = v4_config(1, 260, TAUGHT);
+    pb_train_config c = v4_config(1, 260, WITH_INDEX_LOSS);
     pb_trainer *t = open_seeded(ctx, &c);
     run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
     float *once = snapshot(t, true, &n);
@@ -153,7 +153,7 @@ static void short_rows_in_a_long_trainer(void **state)
 {
     static const int at[] = {3, 17, 140};
     pb_ctx *ctx = *state;
-    pb_train_config c = v4_config(2, 320, TAUGHT);
+    pb_train_config c = v4_config(2, 320, WITH_INDEX_LOSS);
     pb_trainer *large = open_seeded(ctx, &c);
     run_phases(ctx, large, PB_PHASE_forward, PB_PHASE_backward); /* leaves values that shorter rows must not read */
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
@@ -196,7 +196,7 @@ static void fp8_keys_and_values_are_off_by_default(void **state)
     assert_true(config("v4-tiny", PB_FULL).kv_qat == PB_KV_QAT_NONE);
     for (int i = 0; i < PB_NKVQATS; i++) {
         pb_train_config c = v4_config(1, 260, PB_ATTENTION_SPARSE);
-        c.kv_qat = (pb_kv_qat_arm)i;
+        c.kv_qat = (pb_kv_qat_type)i;
         pb_trainer *t = open_seeded(ctx, &c);
         const uint64_t before = ctx->counts.launches;
         run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
@@ -218,7 +218,7 @@ static void bf16_follows_f32(void **state)
     pb_ctx *ctx = *state;
     double loss[PB_NFLOAT];
     for (int i = 0; i < PB_NFLOAT; i++) {
-        pb_train_config c = v4_config(1, 320, TAUGHT);
+        pb_train_config c = v4_config(1, 320, WITH_INDEX_LOSS);
         c.model.dtype = (pb_dtype)i;
         pb_trainer *t = open_seeded(ctx, &c);
         for (int step = 0; step < 20; step++) CHECK_OK(pb_train_step(ctx, t));
@@ -228,7 +228,7 @@ static void bf16_follows_f32(void **state)
     CHECK_NEAR(loss[PB_BF16], loss[PB_F32], 0.03);
 }
 
-static void what_cannot_be_is_named(void **state)
+static void invalid_settings_are_refused(void **state)
 {
     pb_train_config c = config("v4-tiny", PB_LORA);
     pb_trainer *t = NULL;
@@ -265,7 +265,7 @@ int main(void)
         cmocka_unit_test(a_frozen_model_has_the_same_loss),
         cmocka_unit_test(fp8_keys_and_values_are_off_by_default),
         cmocka_unit_test(bf16_follows_f32),
-        cmocka_unit_test(what_cannot_be_is_named),
+        cmocka_unit_test(invalid_settings_are_refused),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

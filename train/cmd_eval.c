@@ -97,7 +97,7 @@ pb_status pb_train_eval(const pb_train_options *o)
     pb_status s = pb_job_configure(o, &j);
     if (s == PB_OK) s = pb_job_open(&j, false);
     if (s == PB_OK) s = evaluate(&j);
-    s = pb_job_name_loss(&j, s);
+    s = pb_job_explain_lost_device(&j, s);
     pb_job_close(&j);
     return s;
 }

@@ -44,7 +44,7 @@ static void print_start(run *r)
 }
 
 /* Writes the estimated remaining time as "h:mm:ss", or "?" while it is unknown, and returns `out`. */
-static const char *say_left(const run *r, char out[40])
+static const char *format_remaining(const run *r, char out[40])
 {
     const long steps = r->j.schedule.steps - done(r), left = (long)(r->pace * (double)steps + 0.5);
     if (steps && !(r->pace > 0)) snprintf(out, 40, "?");
@@ -54,7 +54,7 @@ static const char *say_left(const run *r, char out[40])
 
 /* Updates the smoothed step time. Excludes the first steps of a process, which fault in memory and initialise
  * libraries, and steps that capture a graph: they are slower than later steps. */
-static void take_pace(run *r, const pb_step_result *x)
+static void update_pace(run *r, const pb_step_result *x)
 {
     enum { WARM_UP = 2 };
     if (++r->timed <= WARM_UP || x->recording > 0) return;
@@ -65,7 +65,7 @@ static void print_progress(const run *r, const pb_step_result *x, double lr, dou
 {
     char left[40];
     printf("step %6ld/%ld  loss %8.5f  norm %9.3g  lr %8.2e  %8.3g s/step  %9.1f tokens/s  left %s  %.1f MB", done(r),
-           r->j.schedule.steps, x->loss, x->norm, lr, x->seconds, x->tokens / x->seconds, say_left(r, left),
+           r->j.schedule.steps, x->loss, x->norm, lr, x->seconds, x->tokens / x->seconds, format_remaining(r, left),
            1e-6 * memory);
     if (x->skipped) printf("  skipped: %s", x->why);
     printf("\n");
@@ -76,13 +76,13 @@ static void print_progress(const run *r, const pb_step_result *x, double lr, dou
 static bool eval_due(const run *r)
 {
     const long every = r->j.o->eval_interval;
-    return r->j.held && (done(r) == r->j.schedule.steps || (every > 0 && done(r) % every == 0));
+    return r->j.eval_data && (done(r) == r->j.schedule.steps || (every > 0 && done(r) % every == 0));
 }
 
 static pb_status evaluate(run *r, double *loss)
 {
     pb_evaluation e;
-    PB_TRY(pb_job_evaluate(&r->j, r->j.held, NULL, NULL, &e));
+    PB_TRY(pb_job_evaluate(&r->j, r->j.eval_data, NULL, NULL, &e));
     *loss = e.loss;
     if (!r->j.o->quiet)
         printf("step %6ld  evaluation: loss %.6f, perplexity %.6g over %.0f tokens\n", done(r), e.loss, exp(e.loss),
@@ -90,7 +90,7 @@ static pb_status evaluate(run *r, double *loss)
     return PB_OK;
 }
 
-static void count(run *r, const pb_step_result *x)
+static void count_step(run *r, const pb_step_result *x)
 {
     r->p.iteration++;
     r->p.data = pb_dataset_position(r->j.data);
@@ -98,7 +98,7 @@ static void count(run *r, const pb_step_result *x)
     r->p.samples += (uint64_t)x->conversations;
     r->p.skipped += x->skipped;
     r->p.skipped_in_row = x->skipped ? r->p.skipped_in_row + 1 : 0;
-    take_pace(r, x);
+    update_pace(r, x);
     if (x->skipped) fprintf(stderr, "train: step %ld skipped: %s\n", done(r), x->why);
 }
 
@@ -108,7 +108,7 @@ static pb_status one_step(run *r)
     double memory, eval_loss = (double)NAN;
     const double lr = pb_schedule_lr(&r->j.schedule, done(r));
     PB_TRY(pb_job_step(&r->j, r->j.graph ? &r->graphs : NULL, lr, &x));
-    count(r, &x);
+    count_step(r, &x);
     PB_TRY(pb_job_memory(&r->j, &memory));
     if (!r->j.o->quiet && (done(r) % r->j.o->log_interval == 0 || done(r) == r->j.schedule.steps || x.skipped))
         print_progress(r, &x, lr, memory);
@@ -169,15 +169,15 @@ pb_status pb_train_run(const pb_train_options *o)
     if (o->dry_run) return pb_train_plan(o);
     pb_status s = pb_job_configure(o, &r.j);
     if (s == PB_OK) warn_of_lr(&r.j);
-    if (s == PB_OK) s = pb_job_name_loss(&r.j, pb_job_open(&r.j, false));
-    if (s == PB_OK) s = pb_job_name_loss(&r.j, pb_job_reserve(&r.j));
+    if (s == PB_OK) s = pb_job_explain_lost_device(&r.j, pb_job_open(&r.j, false));
+    if (s == PB_OK) s = pb_job_explain_lost_device(&r.j, pb_job_reserve(&r.j));
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
     if (s == PB_OK) s = pb_export_open(o->export, &r.export);
     /* The log is opened last: opening may truncate an existing log, so all other checks must have passed. */
     if (s == PB_OK) s = pb_log_open(o->log, o->resume ? done(&r) : -1, &r.log);
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);
-        s = blame_machine(pb_job_name_loss(&r.j, steps(&r)));
+        s = blame_machine(pb_job_explain_lost_device(&r.j, steps(&r)));
     }
     const pb_status closed = pb_log_close(&r.log);
     if (s == PB_OK) s = blame_machine(closed);

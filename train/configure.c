@@ -26,15 +26,15 @@ static const char *const dtypes[] = {"f32", "bf16"};
 static const char *const schedules[] = {"cosine", "constant"};
 #undef WORD
 
-static int place(const char *const *words, size_t n, const char *word)
+static int index_of(const char *const *words, size_t n, const char *word)
 {
     size_t i = 0;
     while (i < n && strcmp(words[i], word) != 0) i++;
     return i < n ? (int)i : -1;
 }
-#define PLACE(words, word) place(words, sizeof(words) / sizeof *(words), word)
+#define INDEX_OF(words, word) index_of(words, sizeof(words) / sizeof *(words), word)
 
-static pb_status whole(const char *name, long v, long most, int *out)
+static pb_status set_bounded(const char *name, long v, long most, int *out)
 {
     if (v > most) return pb_fail(PB_EINVAL, "--%s %ld: need at most %ld", name, v, most);
     *out = (int)v;
@@ -47,7 +47,7 @@ static pb_status parse_targets(const char *list, unsigned *out)
     char word[PB_OPTION_TEXT];
     unsigned bits = 0;
     while ((list = pb_next_item(list, ',', word, sizeof word))) {
-        const int t = PLACE(targets, word);
+        const int t = INDEX_OF(targets, word);
         if (t < 0) return pb_fail(PB_EINVAL, "--targets: '%s' is not one of q,k,v,o,gate,up,down", word);
         bits |= 1u << t;
     }
@@ -92,22 +92,22 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     j->cfg = pb_train_defaults(g);
     pb_model_config *m = &j->cfg.model;
     m->blank = g == &j->hf.g;
-    m->tuning = (pb_tuning)PLACE(tunings, o->tuning);
-    m->dtype = (pb_dtype)PLACE(dtypes, o->dtype);
+    m->tuning = (pb_tuning)INDEX_OF(tunings, o->tuning);
+    m->dtype = (pb_dtype)INDEX_OF(dtypes, o->dtype);
     m->seed = (uint64_t)o->seed;
     m->fixed_norms = strcmp(o->train_norms, "no") == 0;
     if (m->fixed_norms && m->tuning == PB_FULL)
         return pb_fail(PB_EINVAL, "--train-norms no needs --tuning lora or qlora");
-    PB_TRY(whole("layers", o->layers, 1000, &m->layers));
-    PB_TRY(whole("rank", o->rank, 1 << 16, &m->rank));
+    PB_TRY(set_bounded("layers", o->layers, 1000, &m->layers));
+    PB_TRY(set_bounded("rank", o->rank, 1 << 16, &m->rank));
     m->alpha = isnan(o->alpha) ? 2 * (float)m->rank : (float)o->alpha;
     PB_TRY(parse_targets(o->targets, &m->targets));
     PB_TRY(configure_adapter(o, m));
-    PB_TRY(whole("batch", o->batch, 1 << 20, &j->cfg.B));
-    PB_TRY(whole("seq", o->seq, 1 << 20, &j->cfg.S));
+    PB_TRY(set_bounded("batch", o->batch, 1 << 20, &j->cfg.B));
+    PB_TRY(set_bounded("seq", o->seq, 1 << 20, &j->cfg.S));
     j->cfg.packed = true;
-    j->cfg.attention = (pb_attention_arm)PLACE(attentions, o->attention);
-    j->cfg.kv_qat = (pb_kv_qat_arm)PLACE(kv_qats, o->kv_qat);
+    j->cfg.attention = (pb_attention_variant)INDEX_OF(attentions, o->attention);
+    j->cfg.kv_qat = (pb_kv_qat_type)INDEX_OF(kv_qats, o->kv_qat);
     return pb_backend_find(o->device, &j->device);
 }
 
@@ -115,13 +115,13 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
 {
     pb_train_config *c = &j->cfg;
     const bool none = strcmp(o->clip, "none") == 0;
-    PB_TRY(whole("accumulate", o->accumulate, 1 << 20, &j->micro));
-    PB_TRY(whole("bucket", o->bucket, 1 << 20, &j->bucket));
+    PB_TRY(set_bounded("accumulate", o->accumulate, 1 << 20, &j->micro_batches));
+    PB_TRY(set_bounded("bucket", o->bucket, 1 << 20, &j->bucket));
     if (!j->bucket) j->bucket = c->S;
     /* --clip none: the variant multi with an infinite limit still computes the norm, so that steps without a finite
      * gradient are skipped. */
     c->model.index_loss = (float)o->index_loss;
-    c->clip = none ? PB_CLIP_MULTI : (pb_clip_arm)PLACE(clips, o->clip);
+    c->clip = none ? PB_CLIP_MULTI : (pb_clip_variant)INDEX_OF(clips, o->clip);
     c->max_norm = none ? INFINITY : (float)o->max_norm;
     c->weight_decay = (float)o->weight_decay;
     c->loss_scale = (float)o->loss_scale;
@@ -132,7 +132,7 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
     const double warmup = o->warmup < 1 ? floor(o->warmup * (double)o->steps) : o->warmup;
     if (!(warmup >= 0 && warmup <= (double)o->steps))
         return pb_fail(PB_EINVAL, "--warmup %g: need 0 to %ld, which is --steps", o->warmup, o->steps);
-    j->schedule = (pb_schedule){.kind = (pb_schedule_kind)PLACE(schedules, o->schedule),
+    j->schedule = (pb_schedule){.kind = (pb_schedule_kind)INDEX_OF(schedules, o->schedule),
                                 .lr = isnan(o->lr) ? pb_default_lr(c->model.tuning, c->model.rank) : o->lr,
                                 .min = o->min_lr,
                                 .warmup = (long)warmup,
@@ -174,7 +174,7 @@ static pb_status configure_tokenizer(const pb_train_options *o, pb_job *j)
                    o->model);
 }
 
-static pb_template of_family(pb_family family)
+static pb_template family_template(pb_family family)
 {
     return family == PB_FAMILY_QWEN2   ? PB_TEMPLATE_QWEN2_5
            : family == PB_FAMILY_QWEN3 ? PB_TEMPLATE_QWEN3
@@ -188,7 +188,7 @@ static pb_status find_template(pb_job *j)
     pb_chat_options *chat = &j->data_cfg.chat;
     if (j->tokenizer_folder) PB_TRY(pb_chat_template_find(j->tokenizer_folder, &j->template));
     j->template_from = j->template.file ? j->template.file : "the model's family";
-    chat->family = j->template.file ? j->template.family : of_family(j->cfg.model.geometry->family);
+    chat->family = j->template.file ? j->template.family : family_template(j->cfg.model.geometry->family);
     chat->system = j->template.file ? j->template.system : NULL;
     return PB_OK;
 }
@@ -198,7 +198,7 @@ static pb_status configure_text(const pb_train_options *o, pb_job *j)
     pb_chat_options *chat = &j->data_cfg.chat;
     PB_TRY(configure_tokenizer(o, j));
     if (o->template) {
-        chat->family = (pb_template)PLACE(templates, o->template);
+        chat->family = (pb_template)INDEX_OF(templates, o->template);
         j->template_from = "--template";
     } else if (!j->tokenizer_path) {
         chat->family = PB_TEMPLATE_BYTES;
@@ -219,9 +219,9 @@ static pb_status configure_data(const pb_train_options *o, pb_job *j)
     pb_dataset_config *d = &j->data_cfg;
     PB_TRY(configure_text(o, j));
     j->data_path = o->data ? o->data : pb_corpus_path(j->paths[0], sizeof j->paths[0]);
-    d->mask = (pb_mask_type)PLACE(masks, o->loss_mask_type);
-    d->bad_lines = (pb_bad_lines)PLACE(bad_lines, o->bad_lines);
-    d->long_ones = (pb_long)PLACE(longs, o->long_ones);
+    d->mask = (pb_mask_type)INDEX_OF(masks, o->loss_mask_type);
+    d->bad_lines = (pb_bad_lines)INDEX_OF(bad_lines, o->bad_lines);
+    d->long_ones = (pb_long)INDEX_OF(longs, o->long_ones);
     d->S = j->cfg.S;
     d->align = pb_sample_align(j->cfg.model.geometry);
     d->pack = strcmp(o->pack, "on") == 0;
@@ -236,7 +236,7 @@ static pb_status configure_data(const pb_train_options *o, pb_job *j)
 
 pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
 {
-    *j = (pb_job){.o = o, .micro = 1};
+    *j = (pb_job){.o = o, .micro_batches = 1};
     if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is not an option; try --help", o->args.v[0]);
     PB_TRY(configure_model(o, j));
     if (o->command == PB_COMMAND_eval) j->cfg.model.frozen = true;

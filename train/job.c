@@ -12,14 +12,14 @@
 
 /* ---- data ------------------------------------------------------------------------------------------- */
 
-static void say_bad_lines(const pb_dataset_counts *c)
+static void print_bad_lines(const pb_dataset_counts *c)
 {
     const size_t kept = c->lines.bad < PB_JSONL_KEPT ? c->lines.bad : PB_JSONL_KEPT;
     for (size_t i = 0; i < kept; i++) fprintf(stderr, "train: skipped bad line %s\n", c->lines.kept[i]);
     if (c->lines.bad > kept) fprintf(stderr, "train: skipped %zu more bad lines\n", c->lines.bad - kept);
 }
 
-static void say_data(const char *what, const char *path, const pb_dataset_counts *c, const pb_dataset *d)
+static void print_data(const char *what, const char *path, const pb_dataset_counts *c, const pb_dataset *d)
 {
     printf("%s data %s: %zu conversations in %zu rows, %zu tokens, %zu of them loss tokens", what, path, c->kept,
            pb_dataset_rows(d), c->tokens, c->counted);
@@ -36,12 +36,12 @@ static pb_status open_dataset(pb_job *j, const char *what, const char *path, con
 {
     const pb_status s = pb_dataset_open(path, j->tokenizer, cfg, counts, out);
     /* With --bad-lines fail, the first bad line is the error message of pb_dataset_open. */
-    if (cfg->bad_lines == PB_BAD_LINES_SKIP) say_bad_lines(counts);
-    if (s == PB_OK && !j->o->quiet) say_data(what, path, counts, *out);
+    if (cfg->bad_lines == PB_BAD_LINES_SKIP) print_bad_lines(counts);
+    if (s == PB_OK && !j->o->quiet) print_data(what, path, counts, *out);
     return s;
 }
 
-static void say_text(const pb_job *j)
+static void print_text(const pb_job *j)
 {
     static const char *const names[] = {
 #define X(id, word) word,
@@ -64,19 +64,19 @@ static pb_status open_data(pb_job *j)
         return pb_fail(PB_EINVAL, "the tokenizer has %zu token ids, but the vocabulary of %s has only %d",
                        pb_tokenizer_vocab(j->tokenizer), j->o->model, j->cfg.model.geometry->V);
     PB_TRY(pb_chat_template_check(j->data_cfg.chat.family, j->tokenizer));
-    if (!j->o->quiet) say_text(j);
+    if (!j->o->quiet) print_text(j);
     part.evaluation = eval && part.held_out > 0;
     PB_TRY(open_dataset(j, eval ? "evaluation" : "training", j->data_path, &part, &j->counts, &j->data));
     if (eval || (!j->o->eval_data && !(part.held_out > 0))) return PB_OK;
     part.evaluation = part.held_out > 0;
     const char *path = j->o->eval_data ? j->o->eval_data : j->data_path;
-    return open_dataset(j, "evaluation", path, &part, &j->held_counts, &j->held);
+    return open_dataset(j, "evaluation", path, &part, &j->eval_counts, &j->eval_data);
 }
 
 /* Allocates the host buffers of one step's rows. */
-static pb_status room(pb_job *j)
+static pb_status alloc_rows(pb_job *j)
 {
-    const size_t n = (size_t)j->micro * (size_t)j->cfg.B * (size_t)j->cfg.S;
+    const size_t n = (size_t)j->micro_batches * (size_t)j->cfg.B * (size_t)j->cfg.S;
     pb_rows *r = &j->rows;
     r->ids = malloc(n * sizeof *r->ids);
     r->targets = malloc(n * sizeof *r->targets);
@@ -85,7 +85,7 @@ static pb_status room(pb_job *j)
     r->pos = malloc(n * sizeof *r->pos);
     r->used = malloc(n / (size_t)j->cfg.S * sizeof *r->used);
     if (r->ids && r->targets && r->mask && r->start && r->pos && r->used) return PB_OK;
-    return pb_fail(PB_ENOMEM, "no memory for the rows of %d micro-batches", j->micro);
+    return pb_fail(PB_ENOMEM, "no memory for the rows of %d micro-batches", j->micro_batches);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------ */
@@ -103,7 +103,7 @@ static pb_status load_files(const pb_job *j, pb_trainer *t, pb_load_report *r)
 static pb_status plan_size(const pb_job *j, pb_ctx *ctx, double *bytes)
 {
     pb_trainer *t = NULL;
-    const double tokens = (double)j->micro * j->cfg.B * j->cfg.S;
+    const double tokens = (double)j->micro_batches * j->cfg.B * j->cfg.S;
     ctx->prefer = j->ctx.prefer;
     pb_status s = pb_trainer_open(ctx, &j->cfg, &t);
     if (s == PB_OK) s = load_files(j, t, NULL);
@@ -154,12 +154,12 @@ pb_status pb_job_open(pb_job *j, bool plan)
     j->ctx.deterministic = j->o->deterministic;
     if (!plan) PB_TRY(check_size(j));
     PB_TRY(open_data(j));
-    PB_TRY(room(j));
+    PB_TRY(alloc_rows(j));
     PB_TRY(pb_trainer_open(&j->ctx, &j->cfg, &j->trainer));
     return plan ? PB_OK : load(j);
 }
 
-pb_status pb_job_name_loss(pb_job *j, pb_status s)
+pb_status pb_job_explain_lost_device(pb_job *j, pb_status s)
 {
     if (s == PB_EDEVICE && j->ctx.be) (void)pb_device_check(&j->ctx);
     return s;
@@ -169,7 +169,7 @@ void pb_job_close(pb_job *j)
 {
     pb_trainer_close(j->trainer);
     pb_dataset_close(j->data);
-    pb_dataset_close(j->held);
+    pb_dataset_close(j->eval_data);
     pb_tokenizer_close(j->tokenizer);
     free(j->rows.ids);
     free(j->rows.targets);

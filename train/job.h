@@ -27,10 +27,10 @@ typedef struct pb_job {
     pb_ctx ctx;
     pb_trainer *trainer;
     pb_tokenizer *tokenizer;
-    /* `data` is trained on (train eval: evaluated); `held` is evaluated during training, NULL: nothing is. */
-    pb_dataset *data, *held;
-    pb_dataset_counts counts, held_counts;
-    int micro; /* micro-batches per step */
+    /* `data` is trained on, but evaluated by `train eval`; `eval_data` is evaluated during training, NULL: none. */
+    pb_dataset *data, *eval_data;
+    pb_dataset_counts counts, eval_counts;
+    int micro_batches; /* micro-batches per step */
     /* A step's rows are as long as its longest row needs, rounded up to a multiple of this, at most S. */
     int bucket;
     pb_rows rows; /* [micro,B,S] */
@@ -45,7 +45,7 @@ pb_status pb_job_configure(const pb_train_options *o, pb_job *j);
 pb_status pb_job_open(pb_job *j, bool plan);
 /* Returns `s`. If `s` is EDEVICE and the device accepts no more work, the message is extended to say
  * that the device is lost. */
-pb_status pb_job_name_loss(pb_job *j, pb_status s);
+pb_status pb_job_explain_lost_device(pb_job *j, pb_status s);
 void pb_job_close(pb_job *j); /* also after a failed open, and for {0} */
 
 /* Peak memory in bytes. CPU: the process's peak resident set, plus the planned memory on the plan backend. GPU: the

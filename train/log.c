@@ -19,7 +19,7 @@ static const char header[] =
 static pb_status fail(const char *path) { return pb_fail_errno(errno, "%s", path); }
 
 /* Removes the rows of steps later than `after`, and an incomplete last row. Writes the header if the file is empty. */
-static pb_status cut(FILE *f, const char *path, long after)
+static pb_status truncate_after(FILE *f, const char *path, long after)
 {
     char line[1024];
     if (!fgets(line, sizeof line, f)) return fputs(header, f) < 0 || fflush(f) != 0 ? fail(path) : PB_OK;
@@ -44,7 +44,7 @@ static bool has_rows(const char *path)
 /* Renames an existing log to the first free name PATH.1, PATH.2, ... Used when a run resumes without a checkpoint and
  * therefore starts at step 0: the rows may be from a run that ended before its first checkpoint, or from an unrelated
  * run, so they must not be deleted. */
-static pb_status move_aside(const char *path)
+static pb_status rename_old_log(const char *path)
 {
     char to[PATH_MAX];
     for (int i = 1; i < 1000; i++) {
@@ -66,9 +66,9 @@ pb_status pb_log_open(const char *path, long after, pb_log *out)
     *out = (pb_log){.path = path};
     if (!path) return PB_OK;
     FILE *f;
-    if (after == 0 && has_rows(path)) PB_TRY(move_aside(path));
+    if (after == 0 && has_rows(path)) PB_TRY(rename_old_log(path));
     PB_TRY(pb_file_update(path, after < 0, &f));
-    const pb_status s = cut(f, path, after);
+    const pb_status s = truncate_after(f, path, after);
     if (s == PB_OK) out->f = f;
     else fclose(f);
     return s;

@@ -61,7 +61,7 @@ pb_status pb_train_help(const pb_train_options *o)
 
 /* Finds the subcommand and the index of the first option. `train --steps 5` means `train run --steps 5`; `train --help`
  * means `train help`. */
-static pb_status split(int argc, char **argv, int *command, int *first)
+static pb_status find_command(int argc, char **argv, int *command, int *first)
 {
     *first = 1;
     *command = PB_COMMAND_run;
@@ -75,7 +75,7 @@ static pb_status split(int argc, char **argv, int *command, int *first)
     return pb_cli_command(&pb_train_cli, argv[1], command);
 }
 
-static int complain(pb_status s)
+static int print_error(pb_status s)
 {
     fprintf(stderr, "train: %s\n", pb_error());
     return pb_status_exit(s);
@@ -87,9 +87,9 @@ int main(int argc, char **argv)
     int first;
     pb_streams_open();
     pb_threads_wait_briefly(argv);
-    if (split(argc, argv, &o.command, &first) != PB_OK ||
+    if (find_command(argc, argv, &o.command, &first) != PB_OK ||
         pb_cli_parse(&pb_train_cli, o.command, argc - first, argv + first, &o, &o.args) != PB_OK)
-        return complain(PB_EINVAL);
+        return print_error(PB_EINVAL);
     if (o.help) {
         o.args = (pb_words){{commands[o.command].name}, 1};
         o.command = PB_COMMAND_help;
@@ -99,7 +99,7 @@ int main(int argc, char **argv)
     pb_status s = functions[o.command](&o);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         if (s == PB_OK) pb_fail(PB_EIO, "standard output could not be written completely");
-        return complain(PB_EIO);
+        return print_error(PB_EIO);
     }
-    return s == PB_OK ? pb_interrupted() ? EXIT_MACHINE : 0 : complain(s);
+    return s == PB_OK ? pb_interrupted() ? EXIT_MACHINE : 0 : print_error(s);
 }

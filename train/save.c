@@ -35,24 +35,24 @@ static const char *option_key(pb_saver *s, const char *name)
 }
 
 /* Formats an option's value as text; one function per option type. */
-static const char *say_flag(pb_saver *s, bool v)
+static const char *format_flag(pb_saver *s, bool v)
 {
     (void)s;
     return v ? "on" : "off";
 }
-static const char *say_text(pb_saver *s, const char *v)
+static const char *format_text(pb_saver *s, const char *v)
 {
     (void)s;
     return v;
 }
-#define say_choice say_text
-static const char *say_whole(pb_saver *s, long v)
+#define format_choice format_text
+static const char *format_whole(pb_saver *s, long v)
 {
     snprintf(s->text[s->n], sizeof s->text[s->n], "%ld", v);
     return s->text[s->n];
 }
-#define say_count say_whole
-static const char *say_number(pb_saver *s, double v)
+#define format_count format_whole
+static const char *format_number(pb_saver *s, double v)
 {
     snprintf(s->text[s->n], sizeof s->text[s->n], "%.9g", v);
     return s->text[s->n];
@@ -60,7 +60,7 @@ static const char *say_number(pb_saver *s, double v)
 
 /* Identifies the tokenizer: "bytes", or the digest of its tokenizer.json. A path would not do, because the file may
  * have been moved when the run is resumed. */
-static pb_status tokenizer_text(const pb_job *j, pb_digest_text *out)
+static pb_status identify_tokenizer(const pb_job *j, pb_digest_text *out)
 {
     pb_file_digest d;
     if (!j->tokenizer_path) {
@@ -82,20 +82,20 @@ static pb_status settings(pb_saver *s)
 #undef X
     };
     pb_train_options o = *s->j->o;
-    PB_TRY(tokenizer_text(s->j, &s->tokenizer));
+    PB_TRY(identify_tokenizer(s->j, &s->tokenizer));
     o.tokenizer = s->tokenizer.hex;
     o.template = templates[s->j->data_cfg.chat.family];
     o.data = s->j->data_path;
     o.lr = s->j->schedule.lr;
     o.warmup = (double)s->j->schedule.warmup;
 #define OPT(name, type, letter, argument, deflt, commands, resumed, help)                                              \
-    if (resumed >= NOTED) set(s, option_key(s, #name), say_##type(s, o.name), resumed == FIXED);
+    if (resumed >= NOTED) set(s, option_key(s, #name), format_##type(s, o.name), resumed == FIXED);
 #include "train/options.def"
 #undef OPT
     /* These counts identify the data set by its contents. Its path is not fixed, so that the file may be moved. */
-    set(s, "data.conversations", say_whole(s, (long)s->j->counts.kept), true);
-    set(s, "data.tokens", say_whole(s, (long)s->j->counts.tokens), true);
-    set(s, "data.counted", say_whole(s, (long)s->j->counts.counted), true);
+    set(s, "data.conversations", format_whole(s, (long)s->j->counts.kept), true);
+    set(s, "data.tokens", format_whole(s, (long)s->j->counts.tokens), true);
+    set(s, "data.counted", format_whole(s, (long)s->j->counts.counted), true);
     return PB_OK;
 }
 

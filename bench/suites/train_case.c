@@ -90,8 +90,8 @@ pb_status pb_train_case_config(const pb_case *c, pb_train_config *out)
     t.model.alpha = 2 * (float)t.model.rank;
     /* With B = 0, as LoRA starts, the gradient of A is zero and checking it would show nothing. */
     t.model.random_b = true;
-    t.clip = (pb_clip_arm)clip;
-    t.attention = (pb_attention_arm)attention;
+    t.clip = (pb_clip_variant)clip;
+    t.attention = (pb_attention_variant)attention;
     *out = t;
     return PB_OK;
 }

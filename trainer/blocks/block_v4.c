@@ -88,7 +88,7 @@ static pb_v4_shape largest(const pb_trainer *t)
 }
 
 /* True if the indexers are trained. */
-static bool taught(const pb_trainer *t) { return t->cfg.model.index_loss > 0 && !t->cfg.model.frozen; }
+static bool indexers_trained(const pb_trainer *t) { return t->cfg.model.index_loss > 0 && !t->cfg.model.frozen; }
 
 /* Reserves the buffers of an indexer. Each has at least one element: token rows shorter than `ratio` give no compressed
  * rows, but the ops reject a NULL pointer. */
@@ -126,7 +126,7 @@ static void carve_layer(pb_trainer *t, int layer)
     a->pooled = pb_carve(m, B * s.G * g->d * e);
     a->rstd_pooled = pb_carve(m, B * s.G * f);
     a->idx = pb_carve(m, s.indexed ? T * s.W * sizeof *a->idx : 0);
-    a->index = taught(t) && s.indexed ? carve_index(t, &s) : pb_v4_of(t)->index;
+    a->index = indexers_trained(t) && s.indexed ? carve_index(t, &s) : pb_v4_of(t)->index;
     a->o = pb_carve(m, q * e);
     a->lse = pb_carve(m, T * g->H * f);
     a->low = pb_carve(m, T * (size_t)g->v4->groups * g->v4->o_rank * e);
@@ -158,7 +158,7 @@ static void carve_shared(pb_trainer *t)
     }
     v->one = pb_carve(&t->acts, f);
     carve_lists(t);
-    if (s.indexed && !taught(t)) v->index = carve_index(t, &s);
+    if (s.indexed && !indexers_trained(t)) v->index = carve_index(t, &s);
     v->wide = pb_carve(&t->acts, T * (size_t)g->H * g->d * e);
     v->normed = pb_carve(&t->acts, T * g->d * e);
     v->rows = pb_carve(&t->acts, t->cfg.kv_qat ? (size_t)t->cfg.B * s.S_kv * g->d * e : 0);
@@ -192,7 +192,7 @@ static void carve_backward(pb_trainer *t)
     v->dkv = pb_carve(m, (size_t)t->cfg.B * s.S_kv * g->d * e);
     v->drow = pb_carve(m, T * g->d * e);
     v->dsink = pb_carve(m, g->H * sizeof(float));
-    if (taught(t)) carve_index_back(t, &s);
+    if (indexers_trained(t)) carve_index_back(t, &s);
 }
 
 static pb_status tables(pb_trainer *t)
@@ -246,7 +246,7 @@ static pb_status own_loss(const pb_trainer *t, double *loss)
     float layer[PB_V4_RATIOS];
     const int L = t->model.g.L;
     PB_TRY(pb_download(t->ctx, layer, pb_v4_of(t)->index_back.loss, (size_t)L * sizeof *layer));
-    for (int i = 0; i < L; i++) *loss += (double)layer[i] * (double)t->cfg.model.index_loss * (double)t->inv;
+    for (int i = 0; i < L; i++) *loss += (double)layer[i] * (double)t->cfg.model.index_loss * (double)t->host_inv_count;
     return PB_OK;
 }
 

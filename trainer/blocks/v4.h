@@ -136,7 +136,7 @@ pb_v4_pass pb_v4_pass_of(pb_ctx *ctx, const pb_trainer *t, int layer);
 const pb_param *pb_v4_param(const pb_v4_pass *p, int id);
 
 /* Computes v4.wide = RoPE^-1(o): rotates the output of attention back by the positions of the queries. */
-pb_status pb_v4_turn_back(const pb_v4_pass *p);
+pb_status pb_v4_rotate_back(const pb_v4_pass *p);
 
 pb_status pb_v4_begin(pb_ctx *ctx, const pb_trainer *t);
 pb_status pb_v4_forward(pb_ctx *ctx, const pb_trainer *t, int layer);

@@ -71,7 +71,7 @@ static pb_status output_back(const pb_v4_pass *p)
     const int G = v->groups, N = v->o_rank, K = p->g->H * p->g->d / v->groups;
     const size_t ld = (size_t)p->g->H * p->g->d;
     PB_TRY(product_back(p, PB_P_o_b, t->dcur, p->a->low, p->v->dlow));
-    PB_TRY(pb_v4_turn_back(p));
+    PB_TRY(pb_v4_rotate_back(p));
     PB_TRY(pb_grouped_linear_dw(p->ctx, &(pb_grouped_linear_dw_args){.dy = p->v->dlow,
                                                                      .x = p->v->wide,
                                                                      .dw = w->grad,

@@ -192,7 +192,7 @@ static pb_status index_inputs(const pb_v4_pass *p)
 }
 
 /* Makes the layer's key lists from the indexer's top-k selection. */
-static pb_status pick(const pb_v4_pass *p)
+static pb_status select_rows(const pb_v4_pass *p)
 {
     PB_TRY(index_inputs(p));
     if (p->s.T > 0)
@@ -224,7 +224,7 @@ static pb_status attend(const pb_v4_pass *p)
                                                                .dtype = p->dtype});
 }
 
-pb_status pb_v4_turn_back(const pb_v4_pass *p)
+pb_status pb_v4_rotate_back(const pb_v4_pass *p)
 {
     const size_t ld = (size_t)p->g->H * p->g->d;
     return pb_rope_bwd(p->ctx, &(pb_rope_bwd_args){.dqr = p->a->o,
@@ -247,7 +247,7 @@ pb_status pb_v4_turn_back(const pb_v4_pass *p)
 static pb_status output(const pb_v4_pass *p)
 {
     const pb_v4_geometry *v = p->g->v4;
-    PB_TRY(pb_v4_turn_back(p));
+    PB_TRY(pb_v4_rotate_back(p));
     PB_TRY(pb_grouped_linear_fwd(p->ctx, &(pb_grouped_linear_fwd_args){.x = p->v->wide,
                                                                        .w = pb_v4_param(p, PB_P_o_a)->w,
                                                                        .y = p->a->low,
@@ -277,7 +277,7 @@ pb_status pb_v4_forward(pb_ctx *ctx, const pb_trainer *t, int layer)
     PB_TRY(product(&p, PB_P_latent, t->layers[layer].n1, p.a->latent));
     PB_TRY(queries(&p));
     PB_TRY(keys(&p));
-    if (p.s.indexed) PB_TRY(pick(&p));
+    if (p.s.indexed) PB_TRY(select_rows(&p));
     PB_TRY(attend(&p));
     return output(&p);
 }

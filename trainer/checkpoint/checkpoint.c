@@ -24,7 +24,7 @@ void pb_checkpoints_note(const pb_checkpoints *c, const char *fmt, ...)
     c->o.note(c->o.note_self, line);
 }
 
-pb_status pb_checkpoints_base(pb_checkpoints *c, pb_trainer *t)
+pb_status pb_checkpoints_digest_base(pb_checkpoints *c, pb_trainer *t)
 {
     if (c->trainer == t) return PB_OK;
     PB_TRY(pb_state_base(t, &c->base));
@@ -86,7 +86,7 @@ static pb_status set_up(pb_checkpoints *c)
 {
     PB_TRY(make_folder(c));
     PB_TRY(take_lock(c));
-    PB_TRY(pb_folder_tidy(c));
+    PB_TRY(pb_folder_remove_leftovers(c));
     return find_latest(c);
 }
 
@@ -124,7 +124,7 @@ pb_save pb_checkpoints_due(const pb_checkpoints *c, uint64_t iteration)
 {
     const uint64_t every = (uint64_t)c->o.save_interval;
     if (iteration && ((every && iteration % every == 0) || iteration == c->o.last)) return PB_SAVE_KEEP;
-    return !c->tried && (every || c->o.last) ? PB_SAVE_TRIAL : PB_SAVE_NONE;
+    return !c->verified_save && (every || c->o.last) ? PB_SAVE_TRIAL : PB_SAVE_NONE;
 }
 
 /* ---- writing one checkpoint ----------------------------------------------------------------------------- */
@@ -138,7 +138,7 @@ typedef struct filling {
 /* Called for every file and folder of a new checkpoint. Makes it durable; for a file, computes the digest by reading the
  * file back. The tensor data read from the state file must have the same digest as the data downloaded from the device,
  * so that a disk that corrupts data is noticed during saving. */
-static pb_status take_in(void *self, const char *path, const char *name, pb_disk_kind kind)
+static pb_status sync_and_digest(void *self, const char *path, const char *name, pb_disk_kind kind)
 {
     filling *f = self;
     const pb_disk *disk = f->c->o.disk;
@@ -189,7 +189,7 @@ static pb_status fill_folder(filling *f, pb_trainer *t, const char *folder)
     if (c->o.disk->mkdir(c->o.disk->self, folder) != 0) return pb_fail_errno(errno, "%s", folder);
     PB_TRY(pb_state_write(t, c->o.disk, state.text, &f->data));
     if (c->o.extra) PB_TRY(c->o.extra(c->o.extra_self, t, folder));
-    PB_TRY(pb_disk_walk(folder, take_in, f));
+    PB_TRY(pb_disk_walk(folder, sync_and_digest, f));
     PB_TRY(write_index(f, t, folder));
     return pb_disk_sync_path(c->o.disk, folder);
 }
@@ -205,7 +205,7 @@ static pb_status fill(pb_checkpoints *c, pb_trainer *t, const pb_progress *p, co
 /* ---- saving --------------------------------------------------------------------------------------------- */
 
 /* Makes the same checks as pb_checkpoints_resume. With `files`, it also reads every file again and compares the digest;
- * that is done for a process's first save only, because take_in() has already read the files once. */
+ * that is done for a process's first save only, because sync_and_digest() has already read the files once. */
 static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, uint64_t iteration, bool files)
 {
     pb_candidate x = {0};
@@ -220,7 +220,7 @@ static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, ui
 
 /* True if a checkpoint is retained after `now` has become the resume point. `before` is the previous resume point of
  * this process, 0: none. */
-static bool stays(const pb_checkpoints *c, uint64_t iteration, uint64_t now, uint64_t before)
+static bool is_retained(const pb_checkpoints *c, uint64_t iteration, uint64_t now, uint64_t before)
 {
     /* Later iterations were saved by another process that continued the run. This process must not delete them. */
     if (iteration >= now) return true;
@@ -228,13 +228,13 @@ static bool stays(const pb_checkpoints *c, uint64_t iteration, uint64_t now, uin
 }
 
 /* Removes all checkpoints that are not retained. */
-static pb_status retire(const pb_checkpoints *c, uint64_t now, uint64_t before)
+static pb_status remove_old(const pb_checkpoints *c, uint64_t now, uint64_t before)
 {
     pb_iterations all = {0};
     pb_status s = pb_folder_list(c, &all);
     size_t n = 0;
     for (size_t i = 0; s == PB_OK && i < all.n; i++)
-        if (!stays(c, all.at[i], now, before)) all.at[n++] = all.at[i];
+        if (!is_retained(c, all.at[i], now, before)) all.at[n++] = all.at[i];
     pb_path *path = s == PB_OK ? calloc(n + 1, sizeof *path) : NULL;
     if (s == PB_OK && !path) s = pb_fail(PB_ENOMEM, "%s: no memory to remove older checkpoints", c->dir);
     for (size_t i = 0; s == PB_OK && i < n; i++) s = pb_folder_path(c, all.at[i], NULL, &path[i]);
@@ -247,24 +247,24 @@ static pb_status retire(const pb_checkpoints *c, uint64_t now, uint64_t before)
 /* Makes the new folder `filled` the resume point, then removes older checkpoints. */
 static pb_status keep(pb_checkpoints *c, uint64_t iteration, const char *filled)
 {
-    const uint64_t before = c->mine;
+    const uint64_t before = c->own_iteration;
     PB_TRY(pb_folder_publish(c, iteration, filled));
-    c->latest = c->mine = iteration;
-    PB_TRY(retire(c, iteration, before));
-    return pb_folder_tidy(c); /* removes a replaced checkpoint of the same iteration */
+    c->latest = c->own_iteration = iteration;
+    PB_TRY(remove_old(c, iteration, before));
+    return pb_folder_remove_leftovers(c); /* removes a replaced checkpoint of the same iteration */
 }
 
 static pb_status save(pb_checkpoints *c, pb_save how, pb_trainer *t, const pb_progress *p)
 {
     pb_path folder;
-    PB_TRY(pb_folder_tidy(c));
-    PB_TRY(pb_checkpoints_base(c, t));
+    PB_TRY(pb_folder_remove_leftovers(c));
+    PB_TRY(pb_checkpoints_digest_base(c, t));
     PB_TRY(pb_folder_path(c, p->iteration, "tmp", &folder));
     PB_TRY(fill(c, t, p, folder.text));
-    PB_TRY(verify(c, t, folder.text, p->iteration, !c->tried || how == PB_SAVE_TRIAL));
+    PB_TRY(verify(c, t, folder.text, p->iteration, !c->verified_save || how == PB_SAVE_TRIAL));
     if (how == PB_SAVE_KEEP) PB_TRY(keep(c, p->iteration, folder.text));
     else PB_TRY(pb_folder_drop(c, &folder, &p->iteration, 1));
-    c->tried = true;
+    c->verified_save = true;
     return PB_OK;
 }
 
@@ -273,12 +273,12 @@ pb_status pb_checkpoints_save(pb_checkpoints *c, pb_save how, pb_trainer *t, con
     char why[1024];
     if (how == PB_SAVE_NONE) return PB_OK;
     if (!p->iteration) return pb_fail(PB_EINVAL, "%s: a checkpoint cannot be saved before the first step", c->dir);
-    if (c->latest && !c->mine)
+    if (c->latest && !c->own_iteration)
         return pb_fail(PB_EINVAL, "%s has checkpoints of another run: resume that run, or use another folder", c->dir);
     const pb_status s = save(c, how, t, p);
     if (s == PB_OK) return PB_OK;
-    /* The first failure is the one to report, but pb_folder_tidy may fail too and replace the message. */
+    /* The first failure is the one to report, but pb_folder_remove_leftovers may fail too and replace the message. */
     snprintf(why, sizeof why, "%s", pb_error());
-    (void)pb_folder_tidy(c);
+    (void)pb_folder_remove_leftovers(c);
     return pb_fail(s, "%s", why);
 }

@@ -116,7 +116,7 @@ static pb_status tidy_one(const pb_checkpoints *c, const char *name)
     return restored ? PB_OK : pb_disk_remove(c->o.disk, path.text);
 }
 
-pb_status pb_folder_tidy(const pb_checkpoints *c)
+pb_status pb_folder_remove_leftovers(const pb_checkpoints *c)
 {
     names found;
     PB_TRY(list(c, is_temporary, &found));

@@ -7,12 +7,13 @@
 #include "trainer/checkpoint/checkpoint_impl.h"
 
 /* Loads a checkpoint that pb_candidate_open has accepted. It is checked completely before the trainer is modified. */
-static pb_status take(pb_checkpoints *c, const char *folder, pb_trainer *t, const pb_candidate *x, pb_progress *out)
+static pb_status load_candidate(pb_checkpoints *c, const char *folder, pb_trainer *t, const pb_candidate *x,
+                                pb_progress *out)
 {
     PB_TRY(pb_candidate_fits(c, t, folder, x, true));
     PB_TRY(pb_state_load(x->state, t));
     *out = x->index.progress;
-    c->mine = x->index.progress.iteration;
+    c->own_iteration = x->index.progress.iteration;
     return PB_OK;
 }
 
@@ -25,7 +26,7 @@ static pb_status resume_one(pb_checkpoints *c, uint64_t iteration, pb_trainer *t
     PB_TRY(pb_folder_path(c, iteration, NULL, &folder));
     pb_status s = pb_candidate_open(c, folder.text, iteration, true, &x);
     *damaged = s == PB_EINVAL || s == PB_EPATH || s == PB_EIO;
-    if (s == PB_OK) s = take(c, folder.text, t, &x, out);
+    if (s == PB_OK) s = load_candidate(c, folder.text, t, &x, out);
     pb_candidate_close(&x);
     return s;
 }
@@ -46,7 +47,7 @@ static pb_status resume_number(pb_checkpoints *c, const char *which, pb_trainer 
 
 /* Sets *at to the index in `all` of the checkpoint that "latest" tries first. Passes a note to the caller if the tracker
  * is missing or damaged, if the checkpoint it names is missing, or if newer checkpoints exist. */
-static pb_status begin_at(const pb_checkpoints *c, const pb_iterations *all, size_t *at)
+static pb_status find_first(const pb_checkpoints *c, const pb_iterations *all, size_t *at)
 {
     uint64_t named;
     const pb_status s = pb_folder_tracker(c, &named);
@@ -93,7 +94,7 @@ static pb_status resume_latest(pb_checkpoints *c, pb_trainer *t, pb_progress *ou
     PB_TRY(pb_folder_list(c, &all));
     pb_status s = PB_OK;
     if (all.n) {
-        s = begin_at(c, &all, &first);
+        s = find_first(c, &all, &first);
         if (s == PB_OK) s = try_all(c, &all, first, t, out);
     } else if (c->latest) {
         s = pb_fail(PB_EINVAL,

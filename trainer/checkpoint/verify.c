@@ -88,7 +88,7 @@ pb_status pb_candidate_fits(pb_checkpoints *c, pb_trainer *t, const char *folder
     pb_state_describe(t, &own);
     for (int i = 0; i < PB_STATE_SETTINGS; i++) PB_TRY(compare(c, folder, x, &own.s[i], note));
     for (size_t i = 0; i < c->o.nsettings; i++) PB_TRY(compare(c, folder, x, &c->o.settings[i], note));
-    PB_TRY(pb_checkpoints_base(c, t));
+    PB_TRY(pb_checkpoints_digest_base(c, t));
     if (!pb_digest_equal(&c->base, &x->index.base))
         return pb_fail(PB_EINVAL, "%s belongs to other base weights: their digest was %s, but is %s now", folder,
                        x->index.base.hex, c->base.hex);

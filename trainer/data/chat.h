@@ -46,11 +46,11 @@ typedef struct pb_chat_options {
 typedef struct pb_span {
     size_t a, content_end, b;
     pb_chat_role role;
-    bool learn; /* false: does not count in the loss */
+    bool in_loss; /* false: does not count in the loss */
 } pb_span;
-typedef struct pb_foreign { /* bytes [a,b) of the text that were copied from the data, not written by the template */
+typedef struct pb_data_range { /* bytes [a,b) of the text that were copied from the data, not written by the template */
     size_t a, b;
-} pb_foreign;
+} pb_data_range;
 
 /* Result of a rendering. Initialise with {0} and free with pb_rendered_free. Each rendering overwrites the previous
  * one. */
@@ -58,8 +58,8 @@ typedef struct pb_rendered {
     pb_bytes text;
     pb_span *span; /* [n], ascending, not overlapping */
     size_t n, room;
-    pb_foreign *foreign; /* [foreigns], ascending, not overlapping */
-    size_t foreigns, foreign_room;
+    pb_data_range *data_ranges; /* [ndata_ranges], ascending, not overlapping */
+    size_t ndata_ranges, data_room;
 } pb_rendered;
 void pb_rendered_free(pb_rendered *r);
 

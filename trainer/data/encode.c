@@ -27,7 +27,7 @@ static const pb_span *last_assistant(const pb_rendered *r)
 static pb_range named(pb_mask_type type, const pb_span *s, const pb_span *last)
 {
     const pb_range none = {0};
-    if (s->role != PB_CHAT_ASSISTANT || !s->learn) return none;
+    if (s->role != PB_CHAT_ASSISTANT || !s->in_loss) return none;
     if (type != PB_MASK_ASSISTANT && s != last) return none;
     return (pb_range){(uint32_t)s->a, (uint32_t)(type == PB_MASK_RESPONSE ? s->content_end : s->b)};
 }
@@ -35,7 +35,7 @@ static pb_range named(pb_mask_type type, const pb_span *s, const pb_span *last)
 /* For the masks all and all_but_system: true if token t is not a loss token because of this message's span. */
 static bool excluded(const pb_span *s, pb_mask_type type, pb_range t)
 {
-    const bool out = !s->learn || (type == PB_MASK_ALL_BUT_SYSTEM && s->role == PB_CHAT_SYSTEM);
+    const bool out = !s->in_loss || (type == PB_MASK_ALL_BUT_SYSTEM && s->role == PB_CHAT_SYSTEM);
     return out && t.a < s->b && t.b > s->a;
 }
 
@@ -65,9 +65,9 @@ static pb_status check_foreign(const pb_tokenizer *t, const pb_rendered *r, cons
                                size_t n)
 {
     size_t k = 0;
-    for (size_t i = 0; i < n && k < r->foreigns; i++) {
-        while (k < r->foreigns && r->foreign[k].b <= where[i].a) k++;
-        if (k == r->foreigns || where[i].b <= r->foreign[k].a || !pb_tokenizer_is_special(t, ids[i])) continue;
+    for (size_t i = 0; i < n && k < r->ndata_ranges; i++) {
+        while (k < r->ndata_ranges && r->data_ranges[k].b <= where[i].a) k++;
+        if (k == r->ndata_ranges || where[i].b <= r->data_ranges[k].a || !pb_tokenizer_is_special(t, ids[i])) continue;
         return pb_fail(PB_EINVAL, "the text contains the special token \"%.*s\"",
                        (int)(where[i].b - where[i].a < 60 ? where[i].b - where[i].a : 60), r->text.p + where[i].a);
     }

@@ -30,9 +30,9 @@ static pb_status open_tag(pb_jinja *j, const char *name)
 
 static pb_status dead_block(pb_jinja *j, bool dead)
 {
-    j->dead += dead;
+    j->skipping += dead;
     const pb_status s = block(j);
-    j->dead -= dead;
+    j->skipping -= dead;
     return s;
 }
 
@@ -43,9 +43,9 @@ static pb_status branch(pb_jinja *j, bool *taken)
 {
     json_t *condition = NULL;
     const bool skip = *taken;
-    j->dead += skip;
+    j->skipping += skip;
     PB_TRY(pb_jinja_expression(j, true, &condition));
-    j->dead -= skip;
+    j->skipping -= skip;
     PB_TRY(close_tag(j));
     const bool runs = !skip && pb_jinja_true(condition);
     *taken = skip || runs;
@@ -54,7 +54,7 @@ static pb_status branch(pb_jinja *j, bool *taken)
 
 static pb_status if_statement(pb_jinja *j)
 {
-    bool taken = j->dead;
+    bool taken = j->skipping;
     PB_TRY(branch(j, &taken));
     while (statement_is(j, "elif")) {
         PB_TRY(open_tag(j, "elif"));
@@ -100,11 +100,11 @@ static pb_status head(pb_jinja *j, loop *l)
     l->filter = j->at;
     if (l->filtered) {
         json_t *ignored;
-        j->dead++;
+        j->skipping++;
         PB_TRY(pb_jinja_expression(j, true, &ignored));
-        j->dead--;
+        j->skipping--;
     }
-    if (!j->dead && l->items && !json_is_array(l->items))
+    if (!j->skipping && l->items && !json_is_array(l->items))
         return pb_fail(PB_EFORMAT, "a 'for' over a value that is not a list is not supported");
     return close_tag(j);
 }
@@ -149,8 +149,8 @@ static pb_status for_statement(pb_jinja *j)
 {
     loop l = {0};
     PB_TRY(head(j, &l));
-    if (!j->dead) PB_TRY(take_items(j, &l));
-    const size_t body = j->at, n = j->dead ? 0 : json_array_size(l.items);
+    if (!j->skipping) PB_TRY(take_items(j, &l));
+    const size_t body = j->at, n = j->skipping ? 0 : json_array_size(l.items);
     for (size_t i = 0; i < n; i++) {
         j->at = body;
         PB_TRY(pass(j, &l, i, n));
@@ -173,7 +173,7 @@ static pb_status set_statement(pb_jinja *j)
     if (dot) PB_TRY(pb_jinja_next(j, &member));
     PB_TRY(pb_jinja_need_sign(j, '='));
     PB_TRY(pb_jinja_expression(j, true, &v));
-    if (j->dead) return close_tag(j);
+    if (j->skipping) return close_tag(j);
     if (!v) return pb_fail(PB_EFORMAT, "a 'set' to an undefined value is not supported");
     if (dot) {
         into = NULL;
@@ -224,7 +224,7 @@ static pb_status output(pb_jinja *j)
     PB_TRY(pb_jinja_next(j, &t));
     PB_TRY(pb_jinja_expression(j, true, &v));
     PB_TRY(close_tag(j));
-    return j->dead ? PB_OK : append(j, v);
+    return j->skipping ? PB_OK : append(j, v);
 }
 
 static pb_status raw(pb_jinja *j)
@@ -232,7 +232,7 @@ static pb_status raw(pb_jinja *j)
     const pb_jinja_token *t;
     json_t *v;
     PB_TRY(pb_jinja_next(j, &t));
-    if (j->dead) return PB_OK;
+    if (j->skipping) return PB_OK;
     PB_TRY(pb_jinja_string(j, pb_jinja_text(j, t), t->n, &v));
     return append(j, v);
 }

@@ -6,7 +6,7 @@ static pb_status ternary(pb_jinja *j, json_t **out);
 static pb_status alternatives(pb_jinja *j, json_t **out);
 
 /* Returns a borrowed reference: jansson never frees its true and false. */
-static json_t *truth(bool v) { return v ? json_true() : json_false(); }
+static json_t *boolean(bool v) { return v ? json_true() : json_false(); }
 
 static json_t *lookup(const pb_jinja *j, const char *name)
 {
@@ -54,7 +54,7 @@ static pb_status call_function(pb_jinja *j, const char *name, json_t **out)
 {
     arguments a;
     PB_TRY(read_arguments(j, &a));
-    if (j->dead) return PB_OK;
+    if (j->skipping) return PB_OK;
     if (!strcmp(name, "raise_exception")) {
         const char *why = a.n ? json_string_value(a.value[0]) : NULL;
         return pb_fail(PB_EFORMAT, "it raises \"%.80s\"", why ? why : "");
@@ -75,7 +75,7 @@ static pb_status name(pb_jinja *j, const char *s, json_t **out)
     bool call;
     PB_TRY(pb_jinja_take_sign(j, '(', &call));
     if (call) return call_function(j, s, out);
-    if (j->dead) return PB_OK;
+    if (j->skipping) return PB_OK;
     if (!strcmp(s, "true") || !strcmp(s, "True")) *out = json_true();
     else if (!strcmp(s, "false") || !strcmp(s, "False")) *out = json_false();
     else if (!strcmp(s, "none") || !strcmp(s, "None")) *out = json_null();
@@ -97,14 +97,14 @@ static pb_status list(pb_jinja *j, json_t **out)
     while (!end) {
         bool comma;
         PB_TRY(ternary(j, &v));
-        if (!j->dead && (!v || json_is_array(v) || json_is_object(v)))
+        if (!j->skipping && (!v || json_is_array(v) || json_is_object(v)))
             return pb_fail(PB_EFORMAT, "a list is supported with elements that are texts or numbers only");
         if (v) json_array_append(made, v);
         PB_TRY(pb_jinja_take_sign(j, ',', &comma));
         PB_TRY(pb_jinja_take_sign(j, ']', &end));
         if (!comma && !end) return pb_fail(PB_EFORMAT, "a ']' is missing");
     }
-    if (!j->dead) *out = made;
+    if (!j->skipping) *out = made;
     return PB_OK;
 }
 
@@ -119,9 +119,9 @@ static pb_status primary(pb_jinja *j, json_t **out)
         PB_TRY(ternary(j, out));
         return pb_jinja_need_sign(j, ')');
     }
-    if (t->kind == PB_JINJA_INT) return j->dead ? PB_OK : pb_jinja_make(j, json_integer(t->value), out);
+    if (t->kind == PB_JINJA_INT) return j->skipping ? PB_OK : pb_jinja_make(j, json_integer(t->value), out);
     if (t->kind != PB_JINJA_TEXT) return pb_fail(PB_EFORMAT, "a value is missing in an expression");
-    return j->dead ? PB_OK : pb_jinja_string(j, pb_jinja_text(j, t), t->n, out);
+    return j->skipping ? PB_OK : pb_jinja_string(j, pb_jinja_text(j, t), t->n, out);
 }
 
 /* Evaluates x[from:to:step], where step is 1 or -1. A bound that is not given is NULL. */
@@ -165,7 +165,7 @@ static pb_status subscript(pb_jinja *j, json_t *x, json_t **out)
         if (++colons == 3) return pb_fail(PB_EFORMAT, "a slice has more than three parts");
     }
     PB_TRY(pb_jinja_need_sign(j, ']'));
-    if (j->dead) return PB_OK;
+    if (j->skipping) return PB_OK;
     if (colons)
         return bound[0] && !json_is_integer(bound[0]) ? pb_fail(PB_EFORMAT, "this slice is not supported")
                                                       : slice(j, x, bound, out);
@@ -184,7 +184,7 @@ static pb_status named(pb_jinja *j, json_t *x, bool filter, json_t **out)
     const char *s = pb_jinja_text(j, t);
     PB_TRY(pb_jinja_take_sign(j, '(', &call));
     if (call) PB_TRY(read_arguments(j, &a));
-    if (j->dead) return PB_OK;
+    if (j->skipping) return PB_OK;
     for (size_t i = 0; i < a.n; i++)
         if (a.key[i]) return pb_jinja_refuse("an argument", a.key[i]);
     if (filter) return pb_jinja_filter(j, x, s, a.value, a.n, out);
@@ -202,9 +202,9 @@ static pb_status test(pb_jinja *j, json_t **out)
     PB_TRY(pb_jinja_take_name(j, "not", &negated));
     PB_TRY(pb_jinja_next(j, &t));
     if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a name is missing after 'is'");
-    if (j->dead) return PB_OK;
+    if (j->skipping) return PB_OK;
     PB_TRY(pb_jinja_test(*out, pb_jinja_text(j, t), &result));
-    *out = truth(result != negated);
+    *out = boolean(result != negated);
     return PB_OK;
 }
 
@@ -235,7 +235,7 @@ static pb_status unary(pb_jinja *j, json_t **out)
     bool minus;
     PB_TRY(pb_jinja_take_sign(j, '-', &minus));
     PB_TRY(postfix(j, out));
-    if (!minus || j->dead) return PB_OK;
+    if (!minus || j->skipping) return PB_OK;
     if (!json_is_integer(*out)) return pb_fail(PB_EFORMAT, "'-' is supported for integers only");
     return pb_jinja_make(j, json_integer(-json_integer_value(*out)), out);
 }
@@ -252,7 +252,7 @@ static pb_status join(pb_jinja *j, json_t *a, json_t *b, json_t **out)
 
 static pb_status apply(pb_jinja *j, int sign, json_t *a, json_t *b, json_t **out)
 {
-    if (j->dead) return PB_OK;
+    if (j->skipping) return PB_OK;
     if (sign == '~' || (sign == '+' && json_is_string(a) && json_is_string(b))) return join(j, a, b, out);
     if (!json_is_integer(a) || !json_is_integer(b))
         return pb_fail(PB_EFORMAT, "arithmetic is supported for two integers or two strings only");
@@ -333,8 +333,8 @@ static pb_status compare(pb_jinja *j, json_t **out, bool *done)
         PB_TRY(pb_jinja_take_sign(j, signs[k], &taken));
         if (!taken) continue;
         PB_TRY(sum(j, &b));
-        if (!j->dead) PB_TRY(order(signs[k], *out, b, &result));
-        *out = j->dead ? NULL : truth(result);
+        if (!j->skipping) PB_TRY(order(signs[k], *out, b, &result));
+        *out = j->skipping ? NULL : boolean(result);
         return PB_OK;
     }
     PB_TRY(pb_jinja_take_name(j, "not", &negated));
@@ -342,8 +342,8 @@ static pb_status compare(pb_jinja *j, json_t **out, bool *done)
     *done = !taken;
     if (!taken) return negated ? pb_fail(PB_EFORMAT, "'in' is missing after 'not'") : PB_OK;
     PB_TRY(sum(j, &b));
-    if (!j->dead) PB_TRY(contains(*out, b, &result));
-    *out = j->dead ? NULL : truth(result != negated);
+    if (!j->skipping) PB_TRY(contains(*out, b, &result));
+    *out = j->skipping ? NULL : boolean(result != negated);
     return PB_OK;
 }
 
@@ -356,14 +356,14 @@ static pb_status negation(pb_jinja *j, json_t **out)
     PB_TRY(compare(j, out, &none));
     if (!none) PB_TRY(compare(j, out, &none));
     if (!none) return pb_fail(PB_EFORMAT, "a chain of comparisons is not supported");
-    if (n && !j->dead) *out = truth(pb_jinja_true(*out) != (n % 2 == 1));
+    if (n && !j->skipping) *out = boolean(pb_jinja_true(*out) != (n % 2 == 1));
     return PB_OK;
 }
 
 /* Parses "a and b and ..." or "a or b or ...". As in Python, the result is the first operand whose truth value is `stop`
  * (false for `and`, true for `or`), else the last one. Operands after the result are parsed but not executed. */
-static pb_status chain(pb_jinja *j, const char *word, bool stop, pb_status (*operand)(pb_jinja *, json_t **),
-                       json_t **out)
+static pb_status logical_chain(pb_jinja *j, const char *word, bool stop, pb_status (*operand)(pb_jinja *, json_t **),
+                               json_t **out)
 {
     bool taken;
     PB_TRY(operand(j, out));
@@ -371,41 +371,41 @@ static pb_status chain(pb_jinja *j, const char *word, bool stop, pb_status (*ope
         json_t *b;
         PB_TRY(pb_jinja_take_name(j, word, &taken));
         if (!taken) return PB_OK;
-        const bool decided = !j->dead && pb_jinja_true(*out) == stop;
-        j->dead += decided;
+        const bool decided = !j->skipping && pb_jinja_true(*out) == stop;
+        j->skipping += decided;
         PB_TRY(operand(j, &b));
-        j->dead -= decided;
+        j->skipping -= decided;
         if (!decided) *out = b;
     }
 }
 
-static pb_status conjunction(pb_jinja *j, json_t **out) { return chain(j, "and", false, negation, out); }
-static pb_status alternatives(pb_jinja *j, json_t **out) { return chain(j, "or", true, conjunction, out); }
+static pb_status conjunction(pb_jinja *j, json_t **out) { return logical_chain(j, "and", false, negation, out); }
+static pb_status alternatives(pb_jinja *j, json_t **out) { return logical_chain(j, "or", true, conjunction, out); }
 
 /* Parses the rest of "a if condition else b". `a` begins at token index `from` and has been parsed without execution,
  * because the condition comes after it. `a` is therefore parsed again here, and executed if the condition is true. */
-static pb_status choose(pb_jinja *j, size_t from, json_t **out)
+static pb_status finish_ternary(pb_jinja *j, size_t from, json_t **out)
 {
     json_t *condition = NULL, *b = NULL;
     bool otherwise;
     PB_TRY(alternatives(j, &condition));
     const bool yes = pb_jinja_true(condition);
     PB_TRY(pb_jinja_take_name(j, "else", &otherwise));
-    j->dead += yes;
+    j->skipping += yes;
     if (otherwise) PB_TRY(ternary(j, &b));
-    j->dead -= yes;
+    j->skipping -= yes;
     const size_t end = j->at;
     j->at = from;
-    j->dead += !yes;
+    j->skipping += !yes;
     PB_TRY(alternatives(j, out));
-    j->dead -= !yes;
+    j->skipping -= !yes;
     j->at = end;
     if (!yes) *out = b;
     return PB_OK;
 }
 
 /* Parses "a if condition else b" in code that is not executed. */
-static pb_status either_dead(pb_jinja *j)
+static pb_status skip_ternary(pb_jinja *j)
 {
     json_t *ignored;
     bool more;
@@ -421,12 +421,12 @@ static pb_status either(pb_jinja *j, json_t **out)
     const size_t from = j->at;
     bool conditional;
     json_t *ignored;
-    if (j->dead) return either_dead(j);
-    j->dead++;
+    if (j->skipping) return skip_ternary(j);
+    j->skipping++;
     PB_TRY(alternatives(j, &ignored));
-    j->dead--;
+    j->skipping--;
     PB_TRY(pb_jinja_take_name(j, "if", &conditional));
-    if (conditional) return choose(j, from, out);
+    if (conditional) return finish_ternary(j, from, out);
     j->at = from;
     return alternatives(j, out);
 }

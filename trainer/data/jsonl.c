@@ -91,7 +91,7 @@ static pb_status push(reader *r, const pb_message *m)
 static pb_status read_message(reader *r, json_t *o)
 {
     char where[48];
-    pb_message m = {.content = {"", 0}, .id = {"", 0}, .learn = true};
+    pb_message m = {.content = {"", 0}, .id = {"", 0}, .in_loss = true};
     json_t *step = json_object_get(o, "step_loss_mask");
     snprintf(where, sizeof where, "message %zu", r->chat.n + 1);
     if (!json_is_object(o)) return pb_fail(PB_EINVAL, "%s is not an object", where);
@@ -105,7 +105,7 @@ static pb_status read_message(reader *r, json_t *o)
         return pb_fail(PB_EINVAL, "%s: only an assistant message may have \"reasoning_content\"", where);
     if (!pb_json_absent(step) && !json_is_number(step))
         return pb_fail(PB_EINVAL, "%s: \"step_loss_mask\" is not a number", where);
-    m.learn = pb_json_absent(step) || json_number_value(step) == 1;
+    m.in_loss = pb_json_absent(step) || json_number_value(step) == 1;
     return push(r, &m);
 }
 
@@ -122,14 +122,14 @@ static pb_status read_messages(reader *r, json_t *list)
 static pb_status read_instruction(reader *r, json_t *root)
 {
     pb_json_text system = {"", 0}, input = {"", 0};
-    pb_message user = {.role = PB_CHAT_USER, .id = {"", 0}, .learn = true}, answer = user;
+    pb_message user = {.role = PB_CHAT_USER, .id = {"", 0}, .in_loss = true}, answer = user;
     answer.role = PB_CHAT_ASSISTANT;
     PB_TRY(pb_json_get_text(root, "line", "instruction", &user.content));
     PB_TRY(pb_json_get_text(root, "line", "response", &answer.content));
     PB_TRY(text_or_absent(root, "line", "system", &system));
     PB_TRY(text_or_absent(root, "line", "input", &input));
     if (system.n)
-        PB_TRY(push(r, &(pb_message){.role = PB_CHAT_SYSTEM, .content = system, .id = {"", 0}, .learn = true}));
+        PB_TRY(push(r, &(pb_message){.role = PB_CHAT_SYSTEM, .content = system, .id = {"", 0}, .in_loss = true}));
     if (input.n) {
         r->joined.n = 0;
         PB_TRY(pb_tok_append(&r->joined, user.content.p, user.content.n));

@@ -50,7 +50,7 @@ typedef struct pb_message {
     pb_json_text reasoning;   /* p is NULL if absent */
     pb_json_text id;          /* of a tool message: the id of the call it answers; may be empty */
     size_t first_call, calls; /* its tool calls: pb_chat.call[first_call .. first_call + calls) */
-    bool learn;               /* false: does not count in the loss ("step_loss_mask") */
+    bool in_loss;             /* false: does not count in the loss ("step_loss_mask") */
 } pb_message;
 
 typedef struct pb_chat { /* one conversation; valid only during the call of pb_chat_fn that receives it */

@@ -22,7 +22,7 @@ typedef struct pb_peft_config {
  * an initialisation that changes the base weights). The message is one line and names the file and the key. */
 pb_status pb_peft_config_open(const char *dir, pb_peft_config *out);
 
-/* Writes the adapters, and the norm gains if m->own_norms, in F32 from their f32 masters. `dir` is created if it is
+/* Writes the adapters, and the norm gains if m->export_norms, in F32 from their f32 masters. `dir` is created if it is
  * missing. Each file is written atomically, the configuration last. `base` is stored as base_model_name_or_path: the
  * name or folder of the adapted model; NULL: the geometry's name. EINVAL: the model has no adapters. EPATH, EIO. If
  * several processes may write to one folder, the caller must hold pb_folder_lock. */

@@ -87,7 +87,7 @@ pb_status pb_peft_load(pb_model *m, const char *dir)
     if (s == PB_OK) s = pb_peft_tensors(m, c.norm1, c.norm2, &list);
     if (s == PB_OK) s = check_tensors(f, &list, dir);
     if (s == PB_OK && !m->ctx->planning) s = put_all(m, f, &list);
-    if (s == PB_OK && (c.norm1 || c.norm2)) m->own_norms = true;
+    if (s == PB_OK && (c.norm1 || c.norm2)) m->export_norms = true;
     free(list.at);
     pb_st_close(f);
     return s;

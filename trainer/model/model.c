@@ -244,7 +244,7 @@ pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out)
     m.lora_b = calloc(L * PB_NTARGETS, sizeof(pb_param *));
     pb_status s =
         m.params && m.layer && m.lora_a && m.lora_b ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the parameter list");
-    m.own_norms = !cfg->fixed_norms;
+    m.export_norms = !cfg->fixed_norms;
     if (s == PB_OK) list_params(&m);
     if (s == PB_OK) s = allocate(&m);
     if (s == PB_OK) s = fill(&m);

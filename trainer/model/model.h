@@ -146,7 +146,7 @@ typedef struct pb_model {
     size_t trained; /* number of trained elements */
     /* True if the gains of the layers' norms are trained or were loaded with the adapters: the adapters' export then
      * contains them. */
-    bool own_norms;
+    bool export_norms;
 } pb_model;
 
 /* EINVAL: more layers than the geometry has, a dtype that is not f32 or bf16, or invalid adapter settings. */

@@ -9,7 +9,7 @@
 pb_status pb_clip_write_lists(pb_trainer *t)
 {
     const size_t n = (size_t)t->ntrained;
-    const pb_clip_arm arm = t->cfg.clip;
+    const pb_clip_variant variant = t->cfg.clip;
     if (!n) return PB_OK;
     pb_clip_entry *c = calloc(n, sizeof *c);
     pb_adamw_entry *a = calloc(n, sizeof *a);
@@ -26,9 +26,9 @@ pb_status pb_clip_write_lists(pb_trainer *t)
                                     .v = p->v,
                                     .n = pb_param_n(p),
                                     .dtype = p->dtype,
-                                    .clip = arm == PB_CLIP_NONE    ? -1
-                                            : arm == PB_CLIP_MULTI ? 0
-                                                                   : g,
+                                    .clip = variant == PB_CLIP_NONE    ? -1
+                                            : variant == PB_CLIP_MULTI ? 0
+                                                                       : g,
                                     .decay = decays ? t->cfg.weight_decay : 0};
         }
     if (s == PB_OK) s = pb_upload(t->ctx, t->clip_list, c, n * sizeof *c);

@@ -293,7 +293,7 @@ static pb_status set_packing(pb_trainer *t, const pb_batch *b, int S)
 
 static pb_status set_index_scale(pb_trainer *t)
 {
-    const float scale = t->cfg.model.index_loss * t->inv * t->cfg.loss_scale;
+    const float scale = t->cfg.model.index_loss * t->host_inv_count * t->cfg.loss_scale;
     return t->cfg.model.index_loss > 0 ? pb_upload(t->ctx, t->index_scale, &scale, sizeof scale) : PB_OK;
 }
 
@@ -318,7 +318,7 @@ pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
     PB_TRY(pb_upload(t->ctx, t->targets, b->targets, T * sizeof *b->targets));
     PB_TRY(pb_upload(t->ctx, t->mask, b->mask, T * sizeof *b->mask));
     PB_TRY(pb_upload(t->ctx, t->inv_count, &inv, sizeof inv));
-    t->inv = inv;
+    t->host_inv_count = inv;
     PB_TRY(set_index_scale(t));
     set_shape(t, S);
     return PB_OK;
@@ -341,7 +341,7 @@ pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale)
     return pb_upload(t->ctx, t->loss_scale, &scale, sizeof scale);
 }
 
-pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm)
+pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_norm)
 {
     if (!(max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need a number above 0", (double)max_norm);
     t->cfg.clip = clip;

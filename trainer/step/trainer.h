@@ -18,24 +18,24 @@
     X(SYNC, "sync", "one norm per layer; the host reads the sum of each buffer: one host sync per buffer")             \
     X(FUSED, "fused", "one norm per layer; n sums, 1 reduction, n scales; no host sync")                               \
     X(MULTI, "multi", "one norm of the whole model, in one call; AdamW applies the scale; no host sync")
-typedef enum pb_clip_arm {
+typedef enum pb_clip_variant {
 #define X(id, word, what) PB_CLIP_##id,
     PB_CLIP_MAP(X)
 #undef X
         PB_NCLIPS
-} pb_clip_arm;
+} pb_clip_variant;
 
 /* The keys that queries attend to in a V4 model. X(enumerator, word of the command line, meaning) */
 #define PB_ATTENTION_MAP(X)                                                                                            \
     X(AUTO, "auto", "sparse in models with an indexer, else dense")                                                    \
     X(DENSE, "dense", "attend to everything visible: in V4 the window and all compressed rows")                        \
     X(SPARSE, "sparse", "attend to the window and the compressed rows that the layer's indexer selects")
-typedef enum pb_attention_arm {
+typedef enum pb_attention_variant {
 #define X(id, word, what) PB_ATTENTION_##id,
     PB_ATTENTION_MAP(X)
 #undef X
         PB_NATTENTIONS
-} pb_attention_arm;
+} pb_attention_variant;
 
 /* Simulated FP8 quantisation of V4's keys and values in the forward pass, and the type of the block scales.
  * X(enumerator, word of the command line, meaning) */
@@ -43,12 +43,12 @@ typedef enum pb_attention_arm {
     X(NONE, "none", "keys and values are not converted")                                                               \
     X(UE8M0, "ue8m0", "converted to e4m3 and back, with scales that are powers of two")                                \
     X(F32, "f32", "converted to e4m3 and back, with scales in f32")
-typedef enum pb_kv_qat_arm {
+typedef enum pb_kv_qat_type {
 #define X(id, word, what) PB_KV_QAT_##id,
     PB_KV_QAT_MAP(X)
 #undef X
         PB_NKVQATS
-} pb_kv_qat_arm;
+} pb_kv_qat_type;
 
 typedef struct pb_train_config {
     pb_model_config model;
@@ -56,9 +56,9 @@ typedef struct pb_train_config {
     /* If true, every batch has `start` and `pos` (several conversations per row); if false, no batch has them. Fixed
      * per trainer, because a captured graph contains one or the other. */
     bool packed;
-    pb_attention_arm attention;
-    pb_kv_qat_arm kv_qat;
-    pb_clip_arm clip;
+    pb_attention_variant attention;
+    pb_kv_qat_type kv_qat;
+    pb_clip_variant clip;
     float max_norm;                            /* limit of the gradients' L2 norm; > 0 */
     float lr, beta1, beta2, eps, weight_decay; /* of AdamW; norms and biases have no weight decay */
     float loss_scale;                          /* > 0; see pb_trainer_set_loss_scale */
@@ -120,7 +120,7 @@ pb_status pb_trainer_set_lr(pb_trainer *t, float lr);
 /* Sets the loss scale: the loss phase multiplies its gradient by `scale`, and the phases clip and optimizer divide the
  * gradients by it. All micro-batches of a step must use one value. EINVAL: not a finite number above 0. */
 pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale);
-pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_arm clip, float max_norm); /* invalidates captured graphs */
+pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_norm); /* invalidates captured graphs */
 /* With `on`, the following backward passes add to the gradients in memory (gradient accumulation); without, they
  * overwrite them. */
 void pb_trainer_accumulate(pb_trainer *t, bool on);

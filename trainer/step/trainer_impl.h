@@ -36,7 +36,7 @@ struct pb_trainer {
     float *mask, *inv_count; /* [T]; [1] 1/(loss tokens of the step) */
     float *loss_scale;       /* [1] */
     float *index_scale;      /* [1] factor of the indexers' gradients; NULL: the indexers are not trained */
-    float inv;               /* host copy of inv_count */
+    float host_inv_count;    /* host copy of inv_count */
     int32_t *start, *pos;    /* [T]; NULL when batches are not packed */
     pb_layer_acts *layers;   /* [L], host */
     void *hf, *nf;           /* [T,D] residual stream after the last layer, and its norm */

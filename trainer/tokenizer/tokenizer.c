@@ -191,7 +191,7 @@ static pb_status push_added(job *j, int32_t token, size_t a, size_t b)
 }
 
 /* Sets the part of the text that is encoded next, s[n], and its normal form, which is then cut into words. */
-static pb_status set_stretch(job *j, const char *s, size_t n, const char *form, size_t form_n)
+static pb_status set_section(job *j, const char *s, size_t n, const char *form, size_t form_n)
 {
     j->raw = s;
     j->form = form;
@@ -201,13 +201,13 @@ static pb_status set_stretch(job *j, const char *s, size_t n, const char *form, 
 
 /* Encodes the text between two added tokens that were found before normalisation: normalises it, finds the added tokens
  * that are searched for after normalisation, and cuts the rest into words. */
-static pb_status encode_stretch(job *j, const char *s, size_t n)
+static pb_status encode_section(job *j, const char *s, size_t n)
 {
     const pb_added *added = &j->t->added;
     pb_tok_scan scan = {.trie = &added->normalized, .plain = j->plain};
     int32_t token = 0;
     PB_TRY(pb_stages_normalize(&j->t->stages, s, n, &scan.s, &scan.n));
-    PB_TRY(set_stretch(j, s, n, scan.s, scan.n));
+    PB_TRY(set_section(j, s, n, scan.s, scan.n));
     while (token >= 0) {
         size_t a, b;
         PB_TRY(pb_added_next(added, &scan, &a, &b, &token));
@@ -225,8 +225,8 @@ static pb_status encode_valid(job *j, const char *s, size_t n)
     while (token >= 0) {
         size_t a, b;
         PB_TRY(pb_added_next(added, &scan, &a, &b, &token));
-        if (a < b) PB_TRY(encode_stretch(j, s + a, b - a));
-        PB_TRY(set_stretch(j, s, n, s, n));
+        if (a < b) PB_TRY(encode_section(j, s + a, b - a));
+        PB_TRY(set_section(j, s, n, s, n));
         if (token >= 0) PB_TRY(push_added(j, token, b, scan.done));
     }
     return PB_OK;
@@ -253,7 +253,7 @@ static pb_status encode(job *j, const char *s, size_t n)
         i += len;
         for (len = 0; i + len < n && !pb_tok_char(s + i + len, n - i - len, &cp);) len++;
         if (len) PB_TRY(check_bytes(j->t, s, i, i + len));
-        PB_TRY(set_stretch(j, s, n, s, n));
+        PB_TRY(set_section(j, s, n, s, n));
         if (len) PB_TRY(emit(j, s + i, len));
     }
     return PB_OK;

@@ -1,4 +1,4 @@
-/* files_door_test.c - tests of the file functions of os/: a written file is complete or absent, only regular files are
+/* os_files_test.c - tests of the file functions of os/: a written file is complete or absent, only regular files are
  * read, and every failure has the documented exit code. */
 #include <errno.h>
 #include <fcntl.h>
@@ -122,7 +122,7 @@ static void a_signal_does_not_end_a_read(void **state)
     free(text);
 }
 
-static void the_old_file_stands_until_the_new_one_is_whole(void **state)
+static void the_old_file_remains_until_the_new_one_is_complete(void **state)
 {
     (void)state;
     pb_draft d;
@@ -150,7 +150,7 @@ static void the_old_file_stands_until_the_new_one_is_whole(void **state)
 
 /* An append is complete or has no effect: with a file size limit of 8 bytes, the first 6 bytes fit and 6 more do
  * not. */
-static void appends_are_whole_or_not_there(void **state)
+static void appends_are_complete_or_have_no_effect(void **state)
 {
     (void)state;
     int fd = -1;
@@ -198,7 +198,7 @@ ssize_t __wrap_write(int fd, const void *from, size_t n)
 }
 
 /* A failed append does not cut off what another process has appended meanwhile. */
-static void bytes_of_another_process_stay(void **state)
+static void appended_bytes_of_another_process_are_kept(void **state)
 {
     (void)state;
     int fd = -1;
@@ -265,7 +265,7 @@ static void messages_have_no_control_characters(void **state)
     assert_string_equal(pb_error(), "x?: No such file or directory");
 }
 
-static void a_link_stands_for_its_file(void **state)
+static void a_symbolic_link_means_its_target(void **state)
 {
     (void)state;
     const char *file = in_dir("behind"), *link = in_dir("link");
@@ -308,7 +308,7 @@ static void two_writers_do_not_disturb_each_other(void **state)
 }
 
 /* The next draft removes the temporary file of a killed writer, but not one whose writer still lives. */
-static void left_over_drafts_go(void **state)
+static void temporary_files_of_killed_writers_are_removed(void **state)
 {
     (void)state;
     pb_draft alive, next;
@@ -345,14 +345,14 @@ int main(void)
         cmocka_unit_test(statuses_have_exit_codes),
         cmocka_unit_test(only_regular_files_are_read),
         cmocka_unit_test(a_signal_does_not_end_a_read),
-        cmocka_unit_test(the_old_file_stands_until_the_new_one_is_whole),
-        cmocka_unit_test(appends_are_whole_or_not_there),
-        cmocka_unit_test(bytes_of_another_process_stay),
+        cmocka_unit_test(the_old_file_remains_until_the_new_one_is_complete),
+        cmocka_unit_test(appends_are_complete_or_have_no_effect),
+        cmocka_unit_test(appended_bytes_of_another_process_are_kept),
         cmocka_unit_test(limits_of_ancestors_count),
         cmocka_unit_test(messages_have_no_control_characters),
-        cmocka_unit_test(a_link_stands_for_its_file),
+        cmocka_unit_test(a_symbolic_link_means_its_target),
         cmocka_unit_test(two_writers_do_not_disturb_each_other),
-        cmocka_unit_test(left_over_drafts_go),
+        cmocka_unit_test(temporary_files_of_killed_writers_are_removed),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
