@@ -40,7 +40,7 @@ pb_status pb_cli_command(const pb_cli *cli, const char *name, int *out)
     return pb_fail(PB_EINVAL, "'%.60s' is not a command%s", name, pb_hint_text(&hint));
 }
 
-/* ---- values: one function per type ---------------------------------------------------------------- */
+/* ---- storing an option's value: one function per option type -------------------------------------- */
 
 typedef struct slot {
     const pb_option_info *info;
@@ -131,7 +131,7 @@ static pb_status set(const pb_cli *cli, const slot *s, const char *value)
     return pb_fail(PB_EINVAL, "option %s has the unknown type %s", s->name, s->info->type);
 }
 
-/* ---- words of the command line ---------------------------------------------------------------------- */
+/* ---- parsing the words of a command line ------------------------------------------------------------ */
 
 typedef struct reader {
     const pb_cli *cli;

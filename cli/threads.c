@@ -1,4 +1,4 @@
-/* threads.c - sets the environment of OpenMP, and limits the number of threads. */
+/* threads.c - sets the environment variables of OpenMP, and limits the number of its threads. */
 #include "cli/threads.h"
 
 #include <omp.h>

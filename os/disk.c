@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- the table ---------------------------------------------------------------------------------------- */
+/* ---- pb_disk_posix: the table of POSIX calls ---------------------------------------------------------- */
 
 static int posix_open(void *self, const char *path, int flags)
 {
@@ -78,7 +78,7 @@ const pb_disk pb_disk_posix = {.open = posix_open,
                                .mkdir = posix_mkdir,
                                .rmdir = posix_rmdir};
 
-/* ---- files -------------------------------------------------------------------------------------------- */
+/* ---- opening, reading and writing files --------------------------------------------------------------- */
 
 static pb_status fail(const char *path) { return pb_fail_errno(errno, "%s", path); }
 
@@ -222,7 +222,7 @@ pb_status pb_disk_read_file(const pb_disk *d, const char *path, size_t most, cha
     return s;
 }
 
-/* ---- folders ------------------------------------------------------------------------------------------ */
+/* ---- walking through folders, and removing files and folders ------------------------------------------ */
 
 enum { DEEPEST = 8 };
 

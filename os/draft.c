@@ -15,7 +15,7 @@
 enum { RANDOM = 6, TRIES = 100 };
 static const char suffix[] = ".partial";
 
-/* ---- names -------------------------------------------------------------------------------------------- */
+/* ---- paths and temporary names ------------------------------------------------------------------------ */
 
 /* Resolves the path to write: the target of a symbolic link, else the path itself. *out is freed by the caller. *mode:
  * permissions of the existing file; 0: there is no file yet. */
@@ -52,7 +52,7 @@ static bool is_temporary(const char *name, const char *base)
            strcmp(name + n + 1 + RANDOM, suffix) == 0;
 }
 
-/* ---- temporary files of killed processes --------------------------------------------------------------- */
+/* ---- removing temporary files of killed processes ------------------------------------------------------ */
 
 /* Removes the temporary file if its lock is free, because then no process is writing it. */
 static void remove_if_left(int folder, const char *name)
@@ -74,7 +74,7 @@ static void remove_left_over(const char *path)
     free(parent);
 }
 
-/* ---- drafts -------------------------------------------------------------------------------------------- */
+/* ---- writing and publishing a draft -------------------------------------------------------------------- */
 
 /* Locks a new temporary file. Before the lock was taken, another process may have removed the file as a left-over. Then
  * the result is false, and the caller tries another name. */
@@ -159,7 +159,7 @@ void pb_draft_drop(pb_draft *d)
     *d = (pb_draft){.fd = -1};
 }
 
-/* ---- whole files from memory --------------------------------------------------------------------------- */
+/* ---- writing a file from memory ------------------------------------------------------------------------ */
 
 static pb_status put_file(const char *path, const void *bytes, size_t n, pb_status (*keep)(pb_draft *))
 {

@@ -1,4 +1,4 @@
-/* memory.h - memory of this process as the kernel counts it: the peak so far, and how much more it may allocate. */
+/* memory.h - returns the peak resident memory of this process, and how much more memory it can allocate. */
 #ifndef PB_MEMORY_H
 #define PB_MEMORY_H
 #include "os/status.h"

@@ -1,4 +1,4 @@
-/* page.c - text collected in a memory stream, and written to a file in one call. */
+/* page.c - collects text in a memory stream, and writes it to a file in one call. */
 #include "os/page.h"
 
 #include <stdbool.h>

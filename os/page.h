@@ -1,4 +1,4 @@
-/* page.h - text that is collected in memory and then written to a file at once: completely, or not at all. */
+/* page.h - collects printed text in memory, and then writes it to a file: completely, or not at all. */
 #ifndef PB_PAGE_H
 #define PB_PAGE_H
 #include <stddef.h>

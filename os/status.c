@@ -1,4 +1,4 @@
-/* status.c - the message of each thread's last failure, and the mapping of errno to a status. */
+/* status.c - stores the message of each thread's last failure, and maps errno values to statuses. */
 #include "os/status.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 
 #define HI "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\",\"content\":\"Yo\"}]}"
 
-/* ---- templates ------------------------------------------------------------------------------------- */
+/* ---- rendering conversations ----------------------------------------------------------------------- */
 
 static void check_golden(const char *name, json_t *line, const char *how, json_t *want)
 {
@@ -89,7 +89,7 @@ static void an_instruction_becomes_a_conversation(void **state)
     pb_rendered_free(&x.r);
 }
 
-/* ---- lines ------------------------------------------------------------------------------------------- */
+/* ---- reading lines of JSONL -------------------------------------------------------------------------- */
 
 static pb_status count(void *self, const pb_chat *chat)
 {
@@ -184,7 +184,7 @@ static void deep_and_long_lines_are_refused(void **state)
     CHECK_FAILS(pb_jsonl_read("/no/such", PB_BAD_LINES_SKIP, count, &taken, &c), PB_EPATH, "/no/such: ");
 }
 
-/* ---- masks ------------------------------------------------------------------------------------------- */
+/* ---- loss masks -------------------------------------------------------------------------------------- */
 
 typedef struct encoding {
     pb_tokenizer *t;

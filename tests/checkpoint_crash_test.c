@@ -41,7 +41,7 @@ typedef struct shared {
 } shared;
 static shared *common;
 
-/* ---- the child's disk ----------------------------------------------------------------------------------------- */
+/* ---- the child's disk, which kills the child at a chosen call ------------------------------------------------- */
 
 enum { BEFORE, HALFWAY, AFTER, PHASES };
 typedef struct deadly {
@@ -138,7 +138,7 @@ static int deadly_rmdir(void *self, const char *path)
     return leave(self, rmdir(path));
 }
 
-/* ---- the child ------------------------------------------------------------------------------------------------ */
+/* ---- the child, which trains and saves ------------------------------------------------------------------------ */
 
 static pb_checkpoint_options options(uint64_t life)
 {
@@ -176,7 +176,7 @@ static void child(run *r, const char *dir, int call, int phase, uint64_t life)
     _exit(s == PB_OK ? 0 : 1);
 }
 
-/* ---- the parent ------------------------------------------------------------------------------------------------ */
+/* ---- the parent, which checks the folder ----------------------------------------------------------------------- */
 
 static uint64_t draws, seed;
 static int draw(int n) { return (int)(pb_uniform(seed, draws++) * n); }

@@ -78,7 +78,7 @@ static void counters_are_restored(void **state)
     remove_folder(dir);
 }
 
-/* ---- which are kept -------------------------------------------------------------------------------------- */
+/* ---- which checkpoints are kept -------------------------------------------------------------------------- */
 
 static const char *tracked(const char *dir)
 {
@@ -224,7 +224,7 @@ static void extra_files_are_part_of_the_checkpoint(void **state)
     remove_folder(dir);
 }
 
-/* ---- the folder -------------------------------------------------------------------------------------------- */
+/* ---- the folder of checkpoints ----------------------------------------------------------------------------- */
 
 static void one_writer_at_a_time(void **state)
 {

@@ -23,7 +23,7 @@ static void assert_same_geometry(const pb_geometry *a, const pb_geometry *b)
     assert_true(x.tied == y.tied && x.bias == y.bias && x.o_bias == y.o_bias && x.qk_norm == y.qk_norm);
 }
 
-/* ---- whole models --------------------------------------------------------------------------------------- */
+/* ---- saving whole models -------------------------------------------------------------------------------- */
 
 static void comes_back(pb_ctx *ctx, const pb_model *m, const char *dir)
 {
@@ -103,7 +103,7 @@ static void saved_configurations_load_unchanged(void **state)
     }
 }
 
-/* ---- merging -------------------------------------------------------------------------------------------- */
+/* ---- saving with merged adapters ------------------------------------------------------------------------ */
 
 enum { D = 36, I = 30000, R = 4 };
 /* A geometry whose tensors begin inside an NF4 block, or are larger than one chunk. */
@@ -196,7 +196,7 @@ static void merged_models_give_the_same_logits(void **state)
     }
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------- */
+/* ---- models that cannot be saved ------------------------------------------------------------------------ */
 
 static void models_that_cannot_be_saved_are_refused(void **state)
 {

@@ -39,7 +39,7 @@ static pb_status load(pb_trainer *t, const char *family, pb_load_report *r)
     return pb_model_load_hf(pb_trainer_model(t), dir, r);
 }
 
-/* ---- against transformers ---------------------------------------------------------------------------- */
+/* ---- comparison with transformers -------------------------------------------------------------------- */
 
 static void *values(const pb_safetensors *f, const char *name, pb_dtype t, size_t n)
 {
@@ -122,7 +122,7 @@ static void results_equal_transformers(void **state)
     }
 }
 
-/* ---- rotary frequencies ---------------------------------------------------------------------------------- */
+/* ---- frequencies of the rotary position embedding -------------------------------------------------------- */
 
 static void frequencies_equal_transformers(void **state)
 {
@@ -155,7 +155,7 @@ static void frequencies_equal_transformers(void **state)
     json_decref(cases);
 }
 
-/* ---- configurations ---------------------------------------------------------------------------------------- */
+/* ---- parsing config.json ----------------------------------------------------------------------------------- */
 
 static const char base[] = "{\"model_type\":\"llama\",\"architectures\":[\"LlamaForCausalLM\"],\"vocab_size\":320,"
                            "\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
@@ -247,7 +247,7 @@ static void refusals_name_the_key(void **state)
     CHECK_FAILS(pb_hf_config_open("/nowhere/", &c), PB_EPATH, "/nowhere/config.json: No such file");
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------------- */
+/* ---- weights that do not fit --------------------------------------------------------------------------------- */
 
 static void unsuitable_weights_are_refused(void **state)
 {

@@ -36,7 +36,7 @@ typedef struct outcome {
     double want;      /* the oracle's cross entropy */
 } outcome;
 
-/* ---- the model ---------------------------------------------------------------------------------------- */
+/* ---- the trained model -------------------------------------------------------------------------------- */
 
 static pb_trainer *open_adapted(both *x, pb_tuning tuning)
 {
@@ -97,7 +97,7 @@ static int close_both(void **state)
     return 0;
 }
 
-/* ---- forward ------------------------------------------------------------------------------------------ */
+/* ---- forward pass and loss ---------------------------------------------------------------------------- */
 
 static float *as_floats(const double *x, size_t n)
 {
@@ -235,7 +235,7 @@ static void nf4_stays_near_the_original_weights(void **state)
     oracle_close(&o);
 }
 
-/* ---- every part of the model matters ------------------------------------------------------------------ */
+/* ---- removing parts of the oracle --------------------------------------------------------------------- */
 
 static void clear(const oracle *o, const pb_param *p)
 {
@@ -277,7 +277,7 @@ static void removing_any_part_changes_the_result(void **state)
     assert_int_equal(missed, 0);
 }
 
-/* ---- gradients ---------------------------------------------------------------------------------------- */
+/* ---- comparing gradients ------------------------------------------------------------------------------ */
 
 /* Moves a trained parameter by h along a seeded direction. */
 static void move(const oracle *o, const pb_param *p, double h)
@@ -334,7 +334,7 @@ static void backward_bounds_of_gradients(void **state)
     oracle_close(&o);
 }
 
-/* ---- clipping ----------------------------------------------------------------------------------------- */
+/* ---- clipping gradients ------------------------------------------------------------------------------- */
 
 static double layer_norm(const pb_model *m, int layer)
 {

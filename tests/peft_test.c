@@ -51,7 +51,7 @@ static void adapters_are_named_as_in_peft(void **state)
     pb_model_close(&m);
 }
 
-/* ---- configurations ------------------------------------------------------------------------------------- */
+/* ---- parsing adapter_config.json ------------------------------------------------------------------------ */
 
 static const char base[] =
     "{\"peft_type\":\"LORA\",\"task_type\":\"CAUSAL_LM\",\"r\":4,\"lora_alpha\":8,\"bias\":\"none\","
@@ -116,7 +116,7 @@ static void refusals_name_the_key(void **state)
     CHECK_FAILS(pb_peft_config_open("/nowhere", &c), PB_EPATH, "/nowhere/adapter_config.json: No such file");
 }
 
-/* ---- what does not fit ---------------------------------------------------------------------------------- */
+/* ---- adapters that do not fit --------------------------------------------------------------------------- */
 
 static pb_model open_configured(pb_ctx *ctx, int rank, float alpha, unsigned targets)
 {

@@ -69,7 +69,7 @@ static void a_file_of_the_safetensors_package_is_read(void **state)
     pb_st_close(f);
 }
 
-/* ---- conversion ---------------------------------------------------------------------------------------- */
+/* ---- converting elements ------------------------------------------------------------------------------- */
 
 static double half_value(unsigned h)
 {
@@ -126,7 +126,7 @@ static void parts_of_a_tensor_equal_the_whole(void **state)
     }
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------- */
+/* ---- writing files --------------------------------------------------------------------------------------- */
 
 static char folder[] = "/tmp/pb_safetensors_XXXXXX", out_path[256];
 

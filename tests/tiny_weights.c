@@ -41,7 +41,7 @@ typedef struct run {
     float mask[T];
 } run;
 
-/* ---- the corpus --------------------------------------------------------------------------------------- */
+/* ---- splitting the corpus ----------------------------------------------------------------------------- */
 
 static pb_status open_file(const char *folder, const char *name, const char *mode, FILE **out)
 {
@@ -87,7 +87,7 @@ static pb_status open_corpus(const char *folder, const char *name, pb_corpus **o
     return s;
 }
 
-/* ---- training ----------------------------------------------------------------------------------------- */
+/* ---- training the model ------------------------------------------------------------------------------- */
 
 static pb_status set_batch(run *r, pb_trainer *t, const pb_corpus *c, size_t index)
 {
@@ -148,7 +148,7 @@ static pb_status open_trainer(run *r, const plan *p, pb_trainer **out)
     return pb_trainer_open(&r->ctx, &c, out);
 }
 
-/* ---- a small residual stream ---------------------------------------------------------------------------- */
+/* ---- scaling down the residual stream ------------------------------------------------------------------- */
 
 /* Returns the mean square of the input of the first layer, for the last batch. */
 static double mean_square(const pb_trainer *t)
@@ -191,7 +191,7 @@ static pb_status shrink_base(run *r, const char *dir, float f)
     return s;
 }
 
-/* ---- the whole program --------------------------------------------------------------------------------- */
+/* ---- the program --------------------------------------------------------------------------------------- */
 
 static pb_status train_base(run *r, const char *dir, double *ce)
 {

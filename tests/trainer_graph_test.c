@@ -43,7 +43,7 @@ static void set_rows(pb_trainer *t, uint64_t seed, int filled, int length)
                                                  .S = length}));
 }
 
-/* ---- padding ---------------------------------------------------------------------------------------------------- */
+/* ---- rows with padding ------------------------------------------------------------------------------------------ */
 
 static void padding_changes_neither_loss_nor_gradients(void **state)
 {
@@ -141,7 +141,7 @@ static void reserved_scratch_is_enough(void **state)
     pb_trainer_close(t);
 }
 
-/* ---- graphs ----------------------------------------------------------------------------------------------------- */
+/* ---- graphs of several shapes ----------------------------------------------------------------------------------- */
 
 static void prepare(pb_trainer *t, int step)
 {
@@ -268,7 +268,7 @@ static void a_failed_recording_ends_cleanly(void **state)
     pb_trainer_close(t), pb_trainer_close(eager);
 }
 
-/* ---- the loss scale --------------------------------------------------------------------------------------------- */
+/* ---- loss scales ------------------------------------------------------------------------------------------------ */
 
 /* A loss scale that is a power of two changes no bit: ten steps with every variant of clipping, with a limit that clips
  * and one that does not. */

@@ -3,7 +3,7 @@
 #include "kernels/nf4/nf4.h"
 #include "tests/trainer_fixture.h"
 
-/* ---- against PyTorch ------------------------------------------------------------------------------ */
+/* ---- comparison with PyTorch ---------------------------------------------------------------------- */
 
 static void matches_pytorch(void **state)
 {
@@ -64,7 +64,7 @@ static void reference_ops_agree(void **state)
     pb_ctx_close(&cpu);
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------------ */
+/* ---- graphs equal eager steps ------------------------------------------------------------------------ */
 
 static void graph_equals_eager_over_ten_steps(void **state)
 {

@@ -4,7 +4,7 @@
 #include "trainer/data/corpus.h"
 #include "trainer/step/trainer.h"
 
-/* ---- against PyTorch ------------------------------------------------------------------------------ */
+/* ---- comparison with PyTorch ---------------------------------------------------------------------- */
 
 /* Checks one line of the fixture: a gradient, or a loss with the indexers' own loss. `loss1` and later follow an
  * optimizer step. */
@@ -81,7 +81,7 @@ static void reference_ops_agree(void **state)
     pb_ctx_close(&cpu);
 }
 
-/* ---- dense and sparse ---------------------------------------------------------------------------------- */
+/* ---- dense and sparse attention ------------------------------------------------------------------------ */
 
 /* Sets a batch of the shipped corpus. */
 static void set_corpus(pb_trainer *t, const pb_corpus *corpus, size_t index)

@@ -89,7 +89,7 @@ static void packed_samples_do_not_see_each_other(void **state)
     pb_trainer_close(t);
 }
 
-/* ---- the step itself ------------------------------------------------------------------------------------- */
+/* ---- graphs, accumulation and settings of a step --------------------------------------------------------- */
 
 static void graph_equals_eager(void **state)
 {

@@ -1,4 +1,4 @@
-/* cmd_eval.c - `train eval`: the loss of a model on conversations, and optionally its logits. */
+/* cmd_eval.c - `train eval`: prints a model's loss and perplexity on conversations, and optionally saves its logits. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

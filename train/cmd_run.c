@@ -1,4 +1,4 @@
-/* cmd_run.c - `train run`: the training loop with progress output, log, evaluation, checkpoints and export. */
+/* cmd_run.c - `train run`: runs the training loop, with progress lines, log, evaluation, checkpoints and export. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

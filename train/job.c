@@ -10,7 +10,7 @@
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/peft.h"
 
-/* ---- data ------------------------------------------------------------------------------------------- */
+/* ---- opening tokenizer and data --------------------------------------------------------------------- */
 
 static void print_bad_lines(const pb_dataset_counts *c)
 {
@@ -88,7 +88,7 @@ static pb_status alloc_rows(pb_job *j)
     return pb_fail(PB_ENOMEM, "no memory for the rows of %d micro-batches", j->micro_batches);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------ */
+/* ---- opening the job and loading weights -------------------------------------------------------------- */
 
 /* Loads weights and adapters from files into the trainer's model. On the plan backend, only the headers of the files
  * are checked against the model. */
@@ -194,7 +194,7 @@ pb_status pb_job_memory(const pb_job *j, double *bytes)
     return PB_OK;
 }
 
-/* ---- evaluation --------------------------------------------------------------------------------------- */
+/* ---- evaluating a data set ---------------------------------------------------------------------------- */
 
 static pb_status add_batch(pb_job *j, const float *mask, float *nll, pb_evaluation *e)
 {

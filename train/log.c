@@ -1,4 +1,4 @@
-/* log.c - the CSV log of a run. */
+/* log.c - opens and writes the CSV log of a run (--log), and truncates it when a run resumes. */
 #include "train/log.h"
 
 #include <errno.h>

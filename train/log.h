@@ -1,4 +1,5 @@
-/* log.h - the CSV log of a run: one row per step, flushed at once. Columns: those of log.def, then status and note. */
+/* log.h - writes the CSV log of a run (--log): one row per step, flushed after each step. The columns are listed in
+ * log.def; two more, status and note, follow them. */
 #ifndef PB_LOG_H
 #define PB_LOG_H
 #include <stdio.h>

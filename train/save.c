@@ -11,7 +11,7 @@
 #include "trainer/hf/hf_save.h"
 #include "trainer/hf/peft.h"
 
-/* ---- settings that a checkpoint records and a resumed run compares; options.def defines which ------------ */
+/* ---- the settings that a checkpoint records (column `resumed` of options.def) ---------------------------- */
 
 enum { FREE, OWN, NOTED, FIXED };
 enum {
@@ -99,7 +99,7 @@ static pb_status settings(pb_saver *s)
     return PB_OK;
 }
 
-/* ---- checkpoints ----------------------------------------------------------------------------------- */
+/* ---- saving and resuming --------------------------------------------------------------------------- */
 
 static void note(void *self, const char *line)
 {
@@ -170,7 +170,7 @@ pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now)
     return pb_checkpoints_save(s->c, now ? PB_SAVE_KEEP : due, s->j->trainer, p);
 }
 
-/* ---- export ------------------------------------------------------------------------------------------- */
+/* ---- exporting the trained model ---------------------------------------------------------------------- */
 
 pb_status pb_export_open(const char *dir, pb_export_folder *out)
 {

@@ -1,4 +1,4 @@
-/* save.h - checkpoints, resuming, and export of a run. */
+/* save.h - saves and resumes from the checkpoints of a run, and exports the trained model. */
 #ifndef PB_SAVE_H
 #define PB_SAVE_H
 #include "train/job.h"

@@ -65,7 +65,7 @@ pb_indexer pb_v4_indexer(const pb_v4_pass *p)
 
 const pb_param *pb_v4_param(const pb_v4_pass *p, int id) { return pb_layer_param(&p->t->model, p->layer, id); }
 
-/* ---- memory ----------------------------------------------------------------------------------------- */
+/* ---- reserving buffers ------------------------------------------------------------------------------ */
 
 static int larger(int a, int b) { return a > b ? a : b; }
 
@@ -206,7 +206,7 @@ static pb_status tables(pb_trainer *t)
                                g->v4->compress_theta, &g->v4->compress_rope);
 }
 
-/* ---- FLOPs --------------------------------------------------------------------------------------------- */
+/* ---- counting FLOPs ------------------------------------------------------------------------------------ */
 
 /* FLOPs of attention and of the indexer. Attention has two products per listed key in the forward pass, and five in the
  * backward pass, one of which recomputes scores. The indexer scores all visible compressed rows. pb_trainer_flops

@@ -1,4 +1,5 @@
-/* gqa_backward.c - the backward pass of grouped-query attention, from dcur to dn. */
+/* gqa_backward.c - the backward pass of the grouped-query attention block: computes t->dn, the gradient of the block's
+ * input n1, from t->dcur, the gradient of its output. */
 #include <math.h>
 
 #include "kernels/attention/attention.h"

@@ -1,4 +1,5 @@
-/* gqa_forward.c - the forward pass of grouped-query attention, from n1 to t->proj. */
+/* gqa_forward.c - the forward pass of the grouped-query attention block: computes t->proj, the block's output, from n1,
+ * the output of the layer's first norm. */
 #include <math.h>
 
 #include "kernels/attention/attention.h"

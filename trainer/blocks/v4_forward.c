@@ -1,4 +1,5 @@
-/* v4_forward.c - the forward pass of the DeepSeek-V4 attention block, from n1 to t->proj. Formulas are in v4.h. */
+/* v4_forward.c - the forward pass of the DeepSeek-V4 attention block: computes t->proj, the block's output, from n1, the
+ * output of the layer's first norm. v4.h has the formulas. */
 #include <math.h>
 
 #include "kernels/cast/cast.h"
@@ -117,7 +118,7 @@ static pb_status build_list(const pb_v4_pass *p, const int32_t *pick, int32_t *i
                                                                  .ratio = p->s.step});
 }
 
-/* ---- the steps of a layer, in order ---------------------------------------------------------------------- */
+/* ---- the computations of a layer, in order --------------------------------------------------------------- */
 
 static pb_status queries(const pb_v4_pass *p)
 {
@@ -139,7 +140,7 @@ static pb_status queries(const pb_v4_pass *p)
     return rotate_heads(p, a->q, g->H, g->d);
 }
 
-/* Computes kv: one row per token, followed by the compressed rows. */
+/* Computes kv, the keys of a layer, which are also the values: one row per token, then the compressed rows. */
 static pb_status keys(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;

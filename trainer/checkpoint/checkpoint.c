@@ -32,7 +32,7 @@ pb_status pb_checkpoints_digest_base(pb_checkpoints *c, pb_trainer *t)
     return PB_OK;
 }
 
-/* ---- opening -------------------------------------------------------------------------------------------- */
+/* ---- opening a folder of checkpoints -------------------------------------------------------------------- */
 
 static pb_status check_options(const pb_checkpoint_options *o)
 {
@@ -127,7 +127,7 @@ pb_save pb_checkpoints_due(const pb_checkpoints *c, uint64_t iteration)
     return !c->verified_save && (every || c->o.last) ? PB_SAVE_TRIAL : PB_SAVE_NONE;
 }
 
-/* ---- writing one checkpoint ----------------------------------------------------------------------------- */
+/* ---- writing the files of one checkpoint ---------------------------------------------------------------- */
 
 typedef struct filling {
     const pb_checkpoints *c;
@@ -202,7 +202,7 @@ static pb_status fill(pb_checkpoints *c, pb_trainer *t, const pb_progress *p, co
     return s;
 }
 
-/* ---- saving --------------------------------------------------------------------------------------------- */
+/* ---- saving: write, verify, publish, remove old checkpoints --------------------------------------------- */
 
 /* Makes the same checks as pb_checkpoints_resume. With `files`, it also reads every file again and compares the digest;
  * that is done for a process's first save only, because sync_and_digest() has already read the files once. */

@@ -1,4 +1,4 @@
-/* checkpoint_impl.h - the internals of pb_checkpoints, shared by the files of this folder. */
+/* checkpoint_impl.h - the members of pb_checkpoints, and functions that the files of this folder share. */
 #ifndef PB_CHECKPOINT_IMPL_H
 #define PB_CHECKPOINT_IMPL_H
 #include <limits.h>

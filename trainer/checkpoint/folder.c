@@ -15,7 +15,7 @@
 
 #define ITERATION "iter_%07" PRIu64
 
-/* ---- names ---------------------------------------------------------------------------------------------- */
+/* ---- names of checkpoint folders ------------------------------------------------------------------------ */
 
 pb_status pb_checkpoint_path(pb_path *out, const char *folder, const char *name)
 {
@@ -89,7 +89,7 @@ pb_status pb_folder_list(const pb_checkpoints *c, pb_iterations *out)
     return at ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory for the list of checkpoints", c->dir);
 }
 
-/* ---- leftovers ------------------------------------------------------------------------------------------ */
+/* ---- removing temporary files --------------------------------------------------------------------------- */
 
 /* An ".old" folder is a checkpoint that was about to be replaced. If its replacement was not published, it gets its
  * final name back; otherwise *restored is false and the caller removes it. */
@@ -126,7 +126,7 @@ pb_status pb_folder_remove_leftovers(const pb_checkpoints *c)
     return s;
 }
 
-/* ---- the tracker ---------------------------------------------------------------------------------------- */
+/* ---- reading the tracker -------------------------------------------------------------------------------- */
 
 pb_status pb_folder_tracker(const pb_checkpoints *c, uint64_t *out)
 {
@@ -160,7 +160,7 @@ static pb_status write_tracker(const pb_checkpoints *c, uint64_t iteration)
     return pb_disk_sync_path(c->o.disk, c->dir);
 }
 
-/* ---- publishing and removing ---------------------------------------------------------------------------- */
+/* ---- publishing and removing checkpoints ---------------------------------------------------------------- */
 
 pb_status pb_folder_publish(const pb_checkpoints *c, uint64_t iteration, const char *filled)
 {

@@ -22,7 +22,7 @@ void pb_index_free(pb_index *x)
     *x = (pb_index){0};
 }
 
-/* ---- names ---------------------------------------------------------------------------------------------- */
+/* ---- names of files in the index ------------------------------------------------------------------------ */
 
 /* True for a relative path without empty, "." or ".." components, which cannot lead out of the folder. */
 static bool is_inside(const char *name)
@@ -74,7 +74,7 @@ const pb_index_file *pb_index_find(const pb_index *x, const char *name)
     return NULL;
 }
 
-/* ---- writing -------------------------------------------------------------------------------------------- */
+/* ---- writing checkpoint.json ---------------------------------------------------------------------------- */
 
 static pb_status put_number(json_t *o, const char *key, uint64_t v)
 {
@@ -147,7 +147,7 @@ pb_status pb_index_format(const pb_index *x, char **out, size_t *n)
     return s;
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------- */
+/* ---- reading checkpoint.json ---------------------------------------------------------------------------- */
 
 static pb_status check_tail(const char *where, const char *text, size_t n)
 {

@@ -34,7 +34,7 @@ static tensor tensor_at(const pb_trainer *t, size_t i)
     return x;
 }
 
-/* ---- writing -------------------------------------------------------------------------------------------- */
+/* ---- writing the state file ----------------------------------------------------------------------------- */
 
 static pb_status create(const pb_trainer *t, const pb_disk *disk, const char *path, pb_st_writer **out)
 {
@@ -98,7 +98,7 @@ pb_status pb_state_write(pb_trainer *t, const pb_disk *disk, const char *path, p
     return s;
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------- */
+/* ---- checking and loading the state file ---------------------------------------------------------------- */
 
 static pb_status find(const char *where, const pb_safetensors *f, const char *name, pb_st_dtype dtype,
                       const pb_param *p, const pb_st_tensor **out)
@@ -165,7 +165,7 @@ pb_status pb_state_load(const pb_safetensors *f, pb_trainer *t)
     return s;
 }
 
-/* ---- what a checkpoint and a trainer must have in common ------------------------------------------------ */
+/* ---- the digest of frozen weights, and the trainer's settings ------------------------------------------- */
 
 static pb_status digest_device(const pb_trainer *t, pb_digest *d, const void *device, size_t n, float *host)
 {

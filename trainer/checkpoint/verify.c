@@ -6,7 +6,7 @@
 
 #include "trainer/checkpoint/checkpoint_impl.h"
 
-/* ---- complete and undamaged ----------------------------------------------------------------------------- */
+/* ---- checking that a checkpoint is complete and undamaged ----------------------------------------------- */
 
 static pb_status read_index(const pb_checkpoints *c, const char *folder, uint64_t iteration, pb_index *out)
 {
@@ -66,7 +66,7 @@ void pb_candidate_close(pb_candidate *x)
     *x = (pb_candidate){0};
 }
 
-/* ---- of this run ---------------------------------------------------------------------------------------- */
+/* ---- checking that a checkpoint belongs to this run ----------------------------------------------------- */
 
 static pb_status compare(const pb_checkpoints *c, const char *folder, const pb_candidate *x, const pb_setting *s,
                          bool note)

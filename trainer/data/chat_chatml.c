@@ -1,4 +1,5 @@
-/* chat_chatml.c - renders ChatML, and Qwen2.5 and Qwen3, which add tools and reasoning to ChatML. */
+/* chat_chatml.c - renders conversations in ChatML, and in the templates of Qwen2.5 and Qwen3, which add tools and
+ * reasoning to ChatML. */
 #include "trainer/data/chat_impl.h"
 
 static const char tools_head[] =

@@ -1,5 +1,5 @@
-/* chat_deepseek_v4.c - renders DeepSeek-V4: tool results are part of user turns, reasoning precedes the content, tool
- * calls are in DSML, DeepSeek's XML-like markup. */
+/* chat_deepseek_v4.c - renders conversations in DeepSeek-V4's template: tool results are part of user turns, reasoning
+ * precedes the content, tool calls are in DSML, DeepSeek's XML-like markup. */
 #include "trainer/data/chat_impl.h"
 
 #define DSML                                                                                                           \

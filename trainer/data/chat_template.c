@@ -9,7 +9,7 @@
 #include "trainer/data/chat_impl.h"
 #include "trainer/data/jinja.h"
 
-/* ---- recognising -------------------------------------------------------------------------------------- */
+/* ---- recognising a template by its output ------------------------------------------------------------- */
 
 #define USER(text)      "{\"role\":\"user\",\"content\":\"" text "\"}"
 #define SYSTEM(text)    "{\"role\":\"system\",\"content\":\"" text "\"},"
@@ -145,7 +145,7 @@ static pb_status recognise(const char *text, size_t n, json_t *variables, pb_cha
     return s;
 }
 
-/* ---- finding ------------------------------------------------------------------------------------------ */
+/* ---- finding the template in a tokenizer's folder ----------------------------------------------------- */
 
 static const char jinja_file[] = "chat_template.jinja", config_file[] = "tokenizer_config.json";
 
@@ -238,7 +238,7 @@ pb_status pb_chat_template_find(const char *folder, pb_chat_template *out)
     return s;
 }
 
-/* ---- the vocabulary ----------------------------------------------------------------------------------- */
+/* ---- checking the template's special tokens ----------------------------------------------------------- */
 
 const char *const *pb_chat_template_marks(pb_template family)
 {

@@ -6,6 +6,6 @@
 
 #include "trainer/tokenizer/room.h"
 
-/* Appends the value as text. Keys keep the order of the file. */
+/* Appends the value as text. The keys of an object keep their order. */
 pb_status pb_dump(json_t *value, pb_bytes *out);
 #endif

@@ -13,7 +13,7 @@ void pb_samples_free(pb_samples *s)
     *s = (pb_samples){0};
 }
 
-/* ---- masks ---------------------------------------------------------------------------------------- */
+/* ---- selecting the loss tokens -------------------------------------------------------------------- */
 
 static const pb_span *last_assistant(const pb_rendered *r)
 {
@@ -59,7 +59,7 @@ size_t pb_mask_make(pb_mask_type type, const pb_rendered *r, const pb_range *whe
     return count;
 }
 
-/* ---- tokens ---------------------------------------------------------------------------------------- */
+/* ---- encoding a conversation ----------------------------------------------------------------------- */
 
 static pb_status check_foreign(const pb_tokenizer *t, const pb_rendered *r, const int32_t *ids, const pb_range *where,
                                size_t n)

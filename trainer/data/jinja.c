@@ -1,4 +1,4 @@
-/* jinja.c - renders a template: its statements and blocks. */
+/* jinja.c - renders a chat template: executes its statements (if, for, set) and blocks. */
 #include "trainer/data/jinja.h"
 
 #include "trainer/data/jinja_impl.h"
@@ -36,7 +36,7 @@ static pb_status dead_block(pb_jinja *j, bool dead)
     return s;
 }
 
-/* ---- if ----------------------------------------------------------------------------------------------- */
+/* ---- the statement if --------------------------------------------------------------------------------- */
 
 /* Parses one branch: its condition and its body. The body is executed if the condition is true and *taken is false. */
 static pb_status branch(pb_jinja *j, bool *taken)
@@ -69,7 +69,7 @@ static pb_status if_statement(pb_jinja *j)
     return close_tag(j);
 }
 
-/* ---- for ---------------------------------------------------------------------------------------------- */
+/* ---- the statement for -------------------------------------------------------------------------------- */
 
 typedef struct loop {
     const char *name;
@@ -160,7 +160,7 @@ static pb_status for_statement(pb_jinja *j)
     return close_tag(j);
 }
 
-/* ---- set ---------------------------------------------------------------------------------------------- */
+/* ---- the statement set -------------------------------------------------------------------------------- */
 
 static pb_status set_statement(pb_jinja *j)
 {
@@ -186,7 +186,7 @@ static pb_status set_statement(pb_jinja *j)
     return close_tag(j);
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------------- */
+/* ---- blocks and templates ----------------------------------------------------------------------------- */
 
 static pb_status statement(pb_jinja *j)
 {

@@ -1,4 +1,4 @@
-/* jinja_calls.c - methods, filters and tests of templates. */
+/* jinja_calls.c - the methods, filters and tests that expressions of a chat template can call. */
 #include "trainer/data/dump.h"
 #include "trainer/data/jinja_impl.h"
 #include "trainer/tokenizer/unicode.h"

@@ -1,5 +1,5 @@
-/* jinja_eval.c - parses and evaluates expressions by recursive descent. There is one function per operator precedence:
- * ternary calls the lower levels down to primary. */
+/* jinja_eval.c - parses and evaluates the expressions of a chat template by recursive descent, with one function per
+ * operator precedence: from `ternary`, the lowest, to `primary`. */
 #include "trainer/data/jinja_impl.h"
 
 static pb_status ternary(pb_jinja *j, json_t **out);
@@ -17,7 +17,7 @@ static json_t *lookup(const pb_jinja *j, const char *name)
     return json_object_get(j->context, name);
 }
 
-/* ---- operands ----------------------------------------------------------------------------------------- */
+/* ---- operands of expressions -------------------------------------------------------------------------- */
 
 enum { ARGUMENTS = 8 };
 typedef struct arguments {
@@ -228,7 +228,7 @@ static pb_status postfix(pb_jinja *j, json_t **out)
     return PB_OK;
 }
 
-/* ---- operators ---------------------------------------------------------------------------------------- */
+/* ---- operators, from the highest precedence to the lowest --------------------------------------------- */
 
 static pb_status unary(pb_jinja *j, json_t **out)
 {

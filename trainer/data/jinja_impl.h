@@ -1,4 +1,5 @@
-/* jinja_impl.h - the tokens of a template and the state of a rendering, shared by the jinja_*.c files. */
+/* jinja_impl.h - the tokens of a chat template, the state of its rendering, and functions that the jinja_*.c files
+ * share. */
 #ifndef PB_JINJA_IMPL_H
 #define PB_JINJA_IMPL_H
 #include "trainer/data/jinja.h"

@@ -1,5 +1,5 @@
-/* jinja_lex.c - splits a template into tokens, and removes whitespace around tags as Jinja does with trim_blocks and
- * lstrip_blocks. */
+/* jinja_lex.c - splits a chat template into tokens, and removes whitespace around tags as Jinja does with trim_blocks
+ * and lstrip_blocks. */
 #include <ctype.h>
 
 #include "trainer/data/jinja_impl.h"
@@ -46,7 +46,7 @@ static bool at(const lexer *x, size_t i, char a, char b) { return i + 1 < x->n &
 
 static bool tag_at(const lexer *x, size_t i) { return at(x, i, '{', '{') || at(x, i, '{', '%') || at(x, i, '{', '#'); }
 
-/* Pushes the text up to the next tag. */
+/* Appends a token with the text up to the next tag ({{, {% or {#). */
 static pb_status raw(lexer *x)
 {
     size_t a = x->i, b = a;

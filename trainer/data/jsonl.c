@@ -24,7 +24,7 @@ typedef struct reader {
     pb_bytes joined; /* "instruction", a newline and "input": the user message */
 } reader;
 
-/* ---- one line ------------------------------------------------------------------------------------ */
+/* ---- parsing one line ---------------------------------------------------------------------------- */
 
 /* Reads a string. If the key is absent or null, *out is unchanged. */
 static pb_status text_or_absent(json_t *o, const char *where, const char *key, pb_json_text *out)
@@ -183,7 +183,7 @@ static pb_status read_line(reader *r, const char *s, size_t n)
     return status;
 }
 
-/* ---- all lines ------------------------------------------------------------------------------------ */
+/* ---- reading all lines ---------------------------------------------------------------------------- */
 
 /* Prefixes the current error message with file:line, and makes it one line of ASCII: other bytes become '?', because
  * truncation may have split a UTF-8 character. */

@@ -1,4 +1,4 @@
-/* hf_config.c - parses config.json into a geometry, and rejects unsupported keys by name. */
+/* hf_config.c - parses a Hugging Face config.json into a model geometry, and rejects unsupported keys by name. */
 #include "trainer/hf/hf_config.h"
 
 #include <math.h>
@@ -78,7 +78,7 @@ static pb_status text(const reader *r, const char *key, const char *deflt, const
     return PB_OK;
 }
 
-/* ---- rotary position embedding ------------------------------------------------------------------------ */
+/* ---- keys of the rotary position embedding ------------------------------------------------------------ */
 
 static pb_status known_keys(const reader *r)
 {
@@ -176,7 +176,7 @@ static pb_status read_rope(const reader *r, pb_geometry *g)
     return g->theta > 1 ? PB_OK : pb_fail(PB_EINVAL, "%s: \"rope_theta\" is not above 1", r->path);
 }
 
-/* ---- sizes and switches -------------------------------------------------------------------------------- */
+/* ---- keys of sizes and feature switches ---------------------------------------------------------------- */
 
 static pb_status read_family(const reader *r, pb_geometry *g)
 {

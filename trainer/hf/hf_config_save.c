@@ -1,4 +1,4 @@
-/* hf_config_save.c - writes a geometry as config.json. */
+/* hf_config_save.c - writes a model's geometry as the config.json of a Hugging Face folder. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* hf_folder.c - opens all safetensors files of a folder, and parses the index that lists them. */
+/* hf_folder.c - opens all safetensors files of a Hugging Face folder, and parses the index that lists them. */
 #include "trainer/hf/hf_folder.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "os/text.h"
 #include "trainer/io/json.h"
 
-/* ---- the index ---------------------------------------------------------------------------------------- */
+/* ---- parsing model.safetensors.index.json ------------------------------------------------------------- */
 
 static bool plain(const char *name)
 {
@@ -64,7 +64,7 @@ void pb_hf_index_free(pb_hf_index *x)
     *x = (pb_hf_index){0};
 }
 
-/* ---- the files ---------------------------------------------------------------------------------------- */
+/* ---- opening the safetensors files -------------------------------------------------------------------- */
 
 static const pb_st_tensor *find(const pb_hf_folder *f, const char *name, size_t *file)
 {

@@ -1,4 +1,5 @@
-/* hf_load.c - finds and checks the tensors of every parameter, then converts them in chunks. */
+/* hf_load.c - loads weights from a Hugging Face folder: finds and checks the tensors of every parameter, then converts
+ * them in chunks. */
 #include "trainer/hf/hf_load.h"
 
 #include <stdio.h>
@@ -33,7 +34,7 @@ typedef struct loader {
     pb_load_report report;
 } loader;
 
-/* ---- finding and checking ----------------------------------------------------------------------------- */
+/* ---- finding and checking tensors --------------------------------------------------------------------- */
 
 static pb_status find_part(loader *l, const pb_hf_tensor *want)
 {
@@ -72,7 +73,7 @@ static void list_unused(loader *l)
         }
 }
 
-/* ---- converting ----------------------------------------------------------------------------------------- */
+/* ---- converting tensors into device memory -------------------------------------------------------------- */
 
 /* Intersects elements [first, first+n) of the parameter with this tensor: [*from, *to). False: empty. */
 static bool overlap(const part *x, size_t first, size_t n, size_t *from, size_t *to)

@@ -1,4 +1,4 @@
-/* hf_names.c - the table of tensor names, and the tensor list of a model. */
+/* hf_names.c - lists the tensors of a model under transformers' names, from a table of these names. */
 #include "trainer/hf/hf_names.h"
 
 #include <stdio.h>

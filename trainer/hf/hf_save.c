@@ -1,4 +1,5 @@
-/* hf_save.c - distributes the tensors of a model over files, and writes the files, the index and config.json. */
+/* hf_save.c - saves a model as a Hugging Face folder: distributes its tensors over files, and writes the files, the
+ * index and config.json. */
 #include "trainer/hf/hf_save.h"
 
 #include <stdio.h>

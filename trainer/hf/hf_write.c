@@ -1,4 +1,5 @@
-/* hf_write.c - reads parameters in chunks, merges adapters into them, and appends them to the file. */
+/* hf_write.c - writes a safetensors file: reads parameters in chunks, merges adapters into them if asked to, and appends
+ * them to the file. */
 #include "trainer/hf/hf_write.h"
 
 #include <stdlib.h>
@@ -35,7 +36,7 @@ static const pb_param *adapter(const pb_model *m, const pb_hf_tensor *t, const p
     return m->lora_a[i];
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------ */
+/* ---- reading parameters from device memory ------------------------------------------------------------ */
 
 /* Dequantises elements [first, first+n) of a parameter. It processes whole NF4 blocks, because a tensor may begin inside
  * a block. */
@@ -72,7 +73,7 @@ static pb_status read_adapter(writer *w, const pb_param *a, const pb_param *b)
     return read_f32(w, b, 0, pb_param_n(b), w->b);
 }
 
-/* ---- merging ------------------------------------------------------------------------------------------ */
+/* ---- merging adapters --------------------------------------------------------------------------------- */
 
 /* wide [rows,cols] += alpha/rank B A, for `rows` rows of the tensor starting at `row`. */
 static void add_adapter(const writer *w, size_t row, size_t rows, size_t cols)
@@ -96,7 +97,7 @@ static pb_status append_wide(const writer *w, pb_st_dtype t, size_t n)
     return pb_st_append(w->file, w->raw, n * sizeof(uint16_t));
 }
 
-/* ---- one tensor --------------------------------------------------------------------------------------- */
+/* ---- writing one tensor ------------------------------------------------------------------------------- */
 
 static pb_status append_computed(writer *w, const pb_hf_tensor *t, const pb_param *a, size_t done, size_t n)
 {
@@ -129,7 +130,7 @@ static pb_status append_tensor(writer *w, const pb_hf_tensor *t, bool merge)
     return PB_OK;
 }
 
-/* ---- the file ----------------------------------------------------------------------------------------- */
+/* ---- writing the file --------------------------------------------------------------------------------- */
 
 /* The order of the tensors in a file: those with larger elements come first, so that all data is aligned. */
 static const pb_st_dtype order[] = {PB_ST_F32, PB_ST_BF16};

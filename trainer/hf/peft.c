@@ -1,4 +1,4 @@
-/* peft.c - makes the tensor list of an adapter folder, and writes the folder. */
+/* peft.c - lists the tensors of a PEFT adapter folder, and writes the folder. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

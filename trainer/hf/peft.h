@@ -14,7 +14,7 @@ typedef struct pb_peft_config {
     int rank;
     float alpha;
     unsigned targets;  /* bits 1 << pb_target */
-    bool norm1, norm2; /* true if the folder has these norm gains */
+    bool norm1, norm2; /* true: the folder has the gains of the layers' first, second norm */
 } pb_peft_config;
 
 /* Reads dir/adapter_config.json. EPATH, EIO: the file cannot be read. EINVAL: it is malformed. EFORMAT: it describes

@@ -1,4 +1,4 @@
-/* peft_load.c - loads the tensors of an adapter folder into a model, after looking up and checking all of them. */
+/* peft_load.c - loads the tensors of a PEFT adapter folder into a model, after finding and checking all of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -40,9 +40,9 @@ const char *pb_st_shape_text(const size_t *shape, int dims, char *out, size_t ro
     return out;
 }
 
-/* ---- one tensor ------------------------------------------------------------------------------------- */
+/* ---- checking the entry of one tensor --------------------------------------------------------------- */
 
-/* Accepts an integer of at least 0. */
+/* Stores a JSON integer in *out. Returns false if v is not an integer of at least 0. */
 static bool whole(const json_t *v, size_t *out)
 {
     if (!json_is_integer(v) || json_integer_value(v) < 0) return false;
@@ -112,7 +112,7 @@ static pb_status parse_tensor(const pb_safetensors *f, const char *name, const j
     return parse_offsets(f, name, json_object_get(o, "data_offsets"), t);
 }
 
-/* ---- all tensors ------------------------------------------------------------------------------------ */
+/* ---- checking all tensors and the header ------------------------------------------------------------ */
 
 static int by_place(const void *a, const void *b)
 {

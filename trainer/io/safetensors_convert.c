@@ -1,4 +1,4 @@
-/* safetensors_convert.c - multi-threaded conversion of tensor elements from the file's type to the model's. */
+/* safetensors_convert.c - converts tensor elements from the file's type to the model's type, with several threads. */
 #include <stdio.h>
 
 #include "os/file.h"

@@ -11,7 +11,7 @@ struct pb_st_writer {
     size_t left; /* data bytes still missing according to the header */
 };
 
-/* ---- the header -------------------------------------------------------------------------------------- */
+/* ---- writing the header ------------------------------------------------------------------------------ */
 
 static pb_status add_entry(json_t *header, const char *path, const pb_st_entry *e, size_t *at)
 {
@@ -45,7 +45,7 @@ static pb_status add_all(json_t *header, const char *path, const pb_st_entry *e,
     return PB_OK;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------------- */
+/* ---- writing the data -------------------------------------------------------------------------------- */
 
 static pb_status put_header(pb_st_writer *w, const json_t *header)
 {

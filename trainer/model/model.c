@@ -45,7 +45,7 @@ static const char *const target_names[] = {
 #undef X
 };
 
-/* ---- parameter list ----------------------------------------------------------------------------- */
+/* ---- listing the parameters --------------------------------------------------------------------- */
 
 /* True if the parameter is trained. The indexer's parameters are trained only with index_loss, because its top-k
  * selection has no gradient. */
@@ -90,7 +90,7 @@ static void list_params(pb_model *m)
     for (int i = 0; i < m->n; i++) m->trained += m->params[i].trained ? pb_param_n(&m->params[i]) : 0;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------- */
+/* ---- allocating memory ---------------------------------------------------------------------------- */
 
 static bool quantised(const pb_model *m, const pb_param *p)
 {
@@ -139,7 +139,7 @@ static pb_status allocate(pb_model *m)
     return PB_OK;
 }
 
-/* ---- values --------------------------------------------------------------------------------------- */
+/* ---- initial values of the parameters ------------------------------------------------------------- */
 
 /* Centre and half width of the uniform distribution of a parameter's initial values. */
 static void distribution(const pb_model *m, const pb_param *p, double *centre, double *half)
@@ -213,7 +213,7 @@ static pb_status fill(pb_model *m)
     return s;
 }
 
-/* ---- opening ---------------------------------------------------------------------------------------- */
+/* ---- checking, opening and closing a model ---------------------------------------------------------- */
 
 pb_status pb_model_check(const pb_model_config *c)
 {

@@ -1,4 +1,4 @@
-/* model.h - decoder-only transformer models: geometry, parameters, and the device memory that holds them.
+/* model.h - decoder-only transformer models: their geometry, and their parameters in device memory.
  *
  * All families (families.def) have pre-norm residual layers:
  *

@@ -1,4 +1,4 @@
-/* forward.c - the forward phase: from token ids to logits. */
+/* forward.c - the forward phase: computes logits from token ids, and stores the activations for the backward pass. */
 #include "kernels/addnorm/addnorm.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/linear/linear.h"

@@ -1,4 +1,4 @@
-/* products.h - the matrix products of a layer: weights that are dense or NF4, with biases and adapters. */
+/* products.h - the matrix products of a layer and their gradients: with dense or NF4 weights, biases and adapters. */
 #ifndef PB_PRODUCTS_H
 #define PB_PRODUCTS_H
 #include "trainer/step/trainer_impl.h"

@@ -1,4 +1,4 @@
-/* schedule.c - learning rate schedules and default learning rates. */
+/* schedule.c - computes the learning rate of a step, and default learning rates. */
 #include "trainer/step/schedule.h"
 
 #include <math.h>

@@ -82,7 +82,7 @@ pb_status pb_backward_and_clip(pb_ctx *ctx, void *self)
     return pb_phase_clip(ctx, self);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- reserving device memory -------------------------------------------------------------------- */
 
 static void carve_layer(pb_trainer *t, int layer)
 {
@@ -196,7 +196,7 @@ pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int d
     return s;
 }
 
-/* ---- opening -------------------------------------------------------------------------------------- */
+/* ---- checking, opening and closing a trainer ------------------------------------------------------ */
 
 pb_status pb_train_check(const pb_train_config *c)
 {
@@ -269,7 +269,7 @@ void pb_trainer_close(pb_trainer *t)
     free(t);
 }
 
-/* ---- inputs ------------------------------------------------------------------------------------------ */
+/* ---- setting the inputs of a step -------------------------------------------------------------------- */
 
 static pb_status set_packing(pb_trainer *t, const pb_batch *b, int S)
 {
@@ -368,7 +368,7 @@ pb_status pb_trainer_reserve(pb_trainer *t, int S)
     return s;
 }
 
-/* ---- results ----------------------------------------------------------------------------------------- */
+/* ---- reading results --------------------------------------------------------------------------------- */
 
 pb_status pb_trainer_loss(pb_trainer *t, double *mean)
 {

@@ -1,4 +1,4 @@
-/* trainer_impl.h - the members of a trainer: device buffers and settings that its phases use. */
+/* trainer_impl.h - the members of pb_trainer: device buffers and settings that the phases of a step use. */
 #ifndef PB_TRAINER_IMPL_H
 #define PB_TRAINER_IMPL_H
 #include "trainer/step/block.h"

@@ -1,4 +1,4 @@
-/* added.h - the added tokens of a tokenizer, and the search for them in a text. */
+/* added.h - stores the added tokens of a tokenizer (such as <|im_start|>), and finds them in a text. */
 #ifndef PB_TOK_ADDED_H
 #define PB_TOK_ADDED_H
 #include "trainer/tokenizer/pattern.h"

@@ -1,5 +1,5 @@
-/* bpe.c - byte-pair encoding of one word. Merges are applied in order of rank, with a heap of candidates over a linked
- * list of symbols. */
+/* bpe.c - encodes one word by byte-pair encoding. The word is a linked list of symbols; a heap of candidate merges gives
+ * the merge of lowest rank. */
 #include "trainer/tokenizer/bpe.h"
 
 #include "trainer/tokenizer/unicode.h"

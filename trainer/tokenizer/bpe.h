@@ -1,4 +1,4 @@
-/* bpe.h - byte-pair encoding of one word, with a cache of encoded words. */
+/* bpe.h - encodes one word by byte-pair encoding, and caches encoded words. */
 #ifndef PB_TOK_BPE_H
 #define PB_TOK_BPE_H
 #include "trainer/tokenizer/vocab.h"

@@ -24,7 +24,7 @@ static pb_status sequence(json_t *o, const char *where, const char *key, load_fn
     return PB_OK;
 }
 
-/* Compiles a pattern: {"String": s} or {"Regex": s}. */
+/* Compiles the value of the key "pattern": {"String": s}, which is plain text, or {"Regex": s}. */
 static pb_status pattern(json_t *o, const char *where, pb_tok_pattern *out)
 {
     json_t *p = json_object_get(o, "pattern");

@@ -1,4 +1,4 @@
-/* room.h - enlarges arrays to which elements are appended. */
+/* room.h - enlarges an array before elements are appended to it. */
 #ifndef PB_TOK_ROOM_H
 #define PB_TOK_ROOM_H
 #include <stdlib.h>

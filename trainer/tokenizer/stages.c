@@ -1,4 +1,4 @@
-/* stages.c - runs normalisers and pre-tokenisers. */
+/* stages.c - normalises a text, and cuts it into words, as the normalisers and pre-tokenisers of a file prescribe. */
 #include "trainer/tokenizer/stages.h"
 
 void pb_stages_free(pb_stages *g)

@@ -1,4 +1,4 @@
-/* tokenizer.c - opens a tokenizer, encodes and decodes. */
+/* tokenizer.c - opens a tokenizer, encodes text to token ids, and decodes ids to text. */
 #include "trainer/tokenizer/tokenizer_impl.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* unicode.c - UTF-8, NFC with utf8proc, and the byte alphabet. */
+/* unicode.c - decodes UTF-8, normalises text to NFC with utf8proc, and maps bytes to the alphabet of byte-level
+ * vocabularies. */
 #include "trainer/tokenizer/unicode.h"
 
 #include <utf8proc.h>
