@@ -44,8 +44,8 @@ pb_status pb_disk_sync(const pb_disk *d, int fd, const char *path);
 /* Closes fd, also when `s` is a failure. Returns `s` if it is a failure, else the result of the close. */
 pb_status pb_disk_close(const pb_disk *d, int fd, const char *path, pb_status s);
 pb_status pb_disk_rename(const pb_disk *d, const char *from, const char *to);
-/* Opens `path`, calls fsync and closes it. For a folder this makes its entries durable; for a file, contents that
- * another process wrote. */
+/* Opens `path`, calls fsync and closes it. This makes the entries of a folder durable, or the contents of a file that
+ * other code has written. */
 pb_status pb_disk_sync_path(const pb_disk *d, const char *path);
 /* Calls pb_disk_sync_path on the folder that contains `path`. */
 pb_status pb_disk_sync_parent(const pb_disk *d, const char *path);

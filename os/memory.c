@@ -45,7 +45,7 @@ static double number_after(const char *path, const char *word)
     return found;
 }
 
-/* number_after of the file dir/name. */
+/* Like number_after, for the file dir/name. */
 static double number_in(const char *dir, const char *name, const char *word)
 {
     char path[PATH_MAX + 32];

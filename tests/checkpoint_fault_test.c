@@ -102,7 +102,7 @@ static void check_nothing_lost(scene *s, const pb_digest_text *next, bool may_mo
         fail_msg("%s: iteration %d came back as something else", what, (int)s->r.p.iteration);
 }
 
-/* Runs the flow with a fault at call n. Returns false when the flow made no further call. */
+/* Runs operation f on a disk whose call number n fails. Returns false if f made fewer calls, so that none failed. */
 static bool attempt(scene *s, const flow *f, int kind, int n)
 {
     char what[80];

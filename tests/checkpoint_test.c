@@ -289,8 +289,8 @@ static void resuming_in_an_empty_folder_starts_at_step_0(void **state)
     remove_folder(dir);
 }
 
-/* Resuming from 2 while 5 exists: 3 becomes the next resume point. Checkpoints of the abandoned future stay until
- * this run passes them; an iteration that is reached again is replaced. */
+/* A run resumes from checkpoint 2 although checkpoint 5 exists; its next checkpoint, 3, becomes the resume point.
+ * Checkpoints of later iterations are kept until the run passes them, and are replaced if it saves the same iteration. */
 static void a_run_can_resume_from_an_older_checkpoint(void **state)
 {
     (void)state;

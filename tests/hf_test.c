@@ -148,7 +148,7 @@ static void frequencies_equal_transformers(void **state)
             if (!(fabs(atan2(y, x) - want) <= 2e-6 * want) || !(fabs(hypot(x, y) - attention) <= 1e-6))
                 fail_msg("case %zu, pair %zu: %.9g x %.9g, want %.9g x %.9g", i, k, atan2(y, x), hypot(x, y), want,
                          attention);
-            CHECK_NEAR(cs[k], attention, 1e-6); /* at position 0 the table holds the attention factor */
+            CHECK_NEAR(cs[k], attention, 1e-6); /* at position 0, cos is 1 times the attention factor */
         }
         free(text);
     }

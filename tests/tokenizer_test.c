@@ -32,7 +32,7 @@ static const json_t *get(const json_t *o, const char *key)
     return v;
 }
 
-/* Encodes the text and compares the ids. */
+/* Encodes the text and compares the ids with `want`. */
 static void check_ids(pb_tokenizer *t, const json_t *text, unsigned flags, const json_t *want, const char *what)
 {
     pb_ids ids = encode(t, json_string_value(text), json_string_length(text), flags);

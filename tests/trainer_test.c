@@ -41,7 +41,7 @@ static void matches_pytorch(void **state)
     assert_true(checked > 150);
 }
 
-/* Compares with the reference implementation of every op on the CPU. */
+/* Loss and gradients equal those of a trainer on the CPU in which every op uses its reference implementation. */
 static void reference_ops_agree(void **state)
 {
     static const char *const models[] = {"tiny", "tiny-qwen3", "tiny-llama"};

@@ -22,8 +22,9 @@ static void check_line(pb_ctx *ctx, pb_trainer *t, const char *what, double norm
     CHECK_NEAR(own, product, 2e-5);
 }
 
-/* variant: replaces the fixture's attention, for the case in which the top-k covers every compressed row; NULL: the
- * fixture's. */
+/* Compares losses and gradients with the lines of the fixture, which PyTorch computed, and returns the number of lines.
+ * `only`: name of the one model to compare; NULL: all. variant: "dense" or "sparse" replaces the fixture's attention,
+ * which is valid if the top-k covers every compressed row; NULL: the fixture's attention. */
 static int matches(pb_ctx *ctx, const char *only, const char *variant)
 {
     char line[256], name[16], attention[16], what[48], open[16] = "";

@@ -31,9 +31,9 @@ typedef struct pb_job {
     pb_dataset *data, *eval_data;
     pb_dataset_counts counts, eval_counts;
     int micro_batches; /* micro-batches per step */
-    /* A step's rows are as long as its longest row needs, rounded up to a multiple of this, at most S. */
+    /* The row length of a step is that of its longest row, rounded up to a multiple of `bucket`, but at most S. */
     int bucket;
-    pb_rows rows; /* [micro,B,S] */
+    pb_rows rows; /* [micro_batches,B,S] */
 } pb_job;
 
 /* Turns the options into configurations. Reads only configuration files: the config.json of a model, the configuration

@@ -15,7 +15,7 @@ static bool begins_conversation(const pb_rows *r, size_t i, size_t in_row, size_
     return r->mask[i] > 0 || (in_row + 1 < S && r->start[i + 1] == (int32_t)in_row);
 }
 
-/* The row length of a step whose longest row uses `longest` positions. */
+/* Returns the row length of a step whose longest row uses `longest` positions: a multiple of --bucket, at most S. */
 static int bucket_of(const pb_job *j, int longest)
 {
     const int up = longest > 0 ? (longest + j->bucket - 1) / j->bucket * j->bucket : j->bucket;
@@ -102,7 +102,8 @@ static pb_status run_micro_batches(pb_job *j, pb_graphs *g, const step_rows *d, 
     return run(j, g, pb_train_finish);
 }
 
-/* Writes which clip group's norm is not finite. layer: -1 for the parameters outside the layers. */
+/* Writes into r->why that the norm of a clip group is not finite. layer: the layer of the group; -1: the group of the
+ * parameters outside the layers. */
 static void name_group(int layer, pb_step_result *r)
 {
     if (layer < 0)

@@ -106,7 +106,8 @@ static pb_v4_index carve_index(pb_trainer *t, const pb_v4_shape *s)
                          .pick = pb_carve(m, (T * s->T + 1) * sizeof(int32_t))};
 }
 
-/* In a frozen model all layers share one set of activations, which must then have the largest layer's size. */
+/* Reserves the activations of a layer. In a frozen model all layers share one set, which has the largest layer's
+ * size. */
 static void carve_layer(pb_trainer *t, int layer)
 {
     const pb_geometry *g = &t->model.g;

@@ -63,7 +63,7 @@ static pb_status position_back(pb_ctx *ctx, const pb_trainer *t, int layer, cons
                           a->rstdk, dk, g->K);
 }
 
-/* Backward of attention: from dattn to dqkv. */
+/* Backward of attention: computes dqkv from dattn, the gradient of attention's output. */
 static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_acts *a)
 {
     const pb_geometry *g = &t->model.g;
@@ -100,7 +100,7 @@ static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_acts
                                                           .dtype = t->model.cfg.dtype});
 }
 
-/* Backward of GQA: from dcur, the gradient of o's output, to dn, the gradient of n1. */
+/* Backward of the whole block: computes dn, the gradient of n1, from dcur, the gradient of the projection o's output. */
 pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);

@@ -25,7 +25,7 @@ static pb_status head_norm(pb_ctx *ctx, const pb_trainer *t, const pb_param *gai
                                                       .dtype = t->model.cfg.dtype});
 }
 
-/* QK-norm (Qwen3 only), then RoPE of q and k. */
+/* Applies QK-norm (Qwen3 only) and then RoPE to q and k. */
 static pb_status position(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_acts *a)
 {
     const pb_geometry *g = &t->model.g;

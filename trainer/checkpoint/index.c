@@ -111,7 +111,7 @@ static pb_status put_files(json_t *root, const pb_index *x)
     return PB_OK;
 }
 
-/* Replaces the final "}" of `text` by the digest and TAIL_END. The caller frees *out. */
+/* Copies `text` and replaces its final "}" by the digest of the preceding bytes and TAIL_END. The caller frees *out. */
 static pb_status add_tail(const char *text, char **out, size_t *n)
 {
     const size_t body = strlen(text) - 1, room = body + TAIL + 1;

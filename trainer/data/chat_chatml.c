@@ -108,7 +108,7 @@ static pb_status assistant(const chatml *x, size_t i)
     return pb_append_template(x->r, "\n");
 }
 
-/* Consecutive tool results form one user turn. */
+/* Writes tool result i. Consecutive tool results form one user turn. */
 static pb_status tool(const chatml *x, size_t i)
 {
     const pb_message *m = &x->c->message[i];

@@ -137,7 +137,7 @@ static pb_status recognise(const char *text, size_t n, json_t *variables, pb_cha
         s = render_jinja(text, n, variables, probes[i].line, &texts[i]);
         if (s == PB_OK) s = pb_tok_append(&texts[i], "", 1), texts[i].n -= s == PB_OK;
         if (s != PB_EFORMAT || i == 0) continue;
-        pb_bytes_free(&texts[i]); /* a template may reject features that it does not define */
+        pb_bytes_free(&texts[i]); /* a template may reject tools or reasoning if it does not support them */
         s = PB_OK;
     }
     if (s == PB_OK) s = choose(texts, out);

@@ -5,7 +5,7 @@
 static pb_status ternary(pb_jinja *j, json_t **out);
 static pb_status alternatives(pb_jinja *j, json_t **out);
 
-/* Returns a borrowed reference: jansson never frees its true and false. */
+/* Returns JSON true or false. The reference is borrowed, because jansson never frees these two values. */
 static json_t *boolean(bool v) { return v ? json_true() : json_false(); }
 
 static json_t *lookup(const pb_jinja *j, const char *name)

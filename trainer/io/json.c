@@ -13,8 +13,8 @@ pb_status pb_json_parse(const char *where, const void *text, size_t n, json_t **
     json_t *root = n ? json_loadb(text, n, JSON_REJECT_DUPLICATES, &e) : NULL;
     if (!n) return pb_fail(PB_EINVAL, "%s is empty, but must be JSON", where);
     if (!root) {
-        for (char *c = e.text; *c;
-             c++) /* replaces control characters that jansson quotes from the text, so that the message is one line */
+        /* jansson may quote control characters of the text; the message must be one line. */
+        for (char *c = e.text; *c; c++)
             if ((unsigned char)*c < 32 || *c == 127) *c = '?';
         return pb_fail(PB_EINVAL, "%s is not valid JSON: line %d: %s", where, e.line, e.text);
     }

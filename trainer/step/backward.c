@@ -26,7 +26,7 @@ static pb_status norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *gai
                                                       .dtype = t->model.cfg.dtype});
 }
 
-/* Backward of the MLP: from dcur, the gradient of down's output, to dn, the gradient of n2. */
+/* Backward of the MLP: computes dn, the gradient of its input n2, from dcur, the gradient of its output. */
 static pb_status mlp_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_layer_acts *a)
 {
     const pb_model *m = &t->model;
@@ -49,8 +49,8 @@ static pb_status mlp_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
     return pb_product_dw(ctx, t, layer, &pb_product_gate_up, t->dgu, a->n2);
 }
 
-/* Backward of the head and the last norm: from the gradient of the logits to dcur, the gradient of
- * the last residual stream. */
+/* Backward of the head and the last norm: computes dcur, the gradient of the last layer's residual stream, from the
+ * gradient of the logits. */
 static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
 {
     const pb_model *m = &t->model;

@@ -17,7 +17,7 @@ typedef struct pb_block {
     void (*carve_layer)(pb_trainer *t, int layer); /* reserves what one layer keeps for the backward pass */
     void (*carve_shared)(pb_trainer *t);           /* reserves tables, and buffers that all layers share */
     void (*carve_backward)(pb_trainer *t);         /* reserves gradients of activations, one set for all layers */
-    pb_status (*tables)(pb_trainer *t);            /* uploads the tables' values; host syncs */
+    pb_status (*tables)(pb_trainer *t);            /* computes and uploads the RoPE tables; host syncs */
     pb_status (*begin)(pb_ctx *ctx, const pb_trainer *t); /* enqueued once per forward pass, before the first layer */
     pb_status (*forward)(pb_ctx *ctx, const pb_trainer *t, int layer);  /* reads the layer's n1, writes t->proj */
     pb_status (*backward)(pb_ctx *ctx, const pb_trainer *t, int layer); /* reads t->dcur = dproj, writes t->dn = dn1 */

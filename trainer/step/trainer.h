@@ -133,7 +133,8 @@ pb_status pb_trainer_reserve(pb_trainer *t, int S);
 /* Weighted loss of the indexers in the last backward phase, divided by the same count as the loss; 0 if the indexers
  * are not trained. */
 pb_status pb_trainer_index_loss(pb_trainer *t, double *loss);
-/* Loss of the last loss phase: the sum of nll over the loss tokens, divided by the batch's count. */
+/* Loss of the last loss phase: the sum of the negative log likelihoods of the loss tokens, divided by the batch's
+ * count. */
 pb_status pb_trainer_loss(pb_trainer *t, double *mean);
 /* Negative log likelihood per token of the last batch, [B*S]; 0 where the mask is 0. */
 pb_status pb_trainer_nll(pb_trainer *t, float *nll);

@@ -12,7 +12,7 @@ typedef struct pb_tok_added {
 
 typedef struct pb_tok_node { /* node of a trie over bytes; node 0 is the root */
     uint32_t child, sibling; /* 0: none */
-    int32_t token;           /* index into pb_added.token of the token that ends here; -1: none */
+    int32_t token;           /* index into pb_added.token of the token that ends at this node; -1: none */
     unsigned char byte;
 } pb_tok_node;
 

@@ -10,8 +10,8 @@ enum { PB_TOK_MAX_TEMPLATE = 16 };
 
 typedef enum pb_tok_decoding {
     PB_DECODE_BLANKS,    /* the file has no decoder: token texts are written separated by spaces */
-    PB_DECODE_BYTELEVEL, /* the bytes that the alphabet encodes */
-    PB_DECODE_CHAIN      /* Replace, ByteFallback, Fuse, Strip */
+    PB_DECODE_BYTELEVEL, /* ByteLevel: token texts are decoded from the byte alphabet (unicode.h) */
+    PB_DECODE_CHAIN      /* the steps Replace, ByteFallback, Fuse and Strip, as far as the file has them */
 } pb_tok_decoding;
 
 typedef struct pb_tok_decoder {
