@@ -46,7 +46,7 @@ static pb_compare_opts compare_opts(const pb_options *o)
 
 pb_exit pb_cmd_report(const pb_options *o)
 {
-    const pb_report_opts opts = {.runs = o->runs, .gate_contracts = o->gate != NULL, .format = o->format};
+    const pb_report_opts opts = {.runs = o->runs, .gate_requirements = o->gate != NULL, .format = o->format};
     return o->args.n > 1 ? too_many(o, 1) : explained(pb_report(argument(o, 0), &opts, stdout));
 }
 
@@ -136,7 +136,7 @@ static pb_exit compare_run(const pb_options *o, const char *dir)
 
 pb_exit pb_after_run(const pb_options *o, const char *dir)
 {
-    const pb_report_opts report = {.gate_contracts = o->gate != NULL};
+    const pb_report_opts report = {.gate_requirements = o->gate != NULL};
     FILE *out = o->quiet ? fopen("/dev/null", "w") : stdout;
     if (!out) return pb_fail(PB_EIO, "/dev/null: it cannot be opened"), pb_complain(PB_EXIT_HARNESS);
     pb_exit code = explained(pb_report(dir, &report, out));

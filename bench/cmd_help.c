@@ -9,17 +9,17 @@ static const struct {
     pb_exit code;
     const char *text;
 } exits[] = {
-    {PB_EXIT_OK, "nothing failed and nothing is slower than the baseline allows"},
-    {PB_EXIT_REGRESSION, "a gated figure is worse than the baseline allows, or a contract failed under --gate"},
-    {PB_EXIT_USAGE, "what was typed, or a file that was named, is wrong"},
-    {PB_EXIT_INCONCLUSIVE, "too noisy or too few launches to say (only with --strict)"},
+    {PB_EXIT_OK, "nothing failed, and no metric that gates is worse than the baseline allows"},
+    {PB_EXIT_REGRESSION, "a metric that gates is worse than the baseline allows, or a requirement failed (--gate)"},
+    {PB_EXIT_USAGE, "the command line or a file that it names is wrong"},
+    {PB_EXIT_INCONCLUSIVE, "--strict: too noisy, or too few processes, for a verdict"},
     {PB_EXIT_INCOMPARABLE, "a case failed, hung or is missing, or the two sides cannot be compared"},
-    {PB_EXIT_HARNESS, "interrupted, or the machine let it down (no GPU, disk full, no memory); git bisect skips it"},
+    {PB_EXIT_HARNESS, "interrupted, or the machine failed (no GPU, disk full, out of memory); git bisect skips it"},
 };
 
 static void print_exits(void)
 {
-    printf("\nexit codes (when several apply: 125, 2, 4, 1, 3):\n");
+    printf("\nexit codes (the first that applies of 125, 2, 4, 1, 3):\n");
     for (size_t i = 0; i < sizeof exits / sizeof *exits; i++) printf("  %-4d %s\n", exits[i].code, exits[i].text);
 }
 
@@ -42,7 +42,7 @@ static void print_command(int c)
            commands[c].what);
     pb_cli_print_options(&pb_bench_cli, c, stdout);
     if (c == PB_COMMAND_run || c == PB_COMMAND_compare)
-        printf("  every axis of the suite     is an option too: --batch 1,4 (bench list suites shows them)\n");
+        printf("  every axis of the suite     is also an option, such as --batch 1,4 (bench list suites)\n");
     print_exits();
 }
 

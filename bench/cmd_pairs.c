@@ -163,7 +163,7 @@ static pb_status begin(const pb_options *o, pb_run_name *name, pb_pair_plan *p, 
     PB_TRY(absolute(p));
     PB_TRY(digests(p, p->digest));
     p->slowdown = o->inject_slowdown > 0 ? o->inject_slowdown : 0;
-    p->turns = o->turns > 0 ? o->turns : 0;
+    p->time_slice = o->time_slice > 0 ? o->time_slice : 0;
     p->seed = o->seed >= 0 ? (uint64_t)o->seed : name->mark & 0xffffff;
     snprintf(p->run_id, sizeof p->run_id, "%s", name->run_id);
     p->options = options_of(o);
@@ -183,7 +183,7 @@ static const char *given(const pb_options *o)
     if (o->filter.n) return "--filter";
     if (o->axis.n) return "--axis";
     if (o->inject_slowdown >= 0) return "--inject-slowdown";
-    if (o->turns >= 0) return "--turns";
+    if (o->time_slice >= 0) return "--time-slice";
     if (strcmp(o->device, "cpu") != 0) return "--device";
     if (strcmp(o->grid, "default") != 0) return "--grid";
     if (o->impl || o->prefer) return "--impl and --prefer";
@@ -333,7 +333,7 @@ static pb_exit compare_with_itself(const pb_options *o, pb_pair_plan *p)
 }
 
 /* Measures both executables in pairs, or resumes such a comparison. */
-static pb_exit launch_pairs(const pb_options *o, pb_pair_plan *p)
+static pb_exit process_pairs(const pb_options *o, pb_pair_plan *p)
 {
     const char *other = o->require_baseline ? "--require-baseline" : o->subset ? "--subset" : NULL;
     if (other) return refuse("%s is for stored results; executables are measured afresh", other);
@@ -345,13 +345,13 @@ bool pb_compare_pairs(const pb_options *o, pb_exit *code)
 {
     pb_pair_plan p = {.rule = PB_PAIR_DEFAULTS};
     kind is[PB_SIDES] = {RESULTS, RESULTS};
-    const char *only_rule = rule_given(o), *only_launches = given(o);
+    const char *only_rule = rule_given(o), *only_processes = given(o);
     for (int i = 0; i < o->args.n && i < PB_SIDES; i++) is[i] = kind_of(o->args.v[i], p.path[i]);
-    if (!only_launches && o->budget >= 0) only_launches = "--budget";
+    if (!only_processes && o->budget >= 0) only_processes = "--budget";
     const bool recorded = is[0] == PAIRS && o->args.n == 1;
-    if (o->self || o->resume || (is[0] == EXECUTABLE && is[1] == EXECUTABLE)) *code = launch_pairs(o, &p);
+    if (o->self || o->resume || (is[0] == EXECUTABLE && is[1] == EXECUTABLE)) *code = process_pairs(o, &p);
     else if (is[0] == EXECUTABLE || is[1] == EXECUTABLE) *code = refuse_mixture(o, is);
-    else if (only_launches) *code = refuse("%s is for executables; results are as they are", only_launches);
+    else if (only_processes) *code = refuse("%s is for executables; results are as they are", only_processes);
     else if (recorded) *code = judge_again(o, o->args.v[0]);
     else if (only_rule) *code = refuse("%s is for executables, and for the pairs that they left", only_rule);
     else return false;

@@ -12,7 +12,7 @@
 #include "bench/rows/series.h"
 #include "bench/rows/write_csv.h"
 #include "bench/run/clock_lock.h"
-#include "bench/run/launch.h"
+#include "bench/run/process.h"
 #include "bench/run/progress.h"
 #include "bench/run/resume.h"
 #include "bench/run/run_json.h"
@@ -24,7 +24,7 @@
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
-enum { MOST_LAUNCHES = 1000000000 };
+enum { MOST_PROCESSES = 1000000000 };
 
 typedef struct run {
     const pb_options *o;
@@ -66,8 +66,8 @@ static pb_status plan(run *r)
     const pb_suite *suite = NULL;
     pb_backend_id device;
     pb_ctx ctx;
-    if (r->o->launches > MOST_LAUNCHES)
-        return pb_fail(PB_EINVAL, "--launches %ld: at most %d", r->o->launches, MOST_LAUNCHES);
+    if (r->o->processes > MOST_PROCESSES)
+        return pb_fail(PB_EINVAL, "--processes %ld: at most %d", r->o->processes, MOST_PROCESSES);
     if (r->o->budget >= 0 && r->o->budget < PB_LEAST_BUDGET)
         return pb_fail(PB_EINVAL, "--budget %g: need at least %g s, less does not suffice to begin a case",
                        r->o->budget, PB_LEAST_BUDGET);
@@ -87,7 +87,7 @@ static void dry_run(const run *r)
         printf("%8.1f s  %s\n", e, r->plan.cases[i].key);
         all += e;
     }
-    printf("%8.0f s  in all: %ld launches of %d cases\n", all * (double)r->o->launches, r->o->launches, r->plan.n);
+    printf("%8.0f s  in all: %ld processes of %d cases\n", all * (double)r->o->processes, r->o->processes, r->plan.n);
 }
 
 /* Takes the run id, folder and seed from the run to be resumed, and notes the resumption in its run.json. */
@@ -130,38 +130,38 @@ static pb_status identify(run *r)
 /* Expected seconds of the cases that earlier commands of this run have completed. */
 static double expected_before(const run *r)
 {
-    double launch = 0, part = 0;
+    double process = 0, part = 0;
     int *order = malloc((size_t)r->plan.n * sizeof *order);
     if (!order) return 0; /* the estimate is only for the progress line */
-    pb_plan_order(&r->plan, r->seed, r->next.launch, order);
+    pb_plan_order(&r->plan, r->seed, r->next.process, order);
     for (int i = 0; i < r->plan.n; i++) {
         const double e = pb_plan_expect(&r->plan, &r->plan.cases[order[i]]);
-        launch += e;
+        process += e;
         part += i < r->next.next ? e : 0;
     }
     free(order);
-    return launch * r->next.launch + part;
+    return process * r->next.process + part;
 }
 
-static pb_exit launch_all(const run *r, bool *stopped, bool *refused)
+static pb_exit process_all(const run *r, bool *stopped, bool *refused)
 {
     pb_exit worst = PB_EXIT_OK;
     const double started = pb_clock_seconds(), budget = r->o->budget;
-    pb_launch l = {.dir = r->name.dir,
-                   .run_id = r->name.run_id,
-                   .machine_id = r->machine_id,
-                   .plan = &r->plan,
-                   .options = r->o,
-                   .seed = r->seed,
-                   .started = started,
-                   .before = expected_before(r),
-                   .deadline = budget >= 0 ? pb_budget_deadline(started, budget) : 0,
-                   .end = budget >= 0 ? started + budget : 0};
+    pb_process l = {.dir = r->name.dir,
+                    .run_id = r->name.run_id,
+                    .machine_id = r->machine_id,
+                    .plan = &r->plan,
+                    .options = r->o,
+                    .seed = r->seed,
+                    .started = started,
+                    .before = expected_before(r),
+                    .deadline = budget >= 0 ? pb_budget_deadline(started, budget) : 0,
+                    .end = budget >= 0 ? started + budget : 0};
     if (pb_throttle_settle(r->name.dir, r->about, r->o, r->next) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    for (int i = r->next.launch; i < pb_throttle_launches(r->about, r->o) && !pb_interrupted() && !*stopped; i++) {
+    for (int i = r->next.process; i < pb_throttle_processes(r->about, r->o) && !pb_interrupted() && !*stopped; i++) {
         l.number = i;
-        l.launches = pb_throttle_launches(r->about, r->o);
-        l.first = i == r->next.launch ? r->next.next : 0;
+        l.processes = pb_throttle_processes(r->about, r->o);
+        l.first = i == r->next.process ? r->next.next : 0;
         pb_exit code = PB_EXIT_OK;
         if (pb_throttle_run(&l, r->about, &code, stopped) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
         worst = pb_worse_exit(worst, code);
@@ -202,7 +202,7 @@ static void drop_if_empty(const run *r)
 static pb_exit measure(const run *r)
 {
     bool stopped = false, refused = false;
-    pb_exit code = launch_all(r, &stopped, &refused);
+    pb_exit code = process_all(r, &stopped, &refused);
     bool whole = code != PB_EXIT_HARNESS && code != PB_EXIT_USAGE;
     if (whole && pb_run_json_write(r->name.dir, r->about, false) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
     if (pb_interrupted() || stopped)
@@ -220,9 +220,9 @@ static void warn(const run *r)
 {
     double load = 0;
     const long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    if (r->o->launches < PB_ENOUGH_LAUNCHES)
-        fprintf(stderr, "bench: warning: %ld launch%s: too few for a comparison, which needs %d\n", r->o->launches,
-                r->o->launches == 1 ? "" : "es", PB_ENOUGH_LAUNCHES);
+    if (r->o->processes < PB_ENOUGH_PROCESSES)
+        fprintf(stderr, "bench: warning: %ld process%s: too few for a comparison, which needs %d\n", r->o->processes,
+                r->o->processes == 1 ? "" : "es", PB_ENOUGH_PROCESSES);
     if (getloadavg(&load, 1) == 1 && load > 1.5 * (double)cpus) /* above the load that a previous run leaves */
         fprintf(stderr, "bench: warning: the load is %.1f on %ld CPUs: other work will be in the figures\n", load,
                 cpus);
@@ -257,7 +257,7 @@ static pb_status begin_folder(const run *r, int *lock)
 /* Opens the folder of a run to be resumed. All files are checked first, then cut back to the last completed case. */
 static pb_status take_up_folder(run *r, int *lock)
 {
-    const pb_place most = {(int)pb_throttle_launches(r->about, r->o), r->plan.n};
+    const pb_place most = {(int)pb_throttle_processes(r->about, r->o), r->plan.n};
     pb_progress_line last;
     PB_TRY(pb_progress_lock(r->name.dir, lock));
     PB_TRY(pb_progress_read(r->name.dir, most, &last));
@@ -290,7 +290,7 @@ static pb_exit prepared(run *r)
 
 pb_exit pb_cmd_run(const pb_options *o)
 {
-    if (o->child_dir) return pb_launch_child(o);
+    if (o->child_dir) return pb_process_child(o);
     if (o->child_clocks) return pb_clock_keeper(o);
     run r = {.o = o};
     pb_interrupt_watch();

@@ -48,6 +48,15 @@ typedef struct slot {
     void *field;
 } slot;
 
+/* The present spelling of `word`: of an option's name (option NULL), or of a word of the option's choice. */
+static const char *present(const pb_cli *cli, const char *option, const char *word)
+{
+    for (const pb_option_alias *a = cli->aliases; a && a->was; a++)
+        if (strcmp(a->was, word) == 0 && (option ? a->option && strcmp(a->option, option) == 0 : !a->option))
+            return a->is;
+    return word;
+}
+
 static pb_status set_flag(const slot *s, const char *value)
 {
     (void)value;
@@ -176,7 +185,18 @@ static pb_status take(reader *r, const pb_option_info *i, const char *name, cons
     const char *value = "";
     if (i->argument) PB_TRY(value_of(r, name, attached, &value));
     else if (attached) return pb_fail(PB_EINVAL, "option %s takes no value", name);
-    return set(r->cli, &s, value);
+    return set(r->cli, &s, strcmp(i->type, "choice") == 0 ? present(r->cli, i->name, value) : value);
+}
+
+/* Copies the name of a long option of n bytes, as the table of options spells it: without dashes, "_" for "-", and in
+ * its present spelling. */
+static const char *name_typed(const pb_cli *cli, const char *arg, size_t n, char out[PB_OPTION_TEXT])
+{
+    snprintf(out, PB_OPTION_TEXT, "%.*s", (int)n - 2, arg + 2);
+    if (strchr(out, '_')) return ""; /* options are typed with "-" */
+    for (char *c = out; *c; c++)
+        if (*c == '-') *c = '_';
+    return present(cli, NULL, out);
 }
 
 static pb_status long_option(reader *r, const char *arg)
@@ -184,12 +204,13 @@ static pb_status long_option(reader *r, const char *arg)
     const pb_extra_options *extra = r->cli->extra;
     size_t n = strcspn(arg, "=");
     const char *attached = arg[n] ? arg + n + 1 : NULL, *value = NULL;
-    char text[PB_OPTION_TEXT];
-    for (const pb_option_info *i = r->cli->options; i->name; i++) {
-        pb_option_text(i, text, sizeof text);
-        if (strlen(text) == n && strncmp(text, arg, n) == 0 && belongs(i, r->command) && (i->help || !r->shown_only))
+    char text[PB_OPTION_TEXT], typed[PB_OPTION_TEXT];
+    const char *name = n < PB_OPTION_TEXT ? name_typed(r->cli, arg, n, typed) : "";
+    for (const pb_option_info *i = r->cli->options; i->name; i++)
+        if (strcmp(i->name, name) == 0 && belongs(i, r->command) && (i->help || !r->shown_only)) {
+            pb_option_text(i, text, sizeof text);
             return take(r, i, text, attached);
-    }
+        }
     if (!extra || !extra->known(r->command, arg + 2, n - 2)) return unknown(r, arg, n);
     PB_TRY(value_of(r, arg, attached, &value));
     return extra->set(r->fields, arg + 2, n - 2, value);

@@ -69,12 +69,19 @@ typedef struct pb_extra_options {
     const char *(*value)(const char *option, int i);
 } pb_extra_options;
 
+/* An old spelling that stays accepted, and is shown nowhere. option NULL: `was` and `is` are names of options, as in
+ * the table of options; else they are words of that option's choice. A NULL `was` ends a table. */
+typedef struct pb_option_alias {
+    const char *option, *was, *is;
+} pb_option_alias;
+
 struct pb_cli {
     const char *program;
     const pb_command_info *commands;
     const pb_option_info *options;
-    const pb_option_type *types;   /* NULL: none */
-    const pb_extra_options *extra; /* NULL: none */
+    const pb_option_type *types;    /* NULL: none */
+    const pb_extra_options *extra;  /* NULL: none */
+    const pb_option_alias *aliases; /* NULL: none */
 };
 
 /* Finds a command by name and returns its index in *out. EINVAL: no such command; the message suggests a similar

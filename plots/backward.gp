@@ -1,7 +1,7 @@
-# backward.gp - time of the backward pass and clip: a cluster a case, a bar an arm (eager or graph, and
-# which clip), whiskers from the least to the largest launch. Drawn by `bench plot`, which sets
+# backward.gp - time of the backward pass and clip: a cluster a case, a bar an variant (eager or graph, and
+# which clip), whiskers from the least to the largest process. Drawn by `bench plot`, which sets
 #   data  a line a case: "label" median least largest median least largest ..., in seconds, NaN: no figure
-#   out, term  what to write, svg or png      arms  number of bars in a cluster      heading  one line
+#   out, term  what to write, svg or png      variants  number of bars in a cluster      heading  one line
 set encoding utf8
 if (term eq "svg") set terminal svg size 960,540 noenhanced font "sans,13" background rgb "white"
 if (term eq "png") set terminal pngcairo size 1440,810 noenhanced font "sans,13"
@@ -19,5 +19,5 @@ set style histogram errorbars gap 1.2 linewidth 1
 set style fill solid 0.85 border rgb "#333333"
 set boxwidth 0.9
 array colour[8] = ["#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bbbbbb", "#000000"]
-plot for [a=1:arms] data using (1e3*column(3*a-1)):(1e3*column(3*a)):(1e3*column(3*a+1)):xticlabels(1) \
+plot for [a=1:variants] data using (1e3*column(3*a-1)):(1e3*column(3*a)):(1e3*column(3*a+1)):xticlabels(1) \
     title columnheader(3*a-1) linecolor rgb colour[(a-1)%8+1]

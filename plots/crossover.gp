@@ -1,6 +1,6 @@
 # crossover.gp - what a recorded graph buys: eager over graphed time against the tokens of a step, a line for every
 # set of cases that differ in batch and seq alone. Drawn by `bench plot --figure crossover`, which sets
-#   data  blocks of "tokens ratio", each with its title on top      arms  number of blocks
+#   data  blocks of "tokens ratio", each with its title on top      variants  number of blocks
 #   out, term  what to write, svg or png      heading  one line
 set encoding utf8
 if (term eq "svg") set terminal svg size 960,540 noenhanced font "sans,13" background rgb "white"
@@ -17,5 +17,5 @@ set tics nomirror out
 set key top right
 set arrow from graph 0, first 1 to graph 1, first 1 nohead linecolor rgb "#888888" dashtype 2
 array colour[8] = ["#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bbbbbb", "#000000"]
-plot for [i=0:arms-1] data index i using 1:2 smooth unique with linespoints linewidth 2 pointtype 7 pointsize 0.6 \
+plot for [i=0:variants-1] data index i using 1:2 smooth unique with linespoints linewidth 2 pointtype 7 pointsize 0.6 \
     linecolor rgb colour[i%8+1] title columnheader(2)

@@ -84,7 +84,7 @@ class Results:
         self.count = {at: len(v) for at, v in values.items()}
         stored = [row for row in rows if row["run_id"].startswith("baseline:")]
         self.sessions = len({row["run_id"] for row in stored}) or 1
-        self.processes = min([int(row["launch"]) for row in stored] or self.count.values(), default=0)
+        self.processes = min([int(row["process"]) for row in stored] or self.count.values(), default=0)
 
     def get(self, key, metric):
         return self.value.get((key, metric))
@@ -101,7 +101,7 @@ class Results:
         return [axes for axes in (axes_of(key)[1] for key in keys) if want.items() <= axes.items()]
 
     def requirements(self, prefix=""):
-        return [Requirement(key, rows) for key, rows in self.judged.items() if key.startswith("contract/" + prefix)]
+        return [Requirement(key, rows) for key, rows in self.judged.items() if key.startswith("requirement/" + prefix)]
 
     def source(self):
         sessions = f"{self.sessions} sessions of " if self.sessions > 1 else ""
@@ -143,13 +143,13 @@ class Stored:
         return sorted(glob.glob(os.path.join(glob.escape(os.path.dirname(self.machine)), pattern)))
 
     def evaluate(self):
-        """The module scripts/proof, with the folders of every machine whose validation is stored."""
-        rule = types.ModuleType("proof")
-        rule.__file__ = os.path.join(ROOT, "scripts/proof")
-        importlib.machinery.SourceFileLoader("proof", rule.__file__).exec_module(rule)
+        """The module scripts/validate, with the folders of every machine whose validation is stored."""
+        rule = types.ModuleType("validation")
+        rule.__file__ = os.path.join(ROOT, "scripts/validate")
+        importlib.machinery.SourceFileLoader("validation", rule.__file__).exec_module(rule)
         rule.simulate = functools.lru_cache(None)(lambda bench, folders, f=rule.simulate: f(bench, folders))
         rule.sessions = lambda folder, kind, f=rule.sessions: tuple(f(folder, kind))
-        return rule, self.others("*/proof")
+        return rule, self.others("*/validation")
 
     def peer_ratios(self):
         """{(peer, pass): a peer's times over ours, each of the same round and lists}"""
@@ -161,9 +161,9 @@ class Stored:
         for row in rows:
             name, axes = axes_of(row["key"])
             round_id, _, side = row["run_id"].rpartition("-")
-            variant = axes.pop("arm", "")
+            variant = axes.pop("variant", "")
             if name.startswith("attention/"):
-                of = times.setdefault((round_id, row["launch"], key_of(name, axes)), {})
+                of = times.setdefault((round_id, row["process"], key_of(name, axes)), {})
                 of[variant if side == "plumb" else side] = float(row["value"])
         ratios = {}
         for (_, _, key), t in times.items():

@@ -13,7 +13,7 @@ from readme_results import (KERNEL_PEERS, ROOT, STEP, STEP_PEERS, Results, axes_
 @needs("kernels.csv")
 def kernels(_, r):
     rows = []
-    for q in reversed(r.requirements("BAR-")):
+    for q in reversed(r.requirements("SPEED-")):
         axes = dict(q.axes)
         key = key_of("kernels/" + axes.pop("op"), axes)
         figure = "" if q.metric == "seconds" else q.figure(q.value)
@@ -33,7 +33,7 @@ def step_cell(r, axes):
 @needs("throughput.csv")
 def steps(s, r):
     peers, rows = s.peers(STEP_PEERS, "throughput/"), []
-    for q in sorted(r.requirements("BAR-STEP"), key=lambda q: q.bound):
+    for q in sorted(r.requirements("SPEED-STEP"), key=lambda q: q.bound):
         key = key_of("throughput/step", q.axes)
         time, memory = r.get(key, "step_time"), r.get(key, "peak_memory")
         rows.append([q.what, si(time, "s"), si(memory, "B"), q.text(), q.verdict(),
@@ -84,7 +84,7 @@ def backward(_, r):
     for case in shown_cases(r, "backward/step", "backward_time", mode="graph", clip="fused"):
         (sync, eager, graph), times = variants(r, "backward/step", "backward_time", case, "fused")
         counts = [r.get(key, metric) for key, metric in (
-            (sync, "waits"), (eager, "launches"), (graph, "launches"), (graph, "break_even"))]
+            (sync, "host_syncs"), (eager, "kernel_launches"), (graph, "kernel_launches"), (graph, "break_even"))]
         rows.append([*case, *(si(t, "s") for t in times),
                      plain(over(times[1], times[2])), plain(over(times[0], times[2])),
                      *(plain(n, "{:.0f}") for n in counts), si(r.get(graph, "record_time"), "s")])
@@ -118,7 +118,7 @@ def both_passes(r, **axes):
 
 def lists_of(r, **want):
     """The kinds and lengths of key list that were measured, in order."""
-    axes = r.axes("attention/fwd", "kernel_time", arm="sparse", heads="64", qk="512", **want)
+    axes = r.axes("attention/fwd", "kernel_time", variant="sparse", heads="64", qk="512", **want)
     found = {(a["list"], a["topk"]) for a in axes}
     return sorted(found, key=lambda at: (list(LISTS).index(at[0]), int(at[1])))
 
@@ -128,10 +128,10 @@ def attention_row(r, peers, what, **axes):
     cells = [what]
     for p in ("fwd", "bwd"):
         cells += [si(attention_value(r, p, **axes), "s"), si(attention_value(r, p, "kernel_flops", **axes), "FLOP/s"),
-                  percent(attention_value(r, p, "floor_share", **axes))]
-    cells.append(si(attention_value(r, "bwd", **{**axes, "arm": "deterministic"}), "s"))
+                  percent(attention_value(r, p, "roofline_fraction", **axes))]
+    cells.append(si(attention_value(r, "bwd", **{**axes, "variant": "deterministic"}), "s"))
     for peer, theirs in peers.items():
-        times = [attention_value(theirs, p, **{**axes, "arm": peer}) for p in ("fwd", "bwd")]
+        times = [attention_value(theirs, p, **{**axes, "variant": peer}) for p in ("fwd", "bwd")]
         cells.append(" / ".join(si(t, "s") or "-" for t in times) if any(times) else "")
     return cells
 
@@ -139,15 +139,15 @@ def attention_row(r, peers, what, **axes):
 @needs("attention.csv")
 def attention(s, r):
     peers = s.peers(KERNEL_PEERS, "attention/")
-    rows = [attention_row(r, peers, f"{topk}, {LISTS[kind]}", arm="sparse", list=kind, topk=topk, seq="4096")
+    rows = [attention_row(r, peers, f"{topk}, {LISTS[kind]}", variant="sparse", list=kind, topk=topk, seq="4096")
             for kind, topk in lists_of(r, seq="4096", masked="0")]
-    rows.append(attention_row(r, peers, "dense: every earlier token", arm="dense", topk="0", seq="4096"))
+    rows.append(attention_row(r, peers, "dense: every earlier token", variant="dense", topk="0", seq="4096"))
     ceilings = ", ".join(f"{what} {si(r.get('ceiling/' + name, metric), unit)}" for what, name, metric, unit in (
         ("copy", "copy", "copy_rate", "B/s"), ("matrix product", "matmul", "matmul_rate", "FLOP/s"),
         ("f32 sums in L2", "l2_reduce", "l2_reduce_rate", "B/s")))
     beside = f" Peers (forward / backward, same lists): {rounds(peers, 'kernel_time', 'seq=4096')}." if peers else ""
     head = ["keys of a query", "forward", "", "of roofline", "backward", "", "of roofline", "backward, deterministic"]
-    judged = [[q.what, q.figure(q.value), q.text(), q.verdict()] for q in reversed(r.requirements("BAR-"))]
+    judged = [[q.what, q.figure(q.value), q.text(), q.verdict()] for q in reversed(r.requirements("SPEED-"))]
     return (f"{r.source()}; in the same runs: {ceilings}.{beside}\n\n"
             + table(head + [KERNEL_PEERS[p] for p in peers], rows) + "\n\n" + peer_text(s)
             + table(["requirement", "time", "required", ""], judged) + "\n\n" + losing(r))
@@ -157,9 +157,9 @@ def losing(r):
     """Where dense attention is the faster one."""
     found = []
     for kind, topk in lists_of(r):
-        sparse_axes, slower = {"arm": "sparse", "list": kind, "topk": topk}, []
+        sparse_axes, slower = {"variant": "sparse", "list": kind, "topk": topk}, []
         for seq in sorted({a["seq"] for a in r.axes("attention/fwd", "kernel_time", **sparse_axes)}, key=int):
-            dense, sparse = both_passes(r, arm="dense", topk="0", seq=seq), both_passes(r, **sparse_axes, seq=seq)
+            dense, sparse = both_passes(r, variant="dense", topk="0", seq=seq), both_passes(r, **sparse_axes, seq=seq)
             slower += [seq] if dense and sparse and dense < sparse else []
         found += [f"{kind} lists of {topk} at {', '.join(slower)} tokens"] if slower else []
     text = "Dense attention takes less time, forward and backward together: " + "; ".join(found) + "."
@@ -240,7 +240,7 @@ def cpu_peers(s):
 
 
 def validation(s):
-    """What `scripts/proof` stored of each machine, evaluated by the rule of today."""
+    """What `scripts/validate` stored of each machine, evaluated by the rule of today."""
     rule, folders = s.validation()
     if not folders:
         return ""
@@ -254,7 +254,7 @@ def resampled(rule, bench, folder):
     alarms, found = of["resampled_alarms"] / of["resampled"], of["found"] / of["injected"]
     return (
         f"- `{machine}`: {of['recorded_undecided']:.0f} of the {of['recorded']:.0f} A/A comparisons ended INCONCLUSIVE."
-        f" From their {of['launches']:.0f} processes {of['resampled']:.0f} comparisons were resampled (`--simulate`): "
+        f" From their {of['processes']:.0f} processes {of['resampled']:.0f} comparisons were resampled (`--simulate`): "
         f"{of['resampled_alarms']:.0f} false alarms, {rule.percent(alarms)}, "
         f"below {rule.percent(of['resampled_max'])}. With one case slowed by 2 %, {rule.percent(found)} of "
         f"{of['injected']:.0f} are found, above {rule.percent(of['found_min'])}.")

@@ -1,10 +1,10 @@
 #!/bin/bash
-# attack_test.sh BENCH TRAIN SOURCE - runs every command of both programs on a full disk, without standard streams,
-# together with a second process that writes the same output, and with FIFOs, devices and wrong files as input or
-# output. BENCH is bench with quick suites (bench_fixture). Each command must end with the documented exit code and one
-# line on stderr, must not leave half-written files, must not destroy existing files, and must not hang.
+# attack_test.sh BENCH TRAIN SOURCE WRITE_RUNS - runs every command of both programs on a full disk, without standard
+# streams, together with a second process that writes the same output, and with FIFOs, devices and wrong files as input
+# or output. BENCH is bench with quick suites (bench_fixture). Each command must end with the documented exit code and
+# one line on stderr, must not leave half-written files, must not destroy existing files, and must not hang.
 declare -A program=([bench]=$(realpath "$1") [train]=$(realpath "$2"))
-source=$(realpath "$3")
+source=$(realpath "$3") write_runs=$(realpath "$4")
 . "${0%/*}/cli.sh"
 LIMIT=30 # seconds; a command normally takes less than one
 
@@ -33,10 +33,11 @@ TABLE
 )
 mkdir inputs baselines
 cp "$source/tests/fixtures/report/results.csv" inputs/run.csv
-cp "$source"/tests/fixtures/compare/gates.csv "$source/tests/fixtures/exchange/nccl.txt" inputs/
+cp "$source/tests/fixtures/exchange/nccl.txt" inputs/
+mkdir runs && "$write_runs" "$source/tests/fixtures/compare/cases.txt" runs && cp runs/gates.csv inputs/
 # More rows than fit on a disk of 4 KB.
 awk 'NR == 1 { print } NR > 1 { for (i = 1; i < 30; i++) { row = $0; sub(/[?]/, "?a" i "=1\\&", row); print row } }' \
-    "$source/tests/fixtures/compare/base.csv" >inputs/base.csv
+    runs/base.csv >inputs/base.csv
 head -n 3 "$source/data/corpus.jsonl" >inputs/data.jsonl
 echo text >inputs/text
 printf 'suite,metric,better,stored_limit,ceiling,gating\npaired,kernel_time,lower,0.1,,yes\n' >baselines/gates.csv

@@ -14,15 +14,15 @@ static void cases_that_cannot_be_are_refused(void **state)
 {
     (void)state;
     refused("sideways", "no case 'sideways'");
-    refused("fwd arm=thin", "axis arm: 'thin' is not one of sparse, dense, deterministic");
+    refused("fwd variant=thin", "axis variant: 'thin' is not one of sparse, dense, deterministic");
     refused("fwd list=sorted", "'sorted'");
     refused("fwd topk=0", "topk: 0 is outside 1..");
     refused("fwd heads=0", "heads");
     refused("fwd qk=577", "qk: 577");
     refused("fwd masked=101", "masked");
     refused("fwd list=v4 masked=75", "goes with list=random");
-    refused("bwd arm=dense list=random", "goes with list=causal");
-    assert_int_equal(sizes_of("bwd arm=dense list=causal topk=0").W, 0);
+    refused("bwd variant=dense list=random", "goes with list=causal");
+    assert_int_equal(sizes_of("bwd variant=dense list=causal topk=0").W, 0);
     assert_int_equal(sizes_of("fwd list=v4 seq=1283").S_kv, 1283 + 320);
     assert_int_equal(sizes_of("fwd qk=576").V, 512);
 }
@@ -157,8 +157,8 @@ static void work_is_counted_as_public_kernels_count_it(void **state)
 
 static void dense_pairs_are_a_triangle(void **state)
 {
-    const pb_attn all = sizes_of("bwd arm=dense list=causal topk=0 seq=100"),
-                  window = sizes_of("bwd arm=dense list=causal topk=10 seq=100");
+    const pb_attn all = sizes_of("bwd variant=dense list=causal topk=0 seq=100"),
+                  window = sizes_of("bwd variant=dense list=causal topk=10 seq=100");
     (void)state;
     CHECK_NEAR(pb_attn_pairs(&all, NULL), 5050, 0);
     CHECK_NEAR(pb_attn_pairs(&window, NULL), 55 + 90 * 10, 0);
@@ -168,22 +168,22 @@ static void dense_pairs_are_a_triangle(void **state)
 static void the_largest_floor_binds(void **state)
 {
     const pb_attn b = sizes_of("bwd heads=64 topk=1024 seq=4096"), f = sizes_of("fwd heads=64 topk=1024 seq=4096"),
-                  d = sizes_of("bwd arm=dense list=causal topk=0 heads=64 seq=4096");
+                  d = sizes_of("bwd variant=dense list=causal topk=0 heads=64 seq=4096");
     const pb_attn_ceilings all = {4e12, 800e12, 3.7e12}, slow = {1e10, 800e12, 3.7e12}, cpu = {1e10, 1e12, 0};
     const double n = 4096.0 * 1024;
-    pb_attn_floor got = pb_attn_floor_of(&b, n, 1e9, &all);
+    pb_attn_roofline got = pb_attn_roofline_of(&b, n, 1e9, &all);
     (void)state;
     assert_string_equal(got.bound, "reductions in the second-level cache");
     CHECK_NEAR(got.seconds, n * 2048 / 3.7e12, 1e-15);
-    got = pb_attn_floor_of(&f, n, 1e9, &all);
+    got = pb_attn_roofline_of(&f, n, 1e9, &all);
     assert_string_equal(got.bound, "matrix products");
     CHECK_NEAR(got.seconds, n * 64 * 2048 / 800e12, 1e-15);
-    got = pb_attn_floor_of(&d, n, 1e9, &all);
+    got = pb_attn_roofline_of(&d, n, 1e9, &all);
     assert_string_equal(got.bound, "matrix products");
-    got = pb_attn_floor_of(&b, n, 1e9, &slow);
+    got = pb_attn_roofline_of(&b, n, 1e9, &slow);
     assert_string_equal(got.bound, "memory");
     CHECK_NEAR(got.seconds, 0.1, 1e-15);
-    got = pb_attn_floor_of(&b, n, 1e9, &cpu); /* one ceiling is 0: not measured */
+    got = pb_attn_roofline_of(&b, n, 1e9, &cpu); /* one ceiling is 0: not measured */
     assert_string_equal(got.bound, "matrix products");
 }
 

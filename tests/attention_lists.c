@@ -12,7 +12,7 @@ int main(int argc, char **argv)
     if (argc != 2) return fputs("usage: attention_lists KEY\n", stderr), 2;
     pb_status s = pb_case_parse(argv[1], &c);
     if (s == PB_OK) s = pb_attn_of(&c, &a);
-    if (s == PB_OK && a.arm == PB_ARM_DENSE) s = pb_fail(PB_EINVAL, "%s has no lists", argv[1]);
+    if (s == PB_OK && a.variant == PB_VARIANT_DENSE) s = pb_fail(PB_EINVAL, "%s has no lists", argv[1]);
     const size_t n = s == PB_OK ? (size_t)a.S * (size_t)a.W : 0;
     int32_t *idx = malloc(n * sizeof *idx + 1);
     if (s == PB_OK) s = idx ? pb_attn_lists(&a, idx) : pb_fail(PB_ENOMEM, "no memory for %zu slots", n);

@@ -2,7 +2,7 @@
  * requirements and crossovers that it derives, and one case from end to end. */
 #include <unistd.h>
 
-#include "bench/suites/attention_contracts.h"
+#include "bench/suites/attention_requirements.h"
 #include "bench/derived/attention_crossover.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
@@ -59,7 +59,7 @@ static void must_say(pb_ctx *ctx, pb_attn_call *c, const char *what)
     if (!strstr(why, what)) fail_msg("'%s' does not say '%s'", why, what);
 }
 
-static void every_arm_and_list_is_right(void **state)
+static void every_variant_and_list_is_right(void **state)
 {
     static const char *const lines[] = {
         "fwd seq=70 heads=3 qk=32 topk=20",
@@ -71,10 +71,10 @@ static void every_arm_and_list_is_right(void **state)
         "bwd seq=300 heads=2 qk=32 topk=150 list=v4",
         "fwd seq=300 heads=2 qk=576 topk=40 list=causal",
         "bwd seq=70 heads=3 qk=576 topk=20 list=causal",
-        "fwd seq=70 heads=3 qk=32 topk=0 arm=dense list=causal",
-        "bwd seq=70 heads=3 qk=32 topk=0 arm=dense list=causal",
-        "bwd seq=70 heads=3 qk=32 topk=9 arm=dense list=causal",
-        "bwd seq=3 heads=2 qk=32 topk=9 arm=deterministic",
+        "fwd seq=70 heads=3 qk=32 topk=0 variant=dense list=causal",
+        "bwd seq=70 heads=3 qk=32 topk=0 variant=dense list=causal",
+        "bwd seq=70 heads=3 qk=32 topk=9 variant=dense list=causal",
+        "bwd seq=3 heads=2 qk=32 topk=9 variant=deterministic",
     };
     for (size_t k = 0; k < sizeof lines / sizeof *lines; k++) {
         const pb_attn a = sizes_of(lines[k]);
@@ -169,44 +169,46 @@ static pb_attn_error right_error(void)
     return e;
 }
 
-static void contracts(const char *line, const pb_attn_error *e, pb_sink *s)
+static void requirements(const char *line, const pb_attn_error *e, pb_sink *s)
 {
     const pb_case c = case_of(line);
     const pb_attn a = sizes_of(line);
-    CHECK_OK(pb_attn_contracts(s, &c, &a, e));
+    CHECK_OK(pb_attn_requirements(s, &c, &a, e));
 }
 
-static void a_planted_nan_breaks_the_contracts(void **state)
+static void a_planted_nan_breaks_the_requirements(void **state)
 {
     pb_attn_error e = right_error();
     const double x[] = {1, -2}, off[] = {1.012, -2};
     pb_sink s;
     (void)state;
     open_sink(&s);
-    contracts("bwd dtype=f32 " SHAPE, &e, &s);
-    contracts("bwd dtype=bf16 heads=32 topk=640 seq=1280", &e, &s);
-    must_lack("contract/");
-    contracts("bwd dtype=bf16 " SHAPE, &e, &s);
-    must_hold("contract/MLA-FINITE?arm=sparse&dtype=bf16&heads=64&list=random&masked=0&pass=bwd&qk=512&seq=1280&"
-              "topk=640,contract,1,none,0,0,pass,");
-    must_hold("topk=640,contract,1,none,9.99980099e-10,0,pass,"); /* MLA-REL-DIFF-Q: 1e-8 / 10.0002 */
+    requirements("bwd dtype=f32 " SHAPE, &e, &s);
+    requirements("bwd dtype=bf16 heads=32 topk=640 seq=1280", &e, &s);
+    must_lack("requirement/");
+    requirements("bwd dtype=bf16 " SHAPE, &e, &s);
+    must_hold("requirement/MLA-FINITE?dtype=bf16&heads=64&list=random&masked=0&pass=bwd&qk=512&seq=1280&topk=640&"
+              "variant=sparse,requirement,1,none,0,0,pass,");
+    must_hold("topk=640&variant=sparse,requirement,1,none,9.99980099e-10,0,pass,"); /* MLA-REL-DIFF-Q: 1e-8 / 10.0002 */
     must_lack(",fail,");
     e.bad = 1, e.bad_in = "dkv";
-    contracts("bwd dtype=bf16 masked=75 " SHAPE, &e, &s);
-    must_hold("masked=75&pass=bwd&qk=512&seq=1280&topk=640,contract,1,none,1,0,fail,");
+    requirements("bwd dtype=bf16 masked=75 " SHAPE, &e, &s);
+    must_hold("masked=75&pass=bwd&qk=512&seq=1280&topk=640&variant=sparse,requirement,1,none,1,0,fail,");
     must_hold("the first in dkv");
     e = right_error();
     pb_deviation_add(&e.of[0], 1, (double)NAN);
-    contracts("bwd dtype=bf16 arm=deterministic " SHAPE, &e, &s);
-    must_hold("MLA-REL-DIFF-Q?arm=deterministic&dtype=bf16&heads=64&list=random&masked=0&pass=bwd&qk=512&seq=1280&"
-              "topk=640,contract,1,none,,0,fail,");
+    requirements("bwd dtype=bf16 variant=deterministic " SHAPE, &e, &s);
+    must_hold("MLA-REL-DIFF-Q?dtype=bf16&heads=64&list=random&masked=0&pass=bwd&qk=512&seq=1280&topk=640&"
+              "variant=deterministic,requirement,1,none,,0,fail,");
     e = right_error();
     e.of[0] = e.of[2] = deviation(2, x, off); /* 1.44e-4 / 10.024: above the limit for q, below that for kv */
-    contracts("bwd dtype=bf16 masked=100 " SHAPE, &e, &s);
-    must_hold("MLA-REL-DIFF-Q?arm=sparse&dtype=bf16&heads=64&list=random&masked=100&pass=bwd&qk=512&seq=1280&topk=640,"
-              "contract,1,none,1.43653164e-05,0,fail");
-    must_hold("MLA-REL-DIFF-KV?arm=sparse&dtype=bf16&heads=64&list=random&masked=100&pass=bwd&qk=512&seq=1280&topk=640,"
-              "contract,1,none,1.43653164e-05,0,pass");
+    requirements("bwd dtype=bf16 masked=100 " SHAPE, &e, &s);
+    must_hold(
+        "MLA-REL-DIFF-Q?dtype=bf16&heads=64&list=random&masked=100&pass=bwd&qk=512&seq=1280&topk=640&variant=sparse,"
+        "requirement,1,none,1.43653164e-05,0,fail");
+    must_hold(
+        "MLA-REL-DIFF-KV?dtype=bf16&heads=64&list=random&masked=100&pass=bwd&qk=512&seq=1280&topk=640&variant=sparse,"
+        "requirement,1,none,1.43653164e-05,0,pass");
     close_sink(&s);
 }
 
@@ -216,12 +218,12 @@ static void put(pb_sink *s, const char *line, double seconds)
     CHECK_OK(pb_emit(s, &c, "kernel_time", seconds, 1, "ok", ""));
 }
 
-static void a_launch_says_from_where_sparse_is_faster(void **state)
+static void a_process_says_from_where_sparse_is_faster(void **state)
 {
     pb_sink s;
     (void)state;
     open_sink(&s);
-#define D "arm=dense list=causal topk=0 seq="
+#define D "variant=dense list=causal topk=0 seq="
     put(&s, "fwd " D "1024", 1), put(&s, "fwd " D "4096", 16), put(&s, "bwd " D "1024", 2),
         put(&s, "bwd " D "4096", 32);
     /* dense/sparse ratios: 1.5 at 1024, 0.5 at 4096; the crossover is half way between them, in log scale */
@@ -230,7 +232,7 @@ static void a_launch_says_from_where_sparse_is_faster(void **state)
     put(&s, "fwd topk=512 seq=1024", 3), put(&s, "fwd topk=512 seq=4096", 17);
     put(&s, "fwd topk=512 seq=8192", 9);              /* there is no dense case of this length */
     put(&s, "fwd topk=512 seq=2048 masked=75", 1e-3); /* masked slots: no real model has such lists */
-    put(&s, "fwd arm=deterministic topk=512 seq=1024", 9);
+    put(&s, "fwd variant=deterministic topk=512 seq=1024", 9);
     put(&s, "fwd topk=2048 seq=1024", 9); /* only one length: no crossover */
     CHECK_OK(pb_attn_crossovers(&s));
     must_hold("crossover/attention?dtype=f32&heads=8&list=random&pass=fwd&qk=512&topk=64,sparse_from,1,none,2048,0,ok,"
@@ -276,7 +278,7 @@ static void a_v4_step_is_dense_over_sparse(void **state)
     put_step(&s, "v4-flash-layer", "sparse", "1024", "step_time", 0.05); /* there is no dense case of this length */
     put_step(&s, "v4-tiny", "dense", "4096", "step_time", 1), put_step(&s, "v4-tiny", "sparse", "4096", "step_time", 2);
     CHECK_OK(pb_v4_step_conclude(&s));
-    must_hold("contract/V4-STEP,contract,1,none,,0,unsupported,");
+    must_hold("requirement/V4-STEP,requirement,1,none,,0,unsupported,");
     must_hold("this run has no step of it with dense and with sparse attention");
     put_step(&s, "v4-flash-layer", "dense", "4096", "step_time", 0.100);
     put_step(&s, "v4-flash-layer", "dense", "4096", "model_flops", 4e14);
@@ -284,9 +286,9 @@ static void a_v4_step_is_dense_over_sparse(void **state)
     put_step(&s, "v4-flash-layer", "sparse", "4096", "model_flops", 3e14);
     put_step(&s, "v4-flash-layer", "dense", "1024", "step_time", 0.02);
     CHECK_OK(pb_v4_step_conclude(&s));
-    must_hold("contract/V4-STEP?attention=sparse&model=v4-flash-layer&seq=4096,contract,1,none,1.25,0,pass,");
+    must_hold("requirement/V4-STEP?attention=sparse&model=v4-flash-layer&seq=4096,requirement,1,none,1.25,0,pass,");
     must_hold("dense 100 ms, 400 TFLOP/s; sparse 80 ms, 300 TFLOP/s");
-    must_hold("contract/V4-STEP?attention=sparse&model=v4-flash-layer&seq=1024,contract,1,none,0.4,0,fail,");
+    must_hold("requirement/V4-STEP?attention=sparse&model=v4-flash-layer&seq=1024,requirement,1,none,0.4,0,fail,");
     must_lack("V4-STEP?attention=sparse&model=v4-tiny");
     close_sink(&s);
 }
@@ -318,14 +320,14 @@ static void a_case_has_its_rows(void **state)
     open_sink(&s);
     s.measure = (pb_measure_opts){.warmup = 1, .min_samples = 2, .min_time = 0};
     CHECK_OK(pb_suite_attention.run(*state, &c, &s));
-    must_hold(",floor_share,1,higher,,0,unsupported,this launch has no ceilings");
+    must_hold(",roofline_fraction,1,higher,,0,unsupported,this process has no ceilings");
     ceiling(&s, "ceiling/copy", "copy_rate", 1e3), ceiling(&s, "ceiling/matmul", "matmul_rate", 1e3);
     CHECK_OK(pb_suite_attention.run(*state, &c, &s));
     double time = 0, flops = 0, share = 0;
     assert_true(pb_sink_value(&s, c.key, "kernel_time", &time) && pb_sink_value(&s, c.key, "kernel_flops", &flops));
-    assert_true(pb_sink_value(&s, c.key, "floor_share", &share));
+    assert_true(pb_sink_value(&s, c.key, "roofline_fraction", &share));
     must_hold("of listed pairs, 100.0 % of them valid");
-    must_hold(",floor_share,1,higher,");
+    must_hold(",roofline_fraction,1,higher,");
     must_hold(",0,ok,matrix products");
     must_hold(",rel_diff,1,none,");
     close_sink(&s);
@@ -350,12 +352,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(deviations_are_those_of_their_formulas),
-        cmocka_unit_test(every_arm_and_list_is_right),
+        cmocka_unit_test(every_variant_and_list_is_right),
         cmocka_unit_test(one_bad_element_is_noticed),
         cmocka_unit_test(a_wrong_sum_is_noticed),
         cmocka_unit_test(a_lost_query_is_noticed),
-        cmocka_unit_test(a_planted_nan_breaks_the_contracts),
-        cmocka_unit_test(a_launch_says_from_where_sparse_is_faster),
+        cmocka_unit_test(a_planted_nan_breaks_the_requirements),
+        cmocka_unit_test(a_process_says_from_where_sparse_is_faster),
         cmocka_unit_test(without_cases_there_is_no_crossover),
         cmocka_unit_test(a_v4_step_is_dense_over_sparse),
         cmocka_unit_test(a_case_has_its_rows),

@@ -13,20 +13,20 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
     capture c;
     (void)state;
     make_folder(folder);
-    assert_int_equal(against_baseline(FIXTURE("base.csv"), (pb_compare_opts){0}, folder, "NO-BASELINE"), 0);
-    assert_int_equal(against_baseline(FIXTURE("base.csv"), (pb_compare_opts){0}, folder, "/m1/backward.csv"), 0);
+    assert_int_equal(against_baseline(run_file("base"), (pb_compare_opts){0}, folder, "NO-BASELINE"), 0);
+    assert_int_equal(against_baseline(run_file("base"), (pb_compare_opts){0}, folder, "/m1/backward.csv"), 0);
     pb_compare_opts require = {.require_baseline = true};
-    assert_int_equal(against_baseline(FIXTURE("base.csv"), require, folder, "exit=4"), 4);
+    assert_int_equal(against_baseline(run_file("base"), require, folder, "exit=4"), 4);
 
     pb_baseline_opts o = {.baselines = folder, .reason = "first, ever"};
-    assert_int_equal(pb_baseline_save(FIXTURE("contract_pass.csv"), &o, capture_begin(&c)), 0);
+    assert_int_equal(pb_baseline_save(run_file("requirement_pass"), &o, capture_begin(&c)), 0);
     assert_non_null(strstr(capture_end(&c), "9 rows")); /* 2 cases x 3 metrics, 2 ceilings, 1 requirement */
     free(c.text);
-    assert_int_equal(against_baseline(FIXTURE("tie.csv"), require, folder, "same=2"), 0);
-    assert_int_equal(against_baseline(FIXTURE("regressed.csv"), require, folder, " 3/3  SUSPECT"), 0);
-    assert_int_equal(against_baseline(FIXTURE("ceiling_moved.csv"), require, folder, "suspect=2"), 0);
-    assert_int_equal(against_baseline(FIXTURE("machine.csv"), require, folder, "m2/backward.csv"), 4);
-    assert_int_equal(against_baseline(FIXTURE("missing.csv"), (pb_compare_opts){0}, folder, "missing=1"), 4);
+    assert_int_equal(against_baseline(run_file("tie"), require, folder, "same=2"), 0);
+    assert_int_equal(against_baseline(run_file("regressed"), require, folder, " 3/3  SUSPECT"), 0);
+    assert_int_equal(against_baseline(run_file("ceiling_moved"), require, folder, "suspect=2"), 0);
+    assert_int_equal(against_baseline(run_file("machine"), require, folder, "m2/backward.csv"), 4);
+    assert_int_equal(against_baseline(run_file("missing"), (pb_compare_opts){0}, folder, "missing=1"), 4);
 
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
     FILE *f = fopen(file, "rb");
@@ -37,9 +37,9 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
     assert_non_null(strstr(text, ",0.1002,")); /* 4 digits of the median over processes */
     assert_non_null(strstr(text, ",319.4,"));  /* 4 digits of 319.361277 */
     assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
-    assert_non_null(strstr(capture_end(&c), "m1 backward: 9 rows, 3 launches, bench_version 1, from r1: first, ever"));
+    assert_non_null(strstr(capture_end(&c), "m1 backward: 9 rows, 3 processes, bench_version 2, from r1: first, ever"));
     free(c.text);
-    assert_int_equal(pb_compare_files(file, FIXTURE("regressed.csv"), &(pb_compare_opts){.gates = FIXTURE("gates.csv")},
+    assert_int_equal(pb_compare_files(file, run_file("regressed"), &(pb_compare_opts){.gates = run_file("gates")},
                                       capture_begin(&c)),
                      0);
     capture_end(&c);
@@ -52,16 +52,16 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
 static void a_baseline_keeps_what_a_run_concluded(void **state)
 {
     static const char *const kept[] = {
-        "mode=graph&seq=128,launches,1,none,1,0,ok,why", "mode=graph&seq=128,record_time,s,none,0.5,0,ok,why",
+        "mode=graph&seq=128,kernel_launches,1,none,1,0,ok,why", "mode=graph&seq=128,record_time,s,none,0.5,0,ok,why",
         "mode=graph&seq=128,break_even,1,none,25,0,ok,why",
-        "contract/F-GRAPH-BWD-003a?batch=1,contract,1,none,1.25,0,fail,tokens/s over tokens/s >= 1.1; here",
+        "requirement/F-GRAPH-BWD-003a?batch=1,requirement,1,none,1.25,0,fail,tokens/s over tokens/s >= 1.1; here",
         "crossover/backward?clip=fused,crossover,1,none,700,0,ok,3 sizes"};
     char folder[64], file[128], text[8192] = "";
     capture c;
     (void)state;
     make_folder(folder);
     pb_baseline_opts o = {.baselines = folder, .reason = "why"};
-    assert_int_equal(pb_baseline_save(FIXTURE("gains.csv"), &o, capture_begin(&c)), 0);
+    assert_int_equal(pb_baseline_save(run_file("gains"), &o, capture_begin(&c)), 0);
     assert_null(strstr(capture_end(&c), "crossover.csv")); /* crossovers are rows of the suite backward */
     free(c.text);
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
@@ -72,8 +72,8 @@ static void a_baseline_keeps_what_a_run_concluded(void **state)
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         if (!strstr(text, kept[i])) fail_msg("'%s' is not in\n%s", kept[i], text);
     assert_null(strstr(text, "F-GRAPH-BWD-003b")); /* that requirement did not apply to the run */
-    assert_int_equal(against_baseline(FIXTURE("gains_gone.csv"), (pb_compare_opts){0}, folder, "failed=0"), 0);
-    assert_int_equal(against_baseline(FIXTURE("gains.csv"), (pb_compare_opts){0}, folder, "same=2"), 0);
+    assert_int_equal(against_baseline(run_file("gains_gone"), (pb_compare_opts){0}, folder, "failed=0"), 0);
+    assert_int_equal(against_baseline(run_file("gains"), (pb_compare_opts){0}, folder, "same=2"), 0);
     remove_folder(folder);
 }
 
@@ -81,17 +81,16 @@ static void only_whole_runs_become_baselines(void **state)
 {
     static const struct {
         const char *run, *why;
-    } refused[] = {{"single.csv", "1 launches"},           {"failed.csv", "is wrong"},
-                   {"one_launch_failed.csv", "is failed"}, {"truncated.csv", "cut off"},
-                   {"header_only.csv", "no rows"},         {"many_base.csv", "need 3"},
-                   {"two_runs.csv", "several runs"},       {"cut_short.csv", "is truncated"}};
+    } refused[] = {{"single", "1 processes"},    {"failed", "is wrong"},       {"one_process_failed", "is failed"},
+                   {"truncated", "cut off"},     {"header_only", "no rows"},   {"many_base", "need 3"},
+                   {"two_runs", "several runs"}, {"cut_short", "is truncated"}};
     char folder[64];
     capture c;
     (void)state;
     make_folder(folder);
     pb_baseline_opts o = {.baselines = folder, .runs = folder};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
-        assert_int_equal(pb_baseline_save(fixture(refused[i].run), &o, capture_begin(&c)), 2);
+        assert_int_equal(pb_baseline_save(run_file(refused[i].run), &o, capture_begin(&c)), 2);
         if (*capture_end(&c)) fail_msg("%s: saved: %s", refused[i].run, c.text);
         if (!strstr(pb_error(), refused[i].why)) fail_msg("%s: %s", refused[i].run, pb_error());
         free(c.text);
@@ -142,12 +141,12 @@ static const char *make_run(const char *folder, int day, double seconds, double 
     static char path[128];
     char text[4096];
     int n = snprintf(text, sizeof text,
-                     "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,status,note\n");
-    for (int launch = 0; launch < 3; launch++)
+                     "bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note\n");
+    for (int process = 0; process < 3; process++)
         n += snprintf(text + n, sizeof text - (size_t)n,
                       "%s,202501%02d,m1,%d,ceiling/matmul?backend=cpu,matmul_rate,FLOP/s,higher,%.9g,9,ok,\n"
                       "%s,202501%02d,m1,%d,backward/step?batch=1,backward_time,s,lower,%.9g,9,ok,\n",
-                      version, day, launch, 1e11 * speed, version, day, launch, seconds / speed);
+                      version, day, process, 1e11 * speed, version, day, process, seconds / speed);
     snprintf(path, sizeof path, "%s/run.csv", folder);
     write_text(path, text);
     return path;
@@ -155,8 +154,7 @@ static const char *make_run(const char *folder, int day, double seconds, double 
 
 static pb_baseline_opts options_of(const char *folder, int sessions)
 {
-    return (pb_baseline_opts){
-        .baselines = folder, .gates = FIXTURE("gates.csv"), .reason = "why", .sessions = sessions};
+    return (pb_baseline_opts){.baselines = folder, .gates = run_file("gates"), .reason = "why", .sessions = sessions};
 }
 
 static void update(const char *run, const pb_baseline_opts *o, pb_exit want, const char *says)
@@ -179,15 +177,15 @@ static void updates_keep_the_last_sessions(void **state)
     make_folder(folder);
     const pb_baseline_opts o = options_of(folder, 3);
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
-    update(make_run(folder, 1, 0.1, 1, "1"), &o, 0, "2 rows, 1 session,");
-    update(make_run(folder, 3, 0.1, 0.8, "1"), &o, 0, "4 rows, 2 sessions,");
+    update(make_run(folder, 1, 0.1, 1, PB_BENCH_VERSION), &o, 0, "2 rows, 1 session,");
+    update(make_run(folder, 3, 0.1, 0.8, PB_BENCH_VERSION), &o, 0, "4 rows, 2 sessions,");
     /* an older session is inserted in order */
-    update(make_run(folder, 2, 0.101, 1, "1"), &o, 0, "6 rows, 3 sessions,");
+    update(make_run(folder, 2, 0.101, 1, PB_BENCH_VERSION), &o, 0, "6 rows, 3 sessions,");
     char *before = read_text(file);
     /* an improvement never fails an update */
-    update(make_run(folder, 4, 0.05, 1, "1"), &o, 0, "3 sessions (1 older dropped)");
+    update(make_run(folder, 4, 0.05, 1, PB_BENCH_VERSION), &o, 0, "3 sessions (1 older dropped)");
     char *after = read_text(file);
-    const char *kept = strstr(before, "1,baseline:20250102");
+    const char *kept = strstr(before, "2,baseline:20250102");
     assert_non_null(kept);
     assert_null(strstr(after, "20250101"));
     assert_non_null(strstr(after, kept)); /* the other sessions are unchanged */
@@ -196,7 +194,7 @@ static void updates_keep_the_last_sessions(void **state)
     assert_null(strstr(at, "20250103,"));
     assert_int_equal(pb_baseline_show("m1", &o, capture_begin(&c)), 0);
     assert_non_null(
-        strstr(capture_end(&c), "m1 backward: 3 sessions\n  2 rows, 3 launches, bench_version 1, from 2025"));
+        strstr(capture_end(&c), "m1 backward: 3 sessions\n  2 rows, 3 processes, bench_version 2, from 2025"));
     free(c.text);
     free(before);
     free(after);
@@ -211,28 +209,31 @@ static void a_failing_value_never_enters_by_accident(void **state)
     pb_baseline_opts o = options_of(folder, 0);
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
     for (int day = 1; day <= 10; day++)
-        update(make_run(folder, day, day % 2 ? 0.1 : 0.1002, 1, "1"), &o, 0, day == 1 ? "1 session," : " sessions,");
+        update(make_run(folder, day, day % 2 ? 0.1 : 0.1002, 1, PB_BENCH_VERSION), &o, 0,
+               day == 1 ? "1 session," : " sessions,");
     char *before = read_text(file);
-    update(make_run(folder, 11, 0.12, 1, "1"), &o, PB_EXIT_REGRESSION, "1 figure is REGRESSED, as backward_time of");
-    update(make_run(folder, 2, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "is one of its sessions already");
-    update(make_run(folder, 11, 0.1, 1, "2"), &o, PB_EXIT_USAGE, "bench_version differs; start over with save");
+    update(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, PB_EXIT_REGRESSION,
+           "1 figure is REGRESSED, as backward_time of");
+    update(make_run(folder, 2, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is one of its sessions already");
+    update(make_run(folder, 11, 0.1, 1, "3"), &o, PB_EXIT_USAGE, "bench_version differs; start over with save");
     capture c;
-    assert_int_equal(pb_baseline_save(make_run(folder, 11, 0.12, 1, "1"), &o, capture_begin(&c)), PB_EXIT_REGRESSION);
+    assert_int_equal(pb_baseline_save(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, capture_begin(&c)),
+                     PB_EXIT_REGRESSION);
     assert_string_equal(capture_end(&c), ""); /* save does not accept the regression either */
     free(c.text);
     o.reason = NULL;
-    update(make_run(folder, 11, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "say why with --reason");
+    update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "say why with --reason");
     o.reason = "why";
-    o.gates = FIXTURE("no_gates.csv");
-    update(make_run(folder, 11, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "which metrics gate");
-    o.gates = FIXTURE("gates.csv");
+    o.gates = run_file("no_gates");
+    update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "which metrics gate");
+    o.gates = run_file("gates");
     char *after = read_text(file);
     assert_string_equal(before, after);
     o.accept_regression = true;
-    update(make_run(folder, 11, 0.12, 1, "1"), &o, 0, "11 sessions,");
+    update(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, 0, "11 sessions,");
     o.sessions = 2;
-    update(make_run(folder, 10, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "is one of its sessions already");
-    update(make_run(folder, 0, 0.1, 1, "1"), &o, PB_EXIT_USAGE, "older than the 2 sessions that are kept");
+    update(make_run(folder, 10, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is one of its sessions already");
+    update(make_run(folder, 0, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "older than the 2 sessions that are kept");
     free(before);
     free(after);
     remove_folder(folder);
@@ -246,9 +247,9 @@ static void few_sessions_refuse_no_figure(void **state)
     (void)state;
     make_folder(folder);
     const pb_baseline_opts o = options_of(folder, 0);
-    update(make_run(folder, 1, 0.1, 1, "1"), &o, 0, "1 session,");
-    update(make_run(folder, 2, 0.2, 1, "1"), &o, 0, "2 sessions,");
-    update(make_run(folder, 3, 0.05, 0.5, "1"), &o, 0, "3 sessions,");
+    update(make_run(folder, 1, 0.1, 1, PB_BENCH_VERSION), &o, 0, "1 session,");
+    update(make_run(folder, 2, 0.2, 1, PB_BENCH_VERSION), &o, 0, "2 sessions,");
+    update(make_run(folder, 3, 0.05, 0.5, PB_BENCH_VERSION), &o, 0, "3 sessions,");
     remove_folder(folder);
 }
 
@@ -259,8 +260,8 @@ static void what_no_longer_is_must_be_let_go(void **state)
     make_folder(folder);
     pb_baseline_opts o = options_of(folder, 0);
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
-    update(FIXTURE("base.csv"), &o, 0, "1 session,");
-    char *text = read_text(FIXTURE("missing.csv")), *twin;
+    update(run_file("base"), &o, 0, "1 session,");
+    char *text = read_text(run_file("missing")), *twin;
     for (char *p = text; (p = strstr(p, "1,r1,")); p++) p[3] = '2'; /* change the run_id */
     snprintf(run, sizeof run, "%s/r2.csv", folder);
     write_text(run, text);
@@ -286,7 +287,7 @@ static void updates_at_once_are_all_kept(void **state)
     make_folder(folder);
     const pb_baseline_opts o = options_of(folder, 0);
     for (int i = 0; i < AT_ONCE; i++) {
-        const char *made = make_run(folder, i + 1, 0.1, 1, "1");
+        const char *made = make_run(folder, i + 1, 0.1, 1, PB_BENCH_VERSION);
         snprintf(copy[i], sizeof copy[i], "%s/run%d.csv", folder, i);
         assert_int_equal(rename(made, copy[i]), 0);
     }
@@ -318,7 +319,7 @@ static void failures_to_write_end_as_they_should(void **state)
     (void)state;
     make_folder(folder);
     pb_baseline_opts o = options_of(folder, 0);
-    const char *run = make_run(folder, 1, 0.1, 1, "1");
+    const char *run = make_run(folder, 1, 0.1, 1, PB_BENCH_VERSION);
     snprintf(file, sizeof file, "%s/no/such", folder);
     o.baselines = file; /* in a folder that does not exist */
     update(run, &o, PB_EXIT_USAGE, "No such file");
@@ -351,5 +352,5 @@ int main(void)
         cmocka_unit_test(failures_to_write_end_as_they_should),
         cmocka_unit_test(what_no_longer_is_must_be_let_go),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_runs, close_runs);
 }

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include "bench/derived/bars.h"
-#include "bench/derived/contracts.h"
+#include "bench/derived/requirements.h"
 #include "bench/machine/fingerprint.h"
 #include "bench/derived/graph_gain.h"
-#include "bench/run/launch.h"
+#include "bench/run/process.h"
 #include "bench/run/plan.h"
 #include "bench/run/supervise.h"
 #include "bench/suites/suite.h"
@@ -81,7 +81,7 @@ static char *results(void)
     return text;
 }
 
-static void a_launch_says_what_its_graphs_bought(void **state)
+static void a_process_says_what_its_graphs_bought(void **state)
 {
     pb_sink s;
     (void)state;
@@ -141,15 +141,15 @@ static void every_size_counts(void **state)
     close_sink(&s);
 }
 
-/* An id that contracts.def does not have is a programming error, and is reported as one. */
+/* An id that requirements.def does not have is a programming error, and is reported as one. */
 static void an_unknown_requirement_fails(void **state)
 {
     pb_sink s;
     (void)state;
     open_sink(&s);
-    assert_int_equal(pb_contract_emit(&s, "NO-SUCH-ID", NULL, 0, 1, true, ""), PB_EINVAL);
-    assert_non_null(strstr(pb_error(), "NO-SUCH-ID is not in contracts.def"));
-    assert_null(strstr(results(), "contract/"));
+    assert_int_equal(pb_requirement_emit(&s, "NO-SUCH-ID", NULL, 0, 1, true, ""), PB_EINVAL);
+    assert_non_null(strstr(pb_error(), "NO-SUCH-ID is not in requirements.def"));
+    assert_null(strstr(results(), "requirement/"));
     close_sink(&s);
 }
 
@@ -179,22 +179,23 @@ static void bars_judge_the_best_implementation(void **state)
     put_kernel(&s, "attention_fwd", "f32", "simt", shape, "kernel_flops", 900e12);
     put_kernel(&s, "xent_bwd", "bf16", "rows", "B2.S4096.V128256", "kernel_time", 1.4e-3);
     put_kernel(&s, "xent_bwd", "bf16", "resident", "B2.S4096.V128256", "kernel_time", 1.2e-3);
-    put_kernel(&s, "addnorm_fwd", "bf16", "rows", norm, "floor_share", 0.91);
-    put_kernel(&s, "addnorm_fwd", "bf16", "rows", "B1.S256.D576.a0.f0", "floor_share", 0.2);
+    put_kernel(&s, "addnorm_fwd", "bf16", "rows", norm, "roofline_fraction", 0.91);
+    put_kernel(&s, "addnorm_fwd", "bf16", "rows", "B1.S256.D576.a0.f0", "roofline_fraction", 0.2);
     CHECK_OK(pb_bars_conclude(&s, "kernels"));
     s.machine_id = "cuda-nvidia-h100-132sm-00000000";
     CHECK_OK(pb_bars_conclude(&s, "kernels"));
     char *text = results();
-    assert_non_null(strstr(text,
-                           "h200-132sm-00000000,0,contract/BAR-ATTENTION-FWD?dtype=bf16&impl=wgmma&op=attention_fwd&"
-                           "shape=B2.S4096.H64.K8.D128.c1.p0.n0,contract,1,none,5.5e+14,0,pass,"));
-    assert_non_null(strstr(text, "op=attention_bwd&shape=B2.S4096.H64.K8.D128.c1.p0.n0,contract,1,none,4e+14,0,fail,"));
-    assert_non_null(strstr(text, "impl=resident&op=xent_bwd&shape=B2.S4096.V128256,contract,1,none,0.0012,0,pass,"));
-    assert_non_null(strstr(text, "op=addnorm_fwd&shape=B4.S4096.D4096.a0.f0,contract,1,none,0.91,0,pass,"));
+    assert_non_null(
+        strstr(text, "h200-132sm-00000000,0,requirement/SPEED-ATTENTION-FWD?dtype=bf16&impl=wgmma&op=attention_fwd&"
+                     "shape=B2.S4096.H64.K8.D128.c1.p0.n0,requirement,1,none,5.5e+14,0,pass,"));
+    assert_non_null(
+        strstr(text, "op=attention_bwd&shape=B2.S4096.H64.K8.D128.c1.p0.n0,requirement,1,none,4e+14,0,fail,"));
+    assert_non_null(strstr(text, "impl=resident&op=xent_bwd&shape=B2.S4096.V128256,requirement,1,none,0.0012,0,pass,"));
+    assert_non_null(strstr(text, "op=addnorm_fwd&shape=B4.S4096.D4096.a0.f0,requirement,1,none,0.91,0,pass,"));
     assert_null(strstr(text, "op=addnorm_fwd&shape=B1"));
-    assert_null(strstr(text, "h200-132sm-00000000,0,contract/BAR-XENT?dtype=bf16&impl=rows"));
-    assert_non_null(strstr(strstr(text, "h100-132sm-00000000,0,contract/BAR-XENT"), "unsupported"));
-    assert_non_null(strstr(strstr(text, "h100-132sm-00000000,0,contract/BAR-SHARE"), "0.91,0,pass"));
+    assert_null(strstr(text, "h200-132sm-00000000,0,requirement/SPEED-XENT?dtype=bf16&impl=rows"));
+    assert_non_null(strstr(strstr(text, "h100-132sm-00000000,0,requirement/SPEED-XENT"), "unsupported"));
+    assert_non_null(strstr(strstr(text, "h100-132sm-00000000,0,requirement/SPEED-ROOFLINE"), "0.91,0,pass"));
     close_sink(&s);
 }
 
@@ -224,15 +225,15 @@ static void bars_judge_whole_steps(void **state)
     put_kernel(&s, "attention_fwd", "bf16", "wgmma", "B2.S4096.H64.K8.D128.c1.p0.n0", "kernel_flops", 550e12);
     CHECK_OK(pb_bars_conclude(&s, "throughput"));
     char *text = results();
-    char *met = strstr(text, "contract/BAR-STEP-1.5B-B4-S512?batch=4&clip=multi&"), *missed;
+    char *met = strstr(text, "requirement/SPEED-STEP-1.5B-B4-S512?batch=4&clip=multi&"), *missed;
     assert_non_null(met);
     assert_non_null(strstr(met, "mode=graph&model=qwen2.5-1.5b&rank=16&seq=512&targets=q+v&tuning=qlora,"
-                                "contract,1,none,0.0261,0,pass,"));
-    missed = strstr(text, "contract/BAR-STEP-1.5B-B4-S2048?");
+                                "requirement,1,none,0.0261,0,pass,"));
+    missed = strstr(text, "requirement/SPEED-STEP-1.5B-B4-S2048?");
     assert_non_null(missed);
-    assert_non_null(strstr(missed, ",contract,1,none,0.111,0,fail,"));
-    assert_null(strstr(text, "BAR-STEP-1.5B-B1"));
-    assert_null(strstr(text, "BAR-ATTENTION"));
+    assert_non_null(strstr(missed, ",requirement,1,none,0.111,0,fail,"));
+    assert_null(strstr(text, "SPEED-STEP-1.5B-B1"));
+    assert_null(strstr(text, "SPEED-ATTENTION"));
     close_sink(&s);
 }
 
@@ -362,7 +363,7 @@ int main(void)
         cmocka_unit_test(the_crossover_lies_between_its_neighbours),
         cmocka_unit_test(the_last_fall_counts),
         cmocka_unit_test(a_graph_may_always_or_never_pay),
-        cmocka_unit_test(a_launch_says_what_its_graphs_bought),
+        cmocka_unit_test(a_process_says_what_its_graphs_bought),
         cmocka_unit_test(cases_of_one_size_count_once),
         cmocka_unit_test(every_size_counts),
         cmocka_unit_test(an_unknown_requirement_fails),

@@ -36,7 +36,7 @@ codes fine,dawdle slow 4 --case-timeout 1 -n 1        # also a case that hung
 codes fine,dawdle,crash slow 4 --case-timeout 1 -n 2  # also a process that crashed
 codes fine,memory slow 125 -n 2                       # also out of memory
 codes fine,lost,failed slow 125 -n 2                  # also a lost device
-codes fine same 2 --launches 0
+codes fine same 2 --processes 0
 codes fine elsewhere 4 --require-baseline
 # A commit that could not be judged is not a good commit: no baseline, too few processes, too few sessions, no row that
 # gates.

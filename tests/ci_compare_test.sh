@@ -137,7 +137,7 @@ for path in (source / "recipes").glob("*.yml"):
         if re.match(r"(build/bin/bench|scripts/ci-compare) ", line):
             for option in re.findall(r"--([a-z-]+)", line):
                 assert option.replace("-", "_") in options, f"{path}: bench has no --{option}"
-    assert "scripts/ci-compare" in text and "--require-baseline --gate contracts" in text, f"{path}: a gate is missing"
+    assert "scripts/ci-compare" in text and "--require-baseline --gate requirements" in text, f"{path}: a gate is missing"
 assert len(list((source / "recipes").glob("*.yml"))) == 2
 github = yaml.safe_load((source / "recipes/github-actions.yml").read_text())
 for job in github["jobs"].values():

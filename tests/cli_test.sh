@@ -17,7 +17,7 @@ table "$fixture" <<'TABLE'
 help                                     |   0 | exit codes
 --help                                   |   0 | usage: bench COMMAND
 -h                                       |   0 | naps that behave
-help run                                 |   0 | --launches N
+help run                                 |   0 | --processes N
 run --help                               |   0 | fresh processes
 help rum                                 |   2 | 'rum' is not a command; did you mean 'run'?
 list                                     |   0 | --width [16]
@@ -44,14 +44,14 @@ rnu                                      |   2 | 'rnu' is not a command; did you
 run                                      |   2 | which suite? --suite NAME, one of ceiling, toy
 --suite tyo                              |   2 | there is no suite 'tyo'; did you mean 'toy'?
 --suite                                  |   2 | option --suite needs a value
---suite toy --dry-run                    |   0 | 48 s  in all: 3 launches of 5 cases
+--suite toy --dry-run                    |   0 | 48 s  in all: 3 processes of 5 cases
 --suite toy --dry-run --grid full        |   0 | toy/step?batch=8&mode=fine&width=32
---suite toy --dry-run --grid full -n 1   |   0 | 1 launches of 10 cases
+--suite toy --dry-run --grid full -n 1   |   0 | 1 processes of 10 cases
 run --suite toy --grid fell              |   2 | did you mean 'full'?
 --suite toy --dry-run --batch 4 --width=8|   0 | toy/other?batch=4&mode=fine&width=8
---suite toy --dry-run --batch 4 -n 1     |   0 | 1 launches of 4 cases
---suite toy --dry-run -abatch=1,4 -n 1   |   0 | 1 launches of 6 cases
---suite toy --dry-run -a batch=1 --batch 4 -n 1 | 0 | 1 launches of 6 cases
+--suite toy --dry-run --batch 4 -n 1     |   0 | 1 processes of 4 cases
+--suite toy --dry-run -abatch=1,4 -n 1   |   0 | 1 processes of 6 cases
+--suite toy --dry-run -a batch=1 --batch 4 -n 1 | 0 | 1 processes of 6 cases
 --suite toy --batsh 4                    |   2 | run has no option '--batsh'; did you mean '--batch'?
 --suite toy -a bacth=4                   |   2 | suite toy has no axis 'bacth'; did you mean 'batch'?
 --suite toy -a batch                     |   2 | axis batch: need NAME=V1,V2
@@ -61,22 +61,25 @@ run --suite toy --grid fell              |   2 | did you mean 'full'?
 --suite toy --mode few,never             |   2 | mode never cannot be
 --suite toy --mode few --batch 1,8       |   2 | mode few cannot be with batch 8
 --suite toy --mode few other             |   2 | mode few cannot be with batch 8
---suite toy --dry-run --mode few -n 1    |   0 | 1 launches of 4 cases
---suite toy --dry-run --mode few,fine -n 1 | 0 | 1 launches of 7 cases
+--suite toy --dry-run --mode few -n 1    |   0 | 1 processes of 4 cases
+--suite toy --dry-run --mode few,fine -n 1 | 0 | 1 processes of 7 cases
 --suite clumsy --dry-run                 |   2 | mode never cannot be
 --suite clumsy --dry-run --impl blas     |   2 | mode never cannot be
---suite clumsy --dry-run --batch 2 -n 1  |   0 | 1 launches of 3 cases
---suite toy --dry-run other -n 1         |   0 | 1 launches of 3 cases
+--suite clumsy --dry-run --batch 2 -n 1  |   0 | 1 processes of 3 cases
+--suite toy --dry-run other -n 1         |   0 | 1 processes of 3 cases
 --suite toy --dry-run --filter *batch=2* |   0 | toy/step?batch=2
---suite toy --dry-run toy/step?batch=2&mode=fine&width=16 -n 1 | 0 | 1 launches of 3 cases
+--suite toy --dry-run toy/step?batch=2&mode=fine&width=16 -n 1 | 0 | 1 processes of 3 cases
 --suite toy othr                         |   2 | none of 3 cases of suite toy matches 'othr'; did you mean 'other'?
 --suite toy --dry-run --impl blas        |   0 | toy/step?batch=1&impl=blas&mode=fine&width=16
---suite toy --launches 0                 |   2 | --launches 0: need a whole number from 1
---suite toy --launches=2x                |   2 | need a whole number
+--suite toy --processes 0                 |   2 | --processes 0: need a whole number from 1
+--suite toy --processes=2x                |   2 | need a whole number
 --suite toy --min-time -1                |   2 | need a number of seconds
 --suite toy --quiet=yes                  |   2 | --quiet takes no value
 --suite toy --device gpu                 |   2 | need one of cpu|cuda
---suite toy --lanches 2                  |   2 | did you mean '--launches'?
+--suite toy --dry-run --launches 2       |   0 | 2 processes of 5 cases
+--suite toy --launches 0                 |   2 | --processes 0: need a whole number from 1
+report --gate contracts                  |   2 | no run to take
+--suite toy --proceses 2                 |   2 | did you mean '--processes'?
 --suite toy -Z                           |   2 | run has no option '-Z'
 --suite toy --out /proc/nowhere/x        |   2 | --out /proc/nowhere: No such file or directory
 --suite toy --out /dev/null/x            |   2 | --out /dev/null
@@ -85,8 +88,8 @@ TABLE
 # ---- a whole run ---------------------------------------------------------------------------------------
 expect 0 'results: a/results.csv' "$fixture" --suite toy --out a --seed 5
 whole a
-[[ $(count a ,kernel_time,) -eq 9 && $(count a ,copy_rate,) -eq 3 ]] || fail "a: not 3 launches of 3 cases and ceilings"
-[[ $(count a 'contract/T-1,contract,1,none,5,0,pass') -eq 3 ]] || fail "a: not one conclusion a launch"
+[[ $(count a ,kernel_time,) -eq 9 && $(count a ,copy_rate,) -eq 3 ]] || fail "a: not 3 processes of 3 cases and ceilings"
+[[ $(count a 'requirement/T-1,requirement,1,none,5,0,pass') -eq 3 ]] || fail "a: not one conclusion a process"
 [[ $(rows a | head -1) == *ceiling/copy* ]] || fail "a: the ceilings are not first"
 [[ $(tail -n +2 a/samples.csv | wc -l) -eq 27 ]] || fail "a: not 3 samples a timing"
 grep -q '"truncated": false' a/run.json || fail "a: run.json does not say that it is whole"
@@ -98,7 +101,7 @@ for i in 1 2 3 4 5 6 7 8; do expect 0 results "$fixture" --suite toy --out "o$i"
 [[ $(for i in 1 2 3 4 5 6 7 8; do order "o$i" | md5sum; done | sort -u | wc -l) -gt 1 ]] || fail "cases are not shuffled"
 expect 0 results "$fixture" --suite toy --out b --seed 5
 [[ $(order a) == "$(order b)" ]] || fail "the same seed gives another order"
-expect 0 'too few for a comparison, which needs 3' "$fixture" --suite toy --out c --launches 2
+expect 0 'too few for a comparison, which needs 3' "$fixture" --suite toy --out c --processes 2
 secret=hunter2
 PB_URL=https://u:$secret@h PB_PASS=$secret PB_AUTH=$secret PB_BEARER=$secret PB_SESSION=$secret PB_PRIVATE=$secret \
     CUDA_CRED=$secret CUDA_PW=$secret NCCL_AUTH=$secret NCCL_COOKIE=$secret OMP_X_KEY=$secret MY_TOKEN=$secret \
@@ -115,7 +118,7 @@ grep -q '"threads": 1' d/run.json || fail "d: --threads is not recorded"
 expect 125 'the budget is used up' timeout 60 "$fixture" --suite toy -n 1000000 --budget 1 --no-compare --quiet --out many
 [[ $(stat -c %s many/run.json) -lt 1000000 ]] || fail "many: run.json has $(stat -c %s many/run.json) bytes"
 expect 125 'the budget is used up' timeout 60 "$fixture" run --resume many --budget 1
-expect 2 '--launches 2000000000: at most 1000000000' "$fixture" --suite toy --out more -n 2000000000
+expect 2 '--processes 2000000000: at most 1000000000' "$fixture" --suite toy --out more -n 2000000000
 expect 2 'the axes make more than 20000 cases' "$fixture" --suite toy --dry-run --batch $(seq -s, 200) --width $(seq -s, 200)
 [[ ! -e more ]] || fail "more: a folder was made for a run that was refused"
 
@@ -127,7 +130,7 @@ expect 2 'a/results.csv: File exists' "$fixture" --suite toy --out a
 mkdir mine && touch mine/file
 for out in refused mine; do
     rm -f planned
-    FIXTURE_PLANNED=$dir/planned expect 125 'no memory for a launch' "$fixture" --suite refused --out $out -n 1
+    FIXTURE_PLANNED=$dir/planned expect 125 'no memory for a process' "$fixture" --suite refused --out $out -n 1
 done
 [[ ! -e refused && $(ls mine) == file ]] || fail "a run that never began left something: $(ls -d refused mine/*)"
 mkdir closed && chmod 500 closed
@@ -214,9 +217,9 @@ expect 125 'bench: toy/step?batch=1&mode=lost&width=16: the device is lost: take
 [[ $(grep '^bench:' "$dir/log" | grep -vc warning) -eq 1 ]] || fail "p: not one line"
 whole p
 [[ $(count p 'mode=lost&width=16,outcome,1,none,,0,failed,the device is lost: taken away on purpose') -eq 1 ]] || fail "p: rows"
-[[ $(rows p | awk -F, '$4 == 0 && /,ok,/' | wc -l) -eq 6 ]] || fail "p: the launch before is not whole"
+[[ $(rows p | awk -F, '$4 == 0 && /,ok,/' | wc -l) -eq 6 ]] || fail "p: the process before is not whole"
 [[ $(rows p | awk -F, '$4 == 1' | tail -n 1) == *,failed,* ]] || fail "p: cases were measured on a lost device"
-[[ $(rows p | awk -F, '$4 == 2' | wc -l) -eq 0 ]] || fail "p: another launch was started"
+[[ $(rows p | awk -F, '$4 == 2' | wc -l) -eq 0 ]] || fail "p: another process was started"
 grep -q '"truncated": true' p/run.json || fail "p: run.json does not say truncated"
 expect 125 'bench: toy/step?batch=1&mode=memory&width=16: ' "$fixture" --suite toy --mode memory,fine --batch 1 --out q step
 grep -q 'results: q/results.csv' "$dir/log" || fail "q: no table after the run"
@@ -224,13 +227,13 @@ grep -q 'results: q/results.csv' "$dir/log" || fail "q: no table after the run"
 grep -q '"truncated": false' q/run.json || fail "q: run.json says truncated"
 
 # ---- a process that crashes --------------------------------------------------------------------------------
-expect 4 'launch 1: ended by exit code 1 in toy/step' "$fixture" --suite toy --mode exit --batch 1 --out x step
-[[ $(count x 'failed,the launch was ended by exit code 1') -eq 1 && $(count x ,kernel_time,) -eq 2 ]] || fail "x: rows"
+expect 4 'process 1: ended by exit code 1 in toy/step' "$fixture" --suite toy --mode exit --batch 1 --out x step
+[[ $(count x 'failed,the process was ended by exit code 1') -eq 1 && $(count x ,kernel_time,) -eq 2 ]] || fail "x: rows"
 export ASAN_OPTIONS=handle_segv=0 # AddressSanitizer must not catch the crash
-expect 4 'launch 1: killed by signal 11' "$fixture" --suite toy --mode crash --batch 1 --out i step
+expect 4 'process 1: killed by signal 11' "$fixture" --suite toy --mode crash --batch 1 --out i step
 whole i
-[[ $(count i 'failed,the launch was killed by signal 11') -eq 1 ]] || fail "i: no row says that the launch crashed"
-[[ $(count i ,kernel_time,) -eq 2 && $(count i ,copy_rate,) -eq 3 ]] || fail "i: other launches did not go on"
+[[ $(count i 'failed,the process was killed by signal 11') -eq 1 ]] || fail "i: no row says that the process crashed"
+[[ $(count i ,kernel_time,) -eq 2 && $(count i ,copy_rate,) -eq 3 ]] || fail "i: other processes did not go on"
 
 # wait_for DIR TEXT: waits until a row of the results contains the text.
 wait_for() {
@@ -288,7 +291,7 @@ expect 0 'dtype=f32&impl=ref&shape=' "$bench" --suite kernels --impl ref --dry-r
 expect 2 "did you mean 'ref'?" "$bench" --suite kernels --impl reff --dry-run
 expect 0 'results' "$bench" --suite kernels --dtype f32 --impl ref -n 1 --samples 1 --out m rmsnorm_fwd
 whole m
-for metric in copy_rate matmul_rate call_time range_time kernel_time kernel_rate floor_share error; do
+for metric in copy_rate matmul_rate call_time range_time kernel_time kernel_rate roofline_fraction error; do
     [[ $(rows m | grep ",$metric," | grep -c ',ok,') -eq 1 ]] || fail "m: no $metric"
 done
 
@@ -301,8 +304,8 @@ for metric in sample_overhead row_time compare_time; do # one value, and samples
     awk -F, -v m=$metric -v v="$value" '$4 == m { n++; below += $6 <= v; above += $6 >= v }
         END { exit !(v > 0 && n == 3 && below >= 2 && above >= 2) }' self/samples.csv || fail "self: $metric"
 done
-[[ $(rows self | grep -c "^1,.*,self/sample,sample_overhead,s,lower,$(rows self | awk -F, '$5 == "contract/SELF-SAMPLE" { print $9 }'),") -eq 1 ]] ||
-    fail "self: the contract judges another figure"
+[[ $(rows self | grep -c "^2,.*,self/sample,sample_overhead,s,lower,$(rows self | awk -F, '$5 == "requirement/SELF-SAMPLE" { print $9 }'),") -eq 1 ]] ||
+    fail "self: the requirement judges another figure"
 
 # ---- what a run on a GPU would measure; needs no GPU -----------------------------------------------------------------
 expect 0 'ceiling/matmul_f32' "$bench" --suite ceiling --device cuda --dry-run
@@ -324,7 +327,7 @@ expect 2 'bench: tiny has no sparse attention' "${throughput[@]}" --model tiny -
 expect 2 'bench: tiny has no sparse attention' "${throughput[@]}" --model tiny,v4-flash-layer --attention sparse
 expect 2 'tiny has dense attention alone' "${throughput[@]}" --model tiny --attention dense
 for suite in backward throughput; do # three processes fit into one command of ten minutes
-    expect 0 'in all: 3 launches' "$bench" --suite $suite --device cuda --dry-run
+    expect 0 'in all: 3 processes' "$bench" --suite $suite --device cuda --dry-run
     [[ $(tail -n 1 "$dir/log" | awk '{ print $1 }') -lt 540 ]] || fail "$suite takes nine minutes on a GPU"
 done
 expect 0 'model=smollm2-135m' "$bench" --suite backward --dry-run

@@ -1,19 +1,12 @@
-/* compare_cases.h - table-driven cases for the tests of `bench compare`, and comparisons with a folder of baselines. */
+/* compare_cases.h - makes the comparisons of tests/fixtures/compare/cases.txt, and comparisons with a folder of
+ * baselines. */
 #ifndef PB_COMPARE_CASES_H
 #define PB_COMPARE_CASES_H
 #include <ctype.h>
 
 #include "bench/compare/baseline.h"
 #include "bench/compare/compare.h"
-#include "tests/files_test.h"
-
-typedef struct expected {
-    const char *base, *cand;
-    pb_compare_opts opts; /* .gates: name of a fixture; NULL: gates.csv */
-    const char *counts;   /* text of the last line of the output; NULL: an error is expected */
-    pb_exit exit;
-    const char *text; /* text in the output or in the error message; NULL: not checked */
-} expected;
+#include "tests/run_files.h"
 
 /* Fails when a report contains a number that is not finite. */
 static inline void check_figures(const char *text)
@@ -25,24 +18,34 @@ static inline void check_figures(const char *text)
                 fail_msg("'%s' is in\n%s", bad[i], text);
 }
 
-static inline void check_case(const expected *x)
+static inline void check_comparison(const pb_comparison *x)
 {
+    char end[32], where[192];
     capture c;
     pb_compare_opts o = x->opts;
-    o.gates = fixture(o.gates ? o.gates : "gates.csv");
-    pb_exit e = pb_compare_files(fixture(x->base), fixture(x->cand), &o, capture_begin(&c));
+    snprintf(end, sizeof end, " exit=%d\n", x->exit);
+    snprintf(where, sizeof where, "cases.txt:%d: %s %s", x->line, x->base, x->cand);
+    o.gates = run_file(x->gates);
+    const pb_exit e = pb_compare_files(run_file(x->base), run_file(x->cand), &o, capture_begin(&c));
     const char *text = capture_end(&c), *last = last_line(text);
-    char end[32];
-    snprintf(end, sizeof end, " exit=%d\n", (int)x->exit);
-    if (e != x->exit) fail_msg("%s %s: exit %d, want %d\n%s", x->base, x->cand, (int)e, (int)x->exit, text);
-    if (!x->counts && *text) fail_msg("%s %s: an error, and yet output:\n%s", x->base, x->cand, text);
+    if ((int)e != x->exit) fail_msg("%s: exit %d, want %d\n%s", where, (int)e, x->exit, text);
+    if (!x->counts && *text) fail_msg("%s: an error, and yet output:\n%s", where, text);
     if (x->counts && (!strstr(last, x->counts) || !strstr(last, end) || strncmp(last, "bench: ", 7) != 0))
-        fail_msg("%s %s: want %s%s\n%s", x->base, x->cand, x->counts, end, text);
+        fail_msg("%s: want %s%s\n%s", where, x->counts, end, text);
     if (x->text && !strstr(x->counts ? text : pb_error(), x->text))
-        fail_msg("%s %s: nothing says '%s'\n%s%s", x->base, x->cand, x->text, text, x->counts ? "" : pb_error());
-    if (!x->counts && strchr(pb_error(), '\n')) fail_msg("the error is not one line: %s", pb_error());
+        fail_msg("%s: nothing says '%s'\n%s%s", where, x->text, text, x->counts ? "" : pb_error());
+    if (!x->counts && strchr(pb_error(), '\n')) fail_msg("%s: the error is not one line: %s", where, pb_error());
     check_figures(text);
     free(c.text);
+}
+
+/* Makes the comparisons with stored sessions, or the others. Returns how many there are. */
+static inline int check_comparisons(bool against)
+{
+    int n = 0;
+    for (int i = 0; i < run_table.ncomparisons; i++)
+        if (run_table.comparisons[i].against == against) check_comparison(&run_table.comparisons[i]), n++;
+    return n;
 }
 
 static inline void make_folder(char *path)
@@ -52,18 +55,11 @@ static inline void make_folder(char *path)
     assert_non_null(mkdtemp(path));
 }
 
-static inline void remove_folder(const char *path)
-{
-    char command[256];
-    snprintf(command, sizeof command, "rm -r '%s'", path);
-    assert_int_equal(system(command), 0);
-}
-
 static inline pb_exit against_baseline(const char *run, pb_compare_opts o, const char *folder, const char *want)
 {
     capture c;
     o.baselines = folder;
-    o.gates = FIXTURE("gates.csv");
+    o.gates = run_file("gates");
     pb_exit e = pb_compare_baseline(run, &o, capture_begin(&c));
     if (!strstr(capture_end(&c), want)) fail_msg("nothing says '%s'\n%s", want, c.text);
     free(c.text);

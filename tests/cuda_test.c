@@ -88,12 +88,12 @@ static void a_recording_enqueues_nothing_and_a_replay_one_launch(void **state)
     CHECK_OK(call_run(ctx, &want));
     const pb_counts before = ctx->counts;
     CHECK_OK(pb_record(ctx, work, &j, &g));
-    assert_int_equal(ctx->counts.launches, before.launches);
+    assert_int_equal(ctx->counts.kernel_launches, before.kernel_launches);
     CHECK_OK(pb_sync(ctx));
     CHECK_OK(pb_compare(&want.b, &j.c.b, &d));
     assert_false(pb_diff_ok(&d, 1e9)); /* the recorded ops have not run: the output is still poisoned */
     CHECK_OK(pb_replay(ctx, g));
-    assert_int_equal(ctx->counts.launches, before.launches + 1);
+    assert_int_equal(ctx->counts.kernel_launches, before.kernel_launches + 1);
     CHECK_OK(pb_sync(ctx));
     CHECK_OK(pb_compare(&want.b, &j.c.b, &d));
     assert_true(pb_diff_ok(&d, 0));
@@ -148,7 +148,8 @@ static void a_delay_takes_what_was_asked_for(void **state)
     CHECK_OK(pb_sync(ctx));
     CHECK_OK(ctx->be->between(ctx, 0, 1, &s));
     CHECK_NEAR(s, 1e-3, 2e-5);
-    assert_int_equal(ctx->counts.launches - before.launches, 1); /* only the probe's kernel; a delay is not counted */
+    assert_int_equal(ctx->counts.kernel_launches - before.kernel_launches,
+                     1); /* only the probe's kernel; a delay is not counted */
 }
 
 static void there_is_no_device_1000(void **state)

@@ -33,7 +33,7 @@ state gpu_throttle bad
 PB_FAKE_NVML_THROTTLE=4 expect 0 'power_cap' with "$bench" doctor --device cuda
 state gpu_throttle note
 PB_FAKE_NVML_LACKS=DeviceGetCurrentClocksThrottleReasons,DeviceGetTemperature \
-    expect 0 'the driver does not say' with "$bench" doctor --device cuda
+    expect 0 'the driver does not report it' with "$bench" doctor --device cuda
 state gpu_throttle unknown && state gpu_temperature unknown && state gpu_ecc good
 PB_FAKE_NVML_DEAD=1 expect 0 'NVML does not start' with "$bench" doctor --device cuda
 state gpu_persistence unknown
@@ -48,7 +48,7 @@ fi
 # ---- processes observed through NVML ----------------------------------------------------------------------
 toy=(--suite toy --batch 1 --samples 2 --seed 3 -n 3 --no-compare --quiet step)
 rows() { tail -n +2 "$1/results.csv"; }
-launches() { rows "$1" | cut -d, -f4 | sort -nu | tr '\n' ' '; } # launches DIR: the numbers of its processes
+processes() { rows "$1" | cut -d, -f4 | sort -nu | tr '\n' ' '; } # processes DIR: the numbers of its processes
 marked() { rows "$1" | grep kernel_time | awk -F, '{ print $4 ":" $11 }' | sort -n | tr '\n' ' '; } # marked DIR
 entries() { grep -c '"retry_of"' "$1/run.json"; }
 # run CODE DIR THROTTLE ARG...: runs bench; the fake library starts once for the fingerprint, then once per process.
@@ -71,25 +71,25 @@ run 0 capped 0,5 # idle, power cap: not faults
 
 run 0 once 0,0,8,0 # the second process is throttled
 [[ $(marked once) == '0:ok 1:throttled 2:ok 3:ok ' && $(entries once) -eq 4 ]] || fail "once: $(marked once)"
-grep -q 'launch 1 was throttled: hw_slowdown (measured again)' "$dir/log" || fail "once: it does not say so"
+grep -q 'process 1 was throttled: hw_slowdown (measured again)' "$dir/log" || fail "once: it does not say so"
 grep -q '"retry_of": 1' once/run.json || fail "once: run.json does not say what was measured again"
 [[ $(rows once | grep -c 'throttled: hw_slowdown (measured again)') -eq $(rows once | awk -F, '$4 == 1' | wc -l) ]] ||
-    fail "once: not every row of the launch is marked"
+    fail "once: not every row of the process is marked"
 [[ $(tail -1 once/progress.csv) == "4,0,$(stat -c %s once/results.csv),$(stat -c %s once/samples.csv)" ]] ||
     fail "once: progress.csv does not fit"
 expect 0 'kernel_time' "$bench" report once
-grep -q '3 of 4 launches: 1 throttled' "$dir/log" || fail "once: the throttled launch is among the figures"
+grep -q '3 of 4 processes: 1 throttled' "$dir/log" || fail "once: the throttled process is among the figures"
 before=$(md5sum <once/results.csv)
 with "$watched" run --resume once >"$dir/log" 2>&1 || fail "once: it cannot be resumed"
 [[ $(md5sum <once/results.csv) == "$before" ]] || fail "once: a whole run was changed by --resume"
 
 run 0 hot 0,20 # every process is throttled: three processes, each repeated twice
-[[ $(launches hot) == '0 1 2 3 4 5 6 7 8 ' && $(marked hot | tr ' ' '\n' | grep -c throttled) -eq 9 ]] ||
+[[ $(processes hot) == '0 1 2 3 4 5 6 7 8 ' && $(marked hot | tr ' ' '\n' | grep -c throttled) -eq 9 ]] ||
     fail "hot: $(marked hot)"
 [[ $(rows hot | grep kernel_time | grep -c 'sw_thermal (after 2 retries)') -eq 3 ]] || fail "hot: what is kept does not say so"
-[[ $(rows hot | grep -c ',pass,"*throttled') -eq 9 ]] || fail "hot: contracts are not noted"
+[[ $(rows hot | grep -c ',pass,"*throttled') -eq 9 ]] || fail "hot: requirements are not noted"
 run 0 never 0,20 --throttle-retries 0
-[[ $(launches never) == '0 1 2 ' && $(marked never) == '0:throttled 1:throttled 2:throttled ' ]] || fail "never: $(marked never)"
+[[ $(processes never) == '0 1 2 ' && $(marked never) == '0:throttled 1:throttled 2:throttled ' ]] || fail "never: $(marked never)"
 
 # Throttled only between the snapshots: neither the one before nor the one after shows it.
 PB_FAKE_NVML_SECOND=40 run 0 midway 0 --mode slow --samples 30 -n 1 --throttle-retries 0
@@ -124,7 +124,7 @@ compare() { # compare CODE TEXT BASE CAND ARG...: expects this of a comparison
     expect "$code" "$text" "$bench" compare --gates gates.csv "$@"
 }
 compare 0 'same=1' cool once --strict
-grep -q 'note: 1 throttled launch of the candidate is not in its figures' "$dir/log" || fail "once: no note"
+grep -q 'note: 1 throttled process of the candidate is not in its figures' "$dir/log" || fail "once: no note"
 cp -r hot slow
 sed -i 's/,1e+09,0,throttled/,5e+08,0,throttled/; s/,1000000000,0,throttled/,500000000,0,throttled/' slow/results.csv
 grep -q ',500000000,\|,5e+08,' slow/results.csv || fail "slow: the fixture is not slower"

@@ -8,18 +8,18 @@
 #include "bench/exchange/import.h"
 #include "bench/text/markup.h"
 #include "bench/report/report.h"
-#include "tests/files_test.h"
+#include "tests/run_files.h"
 
 #define EXCHANGE PB_SOURCE_DIR "/tests/fixtures/exchange/"
 
-/* Compares the text with a golden file; PB_GOLDEN=write updates the file. Absolute paths are removed first. */
+/* Compares the text with a golden file; PB_GOLDEN=write updates the file. Absolute paths are made relative first. */
 static void check_golden(char *text, const char *name)
 {
     static char want[1 << 17];
     char path[1024];
     const char *env = getenv("PB_GOLDEN");
-    const size_t root = strlen(PB_SOURCE_DIR "/");
-    for (char *at; (at = strstr(text, PB_SOURCE_DIR "/"));) memmove(at, at + root, strlen(at + root) + 1);
+    forget_folder(text, PB_SOURCE_DIR);
+    forget_folder(text, run_folder);
     snprintf(path, sizeof path, EXCHANGE "golden/%s", name);
     const bool renew = env && !strcmp(env, "write");
     FILE *f = fopen(path, renew ? "wb" : "rb");
@@ -57,7 +57,7 @@ static void formats_read_as_the_golden_files(void **state)
         {"gbench", NULL, "gbench.json", "3 left out: they are of cases without a time"},
         {"gab", "lower", "gab.smaller.json", "3 left out: they belong to the file of the other direction"},
         {"gab", "higher", "gab.bigger.json", "2 left out: they have no figure"},
-        {"bmf", NULL, "bmf.json", "3 left out: they are contracts"},
+        {"bmf", NULL, "bmf.json", "3 left out: they are requirements"},
         {"benchfmt", NULL, "benchfmt.txt", "4 left out: they have no figure"},
         {"mllog", NULL, "mllog.txt", "4 left out: they have no figure"},
     };
@@ -181,15 +181,15 @@ static void log_lines_are_events(void **state)
 
 static void what_cannot_be_exported_says_why(void **state)
 {
-    static const struct {
+    const struct {
         const char *run, *to, *better, *why;
         pb_status want;
     } cases[] = {
         {EXCHANGE "run.csv", "gbenhc", NULL, "there is no format 'gbenhc'; did you mean 'gbench'?", PB_EINVAL},
         {EXCHANGE "run.csv", NULL, NULL, "which format? --to NAME", PB_EINVAL},
         {EXCHANGE "no.csv", "bmf", NULL, "No such file", PB_EPATH},
-        {FIXTURE("base.csv"), "mllog", NULL, "the run 'r1' does not begin with one", PB_EINVAL},
-        {FIXTURE("header_only.csv"), "gbench", NULL, "no figure that gbench could hold", PB_EFORMAT},
+        {run_file("base"), "mllog", NULL, "the run 'r1' does not begin with one", PB_EINVAL},
+        {run_file("header_only"), "gbench", NULL, "no figure that gbench could hold", PB_EFORMAT},
         {EXCHANGE "latin1.csv", "bmf", NULL, "row 1 is not UTF-8", PB_EINVAL},
     };
     capture c;
@@ -347,7 +347,7 @@ static void figures_without_a_metric_are_counted(void **state)
 static void check_compare(const char *base, const char *cand, const char *format, pb_exit want, const char *golden)
 {
     capture c;
-    const pb_compare_opts o = {.gates = FIXTURE("gates.csv"), .format = format};
+    const pb_compare_opts o = {.gates = run_file("gates"), .format = format};
     const pb_exit e = pb_compare_files(base, cand, &o, capture_begin(&c));
     capture_end(&c);
     if (e != want) fail_msg("%s: exit %d: %s", golden, (int)e, pb_error());
@@ -360,20 +360,20 @@ static void comparisons_as_markdown_and_junit(void **state)
     (void)state;
     check_compare(EXCHANGE "run.csv", EXCHANGE "slower.csv", "markdown", 0, "compare.md");
     check_compare(EXCHANGE "run.csv", EXCHANGE "slower.csv", "junit", 0, "compare.xml");
-    check_compare(FIXTURE("sessions_10.csv"), FIXTURE("new_4.csv"), "markdown", 1, "regressed.md");
-    check_compare(FIXTURE("sessions_10.csv"), FIXTURE("new_4.csv"), "junit", 1, "regressed.xml");
-    check_compare(FIXTURE("base.csv"), FIXTURE("failed.csv"), "junit", 4, "failed.xml");
-    check_compare(FIXTURE("base.csv"), FIXTURE("suspect.csv"), "junit", 0, "suspect.xml");
-    check_compare(FIXTURE("base.csv"), FIXTURE("missing.csv"), "junit", 4, "missing.xml");
-    check_compare(FIXTURE("base.csv"), FIXTURE("tie.csv"), "markdown", 0, "tie.md");
+    check_compare(run_file("sessions_10"), run_file("new_4"), "markdown", 1, "regressed.md");
+    check_compare(run_file("sessions_10"), run_file("new_4"), "junit", 1, "regressed.xml");
+    check_compare(run_file("base"), run_file("failed"), "junit", 4, "failed.xml");
+    check_compare(run_file("base"), run_file("suspect"), "junit", 0, "suspect.xml");
+    check_compare(run_file("base"), run_file("missing"), "junit", 4, "missing.xml");
+    check_compare(run_file("base"), run_file("tie"), "markdown", 0, "tie.md");
     /* 100 of 256 rows regressed */
-    check_compare(FIXTURE("many_base.csv"), FIXTURE("many_regressed.csv"), "markdown", 0, "many.md");
+    check_compare(run_file("many_base"), run_file("many_regressed"), "markdown", 0, "many.md");
 }
 
 static void a_run_without_a_baseline(void **state)
 {
     capture c;
-    pb_compare_opts o = {.gates = FIXTURE("gates.csv"), .baselines = "/no/such", .format = "junit"};
+    pb_compare_opts o = {.gates = run_file("gates"), .baselines = "/no/such", .format = "junit"};
     (void)state;
     assert_int_equal(pb_compare_baseline(EXCHANGE "run.csv", &o, capture_begin(&c)), 0);
     assert_non_null(strstr(capture_end(&c), "<skipped type=\"NO-BASELINE\""));
@@ -445,5 +445,5 @@ int main(void)
         cmocka_unit_test(reports_as_markdown_and_junit),
         cmocka_unit_test(text_that_would_break_out_does_not),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_runs, close_runs);
 }

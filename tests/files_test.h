@@ -1,22 +1,11 @@
-/* files_test.h - paths of fixtures by name, and captured output, for tests of functions that read and write files. */
+/* files_test.h - captured output, and text without the names of folders, for tests of functions that read and
+ * write files. */
 #ifndef PB_FILES_TEST_H
 #define PB_FILES_TEST_H
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/test.h"
-
-#define FIXTURE(name) PB_SOURCE_DIR "/tests/fixtures/compare/" name
-
-/* The path of a fixture whose name is not a literal. The result is valid until the fourth call after this one. */
-static inline const char *fixture(const char *name)
-{
-    static char path[4][1024];
-    static int at;
-    at = (at + 1) % 4;
-    snprintf(path[at], sizeof path[at], "%s%s", FIXTURE(""), name);
-    return path[at];
-}
 
 typedef struct capture {
     FILE *f;
@@ -44,5 +33,22 @@ static inline const char *last_line(const char *text)
     for (const char *p = text; *p; p++)
         if (*p == '\n' && p[1]) last = p + 1;
     return last;
+}
+
+/* Removes "folder/" from the paths in a text. */
+static inline void forget_folder(char *text, const char *folder)
+{
+    const size_t n = strlen(folder);
+    for (char *at = text; (at = strstr(at, folder));)
+        if (at[n] == '/') memmove(at, at + n + 1, strlen(at + n + 1) + 1);
+        else at++;
+}
+
+/* Removes a folder and everything in it. */
+static inline void remove_folder(const char *path)
+{
+    char command[256];
+    snprintf(command, sizeof command, "rm -r '%s'", path);
+    assert_int_equal(system(command), 0);
 }
 #endif

@@ -11,7 +11,7 @@ same() { # same NAME WANT
 }
 
 cpu=$(grep -oE 'Cpus_allowed_list:\s*[0-9]+' /proc/self/status | grep -oE '[0-9]+$') # the first that may be used
-taskset -c "$cpu" "$bench" --suite toy --filter mode=fine --launches 1 --samples 1 --no-compare -q --out run >log 2>&1 ||
+taskset -c "$cpu" "$bench" --suite toy --filter mode=fine --processes 1 --samples 1 --no-compare -q --out run >log 2>&1 ||
     fail "the run ended with $?"
 same affinity "$cpu"
 same usable_cpus 1

@@ -80,12 +80,12 @@ static void sleep_for_ever(void)
 static pb_status hang(pb_ctx *ctx, pb_sink *sink, const pb_case *c)
 {
     const char *mode = pb_case_get(c, "mode");
-    if (strcmp(mode, "hang") == 0 || (strcmp(mode, "hangonce") == 0 && sink->launch == 0)) {
+    if (strcmp(mode, "hang") == 0 || (strcmp(mode, "hangonce") == 0 && sink->process == 0)) {
         PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", "")); /* the case hangs after its first row */
         sleep_for_ever();
     }
     while (strcmp(mode, "dawdle") == 0 && !pb_interrupted()) pause(); /* ends when it is interrupted */
-    if (strcmp(mode, "hangatexit") == 0 && sink->launch == 0) atexit(sleep_for_ever);
+    if (strcmp(mode, "hangatexit") == 0 && sink->process == 0) atexit(sleep_for_ever);
     return strcmp(mode, "paced") == 0 ? time_nap(ctx, c, 50, 60, sink) : time_nap(ctx, c, 1, 3, sink);
 }
 
@@ -98,7 +98,7 @@ static bool hangs(const pb_case *c)
 }
 
 /* Returns whether this process measures (and is not the parent that plans). */
-static bool is_launch(void)
+static bool is_process(void)
 {
     char words[256] = "";
     FILE *f = fopen("/proc/self/cmdline", "r");
@@ -120,11 +120,11 @@ static pb_status run_toy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     if (pb_sink_ceiling(sink, "copy_rate") < 1e10) return pb_fail(PB_EINVAL, "the ceilings were not measured first");
     if (hangs(c)) return hang(ctx, sink, c);
     if (strcmp(mode, "slow") == 0) return time_nap(ctx, c, 50, 100, sink);
-    if (strcmp(mode, "crash") == 0 && sink->launch == 1)
+    if (strcmp(mode, "crash") == 0 && sink->process == 1)
         signal(SIGSEGV, SIG_DFL), raise(SIGSEGV); /* a sanitizer must not catch it */
-    if (strcmp(mode, "exit") == 0 && sink->launch == 1) exit(1);
+    if (strcmp(mode, "exit") == 0 && sink->process == 1) exit(1);
     if (strcmp(mode, "failed") == 0) return pb_fail(PB_EDEVICE, "the device said no");
-    if (strcmp(mode, "lost") == 0 && sink->launch == 1) return lose(ctx);
+    if (strcmp(mode, "lost") == 0 && sink->process == 1) return lose(ctx);
     if (strcmp(mode, "memory") == 0) return ask_too_much(ctx);
     if (strcmp(mode, "unsupported") == 0) return pb_fail(PB_EUNSUPPORTED, "not on this device");
     if (strcmp(mode, "wrong") == 0) return pb_emit(sink, c, "error", 0.5, 0, "wrong", "off by half");
@@ -136,7 +136,7 @@ static pb_status run_toy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 
 static pb_status check_toy(const pb_case *c)
 {
-    if (strcmp(pb_case_get(c, "mode"), "hangfirst") == 0 && is_launch()) sleep_for_ever();
+    if (strcmp(pb_case_get(c, "mode"), "hangfirst") == 0 && is_process()) sleep_for_ever();
     if (strcmp(pb_case_get(c, "mode"), "few") == 0 && strcmp(pb_case_get(c, "batch"), "8") == 0)
         return pb_fail(PB_EINVAL, "mode few cannot be with batch 8");
     return strcmp(pb_case_get(c, "mode"), "never") == 0 ? pb_fail(PB_EINVAL, "mode never cannot be") : PB_OK;
@@ -145,13 +145,13 @@ static pb_status check_toy(const pb_case *c)
 /* Emits the number of cases that this process measured, ceilings included. */
 static pb_status conclude_toy(pb_ctx *ctx, pb_sink *sink)
 {
-    pb_case c = {.suite = "contract", .name = "T-1"};
+    pb_case c = {.suite = "requirement", .name = "T-1"};
     int n = 0;
     (void)ctx;
     for (; pb_sink_key(sink, n); n++)
-        if (strstr(pb_sink_key(sink, n), "mode=hanglast") && sink->launch == 0) sleep_for_ever();
+        if (strstr(pb_sink_key(sink, n), "mode=hanglast") && sink->process == 0) sleep_for_ever();
     pb_case_finish(&c);
-    return pb_emit(sink, &c, "contract", n, 0, "pass", "cases that were measured");
+    return pb_emit(sink, &c, "requirement", n, 0, "pass", "cases that were measured");
 }
 
 static double expect_toy(const pb_case *c) { return hangs(c) ? 0.05 : strcmp(c->name, "other") == 0 ? 10 : 2; }
@@ -271,12 +271,12 @@ static pb_status enumerate_once(pb_ctx *ctx, bool full, pb_status (*add)(void *u
     rewind(f);
     if (fscanf(f, "%d", &first) != 1) rewind(f), fprintf(f, "%d", getpid());
     fclose(f);
-    if (first && first != getpid()) return pb_fail(PB_ENOMEM, "no memory for a launch");
+    if (first && first != getpid()) return pb_fail(PB_ENOMEM, "no memory for a process");
     pb_case_finish(&c);
     return add(user, &c);
 }
 static const pb_suite refused = {.name = "refused",
-                                 .what = "a launch that cannot begin",
+                                 .what = "a process that cannot begin",
                                  .axes = "",
                                  .enumerate = enumerate_once,
                                  .run = run_ceiling};

@@ -49,13 +49,13 @@ static void a_lost_device_is_named_with_the_first_failure(void **state)
 {
     pb_ctx *ctx = *state;
     float x = 1;
-    (void)pb_fail(PB_EDEVICE, "a launch was refused");
+    (void)pb_fail(PB_EDEVICE, "a process was refused");
     CHECK_OK(pb_device_check(ctx));
-    assert_string_equal(pb_error(), "a launch was refused");
+    assert_string_equal(pb_error(), "a process was refused");
     CHECK_OK(lose_device(ctx));
     CHECK_FAILS(pb_download(ctx, &x, &x, sizeof x), PB_EDEVICE, "taken away on purpose");
-    (void)pb_fail(PB_EDEVICE, "a launch was refused");
-    CHECK_FAILS(pb_device_check(ctx), PB_EDEVICE, "the device is lost: a launch was refused");
+    (void)pb_fail(PB_EDEVICE, "a process was refused");
+    CHECK_FAILS(pb_device_check(ctx), PB_EDEVICE, "the device is lost: a process was refused");
 }
 
 int main(void)

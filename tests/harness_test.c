@@ -96,7 +96,7 @@ static pb_sink *sink(void)
     CHECK_OK(pb_results_create(dir));
     CHECK_FAILS(pb_results_create(dir), PB_EPATH, "results.csv");
     CHECK_OK(pb_sink_open(dir, &s));
-    s.run_id = "r1", s.machine_id = "m1", s.launch = 2;
+    s.run_id = "r1", s.machine_id = "m1", s.process = 2;
     return &s;
 }
 
@@ -121,11 +121,11 @@ static void rows_are_quoted_and_never_hold_nan(void **state)
     pb_sink_close(s);
     assert_string_equal(
         slurp("results.csv"),
-        "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,status,note\n"
-        "1,r1,m1,2,ceiling/copy?n=1,kernel_time,s,lower,0.123456789,5,ok,\"said \"\"no\"\", twice over\"\n"
-        "1,r1,m1,2,ceiling/copy?n=1,error,1,none,,0,failed,the value is not finite\n"
-        "1,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,,0,wrong,why\n"
-        "1,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,2e+10,3,ok,\n");
+        "bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note\n"
+        "2,r1,m1,2,ceiling/copy?n=1,kernel_time,s,lower,0.123456789,5,ok,\"said \"\"no\"\", twice over\"\n"
+        "2,r1,m1,2,ceiling/copy?n=1,error,1,none,,0,failed,the value is not finite\n"
+        "2,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,,0,wrong,why\n"
+        "2,r1,m1,2,ceiling/copy?n=1,copy_rate,B/s,higher,2e+10,3,ok,\n");
 }
 
 static void timings_leave_their_samples(void **state)
@@ -136,7 +136,7 @@ static void timings_leave_their_samples(void **state)
     CHECK_OK(pb_emit_timing(s, a_case(), "kernel_time", &t, NULL));
     CHECK_OK(pb_emit_rate(s, a_case(), "copy_rate", 3, &t, NULL));
     pb_sink_close(s);
-    assert_string_equal(slurp("samples.csv"), "run_id,launch,key,metric,index,value\n"
+    assert_string_equal(slurp("samples.csv"), "run_id,process,key,metric,index,value\n"
                                               "r1,2,ceiling/copy?n=1,kernel_time,0,0.5\n"
                                               "r1,2,ceiling/copy?n=1,kernel_time,1,0.25\n"
                                               "r1,2,ceiling/copy?n=1,copy_rate,0,6\n"

@@ -263,32 +263,32 @@ static void only_what_is_allowed_of_the_environment(void **state)
 
 /* ---- which processes are measured again ------------------------------------------------------------------------- */
 
-/* Makes "launch_state" of processes 0 to n - 1. retry_of: the process it repeats, -1: none; hot: throttled. */
+/* Makes "process_state" of processes 0 to n - 1. retry_of: the process it repeats, -1: none; hot: throttled. */
 static json_t *states(int n, const int *retry_of, const bool *hot)
 {
     json_t *list = json_array();
     for (int i = 0; i < n; i++)
-        json_array_append_new(list, json_pack("{s:i,s:o,s:o}", "launch", i, "retry_of",
+        json_array_append_new(list, json_pack("{s:i,s:o,s:o}", "process", i, "retry_of",
                                               retry_of[i] < 0 ? json_null() : json_integer(retry_of[i]), "throttled",
                                               hot[i] ? json_pack("[s]", "hw_thermal") : json_array()));
-    return json_pack("{s:o}", "launch_state", list);
+    return json_pack("{s:o}", "process_state", list);
 }
 
 static void retries_are_bounded(void **state)
 {
     const int retry_of[] = {-1, -1, -1, 1, 2, 3};
     const bool hot[] = {false, true, true, true, false, true};
-    pb_options o = {.launches = 3, .throttle_retries = 2};
+    pb_options o = {.processes = 3, .throttle_retries = 2};
     const long want[] = {3, 3, 4, 5, 6, 6, 6}; /* number of processes to run, after n of them have ended */
     (void)state;
     for (int n = 0; n <= 6; n++) {
         json_t *about = states(n, retry_of, hot);
-        assert_int_equal(pb_throttle_launches(about, &o), want[n]);
+        assert_int_equal(pb_throttle_processes(about, &o), want[n]);
         json_decref(about);
     }
     json_t *about = states(6, retry_of, hot);
     o.throttle_retries = 0;
-    assert_int_equal(pb_throttle_launches(about, &o), 3);
+    assert_int_equal(pb_throttle_processes(about, &o), 3);
     json_decref(about);
 }
 

@@ -66,8 +66,8 @@ static void samples_come_in_order_after_the_warm_up(void **state)
     pb_timing t = measure(&s, &(pb_measure_opts){.warmup = 2, .min_samples = 5, .max_samples = 5, .min_time = 1e9});
     same_to_the_bit("short script", &t, script + 2, 5);
     CHECK_NEAR(t.median, 3, 0);
-    CHECK_NEAR(t.launches, SCRIPTED_LAUNCHES, 0);
-    CHECK_NEAR(t.waits, SCRIPTED_WAITS, 0); /* host syncs of the work itself, not of the measurement */
+    CHECK_NEAR(t.kernel_launches, SCRIPTED_LAUNCHES, 0);
+    CHECK_NEAR(t.host_syncs, SCRIPTED_WAITS, 0); /* host syncs of the work itself, not of the measurement */
     assert_int_equal(t.nodes, 0);
     CHECK_NEAR(t.record_seconds, 0, 0);
     assert_int_equal(s.count[STEP_MARK], 10);
@@ -91,11 +91,11 @@ static void sampling_stops_at_the_time_asked_for(void **state)
 static void turns_spread_the_samples_over_their_time(void **state)
 {
     static double quarters[64];
-    pb_turns alone = {.length = 2, .from = -1, .to = -1};
+    pb_time_slices alone = {.length = 2, .from = -1, .to = -1};
     scripted f = {.script = quarters}, g = f;
     (void)state;
     for (int i = 0; i < 64; i++) quarters[i] = 0.25;
-    pb_measure_opts o = {.warmup = 2, .min_samples = 5, .max_samples = 8, .min_time = 8, .turns = &alone};
+    pb_measure_opts o = {.warmup = 2, .min_samples = 5, .max_samples = 8, .min_time = 8, .time_slice = &alone};
     pb_timing t = measure(&f, &o);
     assert_int_equal(t.n, 8);
     /* the first slice needs no extra warm-up call; the last sample ends the last slice */
@@ -110,11 +110,11 @@ static void turns_spread_the_samples_over_their_time(void **state)
 static void a_turn_is_one_call_where_calls_are_longer(void **state)
 {
     static double threes[16];
-    pb_turns alone = {.length = 2, .from = -1, .to = -1};
+    pb_time_slices alone = {.length = 2, .from = -1, .to = -1};
     scripted f = {.script = threes};
     (void)state;
     for (int i = 0; i < 16; i++) threes[i] = 3;
-    const pb_measure_opts o = {.warmup = 1, .min_samples = 4, .max_samples = 64, .min_time = 8, .turns = &alone};
+    const pb_measure_opts o = {.warmup = 1, .min_samples = 4, .max_samples = 64, .min_time = 8, .time_slice = &alone};
     const pb_timing t = measure(&f, &o);
     assert_int_equal(t.n, 4);
     assert_int_equal(f.calls, 1 + 1 + 4); /* before the first sample the length of a call is unknown */
@@ -132,7 +132,7 @@ static void preparation_is_not_timed(void **state)
         pb_timing t = measure(&s, &o);
         same_to_the_bit("prepared", &t, script + 2, 5);
         for (int i = 0; i < 5; i++) CHECK_NEAR(t.host[i], async ? 2 * unit : script[2 + i], 0);
-        CHECK_NEAR(t.waits, SCRIPTED_WAITS, 0);
+        CHECK_NEAR(t.host_syncs, SCRIPTED_WAITS, 0);
         assert_int_equal(s.count[STEP_BEFORE], 7);
         assert_int_equal(s.count[STEP_FLUSH], 7);
     }
@@ -146,7 +146,7 @@ static void queued_samples_follow_each_other_without_a_wait(void **state)
     pb_measure_opts o = {.warmup = 2, .min_samples = 5, .max_samples = 5, .flush = true, .queued = true};
     pb_timing t = measure(&f, &o);
     same_to_the_bit("queued", &t, script + 2, 5);
-    CHECK_NEAR(t.launches, SCRIPTED_LAUNCHES, 0);
+    CHECK_NEAR(t.kernel_launches, SCRIPTED_LAUNCHES, 0);
     assert_int_equal(f.count[STEP_FLUSH], 7);
     assert_int_equal(f.count[STEP_SYNC], 2);
     o.max_samples = 20;
@@ -202,7 +202,7 @@ static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
         CHECK_NEAR(t.own[i], 10, 0);
     }
     CHECK_NEAR(t.slowed, 0.2, 1e-15);
-    CHECK_NEAR(t.launches, SCRIPTED_LAUNCHES, 0);
+    CHECK_NEAR(t.kernel_launches, SCRIPTED_LAUNCHES, 0);
 }
 
 /* The delay is a kernel: it takes time besides its length, and it has a minimum length. The injected delay must be
@@ -233,8 +233,8 @@ static void a_graph_is_recorded_once_and_replayed(void **state)
     assert_int_equal(s.count[STEP_RECORD], 1);
     assert_int_equal(s.count[STEP_FREE], 1);
     CHECK_NEAR(t.median, 1.5 + unit, 0);
-    CHECK_NEAR(t.launches, 1, 0);
-    CHECK_NEAR(t.waits, 0, 0);
+    CHECK_NEAR(t.kernel_launches, 1, 0);
+    CHECK_NEAR(t.host_syncs, 0, 0);
     CHECK_NEAR(t.record_seconds, 0.5, 0);
     assert_int_equal(t.nodes, SCRIPTED_NODES);
 }
@@ -337,7 +337,7 @@ static void an_interrupt_keeps_what_is_measured(void **state)
     (void)state;
     pb_timing t = stopped_at(2 + 3, o, &s);
     same_to_the_bit("interrupted", &t, script + 2, 3);
-    CHECK_NEAR(t.launches, SCRIPTED_LAUNCHES, 0);
+    CHECK_NEAR(t.kernel_launches, SCRIPTED_LAUNCHES, 0);
     assert_int_equal(s.calls, 5);
     for (int call = 1; call <= 2; call++) { /* during the warm-up */
         t = stopped_at(call, o, &s);

@@ -17,12 +17,12 @@ expect 0 'step      1/1' env NVTX_INJECTION64_PATH=/proc/nowhere "$train" --step
 
 # The cost of a range without a tool is measured only when no tool is loaded.
 ceiling() { expect 0 results "$@" "$bench" --suite ceiling -n 1 --samples 1 --no-compare --out "$out" range; }
-row() { grep -c "^1,.*,$1,.*,$2," "$out/results.csv"; }
+row() { grep -c "^2,.*,$1,.*,$2," "$out/results.csv"; }
 out=plain && ceiling env
 [[ $(row ceiling/range,range_time ok) -eq 1 ]] || fail 'range_time is not measured'
-awk -F, '$5 == "ceiling/range" { v = $9 } $5 == "contract/NVTX-RANGE" { c = $9; s = $11 }
-    END { exit !(v > 0 && v == c && s == (v <= 2e-9 ? "pass" : "fail")) }' plain/results.csv || fail 'the contract and the figure differ'
+awk -F, '$5 == "ceiling/range" { v = $9 } $5 == "requirement/NVTX-RANGE" { c = $9; s = $11 }
+    END { exit !(v > 0 && v == c && s == (v <= 2e-9 ? "pass" : "fail")) }' plain/results.csv || fail 'the requirement and the figure differ'
 out=attached && ceiling env NVTX_INJECTION64_PATH="$tool"
 [[ $(row ceiling/range,outcome unsupported) -eq 1 && $(row ceiling/range,range_time ok) -eq 0 ]] || fail 'measured with a tool'
-[[ $(row contract/NVTX-RANGE,contract unsupported) -eq 1 ]] || fail 'judged with a tool'
+[[ $(row requirement/NVTX-RANGE,requirement unsupported) -eq 1 ]] || fail 'judged with a tool'
 [[ $failures -eq 0 ]] || { echo "$failures failed" && exit 1; }

@@ -32,7 +32,7 @@ static double heavy(source *s)
 typedef struct machine {
     const char *name;
     double drift;     /* over the first 12 pairs, up or down */
-    double launch;    /* sd between processes; half of the variance is common to all metrics */
+    double process;   /* sd between processes; half of the variance is common to all metrics */
     double mode, by;  /* this share of processes is slower by this much */
     double wander;    /* correlation of a process with the previous one */
     double iteration; /* sd of an iteration; correlation 0.6 with the previous one */
@@ -42,7 +42,7 @@ typedef struct machine {
 
 enum { METRICS = 8, ITERATIONS = 12, LOOK1 = 12, LOOK2 = 24 };
 
-static double one_launch(const machine *m, double level, source *s)
+static double one_process(const machine *m, double level, source *s)
 {
     const double rho = 0.6, fresh = sqrt(1 - rho * rho);
     double x[ITERATIONS], e = m->iteration * gauss(s);
@@ -59,13 +59,13 @@ typedef struct session {
 } session;
 
 /* Draws the values of all metrics for process number t of the session. */
-static void launch_all(const machine *m, session *z, int t, double ramp, source *s, double *x)
+static void process_all(const machine *m, session *z, int t, double ramp, source *s, double *x)
 {
     double shared = m->heavy_tails ? heavy(s) : gauss(s), slow = uniform(s) < m->mode ? m->by : 0;
     for (int i = 0; i < METRICS; i++) {
-        double own = m->heavy_tails ? heavy(s) : gauss(s), noise = m->launch * sqrt(0.5) * (shared + own);
+        double own = m->heavy_tails ? heavy(s) : gauss(s), noise = m->process * sqrt(0.5) * (shared + own);
         z->level[i] = t ? m->wander * z->level[i] + sqrt(1 - m->wander * m->wander) * noise : noise;
-        x[i] = one_launch(m, z->level[i] + slow + ramp * t / (2.0 * LOOK1 - 1), s);
+        x[i] = one_process(m, z->level[i] + slow + ramp * t / (2.0 * LOOK1 - 1), s);
     }
 }
 
@@ -75,7 +75,7 @@ static void run_session(const machine *m, double effect, source *s, session *z)
     double ramp = uniform(s) < 0.5 ? -m->drift : m->drift, x[2][METRICS];
     for (int n = 0; n < LOOK2; n++) {
         int first = uniform(s) < 0.5;
-        for (int k = 0; k < 2; k++) launch_all(m, z, 2 * n + k, ramp, s, x[k ^ first]);
+        for (int k = 0; k < 2; k++) process_all(m, z, 2 * n + k, ramp, s, x[k ^ first]);
         for (int i = 0; i < METRICS; i++) z->d[i][n] = x[1][i] - x[0][i];
         z->d[0][n] += effect;
     }

@@ -19,7 +19,7 @@ for ((i = 1; i <= \$#; i++)); do
     j=\$((i + 1))
     case \${!i} in --seed) seed=\${!j} ;; --out) out=\${!j} ;; esac
 done
-echo "$1 \$seed \${#BENCH_RANDOM_PADDING} \$*" >>"$dir/launches"
+echo "$1 \$seed \${#BENCH_RANDOM_PADDING} \$*" >>"$dir/processes"
 export FIXTURE_SEED=\$((seed * $2))
 $3
 exec "$fixture" "\$@"
@@ -35,7 +35,7 @@ options=(--suite paired --seed 7 --quiet)
 compared() {
     local code=$1 text=$2 out=$3
     shift 3
-    rm -f launches
+    rm -f processes
     expect "$code" "$text" "$fixture" compare "$@" "${options[@]}" --out "$out"
 }
 lines() { tail -n +2 "$1/pairs.csv" | wc -l; }
@@ -76,7 +76,7 @@ gates ''
 
 # edit NAME FROM TO: makes an executable whose results.csv has FROM replaced by TO.
 edit() { side "$1" 5 "'$fixture' \"\$@\"; code=\$?; sed -i 's/$2/$3/' \"\$out/results.csv\"; exit \$code"; }
-edit version '^1,' '9,'
+edit version '^2,' '9,'
 compared 4 'bench_version differs' version1 ./base ./version
 pairs version1 1
 edit machine ',cpu-[^,]*,' ',cpu-other-1c-00000000,'
@@ -85,18 +85,31 @@ compared 0 'same=3' machine2 ./base ./machine --allow-mismatch
 edit unit ',kernel_time,s,' ',kernel_time,ms,'
 compared 4 'kernel_time is in s, not in ms' unit1 ./base ./unit
 
+# ---- a program built before the renaming of bench_version 2 ------------------------------------------------------
+# It knows only the old options, and writes the old names (bench/rows/renames.def).
+side older 5 'for word; do case $word in --processes | --time-slice | --child-time-slice) exit 2 ;; esac; done
+    '"'$fixture'"' "$@" || exit; sed -i "1s/,process,/,launch,/; s/^2,/1,/; s/,kernel_launches,/,launches,/; s/variant=/arm=/" \
+        "$out/results.csv" "$out/samples.csv"; exit 0'
+compared 0 'same=3' older1 ./older ./base --time-slice 0.004
+[[ $(cut -d, -f1,4,6 older1/base/results.csv | sort -u) == "$(cut -d, -f1,4,6 older1/cand/results.csv | sort -u)" ]] ||
+    fail "older1: the old names are not translated"
+cmp -s <(cut -d, -f2-4 older1/base/samples.csv | sort -u) <(cut -d, -f2-4 older1/cand/samples.csv | sort -u) ||
+    fail "older1: the old names of samples are not translated"
+compared 1 'regressed=3' older2 ./older ./slow
+expect 1 'regressed=3' "$fixture" compare ./older ./slow "${options[@]}" --out older3 --bisect
+
 # ---- wrong results, and counters -------------------------------------------------------------------------------
-# tell FOLDER SIDE METRIC VALUE [LAUNCH OTHER]: adds rows of a metric without a direction; process LAUNCH gets OTHER.
+# tell FOLDER SIDE METRIC VALUE [PROCESS OTHER]: adds rows of a metric without a direction; process PROCESS gets OTHER.
 tell() {
-    awk -F, -v OFS=, -v metric="$3" -v value="$4" -v launch="${5:--}" -v other="${6:-}" '
+    awk -F, -v OFS=, -v metric="$3" -v value="$4" -v process="${5:--}" -v other="${6:-}" '
         { print } $6 == "kernel_time" && /n=2/ { $5 = "backward/step?dtype=f32"; $6 = metric; $7 = 1; $8 = "none"
-            $9 = $4 == launch ? other : value; print }' "$1/$2/results.csv" >told && mv told "$1/$2/results.csv"
+            $9 = $4 == process ? other : value; print }' "$1/$2/results.csv" >told && mv told "$1/$2/results.csv"
 }
 cp -r same1 right
 tell right base loss 5.5; tell right cand loss 5.52
-tell right base launches 692; tell right cand launches 692 3 693
+tell right base kernel_launches 692; tell right cand kernel_launches 692 3 693
 expect 0 "$summary" "$fixture" compare right
-grep -q 'note: a counter moved: launches of backward/step?dtype=f32, 692 -> 693' log || fail "right: the counter is not named"
+grep -q 'note: a counter moved: kernel_launches of backward/step?dtype=f32, 692 -> 693' log || fail "right: the counter is not named"
 cp -r same1 loss && tell loss base loss 5.5 && tell loss cand loss 5.5 3 8.25
 expect 4 'FAILED: the candidate is wrong: beyond its bound, relative 1e-2' "$fixture" compare loss
 grep -q 'same=3 .*failed=1 exit=4' log || fail "loss: the other rows are not judged"
@@ -118,13 +131,13 @@ compared 0 'same=3' median ./base ./far
 
 # ---- how the processes were started ----------------------------------------------------------------------------
 compared 0 'same=2' order1 ./base ./same --samples 3 --n 1,2 --filter n= --threads 1 --case-timeout 90
-mv launches order1.launches
-[[ $(wc -l <order1.launches) -eq 24 ]] || fail "order1: not 24 launches"
+mv processes order1.processes
+[[ $(wc -l <order1.processes) -eq 24 ]] || fail "order1: not 24 processes"
 tail -n +2 order1/pairs.csv | while IFS=, read -r _ _ order seed base_padding cand_padding _; do
     case $order in base-cand) printf 'base %s %s\nsame %s %s\n' "$seed" "$base_padding" "$seed" "$cand_padding" ;;
     cand-base) printf 'same %s %s\nbase %s %s\n' "$seed" "$cand_padding" "$seed" "$base_padding" ;; esac
 done >wanted
-diff <(cut -d' ' -f1-3 order1.launches) wanted >log || fail "order1: pairs.csv is not what was launched"
+diff <(cut -d' ' -f1-3 order1.processes) wanted >log || fail "order1: pairs.csv is not what was started"
 [[ $(cut -d' ' -f3 wanted | sort -u | wc -l) -gt 20 ]] || fail "order1: paddings are not random"
 [[ $(cut -d' ' -f2 wanted | sort -u | wc -l) -eq 12 ]] || fail "order1: one case order for several pairs"
 order=$(tail -n +2 order1/pairs.csv | cut -d, -f3 | tr '\n' ' ')
@@ -135,47 +148,47 @@ done
 [[ $order == *base-cand* && $order == *cand-base* ]] || fail "order1: one side is always first"
 for word in '--suite paired' '--samples 3' '--axis n=1,2' '--filter n=' '--threads 1' '--case-timeout 90' '--ceilings no' \
     '--launches 1' --no-compare; do
-    [[ $(grep -cF -e "$word" order1.launches) -eq 24 ]] || fail "order1: not every launch had $word"
+    [[ $(grep -cF -e "$word" order1.processes) -eq 24 ]] || fail "order1: not every process had $word"
 done
 compared 0 'same=3' order2 ./base ./same
-grep -qF -e --case-timeout launches && fail "order2: launches were told a limit that nobody gave"
+grep -qF -e --case-timeout processes && fail "order2: processes were told a limit that nobody gave"
 diff <(cut -d, -f1-6 order1/pairs.csv) <(cut -d, -f1-6 order2/pairs.csv) >log || fail "the same seed draws otherwise"
 grep -q '"seed": 7' order2/compare.json || fail "order2: the seed is not logged"
 expect 0 'same=3' "$fixture" compare ./base ./same --suite paired --out order3
 cmp -s <(cut -d, -f1-6 order2/pairs.csv) <(cut -d, -f1-6 order3/pairs.csv) && fail "order3: another seed draws the same"
 [[ $(tail -n +2 order2/base/results.csv | cut -d, -f4 | uniq | tr '\n' ' ') == '0 1 2 3 4 5 6 7 8 9 10 11 ' ]] ||
-    fail "order2: launch is not the pair"
+    fail "order2: process is not the pair"
 grep -q '"xxh3_128": "[0-9a-f]\{32\}"' order2/compare.json || fail "order2: no digests"
-[[ $(grep -c '"argv"' order2/cand/run.json) -eq 13 ]] || fail "order2: run.json lacks launches" # 12, the first twice
+[[ $(grep -c '"argv"' order2/cand/run.json) -eq 13 ]] || fail "order2: run.json lacks processes" # 12, the first twice
 grep -q '"truncated": false' order2/cand/run.json || fail "order2: run.json does not say that it is whole"
 expect 0 'paired' "$fixture" report order2/base
 expect 0 'kernel_time' "$fixture" compare order2/base order2/cand --all
 
 # ---- time slices: both processes at once; when one ends, the other continues -------------------------------------
-compared 0 'same=3' turns1 ./base ./same --turns 0.004
-[[ $(wc -l <launches) -eq 24 ]] || fail "turns1: not 24 launches"
-grep -q '"turns": 0.00[34]' turns1/compare.json || fail "turns1: compare.json does not say so"
-tail -n +2 turns1/pairs.csv | cut -d, -f3,4 >orders
-[[ $(wc -l <orders) -eq 12 ]] || fail "turns1: not 12 pairs"
+compared 0 'same=3' slices1 ./base ./same --time-slice 0.004
+[[ $(wc -l <processes) -eq 24 ]] || fail "slices1: not 24 processes"
+grep -q '"time_slice": 0.00[34]' slices1/compare.json || fail "slices1: compare.json does not say so"
+tail -n +2 slices1/pairs.csv | cut -d, -f3,4 >orders
+[[ $(wc -l <orders) -eq 12 ]] || fail "slices1: not 12 pairs"
 while IFS=, read -r order seed; do
     for side in base same; do
         first=0
         [[ $order == base-cand && $side == base || $order == cand-base && $side == same ]] && first=1
-        grep -qE "^$side $seed .* --child-turns 0\.004[0-9]*:[0-9]+:[0-9]+:$first$" launches || fail "turns1: $order, $side"
+        grep -qE "^$side $seed .* --child-turns 0\.004[0-9]*:[0-9]+:[0-9]+:$first$" processes || fail "slices1: $order, $side"
     done
 done <orders
-compared 0 'same=3' turns2 ./base ./same --turns 0
-grep -qF -e --child-turns launches && fail "turns2: turns of no time are taken"
+compared 0 'same=3' slices2 ./base ./same --time-slice 0
+grep -qF -e --child-turns processes && fail "slices2: time slices of no length"
 compared 0 'same=3' one1 ./base ./same
-grep -qF -e --child-turns launches && fail "one1: turns are taken that nobody asked for"
-"$fixture" compare ./base ./same "${options[@]}" --turns 0.004 --out turns3 --budget 0.001 >log 2>&1
-rm -f launches
-expect 0 'same=3' "$fixture" compare --resume turns3 --quiet
-[[ -s launches && $(grep -c -- ' --child-turns 0\.004' launches) -eq $(wc -l <launches) ]] || fail "turns3: it goes on without turns"
-expect 2 'keeps its --turns' "$fixture" compare --resume turns1 --turns 1
-expect 2 'keeps its --impl and --prefer' "$fixture" compare --resume turns1 --prefer ref
+grep -qF -e --child-turns processes && fail "one1: time slices without --time-slice"
+"$fixture" compare ./base ./same "${options[@]}" --time-slice 0.004 --out slices3 --budget 0.001 >log 2>&1
+rm -f processes
+expect 0 'same=3' "$fixture" compare --resume slices3 --quiet
+[[ -s processes && $(grep -c -- ' --child-turns 0\.004' processes) -eq $(wc -l <processes) ]] || fail "slices3: it goes on without time slices"
+expect 2 'keeps its --time-slice' "$fixture" compare --resume slices1 --time-slice 1
+expect 2 'keeps its --impl and --prefer' "$fixture" compare --resume slices1 --prefer ref
 side gone 5 '[[ -e gone.was ]] || { touch gone.was && kill -9 $$; }'
-compared 0 'same=3' gone1 ./base ./gone --turns 0.002
+compared 0 'same=3' gone1 ./base ./gone --time-slice 0.002
 [[ $(grep -c ,retried, gone1/pairs.csv) -eq 1 ]] || fail "gone1: the pair whose candidate was killed is not measured again"
 
 # ---- ceilings: measured only on request; the order of cases is random in any case -------------------------------
@@ -190,7 +203,7 @@ ceilings() { cut -d, -f5 "$1"/*/results.csv | grep ^ceiling | sort -u | tr '\n' 
 [[ -z $(ceilings order2) ]] || fail "order2: ceilings were measured"
 compared 0 'inconclusive=3' ceilings1 ./base ./same "${few[@]}" --ceilings yes
 [[ $(ceilings ceilings1) == 'ceiling/copy ceiling/matmul ' ]] || fail "ceilings1: they were not measured"
-grep -qF -e --ceilings launches && fail "ceilings1: programs that do not know the option cannot be compared"
+grep -qF -e --ceilings processes && fail "ceilings1: programs that do not know the option cannot be compared"
 compared 0 'inconclusive=3' ceilings2 ./base ./same "${few[@]}" --filter '*' --filter 'ceiling/m*'
 [[ $(ceilings ceilings2) == 'ceiling/matmul ' ]] || fail "ceilings2: not what the filter names"
 
@@ -208,7 +221,7 @@ expect 0 'inconclusive=3' "$fixture" compare few
 
 # ---- processes that fail ----------------------------------------------------------------------------------------
 # failing NAME WHEN HOW: makes an executable that ends by HOW in the processes whose number fulfils the condition WHEN.
-failing() { side "$1" 5 "n=\$(grep -c '^$1 ' '$dir/launches'); if (($2)); then echo 'no luck today' >&2; $3; fi"; }
+failing() { side "$1" 5 "n=\$(grep -c '^$1 ' '$dir/processes'); if (($2)); then echo 'no luck today' >&2; $3; fi"; }
 failing once 'n == 3' 'exit 4'
 compared 0 'same=3' once1 ./base ./once
 grep -q 'cand: .*/once: exit code 4: no luck today' log || fail "once1: the failure is not told"
@@ -241,7 +254,7 @@ side nap 5 'export FIXTURE_NAP=30'
 compared 0 'same=3' whole ./base ./nap
 cut=0
 for at in 1 2 5 11; do
-    rm -f launches
+    rm -f processes
     setsid "$fixture" compare ./base ./nap "${options[@]}" --out k$at >log 2>&1 & pid=$!
     while kill -0 $pid 2>/dev/null && [[ ! -f k$at/pairs.csv || $(wc -l <k$at/pairs.csv) -lt $at ]]; do sleep 0.01; done
     sleep 0.0$at
@@ -252,7 +265,7 @@ for at in 1 2 5 11; do
     printf '%s,0,base-' "$at" >>k$at/pairs.csv
     expect 0 'same=3' "$fixture" compare --resume k$at --quiet
     diff <(content whole) <(content k$at) >log || fail "k$at: other than an undisturbed comparison"
-    ls k$at | grep -q launch && fail "k$at: launches were left behind"
+    ls k$at | grep -q process && fail "k$at: processes were left behind"
 done
 [[ $cut -gt 0 ]] || fail "all of them were over before they were killed"
 before=$(cat k5/*.csv k5/*/*.csv | md5sum)
@@ -274,9 +287,9 @@ grep -q 'note: the budget is used up after [1-9] pair' log || fail "budget: it d
 compared 125 'the budget is used up after 0 pairs' nothing ./base ./long --budget 0.2
 # A comparison without a complete pair replaces its files when it is resumed, and stays locked. The second command waits
 # for the lock for ten seconds, during which other tests run.
-rm -rf nothing/launch-* # the first process of the resumed comparison makes it again
+rm -rf nothing/process-* # the first process of the resumed comparison makes it again
 setsid "$fixture" compare --resume nothing --quiet >held.log 2>&1 & held=$!
-while kill -0 $held 2>/dev/null && ! compgen -G 'nothing/launch-*' >ls.log; do sleep 0.01; done
+while kill -0 $held 2>/dev/null && ! compgen -G 'nothing/process-*' >ls.log; do sleep 0.01; done
 ("$fixture" compare --resume nothing --quiet; echo "exit $?") >second.log 2>&1 & second=$!
 expect 0 'of the budget' "$fixture" compare ./base ./same --suite paired --budget 10m --out time
 grep -q 'bench: pair 3 of 12 (24 if rows are undecided then), about [0-9]* s left, 10 min of the budget' log || fail "time left"

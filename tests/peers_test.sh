@@ -65,7 +65,7 @@ table "$peers/run" <<'TABLE'
 --what full --peers hf            |   2 | none of them measures full
 --cases tiny                      |   2 | 'tiny': want MODEL:BATCHxSEQ
 --cases tiny:0x64                 |   2 | 'tiny:0x64': want MODEL:BATCHxSEQ
---launches 0                      |   2 | --launches is at least 1
+--processes 0                      |   2 | --processes is at least 1
 --device tpu                      |   2 | invalid choice
 TABLE
 expect 2 'no case of qlora for hf' run --peers hf --modes graph
@@ -79,12 +79,12 @@ PB_PEER_PYTHON=/proc/nowhere expect 125 '/proc/nowhere' run --out a.csv
 PB_BENCH=/proc/nowhere expect 125 '/proc/nowhere' run --out a.csv
 BENCH_ENDS=125 expect 125 'bench ended with 125' run --out a.csv
 [[ ! -e a.csv ]] || fail 'a.csv is there although nothing was measured'
-PEER_ENDS=3 expect 125 'hf_step.py ended with 3' run --launches 2 --out a.csv
+PEER_ENDS=3 expect 125 'hf_step.py ended with 3' run --processes 2 --out a.csv
 [[ $(grep -c -- '-plumb,' a.csv) -eq 10 && $(grep -c 'ended with' log) -eq 2 ]] || fail 'a lost peer took the others along'
 
 # ---- a run: order, columns, ratios ------------------------------------------------------------------------
 : >"$LOG"
-expect 0 'rows: b.csv, seed 7' run --launches 3 --seed 7 --out b.csv
+expect 0 'rows: b.csv, seed 7' run --processes 3 --seed 7 --out b.csv
 cp log b.txt && cp "$LOG" b.order
 awk 'NR % 3 == 1 { n++ } { if (seen[n, $1]++) bad = 1 } END { exit bad || NR != 9 }' b.order ||
     fail 'a round has not every side once'
@@ -103,15 +103,15 @@ expect 0 'throughput/step' "$bench" report b.csv
 expect 3 'step_time' "$bench" compare plumb.csv torch.csv --all --subset --strict --gates "$peers/../../baselines/gates.csv"
 
 : >"$LOG"
-expect 0 'seed 7' run --launches 3 --seed 7 --out c.csv
+expect 0 'seed 7' run --processes 3 --seed 7 --out c.csv
 diff "$LOG" b.order >"$dir/log" || fail 'the same seed gave another order'
 : >"$LOG"
-expect 0 'seed 8' run --launches 8 --peers torch --seed 8 --out d.csv
+expect 0 'seed 8' run --processes 8 --peers torch --seed 8 --out d.csv
 [[ $(awk 'NR % 2' "$LOG" | sort -u | wc -l) -eq 2 ]] || fail 'the same side always went first'
 : >"$LOG"
-UNWELL=hf expect 4 'rows: e.csv' run --launches 1 --out e.csv
+UNWELL=hf expect 4 'rows: e.csv' run --processes 1 --out e.csv
 grep -q ',loss,1,none,,0,wrong,"loss is not finite;' e.csv || fail 'a loss that is not finite has no row'
-expect 0 'no time for round 2 of 3 of qlora' run --launches 3 --limit 0.001 --out f.csv
+expect 0 'no time for round 2 of 3 of qlora' run --processes 3 --limit 0.001 --out f.csv
 
 # ---- the cases of every peer, from the real bench -----------------------------------------------------------
 export PB_BENCH=$bench
@@ -153,13 +153,13 @@ chmod +x nvcc
 PB_CUTLASS=headers CUDACXX=./nvcc one_line 125 'FlashMLA does not build: x.cu(1): error: why' build
 [[ ! -e mla.so.cu ]] || fail 'the wrapper is left behind'
 expect 2 'want NAME=PATH' attention --path jax=x
-expect 0 'attention tilelang: attention/fwd?arm=sparse&dtype=bf16&heads=64&list=v4&masked=0&qk=512&seq=4096&topk=640' \
+expect 0 'attention tilelang: attention/fwd?dtype=bf16&heads=64&list=v4&masked=0&qk=512&seq=4096&topk=640&variant=sparse' \
     attention --peers tilelang,cudnn,flashmla --dry-run
 for sides in 'tilelang 12' 'cudnn 6' 'flashmla 6'; do
     [[ $(grep -c "^attention ${sides% *}: " log) -eq ${sides#* } ]] || fail "not $sides cases"
 done
-grep -q 'cudnn: .*/fwd\|flashmla: .*/bwd\|arm=dense' log && fail 'a case that the peer has not'
-key='attention/fwd?arm=sparse&dtype=bf16&heads=8&list=causal&masked=0&qk=512&seq=40&topk=16'
+grep -q 'cudnn: .*/fwd\|flashmla: .*/bwd\|variant=dense' log && fail 'a case that the peer has not'
+key='attention/fwd?dtype=bf16&heads=8&list=causal&masked=0&qk=512&seq=40&topk=16&variant=sparse'
 "${bench%/*}/attention_lists" "$key" | od -An -v -t d4 -w64 >lists
 [[ $(wc -l <lists) -eq 40 ]] || fail 'not 40 lists of 16'
 awk '{ n = 0; for (w = 1; w <= 16; w++) { if ($w >= NR || seen[NR, $w]++ && $w >= 0) bad = 1; n += $w >= 0 } }

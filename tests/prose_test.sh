@@ -48,5 +48,19 @@ cp old.c tree/kernel.c && git -C tree add kernel.c
 expect 1 'kernel.c:2: copy engine -> TMA' tree/scripts/check-prose
 [[ $(wc -l <log) -eq 1 ]] || fail "other files are checked: $(cat log)"
 
+# ---- scripts/check-paths: files that a document or a comment names ---------------------------------------------------
+cp "$source/scripts/check-paths" tree/scripts
+mkdir tree/lib
+printf '/* a.c - see lib/b.h, b.h, suite_NAME.c and a->b.c; not lib/gone.h or gone.c. */\nint x; // gone.h\n' >tree/lib/a.c
+echo >tree/lib/b.h
+printf 'See `lib/a.c`, `lib/{a.c,b.h}`, `lib/*.h`, `build/x`, `lib/<name>`, [x](../lib/a.c).\n' >tree/docs/good.md
+printf '\n`lib/none.c` and [y](gone.md)\n' >tree/docs/bad.md
+git -C tree add .
+expect 1 'docs/bad.md:2: lib/none.c' tree/scripts/check-paths
+grep -q 'docs/bad.md:2: gone.md' log && grep -q 'lib/a.c:1: lib/gone.h' log && grep -q 'lib/a.c:1: gone.c' log ||
+    fail "a missing file is not named: $(cat log)"
+[[ $(wc -l <log) -eq 5 ]] || fail "existing files are named: $(cat log)"
+clean tree/scripts/check-paths lib/b.h docs/good.md
+
 [[ $failures -eq 0 ]] && echo "all passed"
 exit $((failures > 0))

@@ -12,9 +12,9 @@
 #include "tests/files_test.h"
 #include "tests/fuzz/read_bytes.h"
 
-#define HEADER "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,status,note\n"
-#define LINE(launch, key, metric, value, status, note)                                                                 \
-    "1,r1,m1," launch "," key "," metric "," value ",10," status "," note "\n"
+#define HEADER "bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note\n"
+#define LINE(process, key, metric, value, status, note)                                                                \
+    "1,r1,m1," process "," key "," metric "," value ",10," status "," note "\n"
 #define TIME  "backward_time,s,lower"
 #define GOOD  LINE("0", "backward/step?batch=1", TIME, "0.5", "ok", "")
 #define GOOD2 LINE("1", "backward/step?batch=1", TIME, "0.6", "ok", "")
@@ -29,10 +29,10 @@ static void fields_arrive_as_they_were_written(void **state)
         parse(HEADER GOOD LINE("2", "\"a/b\"", "\"my \"\"x\"\"\",1,none", "", "failed", "\"one,\ntwo\x1b[2J\""), &t));
     assert_int_equal(t.n, 2);
     assert_string_equal(t.rows[0].key, "backward/step?batch=1");
-    assert_true(t.rows[0].value == 0.5 && t.rows[0].samples == 10 && t.rows[0].launch == 0);
+    assert_true(t.rows[0].value == 0.5 && t.rows[0].samples == 10 && t.rows[0].process == 0);
     assert_string_equal(t.rows[1].metric, "my \"x\"");
     assert_string_equal(t.rows[1].note, "one, two [2J"); /* no control character moves the cursor or breaks the line */
-    assert_true(isnan(t.rows[1].value) && t.rows[1].launch == 2);
+    assert_true(isnan(t.rows[1].value) && t.rows[1].process == 2);
     assert_ptr_equal(t.rows[0].run_id, t.rows[1].run_id);
     assert_int_equal(t.ignored, 0);
     pb_table_free(&t);
@@ -42,15 +42,56 @@ static void header_order_extra_columns_bom_and_crlf_do_not_matter(void **state)
 {
     pb_table t;
     (void)state;
-    CHECK_OK(parse(
-        "\xef\xbb\xbfnote,extra,status,samples,value,better,unit,metric,key,launch,machine_id,run_id,bench_version,\r\n"
-        "\r\nn,\"x\ny\",ok,3,1e-3,lower,s,backward_time,a/b,7,m,r,1,\r\n\n",
-        &t));
+    CHECK_OK(parse("\xef\xbb\xbfnote,extra,status,samples,value,better,unit,metric,key,process,machine_id,run_id,bench_"
+                   "version,\r\n"
+                   "\r\nn,\"x\ny\",ok,3,1e-3,lower,s,backward_time,a/b,7,m,r,1,\r\n\n",
+                   &t));
     assert_int_equal(t.n, 1);
     assert_int_equal(t.ignored, 2);
-    assert_true(t.rows[0].value == 1e-3 && t.rows[0].launch == 7 && t.rows[0].samples == 3);
+    assert_true(t.rows[0].value == 1e-3 && t.rows[0].process == 7 && t.rows[0].samples == 3);
     assert_string_equal(t.rows[0].note, "n");
     pb_table_free(&t);
+}
+
+/* A name is translated where it is a name only: "launches" stays a name of a program, "arm" a value. */
+static void rows_of_version_1_get_the_present_names(void **state)
+{
+    static const struct {
+        const char *key, *metric, *want_key, *want_metric;
+    } old[] = {
+        {"ceiling/launch", "launch_time,s,lower", "ceiling/kernel_launch", "kernel_launch_time"},
+        {"ceiling/launcher", "launches,1,none", "ceiling/launcher", "kernel_launches"},
+        {"attention/fwd?arm=dense&list=arm&seq=7", "floor_share,1,higher", "attention/fwd?list=arm&seq=7&variant=dense",
+         "roofline_fraction"},
+        {"attention/fwd?arm=dense&list=arm&seq=7", "waits,1,none", "attention/fwd?list=arm&seq=7&variant=dense",
+         "host_syncs"},
+        {"contract/BAR-SHARE?op=x", "contract,1,none", "requirement/SPEED-ROOFLINE?op=x", "requirement"},
+        {"contract/BAR-XENT", "contract,1,none", "requirement/SPEED-XENT", "requirement"},
+        {"contract/NVTX-RANGE", "contract,1,none", "requirement/NVTX-RANGE", "requirement"},
+    };
+    char text[4096];
+    int n = snprintf(text, sizeof text,
+                     "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,"
+                     "status,note\n");
+    pb_table t;
+    (void)state;
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "1,r,m,4,%s,%s,1,0,ok,launches\n", old[i].key, old[i].metric);
+    snprintf(text + n, sizeof text - (size_t)n, "nvbench,r,m,4,a/b?arm=1,waits,1,none,1,0,ok,\n");
+    CHECK_OK(parse(text, &t));
+    for (size_t i = 0; i < sizeof old / sizeof *old; i++) {
+        assert_string_equal(t.rows[i].key, old[i].want_key);
+        assert_string_equal(t.rows[i].metric, old[i].want_metric);
+        assert_string_equal(t.rows[i].bench_version, PB_BENCH_VERSION);
+        assert_string_equal(t.rows[i].note, "launches");
+        assert_int_equal(t.rows[i].process, 4);
+    }
+    const pb_row *foreign = &t.rows[sizeof old / sizeof *old]; /* what another tool measured has its own names */
+    assert_string_equal(foreign->key, "a/b?arm=1");
+    assert_string_equal(foreign->metric, "waits");
+    pb_table_free(&t);
+    CHECK_FAILS(parse(HEADER "1,r,m,0,a/b,launches,1,none,1,0,ok,\n2,r,m,0,a/b,kernel_launches,1,none,1,0,ok,\n", &t),
+                PB_EINVAL, "f.csv:3: process 0 has a second kernel_launches");
 }
 
 static void what_the_writer_writes_comes_back(void **state)
@@ -62,7 +103,7 @@ static void what_the_writer_writes_comes_back(void **state)
     capture_begin(&c);
     pb_csv_header(c.f);
     pb_csv_row(c.f, &row);
-    row.launch = 3, row.value = (double)NAN, row.status = "failed";
+    row.process = 3, row.value = (double)NAN, row.status = "failed";
     pb_csv_row(c.f, &row);
     capture_end(&c);
     CHECK_OK(pb_table_parse("w.csv", c.text, c.n, &t));
@@ -94,10 +135,10 @@ static void every_fault_is_one_line_with_its_place(void **state)
         {HEADER LINE("0", "a/b", TIME, "1e400", "ok", ""), "value is not a finite number"},
         {HEADER LINE("0", "a/b", TIME, "1.5x", "ok", ""), "value is not a finite number: 1.5x"},
         {HEADER LINE("0", "a/b", TIME, "1,5", "ok", ""), "13 fields"},
-        {HEADER LINE("0.5", "a/b", TIME, "1", "ok", ""), "launch is not a whole number"},
-        {HEADER LINE("-1", "a/b", TIME, "1", "ok", ""), "launch is not a whole number"},
-        {HEADER LINE("", "a/b", TIME, "1", "ok", ""), "launch is not a whole number"},
-        {HEADER LINE("99999999999999999999", "a/b", TIME, "1", "ok", ""), "launch is not a whole number"},
+        {HEADER LINE("0.5", "a/b", TIME, "1", "ok", ""), "process is not a whole number"},
+        {HEADER LINE("-1", "a/b", TIME, "1", "ok", ""), "process is not a whole number"},
+        {HEADER LINE("", "a/b", TIME, "1", "ok", ""), "process is not a whole number"},
+        {HEADER LINE("99999999999999999999", "a/b", TIME, "1", "ok", ""), "process is not a whole number"},
         {HEADER LINE("0", "a/b", TIME, "", "ok", ""), "f.csv:2: status ok without a value"},
         {HEADER LINE("0", "a/b", TIME, "1", "fine", ""), "no such status: fine"},
         {HEADER LINE("0", "a/b", "x,s,up", "1", "ok", ""), "better is lower, higher or none, not up"},
@@ -114,7 +155,7 @@ static void every_fault_is_one_line_with_its_place(void **state)
          "a control character in the column key"},
         {HEADER LINE("0", "", TIME, "1", "ok", ""), "not a key"},
         {HEADER "1,,m1,0,a/b,x,s,lower,1,1,ok,\n", "no run_id"},
-        {HEADER GOOD GOOD2 GOOD, "f.csv:4: launch 0 has a second backward_time of backward/step?batch=1"},
+        {HEADER GOOD GOOD2 GOOD, "f.csv:4: process 0 has a second backward_time of backward/step?batch=1"},
         {HEADER LINE("0", "a/b", "\"x\ny\",s,lower", "1", "ok", ""),
          "f.csv:2: a control character in the column metric"},
         {HEADER LINE("0", "a/b", TIME, "1", "failed", "\"two\nlines\"") LINE("0", "c", TIME, "1", "ok", ""),
@@ -130,7 +171,7 @@ static void every_fault_is_one_line_with_its_place(void **state)
     }
     CHECK_FAILS(pb_table_parse("n.csv", HEADER "1\0,", sizeof HEADER + 2, &t), PB_EINVAL, "n.csv:2: a NUL byte");
     CHECK_FAILS(pb_table_read("/no/such", &t), PB_EPATH, "/no/such: No such file");
-    CHECK_FAILS(pb_table_read(FIXTURE(""), &t), PB_EPATH, "compare//results.csv: No such file");
+    CHECK_FAILS(pb_table_read(PB_SOURCE_DIR "/tests/", &t), PB_EPATH, "tests//results.csv: No such file");
 }
 
 /* The reader of gates: every error is one line that names the place in the file and contains no control characters. */
@@ -247,7 +288,7 @@ static void files_larger_than_a_block_read_whole(void **state)
     remove(path);
     assert_int_equal(t.n, 5000);
     for (int i = 0; i < 5000; i++) {
-        assert_true(t.rows[i].launch == i && t.rows[i].value == i + 0.5);
+        assert_true(t.rows[i].process == i && t.rows[i].value == i + 0.5);
         assert_int_equal(strlen(t.rows[i].note), i % 97);
     }
     pb_table_free(&t);
@@ -296,6 +337,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fields_arrive_as_they_were_written),
         cmocka_unit_test(header_order_extra_columns_bom_and_crlf_do_not_matter),
+        cmocka_unit_test(rows_of_version_1_get_the_present_names),
         cmocka_unit_test(what_the_writer_writes_comes_back),
         cmocka_unit_test(every_fault_is_one_line_with_its_place),
         cmocka_unit_test(gates_are_read_with_the_same_care),

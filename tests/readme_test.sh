@@ -58,7 +58,7 @@ grep -q 'CUDA graph gain\|Hugging Face\|cuDNN' f/README.md f/docs/more.md && fai
 grep -q '26.1 ms | 5.30 GB | at most 34.0 ms | met |$' f/README.md || fail "the steps without peers"
 sed -i 's/,0.0036,/,0.0037,/' f/machine/attention.csv
 expect 1 'attention.svg: is not what attention.csv gives' readme --check
-rm -r f/machine/*.csv f/machine/proof f/cpu-test
+rm -r f/machine/*.csv f/machine/validation f/cpu-test
 fine readme
 [[ ! -e f/machine/attention.svg ]] || fail "a figure of no attention"
 [[ $(sed '/^old$/d' "$source/tests/fixtures/readme/README.md") == "$(cat f/README.md)" ]] || fail "tables of nothing"

@@ -5,7 +5,7 @@
 #include "bench/report/plot_impl.h"
 #include "bench/report/report.h"
 #include "bench/text/text.h"
-#include "tests/files_test.h"
+#include "tests/run_files.h"
 
 #define REPORTS PB_SOURCE_DIR "/tests/fixtures/report/"
 
@@ -108,24 +108,24 @@ static void reports_read_as_the_golden_text(void **state)
     check_report(REPORTS "others.csv", REPORTS "others.golden", PB_EXIT_OK);
 }
 
-static void the_exit_code_follows_statuses_and_contracts(void **state)
+static void the_exit_code_follows_statuses_and_requirements(void **state)
 {
     capture c;
-    pb_report_opts gate = {.gate_contracts = true};
+    pb_report_opts gate = {.gate_requirements = true};
     (void)state;
-    assert_int_equal(pb_report(FIXTURE("base.csv"), &gate, capture_begin(&c)), 0);
+    assert_int_equal(pb_report(run_file("base"), &gate, capture_begin(&c)), 0);
     capture_end(&c), free(c.text);
-    assert_int_equal(pb_report(FIXTURE("contract_fail.csv"), &(pb_report_opts){0}, capture_begin(&c)), 0);
-    assert_non_null(strstr(capture_end(&c), "contracts: 0 pass, 1 fail, 1 unsupported"));
+    assert_int_equal(pb_report(run_file("requirement_fail"), &(pb_report_opts){0}, capture_begin(&c)), 0);
+    assert_non_null(strstr(capture_end(&c), "requirements: 0 pass, 1 fail, 1 unsupported"));
     free(c.text);
-    assert_int_equal(pb_report(FIXTURE("contract_fail.csv"), &gate, capture_begin(&c)), 1);
+    assert_int_equal(pb_report(run_file("requirement_fail"), &gate, capture_begin(&c)), 1);
     capture_end(&c), free(c.text);
-    assert_int_equal(pb_report(FIXTURE("failed.csv"), &gate, capture_begin(&c)), 4);
+    assert_int_equal(pb_report(run_file("failed"), &gate, capture_begin(&c)), 4);
     capture_end(&c), free(c.text);
-    assert_int_equal(pb_report(FIXTURE("truncated.csv"), &gate, capture_begin(&c)), 2);
+    assert_int_equal(pb_report(run_file("truncated"), &gate, capture_begin(&c)), 2);
     assert_string_equal(capture_end(&c), "");
     free(c.text);
-    assert_int_equal(pb_report(FIXTURE("outcome.csv"), &gate, capture_begin(&c)), 0); /* a case without measurements */
+    assert_int_equal(pb_report(run_file("outcome"), &gate, capture_begin(&c)), 0); /* a case without measurements */
     assert_non_null(strstr(capture_end(&c), "unsupported [1]"));
     assert_non_null(strstr(c.text, "[1] clip sync waits, which a graph cannot record"));
     free(c.text);
@@ -211,9 +211,10 @@ static void the_data_of_attention(void **state)
     CHECK_OK(pb_table_read(PB_SOURCE_DIR "/tests/fixtures/readme/machine/attention.csv", &t));
     CHECK_OK(pb_series_make(&t, &set));
     assert_int_equal(pb_plot_attention(capture_begin(&c), &set), 3);
-    assert_string_equal(capture_end(&c), "tokens \"arm=dense list=causal topk=0\"\n1280 0.0009\n4096 0.008\n\n\n"
-                                         "tokens \"arm=sparse list=random topk=1024\"\n1280 0.0014\n4096 0.0046\n\n\n"
-                                         "tokens \"arm=sparse list=random topk=128\"\n1280 0.0003\n4096 0.0008\n");
+    assert_string_equal(capture_end(&c),
+                        "tokens \"list=causal topk=0 variant=dense\"\n1280 0.0009\n4096 0.008\n\n\n"
+                        "tokens \"list=random topk=1024 variant=sparse\"\n1280 0.0014\n4096 0.0046\n\n\n"
+                        "tokens \"list=random topk=128 variant=sparse\"\n1280 0.0003\n4096 0.0008\n");
     free(c.text);
     pb_series_free(&set);
     pb_table_free(&t);
@@ -258,12 +259,12 @@ int main(void)
         cmocka_unit_test(figures_have_three_digits_and_a_unit),
         cmocka_unit_test(labels_hold_what_varies_and_nothing_else),
         cmocka_unit_test(reports_read_as_the_golden_text),
-        cmocka_unit_test(the_exit_code_follows_statuses_and_contracts),
+        cmocka_unit_test(the_exit_code_follows_statuses_and_requirements),
         cmocka_unit_test(a_plot_is_drawn_from_the_rows),
         cmocka_unit_test(the_crossover_is_drawn_from_pairs_of_rows),
         cmocka_unit_test(the_data_of_the_crossover),
         cmocka_unit_test(the_data_of_attention),
         cmocka_unit_test(a_plot_that_cannot_be_says_why),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, open_runs, close_runs);
 }

@@ -11,7 +11,7 @@ fine() { "$@" >"$dir/log" 2>&1 || fail "exit code $?: ${*##*/}"; }
 content() {
     tail -n +2 "$1/results.csv" | cut -d, -f4-6,11 | sort
     tail -n +2 "$1/samples.csv" | cut -d, -f2-4 | sort | uniq -c
-    grep contract/T-1 "$1/results.csv" | cut -d, -f4,9
+    grep requirement/T-1 "$1/results.csv" | cut -d, -f4,9
 }
 same() { # same DIR: must equal the undisturbed run
     [[ $(content "$1") == "$(content whole)" ]] ||
@@ -21,7 +21,7 @@ same() { # same DIR: must equal the undisturbed run
 }
 options=(--suite toy --mode 'fine,slow' --batch '1,2' --samples 3 --seed 3 -n 2 --no-compare --quiet step)
 fine "$fixture" "${options[@]}" --out whole
-[[ $(grep -c ',contract,' whole/results.csv) -eq 2 ]] || fail "whole: not two conclusions"
+[[ $(grep -c ',requirement,' whole/results.csv) -eq 2 ]] || fail "whole: not two conclusions"
 
 # rows DIR N: waits until results.csv has N lines, or the run has ended.
 rows() {
@@ -118,7 +118,7 @@ before=$(cat whole/* | md5sum)
 table "$fixture" <<'TABLE'
 run --resume nowhere               | 2 | nowhere/run.json: No such file
 run --resume whole --samples 4     | 2 | a run that is resumed keeps its --samples
-run --resume whole --launches 5    | 2 | keeps its --launches
+run --resume whole --processes 5    | 2 | keeps its --processes
 run --resume whole --seed 4        | 2 | keeps its --seed
 run --resume whole --out x         | 2 | keeps its --out
 run --resume whole --batch 8       | 2 | its cases are others
@@ -152,25 +152,25 @@ rm -r edited
 # A refused --resume changes nothing: everything is checked before a file is truncated.
 marked() { # marked LINE TEXT: --resume must give TEXT when progress.csv has only that line
     cp -r whole edited
-    printf 'launch,case,results,samples\n%s\n' "$1" >edited/progress.csv
+    printf 'process,case,results,samples\n%s\n' "$1" >edited/progress.csv
     expect 2 "$2" "$fixture" run --resume edited
     [[ $(cat edited/results.csv edited/samples.csv edited/run.json | md5sum) == "$rows_before" ]] || fail "'$1' cost rows"
     rm -r edited
 }
 rows_before=$(cat whole/results.csv whole/samples.csv whole/run.json | md5sum)
-marked 0,9,88,37 'launch 0, case 9; there are 2 launches of 6 cases'
-marked 3,0,88,37 'launch 3, case 0; there are 2 launches'
-marked 2,1,88,37 'launch 2, case 1; there are 2 launches'
-marked 4294967296,0,88,37 'progress.csv:2: need launch,case,results,samples'
-marked 0,0,9223372036854775808,37 'progress.csv:2: need'
-marked -1,0,88,37 'progress.csv:2: need'
-marked 0,0,88,37,5 'progress.csv:2: need'
-marked 0,0,90,37 'results.csv: no line ends at byte 90'
-marked 0,0,88,36 'samples.csv: no line ends at byte 36'
-marked 0,0,0,37 'of which 0 are to stay'
-marked "0,0,$(stat -c %s whole/results.csv),37" 'a row of launch 0 among those before launch 0'
-marked 1,0,88,37 'launch 1 is said to be next, but results.csv lacks cases of launch 0'
-marked $'0,0,88,37\n1,0,88,37' 'launch 1 is said to be next, but rows of launch 0 would be cut'
+marked 0,9,89,38 'process 0, case 9; there are 2 processes of 6 cases'
+marked 3,0,89,38 'process 3, case 0; there are 2 processes'
+marked 2,1,89,38 'process 2, case 1; there are 2 processes'
+marked 4294967296,0,89,38 'progress.csv:2: need process,case,results,samples'
+marked 0,0,9223372036854775808,38 'progress.csv:2: need'
+marked -1,0,89,38 'progress.csv:2: need'
+marked 0,0,89,38,5 'progress.csv:2: need'
+marked 0,0,90,38 'results.csv: no line ends at byte 90'
+marked 0,0,89,37 'samples.csv: no line ends at byte 37'
+marked 0,0,0,38 'of which 0 are to stay'
+marked "0,0,$(stat -c %s whole/results.csv),38" 'a row of process 0 among those before process 0'
+marked 1,0,89,38 'process 1 is said to be next, but results.csv lacks cases of process 0'
+marked $'0,0,89,38\n1,0,89,38' 'process 1 is said to be next, but rows of process 0 would be cut'
 [[ $(cat whole/* | md5sum) == "$before" ]] || fail "whole: a refused call changed it"
 
 # forged LINE...: a run with three of the six cases of process 0, and a progress.csv with these lines; SIZES becomes the
@@ -180,20 +180,20 @@ forged() {
     cp -r whole edited
     truncate -s "${sizes%,*}" edited/results.csv
     truncate -s "${sizes#*,}" edited/samples.csv
-    (echo launch,case,results,samples && printf '%s\n' "${@//SIZES/$sizes}") >edited/progress.csv
+    (echo process,case,results,samples && printf '%s\n' "${@//SIZES/$sizes}") >edited/progress.csv
     rows_before=$(cat edited/* | md5sum)
 }
-for lines in '1,0,SIZES' '0,0,88,37 0,3,SIZES 1,0,SIZES' '0,0,88,37 1,0,SIZES'; do
+for lines in '1,0,SIZES' '0,0,89,38 0,3,SIZES 1,0,SIZES' '0,0,89,38 1,0,SIZES'; do
     # shellcheck disable=SC2086 # one word a line
     forged $lines
-    expect 2 'launch 1 is said to be next, but results.csv lacks cases of launch 0' "$fixture" run --resume edited
+    expect 2 'process 1 is said to be next, but results.csv lacks cases of process 0' "$fixture" run --resume edited
     [[ $(cat edited/* | md5sum) == "$rows_before" ]] || fail "'$lines': a refused --resume changed the run"
     rm -r edited
 done
 # A process that died before its first case has no rows, and the next one follows.
 cp -r whole edited
-truncate -s 88 edited/results.csv && truncate -s 37 edited/samples.csv
-printf 'launch,case,results,samples\n0,0,88,37\n1,0,88,37\n' >edited/progress.csv
+truncate -s 89 edited/results.csv && truncate -s 38 edited/samples.csv
+printf 'process,case,results,samples\n0,0,89,38\n1,0,89,38\n' >edited/progress.csv
 fine "$fixture" run --resume edited
 [[ $(tail -n +2 edited/results.csv | cut -d, -f4 | sort -u) == 1 ]] || fail "edited: not the rows of process 1"
 rm -r edited

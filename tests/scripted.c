@@ -65,8 +65,8 @@ static pb_status work(pb_ctx *ctx, void *self)
 {
     scripted *s = self;
     if (ctx->recording) return s->cannot_record ? pb_fail(PB_EUNSUPPORTED, "a host wait") : PB_OK;
-    ctx->counts.launches += SCRIPTED_LAUNCHES;
-    ctx->counts.waits += SCRIPTED_WAITS;
+    ctx->counts.kernel_launches += SCRIPTED_LAUNCHES;
+    ctx->counts.host_syncs += SCRIPTED_WAITS;
     run(s, 1);
     return reach(s, STEP_WORK);
 }

@@ -4,7 +4,7 @@
 bench=$1 source=$2
 . "${0%/*}/cli.sh"
 
-# run FOLDER RUN LAUNCHES SECONDS SUITE METRIC: writes a run of three cases with 11 samples per process, which vary by
+# run FOLDER RUN PROCESSES SECONDS SUITE METRIC: writes a run of three cases with 11 samples per process, which vary by
 # about 0.3 %. ROWVALUE (environment) sets the column `value`; default: the median.
 run() {
     mkdir -p "$1"
@@ -12,8 +12,8 @@ run() {
     function noise(a, b, c) { a = sin(a * 12.9898 + b * 78.233 + c * 37.719) * 43758.5453; return a - int(a) }
     BEGIN {
         results = folder "/results.csv"; samples = folder "/samples.csv"; salt = length(run) + base * 1000
-        print "bench_version,run_id,machine_id,launch,key,metric,unit,better,value,samples,status,note" >results
-        print "run_id,launch,key,metric,index,value" >samples
+        print "bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note" >results
+        print "run_id,process,key,metric,index,value" >samples
         for (l = 0; l < n; l++) for (k = 0; k < 3; k++) {
             level = base * (1 + 0.003 * noise(l, k, salt)); key = suite "/c?i=" k
             for (i = 0; i < 11; i++) printf "%s,%d,%s,%s,%d,%.9g\n", run, l, key, metric, i, level * (1 + 1e-5 * i) >samples
@@ -26,9 +26,9 @@ simulate() { "$bench" compare --gates gates.csv --trials 200 --simulate "$@"; }
 
 # ---- runs of one program, and pairs ---------------------------------------------------------------------------------
 run plain r 49 0.001 backward backward_time
-expect 0 'bench: launches=48 pairs=24 rows=3 recorded=1 recorded_alarms=0' simulate plain
+expect 0 'bench: processes=48 pairs=24 rows=3 recorded=1 recorded_alarms=0' simulate plain
 grep -q '3 gating rows, one family' "$dir/log" || fail "the family is not named"
-grep -q '^note: 48 launches stand behind this' "$dir/log" || fail "the launches behind it are not said"
+grep -q '^note: 48 processes stand behind this' "$dir/log" || fail "the processes behind it are not said"
 cp "$dir/log" first
 expect 0 'exit=0' simulate plain
 cmp -s "$dir/log" first || fail "a second call says something else"
@@ -43,7 +43,7 @@ grep -q '3 gating rows, one family' "$dir/log" || fail "what gates pairs does no
 expect 0 'recorded=6 recorded_alarms=0' simulate kernels kernels --pairs 12 --max-pairs 12
 run pairs/base b 24 0.001 kernels kernel_time
 run pairs/cand c 24 0.00102 kernels kernel_time
-expect 0 'launches=48 pairs=24 rows=3 recorded=3 recorded_alarms=0' simulate pairs # differences are centred
+expect 0 'processes=48 pairs=24 rows=3 recorded=3 recorded_alarms=0' simulate pairs # differences are centred
 grep -q '(centred)' "$dir/log" || fail "centring is not said"
 expect 0 'recorded=3 recorded_alarms=3' simulate pairs --self
 expect 0 'with one row 5 % worse' simulate pairs --inject-slowdown 5%
@@ -55,10 +55,10 @@ rm pairs/cand/samples.csv
 expect 0 'recorded=3 recorded_alarms=3' simulate pairs --self
 run pairs/cand c 24 0.001 kernels kernel_time
 sed -i '/,m,3,/d' pairs/cand/results.csv # a pair needs both sides
-expect 0 'launches=46 pairs=23 rows=3' simulate pairs
+expect 0 'processes=46 pairs=23 rows=3' simulate pairs
 sed -i '/,m,7,.*i=1,/d' pairs/cand/results.csv # a row that one process lacks is left out
-expect 0 'launches=46 pairs=23 rows=2' simulate pairs
-grep -q 'note: rows left out because a launch lacks them: 1' "$dir/log" || fail "a row left out is not said"
+expect 0 'processes=46 pairs=23 rows=2' simulate pairs
+grep -q 'note: rows left out because a process lacks them: 1' "$dir/log" || fail "a row left out is not said"
 
 # ---- refused input: one line, and nothing on standard output ---------------------------------------------------------
 refuse() {
@@ -66,7 +66,7 @@ refuse() {
     [[ $(wc -l <"$dir/log") -eq 1 ]] || fail "more than one line"
 }
 run few f 23 0.001 backward backward_time
-refuse '22 launches were recorded, 11 pairs; the rule first looks at 12 pairs' simulate few
+refuse '22 processes were recorded, 11 pairs; the rule first looks at 12 pairs' simulate few
 run other o 24 0.001 backward backward_time
 sed -i 's/,m,/,n,/' other/results.csv
 refuse 'of another machine' simulate plain other

@@ -57,34 +57,34 @@ holds 'error > 1e-4 && error < 1e-1' error="$(value throughput dtype=bf16 gradie
 
 # ---- backward: a graph is one kernel launch; requirements ------------------------------------------------------------
 measure backward --tuning lora --batch 4 --mode eager,graph --clip sync,fused
-arm() { value backward "batch=4&clip=$2&dtype=f32&layers=0&mode=$1" "$3"; }
+variant() { value backward "batch=4&clip=$2&dtype=f32&layers=0&mode=$1" "$3"; }
 for mode in eager graph; do
     for clip in sync fused; do
         [[ $clip == sync && $mode == graph ]] && continue # a clip that syncs with the host cannot be recorded
-        holds 'near(rate * t, 64)' rate="$(arm $mode $clip tokens_per_second)" t="$(arm $mode $clip backward_time)"
-        holds 'loss > 5 && loss < 6' loss="$(arm $mode $clip loss)"
+        holds 'near(rate * t, 64)' rate="$(variant $mode $clip tokens_per_second)" t="$(variant $mode $clip backward_time)"
+        holds 'loss > 5 && loss < 6' loss="$(variant $mode $clip loss)"
     done
 done
-holds 'eager > 20 && graph == 1 && nodes == eager' eager="$(arm eager fused launches)" graph="$(arm graph fused launches)" \
-    nodes="$(arm graph fused graph_nodes)"
-holds 'fused == 0 && graph == 0' fused="$(arm eager fused waits)" graph="$(arm graph fused waits)"
-holds 'd == 0' d="$(arm graph fused graph_difference)"
-for contract in 001 002 004; do
-    grep -q "^.*,contract/F-GRAPH-BWD-$contract?.*,pass," backward || fail "F-GRAPH-BWD-$contract does not pass"
+holds 'eager > 20 && graph == 1 && nodes == eager' eager="$(variant eager fused kernel_launches)" graph="$(variant graph fused kernel_launches)" \
+    nodes="$(variant graph fused graph_nodes)"
+holds 'fused == 0 && graph == 0' fused="$(variant eager fused host_syncs)" graph="$(variant graph fused host_syncs)"
+holds 'd == 0' d="$(variant graph fused graph_difference)"
+for requirement in 001 002 004; do
+    grep -q "^.*,requirement/F-GRAPH-BWD-$requirement?.*,pass," backward || fail "F-GRAPH-BWD-$requirement does not pass"
 done
-holds 'n > 20' n="$(value backward F-GRAPH-BWD-002 contract)"
+holds 'n > 20' n="$(value backward F-GRAPH-BWD-002 requirement)"
 # On a CPU the gains are reported without a verdict.
-for arms in a:fused b:sync; do
-    said=$(sed -n "s/.*F-GRAPH-BWD-003${arms%:*}?.*,unsupported,.*here cpu, seq 16: \([0-9.]*\).*/\1/p" backward)
-    holds 'r > 0.999 * g / e - 0.001 && r < 1.001 * g / e + 0.001' r="${said:-0}" g="$(arm graph fused tokens_per_second)" \
-        e="$(arm eager "${arms#*:}" tokens_per_second)"
+for variants in a:fused b:sync; do
+    said=$(sed -n "s/.*F-GRAPH-BWD-003${variants%:*}?.*,unsupported,.*here cpu, seq 16: \([0-9.]*\).*/\1/p" backward)
+    holds 'r > 0.999 * g / e - 0.001 && r < 1.001 * g / e + 0.001' r="${said:-0}" g="$(variant graph fused tokens_per_second)" \
+        e="$(variant eager "${variants#*:}" tokens_per_second)"
 done
 
 # ---- load: the bytes of one file, and requirements on ratios of rows -------------------------------------------------
 measure load --tuning full,qlora
 of() { # of TUNING METRIC: the value of the case, or of its requirement when METRIC names one
     case $2 in
-    LOAD-*) value load "$2?$axes&tuning=$1" contract ;;
+    LOAD-*) value load "$2?$axes&tuning=$1" requirement ;;
     *) value load "load/step?$axes&tuning=$1" "$2" ;;
     esac
 }

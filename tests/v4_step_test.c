@@ -196,11 +196,11 @@ static void fp8_keys_and_values_are_off_by_default(void **state)
     assert_true(config("v4-tiny", PB_FULL).kv_qat == PB_KV_QAT_NONE);
     for (int i = 0; i < PB_NKVQATS; i++) {
         pb_train_config c = v4_config(1, 260, PB_ATTENTION_SPARSE);
-        c.kv_qat = (pb_kv_qat_type)i;
+        c.kv_qat = (pb_kv_qat_variant)i;
         pb_trainer *t = open_seeded(ctx, &c);
-        const uint64_t before = ctx->counts.launches;
+        const uint64_t before = ctx->counts.kernel_launches;
         run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
-        launches[i] = ctx->counts.launches - before;
+        launches[i] = ctx->counts.kernel_launches - before;
         loss[i] = loss_of(t);
         pb_trainer_close(t);
     }

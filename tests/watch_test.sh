@@ -35,14 +35,14 @@ start budget --mode 'hang,fine' --batch 1 -n 1 --case-timeout 1h --budget 2 step
 PB_UNKILLABLE=1 start stuck --mode 'hang,fine' --batch 1 -n 1 step
 
 # ---- a case that hangs: tried in two processes, then skipped; all other cases are measured once per process -------
-end hang 4 'bench: launch 0: toy/step?batch=1&mode=hang&width=16 hung: ended after '
-for launch in 0 1; do want hang 1 ",$launch,toy/step?batch=1&mode=hang&width=16,outcome,1,none,,0,timeout,\"hung: ended after [6-9].*, the last [6-9]"; done
-for launch in 2 3; do want hang 1 ",$launch,toy/step?batch=1&mode=hang&width=16,outcome,1,none,,0,timeout,not tried again: it hung in two launches before"; done
+end hang 4 'bench: process 0: toy/step?batch=1&mode=hang&width=16 hung: ended after '
+for process in 0 1; do want hang 1 ",$process,toy/step?batch=1&mode=hang&width=16,outcome,1,none,,0,timeout,\"hung: ended after [6-9].*, the last [6-9]"; done
+for process in 2 3; do want hang 1 ",$process,toy/step?batch=1&mode=hang&width=16,outcome,1,none,,0,timeout,not tried again: it hung in two processes before"; done
 want hang 0 'mode=hang&width=16,kernel_rate' # rows of an unfinished case are removed
-for launch in 0 1 2 3; do
-    want hang 2 ",$launch,ceiling/"
-    want hang 1 ",$launch,toy/step?batch=1&mode=fine&width=16,kernel_time,.*,ok,"
-    want hang 1 ",$launch,contract/T-1,contract,1,none,3,0,pass" # ceilings and a case
+for process in 0 1 2 3; do
+    want hang 2 ",$process,ceiling/"
+    want hang 1 ",$process,toy/step?batch=1&mode=fine&width=16,kernel_time,.*,ok,"
+    want hang 1 ",$process,requirement/T-1,requirement,1,none,3,0,pass" # ceilings and a case
 done
 grep -q '"truncated": false' hang/run.json || fail "hang: run.json says truncated"
 before=$(md5sum <hang/results.csv)
@@ -67,13 +67,13 @@ end paced 0 results
 want paced 1 'mode=paced&width=16,kernel_time,.*,ok,'
 
 # ---- hangs outside of a case ----------------------------------------------------------------------------------
-end last 4 'bench: launch 0: toy/conclusions hung: ended after'
+end last 4 'bench: process 0: toy/conclusions hung: ended after'
 want last 1 'toy/conclusions,outcome,1,none,,0,timeout,'
 want last 4 ',kernel_time,.*,ok,'
-want last 1 ',1,contract/T-1'
-end exit 0 'bench: launch 0 hung for'
+want last 1 ',1,requirement/T-1'
+end exit 0 'bench: process 0 hung for'
 want exit 4 ',kernel_time,.*,ok,'
-want exit 2 'contract/T-1'
+want exit 2 'requirement/T-1'
 end first 125 'before its first case and was ended'
 grep -q '"truncated": true' first/run.json || fail "first: run.json does not say truncated"
 

@@ -107,7 +107,7 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     PB_TRY(set_bounded("seq", o->seq, 1 << 20, &j->cfg.S));
     j->cfg.packed = true;
     j->cfg.attention = (pb_attention_variant)INDEX_OF(attentions, o->attention);
-    j->cfg.kv_qat = (pb_kv_qat_type)INDEX_OF(kv_qats, o->kv_qat);
+    j->cfg.kv_qat = (pb_kv_qat_variant)INDEX_OF(kv_qats, o->kv_qat);
     return pb_backend_find(o->device, &j->device);
 }
 

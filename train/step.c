@@ -148,8 +148,8 @@ pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
     r.skipped = is.skipped != was.skipped;
     if (!r.skipped) *r.why = 0;
     else if (!isfinite(r.loss) || !*r.why) snprintf(r.why, sizeof r.why, "the loss is not finite");
-    r.launches = (double)(j->ctx.counts.launches - before.launches);
-    r.waits = (double)(j->ctx.counts.waits - before.waits);
+    r.kernel_launches = (double)(j->ctx.counts.kernel_launches - before.kernel_launches);
+    r.host_syncs = (double)(j->ctx.counts.host_syncs - before.host_syncs);
     *out = r;
     return PB_OK;
 }

@@ -11,11 +11,11 @@ typedef struct pb_step_result {
     double norm;       /* largest norm of a clip group, before clipping */
     /* `tokens` counts all positions of the step's rows; `seconds` lasts until the host knows the loss. */
     double tokens, seconds;
-    double recording;       /* part of `seconds` spent on capturing graphs */
-    double conversations;   /* number of conversations in the step's rows */
-    double launches, waits; /* kernel launches (or CPU ops, graph replays); host syncs */
-    bool skipped;           /* true: weights and moments were not changed */
-    char why[96];           /* what was not finite in a skipped step; else empty */
+    double recording;                   /* part of `seconds` spent on capturing graphs */
+    double conversations;               /* number of conversations in the step's rows */
+    double kernel_launches, host_syncs; /* kernel launches (or CPU ops, graph replays); host syncs */
+    bool skipped;                       /* true: weights and moments were not changed */
+    char why[96];                       /* what was not finite in a skipped step; else empty */
 } pb_step_result;
 
 /* Allocates scratch memory for every row length that can occur. */

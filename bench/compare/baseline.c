@@ -75,7 +75,7 @@ static double rounded(double v)
 static bool belongs(const pb_series *s, const char *suite)
 {
     const size_t n = strlen(suite), prefix = strlen("crossover/");
-    if (pb_key_of(s->key, "contract")) return strcmp(s->status, "pass") == 0 || strcmp(s->status, "fail") == 0;
+    if (pb_key_of(s->key, "requirement")) return strcmp(s->status, "pass") == 0 || strcmp(s->status, "fail") == 0;
     if (pb_key_of(s->key, "crossover") && (strncmp(s->key + prefix, suite, n) != 0 || s->key[prefix + n] != '?'))
         return false;
     const bool ours = pb_key_of(s->key, suite) || pb_key_of(s->key, "ceiling") || pb_key_of(s->key, "crossover");
@@ -88,7 +88,7 @@ static pb_row row_of(const pb_series *s, const char *run_id, const char *reason)
     return (pb_row){.bench_version = s->bench_version,
                     .run_id = run_id,
                     .machine_id = s->machine_id,
-                    .launch = s->launches,
+                    .process = s->processes,
                     .key = s->key,
                     .metric = s->metric,
                     .unit = s->unit,
@@ -155,13 +155,13 @@ static pb_status acceptable(const pb_table *t, const pb_series_set *set)
             return pb_fail(PB_EINVAL, "%s: no baseline from it: rows of several runs, machines or versions", t->path);
     for (size_t i = 0; i < set->n; i++) {
         const pb_series *s = &set->s[i];
-        if (pb_key_of(s->key, "contract")) continue;
+        if (pb_key_of(s->key, "requirement")) continue;
         if (!pb_series_ok(s) && strcmp(s->status, "unsupported") != 0)
             return pb_fail(PB_EINVAL, "%s: no baseline from this run: %s %s is %s", t->path, s->key, s->metric,
                            s->status);
-        if (pb_series_ok(s) && s->launches < PB_ENOUGH_LAUNCHES)
-            return pb_fail(PB_EINVAL, "%s: no baseline from this run: %d launches of %s, need %d", t->path, s->launches,
-                           s->key, PB_ENOUGH_LAUNCHES);
+        if (pb_series_ok(s) && s->processes < PB_ENOUGH_PROCESSES)
+            return pb_fail(PB_EINVAL, "%s: no baseline from this run: %d processes of %s, need %d", t->path,
+                           s->processes, s->key, PB_ENOUGH_PROCESSES);
     }
     if (pb_stored(first->run_id)) return pb_fail(PB_EINVAL, "%s: is a baseline already", t->path);
     return PB_OK;

@@ -4,7 +4,7 @@
  *
  *   run_id   "baseline:" followed by the run_id of the run that became this session
  *   value    the median over the run's processes, with four digits, so that diffs are readable
- *   launch   the number of these processes
+ *   process   the number of these processes
  *   note     the reason why the session was stored
  *
  * It holds the rows with status ok, the ceilings of the run, and its requirements and crossovers with their own notes.
@@ -43,7 +43,7 @@ typedef struct pb_baseline_opts {
  * An improvement is always stored.
  *
  * PB_EXIT_USAGE: the run cannot be read, was cut short, has a wrong or failed case, or a case with fewer than
- * PB_ENOUGH_LAUNCHES processes; an update, or accept_regression, without a reason; an update whose run cannot be
+ * PB_ENOUGH_PROCESSES processes; an update, or accept_regression, without a reason; an update whose run cannot be
  * compared with the stored sessions, is stored already, or is older than every session that would be kept.
  * PB_EXIT_HARNESS: the machine failed, for example with a full disk. pb_error() has the message. All suites are checked
  * before the first file is written. */
@@ -58,12 +58,12 @@ pb_status pb_baseline_gates(const char *baselines, const char *gates, pb_gates *
 /* Writes the path <baselines>/<machine_id>/<suite>.csv to out. EINVAL: a name that would lead out of the folder, or a
  * path that is too long. */
 pb_status pb_baseline_path(const char *baselines, const char *machine_id, const char *suite, char *out, size_t n);
-/* Lists the suites of a run that get a baseline file: all except `contract` and `crossover`, and `ceiling` only if the
- * run has no other suite. Returns their number, at most max. */
+/* Lists the suites of a run that get a baseline file: all except `requirement` and `crossover`, and `ceiling` only if
+ * the run has no other suite. Returns their number, at most max. */
 int pb_baseline_suites(const pb_series_set *set, char (*suites)[PB_AXIS_TEXT], int max);
 /* True for rows that are derived from those of a suite (requirements, crossovers); they are stored with that suite. */
 static inline bool pb_baseline_derived(const char *key)
 {
-    return pb_key_of(key, "contract") || pb_key_of(key, "crossover");
+    return pb_key_of(key, "requirement") || pb_key_of(key, "crossover");
 }
 #endif

@@ -13,21 +13,21 @@ static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.' && pb
 typedef struct part {
     const pb_row *first;
     size_t n;
-    long long launches; /* the fewest processes of a row, requirements and crossovers excepted */
+    long long processes; /* the fewest processes of a row, requirements and crossovers excepted */
 } part;
 
 static part part_from(const pb_table *t, size_t from)
 {
-    part p = {&t->rows[from], 0, t->rows[from].launch};
+    part p = {&t->rows[from], 0, t->rows[from].process};
     for (size_t i = from; i < t->n && t->rows[i].run_id == p.first->run_id; i++, p.n++)
-        if (t->rows[i].launch < p.launches && !pb_baseline_derived(t->rows[i].key)) p.launches = t->rows[i].launch;
+        if (t->rows[i].process < p.processes && !pb_baseline_derived(t->rows[i].key)) p.processes = t->rows[i].process;
     return p;
 }
 
 static void print_part(part p, FILE *out)
 {
     const bool stored = pb_stored(p.first->run_id);
-    fprintf(out, "%zu rows, %lld launches, bench_version %s, from %s%s%s\n", p.n, p.launches, p.first->bench_version,
+    fprintf(out, "%zu rows, %lld processes, bench_version %s, from %s%s%s\n", p.n, p.processes, p.first->bench_version,
             p.first->run_id + (stored ? strlen(PB_BASELINE_RUN) : 0), *p.first->note ? ": " : "", p.first->note);
 }
 

@@ -15,7 +15,7 @@ bool pb_verdict_shown(const pb_verdict *v, bool all)
     if (v->id == PB_VERDICT_SAME) return false;
     if (v->id != PB_VERDICT_INFO || !v->base || !v->cand) return true;
     if (strcmp(v->base->status, v->cand->status) != 0) return true;
-    return !pb_key_of(v->cand->key, "contract") && isfinite(v->base->median) && isfinite(v->cand->median) &&
+    return !pb_key_of(v->cand->key, "requirement") && isfinite(v->base->median) && isfinite(v->cand->median) &&
            fabs(v->cand->median - v->base->median) > PB_DEFAULT_LIMIT / 3 * fabs(v->base->median);
 }
 
@@ -32,8 +32,8 @@ void pb_verdict_text(const pb_verdict *v, pb_verdict_cells *out)
     snprintf(out->change, sizeof out->change, "-");
     if (v->ratio >= 10 || v->ratio <= 0.1) snprintf(out->change, sizeof out->change, "x %.3g", v->ratio);
     else if (isfinite(v->ratio)) snprintf(out->change, sizeof out->change, "%+.1f %%", pb_percent(v->ratio, 0.1));
-    snprintf(out->launches, sizeof out->launches, "%d/%d", v->base ? v->base->launches : 0,
-             v->cand ? v->cand->launches : 0);
+    snprintf(out->processes, sizeof out->processes, "%d/%d", v->base ? v->base->processes : 0,
+             v->cand ? v->cand->processes : 0);
     out->name = v->id == PB_VERDICT_INFO ? "info" : pb_verdict_names[v->id];
 }
 
@@ -70,7 +70,7 @@ static void print_row(pb_axes_set *axes, const pb_verdict *v, FILE *out)
     pb_verdict_text(v, &cells);
     fputs("| ", out), pb_markdown(out, label, true);
     fputs(" | ", out), pb_markdown(out, pb_verdict_series(v)->metric, true);
-    fprintf(out, " | %s | %s | %s | %s | %s%s%s%s", cells.base, cells.cand, cells.change, cells.launches,
+    fprintf(out, " | %s | %s | %s | %s | %s%s%s%s", cells.base, cells.cand, cells.change, cells.processes,
             v->counts ? "**" : "", cells.name, v->counts ? "**" : "", *v->why ? ": " : "");
     pb_markdown(out, v->why, false);
     fputs(" |\n", out);
@@ -91,7 +91,7 @@ static size_t print_table(const pb_comparison *c, bool counts, pb_axes_set *axes
     if (!n) return 0;
     fputs("\n```\n", out);
     for (int i = 0; i < axes->n; i++) pb_axes_print_common(&axes->suite[i], out);
-    fputs("```\n\n| case | metric | base | candidate | change | launches | verdict |\n"
+    fputs("```\n\n| case | metric | base | candidate | change | processes | verdict |\n"
           "|---|---|--:|--:|--:|:-:|---|\n",
           out);
     size_t left = n < PB_MARKDOWN_ROWS ? n : PB_MARKDOWN_ROWS;
@@ -157,8 +157,8 @@ static void junit_verdict(const pb_verdict *v, pb_junit_case *out)
     pb_worsening(least, v->evidence.detects, " ");
     if (v->evidence.sessions && isfinite(v->evidence.detects))
         snprintf(detects, sizeof detects, ", a regression from %s on", least);
-    snprintf(out->message, sizeof out->message, "%s: base %s, candidate %s (%s)%s, launches %s%s%.300s", cells.name,
-             cells.base, cells.cand, cells.change, detects, cells.launches, *v->why ? ": " : "", v->why);
+    snprintf(out->message, sizeof out->message, "%s: base %s, candidate %s (%s)%s, processes %s%s%.300s", cells.name,
+             cells.base, cells.cand, cells.change, detects, cells.processes, *v->why ? ": " : "", v->why);
 }
 
 static bool junit_case(void *user, size_t i, pb_junit_case *out)

@@ -57,7 +57,7 @@ const pb_series *pb_verdict_series(const pb_verdict *v);
 /* True if the row is to be shown: all rows with `all`; else those that count, and other rows that changed. */
 bool pb_verdict_shown(const pb_verdict *v, bool all);
 typedef struct pb_verdict_cells {
-    char base[PB_FIGURE_TEXT], cand[PB_FIGURE_TEXT], change[32], launches[32];
+    char base[PB_FIGURE_TEXT], cand[PB_FIGURE_TEXT], change[32], processes[32];
     const char *name; /* the verdict's name, or "info" */
 } pb_verdict_cells;
 void pb_verdict_text(const pb_verdict *v, pb_verdict_cells *out);

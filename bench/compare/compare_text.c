@@ -59,7 +59,7 @@ static void print_row(printer *p, const pb_verdict *v)
     fprintf(p->out, "%-*s  %-*s %13s %13s %9s", p->label_width, label, p->metric_width, pb_verdict_series(v)->metric,
             c.base, c.cand, c.change);
     print_detects(p, v);
-    fprintf(p->out, "  %s  %s%s%s\n", c.launches, word, *v->why ? ": " : "", v->why);
+    fprintf(p->out, "  %s  %s%s%s\n", c.processes, word, *v->why ? ": " : "", v->why);
     if (!p->c->explain) return;
     pb_verdict_explain(v, p->c->vs, why);
     fprintf(p->out, "    %s\n", why);
@@ -111,7 +111,7 @@ static void note_counters(const pb_verdicts *vs, FILE *out)
     int n = 0;
     for (size_t i = 0; i < vs->n; i++) {
         const pb_series *b = vs->v[i].base, *c = vs->v[i].cand;
-        if (!b || !c || !b->launches || !c->launches) continue;
+        if (!b || !c || !b->processes || !c->processes) continue;
         const double share = pb_counter_share(c->metric);
         if (share < 0) continue;
         const double now = furthest(b, c);
@@ -174,11 +174,11 @@ static void note_detects(const pb_verdicts *vs, FILE *out)
     fprintf(out, "\n");
 }
 
-static void note_launches(const char *which, int launches, FILE *out)
+static void note_processes(const char *which, int processes, FILE *out)
 {
-    if (launches < PB_ENOUGH_LAUNCHES)
-        fprintf(out, "note: only %d launch%s behind the %s: %d are the least for a verdict\n", launches,
-                launches == 1 ? "" : "es", which, PB_ENOUGH_LAUNCHES);
+    if (processes < PB_ENOUGH_PROCESSES)
+        fprintf(out, "note: only %d process%s behind the %s: %d are the least for a verdict\n", processes,
+                processes == 1 ? "" : "es", which, PB_ENOUGH_PROCESSES);
 }
 
 /* Prints a note if throttled processes were left out of the values. */
@@ -188,7 +188,7 @@ static void note_throttled(const char *which, const pb_series_set *set, FILE *ou
     for (size_t i = 0; i < set->n; i++)
         if (set->s[i].throttled > most) most = set->s[i].throttled;
     if (most)
-        fprintf(out, "note: %d throttled launch%s of the %s %s not in its figures\n", most, most == 1 ? "" : "es",
+        fprintf(out, "note: %d throttled process%s of the %s %s not in its figures\n", most, most == 1 ? "" : "es",
                 which, most == 1 ? "is" : "are");
 }
 
@@ -204,8 +204,8 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
     for (int i = 0; i < PB_NVERDICTS; i++) gated += vs->count[i];
     note_detects(vs, out);
     note_itself(vs, out);
-    note_launches("base", vs->base_launches, out);
-    note_launches("candidate", vs->cand_launches, out);
+    note_processes("base", vs->base_processes, out);
+    note_processes("candidate", vs->cand_processes, out);
     note_throttled("base", c->base, out);
     note_throttled("candidate", c->cand, out);
     pb_soft_differences(c->base_name, c->cand_name, out);

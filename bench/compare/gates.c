@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bench/rows/metric.h"
+#include "bench/rows/renames.h"
 #include "bench/rows/read.h"
 #include "os/disk.h"
 #include "os/text.h"
@@ -48,9 +49,18 @@ static void header_line(reader *r)
             fail(r, "the header must be suite,metric,better,stored_limit,ceiling,gating", "");
 }
 
+/* Accepts the metrics of bench_version 1, because gates.csv is the user's file. */
+static void rename_metric(char text[PB_AXIS_TEXT])
+{
+    const char *present = pb_renamed_metric(text);
+    if (present != text) snprintf(text, PB_AXIS_TEXT, "%s", present);
+}
+
 static void gate_line(reader *r)
 {
     pb_gates *g = r->out;
+    rename_metric(r->text[METRIC]);
+    rename_metric(r->text[CEILING]);
     char *end;
     double limit = strtod(r->text[LIMIT], &end);
     const pb_metric *m = pb_metric_find(r->text[METRIC]);

@@ -119,7 +119,7 @@ static const char *beyond_logs(const pb_series *b, const pb_series *c)
 /* The reason why two series cannot be compared; NULL: they can. */
 static const char *mismatch(const pb_series *b, const pb_series *c, const pb_judge_opts *o)
 {
-    if (b->mixed || c->mixed) return "its launches differ in machine, version or unit";
+    if (b->mixed || c->mixed) return "its processes differ in machine, version or unit";
     if (strcmp(b->bench_version, c->bench_version) != 0) return "bench_version differs";
     if (strcmp(b->unit, c->unit) != 0) return "unit differs";
     if (strcmp(b->better, c->better) != 0) return "better differs";
@@ -129,7 +129,7 @@ static const char *mismatch(const pb_series *b, const pb_series *c, const pb_jud
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
 
-static bool is_contract(const pb_series *s) { return pb_key_of(s->key, "contract"); }
+static bool is_requirement(const pb_series *s) { return pb_key_of(s->key, "requirement"); }
 /* True if the series has a value, even if all processes were throttled. */
 static bool figured(const pb_series *s) { return pb_series_ok(s) || pb_series_throttled(s); }
 static bool broken(const pb_series *s) { return !figured(s) && strcmp(s->status, "unsupported") != 0; }
@@ -139,7 +139,7 @@ static bool directed(const pb_series *s) { return strcmp(s->better, "none") != 0
 static bool judge_base(const judge *j, pb_verdict *v)
 {
     const pb_series *b = v->base;
-    if (is_contract(b) || (!figured(b) && !b->refuted) || !directed(b) || j->o->subset) return false;
+    if (is_requirement(b) || (!figured(b) && !b->refuted) || !directed(b) || j->o->subset) return false;
     if (!b->sessions || b->session[b->sessions - 1].run_id != j->newest) return false;
     const pb_series *outcome =
         pb_series_find(j->cand, b->key, "outcome"); /* gives the reason why the case has no values */
@@ -151,7 +151,7 @@ static bool judge_base(const judge *j, pb_verdict *v)
 /* A row that only the candidate has. False: it is not worth reporting. */
 static bool judge_cand(pb_verdict *v)
 {
-    if (is_contract(v->cand)) return false;
+    if (is_requirement(v->cand)) return false;
     v->id = broken(v->cand) ? PB_VERDICT_FAILED : PB_VERDICT_NEW;
     if (broken(v->cand)) v->why = v->cand->note;
     return broken(v->cand) || (figured(v->cand) && directed(v->cand));
@@ -161,7 +161,7 @@ const char *pb_verdict_wrong(const pb_series *b, const pb_series *c)
 {
     if (c->refuted) return c->note;
     const pb_metric_bound *bound = pb_metric_bound_find(c->key, c->metric);
-    if (!bound || !bound->relative || !b || !figured(b) || !figured(c) || !b->launches || !c->launches) return NULL;
+    if (!bound || !bound->relative || !b || !figured(b) || !figured(c) || !b->processes || !c->processes) return NULL;
     const bool kept =
         pb_metric_bound_keeps(bound, b->median, c->min) && pb_metric_bound_keeps(bound, b->median, c->max);
     return kept ? NULL : bound->text;
@@ -172,7 +172,7 @@ static void judge_both(const judge *j, pb_verdict *v)
     const pb_series *b = v->base, *c = v->cand;
     const char *why = pb_verdict_wrong(b, c);
     v->id = PB_VERDICT_INFO;
-    if (is_contract(c) || (!directed(c) && !broken(c) && !why)) return;
+    if (is_requirement(c) || (!directed(c) && !broken(c) && !why)) return;
     if (why || !figured(c)) {
         if (!why && !figured(b) && (broken(b) || !broken(c))) return;
         v->id = PB_VERDICT_FAILED;
@@ -269,8 +269,8 @@ pb_status pb_judge(const pb_series_set *base, const pb_series_set *cand, const p
 static void least_and_most(pb_verdicts *vs, const pb_verdict *v)
 {
     const pb_evidence *e = &v->evidence;
-    if (v->base->launches < vs->base_launches) vs->base_launches = v->base->launches;
-    if (v->cand->launches < vs->cand_launches) vs->cand_launches = v->cand->launches;
+    if (v->base->processes < vs->base_processes) vs->base_processes = v->base->processes;
+    if (v->cand->processes < vs->cand_processes) vs->cand_processes = v->cand->processes;
     if (!e->sessions) return;
     if (!vs->figures++) {
         vs->sessions_least = vs->sessions_most = e->sessions;
@@ -298,7 +298,7 @@ static void doubt(pb_verdict *v)
 /* Makes a row INCONCLUSIVE if a side has too few processes, or only throttled ones. */
 static void need_evidence(pb_verdict *v)
 {
-    const bool of_base = v->base->launches < PB_ENOUGH_LAUNCHES, of_cand = v->cand->launches < PB_ENOUGH_LAUNCHES;
+    const bool of_base = v->base->processes < PB_ENOUGH_PROCESSES, of_cand = v->cand->processes < PB_ENOUGH_PROCESSES;
     if (of_base || of_cand) {
         v->id = PB_VERDICT_INCONCLUSIVE;
         v->why = of_cand ? "too few processes of the candidate" : "too few processes of the base";
@@ -356,7 +356,7 @@ static bool of_family(const pb_verdict *v) { return v->gate->gating && v->id != 
 pb_status pb_verdicts_decide(pb_verdicts *vs)
 {
     double *p = malloc((vs->n + 1) * sizeof *p), *adjusted = malloc((vs->n + 1) * sizeof *adjusted);
-    vs->base_launches = vs->cand_launches = INT_MAX;
+    vs->base_processes = vs->cand_processes = INT_MAX;
     for (size_t i = 0; i < vs->n; i++) vs->family += of_family(&vs->v[i]);
     pb_status s = p && adjusted ? adjust(vs, p, adjusted) : pb_fail(PB_ENOMEM, "compare: out of memory");
     for (size_t i = 0; i < vs->n && s == PB_OK; i++) decide(vs, &vs->v[i]);

@@ -8,7 +8,7 @@
  *   INCOMPARABLE  the sides differ in machine, version or unit; or a value is <= 0 (if all are 0, the row is SAME)
  *   MISSING       the newest session of the base has the row, and the candidate does not
  *   NEW           only the candidate has the row
- *   INCONCLUSIVE  a side has fewer than PB_ENOUGH_LAUNCHES processes, or all processes of a side were throttled
+ *   INCONCLUSIVE  a side has fewer than PB_ENOUGH_PROCESSES processes, or all processes of a side were throttled
  *   SUSPECT       the rule gives REGRESSED or IMPROVED, but a too short warm-up may be the cause: without the trend of
  *                 the slower side (series.h) the change would not be significant
  *   INFO          the rule gives a verdict other than SAME to a ceiling that does not gate, and that a gate names: the
@@ -29,7 +29,7 @@
     X(IMPROVED, "better by as much")                                                                                   \
     X(NEW, "measured by the candidate only")                                                                           \
     X(SAME, "nothing that would make one look")                                                                        \
-    X(INFO, "a metric without a direction, a contract, or ok on neither side")
+    X(INFO, "a metric without a direction, a requirement, or ok on neither side")
 typedef enum pb_verdict_id {
 #define X(id, what) PB_VERDICT_##id,
     PB_VERDICT_MAP(X)
@@ -67,7 +67,7 @@ typedef struct pb_verdicts {
     pb_verdict *v;
     size_t n, capacity;
     int count[PB_NVERDICTS];            /* rows with each verdict, of those that count */
-    int base_launches, cand_launches;   /* the fewest processes of a row that counts; INT_MAX: no such row */
+    int base_processes, cand_processes; /* the fewest processes of a row that counts; INT_MAX: no such row */
     int family;                         /* number of gating rows: the family of Holm's adjustment */
     int figures;                        /* rows that count and have evidence; over these rows: */
     int sessions_least, sessions_most;  /* least and most sessions of the base */

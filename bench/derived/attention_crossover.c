@@ -12,8 +12,8 @@
 bool pb_attn_twin(const pb_case *c, pb_case *dense)
 {
     pb_case twin = *c;
-    if (strcmp(c->suite, "attention") != 0 || !pb_case_is(c, "arm", "sparse")) return false;
-    if (pb_case_set(&twin, "arm", "dense") != PB_OK || pb_case_set(&twin, "list", "causal") != PB_OK ||
+    if (strcmp(c->suite, "attention") != 0 || !pb_case_is(c, "variant", "sparse")) return false;
+    if (pb_case_set(&twin, "variant", "dense") != PB_OK || pb_case_set(&twin, "list", "causal") != PB_OK ||
         pb_case_set(&twin, "topk", "0") != PB_OK)
         return false;
     pb_case_finish(&twin);
@@ -34,7 +34,7 @@ pb_status pb_attn_family(const pb_case *c, const char *pass, pb_case *out)
     pb_case f = {.suite = "crossover", .name = "attention"};
     for (int i = 0; i < c->n; i++) {
         const char *axis = c->axes[i].name;
-        if (strcmp(axis, "seq") == 0 || strcmp(axis, "arm") == 0 || strcmp(axis, "masked") == 0) continue;
+        if (strcmp(axis, "seq") == 0 || strcmp(axis, "variant") == 0 || strcmp(axis, "masked") == 0) continue;
         PB_TRY(pb_case_set(&f, axis, c->axes[i].value));
     }
     PB_TRY(pb_case_set(&f, "pass", pass));

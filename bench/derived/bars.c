@@ -1,17 +1,17 @@
-/* bars.c - compares the best measured case of each speed requirement in bars.def with its limit in contracts.def. */
+/* bars.c - compares the best measured case of each speed requirement in bars.def with its limit in requirements.def. */
 #include "bench/derived/bars.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "bench/derived/contracts.h"
+#include "bench/derived/requirements.h"
 #include "bench/measure/emit.h"
 
 enum { lowest, highest }; /* which value counts as the best */
 enum { any_gpu, h200 };   /* on which machines the requirement applies */
 
 typedef struct bar {
-    /* of: a key whose suite, name and axes a case must have; what: the case in words; id: key into contracts.def. */
+    /* of: a key whose suite, name and axes a case must have; what: the case in words; id: key into requirements.def. */
     const char *of, *what, *id, *metric;
     int best, where;
 } bar;
@@ -64,7 +64,7 @@ static pb_status conclude(pb_sink *sink, const bar *b, const pb_case *of)
     if (!find_best(sink, b, of, &c, &figure)) return PB_OK;
     snprintf(how, sizeof how, "%s: %.4g", b->what, figure);
     if (strcmp(c.suite, "kernels") == 0) PB_TRY(pb_case_set(&c, "op", of->name));
-    return pb_contract_emit(sink, b->id, c.axes, c.n, figure, here, how);
+    return pb_requirement_emit(sink, b->id, c.axes, c.n, figure, here, how);
 }
 
 pb_status pb_bars_conclude(pb_sink *sink, const char *suite)

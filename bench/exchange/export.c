@@ -8,7 +8,7 @@
 #include "bench/text/markup.h"
 #include "cli/hint.h"
 
-enum order { BY_METRIC, BY_LAUNCH };
+enum order { BY_METRIC, BY_PROCESS };
 
 const pb_export_format pb_export_formats[] = {
 #define FORMAT(name, order, what) {#name, what},
@@ -66,24 +66,24 @@ bool pb_export_time(const char *run_id, struct tm *utc)
 
 /* ---- rows in order ------------------------------------------------------------------------------ */
 
-int pb_launch_order(const pb_row *x, const pb_row *y)
+int pb_process_order(const pb_row *x, const pb_row *y)
 {
     int run = x->run_id == y->run_id ? 0 : strcmp(x->run_id, y->run_id);
-    return run ? run : (x->launch > y->launch) - (x->launch < y->launch);
+    return run ? run : (x->process > y->process) - (x->process < y->process);
 }
 
 static int metric_order(const void *a, const void *b)
 {
     const pb_row *x = *(const pb_row *const *)a, *y = *(const pb_row *const *)b;
     int order = pb_series_order(x->key, x->metric, y->key, y->metric);
-    return order ? order : pb_launch_order(x, y);
+    return order ? order : pb_process_order(x, y);
 }
 
-static int launch_order(const void *a, const void *b)
+static int process_order(const void *a, const void *b)
 {
     const pb_row *x = *(const pb_row *const *)a, *y = *(const pb_row *const *)b;
     int order = x->key == y->key ? 0 : strcmp(x->key, y->key);
-    if (!order) order = pb_launch_order(x, y);
+    if (!order) order = pb_process_order(x, y);
     return order ? order : strcmp(x->metric, y->metric);
 }
 
@@ -133,10 +133,11 @@ static pb_status write_page(const pb_table *t, int format, const pb_export_opts 
     pb_export_page page = {.path = t->path, .row = rows, .set = &set, .better = o->better, .out = out};
     pb_status s = check_text(t);
     for (size_t i = 0; i < t->n; i++) {
-        if (pb_key_of(t->rows[i].key, "contract")) pb_export_leave_out(&page, "are contracts: verdicts, not figures");
+        if (pb_key_of(t->rows[i].key, "requirement"))
+            pb_export_leave_out(&page, "are requirements: verdicts, not figures");
         else rows[page.n++] = &t->rows[i];
     }
-    qsort(rows, page.n, sizeof *rows, writers[format].order == BY_METRIC ? metric_order : launch_order);
+    qsort(rows, page.n, sizeof *rows, writers[format].order == BY_METRIC ? metric_order : process_order);
     if (s == PB_OK) s = pb_series_make(t, &set);
     if (s == PB_OK) {
         s = writers[format].write(&page);

@@ -3,7 +3,7 @@
  * Only rows with status ok are exported as values. Times are seconds in results.csv and become nanoseconds, the unit of
  * these tools (mllog keeps seconds and names the unit); other values keep their SI unit. A row without a value (wrong,
  * unsupported, failed, truncated) is never exported as zero: gbench gets error_occurred with the reason, other formats
- * omit it. Requirements (suite `contract`) are not measurements and are omitted. `notes` reports how many rows were
+ * omit it. Requirements (suite `requirement`) are not measurements and are omitted. `notes` reports how many rows were
  * omitted, and why.
  *
  *   gbench    A family per key and time metric, named key/metric, with a repetition per process. With several
@@ -73,7 +73,7 @@ const char *pb_export_unit(const char *unit);
 /* The index after the last row of those that follow row `from` with the same key. */
 size_t pb_export_key_end(const pb_export_page *p, size_t from);
 /* The order of rows of one key and metric: by run, then by process. < 0, 0 or > 0 as strcmp(). */
-int pb_launch_order(const pb_row *x, const pb_row *y);
+int pb_process_order(const pb_row *x, const pb_row *y);
 /* Reads the time at which the run began from its run_id (20260131T120000Z...). False: it does not begin with a time. */
 bool pb_export_time(const char *run_id, struct tm *utc);
 #endif

@@ -66,13 +66,14 @@ static size_t metric_end(const family *f, size_t from)
 
 static bool is_time(const pb_row *r) { return !strcmp(r->unit, "s"); }
 
-/* Finds the row of the same run and process as `launch` among the rows [from, to) of one key and metric. NULL: none. */
-static const pb_row *of_launch(const family *f, size_t from, size_t to, const pb_row *launch)
+/* Finds the row of the same run and process as `process` among the rows [from, to) of one key and metric. NULL: none.
+ * */
+static const pb_row *of_process(const family *f, size_t from, size_t to, const pb_row *process)
 {
     while (from < to) {
         size_t mid = from + (to - from) / 2;
         const pb_row *r = f->p->row[mid];
-        int order = pb_launch_order(r, launch);
+        int order = pb_process_order(r, process);
         if (!order) return r;
         if (order < 0) from = mid + 1;
         else to = mid;
@@ -80,11 +81,11 @@ static const pb_row *of_launch(const family *f, size_t from, size_t to, const pb
     return NULL;
 }
 
-static void set_counters(const family *f, const pb_row *launch, json_t *e)
+static void set_counters(const family *f, const pb_row *process, json_t *e)
 {
     for (size_t from = f->from, to; from < f->to; from = to) {
         to = metric_end(f, from);
-        const pb_row *r = is_time(f->p->row[from]) ? NULL : of_launch(f, from, to, launch);
+        const pb_row *r = is_time(f->p->row[from]) ? NULL : of_process(f, from, to, process);
         if (!r || !pb_row_ok(r)) continue;
         json_object_set_new(e, r->metric, json_real(r->value));
         f->p->written++;
@@ -113,7 +114,7 @@ static int collect(const family *f, size_t from, size_t to, double *v)
 {
     int n = 0;
     for (size_t i = f->first; i < f->last; i++) {
-        const pb_row *r = pb_row_ok(f->p->row[i]) ? of_launch(f, from, to, f->p->row[i]) : NULL;
+        const pb_row *r = pb_row_ok(f->p->row[i]) ? of_process(f, from, to, f->p->row[i]) : NULL;
         if (r && pb_row_ok(r)) v[n++] = pb_export_value(r->value, r->unit);
     }
     return n;

@@ -16,9 +16,9 @@ static pb_status dump(json_t *root, FILE *out)
  * requirements, which export.c counts. */
 static bool usable(pb_export_page *p, const pb_series *s)
 {
-    if (pb_key_of(s->key, "contract")) return false;
-    if (pb_series_ok(s) && s->launches && !s->mixed) return true;
-    pb_export_leave_out(p, s->mixed ? "have launches of several machines, versions or units" : PB_NO_FIGURE);
+    if (pb_key_of(s->key, "requirement")) return false;
+    if (pb_series_ok(s) && s->processes && !s->mixed) return true;
+    pb_export_leave_out(p, s->mixed ? "have processes of several machines, versions or units" : PB_NO_FIGURE);
     return false;
 }
 
@@ -31,9 +31,9 @@ static json_t *gab_entry(const pb_series *s)
     json_object_set_new(e, "name", json_sprintf("%s %s", s->key, s->metric));
     json_object_set_new(e, "unit", json_string(pb_export_unit(s->unit)));
     json_object_set_new(e, "value", json_real(pb_export_value(s->median, s->unit)));
-    if (s->launches > 1) json_object_set_new(e, "range", json_sprintf("\xc2\xb1 %.4g", spread));
+    if (s->processes > 1) json_object_set_new(e, "range", json_sprintf("\xc2\xb1 %.4g", spread));
     json_object_set_new(e, "extra",
-                        json_sprintf("median of %d launch%s\n%s\n%s", s->launches, s->launches == 1 ? "" : "es",
+                        json_sprintf("median of %d process%s\n%s\n%s", s->processes, s->processes == 1 ? "" : "es",
                                      s->machine_id, s->run_id));
     return e;
 }
@@ -78,7 +78,7 @@ pb_status pb_export_bmf(pb_export_page *p)
         key = s->key;
         json_t *m = json_object();
         json_object_set_new(m, "value", json_real(pb_export_value(s->median, s->unit)));
-        if (s->launches > 1) {
+        if (s->processes > 1) {
             json_object_set_new(m, "lower_value", json_real(pb_export_value(s->min, s->unit)));
             json_object_set_new(m, "upper_value", json_real(pb_export_value(s->max, s->unit)));
         }

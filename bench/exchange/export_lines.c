@@ -7,11 +7,12 @@
 #include "bench/exchange/export.h"
 
 /* The index after the last row of those that follow row `from` with the same key, run and process. */
-static size_t launch_end(const pb_export_page *p, size_t from)
+static size_t process_end(const pb_export_page *p, size_t from)
 {
     const pb_row *a = p->row[from];
     size_t to = from + 1;
-    while (to < p->n && p->row[to]->key == a->key && p->row[to]->run_id == a->run_id && p->row[to]->launch == a->launch)
+    while (to < p->n && p->row[to]->key == a->key && p->row[to]->run_id == a->run_id &&
+           p->row[to]->process == a->process)
         to++;
     return to;
 }
@@ -82,7 +83,7 @@ pb_status pb_export_benchfmt(pb_export_page *p)
     go_units(p);
     for (size_t from = 0, to; from < p->n; from = to) {
         const pb_row *r = p->row[from];
-        to = launch_end(p, from);
+        to = process_end(p, from);
         if (strcmp(machine, r->machine_id) != 0) fprintf(p->out, "machine-id: %s\n", r->machine_id);
         if (strcmp(version, r->bench_version) != 0) fprintf(p->out, "bench-version: %s\n", r->bench_version);
         machine = r->machine_id;
@@ -105,7 +106,7 @@ static pb_status ml_event(const pb_export_page *p, const pb_row *r, const char *
                        r->run_id);
     }
     json_object_set_new(metadata, "key", json_string(r->key));
-    json_object_set_new(metadata, "launch", json_integer(r->launch));
+    json_object_set_new(metadata, "process", json_integer(r->process));
     json_object_set_new(metadata, "run_id", json_string(r->run_id));
     json_object_set_new(metadata, "machine_id", json_string(r->machine_id));
     json_t *e = json_pack("{s:s,s:I,s:s,s:s,s:o,s:o}", "namespace", "", "time_ms", (json_int_t)timegm(&utc) * 1000,
@@ -127,7 +128,7 @@ static pb_status ml_axis(const pb_export_page *p, const pb_row *r, const char *a
     return ml_event(p, r, key, json_integer(value), json_object());
 }
 
-static pb_status ml_launch(pb_export_page *p, size_t from, size_t to)
+static pb_status ml_process(pb_export_page *p, size_t from, size_t to)
 {
     json_t *value = json_object(), *units = json_object();
     const pb_row *first = p->row[from];
@@ -155,8 +156,8 @@ static pb_status ml_launch(pb_export_page *p, size_t from, size_t to)
 pb_status pb_export_mllog(pb_export_page *p)
 {
     for (size_t from = 0, to; from < p->n; from = to) {
-        to = launch_end(p, from);
-        PB_TRY(ml_launch(p, from, to));
+        to = process_end(p, from);
+        PB_TRY(ml_process(p, from, to));
     }
     return PB_OK;
 }

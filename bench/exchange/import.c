@@ -212,7 +212,7 @@ static pb_status number(const pb_import *im, pb_import_row **sorted)
         pb_import_row *r = sorted[i], *before = i ? sorted[i - 1] : NULL;
         if (!before || before->key != r->key || before->metric != r->metric) continue;
         if (before->file == r->file) return pb_import_bad(im, r->line, "measured twice in one file: ", r->key);
-        r->launch = before->launch + 1;
+        r->process = before->process + 1;
     }
     return PB_OK;
 }
@@ -241,7 +241,7 @@ void pb_import_write(const pb_import *im, const char *run_id, const char *machin
         pb_csv_row(out, &(pb_row){.bench_version = im->tool,
                                   .run_id = run_id,
                                   .machine_id = *r->machine ? r->machine : machine_id,
-                                  .launch = r->launch,
+                                  .process = r->process,
                                   .key = r->key,
                                   .metric = r->metric,
                                   .unit = m->unit,

@@ -24,7 +24,7 @@
 typedef struct pb_import_row {
     const char *key, *metric, *status, *note, *machine; /* machine "": the file names no device */
     double value;                                       /* NaN: no value */
-    long long samples, launch;                          /* launch: process index, set by pb_import_finish() */
+    long long samples, process;                         /* process: process index, set by pb_import_finish() */
     int file;                                           /* index of the file, from 0 */
     size_t line;                                        /* 0: in a JSON document */
 } pb_import_row;

@@ -3,7 +3,7 @@
 
 #include "bench/machine/doctor.h"
 
-#define SILENT pb_finding_of(PB_HEALTH_UNKNOWN, "the driver does not say")
+#define SILENT pb_finding_of(PB_HEALTH_UNKNOWN, "the driver does not report it")
 
 pb_finding pb_look_gpu_throttle(const pb_patient *p)
 {
@@ -23,7 +23,7 @@ pb_finding pb_look_gpu_clocks(const pb_patient *p)
     const pb_gpu_state *g = &p->gpu;
     if (isnan(g->sm_clock_hz) || isnan(g->sm_clock_most_hz)) return SILENT;
     const bool set = fabs(g->application_clock_hz - g->application_clock_default_hz) > 0;
-    return pb_finding_of(PB_HEALTH_NOTE, "SM %.0f of at most %.0f MHz, memory %.0f MHz%s; a lock cannot be seen",
+    return pb_finding_of(PB_HEALTH_NOTE, "SM %.0f of at most %.0f MHz, memory %.0f MHz%s; a lock is not visible",
                          1e-6 * g->sm_clock_hz, 1e-6 * g->sm_clock_most_hz, 1e-6 * g->memory_clock_hz,
                          set ? ", application clocks are set" : "");
 }
@@ -44,13 +44,13 @@ pb_finding pb_look_gpu_power(const pb_patient *p)
     const pb_gpu_state *g = &p->gpu;
     if (isnan(g->power_limit_w) || isnan(g->power_limit_default_w)) return SILENT;
     return pb_finding_of(g->power_limit_w < g->power_limit_default_w ? PB_HEALTH_BAD : PB_HEALTH_GOOD,
-                         "%.0f W, usually %.0f W", g->power_limit_w, g->power_limit_default_w);
+                         "%.0f W, default %.0f W", g->power_limit_w, g->power_limit_default_w);
 }
 
 pb_finding pb_look_gpu_processes(const pb_patient *p)
 {
     if (p->gpu.processes < 0) return SILENT;
-    return pb_finding_of(p->gpu.processes ? PB_HEALTH_BAD : PB_HEALTH_GOOD, "%d that can be seen", p->gpu.processes);
+    return pb_finding_of(p->gpu.processes ? PB_HEALTH_BAD : PB_HEALTH_GOOD, "%d visible", p->gpu.processes);
 }
 
 pb_finding pb_look_gpu_busy(const pb_patient *p)
@@ -65,11 +65,11 @@ pb_finding pb_look_gpu_temperature(const pb_patient *p)
     const double t = p->gpu.temperature_c, slowdown = p->gpu.temperature_slowdown_c;
     if (isnan(t)) return SILENT;
     if (isnan(slowdown))
-        return pb_finding_of(PB_HEALTH_UNKNOWN, "%.0f degrees; the driver does not say from where on it slows", t);
+        return pb_finding_of(PB_HEALTH_UNKNOWN, "%.0f degrees; the driver does not report the slowdown temperature", t);
     return pb_finding_of(t > slowdown - 5    ? PB_HEALTH_BAD
                          : t > slowdown - 15 ? PB_HEALTH_NOTE
                                              : PB_HEALTH_GOOD,
-                         "%.0f degrees, slows from %.0f on", t, slowdown);
+                         "%.0f degrees, slowdown at %.0f", t, slowdown);
 }
 
 pb_finding pb_look_gpu_ecc(const pb_patient *p) { return switched(p->gpu.ecc, PB_HEALTH_GOOD, PB_HEALTH_NOTE); }

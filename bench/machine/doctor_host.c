@@ -4,7 +4,7 @@
 
 #include "bench/machine/doctor.h"
 
-#define SILENT pb_finding_of(PB_HEALTH_UNKNOWN, "the kernel does not say")
+#define SILENT pb_finding_of(PB_HEALTH_UNKNOWN, "the kernel does not report it")
 
 static pb_health above(double v, double note, double bad)
 {
@@ -25,7 +25,7 @@ pb_finding pb_look_steal(const pb_patient *p)
     if (!isfinite(now)) return SILENT;
     const pb_health ago = ever >= 0.01 ? PB_HEALTH_NOTE : PB_HEALTH_GOOD;
     return pb_finding_of(now > 0 ? above(now / p->host.cpus, 0, 0.01) : ago,
-                         "%.1f %% now, %.2f %% of all work since boot", 100 * now / p->host.cpus,
+                         "%.1f %% now, %.2f %% of all CPU time since boot", 100 * now / p->host.cpus,
                          isfinite(ever) ? 100 * ever : 0.0);
 }
 
@@ -37,7 +37,7 @@ pb_finding pb_look_quota(const pb_patient *p)
     if (isinf(h->quota_cpus)) return pb_finding_of(PB_HEALTH_GOOD, "none");
     const bool enough = h->quota_cpus >= h->usable_cpus && !(lost > 0);
     return pb_finding_of(enough ? PB_HEALTH_NOTE : PB_HEALTH_BAD,
-                         "%.2f CPUs of the %.0f that may be used, %.3f s held back so far", h->quota_cpus,
+                         "%.2f CPUs of the %.0f usable ones, throttled for %.3f s so far", h->quota_cpus,
                          h->usable_cpus, isnan(lost) ? 0 : lost);
 }
 
@@ -80,7 +80,7 @@ pb_finding pb_look_numa(const pb_patient *p)
 pb_finding pb_look_aslr(const pb_patient *p)
 {
     if (isnan(p->host.aslr)) return SILENT;
-    return p->host.aslr > 0 ? pb_finding_of(PB_HEALTH_GOOD, "on: every launch draws a layout of its own")
+    return p->host.aslr > 0 ? pb_finding_of(PB_HEALTH_GOOD, "on: every process gets its own layout")
                             : pb_finding_of(PB_HEALTH_NOTE, "off");
 }
 
@@ -89,7 +89,7 @@ pb_finding pb_look_swap(const pb_patient *p)
     const double moved = p->host.swap_moves_total - p->before.swap_moves_total, used = p->host.swap_used;
     if (isnan(used)) return SILENT;
     return pb_finding_of(moved > 0 ? PB_HEALTH_BAD : above(used, 1, INFINITY),
-                         "%.0f MiB in use, %.0f pages moved just now", used / (1 << 20), isnan(moved) ? 0 : moved);
+                         "%.0f MiB in use, %.0f pages swapped just now", used / (1 << 20), isnan(moved) ? 0 : moved);
 }
 
 pb_finding pb_look_clocksource(const pb_patient *p)
@@ -105,14 +105,14 @@ pb_finding pb_look_clocksource(const pb_patient *p)
 pb_finding pb_look_timer(const pb_patient *p)
 {
     if (!isfinite(p->timer.cost) || !isfinite(p->timer.step)) return pb_finding_of(PB_HEALTH_UNKNOWN, "not measured");
-    return pb_finding_of(above(fmax(p->timer.cost, p->timer.step), 200e-9, 2e-6), "%.0f ns a reading, steps of %.0f ns",
-                         1e9 * p->timer.cost, 1e9 * p->timer.step);
+    return pb_finding_of(above(fmax(p->timer.cost, p->timer.step), 200e-9, 2e-6),
+                         "%.0f ns per reading, steps of %.0f ns", 1e9 * p->timer.cost, 1e9 * p->timer.step);
 }
 
 pb_finding pb_look_virtual(const pb_patient *p)
 {
     if (isnan(p->host.virtual)) return SILENT;
-    return p->host.virtual > 0 ? pb_finding_of(PB_HEALTH_NOTE, "yes") : pb_finding_of(PB_HEALTH_GOOD, "no sign of one");
+    return p->host.virtual > 0 ? pb_finding_of(PB_HEALTH_NOTE, "yes") : pb_finding_of(PB_HEALTH_GOOD, "none detected");
 }
 
 pb_finding pb_look_perf_events(const pb_patient *p)

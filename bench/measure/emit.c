@@ -47,8 +47,8 @@ void pb_sink_close(pb_sink *s)
 pb_measure_opts pb_sink_measure(const pb_sink *s, pb_measure_opts suite)
 {
     const pb_measure_opts *asked = &s->measure;
-    suite.pulse = asked->pulse;
-    suite.turns = asked->turns;
+    suite.heartbeat = asked->heartbeat;
+    suite.time_slice = asked->time_slice;
     if (asked->warmup > 0) suite.warmup = asked->warmup;
     if (asked->min_time >= 0) suite.min_time = asked->min_time;
     if (asked->min_samples > 0) suite.min_samples = suite.max_samples = asked->min_samples;
@@ -130,7 +130,7 @@ pb_status pb_emit(pb_sink *s, const pb_case *c, const char *metric, double value
     const pb_row r = {.bench_version = PB_BENCH_VERSION,
                       .run_id = s->run_id,
                       .machine_id = s->machine_id,
-                      .launch = s->launch,
+                      .process = s->process,
                       .key = c->key,
                       .metric = m->name,
                       .unit = m->unit,
@@ -152,7 +152,7 @@ static pb_status emit_samples(pb_sink *s, const pb_case *c, const char *metric, 
     pb_page p;
     PB_TRY(pb_page_open(&p));
     for (int i = 0; i < t->n; i++) {
-        fprintf(p.f, "%s,%d,%s,%s,%d,", s->run_id, s->launch, c->key, metric, i);
+        fprintf(p.f, "%s,%d,%s,%s,%d,", s->run_id, s->process, c->key, metric, i);
         pb_csv_number(p.f, work > 0 ? work / t->seconds[i] : t->seconds[i]);
         fputc('\n', p.f);
     }

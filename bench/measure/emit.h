@@ -22,7 +22,7 @@ const char *pb_sink_key(const pb_sink *s, int i);
 struct pb_sink {
     int results, samples; /* descriptors of results.csv and samples.csv, opened with O_APPEND; -1: closed */
     const char *run_id, *machine_id;
-    int launch;                   /* index of this process within the run, from 0 */
+    int process;                  /* index of this process within the run, from 0 */
     pb_measure_opts measure;      /* options of the command line; 0 (min_time: -1): not given. It also holds the
                                      heartbeat and the time slices */
     struct pb_measured *measured; /* [n], allocated for `room`: the rows emitted with status ok */
@@ -30,7 +30,7 @@ struct pb_sink {
     bool write_failed, truncated; /* a write failed; a row with status truncated was emitted */
 };
 
-/* Opens dir/results.csv and dir/samples.csv for appending. The caller then fills run_id, machine_id, launch and
+/* Opens dir/results.csv and dir/samples.csv for appending. The caller then fills run_id, machine_id, process and
  * measure. */
 pb_status pb_sink_open(const char *dir, pb_sink *out);
 void pb_sink_close(pb_sink *s);

@@ -7,15 +7,15 @@
 #define PB_SAYS_NO_MEMORY   'm' /* a case lacked memory; said at once, because a killed process has no exit code */
 #define PB_SAYS_OUT_OF_TIME 't' /* the process ends early: the deadline leaves no time for the next case */
 
-typedef struct pb_pulse {
+typedef struct pb_heartbeat {
     int fd;       /* pipe to the parent; -1: no parent listens, and nothing is written */
     double every; /* least seconds between two heartbeats, so long that they do not disturb the measurement */
     double last;  /* time of the last message, by pb_clock_seconds() */
-} pb_pulse;
+} pb_heartbeat;
 
 /* Writes the message at once. If the parent has closed the pipe, sets fd to -1 and returns. */
-void pb_pulse_say(pb_pulse *p, char what);
+void pb_heartbeat_say(pb_heartbeat *p, char what);
 /* Writes a heartbeat if the last message is `every` seconds old. Call it after every sample, outside the timed
  * interval. NULL: does nothing. */
-void pb_pulse_beat(pb_pulse *p);
+void pb_heartbeat_beat(pb_heartbeat *p);
 #endif

@@ -42,8 +42,8 @@ static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     PB_TRY(pb_slow_down(ctx, slow, 2 * i, UNSLOWED + i));
     PB_TRY(ctx->be->mark(ctx, 2 * i + 1));
     t->host[t->n + i] = pb_clock_seconds() - start;
-    t->launches += (double)(ctx->counts.launches - before.launches);
-    t->waits += (double)(ctx->counts.waits - before.waits);
+    t->kernel_launches += (double)(ctx->counts.kernel_launches - before.kernel_launches);
+    t->host_syncs += (double)(ctx->counts.host_syncs - before.host_syncs);
     return PB_OK;
 }
 
@@ -74,7 +74,7 @@ static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts 
         if (o->slowdown > 0) PB_TRY(ctx->be->between(ctx, 2 * i, UNSLOWED + i, &t->own[t->n + i]));
     }
     t->n += n;
-    pb_pulse_beat(o->pulse);
+    pb_heartbeat_beat(o->heartbeat);
     return PB_OK;
 }
 
@@ -83,7 +83,7 @@ static pb_status warm_up(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     for (int i = 0; i < calls && !pb_interrupted(); i++) {
         PB_TRY(prepare(ctx, o));
         PB_TRY(fn(ctx, self));
-        pb_pulse_beat(o->pulse);
+        pb_heartbeat_beat(o->heartbeat);
     }
     return ctx->be->sync(ctx);
 }
@@ -129,15 +129,15 @@ static pb_status find_slowdown(pb_ctx *ctx, pb_fn fn, void *self, const pb_measu
 static pb_status turn(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
                       pb_timing *t, double *spent)
 {
-    const double began = pb_clock_seconds(), turns = o->min_time / o->turns->length;
+    const double began = pb_clock_seconds(), turns = o->min_time / o->time_slice->length;
     const int most = t->n + (turns < o->max_samples ? (int)(o->max_samples / fmax(turns, 1)) : 1);
-    const bool longer = t->n && t->seconds[t->n - 1] >= o->turns->length;
+    const bool longer = t->n && t->seconds[t->n - 1] >= o->time_slice->length;
     /* The other process used the caches meanwhile, so one call warms them. A call longer than a slice needs none. */
     if (!longer) PB_TRY(warm_up(ctx, fn, self, o, 1));
     do PB_TRY(t->n < most ? batch(ctx, fn, self, o, slow, t) : warm_up(ctx, fn, self, o, 1));
-    while (!pb_turns_over(o->turns) && t->n < o->max_samples && !pb_interrupted());
+    while (!pb_time_slice_over(o->time_slice) && t->n < o->max_samples && !pb_interrupted());
     *spent += pb_clock_seconds() - began;
-    pb_turns_pass(o->turns);
+    pb_time_slice_pass(o->time_slice);
     return PB_OK;
 }
 
@@ -157,7 +157,7 @@ static pb_status collect(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     pb_slowdown slow;
     PB_TRY(find_slowdown(ctx, fn, self, o, &slow));
     while (!pb_interrupted() && t->n < o->max_samples && (t->n < o->min_samples || total < o->min_time))
-        PB_TRY((o->turns && o->turns->length > 0 ? turn : batches)(ctx, fn, self, o, &slow, t, &total));
+        PB_TRY((o->time_slice && o->time_slice->length > 0 ? turn : batches)(ctx, fn, self, o, &slow, t, &total));
     return PB_OK;
 }
 
@@ -184,8 +184,8 @@ pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o
     if (t.n) {
         t.median = pb_median_of(t.seconds, t.n);
         t.host_median = pb_median_of(t.host, t.n);
-        t.launches /= t.n;
-        t.waits /= t.n;
+        t.kernel_launches /= t.n;
+        t.host_syncs /= t.n;
         if (opts->slowdown > 0) t.slowed = pb_slowed(t.seconds, t.own, t.n);
     }
     *out = t;

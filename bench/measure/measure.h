@@ -22,8 +22,9 @@ typedef struct pb_measure_opts {
     pb_fn before;    /* called with before_self before every sample and warm-up call, not timed; with `queued` it must
                         only enqueue. NULL: none */
     void *before_self;
-    pb_pulse *pulse; /* gets a heartbeat after samples and warm-up calls; NULL: no heartbeats */
-    pb_turns *turns; /* time slices shared with another process; NULL: none. With them, min_time is the total length
+    pb_heartbeat *heartbeat; /* gets a heartbeat after samples and warm-up calls; NULL: no heartbeats */
+    pb_time_slices
+        *time_slice; /* time slices shared with another process; NULL: none. With them, min_time is the total length
                         of this process's slices. Each slice takes its share of max_samples, then makes untimed calls */
 } pb_measure_opts;
 
@@ -33,11 +34,11 @@ typedef struct pb_timing {
     double median;                  /* of seconds[]; NaN: no samples */
     double host[PB_MAX_SAMPLES];    /* seconds until fn returned to the host, by the host's clock */
     double host_median;
-    double record_seconds;      /* time to capture and instantiate the graph; 0 without a graph */
-    size_t nodes;               /* nodes of the graph; 0 without a graph */
-    double launches, waits;     /* kernel launches and host syncs per call */
-    double own[PB_MAX_SAMPLES]; /* with an injected delay: seconds[] without the delay */
-    double slowed;              /* the injected delay achieved: the median of seconds/own - 1; 0 without a delay */
+    double record_seconds;              /* time to capture and instantiate the graph; 0 without a graph */
+    size_t nodes;                       /* nodes of the graph; 0 without a graph */
+    double kernel_launches, host_syncs; /* kernel launches and host syncs per call */
+    double own[PB_MAX_SAMPLES];         /* with an injected delay: seconds[] without the delay */
+    double slowed; /* the injected delay achieved: the median of seconds/own - 1; 0 without a delay */
 } pb_timing;
 
 /* Times fn(ctx, self). If pb_interrupted() becomes true, it stops early and returns the samples it has.

@@ -14,7 +14,7 @@
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 
-static void leave(pb_turns *t)
+static void leave(pb_time_slices *t)
 {
     if (t->from >= 0) close(t->from);
     if (t->to >= 0) close(t->to);
@@ -23,7 +23,7 @@ static void leave(pb_turns *t)
 
 /* Waits until the other process passes the time slice or ends, or until a signal asks this process to end. Sends
  * heartbeats meanwhile. */
-static void wait_for_turn(pb_turns *t)
+static void wait_for_slice(pb_time_slices *t)
 {
     enum { MILLISECONDS = 100 };
     struct pollfd p = {.fd = t->from, .events = POLLIN};
@@ -31,14 +31,14 @@ static void wait_for_turn(pb_turns *t)
     while (t->from >= 0 && !n && !pb_interrupted()) {
         n = poll(&p, 1, MILLISECONDS);
         if (n < 0 && errno == EINTR) n = 0;
-        pb_pulse_beat(t->pulse);
+        pb_heartbeat_beat(t->heartbeat);
     }
     if (n > 0 && read(t->from, &word, sizeof word) == sizeof word) t->other = word;
     else if (n) leave(t);
     t->began = pb_clock_seconds();
 }
 
-static void give(pb_turns *t)
+static void give(pb_time_slices *t)
 {
     if (t->to >= 0 && write(t->to, &t->mine, sizeof t->mine) != sizeof t->mine) leave(t);
 }
@@ -55,41 +55,44 @@ static pb_status keep_to_last(long threads)
     return pb_fail(PB_EIO, "sched_setaffinity: %s", strerror(errno));
 }
 
-pb_status pb_turns_open(const char *text, int next, long threads, pb_pulse *pulse, pb_turns *out)
+pb_status pb_time_slice_open(const char *text, int next, long threads, pb_heartbeat *heartbeat, pb_time_slices *out)
 {
-    pb_turns t = {.from = -1, .to = -1, .other = -1, .pulse = pulse};
+    pb_time_slices t = {.from = -1, .to = -1, .other = -1, .heartbeat = heartbeat};
     int first = 0, end = 0;
     if (text) {
         if (sscanf(text, "%lf:%d:%d:%d%n", &t.length, &t.from, &t.to, &first, &end) != 4 || text[end] ||
             !(t.length > 0) || !isfinite(t.length) || t.from < 0 || t.to < 0)
-            return pb_fail(PB_EINVAL, "--child-turns: '%s' is not LENGTH:FROM:TO:FIRST", text);
+            return pb_fail(PB_EINVAL, "--child-time-slice: '%s' is not LENGTH:FROM:TO:FIRST", text);
         fcntl(t.from, F_SETFD, FD_CLOEXEC), fcntl(t.to, F_SETFD, FD_CLOEXEC);
         if (threads > 0) PB_TRY(keep_to_last(threads));
         t.began = pb_clock_seconds();
-        if (!first && next == 0) wait_for_turn(&t);
+        if (!first && next == 0) wait_for_slice(&t);
     }
     *out = t;
     return PB_OK;
 }
 
-void pb_turns_case(pb_turns *t, int at)
+void pb_time_slice_case(pb_time_slices *t, int at)
 {
     if (!t || !(t->length > 0)) return;
     t->mine = at + 1;
     while (t->from >= 0 && t->other < t->mine && !pb_interrupted()) {
         give(t);
-        wait_for_turn(t);
+        wait_for_slice(t);
     }
 }
 
-bool pb_turns_over(const pb_turns *t) { return !t || !(t->length > 0) || pb_clock_seconds() - t->began >= t->length; }
-
-bool pb_turns_pass(pb_turns *t)
+bool pb_time_slice_over(const pb_time_slices *t)
 {
-    if (!t || !(t->length > 0) || !pb_turns_over(t)) return false;
+    return !t || !(t->length > 0) || pb_clock_seconds() - t->began >= t->length;
+}
+
+bool pb_time_slice_pass(pb_time_slices *t)
+{
+    if (!t || !(t->length > 0) || !pb_time_slice_over(t)) return false;
     give(t);
-    wait_for_turn(t); /* if the other process has ended, this only begins a new slice */
+    wait_for_slice(t); /* if the other process has ended, this only begins a new slice */
     return true;
 }
 
-void pb_turns_close(pb_turns *t) { leave(t); }
+void pb_time_slice_close(pb_time_slices *t) { leave(t); }

@@ -14,26 +14,26 @@
 #include "bench/measure/heartbeat.h"
 #include "os/status.h"
 
-typedef struct pb_turns {
-    double length;   /* seconds of a time slice; 0: no interleaving, and the functions below do nothing */
-    int from, to;    /* pipes to read from and to write to; -1: the other process has ended */
-    double began;    /* when this time slice began, by pb_clock_seconds() */
-    int mine, other; /* cases that this process and the other process have begun */
-    pb_pulse *pulse; /* gets heartbeats while this process waits */
-} pb_turns;
+typedef struct pb_time_slices {
+    double length;           /* seconds of a time slice; 0: no interleaving, and the functions below do nothing */
+    int from, to;            /* pipes to read from and to write to; -1: the other process has ended */
+    double began;            /* when this time slice began, by pb_clock_seconds() */
+    int mine, other;         /* cases that this process and the other process have begun */
+    pb_heartbeat *heartbeat; /* gets heartbeats while this process waits */
+} pb_time_slices;
 
 /* Reads the option's text LENGTH:FROM:TO:FIRST; NULL: no interleaving. FIRST is 1 for the process that works first,
  * else 0: it waits for its first time slice here. It does not wait if `next`, the index of the first case to measure,
  * is above 0: then it replaces a process that hung, and has inherited its time slice. With threads > 0 the process
  * restricts itself to the last `threads` processors that it may use. The other process does so too, and both use the
  * same ones: processors differ in speed. EINVAL: the text is invalid. EIO: the processors cannot be set. */
-pb_status pb_turns_open(const char *text, int next, long threads, pb_pulse *pulse, pb_turns *out);
+pb_status pb_time_slice_open(const char *text, int next, long threads, pb_heartbeat *heartbeat, pb_time_slices *out);
 /* Case number `at` (from 0) begins. Waits until the other process has begun it as well, or has ended. */
-void pb_turns_case(pb_turns *t, int at);
+void pb_time_slice_case(pb_time_slices *t, int at);
 /* True if the time slice has lasted `length` seconds; always true without interleaving. */
-bool pb_turns_over(const pb_turns *t);
+bool pb_time_slice_over(const pb_time_slices *t);
 /* If the time slice is over, passes it to the other process, waits for the next one and returns true. If the other
  * process has ended, the next slice begins at once. False: the slice is not over, or processes are not interleaved. */
-bool pb_turns_pass(pb_turns *t);
-void pb_turns_close(pb_turns *t);
+bool pb_time_slice_pass(pb_time_slices *t);
+void pb_time_slice_close(pb_time_slices *t);
 #endif

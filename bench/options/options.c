@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "bench/exchange/export.h"
+#include "bench/rows/renames.h"
 #include "bench/suites/suite.h"
 #include "os/text.h"
 
@@ -29,8 +30,9 @@ static pb_status add_axis(pb_axis_list *list, const char *name, size_t n, const 
     if (list->n == PB_OPTION_LIST) return pb_fail(PB_EINVAL, "more than %d axes", PB_OPTION_LIST);
     if (!n || n >= PB_AXIS_TEXT || !*values) return pb_fail(PB_EINVAL, "axis %.60s: need NAME=V1,V2", name);
     pb_axis_values *a = &list->v[list->n++];
-    memcpy(a->name, name, n);
-    a->name[n] = 0;
+    snprintf(a->name, sizeof a->name, "%.*s", (int)n, name);
+    const char *present = pb_renamed_axis(a->name);
+    if (present != a->name) snprintf(a->name, sizeof a->name, "%s", present);
     a->values = values;
     return PB_OK;
 }
@@ -70,9 +72,13 @@ static const char *axis_name(int command, int i)
 
 static bool is_axis(int command, const char *name, size_t n)
 {
+    char typed[PB_AXIS_TEXT];
     const char *axis;
+    if (n >= sizeof typed) return false;
+    snprintf(typed, sizeof typed, "%.*s", (int)n, name);
+    const char *present = pb_renamed_axis(typed);
     for (int i = 0; (axis = axis_name(command, i)); i++)
-        if (strlen(axis) == n && strncmp(axis, name, n) == 0) return true;
+        if (strcmp(axis, present) == 0) return true;
     return false;
 }
 
@@ -94,9 +100,17 @@ static const char *value_of(const char *option, int i)
     return *s ? (*s)->name : NULL;
 }
 
+/* The spellings of bench_version 1. */
+static const pb_option_alias aliases[] = {
+#define RENAMED_OPTION(was, is)       {NULL, #was, #is},
+#define RENAMED_WORD(option, was, is) {#option, #was, #is},
+#include "bench/rows/renames.def"
+    {0},
+};
+
 static const pb_option_type types[] = {{"axis", set_axis}, {"share", set_share}, {0}};
 static const pb_extra_options axes = {is_axis, set_axis_option, axis_name, value_of};
-const pb_cli pb_bench_cli = {"bench", commands, options, types, &axes};
+const pb_cli pb_bench_cli = {"bench", commands, options, types, &axes, aliases};
 
 typedef pb_status parser(const pb_cli *cli, int command, int argc, char **argv, void *fields, pb_words *args);
 

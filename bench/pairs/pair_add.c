@@ -5,6 +5,7 @@
 
 #include "bench/pairs/pair_folder.h"
 #include "bench/rows/read.h"
+#include "bench/rows/renames.h"
 #include "bench/rows/write_csv.h"
 #include "bench/run/run_json.h"
 #include "bench/text/json.h"
@@ -14,15 +15,15 @@
 
 enum { PATH = PB_PATH_TEXT + 64 };
 
-static pb_status add_rows(const char *to, const char *launch, const char *run_id, int pair)
+static pb_status add_rows(const char *to, const char *process, const char *run_id, int pair)
 {
     pb_table t;
     pb_page p;
-    PB_TRY(pb_table_read(launch, &t));
+    PB_TRY(pb_table_read(process, &t));
     pb_status s = pb_page_open(&p);
     for (size_t i = 0; s == PB_OK && i < t.n; i++) {
         t.rows[i].run_id = run_id;
-        t.rows[i].launch = pair;
+        t.rows[i].process = pair;
         pb_csv_row(p.f, &t.rows[i]);
     }
     if (s == PB_OK) s = pb_page_save(&p, PB_OK, pb_append, to);
@@ -30,26 +31,38 @@ static pb_status add_rows(const char *to, const char *launch, const char *run_id
     return s;
 }
 
-/* Replaces the first two fields (run id, process) of each line. No comma is quoted there, so strchr() finds them. */
+/* Writes the rest of a sample's line, ",key,metric,index,value\n", with the present names. False: not such a line. */
+static bool put_renamed(FILE *out, const char *rest)
+{
+    char was[PB_KEY_TEXT], metric[PB_AXIS_TEXT], key[PB_KEY_TEXT];
+    int at = 0;
+    if (sscanf(rest, ",%511[^,\n],%63[^,\n]%n", was, metric, &at) != 2) return false;
+    return pb_renamed_key(was, key) == PB_OK && fprintf(out, ",%s,%s%s", key, pb_renamed_metric(metric), rest + at) > 0;
+}
+
+/* Replaces the first two fields (run id, process) of each line. No comma is quoted there, so strchr() finds them. A
+ * file of a program of bench_version 1 gets the present names. */
 static pb_status copy_samples(FILE *in, FILE *out, const char *run_id, int pair)
 {
     char *line = NULL;
     size_t room = 0;
-    bool ok = getline(&line, &room, in) > 0; /* skips the header */
+    bool ok = getline(&line, &room, in) > 0; /* the header */
+    const bool renamed = ok && strcmp(line, PB_SAMPLES_HEADER) != 0;
     while (ok && getline(&line, &room, in) > 0) {
-        const char *launch = strchr(line, ','), *rest = launch ? strchr(launch + 1, ',') : NULL;
-        ok = rest && strchr(rest, '\n') && fprintf(out, "%s,%d%s", run_id, pair, rest) > 0;
+        const char *process = strchr(line, ','), *rest = process ? strchr(process + 1, ',') : NULL;
+        ok = rest && strchr(rest, '\n') && fprintf(out, "%s,%d", run_id, pair) > 0 &&
+             (renamed ? put_renamed(out, rest) : fputs(rest, out) >= 0);
     }
     free(line);
     return ok && !ferror(in) ? PB_OK : pb_fail(PB_EINVAL, "a samples.csv that is cut, or cannot be copied");
 }
 
-static pb_status add_samples(const char *to, const char *launch, const char *run_id, int pair)
+static pb_status add_samples(const char *to, const char *process, const char *run_id, int pair)
 {
     char from[PATH];
     FILE *in;
     pb_page p;
-    snprintf(from, sizeof from, "%s/samples.csv", launch);
+    snprintf(from, sizeof from, "%s/samples.csv", process);
     PB_TRY(pb_file_read(from, &in));
     pb_status s = pb_page_open(&p);
     if (s == PB_OK) s = pb_page_save(&p, copy_samples(in, p.f, run_id, pair), pb_append, to);
@@ -59,11 +72,11 @@ static pb_status add_samples(const char *to, const char *launch, const char *run
 
 /* Adds the run.json of one process to that of its side. The first process provides the side's run.json; its array
  * `runs` receives the run.json of every process. */
-static pb_status add_run(pb_pair_folder *f, pb_side side, const char *dir, const char *launch, const char *run_id)
+static pb_status add_run(pb_pair_folder *f, pb_side side, const char *dir, const char *process, const char *run_id)
 {
     char path[PATH];
     json_t *one, **run = &f->run[side];
-    snprintf(path, sizeof path, "%s/run.json", launch);
+    snprintf(path, sizeof path, "%s/run.json", process);
     PB_TRY(pb_json_read(path, &one));
     if (!*run) {
         *run = json_deep_copy(one);
@@ -74,17 +87,17 @@ static pb_status add_run(pb_pair_folder *f, pb_side side, const char *dir, const
     json_array_append(json_object_get(*run, "order"), json_array_get(json_object_get(one, "order"), 0));
     json_object_del(one, "order");
     const bool ok = json_array_append_new(json_object_get(*run, "runs"), one) == 0 &&
-                    json_object_set_new(*run, "launches", json_integer(f->pairs + 1)) == 0;
+                    json_object_set_new(*run, "processes", json_integer(f->pairs + 1)) == 0;
     return ok ? pb_run_json_write(dir, *run, true) : pb_fail(PB_ENOMEM, "no memory for run.json");
 }
 
-pb_status pb_pair_folder_add(pb_pair_folder *f, pb_side side, const char *launch, const char *run_id)
+pb_status pb_pair_folder_add(pb_pair_folder *f, pb_side side, const char *process, const char *run_id)
 {
     char dir[PATH], path[PATH + 16];
     snprintf(dir, sizeof dir, "%s/%s", f->dir, pb_side_names[side]);
     snprintf(path, sizeof path, "%s/results.csv", dir);
-    PB_TRY(add_rows(path, launch, run_id, f->pairs));
+    PB_TRY(add_rows(path, process, run_id, f->pairs));
     snprintf(path, sizeof path, "%s/samples.csv", dir);
-    PB_TRY(add_samples(path, launch, run_id, f->pairs));
-    return add_run(f, side, dir, launch, run_id);
+    PB_TRY(add_samples(path, process, run_id, f->pairs));
+    return add_run(f, side, dir, process, run_id);
 }

@@ -1,7 +1,7 @@
 /* pair_folder.h - the folder of a paired comparison. It grows by one pair at a time and can be judged after any of
  * them.
  *
- *   base/, cand/        results.csv, samples.csv and run.json, as in a run; the column `launch` is the pair's number.
+ *   base/, cand/        results.csv, samples.csv and run.json, as in a run; the column `process` is the pair's number.
  *                       run.json is that of the first process, plus an array `runs` with that of every process
  *   pairs.csv           one line for each attempt to measure a pair: pair,attempt,order,seed,base_padding,
  *                       cand_padding,base_seconds,cand_seconds,base_exit,cand_exit,status, and the sizes in bytes of
@@ -29,8 +29,8 @@ typedef struct pb_pair_plan {
     json_t *about;   /* contents of compare.json; owned by the plan */
     char run_id[128];
     uint64_t seed;
-    double slowdown; /* delay injected into the candidate, as a share of its time; 0: none */
-    double turns;    /* seconds of a time slice (time_slice.h); 0: no interleaving, one process after the other */
+    double slowdown;   /* delay injected into the candidate, as a share of its time; 0: none */
+    double time_slice; /* seconds of a time slice (time_slice.h); 0: no interleaving, one process after the other */
     pb_pair_opts rule;
 } pb_pair_plan;
 
@@ -50,7 +50,7 @@ typedef struct pb_pair_line {
     int pair, attempt; /* both count from 0 */
     bool cand_first;
     uint64_t seed;            /* shuffles the order of the cases, the same for both sides */
-    long padding[PB_SIDES];   /* bytes added to the environment (pair_launch.h) */
+    long padding[PB_SIDES];   /* bytes added to the environment (pair_process.h) */
     double seconds[PB_SIDES]; /* running time of each process */
     int code[PB_SIDES];       /* exit codes */
     pb_pair_status status;
@@ -83,9 +83,9 @@ pb_status pb_pair_folder_resume(const char *dir, pb_pair_folder *out);
 pb_status pb_pair_folder_look(const char *dir, pb_pair_folder *out);
 void pb_pair_folder_close(pb_pair_folder *f);
 
-/* Appends the results of one process, found in the folder `launch`, to its side as pair f->pairs. EINVAL, EPATH: they
+/* Appends the results of one process, found in the folder `process`, to its side as pair f->pairs. EINVAL, EPATH: they
  * cannot be read. */
-pb_status pb_pair_folder_add(pb_pair_folder *f, pb_side side, const char *launch, const char *run_id);
+pb_status pb_pair_folder_add(pb_pair_folder *f, pb_side side, const char *process, const char *run_id);
 /* Fills in line->kept, appends the line to pairs.csv and updates the counts. */
 pb_status pb_pair_folder_commit(pb_pair_folder *f, pb_pair_line *line);
 /* Marks run.json of both sides as complete. */

@@ -23,9 +23,9 @@ pb_status pb_pair_plan_write(const char *dir, const char *time_utc, pb_pair_plan
     p->about = json_pack("{s:s,s:s,s:s,s:s,s:o,s:o,s:O,s:I,s:f,s:f,s:f,s:f,s:f,s:f,s:i,s:i}", "bench_version",
                          PB_BENCH_VERSION, "commit", pb_run_commit(), "run_id", p->run_id, "time_utc", time_utc, "base",
                          executable(p, PB_BASE), "cand", executable(p, PB_CAND), "options", p->options, "seed",
-                         (json_int_t)p->seed, "slowdown", p->slowdown, "turns", p->turns, "min_effect", r->min_effect,
-                         "alpha", r->alpha, "alpha_same", r->alpha_same, "power", r->power, "pairs", r->look[0],
-                         "max_pairs", r->look[1]);
+                         (json_int_t)p->seed, "slowdown", p->slowdown, "time_slice", p->time_slice, "min_effect",
+                         r->min_effect, "alpha", r->alpha, "alpha_same", r->alpha_same, "power", r->power, "pairs",
+                         r->look[0], "max_pairs", r->look[1]);
     if (p->about) json_decref(p->options); /* `about` now holds the reference */
     char *text = p->about ? json_dumps(p->about, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15)) : NULL;
     if (!text) return pb_fail(PB_ENOMEM, "no memory for compare.json (or a path that is not UTF-8)");
@@ -43,8 +43,8 @@ static pb_status take(pb_pair_plan *p)
     if (json_unpack_ex(p->about, &e, 0, "{s:s,s:s,s:{s:s,s:s},s:{s:s,s:s},s:o,s:I,s:F,s?F,s:F,s:F,s:F,s:F,s:i,s:i}",
                        "bench_version", &version, "run_id", &run_id, "base", "path", &path[0], "xxh3_128", &digest[0],
                        "cand", "path", &path[1], "xxh3_128", &digest[1], "options", &p->options, "seed", &seed,
-                       "slowdown", &p->slowdown, "turns", &p->turns, "min_effect", &r->min_effect, "alpha", &r->alpha,
-                       "alpha_same", &r->alpha_same, "power", &r->power, "pairs", &r->look[0], "max_pairs",
+                       "slowdown", &p->slowdown, "time_slice", &p->time_slice, "min_effect", &r->min_effect, "alpha",
+                       &r->alpha, "alpha_same", &r->alpha_same, "power", &r->power, "pairs", &r->look[0], "max_pairs",
                        &r->look[1]))
         return pb_fail(PB_EINVAL, "%s", e.text);
     if (!pb_is_printable(run_id)) return pb_fail(PB_EINVAL, "run_id has control characters");

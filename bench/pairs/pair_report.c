@@ -158,7 +158,7 @@ static pb_status note_outlook(const pb_pair_judgement *j, const pb_pair_plan *pl
 static void note_pairs(const pb_pair_judgement *j, const pb_pair_folder *f, const pb_pair_plan *plan, FILE *out)
 {
     const pb_pair_opts *r = &plan->rule;
-    fprintf(out, "note: %d pair%s of fresh launches, seed %llu; looks at %d", f->pairs, f->pairs == 1 ? "" : "s",
+    fprintf(out, "note: %d pair%s of fresh processes, seed %llu; looks at %d", f->pairs, f->pairs == 1 ? "" : "s",
             (unsigned long long)plan->seed, r->look[0]);
     if (r->look[1] > r->look[0]) fprintf(out, " and %d", r->look[1]);
     fprintf(out, "; alpha %g, least effect %g %%; %s\n", r->alpha, 100 * r->min_effect, f->dir);

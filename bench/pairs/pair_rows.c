@@ -11,20 +11,20 @@
 
 /* ---- one side: a value per series and pair --------------------------------------------------------- */
 
-static double *place(pb_pair_table *t, int side, const char *key, const char *metric, long long launch)
+static double *place(pb_pair_table *t, int side, const char *key, const char *metric, long long process)
 {
     const pb_series *s = pb_series_find(&t->set[side], key, metric);
-    if (!s || launch < 0 || launch >= t->pairs) return NULL;
-    return &t->x[side][(size_t)(s - t->set[side].s) * (size_t)t->pairs + (size_t)launch];
+    if (!s || process < 0 || process >= t->pairs) return NULL;
+    return &t->x[side][(size_t)(s - t->set[side].s) * (size_t)t->pairs + (size_t)process];
 }
 
 static void take_values(pb_pair_table *t, int side)
 {
-    const pb_launch_values *v = &t->values[side];
+    const pb_process_values *v = &t->values[side];
     for (size_t i = 0; i < t->set[side].n * (size_t)t->pairs; i++) t->x[side][i] = (double)NAN;
     for (size_t i = 0; i < v->t.n; i++) {
         const pb_row *r = &v->t.rows[i];
-        double *x = strcmp(r->status, "ok") == 0 ? place(t, side, r->key, r->metric, r->launch) : NULL;
+        double *x = strcmp(r->status, "ok") == 0 ? place(t, side, r->key, r->metric, r->process) : NULL;
         if (x) *x = v->log_value[i];
         if (!x || side == 0 || strcmp(r->metric, "slowdown") != 0) continue;
         if (!(t->slowdown[0] > 0) || r->value < t->slowdown[0]) t->slowdown[0] = r->value;
@@ -36,7 +36,7 @@ static pb_status open_side(pb_pair_table *t, int side, const char *dir)
 {
     char path[PB_PATH_TEXT];
     snprintf(path, sizeof path, "%.900s/%s", dir, side ? "cand" : "base");
-    PB_TRY(pb_launch_values_read(path, true, &t->values[side]));
+    PB_TRY(pb_process_values_read(path, true, &t->values[side]));
     PB_TRY(pb_series_make(&t->values[side].t, &t->set[side]));
     t->x[side] = calloc(t->set[side].n * (size_t)t->pairs + 1, sizeof(double));
     if (!t->x[side]) return pb_fail(PB_ENOMEM, "pairs: out of memory");
@@ -61,8 +61,8 @@ static const char *obstacle(const pb_pair_table *t, const pb_series *b, const pb
     if (strcmp(b->bench_version, c->bench_version) != 0) return "bench_version differs";
     if (!allow_mismatch && strcmp(b->machine_id, c->machine_id) != 0) return "machine_id differs (--allow-mismatch)";
     if (b->refuted) return b->note;
-    if (have(t, 0, b) < t->pairs) return "a launch of the base lacks the figure";
-    return have(t, 1, c) < t->pairs ? "a launch of the candidate lacks the figure" : NULL;
+    if (have(t, 0, b) < t->pairs) return "a process of the base lacks the figure";
+    return have(t, 1, c) < t->pairs ? "a process of the candidate lacks the figure" : NULL;
 }
 
 static void fill_ratios(pb_pair_table *t, const pb_series *b, const pb_series *c, double *out)
@@ -80,7 +80,7 @@ static void join(pb_pair_table *t, const pb_series *b, const pb_series *c, const
     const pb_series *s = b ? b : c;
     const int nb = have(t, 0, b), nc = have(t, 1, c);
     const char *wrong = c ? pb_verdict_wrong(b, c) : NULL;
-    if (!s || pb_key_of(s->key, "contract") || (!nb && !nc && !wrong)) return;
+    if (!s || pb_key_of(s->key, "requirement") || (!nb && !nc && !wrong)) return;
     if (strcmp(s->better, "none") == 0 && !wrong) {
         if (b && c) t->told[t->ntold][0] = b, t->told[t->ntold++][1] = c;
         return;
@@ -173,7 +173,7 @@ void pb_pair_table_free(pb_pair_table *t)
 {
     for (int i = 0; i < 2; i++) {
         pb_series_free(&t->set[i]);
-        pb_launch_values_free(&t->values[i]);
+        pb_process_values_free(&t->values[i]);
         free(t->x[i]);
     }
     free(t->rows);

@@ -2,18 +2,18 @@
  * of the ratio of each pair.
  *
  * A process counts with pb_log_median of its samples, or with the logarithm of its value if samples.csv has none. No
- * row is made for the suite `contract`, nor for a metric without a direction, unless the candidate's values are wrong
- * (pb_verdict_wrong); metrics without a direction are listed in `told`. If the candidate lacks a value in every pair,
- * the row is absent. If either side lacks one in some pairs, the row has an obstacle: dropping those pairs would select
- * pairs by their outcome. */
+ * row is made for the suite `requirement`, nor for a metric without a direction, unless the candidate's values are
+ * wrong (pb_verdict_wrong); metrics without a direction are listed in `told`. If the candidate lacks a value in every
+ * pair, the row is absent. If either side lacks one in some pairs, the row has an obstacle: dropping those pairs would
+ * select pairs by their outcome. */
 #ifndef PB_PAIR_ROWS_H
 #define PB_PAIR_ROWS_H
-#include "bench/pairs/launch_values.h"
+#include "bench/pairs/process_values.h"
 #include "bench/pairs/pair_rule.h"
 
 typedef struct pb_pair_table {
-    pb_launch_values values[2]; /* base, candidate: the rows, and the logarithm of each */
-    pb_series_set set[2];       /* base, candidate */
+    pb_process_values values[2]; /* base, candidate: the rows, and the logarithm of each */
+    pb_series_set set[2];        /* base, candidate */
     int pairs;
     pb_pair_row *rows; /* [n] */
     /* [n] base and candidate of each row; NULL: that side has none. For a gate without a row both are the same entry of

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/pairs/pair_launch.h"
+#include "bench/pairs/pair_process.h"
 #include "kernels/engine/bind.h"
 #include "kernels/engine/clock.h"
 #include "os/disk.h"
@@ -36,42 +36,42 @@ void pb_pair_draw(uint64_t seed, int pair, int attempt, pb_pair_line *out)
 
 /* ---- one pair ------------------------------------------------------------------------------------------ */
 
-static void paths(const pb_pair_folder *f, pb_side side, char launch[PATH], char log[PATH])
+static void paths(const pb_pair_folder *f, pb_side side, char process[PATH], char log[PATH])
 {
-    snprintf(launch, PATH, "%s/launch-%s", f->dir, pb_side_names[side]);
+    snprintf(process, PATH, "%s/process-%s", f->dir, pb_side_names[side]);
     snprintf(log, PATH, "%s/%s.log", f->dir, pb_side_names[side]);
 }
 
 /* Runs the processes of n sides and records their exit codes and times. n == 2: interleaved, side[0] first. */
-static pb_status launch(loop *l, const pb_side *side, int n, pb_pair_line *line, bool *cut)
+static pb_status process(loop *l, const pb_side *side, int n, pb_pair_line *line, bool *cut)
 {
     char out[PB_SIDES][PATH], log[PB_SIDES][PATH];
-    pb_pair_launch launches[PB_SIDES];
+    pb_pair_process processes[PB_SIDES];
     pb_pair_ended ended[PB_SIDES];
     const pb_pair_plan *p = l->r->plan;
     for (int i = 0; i < n; i++) {
         paths(l->r->folder, side[i], out[i], log[i]);
         PB_TRY(pb_disk_remove(&pb_disk_posix, out[i]));
-        launches[i] = (pb_pair_launch){.exe = p->path[side[i]],
-                                       .out = out[i],
-                                       .log = log[i],
-                                       .options = p->options,
-                                       .seed = line->seed,
-                                       .slowdown = side[i] == PB_CAND ? p->slowdown : 0,
-                                       .padding = line->padding[side[i]]};
+        processes[i] = (pb_pair_process){.exe = p->path[side[i]],
+                                         .out = out[i],
+                                         .log = log[i],
+                                         .options = p->options,
+                                         .seed = line->seed,
+                                         .slowdown = side[i] == PB_CAND ? p->slowdown : 0,
+                                         .padding = line->padding[side[i]]};
     }
-    PB_TRY(pb_pair_launch_run(launches, n, p->turns, l->deadline, ended, cut));
+    PB_TRY(pb_pair_process_run(processes, n, p->time_slice, l->deadline, ended, cut));
     for (int i = 0; i < n; i++) line->code[side[i]] = ended[i].code, line->seconds[side[i]] = ended[i].seconds;
     return PB_OK;
 }
 
-static pb_status launch_both(loop *l, pb_pair_line *line, bool *cut)
+static pb_status process_both(loop *l, pb_pair_line *line, bool *cut)
 {
     const pb_side order[PB_SIDES] = {line->cand_first ? PB_CAND : PB_BASE, line->cand_first ? PB_BASE : PB_CAND};
     *cut = false;
-    if (l->r->plan->turns > 0) return launch(l, order, PB_SIDES, line, cut);
-    PB_TRY(launch(l, &order[0], 1, line, cut));
-    return *cut ? PB_OK : launch(l, &order[1], 1, line, cut);
+    if (l->r->plan->time_slice > 0) return process(l, order, PB_SIDES, line, cut);
+    PB_TRY(process(l, &order[0], 1, line, cut));
+    return *cut ? PB_OK : process(l, &order[1], 1, line, cut);
 }
 
 static void complain(const loop *l, pb_side side, int code, const char *what)
@@ -132,7 +132,7 @@ static pb_status one_pair(loop *l)
     bool cut;
     char out[PATH], log[PATH];
     pb_pair_draw(l->r->plan->seed, f->pairs, f->attempt, &line);
-    PB_TRY(launch_both(l, &line, &cut));
+    PB_TRY(process_both(l, &line, &cut));
     if (cut) {
         l->late = !pb_interrupted();
         return PB_OK;

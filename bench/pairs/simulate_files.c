@@ -43,38 +43,38 @@ static int figure_order(const void *a, const void *b)
 
 /* ---- one session --------------------------------------------------------------------------------- */
 
-typedef struct launch_list {
+typedef struct process_list {
     long long *v; /* ascending, without duplicates */
     int n;
-} launch_list;
+} process_list;
 
-static int launch_order(const void *a, const void *b)
+static int process_order(const void *a, const void *b)
 {
     long long x = *(const long long *)a, y = *(const long long *)b;
     return (x > y) - (x < y);
 }
 
-static pb_status launches_of(const pb_table *t, launch_list *out)
+static pb_status processes_of(const pb_table *t, process_list *out)
 {
-    *out = (launch_list){malloc((t->n + 1) * sizeof *out->v), 0};
+    *out = (process_list){malloc((t->n + 1) * sizeof *out->v), 0};
     if (!out->v) return pb_fail(PB_ENOMEM, "%s: out of memory", t->path);
-    for (size_t i = 0; i < t->n; i++) out->v[i] = t->rows[i].launch;
-    qsort(out->v, t->n, sizeof *out->v, launch_order);
+    for (size_t i = 0; i < t->n; i++) out->v[i] = t->rows[i].process;
+    qsort(out->v, t->n, sizeof *out->v, process_order);
     for (size_t i = 0; i < t->n; i++)
         if (!i || out->v[i] != out->v[out->n - 1]) out->v[out->n++] = out->v[i];
     return PB_OK;
 }
 
-static int position(const launch_list *l, long long launch)
+static int position(const process_list *l, long long process)
 {
-    const long long *at = bsearch(&launch, l->v, (size_t)l->n, sizeof *l->v, launch_order);
+    const long long *at = bsearch(&process, l->v, (size_t)l->n, sizeof *l->v, process_order);
     return at ? (int)(at - l->v) : -1;
 }
 
 static pb_status open_file(const char *path, pb_sim_recorded *r)
 {
-    pb_launch_values *f = &r->file[r->nfiles];
-    PB_TRY(pb_launch_values_read(path, false, f));
+    pb_process_values *f = &r->file[r->nfiles];
+    PB_TRY(pb_process_values_read(path, false, f));
     r->nfiles++;
     if (!f->t.n) return pb_fail(PB_EINVAL, "%s: has a header but no rows", path);
     const pb_row *first = &r->file[0].t.rows[0];
@@ -93,20 +93,20 @@ static pb_status add_session(pb_sim_recorded *r, int pairs, bool sided)
     r->sessions[r->nsessions++] = (pb_sim_session){pairs, sided};
     r->sided += sided;
     r->pairs += pairs;
-    r->launches += 2 * pairs;
+    r->processes += 2 * pairs;
     return PB_OK;
 }
 
 /* Reads a run of one code. Processes 2i and 2i+1, counted from 0 in ascending order, are pair i. */
 static pb_status read_run(const char *path, pb_sim_recorded *r, figures *all)
 {
-    launch_list l;
+    process_list l;
     PB_TRY(open_file(path, r));
-    const pb_launch_values *f = &r->file[r->nfiles - 1];
-    PB_TRY(launches_of(&f->t, &l));
-    pb_status s = l.n < 2 ? pb_fail(PB_EINVAL, "%s: one launch makes no pair", f->t.path) : PB_OK;
+    const pb_process_values *f = &r->file[r->nfiles - 1];
+    PB_TRY(processes_of(&f->t, &l));
+    pb_status s = l.n < 2 ? pb_fail(PB_EINVAL, "%s: one process makes no pair", f->t.path) : PB_OK;
     for (size_t i = 0; i < f->t.n && s == PB_OK; i++) {
-        int at = position(&l, f->t.rows[i].launch);
+        int at = position(&l, f->t.rows[i].process);
         if (at / 2 < l.n / 2) s = add_figure(all, (figure){&f->t.rows[i], f->log_value[i], r->pairs + at / 2, at % 2});
     }
     if (s == PB_OK) s = add_session(r, l.n / 2, false);
@@ -117,12 +117,12 @@ static pb_status read_run(const char *path, pb_sim_recorded *r, figures *all)
 /* Reads a folder of pairs. A pair that only one side has is ignored: an interrupted comparison can end with one. */
 static pb_status read_pairs(const char *base, const char *cand, pb_sim_recorded *r, figures *all)
 {
-    launch_list side[2] = {0}, both = {0};
+    process_list side[2] = {0}, both = {0};
     PB_TRY(open_file(base, r));
     PB_TRY(open_file(cand, r));
-    const pb_launch_values *f = &r->file[r->nfiles - 2];
-    pb_status s = launches_of(&f[0].t, &side[0]);
-    if (s == PB_OK) s = launches_of(&f[1].t, &side[1]);
+    const pb_process_values *f = &r->file[r->nfiles - 2];
+    pb_status s = processes_of(&f[0].t, &side[0]);
+    if (s == PB_OK) s = processes_of(&f[1].t, &side[1]);
     both = side[0]; /* filtered in place */
     both.n = 0;
     for (int i = 0; i < side[0].n && s == PB_OK; i++)
@@ -130,7 +130,7 @@ static pb_status read_pairs(const char *base, const char *cand, pb_sim_recorded 
     if (s == PB_OK && !both.n) s = pb_fail(PB_EINVAL, "%s: no pair has both sides", f[0].t.path);
     for (int k = 0; k < 2 && s == PB_OK; k++)
         for (size_t i = 0; i < f[k].t.n && s == PB_OK; i++) {
-            int at = position(&both, f[k].t.rows[i].launch);
+            int at = position(&both, f[k].t.rows[i].process);
             if (at >= 0) s = add_figure(all, (figure){&f[k].t.rows[i], f[k].log_value[i], r->pairs + at, k});
         }
     if (s == PB_OK) s = add_session(r, both.n, true);
@@ -203,8 +203,8 @@ static pb_status make_rows(figures *f, const pb_gates *gates, pb_sim_recorded *r
     if (!r->rows || !r->log_ratio) return pb_fail(PB_ENOMEM, "simulate: out of memory for %zu rows", most);
     fill_rows(f, gates, r);
     if (!r->n)
-        return pb_fail(PB_EINVAL, "%s: no row that every launch of every session has (%zu lack one)", r->file[0].t.path,
-                       r->left_out);
+        return pb_fail(PB_EINVAL, "%s: no row that every process of every session has (%zu lack one)",
+                       r->file[0].t.path, r->left_out);
     return PB_OK;
 }
 
@@ -223,7 +223,7 @@ pb_status pb_sim_read(const char *const *paths, int n, const pb_gates *gates, pb
 
 void pb_sim_free(pb_sim_recorded *r)
 {
-    for (int i = 0; i < r->nfiles; i++) pb_launch_values_free(&r->file[i]);
+    for (int i = 0; i < r->nfiles; i++) pb_process_values_free(&r->file[i]);
     free(r->file);
     free(r->sessions);
     free(r->rows);
@@ -267,8 +267,8 @@ static pb_status simulate(const char *const *paths, int n, const pb_simulate_opt
     pb_status s = PB_ENOMEM;
     if (!found) pb_fail(s, "simulate: out of memory for %zu rows", r.n);
     else if (r.pairs < o.rule.look[0])
-        s = pb_fail(PB_EINVAL, "--simulate: %d launches were recorded, %d pairs; the rule first looks at %d pairs",
-                    r.launches, r.pairs, o.rule.look[0]);
+        s = pb_fail(PB_EINVAL, "--simulate: %d processes were recorded, %d pairs; the rule first looks at %d pairs",
+                    r.processes, r.pairs, o.rule.look[0]);
     else s = pb_simulate(r.rows, r.n, r.sessions, r.nsessions, &o, found, &sum);
     if (s == PB_OK) s = pb_sim_print(&r, &o, found, &sum, asked->all, out);
     free(found);

@@ -2,8 +2,9 @@
  *
  * Each argument is one session, of one of two kinds:
  *
- *   folder of pairs  base/ and cand/ are run folders, whose column `launch` is the number of the pair.
- *   run of one code  A run folder or results CSV of many processes. In the order of `launch`, each two neighbours are a
+ *   folder of pairs  base/ and cand/ are run folders, whose column `process` is the number of the pair.
+ *   run of one code  A run folder or results CSV of many processes. In the order of `process`, each two neighbours are
+ * a
  *                    pair; an odd last process is ignored.
  *
  * The rows that gate by gates.csv are judged as one family. If none gates, every row with more than one sample per
@@ -12,7 +13,7 @@
  * Prints what was recorded, the rates, the rows with the largest detectable change (`all`: every row), notes on what
  * the figures do not cover, and as the last line (wrapped here)
  *
- *   bench: launches=48 pairs=24 rows=58 recorded=58 recorded_alarms=0 recorded_undecided=2 recorded_min=0
+ *   bench: processes=48 pairs=24 rows=58 recorded=58 recorded_alarms=0 recorded_undecided=2 recorded_min=0
  *   recorded_max=0.0504 ... exit=0
  *
  * There, recorded is the number of recorded comparisons and recorded_undecided the number of those with an INCONCLUSIVE
@@ -25,7 +26,7 @@
 #define PB_SIMULATE_FILES_H
 #include <stdio.h>
 
-#include "bench/pairs/launch_values.h"
+#include "bench/pairs/process_values.h"
 #include "bench/pairs/simulate.h"
 
 typedef struct pb_simulate_opts {
@@ -42,10 +43,10 @@ pb_exit pb_simulate_files(const char *const *paths, int n, const pb_simulate_opt
 /* ---- shared by simulate_files.c and simulate_print.c --------------------------------------------- */
 
 typedef struct pb_sim_recorded {
-    pb_launch_values *file; /* [nfiles] files read; they own the strings used below */
+    pb_process_values *file; /* [nfiles] files read; they own the strings used below */
     int nfiles;
     pb_sim_session *sessions;
-    int nsessions, pairs, launches;
+    int nsessions, pairs, processes;
     int sided; /* number of sessions that are comparisons */
     pb_sim_row *rows;
     double *log_ratio;  /* [n][pairs] storage of rows[].log_ratio */

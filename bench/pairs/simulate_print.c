@@ -120,7 +120,7 @@ static pb_status print_ranked(const pb_sim_recorded *r, const pb_sim_opts *o, co
 static void print_recorded(const pb_sim_recorded *r, const pb_sim_opts *o, FILE *out)
 {
     const pb_pair_opts *rule = &o->rule;
-    fprintf(out, "simulate: %d launches of %s in %d session%s, %d pairs\n", r->launches,
+    fprintf(out, "simulate: %d processes of %s in %d session%s, %d pairs\n", r->processes,
             r->file[0].t.rows[0].machine_id, r->nsessions, r->nsessions == 1 ? "" : "s", r->pairs);
     if (r->nsessions > r->sided)
         fprintf(out, "  neighbours in runs of one code: the order within each pair is drawn\n");
@@ -138,12 +138,13 @@ static void print_recorded(const pb_sim_recorded *r, const pb_sim_opts *o, FILE 
 
 static void print_notes(const pb_sim_recorded *r, const pb_sim_opts *o, FILE *out)
 {
-    if (r->left_out) fprintf(out, "note: rows left out because a launch lacks them: %zu\n", r->left_out);
+    if (r->left_out) fprintf(out, "note: rows left out because a process lacks them: %zu\n", r->left_out);
     fprintf(
         out,
-        "note: %d launches stand behind this. recorded uses each of them at most once%s; resampled and injected draw "
-        "blocks of %d pairs from them anew, %d times, and cannot show what these launches did not\n",
-        r->launches, r->family ? "" : " a row, and the rows of a session share its launches", PB_SIM_BLOCK, o->trials);
+        "note: %d processes stand behind this. recorded uses each of them at most once%s; resampled and injected draw "
+        "blocks of %d pairs from them anew, %d times, and cannot show what these processes did not\n",
+        r->processes, r->family ? "" : " a row, and the rows of a session share its processes", PB_SIM_BLOCK,
+        o->trials);
 }
 
 pb_status pb_sim_print(const pb_sim_recorded *r, const pb_sim_opts *o, const pb_sim_found *found,
@@ -156,10 +157,10 @@ pb_status pb_sim_print(const pb_sim_recorded *r, const pb_sim_opts *o, const pb_
     const pb_sim_count *a = &sum->recorded, *b = &sum->resampled;
     fprintf(
         out,
-        "bench: launches=%d pairs=%d rows=%zu recorded=%d recorded_alarms=%d recorded_undecided=%d recorded_min=%.4g "
+        "bench: processes=%d pairs=%d rows=%zu recorded=%d recorded_alarms=%d recorded_undecided=%d recorded_min=%.4g "
         "recorded_max=%.4g resampled=%d resampled_alarms=%d resampled_max=%.4g injected=%d found=%d found_min=%.4g "
         "detectable=",
-        r->launches, r->pairs, r->n, a->comparisons, a->alarms, a->undecided, at_least(a->alarms, a->comparisons),
+        r->processes, r->pairs, r->n, a->comparisons, a->alarms, a->undecided, at_least(a->alarms, a->comparisons),
         pb_rate_bound(a->alarms, a->comparisons, CONFIDENCE), b->comparisons, b->alarms,
         pb_rate_bound(b->alarms, b->comparisons, CONFIDENCE), sum->injected, sum->found,
         at_least(sum->found, sum->injected));

@@ -5,10 +5,10 @@
 #include <string.h>
 
 /* True if the axis is one of the view's variant axes. */
-static bool arm_axis(const pb_view *v, const char *axis)
+static bool variant_axis(const pb_view *v, const char *axis)
 {
-    for (int i = 0; i < PB_VIEW_ARMS && v->arms[i]; i++)
-        if (strcspn(v->arms[i], "=") == strlen(axis) && !strncmp(v->arms[i], axis, strlen(axis))) return true;
+    for (int i = 0; i < PB_VIEW_VARIANTS && v->variants[i]; i++)
+        if (strcspn(v->variants[i], "=") == strlen(axis) && !strncmp(v->variants[i], axis, strlen(axis))) return true;
     return false;
 }
 
@@ -16,7 +16,7 @@ static void add_label(pb_layout *l, const char *axis)
 {
     for (int i = 0; i < l->nlabels; i++)
         if (!strcmp(l->labels[i], axis)) return;
-    if (l->nlabels < PB_LAYOUT_LABELS && !arm_axis(l->view, axis)) l->labels[l->nlabels++] = axis;
+    if (l->nlabels < PB_LAYOUT_LABELS && !variant_axis(l->view, axis)) l->labels[l->nlabels++] = axis;
 }
 
 /* Chooses the label columns: the axes that vary, those of view->rows first. Variant axes are left out. */
@@ -58,40 +58,40 @@ static int natural(const char *a, const char *b)
 }
 
 /* The index of a value in a list such as "mode=eager,graph". A value that is not in the list comes last. */
-static int listed(const char *arm, const char *value)
+static int listed(const char *variant, const char *value)
 {
     int place = 0;
-    for (const char *at = strchr(arm, '='); at; at = strchr(at, ','), place++) {
+    for (const char *at = strchr(variant, '='); at; at = strchr(at, ','), place++) {
         at++;
         if (strcspn(at, ",") == strlen(value) && !strncmp(at, value, strlen(value))) return place;
     }
     return 1000;
 }
 
-void pb_arm_axis(const char *arm, char out[PB_AXIS_TEXT])
+void pb_variant_axis(const char *variant, char out[PB_AXIS_TEXT])
 {
-    snprintf(out, PB_AXIS_TEXT, "%.*s", (int)strcspn(arm, "="), arm);
+    snprintf(out, PB_AXIS_TEXT, "%.*s", (int)strcspn(variant, "="), variant);
 }
 
-void pb_arm_title(const pb_view *v, const pb_placed *e, const char *without, char *out, size_t n)
+void pb_variant_title(const pb_view *v, const pb_placed *e, const char *without, char *out, size_t n)
 {
     char axis[PB_AXIS_TEXT];
     size_t used = 0;
     *out = 0;
-    for (int i = 0; i < PB_VIEW_ARMS && v->arms[i] && used < n; i++) {
-        pb_arm_axis(v->arms[i], axis);
+    for (int i = 0; i < PB_VIEW_VARIANTS && v->variants[i] && used < n; i++) {
+        pb_variant_axis(v->variants[i], axis);
         if (without && !strcmp(axis, without)) continue;
         used += (size_t)snprintf(out + used, n - used, "%s%s", used ? " " : "", pb_layout_label(e, axis));
     }
 }
 
-static int arm_order(const pb_view *v, const pb_placed *x, const pb_placed *y)
+static int variant_order(const pb_view *v, const pb_placed *x, const pb_placed *y)
 {
     char name[PB_AXIS_TEXT];
-    for (int i = 0; i < PB_VIEW_ARMS && v->arms[i]; i++) {
-        pb_arm_axis(v->arms[i], name);
+    for (int i = 0; i < PB_VIEW_VARIANTS && v->variants[i]; i++) {
+        pb_variant_axis(v->variants[i], name);
         const char *a = pb_layout_label(x, name), *b = pb_layout_label(y, name);
-        int by_list = listed(v->arms[i], a) - listed(v->arms[i], b), by_name = strcmp(a, b);
+        int by_list = listed(v->variants[i], a) - listed(v->variants[i], b), by_name = strcmp(a, b);
         if (by_list || by_name) return by_list ? by_list : by_name;
     }
     return 0;
@@ -110,32 +110,32 @@ static int by_place(const void *a, const void *b)
 {
     const pb_placed *x = *(const pb_placed *const *)a, *y = *(const pb_placed *const *)b;
     int order = row_order(x->l, x, y);
-    if (!order) order = arm_order(x->l->view, x, y);
+    if (!order) order = variant_order(x->l->view, x, y);
     return order ? order : strcmp(x->key, y->key);
 }
 
-/* Collects the distinct variants of all cases, in order; at most PB_LAYOUT_ARMS. */
-static void find_arms(pb_layout *l)
+/* Collects the distinct variants of all cases, in order; at most PB_LAYOUT_VARIANTS. */
+static void find_variants(pb_layout *l)
 {
     for (int i = 0; i < l->n; i++) {
         int at = 0;
-        while (at < l->narms && arm_order(l->view, l->arm[at], l->order[i]) < 0) at++;
-        if (at < l->narms && arm_order(l->view, l->arm[at], l->order[i]) == 0) continue;
-        if (l->narms == PB_LAYOUT_ARMS) continue;
-        memmove(l->arm + at + 1, l->arm + at, (size_t)(l->narms - at) * sizeof *l->arm);
-        l->arm[at] = l->order[i];
-        l->narms++;
+        while (at < l->nvariants && variant_order(l->view, l->variant[at], l->order[i]) < 0) at++;
+        if (at < l->nvariants && variant_order(l->view, l->variant[at], l->order[i]) == 0) continue;
+        if (l->nvariants == PB_LAYOUT_VARIANTS) continue;
+        memmove(l->variant + at + 1, l->variant + at, (size_t)(l->nvariants - at) * sizeof *l->variant);
+        l->variant[at] = l->order[i];
+        l->nvariants++;
     }
 }
 
 /* Gives every case, in sorted order, its row and its variant. */
 static void number(pb_layout *l)
 {
-    find_arms(l);
+    find_variants(l);
     for (int i = 0; i < l->n; i++) {
         pb_placed *e = l->order[i];
-        for (int at = 0; at < l->narms; at++)
-            if (arm_order(l->view, l->arm[at], e) == 0) e->arm = at;
+        for (int at = 0; at < l->nvariants; at++)
+            if (variant_order(l->view, l->variant[at], e) == 0) e->variant = at;
         if (i && row_order(l, l->order[i - 1], e) != 0) l->nrows++;
         e->row = l->nrows;
     }
@@ -161,7 +161,7 @@ pb_status pb_layout_make(pb_layout *l, const pb_view *view, const pb_series *s, 
         pb_placed *e = &l->cases[l->n];
         e->l = l;
         e->key = s[i].key;
-        e->arm = -1;
+        e->variant = -1;
         PB_TRY(pb_case_parse(s[i].key, &e->c));
         l->order[l->n++] = e;
     }

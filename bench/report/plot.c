@@ -31,24 +31,24 @@ static const pb_series *figure_of(const pb_layout *l, const pb_placed *e, const 
 }
 
 /* Sets used[a] for every variant that has a value in any case. Returns the number of such variants. */
-static int find_used(const pb_layout *l, const pb_series_set *set, bool used[PB_LAYOUT_ARMS])
+static int find_used(const pb_layout *l, const pb_series_set *set, bool used[PB_LAYOUT_VARIANTS])
 {
     int n = 0;
-    for (int a = 0; a < PB_LAYOUT_ARMS; a++) used[a] = false;
+    for (int a = 0; a < PB_LAYOUT_VARIANTS; a++) used[a] = false;
     for (int i = 0; i < l->n; i++)
-        if (l->order[i]->arm >= 0 && figure_of(l, l->order[i], set)) used[l->order[i]->arm] = true;
-    for (int a = 0; a < PB_LAYOUT_ARMS; a++) n += used[a];
+        if (l->order[i]->variant >= 0 && figure_of(l, l->order[i], set)) used[l->order[i]->variant] = true;
+    for (int a = 0; a < PB_LAYOUT_VARIANTS; a++) n += used[a];
     return n;
 }
 
 /* Writes the header line of the data: the name of each variant, quoted, and the names of its three columns. */
 static void write_names(FILE *f, const pb_layout *l, const bool *used)
 {
-    char title[PB_AXIS_TEXT * PB_VIEW_ARMS];
+    char title[PB_AXIS_TEXT * PB_VIEW_VARIANTS];
     fprintf(f, "case");
-    for (int a = 0; a < l->narms; a++) {
+    for (int a = 0; a < l->nvariants; a++) {
         if (!used[a]) continue;
-        pb_arm_title(l->view, l->arm[a], NULL, title, sizeof title);
+        pb_variant_title(l->view, l->variant[a], NULL, title, sizeof title);
         pb_plot_plain(title);
         fprintf(f, " \"%s\" least largest", title);
     }
@@ -76,27 +76,27 @@ static void write_label(FILE *f, const pb_layout *l, const pb_placed *e)
 /* Writes a line per row of the layout. l->order is sorted by row, then variant. Returns the number of variants. */
 static int write_data(FILE *f, const pb_layout *l, const pb_series_set *set)
 {
-    bool used[PB_LAYOUT_ARMS];
-    int i = 0, arms = find_used(l, set, used);
+    bool used[PB_LAYOUT_VARIANTS];
+    int i = 0, variants = find_used(l, set, used);
     write_names(f, l, used);
     for (int row = 0; row < l->nrows; row++) {
         write_label(f, l, l->order[i]);
-        for (int a = 0; a < l->narms; a++) {
-            bool here = i < l->n && l->order[i]->row == row && l->order[i]->arm == a;
+        for (int a = 0; a < l->nvariants; a++) {
+            bool here = i < l->n && l->order[i]->row == row && l->order[i]->variant == a;
             const pb_series *s = here ? figure_of(l, l->order[i], set) : NULL;
             i += here;
             if (s) fprintf(f, " %.9g %.9g %.9g", s->median, s->min, s->max);
             else if (used[a]) fprintf(f, " NaN NaN NaN");
         }
-        while (i < l->n && l->order[i]->row == row) i++; /* skips variants beyond PB_LAYOUT_ARMS */
+        while (i < l->n && l->order[i]->row == row) i++; /* skips variants beyond PB_LAYOUT_VARIANTS */
         fputc('\n', f);
     }
-    return arms;
+    return variants;
 }
 
 /* ---- a figure ---------------------------------------------------------------------------------- */
 
-/* The figures other than "arms", which have their own data and script. */
+/* The figures other than "variants", which have their own data and script. */
 static const struct own {
     const char *name, *needs;
     int (*write)(FILE *f, const pb_series_set *set);
@@ -119,7 +119,7 @@ typedef struct figure {
     char name[PB_AXIS_TEXT]; /* of the script: the suite's or the figure's name */
     char *script, *out;      /* text of the script; path to write; both owned */
     size_t script_n;
-    const struct own *own; /* NULL: the figure "arms" */
+    const struct own *own; /* NULL: the figure "variants" */
 } figure;
 
 static void free_figure(figure *fig) { free(fig->script), free(fig->out); }
@@ -165,7 +165,7 @@ static pb_status choose(figure *fig, size_t *from, size_t *to)
         bool found = false;
         *to = pb_suite_end(set, *from);
         snprintf(fig->name, sizeof fig->name, "%.*s", (int)pb_suite_length(key), key);
-        if (pb_view_of(key)->arms[0]) PB_TRY(find_script(fig, &found));
+        if (pb_view_of(key)->variants[0]) PB_TRY(find_script(fig, &found));
         if (found) return PB_OK;
     }
     return no_script(fig, "none of its suites");
@@ -195,18 +195,18 @@ static pb_status name_output(figure *fig)
     return PB_OK;
 }
 
-/* Writes the data of a figure to d. l NULL: a figure other than "arms". */
+/* Writes the data of a figure to d. l NULL: a figure other than "variants". */
 static pb_status make_data(const figure *fig, const pb_layout *l, pb_drawing *d)
 {
     char *text = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
     if (!f) return pb_fail(PB_ENOMEM, "plot: no memory");
-    d->arms = l ? write_data(f, l, fig->set) : fig->own->write(f, fig->set);
+    d->variants = l ? write_data(f, l, fig->set) : fig->own->write(f, fig->set);
     const bool ok = !ferror(f);
     const char *needs = l ? l->view->metrics[0].metric : fig->own->needs;
     pb_status s = fclose(f) == 0 && ok ? PB_OK : pb_fail(PB_ENOMEM, "plot: no memory");
-    if (s == PB_OK && !d->arms) s = pb_fail(PB_EINVAL, "%s: no %s to plot", fig->t->path, needs);
+    if (s == PB_OK && !d->variants) s = pb_fail(PB_EINVAL, "%s: no %s to plot", fig->t->path, needs);
     if (s == PB_OK) d->data = text, d->data_n = n;
     else free(text);
     return s;

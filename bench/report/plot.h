@@ -1,14 +1,14 @@
 /* plot.h - `bench plot RUN`: draws a figure of a run with gnuplot.
  *
- * The figure "arms" draws a suite with the script plots/<suite>.gp; the figures "crossover" and "attention" use
+ * The figure "variants" draws a suite with the script plots/<suite>.gp; the figures "crossover" and "attention" use
  * plots/crossover.gp and plots/attention.gp. The scripts are compiled into the program; --plots names a folder with
  * others. A script gets these gnuplot variables:
  *
- *   data     the data file. "arms": a line per case: a label, then for each variant its median, least and greatest
+ *   data     the data file. "variants": a line per case: a label, then for each variant its median, least and greatest
  *            process in seconds (NaN: no value). For the other figures see plot_impl.h
  *   out      the file to write
  *   term     "svg" or "png"
- *   arms     the number of variants, or of lines
+ *   variants     the number of variants, or of lines
  *   heading  the run and its machine
  *
  * gnuplot runs in a temporary folder; the finished picture then replaces the output file atomically. */
@@ -19,7 +19,7 @@
 #include "bench/rows/exits.h"
 
 typedef struct pb_plot_opts {
-    const char *figure;  /* "arms", "crossover" or "attention"; NULL: "arms" */
+    const char *figure;  /* "variants", "crossover" or "attention"; NULL: "variants" */
     const char *out;     /* file to write, .svg or .png; NULL: <suite or figure>.svg in the run folder */
     const char *plots;   /* folder with scripts; NULL: the scripts compiled into the program */
     const char *gnuplot; /* gnuplot's program; NULL: "gnuplot" */

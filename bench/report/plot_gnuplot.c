@@ -31,8 +31,8 @@ static pb_status put(const char *folder, const char *name, const void *bytes, si
 static pb_status put_files(const pb_drawing *d, const char *folder)
 {
     char settings[1024];
-    const int n = snprintf(settings, sizeof settings, "data='%s'; out='%s'; term='%s'; arms=%d; heading='%s'\n", DATA,
-                           PICTURE, d->term, d->arms, d->heading);
+    const int n = snprintf(settings, sizeof settings, "data='%s'; out='%s'; term='%s'; variants=%d; heading='%s'\n",
+                           DATA, PICTURE, d->term, d->variants, d->heading);
     PB_TRY(put(folder, SETTINGS, settings, (size_t)n));
     PB_TRY(put(folder, SCRIPT, d->script, d->script_n));
     return put(folder, DATA, d->data, d->data_n);

@@ -26,7 +26,7 @@ typedef struct pb_drawing {
     const char *heading; /* made safe by pb_plot_plain() */
     char *data;          /* [data_n]: the data file */
     size_t script_n, data_n;
-    int arms; /* variants or lines in the data */
+    int variants; /* variants or lines in the data */
 } pb_drawing;
 
 /* Runs gnuplot in a private temporary folder and returns the picture in *picture, [*n], which the caller frees. All

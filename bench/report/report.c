@@ -18,45 +18,45 @@ static void print_head(const pb_table *t, pb_report_page *p)
     int runs = 1;
     for (size_t i = 1; i < t->n; i++) runs += t->rows[i].run_id != t->rows[i - 1].run_id;
     for (size_t i = 0; i < p->set->n; i++)
-        if (p->set->s[i].launches > p->launches) p->launches = p->set->s[i].launches;
+        if (p->set->s[i].processes > p->processes) p->processes = p->set->s[i].processes;
     if (p->markdown) {
         fputs("\nrun ", p->out), pb_markdown(p->out, r->run_id, true);
         fprintf(p->out, "%s on ", runs > 1 ? " and others" : "");
         pb_markdown(p->out, r->machine_id, true);
-        fprintf(p->out, ", %d launch%s\n", p->launches, p->launches == 1 ? "" : "es");
+        fprintf(p->out, ", %d process%s\n", p->processes, p->processes == 1 ? "" : "es");
         return;
     }
-    fprintf(p->out, "run %s%s on %s, %d launch%s (%s)\n", r->run_id, runs > 1 ? " and others" : "", r->machine_id,
-            p->launches, p->launches == 1 ? "" : "es", t->path);
+    fprintf(p->out, "run %s%s on %s, %d process%s (%s)\n", r->run_id, runs > 1 ? " and others" : "", r->machine_id,
+            p->processes, p->processes == 1 ? "" : "es", t->path);
 }
 
-static const char *contract_word(const pb_series *s)
+static const char *requirement_word(const pb_series *s)
 {
     return !strcmp(s->status, "pass") ? "PASS" : !strcmp(s->status, "fail") ? "FAIL" : s->status;
 }
 
-static void print_contract(const pb_series *s, const pb_report_page *p)
+static void print_requirement(const pb_series *s, const pb_report_page *p)
 {
     char figure[PB_FIGURE_TEXT] = "";
     pb_case c;
     if (pb_case_parse(s->key, &c) != PB_OK) return; /* cannot happen: the reader has checked the key */
     if (isfinite(s->median)) pb_figure(figure, s->median, s->unit);
     if (p->markdown) {
-        fprintf(p->out, "| %s | ", contract_word(s)), pb_markdown(p->out, c.name, true);
+        fprintf(p->out, "| %s | ", requirement_word(s)), pb_markdown(p->out, c.name, true);
         fprintf(p->out, " | %s | ", figure), pb_markdown(p->out, s->note, false);
         fputs(" |\n", p->out);
         return;
     }
-    fprintf(p->out, "%-11s  %s%s%s\n", contract_word(s), c.name, *figure ? ": " : "", figure);
+    fprintf(p->out, "%-11s  %s%s%s\n", requirement_word(s), c.name, *figure ? ": " : "", figure);
     if (*s->note) pb_print_wrapped(p->out, 13, s->note);
 }
 
-static void print_contracts(const pb_report_page *p, size_t from, size_t to, const counts *n)
+static void print_requirements(const pb_report_page *p, size_t from, size_t to, const counts *n)
 {
-    fputs(p->markdown ? "\n| contract | | figure | |\n|---|---|--:|---|\n" : "\ncontracts\n", p->out);
-    for (size_t i = from; i < to; i++) print_contract(&p->set->s[i], p);
+    fputs(p->markdown ? "\n| requirement | | figure | |\n|---|---|--:|---|\n" : "\nrequirements\n", p->out);
+    for (size_t i = from; i < to; i++) print_requirement(&p->set->s[i], p);
     if (!p->markdown)
-        fprintf(p->out, "contracts: %d pass, %d fail, %d unsupported\n", n->pass, n->fail, n->unsupported);
+        fprintf(p->out, "requirements: %d pass, %d fail, %d unsupported\n", n->pass, n->fail, n->unsupported);
 }
 
 static void count(const pb_series_set *set, counts *n)
@@ -64,12 +64,12 @@ static void count(const pb_series_set *set, counts *n)
     static const char *const bad[] = {"wrong", "failed", "timeout", "truncated"};
     for (size_t i = 0; i < set->n; i++) {
         const pb_series *s = &set->s[i];
-        bool contract = pb_key_of(s->key, "contract"), pass = !strcmp(s->status, "pass");
+        bool requirement = pb_key_of(s->key, "requirement"), pass = !strcmp(s->status, "pass");
         bool fail = !strcmp(s->status, "fail");
         for (int b = 0; b < 4; b++) n->bad += !strcmp(s->status, bad[b]);
-        n->pass += contract && pass;
-        n->fail += contract && fail;
-        n->unsupported += contract && !pass && !fail;
+        n->pass += requirement && pass;
+        n->fail += requirement && fail;
+        n->unsupported += requirement && !pass && !fail;
     }
 }
 
@@ -80,7 +80,7 @@ static void print_headline(const pb_report_page *p, const counts *n)
         fprintf(p->out, "%d figure%s missing: wrong, failed or cut short", n->bad, n->bad == 1 ? " is" : "s are");
     else fputs("every figure is there", p->out);
     if (n->pass + n->fail + n->unsupported)
-        fprintf(p->out, "; contracts: %d pass, %d fail, %d unsupported", n->pass, n->fail, n->unsupported);
+        fprintf(p->out, "; requirements: %d pass, %d fail, %d unsupported", n->pass, n->fail, n->unsupported);
     fputc('\n', p->out);
 }
 
@@ -107,19 +107,19 @@ static bool junit_case(void *user, size_t i, pb_junit_case *out)
 
 static pb_status print_report(const pb_table *t, pb_report_page *p, const counts *n)
 {
-    size_t contracts = p->set->n, contracts_end = contracts;
+    size_t requirements = p->set->n, requirements_end = requirements;
     if (p->markdown) print_headline(p, n);
     print_head(t, p);
     for (size_t from = 0, to; from < p->set->n; from = to) {
         to = pb_suite_end(p->set, from);
-        if (pb_key_of(p->set->s[from].key, "contract")) {
-            contracts = from;
-            contracts_end = to;
+        if (pb_key_of(p->set->s[from].key, "requirement")) {
+            requirements = from;
+            requirements_end = to;
         } else {
             PB_TRY(pb_view_print(p, from, to));
         }
     }
-    if (contracts < contracts_end) print_contracts(p, contracts, contracts_end, n);
+    if (requirements < requirements_end) print_requirements(p, requirements, requirements_end, n);
     if (n->bad && !p->markdown) fprintf(p->out, "\n%d figures are missing: wrong, failed or cut short\n", n->bad);
     return PB_OK;
 }
@@ -153,6 +153,6 @@ pb_exit pb_report(const char *run, const pb_report_opts *o, FILE *out)
     }
     if (s != PB_OK) return pb_file_exit(s);
     if (n.bad) e = pb_worse_exit(e, PB_EXIT_INCOMPARABLE);
-    if (n.fail && o->gate_contracts) e = pb_worse_exit(e, PB_EXIT_REGRESSION);
+    if (n.fail && o->gate_requirements) e = pb_worse_exit(e, PB_EXIT_REGRESSION);
     return e;
 }

@@ -19,9 +19,9 @@
 #include "bench/rows/exits.h"
 
 typedef struct pb_report_opts {
-    const char *runs;    /* folder in which the newest run is looked up; NULL: "runs" */
-    const char *format;  /* "text" (also NULL), "markdown" or "junit" */
-    bool gate_contracts; /* a requirement that fails gives PB_EXIT_REGRESSION */
+    const char *runs;       /* folder in which the newest run is looked up; NULL: "runs" */
+    const char *format;     /* "text" (also NULL), "markdown" or "junit" */
+    bool gate_requirements; /* a requirement that fails gives PB_EXIT_REGRESSION */
 } pb_report_opts;
 
 /* Prints the report of a run (a run folder or a CSV file; NULL: the newest run) on `out`. PB_EXIT_INCOMPARABLE: the

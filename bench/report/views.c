@@ -10,11 +10,11 @@
 
 static const pb_view views[] = {
     {"backward", .rows = {"model", "tuning", "batch", "seq"},
-     .arms = {"mode=eager,graph", "clip=none,sync,fused,multi"},
+     .variants = {"mode=eager,graph", "clip=none,sync,fused,multi"},
      .metrics = {{"backward_time", "", true},
                  {"tokens_per_second", "", false},
-                 {"launches", "", false},
-                 {"waits", "", false},
+                 {"kernel_launches", "", false},
+                 {"host_syncs", "", false},
                  {"host_time", "", false},
                  {"break_even", "", false},
                  {"peak_memory", "", false}},
@@ -36,13 +36,13 @@ static const pb_view views[] = {
      .metrics = {{"kernel_time", "time", true},
                  {"kernel_rate", "bytes", false},
                  {"kernel_flops", "flops", false},
-                 {"floor_share", "of floor", false},
+                 {"roofline_fraction", "of roofline", false},
                  {"error", "error", false}}},
-    {"attention", .rows = {"arm", "list", "heads", "seq", "topk"},
+    {"attention", .rows = {"variant", "list", "heads", "seq", "topk"},
      .metrics = {{"kernel_time", "time", true},
                  {"kernel_flops", "valid", false},
                  {"listed_flops", "listed", false},
-                 {"floor_share", "of floor", false},
+                 {"roofline_fraction", "of roofline", false},
                  {"error", "error", false},
                  {"rel_diff", "rel_diff", false}}},
 };
@@ -97,11 +97,11 @@ void pb_view_cell(pb_report_page *p, const char *key, const char *metric, bool r
     } else {
         figure(s, range, out, n);
         mark(p, s->note, out, n);
-        if (s->launches == p->launches) return;
+        if (s->processes == p->processes) return;
         char hot[32] = "";
         const pb_series *why = pb_series_find(p->set, key, "outcome");
         if (s->throttled) snprintf(hot, sizeof hot, ": %d throttled", s->throttled);
-        snprintf(fewer, sizeof fewer, "%d of %d launches%s%s%.200s", s->launches, p->launches, hot, why ? ": " : "",
+        snprintf(fewer, sizeof fewer, "%d of %d processes%s%s%.200s", s->processes, p->processes, hot, why ? ": " : "",
                  why ? why->note : "");
         mark(p, fewer, out, n);
     }
@@ -148,24 +148,24 @@ static bool has_metric(const pb_report_page *p, const pb_layout *l, const char *
 }
 
 /* Prints the table of one metric, with a column per variant. */
-static pb_status print_arms(pb_report_page *p, const pb_layout *l, int metric)
+static pb_status print_variants(pb_report_page *p, const pb_layout *l, int metric)
 {
     pb_grid g;
     char text[CELL];
     const char *name = l->view->metrics[metric].metric;
     if (!has_metric(p, l, name)) return PB_OK;
-    PB_TRY(open_grid(p, l, l->narms, &g));
-    for (int a = 0; a < l->narms; a++) {
-        pb_arm_title(l->view, l->arm[a], NULL, text, sizeof text);
+    PB_TRY(open_grid(p, l, l->nvariants, &g));
+    for (int a = 0; a < l->nvariants; a++) {
+        pb_variant_title(l->view, l->variant[a], NULL, text, sizeof text);
         pb_grid_set(&g, 0, l->nlabels + a, text);
         for (int row = 1; row <= l->nrows; row++) pb_grid_set(&g, row, l->nlabels + a, ".");
     }
     for (int i = 0; i < l->n; i++) {
         const pb_placed *e = l->order[i];
         pb_view_cell(p, e->key, name, l->view->metrics[metric].range, text, sizeof text);
-        if (e->arm >= 0) pb_grid_set(&g, e->row + 1, l->nlabels + e->arm, text);
+        if (e->variant >= 0) pb_grid_set(&g, e->row + 1, l->nlabels + e->variant, text);
     }
-    title(p, name, l->view->metrics[metric].range ? ": median, least..largest launch" : "");
+    title(p, name, l->view->metrics[metric].range ? ": median, least..largest process" : "");
     close_grid(p, &g);
     return PB_OK;
 }
@@ -181,24 +181,24 @@ static int find_ratios(const pb_layout *l, ratio_column *out, int max)
     char x[CELL], y[CELL];
     int n = 0;
     for (int r = 0; r < PB_VIEW_RATIOS && v->ratios[r].axis; r++)
-        for (int over = 0; over < l->narms; over++)
-            for (int under = 0; under < l->narms && n < max; under++) {
+        for (int over = 0; over < l->nvariants; over++)
+            for (int under = 0; under < l->nvariants && n < max; under++) {
                 const char *axis = v->ratios[r].axis;
-                if (strcmp(pb_layout_label(l->arm[over], axis), v->ratios[r].over) != 0) continue;
-                if (strcmp(pb_layout_label(l->arm[under], axis), v->ratios[r].under) != 0) continue;
-                pb_arm_title(v, l->arm[over], axis, x, sizeof x);
-                pb_arm_title(v, l->arm[under], axis, y, sizeof y);
+                if (strcmp(pb_layout_label(l->variant[over], axis), v->ratios[r].over) != 0) continue;
+                if (strcmp(pb_layout_label(l->variant[under], axis), v->ratios[r].under) != 0) continue;
+                pb_variant_title(v, l->variant[over], axis, x, sizeof x);
+                pb_variant_title(v, l->variant[under], axis, y, sizeof y);
                 if (!strcmp(x, y)) out[n++] = (ratio_column){r, over, under};
             }
     return n;
 }
 
 /* The first metric's value of a row and a variant. NaN: no value with status ok. */
-static double value_at(const pb_report_page *p, const pb_layout *l, int row, int arm)
+static double value_at(const pb_report_page *p, const pb_layout *l, int row, int variant)
 {
     for (int i = 0; i < l->n; i++) {
         const pb_placed *e = l->order[i];
-        if (e->row != row || e->arm != arm) continue;
+        if (e->row != row || e->variant != variant) continue;
         const pb_series *s = pb_series_find(p->set, e->key, l->view->metrics[0].metric);
         return s && pb_series_ok(s) ? s->median : (double)NAN;
     }
@@ -208,15 +208,15 @@ static double value_at(const pb_report_page *p, const pb_layout *l, int row, int
 /* Prints the ratios of the first metric between variants, if the view has ratios. */
 static pb_status print_ratios(pb_report_page *p, const pb_layout *l)
 {
-    ratio_column column[PB_LAYOUT_ARMS];
+    ratio_column column[PB_LAYOUT_VARIANTS];
     pb_grid g;
     char rest[CELL], text[2 * CELL];
-    int n = find_ratios(l, column, PB_LAYOUT_ARMS);
+    int n = find_ratios(l, column, PB_LAYOUT_VARIANTS);
     if (!n) return PB_OK;
     PB_TRY(open_grid(p, l, n, &g));
     for (int c = 0; c < n; c++) {
         const ratio_column *x = &column[c];
-        pb_arm_title(l->view, l->arm[x->over], l->view->ratios[x->ratio].axis, rest, sizeof rest);
+        pb_variant_title(l->view, l->variant[x->over], l->view->ratios[x->ratio].axis, rest, sizeof rest);
         snprintf(text, sizeof text, "%s/%s %s", l->view->ratios[x->ratio].over, l->view->ratios[x->ratio].under, rest);
         pb_grid_set(&g, 0, l->nlabels + c, text);
         for (int row = 0; row < l->nrows; row++) {
@@ -283,9 +283,9 @@ static pb_status print_tables(pb_report_page *p, const pb_layout *l, const pb_se
     pb_axes_print_common(&l->axes, p->out);
     if (p->markdown) fputs("```\n\n", p->out);
     if (!l->view->suite) return print_list(p, &l->axes, s, n);
-    if (!l->view->arms[0]) return print_metrics(p, l);
+    if (!l->view->variants[0]) return print_metrics(p, l);
     for (int m = 0; m < PB_VIEW_METRICS && l->view->metrics[m].metric; m++) {
-        PB_TRY(print_arms(p, l, m));
+        PB_TRY(print_variants(p, l, m));
         if (m == 0) PB_TRY(print_ratios(p, l));
     }
     return PB_OK;

@@ -1,18 +1,18 @@
 /* views.h - the layout of each suite's tables in a report, and the functions that print them. Identifiers call a
- * variant an `arm`. */
+ * variant an `variant`. */
 #ifndef PB_VIEWS_H
 #define PB_VIEWS_H
 #include "bench/rows/series.h"
 #include "bench/text/grid.h"
 
-enum { PB_VIEW_ARMS = 3, PB_VIEW_METRICS = 16, PB_VIEW_RATIOS = 4, PB_VIEW_ROWS = 6 };
+enum { PB_VIEW_VARIANTS = 3, PB_VIEW_METRICS = 16, PB_VIEW_RATIOS = 4, PB_VIEW_ROWS = 6 };
 
 typedef struct pb_view {
     const char *suite;
     const char *rows[PB_VIEW_ROWS]; /* axes whose label columns come first, if these axes vary */
     /* Axes whose combined values are the columns (variants), with the order of the values: "mode=eager,graph". No axes:
      * the columns are the metrics. */
-    const char *arms[PB_VIEW_ARMS];
+    const char *variants[PB_VIEW_VARIANTS];
     struct {
         const char *metric, *title;
         bool range; /* also show the least and greatest process */
@@ -32,7 +32,7 @@ typedef struct pb_report_page {
     bool markdown;
     pb_strings *text; /* owns the text of cells and footnotes */
     const pb_series_set *set;
-    int launches;          /* the most processes of any series; a value from fewer gets a footnote */
+    int processes;         /* the most processes of any series; a value from fewer gets a footnote */
     const char *notes[99]; /* [nnotes]: footnotes of the current suite */
     int nnotes;
 } pb_report_page;

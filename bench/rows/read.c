@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "bench/rows/metric.h"
+#include "bench/rows/renames.h"
 #include "os/file.h"
 #include "os/text.h"
 
@@ -40,11 +41,14 @@ typedef struct reader {
     const char
         *last[NCOLUMNS]; /* interned text of the previous row: most columns repeat it, so the lookup is skipped */
     size_t last_len[NCOLUMNS];
-    size_t checked_keys;     /* distinct keys that were parsed; fewer than t->keys holds: the current key is new */
+    size_t checked_keys; /* distinct keys that were parsed; fewer than t->keys holds: the current key is new */
+    struct {
+        const char *was, *is;
+    } renamed_key;           /* the last key of bench_version 1 and its present form; NULL: none yet */
     size_t capacity, nslots; /* of t->rows; of slots, a power of two */
     struct slot {
         uint32_t row, hash; /* row: index into t->rows + 1, 0: free slot. hash: avoids comparing most rows */
-    } * slots;              /* hash table over (key, metric, launch, run_id), to find duplicates */
+    } * slots;              /* hash table over (key, metric, process, run_id), to find duplicates */
     pb_row row;             /* the current row */
 } reader;
 
@@ -64,7 +68,7 @@ static void header_field(reader *r, const char *text)
     }
     int found = IGNORED;
     for (int c = 0; c < NCOLUMNS; c++)
-        if (!strcmp(columns[c].name, text)) found = c;
+        if (!strcmp(columns[c].name, pb_renamed_column(text))) found = c;
     for (int i = 0; i < r->nfields && found != IGNORED; i++)
         if (r->column[i] == found) fail(r, PB_EINVAL, "two columns are called ", text);
     r->column[r->nfields++] = found;
@@ -164,12 +168,32 @@ static void check_metric(reader *r)
     }
 }
 
+/* Translates a row of bench_version 1 into the present names. */
+static void rename_row(reader *r)
+{
+    pb_row *row = &r->row;
+    char key[PB_KEY_TEXT];
+    const char *metric = pb_renamed_metric(row->metric);
+    row->bench_version = pb_intern(r->t->strings, PB_BENCH_VERSION, strlen(PB_BENCH_VERSION));
+    row->metric = pb_intern(r->t->strings, metric, strlen(metric));
+    if (r->renamed_key.was != row->key) {
+        if (pb_renamed_key(row->key, key) != PB_OK) return; /* check_row() rejects the key */
+        r->renamed_key.was = row->key;
+        r->renamed_key.is = pb_intern(r->t->keys, key, strlen(key));
+        r->checked_keys = pb_strings_count(r->t->keys);
+    }
+    row->key = r->renamed_key.is;
+    if (!row->bench_version || !row->metric || !row->key) fail(r, PB_ENOMEM, "out of memory", "");
+}
+
 static void check_row(reader *r)
 {
     static const char *const directions[] = {"lower", "higher", "none", NULL};
     static const char *const statuses[] = {"ok",        "unsupported", "wrong", "failed", "timeout",
                                            "truncated", "throttled",   "pass",  "fail",   NULL};
     const pb_row *row = &r->row;
+    if (!strcmp(row->bench_version, PB_RENAMED_VERSION)) rename_row(r);
+    if (r->status != PB_OK) return;
     if (!*row->bench_version) fail(r, PB_EINVAL, "no bench_version", "");
     if (!*row->run_id) fail(r, PB_EINVAL, "no run_id", "");
     if (!*row->machine_id) fail(r, PB_EINVAL, "no machine_id", "");
@@ -184,18 +208,18 @@ static void check_row(reader *r)
     r->checked_keys++;
 }
 
-/* Hashes (key, metric, launch, run_id). The strings are interned, so their addresses are hashed. */
+/* Hashes (key, metric, process, run_id). The strings are interned, so their addresses are hashed. */
 static uint32_t identity(const pb_row *a)
 {
     uint64_t h = (uintptr_t)a->key * 0x9e3779b97f4a7c15u;
     h = (h ^ (uintptr_t)a->metric) * 0x9e3779b97f4a7c15u;
-    h = (h ^ (uint64_t)a->launch ^ (uintptr_t)a->run_id) * 0x9e3779b97f4a7c15u;
+    h = (h ^ (uint64_t)a->process ^ (uintptr_t)a->run_id) * 0x9e3779b97f4a7c15u;
     return (uint32_t)(h >> 32);
 }
 
 static bool same_identity(const pb_row *a, const pb_row *b)
 {
-    return a->key == b->key && a->metric == b->metric && a->launch == b->launch && a->run_id == b->run_id;
+    return a->key == b->key && a->metric == b->metric && a->process == b->process && a->run_id == b->run_id;
 }
 
 /* The slot that holds a row with the identity of `row`, or the free slot where `row` belongs. */
@@ -246,7 +270,7 @@ static void add_row(reader *r)
     struct slot *slot = slot_of(r, &r->row, hash);
     if (slot->row) {
         char what[PB_AXIS_TEXT + 64];
-        snprintf(what, sizeof what, "launch %lld has a second %.64s of ", r->row.launch, r->row.metric);
+        snprintf(what, sizeof what, "process %lld has a second %.64s of ", r->row.process, r->row.metric);
         fail(r, PB_EINVAL, what, r->row.key);
         return;
     }

@@ -9,7 +9,7 @@
  *   - text that is not a number, or not finite, in a numeric column; an unknown status or direction; an invalid key;
  *   - a unit or direction that differs from the metric's in metrics.def;
  *   - status ok without a value;
- *   - two rows with equal key, metric, launch and run_id. */
+ *   - two rows with equal key, metric, process and run_id. */
 #ifndef PB_READ_H
 #define PB_READ_H
 #include "bench/rows/rows.h"

@@ -14,7 +14,7 @@ static int row_order(const void *a, const void *b)
     const pb_row *x = *(const pb_row *const *)a, *y = *(const pb_row *const *)b;
     if (x->key != y->key || x->metric != y->metric) return pb_series_order(x->key, x->metric, y->key, y->metric);
     if (x->run_id != y->run_id) return strcmp(x->run_id, y->run_id);
-    return x->launch < y->launch ? -1 : x->launch > y->launch;
+    return x->process < y->process ? -1 : x->process > y->process;
 }
 
 /* Ranks a status from best (0) to worst (7): a series takes the worst status of its processes. */
@@ -77,7 +77,7 @@ static void count(pb_series *s, const pb_row *row, const pb_row *r, figures f, i
                 row->better != r->better;
     if ((bad < 2 || bad == 7) && isfinite(row->value)) {
         f.value[(*mine)++] = f.all[(*all)++] = row->value;
-        s->launches += pb_stored(r->run_id) ? (int)row->launch : 1;
+        s->processes += pb_stored(r->run_id) ? (int)row->process : 1;
     }
     if (!throttled(row) && speaks(s, row)) s->status = row->status, s->note = row->note;
 }

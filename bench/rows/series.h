@@ -8,7 +8,7 @@
 #include "bench/rows/read.h"
 
 /* The least processes for a verdict or a baseline: fewer do not show how much values differ between processes. */
-enum { PB_ENOUGH_LAUNCHES = 3 };
+enum { PB_ENOUGH_PROCESSES = 3 };
 
 /* A session's value: the median over its processes. */
 typedef struct pb_session {
@@ -26,7 +26,7 @@ typedef struct pb_series {
     bool mixed;                /* rows differ in machine, bench_version or unit, so they cannot be compared */
     bool refuted;              /* a row with status ok is impossible or wrong: a time or rate <= 0, or a value outside
                                   its absolute bound (metric.h). status is then "wrong" and note gives the reason */
-    int launches;              /* processes with a value and status ok, pass or fail, or throttled if all rows are;
+    int processes;             /* processes with a value and status ok, pass or fail, or throttled if all rows are;
                                   stored: summed over sessions */
     int throttled;             /* throttled rows that were left out */
     int sessions;              /* sessions with at least one value */
@@ -72,7 +72,7 @@ size_t pb_suite_end(const pb_series_set *set, size_t from);
 const char *pb_newest_session(const pb_series_set *set, size_t from, size_t to);
 
 /* The run_id of every row of a stored baseline begins with this prefix. A stored baseline has one row per key, metric
- * and session; its column `launch` is the number of processes that the value is the median of. */
+ * and session; its column `process` is the number of processes that the value is the median of. */
 #define PB_BASELINE_RUN "baseline:"
 static inline bool pb_stored(const char *run_id) { return !strncmp(run_id, PB_BASELINE_RUN, strlen(PB_BASELINE_RUN)); }
 #endif

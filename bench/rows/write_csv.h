@@ -16,7 +16,7 @@ void pb_csv_row(FILE *f, const pb_row *r);
 void pb_csv_text(FILE *f, const char *s);
 void pb_csv_number(FILE *f, double v);
 
-#define PB_SAMPLES_HEADER "run_id,launch,key,metric,index,value\n"
+#define PB_SAMPLES_HEADER "run_id,process,key,metric,index,value\n"
 /* Creates dir/results.csv and dir/samples.csv with their header lines; on failure neither is left. EPATH: a file exists
  * already or cannot be created; EIO: the disk is full. */
 pb_status pb_results_create(const char *dir);

@@ -36,45 +36,45 @@ static pb_status check_end(const char *path, const pb_map *m, long long length)
     return m->p[length - 1] == '\n' ? PB_OK : pb_fail(PB_EINVAL, "%s: no line ends at byte %lld", path, length);
 }
 
-static pb_status check_rows(const char *path, const pb_map *m, long long length, int launches)
+static pb_status check_rows(const char *path, const pb_map *m, long long length, int processes)
 {
     pb_table t;
     pb_status s = PB_OK;
     PB_TRY(pb_table_parse(path, m->p, (size_t)length, &t));
     for (size_t i = 0; i < t.n && s == PB_OK; i++)
-        if (t.rows[i].launch < 0 || t.rows[i].launch >= launches)
-            s = pb_fail(PB_EINVAL, "%s: a row of launch %lld among those before launch %d", path, t.rows[i].launch,
-                        launches);
+        if (t.rows[i].process < 0 || t.rows[i].process >= processes)
+            s = pb_fail(PB_EINVAL, "%s: a row of process %lld among those before process %d", path, t.rows[i].process,
+                        processes);
     pb_table_free(&t);
     return s;
 }
 
-static pb_status check_header(const char *path, const pb_map *m, long long length, int launches)
+static pb_status check_header(const char *path, const pb_map *m, long long length, int processes)
 {
     const size_t n = strlen(PB_SAMPLES_HEADER);
-    (void)launches;
+    (void)processes;
     if ((size_t)length >= n && memcmp(m->p, PB_SAMPLES_HEADER, n) == 0) return PB_OK;
     return pb_fail(PB_EINVAL, "%s: does not begin with the names of its columns", path);
 }
 
-static pb_status check(const char *dir, const char *name, long long length, int launches,
-                       pb_status (*contents)(const char *path, const pb_map *m, long long length, int launches))
+static pb_status check(const char *dir, const char *name, long long length, int processes,
+                       pb_status (*contents)(const char *path, const pb_map *m, long long length, int processes))
 {
     char *path;
     pb_map m = {0};
     PB_TRY(pb_path_join(dir, name, &path));
     pb_status s = pb_map_open(path, &m);
     if (s == PB_OK) s = check_end(path, &m, length);
-    if (s == PB_OK) s = contents(path, &m, length, launches);
+    if (s == PB_OK) s = contents(path, &m, length, processes);
     pb_map_close(&m);
     free(path);
     return s;
 }
 
-pb_status pb_kept_check(const char *dir, const pb_kept *k, int launches)
+pb_status pb_kept_check(const char *dir, const pb_kept *k, int processes)
 {
-    PB_TRY(check(dir, "results.csv", k->results, launches, check_rows));
-    return check(dir, "samples.csv", k->samples, launches, check_header);
+    PB_TRY(check(dir, "results.csv", k->results, processes, check_rows));
+    return check(dir, "samples.csv", k->samples, processes, check_header);
 }
 
 pb_status pb_kept_cut_file(const char *dir, const char *name, long long length)

@@ -404,13 +404,13 @@ pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_options *o, 
     return s;
 }
 
-void pb_plan_order(const pb_plan *p, uint64_t seed, int launch, int *order)
+void pb_plan_order(const pb_plan *p, uint64_t seed, int process, int *order)
 {
     for (int i = 0; i < p->n; i++) order[i] = i;
     /* Suite ceiling is never shuffled: its cases run first in every other suite too, in the same order. */
     if (strcmp(p->suite->name, "ceiling") == 0) return;
     for (int i = p->n - 1; i > p->ceilings; i--) {
-        int j = p->ceilings + (int)(pb_uniform(seed + (uint64_t)launch, (uint64_t)i) * (i - p->ceilings + 1));
+        int j = p->ceilings + (int)(pb_uniform(seed + (uint64_t)process, (uint64_t)i) * (i - p->ceilings + 1));
         int swap = order[i];
         order[i] = order[j];
         order[j] = swap;

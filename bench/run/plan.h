@@ -19,9 +19,9 @@ const pb_suite *pb_suite_find(const char *name); /* NULL: no such suite; the err
 pb_status pb_plan_make(pb_ctx *ctx, const pb_suite *suite, const pb_options *o, pb_plan *out);
 void pb_plan_free(pb_plan *p);
 
-/* Writes the order of the cases in process number `launch` to order[plan->n]: the ceilings, then the other cases
+/* Writes the order of the cases in process number `process` to order[plan->n]: the ceilings, then the other cases
  * shuffled. */
-void pb_plan_order(const pb_plan *p, uint64_t seed, int launch, int *order);
+void pb_plan_order(const pb_plan *p, uint64_t seed, int process, int *order);
 /* Expected seconds that one process spends on the case, estimated by its suite; 1 if the suite has no estimate. */
 double pb_plan_expect(const pb_plan *p, const pb_case *c);
 

@@ -19,13 +19,13 @@
 #include "os/file.h"
 
 enum { LINE = 96, MOST = 1 << 30 };
-#define HEADER "launch,case,results,samples\n"
+#define HEADER "process,case,results,samples\n"
 
 /* ---- writing -------------------------------------------------------------------------------------- */
 
 static int line_text(pb_place next, const pb_kept *k, char out[LINE])
 {
-    return snprintf(out, LINE, "%d,%d,%lld,%lld\n", next.launch, next.next, k->results, k->samples);
+    return snprintf(out, LINE, "%d,%d,%lld,%lld\n", next.process, next.next, k->results, k->samples);
 }
 
 pb_status pb_progress_create(const char *dir)
@@ -84,10 +84,10 @@ static pb_status next_line(lines *l, pb_progress_line *out, bool *more)
     l->at = (size_t)(newline + 1 - l->text);
     l->number++;
     out->end = (long long)l->at;
-    if (newline - line < LINE && sscanf(line, "%9d,%9d,%18lld,%18lld%c", &out->next.launch, &out->next.next,
+    if (newline - line < LINE && sscanf(line, "%9d,%9d,%18lld,%18lld%c", &out->next.process, &out->next.next,
                                         &out->kept.results, &out->kept.samples, &end) == 5)
-        if (end == '\n' && out->next.launch >= 0 && out->next.next >= 0) return PB_OK;
-    return pb_fail(PB_EINVAL, "%s:%d: need launch,case,results,samples as whole numbers", l->path, l->number);
+        if (end == '\n' && out->next.process >= 0 && out->next.next >= 0) return PB_OK;
+    return pb_fail(PB_EINVAL, "%s:%d: need process,case,results,samples as whole numbers", l->path, l->number);
 }
 
 static pb_status find_last(lines *l, const char *dir, pb_place most, pb_progress_line *out)
@@ -99,9 +99,9 @@ static pb_status find_last(lines *l, const char *dir, pb_place most, pb_progress
     for (;;) {
         PB_TRY(next_line(l, &one, &more));
         if (!more) break;
-        if (one.next.launch + (one.next.next > 0) > most.launch || one.next.next > most.next)
-            return pb_fail(PB_EINVAL, "%s:%d: launch %d, case %d; there are %d launches of %d cases", l->path,
-                           l->number, one.next.launch, one.next.next, most.launch, most.next);
+        if (one.next.process + (one.next.next > 0) > most.process || one.next.next > most.next)
+            return pb_fail(PB_EINVAL, "%s:%d: process %d, case %d; there are %d processes of %d cases", l->path,
+                           l->number, one.next.process, one.next.next, most.process, most.next);
         if (one.kept.results > size.results || one.kept.samples > size.samples) continue;
         *out = one;
         found = true;
@@ -114,24 +114,24 @@ static pb_status find_last(lines *l, const char *dir, pb_place most, pb_progress
 static int by_process_and_key(const void *a, const void *b)
 {
     const pb_row *x = a, *y = b;
-    return x->launch != y->launch ? (x->launch < y->launch ? -1 : 1) : strcmp(x->key, y->key);
+    return x->process != y->process ? (x->process < y->process ? -1 : 1) : strcmp(x->key, y->key);
 }
 
-/* True if progress.csv has a line that says: case `next` of process `launch` is to be measured next. */
-static bool has_line(lines *l, int launch, int next)
+/* True if progress.csv has a line that says: case `next` of process `process` is to be measured next. */
+static bool has_line(lines *l, int process, int next)
 {
     pb_progress_line one;
     bool more = true;
     l->at = strlen(HEADER), l->number = 1;
     while (next_line(l, &one, &more) == PB_OK && more)
-        if (one.next.launch == launch && one.next.next == next) return true;
+        if (one.next.process == process && one.next.next == next) return true;
     return false;
 }
 
 /* True if the process with these n rows, sorted by key, has ended. Usually it has rows of as many keys as there are
- * cases. Fewer are possible if a case has no row of its own, if the process crashed (launch.c says so in a row), or if
+ * cases. Fewer are possible if a case has no row of its own, if the process crashed (process.c says so in a row), or if
  * it was throttled, which removes its lines from progress.csv. */
-static bool has_ended(lines *l, const pb_row *r, size_t n, int launch, int cases)
+static bool has_ended(lines *l, const pb_row *r, size_t n, int process, int cases)
 {
     int keys = 0;
     bool told = false;
@@ -141,7 +141,7 @@ static bool has_ended(lines *l, const pb_row *r, size_t n, int launch, int cases
         told |= strcmp(r[i].status, "failed") == 0 && strncmp(r[i].note, PB_DIED, strlen(PB_DIED)) == 0;
     }
     if (keys >= cases || told) return true;
-    return has_line(l, launch, n ? cases : 0); /* no row: it died before its first case */
+    return has_line(l, process, n ? cases : 0); /* no row: it died before its first case */
 }
 
 /* EINVAL: an earlier process than the next one did not end within the kept rows. Sorts the rows. */
@@ -149,11 +149,11 @@ static pb_status check_ended(lines *l, pb_table *t, pb_place next, int cases)
 {
     if (t->n) qsort(t->rows, t->n, sizeof *t->rows, by_process_and_key); /* without rows the pointer is NULL */
     size_t i = 0, n;
-    for (int launch = 0; launch < next.launch; launch++, i += n) {
-        for (n = 0; i + n < t->n && t->rows[i + n].launch == launch;) n++;
-        if (!has_ended(l, &t->rows[i], n, launch, cases))
-            return pb_fail(PB_EINVAL, "%s: launch %d is said to be next, but results.csv lacks cases of launch %d",
-                           l->path, next.launch, launch);
+    for (int process = 0; process < next.process; process++, i += n) {
+        for (n = 0; i + n < t->n && t->rows[i + n].process == process;) n++;
+        if (!has_ended(l, &t->rows[i], n, process, cases))
+            return pb_fail(PB_EINVAL, "%s: process %d is said to be next, but results.csv lacks cases of process %d",
+                           l->path, next.process, process);
     }
     return PB_OK;
 }
@@ -173,9 +173,9 @@ static pb_status check_tail(const lines *l, const pb_map *m, size_t kept, pb_pla
     memcpy(tail + head, text + kept, whole - kept);
     if (pb_table_parse("results.csv", tail, head + (whole - kept), &t) == PB_OK) {
         for (size_t i = 0; i < t.n && s == PB_OK; i++)
-            if (t.rows[i].launch < next.launch)
-                s = pb_fail(PB_EINVAL, "%s: launch %d is said to be next, but rows of launch %lld would be cut",
-                            l->path, next.launch, t.rows[i].launch);
+            if (t.rows[i].process < next.process)
+                s = pb_fail(PB_EINVAL, "%s: process %d is said to be next, but rows of process %lld would be cut",
+                            l->path, next.process, t.rows[i].process);
         pb_table_free(&t);
     }
     free(tail);
@@ -206,7 +206,7 @@ pb_status pb_progress_read(const char *dir, pb_place most, pb_progress_line *out
     pb_progress_line last;
     PB_TRY(open_lines(dir, &l));
     pb_status s = find_last(&l, dir, most, &last);
-    if (s == PB_OK) s = pb_kept_check(dir, &last.kept, last.next.launch + (last.next.next > 0));
+    if (s == PB_OK) s = pb_kept_check(dir, &last.kept, last.next.process + (last.next.next > 0));
     if (s == PB_OK) s = check_rows(&l, dir, &last, most.next);
     close_lines(&l);
     if (s == PB_OK) *out = last;
@@ -221,28 +221,28 @@ pb_status pb_progress_cut(const char *dir, const pb_progress_line *to)
     return pb_kept_cut_file(dir, "progress.csv", to->end);
 }
 
-static pb_status find_beginning(lines *l, int launch, pb_progress_line *out)
+static pb_status find_beginning(lines *l, int process, pb_progress_line *out)
 {
     pb_progress_line one;
     bool more = true, found = false;
     for (;;) {
         PB_TRY(next_line(l, &one, &more));
         if (!more) break;
-        if (one.next.launch != launch || one.next.next != 0) continue;
+        if (one.next.process != process || one.next.next != 0) continue;
         *out = one;
         found = true;
     }
-    return found ? PB_OK : pb_fail(PB_EINVAL, "%s: no line says where launch %d begins", l->path, launch);
+    return found ? PB_OK : pb_fail(PB_EINVAL, "%s: no line says where process %d begins", l->path, process);
 }
 
-pb_status pb_progress_rewind(const char *dir, int launch)
+pb_status pb_progress_rewind(const char *dir, int process)
 {
     lines l;
     pb_progress_line at;
     PB_TRY(open_lines(dir, &l));
-    pb_status s = find_beginning(&l, launch, &at);
+    pb_status s = find_beginning(&l, process, &at);
     close_lines(&l);
-    if (s == PB_OK) s = pb_kept_check(dir, &at.kept, launch);
+    if (s == PB_OK) s = pb_kept_check(dir, &at.kept, process);
     if (s == PB_OK) s = pb_kept_cut_file(dir, "progress.csv", at.end);
     return s == PB_OK ? pb_kept_cut_file(dir, "results.csv", at.kept.results) : s;
 }

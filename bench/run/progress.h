@@ -1,6 +1,6 @@
 /* progress.h - progress.csv in a run's folder: how far the run is, for `bench run --resume`.
  *
- * Columns launch,case,results,samples. `launch` and `case` say what is to be measured next: the process number, and
+ * Columns process,case,results,samples. `process` and `case` say what is to be measured next: the process number, and
  * the index of the case in that process's order (after the last case: the suite's conclusions, pb_suite.conclude).
  * `results` and `samples` are the sizes in bytes of results.csv and samples.csv at that point. A line is written when a
  * case is complete; bytes beyond the sizes of the last line belong to an incomplete case. */
@@ -9,12 +9,12 @@
 #include "bench/run/kept.h"
 
 /* How the note of the row begins that says in which case a process crashed; how it ended follows. */
-#define PB_DIED "the launch was "
+#define PB_DIED "the process was "
 
 /* The next case to measure: the process number, and the index of a case in the order of that process (the number of
  * cases: the suite's conclusions). Both count from 0. */
 typedef struct pb_place {
-    int launch, next;
+    int process, next;
 } pb_place;
 
 /* A line of progress.csv: what is to be measured next, the sizes of the other files, and where the line itself ends. */
@@ -35,9 +35,9 @@ pb_status pb_progress_mark(const char *dir, pb_place next);
 pb_status pb_progress_read(const char *dir, pb_place most, pb_progress_line *out);
 /* Truncates all three files to that line. EPATH, EIO. */
 pb_status pb_progress_cut(const char *dir, const pb_progress_line *to);
-/* Truncates progress.csv, then results.csv, to the start of process `launch`; the caller appends the process's rows
+/* Truncates progress.csv, then results.csv, to the start of process `process`; the caller appends the process's rows
  * again. samples.csv is not changed. EINVAL: no line says where the process starts. */
-pb_status pb_progress_rewind(const char *dir, int launch);
+pb_status pb_progress_rewind(const char *dir, int process);
 /* Locks the run against being resumed by another command, until this process and its children have ended or closed *fd.
  * Waits up to ten seconds for another holder. EINVAL: the run is still being measured. */
 pb_status pb_progress_lock(const char *dir, int *fd);

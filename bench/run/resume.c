@@ -19,7 +19,7 @@ static bool same_number(double a, double b) { return !(a < b) && !(a > b); }
  * compared here: pb_resume_check() compares the resulting order. */
 static const char *differs(const pb_options *was, const pb_options *now)
 {
-    if (now->launches != was->launches) return "--launches";
+    if (now->processes != was->processes) return "--processes";
     if (now->seed != was->seed) return "--seed";
     if (!same_text(now->device, was->device)) return "--device";
     if (!same_text(now->out, was->out)) return "--out";
@@ -112,7 +112,7 @@ pb_status pb_resume_check(const pb_resumed *r, const pb_plan *plan, const char *
     const char *dir = r->options.resume;
     if (strcmp(r->machine_id, machine_id) != 0)
         return pb_fail(PB_EINVAL, "--resume %.200s: it was begun on %.80s; this is %s", dir, r->machine_id, machine_id);
-    json_t *order = pb_run_json_order(plan, r->seed, r->options.launches);
+    json_t *order = pb_run_json_order(plan, r->seed, r->options.processes);
     const bool same = order && json_equal(order, json_object_get(r->about, "order"));
     json_decref(order);
     return same ? PB_OK : pb_fail(PB_EINVAL, "--resume %.200s: its cases are others than this plan's", dir);

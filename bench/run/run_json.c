@@ -19,14 +19,14 @@ static json_t *arguments(const pb_options *o)
     return a;
 }
 
-json_t *pb_run_json_order(const pb_plan *plan, uint64_t seed, long launches)
+json_t *pb_run_json_order(const pb_plan *plan, uint64_t seed, long processes)
 {
     const long most = ORDER_KEYS > plan->n ? ORDER_KEYS / plan->n : 1;
     json_t *all = json_array();
     int *order = malloc((size_t)plan->n * sizeof *order);
-    for (int launch = 0; order && launch < launches && launch < most; launch++) {
+    for (int process = 0; order && process < processes && process < most; process++) {
         json_t *one = json_array();
-        pb_plan_order(plan, seed, launch, order);
+        pb_plan_order(plan, seed, process, order);
         for (int i = 0; i < plan->n; i++) json_array_append_new(one, json_string(plan->cases[order[i]].key));
         json_array_append_new(all, one);
     }
@@ -39,11 +39,11 @@ const char *pb_run_commit(void) { return PB_COMMIT; }
 json_t *pb_run_json_make(const pb_run_info *r)
 {
     json_t *fingerprint = json_deep_copy(r->fingerprint), *order;
-    order = pb_run_json_order(r->plan, r->seed, r->options->launches);
+    order = pb_run_json_order(r->plan, r->seed, r->options->processes);
     return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:b,s:o,s:o}", "bench_version", PB_BENCH_VERSION, "run_id",
                      r->run_id, "machine_id", r->machine_id, "suite", r->plan->suite->name, "time_utc", r->time_utc,
-                     "commit", PB_COMMIT, "argv", arguments(r->options), "seed", (json_int_t)r->seed, "launches",
-                     (json_int_t)r->options->launches, "truncated", true, "order", order, "fingerprint", fingerprint);
+                     "commit", PB_COMMIT, "argv", arguments(r->options), "seed", (json_int_t)r->seed, "processes",
+                     (json_int_t)r->options->processes, "truncated", true, "order", order, "fingerprint", fingerprint);
 }
 
 pb_status pb_run_json_resumed(json_t *about, const char *time_utc, const pb_options *now)

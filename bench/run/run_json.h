@@ -1,11 +1,11 @@
 /* run_json.h - run.json: what was measured, where and in which order.
  *
- * {"bench_version", "run_id", "machine_id", "suite", "time_utc", "commit", "argv", "seed", "launches",
+ * {"bench_version", "run_id", "machine_id", "suite", "time_utc", "commit", "argv", "seed", "processes",
  *  "truncated", "order": [[key, ...] per process], "fingerprint"}
- * "launches" is the number of measuring processes. "order" has the order of the first processes, at least one and at
+ * "processes" is the number of measuring processes. "order" has the order of the first processes, at least one and at
  * most 10000 keys in total; the other orders follow from the seed (pb_plan_order). "truncated" is true until the
  * completed run rewrites the file. "resumed" is added by --resume: a list of times and command lines.
- * "launch_state" is added while the run measures: one entry per process (launch_state.h), so the file grows with the
+ * "process_state" is added while the run measures: one entry per process (process_state.h), so the file grows with the
  * number of processes, by about a kilobyte for each. */
 #ifndef PB_RUN_JSON_H
 #define PB_RUN_JSON_H
@@ -27,7 +27,7 @@ const char *pb_run_commit(void);
 /* Returns the contents of run.json at the start of a run. The caller owns the object. NULL: out of memory. */
 json_t *pb_run_json_make(const pb_run_info *r);
 /* Returns the value of "order". The caller owns it. NULL: out of memory. */
-json_t *pb_run_json_order(const pb_plan *plan, uint64_t seed, long launches);
+json_t *pb_run_json_order(const pb_plan *plan, uint64_t seed, long processes);
 /* Adds the time and command line of the resuming command to "resumed". ENOMEM. */
 pb_status pb_run_json_resumed(json_t *about, const char *time_utc, const pb_options *now);
 /* Creates dir/run.json. EPATH: the file exists or cannot be created; EIO, ENOMEM. */

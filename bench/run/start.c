@@ -12,7 +12,7 @@
 pb_status pb_start(void (*become)(const void *self, int pipe_fd), const void *self, pid_t *pid, int *from_child)
 {
     int ends[2];
-    if (pipe(ends) != 0) return pb_fail(PB_EIO, "a launch cannot be started: %s", strerror(errno));
+    if (pipe(ends) != 0) return pb_fail(PB_EIO, "a process cannot be started: %s", strerror(errno));
     sigset_t stops, before;
     sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM), sigaddset(&stops, SIGHUP);
     fflush(NULL);
@@ -34,5 +34,5 @@ pb_status pb_start(void (*become)(const void *self, int pipe_fd), const void *se
     *from_child = ends[0];
     if (*pid > 0) return PB_OK;
     close(ends[0]);
-    return pb_fail(PB_EIO, "a launch cannot be started: %s", strerror(errno));
+    return pb_fail(PB_EIO, "a process cannot be started: %s", strerror(errno));
 }

@@ -106,7 +106,7 @@ static bool reaped(watcher *r)
     return true;
 }
 
-void pb_watch_launch(const pb_watch *w, pb_watched *out)
+void pb_watch_process(const pb_watch *w, pb_watched *out)
 {
     const double start = pb_clock_seconds();
     watcher r = {.w = w, .out = out, .began = start, .heard = start};

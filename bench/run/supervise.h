@@ -40,5 +40,5 @@ typedef struct pb_watched {
 
 /* Returns when the process has ended or was abandoned. The first SIGINT, SIGTERM or SIGHUP of this process
  * (os/interrupt.h) is forwarded unchanged, every further one as SIGKILL. Does not close the pipe. */
-void pb_watch_launch(const pb_watch *w, pb_watched *out);
+void pb_watch_process(const pb_watch *w, pb_watched *out);
 #endif

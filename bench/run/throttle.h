@@ -1,4 +1,4 @@
-/* throttle.h - measures processes while recording the machine's state (launch_state.h); the rows of a throttled
+/* throttle.h - measures processes while recording the machine's state (process_state.h); the rows of a throttled
  * process are marked, and it is measured again.
  *
  * Rows of status ok become `throttled`, with the reason as note. Their values are used only if all processes of the
@@ -9,15 +9,15 @@
 #define PB_THROTTLE_H
 #include <jansson.h>
 
-#include "bench/run/launch.h"
+#include "bench/run/process.h"
 #include "bench/run/progress.h"
 
-/* Returns the total number of processes: those requested, plus one for each process that "launch_state" in run.json
+/* Returns the total number of processes: those requested, plus one for each process that "process_state" in run.json
  * (about) shows as throttled and that may be measured again. */
-long pb_throttle_launches(const json_t *about, const pb_options *o);
-/* Calls pb_launch_run() and records the machine's state. Updates `about` and run.json in l->dir, marks the rows if the
+long pb_throttle_processes(const json_t *about, const pb_options *o);
+/* Calls pb_process_run() and records the machine's state. Updates `about` and run.json in l->dir, marks the rows if the
  * process was throttled. */
-pb_status pb_throttle_run(pb_launch *l, json_t *about, pb_exit *code, bool *stopped);
+pb_status pb_throttle_run(pb_process *l, json_t *about, pb_exit *code, bool *stopped);
 /* Marks the rows of the last process if the run was killed after noting the throttling and before marking them. */
 pb_status pb_throttle_settle(const char *dir, const json_t *about, const pb_options *o, pb_place next);
 #endif

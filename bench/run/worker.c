@@ -7,7 +7,7 @@
 #include "bench/measure/time_slice.h"
 #include "bench/rows/exits.h"
 #include "bench/rows/read.h"
-#include "bench/run/launch.h"
+#include "bench/run/process.h"
 #include "bench/run/progress.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/clock.h"
@@ -15,10 +15,10 @@
 #include "os/interrupt.h"
 
 /* Takes the values of the command line. 0 or -1 means: not given, the suite decides. */
-static pb_measure_opts measure_opts(const pb_options *o, pb_pulse *pulse, pb_turns *turns)
+static pb_measure_opts measure_opts(const pb_options *o, pb_heartbeat *heartbeat, pb_time_slices *slices)
 {
-    return (pb_measure_opts){.pulse = pulse,
-                             .turns = turns,
+    return (pb_measure_opts){.heartbeat = heartbeat,
+                             .time_slice = slices,
                              .warmup = (int)o->warmup,
                              .min_samples = o->samples < PB_MAX_SAMPLES ? (int)o->samples : PB_MAX_SAMPLES,
                              .min_time = o->min_time,
@@ -81,9 +81,9 @@ static bool has_time(const pb_options *o, const pb_plan *plan, const pb_case *c,
 enum { HANGS = 2 };
 
 /* Counts in hung[i] the earlier processes in which case i hung or was skipped; both have status timeout. */
-static void count_hang(const pb_plan *plan, const pb_row *r, int launch, int *hung)
+static void count_hang(const pb_plan *plan, const pb_row *r, int process, int *hung)
 {
-    if (r->launch >= launch || strcmp(r->status, "timeout") != 0) return;
+    if (r->process >= process || strcmp(r->status, "timeout") != 0) return;
     for (int i = 0; i < plan->n; i++) hung[i] += strcmp(plan->cases[i].key, r->key) == 0;
 }
 
@@ -92,12 +92,12 @@ static void count_hang(const pb_plan *plan, const pb_row *r, int launch, int *hu
 static pb_status restore(const pb_options *o, const pb_plan *plan, pb_sink *sink, int *hung)
 {
     pb_table t;
-    if (o->child_first <= 0 && sink->launch < HANGS) return PB_OK;
+    if (o->child_first <= 0 && sink->process < HANGS) return PB_OK;
     PB_TRY(pb_table_read(o->child_dir, &t));
     pb_status s = PB_OK;
     for (size_t i = 0; i < t.n && s == PB_OK; i++) {
-        count_hang(plan, &t.rows[i], sink->launch, hung);
-        if (t.rows[i].launch == sink->launch && strcmp(t.rows[i].run_id, sink->run_id) == 0)
+        count_hang(plan, &t.rows[i], sink->process, hung);
+        if (t.rows[i].process == sink->process && strcmp(t.rows[i].run_id, sink->run_id) == 0)
             s = pb_sink_restore(sink, &t.rows[i]);
     }
     pb_table_free(&t);
@@ -106,7 +106,7 @@ static pb_status restore(const pb_options *o, const pb_plan *plan, pb_sink *sink
 
 static pb_status skip(const pb_case *c, pb_sink *sink)
 {
-    return pb_emit_outcome(sink, c, "timeout", "not tried again: it hung in two launches before");
+    return pb_emit_outcome(sink, c, "timeout", "not tried again: it hung in two processes before");
 }
 
 static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_sink *sink, const pb_options *o)
@@ -114,8 +114,8 @@ static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_sink *sink, const p
     pb_status s = plan->suite->conclude ? plan->suite->conclude(ctx, sink) : PB_OK;
     if (pb_interrupted()) return PB_EXIT_HARNESS;
     if (s == PB_OK)
-        return pb_progress_mark(o->child_dir, (pb_place){sink->launch + 1, 0}) == PB_OK ? PB_EXIT_OK
-                                                                                        : pb_complain(PB_EXIT_HARNESS);
+        return pb_progress_mark(o->child_dir, (pb_place){sink->process + 1, 0}) == PB_OK ? PB_EXIT_OK
+                                                                                         : pb_complain(PB_EXIT_HARNESS);
     if (sink->write_failed) return pb_complain(PB_EXIT_HARNESS);
     s = machine_failed(ctx, s);
     return pb_complain(s == PB_OK ? PB_EXIT_INCOMPARABLE : exit_of(s));
@@ -130,20 +130,20 @@ static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *pla
     for (int i = (int)o->child_first; i < plan->n; i++) {
         const pb_case *c = &plan->cases[order[i]];
         if (!has_time(o, plan, c, &p)) {
-            pb_pulse_say(sink->measure.pulse, PB_SAYS_OUT_OF_TIME);
+            pb_heartbeat_say(sink->measure.heartbeat, PB_SAYS_OUT_OF_TIME);
             return PB_EXIT_HARNESS;
         }
-        pb_turns_case(sink->measure.turns, i);
+        pb_time_slice_case(sink->measure.time_slice, i);
         if (pb_interrupted()) return PB_EXIT_HARNESS;
-        pb_pulse_say(sink->measure.pulse, PB_SAYS_BEGIN);
+        pb_heartbeat_say(sink->measure.heartbeat, PB_SAYS_BEGIN);
         const pb_status s = hung[order[i]] < HANGS ? measure(ctx, c, sink) : skip(c, sink);
         if (s == PB_ENOMEM) { /* the row says so; smaller cases may still fit */
             code = pb_complain(PB_EXIT_NO_MEMORY);
-            pb_pulse_say(sink->measure.pulse, PB_SAYS_NO_MEMORY);
+            pb_heartbeat_say(sink->measure.heartbeat, PB_SAYS_NO_MEMORY);
         }
         if (s != PB_OK && s != PB_ENOMEM) return pb_complain(PB_EXIT_HARNESS);
         if (pb_interrupted()) return PB_EXIT_HARNESS;
-        if (pb_progress_mark(o->child_dir, (pb_place){sink->launch, i + 1}) != PB_OK)
+        if (pb_progress_mark(o->child_dir, (pb_place){sink->process, i + 1}) != PB_OK)
             return pb_complain(PB_EXIT_HARNESS);
     }
     return code;
@@ -156,13 +156,13 @@ static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan
     if (!order || !hung) pb_fail(PB_ENOMEM, "no memory for %d cases", plan->n), pb_complain(code);
     else if (restore(o, plan, sink, hung) != PB_OK) pb_complain(code);
     else {
-        pb_plan_order(plan, (uint64_t)o->child_seed, sink->launch, order);
+        pb_plan_order(plan, (uint64_t)o->child_seed, sink->process, order);
         code = measure_each(ctx, o, plan, order, hung, sink);
     }
     free(order);
     free(hung);
     if (code == PB_EXIT_HARNESS) return code;
-    pb_pulse_say(sink->measure.pulse, PB_SAYS_BEGIN);
+    pb_heartbeat_say(sink->measure.heartbeat, PB_SAYS_BEGIN);
     return pb_worse_exit(code, conclude(ctx, plan, sink, o));
 }
 
@@ -178,35 +178,36 @@ static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, pb_sink *sink)
 }
 
 /* Opens the device only in this process's time slice, so that it does not disturb the other process. */
-static pb_exit with_turns(const pb_options *o, pb_backend_id device, pb_pulse *pulse, pb_sink *sink)
+static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_heartbeat *heartbeat, pb_sink *sink)
 {
-    pb_turns turns;
+    pb_time_slices slices;
     pb_ctx ctx;
     pb_exit code = PB_EXIT_HARNESS;
-    const pb_status s = pb_turns_open(o->child_turns, (int)o->child_first, o->threads, pulse, &turns);
+    const pb_status s = pb_time_slice_open(o->child_time_slice, (int)o->child_first, o->threads, heartbeat, &slices);
     if (s != PB_OK) return pb_complain_of(s);
-    sink->measure = measure_opts(o, pulse, &turns);
+    sink->measure = measure_opts(o, heartbeat, &slices);
     if (pb_ctx_open(&ctx, device, 0) != PB_OK) pb_complain(code);
     else {
         code = with_plan(&ctx, o, sink);
         pb_ctx_close(&ctx);
     }
-    pb_turns_close(&turns);
+    pb_time_slice_close(&slices);
     return code;
 }
 
-pb_exit pb_launch_child(const pb_options *o)
+pb_exit pb_process_child(const pb_options *o)
 {
     pb_backend_id device;
     pb_sink sink;
     /* Several heartbeats fit into the shortest silence that the parent tolerates. */
-    pb_pulse pulse = {.fd = (int)o->child_pipe, .every = pb_least_silence(o) / 8, .last = pb_clock_seconds()};
+    pb_heartbeat heartbeat = {.fd = (int)o->child_pipe, .every = pb_least_silence(o) / 8, .last = pb_clock_seconds()};
     pb_interrupt_watch();
-    if (pulse.fd >= 0) fcntl(pulse.fd, F_SETFD, FD_CLOEXEC); /* a child of this process must not keep the pipe open */
+    if (heartbeat.fd >= 0)
+        fcntl(heartbeat.fd, F_SETFD, FD_CLOEXEC); /* a child of this process must not keep the pipe open */
     if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
     if (pb_sink_open(o->child_dir, &sink) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    sink.run_id = o->child_run, sink.machine_id = o->child_machine, sink.launch = (int)o->child_launch;
-    const pb_exit code = with_turns(o, device, &pulse, &sink);
+    sink.run_id = o->child_run, sink.machine_id = o->child_machine, sink.process = (int)o->child_process;
+    const pb_exit code = with_time_slices(o, device, &heartbeat, &sink);
     pb_sink_close(&sink);
     return code;
 }

@@ -26,7 +26,7 @@ typedef union arguments {
 
 static const pb_op *op_of(const pb_attn *a, bool backward)
 {
-    if (a->arm == PB_ARM_DENSE) return backward ? &pb_op_dense_mla_bwd : &pb_op_dense_mla_fwd;
+    if (a->variant == PB_VARIANT_DENSE) return backward ? &pb_op_dense_mla_bwd : &pb_op_dense_mla_fwd;
     return backward ? &pb_op_sparse_mla_bwd : &pb_op_sparse_mla_fwd;
 }
 
@@ -34,9 +34,9 @@ const pb_op *pb_attn_op(const pb_attn *a) { return op_of(a, a->backward); }
 
 static const pb_op *op_and_arguments(const pb_attn_call *c, bool backward, arguments *out)
 {
-    if (c->a.arm == PB_ARM_DENSE && backward)
+    if (c->a.variant == PB_VARIANT_DENSE && backward)
         out->dense_bwd = (pb_dense_mla_bwd_args){BACKWARD(c), .causal = true, .window = c->a.W};
-    else if (c->a.arm == PB_ARM_DENSE)
+    else if (c->a.variant == PB_VARIANT_DENSE)
         out->dense_fwd = (pb_dense_mla_fwd_args){FORWARD(c), .causal = true, .window = c->a.W};
     else if (backward) out->sparse_bwd = (pb_sparse_mla_bwd_args){BACKWARD(c), .idx = c->idx, .W = c->a.W};
     else out->sparse_fwd = (pb_sparse_mla_fwd_args){FORWARD(c), .idx = c->idx, .W = c->a.W};
@@ -49,7 +49,7 @@ pb_status pb_attn_run(pb_ctx *ctx, void *call)
     arguments args;
     const pb_op *op = op_and_arguments(c, c->a.backward, &args);
     const bool before = ctx->deterministic;
-    ctx->deterministic = before || c->a.arm == PB_ARM_DETERMINISTIC;
+    ctx->deterministic = before || c->a.variant == PB_VARIANT_DETERMINISTIC;
     pb_status s = pb_op_run(ctx, op, &args);
     ctx->deterministic = before;
     return s;
@@ -60,7 +60,7 @@ pb_status pb_attn_impl(pb_ctx *ctx, const pb_attn_call *c, const char **name)
     arguments args;
     const pb_op *op = op_and_arguments(c, c->a.backward, &args);
     const bool before = ctx->deterministic;
-    ctx->deterministic = before || c->a.arm == PB_ARM_DETERMINISTIC;
+    ctx->deterministic = before || c->a.variant == PB_VARIANT_DETERMINISTIC;
     const pb_impl *impl = pb_op_pick(ctx, op, &args);
     ctx->deterministic = before;
     if (!impl)
@@ -87,7 +87,7 @@ static void carve(pb_attn_call *c)
     c->sink = pb_carve(&c->memory, (size_t)a->H * sizeof *c->sink);
     c->lse = pb_carve(&c->memory, heads * sizeof *c->lse);
     c->o = pb_carve(&c->memory, heads * a->V * e);
-    if (a->arm != PB_ARM_DENSE) c->idx = pb_carve(&c->memory, (size_t)a->S * a->W * sizeof *c->idx);
+    if (a->variant != PB_VARIANT_DENSE) c->idx = pb_carve(&c->memory, (size_t)a->S * a->W * sizeof *c->idx);
     if (!a->backward) return;
     c->dO = pb_carve(&c->memory, heads * a->V * e);
     c->dq = pb_carve(&c->memory, heads * a->D * e);
@@ -146,7 +146,7 @@ static pb_status prepare(pb_ctx *ctx, const pb_attn_call *c)
 static pb_status make_lists(pb_attn_call *c)
 {
     const pb_attn *a = &c->a;
-    if (a->arm != PB_ARM_DENSE) {
+    if (a->variant != PB_VARIANT_DENSE) {
         c->lists = malloc((size_t)a->S * a->W * sizeof *c->lists);
         if (!c->lists) return pb_fail(PB_ENOMEM, "attention: no memory for %d lists of %d", a->S, a->W);
         PB_TRY(pb_attn_lists(a, c->lists));

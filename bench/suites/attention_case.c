@@ -35,24 +35,24 @@ static pb_status number(const pb_case *c, const char *axis, long least, long mos
 
 pb_status pb_attn_of(const pb_case *c, pb_attn *out)
 {
-    static const char *const arms[] = {"sparse", "dense", "deterministic", NULL};
+    static const char *const variants[] = {"sparse", "dense", "deterministic", NULL};
     static const char *const lists[] = {"random", "causal", "v4", NULL};
     static const char *const dtypes[] = {"f32", "bf16", NULL};
     pb_attn a = {.backward = strcmp(c->name, "bwd") == 0};
-    int arm, list, dtype;
+    int variant, list, dtype;
     if (!a.backward && strcmp(c->name, "fwd") != 0)
         return pb_fail(PB_EINVAL, "suite attention has no case '%s', only fwd and bwd", c->name);
-    PB_TRY(word(c, "arm", arms, &arm));
+    PB_TRY(word(c, "variant", variants, &variant));
     PB_TRY(word(c, "list", lists, &list));
     PB_TRY(word(c, "dtype", dtypes, &dtype));
     PB_TRY(number(c, "seq", 1, 1 << 20, &a.S));
     PB_TRY(number(c, "heads", 1, 1 << 10, &a.H));
     PB_TRY(number(c, "qk", 8, 576, &a.D));
-    PB_TRY(number(c, "topk", arm == PB_ARM_DENSE ? 0 : 1, 1 << 16, &a.W));
+    PB_TRY(number(c, "topk", variant == PB_VARIANT_DENSE ? 0 : 1, 1 << 16, &a.W));
     PB_TRY(number(c, "masked", 0, 100, &a.masked));
-    a.arm = (pb_attn_arm)arm, a.list = (pb_attn_list)list, a.dtype = (pb_dtype)dtype;
-    if (a.arm == PB_ARM_DENSE && a.list != PB_LIST_CAUSAL)
-        return pb_fail(PB_EINVAL, "arm=dense has no lists: it goes with list=causal");
+    a.variant = (pb_attn_variant)variant, a.list = (pb_attn_list)list, a.dtype = (pb_dtype)dtype;
+    if (a.variant == PB_VARIANT_DENSE && a.list != PB_LIST_CAUSAL)
+        return pb_fail(PB_EINVAL, "variant=dense has no lists: it goes with list=causal");
     if (a.masked && a.list != PB_LIST_RANDOM) return pb_fail(PB_EINVAL, "masked=%d goes with list=random", a.masked);
     a.V = a.D < 512 ? a.D : 512;
     a.S_kv = a.list == PB_LIST_V4 ? a.S + a.S / PB_V4_RATIO : a.S;
@@ -143,7 +143,7 @@ pb_status pb_attn_lists(const pb_attn *a, int32_t *idx)
 double pb_attn_pairs(const pb_attn *a, const int32_t *idx)
 {
     double n = 0;
-    if (a->arm == PB_ARM_DENSE) {
+    if (a->variant == PB_VARIANT_DENSE) {
         for (int i = 0; i < a->S; i++) n += a->W && a->W < i + 1 ? a->W : i + 1;
         return n;
     }
@@ -154,7 +154,7 @@ double pb_attn_pairs(const pb_attn *a, const int32_t *idx)
 
 double pb_attn_listed(const pb_attn *a, const int32_t *idx)
 {
-    return a->arm == PB_ARM_DENSE ? pb_attn_pairs(a, idx) : (double)a->S * a->W;
+    return a->variant == PB_VARIANT_DENSE ? pb_attn_pairs(a, idx) : (double)a->S * a->W;
 }
 
 double pb_attn_flops(const pb_attn *a, double pairs)
@@ -164,10 +164,10 @@ double pb_attn_flops(const pb_attn *a, double pairs)
 
 double pb_attn_reduced(const pb_attn *a, double valid)
 {
-    return a->backward && a->arm != PB_ARM_DENSE ? 4.0 * a->D * valid : 0;
+    return a->backward && a->variant != PB_VARIANT_DENSE ? 4.0 * a->D * valid : 0;
 }
 
-pb_attn_floor pb_attn_floor_of(const pb_attn *a, double valid, double bytes, const pb_attn_ceilings *c)
+pb_attn_roofline pb_attn_roofline_of(const pb_attn *a, double valid, double bytes, const pb_attn_ceilings *c)
 {
     const struct {
         double work, rate;
@@ -175,9 +175,9 @@ pb_attn_floor pb_attn_floor_of(const pb_attn *a, double valid, double bytes, con
     } floors[] = {{pb_attn_flops(a, valid), c->matmul, "matrix products"},
                   {pb_attn_reduced(a, valid), c->reduce, "reductions in the second-level cache"},
                   {bytes, c->copy, "memory"}};
-    pb_attn_floor most = {0, "nothing"};
+    pb_attn_roofline most = {0, "nothing"};
     for (int i = 0; i < 3; i++)
         if (floors[i].rate > 0 && floors[i].work / floors[i].rate > most.seconds)
-            most = (pb_attn_floor){floors[i].work / floors[i].rate, floors[i].bound};
+            most = (pb_attn_roofline){floors[i].work / floors[i].rate, floors[i].bound};
     return most;
 }

@@ -13,7 +13,7 @@
 #include "bench/rows/rows.h"
 #include "kernels/engine/dtype.h"
 
-typedef enum pb_attn_arm { PB_ARM_SPARSE, PB_ARM_DENSE, PB_ARM_DETERMINISTIC } pb_attn_arm;
+typedef enum pb_attn_variant { PB_VARIANT_SPARSE, PB_VARIANT_DENSE, PB_VARIANT_DETERMINISTIC } pb_attn_variant;
 
 /* How the key lists are made. W is the number of slots per query.
  * random: W distinct rows of kv in any order; about `masked` per cent of the slots are -1.
@@ -29,7 +29,7 @@ enum { PB_V4_WINDOW = 128, PB_V4_RATIO = 4 };
  * only to the last W of them. */
 typedef struct pb_attn {
     bool backward;
-    pb_attn_arm arm;
+    pb_attn_variant variant;
     pb_attn_list list;
     int S, S_kv, H, D, V, W;
     int masked; /* per cent of the slots that are -1 */
@@ -53,12 +53,12 @@ double pb_attn_reduced(const pb_attn *a, double valid);
 
 /* The roofline time of a case, and what bounds it. It is the largest of the times that the ceilings of this process
  * give for FLOPs, bytes and reductions. A ceiling of 0 was not measured and is left out. */
-typedef struct pb_attn_floor {
+typedef struct pb_attn_roofline {
     double seconds;
     const char *bound;
-} pb_attn_floor;
+} pb_attn_roofline;
 typedef struct pb_attn_ceilings {
     double copy, matmul, reduce; /* B/s, FLOP/s, B/s */
 } pb_attn_ceilings;
-pb_attn_floor pb_attn_floor_of(const pb_attn *a, double valid, double bytes, const pb_attn_ceilings *c);
+pb_attn_roofline pb_attn_roofline_of(const pb_attn *a, double valid, double bytes, const pb_attn_ceilings *c);
 #endif

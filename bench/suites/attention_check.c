@@ -51,14 +51,14 @@ typedef struct sample {
 
 static int clamp(int v, int least, int most) { return v < least ? least : v > most ? most : v; }
 
-static int slots(const pb_attn *a) { return a->arm == PB_ARM_DENSE && (!a->W || a->W > a->S) ? a->S : a->W; }
+static int slots(const pb_attn *a) { return a->variant == PB_VARIANT_DENSE && (!a->W || a->W > a->S) ? a->S : a->W; }
 
 /* Writes the rows that query i attends to into rows[slots(a)] and returns their number. */
 static int seen(const pb_attn_call *c, int i, int32_t *rows)
 {
     const pb_attn *a = &c->a;
     int n = 0;
-    if (a->arm == PB_ARM_DENSE) {
+    if (a->variant == PB_VARIANT_DENSE) {
         for (int r = a->W && i >= a->W ? i - a->W + 1 : 0; r <= i; r++) rows[n++] = r;
         return n;
     }
@@ -73,7 +73,7 @@ static int times(const pb_attn_call *c, int i, int row)
 {
     const pb_attn *a = &c->a;
     int n = 0;
-    if (a->arm == PB_ARM_DENSE) return row <= i && (!a->W || row > i - a->W);
+    if (a->variant == PB_VARIANT_DENSE) return row <= i && (!a->W || row > i - a->W);
     for (int w = 0; w < a->W; w++) n += c->lists[(size_t)i * a->W + w] == row;
     return n;
 }
@@ -94,7 +94,7 @@ static void choose_queries(sample *s)
 static pb_status choose_rows(sample *s)
 {
     const pb_attn *a = &s->c->a;
-    const bool dense = a->arm == PB_ARM_DENSE;
+    const bool dense = a->variant == PB_VARIANT_DENSE;
     const int limit = PAIRS / a->H, late = limit < a->S ? limit : a->S;
     for (size_t e = 0; !dense && e < (size_t)a->S * a->W; e++) {
         const int32_t r = s->c->lists[e];

@@ -12,7 +12,7 @@
 #include "kernels/linear/linear.h"
 #include "kernels/scatter/scatter.h"
 
-enum { N = 8192 /* matrices are N x N */, LAUNCHES = 1000 /* kernel launches per sample */ };
+enum { N = 8192 /* matrices are N x N */, KERNEL_LAUNCHES = 1000 /* kernel launches per sample */ };
 
 /* ---- matrix product --------------------------------------------------------------------------------- */
 
@@ -81,7 +81,7 @@ pb_status pb_ceiling_matmul_f32(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 
 static pb_status run_launches(pb_ctx *ctx, void *self)
 {
-    for (int i = 0; i < LAUNCHES; i++) PB_TRY(pb_clip_scale(ctx, self));
+    for (int i = 0; i < KERNEL_LAUNCHES; i++) PB_TRY(pb_clip_scale(ctx, self));
     return PB_OK;
 }
 
@@ -92,13 +92,14 @@ static pb_status time_launches(pb_ctx *ctx, const pb_case *c, pb_clip_scale_args
     pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
     o.graph = graph;
     PB_TRY(pb_measure(ctx, run_launches, a, &o, &t));
-    for (int i = 0; i < t.n; i++) t.seconds[i] /= LAUNCHES;
-    t.median /= LAUNCHES;
-    snprintf(note, sizeof note, "of %d in a row; the host's part of it %.3g s", LAUNCHES, t.host_median / LAUNCHES);
-    return pb_emit_timing(sink, c, graph ? "node_time" : "launch_time", &t, note);
+    for (int i = 0; i < t.n; i++) t.seconds[i] /= KERNEL_LAUNCHES;
+    t.median /= KERNEL_LAUNCHES;
+    snprintf(note, sizeof note, "of %d in a row; the host's part of it %.3g s", KERNEL_LAUNCHES,
+             t.host_median / KERNEL_LAUNCHES);
+    return pb_emit_timing(sink, c, graph ? "node_time" : "kernel_launch_time", &t, note);
 }
 
-pb_status pb_ceiling_launch(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+pb_status pb_ceiling_kernel_launch(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 {
     pb_clip_scale_args args = {.n = 1};
     pb_arena a;

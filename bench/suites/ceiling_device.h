@@ -9,9 +9,9 @@
  * implementation `cublaslt`. */
 pb_status pb_ceiling_matmul(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
 pb_status pb_ceiling_matmul_f32(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
-/* Emits launch_time and node_time: the time per kernel of a thousand one-element kernels run through pb_op_run(), eager
- * and as a graph. */
-pb_status pb_ceiling_launch(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
+/* Emits kernel_launch_time and node_time: the time per kernel of a thousand one-element kernels run through
+ * pb_op_run(), eager and as a graph. */
+pb_status pb_ceiling_kernel_launch(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
 /* Emits l2_reduce_rate: a row of 2 KiB is added 2^20 times to random rows of a 16 MiB array, with each implementation
  * of op scatter_add. */
 pb_status pb_ceiling_l2_reduce(pb_ctx *ctx, const pb_case *c, pb_sink *sink);

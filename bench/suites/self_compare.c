@@ -15,57 +15,57 @@
 #include "os/draft.h"
 #include "os/memory.h"
 
-enum { LAUNCHES = 3, PER_CASE = 3, MIN_ROWS = 100, MAX_ROWS = 10000000 };
+enum { PROCESSES = 3, PER_CASE = 3, MIN_ROWS = 100, MAX_ROWS = 10000000 };
 
 struct pb_self_files {
     char folder[64], base[96], cand[96], gates[96];
     size_t cases;
 };
 
-static pb_row figure(const char *run, int launch, const char *key, const char *metric, const char *unit,
+static pb_row figure(const char *run, int process, const char *key, const char *metric, const char *unit,
                      const char *better, double value)
 {
     return (pb_row){.bench_version = PB_BENCH_VERSION,
                     .run_id = run,
                     .machine_id = "cpu-self-compare-00000000",
-                    .launch = launch,
+                    .process = process,
                     .key = key,
                     .metric = metric,
                     .unit = unit,
                     .better = better,
-                    .value = value * (1 + 1e-3 * launch),
+                    .value = value * (1 + 1e-3 * process),
                     .samples = 10,
                     .status = "ok",
                     .note = ""};
 }
 
-static void write_launch(FILE *f, const char *run, int launch, size_t cases, double slower)
+static void write_process(FILE *f, const char *run, int process, size_t cases, double slower)
 {
     char key[PB_KEY_TEXT];
-    pb_row r = figure(run, launch, "ceiling/matmul?backend=cpu", "matmul_rate", "FLOP/s", "higher", 1e11);
+    pb_row r = figure(run, process, "ceiling/matmul?backend=cpu", "matmul_rate", "FLOP/s", "higher", 1e11);
     pb_csv_row(f, &r);
     for (size_t i = 0; i < cases; i++) {
         const double seconds = slower * (0.1 + 1e-6 * (double)i);
         snprintf(key, sizeof key, "backward/step?batch=%zu&clip=fused&dtype=f32&mode=graph&model=smollm2-135m&seq=128",
                  i + 1);
         const pb_row rows[PER_CASE] = {
-            figure(run, launch, key, "backward_time", "s", "lower", seconds),
-            figure(run, launch, key, "tokens_per_second", "1/s", "higher", 128 / seconds),
-            figure(run, launch, key, "launches", "1", "none", 1),
+            figure(run, process, key, "backward_time", "s", "lower", seconds),
+            figure(run, process, key, "tokens_per_second", "1/s", "higher", 128 / seconds),
+            figure(run, process, key, "kernel_launches", "1", "none", 1),
         };
         for (int m = 0; m < PER_CASE; m++) pb_csv_row(f, &rows[m]);
     }
 }
 
 /* Appends the rows of one process as CSV text; the first process also writes the header. */
-static pb_status put_launch(pb_draft *d, const char *run, int launch, size_t cases, double slower)
+static pb_status put_process(pb_draft *d, const char *run, int process, size_t cases, double slower)
 {
     char *text = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
     if (!f) return pb_fail(PB_ENOMEM, "self-comparison: out of memory");
-    if (!launch) pb_csv_header(f);
-    write_launch(f, run, launch, cases, slower);
+    if (!process) pb_csv_header(f);
+    write_process(f, run, process, cases, slower);
     const pb_status s =
         fclose(f) == 0 ? pb_draft_put(d, text, n) : pb_fail(PB_ENOMEM, "self-comparison: out of memory");
     free(text);
@@ -77,7 +77,8 @@ static pb_status write_run(const char *path, const char *run, size_t cases, doub
     pb_draft d;
     PB_TRY(pb_draft_open(&pb_disk_posix, path, &d));
     pb_status s = PB_OK;
-    for (int launch = 0; launch < LAUNCHES && s == PB_OK; launch++) s = put_launch(&d, run, launch, cases, slower);
+    for (int process = 0; process < PROCESSES && s == PB_OK; process++)
+        s = put_process(&d, run, process, cases, slower);
     if (s == PB_OK) return pb_draft_keep(&d);
     pb_draft_drop(&d);
     return s;
@@ -107,7 +108,7 @@ pb_status pb_self_files_make(size_t rows, pb_self_files **out)
         return pb_fail(PB_EINVAL, "self-comparison: %zu rows, need %d to %d", rows, MIN_ROWS, MAX_ROWS);
     pb_self_files *f = calloc(1, sizeof *f);
     if (!f) return pb_fail(PB_ENOMEM, "self-comparison: out of memory");
-    f->cases = (rows - LAUNCHES) / (LAUNCHES * PER_CASE);
+    f->cases = (rows - PROCESSES) / (PROCESSES * PER_CASE);
     memcpy(f->folder, pattern, sizeof pattern);
     if (!mkdtemp(f->folder)) {
         free(f);

@@ -7,7 +7,7 @@
 
 #include "bench/derived/attention_crossover.h"
 #include "bench/derived/bars.h"
-#include "bench/suites/attention_contracts.h"
+#include "bench/suites/attention_requirements.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
@@ -36,7 +36,7 @@ static pb_status check(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, pb_sink *
     PB_TRY(pb_attn_run(ctx, k));
     PB_TRY(pb_sync(ctx));
     PB_TRY(pb_attn_check(ctx, k, &e));
-    PB_TRY(pb_attn_contracts(sink, c, &k->a, &e));
+    PB_TRY(pb_attn_requirements(sink, c, &k->a, &e));
     return emit_error(c, &e, sink, right);
 }
 
@@ -45,8 +45,8 @@ static pb_status check(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, pb_sink *
 /* Estimated seconds of one call, for --dry-run and for choosing how to time it. Masked slots count as work. */
 static double call_seconds(const pb_attn *a, bool device)
 {
-    const double rate = !device ? 3e10 : a->arm == PB_ARM_DETERMINISTIC ? 3e13 : a->backward ? 8e13 : 1.5e14;
-    const double pairs = a->arm == PB_ARM_DENSE ? pb_attn_pairs(a, NULL) : (double)a->S * a->W;
+    const double rate = !device ? 3e10 : a->variant == PB_VARIANT_DETERMINISTIC ? 3e13 : a->backward ? 8e13 : 1.5e14;
+    const double pairs = a->variant == PB_VARIANT_DENSE ? pb_attn_pairs(a, NULL) : (double)a->S * a->W;
     return pb_attn_flops(a, pairs) / rate;
 }
 
@@ -75,9 +75,9 @@ static pb_status emit_rates(const pb_case *c, const pb_attn_call *k, const pb_ti
     snprintf(note, sizeof note, "of listed pairs, %.1f %% of them valid", 100 * k->valid / k->listed);
     PB_TRY(pb_emit(sink, c, "listed_flops", pb_attn_flops(&k->a, k->listed) / t->median, 0, "ok", note));
     if (!(ceilings.copy > 0) || !(ceilings.matmul > 0))
-        return pb_emit(sink, c, "floor_share", (double)NAN, 0, "unsupported", "this launch has no ceilings");
-    const pb_attn_floor floor = pb_attn_floor_of(&k->a, k->valid, pb_attn_bytes(k), &ceilings);
-    return pb_emit(sink, c, "floor_share", floor.seconds / t->median, 0, "ok", floor.bound);
+        return pb_emit(sink, c, "roofline_fraction", (double)NAN, 0, "unsupported", "this process has no ceilings");
+    const pb_attn_roofline floor = pb_attn_roofline_of(&k->a, k->valid, pb_attn_bytes(k), &ceilings);
+    return pb_emit(sink, c, "roofline_fraction", floor.seconds / t->median, 0, "ok", floor.bound);
 }
 
 static pb_status time_call(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const char *impl, pb_sink *sink)
@@ -143,14 +143,14 @@ static double device_expect(const pb_case *c) { return seconds(c, true); }
 
 static const char *const grid[] = {
     "fwd,bwd list=random topk=32,128 seq=256,512", "fwd,bwd list=causal,v4 topk=128 seq=256",
-    "fwd,bwd arm=dense list=causal topk=0 seq=256,512", "bwd arm=deterministic seq=256", NULL};
+    "fwd,bwd variant=dense list=causal topk=0 seq=256,512", "bwd variant=deterministic seq=256", NULL};
 static const char *const full_grid[] = {"fwd,bwd list=random,causal,v4 topk=32,128,640 seq=256,512,1280 heads=8,64",
-                                        "fwd,bwd arm=dense list=causal topk=0 seq=256,512,1280 heads=8,64",
-                                        "bwd arm=deterministic topk=128,640 seq=1280 heads=8,64", NULL};
+                                        "fwd,bwd variant=dense list=causal topk=0 seq=256,512,1280 heads=8,64",
+                                        "bwd variant=deterministic topk=128,640 seq=1280 heads=8,64", NULL};
 
 #define BF16    "dtype=bf16 heads=64 "
 #define LENGTHS "seq=1280,2048,4096,8192,16384,32768"
-#define DENSE   "fwd,bwd arm=dense list=causal topk=0 "
+#define DENSE   "fwd,bwd variant=dense list=causal topk=0 "
 /* With 64 heads of width 512: all lengths, and at length 4096 all kinds of lists and the deterministic backward pass.
  * Then other head counts and widths, and the shape of the requirements. Three processes fit into ten minutes on an
  * H100. */
@@ -158,28 +158,29 @@ static const char *const device_grid[] = {"fwd,bwd " BF16 "list=random topk=128,
                                           "fwd,bwd " BF16 "list=v4 topk=640 " LENGTHS,
                                           "fwd,bwd " BF16 "list=causal,v4 topk=128,1024,2048 seq=4096",
                                           DENSE BF16 LENGTHS,
-                                          "bwd arm=deterministic " BF16 "list=random topk=128,640,1024,2048 seq=4096",
-                                          "bwd arm=deterministic " BF16 "list=v4 topk=640 seq=4096",
+                                          "bwd variant=deterministic " BF16
+                                          "list=random topk=128,640,1024,2048 seq=4096",
+                                          "bwd variant=deterministic " BF16 "list=v4 topk=640 seq=4096",
                                           "fwd,bwd dtype=bf16 heads=8,16,128 list=random topk=1024 seq=4096",
                                           DENSE "dtype=bf16 heads=8,16,128 seq=4096",
                                           "fwd,bwd dtype=bf16 heads=128 qk=576 list=random topk=2048 seq=4096",
                                           "fwd " BF16 "topk=640 seq=1280 masked=75,100",
-                                          "bwd " BF16 "arm=sparse,deterministic topk=640 seq=1280 masked=0,75,100",
+                                          "bwd " BF16 "variant=sparse,deterministic topk=640 seq=1280 masked=0,75,100",
                                           NULL};
 static const char *const device_full_grid[] = {
     "fwd,bwd dtype=bf16 heads=8,16,64,128 list=random,causal,v4 topk=128,640,1024,2048 " LENGTHS,
     "fwd,bwd dtype=bf16 heads=64,128 qk=576 list=random topk=1024,2048 " LENGTHS,
     DENSE "dtype=bf16 heads=8,16,64,128 " LENGTHS,
     DENSE "dtype=bf16 heads=64,128 qk=576 " LENGTHS,
-    "bwd arm=deterministic dtype=bf16 heads=8,64,128 list=random,v4 topk=128,640,1024,2048 seq=1280,4096,8192",
+    "bwd variant=deterministic dtype=bf16 heads=8,64,128 list=random,v4 topk=128,640,1024,2048 seq=1280,4096,8192",
     "fwd " BF16 "topk=640 seq=1280 masked=75,100",
-    "bwd " BF16 "arm=sparse,deterministic topk=640 seq=1280 masked=0,75,100",
+    "bwd " BF16 "variant=sparse,deterministic topk=640 seq=1280 masked=0,75,100",
     NULL};
 
 const pb_suite pb_suite_attention = {
     .name = "attention",
-    .what = "sparse attention over lists beside dense attention, by length, lists and heads",
-    .axes = "arm=sparse dtype=f32 heads=8 list=random masked=0 qk=512 seq=256 topk=128",
+    .what = "sparse attention over key lists and dense attention, by length, list and heads",
+    .axes = "variant=sparse dtype=f32 heads=8 list=random masked=0 qk=512 seq=256 topk=128",
     .grid = grid,
     .full_grid = full_grid,
     .device_grid = device_grid,

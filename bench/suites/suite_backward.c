@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/contracts.h"
+#include "bench/derived/requirements.h"
 #include "bench/derived/graph_gain.h"
-#include "bench/suites/graph_contract.h"
+#include "bench/suites/graph_requirement.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
 #include "kernels/engine/op.h"
@@ -88,8 +88,8 @@ static pb_status emit_rows(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const p
     const pb_train_config *cfg = pb_trainer_config(t);
     PB_TRY(pb_emit_timing(sink, c, "backward_time", timing, ""));
     PB_TRY(pb_emit(sink, c, "tokens_per_second", cfg->B * cfg->S / timing->median, timing->n, "ok", ""));
-    PB_TRY(pb_emit(sink, c, "launches", timing->launches, 0, "ok", ""));
-    PB_TRY(pb_emit(sink, c, "waits", timing->waits, 0, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "kernel_launches", timing->kernel_launches, 0, "ok", ""));
+    PB_TRY(pb_emit(sink, c, "host_syncs", timing->host_syncs, 0, "ok", ""));
     if (ctx->id != PB_CPU) PB_TRY(pb_emit(sink, c, "host_time", timing->host_median, timing->n, "ok", ""));
     if (pb_train_case_graph(c)) PB_TRY(pb_emit_graph(sink, c, timing));
     return pb_train_case_memory(ctx, c, sink);
@@ -143,25 +143,25 @@ static const char *const full_grid[] = {
 
 /* The variants that the requirements F-GRAPH-BWD-003a and 003b compare, at sizes where a graph pays and at sizes where
  * it does not. Three processes fit into ten minutes on an H200. */
-#define DEVICE      "dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b "
-#define ARMS(cases) cases " mode=eager clip=sync,fused", cases " mode=graph clip=fused"
-static const char *const device_grid[] = {ARMS(DEVICE "tuning=lora batch=1,4 seq=128,512"),
-                                          ARMS(DEVICE "tuning=qlora batch=1,4 seq=128,512,2048"),
-                                          ARMS("dtype=bf16 model=qwen2.5-0.5b tuning=full batch=1,4 seq=512"), NULL};
+#define DEVICE          "dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b "
+#define VARIANTS(cases) cases " mode=eager clip=sync,fused", cases " mode=graph clip=fused"
+static const char *const device_grid[] = {
+    VARIANTS(DEVICE "tuning=lora batch=1,4 seq=128,512"), VARIANTS(DEVICE "tuning=qlora batch=1,4 seq=128,512,2048"),
+    VARIANTS("dtype=bf16 model=qwen2.5-0.5b tuning=full batch=1,4 seq=512"), NULL};
 static const char *const device_full_grid[] = {
     DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=eager clip=sync,fused,multi",
     DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=graph clip=fused,multi", NULL};
 
 static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
 {
-    PB_TRY(pb_contract_ratios(ctx, sink));
-    PB_TRY(pb_graph_contracts(ctx, sink));
+    PB_TRY(pb_requirement_ratios(ctx, sink));
+    PB_TRY(pb_graph_requirements(ctx, sink));
     return ctx->id == PB_CPU ? PB_OK : pb_graph_gain_conclude(sink, "backward", "backward_time");
 }
 
 const pb_suite pb_suite_backward = {
     .name = "backward",
-    .what = "what a recorded graph and a fused clip buy in the backward pass of a real model",
+    .what = "the backward pass of a model: what a CUDA graph and a fused gradient clip gain",
     .axes = PB_TRAIN_AXES " batch=1 clip=fused mode=eager seq=128 tuning=lora",
     .grid = grid,
     .full_grid = full_grid,

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/contracts.h"
+#include "bench/derived/requirements.h"
 #include "bench/suites/ceiling_device.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/arena.h"
@@ -180,14 +180,14 @@ static pb_status measure_range(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     pb_timing t;
     const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
     if (pb_ranges_on) {
-        PB_TRY(pb_contract_emit(sink, "NVTX-RANGE", NULL, 0, 0, false, "a tool listens"));
+        PB_TRY(pb_requirement_emit(sink, "NVTX-RANGE", NULL, 0, 0, false, "a tool listens"));
         return pb_fail(PB_EUNSUPPORTED, "a tool listens to the ranges: their cost without one cannot be measured");
     }
     PB_TRY(pb_measure(ctx, run_ranges, name, &o, &t));
     for (int i = 0; i < t.n; i++) t.seconds[i] = t.host[i] / CALLS;
     t.median = t.host_median / CALLS;
     PB_TRY(pb_emit_timing(sink, c, "range_time", &t, how));
-    return t.n ? pb_contract_emit(sink, "NVTX-RANGE", NULL, 0, t.median, true, how) : PB_OK;
+    return t.n ? pb_requirement_emit(sink, "NVTX-RANGE", NULL, 0, t.median, true, how) : PB_OK;
 }
 
 /* ---- the suite ------------------------------------------------------------------------------------------ */
@@ -201,7 +201,7 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     } cases[] = {
         {"copy", measure_copy, measure_copy},        {"matmul", measure_matmul, pb_ceiling_matmul},
         {"matmul_f32", NULL, pb_ceiling_matmul_f32}, {"call", measure_call, NULL},
-        {"range", measure_range, measure_range},     {"launch", NULL, pb_ceiling_launch},
+        {"range", measure_range, measure_range},     {"kernel_launch", NULL, pb_ceiling_kernel_launch},
         {"l2_reduce", NULL, pb_ceiling_l2_reduce},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -219,24 +219,25 @@ static double expect(const pb_case *c)
 }
 
 /* copy: memory of 2 GiB. matmul: random matrices of 8192^2 made on the host and uploaded, and the first call of
- * cuBLAS. launch: two timings. l2_reduce: a timing of every implementation. */
+ * cuBLAS. process: two timings. l2_reduce: a timing of every implementation. */
 static double device_expect(const pb_case *c)
 {
     static const struct {
         const char *name;
         double seconds;
-    } of[] = {{"copy", 0.5}, {"matmul", 1.5}, {"matmul_f32", 1.5}, {"launch", 0.6}, {"l2_reduce", 1}, {"range", 0.3}};
+    } of[] = {{"copy", 0.5},          {"matmul", 1.5},  {"matmul_f32", 1.5},
+              {"kernel_launch", 0.6}, {"l2_reduce", 1}, {"range", 0.3}};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         if (strcmp(of[i].name, c->name) == 0) return of[i].seconds;
     return 1;
 }
 
 static const char *const grid[] = {"copy,matmul,call,range", NULL};
-static const char *const device_grid[] = {"copy,matmul,matmul_f32,l2_reduce,launch,range", NULL};
+static const char *const device_grid[] = {"copy,matmul,matmul_f32,l2_reduce,kernel_launch,range", NULL};
 
 const pb_suite pb_suite_ceiling = {
     .name = "ceiling",
-    .what = "what this machine can do at best: copy, matrix product, one indirect call or launch, one range",
+    .what = "the ceilings of this machine: copy, matrix product, function call or kernel launch, profiler range",
     .axes = "",
     .grid = grid,
     .device_grid = device_grid,

@@ -273,8 +273,9 @@ static pb_status emit_rates(const pb_case *c, pb_cost cost, const pb_timing *t, 
     if (!(work > 0) || pb_interrupted()) return PB_OK;
     PB_TRY(pb_emit(sink, c, arithmetic ? "kernel_flops" : "kernel_rate", work / t->median, 0, "ok", NULL));
     if (!(copy > 0) || !(matmul > 0))
-        return pb_emit(sink, c, "floor_share", (double)NAN, 0, "unsupported", "this launch has no ceilings");
-    return pb_emit(sink, c, "floor_share", (by_bytes > by_flops ? by_bytes : by_flops) / t->median, 0, "ok", NULL);
+        return pb_emit(sink, c, "roofline_fraction", (double)NAN, 0, "unsupported", "this process has no ceilings");
+    return pb_emit(sink, c, "roofline_fraction", (by_bytes > by_flops ? by_bytes : by_flops) / t->median, 0, "ok",
+                   NULL);
 }
 
 static pb_status time_call(pb_ctx *ctx, const pb_case *c, call *k, pb_sink *sink)
@@ -340,7 +341,7 @@ static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
 
 const pb_suite pb_suite_kernels = {
     .name = "kernels",
-    .what = "every op of kernels/ops.def against the ceilings of the same run",
+    .what = "every op, with its share of the roofline",
     .axes = "dtype=* impl=!ref shape=*",
     .enumerate = enumerate,
     .run = run,

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "bench/derived/contracts.h"
+#include "bench/derived/requirements.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
 #include "kernels/engine/op.h"
@@ -109,15 +109,15 @@ static pb_status load(pb_ctx *ctx, void *self)
     return pb_model_load_hf(&l->m, l->f->dir, NULL);
 }
 
-static pb_status contracts(const pb_ctx *ctx, const pb_case *c, pb_sink *sink, const folder *f, double ratio,
-                           double seconds, double excess)
+static pb_status requirements(const pb_ctx *ctx, const pb_case *c, pb_sink *sink, const folder *f, double ratio,
+                              double seconds, double excess)
 {
     const bool quantised = strcmp(pb_case_get(c, "tuning"), "qlora") == 0;
     char how[128];
     snprintf(how, sizeof how, "%.3g GB in the page cache", 1e-9 * f->bytes);
-    if (quantised) PB_TRY(pb_contract_emit(sink, "LOAD-NF4", c->axes, c->n, f->bytes / seconds, true, how));
-    else PB_TRY(pb_contract_emit(sink, "LOAD-RATIO", c->axes, c->n, ratio, true, how));
-    return pb_contract_emit(sink, "LOAD-PEAK", c->axes, c->n, excess, ctx->id == PB_CPU, how);
+    if (quantised) PB_TRY(pb_requirement_emit(sink, "LOAD-NF4", c->axes, c->n, f->bytes / seconds, true, how));
+    else PB_TRY(pb_requirement_emit(sink, "LOAD-RATIO", c->axes, c->n, ratio, true, how));
+    return pb_requirement_emit(sink, "LOAD-PEAK", c->axes, c->n, excess, ctx->id == PB_CPU, how);
 }
 
 static pb_measure_opts usual(const pb_sink *sink)
@@ -156,7 +156,7 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const fol
     PB_TRY(pb_emit_timing(sink, c, "load_time", t, ""));
     PB_TRY(pb_emit(sink, c, "load_rate", f->bytes / t->median, 0, "ok", ""));
     PB_TRY(pb_emit(sink, c, "peak_memory", peak, 0, "ok", ""));
-    return contracts(ctx, c, sink, f, t->median / read_time, t->median, peak - before - weights);
+    return requirements(ctx, c, sink, f, t->median / read_time, t->median, peak - before - weights);
 }
 
 static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
@@ -187,7 +187,7 @@ static const char *const full_grid[] = {"tuning=full,qlora dtype=f32,bf16 model=
 
 const pb_suite pb_suite_load = {
     .name = "load",
-    .what = "a Hugging Face folder into memory, dense and quantised, against reading its files",
+    .what = "loading a Hugging Face folder, dense and NF4, compared with reading its files",
     .axes = "batch=1 clip=multi dtype=bf16 layers=0 mode=eager model=qwen2.5-1.5b rank=16 seq=128 targets=q+v "
             "tuning=full",
     .grid = grid,

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/derived/contracts.h"
+#include "bench/derived/requirements.h"
 #include "bench/rows/write_csv.h"
 #include "bench/stats/median.h"
 #include "bench/suites/self_compare.h"
@@ -43,7 +43,7 @@ static pb_status measure_sample(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     for (int i = 0; i < t.n; i++) t.seconds[i] /= SAMPLES;
     t.median /= SAMPLES;
     PB_TRY(pb_emit_timing(sink, c, "sample_overhead", &t, how));
-    return t.n ? pb_contract_emit(sink, "SELF-SAMPLE", NULL, 0, t.median, true, how) : PB_OK;
+    return t.n ? pb_requirement_emit(sink, "SELF-SAMPLE", NULL, 0, t.median, true, how) : PB_OK;
 }
 
 /* ---- one row ---------------------------------------------------------------------------------------- */
@@ -80,7 +80,7 @@ static pb_status open_rows(const pb_case *c, const pb_sink *like, rows *r)
     PB_TRY(pb_results_create(r->dir));
     PB_TRY(pb_sink_open(r->dir, &r->sink));
     r->c = c;
-    r->sink.run_id = like->run_id, r->sink.machine_id = like->machine_id, r->sink.launch = like->launch;
+    r->sink.run_id = like->run_id, r->sink.machine_id = like->machine_id, r->sink.process = like->process;
     return PB_OK;
 }
 
@@ -130,8 +130,8 @@ static pb_status compare_files(const pb_case *c, const pb_self_files *f, pb_sink
     t.median = pb_median_of(t.seconds, t.n);
     PB_TRY(pb_emit_timing(sink, c, "compare_time", &t, how));
     PB_TRY(pb_emit(sink, c, "peak_memory", peak, 0, "ok", "of the whole process"));
-    PB_TRY(pb_contract_emit(sink, "SELF-COMPARE-TIME", NULL, 0, t.median, true, how));
-    return pb_contract_emit(sink, "SELF-COMPARE-PEAK", NULL, 0, peak, true, how);
+    PB_TRY(pb_requirement_emit(sink, "SELF-COMPARE-TIME", NULL, 0, t.median, true, how));
+    return pb_requirement_emit(sink, "SELF-COMPARE-PEAK", NULL, 0, peak, true, how);
 }
 
 static pb_status measure_compare(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
@@ -164,7 +164,7 @@ static const char *const device_grid[] = {"row,compare", NULL}; /* on a GPU a sa
 
 const pb_suite pb_suite_self = {
     .name = "self",
-    .what = "what measuring itself costs: the harness around a sample, the writing of a row, a comparison",
+    .what = "the cost of measuring: the harness around a sample, writing a row, a comparison",
     .axes = "",
     .grid = grid,
     .device_grid = device_grid,

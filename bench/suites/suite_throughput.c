@@ -97,8 +97,8 @@ static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts 
         PB_TRY(pb_sync(ctx));
         PB_TRY(ctx->be->between(ctx, *n * MARKS, *n * MARKS + PB_NPHASES, &one));
         total += one;
-        pb_pulse_beat(o->pulse);
-        pb_turns_pass(o->turns);
+        pb_heartbeat_beat(o->heartbeat);
+        pb_time_slice_pass(o->time_slice);
     }
     return PB_OK;
 }
@@ -127,15 +127,15 @@ static pb_status emit_span(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const c
 typedef struct host_side {
     double seconds;
     int samples;
-    double launches, waits;
+    double kernel_launches, host_syncs;
 } host_side;
 
 static pb_status emit_host(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const host_side *h)
 {
     if (ctx->id == PB_CPU) return PB_OK;
     PB_TRY(pb_emit(sink, c, "host_time", h->seconds, h->samples, "ok", ""));
-    PB_TRY(pb_emit(sink, c, "launches", h->launches, 0, "ok", ""));
-    return pb_emit(sink, c, "waits", h->waits, 0, "ok", "");
+    PB_TRY(pb_emit(sink, c, "kernel_launches", h->kernel_launches, 0, "ok", ""));
+    return pb_emit(sink, c, "host_syncs", h->host_syncs, 0, "ok", "");
 }
 
 static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink, double *step)
@@ -148,8 +148,9 @@ static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *si
     if (!n) return PB_OK;
     PB_TRY(
         emit_host(ctx, c, sink,
-                  &(host_side){pb_median(host, n), n, (double)(ctx->counts.launches - before.launches) / (n + o.warmup),
-                               (double)(ctx->counts.waits - before.waits - (uint64_t)n) / (n + o.warmup)}));
+                  &(host_side){pb_median(host, n), n,
+                               (double)(ctx->counts.kernel_launches - before.kernel_launches) / (n + o.warmup),
+                               (double)(ctx->counts.host_syncs - before.host_syncs - (uint64_t)n) / (n + o.warmup)}));
     for (int i = 0; i < PB_NPHASES; i++) {
         char metric[32];
         snprintf(metric, sizeof metric, "%s_time", pb_phase_names[i]);
@@ -170,7 +171,7 @@ static pb_status graphed(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *
     else if (s == PB_OK) {
         *step = timing->median;
         s = pb_emit_timing(sink, c, "step_time", timing, "");
-        const host_side h = {timing->host_median, timing->n, timing->launches, timing->waits};
+        const host_side h = {timing->host_median, timing->n, timing->kernel_launches, timing->host_syncs};
         if (s == PB_OK) s = pb_emit_graph(sink, c, timing);
         if (s == PB_OK) s = emit_host(ctx, c, sink, &h);
     }
@@ -189,7 +190,7 @@ static pb_status emit_flops(pb_ctx *ctx, const pb_case *c, const pb_trainer *t, 
     if (ctx->id == PB_CPU) return PB_OK;
     PB_TRY(pb_emit(sink, c, "model_flops", needs / step, 0, "ok", ""));
     PB_TRY(pb_emit(sink, c, "hardware_flops", does / step, 0, "ok", ""));
-    if (!(ceiling > 0)) return pb_emit(sink, c, "mfu", (double)NAN, 0, "unsupported", "this launch has no ceiling");
+    if (!(ceiling > 0)) return pb_emit(sink, c, "mfu", (double)NAN, 0, "unsupported", "this process has no ceiling");
     return pb_emit(sink, c, "mfu", needs / step / ceiling, 0, "ok", "");
 }
 
@@ -268,7 +269,7 @@ static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
 
 const pb_suite pb_suite_throughput = {
     .name = "throughput",
-    .what = "whole training steps: seconds by phase, tokens a second, peak memory",
+    .what = "whole training steps: time by phase, tokens per second, peak memory",
     .axes = PB_TRAIN_AXES " batch=1 clip=multi mode=eager seq=256 tuning=full",
     .grid = grid,
     .full_grid = full_grid,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/contracts.h"
+#include "bench/derived/requirements.h"
 
 /* Looks up the time and the model FLOP/s of a case. False: the case has no time. Missing FLOP/s are 0. */
 static bool step_of(const pb_sink *sink, const char *key, double *seconds, double *flops)
@@ -41,9 +41,9 @@ pb_status pb_v4_step_conclude(pb_sink *sink)
         any = true;
         snprintf(how, sizeof how, "dense %.4g ms, %.4g TFLOP/s; sparse %.4g ms, %.4g TFLOP/s", 1e3 * t[0], 1e-12 * f[0],
                  1e3 * t[1], 1e-12 * f[1]);
-        PB_TRY(pb_contract_emit(sink, "V4-STEP", c.axes, c.n, t[0] / t[1], true, how));
+        PB_TRY(pb_requirement_emit(sink, "V4-STEP", c.axes, c.n, t[0] / t[1], true, how));
     }
     if (any) return PB_OK;
-    return pb_contract_emit(sink, "V4-STEP", NULL, 0, (double)NAN, false,
-                            "this run has no step of it with dense and with sparse attention");
+    return pb_requirement_emit(sink, "V4-STEP", NULL, 0, (double)NAN, false,
+                               "this run has no step of it with dense and with sparse attention");
 }

@@ -396,11 +396,11 @@ static pb_status make_ready(pb_ctx *ctx, pb_graph *g)
 
 static pb_status cuda_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
 {
-    const uint64_t launches = ctx->counts.launches;
+    const uint64_t launches = ctx->counts.kernel_launches;
     pb_graph *g = (pb_graph *)calloc(1, sizeof *g);
     if (!g) return pb_fail(PB_ENOMEM, "cuda: no memory for a graph");
     pb_status s = capture(ctx, fn, self, &g->graph);
-    ctx->counts.launches = launches; /* the kernels were captured, not launched */
+    ctx->counts.kernel_launches = launches; /* the kernels were captured, not launched */
     if (s == PB_OK) s = make_ready(ctx, g);
     if (s == PB_OK) *out = g;
     else cuda_graph_free(g);

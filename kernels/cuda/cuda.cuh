@@ -34,7 +34,7 @@ bool pb_cuda_has_sm90(void);
 static inline pb_status pb_cuda_launched(pb_ctx *ctx, const char *what)
 {
     const cudaError_t e = cudaGetLastError();
-    ctx->counts.launches++;
+    ctx->counts.kernel_launches++;
     if (e != cudaSuccess) return pb_fail(PB_EDEVICE, "cuda: launch of %s: %s", what, cudaGetErrorString(e));
     return PB_OK;
 }

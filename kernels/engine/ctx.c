@@ -150,7 +150,7 @@ pb_status pb_upload(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
 pb_status pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)
 {
     PB_TRY(not_recording(ctx, "a host read"));
-    ctx->counts.waits++;
+    ctx->counts.host_syncs++;
     return ctx->be->download(ctx, host, dev, bytes);
 }
 
@@ -169,7 +169,7 @@ pb_status pb_zero(pb_ctx *ctx, void *dev, size_t bytes)
 pb_status pb_sync(pb_ctx *ctx)
 {
     PB_TRY(not_recording(ctx, "a host wait"));
-    ctx->counts.waits++;
+    ctx->counts.host_syncs++;
     return ctx->be->sync(ctx);
 }
 
@@ -193,7 +193,7 @@ pb_status pb_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
 pb_status pb_replay(pb_ctx *ctx, void *graph)
 {
     PB_TRY(not_recording(ctx, "a replay"));
-    ctx->counts.launches++;
+    ctx->counts.kernel_launches++;
     return ctx->be->replay(ctx, graph);
 }
 

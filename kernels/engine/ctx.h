@@ -1,7 +1,7 @@
 /* ctx.h - a context says where work runs: it holds a backend, its stream, its scratch memory and its counters.
  *
  * All code above this file reaches a device through pb_ctx and the functions below; pb_ctx_open selects the backend.
- * Only backends wait for a device. pb_sync and pb_download count as a host sync each (counts.waits). */
+ * Only backends wait for a device. pb_sync and pb_download count as a host sync each (counts.host_syncs). */
 #ifndef PB_CTX_H
 #define PB_CTX_H
 #include <stdbool.h>
@@ -64,7 +64,7 @@ enum { PB_MARK_SLOTS = 4096 };
 /* Counters since pb_ctx_open; they never decrease. A launch is one thing that the host enqueues: a call of an op on the
  * CPU, a kernel on a GPU, one replay of a graph (whatever its number of nodes). `waits` counts host syncs. */
 typedef struct pb_counts {
-    uint64_t launches, waits, allocs;
+    uint64_t kernel_launches, host_syncs, allocs;
 } pb_counts;
 
 struct pb_ctx {

@@ -82,6 +82,6 @@ pb_status pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args)
     if (impl->workspace) PB_TRY(pb_ctx_reserve(ctx, impl->workspace(args)));
     if (ctx->planning) return PB_OK;
     if (ctx->recording && ctx->id == PB_CPU) return pb_recording_add(ctx, op, impl, args);
-    ctx->counts.launches += ctx->id == PB_CPU; /* CUDA launchers count each kernel themselves */
+    ctx->counts.kernel_launches += ctx->id == PB_CPU; /* CUDA launchers count each kernel themselves */
     return pb_impl_run(ctx, op, impl, args);
 }

@@ -14,7 +14,7 @@ flashmla  forward; PATH: a checkout of FlashMLA, whose kernel is built by nvcc o
 
 usage: attention_peers.py --peer NAME --path PATH [--device cuda] [--out FILE.csv] KEY...
        attention_peers.py --peer flashmla --path PATH --build FILE.so     builds the library and ends; needs no GPU
-       KEY: attention/bwd?arm=sparse&... of bench; the rows' keys say arm=PEER
+       KEY: attention/bwd?variant=sparse&... of bench; the rows' keys say variant=PEER
 """
 import ctypes
 import math
@@ -310,7 +310,7 @@ def measure(peer, source, key, rows):
     import torch
     from torch_kernels import Clock
     _, name, axes = common.parse_key(key)
-    out = common.make_key("attention", name, {**axes, "arm": peer})
+    out = common.make_key("attention", name, {**axes, "variant": peer})
     case = Case(key)
     call, o = PEERS[peer](case, source)
     found = errors(case, call(), o)
@@ -347,11 +347,11 @@ def main():
         return 0
     for key in o.keys:
         suite, _, axes = common.parse_key(key)
-        if suite != "attention" or axes.get("arm") != "sparse":
-            common.die(f"{key}: want attention/fwd?arm=sparse&... or bwd", 2)
+        if suite != "attention" or axes.get("variant") != "sparse":
+            common.die(f"{key}: want attention/fwd?variant=sparse&... or bwd", 2)
     if o.device != "cuda":
         common.die("the public kernels need --device cuda", 2)
-    cases = [(common.make_key("attention", n, {**axes, "arm": o.peer}), key)
+    cases = [(common.make_key("attention", n, {**axes, "variant": o.peer}), key)
              for key in o.keys for _, n, axes in [common.parse_key(key)]]
     return common.peer_main(o, cases, o.peer, lambda key, _, rows: measure(o.peer, source, key, rows))
 

@@ -43,12 +43,12 @@ typedef enum pb_attention_variant {
     X(NONE, "none", "keys and values are not converted")                                                               \
     X(UE8M0, "ue8m0", "converted to e4m3 and back, with scales that are powers of two")                                \
     X(F32, "f32", "converted to e4m3 and back, with scales in f32")
-typedef enum pb_kv_qat_type {
+typedef enum pb_kv_qat_variant {
 #define X(id, word, what) PB_KV_QAT_##id,
     PB_KV_QAT_MAP(X)
 #undef X
         PB_NKVQATS
-} pb_kv_qat_type;
+} pb_kv_qat_variant;
 
 typedef struct pb_train_config {
     pb_model_config model;
@@ -57,7 +57,7 @@ typedef struct pb_train_config {
      * per trainer, because a captured graph contains one or the other. */
     bool packed;
     pb_attention_variant attention;
-    pb_kv_qat_type kv_qat;
+    pb_kv_qat_variant kv_qat;
     pb_clip_variant clip;
     float max_norm;                            /* limit of the gradients' L2 norm; > 0 */
     float lr, beta1, beta2, eps, weight_decay; /* of AdamW; norms and biases have no weight decay */

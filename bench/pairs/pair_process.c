@@ -1,0 +1,178 @@
+/* pair_process.c - starts the executables of a pair, waits for them, and passes on signals and the deadline. */
+#define _GNU_SOURCE
+#include "bench/pairs/pair_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/run/start.h"
+#include "kernels/engine/clock.h"
+#include "os/append.h"
+#include "os/file.h"
+#include "os/interrupt.h"
+
+/* ---- the child -------------------------------------------------------------------------------------- */
+
+static void pad(long n)
+{
+    char text[PB_PAIR_PADDING + 1];
+    memset(text, 'x', sizeof text);
+    text[n < PB_PAIR_PADDING ? n : PB_PAIR_PADDING] = 0;
+    setenv(PB_PAIR_PADDING_NAME, text, 1);
+}
+
+/* A process and its ends of the two interleaving pipes; from, to: -1 without interleaving. */
+typedef struct child {
+    const pb_pair_process *l;
+    double time_slice;
+    int from, to, first;
+    int log; /* descriptor of the log, opened for appending */
+} child;
+
+static char **command(const child *c)
+{
+    enum { OWN = 16, TEXT = 96 };
+    static char seed[TEXT], slowdown[TEXT], turns[TEXT]; /* static: they must outlive this function until execv() */
+    const pb_pair_process *l = c->l;
+    const size_t n = json_array_size(l->options);
+    const char **argv = calloc(n + OWN, sizeof *argv);
+    size_t at = 0;
+    if (!argv) return NULL;
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)l->seed);
+    snprintf(slowdown, sizeof slowdown, "%.17g", l->slowdown);
+    snprintf(turns, sizeof turns, "%.17g:%d:%d:%d", c->time_slice, c->from, c->to, c->first);
+    /* The old names of options (renames.def): a program built before the renaming knows only these. */
+    argv[at++] = l->exe, argv[at++] = "run";
+    for (size_t i = 0; i < n; i++) argv[at++] = json_string_value(json_array_get(l->options, i));
+    const char *const own[] = {"--launches", "1", "--no-compare", "--quiet", "--seed", seed, "--out", l->out};
+    memcpy(&argv[at], own, sizeof own);
+    at += sizeof own / sizeof *own;
+    if (l->slowdown > 0) argv[at++] = "--child-slowdown", argv[at++] = slowdown;
+    if (c->time_slice > 0) argv[at++] = "--child-turns", argv[at++] = turns;
+    return (char **)argv;
+}
+
+/* Replaces the child by the executable. pipe_fd stays open on purpose, also in processes that the child starts: the
+ * parent reads end-of-file when all of them have ended. */
+static _Noreturn void become(const void *self, int pipe_fd)
+{
+    const child *c = self;
+    const pb_pair_process *l = c->l;
+    (void)pipe_fd;
+    const int none = open("/dev/null", O_RDONLY);
+    char **argv = command(c);
+    dup2(c->log, STDOUT_FILENO), dup2(c->log, STDERR_FILENO);
+    if (none >= 0) dup2(none, STDIN_FILENO);
+    if (c->from >= 0) fcntl(c->from, F_SETFD, 0), fcntl(c->to, F_SETFD, 0);
+    pad(l->padding);
+    signal(SIGPIPE, SIG_DFL), signal(SIGXFSZ, SIG_DFL);
+    if (argv) execv(l->exe, argv);
+    fprintf(stderr, "%s: %s\n", l->exe, strerror(errno));
+    _exit(PB_PAIR_CANNOT_RUN);
+}
+
+/* ---- the parent --------------------------------------------------------------------------------------- */
+
+typedef struct followed {
+    pid_t pid[PB_PAIR_PROCESSES];
+    int ended[PB_PAIR_PROCESSES]; /* pipes that reach end-of-file when the process ends; -1: it has ended */
+    int n;
+    double began;
+    pb_pair_ended *out;
+} followed;
+
+static void end_all(const followed *f, int how)
+{
+    for (int i = 0; i < f->n; i++)
+        if (f->ended[i] >= 0) kill(f->pid[i], how);
+}
+
+static void reap(followed *f, int i)
+{
+    int status = 0;
+    close(f->ended[i]);
+    f->ended[i] = -1;
+    while (waitpid(f->pid[i], &status, 0) < 0 && errno == EINTR) continue;
+    f->out[i].seconds = pb_clock_seconds() - f->began;
+    f->out[i].code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Waits until all processes have ended. The first signal to this process is passed on as SIGTERM, the second as
+ * SIGKILL. When the deadline passes they get SIGTERM, and SIGKILL if they still run 15 seconds later. Returns true if
+ * either happened. */
+static bool follow(followed *f, double deadline)
+{
+    const double patience = 15;
+    int passed = 0, late = 0, left = f->n;
+    while (left) {
+        const double rest = deadline > 0 ? deadline - pb_clock_seconds() : 86400;
+        struct pollfd p[PB_PAIR_PROCESSES];
+        for (int i = 0; i < f->n; i++) p[i] = (struct pollfd){.fd = f->ended[i], .events = POLLIN};
+        const int n = rest > 0 ? poll(p, (nfds_t)f->n, (int)(1e3 * (rest < 86400 ? rest : 86400)) + 1) : 0;
+        for (; passed < pb_interrupt_count(); passed++) end_all(f, passed ? SIGKILL : SIGTERM);
+        for (int i = 0; i < f->n && n > 0; i++)
+            if (f->ended[i] >= 0 && p[i].revents) reap(f, i), left--;
+        if (n > 0 || !(deadline > 0) || pb_clock_seconds() < deadline) continue;
+        end_all(f, late++ ? SIGKILL : SIGTERM);
+        deadline = pb_clock_seconds() + patience;
+    }
+    return late || passed;
+}
+
+/* Makes the two pipes between the interleaved processes, one for each direction. */
+static pb_status connect_slices(child c[PB_PAIR_PROCESSES])
+{
+    int there[2], back[2];
+    if (pipe2(there, O_CLOEXEC) != 0) return pb_fail(PB_EIO, "pipe: %s", strerror(errno));
+    if (pipe2(back, O_CLOEXEC) != 0) {
+        close(there[0]), close(there[1]);
+        return pb_fail(PB_EIO, "pipe: %s", strerror(errno));
+    }
+    c[0].to = there[1], c[1].from = there[0];
+    c[1].to = back[1], c[0].from = back[0];
+    return PB_OK;
+}
+
+pb_status pb_pair_process_run(const pb_pair_process *l, int n, double time_slice, double deadline, pb_pair_ended *out,
+                              bool *cut)
+{
+    child c[PB_PAIR_PROCESSES];
+    followed f = {.began = pb_clock_seconds(), .out = out};
+    for (int i = 0; i < PB_PAIR_PROCESSES; i++)
+        c[i] = (child){.time_slice = time_slice, .from = -1, .to = -1, .first = i == 0};
+    if (time_slice > 0) PB_TRY(connect_slices(c));
+    pb_status s = PB_OK;
+    for (; f.n < n && s == PB_OK; f.n += s == PB_OK) {
+        c[f.n].l = &l[f.n];
+        s = pb_append_open(l[f.n].log, true, &c[f.n].log);
+        if (s != PB_OK) break;
+        s = pb_start(become, &c[f.n], &f.pid[f.n], &f.ended[f.n]);
+        close(c[f.n].log);
+    }
+    for (int i = 0; i < PB_PAIR_PROCESSES && time_slice > 0; i++) close(c[i].from), close(c[i].to);
+    if (s != PB_OK) end_all(&f, SIGKILL);
+    const bool stopped = follow(&f, deadline);
+    if (s == PB_OK) *cut = stopped;
+    return s;
+}
+
+void pb_pair_log_tail(const char *log, char *out, size_t n)
+{
+    char line[512];
+    FILE *f;
+    *out = 0;
+    if (pb_file_read(log, &f) != PB_OK) return;
+    if (fseek(f, -4096, SEEK_END) != 0) rewind(f);
+    while (fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        if (*line) snprintf(out, n, "%s", line);
+    }
+    fclose(f);
+}

@@ -1,0 +1,280 @@
+/* process.c - the parent's side of a measuring process: starts it, shows progress, reports how it ended, and starts
+ * another one after a case that hung. */
+#define _GNU_SOURCE
+#include "bench/run/process.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/measure/emit.h"
+#include "bench/run/progress.h"
+#include "bench/run/start.h"
+#include "bench/run/supervise.h"
+#include "cli/threads.h"
+#include "kernels/engine/clock.h"
+#include "os/interrupt.h"
+
+/* ---- progress ------------------------------------------------------------------------------------- */
+
+/* Estimates the seconds left: the expected seconds of the remaining cases, times the pace of this command so far
+ * (elapsed / expected). The pace includes a prior, a tenth of all work at its expected speed, because the first cases
+ * are short and would make the estimate jump. */
+static double left(const pb_process *l, const int *order, int at)
+{
+    double all = 0, done = -l->before;
+    for (int i = 0; i < l->plan->n; i++) {
+        double e = pb_plan_expect(l->plan, &l->plan->cases[order[i]]);
+        all += e;
+        done += i < at ? e : 0;
+    }
+    done += all * l->number;
+    const double total = all * (double)l->processes, rest = total - l->before - done, prior = total / 10;
+    return prior > 0 ? rest * (pb_clock_seconds() - l->started + prior) / (done + prior) : 0;
+}
+
+typedef struct shown {
+    const pb_process *l;
+    const int *order;
+} shown;
+
+static void show(void *user, int at)
+{
+    const pb_process *l = ((const shown *)user)->l;
+    const int *order = ((const shown *)user)->order;
+    if (l->options->quiet || !isatty(STDERR_FILENO)) return;
+    fprintf(stderr, "\r\033[Kprocess %d of %ld, case %d of %d, about %.0f s left: %.60s", l->number + 1, l->processes,
+            at + 1, l->plan->n, left(l, order, at), l->plan->cases[order[at]].key);
+}
+
+static void clear(const pb_process *l)
+{
+    if (!l->options->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+}
+
+/* ---- the child process ------------------------------------------------------------------------------ */
+
+/* Replaces the forked child by this program with the internal --child-* options, followed by the user's options. */
+static _Noreturn void become_child(const void *self, int pipe_fd)
+{
+    const pb_process *l = self;
+    char number[32], first[32], deadline[32], fd[32], seed[32], threads[32];
+    const pb_options *o = l->options;
+    const char *own[] = {"bench",           "run",         "--child-dir",     l->dir, "--child-run",      l->run_id,
+                         "--child-machine", l->machine_id, "--child-process", number, "--child-pipe",     fd,
+                         "--child-seed",    seed,          "--child-first",   first,  "--child-deadline", deadline};
+    enum { OWN = sizeof own / sizeof *own };
+    const char **argv = calloc((size_t)o->argc + OWN + 1, sizeof *argv);
+    if (!argv) _exit(PB_EXIT_HARNESS);
+    snprintf(number, sizeof number, "%d", l->number);
+    snprintf(first, sizeof first, "%d", l->first);
+    snprintf(deadline, sizeof deadline, "%.3f", l->deadline);
+    snprintf(fd, sizeof fd, "%d", pipe_fd);
+    snprintf(seed, sizeof seed, "%llu", (unsigned long long)l->seed);
+    memcpy(argv, own, sizeof own);
+    for (int i = 0; i < o->argc; i++) argv[OWN + i] = o->argv[i];
+    if (o->threads > 0) {
+        snprintf(threads, sizeof threads, "%ld", o->threads);
+        setenv("OMP_NUM_THREADS", threads, 1);
+    }
+    pb_threads_set_waiting();
+    execv("/proc/self/exe", (char *const *)argv);
+    fprintf(stderr, "bench: /proc/self/exe: %s\n", strerror(errno));
+    _exit(PB_EXIT_HARNESS);
+}
+
+/* ---- how a process ends ------------------------------------------------------------------------------ */
+
+/* Describes how the process ended, in `how`. Returns true if it crashed: a signal, or an exit code that
+ * pb_process_child() never returns. A library or sanitizer that calls exit() also counts as a crash. */
+static bool died(int status, char *how, size_t n)
+{
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    if (WIFSIGNALED(status))
+        snprintf(how, n, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else snprintf(how, n, "ended by exit code %d", code);
+    return code != PB_EXIT_OK && code != PB_EXIT_USAGE && code != PB_EXIT_INCOMPARABLE && code != PB_EXIT_NO_MEMORY &&
+           code != PB_EXIT_HARNESS;
+}
+
+/* Sets *out to the case at index `at` of the order. Index n is the suite's conclusions, which get a case of that name.
+ * False: this process had not begun a case. */
+static bool case_at(const pb_process *l, const int *order, int at, pb_case *out)
+{
+    if (at < l->first) return false;
+    if (at < l->plan->n) *out = l->plan->cases[order[at]];
+    else {
+        *out = (pb_case){.name = "conclusions"};
+        snprintf(out->suite, sizeof out->suite, "%s", l->plan->suite->name);
+        pb_case_finish(out);
+    }
+    return true;
+}
+
+static pb_status emit_end(const pb_process *l, const pb_case *c, const char *status, const char *note)
+{
+    pb_sink sink;
+    PB_TRY(pb_sink_open(l->dir, &sink));
+    sink.run_id = l->run_id, sink.machine_id = l->machine_id, sink.process = l->number;
+    pb_status s = pb_emit_outcome(&sink, c, status, note);
+    pb_sink_close(&sink);
+    return s;
+}
+
+/* Writes a row for the case in which the process crashed, since the process itself cannot. The process is not replaced;
+ * its remaining cases stay unmeasured. */
+static pb_status after_death(const pb_process *l, const int *order, int at, const char *how)
+{
+    char note[160];
+    pb_case c;
+    const bool begun = case_at(l, order, at, &c);
+    snprintf(note, sizeof note, PB_DIED "%s", how);
+    if (!pb_interrupted())
+        fprintf(stderr, "bench: process %d: %s %s%s; what it measured before stays\n", l->number, how,
+                begun ? "in " : "before its first case", begun ? c.key : "");
+    if (begun) PB_TRY(emit_end(l, &c, pb_interrupted() ? "truncated" : "failed", note));
+    return pb_interrupted() ? PB_OK : pb_progress_mark(l->dir, (pb_place){l->number + 1, 0});
+}
+
+/* Truncates the run's files to the last completed case. *next becomes the index of the first case that is not complete:
+ * `at`, or a later one when the case at `at` was completed just before the process ended. */
+static pb_status cut_back(const pb_process *l, int at, int *next)
+{
+    const long most = l->processes > l->number ? l->processes : l->number + 1;
+    pb_progress_line last;
+    PB_TRY(pb_progress_read(l->dir, (pb_place){(int)most, l->plan->n}, &last));
+    PB_TRY(pb_progress_cut(l->dir, &last));
+    const pb_place place = last.next;
+    *next = place.process > l->number ? l->plan->n + 1 : at;
+    if (place.process == l->number && place.next > at) *next = place.next;
+    return PB_OK;
+}
+
+/* Handles a process that was killed at the deadline. Its case gets a row of status truncated; --resume measures the
+ * case again. */
+static pb_status after_deadline(const pb_process *l, const int *order, int at)
+{
+    int next;
+    pb_case c;
+    if (!case_at(l, order, at, &c)) return PB_OK;
+    PB_TRY(cut_back(l, at, &next));
+    return next > at ? PB_OK : emit_end(l, &c, "truncated", "killed: there was no time left");
+}
+
+/* Handles a case that hung: discards what it measured, as --resume does, writes a row of status timeout, and sets
+ * l->first to the next case. If progress.csv shows that the case completed after all, it keeps its rows. */
+static pb_status after_hang(pb_process *l, const int *order, const pb_watched *w, pb_exit *code)
+{
+    char note[160];
+    pb_case c;
+    if (!case_at(l, order, w->at, &c)) {
+        fprintf(stderr, "bench: process %d hung for %.3g s before its first case and was ended\n", l->number, w->took);
+        *code = PB_EXIT_HARNESS; /* the next process would hang too */
+        return PB_OK;
+    }
+    PB_TRY(cut_back(l, w->at, &l->first));
+    if (l->first > w->at) {
+        fprintf(stderr, "bench: process %d hung for %.3g s behind %s, which is whole\n", l->number, w->silent, c.key);
+        return PB_OK;
+    }
+    *code = PB_EXIT_INCOMPARABLE;
+    snprintf(note, sizeof note, "hung: ended after %.3g s, the last %.3g s without a sample", w->took, w->silent);
+    fprintf(stderr, "bench: process %d: %s %s\n", l->number, c.key, note);
+    PB_TRY(emit_end(l, &c, "timeout", note));
+    l->first = w->at + 1;
+    return pb_progress_mark(l->dir,
+                            l->first > l->plan->n ? (pb_place){l->number + 1, 0} : (pb_place){l->number, l->first});
+}
+
+/* Handles the end of the process. Afterwards l->first is the case with which the next process continues; n + 1 means
+ * that no case is left. */
+static pb_status after_process(pb_process *l, const int *order, const pb_watched *w, pb_exit *code, bool *stopped)
+{
+    char how[96];
+    const bool dead = !w->stuck && died(w->status, how, sizeof how);
+    /* A SIGTERM may arrive before the process has installed its handler; such an end counts as ours. */
+    const bool ours = w->late && (w->killed || (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGTERM));
+    pb_status s = PB_OK;
+    *code = w->killed || dead ? PB_EXIT_INCOMPARABLE : (pb_exit)WEXITSTATUS(w->status);
+    if (w->hung) {
+        *code = PB_EXIT_OK; /* the exit code of a process that was ended has no meaning */
+        s = after_hang(l, order, w, code);
+        l->started += w->silent;
+    } else {
+        *stopped = ours || (w->late && !dead && *code != PB_EXIT_OK);
+        if (ours) s = after_deadline(l, order, w->at);
+        else if (dead) s = after_death(l, order, w->at, how);
+        if (ours) *code = PB_EXIT_HARNESS;
+        l->first = l->plan->n + 1;
+    }
+    if (!w->stuck) return s;
+    fprintf(stderr,
+            "bench: process %d: process %d cannot be ended, it is in a call of the driver that does not return; "
+            "it is left behind\n",
+            l->number, (int)w->pid);
+    *code = PB_EXIT_HARNESS; /* the process may still occupy the device */
+    return s;
+}
+
+/* Returns an array [n + 1], which the caller frees: the seconds of silence after which the case at each index of the
+ * order counts as hung. Entry n is for the conclusions. NULL: out of memory. */
+static double *limits(const pb_process *l, const int *order)
+{
+    const double least = pb_least_silence(l->options);
+    double *limit = malloc(((size_t)l->plan->n + 1) * sizeof *limit);
+    for (int i = 0; limit && i < l->plan->n; i++)
+        limit[i] = fmax(least, 10 * pb_plan_expect(l->plan, &l->plan->cases[order[i]]));
+    if (limit) limit[l->plan->n] = fmax(least, 10);
+    return limit;
+}
+
+static pb_status run_process(pb_process *l, const int *order, const double *limit, pb_exit *code, bool *stopped)
+{
+    pb_watched ended;
+    shown user = {l, order};
+    pb_watch w = {.first = l->first,
+                  .n = l->plan->n,
+                  .limit = limit,
+                  .deadline = l->deadline,
+                  .end = l->end,
+                  .begins = show,
+                  .user = &user};
+    PB_TRY(pb_start(become_child, l, &w.pid, &w.pipe));
+    pb_watch_process(&w, &ended);
+    close(w.pipe);
+    clear(l);
+    PB_TRY(after_process(l, order, &ended, code, stopped));
+    l->refused = ended.at < w.first && !ended.killed && !ended.hung && WIFEXITED(ended.status);
+    if (ended.no_memory) *code = pb_worse_exit(*code, PB_EXIT_NO_MEMORY);
+    return PB_OK;
+}
+
+double pb_budget_deadline(double started, double budget)
+{
+    const double reserve = fmin(10, fmax(PB_GRACE + 1, 0.05 * budget));
+    return started + budget - fmin(reserve, budget / 4);
+}
+
+pb_status pb_process_run(pb_process *l, pb_exit *code, bool *stopped)
+{
+    int *order = malloc((size_t)l->plan->n * sizeof *order);
+    double *limit = NULL;
+    pb_exit worst = PB_EXIT_OK, one = PB_EXIT_OK;
+    pb_status s = PB_OK;
+    if (order) pb_plan_order(l->plan, l->seed, l->number, order), limit = limits(l, order);
+    if (!limit) s = pb_fail(PB_ENOMEM, "no memory for the order of %d cases", l->plan->n);
+    while (s == PB_OK && l->first <= l->plan->n && one != PB_EXIT_HARNESS && !pb_interrupted() && !*stopped) {
+        s = run_process(l, order, limit, &one, stopped);
+        worst = pb_worse_exit(worst, one);
+        *stopped |= l->first <= l->plan->n && l->deadline > 0 && pb_clock_seconds() >= l->deadline;
+    }
+    free(limit);
+    free(order);
+    if (s == PB_OK) *code = *stopped ? pb_worse_exit(worst, PB_EXIT_HARNESS) : worst;
+    return s;
+}

@@ -1,0 +1,165 @@
+/* process_state.c - reads the machine's state before and after a measuring process, and samples the GPU in a thread
+ * while the process runs. */
+#define _GNU_SOURCE
+#include "bench/run/process_state.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bench/machine/host_state.h"
+#include "bench/machine/nvml.h"
+
+enum { PERIOD_NS = 500000000 }; /* between two samples */
+
+typedef struct during {
+    int samples;
+    double clock_least, clock_most, power_most, temperature_most;
+    unsigned throttle;
+} during;
+
+struct pb_process_watch {
+    pb_nvml *nvml; /* NULL: no GPU is sampled */
+    char unknown[160];
+    pb_host_state host;
+    pb_gpu_state gpu;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool stop;
+    during seen;
+};
+
+/* ---- the sampling thread ---------------------------------------------------------------------------- */
+
+static void note_sample(during *d, const pb_gpu_state *g)
+{
+    const unsigned bits = g->throttle_bits >= 0 ? (unsigned)g->throttle_bits : 0;
+    d->samples++;
+    d->throttle |= bits;
+    d->power_most = fmax(d->power_most, g->power_w);
+    d->temperature_most = fmax(d->temperature_most, g->temperature_c);
+    if (bits & PB_THROTTLE_IDLE) return;
+    d->clock_least = fmin(d->clock_least, g->sm_clock_hz);
+    d->clock_most = fmax(d->clock_most, g->sm_clock_hz);
+}
+
+static void *sample(void *self)
+{
+    pb_process_watch *w = self;
+    struct timespec next;
+    clock_gettime(CLOCK_MONOTONIC, &next);
+    pthread_mutex_lock(&w->lock);
+    while (!w->stop) {
+        next.tv_nsec += PERIOD_NS;
+        if (next.tv_nsec >= 1000000000) next.tv_nsec -= 1000000000, next.tv_sec++;
+        while (!w->stop && pthread_cond_timedwait(&w->wake, &w->lock, &next) != ETIMEDOUT) continue;
+        if (w->stop) break;
+        const pb_gpu_state g = pb_nvml_sample(w->nvml);
+        note_sample(&w->seen, &g);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+/* The thread blocks all signals. They must reach the main thread, where they interrupt blocking calls. */
+static pb_status start_thread(pb_process_watch *w)
+{
+    pthread_condattr_t monotonic;
+    sigset_t all, before;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    pthread_mutex_init(&w->lock, NULL);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failed = pthread_create(&w->thread, NULL, sample, w);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed ? pb_fail(PB_EIO, "no thread to watch the GPU: %s", strerror(failed)) : PB_OK;
+}
+
+static void stop_thread(pb_process_watch *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->stop = true;
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    pthread_cond_destroy(&w->wake);
+    pthread_mutex_destroy(&w->lock);
+}
+
+pb_status pb_process_watch_begin(pb_backend_id device, pb_process_watch **out)
+{
+    pb_process_watch *w = calloc(1, sizeof *w);
+    const double none = (double)NAN;
+    if (!w) return pb_fail(PB_ENOMEM, "no memory to watch a process");
+    w->seen = (during){0, none, none, none, none, 0};
+    if (pb_nvml_concerns(device) && pb_nvml_open(device, &w->nvml) != PB_OK)
+        snprintf(w->unknown, sizeof w->unknown, "%s", pb_error());
+    w->host = pb_host_read("");
+    if (w->nvml) w->gpu = pb_nvml_read(w->nvml);
+    const pb_status s = w->nvml ? start_thread(w) : PB_OK;
+    if (s == PB_OK) *out = w;
+    else pb_nvml_close(w->nvml), free(w);
+    return s;
+}
+
+/* ---- the JSON entry --------------------------------------------------------------------------------- */
+
+static json_t *real(double v) { return isfinite(v) ? json_real(v) : json_null(); }
+
+static json_t *snapshot(const pb_host_state *h, const pb_gpu_state *g)
+{
+    return json_pack("{s:o,s:o}", "host", pb_host_state_json(h), "gpu", g ? pb_gpu_state_json(g) : json_null());
+}
+
+static json_t *during_json(const during *d)
+{
+    return json_pack("{s:i,s:o,s:o,s:o,s:o,s:o}", "samples", d->samples, "sm_clock_least_hz", real(d->clock_least),
+                     "sm_clock_most_hz", real(d->clock_most), "power_most_w", real(d->power_most), "temperature_most_c",
+                     real(d->temperature_most), "throttle", pb_throttle_names(d->throttle));
+}
+
+static json_t *spoilt_by(const pb_process_watch *w, const pb_host_state *host, const pb_gpu_state *gpu)
+{
+    const unsigned bits = w->nvml ? pb_throttle_spoils(w->gpu.throttle_bits) | pb_throttle_spoils(w->seen.throttle) |
+                                        pb_throttle_spoils(gpu->throttle_bits)
+                                  : 0;
+    json_t *reasons = pb_throttle_names(bits);
+    if (host->throttle_total > w->host.throttle_total) json_array_append_new(reasons, json_string("cpu_thermal"));
+    return reasons;
+}
+
+pb_status pb_process_watch_end(pb_process_watch *w, int process, int retry_of, json_t **state)
+{
+    pb_gpu_state gpu = {0};
+    if (w->nvml) stop_thread(w);
+    if (w->nvml) gpu = pb_nvml_read(w->nvml);
+    const pb_host_state host = pb_host_read("");
+    *state = json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "process", process, "retry_of",
+                       retry_of >= 0 ? json_integer(retry_of) : json_null(), "start",
+                       snapshot(&w->host, w->nvml ? &w->gpu : NULL), "end", snapshot(&host, w->nvml ? &gpu : NULL),
+                       "during", w->nvml ? during_json(&w->seen) : json_null(), "gpu_unknown",
+                       *w->unknown ? json_string(w->unknown) : json_null(), "steal_s",
+                       real(host.steal_total_s - w->host.steal_total_s), "throttled", spoilt_by(w, &host, &gpu));
+    pb_nvml_close(w->nvml);
+    free(w);
+    return *state ? PB_OK : pb_fail(PB_ENOMEM, "no memory for a process's state");
+}
+
+bool pb_process_throttled(const json_t *state, char *why, size_t n)
+{
+    const json_t *list = json_object_get(state, "throttled"), *reason;
+    size_t i, used = 0;
+    *why = 0;
+    json_array_foreach(list, i, reason) if (used < n) used +=
+        (size_t)snprintf(why + used, n - used, "%s%s", used ? ", " : "", json_string_value(reason));
+    return json_array_size(list) > 0;
+}
