@@ -11,7 +11,7 @@ while [[ ${#long} -lt 4058 ]]; do long=./$long; done
 # ---- the table: arguments | exit code | text ---------------------------------------------------------
 table "$train" <<TABLE
 --help                                        |   0 | exit codes
-help                                          |   0 | train a model, and save it
+help                                          |   0 | trains a model, and saves it
 help run                                      |   0 | --loss-mask-type
 help evla                                     |   2 | did you mean 'eval'?
 eval --help                                   |   0 | --dump-logits
