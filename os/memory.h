@@ -5,7 +5,7 @@
 
 /* Resets the peak resident size to the current one, so that memory of earlier cases does not count. */
 pb_status pb_memory_reset_peak(void);
-pb_status pb_memory_peak(double *bytes); /* since the last reset; EIO: /proc does not report it */
+pb_status pb_memory_peak(double *bytes); /* peak resident size since the last reset; EIO: /proc does not report it */
 /* Bytes that this process can still allocate: the minimum of the machine's available memory plus free swap, the limit
  * left in its cgroup (v2) and in that cgroup's ancestors, and the limit left by RLIMIT_AS. INFINITY: none of these
  * limits is known. */

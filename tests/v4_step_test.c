@@ -186,8 +186,8 @@ static void a_frozen_model_has_the_same_loss(void **state)
     CHECK_NEAR(loss[1], loss[0], 0);
 }
 
-/* With kv_qat none (the default), the step has the same ops and bits as without the setting. Otherwise the loss changes,
- * within the precision of FP8. */
+/* By default, keys and values are not converted to FP8. With another kv_qat a step has one more op per layer, and its
+ * loss changes within the precision of FP8. */
 static void fp8_keys_and_values_are_off_by_default(void **state)
 {
     pb_ctx *ctx = *state;

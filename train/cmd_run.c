@@ -72,7 +72,8 @@ static void print_progress(const run *r, const pb_step_result *x, double lr, dou
     fflush(stdout);
 }
 
-/* True if the evaluation data must be evaluated after this step. */
+/* True if this step is one after which the model is evaluated on the evaluation data: the last one, or a multiple of
+ * --eval-interval. */
 static bool eval_due(const run *r)
 {
     const long every = r->j.o->eval_interval;

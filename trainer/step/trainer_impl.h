@@ -19,7 +19,7 @@ typedef struct pb_clip_group {
     int first, n;   /* the tensors trained[first] to trained[first+n-1] */
     float *partial; /* [slots] partial sums of squares of this group's gradients */
     int slots;
-    int layer; /* -1: the parameters outside the layers */
+    int layer; /* layer of the group; -1: the group of the parameters outside the layers */
 } pb_clip_group;
 
 struct pb_trainer {
