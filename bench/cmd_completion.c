@@ -7,7 +7,7 @@
 pb_exit pb_cmd_completion(const pb_options *o)
 {
     if (o->args.n != 1 || strcmp(o->args.v[0], "bash") != 0) {
-        pb_fail(PB_EINVAL, "completion: for which shell? There is one: bench completion bash");
+        pb_fail(PB_EINVAL, "completion: only bash is supported: bench completion bash");
         return pb_complain(PB_EXIT_USAGE);
     }
     pb_cli_print_bash(&pb_bench_cli, stdout);

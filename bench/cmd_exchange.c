@@ -39,7 +39,7 @@ static pb_status export_both(const char *run, pb_export_opts o, const char *out)
     for (int i = 0; i < 2; i++) {
         o.better = parts[i][0];
         int n = snprintf(path, sizeof path, "%.*s.%s%s", (int)(dot - out), out, parts[i][1], dot);
-        if (n >= (int)sizeof path) return pb_fail(PB_EINVAL, "--out: a path of %d characters", n);
+        if (n >= (int)sizeof path) return pb_fail(PB_EINVAL, "--out: the path is too long (%d characters)", n);
         pb_status s = export_file(run, &o, path);
         if (s != PB_OK && (s != PB_EFORMAT || (i && !written))) return s;
         written |= s == PB_OK;
@@ -105,7 +105,7 @@ static pb_status fill_folder(const pb_options *o, const pb_import *im, const pb_
     PB_TRY(pb_page_save(&p, PB_OK, pb_file_replace, results));
     json_t *about = describe(o, name, *im->row[0].machine ? im->row[0].machine : machine);
     const pb_status s =
-        about ? pb_run_json_write(name->dir, about, false) : pb_fail(PB_ENOMEM, "no memory for run.json");
+        about ? pb_run_json_write(name->dir, about, false) : pb_fail(PB_ENOMEM, "out of memory for run.json");
     json_decref(about);
     return s;
 }
@@ -126,7 +126,8 @@ static pb_status write_run(const pb_options *o, const pb_import *im)
     for (size_t i = 0; s != PB_OK && i < sizeof made / sizeof *made; i++) (void)pb_folder_remove(name.dir, made[i]);
     PB_TRY(s);
     printf("imported %zu rows from %d file%s\n", im->n, im->nfiles, im->nfiles == 1 ? "" : "s");
-    if (im->left_out) fprintf(stderr, "bench: %s: %zu figures left out: no metric here\n", im->tool, im->left_out);
+    if (im->left_out)
+        fprintf(stderr, "bench: %s: %zu values left out: bench has no such metric\n", im->tool, im->left_out);
     printf("results: %s\n", path);
     return PB_OK;
 }

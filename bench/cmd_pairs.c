@@ -137,7 +137,8 @@ static pb_status absolute(pb_pair_plan *p)
         if (!real) return pb_fail_errno(errno, "%s", p->path[i]);
         const int n = snprintf(p->path[i], sizeof p->path[i], "%s", real);
         free(real);
-        if (n >= (int)sizeof p->path[i]) return pb_fail(PB_EINVAL, "%.60s...: a path of %d characters", p->path[i], n);
+        if (n >= (int)sizeof p->path[i])
+            return pb_fail(PB_EINVAL, "%.60s...: the path is too long (%d characters)", p->path[i], n);
         if (access(p->path[i], X_OK) != 0) return pb_fail(PB_EDEVICE, "%s: %s", p->path[i], strerror(errno));
     }
     return PB_OK;
@@ -157,7 +158,7 @@ static void drop_plan(const char *dir, pb_status s)
 
 static pb_status begin(const pb_options *o, pb_run_name *name, pb_pair_plan *p, pb_pair_folder *f)
 {
-    if (!o->suite) return pb_fail(PB_EINVAL, "which suite? --suite NAME, of both executables");
+    if (!o->suite) return pb_fail(PB_EINVAL, "no suite is given: --suite NAME, which both executables have");
     pb_run_name_new("compare", o->out, name);
     PB_TRY(set_rule(o, &p->rule));
     PB_TRY(absolute(p));
@@ -316,7 +317,7 @@ static pb_exit refuse(const char *fmt, const char *what)
 
 static pb_exit refuse_mixture(const pb_options *o, const kind is[PB_SIDES])
 {
-    if (o->args.n == 1) return refuse("compare %.200s with what? CAND, or --self", o->args.v[0]);
+    if (o->args.n == 1) return refuse("compare %.200s: the second side is missing: CAND, or --self", o->args.v[0]);
     pb_fail(PB_EINVAL, "compare needs two executables or two results: %.200s is %s, %.200s is %s", o->args.v[0],
             kinds[is[0]], o->args.v[1], kinds[is[1]]);
     return pb_complain(PB_EXIT_USAGE);

@@ -45,7 +45,7 @@ static pb_status find_suite(const pb_options *o, const pb_suite **out)
     if (o->suite) return (*out = pb_suite_find(o->suite)) ? PB_OK : PB_EINVAL;
     for (const pb_suite *const *s = pb_suites; *s; s++)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? ", " : "", (*s)->name);
-    return pb_fail(PB_EINVAL, "which suite? --suite NAME, one of %s", names);
+    return pb_fail(PB_EINVAL, "no suite is given: --suite NAME, one of %s", names);
 }
 
 /* Opens a context for planning only. It creates no CUDA context, which would delay every run and occupy GPU memory
@@ -69,8 +69,8 @@ static pb_status plan(run *r)
     if (r->o->processes > MOST_PROCESSES)
         return pb_fail(PB_EINVAL, "--processes %ld: at most %d", r->o->processes, MOST_PROCESSES);
     if (r->o->budget >= 0 && r->o->budget < PB_LEAST_BUDGET)
-        return pb_fail(PB_EINVAL, "--budget %g: need at least %g s, less does not suffice to begin a case",
-                       r->o->budget, PB_LEAST_BUDGET);
+        return pb_fail(PB_EINVAL, "--budget %g: need at least %g s, the time to start a case", r->o->budget,
+                       PB_LEAST_BUDGET);
     PB_TRY(find_suite(r->o, &suite));
     PB_TRY(pb_backend_find(r->o->device, &device));
     PB_TRY(open_to_plan(r->o, device, &ctx));
@@ -122,7 +122,7 @@ static pb_status identify(run *r)
                                                    .fingerprint = fingerprint,
                                                    .seed = r->seed});
     json_decref(fingerprint);
-    return s == PB_OK && !r->about ? pb_fail(PB_ENOMEM, "no memory for run.json") : s;
+    return s == PB_OK && !r->about ? pb_fail(PB_ENOMEM, "out of memory for run.json") : s;
 }
 
 /* ---- the measuring processes -------------------------------------------------------------------------- */
@@ -224,7 +224,7 @@ static void warn(const run *r)
         fprintf(stderr, "bench: warning: %ld process%s: too few for a comparison, which needs %d\n", r->o->processes,
                 r->o->processes == 1 ? "" : "es", PB_ENOUGH_PROCESSES);
     if (getloadavg(&load, 1) == 1 && load > 1.5 * (double)cpus) /* above the load that a previous run leaves */
-        fprintf(stderr, "bench: warning: the load is %.1f on %ld CPUs: other work will be in the figures\n", load,
+        fprintf(stderr, "bench: warning: the load is %.1f on %ld CPUs: other work will disturb the measurement\n", load,
                 cpus);
 }
 

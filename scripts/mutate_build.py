@@ -24,7 +24,7 @@ WORK = os.path.join(ROOT, "build", "mutate")
 HERE = os.path.join(WORK, "here")
 TREE = os.path.join(HERE, "tree")
 BUILD = os.path.join(HERE, "build")
-FOLDERS = ("os", "cli", "trainer", "bench")  # their .c files are mutated and instrumented
+FOLDERS = ("os", "cli", "trainer", "train", "bench")  # their .c files are mutated and instrumented
 
 # gcov writes its counts when a process exits. These hooks let only measuring runs write them, and also write them when
 # a process ends with _exit.

@@ -236,7 +236,7 @@ if command -v gnuplot >/dev/null; then
         done
         [[ $(cat mine.svg) == mine ]] || fail "plot: a part of a picture was kept"
     fi
-    expect 125 'drew nothing by backward.gp' "$bench" plot inputs/run.csv --out x.svg --plots plots
+    expect 125 'wrote no picture from backward.gp' "$bench" plot inputs/run.csv --out x.svg --plots plots
     [[ -e $hit ]] || fail "--plots: its script was not executed"
 fi
 

@@ -27,6 +27,10 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
     assert_int_equal(against_baseline(run_file("ceiling_moved"), require, folder, "suspect=2"), 0);
     assert_int_equal(against_baseline(run_file("machine"), require, folder, "m2/backward.csv"), 4);
     assert_int_equal(against_baseline(run_file("missing"), (pb_compare_opts){0}, folder, "missing=1"), 4);
+    /* one suite with a baseline, one without */
+    assert_int_equal(
+        against_baseline(run_file("counters"), (pb_compare_opts){.format = "junit"}, folder, "/m1/throughput.csv\""),
+        4);
 
     snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
     FILE *f = fopen(file, "rb");
@@ -214,7 +218,7 @@ static void a_failing_value_never_enters_by_accident(void **state)
     char *before = read_text(file);
     update(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, PB_EXIT_REGRESSION,
            "1 figure is REGRESSED, as backward_time of");
-    update(make_run(folder, 2, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is one of its sessions already");
+    update(make_run(folder, 2, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is already one of its sessions");
     update(make_run(folder, 11, 0.1, 1, "3"), &o, PB_EXIT_USAGE, "bench_version differs; start over with save");
     capture c;
     assert_int_equal(pb_baseline_save(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, capture_begin(&c)),
@@ -222,7 +226,7 @@ static void a_failing_value_never_enters_by_accident(void **state)
     assert_string_equal(capture_end(&c), ""); /* save does not accept the regression either */
     free(c.text);
     o.reason = NULL;
-    update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "say why with --reason");
+    update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "give the reason with --reason");
     o.reason = "why";
     o.gates = run_file("no_gates");
     update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "which metrics gate");
@@ -232,7 +236,7 @@ static void a_failing_value_never_enters_by_accident(void **state)
     o.accept_regression = true;
     update(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, 0, "11 sessions,");
     o.sessions = 2;
-    update(make_run(folder, 10, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is one of its sessions already");
+    update(make_run(folder, 10, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is already one of its sessions");
     update(make_run(folder, 0, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "older than the 2 sessions that are kept");
     free(before);
     free(after);

@@ -1,4 +1,5 @@
 /* bench_device_test.c - rows that benchmarks derive on a GPU, and the machine id of a GPU machine. Needs no GPU. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -103,6 +104,10 @@ static void a_process_says_what_its_graphs_bought(void **state)
     CHECK_NEAR(atof(row + strlen("crossover/backward?clip=fused,crossover,1,none,")), 128 * pow(16, 0.95), 0.01);
     assert_null(strstr(row + 1, "crossover/backward")); /* one row per family */
     assert_non_null(strstr(row, "2 sizes; gain at most 2.000"));
+    close(s.results);
+    s.results = open("/dev/full", O_WRONLY);
+    assert_true(s.results >= 0);
+    CHECK_FAILS(pb_graph_gain_conclude(&s, "backward", "backward_time"), PB_EIO, "No space left");
     close_sink(&s);
 }
 
@@ -315,6 +320,46 @@ static void every_grid_has_an_estimate_on_a_gpu(void **state)
         if ((*s)->expect && !(*s)->device_expect) fail_msg("%s: no estimate on a GPU", (*s)->name);
 }
 
+static pb_status cost_of(void *user, const pb_case *c)
+{
+    *(double *)user = pb_plan_expect(&(pb_plan){0}, c);
+    return PB_OK;
+}
+
+static void more_work_takes_longer_on_the_cpu(void **state)
+{
+    static const struct {
+        const char *suite, *less, *more;
+    } pairs[] = {
+        {"backward", "batch=1", "batch=4"},
+        {"backward", "tuning=lora", "tuning=full"}, /* also gradients of the frozen weights */
+        {"attention", "fwd topk=32", "fwd topk=128"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const pb_suite *s = pb_suite_find(pairs[i].suite);
+        double less = 0, more = 0;
+        CHECK_OK(pb_grid_expand(s->name, s->axes, pairs[i].less, cost_of, &less));
+        CHECK_OK(pb_grid_expand(s->name, s->axes, pairs[i].more, cost_of, &more));
+        if (!(less > 0 && more > less))
+            fail_msg("%s: %s %g s, %s %g s", s->name, pairs[i].less, less, pairs[i].more, more);
+    }
+}
+
+static pb_status check_of(void *user, const pb_case *c)
+{
+    const pb_suite *s = user;
+    return s->check(c);
+}
+
+static void a_word_that_an_axis_lacks_is_refused(void **state)
+{
+    const pb_suite *s = pb_suite_find("backward");
+    (void)state;
+    CHECK_OK(pb_grid_expand(s->name, s->axes, "clip=sync", check_of, (void *)s));
+    CHECK_FAILS(pb_grid_expand(s->name, s->axes, "clip=odd", check_of, (void *)s), PB_EINVAL, "axis clip: 'odd'");
+}
+
 /* A case that is stuck gets SIGTERM at the deadline and SIGKILL PB_GRACE seconds later; both lie within the budget. */
 static void a_budget_reserves_the_grace(void **state)
 {
@@ -371,6 +416,8 @@ int main(void)
         cmocka_unit_test(bars_judge_whole_steps),
         cmocka_unit_test(every_bar_is_in_its_grid),
         cmocka_unit_test(every_grid_has_an_estimate_on_a_gpu),
+        cmocka_unit_test(more_work_takes_longer_on_the_cpu),
+        cmocka_unit_test(a_word_that_an_axis_lacks_is_refused),
         cmocka_unit_test(a_budget_reserves_the_grace),
         cmocka_unit_test(a_gpu_names_its_machine),
     };

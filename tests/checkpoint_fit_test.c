@@ -50,6 +50,14 @@ static void checkpoints_of_other_runs_are_refused(void **state)
     refused(dir, &o, plain, NULL, PB_EINVAL, "data.file was \"a.jsonl\", but is \"b.jsonl\"");
     s.key = "data.seed";
     refused(dir, &o, plain, NULL, PB_EINVAL, "data.seed was not set, but is \"b.jsonl\"");
+    s.absent = "a.jsonl"; /* an option that is newer than the checkpoint, with another value than its default */
+    refused(dir, &o, plain, NULL, PB_EINVAL, "data.seed was \"a.jsonl\", but is \"b.jsonl\"");
+    s.value = "a.jsonl"; /* with its default */
+    run_open(&r, plain);
+    pb_checkpoints *c = open_folder(dir, &o);
+    CHECK_OK(run_resume(&r, c, "latest"));
+    pb_checkpoints_close(c);
+    run_close(&r);
     remove_folder(dir);
 }
 

@@ -40,7 +40,7 @@ static inline pb_dataset *run_data(void)
     pb_dataset *d = NULL;
     pb_dataset_counts counts;
     const pb_dataset_config cfg = {
-        .chat = {.family = PB_TEMPLATE_BYTES}, .S = RUN_S, .long_ones = PB_LONG_CUT, .pack = true, .seed = 7};
+        .chat = {.family = PB_TEMPLATE_BYTES}, .S = RUN_S, .long_ones = PB_LONG_CUT, .pack = PB_PACK_ON, .seed = 7};
     FILE *f = fdopen(mkstemp(path), "w");
     assert_non_null(f);
     for (int i = 0; i < 9; i++)

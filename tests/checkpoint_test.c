@@ -289,6 +289,24 @@ static void resuming_in_an_empty_folder_starts_at_step_0(void **state)
     remove_folder(dir);
 }
 
+/* Names of seven digits sort after those of eight. */
+static void the_newest_is_the_largest_number(void **state)
+{
+    (void)state;
+    run r;
+    lines notes = {""};
+    const char *dir = make_folder();
+    assert_int_equal(mkdir(in_folder(dir, "iter_9999999"), 0777), 0);
+    assert_int_equal(mkdir(in_folder(dir, "iter_10000000"), 0777), 0);
+    pb_checkpoints *c = open_folder(dir, &(pb_checkpoint_options){.note = note_line, .note_self = &notes});
+    run_open(&r, plain);
+    CHECK_FAILS(run_resume(&r, c, "latest"), PB_EINVAL, "none of the 2 checkpoints is intact");
+    assert_non_null(strstr(strstr(notes.text, "iter_10000000"), "iter_9999999"));
+    pb_checkpoints_close(c);
+    run_close(&r);
+    remove_folder(dir);
+}
+
 /* A run resumes from checkpoint 2 although checkpoint 5 exists; its next checkpoint, 3, becomes the resume point.
  * Checkpoints of later iterations are kept until the run passes them, and are replaced if it saves the same iteration. */
 static void a_run_can_resume_from_an_older_checkpoint(void **state)
@@ -328,6 +346,7 @@ int main(void)
         cmocka_unit_test(one_writer_at_a_time),
         cmocka_unit_test(temporary_files_of_killed_processes_are_removed),
         cmocka_unit_test(resuming_in_an_empty_folder_starts_at_step_0),
+        cmocka_unit_test(the_newest_is_the_largest_number),
         cmocka_unit_test(a_run_can_resume_from_an_older_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,7 +41,7 @@ report --format html                     |   2 | need one of text|markdown|junit
 completion bash                          |   0 | complete -F _bench bench
 completion zsh                           |   2 | bench completion bash
 rnu                                      |   2 | 'rnu' is not a command; did you mean 'run'?
-run                                      |   2 | which suite? --suite NAME, one of ceiling, toy
+run                                      |   2 | no suite is given: --suite NAME, one of ceiling, toy
 --suite tyo                              |   2 | there is no suite 'tyo'; did you mean 'toy'?
 --suite                                  |   2 | option --suite needs a value
 --suite toy --dry-run                    |   0 | 48 s  in all: 3 processes of 5 cases
@@ -78,7 +78,7 @@ run --suite toy --grid fell              |   2 | did you mean 'full'?
 --suite toy --device gpu                 |   2 | need one of cpu|cuda
 --suite toy --dry-run --launches 2       |   0 | 2 processes of 5 cases
 --suite toy --launches 0                 |   2 | --processes 0: need a whole number from 1
-report --gate contracts                  |   2 | no run to take
+report --gate contracts                  |   2 | no run found
 --suite toy --proceses 2                 |   2 | did you mean '--processes'?
 --suite toy -Z                           |   2 | run has no option '-Z'
 --suite toy --out /proc/nowhere/x        |   2 | --out /proc/nowhere: No such file or directory
@@ -145,9 +145,9 @@ expect 0 'PASS' "$fixture" report a
 expect 0 'saved baselines/' "$fixture" baseline save a -m 'for the test'
 expect 0 'for the test' "$fixture" baseline show
 expect 0 'same=3' "$fixture" --suite toy --out n1
-expect 2 'say why with --reason' "$fixture" baseline update n1
+expect 2 'give the reason with --reason' "$fixture" baseline update n1
 expect 0 '2 sessions' "$fixture" baseline update n1 -m 'one more'
-expect 2 'is one of its sessions already' "$fixture" baseline update n1 -m 'once more'
+expect 2 'is already one of its sessions' "$fixture" baseline update n1 -m 'once more'
 expect 0 'is one of the sessions it is compared with' "$fixture" compare n1
 expect 0 'against the median of 2 sessions' "$fixture" compare n1 --explain
 expect 0 'detects=none' "$fixture" compare a # fewer than ten sessions make no claim

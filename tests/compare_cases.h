@@ -35,6 +35,7 @@ static inline void check_comparison(const pb_comparison *x)
     if (x->text && !strstr(x->counts ? text : pb_error(), x->text))
         fail_msg("%s: nothing says '%s'\n%s%s", where, x->text, text, x->counts ? "" : pb_error());
     if (!x->counts && strchr(pb_error(), '\n')) fail_msg("%s: the error is not one line: %s", where, pb_error());
+    if (x->counts && strstr(text, "\n/\n")) fail_msg("%s: a line of a suite without a name:\n%s", where, text);
     check_figures(text);
     free(c.text);
 }

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "trainer/data/corpus.h"
+#include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 
 static void print(const int32_t *v, int B, int S)
@@ -16,18 +16,16 @@ static void print(const int32_t *v, int B, int S)
 int main(int argc, char **argv)
 {
     char path[1024];
-    pb_corpus *c;
+    pb_dataset *d = NULL;
     const pb_geometry *g;
     const int B = argc == 3 ? atoi(argv[1]) : 0, S = argc == 3 ? atoi(argv[2]) : 0, n = B * S;
     if (B < 1 || S < 1) return fputs("usage: corpus_ids B S\n", stderr), 2;
     int32_t *ids = malloc(2 * (size_t)n * sizeof *ids), *targets = ids + n;
     float *mask = malloc((size_t)n * sizeof *mask);
     pb_status s = ids && mask ? pb_geometry_find("tiny", &g) : PB_ENOMEM;
-    if (s == PB_OK) s = pb_corpus_open(pb_corpus_path(path, sizeof path), pb_train_defaults(g).model.seed, &c);
-    if (s == PB_OK) {
-        s = pb_corpus_batch(c, B, S, 0, ids, targets, mask);
-        pb_corpus_close(c);
-    }
+    if (s == PB_OK) s = pb_byte_stream_open(pb_shipped_path(path, sizeof path), S, pb_train_defaults(g).model.seed, &d);
+    if (s == PB_OK) pb_dataset_batch(d, B, 0, &(pb_rows){ids, targets, mask});
+    pb_dataset_close(d);
     for (int i = 0; s == PB_OK && i < n; i++)
         if (!(mask[i] > 0)) targets[i] = -100;
     if (s == PB_OK) print(ids, B, S), print(targets, B, S);

@@ -1,58 +1,7 @@
 /* data_test.c - tests of a data set's rows: their contents, isolation of packed conversations, and resuming at a
  * position. */
-#include <stdlib.h>
-#include <string.h>
-
-#include "kernels/engine/bind.h"
-#include "tests/test.h"
-#include "trainer/data/corpus.h"
+#include "tests/data_fixture.h"
 #include "trainer/step/trainer.h"
-#include "trainer/data/dataset.h"
-
-enum { SAMPLES = 40, S = 160, B = 3, T = B * S };
-
-/* Sample i has one question and an answer of its own length; every seventh sample has a second answer. */
-static const char *write_samples(int n)
-{
-    static char path[32];
-    snprintf(path, sizeof path, "/tmp/pb_data_testXXXXXX");
-    FILE *f = fdopen(mkstemp(path), "w");
-    assert_non_null(f);
-    for (int i = 0; i < n; i++) {
-        fprintf(f,
-                "{\"messages\":[{\"role\":\"user\",\"content\":\"q%d\"},{\"role\":\"assistant\",\"content\":\"%d:", i,
-                i);
-        for (int k = 0; k < (int)(pb_uniform(5, (uint64_t)i) * 60); k++) fputc('a' + (i + k) % 26, f);
-        fprintf(f, i % 7 ? "\"}]}\n" : "\"},{\"role\":\"assistant\",\"content\":\"more\"}]}\n");
-    }
-    fclose(f);
-    return path;
-}
-
-static pb_dataset_config config(void)
-{
-    return (pb_dataset_config){.chat = {.family = PB_TEMPLATE_BYTES}, .S = S, .pack = true, .seed = 42};
-}
-
-static pb_dataset *open_samples(const pb_dataset_config *cfg, int n, pb_dataset_counts *counts)
-{
-    const char *path = write_samples(n);
-    pb_tokenizer *t = NULL;
-    pb_dataset *d = NULL;
-    CHECK_OK(pb_tokenizer_open(NULL, &t));
-    CHECK_OK(pb_dataset_open(path, t, cfg, counts, &d));
-    remove(path);
-    pb_tokenizer_close(t);
-    return d;
-}
-
-typedef struct room {
-    int32_t ids[T], targets[T], start[T], pos[T];
-    float mask[T];
-    int32_t used[B];
-} room;
-
-static pb_rows rows_of(room *r) { return (pb_rows){r->ids, r->targets, r->mask, r->start, r->pos, r->used}; }
 
 /* Returns the number in the question (such as "q7") of the sample whose first token is ids[0]. */
 static int sample_at(const int32_t *ids)
@@ -102,7 +51,7 @@ static void an_epoch_has_every_sample_once(void **state)
         const int pack = k > 0, align = k > 1 ? 16 : 1;
         pb_dataset_config cfg = config();
         pb_dataset_counts c;
-        cfg.pack = pack;
+        cfg.pack = pack ? PB_PACK_ON : PB_PACK_OFF;
         cfg.align = k > 1 ? align : 0;
         pb_dataset *d = open_samples(&cfg, SAMPLES, &c);
         room r;
@@ -128,11 +77,12 @@ static void an_epoch_has_every_sample_once(void **state)
     }
 }
 
-static void a_data_position_can_be_resumed(void **state)
+static void check_positions(pb_pack pack)
 {
-    (void)state;
     pb_dataset_config cfg = config();
     pb_dataset_counts c;
+    cfg.pack = pack;
+    cfg.long_ones = PB_LONG_SPLIT;
     pb_dataset *a = open_samples(&cfg, SAMPLES, &c), *b = open_samples(&cfg, SAMPLES, &c);
     static room x, y;
     const pb_rows to_x = rows_of(&x), to_y = rows_of(&y);
@@ -163,6 +113,13 @@ static void a_data_position_can_be_resumed(void **state)
     assert_true(memcmp(&x, &y, sizeof x) != 0);
     pb_dataset_close(a);
     pb_dataset_close(b);
+}
+
+static void a_data_position_can_be_resumed(void **state)
+{
+    (void)state;
+    check_positions(PB_PACK_ON);
+    check_positions(PB_PACK_STREAM);
 }
 
 /* Splitting long conversations keeps every loss token exactly once, with the same (token, target) pairs, for any row

@@ -66,6 +66,7 @@ run 0 cool 0,0
 grep -q '"sm_clock_hz": 1700000000.0' cool/run.json || fail "cool: run.json has no clocks"
 grep -q '"gpu_uuid": "GPU-0-1-2"' cool/run.json || fail "cool: the fingerprint has no UUID"
 grep -q '"gpu_power_limit_w": 500.0' cool/run.json || fail "cool: the fingerprint has no power limit"
+grep -q '"gpu_ecc": true' cool/run.json || fail "cool: the fingerprint does not say that ECC is on"
 run 0 capped 0,5 # idle, power cap: not faults
 [[ $(marked capped) == '0:ok 1:ok 2:ok ' ]] || fail "capped: $(marked capped)"
 
@@ -77,6 +78,7 @@ grep -q '"retry_of": 1' once/run.json || fail "once: run.json does not say what 
     fail "once: not every row of the process is marked"
 [[ $(tail -1 once/progress.csv) == "4,0,$(stat -c %s once/results.csv),$(stat -c %s once/samples.csv)" ]] ||
     fail "once: progress.csv does not fit"
+[[ $(grep -c '^1,' once/progress.csv) -eq 1 ]] || fail "once: progress.csv keeps lines of rows that were replaced"
 expect 0 'kernel_time' "$bench" report once
 grep -q '3 of 4 processes: 1 throttled' "$dir/log" || fail "once: the throttled process is among the figures"
 before=$(md5sum <once/results.csv)

@@ -295,6 +295,7 @@ static void what_is_not_theirs_is_refused_with_its_place(void **state)
         {"nccl-tests", NCCL ROW ROW END, "in:4: measured twice in one file"},
         {"nccl-tests", "# size count type redop root time algbw busbw error time algbw busbw error\n",
          "no column '#wrong'"},
+        {"nccl-tests", "# size count type time busbw #wrong time algbw busbw #wrong\n", "not the columns that"},
         {"nccl-tests", "# size count type redop root cputime algbw busbw #wrong cputime algbw busbw #wrong\n",
          "in:1: times of the host (-C)"},
         {"nccl-tests", "{\"results\": []}", "cut off: no 'out_of_bounds'"},

@@ -20,6 +20,11 @@ same hostname "$(uname -n)"
 same kernel "$(uname -r)"
 same libc "$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)"
 same cpu "$(grep -m 1 'model name' /proc/cpuinfo | sed 's/.*: *//')"
+ids=$(awk -F': *' '/^physical id/ { s = $2 } /^core id/ { print s, $2 }' /proc/cpuinfo | sort -u) # "socket core" lines
+if [[ -n $ids ]]; then # not every architecture names them
+    same cores "$(wc -l <<<"$ids")"
+    same sockets "$(cut -d' ' -f1 <<<"$ids" | sort -u | wc -l)"
+fi
 same governor "$(cat /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor 2>/dev/null || echo unknown)"
 # The fingerprint holds the machine's name too: the same one as the run and its rows.
 [[ $(grep -c "\"machine_id\": *\"$(field machine_id)\"" run/run.json) -eq 2 ]] || fail 'machine_id is not in run.json twice'

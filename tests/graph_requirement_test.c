@@ -1,9 +1,12 @@
 /* graph_requirement_test.c - the requirements that train the model `tiny`: they pass on correct code, notice gradients
- * that are clipped too far, and emit no row after an interrupt. */
+ * that are clipped too far, emit no row after an interrupt, and fail when the disk is full. */
+#include <fcntl.h>
 #include <omp.h>
 
 #include "bench/rows/read.h"
+#include "bench/run/plan.h"
 #include "bench/suites/graph_requirement.h"
+#include "bench/suites/suite.h"
 #include "tests/sink.h"
 #include "trainer/step/trainer.h"
 
@@ -92,10 +95,34 @@ static void an_interrupt_ends_the_requirements(void **state)
     assert_string_equal(status[2], "");
 }
 
+static pb_status keep(void *user, const pb_case *c)
+{
+    pb_case *out = user;
+    *out = *c;
+    return PB_OK;
+}
+
+/* A row that cannot be written is a failure of the case and of the requirements. */
+static void a_full_disk_is_reported(void **state)
+{
+    const pb_suite *backward = pb_suite_find("backward");
+    pb_case c;
+    pb_sink s;
+    CHECK_OK(pb_grid_expand("backward", backward->axes, "model=tiny seq=8 layers=1", keep, &c));
+    open_sink(&s);
+    close(s.results);
+    s.results = open("/dev/full", O_WRONLY);
+    assert_true(s.results >= 0);
+    CHECK_FAILS(backward->run(*state, &c, &s), PB_EIO, "No space left");
+    CHECK_FAILS(pb_graph_requirements(*state, &s), PB_EIO, "No space left");
+    close_sink(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(clipping_too_far_is_noticed),
-                                       cmocka_unit_test(an_interrupt_ends_the_requirements)};
+                                       cmocka_unit_test(an_interrupt_ends_the_requirements),
+                                       cmocka_unit_test(a_full_disk_is_reported)};
     omp_set_num_threads(1); /* the model is tiny */
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

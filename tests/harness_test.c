@@ -176,6 +176,7 @@ static void a_full_disk_is_an_error(void **state)
     close(s->results);
     s->results = kept;
     pb_sink_close(s);
+    CHECK_FAILS(pb_sink_open("/no/such", s), PB_EPATH, "/no/such/results.csv");
 }
 
 static void interrupt(void) { raise(SIGINT); }

@@ -126,6 +126,35 @@ static void every_tuning_loads_what_was_written(void **state)
     unlink(in_temporary("model.safetensors"));
 }
 
+static const pb_backend *real;
+
+static pb_status upload_a_chunk(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
+{
+    if (bytes > 4 << 20) return pb_fail(PB_EWRONG, "a copy of %zu bytes from a buffer of 4 MB", bytes);
+    return real->upload(ctx, dev, host, bytes);
+}
+
+/* A context that says to be a GPU: tensors go through a buffer on the host, the largest in several chunks. */
+static void a_gpu_gets_chunks(void **state)
+{
+    pb_ctx *ctx = *state;
+    const pb_backend_id id = ctx->id;
+    real = ctx->be;
+    pb_backend chunks = *real;
+    pb_model exact = open_written(ctx, PB_FULL, PB_F32, false), loaded = open_written(ctx, PB_FULL, PB_F32, true);
+    write_rows(&exact);
+    chunks.upload = upload_a_chunk;
+    ctx->be = &chunks;
+    ctx->id = PB_CUDA;
+    const pb_status s = pb_model_load_hf(&loaded, temporary, NULL);
+    ctx->be = real;
+    ctx->id = id;
+    CHECK_OK(s);
+    assert_same_params(&loaded, &exact, &exact);
+    pb_model_close(&exact), pb_model_close(&loaded);
+    unlink(in_temporary("model.safetensors"));
+}
+
 static const char *const bad_indexes[][2] = {
     {"[]", "not a JSON object"},
     {"{}", "\"weight_map\" is not an object"},
@@ -172,6 +201,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_tuning_loads_what_was_written),
+        cmocka_unit_test(a_gpu_gets_chunks),
         cmocka_unit_test(bad_indexes_are_refused),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);

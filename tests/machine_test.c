@@ -1,5 +1,6 @@
 /* machine_test.c - reading the host's state from prepared files, the checks of `bench doctor`, machine ids of stored
  * baselines, and retries of throttled processes. */
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,6 +245,23 @@ static void stored_machines_keep_their_names(void **state)
     json_decref(o);
 }
 
+static int next_descriptor(void)
+{
+    const int fd = open("/dev/null", O_RDONLY);
+    assert_true(fd >= 0);
+    close(fd);
+    return fd;
+}
+
+/* Measuring processes would inherit the descriptor. */
+static void a_fingerprint_leaves_no_file_open(void **state)
+{
+    (void)state;
+    const int before = next_descriptor();
+    json_decref(pb_fingerprint(PB_CPU, 1));
+    assert_int_equal(next_descriptor(), before);
+}
+
 static void only_what_is_allowed_of_the_environment(void **state)
 {
     (void)state;
@@ -292,6 +310,19 @@ static void retries_are_bounded(void **state)
     json_decref(about);
 }
 
+static void an_unknown_device_is_refused(void **state)
+{
+    const pb_options o = {.device = "nosuch"};
+    const pb_plan plan = {0};
+    pb_process l = {.dir = test_folder, .plan = &plan, .options = &o};
+    json_t *about = json_object();
+    pb_exit code = PB_EXIT_OK;
+    bool stopped = true;
+    (void)state;
+    CHECK_FAILS(pb_throttle_run(&l, about, &code, &stopped), PB_EINVAL, "nosuch");
+    json_decref(about);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,8 +331,10 @@ int main(void)
         cmocka_unit_test(every_reading_is_judged),
         cmocka_unit_test(what_is_not_known_is_unknown),
         cmocka_unit_test(stored_machines_keep_their_names),
+        cmocka_unit_test(a_fingerprint_leaves_no_file_open),
         cmocka_unit_test(only_what_is_allowed_of_the_environment),
         cmocka_unit_test(retries_are_bounded),
+        cmocka_unit_test(an_unknown_device_is_refused),
     };
     return cmocka_run_group_tests(tests, test_open_folder, test_close_folder);
 }

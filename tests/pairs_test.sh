@@ -109,7 +109,7 @@ cp -r same1 right
 tell right base loss 5.5; tell right cand loss 5.52
 tell right base kernel_launches 692; tell right cand kernel_launches 692 3 693
 expect 0 "$summary" "$fixture" compare right
-grep -q 'note: a counter moved: kernel_launches of backward/step?dtype=f32, 692 -> 693' log || fail "right: the counter is not named"
+grep -q 'note: a counter changed: kernel_launches of backward/step?dtype=f32, 692 -> 693' log || fail "right: the counter is not named"
 cp -r same1 loss && tell loss base loss 5.5 && tell loss cand loss 5.5 3 8.25
 expect 4 'FAILED: the candidate is wrong: beyond its bound, relative 1e-2' "$fixture" compare loss
 grep -q 'same=3 .*failed=1 exit=4' log || fail "loss: the other rows are not judged"
@@ -291,6 +291,9 @@ rm -rf nothing/process-* # the first process of the resumed comparison makes it 
 setsid "$fixture" compare --resume nothing --quiet >held.log 2>&1 & held=$!
 while kill -0 $held 2>/dev/null && ! compgen -G 'nothing/process-*' >ls.log; do sleep 0.01; done
 ("$fixture" compare --resume nothing --quiet; echo "exit $?") >second.log 2>&1 & second=$!
+# A comparison that cannot lock its folder removes none of the files in it. It waits as long.
+mkdir -p taken/base && echo kept >taken/base/results.csv
+flock taken "$fixture" compare ./base ./same "${options[@]}" --out taken >taken.log 2>&1 & taken=$!
 expect 0 'of the budget' "$fixture" compare ./base ./same --suite paired --budget 10m --out time
 grep -q 'bench: pair 3 of 12 (24 if rows are undecided then), about [0-9]* s left, 10 min of the budget' log || fail "time left"
 
@@ -309,13 +312,16 @@ grep -q 'nothing: another process measures into it' second.log && grep -q 'exit 
     fail "nothing: it was not locked: $(cat second.log)"
 kill -TERM $held
 wait $held
+wait $taken
+grep -q 'taken: another process measures into it' taken.log || fail "taken: it was not locked: $(cat taken.log)"
+[[ -f taken/base/results.csv ]] || fail "taken: files of another process were removed"
 
 # ---- refused commands -------------------------------------------------------------------------------------------
 table "$fixture" <<'TABLE'
 compare ./base order1 --suite paired      | 2 | compare needs two executables or two results: ./base is an executable, order1 is a recorded comparison
 compare order1/base ./base                | 2 | order1/base is results, ./base is an executable
-compare ./base --suite paired             | 2 | compare ./base with what? CAND, or --self
-compare ./base ./same                     | 2 | which suite? --suite NAME
+compare ./base --suite paired             | 2 | compare ./base: the second side is missing: CAND, or --self
+compare ./base ./same                     | 2 | no suite is given: --suite NAME
 compare order1/base order1/cand --suite x | 2 | --suite is for executables
 compare order1 --samples 3                | 2 | is for executables
 compare ./base ./same --suite paired --require-baseline | 2 | --require-baseline is for stored results

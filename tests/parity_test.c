@@ -10,7 +10,7 @@
 #include "kernels/engine/bind.h"
 #include "tests/oracle_model.h"
 #include "tests/test.h"
-#include "trainer/data/corpus.h"
+#include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 #include "trainer/hf/hf_config.h"
 #include "trainer/hf/hf_load.h"
@@ -59,11 +59,11 @@ static pb_trainer *open_adapted(both *x, pb_tuning tuning)
 }
 
 /* Finds a batch in which about half of the positions are loss tokens, so that counting all of them would be noticed. */
-static void half_counted_batch(both *x, const pb_corpus *corpus)
+static void half_counted_batch(both *x, const pb_dataset *text)
 {
     for (size_t i = 0; i < 100; i++) {
         double counted = 0;
-        CHECK_OK(pb_corpus_batch(corpus, B, S, i, x->ids, x->targets, x->mask));
+        pb_dataset_batch(text, B, i, &(pb_rows){x->ids, x->targets, x->mask});
         for (int t = 0; t < T; t++) counted += (double)x->mask[t];
         if (counted > 0.3 * T && counted < 0.7 * T) return;
     }
@@ -73,15 +73,15 @@ static void half_counted_batch(both *x, const pb_corpus *corpus)
 static int open_both(void **state)
 {
     static both x;
-    pb_corpus *corpus = NULL;
+    pb_dataset *text = NULL;
     *state = &x;
     void *ctx;
     if (test_open_device(&ctx) != 0) return -1;
     x.ctx = *(pb_ctx *)ctx;
     CHECK_OK(pb_hf_config_open(PB_TINY_WEIGHTS "/model", &x.hf));
-    CHECK_OK(pb_corpus_open(PB_TINY_WEIGHTS "/held-out.jsonl", 42, &corpus));
-    half_counted_batch(&x, corpus);
-    pb_corpus_close(corpus);
+    CHECK_OK(pb_byte_stream_open(PB_TINY_WEIGHTS "/held-out.jsonl", S, 42, &text));
+    half_counted_batch(&x, text);
+    pb_dataset_close(text);
     x.batch = (pb_batch){.ids = x.ids, .targets = x.targets, .mask = x.mask};
     x.quantised = open_adapted(&x, PB_QLORA);
     x.original = open_adapted(&x, PB_LORA);

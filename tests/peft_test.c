@@ -212,6 +212,26 @@ static void missing_or_extra_tensors_are_refused(void **state)
     pb_model_close(&one), pb_model_close(&two);
 }
 
+static pb_status no_upload(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
+{
+    (void)ctx, (void)dev, (void)host, (void)bytes;
+    return pb_fail(PB_EDEVICE, "the copy failed");
+}
+
+static void a_failed_copy_to_the_device_is_reported(void **state)
+{
+    pb_ctx *ctx = *state;
+    const pb_backend *real = ctx->be;
+    pb_backend broken = *real;
+    pb_model m = open_model(ctx, pb_geometries, PB_LORA, PB_F32, 7);
+    CHECK_OK(pb_peft_save(&m, in_folder("adapter"), NULL));
+    broken.upload = no_upload;
+    ctx->be = &broken;
+    CHECK_FAILS(pb_peft_load(&m, in_folder("adapter")), PB_EDEVICE, "the copy failed");
+    ctx->be = real;
+    pb_model_close(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +242,7 @@ int main(void)
         cmocka_unit_test(alpha_is_written_exactly),
         cmocka_unit_test(adapters_of_another_shape_are_refused),
         cmocka_unit_test(missing_or_extra_tensors_are_refused),
+        cmocka_unit_test(a_failed_copy_to_the_device_is_reported),
     };
     return cmocka_run_group_tests(tests, test_open_folder, test_close_folder);
 }

@@ -1,6 +1,6 @@
 /* qlora_test.c - the loss of training with an NF4 base falls steadily: a small version of scripts/qlora-falls. */
 #include "tests/test.h"
-#include "trainer/data/corpus.h"
+#include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 
 /* WINDOW, the steps over which a loss is averaged, is even, so that each window has both batches equally often. */
@@ -31,14 +31,14 @@ static pb_trainer *open_qlora(pb_ctx *ctx, const fall *f)
 }
 
 /* Trains on two alternating batches; returns the mean loss of each window of steps. */
-static void train(pb_ctx *ctx, pb_trainer *t, const pb_corpus *corpus, const fall *f, double *mean)
+static void train(pb_ctx *ctx, pb_trainer *t, const pb_dataset *text, const fall *f, double *mean)
 {
     static int32_t ids[MOST_TOKENS], targets[MOST_TOKENS];
     static float mask[MOST_TOKENS];
     pb_adamw_state state;
     for (int i = 0; i < STEPS; i++) {
         double loss;
-        CHECK_OK(pb_corpus_batch(corpus, f->B, f->S, (size_t)(i % 2), ids, targets, mask));
+        pb_dataset_batch(text, f->B, (size_t)(i % 2), &(pb_rows){ids, targets, mask});
         CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){.ids = ids, .targets = targets, .mask = mask}));
         CHECK_OK(pb_train_step(ctx, t));
         CHECK_OK(pb_trainer_loss(t, &loss));
@@ -65,12 +65,12 @@ static uint64_t bits(const pb_model *m)
 static void check_fall(pb_ctx *ctx, const fall *f)
 {
     char path[1024];
-    pb_corpus *corpus = NULL;
+    pb_dataset *text = NULL;
     double mean[WINDOWS] = {0};
-    CHECK_OK(pb_corpus_open(pb_corpus_path(path, sizeof path), 42, &corpus));
+    CHECK_OK(pb_byte_stream_open(pb_shipped_path(path, sizeof path), f->S, 42, &text));
     pb_trainer *t = open_qlora(ctx, f);
     const uint64_t before = bits(pb_trainer_model(t));
-    train(ctx, t, corpus, f, mean);
+    train(ctx, t, text, f, mean);
     print_message("%s: mean loss of %d steps each:", f->model, WINDOW);
     for (int i = 0; i < WINDOWS; i++) print_message(" %.4f", mean[i]);
     print_message("\n");
@@ -78,7 +78,7 @@ static void check_fall(pb_ctx *ctx, const fall *f)
     assert_true(mean[WINDOWS - 1] <= f->ratio * mean[0]);
     assert_true(bits(pb_trainer_model(t)) == before); /* the base is frozen */
     pb_trainer_close(t);
-    pb_corpus_close(corpus);
+    pb_dataset_close(text);
 }
 
 static void loss_of_tiny_falls(void **state) { check_fall(*state, &(fall){"tiny", 0, 4, 64, 1e-2f, 0.975}); }

@@ -1,4 +1,5 @@
 /* report_test.c - `bench report` against golden text, formatting of numbers, and `bench plot`. */
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bench/report/plot.h"
@@ -222,7 +223,8 @@ static void the_data_of_attention(void **state)
 
 static void a_plot_that_cannot_be_says_why(void **state)
 {
-    static const struct {
+    char folder[] = "/tmp/pb_plot_test_XXXXXX", script[64];
+    const struct {
         const char *run;
         pb_plot_opts o;
         pb_exit want;
@@ -237,6 +239,7 @@ static void a_plot_that_cannot_be_says_why(void **state)
         {REPORTS "results.csv", {.out = "x\n.svg"}, 2, "without control characters"},
         {REPORTS "results.csv", {.out = "/dev/full/x.svg"}, 2, "Not a directory"},
         {REPORTS "results.csv", {.out = "x.svg", .plots = "/no/such"}, 2, "has a script in /no/such"},
+        {REPORTS "results.csv", {.out = "x.svg", .plots = folder}, 2, "backward.gp: it is a folder"},
         {REPORTS "others.csv", {.out = "x.svg"}, 2, "none of its suites"},
         {REPORTS "others.csv", {.out = "x.svg", .figure = "crossover"}, 2, "no graphed case"},
         {REPORTS "others.csv", {.out = "x.svg", .figure = "attention"}, 2, "no case of the suite attention"},
@@ -244,6 +247,9 @@ static void a_plot_that_cannot_be_says_why(void **state)
     };
     capture c;
     (void)state;
+    assert_non_null(mkdtemp(folder));
+    snprintf(script, sizeof script, "%s/backward.gp", folder);
+    assert_int_equal(mkdir(script, 0700), 0);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pb_plot_opts o = cases[i].o;
         assert_int_equal(pb_plot(cases[i].run, &o, capture_begin(&c)), cases[i].want);
@@ -251,6 +257,7 @@ static void a_plot_that_cannot_be_says_why(void **state)
         free(c.text);
         if (!strstr(pb_error(), cases[i].why)) fail_msg("'%s' does not say '%s'", pb_error(), cases[i].why);
     }
+    rmdir(script), rmdir(folder);
 }
 
 int main(void)

@@ -1,4 +1,4 @@
-/* tiny_weights.c - trains the model `tiny` on the shipped corpus and writes it with an adapter, for tests that only
+/* tiny_weights.c - trains the model `tiny` on the shipped conversations and writes it with an adapter, for tests that only
  * a trained model can fail.
  *
  * usage: tiny_weights FOLDER [again]     does nothing when the folder is complete, unless `again`
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "trainer/data/corpus.h"
+#include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 #include "os/file.h"
 #include "trainer/io/json.h"
@@ -36,12 +36,12 @@ static const double small = 6e-6; /* mean square of the embeddings, comparable t
 
 typedef struct run {
     pb_ctx ctx;
-    pb_corpus *train, *held_out;
+    pb_dataset *train, *held_out;
     int32_t ids[T], targets[T];
     float mask[T];
 } run;
 
-/* ---- splitting the corpus ----------------------------------------------------------------------------- */
+/* ---- the text ----------------------------------------------------------------------------------------- */
 
 static pb_status open_file(const char *folder, const char *name, const char *mode, FILE **out)
 {
@@ -61,13 +61,13 @@ static pb_status copy_lines(FILE *from, FILE *train, FILE *held_out)
     while (getline(&line, &room, from) > 0) fputs(line, ++n % HELD_OUT ? train : held_out);
     free(line);
     const bool bad = ferror(from) || ferror(train) || ferror(held_out);
-    return bad ? pb_fail(PB_EIO, "the corpus: %s", strerror(errno)) : PB_OK;
+    return bad ? pb_fail(PB_EIO, "the shipped conversations: %s", strerror(errno)) : PB_OK;
 }
 
 static pb_status split(const char *folder)
 {
     char path[1024];
-    FILE *from = fopen(pb_corpus_path(path, sizeof path), "r"), *train = NULL, *held_out = NULL;
+    FILE *from = fopen(pb_shipped_path(path, sizeof path), "r"), *train = NULL, *held_out = NULL;
     pb_status s = from ? PB_OK : pb_fail(PB_EIO, "%s: %s", path, strerror(errno));
     if (s == PB_OK) s = open_file(folder, "train.jsonl", "w", &train);
     if (s == PB_OK) s = open_file(folder, "held-out.jsonl", "w", &held_out);
@@ -78,20 +78,20 @@ static pb_status split(const char *folder)
     return s;
 }
 
-static pb_status open_corpus(const char *folder, const char *name, pb_corpus **out)
+static pb_status open_text(const char *folder, const char *name, pb_dataset **out)
 {
     char *path = NULL;
     PB_TRY(pb_path_join(folder, name, &path));
-    const pb_status s = pb_corpus_open(path, 42, out);
+    const pb_status s = pb_byte_stream_open(path, S, 42, out);
     free(path);
     return s;
 }
 
 /* ---- training the model ------------------------------------------------------------------------------- */
 
-static pb_status set_batch(run *r, pb_trainer *t, const pb_corpus *c, size_t index)
+static pb_status set_batch(run *r, pb_trainer *t, const pb_dataset *text, size_t index)
 {
-    PB_TRY(pb_corpus_batch(c, B, S, index, r->ids, r->targets, r->mask));
+    pb_dataset_batch(text, B, index, &(pb_rows){r->ids, r->targets, r->mask});
     return pb_trainer_set_batch(t, &(pb_batch){.ids = r->ids, .targets = r->targets, .mask = r->mask});
 }
 
@@ -237,8 +237,8 @@ static pb_status make(run *r, const char *folder, const char *summary)
     double full = 0, lora = 0;
     PB_TRY(pb_make_folder(folder));
     PB_TRY(split(folder));
-    PB_TRY(open_corpus(folder, "train.jsonl", &r->train));
-    PB_TRY(open_corpus(folder, "held-out.jsonl", &r->held_out));
+    PB_TRY(open_text(folder, "train.jsonl", &r->train));
+    PB_TRY(open_text(folder, "held-out.jsonl", &r->held_out));
     pb_status s = pb_path_join(folder, "model", &dir);
     if (s == PB_OK) s = pb_path_join(folder, "adapter", &adapter);
     if (s == PB_OK) s = train_base(r, dir, &full);
@@ -264,8 +264,8 @@ int main(int argc, char **argv)
     if (s == PB_OK && !done) s = pb_ctx_open(&r.ctx, PB_CPU, 0);
     if (s == PB_OK && !done) s = make(&r, argv[1], summary);
     if (s != PB_OK) fprintf(stderr, "tiny_weights: %s\n", pb_error());
-    pb_corpus_close(r.train);
-    pb_corpus_close(r.held_out);
+    pb_dataset_close(r.train);
+    pb_dataset_close(r.held_out);
     if (r.ctx.be) pb_ctx_close(&r.ctx);
     free(summary);
     return s == PB_OK ? 0 : 1;

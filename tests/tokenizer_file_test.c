@@ -137,12 +137,25 @@ static void deep_nesting_is_refused(void **state)
     pb_bytes deep = repeat("[", 1, 1000000, "");
     CHECK_FAILS(pb_tokenizer_parse("x", deep.p, deep.n, &t), PB_EINVAL, "maximum parsing depth");
     pb_bytes_free(&deep);
-    static const char open[] = "{\"type\":\"Sequence\",\"pretokenizers\":[";
-    pb_bytes sequences = repeat(open, sizeof open - 1, 8, "");
-    char json[1024];
-    snprintf(json, sizeof json, "{\"pre_tokenizer\":%s%s}", sequences.p, "]}]}]}]}]}]}]}]}");
-    CHECK_FAILS(pb_tokenizer_parse("x", json, strlen(json), &t), PB_EFORMAT, "Sequences are nested");
-    pb_bytes_free(&sequences);
+    static const struct {
+        const char *part, *list, *innermost;
+    } parts[] = {{"normalizer", "normalizers", "{\"type\":\"NFC\"}"},
+                 {"pre_tokenizer", "pretokenizers", "{\"type\":\"ByteLevel\"}"},
+                 {"decoder", "decoders", "{\"type\":\"Fuse\"}"}};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        for (size_t depth = 4; depth <= 5; depth++) {
+            char json[1024], sequence[64];
+            snprintf(sequence, sizeof sequence, "{\"type\":\"Sequence\",\"%s\":[", parts[i].list);
+            pb_bytes open = repeat(sequence, strlen(sequence), depth, parts[i].innermost);
+            pb_bytes close = repeat("]}", 2, depth, "");
+            snprintf(json, sizeof json, "{\"%s\":%.*s%.*s,\"model\":%s}", parts[i].part, (int)open.n, open.p,
+                     (int)close.n, close.p, BPE(""));
+            if (depth == 4) CHECK_OK(pb_tokenizer_parse("x", json, strlen(json), &t));
+            else CHECK_FAILS(pb_tokenizer_parse("x", json, strlen(json), &t), PB_EFORMAT, "nested more than 4 deep");
+            if (depth == 4) pb_tokenizer_close(t);
+            pb_bytes_free(&open);
+            pb_bytes_free(&close);
+        }
 }
 
 /* A pattern that backtracks exponentially gives an error instead of hanging. */
@@ -264,6 +277,9 @@ static void characters_outside_the_vocabulary_are_refused(void **state)
         {LEVEL(""), "ab\xff\xfe", "byte 2 is not UTF-8, and 0xFF is not in the vocabulary"},
         {LEVEL(",\"unk_token\":\"a\""), "ab\xff\xfe", "byte 2 is not UTF-8, and 0xFF is not in the vocabulary"},
     };
+    static const char byte_and_unknown[] =
+        FILE_WITH("", "null", "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}", "null", "{\"type\":\"ByteLevel\"}",
+                  "{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"\xc3\xbf\":1},\"merges\":[],\"unk_token\":\"a\"}");
     pb_tokenizer *t = NULL;
     pb_ids ids = {0};
     (void)state;
@@ -282,6 +298,16 @@ static void characters_outside_the_vocabulary_are_refused(void **state)
     CHECK_OK(pb_tokenizer_encode(t, "abc", 3, 0, &ids));
     assert_int_equal(ids.n, 2);
     assert_int_equal(ids.id[1], 0);
+    pb_tokenizer_close(t);
+    /* A known byte that is not UTF-8 is encoded, whatever follows it. */
+    ids.n = 0;
+    CHECK_OK(pb_tokenizer_parse("x", byte_and_unknown, sizeof byte_and_unknown - 1, &t));
+    CHECK_OK(pb_tokenizer_encode(t,
+                                 "\xff"
+                                 "c",
+                                 2, 0, &ids));
+    assert_int_equal(ids.n, 2);
+    assert_true(ids.id[0] == 1 && ids.id[1] == 0);
     pb_tokenizer_close(t);
     pb_ids_free(&ids);
 }

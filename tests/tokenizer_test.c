@@ -6,7 +6,6 @@
 
 #include "tests/sha256.h"
 #include "tests/tokenizer_test.h"
-#include "trainer/data/corpus.h"
 #include "trainer/step/trainer.h"
 #include "trainer/tokenizer/unicode.h"
 #include "trainer/tokenizer/pattern.h"

@@ -32,6 +32,7 @@ for i in $(seq 16); do printf '{"instruction":"%s","response":"%d"}\n' "$([[ $((
 expect 0 'steps were skipped, because their loss or gradient was not finite' "$train" --model m --tokenizer bytes --tuning full --data z.jsonl --pack off --batch 1 --seq 64 --steps 16 \
     --max-skipped 8 --log z.csv
 skipped=$(column z.csv status | grep -c skipped) longest=$(column z.csv status | awk '{ n = $1 == "skipped" ? n + 1 : 0; if (n > most) most = n } END { print most }')
+grep -q '^8 of 16 steps had' log || fail 'the skipped steps are not counted'
 [[ $skipped -eq 8 && $longest -lt 8 ]] || fail "skipped: $(column z.csv status | tr '\n' ' ')"
 expect 1 "$longest steps in a row had no finite loss and gradient (limit: --max-skipped)" "$train" --model m --tokenizer bytes --tuning full --data z.jsonl --pack off \
     --batch 1 --seq 64 --steps 16 --max-skipped "$longest"
@@ -144,7 +145,11 @@ cp before.csv mine.csv
 expect 0 'the existing log mine.csv was renamed to mine.csv.1' "$train" --model tiny --steps 1 --seq 32 --batch 1 --save mistyped --resume latest --log mine.csv
 cmp -s before.csv mine.csv.1 || fail "rows of another run are lost: $(cat mine.csv.1)"
 [[ $(wc -l <mine.csv) -eq 2 ]] || fail "mine.csv: $(cat mine.csv)"
-rm -r mistyped mine.csv mine.csv.1
+long=$(printf 'l%.0s' $(seq 254)) # a longer name is none
+cp before.csv "$long"
+expect 2 'File name too long' "$train" --model tiny --steps 1 --seq 32 --batch 1 --save mistyped2 --resume latest --log "$long"
+cmp -s before.csv "$long" || fail 'rows that cannot be kept under another name are lost'
+rm -r mistyped* mine.csv mine.csv.1 "$long"
 "$train" "${base[@]}" --steps 4 --resume latest || fail 'the run does not go on'
 cmp <(cut -d, -f1-5 l.csv) <(cut -d, -f1-5 before.csv) || fail 'the log that went on differs'
 rm -r ck ./*.csv
@@ -162,6 +167,9 @@ cp -r e old
 full 'File too large' --steps 1 --seq 16 --rank 64 --lr 1e-5 --export e
 [[ ! -e e/adapter_config.json ]] || fail 'the configuration of an older export stays'
 rm -r e old
+mkdir -p e/tokenizer_config.json
+expect 125 'e/tokenizer_config.json: it is a folder' "$train" --tuning full --steps 1 --seq 16 -q --tokenizer "$fixtures/chat/chatml" --export e
+rm -r e
 
 # ---- signals: a closed terminal saves a checkpoint, as SIGTERM does; under nohup training continues ------------------
 for signal in HUP TERM; do # resets the signals first: under nohup(1) all children ignore SIGHUP

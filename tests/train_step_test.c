@@ -96,6 +96,36 @@ static void a_step_that_cannot_be_recorded_ends_cleanly(void **state)
     pb_job_close(&a), pb_job_close(&b);
 }
 
+/* The rows of a stream, which the trainer gets without start and pos, compute the same as packed rows that begin at
+ * position 0. */
+static void a_row_of_a_stream_is_one_text(void **state)
+{
+    (void)state;
+    pb_train_options o = options();
+    pb_job j;
+    double whole, packed;
+    o.pack = "stream", o.min_loss_tokens = 0.25, o.mode = "eager";
+    open_job(&o, &j);
+    pb_dataset_next(j.data, j.cfg.B, &j.rows);
+    const int T_ = j.cfg.B * j.cfg.S;
+    for (int i = 0; i < T_; i++) assert_true(j.rows.start[i] == 0 && j.rows.pos[i] == i % j.cfg.S);
+    pb_batch b = pb_job_batch(&j, 0, j.cfg.S, 0);
+    assert_true(!b.start && !b.pos);
+    CHECK_OK(pb_trainer_set_batch(j.trainer, &b));
+    run_phases(&j.ctx, j.trainer, PB_PHASE_forward, PB_PHASE_loss);
+    CHECK_OK(pb_trainer_loss(j.trainer, &whole));
+    pb_train_config c = j.cfg;
+    c.packed = true;
+    pb_trainer *t = open_trainer(&j.ctx, &c);
+    b.start = j.rows.start, b.pos = j.rows.pos;
+    CHECK_OK(pb_trainer_set_batch(t, &b));
+    run_phases(&j.ctx, t, PB_PHASE_forward, PB_PHASE_loss);
+    CHECK_OK(pb_trainer_loss(t, &packed));
+    CHECK_NEAR(whole, packed, 1e-6 * packed);
+    pb_trainer_close(t);
+    pb_job_close(&j);
+}
+
 /* Makes the gradient of one parameter overflow: the gradient of the final norm's gain is proportional to the head's
  * weights, and with a gain that is as small as the head is large all other gradients stay finite. */
 static void overflow_final_norm(pb_trainer *t)
@@ -135,6 +165,7 @@ static void a_norm_that_is_not_finite_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_step_that_cannot_be_recorded_ends_cleanly),
+                                       cmocka_unit_test(a_row_of_a_stream_is_one_text),
                                        cmocka_unit_test(a_norm_that_is_not_finite_is_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,6 +40,7 @@ rnu                                           |   2 | did you mean 'run'?
 --layers 3                                    |   2 | layers 3: need 1 to 2, or 0 for all layers of tiny
 --log /proc/nowhere/x --steps 1               |   2 | train: /proc/nowhere/x: No such file
 plan --steps 7                                |   0 | 7 of 1 x 4 rows of 256 tokens
+plan --tuning full                            |   0 | memory      weights 0.6 MB, gradients 0.6, moments 1.2, activations
 plan --model tiny-qwen3                       |   0 | tiny-qwen3: 2 layers, width 64, 8/1 heads of 16, MLP 160, vocabulary 272
 --dry-run --tuning full                       |   0 | 151488 of 151488 parameters are trained
 --steps 1 --rank 64 --lr 1                    |   0 | tokens/s
@@ -49,6 +50,13 @@ plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --mode graph --clip sync                      |   2 | --clip sync has host syncs in every step, which --mode graph cannot record
 --loss-scale 0                                |   2 | loss scale 0: need a finite number above 0
 --bucket -1                                   |   2 | --bucket -1
+--pack strem                                  |   2 | did you mean 'stream'?
+--pack stream --mode graph --steps 3 --batch 1 |   0 | graphs: 1 recorded
+--pack stream --long-ones drop                |   2 | --long-ones drop: with --pack stream no conversation is too long
+--min-loss-tokens 0.25                        |   2 | --min-loss-tokens 0.25 needs --pack stream
+--pack stream --min-loss-tokens 1.5           |   2 | --min-loss-tokens 1.5: need 0 to 1
+--pack stream --min-loss-tokens -0.5          |   2 | --min-loss-tokens -0.5: need 0 to 1
+--pack stream --steps 2 --batch 1 --model v4-tiny --tuning full --seq 192 | 0 | step      2/2
 --steps 2 --bucket 100000 --loss-scale 3      |   0 | step      2/2
 --steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 --tokenizer bytes | 0 | loaded 29 tensors
 --steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 | 2 | has no tokenizer.json: give one with --tokenizer DIR|FILE, or use --tokenizer bytes
@@ -78,8 +86,10 @@ close() { awk -v a="$1" -v b="$2" -v t="$3" 'BEGIN { d = a - b; if (d < 0) d = -
 column() { awk -F, -v n="$2" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == n) c = i; next } { print $c }' "$1"; }
 
 # ---- evaluation: the loss equals that of the logits it writes, for any batch size ------------------------
-for t in full qlora; do
-    expect 0 perplexity "$train" eval --tuning $t --seq 128 --batch 3 --eval-split 0.1 --dump-logits l.safetensors
+for how in 'full --pack on' 'qlora --pack on' 'full --pack stream'; do
+    t=${how%% *}
+    # shellcheck disable=SC2086 # several words
+    expect 0 perplexity "$train" eval --tuning $how --seq 128 --batch 3 --eval-split 0.1 --dump-logits l.safetensors
     loss=$(awk '$1 == "loss" { print $2 }' log)
     [[ $loss =~ ^[0-9]\.[0-9]{8}$ ]] || fail "eval $t: '$loss' has not 9 digits"
     close "$loss" "$("$oracle" l.safetensors | awk '$1 == "loss" { print $2 }')" 2e-7 || fail "eval $t: loss $loss, $("$oracle" l.safetensors)"
@@ -115,6 +125,23 @@ count() { "$train" eval --data d.jsonl --bad-lines skip --loss-mask-type "$1" --
 # "answer" and "yes", each with the token that ends the message
 [[ $(count assistant) -eq 11 && $(count response) -eq 9 ]] || fail "masks: $(count assistant) $(count response)"
 [[ $(count all) -gt 40 ]] || fail 'mask all'
+
+# ---- a stream: full rows, of which those with few loss tokens are passed over --------------------------------
+stream() { # stream SHARE: evaluates rows of 64; sets the figures that are printed
+    "$train" eval --pack stream --seq 64 --tuning full --eval-split 0.05 --min-loss-tokens "$1" >log || fail "stream $1"
+    read -r rows all counted over < <(sed -n 's/.* in \(.*\) rows, \(.*\) tokens, \(.*\) of them loss tokens; \(.*\) rows were skipped/\1 \2 \3 \4/p' log)
+    tokens=$(awk '$1 == "tokens" { print $2 }' log)
+    [[ $((rows + over)) -eq $(((all - 1) / 64)) ]] || fail "stream $1: $(cat log)"
+}
+stream 0 # only what is left at the end is not used
+[[ $tokens -gt $((counted - 64)) && $tokens -le $counted ]] || fail "stream: $(cat log)"
+stream 0.5
+[[ $tokens -lt $((counted - 64)) && $tokens -gt $((counted * 3 / 4)) ]] || fail "stream: $(cat log)"
+stream 1
+[[ $tokens -eq $((64 * rows)) ]] || fail "stream: $(cat log)"
+expect 0 step "$train" --pack stream --seq 100 --bucket 64 --batch 1 --steps 2 --log l.csv
+[[ $(column l.csv seq | sort -u) == 100 ]] || fail "stream: rows of $(column l.csv seq | tr '\n' ' ')"
+rm l.csv
 
 # ---- accumulation: equal to one large batch ----------------------------------------------------------------
 run() { expect 0 step "$train" --steps 6 --seq 96 --lr 1e-3 --warmup 0 "$@"; }
@@ -221,6 +248,19 @@ for mode in eager graph; do
     cmp <(sed 1,4d all.csv | cut -d, -f1-5,12) <(sed 1d part.csv | cut -d, -f1-5,12) || fail "lengths $mode: another log"
     rm -r all rest ck ./*.csv
 done
+# and when conversations cross the ends of rows
+base=(--data uneven.jsonl --pack stream --min-loss-tokens 0.4 --seq 96 --lr 1e-3 --accumulate 2 --batch 2 -q)
+for mode in eager graph; do
+    one --export all --log all.csv --tuning lora
+    one --save ck --save-interval 3 --tuning lora
+    rm -r ck/iter_0000006 && echo 3 >ck/latest_checkpointed_iteration.txt
+    expect 2 'belongs to a run with other settings: --min-loss-tokens was "0.4", but is "0.3"' "$train" "${base[@]}" --mode $mode --steps 6 --save ck \
+        --resume latest --min-loss-tokens 0.3
+    one --save ck --resume latest --export rest --log part.csv --tuning lora
+    diff -r all rest >/dev/null || fail "stream $mode: the resumed run gives other weights"
+    cmp <(sed 1,4d all.csv | cut -d, -f1-5,12) <(sed 1d part.csv | cut -d, -f1-5,12) || fail "stream $mode: another log"
+    rm -r all rest ck ./*.csv
+done
 base=(--seq 96 --lr 1e-3 --accumulate 2 --batch 2 --eval-split 0.1 -q)
 one --save ck
 expect 2 'ck already has checkpoints (the newest is of step 6)' "$train" "${base[@]}" --save ck --steps 9
@@ -230,10 +270,11 @@ expect 2 'belongs to a run with other settings: --seq was "96", but is "64"' "${
 expect 2 'belongs to a run with other settings: --bad-lines was "fail", but is "skip"' "${again[@]}" --bad-lines skip
 expect 2 'belongs to a run with other settings: --loss-mask-type was' "${again[@]}" --loss-mask-type all
 expect 2 'belongs to a run with other settings: --pack was' "${again[@]}" --pack off
+expect 2 'belongs to a run with other settings: --pack was "on", but is "stream"' "${again[@]}" --pack stream
 expect 2 'belongs to a run with other settings: --eval-split was' "${again[@]}" --eval-split 0.2
 expect 2 'belongs to a run with other settings: --seed was "42", but is "43"' "${again[@]}" --seed 43
 expect 2 'belongs to a run with other settings: --thinking was' "${again[@]}" --thinking
-expect 2 'checkpoint ck/iter_0000005 does not exist' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume 5
+expect 2 'ck/iter_0000005' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume 5
 expect 2 '--resume needs --save' "$train" --resume latest
 expect 0 'was "6", but is "9" now' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest
 rm -r ck

@@ -231,7 +231,10 @@ static void the_least_recently_used_graph_is_evicted(void **state)
     for (int length = 1; length <= MORE; length++)
         for (int run = 0; run < 2; run++) {
             CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){.ids = ids, .targets = ids, .mask = mask, .S = length}));
+            const uint64_t syncs = ctx->counts.host_syncs;
             CHECK_OK(pb_graphs_run(&g, ctx, t, pb_train_step));
+            if (length > PB_GRAPHS_MOST && run == 0) /* the dropped graph may still be running */
+                assert_true(ctx->counts.host_syncs > syncs);
         }
     assert_int_equal(g.recorded, MORE);
     assert_int_equal(g.n, PB_GRAPHS_MOST);

@@ -244,6 +244,17 @@ static void every_tuning_learns_a_batch(void **state)
     }
 }
 
+static void defaults_are_those_of_the_header(void **state)
+{
+    const pb_train_config c = pb_train_defaults(pb_geometries);
+    (void)state;
+    assert_true(c.model.tuning == PB_LORA && c.model.rank == 16 && c.model.alpha == 32 && c.model.dtype == PB_F32);
+    assert_int_equal(c.model.targets, 1u << PB_TARGET_Q | 1u << PB_TARGET_V);
+    assert_true(c.model.seed == 42 && c.B == 1 && c.S == 128 && c.clip == PB_CLIP_FUSED && c.max_norm == 1);
+    assert_true(c.lr == 1e-4f && c.beta1 == 0.9f && c.beta2 == 0.999f && c.eps == 1e-8f);
+    assert_true(c.weight_decay == 0.01f && c.loss_scale == 1);
+}
+
 static void invalid_configurations_are_refused(void **state)
 {
     pb_train_config c = config("tiny", PB_LORA);
@@ -283,6 +294,7 @@ int main(void)
         cmocka_unit_test(bf16_follows_f32),
         cmocka_unit_test(an_f32_model_can_hold_the_values_of_a_bf16_one),
         cmocka_unit_test(every_tuning_learns_a_batch),
+        cmocka_unit_test(defaults_are_those_of_the_header),
         cmocka_unit_test(invalid_configurations_are_refused),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);

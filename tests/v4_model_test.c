@@ -1,7 +1,7 @@
 /* v4_model_test.c - tests of models with DeepSeek-V4's attention block: results equal PyTorch's, dense and sparse
  * attention agree, and a step changes the right parameters. */
 #include "tests/v4_trainer.h"
-#include "trainer/data/corpus.h"
+#include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 
 /* ---- comparison with PyTorch ---------------------------------------------------------------------- */
@@ -84,27 +84,26 @@ static void reference_ops_agree(void **state)
 
 /* ---- dense and sparse attention ------------------------------------------------------------------------ */
 
-/* Sets a batch of the shipped corpus. */
-static void set_corpus(pb_trainer *t, const pb_corpus *corpus, size_t index)
+/* Sets a batch of the shipped conversations. */
+static void set_shipped(pb_trainer *t, const pb_dataset *shipped, size_t index)
 {
     const pb_train_config *c = pb_trainer_config(t);
     text x = open_text(t);
-    CHECK_OK(pb_corpus_batch(corpus, c->B, c->S, index, x.ids, x.targets, x.mask));
+    pb_dataset_batch(shipped, c->B, index, &(pb_rows){x.ids, x.targets, x.mask});
     CHECK_OK(pb_trainer_set_batch(t, &(pb_batch){.ids = x.ids, .targets = x.targets, .mask = x.mask}));
     close_text(&x);
 }
 
-/* Dense and sparse attention give equal losses if the top-k covers all compressed rows: 20 steps on the shipped corpus,
- * with rows of 192 tokens and so 48 compressed rows, which is the indexer's top-k. Implementations are deterministic;
- * otherwise 20 steps would amplify the rounding of unordered sums beyond the limit. */
+/* 20 steps on the shipped conversations. Rows of 192 tokens have 48 compressed rows, exactly the indexer's top-k.
+ * Deterministic: otherwise 20 steps would amplify the rounding of unordered sums beyond the limit. */
 static void dense_and_sparse_agree_if_all_rows_are_selected(void **state)
 {
     static const double tol[] = {[PB_F32] = 1e-6, [PB_BF16] = 1e-3};
     pb_ctx *ctx = *state;
     char path[1024];
-    pb_corpus *corpus;
+    pb_dataset *shipped;
     ctx->deterministic = true;
-    CHECK_OK(pb_corpus_open(pb_corpus_path(path, sizeof path), 42, &corpus));
+    CHECK_OK(pb_byte_stream_open(pb_shipped_path(path, sizeof path), 192, 42, &shipped));
     for (int dtype = 0; dtype < PB_NFLOAT; dtype++) {
         pb_train_config c = v4_config(2, 192, PB_ATTENTION_DENSE);
         c.model.dtype = (pb_dtype)dtype;
@@ -113,7 +112,7 @@ static void dense_and_sparse_agree_if_all_rows_are_selected(void **state)
         pb_trainer *sparse = open_trainer(ctx, &c);
         double first = 0;
         for (size_t step = 0; step < 20; step++) {
-            set_corpus(dense, corpus, step), set_corpus(sparse, corpus, step);
+            set_shipped(dense, shipped, step), set_shipped(sparse, shipped, step);
             CHECK_OK(pb_train_step(ctx, dense));
             CHECK_OK(pb_train_step(ctx, sparse));
             if (!step) first = loss_of(dense);
@@ -122,7 +121,7 @@ static void dense_and_sparse_agree_if_all_rows_are_selected(void **state)
         assert_true(loss_of(dense) < 0.8 * first); /* both have learnt */
         pb_trainer_close(dense), pb_trainer_close(sparse);
     }
-    pb_corpus_close(corpus);
+    pb_dataset_close(shipped);
     ctx->deterministic = false;
 }
 

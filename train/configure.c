@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "train/job.h"
-#include "trainer/data/corpus.h"
+#include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 #include "trainer/hf/peft.h"
 
@@ -20,6 +20,7 @@ static const char *const templates[] = {PB_TEMPLATE_MAP(WORD)};
 static const char *const masks[] = {PB_MASK_MAP(WORD)};
 static const char *const bad_lines[] = {PB_BAD_LINES_MAP(WORD)};
 static const char *const longs[] = {PB_LONG_MAP(WORD)};
+static const char *const packs[] = {PB_PACK_MAP(WORD)};
 static const char *const attentions[] = {PB_ATTENTION_MAP(WORD)};
 static const char *const kv_qats[] = {PB_KV_QAT_MAP(WORD)};
 static const char *const dtypes[] = {"f32", "bf16"};
@@ -105,7 +106,6 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     PB_TRY(configure_adapter(o, m));
     PB_TRY(set_bounded("batch", o->batch, 1 << 20, &j->cfg.B));
     PB_TRY(set_bounded("seq", o->seq, 1 << 20, &j->cfg.S));
-    j->cfg.packed = true;
     j->cfg.attention = (pb_attention_variant)INDEX_OF(attentions, o->attention);
     j->cfg.kv_qat = (pb_kv_qat_variant)INDEX_OF(kv_qats, o->kv_qat);
     return pb_backend_find(o->device, &j->device);
@@ -214,17 +214,33 @@ static pb_status configure_text(const pb_train_options *o, pb_job *j)
     return PB_OK;
 }
 
+/* How conversations become rows. The rows of a stream hold one text each: such a batch is not packed. */
+static pb_status configure_rows(const pb_train_options *o, pb_job *j)
+{
+    pb_dataset_config *d = &j->data_cfg;
+    d->S = j->cfg.S;
+    d->pack = (pb_pack)INDEX_OF(packs, o->pack);
+    d->long_ones = (pb_long)INDEX_OF(longs, o->long_ones);
+    d->min_counted = o->min_loss_tokens;
+    j->cfg.packed = d->pack != PB_PACK_STREAM;
+    d->align = j->cfg.packed ? pb_sample_align(j->cfg.model.geometry) : 1;
+    if (!(d->min_counted >= 0 && d->min_counted <= 1))
+        return pb_fail(PB_EINVAL, "--min-loss-tokens %g: need 0 to 1", d->min_counted);
+    if (j->cfg.packed && d->min_counted > 0)
+        return pb_fail(PB_EINVAL, "--min-loss-tokens %g needs --pack stream", d->min_counted);
+    if (!j->cfg.packed && d->long_ones != PB_LONG_SPLIT)
+        return pb_fail(PB_EINVAL, "--long-ones %s: with --pack stream no conversation is too long", o->long_ones);
+    return PB_OK;
+}
+
 static pb_status configure_data(const pb_train_options *o, pb_job *j)
 {
     pb_dataset_config *d = &j->data_cfg;
     PB_TRY(configure_text(o, j));
-    j->data_path = o->data ? o->data : pb_corpus_path(j->paths[0], sizeof j->paths[0]);
+    PB_TRY(configure_rows(o, j));
+    j->data_path = o->data ? o->data : pb_shipped_path(j->paths[0], sizeof j->paths[0]);
     d->mask = (pb_mask_type)INDEX_OF(masks, o->loss_mask_type);
     d->bad_lines = (pb_bad_lines)INDEX_OF(bad_lines, o->bad_lines);
-    d->long_ones = (pb_long)INDEX_OF(longs, o->long_ones);
-    d->S = j->cfg.S;
-    d->align = pb_sample_align(j->cfg.model.geometry);
-    d->pack = strcmp(o->pack, "on") == 0;
     d->seed = (uint64_t)o->seed;
     d->held_out = o->eval_split;
     if (!(o->eval_split >= 0 && o->eval_split < 1))

@@ -27,6 +27,7 @@ static void print_data(const char *what, const char *path, const pb_dataset_coun
     if (c->split) printf("; %zu were split", c->split);
     if (c->dropped) printf("; %zu were dropped as too long", c->dropped);
     if (c->empty) printf("; %zu were dropped without loss tokens", c->empty);
+    if (c->passed_over) printf("; %zu rows were skipped", c->passed_over);
     if (c->lines.bad) printf("; %zu bad lines were skipped", c->lines.bad);
     printf("\n");
 }
@@ -194,6 +195,19 @@ pb_status pb_job_memory(const pb_job *j, double *bytes)
     return PB_OK;
 }
 
+pb_batch pb_job_batch(const pb_job *j, int micro, int S, double count)
+{
+    const size_t at = (size_t)micro * (size_t)j->cfg.B * (size_t)S;
+    const pb_rows *r = &j->rows;
+    return (pb_batch){.ids = r->ids + at,
+                      .targets = r->targets + at,
+                      .mask = r->mask + at,
+                      .count = count,
+                      .start = j->cfg.packed ? r->start + at : NULL,
+                      .pos = j->cfg.packed ? r->pos + at : NULL,
+                      .S = S};
+}
+
 /* ---- evaluating a data set ---------------------------------------------------------------------------- */
 
 static pb_status add_batch(pb_job *j, const float *mask, float *nll, pb_evaluation *e)
@@ -210,7 +224,7 @@ static pb_status add_batch(pb_job *j, const float *mask, float *nll, pb_evaluati
 static pb_status evaluate(pb_job *j, pb_dataset *d, pb_batch_fn each, void *self, float *nll, pb_evaluation *e)
 {
     const size_t rows = pb_dataset_rows(d), B = (size_t)j->cfg.B;
-    const pb_batch batch = {j->rows.ids, j->rows.targets, j->rows.mask, 0, j->rows.start, j->rows.pos};
+    const pb_batch batch = pb_job_batch(j, 0, j->cfg.S, 0);
     for (size_t first = 0; first < rows; first += B) {
         const size_t n = rows - first < B ? rows - first : B;
         pb_dataset_next(d, (int)n, &j->rows);

@@ -33,7 +33,7 @@ typedef struct pb_job {
     int micro_batches; /* micro-batches per step */
     /* The row length of a step is that of its longest row, rounded up to a multiple of `bucket`, but at most S. */
     int bucket;
-    pb_rows rows; /* [micro_batches,B,S] */
+    pb_rows rows; /* [micro_batches,B,S]; a step with shorter rows uses the beginning of each array */
 } pb_job;
 
 /* Turns the options into configurations. Reads only configuration files: the config.json of a model, the configuration
@@ -52,7 +52,10 @@ void pb_job_close(pb_job *j); /* also after a failed open, and for {0} */
  * allocated or planned device memory. */
 pb_status pb_job_memory(const pb_job *j, double *bytes);
 
-/* Mean negative log likelihood over all loss tokens of the data set, in double precision. Evaluates every row of epoch
+/* Returns micro-batch `micro` of the rows in j->rows, which have S tokens each. count: see pb_batch. */
+pb_batch pb_job_batch(const pb_job *j, int micro, int S, double count);
+
+/* Mean negative log likelihood over all loss tokens of the data set's rows, in double precision. Evaluates every row of epoch
  * 0 once; afterwards the data set is positioned after that epoch. After each batch's forward pass, `each` (may be NULL)
  * is called with the index of the batch's first row and the number of valid rows; their data are in j->rows, their
  * logits in the trainer. */

@@ -23,9 +23,9 @@ enum {
 };
 _Static_assert((int)NEEDED <= (int)PB_SETTINGS, "PB_SETTINGS is too small for the options that a checkpoint records");
 
-static void set(pb_saver *s, const char *key, const char *value, bool fixed)
+static void set(pb_saver *s, const char *key, const char *value, bool fixed, const char *absent)
 {
-    s->settings[s->n++] = (pb_setting){key, value ? value : "", fixed};
+    s->settings[s->n++] = (pb_setting){key, value ? value : "", fixed, absent};
 }
 
 static const char *option_key(pb_saver *s, const char *name)
@@ -73,7 +73,8 @@ static pb_status identify_tokenizer(const pb_job *j, pb_digest_text *out)
 }
 
 /* Collects the settings for the checkpoint. Options without a value get the value in effect (template, data path,
- * learning rate, warm-up), so that the settings of two runs can be compared. */
+ * learning rate, warm-up), so that the settings of two runs can be compared. A checkpoint that lacks an option was
+ * written before the option existed, and had its default. */
 static pb_status settings(pb_saver *s)
 {
     static const char *const templates[] = {
@@ -89,13 +90,13 @@ static pb_status settings(pb_saver *s)
     o.lr = s->j->schedule.lr;
     o.warmup = (double)s->j->schedule.warmup;
 #define OPT(name, type, letter, argument, deflt, commands, resumed, help)                                              \
-    if (resumed >= NOTED) set(s, option_key(s, #name), format_##type(s, o.name), resumed == FIXED);
+    if (resumed >= NOTED) set(s, option_key(s, #name), format_##type(s, o.name), resumed == FIXED, deflt);
 #include "train/options.def"
 #undef OPT
     /* These counts identify the data set by its contents. Its path is not fixed, so that the file may be moved. */
-    set(s, "data.conversations", format_whole(s, (long)s->j->counts.kept), true);
-    set(s, "data.tokens", format_whole(s, (long)s->j->counts.tokens), true);
-    set(s, "data.counted", format_whole(s, (long)s->j->counts.counted), true);
+    set(s, "data.conversations", format_whole(s, (long)s->j->counts.kept), true, NULL);
+    set(s, "data.tokens", format_whole(s, (long)s->j->counts.tokens), true, NULL);
+    set(s, "data.counted", format_whole(s, (long)s->j->counts.counted), true, NULL);
     return PB_OK;
 }
 

@@ -5,7 +5,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/checkpoint/digest.h"
 
-enum { PB_SETTINGS = 32 };
+enum { PB_SETTINGS = 40 };
 typedef struct pb_saver {
     pb_checkpoints *c; /* NULL: no checkpoints */
     pb_job *j;

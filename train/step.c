@@ -57,16 +57,9 @@ static step_rows draw_rows(pb_job *j)
 
 static pb_status set_micro(pb_job *j, int i, const step_rows *d)
 {
-    const size_t at = (size_t)i * (size_t)j->cfg.B * (size_t)d->S;
-    const pb_rows *r = &j->rows;
+    const pb_batch batch = pb_job_batch(j, i, d->S, d->count);
     pb_trainer_accumulate(j->trainer, i > 0);
-    return pb_trainer_set_batch(j->trainer, &(pb_batch){.ids = r->ids + at,
-                                                        .targets = r->targets + at,
-                                                        .mask = r->mask + at,
-                                                        .count = d->count,
-                                                        .start = r->start + at,
-                                                        .pos = r->pos + at,
-                                                        .S = d->S});
+    return pb_trainer_set_batch(j->trainer, &batch);
 }
 
 static pb_status run(pb_job *j, pb_graphs *g, pb_fn fn)

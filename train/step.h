@@ -12,7 +12,7 @@ typedef struct pb_step_result {
     /* `tokens` counts all positions of the step's rows; `seconds` lasts until the host knows the loss. */
     double tokens, seconds;
     double recording;                   /* part of `seconds` spent on capturing graphs */
-    double conversations;               /* number of conversations in the step's rows */
+    double conversations;               /* number of conversations in the step's rows; a row of a stream is one */
     double kernel_launches, host_syncs; /* kernel launches (or CPU ops, graph replays); host syncs */
     bool skipped;                       /* true: weights and moments were not changed */
     char why[96];                       /* what was not finite in a skipped step; else empty */

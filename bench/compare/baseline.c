@@ -34,7 +34,7 @@ pb_status pb_baseline_path(const char *baselines, const char *machine_id, const 
     if (!name_ok(machine_id)) return pb_fail(PB_EINVAL, "machine_id '%.80s' cannot name a folder", machine_id);
     if (!name_ok(suite)) return pb_fail(PB_EINVAL, "suite '%.80s' cannot name a file", suite);
     int len = snprintf(out, n, "%s/%s/%s.csv", baselines, machine_id, suite);
-    return len < 0 || (size_t)len >= n ? pb_fail(PB_EINVAL, "a path of %d characters", len) : PB_OK;
+    return len < 0 || (size_t)len >= n ? pb_fail(PB_EINVAL, "the path is too long (%d characters)", len) : PB_OK;
 }
 
 pb_status pb_baseline_gates(const char *baselines, const char *gates, pb_gates *out)
@@ -152,18 +152,19 @@ static pb_status acceptable(const pb_table *t, const pb_series_set *set)
     for (const pb_row *r = first; r < first + t->n; r++)
         if (r->run_id != first->run_id || r->machine_id != first->machine_id ||
             r->bench_version != first->bench_version)
-            return pb_fail(PB_EINVAL, "%s: no baseline from it: rows of several runs, machines or versions", t->path);
+            return pb_fail(PB_EINVAL, "%s: cannot become a baseline: it has rows of several runs, machines or versions",
+                           t->path);
     for (size_t i = 0; i < set->n; i++) {
         const pb_series *s = &set->s[i];
         if (pb_key_of(s->key, "requirement")) continue;
         if (!pb_series_ok(s) && strcmp(s->status, "unsupported") != 0)
-            return pb_fail(PB_EINVAL, "%s: no baseline from this run: %s %s is %s", t->path, s->key, s->metric,
+            return pb_fail(PB_EINVAL, "%s: cannot become a baseline: %s %s is %s", t->path, s->key, s->metric,
                            s->status);
         if (pb_series_ok(s) && s->processes < PB_ENOUGH_PROCESSES)
-            return pb_fail(PB_EINVAL, "%s: no baseline from this run: %d processes of %s, need %d", t->path,
+            return pb_fail(PB_EINVAL, "%s: cannot become a baseline: %d processes of %s, need %d", t->path,
                            s->processes, s->key, PB_ENOUGH_PROCESSES);
     }
-    if (pb_stored(first->run_id)) return pb_fail(PB_EINVAL, "%s: is a baseline already", t->path);
+    if (pb_stored(first->run_id)) return pb_fail(PB_EINVAL, "%s: is already a stored baseline", t->path);
     return PB_OK;
 }
 
@@ -242,7 +243,7 @@ static pb_status read_stored(const storing *s, target *t)
         const pb_row *r = &t->old.rows[i];
         if (!pb_stored(r->run_id)) return pb_fail(PB_EINVAL, "%s: holds rows of a run, not of a baseline", t->path);
         if (s->update && strcmp(r->run_id, s->run_id) == 0)
-            return pb_fail(PB_EINVAL, "%s: run %s is one of its sessions already", t->path,
+            return pb_fail(PB_EINVAL, "%s: run %s is already one of its sessions", t->path,
                            s->run_id + strlen(PB_BASELINE_RUN));
     }
     return pb_series_make(&t->old, &t->set);
@@ -337,7 +338,8 @@ static pb_exit baseline(const char *run, const pb_baseline_opts *o, bool update,
 {
     char newest[PB_PATH_TEXT];
     if ((update || o->accept_regression) && (!o->reason || !*o->reason))
-        return pb_file_exit(pb_fail(PB_EINVAL, "baseline %s: say why with --reason", update ? "update" : "save"));
+        return pb_file_exit(
+            pb_fail(PB_EINVAL, "baseline %s: give the reason with --reason", update ? "update" : "save"));
     storing *s = calloc(1, sizeof *s);
     if (!s) return pb_file_exit(pb_fail(PB_ENOMEM, "baseline: out of memory"));
     s->o = o;

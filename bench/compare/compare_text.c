@@ -93,7 +93,7 @@ static void note_machine(const pb_verdicts *vs, FILE *out)
         last = v->cand;
         pb_figure(was, v->base->median, v->base->unit);
         pb_figure(is, v->cand->median, v->cand->unit);
-        fprintf(out, "note: the machine moved: %s %s -> %s (%+.1f %%); figures are compared as measured\n",
+        fprintf(out, "note: a ceiling differs: %s %s -> %s (%+.1f %%); figures are compared as measured\n",
                 v->cand->metric, was, is, 100 * (v->ratio - 1));
     }
 }
@@ -118,9 +118,9 @@ static void note_counters(const pb_verdicts *vs, FILE *out)
         if (fabs(now - b->median) <= share * fabs(b->median) || n++ >= NOTES_MAX) continue;
         pb_figure(was, b->median, b->unit);
         pb_figure(is, now, c->unit);
-        fprintf(out, "note: a counter moved: %s of %s, %s -> %s\n", c->metric, c->key, was, is);
+        fprintf(out, "note: a counter changed: %s of %s, %s -> %s\n", c->metric, c->key, was, is);
     }
-    if (n > NOTES_MAX) fprintf(out, "note: a counter moved: and %d more\n", n - NOTES_MAX);
+    if (n > NOTES_MAX) fprintf(out, "note: a counter changed: %d more rows\n", n - NOTES_MAX);
 }
 
 /* Prints notes on rows that got worse in small steps, each of which passed. */
@@ -132,10 +132,12 @@ static void note_creep(const pb_verdicts *vs, FILE *out)
         const pb_verdict *v = &vs->v[i];
         if (!pb_verdict_creeps(v) || n++ >= NOTES_MAX) continue;
         pb_worsening(worse, v->evidence.since_oldest, " ");
-        fprintf(out, "note: creep: %s of %s is %s worse than the oldest session kept, and each step passed\n",
-                v->cand->metric, v->cand->key, worse);
+        fprintf(
+            out,
+            "note: slow drift: %s of %s is %s worse than in the oldest stored session, though no single step failed\n",
+            v->cand->metric, v->cand->key, worse);
     }
-    if (n > NOTES_MAX) fprintf(out, "note: creep: and %d more\n", n - NOTES_MAX);
+    if (n > NOTES_MAX) fprintf(out, "note: slow drift: %d more rows\n", n - NOTES_MAX);
 }
 
 /* Prints a note if the candidate is itself one of the stored sessions. */
@@ -177,8 +179,8 @@ static void note_detects(const pb_verdicts *vs, FILE *out)
 static void note_processes(const char *which, int processes, FILE *out)
 {
     if (processes < PB_ENOUGH_PROCESSES)
-        fprintf(out, "note: only %d process%s behind the %s: %d are the least for a verdict\n", processes,
-                processes == 1 ? "" : "es", which, PB_ENOUGH_PROCESSES);
+        fprintf(out, "note: the %s has only %d process%s; a verdict needs %d\n", which, processes,
+                processes == 1 ? "" : "es", PB_ENOUGH_PROCESSES);
 }
 
 /* Prints a note if throttled processes were left out of the values. */

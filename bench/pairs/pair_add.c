@@ -88,7 +88,7 @@ static pb_status add_run(pb_pair_folder *f, pb_side side, const char *dir, const
     json_object_del(one, "order");
     const bool ok = json_array_append_new(json_object_get(*run, "runs"), one) == 0 &&
                     json_object_set_new(*run, "processes", json_integer(f->pairs + 1)) == 0;
-    return ok ? pb_run_json_write(dir, *run, true) : pb_fail(PB_ENOMEM, "no memory for run.json");
+    return ok ? pb_run_json_write(dir, *run, true) : pb_fail(PB_ENOMEM, "out of memory for run.json");
 }
 
 pb_status pb_pair_folder_add(pb_pair_folder *f, pb_side side, const char *process, const char *run_id)

@@ -79,14 +79,14 @@ static pb_status read_back(const pb_drawing *d, const char *folder, char **pictu
     PB_TRY(pb_path_join(folder, PICTURE, &path));
     if (access(path, F_OK) != 0) {
         free(path);
-        return pb_fail(PB_EDEVICE, "plot: %s drew nothing by %s.gp", d->gnuplot, d->name);
+        return pb_fail(PB_EDEVICE, "plot: %s wrote no picture from %s.gp", d->gnuplot, d->name);
     }
     const pb_status s = pb_disk_read_file(&pb_disk_posix, path, MOST_PICTURE, &bytes, n);
     free(path);
     PB_TRY(s);
     if (!is_whole(d->term, bytes, *n)) {
         free(bytes);
-        return pb_fail(PB_EIO, "plot: %s left a part of a figure in %s: the disk may be full", d->gnuplot, folder);
+        return pb_fail(PB_EIO, "plot: %s wrote an incomplete picture to %s: the disk may be full", d->gnuplot, folder);
     }
     *picture = bytes;
     return PB_OK;

@@ -77,7 +77,7 @@ static void print_headline(const pb_report_page *p, const counts *n)
 {
     fputs("### bench: ", p->out);
     if (n->bad)
-        fprintf(p->out, "%d figure%s missing: wrong, failed or cut short", n->bad, n->bad == 1 ? " is" : "s are");
+        fprintf(p->out, "%d figure%s missing: wrong, failed or truncated", n->bad, n->bad == 1 ? " is" : "s are");
     else fputs("every figure is there", p->out);
     if (n->pass + n->fail + n->unsupported)
         fprintf(p->out, "; requirements: %d pass, %d fail, %d unsupported", n->pass, n->fail, n->unsupported);
@@ -120,7 +120,7 @@ static pb_status print_report(const pb_table *t, pb_report_page *p, const counts
         }
     }
     if (requirements < requirements_end) print_requirements(p, requirements, requirements_end, n);
-    if (n->bad && !p->markdown) fprintf(p->out, "\n%d figures are missing: wrong, failed or cut short\n", n->bad);
+    if (n->bad && !p->markdown) fprintf(p->out, "\n%d figures are missing: wrong, failed or truncated\n", n->bad);
     return PB_OK;
 }
 

@@ -377,7 +377,7 @@ pb_status pb_table_read(const char *path, pb_table *out)
     struct stat st;
     bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     int n = snprintf(file, sizeof file, "%s%s", path, folder ? "/results.csv" : "");
-    if (n < 0 || n >= (int)sizeof file) return pb_fail(PB_EINVAL, "a path of %d characters", n);
+    if (n < 0 || n >= (int)sizeof file) return pb_fail(PB_EINVAL, "the path is too long (%d characters)", n);
     FILE *f;
     PB_TRY(pb_file_read(file, &f));
     const pb_status s = read_stream(f, file, out);
@@ -400,14 +400,14 @@ pb_status pb_newest_run(const char *runs, char *out, size_t n)
     char best[PB_PATH_TEXT] = "", file[2 * PB_PATH_TEXT];
     struct stat st;
     DIR *d = opendir(runs);
-    if (!d) return pb_fail_errno(errno, "no run to take, name its folder or a CSV: %s", runs);
+    if (!d) return pb_fail_errno(errno, "no run found; name a run folder or a CSV: %s", runs);
     for (struct dirent *e; (e = readdir(d));) {
         snprintf(file, sizeof file, "%s/%s/results.csv", runs, e->d_name);
         if (e->d_name[0] != '.' && pb_is_printable(e->d_name) && strcmp(e->d_name, best) > 0 && stat(file, &st) == 0)
             snprintf(best, sizeof best, "%s", e->d_name);
     }
     closedir(d);
-    if (!*best) return pb_fail(PB_EPATH, "%s: no run in it", runs);
+    if (!*best) return pb_fail(PB_EPATH, "%s: the folder holds no run", runs);
     int len = snprintf(out, n, "%s/%s", runs, best);
-    return len < 0 || (size_t)len >= n ? pb_fail(PB_EINVAL, "a path of %d characters", len) : PB_OK;
+    return len < 0 || (size_t)len >= n ? pb_fail(PB_EINVAL, "the path is too long (%d characters)", len) : PB_OK;
 }

@@ -52,7 +52,7 @@ pb_status pb_run_json_resumed(json_t *about, const char *time_utc, const pb_opti
     if (!list && json_object_set_new(about, "resumed", list = json_array()) != 0) list = NULL;
     if (list && json_array_append_new(list, json_pack("{s:s,s:o}", "time_utc", time_utc, "argv", arguments(now))) == 0)
         return PB_OK;
-    return pb_fail(PB_ENOMEM, "no memory for run.json");
+    return pb_fail(PB_ENOMEM, "out of memory for run.json");
 }
 
 static pb_status write_text(const char *dir, json_t *about, bool truncated,
@@ -63,7 +63,7 @@ static pb_status write_text(const char *dir, json_t *about, bool truncated,
     const bool made = o && json_object_set_new(o, "truncated", json_boolean(truncated)) == 0;
     char *text = made ? json_dumps(o, JSON_INDENT(2) | JSON_PRESERVE_ORDER) : NULL;
     json_decref(o);
-    if (!text) return pb_fail(PB_ENOMEM, "no memory for run.json");
+    if (!text) return pb_fail(PB_ENOMEM, "out of memory for run.json");
     const size_t n = strlen(text);
     pb_status s = pb_path_join(dir, "run.json", &path);
     if (s == PB_OK) {

@@ -137,7 +137,7 @@ static pb_status keep_state(json_t *about, json_t *state, int process)
     for (size_t i = json_array_size(list); i-- > 0;)
         if (json_integer_value(json_object_get(json_array_get(list, i), "process")) == process)
             json_array_remove(list, i);
-    return list && json_array_append_new(list, state) == 0 ? PB_OK : pb_fail(PB_ENOMEM, "no memory for run.json");
+    return list && json_array_append_new(list, state) == 0 ? PB_OK : pb_fail(PB_ENOMEM, "out of memory for run.json");
 }
 
 static pb_status conclude(const pb_process *l, json_t *about, bool whole)

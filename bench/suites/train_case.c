@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/rows/metric.h"
-#include "trainer/data/corpus.h"
+#include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 
 /* ---- from axes to a configuration ---------------------------------------------------------------- */
@@ -150,21 +150,29 @@ double pb_train_case_device_seconds(const pb_case *c)
 
 /* ---- trainers on the shipped text ------------------------------------------------------------------- */
 
+/* Opens the text of a case, in rows of cfg->S tokens. */
+static pb_status open_text(const pb_train_config *cfg, pb_dataset **out)
+{
+    char path[1024];
+    return pb_byte_stream_open(pb_shipped_path(path, sizeof path), cfg->S, cfg->model.seed, out);
+}
+
 pb_status pb_train_case_batch(pb_trainer *t, size_t index)
 {
     const pb_train_config *cfg = pb_trainer_config(t);
     const size_t n = (size_t)cfg->B * cfg->S;
-    char path[1024];
-    pb_corpus *corpus;
-    PB_TRY(pb_corpus_open(pb_corpus_path(path, sizeof path), cfg->model.seed, &corpus));
+    pb_dataset *text;
+    PB_TRY(open_text(cfg, &text));
     int32_t *ids = malloc(2 * n * sizeof *ids);
     float *mask = malloc(n * sizeof *mask);
     pb_status s = ids && mask ? PB_OK : pb_fail(PB_ENOMEM, "no memory for a batch");
-    if (s == PB_OK) s = pb_corpus_batch(corpus, cfg->B, cfg->S, index, ids, ids + n, mask);
-    if (s == PB_OK) s = pb_trainer_set_batch(t, &(pb_batch){ids, ids + n, mask, 0});
+    if (s == PB_OK) {
+        pb_dataset_batch(text, cfg->B, index, &(pb_rows){ids, ids + n, mask});
+        s = pb_trainer_set_batch(t, &(pb_batch){ids, ids + n, mask, 0});
+    }
     free(ids);
     free(mask);
-    pb_corpus_close(corpus);
+    pb_dataset_close(text);
     return s;
 }
 

@@ -24,7 +24,7 @@
 /* Counters that the host keeps in addition to the iteration. X(name, meaning) */
 #define PB_COUNTER_MAP(X)                                                                                              \
     X(tokens, "token positions that were trained on")                                                                  \
-    X(samples, "conversations that were trained on")                                                                   \
+    X(samples, "conversations, or rows of a stream, that were trained on")                                             \
     X(skipped, "skipped steps of the whole run")                                                                       \
     X(skipped_in_row, "skipped steps since the last step that was not skipped")
 
@@ -42,6 +42,8 @@ typedef struct pb_setting {
     const char *key, *value;
     /* If true, resuming with another value is refused; if false, the difference is only reported. */
     bool fixed;
+    const char *absent; /* the value that a checkpoint without this setting had, which an older version of the program
+                           wrote; NULL: such a checkpoint differs */
 } pb_setting;
 
 typedef struct pb_checkpoint_options {

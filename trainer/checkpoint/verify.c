@@ -72,6 +72,7 @@ static pb_status compare(const pb_checkpoints *c, const char *folder, const pb_c
                          bool note)
 {
     const char *was = json_string_value(json_object_get(x->index.settings, s->key));
+    if (!was) was = s->absent;
     if (was && strcmp(was, s->value) == 0) return PB_OK;
     if (s->fixed)
         return pb_fail(PB_EINVAL, "%s belongs to a run with other settings: %s was %s%s%s, but is \"%s\" now", folder,

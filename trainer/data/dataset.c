@@ -1,24 +1,7 @@
-/* dataset.c - reads the conversations of a file, and packs them into rows, epoch by epoch. */
-#include "trainer/data/dataset.h"
-
+/* dataset.c - reads the conversations of a file into a data set. */
 #include "kernels/engine/bind.h"
+#include "trainer/data/dataset_impl.h"
 #include "trainer/tokenizer/room.h"
-
-enum { OPEN_ROWS = 64 };
-#define NONE SIZE_MAX
-
-typedef struct open_row {
-    size_t head, tail; /* first and last sample, linked by next[] */
-    size_t used;
-} open_row;
-
-struct pb_dataset {
-    pb_dataset_config cfg;
-    pb_samples samples;
-    size_t *order, *next; /* [n] */
-    size_t *row, rows;    /* [n] the first sample of each row */
-    pb_data_position at;
-};
 
 typedef struct reading {
     pb_dataset *d;
@@ -28,8 +11,6 @@ typedef struct reading {
 } reading;
 
 /* ---- reading --------------------------------------------------------------------------------------- */
-
-static size_t places(const pb_samples *s, size_t i) { return s->first[i + 1] - s->first[i] - 1; }
 
 static void drop_last(pb_samples *s)
 {
@@ -57,7 +38,7 @@ static void move_down(pb_samples *s, size_t from, size_t to)
  * target counts are removed. */
 static pb_status split_last(pb_samples *s, size_t S)
 {
-    const size_t at = s->n - 1, a = s->first[at], n = places(s, at), pieces = (n + S - 1) / S;
+    const size_t at = s->n - 1, a = s->first[at], n = pb_sample_positions(s, at), pieces = (n + S - 1) / S;
     PB_TOK_ROOM(s->ids.id, s->ids.room, s->ids.n + pieces);
     PB_TOK_ROOM(s->counted, s->counted_room, s->ids.n + pieces);
     PB_TOK_ROOM(s->first, s->first_room, s->n + pieces + 1);
@@ -82,7 +63,7 @@ static pb_status split_last(pb_samples *s, size_t S)
 static pb_status shorten(const reading *r)
 {
     pb_samples *s = &r->d->samples;
-    const size_t n = places(s, s->n - 1), S = (size_t)r->d->cfg.S;
+    const size_t n = pb_sample_positions(s, s->n - 1), S = (size_t)r->d->cfg.S;
     if (n <= S) return PB_OK;
     switch (r->d->cfg.long_ones) {
     case PB_LONG_CUT:
@@ -111,6 +92,22 @@ static bool wanted(reading *r)
     return (pb_uniform(c->seed ^ stream, r->conversations++) < c->held_out) == c->evaluation;
 }
 
+/* Counts the samples from `from` on, which are what was kept of a conversation. `counted`: the targets in them that
+ * count. */
+static void count_kept(const reading *r, size_t from, size_t counted)
+{
+    const pb_samples *s = &r->d->samples;
+    pb_dataset_counts *c = r->counts;
+    c->kept++;
+    c->counted += counted;
+    for (size_t i = from; i < s->n; i++) {
+        c->tokens += pb_sample_positions(s, i);
+        if (r->d->cfg.pack != PB_PACK_STREAM) continue;
+        c->tokens++; /* its first token is a target of the token before it in the stream */
+        c->counted += s->counted[s->first[i]];
+    }
+}
+
 static pb_status take(void *self, const pb_chat *chat)
 {
     reading *r = self;
@@ -122,162 +119,51 @@ static pb_status take(void *self, const pb_chat *chat)
         return PB_OK;
     }
     PB_TRY(pb_encode_chat(r->t, chat, &r->d->cfg.chat, r->d->cfg.mask, s));
-    PB_TRY(shorten(r));
+    if (r->d->cfg.pack != PB_PACK_STREAM) PB_TRY(shorten(r));
     if (r->counts->dropped > dropped) return PB_OK;
     for (size_t i = before; i < s->n; i++) counted += targets_that_count(s, i);
-    if (!counted) {
-        if (s->n > before) drop_last(s);
-        r->counts->empty++;
+    if (counted) {
+        count_kept(r, before, counted);
         return PB_OK;
     }
-    r->counts->kept++;
-    for (size_t i = before; i < s->n; i++) r->counts->tokens += places(s, i);
-    r->counts->counted += counted;
+    if (s->n > before) drop_last(s);
+    r->counts->empty++;
     return PB_OK;
-}
-
-/* ---- rows ------------------------------------------------------------------------------------------- */
-
-void pb_shuffle(size_t *order, size_t n, uint64_t seed)
-{
-    for (size_t i = 0; i < n; i++) order[i] = i;
-    for (size_t i = n; i > 1; i--) {
-        const size_t k = (size_t)(pb_uniform(seed, i) * (double)i), swap = order[k];
-        order[k] = order[i - 1];
-        order[i - 1] = swap;
-    }
-}
-
-/* The first aligned position at or after `used`: where the next conversation may begin. */
-static size_t begin_after(const pb_dataset *d, size_t used)
-{
-    const size_t align = d->cfg.align > 1 ? (size_t)d->cfg.align : 1;
-    return (used + align - 1) / align * align;
-}
-
-/* The fullest open row that has room for a sample of `need` positions; `open` if no row has. */
-static size_t best_fit(const pb_dataset *d, const open_row *rows, size_t open, size_t need)
-{
-    const size_t S = (size_t)d->cfg.S;
-    size_t best = open;
-    for (size_t i = 0; i < open; i++)
-        if (begin_after(d, rows[i].used) + need <= S && (best == open || rows[i].used > rows[best].used)) best = i;
-    return best;
-}
-
-static void close_row(pb_dataset *d, open_row *rows, size_t *open, size_t i)
-{
-    d->row[d->rows++] = rows[i].head;
-    rows[i] = rows[--*open];
-}
-
-static void plan(pb_dataset *d)
-{
-    const size_t n = d->samples.n;
-    open_row rows[OPEN_ROWS];
-    size_t open = 0;
-    d->rows = 0;
-    pb_shuffle(d->order, n, d->cfg.seed + d->at.epoch * 0x9e3779b97f4a7c15u);
-    for (size_t i = 0; i < n; i++) {
-        const size_t sample = d->order[i], need = places(&d->samples, sample);
-        size_t to = d->cfg.pack ? best_fit(d, rows, open, need) : open;
-        d->next[sample] = NONE;
-        if (to < open) {
-            d->next[rows[to].tail] = sample;
-            rows[to].tail = sample;
-            rows[to].used = begin_after(d, rows[to].used) + need;
-            continue;
-        }
-        if (open == (d->cfg.pack ? OPEN_ROWS : 1)) {
-            for (size_t k = to = 0; k < open; k++)
-                if (rows[k].used > rows[to].used) to = k;
-            close_row(d, rows, &open, to);
-        }
-        rows[open++] = (open_row){sample, sample, need};
-    }
-    while (open) close_row(d, rows, &open, 0);
-}
-
-/* Writes padding to positions [from,to) of a row. `row` is the index of the row's first position in the arrays of
- * `out`. */
-static void fill_gap(size_t row, size_t from, size_t to, const pb_rows *out)
-{
-    for (size_t at = from; at < to; at++) {
-        out->ids[row + at] = out->targets[row + at] = out->pos[row + at] = 0;
-        out->mask[row + at] = 0;
-        out->start[row + at] = (int32_t)at;
-    }
-}
-
-/* Writes row `row` of the epoch as row b of `out`. */
-static void fill_row(const pb_dataset *d, size_t row, size_t b, const pb_rows *out)
-{
-    const pb_samples *s = &d->samples;
-    const size_t S = (size_t)d->cfg.S, to = b * S;
-    size_t at = 0;
-    for (size_t i = d->row[row]; i != NONE; i = d->next[i]) {
-        const size_t start = begin_after(d, at);
-        fill_gap(to, at, start, out);
-        at = start;
-        for (size_t t = s->first[i]; t + 1 < s->first[i + 1]; t++, at++) {
-            out->ids[to + at] = s->ids.id[t];
-            out->targets[to + at] = s->ids.id[t + 1];
-            out->mask[to + at] = s->counted[t + 1];
-            out->start[to + at] = (int32_t)start;
-            out->pos[to + at] = (int32_t)(at - start);
-        }
-    }
-    if (out->used) out->used[b] = (int32_t)at;
-    fill_gap(to, at, S, out);
-}
-
-void pb_dataset_next(pb_dataset *d, int B, const pb_rows *out)
-{
-    for (int b = 0; b < B; b++) {
-        if (d->at.row == d->rows) {
-            d->at = (pb_data_position){d->at.epoch + 1, 0};
-            plan(d);
-        }
-        fill_row(d, (size_t)d->at.row++, (size_t)b, out);
-    }
-}
-
-void pb_dataset_blank(const pb_dataset *d, int first, int B, const pb_rows *out)
-{
-    const size_t S = (size_t)d->cfg.S;
-    for (int b = first; b < B; b++) {
-        if (out->used) out->used[b] = 0;
-        fill_gap((size_t)b * S, 0, S, out);
-    }
-}
-
-pb_data_position pb_dataset_position(const pb_dataset *d) { return d->at; }
-size_t pb_dataset_rows(const pb_dataset *d) { return d->rows; }
-
-pb_status pb_dataset_seek(pb_dataset *d, pb_data_position at)
-{
-    const pb_data_position before = d->at;
-    d->at = at;
-    plan(d);
-    if (at.row <= d->rows) return PB_OK;
-    const size_t rows = d->rows;
-    d->at = before;
-    plan(d);
-    return pb_fail(PB_EINVAL, "data: epoch %llu has %zu rows, and the position is row %llu: other data or another seed",
-                   (unsigned long long)at.epoch, rows, (unsigned long long)at.row);
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------- */
 
-static pb_status open_rows(pb_dataset *d, const char *path)
+static pb_status check(const pb_dataset_config *c)
+{
+    const bool stream = c->pack == PB_PACK_STREAM;
+    if (c->S < 1) return pb_fail(PB_EINVAL, "data: rows of %d tokens, need at least 1", c->S);
+    if (!(c->held_out >= 0 && c->held_out < 1))
+        return pb_fail(PB_EINVAL, "data: a held-out share of %g, need at least 0 and less than 1", c->held_out);
+    if (!(c->min_counted >= 0 && c->min_counted <= 1))
+        return pb_fail(PB_EINVAL, "data: a least share of loss tokens of %g, need 0 to 1", c->min_counted);
+    if (!stream && c->min_counted > 0)
+        return pb_fail(PB_EINVAL, "data: only rows of a stream can have a least share of loss tokens");
+    if (stream && c->long_ones != PB_LONG_SPLIT)
+        return pb_fail(PB_EINVAL, "data: in a stream no conversation is too long: need split");
+    if (stream && c->align > 1) return pb_fail(PB_EINVAL, "data: conversations of a stream cannot be aligned");
+    return PB_OK;
+}
+
+static pb_status open_rows(pb_dataset *d, const char *path, pb_dataset_counts *counts)
 {
     const size_t n = d->samples.n;
     if (!n) return pb_fail(PB_EINVAL, "%s: no conversation in it to learn from", path);
+    const bool stream = d->cfg.pack == PB_PACK_STREAM;
+    const size_t rows = stream ? pb_stream_windows(d) : n;
     d->order = malloc(n * sizeof *d->order);
     d->next = malloc(n * sizeof *d->next);
-    d->row = malloc(n * sizeof *d->row);
-    if (!d->order || !d->next || !d->row) return pb_fail(PB_ENOMEM, "no memory for %zu rows", n);
-    plan(d);
+    d->row = malloc((rows ? rows : 1) * sizeof *d->row);
+    if (!d->order || !d->next || !d->row) return pb_fail(PB_ENOMEM, "no memory for %zu rows", rows);
+    pb_dataset_plan(d);
+    if (!d->rows)
+        return pb_fail(PB_EINVAL, "%s: %zu tokens have no row of %d with enough loss tokens", path, d->samples.ids.n,
+                       d->cfg.S);
+    counts->passed_over = stream ? rows - d->rows : 0;
     return PB_OK;
 }
 
@@ -285,15 +171,13 @@ pb_status pb_dataset_open(const char *path, pb_tokenizer *t, const pb_dataset_co
                           pb_dataset **out)
 {
     *counts = (pb_dataset_counts){0};
-    if (cfg->S < 1) return pb_fail(PB_EINVAL, "data: rows of %d tokens, need at least 1", cfg->S);
-    if (!(cfg->held_out >= 0 && cfg->held_out < 1))
-        return pb_fail(PB_EINVAL, "data: a held-out share of %g, need at least 0 and less than 1", cfg->held_out);
+    PB_TRY(check(cfg));
     pb_dataset *d = calloc(1, sizeof *d);
     if (!d) return pb_fail(PB_ENOMEM, "no memory for a data set");
     d->cfg = *cfg;
     reading r = {d, t, counts, 0};
     pb_status s = pb_jsonl_read(path, cfg->bad_lines, take, &r, &counts->lines);
-    if (s == PB_OK) s = open_rows(d, path);
+    if (s == PB_OK) s = open_rows(d, path, counts);
     if (s == PB_OK) *out = d;
     else pb_dataset_close(d);
     return s;

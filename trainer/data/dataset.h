@@ -1,16 +1,35 @@
-/* dataset.h - rows of S tokens from conversations: packed, isolated from each other, in a seeded random order.
+/* dataset.h - rows of S tokens from conversations, in a seeded random order.
  *
- * A conversation of n tokens takes n-1 positions of a row. At each position token t is the input and token t+1 the
- * target; the mask of token t+1 decides whether the target counts in the loss. Rows hold whole conversations only.
- * `start` is the position of the conversation's first token, and `pos` counts from 0 in each conversation. With these
- * two (pb_train_config.packed), a row computes the same as its conversations would alone. Unused positions (padding)
- * attend only to themselves and have mask 0.
+ * At each position token t is the input and token t+1 the target; the mask of token t+1 decides whether the target
+ * counts in the loss. Each epoch has its own order of conversations, drawn from the seed. If the last rows of an epoch
+ * do not fill a batch, the batch continues with the next epoch.
  *
- * Each epoch has its own order, drawn from the seed. Rows are filled in that order by best fit among at most 64 open
- * rows. If the last rows of an epoch do not fill a batch, the batch continues with the next epoch. */
+ * PB_PACK_ON and PB_PACK_OFF: a conversation of n tokens takes n-1 positions of a row, and rows hold whole
+ * conversations only. `start` is the position of the conversation's first token, and `pos` counts from 0 in each
+ * conversation. With these two (pb_train_config.packed), a row computes the same as its conversations would alone.
+ * Unused positions (padding) attend only to themselves and have mask 0. PB_PACK_ON fills rows in the epoch's order by
+ * best fit among at most 64 open rows.
+ *
+ * PB_PACK_STREAM: the conversations of an epoch, one after the other, are a stream of n tokens. It is cut into windows
+ * of S+1 tokens, each of which begins with the last token of the one before; a window is a row of S positions. What is
+ * left at the end, fewer than S positions, is not used. A window is passed over if no target in it counts, or fewer
+ * than `min_counted` of its S targets. A conversation may begin in one row and end in the next, and its tokens attend
+ * to the conversations before it in the row: `start` is 0 and `pos` the index in the row. */
 #ifndef PB_DATASET_H
 #define PB_DATASET_H
 #include "trainer/data/encode.h"
+
+/* How conversations become rows. X(enumerator, word on the command line, meaning) */
+#define PB_PACK_MAP(X)                                                                                                 \
+    X(ON, "on", "several conversations a row, isolated from each other")                                               \
+    X(OFF, "off", "one conversation a row")                                                                            \
+    X(STREAM, "stream", "all conversations one after the other, cut every S tokens")
+typedef enum pb_pack {
+#define X(id, word, what) PB_PACK_##id,
+    PB_PACK_MAP(X)
+#undef X
+        PB_NPACKS
+} pb_pack;
 
 /* Treatment of a conversation of more than S+1 tokens. X(enumerator, word on the command line, meaning) */
 #define PB_LONG_MAP(X)                                                                                                 \
@@ -31,10 +50,11 @@ typedef struct pb_dataset_config {
     pb_chat_options chat;
     pb_mask_type mask;
     pb_bad_lines bad_lines;
-    pb_long long_ones;
-    int S;     /* tokens per row, >= 1 */
-    bool pack; /* false: one conversation per row */
-    int align; /* conversations begin at multiples of this position (pb_sample_align); 0: 1 */
+    pb_long long_ones; /* PB_LONG_SPLIT with PB_PACK_STREAM, where no conversation is too long */
+    int S;             /* tokens per row, >= 1 */
+    pb_pack pack;
+    double min_counted; /* share of a row's targets, 0 to 1; 0 without PB_PACK_STREAM */
+    int align;          /* conversations begin at multiples of this position (pb_sample_align); 0 or 1 in a stream */
     uint64_t seed;
     /* The fraction of the conversations that is held out for evaluation, drawn from the seed; 0 <= held_out < 1. */
     double held_out;
@@ -47,7 +67,10 @@ typedef struct pb_dataset_counts {
     size_t empty;               /* left out, because no target in them counts */
     size_t elsewhere;           /* in the part of the held_out split that is not read */
     size_t kept;                /* lines.samples = kept + dropped + empty + elsewhere */
-    size_t tokens, counted;     /* in the kept conversations: positions, and targets that count */
+    /* In the kept conversations: positions, and targets that count. In a stream the first token of a conversation is
+     * such a target too, if it counts. */
+    size_t tokens, counted;
+    size_t passed_over; /* windows of epoch 0 that are no rows */
 } pb_dataset_counts;
 
 typedef struct pb_data_position { /* the next row to draw; stored in a checkpoint */
@@ -57,23 +80,27 @@ typedef struct pb_data_position { /* the next row to draw; stored in a checkpoin
 typedef struct pb_rows { /* arrays of the caller, [B,S] each */
     int32_t *ids, *targets;
     float *mask;
-    int32_t *start, *pos;
-    int32_t *used; /* [B] positions up to the end of the last conversation; may be NULL */
+    int32_t *start, *pos; /* may be NULL */
+    int32_t *used;        /* [B] positions up to the end of the last conversation; may be NULL */
 } pb_rows;
 
 typedef struct pb_dataset pb_dataset;
 
 /* Reads and encodes the whole file. The tokenizer is used only during the call. *counts is filled in any case. EPATH,
  * EIO, EINVAL, EFORMAT as pb_jsonl_read; EINVAL also if `cfg` is invalid, or if no conversation with a target that
- * counts is left. ENOMEM. */
+ * counts, or no window of epoch 0, is left. ENOMEM. */
 pb_status pb_dataset_open(const char *path, pb_tokenizer *t, const pb_dataset_config *cfg, pb_dataset_counts *counts,
                           pb_dataset **out);
 void pb_dataset_close(pb_dataset *d); /* NULL is allowed */
-/* Number of rows in the current epoch. Epochs differ, because each is packed anew. */
+/* Number of rows in the current epoch, at least 1. Epochs differ, because each is packed anew. An epoch of a stream
+ * that would have no row has the order of epoch 0. */
 size_t pb_dataset_rows(const pb_dataset *d);
 
 /* Draws the next B rows. Cannot fail: pb_dataset_open allocates all memory. */
 void pb_dataset_next(pb_dataset *d, int B, const pb_rows *out);
+/* Batch number `index` of the current epoch, which repeats from its first row: row b of the batch is row
+ * (index*B + b) mod pb_dataset_rows. The position does not change. */
+void pb_dataset_batch(const pb_dataset *d, int B, size_t index, const pb_rows *out);
 /* Makes rows first..B-1 of `out` empty: no position counts. With it a batch can hold the rest of an epoch without
  * drawing from the next epoch, which may have another number of rows. */
 void pb_dataset_blank(const pb_dataset *d, int first, int B, const pb_rows *out);
@@ -81,7 +108,4 @@ pb_data_position pb_dataset_position(const pb_dataset *d);
 /* Continues from a position that pb_dataset_position returned, independent of what was drawn before. EINVAL: the epoch
  * has fewer rows; the dataset is then unchanged. */
 pb_status pb_dataset_seek(pb_dataset *d, pb_data_position at);
-
-/* Fills `order` with 0..n-1 in an order drawn from the seed (Fisher-Yates). */
-void pb_shuffle(size_t *order, size_t n, uint64_t seed);
 #endif

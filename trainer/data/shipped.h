@@ -1,0 +1,15 @@
+/* shipped.h - the conversations that ship with the project: where they are, and how benchmarks and tests read them. */
+#ifndef PB_SHIPPED_H
+#define PB_SHIPPED_H
+#include "trainer/data/dataset.h"
+
+/* Writes the path of the shipped conversations to `buffer` (n bytes) and returns `buffer`: $PB_DATA/corpus.jsonl if the
+ * variable is set; else share/plumb/corpus.jsonl of the installation if it is readable; else the file in the source
+ * tree. */
+const char *pb_shipped_path(char *buffer, size_t n);
+
+/* Opens a file of conversations as a stream of bytes (PB_PACK_STREAM) in rows of S tokens, of whose targets at least a
+ * quarter count: byte tokenizer, template "bytes", mask "assistant", no bad lines. No other file is needed, and every
+ * row is full. EPATH, EIO, EINVAL, ENOMEM as pb_dataset_open. The caller closes *out. */
+pb_status pb_byte_stream_open(const char *path, int S, uint64_t seed, pb_dataset **out);
+#endif
