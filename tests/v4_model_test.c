@@ -94,8 +94,9 @@ static void set_shipped(pb_trainer *t, const pb_dataset *shipped, size_t index)
     close_text(&x);
 }
 
-/* 20 steps on the shipped conversations. Rows of 192 tokens have 48 compressed rows, exactly the indexer's top-k.
- * Deterministic: otherwise 20 steps would amplify the rounding of unordered sums beyond the limit. */
+/* Dense and sparse attention give equal losses if the top-k covers all compressed rows: 20 steps on the shipped
+ * conversations, with rows of 192 tokens and so 48 compressed rows, which is the indexer's top-k. Implementations are
+ * deterministic; otherwise 20 steps would amplify the rounding of unordered sums beyond the limit. */
 static void dense_and_sparse_agree_if_all_rows_are_selected(void **state)
 {
     static const double tol[] = {[PB_F32] = 1e-6, [PB_BF16] = 1e-3};
