@@ -382,9 +382,9 @@ static void failures_to_write_end_as_they_should(void **state)
     o.baselines = file; /* in a folder that does not exist */
     update(run, &o, PB_EXIT_USAGE, "No such file");
     o.baselines = run; /* a file, not a folder */
-    update(run, &o, PB_EXIT_USAGE, "not a folder");
+    update(run, &o, PB_EXIT_USAGE, "is not a folder");
     o.baselines = "/dev/full";
-    update(run, &o, PB_EXIT_USAGE, "not a folder");
+    update(run, &o, PB_EXIT_USAGE, "is not a folder");
     struct rlimit was;
     o.baselines = folder;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);

@@ -19,7 +19,7 @@ help                                     |   0 | exit codes
 -h                                       |   0 | naps that behave
 help run                                 |   0 | --processes N
 run --help                               |   0 | fresh processes
-help rum                                 |   2 | there is no command 'rum'; did you mean 'run'?
+help rum                                 |   2 | 'rum' is not a command; did you mean 'run'?
 list                                     |   0 | --width [16]
 help compare                             |   0 | --allow-mismatch
 report /proc/nowhere                     |   2 | nowhere
@@ -42,10 +42,10 @@ import nvbench /proc/nowhere             |   2 | nowhere
 report --format html                     |   2 | need one of text|markdown|junit
 completion bash                          |   0 | complete -F _bench bench
 completion zsh                           |   2 | bench completion bash
-rnu                                      |   2 | there is no command 'rnu'; did you mean 'run'?
+rnu                                      |   2 | 'rnu' is not a command; did you mean 'run'?
 run                                      |   2 | no suite is given: --suite NAME, one of ceiling, toy
 --suite tyo                              |   2 | there is no suite 'tyo'; did you mean 'toy'?
---suite                                  |   2 | --suite: its value is missing
+--suite                                  |   2 | option --suite needs a value
 --suite toy --dry-run                    |   0 | 48 s  in all: 3 processes of 5 cases
 --suite toy --dry-run --grid full        |   0 | toy/step?batch=8&mode=fine&width=32
 --suite toy --dry-run --grid full -n 1   |   0 | 1 processes of 10 cases

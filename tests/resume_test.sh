@@ -146,7 +146,7 @@ edited '{' '[' 'edited/run.json'
 cp -r whole edited && rm edited/progress.csv
 expect 2 'progress.csv: No such file' "$fixture" run --resume edited
 mkfifo edited/progress.csv
-expect 2 'it is a FIFO' timeout 20 "$fixture" run --resume edited
+expect 2 'is a FIFO' timeout 20 "$fixture" run --resume edited
 rm -r edited
 
 # A refused --resume changes nothing: everything is checked before a file is truncated.

@@ -1,4 +1,5 @@
-/* clip.c - the clip phase in its variants, and the device lists of the trained tensors. */
+/* clip.c - the clip phase: clips the gradients in one of its variants (none, sync, fused, multi). Also writes the lists
+ * of trained tensors that multi-tensor kernels read from device memory. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* files_door_test.c - the guarantees of os/: a file is complete or absent, only regular files are read, and every
- * failure has its exit code. */
+/* os_files_test.c - tests of the file functions of os/: a written file is complete or absent, only regular files are
+ * read, and every failure has the documented exit code. */
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
@@ -81,9 +81,9 @@ static void only_regular_files_are_read(void **state)
     close(s);
     const struct {
         const char *path, *line;
-    } bad[] = {{fifo, "it is a FIFO, where a regular file is needed"},
-               {"/dev/zero", "/dev/zero: it is a device, where a regular file is needed"},
-               {dir, "it is a folder, where a regular file is needed"},
+    } bad[] = {{fifo, "is a FIFO, but must be a regular file"},
+               {"/dev/zero", "/dev/zero is a device, but must be a regular file"},
+               {dir, "is a folder, but must be a regular file"},
                {sock, "socket: "},
                {in_dir("none"), "none: No such file or directory"}};
     alarm(20); /* opening a FIFO for reading would block until a writer opens it */
@@ -91,13 +91,13 @@ static void only_regular_files_are_read(void **state)
         CHECK_FAILS(pb_file_read(bad[i].path, &f), PB_EPATH, bad[i].line);
         CHECK_FAILS(pb_map_open(bad[i].path, &m), PB_EPATH, bad[i].line);
         CHECK_FAILS(pb_disk_read_file(&pb_disk_posix, bad[i].path, 9, &text, &n), PB_EPATH, bad[i].line);
-        if (i < 4) CHECK_FAILS(pb_file_replace(bad[i].path, "x", 1), PB_EPATH, "where a regular file is needed");
+        if (i < 4) CHECK_FAILS(pb_file_replace(bad[i].path, "x", 1), PB_EPATH, "but must be a regular file");
     }
     alarm(0);
     assert_int_equal(drafts(), 0);
 }
 
-/* Every other call is interrupted by a signal, and the rest give 3 bytes at most. */
+/* A replacement of read: every second call is interrupted by a signal, the others return at most 3 bytes. */
 static ssize_t interrupted_read(void *self, int fd, void *to, size_t n)
 {
     int *calls = self;
@@ -122,7 +122,7 @@ static void a_signal_does_not_end_a_read(void **state)
     free(text);
 }
 
-static void the_old_file_stands_until_the_new_one_is_whole(void **state)
+static void the_old_file_remains_until_the_new_one_is_complete(void **state)
 {
     (void)state;
     pb_draft d;
@@ -150,7 +150,7 @@ static void the_old_file_stands_until_the_new_one_is_whole(void **state)
 
 /* An append is complete or has no effect: with a file size limit of 8 bytes, the first 6 bytes fit and 6 more do
  * not. */
-static void appends_are_whole_or_not_there(void **state)
+static void appends_are_complete_or_have_no_effect(void **state)
 {
     (void)state;
     int fd = -1;
@@ -174,18 +174,19 @@ static void appends_are_whole_or_not_there(void **state)
     CHECK_OK(pb_append_cut(path, 2));
     check_text(path, "fi");
     alarm(20); /* opening a FIFO for writing would block until a reader opens it */
-    CHECK_FAILS(pb_append_open(fifo, true, &fd), PB_EPATH, "it is a FIFO");
-    CHECK_FAILS(pb_append_open("/dev/full", true, &fd), PB_EPATH, "it is a device");
+    CHECK_FAILS(pb_append_open(fifo, true, &fd), PB_EPATH, "is a FIFO");
+    CHECK_FAILS(pb_append_open("/dev/full", true, &fd), PB_EPATH, "is a device");
     CHECK_FAILS(pb_append(dir, "x", 1), PB_EPATH, "Is a directory");
-    CHECK_FAILS(pb_append_cut("/dev/null", 0), PB_EPATH, "it is a device");
+    CHECK_FAILS(pb_append_cut("/dev/null", 0), PB_EPATH, "is a device");
     alarm(0);
 }
 
-static int other = -1; /* a second descriptor of the file that is written; -1: write() is not disturbed */
+static int other = -1; /* another process's descriptor of the file that is written; -1: write() works as usual */
 
 ssize_t __real_write(int fd, const void *from, size_t n);
 ssize_t __wrap_write(int fd, const void *from, size_t n);
-/* Writes 2 bytes, then another process appends, then the disk is full. */
+/* Replaces write(): the first call writes only 2 bytes; in the second call another process appends, and then the disk is
+ * full. */
 ssize_t __wrap_write(int fd, const void *from, size_t n)
 {
     static int calls;
@@ -197,7 +198,7 @@ ssize_t __wrap_write(int fd, const void *from, size_t n)
 }
 
 /* A failed append does not cut off what another process has appended meanwhile. */
-static void bytes_of_another_process_stay(void **state)
+static void appended_bytes_of_another_process_are_kept(void **state)
 {
     (void)state;
     int fd = -1;
@@ -206,7 +207,7 @@ static void bytes_of_another_process_stay(void **state)
     CHECK_OK(pb_append_put(fd, path, "first\n", 6));
     CHECK_OK(pb_append_open(path, false, &other));
     CHECK_FAILS(pb_append_put(fd, path, "second\n", 7), PB_EIO,
-                "both: a part of a line was written, and is not cut off");
+                "both: an incomplete line was written; it is not removed");
     close(other);
     other = -1;
     close(fd);
@@ -264,7 +265,7 @@ static void messages_have_no_control_characters(void **state)
     assert_string_equal(pb_error(), "x?: No such file or directory");
 }
 
-static void a_link_stands_for_its_file(void **state)
+static void a_symbolic_link_means_its_target(void **state)
 {
     (void)state;
     const char *file = in_dir("behind"), *link = in_dir("link");
@@ -307,7 +308,7 @@ static void two_writers_do_not_disturb_each_other(void **state)
 }
 
 /* The next draft removes the temporary file of a killed writer, but not one whose writer still lives. */
-static void left_over_drafts_go(void **state)
+static void temporary_files_of_killed_writers_are_removed(void **state)
 {
     (void)state;
     pb_draft alive, next;
@@ -344,14 +345,14 @@ int main(void)
         cmocka_unit_test(statuses_have_exit_codes),
         cmocka_unit_test(only_regular_files_are_read),
         cmocka_unit_test(a_signal_does_not_end_a_read),
-        cmocka_unit_test(the_old_file_stands_until_the_new_one_is_whole),
-        cmocka_unit_test(appends_are_whole_or_not_there),
-        cmocka_unit_test(bytes_of_another_process_stay),
+        cmocka_unit_test(the_old_file_remains_until_the_new_one_is_complete),
+        cmocka_unit_test(appends_are_complete_or_have_no_effect),
+        cmocka_unit_test(appended_bytes_of_another_process_are_kept),
         cmocka_unit_test(limits_of_ancestors_count),
         cmocka_unit_test(messages_have_no_control_characters),
-        cmocka_unit_test(a_link_stands_for_its_file),
+        cmocka_unit_test(a_symbolic_link_means_its_target),
         cmocka_unit_test(two_writers_do_not_disturb_each_other),
-        cmocka_unit_test(left_over_drafts_go),
+        cmocka_unit_test(temporary_files_of_killed_writers_are_removed),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }
