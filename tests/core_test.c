@@ -69,16 +69,16 @@ static void guards_see_stray_writes(void **state)
     CHECK_OK(b.status);
     CHECK_OK(pb_check_guards(&b));
     x[1] += 1;
-    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "x: an input was changed");
+    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "x: the op changed an input");
     CHECK_OK(pb_rebind(&b));
     y[3] = 0;
-    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: written between its rows");
+    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: the op wrote between its rows");
     CHECK_OK(pb_rebind(&b));
     y[7] = 0; /* one past the last element of the last row */
-    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: written past");
+    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: the op wrote past");
     CHECK_OK(pb_rebind(&b));
     y[-1] = 0;
-    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: written before");
+    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: the op wrote before");
     pb_unbind(&b);
 }
 
@@ -94,7 +94,7 @@ static void guards_see_zeros_added_and_poison_what_is_read(void **state)
         for (int d = 0; d < 512; d++) sum += 0 * y[side + d];
         assert_true(isnan(sum));
         for (int d = 0; d < 512; d++) y[side + d] += 0.0f;
-        CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, side < 0 ? "y: written before" : "y: written past");
+        CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, side < 0 ? "y: the op wrote before" : "y: the op wrote past");
         CHECK_OK(pb_rebind(&b));
     }
     double sum = 0;
@@ -181,7 +181,7 @@ static void recording_notes_and_does_not_run(void **state)
 static void recording_refuses_what_a_graph_cannot_hold(void **state)
 {
     pb_ctx *ctx = *state;
-    static const char *const why[] = {"", "a host wait", "a host read", "an allocation", "asked to fail"};
+    static const char *const why[] = {"", "a host sync", "a host read", "an allocation", "asked to fail"};
     float x[2] = {3, 4}, w[2] = {1, 1}, y[2], rstd[1];
     job j = {.a = {.x = x, .w = w, .y = y, .rstd = rstd, .T = 1, .G = 1, .D = 2, .ldx = 2, .ldy = 2, .eps = 1e-6f}};
     for (j.what = 1; j.what <= 4; j.what++) {
@@ -259,7 +259,7 @@ static void memory_held_is_counted_with_its_peak(void **state)
     assert_int_equal(ctx.held, 0);
     CHECK_OK(pb_ctx_reserve(&ctx, 1000));
     assert_int_equal(ctx.held_peak, 1000);
-    CHECK_FAILS(pb_device_used(&ctx, &used), PB_EUNSUPPORTED, "no count");
+    CHECK_FAILS(pb_device_used(&ctx, &used), PB_EUNSUPPORTED, "does not report");
     pb_ctx_close(&ctx);
 }
 

@@ -14,7 +14,7 @@ static pb_ctx cpu, streams[2];
 
 enum deed { ONLY_OPS, WAIT, READ, WRITE, ALLOCATE, CLEAR, MARK, RECORD, FAIL, WAIT_UNSEEN, DEEDS };
 static const char *const refused[DEEDS] = {
-    [WAIT] = "a host wait",       [READ] = "a host read",   [WRITE] = "a copy from the host",
+    [WAIT] = "a host sync",       [READ] = "a host read",   [WRITE] = "a copy from the host",
     [ALLOCATE] = "an allocation", [CLEAR] = "clearing",     [MARK] = "a timestamp",
     [RECORD] = "a recording",     [FAIL] = "asked to fail", [WAIT_UNSEEN] = "capture"};
 
@@ -218,7 +218,7 @@ static void there_is_no_device_1000(void **state)
 {
     pb_ctx ctx;
     (void)state;
-    CHECK_FAILS(pb_ctx_open(&ctx, PB_CUDA, 1000), PB_EDEVICE, "there is no device 1000");
+    CHECK_FAILS(pb_ctx_open(&ctx, PB_CUDA, 1000), PB_EDEVICE, "device 1000 does not exist");
 }
 
 /* ---- streams ------------------------------------------------------------------------------------ */

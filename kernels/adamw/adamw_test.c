@@ -170,7 +170,7 @@ static void bad_arguments_are_named(void **state)
     a.nclip = 1;
     CHECK_FAILS(pb_adamw_step(*state, &a), PB_EINVAL, "nclip=1");
     a.nclip = 0, a.beta2 = 1;
-    CHECK_FAILS(pb_adamw_step(*state, &a), PB_EINVAL, "betas 0.9 1");
+    CHECK_FAILS(pb_adamw_step(*state, &a), PB_EINVAL, "beta1=0.9 beta2=1");
     a.beta2 = 0.95f, a.eps = 0;
     CHECK_FAILS(pb_adamw_step(*state, &a), PB_EINVAL, "eps=0");
 }

@@ -84,7 +84,7 @@ static const float bound_eps = 1e-2f; /* large, so that a wrong use of eps shows
 
 static pb_status check_sizes(const char *op, int T, int D)
 {
-    return T < 0 || D < 1 ? pb_fail(PB_EINVAL, "%s: T=%d D=%d", op, T, D) : PB_OK;
+    return T < 0 || D < 1 ? pb_fail(PB_EINVAL, "%s: T=%d D=%d, need T >= 0 and D >= 1", op, T, D) : PB_OK;
 }
 
 static pb_status fwd_check(const void *args)

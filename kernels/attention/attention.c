@@ -199,8 +199,9 @@ static const shape device_grid[] = {
 static pb_status sizes_check(const char *op, int B, int S, int H, int K, int D, float scale)
 {
     if (B < 1 || S < 1 || D < 1) return pb_fail(PB_EINVAL, "%s: B=%d S=%d D=%d, need at least 1", op, B, S, D);
-    if (K < 1 || H < 1 || H % K) return pb_fail(PB_EINVAL, "%s: H=%d K=%d, need H a multiple of K", op, H, K);
-    if (!isfinite(scale)) return pb_fail(PB_EINVAL, "%s: scale=%g", op, (double)scale);
+    if (K < 1 || H < 1 || H % K)
+        return pb_fail(PB_EINVAL, "%s: H=%d K=%d, need K >= 1 and H a positive multiple of K", op, H, K);
+    if (!isfinite(scale)) return pb_fail(PB_EINVAL, "%s: scale=%g, need a finite number", op, (double)scale);
     return PB_OK;
 }
 
@@ -208,7 +209,8 @@ static pb_status tensor_check(const char *op, const char *name, const void *p, s
 {
     if (!p) return pb_fail(PB_EINVAL, "%s: %s is NULL", op, name);
     if (ld < (size_t)heads * D)
-        return pb_fail(PB_EINVAL, "%s: tokens of %s are %zu apart, need %zu", op, name, ld, (size_t)heads * D);
+        return pb_fail(PB_EINVAL, "%s: tokens of %s are %zu elements apart, need at least %zu", op, name, ld,
+                       (size_t)heads * D);
     return PB_OK;
 }
 
@@ -245,7 +247,7 @@ static const int32_t *bind_start(pb_binder *b, const int *dim)
 {
     const int B = dim[0], S = dim[1], n = dim[7];
     int32_t *start = n ? malloc((size_t)B * S * sizeof *start) : NULL;
-    if (n && !start) b->status = pb_fail(PB_ENOMEM, "attention: no memory for %d starts", B * S);
+    if (n && !start) b->status = pb_fail(PB_ENOMEM, "attention: no host memory for %d start positions", B * S);
     if (!start) return NULL;
     for (int s = 0; s < B * S; s++) { /* sample m holds tokens mS/n .. (m+1)S/n - 1 */
         const int m = (int)(((long)(s % S + 1) * n - 1) / S);

@@ -371,12 +371,12 @@ static void bad_arguments_are_named(void **state)
                                .scale = 1};
     CHECK_FAILS(pb_attention_fwd(*state, &a), PB_EINVAL, "H=3 K=2");
     a.K = 3;
-    CHECK_FAILS(pb_attention_fwd(*state, &a), PB_EINVAL, "tokens of k are 4 apart, need 6");
+    CHECK_FAILS(pb_attention_fwd(*state, &a), PB_EINVAL, "tokens of k are 4 elements apart, need at least 6");
     a.ldk = a.ldv = 6, a.v = NULL;
     CHECK_FAILS(pb_attention_fwd(*state, &a), PB_EINVAL, "v is NULL");
     a.v = x, a.scale = NAN;
     CHECK_FAILS(pb_attention_fwd(*state, &a), PB_EINVAL, "scale");
-    CHECK_FAILS(pb_attention_bwd(*state, &g), PB_EINVAL, "tokens of dk are 3 apart, need 4");
+    CHECK_FAILS(pb_attention_bwd(*state, &g), PB_EINVAL, "tokens of dk are 3 elements apart, need at least 4");
     g.lddk = 4, g.lse = NULL;
     CHECK_FAILS(pb_attention_bwd(*state, &g), PB_EINVAL, "lse is NULL");
 }

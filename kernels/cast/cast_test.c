@@ -39,7 +39,7 @@ static void bad_arguments_are_named(void **state)
     CHECK_FAILS(pb_cast_fwd(*state, &(pb_cast_fwd_args){.x = v, .y = v, .T = 1, .D = 2, .ldx = 1, .scale = 1}),
                 PB_EINVAL, "rows 1 apart");
     CHECK_FAILS(pb_cast_fwd(*state, &(pb_cast_fwd_args){.x = v, .y = v, .T = 1, .D = 1, .ldx = 1, .scale = NAN}),
-                PB_EINVAL, "scale nan");
+                PB_EINVAL, "scale=nan");
 }
 
 int main(void)

@@ -84,13 +84,13 @@ const pb_impl pb_clip_multi_cpu[] = {PB_FAST_IMPLS(pb_clip_multi, .workspace = m
 static pb_status sqsum_check(const void *args)
 {
     const pb_clip_sqsum_args *a = args;
-    return a->n ? PB_OK : pb_fail(PB_EINVAL, "clip_sqsum: an empty buffer has no slots, skip it");
+    return a->n ? PB_OK : pb_fail(PB_EINVAL, "clip_sqsum: n=0, need n >= 1: do not call it for an empty buffer");
 }
 
 static pb_status reduce_check(const void *args)
 {
     const pb_clip_reduce_args *a = args;
-    if (a->slots < 0) return pb_fail(PB_EINVAL, "clip_reduce: slots=%d", a->slots);
+    if (a->slots < 0) return pb_fail(PB_EINVAL, "clip_reduce: slots=%d, need slots >= 0", a->slots);
     if (!(a->max_norm > 0)) return pb_fail(PB_EINVAL, "clip_reduce: max_norm=%g, need > 0", (double)a->max_norm);
     return PB_OK;
 }
@@ -98,7 +98,8 @@ static pb_status reduce_check(const void *args)
 static pb_status multi_check(const void *args)
 {
     const pb_clip_multi_args *a = args;
-    if (a->n < 0 || a->slots < 0) return pb_fail(PB_EINVAL, "clip_multi: n=%d slots=%d", a->n, a->slots);
+    if (a->n < 0 || a->slots < 0)
+        return pb_fail(PB_EINVAL, "clip_multi: n=%d slots=%d, need n, slots >= 0", a->n, a->slots);
     if (!(a->max_norm > 0)) return pb_fail(PB_EINVAL, "clip_multi: max_norm=%g, need > 0", (double)a->max_norm);
     return PB_OK;
 }
@@ -148,7 +149,7 @@ static pb_status multi_bind(pb_binder *b, const int *dim, void *args)
     pb_clip_entry list[MAX] = {0};
     size_t elements = 0;
     int n = dim[0], slots = 0;
-    if (n > MAX) return pb_fail(PB_EINVAL, "clip_multi: bind makes at most %d buffers", MAX);
+    if (n > MAX) return pb_fail(PB_EINVAL, "clip_multi: the shape asks for more than %d buffers", MAX);
     for (int i = 0; i < n; i++) {
         list[i].n = i == 0 ? (size_t)dim[1] * dim[2] : i == 1 ? 0 : i == 2 ? 1 : 500 + 9 * (size_t)i;
         list[i].x = list[i].n ? pb_inout(b, names[i], PB_F32, list[i].n, -1, 1) : NULL;

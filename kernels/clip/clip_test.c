@@ -175,7 +175,7 @@ static void bad_arguments_are_named(void **state)
     pb_clip_state s;
     CHECK_FAILS(pb_clip_reduce(*state, &(pb_clip_reduce_args){.state = &s}), PB_EINVAL, "max_norm=0");
     CHECK_FAILS(multi(*state, NULL, 0, NAN, true, NULL, &s), PB_EINVAL, "max_norm=");
-    CHECK_FAILS(pb_clip_sqsum(*state, &(pb_clip_sqsum_args){0}), PB_EINVAL, "empty");
+    CHECK_FAILS(pb_clip_sqsum(*state, &(pb_clip_sqsum_args){0}), PB_EINVAL, "n=0");
     CHECK_FAILS(pb_clip_reduce(*state, &(pb_clip_reduce_args){.slots = -1, .max_norm = 1}), PB_EINVAL, "slots=-1");
 }
 

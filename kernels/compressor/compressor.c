@@ -59,7 +59,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     const channel c = {a->a, a->z, a->ape, a->lda, a->ldz, a->D, s.C, a->ratio, a->in_dtype};
     double *gate = malloc((size_t)s.n * sizeof *gate);
     (void)ctx;
-    if (!gate) return pb_fail(PB_ENOMEM, "compressor: no memory for %d gates", s.n);
+    if (!gate) return pb_fail(PB_ENOMEM, "compressor: no host memory for %d gates", s.n);
     for (size_t r = 0; r < s.rows; r++) {
         const int from = pb_group_from(&s, a->start, (int)(r / (size_t)s.G), (int)(r % (size_t)s.G));
         for (int e = 0; e < a->D; e++)
@@ -92,7 +92,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     (void)ctx;
     if (!gate || !dape) {
         free(gate), free(dape);
-        return pb_fail(PB_ENOMEM, "compressor_bwd: no memory for %zu sums", cells);
+        return pb_fail(PB_ENOMEM, "compressor_bwd: no host memory for %zu sums", cells);
     }
     clear_ref(a, &s);
     for (size_t r = 0; r < s.rows; r++) {
@@ -150,10 +150,11 @@ static const pb_dims device_grid[] = {{1, 65536, 512, 4, 1}, {1, 65536, 512, 128
 static pb_status sizes_check(const char *op, int B, int S, int D, int ratio, bool overlap, const size_t *ld, int n)
 {
     if (B < 0 || S < 0 || D < 1 || ratio < 1)
-        return pb_fail(PB_EINVAL, "%s: B=%d S=%d D=%d ratio=%d, need B, S >= 0, D, ratio >= 1", op, B, S, D, ratio);
+        return pb_fail(PB_EINVAL, "%s: B=%d S=%d D=%d ratio=%d, need B, S >= 0 and D, ratio >= 1", op, B, S, D, ratio);
     const size_t C = (size_t)D * (overlap ? 2 : 1);
     for (int i = 0; i < n; i++)
-        if (ld[i] < C) return pb_fail(PB_EINVAL, "%s: tokens are %zu apart, need %zu", op, ld[i], C);
+        if (ld[i] < C)
+            return pb_fail(PB_EINVAL, "%s: tokens of a tensor are %zu elements apart, need at least %zu", op, ld[i], C);
     return PB_OK;
 }
 

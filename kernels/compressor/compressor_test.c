@@ -247,7 +247,7 @@ static void bad_arguments_are_named(void **state)
     float x[64] = {0};
     pb_compressor_fwd_args a = {.a = x, .z = x, .ape = x, .c = x, .B = 1, .S = 4, .D = 2, .ratio = 4};
     a.overlap = true, a.lda = 4, a.ldz = 3;
-    CHECK_FAILS(pb_compressor_fwd(*state, &a), PB_EINVAL, "tokens are 3 apart, need 4");
+    CHECK_FAILS(pb_compressor_fwd(*state, &a), PB_EINVAL, "are 3 elements apart, need at least 4");
     a.ldz = 4, a.ratio = 0;
     CHECK_FAILS(pb_compressor_fwd(*state, &a), PB_EINVAL, "ratio=0");
     a.ratio = 4, a.c = NULL;
@@ -258,7 +258,7 @@ static void bad_arguments_are_named(void **state)
     g.lda = g.ldz = g.ldda = g.lddz = 2;
     CHECK_FAILS(pb_compressor_bwd(*state, &g), PB_EINVAL, "ape or dc is NULL");
     g.dc = x, g.lddz = 1;
-    CHECK_FAILS(pb_compressor_bwd(*state, &g), PB_EINVAL, "tokens are 1 apart, need 2");
+    CHECK_FAILS(pb_compressor_bwd(*state, &g), PB_EINVAL, "are 1 elements apart, need at least 2");
 }
 
 int main(void)

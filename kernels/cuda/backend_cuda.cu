@@ -51,10 +51,10 @@ pb_status pb_cuda_failed(cudaError_t e, const char *call)
 {
     size_t unused, all;
     (void)cudaGetLastError();
-    if (e != cudaErrorMemoryAllocation) return pb_fail(PB_EDEVICE, "cuda: %s: %s", call, cudaGetErrorString(e));
+    if (e != cudaErrorMemoryAllocation) return pb_fail(PB_EDEVICE, "cuda: %s failed: %s", call, cudaGetErrorString(e));
     free_memory(&unused, &all);
-    if (!all) return pb_fail(PB_ENOMEM, "cuda: %s: out of memory", call); /* no memory even for a context */
-    return pb_fail(PB_ENOMEM, "cuda: %s: out of memory, %.3f of %.3f GB free", call, 1e-9 * (double)unused,
+    if (!all) return pb_fail(PB_ENOMEM, "cuda: %s failed: out of memory", call); /* no memory even for a context */
+    return pb_fail(PB_ENOMEM, "cuda: %s failed: out of memory, %.3f of %.3f GB free", call, 1e-9 * (double)unused,
                    1e-9 * (double)all);
 }
 
@@ -68,7 +68,8 @@ pb_status pb_cuda_malloc(size_t bytes, void **out)
         return PB_OK;
     }
     (void)cudaGetLastError();
-    if (e != cudaErrorMemoryAllocation) return pb_fail(PB_EDEVICE, "cuda: %zu bytes: %s", bytes, cudaGetErrorString(e));
+    if (e != cudaErrorMemoryAllocation)
+        return pb_fail(PB_EDEVICE, "cuda: allocating %zu bytes failed: %s", bytes, cudaGetErrorString(e));
     free_memory(&unused, &all);
     return pb_gpu_no_memory(bytes, unused, all);
 }
@@ -188,7 +189,7 @@ static pb_status cuda_open(pb_ctx *ctx, int device)
 {
     (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     ctx->priv = calloc(1, sizeof(cuda_state));
-    if (!ctx->priv) return pb_fail(PB_ENOMEM, "cuda: no memory for the context");
+    if (!ctx->priv) return pb_fail(PB_ENOMEM, "cuda: no host memory for the state of the backend");
     const pb_status status = open_state(ctx, device);
     if (status != PB_OK) cuda_close(ctx);
     return status;
@@ -404,7 +405,8 @@ static pb_status capture(pb_ctx *ctx, pb_fn fn, void *self, cudaGraph_t *graph)
     const cudaError_t e = cudaStreamEndCapture(pb_cuda_stream(ctx), graph);
     (void)cudaGetLastError();
     if (s != PB_OK) return s;
-    if (e != cudaSuccess) return pb_fail(PB_EUNSUPPORTED, "cuda: capture: %s", cudaGetErrorString(e));
+    if (e != cudaSuccess)
+        return pb_fail(PB_EUNSUPPORTED, "cuda: the graph was not captured: %s", cudaGetErrorString(e));
     return PB_OK;
 }
 
@@ -421,7 +423,7 @@ static pb_status cuda_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
 {
     const uint64_t launches = ctx->counts.kernel_launches;
     pb_graph *g = (pb_graph *)calloc(1, sizeof *g);
-    if (!g) return pb_fail(PB_ENOMEM, "cuda: no memory for a graph");
+    if (!g) return pb_fail(PB_ENOMEM, "cuda: no host memory for a graph");
     pb_status s = capture(ctx, fn, self, &g->graph);
     ctx->counts.kernel_launches = launches; /* the kernels were captured, not launched */
     if (s == PB_OK) s = make_ready(ctx, g);

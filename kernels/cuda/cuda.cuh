@@ -35,7 +35,7 @@ static inline pb_status pb_cuda_launched(pb_ctx *ctx, const char *what)
 {
     const cudaError_t e = cudaGetLastError();
     ctx->counts.kernel_launches++;
-    if (e != cudaSuccess) return pb_fail(PB_EDEVICE, "cuda: launch of %s: %s", what, cudaGetErrorString(e));
+    if (e != cudaSuccess) return pb_fail(PB_EDEVICE, "cuda: the launch of %s failed: %s", what, cudaGetErrorString(e));
     return PB_OK;
 }
 

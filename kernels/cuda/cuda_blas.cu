@@ -43,7 +43,7 @@ struct call {
 
 static pb_status blas_failed(cublasStatus_t s, const char *call)
 {
-    return pb_fail(s == CUBLAS_STATUS_ALLOC_FAILED ? PB_ENOMEM : PB_EDEVICE, "cuda: %s: %s", call,
+    return pb_fail(s == CUBLAS_STATUS_ALLOC_FAILED ? PB_ENOMEM : PB_EDEVICE, "cuda: %s failed: %s", call,
                    cublasLtGetStatusString(s));
 }
 #define BLAS_TRY(expr)                                                                                                 \
@@ -55,7 +55,7 @@ static pb_status blas_failed(cublasStatus_t s, const char *call)
 pb_status pb_cuda_blas_open(pb_cuda_blas **out)
 {
     pb_cuda_blas *b = (pb_cuda_blas *)calloc(1, sizeof *b);
-    if (!b) return pb_fail(PB_ENOMEM, "cuda: no memory for the matrix library's table");
+    if (!b) return pb_fail(PB_ENOMEM, "cuda: no host memory for the table of cuBLASLt plans");
     *out = b; /* the caller closes *out also after a failure */
     BLAS_TRY(cublasLtCreate(&b->handle));
     return pb_cuda_malloc(workspace_bytes, &b->workspace);

@@ -55,7 +55,8 @@ static const pb_dims device_grid[] = {{4, 2048, 151936, 1536, 0}, {4, 2048, 1519
 
 static pb_status check_sizes(const char *op, int T, int V, int D)
 {
-    return T < 0 || V < 1 || D < 1 ? pb_fail(PB_EINVAL, "%s: T=%d V=%d D=%d", op, T, V, D) : PB_OK;
+    return T < 0 || V < 1 || D < 1 ? pb_fail(PB_EINVAL, "%s: T=%d V=%d D=%d, need T >= 0 and V, D >= 1", op, T, V, D)
+                                   : PB_OK;
 }
 
 static pb_status fwd_check(const void *args)

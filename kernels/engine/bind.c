@@ -79,7 +79,7 @@ static pb_status fill(pb_binder *b, int k)
     pb_bound *t = &b->t[k];
     size_t bytes = span_bytes(t);
     unsigned char *host = malloc(bytes + 2 * GUARD);
-    if (!host) return pb_fail(PB_ENOMEM, "bind: %s needs %zu bytes", t->name, bytes);
+    if (!host) return pb_fail(PB_ENOMEM, "bind: no host memory for tensor %s of %zu bytes", t->name, bytes);
     put_guard(host);
     put_guard(host + GUARD + bytes);
     if (t->role == PB_ROLE_OUT || t->ld > t->cols) poison(t, host + GUARD);
@@ -96,7 +96,7 @@ static void *bound(pb_binder *b, pb_bound t)
     void *p = NULL;
     if (b->status != PB_OK) return NULL;
     if (b->n == PB_MAX_BOUND) {
-        b->status = pb_fail(PB_EINVAL, "bind: more than %d tensors", PB_MAX_BOUND);
+        b->status = pb_fail(PB_EINVAL, "bind: an op binds more than %d tensors (PB_MAX_BOUND)", PB_MAX_BOUND);
         return NULL;
     }
     b->status = pb_alloc(b->ctx, span_bytes(&t) + 2 * GUARD, &p);
@@ -164,7 +164,8 @@ static void *bound_raw(pb_binder *b, const char *name, const void *bytes, size_t
 {
     void *raw = malloc(n + 1);
     if (!raw) {
-        if (b->status == PB_OK) b->status = pb_fail(PB_ENOMEM, "bind: %s needs %zu bytes", name, n);
+        if (b->status == PB_OK)
+            b->status = pb_fail(PB_ENOMEM, "bind: no host memory for tensor %s of %zu bytes", name, n);
         return NULL;
     }
     memcpy(raw, bytes, n);
@@ -210,7 +211,7 @@ pb_bound *pb_find_bound(pb_binder *b, const char *name)
 static pb_status fetch(pb_ctx *ctx, const void *dev, size_t n, unsigned char **out)
 {
     unsigned char *host = malloc(n + 1);
-    if (!host) return pb_fail(PB_ENOMEM, "compare: %zu bytes", n);
+    if (!host) return pb_fail(PB_ENOMEM, "compare: no host memory for %zu bytes", n);
     pb_status s = pb_download(ctx, host, dev, n);
     if (s != PB_OK) {
         free(host);
@@ -247,11 +248,12 @@ static pb_status check_one(const pb_bound *t, const unsigned char *host)
 {
     size_t bytes = span_bytes(t);
     const unsigned char *body = host + GUARD;
-    if (!guard_kept(host)) return pb_fail(PB_EWRONG, "%s: written before its first element", t->name);
-    if (!guard_kept(body + bytes)) return pb_fail(PB_EWRONG, "%s: written past its last element", t->name);
+    if (!guard_kept(host)) return pb_fail(PB_EWRONG, "tensor %s: the op wrote before its first element", t->name);
+    if (!guard_kept(body + bytes)) return pb_fail(PB_EWRONG, "tensor %s: the op wrote past its last element", t->name);
     if (t->role == PB_ROLE_IN && checksum(body, bytes) != t->sum)
-        return pb_fail(PB_EWRONG, "%s: an input was changed", t->name);
-    if (t->ld > t->cols && !gaps_untouched(t, body)) return pb_fail(PB_EWRONG, "%s: written between its rows", t->name);
+        return pb_fail(PB_EWRONG, "tensor %s: the op changed an input", t->name);
+    if (t->ld > t->cols && !gaps_untouched(t, body))
+        return pb_fail(PB_EWRONG, "tensor %s: the op wrote between its rows", t->name);
     return PB_OK;
 }
 

@@ -387,7 +387,7 @@ static void bad_arguments_are_named(void **state)
     uint8_t code[4];
     pb_indexer x = small(start);
     pb_indexer_scores_args s = {x, start, score, .first = 20, .n = 4, .ratio = RATIO};
-    CHECK_FAILS(pb_indexer_scores(*state, &s), PB_EINVAL, "queries 20 and 4 more of S=23");
+    CHECK_FAILS(pb_indexer_scores(*state, &s), PB_EINVAL, "first=20 n=4, need a range of queries within S=23");
     s.n = 3, s.ratio = 0;
     CHECK_FAILS(pb_indexer_scores(*state, &s), PB_EINVAL, "ratio=0");
     s.ratio = 1, s.x.q_scale = score;
@@ -400,7 +400,7 @@ static void bad_arguments_are_named(void **state)
     CHECK_FAILS(pb_indexer_pick(*state, &p), PB_EINVAL, "G=-1");
     pb_indexer_at_args a = {x, pick, score, K};
     a.x.q_scale = a.x.k_scale = score;
-    CHECK_FAILS(pb_indexer_at(*state, &a), PB_EINVAL, "takes no codes");
+    CHECK_FAILS(pb_indexer_at(*state, &a), PB_EINVAL, "takes no FP8 codes");
     pb_indexer_bwd_args b = {x, pick, score, score, score, NULL, K};
     CHECK_FAILS(pb_indexer_bwd(*state, &b), PB_EINVAL, "dw is NULL");
     pb_indexer_quantize_args q = {score, code, score, 1, 129, false, PB_F32};

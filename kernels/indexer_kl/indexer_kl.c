@@ -107,7 +107,7 @@ static const pb_dims device_grid[] = {{8192, 512, FULL}, {0}};
 
 static pb_status check(const char *op, int R, int K, const float *score, const float *mass, const int32_t *pick)
 {
-    if (R < 0 || K < 0) return pb_fail(PB_EINVAL, "%s: R=%d K=%d", op, R, K);
+    if (R < 0 || K < 0) return pb_fail(PB_EINVAL, "%s: R=%d K=%d, need R, K >= 0", op, R, K);
     if (R && K && (!score || !mass || !pick)) return pb_fail(PB_EINVAL, "%s: score, mass or pick is NULL", op);
     return PB_OK;
 }
@@ -158,7 +158,7 @@ static bound bind(pb_binder *b, const int *dim)
         x.mass = pb_in_raw(b, "mass", mass, n * sizeof *mass);
         x.pick = pb_in_raw(b, "pick", pick, n * sizeof *pick);
     } else if (b->status == PB_OK) {
-        b->status = pb_fail(PB_ENOMEM, "indexer_kl: no memory for %zu picks", n);
+        b->status = pb_fail(PB_ENOMEM, "indexer_kl: no host memory for %zu top-k indices", n);
     }
     free(pick), free(mass);
     return x;

@@ -183,7 +183,7 @@ static void bad_arguments_are_named(void **state)
     a.block = 8, a.R = 17;
     CHECK_FAILS(pb_kv_qat_fwd(*state, &a), PB_EINVAL, "R=17");
     a.R = 8, a.ldy = 15;
-    CHECK_FAILS(pb_kv_qat_fwd(*state, &a), PB_EINVAL, "need D = 16");
+    CHECK_FAILS(pb_kv_qat_fwd(*state, &a), PB_EINVAL, "need at least D = 16");
     a.ldy = 16, a.y = NULL;
     CHECK_FAILS(pb_kv_qat_fwd(*state, &a), PB_EINVAL, "a tensor is NULL");
     a.y = x + 16, a.scale = (pb_qat_scale)7;

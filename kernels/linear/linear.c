@@ -181,7 +181,8 @@ static const pb_dims device_grid[] = {{4, 512, 2048, 1536, 1}, {4, 512, 17920, 1
 
 static pb_status sizes_ok(const char *op, int T, int N, int K)
 {
-    if (T < 0 || N < 1 || K < 1) return pb_fail(PB_EINVAL, "%s: T=%d N=%d K=%d, need T >= 0, N, K >= 1", op, T, N, K);
+    if (T < 0 || N < 1 || K < 1)
+        return pb_fail(PB_EINVAL, "%s: T=%d N=%d K=%d, need T >= 0 and N, K >= 1", op, T, N, K);
     return PB_OK;
 }
 

@@ -152,16 +152,17 @@ static pb_status check_shape(const char *op, int n, int T, int K, int R, float s
 {
     if (n < 1 || n > PB_LORA_MAX) return pb_fail(PB_EINVAL, "%s: n=%d targets, need 1..%d", op, n, PB_LORA_MAX);
     if (R < 1 || R > 256) return pb_fail(PB_EINVAL, "%s: R=%d, need 1..256", op, R);
-    if (T < 0 || K < 1) return pb_fail(PB_EINVAL, "%s: T=%d K=%d", op, T, K);
-    if (!isfinite(scale)) return pb_fail(PB_EINVAL, "%s: scale=%g", op, (double)scale);
+    if (T < 0 || K < 1) return pb_fail(PB_EINVAL, "%s: T=%d K=%d, need T >= 0 and K >= 1", op, T, K);
+    if (!isfinite(scale)) return pb_fail(PB_EINVAL, "%s: scale=%g, need a finite number", op, (double)scale);
     return PB_OK;
 }
 
 static pb_status check_target(const char *op, int i, int N, size_t ld, bool complete)
 {
     if (!complete) return pb_fail(PB_EINVAL, "%s: a pointer of target %d is NULL", op, i);
-    if (N < 1) return pb_fail(PB_EINVAL, "%s: N=%d in target %d", op, N, i);
-    if (ld < (size_t)N) return pb_fail(PB_EINVAL, "%s: tokens %zu apart in target %d, need N=%d", op, ld, i, N);
+    if (N < 1) return pb_fail(PB_EINVAL, "%s: N=%d in target %d, need N >= 1", op, N, i);
+    if (ld < (size_t)N)
+        return pb_fail(PB_EINVAL, "%s: tokens of target %d are %zu elements apart, need at least N=%d", op, i, ld, N);
     return PB_OK;
 }
 

@@ -66,7 +66,7 @@ static pb_status build_check(const void *args)
                        a->window, a->ratio);
     const int wide = a->S < a->window ? a->S : a->window;
     if (a->T < 0 || a->W - wide < a->T)
-        return pb_fail(PB_EINVAL, "mla_index_build: W=%d, need at least %d and T=%d", a->W, wide, a->T);
+        return pb_fail(PB_EINVAL, "mla_index_build: W=%d T=%d, need T >= 0 and W >= %d + T", a->W, a->T, wide);
     return a->idx ? PB_OK : pb_fail(PB_EINVAL, "mla_index_build: idx is NULL");
 }
 
@@ -84,7 +84,7 @@ static const int32_t *bind_samples(pb_binder *b, size_t T, int S, int n)
         }
         bound = pb_in_raw(b, "start", start, T * sizeof *start);
     } else if (b->status == PB_OK) {
-        b->status = pb_fail(PB_ENOMEM, "mla_index: no memory for %zu starts", T);
+        b->status = pb_fail(PB_ENOMEM, "mla_index: no host memory for %zu start positions", T);
     }
     free(start);
     return bound;

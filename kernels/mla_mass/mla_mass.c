@@ -84,8 +84,9 @@ static pb_status fwd_check(const void *args)
         return pb_fail(PB_EINVAL, "mla_mass_fwd: B=%d S=%d S_kv=%d H=%d D=%d, need at least 1", a->B, a->S, a->S_kv,
                        a->H, a->D);
     if (a->from < 0 || a->n < 0 || a->n > a->W - a->from)
-        return pb_fail(PB_EINVAL, "mla_mass_fwd: slots %d and %d more of W=%d", a->from, a->n, a->W);
-    if (!isfinite(a->scale)) return pb_fail(PB_EINVAL, "mla_mass_fwd: scale=%g", (double)a->scale);
+        return pb_fail(PB_EINVAL, "mla_mass_fwd: from=%d n=%d, need a range of slots within W=%d", a->from, a->n, a->W);
+    if (!isfinite(a->scale))
+        return pb_fail(PB_EINVAL, "mla_mass_fwd: scale=%g, need a finite number", (double)a->scale);
     if (!a->q || !a->kv || !a->idx || !a->lse || (!a->mass && a->n))
         return pb_fail(PB_EINVAL, "mla_mass_fwd: a tensor is NULL");
     return PB_OK;
@@ -104,7 +105,7 @@ static const int32_t *bind_lists(pb_binder *b, const pb_mla_mass_fwd_args *a)
         }
         bound = pb_in_raw(b, "idx", idx, n * sizeof *idx);
     } else if (b->status == PB_OK) {
-        b->status = pb_fail(PB_ENOMEM, "mla_mass: no memory for %zu indices", n);
+        b->status = pb_fail(PB_ENOMEM, "mla_mass: no host memory for %zu indices", n);
     }
     free(idx);
     return bound;

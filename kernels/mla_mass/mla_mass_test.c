@@ -95,7 +95,7 @@ static void bad_arguments_are_named(void **state)
     float mass[N * W];
     make(*state, &p);
     pb_mla_mass_fwd_args a = args_of(&p, 70, 11, mass);
-    CHECK_FAILS(pb_mla_mass_fwd(*state, &a), PB_EINVAL, "slots 70 and 11 more of W=80");
+    CHECK_FAILS(pb_mla_mass_fwd(*state, &a), PB_EINVAL, "from=70 n=11, need a range of slots within W=80");
     a.n = 10, a.scale = INFINITY;
     CHECK_FAILS(pb_mla_mass_fwd(*state, &a), PB_EINVAL, "scale");
     a.scale = 1, a.lse = NULL;

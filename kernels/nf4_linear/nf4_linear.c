@@ -105,7 +105,8 @@ static const pb_dims device_grid[] = {
 
 static pb_status check_shape(const char *op, int T, int N, int K, const pb_nf4_scales *s)
 {
-    if (T < 0 || N < 1 || K < 1) return pb_fail(PB_EINVAL, "%s: T=%d N=%d K=%d", op, T, N, K);
+    if (T < 0 || N < 1 || K < 1)
+        return pb_fail(PB_EINVAL, "%s: T=%d N=%d K=%d, need T >= 0 and N, K >= 1", op, T, N, K);
     return pb_nf4_check_scales(op, s);
 }
 

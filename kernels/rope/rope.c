@@ -139,12 +139,12 @@ static pb_status rows_check(const char *op, const pb_rope_rows *r)
 {
     const int64_t last = (int64_t)r->first + ((int64_t)r->S - 1) * r->step;
     if (r->B < 0 || r->S < 0 || r->heads[0] < 1 || r->heads[1] < 0 || r->P < 0 || r->first < 0 || r->step < 1)
-        return pb_fail(PB_EINVAL, "%s: B=%d S=%d H=%d K=%d P=%d first=%d step=%d", op, r->B, r->S, r->heads[0],
-                       r->heads[1], r->P, r->first, r->step);
+        return pb_fail(PB_EINVAL, "%s: B=%d S=%d H=%d K=%d P=%d first=%d step=%d, need H, step >= 1 and the rest >= 0",
+                       op, r->B, r->S, r->heads[0], r->heads[1], r->P, r->first, r->step);
     if (r->R < 2 || r->R % 2 || r->R > r->D)
-        return pb_fail(PB_EINVAL, "%s: D=%d R=%d, need an even number up to D", op, r->D, r->R);
+        return pb_fail(PB_EINVAL, "%s: D=%d R=%d, need R even and 2 <= R <= D", op, r->D, r->R);
     if (r->pos && r->S && r->ldpos < (size_t)(r->S - 1) * (size_t)r->step + 1)
-        return pb_fail(PB_EINVAL, "%s: rows of pos are %zu apart, need %zu", op, r->ldpos,
+        return pb_fail(PB_EINVAL, "%s: rows of pos are %zu elements apart, need at least %zu", op, r->ldpos,
                        (size_t)(r->S - 1) * (size_t)r->step + 1);
     if (!r->pos && r->S && last >= r->P)
         return pb_fail(PB_EINVAL, "%s: position %lld, but the table ends at P=%d", op, (long long)last, r->P);
@@ -157,9 +157,10 @@ static pb_status tensor_check(const char *op, const char *name, const pb_rope_ro
     const size_t need = (size_t)r->heads[side] * (size_t)r->D;
     if (!need) return PB_OK;
     if (!(out ? r->y[side] : r->x[side])) return pb_fail(PB_EINVAL, "%s: %s is NULL", op, name);
-    if (ld < need) return pb_fail(PB_EINVAL, "%s: tokens of %s are %zu apart, need %zu", op, name, ld, need);
+    if (ld < need)
+        return pb_fail(PB_EINVAL, "%s: tokens of %s are %zu elements apart, need at least %zu", op, name, ld, need);
     if (r->S && seq < (size_t)(r->S - 1) * ld + need)
-        return pb_fail(PB_EINVAL, "%s: sequences of %s are %zu apart, need %zu", op, name, seq,
+        return pb_fail(PB_EINVAL, "%s: sequences of %s are %zu elements apart, need at least %zu", op, name, seq,
                        (size_t)(r->S - 1) * ld + need);
     return PB_OK;
 }

@@ -317,7 +317,7 @@ static void bad_arguments_are_named(void **state)
                           .lddk = 3};
     CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "position 1, but the table ends at P=1");
     a.S = 1, a.ldkr = 1;
-    CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "tokens of kr are 1 apart, need 2");
+    CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "tokens of kr are 1 elements apart, need at least 2");
     a.ldkr = 2, a.sin = NULL;
     CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "cos or sin is NULL");
     CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "D=3");
@@ -326,7 +326,7 @@ static void bad_arguments_are_named(void **state)
     g.K = 0, g.R = 4;
     CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "D=2 R=4");
     g.R = 0, g.S = 2, g.P = 2, g.seqdq = 4;
-    CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "sequences of dq are 4 apart, need 5");
+    CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "sequences of dq are 4 elements apart, need at least 5");
     g.seqdq = 0, g.first = -1;
     CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "first=-1");
 }

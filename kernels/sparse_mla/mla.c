@@ -150,13 +150,14 @@ pb_status pb_mla_check(const char *op, const pb_mla *p, bool lists)
         return pb_fail(PB_EINVAL, "%s: B=%d S=%d S_kv=%d H=%d V=%d, need at least 1", op, p->B, p->S, p->S_kv, p->H,
                        p->V);
     if (p->V > p->D) return pb_fail(PB_EINVAL, "%s: V=%d D=%d, need V <= D", op, p->V, p->D);
-    if (!isfinite(p->scale)) return pb_fail(PB_EINVAL, "%s: scale=%g", op, (double)p->scale);
+    if (!isfinite(p->scale)) return pb_fail(PB_EINVAL, "%s: scale=%g, need a finite number", op, (double)p->scale);
     for (size_t i = 0; i < sizeof t / sizeof *t; i++)
         if (t[i].needed && !t[i].p) return pb_fail(PB_EINVAL, "%s: %s is NULL", op, t[i].name);
     if (lists != (p->idx != NULL)) return pb_fail(PB_EINVAL, "%s: idx is %sNULL", op, lists ? "" : "not ");
-    if (lists && (p->window || p->causal)) return pb_fail(PB_EINVAL, "%s: window and causal are dense_mla's", op);
-    if (p->W < 0) return pb_fail(PB_EINVAL, "%s: W=%d", op, p->W);
-    return p->window >= 0 ? PB_OK : pb_fail(PB_EINVAL, "%s: window=%d", op, p->window);
+    if (lists && (p->window || p->causal))
+        return pb_fail(PB_EINVAL, "%s: window and causal must be 0: only dense_mla has them", op);
+    if (p->W < 0) return pb_fail(PB_EINVAL, "%s: W=%d, need W >= 0", op, p->W);
+    return p->window >= 0 ? PB_OK : pb_fail(PB_EINVAL, "%s: window=%d, need window >= 0", op, p->window);
 }
 
 static size_t heads(const pb_mla *p) { return (size_t)p->B * p->S * p->H; }
@@ -233,7 +234,7 @@ static pb_status plant(const pb_mla *p)
 {
     static const float extremes[] = {200, -200, -INFINITY};
     bool extreme = p->window > 0, *seen = calloc(rows(p), sizeof *seen);
-    if (!seen) return pb_fail(PB_ENOMEM, "mla: no memory for %zu rows", rows(p));
+    if (!seen) return pb_fail(PB_ENOMEM, "mla: no host memory for flags of %zu rows", rows(p));
     for (int b = 0; b < p->B; b++)
         for (int i = 0; i < p->S; i++) {
             const pb_mla_keys keys = pb_mla_keys_of(p, b, i);

@@ -73,7 +73,7 @@ static const int32_t *bind_lists(pb_binder *b, const pb_mla *p, enum list_kind k
             make_list(&d, kind, lists + t * p->W, p, (int)(t / p->S), (int)(t % p->S));
         bound = pb_in_raw(b, "idx", lists, n * sizeof *lists);
     } else if (b->status == PB_OK) {
-        b->status = pb_fail(PB_ENOMEM, "sparse_mla: no memory for %zu indices", n);
+        b->status = pb_fail(PB_ENOMEM, "sparse_mla: no host memory for %zu indices", n);
     }
     free(d.rows);
     free(lists);

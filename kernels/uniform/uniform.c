@@ -43,7 +43,7 @@ static pb_status fill_check(const void *args)
     const pb_uniform_fill_args *a = args;
     if (a->n && !a->w) return pb_fail(PB_EINVAL, "uniform_fill: w is NULL");
     if (!isfinite(a->centre) || !isfinite(a->half))
-        return pb_fail(PB_EINVAL, "uniform_fill: centre %g, half %g", a->centre, a->half);
+        return pb_fail(PB_EINVAL, "uniform_fill: centre=%g half=%g, need finite numbers", a->centre, a->half);
     return PB_OK;
 }
 

@@ -57,7 +57,7 @@ static void nothing_is_nothing(void **state)
     CHECK_FAILS(pb_uniform_fill(*state, &(pb_uniform_fill_args){.n = 1}), PB_EINVAL, "w is NULL");
     float w;
     CHECK_FAILS(pb_uniform_fill(*state, &(pb_uniform_fill_args){.w = &w, .n = 1, .half = (double)INFINITY}), PB_EINVAL,
-                "half inf");
+                "half=inf");
 }
 
 int main(void)
