@@ -85,7 +85,7 @@ static pb_status step_check(const void *args)
     return PB_OK;
 }
 
-/* Tensor i of the list. Tensors with odd i have no weight decay and are not clipped; tensor 1 is empty. */
+/* Binds tensor i of the list. Tensors with odd i have no weight decay and are not clipped; tensor 1 is empty. */
 static pb_adamw_entry bind_entry(pb_binder *b, int i, size_t n, bool bf16, bool clipped)
 {
     enum { MAX = 4 };
@@ -136,8 +136,7 @@ static pb_status step_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* f32: reads w, grad, m, v and writes w, m, v. bf16 weights with f32 masters take 30 bytes
- * per element instead of 28. */
+/* In f32 a step reads w, grad, m, v and writes w, m, v: 28 bytes per element. bf16 weights with f32 masters take 30. */
 static pb_cost step_cost(const void *args)
 {
     const double n = (double)((const pb_adamw_step_args *)args)->elements;

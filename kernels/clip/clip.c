@@ -141,7 +141,7 @@ static pb_status scale_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Makes buffers of sizes like a model's: one large, one empty, one of a single element, and N-3 small ones. */
+/* Binds N buffers of sizes as a model has them: one large, one empty, one of a single element, and N-3 small ones. */
 static pb_status multi_bind(pb_binder *b, const int *dim, void *args)
 {
     enum { MAX = 12 };
@@ -188,7 +188,7 @@ static pb_cost scale_cost(const void *args)
     return (pb_cost){.flops = n, .bytes = 8 * n};
 }
 
-/* One read for the norm. Scaling takes one more read and a write. */
+/* The norm reads every element once. Scaling reads it once more and writes it. */
 static pb_cost multi_cost(const void *args)
 {
     const pb_clip_multi_args *a = args;
@@ -239,7 +239,7 @@ const pb_op pb_op_clip_reduce = {
     .tol = {[PB_F32] = 1e-6},
     .f32_only = true,
 };
-/* Axis c: 1: the scale is not 1. */
+/* Axis c: 1: the scale is not 1; 0: it is 1, so nothing is written. */
 const pb_op pb_op_clip_scale = {
     .name = "clip_scale",
     .axes = "SDc",
@@ -253,7 +253,7 @@ const pb_op pb_op_clip_scale = {
     .tol = {[PB_F32] = 0}, /* exact: both sides round one product once */
     .f32_only = true,
 };
-/* Axes: N buffers; c as in clip_reduce; a: apply. */
+/* Axes: N: number of buffers; c: as in clip_reduce; a: 1: scale the buffers. */
 const pb_op pb_op_clip_multi = {
     .name = "clip_multi",
     .axes = "NSDca",

@@ -11,7 +11,7 @@
 
 /* ---- reference ------------------------------------------------------------------------------ */
 
-/* The inputs that both passes read. */
+/* The inputs that the forward and the backward pass read. */
 typedef struct channel {
     const void *a, *z;
     const float *ape;
@@ -135,8 +135,8 @@ const pb_impl pb_compressor_bwd_cpu[] = {PB_FAST_IMPLS(pb_compressor_bwd, .works
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* r: ratio; o: 1 for overlap; n: conversations packed into a row, 0 for start NULL; m: 1 for a and z in f32 whatever
- * dtype is; p: padding between tokens, in elements; a: 1 to accumulate; f: 1 for dape NULL. */
+/* Axes: r: ratio; o: 1: overlap; n: conversations packed into a row, 0: start is NULL; m: 1: a and z are f32 whatever
+ * dtype is; p: padding between tokens, in elements; a: 1: accumulate; f: 1: dape is NULL. */
 static const char axes[] = "BSDronmpaf";
 static const pb_dims edge[] = {
     {2, 9, 24, 4, 1, 0, 0, 0, 0, 0}, {2, 40, 64, 4, 1, 3, 0, 8, 1, 0},    {1, 3, 16, 4, 1, 0, 0, 0, 1, 0},
@@ -234,9 +234,9 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Turns random numbers below n into starts of n conversations of equal length. bind cannot do this, because it draws
- * every element independently. Starts of the first conversation are -1, which means 0. */
-static void sort_samples(int32_t *start, size_t T, size_t S)
+/* Replaces the seeded values of `start`, random numbers below n, by the starts of n conversations of equal length. bind
+ * cannot make these, because it draws every element independently. The first conversation gets -1, which means 0. */
+static void make_starts(int32_t *start, size_t T, size_t S)
 {
     size_t n = 1;
     for (size_t t = 0; t < T; t++) n = (size_t)start[t] + 1 > n ? (size_t)start[t] + 1 : n;
@@ -251,7 +251,7 @@ static pb_status prepare(const void *z, size_t ld, size_t T, size_t C, pb_dtype 
 {
     for (size_t i = 0; i < T; i++)
         for (size_t k = 0; k < C; k++) pb_store((void *)z, i * ld + k, t, 4 * pb_load(z, i * ld + k, t));
-    if (start) sort_samples((int32_t *)start, T, S);
+    if (start) make_starts((int32_t *)start, T, S);
     return PB_OK;
 }
 
@@ -271,8 +271,8 @@ static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
                    a->start, (size_t)a->S);
 }
 
-/* a and z are read once. A gate takes one exponential, counted as one operation, and six other operations;
- * twelve in the backward pass. */
+/* The op reads a and z once. A gate takes one exponential, counted as one operation, and six other operations; twelve
+ * in the backward pass. */
 static pb_cost fwd_cost(const void *args)
 {
     const pb_compressor_fwd_args *a = args;

@@ -114,7 +114,8 @@ static cublasStatus_t strided(cublasLtMatrixLayoutOpaque_t *l, int batch, size_t
 
 #define SET(desc, what, value) BLAS_TRY(cublasLtMatmulDescSetAttribute(desc, what, &(value), sizeof(value)))
 
-/* The descriptors are on the stack: nothing is allocated, so a call can be recorded into a graph. */
+/* Fills the descriptors of a call. They are on the stack: nothing is allocated, so the call can be recorded into a
+ * graph. */
 static pb_status describe(const shape *s, const void *bias, call *k)
 {
     const cublasOperation_t a = s->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, b = s->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;

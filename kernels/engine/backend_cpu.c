@@ -13,8 +13,8 @@ typedef struct cpu_state {
     unsigned char *flush;
 } cpu_state;
 
-/* Bytes that flush_cache reads and writes: more than the part of the last-level cache that one
- * process is expected to use. */
+/* Bytes that flush_cache reads and writes: more than the share of the last-level cache that one process usually
+ * gets. */
 static const size_t flush_bytes = (size_t)64 << 20;
 static const size_t huge_page = (size_t)2 << 20;
 
@@ -69,7 +69,7 @@ static pb_status cpu_copy(pb_ctx *ctx, void *to, const void *from, size_t n)
     return PB_OK;
 }
 
-/* Copies with all threads, in parts of 4 MiB: one core alone does not reach the memory bandwidth. */
+/* Copies with all threads, in chunks of 4 MiB: one core alone does not reach the memory bandwidth. */
 static pb_status cpu_copy_within(pb_ctx *ctx, void *to, const void *from, size_t n)
 {
     const size_t part = (size_t)4 << 20;

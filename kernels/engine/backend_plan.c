@@ -100,7 +100,7 @@ static size_t plan_nodes(const pb_graph *graph)
 
 static void plan_graph_free(pb_graph *graph) { (void)graph; }
 
-/* Plans have the names of the real backends, so that messages and rows name the planned device. */
+/* A plan backend has the name of the backend that it replaces, so that messages and rows name the planned device. */
 #define PLAN(word)                                                                                                     \
     {                                                                                                                  \
         .name = word, .close = plan_close, .alloc = plan_alloc, .release = plan_release, .upload = plan_upload,        \

@@ -11,9 +11,9 @@ enum {
 }; /* GUARD: bytes before and after a tensor; 512 f32, so that a whole row at
                                               index -1 is caught */
 
-/* Fills the guard before or after a tensor with words that show reads as well as writes. A third are NaN as f32 and as
- * bf16: a result that used one becomes NaN. A third are -0, which even adding +0.0 changes. A third are small integers,
- * which are subnormal floats: a GPU that flushes subnormals changes them. */
+/* Fills the guard before or after a tensor with words that reveal reads as well as writes. A third are NaN as f32 and
+ * as bf16: a result that used one becomes NaN. A third are -0: adding +0.0 to it gives +0, so even that write is found.
+ * A third are small integers, which are subnormal floats: a kernel that adds 0 and flushes subnormals changes them. */
 static void put_guard(unsigned char *at)
 {
     for (uint32_t i = 0; i < GUARD / sizeof i; i++) {
@@ -40,7 +40,8 @@ double pb_uniform(uint64_t seed, uint64_t i)
 static size_t span(const pb_bound *t) { return t->rows ? (t->rows - 1) * t->ld + t->cols : 0; }
 static size_t span_bytes(const pb_bound *t) { return span(t) * pb_dtype_size(t->dtype); }
 
-/* FNV-1a on eight bytes at a time, because tensors of benchmarks have gigabytes. */
+/* Returns the FNV-1a hash of p[0..n), computed on eight bytes at a time, because tensors of benchmarks have
+ * gigabytes. */
 static uint64_t checksum(const unsigned char *p, size_t n)
 {
     uint64_t h = 1469598103934665603u, word = 0;
@@ -305,7 +306,7 @@ pb_status pb_compare(const pb_binder *want, const pb_binder *got, pb_diff *diff)
         free(hg);
         if (!(d.rel <= worst.rel)) worst.rel = d.rel, worst.tensor = d.tensor; /* NaN counts as the worst */
         if (!(d.max <= worst.max)) worst.max = d.max;
-        if (isnan(worst.rel)) break; /* no later output replaces a NaN */
+        if (isnan(worst.rel)) break; /* a NaN decides the comparison; further outputs cannot change it */
     }
     *diff = worst;
     return PB_OK;

@@ -92,7 +92,7 @@ const pb_impl pb_grouped_linear_dw_cpu[] = IMPLS(dw);
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* T = B*S; a: 1 to accumulate (dx, dw). */
+/* Axes: T = B*S; a: 1: accumulate (dx and dw only). */
 static const char axes[] = "BSGNKa";
 static const pb_dims edge[] = {
     {2, 3, 3, 5, 7},        {1, 1, 1, 1, 1},     {2, 33, 2, 47, 65},   {1, 40, 4, 16, 600, 1}, {1, 40, 2, 600, 16, 1},

@@ -111,8 +111,8 @@ static pb_status bwd_check(const void *args)
 
 /* ---- inputs with exact scores --------------------------------------------------------------------------- */
 
-/* q, k and w are small multiples of powers of two. Sums are then exact in any order and many scores are equal, so that
- * lists of all implementations can be compared bit for bit. Groups that no query sees hold NaN. */
+/* q, k and w are small multiples of powers of two. Sums are then exact in any order, so that all implementations must
+ * give the same bits; many scores are equal, so that ties are tested too. Groups that no query sees hold NaN. */
 typedef struct drawn {
     void *x;
     size_t bytes;
@@ -146,8 +146,8 @@ static const float *bind_scales(pb_binder *b, const char *name, uint64_t seed, s
     return give(b, name, (drawn){x, n * sizeof *x});
 }
 
-/* The first token of the conversation of token t, when p conversations divide S tokens evenly. The first conversation
- * returns -1, which means 0. */
+/* Returns the first token of the conversation of token t, when p conversations divide S tokens evenly. For the first
+ * conversation it returns -1, which means 0. */
 static int32_t start_of(int t, int S, int p)
 {
     int m = 0;
@@ -188,8 +188,8 @@ static pb_indexer bind_exact(pb_binder *b, const int *dim, int ratio, int p, boo
     return x;
 }
 
-/* r: ratio; p: conversations packed into a row, 0 for start NULL; f, n: first query and number of queries;
- * q: 1 for codes; K: list length. */
+/* Axes: r: ratio; p: conversations packed into a row, 0: start is NULL; f, n: first query and number of queries; q: 1:
+ * q and k are codes; K: list length. */
 static const char scores_axes[] = "BSGHDrpfnq";
 static const pb_dims scores_edge[] = {
     {2, 37, 9, 3, 16, 4, 3, 0, 200, 0},    {1, 300, 75, 8, 128, 4, 0, 0, 300, 0},
@@ -244,7 +244,7 @@ static pb_status pick_bind(pb_binder *b, const int *dim, void *args)
 
 /* ---- inputs of at, bwd and quantize --------------------------------------------------------------------- */
 
-/* Kinds of lists, axis l. Groups that no slot names hold NaN and infinities. */
+/* The kinds of group lists, axis l. Groups that are in no list hold NaN and infinities. */
 enum pick_kind {
     FULL,  /* distinct groups, at most all of them */
     HOLES, /* about a third of the slots is -1 or out of range, and all of every third query; else random groups */
@@ -315,8 +315,9 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Fills groups that no slot names with NaN and infinity, so that reading them becomes visible. */
-static pb_status spoil_unpicked(const pb_indexer *x, const int32_t *pick, int K)
+/* Fills groups that are in no list with NaN and infinity, so that an implementation that reads them gives a wrong
+ * result. */
+static pb_status poison_unlisted(const pb_indexer *x, const int32_t *pick, int K)
 {
     bool *named = calloc((size_t)x->B * x->G + 1, sizeof *named);
     if (!named) return pb_fail(PB_ENOMEM, "indexer: no host memory for flags of %d groups", x->G);
@@ -332,16 +333,16 @@ static pb_status at_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_indexer_at_args *a = args;
     (void)cpu;
-    return spoil_unpicked(&a->x, a->pick, a->K);
+    return poison_unlisted(&a->x, a->pick, a->K);
 }
 static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_indexer_bwd_args *a = args;
     (void)cpu;
-    return spoil_unpicked(&a->x, a->pick, a->K);
+    return poison_unlisted(&a->x, a->pick, a->K);
 }
 
-/* f: f32_scale; s: values are near 10^s. */
+/* Axes: f: f32_scale; s: values are near 10^s. */
 static const char quantize_axes[] = "NDfs";
 static const pb_dims quantize_edge[] = {{37, 128, 0, 0}, {9, 128, 1, 0},  {5, 7, 0, 3},     {33, 100, 1, -2},
                                         {3, 1, 0, 0},    {64, 64, 0, -6}, {17, 128, 0, 30}, {0}};
@@ -366,7 +367,8 @@ static double inputs(const pb_indexer *x)
     const double e = x->q_scale ? 1 : (double)pb_dtype_size(x->dtype), heads = (double)x->B * x->S * x->H;
     return e * x->D * (heads + (double)x->B * x->G) + 4 * heads;
 }
-/* Number of pairs of a query and a visible group. Conversations are ignored, because the host cannot see `start`. */
+/* Returns the number of (query, visible group) pairs as if each row were one conversation: `start` is in device memory,
+ * and the host does not read it. */
 static double pairs(const pb_indexer *x, int first, int n, int ratio)
 {
     double sum = 0;

@@ -8,7 +8,7 @@
 
 /* ---- reference ------------------------------------------------------------------------------ */
 
-/* The nearest E4M3 value, ties to even. |v| must be at most 448. */
+/* Returns the nearest E4M3 value, ties to even. |v| must be at most 448. */
 static double e4m3(double v)
 {
     int e;
@@ -17,7 +17,7 @@ static double e4m3(double v)
     return rint(v / step) * step;
 }
 
-/* The scale of a block. It is computed in f32 by definition. */
+/* Returns the scale of a block. It is computed in f32, because kv_qat.h defines it so. */
 static float scale_of(float amax, pb_qat_scale kind)
 {
     const float t = amax * (1.0f / 448.0f);
@@ -65,7 +65,7 @@ const pb_impl pb_kv_qat_fwd_cpu[] = {PB_FAST_IMPLS(pb_kv_qat_fwd){"ref", fwd_ref
 
 /* ---- descriptor ------------------------------------------------------------------------------- */
 
-/* b: block size; p: padding between rows, in elements; f: 1 for PB_QAT_F32, 0 for PB_QAT_UE8M0. */
+/* Axes: b: block size; p: padding between rows, in elements; f: 1: PB_QAT_F32, 0: PB_QAT_UE8M0. */
 static const char axes[] = "BSDRbpf";
 static const pb_dims edge[] = {
     {2, 3, 512, 64, 64},  {1, 5, 128, 0, 128, 0, 1}, {2, 3, 96, 32, 64, 8, 0}, {3, 3, 512, 64, 64, 16, 1},

@@ -34,7 +34,7 @@ const pb_impl pb_mla_index_build_cpu[] = {PB_FAST_IMPLS(pb_mla_index_build){"ref
 /* ---- descriptor ------------------------------------------------------------------------------- */
 
 static const char axes[] = "BSTWwrnp";
-/* A shape of the tables: a pb_dims with names, in the order of `axes`. */
+/* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
 typedef struct shape {
     int B, S, T, W, window, ratio;
     int samples; /* conversations packed into a row; 0: start is NULL */
@@ -70,8 +70,8 @@ static pb_status build_check(const void *args)
     return a->idx ? PB_OK : pb_fail(PB_EINVAL, "mla_index_build: idx is NULL");
 }
 
-/* Binds the starts of n samples that share a row of S tokens evenly: sample m begins at mS/n. The starts of the first
- * are -1 instead of 0, to test negative values. */
+/* Binds `start` for rows of S tokens that hold n conversations of about equal length: conversation m begins at token
+ * mS/n. Tokens of the first conversation get -1 instead of 0, to test negative values. */
 static const int32_t *bind_samples(pb_binder *b, size_t T, int S, int n)
 {
     int32_t *start = malloc(T * sizeof *start);

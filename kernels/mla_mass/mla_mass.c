@@ -47,7 +47,7 @@ const pb_impl pb_mla_mass_fwd_cpu[] = {PB_FAST_IMPLS(pb_mla_mass_fwd, .workspace
 /* ---- descriptor ----------------------------------------------------------------------------------------- */
 
 static const char axes[] = "BSKHDWfn";
-/* A shape of the tables: a pb_dims with names, in the order of `axes`. */
+/* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
 typedef struct shape {
     int B, S, S_kv, H, D, W, from, n; /* the masses of slots from .. from + n - 1 are computed */
     int unused[2];
@@ -92,7 +92,7 @@ static pb_status fwd_check(const void *args)
     return PB_OK;
 }
 
-/* Binds lists of random rows with a fifth of the slots masked; the last row of kv is never named. */
+/* Binds lists of random rows with a fifth of the slots masked. The last row of kv is in no list. */
 static const int32_t *bind_lists(pb_binder *b, const pb_mla_mass_fwd_args *a)
 {
     const size_t n = (size_t)a->B * a->S * a->W;
@@ -126,7 +126,8 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Plants a row of kv that must not be read and, with several heads, a head without visible keys. */
+/* Fills the row of kv that is in no list with values that must not be read. With several heads, gives one head the lse
+ * of a query without visible keys. */
 static pb_status fwd_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_mla_mass_fwd_args *a = args;

@@ -72,7 +72,7 @@ const pb_impl pb_rmsnorm_bwd_cpu[] = {PB_FAST_IMPLS(pb_rmsnorm_bwd, .workspace =
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* Axes: p: elements of padding between tokens; a: accumulate; f: 1: w is frozen (dw NULL), 2: w is NULL too. */
+/* Axes: p: elements of padding between tokens; a: 1: accumulate; f: 1: w is frozen (dw is NULL), 2: w is NULL too. */
 static const char axes[] = "BSGDpaf";
 static const pb_dims edge[] = {
     {2, 3, 1, 7},

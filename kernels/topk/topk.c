@@ -57,7 +57,7 @@ const pb_impl pb_topk_fwd_cpu[] = {
 
 /* ---- descriptor ----------------------------------------------------------------------------------------- */
 
-/* Kinds of rows, axis l. */
+/* The kinds of rows of scores, axis l. */
 enum row_kind {
     PLAIN,  /* uniform random values */
     TIES,   /* five distinct values, with zeros of both signs */

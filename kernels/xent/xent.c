@@ -99,7 +99,7 @@ static pb_status bwd_check(const void *args)
     return check_sizes("xent_bwd", a->T, a->V);
 }
 
-/* One token in four has mask 0, one has weight 0.5 and two have weight 1; the first token counts. */
+/* Binds the mask: of every four tokens one has mask 0, one 0.5 and two have 1. The first token has mask 1. */
 static const float *bind_mask(pb_binder *b, size_t T)
 {
     float *mask = malloc((T + 1) * sizeof *mask);
