@@ -3,7 +3,7 @@
 #include "tests/lose_device.h"
 #include "tests/test.h"
 
-static void a_driver_runs_what_is_not_newer_by_a_major_version(void **state)
+static void a_driver_of_the_same_major_version_suffices(void **state)
 {
     (void)state;
     CHECK_FAILS(pb_gpu_check_driver(0, 13000), PB_EDEVICE, "cuda: no usable GPU: no NVIDIA driver is installed");
@@ -14,7 +14,7 @@ static void a_driver_runs_what_is_not_newer_by_a_major_version(void **state)
     CHECK_OK(pb_gpu_check_driver(14000, 13010));
 }
 
-static void a_device_must_be_there(void **state)
+static void a_device_must_exist(void **state)
 {
     (void)state;
     CHECK_FAILS(pb_gpu_check_number(0, 0), PB_EDEVICE, "the driver reports no device");
@@ -34,7 +34,7 @@ static void a_device_must_be_recent_enough(void **state)
                 "device 0 (A10) has compute capability 8.6, but this build has code for 900 only");
 }
 
-static void memory_that_ran_out_has_its_figures(void **state)
+static void out_of_memory_states_requested_and_free_bytes(void **state)
 {
     (void)state;
     CHECK_FAILS(pb_gpu_no_memory(98304000000u, 12345678901u, 150120000000u), PB_ENOMEM,
@@ -61,10 +61,10 @@ static void a_lost_device_is_named_with_the_first_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_driver_runs_what_is_not_newer_by_a_major_version),
-        cmocka_unit_test(a_device_must_be_there),
+        cmocka_unit_test(a_driver_of_the_same_major_version_suffices),
+        cmocka_unit_test(a_device_must_exist),
         cmocka_unit_test(a_device_must_be_recent_enough),
-        cmocka_unit_test(memory_that_ran_out_has_its_figures),
+        cmocka_unit_test(out_of_memory_states_requested_and_free_bytes),
         cmocka_unit_test_setup_teardown(a_lost_device_is_named_with_the_first_failure, test_open_cpu, test_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,8 +12,8 @@ pb_status __real_pb_download(pb_ctx *ctx, void *host, const void *dev, size_t by
 pb_status __wrap_pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args);
 pb_status __wrap_pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes);
 
-/* Returns whether this call is the one that the variable names. A recording cannot lose the device: the next call
- * after it does. */
+/* Returns true if this is the call whose number the environment variable holds. During a recording it returns false;
+ * then the next call after the recording loses the device. */
 static bool due(const pb_ctx *ctx, const char *variable, long *calls)
 {
     const char *at = getenv(variable);

@@ -1,4 +1,4 @@
-/* rmsnorm_test.c - properties of RMSNorm that the comparison with the reference does not test. */
+/* rmsnorm_test.c - tests properties of RMSNorm that the comparison with the reference does not test. */
 #include <string.h>
 
 #include "kernels/rmsnorm/rmsnorm.h"
@@ -15,7 +15,7 @@ static void constant_row_normalises_to_the_weight(void **state)
 }
 
 /* The rows are so small that eps dominates: 1e-5 instead of 1e-6 changes y by a factor of 2.3. */
-static void eps_is_the_models(void **state)
+static void eps_is_the_argument(void **state)
 {
     float x[2] = {1e-3f, -1e-3f}, w[2] = {1, 1}, y[2], rstd[1];
     for (int i = 0; i < 2; i++) {
@@ -102,7 +102,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constant_row_normalises_to_the_weight),
-        cmocka_unit_test(eps_is_the_models),
+        cmocka_unit_test(eps_is_the_argument),
         cmocka_unit_test(norm_in_place),
         cmocka_unit_test(no_weights_are_ones),
         cmocka_unit_test(bad_arguments_are_named),
