@@ -145,8 +145,8 @@ static const char axes[] = "BSHKDcpn";
 typedef struct shape {
     int B, S, H, K, D;
     int causal;
-    int pad;     /* elements; the gap between the tokens of a tensor is a multiple of `pad`, another for each tensor */
-    int samples; /* conversations packed into a row; 0: start is NULL */
+    int pad; /* elements; the gap between the tokens of a tensor is a multiple of `pad`, another for each tensor */
+    int conversations; /* conversations packed into a row; 0: start is NULL */
     int unused[2];
 } shape;
 _Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
@@ -154,25 +154,25 @@ static const shape edge[] = {
     {.B = 1, .S = 9, .H = 3, .K = 1, .D = 7, .causal = 1},
     {.B = 1, .S = 33, .H = 2, .K = 2, .D = 80},
     {.B = 1, .S = 130, .H = 3, .K = 3, .D = 64, .causal = 1, .pad = 1},
-    {.B = 2, .S = 70, .H = 6, .K = 2, .D = 16, .causal = 1, .pad = 5, .samples = 3},
-    {.B = 1, .S = 200, .H = 8, .K = 1, .D = 5, .causal = 1, .samples = 2},
+    {.B = 2, .S = 70, .H = 6, .K = 2, .D = 16, .causal = 1, .pad = 5, .conversations = 3},
+    {.B = 1, .S = 200, .H = 8, .K = 1, .D = 5, .causal = 1, .conversations = 2},
     {.B = 3, .S = 20, .H = 12, .K = 2, .D = 128, .causal = 1, .pad = 3},
-    {.B = 1, .S = 130, .H = 2, .K = 1, .D = 24, .samples = 4},
+    {.B = 1, .S = 130, .H = 2, .K = 1, .D = 24, .conversations = 4},
     {.B = 1, .S = 150, .H = 9, .K = 3, .D = 8, .pad = 2},
     {.B = 1, .S = 1, .H = 1, .K = 1, .D = 1, .causal = 1},
     {.B = 1, .S = 300, .H = 4, .K = 1, .D = 64, .causal = 1},
     {.B = 1, .S = 300, .H = 8, .K = 1, .D = 128, .causal = 1, .pad = 8},
-    {.B = 2, .S = 150, .H = 4, .K = 2, .D = 128, .pad = 8, .samples = 3},
-    {.B = 2, .S = 129, .H = 7, .K = 1, .D = 64, .causal = 1, .pad = 8, .samples = 5},
+    {.B = 2, .S = 150, .H = 4, .K = 2, .D = 128, .pad = 8, .conversations = 3},
+    {.B = 2, .S = 129, .H = 7, .K = 1, .D = 64, .causal = 1, .pad = 8, .conversations = 5},
     {.B = 1, .S = 257, .H = 2, .K = 2, .D = 96},
-    {.B = 1, .S = 200, .H = 3, .K = 1, .D = 32, .causal = 1, .pad = 8, .samples = 7},
-    {.B = 1, .S = 70, .H = 2, .K = 1, .D = 136, .causal = 1, .samples = 3},
+    {.B = 1, .S = 200, .H = 3, .K = 1, .D = 32, .causal = 1, .pad = 8, .conversations = 7},
+    {.B = 1, .S = 70, .H = 2, .K = 1, .D = 136, .causal = 1, .conversations = 3},
     {.B = 50, .S = 3, .H = 7, .K = 1, .D = 64, .causal = 1, .pad = 8},
     {.B = 30, .S = 3, .H = 5, .K = 1, .D = 128, .causal = 1, .pad = 8},
-    {.B = 1, .S = 100, .H = 3, .K = 1, .D = 128, .causal = 1, .pad = 8, .samples = 2},
+    {.B = 1, .S = 100, .H = 3, .K = 1, .D = 128, .causal = 1, .pad = 8, .conversations = 2},
     {.B = 2, .S = 90, .H = 2, .K = 1, .D = 64, .pad = 8},
     {.B = 1, .S = 140, .H = 2, .K = 2, .D = 64, .causal = 1, .pad = 8},
-    {.B = 1, .S = 300, .H = 1, .K = 1, .D = 128, .causal = 1, .pad = 8, .samples = 3},
+    {.B = 1, .S = 300, .H = 1, .K = 1, .D = 128, .causal = 1, .pad = 8, .conversations = 3},
     {0},
 };
 /* The grids have no packed rows: their cost depends on the values of `start`, which are in device memory. */

@@ -30,7 +30,7 @@ typedef struct keys {
     bool masked; /* some query does not attend to every key of the tile */
 } keys;
 
-static void look(queries *q, int first, int S, bool causal, const int32_t *start)
+static void find_visible_keys(queries *q, int first, int S, bool causal, const int32_t *start)
 {
     int begin = S, end = 0;
     *q = (queries){.first = first, .n = S - first < QUERIES ? S - first : QUERIES, .all_to = S, .causal = causal};
@@ -88,7 +88,7 @@ typedef struct tile {
 } tile;
 
 /* Returns n rows as f32: a pointer into the tensor if it is f32, otherwise a converted copy in `room`. */
-static tile view(const rows *x, int n, int D, float *room)
+static tile as_f32(const rows *x, int n, int D, float *room)
 {
     if (x->dtype == PB_F32) return (tile){(const float *)x->x + x->at, x->ld};
     load_rows(room, pb_attn_width(D), n, x, n, D);
@@ -227,7 +227,7 @@ static void fwd_block(const pb_attention_fwd_args *a, float *room, int b, int h,
     float *converted = s + KEYS * QUERIES;
     queries q;
     softmax m = {.sum = {0}};
-    look(&q, block * QUERIES, a->S, a->causal, a->start ? a->start + row : NULL);
+    find_visible_keys(&q, block * QUERIES, a->S, a->causal, a->start ? a->start + row : NULL);
     for (int i = 0; i < QUERIES; i++) m.top[i] = -INFINITY;
     memset(ot, 0, (size_t)D * QUERIES * sizeof *ot);
     const rows x = rows_at(a->q, row + q.first, a->ldq, h, D, a->dtype);
@@ -236,10 +236,10 @@ static void fwd_block(const pb_attention_fwd_args *a, float *room, int b, int h,
         const keys k = keys_at(&q, j);
         const rows kr = rows_at(a->k, row + j, a->ldk, kv, D, a->dtype);
         const rows vr = rows_at(a->v, row + j, a->ldv, kv, D, a->dtype);
-        dot_products(s, &q, &k, view(&kr, k.n, D, converted), qt, D);
+        dot_products(s, &q, &k, as_f32(&kr, k.n, D, converted), qt, D);
         weigh(&m, s, &q, &k);
         if (j > q.begin) scale_columns(ot, m.shrink, q.wide, D);
-        add_over_keys(ot, &q, &k, view(&vr, k.n, D, converted), s, D);
+        add_over_keys(ot, &q, &k, as_f32(&vr, k.n, D, converted), s, D);
     }
     fwd_finish(a, &q, &m, ot, b, h);
 }
@@ -331,15 +331,15 @@ static void bwd_block(const pb_attention_bwd_args *a, bwd_tiles *m, int b, int h
     const size_t row = (size_t)b * a->S;
     float ones[QUERIES];
     queries q;
-    look(&q, block * QUERIES, a->S, a->causal, a->start ? a->start + row : NULL);
+    find_visible_keys(&q, block * QUERIES, a->S, a->causal, a->start ? a->start + row : NULL);
     bwd_load(a, m, &q, b, h);
     for (int j = q.begin; j < q.end; j += KEYS) {
         const keys k = keys_at(&q, j);
         const rows kr = rows_at(a->k, row + j, a->ldk, kv, D, a->dtype);
         const rows vr = rows_at(a->v, row + j, a->ldv, kv, D, a->dtype);
-        const tile kt = view(&kr, k.n, D, m->k);
+        const tile kt = as_f32(&kr, k.n, D, m->k);
         dot_products(m->p, &q, &k, kt, m->qt, D);
-        dot_products(m->ds, &q, &k, view(&vr, k.n, D, m->v), m->dot, D);
+        dot_products(m->ds, &q, &k, as_f32(&vr, k.n, D, m->v), m->dot, D);
         bwd_weigh(m, &q, &k, a->scale);
         add_over_keys(m->dqt, &q, &k, kt, m->ds, D);
         add_over_queries(dv, &q, &k, m->dO, m->p, D);

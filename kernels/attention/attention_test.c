@@ -182,7 +182,7 @@ static void starts(problem *p, const int *begin, int n)
 /* Compares a conversation in a packed row with the same conversation in a row of its own. The forward pass must
  * agree bit for bit when the conversation starts at a tile boundary; gradients of keys may add their terms in
  * another order. */
-static void check_alone(pb_ctx *ctx, problem *p, int begin, int end)
+static void check_unpacked(pb_ctx *ctx, problem *p, int begin, int end)
 {
     problem one = make(1, end - begin, p->causal);
     for (int i = 0; i < INPUTS; i++) {
@@ -207,14 +207,14 @@ static void check_packed(pb_ctx *ctx)
     p.start = start;
     starts(&p, begin, 5);
     both(ctx, &p);
-    for (int m = 0; m < 5; m++) check_alone(ctx, &p, begin[m], begin[m + 1]);
+    for (int m = 0; m < 5; m++) check_unpacked(ctx, &p, begin[m], begin[m + 1]);
     drop(&p);
 }
 static void packed_conversations_equal_unpacked_ones(void **state) { on_each(*state, check_packed); }
 
 /* Queries 3, 64..127 and the last attend to no key, the last because its start is beyond the row. Only query 0 attends
  * to key 0. */
-static void check_blind(pb_ctx *ctx)
+static void check_no_visible_keys(pb_ctx *ctx)
 {
     int32_t start[140];
     problem p = make(1, 140, true);
@@ -233,7 +233,7 @@ static void check_blind(pb_ctx *ctx)
     for (int d = 0; d < D; d++) CHECK_NEAR(p.dv[d], p.dO[d] + p.dO[D + d] + p.dO[2 * D + d], 1e-6);
     drop(&p);
 }
-static void queries_without_keys_give_zero(void **state) { on_each(*state, check_blind); }
+static void queries_without_keys_give_zero(void **state) { on_each(*state, check_no_visible_keys); }
 
 /* Scores up to 80 and up to 800 with either sign. e^800 overflows, so the maximum must be subtracted. */
 static void check_large(pb_ctx *ctx)
@@ -260,7 +260,7 @@ static void large_scores_stay_finite(void **state) { on_each(*state, check_large
 
 /* A row holds two conversations. All inputs of one of them, tokens [from,to), become NaN. The outputs of the other
  * conversation must keep every bit. */
-static void check_poison(pb_ctx *ctx, int boundary, int from, int to)
+static void check_nan_conversation(pb_ctx *ctx, int boundary, int from, int to)
 {
     int32_t start[150];
     const int begin[] = {0, boundary};
@@ -285,13 +285,13 @@ static void check_poison(pb_ctx *ctx, int boundary, int from, int to)
     drop(&clean), drop(&p);
 }
 
-static void check_poisons(pb_ctx *ctx)
+static void check_nan_conversations(pb_ctx *ctx)
 {
-    check_poison(ctx, 70, 0, 70);
-    check_poison(ctx, 70, 70, 150);
-    check_poison(ctx, 64, 64, 150);
+    check_nan_conversation(ctx, 70, 0, 70);
+    check_nan_conversation(ctx, 70, 70, 150);
+    check_nan_conversation(ctx, 64, 64, 150);
 }
-static void nan_stays_in_its_conversation(void **state) { on_each(*state, check_poisons); }
+static void nan_stays_in_its_conversation(void **state) { on_each(*state, check_nan_conversations); }
 
 /* Within one conversation, NaN or infinity in the keys and values of token t must not reach any output before t. */
 static void check_future(pb_ctx *ctx)

@@ -15,7 +15,7 @@ static const pb_backend *const backends[PB_NBACKENDS] = {
 typedef struct block {
     struct block *next;
     void *p;
-    size_t bytes; /* used in ctx->pieces only */
+    size_t bytes; /* used in ctx->allocations only */
 } block;
 
 const char *pb_backend_name(pb_backend_id id) { return backends[id]->name; }
@@ -56,7 +56,7 @@ void pb_ctx_release_scratch(pb_ctx *ctx)
 void pb_ctx_close(pb_ctx *ctx)
 {
     pb_ctx_release_scratch(ctx);
-    for (block *b = ctx->pieces, *next; b; b = next) {
+    for (block *b = ctx->allocations, *next; b; b = next) {
         next = b->next;
         free(b);
     }
@@ -80,8 +80,8 @@ pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out)
         free(b);
         return s;
     }
-    *b = (block){ctx->pieces, *out, bytes};
-    ctx->pieces = b;
+    *b = (block){ctx->allocations, *out, bytes};
+    ctx->allocations = b;
     ctx->held += bytes;
     if (ctx->held > ctx->held_peak) ctx->held_peak = ctx->held;
     ctx->counts.allocs++;
@@ -90,11 +90,11 @@ pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out)
 
 static void forget(pb_ctx *ctx, const void *p)
 {
-    block *before = NULL, *b = ctx->pieces;
+    block *before = NULL, *b = ctx->allocations;
     for (; b && b->p != p; b = b->next) before = b;
     if (!b) return;
     if (before) before->next = b->next;
-    else ctx->pieces = b->next;
+    else ctx->allocations = b->next;
     ctx->held -= b->bytes;
     free(b);
 }

@@ -64,11 +64,11 @@ typedef struct pb_backend {
 extern const pb_backend pb_backend_cpu, pb_backend_cuda;
 enum { PB_MARK_SLOTS = 4096, PB_STAGED_MOST = 256 /* bytes of one pb_upload_staged */ };
 
-/* Counters since pb_ctx_open; they never decrease. A launch is one thing that the host enqueues: a call of an op on the
- * CPU, a kernel on a GPU, one replay of a graph (whatever its number of nodes). A host sync is a call that returns only
- * after the work enqueued before it has finished. */
+/* Counters since pb_ctx_open; they never decrease. */
 typedef struct pb_counts {
-    uint64_t kernel_launches, host_syncs, allocs;
+    uint64_t kernel_launches; /* kernels and graph replays (each counts as one) that the host enqueued; CPU: op calls */
+    uint64_t host_syncs;      /* calls that return only after the work enqueued before them has finished */
+    uint64_t allocs;          /* calls of pb_alloc */
 } pb_counts;
 
 struct pb_ctx {
@@ -84,7 +84,7 @@ struct pb_ctx {
     void *scratch;      /* workspace of the op that is running; see pb_ctx_reserve */
     size_t scratch_bytes;
     size_t held, held_peak; /* bytes from pb_alloc that are not released yet; the maximum of `held` */
-    void *pieces;           /* list of the allocations that `held` counts */
+    void *allocations;      /* list of the allocations that `held` counts */
     void *scratch_blocks;   /* all scratch blocks ever allocated: a recorded graph may still use an old one */
     void *priv;             /* owned by the backend */
     unsigned debug;         /* flags from the environment variable PB_DEBUG=sync,trace */

@@ -183,7 +183,7 @@ enum { V_H = 3, V_D = 40, V_R = 16, V_STEP = 4, V_T = B * S };
 
 /* Only the last V_R elements of a head are rotated, like a head of size V_R; the elements before them are copied bit
  * for bit. Tokens are V_STEP positions apart. K is 0. */
-static void check_part(pb_ctx *ctx, pb_rope_pairing pairing)
+static void check_partial_rotation(pb_ctx *ctx, pb_rope_pairing pairing)
 {
     float x[V_T][V_H][V_D], y[V_T][V_H][V_D], small[V_T][V_H][V_R], want[V_T][V_H][V_R];
     int32_t all[B][S * V_STEP], picked[V_T];
@@ -211,11 +211,11 @@ static void check_part(pb_ctx *ctx, pb_rope_pairing pairing)
         for (int i = 0; i < V_T * V_H * V_D; i++) CHECK_NEAR((&y[0][0][0])[i], (&x[0][0][0])[i], 3e-7);
     }
 }
-static void only_the_last_elements_are_rotated(void **state) { on_each(*state, check_part); }
+static void only_the_last_elements_are_rotated(void **state) { on_each(*state, check_partial_rotation); }
 
 /* A NaN in the copied part must not spread to other elements. A position outside the table must make the rotated part
  * NaN and leave the copied part unchanged. */
-static void check_still(pb_ctx *ctx, pb_rope_pairing pairing)
+static void check_copied_part(pb_ctx *ctx, pb_rope_pairing pairing)
 {
     float x[2][V_D], y[2][V_D];
     const int32_t pos[2] = {1, P};
@@ -228,7 +228,7 @@ static void check_still(pb_ctx *ctx, pb_rope_pairing pairing)
         for (int d = 0; d < V_D; d++)
             assert_int_equal(isnan(y[t][d]) != 0, (t == 0 && d == 0) || (t == 1 && d >= V_D - V_R));
 }
-static void copied_elements_stay_unchanged(void **state) { on_each(*state, check_still); }
+static void copied_elements_stay_unchanged(void **state) { on_each(*state, check_copied_part); }
 
 /* DeepSeek-V4 rotates 64 of 512 elements. YaRN extends 65536 positions by 16, with beta_fast 32, beta_slow 1 and
  * attention 1. Pairs up to `low` keep their frequency, pairs from `high` on have 1/16 of it. */

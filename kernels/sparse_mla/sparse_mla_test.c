@@ -86,7 +86,7 @@ static int32_t nothing(const pb_mla *p, int b, int i, int w)
     return w % 4 == 3 ? p->S_kv : masked[w % 4];
 }
 
-static void check_blind(pb_ctx *ctx)
+static void check_no_visible_keys(pb_ctx *ctx)
 {
     static const float sinks[] = {0.7f, 200, -200, -INFINITY};
     pb_mla p = fx_make(2, 3, 5, 4, 8, 6);
@@ -104,7 +104,7 @@ static void check_blind(pb_ctx *ctx)
     }
     fx_free(&p);
 }
-static void a_query_without_keys_gives_zero(void **state) { on_each(*state, check_blind); }
+static void a_query_without_keys_gives_zero(void **state) { on_each(*state, check_no_visible_keys); }
 
 static int32_t all_rows(const pb_mla *p, int b, int i, int w)
 {
@@ -188,7 +188,7 @@ static void order_and_masked_slots_do_not_matter(void **state) { on_each(*state,
 enum { ONCE = 50, TIMES = 4 };
 static int32_t again(const pb_mla *p, int b, int i, int w) { return ((w % ONCE) * 3 + i + b) % (p->S_kv - 1); }
 
-static void check_blocks(pb_ctx *ctx)
+static void check_repeated_list(pb_ctx *ctx)
 {
     pb_mla once = fx_make(2, 3, 80, 5, 24, 20), many = fx_make(2, 3, 80, 5, 24, 20);
     lists(&once, ONCE, again), lists(&many, TIMES * ONCE, again);
@@ -198,7 +198,7 @@ static void check_blocks(pb_ctx *ctx)
     fx_near(&once, &many, 1e-6);
     fx_free(&once), fx_free(&many);
 }
-static void a_repeated_list_equals_one_with_a_lower_sink(void **state) { on_each(*state, check_blocks); }
+static void a_repeated_list_equals_one_with_a_lower_sink(void **state) { on_each(*state, check_repeated_list); }
 
 /* ---- which tokens influence which ---------------------------------------------------------------------- */
 
