@@ -46,7 +46,7 @@ static inline size_t pb_indexer_scores_room(const pb_indexer *x)
 {
     return (size_t)omp_get_max_threads() * pb_indexer_scores_tiles(x);
 }
-/* Returns the bytes of scratch for `pick`, which needs 17 G floats per thread. The total is bounded: with long contexts
+/* Returns the floats of scratch for `pick`, which needs about 17 G per thread. The total is bounded: with long contexts
  * fewer threads work, but at least one. */
 static inline size_t pb_indexer_pick_room(const pb_indexer *x)
 {

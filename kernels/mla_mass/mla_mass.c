@@ -126,8 +126,8 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Fills the row of kv that is in no list with values that must not be read. With several heads, gives one head the lse
- * of a query without visible keys. */
+/* Fills the row of kv that is in no list with NaN and infinity, which must not be read. With more than two heads, sets
+ * the lse of head 1 in batch row 0 to -inf, the lse of a query without visible keys. */
 static pb_status fwd_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_mla_mass_fwd_args *a = args;
