@@ -43,7 +43,7 @@ static float *nll_of(pb_trainer *t)
     return nll;
 }
 
-static void packed_samples_equal_each_alone(void **state)
+static void packed_conversations_equal_unpacked_ones(void **state)
 {
     pb_ctx *ctx = *state;
     size_t n;
@@ -256,7 +256,7 @@ static void invalid_settings_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packed_samples_equal_each_alone),
+        cmocka_unit_test(packed_conversations_equal_unpacked_ones),
         cmocka_unit_test(packed_samples_do_not_see_each_other),
         cmocka_unit_test(graph_equals_eager),
         cmocka_unit_test(backward_can_be_repeated),

@@ -64,18 +64,18 @@ typedef struct pb_backend {
 extern const pb_backend pb_backend_cpu, pb_backend_cuda;
 enum { PB_MARK_SLOTS = 4096, PB_STAGED_MOST = 256 /* bytes of one pb_upload_staged */ };
 
-/* Counters since pb_ctx_open; they never decrease. A launch is one thing that the host enqueues: a call of an op on the
- * CPU, a kernel on a GPU, one replay of a graph (whatever its number of nodes). A host sync is a call that returns only
- * after the work enqueued before it has finished. */
+/* Counters since pb_ctx_open; they never decrease. */
 typedef struct pb_counts {
-    uint64_t kernel_launches, host_syncs, allocs;
+    uint64_t kernel_launches; /* kernels and graph replays (each counts as one) that the host enqueued; CPU: op calls */
+    uint64_t host_syncs;      /* calls that return only after the work enqueued before them has finished */
+    uint64_t allocs;          /* calls of pb_alloc */
 } pb_counts;
 
 struct pb_ctx {
     const pb_backend *be;
     pb_backend_id id;
     const char *impl;   /* only this implementation may run (tests, `bench --impl`); NULL: any */
-    const char *prefer; /* preferred where an op has it and it accepts the arguments; NULL: the first of the list */
+    const char *prefer; /* implementation to select if the op has it and it accepts the arguments; NULL: none */
     bool deterministic; /* never select an implementation whose `varies` is true */
     bool recording;     /* inside pb_record: waiting, allocating and host copies are refused */
     bool planning;      /* ops are checked and get their scratch, but do not run (see pb_ctx_open_plan) */
@@ -84,7 +84,7 @@ struct pb_ctx {
     void *scratch;      /* workspace of the op that is running; see pb_ctx_reserve */
     size_t scratch_bytes;
     size_t held, held_peak; /* bytes from pb_alloc that are not released yet; the maximum of `held` */
-    void *pieces;           /* list of the allocations that `held` counts */
+    void *allocations;      /* list of the allocations that `held` counts */
     void *scratch_blocks;   /* all scratch blocks ever allocated: a recorded graph may still use an old one */
     void *priv;             /* owned by the backend */
     unsigned debug;         /* flags from the environment variable PB_DEBUG=sync,trace */
@@ -96,8 +96,8 @@ enum { PB_DEBUG_SYNC = 1, PB_DEBUG_TRACE = 2 };
  * the backend; EDEVICE: the machine lacks the device. */
 pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device);
 void pb_ctx_close(pb_ctx *ctx);
-/* Opens the plan backend: ops are checked, implementations selected and memory accounted for as on backend `id`, but no
- * op runs and no memory is touched. So the code that trains also tells how much memory training needs. A download
+/* Opens the plan backend: it checks ops, selects implementations and accounts for memory as backend `id` does, but runs
+ * no op and touches no memory. So running the training code on it finds how much memory training needs. A download
  * returns zeros. Needs no device; recording is refused. */
 pb_status pb_ctx_open_plan(pb_ctx *ctx, pb_backend_id id);
 size_t pb_plan_peak(const pb_ctx *ctx);                          /* bytes: held_peak */
@@ -145,7 +145,7 @@ pb_status pb_device_check(pb_ctx *ctx);
 
 /* Runs fn(ctx, self) in recording mode: ops are recorded with their arguments by value, not executed. The pointers in
  * these arguments must stay valid as long as the graph is used. If fn fails, ctx stays usable and *out is unchanged.
- * EUNSUPPORTED, with the reason: fn did something that cannot be recorded. */
+ * EUNSUPPORTED: fn did something that cannot be recorded; the message says what. */
 pb_status pb_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
 pb_status pb_replay(pb_ctx *ctx, void *graph); /* a pb_fn; `graph` is a pb_graph * */
 size_t pb_graph_nodes(pb_ctx *ctx, const pb_graph *graph);
