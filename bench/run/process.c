@@ -168,7 +168,7 @@ static pb_status after_deadline(const pb_process *l, const int *order, int at)
 
 /* Handles a case that hung: discards what it measured, as --resume does, writes a row of status timeout, and sets
  * l->first to the next case. If progress.csv shows that the case completed after all, it keeps its rows. */
-static pb_status after_hang(pb_process *l, const int *order, const pb_watched *w, pb_exit *code)
+static pb_status after_hang(pb_process *l, const int *order, const pb_child *w, pb_exit *code)
 {
     char note[160];
     pb_case c;
@@ -193,10 +193,10 @@ static pb_status after_hang(pb_process *l, const int *order, const pb_watched *w
 
 /* Handles the end of the process. Afterwards l->first is the case with which the next process continues; n + 1 means
  * that no case is left. */
-static pb_status after_process(pb_process *l, const int *order, const pb_watched *w, pb_exit *code, bool *stopped)
+static pb_status after_process(pb_process *l, const int *order, const pb_child *w, pb_exit *code, bool *stopped)
 {
     char how[96];
-    const bool dead = !w->stuck && died(w->status, how, sizeof how);
+    const bool dead = !w->abandoned && died(w->status, how, sizeof how);
     /* A SIGTERM may arrive before the process has installed its handler; such an end counts as ours. */
     const bool ours = w->late && (w->killed || (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGTERM));
     pb_status s = PB_OK;
@@ -212,7 +212,7 @@ static pb_status after_process(pb_process *l, const int *order, const pb_watched
         if (ours) *code = PB_EXIT_HARNESS;
         l->first = l->plan->n + 1;
     }
-    if (!w->stuck) return s;
+    if (!w->abandoned) return s;
     fprintf(stderr,
             "bench: process %d: process %d cannot be ended, it is in a call of the driver that does not return; "
             "it is left behind\n",
@@ -235,22 +235,17 @@ static double *limits(const pb_process *l, const int *order)
 
 static pb_status run_process(pb_process *l, const int *order, const double *limit, pb_exit *code, bool *stopped)
 {
-    pb_watched ended;
     shown user = {l, order};
-    pb_watch w = {.first = l->first,
-                  .n = l->plan->n,
-                  .limit = limit,
-                  .deadline = l->deadline,
-                  .end = l->end,
-                  .begins = show,
-                  .user = &user};
+    const pb_child_cases cases = {l->first, l->plan->n, limit, show, &user};
+    const pb_supervision rules = {.deadline = l->deadline, .end = l->end, .grace = PB_GRACE, .abandon = true};
+    pb_child w = {.cases = &cases};
     PB_TRY(pb_start(become_child, l, &w.pid, &w.pipe));
-    pb_watch_process(&w, &ended);
+    pb_supervise(&rules, &w, 1);
     close(w.pipe);
     clear(l);
-    PB_TRY(after_process(l, order, &ended, code, stopped));
-    l->refused = ended.at < w.first && !ended.killed && !ended.hung && WIFEXITED(ended.status);
-    if (ended.no_memory) *code = pb_worse_exit(*code, PB_EXIT_NO_MEMORY);
+    PB_TRY(after_process(l, order, &w, code, stopped));
+    l->refused = w.at < cases.first && !w.killed && !w.hung && WIFEXITED(w.status);
+    if (w.no_memory) *code = pb_worse_exit(*code, PB_EXIT_NO_MEMORY);
     return PB_OK;
 }
 
