@@ -44,6 +44,7 @@ for process in 0 1 2 3; do
     want hang 1 ",$process,toy/step?batch=1&mode=fine&width=16,kernel_time,.*,ok,"
     want hang 1 ",$process,requirement/T-1,requirement,1,none,3,0,pass" # ceilings and a case
 done
+[[ $(grep -c ',hung,,"\?toy/step?batch=1&mode=hang.*hung: ended after' hang/processes.csv) -eq 2 ]] || fail "hang: $(cat hang/processes.csv)"
 grep -q '"truncated": false' hang/run.json || fail "hang: run.json says truncated"
 before=$(md5sum <hang/results.csv)
 expect 4 results "$fixture" run --resume hang # the run is complete
@@ -75,6 +76,7 @@ end exit 0 'bench: process 0 hung for'
 want exit 4 ',kernel_time,.*,ok,'
 want exit 2 'requirement/T-1'
 end first 125 'before its first case and was ended'
+grep -q '^0,.*,failed,,hung for .* before its first case' first/processes.csv || fail "first: $(cat first/processes.csv)"
 grep -q '"truncated": true' first/run.json || fail "first: run.json does not say truncated"
 
 # ---- the budget also ends a case that ignores signals; --resume tries it again ------------------------------------
@@ -101,6 +103,7 @@ left=$(sed -n 's/.*: process \([0-9]*\) cannot be ended.*/\1/p' stuck.log)
 kill -0 "$left" || fail "stuck: process '$left' is not there"
 want stuck 1 'mode=hang&width=16,outcome,1,none,,0,timeout,'
 (expect 2 'still being measured' "$fixture" run --resume stuck; exit $failures) || failures=$((failures + 1))
+grep -q '^0,.*,abandoned,,"\?process [0-9]* cannot be ended' stuck/processes.csv || fail "stuck: $(cat stuck/processes.csv)"
 kill -KILL "$left"
 expect 4 results "$fixture" run --resume stuck
 want stuck 1 'mode=fine&width=16,kernel_time,.*,ok,'
