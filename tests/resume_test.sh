@@ -27,7 +27,7 @@ fine "$fixture" "${options[@]}" --out whole
 
 # rows DIR N: waits until results.csv has N lines, or the run has ended.
 rows() {
-    while kill -0 $pid 2>/dev/null && [[ ! -f $1/progress.csv || $(wc -l <"$1/results.csv") -lt $2 ]]; do sleep 0.01; done
+    while kill -0 $pid 2>/dev/null && [[ ! -f $1/run.json || $(wc -l <"$1/results.csv") -lt $2 ]]; do sleep 0.01; done
 }
 # killed DIR N WHOM ARG...: starts bench and, when the results have N lines, kills it in the middle of its next case:
 # bench and its measuring process (both), or bench alone (parent).
