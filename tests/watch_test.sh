@@ -32,6 +32,7 @@ start last --mode 'hanglast,fine' --batch 1 -n 2 step
 start exit --mode 'hangatexit,fine' --batch 1 -n 2 step
 start first --mode hangfirst --batch 1 -n 2 step
 start budget --mode 'hang,fine' --batch 1 -n 1 --case-timeout 1h --budget 2 step
+start done --mode 'hangatexit,fine' --batch 1 -n 2 --case-timeout 1h --budget 4 step
 PB_UNKILLABLE=1 start stuck --mode 'hang,fine' --batch 1 -n 1 step
 
 # ---- a case that hangs: tried in two processes, then skipped; all other cases are measured once per process -------
@@ -87,6 +88,13 @@ grep -q 'killed by' budget.log && fail "budget: called a crash"
 expect 4 'hung: ended after' "$fixture" run --resume budget --budget 1h --case-timeout 1
 want budget 1 ',timeout,"hung'
 want budget 1 'mode=fine&width=16,kernel_time,.*,ok,'
+
+# A process that has measured everything has ended, although the budget then ends it; --resume begins the next one.
+end done 125 'the budget is used up'
+grep -q '^0,.*,ok,,$' done/processes.csv || fail "done: $(cat done/processes.csv)"
+expect 0 results "$fixture" run --resume done --budget 1h --case-timeout 1
+[[ $(cut -d, -f1,4 done/processes.csv | tr '\n' ' ') == 'process,outcome 0,ok 1,ok ' ]] || fail "done: $(cat done/processes.csv)"
+want done 4 ',kernel_time,.*,ok,'
 
 # The budget also bounds the time that such a case gets to end: without that, SIGKILL comes PB_GRACE = 5 s after SIGTERM.
 before=${EPOCHREALTIME/./}
