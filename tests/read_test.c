@@ -293,6 +293,57 @@ static void what_run_json_says_cannot_steer_a_terminal(void **state)
     }
 }
 
+/* Writes a run's folder whose process 1 was throttled, as the file `name` next to `processes`, and reads
+ * it. */
+static void read_throttled(const char *name, const char *processes, pb_table *t)
+{
+    static const char rows[] = HEADER GOOD GOOD2 LINE("1", "a/b", TIME, "1", "ok", "a note")
+        LINE("1", "requirement/T-1", "requirement,1,none", "1", "pass", "seen")
+            LINE("1", "a/c", "outcome,1,none", "", "failed", "x");
+    char folder[] = "/tmp/pb_read_XXXXXX", path[2][64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path[0], sizeof path[0], "%s/%s", folder, name);
+    snprintf(path[1], sizeof path[1], "%s/processes.csv", folder);
+    CHECK_OK(pb_file_create(path[0], rows, sizeof rows - 1));
+    CHECK_OK(pb_file_create(path[1], processes, strlen(processes)));
+    CHECK_OK(pb_table_read(strcmp(name, "results.csv") ? path[0] : folder, t));
+    for (int i = 0; i < 2; i++) unlink(path[i]);
+    rmdir(folder);
+    assert_int_equal(t->n, 5);
+    assert_int_equal(t->rows[0].status, PB_ROW_OK);
+    assert_string_equal(t->rows[0].note, "");
+    assert_int_equal(t->rows[4].status, PB_ROW_FAILED);
+    assert_string_equal(t->rows[4].note, "x");
+}
+
+#define PROCESSES "process,start_utc,seconds,outcome,retry_of,reason\n0,2026-01-31T12:00:00Z,1.5,ok,,\n"
+
+static void rows_of_a_throttled_process_say_so(void **state)
+{
+    static const char throttled[] = PROCESSES "1,,2,throttled,,\"hw_slowdown, cpu_thermal (measured again)\"\n2,,";
+    static const char why[] = "throttled: hw_slowdown, cpu_thermal (measured again)";
+    char both[128];
+    pb_table t;
+    (void)state;
+    read_throttled("results.csv", throttled, &t);
+    for (int i = 1; i < 3; i++) assert_int_equal(t.rows[i].status, PB_ROW_THROTTLED);
+    assert_string_equal(t.rows[1].note, why);
+    assert_ptr_equal(t.rows[1].status, t.rows[2].status); /* interned */
+    snprintf(both, sizeof both, "%s; a note", why);
+    assert_string_equal(t.rows[2].note, both);
+    assert_int_equal(t.rows[3].status, PB_ROW_PASS); /* throttling does not make a result wrong */
+    snprintf(both, sizeof both, "%s; seen", why);
+    assert_string_equal(t.rows[3].note, both);
+    pb_table_free(&t);
+    /* The last row of a process counts; the processes.csv of a run says nothing of another file. */
+    read_throttled("results.csv", PROCESSES "1,,2,interrupted,,Interrupt\n1,,2,ok,,\n", &t);
+    for (int i = 1; i < 3; i++) assert_int_equal(t.rows[i].status, PB_ROW_OK);
+    pb_table_free(&t);
+    read_throttled("other.csv", throttled, &t);
+    for (int i = 1; i < 3; i++) assert_int_equal(t.rows[i].status, PB_ROW_OK);
+    pb_table_free(&t);
+}
+
 /* An unclosed quote makes the rest of the file one field. It must not need megabytes of memory or give a message of
  * that size. */
 static void fields_of_megabytes_are_refused(void **state)
@@ -386,6 +437,7 @@ int main(void)
         cmocka_unit_test(every_fault_is_one_line_with_its_place),
         cmocka_unit_test(gates_are_read_with_the_same_care),
         cmocka_unit_test(a_fifo_is_no_file),
+        cmocka_unit_test(rows_of_a_throttled_process_say_so),
         cmocka_unit_test(what_run_json_says_cannot_steer_a_terminal),
         cmocka_unit_test(fields_of_megabytes_are_refused),
         cmocka_unit_test(files_larger_than_a_block_read_whole),

@@ -112,7 +112,7 @@ static void add_row(reader *r)
                              .better = m->better,
                              .value = (double)NAN,
                              .samples = 2,
-                             .status = "ok",
+                             .status = PB_ROW_OK,
                              .note = ""};
     if (t->n && !sorted(&t->rows[t->n - 1], &t->rows[t->n]))
         fail(r, PB_EINVAL, "not sorted by session, key and metric, or a second row of ", r->text[KEY]);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "bench/rows/metric.h"
+#include "bench/rows/processes.h"
 #include "bench/rows/renames.h"
 #include "os/file.h"
 #include "os/text.h"
@@ -389,8 +390,11 @@ pb_status pb_table_read(const char *path, pb_table *out)
     if (n < 0 || n >= (int)sizeof file) return pb_fail(PB_EINVAL, "the path is too long (%d characters)", n);
     FILE *f;
     PB_TRY(pb_file_read(file, &f));
-    const pb_status s = read_stream(f, file, out);
+    pb_status s = read_stream(f, file, out);
     fclose(f);
+    if (s != PB_OK) return s;
+    s = pb_processes_apply(out);
+    if (s != PB_OK) pb_table_free(out);
     return s;
 }
 
