@@ -120,6 +120,12 @@ expect 0 'hf: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=eager&
 [[ $(grep -c '^qlora torch: ' log) -eq 16 && $(grep -c '^backward hf: ' log) -eq 8 ]] || fail 'not 8 cases'
 expect 0 'kernels torch: kernels/nf4_dequantize?dtype=bf16&shape=' \
     "$peers/run" --what kernels --filter 'kernels/nf4_dequantize?dtype=bf16&*' --dry-run
+# A row's unit is looked up in metrics.def: a metric that is not there would fail the case.
+grep -ohE 'emit\([a-z_]+, "[a-z_0-9]+"' "$peers"/*.py | sed 's/.*"\(.*\)"/\1/' | sort -u >emitted
+[[ $(wc -l <emitted) -gt 10 ]] || fail 'the metrics that peers emit were not found'
+"$bench" list metrics | sed 's/ .*//' | sort | comm -13 - emitted >"$dir/log"
+[[ ! -s $dir/log ]] || fail 'peers emit metrics that metrics.def does not have'
+
 "$bench" list requirements | sed -n 's|^    .* of \(kernels/[^ ]*\) .*|\1|p' | sort >judged
 [[ $(wc -l <judged) -gt 5 ]] || fail 'requirements judge no kernels'
 printf '#!/bin/sh\n[ "$1" = list ] || { printf "%%s\\n" "$@" >asked; exit; }\nexec "%s" "$@"\n' "$bench" >listing && chmod +x listing
