@@ -82,8 +82,8 @@ expect 2 'usage: scripts/ci-compare BASE_REF' compare
 expect 2 'usage: scripts/ci-compare BASE_REF' compare main topic again
 expect 2 'usage: scripts/ci-compare BASE_REF' compare --suite backward
 expect 2 'usage: scripts/ci-compare BASE_REF' compare main --all
-expect 2 "there is no commit 'nowhere'" compare nowhere
-expect 2 "there is no commit 'nowhere'" compare main nowhere
+expect 2 "no commit 'nowhere' exists" compare nowhere
+expect 2 "no commit 'nowhere' exists" compare main nowhere
 expect 0 'topic is its own merge base with HEAD: nothing to compare' compare HEAD topic
 [[ ! -e $out/junit.xml ]] || fail "an older junit.xml stayed"
 git -C repo checkout -q --orphan alone && git -C repo commit -qm alone
@@ -92,7 +92,7 @@ git -C repo checkout -q topic
 mkdir mine && echo kept >mine/file && echo kept >mine/log
 OUT=$PWD/mine expect 2 'mine: it holds files that ci-compare has not made' compare main
 [[ $(cat mine/file mine/log | sort -u) == kept && $(ls -A mine | wc -l) -eq 2 ]] || fail "OUT: another's folder was touched"
-OUT=$PWD/mine/file expect 2 'it is no folder' compare main
+OUT=$PWD/mine/file expect 2 'is not a folder' compare main
 ln -s mine link
 OUT=$PWD/link expect 2 'has not made' compare main
 mkdir -- '-e x' # an empty folder is accepted, and so is the script's own output of an earlier call, whatever its name
