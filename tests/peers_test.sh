@@ -65,7 +65,7 @@ table "$peers/run" <<'TABLE'
 --what full --peers hf            |   2 | none of them measures full
 --cases tiny                      |   2 | 'tiny' is not MODEL:BATCHxSEQ
 --cases tiny:0x64                 |   2 | 'tiny:0x64' is not MODEL:BATCHxSEQ
---processes 0                      |   2 | --processes is at least 1
+--processes 0                      |   2 | --processes must be at least 1
 --device tpu                      |   2 | invalid choice
 TABLE
 expect 2 'no case of qlora for hf' run --peers hf --modes graph
