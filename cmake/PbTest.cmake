@@ -1,6 +1,6 @@
-# PbTest.cmake - pb_add_test(name command...): a ctest that fails after 240 seconds, three times what the slowest takes
-# on two free processors. OpenMP threads sleep while they wait: tests run in parallel, and spinning threads would take
-# the processor from the thread they wait for.
+# PbTest.cmake - pb_add_test(name command...): a ctest that fails after 240 seconds, three times what the slowest test
+# takes on two free processors. OpenMP threads sleep while they wait: tests run in parallel, and spinning threads would
+# take the processor from the thread they wait for.
 set(pb_test_seconds 240)
 if(PB_SANITIZE) # loops are ten times slower, or more
   set(pb_test_seconds 600)

@@ -1,7 +1,9 @@
-# attention.gp - what lists buy: seconds of attention, forward and backward, against the length of a sequence, a line for
-# every set of cases that differ in their length alone. Drawn by `bench plot --figure attention`, which sets
-#   data  blocks of "tokens seconds", each with its title on top      variants  number of blocks
-#   out, term  what to write, svg or png      heading  one line
+# attention.gp - seconds of attention, forward and backward, by length of the sequence: dense against sparse. Cases that
+# differ only in the length are one curve. Run by `bench plot --figure attention`, which sets
+#   data       blocks of lines "tokens seconds"; the first line of a block is its title
+#   variants   number of blocks
+#   out, term  the file to write, and its type: svg or png
+#   heading    the title of the figure
 set encoding utf8
 if (term eq "svg") set terminal svg size 960,540 noenhanced font "sans,13" background rgb "white"
 if (term eq "png") set terminal pngcairo size 1440,810 noenhanced font "sans,13"

@@ -1,7 +1,9 @@
-# backward.gp - time of the backward pass and clip: a cluster a case, a bar an variant (eager or graph, and
-# which clip), whiskers from the least to the largest process. Drawn by `bench plot`, which sets
-#   data  a line a case: "label" median least largest median least largest ..., in seconds, NaN: no figure
-#   out, term  what to write, svg or png      variants  number of bars in a cluster      heading  one line
+# backward.gp - time of the backward pass and clip. Each case is a cluster of bars, one for each variant (eager or
+# graph, and which clip), with whiskers from the fastest to the slowest process. Run by `bench plot`, which sets
+#   data       one line per case: "label" median least largest median least largest ..., in seconds; NaN: no value
+#   variants   number of bars in a cluster
+#   out, term  the file to write, and its type: svg or png
+#   heading    the title of the figure
 set encoding utf8
 if (term eq "svg") set terminal svg size 960,540 noenhanced font "sans,13" background rgb "white"
 if (term eq "png") set terminal pngcairo size 1440,810 noenhanced font "sans,13"

@@ -1,7 +1,9 @@
-# crossover.gp - what a recorded graph buys: eager over graphed time against the tokens of a step, a line for every
-# set of cases that differ in batch and seq alone. Drawn by `bench plot --figure crossover`, which sets
-#   data  blocks of "tokens ratio", each with its title on top      variants  number of blocks
-#   out, term  what to write, svg or png      heading  one line
+# crossover.gp - the gain of a graph: eager time over graph time, by tokens of a step. Cases that differ only in batch
+# and seq are one curve. Run by `bench plot --figure crossover`, which sets
+#   data       blocks of lines "tokens ratio"; the first line of a block is its title
+#   variants   number of blocks
+#   out, term  the file to write, and its type: svg or png
+#   heading    the title of the figure
 set encoding utf8
 if (term eq "svg") set terminal svg size 960,540 noenhanced font "sans,13" background rgb "white"
 if (term eq "png") set terminal pngcairo size 1440,810 noenhanced font "sans,13"

@@ -51,7 +51,7 @@ def parse(path, text):
             open_edit = False
             continue
         elif key not in KEYS or (key != "mutation" and not records):
-            raise Error(f"{at}: '{line}' is no line of a record")
+            raise Error(f"{at}: '{line}' is not a line of a record")
         else:
             open_edit = False
             if key == "mutation":
@@ -75,13 +75,13 @@ def field(record, key, value):
 
 
 def load():
-    """All records, in the order of their names; incomplete ones and two of one name are errors."""
+    """All records, sorted by name. Raises Error for an incomplete record and for two records with one name."""
     records = {}
     for path in sorted(glob.glob(os.path.join(ROOT, "tests", "mutations", "*.mut"))):
         with open(path, encoding="utf-8") as f:
             for r in parse(os.path.relpath(path, ROOT), f.read()):
                 if r.name in records:
-                    raise Error(f"{r.at}: {r.name} is also the name of {records[r.name].at}")
+                    raise Error(f"{r.at}: the name {r.name} is already used at {records[r.name].at}")
                 if not (r.breaks and r.edits and (r.tests or r.gpu_test)):
                     raise Error(f"{r.at}: {r.name} needs a 'breaks:' line, a 'test:' or 'gpu-test:' line, and an edit")
                 records[r.name] = r
@@ -202,7 +202,7 @@ def find(edit, text, path):
             found[inside[i].start] = inside[i:i + len(wanted)]
     if len(found) != 1:
         where = f"{path}, {edit.function}" if edit.function else path
-        raise Error(f"{edit.at}: '{old[0].strip()}' is found {len(found)} times in {where}, not once")
+        raise Error(f"{edit.at}: '{old[0].strip()}' occurs {len(found)} times in {where}, not once")
     return next(iter(found.values())), [joined.count("\n", 0, w.start) for w in wanted]
 
 
@@ -215,7 +215,7 @@ def indent_of(line):
 
 
 def indented(lines, base, indent):
-    """New lines, moved by as much as the first old line is from its place in the record."""
+    """The new lines, indented as the code is: by `indent` where the record has `base`."""
     for line in lines:
         own = indent_of(line)
         kept = indent + own[len(base):] if own.startswith(base) else indent[:max(0, len(indent) - len(base) + len(own))]
@@ -297,7 +297,7 @@ class Tree:
         named = [f for f in self.by_name[name] if in_order(folders, f.split("/")[:-1])]
         found = [f for f in named if self.has(f, edit)] if len(named) > 1 else named
         if len(found) != 1:
-            counts = f"{len(named)} files, {len(found)} of them with the old lines, not one"
+            counts = f"{len(named)} files, {len(found)} of them with the old lines; need exactly one"
             raise Error(f"{edit.at}: {edit.file} names {counts}")
         return found[0]
 

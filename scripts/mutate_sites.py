@@ -1,7 +1,7 @@
 # mutate_sites.py - where scripts/mutate can change a C source, and how: a lexer, the operators, the draw.
-"""Works on tokens, not on a syntax tree: half of the code is in arguments of macros (PB_TRY), whose place in the
-source a compiler's tree does not give. It relies on the layout of scripts/format: a binary operator has a space on both
-sides, a unary one has not. A change that is no C is found when it does not compile."""
+"""Works on tokens, not on a syntax tree, because half of the code is in arguments of macros (PB_TRY), for which a
+compiler's tree gives no source positions. It relies on the layout of scripts/format: a binary operator has a space on
+both sides, a unary one has not. A change that is not valid C gets the verdict not-compiled."""
 import bisect
 import collections
 import hashlib
@@ -9,7 +9,7 @@ import os
 import re
 
 OPERATORS = {
-    "compare": "a comparison takes or leaves out its limit, == and != are exchanged",
+    "compare": "< and <=, > and >=, == and != are exchanged",
     "boolean": "&& and || are exchanged",
     "negate": "the condition of an if is negated, the two values of ?: are exchanged",
     "arithmetic": "+ and -, * and /, << and >> are exchanged",
@@ -30,8 +30,8 @@ TOKEN = re.compile(r"""
   | (?P<punct>->|\+\+|--|<<=|>>=|<<|>>|[-+*/%&|^<>=!]=|&&|\|\||\.\.\.|.)
 """, re.X | re.S | re.M)
 
-# Calls in which nothing is drawn: messages of errors; what allocates and releases (a size that is too
-# small and a leak are ASan's to find); what is no code.
+# Calls whose arguments are not changed: error messages; allocation and release (ASan finds sizes that are too small,
+# and leaks); and what generates no code.
 QUIET = re.compile(r"^(pb_fail\w*|\w*alloc|\w*free|\w+_destroy|fclose|closedir|json_decref|va_\w+|assert|static_assert"
                    r"|_Static_assert|sizeof|offsetof|__attribute__)$")
 CONTROL = ("if", "for", "while", "switch", "return", "sizeof", "do", "else", "case", "goto")
@@ -238,9 +238,9 @@ def number_of(*parts):
 
 
 def draw(all_sites, seed):
-    """One site of each line that has any, in an order that the seed decides: each line comes as likely first as any
-    other; of its operators each is as likely, and so is each site of the operator. The first n are the draw of n. What
-    is drawn of a line depends on the seed and its text alone, so that changes elsewhere leave it as it is."""
+    """One site of each line that has any, in a random order that the seed decides. Within a line, each operator is
+    equally likely, and so is each site of that operator. The first n sites are the draw of n. The site that is drawn
+    for a line depends only on the seed and the line's text, so changes elsewhere do not affect it."""
     lines = collections.defaultdict(lambda: collections.defaultdict(list))
     for s in all_sites:
         lines[s.file, s.line, s.nth][s.operator].append(s)

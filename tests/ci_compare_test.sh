@@ -63,7 +63,7 @@ grep -q 'runs --gates g.csv --format junit' $out/junit.xml || fail "junit.xml is
 expect 1 '# one against # three' compare main topic~1 # both are already built
 [[ $(built) -eq 3 ]] || fail "what was built is built again"
 echo >>repo/bench.sh
-expect 0 'warning: what is not committed is not in the comparison' compare main
+expect 0 'warning: uncommitted changes are not part of the comparison' compare main
 git -C repo checkout -q bench.sh
 
 # The cache is used in another clone, whose .git does not know its worktrees.
@@ -71,7 +71,7 @@ git clone -q repo other && git -C other checkout -q topic && git -C other branch
 mkdir -p other/build/ci-compare
 base=cpu-$(git -C repo rev-parse topic~2)
 cp -r "repo/build/ci-compare/$base" other/build/ci-compare/
-expect 0 "$(git -C repo rev-parse topic~2): built before" other/scripts/ci-compare main
+expect 0 "$(git -C repo rev-parse topic~2): the earlier build is reused" other/scripts/ci-compare main
 [[ $(wc -l <other/build/ci-compare/built) -eq 1 ]] || fail "other: the base was built again"
 rm other/build/ci-compare/*/build/ready # as after an interrupted build
 expect 0 'base' other/scripts/ci-compare main
@@ -82,19 +82,19 @@ expect 2 'usage: scripts/ci-compare BASE_REF' compare
 expect 2 'usage: scripts/ci-compare BASE_REF' compare main topic again
 expect 2 'usage: scripts/ci-compare BASE_REF' compare --suite backward
 expect 2 'usage: scripts/ci-compare BASE_REF' compare main --all
-expect 2 "there is no commit 'nowhere'" compare nowhere
-expect 2 "there is no commit 'nowhere'" compare main nowhere
-expect 0 'topic is its own merge base with HEAD: nothing to compare' compare HEAD topic
+expect 2 "no commit 'nowhere' exists" compare nowhere
+expect 2 "no commit 'nowhere' exists" compare main nowhere
+expect 0 'HEAD contains topic already: nothing to compare' compare HEAD topic
 [[ ! -e $out/junit.xml ]] || fail "an older junit.xml stayed"
 git -C repo checkout -q --orphan alone && git -C repo commit -qm alone
-expect 2 'have no common commit here: a shallow clone needs its whole history' compare main
+expect 2 'have no common commit: if this is a shallow clone, fetch its whole history' compare main
 git -C repo checkout -q topic
 mkdir mine && echo kept >mine/file && echo kept >mine/log
-OUT=$PWD/mine expect 2 'mine: it holds files that ci-compare has not made' compare main
+OUT=$PWD/mine expect 2 'mine contains files that ci-compare did not make' compare main
 [[ $(cat mine/file mine/log | sort -u) == kept && $(ls -A mine | wc -l) -eq 2 ]] || fail "OUT: another's folder was touched"
-OUT=$PWD/mine/file expect 2 'it is no folder' compare main
+OUT=$PWD/mine/file expect 2 'is not a folder' compare main
 ln -s mine link
-OUT=$PWD/link expect 2 'has not made' compare main
+OUT=$PWD/link expect 2 'did not make' compare main
 mkdir -- '-e x' # an empty folder is accepted, and so is the script's own output of an earlier call, whatever its name
 for again in 1 2; do
     OUT="$PWD/-e x" expect 0 'nothing to compare' compare HEAD topic

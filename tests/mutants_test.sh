@@ -92,18 +92,18 @@ expect 2 'no record matches nothing' scripts/mutants nothing
 [[ -z $(git status --porcelain) ]] || fail "the working tree changed"
 
 # Errors.
-error 'toy.c toy_sum' 'sum -= b;' "'sum -= b;' is found 0 times in os/toy.c, toy_sum, not once"
-error 'toy.c' 'int sum = a;' "'int sum = a;' is found 2 times in os/toy.c, not once"
+error 'toy.c toy_sum' 'sum -= b;' "'sum -= b;' occurs 0 times in os/toy.c, toy_sum, not once"
+error 'toy.c' 'int sum = a;' "'int sum = a;' occurs 2 times in os/toy.c, not once"
 error 'toy.c toy_product' 'sum += b;' 'os/toy.c has no function toy_product'
 error 'toys.c' 'sum += b;' 'toys.c names 0 files'
 error 'toy.c toy_sum' '/* the second */' 'the edit has no old line'
 printf 'mutation: limit-off-by-one\n' >tests/mutations/twice.mut
-expect 2 'twice.mut:1: limit-off-by-one is also the name of tests/mutations/toy.mut:3' scripts/mutants --check
+expect 2 'twice.mut:1: the name limit-off-by-one is already used at tests/mutations/toy.mut:3' scripts/mutants --check
 rm tests/mutations/twice.mut
 printf 'mutation: empty\n' >tests/mutations/extra.mut
 expect 2 "extra.mut:1: empty needs a 'breaks:' line" scripts/mutants --check
 printf 'mutation: empty\nbreak: it\n' >tests/mutations/extra.mut
-expect 2 "extra.mut:2: 'break: it' is no line of a record" scripts/mutants --check
+expect 2 "extra.mut:2: 'break: it' is not a line of a record" scripts/mutants --check
 record 'toy.c toy_sum' 'sum += b;'
 expect 2 'extra does not compile' scripts/mutants extra
 sed -i 's/toy_test/other_test/' tests/mutations/extra.mut
@@ -119,7 +119,7 @@ expect 0 '3 records apply' scripts/mutants --check
 git commit -qam moved
 mkdir other && sed 's/sum += b/sum += 2 * b/' moved/deep/toy.c >other/toy.c
 expect 0 '1 records apply' scripts/mutants --check sum-forgets
-expect 2 'toy.c names 2 files, 2 of them with the old lines, not one' scripts/mutants --check zero
+expect 2 'toy.c names 2 files, 2 of them with the old lines; need exactly one' scripts/mutants --check zero
 sed -i 's,in: toy.c toy_sign,in: moved/toy.c toy_sign,' tests/mutations/toy.mut
 expect 0 '3 records apply' scripts/mutants --check
 rm -r other && git checkout -q .

@@ -78,7 +78,7 @@ toy.c,toy_loop,arithmetic,return n - n; /* another comment */,return n + n;,nobo
 CSV
 mutate --check || fail "--check of what is there"
 mkdir os/deep && cp os/toy.c os/deep
-expect 1 'toy.c, toy_loop stands in os/deep/toy.c and os/toy.c' mutate --check
+expect 1 'toy.c, toy_loop is in os/deep/toy.c and os/toy.c' mutate --check
 rm os/toy.c
 mutate --check || fail "--check of a file that was moved"
 mv os/deep/toy.c os/toy.c
@@ -87,12 +87,12 @@ expect 0 '| all | 5 | 2 | 0 | 1 | 2 | 0 | 0 | 100.0% | 34.2% to 100.0% |' mutate
 judged 'return a < b;' 'killed toy_test'
 judged 'return n - n;' 'equivalent nobody calls it'
 sed -i 's/n - n/n - 1/' os/toy.c
-expect 1 'toy.c, toy_loop has no such place any more' mutate --check
+expect 1 'toy.c, toy_loop no longer has this site' mutate --check
 
 expect 3 '| os | 5 | 0 | 0 | 0 | 0 | 5 | 0 | - |' mutate --budget 0 --seed 2
 expect 1 'survived' mutate --resume
 expect 2 'no source matches none/*' mutate --only 'none/*'
-expect 2 "'soon' is no time" mutate --budget soon
+expect 2 "'soon' is not a time" mutate --budget soon
 sed -i 's/== 3/== 4/' test.c
 expect 2 'toy_test fails without a mutant' mutate
 

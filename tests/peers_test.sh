@@ -63,9 +63,9 @@ table "$peers/run" <<'TABLE'
 --what qloar                      |   2 | 'qloar' is not one of full, qlora, backward, kernels, attention
 --peers jax                       |   2 | 'jax' is not one of torch, hf, tilelang, cudnn, flashmla
 --what full --peers hf            |   2 | none of them measures full
---cases tiny                      |   2 | 'tiny': want MODEL:BATCHxSEQ
---cases tiny:0x64                 |   2 | 'tiny:0x64': want MODEL:BATCHxSEQ
---processes 0                      |   2 | --processes is at least 1
+--cases tiny                      |   2 | 'tiny' is not MODEL:BATCHxSEQ
+--cases tiny:0x64                 |   2 | 'tiny:0x64' is not MODEL:BATCHxSEQ
+--processes 0                      |   2 | --processes must be at least 1
 --device tpu                      |   2 | invalid choice
 TABLE
 expect 2 'no case of qlora for hf' run --peers hf --modes graph
@@ -77,9 +77,9 @@ LACKS='peft bitsandbytes' expect 125 'python lacks peft, bitsandbytes' run --out
 [[ $(wc -l <log) -eq 1 ]] || fail 'missing packages: more than a line'
 PB_PEER_PYTHON=/proc/nowhere expect 125 '/proc/nowhere' run --out a.csv
 PB_BENCH=/proc/nowhere expect 125 '/proc/nowhere' run --out a.csv
-BENCH_ENDS=125 expect 125 'bench ended with 125' run --out a.csv
+BENCH_ENDS=125 expect 125 'bench ended with exit code 125' run --out a.csv
 [[ ! -e a.csv ]] || fail 'a.csv is there although nothing was measured'
-PEER_ENDS=3 expect 125 'hf_step.py ended with 3' run --processes 2 --out a.csv
+PEER_ENDS=3 expect 125 'hf_step.py ended with exit code 3' run --processes 2 --out a.csv
 [[ $(grep -c -- '-plumb,' a.csv) -eq 10 && $(grep -c 'ended with' log) -eq 2 ]] || fail 'a lost peer took the others along'
 
 # ---- a run: order, columns, ratios ------------------------------------------------------------------------
@@ -120,6 +120,12 @@ expect 0 'hf: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=eager&
 [[ $(grep -c '^qlora torch: ' log) -eq 16 && $(grep -c '^backward hf: ' log) -eq 8 ]] || fail 'not 8 cases'
 expect 0 'kernels torch: kernels/nf4_dequantize?dtype=bf16&shape=' \
     "$peers/run" --what kernels --filter 'kernels/nf4_dequantize?dtype=bf16&*' --dry-run
+# A row's unit is looked up in metrics.def: a metric that is not there would fail the case.
+grep -ohE 'emit\([a-z_]+, "[a-z_0-9]+"' "$peers"/*.py | sed 's/.*"\(.*\)"/\1/' | sort -u >emitted
+[[ $(wc -l <emitted) -gt 10 ]] || fail 'the metrics that peers emit were not found'
+"$bench" list metrics | sed 's/ .*//' | sort | comm -13 - emitted >"$dir/log"
+[[ ! -s $dir/log ]] || fail 'peers emit metrics that metrics.def does not have'
+
 "$bench" list requirements | sed -n 's|^    .* of \(kernels/[^ ]*\) .*|\1|p' | sort >judged
 [[ $(wc -l <judged) -gt 5 ]] || fail 'requirements judge no kernels'
 printf '#!/bin/sh\n[ "$1" = list ] || { printf "%%s\\n" "$@" >asked; exit; }\nexec "%s" "$@"\n' "$bench" >listing && chmod +x listing
@@ -135,7 +141,7 @@ one_line() { # one_line EXIT TEXT COMMAND...: as expect, with one line of output
     [[ $(wc -l <log) -eq 1 ]] || fail "more than a line: $2"
 }
 attention() { "$peers/run" --what attention --device cuda "$@"; }
-one_line 2 'no peer, for want of a --path, measures attention' attention
+one_line 2 'a --path is needed to measure attention' attention
 for peer in tilelang cudnn flashmla; do
     one_line 2 "--path $peer=PATH is missing" attention --peers $peer
     one_line 125 'nowhere is not there: a ' attention --path $peer=nowhere
@@ -157,7 +163,7 @@ printf '#!/bin/sh\ngrep -q "run_fwd_phase1_kernel<512, false>(p)" mla.so.cu && e
 chmod +x nvcc
 PB_CUTLASS=headers CUDACXX=./nvcc one_line 125 'FlashMLA does not build: x.cu(1): error: why' build
 [[ ! -e mla.so.cu ]] || fail 'the wrapper is left behind'
-expect 2 'want NAME=PATH' attention --path jax=x
+expect 2 'is not NAME=PATH' attention --path jax=x
 expect 0 'attention tilelang: attention/fwd?dtype=bf16&heads=64&list=v4&masked=0&qk=512&seq=4096&topk=640&variant=sparse' \
     attention --peers tilelang,cudnn,flashmla --dry-run
 for sides in 'tilelang 12' 'cudnn 6' 'flashmla 6'; do

@@ -53,7 +53,7 @@ def written_by_plumb(c, model, dtype, root):
     c.same(f"{model} {dtype}: full, one file, in transformers", load(root / "full"), full)
     c.same(f"{model} {dtype}: full, many files, in transformers", load(root / "cut"), full)
     auto = AutoModelForCausalLM.from_pretrained(root / "full")
-    c.equal(f"{model} {dtype}: the dtype transformers picks by itself: {auto.dtype}",
+    c.equal(f"{model} {dtype}: the dtype transformers selects by default: {auto.dtype}",
             auto.dtype == {"f32": torch.float32, "bf16": torch.bfloat16}[dtype])
     adapted = PeftModel.from_pretrained(load(root / "full"), root / "adapter").eval()
     if dtype == "f32":

@@ -110,7 +110,7 @@ def count_launches(call):
     enqueue = re.compile(r"cu(da)?(LaunchKernel|LaunchCooperative|GraphLaunch|Memcpy\w*Async|Memset\w*Async)")
     n = sum(e.count for e in p.key_averages() if enqueue.match(e.key))
     if not n:
-        raise RuntimeError("the profiler saw no launch")
+        raise RuntimeError("the profiler saw no kernel launch")
     return n
 
 
@@ -175,16 +175,16 @@ class Peer:
             rows.emit(key, "host_time", host, n)
         rows.emit(key, "device_memory", float(total - free))
         if case.mode == "graph":
-            return rows.emit(key, "launches", 1.0)
+            return rows.emit(key, "kernel_launches", 1.0)
         which = (case.group(), case.suite)  # the row length does not change them, and profiling takes a second
         try:
             if which not in self.launches:
                 step.run(PHASES[:2])
                 self.launches[which] = count_launches(
                     step.run if case.suite == "throughput" else lambda: step.run(["backward", "clip"]))
-            rows.emit(key, "launches", float(self.launches[which]))
+            rows.emit(key, "kernel_launches", float(self.launches[which]))
         except Exception as error:  # a failure of the profiler does not invalidate the measurement
-            rows.emit(key, "launches", None, 0, "unsupported", " ".join(str(error).split())[:200])
+            rows.emit(key, "kernel_launches", None, 0, "unsupported", " ".join(str(error).split())[:200])
 
 
 def main(doc, build, note):
