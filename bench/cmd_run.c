@@ -206,7 +206,7 @@ static pb_exit measure(const run *r)
     bool whole = code != PB_EXIT_HARNESS && code != PB_EXIT_USAGE;
     if (whole && pb_run_json_write(r->name.dir, r->about, false) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
     if (pb_interrupted() || stopped)
-        fprintf(stderr, "bench: %s; the rows measured so far are in %s; bench run --resume %s goes on\n",
+        fprintf(stderr, "bench: %s; the rows measured so far are in %s; bench run --resume %s continues\n",
                 stopped ? "the budget is used up" : "interrupted", r->name.dir, r->name.dir);
     else if (!whole && refused) drop_if_empty(r);
     if (!whole || code == PB_EXIT_HARNESS) return code;

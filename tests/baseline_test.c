@@ -85,8 +85,8 @@ static void only_whole_runs_become_baselines(void **state)
 {
     static const struct {
         const char *run, *why;
-    } refused[] = {{"single", "1 processes"},    {"failed", "is wrong"},       {"one_process_failed", "is failed"},
-                   {"truncated", "cut off"},     {"header_only", "no rows"},   {"many_base", "need 3"},
+    } refused[] = {{"single", "has 1 of the 3"}, {"failed", "is wrong"},       {"one_process_failed", "is failed"},
+                   {"truncated", "cut off"},     {"header_only", "no rows"},   {"many_base", "3 processes needed"},
                    {"two_runs", "several runs"}, {"cut_short", "is truncated"}};
     char folder[64];
     capture c;
@@ -111,10 +111,10 @@ static void names_cannot_leave_the_folder(void **state)
     (void)state;
     CHECK_OK(pb_baseline_path("baselines", "m-1.x", "backward", path, sizeof path));
     assert_string_equal(path, "baselines/m-1.x/backward.csv");
-    CHECK_FAILS(pb_baseline_path("b", "../etc", "s", path, sizeof path), PB_EINVAL, "cannot name a folder");
-    CHECK_FAILS(pb_baseline_path("b", "a/b", "s", path, sizeof path), PB_EINVAL, "cannot name a folder");
-    CHECK_FAILS(pb_baseline_path("b", "", "s", path, sizeof path), PB_EINVAL, "cannot name a folder");
-    CHECK_FAILS(pb_baseline_path("b", "m", "..", path, sizeof path), PB_EINVAL, "cannot name a file");
+    CHECK_FAILS(pb_baseline_path("b", "../etc", "s", path, sizeof path), PB_EINVAL, "cannot be used as a folder name");
+    CHECK_FAILS(pb_baseline_path("b", "a/b", "s", path, sizeof path), PB_EINVAL, "cannot be used as a folder name");
+    CHECK_FAILS(pb_baseline_path("b", "", "s", path, sizeof path), PB_EINVAL, "cannot be used as a folder name");
+    CHECK_FAILS(pb_baseline_path("b", "m", "..", path, sizeof path), PB_EINVAL, "cannot be used as a file name");
 }
 
 /* ---- sessions ---------------------------------------------------------------------------------- */
@@ -217,16 +217,17 @@ static void a_failing_value_never_enters_by_accident(void **state)
                day == 1 ? "1 session," : " sessions,");
     char *before = read_text(file);
     update(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, PB_EXIT_REGRESSION,
-           "1 figure is REGRESSED, as backward_time of");
-    update(make_run(folder, 2, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is already one of its sessions");
-    update(make_run(folder, 11, 0.1, 1, "3"), &o, PB_EXIT_USAGE, "bench_version differs; start over with save");
+           "1 row is REGRESSED, such as backward_time of");
+    update(make_run(folder, 2, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is already a session of this baseline");
+    update(make_run(folder, 11, 0.1, 1, "3"), &o, PB_EXIT_USAGE,
+           "bench_version differs; `bench baseline save` replaces them");
     capture c;
     assert_int_equal(pb_baseline_save(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, capture_begin(&c)),
                      PB_EXIT_REGRESSION);
     assert_string_equal(capture_end(&c), ""); /* save does not accept the regression either */
     free(c.text);
     o.reason = NULL;
-    update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "give the reason with --reason");
+    update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "a reason is required: --reason TEXT");
     o.reason = "why";
     o.gates = run_file("no_gates");
     update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "which metrics gate");
@@ -236,8 +237,9 @@ static void a_failing_value_never_enters_by_accident(void **state)
     o.accept_regression = true;
     update(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, 0, "11 sessions,");
     o.sessions = 2;
-    update(make_run(folder, 10, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is already one of its sessions");
-    update(make_run(folder, 0, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "older than the 2 sessions that are kept");
+    update(make_run(folder, 10, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is already a session of this baseline");
+    update(make_run(folder, 0, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE,
+           "older than the 2 sessions that the baseline keeps");
     free(before);
     free(after);
     remove_folder(folder);
@@ -269,7 +271,7 @@ static void what_no_longer_is_must_be_let_go(void **state)
     for (char *p = text; (p = strstr(p, "1,r1,")); p++) p[3] = '2'; /* change the run_id */
     snprintf(run, sizeof run, "%s/r2.csv", folder);
     write_text(run, text);
-    update(run, &o, PB_EXIT_INCOMPARABLE, "1 row that gates is missing, as backward_time of backward/step?batch=");
+    update(run, &o, PB_EXIT_INCOMPARABLE, "the run lacks 1 gating row, such as backward_time of backward/step?batch=");
     o.accept_regression = true;
     update(run, &o, 0, "2 sessions,");
     pb_compare_opts c = {0}; /* once stored, the missing row is no longer expected */

@@ -31,10 +31,10 @@ list --columns                           |   0 | note
 list metrics                             |   0 | backward_time
 list metric                              |   2 | did you mean 'metrics'?
 list formats                             |   0 | benchfmt
-export --to nothing                      |   2 | there is no format 'nothing'
+export --to nothing                      |   2 | unknown format 'nothing'
 export --to bmf --better lower           |   2 | --better is only for --to gab
-export --to gab                          |   2 | a file holds one direction
-import nvbench                           |   2 | no file of nvbench was named
+export --to gab                          |   2 | writes one direction per file
+import nvbench                           |   2 | name at least one result file of nvbench
 import nccl-test x                       |   2 | did you mean 'nccl-tests'?
 import nvbench /proc/nowhere             |   2 | nowhere
 report --format html                     |   2 | need one of text|markdown|junit
@@ -145,9 +145,9 @@ expect 0 'PASS' "$fixture" report a
 expect 0 'saved baselines/' "$fixture" baseline save a -m 'for the test'
 expect 0 'for the test' "$fixture" baseline show
 expect 0 'same=3' "$fixture" --suite toy --out n1
-expect 2 'give the reason with --reason' "$fixture" baseline update n1
+expect 2 'a reason is required: --reason TEXT' "$fixture" baseline update n1
 expect 0 '2 sessions' "$fixture" baseline update n1 -m 'one more'
-expect 2 'is already one of its sessions' "$fixture" baseline update n1 -m 'once more'
+expect 2 'is already a session of this baseline' "$fixture" baseline update n1 -m 'once more'
 expect 0 'is one of the sessions it is compared with' "$fixture" compare n1
 expect 0 'against the median of 2 sessions' "$fixture" compare n1 --explain
 expect 0 'detects=none' "$fixture" compare a # fewer than ten sessions make no claim
@@ -163,7 +163,7 @@ expect 0 'NO-BASELINE' "$fixture" --suite toy --out n3 --baseline elsewhere
 expect 4 'NO-BASELINE' "$fixture" --suite toy --out n4 --baseline elsewhere --require-baseline
 expect 0 'results: n5' "$fixture" --suite toy --out n5 --no-compare
 grep -q BASELINE "$dir/log" && fail "n5: --no-compare compared"
-expect 2 "need save, update or show; did you mean 'save'?" "$fixture" baseline sav
+expect 2 "must be save, update or show; did you mean 'save'?" "$fixture" baseline sav
 for f in baselines/*/toy.csv; do # make the baseline a thousand times faster
     awk -F, -v OFS=, '$6 == "kernel_rate" { $9 = "1e+12" } 1' "$f" >fast && mv fast "$f"
 done
@@ -171,8 +171,8 @@ expect 0 'suspect=3' "$fixture" compare n1
 ten_sessions baselines/*/toy.csv baseline:
 expect 1 'REGRESSED' "$fixture" compare n1
 expect 1 'regressed=3' "$fixture" --suite toy --out n6
-expect 1 'not stored: 3 figures are REGRESSED' "$fixture" baseline update n6 -m 'not this one'
-expect 1 'not stored: 3 figures are REGRESSED' "$fixture" baseline save n6
+expect 1 'not stored: 3 rows are REGRESSED' "$fixture" baseline update n6 -m 'not this one'
+expect 1 'not stored: 3 rows are REGRESSED' "$fixture" baseline save n6
 expect 0 'saved' "$fixture" baseline update n6 -m 'slower for good' --accept-regression
 rm -r baselines
 
@@ -199,7 +199,7 @@ expect 2 'cut.txt:19: cut off' "$fixture" import nccl-tests cut.txt --out im2
 sed '/Rank/d' "$fixtures/nccl.txt" >anonymous.txt
 expect 0 'results: im3' "$fixture" import nccl-tests anonymous.txt --out im3
 [[ $(count im3 "$machine") -eq $(rows im3 | wc -l) ]] || fail "im3: not this machine"
-[[ $(count im3 'the file names no machine: taken for this one') -eq $(rows im3 | wc -l) ]] || fail "im3: does not say so"
+[[ $(count im3 'the file names no machine; this machine is assumed') -eq $(rows im3 | wc -l) ]] || fail "im3: does not say so"
 
 # ---- statuses --------------------------------------------------------------------------------------------
 expect 4 results "$fixture" --suite toy --mode failed,fine --out e -n 1

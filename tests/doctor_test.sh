@@ -126,7 +126,7 @@ compare() { # compare CODE TEXT BASE CAND ARG...: expects this of a comparison
     expect "$code" "$text" "$bench" compare --gates gates.csv "$@"
 }
 compare 0 'same=1' cool once --strict
-grep -q 'note: 1 throttled process of the candidate is not in its figures' "$dir/log" || fail "once: no note"
+grep -q 'note: 1 throttled process of the candidate is not in its values' "$dir/log" || fail "once: no note"
 cp -r hot slow
 sed -i 's/,1e+09,0,throttled/,5e+08,0,throttled/; s/,1000000000,0,throttled/,500000000,0,throttled/' slow/results.csv
 grep -q ',500000000,\|,5e+08,' slow/results.csv || fail "slow: the fixture is not slower"

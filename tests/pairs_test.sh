@@ -46,7 +46,7 @@ summary='bench: regressed=0 improved=0 same=3 inconclusive=0 missing=0 incompara
 compared 0 "$summary" same1 ./base ./same
 [[ $(tail -n 1 log) == "$summary" ]] || fail "same1: the summary is not the last line"
 grep -q 'n=2 *kernel_time.* 12/12  SAME: 99 % interval .*; detectable 1\.' log || fail "same1: no line of n=2"
-grep -q 'with chance 0.95 it finds a worsening of 1.0' log || fail "same1: it does not say what it could find"
+grep -q 'detectable change, found with probability 0.95: 1.0' log || fail "same1: it does not say what it could find"
 pairs same1 12
 compared 1 'regressed=3 improved=0 same=0' slow1 ./base ./slow
 grep -q 'kernel_time.*+3.0 %.*REGRESSED: 99 % interval +2' log || fail "slow1: no REGRESSED line"
@@ -60,7 +60,7 @@ pairs noisy1 24
 compared 3 'inconclusive=3' noisy2 ./base ./noisy --strict --pairs 4 --max-pairs 6
 pairs noisy2 6
 expect 0 'INCONCLUSIVE: ' "$fixture" compare noisy1 --explain
-grep -q 'sign-flip p=.*neither different nor the same.*pairs find a worsening of' log || fail "noisy1: it is not explained"
+grep -q 'sign-flip test p=.*neither a change nor equivalence is shown.*pairs detect a worsening of' log || fail "noisy1: it is not explained"
 compared 0 'inconclusive=3' few ./base ./same --pairs 2 --max-pairs 2
 pairs few 2
 
@@ -71,7 +71,7 @@ gates '' && sed 's/yes/no/' baselines/gates.csv >open.csv
 compared 0 'NEW' new1 ./lacks ./base --gates open.csv
 gates $'paired,backward_time,lower,0.1,,yes\n'
 compared 4 'missing=1' demanded ./base ./same
-grep -q 'backward_time.*MISSING: gates.csv demands it' log || fail "demanded: the gate is not named"
+grep -q 'backward_time.*MISSING: gates.csv requires this row' log || fail "demanded: the gate is not named"
 gates ''
 
 # edit NAME FROM TO: makes an executable whose results.csv has FROM replaced by TO.
@@ -111,15 +111,15 @@ tell right base kernel_launches 692; tell right cand kernel_launches 692 3 693
 expect 0 "$summary" "$fixture" compare right
 grep -q 'note: a counter changed: kernel_launches of backward/step?dtype=f32, 692 -> 693' log || fail "right: the counter is not named"
 cp -r same1 loss && tell loss base loss 5.5 && tell loss cand loss 5.5 3 8.25
-expect 4 'FAILED: the candidate is wrong: beyond its bound, relative 1e-2' "$fixture" compare loss
+expect 4 "FAILED: the candidate's values are wrong: beyond its bound, relative 1e-2" "$fixture" compare loss
 grep -q 'same=3 .*failed=1 exit=4' log || fail "loss: the other rows are not judged"
 cp -r same1 gradient && tell gradient base gradient_error 1e-3 && tell gradient cand gradient_error 1e-3 7 1
-expect 4 'FAILED: the candidate is wrong: beyond its bound, absolute 1e-2' "$fixture" compare gradient
+expect 4 "FAILED: the candidate's values are wrong: beyond its bound, absolute 1e-2" "$fixture" compare gradient
 for side in base cand; do
     cp -r same1 "zero-$side"
     awk -F, -v OFS=, '$6 == "kernel_time" && $4 == 3 && /n=2/ { $9 = 0 } 1' "same1/$side/results.csv" >"zero-$side/$side/results.csv"
 done
-expect 4 'FAILED: the candidate is wrong: a time that is not above zero' "$fixture" compare zero-cand
+expect 4 "FAILED: the candidate's values are wrong: a time that is not above zero" "$fixture" compare zero-cand
 expect 4 'INCOMPARABLE: the sides cannot be compared: a time that is not above zero' "$fixture" compare zero-base
 
 # ---- the value of a process: the median of the logarithms ----------------------------------------------------
@@ -209,7 +209,7 @@ compared 0 'inconclusive=3' ceilings2 ./base ./same "${few[@]}" --filter '*' --f
 
 # ---- formats, explanations, judging again --------------------------------------------------------------------
 expect 1 'REGRESSED: +3.' "$fixture" compare slow1 --explain
-grep -q 'after Holm over 3 gating rows and 2 looks (alpha 0.01); sign-flip p=.*at least the minimum effect (1 %)' log ||
+grep -q 'after Holm over 3 gating rows and 2 looks (alpha 0.01); sign-flip test p=.*large enough to matter (minimum effect 1 %)' log ||
     fail "slow1: it is not explained"
 expect 0 'SAME' "$fixture" compare slow1 --min-effect 10%
 expect 2 'need a share' "$fixture" compare slow1 --min-effect 10x
@@ -235,7 +235,7 @@ compared 125 'exit code 125: no luck today' always1 ./base ./always
 pairs always1 4 # one attempt and three retries, then the comparison ends
 grep -q 'failed' always1/pairs.csv || fail "always1: not marked"
 side wrong 5 "'$fixture' \"\$@\"; exit 4" # it fails, but has written its rows
-compared 4 'process failed in 12 pairs, 1 of which was measured more than once: cand.log' wrong1 ./base ./wrong
+compared 4 'process failed in 12 pairs, 1 of which was measured more than once; see cand.log' wrong1 ./base ./wrong
 [[ $(lines wrong1) -eq 15 && $(grep -c ,kept, wrong1/pairs.csv) -eq 12 ]] || fail "wrong1: not three retries and 12 kept"
 failing typo 1 'exit 2'
 compared 2 'exit code 2' typo1 ./base ./typo
@@ -277,12 +277,12 @@ while [[ ! -f signal/pairs.csv || $(wc -l <signal/pairs.csv) -lt 3 ]]; do sleep 
 kill -TERM $pid
 wait $pid
 [[ $? -eq 125 ]] || fail "signal: exit code"
-grep -q 'bench compare --resume signal goes on' log || fail "signal: it does not say how to go on"
+grep -q 'bench compare --resume signal continues' log || fail "signal: it does not say how to go on"
 expect 0 'same=3' "$fixture" compare --resume signal --quiet
 diff <(content whole) <(content signal) >log || fail "signal: other than an undisturbed comparison"
 
 side long 5 'export FIXTURE_NAP=900'
-compared 0 'bench compare --resume budget goes on' budget ./base ./long --budget 4 --n 1
+compared 0 'bench compare --resume budget continues' budget ./base ./long --budget 4 --n 1
 grep -q 'note: the budget is used up after [1-9] pair' log || fail "budget: it does not say how far it came"
 compared 125 'the budget is used up after 0 pairs' nothing ./base ./long --budget 0.2
 # A comparison without a complete pair replaces its files when it is resumed, and stays locked. The second command waits
@@ -301,7 +301,7 @@ grep -q 'bench: pair 3 of 12 (24 if rows are undecided then), about [0-9]* s lef
 expect 0 'same=3' "$fixture" compare --self "${options[@]}" --out self1
 expect 0 'same=3' "$fixture" compare --self ./same "${options[@]}" --out self2
 expect 1 'regressed=3' "$fixture" compare --self ./same "${options[@]}" --inject-slowdown 2% --out inject1
-grep -q 'slowed down by 2 % on purpose; achieved 2.00 to 2.00 %' log || fail "inject1: what was achieved is not told"
+grep -q 'a delay of 2 % was injected into the candidate; 2.00 to 2.00 % was achieved' log || fail "inject1: what was achieved is not told"
 grep -q 'kernel_time.*+2.0 %' log || fail "inject1: not 2 %"
 grep -q slowdown inject1/base/results.csv && fail "inject1: the base was slowed down too"
 [[ $(grep -c ',slowdown,1,none,0.02,' inject1/cand/results.csv) -eq 36 ]] || fail "inject1: rows of slowdown"
@@ -322,21 +322,21 @@ compare ./base order1 --suite paired      | 2 | compare needs two executables or
 compare order1/base ./base                | 2 | order1/base is results, ./base is an executable
 compare ./base --suite paired             | 2 | compare ./base: the second side is missing: CAND, or --self
 compare ./base ./same                     | 2 | no suite is given: --suite NAME
-compare order1/base order1/cand --suite x | 2 | --suite is for executables
-compare order1 --samples 3                | 2 | is for executables
-compare ./base ./same --suite paired --require-baseline | 2 | --require-baseline is for stored results
-compare --self order1 --suite paired      | 2 | order1 is no executable
-compare ./base ./same --suite paired --pairs 30      | 2 | looks at 30
+compare order1/base order1/cand --suite x | 2 | --suite applies only to a comparison of executables
+compare order1 --samples 3                | 2 | applies only to a comparison of executables
+compare ./base ./same --suite paired --require-baseline | 2 | --require-baseline applies only to stored results
+compare --self order1 --suite paired      | 2 | order1 is not an executable
+compare ./base ./same --suite paired --pairs 30      | 2 | looks after 30
 compare ./base ./same --suite paired --alpha 0       | 2 | alpha=0
 compare ./base ./same --suite paired --out same1     | 2 | exist
 compare --resume nowhere                  | 2 | nowhere/compare.json
 compare --resume order1 ./base            | 2 | --resume takes no BASE and CAND
-compare order1 --budget 3                 | 2 | --budget is for executables
+compare order1 --budget 3                 | 2 | --budget applies only to a comparison of executables
 compare --resume order1 --samples 4       | 2 | a comparison that is resumed keeps its
 compare --resume order1 --pairs 4         | 2 | keeps its --pairs
 compare --resume order1 --ceilings yes    | 2 | keeps its --ceilings
 compare --resume order1 --case-timeout 9  | 2 | keeps its --case-timeout
-compare order1 --ceilings yes             | 2 | --ceilings is for executables
+compare order1 --ceilings yes             | 2 | --ceilings applies only to a comparison of executables
 help compare                              | 0 | --inject-slowdown
 TABLE
 # A refused --resume changes nothing: everything is checked before a file is truncated.
@@ -350,18 +350,18 @@ lines_are() { # lines_are TEXT LINE...: --resume must give this text when pairs.
     [[ $(cat edited/base/* edited/cand/* | md5sum) == "$before" ]] || fail "'$*' cost rows"
     rm -r edited
 }
-lines_are 'edited/pairs.csv: 0,0' "${first/,ok,*/,ok,99999999999999999999,37,99,37}"
+lines_are "edited/pairs.csv: '0,0" "${first/,ok,*/,ok,99999999999999999999,37,99,37}"
 lines_are 'no line ends at byte 99' "${first/,ok,*/,ok,99,37,99,37}"
 lines_are 'are to stay' "${first/,ok,*/,ok,0,37,99,37}"
-lines_are 'is no line for attempt 0 at pair 1' "$first" "$first"
-lines_are 'is no line for attempt 0 at pair 1' "$first" "$(printf 'x%.0s' {1..600})"
-lines_are 'base/run.json: 12 runs; pairs.csv says 1' "$first"
+lines_are 'is not the expected line, attempt 0 of pair 1' "$first" "$first"
+lines_are 'is not the expected line, attempt 0 of pair 1' "$first" "$(printf 'x%.0s' {1..600})"
+lines_are 'base/run.json: it lists 12 runs, but pairs.csv has 1 pairs' "$first"
 cp -r order1 edited && sed -i 2,\$d edited/pairs.csv # pairs.csv lost its lines, the runs still have their pairs
-expect 2 'base/run.json: 12 runs; pairs.csv says 0' "$fixture" compare --resume edited
+expect 2 'base/run.json: it lists 12 runs, but pairs.csv has 0 pairs' "$fixture" compare --resume edited
 sed -i 's/"--suite"/"--child-dir"/' edited/compare.json
 expect 2 "compare.json: options: run has no option '--child-dir'" "$fixture" compare --resume edited
 sed -i 's/"--child-dir"/"--"/' edited/compare.json
-expect 2 'compare.json: options: -- is no option' "$fixture" compare --resume edited
+expect 2 "compare.json: options: '--' is not an option" "$fixture" compare --resume edited
 [[ $(cat edited/base/* edited/cand/* | md5sum) == "$before" ]] || fail "edited: a refused call cost rows"
 rm -r edited
 # A comparison that cannot create its files removes them, so that its folder can be used again.
@@ -370,13 +370,13 @@ expect 2 'half/cand/samples.csv: File exists' "$fixture" compare ./base ./same "
 [[ $(find half | sort | tr '\n' ' ') == 'half half/cand half/cand/samples.csv ' ]] || fail "half: $(find half)"
 # Recorded files that were edited.
 cp -r same1 other && sed -i '2s/.*/nothing/' other/pairs.csv
-expect 2 'other/pairs.csv: nothing' "$fixture" compare --resume other
+expect 2 "other/pairs.csv: 'nothing" "$fixture" compare --resume other
 cp -r same1 cut && sed -i '5s/.*/half a line/' cut/base/samples.csv
-expect 2 'cut/base/samples.csv:5: want six fields' "$fixture" compare cut
+expect 2 'cut/base/samples.csv:5: a line must have six fields' "$fixture" compare cut
 cp -r same1 more && tail -n 1 same1/base/samples.csv | sed 's/,paired/,nobody/' >>more/base/samples.csv
 expect 0 'same=3' "$fixture" compare more # samples without a row are ignored
 cp -r same1 twice && sed -n 2p same1/base/samples.csv >>twice/base/samples.csv
-expect 2 'samples of a row that stand in two places' "$fixture" compare twice
+expect 2 'the samples of a row are not contiguous' "$fixture" compare twice
 cp -r same1 none && rm none/cand/samples.csv
 expect 2 'none/cand/samples.csv: No such file' "$fixture" compare none
 

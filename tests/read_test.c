@@ -184,7 +184,7 @@ static void gates_are_read_with_the_same_care(void **state)
         const char *why;
     } faults[] = {
         {"", 0, "g.csv:1: the file is empty"},
-        {"a,b\n", 0, "g.csv:1: want six fields"},
+        {"a,b\n", 0, "g.csv:1: a line must have six fields"},
         {"b\x1b[2J,step_time,lower,0.1,,yes\n", 0, "g.csv:2: a control character in the column suite"},
         {"b\xc2\x9b"
          "2J,step_time,lower,0.1,,yes\n",
@@ -192,7 +192,7 @@ static void gates_are_read_with_the_same_care(void **state)
         {"b,step_time,lower,0.1,,yes\0\n", 28, "a control character in the column gating"},
         {"b,step_time,lower,0.1,,yes\0no\n", 30, "a control character in the column gating"},
         {"b,step_time,lower,0.1\x1b[31m,,yes\n", 0, "a control character in the column stored_limit"},
-        {"b,nonsense,lower,0.1,,yes\n", 0, "g.csv:2: not a metric of metrics.def: nonsense"},
+        {"b,nonsense,lower,0.1,,yes\n", 0, "g.csv:2: unknown metric (see bench list metrics): nonsense"},
     };
     pb_gates gates;
     char text[256];
@@ -204,7 +204,7 @@ static void gates_are_read_with_the_same_care(void **state)
         CHECK_FAILS(pb_gates_parse("g.csv", text, at + n, &gates), PB_EINVAL, faults[i].why);
         assert_true(pb_is_printable(pb_error()));
     }
-    CHECK_FAILS(pb_gates_read("/no/such", &gates), PB_EPATH, "(which metrics gate is read from there)");
+    CHECK_FAILS(pb_gates_read("/no/such", &gates), PB_EPATH, "(this file says which metrics gate)");
     CHECK_FAILS(pb_gates_read("/dev/zero", &gates), PB_EPATH, "/dev/zero");
 }
 

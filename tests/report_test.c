@@ -238,11 +238,11 @@ static void a_plot_that_cannot_be_says_why(void **state)
         {REPORTS "results.csv", {.out = "x.pdf"}, 2, "must end in .svg or .png"},
         {REPORTS "results.csv", {.out = "x\n.svg"}, 2, "without control characters"},
         {REPORTS "results.csv", {.out = "/dev/full/x.svg"}, 2, "Not a directory"},
-        {REPORTS "results.csv", {.out = "x.svg", .plots = "/no/such"}, 2, "has a script in /no/such"},
+        {REPORTS "results.csv", {.out = "x.svg", .plots = "/no/such"}, 2, "has a plot script in /no/such"},
         {REPORTS "results.csv", {.out = "x.svg", .plots = folder}, 2, "backward.gp: it is a folder"},
-        {REPORTS "others.csv", {.out = "x.svg"}, 2, "none of its suites"},
-        {REPORTS "others.csv", {.out = "x.svg", .figure = "crossover"}, 2, "no graphed case"},
-        {REPORTS "others.csv", {.out = "x.svg", .figure = "attention"}, 2, "no case of the suite attention"},
+        {REPORTS "others.csv", {.out = "x.svg"}, 2, "no suite of the run"},
+        {REPORTS "others.csv", {.out = "x.svg", .figure = "crossover"}, 2, "no case measured both"},
+        {REPORTS "others.csv", {.out = "x.svg", .figure = "attention"}, 2, "no attention case"},
         {REPORTS "no.csv", {.out = "x.svg"}, 2, "No such file"},
     };
     capture c;

@@ -76,12 +76,12 @@ rows signal 5
 kill -TERM $pid
 wait $pid
 [[ $? -eq 125 ]] || fail "signal: exit code"
-grep -q 'bench run --resume signal goes on' "$dir/log" || fail "signal: it does not say how to go on"
+grep -q 'bench run --resume signal continues' "$dir/log" || fail "signal: it does not say how to go on"
 fine "$fixture" run --resume signal
 same signal
 [[ $(grep -c truncated signal/results.csv) -eq 0 ]] || fail "signal: the truncated row stayed"
 
-expect 125 'the budget is used up; the rows measured so far are in slow; bench run --resume slow goes on' \
+expect 125 'the budget is used up; the rows measured so far are in slow; bench run --resume slow continues' \
     "$fixture" "${options[@]}" --out slow --budget 2.2s
 calls=1
 until "$fixture" run --resume slow >"$dir/log" 2>&1; do # each time with the same budget

@@ -28,7 +28,7 @@ simulate() { "$bench" compare --gates gates.csv --trials 200 --simulate "$@"; }
 run plain r 49 0.001 backward backward_time
 expect 0 'bench: processes=48 pairs=24 rows=3 recorded=1 recorded_alarms=0' simulate plain
 grep -q '3 gating rows, one family' "$dir/log" || fail "the family is not named"
-grep -q '^note: 48 processes stand behind this' "$dir/log" || fail "the processes behind it are not said"
+grep -q '^note: all rates come from 48 processes' "$dir/log" || fail "the processes behind it are not said"
 cp "$dir/log" first
 expect 0 'exit=0' simulate plain
 cmp -s "$dir/log" first || fail "a second call says something else"
@@ -37,7 +37,7 @@ expect 0 'exit=0' simulate plain
 cmp -s "$dir/log" first || fail "the order of the rows matters"
 run kernels k 24 0.001 kernels kernel_time
 expect 0 'rows=3 recorded=3 recorded_alarms=0' simulate kernels
-grep -q 'none of them gates: each of 3 rows is a comparison of its own' "$dir/log" || fail "rows that do not gate"
+grep -q 'no row gates: each of 3 rows is a comparison of its own' "$dir/log" || fail "rows that do not gate"
 expect 0 'rows=3 recorded=1 recorded_alarms=0' simulate kernels --gates "$source/baselines/gates.csv"
 grep -q '3 gating rows, one family' "$dir/log" || fail "what gates pairs does not gate"
 expect 0 'recorded=6 recorded_alarms=0' simulate kernels kernels --pairs 12 --max-pairs 12
@@ -66,22 +66,22 @@ refuse() {
     [[ $(wc -l <"$dir/log") -eq 1 ]] || fail "more than one line"
 }
 run few f 23 0.001 backward backward_time
-refuse '22 processes were recorded, 11 pairs; the rule first looks at 12 pairs' simulate few
+refuse '22 processes were recorded, which are 11 pairs; the first look needs 12 pairs' simulate few
 run other o 24 0.001 backward backward_time
 sed -i 's/,m,/,n,/' other/results.csv
-refuse 'of another machine' simulate plain other
+refuse 'the machine or bench_version differs from that of' simulate plain other
 run bad b 24 0.001 backward backward_time
 sed -i '30s/,[^,]*$/,-1/' bad/samples.csv
 refuse 'samples.csv:' simulate bad
 run bad b 24 0.001 backward backward_time
 sed -n 2p bad/samples.csv >>bad/samples.csv
-refuse 'two places' simulate bad
-refuse 'name the run folders' simulate
+refuse 'the samples of a row are not contiguous' simulate bad
+refuse 'name at least one run folder' simulate
 refuse 'needs a share between 0 and 10' simulate plain --inject-slowdown 11
 refuse 'need 2 <= pairs <= max-pairs <= 24' simulate plain --max-pairs 25
 refuse 'nowhere' simulate nowhere
-refuse 'prints text, not junit' simulate plain --format junit
-refuse 'takes one executable' "$bench" compare plain plain --self
+refuse 'prints only text, not junit' simulate plain --format junit
+refuse 'takes at most one executable' "$bench" compare plain plain --self
 
 [[ $failures -eq 0 ]] && echo "all passed"
 exit $((failures > 0))

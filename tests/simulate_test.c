@@ -218,7 +218,7 @@ static void what_cannot_be_simulated_is_refused(void **state)
     pb_sim_opts o = options(100);
     const pb_sim_session few = {11, true}, s = {24, true}, single[] = {{1, true}, {23, true}};
     CHECK_FAILS(pb_simulate(z->row, 1, &few, 1, &o, z->found, &out), PB_EINVAL, "11 pairs were recorded");
-    CHECK_FAILS(pb_simulate(z->row, 1, single, 2, &o, z->found, &out), PB_EINVAL, "a session of 1 pairs");
+    CHECK_FAILS(pb_simulate(z->row, 1, single, 2, &o, z->found, &out), PB_EINVAL, "a session has only 1 pairs");
     CHECK_FAILS(pb_simulate(z->row, 0, &s, 1, &o, z->found, &out), PB_EINVAL, "no rows");
     o.trials = 0;
     CHECK_FAILS(pb_simulate(z->row, 1, &s, 1, &o, z->found, &out), PB_EINVAL, "0 trials");
@@ -227,7 +227,7 @@ static void what_cannot_be_simulated_is_refused(void **state)
     CHECK_FAILS(pb_simulate(z->row, 1, &s, 1, &o, z->found, &out), PB_EINVAL, "inject=");
     o.inject = 0.02;
     o.rule.look[1] = 11;
-    CHECK_FAILS(pb_simulate(z->row, 1, &s, 1, &o, z->found, &out), PB_EINVAL, "looks at 12 and 11");
+    CHECK_FAILS(pb_simulate(z->row, 1, &s, 1, &o, z->found, &out), PB_EINVAL, "looks after 12 and 11");
     o = options(100);
     z->d[0][5] = (double)NAN;
     CHECK_FAILS(pb_simulate(z->row, 1, &s, 1, &o, z->found, &out), PB_EINVAL, "no finite ratio in pair 5");

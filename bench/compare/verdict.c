@@ -107,22 +107,24 @@ static const char *beyond_logs(const pb_series *b, const pb_series *c)
     bool zero = false, above = false;
     for (const pb_series *s = b;; s = c) {
         for (int i = 0; i < s->sessions; i++) {
-            if (s->session[i].value < 0) return "a negative figure";
+            if (s->session[i].value < 0) return "a value is negative";
             zero |= s->session[i].value == 0;
             above |= s->session[i].value > 0;
         }
         if (s == c) break;
     }
-    return !zero || !above ? NULL : (b->median == 0) != (c->median == 0) ? "zero on one side" : "zero in some sessions";
+    return !zero || !above                        ? NULL
+           : (b->median == 0) != (c->median == 0) ? "the value is zero on one side"
+                                                  : "the value is zero in some sessions";
 }
 
 /* The reason why two series cannot be compared; NULL: they can. */
 static const char *mismatch(const pb_series *b, const pb_series *c, const pb_judge_opts *o)
 {
-    if (b->mixed || c->mixed) return "its processes differ in machine, version or unit";
+    if (b->mixed || c->mixed) return "processes of one side differ in machine, version or unit";
     if (strcmp(b->bench_version, c->bench_version) != 0) return "bench_version differs";
     if (strcmp(b->unit, c->unit) != 0) return "unit differs";
-    if (strcmp(b->better, c->better) != 0) return "better differs";
+    if (strcmp(b->better, c->better) != 0) return "the better direction differs";
     if (!o->allow_mismatch && strcmp(b->machine_id, c->machine_id) != 0) return "machine_id differs";
     return beyond_logs(b, c);
 }
@@ -292,7 +294,7 @@ static void doubt(pb_verdict *v)
     const double beyond = isfinite(e->detects) ? e->detects : pb_stored_notable(v->gate->stored_limit);
     if (!(made > 0) || fabs(e->change) - made >= beyond) return;
     v->id = PB_VERDICT_SUSPECT;
-    v->why = "a warm-up that was too short could have made it";
+    v->why = "a warm-up that was too short may have caused the change";
 }
 
 /* Makes a row INCONCLUSIVE if a side has too few processes, or only throttled ones. */
@@ -320,7 +322,7 @@ static void decide(pb_verdicts *vs, pb_verdict *v)
     }
     if (v->machine && e->sessions && v->id != PB_VERDICT_SAME) {
         v->id = PB_VERDICT_INFO;
-        v->why = "what the machine can do, not what the code does";
+        v->why = "a ceiling measures the machine, not the code";
     }
     v->counts =
         v->id == PB_VERDICT_FAILED || v->id == PB_VERDICT_INCOMPARABLE || (v->gate->gating && v->id != PB_VERDICT_INFO);

@@ -184,7 +184,7 @@ static pb_status add_key(pb_export_page *p, size_t from, size_t to, int *familie
         add_errors(&f);
     }
     for (size_t i = from; i < to && !timed; i++)
-        if (pb_row_ok(p->row[i])) pb_export_leave_out(p, "are of cases without a time, which this format cannot say");
+        if (pb_row_ok(p->row[i])) pb_export_leave_out(p, "belong to cases without a time, which this format requires");
     return PB_OK;
 }
 

@@ -102,7 +102,7 @@ static pb_status ml_event(const pb_export_page *p, const pb_row *r, const char *
     if (!pb_export_time(r->run_id, &utc)) {
         json_decref(value);
         json_decref(metadata);
-        return pb_fail(PB_EINVAL, "%s: mllog needs a time, and the run '%.80s' does not begin with one", p->path,
+        return pb_fail(PB_EINVAL, "%s: mllog needs a time, but the run_id '%.80s' does not begin with one", p->path,
                        r->run_id);
     }
     json_object_set_new(metadata, "key", json_string(r->key));

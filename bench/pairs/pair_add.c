@@ -54,7 +54,7 @@ static pb_status copy_samples(FILE *in, FILE *out, const char *run_id, int pair)
              (renamed ? put_renamed(out, rest) : fputs(rest, out) >= 0);
     }
     free(line);
-    return ok && !ferror(in) ? PB_OK : pb_fail(PB_EINVAL, "a samples.csv that is cut, or cannot be copied");
+    return ok && !ferror(in) ? PB_OK : pb_fail(PB_EINVAL, "samples.csv of a process is cut off or cannot be copied");
 }
 
 static pb_status add_samples(const char *to, const char *process, const char *run_id, int pair)

@@ -56,13 +56,13 @@ static int have(const pb_pair_table *t, int side, const pb_series *s)
 
 static const char *obstacle(const pb_pair_table *t, const pb_series *b, const pb_series *c, bool allow_mismatch)
 {
-    if (b->mixed || c->mixed) return "rows of several machines, versions or units on one side";
+    if (b->mixed || c->mixed) return "processes of one side differ in machine, version or unit";
     if (strcmp(b->unit, c->unit) != 0) return "the unit differs";
     if (strcmp(b->bench_version, c->bench_version) != 0) return "bench_version differs";
     if (!allow_mismatch && strcmp(b->machine_id, c->machine_id) != 0) return "machine_id differs (--allow-mismatch)";
     if (b->refuted) return b->note;
-    if (have(t, 0, b) < t->pairs) return "a process of the base lacks the figure";
-    return have(t, 1, c) < t->pairs ? "a process of the candidate lacks the figure" : NULL;
+    if (have(t, 0, b) < t->pairs) return "a process of the base has no value";
+    return have(t, 1, c) < t->pairs ? "a process of the candidate has no value" : NULL;
 }
 
 static void fill_ratios(pb_pair_table *t, const pb_series *b, const pb_series *c, double *out)

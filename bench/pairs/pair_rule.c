@@ -32,13 +32,15 @@ typedef struct session {
 static pb_status check_opts(const pb_pair_opts *o)
 {
     if (!(o->min_effect >= 0 && o->min_effect < 10))
-        return pb_fail(PB_EINVAL, "pairs: min_effect=%g, need 0 to 10", o->min_effect);
+        return pb_fail(PB_EINVAL, "pairs: min_effect=%g must be at least 0 and below 10", o->min_effect);
     if (!(o->alpha > 0 && o->alpha < 0.5 && o->alpha_same > 0 && o->alpha_same < 0.5))
-        return pb_fail(PB_EINVAL, "pairs: alpha=%g, alpha_same=%g, need 0 < alpha < 0.5", o->alpha, o->alpha_same);
-    if (!(o->power > 0.5 && o->power < 1)) return pb_fail(PB_EINVAL, "pairs: power=%g, need 0.5 to 1", o->power);
+        return pb_fail(PB_EINVAL, "pairs: alpha=%g and alpha_same=%g must be above 0 and below 0.5", o->alpha,
+                       o->alpha_same);
+    if (!(o->power > 0.5 && o->power < 1))
+        return pb_fail(PB_EINVAL, "pairs: power=%g must be above 0.5 and below 1", o->power);
     if (o->look[0] < 2 || o->look[1] < o->look[0] || o->look[1] > PB_SIGN_FLIP_MAX)
-        return pb_fail(PB_EINVAL, "pairs: looks at %d and %d, need 2 <= first <= last <= %d", o->look[0], o->look[1],
-                       PB_SIGN_FLIP_MAX);
+        return pb_fail(PB_EINVAL, "pairs: looks after %d and %d pairs; need 2 <= first <= last <= %d", o->look[0],
+                       o->look[1], PB_SIGN_FLIP_MAX);
     return PB_OK;
 }
 
@@ -52,7 +54,7 @@ static pb_status check_rows(const pb_pair_row *rows, size_t n, const pb_pair_opt
 {
     for (size_t i = 0; i < n; i++)
         if (rows[i].n > o->look[1])
-            return pb_fail(PB_EINVAL, "%s: %s has %d pairs, more than the last look, %d", rows[i].key, rows[i].metric,
+            return pb_fail(PB_EINVAL, "%s: %s has %d pairs, but the last look is after %d", rows[i].key, rows[i].metric,
                            rows[i].n, o->look[1]);
     const pb_pair_row **sorted = malloc((n + 1) * sizeof *sorted);
     if (!sorted) return pb_fail(PB_ENOMEM, "pairs: out of memory for %zu rows", n);
@@ -61,7 +63,7 @@ static pb_status check_rows(const pb_pair_row *rows, size_t n, const pb_pair_opt
     pb_status s = PB_OK;
     for (size_t i = 1; i < n && s == PB_OK; i++)
         if (row_order(&sorted[i - 1], &sorted[i]) == 0)
-            s = pb_fail(PB_EINVAL, "%s: a second %s", sorted[i]->key, sorted[i]->metric);
+            s = pb_fail(PB_EINVAL, "%s: the metric %s occurs twice", sorted[i]->key, sorted[i]->metric);
     free(sorted);
     return s;
 }

@@ -62,7 +62,7 @@ static void end_group(reader *r)
     if (!r->n || !r->row || r->status != PB_OK) return;
     size_t at = (size_t)(r->row - r->out->t.rows);
     if (!isnan(r->out->log_value[at]) && pb_log_median(r->sample, r->n, 1, r->work, &r->out->log_value[at]) != PB_OK)
-        fail(r, PB_EINVAL, "above this line, a sample that is no positive number: ", r->row->key);
+        fail(r, PB_EINVAL, "a sample above this line is not a positive number: ", r->row->key);
 }
 
 static void begin_group(reader *r)
@@ -76,7 +76,7 @@ static void begin_group(reader *r)
     r->row = row_of_group(r, key, metric);
     if (!r->row) return;
     bool *seen = &r->seen[r->row - r->out->t.rows];
-    if (*seen) fail(r, PB_EINVAL, "samples of a row that stand in two places: ", r->row->key);
+    if (*seen) fail(r, PB_EINVAL, "the samples of a row are not contiguous: ", r->row->key);
     *seen = true;
 }
 
@@ -84,7 +84,7 @@ static void on_field(void *bytes, size_t n, void *self)
 {
     reader *r = self;
     if (r->field < NFIELDS) {
-        if (n >= PB_KEY_TEXT) fail(r, PB_EINVAL, "too long a field in the column ", header[r->field]);
+        if (n >= PB_KEY_TEXT) fail(r, PB_EINVAL, "a field is too long in the column ", header[r->field]);
         else snprintf(r->text[r->field], PB_KEY_TEXT, "%s", bytes ? (const char *)bytes : "");
     }
     r->field++;
@@ -111,7 +111,7 @@ static void on_line(int terminator, void *self)
     (void)terminator;
     if (r->status != PB_OK) return;
     if (r->field != NFIELDS) {
-        fail(r, PB_EINVAL, "want six fields: run_id,process,key,metric,index,value", "");
+        fail(r, PB_EINVAL, "a line must have six fields: run_id,process,key,metric,index,value", "");
     } else if (r->line == 1) {
         r->renamed = strcmp(r->text[PROCESS], header[PROCESS]) != 0;
         for (int i = 0; i < NFIELDS; i++)
@@ -135,7 +135,7 @@ static pb_status parse(reader *r, FILE *f)
     if (ferror(f)) fail(r, PB_EIO, "cannot be read: ", strerror(errno));
     if (r->status == PB_OK && csv_fini(&csv, on_field, on_line, r)) fail(r, PB_EINVAL, "a quote out of place", "");
     csv_free(&csv);
-    if (r->line == 1) fail(r, PB_EINVAL, "no header", "");
+    if (r->line == 1) fail(r, PB_EINVAL, "the file has no header line", "");
     end_group(r);
     return r->status;
 }

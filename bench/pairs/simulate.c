@@ -34,18 +34,18 @@ static pb_status check(const pb_sim_row *rows, size_t n, const pb_sim_session *s
                        const pb_sim_opts *o, int *pairs)
 {
     *pairs = 0;
-    if (!(o->inject > 0 && o->inject < 10)) return pb_fail(PB_EINVAL, "simulate: inject=%g, need 0 to 10", o->inject);
+    if (!(o->inject > 0 && o->inject < 10))
+        return pb_fail(PB_EINVAL, "simulate: inject=%g must be above 0 and below 10", o->inject);
     if (o->trials < 1 || o->trials > 100000)
         return pb_fail(PB_EINVAL, "simulate: %d trials, need 1 to 100000", o->trials);
     for (int i = 0; i < nsessions; i++) {
         bool centred = sessions[i].sided && !o->same_code;
         if (sessions[i].pairs < (centred ? 2 : 1))
-            return pb_fail(PB_EINVAL, "simulate: a session of %d pairs", sessions[i].pairs);
+            return pb_fail(PB_EINVAL, "simulate: a session has only %d pairs", sessions[i].pairs);
         *pairs += sessions[i].pairs;
     }
     if (*pairs < o->rule.look[0])
-        return pb_fail(PB_EINVAL, "simulate: %d pairs were recorded: the rule first looks at %d", *pairs,
-                       o->rule.look[0]);
+        return pb_fail(PB_EINVAL, "simulate: %d pairs were recorded; the first look needs %d", *pairs, o->rule.look[0]);
     if (!n) return pb_fail(PB_EINVAL, "simulate: no rows");
     for (size_t r = 0; r < n; r++)
         for (int i = 0; i < *pairs; i++)

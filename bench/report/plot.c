@@ -101,8 +101,8 @@ static const struct own {
     const char *name, *needs;
     int (*write)(FILE *f, const pb_series_set *set);
 } owns[] = {
-    {"crossover", "graphed case with an eager one beside it", pb_plot_crossover},
-    {"attention", "case of the suite attention, forward and backward, with two lengths", pb_plot_attention},
+    {"crossover", "case measured both eagerly and as a graph", pb_plot_crossover},
+    {"attention", "attention case with forward and backward at two sequence lengths", pb_plot_attention},
 };
 
 static const struct own *own_of(const char *name)
@@ -152,8 +152,8 @@ static pb_status find_script(figure *fig, bool *found)
 
 static pb_status no_script(const figure *fig, const char *what)
 {
-    return pb_fail(PB_EINVAL, "%s: %s has a script in %s", fig->t->path, what,
-                   fig->o->plots ? fig->o->plots : "this program (bench plot --plots DIR takes others)");
+    return pb_fail(PB_EINVAL, "%s: %s has a plot script in %s", fig->t->path, what,
+                   fig->o->plots ? fig->o->plots : "this program; bench plot --plots DIR reads your own");
 }
 
 /* Chooses the first suite of the run that has variants and a script. Its series are [*from, *to). */
@@ -168,7 +168,7 @@ static pb_status choose(figure *fig, size_t *from, size_t *to)
         if (pb_view_of(key)->variants[0]) PB_TRY(find_script(fig, &found));
         if (found) return PB_OK;
     }
-    return no_script(fig, "none of its suites");
+    return no_script(fig, "no suite of the run");
 }
 
 static pb_status choose_own(figure *fig)
@@ -206,7 +206,7 @@ static pb_status make_data(const figure *fig, const pb_layout *l, pb_drawing *d)
     const bool ok = !ferror(f);
     const char *needs = l ? l->view->metrics[0].metric : fig->own->needs;
     pb_status s = fclose(f) == 0 && ok ? PB_OK : pb_fail(PB_ENOMEM, "plot: no memory");
-    if (s == PB_OK && !d->variants) s = pb_fail(PB_EINVAL, "%s: no %s to plot", fig->t->path, needs);
+    if (s == PB_OK && !d->variants) s = pb_fail(PB_EINVAL, "%s: the run has no %s to plot", fig->t->path, needs);
     if (s == PB_OK) d->data = text, d->data_n = n;
     else free(text);
     return s;
