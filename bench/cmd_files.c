@@ -93,15 +93,15 @@ pb_exit pb_cmd_baseline(const pb_options *o)
     const struct {
         const char *word;
         pb_exit (*run)(const char *argument, const pb_baseline_opts *o, FILE *out);
-    } doors[] = {{"save", pb_baseline_save}, {"update", pb_baseline_update}, {"show", pb_baseline_show}};
+    } subcommands[] = {{"save", pb_baseline_save}, {"update", pb_baseline_update}, {"show", pb_baseline_show}};
     pb_hint hint = {.word = o->args.n ? o->args.v[0] : ""};
     if (o->args.n > 2) return too_many(o, 2);
-    for (size_t i = 0; i < sizeof doors / sizeof *doors; i++) {
-        if (strcmp(hint.word, doors[i].word) != 0) continue;
-        const pb_exit code = doors[i].run(argument(o, 1), &opts, stdout);
+    for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
+        if (strcmp(hint.word, subcommands[i].word) != 0) continue;
+        const pb_exit code = subcommands[i].run(argument(o, 1), &opts, stdout);
         return code == PB_EXIT_OK ? code : pb_complain(code);
     }
-    for (size_t i = 0; i < sizeof doors / sizeof *doors; i++) pb_hint_try(&hint, doors[i].word);
+    for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) pb_hint_try(&hint, subcommands[i].word);
     pb_fail(PB_EINVAL, "baseline: the first argument must be save, update or show%s", pb_hint_text(&hint));
     return pb_complain(PB_EXIT_USAGE);
 }

@@ -1,4 +1,4 @@
-/* cmd_pairs.c - `bench compare` of two executables, and of the recorded pairs that an earlier comparison left. */
+/* cmd_pairs.c - `bench compare` of two executables, and of the recorded pairs of an earlier comparison. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -104,7 +104,7 @@ static json_t *options_of(const pb_options *o)
     return w;
 }
 
-/* Overwrites the fields of `r` that the options give, and checks the result. */
+/* Sets the fields of `r` for which the command line has an option, and checks the rule. */
 static pb_status set_rule(const pb_options *o, pb_pair_opts *r)
 {
     pb_pair_report none;

@@ -223,7 +223,8 @@ static void warn(const run *r)
     if (r->o->processes < PB_ENOUGH_PROCESSES)
         fprintf(stderr, "bench: warning: %ld process%s: too few for a comparison, which needs %d\n", r->o->processes,
                 r->o->processes == 1 ? "" : "es", PB_ENOUGH_PROCESSES);
-    if (getloadavg(&load, 1) == 1 && load > 1.5 * (double)cpus) /* above the load that a previous run leaves */
+    if (getloadavg(&load, 1) == 1 &&
+        load > 1.5 * (double)cpus) /* the load average right after a run of bench stays below this limit */
         fprintf(stderr, "bench: warning: the load is %.1f on %ld CPUs: other work will disturb the measurement\n", load,
                 cpus);
 }

@@ -7,7 +7,7 @@
 
 #include "tests/compare_cases.h"
 
-static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
+static void runs_are_compared_with_the_saved_baseline(void **state)
 {
     char folder[64], file[128], text[4096] = "";
     capture c;
@@ -53,7 +53,7 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
 
 /* A baseline keeps the rows that tables are made from: metrics without a direction, gains of graphs, requirements.
  * None of them fails a comparison, not even when a graph is no longer faster. */
-static void a_baseline_keeps_what_a_run_concluded(void **state)
+static void a_baseline_keeps_requirements_and_crossovers(void **state)
 {
     static const char *const kept[] = {
         "mode=graph&seq=128,kernel_launches,1,none,1,0,ok,why", "mode=graph&seq=128,record_time,s,none,0.5,0,ok,why",
@@ -81,7 +81,7 @@ static void a_baseline_keeps_what_a_run_concluded(void **state)
     remove_folder(folder);
 }
 
-static void only_whole_runs_become_baselines(void **state)
+static void incomplete_runs_are_refused(void **state)
 {
     static const struct {
         const char *run, *why;
@@ -105,7 +105,7 @@ static void only_whole_runs_become_baselines(void **state)
     remove_folder(folder);
 }
 
-static void names_cannot_leave_the_folder(void **state)
+static void names_cannot_lead_out_of_the_folder(void **state)
 {
     char path[64];
     (void)state;
@@ -205,7 +205,7 @@ static void updates_keep_the_last_sessions(void **state)
     remove_folder(folder);
 }
 
-static void a_failing_value_never_enters_by_accident(void **state)
+static void a_regression_is_stored_only_if_accepted(void **state)
 {
     char folder[64], file[128];
     (void)state;
@@ -247,7 +247,7 @@ static void a_failing_value_never_enters_by_accident(void **state)
 
 /* With fewer than ten sessions an update never fails for a changed value. Otherwise a baseline would keep only the
  * sessions that happened to agree with its first. */
-static void few_sessions_refuse_no_figure(void **state)
+static void fewer_than_ten_sessions_refuse_no_value(void **state)
 {
     char folder[64];
     (void)state;
@@ -259,7 +259,7 @@ static void few_sessions_refuse_no_figure(void **state)
     remove_folder(folder);
 }
 
-static void what_no_longer_is_must_be_let_go(void **state)
+static void an_update_without_a_gating_row_is_refused(void **state)
 {
     char folder[64], file[128], run[128];
     (void)state;
@@ -284,7 +284,7 @@ static void what_no_longer_is_must_be_let_go(void **state)
 }
 
 /* Concurrent updates wait for each other: every session is kept and no update fails. */
-static void updates_at_once_are_all_kept(void **state)
+static void concurrent_updates_are_all_kept(void **state)
 {
     enum { AT_ONCE = 8 };
     char folder[64], file[128], run[64], copy[AT_ONCE][128];
@@ -319,7 +319,7 @@ static void updates_at_once_are_all_kept(void **state)
 }
 
 /* Exit code 2 when another path would help, 125 when the machine cannot write. */
-static void failures_to_write_end_as_they_should(void **state)
+static void write_failures_have_their_exit_codes(void **state)
 {
     char folder[64], file[128];
     (void)state;
@@ -347,16 +347,16 @@ static void failures_to_write_end_as_they_should(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_saved_baseline_is_what_runs_are_compared_with),
-        cmocka_unit_test(a_baseline_keeps_what_a_run_concluded),
-        cmocka_unit_test(only_whole_runs_become_baselines),
-        cmocka_unit_test(names_cannot_leave_the_folder),
+        cmocka_unit_test(runs_are_compared_with_the_saved_baseline),
+        cmocka_unit_test(a_baseline_keeps_requirements_and_crossovers),
+        cmocka_unit_test(incomplete_runs_are_refused),
+        cmocka_unit_test(names_cannot_lead_out_of_the_folder),
         cmocka_unit_test(updates_keep_the_last_sessions),
-        cmocka_unit_test(a_failing_value_never_enters_by_accident),
-        cmocka_unit_test(few_sessions_refuse_no_figure),
-        cmocka_unit_test(updates_at_once_are_all_kept),
-        cmocka_unit_test(failures_to_write_end_as_they_should),
-        cmocka_unit_test(what_no_longer_is_must_be_let_go),
+        cmocka_unit_test(a_regression_is_stored_only_if_accepted),
+        cmocka_unit_test(fewer_than_ten_sessions_refuse_no_value),
+        cmocka_unit_test(concurrent_updates_are_all_kept),
+        cmocka_unit_test(write_failures_have_their_exit_codes),
+        cmocka_unit_test(an_update_without_a_gating_row_is_refused),
     };
     return cmocka_run_group_tests(tests, open_runs, close_runs);
 }

@@ -19,7 +19,7 @@ state timer '(good|note|bad)'
 expect 2 'takes no arguments' "$bench" doctor x
 expect 0 'unknown' env LD_LIBRARY_PATH= "$bench" doctor --device cuda
 if ! ldconfig -p | grep -q libnvidia-ml; then # a real driver would give its own answers
-    grep -q 'there is no NVML' "$dir/log" || fail "doctor: without NVML it does not say so"
+    grep -q 'NVML is not available' "$dir/log" || fail "doctor: without NVML it does not say so"
     [[ $(grep -c '^unknown  gpu_' "$dir/log") -eq 9 ]] || fail "doctor: without NVML not every GPU check is unknown"
 fi
 

@@ -49,7 +49,7 @@ static char *exported(const char *file, const char *to, const char *better, cons
     return c.text;
 }
 
-static void formats_read_as_the_golden_files(void **state)
+static void exports_equal_the_golden_files(void **state)
 {
     static const struct {
         const char *to, *better, *golden, *note;
@@ -102,7 +102,7 @@ static void check_batch_8(const json_t *e)
     assert_int_equal(number(e, "repetitions"), 2);
 }
 
-static void gbench_has_what_its_tools_read(void **state)
+static void gbench_has_the_fields_its_tools_need(void **state)
 {
     int count[3] = {0}; /* number of iterations, aggregates, errors */
     char *text = exported("run.csv", "gbench", NULL, "");
@@ -133,7 +133,7 @@ static void gbench_has_what_its_tools_read(void **state)
 }
 
 /* github-action-benchmark expects a list of {name, unit, value}; Bencher's schema is bencher.dev/bmf.json. */
-static void dashboards_have_what_they_read(void **state)
+static void dashboards_get_the_fields_they_need(void **state)
 {
     char *gab = exported("run.csv", "gab", "higher", ""), *bmf = exported("run.csv", "bmf", NULL, "");
     json_t *list = json_loads(gab, 0, NULL), *all = json_loads(bmf, 0, NULL), *e, *m;
@@ -160,7 +160,7 @@ static void dashboards_have_what_they_read(void **state)
     free(bmf);
 }
 
-static void log_lines_are_events(void **state)
+static void mllog_lines_are_events(void **state)
 {
     char *text = exported("run.csv", "mllog", NULL, ""), *rest = NULL;
     int events = 0;
@@ -179,7 +179,7 @@ static void log_lines_are_events(void **state)
     free(text);
 }
 
-static void what_cannot_be_exported_says_why(void **state)
+static void an_impossible_export_gives_the_reason(void **state)
 {
     const struct {
         const char *run, *to, *better, *why;
@@ -268,7 +268,7 @@ static void control_characters_are_replaced(void **state)
     free(c.text);
 }
 
-static void what_is_not_theirs_is_refused_with_its_place(void **state)
+static void malformed_imports_are_refused_with_file_and_line(void **state)
 {
     static const struct {
         const char *tool, *text, *why;
@@ -301,7 +301,7 @@ static void what_is_not_theirs_is_refused_with_its_place(void **state)
         {"nccl-tests", "# size count type redop root cputime algbw busbw #wrong cputime algbw busbw #wrong\n",
          "in:1: the times are those of the host (-C)"},
         {"nccl-tests", "{\"results\": []}", "cut off: no 'out_of_bounds'"},
-        {"nccl-tests", "{\"results\": [{\"size\": 1}], \"out_of_bounds\": {}}", "results[0]: no size, type"},
+        {"nccl-tests", "{\"results\": [{\"size\": 1}], \"out_of_bounds\": {}}", "results[0]: size, type"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -412,7 +412,7 @@ static void reports_as_markdown_and_junit(void **state)
     }
 }
 
-static void text_that_would_break_out_does_not(void **state)
+static void markup_in_text_is_escaped(void **state)
 {
     capture c;
     (void)state;
@@ -434,19 +434,19 @@ static void text_that_would_break_out_does_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formats_read_as_the_golden_files),
-        cmocka_unit_test(gbench_has_what_its_tools_read),
-        cmocka_unit_test(dashboards_have_what_they_read),
-        cmocka_unit_test(log_lines_are_events),
-        cmocka_unit_test(what_cannot_be_exported_says_why),
+        cmocka_unit_test(exports_equal_the_golden_files),
+        cmocka_unit_test(gbench_has_the_fields_its_tools_need),
+        cmocka_unit_test(dashboards_get_the_fields_they_need),
+        cmocka_unit_test(mllog_lines_are_events),
+        cmocka_unit_test(an_impossible_export_gives_the_reason),
         cmocka_unit_test(other_tools_are_read),
         cmocka_unit_test(control_characters_are_replaced),
-        cmocka_unit_test(what_is_not_theirs_is_refused_with_its_place),
+        cmocka_unit_test(malformed_imports_are_refused_with_file_and_line),
         cmocka_unit_test(figures_without_a_metric_are_counted),
         cmocka_unit_test(comparisons_as_markdown_and_junit),
         cmocka_unit_test(a_run_without_a_baseline),
         cmocka_unit_test(reports_as_markdown_and_junit),
-        cmocka_unit_test(text_that_would_break_out_does_not),
+        cmocka_unit_test(markup_in_text_is_escaped),
     };
     return cmocka_run_group_tests(tests, open_runs, close_runs);
 }

@@ -70,7 +70,7 @@ static void judge_one(const pb_pair_row *row, pb_pair_result *r, pb_pair_report 
     const pb_pair_opts o = PB_PAIR_DEFAULTS;
     CHECK_OK(pb_pair_judge(row, 1, &o, r, report));
     no_figure_is_nan(r);
-    assert_false(isnan(pb_pair_look_out(r, &o, report).detectable));
+    assert_false(isnan(pb_pair_sensitivity_of(r, &o, report).detectable));
     pb_pair_explain(r, &o, report, text);
     assert_null(strstr(text, "nan"));
     assert_true(strlen(text) < PB_PAIR_TEXT - 1); /* the text was not truncated */
@@ -97,7 +97,7 @@ static void every_verdict(void **state)
     }
 }
 
-static void what_has_no_figures(void **state)
+static void rows_without_values(void **state)
 {
     (void)state;
     double d[12];
@@ -139,7 +139,7 @@ static void what_has_no_figures(void **state)
     assert_true(r.id == PB_VERDICT_MISSING && report.count[PB_VERDICT_MISSING] == 0);
 }
 
-static void what_is_refused(void **state)
+static void invalid_arguments_are_refused(void **state)
 {
     (void)state;
     double d[25];
@@ -196,7 +196,7 @@ static void make_family(family *f, int n, int pairs)
 }
 
 /* A row that is significant alone is not significant among 39 others. */
-static void the_family_raises_the_bar(void **state)
+static void holm_adjusts_for_the_number_of_rows(void **state)
 {
     (void)state;
     static family f;
@@ -205,11 +205,11 @@ static void the_family_raises_the_bar(void **state)
     around(f.d[0], 12, 0.02, 0.0175);
     CHECK_OK(pb_pair_judge(f.row, 1, &o, f.r, &f.report));
     assert_true(f.r[0].id == PB_VERDICT_REGRESSED && f.report.gating == 1);
-    double alone = f.r[0].p_adjusted, detectable = pb_pair_look_out(&f.r[0], &o, &f.report).detectable;
+    double alone = f.r[0].p_adjusted, detectable = pb_pair_sensitivity_of(&f.r[0], &o, &f.report).detectable;
     CHECK_OK(pb_pair_judge(f.row, FAMILY, &o, f.r, &f.report));
     assert_true(f.r[0].id == PB_VERDICT_INCONCLUSIVE && f.report.gating == FAMILY && f.report.more == 12);
     CHECK_NEAR(f.r[0].p_adjusted, FAMILY * alone, 1e-9);
-    assert_true(pb_pair_look_out(&f.r[0], &o, &f.report).detectable > detectable);
+    assert_true(pb_pair_sensitivity_of(&f.r[0], &o, &f.report).detectable > detectable);
     /* missing, incomparable and decided rows count in the correction; rows that do not gate do not */
     for (int i = 1; i < FAMILY; i++) f.row[i].absent = true;
     CHECK_OK(pb_pair_judge(f.row, FAMILY, &o, f.r, &f.report));
@@ -220,7 +220,7 @@ static void the_family_raises_the_bar(void **state)
 }
 
 /* At the second look, rows that were REGRESSED at the first leave the correction; rows that were SAME stay in it. */
-static void the_family_over_two_looks(void **state)
+static void holm_adjusts_over_two_looks(void **state)
 {
     (void)state;
     static family f;
@@ -244,7 +244,7 @@ static void the_family_over_two_looks(void **state)
 }
 
 /* With only one look, at 12 pairs, that look uses all of alpha. */
-static void one_look_is_not_two(void **state)
+static void one_look_uses_all_of_alpha(void **state)
 {
     (void)state;
     double d[12];
@@ -263,7 +263,7 @@ static void one_look_is_not_two(void **state)
 }
 
 /* The t test is clearly significant but the sign-flip test is not: one of eight differences has the other sign. */
-static void sign_flip_has_a_veto(void **state)
+static void the_sign_flip_test_must_confirm(void **state)
 {
     (void)state;
     double d[12];
@@ -280,7 +280,7 @@ static void sign_flip_has_a_veto(void **state)
     assert_true(r.id == PB_VERDICT_INCONCLUSIVE && r.why == PB_PAIR_UNPROVEN);
 }
 
-static void a_gate_that_nothing_was_held_against(void **state)
+static void a_gate_without_a_row_is_found(void **state)
 {
     (void)state;
     static pb_gates gates;
@@ -303,13 +303,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_verdict),
-        cmocka_unit_test(what_has_no_figures),
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(the_family_raises_the_bar),
-        cmocka_unit_test(the_family_over_two_looks),
-        cmocka_unit_test(one_look_is_not_two),
-        cmocka_unit_test(sign_flip_has_a_veto),
-        cmocka_unit_test(a_gate_that_nothing_was_held_against),
+        cmocka_unit_test(rows_without_values),
+        cmocka_unit_test(invalid_arguments_are_refused),
+        cmocka_unit_test(holm_adjusts_for_the_number_of_rows),
+        cmocka_unit_test(holm_adjusts_over_two_looks),
+        cmocka_unit_test(one_look_uses_all_of_alpha),
+        cmocka_unit_test(the_sign_flip_test_must_confirm),
+        cmocka_unit_test(a_gate_without_a_row_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,10 +111,10 @@ tell right base kernel_launches 692; tell right cand kernel_launches 692 3 693
 expect 0 "$summary" "$fixture" compare right
 grep -q 'note: a counter changed: kernel_launches of backward/step?dtype=f32, 692 -> 693' log || fail "right: the counter is not named"
 cp -r same1 loss && tell loss base loss 5.5 && tell loss cand loss 5.5 3 8.25
-expect 4 "FAILED: the candidate's values are wrong: beyond its bound, relative 1e-2" "$fixture" compare loss
+expect 4 "FAILED: the candidate's values are wrong: the value exceeds the relative bound 1e-2" "$fixture" compare loss
 grep -q 'same=3 .*failed=1 exit=4' log || fail "loss: the other rows are not judged"
 cp -r same1 gradient && tell gradient base gradient_error 1e-3 && tell gradient cand gradient_error 1e-3 7 1
-expect 4 "FAILED: the candidate's values are wrong: beyond its bound, absolute 1e-2" "$fixture" compare gradient
+expect 4 "FAILED: the candidate's values are wrong: the value exceeds the absolute bound 1e-2" "$fixture" compare gradient
 for side in base cand; do
     cp -r same1 "zero-$side"
     awk -F, -v OFS=, '$6 == "kernel_time" && $4 == 3 && /n=2/ { $9 = 0 } 1' "same1/$side/results.csv" >"zero-$side/$side/results.csv"

@@ -138,7 +138,7 @@ edited '"seed": [0-9]*' '"seed": 9' 'its cases are others'
 edited '"--suite"' '7' 'something else than words'
 edited '"run",' '"compare",' 'does not begin with bench run'
 edited '"--quiet"' '"--child-dir=\/"' "has no option '--child-dir"
-edited '"--quiet"' '"--help"' 'has --help'
+edited '"--quiet"' '"--help"' 'cannot have --help'
 edited '"--quiet"' '"--resume=x"' 'its argv holds --resume'
 edited '"--quiet"' '"\\u001b[2J"' 'control characters: ?[2J'
 edited '"machine_id": "' '"machine_id": "\\u001b[2J' 'not plain'

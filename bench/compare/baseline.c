@@ -170,10 +170,10 @@ static pb_status acceptable(const pb_table *t, const pb_series_set *set)
     return PB_OK;
 }
 
-/* One baseline file to write, with its present contents. */
+/* One baseline file that is to be written, with its old and its new contents. */
 typedef struct target {
     char suite[PB_AXIS_TEXT], path[PB_PATH_TEXT];
-    pb_table old;      /* the present file; empty if it does not exist */
+    pb_table old;      /* the rows of the existing file; empty if the file does not exist */
     pb_series_set set; /* the series of `old` */
     pb_row *rows;      /* [n]: rows of the new file */
     size_t n;
@@ -185,10 +185,10 @@ typedef struct storing {
     bool update;
     pb_table run;
     pb_series_set set;
-    char run_id[PB_KEY_TEXT]; /* as it is stored: with the prefix "baseline:" */
+    char run_id[PB_KEY_TEXT]; /* of the new session, with the prefix "baseline:" */
     pb_gates gates;
     target target[MAX_SUITES];
-    int n;           /* targets in use */
+    int n;           /* number of targets */
     pb_exit refused; /* exit code if the store fails with PB_EINVAL */
     int lock;        /* descriptor that holds the lock on the baselines' folder; -1: not locked */
 } storing;

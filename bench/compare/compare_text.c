@@ -98,7 +98,7 @@ static void note_machine(const pb_verdicts *vs, FILE *out)
     }
 }
 
-/* The candidate's value, of any process, that differs most from the base's median. */
+/* The value of the candidate's process that differs most from the base's median. */
 static double furthest(const pb_series *b, const pb_series *c)
 {
     return fabs(c->min - b->median) > fabs(c->max - b->median) ? c->min : c->max;

@@ -49,7 +49,7 @@ static void header_line(reader *r)
             fail(r, "the header must be suite,metric,better,stored_limit,ceiling,gating", "");
 }
 
-/* Accepts the metrics of bench_version 1, because gates.csv is the user's file. */
+/* Translates a metric name of bench_version 1 to the current one: the user's gates.csv may still have old names. */
 static void rename_metric(char text[PB_AXIS_TEXT])
 {
     const char *present = pb_renamed_metric(text);

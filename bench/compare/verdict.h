@@ -69,9 +69,9 @@ typedef struct pb_verdicts {
     int count[PB_NVERDICTS];            /* rows with each verdict, of those that count */
     int base_processes, cand_processes; /* the fewest processes of a row that counts; INT_MAX: no such row */
     int family;                         /* number of gating rows: the family of Holm's adjustment */
-    int figures;                        /* rows that count and have evidence; over these rows: */
-    int sessions_least, sessions_most;  /* least and most sessions of the base */
-    double detects_least, detects_most; /* least and greatest detectable change (pb_evidence.detects) */
+    int figures;                        /* number of rows that count and have evidence */
+    int sessions_least, sessions_most;  /* over the rows of `figures`: least and most sessions of the base */
+    double detects_least, detects_most; /* over the rows of `figures`: least and greatest pb_evidence.detects */
 } pb_verdicts;
 
 typedef struct pb_judge_opts {

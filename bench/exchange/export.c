@@ -1,4 +1,4 @@
-/* export.c - the table of export formats, and what they share: order of rows, units, counts of omitted rows. */
+/* export.c - the table of export formats, and their shared code: order of rows, units, omitted rows. */
 #include "bench/exchange/export.h"
 
 #include <math.h>
@@ -104,7 +104,7 @@ static pb_status find(const char *name, int *out)
                 : pb_fail(PB_EINVAL, "export: --to FORMAT is missing; bench list formats shows all");
 }
 
-static void tell(const pb_export_page *p, const char *format, FILE *notes)
+static void print_left_out(const pb_export_page *p, const char *format, FILE *notes)
 {
     for (int i = 0; i < PB_EXPORT_REASONS && p->left_out[i].why; i++)
         fprintf(notes, "bench: %s: %zu left out: they %s\n", format, p->left_out[i].n, p->left_out[i].why);
@@ -147,7 +147,7 @@ static pb_status write_page(const pb_table *t, int format, const pb_export_opts 
     if (s == PB_OK && !page.written)
         s = pb_fail(PB_EFORMAT, "%s: the run has no value that %s%s%s can hold", t->path,
                     pb_export_formats[format].name, o->better ? " --better " : "", o->better ? o->better : "");
-    if (s == PB_OK) tell(&page, pb_export_formats[format].name, notes);
+    if (s == PB_OK) print_left_out(&page, pb_export_formats[format].name, notes);
     return s;
 }
 

@@ -1,4 +1,5 @@
-/* import.c - the table of tools to import from, and what their readers share: rows, parts of keys, process indices. */
+/* import.c - the table of tools to import from, and the functions that their readers share, for rows, keys and process
+ * indices. */
 #include "bench/exchange/import.h"
 
 #include <ctype.h>
@@ -91,7 +92,7 @@ pb_status pb_import_file(pb_import *im, const char *path)
     return s;
 }
 
-/* ---- for the readers ------------------------------------------------------------------------------ */
+/* ---- functions for import_*.c ------------------------------------------------------------------------------ */
 
 pb_status pb_import_bad(const pb_import *im, size_t line, const char *what, const char *detail)
 {

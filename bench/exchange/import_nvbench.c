@@ -139,7 +139,7 @@ static pb_status row_figures(const table *t, const pb_case *c, const char *machi
     for (int i = 0; i < t->n; i++) {
         const struct column *x = &t->column[i];
         if (x->kind == SAMPLES)
-            samples = *t->text[i] ? strtoll(t->text[i], NULL, 10) : 0; /* of the summaries in the columns that follow */
+            samples = *t->text[i] ? strtoll(t->text[i], NULL, 10) : 0; /* for the summaries in the columns after it */
         if (x->kind != FIGURE || !*t->text[i]) continue;
         PB_TRY(pb_import_figure(t->im, t->line, c, machine, x->metric, 1, t->text[i], samples < 0 ? 0 : samples, ""));
         taken++;

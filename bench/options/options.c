@@ -44,7 +44,7 @@ static pb_status set_axis(void *field, const char *name, const char *value)
     return add_axis(field, value, n, value[n] ? value + n + 1 : "");
 }
 
-/* Accepts 0.02 and 2%; both store 0.02. */
+/* Parses a share: 0.02 and 2% both store 0.02. */
 static pb_status set_share(void *field, const char *name, const char *value)
 {
     char *end;

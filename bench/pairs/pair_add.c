@@ -31,7 +31,8 @@ static pb_status add_rows(const char *to, const char *process, const char *run_i
     return s;
 }
 
-/* Writes the rest of a sample's line, ",key,metric,index,value\n", with the present names. False: not such a line. */
+/* Writes the rest of a line of samples.csv, ",key,metric,index,value\n", with the current names of key and metric.
+ * Returns false if the line has another form. */
 static bool put_renamed(FILE *out, const char *rest)
 {
     char was[PB_KEY_TEXT], metric[PB_AXIS_TEXT], key[PB_KEY_TEXT];
@@ -40,8 +41,8 @@ static bool put_renamed(FILE *out, const char *rest)
     return pb_renamed_key(was, key) == PB_OK && fprintf(out, ",%s,%s%s", key, pb_renamed_metric(metric), rest + at) > 0;
 }
 
-/* Replaces the first two fields (run id, process) of each line. No comma is quoted there, so strchr() finds them. A
- * file of a program of bench_version 1 gets the present names. */
+/* Replaces the first two fields (run id, process) of each line. These two fields are never quoted, so strchr()
+ * finds their commas. Names of bench_version 1 are replaced by the current ones (renames.h). */
 static pb_status copy_samples(FILE *in, FILE *out, const char *run_id, int pair)
 {
     char *line = NULL;

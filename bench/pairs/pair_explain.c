@@ -51,13 +51,14 @@ static void say_tests(const pb_pair_result *r, const pb_pair_opts *o, const pb_p
 static void say_remedy(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report, char *out)
 {
     if (!isfinite(r->sd)) return;
-    const pb_pair_outlook ahead = pb_pair_look_out(r, o, report);
+    const pb_pair_sensitivity sensitivity = pb_pair_sensitivity_of(r, o, report);
     say(out, "; sd %.2g %%: with probability %g, %d pairs detect a worsening of %.2g %%", 100 * r->sd, o->power,
-        r->pairs, 100 * expm1(ahead.detectable));
-    if (ahead.pairs_needed) say(out, " and %d pairs one of %.2g %%", ahead.pairs_needed, 200 * o->min_effect);
+        r->pairs, 100 * expm1(sensitivity.detectable));
+    if (sensitivity.pairs_needed)
+        say(out, " and %d pairs one of %.2g %%", sensitivity.pairs_needed, 200 * o->min_effect);
     else say(out, ", and even 1000 pairs none of %.2g %%", 200 * o->min_effect);
     if (report->more) say(out, "; measure %d more pairs", report->more);
-    else if (ahead.pairs_needed == 0 || ahead.pairs_needed > o->look[1])
+    else if (sensitivity.pairs_needed == 0 || sensitivity.pairs_needed > o->look[1])
         say(out, "; reduce the noise of the machine (bench doctor)");
 }
 

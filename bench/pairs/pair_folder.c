@@ -138,8 +138,8 @@ static pb_status set_dir(pb_pair_folder *f, const char *dir)
     return pb_fail(PB_EINVAL, "%.60s...: the path is too long (%zu characters)", dir, strlen(dir));
 }
 
-/* Locks the folder of the comparison, which is never replaced; the files in it may be (begin_anew). Waits up to ten
- * seconds: processes of a comparison that was killed hold the lock until they have noticed. */
+/* Locks the folder of the comparison, not a file in it, because begin_anew() replaces the files. Waits up to ten
+ * seconds: after a comparison was killed, its measuring processes hold the lock until they notice and end. */
 static pb_status lock_folder(pb_pair_folder *f)
 {
     pb_status s;
@@ -151,7 +151,7 @@ static pb_status lock_folder(pb_pair_folder *f)
     return s;
 }
 
-/* *made: how many of the two sides were created, also on failure. */
+/* Creates the folders and files of both sides. *made: the number of sides created, also on failure. */
 static pb_status create_sides(const pb_pair_folder *f, int *made)
 {
     char path[PATH];

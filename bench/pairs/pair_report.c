@@ -46,7 +46,7 @@ void pb_pair_judgement_free(pb_pair_judgement *j)
 
 /* ---- verdicts ---------------------------------------------------------------------------------------- */
 
-/* The verdicts as the renderers take them, with the gates and texts that they point to. */
+/* The verdicts in the form that compare_render.h prints, with the gates and texts that they point to. */
 typedef struct page {
     pb_verdicts vs;
     pb_gate *gates;            /* [n] one gate per row; its limit is min_effect */
@@ -58,7 +58,7 @@ static void say_briefly(const pb_pair_result *r, const pb_pair_plan *plan, const
 {
     const bool higher = r->row->higher;
     const double lo = higher ? -r->interval.hi : r->interval.lo, hi = higher ? -r->interval.lo : r->interval.hi;
-    const pb_pair_outlook ahead = pb_pair_look_out(r, &plan->rule, report);
+    const pb_pair_sensitivity sensitivity = pb_pair_sensitivity_of(r, &plan->rule, report);
     if (!r->look || !isfinite(r->sd)) {
         pb_pair_explain(r, &plan->rule, report, out);
         const char *rest = strstr(out, ": "); /* removes the verdict's name, which the table shows */
@@ -67,18 +67,18 @@ static void say_briefly(const pb_pair_result *r, const pb_pair_plan *plan, const
     }
     snprintf(out, PB_PAIR_TEXT, "%.3g %% interval %+.2f to %+.2f %%; detectable %.2f %%",
              100 * (1 - 2 * plan->rule.alpha / report->looks), 100 * expm1(lo), 100 * expm1(hi),
-             100 * expm1(ahead.detectable));
+             100 * expm1(sensitivity.detectable));
 }
 
 static void add(page *p, const pb_pair_judgement *j, size_t i, const pb_pair_plan *plan, bool explain)
 {
     const pb_pair_result *r = &j->results[i];
-    const bool demanded = j->table.series[i][0] == j->table.series[i][1];
+    const bool placeholders = j->table.series[i][0] == j->table.series[i][1];
     pb_gate *g = &p->gates[i];
     *g = (pb_gate){.stored_limit = plan->rule.min_effect, .gating = r->row->gating};
     if (explain) pb_pair_explain(r, &plan->rule, &j->report, p->why[i]);
     else say_briefly(r, plan, &j->report, p->why[i]);
-    if (demanded) snprintf(p->why[i], PB_PAIR_TEXT, "gates.csv requires this row, but neither side measured it");
+    if (placeholders) snprintf(p->why[i], PB_PAIR_TEXT, "gates.csv requires this row, but neither side measured it");
     const double change = exp(r->row->higher ? -r->estimate : r->estimate);
     p->vs.v[p->vs.n++] = (pb_verdict){.base = j->table.series[i][0],
                                       .cand = j->table.series[i][1],
@@ -93,22 +93,22 @@ static void add(page *p, const pb_pair_judgement *j, size_t i, const pb_pair_pla
 static pb_status fill(page *p, const pb_pair_judgement *j, const pb_pair_plan *plan, bool explain)
 {
     static const pb_gate none = {.stored_limit = PB_DEFAULT_LIMIT};
-    const size_t n = j->table.n, all = n + j->table.nfresh + j->table.ntold;
+    const size_t n = j->table.n, all = n + j->table.only_cand_n + j->table.undirected_n;
     *p = (page){.vs = {.v = malloc((all + 1) * sizeof *p->vs.v)}};
     p->gates = malloc((n + 1) * sizeof *p->gates);
     p->why = malloc((n + 1) * sizeof *p->why);
     if (!p->vs.v || !p->gates || !p->why) return pb_fail(PB_ENOMEM, "pairs: out of memory for %zu rows", all);
     for (size_t i = 0; i < n; i++) add(p, j, i, plan, explain);
-    for (size_t i = 0; i < j->table.nfresh; i++)
-        p->vs.v[p->vs.n++] = (pb_verdict){.cand = j->table.fresh[i],
+    for (size_t i = 0; i < j->table.only_cand_n; i++)
+        p->vs.v[p->vs.n++] = (pb_verdict){.cand = j->table.only_cand[i],
                                           .gate = &none,
                                           .id = PB_VERDICT_NEW,
                                           .ratio = (double)NAN,
                                           .worse = (double)NAN,
                                           .why = ""};
-    for (size_t i = 0; i < j->table.ntold; i++)
-        p->vs.v[p->vs.n++] = (pb_verdict){.base = j->table.told[i][0],
-                                          .cand = j->table.told[i][1],
+    for (size_t i = 0; i < j->table.undirected_n; i++)
+        p->vs.v[p->vs.n++] = (pb_verdict){.base = j->table.undirected[i][0],
+                                          .cand = j->table.undirected[i][1],
                                           .gate = &none,
                                           .id = PB_VERDICT_INFO,
                                           .ratio = (double)NAN,
@@ -135,14 +135,14 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Prints the median and the range of the detectable change over the gating rows. */
-static pb_status note_outlook(const pb_pair_judgement *j, const pb_pair_plan *plan, FILE *out)
+static pb_status note_sensitivity(const pb_pair_judgement *j, const pb_pair_plan *plan, FILE *out)
 {
     double *d = malloc((j->table.n + 1) * sizeof *d);
     size_t n = 0;
     if (!d) return pb_fail(PB_ENOMEM, "pairs: out of memory");
     for (size_t i = 0; i < j->table.n; i++)
         if (j->table.rows[i].gating && j->results[i].look && isfinite(j->results[i].sd))
-            d[n++] = 100 * expm1(pb_pair_look_out(&j->results[i], &plan->rule, &j->report).detectable);
+            d[n++] = 100 * expm1(pb_pair_sensitivity_of(&j->results[i], &plan->rule, &j->report).detectable);
     qsort(d, n, sizeof *d, by_size);
     if (n)
         fprintf(out,
@@ -182,7 +182,7 @@ static pb_status notes_of(const pb_pair_judgement *j, const pb_pair_folder *f, c
     FILE *out = open_memstream(text, &n);
     if (!out) return pb_fail(PB_ENOMEM, "pairs: out of memory");
     note_pairs(j, f, plan, out);
-    pb_status s = note_outlook(j, plan, out);
+    pb_status s = note_sensitivity(j, plan, out);
     if (o->compare->allow_mismatch) fprintf(out, "note: the sides may be from different machines (--allow-mismatch)\n");
     if (o->note) fprintf(out, "note: %s\n", o->note);
     return fclose(out) == 0 ? s : pb_fail(PB_ENOMEM, "pairs: out of memory");

@@ -139,11 +139,12 @@ bool pb_pair_counts(const pb_pair_result *r);
 /* The smallest change that a row could have detected, given its standard deviation and Holm's strictest threshold.
  * Computed for the t test alone: with few pairs the sign-flip test can need more of them, since its p-value is at least
  * 2^-n. For a row without figures detectable is +inf and pairs_needed 0. Takes about 0.5 ms. */
-typedef struct pb_pair_outlook {
+typedef struct pb_pair_sensitivity {
     double detectable; /* smallest worsening, as a logarithm, found with probability o->power */
     int pairs_needed;  /* pairs needed to find a worsening of 2 * min_effect; 0: more than 1000 */
-} pb_pair_outlook;
-pb_pair_outlook pb_pair_look_out(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report);
+} pb_pair_sensitivity;
+pb_pair_sensitivity pb_pair_sensitivity_of(const pb_pair_result *r, const pb_pair_opts *o,
+                                           const pb_pair_report *report);
 
 /* Iterates over the gates that must fail the comparison because no row was checked against them: the gate has a gating
  * line, its suite occurs among the rows, and its metric does not. Returns the next one, or NULL at the end. Start with

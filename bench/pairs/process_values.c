@@ -165,9 +165,9 @@ static pb_status read_samples(const char *path, FILE *f, pb_process_values *out)
     return s;
 }
 
-/* Reads samples.csv of the run folder `path`. Does nothing if `path` is not a folder, or if it has no such file and
- * none is `needed`. */
-static pb_status samples_beside(const char *path, bool needed, pb_process_values *out)
+/* Reads samples.csv of the run folder `path`. Does nothing if `path` is not a folder, or if the folder has no
+ * samples.csv and `needed` is false. */
+static pb_status add_samples_of(const char *path, bool needed, pb_process_values *out)
 {
     char file[PB_PATH_TEXT];
     struct stat st;
@@ -192,7 +192,7 @@ pb_status pb_process_values_read(const char *path, bool samples, pb_process_valu
         const pb_row *r = &out->t.rows[i];
         out->log_value[i] = !strcmp(r->status, "ok") && r->value >= 0 ? log(r->value) : (double)NAN;
     }
-    if (s == PB_OK) s = samples_beside(path, samples, out);
+    if (s == PB_OK) s = add_samples_of(path, samples, out);
     if (s != PB_OK) pb_process_values_free(out);
     return s;
 }

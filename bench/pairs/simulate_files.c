@@ -89,16 +89,16 @@ static pb_status open_file(const char *path, pb_sim_recorded *r)
     return PB_OK;
 }
 
-static pb_status add_session(pb_sim_recorded *r, int pairs, bool sided)
+static pb_status add_session(pb_sim_recorded *r, int pairs, bool paired)
 {
-    r->sessions[r->nsessions++] = (pb_sim_session){pairs, sided};
-    r->sided += sided;
+    r->sessions[r->nsessions++] = (pb_sim_session){pairs, paired};
+    r->paired += paired;
     r->pairs += pairs;
     r->processes += 2 * pairs;
     return PB_OK;
 }
 
-/* Reads a run of one code. Processes 2i and 2i+1, counted from 0 in ascending order, are pair i. */
+/* Reads a run of one program. Processes 2i and 2i+1, counted from 0 in ascending order, are pair i. */
 static pb_status read_run(const char *path, pb_sim_recorded *r, figures *all)
 {
     process_list l;
@@ -167,7 +167,7 @@ static size_t series_end(const figures *f, size_t from)
     return to;
 }
 
-/* Computes the differences of one series. False: some pair has no finite one. */
+/* Computes the differences of one series. Returns false if a pair has no finite difference. */
 static bool differences(const figure *f, size_t n, int pairs, double *d)
 {
     int complete = 0;

@@ -3,9 +3,8 @@
  * Each argument is one session, of one of two kinds:
  *
  *   folder of pairs  base/ and cand/ are run folders, whose column `process` is the number of the pair.
- *   run of one code  A run folder or results CSV of many processes. In the order of `process`, each two neighbours are
- * a
- *                    pair; an odd last process is ignored.
+ *   run              A run folder or results CSV of many processes of one program. Sorted by `process`, the first and
+ *                    second form a pair, then the third and fourth, and so on; an odd last process is ignored.
  *
  * The rows that gate by gates.csv are judged as one family. If none gates, every row with more than one sample per
  * process is judged as a comparison of its own. A row that some process of any session lacks is left out and counted.
@@ -47,7 +46,7 @@ typedef struct pb_sim_recorded {
     int nfiles;
     pb_sim_session *sessions;
     int nsessions, pairs, processes;
-    int sided; /* number of sessions that are comparisons */
+    int paired; /* number of sessions that are comparisons */
     pb_sim_row *rows;
     double *log_ratio;  /* [n][pairs] storage of rows[].log_ratio */
     size_t n, left_out; /* rows used, and rows that some process lacks */

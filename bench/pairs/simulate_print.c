@@ -27,7 +27,7 @@ static void print_count(const char *name, const char *of, const pb_sim_count *c,
             "%-9s  %7d A/A comparisons: %d false alarm%s, %.3g %% (below %.3g %% with 95 %% confidence%s), %d false "
             "IMPROVED, %d INCONCLUSIVE; %.0f %% decided after %d pairs\n",
             name, c->comparisons, c->alarms, c->alarms == 1 ? "" : "s", share(c->alarms, c->comparisons),
-            100 * pb_rate_bound(c->alarms, c->comparisons, CONFIDENCE), of, c->welcomes, c->undecided,
+            100 * pb_rate_bound(c->alarms, c->comparisons, CONFIDENCE), of, c->improvements, c->undecided,
             share(c->early, c->comparisons), first_look);
 }
 
@@ -53,7 +53,7 @@ typedef struct ranked {
     size_t at;
 } ranked;
 
-static int sees_least(const void *a, const void *b)
+static int by_detectable(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
     if (x->detectable < y->detectable || x->detectable > y->detectable) return x->detectable < y->detectable ? 1 : -1;
@@ -110,7 +110,7 @@ static pb_status print_ranked(const pb_sim_recorded *r, const pb_sim_opts *o, co
     ranked *order = malloc(r->n * sizeof *order);
     if (!order) return pb_fail(PB_ENOMEM, "simulate: out of memory for %zu rows", r->n);
     for (size_t i = 0; i < r->n; i++) order[i] = (ranked){found[i].detectable, found[i].sd, i};
-    qsort(order, r->n, sizeof *order, sees_least);
+    qsort(order, r->n, sizeof *order, by_detectable);
     print_rows(r, o, found, all || r->n < SHOWN ? r->n : SHOWN, order, out);
     free(order);
     return PB_OK;
@@ -123,11 +123,11 @@ static void print_recorded(const pb_sim_recorded *r, const pb_sim_opts *o, FILE 
     const pb_pair_opts *rule = &o->rule;
     fprintf(out, "simulate: %d processes of %s in %d session%s, %d pairs\n", r->processes,
             r->file[0].t.rows[0].machine_id, r->nsessions, r->nsessions == 1 ? "" : "s", r->pairs);
-    if (r->nsessions > r->sided)
+    if (r->nsessions > r->paired)
         fprintf(out, "  runs of one program: neighbouring processes are pairs, whose order is drawn at random\n");
-    if (r->sided && o->same_code)
+    if (r->paired && o->same_code)
         fprintf(out, "  pairs of base and candidate, which are the same code according to --self\n");
-    else if (r->sided)
+    else if (r->paired)
         fprintf(
             out,
             "  pairs of base and candidate: their mean difference in each row and session is subtracted (centred)\n");
