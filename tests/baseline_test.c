@@ -23,7 +23,7 @@ static void runs_are_compared_with_the_saved_baseline(void **state)
     assert_non_null(strstr(capture_end(&c), "9 rows")); /* 2 cases x 3 metrics, 2 ceilings, 1 requirement */
     free(c.text);
     assert_int_equal(against_baseline(run_file("tie"), require, folder, "same=2"), 0);
-    assert_int_equal(against_baseline(run_file("regressed"), require, folder, " 3/3  SUSPECT"), 0);
+    assert_int_equal(against_baseline(run_file("regressed"), require, folder, " 3/3        SUSPECT"), 0);
     assert_int_equal(against_baseline(run_file("ceiling_moved"), require, folder, "suspect=2"), 0);
     assert_int_equal(against_baseline(run_file("machine"), require, folder, "m2/backward.csv"), 4);
     assert_int_equal(against_baseline(run_file("missing"), (pb_compare_opts){0}, folder, "missing=1"), 4);

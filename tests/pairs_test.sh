@@ -45,7 +45,7 @@ pairs() { [[ $(lines "$1") -eq $2 ]] || fail "$1: $(lines "$1") lines of pairs.c
 summary='bench: regressed=0 improved=0 same=3 inconclusive=0 missing=0 incomparable=0 failed=0 exit=0'
 compared 0 "$summary" same1 ./base ./same
 [[ $(tail -n 1 log) == "$summary" ]] || fail "same1: the summary is not the last line"
-grep -q 'n=2 *kernel_time.* 12/12  SAME: 99 % interval .*; detectable 1\.' log || fail "same1: no line of n=2"
+grep -q 'n=2 *kernel_time.* 12/12      SAME: 99 % interval .*; detectable 1\.' log || fail "same1: no line of n=2"
 grep -q 'detectable change, found with probability 0.95: 1.0' log || fail "same1: it does not say what it could find"
 pairs same1 12
 compared 1 'regressed=3 improved=0 same=0' slow1 ./base ./slow

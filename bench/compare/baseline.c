@@ -162,8 +162,8 @@ static pb_status acceptable(const pb_table *t, const pb_series_set *set)
             return pb_fail(PB_EINVAL, "%s: cannot become a baseline: %s %s is %s", t->path, s->key, s->metric,
                            s->status);
         if (pb_series_ok(s) && s->processes < PB_ENOUGH_PROCESSES)
-            return pb_fail(PB_EINVAL, "%s: cannot become a baseline: it has %d processes of %s, a baseline needs %d",
-                           t->path, s->processes, s->key, PB_ENOUGH_PROCESSES);
+            return pb_fail(PB_EINVAL, "%s: cannot become a baseline: %s has %d of the %d processes needed", t->path,
+                           s->key, s->processes, PB_ENOUGH_PROCESSES);
     }
     if (pb_stored(first->run_id))
         return pb_fail(PB_EINVAL, "%s: this is a stored baseline; name a run instead", t->path);

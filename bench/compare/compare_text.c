@@ -59,7 +59,7 @@ static void print_row(printer *p, const pb_verdict *v)
     fprintf(p->out, "%-*s  %-*s %13s %13s %9s", p->label_width, label, p->metric_width, pb_verdict_series(v)->metric,
             c.base, c.cand, c.change);
     print_detects(p, v);
-    fprintf(p->out, "  %s  %s%s%s\n", c.processes, word, *v->why ? ": " : "", v->why);
+    fprintf(p->out, "  %-9s  %s%s%s\n", c.processes, word, *v->why ? ": " : "", v->why);
     if (!p->c->explain) return;
     pb_verdict_explain(v, p->c->vs, why);
     fprintf(p->out, "    %s\n", why);
@@ -73,7 +73,7 @@ static void print_table(printer *p, const pb_verdicts *vs)
         fprintf(p->out, "%-*s  %-*s %13s %13s %9s", p->label_width, "case", p->metric_width, "metric", "base", "cand",
                 "change");
         print_detects(p, NULL);
-        fprintf(p->out, "  %s  %s\n", "n/n", "verdict");
+        fprintf(p->out, "  %s  %s\n", "processes", "verdict");
     }
     for (size_t i = 0; i < vs->n; i++)
         if (shown(p, &vs->v[i])) print_row(p, &vs->v[i]);
@@ -248,7 +248,9 @@ static pb_status print_all(const pb_comparison *c, FILE *out)
     p->c = c;
     print_table(p, c->vs);
     pb_compare_notes(c, out);
-    if (p->hidden) fprintf(out, "note: %zu unchanged rows that do not gate are not shown (--all)\n", p->hidden);
+    if (p->hidden)
+        fprintf(out, "note: %zu unchanged row%s not shown, as %s not gate (--all)\n", p->hidden,
+                p->hidden == 1 ? " is" : "s are", p->hidden == 1 ? "it does" : "they do");
     free(p);
     return PB_OK;
 }

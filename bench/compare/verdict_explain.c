@@ -62,15 +62,19 @@ static void say_suspect(const pb_verdict *v, FILE *f)
             many ? "reduce the noise of the machine (bench doctor)" : "store more sessions");
 }
 
+static void say_same(const pb_verdict *v, FILE *f)
+{
+    if (v->evidence.sessions >= PB_MIN_SESSIONS)
+        fprintf(f, "; no significant change of %g %% or more", 100 * PB_STORED_MIN_EFFECT);
+    fprintf(f, "; not more than a third of stored_limit (%.3g %%)", 100 * v->gate->stored_limit / 3);
+}
+
 static void say_why(const pb_verdict *v, FILE *f)
 {
-    const double third = 100 * v->gate->stored_limit / 3;
     switch (v->id) {
     case PB_VERDICT_REGRESSED: fprintf(f, "; significant, and at least %g %%", 100 * PB_STORED_MIN_EFFECT); break;
     case PB_VERDICT_IMPROVED: fprintf(f, "; significantly better: update the baseline"); break;
-    case PB_VERDICT_SAME:
-        fprintf(f, "; not significant, and not more than a third of stored_limit (%.3g %%)", third);
-        break;
+    case PB_VERDICT_SAME: say_same(v, f); break;
     case PB_VERDICT_SUSPECT: say_suspect(v, f); break;
     case PB_VERDICT_INCONCLUSIVE: fprintf(f, "; %s", v->why); break;
     default: break;

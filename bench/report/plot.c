@@ -206,7 +206,8 @@ static pb_status make_data(const figure *fig, const pb_layout *l, pb_drawing *d)
     const bool ok = !ferror(f);
     const char *needs = l ? l->view->metrics[0].metric : fig->special->needs;
     pb_status s = fclose(f) == 0 && ok ? PB_OK : pb_fail(PB_ENOMEM, "plot: no memory");
-    if (s == PB_OK && !d->variants) s = pb_fail(PB_EINVAL, "%s: the run has no %s to plot", fig->t->path, needs);
+    if (s == PB_OK && !d->variants)
+        s = pb_fail(PB_EINVAL, "%s: nothing to plot: the run has no %s", fig->t->path, needs);
     if (s == PB_OK) d->data = text, d->data_n = n;
     else free(text);
     return s;
