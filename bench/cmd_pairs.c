@@ -329,7 +329,8 @@ static pb_exit refuse_mixture(const pb_options *o, const kind is[PB_SIDES])
 
 static pb_exit compare_with_itself(const pb_options *o, pb_pair_plan *p)
 {
-    if (o->args.n > 1) return refuse("--self takes at most one executable; the default is %s one", "this");
+    if (o->args.n > 1)
+        return refuse("--self takes at most one executable; without one, bench is compared with %s", "itself");
     if (o->args.n == 1 && kind_of(o->args.v[0], p->path[0]) != EXECUTABLE)
         return refuse("--self: %.200s is not an executable", o->args.v[0]);
     if (!o->args.n) snprintf(p->path[0], sizeof p->path[0], "/proc/self/exe");

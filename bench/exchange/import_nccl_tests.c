@@ -10,7 +10,7 @@ enum { MAX_TOKENS = 40, TOKEN = 64, LINE = 1024 };
 enum { OUT_OF_PLACE, IN_PLACE, NPLACES };
 static const char *const places[NPLACES] = {"out", "in"};
 
-/* One result as text: what was sent, and the values measured out of place and in place. */
+/* One result as text: message size, type, operation and root, and the values measured out of place and in place. */
 typedef struct result {
     const char *size, *type, *redop, *root;
     struct {
@@ -126,7 +126,7 @@ static pb_status header(table *t)
 static pb_status row(table *t)
 {
     char counts[64];
-    if (!t->ncolumns) return PB_OK; /* a number before the first table */
+    if (!t->ncolumns) return PB_OK; /* a line that begins with a number, before the first table: not a result */
     if (t->ntokens != t->ncolumns + 2 * t->stamped && t->ntokens != t->ncolumns + t->stamped) {
         snprintf(counts, sizeof counts, "%d fields where the header has %d columns", t->ntokens, t->ncolumns);
         return pb_import_bad(t->r.im, t->line, counts, "");

@@ -266,7 +266,7 @@ static const char *machine_of(const place *p, const json_t *id)
     return "";
 }
 
-/* True if nvbench shows the summary to its user, and no metric here takes it. */
+/* True if nvbench shows the summary to its user, and `summaries` has no metric for it. */
 static bool without_metric(const json_t *summary)
 {
     const char *tag = string_of(summary, "tag");

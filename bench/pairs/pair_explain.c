@@ -42,8 +42,8 @@ static void say_tests(const pb_pair_result *r, const pb_pair_opts *o, const pb_p
     say(out, "t test p=%.2g, ", r->p);
     if (r->row->gating)
         say(out, "%.2g after Holm over %d gating rows and %d looks", r->p_adjusted, report->gating, report->looks);
-    else say(out, "%.2g over %d looks, not gating", r->p_adjusted, report->looks);
-    say(out, " (alpha %g); sign-flip test p=%.2g, %.2g over %d looks", o->alpha, r->sign_p,
+    else say(out, "%.2g for %d looks, not gating", r->p_adjusted, report->looks);
+    say(out, " (alpha %g); sign-flip test p=%.2g, %.2g for %d looks", o->alpha, r->sign_p,
         fmin(1, report->looks * r->sign_p), report->looks);
 }
 
@@ -76,7 +76,7 @@ void pb_pair_explain(const pb_pair_result *r, const pb_pair_opts *o, const pb_pa
         say_figures(r, o, report->looks, out);
         say_tests(r, o, report, out);
         if (r->id == PB_VERDICT_SAME)
-            say(out, "; equivalence p=%.2g, %.2g over %d looks (alpha %g)", r->same_p,
+            say(out, "; equivalence p=%.2g, %.2g for %d looks (alpha %g)", r->same_p,
                 fmin(1, report->looks * r->same_p), report->looks, o->alpha_same);
         say(out, "; ");
     }

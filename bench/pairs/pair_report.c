@@ -61,7 +61,7 @@ static void say_briefly(const pb_pair_result *r, const pb_pair_plan *plan, const
     const pb_pair_sensitivity sensitivity = pb_pair_sensitivity_of(r, &plan->rule, report);
     if (!r->look || !isfinite(r->sd)) {
         pb_pair_explain(r, &plan->rule, report, out);
-        const char *rest = strstr(out, ": "); /* removes the verdict's name, which the table shows */
+        const char *rest = strstr(out, ": "); /* drops the verdict's name, which the table has in a column of its own */
         if (rest) memmove(out, rest + 2, strlen(rest + 2) + 1);
         return;
     }
@@ -161,7 +161,7 @@ static void note_pairs(const pb_pair_judgement *j, const pb_pair_folder *f, cons
     fprintf(out, "note: %d pair%s of fresh processes, seed %llu; tested after %d", f->pairs, f->pairs == 1 ? "" : "s",
             (unsigned long long)plan->seed, r->look[0]);
     if (r->look[1] > r->look[0]) fprintf(out, " and %d", r->look[1]);
-    fprintf(out, "; alpha %g, minimum effect %g %%; %s\n", r->alpha, 100 * r->min_effect, f->dir);
+    fprintf(out, " pairs; alpha %g, minimum effect %g %%; folder %s\n", r->alpha, 100 * r->min_effect, f->dir);
     if (f->retries)
         fprintf(out, "note: %d attempt%s at a pair failed and %s repeated; see pairs.csv\n", f->retries,
                 f->retries == 1 ? "" : "s", f->retries == 1 ? "was" : "were");

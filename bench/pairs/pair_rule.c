@@ -7,11 +7,11 @@
 
 enum { WORSE, BETTER, DIRECTIONS };
 
-/* Working state of one row. */
+/* The differences of one row and its results at the current look. */
 typedef struct judged {
     double d[PB_SIGN_FLIP_MAX]; /* differences; positive is worse */
     bool open;                  /* the row is INCONCLUSIVE so far, so the next look tests it again */
-    bool fresh;                 /* tested at the current look */
+    bool fresh;                 /* the row is tested at the current look */
     double p[DIRECTIONS], adjusted[DIRECTIONS];
 } judged;
 
@@ -123,7 +123,7 @@ static void test(judged *j, pb_pair_result *r, int pairs, int look, const judgin
     for (int i = 0; i < pairs; i++) flipped[i] = r->estimate < 0 ? -j->d[i] : j->d[i];
     r->sign_p = pb_sign_flip(flipped, pairs, 0);
     r->same_p = pb_tost(&sample, s->delta);
-    /* The sign-flip version is slower, and cannot matter unless TOST already finds equivalence. */
+    /* The sign-flip test of equivalence is slow. It runs only if TOST finds equivalence, since both must agree. */
     if (s->report->looks * r->same_p <= s->o->alpha_same)
         r->same_p = fmax(r->same_p, sign_flip_both(j, pairs, s->delta));
     j->fresh = true;

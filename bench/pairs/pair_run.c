@@ -17,7 +17,7 @@ enum { RETRIES = 3, ATTEMPTS = 1 + RETRIES, PATH = PB_PATH_TEXT + 64 };
 typedef struct loop {
     const pb_pair_run *r;
     double began, deadline; /* times of pb_clock_seconds(); deadline 0: no deadline */
-    int target;             /* number of pairs at the next look */
+    int target;             /* number of pairs to have before the next decision */
     int measured;           /* pairs that this command has completed */
     bool late;              /* the time budget ended the measurement */
     pb_exit code;

@@ -193,7 +193,7 @@ static int find_ratios(const pb_layout *l, ratio_column *out, int max)
     return n;
 }
 
-/* The first metric's value of a row and a variant. NaN: no value with status ok. */
+/* The value of the view's first metric in the case of this row and variant. NaN: no value with status ok. */
 static double value_at(const pb_report_page *p, const pb_layout *l, int row, int variant)
 {
     for (int i = 0; i < l->n; i++) {
