@@ -27,24 +27,25 @@ simulate() { "$bench" compare --gates gates.csv --trials 200 --simulate "$@"; }
 # ---- runs of one program, and pairs ---------------------------------------------------------------------------------
 run plain r 49 0.001 backward backward_time
 expect 0 'bench: processes=48 pairs=24 rows=3 recorded=1 recorded_alarms=0' simulate plain
-grep -q '3 gating rows, one family' "$dir/log" || fail "the family is not named"
-grep -q '^note: all rates come from 48 processes' "$dir/log" || fail "the processes behind it are not said"
+grep -q '3 gating rows, one family' "$dir/log" || fail "the size of the family is not printed"
+grep -q '^note: all rates come from 48 processes' "$dir/log" || fail "the number of processes is not printed"
 cp "$dir/log" first
 expect 0 'exit=0' simulate plain
-cmp -s "$dir/log" first || fail "a second call says something else"
+cmp -s "$dir/log" first || fail "a second call prints another output"
 { head -1 plain/results.csv && tail -n +2 plain/results.csv | tac; } >turned && mv turned plain/results.csv
 expect 0 'exit=0' simulate plain
 cmp -s "$dir/log" first || fail "the order of the rows matters"
 run kernels k 24 0.001 kernels kernel_time
 expect 0 'rows=3 recorded=3 recorded_alarms=0' simulate kernels
-grep -q 'no row gates: each of 3 rows is a comparison of its own' "$dir/log" || fail "rows that do not gate"
+grep -q 'no row gates: each of 3 rows is a comparison of its own' "$dir/log" ||
+    fail "rows that do not gate are not judged one by one"
 expect 0 'rows=3 recorded=1 recorded_alarms=0' simulate kernels --gates "$source/baselines/gates.csv"
 grep -q '3 gating rows, one family' "$dir/log" || fail "what gates pairs does not gate"
 expect 0 'recorded=6 recorded_alarms=0' simulate kernels kernels --pairs 12 --max-pairs 12
 run pairs/base b 24 0.001 kernels kernel_time
 run pairs/cand c 24 0.00102 kernels kernel_time
 expect 0 'processes=48 pairs=24 rows=3 recorded=3 recorded_alarms=0' simulate pairs # differences are centred
-grep -q '(centred)' "$dir/log" || fail "centring is not said"
+grep -q '(centred)' "$dir/log" || fail "centring is not mentioned"
 expect 0 'recorded=3 recorded_alarms=3' simulate pairs --self
 expect 0 'with one row 5 % worse' simulate pairs --inject-slowdown 5%
 
@@ -58,7 +59,8 @@ sed -i '/,m,3,/d' pairs/cand/results.csv # a pair needs both sides
 expect 0 'processes=46 pairs=23 rows=3' simulate pairs
 sed -i '/,m,7,.*i=1,/d' pairs/cand/results.csv # a row that one process lacks is left out
 expect 0 'processes=46 pairs=23 rows=2' simulate pairs
-grep -q 'note: rows left out because a process lacks them: 1' "$dir/log" || fail "a row left out is not said"
+grep -q 'note: rows left out because a process lacks them: 1' "$dir/log" ||
+    fail "the row that was left out is not counted"
 
 # ---- refused input: one line, and nothing on standard output ---------------------------------------------------------
 refuse() {
