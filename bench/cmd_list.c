@@ -1,10 +1,13 @@
-/* cmd_list.c - `bench list`: prints the suites, models, metrics, export formats and kernels that exist. */
+/* cmd_list.c - `bench list`: prints the suites, models, metrics, requirements, columns, statuses, formats and kernels
+ * that exist. */
 #include <stdio.h>
 #include <string.h>
 
 #include "bench/commands.h"
+#include "bench/derived/requirements.h"
 #include "bench/exchange/export.h"
 #include "bench/rows/metric.h"
+#include "bench/rows/row_status.h"
 #include "bench/rows/tables.h"
 #include "bench/suites/suite.h"
 #include "cli/hint.h"
@@ -26,6 +29,17 @@ static void metrics(void)
         printf("%-18s %-7s %-7s %s\n", m->name, m->unit, m->better, m->what);
 }
 
+/* A line for each requirement; indented below it, its cases with what is judged of them. */
+static void requirements(void)
+{
+    for (const pb_requirement *r = pb_requirements; r->id; r++) {
+        printf("%-24s %s: %s %s %g; %s\n", r->id, r->statement, r->quantity, r->relation, r->bound, r->where);
+        for (const pb_judged_case *c = r->cases; c && c->key; c++)
+            printf("    %s %s of %s (%s)\n", r->best == PB_BEST_lowest ? "lowest" : "highest", r->metric, c->key,
+                   c->words);
+    }
+}
+
 static void models(void)
 {
     for (const pb_geometry *g = pb_geometries; g->name; g++)
@@ -35,7 +49,18 @@ static void models(void)
 
 static void columns(void)
 {
-    for (const pb_column *c = pb_columns; c->name; c++) printf("%-14s %-4s %s\n", c->name, c->type, c->what);
+    for (const pb_column *c = pb_columns; c->name; c++) {
+        printf("%-14s %-6s %s", c->name, c->type, c->what);
+        for (int i = 0; i < PB_ROW_STATUSES && !strcmp(c->type, "status"); i++)
+            printf("%s%s", i ? ", " : ": ", pb_row_statuses[i].name);
+        putchar('\n');
+    }
+}
+
+static void statuses(void)
+{
+    for (const pb_row_status_line *s = pb_row_statuses; s < pb_row_statuses + PB_ROW_STATUSES; s++)
+        printf("%-14s %s\n", s->name, s->what);
 }
 
 static void formats(void)
@@ -60,7 +85,9 @@ static const struct {
 } lists[] = {{"suites", "suites and their axes [default]:", suites},
              {"models", "models, for the axis model:", models},
              {"metrics", "metrics (unit, better):", metrics},
+             {"requirements", "requirements and the measured cases they are judged on:", requirements},
              {"columns", "columns of results.csv:", columns},
+             {"statuses", "what may become of a row, least severe first:", statuses},
              {"formats", "formats of bench export:", formats},
              {"kernels", "ops and the implementations this machine runs:", kernels}};
 enum { LISTS = sizeof lists / sizeof *lists };

@@ -32,6 +32,7 @@ typedef struct run {
     json_t *about;      /* contents of run.json */
     pb_resumed resumed; /* all zero without --resume */
     pb_place next;
+    pb_attempts attempts;
     uint64_t seed;
     pb_run_name name;
     char machine_id[PB_MACHINE_TEXT];
@@ -143,7 +144,7 @@ static double expected_before(const run *r)
     return process * r->next.process + part;
 }
 
-static pb_exit process_all(const run *r, bool *stopped, bool *refused)
+static pb_exit process_all(run *r, bool *stopped, bool *refused)
 {
     pb_exit worst = PB_EXIT_OK;
     const double started = pb_clock_seconds(), budget = r->o->budget;
@@ -157,13 +158,12 @@ static pb_exit process_all(const run *r, bool *stopped, bool *refused)
                     .before = expected_before(r),
                     .deadline = budget >= 0 ? pb_budget_deadline(started, budget) : 0,
                     .end = budget >= 0 ? started + budget : 0};
-    if (pb_throttle_settle(r->name.dir, r->about, r->o, r->next) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    for (int i = r->next.process; i < pb_throttle_processes(r->about, r->o) && !pb_interrupted() && !*stopped; i++) {
+    for (int i = r->next.process; i < pb_attempts_processes(&r->attempts) && !pb_interrupted() && !*stopped; i++) {
         l.number = i;
-        l.processes = pb_throttle_processes(r->about, r->o);
+        l.processes = pb_attempts_processes(&r->attempts);
         l.first = i == r->next.process ? r->next.next : 0;
         pb_exit code = PB_EXIT_OK;
-        if (pb_throttle_run(&l, r->about, &code, stopped) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+        if (pb_throttle_run(&r->attempts, &l, r->about, &code, stopped) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
         worst = pb_worse_exit(worst, code);
         *refused = l.refused;
         if (code == PB_EXIT_HARNESS || code == PB_EXIT_USAGE) break; /* the next process would fail too */
@@ -172,7 +172,7 @@ static pb_exit process_all(const run *r, bool *stopped, bool *refused)
 }
 
 /* The files of a run, in the order in which they are created. */
-static const char *const files[] = {"results.csv", "samples.csv", "progress.csv", "run.json"};
+static const char *const files[] = {"results.csv", "samples.csv", "progress.csv", "processes.csv", "run.json"};
 enum { FILES = sizeof files / sizeof *files };
 
 /* Removes the first n files, and the folder if it is then empty. */
@@ -199,7 +199,7 @@ static void drop_if_empty(const run *r)
 
 /* After a case ran out of memory the other cases are still measured; the exit code becomes PB_EXIT_HARNESS at the
  * end. */
-static pb_exit measure(const run *r)
+static pb_exit measure(run *r)
 {
     bool stopped = false, refused = false;
     pb_exit code = process_all(r, &stopped, &refused);
@@ -237,6 +237,8 @@ static pb_status make_files(const run *r, int *made, int *lock)
     *made = 2;
     PB_TRY(pb_progress_create(r->name.dir));
     *made = 3;
+    PB_TRY(pb_processes_create(r->name.dir));
+    *made = 4;
     PB_TRY(pb_progress_lock(r->name.dir, lock));
     return pb_run_json_create(r->name.dir, r->about);
 }
@@ -258,10 +260,12 @@ static pb_status begin_folder(const run *r, int *lock)
 /* Opens the folder of a run to be resumed. All files are checked first, then cut back to the last completed case. */
 static pb_status take_up_folder(run *r, int *lock)
 {
-    const pb_place most = {(int)pb_throttle_processes(r->about, r->o), r->plan.n};
     pb_progress_line last;
     PB_TRY(pb_progress_lock(r->name.dir, lock));
+    PB_TRY(pb_attempts_read(r->name.dir, r->o, &r->attempts));
+    const pb_place most = {(int)pb_attempts_processes(&r->attempts), r->plan.n};
     PB_TRY(pb_progress_read(r->name.dir, most, &last));
+    PB_TRY(pb_attempts_resume(&r->attempts, r->name.dir, &last));
     PB_TRY(pb_progress_cut(r->name.dir, &last));
     r->next = last.next;
     return pb_run_json_write(r->name.dir, r->about, true);
@@ -300,7 +304,9 @@ pb_exit pb_cmd_run(const pb_options *o)
         if (s != PB_OK) return pb_complain_of(s);
         r.o = &r.resumed.options;
     }
+    r.attempts.options = r.o;
     pb_exit code = prepared(&r);
+    pb_attempts_free(&r.attempts);
     pb_plan_free(&r.plan);
     json_decref(r.about);
     pb_resume_close(&r.resumed);

@@ -1,4 +1,5 @@
-/* hint.c - edit distance (Damerau-Levenshtein, adjacent swaps only), and the text of the hint. */
+/* hint.c - computes the edit distance of two words (Damerau-Levenshtein, with swaps of adjacent letters), and writes
+ * the "did you mean" text. */
 #include "cli/hint.h"
 
 #include <limits.h>

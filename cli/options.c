@@ -37,14 +37,14 @@ pb_status pb_cli_command(const pb_cli *cli, const char *name, int *out)
         }
         pb_hint_try(&hint, cli->commands[i].name);
     }
-    return pb_fail(PB_EINVAL, "there is no command '%.60s'%s", name, pb_hint_text(&hint));
+    return pb_fail(PB_EINVAL, "'%.60s' is not a command%s", name, pb_hint_text(&hint));
 }
 
-/* ---- values: one function per type ---------------------------------------------------------------- */
+/* ---- storing an option's value: one function per option type -------------------------------------- */
 
 typedef struct slot {
     const pb_option_info *info;
-    const char *name; /* as typed: "--processes" or "-n" */
+    const char *name; /* the option as the user typed it: "--steps" or "-n" */
     void *field;
 } slot;
 
@@ -121,7 +121,7 @@ static pb_status set_seconds(const slot *s, const char *value)
 static pb_status set_list(const slot *s, const char *value)
 {
     pb_words *w = s->field;
-    if (w->n == PB_OPTION_LIST) return pb_fail(PB_EINVAL, "%s: at most %d times", s->name, PB_OPTION_LIST);
+    if (w->n == PB_OPTION_LIST) return pb_fail(PB_EINVAL, "%s is given more than %d times", s->name, PB_OPTION_LIST);
     w->v[w->n++] = value;
     return PB_OK;
 }
@@ -137,10 +137,10 @@ static pb_status set(const pb_cli *cli, const slot *s, const char *value)
         if (strcmp(types[i].type, s->info->type) == 0) return types[i].set(s, value);
     for (const pb_option_type *t = cli->types; t && t->name; t++)
         if (strcmp(t->name, s->info->type) == 0) return t->set(s->field, s->name, value);
-    return pb_fail(PB_EINVAL, "%s: there is no type %s", s->name, s->info->type);
+    return pb_fail(PB_EINVAL, "option %s has the unknown type %s", s->name, s->info->type);
 }
 
-/* ---- words of the command line ---------------------------------------------------------------------- */
+/* ---- parsing the words of a command line ------------------------------------------------------------ */
 
 typedef struct reader {
     const pb_cli *cli;
@@ -170,10 +170,11 @@ static pb_status unknown(const reader *r, const char *typed, size_t n)
     return pb_fail(PB_EINVAL, "%s has no option '%s'%s", r->cli->commands[r->command].name, word, pb_hint_text(&hint));
 }
 
-/* The value of an option: the text after "=" or after the letter, else the next word. */
+/* Returns the value of an option in *out. `attached`: the text after "=" or after the letter of a short option; NULL:
+ * the value is the next word of the command line. */
 static pb_status value_of(reader *r, const char *name, const char *attached, const char **out)
 {
-    if (!attached && r->at + 1 >= r->argc) return pb_fail(PB_EINVAL, "%.60s: its value is missing", name);
+    if (!attached && r->at + 1 >= r->argc) return pb_fail(PB_EINVAL, "option %.60s needs a value", name);
     *out = attached ? attached : r->argv[++r->at];
     return PB_OK;
 }
@@ -183,7 +184,7 @@ static pb_status take(reader *r, const pb_option_info *i, const char *name, cons
     const slot s = {i, name, (char *)r->fields + i->field};
     const char *value = "";
     if (i->argument) PB_TRY(value_of(r, name, attached, &value));
-    else if (attached) return pb_fail(PB_EINVAL, "%s takes no value", name);
+    else if (attached) return pb_fail(PB_EINVAL, "option %s takes no value", name);
     return set(r->cli, &s, strcmp(i->type, "choice") == 0 ? present(r->cli, i->name, value) : value);
 }
 
@@ -250,7 +251,8 @@ static pb_status parse(reader r, pb_words *args)
         if (!plain && strcmp(arg, "--") == 0) plain = true;
         else if (!plain && strncmp(arg, "--", 2) == 0) PB_TRY(long_option(&r, arg));
         else if (!plain && arg[0] == '-' && arg[1]) PB_TRY(short_options(&r, arg));
-        else if (args->n == PB_OPTION_LIST) return pb_fail(PB_EINVAL, "more than %d arguments", PB_OPTION_LIST);
+        else if (args->n == PB_OPTION_LIST)
+            return pb_fail(PB_EINVAL, "more than %d arguments are given", PB_OPTION_LIST);
         else args->v[args->n++] = arg;
     }
     return PB_OK;

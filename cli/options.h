@@ -1,11 +1,12 @@
-/* options.h - a table-driven command line. From the tables of a program's subcommands and options follow parsing,
- * hints, help and shell completion. The values are stored in a struct of the program, generated from the same .def
- * file:
+/* options.h - a table-driven command line. Parsing, hints, help and shell completion are generated from the tables of
+ * a program's subcommands and options. The parsed values are stored in a struct that the program generates from the
+ * same .def file:
  *
- *   OPT(name, type, letter, argument, default, commands, help)      a program may have more columns before help
+ *   OPT(name, type, letter, argument, default, commands, help)      a program may add columns before `help`
  *
- * The option is typed --name, with "-" for "_". letter 0: no short form. commands: bits 1 << command. An option without
- * help is internal: it is not shown. The types, and the fields they fill:
+ * The user types the option as --name, with "-" for "_". letter: its short form; 0: none. commands: a bit 1 << command
+ * for each subcommand that accepts the option. An option without help is internal: help and completion omit it. Each
+ * type fills a field of this C type:
  *   flag     bool           takes no argument
  *   text     const char *   any word that is not empty
  *   choice   const char *   one of the words in `argument`, which are separated by |
@@ -39,7 +40,7 @@ typedef struct pb_words {
 #define PB_FIELD_list    pb_words
 
 typedef struct pb_command_info {
-    /* `arguments` and `what` (a description) are printed by help. A NULL name ends a table. */
+    /* Help prints `arguments` and the description `what`. A NULL name ends a table. */
     const char *name, *arguments, *what;
 } pb_command_info;
 
@@ -48,7 +49,7 @@ typedef struct pb_option_info {
     const char *type, *name, *argument, *deflt, *help;
     unsigned commands; /* bits 1 << command that accept the option */
     char letter;       /* short form; 0: none */
-    size_t field;      /* offset in bytes in the program's struct */
+    size_t field;      /* offset of the option's field in the program's struct, in bytes */
 } pb_option_info;
 
 typedef struct pb_cli pb_cli;
@@ -96,7 +97,7 @@ pb_status pb_cli_parse_shown(const pb_cli *cli, int command, int argc, char **ar
 void pb_option_text(const pb_option_info *i, char *out, size_t n);
 /* Prints the options of a command, one line each. */
 void pb_cli_print_options(const pb_cli *cli, int command, FILE *out);
-/* Prints a bash completion script. A command line without a command is completed as that of the first command. */
+/* Prints a bash completion script. If the command line names no command, options of the first command are completed. */
 void pb_cli_print_bash(const pb_cli *cli, FILE *out);
 
 /* Copies the next item of a list such as "batch=1 clip=fused" or "1,4" to out[n], and returns a pointer to the rest, or

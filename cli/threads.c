@@ -1,4 +1,4 @@
-/* threads.c - sets the environment of OpenMP, and limits the number of threads. */
+/* threads.c - sets the environment variables of OpenMP, and limits the number of its threads. */
 #include "cli/threads.h"
 
 #include <omp.h>
@@ -7,7 +7,8 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
-/* Iterations of libgomp's spin loop: some tens of microseconds, longer than any barrier on an idle machine. */
+/* GOMP_SPINCOUNT: iterations that an OpenMP thread spins at a barrier before it sleeps. This number takes some tens of
+ * microseconds, which is longer than any barrier on an idle machine. */
 static const char spin[] = "20000";
 
 void pb_threads_set_waiting(void)
@@ -29,8 +30,10 @@ void pb_threads_limit(const char *program)
     const int asked = omp_get_max_threads(), most = omp_get_num_procs();
     char text[16];
     if (asked <= most) return;
-    fprintf(stderr, "%s: %d threads are asked for (OMP_NUM_THREADS), and this process may use %d processor%s: %d %s\n",
-            program, asked, most, most == 1 ? "" : "s", most, most == 1 ? "thread works" : "threads work");
+    fprintf(
+        stderr,
+        "%s: OMP_NUM_THREADS asks for %d threads, but this process may use %d processor%s only: it runs %d thread%s\n",
+        program, asked, most, most == 1 ? "" : "s", most, most == 1 ? "" : "s");
     snprintf(text, sizeof text, "%d", most);
     setenv("OMP_NUM_THREADS", text, 1);
     omp_set_num_threads(most);

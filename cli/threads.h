@@ -2,17 +2,19 @@
 #ifndef PB_CLI_THREADS_H
 #define PB_CLI_THREADS_H
 
-/* Sets GOMP_SPINCOUNT and executes the program again, because libgomp reads the variable before main(). Does nothing if
- * GOMP_SPINCOUNT or OMP_WAIT_POLICY is already set. By libgomp's default a waiting thread spins for milliseconds; on a
- * busy machine it then occupies the core that the awaited thread needs. Must be the first call in main(). Process id
- * and standard streams are kept. If the program cannot be executed again, it continues with libgomp's default. */
+/* Shortens the time that OpenMP threads spin at a barrier before they sleep: sets GOMP_SPINCOUNT and executes the
+ * program again, because libgomp reads the variable before main(). By default libgomp's threads spin for milliseconds,
+ * which on a busy machine occupies the core that a slower thread needs. Does nothing if GOMP_SPINCOUNT or
+ * OMP_WAIT_POLICY is already set. Must be the first call in main(). The process keeps its id and standard streams. If
+ * the program cannot be executed again, it continues with libgomp's default. */
 void pb_threads_wait_briefly(char **argv);
 
-/* Sets GOMP_SPINCOUNT for a program that this process is about to execute, under the same conditions. */
+/* Sets GOMP_SPINCOUNT for a program that this process is about to execute, unless OMP_WAIT_POLICY or GOMP_SPINCOUNT
+ * is already set. */
 void pb_threads_set_waiting(void);
 
-/* Limits the OpenMP threads to the processors that this process may use. More threads only displace each other, and
- * with a hundred times too many a run does not finish in reasonable time. If OMP_NUM_THREADS asks for more, prints one
- * line to stderr and corrects the variable for child processes. */
+/* Limits the number of OpenMP threads to the number of processors that this process may use, because more threads only
+ * preempt each other. If OMP_NUM_THREADS asks for more, prints one line to stderr and corrects the variable, also for
+ * child processes. */
 void pb_threads_limit(const char *program);
 #endif

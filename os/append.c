@@ -1,4 +1,4 @@
-/* append.c - appends to a file, and truncates it to its old size if that fails. */
+/* append.c - appends bytes to a file; if that fails, truncates the file to its old size. */
 #include "os/append.h"
 
 #include <errno.h>
@@ -38,9 +38,12 @@ pb_status pb_append_put(int fd, const char *path, const void *bytes, size_t n)
     const pb_status s = pb_disk_put_some(&pb_disk_posix, fd, path, bytes, n, &done);
     if (s == PB_OK || !done) return s;
     if (fstat(fd, &after) == 0 && after.st_size != before.st_size + (off_t)done)
-        return pb_fail(PB_EIO, "%s: a part of a line was written, and is not cut off: another process appended", path);
+        return pb_fail(
+            PB_EIO,
+            "%s: an incomplete line was written; it is not removed, because another process has appended to the file",
+            path);
     if (ftruncate(fd, before.st_size) == 0) return s;
-    return pb_fail_errno(errno, "%s: a part of a line was written and cannot be cut off", path);
+    return pb_fail_errno(errno, "%s: an incomplete line was written and cannot be removed", path);
 }
 
 pb_status pb_append(const char *path, const void *bytes, size_t n)

@@ -1,4 +1,5 @@
-/* disk.c - the table of system calls, and durable files and folders built on it. */
+/* disk.c - the table of POSIX calls that a disk consists of, and functions that use it to read, write and remove files
+ * and folders. */
 #include "os/disk.h"
 
 #include <dirent.h>
@@ -11,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- the table ---------------------------------------------------------------------------------------- */
+/* ---- pb_disk_posix: the table of POSIX calls ---------------------------------------------------------- */
 
 static int posix_open(void *self, const char *path, int flags)
 {
@@ -77,7 +78,7 @@ const pb_disk pb_disk_posix = {.open = posix_open,
                                .mkdir = posix_mkdir,
                                .rmdir = posix_rmdir};
 
-/* ---- files -------------------------------------------------------------------------------------------- */
+/* ---- opening, reading and writing files --------------------------------------------------------------- */
 
 static pb_status fail(const char *path) { return pb_fail_errno(errno, "%s", path); }
 
@@ -101,7 +102,7 @@ static const char *kind_of(mode_t mode)
 pb_status pb_disk_need_file(const char *path, mode_t mode)
 {
     if (S_ISREG(mode)) return PB_OK;
-    return pb_fail(PB_EPATH, "%s: it is %s, where a regular file is needed", path, kind_of(mode));
+    return pb_fail(PB_EPATH, "%s is %s, but must be a regular file", path, kind_of(mode));
 }
 
 /* Without O_NONBLOCK, opening a FIFO would block until a writer opens it, before fstat could tell that it is a FIFO. */
@@ -110,13 +111,14 @@ pb_status pb_disk_open_file(const pb_disk *d, const char *path, int *fd, uint64_
     struct stat st;
     PB_TRY(pb_disk_open(d, path, O_RDONLY | O_NONBLOCK | O_NOCTTY, fd));
     pb_status s = fstat(*fd, &st) == 0 ? pb_disk_need_file(path, st.st_mode) : fail(path);
-    if (s == PB_OK && st.st_size < 0) s = pb_fail(PB_EIO, "%s: a size of %lld bytes", path, (long long)st.st_size);
+    if (s == PB_OK && st.st_size < 0)
+        s = pb_fail(PB_EIO, "%s: the system reports a size of %lld bytes", path, (long long)st.st_size);
     if (s == PB_OK) *size = (uint64_t)st.st_size;
     else (void)d->close(d->self, *fd);
     return s;
 }
 
-enum { MOST_AT_ONCE = 1 << 30 }; /* bytes of one call of read or write */
+enum { MOST_AT_ONCE = 1 << 30 }; /* maximum bytes per call of read or write */
 
 pb_status pb_disk_put_some(const pb_disk *d, int fd, const char *path, const void *bytes, size_t n, size_t *done)
 {
@@ -126,7 +128,7 @@ pb_status pb_disk_put_some(const pb_disk *d, int fd, const char *path, const voi
         const ssize_t put = d->write(d->self, fd, p + *done, left < MOST_AT_ONCE ? left : MOST_AT_ONCE);
         if (put < 0 && errno == EINTR) continue;
         if (put < 0) return fail(path);
-        if (put == 0) return pb_fail(PB_EIO, "%s: nothing more can be written", path);
+        if (put == 0) return pb_fail(PB_EIO, "%s: the system accepts no more bytes", path);
         *done += (size_t)put;
     }
     return PB_OK;
@@ -144,7 +146,7 @@ pb_status pb_disk_get(const pb_disk *d, int fd, const char *path, void *to, size
         const size_t left = n - *got;
         const ssize_t now = d->read(d->self, fd, (char *)to + *got, left < MOST_AT_ONCE ? left : MOST_AT_ONCE);
         if (now < 0 && errno == EINTR) continue;
-        if (now < 0) return pb_fail_errno(errno, "%s: cannot be read", path);
+        if (now < 0) return pb_fail_errno(errno, "%s cannot be read", path);
         if (now == 0) break;
         *got += (size_t)now;
     }
@@ -170,7 +172,7 @@ pb_status pb_disk_close(const pb_disk *d, int fd, const char *path, pb_status s)
 pb_status pb_disk_rename(const pb_disk *d, const char *from, const char *to)
 {
     if (d->rename(d->self, from, to) == 0) return PB_OK;
-    return pb_fail_errno(errno, "%s: cannot become %s", from, to);
+    return pb_fail_errno(errno, "%s cannot be renamed to %s", from, to);
 }
 
 pb_status pb_disk_sync_path(const pb_disk *d, const char *path)
@@ -183,7 +185,7 @@ pb_status pb_disk_sync_path(const pb_disk *d, const char *path)
 pb_status pb_disk_sync_parent(const pb_disk *d, const char *path)
 {
     char *folder = strdup(path);
-    if (!folder) return pb_fail(PB_ENOMEM, "%s: no memory", path);
+    if (!folder) return pb_fail(PB_ENOMEM, "%s: out of memory", path);
     char *end = folder + strlen(folder);
     while (end > folder + 1 && end[-1] == '/') *--end = 0;
     char *slash = strrchr(folder, '/');
@@ -193,7 +195,7 @@ pb_status pb_disk_sync_parent(const pb_disk *d, const char *path)
     return s;
 }
 
-/* O_TRUNC without a lock: safe only for names that no other process uses. */
+/* Truncates an existing file without taking a lock, so the name must be one that no other process uses. */
 pb_status pb_disk_write_file(const pb_disk *d, const char *path, const void *bytes, size_t n)
 {
     int fd = -1;
@@ -209,9 +211,9 @@ pb_status pb_disk_read_file(const pb_disk *d, const char *path, size_t most, cha
     int fd = -1;
     char *text = NULL;
     PB_TRY(pb_disk_open_file(d, path, &fd, &size));
-    pb_status s = size > most ? pb_fail(PB_EINVAL, "%s: more than %zu bytes", path, most) : PB_OK;
+    pb_status s = size > most ? pb_fail(PB_EINVAL, "%s is larger than %zu bytes", path, most) : PB_OK;
     if (s == PB_OK) text = malloc((size_t)size + 1);
-    if (s == PB_OK && !text) s = pb_fail(PB_ENOMEM, "%s: no memory to read it", path);
+    if (s == PB_OK && !text) s = pb_fail(PB_ENOMEM, "%s: out of memory to read the file", path);
     if (s == PB_OK) s = pb_disk_get(d, fd, path, text, (size_t)size, n);
     if (s == PB_OK) text[*n] = 0;
     s = pb_disk_close(d, fd, path, s);
@@ -220,7 +222,7 @@ pb_status pb_disk_read_file(const pb_disk *d, const char *path, size_t most, cha
     return s;
 }
 
-/* ---- folders ------------------------------------------------------------------------------------------ */
+/* ---- walking through folders, and removing files and folders ------------------------------------------ */
 
 enum { DEEPEST = 8 };
 
@@ -242,7 +244,7 @@ static pb_status walk_entry(walk *w, const char *name, int depth)
     const int n = snprintf(w->path + at, sizeof w->path - at, "/%s", name);
     if (n < 0 || (size_t)n >= sizeof w->path - at) {
         w->path[at] = 0;
-        return pb_fail(PB_EINVAL, "%s: a path in it is too long", w->path);
+        return pb_fail(PB_EINVAL, "%s contains a path that is too long", w->path);
     }
     pb_status s = lstat(w->path, &st) == 0 ? PB_OK : fail(w->path);
     if (s == PB_OK && S_ISDIR(st.st_mode)) s = walk_below(w, depth + 1);
@@ -255,7 +257,7 @@ static pb_status walk_entry(walk *w, const char *name, int depth)
 static pb_status walk_below(walk *w, int depth)
 {
     struct dirent **entries;
-    if (depth > DEEPEST) return pb_fail(PB_EINVAL, "%s: more than %d folders deep", w->path, DEEPEST);
+    if (depth > DEEPEST) return pb_fail(PB_EINVAL, "%s: folders are nested more than %d deep", w->path, DEEPEST);
     const int n = scandir(w->path, &entries, is_entry, alphasort);
     if (n < 0) return fail(w->path);
     pb_status s = PB_OK;
@@ -281,7 +283,7 @@ static pb_status remove_one(void *self, const char *path, const char *name, pb_d
     const pb_disk *d = self;
     (void)name;
     if ((kind == PB_DISK_FOLDER ? d->rmdir : d->unlink)(d->self, path) == 0 || errno == ENOENT) return PB_OK;
-    return pb_fail_errno(errno, "%s: cannot be removed", path);
+    return pb_fail_errno(errno, "%s cannot be removed", path);
 }
 
 pb_status pb_disk_remove(const pb_disk *d, const char *path)

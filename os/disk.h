@@ -12,8 +12,8 @@
 
 #include "os/status.h"
 
-/* Each function behaves like the POSIX call of its name: it returns -1 and sets errno on failure. `self` is data of the
- * table's owner, passed to every call. */
+/* Each function behaves like the POSIX call of its name: on failure it returns -1 and sets errno. `self` points to data
+ * of the table's implementation and is passed to every function. */
 typedef struct pb_disk {
     void *self;
     int (*open)(void *self, const char *path, int flags); /* adds close-on-exec; new files get mode 0666 */
@@ -32,20 +32,20 @@ pb_status pb_disk_open(const pb_disk *d, const char *path, int flags, int *fd);
 /* Opens a file for reading and returns its size in bytes. Does not block on a FIFO. EPATH: not a regular file (a FIFO,
  * a device, a folder). */
 pb_status pb_disk_open_file(const pb_disk *d, const char *path, int *fd, uint64_t *size);
-/* EPATH with a one-line message unless `mode` (st_mode of stat) is that of a regular file. */
+/* Returns EPATH, with a message of one line, unless `mode` (st_mode of stat) is that of a regular file. */
 pb_status pb_disk_need_file(const char *path, mode_t mode);
 /* Writes all n bytes, in several calls if necessary. `path` is used in error messages only. */
 pb_status pb_disk_put(const pb_disk *d, int fd, const char *path, const void *bytes, size_t n);
 /* Like pb_disk_put. *done is the number of bytes written, also after a failure. */
 pb_status pb_disk_put_some(const pb_disk *d, int fd, const char *path, const void *bytes, size_t n, size_t *done);
-/* Reads up to n bytes, in several calls if necessary. *got < n: the file has ended. */
+/* Reads up to n bytes, in several calls if necessary. *got is the number of bytes read; *got < n: the file has ended. */
 pb_status pb_disk_get(const pb_disk *d, int fd, const char *path, void *to, size_t n, size_t *got);
 pb_status pb_disk_sync(const pb_disk *d, int fd, const char *path);
 /* Closes fd, also when `s` is a failure. Returns `s` if it is a failure, else the result of the close. */
 pb_status pb_disk_close(const pb_disk *d, int fd, const char *path, pb_status s);
 pb_status pb_disk_rename(const pb_disk *d, const char *from, const char *to);
-/* Opens `path`, calls fsync and closes it. For a folder this makes its entries durable; for a file, contents that
- * another process wrote. */
+/* Opens `path`, calls fsync and closes it. This makes the entries of a folder durable, or the contents of a file that
+ * other code has written. */
 pb_status pb_disk_sync_path(const pb_disk *d, const char *path);
 /* Calls pb_disk_sync_path on the folder that contains `path`. */
 pb_status pb_disk_sync_parent(const pb_disk *d, const char *path);

@@ -15,7 +15,7 @@
 enum { RANDOM = 6, TRIES = 100 };
 static const char suffix[] = ".partial";
 
-/* ---- names -------------------------------------------------------------------------------------------- */
+/* ---- paths and temporary names ------------------------------------------------------------------------ */
 
 /* Resolves the path to write: the target of a symbolic link, else the path itself. *out is freed by the caller. *mode:
  * permissions of the existing file; 0: there is no file yet. */
@@ -33,7 +33,7 @@ static pb_status resolve(const char *path, char **out, mode_t *mode)
         return pb_fail_errno(errno, "%s", path);
     }
     *out = real ? real : strdup(path);
-    return *out ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory", path);
+    return *out ? PB_OK : pb_fail(PB_ENOMEM, "%s: out of memory", path);
 }
 
 static void draw_name(char *six)
@@ -52,7 +52,7 @@ static bool is_temporary(const char *name, const char *base)
            strcmp(name + n + 1 + RANDOM, suffix) == 0;
 }
 
-/* ---- temporary files of killed processes --------------------------------------------------------------- */
+/* ---- removing temporary files of killed processes ------------------------------------------------------ */
 
 /* Removes the temporary file if its lock is free, because then no process is writing it. */
 static void remove_if_left(int folder, const char *name)
@@ -74,7 +74,7 @@ static void remove_left_over(const char *path)
     free(parent);
 }
 
-/* ---- drafts -------------------------------------------------------------------------------------------- */
+/* ---- writing and publishing a draft -------------------------------------------------------------------- */
 
 /* Locks a new temporary file. Before the lock was taken, another process may have removed the file as a left-over. Then
  * the result is false, and the caller tries another name. */
@@ -97,7 +97,7 @@ static pb_status create(pb_draft *d)
         if (d->fd >= 0) (void)d->disk->close(d->disk->self, d->fd);
         d->fd = -1;
     }
-    return pb_fail(PB_EIO, "%s: no name for a temporary file is free", d->path);
+    return pb_fail(PB_EIO, "%s: every name tried for a temporary file exists already", d->path);
 }
 
 pb_status pb_draft_open(const pb_disk *disk, const char *path, pb_draft *out)
@@ -107,7 +107,7 @@ pb_status pb_draft_open(const pb_disk *disk, const char *path, pb_draft *out)
     PB_TRY(resolve(path, &d.path, &mode));
     const size_t room = strlen(d.path) + 1 + RANDOM + sizeof suffix;
     d.temporary = malloc(room);
-    pb_status s = d.temporary ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory", path);
+    pb_status s = d.temporary ? PB_OK : pb_fail(PB_ENOMEM, "%s: out of memory", path);
     if (s == PB_OK) {
         snprintf(d.temporary, room, "%s.%*s%s", d.path, RANDOM, "", suffix);
         remove_left_over(d.path);
@@ -159,7 +159,7 @@ void pb_draft_drop(pb_draft *d)
     *d = (pb_draft){.fd = -1};
 }
 
-/* ---- whole files from memory --------------------------------------------------------------------------- */
+/* ---- writing a file from memory ------------------------------------------------------------------------ */
 
 static pb_status put_file(const char *path, const void *bytes, size_t n, pb_status (*keep)(pb_draft *))
 {

@@ -1,4 +1,4 @@
-/* file.c - opens, maps and locks; joins paths. */
+/* file.c - opens, maps and reads files, locks folders, and joins paths. */
 #include "os/file.h"
 
 #include <errno.h>
@@ -45,7 +45,7 @@ pb_status pb_map_open(const char *path, pb_map *out)
     int fd = -1;
     PB_TRY(pb_disk_open_file(&pb_disk_posix, path, &fd, &size));
     void *p = size ? mmap(NULL, (size_t)size, PROT_READ, MAP_PRIVATE, fd, 0) : NULL; /* mmap rejects size 0 */
-    const pb_status s = p == MAP_FAILED ? pb_fail_errno(errno, "%s: cannot be mapped", path) : PB_OK;
+    const pb_status s = p == MAP_FAILED ? pb_fail_errno(errno, "%s cannot be mapped into memory", path) : PB_OK;
     if (s == PB_OK) *out = (pb_map){.p = p, .n = (size_t)size, .fd = fd};
     if (s != PB_OK || !p) close(fd);
     return s;
@@ -63,8 +63,8 @@ pb_status pb_file_read_at(int fd, const char *path, size_t offset, void *to, siz
     while (n) {
         const ssize_t got = pread(fd, p, n, (off_t)offset);
         if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return pb_fail_errno(errno, "%s: cannot be read", path);
-        if (got == 0) return pb_fail(PB_EIO, "%s: ends at byte %zu, %zu bytes too early", path, offset, n);
+        if (got < 0) return pb_fail_errno(errno, "%s cannot be read", path);
+        if (got == 0) return pb_fail(PB_EIO, "%s ends at byte %zu, but must hold %zu more bytes", path, offset, n);
         p += got, offset += (size_t)got, n -= (size_t)got;
     }
     return PB_OK;
@@ -74,7 +74,7 @@ pb_status pb_path_join(const char *dir, const char *name, char **out)
 {
     const size_t room = strlen(dir) + strlen(name) + 2;
     char *path = malloc(room);
-    if (!path) return pb_fail(PB_ENOMEM, "%s: no memory", dir);
+    if (!path) return pb_fail(PB_ENOMEM, "%s: out of memory", dir);
     snprintf(path, room, "%s/%s", dir, name);
     *out = path;
     return PB_OK;
@@ -107,5 +107,5 @@ pb_status pb_make_folder(const char *dir)
     struct stat st;
     if (mkdir(dir, 0777) == 0) return pb_disk_sync_parent(&pb_disk_posix, dir);
     if (errno != EEXIST) return pb_fail_errno(errno, "%s", dir);
-    return stat(dir, &st) == 0 && S_ISDIR(st.st_mode) ? PB_OK : pb_fail(PB_EPATH, "%s: not a folder", dir);
+    return stat(dir, &st) == 0 && S_ISDIR(st.st_mode) ? PB_OK : pb_fail(PB_EPATH, "%s is not a folder", dir);
 }

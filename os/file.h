@@ -27,15 +27,15 @@ void pb_map_close(pb_map *m); /* accepts {0} */
  * one descriptor. `path` is used in error messages only. EIO: an error of the device, or the file ends before. */
 pb_status pb_file_read_at(int fd, const char *path, size_t offset, void *to, size_t n);
 
-/* Opens a log for reading and writing, creating it if it is missing. `fresh`: the file must not exist yet. EPATH: the
- * file exists although `fresh`, cannot be opened, or is not a regular file (a resumed run reads its log again, which a
- * device or a FIFO does not allow). The error message names the path. */
+/* Opens a log for reading and writing, and creates it if it is missing. `fresh`: the file must not exist yet. EPATH: the
+ * file exists but `fresh` is set, or it cannot be opened, or it is not a regular file (a resumed run reads its log,
+ * which is impossible with a device or a FIFO). The error message names the path. */
 pb_status pb_file_update(const char *path, bool fresh, FILE **out);
 
-/* Locks a folder for this process until the caller closes *fd, so that two processes cannot mix files that belong
- * together. The lock is flock(2) on the folder itself: it leaves no file and ends with the process. On a file system
+/* Locks a folder for this process until the caller closes *fd, so that two processes do not write into it at the same
+ * time. The lock is flock(2) on the folder itself: it creates no file and ends with the process. On a file system
  * without locks the call succeeds without locking. EINVAL: another process holds the lock; the message is "DIR: another
- * process WHAT", with `what` from the caller. EPATH, EIO. */
+ * process WHAT", where `what` says what the lock is for, such as "is exporting into this folder". EPATH, EIO. */
 pb_status pb_folder_lock(const char *dir, const char *what, int *fd);
 /* Removes dir/name. A missing file is not an error. */
 pb_status pb_folder_remove(const char *dir, const char *name);

@@ -1,4 +1,4 @@
-/* interrupt.c - signal handlers that only count, and functions that read the counters. */
+/* interrupt.c - installs signal handlers that count signals, and reads their counters. */
 #include "os/interrupt.h"
 
 #include <signal.h>

@@ -25,14 +25,14 @@ pb_status pb_memory_peak(double *bytes)
     while (fgets(line, sizeof line, f))
         if (sscanf(line, "VmHWM: %lu kB", &kib) == 1) break;
     fclose(f);
-    if (!kib) return pb_fail(PB_EIO, "/proc/self/status has no VmHWM");
+    if (!kib) return pb_fail(PB_EIO, "/proc/self/status has no line VmHWM (peak resident memory)");
     *bytes = 1024.0 * (double)kib;
     return PB_OK;
 }
 
 /* Finds the first line of a file that begins with `word` and returns the number that follows. INFINITY: the file, the
  * line or the number is missing (a limit of "max" is not a number). */
-static double number_behind(const char *path, const char *word)
+static double number_after(const char *path, const char *word)
 {
     char line[256];
     double found = (double)INFINITY;
@@ -45,12 +45,12 @@ static double number_behind(const char *path, const char *word)
     return found;
 }
 
-/* number_behind of the file dir/name. */
+/* Like number_after, for the file dir/name. */
 static double number_in(const char *dir, const char *name, const char *word)
 {
     char path[PATH_MAX + 32];
     const int n = snprintf(path, sizeof path, "%s/%s", dir, name);
-    return n > 0 && (size_t)n < sizeof path ? number_behind(path, word) : (double)INFINITY;
+    return n > 0 && (size_t)n < sizeof path ? number_after(path, word) : (double)INFINITY;
 }
 
 /* Bytes left in one cgroup: limit minus usage. The page cache of the group counts as free, because the kernel reclaims
@@ -62,8 +62,9 @@ static double left_in_group(const char *dir)
     return isfinite(used) && isfinite(cached) ? most - (used - cached) : most;
 }
 
-/* A limit applies to all groups below it, so the least of all ancestors counts. Inside a container the process's own
- * group may be mounted at the root, where its path does not exist: the walk ends at the root in every case. */
+/* A cgroup's limit also applies to its descendants, so the result is the minimum over the group and all its ancestors.
+ * In a container the process's own group may be mounted as the root, so that the group's path does not exist; the loop
+ * then still reaches the root. */
 double pb_memory_left_in_groups(const char *cgroup, const char *root)
 {
     char line[PATH_MAX], dir[PATH_MAX];
@@ -87,9 +88,9 @@ double pb_memory_left_in_groups(const char *cgroup, const char *root)
 
 double pb_memory_available(void)
 {
-    const double kib = 1024, free_ram = kib * number_behind("/proc/meminfo", "MemAvailable:");
-    const double swap = kib * number_behind("/proc/meminfo", "SwapFree:");
-    const double mapped = kib * number_behind("/proc/self/status", "VmSize:");
+    const double kib = 1024, free_ram = kib * number_after("/proc/meminfo", "MemAvailable:");
+    const double swap = kib * number_after("/proc/meminfo", "SwapFree:");
+    const double mapped = kib * number_after("/proc/self/status", "VmSize:");
     double left = fmin(isfinite(swap) ? free_ram + swap : free_ram,
                        pb_memory_left_in_groups("/proc/self/cgroup", "/sys/fs/cgroup"));
     struct rlimit l;

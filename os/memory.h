@@ -1,16 +1,16 @@
-/* memory.h - memory of this process as the kernel counts it: the peak so far, and how much more it may allocate. */
+/* memory.h - returns the peak resident memory of this process, and how much more memory it can allocate. */
 #ifndef PB_MEMORY_H
 #define PB_MEMORY_H
 #include "os/status.h"
 
 /* Resets the peak resident size to the current one, so that memory of earlier cases does not count. */
 pb_status pb_memory_reset_peak(void);
-pb_status pb_memory_peak(double *bytes); /* since the last reset; EIO: /proc does not report it */
+pb_status pb_memory_peak(double *bytes); /* peak resident size since the last reset; EIO: /proc does not report it */
 /* Bytes that this process can still allocate: the minimum of the machine's available memory plus free swap, the limit
- * left in its cgroup (v2) and in the ancestors of that, and the limit left by RLIMIT_AS. INFINITY: none of them is
- * known. */
+ * left in its cgroup (v2) and in that cgroup's ancestors, and the limit left by RLIMIT_AS. INFINITY: none of these
+ * limits is known. */
 double pb_memory_available(void);
-/* Bytes left by the cgroup (v2) that the file `cgroup` names (see /proc/self/cgroup) and by its ancestors up to `root`,
- * the folder where the hierarchy is mounted: the least of them. INFINITY: no limit. */
+/* The minimum of the bytes that a cgroup (v2) and its ancestors still allow. `cgroup`: a file that names the group, such
+ * as /proc/self/cgroup; `root`: the folder where the cgroup hierarchy is mounted. INFINITY: no limit. */
 double pb_memory_left_in_groups(const char *cgroup, const char *root);
 #endif

@@ -1,4 +1,4 @@
-/* page.c - text collected in a memory stream, and written to a file in one call. */
+/* page.c - collects text in a memory stream, and writes it to a file in one call. */
 #include "os/page.h"
 
 #include <stdbool.h>
@@ -10,15 +10,15 @@ pb_status pb_page_open(pb_page *p)
 {
     *p = (pb_page){0};
     p->f = open_memstream(&p->text, &p->n);
-    return p->f ? PB_OK : pb_fail(PB_ENOMEM, "no memory for text that is to be written");
+    return p->f ? PB_OK : pb_fail(PB_ENOMEM, "out of memory while collecting the text of a file");
 }
 
-/* The memory stream reports a failed allocation here at the latest. */
+/* Closes the memory stream. If an allocation of the stream failed earlier, ferror or fclose reports it here. */
 static pb_status close_stream(pb_page *p, pb_status s)
 {
     const bool whole = !ferror(p->f);
     if ((fclose(p->f) == 0 && whole) || s != PB_OK) return s;
-    return pb_fail(PB_ENOMEM, "no memory for text that is to be written");
+    return pb_fail(PB_ENOMEM, "out of memory while collecting the text of a file");
 }
 
 pb_status pb_page_save(pb_page *p, pb_status s, pb_page_put *put, const char *path)

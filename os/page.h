@@ -1,4 +1,4 @@
-/* page.h - text that is collected in memory and then written to a file at once: completely, or not at all. */
+/* page.h - collects printed text in memory, and then writes it to a file: completely, or not at all. */
 #ifndef PB_PAGE_H
 #define PB_PAGE_H
 #include <stddef.h>
@@ -17,10 +17,10 @@ typedef pb_status pb_page_put(const char *path, const void *bytes, size_t n);
 
 /* Opens an empty page. One of the two functions below frees it. ENOMEM. */
 pb_status pb_page_open(pb_page *p);
-/* Frees the page after writing its text to the file `path` with `put`. `s` is the status of what filled the page: if it
- * is a failure, nothing is written and `s` is returned. ENOMEM, and what `put` returns. */
+/* Writes the page's text to the file `path` with `put`, and frees the page. `s` is the status of the code that printed
+ * into the page: if it is a failure, nothing is written and `s` is returned. ENOMEM, and the errors of `put`. */
 pb_status pb_page_save(pb_page *p, pb_status s, pb_page_put *put, const char *path);
-/* Frees the page after appending its text to the open file `fd`, also on failure. `what`: name of the file in error
+/* Appends the page's text to the open file `fd`, and frees the page, also on failure. `what`: name of the file in error
  * messages. EIO, ENOMEM. */
 pb_status pb_page_append(pb_page *p, int fd, const char *what);
 #endif

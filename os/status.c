@@ -1,4 +1,4 @@
-/* status.c - the message of each thread's last failure, and the mapping of errno to a status. */
+/* status.c - stores the message of each thread's last failure, and maps errno values to statuses. */
 #include "os/status.h"
 
 #include <errno.h>
@@ -16,11 +16,11 @@ pb_status(pb_fail)(pb_status s, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(message, sizeof message, fmt, ap);
     va_end(ap);
-    pb_make_printable(message, '?'); /* it may quote a file */
+    pb_make_printable(message, '?'); /* the message may quote text of a file */
     return s;
 }
 
-/* EPATH for errors that another path or permission would avoid, EIO for all others. */
+/* Returns EPATH for an errno value that another path or permission would avoid, and EIO for all others. */
 static pb_status of_errno(int error)
 {
     switch (error) {
@@ -52,7 +52,7 @@ pb_status(pb_fail_errno)(int error, const char *fmt, ...)
     va_end(ap);
     if (n >= 0 && (size_t)n < sizeof message)
         snprintf(message + n, sizeof message - (size_t)n, ": %s", strerror(error)); /* text of the C locale */
-    pb_make_printable(message, '?');                                                /* the message may quote a file */
+    pb_make_printable(message, '?'); /* the message may quote text of a file */
     return of_errno(error);
 }
 

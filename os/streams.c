@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <unistd.h>
 
-/* open(2) returns the lowest free descriptor. All descriptors below `fd` are open at that point, so the result is
- * `fd`. */
+/* open(2) returns the lowest free descriptor. When the loop reaches `fd`, all lower descriptors are open, so open
+ * returns `fd` if it is closed. */
 void pb_streams_open(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

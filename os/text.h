@@ -1,5 +1,5 @@
-/* text.h - control characters in text that comes from files or users. Printed in a message or table, they would change
- * the state of the terminal. */
+/* text.h - finds and replaces control characters in text from files or users. A terminal would execute them if they
+ * were printed in a message or table. */
 #ifndef PB_OS_TEXT_H
 #define PB_OS_TEXT_H
 #include <stdbool.h>

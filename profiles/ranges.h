@@ -1,5 +1,5 @@
-/* ranges.h - named intervals of host time for profilers: NVTX ranges in the domain "plumb", seen by NVIDIA Nsight or
- * any other tool that NVTX_INJECTION64_PATH names.
+/* ranges.h - named intervals of host time for profilers: NVTX ranges in the domain "plumb", which NVIDIA Nsight and any
+ * other tool that NVTX_INJECTION64_PATH names can record.
  *
  * Every layer may include this header; it includes no other. Ranges nest per thread: a step contains phases, a phase
  * contains ops. Without a tool, push and pop each cost a load and a branch that is not taken; the ceiling suite

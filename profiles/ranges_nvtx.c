@@ -15,8 +15,8 @@ typedef struct known {
 
 bool pb_ranges_on;
 static nvtxDomainHandle_t domain;
-/* Hash table with open addressing, keyed by address. Each thread registers a name again; the profiler returns one
- * handle per string. */
+/* Hash table with open addressing, from the address of a name to its NVTX handle. Each thread has its own and registers
+ * a name again; the profiler returns one handle per string. */
 static _Thread_local known names[NAMES];
 
 static void start(void)

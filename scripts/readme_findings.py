@@ -84,7 +84,7 @@ def rule(s):
     module, folders = s.validation()
     texts = []
     for folder in folders:
-        aa, slow = (module.simulate(s.bench, module.sessions(folder, kind)) for kind in ("aa", "slow"))
+        aa, slow = (module.simulate(s.bench, (module.stored(folder, kind),)) for kind in ("aa", "slow"))
         where = "CPU" if "/cpu-" in folder else "GPU"
         texts.append(f"{where}: of {aa['recorded']:.0f} cases compared with themselves {aa['recorded_alarms']:.0f} were "
                      f"called changed and {aa['recorded_undecided']:.0f} INCONCLUSIVE; of {slow['recorded']:.0f} "
@@ -98,7 +98,7 @@ def failed(s):
     texts = []
     for q in judged:
         if q.failed:
-            case = " ".join(q.axes[a] for a in ("op", "model", "mode") if a in q.axes)
+            case = " ".join(q.axes[a] for a in ("op", "model", "tuning", "mode") if a in q.axes)
             case += f"{', ' if case else ''}{q.axes['seq']} tokens" if "seq" in q.axes else ""
             worst = (min if q.relation.startswith(">") else max)(q.values)
             how = q.how.rpartition(": ")[2] if len(q.values) == 1 else f"{worst:.3f}"

@@ -147,8 +147,7 @@ class Stored:
         rule = types.ModuleType("validation")
         rule.__file__ = os.path.join(ROOT, "scripts/validate")
         importlib.machinery.SourceFileLoader("validation", rule.__file__).exec_module(rule)
-        rule.simulate = functools.lru_cache(None)(lambda bench, folders, f=rule.simulate: f(bench, folders))
-        rule.sessions = lambda folder, kind, f=rule.sessions: tuple(f(folder, kind))
+        rule.simulate = functools.lru_cache(None)(lambda bench, files, f=rule.simulate: f(bench, files))
         return rule, self.others("*/validation")
 
     def peer_ratios(self):

@@ -249,7 +249,7 @@ def validation(s):
 
 def resampled(rule, bench, folder):
     """The rule on comparisons resampled from the processes of a machine's A/A sessions."""
-    of = rule.simulate(bench, rule.sessions(folder, "aa"))
+    of = rule.simulate(bench, (rule.stored(folder, "aa"),))
     machine = os.path.basename(os.path.dirname(folder))
     alarms, found = of["resampled_alarms"] / of["resampled"], of["found"] / of["injected"]
     return (

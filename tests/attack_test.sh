@@ -68,7 +68,7 @@ complaint() {
     [[ $(tail -n 1 "$1") == "$of: "* && $(grep "^$of: " "$1" | grep -vcE "$notes") -le 1 ]] || return 1
     ! grep -q '[[:cntrl:]]' <<<"$(tr -d '\n\t' <"$1")"
 }
-notes='warning|left out|exit code 125' # the last: a process of a comparison failed
+notes='warning|note|left out|skipped bad line|exit code 125' # the last: a process of a comparison failed
 # listing FOLDER: its files, without names that contain the time.
 listing() { (cd "$1" && find . | sed 's/[0-9]\{8\}T[0-9]*Z/TIME/g' | sort); }
 # refused CODE WHAT: the last command, whose output is in log, must have ended with this code and one line of error.

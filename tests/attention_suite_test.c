@@ -8,7 +8,7 @@
 #include "kernels/engine/op.h"
 #include "bench/suites/v4_step.h"
 #include "tests/attention_cases.h"
-#include "tests/sink.h"
+#include "tests/emitter.h"
 
 /* ---- what the comparison finds ------------------------------------------------------------------------------ */
 
@@ -138,18 +138,6 @@ static void a_lost_query_is_noticed(void **state)
 
 /* ---- emitted rows ------------------------------------------------------------------------------------------- */
 
-static char *results(void)
-{
-    static char text[65536];
-    char path[128];
-    snprintf(path, sizeof path, "%s/results.csv", dir);
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = 0;
-    fclose(f);
-    return text;
-}
-
 static void must_hold(const char *text)
 {
     if (!strstr(results(), text)) fail_msg("no '%s' in\n%s", text, results());
@@ -169,7 +157,7 @@ static pb_attn_error right_error(void)
     return e;
 }
 
-static void requirements(const char *line, const pb_attn_error *e, pb_sink *s)
+static void requirements(const char *line, const pb_attn_error *e, pb_emitter *s)
 {
     const pb_case c = case_of(line);
     const pb_attn a = sizes_of(line);
@@ -180,9 +168,9 @@ static void a_planted_nan_breaks_the_requirements(void **state)
 {
     pb_attn_error e = right_error();
     const double x[] = {1, -2}, off[] = {1.012, -2};
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     requirements("bwd dtype=f32 " SHAPE, &e, &s);
     requirements("bwd dtype=bf16 heads=32 topk=640 seq=1280", &e, &s);
     must_lack("requirement/");
@@ -209,20 +197,20 @@ static void a_planted_nan_breaks_the_requirements(void **state)
     must_hold(
         "MLA-REL-DIFF-KV?dtype=bf16&heads=64&list=random&masked=100&pass=bwd&qk=512&seq=1280&topk=640&variant=sparse,"
         "requirement,1,none,1.43653164e-05,0,pass");
-    close_sink(&s);
+    close_emitter(&s);
 }
 
-static void put(pb_sink *s, const char *line, double seconds)
+static void put(pb_emitter *s, const char *line, double seconds)
 {
     const pb_case c = case_of(line);
-    CHECK_OK(pb_emit(s, &c, "kernel_time", seconds, 1, "ok", ""));
+    CHECK_OK(pb_emit(s, &c, "kernel_time", seconds, 1, PB_ROW_OK, ""));
 }
 
 static void a_process_says_from_where_sparse_is_faster(void **state)
 {
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
 #define D "variant=dense list=causal topk=0 seq="
     put(&s, "fwd " D "1024", 1), put(&s, "fwd " D "4096", 16), put(&s, "bwd " D "1024", 2),
         put(&s, "bwd " D "4096", 32);
@@ -246,20 +234,20 @@ static void a_process_says_from_where_sparse_is_faster(void **state)
     must_lack("pass=both&qk=512&topk=512");
     must_lack("topk=2048,sparse_from");
     assert_null(strstr(strstr(results(), "pass=fwd&qk=512&topk=64") + 1, "pass=fwd&qk=512&topk=64")); /* one row */
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 static void without_cases_there_is_no_crossover(void **state)
 {
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     CHECK_OK(pb_attn_crossovers(&s));
     must_lack("crossover");
-    close_sink(&s);
+    close_emitter(&s);
 }
 
-static void put_step(pb_sink *s, const char *model, const char *attention, const char *seq, const char *metric,
+static void put_step(pb_emitter *s, const char *model, const char *attention, const char *seq, const char *metric,
                      double v)
 {
     pb_case c = {.suite = "throughput", .name = "step"};
@@ -267,14 +255,14 @@ static void put_step(pb_sink *s, const char *model, const char *attention, const
     CHECK_OK(pb_case_set(&c, "model", model));
     CHECK_OK(pb_case_set(&c, "seq", seq));
     pb_case_finish(&c);
-    CHECK_OK(pb_emit(s, &c, metric, v, 1, "ok", ""));
+    CHECK_OK(pb_emit(s, &c, metric, v, 1, PB_ROW_OK, ""));
 }
 
 static void a_v4_step_is_dense_over_sparse(void **state)
 {
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     put_step(&s, "v4-flash-layer", "sparse", "1024", "step_time", 0.05); /* there is no dense case of this length */
     put_step(&s, "v4-tiny", "dense", "4096", "step_time", 1), put_step(&s, "v4-tiny", "sparse", "4096", "step_time", 2);
     CHECK_OK(pb_v4_step_conclude(&s));
@@ -290,7 +278,7 @@ static void a_v4_step_is_dense_over_sparse(void **state)
     must_hold("dense 100 ms, 400 TFLOP/s; sparse 80 ms, 300 TFLOP/s");
     must_hold("requirement/V4-STEP?attention=sparse&model=v4-flash-layer&seq=1024,requirement,1,none,0.4,0,fail,");
     must_lack("V4-STEP?attention=sparse&model=v4-tiny");
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 /* ---- a case from end to end; when `plant` is set, the pass leaves a NaN in its output -------------------------- */
@@ -306,46 +294,48 @@ pb_status __wrap_pb_attn_run(pb_ctx *ctx, void *call)
     return PB_OK;
 }
 
-static void ceiling(pb_sink *s, const char *key, const char *metric, double value)
+static void ceiling(pb_emitter *s, const char *key, const char *metric, double value)
 {
     pb_case c;
     CHECK_OK(pb_case_parse(key, &c));
-    CHECK_OK(pb_emit(s, &c, metric, value, 1, "ok", ""));
+    CHECK_OK(pb_emit(s, &c, metric, value, 1, PB_ROW_OK, ""));
 }
 
 static void a_case_has_its_rows(void **state)
 {
     const pb_case c = case_of("bwd seq=40 heads=2 qk=16 topk=8");
-    pb_sink s;
-    open_sink(&s);
-    s.measure = (pb_measure_opts){.warmup = 1, .min_samples = 2, .min_time = 0};
-    CHECK_OK(pb_suite_attention.run(*state, &c, &s));
+    pb_emitter s;
+    open_emitter(&s);
+    pb_suite_env env = {.emitter = &s, .asked = {.warmup = 1, .samples = 2}};
+    CHECK_OK(pb_suite_attention.run(*state, &c, &env));
     must_hold(",roofline_fraction,1,higher,,0,unsupported,this process has no ceilings");
     ceiling(&s, "ceiling/copy", "copy_rate", 1e3), ceiling(&s, "ceiling/matmul", "matmul_rate", 1e3);
-    CHECK_OK(pb_suite_attention.run(*state, &c, &s));
+    CHECK_OK(pb_suite_attention.run(*state, &c, &env));
     double time = 0, flops = 0, share = 0;
-    assert_true(pb_sink_value(&s, c.key, "kernel_time", &time) && pb_sink_value(&s, c.key, "kernel_flops", &flops));
-    assert_true(pb_sink_value(&s, c.key, "roofline_fraction", &share));
+    assert_true(pb_emitted_value(&s, c.key, "kernel_time", &time) &&
+                pb_emitted_value(&s, c.key, "kernel_flops", &flops));
+    assert_true(pb_emitted_value(&s, c.key, "roofline_fraction", &share));
     must_hold("of listed pairs, 100.0 % of them valid");
     must_hold(",roofline_fraction,1,higher,");
     must_hold(",0,ok,matrix products");
     must_hold(",rel_diff,1,none,");
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 static void a_wrong_case_has_no_time(void **state)
 {
     const pb_case c = case_of("bwd seq=40 heads=2 qk=16 topk=8");
-    pb_sink s;
-    open_sink(&s);
+    pb_emitter s;
+    open_emitter(&s);
+    pb_suite_env env = {.emitter = &s, .asked = {.min_time = -1}};
     plant = true;
-    const pb_status ran = pb_suite_attention.run(*state, &c, &s);
+    const pb_status ran = pb_suite_attention.run(*state, &c, &env);
     plant = false;
     CHECK_OK(ran);
     must_hold(",error,1,none,");
     must_hold(",wrong,\"1 elements are not finite or never written, the first in dkv\"");
     must_lack("kernel_time");
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 int main(void)

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench/rows/metric.h"
 #include "tests/compare_cases.h"
 
 static void runs_are_compared_with_the_saved_baseline(void **state)
@@ -136,6 +137,59 @@ static char *read_text(const char *path)
     assert_true(fread(text, 1, (1 << 16) - 1, f) > 0);
     fclose(f);
     return text;
+}
+
+static void everything_that_a_comparison_reads_is_stored(void **state)
+{
+    (void)state;
+    for (const pb_metric *m = pb_metrics; m->name; m++) {
+        const bool read = pb_counter_share(m->name) >= 0 || pb_metric_bound_find("backward/step?dtype=f32", m->name);
+        if (read && !pb_metric_stored(m->name)) fail_msg("%s is read, and not stored", m->name);
+    }
+    assert_true(pb_metric_stored("of_another_tool"));
+    assert_false(pb_metric_stored("host_time"));
+}
+
+/* Metrics that nothing reads in a baseline are not stored, and not NEW in a comparison with it, unless they gate. */
+static void what_nothing_reads_is_not_stored(void **state)
+{
+    static const char head[] =
+        "bench_version,run_id,machine_id,process,key,metric,unit,better,value,samples,status,note\n";
+    char folder[64], run[128], file[128], gates[128], text[2048];
+    capture c;
+    (void)state;
+    make_folder(folder);
+    snprintf(run, sizeof run, "%s/run.csv", folder);
+    snprintf(file, sizeof file, "%s/m1/backward.csv", folder);
+    snprintf(gates, sizeof gates, "%s/gates.csv", folder);
+    int n = snprintf(text, sizeof text, "%s", head);
+    for (int process = 0; process < 3; process++)
+        for (int k = 0; k < 3; k++)
+            n += snprintf(text + n, sizeof text - (size_t)n, "2,20250101,m1,%d,backward/step?batch=1,%s,9,ok,\n",
+                          process,
+                          (const char *const[]){"backward_time,s,lower,0.1", "host_time,s,lower,0.2",
+                                                "device_memory,B,none,4096"}[k]);
+    write_text(run, text);
+    for (int gating = 0; gating < 2; gating++) {
+        write_text(gates, gating
+                              ? "suite,metric,better,stored_limit,ceiling,gating\nbackward,host_time,lower,0.1,,yes\n"
+                              : "suite,metric,better,stored_limit,ceiling,gating\nbackward,host_time,lower,0.1,,no\n");
+        assert_int_equal(pb_baseline_save(run, &(pb_baseline_opts){.baselines = folder}, capture_begin(&c)), 0);
+        assert_non_null(strstr(capture_end(&c), gating ? "2 rows" : "1 rows"));
+        free(c.text);
+        char *stored = read_text(file);
+        assert_non_null(strstr(stored, "backward_time"));
+        assert_int_equal(strstr(stored, "host_time") != NULL, gating);
+        assert_null(strstr(stored, "device_memory"));
+        free(stored);
+        pb_compare_opts o = {.gates = gates, .all = true};
+        assert_int_equal(pb_compare_files(file, run, &o, capture_begin(&c)), 0);
+        const char *said = capture_end(&c);
+        if (!strstr(said, "backward_time") || !strstr(said, " new=0 ")) fail_msg("gating %d: %s", gating, said);
+        if ((strstr(said, "host_time") != NULL) != gating) fail_msg("gating %d: %s", gating, said);
+        free(c.text);
+    }
+    remove_folder(folder);
 }
 
 /* Writes a run of one case in three processes. `day` becomes the run_id, `speed` scales the machine (1: normal).
@@ -330,9 +384,9 @@ static void write_failures_have_their_exit_codes(void **state)
     o.baselines = file; /* in a folder that does not exist */
     update(run, &o, PB_EXIT_USAGE, "No such file");
     o.baselines = run; /* a file, not a folder */
-    update(run, &o, PB_EXIT_USAGE, "not a folder");
+    update(run, &o, PB_EXIT_USAGE, "is not a folder");
     o.baselines = "/dev/full";
-    update(run, &o, PB_EXIT_USAGE, "not a folder");
+    update(run, &o, PB_EXIT_USAGE, "is not a folder");
     struct rlimit was;
     o.baselines = folder;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
@@ -349,6 +403,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_are_compared_with_the_saved_baseline),
         cmocka_unit_test(a_baseline_keeps_requirements_and_crossovers),
+        cmocka_unit_test(everything_that_a_comparison_reads_is_stored),
+        cmocka_unit_test(what_nothing_reads_is_not_stored),
         cmocka_unit_test(incomplete_runs_are_refused),
         cmocka_unit_test(names_cannot_lead_out_of_the_folder),
         cmocka_unit_test(updates_keep_the_last_sessions),

@@ -4,8 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bench/derived/bars.h"
-#include "bench/derived/requirements.h"
 #include "bench/machine/fingerprint.h"
 #include "bench/derived/graph_gain.h"
 #include "bench/run/process.h"
@@ -13,7 +11,7 @@
 #include "bench/run/supervise.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
-#include "tests/sink.h"
+#include "tests/emitter.h"
 
 /* ---- the crossover ---------------------------------------------------------------------------------- */
 
@@ -53,7 +51,7 @@ static void a_graph_may_always_or_never_pay(void **state)
 
 /* ---- emitted rows ----------------------------------------------------------------------------------- */
 
-static void put_batch(pb_sink *s, const char *batch, const char *mode, const char *seq, const char *metric,
+static void put_batch(pb_emitter *s, const char *batch, const char *mode, const char *seq, const char *metric,
                       double value)
 {
     pb_case c = {.suite = "backward", .name = "step"};
@@ -62,31 +60,19 @@ static void put_batch(pb_sink *s, const char *batch, const char *mode, const cha
     CHECK_OK(pb_case_set(&c, "mode", mode));
     CHECK_OK(pb_case_set(&c, "seq", seq));
     pb_case_finish(&c);
-    CHECK_OK(pb_emit(s, &c, metric, value, 1, "ok", ""));
+    CHECK_OK(pb_emit(s, &c, metric, value, 1, PB_ROW_OK, ""));
 }
 
-static void put(pb_sink *s, const char *mode, const char *seq, const char *metric, double value)
+static void put(pb_emitter *s, const char *mode, const char *seq, const char *metric, double value)
 {
     put_batch(s, "2", mode, seq, metric, value);
 }
 
-static char *results(void)
-{
-    static char text[1 << 18];
-    char path[128];
-    snprintf(path, sizeof path, "%s/results.csv", dir);
-    FILE *f = fopen(path, "r");
-    assert_non_null(f);
-    text[fread(text, 1, sizeof text - 1, f)] = 0;
-    fclose(f);
-    return text;
-}
-
 static void a_process_says_what_its_graphs_bought(void **state)
 {
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     put(&s, "eager", "64", "backward_time", 0.004);
     put(&s, "graph", "64", "backward_time", 0.002);
     put(&s, "graph", "64", "record_time", 0.05);
@@ -108,31 +94,31 @@ static void a_process_says_what_its_graphs_bought(void **state)
     s.results = open("/dev/full", O_WRONLY);
     assert_true(s.results >= 0);
     CHECK_FAILS(pb_graph_gain_conclude(&s, "backward", "backward_time"), PB_EIO, "No space left");
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 /* Two cases of 256 tokens are one size. */
 static void cases_of_one_size_count_once(void **state)
 {
     static const char *const shapes[][2] = {{"1", "256"}, {"2", "128"}, {"2", "512"}};
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     for (int i = 0; i < 3; i++) {
         put_batch(&s, shapes[i][0], "eager", shapes[i][1], "backward_time", 0.004);
         put_batch(&s, shapes[i][0], "graph", shapes[i][1], "backward_time", i < 2 ? 0.002 : 0.004);
     }
     CHECK_OK(pb_graph_gain_conclude(&s, "backward", "backward_time"));
     assert_non_null(strstr(results(), "2 sizes; gain at most 2.000"));
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 /* Graphs gain 2 up to 299 lengths and nothing at the 300th, the longest: no point of a crossover may be dropped. */
 static void every_size_counts(void **state)
 {
-    pb_sink s;
+    pb_emitter s;
     (void)state;
-    open_sink(&s);
+    open_emitter(&s);
     for (int i = 1; i <= 300; i++) {
         char seq[16];
         snprintf(seq, sizeof seq, "%d", 8 * i);
@@ -143,150 +129,7 @@ static void every_size_counts(void **state)
     char *row = strstr(results(), "crossover/backward?clip=fused,crossover,1,none,");
     assert_non_null(row);
     assert_non_null(strstr(row, "300 sizes; gain at most 2.000; of tokens a step"));
-    close_sink(&s);
-}
-
-/* An id that requirements.def does not have is a programming error, and is reported as one. */
-static void an_unknown_requirement_fails(void **state)
-{
-    pb_sink s;
-    (void)state;
-    open_sink(&s);
-    assert_int_equal(pb_requirement_emit(&s, "NO-SUCH-ID", NULL, 0, 1, true, ""), PB_EINVAL);
-    assert_non_null(strstr(pb_error(), "NO-SUCH-ID is not in requirements.def"));
-    assert_null(strstr(results(), "requirement/"));
-    close_sink(&s);
-}
-
-static void put_kernel(pb_sink *s, const char *op, const char *dtype, const char *impl, const char *shape,
-                       const char *metric, double value)
-{
-    pb_case c = {.suite = "kernels"};
-    snprintf(c.name, sizeof c.name, "%s", op);
-    CHECK_OK(pb_case_set(&c, "dtype", dtype));
-    CHECK_OK(pb_case_set(&c, "impl", impl));
-    CHECK_OK(pb_case_set(&c, "shape", shape));
-    pb_case_finish(&c);
-    CHECK_OK(pb_emit(s, &c, metric, value, 1, "ok", ""));
-}
-
-/* A requirement is checked against the fastest implementation of its case. Cases without a requirement get no row. */
-static void bars_judge_the_best_implementation(void **state)
-{
-    static const char shape[] = "B2.S4096.H64.K8.D128.c1.p0.n0", norm[] = "B4.S4096.D4096.a0.f0";
-    pb_sink s;
-    (void)state;
-    open_sink(&s);
-    s.machine_id = "cuda-nvidia-h200-132sm-00000000";
-    put_kernel(&s, "attention_fwd", "bf16", "mma", shape, "kernel_flops", 300e12);
-    put_kernel(&s, "attention_fwd", "bf16", "wgmma", shape, "kernel_flops", 550e12);
-    put_kernel(&s, "attention_bwd", "bf16", "wgmma", shape, "kernel_flops", 400e12);
-    put_kernel(&s, "attention_fwd", "f32", "simt", shape, "kernel_flops", 900e12);
-    put_kernel(&s, "xent_bwd", "bf16", "rows", "B2.S4096.V128256", "kernel_time", 1.4e-3);
-    put_kernel(&s, "xent_bwd", "bf16", "resident", "B2.S4096.V128256", "kernel_time", 1.2e-3);
-    put_kernel(&s, "addnorm_fwd", "bf16", "rows", norm, "roofline_fraction", 0.91);
-    put_kernel(&s, "addnorm_fwd", "bf16", "rows", "B1.S256.D576.a0.f0", "roofline_fraction", 0.2);
-    CHECK_OK(pb_bars_conclude(&s, "kernels"));
-    s.machine_id = "cuda-nvidia-h100-132sm-00000000";
-    CHECK_OK(pb_bars_conclude(&s, "kernels"));
-    char *text = results();
-    assert_non_null(
-        strstr(text, "h200-132sm-00000000,0,requirement/SPEED-ATTENTION-FWD?dtype=bf16&impl=wgmma&op=attention_fwd&"
-                     "shape=B2.S4096.H64.K8.D128.c1.p0.n0,requirement,1,none,5.5e+14,0,pass,"));
-    assert_non_null(
-        strstr(text, "op=attention_bwd&shape=B2.S4096.H64.K8.D128.c1.p0.n0,requirement,1,none,4e+14,0,fail,"));
-    assert_non_null(strstr(text, "impl=resident&op=xent_bwd&shape=B2.S4096.V128256,requirement,1,none,0.0012,0,pass,"));
-    assert_non_null(strstr(text, "op=addnorm_fwd&shape=B4.S4096.D4096.a0.f0,requirement,1,none,0.91,0,pass,"));
-    assert_null(strstr(text, "op=addnorm_fwd&shape=B1"));
-    assert_null(strstr(text, "h200-132sm-00000000,0,requirement/SPEED-XENT?dtype=bf16&impl=rows"));
-    assert_non_null(strstr(strstr(text, "h100-132sm-00000000,0,requirement/SPEED-XENT"), "unsupported"));
-    assert_non_null(strstr(strstr(text, "h100-132sm-00000000,0,requirement/SPEED-ROOFLINE"), "0.91,0,pass"));
-    close_sink(&s);
-}
-
-static void put_step(pb_sink *s, const char *key, double seconds)
-{
-    pb_case c;
-    CHECK_OK(pb_case_parse(key, &c));
-    CHECK_OK(pb_emit(s, &c, "step_time", seconds, 5, "ok", ""));
-}
-
-/* Requirements on whole steps: every axis that the requirement names must match; it does not name `clip`, so the
- * best clip counts. */
-static void bars_judge_whole_steps(void **state)
-{
-    pb_sink s;
-    (void)state;
-    open_sink(&s);
-    s.machine_id = "cuda-nvidia-h200-132sm-00000000";
-#define AT(batch, clip, mode, seq, tuning)                                                                             \
-    "throughput/step?batch=" batch "&clip=" clip "&dtype=bf16&layers=0&mode=" mode                                     \
-    "&model=qwen2.5-1.5b&rank=16&seq=" seq "&targets=q+v&tuning=" tuning
-    put_step(&s, AT("4", "multi", "graph", "512", "qlora"), 0.0261);
-    put_step(&s, AT("4", "fused", "graph", "512", "qlora"), 0.0400);
-    put_step(&s, AT("4", "multi", "eager", "512", "qlora"), 0.0200);
-    put_step(&s, AT("4", "multi", "graph", "2048", "lora"), 0.0900);
-    put_step(&s, AT("4", "multi", "graph", "2048", "qlora"), 0.1110);
-    put_kernel(&s, "attention_fwd", "bf16", "wgmma", "B2.S4096.H64.K8.D128.c1.p0.n0", "kernel_flops", 550e12);
-    CHECK_OK(pb_bars_conclude(&s, "throughput"));
-    char *text = results();
-    char *met = strstr(text, "requirement/SPEED-STEP-1.5B-B4-S512?batch=4&clip=multi&"), *missed;
-    assert_non_null(met);
-    assert_non_null(strstr(met, "mode=graph&model=qwen2.5-1.5b&rank=16&seq=512&targets=q+v&tuning=qlora,"
-                                "requirement,1,none,0.0261,0,pass,"));
-    missed = strstr(text, "requirement/SPEED-STEP-1.5B-B4-S2048?");
-    assert_non_null(missed);
-    assert_non_null(strstr(missed, ",requirement,1,none,0.111,0,fail,"));
-    assert_null(strstr(text, "SPEED-STEP-1.5B-B1"));
-    assert_null(strstr(text, "SPEED-ATTENTION"));
-    close_sink(&s);
-}
-
-typedef struct sought {
-    const pb_case *of;
-    bool found;
-} sought;
-
-static pb_status look_at(void *user, const pb_case *c)
-{
-    sought *s = user;
-    bool same = strcmp(c->suite, s->of->suite) == 0 && strcmp(c->name, s->of->name) == 0;
-    for (int i = 0; i < s->of->n && same; i++) {
-        const char *v = pb_case_get(c, s->of->axes[i].name);
-        same = v && strcmp(v, s->of->axes[i].value) == 0;
-    }
-    s->found |= same;
-    return PB_OK;
-}
-
-static bool in_grid_of_op(const pb_case *of)
-{
-    const pb_op *op = pb_op_find(of->name);
-    char text[PB_AXIS_TEXT];
-    for (const pb_dims *dim = op ? op->device_grid : NULL; dim && (*dim)[0]; dim++) {
-        pb_dims_text(op, *dim, text, sizeof text);
-        if (strcmp(text, pb_case_get(of, "shape")) == 0) return true;
-    }
-    return false;
-}
-
-/* A requirement whose case is in no grid would never be checked. */
-static void every_bar_is_in_its_grid(void **state)
-{
-    const char *key;
-    size_t bars = 0;
-    (void)state;
-    for (; (key = pb_bar_case(bars)); bars++) {
-        pb_case of;
-        CHECK_OK(pb_case_parse(key, &of));
-        sought s = {&of, strcmp(of.suite, "kernels") == 0 && in_grid_of_op(&of)};
-        const pb_suite *suite = pb_suite_find(of.suite);
-        assert_non_null(suite);
-        for (const char *const *line = suite->device_grid; line && *line; line++)
-            CHECK_OK(pb_grid_expand(suite->name, suite->axes, *line, look_at, &s));
-        if (!s.found) fail_msg("%s is not in its grid", key);
-    }
-    assert_true(bars > 0);
+    close_emitter(&s);
 }
 
 /* ---- planning ----------------------------------------------------------------------------------------- */
@@ -411,10 +254,6 @@ int main(void)
         cmocka_unit_test(a_process_says_what_its_graphs_bought),
         cmocka_unit_test(cases_of_one_size_count_once),
         cmocka_unit_test(every_size_counts),
-        cmocka_unit_test(an_unknown_requirement_fails),
-        cmocka_unit_test(bars_judge_the_best_implementation),
-        cmocka_unit_test(bars_judge_whole_steps),
-        cmocka_unit_test(every_bar_is_in_its_grid),
         cmocka_unit_test(every_grid_has_an_estimate_on_a_gpu),
         cmocka_unit_test(more_work_takes_longer_on_the_cpu),
         cmocka_unit_test(a_word_that_an_axis_lacks_is_refused),

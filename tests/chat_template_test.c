@@ -1,5 +1,5 @@
-/* chat_template_test.c - chat templates of models: recognising the built-in family they equal, and the template
- * language. */
+/* chat_template_test.c - tests of chat templates in Jinja: the supported family whose output a template equals is
+ * recognised, and templates outside the supported subset are rejected. */
 #include "tests/chat_test.h"
 #include "trainer/data/chat_template.h"
 #include "trainer/data/jinja.h"
@@ -33,7 +33,7 @@ static void check_cases(const char *name, json_t *cases, const pb_chat_template 
 
 /* A template is recognised from chat_template.jinja, and from tokenizer_config.json as one text or as one of
  * several. */
-static void templates_are_known_by_what_they_render(void **state)
+static void templates_are_recognised_by_their_output(void **state)
 {
     (void)state;
     json_t *root = templates_file(), *one;
@@ -55,7 +55,7 @@ static void templates_are_known_by_what_they_render(void **state)
                                                        k ? 0 : json_string_length(jinja), config, strlen(config), &t);
             if (!ours) {
                 CHECK_FAILS(s, PB_EFORMAT,
-                            k ? "D/tokenizer_config.json: its chat template" : "D/chat_template.jinja: ");
+                            k ? "D/tokenizer_config.json: the chat template" : "D/chat_template.jinja: ");
                 if (!strstr(pb_error(), "--template NAME") || strchr(pb_error(), '\n')) fail_msg("%s", pb_error());
             } else {
                 if (s != PB_OK) fail_msg("%s: %s", name, pb_error());
@@ -71,7 +71,7 @@ static void templates_are_known_by_what_they_render(void **state)
     json_decref(root);
 }
 
-static void the_language_of_templates_is_jinja(void **state)
+static void supported_jinja_is_rendered(void **state)
 {
     (void)state;
     json_t *root = templates_file(), *one, *context = json_object();
@@ -100,12 +100,12 @@ static void templates_cannot_run_without_end(void **state)
          "endfor %}",
          "steps"},
         {"{% set ns = namespace(x='aaaaaaaa') %}{% for a in m %}{% set ns.x = ns.x + ns.x %}{% endfor %}", "bytes"},
-        {"{{ ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1) }}", "nested deeper"},
+        {"{{ ((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((((1) }}", "are nested more than"},
         {"{% set m.x = 1 %}", "this attribute"},
         /* the statement's only token has no text, and the template has no text outside statements */
-        {"{% for a in n %}x{% endfor %}", "a for over what is no list"},
-        {"{{ '\\q' }}", "an escape that is not supported"},
-        {"{%-%}", "a statement without a name"},
+        {"{% for a in n %}x{% endfor %}", "a 'for' over a value that is not a list"},
+        {"{{ '\\q' }}", "a string contains an escape that is not supported"},
+        {"{%-%}", "a tag does not begin with the name of a statement"},
     };
     json_t *context = json_pack("{s:o,s:i}", "m", json_array(), "n", 5);
     pb_bytes out = {0};
@@ -119,7 +119,7 @@ static void templates_cannot_run_without_end(void **state)
     json_decref(context);
 }
 
-static void folders_say_which_template(void **state)
+static void templates_are_found_in_folders(void **state)
 {
     pb_chat_template t;
     pb_tokenizer *smol = NULL, *llama = NULL;
@@ -130,16 +130,17 @@ static void folders_say_which_template(void **state)
     CHECK_OK(pb_chat_template_find(PB_FIXTURES "/tokenizers", &t)); /* the folder has neither file */
     assert_null(t.file);
     CHECK_FAILS(pb_chat_template_parse("D", NULL, 0, "[1]", 3, &t), PB_EINVAL,
-                "D/tokenizer_config.json: not an object");
+                "D/tokenizer_config.json is not a JSON object");
     CHECK_FAILS(pb_chat_template_parse("D", NULL, 0, "{", 1, &t), PB_EINVAL, "D/tokenizer_config.json: line 1");
-    CHECK_FAILS(pb_chat_template_parse("D", NULL, 0, "{\"chat_template\":[{}]}", 22, &t), PB_EINVAL, "is no text");
+    CHECK_FAILS(pb_chat_template_parse("D", NULL, 0, "{\"chat_template\":[{}]}", 22, &t), PB_EINVAL,
+                "is neither a text nor a list");
     CHECK_OK(pb_chat_template_parse("D", NULL, 0, "{\"chat_template\":null}", 22, &t));
     assert_null(t.file);
     CHECK_OK(pb_tokenizer_open(PB_FIXTURES "/chat/chatml", &smol));
     CHECK_OK(pb_tokenizer_open(PB_FIXTURES "/tokenizers/llama3.json", &llama));
     CHECK_OK(pb_chat_template_check(PB_TEMPLATE_CHATML, smol));
-    CHECK_FAILS(pb_chat_template_check(PB_TEMPLATE_LLAMA3, smol), PB_EINVAL, "mark \"<|begin_of_text|>\" is ");
-    CHECK_FAILS(pb_chat_template_check(PB_TEMPLATE_QWEN3, llama), PB_EINVAL, "mark \"<|im_start|>\" is ");
+    CHECK_FAILS(pb_chat_template_check(PB_TEMPLATE_LLAMA3, smol), PB_EINVAL, "special token \"<|begin_of_text|>\" is ");
+    CHECK_FAILS(pb_chat_template_check(PB_TEMPLATE_QWEN3, llama), PB_EINVAL, "special token \"<|im_start|>\" is ");
     pb_tokenizer_close(smol);
     pb_tokenizer_close(llama);
 }
@@ -147,10 +148,10 @@ static void folders_say_which_template(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(templates_are_known_by_what_they_render),
-        cmocka_unit_test(the_language_of_templates_is_jinja),
+        cmocka_unit_test(templates_are_recognised_by_their_output),
+        cmocka_unit_test(supported_jinja_is_rendered),
         cmocka_unit_test(templates_cannot_run_without_end),
-        cmocka_unit_test(folders_say_which_template),
+        cmocka_unit_test(templates_are_found_in_folders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

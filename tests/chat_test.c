@@ -1,4 +1,5 @@
-/* chat_test.c - conversations read from JSONL, rendered by each family's template, and their loss masks. */
+/* chat_test.c - tests of conversations: reading them from JSONL, rendering them for each family, and their loss
+ * masks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 
 #define HI "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"},{\"role\":\"assistant\",\"content\":\"Yo\"}]}"
 
-/* ---- templates ------------------------------------------------------------------------------------- */
+/* ---- rendering conversations ----------------------------------------------------------------------- */
 
 static void check_golden(const char *name, json_t *line, const char *how, json_t *want)
 {
@@ -23,7 +24,7 @@ static void check_golden(const char *name, json_t *line, const char *how, json_t
     pb_rendered_free(&x.r);
 }
 
-static void templates_equal_the_families_own(void **state)
+static void rendered_text_equals_the_family_template(void **state)
 {
     (void)state;
     json_error_t e;
@@ -50,7 +51,7 @@ static pb_status render_line(pb_template family, const char *line, rendering *x)
     return pb_jsonl_parse("f", line, strlen(line), PB_BAD_LINES_FAIL, render, x, &c);
 }
 
-static void what_a_family_lacks_is_refused(void **state)
+static void features_a_family_lacks_are_refused(void **state)
 {
     (void)state;
     static const char tools[] = "{\"tools\":[{}],\"instruction\":\"a\",\"response\":\"b\"}";
@@ -61,17 +62,20 @@ static void what_a_family_lacks_is_refused(void **state)
     static const char reason[] =
         "{\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_content\":\"r\"}]}";
     rendering x = {0};
-    CHECK_FAILS(render_line(PB_TEMPLATE_CHATML, tools, &x), PB_EFORMAT, "f:1: chatml defines no tools");
-    CHECK_FAILS(render_line(PB_TEMPLATE_LLAMA3, call, &x), PB_EFORMAT, "f:1: message 1: llama3 defines no tool calls");
+    CHECK_FAILS(render_line(PB_TEMPLATE_CHATML, tools, &x), PB_EFORMAT,
+                "f:1: the line has \"tools\", but template chatml does not support tools");
+    CHECK_FAILS(render_line(PB_TEMPLATE_LLAMA3, call, &x), PB_EFORMAT,
+                "f:1: message 1: template llama3 does not support tool calls");
     CHECK_FAILS(render_line(PB_TEMPLATE_BYTES, result, &x), PB_EFORMAT,
-                "f:1: message 2: bytes defines no tool results");
-    CHECK_FAILS(render_line(PB_TEMPLATE_QWEN2_5, reason, &x), PB_EFORMAT, "message 1: qwen2.5 defines no \"reasoning");
+                "f:1: message 2: template bytes does not support tool results");
+    CHECK_FAILS(render_line(PB_TEMPLATE_QWEN2_5, reason, &x), PB_EFORMAT,
+                "message 1: template qwen2.5 does not support \"reasoning");
     CHECK_OK(render_line(PB_TEMPLATE_QWEN3, reason, &x));
-    CHECK_FAILS(render_line(PB_TEMPLATE_DEEPSEEK_V4, tools, &x), PB_EINVAL, "tool 1 has no \"function\"");
+    CHECK_FAILS(render_line(PB_TEMPLATE_DEEPSEEK_V4, tools, &x), PB_EINVAL, "tool 1 has no object \"function\"");
     pb_rendered_free(&x.r);
 }
 
-static void an_instruction_is_a_conversation(void **state)
+static void an_instruction_becomes_a_conversation(void **state)
 {
     (void)state;
     rendering x = {0};
@@ -85,7 +89,7 @@ static void an_instruction_is_a_conversation(void **state)
     pb_rendered_free(&x.r);
 }
 
-/* ---- lines ------------------------------------------------------------------------------------------- */
+/* ---- reading lines of JSONL -------------------------------------------------------------------------- */
 
 static pb_status count(void *self, const pb_chat *chat)
 {
@@ -121,27 +125,29 @@ static void bad_lines_are_named_and_counted(void **state)
 {
     (void)state;
     BAD("x", PB_EINVAL, "column 1: ");
-    BAD("[1]", PB_EINVAL, "not an object");
+    BAD("[1]", PB_EINVAL, "the line is not a JSON object");
     BAD("{\"a\":1}", PB_EINVAL, "neither \"messages\" nor");
     BAD("{\"messages\":[],\"instruction\":\"\"}", PB_EINVAL, "both");
-    BAD("{\"messages\":[]}", PB_EINVAL, "no list of messages");
-    BAD("{\"messages\":[1]}", PB_EINVAL, "message 1: not an object");
+    BAD("{\"messages\":[]}", PB_EINVAL, "is not a list of messages");
+    BAD("{\"messages\":[1]}", PB_EINVAL, "message 1 is not an object");
     BAD("{\"instruction\":1,\"response\":\"\"}", PB_EINVAL, "\"instruction\" is not a string");
     BAD("{\"instruction\":\"\"}", PB_EINVAL, "\"response\" is not a string");
     BAD(MESSAGE("\"content\":\"\""), PB_EINVAL, "message 1: \"role\" is not a string");
     BAD(MESSAGE("\"role\":\"user\""), PB_EINVAL, "message 1: \"content\" is not a string");
     BAD(MESSAGE("\"role\":\"bot\",\"content\":\"\""), PB_EFORMAT, "role \"bot\" is not supported");
-    BAD(MESSAGE("\"role\":\"user\",\"content\":\"\",\"tool_calls\":[{}]"), PB_EINVAL, "only an assistant calls tools");
+    BAD(MESSAGE("\"role\":\"user\",\"content\":\"\",\"tool_calls\":[{}]"), PB_EINVAL,
+        "only an assistant message may have \"tool_calls\"");
     BAD(MESSAGE("\"role\":\"assistant\",\"tool_calls\":[{\"name\":\"f\",\"arguments\":\"[]\"}]"), PB_EINVAL,
-        "no object");
+        "\"arguments\" is not an object");
     BAD(MESSAGE("\"role\":\"assistant\",\"tool_calls\":[{\"name\":\"f\",\"arguments\":\"{\"}]"), PB_EINVAL,
-        "hold no JSON");
-    BAD(MESSAGE("\"role\":\"user\",\"content\":\"\",\"step_loss_mask\":\"1\""), PB_EINVAL, "no number");
-    BAD("{\"instruction\":\"a\",\"response\":\"b\",\"tools\":{}}", PB_EINVAL, "\"tools\" is no list");
+        "\"arguments\" is not JSON");
+    BAD(MESSAGE("\"role\":\"user\",\"content\":\"\",\"step_loss_mask\":\"1\""), PB_EINVAL,
+        "\"step_loss_mask\" is not a number");
+    BAD("{\"instruction\":\"a\",\"response\":\"b\",\"tools\":{}}", PB_EINVAL, "\"tools\" is not a list");
     BAD("{\"instruction\":\"a\",\"instruction\":\"a\",\"response\":\"b\"}", PB_EINVAL, "duplicate");
     BAD("{\"instruction\":\"a\0b\",\"response\":\"b\"}", PB_EINVAL, "a NUL byte");
     BAD("{\"instruction\":\"\\u0000\",\"response\":\"b\"}", PB_EINVAL, "u0000");
-    BAD("{\"instruction\":\"\xc3\",\"response\":\"b\"}", PB_EINVAL, "byte 17 is not UTF-8");
+    BAD("{\"instruction\":\"\xc3\",\"response\":\"b\"}", PB_EINVAL, "byte 17 of the line is not UTF-8");
     BAD("{\"instruction\":\"\\ud800\",\"response\":\"b\"}", PB_EINVAL, "invalid Unicode");
     BAD("{\"instruction\":\"a\",\"response\":\"b\",\"n\":92233720368547758080}", PB_EINVAL, "too big integer");
 }
@@ -159,7 +165,7 @@ static void deep_and_long_lines_are_refused(void **state)
     memset(all, ' ', most);
     memcpy(all + most, "\n" HI, sizeof("\n" HI));
     CHECK_OK(pb_jsonl_parse("f", all, strlen(all), PB_BAD_LINES_SKIP, count, &taken, &c));
-    if (!strstr(c.kept[0], "f:1: a line of more than 16777216 bytes")) fail_msg("kept '%s'", c.kept[0]);
+    if (!strstr(c.kept[0], "f:1: the line has more than 16777216 bytes")) fail_msg("kept '%s'", c.kept[0]);
     assert_int_equal(c.bad, 1);
     assert_int_equal(taken, 1);
     /* The same lines from a file, then a line of the greatest length allowed. */
@@ -178,7 +184,7 @@ static void deep_and_long_lines_are_refused(void **state)
     CHECK_FAILS(pb_jsonl_read("/no/such", PB_BAD_LINES_SKIP, count, &taken, &c), PB_EPATH, "/no/such: ");
 }
 
-/* ---- masks ------------------------------------------------------------------------------------------- */
+/* ---- loss masks -------------------------------------------------------------------------------------- */
 
 typedef struct encoding {
     pb_tokenizer *t;
@@ -223,7 +229,7 @@ static void check_counted(const char *tokenizer, pb_template family, pb_mask_typ
     "\"assistant\",\"content\":\"b\"" extra "},{\"role\":\"user\",\"content\":\"c\"},{\"role\":\"assistant\","         \
     "\"content\":\"d\"}]}"
 
-static void masks_count_what_they_name(void **state)
+static void masks_select_the_named_tokens(void **state)
 {
     (void)state;
     static const char *const want[PB_NMASKS] = {
@@ -242,7 +248,7 @@ static void masks_count_what_they_name(void **state)
                   "");
 }
 
-static void families_count_the_turn_and_its_end(void **state)
+static void loss_tokens_include_the_end_of_turn(void **state)
 {
     (void)state;
     static const char qwen[] = PB_FIXTURES "/tokenizers/qwen2.json", llama[] = PB_FIXTURES "/tokenizers/llama3.json";
@@ -257,8 +263,8 @@ static void families_count_the_turn_and_its_end(void **state)
                   "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>");
 }
 
-/* Hand-made tokens at the edges of a span: tokens that cross an edge do not count. */
-static void straddling_tokens_do_not_count(void **state)
+/* Tokens that are partly inside and partly outside the counted bytes are no loss tokens. */
+static void partly_covered_tokens_are_not_loss_tokens(void **state)
 {
     (void)state;
     pb_span spans[] = {{2, 6, 8, PB_CHAT_ASSISTANT, true}, {8, 9, 10, PB_CHAT_ASSISTANT, true}};
@@ -274,8 +280,8 @@ static void straddling_tokens_do_not_count(void **state)
     spans[0].role = PB_CHAT_SYSTEM;
     assert_int_equal(pb_mask_make(PB_MASK_ALL_BUT_SYSTEM, &r, where, 11, got), 4);
     assert_int_equal(got[1] + got[7], 0);
-    /* The newline of the header and the answer's leading blank lines form one token. It crosses the edge and does
-     * not count. */
+    /* The newline of the header and the answer's leading blank lines form one token. It is partly outside the answer,
+     * so it is no loss token. */
     check_counted(PB_FIXTURES "/tokenizers/qwen2.json", PB_TEMPLATE_CHATML, PB_MASK_ASSISTANT,
                   "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\\n\\n\\nx\"}]}", "x<|im_end|>");
 }
@@ -288,7 +294,7 @@ static void text_of_special_tokens_is_refused(void **state)
     CHECK_OK(encode_line(&x, HI));
     const size_t n = x.s.ids.n;
     CHECK_FAILS(encode_line(&x, "{\"instruction\":\"a<im_end>\",\"response\":\"\"}"), PB_EINVAL,
-                "f:1: the text holds the special token \"<im_end>\"");
+                "f:1: the text contains the special token \"<im_end>\"");
     assert_int_equal(x.s.n, 1);
     assert_int_equal(x.s.ids.n, n);
     CHECK_OK(encode_line(&x, HI));
@@ -301,10 +307,14 @@ static void text_of_special_tokens_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(templates_equal_the_families_own),    cmocka_unit_test(what_a_family_lacks_is_refused),
-        cmocka_unit_test(an_instruction_is_a_conversation),    cmocka_unit_test(bad_lines_are_named_and_counted),
-        cmocka_unit_test(deep_and_long_lines_are_refused),     cmocka_unit_test(masks_count_what_they_name),
-        cmocka_unit_test(families_count_the_turn_and_its_end), cmocka_unit_test(straddling_tokens_do_not_count),
+        cmocka_unit_test(rendered_text_equals_the_family_template),
+        cmocka_unit_test(features_a_family_lacks_are_refused),
+        cmocka_unit_test(an_instruction_becomes_a_conversation),
+        cmocka_unit_test(bad_lines_are_named_and_counted),
+        cmocka_unit_test(deep_and_long_lines_are_refused),
+        cmocka_unit_test(masks_select_the_named_tokens),
+        cmocka_unit_test(loss_tokens_include_the_end_of_turn),
+        cmocka_unit_test(partly_covered_tokens_are_not_loss_tokens),
         cmocka_unit_test(text_of_special_tokens_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,7 +41,7 @@ typedef struct shared {
 } shared;
 static shared *common;
 
-/* ---- the child's disk ----------------------------------------------------------------------------------------- */
+/* ---- the child's disk, which kills the child at a chosen call ------------------------------------------------- */
 
 enum { BEFORE, HALFWAY, AFTER, PHASES };
 typedef struct deadly {
@@ -138,7 +138,7 @@ static int deadly_rmdir(void *self, const char *path)
     return leave(self, rmdir(path));
 }
 
-/* ---- the child ------------------------------------------------------------------------------------------------ */
+/* ---- the child, which trains and saves ------------------------------------------------------------------------ */
 
 static pb_checkpoint_options options(uint64_t life)
 {
@@ -176,7 +176,7 @@ static void child(run *r, const char *dir, int call, int phase, uint64_t life)
     _exit(s == PB_OK ? 0 : 1);
 }
 
-/* ---- the parent ------------------------------------------------------------------------------------------------ */
+/* ---- the parent, which checks the folder ----------------------------------------------------------------------- */
 
 static uint64_t draws, seed;
 static int draw(int n) { return (int)(pb_uniform(seed, draws++) * n); }
@@ -245,7 +245,7 @@ static bool live_and_die(run *r, const char *dir, uint64_t life)
     return WIFSIGNALED(status);
 }
 
-static void killed_at_any_instant(void **state)
+static void a_killed_process_leaves_a_usable_checkpoint(void **state)
 {
     (void)state;
     run r, fresh; /* each child is forked from `fresh`, which has not taken a step */
@@ -292,6 +292,6 @@ int main(int argc, char **argv)
     seed = chosen ? strtoull(chosen, NULL, 10) : 42;
     common = mmap(NULL, sizeof *common, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (common == MAP_FAILED) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(killed_at_any_instant)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_killed_process_leaves_a_usable_checkpoint)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,8 +22,8 @@ enum {
         FAULTS
 };
 
-/* Forwards every call to the real disk, except the chosen one. fsync does nothing: syncing would only slow the
- * tests. */
+/* A pb_disk that forwards every call to the real disk, except the call that must fail. fsync does nothing, because
+ * syncing would only slow the tests. */
 typedef struct bad_disk {
     pb_disk table;
     int kind, at; /* index of the call that fails, from 0; -1: no call fails */

@@ -8,14 +8,14 @@ static const char *const fault_names[] = {
 #undef X
 };
 
-/* ---- faults ------------------------------------------------------------------------------------------------ */
+/* ---- disks that fail --------------------------------------------------------------------------------------- */
 
 typedef struct scene {
     run r;
     bad_disk disk;
     const char *dir;
     pb_checkpoint_options o;
-    pb_checkpoints *c;    /* NULL while begin_and_try has not opened it */
+    pb_checkpoints *c;    /* NULL: begin_and_try has not opened the folder yet */
     pb_digest_text point; /* the state in the last good checkpoint */
     uint64_t iteration;   /* iteration of `point` */
     lines notes;
@@ -45,18 +45,18 @@ typedef struct flow {
     const char *name;
     pb_status (*go)(scene *s);
     bool reopens; /* starts with the folder closed */
-    bool moves;   /* on success the resume point is the new state; otherwise it stays */
+    bool moves;   /* true: if the operation succeeds, the trainer's new state becomes the resume point */
 } flow;
 
 static pb_status save_next(scene *s) { return pb_checkpoints_save(s->c, PB_SAVE_KEEP, s->r.t, &s->r.p); }
 
-/* Runs the start of a process: open the folder, resume, and save on trial. */
+/* Does what a process does at its start: opens the folder, resumes, and saves a trial checkpoint. */
 static pb_status begin_and_try(scene *s)
 {
     pb_progress p = s->r.p;
     pb_status got = pb_checkpoints_open(s->dir, &s->o, &s->c);
     if (got == PB_OK) got = pb_checkpoints_resume(s->c, "latest", s->r.t, &s->r.p);
-    if (got == PB_OK && s->r.p.iteration != s->iteration && !strstr(s->notes.text, "not taken: "))
+    if (got == PB_OK && s->r.p.iteration != s->iteration && !strstr(s->notes.text, "checkpoint not used: "))
         return pb_fail(PB_EWRONG, "resumed another, and did not say so");
     if (got == PB_OK) got = pb_checkpoints_save(s->c, PB_SAVE_TRIAL, s->r.t, &p);
     return got;
@@ -102,7 +102,7 @@ static void check_nothing_lost(scene *s, const pb_digest_text *next, bool may_mo
         fail_msg("%s: iteration %d came back as something else", what, (int)s->r.p.iteration);
 }
 
-/* Runs the flow with a fault at call n. Returns false when the flow made no further call. */
+/* Runs operation f on a disk whose call number n fails. Returns false if f made fewer calls, so that none failed. */
 static bool attempt(scene *s, const flow *f, int kind, int n)
 {
     char what[80];
@@ -129,14 +129,14 @@ static bool attempt(scene *s, const flow *f, int kind, int n)
     if (got == PB_OK && f->moves) s->point = next;
     const bool more = s->disk.calls > n;
     check_nothing_lost(s, &next, f->moves, what);
-    if (got != PB_OK && f->moves) { /* the disk works again: saving the same state must succeed */
+    if (got != PB_OK && f->moves) { /* now the disk works again, and saving the same state must succeed */
         CHECK_OK(pb_checkpoints_resume(s->c, "latest", s->r.t, &s->r.p));
         CHECK_OK(pb_checkpoints_save(s->c, PB_SAVE_KEEP, s->r.t, &p));
     }
     return more;
 }
 
-static void every_call_may_fail(void **state)
+static void no_failing_call_loses_a_checkpoint(void **state)
 {
     (void)state;
     int calls = 0;
@@ -154,7 +154,7 @@ static void every_call_may_fail(void **state)
 }
 
 /* A process keeps running while its disk is full or unreachable, and can save again afterwards. */
-static void a_disk_may_recover(void **state)
+static void saving_works_after_the_disk_recovers(void **state)
 {
     (void)state;
     for (int kind = FAULT_FULL; kind <= FAULT_DEAD; kind++) {
@@ -184,7 +184,7 @@ static pb_status fail_and_lose_disk(void *self, pb_trainer *t, const char *dir)
     return pb_fail(PB_EFORMAT, "the first failure");
 }
 
-static void the_first_failure_is_told(void **state)
+static void the_first_failure_is_reported(void **state)
 {
     (void)state;
     scene s;
@@ -199,12 +199,12 @@ static void the_first_failure_is_told(void **state)
     scene_close(&s);
 }
 
-/* ---- damage ------------------------------------------------------------------------------------------------- */
+/* ---- damaged files ------------------------------------------------------------------------------------------ */
 
 typedef struct wreck {
     scene s;
     char path[256];
-    const char *name; /* of the damaged file, for messages */
+    const char *name; /* name of the damaged file, for messages */
     unsigned char *bytes;
     size_t n;
     pb_digest_text first, second;
@@ -243,7 +243,7 @@ static void wreck_close(wreck *w)
  * back to checkpoint 1. */
 static void check_damage(wreck *w, const char *what, size_t at)
 {
-    static const char marker[] = "not taken: ";
+    static const char marker[] = "checkpoint not used: ";
     CHECK_OK(pb_trainer_set_lr(w->s.r.t, 77));
     const pb_digest_text before = run_digest(&w->s.r);
     const pb_status got = pb_checkpoints_resume(w->s.c, "2", w->s.r.t, &w->s.r.p);
@@ -283,7 +283,7 @@ static void damage_file(const char *name, size_t step)
     wreck_close(&w);
 }
 
-static void damage_is_found(void **state)
+static void damaged_files_are_refused(void **state)
 {
     (void)state;
     damage_file("iter_0000002/checkpoint.json", 7);
@@ -291,7 +291,7 @@ static void damage_is_found(void **state)
 }
 
 /* A file copied from another checkpoint counts as damage. */
-static void files_of_others_are_found(void **state)
+static void files_of_other_checkpoints_are_refused(void **state)
 {
     (void)state;
     static const char *const names[] = {"checkpoint.json", "state.safetensors"};
@@ -307,8 +307,8 @@ static void files_of_others_are_found(void **state)
     }
 }
 
-/* A complete checkpoint is loaded for every text of the tracker: the newest one when the text makes no sense. */
-static void trackers_are_distrusted(void **state)
+/* For every content of the tracker file a complete checkpoint is loaded: the newest one if the content is invalid. */
+static void invalid_trackers_are_survived(void **state)
 {
     (void)state;
     wreck w;
@@ -321,27 +321,27 @@ static void trackers_are_distrusted(void **state)
         *w.s.notes.text = 0;
         CHECK_OK(run_resume(&w.s.r, w.s.c, "latest"));
         CHECK_DIGEST(run_digest(&w.s.r), w.second);
-        assert_non_null(strstr(w.s.notes.text, "the newest whole checkpoint is taken"));
+        assert_non_null(strstr(w.s.notes.text, "resuming from the newest intact checkpoint"));
     }
     unlink(w.path);
     *w.s.notes.text = 0;
     CHECK_OK(run_resume(&w.s.r, w.s.c, "latest"));
     CHECK_DIGEST(run_digest(&w.s.r), w.second);
-    assert_non_null(strstr(w.s.notes.text, TRACKER " is not there"));
+    assert_non_null(strstr(w.s.notes.text, TRACKER " is missing"));
     wreck_close(&w);
 }
 
-static void all_damaged_is_refused(void **state)
+static void resuming_fails_if_all_checkpoints_are_damaged(void **state)
 {
     (void)state;
     wreck w;
     wreck_open(&w, "iter_0000002/checkpoint.json");
     unlink(w.path);
     unlink(in_folder(w.s.dir, "iter_0000001/checkpoint.json"));
-    CHECK_FAILS(run_resume(&w.s.r, w.s.c, "latest"), PB_EINVAL, "none of its 2 checkpoints is whole");
+    CHECK_FAILS(run_resume(&w.s.r, w.s.c, "latest"), PB_EINVAL, "none of the 2 checkpoints is intact");
     remove_folder(in_folder(w.s.dir, "iter_0000001"));
     remove_folder(in_folder(w.s.dir, "iter_0000002"));
-    CHECK_FAILS(run_resume(&w.s.r, w.s.c, "latest"), PB_EINVAL, "the resume point 2 is not there");
+    CHECK_FAILS(run_resume(&w.s.r, w.s.c, "latest"), PB_EINVAL, "the resume point 2 is missing");
     free(w.bytes);
     scene_close(&w.s);
 }
@@ -349,10 +349,13 @@ static void all_damaged_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_call_may_fail),       cmocka_unit_test(a_disk_may_recover),
-        cmocka_unit_test(the_first_failure_is_told), cmocka_unit_test(damage_is_found),
-        cmocka_unit_test(files_of_others_are_found), cmocka_unit_test(trackers_are_distrusted),
-        cmocka_unit_test(all_damaged_is_refused),
+        cmocka_unit_test(no_failing_call_loses_a_checkpoint),
+        cmocka_unit_test(saving_works_after_the_disk_recovers),
+        cmocka_unit_test(the_first_failure_is_reported),
+        cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(files_of_other_checkpoints_are_refused),
+        cmocka_unit_test(invalid_trackers_are_survived),
+        cmocka_unit_test(resuming_fails_if_all_checkpoints_are_damaged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

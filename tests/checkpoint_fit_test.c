@@ -1,4 +1,5 @@
-/* checkpoint_fit_test.c - refuses checkpoints of another model, of other base weights or of other settings. */
+/* checkpoint_fit_test.c - tests that checkpoints of another model, of other base weights or of other settings are
+ * refused. */
 #include "tests/checkpoint_fixture.h"
 #include "trainer/checkpoint/state.h"
 
@@ -17,7 +18,8 @@ static void refused(const char *dir, const pb_checkpoint_options *o, run_kind k,
     pb_checkpoints *c = open_folder(dir, &with);
     CHECK_FAILS(pb_checkpoints_resume(c, "latest", r.t, &r.p), want, says);
     CHECK_DIGEST(run_digest(&r), before);
-    assert_null(strstr(notes.text, "not taken")); /* it is not damaged: no earlier one is tried */
+    /* The checkpoint is not damaged, so no earlier one is tried. */
+    assert_null(strstr(notes.text, "checkpoint not used"));
     CHECK_FAILS(pb_checkpoints_save(c, PB_SAVE_KEEP, r.t, &(pb_progress){.iteration = 9}), PB_EINVAL,
                 "has checkpoints of another run");
     pb_checkpoints_close(c);
@@ -29,7 +31,7 @@ static void other_rank(pb_train_config *c) { c->model.rank++; }
 static void other_alpha(pb_train_config *c) { c->model.alpha += 1; }
 static void other_layers(pb_train_config *c) { c->model.layers = 2; }
 
-static void other_runs_are_refused(void **state)
+static void checkpoints_of_other_runs_are_refused(void **state)
 {
     (void)state;
     run r;
@@ -37,19 +39,19 @@ static void other_runs_are_refused(void **state)
     const pb_checkpoint_options o = {.save_interval = 1, .settings = &s, .nsettings = 1};
     const char *dir = two_checkpoints(&r, &o);
     run_close(&r);
-    refused(dir, &o, plain, other_seed, PB_EINVAL, "iter_0000002: of other base weights");
-    refused(dir, &o, plain, other_rank, PB_EINVAL, "model.adapters was \"rank 2 alpha 4 targets 5\", and is \"rank 3");
+    refused(dir, &o, plain, other_seed, PB_EINVAL, "iter_0000002 belongs to other base weights");
+    refused(dir, &o, plain, other_rank, PB_EINVAL, "model.adapters was \"rank 2 alpha 4 targets 5\", but is \"rank 3");
     refused(dir, &o, plain, other_alpha, PB_EINVAL, "model.adapters was");
     refused(dir, &o, plain, other_layers, PB_EINVAL, "model.geometry was");
     refused(dir, &o, (run_kind){PB_FULL, PB_F32, 1, false}, NULL, PB_EINVAL,
-            "model.tuning was \"lora\", and is \"full\"");
+            "model.tuning was \"lora\", but is \"full\"");
     refused(dir, &o, (run_kind){PB_LORA, PB_BF16, 1, false}, NULL, PB_EINVAL, "model.dtype was");
     s.value = "b.jsonl";
-    refused(dir, &o, plain, NULL, PB_EINVAL, "data.file was \"a.jsonl\", and is \"b.jsonl\"");
+    refused(dir, &o, plain, NULL, PB_EINVAL, "data.file was \"a.jsonl\", but is \"b.jsonl\"");
     s.key = "data.seed";
-    refused(dir, &o, plain, NULL, PB_EINVAL, "data.seed was not set, and is \"b.jsonl\"");
+    refused(dir, &o, plain, NULL, PB_EINVAL, "data.seed was not set, but is \"b.jsonl\"");
     s.absent = "a.jsonl"; /* an option that is newer than the checkpoint, with another value than its default */
-    refused(dir, &o, plain, NULL, PB_EINVAL, "data.seed was \"a.jsonl\", and is \"b.jsonl\"");
+    refused(dir, &o, plain, NULL, PB_EINVAL, "data.seed was \"a.jsonl\", but is \"b.jsonl\"");
     s.value = "a.jsonl"; /* with its default */
     run_open(&r, plain);
     pb_checkpoints *c = open_folder(dir, &o);
@@ -79,22 +81,23 @@ static void state_of(void (*change)(pb_train_config *), const char *says)
     CHECK_OK(pb_state_check("x", f, r.t));
     if (says) CHECK_FAILS(pb_state_check("x", f, s.t), PB_EINVAL, says);
     if (change == fewer_targets)
-        CHECK_FAILS(pb_state_check("x", g, r.t), PB_EINVAL, "x: of another model: it has no tensor");
+        CHECK_FAILS(pb_state_check("x", g, r.t), PB_EINVAL, "x belongs to another model: it has no tensor");
     pb_st_close(f), pb_st_close(g);
     run_close(&r), run_close(&s);
     remove_folder(dir);
 }
 
-static void other_tensors_are_refused(void **state)
+static void checkpoints_with_other_tensors_are_refused(void **state)
 {
     (void)state;
     state_of(NULL, NULL);
-    state_of(fewer_targets, "x: of another model: it has 21 tensors, and 15 are expected");
-    state_of(other_rank, "x: of another model: tensor w.layers.0.lora_a.q is F32 [2,64], the model's is F32 [3,64]");
-    state_of(other_layers, "x: of another model: it has no tensor w.layers.1.norm1");
+    state_of(fewer_targets, "x belongs to another model: it has 21 tensors, but must have 15");
+    state_of(other_rank,
+             "x belongs to another model: its tensor w.layers.0.lora_a.q is F32 [2,64], but must be F32 [3,64]");
+    state_of(other_layers, "x belongs to another model: it has no tensor w.layers.1.norm1");
 }
 
-static void what_differs_is_noted(void **state)
+static void changed_settings_are_reported(void **state)
 {
     (void)state;
     run r;
@@ -109,13 +112,13 @@ static void what_differs_is_noted(void **state)
     s[0].value = "2e-3";
     CHECK_OK(pb_trainer_set_clip(r.t, PB_CLIP_MULTI, 2));
     CHECK_OK(run_resume(&r, c, "latest"));
-    assert_non_null(strstr(notes.text, "lr was \"1e-3\", and is \"2e-3\" now\n"));
-    assert_non_null(strstr(notes.text, "train.clip was \"fused 1\", and is \"multi 2\" now\n"));
+    assert_non_null(strstr(notes.text, "lr was \"1e-3\", but is \"2e-3\" now\n"));
+    assert_non_null(strstr(notes.text, "train.clip was \"fused 1\", but is \"multi 2\" now\n"));
     assert_null(strstr(notes.text, "by was"));
     pb_checkpoints_close(c);
     pb_checkpoints *none = NULL;
     s[1].key = "lr";
-    CHECK_FAILS(pb_checkpoints_open(dir, &o, &none), PB_EINVAL, "setting \"lr\" stands twice");
+    CHECK_FAILS(pb_checkpoints_open(dir, &o, &none), PB_EINVAL, "setting \"lr\" is given twice");
     s[1].key = "model.x";
     CHECK_FAILS(pb_checkpoints_open(dir, &o, &none), PB_EINVAL, "setting \"model.x\"");
     s[1] = (pb_setting){"x", "a\nb", false};
@@ -127,9 +130,9 @@ static void what_differs_is_noted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(other_runs_are_refused),
-        cmocka_unit_test(other_tensors_are_refused),
-        cmocka_unit_test(what_differs_is_noted),
+        cmocka_unit_test(checkpoints_of_other_runs_are_refused),
+        cmocka_unit_test(checkpoints_with_other_tensors_are_refused),
+        cmocka_unit_test(changed_settings_are_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

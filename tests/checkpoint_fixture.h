@@ -29,8 +29,8 @@ typedef struct run {
     pb_dataset *data;
     pb_graph *first, *more, *end; /* graphs of the first micro-batch, of each further one, and of clip and optimizer */
     pb_progress p;
-    double loss; /* of the last micro-batch */
-    bool warm;   /* a step was taken, so the scratch memory has its final size */
+    double loss; /* loss of the last micro-batch */
+    bool warm;   /* true: a step was made, so the scratch memory has its final size */
 } run;
 
 static inline pb_dataset *run_data(void)
@@ -186,7 +186,7 @@ static inline void run_to(run *r, pb_checkpoints *c, uint64_t iteration)
 
 #define CHECK_DIGEST(a, b) assert_string_equal((a).hex, (b).hex)
 
-/* ---- folders --------------------------------------------------------------------------------------------- */
+/* ---- folders of checkpoints ------------------------------------------------------------------------------ */
 
 static inline const char *make_folder(void)
 {

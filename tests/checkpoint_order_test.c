@@ -6,14 +6,16 @@
 
 #include "tests/checkpoint_fixture.h"
 
-/* dirty: paths whose contents (a file's bytes, a folder's names) are not durable yet; of: the path of each
- * descriptor. */
-enum { MOST = 256, PATHS = 300 };
+enum { MOST = 256, PATHS = 300 }; /* paths and descriptors; bytes of a path */
+/* A disk that records which data a power loss could destroy. dirty: paths whose contents (the bytes of a file, the names
+ * in a folder) are not durable yet. of: the path of each open descriptor. */
 typedef struct model {
     pb_disk table;
     char dirty[MOST][PATHS];
     char of[MOST][PATHS];
-    bool published, tracked, dropped; /* a rename of that kind happened since the folder was last synced */
+    /* true: since the folder was last synced, a checkpoint got its final name, the tracker was replaced, or a checkpoint
+     * was renamed for removal. */
+    bool published, tracked, dropped;
     int publishes, trackers, drops, trials;
     const char *dir;
 } model;
@@ -203,7 +205,7 @@ static pb_status export_something(void *self, pb_trainer *t, const char *dir)
     return pb_disk_close(disk, fd, path, pb_disk_put(disk, fd, path, "{}", 2)); /* exporters do not sync */
 }
 
-static void what_counts_is_durable(void **state)
+static void checkpoints_are_durable_before_they_are_named(void **state)
 {
     (void)state;
     static model m;
@@ -232,6 +234,6 @@ static void what_counts_is_durable(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_counts_is_durable)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(checkpoints_are_durable_before_they_are_named)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

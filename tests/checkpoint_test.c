@@ -48,7 +48,7 @@ static void resumed_equals_uninterrupted(void **state)
 }
 
 /* Skipped steps, the learning rate and all counters are restored. */
-static void counters_return(void **state)
+static void counters_are_restored(void **state)
 {
     (void)state;
     run r, s;
@@ -78,7 +78,7 @@ static void counters_return(void **state)
     remove_folder(dir);
 }
 
-/* ---- which are kept -------------------------------------------------------------------------------------- */
+/* ---- which checkpoints are kept -------------------------------------------------------------------------- */
 
 static const char *tracked(const char *dir)
 {
@@ -105,7 +105,7 @@ static void retention_of(int save, int retain, uint64_t last, const char *want)
     remove_folder(dir);
 }
 
-static void retention(void **state)
+static void old_checkpoints_are_removed(void **state)
 {
     (void)state;
     retention_of(2, 4, 6, "iter_0000004/ iter_0000006/ " TRACKER " ");
@@ -115,7 +115,7 @@ static void retention(void **state)
     retention_of(0, 0, 3, "iter_0000003/ " TRACKER " ");
 }
 
-static void the_trial_leaves_nothing(void **state)
+static void a_trial_save_leaves_no_files(void **state)
 {
     (void)state;
     run r;
@@ -180,7 +180,7 @@ static pb_status refuse_export(void *self, pb_trainer *t, const char *dir)
     return pb_fail(PB_EFORMAT, "no export today");
 }
 
-static void extra_files_belong_to_it(void **state)
+static void extra_files_are_part_of_the_checkpoint(void **state)
 {
     (void)state;
     run r;
@@ -194,7 +194,7 @@ static void extra_files_belong_to_it(void **state)
     FILE *f = fopen(in_folder(dir, "iter_0000001/adapter/config.json"), "w");
     fputs("[]", f);
     fclose(f);
-    CHECK_FAILS(pb_checkpoints_resume(c, "1", r.t, &r.p), PB_EINVAL, "adapter/config.json: damaged");
+    CHECK_FAILS(pb_checkpoints_resume(c, "1", r.t, &r.p), PB_EINVAL, "adapter/config.json is damaged");
     pb_checkpoints_close(c);
     static const struct {
         pb_status (*extra)(void *, pb_trainer *, const char *);
@@ -202,16 +202,16 @@ static void extra_files_belong_to_it(void **state)
         pb_status status;
         const char *says;
     } bad[] = {{refuse_export, "", PB_EFORMAT, "no export today"},
-               {link_something, "", PB_EINVAL, "link: neither a file nor a folder"},
+               {link_something, "", PB_EINVAL, "link is neither a regular file nor a folder"},
                {spoil, "checkpoint.json", PB_EINVAL, "checkpoint.json"},
-               {spoil, "a\nb", PB_EINVAL, "may not be the name"}};
+               {spoil, "a\nb", PB_EINVAL, "is not a valid name"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         char name[32];
         snprintf(name, sizeof name, "%s", bad[i].name);
         o.extra = bad[i].extra;
         o.extra_self = name;
         c = open_folder(dir, &o);
-        CHECK_FAILS(pb_checkpoints_resume(c, "latest", r.t, &r.p), PB_EINVAL, "none of its 1 checkpoints is whole");
+        CHECK_FAILS(pb_checkpoints_resume(c, "latest", r.t, &r.p), PB_EINVAL, "none of the 1 checkpoints is intact");
         pb_checkpoints_close(c);
         const char *other = make_folder();
         c = open_folder(other, &o);
@@ -224,7 +224,7 @@ static void extra_files_belong_to_it(void **state)
     remove_folder(dir);
 }
 
-/* ---- the folder -------------------------------------------------------------------------------------------- */
+/* ---- the folder of checkpoints ----------------------------------------------------------------------------- */
 
 static void one_writer_at_a_time(void **state)
 {
@@ -232,17 +232,17 @@ static void one_writer_at_a_time(void **state)
     const char *dir = make_folder();
     const pb_checkpoint_options o = {.save_interval = 1};
     pb_checkpoints *a = open_folder(dir, &o), *b = NULL;
-    CHECK_FAILS(pb_checkpoints_open(dir, &o, &b), PB_EINVAL, "another process writes its checkpoints here");
+    CHECK_FAILS(pb_checkpoints_open(dir, &o, &b), PB_EINVAL, "another process is writing checkpoints into this folder");
     pb_checkpoints_close(a);
     b = open_folder(dir, &o);
     pb_checkpoints_close(b);
     CHECK_FAILS(pb_checkpoints_open("/nowhere/at/all", &o, &b), PB_EPATH, "/nowhere/at/all: No such file");
     CHECK_FAILS(pb_checkpoints_open("/dev/null", &o, &b), PB_EPATH, "/dev/null/.lock: Not a directory");
-    CHECK_FAILS(pb_checkpoints_open("", &o, &b), PB_EINVAL, "no name");
+    CHECK_FAILS(pb_checkpoints_open("", &o, &b), PB_EINVAL, "the name of the checkpoint folder is empty");
     remove_folder(dir);
 }
 
-static void leftovers_are_tidied(void **state)
+static void temporary_files_of_killed_processes_are_removed(void **state)
 {
     (void)state;
     run r;
@@ -266,7 +266,7 @@ static void leftovers_are_tidied(void **state)
     remove_folder(dir);
 }
 
-static void an_empty_folder_begins_anew(void **state)
+static void resuming_in_an_empty_folder_starts_at_step_0(void **state)
 {
     (void)state;
     run r;
@@ -279,10 +279,10 @@ static void an_empty_folder_begins_anew(void **state)
     CHECK_OK(pb_checkpoints_resume(c, "latest", r.t, &r.p));
     assert_int_equal(r.p.iteration, 0);
     CHECK_DIGEST(run_digest(&r), before);
-    CHECK_FAILS(pb_checkpoints_resume(c, "4", r.t, &r.p), PB_EINVAL, "iter_0000004: there is no such checkpoint");
-    CHECK_FAILS(pb_checkpoints_resume(c, "0", r.t, &r.p), PB_EINVAL, "resume \"0\": need \"latest\"");
-    CHECK_FAILS(pb_checkpoints_resume(c, "4x", r.t, &r.p), PB_EINVAL, "resume \"4x\"");
-    CHECK_FAILS(pb_checkpoints_resume(c, "-4", r.t, &r.p), PB_EINVAL, "resume \"-4\"");
+    CHECK_FAILS(pb_checkpoints_resume(c, "4", r.t, &r.p), PB_EINVAL, "iter_0000004 does not exist");
+    CHECK_FAILS(pb_checkpoints_resume(c, "0", r.t, &r.p), PB_EINVAL, "--resume 0: need \"latest\"");
+    CHECK_FAILS(pb_checkpoints_resume(c, "4x", r.t, &r.p), PB_EINVAL, "--resume 4x: need");
+    CHECK_FAILS(pb_checkpoints_resume(c, "-4", r.t, &r.p), PB_EINVAL, "--resume -4: need");
     CHECK_FAILS(pb_checkpoints_save(c, PB_SAVE_KEEP, r.t, &r.p), PB_EINVAL, "before the first step");
     pb_checkpoints_close(c);
     run_close(&r);
@@ -300,16 +300,16 @@ static void the_newest_is_the_largest_number(void **state)
     assert_int_equal(mkdir(in_folder(dir, "iter_10000000"), 0777), 0);
     pb_checkpoints *c = open_folder(dir, &(pb_checkpoint_options){.note = note_line, .note_self = &notes});
     run_open(&r, plain);
-    CHECK_FAILS(run_resume(&r, c, "latest"), PB_EINVAL, "none of its 2 checkpoints is whole");
+    CHECK_FAILS(run_resume(&r, c, "latest"), PB_EINVAL, "none of the 2 checkpoints is intact");
     assert_non_null(strstr(strstr(notes.text, "iter_10000000"), "iter_9999999"));
     pb_checkpoints_close(c);
     run_close(&r);
     remove_folder(dir);
 }
 
-/* Resuming from 2 while 5 exists: 3 becomes the next resume point. Checkpoints of the abandoned future stay until
- * this run passes them; an iteration that is reached again is replaced. */
-static void a_run_may_go_back(void **state)
+/* A run resumes from checkpoint 2 although checkpoint 5 exists; its next checkpoint, 3, becomes the resume point.
+ * Checkpoints of later iterations are kept until the run passes them, and are replaced if it saves the same iteration. */
+static void a_run_can_resume_from_an_older_checkpoint(void **state)
 {
     (void)state;
     run r;
@@ -326,7 +326,7 @@ static void a_run_may_go_back(void **state)
     assert_string_equal(names_in(dir), "iter_0000002/ iter_0000003/ iter_0000004/ iter_0000005/ " TRACKER " ");
     assert_string_equal(tracked(dir), "3\n");
     CHECK_OK(run_resume(&r, c, "latest"));
-    assert_non_null(strstr(notes.text, "5 is newer than the resume point 3, and is not taken"));
+    assert_non_null(strstr(notes.text, "the checkpoint of step 5 is newer than the resume point 3, and is not used"));
     CHECK_DIGEST(run_digest(&r), third);
     run_to(&r, c, 6);
     assert_string_equal(names_in(dir), "iter_0000002/ iter_0000004/ iter_0000006/ " TRACKER " ");
@@ -339,15 +339,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resumed_equals_uninterrupted),
-        cmocka_unit_test(counters_return),
-        cmocka_unit_test(retention),
-        cmocka_unit_test(the_trial_leaves_nothing),
-        cmocka_unit_test(extra_files_belong_to_it),
+        cmocka_unit_test(counters_are_restored),
+        cmocka_unit_test(old_checkpoints_are_removed),
+        cmocka_unit_test(a_trial_save_leaves_no_files),
+        cmocka_unit_test(extra_files_are_part_of_the_checkpoint),
         cmocka_unit_test(one_writer_at_a_time),
-        cmocka_unit_test(leftovers_are_tidied),
-        cmocka_unit_test(an_empty_folder_begins_anew),
+        cmocka_unit_test(temporary_files_of_killed_processes_are_removed),
+        cmocka_unit_test(resuming_in_an_empty_folder_starts_at_step_0),
         cmocka_unit_test(the_newest_is_the_largest_number),
-        cmocka_unit_test(a_run_may_go_back),
+        cmocka_unit_test(a_run_can_resume_from_an_older_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,17 +20,19 @@ help                                     |   0 | exit codes
 -h                                       |   0 | naps that behave
 help run                                 |   0 | --processes N
 run --help                               |   0 | fresh processes
-help rum                                 |   2 | there is no command 'rum'; did you mean 'run'?
+help rum                                 |   2 | 'rum' is not a command; did you mean 'run'?
 list                                     |   0 | --width [16]
 help compare                             |   0 | --allow-mismatch
 report /proc/nowhere                     |   2 | nowhere
 plot                                     |   2 | runs
 list models                              |   0 | smollm2-135m
 list suites                              |   0 | toy          naps that behave as their mode says
-list columns                             |   0 | machine_id
+list columns                             |   0 | what became of the row: ok, throttled, pass
+list statuses                            |   0 | timeout        the case hung
 list --columns                           |   0 | note
 list metrics                             |   0 | backward_time
 list metric                              |   2 | did you mean 'metrics'?
+list requirements                        |   0 | highest roofline_fraction of kernels/rope_fwd?dtype=bf16&shape=
 list formats                             |   0 | benchfmt
 export --to nothing                      |   2 | unknown format 'nothing'
 export --to bmf --better lower           |   2 | --better is only for --to gab
@@ -41,10 +43,10 @@ import nvbench /proc/nowhere             |   2 | nowhere
 report --format html                     |   2 | need one of text|markdown|junit
 completion bash                          |   0 | complete -F _bench bench
 completion zsh                           |   2 | bench completion bash
-rnu                                      |   2 | there is no command 'rnu'; did you mean 'run'?
+rnu                                      |   2 | 'rnu' is not a command; did you mean 'run'?
 run                                      |   2 | no suite is given: --suite NAME, one of ceiling, toy
 --suite tyo                              |   2 | there is no suite 'tyo'; did you mean 'toy'?
---suite                                  |   2 | --suite: its value is missing
+--suite                                  |   2 | option --suite needs a value
 --suite toy --dry-run                    |   0 | 48 s  in all: 3 processes of 5 cases
 --suite toy --dry-run --grid full        |   0 | toy/step?batch=8&mode=fine&width=32
 --suite toy --dry-run --grid full -n 1   |   0 | 1 processes of 10 cases
@@ -325,7 +327,12 @@ grep -q self/sample "$dir/log" && fail "a GPU's run measures samples that wait f
 expect 0 'ceiling/matmul_f32' "$bench" --suite ceiling --device cuda --dry-run
 grep -q ceiling/call "$dir/log" && fail "a GPU's ceilings have a CPU's call"
 expect 0 'mode=eager&model=qwen2.5-1.5b&rank=16&seq=2048' "$bench" --suite backward --device cuda --dry-run
-[[ $(grep -c 'mode=graph' "$dir/log") -eq 22 ]] || fail "not 22 graphed cases on a GPU"
+[[ $(grep -c 'mode=graph' "$dir/log") -eq 23 ]] || fail "not 23 graphed cases on a GPU"
+[[ $(grep -c 'backward/losses?.*&model=qwen2.5-1.5b&.*&tuning=qlora$' "$dir/log") -eq 1 ]] || fail "no losses of QLoRA"
+for axis in '--model tiny' '--mode eager' '--tuning lora'; do # of other cases the requirement says nothing
+    expect 0 'backward/step' "$bench" --suite backward --device cuda --dry-run $axis
+    grep -q 'backward/losses' "$dir/log" && fail "$axis: losses are compared"
+done
 expect 0 'tuning=full' "$bench" --suite throughput --device cuda --grid full --dry-run
 throughput=("$bench" --suite throughput --device cuda --dry-run)
 expect 0 'mode=eager&model=qwen2.5-1.5b' "${throughput[@]}" --model tiny,qwen2.5-1.5b --tuning full --batch 256 --seq 2048 \

@@ -9,7 +9,7 @@
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "tests/test.h"
 
-static void comparator_fails_on_what_is_not_finite(void **state)
+static void comparison_fails_on_non_finite_values(void **state)
 {
     float want[4] = {1, 2, 3, 4}, got[4] = {1, 2, 3, 4};
     (void)state;
@@ -29,7 +29,7 @@ static void comparator_fails_on_what_is_not_finite(void **state)
     assert_false(pb_diff_ok(&d, 1e9));
 }
 
-static void one_wrong_element_of_many_is_seen(void **state)
+static void one_wrong_element_of_many_is_found(void **state)
 {
     enum { N = 1000000 };
     float *want = malloc(N * sizeof *want), *got = malloc(N * sizeof *got);
@@ -37,7 +37,7 @@ static void one_wrong_element_of_many_is_seen(void **state)
     for (size_t i = 0; i < N; i++) want[i] = got[i] = 1;
     got[12345] = 3;
     pb_diff d = pb_diff_arrays(want, got, N, PB_F32);
-    assert_true(d.rel <= 4e-3); /* the norm alone would pass at a bf16 tolerance */
+    assert_true(d.rel <= 4e-3); /* the relative norm alone would pass at the tolerance of bf16 */
     assert_false(pb_diff_ok(&d, 4e-3));
     free(want);
     free(got);
@@ -62,29 +62,29 @@ static void bf16_rounds_to_nearest_even(void **state)
     for (uint32_t h = 0; h < 0x7f80; h++) assert_int_equal(pb_f32_to_bf16(pb_bf16_to_f32((uint16_t)h)), h);
 }
 
-static void guards_see_stray_writes(void **state)
+static void guards_detect_stray_writes(void **state)
 {
     pb_binder b = {.ctx = *state, .dtype = PB_F32, .seed = 1};
     float *x = (float *)pb_in(&b, "x", PB_F32, 5), *y = pb_out_ld(&b, "y", PB_F32, 2, 3, 4);
     CHECK_OK(b.status);
     CHECK_OK(pb_check_guards(&b));
     x[1] += 1;
-    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "x: an input was changed");
+    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "x: the op changed an input");
     CHECK_OK(pb_rebind(&b));
     y[3] = 0;
-    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: written between its rows");
+    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: the op wrote between its rows");
     CHECK_OK(pb_rebind(&b));
     y[7] = 0; /* one past the last element of the last row */
-    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: written past");
+    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: the op wrote past");
     CHECK_OK(pb_rebind(&b));
     y[-1] = 0;
-    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: written before");
+    CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, "y: the op wrote before");
     pb_unbind(&b);
 }
 
-/* Adding +0.0 to row -1, or multiplying it by 0, is allowed for a masked slot and leaves the guards intact; reading
- * a row's poison shows in the result. */
-static void guards_see_zeros_added_and_poison_what_is_read(void **state)
+/* A kernel that mishandles a masked slot may read row -1 or the row past the last, or add 0 times a value to it. The
+ * guards must make both visible: the sum that reads them is NaN, and adding +0.0 changes them. */
+static void guards_detect_added_zeros_and_reads(void **state)
 {
     pb_binder b = {.ctx = *state, .dtype = PB_BF16, .seed = 1};
     float *y = pb_out(&b, "y", PB_F32, 6);
@@ -94,7 +94,7 @@ static void guards_see_zeros_added_and_poison_what_is_read(void **state)
         for (int d = 0; d < 512; d++) sum += 0 * y[side + d];
         assert_true(isnan(sum));
         for (int d = 0; d < 512; d++) y[side + d] += 0.0f;
-        CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, side < 0 ? "y: written before" : "y: written past");
+        CHECK_FAILS(pb_check_guards(&b), PB_EWRONG, side < 0 ? "y: the op wrote before" : "y: the op wrote past");
         CHECK_OK(pb_rebind(&b));
     }
     double sum = 0;
@@ -142,7 +142,7 @@ static void seeds_do_not_depend_on_order_or_backend(void **state)
 
 typedef struct job {
     pb_rmsnorm_fwd_args a;
-    int what; /* after the op: 0 nothing, 1 sync, 2 read, 3 allocate, 4 fail */
+    int what; /* what to do after the op: 0 nothing, 1 pb_sync, 2 pb_download, 3 pb_alloc, 4 fail */
     float out;
 } job;
 
@@ -158,7 +158,7 @@ static pb_status work(pb_ctx *ctx, void *self)
     return PB_OK;
 }
 
-static void recording_notes_and_does_not_run(void **state)
+static void recording_does_not_run_the_ops(void **state)
 {
     pb_ctx *ctx = *state;
     float x[2] = {3, 4}, w[2] = {1, 1}, y[2] = {-1, -1}, rstd[1];
@@ -178,17 +178,17 @@ static void recording_notes_and_does_not_run(void **state)
     pb_graph_free(ctx, g);
 }
 
-static void recording_refuses_what_a_graph_cannot_hold(void **state)
+static void recording_refuses_calls_that_a_graph_cannot_contain(void **state)
 {
     pb_ctx *ctx = *state;
-    static const char *const why[] = {"", "a host wait", "a host read", "an allocation", "asked to fail"};
+    static const char *const why[] = {"", "a host sync", "a host read", "an allocation", "asked to fail"};
     float x[2] = {3, 4}, w[2] = {1, 1}, y[2], rstd[1];
     job j = {.a = {.x = x, .w = w, .y = y, .rstd = rstd, .T = 1, .G = 1, .D = 2, .ldx = 2, .ldy = 2, .eps = 1e-6f}};
     for (j.what = 1; j.what <= 4; j.what++) {
         pb_graph *g = NULL;
         CHECK_FAILS(pb_record(ctx, work, &j, &g), j.what == 4 ? PB_EINVAL : PB_EUNSUPPORTED, why[j.what]);
         assert_null(g);
-        y[0] = -1; /* the next eager call works */
+        y[0] = -1; /* the next eager call must work */
         CHECK_OK(pb_rmsnorm_fwd(ctx, &j.a));
         CHECK_NEAR(y[0], 3 / sqrt(12.5), 1e-6);
     }
@@ -209,15 +209,37 @@ static void waits_and_allocations_are_counted(void **state)
 {
     pb_ctx *ctx = *state;
     const pb_counts a = ctx->counts;
+    char host[16] = {0};
     void *p;
-    CHECK_OK(pb_alloc(ctx, 16, &p));
+    CHECK_OK(pb_alloc(ctx, sizeof host, &p));
     CHECK_OK(pb_sync(ctx));
-    pb_release(ctx, p);
     assert_int_equal(ctx->counts.allocs - a.allocs, 1);
     assert_int_equal(ctx->counts.host_syncs - a.host_syncs, 1);
+    CHECK_OK(pb_upload(ctx, p, host, sizeof host));
+    CHECK_OK(pb_download(ctx, host, p, sizeof host));
+    assert_int_equal(ctx->counts.host_syncs - a.host_syncs, 3);
+    CHECK_OK(pb_upload(ctx, p, host, 0)); /* copies nothing and waits for nothing */
+    CHECK_OK(pb_upload_staged(ctx, p, host, sizeof host));
+    assert_int_equal(ctx->counts.host_syncs - a.host_syncs, 3);
+    pb_release(ctx, p);
 }
 
-/* Blocks are released in another order than allocated. The peak is that of the sum, and restarts when it is reset. */
+static void a_staged_upload_copies_a_few_bytes(void **state)
+{
+    pb_ctx *ctx = *state;
+    unsigned char host[PB_STAGED_MOST + 1] = {7};
+    void *p;
+    CHECK_OK(pb_alloc(ctx, sizeof host, &p));
+    CHECK_OK(pb_upload_staged(ctx, p, host, PB_STAGED_MOST));
+    host[0] = 8;
+    CHECK_OK(pb_download(ctx, host, p, 1));
+    assert_int_equal(host[0], 7);
+    CHECK_FAILS(pb_upload_staged(ctx, p, host, sizeof host), PB_EINVAL, "at most 256");
+    pb_release(ctx, p);
+}
+
+/* Blocks are released in another order than allocated. held_peak is the maximum of the sum of their sizes, and
+ * pb_held_reset sets it to the current sum. */
 static void memory_held_is_counted_with_its_peak(void **state)
 {
     pb_ctx ctx;
@@ -238,11 +260,11 @@ static void memory_held_is_counted_with_its_peak(void **state)
     assert_int_equal(ctx.held, 0);
     CHECK_OK(pb_ctx_reserve(&ctx, 1000));
     assert_int_equal(ctx.held_peak, 1000);
-    CHECK_FAILS(pb_device_used(&ctx, &used), PB_EUNSUPPORTED, "no count");
+    CHECK_FAILS(pb_device_used(&ctx, &used), PB_EUNSUPPORTED, "does not report");
     pb_ctx_close(&ctx);
 }
 
-/* The copy is done in several chunks, and the last one is shorter. */
+/* The backend copies in several chunks, of which the last is shorter. */
 static void a_copy_moves_every_byte(void **state)
 {
     const size_t n = ((size_t)9 << 20) + 5;
@@ -318,19 +340,20 @@ static void an_instruction_set_needs_its_whole_level(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(comparator_fails_on_what_is_not_finite),
-        cmocka_unit_test(one_wrong_element_of_many_is_seen),
+        cmocka_unit_test(comparison_fails_on_non_finite_values),
+        cmocka_unit_test(one_wrong_element_of_many_is_found),
         cmocka_unit_test(zero_reference_compares_absolutely),
         cmocka_unit_test(bf16_rounds_to_nearest_even),
-        cmocka_unit_test(guards_see_stray_writes),
-        cmocka_unit_test(guards_see_zeros_added_and_poison_what_is_read),
+        cmocka_unit_test(guards_detect_stray_writes),
+        cmocka_unit_test(guards_detect_added_zeros_and_reads),
         cmocka_unit_test(only_logarithms_may_be_infinite),
         cmocka_unit_test(seeds_do_not_depend_on_order_or_backend),
         cmocka_unit_test(an_instruction_set_needs_its_whole_level),
-        cmocka_unit_test(recording_notes_and_does_not_run),
-        cmocka_unit_test(recording_refuses_what_a_graph_cannot_hold),
+        cmocka_unit_test(recording_does_not_run_the_ops),
+        cmocka_unit_test(recording_refuses_calls_that_a_graph_cannot_contain),
         cmocka_unit_test(scratch_is_kept_for_graphs_that_use_it),
         cmocka_unit_test(waits_and_allocations_are_counted),
+        cmocka_unit_test(a_staged_upload_copies_a_few_bytes),
         cmocka_unit_test(memory_held_is_counted_with_its_peak),
         cmocka_unit_test(a_copy_moves_every_byte),
         cmocka_unit_test(unknown_implementation_is_an_error),

@@ -62,7 +62,7 @@ static void check_quiet(const pb_op *op, const pb_impl *impl, const int *dim, pb
     call_unbind(&inputs), call_unbind(&c);
 }
 
-static void the_watch_sees_allocations(void **state)
+static void cupti_reports_allocations(void **state)
 {
     void *p;
     (void)state;
@@ -86,7 +86,7 @@ static void a_warm_op_only_enqueues(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_watch_sees_allocations),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(cupti_reports_allocations),
                                        cmocka_unit_test(a_warm_op_only_enqueues)};
     CUpti_SubscriberHandle watcher;
     if (pb_ctx_open(&gpu, PB_CUDA, 0) != PB_OK || pb_ctx_open(&cpu, PB_CPU, 0) != PB_OK) {

@@ -2,6 +2,7 @@
  * also runs after a delay on two streams at once, which reveals an op that does not use its context's stream.
  *
  * On a machine without a GPU it says so and passes. */
+#include "kernels/engine/clock.h"
 #include "kernels/linear/linear.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "tests/calls.h"
@@ -11,15 +12,15 @@ static pb_ctx cpu, streams[2];
 
 /* ---- recordings --------------------------------------------------------------------------------- */
 
-enum deed { ONLY_OPS, WAIT, READ, WRITE, ALLOCATE, CLEAR, MARK, RECORD, FAIL, WAIT_UNSEEN, DEEDS };
-static const char *const refused[DEEDS] = {
-    [WAIT] = "a host wait",       [READ] = "a host read",   [WRITE] = "a copy from the host",
+enum action { ONLY_OPS, WAIT, READ, WRITE, ALLOCATE, CLEAR, MARK, RECORD, FAIL, UNNOTICED_SYNC, ACTIONS };
+static const char *const refused[ACTIONS] = {
+    [WAIT] = "a host sync",       [READ] = "a host read",   [WRITE] = "a copy from the host",
     [ALLOCATE] = "an allocation", [CLEAR] = "clearing",     [MARK] = "a timestamp",
-    [RECORD] = "a recording",     [FAIL] = "asked to fail", [WAIT_UNSEEN] = "capture"};
+    [RECORD] = "a recording",     [FAIL] = "asked to fail", [UNNOTICED_SYNC] = "capture"};
 
 typedef struct job {
     call c;
-    enum deed deed;
+    enum action action;
 } job;
 
 static pb_status work(pb_ctx *ctx, void *self)
@@ -29,7 +30,7 @@ static pb_status work(pb_ctx *ctx, void *self)
     char host[4] = {0};
     pb_graph *g;
     PB_TRY(call_run(ctx, &j->c));
-    switch (j->deed) {
+    switch (j->action) {
     case WAIT: return pb_sync(ctx);
     case READ: return pb_download(ctx, host, p, sizeof host);
     case WRITE: return pb_upload(ctx, p, host, sizeof host);
@@ -38,8 +39,8 @@ static pb_status work(pb_ctx *ctx, void *self)
     case MARK: return ctx->be->mark(ctx, 0);
     case RECORD: return pb_record(ctx, work, self, &g);
     case FAIL: return pb_fail(PB_EINVAL, "asked to fail");
-    /* fn ignores the error, but the end of the capture reports it */
-    case WAIT_UNSEEN: (void)probe_wait(ctx); return PB_OK;
+    /* the recorded function ignores the error, but the end of the capture reports it */
+    case UNNOTICED_SYNC: (void)probe_wait(ctx); return PB_OK;
     default: return PB_OK;
     }
 }
@@ -54,7 +55,7 @@ static void runs_right(call *c, const call *inputs, const call *want)
     assert_true(pb_diff_ok(&d, c->op->tol[c->b.dtype]));
 }
 
-static void a_failed_recording_leaves_the_next_step_alone(void **state)
+static void the_step_after_a_failed_recording_works(void **state)
 {
     static const pb_op *const ops[] = {&pb_op_rmsnorm_fwd, &pb_op_linear_fwd};
     (void)state;
@@ -63,10 +64,10 @@ static void a_failed_recording_leaves_the_next_step_alone(void **state)
         job j = {.c = call_bind(&streams[0], ops[i], ops[i]->edge[0], PB_F32)};
         CHECK_OK(call_run(&cpu, &want));
         runs_right(&j.c, &inputs, &want);
-        for (j.deed = WAIT; j.deed < DEEDS; j.deed++) {
+        for (j.action = WAIT; j.action < ACTIONS; j.action++) {
             pb_graph *g = NULL;
-            CHECK_FAILS(pb_record(&streams[0], work, &j, &g), j.deed == FAIL ? PB_EINVAL : PB_EUNSUPPORTED,
-                        refused[j.deed]);
+            CHECK_FAILS(pb_record(&streams[0], work, &j, &g), j.action == FAIL ? PB_EINVAL : PB_EUNSUPPORTED,
+                        refused[j.action]);
             assert_null(g);
             assert_false(streams[0].recording);
             runs_right(&j.c, &inputs, &want);
@@ -104,7 +105,7 @@ static void a_recording_enqueues_nothing_and_a_replay_one_launch(void **state)
 
 /* ---- memory and time ---------------------------------------------------------------------------- */
 
-static void too_much_memory_is_refused_and_forgotten(void **state)
+static void an_allocation_that_fails_leaves_no_error(void **state)
 {
     pb_ctx *ctx = &streams[0];
     void *p = NULL;
@@ -118,7 +119,7 @@ static void too_much_memory_is_refused_and_forgotten(void **state)
     pb_release(ctx, p);
 }
 
-static void marks_measure_seconds(void **state)
+static void events_measure_seconds(void **state)
 {
     pb_ctx *ctx = &streams[0];
     double s = 0;
@@ -139,7 +140,7 @@ static void a_delay_takes_what_was_asked_for(void **state)
     pb_ctx *ctx = &streams[0];
     double s = 0;
     (void)state;
-    CHECK_OK(ctx->be->delay(ctx, 0)); /* calibrates the cost of the delay itself */
+    CHECK_OK(ctx->be->delay(ctx, 0)); /* the first delay measures its own overhead */
     const pb_counts before = ctx->counts;
     CHECK_OK(probe_spin(ctx, 5e-3));
     CHECK_OK(ctx->be->mark(ctx, 0));
@@ -152,11 +153,72 @@ static void a_delay_takes_what_was_asked_for(void **state)
                      1); /* only the probe's kernel; a delay is not counted */
 }
 
-static void there_is_no_device_1000(void **state)
+/* ---- uploads ------------------------------------------------------------------------------------ */
+
+enum { SPUN = 20 /* ms of work that the stream does before an upload */ };
+
+/* Enqueues work of SPUN ms, then the upload. Returns the seconds that the upload took on the host. */
+static double upload_after_work(pb_ctx *ctx, pb_status (*upload)(pb_ctx *, void *, const void *, size_t), void *to,
+                                const void *from, size_t bytes)
+{
+    CHECK_OK(pb_sync(ctx));
+    CHECK_OK(probe_spin(ctx, 1e-3 * SPUN));
+    const double start = pb_clock_seconds();
+    CHECK_OK(upload(ctx, to, from, bytes));
+    return pb_clock_seconds() - start;
+}
+
+static void an_upload_waits_and_a_staged_one_does_not(void **state)
+{
+    pb_ctx *ctx = &streams[0];
+    uint32_t host[4] = {1, 2, 3, 4};
+    void *p;
+    (void)state;
+    CHECK_OK(pb_alloc(ctx, sizeof host, &p));
+    pb_counts before = ctx->counts;
+    assert_true(upload_after_work(ctx, pb_upload, p, host, sizeof host) > 0.5e-3 * SPUN);
+    assert_int_equal(ctx->counts.host_syncs - before.host_syncs, 2); /* one is pb_sync before the work */
+    host[0] = 5;
+    before = ctx->counts;
+    assert_true(upload_after_work(ctx, pb_upload_staged, p, host, sizeof host) < 0.5e-3 * SPUN);
+    assert_int_equal(ctx->counts.host_syncs - before.host_syncs, 1);
+    host[0] = 6; /* after the call: the device gets 5 */
+    CHECK_OK(pb_download(ctx, host, p, sizeof host));
+    assert_int_equal(host[0], 5);
+    assert_int_equal(host[3], 4);
+    pb_release(ctx, p);
+}
+
+/* After work, more staged uploads than the staging memory has room for: some must wait, and none may be overwritten
+ * before the device has read it. */
+static void staged_uploads_keep_their_bytes(void **state)
+{
+    enum { UPLOADS = 1000, WORDS = PB_STAGED_MOST / sizeof(uint32_t) };
+    pb_ctx *ctx = &streams[0];
+    uint32_t host[WORDS], *back = malloc(UPLOADS * sizeof host);
+    void *p;
+    (void)state;
+    assert_non_null(back);
+    CHECK_OK(pb_alloc(ctx, UPLOADS * sizeof host, &p));
+    CHECK_OK(probe_spin(ctx, 1e-3 * SPUN));
+    const pb_counts before = ctx->counts;
+    for (uint32_t i = 0; i < UPLOADS; i++) {
+        for (size_t k = 0; k < WORDS; k++) host[k] = i;
+        CHECK_OK(pb_upload_staged(ctx, (uint32_t *)p + i * WORDS, host, sizeof host));
+    }
+    const uint64_t waited = ctx->counts.host_syncs - before.host_syncs;
+    assert_true(waited >= 1 && waited <= UPLOADS / 100);
+    CHECK_OK(pb_download(ctx, back, p, UPLOADS * sizeof host));
+    for (size_t i = 0; i < (size_t)UPLOADS * WORDS; i++) assert_int_equal(back[i], i / WORDS);
+    free(back);
+    pb_release(ctx, p);
+}
+
+static void device_1000_does_not_exist(void **state)
 {
     pb_ctx ctx;
     (void)state;
-    CHECK_FAILS(pb_ctx_open(&ctx, PB_CUDA, 1000), PB_EDEVICE, "there is no device 1000");
+    CHECK_FAILS(pb_ctx_open(&ctx, PB_CUDA, 1000), PB_EDEVICE, "device 1000 does not exist");
 }
 
 /* ---- streams ------------------------------------------------------------------------------------ */
@@ -171,7 +233,7 @@ static size_t bytes_of(const pb_bound *t)
 static bool is_delayed(const pb_bound *t) { return t->role != PB_ROLE_OUT && t->dtype <= PB_BF16 && bytes_of(t) > 0; }
 
 /* Enqueues on ctx's stream: a delay, the copies that fill the inputs, and the op. */
-static void enqueue_behind_delay(pb_ctx *ctx, call *c, void *const *kept)
+static void enqueue_after_delay(pb_ctx *ctx, call *c, void *const *kept)
 {
     CHECK_OK(probe_spin(ctx, 1e-3));
     for (int k = 0; k < c->b.n; k++)
@@ -208,13 +270,13 @@ static void check_streams(const pb_op *op, const pb_impl *impl, pb_dtype t)
         call_fresh(&c[s], &inputs);
         hide_inputs(&streams[s], &c[s], kept[s]);
     }
-    for (int s = 0; s < 2; s++) enqueue_behind_delay(&streams[s], &c[s], kept[s]);
+    for (int s = 0; s < 2; s++) enqueue_after_delay(&streams[s], &c[s], kept[s]);
     for (int s = 0; s < 2; s++) {
         pb_diff d;
         CHECK_OK(pb_sync(&streams[s]));
         CHECK_OK(pb_compare(&want.b, &c[s].b, &d));
         if (!pb_diff_ok(&d, tol))
-            fail_msg("%s.%s %s: behind a delay %s differs by %g", op->name, impl->name, pb_dtype_name(t), d.tensor,
+            fail_msg("%s.%s %s: after a delay %s differs by %g", op->name, impl->name, pb_dtype_name(t), d.tensor,
                      d.rel);
         for (int k = 0; k < c[s].b.n; k++) pb_release(&streams[s], kept[s][k]);
         call_unbind(&c[s]);
@@ -238,12 +300,14 @@ static void every_op_keeps_to_its_stream(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_failed_recording_leaves_the_next_step_alone),
+        cmocka_unit_test(the_step_after_a_failed_recording_works),
         cmocka_unit_test(a_recording_enqueues_nothing_and_a_replay_one_launch),
-        cmocka_unit_test(too_much_memory_is_refused_and_forgotten),
-        cmocka_unit_test(marks_measure_seconds),
+        cmocka_unit_test(an_allocation_that_fails_leaves_no_error),
+        cmocka_unit_test(events_measure_seconds),
         cmocka_unit_test(a_delay_takes_what_was_asked_for),
-        cmocka_unit_test(there_is_no_device_1000),
+        cmocka_unit_test(an_upload_waits_and_a_staged_one_does_not),
+        cmocka_unit_test(staged_uploads_keep_their_bytes),
+        cmocka_unit_test(device_1000_does_not_exist),
         cmocka_unit_test(every_op_keeps_to_its_stream),
     };
     for (int i = 0; i < 2; i++)

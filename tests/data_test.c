@@ -1,4 +1,5 @@
-/* data_test.c - rows of a data set: their contents, isolation of packed conversations, and resuming at a position. */
+/* data_test.c - tests of a data set's rows: their contents, isolation of packed conversations, and resuming at a
+ * position. */
 #include "tests/data_fixture.h"
 #include "trainer/step/trainer.h"
 
@@ -114,7 +115,7 @@ static void check_positions(pb_pack pack)
     pb_dataset_close(b);
 }
 
-static void positions_can_be_taken_up_again(void **state)
+static void a_data_position_can_be_resumed(void **state)
 {
     (void)state;
     check_positions(PB_PACK_ON);
@@ -150,7 +151,7 @@ static void split_conversations_lose_nothing(void **state)
 }
 
 /* Conversations are packed into one row when their lengths add up to exactly the row length. */
-static void rows_are_filled_to_the_last_place(void **state)
+static void packing_fills_rows_completely(void **state)
 {
     (void)state;
     enum { SHORT = 6 };
@@ -183,7 +184,7 @@ static void rows_are_filled_to_the_last_place(void **state)
 }
 
 /* Every conversation is in exactly one of the two parts, training or held out. */
-static void held_out_conversations_are_apart(void **state)
+static void training_and_held_out_data_are_disjoint(void **state)
 {
     (void)state;
     pb_dataset_counts c[2];
@@ -256,7 +257,7 @@ static void long_empty_and_bad_lines_are_counted(void **state)
         pb_dataset_close(d);
     }
     cfg.S = 100;
-    cfg.mask = PB_MASK_ALL; /* every token except a conversation's first is a target */
+    cfg.mask = PB_MASK_ALL; /* with this mask every token except a conversation's first is a target */
     CHECK_OK(pb_dataset_open(path, t, &cfg, &c, &d));
     assert_int_equal(c.kept, 3);
     assert_int_equal(c.tokens, 40 + 8 + 22);
@@ -359,7 +360,7 @@ static void packed_rows_equal_each_sample_alone(void **state)
     check_isolation(*state, "tiny-qwen3", PB_FULL);
 }
 
-static void packing_is_checked(void **state)
+static void invalid_packing_is_refused(void **state)
 {
     int32_t ids[8] = {0}, start[8] = {0}, pos[8] = {0};
     float mask[8] = {0};
@@ -383,10 +384,14 @@ static void packing_is_checked(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_epoch_has_every_sample_once),      cmocka_unit_test(positions_can_be_taken_up_again),
-        cmocka_unit_test(split_conversations_lose_nothing),    cmocka_unit_test(rows_are_filled_to_the_last_place),
-        cmocka_unit_test(held_out_conversations_are_apart),    cmocka_unit_test(long_empty_and_bad_lines_are_counted),
-        cmocka_unit_test(packed_rows_equal_each_sample_alone), cmocka_unit_test(packing_is_checked),
+        cmocka_unit_test(an_epoch_has_every_sample_once),
+        cmocka_unit_test(a_data_position_can_be_resumed),
+        cmocka_unit_test(split_conversations_lose_nothing),
+        cmocka_unit_test(packing_fills_rows_completely),
+        cmocka_unit_test(training_and_held_out_data_are_disjoint),
+        cmocka_unit_test(long_empty_and_bad_lines_are_counted),
+        cmocka_unit_test(packed_rows_equal_each_sample_alone),
+        cmocka_unit_test(invalid_packing_is_refused),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);
 }

@@ -22,22 +22,22 @@ static pb_status nap(pb_ctx *ctx, void *self)
     return PB_OK;
 }
 
-static pb_status time_nap(pb_ctx *ctx, const pb_case *c, long ms, int samples, pb_sink *sink)
+static pb_status time_nap(pb_ctx *ctx, const pb_case *c, long ms, int samples, const pb_suite_env *env)
 {
     pb_timing t;
     const pb_measure_opts o =
-        pb_sink_measure(sink, (pb_measure_opts){.warmup = 1, .min_samples = samples, .max_samples = samples});
+        pb_env_measure_opts(env, (pb_measure_opts){.warmup = 1, .min_samples = samples, .max_samples = samples});
     PB_TRY(pb_measure(ctx, nap, &ms, &o, &t));
-    return pb_emit_timing(sink, c, "kernel_time", &t, "");
+    return pb_emit_timing(env->emitter, c, "kernel_time", &t, "");
 }
 
 /* ---- ceiling: immediate, with round values ------------------------------------------------------- */
 
-static pb_status run_ceiling(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status run_ceiling(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     (void)ctx;
-    return strcmp(c->name, "copy") == 0 ? pb_emit(sink, c, "copy_rate", 1e10, 1, "ok", "")
-                                        : pb_emit(sink, c, "matmul_rate", 1e11, 1, "ok", "");
+    return strcmp(c->name, "copy") == 0 ? pb_emit(env->emitter, c, "copy_rate", 1e10, 1, PB_ROW_OK, "")
+                                        : pb_emit(env->emitter, c, "matmul_rate", 1e11, 1, PB_ROW_OK, "");
 }
 
 static const char *const ceilings[] = {"copy,matmul", NULL};
@@ -77,16 +77,16 @@ static void sleep_for_ever(void)
 }
 
 /* Hangs, or takes long, as `mode` says. A hanging case ignores signals, as in a driver call that never returns. */
-static pb_status hang(pb_ctx *ctx, pb_sink *sink, const pb_case *c)
+static pb_status hang(pb_ctx *ctx, const pb_suite_env *env, const pb_case *c)
 {
     const char *mode = pb_case_get(c, "mode");
-    if (strcmp(mode, "hang") == 0 || (strcmp(mode, "hangonce") == 0 && sink->process == 0)) {
-        PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", "")); /* the case hangs after its first row */
+    if (strcmp(mode, "hang") == 0 || (strcmp(mode, "hangonce") == 0 && env->emitter->process == 0)) {
+        PB_TRY(pb_emit(env->emitter, c, "kernel_rate", 1e9, 0, PB_ROW_OK, "")); /* the case hangs after its first row */
         sleep_for_ever();
     }
     while (strcmp(mode, "dawdle") == 0 && !pb_interrupted()) pause(); /* ends when it is interrupted */
-    if (strcmp(mode, "hangatexit") == 0 && sink->process == 0) atexit(sleep_for_ever);
-    return strcmp(mode, "paced") == 0 ? time_nap(ctx, c, 50, 60, sink) : time_nap(ctx, c, 1, 3, sink);
+    if (strcmp(mode, "hangatexit") == 0 && env->emitter->process == 0) atexit(sleep_for_ever);
+    return strcmp(mode, "paced") == 0 ? time_nap(ctx, c, 50, 60, env) : time_nap(ctx, c, 1, 3, env);
 }
 
 static bool hangs(const pb_case *c)
@@ -114,24 +114,24 @@ int __wrap_kill(pid_t pid, int sig) { return sig == SIGKILL && getenv("PB_UNKILL
 
 /* ---- toy: the axis `mode` says what happens ----------------------------------------------------------- */
 
-static pb_status run_toy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status run_toy(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     const char *mode = pb_case_get(c, "mode");
-    if (pb_sink_ceiling(sink, "copy_rate") < 1e10) return pb_fail(PB_EINVAL, "the ceilings were not measured first");
-    if (hangs(c)) return hang(ctx, sink, c);
-    if (strcmp(mode, "slow") == 0) return time_nap(ctx, c, 50, 100, sink);
-    if (strcmp(mode, "crash") == 0 && sink->process == 1)
+    if (pb_env_ceiling(env, "copy_rate") < 1e10) return pb_fail(PB_EINVAL, "the ceilings were not measured first");
+    if (hangs(c)) return hang(ctx, env, c);
+    if (strcmp(mode, "slow") == 0) return time_nap(ctx, c, 50, 100, env);
+    if (strcmp(mode, "crash") == 0 && env->emitter->process == 1)
         signal(SIGSEGV, SIG_DFL), raise(SIGSEGV); /* a sanitizer must not catch it */
-    if (strcmp(mode, "exit") == 0 && sink->process == 1) exit(1);
+    if (strcmp(mode, "exit") == 0 && env->emitter->process == 1) exit(1);
     if (strcmp(mode, "failed") == 0) return pb_fail(PB_EDEVICE, "the device said no");
-    if (strcmp(mode, "lost") == 0 && sink->process == 1) return lose(ctx);
+    if (strcmp(mode, "lost") == 0 && env->emitter->process == 1) return lose(ctx);
     if (strcmp(mode, "memory") == 0) return ask_too_much(ctx);
     if (strcmp(mode, "unsupported") == 0) return pb_fail(PB_EUNSUPPORTED, "not on this device");
-    if (strcmp(mode, "wrong") == 0) return pb_emit(sink, c, "error", 0.5, 0, "wrong", "off by half");
-    if (strcmp(mode, "nan") == 0) return pb_emit(sink, c, "error", (double)NAN, 0, "ok", "");
+    if (strcmp(mode, "wrong") == 0) return pb_emit(env->emitter, c, "error", 0.5, 0, PB_ROW_WRONG, "off by half");
+    if (strcmp(mode, "nan") == 0) return pb_emit(env->emitter, c, "error", (double)NAN, 0, PB_ROW_OK, "");
     /* the same value on every machine, so that runs can be compared */
-    PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", ""));
-    return time_nap(ctx, c, 1, 3, sink);
+    PB_TRY(pb_emit(env->emitter, c, "kernel_rate", 1e9, 0, PB_ROW_OK, ""));
+    return time_nap(ctx, c, 1, 3, env);
 }
 
 static pb_status check_toy(const pb_case *c)
@@ -143,15 +143,15 @@ static pb_status check_toy(const pb_case *c)
 }
 
 /* Emits the number of cases that this process measured, ceilings included. */
-static pb_status conclude_toy(pb_ctx *ctx, pb_sink *sink)
+static pb_status conclude_toy(pb_ctx *ctx, pb_emitter *emitter)
 {
     pb_case c = {.suite = "requirement", .name = "T-1"};
     int n = 0;
     (void)ctx;
-    for (; pb_sink_key(sink, n); n++)
-        if (strstr(pb_sink_key(sink, n), "mode=hanglast") && sink->process == 0) sleep_for_ever();
+    for (; pb_emitted_key(emitter, n); n++)
+        if (strstr(pb_emitted_key(emitter, n), "mode=hanglast") && emitter->process == 0) sleep_for_ever();
     pb_case_finish(&c);
-    return pb_emit(sink, &c, "requirement", n, 0, "pass", "cases that were measured");
+    return pb_emit(emitter, &c, "requirement", n, 0, PB_ROW_PASS, "cases that were measured");
 }
 
 static double expect_toy(const pb_case *c) { return hangs(c) ? 0.05 : strcmp(c->name, "other") == 0 ? 10 : 2; }
@@ -233,7 +233,7 @@ static double number(const char *name, double otherwise)
 
 /* FIXTURE_OUTLIER multiplies the first two samples. FIXTURE_NAP sleeps that many ms, FIXTURE_LACKS omits
  * kernel_time. */
-static pb_status run_paired(pb_ctx *real, const pb_case *c, pb_sink *sink)
+static pb_status run_paired(pb_ctx *real, const pb_case *c, const pb_suite_env *env)
 {
     static made_up m; /* too large for the stack */
     pb_ctx ctx = {.be = &made_up_backend, .id = PB_CPU, .priv = &m};
@@ -243,12 +243,13 @@ static pb_status run_paired(pb_ctx *real, const pb_case *c, pb_sink *sink)
     PB_TRY(pb_case_int(c, "n", &n));
     m = (made_up){.noise = number("FIXTURE_NOISE", 0.001), .seed = (uint64_t)number("FIXTURE_SEED", 1) + (uint64_t)n};
     m.seconds = 1e-3 * (double)n * number("FIXTURE_SPEED", 1) * exp(m.noise * normal(m.seed, 1000));
-    const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 5});
+    const pb_measure_opts o =
+        pb_env_measure_opts(env, (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 5});
     if (getenv("FIXTURE_NAP")) nanosleep(&(struct timespec){.tv_nsec = 1000000 * (long)number("FIXTURE_NAP", 0)}, NULL);
     PB_TRY(pb_measure(&ctx, made_up_work, &m, &o, &t));
     for (int i = 0; i < 2; i++) t.seconds[i] *= number("FIXTURE_OUTLIER", 1);
-    PB_TRY(pb_emit(sink, c, "kernel_rate", 1e9, 0, "ok", ""));
-    return getenv("FIXTURE_LACKS") ? PB_OK : pb_emit_timing(sink, c, "kernel_time", &t, "");
+    PB_TRY(pb_emit(env->emitter, c, "kernel_rate", 1e9, 0, PB_ROW_OK, ""));
+    return getenv("FIXTURE_LACKS") ? PB_OK : pb_emit_timing(env->emitter, c, "kernel_time", &t, "");
 }
 
 static const char *const paired_cases[] = {"n=1,2,3", NULL};

@@ -42,7 +42,7 @@ typedef struct problem {
     pb_gemm g;
     operand a, b;
     float *bias;
-    unsigned char *old, *c; /* [M,ldc] c_dtype between guards: before, and the result */
+    unsigned char *old, *c; /* [M,ldc] c_dtype between guards: the values before the call, and after it */
     size_t c_bytes;
     int flags, b_kind;
 } problem;
@@ -62,7 +62,8 @@ static void *exactly(size_t bytes)
     return p;
 }
 
-/* Integers -3..4, or reals in [-1,1). The integers' mean is not 0, so long sums need more bits than bf16 has. */
+/* Returns an integer of -3..4 if `whole`, else a real number in [-1,1). The integers' mean is not 0, so long sums need
+ * more bits than bf16 has. */
 static double small(uint64_t seed, size_t i, bool whole)
 {
     double u = pb_uniform(seed, i);
@@ -144,7 +145,7 @@ static void drop(problem *p)
     free(p->bias), free(p->old), free(p->c);
 }
 
-/* Runs one engine with guard bytes at the end of the workspace. */
+/* Runs the product of one instruction set, with guard bytes at the end of the workspace. */
 static void run(problem *p, const struct engine *e)
 {
     const size_t n = pb_gemm_workspace(&p->g);
@@ -168,7 +169,8 @@ static void run(problem *p, const struct engine *e)
     free(ws);
 }
 
-/* Returns element (r,c) by definition; *size: sum of the magnitudes of its terms, to scale the tolerance. */
+/* Returns element (r,c) of the expected C. *size receives the sum of the magnitudes of its terms, to scale the
+ * tolerance. */
 static double expected(const problem *p, int r, int c, double *size)
 {
     const pb_gemm *g = &p->g;
@@ -227,8 +229,8 @@ static void every_combination_of_options(void **state)
             for (int b = 0; b < B_KINDS; b++) check_all(dims[d][0], dims[d][1], dims[d][2], flags, b);
 }
 
-/* Every pair of heights and widths, with options that vary from case to case. Larger products, which start threads,
- * are in several_blocks. */
+/* Tests every pair of M and N from a list of boundary sizes, with options that vary from case to case. several_blocks
+ * tests larger products, which start threads. */
 static void sizes_around_every_boundary(void **state)
 {
     static const int m[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 14, 15, 16, 27, 28, 29, 57},
@@ -250,7 +252,7 @@ static void empty_products_touch_nothing(void **state)
     check_all(0, 0, 0, SERIAL, B_F32);
 }
 
-/* Larger than the largest cache blocks: several blocks and tile buffers, serial and threaded. */
+/* Tests products that are larger than the largest cache blocks, serially and with one to three threads. */
 static void several_blocks(void **state)
 {
     (void)state;
@@ -289,8 +291,8 @@ static void threads_do_not_change_a_bit(void **state)
         }
 }
 
-/* Attention runs serial products inside a parallel region. */
-static void serial_products_side_by_side(void **state)
+/* Several threads run serial products at the same time, as attention does. */
+static void serial_products_in_parallel_threads(void **state)
 {
     enum { TASKS = 8 };
     problem p[TASKS];
@@ -310,7 +312,7 @@ static bool is_nan_at(const problem *p, int r, int c)
 }
 
 /* A NaN in row r of A makes exactly row r of C NaN; one in column c of B makes exactly column c NaN. */
-static void nan_reaches_what_it_must(void **state)
+static void nan_reaches_its_row_or_column_only(void **state)
 {
     static const int dims[][3] = {{15, 33, 17}, {33, 15, 600}, {31, 47, 1}, {57, 65, 33}};
     (void)state;
@@ -344,10 +346,10 @@ static void best_engine_is_one_of_them(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_combination_of_options), cmocka_unit_test(sizes_around_every_boundary),
-        cmocka_unit_test(empty_products_touch_nothing), cmocka_unit_test(several_blocks),
-        cmocka_unit_test(threads_do_not_change_a_bit),  cmocka_unit_test(serial_products_side_by_side),
-        cmocka_unit_test(nan_reaches_what_it_must),     cmocka_unit_test(best_engine_is_one_of_them),
+        cmocka_unit_test(every_combination_of_options),       cmocka_unit_test(sizes_around_every_boundary),
+        cmocka_unit_test(empty_products_touch_nothing),       cmocka_unit_test(several_blocks),
+        cmocka_unit_test(threads_do_not_change_a_bit),        cmocka_unit_test(serial_products_in_parallel_threads),
+        cmocka_unit_test(nan_reaches_its_row_or_column_only), cmocka_unit_test(best_engine_is_one_of_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
 #include "tests/lose_device.h"
 #include "tests/test.h"
 
-static void a_driver_runs_what_is_not_newer_by_a_major_version(void **state)
+static void a_driver_of_the_same_major_version_suffices(void **state)
 {
     (void)state;
     CHECK_FAILS(pb_gpu_check_driver(0, 13000), PB_EDEVICE, "cuda: no usable GPU: no NVIDIA driver is installed");
@@ -14,12 +14,12 @@ static void a_driver_runs_what_is_not_newer_by_a_major_version(void **state)
     CHECK_OK(pb_gpu_check_driver(14000, 13010));
 }
 
-static void a_device_must_be_there(void **state)
+static void a_device_must_exist(void **state)
 {
     (void)state;
-    CHECK_FAILS(pb_gpu_check_number(0, 0), PB_EDEVICE, "the driver finds none");
-    CHECK_FAILS(pb_gpu_check_number(2, 2), PB_EDEVICE, "there is no device 2, only 2");
-    CHECK_FAILS(pb_gpu_check_number(-1, 2), PB_EDEVICE, "there is no device -1");
+    CHECK_FAILS(pb_gpu_check_number(0, 0), PB_EDEVICE, "the driver reports no device");
+    CHECK_FAILS(pb_gpu_check_number(2, 2), PB_EDEVICE, "device 2 does not exist, the machine has 2");
+    CHECK_FAILS(pb_gpu_check_number(-1, 2), PB_EDEVICE, "device -1 does not exist");
     CHECK_OK(pb_gpu_check_number(1, 2));
 }
 
@@ -31,15 +31,15 @@ static void a_device_must_be_recent_enough(void **state)
     CHECK_OK(pb_gpu_check_capability(0, "A100", 80));
     CHECK_OK(pb_gpu_check_capability(0, "B200", 100));
     CHECK_FAILS(pb_gpu_no_code(0, "A10", 86, "900"), PB_EDEVICE,
-                "device 0 (A10) has compute capability 8.6, and this build has code for 900 only");
+                "device 0 (A10) has compute capability 8.6, but this build has code for 900 only");
 }
 
-static void memory_that_ran_out_has_its_figures(void **state)
+static void out_of_memory_states_requested_and_free_bytes(void **state)
 {
     (void)state;
     CHECK_FAILS(pb_gpu_no_memory(98304000000u, 12345678901u, 150120000000u), PB_ENOMEM,
-                "cuda: out of memory: 98304000000 bytes asked (98.304 GB), 12.346 of 150.120 GB free");
-    CHECK_FAILS(pb_gpu_no_memory(64, 0, 0), PB_ENOMEM, "cuda: out of memory: 64 bytes asked");
+                "cuda: out of memory: 98304000000 bytes requested (98.304 GB), 12.346 of 150.120 GB free");
+    CHECK_FAILS(pb_gpu_no_memory(64, 0, 0), PB_ENOMEM, "cuda: out of memory: 64 bytes requested");
     assert_null(strstr(pb_error(), "free")); /* free memory is unknown */
 }
 
@@ -61,10 +61,10 @@ static void a_lost_device_is_named_with_the_first_failure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_driver_runs_what_is_not_newer_by_a_major_version),
-        cmocka_unit_test(a_device_must_be_there),
+        cmocka_unit_test(a_driver_of_the_same_major_version_suffices),
+        cmocka_unit_test(a_device_must_exist),
         cmocka_unit_test(a_device_must_be_recent_enough),
-        cmocka_unit_test(memory_that_ran_out_has_its_figures),
+        cmocka_unit_test(out_of_memory_states_requested_and_free_bytes),
         cmocka_unit_test_setup_teardown(a_lost_device_is_named_with_the_first_failure, test_open_cpu, test_close),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,7 +79,7 @@ static size_t largest(const pb_bound *t)
     return best;
 }
 
-/* Number of elements to check: fewer when the forward op is expensive, at least 4. */
+/* Returns the number of elements to check: fewer when the forward op is expensive, at least 4. */
 static size_t samples(const side *f)
 {
     const double budget = 4e7, cost = f->op->cost ? f->op->cost(f->args).flops : 0;
@@ -99,7 +99,7 @@ static bool check_gradient(pb_ctx *ctx, side *f, side *g, const pb_bound *dx, co
         float *p = (float *)x->p + element(x, k), *restore = NULL;
         if (x->role == PB_ROLE_INOUT) restore = (float *)f->saved[x - f->b.t] + element(x, k), p = restore;
         const float old = *p;
-        if (!isfinite(old)) { /* a NaN that must not be read: its gradient must be 0 */
+        if (!isfinite(old)) { /* the forward op must not read this element, so its gradient must be 0 */
             const double none = pb_load(dx->p, element(dx, k), dx->dtype);
             diff += none * none;
             continue;

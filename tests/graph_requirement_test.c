@@ -5,9 +5,10 @@
 
 #include "bench/rows/read.h"
 #include "bench/run/plan.h"
+#include "bench/rows/series.h"
 #include "bench/suites/graph_requirement.h"
 #include "bench/suites/suite.h"
-#include "tests/sink.h"
+#include "tests/emitter.h"
 #include "trainer/step/trainer.h"
 
 static float factor = 1; /* the clipped gradients are multiplied by it */
@@ -50,21 +51,21 @@ static void check_losses_fall(const pb_row *r)
 /* Runs the requirements. status[i]: the status of F-GRAPH-BWD-001, 002 and 004; "": no row. */
 static void run(pb_ctx *ctx, char status[3][16])
 {
-    static const char *const names[] = {"F-GRAPH-BWD-001", "F-GRAPH-BWD-002", "F-GRAPH-BWD-004"};
-    pb_sink s;
+    static const char *const names[] = {"F-GRAPH-BWD-001?", "F-GRAPH-BWD-002?", "F-GRAPH-BWD-004?"};
+    pb_emitter s;
     pb_table t;
-    open_sink(&s);
+    open_emitter(&s);
     CHECK_OK(pb_graph_requirements(ctx, &s));
     CHECK_OK(pb_table_read(dir, &t));
     for (int i = 0; i < 3; i++) {
         *status[i] = 0;
         for (size_t k = 0; k < t.n; k++)
-            if (strstr(t.rows[k].key, names[i])) snprintf(status[i], 16, "%s", t.rows[k].status);
+            if (strstr(t.rows[k].key, names[i])) snprintf(status[i], 16, "%s", pb_row_status_name(t.rows[k].status));
         for (size_t k = 0; k < t.n && !i; k++)
             if (strstr(t.rows[k].key, names[i])) check_losses_fall(&t.rows[k]);
     }
     pb_table_free(&t);
-    close_sink(&s);
+    close_emitter(&s);
 }
 
 static void clipping_too_far_is_noticed(void **state)
@@ -107,22 +108,99 @@ static void a_full_disk_is_reported(void **state)
 {
     const pb_suite *backward = pb_suite_find("backward");
     pb_case c;
-    pb_sink s;
+    pb_emitter s;
+    const pb_suite_env env = {.emitter = &s, .asked = {.min_time = -1}};
     CHECK_OK(pb_grid_expand("backward", backward->axes, "model=tiny seq=8 layers=1", keep, &c));
-    open_sink(&s);
+    open_emitter(&s);
     close(s.results);
     s.results = open("/dev/full", O_WRONLY);
     assert_true(s.results >= 0);
-    CHECK_FAILS(backward->run(*state, &c, &s), PB_EIO, "No space left");
+    CHECK_FAILS(backward->run(*state, &c, &env), PB_EIO, "No space left");
     CHECK_FAILS(pb_graph_requirements(*state, &s), PB_EIO, "No space left");
-    close_sink(&s);
+    close_emitter(&s);
+}
+
+/* The row of F-GRAPH-BWD-001-QLORA among those of t; without one the test fails. */
+static const pb_row *qlora_row(const pb_table *t)
+{
+    for (size_t k = 0; k < t->n; k++)
+        if (pb_key_of(t->rows[k].key, "requirement") && strstr(t->rows[k].key, "/F-GRAPH-BWD-001-QLORA"))
+            return &t->rows[k];
+    fail_msg("no row of F-GRAPH-BWD-001-QLORA");
+    return NULL;
+}
+
+/* On a CPU the requirement gets no run of its own, and its row says why. */
+static void a_cpu_does_not_judge_qlora(void **state)
+{
+    pb_emitter s;
+    pb_table t;
+    open_emitter(&s);
+    calls_left = 2; /* the other rows are not needed */
+    CHECK_OK(pb_graph_requirements(*state, &s));
+    calls_left = 0;
+    CHECK_OK(pb_table_read(dir, &t));
+    assert_int_equal(qlora_row(&t)->status, PB_ROW_UNSUPPORTED);
+    assert_non_null(strstr(qlora_row(&t)->note, "applies to a GPU, QLoRA of qwen2.5-1.5b; a CPU would need"));
+    pb_table_free(&t);
+    close_emitter(&s);
+}
+
+/* The case of a GPU, with a model small enough for a CPU: 50 steps, and a row that has the figure but no verdict. */
+static void losses_of_a_case_are_compared(void **state)
+{
+    double at10, at25, at50;
+    pb_emitter s;
+    pb_table t;
+    pb_case c;
+    CHECK_OK(pb_case_parse("backward/losses?batch=2&clip=fused&dtype=f32&layers=0&mode=graph&model=tiny&rank=16&seq=64&"
+                           "targets=q+v&tuning=qlora",
+                           &c));
+    open_emitter(&s);
+    CHECK_OK(pb_graph_losses(*state, &c, &s));
+    calls_left = 20;
+    CHECK_OK(pb_graph_losses(*state, &c, &s)); /* interrupted: no second row */
+    calls_left = 0;
+    CHECK_OK(pb_table_read(dir, &t));
+    assert_int_equal(t.n, 1);
+    const pb_row *r = qlora_row(&t);
+    assert_int_equal(r->status, PB_ROW_UNSUPPORTED);
+    assert_non_null(strstr(r->key, "&mode=graph&model=tiny&"));
+    CHECK_NEAR(r->value, 0, 1e-3);
+    const char *losses = strstr(r->note, "graphed loss ");
+    assert_non_null(losses);
+    assert_int_equal(sscanf(losses, "graphed loss %lf, %lf, %lf at steps 10, 25, 50", &at10, &at25, &at50), 3);
+    assert_true(at10 > 0 && at25 < at10 && at50 < at25);
+    pb_table_free(&t);
+    close_emitter(&s);
+}
+
+static void only_the_required_case_is_planned(void **state)
+{
+    static const struct {
+        const char *key, *error;
+    } want[] = {{"clip=fused&mode=graph&model=qwen2.5-1.5b&tuning=qlora", NULL},
+                {"clip=fused&mode=eager&model=qwen2.5-1.5b&tuning=qlora", "mode=graph"},
+                {"clip=sync&mode=graph&model=qwen2.5-1.5b&tuning=qlora", "other than sync"},
+                {"clip=fused&mode=graph&model=qwen2.5-0.5b&tuning=qlora", "model=qwen2.5-1.5b"},
+                {"clip=fused&mode=graph&model=qwen2.5-1.5b&tuning=lora", "tuning=qlora"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        pb_case c;
+        char key[160];
+        snprintf(key, sizeof key, "backward/losses?%s", want[i].key);
+        CHECK_OK(pb_case_parse(key, &c));
+        if (want[i].error) CHECK_FAILS(pb_graph_losses_check(&c), PB_EINVAL, want[i].error);
+        else CHECK_OK(pb_graph_losses_check(&c));
+    }
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(clipping_too_far_is_noticed),
-                                       cmocka_unit_test(an_interrupt_ends_the_requirements),
-                                       cmocka_unit_test(a_full_disk_is_reported)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clipping_too_far_is_noticed),   cmocka_unit_test(an_interrupt_ends_the_requirements),
+        cmocka_unit_test(a_full_disk_is_reported),       cmocka_unit_test(a_cpu_does_not_judge_qlora),
+        cmocka_unit_test(losses_of_a_case_are_compared), cmocka_unit_test(only_the_required_case_is_planned)};
     omp_set_num_threads(1); /* the model is tiny */
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

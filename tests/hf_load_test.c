@@ -1,5 +1,5 @@
-/* hf_load_test.c - loading weights from folders that the test writes: a seeded model larger than one I/O chunk, in
- * every tuning and dtype; and malformed indexes. */
+/* hf_load_test.c - tests of loading weights from folders that the test writes: a seeded model larger than one I/O chunk
+ * in every tuning and dtype, and malformed indexes. */
 #include <unistd.h>
 
 #include "tests/test.h"
@@ -16,7 +16,8 @@ static const char *in_temporary(const char *name)
     return path;
 }
 
-/* The mapping in hf_load.h, written independently: tensor, parameter, first row, rows; layer -1: not in a layer. */
+/* The mapping of hf_names.h, written independently of it: tensor, parameter, first row, rows; layer -1: not in a
+ * layer. */
 typedef struct row {
     int layer, param;
     const char *name;
@@ -157,14 +158,14 @@ static void a_gpu_gets_chunks(void **state)
 static const char *const bad_indexes[][2] = {
     {"[]", "not a JSON object"},
     {"{}", "\"weight_map\" is not an object"},
-    {"{\"weight_map\":{}}", "\"weight_map\" is not an object that lists tensors"},
-    {"{\"weight_map\":{\"w\":3}}", "tensor w: not the name of a file"},
-    {"{\"weight_map\":{\"w\":\"../x\"}}", "tensor w: not the name of a file"},
-    {"{\"weight_map\":{\"w\":\"..\"}}", "tensor w: not the name of a file"},
-    {"{\"weight_map\":{\"w\\n\":\"x\"}}", "a name holds control characters"},
+    {"{\"weight_map\":{}}", "\"weight_map\" is not an object, or lists no tensors"},
+    {"{\"weight_map\":{\"w\":3}}", "tensor w: its file must be given by a name without a folder"},
+    {"{\"weight_map\":{\"w\":\"../x\"}}", "tensor w: its file must be given by a name without a folder"},
+    {"{\"weight_map\":{\"w\":\"..\"}}", "tensor w: its file must be given by a name without a folder"},
+    {"{\"weight_map\":{\"w\\n\":\"x\"}}", "the name of a tensor contains control characters"},
     {"{\"weight_map\":{\"w\":\"absent\"}}", "absent: No such file"},
-    {"{\"weight_map\":{\"v\":\"a\"}}", "index.json: tensor v is not in a"},
-    {"{\"weight_map\":{\"w\":\"a\",\"x\":\"b\"}}", "/b: tensor w is in"},
+    {"{\"weight_map\":{\"v\":\"a\"}}", "index.json: tensor v is missing in a"},
+    {"{\"weight_map\":{\"w\":\"a\",\"x\":\"b\"}}", "/b: tensor w is also in"},
 };
 
 static void write_one(const char *file)

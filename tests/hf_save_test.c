@@ -23,7 +23,7 @@ static void assert_same_geometry(const pb_geometry *a, const pb_geometry *b)
     assert_true(x.tied == y.tied && x.bias == y.bias && x.o_bias == y.o_bias && x.qk_norm == y.qk_norm);
 }
 
-/* ---- whole models --------------------------------------------------------------------------------------- */
+/* ---- saving whole models -------------------------------------------------------------------------------- */
 
 static void comes_back(pb_ctx *ctx, const pb_model *m, const char *dir)
 {
@@ -39,8 +39,8 @@ static void comes_back(pb_ctx *ctx, const pb_model *m, const char *dir)
     pb_model_close(&back);
 }
 
-/* One folder is written as one file, as many shards, and as one file again, each time with another model. */
-static void models_come_back(void **state)
+/* Writes three models into one folder: as one file, as many shards, and as one file again. Each loads back unchanged. */
+static void saved_models_load_unchanged(void **state)
 {
     pb_ctx *ctx = *state;
     static const size_t shards[] = {0, 60000, 0};
@@ -58,7 +58,7 @@ static void models_come_back(void **state)
     }
 }
 
-static void files_hold_what_they_may(void **state)
+static void files_respect_the_shard_size(void **state)
 {
     pb_ctx *ctx = *state;
     const pb_geometry *g;
@@ -84,7 +84,7 @@ static void files_hold_what_they_may(void **state)
 }
 
 /* Rotary scaling and biases are written and read back. */
-static void configurations_come_back(void **state)
+static void saved_configurations_load_unchanged(void **state)
 {
     (void)state;
     static const char *const folders[] = {"qwen2", "qwen3", "llama"};
@@ -103,10 +103,10 @@ static void configurations_come_back(void **state)
     }
 }
 
-/* ---- merging -------------------------------------------------------------------------------------------- */
+/* ---- saving with merged adapters ------------------------------------------------------------------------ */
 
 enum { D = 36, I = 30000, R = 4 };
-/* Tensors that begin inside an NF4 block, and tensors larger than one chunk. */
+/* A geometry whose tensors begin inside an NF4 block, or are larger than one chunk. */
 static const pb_geometry odd = {.name = "odd",
                                 .family = PB_FAMILY_LLAMA,
                                 .V = 40,
@@ -196,9 +196,9 @@ static void merged_models_give_the_same_logits(void **state)
     }
 }
 
-/* ---- refusals ------------------------------------------------------------------------------------------- */
+/* ---- models that cannot be saved ------------------------------------------------------------------------ */
 
-static void refusals_say_why(void **state)
+static void models_that_cannot_be_saved_are_refused(void **state)
 {
     pb_ctx *ctx = *state;
     const pb_geometry *g;
@@ -206,12 +206,12 @@ static void refusals_say_why(void **state)
     pb_model full = open_model(ctx, g, PB_FULL, PB_F32, 7), lora = open_model(ctx, g, PB_LORA, PB_F32, 7);
     pb_model qlora = open_model(ctx, g, PB_QLORA, PB_F32, 7);
     CHECK_FAILS(pb_model_save_hf(&lora, in_folder("no"), NULL), PB_EFORMAT, "/no: the model has adapters");
-    CHECK_FAILS(pb_model_save_hf(&qlora, in_folder("no"), NULL), PB_EFORMAT, "/no: a base in NF4");
+    CHECK_FAILS(pb_model_save_hf(&qlora, in_folder("no"), NULL), PB_EFORMAT, "/no: a model with base weights in NF4");
     CHECK_FAILS(pb_peft_save(&full, in_folder("no"), NULL), PB_EINVAL, "/no: the model has no adapters");
     full.g.bias = false;
-    CHECK_FAILS(pb_model_save_hf(&full, in_folder("no"), NULL), PB_EFORMAT, "a qwen2 model has biases on q, k");
+    CHECK_FAILS(pb_model_save_hf(&full, in_folder("no"), NULL), PB_EFORMAT, "a qwen2 model must have biases on q, k");
     full.g.bias = full.g.qk_norm = true;
-    CHECK_FAILS(pb_model_save_hf(&full, in_folder("no"), NULL), PB_EFORMAT, "q and k are normed in qwen3");
+    CHECK_FAILS(pb_model_save_hf(&full, in_folder("no"), NULL), PB_EFORMAT, "qwen3 models have norms of q and k");
     assert_false(exists("no"));
     full.g.qk_norm = false;
     CHECK_FAILS(pb_model_save_hf(&full, "/nowhere/at/all", NULL), PB_EPATH, "/nowhere/at/all: No such file");
@@ -221,12 +221,12 @@ static void refusals_say_why(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_come_back),
-        cmocka_unit_test(files_hold_what_they_may),
-        cmocka_unit_test(configurations_come_back),
+        cmocka_unit_test(saved_models_load_unchanged),
+        cmocka_unit_test(files_respect_the_shard_size),
+        cmocka_unit_test(saved_configurations_load_unchanged),
         cmocka_unit_test(merging_adds_the_adapters),
         cmocka_unit_test(merged_models_give_the_same_logits),
-        cmocka_unit_test(refusals_say_why),
+        cmocka_unit_test(models_that_cannot_be_saved_are_refused),
     };
     return cmocka_run_group_tests(tests, test_open_folder, test_close_folder);
 }

@@ -1,5 +1,5 @@
-/* hf_test.c - reading Hugging Face folders: configurations, weights that do not fit, and logits, loss and gradients
- * compared with transformers. */
+/* hf_test.c - tests of reading Hugging Face folders: config.json is parsed, weights that do not fit are refused, and
+ * logits, loss and gradients equal those of transformers. */
 #include <jansson.h>
 
 #include "kernels/engine/bind.h"
@@ -39,7 +39,7 @@ static pb_status load(pb_trainer *t, const char *family, pb_load_report *r)
     return pb_model_load_hf(pb_trainer_model(t), dir, r);
 }
 
-/* ---- against transformers ---------------------------------------------------------------------------- */
+/* ---- comparison with transformers -------------------------------------------------------------------- */
 
 static void *values(const pb_safetensors *f, const char *name, pb_dtype t, size_t n)
 {
@@ -91,7 +91,7 @@ static void check_gradients(const pb_model *m, const pb_safetensors *f)
     }
 }
 
-static void agrees_with_transformers(void **state)
+static void results_equal_transformers(void **state)
 {
     pb_ctx *ctx = *state;
     static const size_t tensors[] = {26, 24, 29};
@@ -122,7 +122,7 @@ static void agrees_with_transformers(void **state)
     }
 }
 
-/* ---- rotary frequencies ---------------------------------------------------------------------------------- */
+/* ---- frequencies of the rotary position embedding -------------------------------------------------------- */
 
 static void frequencies_equal_transformers(void **state)
 {
@@ -148,14 +148,14 @@ static void frequencies_equal_transformers(void **state)
             if (!(fabs(atan2(y, x) - want) <= 2e-6 * want) || !(fabs(hypot(x, y) - attention) <= 1e-6))
                 fail_msg("case %zu, pair %zu: %.9g x %.9g, want %.9g x %.9g", i, k, atan2(y, x), hypot(x, y), want,
                          attention);
-            CHECK_NEAR(cs[k], attention, 1e-6); /* at position 0 the table holds the attention factor */
+            CHECK_NEAR(cs[k], attention, 1e-6); /* at position 0, cos is 1 times the attention factor */
         }
         free(text);
     }
     json_decref(cases);
 }
 
-/* ---- configurations ---------------------------------------------------------------------------------------- */
+/* ---- parsing config.json ----------------------------------------------------------------------------------- */
 
 static const char base[] = "{\"model_type\":\"llama\",\"architectures\":[\"LlamaForCausalLM\"],\"vocab_size\":320,"
                            "\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":4,"
@@ -203,16 +203,16 @@ static const struct {
     pb_status status;
     const char *says;
 } refused[] = {
-    {"{\"model_type\":\"mistral\"}", PB_EFORMAT, "c.json: \"model_type\" mistral: not one of qwen2, qwen3, llama"},
-    {"{\"model_type\":null}", PB_EINVAL, "\"model_type\" is not a text"},
+    {"{\"model_type\":\"mistral\"}", PB_EFORMAT, "c.json: \"model_type\" mistral is not one of qwen2, qwen3, llama"},
+    {"{\"model_type\":null}", PB_EINVAL, "\"model_type\" is not a printable string"},
     {"{\"architectures\":[\"LlamaModel\"]}", PB_EFORMAT, "\"architectures\""},
     {"{\"hidden_act\":\"gelu\"}", PB_EFORMAT, "\"hidden_act\": only \"silu\""},
     {"{\"vocab_size\":null}", PB_EINVAL, "c.json: \"vocab_size\" is missing"},
     {"{\"hidden_size\":64.0}", PB_EINVAL, "\"hidden_size\" is not a whole number"},
     {"{\"hidden_size\":4611686018427387904}", PB_EINVAL, "\"hidden_size\" is not a whole number from 1 to"},
     {"{\"num_hidden_layers\":0}", PB_EINVAL, "\"num_hidden_layers\" is not a whole number from 1"},
-    {"{\"num_attention_heads\":3}", PB_EINVAL, "\"hidden_size\" 64 is no multiple of \"num_attention_heads\" 3"},
-    {"{\"num_key_value_heads\":3}", PB_EINVAL, "no multiple of \"num_key_value_heads\" 3"},
+    {"{\"num_attention_heads\":3}", PB_EINVAL, "\"hidden_size\" 64 is not a multiple of \"num_attention_heads\" 3"},
+    {"{\"num_key_value_heads\":3}", PB_EINVAL, "is not a multiple of \"num_key_value_heads\" 3"},
     {"{\"head_dim\":15}", PB_EFORMAT, "\"head_dim\" 15: need an even number"},
     {"{\"rms_norm_eps\":\"x\"}", PB_EINVAL, "\"rms_norm_eps\" is not a number above 0"},
     {"{\"tie_word_embeddings\":1}", PB_EINVAL, "\"tie_word_embeddings\" is not true or false"},
@@ -227,7 +227,7 @@ static const struct {
     {"{\"rope_theta\":1}", PB_EINVAL, "\"rope_theta\" is not above 1"},
     {"{\"rope_scaling\":[]}", PB_EINVAL, "\"rope_scaling\" is not an object"},
     {"{\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}}", PB_EFORMAT,
-     "\"rope_scaling.rope_type\" dynamic: not one of default, linear, llama3, yarn"},
+     "\"rope_scaling.rope_type\" dynamic is not one of default, linear, llama3, yarn"},
     {"{\"rope_scaling\":{\"type\":\"linear\"}}", PB_EINVAL, "\"rope_scaling.factor\" is missing"},
     {"{\"rope_parameters\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":4,\"high_freq_factor\":4}}",
      PB_EINVAL, "\"rope_parameters.low_freq_factor\" is not below"},
@@ -243,13 +243,13 @@ static void refusals_name_the_key(void **state)
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         CHECK_FAILS(parse(refused[i].patch, &c), refused[i].status, refused[i].says);
     CHECK_FAILS(pb_hf_config_parse("c.json", "{\"a\":1,\"a\":2}", 13, "x", &c), PB_EINVAL, "duplicate object key");
-    CHECK_FAILS(pb_hf_config_parse("c.json", "[]", 2, "x", &c), PB_EINVAL, "c.json: not a JSON object");
+    CHECK_FAILS(pb_hf_config_parse("c.json", "[]", 2, "x", &c), PB_EINVAL, "c.json is not a JSON object");
     CHECK_FAILS(pb_hf_config_open("/nowhere/", &c), PB_EPATH, "/nowhere/config.json: No such file");
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------------- */
+/* ---- weights that do not fit --------------------------------------------------------------------------------- */
 
-static void misfits_name_file_tensor_and_shapes(void **state)
+static void unsuitable_weights_are_refused(void **state)
 {
     pb_ctx *ctx = *state;
     pb_hf_config c;
@@ -257,21 +257,22 @@ static void misfits_name_file_tensor_and_shapes(void **state)
     open_config("qwen2", &c);
     c.g.I = 80;
     pb_trainer *t = open_blank(ctx, &c.g, PB_LORA, PB_F32);
-    CHECK_FAILS(
-        load(t, "qwen2", &r), PB_EINVAL,
-        "qwen2/model.safetensors: tensor model.layers.0.mlp.gate_proj.weight is [96,64], the model needs [80,64]");
+    CHECK_FAILS(load(t, "qwen2", &r), PB_EINVAL,
+                "qwen2/model.safetensors: tensor model.layers.0.mlp.gate_proj.weight has shape [96,64], but the model "
+                "needs [80,64]");
     const float *norm1 = pb_layer_param(pb_trainer_model(t), 0, PB_P_norm1)->w;
     assert_true(norm1[0] == 0); /* the error was found before any weight was loaded */
     pb_trainer_close(t);
     c.g.I = 96, c.g.K = 4;
     t = open_blank(ctx, &c.g, PB_LORA, PB_F32);
-    CHECK_FAILS(load(t, "qwen2", &r), PB_EINVAL, "self_attn.k_proj.weight is [32,64], the model needs [64,64]");
+    CHECK_FAILS(load(t, "qwen2", &r), PB_EINVAL,
+                "self_attn.k_proj.weight has shape [32,64], but the model needs [64,64]");
     pb_trainer_close(t);
     c.g.K = 2, c.g.L = 3;
     t = open_blank(ctx, &c.g, PB_LORA, PB_F32);
-    CHECK_FAILS(load(t, "qwen2", &r), PB_EINVAL, "there is no tensor model.layers.2.input_layernorm.weight");
+    CHECK_FAILS(load(t, "qwen2", &r), PB_EINVAL, "has no tensor model.layers.2.input_layernorm.weight");
     CHECK_FAILS(pb_model_load_hf(pb_trainer_model(t), "/nowhere", &r), PB_EPATH,
-                "/nowhere: neither model.safetensors nor");
+                "/nowhere has neither model.safetensors nor");
     pb_trainer_close(t);
     c.g.L = 1, c.g.bias = false;
     t = open_blank(ctx, &c.g, PB_LORA, PB_F32);
@@ -286,11 +287,9 @@ static void misfits_name_file_tensor_and_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_transformers),
-        cmocka_unit_test(frequencies_equal_transformers),
-        cmocka_unit_test(defaults_are_those_of_transformers),
-        cmocka_unit_test(refusals_name_the_key),
-        cmocka_unit_test(misfits_name_file_tensor_and_shapes),
+        cmocka_unit_test(results_equal_transformers),         cmocka_unit_test(frequencies_equal_transformers),
+        cmocka_unit_test(defaults_are_those_of_transformers), cmocka_unit_test(refusals_name_the_key),
+        cmocka_unit_test(unsuitable_weights_are_refused),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);
 }

@@ -47,7 +47,7 @@ pb_status lose_device(pb_ctx *ctx)
     static pb_backend lost;
     if (ctx->id == PB_CUDA) return probe_trap(ctx);
     lost = *ctx->be;
-    lost.alloc = alloc, lost.upload = upload, lost.download = download, lost.copy = copy;
+    lost.alloc = alloc, lost.upload = lost.upload_staged = upload, lost.download = download, lost.copy = copy;
     lost.sync = sync, lost.record = record, lost.replay = replay;
     ctx->be = &lost;
     return PB_OK;

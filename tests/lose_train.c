@@ -1,5 +1,6 @@
-/* lose_train.c - linked into the program train as train_lost, with pb_op_run and pb_download wrapped. The device is
- * lost before the call whose number is PB_LOSE_OP (ops) or PB_LOSE_READ (reads by the host). */
+/* lose_train.c - simulates the loss of the device in the program train_lost: train, linked with wrappers of pb_op_run
+ * and pb_download. The device is lost before the op whose number is in the variable PB_LOSE_OP, or before the download
+ * whose number is in PB_LOSE_READ. */
 #include <stdlib.h>
 
 #include "kernels/engine/op.h"
@@ -12,8 +13,8 @@ pb_status __real_pb_download(pb_ctx *ctx, void *host, const void *dev, size_t by
 pb_status __wrap_pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args);
 pb_status __wrap_pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes);
 
-/* Returns whether this call is the one that the variable names. A recording cannot lose the device: the next call
- * after it does. */
+/* Returns true for the call whose number is in the environment variable. The device cannot be lost while a graph is
+ * recorded; then the next call after the recording returns true. */
 static bool due(const pb_ctx *ctx, const char *variable, long *calls)
 {
     const char *at = getenv(variable);

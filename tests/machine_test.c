@@ -281,46 +281,41 @@ static void only_listed_environment_variables_are_recorded(void **state)
 
 /* ---- which processes are measured again ------------------------------------------------------------------------- */
 
-/* Makes the array "process_state" of run.json for n processes. retry_of[i]: the process that process i repeats, or -1;
- * hot[i]: process i was throttled. */
-static json_t *states(int n, const int *retry_of, const bool *hot)
-{
-    json_t *list = json_array();
-    for (int i = 0; i < n; i++)
-        json_array_append_new(list, json_pack("{s:i,s:o,s:o}", "process", i, "retry_of",
-                                              retry_of[i] < 0 ? json_null() : json_integer(retry_of[i]), "throttled",
-                                              hot[i] ? json_pack("[s]", "hw_thermal") : json_array()));
-    return json_pack("{s:o}", "process_state", list);
-}
-
 static void retries_are_bounded(void **state)
 {
     const int retry_of[] = {-1, -1, -1, 1, 2, 3};
     const bool hot[] = {false, true, true, true, false, true};
-    pb_options o = {.processes = 3, .throttle_retries = 2};
-    const long want[] = {3, 3, 4, 5, 6, 6, 6}; /* number of processes to run, after n of them have ended */
+    const long want[] = {3, 4, 5, 6, 6, 6}; /* number of processes to run, after process i has ended */
+    pb_options o = {.processes = 3, .throttle_retries = 2}, none = {.processes = 3};
+    pb_attempts a = {.options = &o}, b = {.options = &none};
     (void)state;
-    for (int n = 0; n <= 6; n++) {
-        json_t *about = states(n, retry_of, hot);
-        assert_int_equal(pb_throttle_processes(about, &o), want[n]);
-        json_decref(about);
+    assert_int_equal(pb_attempts_processes(&a), 3);
+    for (int i = 0; i < 6; i++) {
+        const pb_process_end interrupted = {.process = i, .outcome = PB_OUTCOME_interrupted, .retry_of = retry_of[i]};
+        pb_process_end end = interrupted;
+        end.outcome = hot[i] ? PB_OUTCOME_throttled : PB_OUTCOME_ok;
+        CHECK_OK(pb_attempts_add(&a, &interrupted));
+        CHECK_OK(pb_attempts_add(&a, &end));
+        CHECK_OK(pb_attempts_add(&b, &end));
+        assert_int_equal(a.ended, i + 1);
+        assert_int_equal(pb_attempts_processes(&a), want[i]);
+        assert_int_equal(pb_attempts_processes(&b), 3);
     }
-    json_t *about = states(6, retry_of, hot);
-    o.throttle_retries = 0;
-    assert_int_equal(pb_throttle_processes(about, &o), 3);
-    json_decref(about);
+    pb_attempts_free(&a);
+    pb_attempts_free(&b);
 }
 
 static void an_unknown_device_is_refused(void **state)
 {
     const pb_options o = {.device = "nosuch"};
     const pb_plan plan = {0};
+    pb_attempts a = {.options = &o};
     pb_process l = {.dir = test_folder, .plan = &plan, .options = &o};
     json_t *about = json_object();
     pb_exit code = PB_EXIT_OK;
     bool stopped = true;
     (void)state;
-    CHECK_FAILS(pb_throttle_run(&l, about, &code, &stopped), PB_EINVAL, "nosuch");
+    CHECK_FAILS(pb_throttle_run(&a, &l, about, &code, &stopped), PB_EINVAL, "nosuch");
     json_decref(about);
 }
 

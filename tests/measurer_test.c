@@ -2,6 +2,7 @@
  * should, and every failure is one error. */
 #include "tests/measured.h"
 #include "bench/measure/slowdown.h"
+#include "bench/measure/time_slice.h"
 #include "os/interrupt.h"
 
 static const double unit = SCRIPTED_UNIT;
@@ -95,7 +96,8 @@ static void turns_spread_the_samples_over_their_time(void **state)
     scripted f = {.script = quarters}, g = f;
     (void)state;
     for (int i = 0; i < 64; i++) quarters[i] = 0.25;
-    pb_measure_opts o = {.warmup = 2, .min_samples = 5, .max_samples = 8, .min_time = 8, .time_slice = &alone};
+    pb_measure_opts o = {
+        .warmup = 2, .min_samples = 5, .max_samples = 8, .min_time = 8, .round_hook = pb_time_slice_hook(&alone)};
     pb_timing t = measure(&f, &o);
     assert_int_equal(t.n, 8);
     /* the first slice needs no extra warm-up call; the last sample ends the last slice */
@@ -114,7 +116,8 @@ static void a_turn_is_one_call_where_calls_are_longer(void **state)
     scripted f = {.script = threes};
     (void)state;
     for (int i = 0; i < 16; i++) threes[i] = 3;
-    const pb_measure_opts o = {.warmup = 1, .min_samples = 4, .max_samples = 64, .min_time = 8, .time_slice = &alone};
+    const pb_measure_opts o = {
+        .warmup = 1, .min_samples = 4, .max_samples = 64, .min_time = 8, .round_hook = pb_time_slice_hook(&alone)};
     const pb_timing t = measure(&f, &o);
     assert_int_equal(t.n, 4);
     assert_int_equal(f.calls, 1 + 1 + 4); /* before the first sample the length of a call is unknown */
@@ -157,8 +160,13 @@ static void queued_samples_follow_each_other_without_a_wait(void **state)
 static void a_slowdown_is_a_share_of_each_call_on_a_cpu(void **state)
 {
     scripted s = {.script = script};
-    const pb_measure_opts o = {
-        .warmup = 2, .min_samples = 5, .max_samples = 5, .slowdown = 0.25, .flush = true, .before = scripted_before};
+    pb_slowdown quarter = {.share = 0.25};
+    const pb_measure_opts o = {.warmup = 2,
+                               .min_samples = 5,
+                               .max_samples = 5,
+                               .call_hook = pb_slowdown_hook(&quarter),
+                               .flush = true,
+                               .before = scripted_before};
     (void)state;
     const pb_timing t = measure(&s, &o);
     assert_int_equal(s.calls, 7);
@@ -176,9 +184,11 @@ static void a_slowdown_is_a_share_of_each_call_on_a_cpu(void **state)
 static void a_slowdown_is_as_long_as_asked_whatever_a_mark_takes(void **state)
 {
     scripted s = {.script = script, .marking = unit};
+    pb_slowdown quarter = {.share = 0.25};
     (void)state;
-    const pb_timing t =
-        measure(&s, &(pb_measure_opts){.warmup = 2, .min_samples = 5, .max_samples = 5, .slowdown = 0.25});
+    const pb_timing t = measure(
+        &s,
+        &(pb_measure_opts){.warmup = 2, .min_samples = 5, .max_samples = 5, .call_hook = pb_slowdown_hook(&quarter)});
     for (int i = 0; i < 5; i++) CHECK_NEAR(t.seconds[i], 1.25 * t.own[i], 1e-12);
     CHECK_NEAR(t.slowed, 0.25, 1e-12);
 }
@@ -189,8 +199,13 @@ static void a_slowdown_is_a_share_of_the_usual_call_on_a_device(void **state)
 {
     static double seconds[128];
     scripted s = {.script = seconds, .async = true, .gpu = true, .enqueue = SCRIPTED_UNIT};
-    const pb_measure_opts o = {
-        .warmup = 1, .min_samples = 20, .max_samples = 20, .queued = true, .flush = true, .slowdown = 0.5};
+    pb_slowdown half = {.share = 0.5};
+    const pb_measure_opts o = {.warmup = 1,
+                               .min_samples = 20,
+                               .max_samples = 20,
+                               .queued = true,
+                               .flush = true,
+                               .call_hook = pb_slowdown_hook(&half)};
     (void)state;
     for (int i = 0; i < 128; i++) /* calibration calls: median 4 */
         seconds[i] = i < 1 ? 90 : i < 1 + 16 * PB_SLOWDOWN_ROUNDS ? (i % 2 ? 3 : 5) : 10;
@@ -213,14 +228,19 @@ static void a_slowdown_on_a_device_is_as_long_as_asked_whatever_a_kernel_takes(v
     scripted s = {
         .script = seconds, .async = true, .gpu = true, .enqueue = SCRIPTED_UNIT, .waiting = 0.5, .shortest = 1};
     scripted g = s;
-    pb_measure_opts o = {
-        .warmup = 1, .min_samples = 20, .max_samples = 20, .queued = true, .flush = true, .slowdown = 0.5};
+    pb_slowdown delay = {.share = 0.5};
+    pb_measure_opts o = {.warmup = 1,
+                         .min_samples = 20,
+                         .max_samples = 20,
+                         .queued = true,
+                         .flush = true,
+                         .call_hook = pb_slowdown_hook(&delay)};
     (void)state;
     for (int i = 0; i < 128; i++) seconds[i] = 4;
     const pb_timing t = measure(&s, &o);
     for (int i = 0; i < 20; i++) CHECK_NEAR(t.seconds[i], 6, 0);
     CHECK_NEAR(t.slowed, 0.5, 1e-15);
-    o.slowdown = 0.125; /* half of what the shortest delay takes */
+    delay.share = 0.125; /* half of what the shortest delay takes */
     CHECK_NEAR(measure(&g, &o).slowed, 0.25, 1e-15);
 }
 

@@ -8,7 +8,8 @@
 /* The sizes in scripts/fixtures/sparse_mla_fixtures.py. */
 enum { FX_B = 2, FX_S = 5, FX_S_KV = 11, FX_H = 4, FX_D = 8, FX_V = 6, FX_W = 9, FX_WINDOW = 3 };
 
-/* 1 - 2 sum xy / (sum x^2 + sum y^2) in double; NaN if an element is not finite, 0 if both tensors are all zero. */
+/* Returns 1 - 2 sum xy / (sum x^2 + sum y^2), computed in double; NaN if an element is not finite, 0 if both tensors
+ * are all zero. */
 static inline double rel_diff(const void *x, const void *y, size_t n, pb_dtype t)
 {
     double xy = 0, squares = 0;
@@ -53,7 +54,7 @@ static inline void fx_free(pb_mla *p)
     free((void *)p->idx);
 }
 
-/* Output k = 0..4 of the forward and backward pass, with its name and size. */
+/* Returns output k = 0..4 of the forward and backward pass (o, lse, dq, dkv, dsink), and sets its name and size. */
 static inline const float *fx_output(const pb_mla *p, int k, const char **name, size_t *n)
 {
     static const char *const names[] = {"o", "lse", "dq", "dkv", "dsink"};
@@ -64,7 +65,7 @@ static inline const float *fx_output(const pb_mla *p, int k, const char **name, 
     return all[k];
 }
 
-/* Each output of p must be within a relative L2 error of `tol` of the same output of `want`. */
+/* Fails unless each output of p is within a relative L2 error of `tol` of the corresponding output of `want`. */
 static inline void fx_near(const pb_mla *want, const pb_mla *p, double tol)
 {
     for (int k = 0; k < 5; k++) {
@@ -76,8 +77,8 @@ static inline void fx_near(const pb_mla *want, const pb_mla *p, double tol)
     }
 }
 
-/* Each output of p must match PyTorch's result for the case `which`: relative L2 error at most 1e-6, rel_diff at
- * most 1e-12. */
+/* Fails unless each output of p matches PyTorch's result for the case `which`: relative L2 error at most 1e-6, rel_diff
+ * at most 1e-12. */
 static inline void fx_matches(const pb_mla *p, const char *which)
 {
     char *line = NULL;

@@ -58,7 +58,7 @@ static inline void mla_load(double *to, const void *from, size_t at, size_t n, p
     for (size_t e = 0; e < n; e++) to[e] = pb_load(from, at + e, t);
 }
 
-/* c [m,n] = a b (+ c when add), row-major. ta: a is stored as [k,m]; tb: b is stored as [n,k]. */
+/* Computes c [m,n] = a b (+ c if `add`), row-major. ta: a is stored as [k,m]; tb: b is stored as [n,k]. */
 static inline void mla_mul(bool ta, bool tb, int m, int n, int k, const double *a, int lda, const double *b, int ldb,
                            double *c, int ldc, bool add)
 {

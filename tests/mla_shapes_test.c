@@ -26,9 +26,9 @@ typedef struct shape {
         B, S, S_kv, H, 512, 512, W, lists                                                                              \
     }
 
-/* The 23 cases of the public kernels' tests reduce to these 17 problems: 11 forward shapes, 4 kinds of sink (one is
- * among the 11), and 2 with a quarter of the slots masked at the end. Their 5 backward shapes and the 5 of a summary
- * are among the 11. Here each problem runs forward and backward. */
+/* The 23 cases of the tests of the public kernels (FlashMLA) have these 17 different problems: 11 forward shapes, 4
+ * kinds of sink (one is among the 11), and 2 problems with a quarter of the slots masked at the end. Their 5 backward
+ * shapes, and the 5 shapes of a summary, are among the 11. Here each problem runs forward and backward. */
 static const shape public_tests[] = {
     {FLASH(1, 128, 8, 160, 64, FULL), RANDOM},     {FLASH(1, 256, 8, 320, 128, FULL), RANDOM},
     {FLASH(1, 256, 16, 320, 128, FULL), RANDOM},   {FLASH(2, 128, 8, 160, 64, FULL), RANDOM},
@@ -92,7 +92,7 @@ typedef struct run {
     int wrong;
 } run;
 
-/* ---- judging ---------------------------------------------------------------------------------------- */
+/* ---- comparing with the oracle ------------------------------------------------------------------------ */
 
 typedef struct error {
     double l2, rel_diff, max;
@@ -194,7 +194,8 @@ static void run_again(run *r, const char *where, call *c, bool varies)
     }
 }
 
-/* Cost of the forward pass in GFLOP; a dense query counts with the largest number of keys that any query has. */
+/* Returns the cost of the forward pass in GFLOP. Every dense query is counted as if it had the largest number of keys
+ * that any query has. */
 static double gflop(const run *r, const int *d)
 {
     const int slots = r->fwd == &pb_op_dense_mla_fwd ? pb_mla_dense_slots(d[2], d[7]) : d[6];
@@ -268,7 +269,7 @@ static void dense_shapes(void **state) { check_shapes(*state, &pb_op_dense_mla_f
 
 /* ---- the comparison itself -------------------------------------------------------------------------- */
 
-static void the_judge_is_not_blind(void **state)
+static void the_comparison_detects_errors(void **state)
 {
     double want[4] = {1, 2, 3, 4};
     float got[4] = {1, 2, 3, 4};
@@ -317,7 +318,7 @@ static int close_all(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_judge_is_not_blind),
+        cmocka_unit_test(the_comparison_detects_errors),
         cmocka_unit_test(shapes_of_the_public_tests),
         cmocka_unit_test(the_trained_shape_at_any_share_of_masked_slots),
         cmocka_unit_test(ragged_shapes),

@@ -70,7 +70,8 @@ static void check_runs(one *o, const pb_impl *impl, const int *dim, pb_dtype t, 
     if (!pb_diff_ok(&d, same)) wrong(o, "%s: replay differs from eager by %g in %s", where, d.rel, d.tensor);
 }
 
-/* check_runs with scratch memory of exactly the requested size, poisoned and between guard words. */
+/* Calls check_runs with scratch memory of exactly the size that the implementation requests, poisoned and between guard
+ * words. */
 static void check_impl(one *o, const pb_impl *impl, const int *dim, pb_dtype t, call *want, call *eager, call *graph)
 {
     pb_binder room = {.ctx = o->ctx};
@@ -127,7 +128,7 @@ static void test_op(void **state)
 
 typedef struct wish {
     const char *backend; /* NULL: all backends */
-    char **op;           /* the n operands of the command line; none: all ops */
+    char **op;           /* the n operands of the command line, which select ops; n = 0: all ops */
     int n, part, parts;
     bool sweep;
 } wish;
@@ -162,7 +163,7 @@ static bool all_known(const wish *w)
     for (int i = 0; i < w->n; i++) {
         bool known = false;
         for (const pb_op *const *op = pb_ops; *op; op++) known |= names(w->op[i], (*op)->name);
-        if (!known) return printf("ops_test: there is no op %s\n", w->op[i]), false;
+        if (!known) return printf("ops_test: no op has the name %s (see kernels/ops.def)\n", w->op[i]), false;
     }
     return true;
 }

@@ -1,5 +1,5 @@
-/* oracle_model.c - embedding, norms, products with biases and adapters, rotation, attention, SwiGLU, head and loss,
- * written as in the papers. */
+/* oracle_model.c - a plain implementation of a model in double precision, after the formulas of the papers: embedding,
+ * norms, products with biases and adapters, RoPE, attention, SwiGLU, head and loss. */
 #include "tests/oracle_model.h"
 
 #include "tests/test.h"
@@ -11,7 +11,7 @@ static double *room(size_t n)
     return p;
 }
 
-/* ---- weights ------------------------------------------------------------------------------------------ */
+/* ---- copying the weights ------------------------------------------------------------------------------ */
 
 /* The NF4 levels of Dettmers et al. 2023, arXiv:2305.14314, appendix E. */
 static const double nf4[16] = {-1.0,
@@ -65,7 +65,7 @@ void oracle_close(oracle *o)
 
 double *oracle_param(const oracle *o, const pb_param *p) { return p ? o->w[p - o->m->params] : NULL; }
 
-/* ---- parts -------------------------------------------------------------------------------------------- */
+/* ---- operations --------------------------------------------------------------------------------------- */
 
 /* y [n,D] = gain x / sqrt(mean(x^2) + eps) for each row; y may be x. */
 static void norm(const oracle *o, const double *x, const double *gain, double *y, int n, int D)
@@ -116,7 +116,7 @@ static void rotate(const oracle *o, double *x, int pos, int d)
     }
 }
 
-/* Attention of one query over tokens 0..upto. k, v: of its head; `ld`: distance between tokens. */
+/* Attention of one query to tokens 0..upto. k, v: keys and values of the query's head, ld elements apart. */
 static void attend(const double *q, const double *k, const double *v, size_t ld, int upto, int d, double *out)
 {
     double *p = room((size_t)upto + 1), most = -INFINITY, sum = 0;
@@ -132,7 +132,7 @@ static void attend(const double *q, const double *k, const double *v, size_t ld,
     free(p);
 }
 
-/* ---- a layer ------------------------------------------------------------------------------------------ */
+/* ---- one layer ---------------------------------------------------------------------------------------- */
 
 static double *weight(const oracle *o, int layer, int id) { return oracle_param(o, pb_layer_param(o->m, layer, id)); }
 
@@ -177,7 +177,7 @@ static void mlp(const oracle *o, int layer, const double *x, double *y, int n)
     free(gu), free(act);
 }
 
-/* ---- the model ---------------------------------------------------------------------------------------- */
+/* ---- the whole model ---------------------------------------------------------------------------------- */
 
 void oracle_logits(const oracle *o, const int32_t *ids, int B, int S, double *logits)
 {

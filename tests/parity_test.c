@@ -2,9 +2,9 @@
  * NF4 is compared with a plain forward pass in double on the same codes, and on the original weights; its gradients
  * are compared with finite differences of that oracle.
  *
- * forward_bounds holds the published wide limits for this comparison; backward_bounds_* those of gradients and
- * clipping. Every mutation in tests/mutations that breaks the step exceeds one of them. The other tests hold the
- * limits that the code really reaches.
+ * forward_bounds checks the published, wide limits of this comparison, backward_bounds_* those of gradients and
+ * clipping. Every mutation in tests/mutations that breaks the step exceeds one of these limits. The other tests check
+ * the narrower limits that the code reaches.
  *
  * usage: parity_test [NAME_PATTERN] */
 #include "kernels/engine/bind.h"
@@ -29,14 +29,14 @@ typedef struct both {
     pb_batch batch;
 } both;
 
-/* Result of one forward pass, and of the oracle. */
+/* Results of one forward pass of the trainer and of the oracle. */
 typedef struct outcome {
     double rel;       /* relative L2 error of the logits */
     double ce, fused; /* cross entropy computed in double from the trainer's logits; loss reported by the loss phase */
     double want;      /* the oracle's cross entropy */
 } outcome;
 
-/* ---- the model ---------------------------------------------------------------------------------------- */
+/* ---- the trained model -------------------------------------------------------------------------------- */
 
 static pb_trainer *open_adapted(both *x, pb_tuning tuning)
 {
@@ -97,7 +97,7 @@ static int close_both(void **state)
     return 0;
 }
 
-/* ---- forward ------------------------------------------------------------------------------------------ */
+/* ---- forward pass and loss ---------------------------------------------------------------------------- */
 
 static float *as_floats(const double *x, size_t n)
 {
@@ -170,7 +170,8 @@ static void the_forward_pass_is_exact(void **state)
     }
 }
 
-/* Models with norms of q and k, an untied head, and another grouping of heads; seeded, with adapters on all targets. */
+/* Compares the other families with the oracle: seeded models with norms of q and k, an untied head and another grouping
+ * of heads, and adapters on all targets. */
 static void other_families_are_exact(void **state)
 {
     both *x = *state;
@@ -200,7 +201,7 @@ static void other_families_are_exact(void **state)
 
 /* Changing one token leaves the logits of all earlier tokens unchanged bit for bit, in the trainer and in the
  * oracle. */
-static void neither_sees_what_follows(void **state)
+static void no_token_sees_later_tokens(void **state)
 {
     both *x = *state;
     enum { CHANGED = S + 23, V = 272 };
@@ -234,7 +235,7 @@ static void nf4_stays_near_the_original_weights(void **state)
     oracle_close(&o);
 }
 
-/* ---- every part of the model matters ------------------------------------------------------------------ */
+/* ---- removing parts of the oracle --------------------------------------------------------------------- */
 
 static void clear(const oracle *o, const pb_param *p)
 {
@@ -253,7 +254,7 @@ static void with_another_eps(oracle *o) { o->eps = 1e-5; }
 
 /* Removing a part of the oracle must change its logits beyond the limits. Adapters are small compared with their
  * base after training, so their limit is lower, but still far above the error of the forward pass. */
-static void every_part_matters(void **state)
+static void removing_any_part_changes_the_result(void **state)
 {
     both *x = *state;
     static const struct {
@@ -276,7 +277,7 @@ static void every_part_matters(void **state)
     assert_int_equal(missed, 0);
 }
 
-/* ---- gradients ---------------------------------------------------------------------------------------- */
+/* ---- comparing gradients ------------------------------------------------------------------------------ */
 
 /* Moves a trained parameter by h along a seeded direction. */
 static void move(const oracle *o, const pb_param *p, double h)
@@ -333,7 +334,7 @@ static void backward_bounds_of_gradients(void **state)
     oracle_close(&o);
 }
 
-/* ---- clipping ----------------------------------------------------------------------------------------- */
+/* ---- clipping gradients ------------------------------------------------------------------------------- */
 
 static double layer_norm(const pb_model *m, int layer)
 {
@@ -371,9 +372,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(forward_bounds),
         cmocka_unit_test(the_forward_pass_is_exact),
         cmocka_unit_test(other_families_are_exact),
-        cmocka_unit_test(neither_sees_what_follows),
+        cmocka_unit_test(no_token_sees_later_tokens),
         cmocka_unit_test(nf4_stays_near_the_original_weights),
-        cmocka_unit_test(every_part_matters),
+        cmocka_unit_test(removing_any_part_changes_the_result),
         cmocka_unit_test(backward_bounds_of_gradients),
         cmocka_unit_test(backward_bounds_of_clipped_norms),
     };

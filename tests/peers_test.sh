@@ -120,6 +120,11 @@ expect 0 'hf: throughput/step?batch=4&clip=multi&dtype=bf16&layers=0&mode=eager&
 [[ $(grep -c '^qlora torch: ' log) -eq 16 && $(grep -c '^backward hf: ' log) -eq 8 ]] || fail 'not 8 cases'
 expect 0 'kernels torch: kernels/nf4_dequantize?dtype=bf16&shape=' \
     "$peers/run" --what kernels --filter 'kernels/nf4_dequantize?dtype=bf16&*' --dry-run
+"$bench" list requirements | sed -n 's|^    .* of \(kernels/[^ ]*\) .*|\1|p' | sort >judged
+[[ $(wc -l <judged) -gt 5 ]] || fail 'requirements judge no kernels'
+printf '#!/bin/sh\n[ "$1" = list ] || { printf "%%s\\n" "$@" >asked; exit; }\nexec "%s" "$@"\n' "$bench" >listing && chmod +x listing
+PB_BENCH=./listing "$peers/run" --what kernels --device cuda --dry-run >/dev/null 2>&1
+sed -n 's|&\*shape=|\&shape=|p' asked | sort | diff judged - >"$dir/log" || fail 'not the kernels that requirements judge'
 
 # ---- sparse attention: one line names what is missing; cases; key lists ------------------------------------------
 mkdir -p miles wheels/cudnn/deepseek_sparse_attention mla/csrc/sm90/prefill/sparse/instantiations

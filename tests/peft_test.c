@@ -1,5 +1,6 @@
-/* peft_test.c - adapters as PEFT folders: they load back bit for bit under PEFT's tensor names, and a folder that
- * does not fit, or that configures other adapters, is refused before anything changes. */
+/* peft_test.c - tests of adapters as PEFT folders: a written folder has PEFT's tensor names and loads back bit for bit;
+ * a folder that does not fit the model, or that configures unsupported adapters, is refused before any weight
+ * changes. */
 #include <jansson.h>
 
 #include "tests/folder_test.h"
@@ -7,7 +8,7 @@
 #include "trainer/hf/peft.h"
 #include "trainer/io/safetensors.h"
 
-static void adapters_come_back(void **state)
+static void saved_adapters_load_unchanged(void **state)
 {
     pb_ctx *ctx = *state;
     for (int i = 0; i < 3 * 2 * PB_NFLOAT; i++) {
@@ -50,7 +51,7 @@ static void adapters_are_named_as_in_peft(void **state)
     pb_model_close(&m);
 }
 
-/* ---- configurations ------------------------------------------------------------------------------------- */
+/* ---- parsing adapter_config.json ------------------------------------------------------------------------ */
 
 static const char base[] =
     "{\"peft_type\":\"LORA\",\"task_type\":\"CAUSAL_LM\",\"r\":4,\"lora_alpha\":8,\"bias\":\"none\","
@@ -88,20 +89,22 @@ static const struct {
     pb_status status;
     const char *says;
 } refused[] = {
-    {"{\"peft_type\":\"IA3\"}", PB_EFORMAT, "adapter_config.json: \"peft_type\": only LORA"},
-    {"{\"task_type\":\"SEQ_CLS\"}", PB_EFORMAT, "\"task_type\": only CAUSAL_LM"},
+    {"{\"peft_type\":\"IA3\"}", PB_EFORMAT, "adapter_config.json: \"peft_type\": only \"LORA\""},
+    {"{\"task_type\":\"SEQ_CLS\"}", PB_EFORMAT, "\"task_type\": only \"CAUSAL_LM\""},
     {"{\"bias\":\"all\"}", PB_EFORMAT, "\"bias\": trained biases"},
-    {"{\"use_dora\":true}", PB_EFORMAT, "\"use_dora\": not supported"},
+    {"{\"use_dora\":true}", PB_EFORMAT, "\"use_dora\": the option is not supported"},
     {"{\"use_rslora\":true}", PB_EFORMAT, "\"use_rslora\""},
     {"{\"rank_pattern\":{\"q_proj\":2}}", PB_EFORMAT, "\"rank_pattern\""},
     {"{\"layers_to_transform\":[0]}", PB_EFORMAT, "\"layers_to_transform\""},
-    {"{\"init_lora_weights\":\"pissa\"}", PB_EFORMAT, "\"init_lora_weights\": adapters of a base"},
+    {"{\"init_lora_weights\":\"pissa\"}", PB_EFORMAT,
+     "\"init_lora_weights\": adapters whose initialisation changed the base"},
     {"{\"r\":0}", PB_EINVAL, "\"r\" is not a whole number above 0"},
     {"{\"lora_alpha\":0}", PB_EINVAL, "\"lora_alpha\" is not a number above 0"},
-    {"{\"target_modules\":\"all-linear\"}", PB_EFORMAT, "\"target_modules\": not a list of names"},
-    {"{\"target_modules\":[\"lm_head\"]}", PB_EFORMAT, "\"target_modules\": lm_head is not a product"},
+    {"{\"target_modules\":\"all-linear\"}", PB_EFORMAT, "\"target_modules\": only a list of names is supported"},
+    {"{\"target_modules\":[\"lm_head\"]}", PB_EFORMAT, "\"target_modules\": lm_head cannot have an adapter"},
     {"{\"target_modules\":[]}", PB_EINVAL, "\"target_modules\" is empty"},
-    {"{\"modules_to_save\":[\"embed_tokens\"]}", PB_EFORMAT, "\"modules_to_save\": embed_tokens: only input_"},
+    {"{\"modules_to_save\":[\"embed_tokens\"]}", PB_EFORMAT,
+     "\"modules_to_save\": embed_tokens is not supported, only input_"},
 };
 
 static void refusals_name_the_key(void **state)
@@ -113,7 +116,7 @@ static void refusals_name_the_key(void **state)
     CHECK_FAILS(pb_peft_config_open("/nowhere", &c), PB_EPATH, "/nowhere/adapter_config.json: No such file");
 }
 
-/* ---- what does not fit ---------------------------------------------------------------------------------- */
+/* ---- adapters that do not fit --------------------------------------------------------------------------- */
 
 static pb_model open_configured(pb_ctx *ctx, int rank, float alpha, unsigned targets)
 {
@@ -128,8 +131,8 @@ static pb_model open_configured(pb_ctx *ctx, int rank, float alpha, unsigned tar
     return m;
 }
 
-/* As in PEFT's files: whole numbers have no decimal point, and other values are not rounded. */
-static void alpha_is_written_as_it_is(void **state)
+/* lora_alpha is written as PEFT writes it: whole numbers without a decimal point, other values without rounding. */
+static void alpha_is_written_exactly(void **state)
 {
     static const struct {
         float alpha;
@@ -161,10 +164,10 @@ static void adapters_of_another_shape_are_refused(void **state)
         unsigned targets;
         const char *says;
     } cases[] = {
-        {8, 8, 1u << PB_TARGET_Q | 1u << PB_TARGET_V, "adapters of rank 4, the model's are of rank 8"},
-        {4, 4, 1u << PB_TARGET_Q | 1u << PB_TARGET_V, "adapters of alpha 8, the model's are of alpha 4"},
+        {8, 8, 1u << PB_TARGET_Q | 1u << PB_TARGET_V, "the adapters have rank 4, but the model's have rank 8"},
+        {4, 4, 1u << PB_TARGET_Q | 1u << PB_TARGET_V, "the adapters have alpha 8, but the model's have alpha 4"},
         {4, 8, 1u << PB_TARGET_Q | 1u << PB_TARGET_UP,
-         "adapters on q_proj, v_proj, the model's are on q_proj, up_proj"},
+         "the adapters are on q_proj, v_proj, but the model's are on q_proj, up_proj"},
     };
     pb_model m = open_configured(ctx, 4, 8, qv);
     CHECK_OK(pb_peft_save(&m, in_folder("qv"), "some/base"));
@@ -180,7 +183,7 @@ static void adapters_of_another_shape_are_refused(void **state)
 }
 
 /* Refuses the folder of a model with more or fewer layers, and one with gains that its configuration does not list. */
-static void tensors_must_be_all_there_and_no_others(void **state)
+static void missing_or_extra_tensors_are_refused(void **state)
 {
     pb_ctx *ctx = *state;
     pb_model_config c = pb_train_defaults(pb_geometries).model;
@@ -195,17 +198,17 @@ static void tensors_must_be_all_there_and_no_others(void **state)
     assert_true(read.norm1 && read.norm2);
     ((float *)pb_layer_param(&two, 0, PB_P_norm1)->w)[0] = 42;
     CHECK_FAILS(pb_peft_load(&two, in_folder("one")), PB_EINVAL,
-                "/one: there is no tensor base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight");
+                "/one has no tensor base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight");
     assert_true(((float *)pb_layer_param(&two, 0, PB_P_norm1)->w)[0] == 42);
     CHECK_FAILS(pb_peft_load(&one, in_folder("two")), PB_EINVAL,
-                "the model has no place for tensor base_model.model.model.layers.1.input_layernorm.weight");
+                "the model has no parameter for tensor base_model.model.model.layers.1.input_layernorm.weight");
     json_error_t e;
     json_t *o = json_load_file(in_folder("one/adapter_config.json"), 0, &e);
     json_object_set_new(o, "modules_to_save", json_null());
     assert_int_equal(json_dump_file(o, in_folder("one/adapter_config.json"), 0), 0);
     json_decref(o);
     CHECK_FAILS(pb_peft_load(&one, in_folder("one")), PB_EINVAL,
-                "no place for tensor base_model.model.model.layers.0.inp");
+                "no parameter for tensor base_model.model.model.layers.0.inp");
     pb_model_close(&one), pb_model_close(&two);
 }
 
@@ -232,13 +235,13 @@ static void a_failed_copy_to_the_device_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(adapters_come_back),
+        cmocka_unit_test(saved_adapters_load_unchanged),
         cmocka_unit_test(adapters_are_named_as_in_peft),
         cmocka_unit_test(configurations_are_read),
         cmocka_unit_test(refusals_name_the_key),
-        cmocka_unit_test(alpha_is_written_as_it_is),
+        cmocka_unit_test(alpha_is_written_exactly),
         cmocka_unit_test(adapters_of_another_shape_are_refused),
-        cmocka_unit_test(tensors_must_be_all_there_and_no_others),
+        cmocka_unit_test(missing_or_extra_tensors_are_refused),
         cmocka_unit_test(a_failed_copy_to_the_device_is_reported),
     };
     return cmocka_run_group_tests(tests, test_open_folder, test_close_folder);

@@ -3,7 +3,7 @@
 #include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 
-/* WINDOW: even, so that each window has both batches equally often */
+/* WINDOW, the steps over which a loss is averaged, is even, so that each window has both batches equally often. */
 enum { MOST_TOKENS = 256, STEPS = 60, WINDOW = 12, WINDOWS = STEPS / WINDOW };
 
 typedef struct fall {
@@ -81,15 +81,15 @@ static void check_fall(pb_ctx *ctx, const fall *f)
     pb_dataset_close(text);
 }
 
-static void tiny_falls(void **state) { check_fall(*state, &(fall){"tiny", 0, 4, 64, 1e-2f, 0.975}); }
+static void loss_of_tiny_falls(void **state) { check_fall(*state, &(fall){"tiny", 0, 4, 64, 1e-2f, 0.975}); }
 
-static void smollm2_falls(void **state) { check_fall(*state, &(fall){"smollm2-135m", 1, 1, 24, 2e-3f, 0.7}); }
+static void loss_of_smollm2_falls(void **state) { check_fall(*state, &(fall){"smollm2-135m", 1, 1, 24, 2e-3f, 0.7}); }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tiny_falls),
-        cmocka_unit_test(smollm2_falls),
+        cmocka_unit_test(loss_of_tiny_falls),
+        cmocka_unit_test(loss_of_smollm2_falls),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

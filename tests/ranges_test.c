@@ -1,4 +1,4 @@
-/* ranges_test.c - the byte range of a text that each token covers, with and without Unicode normalization. */
+/* ranges_test.c - tests of the byte ranges that tokens cover in a text, with and without Unicode normalisation. */
 #include "tests/tokenizer_test.h"
 
 #define FILE_OF(name) PB_FIXTURES "/tokenizers/" name ".json"
@@ -36,7 +36,7 @@ static void check_exact(pb_tokenizer *t, const char *s)
     pb_ranges_free(&where);
 }
 
-static void ranges_tile_the_text(void **state)
+static void ranges_cover_the_text_without_gaps(void **state)
 {
     (void)state;
     static const char *const files[] = {NULL, FILE_OF("qwen2"), FILE_OF("llama3"), FILE_OF("gpt2"), FILE_OF("o200k")};
@@ -53,7 +53,7 @@ static void ranges_tile_the_text(void **state)
 }
 
 /* NFC joins e and U+0301 into one character; ranges of the text before and after it must be right. */
-static void composed_characters_keep_their_stretch(void **state)
+static void ranges_are_right_around_composed_characters(void **state)
 {
     (void)state;
     static const char s[] = "ab e\u0301\u00df cd<|im_end|> \u212b ef";
@@ -78,22 +78,22 @@ static void composed_characters_keep_their_stretch(void **state)
     pb_tokenizer_close(t);
 }
 
-static void ranges_are_refused_where_there_are_none(void **state)
+static void ranges_are_refused_without_byte_positions(void **state)
 {
     (void)state;
     pb_tokenizer *t = NULL;
     pb_ids ids = {0};
     pb_ranges where = {0};
     CHECK_OK(pb_tokenizer_open(FILE_OF("llama2"), &t));
-    CHECK_FAILS(pb_tokenizer_encode_ranges(t, "a", 1, 0, &ids, &where), PB_EFORMAT, "normaliser other than NFC");
+    CHECK_FAILS(pb_tokenizer_encode_ranges(t, "a", 1, 0, &ids, &where), PB_EFORMAT, "normalizer other than NFC");
     pb_tokenizer_close(t);
     CHECK_OK(pb_tokenizer_open(FILE_OF("gpt2_prefix"), &t));
-    CHECK_FAILS(pb_tokenizer_encode_ranges(t, "a", 1, 0, &ids, &where), PB_EFORMAT, "blanks put before words");
+    CHECK_FAILS(pb_tokenizer_encode_ranges(t, "a", 1, 0, &ids, &where), PB_EFORMAT, "spaces added before words");
     assert_int_equal(ids.n + where.n, 0);
     pb_tokenizer_close(t);
 }
 
-static void tokens_of_the_template_have_no_bytes(void **state)
+static void template_tokens_have_empty_ranges(void **state)
 {
     (void)state;
     pb_tokenizer *t = NULL;
@@ -115,10 +115,10 @@ static void tokens_of_the_template_have_no_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges_tile_the_text),
-        cmocka_unit_test(composed_characters_keep_their_stretch),
-        cmocka_unit_test(ranges_are_refused_where_there_are_none),
-        cmocka_unit_test(tokens_of_the_template_have_no_bytes),
+        cmocka_unit_test(ranges_cover_the_text_without_gaps),
+        cmocka_unit_test(ranges_are_right_around_composed_characters),
+        cmocka_unit_test(ranges_are_refused_without_byte_positions),
+        cmocka_unit_test(template_tokens_have_empty_ranges),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

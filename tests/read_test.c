@@ -95,16 +95,58 @@ static void rows_of_version_1_get_the_present_names(void **state)
                 PB_EINVAL, "f.csv:3: process 0 has a second kernel_launches");
 }
 
+static void every_status_comes_back(void **state)
+{
+    static const char *const names[] = {"ok",     "throttled", "pass",  "unsupported", "truncated",
+                                        "failed", "timeout",   "wrong", "fail"};
+    (void)state;
+    for (int i = 0; i < PB_ROW_STATUSES; i++) {
+        pb_row row = {"1", "r", "m", 0, "a/b", "backward_time", "s", "lower", 1, 5, (pb_row_status)i, ""};
+        capture c;
+        pb_table t;
+        capture_begin(&c);
+        pb_csv_header(c.f);
+        pb_csv_row(c.f, &row);
+        capture_end(&c);
+        CHECK_OK(pb_table_parse("w.csv", c.text, c.n, &t));
+        assert_int_equal(t.rows[0].status, i);
+        assert_string_equal(pb_row_status_name(t.rows[0].status), names[i]);
+        assert_non_null(strstr(c.text, names[i]));
+        free(c.text);
+        pb_table_free(&t);
+    }
+}
+
+static void a_series_has_the_most_severe_status(void **state)
+{
+    (void)state;
+    for (int i = 0; i < PB_ROW_STATUSES * PB_ROW_STATUSES; i++) {
+        const pb_row_status a = (pb_row_status)(i / PB_ROW_STATUSES), b = (pb_row_status)(i % PB_ROW_STATUSES);
+        pb_row rows[2] = {{"1", "r", "m", 0, "a/b", "backward_time", "s", "lower", 1, 5, a, "of the first"}};
+        rows[1] = rows[0]; /* equal strings of a table are one pointer */
+        rows[1].process = 1, rows[1].status = b, rows[1].note = "of the second";
+        pb_series_set set;
+        CHECK_OK(pb_series_make(&(pb_table){.rows = rows, .n = 2}, &set));
+        assert_int_equal(set.n, 1);
+        /* A throttled row does not speak for the others. */
+        const bool second = a == PB_ROW_THROTTLED || (b != PB_ROW_THROTTLED && b > a);
+        assert_int_equal(set.s[0].status, second ? b : a);
+        if (a != b) assert_string_equal(set.s[0].note, second ? "of the second" : "of the first");
+        pb_series_free(&set);
+    }
+}
+
 static void written_rows_are_read_back_unchanged(void **state)
 {
-    pb_row row = {"1", "r,1", "m\"1", 2, "a/b?c=d", "backward_time", "s", "lower", 0.123456789, 5, "ok", "a \"b\",\nc"};
+    pb_row row = {"1", "r,1",   "m\"1",      2, "a/b?c=d", "backward_time",
+                  "s", "lower", 0.123456789, 5, PB_ROW_OK, "a \"b\",\nc"};
     capture c;
     pb_table t;
     (void)state;
     capture_begin(&c);
     pb_csv_header(c.f);
     pb_csv_row(c.f, &row);
-    row.process = 3, row.value = (double)NAN, row.status = "failed";
+    row.process = 3, row.value = (double)NAN, row.status = PB_ROW_FAILED;
     pb_csv_row(c.f, &row);
     capture_end(&c);
     CHECK_OK(pb_table_parse("w.csv", c.text, c.n, &t));
@@ -252,6 +294,57 @@ static void control_characters_of_run_json_are_not_printed(void **state)
     }
 }
 
+/* Writes a run's folder whose process 1 was throttled, as the file `name` next to `processes`, and reads
+ * it. */
+static void read_throttled(const char *name, const char *processes, pb_table *t)
+{
+    static const char rows[] = HEADER GOOD GOOD2 LINE("1", "a/b", TIME, "1", "ok", "a note")
+        LINE("1", "requirement/T-1", "requirement,1,none", "1", "pass", "seen")
+            LINE("1", "a/c", "outcome,1,none", "", "failed", "x");
+    char folder[] = "/tmp/pb_read_XXXXXX", path[2][64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path[0], sizeof path[0], "%s/%s", folder, name);
+    snprintf(path[1], sizeof path[1], "%s/processes.csv", folder);
+    CHECK_OK(pb_file_create(path[0], rows, sizeof rows - 1));
+    CHECK_OK(pb_file_create(path[1], processes, strlen(processes)));
+    CHECK_OK(pb_table_read(strcmp(name, "results.csv") ? path[0] : folder, t));
+    for (int i = 0; i < 2; i++) unlink(path[i]);
+    rmdir(folder);
+    assert_int_equal(t->n, 5);
+    assert_int_equal(t->rows[0].status, PB_ROW_OK);
+    assert_string_equal(t->rows[0].note, "");
+    assert_int_equal(t->rows[4].status, PB_ROW_FAILED);
+    assert_string_equal(t->rows[4].note, "x");
+}
+
+#define PROCESSES "process,start_utc,seconds,outcome,retry_of,reason\n0,2026-01-31T12:00:00Z,1.5,ok,,\n"
+
+static void rows_of_a_throttled_process_say_so(void **state)
+{
+    static const char throttled[] = PROCESSES "1,,2,throttled,,\"hw_slowdown, cpu_thermal (measured again)\"\n2,,";
+    static const char why[] = "throttled: hw_slowdown, cpu_thermal (measured again)";
+    char both[128];
+    pb_table t;
+    (void)state;
+    read_throttled("results.csv", throttled, &t);
+    for (int i = 1; i < 3; i++) assert_int_equal(t.rows[i].status, PB_ROW_THROTTLED);
+    assert_string_equal(t.rows[1].note, why);
+    assert_ptr_equal(t.rows[1].status, t.rows[2].status); /* interned */
+    snprintf(both, sizeof both, "%s; a note", why);
+    assert_string_equal(t.rows[2].note, both);
+    assert_int_equal(t.rows[3].status, PB_ROW_PASS); /* throttling does not make a result wrong */
+    snprintf(both, sizeof both, "%s; seen", why);
+    assert_string_equal(t.rows[3].note, both);
+    pb_table_free(&t);
+    /* The last row of a process counts; the processes.csv of a run says nothing of another file. */
+    read_throttled("results.csv", PROCESSES "1,,2,interrupted,,Interrupt\n1,,2,ok,,\n", &t);
+    for (int i = 1; i < 3; i++) assert_int_equal(t.rows[i].status, PB_ROW_OK);
+    pb_table_free(&t);
+    read_throttled("other.csv", throttled, &t);
+    for (int i = 1; i < 3; i++) assert_int_equal(t.rows[i].status, PB_ROW_OK);
+    pb_table_free(&t);
+}
+
 /* An unclosed quote makes the rest of the file one field. It must not need megabytes of memory or give a message of
  * that size. */
 static void oversized_fields_are_refused(void **state)
@@ -339,10 +432,13 @@ int main(void)
         cmocka_unit_test(fields_are_read_as_written),
         cmocka_unit_test(header_order_extra_columns_bom_and_crlf_do_not_matter),
         cmocka_unit_test(rows_of_version_1_get_the_present_names),
+        cmocka_unit_test(every_status_comes_back),
+        cmocka_unit_test(a_series_has_the_most_severe_status),
         cmocka_unit_test(written_rows_are_read_back_unchanged),
         cmocka_unit_test(every_fault_gives_one_line_with_file_and_line),
         cmocka_unit_test(faults_in_gates_csv_are_reported),
         cmocka_unit_test(a_fifo_is_refused),
+        cmocka_unit_test(rows_of_a_throttled_process_say_so),
         cmocka_unit_test(control_characters_of_run_json_are_not_printed),
         cmocka_unit_test(oversized_fields_are_refused),
         cmocka_unit_test(files_larger_than_a_block_are_read_completely),

@@ -239,7 +239,7 @@ static void an_impossible_plot_gives_the_reason(void **state)
         {REPORTS "results.csv", {.out = "x\n.svg"}, 2, "without control characters"},
         {REPORTS "results.csv", {.out = "/dev/full/x.svg"}, 2, "Not a directory"},
         {REPORTS "results.csv", {.out = "x.svg", .plots = "/no/such"}, 2, "has a plot script in /no/such"},
-        {REPORTS "results.csv", {.out = "x.svg", .plots = folder}, 2, "backward.gp: it is a folder"},
+        {REPORTS "results.csv", {.out = "x.svg", .plots = folder}, 2, "backward.gp is a folder"},
         {REPORTS "others.csv", {.out = "x.svg"}, 2, "no suite of the run"},
         {REPORTS "others.csv", {.out = "x.svg", .figure = "crossover"}, 2, "no case measured both"},
         {REPORTS "others.csv", {.out = "x.svg", .figure = "attention"}, 2, "no attention case"},

@@ -17,6 +17,8 @@ same() { # same DIR: must equal the undisturbed run
     [[ $(content "$1") == "$(content whole)" ]] ||
         fail "$1: other rows than an undisturbed run: $(diff <(content whole) <(content "$1"))"
     [[ $(cut -d, -f2 "$1/results.csv" | sort -u | wc -l) -eq 2 ]] || fail "$1: more than one run_id" # and the header
+    [[ $(grep -v ',interrupted,' "$1/processes.csv" | cut -d, -f1,4- | tr '\n' ' ') == 'process,outcome,retry_of,reason 0,ok,, 1,ok,, ' ]] ||
+        fail "$1: $(cat "$1/processes.csv")"
     grep -q '"truncated": false' "$1/run.json" || fail "$1: run.json does not say that it is whole"
 }
 options=(--suite toy --mode 'fine,slow' --batch '1,2' --samples 3 --seed 3 -n 2 --no-compare --quiet step)
@@ -25,7 +27,7 @@ fine "$fixture" "${options[@]}" --out whole
 
 # rows DIR N: waits until results.csv has N lines, or the run has ended.
 rows() {
-    while kill -0 $pid 2>/dev/null && [[ ! -f $1/progress.csv || $(wc -l <"$1/results.csv") -lt $2 ]]; do sleep 0.01; done
+    while kill -0 $pid 2>/dev/null && [[ ! -f $1/run.json || $(wc -l <"$1/results.csv") -lt $2 ]]; do sleep 0.01; done
 }
 # killed DIR N WHOM ARG...: starts bench and, when the results have N lines, kills it in the middle of its next case:
 # bench and its measuring process (both), or bench alone (parent).
@@ -56,6 +58,7 @@ killed part 6 both "${options[@]}" --out part
 printf '1,half a ro' >>part/results.csv
 printf 'half a samp' >>part/samples.csv
 printf '1,2,30' >>part/progress.csv
+printf '0,20' >>part/processes.csv
 printf '{' >part/run.json.new
 fine "$fixture" run --resume part
 same part
@@ -79,6 +82,7 @@ wait $pid
 grep -q 'bench run --resume signal continues' "$dir/log" || fail "signal: it does not say how to go on"
 fine "$fixture" run --resume signal
 same signal
+grep -q ',interrupted,,Terminated$' signal/processes.csv || fail "signal: processes.csv does not say what ended the process"
 [[ $(grep -c truncated signal/results.csv) -eq 0 ]] || fail "signal: the truncated row stayed"
 
 expect 125 'the budget is used up; the rows measured so far are in slow; bench run --resume slow continues' \
@@ -90,6 +94,7 @@ until "$fixture" run --resume slow >"$dir/log" 2>&1; do # each time with the sam
 done
 [[ $calls -gt 2 ]] || fail "slow: the budget held nothing back"
 same slow
+grep -q ',interrupted,,the budget is used up$' slow/processes.csv || fail "slow: processes.csv does not say what ended the process"
 fine "$fixture" "${options[@]}" --out quick --budget 1h
 same quick
 # A case that takes much longer than the budget is cut off, and a case that is not expected to fit is not started.
@@ -110,6 +115,7 @@ wait $pid
 export ASAN_OPTIONS=handle_segv=0
 expect 4 'killed by signal 11' "$fixture" --suite toy --mode crash --batch 1 --out crash --no-compare step
 before=$(md5sum crash/results.csv)
+grep -q ',crashed,,"\?killed by signal 11 .* in toy/step' crash/processes.csv || fail "crash: $(cat crash/processes.csv)"
 expect 4 results "$fixture" run --resume crash
 [[ $(md5sum crash/results.csv) == "$before" ]] || fail "crash: rows changed"
 
@@ -143,11 +149,13 @@ edited '"--quiet"' '"--resume=x"' 'its argv holds --resume'
 edited '"--quiet"' '"\\u001b[2J"' 'control characters: ?[2J'
 edited '"machine_id": "' '"machine_id": "\\u001b[2J' 'not plain'
 edited '{' '[' 'edited/run.json'
-cp -r whole edited && rm edited/progress.csv
-expect 2 'progress.csv: No such file' "$fixture" run --resume edited
-mkfifo edited/progress.csv
-expect 2 'it is a FIFO' timeout 20 "$fixture" run --resume edited
-rm -r edited
+for file in progress.csv processes.csv; do
+    cp -r whole edited && rm edited/$file
+    expect 2 "$file: No such file" "$fixture" run --resume edited
+    mkfifo edited/$file
+    expect 2 'is a FIFO' timeout 20 "$fixture" run --resume edited
+    rm -r edited
+done
 
 # A refused --resume changes nothing: everything is checked before a file is truncated.
 marked() { # marked LINE TEXT: --resume must give TEXT when progress.csv has only that line

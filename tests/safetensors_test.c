@@ -1,5 +1,5 @@
-/* safetensors_test.c - the reader and the writer of safetensors: against files of the safetensors package, against
- * each other, and on malformed files of every kind. */
+/* safetensors_test.c - tests of the reader and the writer of safetensors files: with files of the safetensors package,
+ * with each other's files, and with malformed files of every kind. */
 #include <errno.h>
 #include <glob.h>
 #include <dirent.h>
@@ -35,7 +35,7 @@ static void check_ints(const pb_safetensors *f, const char *name, const int32_t 
     assert_memory_equal(got, want, n * sizeof *got);
 }
 
-static void reads_the_packages_file(void **state)
+static void a_file_of_the_safetensors_package_is_read(void **state)
 {
     (void)state;
     pb_safetensors *f = NULL;
@@ -61,14 +61,15 @@ static void reads_the_packages_file(void **state)
     assert_int_equal(tensor(f, "f32")->shape[1], 3);
     assert_int_equal(tensor(f, "scalar")->dims, 0);
     assert_int_equal(tensor(f, "bool")->dtype, PB_ST_BOOL);
-    CHECK_FAILS(pb_st_convert(tensor(f, "i64.far"), 0, 1, PB_I32, x), PB_EINVAL, "i64.far: a value is beyond 32 bits");
+    CHECK_FAILS(pb_st_convert(tensor(f, "i64.far"), 0, 1, PB_I32, x), PB_EINVAL,
+                "i64.far: a value does not fit into 32 bits");
     CHECK_FAILS(pb_st_convert(tensor(f, "bool"), 0, 2, PB_F32, x), PB_EFORMAT,
                 "bool is BOOL and cannot be read as f32");
     CHECK_FAILS(pb_st_convert(tensor(f, "i64"), 0, 2, PB_BF16, x), PB_EFORMAT, "package.safetensors: tensor i64");
     pb_st_close(f);
 }
 
-/* ---- conversion ---------------------------------------------------------------------------------------- */
+/* ---- converting elements ------------------------------------------------------------------------------- */
 
 static double half_value(unsigned h)
 {
@@ -102,7 +103,7 @@ static void every_f16_converts(void **state)
     }
 }
 
-static void parts_equal_the_whole(void **state)
+static void parts_of_a_tensor_equal_the_whole(void **state)
 {
     (void)state;
     enum { N = 40000, FIRST = 1023 };
@@ -125,7 +126,7 @@ static void parts_equal_the_whole(void **state)
     }
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------- */
+/* ---- writing files --------------------------------------------------------------------------------------- */
 
 static char folder[] = "/tmp/pb_safetensors_XXXXXX", out_path[256];
 
@@ -166,12 +167,12 @@ static void write_it(void)
     CHECK_OK(pb_st_append(out, w, 7));
     CHECK_OK(pb_st_append(out, (const char *)w + 7, sizeof w - 7));
     CHECK_OK(pb_st_append(out, h, sizeof h));
-    CHECK_FAILS(pb_st_append(out, w, 2), PB_EINVAL, "1 bytes of data more than its header says");
+    CHECK_FAILS(pb_st_append(out, w, 2), PB_EINVAL, "1 bytes more were written than the header states");
     CHECK_OK(pb_st_append(out, &nine, 1));
     CHECK_OK(pb_st_commit(out));
 }
 
-static void what_is_written_is_read(void **state)
+static void written_files_are_read_back(void **state)
 {
     (void)state;
     pb_safetensors *f = NULL;
@@ -185,7 +186,7 @@ static void what_is_written_is_read(void **state)
     pb_st_close(f);
 }
 
-static int disturbance; /* of pread: 1: signals and short reads; 2: a device that fails; 3: the file has ended */
+static int disturbance; /* how pread fails: 1: signals and short reads; 2: an error of the device; 3: end of file */
 
 ssize_t __real_pread(int fd, void *to, size_t n, off_t offset);
 ssize_t __wrap_pread(int fd, void *to, size_t n, off_t offset);
@@ -211,7 +212,7 @@ static void a_signal_does_not_end_a_read(void **state)
     disturbance = 2;
     CHECK_FAILS(pb_st_load(f, t, 0, 6, PB_F32, got), PB_EIO, "cannot be read: Input/output error (tensor w)");
     disturbance = 3;
-    CHECK_FAILS(pb_st_load(f, t, 0, 6, PB_F32, got), PB_EIO, "24 bytes too early (tensor w)");
+    CHECK_FAILS(pb_st_load(f, t, 0, 6, PB_F32, got), PB_EIO, "but must hold 24 more bytes (tensor w)");
     disturbance = 0;
     CHECK_OK(s);
     assert_memory_equal(got, w, sizeof w);
@@ -238,15 +239,16 @@ static void failures_leave_the_old_file(void **state)
     CHECK_OK(pb_st_create(out_path, entries, 1, NULL, 0, &out));
     assert_int_equal(drafts(), 1);
     CHECK_OK(pb_st_append(out, w, 8));
-    CHECK_FAILS(pb_st_commit(out), PB_EINVAL, "16 bytes of data are missing");
+    CHECK_FAILS(pb_st_commit(out), PB_EINVAL, "16 bytes that the header states were not written");
     assert_int_equal(drafts(), 0);
     CHECK_OK(pb_st_create(out_path, entries, 1, NULL, 0, &out));
     pb_st_abandon(out);
     assert_int_equal(drafts(), 0);
     const pb_st_entry twice[] = {entries[0], entries[0]}, huge = {"big", PB_ST_F64, 2, {1ul << 32, 1ul << 32}};
     const pb_st_entry bad = {"\xff", PB_ST_F32, 0, {0}};
-    CHECK_FAILS(pb_st_create(out_path, twice, 2, NULL, 0, &out), PB_EINVAL, "tensor w stands twice");
-    CHECK_FAILS(pb_st_create(out_path, &huge, 1, NULL, 0, &out), PB_EINVAL, "tensor big: the shape overflows");
+    CHECK_FAILS(pb_st_create(out_path, twice, 2, NULL, 0, &out), PB_EINVAL, "tensor w is given twice");
+    CHECK_FAILS(pb_st_create(out_path, &huge, 1, NULL, 0, &out), PB_EINVAL,
+                "tensor big: the product of the shape overflows");
     CHECK_FAILS(pb_st_create(out_path, &bad, 1, NULL, 0, &out), PB_EINVAL, "not UTF-8");
     CHECK_FAILS(pb_st_create("/nowhere/x", entries, 1, NULL, 0, &out), PB_EPATH, "/nowhere/x: No such file");
     CHECK_OK(pb_st_open(out_path, &f));
@@ -274,37 +276,37 @@ static const struct {
 } faults[] = {
     {"", 0, "x.st: the header does not begin with '{'"},
     {" {}", 0, "x.st: the header does not begin with '{'"},
-    {"{", 0, "x.st: not JSON: line 1"},
-    {"{} x", 0, "x.st: not JSON: line 1: end of file expected"},
-    {"{\"a\":\n\"\n\"}", 0, "not JSON: line 2: unexpected newline"},
-    {"{\"\xff\":1}", 0, "not JSON: line 1: unable to decode byte 0xff"},
-    {"{\"a\\u0000\":1}", 0, "not JSON: line 1: NUL byte in object key"},
+    {"{", 0, "x.st is not valid JSON: line 1"},
+    {"{} x", 0, "x.st is not valid JSON: line 1: end of file expected"},
+    {"{\"a\":\n\"\n\"}", 0, "is not valid JSON: line 2: unexpected newline"},
+    {"{\"\xff\":1}", 0, "is not valid JSON: line 1: unable to decode byte 0xff"},
+    {"{\"a\\u0000\":1}", 0, "is not valid JSON: line 1: NUL byte in object key"},
     {"{" A("\"U8\"", "[1]", "[0,1]") "," A("\"U8\"", "[1]", "[0,1]") "}", 1, "duplicate object key"},
     {"{\"__metadata__\":3}", 0, "\"__metadata__\" is not an object"},
-    {"{\"__metadata__\":{\"k\":3}}", 0, "\"__metadata__\" holds \"k\" that is not a string"},
-    {"{\"a\":[]}", 0, "x.st: tensor a: not an object"},
-    {"{\"a\\n\":[]}", 0, "x.st: a tensor's name holds control characters"},
+    {"{\"__metadata__\":{\"k\":3}}", 0, "\"__metadata__\": the value of \"k\" is not a string"},
+    {"{\"a\":[]}", 0, "x.st: tensor a is not an object"},
+    {"{\"a\\n\":[]}", 0, "x.st: the name of a tensor contains control characters"},
     {"{\"a\":{}}", 0, "tensor a: \"dtype\" is not a string"},
-    {"{" A("\"F33\"", "[1]", "[0,1]") "}", 1, "x.st: tensor a: unknown dtype \"F33\""},
+    {"{" A("\"F33\"", "[1]", "[0,1]") "}", 1, "x.st: tensor a: dtype \"F33\" is unknown"},
     {"{" A("\"U8\"", "3", "[0,1]") "}", 1, "tensor a: \"shape\" is not a list"},
-    {"{" A("\"U8\"", "[-1]", "[0,1]") "}", 1, "tensor a: \"shape\" holds what is not a whole number"},
-    {"{" A("\"U8\"", "[1.0]", "[0,1]") "}", 1, "tensor a: \"shape\" holds what is not a whole number"},
-    {"{" A("\"U8\"", "[99999999999999999999]", "[0,1]") "}", 1, "not JSON: line 1: too big integer"},
-    {"{" A("\"U8\"", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1, "tensor a: 9 dimensions, at most 8"},
-    {"{" A("\"U8\"", "[4294967296,4294967296]", "[0,0]") "}", 0, "tensor a: the shape overflows"},
-    {"{" A("\"F64\"", "[4611686018427387904]", "[0,0]") "}", 0, "tensor a: the shape overflows"},
-    {"{" A("\"U8\"", "[1]", "[0]") "}", 1, "tensor a: \"data_offsets\" are not two whole numbers"},
-    {"{" A("\"U8\"", "[1]", "[-1,0]") "}", 1, "tensor a: \"data_offsets\" are not two whole numbers"},
-    {"{" A("\"U8\"", "[1]", "[1,0]") "}", 1, "tensor a: bytes 1 to 0 are not inside"},
-    {"{" A("\"U8\"", "[2]", "[0,2]") "}", 1, "tensor a: bytes 0 to 2 are not inside the file's 1 bytes"},
+    {"{" A("\"U8\"", "[-1]", "[0,1]") "}", 1, "tensor a: \"shape\" contains a value that is not a whole number"},
+    {"{" A("\"U8\"", "[1.0]", "[0,1]") "}", 1, "tensor a: \"shape\" contains a value that is not a whole number"},
+    {"{" A("\"U8\"", "[99999999999999999999]", "[0,1]") "}", 1, "is not valid JSON: line 1: too big integer"},
+    {"{" A("\"U8\"", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1, "tensor a has 9 dimensions, but at most 8"},
+    {"{" A("\"U8\"", "[4294967296,4294967296]", "[0,0]") "}", 0, "tensor a: the product of the shape overflows"},
+    {"{" A("\"F64\"", "[4611686018427387904]", "[0,0]") "}", 0, "tensor a: the product of the shape overflows"},
+    {"{" A("\"U8\"", "[1]", "[0]") "}", 1, "tensor a: \"data_offsets\" is not a pair of whole numbers"},
+    {"{" A("\"U8\"", "[1]", "[-1,0]") "}", 1, "tensor a: \"data_offsets\" is not a pair of whole numbers"},
+    {"{" A("\"U8\"", "[1]", "[1,0]") "}", 1, "tensor a: bytes 1 to 0 are outside"},
+    {"{" A("\"U8\"", "[2]", "[0,2]") "}", 1, "tensor a: bytes 0 to 2 are outside the file's 1 bytes"},
     {"{" A("\"F16\"", "[2,3]", "[0,8]") "}", 8, "tensor a: F16 [2,3] is 12 bytes, but \"data_offsets\" span 8"},
-    {"{" A("\"U8\"", "[1]", "[1,2]") "}", 2, "the 1 bytes before tensor a belong to none"},
+    {"{" A("\"U8\"", "[1]", "[1,2]") "}", 2, "the 1 bytes before tensor a belong to no tensor"},
     {"{" A("\"U8\"", "[1]", "[0,1]") "}", 4, "the last 3 bytes belong to no tensor"},
     {"{" A("\"U8\"", "[4]", "[0,4]") ",\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[3,5]}}", 5,
      "tensor b overlaps tensor a"},
 };
 
-static void every_fault_is_named(void **state)
+static void every_malformed_file_is_refused(void **state)
 {
     (void)state;
     pb_safetensors *f = NULL;
@@ -314,12 +316,13 @@ static void every_fault_is_named(void **state)
     memset(deep + strlen(deep), '[', 8000);
     CHECK_FAILS(parse(deep, 0, &f), PB_EINVAL, "maximum parsing depth");
     assert_null(f);
-    CHECK_FAILS(pb_st_parse("x", "1234567", 7, &f), PB_EINVAL, "x: 7 bytes are too few");
-    CHECK_FAILS(pb_st_parse("x", "\3\0\0\0\0\0\0\0{}", 10, &f), PB_EINVAL, "3 bytes reach beyond the file's 10");
+    CHECK_FAILS(pb_st_parse("x", "1234567", 7, &f), PB_EINVAL, "x has 7 bytes, which is too short");
+    CHECK_FAILS(pb_st_parse("x", "\3\0\0\0\0\0\0\0{}", 10, &f), PB_EINVAL,
+                "the header has 3 bytes, but the file only 10");
     CHECK_FAILS(pb_st_parse("x", "\377\377\377\377\377\377\377\377{}", 10, &f), PB_EINVAL, "not a safetensors file");
     CHECK_FAILS(pb_st_open("/nowhere", &f), PB_EPATH, "/nowhere: No such file");
-    CHECK_FAILS(pb_st_open("/", &f), PB_EPATH, "/: it is a folder, where a regular file is needed");
-    CHECK_FAILS(pb_st_open("/dev/null", &f), PB_EPATH, "/dev/null: it is a device, where");
+    CHECK_FAILS(pb_st_open("/", &f), PB_EPATH, "/ is a folder, but must be a regular file");
+    CHECK_FAILS(pb_st_open("/dev/null", &f), PB_EPATH, "/dev/null is a device, but");
     CHECK_OK(parse("{\"__metadata__\":null}  ", 0, &f));
     pb_st_close(f);
 }
@@ -327,10 +330,13 @@ static void every_fault_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_the_packages_file),      cmocka_unit_test(every_f16_converts),
-        cmocka_unit_test(parts_equal_the_whole),        cmocka_unit_test(what_is_written_is_read),
-        cmocka_unit_test(a_signal_does_not_end_a_read), cmocka_unit_test(failures_leave_the_old_file),
-        cmocka_unit_test(every_fault_is_named),
+        cmocka_unit_test(a_file_of_the_safetensors_package_is_read),
+        cmocka_unit_test(every_f16_converts),
+        cmocka_unit_test(parts_of_a_tensor_equal_the_whole),
+        cmocka_unit_test(written_files_are_read_back),
+        cmocka_unit_test(a_signal_does_not_end_a_read),
+        cmocka_unit_test(failures_leave_the_old_file),
+        cmocka_unit_test(every_malformed_file_is_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

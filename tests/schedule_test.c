@@ -39,17 +39,17 @@ static void constant_and_short_runs(void **state)
     near(pb_schedule_lr(&one, 0), 1e-3);
 }
 
-static void what_cannot_be_is_refused(void **state)
+static void invalid_settings_are_refused(void **state)
 {
     (void)state;
     CHECK_FAILS(pb_schedule_check(&(pb_schedule){.lr = -1, .steps = 4}), PB_EINVAL, "learning rate -1");
     CHECK_FAILS(pb_schedule_check(&(pb_schedule){.lr = (double)NAN, .steps = 4}), PB_EINVAL, "learning rate");
-    CHECK_FAILS(pb_schedule_check(&(pb_schedule){.lr = 1e-5, .min = 1e-4, .steps = 4}), PB_EINVAL, "least");
+    CHECK_FAILS(pb_schedule_check(&(pb_schedule){.lr = 1e-5, .min = 1e-4, .steps = 4}), PB_EINVAL, "minimum");
     for (int kind = PB_SCHEDULE_COSINE; kind <= PB_SCHEDULE_CONSTANT; kind++)
         for (int i = 0; i < 3; i++) {
             const double bad[] = {-1, (double)INFINITY, (double)NAN};
             const pb_schedule s = {.kind = (pb_schedule_kind)kind, .lr = 1, .min = bad[i], .steps = 4};
-            CHECK_FAILS(pb_schedule_check(&s), PB_EINVAL, "least learning rate");
+            CHECK_FAILS(pb_schedule_check(&s), PB_EINVAL, "minimum learning rate");
         }
     CHECK_FAILS(pb_schedule_check(&(pb_schedule){.lr = (double)INFINITY, .steps = 4}), PB_EINVAL, "learning rate inf");
     CHECK_FAILS(pb_schedule_check(&(pb_schedule){.lr = 1, .warmup = 5, .steps = 4}), PB_EINVAL, "warm-up of 5");
@@ -75,7 +75,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(warm_up_then_cosine),
         cmocka_unit_test(constant_and_short_runs),
-        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(invalid_settings_are_refused),
         cmocka_unit_test(defaults_follow_the_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,6 +62,26 @@ expect 0 'processes=46 pairs=23 rows=2' simulate pairs
 grep -q 'note: rows left out because a process lacks them: 1' "$dir/log" ||
     fail "the row that was left out is not counted"
 
+# ---- stored pairs -------------------------------------------------------------------------------------------------------
+# stored SESSION PAIRS SESSION PAIRS...: sessions of two cases that a gate does not name
+stored() {
+    echo machine_id,bench_version,more,session,key,metric,pairs,ratios
+    awk 'BEGIN { for (s = 1; s < ARGC; s += 2) for (k = 0; k < 2; k++) {
+        printf "m,2,x,%s,kernels/c?i=%d,kernel_time,%d,", ARGV[s], k, ARGV[s + 1]
+        for (i = 0; i < ARGV[s + 1]; i++) printf "%s%.9g", i ? " " : "", 0.001 * sin(i * 7 + k + s)
+        print ""
+    } }' "$@"
+}
+stored a 12 b 24 >s.csv
+expect 0 'processes=72 pairs=36 rows=2 recorded=4 recorded_alarms=0' simulate s.csv --self
+expect 0 '2 sessions, 36 pairs' simulate s.csv
+grep -q '(centred)' "$dir/log" || fail "stored pairs are not centred"
+stored c 12 >t.csv
+expect 0 'processes=96 pairs=48 rows=2 recorded=6' simulate s.csv t.csv --self
+sed 's/,12,[^ ]* /,11,/' t.csv | sed '2s/,11,/,12,0.001 /' >u.csv # a case that lacks a pair of its session
+expect 0 'pairs=12 rows=1 recorded=1' simulate u.csv --self
+grep -q 'note: rows left out because a process lacks them: 1' "$dir/log" || fail "a stored row left out is not said"
+
 # ---- refused input: one line, and nothing on standard output ---------------------------------------------------------
 refuse() {
     expect 2 "$@"
@@ -79,6 +99,22 @@ run bad b 24 0.001 backward backward_time
 sed -n 2p bad/samples.csv >>bad/samples.csv
 refuse 'the samples of a row are not contiguous' simulate bad
 refuse 'name at least one run folder' simulate
+wrong() { # wrong MESSAGE SED: stored pairs with a fault
+    sed "$2" t.csv >wrong.csv
+    refuse "$1" simulate wrong.csv
+}
+wrong 'wrong.csv:1: the header lacks the column session' '1s/session/sessions/'
+wrong 'wrong.csv:2: no such metric: kernel_tide' '2s/kernel_time/kernel_tide/'
+wrong 'wrong.csv:3: ratios is not a list of as many numbers as pairs says' '3s/,12,/,13,/'
+wrong 'wrong.csv:3: ratios is not a list' '3s/,12,[^ ]*/,12,nan/'
+wrong 'wrong.csv:3: ratios is not a list' '3s/,12,[^ ]*/,12,0.1x/'
+wrong 'wrong.csv:2: ratios is not a list' "2s/,12,.*/,25,$(printf '0.1 %.0s' {1..25})/"
+wrong 'wrong.csv:3: not sorted by session' '3s/,c,/,b,/'
+wrong 'a second row of kernels/c?i=0' '3s/i=1/i=0/'
+wrong 'wrong.csv:3: the line lacks the column ratios' '3s/,12,.*/,12/'
+wrong 'wrong.csv: the machine or bench_version differs' '3s/^m,/n,/'
+wrong 'wrong.csv: has a header but no rows' '2,$d'
+wrong 'wrong.csv:2: a quote out of place' '2s/,x,/,x"x,/'
 refuse 'needs a share between 0 and 10' simulate plain --inject-slowdown 11
 refuse 'need 2 <= pairs <= max-pairs <= 24' simulate plain --max-pairs 25
 refuse 'nowhere' simulate nowhere

@@ -64,7 +64,7 @@ static void compare_noise(uint64_t seed, int k, spread sd, double slower, int co
                               .machine_id = "m",
                               .bench_version = PB_BENCH_VERSION,
                               .run_id = "00",
-                              .status = "ok",
+                              .status = PB_ROW_OK,
                               .note = "",
                               .processes = 3,
                               .sessions = k,

@@ -2,7 +2,7 @@
  * recorded, and refuses to copy from device memory that nothing was copied to. */
 #include "bench/run/plan.h"
 #include "bench/suites/suite.h"
-#include "tests/sink.h"
+#include "tests/emitter.h"
 
 enum { BLOCKS = 1024 };
 
@@ -74,20 +74,20 @@ static pb_status strict_between(pb_ctx *ctx, int from, int to, double *seconds)
 static void run(pb_ctx *ctx, const pb_case *c)
 {
     pb_backend strict = *ctx->be;
-    pb_sink s;
+    pb_emitter s;
     real = ctx->be;
     blocks = 0;
     memset(recorded, 0, sizeof recorded);
     strict.alloc = strict_alloc, strict.release = strict_release, strict.upload = strict_upload;
     strict.copy = strict_copy, strict.mark = strict_mark, strict.between = strict_between;
     pb_ctx_release_scratch(ctx);
-    open_sink(&s);
-    s.measure.min_samples = 3, s.measure.min_time = 0;
+    open_emitter(&s);
+    const pb_suite_env env = {.emitter = &s, .asked = {.samples = 3}};
     ctx->be = &strict;
-    const pb_status status = pb_suite_find(c->suite)->run(ctx, c, &s);
+    const pb_status status = pb_suite_find(c->suite)->run(ctx, c, &env);
     pb_ctx_release_scratch(ctx);
     ctx->be = real;
-    close_sink(&s);
+    close_emitter(&s);
     CHECK_OK(status);
 }
 

@@ -28,7 +28,7 @@ enum { B = 4, S = 128, T = B * S, HELD_OUT = 16, EVALUATED = 12 };
 typedef struct plan {
     pb_tuning tuning;
     int steps;
-    float lr; /* peak, reached after a tenth of the steps; then a cosine down to a twentieth */
+    float lr; /* peak learning rate, reached after a tenth of the steps; then a cosine down to lr/20 */
 } plan;
 static const plan base = {PB_FULL, 2000, 5e-3f}, adapters = {PB_LORA, 350, 3e-3f};
 static const double wanted = 2;   /* largest cross entropy per byte */
@@ -87,7 +87,7 @@ static pb_status open_text(const char *folder, const char *name, pb_dataset **ou
     return s;
 }
 
-/* ---- training ----------------------------------------------------------------------------------------- */
+/* ---- training the model ------------------------------------------------------------------------------- */
 
 static pb_status set_batch(run *r, pb_trainer *t, const pb_dataset *text, size_t index)
 {
@@ -138,7 +138,7 @@ static pb_status open_trainer(run *r, const plan *p, pb_trainer **out)
     c.model.tuning = p->tuning;
     c.model.rank = 8;
     c.model.alpha = 44;
-    c.model.random_b = true; /* not zero at the start, so that the adapters matter */
+    c.model.random_b = true; /* B is not zero at the start, so that the adapters change the output */
     c.model.targets = (1u << PB_NTARGETS) - 1;
     c.model.blank = p->tuning != PB_FULL;
     c.clip = PB_CLIP_MULTI;
@@ -148,7 +148,7 @@ static pb_status open_trainer(run *r, const plan *p, pb_trainer **out)
     return pb_trainer_open(&r->ctx, &c, out);
 }
 
-/* ---- a small residual stream ---------------------------------------------------------------------------- */
+/* ---- scaling down the residual stream ------------------------------------------------------------------- */
 
 /* Returns the mean square of the input of the first layer, for the last batch. */
 static double mean_square(const pb_trainer *t)
@@ -191,7 +191,7 @@ static pb_status shrink_base(run *r, const char *dir, float f)
     return s;
 }
 
-/* ---- the whole program --------------------------------------------------------------------------------- */
+/* ---- the program --------------------------------------------------------------------------------------- */
 
 static pb_status train_base(run *r, const char *dir, double *ce)
 {

@@ -1,5 +1,5 @@
-/* tokenizer_file_test.c - what a tokenizer.json may contain: anything else is refused in one line that names it, and
- * patterns are rewritten for PCRE2 and limited. */
+/* tokenizer_file_test.c - tests of reading tokenizer.json: an unsupported feature is refused with one line that names
+ * it, and patterns are translated for PCRE2 and have a match limit. */
 #include "tests/tokenizer_test.h"
 #include "trainer/tokenizer/pattern.h"
 #include "trainer/tokenizer/unicode.h"
@@ -26,8 +26,8 @@ static const struct refusal {
 } refusals[] = {
     {"", PB_EINVAL, "line 1: "},
     {"[1", PB_EINVAL, "line 1: "},
-    {"[]", PB_EINVAL, "tokenizer: not an object"},
-    {"{}", PB_EINVAL, "no \"model\""},
+    {"[]", PB_EINVAL, "tokenizer is not an object"},
+    {"{}", PB_EINVAL, "\"model\" is missing"},
     {"{\"a\":1,\"a\":2}", PB_EINVAL, "duplicate object key"},
     {"{\"model\":\n\n\"\xff\"}", PB_EINVAL, "line 3: "},
     {"{\"version\":\"2.0\"}", PB_EFORMAT, "version"},
@@ -37,7 +37,7 @@ static const struct refusal {
     {MODEL("{\"type\":\"Unigram\",\"vocab\":[]}"), PB_EFORMAT, "model: type \"Unigram\""},
     {MODEL("{\"type\":\"WordPiece\",\"vocab\":{}}"), PB_EFORMAT, "model: type \"WordPiece\""},
     {MODEL("{\"vocab\":{}}"), PB_EFORMAT, "model: type \"\""},
-    {MODEL("7"), PB_EINVAL, "model: not an object"},
+    {MODEL("7"), PB_EINVAL, "model is not an object"},
     {MODEL("{\"type\":\"BPE\",\"merges\":[]}"), PB_EINVAL, "\"vocab\" is not an object"},
     {MODEL("{\"type\":\"BPE\",\"vocab\":{}}"), PB_EINVAL, "\"merges\" is not a list"},
     {MODEL(BPE(",\"dropout\":0.1")), PB_EFORMAT, "dropout"},
@@ -48,9 +48,9 @@ static const struct refusal {
     {MODEL(BPE(",\"novel\":0")), PB_EFORMAT, "model: \"novel\""},
     {VOCAB("\"a\":0,\"a\":1", ""), PB_EINVAL, "duplicate object key"},
     {VOCAB("\"a\":0,\"b\":0", ""), PB_EINVAL, "token \"b\": id 0 belongs to two tokens"},
-    {VOCAB("\"a\":-1", ""), PB_EINVAL, "token \"a\": id -1, need 0 to 2097151"},
-    {VOCAB("\"a\":2097152", ""), PB_EINVAL, "id 2097152, need"},
-    {VOCAB("\"a\":4294967296", ""), PB_EINVAL, "id 4294967296, need"},
+    {VOCAB("\"a\":-1", ""), PB_EINVAL, "token \"a\": id -1: need 0 to 2097151"},
+    {VOCAB("\"a\":2097152", ""), PB_EINVAL, "id 2097152: need"},
+    {VOCAB("\"a\":4294967296", ""), PB_EINVAL, "id 4294967296: need"},
     {VOCAB("\"a\":99999999999999999999", ""), PB_EINVAL, "too big integer"},
     {VOCAB("\"a\":1.5", ""), PB_EINVAL, "token \"a\": its id is not an integer"},
     {VOCAB("\"x\\ny\":\"0\"", ""), PB_EINVAL, "token \"x?y\": its id is not an integer"},
@@ -61,13 +61,13 @@ static const struct refusal {
     {VOCAB("\"a\":0", "\" a\""), PB_EINVAL, "merge 0 has an empty side"},
     {VOCAB("\"a\":0,\"\":1", "[\"\",\"a\"]"), PB_EINVAL, "merge 0 has an empty side"},
     {VOCAB("\"a\":0", "[\"a\"]"), PB_EINVAL, "merge 0 is not a pair"},
-    {VOCAB("\"a\":0", "[\"a\",1]"), PB_EINVAL, "a merge: not a string"},
-    {VOCAB("\"a\":0", "{}"), PB_EINVAL, "a merge: not a string"},
+    {VOCAB("\"a\":0", "[\"a\",1]"), PB_EINVAL, "a merge is not a string"},
+    {VOCAB("\"a\":0", "{}"), PB_EINVAL, "a merge is not a string"},
     {NORM("{\"type\":\"NFKC\"}"), PB_EFORMAT, "normalizer: type \"NFKC\""},
     {NORM("{\"type\":\"Lowercase\"}"), PB_EFORMAT, "normalizer: type \"Lowercase\""},
     {NORM("{\"type\":\"NFC\",\"x\":1}"), PB_EFORMAT, "normalizer: \"x\""},
-    {NORM("3"), PB_EINVAL, "normalizer: not an object"},
-    {NORM("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},null]}"), PB_EINVAL, "null in a Sequence"},
+    {NORM("3"), PB_EINVAL, "normalizer is not an object"},
+    {NORM("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},null]}"), PB_EINVAL, "a Sequence contains null"},
     {NORM("{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a*\"},\"content\":\"\"}"), PB_EFORMAT, "empty text"},
     {PRE("{\"type\":\"Metaspace\"}"), PB_EFORMAT, "pre_tokenizer: type \"Metaspace\""},
     {PRE("{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"Digits\"}]}"), PB_EFORMAT,
@@ -75,7 +75,7 @@ static const struct refusal {
     {PRE("{\"type\":\"Sequence\"}"), PB_EINVAL, "\"pretokenizers\" is not a list"},
     {PRE("{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"Odd\"}"), PB_EFORMAT, "behavior \"Odd\""},
     {PRE("{\"type\":\"Split\",\"pattern\":{\"String\":\"\"},\"behavior\":\"Isolated\"}"), PB_EINVAL, "0 bytes"},
-    {PRE("{\"type\":\"Split\",\"behavior\":\"Isolated\"}"), PB_EINVAL, "Split: not an object"},
+    {PRE("{\"type\":\"Split\",\"behavior\":\"Isolated\"}"), PB_EINVAL, "Split is not an object"},
     {REGEX("a("), PB_EINVAL, "pattern: missing closing parenthesis"},
     {REGEX("a?"), PB_EFORMAT, "matches the empty text"},
     {REGEX("\\\\h"), PB_EFORMAT, "this escape at character 1"},
@@ -92,16 +92,17 @@ static const struct refusal {
     {REGEX("\\\\p{Nonsense}"), PB_EINVAL, "pattern: "},
     {REGEX("[\\\\P{L}]"), PB_EFORMAT, "a negated property inside a class at character 2"},
     {REGEX("[a\\\\D]"), PB_EFORMAT, "a negated property inside a class at character 3"},
-    {REGEX("\\\\p{Cn}"), PB_EFORMAT, "which characters are unassigned at character 1"},
+    {REGEX("\\\\p{Cn}"), PB_EFORMAT, "\\p{C} or \\p{Cn} (unassigned characters) at character 1"},
     {REGEX("\\\\pL"), PB_EFORMAT, "\\p without {Name}"},
     {REGEX("\\\\"), PB_EFORMAT, "this escape"},
     {POST("{\"type\":\"BertProcessing\"}"), PB_EFORMAT, "post_processor: type \"BertProcessing\""},
-    {POST("{\"type\":\"TemplateProcessing\",\"single\":[],\"special_tokens\":{}}"), PB_EINVAL, "\"single\" has no A"},
+    {POST("{\"type\":\"TemplateProcessing\",\"single\":[],\"special_tokens\":{}}"), PB_EINVAL,
+     "\"single\" has no sequence A"},
     {POST("{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"s\"}}],\"special_tokens\":{}}"),
      PB_EINVAL, "SpecialToken \"s\" has no ids"},
     {POST("{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"s\"}}],\"special_tokens\":{\"s\":{"
           "\"ids\":[9]}}}"),
-     PB_EINVAL, "id 9 is no token"},
+     PB_EINVAL, "no token has id 9"},
     {DECODER("{\"type\":\"WordPiece\"}"), PB_EFORMAT, "decoder: type \"WordPiece\""},
     {DECODER("{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}"), PB_EFORMAT, "after Fuse"},
     {DECODER("{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Fuse\"},{\"type\":\"ByteFallback\"}]}"), PB_EFORMAT,
@@ -109,13 +110,13 @@ static const struct refusal {
     {ADDED("{\"content\":\"x\"}"), PB_EINVAL, "added token \"x\": its id is not an integer"},
     {ADDED("{\"id\":3}"), PB_EINVAL, "\"content\" is not a string"},
     {ADDED(TOKEN("1", "x")), PB_EINVAL, "added token \"x\": id 1 belongs to two tokens"},
-    {ADDED(TOKEN("1", "a")), PB_EINVAL, "id 1 here, id 0 in the vocabulary"},
-    {ADDED(TOKEN("3", "x") "," TOKEN("4", "x")), PB_EINVAL, "two added tokens are looked for as one text"},
-    {ADDED(TOKEN("9999999999", "x")), PB_EINVAL, "id 9999999999, need"},
+    {ADDED(TOKEN("1", "a")), PB_EINVAL, "the id is 1 here, but 0 in the vocabulary"},
+    {ADDED(TOKEN("3", "x") "," TOKEN("4", "x")), PB_EINVAL, "two added tokens have the same text"},
+    {ADDED(TOKEN("9999999999", "x")), PB_EINVAL, "id 9999999999: need"},
     {ADDED("{\"id\":3,\"content\":\"x\",\"sparkle\":true}"), PB_EFORMAT, "\"sparkle\""},
 };
 
-static void what_is_not_supported_is_named(void **state)
+static void unsupported_files_are_refused(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
@@ -150,7 +151,7 @@ static void deep_nesting_is_refused(void **state)
             snprintf(json, sizeof json, "{\"%s\":%.*s%.*s,\"model\":%s}", parts[i].part, (int)open.n, open.p,
                      (int)close.n, close.p, BPE(""));
             if (depth == 4) CHECK_OK(pb_tokenizer_parse("x", json, strlen(json), &t));
-            else CHECK_FAILS(pb_tokenizer_parse("x", json, strlen(json), &t), PB_EFORMAT, "deeper than 4");
+            else CHECK_FAILS(pb_tokenizer_parse("x", json, strlen(json), &t), PB_EFORMAT, "nested more than 4 deep");
             if (depth == 4) pb_tokenizer_close(t);
             pb_bytes_free(&open);
             pb_bytes_free(&close);
@@ -158,7 +159,7 @@ static void deep_nesting_is_refused(void **state)
 }
 
 /* A pattern that backtracks exponentially gives an error instead of hanging. */
-static void patterns_have_a_limit(void **state)
+static void patterns_have_a_match_limit(void **state)
 {
     static const char json[] = REGEX("(?:a|a|aa)+c");
     pb_tokenizer *t = NULL;
@@ -173,7 +174,7 @@ static void patterns_have_a_limit(void **state)
     pb_tokenizer_close(t);
 }
 
-static void patterns_are_respelled(void **state)
+static void patterns_are_translated_for_pcre2(void **state)
 {
     static const char *const pairs[][2] = {
         {"\\s+(?!\\S)", "\\p{White_Space}+(?!\\P{White_Space})"},
@@ -197,7 +198,7 @@ static void patterns_are_respelled(void **state)
 }
 
 /* The text of an added token is decoded unchanged, not through the byte-level alphabet. */
-static void added_tokens_decode_as_they_stand(void **state)
+static void added_tokens_are_decoded_unchanged(void **state)
 {
     static const char json[] = FILE_WITH(TOKEN("3", "\xc3\xa9\xc4\xa0"), "null", "{\"type\":\"ByteLevel\"}", "null",
                                          "{\"type\":\"ByteLevel\"}", BPE(""));
@@ -208,9 +209,9 @@ static void added_tokens_decode_as_they_stand(void **state)
     pb_tokenizer_close(t);
 }
 
-/* The merges may contain the version line of a merges.txt; for a pair that occurs twice the later rank counts; an
- * added token with empty text is ignored. */
-static void odd_files_are_read_as_the_library_reads_them(void **state)
+/* Reads unusual files as Hugging Face's library does: the merges may contain the version line of a merges.txt; for a
+ * pair that occurs twice the later rank counts; an added token with empty text is ignored. */
+static void unusual_files_are_read_as_the_library_reads_them(void **state)
 {
     static const char json[] = FILE_WITH(
         TOKEN("9", ""), "null", "null", "null", "null",
@@ -228,7 +229,7 @@ static void odd_files_are_read_as_the_library_reads_them(void **state)
     pb_tokenizer_close(t);
 }
 
-/* Each step multiplies the length by ten, so that six of them make a million bytes from one. */
+/* Each of six Replace steps multiplies the length by ten, so they would make a million bytes from one. */
 static void a_normalizer_cannot_grow_a_text_without_bound(void **state)
 {
 #define TEN_TIMES "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaaaaaaaa\"}"
@@ -262,7 +263,7 @@ static void a_normalizer_cannot_grow_a_text_without_bound(void **state)
 }
 
 /* Text that no token covers is refused, byte-level or not; it is never dropped silently. */
-static void what_the_vocabulary_lacks_is_refused(void **state)
+static void characters_outside_the_vocabulary_are_refused(void **state)
 {
 #define LEVEL(more)                                                                                                    \
     FILE_WITH("", "null", "{\"type\":\"ByteLevel\",\"add_prefix_space\":false}", "null", "{\"type\":\"ByteLevel\"}",   \
@@ -270,9 +271,9 @@ static void what_the_vocabulary_lacks_is_refused(void **state)
     static const struct {
         const char *json, *text, *why;
     } all[] = {
-        {MODEL(BPE("")), "ab\xc3\xa9", "character U+00E9 is not in the vocabulary, which has no unk_token"},
+        {MODEL(BPE("")), "ab\xc3\xa9", "character U+00E9 is not in the vocabulary, and the tokenizer has no unk_token"},
         {MODEL(BPE("")), "ab\xff", "byte 2 is not UTF-8"},
-        {LEVEL(""), "abc", "byte 0x63 is not in the vocabulary, which has no unk_token"},
+        {LEVEL(""), "abc", "byte 0x63 is not in the vocabulary, and the tokenizer has no unk_token"},
         {LEVEL(""), "ab\xff\xfe", "byte 2 is not UTF-8, and 0xFF is not in the vocabulary"},
         {LEVEL(",\"unk_token\":\"a\""), "ab\xff\xfe", "byte 2 is not UTF-8, and 0xFF is not in the vocabulary"},
     };
@@ -340,14 +341,14 @@ static void only_utf8_is_valid(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_supported_is_named),
+        cmocka_unit_test(unsupported_files_are_refused),
         cmocka_unit_test(deep_nesting_is_refused),
-        cmocka_unit_test(patterns_have_a_limit),
-        cmocka_unit_test(patterns_are_respelled),
-        cmocka_unit_test(added_tokens_decode_as_they_stand),
-        cmocka_unit_test(odd_files_are_read_as_the_library_reads_them),
+        cmocka_unit_test(patterns_have_a_match_limit),
+        cmocka_unit_test(patterns_are_translated_for_pcre2),
+        cmocka_unit_test(added_tokens_are_decoded_unchanged),
+        cmocka_unit_test(unusual_files_are_read_as_the_library_reads_them),
         cmocka_unit_test(a_normalizer_cannot_grow_a_text_without_bound),
-        cmocka_unit_test(what_the_vocabulary_lacks_is_refused),
+        cmocka_unit_test(characters_outside_the_vocabulary_are_refused),
         cmocka_unit_test(only_utf8_is_valid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* tokenizer_test.c - tokenizers against the results of Hugging Face's library (tests/fixtures/tokenizers, written by
- * scripts/fixtures/tokenizer_fixtures.py), and checks that a comparison cannot make: bytes that are not UTF-8,
- * refusals, run time. */
+/* tokenizer_test.c - compares tokenizers with the results of Hugging Face's library (tests/fixtures/tokenizers, written
+ * by scripts/fixtures/tokenizer_fixtures.py). Also tests properties that such a comparison cannot show: bytes that are
+ * not UTF-8, refused input, and run time. */
 #include <jansson.h>
 #include <time.h>
 
@@ -31,7 +31,7 @@ static const json_t *get(const json_t *o, const char *key)
     return v;
 }
 
-/* Encodes the text and compares the ids. */
+/* Encodes the text and compares the ids with `want`. */
 static void check_ids(pb_tokenizer *t, const json_t *text, unsigned flags, const json_t *want, const char *what)
 {
     pb_ids ids = encode(t, json_string_value(text), json_string_length(text), flags);
@@ -55,7 +55,7 @@ static void check_decoded(pb_tokenizer *t, const json_t *text, unsigned flags, c
     pb_bytes_free(&got);
 }
 
-/* Entry i of a table that stores only the entries that differ from `usual`. */
+/* Returns entry i of a table that stores only the entries that differ from `usual`. */
 static const json_t *unless(const json_t *table, size_t i, const json_t *usual)
 {
     char key[24];
@@ -64,7 +64,7 @@ static const json_t *unless(const json_t *table, size_t i, const json_t *usual)
     return v ? v : usual;
 }
 
-static void ids_and_texts_are_those_of_the_library(void **state)
+static void ids_and_texts_equal_the_library(void **state)
 {
     const json_t *texts = get(expected, "texts"), *c, *text;
     size_t i, k;
@@ -166,7 +166,7 @@ static void check_cuts(const char *name, const pb_tok_pattern *p, const json_t *
 }
 
 /* Characters that are newer than PCRE2's tables or the library's NFC tables. */
-static void new_characters_are_those_of_the_library(void **state)
+static void new_characters_are_treated_as_in_the_library(void **state)
 {
     json_error_t e;
     json_t *root = json_load_file(PB_FIXTURES "/unicode.json", 0, &e), *one, *text;
@@ -235,7 +235,7 @@ static void time_is_not_quadratic(void **state)
     pb_tokenizer_close(t);
 }
 
-static void bytes_that_are_not_utf8_survive(void **state)
+static void bytes_that_are_not_utf8_are_kept(void **state)
 {
     static const char *const bad[] = {
         "\xff",     "\xc3",     "\xe2\x82",         "\xf0\x9f\x91", "\xed\xa0\x80", "\xf4\x90\x80\x80",
@@ -248,7 +248,7 @@ static void bytes_that_are_not_utf8_survive(void **state)
     t[3] = bytes;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         for (int k = 0; k < 4; k++) {
-            /* before, after and inside valid text; the valid parts have the ids that they have alone */
+            /* The invalid bytes are before, inside and after valid text; the valid parts keep their ids. */
             const int n = snprintf(text, sizeof text, "%sHello 42%s world's %s", bad[i], bad[i], bad[i]);
             check_round_trip(t[k], text, (size_t)n);
             pb_ids all = encode(t[k], text, (size_t)n, 0), alone = encode(t[k], bad[i], strlen(bad[i]), 0);
@@ -268,7 +268,7 @@ static void bytes_that_are_not_utf8_survive(void **state)
     for (int k = 0; k < 4; k++) pb_tokenizer_close(t[k]);
 }
 
-static void without_bytes_such_text_is_refused(void **state)
+static void invalid_utf8_is_refused_without_byte_tokens(void **state)
 {
     pb_tokenizer *t = open_fixture("llama2.json");
     pb_ids ids = {0};
@@ -325,7 +325,8 @@ static void the_byte_tokenizer_needs_no_file(void **state)
     pb_tokenizer_close(t);
 }
 
-/* So many words that the cache is emptied on the way, and words just below and above the longest that it keeps. */
+/* Encodes so many words that the cache is emptied meanwhile, and words just below and above the longest cached
+ * length. */
 static void ids_do_not_depend_on_the_cache(void **state)
 {
     pb_tokenizer *used = open_fixture("gpt2.json"), *fresh = open_fixture("gpt2.json");
@@ -359,7 +360,7 @@ static int by_hash(const void *a, const void *b)
 }
 
 /* Two words of equal length and equal hash, found by trying. */
-static void the_cache_tells_words_of_one_hash_apart(void **state)
+static void the_cache_distinguishes_words_of_equal_hash(void **state)
 {
     enum { N = 400000 };
     uint64_t *all = malloc(N * sizeof *all); /* hash << 32 | number of the word */
@@ -386,7 +387,7 @@ static void the_cache_tells_words_of_one_hash_apart(void **state)
     pb_tokenizer_close(t);
 }
 
-static void tokens_have_names_and_ids_have_bounds(void **state)
+static void unknown_tokens_and_ids_are_refused(void **state)
 {
     pb_tokenizer *t = NULL;
     int32_t id = -7;
@@ -398,13 +399,13 @@ static void tokens_have_names_and_ids_have_bounds(void **state)
     t = open_fixture("qwen2.json");
     CHECK_OK(pb_tokenizer_special(t, "<|im_end|>", &id));
     assert_int_equal(id, 2);
-    CHECK_FAILS(pb_tokenizer_special(t, "<|im_end|", &id), PB_EINVAL, "no added token");
+    CHECK_FAILS(pb_tokenizer_special(t, "<|im_end|", &id), PB_EINVAL, "not an added token");
     assert_int_equal(id, 2);
     CHECK_OK(pb_tokenizer_decode(t, &id, 1, 0, &out));
     const int32_t wrong[] = {-1, (int32_t)pb_tokenizer_vocab(t), INT32_MAX};
     for (int i = 0; i < 3; i++) {
         const int32_t ids[2] = {id, wrong[i]};
-        CHECK_FAILS(pb_tokenizer_decode(t, ids, 2, 0, &out), PB_EINVAL, "is no token");
+        CHECK_FAILS(pb_tokenizer_decode(t, ids, 2, 0, &out), PB_EINVAL, "no token has id");
         assert_int_equal(out.n, 10);
     }
     pb_bytes_free(&out);
@@ -430,17 +431,17 @@ static int close_expected(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ids_and_texts_are_those_of_the_library),
-        cmocka_unit_test(new_characters_are_those_of_the_library),
+        cmocka_unit_test(ids_and_texts_equal_the_library),
+        cmocka_unit_test(new_characters_are_treated_as_in_the_library),
         cmocka_unit_test(long_texts_have_the_same_ids),
         cmocka_unit_test(time_is_not_quadratic),
-        cmocka_unit_test(bytes_that_are_not_utf8_survive),
-        cmocka_unit_test(without_bytes_such_text_is_refused),
+        cmocka_unit_test(bytes_that_are_not_utf8_are_kept),
+        cmocka_unit_test(invalid_utf8_is_refused_without_byte_tokens),
         cmocka_unit_test(every_byte_round_trips),
         cmocka_unit_test(the_byte_tokenizer_needs_no_file),
         cmocka_unit_test(ids_do_not_depend_on_the_cache),
-        cmocka_unit_test(the_cache_tells_words_of_one_hash_apart),
-        cmocka_unit_test(tokens_have_names_and_ids_have_bounds),
+        cmocka_unit_test(the_cache_distinguishes_words_of_equal_hash),
+        cmocka_unit_test(unknown_tokens_and_ids_are_refused),
     };
     return cmocka_run_group_tests(tests, open_expected, close_expected);
 }

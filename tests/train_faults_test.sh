@@ -29,12 +29,12 @@ n=$(od -An -t u8 -N 8 m/model.safetensors | tr -d ' ')
 begin=$(head -c $((8 + n)) m/model.safetensors | grep -ao '"model.embed_tokens.weight":{[^}]*' | sed 's/.*"data_offsets":\[\([0-9]*\),.*/\1/')
 printf '\0\0\300\177' | dd of=m/model.safetensors bs=1 seek=$((8 + n + begin + 90 * 96 * 4)) conv=notrunc status=none
 for i in $(seq 16); do printf '{"instruction":"%s","response":"%d"}\n' "$([[ $((i % 2)) -eq 1 ]] && echo Z || echo z)" "$i"; done >z.jsonl
-expect 0 'steps had no finite loss and gradient' "$train" --model m --tokenizer bytes --tuning full --data z.jsonl --pack off --batch 1 --seq 64 --steps 16 \
+expect 0 'steps were skipped, because their loss or gradient was not finite' "$train" --model m --tokenizer bytes --tuning full --data z.jsonl --pack off --batch 1 --seq 64 --steps 16 \
     --max-skipped 8 --log z.csv
 skipped=$(column z.csv status | grep -c skipped) longest=$(column z.csv status | awk '{ n = $1 == "skipped" ? n + 1 : 0; if (n > most) most = n } END { print most }')
-grep -q '^8 of 16 steps had' log || fail 'the skipped steps are not counted'
+grep -q '^8 of 16 steps were skipped' log || fail 'the skipped steps are not counted'
 [[ $skipped -eq 8 && $longest -lt 8 ]] || fail "skipped: $(column z.csv status | tr '\n' ' ')"
-expect 1 "$longest steps in a row without a finite loss and gradient (--max-skipped)" "$train" --model m --tokenizer bytes --tuning full --data z.jsonl --pack off \
+expect 1 "$longest steps in a row had no finite loss and gradient (limit: --max-skipped)" "$train" --model m --tokenizer bytes --tuning full --data z.jsonl --pack off \
     --batch 1 --seq 64 --steps 16 --max-skipped "$longest"
 rm -r m z.csv
 
@@ -57,7 +57,7 @@ for tuning in full lora qlora; do
         'head_dim 512'; do
         sed "s/\"${size% *}\": *[0-9]*/\"${size% *}\": ${size#* }/" config.json >m/config.json
         limited 2 'm' --model m --tokenizer bytes --tuning $tuning
-        grep -q 'the model needs\|there is no tensor' log || fail "$size: $(cat log)"
+        grep -q 'the model needs\|has no tensor' log || fail "$size: $(cat log)"
     done
 done
 # the largest position does not size any memory
@@ -86,21 +86,21 @@ refused() {
 mkfifo fifo
 "$train" --model tiny-llama --tuning full --steps 1 --seq 32 -q --export m && "$train" --steps 1 --seq 32 -q --export adapter || fail 'export'
 for file in fifo /dev/zero; do
-    refused 2 'where a regular file is needed' --data $file
-    refused 2 'where a regular file is needed' --eval-data $file
-    refused 2 'where a regular file is needed' --tokenizer $file --model m --template llama3
-    refused 2 'where a regular file is needed' --log $file --save ck --resume latest
+    refused 2 'but must be a regular file' --data $file
+    refused 2 'but must be a regular file' --eval-data $file
+    refused 2 'but must be a regular file' --tokenizer $file --model m --template llama3
+    refused 2 'but must be a regular file' --log $file --save ck --resume latest
     refused 2 'File exists' --log $file
     for name in m/config.json m/model.safetensors m/tokenizer.json adapter/adapter_config.json adapter/adapter_model.safetensors; do
         [[ -f $name ]] && mv $name kept
         ln -s "$(realpath $file)" $name
-        if [[ $name == m/tokenizer.json ]]; then refused 2 'where a regular file is needed' --model m
-        elif [[ $name == m/* ]]; then refused 2 'where a regular file is needed' --model m --tokenizer bytes
-        else refused 2 'where a regular file is needed' --adapter adapter; fi
+        if [[ $name == m/tokenizer.json ]]; then refused 2 'but must be a regular file' --model m
+        elif [[ $name == m/* ]]; then refused 2 'but must be a regular file' --model m --tokenizer bytes
+        else refused 2 'but must be a regular file' --adapter adapter; fi
         rm $name
         [[ -f kept ]] && mv kept $name
     done
-    expect 2 'where a regular file is needed' timeout 30 "$train" eval --seq 16 --eval-split 0.05 --dump-logits $file
+    expect 2 'but must be a regular file' timeout 30 "$train" eval --seq 16 --eval-split 0.05 --dump-logits $file
 done
 rm -r m adapter ck fifo
 
@@ -109,8 +109,8 @@ printf '\xef\xbb\xbf%s\n' '{"instruction":"q","response":"a"}' >d.jsonl
 expect 0 '1 conversations' "$train" --steps 1 --seq 64 --batch 1 --data d.jsonl # a byte order mark is skipped
 printf '\xef\xbb\xbfno\n%s\n' '{"instruction":"q","response":"a"}' >bad.jsonl
 expect 2 'bad.jsonl:1: column 2:' "$train" --steps 1 --data bad.jsonl
-grep -q 'left out' log && fail "left out, but the run ended: $(cat log)"
-expect 0 'left out bad.jsonl:1' "$train" --steps 1 --seq 64 --batch 1 --data bad.jsonl --bad-lines skip
+grep -q 'skipped' log && fail "a line is reported as skipped, but the run ended: $(cat log)"
+expect 0 'skipped bad line bad.jsonl:1' "$train" --steps 1 --seq 64 --batch 1 --data bad.jsonl --bad-lines skip
 
 # ---- a full disk ends with exit code 125, whatever was being written -------------------------------------------------
 # full TEXT ARG...: runs train with files limited to 2 KB
@@ -138,11 +138,11 @@ for wrong in '--seq 64' '--export /dev/null' '--export /proc/nowhere/x' '--data 
     cmp -s l.csv before.csv || fail "cut although $wrong was refused"
 done
 cp before.csv other.csv && sed -i 1s/step/stop/ other.csv && cp other.csv same.csv
-expect 2 'other.csv: not a log of this program' "$train" "${base[@]}" --steps 4 --resume latest --log other.csv
+expect 2 'other.csv is not a log of train --log' "$train" "${base[@]}" --steps 4 --resume latest --log other.csv
 cmp -s other.csv same.csv || fail 'a file that is no log was cut'
 # A mistyped --save has no checkpoint: the log keeps its rows.
 cp before.csv mine.csv
-expect 0 'its rows are kept as mine.csv.1' "$train" --model tiny --steps 1 --seq 32 --batch 1 --save mistyped --resume latest --log mine.csv
+expect 0 'the existing log mine.csv was renamed to mine.csv.1' "$train" --model tiny --steps 1 --seq 32 --batch 1 --save mistyped --resume latest --log mine.csv
 cmp -s before.csv mine.csv.1 || fail "rows of another run are lost: $(cat mine.csv.1)"
 [[ $(wc -l <mine.csv) -eq 2 ]] || fail "mine.csv: $(cat mine.csv)"
 long=$(printf 'l%.0s' $(seq 254)) # a longer name is none
@@ -157,18 +157,18 @@ rm -r ck ./*.csv
 # ---- two exports into one folder: the second is refused before its first step ----------------------------------------
 "$train" --steps 1000000 --export e >first 2>&1 & pid=$!
 for _ in $(seq 200); do grep -q '^step' first && break; sleep 0.05; done
-expect 2 'e: another process exports into it' "$train" --steps 1 --seq 16 --export e
+expect 2 'e: another process is exporting into this folder' "$train" --steps 1 --seq 16 --export e
 grep -q '^step' log && fail 'the second export was refused after a step'
 kill -TERM $pid
 wait $pid
-expect 0 'exported e' "$train" --steps 1 --seq 16 --export e
+expect 0 'exported to e' "$train" --steps 1 --seq 16 --export e
 # an adapter's configuration must never remain next to the weights of another export
 cp -r e old
 full 'File too large' --steps 1 --seq 16 --rank 64 --lr 1e-5 --export e
 [[ ! -e e/adapter_config.json ]] || fail 'the configuration of an older export stays'
 rm -r e old
 mkdir -p e/tokenizer_config.json
-expect 125 'e/tokenizer_config.json: it is a folder' "$train" --tuning full --steps 1 --seq 16 -q --tokenizer "$fixtures/chat/chatml" --export e
+expect 125 'e/tokenizer_config.json is a folder' "$train" --tuning full --steps 1 --seq 16 -q --tokenizer "$fixtures/chat/chatml" --export e
 rm -r e
 
 # ---- signals: a closed terminal saves a checkpoint, as SIGTERM does; under nohup training continues ------------------
@@ -197,9 +197,9 @@ rm -r ck
 
 # ---- more threads than processors ------------------------------------------------------------------------------------------
 one=$(taskset -pc $$ | sed 's/.*: *\([0-9]*\).*/\1/')
-expect 0 'train: 1000 threads are asked for (OMP_NUM_THREADS), and this process may use 1 processor: 1 thread works' \
+expect 0 'train: OMP_NUM_THREADS asks for 1000 threads, but this process may use 1 processor only: it runs 1 thread' \
     env OMP_NUM_THREADS=1000 timeout 60 taskset -c "$one" "$train" --steps 2 --seq 64
-[[ $(grep -c 'threads are asked for' log) -eq 1 ]] || fail "threads: $(cat log)"
+[[ $(grep -c 'OMP_NUM_THREADS asks for' log) -eq 1 ]] || fail "threads: $(cat log)"
 OMP_NUM_THREADS=1 "$train" --steps 1 --seq 16 2>&1 | grep -q 'asked for' && fail 'one thread is too many'
 # threads sleep or spin as the environment says; without it, train sets a default
 waiting() { env -u OMP_WAIT_POLICY -u GOMP_SPINCOUNT "$@" OMP_DISPLAY_ENV=verbose "$train" --steps 1 --seq 16 2>&1 | sed -n "s/.*GOMP_SPINCOUNT = '\(.*\)'.*/\1/p" | tail -n 1; }

@@ -1,4 +1,5 @@
-/* train_step_test.c - steps of the program train, called directly: a recording that fails, and training after it. */
+/* train_step_test.c - tests pb_job_step, the step of the program train: a graph that cannot be recorded ends the step
+ * with an error, and training can continue. */
 #include "tests/trainer_fixture.h"
 #include "train/step.h"
 
@@ -52,7 +53,8 @@ static void take(pb_job *j, pb_graphs *g)
     assert_true(r.S % 32 == 0 && r.S <= 96 && r.tokens == 2.0 * r.S && isfinite(r.loss));
 }
 
-/* The step returns the error and is not run eagerly instead. Later steps work, eager and recorded. */
+/* If recording fails, the step returns the error and is not run eagerly instead. Later steps work, both eagerly and
+ * recorded. */
 static void a_step_that_cannot_be_recorded_ends_cleanly(void **state)
 {
     (void)state;
@@ -78,7 +80,7 @@ static void a_step_that_cannot_be_recorded_ends_cleanly(void **state)
         take(&b, NULL);
     }
     assert_true(tries > 0 && tries < 20 && r.loss == 123);
-    assert_non_null(strstr(pb_error(), "was not recorded: a host read cannot be recorded into a graph"));
+    assert_non_null(strstr(pb_error(), "could not be recorded: a host read cannot be recorded into a graph"));
     assert_same(before, snapshot(a.trainer, false, &n), n);
     assert_true(g.recorded == recorded && !a.ctx.recording);
     assert_true(pb_dataset_position(a.data).epoch > at.epoch || pb_dataset_position(a.data).row > at.row);

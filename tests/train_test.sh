@@ -11,7 +11,7 @@ while [[ ${#long} -lt 4058 ]]; do long=./$long; done
 # ---- the table: arguments | exit code | text ---------------------------------------------------------
 table "$train" <<TABLE
 --help                                        |   0 | exit codes
-help                                          |   0 | train a model, and save it
+help                                          |   0 | trains a model, and saves it
 help run                                      |   0 | --loss-mask-type
 help evla                                     |   2 | did you mean 'eval'?
 eval --help                                   |   0 | --dump-logits
@@ -21,23 +21,23 @@ rnu                                           |   2 | did you mean 'run'?
 --steps 0                                     |   2 | --steps 0: need a whole number from 1
 --stpes 3                                     |   2 | did you mean '--steps'?
 --tuning lroa                                 |   2 | did you mean 'lora'?
---steps 1 word                                |   2 | 'word' is no option
+--steps 1 word                                |   2 | 'word' is not an option
 --model tinny                                 |   2 | tiny-qwen3
 --model /proc/nowhere                         |   2 | /proc/nowhere
 --lr -1                                       |   2 | learning rate -1
---lr 1e-9                                     |   2 | least learning rate 1e-06: need 0 to 1e-09
+--lr 1e-9                                     |   2 | minimum learning rate 1e-06: need 0 to 1e-09
 --warmup 60                                   |   2 | --warmup 60: need 0 to 50
 --rank 4096                                   |   2 | rank 4096: need 1 to 64
---targets q,z                                 |   2 | --targets z
---seq 4096                                    |   2 | seq 4096: tiny takes 1 to 2048
---seq 4096 --data /proc/nowhere               |   2 | seq 4096: tiny takes 1 to 2048
---layers 3 --data /proc/nowhere               |   2 | layers 3: tiny has 1 to 2
+--targets q,z                                 |   2 | --targets: 'z' is not one of
+--seq 4096                                    |   2 | seq 4096: need 1 to 2048 for tiny
+--seq 4096 --data /proc/nowhere               |   2 | seq 4096: need 1 to 2048 for tiny
+--layers 3 --data /proc/nowhere               |   2 | layers 3: need 1 to 2, or 0 for all layers of tiny
 --eval-split 1                                |   2 | --eval-split 1
---eval-split 0.1 --eval-data x                |   2 | one of them
+--eval-split 0.1 --eval-data x                |   2 | --eval-data and --eval-split cannot be given together
 --data /proc/nowhere                          |   2 | /proc/nowhere
 --tokenizer /proc/nowhere                     |   2 | /proc/nowhere
---template qwen3                              |   2 | --template qwen3 does not go with the byte tokenizer
---layers 3                                    |   2 | layers 3: tiny has 1 to 2
+--template qwen3                              |   2 | --template qwen3 cannot be used with the byte tokenizer
+--layers 3                                    |   2 | layers 3: need 1 to 2, or 0 for all layers of tiny
 --log /proc/nowhere/x --steps 1               |   2 | train: /proc/nowhere/x: No such file
 plan --steps 7                                |   0 | 7 of 1 x 4 rows of 256 tokens
 plan --tuning full                            |   0 | memory      weights 0.6 MB, gradients 0.6, moments 1.2, activations
@@ -47,7 +47,7 @@ plan --model tiny-qwen3                       |   0 | tiny-qwen3: 2 layers, widt
 plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --steps 2 --tuning qlora --mode graph         |   0 | step      2/2
 --steps 2 --dtype bf16 --clip none            |   0 | step      2/2
---mode graph --clip sync                      |   2 | --clip sync makes the host wait in every step, which --mode graph cannot record
+--mode graph --clip sync                      |   2 | --clip sync has host syncs in every step, which --mode graph cannot record
 --loss-scale 0                                |   2 | loss scale 0: need a finite number above 0
 --bucket -1                                   |   2 | --bucket -1
 --pack strem                                  |   2 | did you mean 'stream'?
@@ -59,24 +59,24 @@ plan --model smollm2-135m --rank 256 --lr 2e-4 |  0 | rank 256
 --pack stream --steps 2 --batch 1 --model v4-tiny --tuning full --seq 192 | 0 | step      2/2
 --steps 2 --bucket 100000 --loss-scale 3      |   0 | step      2/2
 --steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 --tokenizer bytes | 0 | loaded 29 tensors
---steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 | 2 | no tokenizer.json: name one with --tokenizer DIR|FILE, or say --tokenizer bytes
---steps 1                                     |   0 | tokenizer: bytes; template: bytes, from the byte tokenizer
---steps 1 --tokenizer $fixtures/chat/chatml   |   0 | template: chatml, from tokenizer_config.json, with a system message of 68 bytes by default
+--steps 2 --model $fixtures/hf/llama --tuning qlora --seq 16 | 2 | has no tokenizer.json: give one with --tokenizer DIR|FILE, or use --tokenizer bytes
+--steps 1                                     |   0 | tokenizer: bytes; chat template: bytes, from the byte tokenizer
+--steps 1 --tokenizer $fixtures/chat/chatml   |   0 | template: chatml, from tokenizer_config.json, with a default system message of 68 bytes
 --steps 1 --tokenizer $fixtures/chat/chatml --template qwen2.5 | 0 | template: qwen2.5, from --template
 --steps 1 --tokenizer $fixtures/chat/chatml/tokenizer.json | 0 | template: chatml, from tokenizer_config.json
---steps 1 --tokenizer $fixtures/chat/chatml --template llama3 | 2 | is 16 tokens of this tokenizer, need one
+--steps 1 --tokenizer $fixtures/chat/chatml --template llama3 | 2 | is 16 tokens of this tokenizer, but must be one
 --export /proc/nowhere/x --steps 2            |   2 | /proc/nowhere/x: No such file or directory
---export /dev/null --steps 2                       |   2 | not a folder
---save $long --steps 2                        |   2 | a path in it is too long
+--export /dev/null --steps 2                       |   2 | /dev/null is not a folder
+--save $long --steps 2                        |   2 | contains a path that is too long
 --attention sparse                            |   2 | tiny has no sparse attention
 --kv-qat f32                                  |   2 | tiny has no FP8 keys and values
 --model v4-tiny                               |   2 | v4-tiny has no adapters: need tuning full
---model v4-tiny --tuning full --export x      |   2 | there is no Hugging Face folder for v4-tiny
+--model v4-tiny --tuning full --export x      |   2 | v4-tiny cannot be written as a Hugging Face folder
 --model v4-tiny --tuning full --attention dense --index-loss 1 | 2 | no indexer to train
 --model v4-tiny --tuning full --mode graph --steps 2 --seq 384 --index-loss 0.1 | 0 | step      2/2
 tokenize /proc/nowhere                        |   2 | /proc/nowhere
 TABLE
-expect 0 'warning: a learning rate of 0.0002 at rank 256 is known to diverge' "$train" --model smollm2-135m --layers 1 \
+expect 0 'warning: training is known to diverge with learning rate 0.0002 at rank 256' "$train" --model smollm2-135m --layers 1 \
     --rank 256 --lr 2e-4 --steps 1 --batch 1 --seq 8
 "$train" --steps 1 --rank 32 --lr 2e-4 2>&1 | grep -q warning && fail 'a warning at rank 32'
 
@@ -111,16 +111,16 @@ for family in gpt2 llama2 llama3 o200k qwen2 smollm; do
     [[ $(wc -w <ids) -lt $(wc -c <text) ]] || fail "tokenize: $family merges nothing"
     "$train" tokenize --tokenizer "$fixtures/tokenizers/$family.json" --decode <ids | cmp - text || fail "tokenize: $family does not come back"
 done
-echo '1 2 x' | expect 2 "standard input:1: 'x' is no id" "$train" tokenize --decode
+echo '1 2 x' | expect 2 "standard input:1: 'x' is not a token id" "$train" tokenize --decode
 echo '99999' | expect 2 'standard input:1:' "$train" tokenize --decode
 
 # ---- data: bad lines, masks, splits --------------------------------------------------------------------
 printf '%s\n' '{"instruction":"q","response":"answer"}' 'nonsense' '{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"yes"}]}' >d.jsonl
 expect 2 'd.jsonl:2' "$train" --data d.jsonl --steps 1
 expect 2 '--impl nosuch: no op has an implementation of this name on cpu' "$train" --steps 1 --impl nosuch
-expect 2 '--merge says what --export writes' "$train" --steps 1 --merge
-expect 0 'left out d.jsonl:2' "$train" --data d.jsonl --steps 1 --bad-lines skip
-grep -q '1 bad lines left out' log || fail 'bad lines are not counted'
+expect 2 '--merge needs --export DIR' "$train" --steps 1 --merge
+expect 0 'skipped bad line d.jsonl:2' "$train" --data d.jsonl --steps 1 --bad-lines skip
+grep -q '1 bad lines were skipped' log || fail 'bad lines are not counted'
 count() { "$train" eval --data d.jsonl --bad-lines skip --loss-mask-type "$1" --tuning full | awk '$1 == "tokens" { print $2 }'; }
 # "answer" and "yes", each with the token that ends the message
 [[ $(count assistant) -eq 11 && $(count response) -eq 9 ]] || fail "masks: $(count assistant) $(count response)"
@@ -129,7 +129,7 @@ count() { "$train" eval --data d.jsonl --bad-lines skip --loss-mask-type "$1" --
 # ---- a stream: full rows, of which those with few loss tokens are passed over --------------------------------
 stream() { # stream SHARE: evaluates rows of 64; sets the figures that are printed
     "$train" eval --pack stream --seq 64 --tuning full --eval-split 0.05 --min-loss-tokens "$1" >log || fail "stream $1"
-    read -r rows all counted over < <(sed -n 's/.* in \(.*\) rows, \(.*\) tokens, \(.*\) of them count; \(.*\) rows passed over/\1 \2 \3 \4/p' log)
+    read -r rows all counted over < <(sed -n 's/.* in \(.*\) rows, \(.*\) tokens, \(.*\) of them loss tokens; \(.*\) rows were skipped/\1 \2 \3 \4/p' log)
     tokens=$(awk '$1 == "tokens" { print $2 }' log)
     [[ $((rows + over)) -eq $(((all - 1) / 64)) ]] || fail "stream $1: $(cat log)"
 }
@@ -183,7 +183,7 @@ for c in none sync fused multi; do
     cmp <(cut -d, -f1-5 one.csv) <(cut -d, -f1-5 scaled.csv) || fail "loss scale, clip $c"
     rm ./*.csv
 done
-expect 1 '2 steps in a row without a finite loss and gradient' "$train" --steps 5 --tuning full --loss-scale 1e38 --max-skipped 2 --mode graph --log over.csv
+expect 1 '2 steps in a row had no finite loss and gradient' "$train" --steps 5 --tuning full --loss-scale 1e38 --max-skipped 2 --mode graph --log over.csv
 [[ $(column over.csv status | sort -u) == skipped && $(column over.csv loss | grep -c .) -eq 2 ]] || fail 'loss scale: overflow'
 rm over.csv
 
@@ -203,7 +203,7 @@ rm l.csv
 rm l.csv
 
 # ---- a step without a finite gradient is skipped, and many in a row end the run -----------------------------
-expect 1 '3 steps in a row without a finite loss and gradient (--max-skipped)' "$train" --steps 20 --tuning full --clip none \
+expect 1 '3 steps in a row had no finite loss and gradient (limit: --max-skipped)' "$train" --steps 20 --tuning full --clip none \
     --warmup 0 --lr 1e30 --max-skipped 3 --log nan.csv
 [[ $(column nan.csv status | tail -n 3 | sort -u) == skipped ]] || fail "skipped: $(column nan.csv status | tr '\n' ' ')"
 column nan.csv note | grep -q 'not finite' || fail 'skipped: no reason'
@@ -254,7 +254,7 @@ for mode in eager graph; do
     one --export all --log all.csv --tuning lora
     one --save ck --save-interval 3 --tuning lora
     rm -r ck/iter_0000006 && echo 3 >ck/latest_checkpointed_iteration.txt
-    expect 2 'of another run: --min-loss-tokens was "0.4", and is "0.3"' "$train" "${base[@]}" --mode $mode --steps 6 --save ck \
+    expect 2 'belongs to a run with other settings: --min-loss-tokens was "0.4", but is "0.3"' "$train" "${base[@]}" --mode $mode --steps 6 --save ck \
         --resume latest --min-loss-tokens 0.3
     one --save ck --resume latest --export rest --log part.csv --tuning lora
     diff -r all rest >/dev/null || fail "stream $mode: the resumed run gives other weights"
@@ -263,34 +263,34 @@ for mode in eager graph; do
 done
 base=(--seq 96 --lr 1e-3 --accumulate 2 --batch 2 --eval-split 0.1 -q)
 one --save ck
-expect 2 'it holds checkpoints (the last of step 6)' "$train" "${base[@]}" --save ck --steps 9
+expect 2 'ck already has checkpoints (the newest is of step 6)' "$train" "${base[@]}" --save ck --steps 9
 # settings that determine the position in the data must not change; settings of later steps may
 again=("$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest)
-expect 2 'of another run: --seq was "96", and is "64"' "${again[@]}" --seq 64
-expect 2 'of another run: --bad-lines was "fail", and is "skip"' "${again[@]}" --bad-lines skip
-expect 2 'of another run: --loss-mask-type was' "${again[@]}" --loss-mask-type all
-expect 2 'of another run: --pack was' "${again[@]}" --pack off
-expect 2 'of another run: --pack was "on", and is "stream"' "${again[@]}" --pack stream
-expect 2 'of another run: --eval-split was' "${again[@]}" --eval-split 0.2
-expect 2 'of another run: --seed was "42", and is "43"' "${again[@]}" --seed 43
-expect 2 'of another run: --thinking was' "${again[@]}" --thinking
+expect 2 'belongs to a run with other settings: --seq was "96", but is "64"' "${again[@]}" --seq 64
+expect 2 'belongs to a run with other settings: --bad-lines was "fail", but is "skip"' "${again[@]}" --bad-lines skip
+expect 2 'belongs to a run with other settings: --loss-mask-type was' "${again[@]}" --loss-mask-type all
+expect 2 'belongs to a run with other settings: --pack was' "${again[@]}" --pack off
+expect 2 'belongs to a run with other settings: --pack was "on", but is "stream"' "${again[@]}" --pack stream
+expect 2 'belongs to a run with other settings: --eval-split was' "${again[@]}" --eval-split 0.2
+expect 2 'belongs to a run with other settings: --seed was "42", but is "43"' "${again[@]}" --seed 43
+expect 2 'belongs to a run with other settings: --thinking was' "${again[@]}" --thinking
 expect 2 'ck/iter_0000005' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume 5
 expect 2 '--resume needs --save' "$train" --resume latest
-expect 0 'was "6", and is "9" now' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest
+expect 0 'was "6", but is "9" now' "$train" "${base[@]}" --tuning $t --save ck --steps 9 --resume latest
 rm -r ck
 
 # the setting counts even when it changes no row
 again=("$train" --data d.jsonl --bad-lines skip --seq 96 --save ck --resume latest)
 expect 0 'step      1/1' "${again[@]}" --steps 1
-expect 2 'of another run: --long-ones was "split", and is "drop"' "${again[@]}" --steps 2 --long-ones drop
+expect 2 'belongs to a run with other settings: --long-ones was "split", but is "drop"' "${again[@]}" --steps 2 --long-ones drop
 rm -r ck
 # a tokenizer is identified by its contents, not by its path
 cp "$fixtures/tokenizers/qwen2.json" moved.json
 again=("$train" --model smollm2-135m --layers 1 --batch 1 --seq 96 --save ck --resume latest)
 expect 0 "step      1/1" "${again[@]}" --steps 1 --tokenizer "$fixtures/tokenizers/qwen2.json" --template qwen2.5
 expect 0 '--steps was "1"' "${again[@]}" --steps 2 --tokenizer moved.json --template qwen2.5
-expect 2 'of another run: --template was "qwen2.5", and is "chatml"' "${again[@]}" --steps 3 --tokenizer moved.json --template chatml
-expect 2 'of another run: --tokenizer was' "${again[@]}" --steps 3 --tokenizer "$fixtures/chat/chatml" --template qwen2.5
+expect 2 'belongs to a run with other settings: --template was "qwen2.5", but is "chatml"' "${again[@]}" --steps 3 --tokenizer moved.json --template chatml
+expect 2 'belongs to a run with other settings: --tokenizer was' "${again[@]}" --steps 3 --tokenizer "$fixtures/chat/chatml" --template qwen2.5
 rm -r ck
 
 # killed at any instant and resumed, it ends with the same result
@@ -324,29 +324,29 @@ expect 2 '/proc/nowhere' "$train" --steps 1 --adapter /proc/nowhere
 
 # ---- export: with the files of the tokenizer, so that the folder can be evaluated alone ------------------------
 mkdir exported && echo old | tee exported/vocab.json exported/generation_config.json >exported/chat_template.jinja
-expect 0 'exported exported' "$train" --tuning full --steps 2 --lr 1e-3 --eval-split 0.1 --tokenizer "$fixtures/chat/chatml" --export exported
+expect 0 'exported to exported' "$train" --tuning full --steps 2 --lr 1e-3 --eval-split 0.1 --tokenizer "$fixtures/chat/chatml" --export exported
 loss=$(sed -n 's/.*evaluation: loss \([0-9.]*\),.*/\1/p' log)
 for f in tokenizer.json tokenizer_config.json special_tokens_map.json; do cmp "$fixtures/chat/chatml/$f" exported/$f || fail "export: $f"; done
 [[ $(ls exported) == $'config.json\nmodel.safetensors\nspecial_tokens_map.json\ntokenizer.json\ntokenizer_config.json' ]] || fail "export: $(ls exported)"
 # the folder needs no other option, and its files are copied to later exports, merged or not
 echo '{"temperature": 0.5}' >exported/generation_config.json
 printf '{{ raise_exception("none") }}' >exported/chat_template.jinja
-expect 2 'exported/chat_template.jinja: its chat template is not known: it raises "none"; name one with --template' "$train" eval --model exported
+expect 2 'exported/chat_template.jinja: the chat template is not supported: it raises "none"; choose one with --template' "$train" eval --model exported
 expect 0 'template: chatml, from --template' "$train" eval --model exported --template chatml
 rm exported/chat_template.jinja
 expect 0 'template: chatml, from tokenizer_config.json' "$train" eval --model exported --tuning full --eval-split 0.1
 close "$loss" "$(awk '$1 == "loss" { print $2 }' log)" 1e-6 || fail "export: loss $loss, then $(grep ^loss log)"
-expect 0 'exported merged' "$train" --model exported --steps 1 --eval-split 0.1 --merge --export merged
+expect 0 'exported to merged' "$train" --model exported --steps 1 --eval-split 0.1 --merge --export merged
 loss=$(sed -n 's/.*evaluation: loss \([0-9.]*\),.*/\1/p' log)
 for f in tokenizer.json tokenizer_config.json generation_config.json; do cmp exported/$f merged/$f || fail "merge: $f"; done
 close "$loss" "$("$train" eval --model merged --tuning full --eval-split 0.1 | awk '$1 == "loss" { print $2 }')" 1e-5 || fail "merge: loss $loss"
 # a tokenizer file with another name replaces the folder's files; exporting into the model's own folder keeps them
 cp exported/tokenizer.json other.json
-expect 0 'exported exported' "$train" --model exported --tuning full --tokenizer other.json --template chatml --steps 1 --export exported
+expect 0 'exported to exported' "$train" --model exported --tuning full --tokenizer other.json --template chatml --steps 1 --export exported
 [[ -f exported/tokenizer_config.json && -f exported/generation_config.json ]] || fail "export into itself: $(ls exported)"
-expect 0 'exported merged' "$train" --model exported --tuning full --tokenizer other.json --template chatml --steps 1 --export merged
+expect 0 'exported to merged' "$train" --model exported --tuning full --tokenizer other.json --template chatml --steps 1 --export merged
 [[ $(ls merged) == $'config.json\ngeneration_config.json\nmodel.safetensors\ntokenizer.json' ]] || fail "export of a file: $(ls merged)"
-expect 0 'exported merged' "$train" --model exported --tuning full --tokenizer bytes --steps 1 --export merged
+expect 0 'exported to merged' "$train" --model exported --tuning full --tokenizer bytes --steps 1 --export merged
 [[ ! -e merged/tokenizer.json ]] || fail 'export: a tokenizer where the text is bytes'
 rm -r exported merged other.json
 
@@ -362,13 +362,13 @@ expect 0 '12288 parameters trained' "$train" --steps 2 --train-norms no --save c
 grep -q 'gains' log && fail 'gains are said to be trained'
 grep -q '"modules_to_save": *null' adapter/adapter_config.json || fail "modules_to_save: $(cat adapter/adapter_config.json)"
 grep -aq layernorm adapter/adapter_model.safetensors && fail 'gains are exported'
-expect 2 'of another run: --train-norms was "no", and is "yes"' "$train" --steps 3 --save ck --resume latest
+expect 2 'belongs to a run with other settings: --train-norms was "no", but is "yes"' "$train" --steps 3 --save ck --resume latest
 expect 0 perplexity "$train" eval --adapter adapter --eval-split 0.1
 expect 2 '--train-norms no needs --tuning lora or qlora' "$train" --steps 1 --train-norms no --tuning full
 rm -r ck
 # gains that were loaded with adapters are exported with them, trained or not
 expect 0 '12544 parameters trained' "$train" --steps 2 --lr 1e-2 --export with
-grep -q "the gains of the layers' norms are trained too" log || fail 'gains are not said to be trained'
+grep -q "the gains of the layers' norms are also trained" log || fail 'gains are not said to be trained'
 expect 0 exported "$train" --steps 1 --lr 1e-6 --adapter with --train-norms no --export adapter
 grep -q input_layernorm adapter/adapter_config.json || fail 'gains that came with adapters are lost'
 grep -aq layernorm adapter/adapter_model.safetensors || fail 'gains that came with adapters are not in the file'
@@ -378,7 +378,7 @@ rm -r with adapter
 expect 0 's/step' "$train" --steps 5 --seq 16 --batch 1
 [[ $(grep '^step' log | sed 's/.*left \([^ ]*\) .*/\1/' | tr '\n' ' ') =~ ^\?\ \?\ 0:[0-9:]+\ 0:[0-9:]+\ 0:00:00\ $ ]] || fail "time left: $(grep '^step' log)"
 expect 2 'tiny-qwen3' "$train" --model tinny
-grep -q 'there is no folder of this name' log || fail 'a folder that is missing is not said to be'
+grep -q 'no folder of this name exists' log || fail 'a folder that is missing is not said to be'
 
 # ---- interrupted -----------------------------------------------------------------------------------------
 "$train" --steps 1000000 --log i.csv >log 2>&1 & pid=$!

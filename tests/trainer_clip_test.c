@@ -40,7 +40,7 @@ static void clip_bounds_each_layers_joint_norm(void **state)
     }
 }
 
-static void groups_know_their_layers(void **state)
+static void clip_groups_name_their_layers(void **state)
 {
     static const struct {
         pb_tuning tuning;
@@ -61,18 +61,19 @@ static void groups_know_their_layers(void **state)
     }
 }
 
-static void a_learning_rate_is_finite(void **state)
+static void invalid_learning_rates_are_refused(void **state)
 {
     pb_train_config c = config("tiny", PB_LORA);
     pb_trainer *t = open_trainer(*state, &c);
     const float bad[] = {-1, INFINITY, NAN};
-    for (int i = 0; i < 3; i++) CHECK_FAILS(pb_trainer_set_lr(t, bad[i]), PB_EINVAL, "need a finite number >= 0");
+    for (int i = 0; i < 3; i++)
+        CHECK_FAILS(pb_trainer_set_lr(t, bad[i]), PB_EINVAL, "need a finite number of at least 0");
     assert_true(pb_trainer_config(t)->lr == c.lr);
     pb_trainer_close(t);
 }
 
 /* With adapters on q and v a layer has six gradients: A_q, B_q, A_v, B_v and both gains. */
-static void clip_arms_cost_what_they_say(void **state)
+static void clip_variants_have_the_documented_cost(void **state)
 {
     static const struct {
         pb_clip_variant variant;
@@ -171,7 +172,7 @@ static void non_finite_loss_skips_the_step(void **state)
     pb_graph *graph = NULL;
     size_t n;
     c.clip = PB_CLIP_MULTI;
-    c.loss_scale = 1e-37f; /* the reported loss is unscaled; the sum that is checked for infinity is scaled */
+    c.loss_scale = 1e-37f; /* keeps the gradients and their sum of squares finite; the loss is not scaled */
     pb_trainer *t = open_fixture(ctx, &c);
     CHECK_OK(pb_train_step(ctx, t));
     float *before = snapshot(t, false, &n);
@@ -184,7 +185,8 @@ static void non_finite_loss_skips_the_step(void **state)
     accumulated_step(ctx, t);
     assert_true(isfinite(loss_of(t)));
     expect_counts(t, 1, 2);
-    fixture_batch(t, 0, B, 0); /* also inside a recording, which then replays the good steps after it */
+    /* The check also works in a replayed graph, and later replays with finite losses update the weights. */
+    fixture_batch(t, 0, B, 0);
     CHECK_OK(pb_record(ctx, pb_train_step, t, &graph));
     infinite_loss_batch(t);
     CHECK_OK(pb_replay(ctx, graph));
@@ -197,7 +199,7 @@ static void non_finite_loss_skips_the_step(void **state)
     pb_trainer_close(t);
 }
 
-static void empty_mask_learns_nothing(void **state)
+static void an_empty_mask_changes_no_weight(void **state)
 {
     pb_ctx *ctx = *state;
     int32_t ids[T] = {0}, targets[T];
@@ -216,7 +218,7 @@ static void empty_mask_learns_nothing(void **state)
 }
 
 /* With a zero gradient a step applies only weight decay: to matrices, tables and adapters, not to gains and biases. */
-static void only_products_and_tables_decay(void **state)
+static void only_matrices_and_tables_have_weight_decay(void **state)
 {
     pb_ctx *ctx = *state;
     for (int tuning = PB_FULL; tuning <= PB_LORA; tuning++) {
@@ -254,10 +256,14 @@ static void only_products_and_tables_decay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clip_bounds_each_layers_joint_norm), cmocka_unit_test(clip_arms_cost_what_they_say),
-        cmocka_unit_test(non_finite_norm_skips_the_step),     cmocka_unit_test(empty_mask_learns_nothing),
-        cmocka_unit_test(only_products_and_tables_decay),     cmocka_unit_test(non_finite_loss_skips_the_step),
-        cmocka_unit_test(groups_know_their_layers),           cmocka_unit_test(a_learning_rate_is_finite),
+        cmocka_unit_test(clip_bounds_each_layers_joint_norm),
+        cmocka_unit_test(clip_variants_have_the_documented_cost),
+        cmocka_unit_test(non_finite_norm_skips_the_step),
+        cmocka_unit_test(an_empty_mask_changes_no_weight),
+        cmocka_unit_test(only_matrices_and_tables_have_weight_decay),
+        cmocka_unit_test(non_finite_loss_skips_the_step),
+        cmocka_unit_test(clip_groups_name_their_layers),
+        cmocka_unit_test(invalid_learning_rates_are_refused),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

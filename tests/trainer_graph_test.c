@@ -5,7 +5,7 @@
 #include "trainer/step/graphs.h"
 
 enum { STEPS = 10 };
-/* Three lengths up to S, each more than once. */
+/* Row lengths of the steps: three lengths up to S, each more than once. */
 static const int lengths[STEPS] = {S, 5, 12, 5, S, 12, 12, S, 5, S};
 static const float scales[STEPS] = {1, 256, 256, 1, 1024, 0.5f, 1, 1, 4096, 2};
 
@@ -43,7 +43,7 @@ static void set_rows(pb_trainer *t, uint64_t seed, int filled, int length)
                                                  .S = length}));
 }
 
-/* ---- padding ---------------------------------------------------------------------------------------------------- */
+/* ---- rows with padding ------------------------------------------------------------------------------------------ */
 
 static void padding_changes_neither_loss_nor_gradients(void **state)
 {
@@ -74,8 +74,9 @@ static void padding_changes_neither_loss_nor_gradients(void **state)
     }
 }
 
-/* The same short rows in a trainer of that length, and in a longer trainer that has just processed full rows. */
-static void a_short_batch_equals_a_short_trainer(void **state)
+/* A trainer for short rows, and a trainer for longer rows that has just processed full rows, give equal results for the
+ * same short rows. */
+static void short_rows_give_the_result_of_a_short_trainer(void **state)
 {
     pb_ctx *ctx = *state;
     size_t n;
@@ -99,14 +100,14 @@ static void a_short_batch_equals_a_short_trainer(void **state)
     ctx->deterministic = false;
 }
 
-static void lengths_are_checked(void **state)
+static void invalid_lengths_are_refused(void **state)
 {
     pb_train_config c = config("tiny", PB_LORA);
     pb_trainer *t = open_trainer(*state, &c);
     rows r;
     fill(&r, 200, 1, 4, 4);
     pb_batch b = {.ids = r.ids, .targets = r.targets, .mask = r.mask, .S = S + 1};
-    CHECK_FAILS(pb_trainer_set_batch(t, &b), PB_EINVAL, "rows of 18 tokens, the trainer takes 1 to 17");
+    CHECK_FAILS(pb_trainer_set_batch(t, &b), PB_EINVAL, "rows of 18 tokens: need 1 to 17");
     b.S = -1;
     CHECK_FAILS(pb_trainer_set_batch(t, &b), PB_EINVAL, "rows of -1 tokens");
     CHECK_FAILS(pb_trainer_reserve(t, S + 1), PB_EINVAL, "rows of 18 tokens");
@@ -140,7 +141,7 @@ static void reserved_scratch_is_enough(void **state)
     pb_trainer_close(t);
 }
 
-/* ---- graphs ----------------------------------------------------------------------------------------------------- */
+/* ---- graphs of several shapes ----------------------------------------------------------------------------------- */
 
 static void prepare(pb_trainer *t, int step)
 {
@@ -215,8 +216,9 @@ static void accumulated_graphs_equal_eager(void **state)
     ctx->deterministic = false;
 }
 
-/* With more shapes than are kept, the oldest recording is dropped, and recorded again when its shape returns. */
-static void recordings_are_given_up_in_turn(void **state)
+/* With more shapes than the cache holds, the least recently used recording is evicted, and recorded again when its shape
+ * returns. */
+static void the_least_recently_used_graph_is_evicted(void **state)
 {
     enum { MORE = PB_GRAPHS_MOST + 2 };
     pb_ctx *ctx = *state;
@@ -254,7 +256,7 @@ static void a_failed_recording_ends_cleanly(void **state)
     float *before = snapshot(t, false, &n);
     for (int i = 0; i < 2; i++)
         CHECK_FAILS(pb_graphs_run(&g, ctx, t, pb_train_step), PB_EUNSUPPORTED,
-                    "the step of 2 rows of 17 tokens was not recorded: a host read cannot be recorded");
+                    "a step of 2 rows of 17 tokens could not be recorded: a host read cannot be recorded");
     assert_same(before, snapshot(t, false, &n), n); /* the step was not run eagerly instead */
     assert_true(!ctx->recording && g.recorded == 0 && g.replayed == 0);
     assert_int_equal(g.runs, 1);     /* the eager step only */
@@ -269,10 +271,11 @@ static void a_failed_recording_ends_cleanly(void **state)
     pb_trainer_close(t), pb_trainer_close(eager);
 }
 
-/* ---- the loss scale --------------------------------------------------------------------------------------------- */
+/* ---- loss scales ------------------------------------------------------------------------------------------------ */
 
-/* Ten steps with every variant of clipping, with a limit that clips and one that does not. */
-static void a_power_of_two_scales_no_bit(void **state)
+/* A loss scale that is a power of two changes no bit: ten steps with every variant of clipping, with a limit that clips
+ * and one that does not. */
+static void a_power_of_two_loss_scale_changes_no_bit(void **state)
 {
     pb_ctx *ctx = *state;
     ctx->deterministic = true;
@@ -303,7 +306,7 @@ static void a_power_of_two_scales_no_bit(void **state)
 }
 
 /* With a scale so large that gradients overflow, the step is skipped; with a smaller scale training continues. */
-static void a_scale_that_overflows_skips_the_step(void **state)
+static void an_overflowing_loss_scale_skips_the_step(void **state)
 {
     pb_ctx *ctx = *state;
     for (int variant = PB_CLIP_SYNC; variant <= PB_CLIP_MULTI; variant++) {
@@ -329,15 +332,15 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(padding_changes_neither_loss_nor_gradients),
-        cmocka_unit_test(a_short_batch_equals_a_short_trainer),
-        cmocka_unit_test(lengths_are_checked),
+        cmocka_unit_test(short_rows_give_the_result_of_a_short_trainer),
+        cmocka_unit_test(invalid_lengths_are_refused),
         cmocka_unit_test(reserved_scratch_is_enough),
         cmocka_unit_test(graphs_equal_eager_while_lengths_change),
         cmocka_unit_test(accumulated_graphs_equal_eager),
-        cmocka_unit_test(recordings_are_given_up_in_turn),
+        cmocka_unit_test(the_least_recently_used_graph_is_evicted),
         cmocka_unit_test(a_failed_recording_ends_cleanly),
-        cmocka_unit_test(a_power_of_two_scales_no_bit),
-        cmocka_unit_test(a_scale_that_overflows_skips_the_step),
+        cmocka_unit_test(a_power_of_two_loss_scale_changes_no_bit),
+        cmocka_unit_test(an_overflowing_loss_scale_skips_the_step),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

@@ -1,8 +1,9 @@
-/* trainer_test.c - whole training steps: against PyTorch, as a graph, with accumulation, quantised, and learning. */
+/* trainer_test.c - tests of whole training steps: they equal PyTorch's, also as a graph, with accumulated gradients and
+ * with a quantised base, and the loss falls. */
 #include "kernels/nf4/nf4.h"
 #include "tests/trainer_fixture.h"
 
-/* ---- against PyTorch ------------------------------------------------------------------------------ */
+/* ---- comparison with PyTorch ---------------------------------------------------------------------- */
 
 static void matches_pytorch(void **state)
 {
@@ -40,7 +41,7 @@ static void matches_pytorch(void **state)
     assert_true(checked > 150);
 }
 
-/* Compares with the reference implementation of every op on the CPU. */
+/* Loss and gradients equal those of a trainer on the CPU in which every op uses its reference implementation. */
 static void reference_ops_agree(void **state)
 {
     static const char *const models[] = {"tiny", "tiny-qwen3", "tiny-llama"};
@@ -63,7 +64,7 @@ static void reference_ops_agree(void **state)
     pb_ctx_close(&cpu);
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------------ */
+/* ---- graphs equal eager steps ------------------------------------------------------------------------ */
 
 static void graph_equals_eager_over_ten_steps(void **state)
 {
@@ -254,7 +255,7 @@ static void defaults_are_those_of_the_header(void **state)
     assert_true(c.weight_decay == 0.01f && c.loss_scale == 1);
 }
 
-static void bad_configurations_are_named(void **state)
+static void invalid_configurations_are_refused(void **state)
 {
     pb_train_config c = config("tiny", PB_LORA);
     pb_trainer *t = NULL;
@@ -294,7 +295,7 @@ int main(void)
         cmocka_unit_test(an_f32_model_can_hold_the_values_of_a_bf16_one),
         cmocka_unit_test(every_tuning_learns_a_batch),
         cmocka_unit_test(defaults_are_those_of_the_header),
-        cmocka_unit_test(bad_configurations_are_named),
+        cmocka_unit_test(invalid_configurations_are_refused),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

@@ -38,9 +38,11 @@ cmp new.csv again.csv || fail "a file of version 2 was changed"
 
 printf 'run_id,launch,key,metric,index,value\nr,0,a/b?arm=x,launches,0,1\n' >samples.csv
 printf 'suite,metric,better,stored_limit,ceiling,gating\nkernels,floor_share,higher,0.25,,no\n' >gates.csv
-upgrade samples.csv gates.csv || fail "upgrade samples.csv gates.csv"
+printf 'bench_version,session,key,metric,pairs,ratios\n1,aa-01,a/b?arm=x,floor_share,2,0.1 -0.2\n' >pairs.csv
+upgrade samples.csv gates.csv pairs.csv || fail "upgrade samples.csv gates.csv pairs.csv"
 [[ $(tail -n 1 samples.csv) == 'r,0,a/b?variant=x,kernel_launches,0,1' ]] || fail "samples.csv: $(cat samples.csv)"
 [[ $(tail -n 1 gates.csv) == 'kernels,roofline_fraction,higher,0.25,,no' ]] || fail "gates.csv: $(cat gates.csv)"
+[[ $(tail -n 1 pairs.csv) == '2,aa-01,a/b?variant=x,roofline_fraction,2,0.1 -0.2' ]] || fail "pairs.csv: $(cat pairs.csv)"
 
 echo 'no,table' >foreign.csv && cp foreign.csv was.csv
 expect 2 'foreign.csv: not a results.csv' upgrade foreign.csv

@@ -1,4 +1,5 @@
-/* v4_fixture.h - PyTorch's results for the ops around DeepSeek-V4's attention, and the input tensors. */
+/* v4_fixture.h - PyTorch's results for the ops before and after DeepSeek-V4's attention (tests/fixtures/v4.csv), and
+ * their input tensors. */
 #ifndef PB_V4_FIXTURE_H
 #define PB_V4_FIXTURE_H
 #include "tests/test.h"

@@ -1,10 +1,10 @@
-/* v4_model_test.c - models with blocks of DeepSeek-V4: against PyTorch, dense against sparse attention, and which
- * parameters a step changes. */
+/* v4_model_test.c - tests of models with DeepSeek-V4's attention block: results equal PyTorch's, dense and sparse
+ * attention agree, and a step changes the right parameters. */
 #include "tests/v4_trainer.h"
 #include "trainer/data/shipped.h"
 #include "trainer/step/trainer.h"
 
-/* ---- against PyTorch ------------------------------------------------------------------------------ */
+/* ---- comparison with PyTorch ---------------------------------------------------------------------- */
 
 /* Checks one line of the fixture: a gradient, or a loss with the indexers' own loss. `loss1` and later follow an
  * optimizer step. */
@@ -22,8 +22,9 @@ static void check_line(pb_ctx *ctx, pb_trainer *t, const char *what, double norm
     CHECK_NEAR(own, product, 2e-5);
 }
 
-/* variant: replaces the fixture's attention, for the case in which the top-k covers every compressed row; NULL: the
- * fixture's. */
+/* Compares losses and gradients with the lines of the fixture, which PyTorch computed, and returns the number of lines.
+ * `only`: name of the one model to compare; NULL: all. variant: "dense" or "sparse" replaces the fixture's attention,
+ * which is valid if the top-k covers every compressed row; NULL: the fixture's attention. */
 static int matches(pb_ctx *ctx, const char *only, const char *variant)
 {
     char line[256], name[16], attention[16], what[48], open[16] = "";
@@ -40,11 +41,11 @@ static int matches(pb_ctx *ctx, const char *only, const char *variant)
         if (only && strcmp(name, only) != 0) continue;
         if (strcmp(name, open) != 0) {
             const bool dense = strcmp(variant ? variant : attention, "dense") == 0;
-            const bool taught = strcmp(name, "taught") == 0;
+            const bool index_loss = strcmp(name, "taught") == 0;
             pb_train_config c = v4_config(rows, length,
-                                          taught  ? TAUGHT
-                                          : dense ? PB_ATTENTION_DENSE
-                                                  : PB_ATTENTION_SPARSE);
+                                          index_loss ? WITH_INDEX_LOSS
+                                          : dense    ? PB_ATTENTION_DENSE
+                                                     : PB_ATTENTION_SPARSE);
             c.max_norm = 0.05f;
             pb_trainer_close(t);
             t = open_seeded(ctx, &c);
@@ -81,7 +82,7 @@ static void reference_ops_agree(void **state)
     pb_ctx_close(&cpu);
 }
 
-/* ---- dense and sparse ---------------------------------------------------------------------------------- */
+/* ---- dense and sparse attention ------------------------------------------------------------------------ */
 
 /* Sets a batch of the shipped conversations. */
 static void set_shipped(pb_trainer *t, const pb_dataset *shipped, size_t index)
@@ -93,9 +94,10 @@ static void set_shipped(pb_trainer *t, const pb_dataset *shipped, size_t index)
     close_text(&x);
 }
 
-/* 20 steps on the shipped conversations. Rows of 192 tokens have 48 compressed rows, exactly the indexer's top-k.
- * Deterministic: otherwise 20 steps would amplify the rounding of unordered sums beyond the limit. */
-static void dense_and_sparse_agree_where_all_is_picked(void **state)
+/* Dense and sparse attention give equal losses if the top-k covers all compressed rows: 20 steps on the shipped
+ * conversations, with rows of 192 tokens and so 48 compressed rows, which is the indexer's top-k. Implementations are
+ * deterministic; otherwise 20 steps would amplify the rounding of unordered sums beyond the limit. */
+static void dense_and_sparse_agree_if_all_rows_are_selected(void **state)
 {
     static const double tol[] = {[PB_F32] = 1e-6, [PB_BF16] = 1e-3};
     pb_ctx *ctx = *state;
@@ -124,7 +126,7 @@ static void dense_and_sparse_agree_where_all_is_picked(void **state)
     ctx->deterministic = false;
 }
 
-static void sparse_attention_chooses_where_there_are_more(void **state)
+static void sparse_attention_differs_if_rows_are_left_out(void **state)
 {
     pb_ctx *ctx = *state;
     double loss[2];
@@ -147,19 +149,19 @@ static const char *const moving[3] = {
     "norm1 latent latent_norm q_b kv_norm sink ape pool_norm o_a o_b norm2 gate_up down ",
     "norm1 latent latent_norm q_b kv_norm sink ape pool_norm o_a o_b norm2 gate_up down "};
 
-static bool should_move(const pb_param *p, bool taught)
+static bool should_move(const pb_param *p, bool index_loss)
 {
     char word[64];
-    if (p->layer < 0 || taught) return true;
+    if (p->layer < 0 || index_loss) return true;
     snprintf(word, sizeof word, "%s ", strrchr(p->name, '.') + 1);
     const char *at = strstr(moving[p->layer], word);
     return at && (at == moving[p->layer] || at[-1] == ' ');
 }
 
-static void exactly_the_trained_parameters_move(void **state)
+static void exactly_the_trained_parameters_change(void **state)
 {
     pb_ctx *ctx = *state;
-    for (int variant = PB_ATTENTION_DENSE; variant <= TAUGHT; variant++) {
+    for (int variant = PB_ATTENTION_DENSE; variant <= WITH_INDEX_LOSS; variant++) {
         pb_train_config c = v4_config(1, 320, variant);
         int kept = 0;
         c.lr = 1e-2f;
@@ -171,12 +173,13 @@ static void exactly_the_trained_parameters_move(void **state)
             const size_t bytes = pb_param_n(p) * pb_dtype_size(p->dtype);
             void *a = test_fetch(ctx, p->w, bytes), *b = test_fetch(ctx, q->w, bytes);
             const bool moved = memcmp(a, b, bytes) != 0;
-            if (moved != should_move(p, variant == TAUGHT)) fail_msg("%s has %smoved", p->name, moved ? "" : "not ");
+            if (moved != should_move(p, variant == WITH_INDEX_LOSS))
+                fail_msg("%s has %smoved", p->name, moved ? "" : "not ");
             assert_true(p->trained == moved && !p->grad == !moved && !p->m == !moved);
             kept += !moved;
             free(a), free(b);
         }
-        assert_int_equal(kept, variant == TAUGHT ? 0 : 4); /* index_q, index_in, index_ape, index_norm */
+        assert_int_equal(kept, variant == WITH_INDEX_LOSS ? 0 : 4); /* index_q, index_in, index_ape, index_norm */
         pb_trainer_close(t), pb_trainer_close(was);
     }
 }
@@ -186,9 +189,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_gradient_matches_pytorch),
         cmocka_unit_test(reference_ops_agree),
-        cmocka_unit_test(dense_and_sparse_agree_where_all_is_picked),
-        cmocka_unit_test(sparse_attention_chooses_where_there_are_more),
-        cmocka_unit_test(exactly_the_trained_parameters_move),
+        cmocka_unit_test(dense_and_sparse_agree_if_all_rows_are_selected),
+        cmocka_unit_test(sparse_attention_differs_if_rows_are_left_out),
+        cmocka_unit_test(exactly_the_trained_parameters_change),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

@@ -1,5 +1,5 @@
-/* v4_step_test.c - steps of models with blocks of DeepSeek-V4: packed samples against single ones, graphs,
- * accumulation, rows of other lengths, FP8 keys and values, and refused settings. */
+/* v4_step_test.c - tests of training steps with DeepSeek-V4's attention block: packed samples give the results of single
+ * ones, graphs equal eager steps, gradients accumulate, shorter rows, FP8 keys and values, and refused settings. */
 #include "tests/v4_trainer.h"
 
 /* ---- packed samples ------------------------------------------------------------------------------------ */
@@ -43,11 +43,11 @@ static float *nll_of(pb_trainer *t)
     return nll;
 }
 
-static void packed_samples_equal_each_alone(void **state)
+static void packed_conversations_equal_unpacked_ones(void **state)
 {
     pb_ctx *ctx = *state;
     size_t n;
-    for (int variant = PB_ATTENTION_DENSE; variant <= TAUGHT; variant++) {
+    for (int variant = PB_ATTENTION_DENSE; variant <= WITH_INDEX_LOSS; variant++) {
         pb_train_config c = v4_config(1, ROW, variant);
         pb_trainer *alone = open_trainer(ctx, &c);
         c.packed = true;
@@ -89,14 +89,14 @@ static void packed_samples_do_not_see_each_other(void **state)
     pb_trainer_close(t);
 }
 
-/* ---- the step itself ------------------------------------------------------------------------------------- */
+/* ---- graphs, accumulation and settings of a step --------------------------------------------------------- */
 
 static void graph_equals_eager(void **state)
 {
     pb_ctx *ctx = *state;
     ctx->deterministic = true;
     for (int dtype = 0; dtype < PB_NFLOAT; dtype++) {
-        pb_train_config c = v4_config(2, 260, TAUGHT);
+        pb_train_config c = v4_config(2, 260, WITH_INDEX_LOSS);
         size_t n;
         c.model.dtype = (pb_dtype)dtype;
         pb_trainer *eager = open_seeded(ctx, &c), *graphed = open_seeded(ctx, &c);
@@ -120,7 +120,7 @@ static void backward_can_be_repeated(void **state)
 {
     pb_ctx *ctx = *state;
     size_t n;
-    pb_train_config c = v4_config(1, 260, TAUGHT);
+    pb_train_config c = v4_config(1, 260, WITH_INDEX_LOSS);
     ctx->deterministic = true;
     pb_trainer *t = open_seeded(ctx, &c);
     run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
@@ -136,7 +136,7 @@ static void accumulated_gradients_add_up(void **state)
 {
     pb_ctx *ctx = *state;
     size_t n;
-    pb_train_config c = v4_config(1, 260, TAUGHT);
+    pb_train_config c = v4_config(1, 260, WITH_INDEX_LOSS);
     pb_trainer *t = open_seeded(ctx, &c);
     run_phases(ctx, t, PB_PHASE_forward, PB_PHASE_backward);
     float *once = snapshot(t, true, &n);
@@ -153,7 +153,7 @@ static void short_rows_in_a_long_trainer(void **state)
 {
     static const int at[] = {3, 17, 140};
     pb_ctx *ctx = *state;
-    pb_train_config c = v4_config(2, 320, TAUGHT);
+    pb_train_config c = v4_config(2, 320, WITH_INDEX_LOSS);
     pb_trainer *large = open_seeded(ctx, &c);
     run_phases(ctx, large, PB_PHASE_forward, PB_PHASE_backward); /* leaves values that shorter rows must not read */
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
@@ -186,7 +186,8 @@ static void a_frozen_model_has_the_same_loss(void **state)
     CHECK_NEAR(loss[1], loss[0], 0);
 }
 
-/* Off, it adds no op and changes no bit. On, it changes the loss, within the precision of FP8. */
+/* By default, keys and values are not converted to FP8. With another kv_qat a step has one more op per layer, and its
+ * loss changes within the precision of FP8. */
 static void fp8_keys_and_values_are_off_by_default(void **state)
 {
     pb_ctx *ctx = *state;
@@ -217,7 +218,7 @@ static void bf16_follows_f32(void **state)
     pb_ctx *ctx = *state;
     double loss[PB_NFLOAT];
     for (int i = 0; i < PB_NFLOAT; i++) {
-        pb_train_config c = v4_config(1, 320, TAUGHT);
+        pb_train_config c = v4_config(1, 320, WITH_INDEX_LOSS);
         c.model.dtype = (pb_dtype)i;
         pb_trainer *t = open_seeded(ctx, &c);
         for (int step = 0; step < 20; step++) CHECK_OK(pb_train_step(ctx, t));
@@ -227,7 +228,7 @@ static void bf16_follows_f32(void **state)
     CHECK_NEAR(loss[PB_BF16], loss[PB_F32], 0.03);
 }
 
-static void what_cannot_be_is_named(void **state)
+static void invalid_settings_are_refused(void **state)
 {
     pb_train_config c = config("v4-tiny", PB_LORA);
     pb_trainer *t = NULL;
@@ -255,7 +256,7 @@ static void what_cannot_be_is_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(packed_samples_equal_each_alone),
+        cmocka_unit_test(packed_conversations_equal_unpacked_ones),
         cmocka_unit_test(packed_samples_do_not_see_each_other),
         cmocka_unit_test(graph_equals_eager),
         cmocka_unit_test(backward_can_be_repeated),
@@ -264,7 +265,7 @@ int main(void)
         cmocka_unit_test(a_frozen_model_has_the_same_loss),
         cmocka_unit_test(fp8_keys_and_values_are_off_by_default),
         cmocka_unit_test(bf16_follows_f32),
-        cmocka_unit_test(what_cannot_be_is_named),
+        cmocka_unit_test(invalid_settings_are_refused),
     };
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

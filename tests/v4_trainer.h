@@ -3,16 +3,16 @@
 #define PB_V4_TRAINER_H
 #include "tests/trainer_fixture.h"
 
-/* A variant next to those of pb_attention: sparse attention with a separate loss that trains the indexer. */
-enum { TAUGHT = PB_NATTENTIONS };
+/* A value after those of pb_attention_variant: sparse attention with index_loss, which trains the indexer. */
+enum { WITH_INDEX_LOSS = PB_NATTENTIONS };
 
 static inline pb_train_config v4_config(int rows, int length, int variant)
 {
     pb_train_config c = config("v4-tiny", PB_FULL);
     c.B = rows;
     c.S = length;
-    c.attention = variant == TAUGHT ? PB_ATTENTION_SPARSE : (pb_attention_variant)variant;
-    c.model.index_loss = variant == TAUGHT ? 0.5f : 0;
+    c.attention = variant == WITH_INDEX_LOSS ? PB_ATTENTION_SPARSE : (pb_attention_variant)variant;
+    c.model.index_loss = variant == WITH_INDEX_LOSS ? 0.5f : 0;
     c.clip = PB_CLIP_MULTI;
     return c;
 }

@@ -37,7 +37,7 @@ for side in base cand; do
         for (l = 0; l < pairs; l++) for (k = 0; k < 5; k++) {
             e = noise(l, k, seed + (side == "cand") / 2) * (k == 4 ? last : others)
             t = (k == 3 ? third : 0.001) * (1 + e) * (side == "cand" ? 1 + by : 1)
-            printf "1,r-%s,m,%d,kernels/c?i=%d,kernel_time,s,lower,%.9g,11,ok,\n", side, l, k, t
+            printf "1,r-%s,m,%d,kernels/c?i=%d,kernel_time,s,lower,%.7g,11,ok,\n", side, l, k, t
             printf "1,r-%s,m,%d,kernels/c?i=%d,kernel_rate,B/s,higher,%.9g,0,ok,\n", side, l, k, 1 / t
             if (by > 0 && side == "cand") # 1.9 to 2.2 %, and in one process much more
                 printf "1,r-%s,m,%d,kernels/c?i=%d,slowdown,1,none,%.9g,0,ok,\n", side, l, k, l == 3 ? 0.5 : k == 0 ? 0.019 : k == 4 ? 0.022 : 0.02
@@ -62,10 +62,29 @@ sed -n 1p calls | grep -q -- '--filter kernels/linear_\*B1.S64.N192.\* ' || fail
 grep -q '^kernels,kernel_time,.*,no$' out/gates.csv || fail "kernels gate, so they ask for more pairs"
 sed -n 2p calls | grep -q inject-slowdown || fail "the second session is not a slowed one"
 [[ $(grep -o 'seed [0-9]*' calls | sort -u | wc -l) -eq 5 ]] || fail "two sessions of one seed"
-[[ $(ls b/m/validation | tr '\n' ' ') == 'aa-01 aa-02 aa-03 slow-01 slow-02 ' ]] || fail "other sessions are stored"
-grep -q kernel_rate b/m/validation/aa-01/base/results.csv && fail "rows without samples are stored"
-[[ $(grep -c ,slowdown, b/m/validation/slow-01/cand/results.csv) -eq 60 ]] || fail "by how much was slowed is not stored"
-[[ $(wc -l <b/m/validation/aa-01/base/results.csv) -eq 61 ]] || fail "not 12 processes of five cases are stored"
+grep -q '^validate: stored b/m/validation, from out/aa-01 .* out/slow-02$' log || fail "the measured folders are not named"
+[[ $(ls b/m/validation | tr '\n' ' ') == 'aa.csv slow.csv ' ]] || fail "other files are stored"
+sessions() { tail -n +2 "b/m/validation/$1.csv" | cut -d, -f3 | sort | uniq -c | awk '{ printf "%s %s ", $1, $2 }'; }
+[[ $(sessions aa) == '5 aa-01 5 aa-02 5 aa-03 ' && $(sessions slow) == '5 slow-01 5 slow-02 ' ]] ||
+    fail "not a row for each session and case"
+grep -q kernel_rate b/m/validation/aa.csv && fail "rows without samples are stored"
+[[ $(cut -d, -f10 b/m/validation/slow.csv | sort -u | tr '\n' ' ') == '0.019 0.02 0.022 delay ' ]] ||
+    fail "by how much was slowed is not stored"
+[[ $(cut -d, -f10 b/m/validation/aa.csv | sort -u | tr '\n' ' ') == ' delay ' ]] || fail "a delay of an A/A session"
+# Each figure follows from the ratios, and these are those of the folders: --simulate prints the same of both.
+python3 - b/m/validation/aa.csv b/m/validation/slow.csv <<'CHECK' || fail "a stored figure is not that of its ratios"
+import csv, statistics, sys
+for row in (row for path in sys.argv[1:] for row in csv.DictReader(open(path))):
+    x = [float(word) for word in row["ratios"].split()]
+    assert len(x) == int(row["pairs"]) == 12 and row["quiet"] == "yes", row
+    assert f"{statistics.median(x):.4g} {statistics.stdev(x):.4g}" == f"{row['change']} {row['scatter']}", row
+    assert 0.0009 < float(row["seconds"]) < 0.0011, row
+CHECK
+simulate() { "$bench" compare --self --gates out/gates.csv --trials 50 --all --simulate "$@"; }
+for kind in aa slow; do
+    simulate out/$kind-0? >of-folders && simulate b/m/validation/$kind.csv >of-stored && cmp of-folders of-stored ||
+        fail "the stored sessions give other figures than their folders"
+done
 expect 0 '| `m` | 120 | 5 | 5 | 15 | 0 |' validate table --bench "$bench" b/m/validation
 expect 0 '| 10 | 2 % (1.9 % to 2.2 %) | 10 |' measure
 [[ $(wc -l <calls) -eq 5 ]] || fail "it measures again what is there"
@@ -73,6 +92,7 @@ expect 0 '| 10 | 2 % (1.9 % to 2.2 %) | 10 |' measure
 # Only cases that are repeatable and long enough are slowed; if no case is, that is reported.
 rm -rf out calls
 LAST=0.1 THIRD=0.000004 expect 0 '| `m` | 96 | 5 | 3 | 15 | 0 |' measure --slow 3
+[[ $(grep -c ',no,' b/m/validation/aa.csv) -eq 6 ]] || fail "noisy and short cases are not stored as such"
 [[ $(grep inject-slowdown calls | grep -o 'filter kernels/c?i=[0-4]' | tr -dc '0-4') == 012 ]] || fail "noisy cases are slowed, or short ones"
 rm -rf out calls
 LAST=0.1 OTHERS=0.1 expect 125 'this machine is not quiet enough for any case: none repeats to 0.5 %' measure
@@ -90,13 +110,13 @@ rm -rf out/slow-02 b calls
 CUT=slow-02:14 expect 0 'the time is up in slow-02, of which 14 pairs are there' measure # during its second look
 called 1
 grep -q '^| `m` | 124 | 5 | 5 | 15 | 0 | 18.1 % | 10 | 2 % (1.9 % to 2.2 %) | 10 |' log || fail "what there was of the second look does not count"
-[[ $(wc -l <b/m/validation/slow-02/base/results.csv) -eq 71 ]] || fail "not 14 processes of five cases are stored"
+[[ $(grep -c ',slow-02,.*,kernel_time,14,' b/m/validation/slow.csv) -eq 5 ]] || fail "not 14 pairs of five cases are stored"
 expect 0 '| `m` | 120 | 5 | 5 | 15 | 0 |' measure
 called 2
 sed -n 2p calls | grep -q '^compare --resume out/slow-02 --gates .*baselines/gates.csv --budget ' || fail "it does not go on with its session"
 rm -rf out/slow-02 calls
 CUT=slow-02:11 expect 3 'the time is up: 15 of 12 A/A comparisons, 5 of 7 slowed ones' measure
-[[ ! -e b/m/validation/slow-02 ]] || fail "a session that had not come to its first look is stored"
+! grep -q slow-02 b/m/validation/slow.csv || fail "a session that had not come to its first look is stored"
 expect 0 '| `m` | 120 | 5 | 5 | 15 | 0 |' measure
 called 2
 rm -rf out/aa-02 calls # a session with less than one pair
@@ -113,10 +133,11 @@ CUT=slow-02:1 TRUNCATED=false expect 125 'out/slow-02: nothing in it can be comp
 rm -rf out calls
 SLOW=1 expect 3 'the time is up: 0 of 12 A/A comparisons' measure --minutes 0.02
 called 1
-[[ -e b/m/validation/aa-01 ]] || fail "what was stored is gone"
+[[ -s b/m/validation/aa.csv ]] || fail "what was stored is gone"
 rm -rf out
 PLAYED=125 expect 125 'exit code 125' measure
 expect 2 'only `table` takes folders' validate cpu folder
+expect 2 'folder/aa.csv: no such file' validate table folder
 expect 2 'nosuch: no such program' validate cpu --bench ./nosuch --out out2
 # The real bench must accept the arguments that the simulated one got; only the suite is unknown.
 read -ra args <calls

@@ -32,6 +32,7 @@ start last --mode 'hanglast,fine' --batch 1 -n 2 step
 start exit --mode 'hangatexit,fine' --batch 1 -n 2 step
 start first --mode hangfirst --batch 1 -n 2 step
 start budget --mode 'hang,fine' --batch 1 -n 1 --case-timeout 1h --budget 2 step
+start done --mode 'hangatexit,fine' --batch 1 -n 2 --case-timeout 1h --budget 4 step
 PB_UNKILLABLE=1 start stuck --mode 'hang,fine' --batch 1 -n 1 step
 
 # ---- a case that hangs: tried in two processes, then skipped; all other cases are measured once per process -------
@@ -44,6 +45,7 @@ for process in 0 1 2 3; do
     want hang 1 ",$process,toy/step?batch=1&mode=fine&width=16,kernel_time,.*,ok,"
     want hang 1 ",$process,requirement/T-1,requirement,1,none,3,0,pass" # ceilings and a case
 done
+[[ $(grep -c ',hung,,"\?toy/step?batch=1&mode=hang.*hung: ended after' hang/processes.csv) -eq 2 ]] || fail "hang: $(cat hang/processes.csv)"
 grep -q '"truncated": false' hang/run.json || fail "hang: run.json says truncated"
 before=$(md5sum <hang/results.csv)
 expect 4 results "$fixture" run --resume hang # the run is complete
@@ -75,6 +77,7 @@ end exit 0 'bench: process 0 hung for'
 want exit 4 ',kernel_time,.*,ok,'
 want exit 2 'requirement/T-1'
 end first 125 'before its first case and was ended'
+grep -q '^0,.*,failed,,hung for .* before its first case' first/processes.csv || fail "first: $(cat first/processes.csv)"
 grep -q '"truncated": true' first/run.json || fail "first: run.json does not say truncated"
 
 # ---- the budget also ends a case that ignores signals; --resume tries it again ------------------------------------
@@ -85,6 +88,13 @@ grep -q 'killed by' budget.log && fail "budget: called a crash"
 expect 4 'hung: ended after' "$fixture" run --resume budget --budget 1h --case-timeout 1
 want budget 1 ',timeout,"hung'
 want budget 1 'mode=fine&width=16,kernel_time,.*,ok,'
+
+# A process that has measured everything has ended, although the budget then ends it; --resume begins the next one.
+end done 125 'the budget is used up'
+grep -q '^0,.*,ok,,$' done/processes.csv || fail "done: $(cat done/processes.csv)"
+expect 0 results "$fixture" run --resume done --budget 1h --case-timeout 1
+[[ $(cut -d, -f1,4 done/processes.csv | tr '\n' ' ') == 'process,outcome 0,ok 1,ok ' ]] || fail "done: $(cat done/processes.csv)"
+want done 4 ',kernel_time,.*,ok,'
 
 # The budget also bounds the time that such a case gets to end: without that, SIGKILL comes PB_GRACE = 5 s after SIGTERM.
 before=${EPOCHREALTIME/./}
@@ -101,6 +111,7 @@ left=$(sed -n 's/.*: process \([0-9]*\) cannot be ended.*/\1/p' stuck.log)
 kill -0 "$left" || fail "stuck: process '$left' is not there"
 want stuck 1 'mode=hang&width=16,outcome,1,none,,0,timeout,'
 (expect 2 'still being measured' "$fixture" run --resume stuck; exit $failures) || failures=$((failures + 1))
+grep -q '^0,.*,abandoned,,"\?process [0-9]* cannot be ended' stuck/processes.csv || fail "stuck: $(cat stuck/processes.csv)"
 kill -KILL "$left"
 expect 4 results "$fixture" run --resume stuck
 want stuck 1 'mode=fine&width=16,kernel_time,.*,ok,'

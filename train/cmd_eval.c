@@ -1,4 +1,4 @@
-/* cmd_eval.c - `train eval`: the loss of a model on conversations, and optionally its logits. */
+/* cmd_eval.c - `train eval`: prints a model's loss and perplexity on conversations, and optionally saves its logits. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +88,7 @@ static pb_status evaluate(pb_job *j)
     dump_close(&d);
     if (s != PB_OK) return s;
     printf("tokens %.0f\nloss %#.9g\nperplexity %#.9g\n", e.tokens, e.loss, exp(e.loss));
-    return isfinite(e.loss) ? PB_OK : pb_fail(PB_EWRONG, "the loss is not finite");
+    return isfinite(e.loss) ? PB_OK : pb_fail(PB_EWRONG, "the mean loss of the conversations is not finite");
 }
 
 pb_status pb_train_eval(const pb_train_options *o)
@@ -97,7 +97,7 @@ pb_status pb_train_eval(const pb_train_options *o)
     pb_status s = pb_job_configure(o, &j);
     if (s == PB_OK) s = pb_job_open(&j, false);
     if (s == PB_OK) s = evaluate(&j);
-    s = pb_job_name_loss(&j, s);
+    s = pb_job_explain_lost_device(&j, s);
     pb_job_close(&j);
     return s;
 }

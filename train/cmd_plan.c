@@ -20,14 +20,15 @@ static void print_model(const pb_job *j)
 static void print_steps(const pb_job *j)
 {
     const pb_schedule *s = &j->schedule;
-    const double tokens = (double)j->micro * j->cfg.B * j->cfg.S, rows = (double)pb_dataset_rows(j->data);
-    printf("steps       %ld of %d x %d rows of %d tokens; the data %.2f times\n", s->steps, j->micro, j->cfg.B,
-           j->cfg.S, (double)s->steps * j->micro * j->cfg.B / rows);
-    printf("learning    %g after %ld steps of warm-up, %s", s->lr, s->warmup, j->o->schedule);
+    const double tokens = (double)j->micro_batches * j->cfg.B * j->cfg.S, rows = (double)pb_dataset_rows(j->data);
+    printf("steps       %ld of %d x %d rows of %d tokens; %.2f epochs of the data\n", s->steps, j->micro_batches,
+           j->cfg.B, j->cfg.S, (double)s->steps * j->micro_batches * j->cfg.B / rows);
+    printf("learning    rate %g after %ld steps of warm-up, %s", s->lr, s->warmup, j->o->schedule);
     if (s->kind == PB_SCHEDULE_COSINE) printf(" to %g", s->min);
-    printf("; clip %s at %g\n", j->o->clip, (double)j->cfg.max_norm);
+    printf("; gradients clipped (%s) to norm %g\n", j->o->clip, (double)j->cfg.max_norm);
     const pb_flops f = pb_trainer_flops(j->trainer);
-    printf("work        %.3g FLOPs a step, %.0f tokens\n", (f.forward + f.backward) * j->micro, tokens);
+    printf("work        %.3g floating-point operations and %.0f tokens per step\n",
+           (f.forward + f.backward) * j->micro_batches, tokens);
 }
 
 static pb_status print_memory(pb_job *j)

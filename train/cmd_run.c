@@ -1,4 +1,4 @@
-/* cmd_run.c - `train run`: the training loop with progress output, log, evaluation, checkpoints and export. */
+/* cmd_run.c - `train run`: runs the training loop, with progress lines, log, evaluation, checkpoints and export. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ typedef struct run {
     pb_log log;
     pb_saver saver;
     pb_export_folder export;
-    pb_progress p; /* p.iteration: completed steps, including those before a resume */
+    pb_progress p; /* p.iteration: completed steps, including those of the run that was resumed */
     double pace;   /* smoothed seconds per step; 0: not known yet */
     long timed;    /* steps of this process */
 } run;
@@ -26,7 +26,8 @@ static void warn_of_lr(const pb_job *j)
 {
     const int rank = j->cfg.model.rank;
     if (pb_lr_is_high(j->cfg.model.tuning, rank, j->schedule.lr))
-        fprintf(stderr, "train: warning: a learning rate of %g at rank %d is known to diverge; the default is %g\n",
+        fprintf(stderr,
+                "train: warning: training is known to diverge with learning rate %g at rank %d; the default is %g\n",
                 j->schedule.lr, rank, pb_default_lr(j->cfg.model.tuning, rank));
 }
 
@@ -38,12 +39,12 @@ static void print_start(run *r)
            r->j.o->model, r->j.o->tuning, pb_trainer_model(r->j.trainer)->trained, 1e-6 * (double)m.weights,
            1e-6 * (double)m.grads, 1e-6 * (double)m.moments, 1e-6 * (double)m.activations);
     if (c->tuning != PB_FULL && !c->fixed_norms)
-        printf("the gains of the layers' norms are trained too, and exported with the adapters (--train-norms no: "
-               "adapters alone)\n");
+        printf("the gains of the layers' norms are also trained and exported with the adapters; --train-norms no "
+               "trains the adapters alone\n");
 }
 
 /* Writes the estimated remaining time as "h:mm:ss", or "?" while it is unknown, and returns `out`. */
-static const char *say_left(const run *r, char out[40])
+static const char *format_remaining(const run *r, char out[40])
 {
     const long steps = r->j.schedule.steps - done(r), left = (long)(r->pace * (double)steps + 0.5);
     if (steps && !(r->pace > 0)) snprintf(out, 40, "?");
@@ -53,7 +54,7 @@ static const char *say_left(const run *r, char out[40])
 
 /* Updates the smoothed step time. Excludes the first steps of a process, which fault in memory and initialise
  * libraries, and steps that capture a graph: they are slower than later steps. */
-static void take_pace(run *r, const pb_step_result *x)
+static void update_pace(run *r, const pb_step_result *x)
 {
     enum { WARM_UP = 2 };
     if (++r->timed <= WARM_UP || x->recording > 0) return;
@@ -64,24 +65,25 @@ static void print_progress(const run *r, const pb_step_result *x, double lr, dou
 {
     char left[40];
     printf("step %6ld/%ld  loss %8.5f  norm %9.3g  lr %8.2e  %8.3g s/step  %9.1f tokens/s  left %s  %.1f MB", done(r),
-           r->j.schedule.steps, x->loss, x->norm, lr, x->seconds, x->tokens / x->seconds, say_left(r, left),
+           r->j.schedule.steps, x->loss, x->norm, lr, x->seconds, x->tokens / x->seconds, format_remaining(r, left),
            1e-6 * memory);
     if (x->skipped) printf("  skipped: %s", x->why);
     printf("\n");
     fflush(stdout);
 }
 
-/* True if the evaluation data must be evaluated after this step. */
+/* True if this step is one after which the model is evaluated on the evaluation data: the last one, or a multiple of
+ * --eval-interval. */
 static bool eval_due(const run *r)
 {
     const long every = r->j.o->eval_interval;
-    return r->j.held && (done(r) == r->j.schedule.steps || (every > 0 && done(r) % every == 0));
+    return r->j.eval_data && (done(r) == r->j.schedule.steps || (every > 0 && done(r) % every == 0));
 }
 
 static pb_status evaluate(run *r, double *loss)
 {
     pb_evaluation e;
-    PB_TRY(pb_job_evaluate(&r->j, r->j.held, NULL, NULL, &e));
+    PB_TRY(pb_job_evaluate(&r->j, r->j.eval_data, NULL, NULL, &e));
     *loss = e.loss;
     if (!r->j.o->quiet)
         printf("step %6ld  evaluation: loss %.6f, perplexity %.6g over %.0f tokens\n", done(r), e.loss, exp(e.loss),
@@ -89,7 +91,7 @@ static pb_status evaluate(run *r, double *loss)
     return PB_OK;
 }
 
-static void count(run *r, const pb_step_result *x)
+static void count_step(run *r, const pb_step_result *x)
 {
     r->p.iteration++;
     r->p.data = pb_dataset_position(r->j.data);
@@ -97,7 +99,7 @@ static void count(run *r, const pb_step_result *x)
     r->p.samples += (uint64_t)x->conversations;
     r->p.skipped += x->skipped;
     r->p.skipped_in_row = x->skipped ? r->p.skipped_in_row + 1 : 0;
-    take_pace(r, x);
+    update_pace(r, x);
     if (x->skipped) fprintf(stderr, "train: step %ld skipped: %s\n", done(r), x->why);
 }
 
@@ -107,7 +109,7 @@ static pb_status one_step(run *r)
     double memory, eval_loss = (double)NAN;
     const double lr = pb_schedule_lr(&r->j.schedule, done(r));
     PB_TRY(pb_job_step(&r->j, r->j.graph ? &r->graphs : NULL, lr, &x));
-    count(r, &x);
+    count_step(r, &x);
     PB_TRY(pb_job_memory(&r->j, &memory));
     if (!r->j.o->quiet && (done(r) % r->j.o->log_interval == 0 || done(r) == r->j.schedule.steps || x.skipped))
         print_progress(r, &x, lr, memory);
@@ -133,7 +135,7 @@ static pb_status one_step(run *r)
 
 static void print_graphs(const pb_graphs *g)
 {
-    printf("graphs: %llu recorded in %.3g s, %zu nodes; %llu runs replayed them, %llu were eager\n",
+    printf("graphs: %llu recorded in %.3g s, %zu nodes; %llu steps or micro-batches were replayed, %llu ran eagerly\n",
            (unsigned long long)g->recorded, g->seconds, g->nodes, (unsigned long long)g->replayed,
            (unsigned long long)(g->runs - g->replayed));
 }
@@ -143,20 +145,23 @@ static pb_status steps(run *r)
     while (done(r) < r->j.schedule.steps && !pb_interrupted()) {
         PB_TRY(one_step(r));
         if ((long)r->p.skipped_in_row >= r->j.o->max_skipped)
-            return pb_fail(PB_EWRONG, "step %ld: %ld steps in a row without a finite loss and gradient (--max-skipped)",
+            return pb_fail(PB_EWRONG,
+                           "step %ld: %ld steps in a row had no finite loss and gradient (limit: --max-skipped)",
                            done(r), (long)r->p.skipped_in_row);
     }
     if (pb_interrupted()) {
         fprintf(stderr, "train: interrupted after step %ld\n", done(r));
         if (done(r)) PB_TRY(pb_saver_step(&r->saver, &r->p, true));
     }
-    if (r->p.skipped) printf("%ld of %ld steps had no finite loss and gradient\n", (long)r->p.skipped, done(r));
+    if (r->p.skipped)
+        printf("%ld of %ld steps were skipped, because their loss or gradient was not finite\n", (long)r->p.skipped,
+               done(r));
     if (r->j.graph && !r->j.o->quiet) print_graphs(&r->graphs);
     return pb_interrupted() ? PB_OK : pb_export(&r->j, &r->export);
 }
 
-/* A path that fails during training was usable at the start, so this is a failure of the machine (EIO) and not a
- * mistake of the user (EPATH). */
+/* Turns EPATH into EIO. Every path was usable when training began, so a path that fails later is a failure of the
+ * machine (exit code 125), not a mistake of the user (exit code 2). */
 static pb_status blame_machine(pb_status s) { return s == PB_EPATH ? PB_EIO : s; }
 
 pb_status pb_train_run(const pb_train_options *o)
@@ -165,15 +170,15 @@ pb_status pb_train_run(const pb_train_options *o)
     if (o->dry_run) return pb_train_plan(o);
     pb_status s = pb_job_configure(o, &r.j);
     if (s == PB_OK) warn_of_lr(&r.j);
-    if (s == PB_OK) s = pb_job_name_loss(&r.j, pb_job_open(&r.j, false));
-    if (s == PB_OK) s = pb_job_name_loss(&r.j, pb_job_reserve(&r.j));
+    if (s == PB_OK) s = pb_job_explain_lost_device(&r.j, pb_job_open(&r.j, false));
+    if (s == PB_OK) s = pb_job_explain_lost_device(&r.j, pb_job_reserve(&r.j));
     if (s == PB_OK) s = pb_saver_open(&r.j, &r.saver, &r.p);
     if (s == PB_OK) s = pb_export_open(o->export, &r.export);
     /* The log is opened last: opening may truncate an existing log, so all other checks must have passed. */
     if (s == PB_OK) s = pb_log_open(o->log, o->resume ? done(&r) : -1, &r.log);
     if (s == PB_OK) {
         if (!o->quiet) print_start(&r);
-        s = blame_machine(pb_job_name_loss(&r.j, steps(&r)));
+        s = blame_machine(pb_job_explain_lost_device(&r.j, steps(&r)));
     }
     const pb_status closed = pb_log_close(&r.log);
     if (s == PB_OK) s = blame_machine(closed);

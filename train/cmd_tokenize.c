@@ -37,7 +37,7 @@ static pb_status decode(lines *l, const char *line, size_t n)
         errno = 0;
         const long v = strtol(p, &after, 10);
         if (after == p || errno || v < 0 || v > INT_MAX || (after < end && !strchr(blanks, *after)))
-            return pb_fail(PB_EINVAL, "'%.*s' is no id", (int)strcspn(p, blanks), p);
+            return pb_fail(PB_EINVAL, "'%.*s' is not a token id", (int)strcspn(p, blanks), p);
         PB_TRY(pb_ids_append(&l->ids, (int32_t)v));
         p = after;
     }
@@ -71,7 +71,7 @@ pb_status pb_train_tokenize(const pb_train_options *o)
 {
     const char *name = o->tokenizer && strcmp(o->tokenizer, "bytes") != 0 ? o->tokenizer : NULL;
     lines l = {.o = o, .path = o->args.n ? o->args.v[0] : "standard input"};
-    if (o->args.n > 1) return pb_fail(PB_EINVAL, "tokenize takes one file");
+    if (o->args.n > 1) return pb_fail(PB_EINVAL, "tokenize takes one file, or none to read standard input");
     PB_TRY(pb_tokenizer_open(name, &l.t));
     FILE *in = stdin;
     pb_status s = o->args.n ? pb_file_read(l.path, &in) : PB_OK;

@@ -9,8 +9,9 @@
 #include "trainer/step/trainer.h"
 #include "trainer/hf/peft.h"
 
-/* Tables of option words. A word's index in its table is the value of its enumerator: both come from one X-macro,
- * except for dtypes and schedules, which are listed in the order of pb_dtype and pb_schedule_kind. */
+/* The words that an option of type choice accepts, one table per option. The index of a word equals the value of its
+ * enumerator: most tables are generated from the X-macro of the enum; dtypes and schedules list their words in the
+ * order of pb_dtype and pb_schedule_kind. */
 #define WORD(id, word, ...) word,
 static const char *const tunings[] = {PB_TUNING_MAP(WORD)};
 static const char *const clips[] = {PB_CLIP_MAP(WORD)};
@@ -26,17 +27,17 @@ static const char *const dtypes[] = {"f32", "bf16"};
 static const char *const schedules[] = {"cosine", "constant"};
 #undef WORD
 
-static int place(const char *const *words, size_t n, const char *word)
+static int index_of(const char *const *words, size_t n, const char *word)
 {
     size_t i = 0;
     while (i < n && strcmp(words[i], word) != 0) i++;
     return i < n ? (int)i : -1;
 }
-#define PLACE(words, word) place(words, sizeof(words) / sizeof *(words), word)
+#define INDEX_OF(words, word) index_of(words, sizeof(words) / sizeof *(words), word)
 
-static pb_status whole(const char *name, long v, long most, int *out)
+static pb_status set_bounded(const char *name, long v, long most, int *out)
 {
-    if (v > most) return pb_fail(PB_EINVAL, "--%s %ld: at most %ld", name, v, most);
+    if (v > most) return pb_fail(PB_EINVAL, "--%s %ld: need at most %ld", name, v, most);
     *out = (int)v;
     return PB_OK;
 }
@@ -47,11 +48,11 @@ static pb_status parse_targets(const char *list, unsigned *out)
     char word[PB_OPTION_TEXT];
     unsigned bits = 0;
     while ((list = pb_next_item(list, ',', word, sizeof word))) {
-        const int t = PLACE(targets, word);
-        if (t < 0) return pb_fail(PB_EINVAL, "--targets %s: need some of q,k,v,o,gate,up,down", word);
+        const int t = INDEX_OF(targets, word);
+        if (t < 0) return pb_fail(PB_EINVAL, "--targets: '%s' is not one of q,k,v,o,gate,up,down", word);
         bits |= 1u << t;
     }
-    if (!bits) return pb_fail(PB_EINVAL, "--targets: need some of q,k,v,o,gate,up,down");
+    if (!bits) return pb_fail(PB_EINVAL, "--targets is empty: need at least one of q,k,v,o,gate,up,down");
     *out = bits;
     return PB_OK;
 }
@@ -65,7 +66,7 @@ static pb_status find_model(const pb_train_options *o, pb_job *j, const pb_geome
     if (!strchr(o->model, '/') && (stat(o->model, &st) != 0 || !S_ISDIR(st.st_mode))) {
         char names[400];
         snprintf(names, sizeof names, "%s", pb_error());
-        return pb_fail(s, "%s, and there is no folder of this name", names);
+        return pb_fail(s, "%s, and no folder of this name exists", names);
     }
     PB_TRY(pb_hf_config_open(o->model, &j->hf));
     *g = &j->hf.g;
@@ -92,21 +93,21 @@ static pb_status configure_model(const pb_train_options *o, pb_job *j)
     j->cfg = pb_train_defaults(g);
     pb_model_config *m = &j->cfg.model;
     m->blank = g == &j->hf.g;
-    m->tuning = (pb_tuning)PLACE(tunings, o->tuning);
-    m->dtype = (pb_dtype)PLACE(dtypes, o->dtype);
+    m->tuning = (pb_tuning)INDEX_OF(tunings, o->tuning);
+    m->dtype = (pb_dtype)INDEX_OF(dtypes, o->dtype);
     m->seed = (uint64_t)o->seed;
     m->fixed_norms = strcmp(o->train_norms, "no") == 0;
     if (m->fixed_norms && m->tuning == PB_FULL)
         return pb_fail(PB_EINVAL, "--train-norms no needs --tuning lora or qlora");
-    PB_TRY(whole("layers", o->layers, 1000, &m->layers));
-    PB_TRY(whole("rank", o->rank, 1 << 16, &m->rank));
+    PB_TRY(set_bounded("layers", o->layers, 1000, &m->layers));
+    PB_TRY(set_bounded("rank", o->rank, 1 << 16, &m->rank));
     m->alpha = isnan(o->alpha) ? 2 * (float)m->rank : (float)o->alpha;
     PB_TRY(parse_targets(o->targets, &m->targets));
     PB_TRY(configure_adapter(o, m));
-    PB_TRY(whole("batch", o->batch, 1 << 20, &j->cfg.B));
-    PB_TRY(whole("seq", o->seq, 1 << 20, &j->cfg.S));
-    j->cfg.attention = (pb_attention_variant)PLACE(attentions, o->attention);
-    j->cfg.kv_qat = (pb_kv_qat_variant)PLACE(kv_qats, o->kv_qat);
+    PB_TRY(set_bounded("batch", o->batch, 1 << 20, &j->cfg.B));
+    PB_TRY(set_bounded("seq", o->seq, 1 << 20, &j->cfg.S));
+    j->cfg.attention = (pb_attention_variant)INDEX_OF(attentions, o->attention);
+    j->cfg.kv_qat = (pb_kv_qat_variant)INDEX_OF(kv_qats, o->kv_qat);
     return pb_backend_find(o->device, &j->device);
 }
 
@@ -114,36 +115,36 @@ static pb_status configure_training(const pb_train_options *o, pb_job *j)
 {
     pb_train_config *c = &j->cfg;
     const bool none = strcmp(o->clip, "none") == 0;
-    PB_TRY(whole("accumulate", o->accumulate, 1 << 20, &j->micro));
-    PB_TRY(whole("bucket", o->bucket, 1 << 20, &j->bucket));
+    PB_TRY(set_bounded("accumulate", o->accumulate, 1 << 20, &j->micro_batches));
+    PB_TRY(set_bounded("bucket", o->bucket, 1 << 20, &j->bucket));
     if (!j->bucket) j->bucket = c->S;
     /* --clip none: the variant multi with an infinite limit still computes the norm, so that steps without a finite
      * gradient are skipped. */
     c->model.index_loss = (float)o->index_loss;
-    c->clip = none ? PB_CLIP_MULTI : (pb_clip_variant)PLACE(clips, o->clip);
+    c->clip = none ? PB_CLIP_MULTI : (pb_clip_variant)INDEX_OF(clips, o->clip);
     c->max_norm = none ? INFINITY : (float)o->max_norm;
     c->weight_decay = (float)o->weight_decay;
     c->loss_scale = (float)o->loss_scale;
     if (o->export && c->model.geometry->v4) /* fail now instead of after the last step */
-        return pb_fail(PB_EINVAL, "--export: there is no Hugging Face folder for %s", c->model.geometry->name);
-    if (o->merge && !o->export) return pb_fail(PB_EINVAL, "--merge says what --export writes: name its folder");
+        return pb_fail(PB_EINVAL, "--export: %s cannot be written as a Hugging Face folder", c->model.geometry->name);
+    if (o->merge && !o->export) return pb_fail(PB_EINVAL, "--merge needs --export DIR");
     if (!(o->weight_decay >= 0)) return pb_fail(PB_EINVAL, "--weight-decay %g: need at least 0", o->weight_decay);
     const double warmup = o->warmup < 1 ? floor(o->warmup * (double)o->steps) : o->warmup;
     if (!(warmup >= 0 && warmup <= (double)o->steps))
-        return pb_fail(PB_EINVAL, "--warmup %g: need 0 to %ld, the steps", o->warmup, o->steps);
-    j->schedule = (pb_schedule){.kind = (pb_schedule_kind)PLACE(schedules, o->schedule),
+        return pb_fail(PB_EINVAL, "--warmup %g: need 0 to %ld, which is --steps", o->warmup, o->steps);
+    j->schedule = (pb_schedule){.kind = (pb_schedule_kind)INDEX_OF(schedules, o->schedule),
                                 .lr = isnan(o->lr) ? pb_default_lr(c->model.tuning, c->model.rank) : o->lr,
                                 .min = o->min_lr,
                                 .warmup = (long)warmup,
                                 .steps = o->steps};
     j->graph = strcmp(o->mode, "graph") == 0;
     if (j->graph && c->clip == PB_CLIP_SYNC)
-        return pb_fail(PB_EINVAL, "--clip sync makes the host wait in every step, which --mode graph cannot record");
+        return pb_fail(PB_EINVAL, "--clip sync has host syncs in every step, which --mode graph cannot record");
     return pb_schedule_check(&j->schedule);
 }
 
-/* Sets the path of the tokenizer.json, and the folder of the tokenizer's other files. A file of another
- * name has no such folder. */
+/* Sets the path of the tokenizer.json. If the file has that name, also sets the folder in which the tokenizer's other
+ * files (tokenizer_config.json, chat_template.jinja) are looked for. */
 static pb_status set_tokenizer(pb_job *j, const char *path)
 {
     static const char usual[] = "tokenizer.json";
@@ -151,7 +152,7 @@ static pb_status set_tokenizer(pb_job *j, const char *path)
     struct stat st;
     const bool is_folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     if (strlen(path) + sizeof "/" + sizeof usual > PB_JOB_PATH)
-        return pb_fail(PB_EINVAL, "--tokenizer %.60s...: a path of %zu bytes is too long", path, strlen(path));
+        return pb_fail(PB_EINVAL, "--tokenizer %.60s...: the path has %zu bytes and is too long", path, strlen(path));
     snprintf(file, PB_JOB_PATH, "%s%s%s", path, is_folder ? "/" : "", is_folder ? usual : "");
     const char *slash = strrchr(file, '/');
     j->tokenizer_path = file;
@@ -161,18 +162,19 @@ static pb_status set_tokenizer(pb_job *j, const char *path)
     return PB_OK;
 }
 
-/* The tokenizer of --tokenizer, else that of the model's folder. A named geometry uses the byte tokenizer. */
+/* Selects the tokenizer: that of --tokenizer, else that of the model's folder, else (for a named geometry) the byte
+ * tokenizer. */
 static pb_status configure_tokenizer(const pb_train_options *o, pb_job *j)
 {
     if (o->tokenizer) return strcmp(o->tokenizer, "bytes") == 0 ? PB_OK : set_tokenizer(j, o->tokenizer);
     if (!j->cfg.model.blank) return PB_OK;
     PB_TRY(set_tokenizer(j, o->model));
     if (access(j->tokenizer_path, F_OK) == 0) return PB_OK;
-    return pb_fail(PB_EINVAL, "%s: no tokenizer.json: name one with --tokenizer DIR|FILE, or say --tokenizer bytes",
+    return pb_fail(PB_EINVAL, "%s has no tokenizer.json: give one with --tokenizer DIR|FILE, or use --tokenizer bytes",
                    o->model);
 }
 
-static pb_template of_family(pb_family family)
+static pb_template family_template(pb_family family)
 {
     return family == PB_FAMILY_QWEN2   ? PB_TEMPLATE_QWEN2_5
            : family == PB_FAMILY_QWEN3 ? PB_TEMPLATE_QWEN3
@@ -180,13 +182,13 @@ static pb_template of_family(pb_family family)
                                        : PB_TEMPLATE_LLAMA3;
 }
 
-/* The chat template that the tokenizer's files specify, else that of the model's family. */
+/* Selects the chat template that the tokenizer's files contain, else the template of the model's family. */
 static pb_status find_template(pb_job *j)
 {
     pb_chat_options *chat = &j->data_cfg.chat;
     if (j->tokenizer_folder) PB_TRY(pb_chat_template_find(j->tokenizer_folder, &j->template));
     j->template_from = j->template.file ? j->template.file : "the model's family";
-    chat->family = j->template.file ? j->template.family : of_family(j->cfg.model.geometry->family);
+    chat->family = j->template.file ? j->template.family : family_template(j->cfg.model.geometry->family);
     chat->system = j->template.file ? j->template.system : NULL;
     return PB_OK;
 }
@@ -196,7 +198,7 @@ static pb_status configure_text(const pb_train_options *o, pb_job *j)
     pb_chat_options *chat = &j->data_cfg.chat;
     PB_TRY(configure_tokenizer(o, j));
     if (o->template) {
-        chat->family = (pb_template)PLACE(templates, o->template);
+        chat->family = (pb_template)INDEX_OF(templates, o->template);
         j->template_from = "--template";
     } else if (!j->tokenizer_path) {
         chat->family = PB_TEMPLATE_BYTES;
@@ -205,7 +207,7 @@ static pb_status configure_text(const pb_train_options *o, pb_job *j)
         PB_TRY(find_template(j));
     }
     if ((chat->family == PB_TEMPLATE_BYTES) != !j->tokenizer_path)
-        return pb_fail(PB_EINVAL, "--template %s does not go with %s", templates[chat->family],
+        return pb_fail(PB_EINVAL, "--template %s cannot be used with %s", templates[chat->family],
                        j->tokenizer_path ? j->tokenizer_path : "the byte tokenizer");
     chat->thinking = o->thinking;
     chat->keep_thinking = o->keep_thinking;
@@ -217,8 +219,8 @@ static pb_status configure_rows(const pb_train_options *o, pb_job *j)
 {
     pb_dataset_config *d = &j->data_cfg;
     d->S = j->cfg.S;
-    d->pack = (pb_pack)PLACE(packs, o->pack);
-    d->long_ones = (pb_long)PLACE(longs, o->long_ones);
+    d->pack = (pb_pack)INDEX_OF(packs, o->pack);
+    d->long_ones = (pb_long)INDEX_OF(longs, o->long_ones);
     d->min_counted = o->min_loss_tokens;
     j->cfg.packed = d->pack != PB_PACK_STREAM;
     d->align = j->cfg.packed ? pb_sample_align(j->cfg.model.geometry) : 1;
@@ -237,21 +239,21 @@ static pb_status configure_data(const pb_train_options *o, pb_job *j)
     PB_TRY(configure_text(o, j));
     PB_TRY(configure_rows(o, j));
     j->data_path = o->data ? o->data : pb_shipped_path(j->paths[0], sizeof j->paths[0]);
-    d->mask = (pb_mask_type)PLACE(masks, o->loss_mask_type);
-    d->bad_lines = (pb_bad_lines)PLACE(bad_lines, o->bad_lines);
+    d->mask = (pb_mask_type)INDEX_OF(masks, o->loss_mask_type);
+    d->bad_lines = (pb_bad_lines)INDEX_OF(bad_lines, o->bad_lines);
     d->seed = (uint64_t)o->seed;
     d->held_out = o->eval_split;
     if (!(o->eval_split >= 0 && o->eval_split < 1))
         return pb_fail(PB_EINVAL, "--eval-split %g: need at least 0 and less than 1", o->eval_split);
     if (o->eval_data && o->eval_split > 0)
-        return pb_fail(PB_EINVAL, "--eval-data and --eval-split: one of them says what is evaluated");
+        return pb_fail(PB_EINVAL, "--eval-data and --eval-split cannot be given together");
     return PB_OK;
 }
 
 pb_status pb_job_configure(const pb_train_options *o, pb_job *j)
 {
-    *j = (pb_job){.o = o, .micro = 1};
-    if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is no option; try --help", o->args.v[0]);
+    *j = (pb_job){.o = o, .micro_batches = 1};
+    if (o->args.n) return pb_fail(PB_EINVAL, "'%.60s' is not an option; try --help", o->args.v[0]);
     PB_TRY(configure_model(o, j));
     if (o->command == PB_COMMAND_eval) j->cfg.model.frozen = true;
     else PB_TRY(configure_training(o, j));

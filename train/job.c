@@ -10,25 +10,25 @@
 #include "trainer/hf/hf_load.h"
 #include "trainer/hf/peft.h"
 
-/* ---- data ------------------------------------------------------------------------------------------- */
+/* ---- opening tokenizer and data --------------------------------------------------------------------- */
 
-static void say_bad_lines(const pb_dataset_counts *c)
+static void print_bad_lines(const pb_dataset_counts *c)
 {
     const size_t kept = c->lines.bad < PB_JSONL_KEPT ? c->lines.bad : PB_JSONL_KEPT;
-    for (size_t i = 0; i < kept; i++) fprintf(stderr, "train: left out %s\n", c->lines.kept[i]);
-    if (c->lines.bad > kept) fprintf(stderr, "train: and %zu more bad lines\n", c->lines.bad - kept);
+    for (size_t i = 0; i < kept; i++) fprintf(stderr, "train: skipped bad line %s\n", c->lines.kept[i]);
+    if (c->lines.bad > kept) fprintf(stderr, "train: skipped %zu more bad lines\n", c->lines.bad - kept);
 }
 
-static void say_data(const char *what, const char *path, const pb_dataset_counts *c, const pb_dataset *d)
+static void print_data(const char *what, const char *path, const pb_dataset_counts *c, const pb_dataset *d)
 {
-    printf("%s: %s: %zu conversations in %zu rows, %zu tokens, %zu of them count", what, path, c->kept,
+    printf("%s data %s: %zu conversations in %zu rows, %zu tokens, %zu of them loss tokens", what, path, c->kept,
            pb_dataset_rows(d), c->tokens, c->counted);
     if (c->cut) printf("; %zu were cut", c->cut);
     if (c->split) printf("; %zu were split", c->split);
-    if (c->dropped) printf("; %zu were too long", c->dropped);
-    if (c->empty) printf("; %zu have nothing that counts", c->empty);
-    if (c->passed_over) printf("; %zu rows passed over", c->passed_over);
-    if (c->lines.bad) printf("; %zu bad lines left out", c->lines.bad);
+    if (c->dropped) printf("; %zu were dropped as too long", c->dropped);
+    if (c->empty) printf("; %zu were dropped without loss tokens", c->empty);
+    if (c->passed_over) printf("; %zu rows were skipped", c->passed_over);
+    if (c->lines.bad) printf("; %zu bad lines were skipped", c->lines.bad);
     printf("\n");
 }
 
@@ -37,12 +37,12 @@ static pb_status open_dataset(pb_job *j, const char *what, const char *path, con
 {
     const pb_status s = pb_dataset_open(path, j->tokenizer, cfg, counts, out);
     /* With --bad-lines fail, the first bad line is the error message of pb_dataset_open. */
-    if (cfg->bad_lines == PB_BAD_LINES_SKIP) say_bad_lines(counts);
-    if (s == PB_OK && !j->o->quiet) say_data(what, path, counts, *out);
+    if (cfg->bad_lines == PB_BAD_LINES_SKIP) print_bad_lines(counts);
+    if (s == PB_OK && !j->o->quiet) print_data(what, path, counts, *out);
     return s;
 }
 
-static void say_text(const pb_job *j)
+static void print_text(const pb_job *j)
 {
     static const char *const names[] = {
 #define X(id, word) word,
@@ -50,9 +50,9 @@ static void say_text(const pb_job *j)
 #undef X
     };
     const pb_chat_options *o = &j->data_cfg.chat;
-    printf("tokenizer: %s; template: %s, from %s", j->tokenizer_path ? j->tokenizer_path : "bytes", names[o->family],
-           j->template_from);
-    if (o->system && *o->system) printf(", with a system message of %zu bytes by default", strlen(o->system));
+    printf("tokenizer: %s; chat template: %s, from %s", j->tokenizer_path ? j->tokenizer_path : "bytes",
+           names[o->family], j->template_from);
+    if (o->system && *o->system) printf(", with a default system message of %zu bytes", strlen(o->system));
     printf("\n");
 }
 
@@ -62,22 +62,22 @@ static pb_status open_data(pb_job *j)
     const bool eval = j->cfg.model.frozen;
     PB_TRY(pb_tokenizer_open(j->tokenizer_path, &j->tokenizer));
     if (pb_tokenizer_vocab(j->tokenizer) > (size_t)j->cfg.model.geometry->V)
-        return pb_fail(PB_EINVAL, "the tokenizer has %zu ids, %s only %d", pb_tokenizer_vocab(j->tokenizer),
-                       j->o->model, j->cfg.model.geometry->V);
+        return pb_fail(PB_EINVAL, "the tokenizer has %zu token ids, but the vocabulary of %s has only %d",
+                       pb_tokenizer_vocab(j->tokenizer), j->o->model, j->cfg.model.geometry->V);
     PB_TRY(pb_chat_template_check(j->data_cfg.chat.family, j->tokenizer));
-    if (!j->o->quiet) say_text(j);
+    if (!j->o->quiet) print_text(j);
     part.evaluation = eval && part.held_out > 0;
     PB_TRY(open_dataset(j, eval ? "evaluation" : "training", j->data_path, &part, &j->counts, &j->data));
     if (eval || (!j->o->eval_data && !(part.held_out > 0))) return PB_OK;
     part.evaluation = part.held_out > 0;
     const char *path = j->o->eval_data ? j->o->eval_data : j->data_path;
-    return open_dataset(j, "evaluation", path, &part, &j->held_counts, &j->held);
+    return open_dataset(j, "evaluation", path, &part, &j->eval_counts, &j->eval_data);
 }
 
 /* Allocates the host buffers of one step's rows. */
-static pb_status room(pb_job *j)
+static pb_status alloc_rows(pb_job *j)
 {
-    const size_t n = (size_t)j->micro * (size_t)j->cfg.B * (size_t)j->cfg.S;
+    const size_t n = (size_t)j->micro_batches * (size_t)j->cfg.B * (size_t)j->cfg.S;
     pb_rows *r = &j->rows;
     r->ids = malloc(n * sizeof *r->ids);
     r->targets = malloc(n * sizeof *r->targets);
@@ -86,10 +86,10 @@ static pb_status room(pb_job *j)
     r->pos = malloc(n * sizeof *r->pos);
     r->used = malloc(n / (size_t)j->cfg.S * sizeof *r->used);
     if (r->ids && r->targets && r->mask && r->start && r->pos && r->used) return PB_OK;
-    return pb_fail(PB_ENOMEM, "no memory for %d micro-batches", j->micro);
+    return pb_fail(PB_ENOMEM, "no memory for the rows of %d micro-batches", j->micro_batches);
 }
 
-/* ---- opening ------------------------------------------------------------------------------------------ */
+/* ---- opening the job and loading weights -------------------------------------------------------------- */
 
 /* Loads weights and adapters from files into the trainer's model. On the plan backend, only the headers of the files
  * are checked against the model. */
@@ -104,7 +104,7 @@ static pb_status load_files(const pb_job *j, pb_trainer *t, pb_load_report *r)
 static pb_status plan_size(const pb_job *j, pb_ctx *ctx, double *bytes)
 {
     pb_trainer *t = NULL;
-    const double tokens = (double)j->micro * j->cfg.B * j->cfg.S;
+    const double tokens = (double)j->micro_batches * j->cfg.B * j->cfg.S;
     ctx->prefer = j->ctx.prefer;
     pb_status s = pb_trainer_open(ctx, &j->cfg, &t);
     if (s == PB_OK) s = load_files(j, t, NULL);
@@ -126,8 +126,9 @@ static pb_status check_size(const pb_job *j)
     PB_TRY(s);
     const double left = pb_memory_available();
     if (j->device != PB_CPU || bytes <= left) return PB_OK;
-    return pb_fail(PB_ENOMEM, "%s needs %.1f MB of memory, and %.1f MB are available: see train plan", j->o->model,
-                   1e-6 * bytes, 1e-6 * left);
+    return pb_fail(PB_ENOMEM,
+                   "%s needs %.1f MB of memory, but only %.1f MB are available; `train plan` prints what needs them",
+                   j->o->model, 1e-6 * bytes, 1e-6 * left);
 }
 
 static pb_status load(pb_job *j)
@@ -138,7 +139,8 @@ static pb_status load(pb_job *j)
     if (!j->o->quiet && j->cfg.model.blank)
         printf("loaded %zu tensors, %.1f MB in %.2f s\n", r.tensors, 1e-6 * (double)r.bytes,
                pb_clock_seconds() - start);
-    if (r.unused) fprintf(stderr, "train: %zu tensors of the files are not used: %s\n", r.unused, r.names);
+    if (r.unused)
+        fprintf(stderr, "train: note: the model does not use %zu tensors of the files: %s\n", r.unused, r.names);
     return PB_OK;
 }
 
@@ -146,18 +148,19 @@ pb_status pb_job_open(pb_job *j, bool plan)
 {
     PB_TRY(plan ? pb_ctx_open_plan(&j->ctx, j->device) : pb_ctx_open(&j->ctx, j->device, 0));
     if (j->o->impl && !pb_impl_exists(j->device, j->o->impl))
-        return pb_fail(PB_EINVAL, "--impl %.60s: no op has an implementation of this name on %s (bench list kernels)",
+        return pb_fail(PB_EINVAL,
+                       "--impl %.60s: no op has an implementation of this name on %s; `bench list kernels` prints all",
                        j->o->impl, pb_backend_name(j->device));
     j->ctx.prefer = j->o->impl;
     j->ctx.deterministic = j->o->deterministic;
     if (!plan) PB_TRY(check_size(j));
     PB_TRY(open_data(j));
-    PB_TRY(room(j));
+    PB_TRY(alloc_rows(j));
     PB_TRY(pb_trainer_open(&j->ctx, &j->cfg, &j->trainer));
     return plan ? PB_OK : load(j);
 }
 
-pb_status pb_job_name_loss(pb_job *j, pb_status s)
+pb_status pb_job_explain_lost_device(pb_job *j, pb_status s)
 {
     if (s == PB_EDEVICE && j->ctx.be) (void)pb_device_check(&j->ctx);
     return s;
@@ -167,7 +170,7 @@ void pb_job_close(pb_job *j)
 {
     pb_trainer_close(j->trainer);
     pb_dataset_close(j->data);
-    pb_dataset_close(j->held);
+    pb_dataset_close(j->eval_data);
     pb_tokenizer_close(j->tokenizer);
     free(j->rows.ids);
     free(j->rows.targets);
@@ -183,7 +186,7 @@ pb_status pb_job_memory(const pb_job *j, double *bytes)
     const pb_memory m = pb_trainer_memory(j->trainer);
     if (j->ctx.id == PB_CPU && !j->ctx.planning) return pb_memory_peak(bytes);
     if (j->ctx.id == PB_CPU) {
-        PB_TRY(pb_memory_peak(bytes)); /* what the process uses already: program, data, libraries */
+        PB_TRY(pb_memory_peak(bytes)); /* memory in use before training: program, data, libraries */
         *bytes += (double)pb_plan_peak(&j->ctx);
         return PB_OK;
     }
@@ -205,7 +208,7 @@ pb_batch pb_job_batch(const pb_job *j, int micro, int S, double count)
                       .S = S};
 }
 
-/* ---- evaluation --------------------------------------------------------------------------------------- */
+/* ---- evaluating a data set ---------------------------------------------------------------------------- */
 
 static pb_status add_batch(pb_job *j, const float *mask, float *nll, pb_evaluation *e)
 {
@@ -240,7 +243,7 @@ pb_status pb_job_evaluate(pb_job *j, pb_dataset *d, pb_batch_fn each, void *self
 {
     float *nll = malloc((size_t)j->cfg.B * (size_t)j->cfg.S * sizeof *nll);
     pb_evaluation e = {0};
-    if (!nll) return pb_fail(PB_ENOMEM, "no memory to evaluate in");
+    if (!nll) return pb_fail(PB_ENOMEM, "no memory for the losses of a batch");
     pb_status s = pb_dataset_seek(d, (pb_data_position){0, 0});
     if (s == PB_OK) s = evaluate(j, d, each, self, nll, &e);
     free(nll);

@@ -1,4 +1,4 @@
-/* job.h - what the subcommands have in common: model, data and trainer, opened as the options say. */
+/* job.h - opens the model, data and trainer that the options describe, for all subcommands. */
 #ifndef PB_JOB_H
 #define PB_JOB_H
 #include "train/options.h"
@@ -19,21 +19,21 @@ typedef struct pb_job {
     const char *data_path, *tokenizer_path; /* tokenizer_path NULL: the byte tokenizer */
     const char *tokenizer_folder;           /* folder of tokenizer_config.json; NULL: none */
     pb_chat_template template;              /* the chat template found in tokenizer_folder */
-    /* Where the template comes from, for messages: an option, a file, or the model's family. */
+    /* The source of the template, for messages: the name of an option or of a file, or "the model's family". */
     const char *template_from;
-    char paths[3][PB_JOB_PATH]; /* storage for the three paths above */
+    char paths[3][PB_JOB_PATH]; /* storage of data_path, tokenizer_path and tokenizer_folder */
     pb_backend_id device;
     bool graph; /* --mode graph */
     pb_ctx ctx;
     pb_trainer *trainer;
     pb_tokenizer *tokenizer;
-    /* `data` is trained on (train eval: evaluated); `held` is evaluated during training, NULL: nothing is. */
-    pb_dataset *data, *held;
-    pb_dataset_counts counts, held_counts;
-    int micro; /* micro-batches per step */
-    /* A step's rows are as long as its longest row needs, rounded up to a multiple of this, at most S. */
+    /* `data` is trained on, but evaluated by `train eval`; `eval_data` is evaluated during training, NULL: none. */
+    pb_dataset *data, *eval_data;
+    pb_dataset_counts counts, eval_counts;
+    int micro_batches; /* micro-batches per step */
+    /* The row length of a step is that of its longest row, rounded up to a multiple of `bucket`, but at most S. */
     int bucket;
-    pb_rows rows; /* [micro,B,S]; a step with shorter rows uses the beginning of each array */
+    pb_rows rows; /* [micro_batches,B,S]; a step with shorter rows uses the beginning of each array */
 } pb_job;
 
 /* Turns the options into configurations. Reads only configuration files: the config.json of a model, the configuration
@@ -45,14 +45,14 @@ pb_status pb_job_configure(const pb_train_options *o, pb_job *j);
 pb_status pb_job_open(pb_job *j, bool plan);
 /* Returns `s`. If `s` is EDEVICE and the device accepts no more work, the message is extended to say
  * that the device is lost. */
-pb_status pb_job_name_loss(pb_job *j, pb_status s);
+pb_status pb_job_explain_lost_device(pb_job *j, pb_status s);
 void pb_job_close(pb_job *j); /* also after a failed open, and for {0} */
 
 /* Peak memory in bytes. CPU: the process's peak resident set, plus the planned memory on the plan backend. GPU: the
  * allocated or planned device memory. */
 pb_status pb_job_memory(const pb_job *j, double *bytes);
 
-/* Micro-batch `micro` of the rows in j->rows, which have S tokens each. count: see pb_batch. */
+/* Returns micro-batch `micro` of the rows in j->rows, which have S tokens each. count: see pb_batch. */
 pb_batch pb_job_batch(const pb_job *j, int micro, int S, double count);
 
 /* Mean negative log likelihood over all loss tokens of the data set's rows, in double precision. Evaluates every row of epoch

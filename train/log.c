@@ -1,4 +1,4 @@
-/* log.c - the CSV log of a run. */
+/* log.c - opens and writes the CSV log of a run (--log), and truncates it when a run resumes. */
 #include "train/log.h"
 
 #include <errno.h>
@@ -18,13 +18,13 @@ static const char header[] =
 
 static pb_status fail(const char *path) { return pb_fail_errno(errno, "%s", path); }
 
-/* Truncates the log after the last row of a step up to `after`. Writes the header if the file is empty. */
-static pb_status cut(FILE *f, const char *path, long after)
+/* Removes the rows of steps later than `after`, and an incomplete last row. Writes the header if the file is empty. */
+static pb_status truncate_after(FILE *f, const char *path, long after)
 {
     char line[1024];
     if (!fgets(line, sizeof line, f)) return fputs(header, f) < 0 || fflush(f) != 0 ? fail(path) : PB_OK;
     if (strcmp(line, header) != 0)
-        return pb_fail(PB_EINVAL, "%s: not a log of this program: its first line is another", path);
+        return pb_fail(PB_EINVAL, "%s is not a log of train --log: its first line is not the log's header", path);
     long end = ftell(f);
     while (fgets(line, sizeof line, f) && strchr(line, '\n') && atol(line) <= after) end = ftell(f);
     if (end < 0 || fseek(f, end, SEEK_SET) != 0 || ftruncate(fileno(f), end) != 0) return fail(path);
@@ -44,7 +44,7 @@ static bool has_rows(const char *path)
 /* Renames an existing log to the first free name PATH.1, PATH.2, ... Used when a run resumes without a checkpoint and
  * therefore starts at step 0: the rows may be from a run that ended before its first checkpoint, or from an unrelated
  * run, so they must not be deleted. */
-static pb_status move_aside(const char *path)
+static pb_status rename_old_log(const char *path)
 {
     char to[PATH_MAX];
     for (int i = 1; i < 1000; i++) {
@@ -54,10 +54,11 @@ static pb_status move_aside(const char *path)
             return fail(path);
         }
         if (unlink(path) != 0) return fail(path);
-        fprintf(stderr, "train: there is no checkpoint that %s belongs to: its rows are kept as %s\n", path, to);
+        fprintf(stderr, "train: note: the run starts at step 0, so the existing log %s was renamed to %s\n", path, to);
         return PB_OK;
     }
-    return pb_fail(PB_EPATH, "%s: it has rows, and no name is free to keep them under", path);
+    return pb_fail(PB_EPATH, "%s has rows of an earlier run and cannot be renamed: the names with .1 to .999 exist",
+                   path);
 }
 
 pb_status pb_log_open(const char *path, long after, pb_log *out)
@@ -65,9 +66,9 @@ pb_status pb_log_open(const char *path, long after, pb_log *out)
     *out = (pb_log){.path = path};
     if (!path) return PB_OK;
     FILE *f;
-    if (after == 0 && has_rows(path)) PB_TRY(move_aside(path));
+    if (after == 0 && has_rows(path)) PB_TRY(rename_old_log(path));
     PB_TRY(pb_file_update(path, after < 0, &f));
-    const pb_status s = cut(f, path, after);
+    const pb_status s = truncate_after(f, path, after);
     if (s == PB_OK) out->f = f;
     else fclose(f);
     return s;

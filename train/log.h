@@ -1,4 +1,5 @@
-/* log.h - the CSV log of a run: one row per step, flushed at once. Columns: those of log.def, then status and note. */
+/* log.h - writes the CSV log of a run (--log): one row per step, flushed after each step. The columns are listed in
+ * log.def; two more, status and note, follow them. */
 #ifndef PB_LOG_H
 #define PB_LOG_H
 #include <stdio.h>
@@ -9,7 +10,7 @@ typedef struct pb_log_row {
 #define LOG(name, format, what) double name;
 #include "train/log.def"
 #undef LOG
-    /* `status` is "ok" or "skipped"; `note` is the reason of a skipped step, without commas or quotes, else empty. */
+    /* status: "ok" or "skipped". note: why the step was skipped, without commas or quotes; empty: it was not skipped. */
     const char *status, *note;
 } pb_log_row;
 
@@ -21,13 +22,13 @@ typedef struct pb_log {
 /* Opens the log. path NULL: no log.
  *
  *     after < 0    a new file
- *     after > 0    continue after step `after`: rows of later steps and an incomplete last row are cut off; a missing
+ *     after > 0    continue after step `after`: rows of later steps and an incomplete last row are removed; a missing
  *                  file is created
  *     after = 0    the run resumes without a checkpoint: a file with rows is renamed to PATH.1 (PATH.2, ...), and a new
  *                  one begins
  *
- * EPATH: a new file is requested but it exists, or it cannot be opened or is not a regular file; EINVAL: the file is
- * not a log of this program, it is not changed; EIO. */
+ * EPATH: a new file is requested but the file exists, or it cannot be opened or is not a regular file. EINVAL: the
+ * existing file is not a log of `train --log`; it is not changed. EIO. */
 pb_status pb_log_open(const char *path, long after, pb_log *out);
 pb_status pb_log_write(pb_log *l, const pb_log_row *r);
 pb_status pb_log_close(pb_log *l); /* {0} is allowed */

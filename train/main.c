@@ -33,7 +33,8 @@ static pb_status (*const functions[PB_NCOMMANDS])(const pb_train_options *o) = {
 pb_status pb_train_completion(const pb_train_options *o)
 {
     if (o->args.n != 1 || strcmp(o->args.v[0], "bash") != 0)
-        return pb_fail(PB_EINVAL, "completion: for which shell? There is one: train completion bash");
+        return pb_fail(PB_EINVAL,
+                       "completion needs the name of a shell, and only bash is supported: train completion bash");
     pb_cli_print_bash(&pb_train_cli, stdout);
     return PB_OK;
 }
@@ -47,20 +48,20 @@ pb_status pb_train_help(const pb_train_options *o)
                commands[c].what);
         pb_cli_print_options(&pb_train_cli, c, stdout);
     } else {
-        printf("usage: train [COMMAND] [OPTION...]      train --steps 5 is train run --steps 5\n\ncommands:\n");
+        printf("usage: train [COMMAND] [OPTION...]      without COMMAND: train run\n\ncommands:\n");
         for (; commands[c].name; c++)
             printf("  %-11s %-8s %s\n", commands[c].name, commands[c].arguments, commands[c].what);
-        printf("\ntrain help COMMAND shows its options.\n");
+        printf("\n`train help COMMAND` prints the options of a command.\n");
     }
-    printf("\nexit codes:\n  0    it was done\n  1    training came to an end that --max-skipped names\n"
-           "  2    what was typed, or a file that was named, is wrong\n"
-           "  125  interrupted, or the machine let it down (no GPU, disk full, no memory)\n");
+    printf("\nexit codes:\n  0    success\n  1    a loss was not finite, or --max-skipped ended the run\n"
+           "  2    an argument, or a file that it names, is wrong\n"
+           "  125  interrupted, or the machine failed (no GPU, disk full, out of memory)\n");
     return PB_OK;
 }
 
 /* Finds the subcommand and the index of the first option. `train --steps 5` means `train run --steps 5`; `train --help`
  * means `train help`. */
-static pb_status split(int argc, char **argv, int *command, int *first)
+static pb_status find_command(int argc, char **argv, int *command, int *first)
 {
     *first = 1;
     *command = PB_COMMAND_run;
@@ -74,7 +75,7 @@ static pb_status split(int argc, char **argv, int *command, int *first)
     return pb_cli_command(&pb_train_cli, argv[1], command);
 }
 
-static int complain(pb_status s)
+static int print_error(pb_status s)
 {
     fprintf(stderr, "train: %s\n", pb_error());
     return pb_status_exit(s);
@@ -86,9 +87,9 @@ int main(int argc, char **argv)
     int first;
     pb_streams_open();
     pb_threads_wait_briefly(argv);
-    if (split(argc, argv, &o.command, &first) != PB_OK ||
+    if (find_command(argc, argv, &o.command, &first) != PB_OK ||
         pb_cli_parse(&pb_train_cli, o.command, argc - first, argv + first, &o, &o.args) != PB_OK)
-        return complain(PB_EINVAL);
+        return print_error(PB_EINVAL);
     if (o.help) {
         o.args = (pb_words){{commands[o.command].name}, 1};
         o.command = PB_COMMAND_help;
@@ -97,8 +98,8 @@ int main(int argc, char **argv)
     pb_interrupt_watch();
     pb_status s = functions[o.command](&o);
     if (fflush(stdout) != 0 || ferror(stdout)) {
-        if (s == PB_OK) pb_fail(PB_EIO, "stdout: it could not all be written");
-        return complain(PB_EIO);
+        if (s == PB_OK) pb_fail(PB_EIO, "standard output could not be written completely");
+        return print_error(PB_EIO);
     }
-    return s == PB_OK ? pb_interrupted() ? EXIT_MACHINE : 0 : complain(s);
+    return s == PB_OK ? pb_interrupted() ? EXIT_MACHINE : 0 : print_error(s);
 }

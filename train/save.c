@@ -1,4 +1,5 @@
-/* save.c - the checkpoints of a run, with the settings that a resumed run is compared by, and the export at its end. */
+/* save.c - saves the checkpoints of a run and resumes from them, and exports the trained model. A checkpoint records
+ * the run's settings, so that a resumed run with other settings is noticed. */
 #include "train/save.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 #include "trainer/hf/hf_save.h"
 #include "trainer/hf/peft.h"
 
-/* ---- settings that a checkpoint records and a resumed run compares; options.def defines which ------------ */
+/* ---- the settings that a checkpoint records (column `resumed` of options.def) ---------------------------- */
 
 enum { FREE, OWN, NOTED, FIXED };
 enum {
@@ -20,7 +21,7 @@ enum {
 #include "train/options.def"
 #undef OPT
 };
-_Static_assert((int)NEEDED <= (int)PB_SETTINGS, "a setting for every option that resuming looks at");
+_Static_assert((int)NEEDED <= (int)PB_SETTINGS, "PB_SETTINGS is too small for the options that a checkpoint records");
 
 static void set(pb_saver *s, const char *key, const char *value, bool fixed, const char *absent)
 {
@@ -34,32 +35,32 @@ static const char *option_key(pb_saver *s, const char *name)
 }
 
 /* Formats an option's value as text; one function per option type. */
-static const char *say_flag(pb_saver *s, bool v)
+static const char *format_flag(pb_saver *s, bool v)
 {
     (void)s;
     return v ? "on" : "off";
 }
-static const char *say_text(pb_saver *s, const char *v)
+static const char *format_text(pb_saver *s, const char *v)
 {
     (void)s;
     return v;
 }
-#define say_choice say_text
-static const char *say_whole(pb_saver *s, long v)
+#define format_choice format_text
+static const char *format_whole(pb_saver *s, long v)
 {
     snprintf(s->text[s->n], sizeof s->text[s->n], "%ld", v);
     return s->text[s->n];
 }
-#define say_count say_whole
-static const char *say_number(pb_saver *s, double v)
+#define format_count format_whole
+static const char *format_number(pb_saver *s, double v)
 {
     snprintf(s->text[s->n], sizeof s->text[s->n], "%.9g", v);
     return s->text[s->n];
 }
 
-/* Identifies the tokenizer: "bytes", or the digest of its tokenizer.json. A path would not do, because the file may
- * have been moved when the run is resumed. */
-static pb_status tokenizer_text(const pb_job *j, pb_digest_text *out)
+/* Identifies the tokenizer: "bytes", or the digest of its tokenizer.json. A path would not identify it, because the file
+ * may have been moved when the run is resumed. */
+static pb_status identify_tokenizer(const pb_job *j, pb_digest_text *out)
 {
     pb_file_digest d;
     if (!j->tokenizer_path) {
@@ -82,24 +83,24 @@ static pb_status settings(pb_saver *s)
 #undef X
     };
     pb_train_options o = *s->j->o;
-    PB_TRY(tokenizer_text(s->j, &s->tokenizer));
+    PB_TRY(identify_tokenizer(s->j, &s->tokenizer));
     o.tokenizer = s->tokenizer.hex;
     o.template = templates[s->j->data_cfg.chat.family];
     o.data = s->j->data_path;
     o.lr = s->j->schedule.lr;
     o.warmup = (double)s->j->schedule.warmup;
 #define OPT(name, type, letter, argument, deflt, commands, resumed, help)                                              \
-    if (resumed >= NOTED) set(s, option_key(s, #name), say_##type(s, o.name), resumed == FIXED, deflt);
+    if (resumed >= NOTED) set(s, option_key(s, #name), format_##type(s, o.name), resumed == FIXED, deflt);
 #include "train/options.def"
 #undef OPT
     /* These counts identify the data set by its contents. Its path is not fixed, so that the file may be moved. */
-    set(s, "data.conversations", say_whole(s, (long)s->j->counts.kept), true, NULL);
-    set(s, "data.tokens", say_whole(s, (long)s->j->counts.tokens), true, NULL);
-    set(s, "data.counted", say_whole(s, (long)s->j->counts.counted), true, NULL);
+    set(s, "data.conversations", format_whole(s, (long)s->j->counts.kept), true, NULL);
+    set(s, "data.tokens", format_whole(s, (long)s->j->counts.tokens), true, NULL);
+    set(s, "data.counted", format_whole(s, (long)s->j->counts.counted), true, NULL);
     return PB_OK;
 }
 
-/* ---- checkpoints ----------------------------------------------------------------------------------- */
+/* ---- saving and resuming --------------------------------------------------------------------------- */
 
 static void note(void *self, const char *line)
 {
@@ -107,7 +108,8 @@ static void note(void *self, const char *line)
     fprintf(stderr, "train: %s\n", line);
 }
 
-/* Called for every checkpoint. Adds the adapters in PEFT's layout, which other programs can load; they are small. */
+/* Called for every checkpoint. Adds the adapters in PEFT's layout, so that other programs can load them from the
+ * checkpoint. */
 static pb_status add_adapter(void *self, pb_trainer *t, const char *dir)
 {
     const pb_saver *s = self;
@@ -125,7 +127,7 @@ static pb_status resume(pb_saver *s, pb_progress *p)
     if (!which) return PB_OK;
     PB_TRY(pb_checkpoints_resume(s->c, which, s->j->trainer, p));
     if (!p->iteration) return PB_OK;
-    if (!s->j->o->quiet) printf("resumed after step %llu of %s\n", (unsigned long long)p->iteration, s->j->o->save);
+    if (!s->j->o->quiet) printf("resumed after step %llu from %s\n", (unsigned long long)p->iteration, s->j->o->save);
     return pb_dataset_seek(s->j->data, p->data);
 }
 
@@ -155,7 +157,7 @@ pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p)
     if (!o->resume && pb_checkpoints_latest(s->c))
         return pb_fail(
             PB_EINVAL,
-            "%s: it holds checkpoints (the last of step %llu): go on with --resume latest, or save elsewhere", o->save,
+            "%s already has checkpoints (the newest is of step %llu): use --resume latest, or another folder", o->save,
             (unsigned long long)pb_checkpoints_latest(s->c));
     return resume(s, p);
 }
@@ -169,7 +171,7 @@ pb_status pb_saver_step(pb_saver *s, const pb_progress *p, bool now)
     return pb_checkpoints_save(s->c, now ? PB_SAVE_KEEP : due, s->j->trainer, p);
 }
 
-/* ---- export ------------------------------------------------------------------------------------------- */
+/* ---- exporting the trained model ---------------------------------------------------------------------- */
 
 pb_status pb_export_open(const char *dir, pb_export_folder *out)
 {
@@ -177,7 +179,7 @@ pb_status pb_export_open(const char *dir, pb_export_folder *out)
     if (!dir) return PB_OK;
     PB_TRY(pb_make_folder(dir));
     if (access(dir, W_OK | X_OK) != 0) return pb_fail_errno(errno, "%s", dir);
-    PB_TRY(pb_folder_lock(dir, "exports into it", &out->lock));
+    PB_TRY(pb_folder_lock(dir, "is exporting into this folder", &out->lock));
     out->dir = dir;
     return PB_OK;
 }
@@ -199,6 +201,6 @@ pb_status pb_export(pb_job *j, const pb_export_folder *to)
     } else {
         PB_TRY(pb_peft_save(m, dir, j->o->model));
     }
-    if (!j->o->quiet) printf("exported %s\n", dir);
+    if (!j->o->quiet) printf("exported to %s\n", dir);
     return PB_OK;
 }

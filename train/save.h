@@ -1,4 +1,4 @@
-/* save.h - checkpoints, resuming, and export of a run. */
+/* save.h - saves and resumes from the checkpoints of a run, and exports the trained model. */
 #ifndef PB_SAVE_H
 #define PB_SAVE_H
 #include "train/job.h"
@@ -11,13 +11,13 @@ typedef struct pb_saver {
     pb_job *j;
     pb_setting settings[PB_SETTINGS];
     size_t n;
-    /* Storage for the strings of `settings`: keys, and values that are not words of the command line. */
+    /* Storage of the strings that `settings` points to: the keys, and the values that are formatted numbers. */
     char key[PB_SETTINGS][32], text[PB_SETTINGS][48];
     pb_digest_text tokenizer;
 } pb_saver;
 
-/* Opens the folder of --save and resumes as --resume says. *p and the data's position are then those
- * of the first step to come. */
+/* Opens the folder of --save, and resumes from a checkpoint if --resume is given. Afterwards *p and the data's position
+ * are those of the next step. */
 pb_status pb_saver_open(pb_job *j, pb_saver *s, pb_progress *p);
 void pb_saver_close(pb_saver *s); /* {0} is allowed */
 /* Call after every step. Saves a checkpoint when one is due; `now` saves one in any case. */

@@ -9,13 +9,13 @@
 
 /* True at a conversation's first token. Padding also has start == own index; it is told apart by mask 0
  * and by having no successor. */
-static bool begins(const pb_rows *r, size_t i, size_t in_row, size_t S)
+static bool begins_conversation(const pb_rows *r, size_t i, size_t in_row, size_t S)
 {
     if (r->start[i] != (int32_t)in_row) return false;
     return r->mask[i] > 0 || (in_row + 1 < S && r->start[i + 1] == (int32_t)in_row);
 }
 
-/* The row length of a step whose longest row uses `longest` positions. */
+/* Returns the row length of a step whose longest row uses `longest` positions: a multiple of --bucket, at most S. */
 static int bucket_of(const pb_job *j, int longest)
 {
     const int up = longest > 0 ? (longest + j->bucket - 1) / j->bucket * j->bucket : j->bucket;
@@ -29,33 +29,33 @@ static void shorten(void *rows, size_t n, size_t from, size_t to)
     for (size_t i = 1; i < n && to < from; i++) memmove(p + 4 * i * to, p + 4 * i * from, 4 * to);
 }
 
-/* Summary of a step's rows. */
-typedef struct drawn {
+/* The length and the counts of the rows that were drawn for a step. */
+typedef struct step_rows {
     int S;
     double count, conversations; /* count: loss tokens */
-} drawn;
+} step_rows;
 
 /* Draws all rows of the step before the first micro-batch runs: each micro-batch's loss is divided by the loss tokens
  * of the whole step, and all have one row length. */
-static drawn draw(pb_job *j)
+static step_rows draw_rows(pb_job *j)
 {
     const pb_rows *r = &j->rows;
-    const size_t rows = (size_t)j->micro * (size_t)j->cfg.B, most = (size_t)j->cfg.S;
+    const size_t rows = (size_t)j->micro_batches * (size_t)j->cfg.B, most = (size_t)j->cfg.S;
     int longest = 0;
     pb_dataset_next(j->data, (int)rows, r);
     for (size_t i = 0; i < rows; i++) longest = r->used[i] > longest ? r->used[i] : longest;
-    drawn d = {.S = bucket_of(j, longest)};
+    step_rows d = {.S = bucket_of(j, longest)};
     const size_t S = (size_t)d.S;
     void *const all[] = {r->ids, r->targets, r->mask, r->start, r->pos};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) shorten(all[i], rows, most, S);
     for (size_t i = 0; i < rows * S; i++) {
         d.count += (double)r->mask[i];
-        d.conversations += begins(r, i, i % S, S);
+        d.conversations += begins_conversation(r, i, i % S, S);
     }
     return d;
 }
 
-static pb_status set_micro(pb_job *j, int i, const drawn *d)
+static pb_status set_micro(pb_job *j, int i, const step_rows *d)
 {
     const pb_batch batch = pb_job_batch(j, i, d->S, d->count);
     pb_trainer_accumulate(j->trainer, i > 0);
@@ -78,16 +78,16 @@ static pb_status add_losses(pb_job *j, pb_step_result *r)
 }
 
 /* Runs the micro-batches and sums their losses. Each is already divided by the step's loss tokens. */
-static pb_status micro_batches(pb_job *j, pb_graphs *g, const drawn *d, pb_step_result *r)
+static pb_status run_micro_batches(pb_job *j, pb_graphs *g, const step_rows *d, pb_step_result *r)
 {
     r->loss = 0;
     r->index_loss = j->cfg.model.index_loss > 0 ? 0 : (double)NAN;
-    if (j->micro == 1) {
+    if (j->micro_batches == 1) {
         PB_TRY(set_micro(j, 0, d));
         PB_TRY(run(j, g, pb_train_step));
         return add_losses(j, r);
     }
-    for (int i = 0; i < j->micro; i++) {
+    for (int i = 0; i < j->micro_batches; i++) {
         PB_TRY(set_micro(j, i, d));
         PB_TRY(run(j, g, pb_train_micro));
         PB_TRY(add_losses(j, r));
@@ -95,7 +95,8 @@ static pb_status micro_batches(pb_job *j, pb_graphs *g, const drawn *d, pb_step_
     return run(j, g, pb_train_finish);
 }
 
-/* Writes which clip group's norm is not finite. layer: -1 for the parameters outside the layers. */
+/* Writes into r->why that the norm of a clip group is not finite. layer: the layer of the group; -1: the group of the
+ * parameters outside the layers. */
 static void name_group(int layer, pb_step_result *r)
 {
     if (layer < 0)
@@ -128,14 +129,14 @@ pb_status pb_job_step(pb_job *j, pb_graphs *g, double lr, pb_step_result *out)
     pb_adamw_state was, is;
     PB_TRY(pb_trainer_state(j->trainer, &was));
     PB_TRY(pb_trainer_set_lr(j->trainer, (float)lr));
-    const drawn d = draw(j);
-    PB_TRY(micro_batches(j, g, &d, &r));
+    const step_rows d = draw_rows(j);
+    PB_TRY(run_micro_batches(j, g, &d, &r));
     PB_TRY(pb_trainer_state(j->trainer, &is));
     PB_TRY(norms(j, &r));
     r.seconds = pb_clock_seconds() - start;
     r.recording = g ? g->seconds - recording : 0;
     r.S = d.S;
-    r.tokens = (double)j->micro * j->cfg.B * d.S;
+    r.tokens = (double)j->micro_batches * j->cfg.B * d.S;
     r.conversations = d.conversations;
     r.skipped = is.skipped != was.skipped;
     if (!r.skipped) *r.why = 0;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bench/compare/verdict.h"
+#include "bench/rows/metric.h"
 #include "bench/rows/rows.h"
 #include "bench/rows/write_csv.h"
 #include "os/draft.h"
@@ -71,16 +72,18 @@ static double rounded(double v)
     return strtod(text, NULL);
 }
 
-/* True if a series is stored in this suite's baseline: its own rows and the ceilings if ok, all requirements with a
- * result, and the crossovers of this suite (key crossover/SUITE). */
-static bool belongs(const pb_series *s, const char *suite)
+/* True if a series is stored in this suite's baseline: its own rows and the ceilings if ok and of a metric that
+ * baselines keep or that gates, all requirements with a result, and the crossovers of this suite (key
+ * crossover/SUITE). */
+static bool belongs(const pb_series *s, const char *suite, const pb_gates *gates)
 {
     const size_t n = strlen(suite), prefix = strlen("crossover/");
-    if (pb_key_of(s->key, "requirement")) return strcmp(s->status, "pass") == 0 || strcmp(s->status, "fail") == 0;
+    if (pb_key_of(s->key, "requirement")) return pb_row_class_of(s->status) == PB_ROW_VERDICT;
     if (pb_key_of(s->key, "crossover") && (strncmp(s->key + prefix, suite, n) != 0 || s->key[prefix + n] != '?'))
         return false;
     const bool ours = pb_key_of(s->key, suite) || pb_key_of(s->key, "ceiling") || pb_key_of(s->key, "crossover");
-    return ours && pb_series_ok(s);
+    const bool kept = pb_metric_stored(s->metric) || pb_gates_find(gates, s->key, s->metric)->gating;
+    return ours && kept && pb_series_ok(s);
 }
 
 /* Converts a series of the run to a row of the stored session `run_id`. */
@@ -158,9 +161,9 @@ static pb_status acceptable(const pb_table *t, const pb_series_set *set)
     for (size_t i = 0; i < set->n; i++) {
         const pb_series *s = &set->s[i];
         if (pb_key_of(s->key, "requirement")) continue;
-        if (!pb_series_ok(s) && strcmp(s->status, "unsupported") != 0)
+        if (!pb_series_ok(s) && s->status != PB_ROW_UNSUPPORTED)
             return pb_fail(PB_EINVAL, "%s: cannot become a baseline: %s %s is %s", t->path, s->key, s->metric,
-                           s->status);
+                           pb_row_status_name(s->status));
         if (pb_series_ok(s) && s->processes < PB_ENOUGH_PROCESSES)
             return pb_fail(PB_EINVAL, "%s: cannot become a baseline: %s has %d of the %d processes needed", t->path,
                            s->key, s->processes, PB_ENOUGH_PROCESSES);
@@ -231,7 +234,6 @@ static pb_status refuse(storing *s, const target *t, const pb_verdicts *vs)
 static pb_status compare_with_stored(storing *s, target *t)
 {
     pb_verdicts vs = {0};
-    PB_TRY(pb_baseline_gates(s->o->baselines, s->o->gates, &s->gates));
     pb_status st = pb_judge(&t->set, &s->set, &s->gates, t->suite, &(pb_judge_opts){false, false}, &vs);
     if (st == PB_OK) st = pb_verdicts_decide(&vs);
     if (st == PB_OK) st = refuse(s, t, &vs);
@@ -276,7 +278,7 @@ static pb_status make_rows(const storing *s, target *t)
     if (!t->rows) return pb_fail(PB_ENOMEM, "baseline: out of memory");
     if (n) memcpy(t->rows, t->old.rows, n * sizeof *t->rows);
     for (size_t i = 0; i < s->set.n; i++)
-        if (belongs(&s->set.s[i], t->suite)) t->rows[n++] = row_of(&s->set.s[i], s->run_id, reason);
+        if (belongs(&s->set.s[i], t->suite, &s->gates)) t->rows[n++] = row_of(&s->set.s[i], s->run_id, reason);
     qsort(t->rows, n, sizeof *t->rows, file_order);
     size_t from = kept_from(t->rows, n, keep, &t->sessions);
     t->dropped = t->sessions > keep ? t->sessions - keep : 0;
@@ -300,11 +302,21 @@ static pb_status prepare(storing *s, target *t)
     return make_rows(s, t);
 }
 
+/* Reads the gates. Where no baseline is stored yet, there may be no gates.csv either. */
+static pb_status read_gates(storing *s)
+{
+    const pb_status st = pb_baseline_gates(s->o->baselines, s->o->gates, &s->gates);
+    if (st != PB_EPATH || s->o->gates) return st;
+    s->gates.n = 0;
+    return PB_OK;
+}
+
 /* Prepares and checks all files before it writes the first one. */
 static pb_status store(storing *s, FILE *out)
 {
     char suites[MAX_SUITES][PB_AXIS_TEXT];
     PB_TRY(acceptable(&s->run, &s->set));
+    PB_TRY(read_gates(s));
     PB_TRY(lock_folder(folder_of(s->o), &s->lock));
     snprintf(s->run_id, sizeof s->run_id, "%s%s", PB_BASELINE_RUN, s->run.rows[0].run_id);
     int n = pb_baseline_suites(&s->set, suites, MAX_SUITES);

@@ -4,10 +4,11 @@
  *
  *   run_id   "baseline:" followed by the run_id of the run that became this session
  *   value    the median over the run's processes, with four digits, so that diffs are readable
- *   process   the number of these processes
+ *   process  the number of these processes
  *   note     the reason why the session was stored
  *
- * It holds the rows with status ok, the ceilings of the run, and its requirements and crossovers with their own notes.
+ * It holds the rows with status ok of the metrics that gate or that metrics.def says to keep, the ceilings of the run, and its
+ * requirements and crossovers with their own notes.
  * Rows are sorted by session, oldest first (a run_id begins with the time), then by key, then by metric. An update thus
  * adds lines at the end and removes lines at the top, and leaves all other lines unchanged.
  *

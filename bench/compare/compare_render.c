@@ -14,14 +14,15 @@ bool pb_verdict_shown(const pb_verdict *v, bool all)
     if (all || v->counts) return true;
     if (v->id == PB_VERDICT_SAME) return false;
     if (v->id != PB_VERDICT_INFO || !v->base || !v->cand) return true;
-    if (strcmp(v->base->status, v->cand->status) != 0) return true;
+    if (v->base->status != v->cand->status) return true;
     return !pb_key_of(v->cand->key, "requirement") && isfinite(v->base->median) && isfinite(v->cand->median) &&
            fabs(v->cand->median - v->base->median) > PB_DEFAULT_LIMIT / 3 * fabs(v->base->median);
 }
 
 static void side_text(char out[PB_FIGURE_TEXT], const pb_series *s)
 {
-    if (s && !isfinite(s->median) && !pb_series_ok(s)) snprintf(out, PB_FIGURE_TEXT, "%.20s", s->status);
+    if (s && !isfinite(s->median) && !pb_series_ok(s))
+        snprintf(out, PB_FIGURE_TEXT, "%s", pb_row_status_name(s->status));
     else pb_figure(out, s ? s->median : (double)NAN, s ? s->unit : "1");
 }
 

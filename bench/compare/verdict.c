@@ -69,6 +69,7 @@ typedef struct judge {
     const pb_judge_opts *o;
     pb_verdicts *out;
     double *x, *y;      /* room for the sessions of any series of the base, and of the candidate */
+    bool stored;        /* the base is a baseline, which lacks metrics that baselines do not store */
     const char *newest; /* run_id of the base's newest session of the current suite */
 } judge;
 
@@ -134,7 +135,7 @@ static const char *mismatch(const pb_series *b, const pb_series *c, const pb_jud
 static bool is_requirement(const pb_series *s) { return pb_key_of(s->key, "requirement"); }
 /* True if the series has a value, even if all processes were throttled. */
 static bool has_value(const pb_series *s) { return pb_series_ok(s) || pb_series_throttled(s); }
-static bool broken(const pb_series *s) { return !has_value(s) && strcmp(s->status, "unsupported") != 0; }
+static bool broken(const pb_series *s) { return !has_value(s) && s->status != PB_ROW_UNSUPPORTED; }
 static bool has_direction(const pb_series *s) { return strcmp(s->better, "none") != 0; }
 
 /* Judges a row that only the base has. Returns false if the row is not worth reporting. */
@@ -151,11 +152,12 @@ static bool judge_base(const judge *j, pb_verdict *v)
 }
 
 /* Judges a row that only the candidate has. Returns false if the row is not worth reporting. */
-static bool judge_cand(pb_verdict *v)
+static bool judge_cand(const judge *j, pb_verdict *v)
 {
     if (is_requirement(v->cand)) return false;
     v->id = broken(v->cand) ? PB_VERDICT_FAILED : PB_VERDICT_NEW;
     if (broken(v->cand)) v->why = v->cand->note;
+    if (j->stored && !v->gate->gating && !pb_metric_stored(v->cand->metric)) return broken(v->cand);
     return broken(v->cand) || (has_value(v->cand) && has_direction(v->cand));
 }
 
@@ -223,7 +225,7 @@ static pb_status judge_row(const judge *j, const pb_series *s, const pb_series *
     v.machine = !v.gate->gating && pb_key_of(s->key, "ceiling") && pb_gates_name(j->gates, s->metric);
     bool say = true;
     if (b && c) judge_both(j, &v);
-    else say = b ? judge_base(j, &v) : judge_cand(&v);
+    else say = b ? judge_base(j, &v) : judge_cand(j, &v);
     return say ? append(j->out, v) : PB_OK;
 }
 
@@ -257,9 +259,15 @@ static size_t most_sessions(const pb_series_set *set)
 pb_status pb_judge(const pb_series_set *base, const pb_series_set *cand, const pb_gates *gates, const char *suite,
                    const pb_judge_opts *o, pb_verdicts *out)
 {
-    judge j = {
-        base, cand, gates, o, out, malloc(most_sessions(base) * sizeof *j.x), malloc(most_sessions(cand) * sizeof *j.y),
-        ""};
+    judge j = {.base = base,
+               .cand = cand,
+               .gates = gates,
+               .o = o,
+               .out = out,
+               .x = malloc(most_sessions(base) * sizeof *j.x),
+               .y = malloc(most_sessions(cand) * sizeof *j.y),
+               .stored = base->n && base->s->sessions && pb_stored(base->s->session->run_id),
+               .newest = ""};
     pb_status s = j.x && j.y ? judge_rows(&j, suite) : pb_fail(PB_ENOMEM, "compare: out of memory");
     free(j.x);
     free(j.y);

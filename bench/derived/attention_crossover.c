@@ -44,31 +44,31 @@ pb_status pb_attn_family(const pb_case *c, const char *pass, pb_case *out)
 }
 
 /* Sets *seconds to the time of a case, or to the sum of its two passes if `both`. False: a time is missing. */
-static bool time_of(const pb_sink *sink, const pb_case *c, bool both, double *seconds)
+static bool time_of(const pb_emitter *emitter, const pb_case *c, bool both, double *seconds)
 {
     const pb_case other = pb_attn_other_pass(c);
     double more = 0;
-    if (!pb_sink_value(sink, c->key, "kernel_time", seconds)) return false;
-    if (both && !pb_sink_value(sink, other.key, "kernel_time", &more)) return false;
+    if (!pb_emitted_value(emitter, c->key, "kernel_time", seconds)) return false;
+    if (both && !pb_emitted_value(emitter, other.key, "kernel_time", &more)) return false;
     *seconds += more;
     return true;
 }
 
 /* Computes one point of a crossover: sparse over dense time at a length. With `both`, only the forward case yields one,
  * so that no sum is counted twice. */
-static bool point_of(const pb_sink *sink, const char *key, bool both, pb_family_point *out)
+static bool point_of(const pb_emitter *emitter, const char *key, bool both, pb_family_point *out)
 {
     pb_case c, dense;
     double sparse_time, dense_time;
     long seq;
     if (pb_case_parse(key, &c) != PB_OK || !pb_attn_twin(&c, &dense)) return false;
     if ((both && strcmp(c.name, "fwd") != 0) || pb_case_int(&c, "seq", &seq) != PB_OK) return false;
-    if (!time_of(sink, &c, both, &sparse_time) || !time_of(sink, &dense, both, &dense_time)) return false;
+    if (!time_of(emitter, &c, both, &sparse_time) || !time_of(emitter, &dense, both, &dense_time)) return false;
     out->at = (pb_gain_point){(double)seq, sparse_time / dense_time};
     return pb_attn_family(&c, both ? "both" : c.name, &out->family) == PB_OK;
 }
 
-static pb_status emit(pb_sink *sink, const pb_case *family, pb_gain_point *p, int n)
+static pb_status emit(pb_emitter *emitter, const pb_case *family, pb_gain_point *p, int n)
 {
     char note[200];
     double from = (double)NAN;
@@ -78,20 +78,20 @@ static pb_status emit(pb_sink *sink, const pb_case *family, pb_gain_point *p, in
              how == PB_CROSSES       ? "dense is faster below, sparse above"
              : how == PB_ALWAYS_PAYS ? "dense is faster at the longest"
                                      : "sparse is faster at every one");
-    return pb_emit(sink, family, "sparse_from", from, 0, how == PB_CROSSES ? "ok" : "unsupported", note);
+    return pb_emit(emitter, family, "sparse_from", from, 0, how == PB_CROSSES ? PB_ROW_OK : PB_ROW_UNSUPPORTED, note);
 }
 
-pb_status pb_attn_crossovers(pb_sink *sink)
+pb_status pb_attn_crossovers(pb_emitter *emitter)
 {
     int keys = 0, n = 0;
-    while (pb_sink_key(sink, keys)) keys++;
+    while (pb_emitted_key(emitter, keys)) keys++;
     pb_family_point *all = calloc(2 * (size_t)keys + 1, sizeof *all);
     if (!all) return pb_fail(PB_ENOMEM, "no memory for %d lengths", keys);
     for (int i = 0; i < keys; i++) { /* ends before the first row is emitted, which adds keys */
-        n += point_of(sink, pb_sink_key(sink, i), false, &all[n]);
-        n += point_of(sink, pb_sink_key(sink, i), true, &all[n]);
+        n += point_of(emitter, pb_emitted_key(emitter, i), false, &all[n]);
+        n += point_of(emitter, pb_emitted_key(emitter, i), true, &all[n]);
     }
-    pb_status s = pb_crossover_families(sink, all, n, emit);
+    pb_status s = pb_crossover_families(emitter, all, n, emit);
     free(all);
     return s;
 }

@@ -16,5 +16,5 @@ pb_status pb_attn_family(const pb_case *c, const char *pass, pb_case *out);
 /* Emits the metric sparse_from, in tokens, for each set of sparse cases that differ only in seq and have dense
  * counterparts: for the forward pass, the backward pass and the sum of both. Between two measured lengths it
  * interpolates linearly over log(seq) (pb_crossover in graph_gain.h). */
-pb_status pb_attn_crossovers(pb_sink *sink);
+pb_status pb_attn_crossovers(pb_emitter *emitter);
 #endif

@@ -52,13 +52,13 @@ static int family_of(const pb_family_point *all, int n, int i, pb_gain_point *p)
     return points;
 }
 
-pb_status pb_crossover_families(pb_sink *sink, const pb_family_point *all, int n, pb_family_emit *emit)
+pb_status pb_crossover_families(pb_emitter *emitter, const pb_family_point *all, int n, pb_family_emit *emit)
 {
     pb_gain_point *p = malloc(((size_t)n + 1) * sizeof *p);
     pb_status s = p ? PB_OK : pb_fail(PB_ENOMEM, "no memory for %d points of crossovers", n);
     for (int i = 0; s == PB_OK && i < n; i++) {
         const int points = family_of(all, n, i, p);
-        if (points) s = emit(sink, &all[i].family, p, arrange(p, points));
+        if (points) s = emit(emitter, &all[i].family, p, arrange(p, points));
     }
     free(p);
     return s;
@@ -98,31 +98,31 @@ typedef struct gain {
 } gain;
 
 /* False: the key is not a mode=graph case of the suite, or a time of it or of its eager case is missing. */
-static bool gain_of(const pb_sink *sink, const char *key, const char *suite, const char *metric, gain *out)
+static bool gain_of(const pb_emitter *emitter, const char *key, const char *suite, const char *metric, gain *out)
 {
     long batch, seq;
     gain g;
     if (pb_case_parse(key, &g.c) != PB_OK || strcmp(g.c.suite, suite) != 0) return false;
     pb_case eager;
-    if (!pb_graph_twin(&g.c, &eager) || !pb_sink_value(sink, key, metric, &g.graph)) return false;
-    if (!pb_sink_value(sink, eager.key, metric, &g.eager)) return false;
+    if (!pb_graph_twin(&g.c, &eager) || !pb_emitted_value(emitter, key, metric, &g.graph)) return false;
+    if (!pb_emitted_value(emitter, eager.key, metric, &g.eager)) return false;
     if (pb_case_int(&g.c, "batch", &batch) != PB_OK || pb_case_int(&g.c, "seq", &seq) != PB_OK) return false;
     g.tokens = (double)batch * (double)seq;
     *out = g;
     return true;
 }
 
-static pb_status emit_break_even(pb_sink *sink, const gain *g)
+static pb_status emit_break_even(pb_emitter *emitter, const gain *g)
 {
     double record;
     char note[96];
-    if (!pb_sink_value(sink, g->c.key, "record_time", &record)) return PB_OK;
+    if (!pb_emitted_value(emitter, g->c.key, "record_time", &record)) return PB_OK;
     snprintf(note, sizeof note, "eager %.4g s, graph %.4g s a call", g->eager, g->graph);
-    if (!(g->eager > g->graph)) return pb_emit(sink, &g->c, "break_even", (double)NAN, 0, "unsupported", note);
-    return pb_emit(sink, &g->c, "break_even", record / (g->eager - g->graph), 0, "ok", "");
+    if (!(g->eager > g->graph)) return pb_emit(emitter, &g->c, "break_even", (double)NAN, 0, PB_ROW_UNSUPPORTED, note);
+    return pb_emit(emitter, &g->c, "break_even", record / (g->eager - g->graph), 0, PB_ROW_OK, "");
 }
 
-static pb_status emit_crossover(pb_sink *sink, const pb_case *family, pb_gain_point *p, int n)
+static pb_status emit_crossover(pb_emitter *emitter, const pb_case *family, pb_gain_point *p, int n)
 {
     char note[160];
     double tokens = (double)NAN, most = 0;
@@ -132,11 +132,11 @@ static pb_status emit_crossover(pb_sink *sink, const pb_case *family, pb_gain_po
              how == PB_CROSSES       ? "of tokens a step"
              : how == PB_ALWAYS_PAYS ? "pays at every size"
                                      : "pays at none");
-    return pb_emit(sink, family, "crossover", tokens, 0, how == PB_CROSSES ? "ok" : "unsupported", note);
+    return pb_emit(emitter, family, "crossover", tokens, 0, how == PB_CROSSES ? PB_ROW_OK : PB_ROW_UNSUPPORTED, note);
 }
 
 /* Emits one crossover for each family, which is a set of cases that differ only in batch and seq. */
-static pb_status crossovers(pb_sink *sink, const gain *g, int n)
+static pb_status crossovers(pb_emitter *emitter, const gain *g, int n)
 {
     pb_family_point *all = malloc(((size_t)n + 1) * sizeof *all);
     pb_status s = all ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the gains of %d graphs", n);
@@ -144,27 +144,27 @@ static pb_status crossovers(pb_sink *sink, const gain *g, int n)
         all[i].at = (pb_gain_point){g[i].tokens, g[i].eager / g[i].graph};
         s = pb_graph_family(&g[i].c, &all[i].family);
     }
-    if (s == PB_OK) s = pb_crossover_families(sink, all, n, emit_crossover);
+    if (s == PB_OK) s = pb_crossover_families(emitter, all, n, emit_crossover);
     free(all);
     return s;
 }
 
-pb_status pb_graph_gain_conclude(pb_sink *sink, const char *suite, const char *metric)
+pb_status pb_graph_gain_conclude(pb_emitter *emitter, const char *suite, const char *metric)
 {
     gain *g = NULL;
     int n = 0, keys = 0;
     pb_status s = PB_OK;
-    while (pb_sink_key(sink, keys)) keys++;
+    while (pb_emitted_key(emitter, keys)) keys++;
     if (keys) g = calloc((size_t)keys, sizeof *g);
     if (keys && !g) return pb_fail(PB_ENOMEM, "no memory for the graphs' gains");
     for (int i = 0; i < keys; i++) { /* ends before the first row is emitted, which adds keys */
-        const char *key = pb_sink_key(sink, i);
+        const char *key = pb_emitted_key(emitter, i);
         bool seen = false;
         for (int k = 0; k < n && !seen; k++) seen = strcmp(g[k].c.key, key) == 0;
-        if (!seen && gain_of(sink, key, suite, metric, &g[n])) n++;
+        if (!seen && gain_of(emitter, key, suite, metric, &g[n])) n++;
     }
-    for (int i = 0; s == PB_OK && i < n; i++) s = emit_break_even(sink, &g[i]);
-    if (s == PB_OK) s = crossovers(sink, g, n);
+    for (int i = 0; s == PB_OK && i < n; i++) s = emit_break_even(emitter, &g[i]);
+    if (s == PB_OK) s = crossovers(emitter, g, n);
     free(g);
     return s;
 }

@@ -26,10 +26,10 @@ typedef struct pb_family_point {
 } pb_family_point;
 
 /* Emits the row of one family: n >= 1 points, sorted by tokens, all with different tokens. */
-typedef pb_status pb_family_emit(pb_sink *sink, const pb_case *family, pb_gain_point *p, int n);
+typedef pb_status pb_family_emit(pb_emitter *emitter, const pb_case *family, pb_gain_point *p, int n);
 /* Calls `emit` once for each family among the n points, in the order of their first points. Points of a family with
  * equal tokens are averaged. ENOMEM, and what `emit` returns. */
-pb_status pb_crossover_families(pb_sink *sink, const pb_family_point *all, int n, pb_family_emit *emit);
+pb_status pb_crossover_families(pb_emitter *emitter, const pb_family_point *all, int n, pb_family_emit *emit);
 
 /* Sets *eager to the eager case that a mode=graph case is compared with. False: `c` has no mode=graph. */
 bool pb_graph_twin(const pb_case *c, pb_case *eager);
@@ -38,5 +38,5 @@ pb_status pb_graph_family(const pb_case *c, pb_case *out);
 
 /* Emits the metric break_even for each mode=graph case of the suite, and the metric crossover, in tokens, for each
  * set of cases that differ only in batch and seq. `metric` is the time to compare, such as step_time. */
-pb_status pb_graph_gain_conclude(pb_sink *sink, const char *suite, const char *metric);
+pb_status pb_graph_gain_conclude(pb_emitter *emitter, const char *suite, const char *metric);
 #endif

@@ -36,7 +36,7 @@ void pb_export_leave_out(pb_export_page *p, const char *why)
     p->left_out[i].n++;
 }
 
-bool pb_row_ok(const pb_row *r) { return !strcmp(r->status, "ok") && isfinite(r->value); }
+bool pb_row_ok(const pb_row *r) { return r->status == PB_ROW_OK && isfinite(r->value); }
 
 double pb_export_value(double value, const char *unit) { return strcmp(unit, "s") == 0 ? value * 1e9 : value; }
 

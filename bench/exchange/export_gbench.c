@@ -153,7 +153,8 @@ static void add_errors(const family *f)
         json_t *e = entry(f, "aggregate", "error");
         json_object_set_new(e, "iterations", json_integer(0));
         json_object_set_new(e, "error_occurred", json_true());
-        json_object_set_new(e, "error_message", json_sprintf("%s%s%s", r->status, *r->note ? ": " : "", r->note));
+        json_object_set_new(e, "error_message",
+                            json_sprintf("%s%s%s", pb_row_status_name(r->status), *r->note ? ": " : "", r->note));
         json_array_append_new(f->all, e);
     }
 }

@@ -183,15 +183,16 @@ pb_status pb_import_figure(pb_import *im, size_t line, const pb_case *c, const c
     char *end;
     double v = strtod(text, &end);
     if (end == text || *end) return pb_import_bad(im, line, "not a number: ", text);
-    if (!isfinite(v * scale)) return pb_import_outcome(im, line, c, machine, metric, "failed", "not a finite number");
-    return add(
-        im, line, c,
-        (pb_import_row){.metric = metric, .status = "ok", .machine = machine, .value = v * scale, .samples = samples},
-        note);
+    if (!isfinite(v * scale))
+        return pb_import_outcome(im, line, c, machine, metric, PB_ROW_FAILED, "not a finite number");
+    return add(im, line, c,
+               (pb_import_row){
+                   .metric = metric, .status = PB_ROW_OK, .machine = machine, .value = v * scale, .samples = samples},
+               note);
 }
 
 pb_status pb_import_outcome(pb_import *im, size_t line, const pb_case *c, const char *machine, const char *metric,
-                            const char *status, const char *note)
+                            pb_row_status status, const char *note)
 {
     return add(im, line, c,
                (pb_import_row){.metric = metric, .status = status, .machine = machine, .value = (double)NAN}, note);

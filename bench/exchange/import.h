@@ -22,11 +22,12 @@
 #include "bench/rows/strings.h"
 
 typedef struct pb_import_row {
-    const char *key, *metric, *status, *note, *machine; /* machine "": the file names no device */
-    double value;                                       /* NaN: no value */
-    long long samples, process;                         /* process: process index, set by pb_import_finish() */
-    int file;                                           /* index of the file, from 0 */
-    size_t line;                                        /* 0: in a JSON document */
+    const char *key, *metric, *note, *machine; /* machine "": the file names no device */
+    pb_row_status status;
+    double value;               /* NaN: no value */
+    long long samples, process; /* process: process index, set by pb_import_finish() */
+    int file;                   /* index of the file, from 0 */
+    size_t line;                /* 0: in a JSON document */
 } pb_import_row;
 
 typedef struct pb_import {
@@ -84,5 +85,5 @@ pb_status pb_import_figure(pb_import *im, size_t line, const pb_case *c, const c
                            double scale, const char *text, long long samples, const char *note);
 /* Adds a row without a value. */
 pb_status pb_import_outcome(pb_import *im, size_t line, const pb_case *c, const char *machine, const char *metric,
-                            const char *status, const char *note);
+                            pb_row_status status, const char *note);
 #endif

@@ -56,7 +56,7 @@ static pb_status add_place(const report *r, size_t line, const result *x, int pl
     if (!*note && (end == w || *end)) return pb_import_bad(r->im, line, "not a number: ", w);
     if (!(errors <= 0)) { /* the time of a wrong result is not imported */
         snprintf(wrong, sizeof wrong, "%s elements were wrong", w);
-        return pb_import_outcome(r->im, line, &c, r->machine, "collective_time", "wrong", wrong);
+        return pb_import_outcome(r->im, line, &c, r->machine, "collective_time", PB_ROW_WRONG, wrong);
     }
     PB_TRY(
         pb_import_figure(r->im, line, &c, r->machine, "collective_time", 1e-6, x->at[place].time, r->iterations, note));

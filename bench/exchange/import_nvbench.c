@@ -144,7 +144,8 @@ static pb_status row_figures(const table *t, const pb_case *c, const char *machi
         PB_TRY(pb_import_figure(t->im, t->line, c, machine, x->metric, 1, t->text[i], samples < 0 ? 0 : samples, ""));
         taken++;
     }
-    return taken ? PB_OK : pb_import_outcome(t->im, t->line, c, machine, "outcome", "failed", "no summary has a value");
+    return taken ? PB_OK
+                 : pb_import_outcome(t->im, t->line, c, machine, "outcome", PB_ROW_FAILED, "no summary has a value");
 }
 
 static pb_status row_line(table *t)
@@ -161,7 +162,7 @@ static pb_status row_line(table *t)
     PB_TRY(open_case(t->im, t->line, benchmark, cell(t, "Device"), &c));
     PB_TRY(row_axes(t, benchmark, &c));
     if (!strcmp(skipped, "Yes"))
-        return pb_import_outcome(t->im, t->line, &c, machine, "outcome", "unsupported",
+        return pb_import_outcome(t->im, t->line, &c, machine, "outcome", PB_ROW_UNSUPPORTED,
                                  "skipped; the CSV does not say why");
     if (strcmp(skipped, "No") != 0) return pb_import_bad(t->im, t->line, "Skipped must be Yes or No, not ", skipped);
     return row_figures(t, &c, machine);
@@ -290,7 +291,7 @@ static pb_status state_figures(const place *p, const json_t *state, const pb_cas
     }
     json_array_foreach(json_object_get(state, "summaries"), i, s) p->im->left_out += without_metric(s);
     if (taken) return PB_OK;
-    return pb_import_outcome(p->im, 0, c, machine, "outcome", "failed", "no summary has a value");
+    return pb_import_outcome(p->im, 0, c, machine, "outcome", PB_ROW_FAILED, "no summary has a value");
 }
 
 static pb_status read_state(const place *p, const json_t *state)
@@ -310,7 +311,7 @@ static pb_status read_state(const place *p, const json_t *state)
     if (!json_is_boolean(json_object_get(state, "is_skipped"))) return bad(p, "is_skipped is missing", "");
     if (!json_is_true(json_object_get(state, "is_skipped"))) return state_figures(p, state, &c, machine);
     const char *reason = string_of(state, "skip_reason");
-    return pb_import_outcome(p->im, 0, &c, machine, "outcome", "unsupported", *reason ? reason : "skipped");
+    return pb_import_outcome(p->im, 0, &c, machine, "outcome", PB_ROW_UNSUPPORTED, *reason ? reason : "skipped");
 }
 
 static pb_status read_document(pb_import *im, const json_t *root)

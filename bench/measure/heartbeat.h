@@ -14,8 +14,8 @@ typedef struct pb_heartbeat {
 } pb_heartbeat;
 
 /* Writes the message at once. If the parent has closed the pipe, sets fd to -1 and returns. */
-void pb_heartbeat_say(pb_heartbeat *p, char what);
+void pb_heartbeat_send(pb_heartbeat *p, char what);
 /* Writes a heartbeat if the last message is `every` seconds old. Call it after every sample, outside the timed
  * interval. NULL: does nothing. */
-void pb_heartbeat_beat(pb_heartbeat *p);
+void pb_heartbeat_send_if_due(pb_heartbeat *p);
 #endif

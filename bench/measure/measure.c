@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "bench/measure/measure.h"
-#include "bench/measure/slowdown.h"
 #include "bench/stats/median.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
@@ -27,19 +26,18 @@ static pb_status prepare(pb_ctx *ctx, const pb_measure_opts *o)
 }
 
 /* BATCH: most samples between two host syncs. Sample i of a batch uses events 2i and 2i + 1 for its begin and end, and
- * event UNSLOWED + i for its end without the injected delay. */
-enum { BATCH = 16, UNSLOWED = 2 * BATCH };
+ * event OWN_END + i for the end of its call without the work of a call hook. */
+enum { BATCH = 16, OWN_END = 2 * BATCH };
 
 /* Enqueues the i-th sample of a batch between its two events. */
-static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
-                         pb_timing *t, int i)
+static pb_status enqueue(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t, int i)
 {
     PB_TRY(prepare(ctx, o));
     const pb_counts before = ctx->counts;
     const double start = pb_clock_seconds(); /* before the event: on a CPU both read the same clock */
     PB_TRY(ctx->be->mark(ctx, 2 * i));
     PB_TRY(fn(ctx, self));
-    PB_TRY(pb_slow_down(ctx, slow, 2 * i, UNSLOWED + i));
+    if (o->call_hook) PB_TRY(o->call_hook->after_call(o->call_hook, ctx, 2 * i, OWN_END + i));
     PB_TRY(ctx->be->mark(ctx, 2 * i + 1));
     t->host[t->n + i] = pb_clock_seconds() - start;
     t->kernel_launches += (double)(ctx->counts.kernel_launches - before.kernel_launches);
@@ -62,19 +60,18 @@ static pb_status check_sample(const pb_ctx *ctx, const pb_timing *t, int i)
 }
 
 /* Takes one sample, or up to BATCH samples if they are queued, and appends them to t. */
-static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
-                       pb_timing *t)
+static pb_status batch(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
 {
     const int room = o->max_samples - t->n, n = !o->queued ? 1 : room < BATCH ? room : BATCH;
-    for (int i = 0; i < n; i++) PB_TRY(enqueue(ctx, fn, self, o, slow, t, i));
+    for (int i = 0; i < n; i++) PB_TRY(enqueue(ctx, fn, self, o, t, i));
     PB_TRY(ctx->be->sync(ctx));
     for (int i = 0; i < n; i++) {
         PB_TRY(ctx->be->between(ctx, 2 * i, 2 * i + 1, &t->seconds[t->n + i]));
         PB_TRY(check_sample(ctx, t, t->n + i));
-        if (o->slowdown > 0) PB_TRY(ctx->be->between(ctx, 2 * i, UNSLOWED + i, &t->own[t->n + i]));
+        if (o->call_hook) PB_TRY(ctx->be->between(ctx, 2 * i, OWN_END + i, &t->own[t->n + i]));
     }
     t->n += n;
-    pb_heartbeat_beat(o->heartbeat);
+    pb_heartbeat_send_if_due(o->heartbeat);
     return PB_OK;
 }
 
@@ -83,70 +80,48 @@ static pb_status warm_up(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     for (int i = 0; i < calls && !pb_interrupted(); i++) {
         PB_TRY(prepare(ctx, o));
         PB_TRY(fn(ctx, self));
-        pb_heartbeat_beat(o->heartbeat);
+        pb_heartbeat_send_if_due(o->heartbeat);
     }
     return ctx->be->sync(ctx);
 }
 
-/* Measures the overhead of the shortest delay on a CPU, with an empty interval in place of a call. `least` 1 makes
- * pb_slow_down() request a delay of 0 s. */
-static pb_status find_least_wait(pb_ctx *ctx, pb_slowdown *slow)
+/* Lets the call hook begin, and takes the batches of trial samples that it asks for. */
+static pb_status begin_call_hook(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o)
 {
-    double v[BATCH];
-    for (int i = 0; i < BATCH; i++) {
-        PB_TRY(ctx->be->mark(ctx, 0));
-        PB_TRY(pb_slow_down(ctx, &(pb_slowdown){.share = slow->share, .least = 1}, 0, UNSLOWED));
-        PB_TRY(ctx->be->mark(ctx, 1));
-        PB_TRY(ctx->be->between(ctx, UNSLOWED, 1, &v[i]));
-    }
-    slow->least = pb_median(v, BATCH);
-    return PB_OK;
-}
-
-/* Calibrates the injected delay (slowdown.h), after the warm-up. On a GPU the first round requests a delay of 0 s;
- * every further round uses the calibration of the previous one. */
-static pb_status find_slowdown(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_slowdown *slow)
-{
+    pb_call_hook *h = o->call_hook;
     pb_measure_opts few = *o;
-    *slow = (pb_slowdown){.share = o->slowdown};
-    if (!(o->slowdown > 0) || pb_interrupted()) return PB_OK;
-    if (ctx->id == PB_CPU) return find_least_wait(ctx, slow);
+    int trials;
+    PB_TRY(h->begin(h, ctx, &trials));
+    if (!trials) return PB_OK;
     pb_timing *t = calloc(1, sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
     few.max_samples = BATCH;
-    pb_status s = ctx->be->delay(ctx, 0); /* the first delay may set up the device and sync */
-    for (int i = 0; i < PB_SLOWDOWN_ROUNDS && s == PB_OK; i++) {
-        for (t->n = 0; s == PB_OK && t->n < BATCH;) s = batch(ctx, fn, self, &few, slow, t);
-        if (s == PB_OK) pb_slowdown_find(t->seconds, t->own, t->n, slow);
+    pb_status s = PB_OK;
+    for (int i = 0; i < trials && s == PB_OK; i++) {
+        for (t->n = 0; s == PB_OK && t->n < BATCH;) s = batch(ctx, fn, self, &few, t);
+        if (s == PB_OK) h->after_trial(h, t->seconds, t->own, t->n);
     }
     free(t);
     return s;
 }
 
-/* Works for one time slice, then passes to the other process. min_time is divided into min_time / length slices, and
- * each takes an equal share of max_samples. Untimed calls fill the rest of the slice, so that the samples of short
- * calls are spread over all of min_time. */
-static pb_status turn(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
-                      pb_timing *t, double *spent)
+/* Takes the samples of one round of the round hook; adds its seconds to *spent. */
+static pb_status hooked_round(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t, double *spent)
 {
-    const double began = pb_clock_seconds(), turns = o->min_time / o->time_slice->length;
-    const int most = t->n + (turns < o->max_samples ? (int)(o->max_samples / fmax(turns, 1)) : 1);
-    const bool longer = t->n && t->seconds[t->n - 1] >= o->time_slice->length;
-    /* The other process used the caches meanwhile, so one call warms them. A call longer than a slice needs none. */
-    if (!longer) PB_TRY(warm_up(ctx, fn, self, o, 1));
-    do PB_TRY(t->n < most ? batch(ctx, fn, self, o, slow, t) : warm_up(ctx, fn, self, o, 1));
-    while (!pb_time_slice_over(o->time_slice) && t->n < o->max_samples && !pb_interrupted());
-    *spent += pb_clock_seconds() - began;
-    pb_time_slice_pass(o->time_slice);
+    pb_round_hook *h = o->round_hook;
+    int most;
+    if (h->begin(h, o, t, &most)) PB_TRY(warm_up(ctx, fn, self, o, 1));
+    do PB_TRY(t->n < most ? batch(ctx, fn, self, o, t) : warm_up(ctx, fn, self, o, 1));
+    while (!h->over(h) && t->n < o->max_samples && !pb_interrupted());
+    *spent += h->end(h);
     return PB_OK;
 }
 
-/* Takes one batch, without time slices; adds its seconds to *spent. */
-static pb_status batches(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, const pb_slowdown *slow,
-                         pb_timing *t, double *spent)
+/* Takes one batch, which is a round without a round hook; adds the seconds of its samples to *spent. */
+static pb_status plain_round(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t, double *spent)
 {
     const int before = t->n;
-    PB_TRY(batch(ctx, fn, self, o, slow, t));
+    PB_TRY(batch(ctx, fn, self, o, t));
     for (int i = before; i < t->n; i++) *spent += t->seconds[i];
     return PB_OK;
 }
@@ -154,10 +129,9 @@ static pb_status batches(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
 static pb_status collect(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o, pb_timing *t)
 {
     double total = 0;
-    pb_slowdown slow;
-    PB_TRY(find_slowdown(ctx, fn, self, o, &slow));
+    if (o->call_hook && !pb_interrupted()) PB_TRY(begin_call_hook(ctx, fn, self, o));
     while (!pb_interrupted() && t->n < o->max_samples && (t->n < o->min_samples || total < o->min_time))
-        PB_TRY((o->time_slice && o->time_slice->length > 0 ? turn : batches)(ctx, fn, self, o, &slow, t, &total));
+        PB_TRY((o->round_hook ? hooked_round : plain_round)(ctx, fn, self, o, t, &total));
     return PB_OK;
 }
 
@@ -186,7 +160,7 @@ pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o
         t.host_median = pb_median_of(t.host, t.n);
         t.kernel_launches /= t.n;
         t.host_syncs /= t.n;
-        if (opts->slowdown > 0) t.slowed = pb_slowed(t.seconds, t.own, t.n);
+        if (opts->call_hook) t.slowed = opts->call_hook->added(t.seconds, t.own, t.n);
     }
     *out = t;
     return PB_OK;

@@ -1,7 +1,8 @@
 /* measure.h - times a function: warm-up calls, then samples until there are enough, and their median. */
 #ifndef PB_MEASURE_H
 #define PB_MEASURE_H
-#include "bench/measure/time_slice.h"
+#include "bench/measure/heartbeat.h"
+#include "bench/measure/hooks.h"
 #include "bench/stats/median.h"
 #include "kernels/engine/op.h"
 
@@ -17,16 +18,16 @@ typedef struct pb_measure_opts {
     bool flush;      /* evict the last-level cache before each sample */
     bool queued;     /* enqueue up to 16 samples without a host sync between them. If `flush` or `before` keeps the
                         device busy meanwhile, the samples do not include the time in which the host enqueues fn */
-    double slowdown; /* injected delay as a fraction of the call's own time: 0.02 makes every timed call 2 % longer;
-                        0: no delay. It tests whether a comparison finds a known slowdown */
     pb_fn before;    /* called with before_self before every sample and warm-up call, not timed; with `queued` it must
                         only enqueue. NULL: none */
     void *before_self;
-    pb_heartbeat *heartbeat; /* gets a heartbeat after samples and warm-up calls; NULL: no heartbeats */
-    pb_time_slices
-        *time_slice; /* time slices shared with another process; NULL: none. With them, min_time is the total length
-                        of this process's slices. Each slice takes its share of max_samples, then makes untimed calls */
+    pb_heartbeat *heartbeat;   /* gets a heartbeat after samples and warm-up calls; NULL: no heartbeats */
+    pb_call_hook *call_hook;   /* adds work to every timed call (pb_slowdown_hook); NULL: none */
+    pb_round_hook *round_hook; /* divides the samples into rounds (pb_time_slice_hook); NULL: a batch is a round */
 } pb_measure_opts;
+
+/* The usual options: a warm-up call, then samples until there are 5 that add up to 0.2 s; at most PB_MAX_SAMPLES. */
+#define PB_MEASURE_USUAL .warmup = 1, .min_samples = 5, .max_samples = PB_MAX_SAMPLES, .min_time = 0.2
 
 typedef struct pb_timing {
     int n;
@@ -37,14 +38,14 @@ typedef struct pb_timing {
     double record_seconds;              /* time to capture and instantiate the graph; 0 without a graph */
     size_t nodes;                       /* nodes of the graph; 0 without a graph */
     double kernel_launches, host_syncs; /* kernel launches and host syncs per call */
-    double own[PB_MAX_SAMPLES];         /* with an injected delay: seconds[] without the delay */
-    double slowed; /* the injected delay achieved: the median of seconds/own - 1; 0 without a delay */
+    double own[PB_MAX_SAMPLES];         /* with a call hook: seconds[] without the work that it added */
+    double slowed;                      /* with a call hook: the work that it added, as a fraction of own[]; else 0 */
 } pb_timing;
 
 /* Times fn(ctx, self). If pb_interrupted() becomes true, it stops early and returns the samples it has.
  * EINVAL: invalid options; EUNSUPPORTED: opts->graph is set and fn cannot be captured; EDEVICE: a clock measured a time
  * that is not above 0.
- * A sample includes at most one event record besides fn: on a CPU that is one reading of the clock; on a GPU that still
- * has queued work it adds no time. */
+ * A sample includes at most one event record besides fn and the work of a call hook: on a CPU that is one reading of
+ * the clock; on a GPU that still has queued work it adds no time. */
 pb_status pb_measure(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *opts, pb_timing *out);
 #endif

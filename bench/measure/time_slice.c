@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/measure/measure.h"
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 
@@ -31,7 +32,7 @@ static void wait_for_slice(pb_time_slices *t)
     while (t->from >= 0 && !n && !pb_interrupted()) {
         n = poll(&p, 1, MILLISECONDS);
         if (n < 0 && errno == EINTR) n = 0;
-        pb_heartbeat_beat(t->heartbeat);
+        pb_heartbeat_send_if_due(t->heartbeat);
     }
     if (n > 0 && read(t->from, &word, sizeof word) == sizeof word) t->other = word;
     else if (n) leave(t);
@@ -93,6 +94,36 @@ bool pb_time_slice_pass(pb_time_slices *t)
     give(t);
     wait_for_slice(t); /* if the other process has ended, this only begins a new slice */
     return true;
+}
+
+/* ---- as a round hook ------------------------------------------------------------------------------------ */
+
+/* The other process used the caches meanwhile, so a call that is not timed warms them. A call longer than a slice needs
+ * none. */
+static bool begin_round(pb_round_hook *h, const pb_measure_opts *o, const pb_timing *t, int *most)
+{
+    pb_time_slices *s = (pb_time_slices *)h;
+    const double slices = o->min_time / s->length;
+    s->round_began = pb_clock_seconds();
+    *most = t->n + (slices < o->max_samples ? (int)(o->max_samples / fmax(slices, 1)) : 1);
+    return !t->n || t->seconds[t->n - 1] < s->length;
+}
+
+static bool round_over(const pb_round_hook *h) { return pb_time_slice_over((const pb_time_slices *)h); }
+
+static double end_round(pb_round_hook *h)
+{
+    pb_time_slices *s = (pb_time_slices *)h;
+    const double spent = pb_clock_seconds() - s->round_began;
+    pb_time_slice_pass(s);
+    return spent;
+}
+
+pb_round_hook *pb_time_slice_hook(pb_time_slices *t)
+{
+    if (!t || !(t->length > 0)) return NULL;
+    t->hook = (pb_round_hook){begin_round, round_over, end_round};
+    return &t->hook;
 }
 
 void pb_time_slice_close(pb_time_slices *t) { leave(t); }

@@ -12,9 +12,12 @@
 #include <stdbool.h>
 
 #include "bench/measure/heartbeat.h"
+#include "bench/measure/hooks.h"
 #include "os/status.h"
 
 typedef struct pb_time_slices {
+    pb_round_hook hook;      /* set by pb_time_slice_hook() */
+    double round_began;      /* when the round of a measurement began, by pb_clock_seconds() */
     double length;           /* seconds of a time slice; 0: no interleaving, and the functions below do nothing */
     int from, to;            /* pipes to read from and to write to; -1: the other process has ended */
     double began;            /* when this time slice began, by pb_clock_seconds() */
@@ -35,5 +38,10 @@ bool pb_time_slice_over(const pb_time_slices *t);
 /* If the time slice is over, passes it to the other process, waits for the next one and returns true. If the other
  * process has ended, the next slice begins at once. False: the slice is not over, or processes are not interleaved. */
 bool pb_time_slice_pass(pb_time_slices *t);
+/* The time slices as a round hook of pb_measure(): a round is a time slice of this process. min_time is divided into
+ * min_time / length slices, and each takes an equal share of max_samples. Calls that are not timed fill the rest of a
+ * slice, so that the samples of short calls are spread over all of min_time. *t must outlive the measurement. NULL: no
+ * interleaving (t is NULL or has length 0). */
+pb_round_hook *pb_time_slice_hook(pb_time_slices *t);
 void pb_time_slice_close(pb_time_slices *t);
 #endif

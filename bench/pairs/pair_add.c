@@ -15,13 +15,19 @@
 
 enum { PATH = PB_PATH_TEXT + 64 };
 
-static pb_status add_rows(const char *to, const char *process, const char *run_id, int pair)
+/* Adds the rows of the last attempt: a run of one process has more if the process was throttled and measured again.
+ * *last: its process number. */
+static pb_status add_rows(const char *to, const char *process, const char *run_id, int pair, long long *last)
 {
     pb_table t;
     pb_page p;
     PB_TRY(pb_table_read(process, &t));
     pb_status s = pb_page_open(&p);
+    *last = 0;
+    for (size_t i = 0; i < t.n; i++)
+        if (t.rows[i].process > *last) *last = t.rows[i].process;
     for (size_t i = 0; s == PB_OK && i < t.n; i++) {
+        if (t.rows[i].process != *last) continue;
         t.rows[i].run_id = run_id;
         t.rows[i].process = pair;
         pb_csv_row(p.f, &t.rows[i]);
@@ -41,9 +47,9 @@ static bool put_renamed(FILE *out, const char *rest)
     return pb_renamed_key(was, key) == PB_OK && fprintf(out, ",%s,%s%s", key, pb_renamed_metric(metric), rest + at) > 0;
 }
 
-/* Replaces the first two fields (run id, process) of each line. These two fields are never quoted, so strchr()
- * finds their commas. Names of bench_version 1 are replaced by the current ones (renames.h). */
-static pb_status copy_samples(FILE *in, FILE *out, const char *run_id, int pair)
+/* Copies the lines of process `last`, and replaces their first two fields (run id, process). They are never
+ * quoted, so strchr() finds their commas. Names of bench_version 1 are replaced by the current ones (renames.h). */
+static pb_status copy_samples(FILE *in, FILE *out, const char *run_id, int pair, long long last)
 {
     char *line = NULL;
     size_t room = 0;
@@ -51,14 +57,15 @@ static pb_status copy_samples(FILE *in, FILE *out, const char *run_id, int pair)
     const bool renamed = ok && strcmp(line, PB_SAMPLES_HEADER) != 0;
     while (ok && getline(&line, &room, in) > 0) {
         const char *process = strchr(line, ','), *rest = process ? strchr(process + 1, ',') : NULL;
-        ok = rest && strchr(rest, '\n') && fprintf(out, "%s,%d", run_id, pair) > 0 &&
-             (renamed ? put_renamed(out, rest) : fputs(rest, out) >= 0);
+        ok = rest && strchr(rest, '\n');
+        if (!ok || strtoll(process + 1, NULL, 10) != last) continue;
+        ok = fprintf(out, "%s,%d", run_id, pair) > 0 && (renamed ? put_renamed(out, rest) : fputs(rest, out) >= 0);
     }
     free(line);
     return ok && !ferror(in) ? PB_OK : pb_fail(PB_EINVAL, "samples.csv of a process is cut off or cannot be copied");
 }
 
-static pb_status add_samples(const char *to, const char *process, const char *run_id, int pair)
+static pb_status add_samples(const char *to, const char *process, const char *run_id, int pair, long long last)
 {
     char from[PATH];
     FILE *in;
@@ -66,7 +73,7 @@ static pb_status add_samples(const char *to, const char *process, const char *ru
     snprintf(from, sizeof from, "%s/samples.csv", process);
     PB_TRY(pb_file_read(from, &in));
     pb_status s = pb_page_open(&p);
-    if (s == PB_OK) s = pb_page_save(&p, copy_samples(in, p.f, run_id, pair), pb_append, to);
+    if (s == PB_OK) s = pb_page_save(&p, copy_samples(in, p.f, run_id, pair, last), pb_append, to);
     fclose(in);
     return s;
 }
@@ -95,10 +102,11 @@ static pb_status add_run(pb_pair_folder *f, pb_side side, const char *dir, const
 pb_status pb_pair_folder_add(pb_pair_folder *f, pb_side side, const char *process, const char *run_id)
 {
     char dir[PATH], path[PATH + 16];
+    long long last;
     snprintf(dir, sizeof dir, "%s/%s", f->dir, pb_side_names[side]);
     snprintf(path, sizeof path, "%s/results.csv", dir);
-    PB_TRY(add_rows(path, process, run_id, f->pairs));
+    PB_TRY(add_rows(path, process, run_id, f->pairs, &last));
     snprintf(path, sizeof path, "%s/samples.csv", dir);
-    PB_TRY(add_samples(path, process, run_id, f->pairs));
+    PB_TRY(add_samples(path, process, run_id, f->pairs, last));
     return add_run(f, side, dir, process, run_id);
 }

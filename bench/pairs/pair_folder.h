@@ -2,6 +2,8 @@
  * them.
  *
  *   base/, cand/        results.csv, samples.csv and run.json, as in a run; the column `process` is the pair's number.
+ *                       Of a process that was throttled and measured again, the rows of the last attempt are stored;
+ *                       they have status throttled if that attempt was throttled too.
  *                       run.json is that of the first process, plus an array `runs` with that of every process
  *   pairs.csv           one line for each attempt to measure a pair: pair,attempt,order,seed,base_padding,
  *                       cand_padding,base_seconds,cand_seconds,base_exit,cand_exit,status, and the sizes in bytes of

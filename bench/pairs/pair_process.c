@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +12,9 @@
 #include <unistd.h>
 
 #include "bench/run/start.h"
-#include "kernels/engine/clock.h"
+#include "bench/run/supervise.h"
 #include "os/append.h"
 #include "os/file.h"
-#include "os/interrupt.h"
 
 /* ---- the child -------------------------------------------------------------------------------------- */
 
@@ -80,51 +78,7 @@ static _Noreturn void become(const void *self, int pipe_fd)
 
 /* ---- the parent --------------------------------------------------------------------------------------- */
 
-typedef struct followed {
-    pid_t pid[PB_PAIR_PROCESSES];
-    int ended[PB_PAIR_PROCESSES]; /* pipes that reach end-of-file when the process ends; -1: it has ended */
-    int n;
-    double began;
-    pb_pair_ended *out;
-} followed;
-
-static void end_all(const followed *f, int how)
-{
-    for (int i = 0; i < f->n; i++)
-        if (f->ended[i] >= 0) kill(f->pid[i], how);
-}
-
-static void reap(followed *f, int i)
-{
-    int status = 0;
-    close(f->ended[i]);
-    f->ended[i] = -1;
-    while (waitpid(f->pid[i], &status, 0) < 0 && errno == EINTR) continue;
-    f->out[i].seconds = pb_clock_seconds() - f->began;
-    f->out[i].code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-/* Waits until all processes have ended. The first signal to this process is passed on as SIGTERM, the second as
- * SIGKILL. When the deadline passes they get SIGTERM, and SIGKILL if they still run 15 seconds later. Returns true if
- * either happened. */
-static bool follow(followed *f, double deadline)
-{
-    const double patience = 15;
-    int passed = 0, late = 0, left = f->n;
-    while (left) {
-        const double rest = deadline > 0 ? deadline - pb_clock_seconds() : 86400;
-        struct pollfd p[PB_PAIR_PROCESSES];
-        for (int i = 0; i < f->n; i++) p[i] = (struct pollfd){.fd = f->ended[i], .events = POLLIN};
-        const int n = rest > 0 ? poll(p, (nfds_t)f->n, (int)(1e3 * (rest < 86400 ? rest : 86400)) + 1) : 0;
-        for (; passed < pb_interrupt_count(); passed++) end_all(f, passed ? SIGKILL : SIGTERM);
-        for (int i = 0; i < f->n && n > 0; i++)
-            if (f->ended[i] >= 0 && p[i].revents) reap(f, i), left--;
-        if (n > 0 || !(deadline > 0) || pb_clock_seconds() < deadline) continue;
-        end_all(f, late++ ? SIGKILL : SIGTERM);
-        deadline = pb_clock_seconds() + patience;
-    }
-    return late || passed;
-}
+_Static_assert((int)PB_PAIR_PROCESSES <= (int)PB_CHILDREN, "both processes of a pair are supervised at once");
 
 /* Makes the two pipes between the interleaved processes, one for each direction. */
 static pb_status connect_slices(child c[PB_PAIR_PROCESSES])
@@ -140,25 +94,44 @@ static pb_status connect_slices(child c[PB_PAIR_PROCESSES])
     return PB_OK;
 }
 
+/* Closes the pipes and fills in out[n]. Returns true if a process was ended by the deadline or by a signal. */
+static bool ended(const pb_child *c, int n, pb_pair_ended *out)
+{
+    bool stopped = false;
+    for (int i = 0; i < n; i++) {
+        const int status = c[i].status;
+        close(c[i].pipe);
+        out[i].seconds = c[i].took;
+        out[i].code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        stopped |= c[i].late || c[i].signalled;
+    }
+    return stopped;
+}
+
 pb_status pb_pair_process_run(const pb_pair_process *l, int n, double time_slice, double deadline, pb_pair_ended *out,
                               bool *cut)
 {
+    /* The first signal ends an executable in an orderly way, whichever it was. `grace` is longer than PB_GRACE, which the
+     * executable itself gives to its measuring process. */
+    const pb_supervision rules = {.deadline = deadline, .grace = 15, .forward = SIGTERM};
     child c[PB_PAIR_PROCESSES];
-    followed f = {.began = pb_clock_seconds(), .out = out};
+    pb_child started[PB_PAIR_PROCESSES] = {0};
+    int made = 0;
     for (int i = 0; i < PB_PAIR_PROCESSES; i++)
         c[i] = (child){.time_slice = time_slice, .from = -1, .to = -1, .first = i == 0};
     if (time_slice > 0) PB_TRY(connect_slices(c));
     pb_status s = PB_OK;
-    for (; f.n < n && s == PB_OK; f.n += s == PB_OK) {
-        c[f.n].l = &l[f.n];
-        s = pb_append_open(l[f.n].log, true, &c[f.n].log);
+    for (; made < n && s == PB_OK; made += s == PB_OK) {
+        c[made].l = &l[made];
+        s = pb_append_open(l[made].log, true, &c[made].log);
         if (s != PB_OK) break;
-        s = pb_start(become, &c[f.n], &f.pid[f.n], &f.ended[f.n]);
-        close(c[f.n].log);
+        s = pb_start(become, &c[made], &started[made].pid, &started[made].pipe);
+        close(c[made].log);
     }
     for (int i = 0; i < PB_PAIR_PROCESSES && time_slice > 0; i++) close(c[i].from), close(c[i].to);
-    if (s != PB_OK) end_all(&f, SIGKILL);
-    const bool stopped = follow(&f, deadline);
+    if (s != PB_OK) pb_kill_children(started, made);
+    pb_supervise(&rules, started, made);
+    const bool stopped = ended(started, made, out);
     if (s == PB_OK) *cut = stopped;
     return s;
 }

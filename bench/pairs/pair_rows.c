@@ -24,7 +24,7 @@ static void take_values(pb_pair_table *t, int side)
     for (size_t i = 0; i < t->set[side].n * (size_t)t->pairs; i++) t->x[side][i] = (double)NAN;
     for (size_t i = 0; i < v->t.n; i++) {
         const pb_row *r = &v->t.rows[i];
-        double *x = strcmp(r->status, "ok") == 0 ? value_at(t, side, r->key, r->metric, r->process) : NULL;
+        double *x = r->status == PB_ROW_OK ? value_at(t, side, r->key, r->metric, r->process) : NULL;
         if (x) *x = v->log_value[i];
         if (!x || side == 0 || strcmp(r->metric, "slowdown") != 0) continue;
         if (!(t->slowdown[0] > 0) || r->value < t->slowdown[0]) t->slowdown[0] = r->value;
@@ -121,7 +121,7 @@ static void add_required_rows(pb_pair_table *t, const pb_gates *gates)
                          .metric = g->metric,
                          .unit = m ? m->unit : "1",
                          .better = m ? m->better : "none",
-                         .status = "failed",
+                         .status = PB_ROW_FAILED,
                          .note = "",
                          .median = (double)NAN,
                          .min = (double)NAN,

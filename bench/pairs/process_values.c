@@ -2,7 +2,6 @@
  * only one row's samples are in memory at a time, however large the file is. */
 #include "bench/pairs/process_values.h"
 
-#include <csv.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -11,12 +10,13 @@
 #include <sys/stat.h>
 
 #include "bench/measure/measure.h"
+#include "bench/rows/csv_split.h"
 #include "bench/rows/renames.h"
 #include "bench/rows/series.h"
 #include "bench/stats/stats.h"
 #include "os/file.h"
 
-enum { RUN, PROCESS, KEY, METRIC, INDEX, VALUE, NFIELDS, BLOCK = 64 << 10 };
+enum { RUN, PROCESS, KEY, METRIC, INDEX, VALUE, NFIELDS };
 static const char *const header[NFIELDS] = {"run_id", "process", "key", "metric", "index", "value"};
 
 typedef struct reader {
@@ -126,15 +126,8 @@ static void on_line(int terminator, void *self)
 
 static pb_status parse(reader *r, FILE *f)
 {
-    struct csv_parser csv;
-    char block[BLOCK];
-    if (csv_init(&csv, CSV_STRICT | CSV_STRICT_FINI | CSV_APPEND_NULL))
-        return pb_fail(PB_ENOMEM, "%s: out of memory", r->path);
-    for (size_t n; r->status == PB_OK && (n = fread(block, 1, sizeof block, f)) > 0;)
-        if (csv_parse(&csv, block, n, on_field, on_line, r) != n) fail(r, PB_EINVAL, "a quote out of place", "");
-    if (ferror(f)) fail(r, PB_EIO, "cannot be read: ", strerror(errno));
-    if (r->status == PB_OK && csv_fini(&csv, on_field, on_line, r)) fail(r, PB_EINVAL, "a quote out of place", "");
-    csv_free(&csv);
+    const pb_status s = pb_csv_split(f, &(pb_csv_split_to){on_field, on_line, r, r->path, &r->line, &r->status});
+    if (r->status == PB_OK) r->status = s;
     if (r->line == 1) fail(r, PB_EINVAL, "the file has no header line", "");
     end_group(r);
     return r->status;
@@ -190,7 +183,7 @@ pb_status pb_process_values_read(const char *path, bool samples, pb_process_valu
     pb_status s = out->log_value ? PB_OK : pb_fail(PB_ENOMEM, "%s: out of memory", path);
     for (size_t i = 0; i < out->t.n && s == PB_OK; i++) {
         const pb_row *r = &out->t.rows[i];
-        out->log_value[i] = !strcmp(r->status, "ok") && r->value >= 0 ? log(r->value) : (double)NAN;
+        out->log_value[i] = r->status == PB_ROW_OK && r->value >= 0 ? log(r->value) : (double)NAN;
     }
     if (s == PB_OK) s = add_samples_of(path, samples, out);
     if (s != PB_OK) pb_process_values_free(out);

@@ -71,26 +71,40 @@ static int position(const process_list *l, long long process)
     return at ? (int)(at - l->v) : -1;
 }
 
+/* Fails if a row of the table is of another machine or version than the first row read. */
+static pb_status check_rows(const pb_table *t, pb_sim_recorded *r)
+{
+    if (!t->n) return pb_fail(PB_EINVAL, "%s: has a header but no rows", t->path);
+    if (!r->first) {
+        r->first = t->rows;
+        r->first_path = t->path;
+    }
+    for (const pb_row *row = t->rows; row < t->rows + t->n; row++)
+        if (strcmp(row->machine_id, r->first->machine_id) != 0 ||
+            strcmp(row->bench_version, r->first->bench_version) != 0)
+            return pb_fail(PB_EINVAL, "%s: the machine or bench_version differs from that of %s", t->path,
+                           r->first_path);
+    return PB_OK;
+}
+
 static pb_status open_file(const char *path, pb_sim_recorded *r)
 {
     pb_process_values *f = &r->file[r->nfiles];
     PB_TRY(pb_process_values_read(path, false, f));
     r->nfiles++;
-    if (!f->t.n) return pb_fail(PB_EINVAL, "%s: has a header but no rows", path);
-    const pb_row *first = &r->file[0].t.rows[0];
-    for (size_t i = 0; i < f->t.n; i++) {
-        const pb_row *row = &f->t.rows[i];
-        if (strcmp(row->machine_id, first->machine_id) != 0 || strcmp(row->bench_version, first->bench_version) != 0)
-            return pb_fail(PB_EINVAL, "%s: the machine or bench_version differs from that of %s", f->t.path,
-                           r->file[0].t.path);
-        if (strcmp(row->run_id, f->t.rows[0].run_id) != 0)
+    PB_TRY(check_rows(&f->t, r));
+    for (size_t i = 0; i < f->t.n; i++)
+        if (strcmp(f->t.rows[i].run_id, f->t.rows[0].run_id) != 0)
             return pb_fail(PB_EINVAL, "%s: the file has several runs; give each run as its own session", f->t.path);
-    }
     return PB_OK;
 }
 
 static pb_status add_session(pb_sim_recorded *r, int pairs, bool paired)
 {
+    const size_t n = (size_t)r->nsessions + 1;
+    pb_sim_session *more = realloc(r->sessions, n * sizeof *more);
+    if (!more) return pb_fail(PB_ENOMEM, "simulate: out of memory for %zu sessions", n);
+    r->sessions = more;
     r->sessions[r->nsessions++] = (pb_sim_session){pairs, paired};
     r->paired += paired;
     r->pairs += pairs;
@@ -140,6 +154,34 @@ static pb_status read_pairs(const char *base, const char *cand, pb_sim_recorded 
     return s;
 }
 
+/* Adds the rows [from, to) of one stored session. Only ratios are stored, so the base counts as 0. */
+static pb_status add_stored_session(const pb_stored_pairs *s, size_t from, size_t to, pb_sim_recorded *r, figures *all)
+{
+    int pairs = 0;
+    for (size_t i = from; i < to; i++) {
+        const pb_row *row = &s->t.rows[i];
+        if (row->process > pairs) pairs = (int)row->process;
+        for (int p = 0; p < row->process; p++) {
+            PB_TRY(add_figure(all, (figure){row, 0, r->pairs + p, 0}));
+            PB_TRY(add_figure(all, (figure){row, s->log_ratio[i][p], r->pairs + p, 1}));
+        }
+    }
+    return add_session(r, pairs, true);
+}
+
+static pb_status read_stored(const char *path, pb_sim_recorded *r, figures *all)
+{
+    pb_stored_pairs *s = &r->stored[r->nstored];
+    PB_TRY(pb_stored_pairs_read(path, s));
+    r->nstored++;
+    PB_TRY(check_rows(&s->t, r));
+    for (size_t from = 0, to; from < s->t.n; from = to) {
+        for (to = from + 1; to < s->t.n && !strcmp(s->t.rows[to].run_id, s->t.rows[from].run_id);) to++;
+        PB_TRY(add_stored_session(s, from, to, r, all));
+    }
+    return PB_OK;
+}
+
 static pb_status read_session(const char *path, pb_sim_recorded *r, figures *all)
 {
     char base[PB_PATH_TEXT], cand[PB_PATH_TEXT];
@@ -147,6 +189,7 @@ static pb_status read_session(const char *path, pb_sim_recorded *r, figures *all
     if (snprintf(base, sizeof base, "%s/base", path) >= (int)sizeof base)
         return pb_fail(PB_EINVAL, "%.60s...: the path is too long", path);
     snprintf(cand, sizeof cand, "%s/cand", path);
+    if (pb_stored_pairs_are(path)) return read_stored(path, r, all);
     return stat(base, &st) == 0 ? read_pairs(base, cand, r, all) : read_run(path, r, all);
 }
 
@@ -205,7 +248,7 @@ static pb_status make_rows(figures *f, const pb_gates *gates, pb_sim_recorded *r
     fill_rows(f, gates, r);
     if (!r->n)
         return pb_fail(PB_EINVAL, "%s: no row has a value in every process of every session (%zu rows lack one)",
-                       r->file[0].t.path, r->left_out);
+                       r->first_path, r->left_out);
     return PB_OK;
 }
 
@@ -213,8 +256,8 @@ pb_status pb_sim_read(const char *const *paths, int n, const pb_gates *gates, pb
 {
     figures all = {0};
     *out = (pb_sim_recorded){.file = calloc(2 * (size_t)n + 1, sizeof *out->file),
-                             .sessions = calloc((size_t)n + 1, sizeof *out->sessions)};
-    pb_status s = out->file && out->sessions ? PB_OK : pb_fail(PB_ENOMEM, "simulate: out of memory");
+                             .stored = calloc((size_t)n + 1, sizeof *out->stored)};
+    pb_status s = out->file && out->stored ? PB_OK : pb_fail(PB_ENOMEM, "simulate: out of memory");
     for (int i = 0; i < n && s == PB_OK; i++) s = read_session(paths[i], out, &all);
     if (s == PB_OK) s = make_rows(&all, gates, out);
     free(all.v);
@@ -225,7 +268,9 @@ pb_status pb_sim_read(const char *const *paths, int n, const pb_gates *gates, pb
 void pb_sim_free(pb_sim_recorded *r)
 {
     for (int i = 0; i < r->nfiles; i++) pb_process_values_free(&r->file[i]);
+    for (int i = 0; i < r->nstored; i++) pb_stored_pairs_free(&r->stored[i]);
     free(r->file);
+    free(r->stored);
     free(r->sessions);
     free(r->rows);
     free(r->log_ratio);

@@ -1,10 +1,12 @@
 /* simulate_files.h - `bench compare --simulate`: applies the rule to recorded results. simulate.h describes the method.
  *
- * Each argument is one session, of one of two kinds:
+ * Each argument is of one of three kinds:
  *
- *   folder of pairs  base/ and cand/ are run folders, whose column `process` is the number of the pair.
- *   run              A run folder or results CSV of many processes of one program. Sorted by `process`, the first and
- *                    second form a pair, then the third and fourth, and so on; an odd last process is ignored.
+ *   folder of pairs  One session. base/ and cand/ are run folders, whose column `process` is the number of the pair.
+ *   run              One session: a run folder or results CSV of many processes of one program. Sorted by `process`, the
+ *                    first and second form a pair, then the third and fourth, and so on; an odd last process is ignored.
+ *   stored pairs     A CSV of one or more sessions of pairs (stored_pairs.h). It gives the figures that its folders of
+ *                    pairs would give.
  *
  * The rows that gate by gates.csv are judged as one family. If none gates, every row with more than one sample per
  * process is judged as a comparison of its own. A row that some process of any session lacks is left out and counted.
@@ -27,6 +29,7 @@
 
 #include "bench/pairs/process_values.h"
 #include "bench/pairs/simulate.h"
+#include "bench/pairs/stored_pairs.h"
 
 typedef struct pb_simulate_opts {
     const char *gates, *baselines; /* as in pb_compare_opts */
@@ -42,8 +45,11 @@ pb_exit pb_simulate_files(const char *const *paths, int n, const pb_simulate_opt
 /* ---- shared by simulate_files.c and simulate_print.c --------------------------------------------- */
 
 typedef struct pb_sim_recorded {
-    pb_process_values *file; /* [nfiles] files read; they own the strings used below */
-    int nfiles;
+    pb_process_values *file; /* [nfiles] results read; with `stored` they own the strings used below */
+    pb_stored_pairs *stored; /* [nstored] stored pairs read */
+    int nfiles, nstored;
+    const pb_row *first;    /* the first row read, whose machine and version all others have */
+    const char *first_path; /* its file */
     pb_sim_session *sessions;
     int nsessions, pairs, processes;
     int paired; /* number of sessions that are comparisons */

@@ -121,8 +121,8 @@ static pb_status print_ranked(const pb_sim_recorded *r, const pb_sim_opts *o, co
 static void print_recorded(const pb_sim_recorded *r, const pb_sim_opts *o, FILE *out)
 {
     const pb_pair_opts *rule = &o->rule;
-    fprintf(out, "simulate: %d processes of %s in %d session%s, %d pairs\n", r->processes,
-            r->file[0].t.rows[0].machine_id, r->nsessions, r->nsessions == 1 ? "" : "s", r->pairs);
+    fprintf(out, "simulate: %d processes of %s in %d session%s, %d pairs\n", r->processes, r->first->machine_id,
+            r->nsessions, r->nsessions == 1 ? "" : "s", r->pairs);
     if (r->nsessions > r->paired)
         fprintf(out, "  runs of one program: neighbouring processes are pairs, whose order is drawn at random\n");
     if (r->paired && o->same_code)

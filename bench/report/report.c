@@ -32,7 +32,7 @@ static void print_head(const pb_table *t, pb_report_page *p)
 
 static const char *requirement_word(const pb_series *s)
 {
-    return !strcmp(s->status, "pass") ? "PASS" : !strcmp(s->status, "fail") ? "FAIL" : s->status;
+    return s->status == PB_ROW_PASS ? "PASS" : s->status == PB_ROW_FAIL ? "FAIL" : pb_row_status_name(s->status);
 }
 
 static void print_requirement(const pb_series *s, const pb_report_page *p)
@@ -61,12 +61,11 @@ static void print_requirements(const pb_report_page *p, size_t from, size_t to, 
 
 static void count(const pb_series_set *set, counts *n)
 {
-    static const char *const bad[] = {"wrong", "failed", "timeout", "truncated"};
     for (size_t i = 0; i < set->n; i++) {
         const pb_series *s = &set->s[i];
-        bool requirement = pb_key_of(s->key, "requirement"), pass = !strcmp(s->status, "pass");
-        bool fail = !strcmp(s->status, "fail");
-        for (int b = 0; b < 4; b++) n->bad += !strcmp(s->status, bad[b]);
+        bool requirement = pb_key_of(s->key, "requirement"), pass = s->status == PB_ROW_PASS;
+        bool fail = s->status == PB_ROW_FAIL;
+        n->bad += pb_row_class_of(s->status) == PB_ROW_BROKEN;
         n->pass += requirement && pass;
         n->fail += requirement && fail;
         n->unsupported += requirement && !pass && !fail;
@@ -90,16 +89,17 @@ static bool junit_case(void *user, size_t i, pb_junit_case *out)
 {
     const pb_series *s = &((const pb_series_set *)user)->s[i];
     size_t suite = pb_suite_length(s->key);
-    bool passed = pb_series_ok(s) || !strcmp(s->status, "pass");
-    bool wrong = !strcmp(s->status, "wrong") || !strcmp(s->status, "fail");
-    out->outcome = passed                              ? PB_JUNIT_PASSED
-                   : wrong                             ? PB_JUNIT_FAILURE
-                   : !strcmp(s->status, "unsupported") ? PB_JUNIT_SKIPPED
-                                                       : PB_JUNIT_ERROR;
+    bool passed = pb_series_ok(s) || s->status == PB_ROW_PASS;
+    bool wrong = s->status == PB_ROW_WRONG || s->status == PB_ROW_FAIL;
+    out->outcome = passed                            ? PB_JUNIT_PASSED
+                   : wrong                           ? PB_JUNIT_FAILURE
+                   : s->status == PB_ROW_UNSUPPORTED ? PB_JUNIT_SKIPPED
+                                                     : PB_JUNIT_ERROR;
     snprintf(out->classname, sizeof out->classname, "bench.%.*s", (int)suite, s->key);
     snprintf(out->name, sizeof out->name, "%s %s", s->key + suite + 1, s->metric);
-    snprintf(out->type, sizeof out->type, "%s", s->status);
-    snprintf(out->message, sizeof out->message, "%s%s%.500s", s->status, *s->note ? ": " : "", s->note);
+    snprintf(out->type, sizeof out->type, "%s", pb_row_status_name(s->status));
+    snprintf(out->message, sizeof out->message, "%s%s%.500s", pb_row_status_name(s->status), *s->note ? ": " : "",
+             s->note);
     return true;
 }
 

@@ -92,7 +92,7 @@ void pb_view_cell(pb_report_page *p, const char *key, const char *metric, bool r
     if (!s) {
         snprintf(out, n, "-");
     } else if (!pb_series_ok(s) && !pb_series_throttled(s)) {
-        snprintf(out, n, "%s", s->status);
+        snprintf(out, n, "%s", pb_row_status_name(s->status));
         mark(p, s->note, out, n);
     } else {
         figure(s, range, out, n);

@@ -6,11 +6,12 @@
 #include <string.h>
 
 enum { absolute, relative }; /* the values of `kind` in metrics.def */
+enum { drop, keep };         /* the values of `stored` */
 
 const pb_metric pb_metrics[] = {
-#define METRIC(name, unit, better, what) {#name, unit, #better, what},
+#define METRIC(name, unit, better, stored, what) {#name, unit, #better, what, (stored) == keep},
 #include "bench/rows/metrics.def"
-    {NULL, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, false},
 };
 
 static const pb_metric_bound bounds[] = {
@@ -32,6 +33,12 @@ const pb_metric *pb_metric_find(const char *name)
     for (const pb_metric *m = pb_metrics; m->name; m++)
         if (!strcmp(m->name, name)) return m;
     return NULL;
+}
+
+bool pb_metric_stored(const char *name)
+{
+    const pb_metric *m = pb_metric_find(name);
+    return !m || m->stored;
 }
 
 /* True if `pattern` is "*" or equal to text[0..n). */

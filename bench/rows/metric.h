@@ -1,14 +1,17 @@
-/* metric.h - looks up what metrics.def defines: the unit and better direction of every metric, the bounds of
- * correctness metrics, and which metrics are counters. */
+/* metric.h - looks up what metrics.def defines: the unit and better direction of every metric, whether baselines store
+ * it, the bounds of correctness metrics, and which metrics are counters. */
 #ifndef PB_METRIC_H
 #define PB_METRIC_H
 #include <stdbool.h>
 
 typedef struct pb_metric {
     const char *name, *unit, *better, *what; /* better: lower, higher or none */
+    bool stored;                             /* baselines store it, even where it does not gate */
 } pb_metric;
 extern const pb_metric pb_metrics[];               /* in the order of metrics.def; ends with a NULL name */
 const pb_metric *pb_metric_find(const char *name); /* NULL: no such metric */
+/* True if baselines store the metric even where it does not gate. Those that metrics.def does not name are stored. */
+bool pb_metric_stored(const char *name);
 
 typedef struct pb_metric_bound {
     const char *suite, *metric, *dtype; /* "*": any */

@@ -12,13 +12,14 @@
 #include <sys/stat.h>
 
 #include "bench/rows/metric.h"
+#include "bench/rows/processes.h"
 #include "bench/rows/renames.h"
 #include "os/file.h"
 #include "os/text.h"
 
 enum { BLOCK = 64 << 10, IGNORED = -1 };
 
-typedef enum kind { KIND_str, KIND_i64, KIND_f64 } kind;
+typedef enum kind { KIND_str, KIND_i64, KIND_f64, KIND_status } kind;
 static const struct column {
     const char *name;
     kind kind;
@@ -47,9 +48,10 @@ typedef struct reader {
     } renamed_key;           /* the last translated key: in bench_version 1 and now; NULL: none yet */
     size_t capacity, nslots; /* of t->rows; of slots, a power of two */
     struct slot {
-        uint32_t row, hash; /* row: index into t->rows + 1, 0: free slot. hash: avoids comparing most rows */
-    } * slots;              /* hash table over (key, metric, process, run_id), to find duplicates */
-    pb_row row;             /* the current row */
+        uint32_t row, hash;       /* row: index into t->rows + 1, 0: free slot. hash: avoids comparing most rows */
+    } * slots;                    /* hash table over (key, metric, process, run_id), to find duplicates */
+    pb_row row;                   /* the current row; its status is PB_ROW_STATUSES if status.def does not have it: */
+    char no_status[PB_AXIS_TEXT]; /* begin of the text of such a status */
 } reader;
 
 /* Records the first failure. `detail` may be text from the file, so only its first 127 bytes are shown. */
@@ -124,6 +126,15 @@ static void set_number(reader *r, int c, const char *text)
     memcpy((char *)&r->row + columns[c].offset, &v, sizeof v);
 }
 
+/* check_row() rejects a status that does not exist, after it has checked the columns before it. */
+static void set_status(reader *r, char *text)
+{
+    r->row.status = PB_ROW_STATUSES;
+    if (pb_row_status_find(text, &r->row.status)) return;
+    pb_make_printable(text, ' ');
+    snprintf(r->no_status, sizeof r->no_status, "%s", text);
+}
+
 static void on_field(void *bytes, size_t n, void *self)
 {
     reader *r = self;
@@ -139,6 +150,7 @@ static void on_field(void *bytes, size_t n, void *self)
         case KIND_str: set_text(r, c, text, n); break;
         case KIND_i64: set_integer(r, c, text); break;
         case KIND_f64: set_number(r, c, text); break;
+        case KIND_status: set_status(r, text); break;
         }
     }
     r->field++;
@@ -189,8 +201,6 @@ static void rename_row(reader *r)
 static void check_row(reader *r)
 {
     static const char *const directions[] = {"lower", "higher", "none", NULL};
-    static const char *const statuses[] = {"ok",        "unsupported", "wrong", "failed", "timeout",
-                                           "truncated", "throttled",   "pass",  "fail",   NULL};
     const pb_row *row = &r->row;
     if (!strcmp(row->bench_version, PB_RENAMED_VERSION)) rename_row(r);
     if (r->status != PB_OK) return;
@@ -199,8 +209,8 @@ static void check_row(reader *r)
     if (!*row->machine_id) fail(r, PB_EINVAL, "no machine_id", "");
     if (!*row->metric) fail(r, PB_EINVAL, "no metric", "");
     if (!one_of(row->better, directions)) fail(r, PB_EINVAL, "better is lower, higher or none, not ", row->better);
-    if (!one_of(row->status, statuses)) fail(r, PB_EINVAL, "no such status: ", row->status);
-    if (!strcmp(row->status, "ok") && isnan(row->value)) fail(r, PB_EINVAL, "status ok without a value", "");
+    if (row->status == PB_ROW_STATUSES) fail(r, PB_EINVAL, "no such status: ", r->no_status);
+    if (row->status == PB_ROW_OK && isnan(row->value)) fail(r, PB_EINVAL, "status ok without a value", "");
     check_metric(r);
     if (r->status != PB_OK || r->checked_keys == pb_strings_count(r->t->keys)) return;
     pb_case parsed; /* the interned key is new, so it has not been checked yet */
@@ -380,8 +390,11 @@ pb_status pb_table_read(const char *path, pb_table *out)
     if (n < 0 || n >= (int)sizeof file) return pb_fail(PB_EINVAL, "the path is too long (%d characters)", n);
     FILE *f;
     PB_TRY(pb_file_read(file, &f));
-    const pb_status s = read_stream(f, file, out);
+    pb_status s = read_stream(f, file, out);
     fclose(f);
+    if (s != PB_OK) return s;
+    s = pb_processes_apply(out);
+    if (s != PB_OK) pb_table_free(out);
     return s;
 }
 

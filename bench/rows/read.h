@@ -1,4 +1,4 @@
-/* read.h - reads results.csv, or a stored baseline, into memory.
+/* read.h - reads results.csv, or a stored baseline, into memory, and applies the processes.csv next to it.
  *
  * The file is read completely or not at all: the first fault fails the read, with a message that names file and line.
  *
@@ -27,10 +27,12 @@ typedef struct pb_table {
     pb_strings *strings, *keys; /* own the rows' text; `keys` holds the column `key` */
 } pb_table;
 
-/* Reads a CSV file, or results.csv of a run folder. EPATH: the file does not exist or cannot be opened; EIO: reading
- * failed; EINVAL: the contents have a fault. On failure *out needs no pb_table_free(). */
+/* Reads a CSV file, or results.csv of a run folder. Rows of a throttled process get the status that processes.csv of
+ * the folder gives them (pb_processes_apply). EPATH: the file does not exist or cannot be opened; EIO: reading failed;
+ * EINVAL: the contents have a fault, or those of processes.csv. On failure *out needs no pb_table_free(). */
 pb_status pb_table_read(const char *path, pb_table *out);
-/* Parses n bytes in memory as pb_table_read() parses a file. `name` is the file name for messages. */
+/* Parses n bytes in memory as pb_table_read() parses a file, without a processes.csv. `name` is the file name for
+ * messages. */
 pb_status pb_table_parse(const char *name, const void *bytes, size_t n, pb_table *out);
 void pb_table_free(pb_table *t);
 

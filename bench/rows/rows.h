@@ -4,6 +4,7 @@
 #include <stdbool.h>
 
 #include "bench/rows/exits.h"
+#include "bench/rows/row_status.h"
 
 /* Increment it when a metric changes its meaning: rows of older versions are then not compared. Version 2 changed names
  * only; rows of version 1 are translated when they are read (renames.h). */
@@ -42,9 +43,10 @@ pb_status pb_case_parse(const char *key, pb_case *out);
 
 /* ---- rows (write_csv.c writes them, read.c reads them) ------------------------------------------ */
 
-#define PB_COL_str const char *
-#define PB_COL_i64 long long
-#define PB_COL_f64 double
+#define PB_COL_str    const char *
+#define PB_COL_i64    long long
+#define PB_COL_f64    double
+#define PB_COL_status pb_row_status
 /* One line of results.csv: a member for each line of columns.def. The row does not own its strings. */
 typedef struct pb_row {
 #define COL(type, name, doc) PB_COL_##type name;

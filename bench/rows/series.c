@@ -17,15 +17,6 @@ static int row_order(const void *a, const void *b)
     return x->process < y->process ? -1 : x->process > y->process;
 }
 
-/* Ranks a status from best (0) to worst (7): a series takes the worst status of its processes. */
-static int badness(const char *status)
-{
-    static const char *const order[] = {"ok", "pass", "unsupported", "truncated", "failed", "timeout", "wrong", "fail"};
-    int i = 0;
-    while (i < 7 && strcmp(order[i], status) != 0) i++;
-    return i;
-}
-
 /* The median of the trends that the notes of n rows report. room: n doubles. */
 static double trend_of(const pb_row *const *row, size_t n, double *room)
 {
@@ -33,13 +24,13 @@ static double trend_of(const pb_row *const *row, size_t n, double *room)
     return pb_median(room, (int)n);
 }
 
-/* True if this row's status replaces s->status: it is worse, or the row is stored and thus from a newer session. */
+/* True if this row's status replaces s->status: it is more severe, or the row is stored, thus of a newer session. */
 static bool replaces_status(const pb_series *s, const pb_row *r)
 {
-    return pb_stored(r->run_id) || badness(r->status) > badness(s->status);
+    return pb_stored(r->run_id) || r->status > s->status;
 }
 
-static bool throttled(const pb_row *r) { return strcmp(r->status, "throttled") == 0; }
+static bool throttled(const pb_row *r) { return r->status == PB_ROW_THROTTLED; }
 
 /* The first row that is not throttled; the first row if all are throttled. */
 static const pb_row *first_of(const pb_row *const *row, size_t n)
@@ -55,7 +46,7 @@ static const char *refutation(const pb_row *r)
 {
     const size_t n = strlen(r->unit);
     const bool time_or_rate = !strcmp(r->unit, "s") || (n > 2 && !strcmp(r->unit + n - 2, "/s"));
-    if (!isfinite(r->value) || (strcmp(r->status, "ok") != 0 && !throttled(r))) return NULL;
+    if (!isfinite(r->value) || (r->status != PB_ROW_OK && !throttled(r))) return NULL;
     if (time_or_rate && strcmp(r->better, "none") != 0 && !(r->value > 0))
         return !strcmp(r->unit, "s") ? "a time that is not above zero" : "a rate that is not above zero";
     const pb_metric_bound *b = pb_metric_bound_find(r->key, r->metric);
@@ -72,10 +63,10 @@ typedef struct figures {
  * values in f.value and f.all. */
 static void count(pb_series *s, const pb_row *row, const pb_row *r, figures f, int *mine, int *all)
 {
-    const int bad = throttled(row) ? 0 : badness(row->status);
+    const pb_row_class class = pb_row_class_of(row->status);
     s->mixed |= row->unit != r->unit || row->machine_id != r->machine_id || row->bench_version != r->bench_version ||
                 row->better != r->better;
-    if ((bad < 2 || bad == 7) && isfinite(row->value)) {
+    if ((class == PB_ROW_FIGURE || class == PB_ROW_VERDICT) && isfinite(row->value)) {
         f.value[(*mine)++] = f.all[(*all)++] = row->value;
         s->processes += pb_stored(r->run_id) ? (int)row->process : 1;
     }
@@ -89,7 +80,7 @@ static void refute(pb_series *s, const pb_row *const *row, size_t n)
         const char *why = refutation(row[i]);
         if (!why) continue;
         s->refuted = true;
-        s->status = "wrong";
+        s->status = PB_ROW_WRONG;
         s->note = why;
     }
 }

@@ -21,11 +21,12 @@ typedef struct pb_session {
 typedef struct pb_series {
     const char *key, *metric, *unit, *better;
     const char *machine_id, *bench_version, *run_id; /* of its first row */
-    const char *status, *note; /* of the process with the worst status; of a stored baseline, the newest session's.
-                                  "throttled": all rows are */
+    pb_row_status status;      /* the most severe of its processes; of a stored baseline, the newest session's.
+                                  PB_ROW_THROTTLED: all rows are throttled */
+    const char *note;          /* of the row that has this status */
     bool mixed;                /* rows differ in machine, bench_version or unit, so they cannot be compared */
     bool refuted;              /* a row with status ok is impossible or wrong: a time or rate <= 0, or a value outside
-                                  its absolute bound (metric.h). status is then "wrong" and note gives the reason */
+                                  its absolute bound (metric.h). status is then PB_ROW_WRONG, note gives the reason */
     int processes;             /* processes with a value and status ok, pass or fail, or throttled if all rows are;
                                   stored: summed over sessions */
     int throttled;             /* throttled rows that were left out */
@@ -55,8 +56,8 @@ static inline int pb_series_order(const char *key_a, const char *metric_a, const
     return by_key ? by_key : strcmp(metric_a, metric_b);
 }
 
-static inline bool pb_series_ok(const pb_series *s) { return !strcmp(s->status, "ok"); }
-static inline bool pb_series_throttled(const pb_series *s) { return !strcmp(s->status, "throttled"); }
+static inline bool pb_series_ok(const pb_series *s) { return s->status == PB_ROW_OK; }
+static inline bool pb_series_throttled(const pb_series *s) { return s->status == PB_ROW_THROTTLED; }
 /* The number of bytes of the suite's name, with which every key begins. */
 static inline size_t pb_suite_length(const char *key) { return strcspn(key, "/"); }
 /* True if the key is one of this suite. */

@@ -1,5 +1,6 @@
 /* clock_lock.h - locks the GPU's clocks while a run lasts. A separate process, the keeper, locks them and resets them
- * when the run ends. It notices the end when the run's end of a socket closes, which also happens after a SIGKILL. */
+ * when the run ends. It notices the end when the run's end of a socket closes, which also happens after a SIGKILL. The
+ * keeper must outlive the run and ignores signals, so it is neither started by pb_start() nor supervised. */
 #ifndef PB_CLOCK_LOCK_H
 #define PB_CLOCK_LOCK_H
 #include <sys/types.h>

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,28 +117,38 @@ static bool case_at(const pb_process *l, const int *order, int at, pb_case *out)
     return true;
 }
 
-static pb_status emit_end(const pb_process *l, const pb_case *c, const char *status, const char *note)
+static void __attribute__((format(printf, 3, 4)))
+note_outcome(pb_process *l, pb_outcome outcome, const char *format, ...)
 {
-    pb_sink sink;
-    PB_TRY(pb_sink_open(l->dir, &sink));
-    sink.run_id = l->run_id, sink.machine_id = l->machine_id, sink.process = l->number;
-    pb_status s = pb_emit_outcome(&sink, c, status, note);
-    pb_sink_close(&sink);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(l->reason, sizeof l->reason, format, args);
+    va_end(args);
+    l->outcome = outcome;
+}
+
+static pb_status emit_end(const pb_process *l, const pb_case *c, pb_row_status status, const char *note)
+{
+    pb_emitter emitter;
+    PB_TRY(pb_emitter_open(l->dir, &emitter));
+    emitter.run_id = l->run_id, emitter.machine_id = l->machine_id, emitter.process = l->number;
+    pb_status s = pb_emit_outcome(&emitter, c, status, note);
+    pb_emitter_close(&emitter);
     return s;
 }
 
 /* Writes a row for the case in which the process crashed, since the process itself cannot. The process is not replaced;
  * its remaining cases stay unmeasured. */
-static pb_status after_death(const pb_process *l, const int *order, int at, const char *how)
+static pb_status after_death(pb_process *l, const int *order, int at, const char *how)
 {
     char note[160];
     pb_case c;
     const bool begun = case_at(l, order, at, &c);
     snprintf(note, sizeof note, PB_DIED "%s", how);
+    note_outcome(l, PB_OUTCOME_crashed, "%s %s%s", how, begun ? "in " : "before its first case", begun ? c.key : "");
     if (!pb_interrupted())
-        fprintf(stderr, "bench: process %d: %s %s%s; what it measured before stays\n", l->number, how,
-                begun ? "in " : "before its first case", begun ? c.key : "");
-    if (begun) PB_TRY(emit_end(l, &c, pb_interrupted() ? "truncated" : "failed", note));
+        fprintf(stderr, "bench: process %d: %s; what it measured before stays\n", l->number, l->reason);
+    if (begun) PB_TRY(emit_end(l, &c, pb_interrupted() ? PB_ROW_TRUNCATED : PB_ROW_FAILED, note));
     return pb_interrupted() ? PB_OK : pb_progress_mark(l->dir, (pb_place){l->number + 1, 0});
 }
 
@@ -163,29 +174,32 @@ static pb_status after_deadline(const pb_process *l, const int *order, int at)
     pb_case c;
     if (!case_at(l, order, at, &c)) return PB_OK;
     PB_TRY(cut_back(l, at, &next));
-    return next > at ? PB_OK : emit_end(l, &c, "truncated", "killed: there was no time left");
+    return next > at ? PB_OK : emit_end(l, &c, PB_ROW_TRUNCATED, "killed: there was no time left");
 }
 
 /* Handles a case that hung: discards what it measured, as --resume does, writes a row of status timeout, and sets
  * l->first to the next case. If progress.csv shows that the case completed after all, it keeps its rows. */
-static pb_status after_hang(pb_process *l, const int *order, const pb_watched *w, pb_exit *code)
+static pb_status after_hang(pb_process *l, const int *order, const pb_child *w, pb_exit *code)
 {
     char note[160];
     pb_case c;
     if (!case_at(l, order, w->at, &c)) {
-        fprintf(stderr, "bench: process %d hung for %.3g s before its first case and was ended\n", l->number, w->took);
+        note_outcome(l, PB_OUTCOME_hung, "hung for %.3g s before its first case and was ended", w->took);
+        fprintf(stderr, "bench: process %d %s\n", l->number, l->reason);
         *code = PB_EXIT_HARNESS; /* the next process would hang too */
         return PB_OK;
     }
     PB_TRY(cut_back(l, w->at, &l->first));
     if (l->first > w->at) {
-        fprintf(stderr, "bench: process %d hung for %.3g s behind %s, which is whole\n", l->number, w->silent, c.key);
+        note_outcome(l, PB_OUTCOME_hung, "hung for %.3g s behind %s, which is whole", w->silent, c.key);
+        fprintf(stderr, "bench: process %d %s\n", l->number, l->reason);
         return PB_OK;
     }
     *code = PB_EXIT_INCOMPARABLE;
     snprintf(note, sizeof note, "hung: ended after %.3g s, the last %.3g s without a sample", w->took, w->silent);
-    fprintf(stderr, "bench: process %d: %s %s\n", l->number, c.key, note);
-    PB_TRY(emit_end(l, &c, "timeout", note));
+    note_outcome(l, PB_OUTCOME_hung, "%s %s", c.key, note);
+    fprintf(stderr, "bench: process %d: %s\n", l->number, l->reason);
+    PB_TRY(emit_end(l, &c, PB_ROW_TIMEOUT, note));
     l->first = w->at + 1;
     return pb_progress_mark(l->dir,
                             l->first > l->plan->n ? (pb_place){l->number + 1, 0} : (pb_place){l->number, l->first});
@@ -193,10 +207,10 @@ static pb_status after_hang(pb_process *l, const int *order, const pb_watched *w
 
 /* Handles the end of the process. Afterwards l->first is the case with which the next process continues; n + 1 means
  * that no case is left. */
-static pb_status after_process(pb_process *l, const int *order, const pb_watched *w, pb_exit *code, bool *stopped)
+static pb_status after_process(pb_process *l, const int *order, const pb_child *w, pb_exit *code, bool *stopped)
 {
     char how[96];
-    const bool dead = !w->stuck && died(w->status, how, sizeof how);
+    const bool dead = !w->abandoned && died(w->status, how, sizeof how);
     /* A SIGTERM may arrive before the process has installed its handler; such an end counts as ours. */
     const bool ours = w->late && (w->killed || (WIFSIGNALED(w->status) && WTERMSIG(w->status) == SIGTERM));
     pb_status s = PB_OK;
@@ -212,11 +226,11 @@ static pb_status after_process(pb_process *l, const int *order, const pb_watched
         if (ours) *code = PB_EXIT_HARNESS;
         l->first = l->plan->n + 1;
     }
-    if (!w->stuck) return s;
-    fprintf(stderr,
-            "bench: process %d: process %d cannot be ended, it is in a call of the driver that does not return; "
-            "it is left behind\n",
-            l->number, (int)w->pid);
+    if (!w->abandoned) return s;
+    note_outcome(l, PB_OUTCOME_abandoned,
+                 "process %d cannot be ended, it is in a call of the driver that does not return; it is left behind",
+                 (int)w->pid);
+    fprintf(stderr, "bench: process %d: %s\n", l->number, l->reason);
     *code = PB_EXIT_HARNESS; /* the process may still occupy the device */
     return s;
 }
@@ -235,22 +249,17 @@ static double *limits(const pb_process *l, const int *order)
 
 static pb_status run_process(pb_process *l, const int *order, const double *limit, pb_exit *code, bool *stopped)
 {
-    pb_watched ended;
     shown user = {l, order};
-    pb_watch w = {.first = l->first,
-                  .n = l->plan->n,
-                  .limit = limit,
-                  .deadline = l->deadline,
-                  .end = l->end,
-                  .begins = show,
-                  .user = &user};
+    const pb_child_cases cases = {l->first, l->plan->n, limit, show, &user};
+    const pb_supervision rules = {.deadline = l->deadline, .end = l->end, .grace = PB_GRACE, .abandon = true};
+    pb_child w = {.cases = &cases};
     PB_TRY(pb_start(become_child, l, &w.pid, &w.pipe));
-    pb_watch_process(&w, &ended);
+    pb_supervise(&rules, &w, 1);
     close(w.pipe);
     clear(l);
-    PB_TRY(after_process(l, order, &ended, code, stopped));
-    l->refused = ended.at < w.first && !ended.killed && !ended.hung && WIFEXITED(ended.status);
-    if (ended.no_memory) *code = pb_worse_exit(*code, PB_EXIT_NO_MEMORY);
+    PB_TRY(after_process(l, order, &w, code, stopped));
+    l->refused = w.at < cases.first && !w.killed && !w.hung && WIFEXITED(w.status);
+    if (w.no_memory) *code = pb_worse_exit(*code, PB_EXIT_NO_MEMORY);
     return PB_OK;
 }
 
@@ -266,6 +275,8 @@ pb_status pb_process_run(pb_process *l, pb_exit *code, bool *stopped)
     double *limit = NULL;
     pb_exit worst = PB_EXIT_OK, one = PB_EXIT_OK;
     pb_status s = PB_OK;
+    l->outcome = PB_OUTCOME_ok;
+    *l->reason = 0;
     if (order) pb_plan_order(l->plan, l->seed, l->number, order), limit = limits(l, order);
     if (!limit) s = pb_fail(PB_ENOMEM, "no memory for the order of %d cases", l->plan->n);
     while (s == PB_OK && l->first <= l->plan->n && one != PB_EXIT_HARNESS && !pb_interrupted() && !*stopped) {

@@ -2,8 +2,10 @@
  * case hangs, another process takes over the remaining cases under the same process number. */
 #ifndef PB_PROCESS_H
 #define PB_PROCESS_H
-#include "bench/run/plan.h"
 #include <stdint.h>
+
+#include "bench/rows/processes.h"
+#include "bench/run/plan.h"
 
 typedef struct pb_process {
     const char *dir, *run_id, *machine_id;
@@ -19,6 +21,9 @@ typedef struct pb_process {
     double deadline; /* see pb_budget_deadline; 0: none */
     double end;      /* end of the budget of this command on pb_clock_seconds(); 0: none */
     bool refused;    /* output: the last process exited by itself before its first case */
+    /* output: ok, crashed, hung or abandoned, and the reason if it is not ok (processes.h) */
+    pb_outcome outcome;
+    char reason[PB_REASON_TEXT];
 } pb_process;
 
 /* Seconds of silence after which a process counts as hung: --case-timeout, 120 by default, at least 1. Long cases are

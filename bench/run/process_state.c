@@ -23,7 +23,7 @@ typedef struct during {
     unsigned throttle;
 } during;
 
-struct pb_process_watch {
+struct pb_state_recording {
     pb_nvml *nvml; /* NULL: no GPU is sampled */
     char unknown[160];
     pb_host_state host;
@@ -51,7 +51,7 @@ static void note_sample(during *d, const pb_gpu_state *g)
 
 static void *sample(void *self)
 {
-    pb_process_watch *w = self;
+    pb_state_recording *w = self;
     struct timespec next;
     clock_gettime(CLOCK_MONOTONIC, &next);
     pthread_mutex_lock(&w->lock);
@@ -68,7 +68,7 @@ static void *sample(void *self)
 }
 
 /* The thread blocks all signals. They must reach the main thread, where they interrupt blocking calls. */
-static pb_status start_thread(pb_process_watch *w)
+static pb_status start_thread(pb_state_recording *w)
 {
     pthread_condattr_t monotonic;
     sigset_t all, before;
@@ -81,10 +81,10 @@ static pb_status start_thread(pb_process_watch *w)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int failed = pthread_create(&w->thread, NULL, sample, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? pb_fail(PB_EIO, "no thread to watch the GPU: %s", strerror(failed)) : PB_OK;
+    return failed ? pb_fail(PB_EIO, "no thread to sample the GPU: %s", strerror(failed)) : PB_OK;
 }
 
-static void stop_thread(pb_process_watch *w)
+static void stop_thread(pb_state_recording *w)
 {
     pthread_mutex_lock(&w->lock);
     w->stop = true;
@@ -95,11 +95,11 @@ static void stop_thread(pb_process_watch *w)
     pthread_mutex_destroy(&w->lock);
 }
 
-pb_status pb_process_watch_begin(pb_backend_id device, pb_process_watch **out)
+pb_status pb_state_recording_begin(pb_backend_id device, pb_state_recording **out)
 {
-    pb_process_watch *w = calloc(1, sizeof *w);
+    pb_state_recording *w = calloc(1, sizeof *w);
     const double none = (double)NAN;
-    if (!w) return pb_fail(PB_ENOMEM, "no memory to watch a process");
+    if (!w) return pb_fail(PB_ENOMEM, "out of memory for the state of a process");
     w->seen = (during){0, none, none, none, none, 0};
     if (pb_nvml_concerns(device) && pb_nvml_open(device, &w->nvml) != PB_OK)
         snprintf(w->unknown, sizeof w->unknown, "%s", pb_error());
@@ -127,39 +127,32 @@ static json_t *during_json(const during *d)
                      real(d->temperature_most), "throttle", pb_throttle_names(d->throttle));
 }
 
-static json_t *spoilt_by(const pb_process_watch *w, const pb_host_state *host, const pb_gpu_state *gpu)
+/* Writes the reasons that make the measurements invalid, separated by commas; "": none. */
+static void spoilt_by(const pb_state_recording *w, const pb_host_state *host, const pb_gpu_state *gpu, char *why,
+                      size_t n)
 {
     const unsigned bits = w->nvml ? pb_throttle_spoils(w->gpu.throttle_bits) | pb_throttle_spoils(w->seen.throttle) |
                                         pb_throttle_spoils(gpu->throttle_bits)
                                   : 0;
-    json_t *reasons = pb_throttle_names(bits);
-    if (host->throttle_total > w->host.throttle_total) json_array_append_new(reasons, json_string("cpu_thermal"));
-    return reasons;
+    pb_throttle_text(bits, why, n);
+    const size_t used = strlen(why);
+    if (host->throttle_total > w->host.throttle_total)
+        snprintf(why + used, n - used, "%scpu_thermal", used ? ", " : "");
 }
 
-pb_status pb_process_watch_end(pb_process_watch *w, int process, int retry_of, json_t **state)
+pb_status pb_state_recording_end(pb_state_recording *w, int process, json_t **state, char why[PB_THROTTLED_TEXT])
 {
     pb_gpu_state gpu = {0};
     if (w->nvml) stop_thread(w);
     if (w->nvml) gpu = pb_nvml_read(w->nvml);
     const pb_host_state host = pb_host_read("");
-    *state = json_pack("{s:i,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "process", process, "retry_of",
-                       retry_of >= 0 ? json_integer(retry_of) : json_null(), "start",
+    *state = json_pack("{s:i,s:o,s:o,s:o,s:o,s:o}", "process", process, "start",
                        snapshot(&w->host, w->nvml ? &w->gpu : NULL), "end", snapshot(&host, w->nvml ? &gpu : NULL),
                        "during", w->nvml ? during_json(&w->seen) : json_null(), "gpu_unknown",
                        *w->unknown ? json_string(w->unknown) : json_null(), "steal_s",
-                       real(host.steal_total_s - w->host.steal_total_s), "throttled", spoilt_by(w, &host, &gpu));
+                       real(host.steal_total_s - w->host.steal_total_s));
+    spoilt_by(w, &host, &gpu, why, PB_THROTTLED_TEXT);
     pb_nvml_close(w->nvml);
     free(w);
-    return *state ? PB_OK : pb_fail(PB_ENOMEM, "no memory for a process's state");
-}
-
-bool pb_process_throttled(const json_t *state, char *why, size_t n)
-{
-    const json_t *list = json_object_get(state, "throttled"), *reason;
-    size_t i, used = 0;
-    *why = 0;
-    json_array_foreach(list, i, reason) if (used < n) used +=
-        (size_t)snprintf(why + used, n - used, "%s%s", used ? ", " : "", json_string_value(reason));
-    return json_array_size(list) > 0;
+    return *state ? PB_OK : pb_fail(PB_ENOMEM, "out of memory for a process's state");
 }

@@ -129,16 +129,14 @@ static bool has_line(lines *l, int process, int next)
 }
 
 /* True if the process with these n rows, sorted by key, has ended. Usually it has rows of as many keys as there are
- * cases. Fewer are possible if a case has no row of its own, if the process crashed (process.c says so in a row), or if
- * it was throttled, which removes its lines from progress.csv. */
+ * cases. Fewer are possible if a case has no row of its own, or if the process crashed (process.c says so in a row). */
 static bool has_ended(lines *l, const pb_row *r, size_t n, int process, int cases)
 {
     int keys = 0;
     bool told = false;
     for (size_t i = 0; i < n; i++) {
         keys += i == 0 || strcmp(r[i - 1].key, r[i].key) != 0;
-        told |= strcmp(r[i].status, "throttled") == 0;
-        told |= strcmp(r[i].status, "failed") == 0 && strncmp(r[i].note, PB_DIED, strlen(PB_DIED)) == 0;
+        told |= r[i].status == PB_ROW_FAILED && strncmp(r[i].note, PB_DIED, strlen(PB_DIED)) == 0;
     }
     if (keys >= cases || told) return true;
     return has_line(l, process, n ? cases : 0); /* no row: it died before its first case */
@@ -213,6 +211,21 @@ pb_status pb_progress_read(const char *dir, pb_place most, pb_progress_line *out
     return s;
 }
 
+pb_status pb_progress_next(const char *dir, pb_place *out)
+{
+    lines l;
+    pb_progress_line one;
+    bool more = true;
+    PB_TRY(open_lines(dir, &l));
+    pb_status s = PB_OK;
+    while (s == PB_OK && more) {
+        s = next_line(&l, &one, &more);
+        if (s == PB_OK && more) *out = one.next;
+    }
+    close_lines(&l);
+    return s;
+}
+
 /* ---- truncating ----------------------------------------------------------------------------------- */
 
 pb_status pb_progress_cut(const char *dir, const pb_progress_line *to)
@@ -221,7 +234,7 @@ pb_status pb_progress_cut(const char *dir, const pb_progress_line *to)
     return pb_kept_cut_file(dir, "progress.csv", to->end);
 }
 
-static pb_status find_beginning(lines *l, int process, pb_progress_line *out)
+static pb_status find_start(lines *l, int process, pb_progress_line *out)
 {
     pb_progress_line one;
     bool more = true, found = false;
@@ -235,16 +248,16 @@ static pb_status find_beginning(lines *l, int process, pb_progress_line *out)
     return found ? PB_OK : pb_fail(PB_EINVAL, "%s: no line says where process %d begins", l->path, process);
 }
 
-pb_status pb_progress_rewind(const char *dir, int process)
+pb_status pb_progress_start(const char *dir, int process, pb_progress_line *out)
 {
     lines l;
     pb_progress_line at;
     PB_TRY(open_lines(dir, &l));
-    pb_status s = find_beginning(&l, process, &at);
+    pb_status s = find_start(&l, process, &at);
     close_lines(&l);
     if (s == PB_OK) s = pb_kept_check(dir, &at.kept, process);
-    if (s == PB_OK) s = pb_kept_cut_file(dir, "progress.csv", at.end);
-    return s == PB_OK ? pb_kept_cut_file(dir, "results.csv", at.kept.results) : s;
+    if (s == PB_OK) *out = at;
+    return s;
 }
 
 /* ---- lock against a second command ---------------------------------------------------------------- */

@@ -35,9 +35,11 @@ pb_status pb_progress_mark(const char *dir, pb_place next);
 pb_status pb_progress_read(const char *dir, pb_place most, pb_progress_line *out);
 /* Truncates all three files to that line. EPATH, EIO. */
 pb_status pb_progress_cut(const char *dir, const pb_progress_line *to);
-/* Truncates progress.csv, then results.csv, to the start of process `process`; the caller appends the process's rows
- * again. samples.csv is not changed. EINVAL: no line says where the process starts. */
-pb_status pb_progress_rewind(const char *dir, int process);
+/* Reads the last complete line, for a run that is being measured: nothing is checked. EPATH, EIO, EINVAL. */
+pb_status pb_progress_next(const char *dir, pb_place *out);
+/* Finds the line that says: case 0 of process `process` is next. Changes no file. EINVAL: no such line, or a failure of
+ * pb_kept_check(). EPATH, EIO, ENOMEM. */
+pb_status pb_progress_start(const char *dir, int process, pb_progress_line *out);
 /* Locks the run against being resumed by another command, until this process and its children have ended or closed *fd.
  * Waits up to ten seconds for another holder. EINVAL: the run is still being measured. */
 pb_status pb_progress_lock(const char *dir, int *fd);

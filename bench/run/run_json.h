@@ -6,7 +6,8 @@
  * most 10000 keys in total; the other orders follow from the seed (pb_plan_order). "truncated" is true until the
  * completed run rewrites the file. "resumed" is added by --resume: a list of times and command lines.
  * "process_state" is added while the run measures: one entry per process (process_state.h), so the file grows with the
- * number of processes, by about a kilobyte for each. */
+ * number of processes, by about a kilobyte for each. What became of the processes is in processes.csv only
+ * (bench/rows/processes.h). */
 #ifndef PB_RUN_JSON_H
 #define PB_RUN_JSON_H
 #include <jansson.h>

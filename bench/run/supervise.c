@@ -1,8 +1,10 @@
-/* supervise.c - the loop that reads the heartbeat of a measuring process and ends a process that hangs. */
+/* supervise.c - the loop that waits for child processes, reads their heartbeats, and ends those that hang or are out of
+ * time. */
 #define _GNU_SOURCE
 #include "bench/run/supervise.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,81 +14,95 @@
 #include "kernels/engine/clock.h"
 #include "os/interrupt.h"
 
-typedef struct watcher {
-    const pb_watch *w;
-    pb_watched *out;
-    bool closed;          /* the process has closed its end of the pipe */
+typedef struct state {
+    const pb_supervision *rules;
+    pb_child *child;
+    bool over;            /* the child was reaped or abandoned */
+    bool closed;          /* its end of the pipe is closed */
     double began, heard;  /* times of the current case's start and of the last byte received */
     double asked, killed; /* times of SIGTERM and SIGKILL; 0: not sent */
     int passed;           /* signals of this process that were forwarded */
-} watcher;
+} state;
 
-static void kill_it(watcher *r, double now)
+/* ---- signals ---------------------------------------------------------------------------------------- */
+
+static void kill_it(state *r, double now)
 {
-    kill(r->w->pid, SIGKILL);
-    r->out->killed = true;
+    kill(r->child->pid, SIGKILL);
+    r->child->killed = true;
     if (!(r->killed > 0)) r->killed = now;
 }
 
-/* The time at which the process will have been silent for too long. */
-static double silent_at(const watcher *r)
+static void forward_it(state *r)
 {
-    const int at = r->out->at, n = r->w->n;
-    return r->heard + r->w->limit[at >= r->w->first && at < n ? at : n];
+    kill(r->child->pid, r->rules->forward ? r->rules->forward : pb_interrupt_signal());
+    r->child->signalled = true;
+}
+
+/* The time at which the child will have been silent for too long. */
+static double silent_at(const state *r)
+{
+    const pb_child_cases *c = r->child->cases;
+    if (!c) return (double)INFINITY;
+    const int at = r->child->at;
+    return r->heard + c->limit[at >= c->first && at < c->n ? at : c->n];
+}
+
+/* Sends SIGTERM if the child is out of time or silent for too long. Returns the time at which that is so. */
+static double ask_it(state *r, double now)
+{
+    /* late: the child has announced that it is ending, for which it has until the end of the budget */
+    const double last = r->child->late ? r->rules->end : r->rules->deadline;
+    const double silent = silent_at(r), due = last > 0 && last < silent ? last : silent;
+    if (now < due) return due;
+    if (due < silent) r->child->late = true;
+    else r->child->hung = true;
+    kill(r->child->pid, SIGTERM);
+    r->asked = now;
+    return due;
 }
 
 /* Sends the signals that are due. Returns the time at which the next one may be due. */
-static double signal_it(watcher *r, double now)
+static double signal_it(state *r, double now)
 {
+    const double end = r->rules->end;
     for (; r->passed < pb_interrupt_count(); r->passed++) {
         if (r->passed) kill_it(r, now);
-        else kill(r->w->pid, pb_interrupt_signal());
+        else forward_it(r);
     }
     if (r->killed > 0) {
-        r->out->stuck = now >= r->killed + PB_GRACE;
-        return r->killed + PB_GRACE;
+        r->child->abandoned = r->rules->abandon && now >= r->killed + r->rules->grace;
+        return r->rules->abandon ? r->killed + r->rules->grace : (double)INFINITY;
     }
-    if (r->asked > 0) {
-        const double end = r->w->end, grace = r->asked + PB_GRACE, due = end > 0 && end < grace ? end : grace;
-        if (now >= due) kill_it(r, now);
-        return due;
+    if (!(r->asked > 0)) {
+        const double due = ask_it(r, now);
+        if (!(r->asked > 0)) return due;
     }
-    /* late: the process has announced that it is ending, for which it has until the end of the budget */
-    const double last = r->out->late ? r->w->end : r->w->deadline;
-    const double silent = silent_at(r), due = last > 0 && last < silent ? last : silent;
-    if (now < due) return due;
-    if (due < silent) r->out->late = true;
-    else r->out->hung = true;
-    kill(r->w->pid, SIGTERM);
-    r->asked = now;
-    return now + PB_GRACE;
+    const double grace = r->asked + r->rules->grace, due = end > 0 && end < grace ? end : grace;
+    if (now >= due) kill_it(r, now);
+    return due;
 }
 
-static void hear(watcher *r, char what)
+/* ---- the pipe ----------------------------------------------------------------------------------------- */
+
+static void hear(state *r, char what)
 {
+    const pb_child_cases *c = r->child->cases;
+    if (!c) return;
     r->heard = pb_clock_seconds();
-    if (what == PB_SAYS_OUT_OF_TIME) r->out->late = true;
-    if (what == PB_SAYS_NO_MEMORY) r->out->no_memory = true;
+    if (what == PB_SAYS_OUT_OF_TIME) r->child->late = true;
+    if (what == PB_SAYS_NO_MEMORY) r->child->no_memory = true;
     if (what != PB_SAYS_BEGIN) return;
     r->began = r->heard;
-    r->out->at++;
-    if (r->out->at < r->w->n) r->w->begins(r->w->user, r->out->at);
+    r->child->at++;
+    if (r->child->at < c->n) c->begins(c->user, r->child->at);
 }
 
-/* Waits until the pipe is readable, a signal of the mask `open` arrives, or the time `due` has come. Reads the
- * available bytes. */
-static void listen_until(watcher *r, double due, const sigset_t *open)
+/* Reads what is in the pipe, which poll() has found readable. */
+static void listen_to(state *r)
 {
-    struct pollfd p = {.fd = r->closed ? -1 : r->w->pipe, .events = POLLIN};
     char said[64];
-    double rest = due - pb_clock_seconds();
-    /* A process that closed its pipe, or left it to a child of its own, sends no more events: poll waitpid() every 2
-     * ms. */
-    if ((r->closed || r->asked > 0 || r->killed > 0) && rest > 0.002) rest = 0.002;
-    rest = rest < 0 ? 0 : rest > 3600 ? 3600 : rest;
-    const struct timespec t = {(time_t)rest, (long)(1e9 * (rest - (double)(time_t)rest))};
-    if (ppoll(&p, 1, &t, open) <= 0) return;
-    const ssize_t n = read(r->w->pipe, said, sizeof said);
+    const ssize_t n = read(r->child->pipe, said, sizeof said);
     for (ssize_t i = 0; i < n; i++) hear(r, said[i]);
     if (n > 0 || (n < 0 && errno == EINTR)) return;
     r->closed = true;
@@ -94,34 +110,86 @@ static void listen_until(watcher *r, double due, const sigset_t *open)
     if (!(r->asked > 0)) r->heard = pb_clock_seconds();
 }
 
-/* True if the process has ended. Then the bytes still in the pipe are read too. */
-static bool reaped(watcher *r)
+/* True if the pipe may not tell that the child has ended: it is closed, or a process that the child started holds it
+ * while the child itself was told to end. */
+static bool quiet(const state *r)
+{
+    return !r->over && (r->closed || (r->child->cases && (r->asked > 0 || r->killed > 0)));
+}
+
+/* Waits until a pipe is readable, a signal of the mask `open` arrives, or the time `due` has come. Reads the available
+ * bytes. */
+static void listen_until(state *r, int n, double due, const sigset_t *open)
+{
+    struct pollfd p[PB_CHILDREN];
+    double rest = due - pb_clock_seconds();
+    for (int i = 0; i < n; i++) {
+        p[i] = (struct pollfd){.fd = r[i].over || r[i].closed ? -1 : r[i].child->pipe, .events = POLLIN};
+        if (quiet(&r[i]) && rest > 0.002) rest = 0.002; /* calls waitpid() every 2 ms */
+    }
+    rest = rest < 0 ? 0 : rest > 3600 ? 3600 : rest;
+    const struct timespec t = {(time_t)rest, (long)(1e9 * (rest - (double)(time_t)rest))};
+    if (ppoll(p, (nfds_t)n, &t, open) <= 0) return;
+    for (int i = 0; i < n; i++)
+        if (p[i].revents) listen_to(&r[i]);
+}
+
+/* ---- the end ------------------------------------------------------------------------------------------ */
+
+/* True if the child has ended. Then the bytes still in the pipe are read too. */
+static bool reaped(state *r)
 {
     int status = 0;
-    if (waitpid(r->w->pid, &status, WNOHANG) != r->w->pid) return false;
-    r->out->status = status;
-    struct pollfd p = {.fd = r->w->pipe, .events = POLLIN};
+    if (!r->child->cases && !r->closed) return false;
+    if (waitpid(r->child->pid, &status, WNOHANG) != r->child->pid) return false;
+    r->child->status = status;
+    struct pollfd p = {.fd = r->child->pipe, .events = POLLIN};
     char what;
-    while (!r->closed && poll(&p, 1, 0) > 0 && read(r->w->pipe, &what, 1) == 1) hear(r, what);
+    while (!r->closed && poll(&p, 1, 0) > 0 && read(r->child->pipe, &what, 1) == 1) hear(r, what);
     return true;
 }
 
-void pb_watch_process(const pb_watch *w, pb_watched *out)
+/* Reaps the children that have ended and signals the others. Returns the number of the others. *due: the time at which
+ * the next signal may be due. */
+static int attend(state *r, int n, double *due)
+{
+    int left = 0;
+    *due = (double)INFINITY;
+    for (int i = 0; i < n; i++) {
+        if (r[i].over) continue;
+        r[i].over = reaped(&r[i]);
+        if (!r[i].over) {
+            *due = fmin(*due, signal_it(&r[i], pb_clock_seconds()));
+            r[i].over = r[i].child->abandoned;
+        }
+        left += !r[i].over;
+        r[i].child->took = pb_clock_seconds() - r[i].began;
+        r[i].child->silent = pb_clock_seconds() - r[i].heard;
+    }
+    return left;
+}
+
+void pb_supervise(const pb_supervision *s, pb_child *child, int n)
 {
     const double start = pb_clock_seconds();
-    watcher r = {.w = w, .out = out, .began = start, .heard = start};
+    state r[PB_CHILDREN];
     sigset_t stops, open;
-    *out = (pb_watched){.pid = w->pid, .at = w->first - 1};
+    double due;
+    for (int i = 0; i < n; i++) {
+        const pb_child_cases *cases = child[i].cases;
+        child[i] = (pb_child){.pid = child[i].pid, .pipe = child[i].pipe, .cases = cases};
+        child[i].at = cases ? cases->first - 1 : -1;
+        r[i] = (state){.rules = s, .child = &child[i], .began = start, .heard = start};
+    }
     /* Signals are blocked except while waiting. Otherwise one could arrive between the check of the count and the wait,
      * and the wait would not notice it. */
     sigemptyset(&stops), sigaddset(&stops, SIGINT), sigaddset(&stops, SIGTERM), sigaddset(&stops, SIGHUP);
     sigprocmask(SIG_BLOCK, &stops, &open);
-    while (!reaped(&r)) {
-        const double due = signal_it(&r, pb_clock_seconds());
-        if (out->stuck) break;
-        listen_until(&r, due, &open);
-    }
-    out->took = pb_clock_seconds() - r.began;
-    out->silent = pb_clock_seconds() - r.heard;
+    while (attend(r, n, &due)) listen_until(r, n, due, &open);
     sigprocmask(SIG_SETMASK, &open, NULL);
+}
+
+void pb_kill_children(const pb_child *child, int n)
+{
+    for (int i = 0; i < n; i++) kill(child[i].pid, SIGKILL);
 }

@@ -1,165 +1,190 @@
-/* throttle.c - decides which processes are measured again, and marks the rows of throttled ones. */
+/* throttle.c - decides which processes are measured again, and what processes.csv says of each. */
+#define _GNU_SOURCE
 #include "bench/run/throttle.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#include "bench/rows/read.h"
-#include "bench/rows/rows.h"
-#include "bench/rows/write_csv.h"
 #include "bench/run/process_state.h"
 #include "bench/run/run_json.h"
+#include "kernels/engine/clock.h"
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
-enum { WHY = 200 };
-
 /* ---- which processes are measured again ------------------------------------------------------------- */
 
-static const json_t *state_of(const json_t *about, int process)
+static bool make_room(pb_attempts *a)
 {
-    const json_t *entry, *found = NULL;
-    size_t i;
-    json_array_foreach(json_object_get(about, "process_state"), i,
-                       entry) if (json_integer_value(json_object_get(entry, "process")) == process) found = entry;
-    return found;
-}
-
-/* Returns the number of earlier attempts of this measurement: the length of the process's chain of retry_of. */
-static int attempts(const json_t *about, int process)
-{
-    int n = 0;
-    for (const json_t *s = state_of(about, process); s && json_is_integer(json_object_get(s, "retry_of")); n++) {
-        const int earlier = (int)json_integer_value(json_object_get(s, "retry_of"));
-        /* A valid chain leads to smaller numbers. The check prevents an endless loop when the file was edited. */
-        if (earlier >= process) break;
-        process = earlier;
-        s = state_of(about, process);
-    }
-    return n;
-}
-
-static bool again(const json_t *about, int process, const pb_options *o)
-{
-    char why[WHY];
-    const json_t *s = state_of(about, process);
-    return s && pb_process_throttled(s, why, sizeof why) && attempts(about, process) < o->throttle_retries;
-}
-
-long pb_throttle_processes(const json_t *about, const pb_options *o)
-{
-    long all = o->processes;
-    const json_t *entry;
-    size_t i;
-    json_array_foreach(json_object_get(about, "process_state"), i, entry) all +=
-        again(about, (int)json_integer_value(json_object_get(entry, "process")), o);
-    return all;
-}
-
-/* Returns the process that process number `process` repeats; -1: `process` is no retry. The k-th process beyond those
- * requested repeats the k-th process that was throttled and may be measured again. */
-static int retry_of(const json_t *about, const pb_options *o, int process)
-{
-    long k = process - o->processes;
-    for (int i = 0; k >= 0 && i < process; i++)
-        if (again(about, i, o) && k-- == 0) return i;
-    return -1;
-}
-
-/* ---- marking rows ----------------------------------------------------------------------------------- */
-
-static bool measured(const pb_row *r) { return strcmp(r->status, "ok") == 0; }
-
-/* Formats all rows of the process as CSV text, marked as throttled. */
-static pb_status marked_rows(const pb_table *t, int process, const char *note, char **text, size_t *n)
-{
-    char both[1024];
-    FILE *f = open_memstream(text, n);
-    if (!f) return pb_fail(PB_ENOMEM, "no memory for the rows of a process");
-    for (size_t i = 0; i < t->n; i++) {
-        pb_row r = t->rows[i];
-        if (r.process != process) continue;
-        const bool verdict = strcmp(r.status, "pass") == 0 || strcmp(r.status, "fail") == 0;
-        if (measured(&r) || (verdict && !strstr(r.note, note))) {
-            snprintf(both, sizeof both, "%s%s%s", note, *r.note ? "; " : "", r.note);
-            r.note = both;
-        }
-        if (measured(&r)) r.status = "throttled";
-        pb_csv_row(f, &r);
-    }
-    return fclose(f) == 0 ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the rows of a process");
-}
-
-/* The rows of the process are the last ones of results.csv. They are cut off and appended again with the mark.
- * progress.csv is truncated first: after a kill in between, --resume measures the whole process again. */
-static pb_status mark(const char *dir, int process, const char *note)
-{
-    char *text = NULL;
-    size_t n = 0;
-    pb_table t;
-    PB_TRY(pb_table_read(dir, &t));
-    pb_status s = marked_rows(&t, process, note, &text, &n);
-    pb_table_free(&t);
-    if (s == PB_OK) s = pb_progress_rewind(dir, process);
-    if (s == PB_OK) s = pb_results_append(dir, text, n);
-    if (s == PB_OK) s = pb_progress_mark(dir, (pb_place){process + 1, 0});
-    free(text);
-    return s;
-}
-
-/* Writes the note for the rows of a throttled process. False: the process was not throttled. */
-static bool verdict_on(const json_t *about, const pb_options *o, int process, char *note, size_t n)
-{
-    char why[WHY];
-    const json_t *s = state_of(about, process);
-    if (!s || !pb_process_throttled(s, why, sizeof why)) return false;
-    if (again(about, process, o)) snprintf(note, n, "throttled: %s (measured again)", why);
-    else snprintf(note, n, "throttled: %s (after %d retries)", why, attempts(about, process));
+    if (a->ended < a->room) return true;
+    const int room = a->room ? 2 * a->room : 16;
+    int *earlier = realloc(a->earlier, (size_t)room * sizeof *earlier);
+    if (earlier) a->earlier = earlier;
+    int *again = earlier ? realloc(a->again, (size_t)room * sizeof *again) : NULL;
+    if (!again) return false;
+    a->again = again;
+    a->room = room;
     return true;
 }
 
-pb_status pb_throttle_settle(const char *dir, const json_t *about, const pb_options *o, pb_place next)
+pb_status pb_attempts_add(pb_attempts *a, const pb_process_end *end)
 {
-    char note[WHY + 64];
-    const bool due = next.process > 0 && next.next == 0 && verdict_on(about, o, next.process - 1, note, sizeof note);
-    return due ? mark(dir, next.process - 1, note) : PB_OK;
+    if (!pb_outcome_ended(end->outcome)) return PB_OK;
+    if (!make_room(a)) return pb_fail(PB_ENOMEM, "out of memory for the outcomes of %d processes", a->ended);
+    const int earlier = end->retry_of >= 0 ? a->earlier[end->retry_of] + 1 : 0;
+    if (end->outcome == PB_OUTCOME_throttled && earlier < a->options->throttle_retries)
+        a->again[a->retries++] = a->ended;
+    a->earlier[a->ended++] = earlier;
+    return PB_OK;
 }
 
-/* ---- a watched process ------------------------------------------------------------------------------ */
+pb_status pb_attempts_read(const char *dir, const pb_options *o, pb_attempts *out)
+{
+    pb_processes p;
+    *out = (pb_attempts){.options = o};
+    PB_TRY(pb_processes_read(dir, &p));
+    pb_status s = PB_OK;
+    for (int i = 0; i < p.n && s == PB_OK; i++) s = pb_attempts_add(out, &p.row[i]);
+    pb_processes_free(&p);
+    return s;
+}
 
-/* Stores the state in run.json. When a process number was measured again after a kill, its new entry replaces the old
- * one. */
+void pb_attempts_free(pb_attempts *a)
+{
+    free(a->earlier);
+    free(a->again);
+    *a = (pb_attempts){0};
+}
+
+long pb_attempts_processes(const pb_attempts *a) { return a->options->processes + a->retries; }
+
+/* Returns the process that process number `process` repeats; -1: `process` is no retry. The k-th process beyond those
+ * requested repeats the k-th process that was throttled and may be measured again. */
+static int retry_of(const pb_attempts *a, int process)
+{
+    const long k = process - a->options->processes;
+    return k >= 0 && k < a->retries ? a->again[k] : -1;
+}
+
+/* ---- resuming --------------------------------------------------------------------------------------- */
+
+static pb_status check_known(const char *dir, int ended, pb_progress_line *last)
+{
+    const int next = last->next.process;
+    if (next <= ended) return PB_OK;
+    if (next > ended + 1)
+        return pb_fail(PB_EINVAL, "%.200s/processes.csv: lacks process %d; progress.csv says that process %d is next",
+                       dir, ended, next);
+    PB_TRY(pb_progress_start(dir, ended, last));
+    fprintf(stderr, "bench: whether process %d was throttled is not known; it is measured again\n", ended);
+    return PB_OK;
+}
+
+pb_status pb_attempts_resume(pb_attempts *a, const char *dir, pb_progress_line *last)
+{
+    const pb_options *o = a->options;
+    pb_processes p;
+    PB_TRY(pb_processes_read(dir, &p));
+    pb_status s = check_known(dir, p.ended, last);
+    if (s == PB_OK) s = pb_processes_cut(dir, &p, last->next.process);
+    pb_processes_free(&p);
+    if (s != PB_OK) return s;
+    pb_attempts_free(a);
+    return pb_attempts_read(dir, o, a);
+}
+
+/* ---- what became of a process ------------------------------------------------------------------------ */
+
+/* True if the process number is done. A process that a signal or the budget stopped may nevertheless have completed its
+ * last case; then progress.csv says that the next process is to be measured. */
+static pb_status is_done(const pb_process *l, pb_exit code, bool stopped, bool *done)
+{
+    pb_place next = {0};
+    *done = code != PB_EXIT_HARNESS && code != PB_EXIT_USAGE && !pb_interrupted() && !stopped;
+    if (*done) return PB_OK;
+    PB_TRY(pb_progress_next(l->dir, &next));
+    *done = next.process > l->number;
+    return PB_OK;
+}
+
+/* Sets the outcome of a process that is done. `why`: the reasons of throttling; "": none. */
+static void conclude(const pb_attempts *a, const pb_process *l, const char *why, pb_process_end *end)
+{
+    const int earlier = end->retry_of >= 0 ? a->earlier[end->retry_of] + 1 : 0;
+    end->outcome = l->outcome == PB_OUTCOME_abandoned ? PB_OUTCOME_hung : l->outcome;
+    snprintf(end->reason, sizeof end->reason, "%s", l->reason);
+    if (!*why) return;
+    end->outcome = PB_OUTCOME_throttled;
+    if (earlier < a->options->throttle_retries) snprintf(end->reason, sizeof end->reason, "%s (measured again)", why);
+    else snprintf(end->reason, sizeof end->reason, "%s (after %d retries)", why, earlier);
+    fprintf(stderr, "bench: process %d was throttled: %s\n", l->number, end->reason);
+}
+
+/* Sets the outcome of a process that --resume continues. */
+static void suspend(const pb_process *l, pb_exit code, bool stopped, pb_process_end *end)
+{
+    const bool abandoned = l->outcome == PB_OUTCOME_abandoned;
+    end->outcome = abandoned                     ? PB_OUTCOME_abandoned
+                   : pb_interrupted() || stopped ? PB_OUTCOME_interrupted
+                                                 : PB_OUTCOME_failed;
+    if (*l->reason) snprintf(end->reason, sizeof end->reason, "%s", l->reason);
+    else if (stopped) snprintf(end->reason, sizeof end->reason, "the budget is used up");
+    else if (pb_interrupted()) snprintf(end->reason, sizeof end->reason, "%s", strsignal(pb_interrupt_signal()));
+    else snprintf(end->reason, sizeof end->reason, "exit code %d", code);
+}
+
+/* Stores the state in run.json. When a process was continued or measured again, its new entry replaces the old one. */
 static pb_status keep_state(json_t *about, json_t *state, int process)
 {
     json_t *list = json_object_get(about, "process_state");
     if (!list && json_object_set_new(about, "process_state", list = json_array()) != 0) list = NULL;
-    for (size_t i = json_array_size(list); i-- > 0;)
-        if (json_integer_value(json_object_get(json_array_get(list, i), "process")) == process)
-            json_array_remove(list, i);
+    for (size_t n = json_array_size(list); n > 0; n--) {
+        if (json_integer_value(json_object_get(json_array_get(list, n - 1), "process")) < process) break;
+        json_array_remove(list, n - 1);
+    }
     return list && json_array_append_new(list, state) == 0 ? PB_OK : pb_fail(PB_ENOMEM, "out of memory for run.json");
 }
 
-static pb_status conclude(const pb_process *l, json_t *about, bool whole)
+static void now_utc(char out[PB_TIME_UTC_TEXT])
 {
-    char note[WHY + 64];
-    PB_TRY(pb_run_json_write(l->dir, about, true));
-    if (!whole || !verdict_on(about, l->options, l->number, note, sizeof note)) return PB_OK;
-    fprintf(stderr, "bench: process %d was %s\n", l->number, note);
-    return mark(l->dir, l->number, note);
+    const time_t now = time(NULL);
+    struct tm utc;
+    gmtime_r(&now, &utc);
+    strftime(out, PB_TIME_UTC_TEXT, "%Y-%m-%dT%H:%M:%SZ", &utc);
 }
 
-pb_status pb_throttle_run(pb_process *l, json_t *about, pb_exit *code, bool *stopped)
+/* Appends the process's row. processes.csv is written before run.json, so that a process has an outcome although the
+ * run was killed in between. */
+static pb_status note_end(pb_attempts *a, const pb_process *l, pb_exit code, bool stopped, const char *why,
+                          pb_process_end *end)
 {
+    bool done;
+    PB_TRY(is_done(l, code, stopped, &done));
+    if (done) conclude(a, l, why, end);
+    else suspend(l, code, stopped, end);
+    PB_TRY(pb_processes_append(l->dir, end));
+    return pb_attempts_add(a, end);
+}
+
+pb_status pb_throttle_run(pb_attempts *a, pb_process *l, json_t *about, pb_exit *code, bool *stopped)
+{
+    pb_process_end end = {.process = l->number, .retry_of = retry_of(a, l->number)};
+    const double began = pb_clock_seconds();
+    char why[PB_THROTTLED_TEXT];
+    pb_state_recording *w;
     pb_backend_id device;
-    pb_process_watch *w;
     json_t *state;
+    now_utc(end.start_utc);
     PB_TRY(pb_backend_find(l->options->device, &device));
-    PB_TRY(pb_process_watch_begin(device, &w));
-    const pb_status ran = pb_process_run(l, code, stopped);
-    PB_TRY(pb_process_watch_end(w, l->number, retry_of(about, l->options, l->number), &state));
-    PB_TRY(keep_state(about, state, l->number));
-    PB_TRY(ran);
-    const bool whole = *code != PB_EXIT_HARNESS && *code != PB_EXIT_USAGE && !pb_interrupted() && !*stopped;
-    return conclude(l, about, whole);
+    PB_TRY(pb_state_recording_begin(device, &w));
+    pb_status s = pb_process_run(l, code, stopped);
+    const pb_status recorded = pb_state_recording_end(w, l->number, &state, why);
+    end.seconds = pb_clock_seconds() - began;
+    if (recorded != PB_OK) return recorded;
+    if (s == PB_OK) s = note_end(a, l, *code, *stopped, why, &end);
+    if (s == PB_OK) s = keep_state(about, json_incref(state), l->number);
+    if (s == PB_OK) s = pb_run_json_write(l->dir, about, true);
+    json_decref(state);
+    return s;
 }

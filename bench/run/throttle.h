@@ -1,23 +1,47 @@
-/* throttle.h - measures processes while recording the machine's state (process_state.h); the rows of a throttled
- * process are marked, and it is measured again.
+/* throttle.h - measures processes while recording the machine's state (process_state.h), notes in processes.csv what
+ * became of each (bench/rows/processes.h), and has throttled processes measured again.
  *
- * Rows of status ok become `throttled`, with the reason as note. Their values are used only if all processes of the
- * row were throttled (series.h). Rows of status pass, fail, wrong and others keep their status, because throttling
- * does not affect correctness. The retry is a new process with the next free number. There are at most
- * --throttle-retries retries of a process; the rows of each throttled attempt stay in the file, marked. */
+ * results.csv only grows: rows of a throttled process get their status where they are read. Then rows of status ok are
+ * `throttled`, with the reason as note. Their values are used only if all processes of the row were throttled
+ * (series.h). Rows of status pass, fail, wrong and others keep their status, because throttling does not affect
+ * correctness. The retry is a new process with the next free number. There are at most --throttle-retries retries of a
+ * process; the rows of each throttled attempt stay in the file. */
 #ifndef PB_THROTTLE_H
 #define PB_THROTTLE_H
 #include <jansson.h>
 
+#include "bench/rows/processes.h"
 #include "bench/run/process.h"
 #include "bench/run/progress.h"
 
-/* Returns the total number of processes: those requested, plus one for each process that "process_state" in run.json
- * (about) shows as throttled and that may be measured again. */
-long pb_throttle_processes(const json_t *about, const pb_options *o);
-/* Calls pb_process_run() and records the machine's state. Updates `about` and run.json in l->dir, marks the rows if the
- * process was throttled. */
-pb_status pb_throttle_run(pb_process *l, json_t *about, pb_exit *code, bool *stopped);
-/* Marks the rows of the last process if the run was killed after noting the throttling and before marking them. */
-pb_status pb_throttle_settle(const char *dir, const json_t *about, const pb_options *o, pb_place next);
+/* Which processes of a run have ended, and which of them are measured again. */
+typedef struct pb_attempts {
+    const pb_options *options; /* borrowed: processes, throttle_retries, device */
+    /* [ended], owned: the earlier attempts of the measurement that each process is an attempt of */
+    int *earlier;
+    int ended, room;
+    int *again; /* [retries], owned: the processes that are measured again, in the order of their retries */
+    int retries;
+} pb_attempts;
+
+/* Reads dir/processes.csv. Errors of pb_processes_read(). Free *out with pb_attempts_free(), also on failure. A run that
+ * has no process yet begins with only `options` set. */
+pb_status pb_attempts_read(const char *dir, const pb_options *o, pb_attempts *out);
+void pb_attempts_free(pb_attempts *a);
+/* Adds the next process. Does nothing if `end` says that it has not ended. ENOMEM. */
+pb_status pb_attempts_add(pb_attempts *a, const pb_process_end *end);
+/* The total number of processes: those requested, plus one for each that was throttled and may be measured again. */
+long pb_attempts_processes(const pb_attempts *a);
+
+/* Resumes a run. *last is the last line of progress.csv that fits the files (pb_progress_read). If the run was killed
+ * after the last process had ended and before processes.csv said so, it is not known whether that process was
+ * throttled: *last becomes the line at which it begins, so that it is measured again as a whole. Otherwise cuts off the
+ * rows of processes.csv that are later than *last. EINVAL, before any file is changed: processes.csv lacks more than
+ * one process. EPATH, EIO, ENOMEM. */
+pb_status pb_attempts_resume(pb_attempts *a, const char *dir, pb_progress_line *last);
+
+/* Calls pb_process_run() and records the machine's state. Appends the process's row to processes.csv, and its state to
+ * `about` and run.json in l->dir. EIO, EPATH, ENOMEM: a file cannot be written, or what pb_process_run() returns; then
+ * processes.csv has no row of the process. */
+pb_status pb_throttle_run(pb_attempts *a, pb_process *l, json_t *about, pb_exit *code, bool *stopped);
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/measure/slowdown.h"
 #include "bench/measure/time_slice.h"
 #include "bench/rows/exits.h"
 #include "bench/rows/read.h"
@@ -14,15 +15,12 @@
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
-/* Takes the values of the command line. 0 or -1 means: not given, the suite decides. */
-static pb_measure_opts measure_opts(const pb_options *o, pb_heartbeat *heartbeat, pb_time_slices *slices)
+/* The measure options of the command line: 0 or -1 where one is not given. */
+static pb_measure_asked measure_asked(const pb_options *o)
 {
-    return (pb_measure_opts){.heartbeat = heartbeat,
-                             .time_slice = slices,
-                             .warmup = (int)o->warmup,
-                             .min_samples = o->samples < PB_MAX_SAMPLES ? (int)o->samples : PB_MAX_SAMPLES,
-                             .min_time = o->min_time,
-                             .slowdown = o->child_slowdown};
+    return (pb_measure_asked){.warmup = (int)o->warmup,
+                              .samples = o->samples < PB_MAX_SAMPLES ? (int)o->samples : PB_MAX_SAMPLES,
+                              .min_time = o->min_time};
 }
 
 /* Classifies a failure: ENOMEM, or EDEVICE if the device accepts no more work. PB_OK: the failure concerns this case
@@ -36,29 +34,31 @@ static pb_status machine_failed(pb_ctx *ctx, pb_status s)
 static pb_exit exit_of(pb_status s) { return s == PB_ENOMEM ? PB_EXIT_NO_MEMORY : PB_EXIT_HARNESS; }
 
 /* Writes the row of a case that failed with status `s`. */
-static pb_status fail_case(pb_ctx *ctx, const pb_case *c, pb_status s, pb_sink *sink)
+static pb_status fail_case(pb_ctx *ctx, const pb_case *c, pb_status s, pb_emitter *emitter)
 {
     char why[400];
     const pb_status machine = machine_failed(ctx, s);
     snprintf(why, sizeof why, "%s", pb_error());
-    if (pb_emit_outcome(sink, c, s == PB_EUNSUPPORTED ? "unsupported" : "failed", why) != PB_OK) return PB_EIO;
+    if (pb_emit_outcome(emitter, c, s == PB_EUNSUPPORTED ? PB_ROW_UNSUPPORTED : PB_ROW_FAILED, why) != PB_OK)
+        return PB_EIO;
     return machine == PB_OK ? PB_OK : pb_fail(machine, "%s: %s", c->key, why);
 }
 
 /* Measures one case and writes its rows, or one row with the reason of a failure. EIO: rows cannot be written. EDEVICE:
  * the device is lost. ENOMEM: the case ran out of memory. */
-static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status measure(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     const pb_suite *suite = pb_suite_find(c->suite);
     const char *impl = pb_case_get(c, "impl"), *prefer = pb_case_get(c, "prefer");
-    sink->truncated = false;
+    env->emitter->truncated = false;
     ctx->impl = impl;
     ctx->prefer = prefer;
-    pb_status s = suite->run(ctx, c, sink);
+    pb_status s = suite->run(ctx, c, env);
     ctx->impl = ctx->prefer = NULL;
-    if (sink->write_failed) return PB_EIO;
-    if (s != PB_OK) return fail_case(ctx, c, s, sink);
-    if (pb_interrupted() && !sink->truncated) return pb_emit_outcome(sink, c, "truncated", "interrupted");
+    if (env->emitter->write_failed) return PB_EIO;
+    if (s != PB_OK) return fail_case(ctx, c, s, env->emitter);
+    if (pb_interrupted() && !env->emitter->truncated)
+        return pb_emit_outcome(env->emitter, c, PB_ROW_TRUNCATED, "interrupted");
     return PB_OK;
 }
 
@@ -83,112 +83,118 @@ enum { HANGS = 2 };
 /* Counts in hung[i] the earlier processes in which case i hung or was skipped; both have status timeout. */
 static void count_hang(const pb_plan *plan, const pb_row *r, int process, int *hung)
 {
-    if (r->process >= process || strcmp(r->status, "timeout") != 0) return;
+    if (r->process >= process || r->status != PB_ROW_TIMEOUT) return;
     for (int i = 0; i < plan->n; i++) hung[i] += strcmp(plan->cases[i].key, r->key) == 0;
 }
 
 /* Reads what earlier processes of this run left: the values of this process number, needed by the conclusions, and the
  * number of hangs per case. */
-static pb_status restore(const pb_options *o, const pb_plan *plan, pb_sink *sink, int *hung)
+static pb_status restore(const pb_options *o, const pb_plan *plan, pb_emitter *emitter, int *hung)
 {
     pb_table t;
-    if (o->child_first <= 0 && sink->process < HANGS) return PB_OK;
+    if (o->child_first <= 0 && emitter->process < HANGS) return PB_OK;
     PB_TRY(pb_table_read(o->child_dir, &t));
     pb_status s = PB_OK;
     for (size_t i = 0; i < t.n && s == PB_OK; i++) {
-        count_hang(plan, &t.rows[i], sink->process, hung);
-        if (t.rows[i].process == sink->process && strcmp(t.rows[i].run_id, sink->run_id) == 0)
-            s = pb_sink_restore(sink, &t.rows[i]);
+        count_hang(plan, &t.rows[i], emitter->process, hung);
+        if (t.rows[i].process == emitter->process && strcmp(t.rows[i].run_id, emitter->run_id) == 0)
+            s = pb_emitter_restore(emitter, &t.rows[i]);
     }
     pb_table_free(&t);
     return s;
 }
 
-static pb_status skip(const pb_case *c, pb_sink *sink)
+static pb_status skip(const pb_case *c, pb_emitter *emitter)
 {
-    return pb_emit_outcome(sink, c, "timeout", "not tried again: it hung in two processes before");
+    return pb_emit_outcome(emitter, c, PB_ROW_TIMEOUT, "not tried again: it hung in two processes before");
 }
 
-static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_sink *sink, const pb_options *o)
+static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_emitter *emitter, const pb_options *o)
 {
-    pb_status s = plan->suite->conclude ? plan->suite->conclude(ctx, sink) : PB_OK;
+    pb_status s = plan->suite->conclude ? plan->suite->conclude(ctx, emitter) : PB_OK;
     if (pb_interrupted()) return PB_EXIT_HARNESS;
     if (s == PB_OK)
-        return pb_progress_mark(o->child_dir, (pb_place){sink->process + 1, 0}) == PB_OK ? PB_EXIT_OK
-                                                                                         : pb_complain(PB_EXIT_HARNESS);
-    if (sink->write_failed) return pb_complain(PB_EXIT_HARNESS);
+        return pb_progress_mark(o->child_dir, (pb_place){emitter->process + 1, 0}) == PB_OK
+                   ? PB_EXIT_OK
+                   : pb_complain(PB_EXIT_HARNESS);
+    if (emitter->write_failed) return pb_complain(PB_EXIT_HARNESS);
     s = machine_failed(ctx, s);
     return pb_complain(s == PB_OK ? PB_EXIT_INCOMPARABLE : exit_of(s));
 }
 
 /* Measures the cases of `order` from index child_first on. */
 static pb_exit measure_each(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, const int *order, const int *hung,
-                            pb_sink *sink)
+                            const pb_suite_env *env)
 {
     pace p = {pb_clock_seconds(), 0};
     pb_exit code = PB_EXIT_OK;
     for (int i = (int)o->child_first; i < plan->n; i++) {
         const pb_case *c = &plan->cases[order[i]];
         if (!has_time(o, plan, c, &p)) {
-            pb_heartbeat_say(sink->measure.heartbeat, PB_SAYS_OUT_OF_TIME);
+            pb_heartbeat_send(env->heartbeat, PB_SAYS_OUT_OF_TIME);
             return PB_EXIT_HARNESS;
         }
-        pb_time_slice_case(sink->measure.time_slice, i);
+        pb_time_slice_case(env->time_slice, i);
         if (pb_interrupted()) return PB_EXIT_HARNESS;
-        pb_heartbeat_say(sink->measure.heartbeat, PB_SAYS_BEGIN);
-        const pb_status s = hung[order[i]] < HANGS ? measure(ctx, c, sink) : skip(c, sink);
+        pb_heartbeat_send(env->heartbeat, PB_SAYS_BEGIN);
+        const pb_status s = hung[order[i]] < HANGS ? measure(ctx, c, env) : skip(c, env->emitter);
         if (s == PB_ENOMEM) { /* the row says so; smaller cases may still fit */
             code = pb_complain(PB_EXIT_NO_MEMORY);
-            pb_heartbeat_say(sink->measure.heartbeat, PB_SAYS_NO_MEMORY);
+            pb_heartbeat_send(env->heartbeat, PB_SAYS_NO_MEMORY);
         }
         if (s != PB_OK && s != PB_ENOMEM) return pb_complain(PB_EXIT_HARNESS);
         if (pb_interrupted()) return PB_EXIT_HARNESS;
-        if (pb_progress_mark(o->child_dir, (pb_place){sink->process, i + 1}) != PB_OK)
+        if (pb_progress_mark(o->child_dir, (pb_place){env->emitter->process, i + 1}) != PB_OK)
             return pb_complain(PB_EXIT_HARNESS);
     }
     return code;
 }
 
-static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, pb_sink *sink)
+static pb_exit measure_all(pb_ctx *ctx, const pb_options *o, const pb_plan *plan, const pb_suite_env *env)
 {
     pb_exit code = PB_EXIT_HARNESS;
     int *order = malloc((size_t)plan->n * sizeof *order), *hung = calloc((size_t)plan->n, sizeof *hung);
     if (!order || !hung) pb_fail(PB_ENOMEM, "no memory for %d cases", plan->n), pb_complain(code);
-    else if (restore(o, plan, sink, hung) != PB_OK) pb_complain(code);
+    else if (restore(o, plan, env->emitter, hung) != PB_OK) pb_complain(code);
     else {
-        pb_plan_order(plan, (uint64_t)o->child_seed, sink->process, order);
-        code = measure_each(ctx, o, plan, order, hung, sink);
+        pb_plan_order(plan, (uint64_t)o->child_seed, env->emitter->process, order);
+        code = measure_each(ctx, o, plan, order, hung, env);
     }
     free(order);
     free(hung);
     if (code == PB_EXIT_HARNESS) return code;
-    pb_heartbeat_say(sink->measure.heartbeat, PB_SAYS_BEGIN);
-    return pb_worse_exit(code, conclude(ctx, plan, sink, o));
+    pb_heartbeat_send(env->heartbeat, PB_SAYS_BEGIN);
+    return pb_worse_exit(code, conclude(ctx, plan, env->emitter, o));
 }
 
-static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, pb_sink *sink)
+static pb_exit with_plan(pb_ctx *ctx, const pb_options *o, const pb_suite_env *env)
 {
     const pb_suite *suite = pb_suite_find(o->suite);
     pb_plan plan;
     const pb_status s = suite ? pb_plan_make(ctx, suite, o, &plan) : PB_EINVAL;
     if (s != PB_OK) return pb_complain_of(s);
-    pb_exit code = measure_all(ctx, o, &plan, sink);
+    pb_exit code = measure_all(ctx, o, &plan, env);
     pb_plan_free(&plan);
     return code;
 }
 
 /* Opens the device only in this process's time slice, so that it does not disturb the other process. */
-static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_heartbeat *heartbeat, pb_sink *sink)
+static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_heartbeat *heartbeat, pb_emitter *emitter)
 {
     pb_time_slices slices;
     pb_ctx ctx;
     pb_exit code = PB_EXIT_HARNESS;
     const pb_status s = pb_time_slice_open(o->child_time_slice, (int)o->child_first, o->threads, heartbeat, &slices);
     if (s != PB_OK) return pb_complain_of(s);
-    sink->measure = measure_opts(o, heartbeat, &slices);
+    pb_slowdown slowdown = {.share = o->child_slowdown};
+    const pb_suite_env env = {.emitter = emitter,
+                              .asked = measure_asked(o),
+                              .heartbeat = heartbeat,
+                              .time_slice = &slices,
+                              .slowdown = &slowdown};
     if (pb_ctx_open(&ctx, device, 0) != PB_OK) pb_complain(code);
     else {
-        code = with_plan(&ctx, o, sink);
+        code = with_plan(&ctx, o, &env);
         pb_ctx_close(&ctx);
     }
     pb_time_slice_close(&slices);
@@ -198,16 +204,16 @@ static pb_exit with_time_slices(const pb_options *o, pb_backend_id device, pb_he
 pb_exit pb_process_child(const pb_options *o)
 {
     pb_backend_id device;
-    pb_sink sink;
+    pb_emitter emitter;
     /* Several heartbeats fit into the shortest silence that the parent tolerates. */
     pb_heartbeat heartbeat = {.fd = (int)o->child_pipe, .every = pb_least_silence(o) / 8, .last = pb_clock_seconds()};
     pb_interrupt_watch();
     if (heartbeat.fd >= 0)
         fcntl(heartbeat.fd, F_SETFD, FD_CLOEXEC); /* a child of this process must not keep the pipe open */
     if (pb_backend_find(o->device, &device) != PB_OK) return pb_complain(PB_EXIT_USAGE);
-    if (pb_sink_open(o->child_dir, &sink) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    sink.run_id = o->child_run, sink.machine_id = o->child_machine, sink.process = (int)o->child_process;
-    const pb_exit code = with_time_slices(o, device, &heartbeat, &sink);
-    pb_sink_close(&sink);
+    if (pb_emitter_open(o->child_dir, &emitter) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
+    emitter.run_id = o->child_run, emitter.machine_id = o->child_machine, emitter.process = (int)o->child_process;
+    const pb_exit code = with_time_slices(o, device, &heartbeat, &emitter);
+    pb_emitter_close(&emitter);
     return code;
 }

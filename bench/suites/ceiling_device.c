@@ -32,10 +32,11 @@ static pb_status fill(pb_ctx *ctx, void *dev, pb_dtype t, uint64_t seed)
     return s;
 }
 
-static pb_status time_product(pb_ctx *ctx, const pb_case *c, const char *metric, pb_linear_fwd_args *a, pb_sink *sink)
+static pb_status time_product(pb_ctx *ctx, const pb_case *c, const char *metric, pb_linear_fwd_args *a,
+                              const pb_suite_env *env)
 {
     pb_timing t;
-    pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){PB_MEASURE_USUAL});
     o.queued = true;
     PB_TRY(fill(ctx, (void *)a->x, a->dtype, 1));
     PB_TRY(fill(ctx, (void *)a->w, a->dtype, 2));
@@ -43,10 +44,11 @@ static pb_status time_product(pb_ctx *ctx, const pb_case *c, const char *metric,
     pb_status s = pb_measure(ctx, run_product, a, &o, &t);
     ctx->impl = NULL;
     PB_TRY(s);
-    return pb_emit_rate(sink, c, metric, 2.0 * N * N * N, &t, a->dtype == PB_BF16 ? "8192^3, bf16" : "8192^3, f32");
+    return pb_emit_rate(env->emitter, c, metric, 2.0 * N * N * N, &t,
+                        a->dtype == PB_BF16 ? "8192^3, bf16" : "8192^3, f32");
 }
 
-static pb_status product(pb_ctx *ctx, const pb_case *c, const char *metric, pb_dtype t, pb_sink *sink)
+static pb_status product(pb_ctx *ctx, const pb_case *c, const char *metric, pb_dtype t, const pb_suite_env *env)
 {
     const size_t bytes = (size_t)N * N * pb_dtype_size(t);
     pb_linear_fwd_args args;
@@ -62,19 +64,19 @@ static pb_status product(pb_ctx *ctx, const pb_case *c, const char *metric, pb_d
                                     .dtype = t};
         if (!pass) PB_TRY(pb_arena_commit(&a));
     }
-    pb_status s = time_product(ctx, c, metric, &args, sink);
+    pb_status s = time_product(ctx, c, metric, &args, env);
     pb_arena_free(&a);
     return s;
 }
 
-pb_status pb_ceiling_matmul(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+pb_status pb_ceiling_matmul(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
-    return product(ctx, c, "matmul_rate", PB_BF16, sink);
+    return product(ctx, c, "matmul_rate", PB_BF16, env);
 }
 
-pb_status pb_ceiling_matmul_f32(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+pb_status pb_ceiling_matmul_f32(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
-    return product(ctx, c, "matmul_f32_rate", PB_F32, sink);
+    return product(ctx, c, "matmul_f32_rate", PB_F32, env);
 }
 
 /* ---- kernel launches ---------------------------------------------------------------------------------- */
@@ -85,21 +87,22 @@ static pb_status run_launches(pb_ctx *ctx, void *self)
     return PB_OK;
 }
 
-static pb_status time_launches(pb_ctx *ctx, const pb_case *c, pb_clip_scale_args *a, bool graph, pb_sink *sink)
+static pb_status time_launches(pb_ctx *ctx, const pb_case *c, pb_clip_scale_args *a, bool graph,
+                               const pb_suite_env *env)
 {
     pb_timing t;
     char note[96];
-    pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){PB_MEASURE_USUAL});
     o.graph = graph;
     PB_TRY(pb_measure(ctx, run_launches, a, &o, &t));
     for (int i = 0; i < t.n; i++) t.seconds[i] /= KERNEL_LAUNCHES;
     t.median /= KERNEL_LAUNCHES;
     snprintf(note, sizeof note, "of %d in a row; the host's part of it %.3g s", KERNEL_LAUNCHES,
              t.host_median / KERNEL_LAUNCHES);
-    return pb_emit_timing(sink, c, graph ? "node_time" : "kernel_launch_time", &t, note);
+    return pb_emit_timing(env->emitter, c, graph ? "node_time" : "kernel_launch_time", &t, note);
 }
 
-pb_status pb_ceiling_kernel_launch(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+pb_status pb_ceiling_kernel_launch(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     pb_clip_scale_args args = {.n = 1};
     pb_arena a;
@@ -109,8 +112,8 @@ pb_status pb_ceiling_kernel_launch(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
         args.state = pb_carve(&a, sizeof *args.state);
         if (!pass) PB_TRY(pb_arena_commit(&a));
     }
-    pb_status s = time_launches(ctx, c, &args, false, sink);
-    if (s == PB_OK) s = time_launches(ctx, c, &args, true, sink);
+    pb_status s = time_launches(ctx, c, &args, false, env);
+    if (s == PB_OK) s = time_launches(ctx, c, &args, true, env);
     pb_arena_free(&a);
     return s;
 }
@@ -136,13 +139,13 @@ static pb_status draw_rows(pb_ctx *ctx, const pb_scatter_add_args *a)
 }
 
 /* Times every available implementation. The fastest gives the ceiling; the note lists the rates of all. */
-static pb_status time_additions(pb_ctx *ctx, const pb_case *c, pb_scatter_add_args *a, pb_sink *sink)
+static pb_status time_additions(pb_ctx *ctx, const pb_case *c, pb_scatter_add_args *a, const pb_suite_env *env)
 {
     const double bytes = 4.0 * ADDITIONS * COLUMNS;
     /* Two timings: the one being measured and the best so far; `best` points at one of them. */
     pb_timing *t = calloc(2, sizeof *t), *best = NULL;
     char note[200] = "";
-    pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){PB_MEASURE_USUAL});
     pb_status s = t ? draw_rows(ctx, a) : pb_fail(PB_ENOMEM, "no memory for samples");
     o.queued = true;
     for (const pb_impl *i = pb_op_scatter_add.impls[ctx->id]; s == PB_OK && i->name; i++) {
@@ -156,12 +159,12 @@ static pb_status time_additions(pb_ctx *ctx, const pb_case *c, pb_scatter_add_ar
         if (!best || next->median < best->median) best = next;
     }
     ctx->impl = NULL;
-    if (s == PB_OK && best) s = pb_emit_rate(sink, c, "l2_reduce_rate", bytes, best, note);
+    if (s == PB_OK && best) s = pb_emit_rate(env->emitter, c, "l2_reduce_rate", bytes, best, note);
     free(t);
     return s;
 }
 
-pb_status pb_ceiling_l2_reduce(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+pb_status pb_ceiling_l2_reduce(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     pb_scatter_add_args args;
     pb_arena a;
@@ -175,7 +178,7 @@ pb_status pb_ceiling_l2_reduce(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
                                      .D = COLUMNS};
         if (!pass) PB_TRY(pb_arena_commit(&a));
     }
-    pb_status s = time_additions(ctx, c, &args, sink);
+    pb_status s = time_additions(ctx, c, &args, env);
     pb_arena_free(&a);
     return s;
 }

@@ -35,7 +35,7 @@ static pb_row figure(const char *run, int process, const char *key, const char *
                     .better = better,
                     .value = value * (1 + 1e-3 * process),
                     .samples = 10,
-                    .status = "ok",
+                    .status = PB_ROW_OK,
                     .note = ""};
 }
 

@@ -1,7 +1,7 @@
 /* suite.h - a suite: its axes, its grids of cases, and the function that measures one case. */
 #ifndef PB_SUITE_H
 #define PB_SUITE_H
-#include "bench/measure/emit.h"
+#include "bench/suites/suite_env.h"
 
 typedef struct pb_suite {
     const char *name, *what;
@@ -24,10 +24,10 @@ typedef struct pb_suite {
     double (*device_expect)(const pb_case *c); /* likewise on a GPU; NULL: no estimate */
     /* Measures one case and emits its rows. If it returns an error, the caller emits a row for the case: status
      * unsupported for EUNSUPPORTED, failed for every other error. */
-    pb_status (*run)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
+    pb_status (*run)(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env);
     /* Optional: runs after the last case of a process and emits rows derived from the process's other rows, such as
      * requirements. */
-    pb_status (*conclude)(pb_ctx *ctx, pb_sink *sink);
+    pb_status (*conclude)(pb_ctx *ctx, pb_emitter *emitter);
 } pb_suite;
 
 #define SUITE(name, what) extern const pb_suite pb_suite_##name;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "bench/derived/attention_crossover.h"
-#include "bench/derived/bars.h"
+#include "bench/derived/requirements.h"
 #include "bench/suites/attention_requirements.h"
 #include "bench/suites/suite.h"
 #include "kernels/engine/op.h"
@@ -14,7 +14,7 @@
 
 /* ---- correctness ----------------------------------------------------------------------------------------- */
 
-static pb_status emit_error(const pb_case *c, const pb_attn_error *e, pb_sink *sink, bool *right)
+static pb_status emit_error(const pb_case *c, const pb_attn_error *e, pb_emitter *emitter, bool *right)
 {
     char why[200];
     const int worst = pb_attn_worst(e);
@@ -22,22 +22,22 @@ static pb_status emit_error(const pb_case *c, const pb_attn_error *e, pb_sink *s
     double rel_diff = 0;
     *right = pb_attn_right(e, why, sizeof why);
     if (*right) snprintf(why, sizeof why, "%s, sampled", e->name[worst]);
-    PB_TRY(pb_emit(sink, c, "error", rel, 0, *right ? "ok" : "wrong", why));
+    PB_TRY(pb_emit(emitter, c, "error", rel, 0, *right ? PB_ROW_OK : PB_ROW_WRONG, why));
     for (int k = 0; k < PB_CHECKED && e->name[k]; k++) {
         const double d = pb_deviation_rel_diff(&e->of[k]);
         if (isnan(d) || d > rel_diff) rel_diff = d;
     }
-    return pb_emit(sink, c, "rel_diff", rel_diff, 0, *right ? "ok" : "wrong", why);
+    return pb_emit(emitter, c, "rel_diff", rel_diff, 0, *right ? PB_ROW_OK : PB_ROW_WRONG, why);
 }
 
-static pb_status check(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, pb_sink *sink, bool *right)
+static pb_status check(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, pb_emitter *emitter, bool *right)
 {
     pb_attn_error e;
     PB_TRY(pb_attn_run(ctx, k));
     PB_TRY(pb_sync(ctx));
     PB_TRY(pb_attn_check(ctx, k, &e));
-    PB_TRY(pb_attn_requirements(sink, c, &k->a, &e));
-    return emit_error(c, &e, sink, right);
+    PB_TRY(pb_attn_requirements(emitter, c, &k->a, &e));
+    return emit_error(c, &e, emitter, right);
 }
 
 /* ---- time ------------------------------------------------------------------------------------------------ */
@@ -62,64 +62,65 @@ static pb_measure_opts measure_opts(const pb_ctx *ctx, const pb_attn *a)
 
 /* Emits the FLOP/s of valid and of listed pairs and the roofline fraction. In f32 the ceiling of FLOP/s is
  * matmul_f32_rate where it was measured. */
-static pb_status emit_rates(const pb_case *c, const pb_attn_call *k, const pb_timing *t, pb_sink *sink)
+static pb_status emit_rates(const pb_case *c, const pb_attn_call *k, const pb_timing *t, const pb_suite_env *env)
 {
-    const bool f32 = k->a.dtype == PB_F32 && pb_sink_ceiling(sink, "matmul_f32_rate") > 0;
-    const pb_attn_ceilings ceilings = {pb_sink_ceiling(sink, "copy_rate"),
-                                       pb_sink_ceiling(sink, f32 ? "matmul_f32_rate" : "matmul_rate"),
-                                       pb_sink_ceiling(sink, "l2_reduce_rate")};
+    const bool f32 = k->a.dtype == PB_F32 && pb_env_ceiling(env, "matmul_f32_rate") > 0;
+    const pb_attn_ceilings ceilings = {pb_env_ceiling(env, "copy_rate"),
+                                       pb_env_ceiling(env, f32 ? "matmul_f32_rate" : "matmul_rate"),
+                                       pb_env_ceiling(env, "l2_reduce_rate")};
     const double work = pb_attn_flops(&k->a, k->valid);
     char note[160];
     if (pb_interrupted()) return PB_OK;
-    if (work > 0) PB_TRY(pb_emit(sink, c, "kernel_flops", work / t->median, 0, "ok", "of valid pairs"));
+    if (work > 0) PB_TRY(pb_emit(env->emitter, c, "kernel_flops", work / t->median, 0, PB_ROW_OK, "of valid pairs"));
     snprintf(note, sizeof note, "of listed pairs, %.1f %% of them valid", 100 * k->valid / k->listed);
-    PB_TRY(pb_emit(sink, c, "listed_flops", pb_attn_flops(&k->a, k->listed) / t->median, 0, "ok", note));
+    PB_TRY(pb_emit(env->emitter, c, "listed_flops", pb_attn_flops(&k->a, k->listed) / t->median, 0, PB_ROW_OK, note));
     if (!(ceilings.copy > 0) || !(ceilings.matmul > 0))
-        return pb_emit(sink, c, "roofline_fraction", (double)NAN, 0, "unsupported", "this process has no ceilings");
+        return pb_emit(env->emitter, c, "roofline_fraction", (double)NAN, 0, PB_ROW_UNSUPPORTED,
+                       "this process has no ceilings");
     const pb_attn_roofline floor = pb_attn_roofline_of(&k->a, k->valid, pb_attn_bytes(k), &ceilings);
-    return pb_emit(sink, c, "roofline_fraction", floor.seconds / t->median, 0, "ok", floor.bound);
+    return pb_emit(env->emitter, c, "roofline_fraction", floor.seconds / t->median, 0, PB_ROW_OK, floor.bound);
 }
 
-static pb_status time_call(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const char *impl, pb_sink *sink)
+static pb_status time_call(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const char *impl, const pb_suite_env *env)
 {
-    const pb_measure_opts o = pb_sink_measure(sink, measure_opts(ctx, &k->a));
+    const pb_measure_opts o = pb_env_measure_opts(env, measure_opts(ctx, &k->a));
     pb_timing *t = malloc(sizeof *t);
     if (!t) return pb_fail(PB_ENOMEM, "no memory for samples");
     pb_status s = pb_measure(ctx, pb_attn_run, k, &o, t);
-    if (s == PB_OK) s = pb_emit_timing(sink, c, "kernel_time", t, impl);
-    if (s == PB_OK) s = emit_rates(c, k, t, sink);
+    if (s == PB_OK) s = pb_emit_timing(env->emitter, c, "kernel_time", t, impl);
+    if (s == PB_OK) s = emit_rates(c, k, t, env);
     free(t);
     return s;
 }
 
 /* A wrong result is not timed. */
-static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, pb_sink *sink)
+static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const pb_suite_env *env)
 {
     const char *impl;
     bool right;
     PB_TRY(pb_attn_impl(ctx, k, &impl));
-    PB_TRY(check(ctx, c, k, sink, &right));
-    return right ? time_call(ctx, c, k, impl, sink) : PB_OK;
+    PB_TRY(check(ctx, c, k, env->emitter, &right));
+    return right ? time_call(ctx, c, k, impl, env) : PB_OK;
 }
 
 /* ---- the suite ------------------------------------------------------------------------------------------- */
 
-static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     pb_attn a;
     pb_attn_call k;
     PB_TRY(pb_attn_of(c, &a));
     PB_TRY(pb_attn_open(ctx, &a, &k));
-    pb_status s = measure(ctx, c, &k, sink);
+    pb_status s = measure(ctx, c, &k, env);
     pb_attn_close(&k);
     pb_ctx_release_scratch(ctx); /* frees memory for the next case */
     return s;
 }
 
-static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
+static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
-    PB_TRY(pb_attn_crossovers(sink));
-    return ctx->id == PB_CPU ? PB_OK : pb_bars_conclude(sink, "attention");
+    PB_TRY(pb_attn_crossovers(emitter));
+    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "attention");
 }
 
 static pb_status check_case(const pb_case *c)

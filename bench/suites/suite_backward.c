@@ -50,7 +50,7 @@ static pb_status graph_difference(pb_ctx *ctx, pb_trainer *t, apart *out)
 
 /* Compares graph and eager. With deterministic implementations the gradients must be bit-identical. Faster
  * implementations of a GPU may vary from run to run, within a bound. */
-static pb_status check_graph(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink, pb_check *v)
+static pb_status check_graph(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_emitter *emitter, pb_check *v)
 {
     /* Another order of f32 sums can change a bf16 rounding. Two runs may therefore differ by as much as each may differ
      * from the true gradient. */
@@ -63,64 +63,67 @@ static pb_status check_graph(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_si
     if (s == PB_EUNSUPPORTED) return PB_OK; /* the timing that follows emits a row of status unsupported */
     PB_TRY(s);
     if (!(same.max <= 0)) {
-        v->status = "wrong";
+        v->status = PB_ROW_WRONG;
         snprintf(v->note, sizeof v->note, "graph and eager gradients differ by %g", same.max);
     } else if (!(fast.rel <= bound)) {
-        v->status = "wrong";
+        v->status = PB_ROW_WRONG;
         snprintf(v->note, sizeof v->note, "two runs differ by %g of the gradient, at most %g", fast.rel, bound);
     }
-    PB_TRY(pb_emit(sink, c, "graph_difference", same.max, 0, v->status, v->note));
-    return ctx->id == PB_CPU ? PB_OK : pb_emit(sink, c, "run_variation", fast.rel, 0, v->status, v->note);
+    PB_TRY(pb_emit(emitter, c, "graph_difference", same.max, 0, v->status, v->note));
+    return ctx->id == PB_CPU ? PB_OK : pb_emit(emitter, c, "run_variation", fast.rel, 0, v->status, v->note);
 }
 
-/* Emits the rows of all checks. v->status is "ok" if the case may be timed. */
-static pb_status check(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, pb_sink *sink, pb_check *v)
+/* Emits the rows of all checks. v->status is PB_ROW_OK if the case may be timed. */
+static pb_status check(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, pb_emitter *emitter, pb_check *v)
 {
     double loss = 0;
-    PB_TRY(pb_train_case_gradient(ctx, c, t, sink, v));
+    PB_TRY(pb_train_case_gradient(ctx, c, t, emitter, v));
     PB_TRY(pb_trainer_loss(t, &loss));
-    PB_TRY(pb_emit(sink, c, "loss", loss, 0, isfinite(loss) ? "ok" : "wrong", isfinite(loss) ? "" : "not finite"));
-    return graph ? check_graph(ctx, c, t, sink, v) : PB_OK;
+    PB_TRY(pb_emit(emitter, c, "loss", loss, 0, isfinite(loss) ? PB_ROW_OK : PB_ROW_WRONG,
+                   isfinite(loss) ? "" : "not finite"));
+    return graph ? check_graph(ctx, c, t, emitter, v) : PB_OK;
 }
 
-static pb_status emit_rows(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_timing *timing, pb_sink *sink)
+static pb_status emit_rows(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_timing *timing, pb_emitter *emitter)
 {
     const pb_train_config *cfg = pb_trainer_config(t);
-    PB_TRY(pb_emit_timing(sink, c, "backward_time", timing, ""));
-    PB_TRY(pb_emit(sink, c, "tokens_per_second", cfg->B * cfg->S / timing->median, timing->n, "ok", ""));
-    PB_TRY(pb_emit(sink, c, "kernel_launches", timing->kernel_launches, 0, "ok", ""));
-    PB_TRY(pb_emit(sink, c, "host_syncs", timing->host_syncs, 0, "ok", ""));
-    if (ctx->id != PB_CPU) PB_TRY(pb_emit(sink, c, "host_time", timing->host_median, timing->n, "ok", ""));
-    if (pb_train_case_graph(c)) PB_TRY(pb_emit_graph(sink, c, timing));
-    return pb_train_case_memory(ctx, c, sink);
+    PB_TRY(pb_emit_timing(emitter, c, "backward_time", timing, ""));
+    PB_TRY(pb_emit(emitter, c, "tokens_per_second", cfg->B * cfg->S / timing->median, timing->n, PB_ROW_OK, ""));
+    PB_TRY(pb_emit(emitter, c, "kernel_launches", timing->kernel_launches, 0, PB_ROW_OK, ""));
+    PB_TRY(pb_emit(emitter, c, "host_syncs", timing->host_syncs, 0, PB_ROW_OK, ""));
+    if (ctx->id != PB_CPU) PB_TRY(pb_emit(emitter, c, "host_time", timing->host_median, timing->n, PB_ROW_OK, ""));
+    if (pb_train_case_graph(c)) PB_TRY(pb_emit_graph(emitter, c, timing));
+    return pb_train_case_memory(ctx, c, emitter);
 }
 
-static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, pb_sink *sink)
+static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_trainer *t, bool graph, const pb_suite_env *env)
 {
     pb_timing *timing = malloc(sizeof *timing);
     if (!timing) return pb_fail(PB_ENOMEM, "no memory for samples");
-    pb_measure_opts o = pb_sink_measure(
-        sink,
+    pb_measure_opts o = pb_env_measure_opts(
+        env,
         (pb_measure_opts){.warmup = 1, .min_samples = 5, .max_samples = 40, .min_time = ctx->id == PB_CPU ? 1 : 0.3});
     o.graph = graph;
     pb_status s = pb_train_case_fresh(ctx, t);
     if (s == PB_OK) s = pb_measure(ctx, pb_backward_and_clip, t, &o, timing);
-    if (s == PB_EUNSUPPORTED) s = pb_emit(sink, c, "backward_time", (double)NAN, 0, "unsupported", pb_error());
-    else if (s == PB_OK) s = emit_rows(ctx, c, t, timing, sink);
+    if (s == PB_EUNSUPPORTED)
+        s = pb_emit(env->emitter, c, "backward_time", (double)NAN, 0, PB_ROW_UNSUPPORTED, pb_error());
+    else if (s == PB_OK) s = emit_rows(ctx, c, t, timing, env->emitter);
     free(timing);
     return s;
 }
 
-static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     const bool graph = pb_train_case_graph(c);
     pb_check v;
     pb_trainer *t;
+    if (pb_graph_losses_is(c)) return pb_graph_losses(ctx, c, env->emitter);
     PB_TRY(pb_train_case_open(ctx, c, &t));
-    pb_status s = check(ctx, c, t, graph, sink, &v);
-    if (s == PB_OK && strcmp(v.status, "ok") != 0)
-        s = pb_emit(sink, c, "backward_time", (double)NAN, 0, v.status, v.note);
-    else if (s == PB_OK) s = measure(ctx, c, t, graph, sink);
+    pb_status s = check(ctx, c, t, graph, env->emitter, &v);
+    if (s == PB_OK && v.status != PB_ROW_OK)
+        s = pb_emit(env->emitter, c, "backward_time", (double)NAN, 0, v.status, v.note);
+    else if (s == PB_OK) s = measure(ctx, c, t, graph, env);
     pb_trainer_close(t);
     return s;
 }
@@ -136,6 +139,17 @@ static double expect(const pb_case *c)
     return 1 + 4 * forward + 4 * backward + samples;
 }
 
+static double device_expect(const pb_case *c)
+{
+    return pb_graph_losses_is(c) ? pb_graph_losses_seconds(c) : pb_train_case_device_seconds(c);
+}
+
+static pb_status check_case(const pb_case *c)
+{
+    PB_TRY(pb_train_case_check(c));
+    return pb_graph_losses_is(c) ? pb_graph_losses_check(c) : PB_OK;
+}
+
 static const char *const grid[] = {"tuning=lora batch=1,4 mode=eager,graph clip=sync,fused",
                                    "tuning=full,qlora batch=1 mode=eager,graph clip=fused", NULL};
 static const char *const full_grid[] = {
@@ -145,18 +159,19 @@ static const char *const full_grid[] = {
  * it does not. Three processes fit into ten minutes on an H200. */
 #define DEVICE          "dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b "
 #define VARIANTS(cases) cases " mode=eager clip=sync,fused", cases " mode=graph clip=fused"
+#define LOSSES          "losses dtype=bf16 model=qwen2.5-1.5b tuning=qlora batch=1 seq=512 mode=graph clip=fused"
 static const char *const device_grid[] = {
     VARIANTS(DEVICE "tuning=lora batch=1,4 seq=128,512"), VARIANTS(DEVICE "tuning=qlora batch=1,4 seq=128,512,2048"),
-    VARIANTS("dtype=bf16 model=qwen2.5-0.5b tuning=full batch=1,4 seq=512"), NULL};
+    VARIANTS("dtype=bf16 model=qwen2.5-0.5b tuning=full batch=1,4 seq=512"), LOSSES, NULL};
 static const char *const device_full_grid[] = {
     DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=eager clip=sync,fused,multi",
-    DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=graph clip=fused,multi", NULL};
+    DEVICE "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048 mode=graph clip=fused,multi", LOSSES, NULL};
 
-static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
+static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
-    PB_TRY(pb_requirement_ratios(ctx, sink));
-    PB_TRY(pb_graph_requirements(ctx, sink));
-    return ctx->id == PB_CPU ? PB_OK : pb_graph_gain_conclude(sink, "backward", "backward_time");
+    PB_TRY(pb_requirement_ratios(ctx, emitter));
+    PB_TRY(pb_graph_requirements(ctx, emitter));
+    return ctx->id == PB_CPU ? PB_OK : pb_graph_gain_conclude(emitter, "backward", "backward_time");
 }
 
 const pb_suite pb_suite_backward = {
@@ -167,9 +182,9 @@ const pb_suite pb_suite_backward = {
     .full_grid = full_grid,
     .device_grid = device_grid,
     .device_full_grid = device_full_grid,
-    .check = pb_train_case_check,
+    .check = check_case,
     .expect = expect,
-    .device_expect = pb_train_case_device_seconds,
+    .device_expect = device_expect,
     .run = run,
     .conclude = conclude,
 };

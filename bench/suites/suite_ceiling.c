@@ -27,7 +27,7 @@ static pb_status run_copy(pb_ctx *ctx, void *self)
     return pb_copy(ctx, c->to, c->from, c->bytes);
 }
 
-static pb_status measure_copy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status measure_copy(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     copy job;
     pb_arena a;
@@ -39,13 +39,13 @@ static pb_status measure_copy(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
         job = (copy){pb_carve(&a, mib << 20), pb_carve(&a, mib << 20), mib << 20};
         if (!pass) PB_TRY(pb_arena_commit(&a));
     }
-    pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){PB_MEASURE_USUAL});
     o.queued = ctx->id != PB_CPU;
     pb_status s = pb_measure(ctx, run_copy, &job, &o, &t);
     pb_arena_free(&a);
     PB_TRY(s);
     snprintf(note, sizeof note, "%zu MiB read and %zu MiB written", mib, mib);
-    return pb_emit_rate(sink, c, "copy_rate", 2 * (double)job.bytes, &t, note);
+    return pb_emit_rate(env->emitter, c, "copy_rate", 2 * (double)job.bytes, &t, note);
 }
 
 /* ---- matrix product on the CPU --------------------------------------------------------------------------------- */
@@ -89,22 +89,23 @@ static bool ours_agrees(product *p, const float *want)
     return pb_diff_ok(&d, 1e-5);
 }
 
-static pb_status time_products(pb_ctx *ctx, const pb_case *c, product *p, float *want, pb_sink *sink)
+static pb_status time_products(pb_ctx *ctx, const pb_case *c, product *p, float *want, const pb_suite_env *env)
 {
     const double flops = 2.0 * N * N * N;
-    const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    const pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){PB_MEASURE_USUAL});
     pb_timing blas, ours;
     char note[128];
     PB_TRY(pb_measure(ctx, run_blas, p, &o, &blas));
     snprintf(note, sizeof note, "openblas %.4g FLOP/s", flops / blas.median);
     memcpy(want, p->c, sizeof(float) * N * N);
-    if (pb_interrupted() || !ours_agrees(p, want)) return pb_emit_rate(sink, c, "matmul_rate", flops, &blas, note);
+    if (pb_interrupted() || !ours_agrees(p, want))
+        return pb_emit_rate(env->emitter, c, "matmul_rate", flops, &blas, note);
     PB_TRY(pb_measure(ctx, run_ours, p, &o, &ours));
     snprintf(note, sizeof note, "openblas %.4g, plumb %.4g FLOP/s", flops / blas.median, flops / ours.median);
-    return pb_emit_rate(sink, c, "matmul_rate", flops, ours.median < blas.median ? &ours : &blas, note);
+    return pb_emit_rate(env->emitter, c, "matmul_rate", flops, ours.median < blas.median ? &ours : &blas, note);
 }
 
-static pb_status measure_matmul(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status measure_matmul(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     const size_t bytes = sizeof(float) * N * N;
     product p;
@@ -119,7 +120,7 @@ static pb_status measure_matmul(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
         if (!pass) PB_TRY(pb_arena_commit(&a));
     }
     fill(&p);
-    pb_status s = time_products(ctx, c, &p, want, sink);
+    pb_status s = time_products(ctx, c, &p, want, env);
     pb_arena_free(&a);
     return s;
 }
@@ -142,15 +143,15 @@ static pb_status run_calls(pb_ctx *ctx, void *self)
     return PB_OK;
 }
 
-static pb_status measure_call(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status measure_call(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     long counter = 0;
     pb_timing t;
-    const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    const pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){PB_MEASURE_USUAL});
     PB_TRY(pb_measure(ctx, run_calls, &counter, &o, &t));
     for (int i = 0; i < t.n; i++) t.seconds[i] /= CALLS;
     t.median /= CALLS;
-    return pb_emit_timing(sink, c, "call_time", &t, "a call through a table that adds 1");
+    return pb_emit_timing(env->emitter, c, "call_time", &t, "a call through a table that adds 1");
 }
 
 /* ---- one profiler range on the host ---------------------------------------------------------------------- */
@@ -173,31 +174,31 @@ static pb_status run_ranges(pb_ctx *ctx, void *self)
 
 /* Measures host time on every device, because a range does no work on the device. The requirement holds only while no
  * profiler is attached. */
-static pb_status measure_range(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status measure_range(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     static char name[] = "range";
     static const char how[] = "a range is begun and ended; no tool listens";
     pb_timing t;
-    const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    const pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){PB_MEASURE_USUAL});
     if (pb_ranges_on) {
-        PB_TRY(pb_requirement_emit(sink, "NVTX-RANGE", NULL, 0, 0, false, "a tool listens"));
+        PB_TRY(pb_requirement_emit(env->emitter, "NVTX-RANGE", NULL, 0, 0, false, "a tool listens"));
         return pb_fail(PB_EUNSUPPORTED, "a tool listens to the ranges: their cost without one cannot be measured");
     }
     PB_TRY(pb_measure(ctx, run_ranges, name, &o, &t));
     for (int i = 0; i < t.n; i++) t.seconds[i] = t.host[i] / CALLS;
     t.median = t.host_median / CALLS;
-    PB_TRY(pb_emit_timing(sink, c, "range_time", &t, how));
-    return t.n ? pb_requirement_emit(sink, "NVTX-RANGE", NULL, 0, t.median, true, how) : PB_OK;
+    PB_TRY(pb_emit_timing(env->emitter, c, "range_time", &t, how));
+    return t.n ? pb_requirement_emit(env->emitter, "NVTX-RANGE", NULL, 0, t.median, true, how) : PB_OK;
 }
 
 /* ---- the suite ------------------------------------------------------------------------------------------ */
 
-static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     static const struct {
         const char *name;
-        pb_status (*on_cpu)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
-        pb_status (*on_device)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
+        pb_status (*on_cpu)(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env);
+        pb_status (*on_device)(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env);
     } cases[] = {
         {"copy", measure_copy, measure_copy},        {"matmul", measure_matmul, pb_ceiling_matmul},
         {"matmul_f32", NULL, pb_ceiling_matmul_f32}, {"call", measure_call, NULL},
@@ -206,8 +207,8 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         if (strcmp(cases[i].name, c->name) != 0) continue;
-        if (ctx->id == PB_CPU && cases[i].on_cpu) return cases[i].on_cpu(ctx, c, sink);
-        if (ctx->id != PB_CPU && cases[i].on_device) return cases[i].on_device(ctx, c, sink);
+        if (ctx->id == PB_CPU && cases[i].on_cpu) return cases[i].on_cpu(ctx, c, env);
+        if (ctx->id != PB_CPU && cases[i].on_device) return cases[i].on_device(ctx, c, env);
         return pb_fail(PB_EUNSUPPORTED, "ceiling/%s is not measured on %s", c->name, ctx->be->name);
     }
     return pb_fail(PB_EINVAL, "suite ceiling has no case '%s'", c->name);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/bars.h"
+#include "bench/derived/requirements.h"
 #include "bench/suites/suite.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/engine/op.h"
@@ -261,67 +261,70 @@ static pb_status measure_error(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, pb_dty
 /* ---- rows ---------------------------------------------------------------------------------------------------- */
 
 /* Emits the rate and the roofline fraction. In f32 the ceiling of FLOP/s is matmul_f32_rate where it was measured. */
-static pb_status emit_rates(const pb_case *c, pb_cost cost, const pb_timing *t, pb_sink *sink)
+static pb_status emit_rates(const pb_case *c, pb_cost cost, const pb_timing *t, const pb_suite_env *env)
 {
     const char *dtype = pb_case_get(c, "dtype");
-    const bool own = dtype && strcmp(dtype, "f32") == 0 && pb_sink_ceiling(sink, "matmul_f32_rate") > 0;
-    const double copy = pb_sink_ceiling(sink, "copy_rate"),
-                 matmul = pb_sink_ceiling(sink, own ? "matmul_f32_rate" : "matmul_rate");
+    const bool own = dtype && strcmp(dtype, "f32") == 0 && pb_env_ceiling(env, "matmul_f32_rate") > 0;
+    const double copy = pb_env_ceiling(env, "copy_rate"),
+                 matmul = pb_env_ceiling(env, own ? "matmul_f32_rate" : "matmul_rate");
     const bool arithmetic = cost.flops >= flops_per_byte * cost.bytes;
     const double work = arithmetic ? cost.flops : cost.bytes, by_bytes = cost.bytes / copy,
                  by_flops = cost.flops / matmul;
     if (!(work > 0) || pb_interrupted()) return PB_OK;
-    PB_TRY(pb_emit(sink, c, arithmetic ? "kernel_flops" : "kernel_rate", work / t->median, 0, "ok", NULL));
+    PB_TRY(pb_emit(env->emitter, c, arithmetic ? "kernel_flops" : "kernel_rate", work / t->median, 0, PB_ROW_OK, NULL));
     if (!(copy > 0) || !(matmul > 0))
-        return pb_emit(sink, c, "roofline_fraction", (double)NAN, 0, "unsupported", "this process has no ceilings");
-    return pb_emit(sink, c, "roofline_fraction", (by_bytes > by_flops ? by_bytes : by_flops) / t->median, 0, "ok",
-                   NULL);
+        return pb_emit(env->emitter, c, "roofline_fraction", (double)NAN, 0, PB_ROW_UNSUPPORTED,
+                       "this process has no ceilings");
+    return pb_emit(env->emitter, c, "roofline_fraction", (by_bytes > by_flops ? by_bytes : by_flops) / t->median, 0,
+                   PB_ROW_OK, NULL);
 }
 
-static pb_status time_call(pb_ctx *ctx, const pb_case *c, call *k, pb_sink *sink)
+static pb_status time_call(pb_ctx *ctx, const pb_case *c, call *k, const pb_suite_env *env)
 {
     pb_timing t;
     const pb_measure_opts on_cpu = {PB_MEASURE_USUAL}, on_device = {DEVICE_USUAL};
-    pb_measure_opts o = pb_sink_measure(sink, ctx->id == PB_CPU ? on_cpu : on_device);
+    pb_measure_opts o = pb_env_measure_opts(env, ctx->id == PB_CPU ? on_cpu : on_device);
     PB_TRY(save(k));
     o.before = restore;
     o.before_self = k;
     PB_TRY(pb_measure(ctx, run_call, k, &o, &t));
-    PB_TRY(pb_emit_timing(sink, c, "kernel_time", &t, NULL));
-    return emit_rates(c, k->op->cost ? k->op->cost(k->args) : (pb_cost){0}, &t, sink);
+    PB_TRY(pb_emit_timing(env->emitter, c, "kernel_time", &t, NULL));
+    return emit_rates(c, k->op->cost ? k->op->cost(k->args) : (pb_cost){0}, &t, env);
 }
 
-static pb_status time_shape(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_op *op, pb_dtype t, pb_sink *sink)
+static pb_status time_shape(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_op *op, pb_dtype t,
+                            const pb_suite_env *env)
 {
     pb_dims dim = {0};
     call k;
     PB_TRY(parse_shape(op, pb_case_get(c, "shape"), dim));
     PB_TRY(call_open(ctx, cpu, op, dim, t, &k));
     pb_status s = pb_op_pick(ctx, op, k.args)
-                      ? time_call(ctx, c, &k, sink)
+                      ? time_call(ctx, c, &k, env)
                       : pb_fail(PB_EUNSUPPORTED, "%s.%s does not take this shape and type", op->name, ctx->impl);
     call_close(&k);
     return s;
 }
 
 /* A wrong result gets no time, only a row with the error and the reason. */
-static pb_status measure(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_op *op, pb_dtype t, pb_sink *sink)
+static pb_status measure(pb_ctx *ctx, pb_ctx *cpu, const pb_case *c, const pb_op *op, pb_dtype t,
+                         const pb_suite_env *env)
 {
     char note[192];
     pb_diff d = {.tensor = ""};
     pb_status s = measure_error(ctx, cpu, op, t, &d);
-    if (s == PB_EWRONG) return pb_emit(sink, c, "error", (double)NAN, 0, "wrong", pb_error());
+    if (s == PB_EWRONG) return pb_emit(env->emitter, c, "error", (double)NAN, 0, PB_ROW_WRONG, pb_error());
     PB_TRY(s);
     if (!pb_diff_ok(&d, op->tol[t])) {
         snprintf(note, sizeof note, "%s differs from ref: rel %.3g, largest %.3g, tolerance %.3g", d.tensor, d.rel,
                  d.max, op->tol[t]);
-        return pb_emit(sink, c, "error", d.rel, 0, "wrong", note);
+        return pb_emit(env->emitter, c, "error", d.rel, 0, PB_ROW_WRONG, note);
     }
-    PB_TRY(pb_emit(sink, c, "error", d.rel, 0, "ok", NULL));
-    return time_shape(ctx, cpu, c, op, t, sink);
+    PB_TRY(pb_emit(env->emitter, c, "error", d.rel, 0, PB_ROW_OK, NULL));
+    return time_shape(ctx, cpu, c, op, t, env);
 }
 
-static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     const pb_op *op = pb_op_find(c->name);
     pb_dtype t;
@@ -329,14 +332,14 @@ static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     if (!op) return pb_fail(PB_EINVAL, "there is no op '%s'", c->name);
     if (!float_dtype(pb_case_get(c, "dtype"), &t)) return pb_fail(PB_EINVAL, "dtype %s", pb_case_get(c, "dtype"));
     PB_TRY(pb_ctx_open(&cpu, PB_CPU, 0));
-    pb_status s = measure(ctx, &cpu, c, op, t, sink);
+    pb_status s = measure(ctx, &cpu, c, op, t, env);
     pb_ctx_close(&cpu);
     return s;
 }
 
-static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
+static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
-    return ctx->id == PB_CPU ? PB_OK : pb_bars_conclude(sink, "kernels");
+    return ctx->id == PB_CPU ? PB_OK : pb_requirements_conclude(emitter, "kernels");
 }
 
 const pb_suite pb_suite_kernels = {

@@ -109,40 +109,40 @@ static pb_status load(pb_ctx *ctx, void *self)
     return pb_model_load_hf(&l->m, l->f->dir, NULL);
 }
 
-static pb_status requirements(const pb_ctx *ctx, const pb_case *c, pb_sink *sink, const folder *f, double ratio,
+static pb_status requirements(const pb_ctx *ctx, const pb_case *c, pb_emitter *emitter, const folder *f, double ratio,
                               double seconds, double excess)
 {
     const bool quantised = strcmp(pb_case_get(c, "tuning"), "qlora") == 0;
     char how[128];
     snprintf(how, sizeof how, "%.3g GB in the page cache", 1e-9 * f->bytes);
-    if (quantised) PB_TRY(pb_requirement_emit(sink, "LOAD-NF4", c->axes, c->n, f->bytes / seconds, true, how));
-    else PB_TRY(pb_requirement_emit(sink, "LOAD-RATIO", c->axes, c->n, ratio, true, how));
-    return pb_requirement_emit(sink, "LOAD-PEAK", c->axes, c->n, excess, ctx->id == PB_CPU, how);
+    if (quantised) PB_TRY(pb_requirement_emit(emitter, "LOAD-NF4", c->axes, c->n, f->bytes / seconds, true, how));
+    else PB_TRY(pb_requirement_emit(emitter, "LOAD-RATIO", c->axes, c->n, ratio, true, how));
+    return pb_requirement_emit(emitter, "LOAD-PEAK", c->axes, c->n, excess, ctx->id == PB_CPU, how);
 }
 
-static pb_measure_opts usual(const pb_sink *sink)
+static pb_measure_opts usual(const pb_suite_env *env)
 {
-    return pb_sink_measure(sink, (pb_measure_opts){.warmup = 1, .min_samples = 3, .max_samples = 9, .min_time = 1});
+    return pb_env_measure_opts(env, (pb_measure_opts){.warmup = 1, .min_samples = 3, .max_samples = 9, .min_time = 1});
 }
 
-static pb_status measure_reading(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const folder *f, pb_timing *t)
+static pb_status measure_reading(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env, const folder *f, pb_timing *t)
 {
-    const pb_measure_opts o = usual(sink);
+    const pb_measure_opts o = usual(env);
     reading r = {f, malloc((size_t)f->bytes)};
     if (!r.room) return pb_fail(PB_ENOMEM, "no memory for the %.3g GB of the files", 1e-9 * f->bytes);
     const pb_status s = pb_measure(ctx, read_files, &r, &o, t); /* the warm-up call touches the pages */
     free(r.room);
     PB_TRY(s);
-    return pb_emit_timing(sink, c, "read_time", t, "");
+    return pb_emit_timing(env->emitter, c, "read_time", t, "");
 }
 
-static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const folder *f, pb_timing *t)
+static pb_status measure(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env, const folder *f, pb_timing *t)
 {
     loading l = {.f = f};
     pb_model_config cfg;
     double before, peak = 0, weights;
-    const pb_measure_opts o = usual(sink);
-    PB_TRY(measure_reading(ctx, c, sink, f, t));
+    const pb_measure_opts o = usual(env);
+    PB_TRY(measure_reading(ctx, c, env, f, t));
     const double read_time = t->median;
     PB_TRY(config(c, true, &cfg));
     PB_TRY(pb_memory_reset_peak());
@@ -153,18 +153,18 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const fol
     if (s == PB_OK) s = pb_memory_peak(&peak);
     pb_model_close(&l.m);
     PB_TRY(s);
-    PB_TRY(pb_emit_timing(sink, c, "load_time", t, ""));
-    PB_TRY(pb_emit(sink, c, "load_rate", f->bytes / t->median, 0, "ok", ""));
-    PB_TRY(pb_emit(sink, c, "peak_memory", peak, 0, "ok", ""));
-    return requirements(ctx, c, sink, f, t->median / read_time, t->median, peak - before - weights);
+    PB_TRY(pb_emit_timing(env->emitter, c, "load_time", t, ""));
+    PB_TRY(pb_emit(env->emitter, c, "load_rate", f->bytes / t->median, 0, PB_ROW_OK, ""));
+    PB_TRY(pb_emit(env->emitter, c, "peak_memory", peak, 0, PB_ROW_OK, ""));
+    return requirements(ctx, c, env->emitter, f, t->median / read_time, t->median, peak - before - weights);
 }
 
-static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     folder f = {0};
     pb_timing *t = malloc(sizeof *t);
     pb_status s = t ? write_folder(ctx, c, &f) : pb_fail(PB_ENOMEM, "no memory for samples");
-    if (s == PB_OK) s = measure(ctx, c, sink, &f, t);
+    if (s == PB_OK) s = measure(ctx, c, env, &f, t);
     if (*f.dir) remove_folder(&f);
     free(t);
     return s;

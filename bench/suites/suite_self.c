@@ -30,11 +30,11 @@ static pb_status measure_nothing(pb_ctx *ctx, void *self)
 }
 
 /* CPU only: on a GPU every sample includes a host sync. */
-static pb_status measure_sample(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status measure_sample(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     static const char how[] = "two marks, two readings of the clock, counters, medians";
     pb_timing t;
-    const pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    const pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){PB_MEASURE_USUAL});
     pb_timing *inner = malloc(sizeof *inner);
     const pb_status s =
         inner ? pb_measure(ctx, measure_nothing, inner, &o, &t) : pb_fail(PB_ENOMEM, "no memory for samples");
@@ -42,15 +42,15 @@ static pb_status measure_sample(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
     PB_TRY(s);
     for (int i = 0; i < t.n; i++) t.seconds[i] /= SAMPLES;
     t.median /= SAMPLES;
-    PB_TRY(pb_emit_timing(sink, c, "sample_overhead", &t, how));
-    return t.n ? pb_requirement_emit(sink, "SELF-SAMPLE", NULL, 0, t.median, true, how) : PB_OK;
+    PB_TRY(pb_emit_timing(env->emitter, c, "sample_overhead", &t, how));
+    return t.n ? pb_requirement_emit(env->emitter, "SELF-SAMPLE", NULL, 0, t.median, true, how) : PB_OK;
 }
 
 /* ---- one row ---------------------------------------------------------------------------------------- */
 
 typedef struct rows {
     const pb_case *c;
-    pb_sink sink;
+    pb_emitter emitter;
     char dir[256];
 } rows;
 
@@ -59,7 +59,7 @@ static pb_status write_rows(pb_ctx *ctx, void *self)
     rows *r = self;
     (void)ctx;
     for (int i = 0; i < ROWS; i++)
-        PB_TRY(pb_emit(&r->sink, r->c, "row_time", 1.0 / (i + 1), 5, "ok", "a row that is not read"));
+        PB_TRY(pb_emit(&r->emitter, r->c, "row_time", 1.0 / (i + 1), 5, PB_ROW_OK, "a row that is not read"));
     return PB_OK;
 }
 
@@ -68,19 +68,20 @@ static pb_status forget_rows(pb_ctx *ctx, void *self)
 {
     rows *r = self;
     (void)ctx;
-    r->sink.n = 0;
-    return ftruncate(r->sink.results, 0) == 0 ? PB_OK : pb_fail(PB_EIO, "%s/results.csv: it cannot be emptied", r->dir);
+    r->emitter.n = 0;
+    return ftruncate(r->emitter.results, 0) == 0 ? PB_OK
+                                                 : pb_fail(PB_EIO, "%s/results.csv: it cannot be emptied", r->dir);
 }
 
-static pb_status open_rows(const pb_case *c, const pb_sink *like, rows *r)
+static pb_status open_rows(const pb_case *c, const pb_emitter *like, rows *r)
 {
     const char *tmp = getenv("TMPDIR");
     snprintf(r->dir, sizeof r->dir, "%s/plumb-self-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (!mkdtemp(r->dir)) return pb_fail_errno(errno, "%s", r->dir);
     PB_TRY(pb_results_create(r->dir));
-    PB_TRY(pb_sink_open(r->dir, &r->sink));
+    PB_TRY(pb_emitter_open(r->dir, &r->emitter));
     r->c = c;
-    r->sink.run_id = like->run_id, r->sink.machine_id = like->machine_id, r->sink.process = like->process;
+    r->emitter.run_id = like->run_id, r->emitter.machine_id = like->machine_id, r->emitter.process = like->process;
     return PB_OK;
 }
 
@@ -88,24 +89,24 @@ static void close_rows(rows *r)
 {
     static const char *const files[] = {"results.csv", "samples.csv"};
     char path[300];
-    pb_sink_close(&r->sink);
+    pb_emitter_close(&r->emitter);
     for (int i = 0; i < 2; i++) snprintf(path, sizeof path, "%s/%s", r->dir, files[i]), (void)unlink(path);
     (void)rmdir(r->dir);
 }
 
-static pb_status measure_row(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status measure_row(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     pb_timing t;
-    rows r = {.sink = {.results = -1, .samples = -1}};
-    pb_measure_opts o = pb_sink_measure(sink, (pb_measure_opts){PB_MEASURE_USUAL});
+    rows r = {.emitter = {.results = -1, .samples = -1}};
+    pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){PB_MEASURE_USUAL});
     o.before = forget_rows, o.before_self = &r;
-    pb_status s = open_rows(c, sink, &r);
+    pb_status s = open_rows(c, env->emitter, &r);
     if (s == PB_OK) s = pb_measure(ctx, write_rows, &r, &o, &t);
     close_rows(&r);
     PB_TRY(s);
     for (int i = 0; i < t.n; i++) t.seconds[i] = t.host[i] / ROWS; /* host time on every device */
     t.median = t.host_median / ROWS;
-    return pb_emit_timing(sink, c, "row_time", &t, "formatted and appended by one write");
+    return pb_emit_timing(env->emitter, c, "row_time", &t, "formatted and appended by one write");
 }
 
 /* ---- one comparison --------------------------------------------------------------------------------- */
@@ -113,11 +114,11 @@ static pb_status measure_row(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
 enum { COMPARED_ROWS = 100000, COMPARISONS = 5 };
 
 /* Times the comparison of two files of COMPARED_ROWS rows, including reading and printing. */
-static pb_status compare_files(const pb_case *c, const pb_self_files *f, pb_sink *sink)
+static pb_status compare_files(const pb_case *c, const pb_self_files *f, const pb_suite_env *env)
 {
     static const char how[] = "two results CSVs of 100,000 rows each";
-    const pb_measure_opts o =
-        pb_sink_measure(sink, (pb_measure_opts){.warmup = 1, .min_samples = COMPARISONS, .max_samples = COMPARISONS});
+    const pb_measure_opts o = pb_env_measure_opts(
+        env, (pb_measure_opts){.warmup = 1, .min_samples = COMPARISONS, .max_samples = COMPARISONS});
     double peak = 0;
     pb_timing t = {0};
     while (t.n < o.max_samples && !pb_interrupted()) {
@@ -128,32 +129,32 @@ static pb_status compare_files(const pb_case *c, const pb_self_files *f, pb_sink
     }
     if (!t.n) return PB_OK;
     t.median = pb_median_of(t.seconds, t.n);
-    PB_TRY(pb_emit_timing(sink, c, "compare_time", &t, how));
-    PB_TRY(pb_emit(sink, c, "peak_memory", peak, 0, "ok", "of the whole process"));
-    PB_TRY(pb_requirement_emit(sink, "SELF-COMPARE-TIME", NULL, 0, t.median, true, how));
-    return pb_requirement_emit(sink, "SELF-COMPARE-PEAK", NULL, 0, peak, true, how);
+    PB_TRY(pb_emit_timing(env->emitter, c, "compare_time", &t, how));
+    PB_TRY(pb_emit(env->emitter, c, "peak_memory", peak, 0, PB_ROW_OK, "of the whole process"));
+    PB_TRY(pb_requirement_emit(env->emitter, "SELF-COMPARE-TIME", NULL, 0, t.median, true, how));
+    return pb_requirement_emit(env->emitter, "SELF-COMPARE-PEAK", NULL, 0, peak, true, how);
 }
 
-static pb_status measure_compare(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status measure_compare(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     pb_self_files *f;
     (void)ctx;
     PB_TRY(pb_self_files_make(COMPARED_ROWS, &f));
-    const pb_status s = compare_files(c, f, sink);
+    const pb_status s = compare_files(c, f, env);
     pb_self_files_free(f);
     return s;
 }
 
 /* ---- the suite ------------------------------------------------------------------------------------------ */
 
-static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     static const struct {
         const char *name;
-        pb_status (*measure)(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
+        pb_status (*measure)(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env);
     } cases[] = {{"sample", measure_sample}, {"row", measure_row}, {"compare", measure_compare}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (strcmp(cases[i].name, c->name) == 0) return cases[i].measure(ctx, c, sink);
+        if (strcmp(cases[i].name, c->name) == 0) return cases[i].measure(ctx, c, env);
     return pb_fail(PB_EINVAL, "suite self has no case '%s'", c->name);
 }
 

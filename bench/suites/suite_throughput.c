@@ -4,10 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/derived/bars.h"
+#include "bench/derived/requirements.h"
 #include "bench/derived/graph_gain.h"
-#include "bench/measure/slowdown.h"
-#include "bench/measure/time_slice.h"
 #include "bench/stats/median.h"
 #include "bench/suites/suite.h"
 #include "bench/suites/train_case.h"
@@ -63,7 +61,7 @@ static pb_status find_slowdown(pb_ctx *ctx, pb_trainer *t, double share, pb_slow
 }
 
 /* Emits the injected delay that was achieved, over all phases of a step. */
-static pb_status emit_slowed(pb_ctx *ctx, const pb_case *c, pb_sink *sink, double share, int n)
+static pb_status emit_slowed(pb_ctx *ctx, const pb_case *c, pb_emitter *emitter, double share, int n)
 {
     double all[SAMPLES], own[SAMPLES], one;
     if (!(share > 0)) return PB_OK;
@@ -73,22 +71,26 @@ static pb_status emit_slowed(pb_ctx *ctx, const pb_case *c, pb_sink *sink, doubl
         for (int i = 0; i < PB_NPHASES; i++, own[s] += one)
             PB_TRY(ctx->be->between(ctx, s * MARKS + i, UNSLOWED + s * MARKS + i, &one));
     }
-    return pb_emit_slowed(sink, c, pb_slowed(all, own, n));
+    return pb_emit_slowed(emitter, c, pb_slowed(all, own, n));
 }
 
-static pb_measure_opts usual(const pb_ctx *ctx, const pb_sink *sink)
+static pb_measure_opts usual(const pb_ctx *ctx, const pb_suite_env *env)
 {
-    return pb_sink_measure(
-        sink, (pb_measure_opts){
-                  .warmup = 1, .min_samples = 5, .max_samples = SAMPLES, .min_time = ctx->id == PB_CPU ? 1.5 : 0.4});
+    return pb_env_measure_opts(
+        env, (pb_measure_opts){
+                 .warmup = 1, .min_samples = 5, .max_samples = SAMPLES, .min_time = ctx->id == PB_CPU ? 1.5 : 0.4});
 }
 
-static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts *o, int *n, double *host)
+/* The delay to inject, as a fraction of a phase's time; 0: none. */
+static double injected(const pb_suite_env *env) { return env->slowdown ? env->slowdown->share : 0; }
+
+static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_suite_env *env, const pb_measure_opts *o, int *n,
+                              double *host)
 {
     pb_slowdown slow[PB_NPHASES];
     double total = 0, one;
     for (int i = 0; i < o->warmup; i++) PB_TRY(pb_train_step(ctx, t)); /* sizes scratch memory and touches the pages */
-    PB_TRY(find_slowdown(ctx, t, o->slowdown, slow));
+    PB_TRY(find_slowdown(ctx, t, injected(env), slow));
     for (*n = 0; *n < o->max_samples && *n < SAMPLES && !pb_interrupted(); ++*n) {
         if (*n >= o->min_samples && total >= o->min_time) break;
         const double start = pb_clock_seconds();
@@ -97,15 +99,15 @@ static pb_status sample_steps(pb_ctx *ctx, pb_trainer *t, const pb_measure_opts 
         PB_TRY(pb_sync(ctx));
         PB_TRY(ctx->be->between(ctx, *n * MARKS, *n * MARKS + PB_NPHASES, &one));
         total += one;
-        pb_heartbeat_beat(o->heartbeat);
-        pb_time_slice_pass(o->time_slice);
+        pb_heartbeat_send_if_due(env->heartbeat);
+        pb_time_slice_pass(env->time_slice);
     }
     return PB_OK;
 }
 
 /* Emits the time between events `from` and `to` of every sample; *median is their median. */
-static pb_status emit_span(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const char *metric, int n, int from, int to,
-                           double *median)
+static pb_status emit_span(pb_ctx *ctx, const pb_case *c, pb_emitter *emitter, const char *metric, int n, int from,
+                           int to, double *median)
 {
     double sorted[SAMPLES];
     pb_timing *timing = calloc(1, sizeof *timing);
@@ -117,7 +119,7 @@ static pb_status emit_span(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const c
         sorted[i] = timing->seconds[i];
     }
     *median = timing->median = s == PB_OK ? pb_median(sorted, n) : 0;
-    if (s == PB_OK) s = pb_emit_timing(sink, c, metric, timing, "");
+    if (s == PB_OK) s = pb_emit_timing(emitter, c, metric, timing, "");
     free(timing);
     return s;
 }
@@ -130,50 +132,50 @@ typedef struct host_side {
     double kernel_launches, host_syncs;
 } host_side;
 
-static pb_status emit_host(pb_ctx *ctx, const pb_case *c, pb_sink *sink, const host_side *h)
+static pb_status emit_host(pb_ctx *ctx, const pb_case *c, pb_emitter *emitter, const host_side *h)
 {
     if (ctx->id == PB_CPU) return PB_OK;
-    PB_TRY(pb_emit(sink, c, "host_time", h->seconds, h->samples, "ok", ""));
-    PB_TRY(pb_emit(sink, c, "kernel_launches", h->kernel_launches, 0, "ok", ""));
-    return pb_emit(sink, c, "host_syncs", h->host_syncs, 0, "ok", "");
+    PB_TRY(pb_emit(emitter, c, "host_time", h->seconds, h->samples, PB_ROW_OK, ""));
+    PB_TRY(pb_emit(emitter, c, "kernel_launches", h->kernel_launches, 0, PB_ROW_OK, ""));
+    return pb_emit(emitter, c, "host_syncs", h->host_syncs, 0, PB_ROW_OK, "");
 }
 
-static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink, double *step)
+static pb_status eager(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_suite_env *env, double *step)
 {
     int n;
     double phase, host[SAMPLES];
-    const pb_measure_opts o = usual(ctx, sink);
+    const pb_measure_opts o = usual(ctx, env);
     const pb_counts before = ctx->counts;
-    PB_TRY(sample_steps(ctx, t, &o, &n, host));
+    PB_TRY(sample_steps(ctx, t, env, &o, &n, host));
     if (!n) return PB_OK;
     PB_TRY(
-        emit_host(ctx, c, sink,
+        emit_host(ctx, c, env->emitter,
                   &(host_side){pb_median(host, n), n,
                                (double)(ctx->counts.kernel_launches - before.kernel_launches) / (n + o.warmup),
                                (double)(ctx->counts.host_syncs - before.host_syncs - (uint64_t)n) / (n + o.warmup)}));
     for (int i = 0; i < PB_NPHASES; i++) {
         char metric[32];
         snprintf(metric, sizeof metric, "%s_time", pb_phase_names[i]);
-        PB_TRY(emit_span(ctx, c, sink, metric, n, i, i + 1, &phase));
+        PB_TRY(emit_span(ctx, c, env->emitter, metric, n, i, i + 1, &phase));
     }
-    PB_TRY(emit_slowed(ctx, c, sink, o.slowdown, n));
-    return emit_span(ctx, c, sink, "step_time", n, 0, PB_NPHASES, step);
+    PB_TRY(emit_slowed(ctx, c, env->emitter, injected(env), n));
+    return emit_span(ctx, c, env->emitter, "step_time", n, 0, PB_NPHASES, step);
 }
 
-static pb_status graphed(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink, double *step)
+static pb_status graphed(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_suite_env *env, double *step)
 {
     pb_timing *timing = malloc(sizeof *timing);
     if (!timing) return pb_fail(PB_ENOMEM, "no memory for samples");
-    pb_measure_opts o = usual(ctx, sink);
+    pb_measure_opts o = usual(ctx, env);
     o.graph = true;
     pb_status s = pb_measure(ctx, pb_train_step, t, &o, timing);
-    if (s == PB_EUNSUPPORTED) s = pb_emit(sink, c, "step_time", (double)NAN, 0, "unsupported", pb_error());
+    if (s == PB_EUNSUPPORTED) s = pb_emit(env->emitter, c, "step_time", (double)NAN, 0, PB_ROW_UNSUPPORTED, pb_error());
     else if (s == PB_OK) {
         *step = timing->median;
-        s = pb_emit_timing(sink, c, "step_time", timing, "");
+        s = pb_emit_timing(env->emitter, c, "step_time", timing, "");
         const host_side h = {timing->host_median, timing->n, timing->kernel_launches, timing->host_syncs};
-        if (s == PB_OK) s = pb_emit_graph(sink, c, timing);
-        if (s == PB_OK) s = emit_host(ctx, c, sink, &h);
+        if (s == PB_OK) s = pb_emit_graph(env->emitter, c, timing);
+        if (s == PB_OK) s = emit_host(ctx, c, env->emitter, &h);
     }
     free(timing);
     return s;
@@ -181,51 +183,53 @@ static pb_status graphed(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *
 
 /* Emits the FLOP/s of the model, the FLOP/s of the hardware, which include recomputed activations, and the model FLOP/s
  * as a fraction of the matrix-product ceiling (mfu). */
-static pb_status emit_flops(pb_ctx *ctx, const pb_case *c, const pb_trainer *t, double step, pb_sink *sink)
+static pb_status emit_flops(pb_ctx *ctx, const pb_case *c, const pb_trainer *t, double step, const pb_suite_env *env)
 {
     const pb_flops f = pb_trainer_flops(t);
     const double does = f.forward + f.backward, needs = does - f.again;
     const double ceiling =
-        pb_sink_ceiling(sink, pb_trainer_config(t)->model.dtype == PB_F32 ? "matmul_f32_rate" : "matmul_rate");
+        pb_env_ceiling(env, pb_trainer_config(t)->model.dtype == PB_F32 ? "matmul_f32_rate" : "matmul_rate");
     if (ctx->id == PB_CPU) return PB_OK;
-    PB_TRY(pb_emit(sink, c, "model_flops", needs / step, 0, "ok", ""));
-    PB_TRY(pb_emit(sink, c, "hardware_flops", does / step, 0, "ok", ""));
-    if (!(ceiling > 0)) return pb_emit(sink, c, "mfu", (double)NAN, 0, "unsupported", "this process has no ceiling");
-    return pb_emit(sink, c, "mfu", needs / step / ceiling, 0, "ok", "");
+    PB_TRY(pb_emit(env->emitter, c, "model_flops", needs / step, 0, PB_ROW_OK, ""));
+    PB_TRY(pb_emit(env->emitter, c, "hardware_flops", does / step, 0, PB_ROW_OK, ""));
+    if (!(ceiling > 0))
+        return pb_emit(env->emitter, c, "mfu", (double)NAN, 0, PB_ROW_UNSUPPORTED, "this process has no ceiling");
+    return pb_emit(env->emitter, c, "mfu", needs / step / ceiling, 0, PB_ROW_OK, "");
 }
 
-static pb_status emit_process_memory(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status emit_process_memory(pb_ctx *ctx, const pb_case *c, pb_emitter *emitter)
 {
     double peak;
-    if (ctx->id != PB_CPU) return pb_train_case_memory(ctx, c, sink);
+    if (ctx->id != PB_CPU) return pb_train_case_memory(ctx, c, emitter);
     PB_TRY(pb_memory_peak(&peak));
-    return pb_emit(sink, c, "peak_memory", peak, 0, "ok", "");
+    return pb_emit(emitter, c, "peak_memory", peak, 0, PB_ROW_OK, "");
 }
 
-static pb_status steps(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink)
+static pb_status steps(pb_ctx *ctx, const pb_case *c, pb_trainer *t, const pb_suite_env *env)
 {
     const pb_train_config *cfg = pb_trainer_config(t);
     const bool graph = pb_train_case_graph(c);
     double step = 0, loss;
     pb_check v;
-    PB_TRY(pb_train_case_gradient(ctx, c, t, sink, &v));
-    if (strcmp(v.status, "ok") != 0) return pb_emit(sink, c, "step_time", (double)NAN, 0, v.status, v.note);
+    PB_TRY(pb_train_case_gradient(ctx, c, t, env->emitter, &v));
+    if (v.status != PB_ROW_OK) return pb_emit(env->emitter, c, "step_time", (double)NAN, 0, v.status, v.note);
     if (ctx->id == PB_CPU) PB_TRY(pb_memory_reset_peak());
     PB_TRY(pb_train_case_fresh(ctx, t));
-    PB_TRY(graph ? graphed(ctx, c, t, sink, &step) : eager(ctx, c, t, sink, &step));
+    PB_TRY(graph ? graphed(ctx, c, t, env, &step) : eager(ctx, c, t, env, &step));
     if (!(step > 0)) return PB_OK;
     PB_TRY(pb_trainer_loss(t, &loss));
-    PB_TRY(pb_emit(sink, c, "loss", loss, 0, isfinite(loss) ? "ok" : "wrong", isfinite(loss) ? "" : "not finite"));
-    PB_TRY(pb_emit(sink, c, "tokens_per_second", cfg->B * cfg->S / step, 0, "ok", ""));
-    PB_TRY(emit_flops(ctx, c, t, step, sink));
-    return emit_process_memory(ctx, c, sink);
+    PB_TRY(pb_emit(env->emitter, c, "loss", loss, 0, isfinite(loss) ? PB_ROW_OK : PB_ROW_WRONG,
+                   isfinite(loss) ? "" : "not finite"));
+    PB_TRY(pb_emit(env->emitter, c, "tokens_per_second", cfg->B * cfg->S / step, 0, PB_ROW_OK, ""));
+    PB_TRY(emit_flops(ctx, c, t, step, env));
+    return emit_process_memory(ctx, c, env->emitter);
 }
 
-static pb_status run(pb_ctx *ctx, const pb_case *c, pb_sink *sink)
+static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     pb_trainer *t;
     PB_TRY(pb_train_case_open(ctx, c, &t));
-    pb_status s = steps(ctx, c, t, sink);
+    pb_status s = steps(ctx, c, t, env);
     pb_trainer_close(t);
     return s;
 }
@@ -240,7 +244,7 @@ static const char *const grid[] = {"tuning=full,lora,qlora", NULL};
 static const char *const full_grid[] = {"tuning=full,lora,qlora batch=1,4 seq=128,256,512 mode=eager,graph", NULL};
 
 /* Whole steps, eager and as one graph. Three processes fit into ten minutes on an H200. The cases include those of the
- * step requirements in bars.def. */
+ * step requirements in requirements.def. */
 #define DEVICE "dtype=bf16 mode=eager,graph model=qwen2.5-"
 #define BOTH   "0.5b,qwen2.5-1.5b "
 /* One layer of each kind of DeepSeek-V4 in its original sizes, for requirement V4-STEP. */
@@ -259,12 +263,12 @@ static const char *const device_full_grid[] = {DEVICE BOTH
                                                "tuning=lora,qlora,full batch=1,2,4,8 seq=128,256,512,1024,2048",
                                                V4_STEP "seq=4096,8192,16384", NULL};
 
-static pb_status conclude(pb_ctx *ctx, pb_sink *sink)
+static pb_status conclude(pb_ctx *ctx, pb_emitter *emitter)
 {
     if (ctx->id == PB_CPU) return PB_OK;
-    PB_TRY(pb_bars_conclude(sink, "throughput"));
-    PB_TRY(pb_v4_step_conclude(sink));
-    return pb_graph_gain_conclude(sink, "throughput", "step_time");
+    PB_TRY(pb_requirements_conclude(emitter, "throughput"));
+    PB_TRY(pb_v4_step_conclude(emitter));
+    return pb_graph_gain_conclude(emitter, "throughput", "step_time");
 }
 
 const pb_suite pb_suite_throughput = {

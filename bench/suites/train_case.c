@@ -139,11 +139,17 @@ double pb_train_case_seconds(const pb_case *c)
     return 2 * weights * tokens / 2.5e11; /* 2.5e11 FLOP/s: two CPU cores */
 }
 
-double pb_train_case_device_seconds(const pb_case *c)
+double pb_train_case_device_step(const pb_case *c)
 {
     double tokens, weights = size_of(c, &tokens);
+    return 0.01 + 4 * 2 * weights * tokens / 3e14;
+}
+
+double pb_train_case_device_seconds(const pb_case *c)
+{
+    const double weights = pb_train_case_weights(c);
     const char *tuning = pb_case_get(c, "tuning");
-    const double open = 0.3 + 0.5e-9 * weights, step = 0.01 + 4 * 2 * weights * tokens / 3e14;
+    const double open = 0.3 + 0.5e-9 * weights, step = pb_train_case_device_step(c);
     const bool full = tuning && strcmp(tuning, "full") == 0;
     return open + (full ? 3e-9 * weights : 0) + (10 * step > 0.5 ? 10 * step : 0.5);
 }

@@ -27,6 +27,8 @@ double pb_train_case_weights(const pb_case *c);
 double pb_train_case_seconds(const pb_case *c);
 /* Rough seconds of a whole case on a GPU: weights drawn on the host, a gradient check, samples. */
 double pb_train_case_device_seconds(const pb_case *c);
+/* Rough seconds of one step of it. */
+double pb_train_case_device_step(const pb_case *c);
 
 /* Checks the gradients and sets *error to a relative error. It runs forward, loss and backward without clipping. Then:
  * f32:  compares with a central difference of the loss, along a direction in which every trained tensor moves.
@@ -37,20 +39,20 @@ pb_status pb_gradient_error(pb_trainer *t, double *error);
 /* The largest accepted error for a dtype. A case with a larger error is not timed. */
 double pb_gradient_bound(pb_dtype dtype);
 
-/* Emits the row gradient_error and sets *out; the case may be timed only if out->status is "ok". Afterwards forward,
- * loss and backward have run. On a GPU the error is reused from another case of this process that differs only in mode
- * and clip, because neither affects gradients before clipping. If GPU memory is too small for the additional f32 model,
- * the row has status unsupported and the case is timed without the check. */
+/* Emits the row gradient_error and sets *out; the case may be timed only if out->status is PB_ROW_OK. Afterwards
+ * forward, loss and backward have run. On a GPU the error is reused from another case of this process that differs only
+ * in mode and clip, because neither affects gradients before clipping. If GPU memory is too small for the additional
+ * f32 model, the row has status unsupported and the case is timed without the check. */
 typedef struct pb_check {
-    const char *status;
+    pb_row_status status;
     char note[160];
 } pb_check;
-pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_sink *sink, pb_check *out);
+pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_emitter *emitter, pb_check *out);
 /* On a GPU: frees the scratch memory of earlier cases and checks, and resets the peak of memory. Then runs forward,
  * loss and backward once, so that the peak includes phases that are not timed. */
 pb_status pb_train_case_fresh(pb_ctx *ctx, pb_trainer *t);
 /* On a GPU: emits peak_memory and device_memory since pb_train_case_fresh(). */
-pb_status pb_train_case_memory(pb_ctx *ctx, const pb_case *c, pb_sink *sink);
+pb_status pb_train_case_memory(pb_ctx *ctx, const pb_case *c, pb_emitter *emitter);
 
 /* Copies all gradients into one malloc'd array *out of *n values, which the caller frees. Used to compare graph and
  * eager bit for bit. */

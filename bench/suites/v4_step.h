@@ -7,5 +7,5 @@
 /* Emits requirement V4-STEP for each pair of steps of v4-flash-layer that suite throughput measured in this process
  * with dense and with sparse attention, all other axes being equal. The value is dense time / sparse time; the note has
  * the milliseconds and FLOP/s of both. Without a pair the row has status unsupported. */
-pb_status pb_v4_step_conclude(pb_sink *sink);
+pb_status pb_v4_step_conclude(pb_emitter *emitter);
 #endif

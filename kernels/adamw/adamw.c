@@ -77,15 +77,15 @@ static const pb_dims device_grid[] = {{1, 125000, 1024, 0, 0, 0, 10}, {1, 125000
 static pb_status step_check(const void *args)
 {
     const pb_adamw_step_args *a = args;
-    if (a->n < 0 || a->nclip < 0) return pb_fail(PB_EINVAL, "adamw: n=%d nclip=%d", a->n, a->nclip);
-    if (a->nclip && !a->clip) return pb_fail(PB_EINVAL, "adamw: nclip=%d, but no clip states", a->nclip);
+    if (a->n < 0 || a->nclip < 0) return pb_fail(PB_EINVAL, "adamw: n=%d nclip=%d, need n, nclip >= 0", a->n, a->nclip);
+    if (a->nclip && !a->clip) return pb_fail(PB_EINVAL, "adamw: nclip=%d, but clip is NULL", a->nclip);
     if (!(a->beta1 >= 0 && a->beta1 < 1 && a->beta2 >= 0 && a->beta2 < 1))
-        return pb_fail(PB_EINVAL, "adamw: betas %g %g, need [0,1)", (double)a->beta1, (double)a->beta2);
+        return pb_fail(PB_EINVAL, "adamw: beta1=%g beta2=%g, need 0 <= beta < 1", (double)a->beta1, (double)a->beta2);
     if (!(a->eps > 0)) return pb_fail(PB_EINVAL, "adamw: eps=%g, need > 0", (double)a->eps);
     return PB_OK;
 }
 
-/* Tensor i of the list. Tensors with odd i have no weight decay and are not clipped; tensor 1 is empty. */
+/* Binds tensor i of the list. Tensors with odd i have no weight decay and are not clipped; tensor 1 is empty. */
 static pb_adamw_entry bind_entry(pb_binder *b, int i, size_t n, bool bf16, bool clipped)
 {
     enum { MAX = 4 };
@@ -110,7 +110,7 @@ static pb_status step_bind(pb_binder *b, const int *dim, void *args)
     pb_adamw_entry list[4] = {0};
     const pb_clip_state clip[2] = {{.scale = 0.25f, .norm = 4}, {.scale = 1, .norm = 0.5f, .skip = dim[5] == 2}};
     const pb_adamw_state state = {.lr = 0.01f, .step = dim[6], .skipped = 2};
-    if (dim[0] > 4) return pb_fail(PB_EINVAL, "adamw: bind makes at most 4 tensors");
+    if (dim[0] > 4) return pb_fail(PB_EINVAL, "adamw: the shape asks for more than 4 tensors");
     const bool clipped = dim[5] == 1 || dim[5] == 2 || dim[5] == 4;
     const float loss_scale = 48, loss = dim[5] == 4 ? -INFINITY : 3.5f;
     size_t elements = 0;
@@ -136,8 +136,7 @@ static pb_status step_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* f32: reads w, grad, m, v and writes w, m, v. bf16 weights with f32 masters take 30 bytes
- * per element instead of 28. */
+/* In f32 a step reads w, grad, m, v and writes w, m, v: 28 bytes per element. bf16 weights with f32 masters take 30. */
 static pb_cost step_cost(const void *args)
 {
     const double n = (double)((const pb_adamw_step_args *)args)->elements;

@@ -1,10 +1,10 @@
-/* adamw.cu - the AdamW step on a GPU in two kernel launches. The first, of one warp, checks the clip states and
- * the loss, increments the step number, and writes the coefficients that all tensors share to the scratch
- * memory. It is a launch of its own because the state must not change while CTAs of the update still read it.
- * The second updates all tensors.
+/* adamw.cu - the AdamW step on a GPU in two kernel launches. The first, of one warp, checks the clip states and the
+ * loss, increments the step number, and writes the coefficients that all tensors share to the scratch memory. It is a
+ * launch of its own because the state must not change while CTAs of the update still read it. The second updates all
+ * tensors.
  *
  * The tensors are divided into chunks. Persistent grid: each CTA takes every n-th chunk. A thread has four independent
- * 16-byte loads in flight. Limited by memory: 28 bytes per element, 30 for bf16 weights with f32 masters. */
+ * 16-byte loads in flight. Limited by memory bandwidth: 28 bytes per element, 30 for bf16 weights with f32 masters. */
 #include <math.h>
 
 #include "kernels/adamw/adamw.h"
@@ -38,7 +38,7 @@ __global__ static void __launch_bounds__(32) adamw_begin(pb_adamw_step_args a, s
     c->unbias2 = (float)(1 / sqrt(1 - pow((double)a.beta2, t)));
 }
 
-/* Passed as a kernel argument, so that values which are constant for a call stay in constant
+/* The argument of adamw_update. It is passed by value, so that values which are constant for a call are in constant
  * memory and need no registers. */
 struct step_call {
     pb_adamw_step_args a;

@@ -29,7 +29,7 @@ typedef struct pb_adamw_entry {
     float *m, *v;      /* [n] */
     size_t n;
     pb_dtype dtype;
-    int clip;    /* index of the tensor's pb_clip_state; -1: not clipped, only divided by the loss scale */
+    int clip;    /* index of the tensor's pb_clip_state; -1: the gradient is only divided by the loss scale */
     float decay; /* weight decay wd of this tensor: 0 for norms and biases */
 } pb_adamw_entry;
 

@@ -1,5 +1,5 @@
 /* adamw_fast.c - the vectorised AdamW step: all tensors are divided into chunks, which threads take dynamically.
- * Limited by memory: 28 bytes per element in f32. */
+ * Limited by memory bandwidth: 28 bytes per element in f32. */
 #include <math.h>
 
 #include "kernels/adamw/adamw.h"

@@ -1,4 +1,4 @@
-/* adamw_fixtures.h - what torch.optim.AdamW (PyTorch 2.11.0) makes of 8 elements in 3 steps with
+/* adamw_fixtures.h - results of torch.optim.AdamW (PyTorch 2.11.0) for 8 elements in 3 steps with
  * betas (0.9, 0.95), eps 1e-08, weight decay 0.1. Written by scripts/fixtures/adamw_fixtures.py. */
 #ifndef PB_ADAMW_FIXTURES_H
 #define PB_ADAMW_FIXTURES_H

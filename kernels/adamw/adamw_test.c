@@ -7,7 +7,7 @@
 #include "kernels/adamw/adamw_fixtures.h"
 #include "tests/test.h"
 
-enum { N = 53 }; /* some whole vectors and a tail */
+enum { N = 53 }; /* elements: some whole SIMD vectors and a tail */
 
 typedef struct tensor {
     float w[N], grad[N], m[N], v[N];
@@ -34,7 +34,7 @@ static pb_adamw_step_args args(const pb_adamw_entry *list, int n, pb_adamw_state
     return (pb_adamw_step_args){.list = list, .state = state, .n = n, .beta1 = 0.9f, .beta2 = 0.95f, .eps = 1e-8f};
 }
 
-static void three_steps_as_pytorch_takes_them(void **state)
+static void three_steps_equal_pytorch(void **state)
 {
     float w[8], m[8] = {0}, v[8] = {0};
     pb_adamw_state s = {0};
@@ -54,7 +54,7 @@ static void three_steps_as_pytorch_takes_them(void **state)
 }
 
 /* Compares five steps with changing lr with the formula of adamw.h in double precision, element by element. */
-static void five_steps_of_the_formula(void **state)
+static void five_steps_match_the_formula(void **state)
 {
     for (int bf16 = 0; bf16 < 2; bf16++) {
         tensor t;
@@ -101,7 +101,8 @@ static void decay_is_decoupled(void **state)
     assert_int_equal(s.step, 8);
 }
 
-/* Scaling in the step and scaling in place before it give the same bits, because the scale is a power of two. */
+/* Scaling gradients in the step gives the same bits as scaling them in place before it, because the scale is a power of
+ * two. */
 static void clip_scale_applies_only_when_asked(void **state)
 {
     tensor t, u;
@@ -170,7 +171,7 @@ static void bad_arguments_are_named(void **state)
     a.nclip = 1;
     CHECK_FAILS(pb_adamw_step(*state, &a), PB_EINVAL, "nclip=1");
     a.nclip = 0, a.beta2 = 1;
-    CHECK_FAILS(pb_adamw_step(*state, &a), PB_EINVAL, "betas 0.9 1");
+    CHECK_FAILS(pb_adamw_step(*state, &a), PB_EINVAL, "beta1=0.9 beta2=1");
     a.beta2 = 0.95f, a.eps = 0;
     CHECK_FAILS(pb_adamw_step(*state, &a), PB_EINVAL, "eps=0");
 }
@@ -178,8 +179,8 @@ static void bad_arguments_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(three_steps_as_pytorch_takes_them),
-        cmocka_unit_test(five_steps_of_the_formula),
+        cmocka_unit_test(three_steps_equal_pytorch),
+        cmocka_unit_test(five_steps_match_the_formula),
         cmocka_unit_test(decay_is_decoupled),
         cmocka_unit_test(clip_scale_applies_only_when_asked),
         cmocka_unit_test(the_loss_scale_is_divided_out_once),

@@ -1,4 +1,4 @@
-/* skips.h - whether a step is skipped: the rule of adamw.h for all CPU implementations. */
+/* skips.h - decides whether a step is skipped, by the rule of adamw.h, for all CPU implementations. */
 #ifndef PB_ADAMW_SKIPS_H
 #define PB_ADAMW_SKIPS_H
 #include <math.h>

@@ -69,12 +69,12 @@ const pb_impl pb_addnorm_bwd_cpu[] = {PB_FAST_IMPLS(pb_addnorm_bwd, .workspace =
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* Axes: a: accumulate; f: 1: w is frozen, dw is NULL. */
+/* Axis a: 1: accumulate dw. Axis f: 1: w is frozen, and dw is NULL. */
 static const char axes[] = "BSDaf";
 static const pb_dims edge[] = {
     {2, 3, 7},   {1, 5, 1000, 1},  {2, 2, 576},   {3, 3, 64, 1}, {1, 1, 1}, {2, 3, 16, 0, 1}, {2, 70, 40, 1},
-    {2, 70, 33}, {1, 3, 17, 0, 1}, {1, 530, 896}, /* on a GPU: several rows per CTA, four vectors per thread, just over
-                                                     48 KB of shared memory */
+    {2, 70, 33}, {1, 3, 17, 0, 1}, {1, 530, 896}, /* the last shape, on a GPU: several rows per CTA, four vectors per
+                                                     thread, just over 48 KB of shared memory */
     {0},
 };
 static const pb_dims grid[] = {{1, 256, 576}, {8, 1024, 576}, {8, 1024, 896}, {8, 1024, 1536}, {1, 16, 576}, {0}};
@@ -84,7 +84,7 @@ static const float bound_eps = 1e-2f; /* large, so that a wrong use of eps shows
 
 static pb_status check_sizes(const char *op, int T, int D)
 {
-    return T < 0 || D < 1 ? pb_fail(PB_EINVAL, "%s: T=%d D=%d", op, T, D) : PB_OK;
+    return T < 0 || D < 1 ? pb_fail(PB_EINVAL, "%s: T=%d D=%d, need T >= 0 and D >= 1", op, T, D) : PB_OK;
 }
 
 static pb_status fwd_check(const void *args)

@@ -1,4 +1,5 @@
-/* addnorm_fast.c - vectorised residual addition and RMSNorm; each thread computes whole rows. Limited by memory. */
+/* addnorm_fast.c - vectorised residual addition and RMSNorm; each thread computes whole rows. Limited by memory
+ * bandwidth. */
 #include "kernels/addnorm/addnorm.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/rows.h"

@@ -1,4 +1,4 @@
-/* addnorm_test.c - properties of residual addition with RMSNorm that the comparison with the
+/* addnorm_test.c - tests properties of residual addition with RMSNorm that the comparison with the
  * reference does not test. */
 #include <string.h>
 
@@ -18,8 +18,7 @@ static pb_addnorm_fwd_args fwd_args(const float *x, const float *r, const float 
     return (pb_addnorm_fwd_args){.x = x, .r = r, .w = w, .h = h, .y = y, .rstd = rstd, .T = T, .D = D, .eps = 1e-6f};
 }
 
-/* addnorm equals an addition followed by rmsnorm, bit for bit: f32 sums are the same, and
- * the norm is computed alike. */
+/* addnorm gives the bits of an addition followed by rmsnorm. */
 static void is_a_sum_then_a_norm(void **state)
 {
     float x[N], r[N], w[D], h[N], y[N], rstd[T], want[N], want_rstd[T];
@@ -108,7 +107,7 @@ static void large_outputs_are_equal(void **state)
             .x = x, .r = r, .w = w, .h = h, .y = y, .rstd = rstd, .T = ROWS, .D = WIDE, .eps = 1e-6f, .dtype = t};
         CHECK_OK(pb_addnorm_fwd(*state, &a));
         pb_addnorm_bwd_args b = {.dy = y, .dh = r, .h = h, .w = w, .rstd = rstd, .T = ROWS, .D = WIDE, .dtype = t};
-        a.h = x; /* h in place; y is streamed in both calls */
+        a.h = x; /* h overwrites x, so it is not streamed; y is streamed in both calls */
         CHECK_OK(pb_addnorm_fwd(*state, &a));
         assert_true(memcmp(x, h, bytes) == 0);
         b.dx = x;

@@ -60,7 +60,7 @@ static double weight(const pb_attention_bwd_args *a, int b, int h, int i, int j,
     return p;
 }
 
-/* Computes dq of one query. sum is room for [D]. */
+/* Computes dq of one query. sum: scratch array of D elements. */
 static void dq_ref(const pb_attention_bwd_args *a, int b, int h, int i, double *sum)
 {
     const size_t row = (size_t)b * a->S, kv = (size_t)(h / (a->H / a->K)) * a->D;
@@ -75,7 +75,7 @@ static void dq_ref(const pb_attention_bwd_args *a, int b, int h, int i, double *
         pb_store(a->dq, (row + i) * a->lddq + (size_t)h * a->D + d, a->dtype, (double)a->scale * sum[d]);
 }
 
-/* Computes dk and dv of one key. sum is room for [2,D]. */
+/* Computes dk and dv of one key. sum: scratch array [2,D]. */
 static void dkv_ref(const pb_attention_bwd_args *a, int b, int kv, int j, double *sum)
 {
     const int D = a->D, group = a->H / a->K;
@@ -141,12 +141,12 @@ const pb_impl pb_attention_bwd_cpu[] = {
 /* ---- descriptors --------------------------------------------------------------------------------------- */
 
 static const char axes[] = "BSHKDcpn";
-/* A shape of the tables: a pb_dims with names, in the order of `axes`. */
+/* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
 typedef struct shape {
     int B, S, H, K, D;
     int causal;
-    int pad;     /* elements; the gap between tokens is a multiple of it that differs from tensor to tensor */
-    int samples; /* conversations packed into a row; 0: start is NULL */
+    int pad; /* elements; the gap between the tokens of a tensor is a multiple of `pad`, another for each tensor */
+    int conversations; /* conversations packed into a row; 0: start is NULL */
     int unused[2];
 } shape;
 _Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
@@ -154,28 +154,28 @@ static const shape edge[] = {
     {.B = 1, .S = 9, .H = 3, .K = 1, .D = 7, .causal = 1},
     {.B = 1, .S = 33, .H = 2, .K = 2, .D = 80},
     {.B = 1, .S = 130, .H = 3, .K = 3, .D = 64, .causal = 1, .pad = 1},
-    {.B = 2, .S = 70, .H = 6, .K = 2, .D = 16, .causal = 1, .pad = 5, .samples = 3},
-    {.B = 1, .S = 200, .H = 8, .K = 1, .D = 5, .causal = 1, .samples = 2},
+    {.B = 2, .S = 70, .H = 6, .K = 2, .D = 16, .causal = 1, .pad = 5, .conversations = 3},
+    {.B = 1, .S = 200, .H = 8, .K = 1, .D = 5, .causal = 1, .conversations = 2},
     {.B = 3, .S = 20, .H = 12, .K = 2, .D = 128, .causal = 1, .pad = 3},
-    {.B = 1, .S = 130, .H = 2, .K = 1, .D = 24, .samples = 4},
+    {.B = 1, .S = 130, .H = 2, .K = 1, .D = 24, .conversations = 4},
     {.B = 1, .S = 150, .H = 9, .K = 3, .D = 8, .pad = 2},
     {.B = 1, .S = 1, .H = 1, .K = 1, .D = 1, .causal = 1},
     {.B = 1, .S = 300, .H = 4, .K = 1, .D = 64, .causal = 1},
     {.B = 1, .S = 300, .H = 8, .K = 1, .D = 128, .causal = 1, .pad = 8},
-    {.B = 2, .S = 150, .H = 4, .K = 2, .D = 128, .pad = 8, .samples = 3},
-    {.B = 2, .S = 129, .H = 7, .K = 1, .D = 64, .causal = 1, .pad = 8, .samples = 5},
+    {.B = 2, .S = 150, .H = 4, .K = 2, .D = 128, .pad = 8, .conversations = 3},
+    {.B = 2, .S = 129, .H = 7, .K = 1, .D = 64, .causal = 1, .pad = 8, .conversations = 5},
     {.B = 1, .S = 257, .H = 2, .K = 2, .D = 96},
-    {.B = 1, .S = 200, .H = 3, .K = 1, .D = 32, .causal = 1, .pad = 8, .samples = 7},
-    {.B = 1, .S = 70, .H = 2, .K = 1, .D = 136, .causal = 1, .samples = 3},
+    {.B = 1, .S = 200, .H = 3, .K = 1, .D = 32, .causal = 1, .pad = 8, .conversations = 7},
+    {.B = 1, .S = 70, .H = 2, .K = 1, .D = 136, .causal = 1, .conversations = 3},
     {.B = 50, .S = 3, .H = 7, .K = 1, .D = 64, .causal = 1, .pad = 8},
     {.B = 30, .S = 3, .H = 5, .K = 1, .D = 128, .causal = 1, .pad = 8},
-    {.B = 1, .S = 100, .H = 3, .K = 1, .D = 128, .causal = 1, .pad = 8, .samples = 2},
+    {.B = 1, .S = 100, .H = 3, .K = 1, .D = 128, .causal = 1, .pad = 8, .conversations = 2},
     {.B = 2, .S = 90, .H = 2, .K = 1, .D = 64, .pad = 8},
     {.B = 1, .S = 140, .H = 2, .K = 2, .D = 64, .causal = 1, .pad = 8},
-    {.B = 1, .S = 300, .H = 1, .K = 1, .D = 128, .causal = 1, .pad = 8, .samples = 3},
+    {.B = 1, .S = 300, .H = 1, .K = 1, .D = 128, .causal = 1, .pad = 8, .conversations = 3},
     {0},
 };
-/* The grids have no packed rows: the cost of those depends on `start`, which the host does not read. */
+/* The grids have no packed rows: their cost depends on the values of `start`, which are in device memory. */
 static const shape grid[] = {
     {.B = 1, .S = 256, .H = 9, .K = 3, .D = 64, .causal = 1},
     {.B = 1, .S = 2048, .H = 9, .K = 3, .D = 64, .causal = 1},
@@ -199,8 +199,9 @@ static const shape device_grid[] = {
 static pb_status sizes_check(const char *op, int B, int S, int H, int K, int D, float scale)
 {
     if (B < 1 || S < 1 || D < 1) return pb_fail(PB_EINVAL, "%s: B=%d S=%d D=%d, need at least 1", op, B, S, D);
-    if (K < 1 || H < 1 || H % K) return pb_fail(PB_EINVAL, "%s: H=%d K=%d, need H a multiple of K", op, H, K);
-    if (!isfinite(scale)) return pb_fail(PB_EINVAL, "%s: scale=%g", op, (double)scale);
+    if (K < 1 || H < 1 || H % K)
+        return pb_fail(PB_EINVAL, "%s: H=%d K=%d, need K >= 1 and H a positive multiple of K", op, H, K);
+    if (!isfinite(scale)) return pb_fail(PB_EINVAL, "%s: scale=%g, need a finite number", op, (double)scale);
     return PB_OK;
 }
 
@@ -208,7 +209,8 @@ static pb_status tensor_check(const char *op, const char *name, const void *p, s
 {
     if (!p) return pb_fail(PB_EINVAL, "%s: %s is NULL", op, name);
     if (ld < (size_t)heads * D)
-        return pb_fail(PB_EINVAL, "%s: tokens of %s are %zu apart, need %zu", op, name, ld, (size_t)heads * D);
+        return pb_fail(PB_EINVAL, "%s: tokens of %s are %zu elements apart, need at least %zu", op, name, ld,
+                       (size_t)heads * D);
     return PB_OK;
 }
 
@@ -240,14 +242,14 @@ static pb_status bwd_check(const void *args)
     return a->lse ? PB_OK : pb_fail(PB_EINVAL, "%s: lse is NULL", op);
 }
 
-/* Binds `start` for n samples that share a row of S tokens evenly; returns NULL when n is 0. */
+/* Binds `start` for rows of S tokens that hold n conversations of about equal length. Returns NULL when n is 0. */
 static const int32_t *bind_start(pb_binder *b, const int *dim)
 {
     const int B = dim[0], S = dim[1], n = dim[7];
     int32_t *start = n ? malloc((size_t)B * S * sizeof *start) : NULL;
-    if (n && !start) b->status = pb_fail(PB_ENOMEM, "attention: no memory for %d starts", B * S);
+    if (n && !start) b->status = pb_fail(PB_ENOMEM, "attention: no host memory for %d start positions", B * S);
     if (!start) return NULL;
-    for (int s = 0; s < B * S; s++) { /* sample m holds tokens mS/n .. (m+1)S/n - 1 */
+    for (int s = 0; s < B * S; s++) { /* conversation m holds tokens mS/n .. (m+1)S/n - 1 */
         const int m = (int)(((long)(s % S + 1) * n - 1) / S);
         start[s] = (int32_t)((long)m * S / n);
     }
@@ -342,7 +344,7 @@ static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
                                                           .dtype = a->dtype});
 }
 
-/* How many pairs of query and visible key exist without packing: the least work of a kernel. */
+/* Returns the number of (query, visible key) pairs of all heads, for rows that are not packed. */
 static double pairs(int B, int S, int H, bool causal) { return (double)B * H * S * (causal ? (S + 1) / 2.0 : S); }
 
 static pb_cost fwd_cost(const void *args)

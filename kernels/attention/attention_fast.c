@@ -15,23 +15,22 @@
 
 /* ---- which keys a query attends to ------------------------------------------------------------------ */
 
-/* A block of queries. Lanes from n on hold zeros and have no visible key. */
+/* A block of at most QUERIES queries, one per lane. Lanes from n on hold zeros and have no visible key. */
 typedef struct queries {
-    int first, n, wide; /* wide: n rounded up to a multiple of RUN */
-    int begin, end;     /* every visible key of any query is in [begin, end); begin is a multiple of RUN */
-    int all_from, all_to;
+    int first, n, wide;   /* wide: n rounded up to a multiple of RUN */
+    int begin, end;       /* every visible key of any query is in [begin, end); begin is a multiple of RUN */
+    int all_from, all_to; /* every query attends to all keys in [all_from, all_to) */
     bool causal;
     int32_t from[QUERIES], to[QUERIES]; /* query i attends to keys from[i] <= j < to[i] */
 } queries;
 
-/* A tile of keys first .. first+n-1. masked: not every query attends to all of them; then it is processed in runs of
- * `run`. */
+/* A tile of keys first .. first+n-1. It is processed `run` keys at a time. */
 typedef struct keys {
     int first, n, run;
-    bool masked;
+    bool masked; /* some query does not attend to every key of the tile */
 } keys;
 
-static void look(queries *q, int first, int S, bool causal, const int32_t *start)
+static void find_visible_keys(queries *q, int first, int S, bool causal, const int32_t *start)
 {
     int begin = S, end = 0;
     *q = (queries){.first = first, .n = S - first < QUERIES ? S - first : QUERIES, .all_to = S, .causal = causal};
@@ -56,14 +55,16 @@ static keys keys_at(const queries *q, int first)
     return k;
 }
 
-/* The first lane that must be computed for the run from key j on: earlier causal queries attend to none of its keys. */
+/* Returns the first lane that must be computed for the run of keys that begins at key j of the tile. Under a causal
+ * mask the queries of earlier lanes attend to no key of the run. */
 static int lane_from(const queries *q, const keys *k, int j)
 {
     const int after = k->first + j - q->first;
     return k->masked && q->causal && after > 0 ? after / RUN * RUN : 0;
 }
 
-/* How many keys of the tile have been computed for this lane, given lane_from(). */
+/* Returns how many keys of the tile are computed for this lane: those of all runs whose lane_from() is at most
+ * `lane`. */
 static int keys_for(const queries *q, const keys *k, int lane)
 {
     if (!k->masked || !q->causal) return k->n;
@@ -86,8 +87,8 @@ typedef struct tile {
     size_t ld;
 } tile;
 
-/* Returns n rows as f32: the tensor itself, or a converted copy in `room`. */
-static tile view(const rows *x, int n, int D, float *room)
+/* Returns n rows as f32: a pointer into the tensor if it is f32, otherwise a converted copy in `room`. */
+static tile as_f32(const rows *x, int n, int D, float *room)
 {
     if (x->dtype == PB_F32) return (tile){(const float *)x->x + x->at, x->ld};
     load_rows(room, pb_attn_width(D), n, x, n, D);
@@ -99,7 +100,7 @@ static rows rows_at(const void *x, size_t token, size_t ld, int head, int D, pb_
     return (rows){x, token * ld + (size_t)head * D, ld, t};
 }
 
-/* to[j][i] = rows_j . columns_i for the keys j and the queries i: K Q^T and V dO^T. */
+/* Computes to[j][i] = rows_j . columns_i for the keys j and the queries i: K Q^T and V dO^T. */
 static void dot_products(float *to, const queries *q, const keys *k, tile rows_, const float *columns, int D)
 {
     for (int j = 0, n; j < k->n; j += n) {
@@ -123,7 +124,7 @@ static void combine(const product *p, bool finite)
     else multiply_unmasked(p);
 }
 
-/* to[d][i] += sum_j x[j][d] weight[j][i]: o and dq, transposed. */
+/* Computes to[d][i] += sum_j x[j][d] weight[j][i]: o and dq, transposed. */
 static void add_over_keys(float *to, const queries *q, const keys *k, tile x, const float *weight, int D)
 {
     const bool finite = !k->masked || all_finite(x.p, x.ld, k->n, D);
@@ -135,7 +136,7 @@ static void add_over_keys(float *to, const queries *q, const keys *k, tile x, co
                            .K = n,
                            .a = x.p + j * x.ld,
                            .lda = x.ld,
-                           .turned = true,
+                           .transposed = true,
                            .b = weight + j * QUERIES + lane,
                            .ldb = QUERIES,
                            .c = to + lane,
@@ -145,7 +146,7 @@ static void add_over_keys(float *to, const queries *q, const keys *k, tile x, co
     }
 }
 
-/* to[j][d] += sum_i weight[j][i] x[i][d]: dk and dv. */
+/* Computes to[j][d] += sum_i weight[j][i] x[i][d]: dk and dv. */
 static void add_over_queries(float *to, const queries *q, const keys *k, const float *x, const float *weight, int D)
 {
     const size_t width = pb_attn_width(D);
@@ -170,7 +171,8 @@ static void add_over_queries(float *to, const queries *q, const keys *k, const f
 /* ---- forward ---------------------------------------------------------------------------------------- */
 
 typedef struct softmax {
-    float top[QUERIES], sum[QUERIES], shrink[QUERIES]; /* shrink: last rescaling of earlier sums */
+    float top[QUERIES], sum[QUERIES]; /* maximum of the scores and sum of the weights over the tiles so far */
+    float shrink[QUERIES];            /* factor that rescales sums over earlier tiles to the new maximum */
 } softmax;
 
 /* Turns the scores of one tile of keys into weights e^(s - top), where top is the maximum so far (Milakov & Gimelshein,
@@ -214,7 +216,7 @@ static void fwd_finish(const pb_attention_fwd_args *a, const queries *q, const s
     float *lse = a->lse + ((size_t)b * a->H + h) * a->S + q->first, scale[QUERIES];
     for (int i = 0; i < q->wide; i++) scale[i] = m->sum[i] == 0 ? 0 : 1 / m->sum[i];
     for (int i = 0; i < q->n; i++) lse[i] = m->sum[i] == 0 ? -INFINITY : m->top[i] + logf(m->sum[i]);
-    store_turned(ot, QUERIES, scale, &o, q->n, a->D);
+    store_transposed(ot, QUERIES, scale, &o, q->n, a->D);
 }
 
 static void fwd_block(const pb_attention_fwd_args *a, float *room, int b, int h, int block)
@@ -225,19 +227,19 @@ static void fwd_block(const pb_attention_fwd_args *a, float *room, int b, int h,
     float *converted = s + KEYS * QUERIES;
     queries q;
     softmax m = {.sum = {0}};
-    look(&q, block * QUERIES, a->S, a->causal, a->start ? a->start + row : NULL);
+    find_visible_keys(&q, block * QUERIES, a->S, a->causal, a->start ? a->start + row : NULL);
     for (int i = 0; i < QUERIES; i++) m.top[i] = -INFINITY;
     memset(ot, 0, (size_t)D * QUERIES * sizeof *ot);
     const rows x = rows_at(a->q, row + q.first, a->ldq, h, D, a->dtype);
-    load_turned(qt, QUERIES, q.wide, &x, q.n, D, a->scale);
+    load_transposed(qt, QUERIES, q.wide, &x, q.n, D, a->scale);
     for (int j = q.begin; j < q.end; j += KEYS) {
         const keys k = keys_at(&q, j);
         const rows kr = rows_at(a->k, row + j, a->ldk, kv, D, a->dtype);
         const rows vr = rows_at(a->v, row + j, a->ldv, kv, D, a->dtype);
-        dot_products(s, &q, &k, view(&kr, k.n, D, converted), qt, D);
+        dot_products(s, &q, &k, as_f32(&kr, k.n, D, converted), qt, D);
         weigh(&m, s, &q, &k);
         if (j > q.begin) scale_columns(ot, m.shrink, q.wide, D);
-        add_over_keys(ot, &q, &k, view(&vr, k.n, D, converted), s, D);
+        add_over_keys(ot, &q, &k, as_f32(&vr, k.n, D, converted), s, D);
     }
     fwd_finish(a, &q, &m, ot, b, h);
 }
@@ -247,8 +249,8 @@ pb_status PB_FAST(pb_attention_fwd)(pb_ctx *ctx, const void *args)
     const pb_attention_fwd_args *a = args;
     const int blocks = pb_attn_blocks(a->S), tasks = a->B * blocks * a->H;
     const size_t each = pb_attn_fwd_tiles(a->D);
-    /* Heads of one token are in the same pages, so consecutive tasks are heads. The last blocks of a causal row take
-     * longest, so they come first. */
+    /* Consecutive tasks are heads of the same queries, because these are in the same memory pages. Under a causal mask
+     * the last blocks of queries have the most keys, so they are started first. */
 #pragma omp parallel for schedule(dynamic) num_threads(pb_threads_for(ctx, 0, each))
     for (int t = 0; t < tasks; t++)
         fwd_block(a, (float *)ctx->scratch + omp_get_thread_num() * each, t / a->H / blocks, t % a->H,
@@ -288,8 +290,8 @@ static void bwd_load(const pb_attention_bwd_args *a, bwd_tiles *m, const queries
     const size_t token = (size_t)b * a->S + q->first, width = pb_attn_width(D);
     const rows x = rows_at(a->q, token, a->ldq, h, D, a->dtype), g = rows_at(a->dO, token, a->lddo, h, D, a->dtype);
     const float *lse = a->lse + ((size_t)b * a->H + h) * a->S + q->first;
-    load_turned(m->qt, QUERIES, q->wide, &x, q->n, D, a->scale);
-    load_turned(m->dot, QUERIES, q->wide, &g, q->n, D, 1);
+    load_transposed(m->qt, QUERIES, q->wide, &x, q->n, D, a->scale);
+    load_transposed(m->dot, QUERIES, q->wide, &g, q->n, D, 1);
     load_rows(m->q, width, q->n, &x, q->n, D);
     load_rows(m->dO, width, q->n, &g, q->n, D);
     memset(m->dqt, 0, (size_t)D * QUERIES * sizeof *m->dqt);
@@ -329,15 +331,15 @@ static void bwd_block(const pb_attention_bwd_args *a, bwd_tiles *m, int b, int h
     const size_t row = (size_t)b * a->S;
     float ones[QUERIES];
     queries q;
-    look(&q, block * QUERIES, a->S, a->causal, a->start ? a->start + row : NULL);
+    find_visible_keys(&q, block * QUERIES, a->S, a->causal, a->start ? a->start + row : NULL);
     bwd_load(a, m, &q, b, h);
     for (int j = q.begin; j < q.end; j += KEYS) {
         const keys k = keys_at(&q, j);
         const rows kr = rows_at(a->k, row + j, a->ldk, kv, D, a->dtype);
         const rows vr = rows_at(a->v, row + j, a->ldv, kv, D, a->dtype);
-        const tile kt = view(&kr, k.n, D, m->k);
+        const tile kt = as_f32(&kr, k.n, D, m->k);
         dot_products(m->p, &q, &k, kt, m->qt, D);
-        dot_products(m->ds, &q, &k, view(&vr, k.n, D, m->v), m->dot, D);
+        dot_products(m->ds, &q, &k, as_f32(&vr, k.n, D, m->v), m->dot, D);
         bwd_weigh(m, &q, &k, a->scale);
         add_over_keys(m->dqt, &q, &k, kt, m->ds, D);
         add_over_queries(dv, &q, &k, m->dO, m->p, D);
@@ -345,10 +347,11 @@ static void bwd_block(const pb_attention_bwd_args *a, bwd_tiles *m, int b, int h
     }
     const rows dq = rows_at(a->dq, row + q.first, a->lddq, h, D, a->dtype);
     for (int i = 0; i < QUERIES; i++) ones[i] = 1;
-    store_turned(m->dqt, QUERIES, ones, &dq, q.n, D);
+    store_transposed(m->dqt, QUERIES, ones, &dq, q.n, D);
 }
 
-/* Computes one part of the dk and dv of one key head, from every parts-th block of queries of its group. */
+/* Computes one of the `parts` partial sums of dk and dv of a key head. It covers every parts-th block of queries of the
+ * query heads that share the key head. */
 static void bwd_part(const pb_attention_bwd_args *a, bwd_tiles *m, float *sums, int parts, int t)
 {
     const int group = a->H / a->K, b = t / parts / a->K, kv = t / parts % a->K;
@@ -359,7 +362,7 @@ static void bwd_part(const pb_attention_bwd_args *a, bwd_tiles *m, float *sums, 
         bwd_block(a, m, b, kv * group + i % group, i / group, dk, dv);
 }
 
-/* Adds the parts of dk and dv for token t = (b,s) and key head kv. */
+/* Adds the partial sums of dk and dv for token t = (b,s) and key head kv, and stores the results. */
 static void bwd_gather(const pb_attention_bwd_args *a, const float *sums, int parts, size_t t, int kv)
 {
     const size_t width = pb_attn_width(a->D), n = a->S * width, s = t % a->S;

@@ -5,13 +5,13 @@
 #include "kernels/attention/attention.h"
 #include "kernels/cuda/cuda.cuh"
 
-/* These take any shape, stride and alignment, f32 or bf16. */
+/* The implementation simt takes any shape, stride and alignment, f32 or bf16. */
 pb_status pb_attention_fwd_simt(pb_ctx *ctx, const void *args);
 pb_status pb_attention_bwd_simt(pb_ctx *ctx, const void *args);
-/* These take bf16, D a multiple of 8 up to 128, 16-byte aligned rows and scale > 0. */
+/* The implementation mma takes bf16, D a multiple of 8 up to 128, 16-byte aligned rows and scale > 0. */
 pb_status pb_attention_fwd_mma(pb_ctx *ctx, const void *args);
 pb_status pb_attention_bwd_mma(pb_ctx *ctx, const void *args);
-/* These take what mma takes, but only D 64 or 128, and only run on sm_90. */
+/* The implementation wgmma takes what mma takes, but only D 64 or 128, and runs on sm_90 only. */
 pb_status pb_attention_fwd_wgmma(pb_ctx *ctx, const void *args);
 pb_status pb_attention_bwd_wgmma(pb_ctx *ctx, const void *args);
 pb_status pb_attention_bwd_wgmma_ordered(pb_ctx *ctx, const void *args);

@@ -35,7 +35,7 @@ __device__ inline void load_tile(bf16 *tile, const bf16 *src, size_t ld, int r0,
     }
 }
 
-/* c = rows [a0, a0+16) of `a` times all NT*8 rows of `b`, transposed. */
+/* Computes c = rows [a0, a0+16) of `a` times all NT*8 rows of `b`, transposed. */
 template <int DP, int NT> __device__ inline void dot_rows(float (&c)[NT][4], bf16 *a, int a0, bf16 *b)
 {
     const int lane = threadIdx.x % 32;
@@ -54,8 +54,9 @@ template <int DP, int NT> __device__ inline void dot_rows(float (&c)[NT][4], bf1
     }
 }
 
-/* out += p (16 x NT*8) times the NT*8 rows of `z`. */
-template <int DP, int NT> __device__ inline void mix_rows(float (&out)[DP / 8][4], const float (&p)[NT][4], bf16 *z)
+/* Computes out += p (16 x NT*8) times the NT*8 rows of `z`. */
+template <int DP, int NT>
+__device__ inline void add_weighted_rows(float (&out)[DP / 8][4], const float (&p)[NT][4], bf16 *z)
 {
     const int lane = threadIdx.x % 32;
     uint32_t a[NT / 2][4], y[4];
@@ -76,15 +77,16 @@ template <int NT> __device__ inline void clear(float (&c)[NT][4])
     for (int n = 0; n < NT; n++) c[n][0] = c[n][1] = c[n][2] = c[n][3] = 0;
 }
 
-/* Index of accumulator row r (0 or 1) of this lane, where row i0 is the first of the CTA's tile. */
+/* Returns the row that accumulator row r (0 or 1) of this lane holds, where i0 is the first row of the CTA's tile. */
 __device__ inline int lane_row(int i0, int r) { return i0 + threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * r; }
 
-/* The (batch row, head, tile) of this CTA. The tile varies slowest, so that heads that share keys run at the same time.
- * late: the last tiles come first, because under a causal mask those of queries take longest. */
-struct owned {
+/* The (batch row, head, tile) of this CTA. The tile varies slowest, so that heads that share keys run at the same
+ * time. late: the last tiles start first. This is for tiles of queries, of which the last take longest under a
+ * causal mask. */
+struct cta_work {
     int b, head, i0;
 };
-__device__ inline owned owned_tile(int heads, int B, int tiles, bool late)
+__device__ inline cta_work work_of_cta(int heads, int B, int tiles, bool late)
 {
     const int n = blockIdx.x / (heads * B), bh = blockIdx.x % (heads * B);
     return {bh / heads, bh % heads, (late ? tiles - 1 - n : n) * OWN};
@@ -100,7 +102,7 @@ template <int DP> __global__ __launch_bounds__(THREADS) void fwd_kernel(const pb
     extern __shared__ __align__(128) unsigned char smem[];
     constexpr int N = fwd_keys, NT = N / 8;
     bf16 *const qs = reinterpret_cast<bf16 *>(smem), *const kvs = qs + OWN * DP; /* K, V, K, V */
-    const owned own = owned_tile(a.H, a.B, (a.S + OWN - 1) / OWN, true);
+    const cta_work own = work_of_cta(a.H, a.B, (a.S + OWN - 1) / OWN, true);
     const int kv = own.head / (a.H / a.K);
     const size_t row = (size_t)own.b * a.S;
     const bf16 *q = (const bf16 *)a.q + row * a.ldq + (size_t)own.head * a.D;
@@ -144,7 +146,7 @@ template <int DP> __global__ __launch_bounds__(THREADS) void fwd_kernel(const pb
         for (int n = 0; n < DP / 8; n++)
 #pragma unroll
             for (int e = 0; e < 4; e++) o[n][e] *= keep[e >> 1];
-        mix_rows<DP, NT>(o, s, vs);
+        add_weighted_rows<DP, NT>(o, s, vs);
         __syncthreads();
     }
     copy_wait<0>();
@@ -169,7 +171,7 @@ template <int DP> constexpr int passing = DP > 64 ? 32 : 64;
 template <int DP> struct query_stage {
     static constexpr int M = passing<DP>;
     bf16 q[M * DP], dO[M * DP];
-    float lse2[M], delta[M]; /* lse in powers of two */
+    float lse2[M], delta[M]; /* lse2: lse * log2(e), the base-2 logarithm of the sum of exponentials */
     int from[M], to[M];
 };
 template <int DP> struct dkv_smem {
@@ -177,8 +179,9 @@ template <int DP> struct dkv_smem {
     query_stage<DP> stage[2];
 };
 
-/* Returns the next tile of queries, from number n on, that attends to a key in [j0, j0+OWN); `total` if none does.
- * Tiles are numbered over all heads of the group, `tiles` per head; those before `first` are masked. */
+/* Returns the number of the next tile of queries, from tile n on, that attends to a key in [j0, j0+OWN); `total` if
+ * none does. Tiles are numbered over all query heads that share the key head, `tiles` per head. The first `first` tiles
+ * of each head are masked completely. */
 template <int M>
 __device__ inline int next_tile(const pb_attention_bwd_args &a, const int32_t *start, int n, int j0, int first,
                                 int tiles, int total)
@@ -230,7 +233,7 @@ __global__ __launch_bounds__(THREADS) void dkv_kernel(const pb_attention_bwd_arg
     extern __shared__ __align__(128) unsigned char smem[];
     constexpr int M = passing<DP>, NT = M / 8;
     dkv_smem<DP> &sm = *reinterpret_cast<dkv_smem<DP> *>(smem);
-    const owned own = owned_tile(a.K, a.B, (a.S + OWN - 1) / OWN, false);
+    const cta_work own = work_of_cta(a.K, a.B, (a.S + OWN - 1) / OWN, false);
     const int tiles = (a.S + M - 1) / M, group = a.H / a.K, total = tiles * group, j0 = own.i0;
     const int first = a.causal ? j0 / M : 0;
     const size_t row = (size_t)own.b * a.S, head = (size_t)own.head * a.D;
@@ -253,13 +256,13 @@ __global__ __launch_bounds__(THREADS) void dkv_kernel(const pb_attention_bwd_arg
         __syncthreads();
         dot_rows<DP, NT>(s, sm.k, threadIdx.x / 32 * 16, st.q);
         weights_of_keys<DP>(s, st, sl, j0);
-        mix_rows<DP, NT>(dv, s, st.dO);
+        add_weighted_rows<DP, NT>(dv, s, st.dO);
         dot_rows<DP, NT>(dp, sm.v, threadIdx.x / 32 * 16, st.dO);
 #pragma unroll
         for (int t = 0; t < NT; t++)
 #pragma unroll
             for (int e = 0; e < 4; e++) s[t][e] *= dp[t][e] - st.delta[t * 8 + threadIdx.x % 4 * 2 + (e & 1)];
-        mix_rows<DP, NT>(dk, s, st.q);
+        add_weighted_rows<DP, NT>(dk, s, st.q);
         __syncthreads();
     }
     copy_wait<0>();
@@ -279,7 +282,7 @@ __global__ __launch_bounds__(THREADS) void dq_kernel(const pb_attention_bwd_args
     extern __shared__ __align__(128) unsigned char smem[];
     constexpr int N = passing<DP>, NT = N / 8;
     dq_smem<DP> &sm = *reinterpret_cast<dq_smem<DP> *>(smem);
-    const owned own = owned_tile(a.H, a.B, (a.S + OWN - 1) / OWN, true);
+    const cta_work own = work_of_cta(a.H, a.B, (a.S + OWN - 1) / OWN, true);
     const size_t row = (size_t)own.b * a.S, head = (size_t)own.head * a.D;
     const size_t kv = (size_t)(own.head / (a.H / a.K)) * a.D, stat = ((size_t)own.b * a.H + own.head) * a.S;
     const bf16 *k = (const bf16 *)a.k + row * a.ldk + kv, *v = (const bf16 *)a.v + row * a.ldv + kv;
@@ -321,7 +324,7 @@ __global__ __launch_bounds__(THREADS) void dq_kernel(const pb_attention_bwd_args
                 const float ds = pb_exp2_fast(s[n][e] * sl - lse2[r]) * (dp[n][e] - del[r]);
                 s[n][e] = j >= seen[r].from && j < seen[r].to ? ds : 0;
             }
-        mix_rows<DP, NT>(dq, s, ks);
+        add_weighted_rows<DP, NT>(dq, s, ks);
         __syncthreads();
     }
     copy_wait<0>();

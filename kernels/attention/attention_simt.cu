@@ -34,7 +34,7 @@ template <class T> struct rows_of {
 __device__ inline int thread_x(void) { return threadIdx.x % 16; }
 __device__ inline int thread_y(void) { return threadIdx.x / 16; }
 
-/* c[i][j] = a[a0 + 4y+i] . b[b0 + x+16j]. Rows that do not exist count as zeros. */
+/* Computes c[i][j] = a[a0 + 4y+i] . b[b0 + x+16j]. Rows that do not exist count as zeros. */
 template <class T>
 __device__ void dot_tile(float (&c)[4][4], const rows_of<T> &a, int a0, const rows_of<T> &b, int b0, int D, buffers &sm)
 {
@@ -62,11 +62,11 @@ __device__ void dot_tile(float (&c)[4][4], const rows_of<T> &a, int a0, const ro
     }
 }
 
-/* out[i][.] += sum_k w_k,4y+i z[z0+k], columns d0 + 4x .. +3 and the same 64 columns further. The thread that computed
- * weight (4y+i, x+16j) passes it as w[i][j]. Rows of z with weight 0 are not multiplied. */
+/* Computes out[i][.] += sum_k w_k,4y+i z[z0+k] for columns d0 + 4x .. d0 + 4x + 3, and for the columns 64 further. The
+ * thread that computed weight (4y+i, x+16j) passes it as w[i][j]. Rows of z with weight 0 are not multiplied. */
 template <class T>
-__device__ void mix_tile(float (&out)[4][8], const float (&w)[4][4], const rows_of<T> &z, int z0, int d0, int D,
-                         buffers &sm)
+__device__ void add_weighted_tile(float (&out)[4][8], const float (&w)[4][4], const rows_of<T> &z, int z0, int d0,
+                                  int D, buffers &sm)
 {
     __syncthreads();
 #pragma unroll
@@ -96,7 +96,7 @@ __device__ void mix_tile(float (&out)[4][8], const float (&w)[4][4], const rows_
     }
 }
 
-/* Stores out times f[i] to rows r0 + 4y+i, with mix_tile's columns. */
+/* Stores out times f[i] to rows r0 + 4y+i, with add_weighted_tile's columns. */
 template <class T>
 __device__ void store_tile(const float (&out)[4][8], const float (&f)[4], T *p, size_t ld, int r0, int n, int d0, int D)
 {
@@ -140,18 +140,18 @@ template <class T> __device__ inline rows_of<T> head_of(const void *p, size_t ld
     return {(const T *)p + (size_t)b * S * ld + (size_t)head * D, ld, S};
 }
 
-/* The slice of columns, tile and (batch row, head) of this CTA. */
-struct owned {
+/* The work of this CTA: columns of the output from d0 on, rows of the tile from r0 on, batch row and head. */
+struct cta_work {
     int d0, r0, b, head;
 };
-__device__ inline owned owned_tile(int S, int D, int heads)
+__device__ inline cta_work work_of_cta(int S, int D, int heads)
 {
     const int slices = (D + SLICE - 1) / SLICE, tiles = (S + TILE - 1) / TILE;
     const int tile = blockIdx.x / slices % tiles, bh = blockIdx.x / slices / tiles;
     return {(int)(blockIdx.x % slices) * SLICE, tile * TILE, bh / heads, bh % heads};
 }
 
-/* Sum over the 16 threads of a row; all of them receive it. row_max does the same for the maximum. */
+/* Returns the sum of x over the 16 threads of a row to each of them. row_max does the same for the maximum. */
 __device__ inline float row_sum(float x)
 {
     for (int d = 8; d > 0; d >>= 1) x += __shfl_xor_sync(0xffffffffu, x, d);
@@ -166,7 +166,7 @@ __device__ inline float row_max(float x)
 template <class T> __global__ __launch_bounds__(THREADS, 1) void fwd_kernel(const pb_attention_fwd_args a)
 {
     __shared__ buffers sm;
-    const owned own = owned_tile(a.S, a.D, a.H);
+    const cta_work own = work_of_cta(a.S, a.D, a.H);
     const int kv = own.head / (a.H / a.K);
     const size_t stat = ((size_t)own.b * a.H + own.head) * a.S;
     const rows_of<T> q = head_of<T>(a.q, a.ldq, own.b, own.head, a.S, a.D);
@@ -196,7 +196,7 @@ template <class T> __global__ __launch_bounds__(THREADS, 1) void fwd_kernel(cons
 #pragma unroll
             for (int d = 0; d < 8; d++) o[i][d] *= keep;
         }
-        mix_tile(o, s, v, j0, own.d0, a.D, sm);
+        add_weighted_tile(o, s, v, j0, own.d0, a.D, sm);
     }
     float f[4];
     for (int i = 0; i < 4; i++) {
@@ -239,7 +239,7 @@ template <class T>
 __global__ __launch_bounds__(THREADS, 1) void dkv_kernel(const pb_attention_bwd_args a, const float *delta)
 {
     __shared__ buffers sm;
-    const owned own = owned_tile(a.S, a.D, a.K);
+    const cta_work own = work_of_cta(a.S, a.D, a.K);
     const int group = a.H / a.K;
     const rows_of<T> k = head_of<T>(a.k, a.ldk, own.b, own.head, a.S, a.D);
     const rows_of<T> v = head_of<T>(a.v, a.ldv, own.b, own.head, a.S, a.D);
@@ -255,10 +255,10 @@ __global__ __launch_bounds__(THREADS, 1) void dkv_kernel(const pb_attention_bwd_
             float s[4][4], dp[4][4];
             dot_tile(s, k, own.r0, q, i0, a.D, sm);
             weigh<true>(s, sm, a.scale, own.r0);
-            mix_tile(dv, s, dO, i0, own.d0, a.D, sm);
+            add_weighted_tile(dv, s, dO, i0, own.d0, a.D, sm);
             dot_tile(dp, v, own.r0, dO, i0, a.D, sm);
             differentiate<true>(s, dp, sm, own.r0);
-            mix_tile(dk, s, q, i0, own.d0, a.D, sm);
+            add_weighted_tile(dk, s, q, i0, own.d0, a.D, sm);
         }
     }
     const float one[4] = {1, 1, 1, 1}, scale[4] = {a.scale, a.scale, a.scale, a.scale};
@@ -271,7 +271,7 @@ template <class T>
 __global__ __launch_bounds__(THREADS, 1) void dq_kernel(const pb_attention_bwd_args a, const float *delta)
 {
     __shared__ buffers sm;
-    const owned own = owned_tile(a.S, a.D, a.H);
+    const cta_work own = work_of_cta(a.S, a.D, a.H);
     const int kv = own.head / (a.H / a.K);
     const size_t stat = ((size_t)own.b * a.H + own.head) * a.S, row = (size_t)own.b * a.S;
     const rows_of<T> q = head_of<T>(a.q, a.ldq, own.b, own.head, a.S, a.D);
@@ -286,15 +286,15 @@ __global__ __launch_bounds__(THREADS, 1) void dq_kernel(const pb_attention_bwd_a
         weigh<false>(s, sm, a.scale, j0);
         dot_tile(dp, dO, own.r0, v, j0, a.D, sm);
         differentiate<false>(s, dp, sm, j0);
-        mix_tile(dq, s, k, j0, own.d0, a.D, sm);
+        add_weighted_tile(dq, s, k, j0, own.d0, a.D, sm);
     }
     const float scale[4] = {a.scale, a.scale, a.scale, a.scale};
     T *to = (T *)a.dq + row * a.lddq + (size_t)own.head * a.D;
     store_tile<T>(dq, scale, to, a.lddq, own.r0, a.S, own.d0, a.D);
 }
 
-/* delta[b,h,i] = sum_d do_i o_i: `lanes` threads (a power of two up to 32) per row of do and o, N elements at a
- * time. */
+/* Computes delta[b,h,i] = sum_d do_i o_i with `lanes` threads (a power of two up to 32) per row of do and o. A thread
+ * loads N elements at a time. */
 template <class T, int N>
 __global__ __launch_bounds__(THREADS, 1) void delta_kernel(const pb_attention_bwd_args a, float *delta, int lanes)
 {

@@ -1,6 +1,6 @@
-/* attention_test.c - properties of attention that a comparison with the reference cannot show: which tokens influence
- * which, packed rows, extreme scores, and independence of the number of threads. Each property is tested with every CPU
- * implementation that this machine can run. */
+/* attention_test.c - tests properties of attention that a comparison with the reference cannot show: which tokens
+ * influence which, packed rows, extreme scores, and independence of the number of threads. Each property is tested with
+ * every CPU implementation that this machine can run. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -99,7 +99,7 @@ static void both(pb_ctx *ctx, problem *p)
                                                             .causal = p->causal}));
 }
 
-/* Fails unless tokens [from,to) of tensors x and y, w elements each, are the same bits. */
+/* Fails unless tokens [from,to) of tensors x and y have the same bits. w: elements per token. */
 static void same_tokens(const char *what, const float *x, const float *y, size_t w, int from, int to)
 {
     for (size_t i = from * w; i < to * w; i++)
@@ -179,9 +179,10 @@ static void starts(problem *p, const int *begin, int n)
         for (int s = begin[m]; s < (m + 1 < n ? begin[m + 1] : p->S); s++) p->start[s] = begin[m];
 }
 
-/* Compares a sample of a packed row with the same sample alone. The forward pass must agree bit for bit when the sample
- * starts at a tile boundary; gradients of keys may add the same terms in another grouping. */
-static void check_alone(pb_ctx *ctx, problem *p, int begin, int end)
+/* Compares a conversation in a packed row with the same conversation in a row of its own. The forward pass must
+ * agree bit for bit when the conversation starts at a tile boundary; gradients of keys may add their terms in
+ * another order. */
+static void check_unpacked(pb_ctx *ctx, problem *p, int begin, int end)
 {
     problem one = make(1, end - begin, p->causal);
     for (int i = 0; i < INPUTS; i++) {
@@ -206,14 +207,14 @@ static void check_packed(pb_ctx *ctx)
     p.start = start;
     starts(&p, begin, 5);
     both(ctx, &p);
-    for (int m = 0; m < 5; m++) check_alone(ctx, &p, begin[m], begin[m + 1]);
+    for (int m = 0; m < 5; m++) check_unpacked(ctx, &p, begin[m], begin[m + 1]);
     drop(&p);
 }
-static void packed_samples_equal_each_alone(void **state) { on_each(*state, check_packed); }
+static void packed_conversations_equal_unpacked_ones(void **state) { on_each(*state, check_packed); }
 
 /* Queries 3, 64..127 and the last attend to no key, the last because its start is beyond the row. Only query 0 attends
  * to key 0. */
-static void check_blind(pb_ctx *ctx)
+static void check_no_visible_keys(pb_ctx *ctx)
 {
     int32_t start[140];
     problem p = make(1, 140, true);
@@ -232,7 +233,7 @@ static void check_blind(pb_ctx *ctx)
     for (int d = 0; d < D; d++) CHECK_NEAR(p.dv[d], p.dO[d] + p.dO[D + d] + p.dO[2 * D + d], 1e-6);
     drop(&p);
 }
-static void queries_that_see_nothing_give_zero(void **state) { on_each(*state, check_blind); }
+static void queries_without_keys_give_zero(void **state) { on_each(*state, check_no_visible_keys); }
 
 /* Scores up to 80 and up to 800 with either sign. e^800 overflows, so the maximum must be subtracted. */
 static void check_large(pb_ctx *ctx)
@@ -257,9 +258,9 @@ static void check_large(pb_ctx *ctx)
 }
 static void large_scores_stay_finite(void **state) { on_each(*state, check_large); }
 
-/* In a row of two samples, all inputs of tokens [from,to), one of the samples, become NaN. Outputs of the other sample
- * must keep every bit. */
-static void check_poison(pb_ctx *ctx, int boundary, int from, int to)
+/* A row holds two conversations. All inputs of one of them, tokens [from,to), become NaN. The outputs of the other
+ * conversation must keep every bit. */
+static void check_nan_conversation(pb_ctx *ctx, int boundary, int from, int to)
 {
     int32_t start[150];
     const int begin[] = {0, boundary};
@@ -284,15 +285,15 @@ static void check_poison(pb_ctx *ctx, int boundary, int from, int to)
     drop(&clean), drop(&p);
 }
 
-static void check_poisons(pb_ctx *ctx)
+static void check_nan_conversations(pb_ctx *ctx)
 {
-    check_poison(ctx, 70, 0, 70);
-    check_poison(ctx, 70, 70, 150);
-    check_poison(ctx, 64, 64, 150);
+    check_nan_conversation(ctx, 70, 0, 70);
+    check_nan_conversation(ctx, 70, 70, 150);
+    check_nan_conversation(ctx, 64, 64, 150);
 }
-static void nan_stays_in_its_sample(void **state) { on_each(*state, check_poisons); }
+static void nan_stays_in_its_conversation(void **state) { on_each(*state, check_nan_conversations); }
 
-/* Within one sample, NaN or infinity in the keys and values of token t must not reach any output before t. */
+/* Within one conversation, NaN or infinity in the keys and values of token t must not reach any output before t. */
 static void check_future(pb_ctx *ctx)
 {
     static const int tokens[] = {1, 5, 64, 99, 129};
@@ -371,12 +372,12 @@ static void bad_arguments_are_named(void **state)
                                .scale = 1};
     CHECK_FAILS(pb_attention_fwd(*state, &a), PB_EINVAL, "H=3 K=2");
     a.K = 3;
-    CHECK_FAILS(pb_attention_fwd(*state, &a), PB_EINVAL, "tokens of k are 4 apart, need 6");
+    CHECK_FAILS(pb_attention_fwd(*state, &a), PB_EINVAL, "tokens of k are 4 elements apart, need at least 6");
     a.ldk = a.ldv = 6, a.v = NULL;
     CHECK_FAILS(pb_attention_fwd(*state, &a), PB_EINVAL, "v is NULL");
     a.v = x, a.scale = NAN;
     CHECK_FAILS(pb_attention_fwd(*state, &a), PB_EINVAL, "scale");
-    CHECK_FAILS(pb_attention_bwd(*state, &g), PB_EINVAL, "tokens of dk are 3 apart, need 4");
+    CHECK_FAILS(pb_attention_bwd(*state, &g), PB_EINVAL, "tokens of dk are 3 elements apart, need at least 4");
     g.lddk = 4, g.lse = NULL;
     CHECK_FAILS(pb_attention_bwd(*state, &g), PB_EINVAL, "lse is NULL");
 }
@@ -387,10 +388,10 @@ int main(void)
         cmocka_unit_test(a_token_changes_no_earlier_output),
         cmocka_unit_test(the_first_token_returns_its_value),
         cmocka_unit_test(zero_queries_average_the_values),
-        cmocka_unit_test(packed_samples_equal_each_alone),
-        cmocka_unit_test(queries_that_see_nothing_give_zero),
+        cmocka_unit_test(packed_conversations_equal_unpacked_ones),
+        cmocka_unit_test(queries_without_keys_give_zero),
         cmocka_unit_test(large_scores_stay_finite),
-        cmocka_unit_test(nan_stays_in_its_sample),
+        cmocka_unit_test(nan_stays_in_its_conversation),
         cmocka_unit_test(nan_in_later_keys_reaches_no_output),
         cmocka_unit_test(threads_change_no_bit),
         cmocka_unit_test(bad_arguments_are_named),

@@ -48,9 +48,9 @@ namespace
 {
 constexpr int KEYS = 128, STAGES = 2;
 enum named_barrier { ISSUE_TURN = 1 /* plus the consumer warpgroup whose turn it is to issue products */ };
-enum { ISSUE_THREADS = 256 /* at an ISSUE_TURN barrier: one warpgroup arrives, one waits */ };
+enum { ISSUE_THREADS = 256 /* threads of an ISSUE_TURN barrier: one warpgroup arrives, another one waits */ };
 
-constexpr int tall(int D) { return D == 64 ? 3 : 2; } /* consumer warpgroups when there are enough tiles */
+constexpr int most_consumers(int D) { return D == 64 ? 3 : 2; } /* consumer warpgroups when there are enough tiles */
 
 /* Sizes for G consumer warpgroups. */
 template <int D, int G> struct plan {
@@ -70,7 +70,7 @@ template <int D, int G> struct alignas(1024) shared {
 
 #ifdef PB_SM90_CODE
 /* Position in a ring of stages, with the parity of the mbarrier phase to wait for. */
-struct place {
+struct ring_position {
     int stage = 0;
     uint32_t parity = 0;
     __device__ void next(void)
@@ -113,7 +113,7 @@ __device__ void produce(shared<D, G> &sm, const CUtensorMap *mq, const CUtensorM
 {
     const bool leader = threadIdx.x % 32 == 0;
     const int group = a.H / a.K;
-    place at;
+    ring_position at;
     uint32_t q_parity = 0;
     for (int t = blockIdx.x; t < total; t = next_tile(t), q_parity ^= 1) {
         const tile own = tile_of<D, G>(t, a);
@@ -132,25 +132,26 @@ __device__ void produce(shared<D, G> &sm, const CUtensorMap *mq, const CUtensorM
 }
 
 /* Starts s = q k^T as one wgmma group. */
-template <int D, int G> __device__ inline void start_scores(float (&s)[KEYS / 8][4], factor q, factor k)
+template <int D, int G> __device__ inline void start_scores(float (&s)[KEYS / 8][4], operand_desc q, operand_desc k)
 {
 #pragma unroll
     for (int d = 0; d < D / 16; d++)
-        wgmma<0, 0>(s, step(q, d / 4 * plan<D, G>::QUERIES * 128 + d % 4 * 32),
-                    step(k, d / 4 * KEYS * 128 + d % 4 * 32), d > 0);
+        wgmma<0, 0>(s, advance_desc(q, d / 4 * plan<D, G>::QUERIES * 128 + d % 4 * 32),
+                    advance_desc(k, d / 4 * KEYS * 128 + d % 4 * 32), d > 0);
     wgmma_commit();
 }
 /* Starts o += p v as one wgmma group, with p in registers. */
-template <int D> __device__ inline void start_outputs(float (&o)[D / 8][4], const uint32_t (&p)[KEYS / 16][4], factor v)
+template <int D>
+__device__ inline void start_outputs(float (&o)[D / 8][4], const uint32_t (&p)[KEYS / 16][4], operand_desc v)
 {
 #pragma unroll
-    for (int k = 0; k < KEYS / 16; k++) wgmma(o, p[k], step(v, k * 16 * 128));
+    for (int k = 0; k < KEYS / 16; k++) wgmma(o, p[k], advance_desc(v, k * 16 * 128));
     wgmma_commit();
 }
 
-/* Sets the scores of masked pairs to -inf. j0 is the first key of the tile; a tile that every query of this warpgroup
- * sees completely is left alone. */
-__device__ inline void hide(float (&s)[KEYS / 8][4], const key_range &r, const keys (&seen)[2], int j0)
+/* Sets the scores of masked (query, key) pairs to -inf. j0 is the first key of the tile. Returns at once if every query
+ * of this warpgroup attends to every key of the tile. */
+__device__ inline void mask_scores(float (&s)[KEYS / 8][4], const key_range &r, const keys (&seen)[2], int j0)
 {
     const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
     if (j0 >= r.solid_lo && j0 + KEYS <= r.solid_hi) return;
@@ -166,43 +167,44 @@ __device__ inline void hide(float (&s)[KEYS / 8][4], const key_range &r, const k
 /* Processes the nt key tiles of one tile of queries, from the last to the first. lo: first key of tile 0. `mine` and
  * `seen`: visible keys of this warpgroup and of this thread's two rows. sl = scale log2(e). */
 template <int D, int G>
-__device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], softmax_rows &st, place &at_k, place &at_v,
-                                    int nt, int lo, const key_range &mine, const keys (&seen)[2], int wg, float sl)
+__device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], softmax_rows &st, ring_position &at_k,
+                                    ring_position &at_v, int nt, int lo, const key_range &mine, const keys (&seen)[2],
+                                    int wg, float sl)
 {
-    const factor q = factor_k_major(sm.q + wg * 64 * 64), k = factor_k_major(sm.k);
-    const factor v = factor_mn_major(sm.v, KEYS * 128);
+    const operand_desc q = k_major_desc(sm.q + wg * 64 * 64), k = k_major_desc(sm.k);
+    const operand_desc v = mn_major_desc(sm.v, KEYS * 128);
     constexpr uint32_t STAGE = KEYS * D * sizeof(bf16);
     float s[KEYS / 8][4], keep[2];
     uint32_t p[KEYS / 16][4];
-    /* The first tile has scores only: no weights exist yet that could be multiplied with values. */
+    /* For the first tile only scores are computed: no weights exist yet that could be multiplied with values. */
     barrier_wait(&sm.k_full[at_k.stage], at_k.parity);
     wgmma_fence();
-    start_scores<D, G>(s, q, step(k, at_k.stage * STAGE));
+    start_scores<D, G>(s, q, advance_desc(k, at_k.stage * STAGE));
     wgmma_wait<0>();
-    settled(s);
+    wgmma_fence_operand(s);
     release(&sm.k_empty[at_k.stage]);
     at_k.next();
-    hide(s, mine, seen, lo + (nt - 1) * KEYS);
+    mask_scores(s, mine, seen, lo + (nt - 1) * KEYS);
     softmax_tile<KEYS / 8>(s, st, sl, keep);
     as_operand<KEYS / 8>(p, s);
-    /* Scores of tile n, and values of tile n + 1 with the weights p of the iteration before. */
+    /* Each iteration computes the scores of tile n, and multiplies the weights of tile n + 1 with its values. */
     for (int n = nt - 2; n >= 0; n--) {
         barrier_wait(&sm.k_full[at_k.stage], at_k.parity);
         if (G > 1) named_sync(ISSUE_TURN + wg, ISSUE_THREADS);
         wgmma_fence();
-        start_scores<D, G>(s, q, step(k, at_k.stage * STAGE));
+        start_scores<D, G>(s, q, advance_desc(k, at_k.stage * STAGE));
         barrier_wait(&sm.v_full[at_v.stage], at_v.parity);
         wgmma_fence();
-        start_outputs<D>(o, p, step(v, at_v.stage * STAGE));
+        start_outputs<D>(o, p, advance_desc(v, at_v.stage * STAGE));
         if (G > 1) named_arrive(ISSUE_TURN + (wg + 1) % G, ISSUE_THREADS);
         wgmma_wait<1>();
-        settled(s);
+        wgmma_fence_operand(s);
         release(&sm.k_empty[at_k.stage]);
         at_k.next();
-        hide(s, mine, seen, lo + n * KEYS);
+        mask_scores(s, mine, seen, lo + n * KEYS);
         softmax_tile<KEYS / 8>(s, st, sl, keep);
         wgmma_wait<0>();
-        settled(o), settled(p);
+        wgmma_fence_operand(o), wgmma_fence_operand(p);
         release(&sm.v_empty[at_v.stage]);
         at_v.next();
 #pragma unroll
@@ -211,12 +213,12 @@ __device__ inline void consume_keys(shared<D, G> &sm, float (&o)[D / 8][4], soft
             for (int e = 0; e < 4; e++) o[d][e] *= keep[e >> 1];
         as_operand<KEYS / 8>(p, s);
     }
-    /* Values of tile 0. */
+    /* The weights of tile 0 are multiplied with its values. */
     barrier_wait(&sm.v_full[at_v.stage], at_v.parity);
     wgmma_fence();
-    start_outputs<D>(o, p, step(v, at_v.stage * STAGE));
+    start_outputs<D>(o, p, advance_desc(v, at_v.stage * STAGE));
     wgmma_wait<0>();
-    settled(o), settled(p);
+    wgmma_fence_operand(o), wgmma_fence_operand(p);
     release(&sm.v_empty[at_v.stage]);
     at_v.next();
 }
@@ -226,7 +228,7 @@ template <int D, int G> __device__ void consume(shared<D, G> &sm, const pb_atten
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int wg = warpgroup() - 1, row = warp * 16 + lane / 4;
     const float sl = a.scale * LOG2E;
-    place at_k, at_v;
+    ring_position at_k, at_v;
     uint32_t q_parity = 0;
     if (G > 1 && wg == G - 1) named_arrive(ISSUE_TURN, ISSUE_THREADS); /* warpgroup 0 has the first turn */
     for (int t = blockIdx.x; t < total; t = next_tile(t), q_parity ^= 1) {
@@ -304,7 +306,7 @@ template <int D, int G> pb_status fwd_launch(pb_ctx *ctx, const pb_attention_fwd
 template <int D> pb_status fwd(pb_ctx *ctx, const pb_attention_fwd_args &a)
 {
     const long small = (a.S + 63L) / 64 * a.H * a.B; /* tiles if each CTA had one consumer warpgroup */
-    return small <= pb_cuda_device_of(ctx)->sms ? fwd_launch<D, 1>(ctx, a) : fwd_launch<D, tall(D)>(ctx, a);
+    return small <= pb_cuda_device_of(ctx)->sms ? fwd_launch<D, 1>(ctx, a) : fwd_launch<D, most_consumers(D)>(ctx, a);
 }
 } // namespace
 

@@ -62,7 +62,7 @@
 namespace
 {
 enum { STAGES = 2, CONSUMERS = 256, CONSUMER_WARPS = 8, THREADS = 384, INNER_STEPS = 2 };
-/* How the sums of dq come together: see the top of the file. */
+/* The three ways to sum dq over blocks of keys: see the top of the file. */
 enum dq_way { ANY_ORDER, IN_ORDER, AT_ONCE };
 
 /* Two names for one hardware barrier: the consumers always pass them one after the other. */
@@ -73,19 +73,19 @@ struct maps {
 
 /* The work of a CTA: keys j0 .. j0 + 127 of key head `head` in batch row b, and `steps` tiles of queries, the first of
  * which is tile m of query head h. */
-struct owned {
+struct cta_work {
     int b, head, j0, h, m, steps;
-    int number, parts; /* number of this part among all; parts that share these keys */
+    int number, parts; /* index of this part among all parts; number of parts that share these keys */
 };
 
 template <int D> struct alignas(1024) shared {
     bf16 k[KEYS * D], v[KEYS * D], q[STAGES][DQ_TILE], dO[STAGES][DQ_TILE];
-    bf16 ds[2][KEYS * QUERIES<D>]; /* dS^T of two tiles in turn: a row per key, panels of 64 queries */
+    bf16 ds[2][KEYS * QUERIES<D>]; /* dS^T of even and of odd tiles: a row per key, in panels of 64 queries */
     float dq[DQ_TILE];
     query_stats<D> stats[STAGES];
     /* mbarriers, described at the top of the file */
     uint64_t kv_full, q_full[STAGES], q_empty[STAGES], do_full[STAGES], do_empty[STAGES], dq_full, dq_empty;
-    owned own;
+    cta_work own;
 };
 
 #ifdef PB_SM90_CODE
@@ -93,7 +93,8 @@ template <int D> struct alignas(1024) shared {
 
 /* The work of part `number`. Parts are numbered from the first keys on: under a causal mask those have the most tiles
  * of queries, so the longest parts start first. */
-template <int D> __device__ inline owned owned_part(int number, const pb_attention_bwd_args &a, const scratch<D> &room)
+template <int D>
+__device__ inline cta_work work_of_part(int number, const pb_attention_bwd_args &a, const scratch<D> &room)
 {
     const int heads = a.B * a.K, bk = number % heads;
     int j = room.whole ? number / heads : 0, part = room.whole ? 0 : number / heads;
@@ -116,11 +117,11 @@ struct cursor {
     int h, m, left;
     key_range seen;
 };
-__device__ inline cursor before_first(const owned &own) { return {own.h, own.m - 1, own.steps, {0, 0, 0, 0}}; }
+__device__ inline cursor before_first(const cta_work &own) { return {own.h, own.m - 1, own.steps, {0, 0, 0, 0}}; }
 /* Moves to the next tile that attends to a key of this CTA (AT_ONCE: to the next tile in any case). Returns false after
  * the last. All 32 lanes must call it. */
 template <int D, dq_way WAY>
-__device__ inline bool advance(cursor &c, const owned &own, const pb_attention_bwd_args &a, int tiles)
+__device__ inline bool advance(cursor &c, const cta_work &own, const pb_attention_bwd_args &a, int tiles)
 {
     const int32_t *start = a.start ? a.start + (size_t)own.b * a.S : NULL;
     for (;;) {
@@ -130,13 +131,13 @@ __device__ inline bool advance(cursor &c, const owned &own, const pb_attention_b
         if (WAY == AT_ONCE || (c.seen.lo < own.j0 + KEYS && c.seen.hi > own.j0)) return true;
     }
 }
-__device__ inline int number_of(const cursor &c, const owned &own, const pb_attention_bwd_args &a, int tiles)
+__device__ inline int number_of(const cursor &c, const cta_work &own, const pb_attention_bwd_args &a, int tiles)
 {
     return (own.b * a.H + c.h) * tiles + c.m;
 }
 
 /* Position in the ring of stages, with the parity of the mbarrier phase to wait for. */
-struct place {
+struct ring_position {
     uint32_t n = 0;
     __device__ int stage(void) const { return (int)(n % STAGES); }
     __device__ uint32_t parity(void) const { return n / STAGES % 2; }
@@ -152,11 +153,11 @@ __device__ inline void load(bf16 *to, const CUtensorMap *map, uint64_t *full, in
 
 template <int D, dq_way WAY>
 __device__ void produce(shared<D> &sm, const maps &m, const pb_attention_bwd_args &a, const scratch<D> &room,
-                        const owned &own)
+                        const cta_work &own)
 {
     constexpr int Q = QUERIES<D>, BYTES = DQ_TILE * (int)sizeof(bf16);
     const bool leader = threadIdx.x % 32 == 0, inner = WAY == AT_ONCE && room.inner;
-    place at;
+    ring_position at;
     if (leader) {
         barrier_expect(&sm.kv_full, 2 * KEYS * D * (int)sizeof(bf16));
         load<D, KEYS>(sm.k, &m.k, &sm.kv_full, own.head, own.j0, own.b);
@@ -183,7 +184,7 @@ __device__ void produce(shared<D> &sm, const maps &m, const pb_attention_bwd_arg
 /* Adds each finished dq tile to the sums in global memory. IN_ORDER: the CTA waits until those of earlier keys have
  * added theirs (room.turns counts them), and the first one stores instead of adding, so the sums need no clearing. */
 template <int D, dq_way WAY>
-__device__ void add_dq(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const owned &own)
+__device__ void add_dq(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const cta_work &own)
 {
     constexpr bool ORDERED = WAY == IN_ORDER;
     uint32_t parity = 0;
@@ -206,28 +207,30 @@ __device__ void add_dq(shared<D> &sm, const pb_attention_bwd_args &a, const scra
 
 /* ---- matrix products ------------------------------------------------------------------------------------------- */
 
-/* Starts c = x y^T as one wgmma group: x has the 64 rows of this warpgroup in a tile of KEYS rows, y is a tile of
+/* Starts c = x y^T as one wgmma group. x: the 64 rows of this warpgroup in a tile of KEYS rows; y: a tile of
  * queries. */
-template <int D> __device__ inline void start_dots(float (&c)[QUERIES<D> / 8][4], factor x, factor y)
+template <int D> __device__ inline void start_dots(float (&c)[QUERIES<D> / 8][4], operand_desc x, operand_desc y)
 {
 #pragma unroll
     for (int d = 0; d < D / 16; d++)
-        wgmma<0, 0>(c, step(x, d / 4 * KEYS * 128 + d % 4 * 32), step(y, d / 4 * QUERIES<D> * 128 + d % 4 * 32), d > 0);
+        wgmma<0, 0>(c, advance_desc(x, d / 4 * KEYS * 128 + d % 4 * 32),
+                    advance_desc(y, d / 4 * QUERIES<D> * 128 + d % 4 * 32), d > 0);
     wgmma_commit();
 }
 /* Starts c += w y as one wgmma group: w in registers, summed over the tile's queries. */
 template <int D>
-__device__ inline void start_mix(float (&c)[D / 8][4], const uint32_t (&w)[QUERIES<D> / 16][4], factor y)
+__device__ inline void start_weighted_sum(float (&c)[D / 8][4], const uint32_t (&w)[QUERIES<D> / 16][4], operand_desc y)
 {
 #pragma unroll
-    for (int k = 0; k < QUERIES<D> / 16; k++) wgmma(c, w[k], step(y, k * 16 * 128));
+    for (int k = 0; k < QUERIES<D> / 16; k++) wgmma(c, w[k], advance_desc(y, k * 16 * 128));
     wgmma_commit();
 }
 /* Starts this warpgroup's half of dq = dS k. D 64: its 64 queries, all columns. D 128: all 64 queries, 64 columns. */
-__device__ inline void start_dq(float (&c)[8][4], factor ds, factor k)
+__device__ inline void start_dq(float (&c)[8][4], operand_desc ds, operand_desc k)
 {
 #pragma unroll
-    for (int j = 0; j < KEYS / 16; j++) wgmma<1, 1>(c, step(ds, j * 16 * 128), step(k, j * 16 * 128), j > 0);
+    for (int j = 0; j < KEYS / 16; j++)
+        wgmma<1, 1>(c, advance_desc(ds, j * 16 * 128), advance_desc(k, j * 16 * 128), j > 0);
     wgmma_commit();
 }
 
@@ -244,8 +247,8 @@ template <int D> __device__ inline void weigh(float (&s)[QUERIES<D> / 8][4], con
 }
 /* Sets masked weights to 0. j: key of this thread's first row; i0: first query of the tile. */
 template <int D>
-__device__ inline void hide(float (&p)[QUERIES<D> / 8][4], const query_stats<D> &st, const pb_attention_bwd_args &a,
-                            int j, int i0)
+__device__ inline void mask_weights(float (&p)[QUERIES<D> / 8][4], const query_stats<D> &st,
+                                    const pb_attention_bwd_args &a, int j, int i0)
 {
     const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
 #pragma unroll
@@ -256,8 +259,8 @@ __device__ inline void hide(float (&p)[QUERIES<D> / 8][4], const query_stats<D> 
             if (key < st.from[i] || key >= (a.causal ? i0 + i + 1 : a.S)) p[n][e] = 0;
         }
 }
-/* Computes dS^T = P^T (dP^T - delta) as operand `ds`, and packs P^T as operand `p` unless PACKED says that this was
- * done before. Works on 16 queries at a time so that the registers of s and dp are freed early. */
+/* Computes dS^T = P^T (dP^T - delta) as operand `ds`. Also packs P^T as operand `p`, unless PACKED: then `p` is packed
+ * already. Works on 16 queries at a time so that the registers of s and dp are freed early. */
 template <int D, bool PACKED>
 __device__ inline void differentiate(uint32_t (&p)[QUERIES<D> / 16][4], uint32_t (&ds)[QUERIES<D> / 16][4],
                                      const float (&s)[QUERIES<D> / 8][4], const float (&dp)[QUERIES<D> / 8][4],
@@ -288,7 +291,7 @@ __device__ inline void differentiate(uint32_t (&p)[QUERIES<D> / 16][4], uint32_t
     }
 }
 /* Writes operand dS^T to shared memory in swizzled layout; `key` is the row of this thread's first pair. */
-template <int D> __device__ inline void share_ds(bf16 *ds, const uint32_t (&w)[QUERIES<D> / 16][4], int key)
+template <int D> __device__ inline void write_ds(bf16 *ds, const uint32_t (&w)[QUERIES<D> / 16][4], int key)
 {
     const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
 #pragma unroll
@@ -304,7 +307,7 @@ template <int D> __device__ inline void share_ds(bf16 *ds, const uint32_t (&w)[Q
 /* Writes this warpgroup's dS^T and waits until both warpgroups have written theirs. */
 template <int D> __device__ inline void exchange_ds(bf16 *ds, const uint32_t (&w)[QUERIES<D> / 16][4], int key)
 {
-    share_ds<D>(ds, w, key);
+    write_ds<D>(ds, w, key);
     fence_async_shared();
     named_sync(DS_READY, CONSUMERS);
 }
@@ -312,7 +315,7 @@ template <int D> __device__ inline void exchange_ds(bf16 *ds, const uint32_t (&w
 /* Computes delta and lse of a tile with all consumer threads, instead of stats_kernel. */
 template <int D>
 __device__ inline void find_tile_stats(query_stats<D> &st, const cursor &c, const pb_attention_bwd_args &a,
-                                       const owned &own)
+                                       const cta_work &own)
 {
     const int bh = own.b * a.H + c.h;
 #pragma unroll
@@ -320,43 +323,45 @@ __device__ inline void find_tile_stats(query_stats<D> &st, const cursor &c, cons
         find_stats<D>(st, a, bh, c.m * QUERIES<D>, u + (int)threadIdx.x - 128);
     named_sync(STATS_READY, CONSUMERS);
 }
-/* Rounds this warpgroup's half of a dq tile to bf16 and stores it; `row` is that of this thread's first pair in it. */
+/* Rounds this warpgroup's half of a dq tile to bf16 and stores it. `row`: row of this thread's first pair of elements
+ * in the half tile. */
 template <int D>
 __device__ inline void round_dq(const float (&dq)[8][4], const cursor &c, const pb_attention_bwd_args &a,
-                                const owned &own, int wg, int row)
+                                const cta_work &own, int wg, int row)
 {
     const int i = c.m * QUERIES<D> + (D == 64 ? wg * 64 : 0) + row;
     bf16 *to = (bf16 *)a.dq + ((size_t)own.b * a.S + i) * a.lddq + (size_t)c.h * D + (D == 64 ? 0 : wg * 64);
     store_rows<8>(dq, a.scale, a.scale, i < a.S ? to : NULL, i + 8 < a.S ? to + 8 * a.lddq : NULL, 64);
 }
 /* Stores NT accumulator tiles of a warpgroup as f32 in accumulator order (see the top of the file). */
-template <int NT> __device__ inline void share_sums(float *to, const float (&c)[NT][4])
+template <int NT> __device__ inline void store_sums(float *to, const float (&c)[NT][4])
 {
 #pragma unroll
     for (int n = 0; n < NT; n++)
         reinterpret_cast<float4 *>(to)[n * 128 + threadIdx.x % 128] = make_float4(c[n][0], c[n][1], c[n][2], c[n][3]);
 }
 
-/* Passes this warpgroup's half of a dq tile to the dq writer. */
-template <int D> __device__ inline void hand_over_dq(shared<D> &sm, const float (&dq)[8][4], int wg, uint32_t parity)
+/* Writes this warpgroup's half of a dq tile to shared memory and signals the dq writer. */
+template <int D>
+__device__ inline void pass_dq_to_writer(shared<D> &sm, const float (&dq)[8][4], int wg, uint32_t parity)
 {
     barrier_wait(&sm.dq_empty, parity ^ 1);
-    share_sums<8>(sm.dq + wg * PANEL, dq);
+    store_sums<8>(sm.dq + wg * PANEL, dq);
     fence_async_shared();
     release(&sm.dq_full);
 }
 
 /* Stores dk and dv of this warpgroup's keys: rounded to bf16, or as f32 partial sums when several parts share the keys.
- * `row` is that of this thread's first pair. */
+ * `row`: row of this thread's first pair of elements in the tile of keys. */
 template <int D>
 __device__ inline void store_dkv(const float (&dk)[D / 8][4], const float (&dv)[D / 8][4], const shared<D> &sm,
-                                 const pb_attention_bwd_args &a, const scratch<D> &room, const owned &own, int wg,
+                                 const pb_attention_bwd_args &a, const scratch<D> &room, const cta_work &own, int wg,
                                  int row)
 {
     if (sm.own.parts > 1) {
         float *to = room.dkv + (size_t)sm.own.number * 2 * KEYS * D + wg * 64 * D;
-        share_sums<D / 8>(to, dk);
-        share_sums<D / 8>(to + KEYS * D, dv);
+        store_sums<D / 8>(to, dk);
+        store_sums<D / 8>(to + KEYS * D, dv);
         return;
     }
     const int j = own.j0 + row;
@@ -367,22 +372,22 @@ __device__ inline void store_dkv(const float (&dk)[D / 8][4], const float (&dv)[
 }
 
 template <int D, dq_way WAY>
-__device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const owned &own)
+__device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scratch<D> &room, const cta_work &own)
 {
     constexpr bool EARLY = D == 128; /* starts dV += P^T do before waiting for dP^T; at D 64 this would spill */
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     const int wg = warpgroup() - 1, row = wg * 64 + warp * 16 + lane / 4;
     const int j0 = own.j0 + wg * 64;
     constexpr uint32_t STAGE = DQ_TILE * sizeof(bf16), HALF = KEYS * 64;
-    const factor k = factor_k_major(sm.k + wg * 64 * 64), v = factor_k_major(sm.v + wg * 64 * 64);
-    const factor q = factor_k_major(sm.q), q_mn = factor_mn_major(sm.q, QUERIES<D> * 128);
-    const factor dO = factor_k_major(sm.dO), dO_mn = factor_mn_major(sm.dO, QUERIES<D> * 128);
-    const factor ds_mn = factor_mn_major(sm.ds[0] + (D == 64 ? wg * HALF : 0), 2 * HALF);
-    const factor k_mn = factor_mn_major(sm.k + (D == 64 ? 0 : wg * HALF), 2 * HALF);
+    const operand_desc k = k_major_desc(sm.k + wg * 64 * 64), v = k_major_desc(sm.v + wg * 64 * 64);
+    const operand_desc q = k_major_desc(sm.q), q_mn = mn_major_desc(sm.q, QUERIES<D> * 128);
+    const operand_desc dO = k_major_desc(sm.dO), dO_mn = mn_major_desc(sm.dO, QUERIES<D> * 128);
+    const operand_desc ds_mn = mn_major_desc(sm.ds[0] + (D == 64 ? wg * HALF : 0), 2 * HALF);
+    const operand_desc k_mn = mn_major_desc(sm.k + (D == 64 ? 0 : wg * HALF), 2 * HALF);
     const float sl = a.scale * LOG2E;
     float dk[D / 8][4] = {}, dv[D / 8][4] = {};
     uint32_t parity = 0;
-    place at;
+    ring_position at;
     barrier_wait(&sm.kv_full, 0);
     for (cursor c = before_first(own); advance<D, WAY>(c, own, a, room.tiles); at.next(), parity ^= 1) {
         const int stage = at.stage();
@@ -393,37 +398,37 @@ __device__ void consume(shared<D> &sm, const pb_attention_bwd_args &a, const scr
         if (WAY == AT_ONCE && room.inner) find_tile_stats<D>(sm.stats[stage], c, a, own);
         barrier_wait(&sm.q_full[stage], at.parity());
         wgmma_fence();
-        start_dots<D>(s, k, step(q, stage * STAGE));
+        start_dots<D>(s, k, advance_desc(q, stage * STAGE));
         barrier_wait(&sm.do_full[stage], at.parity());
         wgmma_fence();
-        start_dots<D>(dp, v, step(dO, stage * STAGE));
+        start_dots<D>(dp, v, advance_desc(dO, stage * STAGE));
         wgmma_wait<1>();
-        settled(s);
+        wgmma_fence_operand(s);
         weigh<D>(s, st, sl);
-        if (masked) hide<D>(s, st, a, own.j0 + row, c.m * QUERIES<D>);
+        if (masked) mask_weights<D>(s, st, a, own.j0 + row, c.m * QUERIES<D>);
         if (EARLY) {
             as_operand<QUERIES<D> / 8>(p, s);
             wgmma_fence();
-            start_mix<D>(dv, p, step(dO_mn, stage * STAGE));
+            start_weighted_sum<D>(dv, p, advance_desc(dO_mn, stage * STAGE));
             wgmma_wait<1>();
         } else wgmma_wait<0>();
-        settled(dp);
+        wgmma_fence_operand(dp);
         differentiate<D, EARLY>(p, ds, s, dp, st);
         if (!EARLY) {
             wgmma_fence();
-            start_mix<D>(dv, p, step(dO_mn, stage * STAGE));
+            start_weighted_sum<D>(dv, p, advance_desc(dO_mn, stage * STAGE));
         }
         exchange_ds<D>(sm.ds[parity], ds, row); /* the other buffer may still be read until the next DS_READY */
         wgmma_fence();
-        start_dq(dq, step(ds_mn, parity * sizeof sm.ds[0]), k_mn);
-        start_mix<D>(dk, ds, step(q_mn, stage * STAGE));
+        start_dq(dq, advance_desc(ds_mn, parity * sizeof sm.ds[0]), k_mn);
+        start_weighted_sum<D>(dk, ds, advance_desc(q_mn, stage * STAGE));
         wgmma_wait<1>();
-        settled(dq), settled(dv), settled(p);
+        wgmma_fence_operand(dq), wgmma_fence_operand(dv), wgmma_fence_operand(p);
         release(&sm.do_empty[stage]);
         if (WAY == AT_ONCE) round_dq<D>(dq, c, a, own, wg, row - wg * 64);
-        else hand_over_dq<D>(sm, dq, wg, parity);
+        else pass_dq_to_writer<D>(sm, dq, wg, parity);
         wgmma_wait<0>();
-        settled(dk), settled(ds);
+        wgmma_fence_operand(dk), wgmma_fence_operand(ds);
         release(&sm.q_empty[stage]);
     }
     store_dkv<D>(dk, dv, sm, a, room, own, wg, row);
@@ -452,19 +457,19 @@ __global__ __launch_bounds__(THREADS, 1) void bwd_kernel(const __grid_constant__
         init(sm);
         /* IN_ORDER: a CTA waits only for CTAs of lower number. An atomic counter numbers CTAs as they start, so all of
          * those are already running, and no wait can deadlock. */
-        sm.own = owned_part(WAY == IN_ORDER ? atomicAdd(room.turns + room.count, 1) : (int)blockIdx.x, a, room);
+        sm.own = work_of_part(WAY == IN_ORDER ? atomicAdd(room.turns + room.count, 1) : (int)blockIdx.x, a, room);
     }
     if (threadIdx.x == 32)
         tensor_map_prefetch(&m.k), tensor_map_prefetch(&m.v), tensor_map_prefetch(&m.q), tensor_map_prefetch(&m.dO);
     __syncthreads();
     if (threadIdx.x < 128) {
         registers_fewer<24>(); /* 128 * 24 + 256 * 240 = 384 * 168, the registers of the CTA at launch */
-        const owned own = sm.own;
+        const cta_work own = sm.own;
         if (threadIdx.x < 32) produce<D, WAY>(sm, m, a, room, own);
         else if (WAY != AT_ONCE && threadIdx.x < 64) add_dq<D, WAY>(sm, a, room, own);
     } else {
         registers_more<240>();
-        const owned own = sm.own;
+        const cta_work own = sm.own;
         consume<D, WAY>(sm, a, room, own);
     }
 #endif

@@ -1,11 +1,12 @@
 /* cut.h - how the wgmma backward pass divides its work into CTAs, from the shape and the number of SMs. Plain C for
  * host and device, so that a test can check it.
  *
- * A block of keys is 128 keys of one key head. It must be combined with the queries of its group: a step is one tile of
- * queries of one head. When there are too few blocks of keys to fill the GPU, or the first of them have many more steps
- * than the last (causal), the steps of each block of keys are divided into parts, one CTA each. If a block of keys has
- * more than one part, each part leaves f32 partial sums of dk and dv, which a later kernel adds. Steps are ordered by
- * head, and within a head from the first tile that attends to the keys. */
+ * A block of keys is 128 keys of one key head. Its dk and dv are sums over the queries of all query heads that share
+ * the key head. A step adds one tile of queries of one query head. One CTA can take all steps of a block of keys. When
+ * there are too few blocks of keys to fill the GPU, or the first of them have many more steps than the last (causal
+ * mask), the steps of each block are divided into parts, one CTA each. The parts of a divided block store f32 partial
+ * sums of dk and dv, which a later kernel adds. Steps are ordered by head, and within a head from the first tile that
+ * attends to the keys. */
 #ifndef PB_ATTENTION_CUT_H
 #define PB_ATTENTION_CUT_H
 #include <stdbool.h>
@@ -24,24 +25,24 @@ enum {
 typedef struct pb_cut {
     int group, tiles, keys; /* query heads per key head, tiles per head, blocks of keys per head */
     int hidden;             /* causal: a block of keys has this many tiles fewer than the block before; else 0 */
-    bool by_heads;          /* a part consists of whole heads, the same for all blocks of keys */
-    int most;               /* the most steps of a part; by_heads: the most heads */
+    bool by_heads;          /* a part is a range of whole query heads, and all blocks of keys have the same ranges */
+    int most;               /* largest number of steps of a part; by_heads: largest number of query heads */
 } pb_cut;
 
 PB_CUT_FN int pb_cut_up(int x, int y) { return (x + y - 1) / y; }
-/* Steps of block of keys j. */
+/* Returns the number of steps of block of keys j. */
 PB_CUT_FN int pb_cut_steps(const pb_cut *c, int j) { return c->group * (c->tiles - j * c->hidden); }
 PB_CUT_FN int pb_cut_parts(const pb_cut *c, int j)
 {
     return pb_cut_up(c->by_heads ? c->group : pb_cut_steps(c, j), c->most);
 }
-/* Steps of each part of block of keys j. The last part may have fewer. */
+/* Returns the number of steps of each part of block of keys j. The last part may have fewer. */
 PB_CUT_FN int pb_cut_length(const pb_cut *c, int j)
 {
     const int even = pb_cut_up(pb_cut_steps(c, j), pb_cut_parts(c, j));
     return c->by_heads ? c->most * (c->tiles - j * c->hidden) : even;
 }
-/* The number of parts of all blocks of keys before j, per key head. */
+/* Returns the number of parts of all blocks of keys before block j, per key head. */
 PB_CUT_FN int pb_cut_before(const pb_cut *c, int j)
 {
     int sum = 0;
@@ -51,7 +52,7 @@ PB_CUT_FN int pb_cut_before(const pb_cut *c, int j)
 
 PB_CUT_FN bool pb_cut_is_whole(const pb_cut *c) { return c->most >= c->group * (c->by_heads ? 1 : c->tiles); }
 
-/* The division in which each block of keys is one part. */
+/* Returns the division in which each block of keys is one part. */
 static inline pb_cut pb_cut_whole(int S, int group, int queries, bool causal, bool by_heads)
 {
     const pb_cut c = {group,
@@ -63,9 +64,9 @@ static inline pb_cut pb_cut_whole(int S, int group, int queries, bool causal, bo
     return c;
 }
 
-/* Estimates when the last part ends, in steps. share: steps per SM if work were divided evenly. rounds 1: all parts run
- * at once, so the longest decides. rounds 2: parts start longest first, so the last to start are short and start at
- * about `share`. */
+/* Estimates when the last part ends; the unit of time is one step. share: steps per SM if work were divided evenly.
+ * rounds 1: all parts run at once, so the longest decides. rounds 2: the longest parts start first, so the last to
+ * start are short and start at about time `share`. */
 static inline long pb_cut_end(const pb_cut *c, int rounds, long share)
 {
     const long longest = c->by_heads ? (long)c->most * c->tiles : c->most;
@@ -74,8 +75,8 @@ static inline long pb_cut_end(const pb_cut *c, int rounds, long share)
     return (end < longest ? longest : end) + rounds * PB_CUT_ENDS;
 }
 
-/* Returns the division with the earliest estimated end. heads: key heads of all batch rows. Undivided blocks of keys
- * are charged no fixed cost, since they store no partial sums. */
+/* Returns the division with the earliest estimated end. heads: key heads of all batch rows. The fixed cost PB_CUT_ENDS
+ * is added for divided blocks of keys only, because the others store no partial sums. */
 static inline pb_cut pb_cut_of(int heads, int S, int group, int queries, bool causal, bool by_heads, int sms)
 {
     const pb_cut whole = pb_cut_whole(S, group, queries, causal, by_heads);
@@ -100,7 +101,7 @@ static inline pb_cut pb_cut_of(int heads, int S, int group, int queries, bool ca
     return best;
 }
 
-/* Upper bound of the number of parts that store partial sums, for this shape on any device. */
+/* Returns an upper bound of the number of parts that store partial sums, for this shape on any device. */
 static inline int pb_cut_room(int heads, int S, int group, int queries)
 {
     const long keys = (long)heads * pb_cut_up(S, PB_CUT_KEYS), steps = keys * group * pb_cut_up(S, queries);

@@ -1,4 +1,4 @@
-/* cut_test.c - how the backward pass of attention divides its work over CTAs (cut.h). */
+/* cut_test.c - tests how the backward pass of attention divides its work over CTAs (cut.h). */
 #include "kernels/attention/cut.h"
 #include "tests/test.h"
 
@@ -20,7 +20,7 @@ static void check_cut(int heads, int S, int group, int queries, bool causal, boo
     assert_true(all == whole || (all <= PB_CUT_ROUNDS * used && all <= pb_cut_room(heads, S, group, queries)));
     if (pb_cut_is_whole(&c)) assert_int_equal(all, whole);
 }
-static void backward_parts_hold_every_step_once(void **state)
+static void backward_parts_cover_every_step_once(void **state)
 {
     const int sms[] = {1, 3, 78, 132, 144}, heads[] = {1, 2, 8, 70, 300}, groups[] = {1, 6, 7};
     (void)state;
@@ -45,7 +45,7 @@ static const struct {
     {.heads = 50, .S = 3, .group = 7, .queries = 128, .ctas = 100, .longest = 4}, /* the second part has 3 steps */
     {.heads = 30, .S = 3, .group = 5, .queries = 64, .ctas = 90, .longest = 2},
 };
-static void backward_is_cut_until_the_gpu_is_full(void **state)
+static void backward_is_divided_until_the_gpu_is_full(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof divisions / sizeof *divisions; i++) {
@@ -60,8 +60,8 @@ static void backward_is_cut_until_the_gpu_is_full(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(backward_parts_hold_every_step_once),
-        cmocka_unit_test(backward_is_cut_until_the_gpu_is_full),
+        cmocka_unit_test(backward_parts_cover_every_step_once),
+        cmocka_unit_test(backward_is_divided_until_the_gpu_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,13 +44,13 @@ template <int N> __device__ static inline key_range keys_of_tile(const int32_t *
     return r;
 }
 
-/* Online softmax of rows g and g+8 (g = lane/4). top: running maximum of the raw scores; sum: this lane's part of the
- * sum of weights. */
+/* State of the online softmax for rows g and g+8 (g = lane/4). top: running maximum of the unscaled scores; sum: sum of
+ * the weights that this lane has computed. */
 struct softmax_rows {
     float top[2], sum[2];
 };
-/* Processes one tile. `s` holds raw scores, -inf where masked, and receives weights. sl = scale * log2(e) > 0. `keep`
- * is the factor by which the caller must rescale earlier outputs. */
+/* Processes one tile. `s` holds unscaled scores, -inf where masked, and receives the weights. sl = scale * log2(e) > 0.
+ * `keep` receives the factor by which the caller must rescale its earlier outputs. */
 template <int NT>
 __device__ static inline void softmax_tile(float (&s)[NT][4], softmax_rows &st, float sl, float (&keep)[2])
 {

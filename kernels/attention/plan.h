@@ -9,25 +9,25 @@
 enum { QUERIES = 64, KEYS = 128, RUN = 16 };
 
 static inline int pb_attn_blocks(int S) { return (S + QUERIES - 1) / QUERIES; }
-/* Row length of f32 tiles: D rounded up to the longest vector (16 floats). */
+/* Returns the row length of f32 tiles: D rounded up to the longest vector (16 floats). */
 static inline size_t pb_attn_width(int D) { return ((size_t)D + 15) / 16 * 16; }
 
-/* Workspace of tiles per thread, in floats. */
+/* Return the workspace for the tiles of one thread, in floats. */
 static inline size_t pb_attn_fwd_tiles(int D) { return (2 * QUERIES + KEYS) * pb_attn_width(D) + KEYS * QUERIES; }
 static inline size_t pb_attn_bwd_tiles(int D)
 {
     return (5 * QUERIES + 2 * KEYS) * pb_attn_width(D) + 2 * KEYS * QUERIES;
 }
 
-/* How many partial sums the backward pass keeps of dk and dv of each key head, one task each. Enough for 16 tasks
- * altogether when there are few heads; at most one per four blocks of queries, because writing and adding partial sums
- * costs memory traffic. */
+/* Returns into how many partial sums the backward pass divides dk and dv of each key head. One task computes each. With
+ * few heads the number is large enough for 16 tasks altogether; it is at most one per four blocks of queries, because
+ * writing and adding partial sums costs memory traffic. */
 static inline int pb_attn_parts(int B, int S, int H, int K)
 {
     const int blocks = H / K * pb_attn_blocks(S), most = (blocks + 3) / 4, want = (16 + B * K - 1) / (B * K);
     return want < most ? want : most;
 }
-/* Size of the partial sums, in floats: [B,K,parts,2,S,width]. */
+/* Returns the size of the partial sums, in floats: [B,K,parts,2,S,width]. */
 static inline size_t pb_attn_bwd_sums(int B, int S, int H, int K, int D)
 {
     return (size_t)B * K * pb_attn_parts(B, S, H, K) * 2 * S * pb_attn_width(D);

@@ -10,19 +10,19 @@
  * two ports, and fewer loads than multiplications per step. */
 enum { ROWS = PB_VLEN == 8 ? 6 : 4, COLS = PB_VLEN == 16 ? 4 : 2 };
 
-/* c[m][n] (+)= sum_k A(m,k) b[k][n], where A(m,k) = a[m*lda + k], or a[k*lda + m] when `turned`. `add`: add to c
- * instead of overwriting it. N is a multiple of PB_VLEN, M and K are any size. */
+/* A product of tiles: c[m][n] (+)= sum_k A(m,k) b[k][n], where A(m,k) = a[m*lda + k], or a[k*lda + m] when
+ * `transposed`. `add`: add to c instead of overwriting it. N is a multiple of PB_VLEN, M and K are any size. */
 typedef struct product {
     int M, N, K;
     const float *a, *b;
     float *c;
     size_t lda, ldb, ldc;
-    bool turned, add;
+    bool transposed, add;
 } product;
 
-PB_INLINE void micro(const product *p, const int rows, const int cols, const bool turned, size_t m, size_t n)
+PB_INLINE void micro(const product *p, const int rows, const int cols, const bool transposed, size_t m, size_t n)
 {
-    const size_t row = turned ? 1 : p->lda, step = turned ? p->lda : 1;
+    const size_t row = transposed ? 1 : p->lda, step = transposed ? p->lda : 1;
     const float *a = p->a + m * row, *b = p->b + n;
     float *c = p->c + m * p->ldc + n;
     vf sum[ROWS][COLS];
@@ -38,37 +38,37 @@ PB_INLINE void micro(const product *p, const int rows, const int cols, const boo
         for (int v = 0; v < cols; v++) vf_store(c, r * p->ldc + v * PB_VLEN, PB_F32, sum[r][v]);
 }
 
-PB_INLINE void strip(const product *p, const int cols, const bool turned, size_t n)
+PB_INLINE void strip(const product *p, const int cols, const bool transposed, size_t n)
 {
     int m = 0;
-    for (; m + ROWS <= p->M; m += ROWS) micro(p, ROWS, cols, turned, m, n);
-    for (; m + 4 <= p->M; m += 4) micro(p, 4, cols, turned, m, n);
-    for (; m < p->M; m++) micro(p, 1, cols, turned, m, n);
+    for (; m + ROWS <= p->M; m += ROWS) micro(p, ROWS, cols, transposed, m, n);
+    for (; m + 4 <= p->M; m += 4) micro(p, 4, cols, transposed, m, n);
+    for (; m < p->M; m++) micro(p, 1, cols, transposed, m, n);
 }
 
-PB_INLINE void strips(const product *p, const bool turned)
+PB_INLINE void strips(const product *p, const bool transposed)
 {
     for (int n = 0; n < p->N; n += COLS * PB_VLEN) switch ((p->N - n) / PB_VLEN) {
-        case 1: strip(p, 1, turned, n); break;
+        case 1: strip(p, 1, transposed, n); break;
 #if defined(__AVX512F__)
-        case 2: strip(p, 2, turned, n); break;
-        case 3: strip(p, 3, turned, n); break;
+        case 2: strip(p, 2, transposed, n); break;
+        case 3: strip(p, 3, transposed, n); break;
 #endif
-        default: strip(p, COLS, turned, n);
+        default: strip(p, COLS, transposed, n);
         }
 }
 
 static void multiply(const product *p)
 {
-    if (p->turned) strips(p, true);
+    if (p->transposed) strips(p, true);
     else strips(p, false);
 }
 
-/* Like multiply, with the same order of sums, but a weight of 0 contributes nothing, not even 0 * NaN: for tiles in
- * which a masked pair meets a NaN or an infinity. The weights are b when `turned`, else A. */
+/* Like multiply, with the same order of sums, but a weight of 0 contributes nothing, not even 0 * NaN. It is needed for
+ * tiles in which a masked key holds a NaN or an infinity. The weights are b when `transposed`, else A. */
 static inline void multiply_unmasked(const product *p)
 {
-    const size_t row = p->turned ? 1 : p->lda, step = p->turned ? p->lda : 1;
+    const size_t row = p->transposed ? 1 : p->lda, step = p->transposed ? p->lda : 1;
     for (int m = 0; m < p->M; m++)
         for (int n = 0; n < p->N; n += PB_VLEN) {
             vf sum = p->add ? vf_load(p->c, m * p->ldc + n, PB_F32) : (vf){0};
@@ -76,7 +76,7 @@ static inline void multiply_unmasked(const product *p)
                 const float a = p->a[m * row + k * step];
                 const vf b = vf_load(p->b, k * p->ldb + n, PB_F32);
                 vf weight = b;
-                if (!p->turned) weight = vf_set(a);
+                if (!p->transposed) weight = vf_set(a);
                 sum = vf_select(weight != 0.0f, sum + b * a, sum);
             }
             vf_store(p->c, m * p->ldc + n, PB_F32, sum);
@@ -140,8 +140,8 @@ typedef struct rows {
     pb_dtype dtype;
 } rows;
 
-/* to[c][r] = scale * x(r,c) for r < n; 0 for n <= r < wide, a multiple of PB_VLEN. */
-static void load_turned(float *to, size_t ldto, int wide, const rows *x, int n, int D, float scale)
+/* Loads rows of x, transposed: to[c][r] = scale * x(r,c) for r < n; 0 for n <= r < wide, a multiple of PB_VLEN. */
+static void load_transposed(float *to, size_t ldto, int wide, const rows *x, int n, int D, float scale)
 {
     for (int r = 0; r < wide; r += PB_VLEN)
         for (int c = 0; c < D; c += PB_VLEN) {
@@ -153,8 +153,8 @@ static void load_turned(float *to, size_t ldto, int wide, const rows *x, int n, 
         }
 }
 
-/* x(r,c) = from[c][r] * scale[r] for r < n. */
-static inline void store_turned(const float *from, size_t ldfrom, const float *scale, const rows *x, int n, int D)
+/* Stores a transposed tile to rows of x: x(r,c) = from[c][r] * scale[r] for r < n. */
+static inline void store_transposed(const float *from, size_t ldfrom, const float *scale, const rows *x, int n, int D)
 {
     for (int r = 0; r < n; r += PB_VLEN)
         for (int c = 0; c < D; c += PB_VLEN) {
@@ -168,7 +168,7 @@ static inline void store_turned(const float *from, size_t ldfrom, const float *s
         }
 }
 
-/* to[r][c] = x(r,c), with zeros for D <= c < ldto, a multiple of PB_VLEN, and for n <= r < high. */
+/* Loads rows of x: to[r][c] = x(r,c), with zeros for D <= c < ldto, a multiple of PB_VLEN, and for n <= r < high. */
 static void load_rows(float *to, size_t ldto, int high, const rows *x, int n, int D)
 {
     for (int r = 0; r < high; r++)

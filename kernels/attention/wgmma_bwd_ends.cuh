@@ -11,14 +11,14 @@ namespace
 {
 constexpr int KEYS = PB_CUT_KEYS;
 constexpr int DQ_TILE = 64 * 128; /* elements of a tile of dq, for either D */
-/* Elements of a panel: 64 rows and 64 columns, which a warpgroup holds in 8 column tiles. Thread t has its four
- * elements of column tile n at float4 index n * 128 + t. */
+/* Elements of a panel: 64 rows and 64 columns, which a warpgroup holds in 8 column tiles. The four elements that thread
+ * t holds of column tile n are at float4 index n * 128 + t. */
 constexpr int PANEL = 64 * 64;
 
 template <int D> constexpr int QUERIES = DQ_TILE / D;
 
-/* Statistics of a tile of queries: lse in powers of two (+inf for queries without visible keys and past S, which makes
- * every weight 0), delta, and the first visible key. */
+/* Values per query of a tile: lse2 = lse * log2(e) (+inf for queries without visible keys and past S, which makes every
+ * weight 0), delta, and the first visible key. */
 template <int D> struct query_stats {
     float lse2[QUERIES<D>], delta[QUERIES<D>];
     int from[QUERIES<D>];
@@ -34,7 +34,7 @@ template <int D> struct scratch {
     int *turns; /* per tile: how many CTAs have added to dq; last entry: how many CTAs have started */
     int tiles, count;
     bool whole; /* every block of keys has one part: dkv is unused */
-    bool inner; /* bwd_kernel computes the stats itself */
+    bool inner; /* bwd_kernel computes query_stats itself, and stats_kernel does not run */
 };
 
 template <int D> size_t room_bytes(int B, int S, int H, int K)
@@ -55,9 +55,9 @@ template <int D> scratch<D> lay_out(void *base, const pb_attention_bwd_args &a, 
 /* Threads per query in find_stats. */
 template <int D> constexpr int LANES = D / 8;
 
-/* Computes lse2, delta and from of a tile with DQ_TILE/8 threads, of which this is thread u. Each covers 8 columns of
- * one query; the first of the LANES threads of a query writes. All 32 lanes must call. bh: b*H + h; i0: first query of
- * the tile. */
+/* Computes lse2, delta and `from` of a tile with DQ_TILE/8 threads; the caller is thread u of these. A thread covers 8
+ * columns of one query, and the first of the LANES threads of a query writes. All 32 lanes must call it. bh: b*H + h;
+ * i0: first query of the tile. */
 template <int D>
 __device__ inline void find_stats(query_stats<D> &to, const pb_attention_bwd_args &a, int bh, int i0, int u)
 {
@@ -79,7 +79,8 @@ __device__ inline void find_stats(query_stats<D> &to, const pb_attention_bwd_arg
     to.from[at] = a.start && i < a.S ? max(a.start[token], 0) : 0;
 }
 
-/* Four CTAs per tile compute its stats, set room.turns to 0 and, where `clear`, the sums of dq too. */
+/* CTAs per tile in stats_kernel, which computes the tile's query_stats, and sets room.turns and, if `clear`, the sums
+ * of dq to 0. */
 constexpr int STATS_BLOCKS = DQ_TILE / 8 / 256;
 template <int D>
 __global__ __launch_bounds__(256) void stats_kernel(const pb_attention_bwd_args a, const scratch<D> room, bool clear)
@@ -104,8 +105,8 @@ struct target {
     int rows;
     float scale;
 };
-/* Adds to `sum` this thread's part of a panel: thread u = 8g + n of 64 handles eight columns (tile n) of rows g and g+8
- * of the 16 rows of `warp`. */
+/* Adds to `sum` the 16 elements of a panel that this thread handles. Thread u = 8g + n of 64 handles the eight columns
+ * of tile n in rows g and g+8 of the 16 rows of `warp`. */
 __device__ inline void add_panel(float (&sum)[16], const float *panel, int warp, int u)
 {
     const float4 *from = (const float4 *)panel + u % 8 * 128 + warp * 32 + u / 8 * 4;
@@ -134,7 +135,7 @@ template <int D> __device__ inline void dq_panel(const pb_attention_bwd_args &a,
     const key_range r = keys_of_tile<QUERIES<D>>(a.start ? a.start + (size_t)b * a.S : NULL, i0, a.S, a.causal);
     bf16 *to = (bf16 *)a.dq + ((size_t)b * a.S + row) * a.lddq + h * D + (D == 64 ? 0 : half * 64);
     float sum[16] = {};
-    if (r.lo < r.hi) /* no CTA has added to a tile without visible keys, so its sums may be unset */
+    if (r.lo < r.hi) /* else no CTA has added to the sums of this tile, and they may be uninitialised */
         add_panel(sum, room.dq + ((size_t)tile * 2 + half) * PANEL, threadIdx.x / 64, threadIdx.x % 64);
     round_panel(sum, {to, a.lddq, a.S - row, a.scale}, threadIdx.x / 64, threadIdx.x % 64);
 }

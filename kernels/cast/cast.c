@@ -44,8 +44,10 @@ static const pb_dims grid[] = {{1, 4096, 64, 512}, {1, 64, 192}, {0}};
 
 static pb_status check_args(int T, int D, size_t ld, float scale, const void *from, const void *to)
 {
-    if (T < 0 || D < 1 || ld < (size_t)D) return pb_fail(PB_EINVAL, "cast: T=%d D=%d, rows %zu apart", T, D, ld);
-    if (!isfinite(scale)) return pb_fail(PB_EINVAL, "cast: scale %g", (double)scale);
+    if (T < 0 || D < 1 || ld < (size_t)D)
+        return pb_fail(PB_EINVAL, "cast: T=%d D=%d and rows %zu apart, need T >= 0, D >= 1 and rows at least D apart",
+                       T, D, ld);
+    if (!isfinite(scale)) return pb_fail(PB_EINVAL, "cast: scale=%g, need a finite number", (double)scale);
     return T && (!from || !to) ? pb_fail(PB_EINVAL, "cast: a tensor is NULL") : PB_OK;
 }
 

@@ -1,5 +1,5 @@
 /* cast.cu - conversion of columns to f32 on a GPU. One thread per element, because the rows are short and have gaps
- * between them. Limited by memory. */
+ * between them. Limited by memory bandwidth. */
 #include "kernels/cast/cast.h"
 #include "kernels/cuda/cuda_pack.cuh"
 

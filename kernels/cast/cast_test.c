@@ -1,4 +1,4 @@
-/* cast_test.c - properties of the casts that the comparison with the reference does not test. */
+/* cast_test.c - tests properties of the casts that the comparison with the reference does not test. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -17,7 +17,7 @@ static void bf16_is_widened_exactly(void **state)
     for (int i = 0; i < T * D; i++) assert_true(y[i] == pb_bf16_to_f32(x[i / D * LD + i % D]));
 }
 
-static void what_was_cast_is_cast_back(void **state)
+static void casting_back_restores_the_values(void **state)
 {
     enum { T = 3, D = 19, LD = 30 };
     uint16_t x[T * LD], back[T * LD];
@@ -39,14 +39,14 @@ static void bad_arguments_are_named(void **state)
     CHECK_FAILS(pb_cast_fwd(*state, &(pb_cast_fwd_args){.x = v, .y = v, .T = 1, .D = 2, .ldx = 1, .scale = 1}),
                 PB_EINVAL, "rows 1 apart");
     CHECK_FAILS(pb_cast_fwd(*state, &(pb_cast_fwd_args){.x = v, .y = v, .T = 1, .D = 1, .ldx = 1, .scale = NAN}),
-                PB_EINVAL, "scale nan");
+                PB_EINVAL, "scale=nan");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bf16_is_widened_exactly),
-        cmocka_unit_test(what_was_cast_is_cast_back),
+        cmocka_unit_test(casting_back_restores_the_values),
         cmocka_unit_test(bad_arguments_are_named),
     };
     return test_every_impl(&pb_op_cast_fwd, tests, sizeof tests / sizeof *tests);

@@ -84,13 +84,13 @@ const pb_impl pb_clip_multi_cpu[] = {PB_FAST_IMPLS(pb_clip_multi, .workspace = m
 static pb_status sqsum_check(const void *args)
 {
     const pb_clip_sqsum_args *a = args;
-    return a->n ? PB_OK : pb_fail(PB_EINVAL, "clip_sqsum: an empty buffer has no slots, skip it");
+    return a->n ? PB_OK : pb_fail(PB_EINVAL, "clip_sqsum: n=0, need n >= 1: do not call it for an empty buffer");
 }
 
 static pb_status reduce_check(const void *args)
 {
     const pb_clip_reduce_args *a = args;
-    if (a->slots < 0) return pb_fail(PB_EINVAL, "clip_reduce: slots=%d", a->slots);
+    if (a->slots < 0) return pb_fail(PB_EINVAL, "clip_reduce: slots=%d, need slots >= 0", a->slots);
     if (!(a->max_norm > 0)) return pb_fail(PB_EINVAL, "clip_reduce: max_norm=%g, need > 0", (double)a->max_norm);
     return PB_OK;
 }
@@ -98,7 +98,8 @@ static pb_status reduce_check(const void *args)
 static pb_status multi_check(const void *args)
 {
     const pb_clip_multi_args *a = args;
-    if (a->n < 0 || a->slots < 0) return pb_fail(PB_EINVAL, "clip_multi: n=%d slots=%d", a->n, a->slots);
+    if (a->n < 0 || a->slots < 0)
+        return pb_fail(PB_EINVAL, "clip_multi: n=%d slots=%d, need n, slots >= 0", a->n, a->slots);
     if (!(a->max_norm > 0)) return pb_fail(PB_EINVAL, "clip_multi: max_norm=%g, need > 0", (double)a->max_norm);
     return PB_OK;
 }
@@ -140,7 +141,7 @@ static pb_status scale_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Makes buffers of sizes like a model's: one large, one empty, one of a single element, and N-3 small ones. */
+/* Binds N buffers of sizes as a model has them: one large, one empty, one of a single element, and N-3 small ones. */
 static pb_status multi_bind(pb_binder *b, const int *dim, void *args)
 {
     enum { MAX = 12 };
@@ -148,7 +149,7 @@ static pb_status multi_bind(pb_binder *b, const int *dim, void *args)
     pb_clip_entry list[MAX] = {0};
     size_t elements = 0;
     int n = dim[0], slots = 0;
-    if (n > MAX) return pb_fail(PB_EINVAL, "clip_multi: bind makes at most %d buffers", MAX);
+    if (n > MAX) return pb_fail(PB_EINVAL, "clip_multi: the shape asks for more than %d buffers", MAX);
     for (int i = 0; i < n; i++) {
         list[i].n = i == 0 ? (size_t)dim[1] * dim[2] : i == 1 ? 0 : i == 2 ? 1 : 500 + 9 * (size_t)i;
         list[i].x = list[i].n ? pb_inout(b, names[i], PB_F32, list[i].n, -1, 1) : NULL;
@@ -187,7 +188,7 @@ static pb_cost scale_cost(const void *args)
     return (pb_cost){.flops = n, .bytes = 8 * n};
 }
 
-/* One read for the norm. Scaling takes one more read and a write. */
+/* The norm reads every element once. Scaling reads it once more and writes it. */
 static pb_cost multi_cost(const void *args)
 {
     const pb_clip_multi_args *a = args;
@@ -238,7 +239,7 @@ const pb_op pb_op_clip_reduce = {
     .tol = {[PB_F32] = 1e-6},
     .f32_only = true,
 };
-/* Axis c: 1: the scale is not 1. */
+/* Axis c: 1: the scale is not 1; 0: it is 1, so nothing is written. */
 const pb_op pb_op_clip_scale = {
     .name = "clip_scale",
     .axes = "SDc",
@@ -252,7 +253,7 @@ const pb_op pb_op_clip_scale = {
     .tol = {[PB_F32] = 0}, /* exact: both sides round one product once */
     .f32_only = true,
 };
-/* Axes: N buffers; c as in clip_reduce; a: apply. */
+/* Axes: N: number of buffers; c: as in clip_reduce; a: 1: scale the buffers. */
 const pb_op pb_op_clip_multi = {
     .name = "clip_multi",
     .axes = "NSDca",

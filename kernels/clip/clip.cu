@@ -1,8 +1,8 @@
-/* clip.cu - gradient clipping on a GPU. sqsum, reduce and scale take one kernel launch each; multi takes
- * two, or three if it scales.
+/* clip.cu - gradient clipping on a GPU. sqsum, reduce and scale take one kernel launch each; multi takes two, or three
+ * if it scales.
  *
  * The unit of work is a slot (clip.h). One CTA sums a slot in a fixed order; one CTA adds all slots in double
- * precision. Limited by memory: 4 bytes per element for the norm, and 8 more if the scale is not 1. */
+ * precision. Limited by memory bandwidth: 4 bytes per element for the norm, and 8 more if the scale is not 1. */
 #include <math.h>
 
 #include "kernels/clip/clip.h"
@@ -139,7 +139,7 @@ __device__ static void scale_range(float *x, range r, float scale)
     for (i = r.first + 4 * n + threadIdx.x; i < r.end; i += THREADS) x[i] *= scale;
 }
 
-/* Elements that a CTA scales at a time: one pass of the unrolled loop of scale_range. */
+/* Elements that a CTA scales in one iteration of the unrolled loop of scale_range. */
 enum { SCALE_RUN = 4 * LOADS * THREADS };
 
 __global__ static void __launch_bounds__(THREADS) clip_scale(pb_clip_scale_args a)
@@ -165,8 +165,8 @@ __global__ static void __launch_bounds__(THREADS) clip_list_scale(pb_clip_multi_
 
 /* ---- launchers -------------------------------------------------------------------------------------------------- */
 
-/* Returns the size of a persistent grid: four CTAs per SM, at most `work`. */
-static unsigned standing(const pb_ctx *ctx, size_t work)
+/* Returns the number of CTAs of a persistent grid: four per SM, at most `work`. */
+static unsigned persistent_grid(const pb_ctx *ctx, size_t work)
 {
     const size_t most = 4 * (size_t)pb_cuda_device_of(ctx)->sms;
     return (unsigned)(work < most ? work : most);
@@ -189,14 +189,14 @@ static pb_status run_scale(pb_ctx *ctx, const void *args)
 {
     const pb_clip_scale_args *a = (const pb_clip_scale_args *)args;
     if (a->n == 0) return PB_OK;
-    clip_scale<<<standing(ctx, pb_ceil_div(a->n, SCALE_RUN)), THREADS, 0, pb_cuda_stream(ctx)>>>(*a);
+    clip_scale<<<persistent_grid(ctx, pb_ceil_div(a->n, SCALE_RUN)), THREADS, 0, pb_cuda_stream(ctx)>>>(*a);
     return pb_cuda_launched(ctx, "clip_scale");
 }
 
 static pb_status run_multi(pb_ctx *ctx, const void *args)
 {
     const pb_clip_multi_args *a = (const pb_clip_multi_args *)args;
-    const unsigned blocks = standing(ctx, a->slots);
+    const unsigned blocks = persistent_grid(ctx, a->slots);
     if (blocks) {
         clip_list_sums<<<blocks, THREADS, 0, pb_cuda_stream(ctx)>>>(*a);
         PB_TRY(pb_cuda_launched(ctx, "clip_list_sums"));

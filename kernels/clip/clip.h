@@ -24,13 +24,12 @@ extern "C" {
 
 typedef struct pb_clip_state {
     float scale; /* factor for the gradients; includes 1/L */
-    float norm;  /* before clipping, divided by L */
+    float norm;  /* L2 norm before clipping, divided by L */
     float skip;  /* 1: the norm is not finite, so the step must be skipped; else 0 */
     float unused;
 } pb_clip_state;
 
-/* Returns the number of slots (partial sums) of a buffer of n elements: min(256,
- * ceil(n/1024)); 0 for an empty buffer. */
+/* Returns the number of slots (partial sums) of a buffer of n elements: min(256, ceil(n/1024)); 0 if it is empty. */
 static inline int pb_clip_slots(size_t n)
 {
     size_t s = (n + 1023) / 1024;

@@ -34,8 +34,8 @@ static void six_buffers(float x[6][100], pb_clip_entry list[6])
     }
 }
 
-/* The scale is 0.1. Wrong formulas give other scales: the squared norm 0.01, the fourth root 0.316,
- * one norm per buffer 0.245. */
+/* A norm of 10 and max_norm 1 give the scale 0.1. Wrong formulas give other scales: the squared norm 0.01, its fourth
+ * root 0.316, one norm per buffer 0.245. */
 static void joint_norm_ten_to_one_gives_a_tenth(void **state)
 {
     float x[6][100];
@@ -52,8 +52,8 @@ static void joint_norm_ten_to_one_gives_a_tenth(void **state)
     CHECK_NEAR(s.norm, 1, 1e-6);
 }
 
-/* A norm far from 1, where norm and squared norm differ in the first digit. */
-static void the_root_is_exact(void **state)
+/* The norm is far from 1, so that the norm and its square differ in the first digit. */
+static void the_norm_is_the_root_of_the_sum(void **state)
 {
     float x[2] = {3e4f, 4e4f};
     pb_clip_state s;
@@ -62,7 +62,7 @@ static void the_root_is_exact(void **state)
     assert_true(x[0] == 3e4f && x[1] == 4e4f); /* unchanged, because apply is false */
 }
 
-static void a_norm_below_the_maximum_touches_nothing(void **state)
+static void a_norm_below_the_maximum_changes_nothing(void **state)
 {
     float x[6][100], before[6][100];
     pb_clip_entry list[6];
@@ -94,7 +94,7 @@ static void a_norm_that_is_not_finite_skips_the_step(void **state)
         }
 }
 
-static void nothing_and_zeros_have_norm_zero(void **state)
+static void empty_and_zero_buffers_have_norm_zero(void **state)
 {
     float x[5] = {0};
     pb_clip_state s = {.scale = 7};
@@ -108,7 +108,7 @@ static void nothing_and_zeros_have_norm_zero(void **state)
     assert_true(s.norm == 0 && s.scale == 1 && s.skip == 0);
 }
 
-static void multi_is_the_three_phases(void **state)
+static void multi_equals_the_three_phases(void **state)
 {
     enum { BUFFERS = 4 };
     static const size_t sizes[BUFFERS] = {5000, 0, 1, 2049};
@@ -153,7 +153,7 @@ static void slots_cover_a_buffer_once(void **state)
 
 /* Gradients that contain a loss scale of 2^k give the same bits after clipping as gradients without it. Tested with a
  * norm above and a norm below the maximum. */
-static void a_loss_scale_leaves_no_trace(void **state)
+static void a_loss_scale_changes_no_bit(void **state)
 {
     const float scale = 4096;
     for (int clipped = 0; clipped < 2; clipped++) {
@@ -175,7 +175,7 @@ static void bad_arguments_are_named(void **state)
     pb_clip_state s;
     CHECK_FAILS(pb_clip_reduce(*state, &(pb_clip_reduce_args){.state = &s}), PB_EINVAL, "max_norm=0");
     CHECK_FAILS(multi(*state, NULL, 0, NAN, true, NULL, &s), PB_EINVAL, "max_norm=");
-    CHECK_FAILS(pb_clip_sqsum(*state, &(pb_clip_sqsum_args){0}), PB_EINVAL, "empty");
+    CHECK_FAILS(pb_clip_sqsum(*state, &(pb_clip_sqsum_args){0}), PB_EINVAL, "n=0");
     CHECK_FAILS(pb_clip_reduce(*state, &(pb_clip_reduce_args){.slots = -1, .max_norm = 1}), PB_EINVAL, "slots=-1");
 }
 
@@ -183,13 +183,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(joint_norm_ten_to_one_gives_a_tenth),
-        cmocka_unit_test(the_root_is_exact),
-        cmocka_unit_test(a_norm_below_the_maximum_touches_nothing),
+        cmocka_unit_test(the_norm_is_the_root_of_the_sum),
+        cmocka_unit_test(a_norm_below_the_maximum_changes_nothing),
         cmocka_unit_test(a_norm_that_is_not_finite_skips_the_step),
-        cmocka_unit_test(nothing_and_zeros_have_norm_zero),
-        cmocka_unit_test(multi_is_the_three_phases),
+        cmocka_unit_test(empty_and_zero_buffers_have_norm_zero),
+        cmocka_unit_test(multi_equals_the_three_phases),
         cmocka_unit_test(slots_cover_a_buffer_once),
-        cmocka_unit_test(a_loss_scale_leaves_no_trace),
+        cmocka_unit_test(a_loss_scale_changes_no_bit),
         cmocka_unit_test(bad_arguments_are_named),
     };
     return test_every_impl(&pb_op_clip_multi, tests, sizeof tests / sizeof *tests);

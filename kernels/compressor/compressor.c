@@ -11,7 +11,7 @@
 
 /* ---- reference ------------------------------------------------------------------------------ */
 
-/* The inputs that both passes read. */
+/* The inputs that the forward and the backward pass read. */
 typedef struct channel {
     const void *a, *z;
     const float *ape;
@@ -59,7 +59,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     const channel c = {a->a, a->z, a->ape, a->lda, a->ldz, a->D, s.C, a->ratio, a->in_dtype};
     double *gate = malloc((size_t)s.n * sizeof *gate);
     (void)ctx;
-    if (!gate) return pb_fail(PB_ENOMEM, "compressor: no memory for %d gates", s.n);
+    if (!gate) return pb_fail(PB_ENOMEM, "compressor: no host memory for %d gates", s.n);
     for (size_t r = 0; r < s.rows; r++) {
         const int from = pb_group_from(&s, a->start, (int)(r / (size_t)s.G), (int)(r % (size_t)s.G));
         for (int e = 0; e < a->D; e++)
@@ -92,7 +92,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     (void)ctx;
     if (!gate || !dape) {
         free(gate), free(dape);
-        return pb_fail(PB_ENOMEM, "compressor_bwd: no memory for %zu sums", cells);
+        return pb_fail(PB_ENOMEM, "compressor_bwd: no host memory for %zu sums", cells);
     }
     clear_ref(a, &s);
     for (size_t r = 0; r < s.rows; r++) {
@@ -135,8 +135,8 @@ const pb_impl pb_compressor_bwd_cpu[] = {PB_FAST_IMPLS(pb_compressor_bwd, .works
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* r: ratio; o: 1 for overlap; n: conversations packed into a row, 0 for start NULL; m: 1 for a and z in f32 whatever
- * dtype is; p: padding between tokens, in elements; a: 1 to accumulate; f: 1 for dape NULL. */
+/* Axes: r: ratio; o: 1: overlap; n: conversations packed into a row, 0: start is NULL; m: 1: a and z are f32 whatever
+ * dtype is; p: padding between tokens, in elements; a: 1: accumulate; f: 1: dape is NULL. */
 static const char axes[] = "BSDronmpaf";
 static const pb_dims edge[] = {
     {2, 9, 24, 4, 1, 0, 0, 0, 0, 0}, {2, 40, 64, 4, 1, 3, 0, 8, 1, 0},    {1, 3, 16, 4, 1, 0, 0, 0, 1, 0},
@@ -150,10 +150,11 @@ static const pb_dims device_grid[] = {{1, 65536, 512, 4, 1}, {1, 65536, 512, 128
 static pb_status sizes_check(const char *op, int B, int S, int D, int ratio, bool overlap, const size_t *ld, int n)
 {
     if (B < 0 || S < 0 || D < 1 || ratio < 1)
-        return pb_fail(PB_EINVAL, "%s: B=%d S=%d D=%d ratio=%d, need B, S >= 0, D, ratio >= 1", op, B, S, D, ratio);
+        return pb_fail(PB_EINVAL, "%s: B=%d S=%d D=%d ratio=%d, need B, S >= 0 and D, ratio >= 1", op, B, S, D, ratio);
     const size_t C = (size_t)D * (overlap ? 2 : 1);
     for (int i = 0; i < n; i++)
-        if (ld[i] < C) return pb_fail(PB_EINVAL, "%s: tokens are %zu apart, need %zu", op, ld[i], C);
+        if (ld[i] < C)
+            return pb_fail(PB_EINVAL, "%s: tokens of a tensor are %zu elements apart, need at least %zu", op, ld[i], C);
     return PB_OK;
 }
 
@@ -233,9 +234,9 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Turns random numbers below n into starts of n conversations of equal length. bind cannot do this, because it draws
- * every element independently. Starts of the first conversation are -1, which means 0. */
-static void sort_samples(int32_t *start, size_t T, size_t S)
+/* Replaces the seeded values of `start`, random numbers below n, by the starts of n conversations of equal length. bind
+ * cannot make these, because it draws every element independently. The first conversation gets -1, which means 0. */
+static void make_starts(int32_t *start, size_t T, size_t S)
 {
     size_t n = 1;
     for (size_t t = 0; t < T; t++) n = (size_t)start[t] + 1 > n ? (size_t)start[t] + 1 : n;
@@ -250,7 +251,7 @@ static pb_status prepare(const void *z, size_t ld, size_t T, size_t C, pb_dtype 
 {
     for (size_t i = 0; i < T; i++)
         for (size_t k = 0; k < C; k++) pb_store((void *)z, i * ld + k, t, 4 * pb_load(z, i * ld + k, t));
-    if (start) sort_samples((int32_t *)start, T, S);
+    if (start) make_starts((int32_t *)start, T, S);
     return PB_OK;
 }
 
@@ -270,8 +271,8 @@ static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
                    a->start, (size_t)a->S);
 }
 
-/* a and z are read once. A gate takes one exponential, counted as one operation, and six other operations;
- * twelve in the backward pass. */
+/* The op reads a and z once. A gate takes one exponential, counted as one operation, and six other operations; twelve
+ * in the backward pass. */
 static pb_cost fwd_cost(const void *args)
 {
     const pb_compressor_fwd_args *a = args;

@@ -36,8 +36,8 @@ struct pooling {
     bool f32;  /* type of c and dc: true: f32; false: bf16 */
 };
 
-/* A row as one lane sees it. e: the lane's first channel; from: the first unmasked candidate;
- * candidate i is token + i. */
+/* The row that a lane works on. e: the lane's first channel; from: the first unmasked candidate; candidate i is token
+ * `token` + i. */
 struct row {
     ptrdiff_t token;
     int e, from, b, g;
@@ -142,18 +142,18 @@ __device__ void add(const pooling &p, const row &r, int k, const chunk<T, VEC> &
     }
 }
 
-/* Combines the states of the warps that share a row, in a fixed order; every warp gets the
- * result. room: [3][L][WARPS][32]. */
-template <int L> __device__ void join(const pooling &p, float *room, pooled<L> &x)
+/* Combines the softmax states of the warps that share a row, in a fixed order; every warp gets the result. room:
+ * [3][L][WARPS][32] floats of shared memory. */
+template <int L> __device__ void combine_warps(const pooling &p, float *room, pooled<L> &x)
 {
-    const int lane = threadIdx.x, w = threadIdx.y;
+    const int lane = threadIdx.x, warp = threadIdx.y;
     pooled<L> all;
     __syncthreads(); /* room may still be read for the previous row */
 #pragma unroll
     for (int u = 0; u < L; u++) {
-        room[(u * WARPS + w) * 32 + lane] = x.most[u];
-        room[((L + u) * WARPS + w) * 32 + lane] = x.sum[u];
-        room[((2 * L + u) * WARPS + w) * 32 + lane] = x.c[u];
+        room[(u * WARPS + warp) * 32 + lane] = x.most[u];
+        room[((L + u) * WARPS + warp) * 32 + lane] = x.sum[u];
+        room[((2 * L + u) * WARPS + warp) * 32 + lane] = x.c[u];
     }
     __syncthreads();
 #pragma unroll
@@ -169,8 +169,8 @@ template <int L> __device__ void join(const pooling &p, float *room, pooled<L> &
     x = all;
 }
 
-/* Pools this warp's chunks of a row. Returns the number of the last chunk, which stays in h,
- * or -1 if the warp has none. */
+/* Pools this warp's chunks of a row. Returns the index of the last chunk, which stays in h, or -1 if the warp has no
+ * chunk. */
 template <class T, bool VEC>
 __device__ int pool(const pooling &p, const row &r, int first, chunk<T, VEC> &h, pooled<chunk<T, VEC>::L> &x)
 {
@@ -185,7 +185,8 @@ __device__ int pool(const pooling &p, const row &r, int first, chunk<T, VEC> &h,
     return last;
 }
 
-/* Forward pass. Lanes beyond the channels and warps beyond the rows only take part in barriers. ONE: a warp per row. */
+/* The forward pass. Lanes beyond the channels and warps beyond the rows only take part in barriers. ONE: one warp per
+ * row. */
 template <class T, bool VEC, bool ONE> __global__ void __launch_bounds__(32 * WARPS, 1) fwd_rows(const pooling p)
 {
     constexpr int L = chunk<T, VEC>::L;
@@ -195,7 +196,7 @@ template <class T, bool VEC, bool ONE> __global__ void __launch_bounds__(32 * WA
     chunk<T, VEC> h;
     pooled<L> x = {};
     if (r < p.s.rows && e < p.s.D) pool(p, row_of(p, r, e), ONE ? 0 : (int)threadIdx.y, h, x);
-    if (!ONE) join(p, room, x);
+    if (!ONE) combine_warps(p, room, x);
     if (r >= p.s.rows || e >= p.s.D || (!ONE && threadIdx.y)) return;
 #pragma unroll
     for (int u = 0; u < L; u++) x.c[u] /= x.sum[u];
@@ -205,8 +206,8 @@ template <class T, bool VEC, bool ONE> __global__ void __launch_bounds__(32 * WA
 
 /* ---- backward --------------------------------------------------------------------------------------------------- */
 
-/* Partial sums of dape. ONE: in registers, until all rows of this lane are done. Otherwise in scratch: a lane's first
- * row (begins) initialises the sums, the others add to them. */
+/* Partial sums of dape. If ONE, they are in registers until all rows of this lane are done. Otherwise they are in
+ * scratch: a lane's first row (`begins`) initialises them, the other rows add to them. */
 template <int L, bool ONE> struct bias_sums {
     float x[ONE ? CHUNK : 1][L];
 
@@ -266,21 +267,22 @@ template <class T, bool VEC> __device__ void clear_first(const pooling &p, const
     }
 }
 
-/* Adds up the partial sums of the CTA's warps in a fixed order and stores them. room: [L][WARPS][32]. */
+/* Adds the partial sums of the CTA's warps in a fixed order and stores them. room: [L][WARPS][32] floats of shared
+ * memory. */
 template <int L>
 __device__ void store_part(const pooling &p, const row &r, bool in, const bias_sums<L, true> &dape, float *room)
 {
-    const int lane = threadIdx.x, w = threadIdx.y;
+    const int lane = threadIdx.x, warp = threadIdx.y;
 #pragma unroll
     for (int j = 0; j < CHUNK; j++) {
         __syncthreads();
 #pragma unroll
-        for (int u = 0; u < L; u++) room[(u * WARPS + w) * 32 + lane] = dape.x[j][u];
+        for (int u = 0; u < L; u++) room[(u * WARPS + warp) * 32 + lane] = dape.x[j][u];
         __syncthreads();
-        if (w >= L || !in || j >= p.s.n) continue;
+        if (warp >= L || !in || j >= p.s.n) continue;
         float sum = 0;
-        for (int i = 0; i < WARPS; i++) sum += room[(w * WARPS + i) * 32 + lane];
-        p.part[(size_t)blockIdx.x * p.s.ratio * p.s.C + cell(p, r, j) + w] = sum;
+        for (int i = 0; i < WARPS; i++) sum += room[(warp * WARPS + i) * 32 + lane];
+        p.part[(size_t)blockIdx.x * p.s.ratio * p.s.C + cell(p, r, j) + warp] = sum;
     }
 }
 
@@ -288,19 +290,19 @@ template <class T, bool VEC, bool ONE> __global__ void __launch_bounds__(32 * WA
 {
     constexpr int L = chunk<T, VEC>::L;
     __shared__ float room[(ONE ? 1 : 3) * L * WARPS * 32];
-    const int e = ((int)blockIdx.y * 32 + (int)threadIdx.x) * L, w = (int)threadIdx.y, slots = ONE ? WARPS : 1;
+    const int e = ((int)blockIdx.y * 32 + (int)threadIdx.x) * L, warp = (int)threadIdx.y, slots = ONE ? WARPS : 1;
     bias_sums<L, ONE> dape = {};
     bool begins = true;
     for (size_t first = (size_t)blockIdx.x * slots; first < p.s.rows; first += (size_t)gridDim.x * slots) {
-        const size_t r = first + (ONE ? w : 0);
+        const size_t r = first + (ONE ? warp : 0);
         const bool mine = r < p.s.rows && e < p.s.D;
         const row at = row_of(p, mine ? r : 0, mine ? e : 0);
         chunk<T, VEC> h;
         pooled<L> x = {};
         float dc[L] = {};
         int last = -1;
-        if (mine) last = pool(p, at, ONE ? 0 : w, h, x);
-        if (!ONE) join(p, room, x);
+        if (mine) last = pool(p, at, ONE ? 0 : warp, h, x);
+        if (!ONE) combine_warps(p, room, x);
         if (!mine) continue;
         if (p.f32) load_sums((const float *)p.dc + r * p.s.D + e, dc);
         else pb_load_vec((const __nv_bfloat16 *)p.dc + r * p.s.D + e, dc);
@@ -311,7 +313,7 @@ template <class T, bool VEC, bool ONE> __global__ void __launch_bounds__(32 * WA
             spread<T, VEC, ONE>(p, at, k, h, x, begins, dape);
         }
         if (p.s.overlap && !pb_group_first_used(&p.s, p.start, at.b, at.g))
-            clear_first<T, VEC>(p, at, ONE ? 0 : w, p.warps);
+            clear_first<T, VEC>(p, at, ONE ? 0 : warp, p.warps);
         begins = false;
     }
     if constexpr (ONE)
@@ -331,7 +333,7 @@ template <class T> __global__ void __launch_bounds__(256) clear_tail(const pooli
 
 /* ---- launchers -------------------------------------------------------------------------------------------------- */
 
-/* Number of CTAs along the rows in the backward pass; each has its own partial sums of dape. */
+/* Returns among how many CTAs the backward pass divides the rows; each has its own partial sums of dape. */
 int parts_of(const pb_groups *s)
 {
     const size_t units = s->n <= CHUNK ? pb_ceil_div(s->rows, WARPS) : s->rows;
@@ -348,7 +350,7 @@ dim3 block_of(pooling *p)
     return dim3(32, chunks == 1 ? WARPS : p->warps);
 }
 
-/* Whether the tensors are aligned for 16-byte vectors; c is c or dc. */
+/* Returns true if the tensors are aligned for 16-byte vectors. c: the pass's c or dc. */
 template <class T> bool fits(const pooling &p, const void *c)
 {
     const size_t L = pb_lanes<T>, out = L * (p.f32 ? sizeof(float) : sizeof(__nv_bfloat16));

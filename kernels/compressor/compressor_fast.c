@@ -21,7 +21,8 @@ typedef struct pool {
     pb_dtype t;
 } pool;
 
-/* `ratio` consecutive candidates of a vector of channels: element (i,lane) is at (token + i) ld + col + lane. */
+/* `ratio` consecutive candidates of a vector of channels. Candidate i of lane l is at (token + i) ld + col + l in a or
+ * z. */
 typedef struct segment {
     size_t token, col;
 } segment;
@@ -88,7 +89,7 @@ PB_INLINE void spread(const pool *p, const segment *k, const pooled *row, vf dc,
     }
 }
 
-/* Sets the gradients of columns col .. col+n-1 to zero, for tokens that reach no row. */
+/* Sets the gradients of columns col .. col+n-1 to zero, for tokens that no row pools. */
 static void clear(const pool *p, size_t token, int tokens, int col, int n)
 {
     const size_t e = pb_dtype_size(p->t);
@@ -98,7 +99,7 @@ static void clear(const pool *p, size_t token, int tokens, int col, int n)
     }
 }
 
-/* Backward pass of channels from .. to-1 of one row. */
+/* Computes the backward pass of channels from .. to-1 of one row. */
 PB_INLINE void backward_row(const pool *p, size_t r, int from, int to, float *dape, pb_dtype t, pb_dtype out)
 {
     const int b = (int)(r / (size_t)p->s.G), g = (int)(r % (size_t)p->s.G);

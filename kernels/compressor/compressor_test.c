@@ -1,5 +1,5 @@
-/* compressor_test.c - PyTorch's results, which inputs may influence which rows, and errors. Every test runs with every
- * implementation of this machine. */
+/* compressor_test.c - tests of the compressor: PyTorch's results, which inputs may influence which rows, and errors.
+ * Every test runs with every CPU implementation that this machine can run. */
 #include "kernels/compressor/compressor.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rope/rope.h"
@@ -144,7 +144,7 @@ static void check_finished(pb_ctx *ctx)
     ctx->impl = impl;
     free(w), free(cos_), free(sin_), drop(&p);
 }
-static void finished_rows_agree(void **state) { on_each(*state, check_finished); }
+static void rows_after_norm_and_rope_agree(void **state) { on_each(*state, check_finished); }
 
 /* ---- which inputs influence which rows -------------------------------------------------------------- */
 
@@ -163,11 +163,11 @@ static void check_reach(pb_ctx *ctx)
             drop(&p);
         }
 }
-static void a_row_knows_its_tokens_only(void **state) { on_each(*state, check_reach); }
+static void a_row_depends_on_its_tokens_only(void **state) { on_each(*state, check_reach); }
 
-/* Tokens of another conversation must not be read, even if they are NaN or infinite. Tokens that reach no
- * row must get zero gradients. */
-static void check_samples(pb_ctx *ctx)
+/* Tokens of another conversation must not be read, even if they are NaN or infinite. Tokens that no row pools must get
+ * zero gradients. */
+static void check_conversations(pb_ctx *ctx)
 {
     static const int lengths[] = {8, 8, 6};
     problem p = make(1, S, D, RATIO, true);
@@ -180,14 +180,15 @@ static void check_samples(pb_ctx *ctx)
     for (int s = 4; s < S; s++)
         for (size_t k = 0; k < p.C; k++) {
             const float da = p.da[(size_t)s * p.C + k], dz = p.dz[(size_t)s * p.C + k];
-            /* a conversation's last group is in no following row; the last two tokens are in no group */
+            /* the first D columns of a conversation's last group are pooled by no row; the last two tokens have no
+             * group */
             const bool none = s >= G * RATIO || (k < D && (s / RATIO == 1 || s / RATIO == 3 || s / RATIO == 4));
             if (none) assert_true(da == 0 && dz == 0);
             else if (s >= 8) assert_true(isfinite(da) && da != 0 && isfinite(dz) && dz != 0);
         }
     drop(&p);
 }
-static void samples_stay_apart(void **state) { on_each(*state, check_samples); }
+static void conversations_are_independent(void **state) { on_each(*state, check_conversations); }
 
 /* With fewer tokens than a group there are no rows, and all gradients are zero. */
 static void check_short(pb_ctx *ctx)
@@ -208,7 +209,7 @@ static void check_gates(pb_ctx *ctx)
     problem p = make(1, 128, D, 128, false), q = make(1, 128, D, 128, false);
     for (size_t i = 0; i < 128 * q.C; i++) q.z[i] += 64;
     both(ctx, &p), both(ctx, &q);
-    /* tolerance, because z + 64 has fewer bits */
+    /* not bit for bit, because z + 64 is rounded */
     for (int d = 0; d < D; d++) CHECK_NEAR(q.c[d], p.c[d], 2e-5);
     for (int d = 0; d < D; d++) p.z[(size_t)(3 * d + 5) * p.C + (size_t)d] = 300; /* another token for each channel */
     both(ctx, &p);
@@ -247,7 +248,7 @@ static void bad_arguments_are_named(void **state)
     float x[64] = {0};
     pb_compressor_fwd_args a = {.a = x, .z = x, .ape = x, .c = x, .B = 1, .S = 4, .D = 2, .ratio = 4};
     a.overlap = true, a.lda = 4, a.ldz = 3;
-    CHECK_FAILS(pb_compressor_fwd(*state, &a), PB_EINVAL, "tokens are 3 apart, need 4");
+    CHECK_FAILS(pb_compressor_fwd(*state, &a), PB_EINVAL, "are 3 elements apart, need at least 4");
     a.ldz = 4, a.ratio = 0;
     CHECK_FAILS(pb_compressor_fwd(*state, &a), PB_EINVAL, "ratio=0");
     a.ratio = 4, a.c = NULL;
@@ -258,16 +259,16 @@ static void bad_arguments_are_named(void **state)
     g.lda = g.ldz = g.ldda = g.lddz = 2;
     CHECK_FAILS(pb_compressor_bwd(*state, &g), PB_EINVAL, "ape or dc is NULL");
     g.dc = x, g.lddz = 1;
-    CHECK_FAILS(pb_compressor_bwd(*state, &g), PB_EINVAL, "tokens are 1 apart, need 2");
+    CHECK_FAILS(pb_compressor_bwd(*state, &g), PB_EINVAL, "are 1 elements apart, need at least 2");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pytorch_agrees),
-        cmocka_unit_test(finished_rows_agree),
-        cmocka_unit_test(a_row_knows_its_tokens_only),
-        cmocka_unit_test(samples_stay_apart),
+        cmocka_unit_test(rows_after_norm_and_rope_agree),
+        cmocka_unit_test(a_row_depends_on_its_tokens_only),
+        cmocka_unit_test(conversations_are_independent),
         cmocka_unit_test(too_few_tokens_give_no_row),
         cmocka_unit_test(gates_are_a_softmax_of_each_channel),
         cmocka_unit_test(in_place_equals_out_of_place),

@@ -1,4 +1,4 @@
-/* groups.h - index arithmetic of the compressor: its rows, the candidates of each row, and tokens that reach no row. */
+/* groups.h - index arithmetic of the compressor: its rows, the candidates of each row, and tokens that no row pools. */
 #ifndef PB_COMPRESSOR_GROUPS_H
 #define PB_COMPRESSOR_GROUPS_H
 #include <stdbool.h>
@@ -27,7 +27,7 @@ PB_COMPRESSOR_FN pb_groups pb_groups_of(int B, int S, int D, int ratio, bool ove
     return s;
 }
 
-/* The first candidate of row (b,g) that is not masked: 0 or `ratio`. */
+/* Returns the first candidate of row (b,g) that is not masked: 0 or `ratio`. */
 PB_COMPRESSOR_FN int pb_group_from(const pb_groups *s, const int32_t *start, int b, int g)
 {
     if (!s->overlap) return 0;
@@ -35,8 +35,8 @@ PB_COMPRESSOR_FN int pb_group_from(const pb_groups *s, const int32_t *start, int
     return start && (g - 1) * s->ratio < start[(size_t)b * (size_t)s->S + (size_t)g * (size_t)s->ratio] ? s->ratio : 0;
 }
 
-/* first_used: whether the first D columns of the tokens of group g reach a row; second_used: the other D columns, which
- * exist with overlap only. g = G stands for the tokens after the last whole group. */
+/* pb_group_first_used returns true if some row pools the first D columns of the tokens of group g, pb_group_second_used
+ * if some row pools the other D columns, which exist with overlap only. g = G means the tokens after the last group. */
 PB_COMPRESSOR_FN bool pb_group_first_used(const pb_groups *s, const int32_t *start, int b, int g)
 {
     return s->overlap ? g + 1 < s->G && pb_group_from(s, start, b, g + 1) == 0 : g < s->G;

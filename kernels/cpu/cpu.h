@@ -37,7 +37,7 @@ bool pb_cpu_is_v4(const pb_cpuid *c);
 
 #define PB_FAST_PROTO(isa, has, fn) pb_status fn##_##isa(pb_ctx *ctx, const void *args);
 #define PB_FAST_DECLARE(fn)         PB_ISA_MAP(PB_FAST_PROTO, fn)
-/* The extra arguments are further fields of pb_impl, for example .workspace = ws. */
+/* Arguments after `fn` initialise further fields of the pb_impl, for example .workspace = ws. */
 #define PB_FAST_ENTRY(isa, has, fn, ...) {#isa, fn##_##isa, .available = has, __VA_ARGS__},
 #define PB_FAST_IMPLS(...)               PB_ISA_MAP(PB_FAST_ENTRY, __VA_ARGS__)
 

@@ -1,34 +1,35 @@
 /* gemm_fast.c - the blocked matrix product. gemm_plan.h defines the blocks, gemm_pack.h the panels, and gemm_kernel.h
  * the inner loop. Limited by multiply-adds.
  *
- * Threads draw panels from a shared counter, so that a delayed thread does not delay the others. Every element of
- * C is summed by one thread, in the order of k, within blocks that the plan fixes. So the result does not depend
- * on the number of threads. */
+ * Threads take panels dynamically from a shared counter, so that a delayed thread does not delay the others. Every
+ * element of C is summed by one thread, in the order of k, within blocks that the plan fixes. So the result does not
+ * depend on the number of threads. */
 #include <omp.h>
 
 #include "kernels/cpu/gemm_kernel.h"
 #include "kernels/cpu/gemm_pack.h"
 #include "kernels/cpu/gemm_plan.h"
 
-/* IN_PLACE: with at most so many panels of A, B is read without packing. A_DRAW, B_DRAW: most panels that
- * a thread packs at a time. */
+/* IN_PLACE: if A has at most this many panels, B is read without packing. A_DRAW, B_DRAW: most panels of A and of B
+ * that a thread takes from the counter at a time. */
 enum { IN_PLACE = 6, A_DRAW = PB_GEMM_ROWS / PB_MR, B_DRAW = PB_GEMM_COLS / PB_NR };
 
 typedef struct job {
     const pb_gemm *g;
     pb_gemm_plan p;
-    float *shared, *buffer, *mine; /* shared operand; tile buffer; p.mine floats per thread */
+    float *shared, *buffer,
+        *mine; /* packed blocks of the shared operand; tile buffer; panels: p.mine floats per thread */
     int threads;
     struct {
         int pack, unit;
-    } next[3]; /* counters from which all threads draw; step s uses next[s % 3] */
+    } next[3]; /* the next panel to pack, and to multiply; shared by all threads; step s uses next[s % 3] */
 } job;
 
 /* One step of the outer loops: m rows of A from i on, n columns of B from j on, kc terms of K from k on. */
 typedef struct block {
     int step, i, j, k, m, n, kc;
     float *shared;    /* packed panels of the shared operand */
-    bool first, last; /* first, last step over K of this block of C */
+    bool first, last; /* this is the first, the last block of K for this block of C */
 } block;
 
 /* The terms that finish() adds to a tile of the product, and where it stores the sum. */
@@ -43,7 +44,8 @@ typedef struct sink {
 
 static int at_most(int a, int b) { return a < b ? a : b; }
 
-/* Divides m rows into panels whose heights differ by at most one, so that no panel has only a row or two. */
+/* Returns into how many panels m rows of A are divided. Their heights differ by at most one, so that no panel has only
+ * a row or two. a_row returns the first row of a panel. */
 static int a_panels(int m) { return (m + PB_MR - 1) / PB_MR; }
 static int a_row(int m, int panel)
 {
@@ -54,7 +56,7 @@ static size_t a_offset(int m, int panel, int kc) { return (size_t)a_row(m, panel
 static int b_panels(int n) { return (n + PB_NR - 1) / PB_NR; }
 static int b_vectors(int n, int panel) { return at_most(PB_NV, (n - panel * PB_NR + PB_VLEN - 1) / PB_VLEN); }
 
-/* Packs panels [first, end) of A. The m rows begin at row i; panel p goes to `to` plus its offset among the m rows. */
+/* Packs panels [first, end) of the m rows of A from row i on. `to` is where panel 0 would be packed. */
 static void pack_a(const pb_gemm *g, const block *b, int i, int m, int first, int end, float *to)
 {
     lanes l[A_DRAW];
@@ -127,7 +129,7 @@ static void finish(const sink *s, const float *tile, int rows, int row, int col,
 }
 
 /* Prefetches a tile of C while the kernel runs, for the stores that follow. */
-static inline void expect(const sink *s, int rows, int nv, int row, int col)
+static inline void prefetch_tile(const sink *s, int rows, int nv, int row, int col)
 {
     const size_t size = pb_dtype_size(s->t_out);
     const unsigned char *c = (const unsigned char *)s->out + ((size_t)row * s->ld_out + col) * size;
@@ -143,17 +145,17 @@ static void multiply(const sink *s, const block *blk, const float *a, int i, int
     float tile[PB_MR * PB_NR] __attribute__((aligned(64)));
     for (int p = 0, panels = a_panels(m); p < panels; p++) {
         const int row = a_row(m, p), rows = a_row(m, p + 1) - row;
-        expect(s, rows, nv, i + row, panel * PB_NR);
+        prefetch_tile(s, rows, nv, i + row, panel * PB_NR);
         gemm_kernels[rows - 1][nv - 1](blk->kc, a + a_offset(m, p, blk->kc), (size_t)rows, b, ldb, tile);
         finish(s, tile, rows, i + row, panel * PB_NR, n);
     }
 }
 
-static int draw(int *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
-/* Returns the number of panels that a thread draws at a time. Several panels make the reads of stored rows
- * long, and a panel of the shared operand is fetched once for all of them. But about 8 draws per thread must
- * remain, to balance the load. */
-static int panels_of_draw(const job *w, int panels, int most)
+static int take(int *counter) { return __atomic_fetch_add(counter, 1, __ATOMIC_RELAXED); }
+/* Returns the number of panels that a thread takes at a time. Several panels make the reads of stored rows long, and a
+ * panel of the shared operand is fetched once for all of them. But each thread must take panels about 8 times, to
+ * balance the load. */
+static int panels_to_take(const job *w, int panels, int most)
 {
     const int fair = panels / (8 * w->threads);
     return fair < 1 ? 1 : at_most(most, fair);
@@ -162,8 +164,8 @@ static int panels_of_draw(const job *w, int panels, int most)
 static void pack_shared(job *w, const block *b)
 {
     const int panels = w->p.share_a ? a_panels(b->m) : b_panels(b->n);
-    const int n = panels_of_draw(w, panels, w->p.share_a ? A_DRAW : B_DRAW);
-    for (int p; (p = draw(&w->next[b->step % 3].pack) * n) < panels;) {
+    const int n = panels_to_take(w, panels, w->p.share_a ? A_DRAW : B_DRAW);
+    for (int p; (p = take(&w->next[b->step % 3].pack) * n) < panels;) {
         const int end = at_most(p + n, panels);
         if (w->p.share_a) pack_a(w->g, b, b->i, b->m, p, end, b->shared);
         else pack_b(w->g, b, p, end, b->shared + (size_t)p * PB_NR * b->kc);
@@ -180,8 +182,8 @@ static bool in_place(const job *w, const block *b, int end)
 
 static void multiply_by_shared_a(job *w, const block *b, const sink *s, float *mine)
 {
-    const int panels = b_panels(b->n), n = panels_of_draw(w, panels, B_DRAW);
-    for (int first; (first = draw(&w->next[b->step % 3].unit) * n) < panels;) {
+    const int panels = b_panels(b->n), n = panels_to_take(w, panels, B_DRAW);
+    for (int first; (first = take(&w->next[b->step % 3].unit) * n) < panels;) {
         const int end = at_most(first + n, panels);
         const bool raw = in_place(w, b, end);
         const float *from = raw ? (const float *)w->g->b.p + (size_t)b->k * w->g->b.ld + b->j + first * PB_NR : mine;
@@ -196,8 +198,8 @@ static void multiply_by_shared_a(job *w, const block *b, const sink *s, float *m
 
 static void multiply_by_shared_b(job *w, const block *b, const sink *s, float *mine)
 {
-    const int panels = a_panels(b->m), n = panels_of_draw(w, panels, A_DRAW);
-    for (int first; (first = draw(&w->next[b->step % 3].unit) * n) < panels;) {
+    const int panels = a_panels(b->m), n = panels_to_take(w, panels, A_DRAW);
+    for (int first; (first = take(&w->next[b->step % 3].unit) * n) < panels;) {
         const int end = at_most(first + n, panels), i = a_row(b->m, first), m = a_row(b->m, end) - i;
         pack_a(w->g, b, b->i + i, m, 0, end - first, mine);
         for (int p = 0; p < b_panels(b->n); p++)
@@ -205,8 +207,9 @@ static void multiply_by_shared_b(job *w, const block *b, const sink *s, float *m
     }
 }
 
-/* Each step has one barrier. A thread that passes it knows that all threads have finished the previous step. So the
- * shared block of that step may be overwritten (two blocks alternate), and its counters are reset for step + 2. */
+/* Runs one step: packs, waits at a barrier, multiplies. A thread that passes the barrier knows that all threads have
+ * finished the previous step. So the shared block of that step may be overwritten (two blocks alternate), and its
+ * counters are reset for step + 2. */
 static void step(job *w, const block *b, int thread)
 {
     const sink s = sink_of(w, b);

@@ -19,7 +19,7 @@ enum { PB_MR = 4 };
 #endif
 enum { PB_NV = 2, PB_NR = PB_NV * PB_VLEN };
 
-/* tile[r][c] = sum over k of a[k*lda + r] * b[k*ldb + c]; rows of the tile are nv*PB_VLEN apart. */
+/* Computes tile[r][c] = sum over k of a[k*lda + r] * b[k*ldb + c]; rows of the tile are nv*PB_VLEN apart. */
 typedef void (*gemm_kernel)(int kc, const float *a, size_t lda, const float *b, size_t ldb, float *tile);
 
 PB_INLINE void kernel_body(int mr, int nv, int kc, const float *a, size_t lda, const float *b, size_t ldb, float *tile)

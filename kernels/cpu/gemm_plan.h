@@ -23,7 +23,7 @@ enum {
 typedef struct pb_gemm_plan {
     int mc, nc, kc;              /* block sizes; kc >= 1 */
     bool share_a;                /* true: A is the shared operand; false: B is */
-    bool twice;                  /* two shared blocks: one is packed while the other is still in use */
+    bool twice;                  /* true: two shared blocks; one is packed while the other is still in use */
     bool buffered;               /* C is summed in a tile buffer [mc,nc] in f32 */
     size_t shared, mine, buffer; /* floats: the shared block, the panels of one thread, the tile buffer */
 } pb_gemm_plan;

@@ -1,8 +1,8 @@
-/* rows.h - column sums over rows (dw of a norm, dbias) whose order of summation does not depend
- * on the number of threads.
+/* rows.h - column sums over rows (dw of a norm, dbias) whose order of summation does not depend on the number of
+ * threads.
  *
- * The rows are divided into at most PB_DW_PARTS parts of consecutive rows. Each part is summed into its own row of a
- * workspace [parts, D]. Then the partial sums are added in the order of the parts. */
+ * The rows are divided into at most PB_DW_PARTS ranges of consecutive rows, called parts. Each part is summed into its
+ * own row of a workspace [parts, D]. Then the partial sums are added in the order of the parts. */
 #ifndef PB_ROWS_H
 #define PB_ROWS_H
 #include <stddef.h>

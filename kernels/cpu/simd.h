@@ -14,7 +14,7 @@
 
 #include "kernels/engine/dtype.h"
 
-/* The prototypes are in the files that list the implementations (PB_FAST_DECLARE). */
+/* The prototypes of functions in family_fast.c files are in family.c (PB_FAST_DECLARE), which gcc does not see here. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 #if defined(__AVX512F__)
@@ -25,7 +25,8 @@ enum { PB_VLEN = 8 };
 enum { PB_VLEN = 4 };
 #endif
 
-/* For functions that are fast only if some arguments are constants after inlining: a dtype, a NULL, a full vector. */
+/* Declares a function that is fast only if some arguments become constants by inlining: a dtype, a NULL, n =
+ * PB_VLEN. */
 #define PB_INLINE static inline __attribute__((always_inline))
 /* Calls f(..., t) with a constant t, so that the loops inside are compiled once per element type. */
 #define PB_PER_DTYPE(t, f, ...) ((t) == PB_F32 ? f(__VA_ARGS__, PB_F32) : f(__VA_ARGS__, PB_BF16))
@@ -188,7 +189,7 @@ static inline vf vf_select(vi mask, vf a, vf b)
 #endif
 }
 
-/* Maximum and minimum per lane. If either lane is NaN, the result is the lane of b. */
+/* vf_max and vf_min return the maximum and the minimum per lane. If either lane is NaN, the result is the lane of b. */
 static inline vf vf_max(vf a, vf b)
 {
 #if defined(__AVX512F__)

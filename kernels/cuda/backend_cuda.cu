@@ -2,6 +2,7 @@
  * by capturing that stream. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/cuda_blas.h"
@@ -14,8 +15,11 @@ struct cuda_state {
     void *flush;
     size_t flush_bytes, used_at_open;
     unsigned char flush_value;
-    double delay_cost; /* seconds that a delay of 0 takes; 0: not measured yet */
+    double delay_cost;      /* seconds that an injected delay of 0 takes; 0: not measured yet */
+    unsigned char *staging; /* page-locked host memory that staged uploads are copied from */
+    size_t staged;          /* bytes of it that the stream may not have read yet */
 };
+enum { STAGING = 64 << 10 };
 
 struct pb_graph {
     cudaGraph_t graph;
@@ -47,10 +51,10 @@ pb_status pb_cuda_failed(cudaError_t e, const char *call)
 {
     size_t unused, all;
     (void)cudaGetLastError();
-    if (e != cudaErrorMemoryAllocation) return pb_fail(PB_EDEVICE, "cuda: %s: %s", call, cudaGetErrorString(e));
+    if (e != cudaErrorMemoryAllocation) return pb_fail(PB_EDEVICE, "cuda: %s failed: %s", call, cudaGetErrorString(e));
     free_memory(&unused, &all);
-    if (!all) return pb_fail(PB_ENOMEM, "cuda: %s: out of memory", call); /* no memory even for a context */
-    return pb_fail(PB_ENOMEM, "cuda: %s: out of memory, %.3f of %.3f GB free", call, 1e-9 * (double)unused,
+    if (!all) return pb_fail(PB_ENOMEM, "cuda: %s failed: out of memory", call); /* no memory even for a context */
+    return pb_fail(PB_ENOMEM, "cuda: %s failed: out of memory, %.3f of %.3f GB free", call, 1e-9 * (double)unused,
                    1e-9 * (double)all);
 }
 
@@ -64,7 +68,8 @@ pb_status pb_cuda_malloc(size_t bytes, void **out)
         return PB_OK;
     }
     (void)cudaGetLastError();
-    if (e != cudaErrorMemoryAllocation) return pb_fail(PB_EDEVICE, "cuda: %zu bytes: %s", bytes, cudaGetErrorString(e));
+    if (e != cudaErrorMemoryAllocation)
+        return pb_fail(PB_EDEVICE, "cuda: allocating %zu bytes failed: %s", bytes, cudaGetErrorString(e));
     free_memory(&unused, &all);
     return pb_gpu_no_memory(bytes, unused, all);
 }
@@ -157,6 +162,7 @@ static pb_status open_state(pb_ctx *ctx, int device)
     ctx->stream = stream;
     s->flush_bytes = 2 * s->device.l2;
     PB_TRY(pb_cuda_malloc(s->flush_bytes, &s->flush));
+    PB_CUDA_TRY(cudaMallocHost(&s->staging, STAGING));
     for (cudaEvent_t &e : s->at) PB_CUDA_TRY(cudaEventCreate(&e));
     return pb_cuda_blas_open(&s->blas);
 }
@@ -169,20 +175,21 @@ static void cuda_close(pb_ctx *ctx)
     for (cudaEvent_t e : s->at)
         if (e) (void)cudaEventDestroy(e);
     (void)cudaFree(s->flush);
+    (void)cudaFreeHost(s->staging);
     if (ctx->stream) (void)cudaStreamDestroy(pb_cuda_stream(ctx));
     (void)cudaGetLastError();
     free(s);
     ctx->priv = ctx->stream = NULL;
 }
 
-/* Eager module loading: all kernels are loaded with the context, not at their first launch. A load in the middle of a
- * run would synchronise and allocate, and cannot be captured. CUDA reads the variable once per process; a value that
- * the user has set is kept. */
+/* Opens a device with eager module loading: all kernels are loaded with the context, not at their first launch. A load
+ * in the middle of a run would synchronise and allocate, and cannot be captured. CUDA reads the variable once per
+ * process; a value that the user has set is kept. */
 static pb_status cuda_open(pb_ctx *ctx, int device)
 {
     (void)setenv("CUDA_MODULE_LOADING", "EAGER", 0);
     ctx->priv = calloc(1, sizeof(cuda_state));
-    if (!ctx->priv) return pb_fail(PB_ENOMEM, "cuda: no memory for the context");
+    if (!ctx->priv) return pb_fail(PB_ENOMEM, "cuda: no host memory for the state of the backend");
     const pb_status status = open_state(ctx, device);
     if (status != PB_OK) cuda_close(ctx);
     return status;
@@ -197,6 +204,7 @@ static void cuda_release(pb_ctx *, void *p) { (void)cudaFree(p); }
 static pb_status cuda_sync(pb_ctx *ctx)
 {
     PB_CUDA_TRY(cudaStreamSynchronize(pb_cuda_stream(ctx)));
+    state_of(ctx)->staged = 0;
     return PB_OK;
 }
 
@@ -205,6 +213,22 @@ static pb_status cuda_upload(pb_ctx *ctx, void *dev, const void *host, size_t by
     if (!bytes) return PB_OK;
     PB_CUDA_TRY(cudaMemcpyAsync(dev, host, bytes, cudaMemcpyHostToDevice, pb_cuda_stream(ctx)));
     return cuda_sync(ctx);
+}
+
+/* From page-locked memory cudaMemcpyAsync returns at once. From pageable memory, which `host` is, it may wait. */
+static pb_status cuda_upload_staged(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
+{
+    cuda_state *s = state_of(ctx);
+    if (s->staged + bytes > STAGING) {
+        ctx->counts.host_syncs++;
+        PB_TRY(cuda_sync(ctx));
+    }
+    if (!bytes) return PB_OK;
+    unsigned char *from = s->staging + s->staged;
+    memcpy(from, host, bytes);
+    s->staged += bytes;
+    PB_CUDA_TRY(cudaMemcpyAsync(dev, from, bytes, cudaMemcpyHostToDevice, pb_cuda_stream(ctx)));
+    return PB_OK;
 }
 
 static pb_status cuda_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)
@@ -235,8 +259,8 @@ static pb_status cuda_flush(pb_ctx *ctx)
     return PB_OK;
 }
 
-/* The difference between used memory now and at open. Both numbers include other processes, so memory that those
- * allocate or free meanwhile distorts the result. */
+/* Returns in *bytes the memory in use now minus the memory in use at open. Both numbers include other processes, so
+ * memory that those allocate or free meanwhile distorts the result. */
 static pb_status cuda_used(pb_ctx *ctx, size_t *bytes)
 {
     const size_t before = state_of(ctx)->used_at_open;
@@ -331,8 +355,8 @@ static pb_status time_spins(pb_ctx *ctx, cudaEvent_t from, cudaEvent_t to, int n
     return PB_OK;
 }
 
-/* A spin kernel takes some microseconds longer than asked, more if the timer is coarse. This overhead is measured as
- * the mean of SPINS kernels in a row and is subtracted from every later delay. Each spins 20 us, so that the host
+/* A spin kernel takes some microseconds longer than requested, more if the timer is coarse. This overhead is measured
+ * as the mean of SPINS kernels in a row and is subtracted from every later delay. Each spins 20 us, so that the host
  * enqueues faster than the GPU works. */
 static pb_status measure_delay_cost(pb_ctx *ctx)
 {
@@ -371,8 +395,8 @@ static void cuda_graph_free(pb_graph *g)
     free(g);
 }
 
-/* Thread-local mode lets other threads allocate during a capture. The capture is ended even if fn fails,
- * because the stream would otherwise stay in capture mode. The error that this leaves is cleared, so that
+/* Captures what fn enqueues. Thread-local mode lets other threads allocate during a capture. The capture is ended even
+ * if fn fails, because the stream would otherwise stay in capture mode. The error that this leaves is cleared, so that
  * no later call reports it. */
 static pb_status capture(pb_ctx *ctx, pb_fn fn, void *self, cudaGraph_t *graph)
 {
@@ -381,11 +405,13 @@ static pb_status capture(pb_ctx *ctx, pb_fn fn, void *self, cudaGraph_t *graph)
     const cudaError_t e = cudaStreamEndCapture(pb_cuda_stream(ctx), graph);
     (void)cudaGetLastError();
     if (s != PB_OK) return s;
-    if (e != cudaSuccess) return pb_fail(PB_EUNSUPPORTED, "cuda: capture: %s", cudaGetErrorString(e));
+    if (e != cudaSuccess)
+        return pb_fail(PB_EUNSUPPORTED, "cuda: the graph was not captured: %s", cudaGetErrorString(e));
     return PB_OK;
 }
 
-/* The graph is uploaded here, so that the first replay costs as much as the later ones. */
+/* Instantiates the captured graph and uploads it to the device, so that the first replay costs as much as later
+ * ones. */
 static pb_status make_ready(pb_ctx *ctx, pb_graph *g)
 {
     PB_CUDA_TRY(cudaGraphGetNodes(g->graph, NULL, &g->nodes));
@@ -398,7 +424,7 @@ static pb_status cuda_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
 {
     const uint64_t launches = ctx->counts.kernel_launches;
     pb_graph *g = (pb_graph *)calloc(1, sizeof *g);
-    if (!g) return pb_fail(PB_ENOMEM, "cuda: no memory for a graph");
+    if (!g) return pb_fail(PB_ENOMEM, "cuda: no host memory for a graph");
     pb_status s = capture(ctx, fn, self, &g->graph);
     ctx->counts.kernel_launches = launches; /* the kernels were captured, not launched */
     if (s == PB_OK) s = make_ready(ctx, g);
@@ -422,6 +448,7 @@ extern "C" const pb_backend pb_backend_cuda = {
     .alloc = cuda_alloc,
     .release = cuda_release,
     .upload = cuda_upload,
+    .upload_staged = cuda_upload_staged,
     .download = cuda_download,
     .copy = cuda_copy,
     .zero = cuda_zero,

@@ -20,8 +20,8 @@ template <int N> __device__ static inline void copy_wait(void)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
-/* copy_async for rows that many CTAs read: a 256-byte L2 prefetch hint, and an evict-last policy that keeps the data in
- * L2. `policy` is the result of kept_in_l2(). */
+/* kept_in_l2() returns an evict-last cache policy, which keeps data in L2. copy_async_kept is copy_async with this
+ * policy and a 256-byte L2 prefetch hint, for rows that many CTAs read. */
 __device__ static inline uint64_t kept_in_l2(void)
 {
     uint64_t policy;
@@ -50,8 +50,8 @@ __device__ static inline uint32_t pack_bf16(float lo, float hi)
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
     return r;
 }
-/* prmt: byte i of the result is byte s of the eight bytes low (0..3), high (4..7). s is the low three bits of nibble i
- * of `select`; bit 3 of each nibble must be 0. */
+/* Selects bytes with the instruction prmt: byte i of the result is byte s of the eight bytes low (0..3), high (4..7). s
+ * is the low three bits of nibble i of `select`; bit 3 of each nibble must be 0. */
 __device__ static inline uint32_t bytes_of(uint32_t low, uint32_t high, uint32_t select)
 {
     uint32_t r;

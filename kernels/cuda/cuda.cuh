@@ -15,7 +15,7 @@ pb_status pb_cuda_failed(cudaError_t e, const char *call);
         const cudaError_t pb_e_ = (call);                                                                              \
         if (pb_e_ != cudaSuccess) return pb_cuda_failed(pb_e_, #call);                                                 \
     } while (0)
-/* cudaMalloc whose error message says how many bytes were asked for and how many are free. */
+/* Calls cudaMalloc. The error message says how many bytes were requested and how many are free. */
 pb_status pb_cuda_malloc(size_t bytes, void **out);
 
 static inline cudaStream_t pb_cuda_stream(pb_ctx *ctx) { return (cudaStream_t)ctx->stream; }
@@ -35,7 +35,7 @@ static inline pb_status pb_cuda_launched(pb_ctx *ctx, const char *what)
 {
     const cudaError_t e = cudaGetLastError();
     ctx->counts.kernel_launches++;
-    if (e != cudaSuccess) return pb_fail(PB_EDEVICE, "cuda: launch of %s: %s", what, cudaGetErrorString(e));
+    if (e != cudaSuccess) return pb_fail(PB_EDEVICE, "cuda: the launch of %s failed: %s", what, cudaGetErrorString(e));
     return PB_OK;
 }
 
@@ -58,7 +58,7 @@ __device__ static inline float pb_exp2_fast(float x)
     return r;
 }
 
-/* N consecutive elements, loaded or stored in one access; 16 bytes when N is pb_lanes<T>. */
+/* A vector of N consecutive elements, loaded or stored in one access; 16 bytes when N is pb_lanes<T>. */
 template <class T, int N> struct alignas(sizeof(T) * N) pb_vec {
     T v[N];
 };

@@ -43,7 +43,7 @@ struct call {
 
 static pb_status blas_failed(cublasStatus_t s, const char *call)
 {
-    return pb_fail(s == CUBLAS_STATUS_ALLOC_FAILED ? PB_ENOMEM : PB_EDEVICE, "cuda: %s: %s", call,
+    return pb_fail(s == CUBLAS_STATUS_ALLOC_FAILED ? PB_ENOMEM : PB_EDEVICE, "cuda: %s failed: %s", call,
                    cublasLtGetStatusString(s));
 }
 #define BLAS_TRY(expr)                                                                                                 \
@@ -55,7 +55,7 @@ static pb_status blas_failed(cublasStatus_t s, const char *call)
 pb_status pb_cuda_blas_open(pb_cuda_blas **out)
 {
     pb_cuda_blas *b = (pb_cuda_blas *)calloc(1, sizeof *b);
-    if (!b) return pb_fail(PB_ENOMEM, "cuda: no memory for the matrix library's table");
+    if (!b) return pb_fail(PB_ENOMEM, "cuda: no host memory for the table of cuBLASLt plans");
     *out = b; /* the caller closes *out also after a failure */
     BLAS_TRY(cublasLtCreate(&b->handle));
     return pb_cuda_malloc(workspace_bytes, &b->workspace);
@@ -114,7 +114,8 @@ static cublasStatus_t strided(cublasLtMatrixLayoutOpaque_t *l, int batch, size_t
 
 #define SET(desc, what, value) BLAS_TRY(cublasLtMatmulDescSetAttribute(desc, what, &(value), sizeof(value)))
 
-/* The descriptors are on the stack: nothing is allocated, so a call can be recorded into a graph. */
+/* Fills the descriptors of a call. They are on the stack: nothing is allocated, so the call can be recorded into a
+ * graph. */
 static pb_status describe(const shape *s, const void *bias, call *k)
 {
     const cublasOperation_t a = s->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, b = s->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;

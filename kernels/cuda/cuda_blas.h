@@ -21,12 +21,12 @@ pb_cuda_blas *pb_cuda_blas_of(const pb_ctx *ctx);
  * into `room`: pb_cuda_bias_room(g) bytes of device memory, else NULL. Ignores g->workspace and g->serial.
  * Deterministic: one algorithm per shape, and none that uses atomics. */
 pb_status pb_cuda_gemm(pb_ctx *ctx, const pb_gemm *g, void *room);
-/* A batch of products in one call; without a bias. */
+/* Enqueues a batch of products of equal shape in one call, as pb_cuda_gemm does one; g->bias must be NULL. */
 pb_status pb_cuda_gemm_batch(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch);
 size_t pb_cuda_bias_room(const pb_gemm *g);
 
-/* The same products by a tiled kernel that uses FMA instructions only: any mixture of types, any alignment; B may be
- * NF4. Sums are f32: blocks of 256 terms are summed separately and then added. */
+/* Computes the same products as pb_cuda_gemm with a tiled kernel that uses FMA instructions only. It takes any mixture
+ * of types and any alignment; B may be NF4. Sums are f32: runs of 256 terms are summed separately and then added. */
 pb_status pb_cuda_gemm_simt(pb_ctx *ctx, const pb_gemm *g);
 pb_status pb_cuda_gemm_simt_batch(pb_ctx *ctx, const pb_gemm *g, const pb_gemm_batch *batch); /* B must not be NF4 */
 

@@ -4,12 +4,12 @@
 #define PB_CUDA_LIST_CUH
 #include "kernels/cuda/cuda.cuh"
 
-/* The lookup state of a warp: a window of 32 tensors, one per lane. Pieces must be looked up in ascending
+/* State of pb_list_find for one warp: a window of 32 tensors, one per lane. Pieces must be looked up in ascending
  * order. Initialise with {}. */
 struct pb_list_cursor {
     int next;             /* the first tensor after the window */
-    uint32_t first, upto; /* pieces of all tensors before this lane's tensor; the same plus its own pieces */
-    uint32_t end;         /* pieces of all tensors up to the end of the window */
+    uint32_t first, upto; /* this lane's tensor has the pieces first .. upto-1 of the list */
+    uint32_t end;         /* number of the first piece after the window */
 };
 
 /* Returns the index of the tensor that `piece` belongs to, and in *within the piece's number inside this tensor; -1:

@@ -50,7 +50,7 @@ template <int N> __device__ static inline void pb_load_f32(const float *p, float
     }
 }
 
-/* The unit that a kernel template loads and stores: 16 bytes, or one element if the rows are
+/* The unit that one thread loads and stores in one access: 16 bytes if VEC, otherwise one element, for rows that are
  * not aligned for vectors. */
 template <class T, bool VEC> struct pb_unit {
     static constexpr int n = pb_lanes<T>;

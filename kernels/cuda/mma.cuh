@@ -1,7 +1,8 @@
 /* mma.cuh - the warp-wide matrix instructions of sm_80 and later: 16 x 8 x 16 products of bf16 with f32 sums, and
  * ldmatrix loads of their operands from shared memory.
  *
- * The fragments of lane l, with g = l/4 and t = l%4. A register of A or B holds two bf16.
+ * The fragments of a lane, with g = lane / 4 (its quad) and t = lane % 4 (its index in the quad). A register of A or B
+ * holds two bf16.
  *     A [16,16]  register 0: row g,   columns 2t, 2t+1       register 2: row g,   columns 2t+8, 2t+9
  *                register 1: row g+8, columns 2t, 2t+1       register 3: row g+8, columns 2t+8, 2t+9
  *     B [16,8]   register 0: rows 2t, 2t+1 of column g       register 1: rows 2t+8, 2t+9 of column g
@@ -10,7 +11,7 @@
 #define PB_MMA_CUH
 #include "kernels/cuda/copy_async.cuh"
 
-/* c += a b. */
+/* Computes c += a b. */
 __device__ static inline void pb_mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     asm volatile(
@@ -39,26 +40,26 @@ __device__ static inline void pb_ldmatrix_trans(uint32_t (&r)[4], const __nv_bfl
 /* The loads below read fragments from a tile in shared memory. `at` is the fragment's first element; rows are `ld`
  * elements apart, a multiple of 8. */
 __device__ static inline int pb_mma_lane() { return (int)threadIdx.x % 32; }
-/* A[m][k] is at at[m*ld + k]. */
+/* Loads an A fragment; A[m][k] is at at[m*ld + k]. */
 __device__ static inline void pb_load_a(uint32_t (&a)[4], const __nv_bfloat16 *at, int ld)
 {
-    const int l = pb_mma_lane();
-    pb_ldmatrix(a, at + (l % 16) * ld + l / 16 * 8);
+    const int lane = pb_mma_lane();
+    pb_ldmatrix(a, at + (lane % 16) * ld + lane / 16 * 8);
 }
-/* A[m][k] is at at[k*ld + m]. */
+/* Loads an A fragment; A[m][k] is at at[k*ld + m]. */
 __device__ static inline void pb_load_a_trans(uint32_t (&a)[4], const __nv_bfloat16 *at, int ld)
 {
-    const int l = pb_mma_lane();
-    pb_ldmatrix_trans(a, at + (l % 8 + l / 16 * 8) * ld + l / 8 % 2 * 8);
+    const int lane = pb_mma_lane();
+    pb_ldmatrix_trans(a, at + (lane % 8 + lane / 16 * 8) * ld + lane / 8 % 2 * 8);
 }
-/* Two neighbouring B fragments: columns 0..7 in b[0], b[1] and columns 8..15 in b[2], b[3].
- * B[k][n] is at at[k*ld + n]. */
+/* Loads two neighbouring B fragments: columns 0..7 in b[0], b[1] and columns 8..15 in b[2], b[3]. B[k][n] is at at[k*ld
+ * + n]. */
 __device__ static inline void pb_load_b2(uint32_t (&b)[4], const __nv_bfloat16 *at, int ld)
 {
-    const int l = pb_mma_lane();
-    pb_ldmatrix_trans(b, at + (l % 16) * ld + l / 16 * 8);
+    const int lane = pb_mma_lane();
+    pb_ldmatrix_trans(b, at + (lane % 16) * ld + lane / 16 * 8);
 }
-/* Two B fragments of the same 8 columns: rows 0..15 in b[0], b[1] and rows 16..31 in b[2], b[3]. */
+/* Loads two B fragments of the same 8 columns: rows 0..15 in b[0], b[1] and rows 16..31 in b[2], b[3]. */
 __device__ static inline void pb_load_b_deep(uint32_t (&b)[4], const __nv_bfloat16 *at, int ld)
 {
     pb_ldmatrix_trans(b, at + pb_mma_lane() * ld);
@@ -103,7 +104,7 @@ __device__ static inline void store_rows(const float (&c)[NT][4], float f0, floa
                                          __nv_bfloat16 *row8, int D)
 {
     static_assert(NT % 4 == 0, "a quad stores four tiles at a time");
-    const int t = threadIdx.x % 4;
+    const int in_quad = threadIdx.x % 4;
 #pragma unroll
     for (int n = 0; n < NT; n += 4) {
         uint32_t a[4], b[4];
@@ -113,7 +114,7 @@ __device__ static inline void store_rows(const float (&c)[NT][4], float f0, floa
             b[i] = pack_bf16(f8 * c[n + i][2], f8 * c[n + i][3]);
         }
         transpose_quad(a), transpose_quad(b);
-        const int col = (n + t) * 8;
+        const int col = (n + in_quad) * 8;
         if (row0 && col < D) *reinterpret_cast<uint4 *>(row0 + col) = make_uint4(a[0], a[1], a[2], a[3]);
         if (row8 && col < D) *reinterpret_cast<uint4 *>(row8 + col) = make_uint4(b[0], b[1], b[2], b[3]);
     }

@@ -20,12 +20,13 @@ static inline pb_status tensor_map(CUtensorMap *out, const void *p, size_t ld, i
     cudaDriverEntryPointQueryResult found;
     PB_CUDA_TRY(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found));
     if (found != cudaDriverEntryPointSuccess)
-        return pb_fail(PB_EUNSUPPORTED, "cuda: the driver lacks cuTensorMapEncodeTiled");
+        return pb_fail(PB_EUNSUPPORTED, "cuda: the driver lacks cuTensorMapEncodeTiled; update the driver");
     const CUresult r = ((encode_fn *)encode)(out, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, (void *)p, dim, stride, box,
                                              step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                                              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (r == CUDA_SUCCESS) return PB_OK;
-    return pb_fail(PB_EDEVICE, "cuda: tensor map of B=%d S=%d heads=%d D=%d ld=%zu: driver error %d", B, S, heads, D,
-                   ld, (int)r);
+    return pb_fail(PB_EDEVICE,
+                   "cuda: cuTensorMapEncodeTiled failed for B=%d S=%d heads=%d D=%d ld=%zu: driver error %d", B, S,
+                   heads, D, ld, (int)r);
 }
 #endif

@@ -10,29 +10,33 @@
 
 #include "kernels/cuda/copy_async.cuh"
 
-/* Guards code that only sm_90a can run. For other architectures the kernels compile to nothing, and pb_cuda_has_sm90
- * keeps them from being selected. */
+/* PB_SM90_CODE guards code that only sm_90a can run. For other architectures these kernels compile to empty functions,
+ * and pb_cuda_has_sm90 prevents their selection. */
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define PB_SM90_CODE
 #endif
 
 /* ---- products ------------------------------------------------------------------------------------------------ */
 
-/* The low word of wgmma's matrix descriptor: where an operand is in shared memory. The high word is one constant for
- * all operands: groups of eight rows are 1024 bytes apart, with 128-byte swizzle.
- *     factor_k_major  K-major: row i of the tile is index i of M (or N), and K runs along the row, from `at` on
- *     factor_mn_major   MN-major: K runs down the rows of the tile, and M (or N) along a row; `half` is the distance in
- *                     bytes between runs of 64 elements of M (or N)
- * Compute a factor once and advance it with step() by a constant: one addition between two products. */
-typedef uint32_t factor;
-__device__ static inline factor factor_k_major(const void *at) { return (smem_address(at) >> 4 & 0x3fff) | 1u << 16; }
-__device__ static inline factor factor_mn_major(const void *at, uint32_t half)
+/* The low word of wgmma's matrix descriptor: the address of an operand in shared memory. The high word is one constant
+ * for all operands: groups of eight rows are 1024 bytes apart, with 128-byte swizzle.
+ *     k_major_desc   K-major: row i of the tile is index i of M (or N), and K runs along the row, from `at` on
+ *     mn_major_desc  MN-major: K runs down the rows of the tile, and M (or N) along a row; `half` is the distance in
+ *                    bytes between runs of 64 elements of M (or N)
+ * A kernel computes a descriptor once. advance_desc() moves it by a constant number of bytes: one addition between two
+ * products. */
+typedef uint32_t operand_desc;
+__device__ static inline operand_desc k_major_desc(const void *at)
+{
+    return (smem_address(at) >> 4 & 0x3fff) | 1u << 16;
+}
+__device__ static inline operand_desc mn_major_desc(const void *at, uint32_t half)
 {
     return (smem_address(at) >> 4 & 0x3fff) | (half >> 4) << 16;
 }
-__device__ static inline factor step(factor f, uint32_t bytes) { return f + (bytes >> 4); }
+__device__ static inline operand_desc advance_desc(operand_desc desc, uint32_t bytes) { return desc + (bytes >> 4); }
 
-/* Call before the first wgmma and after writing its registers: makes these writes visible to the products. */
+/* Call before the first wgmma and after writing to its registers: makes these writes visible to the products. */
 __device__ static inline void wgmma_fence(void) { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ static inline void wgmma_commit(void) { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 /* Waits until at most N groups of products are pending. */
@@ -40,14 +44,14 @@ template <int N> __device__ static inline void wgmma_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
-/* Call after wgmma_wait: keeps the compiler from moving reads of the accumulators, or writes to operand
- * registers, to before the wait. */
-template <int NT> __device__ static inline void settled(float (&c)[NT][4])
+/* Call after wgmma_wait: prevents the compiler from moving reads of accumulators, or writes to operand registers, to
+ * before the wait. */
+template <int NT> __device__ static inline void wgmma_fence_operand(float (&c)[NT][4])
 {
 #pragma unroll
     for (int i = 0; i < NT * 4; i++) asm volatile("" : "+f"(c[i / 4][i % 4])::"memory");
 }
-template <int NT> __device__ static inline void settled(uint32_t (&a)[NT][4])
+template <int NT> __device__ static inline void wgmma_fence_operand(uint32_t (&a)[NT][4])
 {
 #pragma unroll
     for (int i = 0; i < NT * 4; i++) asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
@@ -75,12 +79,12 @@ template <int NT> __device__ static inline void settled(uint32_t (&a)[NT][4])
            "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "              \
            "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
-/* c = a b, or c += a b if `add`. a is 64 x 16 and b is 16 x N, both in shared memory; A_MN_MAJOR, B_MN_MAJOR:
- * 1 if MN-major. One overload per N. A, B, ADD, TA and TB are the numbers of the asm operands, which
- * follow the registers of c. */
+/* Computes c = a b, or c += a b if `add`. a is 64 x 16 and b is 16 x N, both in shared memory; A_MN_MAJOR, B_MN_MAJOR:
+ * 1 if MN-major. One overload per N. A, B, ADD, TA and TB are the numbers of the asm operands, which follow the
+ * registers of c. */
 #define PB_WGMMA(N, SUMS, REGISTERS, A, B, ADD, TA, TB)                                                                \
     template <int A_MN_MAJOR, int B_MN_MAJOR>                                                                          \
-    __device__ static inline void wgmma(float(&c)[N / 8][4], factor a, factor b, int add)                              \
+    __device__ static inline void wgmma(float(&c)[N / 8][4], operand_desc a, operand_desc b, int add)                  \
     {                                                                                                                  \
         asm volatile("{ .reg .pred p; .reg .b64 a, b; setp.ne.b32 p, %" #ADD ", 0;\n"                                  \
                      "mov.b64 a, {%" #A ", 0x40000040}; mov.b64 b, {%" #B ", 0x40000040};\n"                           \
@@ -93,8 +97,8 @@ PB_WGMMA(64, PB_C32, PB_R32, 32, 33, 34, 35, 36)
 PB_WGMMA(128, PB_C64, PB_R64, 64, 65, 66, 67, 68)
 PB_WGMMA(256, PB_C128, PB_R128, 128, 129, 130, 131, 132)
 #undef PB_WGMMA
-/* c += a b with a in registers (one A fragment per warp, see mma.cuh) and b MN-major in shared memory. */
-__device__ static inline void wgmma(float (&c)[8][4], const uint32_t (&a)[4], factor b)
+/* Computes c += a b with a in registers (one A fragment per warp, see mma.cuh) and b MN-major in shared memory. */
+__device__ static inline void wgmma(float (&c)[8][4], const uint32_t (&a)[4], operand_desc b)
 {
     asm volatile("{ .reg .b64 b; mov.b64 b, {%36, 0x40000040};\n"
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" PB_R32
@@ -102,7 +106,7 @@ __device__ static inline void wgmma(float (&c)[8][4], const uint32_t (&a)[4], fa
                  : PB_C32
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
 }
-__device__ static inline void wgmma(float (&c)[16][4], const uint32_t (&a)[4], factor b)
+__device__ static inline void wgmma(float (&c)[16][4], const uint32_t (&a)[4], operand_desc b)
 {
     asm volatile("{ .reg .b64 b; mov.b64 b, {%68, 0x40000040};\n"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" PB_R64
@@ -110,7 +114,7 @@ __device__ static inline void wgmma(float (&c)[16][4], const uint32_t (&a)[4], f
                  : PB_C64
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
 }
-__device__ static inline void wgmma(float (&c)[32][4], const uint32_t (&a)[4], factor b)
+__device__ static inline void wgmma(float (&c)[32][4], const uint32_t (&a)[4], operand_desc b)
 {
     asm volatile("{ .reg .b64 b; mov.b64 b, {%132, 0x40000040};\n"
                  "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" PB_R128
@@ -126,7 +130,7 @@ __device__ static inline void wgmma(float (&c)[32][4], const uint32_t (&a)[4], f
 #undef PB_R64
 #undef PB_R128
 
-/* Stores an A fragment [16,16] (mma.cuh) to 16 rows of a tile, in the layout that factor_k_major reads. Lane l passes
+/* Stores an A fragment [16,16] (mma.cuh) to 16 rows of a tile, in the layout that k_major_desc reads. Lane l passes
  * the address of 16 bytes: `row` is the first row + l%16, `chunk` is the first 16-byte chunk + l/16. */
 __device__ static inline void store_operand(__nv_bfloat16 *tile, const uint32_t (&a)[4], int row, int chunk)
 {
@@ -187,8 +191,8 @@ __device__ static inline void barrier_wait(uint64_t *b, uint32_t parity)
                  "r"(parity)
                  : "memory");
 }
-/* Named barriers 1..15 among `threads` threads, a multiple of 32. named_sync arrives and waits for all threads;
- * named_arrive only arrives. */
+/* Named barriers 1..15 among `threads` threads, a multiple of 32. named_sync arrives and waits until all threads have
+ * arrived; named_arrive only arrives. */
 __device__ static inline void named_sync(int id, int threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -225,15 +229,14 @@ __device__ static inline void tma_load(void *dst, const CUtensorMap *map, uint64
                  "l"(map), "r"(smem_address(full)), "r"(col), "r"(head), "r"(token), "r"(row)
                  : "memory");
 }
-/* tma_load with multicast: copies the box to the same offset in the shared memory of every CTA of the cluster whose
- * bit is set in `blocks`. In each of these CTAs the bytes count on the mbarrier at the offset of `full`. */
-__device__ static inline void tma_load_multicast(uint32_t blocks, void *dst, const CUtensorMap *map, uint64_t *full,
+/* Like tma_load, but with multicast: copies the box to the same offset in the shared memory of every CTA of the cluster
+ * whose bit is set in `ctas`. In each of these CTAs the bytes count on the mbarrier at the offset of `full`. */
+__device__ static inline void tma_load_multicast(uint32_t ctas, void *dst, const CUtensorMap *map, uint64_t *full,
                                                  int col, int head, int token, int row)
 {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
                  "[%1, {%3, %4, %5, %6}], [%2], %7;" ::"r"(smem_address(dst)),
-                 "l"(map), "r"(smem_address(full)), "r"(col), "r"(head), "r"(token), "r"(row),
-                 "h"((unsigned short)blocks)
+                 "l"(map), "r"(smem_address(full)), "r"(col), "r"(head), "r"(token), "r"(row), "h"((unsigned short)ctas)
                  : "memory");
 }
 /* Start TMA copies of contiguous bytes, a multiple of 16: bulk_load from global to shared memory, bulk_store from
@@ -268,8 +271,8 @@ __device__ static inline void bulk_wait(void)
     asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;" ::: "memory");
 }
 
-/* Lets CTAs enter a section one after the other, in the order of their `turn`. The counter is in global memory:
- * turn_wait spins until it equals `turn`, turn_pass increments it. */
+/* A ticket lock between CTAs: they execute a section one after the other, in the order of their numbers `turn`. The
+ * counter is in global memory. turn_wait spins until the counter equals `turn`; turn_pass increments the counter. */
 __device__ static inline void turn_wait(const int *counter, int turn)
 {
     int now;

@@ -5,7 +5,7 @@
 #include "kernels/sparse_mla/mla_ops.h"
 
 static const char axes[] = "BSKHDVcw";
-/* A shape of the tables: a pb_dims with names, in the order of `axes`. */
+/* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
 typedef struct shape {
     int B, S, S_kv, H, D, V, causal, window;
     int unused[2];
@@ -45,5 +45,6 @@ static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)
 }
 
 PB_MLA_OP(dense_mla, fwd, false, .grad_of = NULL)
-/* grad_tol is large because the gradient of one sink among many keys is small against the rounding of o. */
+/* grad_tol is large because the gradient of a sink is small when it competes with many keys, and then the rounding of o
+ * dominates the finite difference. */
 PB_MLA_OP(dense_mla, bwd, false, .grad_of = &pb_op_dense_mla_fwd, .grad_tol = 5e-3)

@@ -1,8 +1,8 @@
 /* dense_mla.h - sparse_mla without lists: every query attends to one range of the rows of kv. It exists to be compared
  * with sparse_mla and has the same tensors, formulas, gradients, sink and edge cases (kernels/sparse_mla/sparse_mla.h).
  *
- * Query i has the position of row S_kv - S + i of kv, so the last query has that of the last row. It attends to the
- * rows
+ * Query i has the position of row S_kv - S + i of kv, so the last query has the position of the last row. It attends to
+ * the rows
  *     j <= S_kv - S + i (causal), or all;      of these only the last `window` if window > 0.
  * With S > S_kv the first causal queries have no visible key. Errors: EINVAL as in sparse_mla, for window < 0, and if
  * idx is set. */

@@ -42,7 +42,7 @@ const pb_impl pb_embedding_bwd_cpu[] = {PB_FAST_IMPLS(pb_embedding_bwd){"ref", b
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* Axis a: accumulate. With more tokens than V, several tokens share a row of the table. */
+/* Axis a: 1: accumulate. If there are more tokens than V, several tokens share a row of the table. */
 static const char axes[] = "BSVDa";
 static const pb_dims edge[] = {
     {2, 3, 11, 7}, {1, 5, 7, 1000, 1}, {2, 70, 50, 33, 0}, {1, 1, 1, 1, 0}, {2, 40, 1000, 64, 1}, {1, 33, 5, 576, 0},
@@ -55,7 +55,8 @@ static const pb_dims device_grid[] = {{4, 2048, 151936, 1536, 0}, {4, 2048, 1519
 
 static pb_status check_sizes(const char *op, int T, int V, int D)
 {
-    return T < 0 || V < 1 || D < 1 ? pb_fail(PB_EINVAL, "%s: T=%d V=%d D=%d", op, T, V, D) : PB_OK;
+    return T < 0 || V < 1 || D < 1 ? pb_fail(PB_EINVAL, "%s: T=%d V=%d D=%d, need T >= 0 and V, D >= 1", op, T, V, D)
+                                   : PB_OK;
 }
 
 static pb_status fwd_check(const void *args)

@@ -9,7 +9,8 @@
  *     2. sorts the hits of a window by row, and by t within a row;
  *     3. adds their dy in this order: a thread owns columns and has BWD_LOADS tokens in flight;
  *     4. at the end clears its rows that no token hit, unless it accumulates.
- * Limited by memory: De + 4D bytes per hit (and 4D more with accumulate), and 4D per row that is only cleared. */
+ * Limited by memory bandwidth: De + 4D bytes per hit (and 4D more with accumulate), and 4D per row that is only
+ * cleared. */
 #include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/embedding/embedding.h"
 
@@ -68,7 +69,7 @@ enum {
     BWD_THREADS = 256, /* at most */
     BWD_EACH = 16,     /* ids per thread and window */
     BWD_WINDOW = BWD_THREADS * BWD_EACH,
-    BWD_ROWS = 32768, /* most table rows that a CTA can own: one bit each in `touched` */
+    BWD_ROWS = 32768, /* largest number of table rows that a CTA can own: each has one bit in `touched` */
     BWD_LOADS = 8,
 };
 
@@ -118,9 +119,9 @@ __device__ static void sort_hits(hits *s, int n)
 {
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         const int row = s->row[i];
-        int place = 0;
-        for (int j = 0; j < n; j++) place += s->row[j] < row || (s->row[j] == row && j < i);
-        s->order[place] = (uint16_t)i;
+        int rank = 0;
+        for (int j = 0; j < n; j++) rank += s->row[j] < row || (s->row[j] == row && j < i);
+        s->order[rank] = (uint16_t)i;
     }
     __syncthreads();
 }
@@ -135,7 +136,7 @@ template <class T, int N> struct columns {
     {
         const T *dy = (const T *)a.dy + window * a.D + d;
         float sum[N];
-        int open = -1; /* table row that `sum` belongs to; -1: none yet */
+        int open = -1; /* table row whose gradient `sum` accumulates; -1: none yet */
         for (int i = 0; i < n; i += BWD_LOADS) {
             pb_vec<T, N> x[BWD_LOADS];
             pb_vec<float, N> base[BWD_LOADS];
@@ -169,7 +170,7 @@ template <class T, int N> struct columns {
     }
 };
 
-/* Rows are dealt to 1 << shift CTAs; the grid is smaller if V is. */
+/* Table row v belongs to CTA v % (1 << shift). The grid has fewer CTAs if V is smaller. */
 template <class T, int N>
 __global__ void __launch_bounds__(BWD_THREADS, 2) embedding_add(pb_embedding_bwd_args a, int shift)
 {
@@ -184,7 +185,7 @@ __global__ void __launch_bounds__(BWD_THREADS, 2) embedding_add(pb_embedding_bwd
         if (n == 0) continue;
         sort_hits(&s, n);
         for (int d = threadIdx.x * N; d < a.D; d += step) columns<T, N>::add(a, &s, n, t, d, shift);
-        __syncthreads(); /* rows of this window count as touched from the next window on */
+        __syncthreads(); /* the adds above must have read `touched` before it is updated for the next window */
         for (int i = threadIdx.x; i < n; i += blockDim.x) {
             const int local = s.row[i] >> shift;
             atomicOr(&s.touched[local / 32], 1u << (local % 32));

@@ -1,4 +1,4 @@
-/* embedding_fast.c - vectorised table lookup and its gradient. Limited by memory.
+/* embedding_fast.c - vectorised table lookup and its gradient. Limited by memory bandwidth.
  *
  * Forward: each thread copies the rows of its tokens. Backward: thread i owns the table rows v with v % threads == i;
  * neighbouring ids have similar frequency, so the load is balanced. Each thread reads all ids in order and adds the

@@ -1,4 +1,4 @@
-/* embedding_test.c - properties of the table lookup that the comparison with the reference does not test. */
+/* embedding_test.c - tests properties of the table lookup that the comparison with the reference does not test. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "kernels/embedding/embedding.h"
 #include "tests/test.h"
 
-static void an_id_outside_the_table_shows(void **state)
+static void an_id_outside_the_table_gives_nan(void **state)
 {
     float table[6] = {1, 2, 3, 4, 5, 6}, y[8], dtable[6];
     int32_t ids[4] = {1, -1, 3, 2};
@@ -21,8 +21,8 @@ static void an_id_outside_the_table_shows(void **state)
 }
 
 /* In f32, 2^25 + 2 is 2^25. So the sum is -1 in the order of tokens: ((1 + 2^25) + 2) - 2^25 - 1, where 1 is the old
- * value of the table. Each other order of the four values gives another sum, except that without accumulate the first
- * two commute; so do pairwise sums, and adding the tokens' sum to the old value. */
+ * value of the table. Every other order gives another sum (except that without accumulate the first two values
+ * commute). Pairwise sums also give another one, and so does adding the tokens' sum to the old value. */
 static void sums_in_the_order_of_tokens(void **state)
 {
     const float dy[4] = {0x1p25f, 2, -0x1p25f, -1};
@@ -83,7 +83,7 @@ static void bad_arguments_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_id_outside_the_table_shows),
+        cmocka_unit_test(an_id_outside_the_table_gives_nan),
         cmocka_unit_test(sums_in_the_order_of_tokens),
         cmocka_unit_test(the_number_of_threads_changes_nothing),
         cmocka_unit_test(a_large_lookup_copies_exactly),

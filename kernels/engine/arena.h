@@ -1,4 +1,4 @@
-/* arena.h - one block of device memory for everything with the same lifetime: divided once, freed as a whole.
+/* arena.h - allocates all pieces of device memory that have the same lifetime as one block, which is freed as a whole.
  *
  * Run the same pb_carve calls twice. The first pass, after pb_arena_begin, measures: pb_carve returns NULL and adds up
  * the sizes. pb_arena_commit allocates the sum. The second pass returns the addresses. */

@@ -13,8 +13,8 @@ typedef struct cpu_state {
     unsigned char *flush;
 } cpu_state;
 
-/* Bytes that flush_cache reads and writes: more than the part of the last-level cache that one
- * process is expected to use. */
+/* Bytes that flush_cache reads and writes: more than the share of the last-level cache that one process usually
+ * gets. */
 static const size_t flush_bytes = (size_t)64 << 20;
 static const size_t huge_page = (size_t)2 << 20;
 
@@ -31,9 +31,9 @@ struct pb_graph {
 
 static pb_status cpu_open(pb_ctx *ctx, int device)
 {
-    if (device != 0) return pb_fail(PB_EDEVICE, "cpu: there is no device %d", device);
+    if (device != 0) return pb_fail(PB_EDEVICE, "cpu: device %d does not exist, the only device is 0", device);
     ctx->priv = calloc(1, sizeof(cpu_state));
-    return ctx->priv ? PB_OK : pb_fail(PB_ENOMEM, "cpu: no memory for the timer slots");
+    return ctx->priv ? PB_OK : pb_fail(PB_ENOMEM, "cpu: no memory for the state of the backend");
 }
 
 static void cpu_release(pb_ctx *ctx, void *p)
@@ -53,9 +53,9 @@ static pb_status cpu_alloc(pb_ctx *ctx, size_t bytes, void **out)
 {
     size_t align = bytes >= 2 * huge_page ? huge_page : 256;
     (void)ctx;
-    if (bytes > SIZE_MAX - align) return pb_fail(PB_ENOMEM, "cpu: %zu bytes", bytes);
+    if (bytes > SIZE_MAX - align) return pb_fail(PB_ENOMEM, "cpu: out of memory: %zu bytes requested", bytes);
     *out = aligned_alloc(align, (bytes + align - 1) / align * align + (bytes ? 0 : align));
-    if (!*out) return pb_fail(PB_ENOMEM, "cpu: %zu bytes", bytes);
+    if (!*out) return pb_fail(PB_ENOMEM, "cpu: out of memory: %zu bytes requested", bytes);
     /* Huge pages for large arenas: a training step touches gigabytes, and with 4 KB pages nearly every cache line would
      * miss the TLB. If madvise fails, the memory is only slower. */
     if (align == huge_page) (void)madvise(*out, bytes, MADV_HUGEPAGE);
@@ -69,7 +69,7 @@ static pb_status cpu_copy(pb_ctx *ctx, void *to, const void *from, size_t n)
     return PB_OK;
 }
 
-/* Copies with all threads, in parts of 4 MiB: one core alone does not reach the memory bandwidth. */
+/* Copies with all threads, in chunks of 4 MiB: one core alone does not reach the memory bandwidth. */
 static pb_status cpu_copy_within(pb_ctx *ctx, void *to, const void *from, size_t n)
 {
     const size_t part = (size_t)4 << 20;
@@ -109,7 +109,7 @@ static pb_status cpu_flush(pb_ctx *ctx)
 {
     cpu_state *s = ctx->priv;
     if (!s->flush) s->flush = calloc(1, flush_bytes);
-    if (!s->flush) return pb_fail(PB_ENOMEM, "cpu: no memory to flush the cache with");
+    if (!s->flush) return pb_fail(PB_ENOMEM, "cpu: no memory for the buffer that flushes the cache");
 #pragma omp parallel for
     for (size_t i = 0; i < flush_bytes; i += 64) s->flush[i]++;
     return PB_OK;
@@ -177,6 +177,7 @@ const pb_backend pb_backend_cpu = {
     .alloc = cpu_alloc,
     .release = cpu_release,
     .upload = cpu_copy,
+    .upload_staged = cpu_copy,
     .download = cpu_copy,
     .copy = cpu_copy_within,
     .zero = cpu_zero,

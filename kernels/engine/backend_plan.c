@@ -21,8 +21,8 @@ static pb_status plan_alloc(pb_ctx *ctx, size_t bytes, void **out)
     enum { ALIGN = 256 };
     plan_state *s = ctx->priv;
     if (bytes > UINTPTR_MAX - s->next - 2 * ALIGN)
-        return pb_fail(PB_ENOMEM, "plan: %zu bytes are more than there are addresses", bytes);
-    _Static_assert(sizeof *out == sizeof s->next, "an address is a number of this size");
+        return pb_fail(PB_ENOMEM, "plan: an allocation of %zu bytes exceeds the address space", bytes);
+    _Static_assert(sizeof *out == sizeof s->next, "a pointer and uintptr_t have the same size");
     memcpy(out, &s->next, sizeof *out);
     s->next += (bytes / ALIGN + 1) * ALIGN;
     return PB_OK;
@@ -83,13 +83,13 @@ static pb_status plan_between(pb_ctx *ctx, int from, int to, double *seconds)
 static pb_status plan_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out)
 {
     (void)ctx, (void)fn, (void)self, (void)out;
-    return pb_fail(PB_EUNSUPPORTED, "a plan cannot be recorded");
+    return pb_fail(PB_EUNSUPPORTED, "the plan backend cannot record a graph");
 }
 
 static pb_status plan_replay(pb_ctx *ctx, pb_graph *graph)
 {
     (void)ctx, (void)graph;
-    return pb_fail(PB_EUNSUPPORTED, "a plan cannot be replayed");
+    return pb_fail(PB_EUNSUPPORTED, "the plan backend cannot replay a graph");
 }
 
 static size_t plan_nodes(const pb_graph *graph)
@@ -100,20 +100,21 @@ static size_t plan_nodes(const pb_graph *graph)
 
 static void plan_graph_free(pb_graph *graph) { (void)graph; }
 
-/* Plans have the names of the real backends, so that messages and rows name the planned device. */
+/* A plan backend has the name of the backend that it replaces, so that messages and rows name the planned device. */
 #define PLAN(word)                                                                                                     \
     {                                                                                                                  \
         .name = word, .close = plan_close, .alloc = plan_alloc, .release = plan_release, .upload = plan_upload,        \
-        .download = plan_download, .copy = plan_copy, .zero = plan_zero, .sync = plan_nothing, .mark = plan_mark,      \
-        .between = plan_between, .flush_cache = plan_nothing, .delay = plan_delay, .record = plan_record,              \
-        .replay = plan_replay, .graph_nodes = plan_nodes, .graph_free = plan_graph_free,                               \
+        .upload_staged = plan_upload, .download = plan_download, .copy = plan_copy, .zero = plan_zero,                 \
+        .sync = plan_nothing, .mark = plan_mark, .between = plan_between, .flush_cache = plan_nothing,                 \
+        .delay = plan_delay, .record = plan_record, .replay = plan_replay, .graph_nodes = plan_nodes,                  \
+        .graph_free = plan_graph_free,                                                                                 \
     }
 static const pb_backend plans[PB_NBACKENDS] = {[PB_CPU] = PLAN("cpu"), [PB_CUDA] = PLAN("cuda")};
 
 pb_status pb_ctx_open_plan(pb_ctx *ctx, pb_backend_id id)
 {
     plan_state *s = calloc(1, sizeof *s);
-    if (!s) return pb_fail(PB_ENOMEM, "no memory for a plan");
+    if (!s) return pb_fail(PB_ENOMEM, "no memory for the state of the plan backend");
     s->next = first_address;
     *ctx = (pb_ctx){.be = &plans[id], .id = id, .planning = true, .priv = s};
     return PB_OK;

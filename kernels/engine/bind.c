@@ -11,9 +11,9 @@ enum {
 }; /* GUARD: bytes before and after a tensor; 512 f32, so that a whole row at
                                               index -1 is caught */
 
-/* Fills the guard before or after a tensor with words that show reads as well as writes. A third are NaN as f32 and as
- * bf16: a result that used one becomes NaN. A third are -0, which even adding +0.0 changes. A third are small integers,
- * which are subnormal floats: a GPU that flushes subnormals changes them. */
+/* Fills the guard before or after a tensor with words that reveal reads as well as writes. A third are NaN as f32 and
+ * as bf16: a result that used one becomes NaN. A third are -0: adding +0.0 to it gives +0, so even that write is found.
+ * A third are small integers, which are subnormal floats: a kernel that adds 0 and flushes subnormals changes them. */
 static void put_guard(unsigned char *at)
 {
     for (uint32_t i = 0; i < GUARD / sizeof i; i++) {
@@ -40,7 +40,8 @@ double pb_uniform(uint64_t seed, uint64_t i)
 static size_t span(const pb_bound *t) { return t->rows ? (t->rows - 1) * t->ld + t->cols : 0; }
 static size_t span_bytes(const pb_bound *t) { return span(t) * pb_dtype_size(t->dtype); }
 
-/* FNV-1a on eight bytes at a time, because tensors of benchmarks have gigabytes. */
+/* Returns the FNV-1a hash of p[0..n), computed on eight bytes at a time, because tensors of benchmarks have
+ * gigabytes. */
 static uint64_t checksum(const unsigned char *p, size_t n)
 {
     uint64_t h = 1469598103934665603u, word = 0;
@@ -79,7 +80,7 @@ static pb_status fill(pb_binder *b, int k)
     pb_bound *t = &b->t[k];
     size_t bytes = span_bytes(t);
     unsigned char *host = malloc(bytes + 2 * GUARD);
-    if (!host) return pb_fail(PB_ENOMEM, "bind: %s needs %zu bytes", t->name, bytes);
+    if (!host) return pb_fail(PB_ENOMEM, "bind: no host memory for tensor %s of %zu bytes", t->name, bytes);
     put_guard(host);
     put_guard(host + GUARD + bytes);
     if (t->role == PB_ROLE_OUT || t->ld > t->cols) poison(t, host + GUARD);
@@ -96,7 +97,7 @@ static void *bound(pb_binder *b, pb_bound t)
     void *p = NULL;
     if (b->status != PB_OK) return NULL;
     if (b->n == PB_MAX_BOUND) {
-        b->status = pb_fail(PB_EINVAL, "bind: more than %d tensors", PB_MAX_BOUND);
+        b->status = pb_fail(PB_EINVAL, "bind: an op binds more than %d tensors (PB_MAX_BOUND)", PB_MAX_BOUND);
         return NULL;
     }
     b->status = pb_alloc(b->ctx, span_bytes(&t) + 2 * GUARD, &p);
@@ -164,7 +165,8 @@ static void *bound_raw(pb_binder *b, const char *name, const void *bytes, size_t
 {
     void *raw = malloc(n + 1);
     if (!raw) {
-        if (b->status == PB_OK) b->status = pb_fail(PB_ENOMEM, "bind: %s needs %zu bytes", name, n);
+        if (b->status == PB_OK)
+            b->status = pb_fail(PB_ENOMEM, "bind: no host memory for tensor %s of %zu bytes", name, n);
         return NULL;
     }
     memcpy(raw, bytes, n);
@@ -210,7 +212,7 @@ pb_bound *pb_find_bound(pb_binder *b, const char *name)
 static pb_status fetch(pb_ctx *ctx, const void *dev, size_t n, unsigned char **out)
 {
     unsigned char *host = malloc(n + 1);
-    if (!host) return pb_fail(PB_ENOMEM, "compare: %zu bytes", n);
+    if (!host) return pb_fail(PB_ENOMEM, "compare: no host memory for %zu bytes", n);
     pb_status s = pb_download(ctx, host, dev, n);
     if (s != PB_OK) {
         free(host);
@@ -247,11 +249,12 @@ static pb_status check_one(const pb_bound *t, const unsigned char *host)
 {
     size_t bytes = span_bytes(t);
     const unsigned char *body = host + GUARD;
-    if (!guard_kept(host)) return pb_fail(PB_EWRONG, "%s: written before its first element", t->name);
-    if (!guard_kept(body + bytes)) return pb_fail(PB_EWRONG, "%s: written past its last element", t->name);
+    if (!guard_kept(host)) return pb_fail(PB_EWRONG, "tensor %s: the op wrote before its first element", t->name);
+    if (!guard_kept(body + bytes)) return pb_fail(PB_EWRONG, "tensor %s: the op wrote past its last element", t->name);
     if (t->role == PB_ROLE_IN && checksum(body, bytes) != t->sum)
-        return pb_fail(PB_EWRONG, "%s: an input was changed", t->name);
-    if (t->ld > t->cols && !gaps_untouched(t, body)) return pb_fail(PB_EWRONG, "%s: written between its rows", t->name);
+        return pb_fail(PB_EWRONG, "tensor %s: the op changed an input", t->name);
+    if (t->ld > t->cols && !gaps_untouched(t, body))
+        return pb_fail(PB_EWRONG, "tensor %s: the op wrote between its rows", t->name);
     return PB_OK;
 }
 
@@ -303,7 +306,7 @@ pb_status pb_compare(const pb_binder *want, const pb_binder *got, pb_diff *diff)
         free(hg);
         if (!(d.rel <= worst.rel)) worst.rel = d.rel, worst.tensor = d.tensor; /* NaN counts as the worst */
         if (!(d.max <= worst.max)) worst.max = d.max;
-        if (isnan(worst.rel)) break; /* no later output replaces a NaN */
+        if (isnan(worst.rel)) break; /* a NaN decides the comparison; further outputs cannot change it */
     }
     *diff = worst;
     return PB_OK;

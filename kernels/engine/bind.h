@@ -41,10 +41,11 @@ typedef struct pb_binder {
 const void *pb_in(pb_binder *b, const char *name, pb_dtype dtype, size_t n);
 const void *pb_in_range(pb_binder *b, const char *name, pb_dtype dtype, size_t n, double lo, double hi);
 const void *pb_in_ld(pb_binder *b, const char *name, pb_dtype dtype, size_t rows, size_t cols, size_t ld);
-/* Bind outputs, poisoned with NaN (integers: bytes 0x7f), so that elements that were never written are found. */
+/* Bind outputs. They are poisoned with NaN (integers: bytes 0x7f), so that elements that the op never writes are
+ * found. */
 void *pb_out(pb_binder *b, const char *name, pb_dtype dtype, size_t n);
 void *pb_out_ld(pb_binder *b, const char *name, pb_dtype dtype, size_t rows, size_t cols, size_t ld);
-/* Binds an f32 output of logarithms. -inf, the logarithm of 0, is correct where both sides of a comparison have it. */
+/* Binds an f32 output of logarithms. -inf, the logarithm of 0, counts as equal if both compared outputs have it. */
 float *pb_out_log(pb_binder *b, const char *name, size_t n);
 /* Bind tensors that an op reads and writes: seeded in [lo,hi) like an input, compared like an output. */
 void *pb_inout(pb_binder *b, const char *name, pb_dtype dtype, size_t n, double lo, double hi);
@@ -66,9 +67,9 @@ pb_bound *pb_find_bound(pb_binder *b, const char *name); /* NULL: no tensor has 
 /* Fails with EWRONG and a message if a guard word, a gap between rows or an input has changed since it was bound. */
 pb_status pb_check_guards(pb_binder *b);
 
-/* The distance between two sets of outputs: the maximum over all outputs. A non-finite element on either
- * side makes both numbers NaN, so test !(err <= tol). -inf on both sides of a logarithm is no
- * difference. Gaps are not compared. */
+/* The difference between two sets of outputs: the maximum over all outputs. A non-finite element in either set makes
+ * both numbers NaN, so test !(err <= tol). -inf in both sets of a tensor of logarithms counts as equal. Gaps are not
+ * compared. */
 typedef struct pb_diff {
     double rel;         /* norm of the error, ||got-want|| / ||want||; absolute where `want` is all zero */
     double max;         /* largest error, max|got-want| / rms(want); absolute where `want` is all zero */

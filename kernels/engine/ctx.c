@@ -15,7 +15,7 @@ static const pb_backend *const backends[PB_NBACKENDS] = {
 typedef struct block {
     struct block *next;
     void *p;
-    size_t bytes; /* used in ctx->pieces only */
+    size_t bytes; /* used in ctx->allocations only */
 } block;
 
 const char *pb_backend_name(pb_backend_id id) { return backends[id]->name; }
@@ -56,7 +56,7 @@ void pb_ctx_release_scratch(pb_ctx *ctx)
 void pb_ctx_close(pb_ctx *ctx)
 {
     pb_ctx_release_scratch(ctx);
-    for (block *b = ctx->pieces, *next; b; b = next) {
+    for (block *b = ctx->allocations, *next; b; b = next) {
         next = b->next;
         free(b);
     }
@@ -74,14 +74,14 @@ pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out)
 {
     PB_TRY(not_recording(ctx, "an allocation"));
     block *b = malloc(sizeof *b);
-    if (!b) return pb_fail(PB_ENOMEM, "no memory to note an allocation in");
+    if (!b) return pb_fail(PB_ENOMEM, "no memory for the list of allocations");
     const pb_status s = ctx->be->alloc(ctx, bytes, out);
     if (s != PB_OK) {
         free(b);
         return s;
     }
-    *b = (block){ctx->pieces, *out, bytes};
-    ctx->pieces = b;
+    *b = (block){ctx->allocations, *out, bytes};
+    ctx->allocations = b;
     ctx->held += bytes;
     if (ctx->held > ctx->held_peak) ctx->held_peak = ctx->held;
     ctx->counts.allocs++;
@@ -90,11 +90,11 @@ pb_status pb_alloc(pb_ctx *ctx, size_t bytes, void **out)
 
 static void forget(pb_ctx *ctx, const void *p)
 {
-    block *before = NULL, *b = ctx->pieces;
+    block *before = NULL, *b = ctx->allocations;
     for (; b && b->p != p; b = b->next) before = b;
     if (!b) return;
     if (before) before->next = b->next;
-    else ctx->pieces = b->next;
+    else ctx->allocations = b->next;
     ctx->held -= b->bytes;
     free(b);
 }
@@ -111,13 +111,15 @@ size_t pb_plan_peak(const pb_ctx *ctx) { return ctx->held_peak; }
 
 pb_status pb_device_used(pb_ctx *ctx, size_t *bytes)
 {
-    if (!ctx->be->used) return pb_fail(PB_EUNSUPPORTED, "%s: no count of the memory in use", ctx->be->name);
+    if (!ctx->be->used)
+        return pb_fail(PB_EUNSUPPORTED, "%s: this backend does not report the device memory in use", ctx->be->name);
     return ctx->be->used(ctx, bytes);
 }
 
 pb_status pb_backend_facts(pb_backend_id id, int device, pb_device_facts *out)
 {
-    if (!backends[id]->facts) return pb_fail(PB_EUNSUPPORTED, "%s: describes no device", backends[id]->name);
+    if (!backends[id]->facts)
+        return pb_fail(PB_EUNSUPPORTED, "%s: this backend does not describe its device", backends[id]->name);
     return backends[id]->facts(device, out);
 }
 
@@ -125,10 +127,11 @@ pb_status pb_ctx_reserve(pb_ctx *ctx, size_t bytes)
 {
     if (bytes <= ctx->scratch_bytes) return PB_OK;
     if (ctx->recording)
-        return pb_fail(PB_EUNSUPPORTED, "an op needs %zu bytes of scratch, %zu are reserved: run once before recording",
+        return pb_fail(PB_EUNSUPPORTED,
+                       "an op needs %zu bytes of scratch memory, but %zu are reserved: run it once before recording",
                        bytes, ctx->scratch_bytes);
     block *b = malloc(sizeof *b);
-    if (!b) return pb_fail(PB_ENOMEM, "no memory for a scratch block");
+    if (!b) return pb_fail(PB_ENOMEM, "no memory for the list of scratch blocks");
     pb_status s = pb_alloc(ctx, bytes, &b->p);
     if (s != PB_OK) {
         free(b);
@@ -144,7 +147,16 @@ pb_status pb_ctx_reserve(pb_ctx *ctx, size_t bytes)
 pb_status pb_upload(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
 {
     PB_TRY(not_recording(ctx, "a copy from the host"));
+    ctx->counts.host_syncs += bytes > 0;
     return ctx->be->upload(ctx, dev, host, bytes);
+}
+
+pb_status pb_upload_staged(pb_ctx *ctx, void *dev, const void *host, size_t bytes)
+{
+    PB_TRY(not_recording(ctx, "a copy from the host"));
+    if (bytes > PB_STAGED_MOST)
+        return pb_fail(PB_EINVAL, "%zu bytes are too many for a staged upload of at most %d", bytes, PB_STAGED_MOST);
+    return ctx->be->upload_staged(ctx, dev, host, bytes);
 }
 
 pb_status pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes)
@@ -168,7 +180,7 @@ pb_status pb_zero(pb_ctx *ctx, void *dev, size_t bytes)
 
 pb_status pb_sync(pb_ctx *ctx)
 {
-    PB_TRY(not_recording(ctx, "a host wait"));
+    PB_TRY(not_recording(ctx, "a host sync"));
     ctx->counts.host_syncs++;
     return ctx->be->sync(ctx);
 }

@@ -1,7 +1,8 @@
 /* ctx.h - a context says where work runs: it holds a backend, its stream, its scratch memory and its counters.
  *
  * All code above this file reaches a device through pb_ctx and the functions below; pb_ctx_open selects the backend.
- * Only backends wait for a device. pb_sync and pb_download count as a host sync each (counts.host_syncs). */
+ * Only backends wait for a device. pb_sync, pb_download and pb_upload count as a host sync each (counts.host_syncs), on
+ * every backend. */
 #ifndef PB_CTX_H
 #define PB_CTX_H
 #include <stdbool.h>
@@ -40,6 +41,8 @@ typedef struct pb_backend {
     pb_status (*alloc)(pb_ctx *ctx, size_t bytes, void **out); /* aligned to 256 bytes */
     void (*release)(pb_ctx *ctx, void *p);
     pb_status (*upload)(pb_ctx *ctx, void *dev, const void *host, size_t bytes);
+    /* See pb_upload_staged. If the staging memory is full, it waits for the device and counts a host sync. */
+    pb_status (*upload_staged)(pb_ctx *ctx, void *dev, const void *host, size_t bytes);
     pb_status (*download)(pb_ctx *ctx, void *host, const void *dev, size_t bytes);
     pb_status (*copy)(pb_ctx *ctx, void *to, const void *from, size_t bytes); /* from device memory to device memory */
     pb_status (*zero)(pb_ctx *ctx, void *dev, size_t bytes);
@@ -59,19 +62,20 @@ typedef struct pb_backend {
     pb_status (*facts)(int device, pb_device_facts *out); /* NULL: the backend describes no device; needs no context */
 } pb_backend;
 extern const pb_backend pb_backend_cpu, pb_backend_cuda;
-enum { PB_MARK_SLOTS = 4096 };
+enum { PB_MARK_SLOTS = 4096, PB_STAGED_MOST = 256 /* bytes of one pb_upload_staged */ };
 
-/* Counters since pb_ctx_open; they never decrease. A launch is one thing that the host enqueues: a call of an op on the
- * CPU, a kernel on a GPU, one replay of a graph (whatever its number of nodes). `waits` counts host syncs. */
+/* Counters since pb_ctx_open; they never decrease. */
 typedef struct pb_counts {
-    uint64_t kernel_launches, host_syncs, allocs;
+    uint64_t kernel_launches; /* kernels and graph replays (each counts as one) that the host enqueued; CPU: op calls */
+    uint64_t host_syncs;      /* calls that return only after the work enqueued before them has finished */
+    uint64_t allocs;          /* calls of pb_alloc */
 } pb_counts;
 
 struct pb_ctx {
     const pb_backend *be;
     pb_backend_id id;
     const char *impl;   /* only this implementation may run (tests, `bench --impl`); NULL: any */
-    const char *prefer; /* preferred where an op has it and it accepts the arguments; NULL: the first of the list */
+    const char *prefer; /* implementation to select if the op has it and it accepts the arguments; NULL: none */
     bool deterministic; /* never select an implementation whose `varies` is true */
     bool recording;     /* inside pb_record: waiting, allocating and host copies are refused */
     bool planning;      /* ops are checked and get their scratch, but do not run (see pb_ctx_open_plan) */
@@ -80,7 +84,7 @@ struct pb_ctx {
     void *scratch;      /* workspace of the op that is running; see pb_ctx_reserve */
     size_t scratch_bytes;
     size_t held, held_peak; /* bytes from pb_alloc that are not released yet; the maximum of `held` */
-    void *pieces;           /* list of the allocations that `held` counts */
+    void *allocations;      /* list of the allocations that `held` counts */
     void *scratch_blocks;   /* all scratch blocks ever allocated: a recorded graph may still use an old one */
     void *priv;             /* owned by the backend */
     unsigned debug;         /* flags from the environment variable PB_DEBUG=sync,trace */
@@ -92,8 +96,8 @@ enum { PB_DEBUG_SYNC = 1, PB_DEBUG_TRACE = 2 };
  * the backend; EDEVICE: the machine lacks the device. */
 pb_status pb_ctx_open(pb_ctx *ctx, pb_backend_id id, int device);
 void pb_ctx_close(pb_ctx *ctx);
-/* Opens the plan backend: ops are checked, implementations selected and memory accounted for as on backend `id`, but no
- * op runs and no memory is touched. So the code that trains also tells how much memory training needs. A download
+/* Opens the plan backend: it checks ops, selects implementations and accounts for memory as backend `id` does, but runs
+ * no op and touches no memory. So running the training code on it finds how much memory training needs. A download
  * returns zeros. Needs no device; recording is refused. */
 pb_status pb_ctx_open_plan(pb_ctx *ctx, pb_backend_id id);
 size_t pb_plan_peak(const pb_ctx *ctx);                          /* bytes: held_peak */
@@ -118,9 +122,14 @@ pb_status pb_ctx_reserve(pb_ctx *ctx, size_t bytes);
 void pb_ctx_release_scratch(pb_ctx *ctx);
 
 /* Copies from host to device and back. Both return when the copy has finished; both are refused inside a recording.
- * pb_download counts as a host sync. pb_upload does not: the host uses no result of it. */
+ * Each counts as a host sync, as on a GPU it waits for the stream; an upload of 0 bytes does nothing. */
 pb_status pb_upload(pb_ctx *ctx, void *dev, const void *host, size_t bytes);
 pb_status pb_download(pb_ctx *ctx, void *host, const void *dev, size_t bytes);
+/* Copies at most PB_STAGED_MOST bytes from host to device, in stream order, without waiting: the bytes are copied into
+ * memory of the context first, so `host` may be changed at once. If that memory is full, which takes hundreds of calls
+ * without a host sync between them, the call waits and counts a host sync. Refused inside a recording. EINVAL: more
+ * bytes. */
+pb_status pb_upload_staged(pb_ctx *ctx, void *dev, const void *host, size_t bytes);
 /* Copies within device memory, in stream order. Refused inside a recording. */
 pb_status pb_copy(pb_ctx *ctx, void *to, const void *from, size_t bytes);
 /* Clears device memory, in stream order. Refused inside a recording: an op that needs cleared
@@ -136,7 +145,7 @@ pb_status pb_device_check(pb_ctx *ctx);
 
 /* Runs fn(ctx, self) in recording mode: ops are recorded with their arguments by value, not executed. The pointers in
  * these arguments must stay valid as long as the graph is used. If fn fails, ctx stays usable and *out is unchanged.
- * EUNSUPPORTED, with the reason: fn did something that cannot be recorded. */
+ * EUNSUPPORTED: fn did something that cannot be recorded; the message says what. */
 pb_status pb_record(pb_ctx *ctx, pb_fn fn, void *self, pb_graph **out);
 pb_status pb_replay(pb_ctx *ctx, void *graph); /* a pb_fn; `graph` is a pb_graph * */
 size_t pb_graph_nodes(pb_ctx *ctx, const pb_graph *graph);

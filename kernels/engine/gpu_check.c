@@ -5,15 +5,16 @@ pb_status pb_gpu_check_driver(int driver, int runtime)
 {
     if (driver <= 0) return pb_fail(PB_EDEVICE, "cuda: no usable GPU: no NVIDIA driver is installed");
     if (driver / 1000 >= runtime / 1000) return PB_OK;
-    return pb_fail(PB_EDEVICE, "cuda: the driver is too old: it runs CUDA up to %d.%d, this program needs %d.0",
+    return pb_fail(PB_EDEVICE,
+                   "cuda: the driver is too old: it runs CUDA up to %d.%d, this program needs %d.0; update the driver",
                    driver / 1000, driver % 1000 / 10, runtime / 1000);
 }
 
 pb_status pb_gpu_check_number(int device, int n)
 {
-    if (n <= 0) return pb_fail(PB_EDEVICE, "cuda: no usable GPU: the driver finds none");
+    if (n <= 0) return pb_fail(PB_EDEVICE, "cuda: no usable GPU: the driver reports no device");
     if (device >= 0 && device < n) return PB_OK;
-    return pb_fail(PB_EDEVICE, "cuda: there is no device %d, only %d", device, n);
+    return pb_fail(PB_EDEVICE, "cuda: device %d does not exist, the machine has %d (numbered from 0)", device, n);
 }
 
 pb_status pb_gpu_check_capability(int device, const char *name, int capability)
@@ -25,13 +26,13 @@ pb_status pb_gpu_check_capability(int device, const char *name, int capability)
 
 pb_status pb_gpu_no_code(int device, const char *name, int capability, const char *built)
 {
-    return pb_fail(PB_EDEVICE, "cuda: device %d (%s) has compute capability %d.%d, and this build has code for %s only",
+    return pb_fail(PB_EDEVICE, "cuda: device %d (%s) has compute capability %d.%d, but this build has code for %s only",
                    device, name, capability / 10, capability % 10, built);
 }
 
 pb_status pb_gpu_no_memory(size_t asked, size_t unused, size_t all)
 {
-    if (!all) return pb_fail(PB_ENOMEM, "cuda: out of memory: %zu bytes asked", asked);
-    return pb_fail(PB_ENOMEM, "cuda: out of memory: %zu bytes asked (%.3f GB), %.3f of %.3f GB free", asked,
+    if (!all) return pb_fail(PB_ENOMEM, "cuda: out of memory: %zu bytes requested", asked);
+    return pb_fail(PB_ENOMEM, "cuda: out of memory: %zu bytes requested (%.3f GB), %.3f of %.3f GB free", asked,
                    1e-9 * (double)asked, 1e-9 * (double)unused, 1e-9 * (double)all);
 }

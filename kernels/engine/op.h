@@ -15,7 +15,7 @@ typedef struct pb_impl {
     pb_status (*run)(pb_ctx *ctx, const void *args);
     bool (*accepts)(const void *args);     /* NULL: takes every valid shape and dtype */
     size_t (*workspace)(const void *args); /* bytes of ctx->scratch that it needs; NULL: none */
-    bool (*available)(void);               /* NULL: runs on every machine; else such as pb_cpu_has_avx512 */
+    bool (*available)(void);               /* true if this machine can run it, e.g. pb_cpu_has_avx512; NULL: always */
     bool varies;                           /* not deterministic: two runs may differ in the last bits */
 } pb_impl;
 
@@ -33,7 +33,7 @@ typedef struct pb_op {
     const char *name;           /* for example "rmsnorm_fwd" */
     const char *axes;           /* for example "BSD": one letter per entry of pb_dims */
     const pb_dims *edge;        /* shapes that the tests run; a row whose first entry is 0 ends the list */
-    const pb_dims *grid;        /* shapes that `bench --suite kernels` runs; ended in the same way */
+    const pb_dims *grid;        /* shapes that `bench --suite kernels` runs; ended like `edge` */
     const pb_dims *device_grid; /* further shapes for GPUs, too large for a CPU; NULL: none */
     size_t args_size;
     const pb_impl *impls[PB_NBACKENDS]; /* the preferred implementation first */
@@ -62,8 +62,8 @@ typedef struct pb_op {
 pb_status pb_op_run(pb_ctx *ctx, const pb_op *op, const void *args);
 /* Returns the implementation that pb_op_run would select, or NULL. */
 const pb_impl *pb_op_pick(const pb_ctx *ctx, const pb_op *op, const void *args);
-/* Runs `impl` without the checks and the selection of pb_op_run. pb_op_run calls it, and so does the replay of a
- * CPU graph for each node. */
+/* Runs `impl` without checking the arguments and without selecting an implementation. pb_op_run calls it, and the
+ * replay of a CPU graph calls it for each node. */
 pb_status pb_impl_run(pb_ctx *ctx, const pb_op *op, const pb_impl *impl, const void *args);
 const pb_op *pb_op_find(const char *name);                    /* NULL: no op has this name */
 bool pb_impl_exists(pb_backend_id backend, const char *name); /* true if any op has an implementation of this name */

@@ -92,7 +92,7 @@ const pb_impl pb_grouped_linear_dw_cpu[] = IMPLS(dw);
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* T = B*S; a: 1 to accumulate (dx, dw). */
+/* Axes: T = B*S; a: 1: accumulate (dx and dw only). */
 static const char axes[] = "BSGNKa";
 static const pb_dims edge[] = {
     {2, 3, 3, 5, 7},        {1, 1, 1, 1, 1},     {2, 33, 2, 47, 65},   {1, 40, 4, 16, 600, 1}, {1, 40, 2, 600, 16, 1},
@@ -104,7 +104,7 @@ static const pb_dims device_grid[] = {{1, 4096, 8, 1024, 4096}, {0}};
 static pb_status check(const char *op, int T, const int *sizes, const void *x, const void *y, const void *z)
 {
     if (T < 0 || sizes[0] < 1 || sizes[1] < 1 || sizes[2] < 1)
-        return pb_fail(PB_EINVAL, "%s: T=%d G=%d N=%d K=%d, need T >= 0, G, N, K >= 1", op, T, sizes[0], sizes[1],
+        return pb_fail(PB_EINVAL, "%s: T=%d G=%d N=%d K=%d, need T >= 0 and G, N, K >= 1", op, T, sizes[0], sizes[1],
                        sizes[2]);
     return x && y && z ? PB_OK : pb_fail(PB_EINVAL, "%s: a tensor is NULL", op);
 }

@@ -1,4 +1,4 @@
-/* grouped_linear_test.c - each group equals a separate linear layer, known values, and errors. */
+/* grouped_linear_test.c - tests of grouped_linear: each group equals a separate linear layer, known values, errors. */
 #include "kernels/grouped_linear/grouped_linear.h"
 #include "kernels/linear/linear.h"
 #include "tests/v4_fixture.h"
@@ -46,7 +46,7 @@ static void near_all(const tensors *a, const tensors *b)
     for (int i = 0; i < G * N * K; i++) CHECK_NEAR((&a->dw[0][0][0])[i], (&b->dw[0][0][0])[i], 4e-6);
 }
 
-static void groups_are_layers_of_their_own(void **state)
+static void groups_equal_separate_layers(void **state)
 {
     pb_ctx *ctx = *state;
     tensors a, b;
@@ -66,7 +66,7 @@ static void groups_are_layers_of_their_own(void **state)
 }
 
 /* A NaN in the input or the weights of one group must reach the outputs of that group only. */
-static void a_group_sees_only_its_own(void **state)
+static void groups_are_independent(void **state)
 {
     tensors a;
     seed(&a);
@@ -82,7 +82,7 @@ static void a_group_sees_only_its_own(void **state)
 }
 
 /* The layout of DeepSeek-V4's output projection: consecutive heads form a group, and y has one projection per group. */
-static void heads_fall_into_groups(void **state)
+static void consecutive_heads_form_a_group(void **state)
 {
     enum { H = 4, D = 2, GROUPS = 2 };
     float o[H][D], w[GROUPS][1][H / GROUPS * D], y[GROUPS];
@@ -108,9 +108,9 @@ static void bad_arguments_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups_are_layers_of_their_own),
-        cmocka_unit_test(a_group_sees_only_its_own),
-        cmocka_unit_test(heads_fall_into_groups),
+        cmocka_unit_test(groups_equal_separate_layers),
+        cmocka_unit_test(groups_are_independent),
+        cmocka_unit_test(consecutive_heads_form_a_group),
         cmocka_unit_test(bad_arguments_are_named),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);

@@ -23,8 +23,8 @@ PB_E4M3_FN uint32_t pb_e4m3_of(float x)
     return bits;
 }
 
-/* Exact. The code's exponent is moved to the exponent field of a float, where the difference of the biases
- * makes it too small by 120. */
+/* Returns the value of a code, exactly. The code's exponent is moved to the exponent field of a float, where the
+ * difference of the biases (127 and 7) makes it too small by 120. */
 PB_E4M3_FN float pb_e4m3_decode(uint8_t code)
 {
     if ((code & 0x7f) == 0x7f) return NAN;
@@ -43,7 +43,7 @@ PB_E4M3_FN uint8_t pb_e4m3_encode(float x)
     return (uint8_t)(sign | (((bits + 0x7ffff + (bits >> 20 & 1)) >> 20) - (120 << 3)));
 }
 
-/* The scale for a row whose largest magnitude is amax: amax / scale is at most 448, except for rounding. */
+/* Returns the scale of a row whose largest magnitude is amax: amax / scale is at most 448, except for rounding. */
 PB_E4M3_FN float pb_e4m3_scale(float amax, int f32_scale)
 {
     const float t = (amax > 1e-4f ? amax : 1e-4f) * (1 / 448.0f);

@@ -53,17 +53,19 @@ static pb_status check(const char *op, const pb_indexer *x)
 {
     if (x->B < 1 || x->S < 1 || x->H < 1 || x->D < 1)
         return pb_fail(PB_EINVAL, "%s: B=%d S=%d H=%d D=%d, need at least 1", op, x->B, x->S, x->H, x->D);
-    if (x->G < 0) return pb_fail(PB_EINVAL, "%s: G=%d", op, x->G);
+    if (x->G < 0) return pb_fail(PB_EINVAL, "%s: G=%d, need G >= 0", op, x->G);
     if (!x->q || !x->w || (!x->k && x->G)) return pb_fail(PB_EINVAL, "%s: q, k or w is NULL", op);
-    if (!x->q_scale != !x->k_scale) return pb_fail(PB_EINVAL, "%s: one of q_scale and k_scale is NULL", op);
-    if (x->q_scale && x->D > 128) return pb_fail(PB_EINVAL, "%s: D=%d, need D <= 128 for codes", op, x->D);
+    if (!x->q_scale != !x->k_scale)
+        return pb_fail(PB_EINVAL, "%s: one of q_scale and k_scale is NULL, need both or none", op);
+    if (x->q_scale && x->D > 128)
+        return pb_fail(PB_EINVAL, "%s: D=%d, need D <= 128 when q and k are FP8 codes", op, x->D);
     return PB_OK;
 }
 static pb_status check_picked(const char *op, const pb_indexer *x, int K, const int32_t *pick)
 {
     PB_TRY(check(op, x));
-    if (x->q_scale) return pb_fail(PB_EINVAL, "%s: takes no codes", op);
-    if (K < 0) return pb_fail(PB_EINVAL, "%s: K=%d", op, K);
+    if (x->q_scale) return pb_fail(PB_EINVAL, "%s: q_scale is set, but this op takes no FP8 codes", op);
+    if (K < 0) return pb_fail(PB_EINVAL, "%s: K=%d, need K >= 0", op, K);
     return pick || !K ? PB_OK : pb_fail(PB_EINVAL, "%s: pick is NULL", op);
 }
 
@@ -71,7 +73,7 @@ static pb_status quantize_check(const void *args)
 {
     const pb_indexer_quantize_args *a = args;
     if (a->N < 0 || a->D < 1 || a->D > 128)
-        return pb_fail(PB_EINVAL, "indexer_quantize: N=%d D=%d, need 1 <= D <= 128", a->N, a->D);
+        return pb_fail(PB_EINVAL, "indexer_quantize: N=%d D=%d, need N >= 0 and 1 <= D <= 128", a->N, a->D);
     return !a->N || (a->x && a->code && a->scale) ? PB_OK
                                                   : pb_fail(PB_EINVAL, "indexer_quantize: x, code or scale is NULL");
 }
@@ -79,16 +81,18 @@ static pb_status scores_check(const void *args)
 {
     const pb_indexer_scores_args *a = args;
     PB_TRY(check("indexer_scores", &a->x));
-    if (a->ratio < 1) return pb_fail(PB_EINVAL, "indexer_scores: ratio=%d", a->ratio);
+    if (a->ratio < 1) return pb_fail(PB_EINVAL, "indexer_scores: ratio=%d, need ratio >= 1", a->ratio);
     if (a->first < 0 || a->n < 0 || a->n > a->x.S - a->first)
-        return pb_fail(PB_EINVAL, "indexer_scores: queries %d and %d more of S=%d", a->first, a->n, a->x.S);
+        return pb_fail(PB_EINVAL, "indexer_scores: first=%d n=%d, need a range of queries within S=%d", a->first, a->n,
+                       a->x.S);
     return a->score || !a->x.G || !a->n ? PB_OK : pb_fail(PB_EINVAL, "indexer_scores: score is NULL");
 }
 static pb_status pick_check(const void *args)
 {
     const pb_indexer_pick_args *a = args;
     PB_TRY(check("indexer_pick", &a->x));
-    if (a->ratio < 1 || a->K < 0) return pb_fail(PB_EINVAL, "indexer_pick: ratio=%d K=%d", a->ratio, a->K);
+    if (a->ratio < 1 || a->K < 0)
+        return pb_fail(PB_EINVAL, "indexer_pick: ratio=%d K=%d, need ratio >= 1 and K >= 0", a->ratio, a->K);
     return a->pick || !a->K ? PB_OK : pb_fail(PB_EINVAL, "indexer_pick: pick is NULL");
 }
 static pb_status at_check(const void *args)
@@ -107,8 +111,8 @@ static pb_status bwd_check(const void *args)
 
 /* ---- inputs with exact scores --------------------------------------------------------------------------- */
 
-/* q, k and w are small multiples of powers of two. Sums are then exact in any order and many scores are equal, so that
- * lists of all implementations can be compared bit for bit. Groups that no query sees hold NaN. */
+/* q, k and w are small multiples of powers of two. Sums are then exact in any order, so that all implementations must
+ * give the same bits; many scores are equal, so that ties are tested too. Groups that no query sees hold NaN. */
 typedef struct drawn {
     void *x;
     size_t bytes;
@@ -118,7 +122,7 @@ static drawn draw(pb_binder *b, uint64_t seed, size_t n, double step, int most, 
 {
     const size_t size = codes ? 1 : pb_dtype_size(t);
     const drawn d = {malloc(n * size + 1), n * size};
-    if (!d.x && b->status == PB_OK) b->status = pb_fail(PB_ENOMEM, "indexer: no memory for %zu values", n);
+    if (!d.x && b->status == PB_OK) b->status = pb_fail(PB_ENOMEM, "indexer: no host memory for %zu values", n);
     const size_t given = d.x ? n : 0;
 #pragma omp parallel for
     for (size_t i = 0; i < given; i++) {
@@ -137,13 +141,13 @@ static const void *give(pb_binder *b, const char *name, drawn d)
 static const float *bind_scales(pb_binder *b, const char *name, uint64_t seed, size_t n)
 {
     float *x = malloc(n * sizeof *x + 1);
-    if (!x && b->status == PB_OK) b->status = pb_fail(PB_ENOMEM, "indexer: no memory for %zu scales", n);
+    if (!x && b->status == PB_OK) b->status = pb_fail(PB_ENOMEM, "indexer: no host memory for %zu scales", n);
     for (size_t i = 0; x && i < n; i++) x[i] = (float)(0.5 * (1 << (int)(3 * pb_uniform(seed, i))));
     return give(b, name, (drawn){x, n * sizeof *x});
 }
 
-/* The first token of the conversation of token t, when p conversations divide S tokens evenly. The first conversation
- * returns -1, which means 0. */
+/* Returns the first token of the conversation of token t, when p conversations divide S tokens evenly. For the first
+ * conversation it returns -1, which means 0. */
 static int32_t start_of(int t, int S, int p)
 {
     int m = 0;
@@ -154,7 +158,8 @@ static const int32_t *bind_starts(pb_binder *b, int B, int S, int p)
 {
     const size_t n = (size_t)B * S;
     int32_t *start = malloc(n * sizeof *start);
-    if (!start && b->status == PB_OK) b->status = pb_fail(PB_ENOMEM, "indexer: no memory for %zu starts", n);
+    if (!start && b->status == PB_OK)
+        b->status = pb_fail(PB_ENOMEM, "indexer: no host memory for %zu start positions", n);
     for (size_t i = 0; start && i < n; i++) start[i] = start_of((int)(i % S), S, p);
     return give(b, "start", (drawn){start, n * sizeof *start});
 }
@@ -183,8 +188,8 @@ static pb_indexer bind_exact(pb_binder *b, const int *dim, int ratio, int p, boo
     return x;
 }
 
-/* r: ratio; p: conversations packed into a row, 0 for start NULL; f, n: first query and number of queries;
- * q: 1 for codes; K: list length. */
+/* Axes: r: ratio; p: conversations packed into a row, 0: start is NULL; f, n: first query and number of queries; q: 1:
+ * q and k are codes; K: list length. */
 static const char scores_axes[] = "BSGHDrpfnq";
 static const pb_dims scores_edge[] = {
     {2, 37, 9, 3, 16, 4, 3, 0, 200, 0},    {1, 300, 75, 8, 128, 4, 0, 0, 300, 0},
@@ -239,7 +244,7 @@ static pb_status pick_bind(pb_binder *b, const int *dim, void *args)
 
 /* ---- inputs of at, bwd and quantize --------------------------------------------------------------------- */
 
-/* Kinds of lists, axis l. Groups that no slot names hold NaN and infinities. */
+/* The kinds of group lists, axis l. Groups that are in no list hold NaN and infinities. */
 enum pick_kind {
     FULL,  /* distinct groups, at most all of them */
     HOLES, /* about a third of the slots is -1 or out of range, and all of every third query; else random groups */
@@ -269,7 +274,7 @@ static const int32_t *bind_picks(pb_binder *b, const pb_indexer *x, int K, enum 
     static const int32_t outside[] = {-1, INT_MAX, INT_MIN};
     const size_t n = (size_t)x->B * x->S * K;
     int32_t *pick = malloc(n * sizeof *pick + 1);
-    if (!pick && b->status == PB_OK) b->status = pb_fail(PB_ENOMEM, "indexer: no memory for %zu picks", n);
+    if (!pick && b->status == PB_OK) b->status = pb_fail(PB_ENOMEM, "indexer: no host memory for %zu top-k indices", n);
     for (size_t i = 0; pick && i < n; i++) {
         const int t = (int)(i / K), j = (int)(i % K);
         const int32_t any = (int32_t)(pb_uniform(6, i) * x->G), G = x->G;
@@ -310,11 +315,12 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Fills groups that no slot names with NaN and infinity, so that reading them becomes visible. */
-static pb_status spoil_unpicked(const pb_indexer *x, const int32_t *pick, int K)
+/* Fills groups that are in no list with NaN and infinity, so that an implementation that reads them gives a wrong
+ * result. */
+static pb_status poison_unlisted(const pb_indexer *x, const int32_t *pick, int K)
 {
     bool *named = calloc((size_t)x->B * x->G + 1, sizeof *named);
-    if (!named) return pb_fail(PB_ENOMEM, "indexer: no memory for %d groups", x->G);
+    if (!named) return pb_fail(PB_ENOMEM, "indexer: no host memory for flags of %d groups", x->G);
     for (size_t i = 0; i < (size_t)x->B * x->S * K; i++)
         if (pick[i] >= 0 && pick[i] < x->G) named[i / K / x->S * x->G + pick[i]] = true;
     for (size_t r = 0; r < (size_t)x->B * x->G; r++)
@@ -327,16 +333,16 @@ static pb_status at_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_indexer_at_args *a = args;
     (void)cpu;
-    return spoil_unpicked(&a->x, a->pick, a->K);
+    return poison_unlisted(&a->x, a->pick, a->K);
 }
 static pb_status bwd_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_indexer_bwd_args *a = args;
     (void)cpu;
-    return spoil_unpicked(&a->x, a->pick, a->K);
+    return poison_unlisted(&a->x, a->pick, a->K);
 }
 
-/* f: f32_scale; s: values are near 10^s. */
+/* Axes: f: f32_scale; s: values are near 10^s. */
 static const char quantize_axes[] = "NDfs";
 static const pb_dims quantize_edge[] = {{37, 128, 0, 0}, {9, 128, 1, 0},  {5, 7, 0, 3},     {33, 100, 1, -2},
                                         {3, 1, 0, 0},    {64, 64, 0, -6}, {17, 128, 0, 30}, {0}};
@@ -361,7 +367,8 @@ static double inputs(const pb_indexer *x)
     const double e = x->q_scale ? 1 : (double)pb_dtype_size(x->dtype), heads = (double)x->B * x->S * x->H;
     return e * x->D * (heads + (double)x->B * x->G) + 4 * heads;
 }
-/* Number of pairs of a query and a visible group. Conversations are ignored, because the host cannot see `start`. */
+/* Returns the number of (query, visible group) pairs as if each row were one conversation: `start` is in device memory,
+ * and the host does not read it. */
 static double pairs(const pb_indexer *x, int first, int n, int ratio)
 {
     double sum = 0;

@@ -99,7 +99,8 @@ size_t ordered_workspace(const void *args)
     return sums_of(x) * pb_indexer_cuda_parts(x) * sizeof(float);
 }
 
-/* How dk is summed: with atomics, in ordered parts, or in ordered parts without tensor cores. */
+/* How the backward pass sums dk. SCATTERED: with atomics; ORDERED: in partial sums that are added in order; SIMT: like
+ * ORDERED, without tensor cores. */
 enum bwd_way { SCATTERED, ORDERED, SIMT };
 template <bwd_way WAY> pb_status bwd(pb_ctx *ctx, const void *args)
 {

@@ -12,8 +12,8 @@
 typedef __nv_bfloat16 bf16;
 static constexpr int INDEXER_THREADS = 256, INDEXER_WARPS = INDEXER_THREADS / 32;
 
-/* Queries first .. first+n-1 of every batch row, with scores [B,n,G]. fill: true: groups that are not visible get -inf;
- * false: their scores are not written. */
+/* A range of queries, first .. first+n-1 of every batch row, and their scores [B,n,G]. fill: true: groups that are not
+ * visible get -inf; false: their scores are not written. */
 struct indexer_span {
     const int32_t *start;
     float *score;
@@ -27,8 +27,8 @@ bool pb_indexer_mma_takes(const pb_indexer *x);
 pb_status pb_indexer_scores_mma(pb_ctx *ctx, const pb_indexer *x, const indexer_span *span);
 pb_status pb_indexer_at_mma(pb_ctx *ctx, const pb_indexer_at_args *a);
 bool pb_indexer_bwd_mma_takes(const pb_indexer_bwd_args *a);
-/* sums: f32 [B,parts,G,D], cleared by the caller. ordered: one CTA owns each part, in a fixed order. Otherwise parts is
- * 1 and CTAs add with atomics. */
+/* sums: f32 [B,parts,G,D], cleared by the caller. ordered: one CTA owns each of the `parts` partial sums and adds to it
+ * in a fixed order. Otherwise parts is 1 and CTAs add with atomics. */
 pb_status pb_indexer_bwd_mma(pb_ctx *ctx, const pb_indexer_bwd_args *a, float *sums, int parts, bool ordered);
 
 /* True for D <= 256, with f32, bf16 or codes and any alignment. The SIMT passes are deterministic. */
@@ -37,8 +37,8 @@ pb_status pb_indexer_scores_simt(pb_ctx *ctx, const pb_indexer *x, const indexer
 pb_status pb_indexer_at_simt(pb_ctx *ctx, const pb_indexer_at_args *a);
 pb_status pb_indexer_bwd_simt(pb_ctx *ctx, const pb_indexer_bwd_args *a, float *sums, int parts);
 
-/* Partial sums of a batch row's dk in the ordered passes, one CTA each: at most 128, and at most 256 MiB in total. The
- * number depends on the shape only, so that results are deterministic. */
+/* Returns the number of partial sums of dk per batch row in the ordered passes, one CTA each: at most 128, and at most
+ * 256 MiB in total. The number depends on the shape only, so that results are deterministic. */
 static inline int pb_indexer_cuda_parts(const pb_indexer *x)
 {
     const size_t part = (size_t)x->B * x->G * x->D * sizeof(float), fit = part ? ((size_t)256 << 20) / part : 1;
@@ -50,15 +50,15 @@ static inline int pb_indexer_cuda_parts(const pb_indexer *x)
 pb_status pb_indexer_clear_sums(pb_ctx *ctx, float *sums, size_t n);
 pb_status pb_indexer_round_sums(pb_ctx *ctx, const pb_indexer_bwd_args *a, const float *sums, int parts);
 
-/* max(u, 0); a NaN is returned unchanged. */
-__device__ static inline float positive(float u)
+/* Returns max(u, 0); a NaN is returned unchanged. */
+__device__ static inline float relu(float u)
 {
     float r;
     asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(r) : "f"(u));
     return r;
 }
 
-/* Merges slots of a tile that name the same group: the first of them gets the sum of their ds, in slot order, and the
+/* Merges slots of a tile that hold the same group: the first such slot gets the sum of their ds, in slot order, and the
  * others are masked. Then no two slots of the tile add to the same row of dk. Thread j < n handles slot j. group and ds
  * are in shared memory; all threads of the CTA must call it. */
 __device__ static inline void merge_slots(int *group, float *ds, int n)

@@ -1,11 +1,11 @@
-/* indexer_fast.c - the indexer on the CPU with SIMD: groups along the lanes for scores, heads along
- * the lanes for listed groups.
+/* indexer_fast.c - the indexer on the CPU with SIMD: groups along the lanes for scores, heads along the lanes for
+ * listed groups.
  *
- * scores, pick: a task owns QUERIES queries and processes KEYS groups at a time from a transposed tile, so that
- * the weighted sum over heads needs no sum across lanes. pick keeps the scores of a task and selects from them at
- * once. at, bwd: the listed rows of k are gathered KEYS at a time; masked slots are skipped. dk: a task owns a
- * fixed part of a batch row's queries and has its own partial sum; the parts are added in order. All products use
- * tile.h. Bound by FMA throughput. */
+ * scores, pick: a task owns QUERIES queries and processes KEYS groups at a time from a transposed tile, so that the
+ * weighted sum over heads needs no sum across lanes. pick keeps the scores of a task's queries and selects the top K
+ * groups from them before the next task. at, bwd: the listed rows of k are gathered KEYS at a time; masked slots are
+ * skipped. dk: a task owns a fixed part of a batch row's queries and has its own partial sum; the partial sums are
+ * added in order. All products use tile.h. Bound by FMA throughput. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "kernels/indexer/plan.h"
 #include "kernels/indexer/visible.h"
 
-static vf positive(vf u) { return vf_max(vf_set(0), u); } /* a NaN is returned unchanged */
+static vf relu(vf u) { return vf_max(vf_set(0), u); } /* a NaN is returned unchanged */
 
 /* ---- quantize ------------------------------------------------------------------------------------------- */
 
@@ -59,27 +59,27 @@ pb_status PB_FAST(pb_indexer_quantize)(pb_ctx *ctx, const void *args)
 
 /* ---- scores --------------------------------------------------------------------------------------------- */
 
-/* Copies n rows of D from row `at` on to to[r][c], or to to[c][r] if `turned`; zeros for rows n .. high-1. scale: NULL,
- * or the scales of `from`, which then holds codes. */
-static void load(const pb_indexer *x, const void *from, const float *scale, size_t at, int n, int high, bool turned,
+/* Copies n rows of D from row `at` on to to[r][c], or to to[c][r] if `transposed`; zeros for rows n .. high-1. scale:
+ * NULL, or the scales of `from`, which then holds codes. */
+static void load(const pb_indexer *x, const void *from, const float *scale, size_t at, int n, int high, bool transposed,
                  float *to, size_t ld)
 {
     const rows r = {from, at * x->D, (size_t)x->D, x->dtype};
     if (!scale) {
-        if (turned) load_turned(to, ld, high, &r, n, x->D, 1);
+        if (transposed) load_transposed(to, ld, high, &r, n, x->D, 1);
         else load_rows(to, ld, high, &r, n, x->D);
         return;
     }
     for (int i = 0; i < high; i++)
-        for (int d = 0; d < (turned ? x->D : (int)ld); d++) {
+        for (int d = 0; d < (transposed ? x->D : (int)ld); d++) {
             const bool there = i < n && d < x->D;
             const float v = there ? pb_e4m3_decode(((const uint8_t *)from)[(at + i) * x->D + d]) * scale[at + i] : 0;
-            to[turned ? d * ld + i : i * ld + d] = v;
+            to[transposed ? d * ld + i : i * ld + d] = v;
         }
 }
 
-/* Writes the visible scores of n queries, from row `token` on, against groups g .. g+m-1 to [n][G]. The caller has put
- * these groups' transposed tile of k into room. */
+/* Writes the scores of n queries, from row `token` on, for the visible ones of groups g .. g+m-1 to [n][G]. The caller
+ * has put the transposed tile of k of these groups into room. */
 static void score_tile(const pb_indexer *x, const int32_t *start, int ratio, size_t token, int n, int g, int m,
                        float *room, float *to)
 {
@@ -94,8 +94,7 @@ static void score_tile(const pb_indexer *x, const int32_t *start, int ratio, siz
             .M = x->H, .N = KEYS, .K = x->D, .a = q, .lda = width, .b = keys, .ldb = KEYS, .c = u, .ldc = KEYS});
         for (int k = 0; k < KEYS; k += PB_VLEN) {
             vf sum = {0};
-            for (int h = 0; h < x->H; h++)
-                sum += positive(vf_load(u, h * KEYS + k, PB_F32)) * x->w[(token + i) * x->H + h];
+            for (int h = 0; h < x->H; h++) sum += relu(vf_load(u, h * KEYS + k, PB_F32)) * x->w[(token + i) * x->H + h];
             vf_store(s, k, PB_F32, sum);
         }
         for (int k = v.lo > g ? v.lo - g : 0; k < m && g + k < v.hi; k++) to[(size_t)i * x->G + g + k] = s[k];
@@ -174,8 +173,8 @@ static void picked_load(const pb_indexer *x, picked_tiles *m, size_t token)
     for (size_t h = 0; h < wide; h++) m->w[h] = h < (size_t)x->H ? x->w[token * x->H + h] : 0;
 }
 
-/* Gathers the next unmasked rows from slot *j on, at most KEYS, and computes their products with all heads. Returns
- * their number; *j becomes the next slot. */
+/* Gathers at most KEYS unmasked rows of k from slot *j on, and computes their products with all heads. Advances *j and
+ * returns the number of rows. */
 static int picked_next(const pb_indexer *x, picked_tiles *m, size_t token, const int32_t *pick, int K, int *j)
 {
     const size_t width = pb_mla_width(x->D), wide = pb_indexer_wide(x->H);
@@ -206,7 +205,7 @@ pb_status PB_FAST(pb_indexer_at)(pb_ctx *ctx, const void *args)
             for (int k = 0; k < n; k++) {
                 vf sum = {0};
                 for (size_t h = 0; h < wide; h += PB_VLEN)
-                    sum += positive(vf_load(m.u, k * wide + h, PB_F32)) * vf_load(m.w, h, PB_F32);
+                    sum += relu(vf_load(m.u, k * wide + h, PB_F32)) * vf_load(m.w, h, PB_F32);
                 a->score[t * a->K + m.slot[k]] = vf_sum(sum);
             }
     }
@@ -228,7 +227,7 @@ static void bwd_weigh(const bwd_tiles *m, const float *ds, size_t wide, int n)
         vf dw = vf_load(m->dw, h, PB_F32);
         for (int k = 0; k < n; k++) {
             const vf u = vf_load(m->at.u, k * wide + h, PB_F32), s = vf_set(ds[m->at.slot[k]]);
-            dw += s * positive(u);
+            dw += s * relu(u);
             vf_store(m->at.u, k * wide + h, PB_F32, vf_select(u > 0.0f, s * w, vf_set(0)));
         }
         vf_store(m->dw, h, PB_F32, dw);
@@ -252,7 +251,7 @@ static void bwd_token(const pb_indexer_bwd_args *a, bwd_tiles *m, size_t token, 
                             .K = n,
                             .a = m->at.u,
                             .lda = wide,
-                            .turned = true,
+                            .transposed = true,
                             .b = m->at.k,
                             .ldb = width,
                             .c = m->dq,

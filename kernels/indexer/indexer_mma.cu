@@ -94,8 +94,8 @@ template <int DP> __global__ __launch_bounds__(INDEXER_THREADS, 2) void at_kerne
         warp_rows<DP> rows;
         load_warp_rows<DP, false>(rows, x, row);
         const float score = score_rows<DP>(rows, at.q, at.w, Hp);
-        const int j = j0 + lane_row(), t = pb_mma_lane() % 4;
-        const int64_t mine = t == 0 ? row[0][0] : t == 1 ? row[0][1] : t == 2 ? row[1][0] : row[1][1];
+        const int j = j0 + lane_row(), in_quad = pb_mma_lane() % 4;
+        const int64_t mine = in_quad == 0 ? row[0][0] : in_quad == 1 ? row[0][1] : in_quad == 2 ? row[1][0] : row[1][1];
         if (j < a.K) a.score[token * a.K + j] = mine >= 0 ? score : 0;
     }
 }

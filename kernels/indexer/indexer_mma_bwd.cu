@@ -5,7 +5,7 @@
  * registers over all tiles) and dk += du q. Two versions:
  * - scattered: a CTA per query; dk is added to one f32 sum with atomics.
  * - ordered: a CTA owns a part of a batch row's queries and adds dk to its own partial sum without atomics, queries
- *   in order. Slots of a tile that name the same group are merged first, and the parts are added in order, so
+ *   in order. Slots of a tile that hold the same group are merged first, and the partial sums are added in order, so
  *   results are deterministic.
  *
  * Bound by the L2 reductions of dk (512 bytes per slot) and by the rate of mma.sync. */
@@ -13,10 +13,10 @@
 
 namespace
 {
-/* DP: D is padded to it. SLOTS: slots per tile. */
+/* DP: padded D. LD: row length of a tile. SLOTS: slots per tile. */
 constexpr int DP = 128, LD = rows_ld<DP>, SLOTS = 64;
 
-/* MT: heads / 16, rounded up to a power of two. */
+/* MT: number of groups of 16 heads, rounded up to a power of two. */
 template <int MT> struct bwd_smem {
     static constexpr int HP = 16 * MT, LDU = HP + 8;
     bf16 q[HP * LD], k[2][SLOTS * LD], du[SLOTS * LDU];
@@ -44,9 +44,9 @@ __device__ inline void load_slots(bwd_smem<MT> &sm, int stage, const pb_indexer_
  * four warps that share a head. */
 template <int MT> __device__ inline void weigh_tile(bwd_smem<MT> &sm, int stage)
 {
-    const int lane = pb_mma_lane(), t = lane % 4 * 2, slot = (int)threadIdx.x / 32 % 4 * 16;
-    const int h0 = (int)threadIdx.x / 128 * MT * 8, r = slot + lane / 4;
-    const float ds[2] = {sm.ds[stage][r], sm.ds[stage][r + 8]};
+    const int lane = pb_mma_lane(), col = lane % 4 * 2, slot = (int)threadIdx.x / 32 % 4 * 16;
+    const int h0 = (int)threadIdx.x / 128 * MT * 8, row = slot + lane / 4;
+    const float ds[2] = {sm.ds[stage][row], sm.ds[stage][row + 8]};
     float c[MT][4] = {};
 #pragma unroll 1
     for (int k = 0; k < DP; k += 32) {
@@ -62,11 +62,11 @@ template <int MT> __device__ inline void weigh_tile(bwd_smem<MT> &sm, int stage)
     }
 #pragma unroll
     for (int n = 0; n < MT; n++) {
-        const int h = h0 + n * 8 + t;
+        const int h = h0 + n * 8 + col;
         float du[4], dw[2] = {};
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            dw[e % 2] = fmaf(ds[e / 2], positive(c[n][e]), dw[e % 2]);
+            dw[e % 2] = fmaf(ds[e / 2], relu(c[n][e]), dw[e % 2]);
             du[e] = c[n][e] > 0 ? ds[e / 2] * sm.w[h + e % 2] : 0;
         }
 #pragma unroll
@@ -75,13 +75,13 @@ template <int MT> __device__ inline void weigh_tile(bwd_smem<MT> &sm, int stage)
             for (int d = 4; d < 32; d *= 2) dw[e] += __shfl_xor_sync(0xffffffffu, dw[e], d);
             if (lane < 4) sm.dw[slot / 16][h + e] += dw[e];
         }
-        *(uint32_t *)(sm.du + r * bwd_smem<MT>::LDU + h) = pack_bf16(du[0], du[1]);
-        *(uint32_t *)(sm.du + (r + 8) * bwd_smem<MT>::LDU + h) = pack_bf16(du[2], du[3]);
+        *(uint32_t *)(sm.du + row * bwd_smem<MT>::LDU + h) = pack_bf16(du[0], du[1]);
+        *(uint32_t *)(sm.du + (row + 8) * bwd_smem<MT>::LDU + h) = pack_bf16(du[2], du[3]);
     }
 }
 
-/* dq += du^T k for 16 heads and this warp's columns. */
-template <int MT> __device__ inline void mix_tile(const bwd_smem<MT> &sm, int stage, float (&dq)[2 * MT][4])
+/* Computes dq += du^T k for 16 heads and this warp's columns. */
+template <int MT> __device__ inline void add_dq_tile(const bwd_smem<MT> &sm, int stage, float (&dq)[2 * MT][4])
 {
     const int h = (int)threadIdx.x / 32 % MT * 16, col = (int)threadIdx.x / 32 / MT * MT * 16;
 #pragma unroll
@@ -112,9 +112,9 @@ template <bool ORDERED> __device__ inline void add_pair(float2 *to, float x, flo
 #endif
 }
 
-/* dk += du q: adds to the rows of dk [G,D] that the slots name. It computes 32 columns at a time, because
- * dq occupies most registers. */
-template <int MT, bool ORDERED> __device__ inline void scatter_tile(const bwd_smem<MT> &sm, int stage, float *dk, int D)
+/* Computes dk += du q: adds to the rows of dk [G,D] of the groups in the tile's slots. It computes 32 columns at a
+ * time, because dq occupies most registers. */
+template <int MT, bool ORDERED> __device__ inline void add_dk_tile(const bwd_smem<MT> &sm, int stage, float *dk, int D)
 {
     const int lane = pb_mma_lane(), slot = (int)threadIdx.x / 32 % 4 * 16, col = (int)threadIdx.x / 128 * 64;
 #pragma unroll 1
@@ -197,8 +197,8 @@ __global__ __launch_bounds__(INDEXER_THREADS, ORDERED || MT > 4 ? 1 : 2) void bw
             if (ORDERED) merge_slots(sm.group[stage], sm.ds[stage], SLOTS);
             weigh_tile(sm, stage);
             __syncthreads();
-            mix_tile(sm, stage, dq);
-            scatter_tile<MT, ORDERED>(sm, stage, dk, x.D);
+            add_dq_tile(sm, stage, dq);
+            add_dk_tile<MT, ORDERED>(sm, stage, dk, x.D);
             __syncthreads();
         }
         copy_wait<0>();

@@ -7,14 +7,14 @@
 #include "kernels/indexer/visible.h"
 #include "kernels/topk/topk_fast.h"
 
-/* Element d of row r of x: a value, or a code times the row's scale. */
+/* Returns element d of row r of x: a value, or a code times the row's scale. */
 static double element(const void *x, const float *scale, size_t r, int d, int D, pb_dtype t)
 {
     if (!scale) return pb_load(x, r * D + d, t);
     return (double)pb_e4m3_decode(((const uint8_t *)x)[r * D + d]) * (double)scale[r];
 }
 
-/* Row index of head (b,t,h) in q, and of group (b,g) in k. */
+/* head_at returns the row index of head (b,t,h) in q, group_at the row index of group (b,g) in k. */
 static size_t head_at(const pb_indexer *x, int b, int t, int h) { return ((size_t)b * x->S + t) * x->H + h; }
 static size_t group_at(const pb_indexer *x, int b, int g) { return (size_t)b * x->G + g; }
 
@@ -25,14 +25,14 @@ static double product(const pb_indexer *x, size_t head, size_t group)
         u += element(x->q, x->q_scale, head, d, x->D, x->dtype) * element(x->k, x->k_scale, group, d, x->D, x->dtype);
     return u;
 }
-static double positive(double u) { return u < 0 ? 0 : u; } /* a NaN is returned unchanged */
+static double relu(double u) { return u < 0 ? 0 : u; } /* a NaN is returned unchanged */
 
 static double score(const pb_indexer *x, int b, int t, int g)
 {
     double s = 0;
     for (int h = 0; h < x->H; h++) {
         const size_t head = head_at(x, b, t, h);
-        s += (double)x->w[head] * positive(product(x, head, group_at(x, b, g)));
+        s += (double)x->w[head] * relu(product(x, head, group_at(x, b, g)));
     }
     return s;
 }
@@ -120,7 +120,7 @@ static void bwd_head(const pb_indexer_bwd_args *a, int b, int t, int h, double *
         if (g < 0 || g >= x->G) continue;
         const double ds = (double)a->dscore[slots + j], u = product(x, head, group_at(x, b, g));
         const double du = u > 0 ? ds * (double)x->w[head] : 0;
-        dw += ds * positive(u);
+        dw += ds * relu(u);
         for (int d = 0; d < x->D; d++) {
             dq[d] += du * pb_load(x->k, group_at(x, b, g) * x->D + d, x->dtype);
             dk[(size_t)g * x->D + d] += du * pb_load(x->q, head * x->D + d, x->dtype);

@@ -49,7 +49,7 @@ __device__ static inline void load_heads(bf16 *q, float *w, const pb_indexer &x,
         w[h] = h < x.H ? x.w[at + h] * (CODES ? x.q_scale[at + h] : 1.0f) : 0;
 }
 
-/* 32 rows of k as A fragments: a[m] holds rows 16m .. 16m+15. */
+/* 32 rows of k as A fragments (cuda/mma.cuh): a[m] holds rows 16m .. 16m+15. */
 template <int DP> struct warp_rows {
     uint32_t a[2][DP / 16][4];
 };
@@ -58,11 +58,11 @@ template <int DP> struct warp_rows {
 template <int DP, bool CODES>
 __device__ static inline void load_warp_rows(warp_rows<DP> &r, const pb_indexer &x, const int64_t (&row)[2][2])
 {
-    const int t = pb_mma_lane() % 4 * 2;
+    const int col = pb_mma_lane() % 4 * 2;
 #pragma unroll
     for (int e = 0; e < 4; e++) {
         const int m = e / 2, half = e % 2, columns = row[m][half] < 0 ? 0 : x.D;
-        const size_t at = columns ? (size_t)row[m][half] * x.D + t : 0;
+        const size_t at = columns ? (size_t)row[m][half] * x.D + col : 0;
         const uint8_t *codes = (const uint8_t *)x.k + at;
         const bf16 *values = (const bf16 *)x.k + at;
 #pragma unroll
@@ -74,14 +74,14 @@ __device__ static inline void load_warp_rows(warp_rows<DP> &r, const pb_indexer 
         }
     }
 }
-/* The row (of the warp's 32) whose score score_rows() returns in this lane. */
+/* Returns the row (of the warp's 32) whose score score_rows() returns in this lane. */
 __device__ static inline int lane_row(void) { return pb_mma_lane() % 4 * 8 + pb_mma_lane() / 4; }
 
 /* Returns sum_h w_h max(q_h . row, 0) for row lane_row() of the warp. */
 template <int DP>
 __device__ static inline float score_rows(const warp_rows<DP> &r, const bf16 *q, const float *w, int Hp)
 {
-    const int lane = pb_mma_lane(), t = lane % 4;
+    const int lane = pb_mma_lane(), in_quad = lane % 4;
     float part[4] = {};
 #pragma unroll 1
     for (int h = 0; h < Hp; h += 16) {
@@ -101,11 +101,11 @@ __device__ static inline float score_rows(const warp_rows<DP> &r, const bf16 *q,
         }
 #pragma unroll
         for (int n = 0; n < 2; n++) {
-            const float2 v = *(const float2 *)(w + h + n * 8 + t * 2);
+            const float2 v = *(const float2 *)(w + h + n * 8 + in_quad * 2);
 #pragma unroll
             for (int i = 0; i < 4; i++) {
-                part[i] = fmaf(positive(c[i / 2][n][i % 2 * 2]), v.x, part[i]);
-                part[i] = fmaf(positive(c[i / 2][n][i % 2 * 2 + 1]), v.y, part[i]);
+                part[i] = fmaf(relu(c[i / 2][n][i % 2 * 2]), v.x, part[i]);
+                part[i] = fmaf(relu(c[i / 2][n][i % 2 * 2 + 1]), v.y, part[i]);
             }
         }
     }
@@ -114,6 +114,6 @@ __device__ static inline float score_rows(const warp_rows<DP> &r, const bf16 *q,
         part[i] += __shfl_xor_sync(0xffffffffu, part[i], 1);
         part[i] += __shfl_xor_sync(0xffffffffu, part[i], 2);
     }
-    return t == 0 ? part[0] : t == 1 ? part[1] : t == 2 ? part[2] : part[3];
+    return in_quad == 0 ? part[0] : in_quad == 1 ? part[1] : in_quad == 2 ? part[2] : part[3];
 }
 #endif

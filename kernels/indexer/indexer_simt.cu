@@ -1,15 +1,15 @@
-/* indexer_simt.cu - the indexer without tensor cores: f32, bf16 or codes, D up to 256, any alignment.
- * Arithmetic is in f32. Deterministic.
+/* indexer_simt.cu - the indexer without tensor cores: f32, bf16 or codes, D up to 256, any alignment. Arithmetic is in
+ * f32. Deterministic.
  *
- * 32 rows of k are in shared memory, one per lane. Each warp processes four heads of a query at a time; all its
- * lanes read the same element of q. Backward: a CTA owns a part of a batch row's queries, processes 32 heads and 32
- * slots at a time, and adds dk to its own partial sum; slots of a tile that name the same group are merged first.
- * Bound by shared-memory bandwidth. */
+ * 32 rows of k are in shared memory, one per lane. Each warp processes four heads of a query at a time; all its lanes
+ * read the same element of q. Backward: a CTA owns a part of a batch row's queries, processes 32 heads and 32 slots at
+ * a time, and adds dk to its own partial sum; slots of a tile that hold the same group are merged first. Bound by
+ * shared-memory bandwidth. */
 #include "kernels/indexer/indexer.cuh"
 
 namespace
 {
-/* ROWS of k and HEADS of q per tile; TOKENS: queries per CTA of scores_kernel; MOST: the largest D. */
+/* ROWS, HEADS: rows of k and heads of q per tile; TOKENS: queries per CTA of scores_kernel; MOST: the largest D. */
 constexpr int ROWS = 32, HEADS = 32, TOKENS = 16, MOST = 256;
 
 struct e4m3 {
@@ -34,9 +34,9 @@ __device__ inline void load_block(float *to, int ld, const void *x, const float 
         to[r * ld + d] = there ? value(((const E *)x)[(at + r) * D + d]) * (scale ? scale[at + r] : 1.0f) : 0;
     }
 }
-/* Copies the rows of k that group[] names to shared memory; -1 gives zeros. */
+/* Copies the rows of k of the groups in group[] to shared memory; -1 gives zeros. */
 template <class E>
-__device__ inline void load_named(float *to, int ld, const pb_indexer &x, size_t b, const int *group, int D)
+__device__ inline void load_listed(float *to, int ld, const pb_indexer &x, size_t b, const int *group, int D)
 {
     for (int e = threadIdx.x; e < ROWS * depth_of(D); e += INDEXER_THREADS) {
         const int r = e / depth_of(D), d = e % depth_of(D), g = group[r];
@@ -73,7 +73,7 @@ template <class E> __device__ inline float score_rows(const tiles &m, const pb_i
         load_block<E>(m.q, ld, x.q, x.q_scale, token * x.H + h0, min(HEADS, x.H - h0), HEADS, x.D);
         __syncthreads();
         for (int h = wid * 4; h < wid * 4 + 4 && h0 + h < x.H; h++)
-            sum = fmaf(positive(dot(m.k + lane * ld, m.q + h * ld, depth_of(x.D))), x.w[token * x.H + h0 + h], sum);
+            sum = fmaf(relu(dot(m.k + lane * ld, m.q + h * ld, depth_of(x.D))), x.w[token * x.H + h0 + h], sum);
     }
     m.part[wid * ROWS + lane] = sum;
     __syncthreads();
@@ -115,7 +115,7 @@ template <class E> __global__ __launch_bounds__(INDEXER_THREADS) void at_kernel(
     const int pick = j < a.K ? a.pick[token * a.K + j] : -1;
     if (threadIdx.x < ROWS) group[threadIdx.x] = pick >= 0 && pick < x.G ? pick : -1;
     __syncthreads();
-    load_named<E>(m.k, ld_of(x.D), x, token / x.S, group, x.D);
+    load_listed<E>(m.k, ld_of(x.D), x, token / x.S, group, x.D);
     const float score = score_rows<E>(m, x, token);
     if (threadIdx.x < 32 && j < a.K) a.score[token * a.K + j] = group[threadIdx.x] >= 0 ? score : 0;
 }
@@ -132,8 +132,8 @@ __device__ inline bwd_tiles bwd_tiles_of(float *smem, int D)
 }
 inline size_t bwd_bytes(int D) { return ((ROWS + 2 * HEADS) * (size_t)ld_of(D) + HEADS * (ROWS + 1)) * sizeof(float); }
 
-/* dq += du k for up to 32 heads, and dk += du^T q for the tile's 32 slots. */
-__device__ inline void mix(const bwd_tiles &m, const int *group, float *dk, int D)
+/* Computes dq += du k for up to 32 heads, and dk += du^T q for the tile's 32 slots. */
+__device__ inline void add_dq_and_dk(const bwd_tiles &m, const int *group, float *dk, int D)
 {
     const int ld = ld_of(D);
     for (int e = threadIdx.x; e < HEADS * D; e += INDEXER_THREADS) {
@@ -172,17 +172,17 @@ __device__ inline void bwd_heads(const bwd_tiles &m, int *group, float *ds, cons
         }
         __syncthreads();
         merge_slots(group, ds, ROWS);
-        load_named<E>(m.k, ld, x, token / x.S, group, x.D);
+        load_listed<E>(m.k, ld, x, token / x.S, group, x.D);
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < HEADS / INDEXER_WARPS; i++) {
             const int h = wid + i * INDEXER_WARPS;
             const float u = dot(m.k + lane * ld, m.q + h * ld, depth_of(x.D));
-            dw[i] += pb_warp_sum(ds[lane] * positive(u));
+            dw[i] += pb_warp_sum(ds[lane] * relu(u));
             m.du[h * (ROWS + 1) + lane] = u > 0 && h < n ? ds[lane] * x.w[head + h] : 0;
         }
         __syncthreads();
-        mix(m, group, dk, x.D);
+        add_dq_and_dk(m, group, dk, x.D);
     }
     __syncthreads();
 #pragma unroll

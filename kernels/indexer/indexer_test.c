@@ -1,6 +1,6 @@
-/* indexer_test.c - what a comparison with the reference cannot show: PyTorch's results from scores to gradients,
- * packed conversations, codes, runs of queries, and where a NaN appears. Every test runs with every
- * implementation of this machine. */
+/* indexer_test.c - tests properties of the indexer that a comparison with the reference cannot show: PyTorch's results
+ * from scores to gradients, packed conversations, FP8 codes, ranges of queries, and where a NaN appears. Every test
+ * runs with every CPU implementation that this machine can run. */
 #include <omp.h>
 
 #include "kernels/indexer/indexer.h"
@@ -26,7 +26,7 @@ static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *))
 
 /* ---- one small problem ---------------------------------------------------------------------------------- */
 
-/* the shapes of the script that made the fixtures */
+/* The shapes of scripts/fixtures/v4_fixtures.py, which wrote the fixtures. */
 enum { B = 2, S = 23, RATIO = 3, H = 5, D = 6, K = 4, G = S / RATIO, START = 9, HA = 3, DA = 8, WINDOW = 5 };
 enum { W = WINDOW + K, T = B * S };
 
@@ -54,7 +54,7 @@ static void matches_integers(const char *name, const int32_t *got, size_t n)
     free(want);
 }
 
-/* Computes attention's mass on the listed groups with the ops that a model runs. */
+/* Computes the attention mass of the listed groups (mla_mass.h) with the ops that a model runs. */
 static void attend(pb_ctx *ctx, const int32_t *pick, const int32_t *start, float *mass)
 {
     float *q = draw(4, T * HA * DA), *kv = draw(5, B * (S + G) * DA), *sink = draw(6, HA), *o = room(T * HA * DA * 4);
@@ -166,7 +166,7 @@ static void check_quantized(pb_ctx *ctx)
     for (int i = 5 * D8; i < 7 * D8; i++) assert_int_equal(code[i], 0x7f);
     free(x);
 }
-static void pytorch_quantizes_alike(void **state) { on_each(*state, check_quantized); }
+static void quantize_agrees_with_pytorch(void **state) { on_each(*state, check_quantized); }
 
 /* Scores of codes must equal the scores of the values that the codes represent. */
 static void check_codes(pb_ctx *ctx)
@@ -188,7 +188,7 @@ static void check_codes(pb_ctx *ctx)
     if (!pb_diff_ok(&d, 1e-6)) fail_msg("scores of codes are %g off", d.rel);
     drop(&x);
 }
-static void codes_are_the_values_they_stand_for(void **state) { on_each(*state, check_codes); }
+static void scores_of_codes_equal_scores_of_their_values(void **state) { on_each(*state, check_codes); }
 
 /* ---- top-k lists ---------------------------------------------------------------------------------------- */
 
@@ -205,7 +205,7 @@ static void check_runs(pb_ctx *ctx)
     assert_memory_equal(pick, want, sizeof want);
     drop(&x);
 }
-static void runs_of_queries_are_the_whole(void **state) { on_each(*state, check_runs); }
+static void scores_of_query_ranges_equal_the_whole(void **state) { on_each(*state, check_runs); }
 
 /* With a slot for every group, the list must be all visible groups in order, then -1. Queries early in a
  * sequence always have such lists. */
@@ -221,9 +221,9 @@ static void check_all(pb_ctx *ctx)
     }
     drop(&x);
 }
-static void room_for_all_picks_all_that_is_visible(void **state) { on_each(*state, check_all); }
+static void a_slot_for_every_group_lists_all_visible_groups(void **state) { on_each(*state, check_all); }
 
-/* The second conversation of a packed row must get the same lists and scores as alone, bit for bit. */
+/* The second conversation of a packed row must get the same lists and scores, bit for bit, as in a row of its own. */
 static void check_packed(pb_ctx *ctx)
 {
     enum { M = S - START, GM = M / RATIO };
@@ -248,7 +248,7 @@ static void check_packed(pb_ctx *ctx)
     }
     drop(&x);
 }
-static void packed_samples_are_alone(void **state) { on_each(*state, check_packed); }
+static void packed_conversations_are_independent(void **state) { on_each(*state, check_packed); }
 
 /* relu must not turn a NaN into 0, and the NaN must not spread to other groups. */
 static void check_nan(pb_ctx *ctx)
@@ -269,7 +269,7 @@ static void check_nan(pb_ctx *ctx)
     }
     drop(&x);
 }
-static void a_nan_shows_where_it_is_seen(void **state) { on_each(*state, check_nan); }
+static void a_nan_reaches_only_queries_that_see_it(void **state) { on_each(*state, check_nan); }
 
 /* S < ratio: there are no groups. */
 static void check_no_groups(pb_ctx *ctx)
@@ -289,7 +289,7 @@ static void check_no_groups(pb_ctx *ctx)
     assert_true(dk == 7);
     drop(&x);
 }
-static void no_groups_pick_nothing(void **state) { on_each(*state, check_no_groups); }
+static void without_groups_the_lists_are_empty(void **state) { on_each(*state, check_no_groups); }
 
 static void the_workspace_is_bounded(void **state)
 {
@@ -387,7 +387,7 @@ static void bad_arguments_are_named(void **state)
     uint8_t code[4];
     pb_indexer x = small(start);
     pb_indexer_scores_args s = {x, start, score, .first = 20, .n = 4, .ratio = RATIO};
-    CHECK_FAILS(pb_indexer_scores(*state, &s), PB_EINVAL, "queries 20 and 4 more of S=23");
+    CHECK_FAILS(pb_indexer_scores(*state, &s), PB_EINVAL, "first=20 n=4, need a range of queries within S=23");
     s.n = 3, s.ratio = 0;
     CHECK_FAILS(pb_indexer_scores(*state, &s), PB_EINVAL, "ratio=0");
     s.ratio = 1, s.x.q_scale = score;
@@ -400,7 +400,7 @@ static void bad_arguments_are_named(void **state)
     CHECK_FAILS(pb_indexer_pick(*state, &p), PB_EINVAL, "G=-1");
     pb_indexer_at_args a = {x, pick, score, K};
     a.x.q_scale = a.x.k_scale = score;
-    CHECK_FAILS(pb_indexer_at(*state, &a), PB_EINVAL, "takes no codes");
+    CHECK_FAILS(pb_indexer_at(*state, &a), PB_EINVAL, "takes no FP8 codes");
     pb_indexer_bwd_args b = {x, pick, score, score, score, NULL, K};
     CHECK_FAILS(pb_indexer_bwd(*state, &b), PB_EINVAL, "dw is NULL");
     pb_indexer_quantize_args q = {score, code, score, 1, 129, false, PB_F32};
@@ -412,13 +412,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pytorch_agrees),
-        cmocka_unit_test(pytorch_quantizes_alike),
-        cmocka_unit_test(codes_are_the_values_they_stand_for),
-        cmocka_unit_test(runs_of_queries_are_the_whole),
-        cmocka_unit_test(room_for_all_picks_all_that_is_visible),
-        cmocka_unit_test(packed_samples_are_alone),
-        cmocka_unit_test(a_nan_shows_where_it_is_seen),
-        cmocka_unit_test(no_groups_pick_nothing),
+        cmocka_unit_test(quantize_agrees_with_pytorch),
+        cmocka_unit_test(scores_of_codes_equal_scores_of_their_values),
+        cmocka_unit_test(scores_of_query_ranges_equal_the_whole),
+        cmocka_unit_test(a_slot_for_every_group_lists_all_visible_groups),
+        cmocka_unit_test(packed_conversations_are_independent),
+        cmocka_unit_test(a_nan_reaches_only_queries_that_see_it),
+        cmocka_unit_test(without_groups_the_lists_are_empty),
         cmocka_unit_test(the_workspace_is_bounded),
         cmocka_unit_test(the_scratch_of_pick_is_bounded),
         cmocka_unit_test(duplicates_count_twice),

@@ -11,7 +11,7 @@
 /* In `scores` and `pick` a task owns QUERIES consecutive queries of a batch row and processes KEYS groups at a time. */
 enum { QUERIES = 16 };
 
-/* H rounded up to a multiple of the longest vector. */
+/* Returns H rounded up to a multiple of the longest vector. */
 static inline size_t pb_indexer_wide(int H) { return ((size_t)H + 15) / 16 * 16; }
 
 /* Scratch per thread for `scores`: q of one token, a transposed tile of k, and their products. */
@@ -35,7 +35,7 @@ static inline size_t pb_indexer_bwd_tiles(const pb_indexer *x)
     return pb_indexer_at_tiles(x) + (2 * (size_t)x->H + KEYS) * pb_mla_width(x->D) + pb_indexer_wide(x->H);
 }
 
-/* Number of partial sums of dk per batch row. A task computes each of them; they are added in order. */
+/* Returns the number of partial sums of dk per batch row. One task computes each; they are added in order. */
 static inline int pb_indexer_parts(const pb_indexer *x) { return x->G ? pb_mla_parts(x->B, x->S, x->G, x->D) : 1; }
 static inline size_t pb_indexer_sums(const pb_indexer *x)
 {
@@ -46,7 +46,8 @@ static inline size_t pb_indexer_scores_room(const pb_indexer *x)
 {
     return (size_t)omp_get_max_threads() * pb_indexer_scores_tiles(x);
 }
-/* `pick` needs 17 G floats per thread. Its scratch is bounded: with long contexts fewer threads work, at least one. */
+/* Returns the floats of scratch for `pick`, which needs about 17 G per thread. The total is bounded: with long contexts
+ * fewer threads work, but at least one. */
 static inline size_t pb_indexer_pick_room(const pb_indexer *x)
 {
     const size_t most = ((size_t)256 << 20) / sizeof(float), each = pb_indexer_pick_tiles(x), fit = most / each;

@@ -8,12 +8,13 @@
 #define PB_INDEXER_FN static inline
 #endif
 
-/* Groups lo .. hi-1; empty if hi <= lo. */
+/* The groups lo .. hi-1 that a query can see; empty if hi <= lo. */
 typedef struct pb_visible {
     int lo, hi;
 } pb_visible;
 
-/* The groups visible to query t of the conversation that begins at `start`: all their tokens are in start .. t. */
+/* Returns the groups visible to query t of the conversation that begins at `start`: those whose tokens are all in
+ * start .. t. */
 PB_INDEXER_FN pb_visible pb_visible_to(int t, int start, int ratio, int G)
 {
     const int lo = start > 0 ? (int)(((int64_t)start + ratio - 1) / ratio) : 0, hi = (int)(((int64_t)t + 1) / ratio);
@@ -22,7 +23,8 @@ PB_INDEXER_FN pb_visible pb_visible_to(int t, int start, int ratio, int G)
     return v;
 }
 
-/* Queries per batch row whose scores `pick` holds at a time on a GPU: as many as fit in 32 MiB, but at least one. */
+/* Returns the number of queries per batch row whose scores `pick` holds at a time on a GPU: as many as fit in 32 MiB,
+ * but at least one. */
 static inline int pb_indexer_run(int B, int S, int G)
 {
     const size_t row = (size_t)B * G * sizeof(float), fit = row ? ((size_t)32 << 20) / row : (size_t)S;

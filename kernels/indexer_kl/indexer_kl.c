@@ -7,13 +7,13 @@
 
 /* ---- reference ------------------------------------------------------------------------------------------ */
 
-/* One query. */
+/* The inputs of one query, and sums over its listed slots (those with pick >= 0). */
 typedef struct query {
     const float *score, *mass;
     const int32_t *pick;
     int K;
     double log_sum, mass_sum; /* ln sum e^score, and sum mass, over the listed slots */
-    bool counts;
+    bool counts;              /* false: the loss and gradient are 0, because no slot is listed or mass_sum is 0 */
 } query;
 
 static query query_of(const float *score, const float *mass, const int32_t *pick, int K, size_t r)
@@ -62,9 +62,9 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     (void)ctx;
     for (size_t r = 0; r < (size_t)a->R; r++) {
         const query q = query_of(a->score, a->mass, a->pick, a->K, r);
-        double followed = 0; /* target mass of the slots that are not clipped */
+        double unclipped_target = 0; /* target mass of the slots that are not clipped */
         for (int j = 0; q.counts && j < a->K; j++)
-            if (q.pick[j] >= 0 && !(log_p(&q, j) < -100)) followed += target(&q, j);
+            if (q.pick[j] >= 0 && !(log_p(&q, j) < -100)) unclipped_target += target(&q, j);
         for (int j = 0; j < a->K; j++) {
             const size_t at = r * a->K + j;
             if (!q.counts || q.pick[j] < 0) {
@@ -72,7 +72,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
                 continue;
             }
             const double lp = log_p(&q, j);
-            a->dscore[at] = (float)(scale * (exp(lp) * followed - (lp < -100 ? 0 : target(&q, j))));
+            a->dscore[at] = (float)(scale * (exp(lp) * unclipped_target - (lp < -100 ? 0 : target(&q, j))));
         }
     }
     return PB_OK;
@@ -91,7 +91,7 @@ const pb_impl pb_indexer_kl_bwd_cpu[] = {PB_FAST_IMPLS(pb_indexer_kl_bwd){"ref",
 
 /* ---- descriptors ---------------------------------------------------------------------------------------- */
 
-/* Kinds of queries, axis l. */
+/* The kinds of queries, axis l. */
 enum kind {
     FULL, /* every slot has a group */
     /* every fifth slot and the last ones are -1 (early queries have few groups); their score and mass are NaN */
@@ -107,7 +107,7 @@ static const pb_dims device_grid[] = {{8192, 512, FULL}, {0}};
 
 static pb_status check(const char *op, int R, int K, const float *score, const float *mass, const int32_t *pick)
 {
-    if (R < 0 || K < 0) return pb_fail(PB_EINVAL, "%s: R=%d K=%d", op, R, K);
+    if (R < 0 || K < 0) return pb_fail(PB_EINVAL, "%s: R=%d K=%d, need R, K >= 0", op, R, K);
     if (R && K && (!score || !mass || !pick)) return pb_fail(PB_EINVAL, "%s: score, mass or pick is NULL", op);
     return PB_OK;
 }
@@ -128,7 +128,7 @@ static bool masked(enum kind kind, int r, int j, int K)
 {
     return (kind == HOLES && (j % 5 == 3 || j >= K - r % K)) || (kind == NOTHING && r % 3 == 1);
 }
-/* NaN where mass must not be read. */
+/* Returns the mass of slot j of query r: NaN if the op must not read it. */
 static float mass_of(enum kind kind, int r, int j, int K, double x)
 {
     if (masked(kind, r, j, K)) return NAN;
@@ -158,7 +158,7 @@ static bound bind(pb_binder *b, const int *dim)
         x.mass = pb_in_raw(b, "mass", mass, n * sizeof *mass);
         x.pick = pb_in_raw(b, "pick", pick, n * sizeof *pick);
     } else if (b->status == PB_OK) {
-        b->status = pb_fail(PB_ENOMEM, "indexer_kl: no memory for %zu picks", n);
+        b->status = pb_fail(PB_ENOMEM, "indexer_kl: no host memory for %zu top-k indices", n);
     }
     free(pick), free(mass);
     return x;
@@ -189,7 +189,7 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Puts NaN where a score must not be read. */
+/* Replaces the scores that the op must not read, those of masked slots, by NaN. */
 static void prepare(const float *score, const int32_t *pick, size_t n)
 {
     for (size_t i = 0; i < n; i++)

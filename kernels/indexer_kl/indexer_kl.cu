@@ -6,7 +6,7 @@ namespace
 {
 constexpr int THREADS = 128;
 
-/* One query. All threads of the CTA have the same values. */
+/* The inputs of one query, and sums over its listed slots. All threads of the CTA have the same values. */
 struct query {
     const float *score, *mass;
     const int32_t *pick;
@@ -51,7 +51,7 @@ __device__ inline query query_of(const float *score, const float *mass, const in
     q.log_sum = logf(q.sum);
     return q;
 }
-/* A NaN is returned unchanged. */
+/* Returns max(x, -100); a NaN is returned unchanged. */
 __device__ inline float clipped(float x) { return x < -100 ? -100 : x; }
 
 __global__ __launch_bounds__(THREADS) void fwd_kernel(const pb_indexer_kl_fwd_args a, double *part)
@@ -95,7 +95,7 @@ __global__ __launch_bounds__(THREADS) void bwd_kernel(const pb_indexer_kl_bwd_ar
         float ds = 0;
         if (q.counts && q.pick[j] >= 0)
             ds = scale * (expf(q.score[j] - q.top) * all - (q.log_p(j) < -100 ? 0 : q.target(j)));
-        to[j] = ds; /* dscore may be score: no thread reads other slots than its own, or reads them again */
+        to[j] = ds; /* dscore may be score: slot j is read by this thread only, and not after this store */
     }
 }
 

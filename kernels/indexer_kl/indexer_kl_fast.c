@@ -1,8 +1,8 @@
-/* indexer_kl_fast.c - the indexer's loss and its gradient on the CPU with SIMD: a task per
- * query, slots along the lanes.
+/* indexer_kl_fast.c - the indexer's loss and its gradient on the CPU with SIMD: a task per query, slots along the
+ * lanes.
  *
- * Masked lanes are replaced when they are loaded, so their contents do not matter. Logarithms of the target are scalar
- * and are the bound. Each query's loss is summed in double; the queries are added in order. */
+ * Masked lanes are replaced when they are loaded, so their contents do not matter. Each query's loss is summed in
+ * double; the queries are added in order. Bound by the logarithms of the target, which are scalar. */
 #include <math.h>
 #include <string.h>
 
@@ -16,19 +16,19 @@ typedef struct query {
     int K;
     float top, sum, log_sum; /* the largest score; sum of e^(score - top), and its logarithm */
     float total;             /* sum of mass */
-    bool counts;
+    bool counts;             /* false: the loss and gradient are 0, because no slot is listed or total is 0 */
 } query;
 
 static int left(const query *q, int j) { return q->K - j < PB_VLEN ? q->K - j : PB_VLEN; }
 
-/* All bits are set in the lanes whose slots j, j+1, ... have pick < 0 or are beyond K. */
+/* Returns a mask for slots j, j+1, ...: all bits of a lane are set if its slot has pick < 0 or is beyond K. */
 static vi masked(const query *q, int j)
 {
     vi g = (vi){0} - 1;
     memcpy(&g, q->pick + j, (size_t)left(q, j) * sizeof *q->pick);
     return g < 0;
 }
-/* Loads x[j ..]; masked lanes become `none`. */
+/* Loads x[j], x[j+1], ...; masked lanes become `none`. */
 static vf lanes(const query *q, const float *x, int j, float none)
 {
     return vf_select(masked(q, j), vf_set(none), vf_get(x, (size_t)j, PB_F32, left(q, j)));
@@ -72,8 +72,8 @@ pb_status PB_FAST(pb_indexer_kl_fwd)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* The target of slots j, j+1, ..., and 0 where the logarithm is clipped. */
-static vf followed(const query *q, int j)
+/* Returns the target y of slots j, j+1, ..., and 0 where the logarithm is clipped. */
+static vf unclipped_target(const query *q, int j)
 {
     const vf lp = lanes(q, q->score, j, 0) - q->top - q->log_sum;
     return vf_select(lp < -100.0f, vf_set(0), lanes(q, q->mass, j, 0) / q->total);
@@ -82,11 +82,11 @@ static vf followed(const query *q, int j)
 static void bwd_query(const query *q, float *dscore, float scale)
 {
     vf sum = {0};
-    for (int j = 0; q->counts && j < q->K; j += PB_VLEN) sum += followed(q, j);
+    for (int j = 0; q->counts && j < q->K; j += PB_VLEN) sum += unclipped_target(q, j);
     const float all = vf_sum(sum) / q->sum;
     for (int j = 0; j < q->K; j += PB_VLEN) {
         const vf p = vf_exp(lanes(q, q->score, j, 0) - q->top) * all;
-        const vf ds = vf_select(masked(q, j), vf_set(0), (p - followed(q, j)) * scale);
+        const vf ds = vf_select(masked(q, j), vf_set(0), (p - unclipped_target(q, j)) * scale);
         vf_put(dscore, (size_t)j, PB_F32, q->counts ? ds : vf_set(0), left(q, j));
     }
 }

@@ -1,5 +1,5 @@
-/* indexer_kl_test.c - PyTorch's results with clipped logarithms, known losses and gradients, masked slots and NaN.
- * indexer_test.c tests the complete chain from scores to gradients. */
+/* indexer_kl_test.c - tests of indexer_kl: PyTorch's results with clipped logarithms, known losses and gradients,
+ * masked slots and NaN. indexer_test.c tests the complete chain from scores to gradients. */
 #include "kernels/indexer_kl/indexer_kl.h"
 #include "tests/indexer_fixture.h"
 
@@ -30,7 +30,7 @@ static void check_far(pb_ctx *ctx)
     matches("far.dscore", dscore, R * N, 3e-6);
     free(score), free(mass), free(picked);
 }
-static void pytorch_clips_alike(void **state) { on_each(*state, check_far); }
+static void clipping_agrees_with_pytorch(void **state) { on_each(*state, check_far); }
 
 static float both(pb_ctx *ctx, const float *score, const float *mass, const int32_t *pick, int R, int K,
                   const float *scale, float *dscore)
@@ -66,7 +66,8 @@ static void check_perfect(pb_ctx *ctx)
 }
 static void an_indexer_that_predicts_all_has_no_loss(void **state) { on_each(*state, check_perfect); }
 
-/* With ln p < -100, a slot costs at most 100 per unit of mass, and the clipped logarithm has no gradient. */
+/* A slot with ln p < -100 adds at most 100 per unit of its mass to the loss, and the clipped logarithm has no
+ * gradient. */
 static void check_clipped(pb_ctx *ctx)
 {
     const float score[] = {0, -500}, mass[] = {1, 1};
@@ -89,11 +90,11 @@ static void check_nothing(pb_ctx *ctx)
     for (int j = 0; j < 7; j++) assert_true(ds[j] == 0);
     CHECK_NEAR(ds[7], -0.5, 1e-6);
 }
-static void what_does_not_count(void **state) { on_each(*state, check_nothing); }
+static void queries_without_groups_or_mass_have_no_loss(void **state) { on_each(*state, check_nothing); }
 
 static void check_nan(pb_ctx *ctx)
 {
-    for (int j = 0; j < 40; j++) { /* j covers every lane of a vector */
+    for (int j = 0; j < 40; j++) { /* slot j holds a NaN; over the iterations, j covers every lane of a vector */
         float score[80] = {0}, mass[80], ds[80];
         int32_t pick[80];
         for (int i = 0; i < 80; i++) mass[i] = 1, pick[i] = i % 40 == 0 ? -1 : i;
@@ -106,7 +107,7 @@ static void check_nan(pb_ctx *ctx)
         assert_true(isnan(ds[1]) && ds[0] == 0 && isfinite(ds[41]));
     }
 }
-static void a_nan_shows(void **state) { on_each(*state, check_nan); }
+static void a_nan_makes_the_loss_nan(void **state) { on_each(*state, check_nan); }
 
 static void in_place(void **state)
 {
@@ -135,12 +136,12 @@ static void bad_arguments_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pytorch_clips_alike),
+        cmocka_unit_test(clipping_agrees_with_pytorch),
         cmocka_unit_test(a_known_loss),
         cmocka_unit_test(an_indexer_that_predicts_all_has_no_loss),
         cmocka_unit_test(logarithms_are_clipped),
-        cmocka_unit_test(what_does_not_count),
-        cmocka_unit_test(a_nan_shows),
+        cmocka_unit_test(queries_without_groups_or_mass_have_no_loss),
+        cmocka_unit_test(a_nan_makes_the_loss_nan),
         cmocka_unit_test(in_place),
         cmocka_unit_test(bad_arguments_are_named),
     };

@@ -8,7 +8,7 @@
 
 /* ---- reference ------------------------------------------------------------------------------ */
 
-/* The nearest E4M3 value, ties to even. |v| must be at most 448. */
+/* Returns the nearest E4M3 value, ties to even. |v| must be at most 448. */
 static double e4m3(double v)
 {
     int e;
@@ -17,7 +17,7 @@ static double e4m3(double v)
     return rint(v / step) * step;
 }
 
-/* The scale of a block. It is computed in f32 by definition. */
+/* Returns the scale of a block. It is computed in f32, because kv_qat.h defines it so. */
 static float scale_of(float amax, pb_qat_scale kind)
 {
     const float t = amax * (1.0f / 448.0f);
@@ -65,7 +65,7 @@ const pb_impl pb_kv_qat_fwd_cpu[] = {PB_FAST_IMPLS(pb_kv_qat_fwd){"ref", fwd_ref
 
 /* ---- descriptor ------------------------------------------------------------------------------- */
 
-/* b: block size; p: padding between rows, in elements; f: 1 for PB_QAT_F32, 0 for PB_QAT_UE8M0. */
+/* Axes: b: block size; p: padding between rows, in elements; f: 1: PB_QAT_F32, 0: PB_QAT_UE8M0. */
 static const char axes[] = "BSDRbpf";
 static const pb_dims edge[] = {
     {2, 3, 512, 64, 64},  {1, 5, 128, 0, 128, 0, 1}, {2, 3, 96, 32, 64, 8, 0}, {3, 3, 512, 64, 64, 16, 1},
@@ -86,15 +86,18 @@ static pb_status fwd_check(const void *args)
     const pb_kv_qat_fwd_args *a = args;
     const uintptr_t x = (uintptr_t)a->x, y = (uintptr_t)a->y;
     if (a->T < 0 || a->D < 1 || a->R < 0 || a->R > a->D || a->block < 1 || (a->D - a->R) % a->block)
-        return pb_fail(PB_EINVAL, "kv_qat: T=%d D=%d R=%d block=%d, need 0 <= R <= D and whole blocks of D - R", a->T,
-                       a->D, a->R, a->block);
+        return pb_fail(
+            PB_EINVAL,
+            "kv_qat: T=%d D=%d R=%d block=%d, need T >= 0, D, block >= 1, 0 <= R <= D and block to divide D - R", a->T,
+            a->D, a->R, a->block);
     if (a->ldx < (size_t)a->D || a->ldy < (size_t)a->D)
-        return pb_fail(PB_EINVAL, "kv_qat: rows %zu and %zu apart, need D = %d", a->ldx, a->ldy, a->D);
+        return pb_fail(PB_EINVAL, "kv_qat: rows of x and y are %zu and %zu elements apart, need at least D = %d",
+                       a->ldx, a->ldy, a->D);
     if (a->scale != PB_QAT_UE8M0 && a->scale != PB_QAT_F32)
         return pb_fail(PB_EINVAL, "kv_qat: scale=%d is neither UE8M0 nor f32", (int)a->scale);
     if (a->T && (!a->x || !a->y)) return pb_fail(PB_EINVAL, "kv_qat: a tensor is NULL");
     if (x < y + bytes_of(a, a->ldy) && y < x + bytes_of(a, a->ldx))
-        return pb_fail(PB_EINVAL, "kv_qat: y overlaps x, which stays the caller's");
+        return pb_fail(PB_EINVAL, "kv_qat: y overlaps x, but the op must not change x");
     return PB_OK;
 }
 

@@ -13,14 +13,14 @@
 
 namespace
 {
-/* EACH: 16-byte vectors per thread of kernel `lanes`. */
+/* EACH: number of 16-byte vectors per thread of kernel `lanes`. */
 enum { THREADS = 256, EACH = 2 };
 
 struct scales {
     float s, inverse; /* inverse: 1/s, used for power-of-two scales only, where it is exact */
 };
 
-/* Scale of a block from the bits of its largest |x|. NaN if the block has an element that is not finite. */
+/* Returns the scale of a block from the bits of its largest |x|; NaN if the block has an element that is not finite. */
 template <pb_qat_scale KIND> __device__ scales scales_of(uint32_t amax)
 {
     if (amax >= 0x7f800000u) return {NAN, NAN};
@@ -28,7 +28,8 @@ template <pb_qat_scale KIND> __device__ scales scales_of(uint32_t amax)
     return {s, __uint_as_float((254u << 23) - __float_as_uint(s))};
 }
 
-/* e4m3(clamp(x / s)) * s. Adding and subtracting `big`, whose ulp is the E4M3 step at |v|, rounds |v| to that step. */
+/* Returns e4m3(clamp(x / s)) * s. Adding and subtracting `big`, whose ulp is the E4M3 step at |v|, rounds |v| to that
+ * step. */
 template <pb_qat_scale KIND> __device__ float through_fp8(float x, scales k)
 {
     const float v = KIND == PB_QAT_F32 ? __fdiv_rn(x, k.s) : __fmul_rn(x, k.inverse);
@@ -42,8 +43,8 @@ template <pb_qat_scale KIND> __device__ float through_fp8(float x, scales k)
 __device__ uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 __device__ uint32_t magnitude(float x) { return __float_as_uint(x) & 0x7fffffffu; }
 
-/* A row takes `width` lanes, a multiple of the group size. The first `quantised` lanes hold
- * blocks; lanes up to `used` copy. */
+/* A row takes `width` lanes, a multiple of the group size. Lanes 0 .. quantised-1 quantise; lanes quantised .. used-1
+ * copy; the others are idle. */
 template <class T, pb_qat_scale KIND>
 __global__ void __launch_bounds__(THREADS) lanes(pb_kv_qat_fwd_args a, int width, int quantised, int used, int group)
 {
@@ -74,7 +75,7 @@ __global__ void __launch_bounds__(THREADS) lanes(pb_kv_qat_fwd_args a, int width
     }
 }
 
-/* A warp processes piece p of a row: a block, or, after the last block, the R elements to copy. */
+/* One warp processes one piece of a row: a block, or, after the last block, the R elements to copy. */
 template <class T, pb_qat_scale KIND> __global__ void __launch_bounds__(THREADS) warps(pb_kv_qat_fwd_args a, int pieces)
 {
     const size_t w = (size_t)blockIdx.x * (THREADS / 32) + threadIdx.x / 32, row = w / pieces;
@@ -93,7 +94,7 @@ template <class T, pb_qat_scale KIND> __global__ void __launch_bounds__(THREADS)
     for (int i = lane; i < a.block; i += 32) y[i] = pb_from_f32<T>(through_fp8<KIND>(pb_to_f32(x[i]), k));
 }
 
-/* Lanes per block for kernel `lanes`: a power of two up to 32. 0: kernel `warps` must be used. */
+/* Returns the lanes per block for kernel `lanes`: a power of two up to 32. 0: kernel `warps` must be used. */
 template <class T> int group_of(const pb_kv_qat_fwd_args *a)
 {
     const int n = a->block / pb_lanes<T>;

@@ -7,8 +7,8 @@
 #include "kernels/indexer/e4m3.h"
 #include "kernels/kv_qat/kv_qat.h"
 
-/* The bits of the block's largest |x|. As integers, the bits of NaN and infinity are larger
- * than those of finite numbers. */
+/* Returns the bits of the block's largest |x|. As integers, the bits of NaN and infinity are larger than those of
+ * finite numbers. */
 PB_INLINE uint32_t largest(const void *x, size_t at, int n, pb_dtype t)
 {
     vu most = {0};
@@ -23,7 +23,7 @@ PB_INLINE uint32_t largest(const void *x, size_t at, int n, pb_dtype t)
     return bits;
 }
 
-/* Scale of a block; NaN if the block has an element that is not finite. */
+/* Returns the scale of a block; NaN if the block has an element that is not finite. */
 static float scale_of(uint32_t amax, pb_qat_scale kind)
 {
     return amax < 0x7f800000u ? pb_e4m3_scale(pb_e4m3_bits(amax), kind == PB_QAT_F32) : NAN;

@@ -1,5 +1,6 @@
-/* kv_qat_test.c - rounding to FP8 against a search over all codes, PyTorch's results, known values, the size of the
- * quantisation error, and bits that must not change. Most tests run with every implementation of this machine. */
+/* kv_qat_test.c - tests of kv_qat: rounding to FP8 against a search over all codes, PyTorch's results, known values,
+ * the size of the quantisation error, and bits that must not change. Most tests run with every CPU implementation that
+ * this machine can run. */
 #include "kernels/kv_qat/kv_qat.h"
 #include "tests/v4_fixture.h"
 
@@ -29,7 +30,7 @@ static void quantise(pb_ctx *ctx, const void *x, void *y, int T, int D, int R, i
                                                       .dtype = t}));
 }
 
-/* The value of an E4M3 code, from the definition of the format. NaN for 0x7f and 0xff. */
+/* Returns the value of an E4M3 code, from the definition of the format; NaN for 0x7f and 0xff. */
 static double e4m3_value(int code)
 {
     const int e = code >> 3 & 15, m = code & 7;
@@ -37,7 +38,7 @@ static double e4m3_value(int code)
     return (code & 128 ? -1 : 1) * (e ? ldexp(8 + m, e - 10) : ldexp(m, -9));
 }
 
-/* The code with the nearest value; of two equally near codes the even one. |v| must be at most 448. */
+/* Returns the code with the nearest value; of two equally near codes the even one. |v| must be at most 448. */
 static int nearest(double v)
 {
     int best = 0;
@@ -48,7 +49,7 @@ static int nearest(double v)
     return best;
 }
 
-/* Scale of a block, from the definition. */
+/* Returns the scale of a block, from the definition in kv_qat.h. */
 static double scale_of(const float *x, int n, pb_qat_scale kind)
 {
     float amax = 1e-4f;
@@ -92,7 +93,7 @@ static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *, pb_qat_scale))
     }
     ctx->impl = NULL;
 }
-static void outputs_lie_on_the_grid(void **state) { on_each(*state, check_grid); }
+static void outputs_are_the_nearest_e4m3_values(void **state) { on_each(*state, check_grid); }
 
 /* Compares with torch.float8_e4m3fn bit for bit. Rows have 96 elements, of which 64 are quantised. Each row is 16 times
  * larger than the row before it. */
@@ -108,8 +109,8 @@ static void check_pytorch(pb_ctx *ctx, pb_qat_scale kind)
 }
 static void pytorch_agrees(void **state) { on_each(*state, check_pytorch); }
 
-/* Rows: zeros; values below the minimum of amax; the largest value, ties and subnormals; 1/128 of the largest
- * value; a value that is clamped. */
+/* The five rows hold: zeros; values below the minimum of amax; the largest value, ties and subnormals; 1/128 of the
+ * largest value; a value that is clamped. */
 static void check_known(pb_ctx *ctx, pb_qat_scale kind)
 {
     enum { N = 8 };
@@ -156,10 +157,10 @@ static void check_kept(pb_ctx *ctx, pb_qat_scale kind)
             assert_int_equal(isnan(pb_bf16_to_f32(y[t][i])) != 0, t == 1 && (i / 8 == 0 || i / 8 == 2));
     }
 }
-static void what_is_not_quantised_keeps_its_bits(void **state) { on_each(*state, check_kept); }
+static void copied_elements_keep_their_bits(void **state) { on_each(*state, check_kept); }
 
 /* A second quantisation must change nothing: with a power-of-two scale the values are already representable. */
-static void twice_is_once(void **state)
+static void quantising_twice_changes_nothing(void **state)
 {
     float *x = values(T * D, 3), *y = values(T * D, 4), *z = values(T * D, 5);
     quantise(*state, x, y, T, D, R, BLOCK, PB_QAT_UE8M0, PB_F32);
@@ -183,7 +184,7 @@ static void bad_arguments_are_named(void **state)
     a.block = 8, a.R = 17;
     CHECK_FAILS(pb_kv_qat_fwd(*state, &a), PB_EINVAL, "R=17");
     a.R = 8, a.ldy = 15;
-    CHECK_FAILS(pb_kv_qat_fwd(*state, &a), PB_EINVAL, "need D = 16");
+    CHECK_FAILS(pb_kv_qat_fwd(*state, &a), PB_EINVAL, "need at least D = 16");
     a.ldy = 16, a.y = NULL;
     CHECK_FAILS(pb_kv_qat_fwd(*state, &a), PB_EINVAL, "a tensor is NULL");
     a.y = x + 16, a.scale = (pb_qat_scale)7;
@@ -193,11 +194,11 @@ static void bad_arguments_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(outputs_lie_on_the_grid),
+        cmocka_unit_test(outputs_are_the_nearest_e4m3_values),
         cmocka_unit_test(pytorch_agrees),
         cmocka_unit_test(known_values),
-        cmocka_unit_test(what_is_not_quantised_keeps_its_bits),
-        cmocka_unit_test(twice_is_once),
+        cmocka_unit_test(copied_elements_keep_their_bits),
+        cmocka_unit_test(quantising_twice_changes_nothing),
         cmocka_unit_test(bad_arguments_are_named),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);

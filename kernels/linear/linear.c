@@ -153,8 +153,8 @@ const pb_impl pb_linear_dw_cpu[] = IMPLS(dw);
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* T = B*S; b: 1 for a bias (fwd, dw); a: 1 to accumulate (dx, dw). The summed dimension is K in fwd, N in dx and T in
- * dw; each of them is large in some shape. */
+/* Axes: T = B*S; b: 1: with a bias (fwd, dw); a: 1: accumulate (dx, dw). The summed dimension is K in fwd, N in dx and
+ * T in dw; each of them is large in some shape. */
 static const char axes[] = "BSNKba";
 static const pb_dims edge[] = {
     {2, 3, 5, 7},
@@ -181,7 +181,8 @@ static const pb_dims device_grid[] = {{4, 512, 2048, 1536, 1}, {4, 512, 17920, 1
 
 static pb_status sizes_ok(const char *op, int T, int N, int K)
 {
-    if (T < 0 || N < 1 || K < 1) return pb_fail(PB_EINVAL, "%s: T=%d N=%d K=%d, need T >= 0, N, K >= 1", op, T, N, K);
+    if (T < 0 || N < 1 || K < 1)
+        return pb_fail(PB_EINVAL, "%s: T=%d N=%d K=%d, need T >= 0 and N, K >= 1", op, T, N, K);
     return PB_OK;
 }
 
@@ -266,7 +267,7 @@ static pb_status dw_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Every tensor is read or written once; an accumulated one is read and written. */
+/* Every tensor is read or written once. A tensor that is accumulated into is read and written. */
 static pb_cost fwd_cost(const void *args)
 {
     const pb_linear_fwd_args *a = args;

@@ -1,9 +1,9 @@
-/* linear.cu - a dense layer on the GPU: cuBLASLt, the CUDA-core kernel of cuda/cuda_gemm.cu,
- * and the reduction for dbias.
+/* linear.cu - a dense layer on the GPU: cuBLASLt, the CUDA-core kernel of cuda/cuda_gemm.cu, and the reduction for
+ * dbias.
  *
- * dbias: the rows of dy are divided into runs. A CTA of 32 x 8 threads sums one run over 32 vectors of columns: each
- * thread adds every eighth row, then the eight partial sums are added in order. With more than one run, a second kernel
- * adds the runs in order. Memory-bound: it reads dy once. */
+ * dbias: the rows of dy are divided into runs of consecutive rows. A CTA of 32 x 8 threads sums one run over 32 vectors
+ * of columns: each thread adds every eighth row, then the eight partial sums are added in order. With more than one
+ * run, a second kernel adds the sums of the runs in order. Memory-bound: it reads dy once. */
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/cuda/cuda_blas.h"
 #include "kernels/linear/linear_gemm.h"
@@ -15,7 +15,7 @@ enum { LANES = 32, ROWS = 8, RUN = 64, MAX_RUNS = 64 };
 
 int runs_of(int T) { return T <= RUN ? 1 : T / RUN < MAX_RUNS ? (T + RUN - 1) / RUN : MAX_RUNS; }
 
-/* out[run][n] = sum over the run's rows of dy[.][n]. With a single run, out is dbias itself. */
+/* Computes out[run][n], the sum of dy[.][n] over the rows of a run. With a single run, out is dbias itself. */
 template <class T, int V>
 __global__ void __launch_bounds__(LANES *ROWS) column_sums(const T *dy, int rows, int N, float *out, bool accumulate)
 {

@@ -25,7 +25,7 @@ pb_status PB_FAST(pb_linear_dx)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* sum[n] += dy[n] */
+/* Computes sum[n] += dy[n] */
 static inline void add_row(float *sum, const void *dy, size_t at, int N, pb_dtype t)
 {
     int n = 0;

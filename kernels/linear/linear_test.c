@@ -1,5 +1,5 @@
-/* linear_test.c - properties of a dense layer that a comparison with the reference cannot show: known values, T = 0,
- * contiguous weights as one op, independence of the number of threads, errors. */
+/* linear_test.c - tests properties of a dense layer that a comparison with the reference cannot show: known values, T =
+ * 0, contiguous weights as one op, independence of the number of threads, errors. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static void fill(float *p, size_t n, uint64_t seed)
 }
 
 /* Two weights stored contiguously and used as one give the same bits as two separate calls. */
-static void weights_behind_each_other_are_one_op(void **state)
+static void contiguous_weights_are_one_op(void **state)
 {
     enum { T = 9, N = 20, K = 33 };
     float x[T * K], w[2 * N * K], both[T * 2 * N], one[T * N];
@@ -109,7 +109,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_values),
         cmocka_unit_test(no_tokens),
-        cmocka_unit_test(weights_behind_each_other_are_one_op),
+        cmocka_unit_test(contiguous_weights_are_one_op),
         cmocka_unit_test(threads_do_not_change_a_bit),
         cmocka_unit_test(bad_arguments_are_named),
     };

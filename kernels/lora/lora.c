@@ -57,8 +57,8 @@ static void db_ref(const pb_lora_bwd_args *a, const pb_lora_grad *g)
         }
 }
 
-/* Each element of dxa is computed once and added to da and dx at once. da and dx are summed in f64
- * scratch and rounded at the end. */
+/* Computes each element of dxa once and adds its contribution to da and dx immediately. da and dx are summed in double
+ * in scratch and rounded at the end. */
 static pb_status bwd_ref(pb_ctx *ctx, const void *args)
 {
     const pb_lora_bwd_args *a = args;
@@ -112,8 +112,8 @@ const pb_impl pb_lora_bwd_cpu[] = {
 
 /* ---- descriptors --------------------------------------------------------------------------------- */
 
-/* N: outputs of the first target; M: outputs of each other target; R: rank; n: number of targets; p: padding elements
- * between the rows of y; a: 1 to accumulate (bwd). */
+/* Axes: N: outputs of the first target; M: outputs of each other target; R: rank; n: number of targets; p: padding
+ * elements between the rows of y; a: 1: accumulate (bwd). */
 static const char axes[] = "BSNMKRnpa";
 static const pb_dims edge[] = {
     {1, 5, 19, 7, 33, 3, 2, 4, 1},
@@ -152,16 +152,17 @@ static pb_status check_shape(const char *op, int n, int T, int K, int R, float s
 {
     if (n < 1 || n > PB_LORA_MAX) return pb_fail(PB_EINVAL, "%s: n=%d targets, need 1..%d", op, n, PB_LORA_MAX);
     if (R < 1 || R > 256) return pb_fail(PB_EINVAL, "%s: R=%d, need 1..256", op, R);
-    if (T < 0 || K < 1) return pb_fail(PB_EINVAL, "%s: T=%d K=%d", op, T, K);
-    if (!isfinite(scale)) return pb_fail(PB_EINVAL, "%s: scale=%g", op, (double)scale);
+    if (T < 0 || K < 1) return pb_fail(PB_EINVAL, "%s: T=%d K=%d, need T >= 0 and K >= 1", op, T, K);
+    if (!isfinite(scale)) return pb_fail(PB_EINVAL, "%s: scale=%g, need a finite number", op, (double)scale);
     return PB_OK;
 }
 
 static pb_status check_target(const char *op, int i, int N, size_t ld, bool complete)
 {
     if (!complete) return pb_fail(PB_EINVAL, "%s: a pointer of target %d is NULL", op, i);
-    if (N < 1) return pb_fail(PB_EINVAL, "%s: N=%d in target %d", op, N, i);
-    if (ld < (size_t)N) return pb_fail(PB_EINVAL, "%s: tokens %zu apart in target %d, need N=%d", op, ld, i, N);
+    if (N < 1) return pb_fail(PB_EINVAL, "%s: N=%d in target %d, need N >= 1", op, N, i);
+    if (ld < (size_t)N)
+        return pb_fail(PB_EINVAL, "%s: tokens of target %d are %zu elements apart, need at least N=%d", op, i, ld, N);
     return PB_OK;
 }
 
@@ -189,7 +190,7 @@ static pb_status bwd_check(const void *args)
     return PB_OK;
 }
 
-/* neither 1 nor a power of two, so that a missing or doubled factor is noticed */
+/* Neither 1 nor a power of two, so that a missing or doubled factor changes the results. */
 static const float bound_scale = 1.75f;
 
 static const char *const a_names[PB_LORA_MAX] = {"a0", "a1", "a2", "a3"};

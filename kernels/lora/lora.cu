@@ -27,7 +27,7 @@ pb_status fwd_products(pb_ctx *ctx, const pb_lora_fwd_args *f, product run)
     return PB_OK;
 }
 
-/* dx += sum, rounded once. */
+/* Adds `sum` to dx, with one rounding per element. */
 __global__ void __launch_bounds__(256) add_rounded(__nv_bfloat16 *dx, const float *sum, size_t n)
 {
     const size_t e = (size_t)blockIdx.x * 256 + threadIdx.x;
@@ -35,9 +35,9 @@ __global__ void __launch_bounds__(256) add_rounded(__nv_bfloat16 *dx, const floa
 }
 
 size_t dxa_room(const pb_lora_bwd_args *a) { return rounded((size_t)a->T * (size_t)a->R * sizeof(float)); }
-/* True if the products for dx are summed in f32 first. With several targets, adding each product to a bf16 dx
- * would round once per target. */
-bool dx_meets(const pb_lora_bwd_args *a) { return a->dtype == PB_BF16 && a->n > 1; }
+/* True if the products for dx must be summed in f32 before they are added to dx: adding the product of each of several
+ * targets to a bf16 dx would round once per target. */
+bool sums_dx_in_f32(const pb_lora_bwd_args *a) { return a->dtype == PB_BF16 && a->n > 1; }
 
 /* Runs the four products of each target. dxa_type is the type of dxa in scratch: cuBLASLt multiplies only operands of
  * equal type, so it needs `dtype`; `simt` uses f32. */
@@ -53,13 +53,13 @@ pb_status bwd_products(pb_ctx *ctx, const pb_lora_bwd_args *a, product run, pb_d
         pb_gemm dx = pb_lora_dx(&one, room, a->target[i].a);
         const pb_gemm db = pb_lora_db(a, i);
         dxa.c_dtype = da.a.dtype = dx.a.dtype = dxa_type;
-        if (dx_meets(a)) dx.c = sum, dx.c_dtype = PB_F32, dx.accumulate = i > 0;
+        if (sums_dx_in_f32(a)) dx.c = sum, dx.c_dtype = PB_F32, dx.accumulate = i > 0;
         PB_TRY(run(ctx, &dxa));
         PB_TRY(run(ctx, &db));
         PB_TRY(run(ctx, &da));
         PB_TRY(run(ctx, &dx));
     }
-    if (!dx_meets(a) || !each) return PB_OK;
+    if (!sums_dx_in_f32(a) || !each) return PB_OK;
     add_rounded<<<(unsigned)((each + 255) / 256), 256, 0, pb_cuda_stream(ctx)>>>(static_cast<__nv_bfloat16 *>(a->dx),
                                                                                  sum, each);
     return pb_cuda_launched(ctx, "lora_bwd add_rounded");
@@ -78,7 +78,7 @@ pb_status bwd_simt(pb_ctx *ctx, const void *args)
 size_t products_workspace(const void *args)
 {
     const pb_lora_bwd_args *a = bwd_args(args);
-    return dxa_room(a) + (dx_meets(a) ? (size_t)a->T * (size_t)a->K * sizeof(float) : 0);
+    return dxa_room(a) + (sums_dx_in_f32(a) ? (size_t)a->T * (size_t)a->K * sizeof(float) : 0);
 }
 
 /* ---- mma -------------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
-/* lora_fast.c - both LoRA passes as products of cpu/gemm.h; x and dx are passed over once for all targets
- * (lora_plan.h). Memory-bound for small R, because R is the short dimension of nearly every product. */
+/* lora_fast.c - both LoRA passes as products of cpu/gemm.h; x and dx are each read once for all targets (lora_plan.h).
+ * Memory-bound for small R, because R is the short dimension of nearly every product. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/simd.h"
@@ -44,7 +44,7 @@ pb_status PB_FAST(pb_lora_fwd)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* Copies each target's rows of the stacked da to da_i, or adds them. */
+/* Copies each target's rows of the stacked da to da_i, or adds them when accumulating. */
 static void unstack(const pb_lora_bwd_args *g, const float *all)
 {
     const size_t K = (size_t)g->K, R = (size_t)g->R, rows = R * (size_t)g->n;

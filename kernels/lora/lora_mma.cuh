@@ -19,8 +19,8 @@
 namespace lora_mma
 {
 typedef __nv_bfloat16 bf16;
-/* FILL: number of CTAs that fills the GPU. CHUNK: columns, TOKENS: tokens per CTA and step in the backward kernels.
- * PAD: extra elements per row of a shared-memory tile, against bank conflicts. */
+/* FILL: number of CTAs that fills the GPU. CHUNK, TOKENS: columns and tokens that a CTA of the backward kernels
+ * processes at a time. PAD: extra elements per row of a shared-memory tile, against bank conflicts. */
 enum { PAD = 8, CHUNK = 64, TOKENS = 128, FILL = 264, MAX_SPLITS = 16 };
 
 /* Eight bf16, loaded and stored as one 16-byte vector. */
@@ -39,7 +39,7 @@ __device__ static inline void store8(bf16 *p, const vec8 &v) { *reinterpret_cast
 
 __device__ static inline float4 load4(const float *p) { return *reinterpret_cast<const float4 *>(p); }
 __device__ static inline void add4(float4 &sum, float4 x) { sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w; }
-/* Sum of n vectors of four floats, `step` floats apart, added in order. */
+/* Returns the sum of n vectors of four floats, `step` floats apart, added in order. */
 __device__ static inline float4 sum4(const float *p, int n, size_t step)
 {
     float4 sum = load4(p);
@@ -67,8 +67,8 @@ __device__ static inline void put2(float *to, float x, float y, float scale, boo
     *p = make_float2(old.x + scale * x, old.y + scale * y);
 }
 
-/* The number of splits of a reduction so that blocks * splits CTAs fill the GPU: at most `units` (one unit of work
- * each) and at most MAX_SPLITS. */
+/* Returns the number of splits of a reduction, so that blocks * splits CTAs fill the GPU: at most MAX_SPLITS, and at
+ * most `units`, so that each split has work. */
 static inline int splits_for(size_t blocks, size_t units)
 {
     size_t s = blocks ? FILL / blocks : 1;
@@ -78,7 +78,7 @@ static inline int splits_for(size_t blocks, size_t units)
 
 /* ---- forward ---------------------------------------------------------------------------------------------------- */
 
-/* DOWN_ROWS: tokens per CTA of down(). DEEP: k per step of a warp. */
+/* DOWN_ROWS, DOWN_WARPS: tokens and warps per CTA of down(). DEEP: number of k that a warp processes at a time. */
 enum { DOWN_ROWS = 16, DOWN_WARPS = 4, DEEP = 32 };
 
 /* A CTA owns 16 tokens and one split of K; its warps share the split's runs of 32 k. Each lane loads 16 bytes of a row,
@@ -90,18 +90,18 @@ __global__ void __launch_bounds__(32 * DOWN_WARPS, W > 48 ? 3 : 4)
 {
     constexpr int NT = W / 8;
     __shared__ float room[DOWN_WARPS][DOWN_ROWS][W];
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    const int row = (int)blockIdx.x * DOWN_ROWS + g, runs = (f.K + DEEP - 1) / DEEP;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, quad = lane / 4, in_quad = lane % 4;
+    const int row = (int)blockIdx.x * DOWN_ROWS + quad, runs = (f.K + DEEP - 1) / DEEP;
     const int from = (int)((size_t)runs * blockIdx.y / gridDim.y),
               to = (int)((size_t)runs * (blockIdx.y + 1) / gridDim.y);
     const bf16 *x = static_cast<const bf16 *>(f.x), *a[NT];
     float sum[NT][4] = {};
 #pragma unroll
     for (int j = 0; j < NT; j++)
-        a[j] = static_cast<const bf16 *>(f.target[8 * j / f.R].a) + (size_t)((8 * j) % f.R + g) * f.K;
+        a[j] = static_cast<const bf16 *>(f.target[8 * j / f.R].a) + (size_t)((8 * j) % f.R + quad) * f.K;
 #pragma unroll 2
     for (int run = from + warp; run < to; run += DOWN_WARPS) {
-        const int k = run * DEEP + 8 * t;
+        const int k = run * DEEP + 8 * in_quad;
         const vec8 low = load8(x + (size_t)row * f.K + k, row < f.T && k < f.K);
         const vec8 high = load8(x + (size_t)(row + 8) * f.K + k, row + 8 < f.T && k < f.K);
         const uint32_t first[4] = {low.pair[0], high.pair[0], low.pair[1], high.pair[1]};
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(32 * DOWN_WARPS, W > 48 ? 3 : 4)
 #pragma unroll
     for (int j = 0; j < NT; j++)
 #pragma unroll
-        for (int i = 0; i < 4; i++) room[warp][g + i / 2 * 8][8 * j + 2 * t + i % 2] = sum[j][i];
+        for (int i = 0; i < 4; i++) room[warp][quad + i / 2 * 8][8 * j + 2 * in_quad + i % 2] = sum[j][i];
     __syncthreads();
     for (int e = (int)threadIdx.x; e < DOWN_ROWS * W; e += 32 * DOWN_WARPS) {
         const int r = e / W, c = e % W, token = (int)blockIdx.x * DOWN_ROWS + r;
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(32 * DOWN_WARPS, W > 48 ? 3 : 4)
     }
 }
 
-/* The tile of y that a CTA of up() owns. */
+/* UP_ROWS, UP_COLS: tokens and columns of the tile of y that a CTA of up() owns. */
 enum { UP_ROWS = 64, UP_COLS = 64, UP_THREADS = 128 };
 
 /* Finds the target that tile number `tile` belongs to, and the tile's first column in it (*n0). Tiles have `width`
@@ -167,15 +167,15 @@ __global__ void __launch_bounds__(UP_THREADS, 4)
     int n0;
     const int i = tile_target(f.target, (int)blockIdx.x, UP_COLS, &n0);
     const pb_lora_target &target = f.target[i];
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    const int row0 = warp / 2 * 32, col0 = n0 + warp % 2 * 32, col = col0 + 8 * t;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, quad = lane / 4, in_quad = lane % 4;
+    const int row0 = warp / 2 * 32, col0 = n0 + warp % 2 * 32, col = col0 + 8 * in_quad;
     const bf16 *b = static_cast<const bf16 *>(target.b);
     bf16 *y = static_cast<bf16 *>(target.y);
     vec8 old[4];
     float sum[2][4][4] = {};
 #pragma unroll
-    for (int m = 0; m < 4; m++) { /* rows g, g+8, g+16, g+24 of the warp's 32 */
-        const int token = (int)blockIdx.y * UP_ROWS + row0 + 8 * m + g;
+    for (int m = 0; m < 4; m++) { /* rows quad, quad+8, quad+16, quad+24 of the warp's 32 */
+        const int token = (int)blockIdx.y * UP_ROWS + row0 + 8 * m + quad;
         old[m] = load8(y + (size_t)token * target.ldy + col, token < f.T && col < target.N);
     }
     gather_xa<R>(f, parts, splits, i, n0 == 0, xs);
@@ -184,12 +184,12 @@ __global__ void __launch_bounds__(UP_THREADS, 4)
     for (int k = 0; k < R; k += 16) {
         uint2 x[4];
 #pragma unroll
-        for (int m = 0; m < 4; m++) x[m] = *reinterpret_cast<const uint2 *>(&xs[row0 + 8 * m + g][k + 4 * t]);
+        for (int m = 0; m < 4; m++) x[m] = *reinterpret_cast<const uint2 *>(&xs[row0 + 8 * m + quad][k + 4 * in_quad]);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const int n = col0 + g / 2 * 8 + 2 * j + g % 2;
+            const int n = col0 + quad / 2 * 8 + 2 * j + quad % 2;
             uint2 w = make_uint2(0, 0);
-            if (n < target.N) w = *reinterpret_cast<const uint2 *>(b + (size_t)n * R + k + 4 * t);
+            if (n < target.N) w = *reinterpret_cast<const uint2 *>(b + (size_t)n * R + k + 4 * in_quad);
 #pragma unroll
             for (int m = 0; m < 2; m++) {
                 const uint32_t frag[4] = {x[2 * m].x, x[2 * m + 1].x, x[2 * m].y, x[2 * m + 1].y};
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(UP_THREADS, 4)
     }
 #pragma unroll
     for (int m = 0; m < 4; m++) {
-        const int token = (int)blockIdx.y * UP_ROWS + row0 + 8 * m + g;
+        const int token = (int)blockIdx.y * UP_ROWS + row0 + 8 * m + quad;
         if (token >= f.T || col >= target.N) continue;
 #pragma unroll
         for (int e = 0; e < 8; e++)
@@ -210,7 +210,7 @@ __global__ void __launch_bounds__(UP_THREADS, 4)
 
 /* ---- backward --------------------------------------------------------------------------------------------------- */
 
-/* Layout of the backward pass's scratch; see the header comment for the parts. */
+/* Layout of the backward pass's scratch. The comment at the top of the file says what the arrays are. */
 struct bwd_room {
     float *dxa_parts;             /* [S,T,W] */
     float *db_parts[PB_LORA_MAX]; /* [T/TOKENS,N,R] each */
@@ -231,8 +231,8 @@ __device__ void stage(const bf16 *p, size_t ld, int rows_left, int cols_left, in
     }
 }
 
-/* c += x y. x is [16,DEEP], a range of rows of a tile; y is a whole tile [DEEP,WIDE]. Tile
- * rows have PAD extra elements. */
+/* Computes c += x y. x is [16,DEEP], a range of rows of a tile; y is a whole tile [DEEP,WIDE]. Tile rows have PAD extra
+ * elements. */
 template <int DEEP, int WIDE>
 __device__ static inline void add_product(float (&c)[WIDE / 8][4], const bf16 (*x)[DEEP + PAD],
                                           const bf16 (&y)[DEEP][WIDE + PAD])
@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(256, ONE ? 1 : 2)
     const int i = (int)blockIdx.x / room.splits, split = (int)blockIdx.x % room.splits;
     const int token0 = ONE ? 0 : (int)blockIdx.y * TOKENS;
     const pb_lora_grad &target = a.target[i];
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, quad = lane / 4, in_quad = lane % 4;
     const int chunks = (target.N + CHUNK - 1) / CHUNK, left = a.T - token0;
     const int from = chunks * split / room.splits, to = chunks * (split + 1) / room.splits, half = warp / 4 * (R / 2);
     const bf16 *dy = static_cast<const bf16 *>(target.dy) + (size_t)token0 * target.lddy;
@@ -288,17 +288,17 @@ __global__ void __launch_bounds__(256, ONE ? 1 : 2)
         }
 #pragma unroll
         for (int e = 0; e < R / 16 * 2; e++) {
-            const int n = n0 + warp % 4 * 16 + g + e % 2 * 8;
+            const int n = n0 + warp % 4 * 16 + quad + e % 2 * 8;
             float *to_db = ONE ? target.db : room.db_parts[i] + (size_t)blockIdx.y * target.N * R;
-            to_db += (size_t)n * R + half + e / 2 * 8 + 2 * t;
+            to_db += (size_t)n * R + half + e / 2 * 8 + 2 * in_quad;
             if (n < target.N)
                 put2(to_db, db[e / 2][e % 2 * 2], db[e / 2][e % 2 * 2 + 1], ONE ? a.scale : 1, ONE && a.accumulate);
         }
     }
 #pragma unroll
     for (int e = 0; e < R / 8 * 2; e++) {
-        const int token = token0 + 16 * warp + g + e % 2 * 8;
-        float *to_dxa = room.dxa_parts + ((size_t)split * a.T + token) * (a.n * R) + i * R + e / 2 * 8 + 2 * t;
+        const int token = token0 + 16 * warp + quad + e % 2 * 8;
+        float *to_dxa = room.dxa_parts + ((size_t)split * a.T + token) * (a.n * R) + i * R + e / 2 * 8 + 2 * in_quad;
         if (token < a.T)
             *reinterpret_cast<float2 *>(to_dxa) = make_float2(dxa[e / 2][e % 2 * 2], dxa[e / 2][e % 2 * 2 + 1]);
     }
@@ -327,7 +327,8 @@ static __global__ void __launch_bounds__(256)
     }
 }
 
-/* Stages 64 columns of all a_i from k0 on, permuted as in up() so that a lane ends with neighbouring columns of dx. */
+/* Copies 64 columns of all a_i from k0 on to shared memory. They are permuted as in up(), so that a lane's results are
+ * neighbouring columns of dx. */
 template <int W> __device__ void stage_a(const pb_lora_bwd_args &f, int k0, bf16 (*as)[CHUNK + PAD])
 {
     for (int q = (int)threadIdx.x; q < W * CHUNK / 8; q += 256) {
@@ -358,13 +359,13 @@ __global__ void __launch_bounds__(256, 2)
 {
     __shared__ alignas(16) bf16 xs[TOKENS][CHUNK + PAD], as[W][CHUNK + PAD], ds[TOKENS][W + PAD];
     const int k0 = (int)blockIdx.x * CHUNK, token0 = (int)blockIdx.y * TOKENS, left = f.T - token0;
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, quad = lane / 4, in_quad = lane % 4;
     bf16 *dx = static_cast<bf16 *>(f.dx);
     vec8 old[2][2];
     float sum[8][4] = {}, da[W / 16][4] = {};
 #pragma unroll
-    for (int m = 0; m < 4; m++) { /* m / 2: row g or g+8 of the warp's 16; m % 2: which half of the 64 columns */
-        const int token = token0 + 16 * warp + g + m / 2 * 8, k = k0 + m % 2 * 32 + 8 * t;
+    for (int m = 0; m < 4; m++) { /* m / 2: row quad or quad+8 of the warp's 16; m % 2: which half of the 64 columns */
+        const int token = token0 + 16 * warp + quad + m / 2 * 8, k = k0 + m % 2 * 32 + 8 * in_quad;
         old[m / 2][m % 2] = load8(dx + (size_t)token * f.K + k, token < f.T && k < f.K);
     }
     stage(static_cast<const bf16 *>(f.x) + (size_t)token0 * f.K + k0, f.K, left, f.K - k0, TOKENS, CHUNK, xs);
@@ -375,7 +376,7 @@ __global__ void __launch_bounds__(256, 2)
     add_product<W, CHUNK>(sum, &ds[16 * warp], as);
 #pragma unroll
     for (int m = 0; m < 4; m++) {
-        const int token = token0 + 16 * warp + g + m / 2 * 8, k = k0 + m % 2 * 32 + 8 * t;
+        const int token = token0 + 16 * warp + quad + m / 2 * 8, k = k0 + m % 2 * 32 + 8 * in_quad;
         vec8 v = old[m / 2][m % 2];
         if (token >= f.T || k >= f.K) continue;
 #pragma unroll
@@ -397,7 +398,7 @@ __global__ void __launch_bounds__(256, 2)
     }
 #pragma unroll
     for (int e = 0; e < W / 16 * 2; e++) {
-        const int w = e / 2 * 16 + g + e % 2 * 8, k = k0 + 8 * warp + 2 * t;
+        const int w = e / 2 * 16 + quad + e % 2 * 8, k = k0 + 8 * warp + 2 * in_quad;
         float *to = gridDim.y == 1 ? f.target[w / f.R].da + (size_t)(w % f.R) * f.K
                                    : room.da_parts + ((size_t)blockIdx.y * W + w) * f.K;
         if (k < f.K) put2(to + k, da[e / 2][e % 2 * 2], da[e / 2][e % 2 * 2 + 1], 1, gridDim.y == 1 && f.accumulate);

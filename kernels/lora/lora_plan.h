@@ -1,9 +1,9 @@
-/* lora_plan.h - the matrix products of both LoRA passes and the layout of their workspace. The code that runs them and
- * the code that computes the workspace size share it.
+/* lora_plan.h - the matrix products of both LoRA passes and the layout of their workspace. lora_fast.c runs the
+ * products, and lora.c computes the size of the workspace from them.
  *
- * With several targets the matrices a_i are copied into one stacked matrix [n*R,K] in scratch, so that one product
- * over x or dx serves all targets. The result of such a product has n*R columns, R per target. With a single
- * target nothing is copied. */
+ * With several targets the matrices a_i are copied into one stacked matrix [n*R,K] in scratch, so that one product over
+ * x or dx serves all targets. The result of such a product has n*R columns, R per target. With a single target nothing
+ * is copied. */
 #ifndef PB_LORA_PLAN_H
 #define PB_LORA_PLAN_H
 #include "kernels/cpu/gemm.h"
@@ -25,8 +25,8 @@ static inline void pb_lora_need(pb_lora_plan *p, pb_gemm g)
     if (bytes > p->gemm) p->gemm = bytes;
 }
 
-/* xa [T,n*R] = x a^T with a stacked. The result is f32; with a single target it is `dtype`
- * and xa is the output itself. */
+/* Describes the product xa [T,n*R] = x a^T, with the matrices a_i stacked. xa is f32 scratch; with a single target it
+ * is the op's output itself, of type `dtype`. */
 static inline pb_gemm pb_lora_xa(const pb_lora_fwd_args *f, const void *a, void *xa, bool single)
 {
     const int wide = f->n * f->R;
@@ -41,7 +41,7 @@ static inline pb_gemm pb_lora_xa(const pb_lora_fwd_args *f, const void *a, void 
                      .alpha = 1};
 }
 
-/* y_i [T,N_i] += scale xa_i b_i^T */
+/* Describes the product y_i [T,N_i] += scale xa_i b_i^T */
 static inline pb_gemm pb_lora_y(const pb_lora_fwd_args *f, int i)
 {
     const pb_lora_target *t = &f->target[i];
@@ -69,7 +69,7 @@ static inline pb_lora_plan pb_lora_fwd_plan(const pb_lora_fwd_args *f)
     return p;
 }
 
-/* dxa_i [T,R] = scale dy_i b_i; rows are n*R elements apart */
+/* Describes the product dxa_i [T,R] = scale dy_i b_i; rows are n*R elements apart */
 static inline pb_gemm pb_lora_dxa(const pb_lora_bwd_args *g, int i, float *dxa)
 {
     const pb_lora_grad *t = &g->target[i];
@@ -83,7 +83,7 @@ static inline pb_gemm pb_lora_dxa(const pb_lora_bwd_args *g, int i, float *dxa)
                      .alpha = g->scale};
 }
 
-/* db_i [N_i,R] (+)= scale dy_i^T xa_i */
+/* Describes the product db_i [N_i,R] (+)= scale dy_i^T xa_i */
 static inline pb_gemm pb_lora_db(const pb_lora_bwd_args *g, int i)
 {
     const pb_lora_grad *t = &g->target[i];
@@ -98,7 +98,7 @@ static inline pb_gemm pb_lora_db(const pb_lora_bwd_args *g, int i)
                      .accumulate = g->accumulate};
 }
 
-/* da [n*R,K] = dxa^T x, stacked. With a single target it is da_0 itself. */
+/* Describes the product da [n*R,K] = dxa^T x, stacked. With a single target, da is the op's output da_0 itself. */
 static inline pb_gemm pb_lora_da(const pb_lora_bwd_args *g, const float *dxa, float *da)
 {
     const int wide = g->n * g->R;
@@ -113,7 +113,7 @@ static inline pb_gemm pb_lora_da(const pb_lora_bwd_args *g, const float *dxa, fl
                      .accumulate = g->n == 1 && g->accumulate};
 }
 
-/* dx [T,K] += dxa a */
+/* Describes the product dx [T,K] += dxa a */
 static inline pb_gemm pb_lora_dx(const pb_lora_bwd_args *g, const float *dxa, const void *a)
 {
     const int wide = g->n * g->R;

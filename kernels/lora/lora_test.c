@@ -1,4 +1,4 @@
-/* lora_test.c - identities of LoRA that a comparison with the reference cannot show. */
+/* lora_test.c - tests identities of LoRA that a comparison with the reference cannot show. */
 #include <string.h>
 
 #include "kernels/lora/lora.h"
@@ -69,7 +69,7 @@ static void fresh_adapter_changes_nothing(void **state)
 
 /* One call with two targets must give the same result as two calls with one target each, and
  * leave the gap in y unchanged. */
-static void targets_together_as_one_by_one(void **state)
+static void one_call_equals_a_call_per_target(void **state)
 {
     layer l = make(), one = l;
     pb_lora_fwd_args f = forward(&l, 2);
@@ -96,7 +96,7 @@ static void targets_together_as_one_by_one(void **state)
         for (int i = NQ + NV; i < LD; i++) CHECK_NEAR(l.y[t * LD + i], fresh.y[t * LD + i], 0);
 }
 
-/* The adapter's part of y is proportional to scale. The merged weight W + scale b a gives the same y. */
+/* The adapter adds to y a term proportional to scale. The merged weight W + scale b a gives the same y. */
 static void adds_scale_times_the_product(void **state)
 {
     layer l = make(), twice = l;
@@ -132,7 +132,7 @@ static void bad_arguments_are_named(void **state)
     f = forward(&l, 3);
     CHECK_FAILS(pb_lora_fwd(*state, &f), PB_EINVAL, "target 2 is NULL");
     f = forward(&l, 2), f.target[1].ldy = NV - 1;
-    CHECK_FAILS(pb_lora_fwd(*state, &f), PB_EINVAL, "need N=8");
+    CHECK_FAILS(pb_lora_fwd(*state, &f), PB_EINVAL, "need at least N=8");
     f = forward(&l, 2), f.scale = NAN;
     CHECK_FAILS(pb_lora_fwd(*state, &f), PB_EINVAL, "scale=");
     pb_lora_bwd_args g = backward(&l, 2);
@@ -148,7 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fresh_adapter_changes_nothing),
-        cmocka_unit_test(targets_together_as_one_by_one),
+        cmocka_unit_test(one_call_equals_a_call_per_target),
         cmocka_unit_test(adds_scale_times_the_product),
         cmocka_unit_test(bad_arguments_are_named),
     };

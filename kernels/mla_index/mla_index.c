@@ -34,22 +34,22 @@ const pb_impl pb_mla_index_build_cpu[] = {PB_FAST_IMPLS(pb_mla_index_build){"ref
 /* ---- descriptor ------------------------------------------------------------------------------- */
 
 static const char axes[] = "BSTWwrnp";
-/* A shape of the tables: a pb_dims with names, in the order of `axes`. */
+/* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
 typedef struct shape {
     int B, S, T, W, window, ratio;
-    int samples; /* conversations packed into a row; 0: start is NULL */
-    int pick;    /* 1: the top-k groups of the indexer; 0: all groups, pick is NULL */
+    int conversations; /* conversations packed into a row; 0: start is NULL */
+    int pick;          /* 1: the top-k groups of the indexer; 0: all groups, pick is NULL */
     int unused[2];
 } shape;
 _Static_assert(sizeof(shape) == sizeof(pb_dims), "a shape is a pb_dims with names");
 static const shape edge[] = {
-    {.B = 2, .S = 37, .T = 9, .W = 32, .window = 12, .ratio = 4, .samples = 3, .pick = 1},
+    {.B = 2, .S = 37, .T = 9, .W = 32, .window = 12, .ratio = 4, .conversations = 3, .pick = 1},
     {.B = 1, .S = 300, .T = 75, .W = 256, .window = 128, .ratio = 4, .pick = 1},
     {.B = 1, .S = 260, .T = 2, .W = 130, .window = 128, .ratio = 128},
     {.B = 1, .S = 100, .W = 128, .window = 128, .ratio = 1},
-    {.B = 2, .S = 200, .T = 50, .W = 178, .window = 128, .ratio = 4, .samples = 5, .pick = 1},
+    {.B = 2, .S = 200, .T = 50, .W = 178, .window = 128, .ratio = 4, .conversations = 5, .pick = 1},
     {.B = 1, .S = 1, .T = 3, .W = 4, .window = 128, .ratio = 4, .pick = 1},
-    {.B = 2, .S = 130, .T = 16, .W = 63, .window = 40, .ratio = 8, .samples = 2},
+    {.B = 2, .S = 130, .T = 16, .W = 63, .window = 40, .ratio = 8, .conversations = 2},
     {0},
 };
 static const shape grid[] = {
@@ -66,13 +66,13 @@ static pb_status build_check(const void *args)
                        a->window, a->ratio);
     const int wide = a->S < a->window ? a->S : a->window;
     if (a->T < 0 || a->W - wide < a->T)
-        return pb_fail(PB_EINVAL, "mla_index_build: W=%d, need at least %d and T=%d", a->W, wide, a->T);
+        return pb_fail(PB_EINVAL, "mla_index_build: W=%d T=%d, need T >= 0 and W >= %d + T", a->W, a->T, wide);
     return a->idx ? PB_OK : pb_fail(PB_EINVAL, "mla_index_build: idx is NULL");
 }
 
-/* Binds the starts of n samples that share a row of S tokens evenly: sample m begins at mS/n. The starts of the first
- * are -1 instead of 0, to test negative values. */
-static const int32_t *bind_samples(pb_binder *b, size_t T, int S, int n)
+/* Binds `start` for rows of S tokens that hold n conversations of about equal length: conversation m begins at token
+ * mS/n. Tokens of the first conversation get -1 instead of 0, to test negative values. */
+static const int32_t *bind_start(pb_binder *b, size_t T, int S, int n)
 {
     int32_t *start = malloc(T * sizeof *start);
     const int32_t *bound = NULL;
@@ -84,7 +84,7 @@ static const int32_t *bind_samples(pb_binder *b, size_t T, int S, int n)
         }
         bound = pb_in_raw(b, "start", start, T * sizeof *start);
     } else if (b->status == PB_OK) {
-        b->status = pb_fail(PB_ENOMEM, "mla_index: no memory for %zu starts", T);
+        b->status = pb_fail(PB_ENOMEM, "mla_index: no host memory for %zu start positions", T);
     }
     free(start);
     return bound;
@@ -95,7 +95,7 @@ static pb_status build_bind(pb_binder *b, const int *dim, void *args)
     const size_t T = (size_t)dim[0] * dim[1];
     pb_mla_index_build_args a = {.B = dim[0], .S = dim[1], .T = dim[2], .W = dim[3], .window = dim[4], .ratio = dim[5]};
     if (dim[7]) a.pick = pb_in_range(b, "pick", PB_I32, T * a.T, -2, a.S / a.ratio + 3);
-    if (dim[6]) a.start = bind_samples(b, T, a.S, dim[6]);
+    if (dim[6]) a.start = bind_start(b, T, a.S, dim[6]);
     a.idx = pb_out(b, "idx", PB_I32, T * a.W);
     *(pb_mla_index_build_args *)args = a;
     return b->status;

@@ -1,7 +1,7 @@
 /* mla_index.h - builds the key lists that sparse_mla reads in DeepSeek-V4: a window of the last rows, then compressed
  * rows.
  *
- * kv holds the S tokens of a sequence, followed by one compressed row for every `ratio` tokens: row S + g stands for
+ * kv holds the S tokens of a sequence, followed by one compressed row for every `ratio` tokens: row S + g represents
  * the group of tokens g ratio .. g ratio + ratio - 1. With wide = min(S, window), the list of query i is
  *
  *     w < wide:             r = max(i - wide + 1, first) + w;      -1 where r > i
@@ -11,8 +11,8 @@
  * first = start[b,i], the first token of the conversation of i (negative or NULL: 0). A group is visible when g >= 0
  * and all its tokens are in first .. i. So a query always attends to itself, and masked slots occur within a list as
  * well as at its end. In a packed row each query attends to its own conversation only; if the starts are multiples of
- * ratio, the lists equal those of the conversations alone. Errors: EINVAL for B, S, window or ratio below 1, T < 0, W <
- * wide + T, a NULL `idx`. */
+ * ratio, the lists equal those of each conversation in a row of its own. Errors: EINVAL for B, S, window or ratio below
+ * 1, T < 0, W < wide + T, a NULL `idx`. */
 #ifndef PB_MLA_INDEX_H
 #define PB_MLA_INDEX_H
 #include "kernels/engine/op.h"
@@ -44,7 +44,7 @@ PB_MLA_INDEX_FN int32_t pb_mla_index_slot(const pb_mla_index_build_args *a, cons
     }
     if (w >= wide + a->T) return -1;
     const int32_t g = pick ? pick[w - wide] : w - wide;
-    const int64_t token = (int64_t)g * a->ratio; /* g may be anything */
+    const int64_t token = (int64_t)g * a->ratio; /* 64 bits, because g may be any number */
     return g >= 0 && token >= first && token + a->ratio <= (int64_t)i + 1 ? a->S + g : -1;
 }
 

@@ -6,7 +6,7 @@
 
 static void build(pb_ctx *ctx, const pb_mla_index_build_args *a) { CHECK_OK(pb_mla_index_build(ctx, a)); }
 
-/* Window 3, groups of 2; the expected lists are written by hand. */
+/* Window 3, groups of 2 tokens; the expected lists follow from the definition in mla_index.h. */
 static void known_lists(void **state)
 {
     enum { S = 5, T = 2, W = 6 };
@@ -25,7 +25,7 @@ static void known_lists(void **state)
 
 /* Groups that are not visible yet, as an indexer returns them early in a sequence, and out-of-range groups become
  * -1. */
-static void picks_are_not_trusted(void **state)
+static void invisible_groups_become_masked_slots(void **state)
 {
     static const int32_t pick[] = {INT_MAX, INT_MIN, -1, 1, 0, 2};
     int32_t idx[4 * 10], picks[4][6];
@@ -36,8 +36,9 @@ static void picks_are_not_trusted(void **state)
     assert_memory_equal(idx + 30, want, sizeof want);
 }
 
-/* The lists of two samples packed into a row of 16 equal those of each sample alone, shifted by the sample's offset. */
-static void packed_samples_are_alone(void **state)
+/* The lists of two conversations packed into a row of 16 tokens equal those of each conversation in a row of its own,
+ * shifted by the conversation's offset. */
+static void packed_conversations_are_independent(void **state)
 {
     enum { S = 16, M = 8, T = 4, W = 10 };
     int32_t start[S], packed[S][W], alone[M][W];
@@ -47,7 +48,7 @@ static void packed_samples_are_alone(void **state)
     build(*state, &(pb_mla_index_build_args){.idx = alone[0], .B = 1, .S = M, .T = T, .W = W, .window = 5, .ratio = 4});
     for (int i = 0; i < S; i++)
         for (int w = 0; w < 5 + T; w++) {
-            const int group = w - 5 - i / M * (M / 4); /* slot of the same group in the list of the sample alone */
+            const int group = w - 5 - i / M * (M / 4); /* slot of this group in the list of the unpacked conversation */
             int32_t want = w < 5 ? alone[i % M][w] : group < 0 ? -1 : alone[i % M][5 + group];
             if (want >= 0) want += w < 5 ? start[i] : S - M + i / M * (M / 4);
             assert_int_equal(packed[i][w], want);
@@ -58,7 +59,7 @@ static void bad_arguments_are_named(void **state)
 {
     int32_t idx[4];
     pb_mla_index_build_args a = {.idx = idx, .B = 1, .S = 2, .T = 3, .W = 4, .window = 128, .ratio = 4};
-    CHECK_FAILS(pb_mla_index_build(*state, &a), PB_EINVAL, "W=4, need at least 2 and T=3");
+    CHECK_FAILS(pb_mla_index_build(*state, &a), PB_EINVAL, "W=4 T=3, need T >= 0 and W >= 2 + T");
     a.T = -1;
     CHECK_FAILS(pb_mla_index_build(*state, &a), PB_EINVAL, "T=-1");
     a.T = 1, a.ratio = 0;
@@ -71,8 +72,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_lists),
-        cmocka_unit_test(picks_are_not_trusted),
-        cmocka_unit_test(packed_samples_are_alone),
+        cmocka_unit_test(invisible_groups_become_masked_slots),
+        cmocka_unit_test(packed_conversations_are_independent),
         cmocka_unit_test(bad_arguments_are_named),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);

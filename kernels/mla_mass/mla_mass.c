@@ -47,7 +47,7 @@ const pb_impl pb_mla_mass_fwd_cpu[] = {PB_FAST_IMPLS(pb_mla_mass_fwd, .workspace
 /* ---- descriptor ----------------------------------------------------------------------------------------- */
 
 static const char axes[] = "BSKHDWfn";
-/* A shape of the tables: a pb_dims with names, in the order of `axes`. */
+/* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
 typedef struct shape {
     int B, S, S_kv, H, D, W, from, n; /* the masses of slots from .. from + n - 1 are computed */
     int unused[2];
@@ -84,14 +84,15 @@ static pb_status fwd_check(const void *args)
         return pb_fail(PB_EINVAL, "mla_mass_fwd: B=%d S=%d S_kv=%d H=%d D=%d, need at least 1", a->B, a->S, a->S_kv,
                        a->H, a->D);
     if (a->from < 0 || a->n < 0 || a->n > a->W - a->from)
-        return pb_fail(PB_EINVAL, "mla_mass_fwd: slots %d and %d more of W=%d", a->from, a->n, a->W);
-    if (!isfinite(a->scale)) return pb_fail(PB_EINVAL, "mla_mass_fwd: scale=%g", (double)a->scale);
+        return pb_fail(PB_EINVAL, "mla_mass_fwd: from=%d n=%d, need a range of slots within W=%d", a->from, a->n, a->W);
+    if (!isfinite(a->scale))
+        return pb_fail(PB_EINVAL, "mla_mass_fwd: scale=%g, need a finite number", (double)a->scale);
     if (!a->q || !a->kv || !a->idx || !a->lse || (!a->mass && a->n))
         return pb_fail(PB_EINVAL, "mla_mass_fwd: a tensor is NULL");
     return PB_OK;
 }
 
-/* Binds lists of random rows with a fifth of the slots masked; the last row of kv is never named. */
+/* Binds lists of random rows with a fifth of the slots masked. The last row of kv is in no list. */
 static const int32_t *bind_lists(pb_binder *b, const pb_mla_mass_fwd_args *a)
 {
     const size_t n = (size_t)a->B * a->S * a->W;
@@ -104,7 +105,7 @@ static const int32_t *bind_lists(pb_binder *b, const pb_mla_mass_fwd_args *a)
         }
         bound = pb_in_raw(b, "idx", idx, n * sizeof *idx);
     } else if (b->status == PB_OK) {
-        b->status = pb_fail(PB_ENOMEM, "mla_mass: no memory for %zu indices", n);
+        b->status = pb_fail(PB_ENOMEM, "mla_mass: no host memory for %zu indices", n);
     }
     free(idx);
     return bound;
@@ -125,7 +126,8 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Plants a row of kv that must not be read and, with several heads, a head without visible keys. */
+/* Fills the row of kv that is in no list with NaN and infinity, which must not be read. With more than two heads, sets
+ * the lse of head 1 in batch row 0 to -inf, the lse of a query without visible keys. */
 static pb_status fwd_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_mla_mass_fwd_args *a = args;

@@ -16,7 +16,7 @@ struct wanted {
 
 template <int G, int DP> struct mass_smem {
     bf16 q[16 * G * mla_ld<DP>], kv[2][MLA_KEYS * mla_ld<DP>];
-    float lse2[16 * G], part[G][MLA_KEYS]; /* lse in powers of two; +inf: the head does not count */
+    float lse2[16 * G], part[G][MLA_KEYS]; /* lse2: lse * log2(e); +inf: the head adds nothing. part: see weigh_tile */
     int row[2][MLA_KEYS];
 };
 
@@ -26,16 +26,16 @@ template <int G, int DP> __device__ inline void weigh_tile(mass_smem<G, DP> &sm,
     constexpr int LD = mla_ld<DP>;
     const int group = threadIdx.x / 32 % G, lane = pb_mma_lane();
     const float lse0 = sm.lse2[group * 16 + lane / 4], lse8 = sm.lse2[group * 16 + lane / 4 + 8];
-    for (int n = threadIdx.x / 32 / G; n < MLA_KEYS / 8; n += 8 / G) {
+    for (int tile = threadIdx.x / 32 / G; tile < MLA_KEYS / 8; tile += 8 / G) {
         float c[4];
-        mla_dot<DP>(c, sm.q + group * 16 * LD, LD, sm.kv[stage] + n * 8 * LD, LD);
+        mla_dot<DP>(c, sm.q + group * 16 * LD, LD, sm.kv[stage] + tile * 8 * LD, LD);
 #pragma unroll
         for (int e = 0; e < 2; e++) {
-            const int k = n * 8 + lane % 4 * 2 + e;
+            const int slot = tile * 8 + lane % 4 * 2 + e;
             float sum = pb_exp2_fast(fmaf(c[e], scale2, -lse0)) + pb_exp2_fast(fmaf(c[e + 2], scale2, -lse8));
 #pragma unroll
             for (int d = 4; d < 32; d *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
-            if (lane < 4) sm.part[group][k] = sm.row[stage][k] >= 0 ? sum : 0;
+            if (lane < 4) sm.part[group][slot] = sm.row[stage][slot] >= 0 ? sum : 0;
         }
     }
 }
@@ -49,7 +49,7 @@ __global__ __launch_bounds__(MLA_THREADS, 1) void mma_kernel(const pb_mla p, con
     const pb_mla_keys keys = pb_mla_mass_keys(&p, (int)(token / p.S), (int)(token % p.S), out.from, out.n);
     float *mass = out.mass + token * out.n;
     for (int block = 0; block < blocks; block++) {
-        const mla_owned own = mla_heads_of<G>(p, token, block);
+        const mla_cta_work own = mla_heads_of<G>(p, token, block);
         __syncthreads();
         mla_load_rows<DP, 16 * G>(sm.q, (const bf16 *)p.q + own.head * p.D, own.n, p.D);
         if (threadIdx.x < 16 * G) {

@@ -1,8 +1,9 @@
 /* mla_mass_fast.c - the attention mass of listed slots on the CPU: the lanes of a vector are up to 64 heads of a token,
  * rows of kv are processed 64 at a time.
  *
- * As in the forward pass of sparse_mla_fast.c, masked slots never reach a tile, and products are tile.h's. Beyond 64
- * heads, later heads add to the masses of the first 64. Limit: fma throughput. */
+ * As in the forward pass of sparse_mla_fast.c, masked slots are skipped before a tile is filled, and all products are
+ * those of tile.h. With more than 64 heads, each further group of 64 adds to the masses of the first. Limit: fma
+ * throughput. */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -21,7 +22,7 @@ static void add_heads(const pb_mla *p, const pb_mla_keys *keys, size_t token, in
     float *q = room, *tile = q + p->D * HEADS, *s = tile + KEYS * width, lse[HEADS];
     const rows x = {p->q, at * p->D, (size_t)p->D, p->dtype};
     int slot[KEYS];
-    load_turned(q, HEADS, wide, &x, n, p->D, p->scale);
+    load_transposed(q, HEADS, wide, &x, n, p->D, p->scale);
     for (int i = 0; i < HEADS; i++) lse[i] = i < n && p->lse[at + i] != -INFINITY ? p->lse[at + i] : INFINITY;
     for (int w = 0, m = 0; w < keys->n; m = 0) {
         for (; w < keys->n && m < KEYS; w++) {

@@ -1,4 +1,4 @@
-/* mla_mass_test.c - tests of mla_mass: the masses against the lse of sparse_mla_fwd, parts of a list, and errors.
+/* mla_mass_test.c - tests of mla_mass: the masses against the lse of sparse_mla_fwd, ranges of a list, and errors.
  * PyTorch's results are in indexer_test.c. */
 #include "kernels/mla_mass/mla_mass.h"
 #include "kernels/sparse_mla/sparse_mla.h"
@@ -11,7 +11,7 @@ typedef struct problem {
     int32_t idx[N * W];
 } problem;
 
-/* Fills p with lists with masked slots, where query 1 has no visible key, and lse from sparse_mla_fwd. */
+/* Fills p: lists with masked slots, in which query 1 has no visible key, and the lse of sparse_mla_fwd. */
 static void make(pb_ctx *ctx, problem *p)
 {
     *p = (problem){test_values(N * H * D, PB_F32, 1), test_values(B * S_KV * D, PB_F32, 2), test_values(H, PB_F32, 3),
@@ -78,7 +78,7 @@ static void check_sums(pb_ctx *ctx)
     drop(&p);
 }
 
-static void all_mass_is_the_heads(void **state)
+static void masses_and_sinks_sum_to_the_heads(void **state)
 {
     pb_ctx *ctx = *state;
     for (const pb_impl *i = pb_mla_mass_fwd_cpu; i->name; i++) {
@@ -95,7 +95,7 @@ static void bad_arguments_are_named(void **state)
     float mass[N * W];
     make(*state, &p);
     pb_mla_mass_fwd_args a = args_of(&p, 70, 11, mass);
-    CHECK_FAILS(pb_mla_mass_fwd(*state, &a), PB_EINVAL, "slots 70 and 11 more of W=80");
+    CHECK_FAILS(pb_mla_mass_fwd(*state, &a), PB_EINVAL, "from=70 n=11, need a range of slots within W=80");
     a.n = 10, a.scale = INFINITY;
     CHECK_FAILS(pb_mla_mass_fwd(*state, &a), PB_EINVAL, "scale");
     a.scale = 1, a.lse = NULL;
@@ -108,7 +108,7 @@ static void bad_arguments_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_mass_is_the_heads),
+        cmocka_unit_test(masses_and_sinks_sum_to_the_heads),
         cmocka_unit_test(bad_arguments_are_named),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);

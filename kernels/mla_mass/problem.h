@@ -5,7 +5,7 @@
 #include "kernels/sparse_mla/mla.h"
 #include "kernels/sparse_mla/plan.h"
 
-/* Outputs are not set. V is 1 because no code here reads values. */
+/* Converts pb_mla_mass_fwd_args. Outputs are not set. V is 1 because no code here reads values. */
 static inline pb_mla pb_mla_mass_problem(const void *args)
 {
     const pb_mla_mass_fwd_args *a = (const pb_mla_mass_fwd_args *)args;
@@ -17,7 +17,7 @@ static inline pb_mla pb_mla_mass_problem(const void *args)
 }
 /* Workspace per thread of the vectorised implementation, in floats: q transposed, rows of kv, scores. */
 static inline size_t pb_mla_mass_tiles(int D) { return (size_t)D * HEADS + KEYS * (pb_mla_width(D) + HEADS); }
-/* The slots from .. from + n - 1 of the list of token (b,i). */
+/* Returns the slots from .. from + n - 1 of the list of token (b,i). */
 PB_MLA_FN pb_mla_keys pb_mla_mass_keys(const pb_mla *p, int b, int i, int from, int n)
 {
     pb_mla_keys k = pb_mla_keys_of(p, b, i);

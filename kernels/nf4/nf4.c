@@ -15,8 +15,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Point k of torch.linspace(0.1, 1, steps + 1) in f32. Like torch's vectorised kernel, it counts from the nearer end
- * and uses fused multiply-add: the last bits of bitsandbytes' map depend on both. */
+/* Returns point k of torch.linspace(0.1, 1, steps + 1) in f32. Like torch's vectorised kernel, it computes from the
+ * nearer end and uses fused multiply-add: the last bits of bitsandbytes' map depend on both. */
 static float linspace(int steps, int k)
 {
     const float step = (1.0f - 0.1f) / (float)steps;
@@ -41,7 +41,8 @@ void pb_nf4_dynamic_map(float code[256])
 
 /* ---- reference ---------------------------------------------------------------------------------- */
 
-/* dQuantizeNF4 of csrc/kernels.cu. Comparisons with NaN are false, so NaN gets code 0. */
+/* Returns the NF4 code of x, like dQuantizeNF4 in bitsandbytes' csrc/kernels.cu. Comparisons with NaN are false, so NaN
+ * gets code 0. */
 static int nf4_code(float x)
 {
     int code = 0;
@@ -49,7 +50,7 @@ static int nf4_code(float x)
     return code;
 }
 
-/* dQuantize<0> of csrc/kernels.cu. */
+/* Returns the 8-bit code of x, like dQuantize<0> in bitsandbytes' csrc/kernels.cu. */
 static int dynamic_code(const float *code, float x)
 {
     int pivot = 127, upper = 255, lower = 0;
@@ -121,7 +122,7 @@ const pb_impl pb_nf4_dequantize_cpu[] = {PB_FAST_IMPLS(pb_nf4_dequantize){"ref",
 
 /* ---- descriptors --------------------------------------------------------------------------------- */
 
-/* w has S rows of D elements; b: block size; q: 1 for double quantisation. */
+/* Axes: w has S rows of D elements; b: block size; q: 1: double quantisation. */
 static const char axes[] = "SDbq";
 static const pb_dims edge[] = {
     {5, 13, 32, 1},                          /* odd n, short last block */
@@ -244,7 +245,7 @@ static pb_cost dequantize_cost(const void *args)
                          (double)a->n * (0.5 + (double)pb_dtype_size(a->dtype)) + pb_nf4_scale_bytes(&a->scales, a->n)};
 }
 
-/* No backward op: quantisation is piecewise constant, and the quantised weights are frozen. */
+/* Neither op has a backward op: quantisation is piecewise constant, and the quantised weights are frozen. */
 const pb_op pb_op_nf4_quantize = {
     .name = "nf4_quantize",
     .axes = axes,

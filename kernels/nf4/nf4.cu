@@ -19,8 +19,8 @@
 
 namespace
 {
-/* EACH: elements per thread and pass when quantising; PASS: per warp and pass. STEPS: vectors
- * per lane when dequantising. */
+/* When quantising, a thread processes EACH elements at a time and a warp PASS. CELLS: cells of the look-up table.
+ * STEPS: vectors per lane when dequantising. */
 enum { THREADS = 256, WARPS = THREADS / 32, EACH = 8, PASS = 32 * EACH, CELLS = 32, STEPS = 4 };
 
 /* ---- quantise --------------------------------------------------------------------------------------------------- */
@@ -48,7 +48,8 @@ cells make_cells()
     return c;
 }
 
-/* NaN goes to cell 0 and fails the comparison: code 0. Infinities go to the first or last cell. */
+/* Returns the code of x. NaN is looked up in cell 0 and fails the comparison, so its code is 0. Infinities are looked
+ * up in the first or last cell. */
 __device__ unsigned code_of(const cell *table, float x)
 {
     const int at = min(max(__float2int_rd(fmaf(x, 16, 16)), 0), CELLS - 1);
@@ -108,7 +109,7 @@ __device__ void store_sum(double x, double *sums)
     sums[blockIdx.x] = all;
 }
 
-/* Quantises; a warp owns PASS elements or one quantisation block, whichever is larger. A block larger than PASS takes
+/* Quantises w. A warp owns PASS elements or one quantisation block, whichever is larger. A block larger than PASS takes
  * several passes and is read twice. sums: NULL, or [gridDim.x] for each CTA's sum of absmax. */
 template <class T>
 __global__ void __launch_bounds__(THREADS)
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__(THREADS) mean_absmax(const double *sums, unsig
     if (threadIdx.x == 0) *offset = (float)(all[0] / blocks);
 }
 
-/* The same binary search as bitsandbytes' dQuantize, so that ties give the same code. */
+/* Returns the 8-bit code of x by the binary search of bitsandbytes' dQuantize, so that ties give the same code. */
 __device__ int dynamic_code(const float *code, float x)
 {
     int pivot = 127, upper = 255, lower = 0;
@@ -214,7 +215,7 @@ pb_status run_quantize(pb_ctx *ctx, const void *args)
 
 /* ---- dequantise ------------------------------------------------------------------------------------------------- */
 
-/* Loads the E 4-bit codes of elements e .. e+E-1 in memory order. They are read once, so __ldcs hints streaming. */
+/* Loads the E 4-bit codes of elements e .. e+E-1 in memory order. __ldcs is a streaming load: codes are read once. */
 template <int E> __device__ uint32_t load_codes(const uint8_t *q, size_t e)
 {
     if (E == 8) return __ldcs(reinterpret_cast<const unsigned *>(q + e / 2));
@@ -232,7 +233,7 @@ template <class T> __device__ void store_values(const float *level, uint32_t cod
 /* Writes a warp's values from shared memory to `to` with one bulk copy; both are 16-byte aligned. The fence makes
  * the lanes' writes visible to the copy. Lane 0 waits until the copy has read `room`, because shared memory is
  * released when the CTA exits. */
-__device__ void store_share(void *to, const void *room, uint32_t bytes)
+__device__ void store_output(void *to, const void *room, uint32_t bytes)
 {
 #ifdef PB_SM90_CODE
     fence_async_shared();
@@ -252,7 +253,7 @@ __global__ void __launch_bounds__(THREADS)
     dequantize(const __grid_constant__ pb_nf4_view v, T *w, size_t n, bool vectors)
 {
     constexpr int E = pb_lanes<T>, SHARE = STEPS * 32 * E;
-    static_assert(SHARE <= 32 * 32, "a scale a lane");
+    static_assert(SHARE <= 32 * 32, "one scale per lane is enough: a block has at least 32 elements");
     __shared__ float level[16];
     __shared__ alignas(16) T room[BULK ? WARPS : 1][SHARE];
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
@@ -280,7 +281,7 @@ __global__ void __launch_bounds__(THREADS)
         const float mine = __shfl_sync(0xffffffffu, scale, (s * 32 + lane) * E >> v.shift);
         store_values<T>(level, codes[s], mine, to + s * 32 * E);
     }
-    if (BULK) store_share(w + first, room[warp], sizeof room[0]);
+    if (BULK) store_output(w + first, room[warp], sizeof room[0]);
 }
 
 template <class T, bool BULK> pb_status launch_dequantize(pb_ctx *ctx, const pb_nf4_dequantize_args *a)

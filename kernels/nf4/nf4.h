@@ -61,7 +61,7 @@ typedef struct pb_nf4_dequantize_args {
 pb_status pb_nf4_check_scales(const char *op, const pb_nf4_scales *s);
 /* Binds random scales for n elements as inputs. nested: double quantisation; otherwise absmax in [0.5,1.5). */
 pb_nf4_scales pb_nf4_bind_scales(pb_binder *b, size_t n, int block, bool nested);
-/* Bytes of the scales of n elements. */
+/* Returns the bytes of the scales of n elements. */
 double pb_nf4_scale_bytes(const pb_nf4_scales *s, size_t n);
 
 PB_DECLARE_OP(nf4, quantize)

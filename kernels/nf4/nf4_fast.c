@@ -11,7 +11,7 @@
 
 static inline vf absolute(vf x) { return (vf)((vi)x & 0x7fffffff); }
 
-/* Maximum of |w|. NaN never becomes the maximum, because x > max is false for NaN. */
+/* Returns the maximum of |w|. NaN never becomes the maximum, because x > max is false for NaN. */
 static inline float block_max(const void *w, size_t at, size_t n, pb_dtype t)
 {
     vf m0 = {0}, m1 = {0};
@@ -35,7 +35,7 @@ static inline thresholds midpoints(void)
     return m;
 }
 
-/* The number of thresholds below each lane's value: its code. */
+/* Returns the code of each lane's value: the number of thresholds below it. */
 static inline vi codes(const thresholds *m, vf x)
 {
 #if defined(__AVX512F__)
@@ -80,9 +80,10 @@ static inline void quantize_block(const pb_nf4_quantize_args *a, size_t j, size_
     memcpy(q + i / 2, &b, (n - i + 1) / 2);
 }
 
-/* Thresholds that reproduce the tie rule of bitsandbytes: its search ends on an even entry, so a tie goes to the even
- * entry. Going from entry i to i+1 needs x > midpoint when i is even, and x >= midpoint when i is odd. For odd i, t is
- * the next smaller float, so that x > t expresses both. The code is the number of t that are below x. */
+/* Thresholds between neighbouring entries of the dynamic map, such that the code of x is the number of t[i] < x. They
+ * reproduce the tie rule of bitsandbytes, by which a tie goes to the even entry: entry i+1 instead of i requires x >
+ * midpoint if i is even, and x >= midpoint if i is odd. So t[i] is the midpoint, or the next smaller float if i is
+ * odd. */
 typedef struct dynamic_steps {
     float t[255];
 } dynamic_steps;

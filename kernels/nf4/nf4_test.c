@@ -1,4 +1,4 @@
-/* nf4_test.c - NF4 byte for byte against bitsandbytes, and identities that follow from its definition.
+/* nf4_test.c - compares NF4 with bitsandbytes byte for byte, and tests identities that follow from its definition.
  *
  * tests/fixtures/nf4.bin holds results of bitsandbytes; scripts/fixtures/nf4_fixtures.py makes the file and describes
  * its format. Run from the root of the sources, as ctest does. */
@@ -55,7 +55,7 @@ typedef struct record {
     uint64_t *sums; /* [2] FNV hashes of the dequantised f32 values: plain, double-quantised */
 } record;
 
-/* Element i of a bell-shaped weight, equal to values() of the script. */
+/* Returns element i of weights with a bell-shaped distribution, equal to values() of the fixture script. */
 static float bell(const head *h, uint64_t i)
 {
     double sum = 0;
@@ -195,7 +195,7 @@ static void same_bytes_as_bitsandbytes(void **state)
 
 enum { N = 1 << 20 };
 
-static void representable_values_come_back(void **state)
+static void representable_values_are_restored(void **state)
 {
     static uint8_t q[N / 2], again[N / 2];
     static float w[N], absmax[N / 32], absmax_again[N / 32];
@@ -217,7 +217,7 @@ static void representable_values_come_back(void **state)
 /* Compares the mean |error| on N(0,1) with the figures in bitsandbytes' tests (tests/test_functional.py), within
  * three standard errors. A block's error is proportional to its maximum, whose relative standard deviation is
  * about 0.16 at block size 64. */
-static void error_is_the_published_one(void **state)
+static void error_equals_the_published_error(void **state)
 {
     static const double published[] = {.067746, .072798, .076831, .080337, .083547, .08661, .089592, .092547};
     static float w[N], back[N], absmax[N / 32];
@@ -289,8 +289,9 @@ static void ties_of_the_second_level_take_the_even_entry(void **state)
     ctx->impl = NULL;
 }
 
-/* Scaling the weights by a power of two is exact in every step, so codes stay and scales are multiplied exactly. */
-static void scaling_moves_only_the_scales(void **state)
+/* Scaling the weights by a power of two is exact in every step. So the codes do not change, and the scales are
+ * multiplied exactly. */
+static void scaling_the_weights_changes_only_the_scales(void **state)
 {
     enum { M = 1000 };
     float w[M], absmax[2][16], absmax2[2], offset[2], code[256];
@@ -341,10 +342,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bytes_as_bitsandbytes),
-        cmocka_unit_test(representable_values_come_back),
-        cmocka_unit_test(error_is_the_published_one),
+        cmocka_unit_test(representable_values_are_restored),
+        cmocka_unit_test(error_equals_the_published_error),
         cmocka_unit_test(zeros_stay_zero),
-        cmocka_unit_test(scaling_moves_only_the_scales),
+        cmocka_unit_test(scaling_the_weights_changes_only_the_scales),
         cmocka_unit_test(bad_arguments_are_named),
         cmocka_unit_test(ties_of_the_second_level_take_the_even_entry),
     };

@@ -59,7 +59,7 @@ const pb_impl pb_nf4_linear_dx_cpu[] = {PB_FAST_IMPLS(pb_nf4_linear_dx, .workspa
 
 /* ---- descriptors --------------------------------------------------------------------------------- */
 
-/* b: quantisation block; q: 1 for double quantisation; f: 1 for a bias (fwd); a: 1 to accumulate (dx). */
+/* Axes: b: quantisation block; q: 1: double quantisation; f: 1: with a bias (fwd); a: 1: accumulate (dx). */
 static const char axes[] = "BSNKbqfa";
 static const pb_dims edge[] = {
     {1, 5, 19, 46, 32, 1, 1, 0},    /* K is not a multiple of the block, so rows start inside a block */
@@ -94,8 +94,8 @@ static const pb_dims grid[] = {{1, 256, 576, 576, 64, 1, 0, 0},  {1, 256, 1536, 
                                {1, 64, 8960, 1536, 64, 1, 0, 0}, {1, 64, 1536, 8960, 64, 1, 0, 0},
                                {1, 1, 8960, 1536, 64, 1, 0, 0},  {1, 256, 8960, 1536, 64, 0, 0, 0},
                                {1, 16, 192, 192, 64, 1, 0, 0},   {0}};
-/* The layers of qwen2.5-1.5b and 0.5b from few to many tokens, to find where decoding inside
- * the product stops paying. */
+/* The layers of qwen2.5-1.5b and 0.5b from few to many tokens, to find the token count from which dequantising W first
+ * is faster than decoding it inside the product. */
 static const pb_dims device_grid[] = {
     {1, 32, 17920, 1536, 64, 0, 0, 0},  {1, 64, 17920, 1536, 64, 0, 0, 0},  {1, 128, 17920, 1536, 64, 0, 0, 0},
     {1, 128, 2048, 1536, 64, 0, 0, 0},  {1, 128, 1536, 1536, 64, 0, 0, 0},  {1, 128, 1536, 8960, 64, 0, 0, 0},
@@ -105,7 +105,8 @@ static const pb_dims device_grid[] = {
 
 static pb_status check_shape(const char *op, int T, int N, int K, const pb_nf4_scales *s)
 {
-    if (T < 0 || N < 1 || K < 1) return pb_fail(PB_EINVAL, "%s: T=%d N=%d K=%d", op, T, N, K);
+    if (T < 0 || N < 1 || K < 1)
+        return pb_fail(PB_EINVAL, "%s: T=%d N=%d K=%d, need T >= 0 and N, K >= 1", op, T, N, K);
     return pb_nf4_check_scales(op, s);
 }
 

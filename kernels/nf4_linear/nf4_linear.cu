@@ -40,8 +40,8 @@ __device__ void decode_each(const pb_nf4_view &w, const float *level, size_t e, 
     for (int i = 0; i < EACH; i++) v[i] = __fmul_rn(level[codes >> (8 * (i / 2) + (i % 2 ? 0 : 4)) & 15], scale);
 }
 
-/* M: maximum number of tokens, a power of two; R: rows of W per warp. Rows and tokens beyond the edge repeat the last
- * one, and their results are not stored. */
+/* M: maximum number of tokens, a power of two; R: rows of W per warp. Where there are fewer rows or tokens, the last
+ * one is computed repeatedly, and these results are not stored. */
 template <class T, int M, int R>
 __global__ void __launch_bounds__(THREADS, 1)
     fused(const T *x, const __grid_constant__ pb_nf4_view w, const float *bias, T *y, int tokens, int N, int K)
@@ -117,7 +117,8 @@ pb_status fwd_fused(pb_ctx *ctx, const void *args)
     return pb_cuda_launched(ctx, "nf4_linear fused");
 }
 
-/* Whether the sum has enough terms, and the output enough elements, for the rounding of W to bf16 to average out. */
+/* Returns true if the sum has enough terms, and the output enough elements, for the rounding of W to bf16 to average
+ * out. */
 bool long_sums(pb_dtype t, int tokens, int terms, int outputs)
 {
     return t == PB_F32 || (terms >= 32 && (size_t)tokens * (size_t)outputs >= 16);
@@ -142,8 +143,8 @@ bool fwd_wgmma_accepts(const void *args)
     return fwd_args(args)->T <= SEVERAL && fwd_cublaslt_accepts(args) && pb_nf4_linear_wgmma_takes_fwd(args);
 }
 
-/* Shapes where decoding inside the product was faster than dequantising first (DESIGN.md): few tokens, and N, the
- * number of terms, large compared with K. */
+/* Returns true for shapes where decoding inside the product was faster than dequantising first (DESIGN.md): few tokens,
+ * and N, the number of terms, large compared with K. */
 bool dx_wgmma_pays(const void *args)
 {
     const pb_nf4_linear_dx_args *a = dx_args(args);

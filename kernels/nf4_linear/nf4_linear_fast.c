@@ -9,7 +9,7 @@
 
 enum { FEW = 6 }; /* up to this many tokens decoding is most of the work */
 
-/* acc[t] += x[t, k .. k+n-1] * w, where w is a vector of decoded weights. */
+/* Computes acc[t] += x[t, k .. k+n-1] * w, where w is a vector of decoded weights. */
 PB_INLINE void add(const pb_nf4_linear_fwd_args *a, int T, size_t k, size_t n, vf w, vf *acc)
 {
 #pragma GCC unroll 8

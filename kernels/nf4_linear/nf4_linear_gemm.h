@@ -1,10 +1,11 @@
-/* nf4_linear_gemm.h - describes both passes as pb_gemm, without a workspace. Used to size the workspace and to run. */
+/* nf4_linear_gemm.h - describes both passes as pb_gemm, without a workspace: to compute the size of the workspace and
+ * to run the products. */
 #ifndef PB_NF4_LINEAR_GEMM_H
 #define PB_NF4_LINEAR_GEMM_H
 #include "kernels/cpu/gemm.h"
 #include "kernels/nf4_linear/nf4_linear.h"
 
-/* y [T,N] = x [T,K] W^T; W is stored [N,K] */
+/* Describes the product y [T,N] = x [T,K] W^T; W is stored [N,K] */
 static inline pb_gemm pb_nf4_linear_fwd_gemm(const pb_nf4_linear_fwd_args *a)
 {
     return (pb_gemm){.M = a->T,
@@ -19,7 +20,7 @@ static inline pb_gemm pb_nf4_linear_fwd_gemm(const pb_nf4_linear_fwd_args *a)
                      .bias = a->bias};
 }
 
-/* dx [T,K] = dy [T,N] W; the sum is over N */
+/* Describes the product dx [T,K] = dy [T,N] W; the sum is over N */
 static inline pb_gemm pb_nf4_linear_dx_gemm(const pb_nf4_linear_dx_args *a)
 {
     return (pb_gemm){.M = a->T,

@@ -1,4 +1,4 @@
-/* nf4_linear_test.c - identities of the NF4 layer that a comparison with the reference cannot show. */
+/* nf4_linear_test.c - tests identities of the NF4 layer that a comparison with the reference cannot show. */
 #include <string.h>
 
 #include "kernels/nf4/nf4.h"
@@ -38,7 +38,7 @@ static pb_nf4_linear_dx_args backward(layer *l)
 }
 
 /* A unit vector as x returns a column of the dequantised weight; a unit vector as dy returns a row. */
-static void unit_vectors_pick_the_dequantised_weight(void **state)
+static void unit_vectors_read_the_dequantised_weight(void **state)
 {
     layer l = make(*state);
     for (int k = 0; k < K; k += 11) {
@@ -107,7 +107,7 @@ static void bad_arguments_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(unit_vectors_pick_the_dequantised_weight),
+        cmocka_unit_test(unit_vectors_read_the_dequantised_weight),
         cmocka_unit_test(result_is_linear_in_the_scales),
         cmocka_unit_test(accumulating_twice_doubles),
         cmocka_unit_test(bad_arguments_are_named),

@@ -56,13 +56,14 @@ enum {
     PITCH = FEATURES + 4
 }; /* PITCH: floats from token to token in sums, free of bank conflicts */
 
-/* 256 tokens need registers that only 384 threads leave; a step is then long enough for one warpgroup to decode. */
+/* Accumulators for 256 tokens need so many registers that a CTA can have only 384 threads. One warpgroup of decoders is
+ * then enough, because a step takes longer. */
 template <int TOKENS> struct plan {
     enum {
         AHEAD = TOKENS == 256 ? 4 : 8,
         DECODERS = TOKENS == 256 ? 128 : 256,
         THREADS = DECODERS + CONSUMERS,
-        DECODER_REGS = 104, /* of 256 tokens */
+        DECODER_REGS = 104, /* registers per thread, set for 256 tokens only */
         CONSUMER_REGS = 200
     };
 };
@@ -72,7 +73,7 @@ template <int TOKENS> struct alignas(1024) shared {
         struct {
             bf16 w[STAGES][2][TILE], x[STAGES][TOKENS * TERMS];
         };
-        float sums[TOKENS][PITCH]; /* overlays the stages when all products are done */
+        float sums[TOKENS][PITCH]; /* uses the memory of the stages when all products are done */
     };
     uint4 codes[plan<TOKENS>::AHEAD][RUNS];
     uint32_t scales[plan<TOKENS>::AHEAD][2][RUNS]; /* [0]: absmax or a word of four codes; [1]: absmax2 */
@@ -107,9 +108,9 @@ template <int TOKENS> __device__ inline part part_of(const task &t)
     return p;
 }
 
-/* Element of W at which run `run` of a step begins: two runs per row of a tile. Beyond the edge of W the last run is
- * used again; it meets zeros of x, or makes features that are not stored. W_MN_MAJOR: the rows of W are the terms
- * (dx). */
+/* Returns the element of W at which run `run` of a step begins; a row of a tile has two runs. For runs beyond the edge
+ * of W it returns the last run, which is then multiplied by zeros of x or gives features that are not stored.
+ * W_MN_MAJOR: the rows of W are the terms (dx). */
 template <bool W_MN_MAJOR> __device__ inline size_t run_at(const task &t, int feature0, int step, int run)
 {
     const int r = run % 128 / 2, f = feature0 + run / 128 * 64, k = step * TERMS, half = run % 2 * RUN;
@@ -134,7 +135,7 @@ __device__ inline void fetch(shared<TOKENS> &sm, const task &t, int feature0, in
     }
 }
 
-/* The scale of the run that begins at element e, as pb_nf4_scale_at computes it. */
+/* Returns the scale of the run that begins at element e, as pb_nf4_scale_at computes it. */
 template <int TOKENS>
 __device__ inline float fetched_scale(const shared<TOKENS> &sm, const task &t, size_t e, int slot, int run,
                                       float offset)
@@ -145,8 +146,8 @@ __device__ inline float fetched_scale(const shared<TOKENS> &sm, const task &t, s
     return __fadd_rn(__fmul_rn(sm.map[code], __uint_as_float(sm.scales[slot][1][run])), offset);
 }
 
-/* The 16 values of a quantisation block, rounded to bf16 as the dequantiser rounds them: low and high bytes
- * separately. */
+/* The 16 values that the codes of a quantisation block can have, rounded to bf16 as the dequantiser rounds them. The
+ * low and the high bytes are in separate tables. */
 struct values {
     uint32_t low[4], high[4];
 };
@@ -162,7 +163,8 @@ __device__ inline values values_of(const task &t, float scale)
     }
     return v;
 }
-/* Looks up four bytes in a table of 16: the low three bits of each code select among 8, the fourth selects the half. */
+/* Looks up four codes in a table of 16 bytes: the low three bits of a code select one of 8 bytes of each half of the
+ * table, the fourth bit selects the half. */
 __device__ inline uint32_t look_up(const uint32_t (&plane)[4], uint32_t among8, uint32_t half)
 {
     return bytes_of(bytes_of(plane[0], plane[1], among8), bytes_of(plane[2], plane[3], among8), half);
@@ -177,7 +179,8 @@ __device__ inline uint4 decode(const values &v, uint32_t codes)
                       bytes_of(low1, high1, 0x6273));
 }
 
-/* Starts the TMA load of this CTA's part of the tokens of a step, and expects the bytes of all of them at `full`. */
+/* Starts the TMA load of x for a step: this CTA loads its half of the tokens if `pair` is 2. `full` expects the bytes
+ * of all tokens. */
 template <int TOKENS>
 __device__ inline void load_tokens(shared<TOKENS> &sm, const CUtensorMap *map, const task &t, const part &p, int stage,
                                    int step)
@@ -237,8 +240,8 @@ template <int TOKENS, bool W_MN_MAJOR> __device__ void consume(shared<TOKENS> &s
     constexpr uint32_t NEXT = W_MN_MAJOR ? 16 * 128 : 16 * sizeof(bf16); /* bytes of 16 terms */
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32 % 4;
     const int group = warpgroup() - plan<TOKENS>::DECODERS / 128, feature = group * 64 + warp * 16 + lane / 4;
-    const factor w = W_MN_MAJOR ? factor_mn_major(sm.w[0][group], 64 * 128) : factor_k_major(sm.w[0][group]);
-    const factor x = factor_k_major(sm.x[0]);
+    const operand_desc w = W_MN_MAJOR ? mn_major_desc(sm.w[0][group], 64 * 128) : k_major_desc(sm.w[0][group]);
+    const operand_desc x = k_major_desc(sm.x[0]);
     float c[TOKENS / 8][4];
     for (int i = 0; i < own.to - own.from; i++) {
         const int stage = i % STAGES, last = (i + STAGES - 1) % STAGES;
@@ -246,7 +249,8 @@ template <int TOKENS, bool W_MN_MAJOR> __device__ void consume(shared<TOKENS> &s
         wgmma_fence();
 #pragma unroll
         for (int k = 0; k < TERMS / 16; k++)
-            wgmma<W_MN_MAJOR, 0>(c, step(w, stage * W_STAGE + k * NEXT), step(x, stage * X_STAGE + k * 32), i + k > 0);
+            wgmma<W_MN_MAJOR, 0>(c, advance_desc(w, stage * W_STAGE + k * NEXT),
+                                 advance_desc(x, stage * X_STAGE + k * 32), i + k > 0);
         wgmma_commit();
         if (!i) continue;
         wgmma_wait<1>();
@@ -254,16 +258,16 @@ template <int TOKENS, bool W_MN_MAJOR> __device__ void consume(shared<TOKENS> &s
         if (lane < t.pair) cluster_arrive(&sm.all_empty[last], own.share * t.pair + lane);
     }
     wgmma_wait<0>();
-    settled(c);
-    named_sync(PRODUCTS_DONE, CONSUMERS); /* sums overlay the stages, which both warpgroups read */
+    wgmma_fence_operand(c);
+    named_sync(PRODUCTS_DONE, CONSUMERS); /* sums overwrite the stages, which both warpgroups read */
 #pragma unroll
     for (int j = 0; j < TOKENS / 8; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++) sm.sums[8 * j + lane % 4 * 2 + e % 2][feature + e / 2 * 8] = c[j][e];
 }
 
-/* Adds the shares of the terms and stores the result. Each CTA of a cluster handles a part of the tokens; a warp
- * handles 128 features of one token, a lane four of them. */
+/* Adds the sums over all shares of the terms and stores the result. Each CTA of a cluster handles some of the tokens; a
+ * warp handles 128 features of one token, a lane four of them. */
 template <int TOKENS> __device__ void finish(shared<TOKENS> &sm, const task &t, const part &own)
 {
     const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;

@@ -1,10 +1,9 @@
-/* nf4_linear_wgmma.cuh - both passes as one kernel on the tensor cores of sm_90a; the code
- * is in nf4_linear_wgmma.cu. */
+/* nf4_linear_wgmma.cuh - declares both passes of nf4_linear on the tensor cores of sm_90a (nf4_linear_wgmma.cu). */
 #ifndef PB_NF4_LINEAR_WGMMA_CUH
 #define PB_NF4_LINEAR_WGMMA_CUH
 #include "kernels/nf4_linear/nf4_linear.h"
 
-/* Whether the kernel takes the arguments: bf16, K % 32 == 0, N % 8 == 0, tensors 16-byte aligned. With double
+/* Return true if the kernel takes the arguments: bf16, K % 32 == 0, N % 8 == 0, tensors 16-byte aligned. With double
  * quantisation absmax_q must be 4-byte aligned and the number of scales a multiple of 4. */
 bool pb_nf4_linear_wgmma_takes_fwd(const void *args);
 bool pb_nf4_linear_wgmma_takes_dx(const void *args);

@@ -72,7 +72,7 @@ const pb_impl pb_rmsnorm_bwd_cpu[] = {PB_FAST_IMPLS(pb_rmsnorm_bwd, .workspace =
 
 /* ---- descriptors ------------------------------------------------------------------------------ */
 
-/* Axes: p: elements of padding between tokens; a: accumulate; f: 1: w is frozen (dw NULL), 2: w is NULL too. */
+/* Axes: p: elements of padding between tokens; a: 1: accumulate; f: 1: w is frozen (dw is NULL), 2: w is NULL too. */
 static const char axes[] = "BSGDpaf";
 static const pb_dims edge[] = {
     {2, 3, 1, 7},
@@ -99,11 +99,12 @@ static const float bound_eps = 0.1f;
 static pb_status fwd_check(const void *args)
 {
     const pb_rmsnorm_fwd_args *a = args;
-    if (a->T < 0 || a->G < 1 || a->D < 1) return pb_fail(PB_EINVAL, "rmsnorm: T=%d G=%d D=%d", a->T, a->G, a->D);
+    if (a->T < 0 || a->G < 1 || a->D < 1)
+        return pb_fail(PB_EINVAL, "rmsnorm: T=%d G=%d D=%d, need T >= 0 and G, D >= 1", a->T, a->G, a->D);
     if (!(a->eps > 0)) return pb_fail(PB_EINVAL, "rmsnorm: eps=%g, need > 0", (double)a->eps);
     if (a->ldx < (size_t)a->G * a->D || a->ldy < (size_t)a->G * a->D)
-        return pb_fail(PB_EINVAL, "rmsnorm: tokens %zu and %zu apart, need G*D = %zu", a->ldx, a->ldy,
-                       (size_t)a->G * a->D);
+        return pb_fail(PB_EINVAL, "rmsnorm: tokens of x and y are %zu and %zu elements apart, need at least G*D = %zu",
+                       a->ldx, a->ldy, (size_t)a->G * a->D);
     return PB_OK;
 }
 
@@ -111,11 +112,14 @@ static pb_status bwd_check(const void *args)
 {
     const pb_rmsnorm_bwd_args *a = args;
     size_t row = (size_t)a->G * a->D;
-    if (a->T < 0 || a->G < 1 || a->D < 1) return pb_fail(PB_EINVAL, "rmsnorm_bwd: T=%d G=%d D=%d", a->T, a->G, a->D);
+    if (a->T < 0 || a->G < 1 || a->D < 1)
+        return pb_fail(PB_EINVAL, "rmsnorm_bwd: T=%d G=%d D=%d, need T >= 0 and G, D >= 1", a->T, a->G, a->D);
     if (a->lddy < row || a->ldx < row || a->lddx < row)
-        return pb_fail(PB_EINVAL, "rmsnorm_bwd: tokens %zu, %zu, %zu apart, need G*D = %zu", a->lddy, a->ldx, a->lddx,
-                       row);
-    if (a->dw && !a->w) return pb_fail(PB_EINVAL, "rmsnorm_bwd: dw is given, but there is no w");
+        return pb_fail(
+            PB_EINVAL,
+            "rmsnorm_bwd: tokens of dy, x and dx are %zu, %zu and %zu elements apart, need at least G*D = %zu", a->lddy,
+            a->ldx, a->lddx, row);
+    if (a->dw && !a->w) return pb_fail(PB_EINVAL, "rmsnorm_bwd: dw is given, but w is NULL");
     return PB_OK;
 }
 

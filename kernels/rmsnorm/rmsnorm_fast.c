@@ -1,4 +1,4 @@
-/* rmsnorm_fast.c - vectorised RMSNorm; each thread computes whole rows. Limited by memory. */
+/* rmsnorm_fast.c - vectorised RMSNorm; each thread computes whole rows. Limited by memory bandwidth. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/rows.h"
 #include "kernels/rmsnorm/rmsnorm.h"

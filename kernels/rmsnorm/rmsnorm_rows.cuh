@@ -9,7 +9,7 @@
  * Rows that are too wide, of odd width or not aligned use the *_any kernels, which read memory
  * twice, element by element.
  *
- * Limited by memory. Bytes per row of D elements of size e:
+ * Limited by memory bandwidth. Bytes per row of D elements of size e:
  *     forward   2De, with a residual 4De
  *     backward  3De, with a residual 4De; the partial sums (4D per CTA) are negligible */
 #ifndef PB_RMSNORM_ROWS_CUH
@@ -67,7 +67,7 @@ static inline norm_plan norm_plan_of(size_t vectors, size_t rows, int sms)
     while (p.group < 32 && (size_t)p.group < vectors) p.group *= 2;
     if (p.group == 32) p.group = 32 * (int)pb_ceil_div(vectors, 32 * NORM_VECTORS);
     p.each = (int)pb_ceil_div(vectors, p.group);
-    /* Few rows: small CTAs, so that every SM gets work. */
+    /* With few rows, CTAs are small, so that every SM gets work. */
     if (rows * p.group < (size_t)sms * NORM_BLOCK) p.block = 32;
     if (p.block < p.group || NORM_BLOCK % p.group) p.block = p.group;
     return p;
@@ -216,7 +216,7 @@ __device__ static inline void norm_dw_store(float (&dw)[EACH][L], float *sums, f
     }
 }
 
-/* Shared memory per thread in bytes: its vectors of two rows. */
+/* Bytes of shared memory per thread: a thread has its vectors of two rows there. */
 template <int EACH, bool ADD> constexpr size_t norm_bwd_room = 2 * (ADD ? 3 : 2) * EACH * sizeof(uint4);
 
 /* Starts the asynchronous copies of this thread's vectors of row r; zeros if r is past the last row.
@@ -379,9 +379,9 @@ template <class T, bool ADD> static pb_status norm_bwd_vectors(pb_ctx *ctx, cons
 {
     const int sms = pb_cuda_device_of(ctx)->sms;
     norm_plan p = norm_plan_of(a.D / pb_lanes<T>, a.rows, sms);
-    /* Two rows at a time if enough CTAs remain: this halves the number of partial sums. */
+    /* A CTA takes two rows at a time if enough CTAs remain: this halves the number of partial sums. */
     if (p.group == NORM_BLOCK && a.rows >= (size_t)sms * 4) p.block = 2 * NORM_BLOCK;
-    /* 512 threads per SM: its registers hold that many for every EACH. */
+    /* 512 threads per SM: the registers suffice for these with every value of EACH. */
     size_t blocks = pb_ceil_div(a.rows, p.block / p.group), most = (size_t)sms * (512 / p.block);
     if (most > NORM_PARTS) most = NORM_PARTS;
     if (blocks > most) blocks = most;

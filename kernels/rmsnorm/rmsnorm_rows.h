@@ -61,13 +61,13 @@ typedef struct norm_bwd_row {
     const void *dy, *x, *dres; /* [D]; dres: gradient that reaches x through the residual; NULL: none */
     const float *w;            /* [D], or NULL: ones */
     void *dx;                  /* [D]; may be dy or dres */
-    float *dw;                 /* [D], added to; NULL: not wanted */
+    float *dw;                 /* [D], the row's contribution is added to it; NULL: not computed */
     float rstd;
     int D;
     bool stream;
 } norm_bwd_row;
 
-/* Adds dy*xh to dw; returns dy*w*xh. */
+/* Adds dy*xh to dw and returns dy*w*xh, for elements d .. d+n-1. xh = x*rstd, as in rmsnorm.h. */
 PB_INLINE vf norm_bwd_dot(const norm_bwd_row *a, int d, int n, pb_dtype t)
 {
     vf p = vf_get(a->dy, d, t, n) * (vf_get(a->x, d, t, n) * a->rstd);

@@ -1,4 +1,4 @@
-/* rmsnorm_test.c - properties of RMSNorm that the comparison with the reference does not test. */
+/* rmsnorm_test.c - tests properties of RMSNorm that the comparison with the reference does not test. */
 #include <string.h>
 
 #include "kernels/rmsnorm/rmsnorm.h"
@@ -15,7 +15,7 @@ static void constant_row_normalises_to_the_weight(void **state)
 }
 
 /* The rows are so small that eps dominates: 1e-5 instead of 1e-6 changes y by a factor of 2.3. */
-static void eps_is_the_models(void **state)
+static void eps_is_the_argument(void **state)
 {
     float x[2] = {1e-3f, -1e-3f}, w[2] = {1, 1}, y[2], rstd[1];
     for (int i = 0; i < 2; i++) {
@@ -92,17 +92,17 @@ static void bad_arguments_are_named(void **state)
     pb_rmsnorm_fwd_args a = {.x = x, .w = x, .y = x, .rstd = x, .T = 1, .G = 1, .D = 2, .ldx = 2, .ldy = 2};
     CHECK_FAILS(pb_rmsnorm_fwd(*state, &a), PB_EINVAL, "eps=0");
     a.eps = 1e-6f, a.ldx = 1;
-    CHECK_FAILS(pb_rmsnorm_fwd(*state, &a), PB_EINVAL, "need G*D = 2");
+    CHECK_FAILS(pb_rmsnorm_fwd(*state, &a), PB_EINVAL, "need at least G*D = 2");
     pb_rmsnorm_bwd_args g = {.dy = x, .x = x, .rstd = x, .dx = x, .dw = x, .T = 1, .G = 1, .D = 2};
     g.lddy = g.ldx = g.lddx = 2;
-    CHECK_FAILS(pb_rmsnorm_bwd(*state, &g), PB_EINVAL, "dw is given, but there is no w");
+    CHECK_FAILS(pb_rmsnorm_bwd(*state, &g), PB_EINVAL, "dw is given, but w is NULL");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(constant_row_normalises_to_the_weight),
-        cmocka_unit_test(eps_is_the_models),
+        cmocka_unit_test(eps_is_the_argument),
         cmocka_unit_test(norm_in_place),
         cmocka_unit_test(no_weights_are_ones),
         cmocka_unit_test(bad_arguments_are_named),

@@ -12,15 +12,15 @@ void pb_rope_table(float *cos_, float *sin_, int P, int D, double theta)
     pb_rope_table_scaled(cos_, sin_, P, D, theta, NULL);
 }
 
-/* The (fractional) index of the pair that makes `turns` rotations over the original length. */
-static double turning_pair(const pb_rope_scaling *s, int D, double theta, double turns)
+/* Returns the (fractional) index of the pair that makes `rotations` rotations over the original length. */
+static double pair_with_rotations(const pb_rope_scaling *s, int D, double theta, double rotations)
 {
-    return D * log(s->original_len / (turns * 2 * M_PI)) / (2 * log(theta));
+    return D * log(s->original_len / (rotations * 2 * M_PI)) / (2 * log(theta));
 }
 
 static double yarn(const pb_rope_scaling *s, size_t i, int D, double theta, double f)
 {
-    double low = turning_pair(s, D, theta, s->beta_fast), high = turning_pair(s, D, theta, s->beta_slow);
+    double low = pair_with_rotations(s, D, theta, s->beta_fast), high = pair_with_rotations(s, D, theta, s->beta_slow);
     if (s->truncate) low = floor(low), high = ceil(high);
     low = fmax(low, 0);
     high = fmin(high, D - 1);
@@ -31,8 +31,8 @@ static double yarn(const pb_rope_scaling *s, size_t i, int D, double theta, doub
 
 static double llama3(const pb_rope_scaling *s, double f)
 {
-    const double turns = s->original_len * f / (2 * M_PI);
-    const double keep = fmin(fmax((turns - s->low_freq) / (s->high_freq - s->low_freq), 0), 1);
+    const double rotations = s->original_len * f / (2 * M_PI);
+    const double keep = fmin(fmax((rotations - s->low_freq) / (s->high_freq - s->low_freq), 0), 1);
     return (1 - keep) * f / s->factor + keep * f;
 }
 
@@ -62,7 +62,7 @@ void pb_rope_table_scaled(float *cos_, float *sin_, int P, int D, double theta, 
 
 /* ---- reference -------------------------------------------------------------------------------------- */
 
-/* Rotates the heads of one token with row p of the table; copies the elements before the rotated part. */
+/* Rotates the heads of one token with row p of the tables; copies the elements that are not rotated. */
 static void rotate_row(const pb_rope_rows *r, int side, size_t x, size_t y, int p)
 {
     const size_t e = pb_dtype_size(r->dtype), still = (size_t)(r->D - r->R), half = (size_t)r->R / 2;
@@ -113,8 +113,8 @@ const pb_impl pb_rope_bwd_cpu[] = {PB_FAST_IMPLS(pb_rope_bwd){"ref", bwd_ref}, {
 
 /* ---- descriptors ------------------------------------------------------------------------------------- */
 
-/* a: R, plus 1 for adjacent pairs (R = 0: whole heads); p: padding between tokens, in elements; x: twice the step, plus
- * 1 if positions are given. With a step, positions start at 5 and sequences have gaps between them. */
+/* Axes: a: R, plus 1 for adjacent pairs (R = 0: whole heads); p: padding between tokens, in elements; x: twice the
+ * step, plus 1 if positions are given. With a step, positions start at 5 and sequences have gaps between them. */
 static const char axes[] = "BSHKDapx";
 static const pb_dims edge[] = {
     {2, 3, 3, 1, 10, 0, 0, 0},   {1, 5, 2, 2, 66, 1, 3, 1},   {2, 4, 3, 1, 64, 0, 7, 1},
@@ -139,12 +139,12 @@ static pb_status rows_check(const char *op, const pb_rope_rows *r)
 {
     const int64_t last = (int64_t)r->first + ((int64_t)r->S - 1) * r->step;
     if (r->B < 0 || r->S < 0 || r->heads[0] < 1 || r->heads[1] < 0 || r->P < 0 || r->first < 0 || r->step < 1)
-        return pb_fail(PB_EINVAL, "%s: B=%d S=%d H=%d K=%d P=%d first=%d step=%d", op, r->B, r->S, r->heads[0],
-                       r->heads[1], r->P, r->first, r->step);
+        return pb_fail(PB_EINVAL, "%s: B=%d S=%d H=%d K=%d P=%d first=%d step=%d, need H, step >= 1 and the rest >= 0",
+                       op, r->B, r->S, r->heads[0], r->heads[1], r->P, r->first, r->step);
     if (r->R < 2 || r->R % 2 || r->R > r->D)
-        return pb_fail(PB_EINVAL, "%s: D=%d R=%d, need an even number up to D", op, r->D, r->R);
+        return pb_fail(PB_EINVAL, "%s: D=%d R=%d, need R even and 2 <= R <= D", op, r->D, r->R);
     if (r->pos && r->S && r->ldpos < (size_t)(r->S - 1) * (size_t)r->step + 1)
-        return pb_fail(PB_EINVAL, "%s: rows of pos are %zu apart, need %zu", op, r->ldpos,
+        return pb_fail(PB_EINVAL, "%s: rows of pos are %zu elements apart, need at least %zu", op, r->ldpos,
                        (size_t)(r->S - 1) * (size_t)r->step + 1);
     if (!r->pos && r->S && last >= r->P)
         return pb_fail(PB_EINVAL, "%s: position %lld, but the table ends at P=%d", op, (long long)last, r->P);
@@ -157,9 +157,10 @@ static pb_status tensor_check(const char *op, const char *name, const pb_rope_ro
     const size_t need = (size_t)r->heads[side] * (size_t)r->D;
     if (!need) return PB_OK;
     if (!(out ? r->y[side] : r->x[side])) return pb_fail(PB_EINVAL, "%s: %s is NULL", op, name);
-    if (ld < need) return pb_fail(PB_EINVAL, "%s: tokens of %s are %zu apart, need %zu", op, name, ld, need);
+    if (ld < need)
+        return pb_fail(PB_EINVAL, "%s: tokens of %s are %zu elements apart, need at least %zu", op, name, ld, need);
     if (r->S && seq < (size_t)(r->S - 1) * ld + need)
-        return pb_fail(PB_EINVAL, "%s: sequences of %s are %zu apart, need %zu", op, name, seq,
+        return pb_fail(PB_EINVAL, "%s: sequences of %s are %zu elements apart, need at least %zu", op, name, seq,
                        (size_t)(r->S - 1) * ld + need);
     return PB_OK;
 }
@@ -189,8 +190,8 @@ static pb_status bwd_check(const void *args)
 /* Sizes that follow from a shape, for both passes. The tables have exactly the rows that are needed, or 37 rows if
  * positions are random. Their values are arbitrary here; rope_test.c checks that rotations keep the norm. */
 typedef struct bound {
-    size_t q, k, p, gap;     /* elements of a token of q, of k; padding between tokens; gap between sequences */
-    size_t turn, pos, ldpos; /* elements of cos (and of sin); elements of pos; positions between sequences */
+    size_t q, k, p, gap;      /* elements of a token of q, of k; padding between tokens; gap between sequences */
+    size_t table, pos, ldpos; /* elements of cos (and of sin); elements of pos; positions between sequences */
     int R, P, first, step;
 } bound;
 
@@ -201,14 +202,14 @@ static bound bound_of(const int *dim)
     d.p = step ? 0 : (size_t)dim[6];
     d.R = dim[5] / 2 * 2, d.first = step ? 5 : 0, d.step = step;
     d.P = dim[7] % 2 ? 37 : d.first + (dim[1] - 1) * (step ? step : 1) + 1;
-    d.turn = (size_t)d.P * (size_t)((d.R ? d.R : dim[4]) / 2);
+    d.table = (size_t)d.P * (size_t)((d.R ? d.R : dim[4]) / 2);
     d.ldpos = step ? (size_t)dim[1] * step + 2 : 0;
     d.pos = (size_t)dim[0] * (step ? d.ldpos : (size_t)dim[1]);
     return d;
 }
 
-/* Binds tokens of `row` elements, p elements of padding apart. gap > 0: whole sequences
- * instead, `gap` elements apart. */
+/* Binds tokens of `row` elements with p elements of padding between them. If gap > 0, binds whole sequences with `gap`
+ * elements between them instead. */
 static void *bind_rows(pb_binder *b, const char *name, const int *dim, size_t row, size_t p, size_t gap, bool out)
 {
     const size_t T = (size_t)dim[0] * dim[1], seq = (size_t)dim[1] * row;
@@ -227,8 +228,8 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
     *(pb_rope_fwd_args *)args = (pb_rope_fwd_args){
         .q = bind_rows(b, "q", dim, d.q, p, d.gap, false),
         .k = bind_rows(b, "k", dim, d.k, 2 * p, 2 * d.gap, false),
-        .cos = pb_in(b, "cos", PB_F32, d.turn),
-        .sin = pb_in(b, "sin", PB_F32, d.turn),
+        .cos = pb_in(b, "cos", PB_F32, d.table),
+        .sin = pb_in(b, "sin", PB_F32, d.table),
         .pos = dim[7] % 2 ? pb_in_range(b, "pos", PB_I32, d.pos, 0, d.P) : NULL,
         .qr = bind_rows(b, "qr", dim, d.q, 3 * p, 3 * d.gap, true),
         .kr = bind_rows(b, "kr", dim, d.k, 4 * p, 4 * d.gap, true),
@@ -263,8 +264,8 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     *(pb_rope_bwd_args *)args = (pb_rope_bwd_args){
         .dqr = bind_rows(b, "dqr", dim, d.q, 3 * p, 3 * d.gap, false),
         .dkr = bind_rows(b, "dkr", dim, d.k, 4 * p, 4 * d.gap, false),
-        .cos = pb_in(b, "cos", PB_F32, d.turn),
-        .sin = pb_in(b, "sin", PB_F32, d.turn),
+        .cos = pb_in(b, "cos", PB_F32, d.table),
+        .sin = pb_in(b, "sin", PB_F32, d.table),
         .pos = dim[7] % 2 ? pb_in_range(b, "pos", PB_I32, d.pos, 0, d.P) : NULL,
         .dq = bind_rows(b, "dq", dim, d.q, p, d.gap, true),
         .dk = bind_rows(b, "dk", dim, d.k, 2 * p, 2 * d.gap, true),
@@ -292,8 +293,8 @@ static pb_status bwd_bind(pb_binder *b, const int *dim, void *args)
     return b->status;
 }
 
-/* Six operations per pair. Every element of q and k is read and written once (in place: the rotated elements only), and
- * the used rows of cos and sin are read once. */
+/* Rotating a pair takes six operations. Every element of q and k is read and written once (in place: the rotated
+ * elements only), and the used rows of cos and sin are read once. */
 static pb_cost cost(const pb_rope_rows *r)
 {
     const double rows = (double)r->B * r->S, e = (double)pb_dtype_size(r->dtype);

@@ -56,14 +56,14 @@ template <class T, bool HALF, bool VEC> struct run {
     }
 };
 
-/* Element offset of token s of sequence b. PLAIN: sequences are contiguous, so seq is not needed. */
+/* Returns the element offset of token s of sequence b. PLAIN: sequences are contiguous, so seq is not needed. */
 template <bool PLAIN>
 __device__ static inline size_t row_at(const pb_rope_rows &a, size_t seq, size_t ld, size_t b, size_t s)
 {
     return PLAIN ? (b * a.S + s) * ld : b * seq + s * ld;
 }
 
-/* Head h of token s of sequence b. Heads of q are numbered before heads of k. */
+/* Returns the address of head h of token s of sequence b. Heads of q are numbered before heads of k. */
 template <class T, bool PLAIN>
 __device__ static inline const T *head_in(const pb_rope_rows &a, size_t b, size_t s, int h)
 {
@@ -78,7 +78,7 @@ template <class T, bool PLAIN> __device__ static inline T *head_out(const pb_rop
 
 /* Loads cos and sign * sin of pairs i .. i+N-1 at position p; NaN if p is outside [0,P). */
 template <int N>
-__device__ static inline void load_turn(const pb_rope_rows &a, int p, int i, float (&c)[N], float (&s)[N])
+__device__ static inline void load_cos_sin(const pb_rope_rows &a, int p, int i, float (&c)[N], float (&s)[N])
 {
     if (p < 0 || p >= a.P) {
 #pragma unroll
@@ -91,9 +91,9 @@ __device__ static inline void load_turn(const pb_rope_rows &a, int p, int i, flo
     for (int j = 0; j < N; j++) s[j] *= a.sign;
 }
 
-/* A CTA owns `per` tokens. Item e of a token is part e % parts of the heads h = e / parts, h + share, h + 2 share, ...:
- * first the runs of pairs, then the vectors that are only copied. PLAIN: R == D and no gaps between sequences; this
- * instance needs fewer registers. */
+/* A CTA owns `per` tokens. A head has `parts` parts: first the runs of pairs, then the vectors that are only copied.
+ * Work item e of a token is part e % parts of the heads h = e / parts, h + share, h + 2 share, ... PLAIN: R == D and no
+ * gaps between sequences; this instance needs fewer registers. */
 template <class T, bool HALF, bool VEC, bool PLAIN, int HEADS>
 __global__ void __launch_bounds__(256) rope_items(const __grid_constant__ pb_rope_rows a, int per, int parts)
 {
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(256) rope_items(const __grid_constant__ pb_rop
         for (int k = 0; k < HEADS; k++)
             if (h + k * share < heads) part[k].load(head_in<T, PLAIN>(a, b, s_at, h + k * share) + still, i * N, a.R);
         float c[N], s[N];
-        load_turn(a, pb_rope_position(&a, b, s_at), i * N, c, s);
+        load_cos_sin(a, pb_rope_position(&a, b, s_at), i * N, c, s);
 #pragma unroll
         for (int k = 0; k < HEADS; k++)
             if (h + k * share < heads)
@@ -132,7 +132,7 @@ __global__ void __launch_bounds__(256) rope_items(const __grid_constant__ pb_rop
     }
 }
 
-/* Whether every vector of side k, rotated or copied, is 16-byte aligned. */
+/* Returns true if every vector of side k (0: q, 1: k), rotated or copied, is 16-byte aligned. */
 template <class T, bool HALF> static bool side_fits(const pb_rope_rows &a, int k)
 {
     const size_t width = HALF ? a.R / 2 : a.R;
@@ -141,7 +141,7 @@ template <class T, bool HALF> static bool side_fits(const pb_rope_rows &a, int k
            pb_vectors_fit<T>(a.x[k], a.D, a.seqx[k]) && pb_vectors_fit<T>(a.y[k], a.D, a.seqy[k]);
 }
 
-/* Whether the sequences of all tensors are contiguous. */
+/* Returns true if the sequences of all tensors are contiguous. */
 static bool gapless(const pb_rope_rows &a)
 {
     bool yes = true;

@@ -36,7 +36,7 @@ static inline void store(void *p, size_t i, pb_dtype t, vf v, int n)
 #define HIGH 2, 6, 3, 7
 #endif
 
-/* Rotates pairs i .. i+n-1 of the head at element x. If n >= PB_VLEN, exactly one full vector of pairs. */
+/* Rotates min(n, PB_VLEN) pairs, from pair i on, of the head at element x. */
 PB_INLINE void pairs(const pb_rope_rows *r, const bool half, int side, size_t x, size_t y, int i, int n, vf c, vf s)
 {
     const pb_dtype t = r->dtype;

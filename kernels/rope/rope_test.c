@@ -1,5 +1,5 @@
-/* rope_test.c - rotary embedding against formulas written out in double, and invariants of rotations. Each check runs
- * with every implementation of this machine. */
+/* rope_test.c - compares the rotary embedding with its formulas in double, and tests invariants of rotations. Each
+ * check runs with every CPU implementation that this machine can run. */
 #include <string.h>
 
 #include "kernels/rope/rope.h"
@@ -76,7 +76,7 @@ static void on_each(pb_ctx *ctx, void (*check)(pb_ctx *, pb_rope_pairing))
     ctx->impl = NULL;
 }
 
-/* Element d of the rotated head x at position p, computed from the definition. */
+/* Returns element d of the rotated head x at position p, computed from the definition. */
 static double formula(const float *x, int d, int p, pb_rope_pairing pairing)
 {
     if (pairing == PB_ROPE_HALF) {
@@ -143,7 +143,7 @@ static void check_norm(pb_ctx *ctx, pb_rope_pairing pairing)
     for (int i = 0; i < T * H; i++) CHECK_NEAR(norm(y.q + i * D) / norm(x.q + i * D), 1, 2e-7);
     for (int i = 0; i < T * K; i++) CHECK_NEAR(norm(y.k + i * D) / norm(x.k + i * D), 1, 2e-7);
 }
-static void norms_are_kept(void **state) { on_each(*state, check_norm); }
+static void rotations_keep_the_norm(void **state) { on_each(*state, check_norm); }
 
 static void check_in_place(pb_ctx *ctx, pb_rope_pairing pairing)
 {
@@ -183,7 +183,7 @@ enum { V_H = 3, V_D = 40, V_R = 16, V_STEP = 4, V_T = B * S };
 
 /* Only the last V_R elements of a head are rotated, like a head of size V_R; the elements before them are copied bit
  * for bit. Tokens are V_STEP positions apart. K is 0. */
-static void check_part(pb_ctx *ctx, pb_rope_pairing pairing)
+static void check_partial_rotation(pb_ctx *ctx, pb_rope_pairing pairing)
 {
     float x[V_T][V_H][V_D], y[V_T][V_H][V_D], small[V_T][V_H][V_R], want[V_T][V_H][V_R];
     int32_t all[B][S * V_STEP], picked[V_T];
@@ -211,11 +211,11 @@ static void check_part(pb_ctx *ctx, pb_rope_pairing pairing)
         for (int i = 0; i < V_T * V_H * V_D; i++) CHECK_NEAR((&y[0][0][0])[i], (&x[0][0][0])[i], 3e-7);
     }
 }
-static void a_part_of_a_head_turns(void **state) { on_each(*state, check_part); }
+static void only_the_last_elements_are_rotated(void **state) { on_each(*state, check_partial_rotation); }
 
 /* A NaN in the copied part must not spread to other elements. A position outside the table must make the rotated part
  * NaN and leave the copied part unchanged. */
-static void check_still(pb_ctx *ctx, pb_rope_pairing pairing)
+static void check_copied_part(pb_ctx *ctx, pb_rope_pairing pairing)
 {
     float x[2][V_D], y[2][V_D];
     const int32_t pos[2] = {1, P};
@@ -228,7 +228,7 @@ static void check_still(pb_ctx *ctx, pb_rope_pairing pairing)
         for (int d = 0; d < V_D; d++)
             assert_int_equal(isnan(y[t][d]) != 0, (t == 0 && d == 0) || (t == 1 && d >= V_D - V_R));
 }
-static void what_is_still_stays_apart(void **state) { on_each(*state, check_still); }
+static void copied_elements_stay_unchanged(void **state) { on_each(*state, check_copied_part); }
 
 /* DeepSeek-V4 rotates 64 of 512 elements. YaRN extends 65536 positions by 16, with beta_fast 32, beta_slow 1 and
  * attention 1. Pairs up to `low` keep their frequency, pairs from `high` on have 1/16 of it. */
@@ -275,7 +275,7 @@ static void the_table_reaches_the_longest_position(void **state)
     CHECK_NEAR(y[(LOCAL - 1) * D_ + 1], sin(LAST), 1e-6);
     a.P = 65536;
     CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "position 67583, but the table ends at P=65536");
-    a.first = 0, a.S = 65537 / 4 + 1, a.step = 4; /* position 65536 again */
+    a.first = 0, a.S = 65537 / 4 + 1, a.step = 4; /* the last token has position 65536 */
     CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "position 65536, but the table ends at P=65536");
     free(c), free(s), free(x), free(y);
 }
@@ -317,7 +317,7 @@ static void bad_arguments_are_named(void **state)
                           .lddk = 3};
     CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "position 1, but the table ends at P=1");
     a.S = 1, a.ldkr = 1;
-    CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "tokens of kr are 1 apart, need 2");
+    CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "tokens of kr are 1 elements apart, need at least 2");
     a.ldkr = 2, a.sin = NULL;
     CHECK_FAILS(pb_rope_fwd(*state, &a), PB_EINVAL, "cos or sin is NULL");
     CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "D=3");
@@ -326,7 +326,7 @@ static void bad_arguments_are_named(void **state)
     g.K = 0, g.R = 4;
     CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "D=2 R=4");
     g.R = 0, g.S = 2, g.P = 2, g.seqdq = 4;
-    CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "sequences of dq are 4 apart, need 5");
+    CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "sequences of dq are 4 elements apart, need at least 5");
     g.seqdq = 0, g.first = -1;
     CHECK_FAILS(pb_rope_bwd(*state, &g), PB_EINVAL, "first=-1");
 }
@@ -334,11 +334,16 @@ static void bad_arguments_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(positions_match_the_formula),  cmocka_unit_test(the_pairings_differ),
-        cmocka_unit_test(backward_undoes_forward),      cmocka_unit_test(norms_are_kept),
-        cmocka_unit_test(in_place_equals_out_of_place), cmocka_unit_test(a_position_outside_the_table_gives_nan),
-        cmocka_unit_test(a_part_of_a_head_turns),       cmocka_unit_test(what_is_still_stays_apart),
-        cmocka_unit_test(yarn_of_deepseek_v4),          cmocka_unit_test(the_table_reaches_the_longest_position),
+        cmocka_unit_test(positions_match_the_formula),
+        cmocka_unit_test(the_pairings_differ),
+        cmocka_unit_test(backward_undoes_forward),
+        cmocka_unit_test(rotations_keep_the_norm),
+        cmocka_unit_test(in_place_equals_out_of_place),
+        cmocka_unit_test(a_position_outside_the_table_gives_nan),
+        cmocka_unit_test(only_the_last_elements_are_rotated),
+        cmocka_unit_test(copied_elements_stay_unchanged),
+        cmocka_unit_test(yarn_of_deepseek_v4),
+        cmocka_unit_test(the_table_reaches_the_longest_position),
         cmocka_unit_test(bad_arguments_are_named),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);

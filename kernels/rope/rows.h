@@ -1,4 +1,4 @@
-/* rows.h - the arguments of both passes in one form, a rotation of rows, which every implementation computes. */
+/* rows.h - pb_rope_rows, the arguments of either pass as a rotation of rows; every implementation computes this. */
 #ifndef PB_ROPE_ROWS_H
 #define PB_ROPE_ROWS_H
 #include "kernels/rope/rope.h"
@@ -87,7 +87,7 @@ static inline pb_rope_rows pb_rope_bwd_rows(const pb_rope_bwd_args *a)
     return pb_rope_defaults(r);
 }
 
-/* Position of token s of sequence b. Without `pos` it is less than P: the op's check ensures that. */
+/* Returns the position of token s of sequence b. Without `pos` it is less than P: the op's check ensures that. */
 PB_ROPE_FN int pb_rope_position(const pb_rope_rows *r, size_t b, size_t s)
 {
     return r->pos ? r->pos[b * r->ldpos + s * (size_t)r->step] : r->first + (int)s * r->step;

@@ -13,7 +13,7 @@ static size_t ref_workspace(const void *args)
     return (size_t)a->R * sizeof(double);
 }
 
-/* Counts how often idx names each row, and adds that multiple of x. */
+/* Counts how often each row is in idx, and adds that multiple of x. */
 static pb_status add_ref(pb_ctx *ctx, const void *args)
 {
     const pb_scatter_add_args *a = args;
@@ -37,7 +37,7 @@ const pb_impl pb_scatter_add_cpu[] = {PB_FAST_IMPLS(pb_scatter_add){"ref", add_r
 
 /* ---- descriptor ------------------------------------------------------------------------------ */
 
-/* Axes: S additions to R rows of D elements. */
+/* Axes: S: number of additions; R: rows of y; D: elements per row. */
 static const char axes[] = "SRD";
 static const pb_dims edge[] = {{5, 3, 7},        {40, 1, 4},    {1000, 13, 512}, {333, 50, 576}, {64, 64, 130},
                                {2000, 700, 516}, {17, 9, 1028}, {1, 5, 1},       {300, 4, 64},   {0}};

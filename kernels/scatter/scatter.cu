@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(32 * WARPS) red_kernel(pb_scatter_add_args a)
     }
 }
 
-/* For any D and alignment. */
+/* Adds one element at a time, for any D and alignment. */
 __global__ void __launch_bounds__(32 * WARPS) scalar_kernel(pb_scatter_add_args a)
 {
     const size_t warp = (size_t)blockIdx.x * WARPS + threadIdx.x / 32, warps = (size_t)gridDim.x * WARPS;
@@ -86,7 +86,7 @@ bool quads_fit(const pb_scatter_add_args *a)
 
 unsigned blocks_for(const pb_ctx *ctx, size_t work, int each)
 {
-    /* At most four CTAs per SM, so that all are resident. */
+    /* At most four CTAs per SM, so that all CTAs of the grid are resident. */
     const size_t want = (work + each - 1) / each, most = (size_t)pb_cuda_device_of(ctx)->sms * 4;
     return (unsigned)(want < most ? want : most);
 }
@@ -104,7 +104,8 @@ pb_status run_red(pb_ctx *ctx, const void *args)
     return pb_cuda_launched(ctx, "scatter_add red");
 }
 
-/* True if the rows are aligned and one fits the shared memory that needs no opt-in. */
+/* Returns true if the rows are aligned, and a row fits the shared memory that a kernel can use without
+ * cudaFuncSetAttribute. */
 bool bulk_takes(const void *args)
 {
     const pb_scatter_add_args *a = (const pb_scatter_add_args *)args;

@@ -1,12 +1,12 @@
-/* scatter_test.c - properties of scatter_add that the comparison with the reference does not test. */
+/* scatter_test.c - tests properties of scatter_add that the comparison with the reference does not test. */
 #include "kernels/scatter/scatter.h"
 
 #include "tests/test.h"
 
 enum { S = 7, R = 3, D = 5 };
 
-/* idx names row 0 once, row 2 three times and row 1 never; the other indices are outside [0,R) and are skipped. */
-static void rows_are_added_as_often_as_they_are_named(void **state)
+/* idx has row 0 once, row 2 three times and row 1 never; its other entries are outside [0,R) and are skipped. */
+static void rows_are_added_as_often_as_they_are_listed(void **state)
 {
     const float x[D] = {1, 2, 3, 4, 0.5f};
     const int32_t idx[S] = {2, -1, 2, R, 0, 2, INT32_MIN};
@@ -20,7 +20,7 @@ static void rows_are_added_as_often_as_they_are_named(void **state)
     }
 }
 
-static void nothing_to_add_changes_nothing(void **state)
+static void no_additions_change_nothing(void **state)
 {
     const float x[D] = {1, 1, 1, 1, 1};
     float y[D] = {3, 3, 3, 3, 3};
@@ -43,8 +43,8 @@ static void bad_arguments_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_are_added_as_often_as_they_are_named),
-        cmocka_unit_test(nothing_to_add_changes_nothing),
+        cmocka_unit_test(rows_are_added_as_often_as_they_are_listed),
+        cmocka_unit_test(no_additions_change_nothing),
         cmocka_unit_test(bad_arguments_are_refused),
     };
     return test_every_impl(&pb_op_scatter_add, tests, sizeof tests / sizeof *tests);

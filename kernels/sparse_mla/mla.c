@@ -30,7 +30,7 @@ static double score(const pb_mla *p, int b, size_t head, int row)
     return (double)p->scale * dot(p->q, head * p->D, p->kv, row_at(p, b, row), p->D, p->dtype);
 }
 
-/* Computes o and lse of one head of one token. s is room for [W], o for [V]. */
+/* Computes o and lse of one head of one token. s and o: scratch arrays [W] and [V]. */
 static void fwd_head(const pb_mla *p, int b, int i, int h, double *s, double *o)
 {
     const pb_mla_keys keys = pb_mla_keys_of(p, b, i);
@@ -71,7 +71,7 @@ pb_status pb_mla_fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* Computes dq of one head of one token and adds to dkv [S_kv,D] and *dsink. dq is room for [D]. */
+/* Computes dq of one head of one token and adds to dkv [S_kv,D] and *dsink. dq: scratch array [D]. */
 static void bwd_head(const pb_mla *p, int b, int i, int h, double *dq, double *dkv, double *dsink)
 {
     const pb_mla_keys keys = pb_mla_keys_of(p, b, i);
@@ -150,19 +150,21 @@ pb_status pb_mla_check(const char *op, const pb_mla *p, bool lists)
         return pb_fail(PB_EINVAL, "%s: B=%d S=%d S_kv=%d H=%d V=%d, need at least 1", op, p->B, p->S, p->S_kv, p->H,
                        p->V);
     if (p->V > p->D) return pb_fail(PB_EINVAL, "%s: V=%d D=%d, need V <= D", op, p->V, p->D);
-    if (!isfinite(p->scale)) return pb_fail(PB_EINVAL, "%s: scale=%g", op, (double)p->scale);
+    if (!isfinite(p->scale)) return pb_fail(PB_EINVAL, "%s: scale=%g, need a finite number", op, (double)p->scale);
     for (size_t i = 0; i < sizeof t / sizeof *t; i++)
         if (t[i].needed && !t[i].p) return pb_fail(PB_EINVAL, "%s: %s is NULL", op, t[i].name);
     if (lists != (p->idx != NULL)) return pb_fail(PB_EINVAL, "%s: idx is %sNULL", op, lists ? "" : "not ");
-    if (lists && (p->window || p->causal)) return pb_fail(PB_EINVAL, "%s: window and causal are dense_mla's", op);
-    if (p->W < 0) return pb_fail(PB_EINVAL, "%s: W=%d", op, p->W);
-    return p->window >= 0 ? PB_OK : pb_fail(PB_EINVAL, "%s: window=%d", op, p->window);
+    if (lists && (p->window || p->causal))
+        return pb_fail(PB_EINVAL, "%s: window and causal must be 0: only dense_mla has them", op);
+    if (p->W < 0) return pb_fail(PB_EINVAL, "%s: W=%d, need W >= 0", op, p->W);
+    return p->window >= 0 ? PB_OK : pb_fail(PB_EINVAL, "%s: window=%d, need window >= 0", op, p->window);
 }
 
 static size_t heads(const pb_mla *p) { return (size_t)p->B * p->S * p->H; }
 static size_t rows(const pb_mla *p) { return (size_t)p->B * p->S_kv; }
 
-/* How many pairs of query and slot exist. The host does not read which slots of a list are masked. */
+/* Returns the number of (query, slot) pairs. Masked slots count too: the lists are in device memory, and the host does
+ * not read them. */
 static double pairs(const pb_mla *p)
 {
     double n = 0;
@@ -171,8 +173,8 @@ static double pairs(const pb_mla *p)
     return p->B * n;
 }
 
-/* Minimum memory traffic in bytes: q, o and kv `times` times, lse, and lists. times: 1 forward, 2 backward, where
- * gradients are as large as the tensors. */
+/* Returns the minimum memory traffic in bytes: q, o and kv `times` times, lse, and lists. times: 1 forward; 2 backward,
+ * where each of these tensors has a gradient of the same size. */
 static double traffic(const pb_mla *p, int times)
 {
     const double lists = p->idx ? 4.0 * p->B * p->S * p->W : 0;
@@ -197,7 +199,8 @@ pb_cost pb_mla_bwd_cost(const void *args)
 /* Binds the inputs of both passes. */
 static pb_mla bind_inputs(pb_binder *b, const int *dim)
 {
-    const double unit = sqrt(3); /* range of variance 1, as normalised q and kv have: so have the scores */
+    const double unit =
+        sqrt(3); /* [-unit, unit) has variance 1, as normalised q and kv have; then scores have it too */
     pb_mla p = {.B = dim[0], .S = dim[1], .S_kv = dim[2], .H = dim[3], .D = dim[4], .V = dim[5]};
     p.dtype = b->dtype;
     p.scale = 1 / sqrtf((float)p.D);
@@ -228,12 +231,12 @@ pb_mla pb_mla_bwd_bind(pb_binder *b, const int *dim)
     return p;
 }
 
-/* Plants the inputs that reveal errors: see pb_mla_fwd_prepare in mla.h. */
-static pb_status plant(const pb_mla *p)
+/* Writes NaN, infinities and extreme sinks into the inputs, as pb_mla_fwd_prepare in mla.h describes. */
+static pb_status plant_extremes(const pb_mla *p)
 {
     static const float extremes[] = {200, -200, -INFINITY};
     bool extreme = p->window > 0, *seen = calloc(rows(p), sizeof *seen);
-    if (!seen) return pb_fail(PB_ENOMEM, "mla: no memory for %zu rows", rows(p));
+    if (!seen) return pb_fail(PB_ENOMEM, "mla: no host memory for flags of %zu rows", rows(p));
     for (int b = 0; b < p->B; b++)
         for (int i = 0; i < p->S; i++) {
             const pb_mla_keys keys = pb_mla_keys_of(p, b, i);
@@ -256,13 +259,13 @@ pb_status pb_mla_fwd_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_mla p = pb_mla_fwd_problem(args);
     (void)cpu;
-    return plant(&p);
+    return plant_extremes(&p);
 }
 
 pb_status pb_mla_bwd_prepare(pb_ctx *cpu, const void *args)
 {
     const pb_mla p = pb_mla_bwd_problem(args);
     const pb_mla_fwd_args forward = pb_mla_fwd_of(&p);
-    PB_TRY(plant(&p));
+    PB_TRY(plant_extremes(&p));
     return p.idx ? pb_sparse_mla_fwd(cpu, &forward) : pb_dense_mla_fwd(cpu, &forward);
 }

@@ -31,13 +31,13 @@ typedef struct pb_mla {
     pb_dtype dtype;
 } pb_mla;
 
-/* The n slots of a query. list NULL (dense): slot w is row first + w of kv. */
+/* The n slots of a query: slot w is row list[w] of kv, or row first + w if list is NULL (dense). */
 typedef struct pb_mla_keys {
     const int32_t *list;
     int first, n;
 } pb_mla_keys;
 
-/* The slots of query i of batch row b. */
+/* Returns the slots of query i of batch row b. */
 PB_MLA_FN pb_mla_keys pb_mla_keys_of(const pb_mla *p, int b, int i)
 {
     pb_mla_keys k = {NULL, 0, p->W};
@@ -53,7 +53,7 @@ PB_MLA_FN pb_mla_keys pb_mla_keys_of(const pb_mla *p, int b, int i)
     return k;
 }
 
-/* The row of kv in slot w < n, or -1 if the slot is masked. */
+/* Returns the row of kv in slot w < n, or -1 if the slot is masked. */
 PB_MLA_FN int pb_mla_row(const pb_mla *p, const pb_mla_keys *k, int w)
 {
     if (!k->list) return k->first + w;
@@ -61,13 +61,13 @@ PB_MLA_FN int pb_mla_row(const pb_mla *p, const pb_mla_keys *k, int w)
     return row >= 0 && row < p->S_kv ? row : -1;
 }
 
-/* The most slots of any query of a dense problem. */
+/* Returns the largest number of slots that a query of a dense problem has. */
 PB_MLA_FN int pb_mla_dense_slots(int S_kv, int window) { return window > 0 && window < S_kv ? window : S_kv; }
 
-/* Tolerances: relative L2 of o, dq, dkv and dsink. rel_diff = 1 - 2 sum xy / (sum x^2 + sum y^2), the measure in the
- * tests of DeepSeek's public kernels, is at most half the square of the relative L2: below 1e-5 where L2 is below 4e-3.
- * In bf16, `ref` rounds its outputs too, by up to 2^-9; mla_shapes_test therefore compares o and dq with a
- * double-precision oracle and requires 4e-3. */
+/* The tolerances, limits on the relative L2 error of o, dq, dkv and dsink. rel_diff = 1 - 2 sum xy / (sum x^2 + sum
+ * y^2), the measure in the tests of DeepSeek's public kernels, is at most half the square of the relative L2: below
+ * 1e-5 where L2 is below 4e-3. In bf16, `ref` rounds its outputs too, by up to 2^-9; mla_shapes_test therefore compares
+ * o and dq with a double-precision oracle and requires 4e-3. */
 #define PB_MLA_TOL                                                                                                     \
     {                                                                                                                  \
         [PB_F32] = 1e-6, [PB_BF16] = 6e-3                                                                              \
@@ -88,9 +88,9 @@ pb_cost pb_mla_bwd_cost(const void *args);
  * query: lists, or causal and window. */
 pb_mla pb_mla_fwd_bind(pb_binder *b, const int *dim);
 pb_mla pb_mla_bwd_bind(pb_binder *b, const int *dim);
-/* Prepare inputs that reveal errors. Rows of kv that no query attends to become NaN and infinity, so that reading them
- * shows in the result. Where slots are masked or a window is set, the sinks of heads h with h % 4 = 1, 2, 3 become 200,
- * -200 and -inf. bwd also computes o and lse with the forward pass. */
+/* Overwrite inputs with values that make errors visible. Rows of kv that no query attends to become NaN and infinity,
+ * so that a kernel that reads them gives a wrong result. If any slot is masked or a window is set, the sinks of heads h
+ * with h % 4 = 1, 2, 3 become 200, -200 and -inf. bwd also computes o and lse with the forward pass. */
 pb_status pb_mla_fwd_prepare(pb_ctx *cpu, const void *args);
 pb_status pb_mla_bwd_prepare(pb_ctx *cpu, const void *args);
 #ifdef __cplusplus

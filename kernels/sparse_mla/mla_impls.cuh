@@ -6,26 +6,26 @@
 #include "kernels/cuda/cuda.cuh"
 #include "kernels/sparse_mla/mla.h"
 
-/* simt takes f32 or bf16, D up to 1024, any alignment. It is deterministic. */
+/* The implementation simt takes f32 or bf16, D up to 1024, any alignment. It is deterministic. */
 bool pb_mla_simt_takes(const pb_mla *p);
 pb_status pb_mla_fwd_simt(pb_ctx *ctx, const pb_mla *p);
 pb_status pb_mla_bwd_simt(pb_ctx *ctx, const pb_mla *p);
 size_t pb_mla_bwd_simt_workspace(const pb_mla *p);
 
-/* mma takes bf16, D and V multiples of 8, D up to 576, V up to 512 and 16-byte aligned tensors. It adds dkv by f32
- * atomics; `ordered` instead gives each CTA some rows of kv and loops over the queries in order, which is
- * deterministic. */
+/* The implementation mma takes bf16, D and V multiples of 8, D up to 576, V up to 512 and 16-byte aligned tensors. Its
+ * backward pass adds dkv by f32 atomics. The variant `ordered` is deterministic: each CTA owns some rows of kv and
+ * loops over the queries in order. */
 bool pb_mla_mma_takes(const pb_mla *p);
 pb_status pb_mla_fwd_mma(pb_ctx *ctx, const pb_mla *p);
 pb_status pb_mla_bwd_mma(pb_ctx *ctx, const pb_mla *p);
 pb_status pb_mla_bwd_mma_ordered(pb_ctx *ctx, const pb_mla *p);
 size_t pb_mla_bwd_mma_workspace(const pb_mla *p);
 
-/* wgmma takes what mma takes, but only D 512 or 576, V 512 and scale > 0, and only runs on sm_90. The forward pass is
- * deterministic. */
+/* The implementation wgmma takes what mma takes, but only D 512 or 576, V 512 and scale > 0, and only runs on sm_90.
+ * Its forward pass is deterministic. */
 bool pb_mla_wgmma_takes(const pb_mla *p);
 pb_status pb_mla_fwd_wgmma(pb_ctx *ctx, const pb_mla *p);
-/* The backward pass takes any scale. It adds dkv by f32 reductions in any order. */
+/* The backward pass of wgmma takes any scale. It adds dkv by f32 reductions in any order. */
 bool pb_mla_bwd_wgmma_takes(const pb_mla *p);
 pb_status pb_mla_bwd_wgmma(pb_ctx *ctx, const pb_mla *p);
 size_t pb_mla_bwd_wgmma_workspace(const pb_mla *p);

@@ -12,7 +12,7 @@ static pb_status pb_mla_on(pb_ctx *ctx, const void *args)
     const pb_mla p = OF(args);
     return RUN(ctx, &p);
 }
-/* Answers a question about op arguments (accepts, workspace). */
+/* Calls ASK, an `accepts` or `workspace` function of a pb_mla, on op arguments. */
 template <class R, pb_mla (*OF)(const void *), R (*ASK)(const pb_mla *)> static R pb_mla_ask(const void *args)
 {
     const pb_mla p = OF(args);

@@ -11,7 +11,7 @@ PB_FAST_DECLARE(pb_mla_bwd)
 /* Defines op f_pass. lists: whether the family has key lists. The including file defines axes, edge, grid, device_grid
  * and
  *     static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)      sets what determines the keys of a query
- * Further arguments are further fields of pb_op. */
+ * Arguments after `lists` initialise further fields of the pb_op. */
 #define PB_MLA_OP(f, pass, lists, ...)                                                                                 \
     static pb_status pass##_check(const void *args)                                                                    \
     {                                                                                                                  \

@@ -15,11 +15,11 @@ static constexpr float MLA_LOG2E = 1.4426950408889634f, MLA_LN2 = 0.693147180559
 template <int DP> constexpr int mla_ld = DP + 8;
 
 /* The heads h .. h + n - 1 of token (b,i) that a CTA computes. */
-struct mla_owned {
+struct mla_cta_work {
     int b, i, h, n;
     size_t head; /* index of the first in lse */
 };
-template <int G> __device__ static inline mla_owned mla_heads_of(const pb_mla &p, size_t token, int block)
+template <int G> __device__ static inline mla_cta_work mla_heads_of(const pb_mla &p, size_t token, int block)
 {
     const int h = block * 16 * G;
     return {(int)(token / p.S), (int)(token % p.S), h, min(16 * G, p.H - h), token * p.H + h};
@@ -54,7 +54,7 @@ __device__ static inline void mla_load_slots(bf16 *tile, int *row, const pb_mla 
     }
 }
 
-/* c = 16 rows of `a` times 8 rows of `b`, transposed, over DEPTH columns. */
+/* Computes c = 16 rows of `a` times 8 rows of `b`, transposed, over DEPTH columns. */
 template <int DEPTH>
 __device__ static inline void mla_dot(float (&c)[4], const bf16 *a, int lda, const bf16 *b, int ldb)
 {
@@ -71,8 +71,9 @@ __device__ static inline void mla_dot(float (&c)[4], const bf16 *a, int lda, con
     }
 }
 
-/* out (16 rows, NT tiles of 8 columns) += the 16 rows of weights at `w` times the MLA_KEYS rows at `z`. */
-template <int NT> __device__ static inline void mla_mix(float (&out)[NT][4], const bf16 *w, const bf16 *z, int ldz)
+/* Computes out (16 rows, NT tiles of 8 columns) += the 16 rows of weights at `w` times the MLA_KEYS rows at `z`. */
+template <int NT>
+__device__ static inline void mla_add_weighted(float (&out)[NT][4], const bf16 *w, const bf16 *z, int ldz)
 {
     static_assert(NT % 2 == 0, "columns come 16 at a time");
 #pragma unroll
@@ -105,7 +106,7 @@ __device__ static inline void mla_store(const float (&c)[NT][4], float f0, float
     }
 }
 
-/* Whether 16-byte accesses are possible from p on. */
+/* Returns true if p is aligned for 16-byte accesses. */
 static inline bool mla_aligned(const void *p) { return (uintptr_t)p % 16 == 0; }
 
 /* Launches a kernel with `bytes` of dynamic shared memory, which CUDA must be asked for above 48 KB. */

@@ -73,7 +73,7 @@ static const int32_t *bind_lists(pb_binder *b, const pb_mla *p, enum list_kind k
             make_list(&d, kind, lists + t * p->W, p, (int)(t / p->S), (int)(t % p->S));
         bound = pb_in_raw(b, "idx", lists, n * sizeof *lists);
     } else if (b->status == PB_OK) {
-        b->status = pb_fail(PB_ENOMEM, "sparse_mla: no memory for %zu indices", n);
+        b->status = pb_fail(PB_ENOMEM, "sparse_mla: no host memory for %zu indices", n);
     }
     free(d.rows);
     free(lists);
@@ -83,7 +83,7 @@ static const int32_t *bind_lists(pb_binder *b, const pb_mla *p, enum list_kind k
 /* ---- descriptors ---------------------------------------------------------------------------------------- */
 
 static const char axes[] = "BSKHDVWl";
-/* A shape of the tables: a pb_dims with names, in the order of `axes`. */
+/* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */
 typedef struct shape {
     int B, S, S_kv, H, D, V, W;
     enum list_kind lists;
@@ -132,5 +132,6 @@ static void bind_keys(pb_binder *b, const int *dim, pb_mla *p)
 }
 
 PB_MLA_OP(sparse_mla, fwd, true, .grad_of = NULL)
-/* grad_tol is large because the gradient of one sink among many keys is small against the rounding of o. */
+/* grad_tol is large because the gradient of a sink is small when it competes with many keys, and then the rounding of o
+ * dominates the finite difference. */
 PB_MLA_OP(sparse_mla, bwd, true, .grad_of = &pb_op_sparse_mla_fwd, .grad_tol = 1e-2)

@@ -18,7 +18,7 @@
  *
  * DeepSeek-AI 2025, DeepSeek-V3.2 (sparse attention over the latent of MLA); the sink: Xiao et al. 2023,
  * arXiv:2309.17453, in the form of a logit as in gpt-oss and DeepSeek-V4. Errors: EINVAL for a size below 1 (W may be
- * 0), V > D, a scale that is not finite, a NULL tensor, or window or causal set. */
+ * 0), V > D, a scale that is not finite or a NULL tensor, and if window or causal is set. */
 #ifndef PB_SPARSE_MLA_H
 #define PB_SPARSE_MLA_H
 #include "kernels/sparse_mla/mla_args.h"

@@ -29,8 +29,8 @@ static heads heads_at(const pb_mla *p, int b, int i, int h)
     return (heads){b, i, h, n, (n + 15) / 16 * 16, ((size_t)b * p->S + i) * p->H + h};
 }
 
-/* Collects the next unmasked rows, at most KEYS, from slot *w on: numbers to `row`, f32 contents to `tile`. Advances *w
- * and returns how many rows it found. */
+/* Collects at most KEYS unmasked rows of kv from slot *w on: their indices in `row`, their contents as f32 in `tile`.
+ * Advances *w and returns the number of rows. */
 static int next_rows(const pb_mla *p, const pb_mla_keys *keys, int b, int *w, int *row, float *tile)
 {
     const size_t width = pb_mla_width(p->D);
@@ -45,7 +45,7 @@ static int next_rows(const pb_mla *p, const pb_mla_keys *keys, int b, int *w, in
     return n;
 }
 
-/* to[k][h] = row_k . column_h over the first D columns of the rows. */
+/* Computes to[k][h] = row_k . column_h over the first D columns of the rows. */
 static void scores(const pb_mla *p, const heads *q, const float *tile, int n, const float *columns, int D, float *to)
 {
     multiply(&(product){.M = n,
@@ -59,7 +59,7 @@ static void scores(const pb_mla *p, const heads *q, const float *tile, int n, co
                         .ldc = HEADS});
 }
 
-/* to[d][h] += sum_k row_k[d] weight[k][h]: o and dq, transposed. */
+/* Computes to[d][h] += sum_k row_k[d] weight[k][h]: o and dq, transposed. */
 static void add_rows(const pb_mla *p, const heads *q, const float *tile, int n, const float *weight, int D, float *to)
 {
     multiply(&(product){.M = D,
@@ -67,7 +67,7 @@ static void add_rows(const pb_mla *p, const heads *q, const float *tile, int n, 
                         .K = n,
                         .a = tile,
                         .lda = pb_mla_width(p->D),
-                        .turned = true,
+                        .transposed = true,
                         .b = weight,
                         .ldb = HEADS,
                         .c = to,
@@ -83,7 +83,8 @@ static rows heads_of(const void *x, const heads *q, int D, pb_dtype t)
 /* ---- forward ---------------------------------------------------------------------------------------- */
 
 typedef struct softmax {
-    float top[HEADS], sum[HEADS], shrink[HEADS]; /* shrink: last rescaling of earlier sums */
+    float top[HEADS], sum[HEADS]; /* maximum of the scores and sum of the weights over the tiles so far */
+    float shrink[HEADS];          /* factor that rescales sums over earlier tiles to the new maximum */
 } softmax;
 
 static void softmax_start(softmax *m, const pb_mla *p, const heads *q)
@@ -124,7 +125,7 @@ static void fwd_heads(const pb_mla *p, float *room, const heads *q)
     softmax m;
     softmax_start(&m, p, q);
     memset(ot, 0, (size_t)p->V * HEADS * sizeof *ot);
-    load_turned(qt, HEADS, q->wide, &x, q->n, p->D, p->scale);
+    load_transposed(qt, HEADS, q->wide, &x, q->n, p->D, p->scale);
     while ((n = next_rows(p, &keys, q->b, &w, row, tile))) {
         scores(p, q, tile, n, qt, p->D, s);
         weigh(&m, s, q, n);
@@ -135,7 +136,7 @@ static void fwd_heads(const pb_mla *p, float *room, const heads *q)
     }
     for (int h = 0; h < HEADS; h++) inverse[h] = m.sum[h] == 0 ? 0 : 1 / m.sum[h];
     for (int h = 0; h < q->n; h++) p->lse[q->at + h] = m.sum[h] == 0 ? -INFINITY : m.top[h] + logf(m.sum[h]);
-    store_turned(ot, HEADS, inverse, &o, q->n, p->V);
+    store_transposed(ot, HEADS, inverse, &o, q->n, p->V);
 }
 
 pb_status PB_FAST(pb_mla_fwd)(pb_ctx *ctx, const void *args)
@@ -187,13 +188,13 @@ static double delta_of(const pb_mla *p, const float *dO, size_t at)
     return sum;
 }
 
-/* Loads q, do and lse of some heads, computes delta, and adds their share of dsink. */
+/* Loads q, do and lse of the heads `q`, computes delta, and adds to dsink what these heads contribute. */
 static void bwd_load(const pb_mla *p, bwd_tiles *m, const heads *q, double *dsink)
 {
     const size_t width = pb_mla_width(p->V);
     const rows x = heads_of(p->q, q, p->D, p->dtype), g = heads_of(p->dO, q, p->V, p->dtype);
-    load_turned(m->qt, HEADS, q->wide, &x, q->n, p->D, p->scale);
-    load_turned(m->dot, HEADS, q->wide, &g, q->n, p->V, 1);
+    load_transposed(m->qt, HEADS, q->wide, &x, q->n, p->D, p->scale);
+    load_transposed(m->dot, HEADS, q->wide, &g, q->n, p->V, 1);
     load_rows(m->q, pb_mla_width(p->D), q->n, &x, q->n, p->D);
     load_rows(m->dO, width, q->n, &g, q->n, p->V);
     memset(m->dqt, 0, (size_t)p->D * HEADS * sizeof *m->dqt);
@@ -220,7 +221,7 @@ static void bwd_weigh(const bwd_tiles *m, const heads *q, int n, float scale)
     }
 }
 
-/* to[k][d] (+)= sum_h weight[k][h] x[h][d]. */
+/* Computes to[k][d] (+)= sum_h weight[k][h] x[h][d]. */
 static void over_heads(const heads *q, const float *weight, int n, const float *x, size_t width, float *to, size_t ldto,
                        bool add)
 {
@@ -236,7 +237,7 @@ static void over_heads(const heads *q, const float *weight, int n, const float *
                         .add = add});
 }
 
-/* Writes dq of some heads of a token; adds to dkv [S_kv,width] and dsink [H]. */
+/* Writes dq of the heads `q` of a token, and adds to dkv [S_kv,width] and dsink [H]. */
 static void bwd_heads(const pb_mla *p, bwd_tiles *m, const heads *q, float *dkv, double *dsink)
 {
     const size_t width = pb_mla_width(p->D);
@@ -258,10 +259,10 @@ static void bwd_heads(const pb_mla *p, bwd_tiles *m, const heads *q, float *dkv,
                          vf_load(dkv, row[k] * width + d, PB_F32) + vf_load(m->dkv, k * width + d, PB_F32));
     }
     for (int h = 0; h < HEADS; h++) ones[h] = 1;
-    store_turned(m->dqt, HEADS, ones, &dq, q->n, p->D);
+    store_transposed(m->dqt, HEADS, ones, &dq, q->n, p->D);
 }
 
-/* Computes one part of the dkv and dsink of a batch row, from every parts-th token. */
+/* Computes one of the `parts` partial sums of dkv and dsink of a batch row. It covers every parts-th token. */
 static void bwd_part(const pb_mla *p, bwd_tiles *m, float *sums, int parts, int t)
 {
     const size_t n = p->S_kv * pb_mla_width(p->D);
@@ -276,7 +277,7 @@ static void bwd_part(const pb_mla *p, bwd_tiles *m, float *sums, int parts, int 
         }
 }
 
-/* Adds the parts of dkv for one row of kv. */
+/* Adds the partial sums of dkv for one row of kv, and stores the result. */
 static void bwd_gather(const pb_mla *p, const float *sums, int parts, size_t row)
 {
     const size_t width = pb_mla_width(p->D), n = p->S_kv * width + 2 * p->H;

@@ -14,31 +14,32 @@ template <int G, int DP> struct fwd_smem {
     int row[2][MLA_KEYS];
 };
 
-/* Computes the scores of a tile in powers of two; -inf for masked slots. */
+/* Computes the scores of a tile times scale2 = scale * log2(e), so that a weight is 2^score; -inf for masked slots. */
 template <int G, int DP> __device__ inline void score_tile(fwd_smem<G, DP> &sm, int stage, float scale2)
 {
     constexpr int LD = mla_ld<DP>, SLD = fwd_smem<G, DP>::SCORE_LD;
     const int group = threadIdx.x / 32 % G, lane = pb_mma_lane();
-    for (int n = threadIdx.x / 32 / G; n < MLA_KEYS / 8; n += 8 / G) {
+    for (int tile = threadIdx.x / 32 / G; tile < MLA_KEYS / 8; tile += 8 / G) {
         float c[4];
-        mla_dot<DP>(c, sm.q + group * 16 * LD, LD, sm.kv[stage] + n * 8 * LD, LD);
+        mla_dot<DP>(c, sm.q + group * 16 * LD, LD, sm.kv[stage] + tile * 8 * LD, LD);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const int r = group * 16 + lane / 4 + e / 2 * 8, k = n * 8 + lane % 4 * 2 + e % 2;
-            sm.score[r * SLD + k] = sm.row[stage][k] >= 0 ? c[e] * scale2 : -INFINITY;
+            const int row = group * 16 + lane / 4 + e / 2 * 8, slot = tile * 8 + lane % 4 * 2 + e % 2;
+            sm.score[row * SLD + slot] = sm.row[stage][slot] >= 0 ? c[e] * scale2 : -INFINITY;
         }
     }
 }
 
-/* Online softmax of one row, in powers of two; identical in the 16/G threads of the row. */
+/* State of the online softmax of one row, with scores in base 2: running maximum, and sum of 2^(score - maximum). The
+ * 16/G threads of the row hold equal copies. */
 struct softmax_row {
     float top, sum;
 };
 template <int G, int DP> __device__ inline void weigh_tile(fwd_smem<G, DP> &sm, softmax_row &st)
 {
     constexpr int SHARE = 16 / G, N = MLA_KEYS / SHARE;
-    const int r = threadIdx.x / SHARE, part = threadIdx.x % SHARE;
-    const float *s = sm.score + r * fwd_smem<G, DP>::SCORE_LD;
+    const int row = threadIdx.x / SHARE, part = threadIdx.x % SHARE;
+    const float *s = sm.score + row * fwd_smem<G, DP>::SCORE_LD;
     float top = st.top, sum = 0;
 #pragma unroll
     for (int k = 0; k < N; k++) top = fmaxf(top, s[part + k * SHARE]);
@@ -49,13 +50,13 @@ template <int G, int DP> __device__ inline void weigh_tile(fwd_smem<G, DP> &sm, 
 #pragma unroll
     for (int k = 0; k < N; k++) {
         const float w = pb_exp2_fast(s[part + k * SHARE] - base);
-        sm.weight[r * MLA_P_LD + part + k * SHARE] = __float2bfloat16_rn(w);
+        sm.weight[row * MLA_P_LD + part + k * SHARE] = __float2bfloat16_rn(w);
         sum += w;
     }
 #pragma unroll
     for (int d = SHARE / 2; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, d);
     st.top = top, st.sum = st.sum * keep + sum;
-    if (part == 0) sm.keep[r] = keep;
+    if (part == 0) sm.keep[row] = keep;
 }
 
 template <int G, int DP, int VP>
@@ -64,7 +65,7 @@ __global__ __launch_bounds__(MLA_THREADS, 1) void fwd_kernel(const pb_mla p, int
     extern __shared__ __align__(128) unsigned char smem[];
     constexpr int NT = VP / (8 / G) / 8, SHARE = 16 / G;
     fwd_smem<G, DP> &sm = *reinterpret_cast<fwd_smem<G, DP> *>(smem);
-    const mla_owned own = mla_heads_of<G>(p, blockIdx.x / blocks, (int)(blockIdx.x % blocks));
+    const mla_cta_work own = mla_heads_of<G>(p, blockIdx.x / blocks, (int)(blockIdx.x % blocks));
     const pb_mla_keys keys = pb_mla_keys_of(&p, own.b, own.i);
     const int row = threadIdx.x / 32 % G * 16 + pb_mma_lane() / 4, col = (int)threadIdx.x / 32 / G * NT * 8;
     const int mine = threadIdx.x / SHARE; /* the row whose softmax this thread computes with others */
@@ -89,7 +90,7 @@ __global__ __launch_bounds__(MLA_THREADS, 1) void fwd_kernel(const pb_mla p, int
         const float keep0 = sm.keep[row], keep8 = sm.keep[row + 8];
 #pragma unroll
         for (int n = 0; n < NT; n++) o[n][0] *= keep0, o[n][1] *= keep0, o[n][2] *= keep8, o[n][3] *= keep8;
-        mla_mix<NT>(o, sm.weight + (row - pb_mma_lane() / 4) * MLA_P_LD, sm.kv[stage] + col, mla_ld<DP>);
+        mla_add_weighted<NT>(o, sm.weight + (row - pb_mma_lane() / 4) * MLA_P_LD, sm.kv[stage] + col, mla_ld<DP>);
         __syncthreads();
     }
     copy_wait<0>();

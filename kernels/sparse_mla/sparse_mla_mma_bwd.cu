@@ -2,17 +2,17 @@
  *
  * dq: a CTA computes up to 64 heads of one token. Their q and do stay in shared memory, the rows of kv pass through it
  * in tiles of 32 with two stages, and dq is summed in registers. dkv is computed in one of two ways. Scattered: the
- * same CTA adds what its heads contribute to the 32 rows to an f32 sum by atomics, 16 columns at a time; a last kernel
- * rounds to bf16. Ordered: a CTA has 32 rows of kv, keeps their sums in registers and loops over the queries in order,
- * skipping those that name none of its rows. Then scores are computed twice and every CTA reads every list, but the
- * result is deterministic. */
+ * same CTA adds what its heads contribute to the 32 rows to f32 sums by atomics, 16 columns at a time; a last kernel
+ * rounds to bf16. Ordered: another kernel gives each CTA 32 rows of kv. The CTA keeps their sums in registers and loops
+ * over the queries in order, skipping those that attend to none of its rows. Then scores are computed twice and every
+ * CTA reads every list, but the result is deterministic. */
 #include "kernels/sparse_mla/mla_sums.cuh"
 
 namespace
 {
 template <int G, int DP, int VP> struct head_tiles {
     bf16 q[16 * G * mla_ld<DP>], dO[16 * G * mla_ld<VP>], weight[16 * G * MLA_P_LD], ds[16 * G * MLA_P_LD];
-    float lse2[16 * G], delta[16 * G]; /* lse in powers of two */
+    float lse2[16 * G], delta[16 * G]; /* lse2: lse * log2(e) */
 };
 template <int G, int DP, int VP> struct dq_smem {
     head_tiles<G, DP, VP> own;
@@ -27,7 +27,8 @@ template <int G, int DP, int VP> struct dkv_smem {
 
 /* Starts to load q and do of the heads of a token, and loads their lse and delta. */
 template <int G, int DP, int VP>
-__device__ inline void load_heads(head_tiles<G, DP, VP> &sm, const pb_mla &p, const mla_owned &own, const float *delta)
+__device__ inline void load_heads(head_tiles<G, DP, VP> &sm, const pb_mla &p, const mla_cta_work &own,
+                                  const float *delta)
 {
     mla_load_rows<DP, 16 * G>(sm.q, (const bf16 *)p.q + own.head * p.D, own.n, p.D);
     mla_load_rows<VP, 16 * G>(sm.dO, (const bf16 *)p.dO + own.head * p.V, own.n, p.V);
@@ -38,24 +39,24 @@ __device__ inline void load_heads(head_tiles<G, DP, VP> &sm, const pb_mla &p, co
     }
 }
 
-/* Computes p and ds of n heads and 32 rows of kv, row k counted times[k] times; 0: masked. */
+/* Computes p and ds of n heads and 32 rows of kv. times[k]: how often the query attends to row k; 0: masked. */
 template <int G, int DP, int VP>
 __device__ inline void weigh_tile(head_tiles<G, DP, VP> &sm, const bf16 *kv, const int *times, int n, float scale)
 {
     constexpr int LD = mla_ld<DP>, LV = mla_ld<VP>;
     const int group = threadIdx.x / 32 % G, lane = pb_mma_lane();
-    for (int t = threadIdx.x / 32 / G; t < MLA_KEYS / 8; t += 8 / G) {
+    for (int tile = threadIdx.x / 32 / G; tile < MLA_KEYS / 8; tile += 8 / G) {
         float s[4], dp[4], w[4], ds[4];
-        mla_dot<DP>(s, sm.q + group * 16 * LD, LD, kv + t * 8 * LD, LD);
-        mla_dot<VP>(dp, sm.dO + group * 16 * LV, LV, kv + t * 8 * LD, LD);
+        mla_dot<DP>(s, sm.q + group * 16 * LD, LD, kv + tile * 8 * LD, LD);
+        mla_dot<VP>(dp, sm.dO + group * 16 * LV, LV, kv + tile * 8 * LD, LD);
 #pragma unroll
         for (int e = 0; e < 4; e++) {
-            const int r = group * 16 + lane / 4 + e / 2 * 8, k = times[t * 8 + lane % 4 * 2 + e % 2];
-            const bool seen = k > 0 && r < n; /* selected, not multiplied: a masked weight may be infinite */
-            w[e] = seen ? (float)k * pb_exp2_fast(s[e] * scale * MLA_LOG2E - sm.lse2[r]) : 0;
-            ds[e] = seen ? w[e] * (dp[e] - sm.delta[r]) * scale : 0;
+            const int row = group * 16 + lane / 4 + e / 2 * 8, count = times[tile * 8 + lane % 4 * 2 + e % 2];
+            const bool seen = count > 0 && row < n; /* selected, not multiplied: a masked weight may be infinite */
+            w[e] = seen ? (float)count * pb_exp2_fast(s[e] * scale * MLA_LOG2E - sm.lse2[row]) : 0;
+            ds[e] = seen ? w[e] * (dp[e] - sm.delta[row]) * scale : 0;
         }
-        const int at = (group * 16 + lane / 4) * MLA_P_LD + t * 8 + lane % 4 * 2;
+        const int at = (group * 16 + lane / 4) * MLA_P_LD + tile * 8 + lane % 4 * 2;
         *reinterpret_cast<uint32_t *>(sm.weight + at) = pack_bf16(w[0], w[1]);
         *reinterpret_cast<uint32_t *>(sm.weight + at + 8 * MLA_P_LD) = pack_bf16(w[2], w[3]);
         *reinterpret_cast<uint32_t *>(sm.ds + at) = pack_bf16(ds[0], ds[1]);
@@ -63,8 +64,8 @@ __device__ inline void weigh_tile(head_tiles<G, DP, VP> &sm, const bf16 *kv, con
     }
 }
 
-/* sum += the contribution of the heads to columns col .. col+15 of 32 rows of dkv, as 2 x 2 tiles of [16 rows][8
- * columns]. */
+/* Computes sum += the contribution of the heads to columns col .. col+15 of 32 rows of dkv, as 2 x 2 tiles of [16
+ * rows][8 columns]. */
 template <int G, int DP, int VP>
 __device__ inline void add_heads(float (&sum)[2][2][4], const head_tiles<G, DP, VP> &sm, int col)
 {
@@ -96,12 +97,12 @@ __device__ inline void clear(float (&sum)[2][2][4])
     for (int e = 0; e < 16; e++) sum[e / 8][e / 4 % 2][e % 4] = 0;
 }
 
-/* Row (of 32) of element e of sum[m][.]; col_of: column (of 16) of element e of sum[.][n]. */
+/* row_of: row (of 32) of element e of sum[m][.]; col_of: column (of 16) of element e of sum[.][n]. */
 __device__ inline int row_of(int m, int e) { return m * 16 + pb_mma_lane() / 4 + e / 2 * 8; }
 __device__ inline int col_of(int n, int e) { return n * 8 + pb_mma_lane() % 4 * 2 + e % 2; }
 
-/* Adds the contributions to a tile of rows to dkv [S_kv,D] of the batch row. A masked slot adds nothing, not even
- * zeros. */
+/* Adds what the heads contribute to the rows of a tile to dkv [S_kv,D] of the batch row, by atomics. A masked slot adds
+ * nothing, not even zeros. */
 template <int G, int DP, int VP>
 __device__ inline void scatter(const head_tiles<G, DP, VP> &sm, const int *row, float *dkv, int D)
 {
@@ -124,7 +125,7 @@ __global__ __launch_bounds__(MLA_THREADS, 1) void dq_kernel(const pb_mla p, cons
     extern __shared__ __align__(128) unsigned char smem[];
     constexpr int NT = DP / (8 / G) / 8;
     dq_smem<G, DP, VP> &sm = *reinterpret_cast<dq_smem<G, DP, VP> *>(smem);
-    const mla_owned own = mla_heads_of<G>(p, blockIdx.x / blocks, (int)(blockIdx.x % blocks));
+    const mla_cta_work own = mla_heads_of<G>(p, blockIdx.x / blocks, (int)(blockIdx.x % blocks));
     const pb_mla_keys keys = pb_mla_keys_of(&p, own.b, own.i);
     const int row = threadIdx.x / 32 % G * 16 + pb_mma_lane() / 4, col = (int)threadIdx.x / 32 / G * NT * 8;
     float dq[NT][4];
@@ -143,7 +144,7 @@ __global__ __launch_bounds__(MLA_THREADS, 1) void dq_kernel(const pb_mla p, cons
         __syncthreads();
         weigh_tile(sm.own, sm.kv[stage], sm.times[stage], own.n, p.scale);
         __syncthreads();
-        mla_mix<NT>(dq, sm.own.ds + (row - pb_mma_lane() / 4) * MLA_P_LD, sm.kv[stage] + col, mla_ld<DP>);
+        mla_add_weighted<NT>(dq, sm.own.ds + (row - pb_mma_lane() / 4) * MLA_P_LD, sm.kv[stage] + col, mla_ld<DP>);
         if (dkv) scatter(sm.own, sm.row[stage], dkv + (size_t)own.b * p.S_kv * p.D, p.D);
         __syncthreads();
     }
@@ -151,8 +152,8 @@ __global__ __launch_bounds__(MLA_THREADS, 1) void dq_kernel(const pb_mla p, cons
     mla_store<NT>(dq, 1, 1, (bf16 *)p.dq + own.head * p.D, row, own.n, col, p.D);
 }
 
-/* Sets times[k] to how often query i of batch row b names row r0 + k. Returns, in every thread, whether it names
- * any. */
+/* Sets times[k] to how often row r0 + k is in the key list of query i of batch row b. Returns, in every thread, true if
+ * any of these rows is in the list. */
 __device__ inline bool count_rows(int *times, const pb_mla &p, int b, int i, int r0)
 {
     const pb_mla_keys keys = pb_mla_keys_of(&p, b, i);
@@ -192,7 +193,7 @@ __global__ __launch_bounds__(MLA_THREADS, 1) void dkv_kernel(const pb_mla p, con
     for (int i = 0; i < p.S; i++) {
         if (!count_rows(sm.times, p, b, i, r0)) continue;
         for (int block = 0; block < blocks; block++) {
-            const mla_owned own = mla_heads_of<G>(p, (size_t)b * p.S + i, block);
+            const mla_cta_work own = mla_heads_of<G>(p, (size_t)b * p.S + i, block);
             __syncthreads();
             load_heads(sm.at, p, own, delta);
             copy_commit();
@@ -225,7 +226,7 @@ pb_status dq_launch(pb_ctx *ctx, const pb_mla &p, const float *delta, float *dkv
                       sizeof(dq_smem<G, DP, VP>), p, delta, dkv, blocks);
 }
 
-/* dkv: f32 sums for the scattered way; NULL: the ordered way. */
+/* dkv: f32 sums, for the scattered way of computing dkv; NULL selects the ordered way. */
 template <int G, int DP, int VP> pb_status launch(pb_ctx *ctx, const pb_mla &p, const float *delta, float *dkv)
 {
     const int blocks = (p.H + 16 * G - 1) / (16 * G);
@@ -240,7 +241,7 @@ template <int G, int DP, int VP> pb_status launch(pb_ctx *ctx, const pb_mla &p, 
     return mla_round<BY_COLUMNS>(ctx, p, dkv);
 }
 
-/* 64 heads per CTA if H is that large and the GPU has the shared memory, else 32. */
+/* Launches with 64 heads per CTA if H is that large and the GPU has enough shared memory, else with 32. */
 template <int DP> pb_status by_heads(pb_ctx *ctx, const pb_mla &p, const float *delta, float *dkv)
 {
     const bool fits = pb_cuda_device_of(ctx)->smem_optin >= sizeof(dq_smem<4, DP, 512>);
@@ -256,7 +257,7 @@ pb_status run(pb_ctx *ctx, const pb_mla &p, float *delta, float *dkv)
 }
 } // namespace
 
-/* The workspace: f32 sums of dkv, delta, the terms of dsink. */
+/* Returns the size of the workspace: f32 sums of dkv, delta, the terms of dsink. */
 size_t pb_mla_bwd_mma_workspace(const pb_mla *p) { return mla_sums_of(*p) * sizeof(float) + pb_mla_dsink_room(p); }
 
 pb_status pb_mla_bwd_mma(pb_ctx *ctx, const pb_mla *p)

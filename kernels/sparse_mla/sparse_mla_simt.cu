@@ -3,7 +3,7 @@
  *
  * Forward and dq: a CTA of four warps computes one head of one token, 128 slots at a time; a warp computes a score, a
  * thread has columns of the output. dkv: a CTA of ROWS warps has ROWS rows of kv and loops over all queries in order.
- * It counts how often each query names each of its rows, so it needs no atomics on values and the result is
+ * It counts how often each of its rows is in each query's list, so it needs no atomics on values and the result is
  * deterministic. Limit: the rows are read from L2 once per head. */
 #include "kernels/sparse_mla/mla_impls.cuh"
 
@@ -11,12 +11,12 @@ namespace
 {
 constexpr int THREADS = 128, SLOTS = 128, ROWS = 4, MOST = 1024;
 
-/* The head that this CTA computes. */
-struct owned {
+/* The work of a CTA: head h of token (b,i). */
+struct cta_work {
     int b, i, h;
     size_t head; /* its index in lse */
 };
-__device__ inline owned owned_head(const pb_mla &p)
+__device__ inline cta_work work_of_cta(const pb_mla &p)
 {
     const size_t token = blockIdx.x / p.H;
     return {(int)(token / p.S), (int)(token % p.S), (int)(blockIdx.x % p.H), blockIdx.x};
@@ -35,10 +35,10 @@ template <class T> __device__ inline void load_row(float *to, const void *from, 
     for (int d = threadIdx.x; d < n; d += blockDim.x) to[d] = pb_to_f32(((const T *)from)[at + d]);
 }
 
-/* to[d] = to[d] keep + sum_k weight[k] kv[row[k]][d] over n slots; masked slots are skipped. */
+/* Computes to[d] = to[d] keep + sum_k weight[k] kv[row[k]][d] over n slots; masked slots are skipped. */
 template <class T>
-__device__ inline void mix_slots(float *to, float keep, const float *weight, const int *row, int n, const T *kv, int D,
-                                 int columns)
+__device__ inline void add_weighted_slots(float *to, float keep, const float *weight, const int *row, int n,
+                                          const T *kv, int D, int columns)
 {
     for (int d = threadIdx.x; d < columns; d += THREADS) {
         float sum = to[d] * keep;
@@ -52,7 +52,7 @@ template <class T> __global__ __launch_bounds__(THREADS, 1) void fwd_kernel(cons
 {
     __shared__ float q[MOST], o[MOST], weight[SLOTS];
     __shared__ int row[SLOTS];
-    const owned own = owned_head(p);
+    const cta_work own = work_of_cta(p);
     const pb_mla_keys keys = pb_mla_keys_of(&p, own.b, own.i);
     const T *kv = (const T *)p.kv + (size_t)own.b * p.S_kv * p.D;
     float top = p.sink[own.h], sum = top == -INFINITY ? 0 : 1; /* the sink is the initial maximum */
@@ -76,7 +76,7 @@ template <class T> __global__ __launch_bounds__(THREADS, 1) void fwd_kernel(cons
         __syncthreads();
         for (int k = 0; k < n; k++) total += weight[k];
         top = most, sum = sum * keep + total;
-        mix_slots(o, keep, weight, row, n, kv, p.D, p.V);
+        add_weighted_slots(o, keep, weight, row, n, kv, p.D, p.V);
     }
     for (int d = threadIdx.x; d < p.V; d += THREADS)
         ((T *)p.o)[own.head * p.V + d] = pb_from_f32<T>(sum == 0 ? 0 : o[d] / sum);
@@ -87,7 +87,7 @@ template <class T> __global__ __launch_bounds__(THREADS, 1) void dq_kernel(const
 {
     __shared__ float q[MOST], dO[MOST], dq[MOST], weight[SLOTS];
     __shared__ int row[SLOTS];
-    const owned own = owned_head(p);
+    const cta_work own = work_of_cta(p);
     const pb_mla_keys keys = pb_mla_keys_of(&p, own.b, own.i);
     const T *kv = (const T *)p.kv + (size_t)own.b * p.S_kv * p.D;
     const float lse = p.lse[own.head], del = delta[own.head];
@@ -106,13 +106,13 @@ template <class T> __global__ __launch_bounds__(THREADS, 1) void dq_kernel(const
             if (threadIdx.x % 32 == 0) weight[k] = p.scale * expf(s - lse) * (dp - del);
         }
         __syncthreads();
-        mix_slots(dq, 1, weight, row, n, kv, p.D, p.D);
+        add_weighted_slots(dq, 1, weight, row, n, kv, p.D, p.D);
     }
     for (int d = threadIdx.x; d < p.D; d += THREADS) ((T *)p.dq)[own.head * p.D + d] = pb_from_f32<T>(dq[d]);
 }
 
-/* Sets count[k] to how often query i of batch row b names row r0 + k, k < ROWS. Returns, in every thread, whether it
- * names any. */
+/* Sets count[k] to how often row r0 + k, k < ROWS, is in the key list of query i of batch row b. Returns, in every
+ * thread, true if any of these rows is in the list. */
 __device__ inline bool count_rows(int *count, const pb_mla &p, int b, int i, int r0)
 {
     const pb_mla_keys keys = pb_mla_keys_of(&p, b, i);
@@ -150,7 +150,7 @@ template <class T> __global__ __launch_bounds__(32 * ROWS, 1) void dkv_kernel(co
             load_row<T>(q, p.q, head * p.D, p.D);
             load_row<T>(dO, p.dO, head * p.V, p.V);
             __syncthreads();
-            if (count[mine]) { /* a row that is named exists */
+            if (count[mine]) { /* the row is in the list, so it exists */
                 const T *x = kv + (size_t)mine * p.D;
                 const float s = dot_row(q, x, p.D) * p.scale, dp = dot_row(dO, x, p.V);
                 const float all = (float)count[mine] * expf(s - p.lse[head]);

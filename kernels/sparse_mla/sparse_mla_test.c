@@ -1,6 +1,6 @@
-/* sparse_mla_test.c - properties of sparse_mla that a comparison with the reference cannot show: PyTorch's results, the
- * edge cases of the definition, and which tokens influence which. Each property is tested with every CPU implementation
- * that this machine can run. */
+/* sparse_mla_test.c - tests properties of sparse_mla that a comparison with the reference cannot show: PyTorch's
+ * results, the edge cases of the definition, and which tokens influence which. Each property is tested with every CPU
+ * implementation that this machine can run. */
 #include <limits.h>
 #include <omp.h>
 
@@ -17,7 +17,7 @@ static void both(pb_ctx *ctx, const pb_mla *p)
     CHECK_OK(pb_sparse_mla_bwd(ctx, &b));
 }
 
-/* Allocates the lists of p, W slots each, and fills them by a rule. */
+/* Allocates the key lists of p, W slots each. Slot w of query i of batch row b becomes rule(p, b, i, w). */
 static void lists(pb_mla *p, int W, int32_t (*rule)(const pb_mla *p, int b, int i, int w))
 {
     int32_t *idx = malloc((size_t)p->B * p->S * W * sizeof *idx + 1);
@@ -54,9 +54,9 @@ static void check_fixture(pb_ctx *ctx)
 }
 static void pytorch_agrees(void **state) { on_each(*state, check_fixture); }
 
-/* ---- the comparator -------------------------------------------------------------------------------- */
+/* ---- rel_diff, the measure of difference ------------------------------------------------------------ */
 
-static void similarity_is_not_blind(void **state)
+static void rel_diff_is_half_the_squared_l2(void **state)
 {
     enum { N = 1000 };
     float *x = fx_draw(1, N), *y = fx_draw(1, N);
@@ -86,7 +86,7 @@ static int32_t nothing(const pb_mla *p, int b, int i, int w)
     return w % 4 == 3 ? p->S_kv : masked[w % 4];
 }
 
-static void check_blind(pb_ctx *ctx)
+static void check_no_visible_keys(pb_ctx *ctx)
 {
     static const float sinks[] = {0.7f, 200, -200, -INFINITY};
     pb_mla p = fx_make(2, 3, 5, 4, 8, 6);
@@ -104,7 +104,7 @@ static void check_blind(pb_ctx *ctx)
     }
     fx_free(&p);
 }
-static void a_query_that_sees_nothing_gives_nothing(void **state) { on_each(*state, check_blind); }
+static void a_query_without_keys_gives_zero(void **state) { on_each(*state, check_no_visible_keys); }
 
 static int32_t all_rows(const pb_mla *p, int b, int i, int w)
 {
@@ -131,7 +131,8 @@ static void check_sinks(pb_ctx *ctx)
 }
 static void extreme_sinks(void **state) { on_each(*state, check_sinks); }
 
-/* Rows 1 and 2 are equal, so naming one of them twice equals naming both; dkv of the one is then the sum of both. */
+/* Rows 1 and 2 of kv are equal, so a list with row 1 twice gives the same outputs as a list with both; dkv of row 1 is
+ * then the sum of the two rows of dkv. */
 static int32_t named_twice(const pb_mla *p, int b, int i, int w)
 {
     static const int32_t row[] = {1, 4, 1, 0};
@@ -159,7 +160,8 @@ static void check_duplicates(pb_ctx *ctx)
 }
 static void duplicates_count_twice(void **state) { on_each(*state, check_duplicates); }
 
-/* Lists with the same rows: in_order, and spread in another order with masked slots before, between and after them. */
+/* Two lists with the same rows: in_order, and `spread`: in another order, with masked slots before, between and after
+ * the rows. */
 static int32_t in_order(const pb_mla *p, int b, int i, int w)
 {
     (void)p;
@@ -178,15 +180,15 @@ static void check_order(pb_ctx *ctx)
     fx_near(&x, &y, 1e-6);
     fx_free(&x), fx_free(&y);
 }
-static void neither_order_nor_masked_slots_matter(void **state) { on_each(*state, check_order); }
+static void order_and_masked_slots_do_not_matter(void **state) { on_each(*state, check_order); }
 
-/* A list repeated four times gives the same result as the list once with a sink that is ln 4 lower. The first takes
- * several tiles of rows where the second takes one, so this tests what must be kept from tile to tile: queries, running
- * sums, cleared tiles. */
+/* A list repeated four times gives the same result as the list once with a sink that is ln 4 lower. The repeated list
+ * takes several tiles of rows, the other one. So this tests what a kernel must carry from tile to tile: queries,
+ * running sums, cleared tiles. */
 enum { ONCE = 50, TIMES = 4 };
 static int32_t again(const pb_mla *p, int b, int i, int w) { return ((w % ONCE) * 3 + i + b) % (p->S_kv - 1); }
 
-static void check_blocks(pb_ctx *ctx)
+static void check_repeated_list(pb_ctx *ctx)
 {
     pb_mla once = fx_make(2, 3, 80, 5, 24, 20), many = fx_make(2, 3, 80, 5, 24, 20);
     lists(&once, ONCE, again), lists(&many, TIMES * ONCE, again);
@@ -196,7 +198,7 @@ static void check_blocks(pb_ctx *ctx)
     fx_near(&once, &many, 1e-6);
     fx_free(&once), fx_free(&many);
 }
-static void many_blocks_are_one(void **state) { on_each(*state, check_blocks); }
+static void a_repeated_list_equals_one_with_a_lower_sink(void **state) { on_each(*state, check_repeated_list); }
 
 /* ---- which tokens influence which ---------------------------------------------------------------------- */
 
@@ -223,7 +225,7 @@ static void check_dense(pb_ctx *ctx)
         fx_free(&x), fx_free(&y);
     }
 }
-static void lists_of_all_that_is_visible_are_dense(void **state) { on_each(*state, check_dense); }
+static void lists_of_all_visible_keys_equal_dense(void **state) { on_each(*state, check_dense); }
 
 static void check_batches(pb_ctx *ctx)
 {
@@ -247,7 +249,7 @@ static void check_batches(pb_ctx *ctx)
     assert_true(pb_diff_ok(&d, 1e-6));
     fx_free(&x), fx_free(&y);
 }
-static void batch_rows_are_alone(void **state) { on_each(*state, check_batches); }
+static void batch_rows_are_independent(void **state) { on_each(*state, check_batches); }
 
 static void check_threads(pb_ctx *ctx)
 {
@@ -281,7 +283,7 @@ static void bad_arguments_are_named(void **state)
     f.V = 5;
     CHECK_FAILS(pb_sparse_mla_fwd(*state, &f), PB_EINVAL, "V=5 D=4");
     f = pb_mla_fwd_of(&p), f.window = 3;
-    CHECK_FAILS(pb_sparse_mla_fwd(*state, &f), PB_EINVAL, "window and causal are dense_mla's");
+    CHECK_FAILS(pb_sparse_mla_fwd(*state, &f), PB_EINVAL, "window and causal must be 0");
     f = pb_mla_fwd_of(&p), f.W = -1;
     CHECK_FAILS(pb_sparse_mla_fwd(*state, &f), PB_EINVAL, "W=-1");
     f = pb_mla_fwd_of(&p), f.scale = NAN;
@@ -298,14 +300,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pytorch_agrees),
-        cmocka_unit_test(similarity_is_not_blind),
-        cmocka_unit_test(a_query_that_sees_nothing_gives_nothing),
+        cmocka_unit_test(rel_diff_is_half_the_squared_l2),
+        cmocka_unit_test(a_query_without_keys_gives_zero),
         cmocka_unit_test(extreme_sinks),
         cmocka_unit_test(duplicates_count_twice),
-        cmocka_unit_test(neither_order_nor_masked_slots_matter),
-        cmocka_unit_test(many_blocks_are_one),
-        cmocka_unit_test(lists_of_all_that_is_visible_are_dense),
-        cmocka_unit_test(batch_rows_are_alone),
+        cmocka_unit_test(order_and_masked_slots_do_not_matter),
+        cmocka_unit_test(a_repeated_list_equals_one_with_a_lower_sink),
+        cmocka_unit_test(lists_of_all_visible_keys_equal_dense),
+        cmocka_unit_test(batch_rows_are_independent),
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
         cmocka_unit_test(bad_arguments_are_named),
     };

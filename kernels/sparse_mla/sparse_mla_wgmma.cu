@@ -23,8 +23,8 @@
  * A warpgroup multiplies its own weights from registers and those of the other from shared memory. `gather` runs ahead
  * into the next tile.
  *
- * The running maximum goes left -> right -> left along with the weights. It moves only when a weight would exceed
- * 2^SLACK, so rescaling is rare.
+ * The two warpgroups pass the reference maximum to each other along with the weights (left -> right -> left). It is
+ * raised only when a weight would exceed 2^SLACK, so rescaling is rare.
  *
  * Barriers (struct shared). A block has 2 PARTS = 4 parts of 128 columns; parts 0 and 1 belong to `left`, 2 and 3 to
  * `right`:
@@ -63,9 +63,9 @@ __device__ constexpr int second_part(int n) { return (n + PARTS) % (2 * PARTS); 
 template <int D> struct alignas(1024) shared {
     bf16 q[HEADS * D], k[2][KEYS * D];
     bf16 w[D == V ? 2 : 1][PANEL]; /* P1; at D 512 also P0 (at D 576 see left_weights) */
-    float2 state[2][HEADS];        /* per warpgroup and row: maximum; in the last pair also the sum of weights */
+    float2 state[2][HEADS];        /* per warpgroup and row: maximum and sum of weights (the sum: last pair only) */
     uint16_t seen[2][KEYS / 16];   /* per block: one bit per slot, 1: not masked */
-    alignas(4) bool moved[4];      /* per warp of `left`: the weights it just published moved a maximum */
+    alignas(4) bool moved[4];      /* per warp of `left`: the weights that it last published raised a maximum */
     /* mbarriers, described at the top of the file; k_full and k_free are [block][part] */
     uint64_t q_full, q_free, k_full[2][2 * PARTS], k_free[2][2 * PARTS], w_full[2];
 
@@ -76,8 +76,8 @@ template <int D> struct alignas(1024) shared {
 
 #ifdef PB_SM90_CODE
 constexpr float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
-/* The maximum that weights are relative to moves only when a weight would exceed 2^SLACK; otherwise nothing is
- * rescaled. */
+/* The reference maximum of the softmax is raised only when a weight would exceed 2^SLACK. Otherwise it stays, and
+ * nothing is rescaled. */
 constexpr float SLACK = 8;
 
 /* ---- tiles --------------------------------------------------------------------------------------------------- */
@@ -104,8 +104,9 @@ struct gatherer {
     uint64_t policy;
 };
 
-/* Reads from the key list which rows of kv are in this lane's slots of pair j, unchecked; -1 after the last slot. */
-__device__ inline void look_up(int (&row)[2][4], const gatherer &g, const tile &own, int j)
+/* Reads from the key list which rows of kv are in this lane's slots of pair j; -1 after the last slot. The indices may
+ * be out of range: publish_mask and copy_part check them. */
+__device__ inline void look_up_rows(int (&row)[2][4], const gatherer &g, const tile &own, int j)
 {
 #pragma unroll
     for (int e = 0; e < 8; e++) {
@@ -115,7 +116,7 @@ __device__ inline void look_up(int (&row)[2][4], const gatherer &g, const tile &
 }
 
 /* Writes the mask bits of this warp's 16 slots and arrives at `full`: one of its 4 + 128 arrivals. */
-__device__ inline void mark(uint16_t *seen, uint64_t *full, const int (&row)[4], int rows)
+__device__ inline void publish_mask(uint16_t *seen, uint64_t *full, const int (&row)[4], int rows)
 {
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     uint32_t bits = 0;
@@ -133,8 +134,8 @@ __device__ inline void mark(uint16_t *seen, uint64_t *full, const int (&row)[4],
 /* Starts to copy part x of this lane's rows to block `to` and arrives at `full` when the copy is complete. Rows of
  * masked slots become 0. */
 template <int D>
-__device__ inline void fill(bf16 *to, uint64_t *full, int x, const int (&row)[4], const gatherer &g, const bf16 *kv,
-                            int rows)
+__device__ inline void copy_part(bf16 *to, uint64_t *full, int x, const int (&row)[4], const gatherer &g,
+                                 const bf16 *kv, int rows)
 {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
@@ -162,7 +163,7 @@ template <int D> __device__ void gather(shared<D> &sm, const CUtensorMap *map, c
     uint32_t free = 1, q_free = 1; /* parities to wait for: on a fresh mbarrier, parity 1 counts as completed */
     int t = blockIdx.x, j = 0, next[2][4];
     tile own = tile_of(t, p);
-    look_up(next, g, own, 0);
+    look_up_rows(next, g, own, 0);
     while (t < total) {
         const bf16 *kv = (const bf16 *)p.kv + (size_t)own.b * p.S_kv * D;
         const tile now = own;
@@ -174,13 +175,13 @@ template <int D> __device__ void gather(shared<D> &sm, const CUtensorMap *map, c
             j = 0, t = next_tile(t);
             if (t < total) own = tile_of(t, p);
         }
-        if (t < total) look_up(next, g, own, j);
+        if (t < total) look_up_rows(next, g, own, j);
 
 #pragma unroll
         for (int x = 0; x < 2 * PARTS; x++) {
             barrier_wait(&sm.k_free[LEFT][x], free);
-            if (x == 0) mark(sm.seen[LEFT], &sm.k_full[LEFT][x], row[LEFT], p.S_kv);
-            fill<D>(sm.k[LEFT], &sm.k_full[LEFT][x], x, row[LEFT], g, kv, p.S_kv);
+            if (x == 0) publish_mask(sm.seen[LEFT], &sm.k_full[LEFT][x], row[LEFT], p.S_kv);
+            copy_part<D>(sm.k[LEFT], &sm.k_full[LEFT][x], x, row[LEFT], g, kv, p.S_kv);
             if (x == 0 && first) {
                 if (threadIdx.x % 128 == 0) barrier_wait(&sm.q_free, q_free), load_q(sm, map, now);
                 __syncwarp();
@@ -191,8 +192,8 @@ template <int D> __device__ void gather(shared<D> &sm, const CUtensorMap *map, c
         for (int n = 0; n < 2 * PARTS; n++) {
             const int x = second_part(n);
             barrier_wait(&sm.k_free[RIGHT][x], free);
-            if (n == 0) mark(sm.seen[RIGHT], &sm.k_full[RIGHT][x], row[RIGHT], p.S_kv);
-            fill<D>(sm.k[RIGHT], &sm.k_full[RIGHT][x], x, row[RIGHT], g, kv, p.S_kv);
+            if (n == 0) publish_mask(sm.seen[RIGHT], &sm.k_full[RIGHT][x], row[RIGHT], p.S_kv);
+            copy_part<D>(sm.k[RIGHT], &sm.k_full[RIGHT][x], x, row[RIGHT], g, kv, p.S_kv);
         }
         free ^= 1;
     }
@@ -201,15 +202,15 @@ template <int D> __device__ void gather(shared<D> &sm, const CUtensorMap *map, c
 
 /* ---- softmax ------------------------------------------------------------------------------------------------- */
 
-/* Online softmax of rows g and g+8 (g = lane/4), in powers of two: the maximum that weights are relative to, and this
- * lane's part of the sum of weights. */
+/* State of the online softmax of rows g and g+8 (g = lane/4), with scores in base 2. top: the reference maximum,
+ * weights are 2^(score - top); sum: sum of the weights that this lane has computed. */
 struct softmax {
     float top[2], sum[2];
 };
 
-/* Makes weights relative to `top` from now on and sets `keep`, the factor for earlier sums and outputs. Returns whether
- * the maximum of any row of the warp moved. */
-__device__ inline bool follow(softmax &st, const float (&top)[2], float (&keep)[2])
+/* Sets the reference maximum to `top` and `keep` to the factor that rescales earlier sums and outputs. Returns true if
+ * the maximum of any row of the warp changed. */
+__device__ inline bool set_maximum(softmax &st, const float (&top)[2], float (&keep)[2])
 {
     bool moved = false;
 #pragma unroll
@@ -223,7 +224,7 @@ __device__ inline bool follow(softmax &st, const float (&top)[2], float (&keep)[
 }
 
 /* Turns scores into weights and updates the softmax. `seen`: one bit per column, 1: not masked; sl = scale log2(e) > 0.
- * Returns what follow() returns. */
+ * Returns the result of set_maximum(). */
 __device__ inline bool weigh(float (&s)[8][4], uint64_t seen, softmax &st, float sl, float (&keep)[2])
 {
     if (seen != ~(uint64_t)0) {
@@ -244,7 +245,7 @@ __device__ inline bool weigh(float (&s)[8][4], uint64_t seen, softmax &st, float
         most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2)) * sl;
         top[r] = most > st.top[r] + SLACK ? most : st.top[r];
     }
-    const bool moved = follow(st, top, keep);
+    const bool moved = set_maximum(st, top, keep);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         const float base = top[r] == -INFINITY ? 0 : top[r];
@@ -261,8 +262,8 @@ __device__ inline bool weigh(float (&s)[8][4], uint64_t seen, softmax &st, float
     return moved;
 }
 
-/* Writes weights, maximum and sum to shared memory for the other warpgroup. In the last pair the sum is that of the
- * whole row, otherwise this lane's part, which is not used. */
+/* Writes weights, maximum and sum to shared memory for the other warpgroup. In the last pair the sum covers the whole
+ * row. Otherwise it covers this lane's weights only and is not used. */
 __device__ inline void publish(bf16 *to, float2 *state, uint64_t *full, const uint32_t (&w)[KEYS / 16][4], softmax &st,
                                bool last)
 {
@@ -280,15 +281,16 @@ __device__ inline void publish(bf16 *to, float2 *state, uint64_t *full, const ui
     fence_async_shared();
     release(full);
 }
-/* Continues with the other warpgroup's maximum; `sum` receives its sums of weights. Returns what follow() returns. */
-__device__ inline bool follow_other(softmax &st, const float2 *state, float (&keep)[2], float (&sum)[2])
+/* Sets the reference maximum to that of the other warpgroup; `sum` receives its sums of weights. Returns the result of
+ * set_maximum(). */
+__device__ inline bool adopt_other_maximum(softmax &st, const float2 *state, float (&keep)[2], float (&sum)[2])
 {
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
     const int row = warp * 16 + lane / 4;
     const float2 a = state[row], b = state[row + 8];
     const float top[2] = {a.x, b.x};
     sum[0] = a.y, sum[1] = b.y;
-    return follow(st, top, keep);
+    return set_maximum(st, top, keep);
 }
 
 /* ---- products ------------------------------------------------------------------------------------------------ */
@@ -305,7 +307,7 @@ __device__ inline void rescale(outputs &o, const float (&keep)[2])
 }
 
 /* Waits until a part of a block is in shared memory, and lets wgmma read it. */
-__device__ inline void arrived(uint64_t *full, uint32_t parity)
+__device__ inline void wait_for_part(uint64_t *full, uint32_t parity)
 {
     barrier_wait(full, parity);
     fence_async_shared(); /* cp.async wrote through the generic proxy, wgmma reads through the async proxy */
@@ -313,41 +315,42 @@ __device__ inline void arrived(uint64_t *full, uint32_t parity)
 }
 
 /* Starts s = q k^T on one panel, or adds to s. */
-__device__ inline void start_panel(float (&s)[8][4], factor q, factor k, int panel, bool add)
+__device__ inline void start_panel(float (&s)[8][4], operand_desc q, operand_desc k, int panel, bool add)
 {
 #pragma unroll
     for (int c = 0; c < 4; c++)
-        wgmma<0, 0>(s, step(q, panel * PANEL_BYTES + c * 32), step(k, panel * PANEL_BYTES + c * 32), add || c > 0);
+        wgmma<0, 0>(s, advance_desc(q, panel * PANEL_BYTES + c * 32), advance_desc(k, panel * PANEL_BYTES + c * 32),
+                    add || c > 0);
 }
 /* Starts s = q k^T on part x of a block as one wgmma group, or adds to s. */
-template <int D> __device__ inline void start_scores(float (&s)[8][4], factor q, factor k, int x, bool add)
+template <int D> __device__ inline void start_scores(float (&s)[8][4], operand_desc q, operand_desc k, int x, bool add)
 {
 #pragma unroll
     for (int n = 0; n < WIDE; n++) start_panel(s, q, k, x * WIDE + n, add || n > 0);
     if (D > V && x == 2 * PARTS - 1) start_panel(s, q, k, V / 64, true);
     wgmma_commit();
 }
-/* Starts o += w v, one wgmma group per part; w is in registers here and in shared memory in the second overload, which
- * also waits for each part. */
-__device__ inline void start_outputs(outputs &o, const uint32_t (&w)[KEYS / 16][4], factor v)
+/* Starts o += w v, one wgmma group per part. This overload has w in registers. The second has w in shared memory and
+ * waits for each part of v. */
+__device__ inline void start_outputs(outputs &o, const uint32_t (&w)[KEYS / 16][4], operand_desc v)
 {
     wgmma_fence();
 #pragma unroll
     for (int x = 0; x < PARTS; x++) {
 #pragma unroll
-        for (int k = 0; k < KEYS / 16; k++) wgmma(o[x], w[k], step(v, x * WIDE * PANEL_BYTES + k * 16 * 128));
+        for (int k = 0; k < KEYS / 16; k++) wgmma(o[x], w[k], advance_desc(v, x * WIDE * PANEL_BYTES + k * 16 * 128));
         wgmma_commit();
     }
 }
-__device__ inline void start_outputs(outputs &o, factor w, factor v, uint64_t (&full)[2 * PARTS], int half,
+__device__ inline void start_outputs(outputs &o, operand_desc w, operand_desc v, uint64_t (&full)[2 * PARTS], int half,
                                      uint32_t parity)
 {
 #pragma unroll
     for (int x = 0; x < PARTS; x++) {
-        arrived(&full[half * PARTS + x], parity);
+        wait_for_part(&full[half * PARTS + x], parity);
 #pragma unroll
         for (int k = 0; k < KEYS / 16; k++)
-            wgmma<0, 1>(o[x], step(w, k * 32), step(v, x * WIDE * PANEL_BYTES + k * 16 * 128), 1);
+            wgmma<0, 1>(o[x], advance_desc(w, k * 32), advance_desc(v, x * WIDE * PANEL_BYTES + k * 16 * 128), 1);
         wgmma_commit();
     }
 }
@@ -358,12 +361,13 @@ __device__ inline void end_outputs(outputs &o, uint64_t (&free)[2 * PARTS], int 
     for (int x = 0; x < PARTS; x++) {
         if (x + 1 < PARTS) wgmma_wait<1>();
         else wgmma_wait<0>();
-        settled(o[x]);
+        wgmma_fence_operand(o[x]);
         release(&free[half * PARTS + x]);
     }
 }
 
-/* The softmax before any key: the sink is the first maximum, with weight 1, counted by one lane of `left`. */
+/* Returns the state of the softmax before the first key: the sink is the maximum, with weight 1. Only one lane of
+ * `left` counts this weight in its sum. */
 __device__ inline softmax softmax_start(const pb_mla &p, const tile &own, int wg)
 {
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x % 128 / 32;
@@ -402,8 +406,8 @@ __device__ inline void store(const outputs &o, const softmax &st, const float (&
 
 template <int D> __device__ void left(shared<D> &sm, const pb_mla &p, int total)
 {
-    const factor q = factor_k_major(sm.q), k = factor_k_major(sm.k[LEFT]), w_other = factor_k_major(sm.w[0]);
-    const factor v = factor_mn_major(sm.k[LEFT], PANEL_BYTES), v_other = factor_mn_major(sm.k[RIGHT], PANEL_BYTES);
+    const operand_desc q = k_major_desc(sm.q), k = k_major_desc(sm.k[LEFT]), w_other = k_major_desc(sm.w[0]);
+    const operand_desc v = mn_major_desc(sm.k[LEFT], PANEL_BYTES), v_other = mn_major_desc(sm.k[RIGHT], PANEL_BYTES);
     const float sl = p.scale * LOG2E;
     uint32_t parity = 0, q_parity = 0;
     for (int t = blockIdx.x; t < total; t = next_tile(t), q_parity ^= 1) {
@@ -417,11 +421,11 @@ template <int D> __device__ void left(shared<D> &sm, const pb_mla &p, int total)
             uint32_t w[KEYS / 16][4];
 #pragma unroll
             for (int x = 0; x < 2 * PARTS; x++) {
-                arrived(&sm.k_full[LEFT][x], parity);
+                wait_for_part(&sm.k_full[LEFT][x], parity);
                 start_scores<D>(s, q, k, x, x > 0);
             }
             wgmma_wait<0>();
-            settled(s);
+            wgmma_fence_operand(s);
             const bool moved = weigh(s, *reinterpret_cast<const uint64_t *>(sm.seen[LEFT]), st, sl, keep);
             as_operand<KEYS / 8>(w, s);
             if (threadIdx.x % 32 == 0) sm.moved[threadIdx.x / 32 % 4] = moved;
@@ -430,9 +434,9 @@ template <int D> __device__ void left(shared<D> &sm, const pb_mla &p, int total)
             if (moved) rescale(o, keep);
             start_outputs(o, w, v);
             end_outputs(o, sm.k_free[LEFT], LEFT);
-            settled(w);
+            wgmma_fence_operand(w);
             barrier_wait(&sm.w_full[RIGHT], parity);
-            if (follow_other(st, sm.state[RIGHT], keep, sum)) rescale(o, keep);
+            if (adopt_other_maximum(st, sm.state[RIGHT], keep, sum)) rescale(o, keep);
             start_outputs(o, w_other, v_other, sm.k_full[RIGHT], LEFT, parity);
             end_outputs(o, sm.k_free[RIGHT], LEFT);
         }
@@ -443,9 +447,9 @@ template <int D> __device__ void left(shared<D> &sm, const pb_mla &p, int total)
 
 template <int D> __device__ void right(shared<D> &sm, const pb_mla &p, int total)
 {
-    const factor q = factor_k_major(sm.q), k = factor_k_major(sm.k[RIGHT]), w_other = factor_k_major(sm.left_weights());
-    const factor v = factor_mn_major(sm.k[RIGHT] + PARTS * WIDE * PANEL, PANEL_BYTES);
-    const factor v_other = factor_mn_major(sm.k[LEFT] + PARTS * WIDE * PANEL, PANEL_BYTES);
+    const operand_desc q = k_major_desc(sm.q), k = k_major_desc(sm.k[RIGHT]), w_other = k_major_desc(sm.left_weights());
+    const operand_desc v = mn_major_desc(sm.k[RIGHT] + PARTS * WIDE * PANEL, PANEL_BYTES);
+    const operand_desc v_other = mn_major_desc(sm.k[LEFT] + PARTS * WIDE * PANEL, PANEL_BYTES);
     const float sl = p.scale * LOG2E;
     uint32_t parity = 0, q_parity = 0;
     for (int t = blockIdx.x; t < total; t = next_tile(t), q_parity ^= 1) {
@@ -459,18 +463,18 @@ template <int D> __device__ void right(shared<D> &sm, const pb_mla &p, int total
             uint32_t w[KEYS / 16][4];
 #pragma unroll
             for (int n = 0; n < 2 * PARTS; n++) {
-                arrived(&sm.k_full[RIGHT][second_part(n)], parity);
+                wait_for_part(&sm.k_full[RIGHT][second_part(n)], parity);
                 start_scores<D>(s, q, k, second_part(n), n > 0);
             }
             barrier_wait(&sm.w_full[LEFT], parity);
-            follow_other(st, sm.state[LEFT], keep, sum);
-            if (*reinterpret_cast<const uint32_t *>(sm.moved)) { /* rare; all four warps wait or none does */
+            adopt_other_maximum(st, sm.state[LEFT], keep, sum);
+            if (*reinterpret_cast<const uint32_t *>(sm.moved)) { /* rare; the condition is equal in all four warps */
                 wgmma_wait<0>();
                 rescale(o, keep);
             }
             start_outputs(o, w_other, v_other, sm.k_full[LEFT], RIGHT, parity);
             wgmma_wait<PARTS>();
-            settled(s);
+            wgmma_fence_operand(s);
             if (j == 1) release(&sm.q_free);
             const bool moved = weigh(s, *reinterpret_cast<const uint64_t *>(sm.seen[RIGHT]), st, sl, keep);
             as_operand<KEYS / 8>(w, s);
@@ -479,7 +483,7 @@ template <int D> __device__ void right(shared<D> &sm, const pb_mla &p, int total
             if (moved) rescale(o, keep);
             start_outputs(o, w, v);
             end_outputs(o, sm.k_free[RIGHT], RIGHT);
-            settled(w);
+            wgmma_fence_operand(w);
         }
         sum[0] = sum[0] * keep[0] + st.sum[0], sum[1] = sum[1] * keep[1] + st.sum[1];
         store(o, st, sum, p, own, RIGHT);
@@ -528,7 +532,7 @@ __global__ __launch_bounds__(THREADS, 1) void fwd_kernel(const __grid_constant__
 template <int D> pb_status launch(pb_ctx *ctx, const pb_mla &p)
 {
     constexpr size_t bytes = sizeof(shared<D>) + 1024; /* 1024: dynamic shared memory may start unaligned */
-    static_assert(bytes <= 232448, "a block gets no more");
+    static_assert(bytes <= 232448, "more shared memory than a CTA of sm_90 can have");
     const int total = p.B * p.S * ((p.H + HEADS - 1) / HEADS);
     const int sms = pb_cuda_device_of(ctx)->sms, blocks = total < sms ? total : sms;
     CUtensorMap q;

@@ -60,8 +60,8 @@ struct maps {
     CUtensorMap q, dO;
 };
 
-/* Arguments of the kernel. Where p has key lists, they are those of list_kernel: W + 1 entries per token, the count of
- * unmasked slots first; p.idx points to the second entry, p.W counts all of them. */
+/* Arguments of the kernel. The key lists of p, if any, are the output of list_kernel: W + 1 entries per token, of which
+ * the first is the number of unmasked slots. p.idx points to the second entry; p.W is the number of all entries. */
 struct task {
     pb_mla p;
     const float *delta;
@@ -72,7 +72,7 @@ struct task {
 template <int D> struct alignas(1024) shared {
     bf16 q[D / 64 * PANEL], dO[V / 64 * PANEL], kv[D / 64 * PANEL]; /* one row per head, head, key */
     bf16 weight[PANEL], ds[PANEL];   /* P^T and dS^T: one row per key, one column per head */
-    float lse2[HEADS], delta[HEADS]; /* lse in powers of two; infinite for heads from H on */
+    float lse2[HEADS], delta[HEADS]; /* lse2: lse * log2(e); infinite for heads from H on */
     int row[KEYS];                   /* row of kv of each slot of the tile, or -1 */
     /* mbarriers, described at the top of the file. Part c of q and do is panels c and c + 4 (c = 3: also the last of
      * q). */
@@ -100,21 +100,21 @@ __device__ inline item item_of(int number, const task &a)
 }
 
 /* Loads an item: q (lane 0 of warp 0) and do (lane 0 of warp 1), part by part as they become free, and lse and delta of
- * its heads (warps 2 and 3). `parity` is that of the items before. */
+ * its heads (warps 2 and 3). `parity`: phase parity of the q mbarriers. */
 template <int D>
 __device__ inline void load_heads(shared<D> &sm, const maps &m, const task &a, int number, uint32_t parity)
 {
     const pb_mla &p = a.p;
     asm volatile("" : "+r"(number)); /* computes the item again: producers have few registers */
     const item it = item_of(number, a);
-    const int warp = threadIdx.x / 32, u = threadIdx.x % HEADS;
+    const int warp = threadIdx.x / 32, local_head = threadIdx.x % HEADS;
     /* Consumers read lse2 and delta of the item before for the last time before kv_empty, and gather() has waited for
      * that, so they may be overwritten. */
     if (warp >= 2) {
-        const bool there = it.h + u < p.H;
-        const size_t head = it.token * p.H + it.h + u;
-        sm.lse2[u] = there ? p.lse[head] * MLA_LOG2E : INFINITY;
-        sm.delta[u] = there ? a.delta[head] : 0;
+        const bool there = it.h + local_head < p.H;
+        const size_t head = it.token * p.H + it.h + local_head;
+        sm.lse2[local_head] = there ? p.lse[head] * MLA_LOG2E : INFINITY;
+        sm.delta[local_head] = there ? a.delta[head] : 0;
     } else if (threadIdx.x % 32 == 0) {
         barrier_expect(&sm.q_full, (warp ? V : D) / 64 * PANEL_BYTES);
 #pragma unroll 1
@@ -136,11 +136,14 @@ template <int D> __device__ inline bool gather(shared<D> &sm, const task &a, int
     const pb_mla &p = a.p;
     asm volatile("" : "+r"(number));
     const item it = item_of(number, a);
-    const int lane = threadIdx.x % 32, r = threadIdx.x / 8, slot = threadIdx.x / 32 * 4 + lane % 4 + lane / 4 * 16;
-    const int w = t * KEYS + slot;
-    const int row = lane >= 16 || w >= it.keys.n ? -1 : it.keys.list ? __ldg(it.keys.list + w) : it.keys.first + w;
+    const int lane = threadIdx.x % 32, tile_row = threadIdx.x / 8,
+              slot = threadIdx.x / 32 * 4 + lane % 4 + lane / 4 * 16;
+    const int list_slot = t * KEYS + slot;
+    const int row = lane >= 16 || list_slot >= it.keys.n ? -1
+                    : it.keys.list                       ? __ldg(it.keys.list + list_slot)
+                                                         : it.keys.first + list_slot;
     const bf16 *const kv = (const bf16 *)p.kv + (size_t)it.b * p.S_kv * D + lane % 8 * 8;
-    bf16 *const to = sm.kv + r * 64 + ((lane % 8 ^ (r & 7)) << 3);
+    bf16 *const to = sm.kv + tile_row * 64 + ((lane % 8 ^ (tile_row & 7)) << 3);
     barrier_wait(&sm.kv_empty, parity ^ 1);
     if (lane < 16) sm.row[slot] = row;
 #pragma unroll
@@ -179,10 +182,9 @@ template <int D> __device__ void produce(shared<D> &sm, const maps &m, const tas
 
 /* ---- matrix products ------------------------------------------------------------------------------------------- */
 
-/* Operand descriptors of the start of shared memory, K-major and MN-major, and the byte offsets of the tiles from
- * there. */
-template <int D> struct places {
-    factor k_major, mn_major;
+/* Operand descriptors (K-major and MN-major) of the first byte of struct shared, and the byte offsets of its tiles. */
+template <int D> struct operand_offsets {
+    operand_desc k_major, mn_major;
     enum {
         Q = 0,
         DO = Q + D / 64 * PANEL_BYTES,
@@ -193,53 +195,55 @@ template <int D> struct places {
 };
 
 /* Starts s = kv y^T as one wgmma group: y is q (WG 0) or do (WG 1). Rows are keys, columns are heads. */
-template <int D, int WG> __device__ inline void start_scores(float (&s)[8][4], const places<D> &at)
+template <int D, int WG> __device__ inline void start_scores(float (&s)[8][4], const operand_offsets<D> &at)
 {
-    constexpr int WIDTH = WG == 0 ? D : V, Y = WG == 0 ? places<D>::Q : places<D>::DO;
+    constexpr int WIDTH = WG == 0 ? D : V, Y = WG == 0 ? operand_offsets<D>::Q : operand_offsets<D>::DO;
     wgmma_fence();
 #pragma unroll
     for (int d = 0; d < WIDTH / 16; d++) {
         const int x = d / 4 * PANEL_BYTES + d % 4 * 32;
-        wgmma<0, 0>(s, step(at.k_major, places<D>::KV + x), step(at.k_major, Y + x), d > 0);
+        wgmma<0, 0>(s, advance_desc(at.k_major, operand_offsets<D>::KV + x), advance_desc(at.k_major, Y + x), d > 0);
     }
     wgmma_commit();
 }
 
 /* Starts dq += dS kv on this consumer's columns; consumer 0 also computes `rope`, the columns from V on. */
 template <int D, int WG>
-__device__ inline void start_dq(float (&dq)[2][16][4], float (&rope)[8][4], const places<D> &at)
+__device__ inline void start_dq(float (&dq)[2][16][4], float (&rope)[8][4], const operand_offsets<D> &at)
 {
 #pragma unroll
     for (int k = 0; k < KEYS / 16; k++) {
-        const factor ds = step(at.mn_major, places<D>::DS + k * SIXTEEN_ROWS);
-        const factor kv = step(at.mn_major, places<D>::KV + WG * HALF * PANEL_BYTES + k * SIXTEEN_ROWS);
+        const operand_desc ds = advance_desc(at.mn_major, operand_offsets<D>::DS + k * SIXTEEN_ROWS);
+        const operand_desc kv =
+            advance_desc(at.mn_major, operand_offsets<D>::KV + WG * HALF * PANEL_BYTES + k * SIXTEEN_ROWS);
         wgmma<1, 1>(dq[0], ds, kv, 1);
-        wgmma<1, 1>(dq[1], ds, step(kv, 2 * PANEL_BYTES), 1);
-        if (D > V && WG == 0) wgmma<1, 1>(rope, ds, step(kv, V / 64 * PANEL_BYTES), 1);
+        wgmma<1, 1>(dq[1], ds, advance_desc(kv, 2 * PANEL_BYTES), 1);
+        if (D > V && WG == 0) wgmma<1, 1>(rope, ds, advance_desc(kv, V / 64 * PANEL_BYTES), 1);
     }
     wgmma_commit();
 }
 
 /* Starts dkv = P^T do + dS^T q on panel i of this consumer's columns; `own` is P^T (WG 0) or dS^T (WG 1). Columns from
- * V on (i = HALF) have no part in P^T do. */
+ * V on (i = HALF) get dS^T q only. */
 template <int D, int WG>
-__device__ inline void start_dkv(float (&c)[8][4], const uint32_t (&own)[4][4], const places<D> &at, int i)
+__device__ inline void start_dkv(float (&c)[8][4], const uint32_t (&own)[4][4], const operand_offsets<D> &at, int i)
 {
-    constexpr int THEIRS = WG == 0 ? places<D>::DS : places<D>::WEIGHT;
-    constexpr int OWN_Y = WG == 0 ? places<D>::DO : places<D>::Q, THEIR_Y = WG == 0 ? places<D>::Q : places<D>::DO;
+    constexpr int THEIRS = WG == 0 ? operand_offsets<D>::DS : operand_offsets<D>::WEIGHT;
+    constexpr int OWN_Y = WG == 0 ? operand_offsets<D>::DO : operand_offsets<D>::Q,
+                  THEIR_Y = WG == 0 ? operand_offsets<D>::Q : operand_offsets<D>::DO;
     const int panel = (WG * HALF + i) * PANEL_BYTES;
 #pragma unroll
     for (int k = 0; k < HEADS / 16; k++) {
         if (i >= HALF)
-            wgmma<0, 1>(c, step(at.k_major, places<D>::DS + k * 32),
-                        step(at.mn_major, OWN_Y + panel + k * SIXTEEN_ROWS), k > 0);
+            wgmma<0, 1>(c, advance_desc(at.k_major, operand_offsets<D>::DS + k * 32),
+                        advance_desc(at.mn_major, OWN_Y + panel + k * SIXTEEN_ROWS), k > 0);
         else
-            wgmma<0, 1>(c, step(at.k_major, THEIRS + k * 32), step(at.mn_major, THEIR_Y + panel + k * SIXTEEN_ROWS),
-                        k > 0);
+            wgmma<0, 1>(c, advance_desc(at.k_major, THEIRS + k * 32),
+                        advance_desc(at.mn_major, THEIR_Y + panel + k * SIXTEEN_ROWS), k > 0);
     }
 #pragma unroll
     for (int k = 0; k < HEADS / 16; k++)
-        if (i < HALF) wgmma(c, own[k], step(at.mn_major, OWN_Y + panel + k * SIXTEEN_ROWS));
+        if (i < HALF) wgmma(c, own[k], advance_desc(at.mn_major, OWN_Y + panel + k * SIXTEEN_ROWS));
     wgmma_commit();
 }
 
@@ -253,7 +257,7 @@ __device__ inline uint32_t *word_of(bf16 *mine, int k, int e)
     return reinterpret_cast<uint32_t *>(mine + (e & 1) * 8 * 64 + ((chunk ^ row) << 3));
 }
 
-/* The values of x for this thread's two heads of column tile n. */
+/* Returns the values of x for this thread's two heads of column tile n. */
 __device__ inline float2 pair_of(const float *x, int n)
 {
     const unsigned lane = threadIdx.x % 32, col = lane % 4 * 2; /* of the accumulator tile */
@@ -294,7 +298,7 @@ __device__ inline void differentiate(uint32_t (&ds)[4][4], const float (&dp)[8][
 }
 
 /* Writes an operand to its panel and makes it visible to wgmma; a barrier must follow before it is used. */
-__device__ inline void share(bf16 *mine, const uint32_t (&w)[4][4])
+__device__ inline void write_panel(bf16 *mine, const uint32_t (&w)[4][4])
 {
 #pragma unroll
     for (int k = 0; k < 4; k++)
@@ -348,7 +352,7 @@ template <int D> struct state {
     static constexpr int SETS = D == V ? 2 : 1;
     float dq[2][16][4], rope[8][4], dkv[SETS][8][4];
     uint32_t own[4][4];  /* P^T or dS^T */
-    int even[2], odd[2]; /* rows of kv for add_columns: of this quad and of the quad next to it; -1: none */
+    int even[2], odd[2]; /* arguments of add_columns: rows of kv of this quad and of the next quad; -1: none */
     float *to;           /* this thread's columns of row 0 of the sums of dkv */
 };
 
@@ -361,27 +365,28 @@ __device__ inline void make_operands(state<D> &st, shared<D> &sm, const float (&
     if (WG == 0) {
         weigh(st.own, s, sm.lse2, there, p.scale * MLA_LOG2E);
         barrier_wait(&sm.weight_empty, (tile & 1) ^ 1);
-        share(weight, st.own);
+        write_panel(weight, st.own);
         release(&sm.weight_full);
     } else {
         barrier_wait(&sm.weight_full, tile & 1);
         differentiate(st.own, s, weight, sm.delta, there, p.scale);
-        share(ds, st.own);
+        write_panel(ds, st.own);
     }
     named_meet(DS_READY, 256);
 }
 
 /* Computes dq and dkv of a tile from P^T and dS^T. last: this is the item's last tile, so parts of q and do are freed.
- * With two SETS, the caller must add the last 64 columns with add_rest(). */
-template <int D, int WG> __device__ inline void mix(state<D> &st, shared<D> &sm, const places<D> &at, bool last)
+ * With two SETS, the last 64 columns of dkv stay in registers, and the caller must add them with add_rest(). */
+template <int D, int WG>
+__device__ inline void multiply_tile(state<D> &st, shared<D> &sm, const operand_offsets<D> &at, bool last)
 {
     constexpr int SETS = state<D>::SETS, COLUMNS = HALF + (D > V && WG == 1);
     wgmma_fence();
     start_dq<D, WG>(st.dq, st.rope, at);
     start_dkv<D, WG>(st.dkv[0], st.own, at, 0);
     wgmma_wait<1>();
-    settled(st.dq[0]), settled(st.dq[1]);
-    if (D > V && WG == 0) settled(st.rope);
+    wgmma_fence_operand(st.dq[0]), wgmma_fence_operand(st.dq[1]);
+    if (D > V && WG == 0) wgmma_fence_operand(st.rope);
     release(&sm.kv_empty);
 #pragma unroll
     for (int i = 0; i < COLUMNS; i++) {
@@ -390,7 +395,7 @@ template <int D, int WG> __device__ inline void mix(state<D> &st, shared<D> &sm,
             start_dkv<D, WG>(st.dkv[(i + 1) % SETS], st.own, at, i + 1);
             wgmma_wait<1>();
         } else wgmma_wait<0>();
-        settled(st.dkv[i % SETS]);
+        wgmma_fence_operand(st.dkv[i % SETS]);
         if (last && (i + 1 < PARTS || i + 1 == COLUMNS)) release(&sm.q_empty[i < PARTS ? i : PARTS - 1]);
         if (SETS == 1 || i + 1 < COLUMNS) add_columns(st.even, st.odd, st.to, D, st.dkv[i % SETS], i);
         if (SETS == 1 && i + 1 < COLUMNS) {
@@ -398,10 +403,10 @@ template <int D, int WG> __device__ inline void mix(state<D> &st, shared<D> &sm,
             start_dkv<D, WG>(st.dkv[0], st.own, at, i + 1);
         }
     }
-    settled(st.own);
+    wgmma_fence_operand(st.own);
 }
 
-/* Adds the last 64 columns of dkv that mix() left, if any. */
+/* Adds the last 64 columns of dkv that multiply_tile() has left in registers, if any. */
 template <int D> __device__ inline void add_rest(state<D> &st)
 {
     if (state<D>::SETS == 2) add_columns(st.even, st.odd, st.to, D, st.dkv[(HALF - 1) % state<D>::SETS], HALF - 1);
@@ -423,10 +428,10 @@ template <int D, int WG> __device__ inline void store_dq(const state<D> &st, con
 template <int D, int WG> __device__ void consume(shared<D> &sm, const task &a)
 {
     const pb_mla &p = a.p;
-    const places<D> at = {factor_k_major(&sm), factor_mn_major(&sm, PANEL_BYTES)};
+    const operand_offsets<D> at = {k_major_desc(&sm), mn_major_desc(&sm, PANEL_BYTES)};
     const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    const int r = warp * 16 + lane / 4, col = threadIdx.x % 4;
-    bf16 *const weight = sm.weight + r * 64 + col * 2, *const ds = sm.ds + r * 64 + col * 2;
+    const int first_row = warp * 16 + lane / 4, col = threadIdx.x % 4;
+    bf16 *const weight = sm.weight + first_row * 64 + col * 2, *const ds = sm.ds + first_row * 64 + col * 2;
     uint32_t tile = 0, heads = 0; /* tiles, and items with a tile, that this CTA has processed */
     for (int number = blockIdx.x; number < a.items; number += gridDim.x) {
         const item it = item_of(number, a);
@@ -445,8 +450,8 @@ template <int D, int WG> __device__ void consume(shared<D> &sm, const task &a)
             wgmma_wait<1>(); /* already complete; this tells ptxas that the registers that add_rest reads are final */
             add_rest(st);
             wgmma_wait<0>();
-            settled(s);
-            const int row[2] = {sm.row[r], sm.row[r + 8]};
+            wgmma_fence_operand(s);
+            const int row[2] = {sm.row[first_row], sm.row[first_row + 8]};
             const bool there[2] = {row[0] >= 0, row[1] >= 0};
 #pragma unroll
             for (int n = 0; n < 2; n++) {
@@ -454,11 +459,11 @@ template <int D, int WG> __device__ void consume(shared<D> &sm, const task &a)
                 st.even[n] = threadIdx.x & 4 ? other : row[n], st.odd[n] = threadIdx.x & 4 ? row[n] : other;
             }
             make_operands<D, WG>(st, sm, s, there, weight, ds, p, tile);
-            mix<D, WG>(st, sm, at, t + 1 == it.tiles);
+            multiply_tile<D, WG>(st, sm, at, t + 1 == it.tiles);
             if (WG == 1) release(&sm.weight_empty);
         }
         add_rest(st);
-        store_dq<D, WG>(st, p, it, r);
+        store_dq<D, WG>(st, p, it, first_row);
     }
 }
 
@@ -517,7 +522,7 @@ __global__ __launch_bounds__(MLA_THREADS) void list_kernel(const pb_mla p, int *
 template <int D> pb_status launch(pb_ctx *ctx, const task &a)
 {
     constexpr size_t bytes = sizeof(shared<D>);
-    static_assert(bytes <= 232448, "what a block may have");
+    static_assert(bytes <= 232448, "more shared memory than a CTA of sm_90 can have");
     const pb_mla &p = a.p;
     const int sms = pb_cuda_device_of(ctx)->sms, grid = a.items < sms ? a.items : sms;
     maps m;
@@ -536,8 +541,8 @@ bool pb_mla_bwd_wgmma_takes(const pb_mla *p)
            (int64_t)p->B * p->S * ((p->H + HEADS - 1) / HEADS) <= INT32_MAX / 2;
 }
 
-/* The workspace of pb_mla_bwd_mma (f32 sums of dkv, delta, terms of dsink), followed by the lists without masked
- * slots. */
+/* Returns the size of the workspace: that of pb_mla_bwd_mma (f32 sums of dkv, delta, terms of dsink), followed by the
+ * lists without masked slots. */
 size_t pb_mla_bwd_wgmma_workspace(const pb_mla *p)
 {
     return pb_mla_bwd_mma_workspace(p) + (p->idx ? (size_t)p->B * p->S * (p->W + 1) * sizeof(int) : 0);

@@ -66,7 +66,7 @@ static const pb_dims device_grid[] = {{2, 4096, 8960, 1}, {0}};
 
 static pb_status check_sizes(const char *op, int T, int I)
 {
-    return T < 0 || I < 1 ? pb_fail(PB_EINVAL, "%s: T=%d I=%d", op, T, I) : PB_OK;
+    return T < 0 || I < 1 ? pb_fail(PB_EINVAL, "%s: T=%d I=%d, need T >= 0 and I >= 1", op, T, I) : PB_OK;
 }
 
 static pb_status fwd_check(const void *args)

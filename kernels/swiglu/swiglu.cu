@@ -1,5 +1,6 @@
 /* swiglu.cu - the gated activation on a GPU, one kernel launch per pass. A thread computes one vector of columns in
- * ROWS rows. Limited by memory. Bytes per element of y of size e: forward 3e; backward 5e, or 6e with the activation.
+ * ROWS rows. Limited by memory bandwidth. Bytes per element of y of size e: forward 3e; backward 5e, or 6e with the
+ * activation.
  *
  * In bf16, the fast exponential and division are used: their errors (1e-6) are far below the rounding of the result,
  * and the exact ones would take as long as the memory accesses. */

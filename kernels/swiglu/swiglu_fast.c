@@ -1,4 +1,4 @@
-/* swiglu_fast.c - the vectorised gated activation; each thread computes whole rows. Limited by memory. */
+/* swiglu_fast.c - the vectorised gated activation; each thread computes whole rows. Limited by memory bandwidth. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/swiglu/swiglu.h"

@@ -1,4 +1,4 @@
-/* swiglu_test.c - properties of the gated activation that the comparison with the reference does not test. */
+/* swiglu_test.c - tests properties of the gated activation that the comparison with the reference does not test. */
 #include <string.h>
 
 #include "kernels/swiglu/swiglu.h"
@@ -21,7 +21,7 @@ static void known_values(void **state)
     for (int i = 0; i < 5; i++) CHECK_NEAR(y[i], want[i], 1e-6 * fabs(want[i]));
 }
 
-/* Where the sigmoid is 0 or 1, no result is NaN, in whole vectors and in tails. */
+/* Gates for which the sigmoid is 0 or 1 must not give NaN, in whole vectors and in tails. */
 static void saturates_without_nan(void **state)
 {
     float gu[2 * I], dy[I], dgu[2 * I], y[I];
@@ -46,7 +46,7 @@ static void gradient_in_place(void **state)
     assert_memory_equal(dy, y, sizeof y);
 }
 
-static void backward_makes_the_forwards_activation(void **state)
+static void backward_gives_the_activation_of_forward(void **state)
 {
     float dy[N], gu[2 * N], dgu[2 * N], y[N], again[N];
     fill(dy, N, 1), fill(gu, 2 * N, 2);
@@ -85,7 +85,7 @@ int main(void)
         cmocka_unit_test(known_values),
         cmocka_unit_test(saturates_without_nan),
         cmocka_unit_test(gradient_in_place),
-        cmocka_unit_test(backward_makes_the_forwards_activation),
+        cmocka_unit_test(backward_gives_the_activation_of_forward),
         cmocka_unit_test(large_outputs_are_equal),
         cmocka_unit_test(bad_arguments_are_named),
     };

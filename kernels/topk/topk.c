@@ -57,7 +57,7 @@ const pb_impl pb_topk_fwd_cpu[] = {
 
 /* ---- descriptor ----------------------------------------------------------------------------------------- */
 
-/* Kinds of rows, axis l. */
+/* The kinds of rows of scores, axis l. */
 enum row_kind {
     PLAIN,  /* uniform random values */
     TIES,   /* five distinct values, with zeros of both signs */
@@ -92,7 +92,8 @@ static const pb_dims device_grid[] = {{8192, 2048, 512, PLAIN}, {4096, 8192, 512
 static pb_status fwd_check(const void *args)
 {
     const pb_topk_fwd_args *a = args;
-    if (a->R < 0 || a->G < 0 || a->k < 0) return pb_fail(PB_EINVAL, "topk_fwd: R=%d G=%d k=%d", a->R, a->G, a->k);
+    if (a->R < 0 || a->G < 0 || a->k < 0)
+        return pb_fail(PB_EINVAL, "topk_fwd: R=%d G=%d k=%d, need R, G, k >= 0", a->R, a->G, a->k);
     if (a->R && a->G && !a->score) return pb_fail(PB_EINVAL, "topk_fwd: score is NULL");
     return a->pick || !a->R || !a->k ? PB_OK : pb_fail(PB_EINVAL, "topk_fwd: pick is NULL");
 }
@@ -114,7 +115,7 @@ static pb_status fwd_bind(pb_binder *b, const int *dim, void *args)
     pb_topk_fwd_args a = {.R = dim[0], .G = dim[1], .k = dim[2]};
     const size_t n = (size_t)a.R * a.G;
     float *score = malloc(n * sizeof *score + 1);
-    if (!score) return pb_fail(PB_ENOMEM, "topk: no memory for %zu scores", n);
+    if (!score) return pb_fail(PB_ENOMEM, "topk: no host memory for %zu scores", n);
     for (size_t i = 0; i < n; i++)
         score[i] = value((enum row_kind)dim[3], (int)(i / a.G), (int)(i % a.G), pb_uniform(5, 2 * i),
                          pb_uniform(5, 2 * i + 1));

@@ -27,8 +27,9 @@ static int make_keys(const float *score, int G, uint32_t *keys)
     return seen;
 }
 
-/* Among the keys whose bits above the current digit equal those of `prefix`, finds the bin that contains the need-th
- * largest key. Returns the bin's bits at their place in the key; *need becomes the rank within the bin. */
+/* Considers the keys whose bits above the current digit (`bits` bits from bit `shift` on) equal those of `prefix`, and
+ * finds the bin that contains the need-th largest of them. Returns the bin's number << shift; *need becomes the rank
+ * within the bin. */
 static uint32_t find_bin(const uint32_t *keys, int G, uint32_t prefix, int shift, int bits, int *need)
 {
     uint32_t count[BINS] = {0};

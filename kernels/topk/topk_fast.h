@@ -1,4 +1,4 @@
-/* topk_fast.h - top-k of a single row on the CPU, for ops that compute scores and select from them at once. */
+/* topk_fast.h - top-k of a single row on the CPU, for ops that compute a row of scores and then select from it. */
 #ifndef PB_TOPK_FAST_H
 #define PB_TOPK_FAST_H
 #include <omp.h>
@@ -8,7 +8,7 @@
 /* Writes the top k of score [G] to pick [k], in column order. room: scratch of G elements. */
 void pb_topk_row_ref(const float *score, int G, int k, int32_t *pick, uint64_t *room);
 
-/* Floats of scratch that PB_FAST(pb_topk_row) needs for the keys: G rounded up to whole vectors. */
+/* Returns the elements of scratch that PB_FAST(pb_topk_row) needs for the keys: G rounded up to whole vectors. */
 static inline size_t pb_topk_row_room(int G) { return ((size_t)G + 15) / 16 * 16; }
 static inline size_t pb_topk_fast_workspace(int G)
 {

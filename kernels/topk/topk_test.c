@@ -1,4 +1,4 @@
-/* topk_test.c - known lists, ties, -inf and NaN scores, and errors. */
+/* topk_test.c - tests of topk: known lists, ties, -inf and NaN scores, and errors. */
 #include "kernels/topk/topk.h"
 #include "tests/test.h"
 
@@ -33,14 +33,14 @@ static void ties_go_to_lower_columns(void **state)
     expect(*state, score, 8, 7, (int32_t[]){0, 1, 2, 3, 4, 5, 6});
 }
 
-static void unseen_columns_are_never_picked(void **state)
+static void masked_columns_are_never_selected(void **state)
 {
     static const float score[] = {-INFINITY, -3.4e38f, -INFINITY, 0}, none[] = {-INFINITY, -INFINITY};
     expect(*state, score, 4, 3, (int32_t[]){1, 3, -1});
     expect(*state, none, 2, 2, (int32_t[]){-1, -1});
 }
 
-static void a_nan_is_picked_first(void **state)
+static void a_nan_is_selected_first(void **state)
 {
     static const float score[] = {1, NAN, INFINITY, -NAN, 5, -INFINITY};
     expect(*state, score, 6, 1, (int32_t[]){1});
@@ -66,8 +66,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(known_lists),
         cmocka_unit_test(ties_go_to_lower_columns),
-        cmocka_unit_test(unseen_columns_are_never_picked),
-        cmocka_unit_test(a_nan_is_picked_first),
+        cmocka_unit_test(masked_columns_are_never_selected),
+        cmocka_unit_test(a_nan_is_selected_first),
         cmocka_unit_test(bad_arguments_are_named),
     };
     return cmocka_run_group_tests(tests, test_open_cpu, test_close);

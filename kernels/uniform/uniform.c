@@ -28,7 +28,8 @@ const pb_impl pb_uniform_fill_cpu[] = {PB_FAST_IMPLS(pb_uniform_fill){"ref", fil
 
 /* ---- descriptor ------------------------------------------------------------------------------ */
 
-/* Axes: S rows of D values; f: index of the first value; m: 1: master; r: as_bf16; c: 1: centre 1 and half 0.1. */
+/* Axes: S*D: number of values; f: index of the first value; m: 1: write master; r: as_bf16; c: 1: centre 1, half
+ * 0.1. */
 static const char axes[] = "SDfmrc";
 static const pb_dims edge[] = {
     {3, 7, 0, 1, 0, 0},     {1, 1, 5, 0, 0, 1},     {5, 1001, 12345, 1, 1, 1},
@@ -43,7 +44,7 @@ static pb_status fill_check(const void *args)
     const pb_uniform_fill_args *a = args;
     if (a->n && !a->w) return pb_fail(PB_EINVAL, "uniform_fill: w is NULL");
     if (!isfinite(a->centre) || !isfinite(a->half))
-        return pb_fail(PB_EINVAL, "uniform_fill: centre %g, half %g", a->centre, a->half);
+        return pb_fail(PB_EINVAL, "uniform_fill: centre=%g half=%g, need finite numbers", a->centre, a->half);
     return PB_OK;
 }
 

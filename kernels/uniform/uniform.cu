@@ -1,12 +1,12 @@
 /* uniform.cu - seeded random values on a GPU, one kernel launch: a thread generates 16 bytes of w and the corresponding
- * values of master. Limited by memory: e bytes per value of size e, and 4 for master. On a GPU whose double rate is
- * half its float rate, the two 64-bit products and the double arithmetic cost about as much as the memory; on other
- * GPUs many times as much. */
+ * values of master. Limited by memory bandwidth: e bytes per value of size e, and 4 for master. On a GPU whose double
+ * rate is half its float rate, the two 64-bit products and the double arithmetic cost about as much as the memory; on
+ * other GPUs many times as much. */
 #include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/uniform/uniform.h"
 
-/* pb_uniform of kernels/engine/bind.c and the formula of uniform.h, from x = stream * 0xd134... + 0x9e37... + i on. The
- * _rn intrinsics keep the product and the sum from being fused. */
+/* Computes pb_uniform (kernels/engine/bind.c) and the formula of uniform.h. x = stream * 0xd134... + 0x9e37... + i is
+ * computed by the caller. The _rn intrinsics prevent fusing the product and the sum. */
 __device__ static inline float value(uint64_t x, double centre, double half)
 {
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;

@@ -15,7 +15,7 @@ extern "C" {
 
 typedef struct pb_uniform_fill_args {
     void *w;       /* [n] dtype, out */
-    float *master; /* [n] f32, out: w as stored, that is rounded to dtype; NULL: not written */
+    float *master; /* [n] f32, out: the values of w after rounding to dtype; NULL: not written */
     size_t n;
     uint64_t stream, first;
     double centre, half;

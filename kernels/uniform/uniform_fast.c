@@ -1,6 +1,6 @@
-/* uniform_fast.c - vectorised seeded random values. Limited by the two 64-bit products per value.
+/* uniform_fast.c - vectorised seeded random values. Limited by the two 64-bit multiplications per value.
  *
- * Threads take pieces of PIECE values. The product and the sum are in separate loops with an array between them, so
+ * Threads take PIECE values at a time. The product and the sum are in separate loops with an array between them, so
  * that the compiler cannot fuse them into an FMA, whatever the instruction set. */
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"

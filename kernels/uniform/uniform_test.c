@@ -1,4 +1,4 @@
-/* uniform_test.c - properties of the seeded values that the comparison with the reference does not test. */
+/* uniform_test.c - tests properties of the seeded values that the comparison with the reference does not test. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void the_generator_is_splitmix64(void **state)
     assert_true(pb_uniform(0, stream0) == (double)(first >> 11) * 0x1p-53);
 }
 
-static void a_stretch_equals_its_part_of_the_whole(void **state)
+static void a_range_equals_that_range_of_the_whole(void **state)
 {
     float *whole = malloc(N * sizeof *whole), *part = malloc(N * sizeof *part);
     assert_true(whole && part);
@@ -51,22 +51,22 @@ static void values_are_uniform_within_their_bounds(void **state)
     free(w);
 }
 
-static void nothing_is_nothing(void **state)
+static void no_values_need_no_tensor(void **state)
 {
     CHECK_OK(pb_uniform_fill(*state, &(pb_uniform_fill_args){.n = 0}));
     CHECK_FAILS(pb_uniform_fill(*state, &(pb_uniform_fill_args){.n = 1}), PB_EINVAL, "w is NULL");
     float w;
     CHECK_FAILS(pb_uniform_fill(*state, &(pb_uniform_fill_args){.w = &w, .n = 1, .half = (double)INFINITY}), PB_EINVAL,
-                "half inf");
+                "half=inf");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_generator_is_splitmix64),
-        cmocka_unit_test(a_stretch_equals_its_part_of_the_whole),
+        cmocka_unit_test(a_range_equals_that_range_of_the_whole),
         cmocka_unit_test(values_are_uniform_within_their_bounds),
-        cmocka_unit_test(nothing_is_nothing),
+        cmocka_unit_test(no_values_need_no_tensor),
     };
     return test_every_impl(&pb_op_uniform_fill, tests, sizeof tests / sizeof *tests);
 }

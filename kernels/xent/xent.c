@@ -83,7 +83,7 @@ static const pb_dims device_grid[] = {{2, 4096, 128256}, {1, 2048, 151936}, {0}}
 
 static pb_status check_sizes(const char *op, int T, int V)
 {
-    return T < 0 || V < 1 ? pb_fail(PB_EINVAL, "%s: T=%d V=%d", op, T, V) : PB_OK;
+    return T < 0 || V < 1 ? pb_fail(PB_EINVAL, "%s: T=%d V=%d, need T >= 0 and V >= 1", op, T, V) : PB_OK;
 }
 
 static pb_status fwd_check(const void *args)
@@ -95,16 +95,16 @@ static pb_status fwd_check(const void *args)
 static pb_status bwd_check(const void *args)
 {
     const pb_xent_bwd_args *a = args;
-    if (!a->dlogits) return pb_fail(PB_EINVAL, "xent_bwd: no dlogits (xent_fwd needs none)");
+    if (!a->dlogits) return pb_fail(PB_EINVAL, "xent_bwd: dlogits is NULL (only xent_fwd allows that)");
     return check_sizes("xent_bwd", a->T, a->V);
 }
 
-/* One token in four has mask 0, one has weight 0.5 and two have weight 1; the first token counts. */
+/* Binds the mask: of every four tokens one has mask 0, one 0.5 and two have 1. The first token has mask 1. */
 static const float *bind_mask(pb_binder *b, size_t T)
 {
     float *mask = malloc((T + 1) * sizeof *mask);
     if (!mask) {
-        b->status = pb_fail(PB_ENOMEM, "xent: a mask of %zu", T);
+        b->status = pb_fail(PB_ENOMEM, "xent: no host memory for a mask of %zu tokens", T);
         return NULL;
     }
     for (size_t t = 0; t < T; t++) mask[t] = t % 4 == 1 ? 0 : t % 4 == 3 ? 0.5f : 1;

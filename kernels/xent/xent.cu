@@ -4,10 +4,10 @@
  * Both implementations compute maximum and sum of exponentials in one pass (online softmax): each thread rescales its
  * sum when its maximum grows. The threads' sums are added in a fixed order, in double. For a row of V logits of size e:
  *     resident  backward. The row is divided among the 1, 2, 4 or 8 CTAs of a cluster, which keep their parts in
- *               shared memory between the two passes. Limited by memory: 2Ve bytes. Needs sm_90 and Ve <= 8 * SLICE. A
+ *               shared memory between the two passes. Memory traffic: 2Ve bytes. Needs sm_90 and Ve <= 8 * SLICE. A
  *               part has at most SLICE bytes, so that two CTAs share an SM: one reads while the other writes.
- *     rows      one CTA per row. Forward: Ve bytes. Backward: the row is read a second time, from L2 as far as L2
- *               holds the rows that are in work: 2Ve to 3Ve bytes.
+ *     rows      one CTA per row. Forward: Ve bytes. Backward: the row is read a second time; the read hits L2 if L2 can
+ *               hold the rows of all resident CTAs: 2Ve to 3Ve bytes.
  * In bf16, the exponential of a logit is the fast one (relative error 2^-22); in f32 it is expf. */
 #include <float.h>
 #include <math.h>
@@ -81,8 +81,8 @@ __device__ static inline row_sum block_merge(float max, float sum, row_sum *room
     return warp_merge(lane < THREADS / 32 ? room[lane] : none);
 }
 
-/* The inputs of a row besides its logits. If `trivial`, its nll and all elements of its gradient are `value`.
- * k: factor of the gradient. */
+/* The inputs of a row other than its logits. If `trivial`, its nll and all elements of its gradient are `value` (0 for
+ * a masked token, NaN for an invalid target). k: factor of the gradient. */
 struct row_case {
     bool trivial;
     float value, k;
@@ -189,7 +189,7 @@ template <class T, bool VEC, bool GRAD> __global__ void __launch_bounds__(THREAD
 /* ---- resident --------------------------------------------------------------------------------------------------- */
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#define CLUSTERS 0 /* pb_cuda_has_sm90 keeps the kernel from being launched there */
+#define CLUSTERS 0 /* pb_cuda_has_sm90 prevents launching the kernel on these architectures */
 #else
 #define CLUSTERS 1
 #endif
@@ -219,8 +219,8 @@ __device__ static inline row_sum cluster_read(const row_sum *p, int rank)
     return s;
 }
 
-/* Shared memory: the sums of the warps, the sum of the CTA, then the CTA's part of the row. The row is divided into
- * `ctas` consecutive parts. A thread writes only the elements that it read itself; threads exchange only sums. */
+/* The shared memory holds the sums of the warps, the sum of the CTA, then the CTA's part of the row. The row is divided
+ * into `ctas` consecutive parts. A thread writes only the elements that it read itself; threads exchange only sums. */
 enum { ROOM = THREADS / 32 + 1 };
 
 template <class T, bool VEC> __global__ void __launch_bounds__(THREADS, 2) xent_resident(xent<T> a, int ctas)

@@ -37,7 +37,7 @@ typedef struct pb_xent_bwd_args {
     float *nll;              /* [T], out */
     float *loss;             /* [1], out; without loss_scale */
     const float *loss_scale; /* [1], or NULL: 1 */
-    float *total;            /* [1], out: loss, or with `add` total + loss in f32; NULL: not wanted */
+    float *total;            /* [1], out: loss, or with `add` total + loss in f32; NULL: not written */
     bool add;
     int T, V;
     pb_dtype dtype;

@@ -1,6 +1,6 @@
 /* xent_fast.c - vectorised masked cross-entropy; threads take rows dynamically. The first pass computes maximum and sum
  * together, chunk by chunk; the second writes the gradient. Between them the row stays in L2 (600 KB for V = 151936 in
- * f32), so memory is read once. Limited by memory. */
+ * f32), so memory is read once. Limited by memory bandwidth. */
 #include <float.h>
 #include <math.h>
 #include <string.h>

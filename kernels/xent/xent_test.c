@@ -1,4 +1,4 @@
-/* xent_test.c - properties of the masked cross-entropy that the comparison with the reference does not test. */
+/* xent_test.c - tests properties of the masked cross-entropy that the comparison with the reference does not test. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -117,7 +117,7 @@ static void masked_tokens_are_not_read(void **state)
     free(p);
 }
 
-static void a_target_outside_the_vocabulary_shows(void **state)
+static void a_target_outside_the_vocabulary_gives_nan(void **state)
 {
     const int32_t bad[2] = {-1, V};
     for (int k = 0; k < 2; k++) {
@@ -135,7 +135,7 @@ static void a_target_outside_the_vocabulary_shows(void **state)
 }
 
 /* One NaN logit must make the loss NaN, at any index of the row. */
-static void nan_logits_show(void **state)
+static void nan_logits_make_the_loss_nan(void **state)
 {
     const int at[3] = {0, 1030, V - 1};
     for (int k = 0; k < 3; k++) {
@@ -177,7 +177,7 @@ static void large_gradients_are_equal(void **state)
 }
 
 /* The loss scale changes only the gradient. */
-static void the_loss_scale_is_in_the_gradient(void **state)
+static void the_loss_scale_multiplies_the_gradient_only(void **state)
 {
     problem *p = make(), *q = make();
     const float scale = 1024;
@@ -206,10 +206,10 @@ int main(void)
         cmocka_unit_test(extreme_logits_stay_finite),
         cmocka_unit_test(gradient_rows_sum_to_zero_and_in_place_is_equal),
         cmocka_unit_test(masked_tokens_are_not_read),
-        cmocka_unit_test(a_target_outside_the_vocabulary_shows),
-        cmocka_unit_test(nan_logits_show),
+        cmocka_unit_test(a_target_outside_the_vocabulary_gives_nan),
+        cmocka_unit_test(nan_logits_make_the_loss_nan),
         cmocka_unit_test(large_gradients_are_equal),
-        cmocka_unit_test(the_loss_scale_is_in_the_gradient),
+        cmocka_unit_test(the_loss_scale_multiplies_the_gradient_only),
         cmocka_unit_test(bad_arguments_are_named),
     };
     return test_every_impl(&pb_op_xent_fwd, tests, sizeof tests / sizeof *tests);

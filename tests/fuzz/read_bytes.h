@@ -18,7 +18,7 @@ static inline void pb_check_table(const pb_table *t)
         const pb_row *r = &t->rows[i];
         pb_case c;
         if (pb_case_parse(r->key, &c) != PB_OK || !*r->metric || r->process < 0 || r->samples < 0) abort();
-        if (!strcmp(r->status, "ok") && !(r->value - r->value == 0)) abort();
+        if (r->status == PB_ROW_OK && !(r->value - r->value == 0)) abort();
         if (!pb_is_printable(r->key) || !pb_is_printable(r->metric) || !pb_is_printable(r->run_id) ||
             !pb_is_printable(r->machine_id) || !pb_is_printable(r->unit) || !pb_is_printable(r->note))
             abort();

@@ -57,8 +57,8 @@ static pb_flops flops(const pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;
     const double S = t->cfg.S, T = t->cfg.B * S;
-    /* A causal mask leaves half of the S x S scores. Forward has two products (q k^T and p v), backward has five, one
-     * of which recomputes q k^T. */
+    /* A causal mask leaves half of the S x S scores. The forward pass has two products (q k^T, and p v with the
+     * probabilities p), the backward pass five, one of which recomputes q k^T. */
     const double attention = 2 * T * S / 2 * 2 * g->H * g->d * g->L;
     return (pb_flops){attention, 2.5 * attention, 0.5 * attention};
 }

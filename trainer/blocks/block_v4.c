@@ -65,11 +65,12 @@ pb_indexer pb_v4_indexer(const pb_v4_pass *p)
 
 const pb_param *pb_v4_param(const pb_v4_pass *p, int id) { return pb_layer_param(&p->t->model, p->layer, id); }
 
-/* ---- memory ----------------------------------------------------------------------------------------- */
+/* ---- reserving buffers ------------------------------------------------------------------------------ */
 
 static int larger(int a, int b) { return a > b ? a : b; }
 
-/* The maximum of every dimension over all layers, for buffers that the layers share; `indexed` if any layer is. */
+/* Returns the maximum of every dimension over all layers, for buffers that the layers share. `indexed` is true if any
+ * layer has an indexer. */
 static pb_v4_shape largest(const pb_trainer *t)
 {
     pb_v4_shape all = {0};
@@ -87,10 +88,10 @@ static pb_v4_shape largest(const pb_trainer *t)
 }
 
 /* True if the indexers are trained. */
-static bool taught(const pb_trainer *t) { return t->cfg.model.index_loss > 0 && !t->cfg.model.frozen; }
+static bool indexers_trained(const pb_trainer *t) { return t->cfg.model.index_loss > 0 && !t->cfg.model.frozen; }
 
-/* Each buffer has at least one element, because rows shorter than `ratio` have no compressed rows and
- * ops refuse a NULL pointer. */
+/* Reserves the buffers of an indexer. Each has at least one element: token rows shorter than `ratio` give no compressed
+ * rows, but the ops reject a NULL pointer. */
 static pb_v4_index carve_index(pb_trainer *t, const pb_v4_shape *s)
 {
     const pb_v4_geometry *g = t->model.g.v4;
@@ -105,7 +106,8 @@ static pb_v4_index carve_index(pb_trainer *t, const pb_v4_shape *s)
                          .pick = pb_carve(m, (T * s->T + 1) * sizeof(int32_t))};
 }
 
-/* In a frozen model all layers share one set of activations, which must then have the largest layer's size. */
+/* Reserves the activations of a layer. In a frozen model all layers share one set, which has the largest layer's
+ * size. */
 static void carve_layer(pb_trainer *t, int layer)
 {
     const pb_geometry *g = &t->model.g;
@@ -125,7 +127,7 @@ static void carve_layer(pb_trainer *t, int layer)
     a->pooled = pb_carve(m, B * s.G * g->d * e);
     a->rstd_pooled = pb_carve(m, B * s.G * f);
     a->idx = pb_carve(m, s.indexed ? T * s.W * sizeof *a->idx : 0);
-    a->index = taught(t) && s.indexed ? carve_index(t, &s) : pb_v4_of(t)->index;
+    a->index = indexers_trained(t) && s.indexed ? carve_index(t, &s) : pb_v4_of(t)->index;
     a->o = pb_carve(m, q * e);
     a->lse = pb_carve(m, T * g->H * f);
     a->low = pb_carve(m, T * (size_t)g->v4->groups * g->v4->o_rank * e);
@@ -157,7 +159,7 @@ static void carve_shared(pb_trainer *t)
     }
     v->one = pb_carve(&t->acts, f);
     carve_lists(t);
-    if (s.indexed && !taught(t)) v->index = carve_index(t, &s);
+    if (s.indexed && !indexers_trained(t)) v->index = carve_index(t, &s);
     v->wide = pb_carve(&t->acts, T * (size_t)g->H * g->d * e);
     v->normed = pb_carve(&t->acts, T * g->d * e);
     v->rows = pb_carve(&t->acts, t->cfg.kv_qat ? (size_t)t->cfg.B * s.S_kv * g->d * e : 0);
@@ -191,7 +193,7 @@ static void carve_backward(pb_trainer *t)
     v->dkv = pb_carve(m, (size_t)t->cfg.B * s.S_kv * g->d * e);
     v->drow = pb_carve(m, T * g->d * e);
     v->dsink = pb_carve(m, g->H * sizeof(float));
-    if (taught(t)) carve_index_back(t, &s);
+    if (indexers_trained(t)) carve_index_back(t, &s);
 }
 
 static pb_status tables(pb_trainer *t)
@@ -205,12 +207,13 @@ static pb_status tables(pb_trainer *t)
                                g->v4->compress_theta, &g->v4->compress_rope);
 }
 
-/* ---- FLOPs --------------------------------------------------------------------------------------------- */
+/* ---- counting FLOPs ------------------------------------------------------------------------------------ */
 
-/* Attention has two products per listed key forward and five backward, one of which is a recomputation. The indexer
- * scores all visible compressed rows. pb_trainer_flops counts the indexer's weight products as forward and backward;
- * corrected here: their input gets no gradient, and without an indexer in use they are not computed at all. Not
- * counted, because they are small: the attention mass and scores of selected rows that training the indexer needs. */
+/* FLOPs of attention and of the indexer. Attention has two products per listed key in the forward pass, and five in the
+ * backward pass, one of which recomputes scores. The indexer scores all visible compressed rows. pb_trainer_flops
+ * counts the products of the indexer's weights in both passes; this function corrects that count, because the input of
+ * these products gets no gradient, and because they are not computed if no layer uses its indexer. Training the
+ * indexer also computes attention mass and scores of the selected rows; they are small and not counted. */
 static pb_flops flops(const pb_trainer *t)
 {
     const pb_geometry *g = &t->model.g;
@@ -244,7 +247,7 @@ static pb_status own_loss(const pb_trainer *t, double *loss)
     float layer[PB_V4_RATIOS];
     const int L = t->model.g.L;
     PB_TRY(pb_download(t->ctx, layer, pb_v4_of(t)->index_back.loss, (size_t)L * sizeof *layer));
-    for (int i = 0; i < L; i++) *loss += (double)layer[i] * (double)t->cfg.model.index_loss * (double)t->inv;
+    for (int i = 0; i < L; i++) *loss += (double)layer[i] * (double)t->cfg.model.index_loss * (double)t->host_inv_count;
     return PB_OK;
 }
 

@@ -1,4 +1,5 @@
-/* gqa_backward.c - the backward pass of grouped-query attention, from dcur to dn. */
+/* gqa_backward.c - the backward pass of the grouped-query attention block: computes t->dn, the gradient of the block's
+ * input n1, from t->dcur, the gradient of its output. */
 #include <math.h>
 
 #include "kernels/attention/attention.h"
@@ -7,7 +8,8 @@
 #include "trainer/blocks/gqa.h"
 #include "trainer/step/products.h"
 
-/* Backward of QK-norm, in place on d: the gradient of `heads` normed heads per token becomes that of x. */
+/* Backward of QK-norm for `heads` heads per token, in place: d is the gradient of the norm's output and becomes the
+ * gradient of its input x. */
 static pb_status head_norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *gain, const void *x,
                                 const float *rstd, void *d, int heads)
 {
@@ -61,7 +63,7 @@ static pb_status position_back(pb_ctx *ctx, const pb_trainer *t, int layer, cons
                           a->rstdk, dk, g->K);
 }
 
-/* Backward of attention: from dattn to dqkv. */
+/* Backward of attention: computes dqkv from dattn, the gradient of attention's output. */
 static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_acts *a)
 {
     const pb_geometry *g = &t->model.g;
@@ -98,7 +100,7 @@ static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_acts
                                                           .dtype = t->model.cfg.dtype});
 }
 
-/* Backward of GQA: from dcur, the gradient of o's output, to dn, the gradient of n1. */
+/* Backward of the whole block: computes dn, the gradient of n1, from dcur, the gradient of the projection o's output. */
 pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);

@@ -1,4 +1,5 @@
-/* gqa_forward.c - the forward pass of grouped-query attention, from n1 to t->proj. */
+/* gqa_forward.c - the forward pass of the grouped-query attention block: computes t->proj, the block's output, from n1,
+ * the output of the layer's first norm. */
 #include <math.h>
 
 #include "kernels/attention/attention.h"
@@ -24,7 +25,7 @@ static pb_status head_norm(pb_ctx *ctx, const pb_trainer *t, const pb_param *gai
                                                       .dtype = t->model.cfg.dtype});
 }
 
-/* QK-norm (Qwen3 only), then RoPE of q and k. */
+/* Applies QK-norm (Qwen3 only) and then RoPE to q and k. */
 static pb_status position(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_gqa_acts *a)
 {
     const pb_geometry *g = &t->model.g;

@@ -47,8 +47,8 @@
 typedef struct pb_v4_index {
     /* [T,index_H*index_d] rotated queries; [T,2C_i+index_H] compressor values, gates, and weights of the heads */
     void *q, *in;
-    void *pooled, *k; /* [B,G,index_d] compressed rows from the pooling; the same after norm and RoPE */
-    float *rstd, *w;  /* [B,G] of the norm; [T,index_H] head weights in f32 */
+    void *pooled, *k; /* [B,G,index_d] compressed rows before (pooled) and after (k) norm and RoPE */
+    float *rstd, *w;  /* [B,G] 1/rms of each pooled row, from the norm; [T,index_H] head weights in f32 */
     int32_t *pick;    /* [B,S,topk] selected compressed rows */
 } pb_v4_index;
 
@@ -60,7 +60,7 @@ typedef struct pb_v4_acts {
     float *rstd_latent; /* [T] */
     float *rstd_q;      /* [T,H] */
     float *rstd_kv;     /* [T] */
-    void *kv;           /* [B,S+G,d] what attention reads */
+    void *kv;           /* [B,S+G,d] keys, which are also the values: S tokens, then G compressed rows */
     void *pooled;       /* [B,G,d] the compressed rows before norm and RoPE */
     float *rstd_pooled; /* [B,G] */
     int32_t *idx;       /* [B,S,W] key lists made by this layer's indexer; NULL: the layer uses v4.lists */
@@ -70,7 +70,7 @@ typedef struct pb_v4_acts {
     void *low;          /* [T,groups*o_rank] output of o_a, input of o_b */
 } pb_v4_acts;
 
-/* Key lists that depend on positions only, not on activations. Layers of the same ratio share one. */
+/* Key lists that depend on positions only, not on activations. Layers of the same ratio share one pb_v4_list. */
 typedef struct pb_v4_list {
     int ratio;
     int32_t *idx; /* [B,S,W] */
@@ -90,12 +90,12 @@ enum { PB_V4_PLAIN, PB_V4_COMPRESSED, PB_V4_TABLES };
 /* Buffers that all layers share. */
 typedef struct pb_v4 {
     float *cos[PB_V4_TABLES], *sin[PB_V4_TABLES]; /* [S,R/2] */
-    float *one; /* [1] the constant 1: the sink's gradient is computed as a linear layer's with this input */
+    float *one; /* [1] the constant 1: the sink's gradient is computed as that of a linear layer with input 1 */
     pb_v4_list lists[PB_V4_RATIOS];
     int nlists;
     void *wide, *normed; /* [T,H*d] RoPE^-1(o), in the backward pass dq; [T,d] key rows before RoPE */
     void *rows;          /* [B,S+G,d] kv before FP8; only with kv_qat */
-    pb_v4_index index;   /* used unless the indexers are trained */
+    pb_v4_index index;   /* buffers of the indexer if it is not trained; otherwise each layer has its own */
     pb_v4_index_back index_back;
     void *dwide;                /* [T,H*d] */
     void *dlow, *dqr, *dlatent; /* gradients of low, qr and latent */
@@ -108,18 +108,18 @@ static inline const pb_v4_acts *pb_v4_layer(const pb_trainer *t, int layer) { re
 
 /* Dimensions of a layer for rows of S tokens. */
 typedef struct pb_v4_shape {
-    int ratio, G, S_kv; /* compressed rows; G = S/ratio; S_kv = S + G */
+    int ratio, G, S_kv; /* tokens per compressed row; compressed rows G = S/ratio; keys S_kv = S + G */
     int C, width;       /* columns of the compressor's values; columns of latent */
-    int T, W;           /* entries of a key list that are compressed rows; all entries */
+    int T, W;           /* entries of a key list for compressed rows; all its entries */
     bool indexed;       /* true: the layer's indexer makes its key lists */
     int table;          /* RoPE table of the layer: PB_V4_PLAIN or PB_V4_COMPRESSED */
-    int step, index_C;  /* ratio, or 1 without compressed rows; columns of the indexer's compressor values */
+    int step, index_C;  /* ratio, but 1 in layers without compressed rows; columns of the indexer's values */
 } pb_v4_shape;
 pb_v4_shape pb_v4_shape_of(const pb_trainer *t, int layer, int S);
 /* The key lists [B,S,W] of a layer. */
 const int32_t *pb_v4_lists(const pb_trainer *t, int layer);
 
-/* Common arguments of the functions that make up one layer's forward or backward pass. */
+/* Arguments that the functions of one layer's forward or backward pass share. */
 typedef struct pb_v4_pass {
     pb_ctx *ctx;
     const pb_trainer *t;
@@ -135,8 +135,8 @@ pb_indexer pb_v4_indexer(const pb_v4_pass *p);
 pb_v4_pass pb_v4_pass_of(pb_ctx *ctx, const pb_trainer *t, int layer);
 const pb_param *pb_v4_param(const pb_v4_pass *p, int id);
 
-/* v4.wide = RoPE^-1(o), rotated back by the positions of the queries. */
-pb_status pb_v4_turn_back(const pb_v4_pass *p);
+/* Computes v4.wide = RoPE^-1(o): rotates the output of attention back by the positions of the queries. */
+pb_status pb_v4_rotate_back(const pb_v4_pass *p);
 
 pb_status pb_v4_begin(pb_ctx *ctx, const pb_trainer *t);
 pb_status pb_v4_forward(pb_ctx *ctx, const pb_trainer *t, int layer);

@@ -39,7 +39,8 @@ static pb_status product_back(const pb_v4_pass *p, int id, const void *dy, const
     return product_dw(p, id, dy, x);
 }
 
-/* Backward of RMSNorm over rows of D elements. Rows of dy are contiguous; rows of x are ldx apart, those of dx lddx. */
+/* Backward of RMSNorm over rows of D elements. Rows of dy are contiguous; rows of x are ldx elements apart, rows of dx
+ * lddx elements. */
 static pb_status norm_back(const pb_v4_pass *p, int id, const void *dy, const void *x, size_t ldx, const float *rstd,
                            void *dx, size_t lddx, int rows, int D)
 {
@@ -60,7 +61,8 @@ static pb_status norm_back(const pb_v4_pass *p, int id, const void *dy, const vo
                                                          .dtype = p->dtype});
 }
 
-/* From dcur to the gradient of o, in v4.dwide. The forward pass applies RoPE^-1 to o; its gradient is RoPE. */
+/* Computes the gradient of o from dcur and stores it in v4.dwide. The forward pass applies RoPE^-1 to o, whose backward
+ * is RoPE. */
 static pb_status output_back(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;
@@ -69,7 +71,7 @@ static pb_status output_back(const pb_v4_pass *p)
     const int G = v->groups, N = v->o_rank, K = p->g->H * p->g->d / v->groups;
     const size_t ld = (size_t)p->g->H * p->g->d;
     PB_TRY(product_back(p, PB_P_o_b, t->dcur, p->a->low, p->v->dlow));
-    PB_TRY(pb_v4_turn_back(p));
+    PB_TRY(pb_v4_rotate_back(p));
     PB_TRY(pb_grouped_linear_dw(p->ctx, &(pb_grouped_linear_dw_args){.dy = p->v->dlow,
                                                                      .x = p->v->wide,
                                                                      .dw = w->grad,
@@ -100,8 +102,8 @@ static pb_status output_back(const pb_v4_pass *p)
                                                    .dtype = p->dtype});
 }
 
-/* Backward of attention: dq into v4.wide, dkv, and the gradient of the sink. The last is computed as a linear layer's
- * weight gradient with input 1, because that op can accumulate onto an existing gradient. */
+/* Backward of attention: computes dq (stored in v4.wide), dkv and the gradient of the sink. The sink's gradient is
+ * computed as the weight gradient of a linear layer with input 1, because that op can add to an existing gradient. */
 static pb_status attend_back(const pb_v4_pass *p)
 {
     const pb_geometry *g = p->g;
@@ -134,7 +136,7 @@ static pb_status attend_back(const pb_v4_pass *p)
                                                      .dtype = PB_F32});
 }
 
-/* Backward of RoPE for n rows per sequence, H heads of D elements each. Row i has the position of token i*step.
+/* Backward of RoPE for n rows per sequence, with H heads of D elements per row. Row i has the position of token i*step.
  * Sequences of dy are `seq` elements apart (0: contiguous); dx is contiguous. */
 static pb_status rotate_back(const pb_v4_pass *p, const void *dy, void *dx, int n, int H, int D, int step, size_t seq)
 {
@@ -186,7 +188,7 @@ static pb_status pool_back(const pb_v4_pass *p, int ape, const void *dc, void *x
                                                                .dtype = p->dtype});
 }
 
-/* Backward of the compressed rows: from their part of dkv to the columns a and z of dlatent. */
+/* Backward of the compressed rows: computes the columns a and z of dlatent from rows S to S+G-1 of dkv. */
 static pb_status rows_back(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;
@@ -200,7 +202,7 @@ static pb_status rows_back(const pb_v4_pass *p)
                      (size_t)p->s.width, p->s.C, d);
 }
 
-/* From dkv to the columns kv_a, a and z of dlatent. */
+/* Computes the columns kv_a, a and z of dlatent from dkv. */
 static pb_status keys_back(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;
@@ -212,7 +214,7 @@ static pb_status keys_back(const pb_v4_pass *p)
                      pb_column(t, p->v->dlatent, at), ld, t->T, d);
 }
 
-/* From dq in v4.wide to dqr and the columns q_a of dlatent. */
+/* Computes dqr and the columns q_a of dlatent from dq, which is in v4.wide. */
 static pb_status queries_back(const pb_v4_pass *p)
 {
     const pb_geometry *g = p->g;
@@ -236,8 +238,8 @@ static pb_status queries_back(const pb_v4_pass *p)
 
 /* ---- training the indexer -------------------------------------------------------------------------------- */
 
-/* The indexer's loss: the divergence between the attention mass of the selected rows and the softmax of their scores.
- * Also replaces the scores in b->score by their gradients. */
+/* Computes the indexer's loss, which is the KL divergence between the attention mass of the selected rows and the
+ * softmax of their scores. Replaces the scores in b->score by their gradients. */
 static pb_status index_loss(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;
@@ -275,7 +277,8 @@ static pb_status index_loss(const pb_v4_pass *p)
                                                                .K = K});
 }
 
-/* Gradients of a layer's indexer parameters. The inputs qr and n1 get no gradient from this loss. */
+/* Computes the gradients of a layer's indexer parameters. The inputs qr and n1 get no gradient from the indexer's
+ * loss. */
 static pb_status index_back(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;

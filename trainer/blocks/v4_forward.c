@@ -1,4 +1,5 @@
-/* v4_forward.c - the forward pass of the DeepSeek-V4 attention block, from n1 to t->proj. Formulas are in v4.h. */
+/* v4_forward.c - the forward pass of the DeepSeek-V4 attention block: computes t->proj, the block's output, from n1, the
+ * output of the layer's first norm. v4.h has the formulas. */
 #include <math.h>
 
 #include "kernels/cast/cast.h"
@@ -37,7 +38,7 @@ static pb_status norm(const pb_v4_pass *p, int id, const void *x, size_t ldx, vo
                                                          .dtype = p->dtype});
 }
 
-/* RoPE of the last elements of H heads of every token, in place. */
+/* Applies RoPE to the last R elements of each of the H heads of every token, in place. */
 static pb_status rotate_heads(const pb_v4_pass *p, void *q, int H, int D)
 {
     const size_t ld = (size_t)H * D;
@@ -82,8 +83,8 @@ static pb_status rotate_rows(const pb_v4_pass *p, const void *x, void *y, int n,
                                                    .dtype = p->dtype});
 }
 
-/* Compressor: c [B,G,D] from the values in columns 0 to C-1 of x and the gates in columns C to 2C-1. The rows of x are
- * ld elements apart. */
+/* Pools tokens into compressed rows c [B,G,D]. Columns 0 to C-1 of x are the values, columns C to 2C-1 the gates; rows
+ * of x are ld elements apart. */
 static pb_status pool(const pb_v4_pass *p, int ape, const void *x, size_t ld, int C, void *c, int D)
 {
     return pb_compressor_fwd(p->ctx, &(pb_compressor_fwd_args){.a = x,
@@ -102,7 +103,8 @@ static pb_status pool(const pb_v4_pass *p, int ape, const void *x, size_t ld, in
                                                                .dtype = p->dtype});
 }
 
-/* Key lists `idx`: the window, then the compressed rows `pick`, or all of them if pick is NULL. */
+/* Writes the key lists `idx`: the tokens of the window, then the compressed rows in `pick`. pick NULL: all compressed
+ * rows. */
 static pb_status build_list(const pb_v4_pass *p, const int32_t *pick, int32_t *idx)
 {
     return pb_mla_index_build(p->ctx, &(pb_mla_index_build_args){.pick = pick,
@@ -116,7 +118,7 @@ static pb_status build_list(const pb_v4_pass *p, const int32_t *pick, int32_t *i
                                                                  .ratio = p->s.step});
 }
 
-/* ---- the steps of a layer, in order ---------------------------------------------------------------------- */
+/* ---- the computations of a layer, in order --------------------------------------------------------------- */
 
 static pb_status queries(const pb_v4_pass *p)
 {
@@ -138,7 +140,7 @@ static pb_status queries(const pb_v4_pass *p)
     return rotate_heads(p, a->q, g->H, g->d);
 }
 
-/* kv: one row per token, followed by the compressed rows. */
+/* Computes kv, the keys of a layer, which are also the values: one row per token, then the compressed rows. */
 static pb_status keys(const pb_v4_pass *p)
 {
     const pb_trainer *t = p->t;
@@ -191,7 +193,7 @@ static pb_status index_inputs(const pb_v4_pass *p)
 }
 
 /* Makes the layer's key lists from the indexer's top-k selection. */
-static pb_status pick(const pb_v4_pass *p)
+static pb_status select_rows(const pb_v4_pass *p)
 {
     PB_TRY(index_inputs(p));
     if (p->s.T > 0)
@@ -223,7 +225,7 @@ static pb_status attend(const pb_v4_pass *p)
                                                                .dtype = p->dtype});
 }
 
-pb_status pb_v4_turn_back(const pb_v4_pass *p)
+pb_status pb_v4_rotate_back(const pb_v4_pass *p)
 {
     const size_t ld = (size_t)p->g->H * p->g->d;
     return pb_rope_bwd(p->ctx, &(pb_rope_bwd_args){.dqr = p->a->o,
@@ -246,7 +248,7 @@ pb_status pb_v4_turn_back(const pb_v4_pass *p)
 static pb_status output(const pb_v4_pass *p)
 {
     const pb_v4_geometry *v = p->g->v4;
-    PB_TRY(pb_v4_turn_back(p));
+    PB_TRY(pb_v4_rotate_back(p));
     PB_TRY(pb_grouped_linear_fwd(p->ctx, &(pb_grouped_linear_fwd_args){.x = p->v->wide,
                                                                        .w = pb_v4_param(p, PB_P_o_a)->w,
                                                                        .y = p->a->low,
@@ -258,7 +260,7 @@ static pb_status output(const pb_v4_pass *p)
     return product(p, PB_P_o_b, p->a->low, p->t->proj);
 }
 
-/* Makes the key lists that depend on positions only. */
+/* Makes the key lists that do not depend on activations, before the first layer. */
 pb_status pb_v4_begin(pb_ctx *ctx, const pb_trainer *t)
 {
     for (int i = 0; i < pb_v4_of(t)->nlists; i++) {
@@ -276,7 +278,7 @@ pb_status pb_v4_forward(pb_ctx *ctx, const pb_trainer *t, int layer)
     PB_TRY(product(&p, PB_P_latent, t->layers[layer].n1, p.a->latent));
     PB_TRY(queries(&p));
     PB_TRY(keys(&p));
-    if (p.s.indexed) PB_TRY(pick(&p));
+    if (p.s.indexed) PB_TRY(select_rows(&p));
     PB_TRY(attend(&p));
     return output(&p);
 }

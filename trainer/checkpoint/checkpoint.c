@@ -1,4 +1,4 @@
-/* checkpoint.c - opening a folder of checkpoints, and saving a checkpoint. */
+/* checkpoint.c - opens a folder of checkpoints, saves checkpoints in it, and removes old ones. */
 #include "trainer/checkpoint/checkpoint.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ void pb_checkpoints_note(const pb_checkpoints *c, const char *fmt, ...)
     c->o.note(c->o.note_self, line);
 }
 
-pb_status pb_checkpoints_base(pb_checkpoints *c, pb_trainer *t)
+pb_status pb_checkpoints_digest_base(pb_checkpoints *c, pb_trainer *t)
 {
     if (c->trainer == t) return PB_OK;
     PB_TRY(pb_state_base(t, &c->base));
@@ -32,12 +32,12 @@ pb_status pb_checkpoints_base(pb_checkpoints *c, pb_trainer *t)
     return PB_OK;
 }
 
-/* ---- opening -------------------------------------------------------------------------------------------- */
+/* ---- opening a folder of checkpoints -------------------------------------------------------------------- */
 
 static pb_status check_options(const pb_checkpoint_options *o)
 {
     if (o->save_interval < 0 || o->retain_interval < 0)
-        return pb_fail(PB_EINVAL, "save interval %ld, retain interval %ld: need >= 0", o->save_interval,
+        return pb_fail(PB_EINVAL, "save interval %ld, retain interval %ld: need at least 0", o->save_interval,
                        o->retain_interval);
     for (size_t i = 0; i < o->nsettings; i++) {
         const pb_setting *s = &o->settings[i];
@@ -45,9 +45,10 @@ static pb_status check_options(const pb_checkpoint_options *o)
                     strncmp(s->key, "model.", 6) != 0 && strncmp(s->key, "train.", 6) != 0;
         for (size_t k = 0; k < i; k++) fine = fine && strcmp(o->settings[k].key, s->key) != 0;
         if (!fine)
-            return pb_fail(PB_EINVAL,
-                           "checkpoint: setting \"%.60s\" stands twice, is no line of text or is the checkpoint's own",
-                           pb_is_printable(s->key) ? s->key : "?");
+            return pb_fail(
+                PB_EINVAL,
+                "checkpoint: setting \"%.60s\" is given twice, is not one line of text, or has a reserved name",
+                pb_is_printable(s->key) ? s->key : "?");
     }
     return PB_OK;
 }
@@ -64,12 +65,13 @@ static pb_status take_lock(pb_checkpoints *c)
     PB_TRY(pb_checkpoint_path(&path, c->dir, ".lock"));
     PB_TRY(pb_disk_open(c->o.disk, path.text, O_RDWR | O_CREAT, &c->lock));
     if (flock(c->lock, LOCK_EX | LOCK_NB) == 0) return PB_OK;
-    if (errno == EWOULDBLOCK) return pb_fail(PB_EINVAL, "%s: another process writes its checkpoints here", c->dir);
-    return pb_fail_errno(errno, "%s: cannot be locked", path.text);
+    if (errno == EWOULDBLOCK)
+        return pb_fail(PB_EINVAL, "%s: another process is writing checkpoints into this folder", c->dir);
+    return pb_fail_errno(errno, "%s cannot be locked", path.text);
 }
 
-/* Sets c->latest, the checkpoint that resuming with "latest" tries first. A damaged tracker is not an error here if
- * there are checkpoints: resuming reports it. */
+/* Sets c->latest, the checkpoint that resuming with "latest" tries first. A damaged tracker is not an error if the
+ * folder has checkpoints, because pb_checkpoints_resume reports it. */
 static pb_status find_latest(pb_checkpoints *c)
 {
     pb_iterations all = {0};
@@ -84,19 +86,19 @@ static pb_status set_up(pb_checkpoints *c)
 {
     PB_TRY(make_folder(c));
     PB_TRY(take_lock(c));
-    PB_TRY(pb_folder_tidy(c));
+    PB_TRY(pb_folder_remove_leftovers(c));
     return find_latest(c);
 }
 
 pb_status pb_checkpoints_open(const char *dir, const pb_checkpoint_options *o, pb_checkpoints **out)
 {
     PB_TRY(check_options(o));
-    if (!*dir) return pb_fail(PB_EINVAL, "checkpoints: the folder has no name");
+    if (!*dir) return pb_fail(PB_EINVAL, "the name of the checkpoint folder is empty");
     pb_checkpoints *c = calloc(1, sizeof *c);
     if (c) c->dir = strdup(dir);
     if (!c || !c->dir) {
         free(c);
-        return pb_fail(PB_ENOMEM, "%s: no memory", dir);
+        return pb_fail(PB_ENOMEM, "%s: out of memory", dir);
     }
     for (size_t n = strlen(c->dir); n > 1 && c->dir[n - 1] == '/'; n--) c->dir[n - 1] = 0;
     c->o = *o;
@@ -122,10 +124,10 @@ pb_save pb_checkpoints_due(const pb_checkpoints *c, uint64_t iteration)
 {
     const uint64_t every = (uint64_t)c->o.save_interval;
     if (iteration && ((every && iteration % every == 0) || iteration == c->o.last)) return PB_SAVE_KEEP;
-    return !c->tried && (every || c->o.last) ? PB_SAVE_TRIAL : PB_SAVE_NONE;
+    return !c->verified_save && (every || c->o.last) ? PB_SAVE_TRIAL : PB_SAVE_NONE;
 }
 
-/* ---- writing one checkpoint ----------------------------------------------------------------------------- */
+/* ---- writing the files of one checkpoint ---------------------------------------------------------------- */
 
 typedef struct filling {
     const pb_checkpoints *c;
@@ -133,15 +135,15 @@ typedef struct filling {
     pb_file_digest data; /* digest of the state file's tensor data, as downloaded from the device */
 } filling;
 
-/* Called for every file and folder of a new checkpoint. Makes a file durable and computes its digest by reading it
- * back. For the state file, the tensor data that is read must also have the digest of the data that was downloaded from
- * the device, so that a disk that corrupts data is found now. */
-static pb_status take_in(void *self, const char *path, const char *name, pb_disk_kind kind)
+/* Called for every file and folder of a new checkpoint. Makes it durable; for a file, computes the digest by reading the
+ * file back. The tensor data read from the state file must have the same digest as the data downloaded from the device,
+ * so that a disk that corrupts data is noticed during saving. */
+static pb_status sync_and_digest(void *self, const char *path, const char *name, pb_disk_kind kind)
 {
     filling *f = self;
     const pb_disk *disk = f->c->o.disk;
     pb_file_digest all, data;
-    if (kind == PB_DISK_OTHER) return pb_fail(PB_EINVAL, "%s: neither a file nor a folder", path);
+    if (kind == PB_DISK_OTHER) return pb_fail(PB_EINVAL, "%s is neither a regular file nor a folder", path);
     if (kind == PB_DISK_FOLDER) return *name ? pb_disk_sync_path(disk, path) : PB_OK;
     PB_TRY(pb_disk_sync_path(disk, path));
     PB_TRY(pb_digest_file(disk, path, 0, &all));
@@ -149,7 +151,7 @@ static pb_status take_in(void *self, const char *path, const char *name, pb_disk
         const uint64_t head = all.bytes > f->data.bytes ? all.bytes - f->data.bytes : 0;
         PB_TRY(pb_digest_file(disk, path, head, &data));
         if (!pb_digest_equal(&data.digest, &f->data.digest))
-            return pb_fail(PB_EIO, "%s: what is read is not what was written", path);
+            return pb_fail(PB_EIO, "%s: the disk returns other data than was written", path);
     }
     return pb_index_add_file(&f->index, name, &all);
 }
@@ -182,12 +184,12 @@ static pb_status fill_folder(filling *f, pb_trainer *t, const char *folder)
 {
     const pb_checkpoints *c = f->c;
     pb_path state;
-    if (!f->index.settings) return pb_fail(PB_ENOMEM, "no memory for a checkpoint's index");
+    if (!f->index.settings) return pb_fail(PB_ENOMEM, "no memory for the index of a checkpoint");
     PB_TRY(pb_checkpoint_path(&state, folder, PB_CHECKPOINT_STATE));
     if (c->o.disk->mkdir(c->o.disk->self, folder) != 0) return pb_fail_errno(errno, "%s", folder);
     PB_TRY(pb_state_write(t, c->o.disk, state.text, &f->data));
     if (c->o.extra) PB_TRY(c->o.extra(c->o.extra_self, t, folder));
-    PB_TRY(pb_disk_walk(folder, take_in, f));
+    PB_TRY(pb_disk_walk(folder, sync_and_digest, f));
     PB_TRY(write_index(f, t, folder));
     return pb_disk_sync_path(c->o.disk, folder);
 }
@@ -200,10 +202,10 @@ static pb_status fill(pb_checkpoints *c, pb_trainer *t, const pb_progress *p, co
     return s;
 }
 
-/* ---- saving --------------------------------------------------------------------------------------------- */
+/* ---- saving: write, verify, publish, remove old checkpoints --------------------------------------------- */
 
-/* Makes the checks that resuming makes. With `files`, all files are read and compared with their digests once more;
- * that is done for a process's first save only, because take_in() has just read them. */
+/* Makes the same checks as pb_checkpoints_resume. With `files`, it also reads every file again and compares the digest;
+ * that is done for a process's first save only, because sync_and_digest() has already read the files once. */
 static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, uint64_t iteration, bool files)
 {
     pb_candidate x = {0};
@@ -211,28 +213,28 @@ static pb_status verify(pb_checkpoints *c, pb_trainer *t, const char *folder, ui
     if (s == PB_OK) s = pb_candidate_fits(c, t, folder, &x, false);
     pb_candidate_close(&x);
     if (s != PB_EINVAL) return s;
-    char why[1024]; /* the file was intact when it was written, so this is the disk's failure and not the user's */
+    char why[1024]; /* this process wrote the file, so a damaged file is the disk's failure (EIO), not the user's */
     snprintf(why, sizeof why, "%s", pb_error());
     return pb_fail(PB_EIO, "%s", why);
 }
 
 /* True if a checkpoint is retained after `now` has become the resume point. `before` is the previous resume point of
  * this process, 0: none. */
-static bool stays(const pb_checkpoints *c, uint64_t iteration, uint64_t now, uint64_t before)
+static bool is_retained(const pb_checkpoints *c, uint64_t iteration, uint64_t now, uint64_t before)
 {
-    /* Later iterations are from another continuation of the run. This process must not delete them. */
+    /* Later iterations were saved by another process that continued the run. This process must not delete them. */
     if (iteration >= now) return true;
     return c->o.retain_interval ? iteration % (uint64_t)c->o.retain_interval == 0 : iteration == before;
 }
 
 /* Removes all checkpoints that are not retained. */
-static pb_status retire(const pb_checkpoints *c, uint64_t now, uint64_t before)
+static pb_status remove_old(const pb_checkpoints *c, uint64_t now, uint64_t before)
 {
     pb_iterations all = {0};
     pb_status s = pb_folder_list(c, &all);
     size_t n = 0;
     for (size_t i = 0; s == PB_OK && i < all.n; i++)
-        if (!stays(c, all.at[i], now, before)) all.at[n++] = all.at[i];
+        if (!is_retained(c, all.at[i], now, before)) all.at[n++] = all.at[i];
     pb_path *path = s == PB_OK ? calloc(n + 1, sizeof *path) : NULL;
     if (s == PB_OK && !path) s = pb_fail(PB_ENOMEM, "%s: no memory to remove older checkpoints", c->dir);
     for (size_t i = 0; s == PB_OK && i < n; i++) s = pb_folder_path(c, all.at[i], NULL, &path[i]);
@@ -242,27 +244,27 @@ static pb_status retire(const pb_checkpoints *c, uint64_t now, uint64_t before)
     return s;
 }
 
-/* Makes the filled folder the resume point, then removes older checkpoints. */
+/* Makes the new folder `filled` the resume point, then removes older checkpoints. */
 static pb_status keep(pb_checkpoints *c, uint64_t iteration, const char *filled)
 {
-    const uint64_t before = c->mine;
+    const uint64_t before = c->own_iteration;
     PB_TRY(pb_folder_publish(c, iteration, filled));
-    c->latest = c->mine = iteration;
-    PB_TRY(retire(c, iteration, before));
-    return pb_folder_tidy(c); /* removes a replaced checkpoint of the same iteration */
+    c->latest = c->own_iteration = iteration;
+    PB_TRY(remove_old(c, iteration, before));
+    return pb_folder_remove_leftovers(c); /* removes a replaced checkpoint of the same iteration */
 }
 
 static pb_status save(pb_checkpoints *c, pb_save how, pb_trainer *t, const pb_progress *p)
 {
     pb_path folder;
-    PB_TRY(pb_folder_tidy(c));
-    PB_TRY(pb_checkpoints_base(c, t));
+    PB_TRY(pb_folder_remove_leftovers(c));
+    PB_TRY(pb_checkpoints_digest_base(c, t));
     PB_TRY(pb_folder_path(c, p->iteration, "tmp", &folder));
     PB_TRY(fill(c, t, p, folder.text));
-    PB_TRY(verify(c, t, folder.text, p->iteration, !c->tried || how == PB_SAVE_TRIAL));
+    PB_TRY(verify(c, t, folder.text, p->iteration, !c->verified_save || how == PB_SAVE_TRIAL));
     if (how == PB_SAVE_KEEP) PB_TRY(keep(c, p->iteration, folder.text));
     else PB_TRY(pb_folder_drop(c, &folder, &p->iteration, 1));
-    c->tried = true;
+    c->verified_save = true;
     return PB_OK;
 }
 
@@ -270,13 +272,13 @@ pb_status pb_checkpoints_save(pb_checkpoints *c, pb_save how, pb_trainer *t, con
 {
     char why[1024];
     if (how == PB_SAVE_NONE) return PB_OK;
-    if (!p->iteration) return pb_fail(PB_EINVAL, "%s: nothing to save before the first step", c->dir);
-    if (c->latest && !c->mine)
-        return pb_fail(PB_EINVAL, "%s: has checkpoints of another run; resume it, or use another folder", c->dir);
+    if (!p->iteration) return pb_fail(PB_EINVAL, "%s: a checkpoint cannot be saved before the first step", c->dir);
+    if (c->latest && !c->own_iteration)
+        return pb_fail(PB_EINVAL, "%s has checkpoints of another run: resume that run, or use another folder", c->dir);
     const pb_status s = save(c, how, t, p);
     if (s == PB_OK) return PB_OK;
-    /* The first failure is the one to report, but pb_folder_tidy may fail too and replace the message. */
+    /* The first failure is the one to report, but pb_folder_remove_leftovers may fail too and replace the message. */
     snprintf(why, sizeof why, "%s", pb_error());
-    (void)pb_folder_tidy(c);
+    (void)pb_folder_remove_leftovers(c);
     return pb_fail(s, "%s", why);
 }

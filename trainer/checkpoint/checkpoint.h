@@ -10,7 +10,7 @@
  * A checkpoint is written in four steps: its files are written to a folder whose name begins with a dot, and each is
  * made durable; the folder is renamed to its final name; the tracker is updated; older checkpoints are renamed to
  * temporary names and then removed. Therefore every folder with a final name is a complete checkpoint, and the tracker
- * always names a complete one. The next pb_checkpoints_open removes what a killed process left.
+ * always names a complete one. pb_checkpoints_open removes the temporary folders of a killed process.
  *
  * Not stored: frozen weights (only their digest, so that resuming with different ones is refused); gradients
  * (checkpoints are taken between steps); random generator states (all randomness derives from the configured seed and a
@@ -23,15 +23,15 @@
 
 /* Counters that the host keeps in addition to the iteration. X(name, meaning) */
 #define PB_COUNTER_MAP(X)                                                                                              \
-    X(tokens, "places of rows that were trained on")                                                                   \
+    X(tokens, "token positions that were trained on")                                                                  \
     X(samples, "conversations, or rows of a stream, that were trained on")                                             \
-    X(skipped, "steps that were not taken, in all")                                                                    \
-    X(skipped_in_row, "and since the last one that was")
+    X(skipped, "skipped steps of the whole run")                                                                       \
+    X(skipped_in_row, "skipped steps since the last step that was not skipped")
 
 /* Progress of a run. All values are below 2^63. */
 typedef struct pb_progress {
     uint64_t iteration;    /* completed steps; at least 1 when saved */
-    pb_data_position data; /* position in the data of the next row */
+    pb_data_position data; /* epoch and index of the row that is trained on next */
 #define X(name, meaning) uint64_t name;
     PB_COUNTER_MAP(X)
 #undef X
@@ -53,8 +53,8 @@ typedef struct pb_checkpoint_options {
     uint64_t last; /* number of steps of the run; a checkpoint is always saved after the last; 0: unknown */
     const pb_setting *settings; /* [nsettings]; like all pointers here, borrowed until pb_checkpoints_close */
     size_t nsettings;
-    /* Called while a checkpoint is written, to add files and folders to its folder `dir`; they are digested and made
-     * durable like the others. May be NULL. */
+    /* Called while a checkpoint is written, to add files and folders to its folder `dir`. Added files get a digest and
+     * are made durable like the other files. May be NULL. */
     pb_status (*extra)(void *self, pb_trainer *t, const char *dir);
     void *extra_self;
     /* Receives messages of one line: a checkpoint that was not used, a setting that differs. May be NULL. */
@@ -65,8 +65,9 @@ typedef struct pb_checkpoint_options {
 
 typedef struct pb_checkpoints pb_checkpoints;
 
-/* Creates the folder if it does not exist (its parent must), locks it, and removes what a killed process left. All
- * calls below must use the same trainer until pb_checkpoints_close. EINVAL: another process holds the lock; EIO. */
+/* Creates the folder if it does not exist (its parent must exist), locks it, and removes the temporary files of a killed
+ * process. All calls below must use the same trainer until pb_checkpoints_close. EINVAL: another process holds the
+ * lock; EIO. */
 pb_status pb_checkpoints_open(const char *dir, const pb_checkpoint_options *o, pb_checkpoints **out);
 void pb_checkpoints_close(pb_checkpoints *c); /* NULL is allowed */
 
@@ -80,14 +81,14 @@ typedef enum pb_save {
     PB_SAVE_TRIAL,
     PB_SAVE_KEEP, /* write a checkpoint that becomes the resume point */
 } pb_save;
-/* Whether and how pb_checkpoints_save must save after this iteration. */
+/* Returns what the caller must pass to pb_checkpoints_save after this iteration. */
 pb_save pb_checkpoints_due(const pb_checkpoints *c, uint64_t iteration);
 
 /* Saves a checkpoint; PB_SAVE_NONE does nothing. Host syncs. PB_SAVE_KEEP is also allowed when no checkpoint is due,
  * for instance when the user interrupts the run. An existing checkpoint of the same iteration is replaced. After a
- * failure the call may be repeated, and the resume point is unchanged; if only the removal of older checkpoints failed,
- * it is p->iteration. EINVAL: no step was made yet, or the folder has checkpoints and this process resumed none of
- * them; EIO: one line that names the path. */
+ * failure the call may be repeated. The resume point is then unchanged, except that it is p->iteration if only the
+ * removal of older checkpoints failed. EINVAL: no step was made yet, or the folder has checkpoints and this process
+ * resumed from none of them; EIO: one line that names the path. */
 pb_status pb_checkpoints_save(pb_checkpoints *c, pb_save how, pb_trainer *t, const pb_progress *p);
 
 /* Resumes from a checkpoint. `which`: "latest", or an iteration. Everything is verified (sizes, digests, settings, base

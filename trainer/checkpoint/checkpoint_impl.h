@@ -1,4 +1,4 @@
-/* checkpoint_impl.h - the internals of pb_checkpoints, shared by the files of this folder. */
+/* checkpoint_impl.h - the members of pb_checkpoints, and functions that the files of this folder share. */
 #ifndef PB_CHECKPOINT_IMPL_H
 #define PB_CHECKPOINT_IMPL_H
 #include <limits.h>
@@ -13,10 +13,10 @@ struct pb_checkpoints {
     char *dir;
     pb_checkpoint_options o; /* disk is never NULL */
     int lock;
-    bool tried;          /* this process has saved and verified a checkpoint */
-    uint64_t latest;     /* see pb_checkpoints_latest */
-    uint64_t mine;       /* last iteration that this process resumed or saved; 0: none */
-    pb_trainer *trainer; /* the trainer that `base` was computed for, or NULL */
+    bool verified_save;     /* this process has saved and verified a checkpoint */
+    uint64_t latest;        /* see pb_checkpoints_latest */
+    uint64_t own_iteration; /* last iteration that this process resumed or saved; 0: none */
+    pb_trainer *trainer;    /* the trainer that `base` was computed for, or NULL */
     pb_digest_text base;
 };
 
@@ -31,7 +31,8 @@ pb_status pb_folder_path(const pb_checkpoints *c, uint64_t iteration, const char
 bool pb_folder_exists(const char *path);
 
 /* Functions of folder.c, for the folder of all checkpoints. */
-pb_status pb_folder_tidy(const pb_checkpoints *c); /* removes what a killed process or a failed save left */
+pb_status
+pb_folder_remove_leftovers(const pb_checkpoints *c); /* removes temporary files of a killed process or a failed save */
 typedef struct pb_iterations {
     uint64_t *at; /* [n] in ascending order */
     size_t n;
@@ -41,8 +42,8 @@ pb_status pb_folder_list(const pb_checkpoints *c, pb_iterations *out); /* the ca
 pb_status pb_folder_tracker(const pb_checkpoints *c, uint64_t *out);
 /* Renames the folder `filled` to its final name, makes that durable, then updates the tracker. */
 pb_status pb_folder_publish(const pb_checkpoints *c, uint64_t iteration, const char *filled);
-/* Removes n checkpoints so that no incomplete one ever has a final name: renames all, makes that
- * durable, then deletes all. */
+/* Removes n checkpoints so that an incomplete one never has a final name: renames all to temporary names, makes the
+ * renaming durable, then deletes all. */
 pb_status pb_folder_drop(const pb_checkpoints *c, const pb_path *path, const uint64_t *iteration, size_t n);
 
 /* Functions of verify.c. A candidate is an open checkpoint that has passed the checks of pb_candidate_open. */
@@ -60,7 +61,7 @@ void pb_candidate_close(pb_candidate *x); /* {0} is allowed */
 pb_status pb_candidate_fits(pb_checkpoints *c, pb_trainer *t, const char *folder, const pb_candidate *x, bool note);
 
 /* Computes c->base, the digest of the frozen weights, once per trainer. */
-pb_status pb_checkpoints_base(pb_checkpoints *c, pb_trainer *t);
-/* Formats a line and passes it to the option `note`. */
+pb_status pb_checkpoints_digest_base(pb_checkpoints *c, pb_trainer *t);
+/* Formats a line and passes it to the callback pb_checkpoint_options.note. */
 void pb_checkpoints_note(const pb_checkpoints *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 #endif

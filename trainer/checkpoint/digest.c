@@ -1,4 +1,4 @@
-/* digest.c - XXH3-128 digests with libxxhash. */
+/* digest.c - computes XXH3-128 digests of bytes and files with libxxhash. */
 #include "trainer/checkpoint/digest.h"
 
 #include <fcntl.h>

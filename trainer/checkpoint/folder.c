@@ -1,4 +1,4 @@
-/* folder.c - the folder of all checkpoints: names, the tracker, publishing and removing checkpoints.
+/* folder.c - manages the folder of all checkpoints: their names, the tracker, publishing and removing them.
  *
  * Names that begin with a dot are temporary: ".iter_0000004.PID.tmp" is being written, ".old" was replaced, ".drop" is
  * being removed. Only the process that holds the lock writes here, so temporary names that it finds are from a process
@@ -15,13 +15,13 @@
 
 #define ITERATION "iter_%07" PRIu64
 
-/* ---- names ---------------------------------------------------------------------------------------------- */
+/* ---- names of checkpoint folders ------------------------------------------------------------------------ */
 
 pb_status pb_checkpoint_path(pb_path *out, const char *folder, const char *name)
 {
     const int n = snprintf(out->text, sizeof out->text, "%s/%s", folder, name);
     if (n > 0 && (size_t)n < sizeof out->text) return PB_OK;
-    return pb_fail(PB_EINVAL, "%.200s: a path in it is too long", folder);
+    return pb_fail(PB_EINVAL, "%.200s contains a path that is too long", folder);
 }
 
 pb_status pb_folder_path(const pb_checkpoints *c, uint64_t iteration, const char *suffix, pb_path *out)
@@ -34,7 +34,8 @@ pb_status pb_folder_path(const pb_checkpoints *c, uint64_t iteration, const char
 
 bool pb_folder_exists(const char *path) { return access(path, F_OK) == 0; }
 
-/* The iteration of a name like "iter_0000004" of n bytes; 0: not exactly what pb_folder_path writes. */
+/* Returns the iteration in a name of n bytes such as "iter_0000004"; 0: the name is not one that pb_folder_path
+ * writes. */
 static uint64_t iteration_of(const char *name, size_t n)
 {
     char again[40], *end;
@@ -85,10 +86,10 @@ pb_status pb_folder_list(const pb_checkpoints *c, pb_iterations *out)
     if (at) qsort(at, (size_t)found.n, sizeof *at, ascending);
     if (at) *out = (pb_iterations){at, (size_t)found.n};
     names_free(&found);
-    return at ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory to list it", c->dir);
+    return at ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory for the list of checkpoints", c->dir);
 }
 
-/* ---- leftovers ------------------------------------------------------------------------------------------ */
+/* ---- removing temporary files --------------------------------------------------------------------------- */
 
 /* An ".old" folder is a checkpoint that was about to be replaced. If its replacement was not published, it gets its
  * final name back; otherwise *restored is false and the caller removes it. */
@@ -115,7 +116,7 @@ static pb_status tidy_one(const pb_checkpoints *c, const char *name)
     return restored ? PB_OK : pb_disk_remove(c->o.disk, path.text);
 }
 
-pb_status pb_folder_tidy(const pb_checkpoints *c)
+pb_status pb_folder_remove_leftovers(const pb_checkpoints *c)
 {
     names found;
     PB_TRY(list(c, is_temporary, &found));
@@ -125,7 +126,7 @@ pb_status pb_folder_tidy(const pb_checkpoints *c)
     return s;
 }
 
-/* ---- the tracker ---------------------------------------------------------------------------------------- */
+/* ---- reading the tracker -------------------------------------------------------------------------------- */
 
 pb_status pb_folder_tracker(const pb_checkpoints *c, uint64_t *out)
 {
@@ -141,7 +142,7 @@ pb_status pb_folder_tracker(const pb_checkpoints *c, uint64_t *out)
     const int m = snprintf(again, sizeof again, "%" PRIu64 "\n", v);
     const bool fine = v && v <= INT64_MAX && !errno && (size_t)m == n && memcmp(text, again, n) == 0;
     free(text);
-    if (!fine) return pb_fail(PB_EINVAL, "%s: damaged: not one line with an iteration", path.text);
+    if (!fine) return pb_fail(PB_EINVAL, "%s is damaged: it must be one line with an iteration", path.text);
     *out = v;
     return PB_OK;
 }
@@ -159,7 +160,7 @@ static pb_status write_tracker(const pb_checkpoints *c, uint64_t iteration)
     return pb_disk_sync_path(c->o.disk, c->dir);
 }
 
-/* ---- publishing and removing ---------------------------------------------------------------------------- */
+/* ---- publishing and removing checkpoints ---------------------------------------------------------------- */
 
 pb_status pb_folder_publish(const pb_checkpoints *c, uint64_t iteration, const char *filled)
 {

@@ -22,7 +22,7 @@ void pb_index_free(pb_index *x)
     *x = (pb_index){0};
 }
 
-/* ---- names ---------------------------------------------------------------------------------------------- */
+/* ---- names of files in the index ------------------------------------------------------------------------ */
 
 /* True for a relative path without empty, "." or ".." components, which cannot lead out of the folder. */
 static bool is_inside(const char *name)
@@ -40,7 +40,7 @@ static pb_status check_name(const char *where, const char *name)
     const bool fine = strlen(name) <= PB_INDEX_NAME && pb_is_printable(name) && is_inside(name) &&
                       strcmp(name, "checkpoint.json") != 0;
     if (fine) return PB_OK;
-    return pb_fail(PB_EINVAL, "%s: \"%.100s\" may not be the name of a checkpoint's file", where,
+    return pb_fail(PB_EINVAL, "%s: \"%.100s\" is not a valid name for a file of a checkpoint", where,
                    pb_is_printable(name) ? name : "?");
 }
 
@@ -58,9 +58,10 @@ static pb_index_file *new_file(pb_index *x, const char *name)
 pb_status pb_index_add_file(pb_index *x, const char *name, const pb_file_digest *d)
 {
     PB_TRY(check_name("checkpoint", name));
-    if (x->files == PB_INDEX_FILES) return pb_fail(PB_EINVAL, "a checkpoint of more than %d files", PB_INDEX_FILES);
+    if (x->files == PB_INDEX_FILES)
+        return pb_fail(PB_EINVAL, "a checkpoint cannot have more than %d files", PB_INDEX_FILES);
     pb_index_file *f = new_file(x, name);
-    if (!f) return pb_fail(PB_ENOMEM, "no memory for a checkpoint's list of files");
+    if (!f) return pb_fail(PB_ENOMEM, "no memory for the list of a checkpoint's files");
     f->bytes = d->bytes;
     f->digest = d->digest;
     return PB_OK;
@@ -73,11 +74,11 @@ const pb_index_file *pb_index_find(const pb_index *x, const char *name)
     return NULL;
 }
 
-/* ---- writing -------------------------------------------------------------------------------------------- */
+/* ---- writing checkpoint.json ---------------------------------------------------------------------------- */
 
 static pb_status put_number(json_t *o, const char *key, uint64_t v)
 {
-    if (v > INT64_MAX) return pb_fail(PB_EINVAL, "checkpoint: %s of 2^63 or more", key);
+    if (v > INT64_MAX) return pb_fail(PB_EINVAL, "checkpoint: the counter %s is 2^63 or more", key);
     json_object_set_new(o, key, json_integer((json_int_t)v));
     return PB_OK;
 }
@@ -110,7 +111,7 @@ static pb_status put_files(json_t *root, const pb_index *x)
     return PB_OK;
 }
 
-/* Replaces the final "}" of `text` by the digest and TAIL_END. The caller frees *out. */
+/* Copies `text` and replaces its final "}" by the digest of the preceding bytes and TAIL_END. The caller frees *out. */
 static pb_status add_tail(const char *text, char **out, size_t *n)
 {
     const size_t body = strlen(text) - 1, room = body + TAIL + 1;
@@ -139,24 +140,25 @@ pb_status pb_index_format(const pb_index *x, char **out, size_t *n)
     char *text = s == PB_OK ? json_dumps(root, JSON_PRESERVE_ORDER) : NULL;
     if (s == PB_OK && !text) s = pb_fail(PB_ENOMEM, "no memory for a checkpoint's index");
     if (s == PB_OK && strlen(text) + TAIL > PB_INDEX_MOST)
-        s = pb_fail(PB_EINVAL, "checkpoint: an index of over %d bytes", PB_INDEX_MOST);
+        s = pb_fail(PB_EINVAL, "checkpoint: the index has more than %d bytes", PB_INDEX_MOST);
     if (s == PB_OK) s = add_tail(text, out, n);
     free(text);
     json_decref(root);
     return s;
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------- */
+/* ---- reading checkpoint.json ---------------------------------------------------------------------------- */
 
 static pb_status check_tail(const char *where, const char *text, size_t n)
 {
-    if (n < TAIL) return pb_fail(PB_EINVAL, "%s: damaged: %zu bytes are too few", where, n);
+    if (n < TAIL) return pb_fail(PB_EINVAL, "%s is damaged: it has only %zu bytes", where, n);
     const char *tail = text + n - TAIL, *digits = tail + sizeof TAIL_HEAD - 1;
     const pb_digest_text want = pb_digest_of(text, n - TAIL);
     if (memcmp(tail, TAIL_HEAD, sizeof TAIL_HEAD - 1) != 0 || memcmp(digits + 32, TAIL_END, sizeof TAIL_END - 1) != 0)
-        return pb_fail(PB_EINVAL, "%s: damaged: it does not end with its digest", where);
+        return pb_fail(PB_EINVAL, "%s is damaged: it does not end with a digest", where);
     if (memcmp(digits, want.hex, 32) != 0)
-        return pb_fail(PB_EINVAL, "%s: damaged: its digest is %s, which is not what stands in it", where, want.hex);
+        return pb_fail(PB_EINVAL, "%s is damaged: its contents have digest %s, but it states another digest", where,
+                       want.hex);
     return PB_OK;
 }
 
@@ -190,15 +192,15 @@ static pb_status get_version(const char *where, json_t *root)
     if (!text || strcmp(text, format) != 0) return pb_fail(PB_EINVAL, "%s: \"format\" is not \"%s\"", where, format);
     PB_TRY(get_number(where, root, "version", &version));
     if (version == VERSION) return PB_OK;
-    return pb_fail(PB_EFORMAT, "%s: version %llu of the format; this program reads %d", where,
-                   (unsigned long long)version, VERSION);
+    return pb_fail(PB_EFORMAT, "%s has version %llu of the checkpoint format, but this program reads version %d only",
+                   where, (unsigned long long)version, VERSION);
 }
 
 static pb_status get_progress(const char *where, json_t *root, pb_progress *p)
 {
     json_t *data, *counters;
     PB_TRY(get_number(where, root, "iteration", &p->iteration));
-    if (!p->iteration) return pb_fail(PB_EINVAL, "%s: \"iteration\" is 0", where);
+    if (!p->iteration) return pb_fail(PB_EINVAL, "%s: \"iteration\" is 0, but must be at least 1", where);
     PB_TRY(get_object(where, root, "data", &data));
     PB_TRY(get_number(where, data, "epoch", &p->data.epoch));
     PB_TRY(get_number(where, data, "row", &p->data.row));
@@ -217,7 +219,7 @@ static pb_status get_settings(const char *where, json_t *root, pb_index *x)
     json_object_foreach(settings, key, v)
     {
         if (!json_is_string(v) || !pb_is_printable(key) || !pb_is_printable(json_string_value(v)))
-            return pb_fail(PB_EINVAL, "%s: a setting is not a line of text", where);
+            return pb_fail(PB_EINVAL, "%s: a setting is not one line of text", where);
     }
     x->settings = json_incref(settings);
     return PB_OK;
@@ -229,13 +231,13 @@ static pb_status get_files(const char *where, json_t *root, pb_index *x)
     json_t *files, *v;
     PB_TRY(get_object(where, root, "files", &files));
     if (json_object_size(files) > PB_INDEX_FILES)
-        return pb_fail(PB_EINVAL, "%s: more than %d files", where, PB_INDEX_FILES);
+        return pb_fail(PB_EINVAL, "%s lists more than %d files", where, PB_INDEX_FILES);
     json_object_foreach(files, name, v)
     {
         PB_TRY(check_name(where, name));
         if (!json_is_object(v)) return pb_fail(PB_EINVAL, "%s: \"%.100s\" is not an object", where, name);
         pb_index_file *f = new_file(x, name);
-        if (!f) return pb_fail(PB_ENOMEM, "%s: no memory for its list of files", where);
+        if (!f) return pb_fail(PB_ENOMEM, "%s: no memory for the list of files", where);
         PB_TRY(get_number(where, v, "bytes", &f->bytes));
         PB_TRY(get_digest(where, v, "xxh3_128", &f->digest));
     }

@@ -4,7 +4,7 @@
  *      "counters": {"tokens": 512, ...}, "base": DIGEST, "settings": {"key": "value", ...},
  *      "files": {"state.safetensors": {"bytes": 4096, "xxh3_128": DIGEST}, ...}, "digest": DIGEST}
  *
- * The last digest is that of all bytes before `, "digest"`. The file is one line that ends with a line feed. */
+ * The last digest covers all bytes before `, "digest"`. The file is one line that ends with a line feed. */
 #ifndef PB_INDEX_H
 #define PB_INDEX_H
 #include <jansson.h>

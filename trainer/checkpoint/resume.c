@@ -6,13 +6,14 @@
 
 #include "trainer/checkpoint/checkpoint_impl.h"
 
-/* Loads a candidate. All checks that can fail come before the first change of the trainer. */
-static pb_status take(pb_checkpoints *c, const char *folder, pb_trainer *t, const pb_candidate *x, pb_progress *out)
+/* Loads a checkpoint that pb_candidate_open has accepted. It is checked completely before the trainer is modified. */
+static pb_status load_candidate(pb_checkpoints *c, const char *folder, pb_trainer *t, const pb_candidate *x,
+                                pb_progress *out)
 {
     PB_TRY(pb_candidate_fits(c, t, folder, x, true));
     PB_TRY(pb_state_load(x->state, t));
     *out = x->index.progress;
-    c->mine = x->index.progress.iteration;
+    c->own_iteration = x->index.progress.iteration;
     return PB_OK;
 }
 
@@ -25,7 +26,7 @@ static pb_status resume_one(pb_checkpoints *c, uint64_t iteration, pb_trainer *t
     PB_TRY(pb_folder_path(c, iteration, NULL, &folder));
     pb_status s = pb_candidate_open(c, folder.text, iteration, true, &x);
     *damaged = s == PB_EINVAL || s == PB_EPATH || s == PB_EIO;
-    if (s == PB_OK) s = take(c, folder.text, t, &x, out);
+    if (s == PB_OK) s = load_candidate(c, folder.text, t, &x, out);
     pb_candidate_close(&x);
     return s;
 }
@@ -38,35 +39,37 @@ static pb_status resume_number(pb_checkpoints *c, const char *which, pb_trainer 
     errno = 0;
     const uint64_t v = strtoull(which, &end, 10);
     if (*which < '0' || *which > '9' || *end || errno || !v || v > INT64_MAX)
-        return pb_fail(PB_EINVAL, "resume \"%.40s\": need \"latest\" or an iteration", which);
+        return pb_fail(PB_EINVAL, "--resume %.40s: need \"latest\" or the step of a checkpoint", which);
     PB_TRY(pb_folder_path(c, v, NULL, &folder));
-    if (!pb_folder_exists(folder.text)) return pb_fail(PB_EINVAL, "%s: there is no such checkpoint", folder.text);
+    if (!pb_folder_exists(folder.text)) return pb_fail(PB_EINVAL, "checkpoint %s does not exist", folder.text);
     return resume_one(c, v, t, out, &damaged);
 }
 
-/* *at: the index in `all` of the checkpoint that "latest" tries first. Reports a missing or damaged tracker, a missing
- * resume point, and checkpoints that are newer than the resume point. */
-static pb_status begin_at(const pb_checkpoints *c, const pb_iterations *all, size_t *at)
+/* Sets *at to the index in `all` of the checkpoint that "latest" tries first. Passes a note to the caller if the tracker
+ * is missing or damaged, if the checkpoint it names is missing, or if newer checkpoints exist. */
+static pb_status find_first(const pb_checkpoints *c, const pb_iterations *all, size_t *at)
 {
     uint64_t named;
     const pb_status s = pb_folder_tracker(c, &named);
     if (s != PB_OK && s != PB_EINVAL && s != PB_EPATH && s != PB_EIO) return s;
     *at = all->n - 1;
-    if (s != PB_OK) pb_checkpoints_note(c, "%s; the newest whole checkpoint is taken", pb_error());
+    if (s != PB_OK) pb_checkpoints_note(c, "%s; resuming from the newest intact checkpoint", pb_error());
     else if (!named)
-        pb_checkpoints_note(c, "%s/" PB_CHECKPOINT_TRACKER " is not there; the newest whole checkpoint is taken",
+        pb_checkpoints_note(c, "%s/" PB_CHECKPOINT_TRACKER " is missing; resuming from the newest intact checkpoint",
                             c->dir);
     if (s != PB_OK || !named) return PB_OK;
     while (*at && all->at[*at] != named) --*at;
     if (all->at[*at] == named) {
         if (*at + 1 < all->n)
-            pb_checkpoints_note(c, "%s: %" PRIu64 " is newer than the resume point %" PRIu64 ", and is not taken",
-                                c->dir, all->at[all->n - 1], named);
+            pb_checkpoints_note(
+                c, "%s: the checkpoint of step %" PRIu64 " is newer than the resume point %" PRIu64 ", and is not used",
+                c->dir, all->at[all->n - 1], named);
         return PB_OK;
     }
     *at = all->n - 1;
-    pb_checkpoints_note(c, "%s: the resume point %" PRIu64 " is not there; the newest whole checkpoint is taken",
-                        c->dir, named);
+    pb_checkpoints_note(
+        c, "%s: the checkpoint of the resume point %" PRIu64 " is missing; resuming from the newest intact checkpoint",
+        c->dir, named);
     return PB_OK;
 }
 
@@ -79,9 +82,9 @@ static pb_status try_all(pb_checkpoints *c, const pb_iterations *all, size_t fir
         const size_t at = i <= first ? first - i : all->n - 1 - (i - first - 1);
         s = resume_one(c, all->at[at], t, out, &damaged);
         if (s == PB_OK || !damaged) return s;
-        pb_checkpoints_note(c, "not taken: %s", pb_error());
+        pb_checkpoints_note(c, "checkpoint not used: %s", pb_error());
     }
-    return pb_fail(PB_EINVAL, "%s: none of its %zu checkpoints is whole", c->dir, all->n);
+    return pb_fail(PB_EINVAL, "%s: none of the %zu checkpoints is intact", c->dir, all->n);
 }
 
 static pb_status resume_latest(pb_checkpoints *c, pb_trainer *t, pb_progress *out)
@@ -91,11 +94,12 @@ static pb_status resume_latest(pb_checkpoints *c, pb_trainer *t, pb_progress *ou
     PB_TRY(pb_folder_list(c, &all));
     pb_status s = PB_OK;
     if (all.n) {
-        s = begin_at(c, &all, &first);
+        s = find_first(c, &all, &first);
         if (s == PB_OK) s = try_all(c, &all, first, t, out);
     } else if (c->latest) {
-        s = pb_fail(PB_EINVAL, "%s: the resume point %" PRIu64 " is not there, and no other checkpoint is", c->dir,
-                    c->latest);
+        s = pb_fail(PB_EINVAL,
+                    "%s: the checkpoint of the resume point %" PRIu64 " is missing, and no other checkpoint exists",
+                    c->dir, c->latest);
     } else {
         *out = (pb_progress){0};
     }

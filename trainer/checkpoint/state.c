@@ -23,7 +23,8 @@ typedef struct tensor {
 
 static size_t tensors(const pb_trainer *t) { return (size_t)t->ntrained * PARTS; }
 
-/* Tensor i of the state file: w, m and v of the first trained parameter, then of the second, ... */
+/* Returns tensor i of the state file. The order is: weights w, moments m and v of the first trained parameter, then
+ * those of the second, ... */
 static tensor tensor_at(const pb_trainer *t, size_t i)
 {
     tensor x = {.p = t->trained[i / PARTS]};
@@ -33,14 +34,14 @@ static tensor tensor_at(const pb_trainer *t, size_t i)
     return x;
 }
 
-/* ---- writing -------------------------------------------------------------------------------------------- */
+/* ---- writing the state file ----------------------------------------------------------------------------- */
 
 static pb_status create(const pb_trainer *t, const pb_disk *disk, const char *path, pb_st_writer **out)
 {
     const size_t n = tensors(t) + SCALARS;
     pb_st_entry *e = calloc(n, sizeof *e);
     char(*names)[64] = calloc(n, sizeof *names);
-    pb_status s = e && names ? PB_OK : pb_fail(PB_ENOMEM, "no memory for a checkpoint's tensors");
+    pb_status s = e && names ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the list of a checkpoint's tensors");
     for (size_t i = 0; s == PB_OK && i < tensors(t); i++) {
         const tensor x = tensor_at(t, i);
         memcpy(names[i], x.name, sizeof x.name);
@@ -97,19 +98,20 @@ pb_status pb_state_write(pb_trainer *t, const pb_disk *disk, const char *path, p
     return s;
 }
 
-/* ---- reading -------------------------------------------------------------------------------------------- */
+/* ---- checking and loading the state file ---------------------------------------------------------------- */
 
 static pb_status find(const char *where, const pb_safetensors *f, const char *name, pb_st_dtype dtype,
                       const pb_param *p, const pb_st_tensor **out)
 {
     char shape[120];
     const pb_st_tensor *x = pb_st_find(f, name);
-    if (!x) return pb_fail(PB_EINVAL, "%s: of another model: it has no tensor %s", where, name);
+    if (!x) return pb_fail(PB_EINVAL, "%s belongs to another model: it has no tensor %s", where, name);
     const bool fits = p ? x->dims == 2 && x->shape[0] == p->rows && x->shape[1] == p->cols : x->dims == 0;
     if (!fits || x->dtype != dtype)
-        return pb_fail(PB_EINVAL, "%s: of another model: tensor %s is %s %s, the model's is %s [%zu,%zu]", where, name,
-                       pb_st_dtype_name(x->dtype), pb_st_shape_text(x->shape, x->dims, shape, sizeof shape),
-                       pb_st_dtype_name(dtype), p ? p->rows : 1, p ? p->cols : 1);
+        return pb_fail(PB_EINVAL, "%s belongs to another model: its tensor %s is %s %s, but must be %s [%zu,%zu]",
+                       where, name, pb_st_dtype_name(x->dtype),
+                       pb_st_shape_text(x->shape, x->dims, shape, sizeof shape), pb_st_dtype_name(dtype),
+                       p ? p->rows : 1, p ? p->cols : 1);
     *out = x;
     return PB_OK;
 }
@@ -123,11 +125,11 @@ pb_status pb_state_check(const char *where, const pb_safetensors *f, pb_trainer 
     }
     for (size_t i = 0; i < SCALARS; i++) PB_TRY(find(where, f, scalar_names[i], scalar_types[i], NULL, &x));
     if (pb_st_count(f) == tensors(t) + SCALARS) return PB_OK;
-    return pb_fail(PB_EINVAL, "%s: of another model: it has %zu tensors, and %zu are expected", where, pb_st_count(f),
-                   tensors(t) + SCALARS);
+    return pb_fail(PB_EINVAL, "%s belongs to another model: it has %zu tensors, but must have %zu", where,
+                   pb_st_count(f), tensors(t) + SCALARS);
 }
 
-/* Fills a bf16 weight by rounding its f32 master, which gives the same bits as the optimizer does. */
+/* Sets a bf16 weight to its rounded f32 master. The optimizer rounds in the same way, so the bits are equal. */
 static pb_status load_rounded(const pb_trainer *t, const pb_param *p, const pb_st_tensor *from, uint16_t *host)
 {
     const size_t n = pb_param_n(p);
@@ -163,7 +165,7 @@ pb_status pb_state_load(const pb_safetensors *f, pb_trainer *t)
     return s;
 }
 
-/* ---- what a checkpoint and a trainer must have in common ------------------------------------------------ */
+/* ---- the digest of frozen weights, and the trainer's settings ------------------------------------------- */
 
 static pb_status digest_device(const pb_trainer *t, pb_digest *d, const void *device, size_t n, float *host)
 {
@@ -190,7 +192,7 @@ pb_status pb_state_base(pb_trainer *t, pb_digest_text *out)
 {
     pb_digest *d = NULL;
     float *host = malloc((size_t)CHUNK * sizeof *host);
-    pb_status s = host ? pb_digest_open(&d) : pb_fail(PB_ENOMEM, "no memory to digest the base weights");
+    pb_status s = host ? pb_digest_open(&d) : pb_fail(PB_ENOMEM, "no memory to compute the digest of the base weights");
     for (int i = 0; s == PB_OK && i < t->model.n; i++)
         if (!t->model.params[i].trained) s = digest_frozen(t, d, &t->model.params[i], host);
     if (s == PB_OK) *out = pb_digest_get(d);

@@ -1,4 +1,4 @@
-/* state.h - the state file of a checkpoint (state.safetensors), and the checks whether it fits a trainer. */
+/* state.h - writes and loads the state file of a checkpoint (state.safetensors), and checks that it fits a trainer. */
 #ifndef PB_STATE_H
 #define PB_STATE_H
 #include "trainer/checkpoint/index.h"
@@ -16,7 +16,7 @@ pb_status pb_state_load(const pb_safetensors *f, pb_trainer *t);
 pb_status pb_state_base(pb_trainer *t, pb_digest_text *out);
 
 /* Settings that are derived from the trainer's configuration: "model.*" (what is computed; fixed) and "train.*" (how it
- * is trained; differences are reported). */
+ * is trained; resuming reports differences and continues). */
 enum { PB_STATE_SETTINGS = 7 };
 typedef struct pb_state_settings {
     pb_setting s[PB_STATE_SETTINGS];

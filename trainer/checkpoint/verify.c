@@ -6,7 +6,7 @@
 
 #include "trainer/checkpoint/checkpoint_impl.h"
 
-/* ---- complete and undamaged ----------------------------------------------------------------------------- */
+/* ---- checking that a checkpoint is complete and undamaged ----------------------------------------------- */
 
 static pb_status read_index(const pb_checkpoints *c, const char *folder, uint64_t iteration, pb_index *out)
 {
@@ -19,10 +19,10 @@ static pb_status read_index(const pb_checkpoints *c, const char *folder, uint64_
     free(text);
     PB_TRY(s);
     if (out->progress.iteration != iteration)
-        return pb_fail(PB_EINVAL, "%s: of iteration %" PRIu64 ", in the folder of %" PRIu64, path.text,
+        return pb_fail(PB_EINVAL, "%s is of iteration %" PRIu64 ", but its folder is of iteration %" PRIu64, path.text,
                        out->progress.iteration, iteration);
     if (pb_index_find(out, PB_CHECKPOINT_STATE)) return PB_OK;
-    return pb_fail(PB_EINVAL, "%s: it does not list " PB_CHECKPOINT_STATE, path.text);
+    return pb_fail(PB_EINVAL, "%s does not list the file " PB_CHECKPOINT_STATE, path.text);
 }
 
 static pb_status check_file(const pb_checkpoints *c, const char *folder, const pb_index_file *want)
@@ -32,10 +32,11 @@ static pb_status check_file(const pb_checkpoints *c, const char *folder, const p
     PB_TRY(pb_checkpoint_path(&path, folder, want->name));
     PB_TRY(pb_digest_file(c->o.disk, path.text, 0, &got));
     if (got.bytes != want->bytes)
-        return pb_fail(PB_EINVAL, "%s: damaged: %" PRIu64 " bytes, and it was written with %" PRIu64, path.text,
+        return pb_fail(PB_EINVAL, "%s is damaged: it has %" PRIu64 " bytes, but was written with %" PRIu64, path.text,
                        got.bytes, want->bytes);
     if (pb_digest_equal(&got.digest, &want->digest)) return PB_OK;
-    return pb_fail(PB_EINVAL, "%s: damaged: its digest is %s, and was %s", path.text, got.digest.hex, want->digest.hex);
+    return pb_fail(PB_EINVAL, "%s is damaged: its digest is %s, but was %s when it was written", path.text,
+                   got.digest.hex, want->digest.hex);
 }
 
 static pb_status open_whole(const pb_checkpoints *c, const char *folder, uint64_t iteration, bool files,
@@ -65,7 +66,7 @@ void pb_candidate_close(pb_candidate *x)
     *x = (pb_candidate){0};
 }
 
-/* ---- of this run ---------------------------------------------------------------------------------------- */
+/* ---- checking that a checkpoint belongs to this run ----------------------------------------------------- */
 
 static pb_status compare(const pb_checkpoints *c, const char *folder, const pb_candidate *x, const pb_setting *s,
                          bool note)
@@ -74,10 +75,10 @@ static pb_status compare(const pb_checkpoints *c, const char *folder, const pb_c
     if (!was) was = s->absent;
     if (was && strcmp(was, s->value) == 0) return PB_OK;
     if (s->fixed)
-        return pb_fail(PB_EINVAL, "%s: of another run: %s was %s%s%s, and is \"%s\"", folder, s->key, was ? "\"" : "",
-                       was ? was : "not set", was ? "\"" : "", s->value);
+        return pb_fail(PB_EINVAL, "%s belongs to a run with other settings: %s was %s%s%s, but is \"%s\" now", folder,
+                       s->key, was ? "\"" : "", was ? was : "not set", was ? "\"" : "", s->value);
     if (note)
-        pb_checkpoints_note(c, "%s: %s was %s%s%s, and is \"%s\" now", folder, s->key, was ? "\"" : "",
+        pb_checkpoints_note(c, "%s: %s was %s%s%s, but is \"%s\" now", folder, s->key, was ? "\"" : "",
                             was ? was : "not set", was ? "\"" : "", s->value);
     return PB_OK;
 }
@@ -88,9 +89,9 @@ pb_status pb_candidate_fits(pb_checkpoints *c, pb_trainer *t, const char *folder
     pb_state_describe(t, &own);
     for (int i = 0; i < PB_STATE_SETTINGS; i++) PB_TRY(compare(c, folder, x, &own.s[i], note));
     for (size_t i = 0; i < c->o.nsettings; i++) PB_TRY(compare(c, folder, x, &c->o.settings[i], note));
-    PB_TRY(pb_checkpoints_base(c, t));
+    PB_TRY(pb_checkpoints_digest_base(c, t));
     if (!pb_digest_equal(&c->base, &x->index.base))
-        return pb_fail(PB_EINVAL, "%s: of other base weights: their digest was %s, and is %s", folder,
+        return pb_fail(PB_EINVAL, "%s belongs to other base weights: their digest was %s, but is %s now", folder,
                        x->index.base.hex, c->base.hex);
     return pb_state_check(folder, x->state, t);
 }

@@ -1,5 +1,5 @@
-/* chat.c - rejects a conversation that its family cannot express, and calls the family's renderer. The renderer of
- * llama3 is in this file. */
+/* chat.c - rejects a conversation with features that its family's template does not support, and calls the family's
+ * renderer. The renderer of llama3 is in this file. */
 #include "trainer/data/chat.h"
 
 #include "trainer/data/chat_impl.h"
@@ -18,7 +18,7 @@ void pb_rendered_free(pb_rendered *r)
 {
     pb_bytes_free(&r->text);
     free(r->span);
-    free(r->foreign);
+    free(r->data_ranges);
     *r = (pb_rendered){0};
 }
 
@@ -42,14 +42,15 @@ static pb_status check(const pb_chat *c, pb_template family)
 {
     const char *name = families[family].name;
     const bool tools = families[family].tools;
-    if (c->tools && !tools) return pb_fail(PB_EFORMAT, "%s defines no tools, and the line has some", name);
+    if (c->tools && !tools)
+        return pb_fail(PB_EFORMAT, "the line has \"tools\", but template %s does not support tools", name);
     for (size_t i = 0; i < c->n; i++) {
         const pb_message *m = &c->message[i];
         if (!tools && (m->calls || m->role == PB_CHAT_TOOL))
-            return pb_fail(PB_EFORMAT, "message %zu: %s defines no tool %s", i + 1, name,
+            return pb_fail(PB_EFORMAT, "message %zu: template %s does not support tool %s", i + 1, name,
                            m->calls ? "calls" : "results");
         if (m->reasoning.n && !families[family].reasoning)
-            return pb_fail(PB_EFORMAT, "message %zu: %s defines no \"reasoning_content\"", i + 1, name);
+            return pb_fail(PB_EFORMAT, "message %zu: template %s does not support \"reasoning_content\"", i + 1, name);
     }
     return PB_OK;
 }
@@ -77,16 +78,16 @@ static pb_json_text trim(pb_json_text t)
 
 pb_status pb_render_llama3(const pb_chat *c, pb_rendered *r)
 {
-    PB_TRY(pb_say(r, "<|begin_of_text|>"));
+    PB_TRY(pb_append_template(r, "<|begin_of_text|>"));
     for (size_t i = 0; i < c->n; i++) {
         const pb_message *m = &c->message[i];
         const size_t whole = r->text.n;
-        PB_TRY(pb_say(r, "<|start_header_id|>"));
-        PB_TRY(pb_say(r, pb_chat_role_names[m->role]));
-        PB_TRY(pb_say(r, "<|end_header_id|>\n\n"));
+        PB_TRY(pb_append_template(r, "<|start_header_id|>"));
+        PB_TRY(pb_append_template(r, pb_chat_role_names[m->role]));
+        PB_TRY(pb_append_template(r, "<|end_header_id|>\n\n"));
         const size_t content = r->text.n;
-        PB_TRY(pb_quote(r, trim(m->content)));
-        if (m->role == PB_CHAT_USER) PB_TRY(pb_say(r, "<|eot_id|>"));
+        PB_TRY(pb_append_data(r, trim(m->content)));
+        if (m->role == PB_CHAT_USER) PB_TRY(pb_append_template(r, "<|eot_id|>"));
         else PB_TRY(pb_end_span(r, m->role == PB_CHAT_SYSTEM ? whole : content, m, "<|eot_id|>"));
     }
     return PB_OK;
@@ -94,7 +95,7 @@ pb_status pb_render_llama3(const pb_chat *c, pb_rendered *r)
 
 pb_status pb_chat_render(const pb_chat *chat, const pb_chat_options *o, pb_rendered *out)
 {
-    out->text.n = out->n = out->foreigns = 0;
+    out->text.n = out->n = out->ndata_ranges = 0;
     PB_TRY(check(chat, o->family));
     if (o->family == PB_TEMPLATE_LLAMA3) return pb_render_llama3(chat, out);
     if (o->family == PB_TEMPLATE_DEEPSEEK_V4) return pb_render_deepseek_v4(chat, o, out);

@@ -2,9 +2,9 @@
  * produced.
  *
  * The output is byte for byte that of the family's own template, without a generation prompt: the jinja templates in
- * tokenizer_config.json for chatml, qwen2.5, qwen3 and llama3, and encoding_dsv4.py for deepseek-v4. A conversation
- * that uses something its family does not define (tools, reasoning) is rejected with a message that names it. Earlier
- * reasoning is dropped where the family's template drops it.
+ * tokenizer_config.json for chatml, qwen2.5, qwen3 and llama3, and encoding_dsv4.py for deepseek-v4. If a conversation
+ * has tools or reasoning and its family's template does not support them, it is rejected, and the message names the
+ * feature. Reasoning of earlier turns is dropped where the family's template drops it.
  *
  *   bytes        chatml with the two markers of the byte tokenizer
  *   chatml       <|im_start|>role\n content <|im_end|>\n for each message; a default system message if one is given
@@ -34,7 +34,7 @@ enum { PB_LONGEST_SYSTEM = 4096 }; /* bytes of a default system message, includi
 typedef struct pb_chat_options {
     pb_template family;
     bool thinking;      /* deepseek-v4: true: thinking mode; false: chat mode */
-    bool keep_thinking; /* deepseek-v4: keeps earlier reasoning (with tools it is always kept) */
+    bool keep_thinking; /* deepseek-v4: keeps the reasoning of earlier turns (with tools it is always kept) */
     /* chatml, qwen2.5, qwen3: the system message to use if the conversation has none. "": no system message. NULL: the
      * family's default, which only qwen2.5 has. */
     const char *system;
@@ -46,11 +46,11 @@ typedef struct pb_chat_options {
 typedef struct pb_span {
     size_t a, content_end, b;
     pb_chat_role role;
-    bool learn; /* false: does not count in the loss */
+    bool in_loss; /* false: does not count in the loss */
 } pb_span;
-typedef struct pb_foreign { /* bytes [a,b) that come from the data: they must not contain a special token */
+typedef struct pb_data_range { /* bytes [a,b) of the text that were copied from the data, not written by the template */
     size_t a, b;
-} pb_foreign;
+} pb_data_range;
 
 /* Result of a rendering. Initialise with {0} and free with pb_rendered_free. Each rendering overwrites the previous
  * one. */
@@ -58,12 +58,12 @@ typedef struct pb_rendered {
     pb_bytes text;
     pb_span *span; /* [n], ascending, not overlapping */
     size_t n, room;
-    pb_foreign *foreign; /* [foreigns], ascending, not overlapping */
-    size_t foreigns, foreign_room;
+    pb_data_range *data_ranges; /* [ndata_ranges], ascending, not overlapping */
+    size_t ndata_ranges, data_room;
 } pb_rendered;
 void pb_rendered_free(pb_rendered *r);
 
-/* Renders a conversation. EFORMAT: it uses something that the family does not define; the error text gives the number
- * of the message. ENOMEM. */
+/* Renders a conversation. EFORMAT: it has tools or reasoning that the family's template does not support; the error text
+ * gives the number of the message. ENOMEM. */
 pb_status pb_chat_render(const pb_chat *chat, const pb_chat_options *options, pb_rendered *out);
 #endif

@@ -1,4 +1,5 @@
-/* chat_chatml.c - renders ChatML, and Qwen2.5 and Qwen3, which add tools and reasoning to ChatML. */
+/* chat_chatml.c - renders conversations in ChatML, and in the templates of Qwen2.5 and Qwen3, which add tools and
+ * reasoning to ChatML. */
 #include "trainer/data/chat_impl.h"
 
 static const char tools_head[] =
@@ -21,47 +22,48 @@ typedef struct chatml {
 
 static pb_status open_turn(const chatml *x, const char *role)
 {
-    PB_TRY(pb_say(x->r, x->start));
-    return pb_say(x->r, role);
+    PB_TRY(pb_append_template(x->r, x->start));
+    return pb_append_template(x->r, role);
 }
 
 static pb_status tools_text(const chatml *x)
 {
     json_t *tool;
     size_t i;
-    PB_TRY(pb_say(x->r, tools_head));
+    PB_TRY(pb_append_template(x->r, tools_head));
     json_array_foreach(x->c->tools, i, tool)
     {
-        PB_TRY(pb_say(x->r, "\n"));
-        PB_TRY(pb_quote_json(x->r, tool));
+        PB_TRY(pb_append_template(x->r, "\n"));
+        PB_TRY(pb_append_data_json(x->r, tool));
     }
-    return pb_say(x->r, tools_tail);
+    return pb_append_template(x->r, tools_tail);
 }
 
-/* The system turn before all other messages: the conversation's system message or the default one, then the tools. */
+/* Writes the system turn, which precedes all other messages: the conversation's system message or the default one, then
+ * the tools. */
 static pb_status first_turn(const chatml *x)
 {
-    const pb_message *m = x->c->message, none = {.role = PB_CHAT_SYSTEM, .learn = true};
+    const pb_message *m = x->c->message, none = {.role = PB_CHAT_SYSTEM, .in_loss = true};
     const bool given = m->role == PB_CHAT_SYSTEM, deflt = !given && x->system;
     const size_t a = x->r->text.n;
     if (!given && !deflt && !x->c->tools) return PB_OK;
     PB_TRY(open_turn(x, "system\n"));
-    if (given) PB_TRY(pb_quote(x->r, m->content));
-    else if (deflt) PB_TRY(pb_say(x->r, x->system));
-    if (x->c->tools && (given || deflt)) PB_TRY(pb_say(x->r, "\n\n"));
+    if (given) PB_TRY(pb_append_data(x->r, m->content));
+    else if (deflt) PB_TRY(pb_append_template(x->r, x->system));
+    if (x->c->tools && (given || deflt)) PB_TRY(pb_append_template(x->r, "\n\n"));
     if (x->c->tools) PB_TRY(tools_text(x));
     PB_TRY(pb_end_span(x->r, a, given ? m : &none, x->end));
-    return pb_say(x->r, "\n");
+    return pb_append_template(x->r, "\n");
 }
 
 static pb_status call_text(const chatml *x, const pb_tool_call *call, bool newline)
 {
-    if (newline) PB_TRY(pb_say(x->r, "\n"));
-    PB_TRY(pb_say(x->r, "<tool_call>\n{\"name\": \""));
-    PB_TRY(pb_quote(x->r, call->name));
-    PB_TRY(pb_say(x->r, "\", \"arguments\": "));
-    PB_TRY(pb_quote_json(x->r, call->arguments));
-    return pb_say(x->r, "}\n</tool_call>");
+    if (newline) PB_TRY(pb_append_template(x->r, "\n"));
+    PB_TRY(pb_append_template(x->r, "<tool_call>\n{\"name\": \""));
+    PB_TRY(pb_append_data(x->r, call->name));
+    PB_TRY(pb_append_template(x->r, "\", \"arguments\": "));
+    PB_TRY(pb_append_data_json(x->r, call->arguments));
+    return pb_append_template(x->r, "}\n</tool_call>");
 }
 
 /* Qwen3's template splits <think>...</think> from the content if "reasoning_content" is absent. */
@@ -84,10 +86,10 @@ static pb_status thought(const chatml *x, size_t i, pb_json_text reasoning, pb_j
 {
     const bool last = i + 1 == x->c->n;
     if (i <= x->last_query || !(last || reasoning.n)) return PB_OK;
-    PB_TRY(pb_say(x->r, "<think>\n"));
-    PB_TRY(pb_quote(x->r, pb_strip_newlines(reasoning, true, true)));
+    PB_TRY(pb_append_template(x->r, "<think>\n"));
+    PB_TRY(pb_append_data(x->r, pb_strip_newlines(reasoning, true, true)));
     *content = pb_strip_newlines(*content, true, false);
-    return pb_say(x->r, "\n</think>\n\n");
+    return pb_append_template(x->r, "\n</think>\n\n");
 }
 
 static pb_status assistant(const chatml *x, size_t i)
@@ -100,23 +102,23 @@ static pb_status assistant(const chatml *x, size_t i)
     if (qwen3) split_reasoning(m, &reasoning, &content);
     const bool some = content.n;
     if (qwen3) PB_TRY(thought(x, i, reasoning, &content));
-    PB_TRY(pb_quote(x->r, content));
+    PB_TRY(pb_append_data(x->r, content));
     for (size_t k = 0; k < m->calls; k++) PB_TRY(call_text(x, &x->c->call[m->first_call + k], some || k));
     PB_TRY(pb_end_span(x->r, a, m, x->end));
-    return pb_say(x->r, "\n");
+    return pb_append_template(x->r, "\n");
 }
 
-/* Consecutive tool results form one user turn. */
+/* Writes tool result i. Consecutive tool results form one user turn. */
 static pb_status tool(const chatml *x, size_t i)
 {
     const pb_message *m = &x->c->message[i];
     if (!i || m[-1].role != PB_CHAT_TOOL) PB_TRY(open_turn(x, "user"));
-    PB_TRY(pb_say(x->r, "\n<tool_response>\n"));
-    PB_TRY(pb_quote(x->r, m->content));
-    PB_TRY(pb_say(x->r, "\n</tool_response>"));
+    PB_TRY(pb_append_template(x->r, "\n<tool_response>\n"));
+    PB_TRY(pb_append_data(x->r, m->content));
+    PB_TRY(pb_append_template(x->r, "\n</tool_response>"));
     if (i + 1 < x->c->n && m[1].role == PB_CHAT_TOOL) return PB_OK;
-    PB_TRY(pb_say(x->r, x->end));
-    return pb_say(x->r, "\n");
+    PB_TRY(pb_append_template(x->r, x->end));
+    return pb_append_template(x->r, "\n");
 }
 
 static pb_status plain(const chatml *x, size_t i)
@@ -124,11 +126,11 @@ static pb_status plain(const chatml *x, size_t i)
     const pb_message *m = &x->c->message[i];
     const size_t a = x->r->text.n;
     PB_TRY(open_turn(x, pb_chat_role_names[m->role]));
-    PB_TRY(pb_say(x->r, "\n"));
-    PB_TRY(pb_quote(x->r, m->content));
+    PB_TRY(pb_append_template(x->r, "\n"));
+    PB_TRY(pb_append_data(x->r, m->content));
     if (m->role == PB_CHAT_SYSTEM) PB_TRY(pb_end_span(x->r, a, m, x->end));
-    else PB_TRY(pb_say(x->r, x->end));
-    return pb_say(x->r, "\n");
+    else PB_TRY(pb_append_template(x->r, x->end));
+    return pb_append_template(x->r, "\n");
 }
 
 /* True for a user message, except one that is only a <tool_response>: Qwen3's template treats it as a tool result. */

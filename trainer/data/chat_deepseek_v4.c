@@ -1,5 +1,5 @@
-/* chat_deepseek_v4.c - renders DeepSeek-V4: tool results are part of user turns, reasoning precedes the content, calls
- * are in DSML. */
+/* chat_deepseek_v4.c - renders conversations in DeepSeek-V4's template: tool results are part of user turns, reasoning
+ * precedes the content, tool calls are in DSML, DeepSeek's XML-like markup. */
 #include "trainer/data/chat_impl.h"
 
 #define DSML                                                                                                           \
@@ -41,22 +41,22 @@ static pb_status tools_text(const v4 *x)
 {
     json_t *tool;
     size_t i;
-    PB_TRY(pb_say(x->r, "\n\n"));
-    PB_TRY(pb_say(x->r, tools_head));
+    PB_TRY(pb_append_template(x->r, "\n\n"));
+    PB_TRY(pb_append_template(x->r, tools_head));
     json_array_foreach(x->c->tools, i, tool)
     {
         json_t *function = json_object_get(tool, "function");
-        if (!function) return pb_fail(PB_EINVAL, "tool %zu has no \"function\"", i + 1);
-        if (i) PB_TRY(pb_say(x->r, "\n"));
-        PB_TRY(pb_quote_json(x->r, function));
+        if (!function) return pb_fail(PB_EINVAL, "tool %zu has no object \"function\"", i + 1);
+        if (i) PB_TRY(pb_append_template(x->r, "\n"));
+        PB_TRY(pb_append_data_json(x->r, function));
     }
-    return pb_say(x->r, tools_tail);
+    return pb_append_template(x->r, tools_tail);
 }
 
 static pb_status system_text(const v4 *x, const pb_message *m, bool tools)
 {
     const size_t a = x->r->text.n;
-    PB_TRY(pb_quote(x->r, m->content));
+    PB_TRY(pb_append_data(x->r, m->content));
     if (tools) PB_TRY(tools_text(x));
     return pb_end_span(x->r, a, m, "");
 }
@@ -64,22 +64,23 @@ static pb_status system_text(const v4 *x, const pb_message *m, bool tools)
 static pb_status call_text(const v4 *x, const pb_tool_call *call)
 {
     const char *between = "";
-    PB_TRY(pb_say(x->r, "<" DSML "invoke name=\""));
-    PB_TRY(pb_quote(x->r, call->name));
-    PB_TRY(pb_say(x->r, "\">\n"));
+    PB_TRY(pb_append_template(x->r, "<" DSML "invoke name=\""));
+    PB_TRY(pb_append_data(x->r, call->name));
+    PB_TRY(pb_append_template(x->r, "\">\n"));
     for (void *it = json_object_iter(call->arguments); it; it = json_object_iter_next(call->arguments, it)) {
         const char *key = json_object_iter_key(it);
         json_t *v = json_object_iter_value(it);
-        PB_TRY(pb_say(x->r, between));
-        PB_TRY(pb_say(x->r, "<" DSML "parameter name=\""));
-        PB_TRY(pb_quote(x->r, (pb_json_text){key, strlen(key)}));
-        PB_TRY(pb_say(x->r, json_is_string(v) ? "\" string=\"true\">" : "\" string=\"false\">"));
-        if (json_is_string(v)) PB_TRY(pb_quote(x->r, (pb_json_text){json_string_value(v), json_string_length(v)}));
-        else PB_TRY(pb_quote_json(x->r, v));
-        PB_TRY(pb_say(x->r, "</" DSML "parameter>"));
+        PB_TRY(pb_append_template(x->r, between));
+        PB_TRY(pb_append_template(x->r, "<" DSML "parameter name=\""));
+        PB_TRY(pb_append_data(x->r, (pb_json_text){key, strlen(key)}));
+        PB_TRY(pb_append_template(x->r, json_is_string(v) ? "\" string=\"true\">" : "\" string=\"false\">"));
+        if (json_is_string(v))
+            PB_TRY(pb_append_data(x->r, (pb_json_text){json_string_value(v), json_string_length(v)}));
+        else PB_TRY(pb_append_data_json(x->r, v));
+        PB_TRY(pb_append_template(x->r, "</" DSML "parameter>"));
         between = "\n";
     }
-    return pb_say(x->r, "\n</" DSML "invoke>");
+    return pb_append_template(x->r, "\n</" DSML "invoke>");
 }
 
 static pb_status assistant(const v4 *x, size_t i)
@@ -88,20 +89,20 @@ static pb_status assistant(const v4 *x, size_t i)
     const bool answers_last = x->last_user == x->c->n || i > x->last_user;
     const size_t a = x->r->text.n;
     if (x->thinking && (!x->drop || answers_last)) {
-        PB_TRY(pb_quote(x->r, m->reasoning));
-        PB_TRY(pb_say(x->r, "</think>"));
+        PB_TRY(pb_append_data(x->r, m->reasoning));
+        PB_TRY(pb_append_template(x->r, "</think>"));
     }
-    PB_TRY(pb_quote(x->r, m->content));
+    PB_TRY(pb_append_data(x->r, m->content));
     for (size_t k = 0; k < m->calls; k++) {
-        PB_TRY(pb_say(x->r, k ? "\n" : "\n\n<" DSML "tool_calls>\n"));
+        PB_TRY(pb_append_template(x->r, k ? "\n" : "\n\n<" DSML "tool_calls>\n"));
         PB_TRY(call_text(x, &x->c->call[m->first_call + k]));
     }
-    if (m->calls) PB_TRY(pb_say(x->r, "\n</" DSML "tool_calls>"));
+    if (m->calls) PB_TRY(pb_append_template(x->r, "\n</" DSML "tool_calls>"));
     return pb_end_span(x->r, a, m, eos);
 }
 
-/* The index of the call that a tool message answers, among the calls of the assistant message `caller`. 0 if the id is
- * unknown. */
+/* Returns which tool call of the assistant message `caller` the tool message m answers, as an index from 0; 0 if m's id
+ * is unknown. */
 static size_t call_order(const pb_chat *c, const pb_message *caller, const pb_message *m)
 {
     for (size_t k = caller ? caller->calls : 0; k-- > 0;) {
@@ -131,17 +132,17 @@ static int by_call(const void *a, const void *b)
 
 static pb_status say_turn(const v4 *x, size_t from, size_t to, const result *results)
 {
-    PB_TRY(pb_say(x->r, user_mark));
+    PB_TRY(pb_append_template(x->r, user_mark));
     for (size_t i = from; i < to; i++) {
         const bool tool = x->c->message[i].role == PB_CHAT_TOOL;
-        if (i > from) PB_TRY(pb_say(x->r, "\n\n"));
-        if (tool) PB_TRY(pb_say(x->r, "<tool_result>"));
-        PB_TRY(pb_quote(x->r, x->c->message[tool ? results++->at : i].content));
-        if (tool) PB_TRY(pb_say(x->r, "</tool_result>"));
+        if (i > from) PB_TRY(pb_append_template(x->r, "\n\n"));
+        if (tool) PB_TRY(pb_append_template(x->r, "<tool_result>"));
+        PB_TRY(pb_append_data(x->r, x->c->message[tool ? results++->at : i].content));
+        if (tool) PB_TRY(pb_append_template(x->r, "</tool_result>"));
     }
     if (to < x->c->n && x->c->message[to].role != PB_CHAT_ASSISTANT) return PB_OK;
-    PB_TRY(pb_say(x->r, assistant_mark));
-    return pb_say(x->r, x->thinking && (!x->drop || from >= x->last_user) ? "<think>" : "</think>");
+    PB_TRY(pb_append_template(x->r, assistant_mark));
+    return pb_append_template(x->r, x->thinking && (!x->drop || from >= x->last_user) ? "<think>" : "</think>");
 }
 
 /* Renders messages [from,to) of users and tools as one turn. Tool results are sorted in the order of their calls. */
@@ -163,10 +164,10 @@ static pb_status user_turn(const v4 *x, size_t from, size_t to, const pb_message
 pb_status pb_render_deepseek_v4(const pb_chat *c, const pb_chat_options *o, pb_rendered *r)
 {
     v4 x = {c, r, o->thinking, !o->keep_thinking && !c->tools, c->n};
-    const pb_message *caller = NULL, none = {.role = PB_CHAT_SYSTEM, .content = {"", 0}, .learn = true};
+    const pb_message *caller = NULL, none = {.role = PB_CHAT_SYSTEM, .content = {"", 0}, .in_loss = true};
     for (size_t i = 0; i < c->n; i++)
         if (of_user(&c->message[i]) && (!i || !of_user(&c->message[i - 1]))) x.last_user = i;
-    PB_TRY(pb_say(r, bos));
+    PB_TRY(pb_append_template(r, bos));
     if (c->tools && c->message[0].role != PB_CHAT_SYSTEM) PB_TRY(system_text(&x, &none, true));
     for (size_t i = 0, to; i < c->n; i = to) {
         const pb_message *m = &c->message[i];

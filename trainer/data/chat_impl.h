@@ -1,4 +1,5 @@
-/* chat_impl.h - shared by the renderers of the families: appends text, and records where it came from. */
+/* chat_impl.h - functions shared by the renderers of all families: they append text, and record which bytes come from
+ * the data. */
 #ifndef PB_CHAT_IMPL_H
 #define PB_CHAT_IMPL_H
 #include "trainer/data/chat.h"
@@ -11,24 +12,27 @@
 #define PB_DSV4_USER       PB_DSV4_MARK("User")
 #define PB_DSV4_ASSISTANT  PB_DSV4_MARK("Assistant")
 
-/* Appends text of the template. */
-static inline pb_status pb_say(pb_rendered *r, const char *s) { return pb_tok_append(&r->text, s, strlen(s)); }
+/* Appends text that the template prescribes. */
+static inline pb_status pb_append_template(pb_rendered *r, const char *s)
+{
+    return pb_tok_append(&r->text, s, strlen(s));
+}
 
-/* Appends text of the data, and records it in r->foreign. */
-static inline pb_status pb_quote(pb_rendered *r, pb_json_text t)
+/* Appends text copied from the data, and records its bytes in r->data_ranges. */
+static inline pb_status pb_append_data(pb_rendered *r, pb_json_text t)
 {
     if (!t.n) return PB_OK;
-    PB_TOK_ROOM(r->foreign, r->foreign_room, r->foreigns + 1);
-    r->foreign[r->foreigns++] = (pb_foreign){r->text.n, r->text.n + t.n};
+    PB_TOK_ROOM(r->data_ranges, r->data_room, r->ndata_ranges + 1);
+    r->data_ranges[r->ndata_ranges++] = (pb_data_range){r->text.n, r->text.n + t.n};
     return pb_tok_append(&r->text, t.p, t.n);
 }
 
-static inline pb_status pb_quote_json(pb_rendered *r, json_t *v)
+static inline pb_status pb_append_data_json(pb_rendered *r, json_t *v)
 {
     const size_t a = r->text.n;
     PB_TRY(pb_dump(v, &r->text));
-    PB_TOK_ROOM(r->foreign, r->foreign_room, r->foreigns + 1);
-    r->foreign[r->foreigns++] = (pb_foreign){a, r->text.n};
+    PB_TOK_ROOM(r->data_ranges, r->data_room, r->ndata_ranges + 1);
+    r->data_ranges[r->ndata_ranges++] = (pb_data_range){a, r->text.n};
     return PB_OK;
 }
 
@@ -36,9 +40,9 @@ static inline pb_status pb_quote_json(pb_rendered *r, json_t *v)
 static inline pb_status pb_end_span(pb_rendered *r, size_t a, const pb_message *m, const char *end)
 {
     const size_t content_end = r->text.n;
-    PB_TRY(pb_say(r, end));
+    PB_TRY(pb_append_template(r, end));
     PB_TOK_ROOM(r->span, r->room, r->n + 1);
-    r->span[r->n++] = (pb_span){a, content_end, r->text.n, m->role, m->learn};
+    r->span[r->n++] = (pb_span){a, content_end, r->text.n, m->role, m->in_loss};
     return PB_OK;
 }
 

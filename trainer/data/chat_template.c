@@ -9,7 +9,7 @@
 #include "trainer/data/chat_impl.h"
 #include "trainer/data/jinja.h"
 
-/* ---- recognising -------------------------------------------------------------------------------------- */
+/* ---- recognising a template by its output ------------------------------------------------------------- */
 
 #define USER(text)      "{\"role\":\"user\",\"content\":\"" text "\"}"
 #define SYSTEM(text)    "{\"role\":\"system\",\"content\":\"" text "\"},"
@@ -42,7 +42,7 @@ static const struct {
 };
 enum { PROBES = sizeof probes / sizeof *probes };
 
-/* Families that define more come first, because they render plain conversations like the simpler ones. */
+/* Families that support more features come first: a plain conversation does not tell them from the simpler ones. */
 static const struct {
     pb_template family;
     int defines;
@@ -81,8 +81,8 @@ static pb_status render_jinja(const char *text, size_t n, json_t *variables, con
     return s;
 }
 
-/* *yes: the candidate renders every probe of the features that it defines exactly like the model's own template.
- * texts[i]: output of the model's own template; its p is NULL if the template rejected the probe. */
+/* Sets *yes to true if the family renders every probe of the features that it supports exactly as the model's own
+ * template does. texts[i]: probe i rendered by the model's own template; its p is NULL if that template rejected it. */
 static pb_status agrees(trial *t, int defines, const pb_bytes *texts, bool *yes)
 {
     *yes = false;
@@ -107,7 +107,7 @@ static pb_status take_system(const pb_bytes *text, char *out)
     *out = 0;
     if (text->n < sizeof head - 1 || memcmp(text->p, head, sizeof head - 1) != 0) return PB_OK;
     const char *a = text->p + sizeof head - 1, *b = pb_find(whole, tail, false);
-    if (!b || b < a || b - a >= PB_LONGEST_SYSTEM) return pb_fail(PB_EFORMAT, "its system message is too long");
+    if (!b || b < a || b - a >= PB_LONGEST_SYSTEM) return pb_fail(PB_EFORMAT, "its default system message is too long");
     memcpy(out, a, (size_t)(b - a));
     out[b - a] = 0;
     return PB_OK;
@@ -126,7 +126,7 @@ static pb_status choose(const pb_bytes *texts, pb_chat_template *out)
     }
     pb_rendered_free(&t.r);
     if (s != PB_OK || yes) return s;
-    return pb_fail(PB_EFORMAT, "it renders conversations as none of the templates that are known");
+    return pb_fail(PB_EFORMAT, "it renders conversations differently from every supported template");
 }
 
 static pb_status recognise(const char *text, size_t n, json_t *variables, pb_chat_template *out)
@@ -137,7 +137,7 @@ static pb_status recognise(const char *text, size_t n, json_t *variables, pb_cha
         s = render_jinja(text, n, variables, probes[i].line, &texts[i]);
         if (s == PB_OK) s = pb_tok_append(&texts[i], "", 1), texts[i].n -= s == PB_OK;
         if (s != PB_EFORMAT || i == 0) continue;
-        pb_bytes_free(&texts[i]); /* a template may reject features that it does not define */
+        pb_bytes_free(&texts[i]); /* a template may reject tools or reasoning if it does not support them */
         s = PB_OK;
     }
     if (s == PB_OK) s = choose(texts, out);
@@ -145,11 +145,11 @@ static pb_status recognise(const char *text, size_t n, json_t *variables, pb_cha
     return s;
 }
 
-/* ---- finding ------------------------------------------------------------------------------------------ */
+/* ---- finding the template in a tokenizer's folder ----------------------------------------------------- */
 
 static const char jinja_file[] = "chat_template.jinja", config_file[] = "tokenizer_config.json";
 
-/* The template in a tokenizer_config.json: a string, or the entry "default" of a list. NULL: the file has no
+/* Returns the template of a tokenizer_config.json: a string, or the entry "default" of a list; NULL: the file has no
  * template. */
 static json_t *of_config(json_t *config)
 {
@@ -164,8 +164,8 @@ static json_t *of_config(json_t *config)
     return v;
 }
 
-/* The variables that transformers passes to a template from tokenizer_config.json: bos_token, eos_token and every other
- * key that ends in "_token". */
+/* Collects the variables that transformers takes from tokenizer_config.json and passes to a template: bos_token,
+ * eos_token and every other key that ends in "_token". */
 static pb_status tokens_of(json_t *config, json_t **out)
 {
     const char *key;
@@ -188,16 +188,17 @@ static pb_status judge(const char *folder, const char *jinja, size_t jinja_n, js
     out->file = jinja ? jinja_file : text ? config_file : NULL;
     if (!out->file) return PB_OK;
     if (!jinja && !json_is_string(text))
-        return pb_fail(PB_EINVAL, "%s/%s: \"chat_template\" is no text, nor a list with one named \"default\"", folder,
-                       config_file);
+        return pb_fail(PB_EINVAL,
+                       "%s/%s: \"chat_template\" is neither a text nor a list with a template named \"default\"",
+                       folder, config_file);
     PB_TRY(tokens_of(config, &tokens));
     const pb_status s =
         recognise(jinja ? jinja : json_string_value(text), jinja ? jinja_n : json_string_length(text), tokens, out);
     json_decref(tokens);
     if (s != PB_EFORMAT) return s;
     snprintf(why, sizeof why, "%s", pb_error());
-    return pb_fail(s, "%s/%s: its chat template is not known: %s; name one with --template NAME", folder, out->file,
-                   why);
+    return pb_fail(s, "%s/%s: the chat template is not supported: %s; choose one with --template NAME", folder,
+                   out->file, why);
 }
 
 pb_status pb_chat_template_parse(const char *folder, const char *jinja, size_t jinja_n, const char *config,
@@ -208,7 +209,7 @@ pb_status pb_chat_template_parse(const char *folder, const char *jinja, size_t j
     *out = (pb_chat_template){0};
     pb_status s = PB_OK;
     if (config && !root) s = pb_fail(PB_EINVAL, "%s/%s: line %d: %s", folder, config_file, e.line, e.text);
-    else if (root && !json_is_object(root)) s = pb_fail(PB_EINVAL, "%s/%s: not an object", folder, config_file);
+    else if (root && !json_is_object(root)) s = pb_fail(PB_EINVAL, "%s/%s is not a JSON object", folder, config_file);
     if (s == PB_OK) s = judge(folder, jinja, jinja_n, root, out);
     json_decref(root);
     return s;
@@ -237,7 +238,7 @@ pb_status pb_chat_template_find(const char *folder, pb_chat_template *out)
     return s;
 }
 
-/* ---- the vocabulary ----------------------------------------------------------------------------------- */
+/* ---- checking the template's special tokens ----------------------------------------------------------- */
 
 const char *const *pb_chat_template_marks(pb_template family)
 {
@@ -265,7 +266,8 @@ pb_status pb_chat_template_check(pb_template family, pb_tokenizer *t)
         pb_ids_free(&ids);
         if (s != PB_OK && s != PB_EINVAL) return s;
         return pb_fail(PB_EINVAL,
-                       "the template's mark \"%s\" is %zu tokens of this tokenizer, need one: name another template "
+                       "the template's special token \"%s\" is %zu tokens of this tokenizer, but must be one: choose "
+                       "another template "
                        "with --template",
                        *mark, n);
     }

@@ -16,8 +16,8 @@ typedef struct pb_chat_template {
     char system[PB_LONGEST_SYSTEM]; /* default system message of the template; "": none */
 } pb_chat_template;
 
-/* Looks for a template in a tokenizer's folder. EFORMAT: the template is none of those of chat.h. EINVAL: a file is
- * malformed. EPATH, EIO: a file cannot be read. The message is one line and names the file. */
+/* Looks for a template in a tokenizer's folder. EFORMAT: the template renders differently from every family of chat.h.
+ * EINVAL: a file is malformed. EPATH, EIO: a file cannot be read. The message is one line and names the file. */
 pb_status pb_chat_template_find(const char *folder, pb_chat_template *out);
 /* Like pb_chat_template_find, but from the texts of the two files. NULL: the file does not exist. `folder` is used in
  * messages only. */
@@ -25,7 +25,7 @@ pb_status pb_chat_template_parse(const char *folder, const char *jinja, size_t j
                                  size_t config_n, pb_chat_template *out);
 /* The special tokens that begin and end the turns of a template; the list ends with NULL. */
 const char *const *pb_chat_template_marks(pb_template family);
-/* Checks that each of these tokens is one token of the vocabulary. EINVAL: one is not, so that the model would see it
- * as plain text. */
+/* Checks that each token of pb_chat_template_marks is one token of the vocabulary. EINVAL: one is not, so the model would
+ * see it as plain text. */
 pb_status pb_chat_template_check(pb_template family, pb_tokenizer *t);
 #endif

@@ -1,4 +1,4 @@
-/* dump.c - writes JSON values in Python's format. */
+/* dump.c - writes JSON values as text in the format of Python's json.dumps. */
 #include "trainer/data/dump.h"
 
 #include <stdio.h>

@@ -13,7 +13,7 @@ void pb_samples_free(pb_samples *s)
     *s = (pb_samples){0};
 }
 
-/* ---- masks ---------------------------------------------------------------------------------------- */
+/* ---- selecting the loss tokens -------------------------------------------------------------------- */
 
 static const pb_span *last_assistant(const pb_rendered *r)
 {
@@ -22,19 +22,20 @@ static const pb_span *last_assistant(const pb_rendered *r)
     return NULL;
 }
 
-/* The bytes of a span that count under the masks assistant, last_assistant and response; empty: none. */
+/* For the masks assistant, last_assistant and response: the bytes of a message's span whose tokens are loss tokens. Empty
+ * range: none. */
 static pb_range named(pb_mask_type type, const pb_span *s, const pb_span *last)
 {
     const pb_range none = {0};
-    if (s->role != PB_CHAT_ASSISTANT || !s->learn) return none;
+    if (s->role != PB_CHAT_ASSISTANT || !s->in_loss) return none;
     if (type != PB_MASK_ASSISTANT && s != last) return none;
     return (pb_range){(uint32_t)s->a, (uint32_t)(type == PB_MASK_RESPONSE ? s->content_end : s->b)};
 }
 
-/* Under the masks all and all_but_system: true if the span excludes token t. */
+/* For the masks all and all_but_system: true if token t is not a loss token because of this message's span. */
 static bool excluded(const pb_span *s, pb_mask_type type, pb_range t)
 {
-    const bool out = !s->learn || (type == PB_MASK_ALL_BUT_SYSTEM && s->role == PB_CHAT_SYSTEM);
+    const bool out = !s->in_loss || (type == PB_MASK_ALL_BUT_SYSTEM && s->role == PB_CHAT_SYSTEM);
     return out && t.a < s->b && t.b > s->a;
 }
 
@@ -58,16 +59,16 @@ size_t pb_mask_make(pb_mask_type type, const pb_rendered *r, const pb_range *whe
     return count;
 }
 
-/* ---- tokens ---------------------------------------------------------------------------------------- */
+/* ---- encoding a conversation ----------------------------------------------------------------------- */
 
 static pb_status check_foreign(const pb_tokenizer *t, const pb_rendered *r, const int32_t *ids, const pb_range *where,
                                size_t n)
 {
     size_t k = 0;
-    for (size_t i = 0; i < n && k < r->foreigns; i++) {
-        while (k < r->foreigns && r->foreign[k].b <= where[i].a) k++;
-        if (k == r->foreigns || where[i].b <= r->foreign[k].a || !pb_tokenizer_is_special(t, ids[i])) continue;
-        return pb_fail(PB_EINVAL, "the text holds the special token \"%.*s\"",
+    for (size_t i = 0; i < n && k < r->ndata_ranges; i++) {
+        while (k < r->ndata_ranges && r->data_ranges[k].b <= where[i].a) k++;
+        if (k == r->ndata_ranges || where[i].b <= r->data_ranges[k].a || !pb_tokenizer_is_special(t, ids[i])) continue;
+        return pb_fail(PB_EINVAL, "the text contains the special token \"%.*s\"",
                        (int)(where[i].b - where[i].a < 60 ? where[i].b - where[i].a : 60), r->text.p + where[i].a);
     }
     return PB_OK;

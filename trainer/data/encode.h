@@ -3,15 +3,15 @@
 #define PB_ENCODE_H
 #include "trainer/data/chat.h"
 
-/* Which tokens count: those that lie completely inside the named bytes. A token that only overlaps them does not count,
- * nor a token without bytes. In every mask, a system or assistant message with "step_loss_mask" other than 1 does not
- * count. X(enumerator, word on the command line, meaning) */
+/* The loss masks. A token counts in the loss if all of its bytes are inside the bytes that the mask names; a token that
+ * only overlaps them does not count, nor does a token without bytes. In every mask, a system or assistant message whose
+ * "step_loss_mask" is not 1 does not count. X(enumerator, word on the command line, which bytes the mask names) */
 #define PB_MASK_MAP(X)                                                                                                 \
-    X(ASSISTANT, "assistant", "what every assistant wrote, and the token that ends its turn")                          \
-    X(LAST_ASSISTANT, "last_assistant", "the same of the last assistant only")                                         \
-    X(RESPONSE, "response", "what the last assistant wrote, without the token that ends its turn")                     \
+    X(ASSISTANT, "assistant", "the text of every assistant message, and the token that ends it")                       \
+    X(LAST_ASSISTANT, "last_assistant", "the text of the last assistant message, and the token that ends it")          \
+    X(RESPONSE, "response", "the text of the last assistant message, without the token that ends it")                  \
     X(ALL, "all", "every token")                                                                                       \
-    X(ALL_BUT_SYSTEM, "all_but_system", "every token that touches no system message")
+    X(ALL_BUT_SYSTEM, "all_but_system", "every token that contains no text of a system message")
 typedef enum pb_mask_type {
 #define X(id, word, what) PB_MASK_##id,
     PB_MASK_MAP(X)
@@ -19,8 +19,8 @@ typedef enum pb_mask_type {
         PB_NMASKS
 } pb_mask_type;
 
-/* Sets counted[i] for n tokens whose byte ranges are where[i], and returns how many count. 0: nothing is learned from
- * the conversation. The flag belongs to the token itself: position t of a row predicts token t+1, so its loss mask is
+/* Sets counted[i] to 1 if token i counts in the loss, else 0, for n tokens whose byte ranges are where[i]. Returns the
+ * number of tokens that count. Position t of a row predicts token t+1, so the loss mask of position t is
  * counted[t+1]. */
 size_t pb_mask_make(pb_mask_type type, const pb_rendered *r, const pb_range *where, size_t n, unsigned char *counted);
 

@@ -1,4 +1,4 @@
-/* jinja.c - renders a template: its statements and blocks. */
+/* jinja.c - renders a chat template: executes its statements (if, for, set) and blocks. */
 #include "trainer/data/jinja.h"
 
 #include "trainer/data/jinja_impl.h"
@@ -9,7 +9,7 @@ static pb_status close_tag(pb_jinja *j)
 {
     const pb_jinja_token *t;
     PB_TRY(pb_jinja_next(j, &t));
-    return t->kind == PB_JINJA_CLOSE ? PB_OK : pb_fail(PB_EFORMAT, "a tag holds more than is supported");
+    return t->kind == PB_JINJA_CLOSE ? PB_OK : pb_fail(PB_EFORMAT, "a tag contains more than is supported");
 }
 
 /* True if the next tokens are "{% name". */
@@ -23,29 +23,29 @@ static bool statement_is(const pb_jinja *j, const char *name)
 static pb_status open_tag(pb_jinja *j, const char *name)
 {
     const pb_jinja_token *t;
-    if (!statement_is(j, name)) return pb_fail(PB_EFORMAT, "a %s is missing", name);
+    if (!statement_is(j, name)) return pb_fail(PB_EFORMAT, "the tag '%s' is missing", name);
     PB_TRY(pb_jinja_next(j, &t));
     return pb_jinja_next(j, &t);
 }
 
 static pb_status dead_block(pb_jinja *j, bool dead)
 {
-    j->dead += dead;
+    j->skipping += dead;
     const pb_status s = block(j);
-    j->dead -= dead;
+    j->skipping -= dead;
     return s;
 }
 
-/* ---- if ----------------------------------------------------------------------------------------------- */
+/* ---- the statement if --------------------------------------------------------------------------------- */
 
 /* Parses one branch: its condition and its body. The body is executed if the condition is true and *taken is false. */
 static pb_status branch(pb_jinja *j, bool *taken)
 {
     json_t *condition = NULL;
     const bool skip = *taken;
-    j->dead += skip;
+    j->skipping += skip;
     PB_TRY(pb_jinja_expression(j, true, &condition));
-    j->dead -= skip;
+    j->skipping -= skip;
     PB_TRY(close_tag(j));
     const bool runs = !skip && pb_jinja_true(condition);
     *taken = skip || runs;
@@ -54,7 +54,7 @@ static pb_status branch(pb_jinja *j, bool *taken)
 
 static pb_status if_statement(pb_jinja *j)
 {
-    bool taken = j->dead;
+    bool taken = j->skipping;
     PB_TRY(branch(j, &taken));
     while (statement_is(j, "elif")) {
         PB_TRY(open_tag(j, "elif"));
@@ -69,7 +69,7 @@ static pb_status if_statement(pb_jinja *j)
     return close_tag(j);
 }
 
-/* ---- for ---------------------------------------------------------------------------------------------- */
+/* ---- the statement for -------------------------------------------------------------------------------- */
 
 typedef struct loop {
     const char *name;
@@ -80,7 +80,7 @@ typedef struct loop {
 
 static pb_status push_scope(pb_jinja *j)
 {
-    if (j->scopes == PB_JINJA_SCOPES) return pb_fail(PB_EFORMAT, "loops nested deeper than %d", PB_JINJA_SCOPES);
+    if (j->scopes == PB_JINJA_SCOPES) return pb_fail(PB_EFORMAT, "loops are nested more than %d deep", PB_JINJA_SCOPES);
     PB_TRY(pb_jinja_make(j, json_object(), &j->scope[j->scopes]));
     j->scopes++;
     return PB_OK;
@@ -91,21 +91,21 @@ static pb_status head(pb_jinja *j, loop *l)
     const pb_jinja_token *t;
     bool in;
     PB_TRY(pb_jinja_next(j, &t));
-    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a for without a name");
+    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a 'for' has no variable");
     l->name = pb_jinja_text(j, t);
     PB_TRY(pb_jinja_take_name(j, "in", &in));
-    if (!in) return pb_fail(PB_EFORMAT, "a for over more than one name is not supported");
+    if (!in) return pb_fail(PB_EFORMAT, "a 'for' with more than one variable is not supported");
     PB_TRY(pb_jinja_expression(j, false, &l->items));
     PB_TRY(pb_jinja_take_name(j, "if", &l->filtered));
     l->filter = j->at;
     if (l->filtered) {
         json_t *ignored;
-        j->dead++;
+        j->skipping++;
         PB_TRY(pb_jinja_expression(j, true, &ignored));
-        j->dead--;
+        j->skipping--;
     }
-    if (!j->dead && l->items && !json_is_array(l->items))
-        return pb_fail(PB_EFORMAT, "a for over what is no list is not supported");
+    if (!j->skipping && l->items && !json_is_array(l->items))
+        return pb_fail(PB_EFORMAT, "a 'for' over a value that is not a list is not supported");
     return close_tag(j);
 }
 
@@ -149,8 +149,8 @@ static pb_status for_statement(pb_jinja *j)
 {
     loop l = {0};
     PB_TRY(head(j, &l));
-    if (!j->dead) PB_TRY(take_items(j, &l));
-    const size_t body = j->at, n = j->dead ? 0 : json_array_size(l.items);
+    if (!j->skipping) PB_TRY(take_items(j, &l));
+    const size_t body = j->at, n = j->skipping ? 0 : json_array_size(l.items);
     for (size_t i = 0; i < n; i++) {
         j->at = body;
         PB_TRY(pass(j, &l, i, n));
@@ -160,7 +160,7 @@ static pb_status for_statement(pb_jinja *j)
     return close_tag(j);
 }
 
-/* ---- set ---------------------------------------------------------------------------------------------- */
+/* ---- the statement set -------------------------------------------------------------------------------- */
 
 static pb_status set_statement(pb_jinja *j)
 {
@@ -168,25 +168,25 @@ static pb_status set_statement(pb_jinja *j)
     json_t *v, *into = j->scope[j->scopes - 1];
     bool dot;
     PB_TRY(pb_jinja_next(j, &t));
-    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a set without a name");
+    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a 'set' has no variable");
     PB_TRY(pb_jinja_take_sign(j, '.', &dot));
     if (dot) PB_TRY(pb_jinja_next(j, &member));
     PB_TRY(pb_jinja_need_sign(j, '='));
     PB_TRY(pb_jinja_expression(j, true, &v));
-    if (j->dead) return close_tag(j);
-    if (!v) return pb_fail(PB_EFORMAT, "a set to an undefined value is not supported");
+    if (j->skipping) return close_tag(j);
+    if (!v) return pb_fail(PB_EFORMAT, "a 'set' to an undefined value is not supported");
     if (dot) {
         into = NULL;
         for (int i = j->scopes; i-- > 0 && !into;) into = json_object_get(j->scope[i], pb_jinja_text(j, t));
         if (member->kind != PB_JINJA_NAME || !json_object_get(into, PB_JINJA_NAMESPACE) || json_is_object(v))
-            return pb_fail(PB_EFORMAT, "a set of this attribute is not supported");
+            return pb_fail(PB_EFORMAT, "a 'set' of this attribute is not supported");
         t = member;
     }
     json_object_set(into, pb_jinja_text(j, t), v);
     return close_tag(j);
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------------- */
+/* ---- blocks and templates ----------------------------------------------------------------------------- */
 
 static pb_status statement(pb_jinja *j)
 {
@@ -199,7 +199,7 @@ static pb_status statement(pb_jinja *j)
                {"generation", close_tag},
                {"endgeneration", close_tag}};
     const pb_jinja_token *name = pb_jinja_peek(j) + 1;
-    if (name->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a statement without a name");
+    if (name->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a tag does not begin with the name of a statement");
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (statement_is(j, all[i].name)) {
             PB_TRY(open_tag(j, all[i].name));
@@ -213,7 +213,8 @@ static pb_status append(pb_jinja *j, json_t *v)
     const size_t n = j->out->n;
     PB_TRY(pb_jinja_print(v, j->out));
     j->bytes += j->out->n - n;
-    return j->bytes <= PB_JINJA_BYTES ? PB_OK : pb_fail(PB_EFORMAT, "it makes more than %d bytes", PB_JINJA_BYTES);
+    return j->bytes <= PB_JINJA_BYTES ? PB_OK
+                                      : pb_fail(PB_EFORMAT, "it makes more than %d bytes of text", PB_JINJA_BYTES);
 }
 
 static pb_status output(pb_jinja *j)
@@ -223,7 +224,7 @@ static pb_status output(pb_jinja *j)
     PB_TRY(pb_jinja_next(j, &t));
     PB_TRY(pb_jinja_expression(j, true, &v));
     PB_TRY(close_tag(j));
-    return j->dead ? PB_OK : append(j, v);
+    return j->skipping ? PB_OK : append(j, v);
 }
 
 static pb_status raw(pb_jinja *j)
@@ -231,7 +232,7 @@ static pb_status raw(pb_jinja *j)
     const pb_jinja_token *t;
     json_t *v;
     PB_TRY(pb_jinja_next(j, &t));
-    if (j->dead) return PB_OK;
+    if (j->skipping) return PB_OK;
     PB_TRY(pb_jinja_string(j, pb_jinja_text(j, t), t->n, &v));
     return append(j, v);
 }
@@ -248,7 +249,7 @@ static bool ends(const pb_jinja *j)
  * consumed. */
 static pb_status block(pb_jinja *j)
 {
-    if (j->depth == PB_JINJA_DEPTH) return pb_fail(PB_EFORMAT, "blocks nested deeper than %d", PB_JINJA_DEPTH);
+    if (j->depth == PB_JINJA_DEPTH) return pb_fail(PB_EFORMAT, "blocks are nested more than %d deep", PB_JINJA_DEPTH);
     j->depth++;
     while (!ends(j)) {
         const pb_jinja_kind kind = pb_jinja_peek(j)->kind;
@@ -264,7 +265,7 @@ static pb_status render(pb_jinja *j, const char *text, size_t n)
     PB_TRY(pb_jinja_lex(text, n, &j->tokens));
     PB_TRY(push_scope(j));
     PB_TRY(block(j));
-    return pb_jinja_peek(j)->kind == PB_JINJA_END ? PB_OK : pb_fail(PB_EFORMAT, "an end without a beginning");
+    return pb_jinja_peek(j)->kind == PB_JINJA_END ? PB_OK : pb_fail(PB_EFORMAT, "an end tag has no matching start tag");
 }
 
 pb_status pb_jinja_render(const char *text, size_t n, json_t *context, pb_bytes *out)

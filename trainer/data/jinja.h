@@ -10,7 +10,7 @@
  *   methods      strip, lstrip, rstrip, startswith, endswith, split, get, upper, lower
  *   functions    namespace, raise_exception
  *
- * Everything else is an error that names it. No template is rendered approximately. */
+ * A template that uses anything else is rejected, and the message names the construct. */
 #ifndef PB_JINJA_H
 #define PB_JINJA_H
 #include <jansson.h>
@@ -18,7 +18,8 @@
 #include "trainer/tokenizer/tokenizer.h"
 
 /* Renders the template text[n] with the variables in `context` (a JSON object), and appends the result to *out.
- * EFORMAT: the template uses something not listed above, is malformed, calls raise_exception, or takes more than 200000
- * steps or 16 MiB of text; the message is one line and says which. On failure nothing is appended. ENOMEM. */
+ * EFORMAT: the template uses a construct that is not listed above, is malformed, calls raise_exception, or needs more
+ * than 200000 steps or 16 MiB of text; the message is one line and says which. On failure nothing is appended.
+ * ENOMEM. */
 pb_status pb_jinja_render(const char *text, size_t n, json_t *context, pb_bytes *out);
 #endif

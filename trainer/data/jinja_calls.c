@@ -1,4 +1,4 @@
-/* jinja_calls.c - methods, filters and tests of templates. */
+/* jinja_calls.c - the methods, filters and tests that expressions of a chat template can call. */
 #include "trainer/data/dump.h"
 #include "trainer/data/jinja_impl.h"
 #include "trainer/tokenizer/unicode.h"
@@ -35,7 +35,7 @@ static pb_status strip(pb_jinja *j, json_t *x, json_t *set, bool left, bool righ
     return pb_jinja_string(j, s + a, b - a, out);
 }
 
-/* ASCII only: other letters would need Unicode case tables. */
+/* Changes the case of ASCII text. Other letters would need Unicode case tables and are rejected. */
 static pb_status change_case(pb_jinja *j, json_t *x, bool upper, json_t **out)
 {
     const char *s = json_string_value(x);
@@ -50,7 +50,7 @@ static pb_status change_case(pb_jinja *j, json_t *x, bool upper, json_t **out)
         to[i] = (char)(upper ? (c >= 'a' && c <= 'z' ? c - 32 : c) : (c >= 'A' && c <= 'Z' ? c + 32 : c));
     }
     const pb_status status = ascii ? pb_jinja_string(j, to, n, out)
-                                   : pb_fail(PB_EFORMAT, "upper and lower of text beyond ASCII are not supported");
+                                   : pb_fail(PB_EFORMAT, "upper and lower are supported for ASCII text only");
     free(to);
     return status;
 }
@@ -59,7 +59,7 @@ static pb_status split(pb_jinja *j, json_t *x, json_t *by, json_t **out)
 {
     const char *s = json_string_value(x), *end = s + json_string_length(x), *mark = json_string_value(by);
     json_t *list = NULL, *part;
-    if (!mark || !*mark) return pb_fail(PB_EFORMAT, "split without a text to split at is not supported");
+    if (!mark || !*mark) return pb_fail(PB_EFORMAT, "split without a separator is not supported");
     PB_TRY(pb_jinja_make(j, json_array(), &list));
     for (const char *found; s; s = found ? found + strlen(mark) : NULL) {
         found = strstr(s, mark);
@@ -112,7 +112,7 @@ static pb_status length(pb_jinja *j, json_t *x, json_t **out)
     return pb_jinja_make(j, json_integer((json_int_t)n), out);
 }
 
-/* The text that `append` writes for a value, as a string value. */
+/* Converts a value to a string: the text that `append` writes for it. */
 static pb_status as_text(pb_jinja *j, json_t *x, pb_status (*append)(json_t *, pb_bytes *), json_t **out)
 {
     pb_bytes text = {0};

@@ -1,12 +1,12 @@
-/* jinja_eval.c - parses and evaluates expressions by recursive descent. There is one function per operator precedence:
- * ternary calls the lower levels down to primary. */
+/* jinja_eval.c - parses and evaluates the expressions of a chat template by recursive descent, with one function per
+ * operator precedence: from `ternary`, the lowest, to `primary`. */
 #include "trainer/data/jinja_impl.h"
 
 static pb_status ternary(pb_jinja *j, json_t **out);
 static pb_status alternatives(pb_jinja *j, json_t **out);
 
-/* Returns a borrowed reference: jansson never frees its true and false. */
-static json_t *truth(bool v) { return v ? json_true() : json_false(); }
+/* Returns JSON true or false. The reference is borrowed, because jansson never frees these two values. */
+static json_t *boolean(bool v) { return v ? json_true() : json_false(); }
 
 static json_t *lookup(const pb_jinja *j, const char *name)
 {
@@ -17,7 +17,7 @@ static json_t *lookup(const pb_jinja *j, const char *name)
     return json_object_get(j->context, name);
 }
 
-/* ---- operands ----------------------------------------------------------------------------------------- */
+/* ---- operands of expressions -------------------------------------------------------------------------- */
 
 enum { ARGUMENTS = 8 };
 typedef struct arguments {
@@ -35,7 +35,7 @@ static pb_status read_arguments(pb_jinja *j, arguments *a)
     while (!end) {
         const pb_jinja_token *t = pb_jinja_peek(j);
         bool comma, equals = false;
-        if (a->n == ARGUMENTS) return pb_fail(PB_EFORMAT, "a call with more than %d arguments", ARGUMENTS);
+        if (a->n == ARGUMENTS) return pb_fail(PB_EFORMAT, "a call has more than %d arguments", ARGUMENTS);
         if (t->kind == PB_JINJA_NAME && t[1].kind == PB_JINJA_SIGN && t[1].value == '=') {
             PB_TRY(pb_jinja_next(j, &t));
             PB_TRY(pb_jinja_take_sign(j, '=', &equals));
@@ -54,7 +54,7 @@ static pb_status call_function(pb_jinja *j, const char *name, json_t **out)
 {
     arguments a;
     PB_TRY(read_arguments(j, &a));
-    if (j->dead) return PB_OK;
+    if (j->skipping) return PB_OK;
     if (!strcmp(name, "raise_exception")) {
         const char *why = a.n ? json_string_value(a.value[0]) : NULL;
         return pb_fail(PB_EFORMAT, "it raises \"%.80s\"", why ? why : "");
@@ -64,7 +64,7 @@ static pb_status call_function(pb_jinja *j, const char *name, json_t **out)
     json_object_set(*out, PB_JINJA_NAMESPACE, json_true());
     for (size_t i = 0; i < a.n; i++) {
         if (!a.key[i] || !a.value[i] || json_is_object(a.value[i]))
-            return pb_fail(PB_EFORMAT, "a namespace of anything but names with values is not supported");
+            return pb_fail(PB_EFORMAT, "a namespace is supported with arguments of the form name=value only");
         json_object_set(*out, a.key[i], a.value[i]);
     }
     return PB_OK;
@@ -75,18 +75,19 @@ static pb_status name(pb_jinja *j, const char *s, json_t **out)
     bool call;
     PB_TRY(pb_jinja_take_sign(j, '(', &call));
     if (call) return call_function(j, s, out);
-    if (j->dead) return PB_OK;
+    if (j->skipping) return PB_OK;
     if (!strcmp(s, "true") || !strcmp(s, "True")) *out = json_true();
     else if (!strcmp(s, "false") || !strcmp(s, "False")) *out = json_false();
     else if (!strcmp(s, "none") || !strcmp(s, "None")) *out = json_null();
     else if (!strcmp(s, "strftime_now"))
-        return pb_jinja_refuse("the function", s); /* also `strftime_now is defined`, which is true in transformers */
+        /* Also rejects `strftime_now is defined`: it is true in transformers, but the function is not supported here. */
+        return pb_jinja_refuse("the function", s);
     else *out = lookup(j, s);
     return PB_OK;
 }
 
-/* Parses "a, b]"; the opening bracket is already consumed. Items must be scalars, so that values never nest deeper than
- * those in the context. */
+/* Parses "a, b]"; the opening bracket is already consumed. Items must be scalars, so that a template cannot build values
+ * that nest deeper than the variables it was given. */
 static pb_status list(pb_jinja *j, json_t **out)
 {
     json_t *made = NULL, *v;
@@ -96,14 +97,14 @@ static pb_status list(pb_jinja *j, json_t **out)
     while (!end) {
         bool comma;
         PB_TRY(ternary(j, &v));
-        if (!j->dead && (!v || json_is_array(v) || json_is_object(v)))
-            return pb_fail(PB_EFORMAT, "a list of anything but text and numbers is not supported");
+        if (!j->skipping && (!v || json_is_array(v) || json_is_object(v)))
+            return pb_fail(PB_EFORMAT, "a list is supported with elements that are texts or numbers only");
         if (v) json_array_append(made, v);
         PB_TRY(pb_jinja_take_sign(j, ',', &comma));
         PB_TRY(pb_jinja_take_sign(j, ']', &end));
         if (!comma && !end) return pb_fail(PB_EFORMAT, "a ']' is missing");
     }
-    if (!j->dead) *out = made;
+    if (!j->skipping) *out = made;
     return PB_OK;
 }
 
@@ -118,12 +119,12 @@ static pb_status primary(pb_jinja *j, json_t **out)
         PB_TRY(ternary(j, out));
         return pb_jinja_need_sign(j, ')');
     }
-    if (t->kind == PB_JINJA_INT) return j->dead ? PB_OK : pb_jinja_make(j, json_integer(t->value), out);
+    if (t->kind == PB_JINJA_INT) return j->skipping ? PB_OK : pb_jinja_make(j, json_integer(t->value), out);
     if (t->kind != PB_JINJA_TEXT) return pb_fail(PB_EFORMAT, "a value is missing in an expression");
-    return j->dead ? PB_OK : pb_jinja_string(j, pb_jinja_text(j, t), t->n, out);
+    return j->skipping ? PB_OK : pb_jinja_string(j, pb_jinja_text(j, t), t->n, out);
 }
 
-/* The items of x[from:to:step] with step 1 or -1. A bound that was not given is NULL. */
+/* Evaluates x[from:to:step], where step is 1 or -1. A bound that is not given is NULL. */
 static pb_status slice(pb_jinja *j, json_t *x, json_t *const bound[3], json_t **out)
 {
     const long n = (long)json_array_size(x), step = bound[2] ? (long)json_integer_value(bound[2]) : 1;
@@ -161,14 +162,14 @@ static pb_status subscript(pb_jinja *j, json_t *x, json_t **out)
             return pb_fail(PB_EFORMAT, "this slice is not supported");
         PB_TRY(pb_jinja_take_sign(j, ':', &taken));
         if (!taken) break;
-        if (++colons == 3) return pb_fail(PB_EFORMAT, "a slice with more than three parts");
+        if (++colons == 3) return pb_fail(PB_EFORMAT, "a slice has more than three parts");
     }
     PB_TRY(pb_jinja_need_sign(j, ']'));
-    if (j->dead) return PB_OK;
+    if (j->skipping) return PB_OK;
     if (colons)
         return bound[0] && !json_is_integer(bound[0]) ? pb_fail(PB_EFORMAT, "this slice is not supported")
                                                       : slice(j, x, bound, out);
-    return bound[0] ? item(x, bound[0], out) : pb_fail(PB_EFORMAT, "an empty subscript");
+    return bound[0] ? item(x, bound[0], out) : pb_fail(PB_EFORMAT, "a subscript is empty");
 }
 
 /* Parses name or name(...) after a dot (an attribute or method) or after a bar (filter true). */
@@ -179,31 +180,31 @@ static pb_status named(pb_jinja *j, json_t *x, bool filter, json_t **out)
     bool call;
     *out = NULL;
     PB_TRY(pb_jinja_next(j, &t));
-    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a name is missing behind '.' or '|'");
+    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a name is missing after '.' or '|'");
     const char *s = pb_jinja_text(j, t);
     PB_TRY(pb_jinja_take_sign(j, '(', &call));
     if (call) PB_TRY(read_arguments(j, &a));
-    if (j->dead) return PB_OK;
+    if (j->skipping) return PB_OK;
     for (size_t i = 0; i < a.n; i++)
         if (a.key[i]) return pb_jinja_refuse("an argument", a.key[i]);
     if (filter) return pb_jinja_filter(j, x, s, a.value, a.n, out);
     if (call) return pb_jinja_method(j, x, s, a.value, a.n, out);
-    if (!x) return pb_fail(PB_EFORMAT, "\"%.40s\" of an undefined value", s);
+    if (!x) return pb_fail(PB_EFORMAT, "\"%.40s\" is used on an undefined value", s);
     *out = json_object_get(x, s);
     return PB_OK;
 }
 
-/* Parses "[not] name" after `is`. *out: the tested value, replaced by the result. */
+/* Parses "[not] name" after `is`. *out is the tested value and is replaced by the result. */
 static pb_status test(pb_jinja *j, json_t **out)
 {
     const pb_jinja_token *t;
     bool negated, result = false;
     PB_TRY(pb_jinja_take_name(j, "not", &negated));
     PB_TRY(pb_jinja_next(j, &t));
-    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a name is missing behind 'is'");
-    if (j->dead) return PB_OK;
+    if (t->kind != PB_JINJA_NAME) return pb_fail(PB_EFORMAT, "a name is missing after 'is'");
+    if (j->skipping) return PB_OK;
     PB_TRY(pb_jinja_test(*out, pb_jinja_text(j, t), &result));
-    *out = truth(result != negated);
+    *out = boolean(result != negated);
     return PB_OK;
 }
 
@@ -227,15 +228,15 @@ static pb_status postfix(pb_jinja *j, json_t **out)
     return PB_OK;
 }
 
-/* ---- operators ---------------------------------------------------------------------------------------- */
+/* ---- operators, from the highest precedence to the lowest --------------------------------------------- */
 
 static pb_status unary(pb_jinja *j, json_t **out)
 {
     bool minus;
     PB_TRY(pb_jinja_take_sign(j, '-', &minus));
     PB_TRY(postfix(j, out));
-    if (!minus || j->dead) return PB_OK;
-    if (!json_is_integer(*out)) return pb_fail(PB_EFORMAT, "a '-' before what is no integer");
+    if (!minus || j->skipping) return PB_OK;
+    if (!json_is_integer(*out)) return pb_fail(PB_EFORMAT, "'-' is supported for integers only");
     return pb_jinja_make(j, json_integer(-json_integer_value(*out)), out);
 }
 
@@ -251,17 +252,19 @@ static pb_status join(pb_jinja *j, json_t *a, json_t *b, json_t **out)
 
 static pb_status apply(pb_jinja *j, int sign, json_t *a, json_t *b, json_t **out)
 {
-    if (j->dead) return PB_OK;
+    if (j->skipping) return PB_OK;
     if (sign == '~' || (sign == '+' && json_is_string(a) && json_is_string(b))) return join(j, a, b, out);
     if (!json_is_integer(a) || !json_is_integer(b))
-        return pb_fail(PB_EFORMAT, "arithmetic with what is neither two integers nor two strings");
+        return pb_fail(PB_EFORMAT, "arithmetic is supported for two integers or two strings only");
     const json_int_t x = json_integer_value(a), y = json_integer_value(b);
     const json_int_t most = 1 << 20;
-    if (x > most || x < -most || y > most || y < -most) return pb_fail(PB_EFORMAT, "an integer beyond a million");
+    if (x > most || x < -most || y > most || y < -most)
+        return pb_fail(PB_EFORMAT, "an integer is larger than a million");
     if (sign == '+') return pb_jinja_make(j, json_integer(x + y), out);
     if (sign == '-') return pb_jinja_make(j, json_integer(x - y), out);
     if (sign == '*') return pb_jinja_make(j, json_integer(x * y), out);
-    if (x < 0 || y <= 0) return pb_fail(PB_EFORMAT, "division of or by what is not positive is not supported");
+    if (x < 0 || y <= 0)
+        return pb_fail(PB_EFORMAT, "division is supported for non-negative integers by positive ones only");
     return pb_jinja_make(j, json_integer(sign == '%' ? x % y : x / y), out);
 }
 
@@ -311,7 +314,8 @@ static pb_status order(int sign, json_t *a, json_t *b, bool *out)
         *out = equal == (sign == PB_JINJA_TWO('=', '='));
         return PB_OK;
     }
-    if (!json_is_integer(a) || !json_is_integer(b)) return pb_fail(PB_EFORMAT, "ordering of what are not two integers");
+    if (!json_is_integer(a) || !json_is_integer(b))
+        return pb_fail(PB_EFORMAT, "<, <=, > and >= are supported for two integers only");
     const json_int_t x = json_integer_value(a), y = json_integer_value(b);
     *out = sign == '<' ? x < y : sign == '>' ? x > y : sign == PB_JINJA_TWO('<', '=') ? x <= y : x >= y;
     return PB_OK;
@@ -329,17 +333,17 @@ static pb_status compare(pb_jinja *j, json_t **out, bool *done)
         PB_TRY(pb_jinja_take_sign(j, signs[k], &taken));
         if (!taken) continue;
         PB_TRY(sum(j, &b));
-        if (!j->dead) PB_TRY(order(signs[k], *out, b, &result));
-        *out = j->dead ? NULL : truth(result);
+        if (!j->skipping) PB_TRY(order(signs[k], *out, b, &result));
+        *out = j->skipping ? NULL : boolean(result);
         return PB_OK;
     }
     PB_TRY(pb_jinja_take_name(j, "not", &negated));
     PB_TRY(pb_jinja_take_name(j, "in", &taken));
     *done = !taken;
-    if (!taken) return negated ? pb_fail(PB_EFORMAT, "an 'in' is missing behind 'not'") : PB_OK;
+    if (!taken) return negated ? pb_fail(PB_EFORMAT, "'in' is missing after 'not'") : PB_OK;
     PB_TRY(sum(j, &b));
-    if (!j->dead) PB_TRY(contains(*out, b, &result));
-    *out = j->dead ? NULL : truth(result != negated);
+    if (!j->skipping) PB_TRY(contains(*out, b, &result));
+    *out = j->skipping ? NULL : boolean(result != negated);
     return PB_OK;
 }
 
@@ -351,15 +355,15 @@ static pb_status negation(pb_jinja *j, json_t **out)
     PB_TRY(sum(j, out));
     PB_TRY(compare(j, out, &none));
     if (!none) PB_TRY(compare(j, out, &none));
-    if (!none) return pb_fail(PB_EFORMAT, "a comparison of a comparison is not supported");
-    if (n && !j->dead) *out = truth(pb_jinja_true(*out) != (n % 2 == 1));
+    if (!none) return pb_fail(PB_EFORMAT, "a chain of comparisons is not supported");
+    if (n && !j->skipping) *out = boolean(pb_jinja_true(*out) != (n % 2 == 1));
     return PB_OK;
 }
 
-/* Parses "a and b and ..." or "a or b or ...". The result is the operand that decides, as in Python. Operands after
- * that are parsed but not executed. `stop`: the truth value that decides. */
-static pb_status chain(pb_jinja *j, const char *word, bool stop, pb_status (*operand)(pb_jinja *, json_t **),
-                       json_t **out)
+/* Parses "a and b and ..." or "a or b or ...". As in Python, the result is the first operand whose truth value is `stop`
+ * (false for `and`, true for `or`), else the last one. Operands after the result are parsed but not executed. */
+static pb_status logical_chain(pb_jinja *j, const char *word, bool stop, pb_status (*operand)(pb_jinja *, json_t **),
+                               json_t **out)
 {
     bool taken;
     PB_TRY(operand(j, out));
@@ -367,41 +371,41 @@ static pb_status chain(pb_jinja *j, const char *word, bool stop, pb_status (*ope
         json_t *b;
         PB_TRY(pb_jinja_take_name(j, word, &taken));
         if (!taken) return PB_OK;
-        const bool decided = !j->dead && pb_jinja_true(*out) == stop;
-        j->dead += decided;
+        const bool decided = !j->skipping && pb_jinja_true(*out) == stop;
+        j->skipping += decided;
         PB_TRY(operand(j, &b));
-        j->dead -= decided;
+        j->skipping -= decided;
         if (!decided) *out = b;
     }
 }
 
-static pb_status conjunction(pb_jinja *j, json_t **out) { return chain(j, "and", false, negation, out); }
-static pb_status alternatives(pb_jinja *j, json_t **out) { return chain(j, "or", true, conjunction, out); }
+static pb_status conjunction(pb_jinja *j, json_t **out) { return logical_chain(j, "and", false, negation, out); }
+static pb_status alternatives(pb_jinja *j, json_t **out) { return logical_chain(j, "or", true, conjunction, out); }
 
-/* Parses the rest of "a if condition else b". `a` begins at token index `from`. It was only skipped so far, because the
- * condition decides whether it is executed, and is parsed again here. */
-static pb_status choose(pb_jinja *j, size_t from, json_t **out)
+/* Parses the rest of "a if condition else b". `a` begins at token index `from` and has been parsed without execution,
+ * because the condition comes after it. `a` is therefore parsed again here, and executed if the condition is true. */
+static pb_status finish_ternary(pb_jinja *j, size_t from, json_t **out)
 {
     json_t *condition = NULL, *b = NULL;
     bool otherwise;
     PB_TRY(alternatives(j, &condition));
     const bool yes = pb_jinja_true(condition);
     PB_TRY(pb_jinja_take_name(j, "else", &otherwise));
-    j->dead += yes;
+    j->skipping += yes;
     if (otherwise) PB_TRY(ternary(j, &b));
-    j->dead -= yes;
+    j->skipping -= yes;
     const size_t end = j->at;
     j->at = from;
-    j->dead += !yes;
+    j->skipping += !yes;
     PB_TRY(alternatives(j, out));
-    j->dead -= !yes;
+    j->skipping -= !yes;
     j->at = end;
     if (!yes) *out = b;
     return PB_OK;
 }
 
-/* Parses the same expression in code that is not executed, in one pass. */
-static pb_status either_dead(pb_jinja *j)
+/* Parses "a if condition else b" in code that is not executed. */
+static pb_status skip_ternary(pb_jinja *j)
 {
     json_t *ignored;
     bool more;
@@ -417,12 +421,12 @@ static pb_status either(pb_jinja *j, json_t **out)
     const size_t from = j->at;
     bool conditional;
     json_t *ignored;
-    if (j->dead) return either_dead(j);
-    j->dead++;
+    if (j->skipping) return skip_ternary(j);
+    j->skipping++;
     PB_TRY(alternatives(j, &ignored));
-    j->dead--;
+    j->skipping--;
     PB_TRY(pb_jinja_take_name(j, "if", &conditional));
-    if (conditional) return choose(j, from, out);
+    if (conditional) return finish_ternary(j, from, out);
     j->at = from;
     return alternatives(j, out);
 }
@@ -430,7 +434,8 @@ static pb_status either(pb_jinja *j, json_t **out)
 static pb_status ternary(pb_jinja *j, json_t **out)
 {
     *out = NULL;
-    if (j->depth == PB_JINJA_DEPTH) return pb_fail(PB_EFORMAT, "expressions nested deeper than %d", PB_JINJA_DEPTH);
+    if (j->depth == PB_JINJA_DEPTH)
+        return pb_fail(PB_EFORMAT, "expressions are nested more than %d deep", PB_JINJA_DEPTH);
     j->depth++;
     const pb_status s = either(j, out);
     j->depth--;

@@ -1,4 +1,5 @@
-/* jinja_impl.h - shared by the files that render templates: tokens, and the state of a rendering. */
+/* jinja_impl.h - the tokens of a chat template, the state of its rendering, and functions that the jinja_*.c files
+ * share. */
 #ifndef PB_JINJA_IMPL_H
 #define PB_JINJA_IMPL_H
 #include "trainer/data/jinja.h"
@@ -41,8 +42,8 @@ typedef struct pb_jinja {
     pb_jinja_tokens tokens;
     size_t at;           /* index of the next token */
     size_t steps, bytes; /* tokens read so far, and bytes of text created so far */
-    int dead;            /* above 0: code is parsed but not executed (a branch not taken) */
-    int depth;           /* of nested expressions and blocks */
+    int skipping;        /* above 0: code is parsed but not executed (a branch not taken) */
+    int depth;           /* current nesting depth of expressions and blocks */
     json_t *made, *context;
     json_t *scope[PB_JINJA_SCOPES]; /* [scopes], innermost last */
     int scopes;
@@ -72,7 +73,7 @@ bool pb_jinja_true(json_t *v);
 /* Appends a value as Jinja prints it. */
 pb_status pb_jinja_print(json_t *v, pb_bytes *out);
 /* Parses and evaluates an expression. `ternary` false: stops before an `if`, as in the head of a for loop. *out is NULL
- * in code that is not executed (dead > 0). */
+ * in code that is not executed (skipping > 0). */
 pb_status pb_jinja_expression(pb_jinja *j, bool ternary, json_t **out);
 /* jinja_calls.c: x.name(a, ...), x | name(a, ...), x is name. EFORMAT: not supported. */
 pb_status pb_jinja_method(pb_jinja *j, json_t *x, const char *name, json_t **a, size_t n, json_t **out);

@@ -1,5 +1,5 @@
-/* jinja_lex.c - splits a template into tokens, and removes whitespace around tags as Jinja does with trim_blocks and
- * lstrip_blocks. */
+/* jinja_lex.c - splits a chat template into tokens, and removes whitespace around tags as Jinja does with trim_blocks
+ * and lstrip_blocks. */
 #include <ctype.h>
 
 #include "trainer/data/jinja_impl.h"
@@ -46,7 +46,7 @@ static bool at(const lexer *x, size_t i, char a, char b) { return i + 1 < x->n &
 
 static bool tag_at(const lexer *x, size_t i) { return at(x, i, '{', '{') || at(x, i, '{', '%') || at(x, i, '{', '#'); }
 
-/* Pushes the text up to the next tag. */
+/* Appends a token with the text up to the next tag ({{, {% or {#). */
 static pb_status raw(lexer *x)
 {
     size_t a = x->i, b = a;
@@ -77,7 +77,7 @@ static pb_status comment(lexer *x)
 {
     size_t i = x->i + 2;
     while (i < x->n && !at(x, i, '#', '}')) i++;
-    if (i >= x->n) return pb_fail(PB_EFORMAT, "a comment that does not end");
+    if (i >= x->n) return pb_fail(PB_EFORMAT, "a comment does not end");
     x->i = i + 2;
     after_tag(x, x->s[i - 1] == '-', x->s[i - 1] != '+');
     return PB_OK;
@@ -90,11 +90,12 @@ static pb_status unicode_escape(lexer *x)
     char utf8[3];
     for (size_t k = 2; k < 6; k++) {
         const char c = x->i + k < x->n ? x->s[x->i + k] : 0;
-        if (!isxdigit((unsigned char)c)) return pb_fail(PB_EFORMAT, "an escape that is not supported in a string");
+        if (!isxdigit((unsigned char)c))
+            return pb_fail(PB_EFORMAT, "a string contains an escape that is not supported");
         cp = cp * 16 + (unsigned)(isdigit((unsigned char)c) ? c - '0' : tolower(c) - 'a' + 10);
     }
     if (cp < 0x80 || (cp >= 0xd800 && cp < 0xe000))
-        return pb_fail(PB_EFORMAT, "an escape that is not supported in a string");
+        return pb_fail(PB_EFORMAT, "a string contains an escape that is not supported");
     size_t n = 0;
     if (cp >= 0x800) utf8[n++] = (char)(0xe0 | cp >> 12);
     utf8[n++] = (char)(cp >= 0x800 ? 0x80 | (cp >> 6 & 0x3f) : 0xc0 | cp >> 6);
@@ -109,7 +110,7 @@ static pb_status escape(lexer *x)
     const char c = x->i + 1 < x->n ? x->s[x->i + 1] : 0;
     const char *k = c ? strchr(from, c) : NULL;
     if (c == 'u') return unicode_escape(x);
-    if (!k) return pb_fail(PB_EFORMAT, "an escape that is not supported in a string");
+    if (!k) return pb_fail(PB_EFORMAT, "a string contains an escape that is not supported");
     x->i += 2;
     return pb_tok_append(&x->out->texts, to + (k - from), 1);
 }
@@ -122,7 +123,7 @@ static pb_status string(lexer *x)
         if (x->s[x->i] == '\\') PB_TRY(escape(x));
         else PB_TRY(pb_tok_append(&x->out->texts, &x->s[x->i++], 1));
     }
-    if (x->i++ >= x->n) return pb_fail(PB_EFORMAT, "a string that does not end");
+    if (x->i++ >= x->n) return pb_fail(PB_EFORMAT, "a string does not end");
     return end_text(x);
 }
 
@@ -131,10 +132,10 @@ static pb_status number(lexer *x)
     int v = 0;
     for (; x->i < x->n && isdigit((unsigned char)x->s[x->i]); x->i++) {
         v = 10 * v + (x->s[x->i] - '0');
-        if (v > 1000000) return pb_fail(PB_EFORMAT, "an integer beyond a million");
+        if (v > 1000000) return pb_fail(PB_EFORMAT, "an integer is larger than a million");
     }
     if (x->i + 1 < x->n && x->s[x->i] == '.' && isdigit((unsigned char)x->s[x->i + 1]))
-        return pb_fail(PB_EFORMAT, "a number that is no integer");
+        return pb_fail(PB_EFORMAT, "a number is not an integer");
     return push(x, PB_JINJA_INT, v);
 }
 
@@ -149,7 +150,7 @@ static pb_status sign(lexer *x)
             return push(x, PB_JINJA_SIGN, PB_JINJA_TWO(two[k][0], two[k][1]));
         }
     if (!strchr("+-*/%~.,:()[]{}|=<>", x->s[x->i]) || !x->s[x->i])
-        return pb_fail(PB_EFORMAT, "a character that does not belong into a tag");
+        return pb_fail(PB_EFORMAT, "a tag contains an invalid character");
     return push(x, PB_JINJA_SIGN, x->s[x->i++]);
 }
 
@@ -175,7 +176,7 @@ static pb_status tag(lexer *x)
     if (x->i < x->n && (x->s[x->i] == '-' || x->s[x->i] == '+')) x->i++;
     for (;;) {
         while (x->i < x->n && isspace((unsigned char)x->s[x->i])) x->i++;
-        if (x->i >= x->n) return pb_fail(PB_EFORMAT, "a tag that does not end");
+        if (x->i >= x->n) return pb_fail(PB_EFORMAT, "a tag does not end");
         const char c = x->s[x->i];
         const bool mark = (c == '-' || c == '+') && at(x, x->i + 1, end, '}');
         if (mark || at(x, x->i, end, '}')) {

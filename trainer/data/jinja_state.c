@@ -1,9 +1,9 @@
-/* jinja_state.c - creates values, and reads tokens. */
+/* jinja_state.c - creates the values of expressions, and reads the tokens of a chat template. */
 #include <stdio.h>
 
 #include "trainer/data/jinja_impl.h"
 
-/* ---- values ------------------------------------------------------------------------------------------- */
+/* ---- creating and printing values --------------------------------------------------------------------- */
 
 pb_status pb_jinja_refuse(const char *what, const char *name)
 {
@@ -47,11 +47,12 @@ pb_status pb_jinja_print(json_t *v, pb_bytes *out)
     return pb_tok_append(out, text, strlen(text));
 }
 
-/* ---- tokens ------------------------------------------------------------------------------------------- */
+/* ---- reading tokens ----------------------------------------------------------------------------------- */
 
 pb_status pb_jinja_next(pb_jinja *j, const pb_jinja_token **out)
 {
-    if (++j->steps > PB_JINJA_STEPS) return pb_fail(PB_EFORMAT, "it takes more than %d steps", PB_JINJA_STEPS);
+    if (++j->steps > PB_JINJA_STEPS)
+        return pb_fail(PB_EFORMAT, "it takes more than %d steps to evaluate", PB_JINJA_STEPS);
     *out = pb_jinja_peek(j);
     if ((*out)->kind != PB_JINJA_END) j->at++;
     return PB_OK;

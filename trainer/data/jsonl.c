@@ -1,4 +1,4 @@
-/* jsonl.c - reads conversations from JSONL, and counts the lines. */
+/* jsonl.c - reads conversations from JSONL, and counts valid, blank and bad lines. */
 #include "trainer/data/jsonl.h"
 
 #include <errno.h>
@@ -21,10 +21,10 @@ typedef struct reader {
     pb_jsonl_counts *counts;
     pb_chat chat;
     size_t messages_room, calls, calls_room;
-    pb_bytes joined; /* an instruction and its input */
+    pb_bytes joined; /* "instruction", a newline and "input": the user message */
 } reader;
 
-/* ---- one line ------------------------------------------------------------------------------------ */
+/* ---- parsing one line ---------------------------------------------------------------------------- */
 
 /* Reads a string. If the key is absent or null, *out is unchanged. */
 static pb_status text_or_absent(json_t *o, const char *where, const char *key, pb_json_text *out)
@@ -38,16 +38,17 @@ static pb_status read_call(reader *r, json_t *o, const char *where)
     json_t *arguments = json_object_get(inner, "arguments");
     json_error_t e;
     pb_tool_call call = {.id = {"", 0}};
-    if (!json_is_object(o) || !json_is_object(inner)) return pb_fail(PB_EINVAL, "%s: a tool call is no object", where);
+    if (!json_is_object(o) || !json_is_object(inner))
+        return pb_fail(PB_EINVAL, "%s: a tool call is not an object", where);
     PB_TRY(pb_json_get_text(inner, where, "name", &call.name));
     PB_TRY(text_or_absent(o, where, "id", &call.id));
     if (json_is_string(arguments)) {
         arguments = json_loadb(json_string_value(arguments), json_string_length(arguments), JSON_REJECT_DUPLICATES, &e);
-        if (!arguments) return pb_fail(PB_EINVAL, "%s: \"arguments\" hold no JSON: %s", where, e.text);
+        if (!arguments) return pb_fail(PB_EINVAL, "%s: \"arguments\" is not JSON: %s", where, e.text);
         if (json_object_set_new(inner, "arguments", arguments) != 0)
             return pb_fail(PB_ENOMEM, "%s: no memory for a tool call", where);
     }
-    if (!json_is_object(arguments)) return pb_fail(PB_EINVAL, "%s: \"arguments\" are no object", where);
+    if (!json_is_object(arguments)) return pb_fail(PB_EINVAL, "%s: \"arguments\" is not an object", where);
     call.arguments = arguments;
     PB_TOK_ROOM(r->chat.call, r->calls_room, r->calls + 1);
     r->chat.call[r->calls++] = call;
@@ -60,9 +61,9 @@ static pb_status read_calls(reader *r, json_t *list, const char *where, pb_messa
     size_t i;
     m->first_call = r->calls;
     if (pb_json_absent(list)) return PB_OK;
-    if (!json_is_array(list)) return pb_fail(PB_EINVAL, "%s: \"tool_calls\" is no list", where);
+    if (!json_is_array(list)) return pb_fail(PB_EINVAL, "%s: \"tool_calls\" is not a list", where);
     if (m->role != PB_CHAT_ASSISTANT && json_array_size(list))
-        return pb_fail(PB_EINVAL, "%s: only an assistant calls tools", where);
+        return pb_fail(PB_EINVAL, "%s: only an assistant message may have \"tool_calls\"", where);
     json_array_foreach(list, i, call) PB_TRY(read_call(r, call, where));
     m->calls = json_array_size(list);
     return PB_OK;
@@ -90,10 +91,10 @@ static pb_status push(reader *r, const pb_message *m)
 static pb_status read_message(reader *r, json_t *o)
 {
     char where[48];
-    pb_message m = {.content = {"", 0}, .id = {"", 0}, .learn = true};
+    pb_message m = {.content = {"", 0}, .id = {"", 0}, .in_loss = true};
     json_t *step = json_object_get(o, "step_loss_mask");
     snprintf(where, sizeof where, "message %zu", r->chat.n + 1);
-    if (!json_is_object(o)) return pb_fail(PB_EINVAL, "%s: not an object", where);
+    if (!json_is_object(o)) return pb_fail(PB_EINVAL, "%s is not an object", where);
     PB_TRY(read_role(o, where, &m.role));
     PB_TRY(read_calls(r, json_object_get(o, "tool_calls"), where, &m));
     if (m.calls) PB_TRY(text_or_absent(o, where, "content", &m.content));
@@ -101,10 +102,10 @@ static pb_status read_message(reader *r, json_t *o)
     PB_TRY(text_or_absent(o, where, "reasoning_content", &m.reasoning));
     PB_TRY(text_or_absent(o, where, "tool_call_id", &m.id));
     if (m.reasoning.p && m.role != PB_CHAT_ASSISTANT)
-        return pb_fail(PB_EINVAL, "%s: only an assistant has \"reasoning_content\"", where);
+        return pb_fail(PB_EINVAL, "%s: only an assistant message may have \"reasoning_content\"", where);
     if (!pb_json_absent(step) && !json_is_number(step))
-        return pb_fail(PB_EINVAL, "%s: \"step_loss_mask\" is no number", where);
-    m.learn = pb_json_absent(step) || json_number_value(step) == 1;
+        return pb_fail(PB_EINVAL, "%s: \"step_loss_mask\" is not a number", where);
+    m.in_loss = pb_json_absent(step) || json_number_value(step) == 1;
     return push(r, &m);
 }
 
@@ -113,7 +114,7 @@ static pb_status read_messages(reader *r, json_t *list)
     json_t *message;
     size_t i;
     if (!json_is_array(list) || !json_array_size(list))
-        return pb_fail(PB_EINVAL, "\"messages\" is no list of messages");
+        return pb_fail(PB_EINVAL, "\"messages\" is not a list of messages");
     json_array_foreach(list, i, message) PB_TRY(read_message(r, message));
     return PB_OK;
 }
@@ -121,14 +122,14 @@ static pb_status read_messages(reader *r, json_t *list)
 static pb_status read_instruction(reader *r, json_t *root)
 {
     pb_json_text system = {"", 0}, input = {"", 0};
-    pb_message user = {.role = PB_CHAT_USER, .id = {"", 0}, .learn = true}, answer = user;
+    pb_message user = {.role = PB_CHAT_USER, .id = {"", 0}, .in_loss = true}, answer = user;
     answer.role = PB_CHAT_ASSISTANT;
     PB_TRY(pb_json_get_text(root, "line", "instruction", &user.content));
     PB_TRY(pb_json_get_text(root, "line", "response", &answer.content));
     PB_TRY(text_or_absent(root, "line", "system", &system));
     PB_TRY(text_or_absent(root, "line", "input", &input));
     if (system.n)
-        PB_TRY(push(r, &(pb_message){.role = PB_CHAT_SYSTEM, .content = system, .id = {"", 0}, .learn = true}));
+        PB_TRY(push(r, &(pb_message){.role = PB_CHAT_SYSTEM, .content = system, .id = {"", 0}, .in_loss = true}));
     if (input.n) {
         r->joined.n = 0;
         PB_TRY(pb_tok_append(&r->joined, user.content.p, user.content.n));
@@ -146,10 +147,10 @@ static pb_status read_tools(reader *r, json_t *tools)
     size_t i;
     r->chat.tools = NULL;
     if (pb_json_absent(tools)) return PB_OK;
-    if (!json_is_array(tools)) return pb_fail(PB_EINVAL, "\"tools\" is no list");
+    if (!json_is_array(tools)) return pb_fail(PB_EINVAL, "\"tools\" is not a list");
     json_array_foreach(tools, i, tool)
     {
-        if (!json_is_object(tool)) return pb_fail(PB_EINVAL, "tool %zu is no object", i + 1);
+        if (!json_is_object(tool)) return pb_fail(PB_EINVAL, "tool %zu is not an object", i + 1);
     }
     if (json_array_size(tools)) r->chat.tools = tools;
     return PB_OK;
@@ -159,11 +160,11 @@ static pb_status read_chat(reader *r, json_t *root)
 {
     json_t *messages = json_object_get(root, "messages");
     r->chat.n = r->calls = 0;
-    if (!json_is_object(root)) return pb_fail(PB_EINVAL, "not an object");
+    if (!json_is_object(root)) return pb_fail(PB_EINVAL, "the line is not a JSON object");
     if (messages && json_object_get(root, "instruction"))
-        return pb_fail(PB_EINVAL, "both \"messages\" and \"instruction\"");
+        return pb_fail(PB_EINVAL, "the line has both \"messages\" and \"instruction\"");
     if (!messages && !json_object_get(root, "instruction"))
-        return pb_fail(PB_EINVAL, "neither \"messages\" nor \"instruction\"");
+        return pb_fail(PB_EINVAL, "the line has neither \"messages\" nor \"instruction\"");
     PB_TRY(read_tools(r, json_object_get(root, "tools")));
     return messages ? read_messages(r, messages) : read_instruction(r, root);
 }
@@ -171,8 +172,8 @@ static pb_status read_chat(reader *r, json_t *root)
 static pb_status read_line(reader *r, const char *s, size_t n)
 {
     json_error_t e;
-    if (memchr(s, 0, n)) return pb_fail(PB_EINVAL, "a NUL byte");
-    if (pb_tok_valid(s, n) != n) return pb_fail(PB_EINVAL, "byte %zu is not UTF-8", pb_tok_valid(s, n) + 1);
+    if (memchr(s, 0, n)) return pb_fail(PB_EINVAL, "the line contains a NUL byte");
+    if (pb_tok_valid(s, n) != n) return pb_fail(PB_EINVAL, "byte %zu of the line is not UTF-8", pb_tok_valid(s, n) + 1);
     json_t *root = json_loadb(s, n, JSON_REJECT_DUPLICATES, &e);
     if (!root && json_error_code(&e) == json_error_out_of_memory) return pb_fail(PB_ENOMEM, "no memory for the line");
     if (!root) return pb_fail(PB_EINVAL, "column %d: %s", e.column, e.text);
@@ -182,7 +183,7 @@ static pb_status read_line(reader *r, const char *s, size_t n)
     return status;
 }
 
-/* ---- all lines ------------------------------------------------------------------------------------ */
+/* ---- reading all lines ---------------------------------------------------------------------------- */
 
 /* Prefixes the current error message with file:line, and makes it one line of ASCII: other bytes become '?', because
  * truncation may have split a UTF-8 character. */
@@ -209,7 +210,8 @@ static pb_status account(reader *r, pb_status s)
     return r->policy == PB_BAD_LINES_SKIP ? PB_OK : s;
 }
 
-/* Handles a line without its newline. `whole`: false: the line exceeded the limit, and only its beginning is in s. */
+/* Parses one line, without its newline. whole false: the line exceeded PB_JSONL_LINE bytes, and s holds only its
+ * beginning. */
 static pb_status line(reader *r, const char *s, size_t n, bool whole)
 {
     static const char mark[] = "\xef\xbb\xbf"; /* UTF-8 byte order mark, which some editors write */
@@ -217,7 +219,7 @@ static pb_status line(reader *r, const char *s, size_t n, bool whole)
     if (!r->counts->lines++ && n >= sizeof mark - 1 && memcmp(s, mark, sizeof mark - 1) == 0)
         s += sizeof mark - 1, n -= sizeof mark - 1;
     if (!whole || n > PB_JSONL_LINE)
-        return account(r, pb_fail(PB_EINVAL, "a line of more than %d bytes", PB_JSONL_LINE));
+        return account(r, pb_fail(PB_EINVAL, "the line has more than %d bytes", PB_JSONL_LINE));
     while (blank < n && (s[blank] == ' ' || s[blank] == '\t' || s[blank] == '\r')) blank++;
     if (blank == n) {
         r->counts->blank++;

@@ -21,8 +21,8 @@ enum { PB_JSONL_LINE = 1 << 24, PB_JSONL_KEPT = 8 };
 
 /* X(enumerator, word on the command line, meaning) */
 #define PB_BAD_LINES_MAP(X)                                                                                            \
-    X(FAIL, "fail", "the first bad line ends the reading")                                                             \
-    X(SKIP, "skip", "bad lines are left out and counted")
+    X(FAIL, "fail", "the first bad line is an error")                                                                  \
+    X(SKIP, "skip", "bad lines are skipped and counted")
 typedef enum pb_bad_lines {
 #define X(id, word, what) PB_BAD_LINES_##id,
     PB_BAD_LINES_MAP(X)
@@ -50,10 +50,10 @@ typedef struct pb_message {
     pb_json_text reasoning;   /* p is NULL if absent */
     pb_json_text id;          /* of a tool message: the id of the call it answers; may be empty */
     size_t first_call, calls; /* its tool calls: pb_chat.call[first_call .. first_call + calls) */
-    bool learn;               /* false: does not count in the loss ("step_loss_mask") */
+    bool in_loss;             /* false: does not count in the loss ("step_loss_mask") */
 } pb_message;
 
-typedef struct pb_chat { /* valid only during the call that receives it */
+typedef struct pb_chat { /* one conversation; valid only during the call of pb_chat_fn that receives it */
     pb_message *message; /* [n], n >= 1 */
     size_t n;
     pb_tool_call *call;

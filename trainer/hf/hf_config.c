@@ -1,4 +1,4 @@
-/* hf_config.c - parses config.json into a geometry, and rejects unsupported keys by name. */
+/* hf_config.c - parses a Hugging Face config.json into a model geometry, and rejects unsupported keys by name. */
 #include "trainer/hf/hf_config.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 enum { MOST_WIDTH = 1 << 22, MOST_LAYERS = 1000, MOST_HEADS = 4096, MOST_HEAD = 512, REQUIRED = -1 };
 
 typedef struct reader {
-    const char *path, *in; /* `in` precedes the key in messages: "" or "rope_scaling." */
+    const char *path, *in; /* file name; prefix of a key in messages: "" or "rope_scaling." */
     json_t *o;
 } reader;
 
@@ -22,7 +22,7 @@ static pb_status refuse(const reader *r, const char *key, const char *why)
     return pb_fail(PB_EFORMAT, "%s: \"%s%s\": %s", r->path, r->in, key, why);
 }
 
-/* The value of a key; NULL if the key is absent or its value is null. */
+/* Returns the value of a key; NULL if the key is absent or its value is null. */
 static json_t *get(const reader *r, const char *key)
 {
     json_t *v = json_object_get(r->o, key);
@@ -66,18 +66,19 @@ static pb_status flag(const reader *r, const char *key, bool deflt, bool *out)
     return PB_OK;
 }
 
-/* *out: the string, or deflt. A string with control characters is rejected: no supported value has any, and messages
- * quote it. */
+/* Reads a string into *out; deflt if the key is absent. A string with control characters is rejected, because error
+ * messages quote it and no supported value has any. */
 static pb_status text(const reader *r, const char *key, const char *deflt, const char **out)
 {
     const json_t *v = get(r, key);
     const char *s = v ? json_string_value(v) : deflt;
-    if (!s || !pb_is_printable(s)) return pb_fail(PB_EINVAL, "%s: \"%s%s\" is not a text", r->path, r->in, key);
+    if (!s || !pb_is_printable(s))
+        return pb_fail(PB_EINVAL, "%s: \"%s%s\" is not a printable string", r->path, r->in, key);
     *out = s;
     return PB_OK;
 }
 
-/* ---- rotary position embedding ------------------------------------------------------------------------ */
+/* ---- keys of the rotary position embedding ------------------------------------------------------------ */
 
 static pb_status known_keys(const reader *r)
 {
@@ -103,7 +104,7 @@ static pb_status known_keys(const reader *r)
         while (i < sizeof known / sizeof *known && strcmp(known[i], key) != 0) i++;
         if (i == sizeof known / sizeof *known)
             return refuse(r, pb_is_printable(key) && strlen(key) < 60 ? key : "?",
-                          "not a key of a supported rope type");
+                          "the key belongs to no supported \"rope_type\"");
     }
     return PB_OK;
 }
@@ -142,7 +143,7 @@ static pb_status read_scaling(const reader *r, int max_pos, pb_rope_scaling *s)
         return PB_OK;
     }
     if (strcmp(type, "llama3") != 0)
-        return pb_fail(PB_EFORMAT, "%s: \"%srope_type\" %.40s: not one of default, linear, llama3, yarn", r->path,
+        return pb_fail(PB_EFORMAT, "%s: \"%srope_type\" %.40s is not one of default, linear, llama3, yarn", r->path,
                        r->in, type);
     s->kind = PB_ROPE_LLAMA3;
     PB_TRY(real(r, "low_freq_factor", REQUIRED, &s->low_freq));
@@ -155,7 +156,7 @@ static pb_status whole_head(const reader *r)
 {
     double part;
     PB_TRY(real(r, "partial_rotary_factor", 1, &part));
-    return part == 1 ? PB_OK : refuse(r, "partial_rotary_factor", "only whole heads are rotated");
+    return part == 1 ? PB_OK : refuse(r, "partial_rotary_factor", "only 1 is supported");
 }
 
 static pb_status read_rope(const reader *r, pb_geometry *g)
@@ -175,7 +176,7 @@ static pb_status read_rope(const reader *r, pb_geometry *g)
     return g->theta > 1 ? PB_OK : pb_fail(PB_EINVAL, "%s: \"rope_theta\" is not above 1", r->path);
 }
 
-/* ---- sizes and switches -------------------------------------------------------------------------------- */
+/* ---- keys of sizes and feature switches ---------------------------------------------------------------- */
 
 static pb_status read_family(const reader *r, pb_geometry *g)
 {
@@ -186,13 +187,13 @@ static pb_status read_family(const reader *r, pb_geometry *g)
     size_t i = 0;
     PB_TRY(text(r, "model_type", NULL, &type));
     while (i < 3 && strcmp(names[i], type) != 0) i++;
-    if (i == 3) return pb_fail(PB_EFORMAT, "%s: \"model_type\" %.40s: not one of qwen2, qwen3, llama", r->path, type);
+    if (i == 3) return pb_fail(PB_EFORMAT, "%s: \"model_type\" %.40s is not one of qwen2, qwen3, llama", r->path, type);
     g->family = (pb_family)i;
     g->qk_norm = g->family == PB_FAMILY_QWEN3;
     const char *what = json_string_value(json_array_get(get(r, "architectures"), 0));
     const size_t n = what ? strlen(what) : 0;
     if (get(r, "architectures") && (n < sizeof end || strcmp(what + n - (sizeof end - 1), end) != 0))
-        return refuse(r, "architectures", "not a model for causal language modelling");
+        return refuse(r, "architectures", "only a model for causal language modelling (...ForCausalLM) is supported");
     PB_TRY(text(r, "hidden_act", "silu", &act));
     return strcmp(act, "silu") == 0 ? PB_OK : refuse(r, "hidden_act", "only \"silu\" is supported");
 }
@@ -212,10 +213,10 @@ static pb_status read_sizes(const reader *r, pb_geometry *g)
     g->eps = (float)eps;
     const bool divides = g->D % g->H == 0;
     if (!get(r, "head_dim") && g->family != PB_FAMILY_QWEN3 && !divides)
-        return pb_fail(PB_EINVAL, "%s: \"hidden_size\" %d is no multiple of \"num_attention_heads\" %d", r->path, g->D,
-                       g->H);
+        return pb_fail(PB_EINVAL, "%s: \"hidden_size\" %d is not a multiple of \"num_attention_heads\" %d", r->path,
+                       g->D, g->H);
     if (g->H % g->K)
-        return pb_fail(PB_EINVAL, "%s: \"num_attention_heads\" %d is no multiple of \"num_key_value_heads\" %d",
+        return pb_fail(PB_EINVAL, "%s: \"num_attention_heads\" %d is not a multiple of \"num_key_value_heads\" %d",
                        r->path, g->H, g->K);
     PB_TRY(whole(r, "head_dim", MOST_WIDTH, g->family == PB_FAMILY_QWEN3 ? 128 : g->D / g->H, &g->d));
     if (g->d % 2 || g->d > MOST_HEAD)
@@ -223,14 +224,14 @@ static pb_status read_sizes(const reader *r, pb_geometry *g)
     return PB_OK;
 }
 
-/* Reads the bias flags, and rejects switches that ask for something unsupported. */
+/* Reads the bias flags, and rejects keys that turn on unsupported features. */
 static pb_status read_switches(const reader *r, pb_geometry *g)
 {
     bool on;
     const json_t *types = get(r, "layer_types"), *dropout = get(r, "attention_dropout"), *type;
     size_t i;
     PB_TRY(flag(r, "attention_bias", false, &on));
-    g->o_bias = on && g->family != PB_FAMILY_QWEN2; /* whose biases do not depend on it */
+    g->o_bias = on && g->family != PB_FAMILY_QWEN2; /* Qwen2's biases do not depend on attention_bias */
     g->bias = g->o_bias || g->family == PB_FAMILY_QWEN2;
     PB_TRY(flag(r, "mlp_bias", false, &on));
     if (on) return refuse(r, "mlp_bias", "biases in the MLP are not supported");
@@ -247,7 +248,8 @@ static pb_status read_switches(const reader *r, pb_geometry *g)
     }
     if (dropout && !(json_number_value(dropout) == 0))
         return refuse(r, "attention_dropout", "dropout is not supported");
-    if (get(r, "quantization_config")) return refuse(r, "quantization_config", "weights must be f32, f16 or bf16");
+    if (get(r, "quantization_config"))
+        return refuse(r, "quantization_config", "quantized weights are not supported: need f32, f16 or bf16");
     return PB_OK;
 }
 
@@ -278,7 +280,7 @@ pb_status pb_hf_config_open(const char *dir, pb_hf_config *out)
     const size_t room = strlen(dir) + sizeof "/config.json";
     char *path = malloc(room);
     pb_map m = {0};
-    if (!path) return pb_fail(PB_ENOMEM, "%s: no memory", dir);
+    if (!path) return pb_fail(PB_ENOMEM, "%s: out of memory", dir);
     snprintf(path, room, "%s", dir);
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/';) path[--n] = 0;
     char name[64];

@@ -7,8 +7,8 @@
  * and rope_theta (10000) with rope_scaling or rope_parameters of type default, linear, llama3 or yarn. Qwen2 always has
  * biases on q, k and v; the other families have biases on q, k, v and o if attention_bias is set.
  *
- * These keys are rejected, with their name in the message, if they ask for something that a pb_model does not support:
- * mlp_bias, sliding windows (use_sliding_window, sliding_window of Llama, layer_types), attention_dropout,
+ * These keys are rejected, with their name in the message, if their value turns on a feature that a pb_model does not
+ * support: mlp_bias, sliding windows (use_sliding_window, sliding_window of Llama, layer_types), attention_dropout,
  * quantization_config, partial_rotary_factor, other rope types and keys. All other keys are ignored, because they do
  * not affect the computation. */
 #ifndef PB_HF_CONFIG_H
@@ -21,7 +21,7 @@ typedef struct pb_hf_config {
 } pb_hf_config;
 
 /* Reads dir/config.json. EPATH, EIO: the file cannot be read. EINVAL: it is malformed, or a value is out of range.
- * EFORMAT: it asks for something unsupported. The message is one line and names the file and the key. */
+ * EFORMAT: it turns on an unsupported feature. The message is one line and names the file and the key. */
 pb_status pb_hf_config_open(const char *dir, pb_hf_config *out);
 /* Like pb_hf_config_open, but parses n bytes from memory. `where` is used as the path in messages; `name` becomes
  * out->name. */

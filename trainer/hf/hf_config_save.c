@@ -1,4 +1,4 @@
-/* hf_config_save.c - writes a geometry as config.json. */
+/* hf_config_save.c - writes a model's geometry as the config.json of a Hugging Face folder. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static const struct {
     [PB_FAMILY_LLAMA] = {"llama", "LlamaForCausalLM"},
 };
 
-/* The shortest decimal that reads back as this float: 1e-6 instead of 9.9999999747524271e-7. */
+/* Returns the shortest decimal that reads back as the float x: 1e-6 instead of 9.9999999747524271e-7. */
 static json_t *shortest(float x)
 {
     char text[32];
@@ -26,10 +26,10 @@ static json_t *shortest(float x)
     return json_real(strtod(text, NULL));
 }
 
-/* transformers requires lengths to be integers. */
+/* Converts a length in tokens to JSON: transformers requires an integer. */
 static json_t *length(double x) { return x == floor(x) ? json_integer((json_int_t)x) : json_real(x); }
 
-/* The value of rope_scaling, a key that both transformers 4 and 5 read; JSON null without scaling. */
+/* Returns the value of rope_scaling, a key that both transformers 4 and 5 read; JSON null: no scaling. */
 static json_t *rope(const pb_rope_scaling *s)
 {
     switch (s->kind) {
@@ -49,13 +49,15 @@ static json_t *rope(const pb_rope_scaling *s)
 pb_status pb_hf_config_check(const pb_geometry *g, const char *dir)
 {
     const bool qwen2 = g->family == PB_FAMILY_QWEN2;
-    if (g->v4) return pb_fail(PB_EFORMAT, "%s: there is no Hugging Face folder for %s", dir, g->name);
+    if (g->v4) return pb_fail(PB_EFORMAT, "%s: %s cannot be written as a Hugging Face folder", dir, g->name);
     if (g->qk_norm != (g->family == PB_FAMILY_QWEN3))
-        return pb_fail(PB_EFORMAT, "%s: q and k are normed in qwen3 and only there; this model is %s with%s", dir,
-                       families[g->family].type, g->qk_norm ? "" : "out");
+        return pb_fail(
+            PB_EFORMAT,
+            "%s: qwen3 models have norms of q and k, others have none, but this model is %s with%s such norms", dir,
+            families[g->family].type, g->qk_norm ? "" : "out");
     if (qwen2 ? !g->bias || g->o_bias : g->bias != g->o_bias)
-        return pb_fail(PB_EFORMAT, "%s: a %s model has biases on %s", dir, families[g->family].type,
-                       qwen2 ? "q, k and v and none on o" : "all of q, k, v and o, or none");
+        return pb_fail(PB_EFORMAT, "%s: a %s model must have biases on %s", dir, families[g->family].type,
+                       qwen2 ? "q, k and v, but not on o" : "all of q, k, v and o, or on none of them");
     return PB_OK;
 }
 
@@ -79,7 +81,7 @@ pb_status pb_hf_config_save(const pb_geometry *g, pb_dtype dtype, const char *di
     char *path = NULL;
     PB_TRY(pb_hf_config_check(g, dir));
     json_t *o = config(g, dtype);
-    pb_status s = o ? pb_path_join(dir, "config.json", &path) : pb_fail(PB_ENOMEM, "%s: no memory", dir);
+    pb_status s = o ? pb_path_join(dir, "config.json", &path) : pb_fail(PB_ENOMEM, "%s: out of memory", dir);
     if (s == PB_OK) s = pb_json_save(path, o);
     free(path);
     json_decref(o);

@@ -1,4 +1,4 @@
-/* hf_folder.c - opens all safetensors files of a folder, and parses the index that lists them. */
+/* hf_folder.c - opens all safetensors files of a Hugging Face folder, and parses the index that lists them. */
 #include "trainer/hf/hf_folder.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "os/text.h"
 #include "trainer/io/json.h"
 
-/* ---- the index ---------------------------------------------------------------------------------------- */
+/* ---- parsing model.safetensors.index.json ------------------------------------------------------------- */
 
 static bool plain(const char *name)
 {
@@ -26,15 +26,17 @@ static pb_status list_files(const char *where, json_t *map, pb_hf_index *x)
     json_t *file;
     size_t all = 0;
     if (!json_is_object(map) || !json_object_size(map))
-        return pb_fail(PB_EINVAL, "%s: \"weight_map\" is not an object that lists tensors", where);
+        return pb_fail(PB_EINVAL, "%s: \"weight_map\" is not an object, or lists no tensors", where);
     x->file = calloc(json_object_size(map), sizeof *x->file);
     if (!x->file) return pb_fail(PB_ENOMEM, "%s: no memory for the list of files", where);
     json_object_foreach(map, tensor, file)
     {
         const char *name = json_string_value(file);
-        if (!pb_is_printable(tensor)) return pb_fail(PB_EINVAL, "%s: a name holds control characters", where);
+        if (!pb_is_printable(tensor))
+            return pb_fail(PB_EINVAL, "%s: the name of a tensor contains control characters", where);
         if (!name || !plain(name))
-            return pb_fail(PB_EINVAL, "%s: tensor %.150s: not the name of a file beside the index", where, tensor);
+            return pb_fail(PB_EINVAL, "%s: tensor %.150s: its file must be given by a name without a folder", where,
+                           tensor);
         x->file[all++] = name;
     }
     qsort(x->file, all, sizeof *x->file, by_text);
@@ -62,7 +64,7 @@ void pb_hf_index_free(pb_hf_index *x)
     *x = (pb_hf_index){0};
 }
 
-/* ---- the files ---------------------------------------------------------------------------------------- */
+/* ---- opening the safetensors files -------------------------------------------------------------------- */
 
 static const pb_st_tensor *find(const pb_hf_folder *f, const char *name, size_t *file)
 {
@@ -85,7 +87,7 @@ static pb_status add(pb_hf_folder *f, const char *name)
     const size_t n = pb_st_count(file);
     for (size_t i = 0, where; s == PB_OK && i < n; i++) {
         const pb_st_tensor *t = pb_st_at(file, i), *other = find(f, t->name, &where);
-        if (other) s = pb_fail(PB_EINVAL, "%s: tensor %.150s is in %s too", t->file, t->name, other->file);
+        if (other) s = pb_fail(PB_EINVAL, "%s: tensor %.150s is also in %s", t->file, t->name, other->file);
     }
     bool *taken = s == PB_OK ? calloc(n + 1, sizeof *taken) : NULL;
     if (s == PB_OK && !taken) s = pb_fail(PB_ENOMEM, "%s: no memory for the list of tensors", f->dir);
@@ -105,8 +107,8 @@ static pb_status make_room(pb_hf_folder *f, size_t files)
     return f->file && f->taken ? PB_OK : pb_fail(PB_ENOMEM, "%s: no memory for %zu files", f->dir, files);
 }
 
-/* Opens the listed files, and checks that every tensor is in the file that the index says. f->file[i] is the file named
- * x->file[i]. */
+/* Opens the files that the index lists, and checks that each tensor is in the file that the index names. f->file[i] is
+ * the file named x->file[i]. */
 static pb_status add_listed(pb_hf_folder *f, const char *where, const pb_hf_index *x)
 {
     const char *tensor;
@@ -119,7 +121,7 @@ static pb_status add_listed(pb_hf_folder *f, const char *where, const pb_hf_inde
         size_t i = 0;
         while (strcmp(x->file[i], name) != 0) i++;
         if (!pb_st_find(f->file[i], tensor))
-            return pb_fail(PB_EINVAL, "%s: tensor %.150s is not in %s", where, tensor, name);
+            return pb_fail(PB_EINVAL, "%s: tensor %.150s is missing in %s", where, tensor, name);
     }
     return PB_OK;
 }
@@ -132,7 +134,7 @@ static pb_status open_index(pb_hf_folder *f)
     PB_TRY(pb_path_join(f->dir, "model.safetensors.index.json", &path));
     pb_status s = PB_OK;
     if (access(path, F_OK) != 0)
-        s = pb_fail_errno(errno, "%s: neither model.safetensors nor model.safetensors.index.json", f->dir);
+        s = pb_fail_errno(errno, "%s has neither model.safetensors nor model.safetensors.index.json", f->dir);
     if (s == PB_OK) s = pb_map_open(path, &m);
     if (s == PB_OK) s = pb_hf_index_parse(path, m.p, m.n, &x);
     pb_map_close(&m);
@@ -146,7 +148,7 @@ pb_status pb_hf_folder_open(const char *dir, pb_hf_folder *out)
 {
     pb_hf_folder f = {.dir = strdup(dir)};
     char *path = NULL;
-    pb_status s = f.dir ? pb_path_join(dir, "model.safetensors", &path) : pb_fail(PB_ENOMEM, "%s: no memory", dir);
+    pb_status s = f.dir ? pb_path_join(dir, "model.safetensors", &path) : pb_fail(PB_ENOMEM, "%s: out of memory", dir);
     if (s == PB_OK && access(path, F_OK) == 0) {
         s = make_room(&f, 1);
         if (s == PB_OK) s = add(&f, "model.safetensors");

@@ -1,4 +1,5 @@
-/* hf_load.c - finds and checks the tensors of every parameter, then converts them in chunks. */
+/* hf_load.c - loads weights from a Hugging Face folder: finds and checks the tensors of every parameter, then converts
+ * them in chunks. */
 #include "trainer/hf/hf_load.h"
 
 #include <stdio.h>
@@ -9,7 +10,9 @@
 #include "trainer/hf/hf_folder.h"
 #include "trainer/hf/hf_names.h"
 
-enum { MOST_PARTS = 3, CHUNK = 1 << 20 }; /* CHUNK: elements, a multiple of every NF4 block size */
+/* MOST_PARTS: maximum number of tensors that make up one parameter (q, k and v). CHUNK: elements converted at a time, a
+ * multiple of every NF4 block size. */
+enum { MOST_PARTS = 3, CHUNK = 1 << 20 };
 
 typedef struct part {
     const pb_safetensors *file;
@@ -31,14 +34,14 @@ typedef struct loader {
     pb_load_report report;
 } loader;
 
-/* ---- finding and checking ----------------------------------------------------------------------------- */
+/* ---- finding and checking tensors --------------------------------------------------------------------- */
 
 static pb_status find_part(loader *l, const pb_hf_tensor *want)
 {
     part x = {.first = want->first};
     source *s = &l->source[want->p - l->m->params];
     x.t = pb_hf_folder_take(&l->folder, want->name, &x.file);
-    if (!x.t) return pb_fail(PB_EINVAL, "%s: there is no tensor %s", l->folder.dir, want->name);
+    if (!x.t) return pb_fail(PB_EINVAL, "%s has no tensor %s", l->folder.dir, want->name);
     PB_TRY(pb_hf_check(want, x.t));
     s->part[s->n++] = x;
     l->report.tensors++;
@@ -70,7 +73,7 @@ static void list_unused(loader *l)
         }
 }
 
-/* ---- converting ----------------------------------------------------------------------------------------- */
+/* ---- converting tensors into device memory -------------------------------------------------------------- */
 
 /* Intersects elements [first, first+n) of the parameter with this tensor: [*from, *to). False: empty. */
 static bool overlap(const part *x, size_t first, size_t n, size_t *from, size_t *to)
@@ -94,8 +97,8 @@ static pb_status gather(const source *s, size_t first, size_t n, pb_dtype dtype,
     return PB_OK;
 }
 
-/* Converts elements from the files into device memory. On the CPU they are written directly, without a staging
- * buffer. */
+/* Converts elements [first, first+n) of a parameter from the files into device memory. On the CPU it writes them without
+ * a staging buffer. */
 static pb_status put(loader *l, const source *s, size_t first, size_t n, pb_dtype dtype, void *to)
 {
     if (l->m->ctx->id == PB_CPU) return gather(s, first, n, dtype, to);
@@ -137,7 +140,7 @@ static pb_status run(loader *l, const char *dir)
 {
     l->source = calloc((size_t)l->m->n, sizeof *l->source);
     l->host = malloc(CHUNK * sizeof(float));
-    if (!l->source || !l->host) return pb_fail(PB_ENOMEM, "%s: no memory to load in", dir);
+    if (!l->source || !l->host) return pb_fail(PB_ENOMEM, "%s: no memory to load the weights", dir);
     PB_TRY(pb_hf_folder_open(dir, &l->folder));
     PB_TRY(find_all(l));
     list_unused(l);

@@ -5,8 +5,8 @@
 
 typedef struct pb_load_report {
     size_t tensors, bytes; /* number of tensors loaded, and their bytes in the files */
-    /* Tensors in the files that the model does not have, such as a head although the embedding is tied, or layers
-     * beyond the configured number. */
+    /* Number of tensors in the files that the model does not use, such as a head if the embedding is tied, or layers
+     * after the first --layers. */
     size_t unused;
     char names[256]; /* names of the first unused tensors: "a, b, ..." */
 } pb_load_report;
@@ -17,8 +17,8 @@ typedef struct pb_load_report {
  * chunks of some MB, so no second copy of a tensor is needed.
  *
  * Open the model with `blank` to avoid an initialisation that is then overwritten. `report` may be NULL. EPATH, EIO,
- * EINVAL, EFORMAT: the message names the file and tensor, and both shapes if they differ. Everything is looked up and
- * checked before the first weight changes. For a model on a plan (pb_ctx_open_plan) only this check is made; it needs
- * only the files' headers. */
+ * EINVAL, EFORMAT: the message names the file and tensor, and both shapes if they differ. All tensors are found and
+ * checked before the first weight changes. For a model on the plan backend (pb_ctx_open_plan) only this check is made;
+ * it reads only the files' headers. */
 pb_status pb_model_load_hf(pb_model *m, const char *dir, pb_load_report *report);
 #endif

@@ -1,4 +1,4 @@
-/* hf_names.c - the table of tensor names, and the tensor list of a model. */
+/* hf_names.c - lists the tensors of a model under transformers' names, from a table of these names. */
 #include "trainer/hf/hf_names.h"
 
 #include <stdio.h>
@@ -7,7 +7,8 @@
 
 enum { WHOLE = -1 };
 
-/* A tensor holds a whole parameter, or the rows of one target in it. */
+/* The names of tensors in the files. A tensor holds a whole parameter, or the rows of one target of a parameter, such as
+ * q in qkv. */
 static const struct {
     int param, target;
     const char *name; /* for parameters of layers: the part after "model.layers.N." */
@@ -73,11 +74,11 @@ pb_status pb_hf_check(const pb_hf_tensor *want, const pb_st_tensor *have)
 {
     char has[120], needs[120];
     if (have->dims != want->dims || memcmp(have->shape, want->shape, (size_t)want->dims * sizeof *want->shape) != 0)
-        return pb_fail(PB_EINVAL, "%s: tensor %.150s is %s, the model needs %s", have->file, have->name,
+        return pb_fail(PB_EINVAL, "%s: tensor %.150s has shape %s, but the model needs %s", have->file, have->name,
                        pb_st_shape_text(have->shape, have->dims, has, sizeof has),
                        pb_st_shape_text(want->shape, want->dims, needs, sizeof needs));
     if (!pb_st_can_convert(have->dtype, PB_F32))
-        return pb_fail(PB_EFORMAT, "%s: tensor %.150s is %s, need F32, F16 or BF16", have->file, have->name,
+        return pb_fail(PB_EFORMAT, "%s: tensor %.150s has type %s: need F32, F16 or BF16", have->file, have->name,
                        pb_st_dtype_name(have->dtype));
     return PB_OK;
 }

@@ -1,4 +1,5 @@
-/* hf_save.c - distributes the tensors of a model over files, and writes the files, the index and config.json. */
+/* hf_save.c - saves a model as a Hugging Face folder: distributes its tensors over files, and writes the files, the
+ * index and config.json. */
 #include "trainer/hf/hf_save.h"
 
 #include <stdio.h>
@@ -19,7 +20,7 @@ typedef struct saver {
     const pb_hf_text *text;
     bool merge;
     pb_hf_list list;
-    size_t *end; /* [files]: index of the first tensor that is no longer in the file */
+    size_t *end; /* [files]: one plus the index of the file's last tensor */
     size_t files, bytes, elements;
 } saver;
 
@@ -71,7 +72,7 @@ static pb_status write_index(const saver *s)
         for (; i < s->end[f]; i++) json_object_set_new(map, s->list.at[i].name, json_string(file_name(s, f, name)));
     json_t *root = json_pack("{s:{s:I, s:I}, s:o}", "metadata", "total_size", (json_int_t)s->bytes, "total_parameters",
                              (json_int_t)s->elements, "weight_map", map);
-    pb_status status = root ? pb_path_join(s->dir, index_name, &path) : pb_fail(PB_ENOMEM, "%s: no memory", s->dir);
+    pb_status status = root ? pb_path_join(s->dir, index_name, &path) : pb_fail(PB_ENOMEM, "%s: out of memory", s->dir);
     if (status == PB_OK) status = pb_json_save(path, root);
     free(path);
     json_decref(root);
@@ -86,7 +87,8 @@ static pb_status save(saver *s, size_t shard)
     PB_TRY(pb_folder_remove(s->dir, "config.json"));
     PB_TRY(write_files(s));
     if (s->files > 1) PB_TRY(write_index(s));
-    /* Readers prefer one form to the other: what is not this model's must go. */
+    /* If both model.safetensors and an index exist, readers use only one of them. The one that an earlier export left is
+     * removed. */
     PB_TRY(pb_folder_remove(s->dir, s->files > 1 ? single : index_name));
     if (s->text) PB_TRY(pb_hf_text_copy(s->text, s->dir));
     return pb_hf_config_save(&s->m->g, s->m->cfg.dtype, s->dir);
@@ -96,10 +98,11 @@ pb_status pb_model_save_hf(pb_model *m, const char *dir, const pb_hf_save_config
 {
     saver s = {.m = m, .dir = dir, .merge = cfg && cfg->merge, .text = cfg ? cfg->text : NULL};
     if (m->cfg.tuning == PB_QLORA && !s.merge)
-        return pb_fail(PB_EFORMAT, "%s: a base in NF4 is written only as a dense model with the adapters merged in",
+        return pb_fail(PB_EFORMAT, "%s: a model with base weights in NF4 can be exported only with the adapters merged",
                        dir);
     if (m->cfg.tuning == PB_LORA && !s.merge)
-        return pb_fail(PB_EFORMAT, "%s: the model has adapters: write them by themselves, or merged into the base",
+        return pb_fail(PB_EFORMAT,
+                       "%s: the model has adapters: export the adapters alone, or the model with the adapters merged",
                        dir);
     const pb_status status = save(&s, cfg && cfg->shard ? cfg->shard : usual_shard);
     free(s.list.at);

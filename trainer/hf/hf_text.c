@@ -27,8 +27,8 @@ static pb_status copy(const char *from, const char *to)
     return s;
 }
 
-/* Copies `source` to to/name. If `source` is NULL or does not exist, removes to/name unless `keep`. */
-static pb_status take(const char *source, const char *to, const char *name, bool keep)
+/* Copies the file `source` to to/name. If `source` is NULL or does not exist, removes to/name, unless `keep` is true. */
+static pb_status copy_or_remove(const char *source, const char *to, const char *name, bool keep)
 {
     char *path = NULL;
     if (!source || access(source, F_OK) != 0) return keep ? PB_OK : pb_folder_remove(to, name);
@@ -42,7 +42,7 @@ static pb_status take_from(const char *folder, const char *to, const char *name,
 {
     char *source = NULL;
     if (folder) PB_TRY(pb_path_join(folder, name, &source));
-    const pb_status s = take(source, to, name, keep);
+    const pb_status s = copy_or_remove(source, to, name, keep);
     free(source);
     return s;
 }
@@ -51,8 +51,9 @@ pb_status pb_hf_text_copy(const pb_hf_text *from, const char *to)
 {
     static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", "vocab.json", "merges.txt",
                                         "added_tokens.json",     "chat_template.jinja"};
-    const bool keep = same_file(from->model, to) || same_file(from->beside, to);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) PB_TRY(take_from(from->beside, to, names[i], keep));
+    const bool keep = same_file(from->model, to) || same_file(from->tokenizer_folder, to);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        PB_TRY(take_from(from->tokenizer_folder, to, names[i], keep));
     PB_TRY(take_from(from->model, to, "generation_config.json", keep));
-    return take(from->tokenizer, to, "tokenizer.json", keep);
+    return copy_or_remove(from->tokenizer, to, "tokenizer.json", keep);
 }

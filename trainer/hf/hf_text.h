@@ -6,14 +6,14 @@
 
 typedef struct pb_hf_text {
     const char *model;     /* folder the model was loaded from; source of generation_config.json; NULL: none */
-    const char *tokenizer; /* path of the tokenizer.json in use, under any file name; NULL: none, text is bytes */
-    const char *beside;    /* folder with the other files of this tokenizer; NULL: none */
+    const char *tokenizer; /* path of the tokenizer.json in use, which may have another name; NULL: byte tokenizer */
+    const char *tokenizer_folder; /* folder with the other files of this tokenizer; NULL: none */
 } pb_hf_text;
 
 /* Copies files into the folder `to`, each atomically (os/draft.h): `tokenizer` as tokenizer.json; from the folder
- * `beside`, those that exist of tokenizer_config.json, special_tokens_map.json, vocab.json, merges.txt,
+ * `tokenizer_folder`, those that exist of tokenizer_config.json, special_tokens_map.json, vocab.json, merges.txt,
  * added_tokens.json and chat_template.jinja; generation_config.json from the folder `model`. A file of these names that
  * has no source is removed from `to`, because readers would use it for this model. Nothing is removed if `to` is itself
- * `model` or `beside`. EPATH, EIO: the message names the file. EINVAL: a file has more than 2^28 bytes. */
+ * `model` or `tokenizer_folder`. EPATH, EIO: the message names the file. EINVAL: a file has more than 2^28 bytes. */
 pb_status pb_hf_text_copy(const pb_hf_text *from, const char *to);
 #endif

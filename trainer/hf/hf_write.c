@@ -1,4 +1,5 @@
-/* hf_write.c - reads parameters in chunks, merges adapters into them, and appends them to the file. */
+/* hf_write.c - writes a safetensors file: reads parameters in chunks, merges adapters into them if asked to, and appends
+ * them to the file. */
 #include "trainer/hf/hf_write.h"
 
 #include <stdlib.h>
@@ -25,7 +26,7 @@ pb_st_dtype pb_hf_file_dtype(const pb_hf_tensor *t)
     return t->p->dtype == PB_F32 || t->p->kind == PB_KIND_ADAPTER ? PB_ST_F32 : PB_ST_BF16;
 }
 
-/* Finds the adapter of a tensor: returns its A and stores its B in *b; NULL: the tensor has no adapter. */
+/* Finds the adapter of a tensor: returns matrix A and stores matrix B in *b; NULL: the tensor has no adapter. */
 static const pb_param *adapter(const pb_model *m, const pb_hf_tensor *t, const pb_param **b)
 {
     const pb_param *p = t->p;
@@ -35,9 +36,10 @@ static const pb_param *adapter(const pb_model *m, const pb_hf_tensor *t, const p
     return m->lora_a[i];
 }
 
-/* ---- reading ------------------------------------------------------------------------------------------ */
+/* ---- reading parameters from device memory ------------------------------------------------------------ */
 
-/* Dequantises the whole NF4 blocks that contain the chunk, because a tensor may begin inside a block. */
+/* Dequantises elements [first, first+n) of a parameter. It processes whole NF4 blocks, because a tensor may begin inside
+ * a block. */
 static pb_status read_nf4(const writer *w, const pb_param *p, size_t first, size_t n)
 {
     const size_t block = (size_t)p->scales.block, from = first / block * block, all = pb_param_n(p);
@@ -66,12 +68,12 @@ static pb_status read_adapter(writer *w, const pb_param *a, const pb_param *b)
     free(w->a), free(w->b);
     w->a = malloc(pb_param_n(a) * sizeof(float));
     w->b = malloc(pb_param_n(b) * sizeof(float));
-    if (!w->a || !w->b) return pb_fail(PB_ENOMEM, "no memory for the adapter %s", a->name);
+    if (!w->a || !w->b) return pb_fail(PB_ENOMEM, "no memory for adapter %s", a->name);
     PB_TRY(read_f32(w, a, 0, pb_param_n(a), w->a));
     return read_f32(w, b, 0, pb_param_n(b), w->b);
 }
 
-/* ---- merging ------------------------------------------------------------------------------------------ */
+/* ---- merging adapters --------------------------------------------------------------------------------- */
 
 /* wide [rows,cols] += alpha/rank B A, for `rows` rows of the tensor starting at `row`. */
 static void add_adapter(const writer *w, size_t row, size_t rows, size_t cols)
@@ -95,7 +97,7 @@ static pb_status append_wide(const writer *w, pb_st_dtype t, size_t n)
     return pb_st_append(w->file, w->raw, n * sizeof(uint16_t));
 }
 
-/* ---- one tensor --------------------------------------------------------------------------------------- */
+/* ---- writing one tensor ------------------------------------------------------------------------------- */
 
 static pb_status append_computed(writer *w, const pb_hf_tensor *t, const pb_param *a, size_t done, size_t n)
 {
@@ -118,7 +120,7 @@ static pb_status append_tensor(writer *w, const pb_hf_tensor *t, bool merge)
     const pb_param *b = NULL, *a = merge ? adapter(w->m, t, &b) : NULL;
     const bool same = !a && !t->p->q && t->p->kind != PB_KIND_ADAPTER;
     if (t->p->q && !merge)
-        return pb_fail(PB_EFORMAT, "%s: its weights are in NF4, which only merging makes dense", t->name);
+        return pb_fail(PB_EFORMAT, "tensor %s is in NF4 and can be exported only with the adapters merged", t->name);
     if (a) PB_TRY(read_adapter(w, a, b));
     const size_t cols = cols_of(t), piece = cols < PIECE ? PIECE / cols * cols : cols;
     for (size_t done = 0; done < t->n; done += piece) {
@@ -128,9 +130,9 @@ static pb_status append_tensor(writer *w, const pb_hf_tensor *t, bool merge)
     return PB_OK;
 }
 
-/* ---- the file ----------------------------------------------------------------------------------------- */
+/* ---- writing the file --------------------------------------------------------------------------------- */
 
-/* The dtype with larger elements comes first, so that every tensor's data is aligned. */
+/* The order of the tensors in a file: those with larger elements come first, so that all data is aligned. */
 static const pb_st_dtype order[] = {PB_ST_F32, PB_ST_BF16};
 
 static pb_status make_room(writer *w, const pb_hf_tensor *t, size_t n)
@@ -144,13 +146,13 @@ static pb_status make_room(writer *w, const pb_hf_tensor *t, size_t n)
     }
     w->raw = malloc(w->room * sizeof(float));
     w->wide = malloc(w->room * sizeof(float));
-    return w->raw && w->wide ? PB_OK : pb_fail(PB_ENOMEM, "no memory to write weights from");
+    return w->raw && w->wide ? PB_OK : pb_fail(PB_ENOMEM, "no memory to export the weights");
 }
 
 static pb_status create(writer *w, const pb_hf_tensor *t, size_t n, const char *path)
 {
     pb_st_entry *e = calloc(n, sizeof *e);
-    if (!e) return pb_fail(PB_ENOMEM, "%s: no memory", path);
+    if (!e) return pb_fail(PB_ENOMEM, "%s: out of memory", path);
     size_t at = 0;
     for (int k = 0; k < 2; k++)
         for (size_t i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-/* peft.c - the tensor list of an adapter folder, and writing the folder. */
+/* peft.c - lists the tensors of a PEFT adapter folder, and writes the folder. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static json_t *config(const pb_model *m, const char *base)
     for (int t = 0; t < PB_NTARGETS; t++)
         if (m->cfg.targets >> t & 1)
             json_array_append_new(targets, json_string(strchr(pb_hf_module((pb_target)t, module), '.') + 1));
-    json_t *saved = m->own_norms ? json_pack("[s,s]", PB_PEFT_NORM1, PB_PEFT_NORM2) : json_null();
+    json_t *saved = m->export_norms ? json_pack("[s,s]", PB_PEFT_NORM1, PB_PEFT_NORM2) : json_null();
     return json_pack("{s:s, s:s, s:s, s:i, s:o, s:o, s:o, s:s, s:f, s:b, s:b, s:b}", "peft_type", "LORA", "task_type",
                      "CAUSAL_LM", "base_model_name_or_path", base ? base : m->g.name, "r", m->cfg.rank, "lora_alpha",
                      alpha == floor(alpha) ? json_integer((json_int_t)alpha) : json_real(alpha), "target_modules",
@@ -70,11 +70,12 @@ pb_status pb_peft_save(pb_model *m, const char *dir, const char *base)
 {
     pb_hf_list list = {0};
     char *path = NULL;
-    if (m->cfg.tuning == PB_FULL) return pb_fail(PB_EINVAL, "%s: the model has no adapters", dir);
+    if (m->cfg.tuning == PB_FULL) return pb_fail(PB_EINVAL, "%s: the model has no adapters to export", dir);
     PB_TRY(pb_make_folder(dir));
-    PB_TRY(pb_folder_remove(dir, PB_PEFT_CONFIG)); /* an older one does not go with the weights to come */
+    /* A configuration of an earlier export would not fit the new weights. */
+    PB_TRY(pb_folder_remove(dir, PB_PEFT_CONFIG));
     PB_TRY(pb_path_join(dir, PB_PEFT_WEIGHTS, &path));
-    pb_status s = pb_peft_tensors(m, m->own_norms, m->own_norms, &list);
+    pb_status s = pb_peft_tensors(m, m->export_norms, m->export_norms, &list);
     if (s == PB_OK) s = pb_hf_write(m, list.at, list.n, false, path);
     if (s == PB_OK) s = save_config(m, dir, base);
     free(list.at);

@@ -14,7 +14,7 @@ typedef struct pb_peft_config {
     int rank;
     float alpha;
     unsigned targets;  /* bits 1 << pb_target */
-    bool norm1, norm2; /* true if the folder has these norm gains */
+    bool norm1, norm2; /* true: the folder has the gains of the layers' first, second norm */
 } pb_peft_config;
 
 /* Reads dir/adapter_config.json. EPATH, EIO: the file cannot be read. EINVAL: it is malformed. EFORMAT: it describes
@@ -22,7 +22,7 @@ typedef struct pb_peft_config {
  * an initialisation that changes the base weights). The message is one line and names the file and the key. */
 pb_status pb_peft_config_open(const char *dir, pb_peft_config *out);
 
-/* Writes the adapters, and the norm gains if m->own_norms, in F32 from their f32 masters. `dir` is created if it is
+/* Writes the adapters, and the norm gains if m->export_norms, in F32 from their f32 masters. `dir` is created if it is
  * missing. Each file is written atomically, the configuration last. `base` is stored as base_model_name_or_path: the
  * name or folder of the adapted model; NULL: the geometry's name. EINVAL: the model has no adapters. EPATH, EIO. If
  * several processes may write to one folder, the caller must hold pb_folder_lock. */
@@ -30,7 +30,7 @@ pb_status pb_peft_save(pb_model *m, const char *dir, const char *base);
 
 /* Loads a model's adapters, and the norm gains if the folder has them. F32, F16 and BF16 are converted. EINVAL: rank,
  * alpha or targets differ from the model's, or a tensor is missing, unexpected or has another shape; the message names
- * the first such difference. Everything is checked before the first weight changes. For a model on a plan only the
- * check is made. */
+ * the first such difference. All tensors are checked before the first weight changes. For a model on the plan backend
+ * only the check is made. */
 pb_status pb_peft_load(pb_model *m, const char *dir);
 #endif

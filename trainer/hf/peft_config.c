@@ -48,17 +48,19 @@ static bool says(const json_t *o, const char *key, const char *word)
 
 static pb_status check_kind(const char *path, const json_t *o)
 {
-    if (!says(o, "peft_type", "LORA")) return refuse(path, "peft_type", "only LORA is supported");
+    if (!says(o, "peft_type", "LORA")) return refuse(path, "peft_type", "only \"LORA\" is supported");
     if (is_set(json_object_get(o, "task_type")) && !says(o, "task_type", "CAUSAL_LM"))
-        return refuse(path, "task_type", "only CAUSAL_LM is supported");
+        return refuse(path, "task_type", "only \"CAUSAL_LM\" is supported");
     if (is_set(json_object_get(o, "bias")) && !says(o, "bias", "none"))
         return refuse(path, "bias", "trained biases are not supported");
     for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++)
-        if (is_set(json_object_get(o, unsupported[i]))) return refuse(path, unsupported[i], "not supported");
+        if (is_set(json_object_get(o, unsupported[i])))
+            return refuse(path, unsupported[i], "the option is not supported");
     const json_t *init = json_object_get(o, "init_lora_weights");
     if (json_is_string(init) && !says(o, "init_lora_weights", "gaussian") &&
         !says(o, "init_lora_weights", "orthogonal"))
-        return refuse(path, "init_lora_weights", "adapters of a base that the initialisation changed");
+        return refuse(path, "init_lora_weights",
+                      "adapters whose initialisation changed the base weights are not supported");
     return PB_OK;
 }
 
@@ -74,17 +76,16 @@ static pb_status read_targets(const char *path, const json_t *list, unsigned *ou
     size_t i;
     const json_t *v;
     char module[32];
-    if (!json_is_array(list)) return refuse(path, "target_modules", "not a list of names");
+    if (!json_is_array(list)) return refuse(path, "target_modules", "only a list of names is supported");
     json_array_foreach(list, i, v)
     {
         const char *text = json_string_value(v);
         int t = 0;
         if (!text || !pb_is_printable(text))
-            return pb_fail(PB_EINVAL, "%s: \"target_modules\": not a list of names", path);
+            return pb_fail(PB_EINVAL, "%s: \"target_modules\" is not a list of names", path);
         while (t < PB_NTARGETS && !names(text, pb_hf_module((pb_target)t, module))) t++;
         if (t == PB_NTARGETS)
-            return pb_fail(PB_EFORMAT, "%s: \"target_modules\": %.60s is not a product that can be adapted", path,
-                           text);
+            return pb_fail(PB_EFORMAT, "%s: \"target_modules\": %.60s cannot have an adapter", path, text);
         *out |= 1u << t;
     }
     return *out ? PB_OK : pb_fail(PB_EINVAL, "%s: \"target_modules\" is empty", path);
@@ -95,14 +96,15 @@ static pb_status read_saved(const char *path, const json_t *list, pb_peft_config
     size_t i;
     const json_t *v;
     if (!is_set(list)) return PB_OK;
-    if (!json_is_array(list)) return pb_fail(PB_EINVAL, "%s: \"modules_to_save\": not a list of names", path);
+    if (!json_is_array(list)) return pb_fail(PB_EINVAL, "%s: \"modules_to_save\" is not a list of names", path);
     json_array_foreach(list, i, v)
     {
         const char *text = json_string_value(v);
         if (text && strcmp(text, PB_PEFT_NORM1) == 0) c->norm1 = true;
         else if (text && strcmp(text, PB_PEFT_NORM2) == 0) c->norm2 = true;
         else
-            return pb_fail(PB_EFORMAT, "%s: \"modules_to_save\": %.60s: only " PB_PEFT_NORM1 " and " PB_PEFT_NORM2,
+            return pb_fail(PB_EFORMAT,
+                           "%s: \"modules_to_save\": %.60s is not supported, only " PB_PEFT_NORM1 " and " PB_PEFT_NORM2,
                            path, text && pb_is_printable(text) ? text : "?");
     }
     return PB_OK;

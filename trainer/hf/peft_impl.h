@@ -1,4 +1,4 @@
-/* peft_impl.h - the tensor list and file names of an adapter folder, used for writing and reading. */
+/* peft_impl.h - the tensors and file names of a PEFT adapter folder, shared by the code that writes and reads it. */
 #ifndef PB_PEFT_IMPL_H
 #define PB_PEFT_IMPL_H
 #include "trainer/hf/hf_names.h"

@@ -1,4 +1,4 @@
-/* peft_load.c - loads the tensors of an adapter folder into a model, after looking up and checking all of them. */
+/* peft_load.c - loads the tensors of a PEFT adapter folder into a model, after finding and checking all of them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,15 +20,16 @@ static pb_status same_config(const pb_model *m, const pb_peft_config *c, const c
 {
     const pb_model_config *want = &m->cfg;
     char has[160], needs[160];
-    if (want->tuning == PB_FULL) return pb_fail(PB_EINVAL, "%s: the model has no adapters", dir);
+    if (want->tuning == PB_FULL) return pb_fail(PB_EINVAL, "%s: the model has no adapters to load into", dir);
     if (c->rank != want->rank)
-        return pb_fail(PB_EINVAL, "%s: adapters of rank %d, the model's are of rank %d", dir, c->rank, want->rank);
+        return pb_fail(PB_EINVAL, "%s: the adapters have rank %d, but the model's have rank %d", dir, c->rank,
+                       want->rank);
     if (c->alpha != want->alpha)
-        return pb_fail(PB_EINVAL, "%s: adapters of alpha %g, the model's are of alpha %g", dir, (double)c->alpha,
-                       (double)want->alpha);
+        return pb_fail(PB_EINVAL, "%s: the adapters have alpha %g, but the model's have alpha %g", dir,
+                       (double)c->alpha, (double)want->alpha);
     if (c->targets == want->targets) return PB_OK;
     words(c->targets, has), words(want->targets, needs);
-    return pb_fail(PB_EINVAL, "%s: adapters on %s, the model's are on %s", dir, has, needs);
+    return pb_fail(PB_EINVAL, "%s: the adapters are on %s, but the model's are on %s", dir, has, needs);
 }
 
 /* Checks that the file has exactly the model's tensors, in the model's shapes. */
@@ -36,14 +37,14 @@ static pb_status check_tensors(const pb_safetensors *f, const pb_hf_list *l, con
 {
     for (size_t i = 0; i < l->n; i++) {
         const pb_st_tensor *t = pb_st_find(f, l->at[i].name);
-        if (!t) return pb_fail(PB_EINVAL, "%s: there is no tensor %s", dir, l->at[i].name);
+        if (!t) return pb_fail(PB_EINVAL, "%s has no tensor %s", dir, l->at[i].name);
         PB_TRY(pb_hf_check(&l->at[i], t));
     }
     for (size_t k = 0; k < pb_st_count(f); k++) {
         const pb_st_tensor *t = pb_st_at(f, k);
         size_t i = 0;
         while (i < l->n && strcmp(l->at[i].name, t->name) != 0) i++;
-        if (i == l->n) return pb_fail(PB_EINVAL, "%s: the model has no place for tensor %.150s", t->file, t->name);
+        if (i == l->n) return pb_fail(PB_EINVAL, "%s: the model has no parameter for tensor %.150s", t->file, t->name);
     }
     return PB_OK;
 }
@@ -65,7 +66,7 @@ static pb_status put_all(pb_model *m, const pb_safetensors *f, const pb_hf_list 
     for (size_t i = 0; i < l->n; i++)
         if (l->at[i].n > largest) largest = l->at[i].n;
     void *host = malloc(largest * sizeof(float));
-    pb_status s = host ? PB_OK : pb_fail(PB_ENOMEM, "no memory to load adapters in");
+    pb_status s = host ? PB_OK : pb_fail(PB_ENOMEM, "no memory to load the adapters");
     for (size_t i = 0; s == PB_OK && i < l->n; i++) s = put(m, &l->at[i], pb_st_find(f, l->at[i].name), host);
     if (s == PB_OK) s = pb_sync(m->ctx);
     free(host);
@@ -86,7 +87,7 @@ pb_status pb_peft_load(pb_model *m, const char *dir)
     if (s == PB_OK) s = pb_peft_tensors(m, c.norm1, c.norm2, &list);
     if (s == PB_OK) s = check_tensors(f, &list, dir);
     if (s == PB_OK && !m->ctx->planning) s = put_all(m, f, &list);
-    if (s == PB_OK && (c.norm1 || c.norm2)) m->own_norms = true;
+    if (s == PB_OK && (c.norm1 || c.norm2)) m->export_norms = true;
     free(list.at);
     pb_st_close(f);
     return s;

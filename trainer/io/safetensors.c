@@ -40,9 +40,9 @@ const char *pb_st_shape_text(const size_t *shape, int dims, char *out, size_t ro
     return out;
 }
 
-/* ---- one tensor ------------------------------------------------------------------------------------- */
+/* ---- checking the entry of one tensor --------------------------------------------------------------- */
 
-/* Accepts an integer of at least 0. */
+/* Stores a JSON integer in *out. Returns false if v is not an integer of at least 0. */
 static bool whole(const json_t *v, size_t *out)
 {
     if (!json_is_integer(v) || json_integer_value(v) < 0) return false;
@@ -59,7 +59,7 @@ static pb_status parse_dtype(const char *path, const char *name, const json_t *v
             *out = (pb_st_dtype)i;
             return PB_OK;
         }
-    return pb_fail(PB_EINVAL, "%s: tensor %.150s: unknown dtype \"%.20s\"", path, name,
+    return pb_fail(PB_EINVAL, "%s: tensor %.150s: dtype \"%.20s\" is unknown", path, name,
                    pb_is_printable(text) ? text : "?");
 }
 
@@ -67,18 +67,19 @@ static pb_status parse_shape(const char *path, const char *name, const json_t *v
 {
     if (!json_is_array(v)) return pb_fail(PB_EINVAL, "%s: tensor %.150s: \"shape\" is not a list", path, name);
     if (json_array_size(v) > PB_ST_MAX_DIMS)
-        return pb_fail(PB_EINVAL, "%s: tensor %.150s: %zu dimensions, at most %d are read", path, name,
+        return pb_fail(PB_EINVAL, "%s: tensor %.150s has %zu dimensions, but at most %d are supported", path, name,
                        json_array_size(v), PB_ST_MAX_DIMS);
     t->dims = (int)json_array_size(v);
     t->n = 1;
     for (int i = 0; i < t->dims; i++) {
         if (!whole(json_array_get(v, (size_t)i), &t->shape[i]))
-            return pb_fail(PB_EINVAL, "%s: tensor %.150s: \"shape\" holds what is not a whole number", path, name);
+            return pb_fail(PB_EINVAL, "%s: tensor %.150s: \"shape\" contains a value that is not a whole number", path,
+                           name);
         if (__builtin_mul_overflow(t->n, t->shape[i], &t->n))
-            return pb_fail(PB_EINVAL, "%s: tensor %.150s: the shape overflows", path, name);
+            return pb_fail(PB_EINVAL, "%s: tensor %.150s: the product of the shape overflows", path, name);
     }
     if (__builtin_mul_overflow(t->n, pb_st_dtype_size(t->dtype), &t->bytes))
-        return pb_fail(PB_EINVAL, "%s: tensor %.150s: the shape overflows", path, name);
+        return pb_fail(PB_EINVAL, "%s: tensor %.150s: the product of the shape overflows", path, name);
     return PB_OK;
 }
 
@@ -88,9 +89,9 @@ static pb_status parse_offsets(const pb_safetensors *f, const char *name, const 
     char shape[120];
     if (!json_is_array(v) || json_array_size(v) != 2 || !whole(json_array_get(v, 0), &begin) ||
         !whole(json_array_get(v, 1), &end))
-        return pb_fail(PB_EINVAL, "%s: tensor %.150s: \"data_offsets\" are not two whole numbers", f->path, name);
+        return pb_fail(PB_EINVAL, "%s: tensor %.150s: \"data_offsets\" is not a pair of whole numbers", f->path, name);
     if (begin > end || end > f->data_n)
-        return pb_fail(PB_EINVAL, "%s: tensor %.150s: bytes %zu to %zu are not inside the file's %zu bytes of data",
+        return pb_fail(PB_EINVAL, "%s: tensor %.150s: bytes %zu to %zu are outside the file's %zu bytes of data",
                        f->path, name, begin, end, f->data_n);
     if (end - begin != t->bytes)
         return pb_fail(PB_EINVAL, "%s: tensor %.150s: %s %s is %zu bytes, but \"data_offsets\" span %zu", f->path, name,
@@ -102,15 +103,16 @@ static pb_status parse_offsets(const pb_safetensors *f, const char *name, const 
 
 static pb_status parse_tensor(const pb_safetensors *f, const char *name, const json_t *o, pb_st_tensor *t)
 {
-    if (!pb_is_printable(name)) return pb_fail(PB_EINVAL, "%s: a tensor's name holds control characters", f->path);
-    if (!json_is_object(o)) return pb_fail(PB_EINVAL, "%s: tensor %.150s: not an object", f->path, name);
+    if (!pb_is_printable(name))
+        return pb_fail(PB_EINVAL, "%s: the name of a tensor contains control characters", f->path);
+    if (!json_is_object(o)) return pb_fail(PB_EINVAL, "%s: tensor %.150s is not an object", f->path, name);
     *t = (pb_st_tensor){.file = f->path, .name = name};
     PB_TRY(parse_dtype(f->path, name, json_object_get(o, "dtype"), &t->dtype));
     PB_TRY(parse_shape(f->path, name, json_object_get(o, "shape"), t));
     return parse_offsets(f, name, json_object_get(o, "data_offsets"), t);
 }
 
-/* ---- all tensors ------------------------------------------------------------------------------------ */
+/* ---- checking all tensors and the header ------------------------------------------------------------ */
 
 static int by_place(const void *a, const void *b)
 {
@@ -134,7 +136,7 @@ static pb_status check_places(pb_safetensors *f)
         if (t->data < at)
             return pb_fail(PB_EINVAL, "%s: tensor %.150s overlaps tensor %.150s", f->path, t->name, t[-1].name);
         if (t->data > at)
-            return pb_fail(PB_EINVAL, "%s: the %zu bytes before tensor %.150s belong to none", f->path,
+            return pb_fail(PB_EINVAL, "%s: the %zu bytes before tensor %.150s belong to no tensor", f->path,
                            (size_t)(t->data - at), t->name);
         at += t->bytes;
     }
@@ -153,7 +155,7 @@ static pb_status check_metadata(const pb_safetensors *f, json_t *o)
     json_object_foreach(o, key, v)
     {
         if (!json_is_string(v))
-            return pb_fail(PB_EINVAL, "%s: \"__metadata__\" holds \"%.60s\" that is not a string", f->path,
+            return pb_fail(PB_EINVAL, "%s: \"__metadata__\": the value of \"%.60s\" is not a string", f->path,
                            pb_is_printable(key) ? key : "?");
     }
     return PB_OK;
@@ -164,13 +166,13 @@ static pb_status parse_header(pb_safetensors *f, const unsigned char *p, size_t 
     uint64_t length = 0;
     const char *name;
     json_t *o;
-    if (n < 8) return pb_fail(PB_EINVAL, "%s: %zu bytes are too few for a safetensors file", f->path, n);
+    if (n < 8) return pb_fail(PB_EINVAL, "%s has %zu bytes, which is too short for a safetensors file", f->path, n);
     for (int i = 0; i < 8; i++) length |= (uint64_t)p[i] << 8 * i;
     if (length > PB_ST_MAX_HEADER)
-        return pb_fail(PB_EINVAL, "%s: a header of %llu bytes: not a safetensors file", f->path,
+        return pb_fail(PB_EINVAL, "%s is not a safetensors file: its header would have %llu bytes", f->path,
                        (unsigned long long)length);
     if (length > n - 8)
-        return pb_fail(PB_EINVAL, "%s: the header's %llu bytes reach beyond the file's %zu", f->path,
+        return pb_fail(PB_EINVAL, "%s: the header has %llu bytes, but the file only %zu", f->path,
                        (unsigned long long)length, n);
     if (!length || p[8] != '{') return pb_fail(PB_EINVAL, "%s: the header does not begin with '{'", f->path);
     PB_TRY(pb_json_parse(f->path, p + 8, (size_t)length, &f->header));
@@ -197,10 +199,10 @@ static pb_status make(const char *path, pb_safetensors **out)
         return PB_OK;
     }
     free(f);
-    return pb_fail(PB_ENOMEM, "%s: no memory", path);
+    return pb_fail(PB_ENOMEM, "%s: out of memory", path);
 }
 
-/* On success, passes f to the caller; on failure, closes it. */
+/* If s is PB_OK, stores f in *out; otherwise closes f. Returns s. */
 static pb_status finish(pb_status s, pb_safetensors *f, pb_safetensors **out)
 {
     if (s == PB_OK) *out = f;

@@ -5,9 +5,10 @@
  * {"dtype", "shape", "data_offsets": [begin, end]}}, and may have "__metadata__": {"key": "text"}. The tensors cover
  * the data without gap or overlap.
  *
- * The reader accepts what that library accepts, except for more than PB_ST_MAX_DIMS dimensions, names with control
- * characters, and elements smaller than a byte. In an accepted file every tensor lies inside the file, and its size is
- * its shape times its element size. Tensor data may be unaligned. The host must be little-endian. */
+ * The reader accepts the files that the safetensors library accepts, except those with more than PB_ST_MAX_DIMS
+ * dimensions, names with control characters, or elements smaller than a byte. In an accepted file the data of every
+ * tensor is inside the file, and its size is the product of the shape times the element size. Tensor data may be
+ * unaligned. The host must be little-endian. */
 #ifndef PB_SAFETENSORS_H
 #define PB_SAFETENSORS_H
 #include <stdbool.h>
@@ -45,7 +46,7 @@ typedef enum pb_st_dtype {
 size_t pb_st_dtype_size(pb_st_dtype t);
 const char *pb_st_dtype_name(pb_st_dtype t);
 
-/* ---- reading --------------------------------------------------------------------------------------- */
+/* ---- reading files --------------------------------------------------------------------------------- */
 
 typedef struct pb_st_tensor {
     const char *file, *name; /* path of its file, and its name; valid until the file is closed */
@@ -69,7 +70,8 @@ size_t pb_st_count(const pb_safetensors *f);
 const pb_st_tensor *pb_st_at(const pb_safetensors *f, size_t i);           /* sorted by name */
 const pb_st_tensor *pb_st_find(const pb_safetensors *f, const char *name); /* NULL: not found */
 const char *pb_st_metadata(const pb_safetensors *f, const char *key);      /* NULL: not found */
-/* The descriptor of an opened file and the position of the tensor's data in it. False for bytes in memory. */
+/* Returns the descriptor of the opened file, and the offset of the tensor's data in it. False: f was parsed from bytes in
+ * memory. */
 bool pb_st_file(const pb_safetensors *f, const pb_st_tensor *t, int *fd, size_t *offset);
 /* Writes the shape as "[3,4]" to `out`, truncated if `room` is too small, and returns `out`. */
 const char *pb_st_shape_text(const size_t *shape, int dims, char *out, size_t room);
@@ -81,10 +83,10 @@ bool pb_st_can_convert(pb_st_dtype from, pb_dtype to);
  * conversion; EINVAL: an I64 value does not fit. */
 pb_status pb_st_convert(const pb_st_tensor *t, size_t first, size_t n, pb_dtype to, void *out);
 /* Like pb_st_convert, but reads the file in pieces instead of through its mapping: this avoids page faults, and the
- * file's pages do not count as memory of this process. EIO: the file is shorter than it was, or cannot be read. */
+ * file's pages do not count as memory of this process. EIO: the file has become shorter, or cannot be read. */
 pb_status pb_st_load(const pb_safetensors *f, const pb_st_tensor *t, size_t first, size_t n, pb_dtype to, void *out);
 
-/* ---- writing --------------------------------------------------------------------------------------- */
+/* ---- writing files --------------------------------------------------------------------------------- */
 
 typedef struct pb_st_entry {
     const char *name;

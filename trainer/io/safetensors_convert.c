@@ -1,13 +1,13 @@
-/* safetensors_convert.c - multi-threaded conversion of tensor elements from the file's type to the model's. */
+/* safetensors_convert.c - converts tensor elements from the file's type to the model's type, with several threads. */
 #include <stdio.h>
 
 #include "os/file.h"
 #include "trainer/io/safetensors.h"
 
-/* Elements that a thread converts at once, through an f32 buffer on its stack. */
+/* Number of elements that a thread converts at a time, through an f32 buffer on its stack. */
 enum { STEP = 1024 };
-/* Elements per work item of a thread: at most 256 KiB, so that a piece read from the file is still in the
- * L2 when it is converted. */
+/* Number of elements that a thread reads from the file at a time: at most 256 KiB, so that they are still in the L2
+ * when they are converted. */
 enum { PIECE = 1 << 15 };
 
 /* f16 has 5 exponent bits (bias 15) and 10 fraction bits. Shifting them to the position of an f32's exponent and
@@ -88,7 +88,7 @@ static pb_status refuse(const pb_st_tensor *t, pb_dtype to)
 
 static pb_status too_large(const pb_st_tensor *t)
 {
-    return pb_fail(PB_EINVAL, "%s: tensor %.150s: a value is beyond 32 bits", t->file, t->name);
+    return pb_fail(PB_EINVAL, "%s: tensor %.150s: a value does not fit into 32 bits", t->file, t->name);
 }
 
 /* Converts n elements on the calling thread. Returns false if a value does not fit. */
@@ -125,7 +125,7 @@ pb_status pb_st_load(const pb_safetensors *f, const pb_st_tensor *t, size_t firs
     const size_t in = pb_st_dtype_size(t->dtype), size = pb_dtype_size(to), pieces = (n + PIECE - 1) / PIECE;
     const bool direct = same(t->dtype, to);
     bool fits = true;
-    char why[320] = ""; /* the message of a failed read: pb_error() is that of one thread */
+    char why[320] = ""; /* message of a failed read, copied because each thread has its own pb_error() */
     pb_status failed = PB_OK;
     size_t offset;
     int fd;

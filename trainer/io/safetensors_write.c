@@ -11,13 +11,13 @@ struct pb_st_writer {
     size_t left; /* data bytes still missing according to the header */
 };
 
-/* ---- the header -------------------------------------------------------------------------------------- */
+/* ---- writing the header ------------------------------------------------------------------------------ */
 
 static pb_status add_entry(json_t *header, const char *path, const pb_st_entry *e, size_t *at)
 {
     size_t bytes = pb_st_dtype_size(e->dtype), begin = *at;
     bool fits = true;
-    if (json_object_get(header, e->name)) return pb_fail(PB_EINVAL, "%s: tensor %s stands twice", path, e->name);
+    if (json_object_get(header, e->name)) return pb_fail(PB_EINVAL, "%s: tensor %s is given twice", path, e->name);
     json_t *shape = json_array();
     for (int i = 0; i < e->dims; i++) {
         fits = fits && !__builtin_mul_overflow(bytes, e->shape[i], &bytes);
@@ -25,12 +25,12 @@ static pb_status add_entry(json_t *header, const char *path, const pb_st_entry *
     }
     if (!fits || __builtin_add_overflow(*at, bytes, at) || *at > (size_t)INT64_MAX) {
         json_decref(shape);
-        return pb_fail(PB_EINVAL, "%s: tensor %s: the shape overflows", path, e->name);
+        return pb_fail(PB_EINVAL, "%s: tensor %s: the product of the shape overflows", path, e->name);
     }
     json_t *o = json_pack("{s:s, s:o, s:[I,I]}", "dtype", pb_st_dtype_name(e->dtype), "shape", shape, "data_offsets",
                           (json_int_t)begin, (json_int_t)*at);
     if (!o || json_object_set_new(header, e->name, o) != 0)
-        return pb_fail(PB_EINVAL, "%s: a tensor's name is not UTF-8", path);
+        return pb_fail(PB_EINVAL, "%s: the name of a tensor is not UTF-8", path);
     return PB_OK;
 }
 
@@ -40,12 +40,12 @@ static pb_status add_all(json_t *header, const char *path, const pb_st_entry *e,
     if (metas) json_object_set_new(header, "__metadata__", json_object());
     for (size_t i = 0; i < metas; i++)
         if (json_object_set_new(json_object_get(header, "__metadata__"), meta[i].key, json_string(meta[i].value)) != 0)
-            return pb_fail(PB_EINVAL, "%s: metadata is not UTF-8", path);
+            return pb_fail(PB_EINVAL, "%s: the metadata are not UTF-8", path);
     for (size_t i = 0; i < n; i++) PB_TRY(add_entry(header, path, &e[i], bytes));
     return PB_OK;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------------- */
+/* ---- writing the data -------------------------------------------------------------------------------- */
 
 static pb_status put_header(pb_st_writer *w, const json_t *header)
 {
@@ -75,7 +75,7 @@ pb_status pb_st_create_on(const pb_disk *disk, const char *path, const pb_st_ent
     if (!w || !header) {
         free(w);
         json_decref(header);
-        return pb_fail(PB_ENOMEM, "%s: no memory", path);
+        return pb_fail(PB_ENOMEM, "%s: out of memory", path);
     }
     pb_status s = add_all(header, path, entries, n, meta, metas, &w->left);
     if (s == PB_OK) s = pb_draft_open(disk, path, &w->draft);
@@ -89,7 +89,7 @@ pb_status pb_st_create_on(const pb_disk *disk, const char *path, const pb_st_ent
 pb_status pb_st_append(pb_st_writer *w, const void *bytes, size_t n)
 {
     if (n > w->left)
-        return pb_fail(PB_EINVAL, "%s: %zu bytes of data more than its header says", w->draft.path, n - w->left);
+        return pb_fail(PB_EINVAL, "%s: %zu bytes more were written than the header states", w->draft.path, n - w->left);
     PB_TRY(pb_draft_put(&w->draft, bytes, n));
     w->left -= n;
     return PB_OK;
@@ -97,8 +97,9 @@ pb_status pb_st_append(pb_st_writer *w, const void *bytes, size_t n)
 
 pb_status pb_st_commit(pb_st_writer *w)
 {
-    const pb_status s = w->left ? pb_fail(PB_EINVAL, "%s: %zu bytes of data are missing", w->draft.path, w->left)
-                                : pb_draft_keep(&w->draft);
+    const pb_status s =
+        w->left ? pb_fail(PB_EINVAL, "%s: %zu bytes that the header states were not written", w->draft.path, w->left)
+                : pb_draft_keep(&w->draft);
     pb_st_abandon(w);
     return s;
 }

@@ -1,5 +1,5 @@
-/* geometry.c - the built-in models by name (layers, widths, heads; model.def), and sizes that follow from these: the
- * width of each adapter target, the granularity at which conversations are packed. */
+/* geometry.c - finds a built-in model geometry (model.def) by name, and computes sizes that depend on the geometry: the
+ * widths of each adapter target, and the alignment of packed conversations. */
 #include <stdio.h>
 #include <string.h>
 

@@ -45,9 +45,10 @@ static const char *const target_names[] = {
 #undef X
 };
 
-/* ---- parameter list ----------------------------------------------------------------------------- */
+/* ---- listing the parameters --------------------------------------------------------------------- */
 
-/* The top-k selection of the indexer has no gradient, so its parameters are trained only with a loss of their own. */
+/* True if the parameter is trained. The indexer's parameters are trained only with index_loss, because its top-k
+ * selection has no gradient. */
 static bool trained(const pb_model_config *c, int place, int id)
 {
     if (c->frozen || (pb_param_indexes(id) && !(c->index_loss > 0))) return false;
@@ -89,7 +90,7 @@ static void list_params(pb_model *m)
     for (int i = 0; i < m->n; i++) m->trained += m->params[i].trained ? pb_param_n(&m->params[i]) : 0;
 }
 
-/* ---- memory --------------------------------------------------------------------------------------- */
+/* ---- allocating memory ---------------------------------------------------------------------------- */
 
 static bool quantised(const pb_model *m, const pb_param *p)
 {
@@ -138,7 +139,7 @@ static pb_status allocate(pb_model *m)
     return PB_OK;
 }
 
-/* ---- values --------------------------------------------------------------------------------------- */
+/* ---- initial values of the parameters ------------------------------------------------------------- */
 
 /* Centre and half width of the uniform distribution of a parameter's initial values. */
 static void distribution(const pb_model *m, const pb_param *p, double *centre, double *half)
@@ -212,20 +213,22 @@ static pb_status fill(pb_model *m)
     return s;
 }
 
-/* ---- opening ---------------------------------------------------------------------------------------- */
+/* ---- checking, opening and closing a model ---------------------------------------------------------- */
 
 pb_status pb_model_check(const pb_model_config *c)
 {
     const pb_geometry *g = c->geometry;
     if (c->layers < 0 || c->layers > g->L)
-        return pb_fail(PB_EINVAL, "layers %d: %s has 1 to %d (0: all)", c->layers, g->name, g->L);
-    if (c->dtype != PB_F32 && c->dtype != PB_BF16) return pb_fail(PB_EINVAL, "a model is f32 or bf16");
+        return pb_fail(PB_EINVAL, "layers %d: need 1 to %d, or 0 for all layers of %s", c->layers, g->L, g->name);
+    if (c->dtype != PB_F32 && c->dtype != PB_BF16)
+        return pb_fail(PB_EINVAL, "the dtype of a model must be f32 or bf16");
     if (!(c->index_loss >= 0 && isfinite(c->index_loss)))
         return pb_fail(PB_EINVAL, "index loss %g: need a finite number of at least 0", (double)c->index_loss);
     if (c->tuning == PB_FULL) return PB_OK;
     if (c->rank < 1 || c->rank > g->D) return pb_fail(PB_EINVAL, "rank %d: need 1 to %d", c->rank, g->D);
-    if (!c->targets || c->targets >> PB_NTARGETS) return pb_fail(PB_EINVAL, "adapters need at least one known target");
-    if (!(c->alpha > 0)) return pb_fail(PB_EINVAL, "alpha %g: need > 0", (double)c->alpha);
+    if (!c->targets || c->targets >> PB_NTARGETS)
+        return pb_fail(PB_EINVAL, "the targets of the adapters are empty or unknown");
+    if (!(c->alpha > 0)) return pb_fail(PB_EINVAL, "alpha %g: need a number above 0", (double)c->alpha);
     return PB_OK;
 }
 
@@ -241,7 +244,7 @@ pb_status pb_model_open(pb_ctx *ctx, const pb_model_config *cfg, pb_model *out)
     m.lora_b = calloc(L * PB_NTARGETS, sizeof(pb_param *));
     pb_status s =
         m.params && m.layer && m.lora_a && m.lora_b ? PB_OK : pb_fail(PB_ENOMEM, "no memory for the parameter list");
-    m.own_norms = !cfg->fixed_norms;
+    m.export_norms = !cfg->fixed_norms;
     if (s == PB_OK) list_params(&m);
     if (s == PB_OK) s = allocate(&m);
     if (s == PB_OK) s = fill(&m);

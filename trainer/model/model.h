@@ -1,4 +1,4 @@
-/* model.h - decoder-only transformer models: geometry, parameters, and the device memory that holds them.
+/* model.h - decoder-only transformer models: their geometry, and their parameters in device memory.
  *
  * All families (families.def) have pre-norm residual layers:
  *
@@ -38,7 +38,7 @@ typedef struct pb_geometry {
     int V, D, L, H, K, d, I;  /* vocabulary, hidden, layers, query heads, key/value heads, head size, MLP width */
     float eps;                /* of RMSNorm */
     double theta;             /* base of RoPE */
-    bool tied, bias, qk_norm; /* the head is the embedding; q, k and v have biases; heads of q and k are normed */
+    bool tied, bias, qk_norm; /* the head is the embedding; q, k and v have biases; q and k have an RMSNorm per head */
     int max_pos;              /* longest row in tokens */
     pb_rope_scaling rope;     /* scaling of RoPE's frequencies */
     bool o_bias;              /* a bias on the output projection of attention */
@@ -47,12 +47,13 @@ typedef struct pb_geometry {
 
 /* Tokens per compressed row in this layer; 0: the layer has no compressed rows. */
 static inline int pb_ratio(const pb_geometry *g, int layer) { return g->v4 ? g->v4->ratio[layer] : 0; }
-/* With this ratio, a compressed row pools its own 4 tokens and the 4 before them, each set through its own half of 2d
- * columns. Layers with this ratio have an indexer. */
+/* The ratio at which compressed rows overlap: a row pools its own 4 tokens and the 4 before them, with d columns of
+ * values for each of the two sets. Layers with this ratio have an indexer. */
 enum { PB_V4_OVERLAPPING = 4 };
 /* Columns of the values (and of the gates) from which compressed rows of d elements are pooled. */
 static inline int pb_v4_columns(int ratio, int d) { return ratio == 0 ? 0 : ratio == PB_V4_OVERLAPPING ? 2 * d : d; }
-/* In a packed row every conversation begins at a multiple of this: the largest ratio, 1 without compressed rows. */
+/* Returns the alignment of conversations in a packed row, in tokens: the largest ratio of the model; 1: no layer has
+ * compressed rows. */
 int pb_sample_align(const pb_geometry *g);
 
 /* Borrows *out. EINVAL: no geometry has this name; the message lists all names. */
@@ -62,8 +63,8 @@ extern const pb_geometry pb_geometries[]; /* terminated by an entry whose name i
 /* X(enumerator, word of the command line, meaning) */
 #define PB_TUNING_MAP(X)                                                                                               \
     X(FULL, "full", "every parameter is trained")                                                                      \
-    X(LORA, "lora", "adapters, and both norm gains of every layer unless fixed_norms")                                 \
-    X(QLORA, "qlora", "as lora, with the base matrices in NF4")
+    X(LORA, "lora", "adapters are trained, and the norm gains of every layer unless fixed_norms")                      \
+    X(QLORA, "qlora", "like lora, with the base matrices in NF4")
 typedef enum pb_tuning {
 #define X(id, word, what) PB_##id,
     PB_TUNING_MAP(X)
@@ -111,7 +112,7 @@ typedef struct pb_model_config {
     const pb_geometry *geometry;
     int layers; /* number of layers, the first ones of the geometry; 0: all */
     pb_tuning tuning;
-    pb_dtype dtype;   /* of matrices, tables, adapters and activations: f32 or bf16 */
+    pb_dtype dtype;   /* type of matrices, tables, adapters and activations: f32 or bf16 */
     int rank;         /* rank of the adapters; LoRA and QLoRA only */
     float alpha;      /* adapter output is scaled by alpha/rank */
     unsigned targets; /* which projections have adapters: bits 1 << pb_target */
@@ -145,7 +146,7 @@ typedef struct pb_model {
     size_t trained; /* number of trained elements */
     /* True if the gains of the layers' norms are trained or were loaded with the adapters: the adapters' export then
      * contains them. */
-    bool own_norms;
+    bool export_norms;
 } pb_model;
 
 /* EINVAL: more layers than the geometry has, a dtype that is not f32 or bf16, or invalid adapter settings. */
@@ -160,7 +161,7 @@ static inline pb_param *pb_layer_param(const pb_model *m, int layer, int id)
 {
     return m->layer[layer * PB_NPARAMS + id];
 }
-/* The input and output width of a target's projection, and the first column of its output in the product that computes
- * it (k, for instance, is a part of the product qkv). */
+/* Returns the input and output width of a target's projection, and the column at which its output begins in the output
+ * of its matrix (k, for instance, is part of the matrix qkv). */
 void pb_target_shape(const pb_geometry *g, pb_target t, int *in, int *out, int *offset);
 #endif

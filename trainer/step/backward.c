@@ -9,8 +9,8 @@
 #include "kernels/swiglu/swiglu.h"
 #include "trainer/step/products.h"
 
-/* Backward of a residual addition followed by a norm. In: dcur, the gradient of h through the residual connection, and
- * dn, the gradient of the norm's output. Out: dcur, the gradient of both summands of h. */
+/* Backward of h = x + r followed by a norm of h. In: dcur, the gradient of h through the residual connection, and dn,
+ * the gradient of the norm's output. Out: dcur, the gradient of x and of r, which are equal. */
 static pb_status norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *gain, const void *h, const float *rstd)
 {
     return pb_addnorm_bwd(ctx, &(pb_addnorm_bwd_args){.dy = t->dn,
@@ -26,7 +26,7 @@ static pb_status norm_back(pb_ctx *ctx, const pb_trainer *t, const pb_param *gai
                                                       .dtype = t->model.cfg.dtype});
 }
 
-/* Backward of the MLP: from dcur, the gradient of down's output, to dn, the gradient of n2. */
+/* Backward of the MLP: computes dn, the gradient of its input n2, from dcur, the gradient of its output. */
 static pb_status mlp_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_layer_acts *a)
 {
     const pb_model *m = &t->model;
@@ -49,8 +49,8 @@ static pb_status mlp_back(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_
     return pb_product_dw(ctx, t, layer, &pb_product_gate_up, t->dgu, a->n2);
 }
 
-/* Backward of the head and the last norm: from the gradient of the logits to dcur, the gradient of
- * the last residual stream. */
+/* Backward of the head and the last norm: computes dcur, the gradient of the last layer's residual stream, from the
+ * gradient of the logits. */
 static pb_status head_back(pb_ctx *ctx, const pb_trainer *t)
 {
     const pb_model *m = &t->model;
@@ -90,7 +90,7 @@ pb_status pb_phase_backward(pb_ctx *ctx, void *self)
     const pb_trainer *t = self;
     const pb_model *m = &t->model;
     const pb_param *embed = m->outer[PB_P_embed];
-    if (m->cfg.frozen) return pb_fail(PB_EINVAL, "backward: the model is frozen");
+    if (m->cfg.frozen) return pb_fail(PB_EINVAL, "backward: a frozen model (evaluation only) has no backward pass");
     PB_TRY(head_back(ctx, t));
     for (int layer = m->g.L - 1; layer >= 0; layer--) {
         const pb_layer_acts *a = &t->layers[layer];

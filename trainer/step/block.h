@@ -12,21 +12,21 @@
 #include "trainer/step/trainer.h"
 
 typedef struct pb_block {
-    size_t state_bytes, layer_bytes; /* of t->block_state, and of each t->layers[].block; both begin as zeros */
+    size_t state_bytes, layer_bytes; /* size of t->block_state, and of each t->layers[].block; initialised with zeros */
     pb_status (*check)(const pb_train_config *c);  /* EINVAL: a setting that this family does not support */
     void (*carve_layer)(pb_trainer *t, int layer); /* reserves what one layer keeps for the backward pass */
     void (*carve_shared)(pb_trainer *t);           /* reserves tables, and buffers that all layers share */
     void (*carve_backward)(pb_trainer *t);         /* reserves gradients of activations, one set for all layers */
-    pb_status (*tables)(pb_trainer *t);            /* uploads the tables' values; host syncs */
+    pb_status (*tables)(pb_trainer *t);            /* computes and uploads the RoPE tables; host syncs */
     pb_status (*begin)(pb_ctx *ctx, const pb_trainer *t); /* enqueued once per forward pass, before the first layer */
     pb_status (*forward)(pb_ctx *ctx, const pb_trainer *t, int layer);  /* reads the layer's n1, writes t->proj */
     pb_status (*backward)(pb_ctx *ctx, const pb_trainer *t, int layer); /* reads t->dcur = dproj, writes t->dn = dn1 */
     /* Adds the indexers' weighted loss of the last micro-batch to *loss. NULL: the block refuses index_loss > 0.
      * Host syncs. */
     pb_status (*own_loss)(const pb_trainer *t, double *loss);
-    /* FLOPs that pb_trainer_flops adds to its own count. Its own count has, for every weight matrix of the model, one
-     * product forward and one backward (two if the matrix is trained). A negative term corrects that count for a
-     * product that the block does not compute. */
+    /* FLOPs that pb_trainer_flops adds to its count of the weight matrices. That count has, for every weight matrix, one
+     * product in the forward pass and one in the backward pass (two if the matrix is trained). A negative term subtracts
+     * a product that the block does not compute. */
     pb_flops (*flops)(const pb_trainer *t);
 } pb_block;
 

@@ -1,4 +1,5 @@
-/* clip.c - the clip phase in its variants, and the device lists of the trained tensors. */
+/* clip.c - the clip phase: clips the gradients in one of its variants (none, sync, fused, multi). Also writes the lists
+ * of trained tensors that multi-tensor kernels read from device memory. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -82,8 +83,8 @@ static pb_status fused(pb_ctx *ctx, const pb_trainer *t, int group)
     return scales(ctx, t, group);
 }
 
-/* Host-synchronous clipping: downloads the partial sums, computes the norm and scale on the
- * host, and uploads the scale. */
+/* Host-synchronous clipping: downloads the partial sums and computes the norm and scale on the host. The upload of the
+ * scale does not wait, so the downloads are the only host syncs. */
 static pb_status synchronous(pb_ctx *ctx, const pb_trainer *t, int group)
 {
     double sum = 0;
@@ -91,7 +92,7 @@ static pb_status synchronous(pb_ctx *ctx, const pb_trainer *t, int group)
     const double carried = (double)t->cfg.loss_scale, norm = sqrt(sum) / carried, max = (double)t->cfg.max_norm;
     pb_clip_state state = {.scale = (float)((norm > max ? max / norm : 1) / carried), .norm = (float)norm};
     if (!isfinite(state.norm)) state.scale = 1, state.skip = 1;
-    PB_TRY(pb_upload(ctx, t->clip + group, &state, sizeof state));
+    PB_TRY(pb_upload_staged(ctx, t->clip + group, &state, sizeof state));
     return state.scale != 1 ? scales(ctx, t, group) : PB_OK;
 }
 

@@ -1,4 +1,4 @@
-/* forward.c - the forward phase: from token ids to logits. */
+/* forward.c - the forward phase: computes logits from token ids, and stores the activations for the backward pass. */
 #include "kernels/addnorm/addnorm.h"
 #include "kernels/embedding/embedding.h"
 #include "kernels/linear/linear.h"
@@ -6,7 +6,7 @@
 #include "kernels/swiglu/swiglu.h"
 #include "trainer/step/products.h"
 
-/* h = x + r, and y = RMSNorm(h) with the given gain. */
+/* Computes h = x + r and y = RMSNorm(h) with the given gain. */
 static pb_status add_and_norm(pb_ctx *ctx, const pb_trainer *t, const void *x, const void *r, const pb_param *gain,
                               void *h, void *y, float *rstd)
 {

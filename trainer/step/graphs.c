@@ -1,4 +1,4 @@
-/* graphs.c - a cache of graphs. The key is everything that a graph holds by value and that differs between steps. */
+/* graphs.c - a cache of graphs. Its key consists of the values that a graph contains and that differ between steps. */
 #include "trainer/step/graphs.h"
 
 #include <stdio.h>
@@ -6,7 +6,8 @@
 #include "kernels/engine/clock.h"
 #include "trainer/step/trainer_impl.h"
 
-/* The cache key. clip and optimizer (pb_train_finish) depend neither on the row length nor on accumulation. */
+/* Returns the cache key. For pb_train_finish it has no row length and no `accumulate`, because the phases clip and
+ * optimizer do not depend on them. */
 static pb_graph_shape shape_of(const pb_trainer *t, pb_fn fn)
 {
     if (fn == pb_train_finish) return (pb_graph_shape){.fn = fn};
@@ -42,7 +43,7 @@ static pb_status record(pb_graphs *g, pb_ctx *ctx, pb_trainer *t, pb_graph_shape
     if (status != PB_OK) {
         char why[256];
         snprintf(why, sizeof why, "%s", pb_error());
-        return pb_fail(status, "the step of %d rows of %d tokens was not recorded: %s", t->cfg.B, t->S, why);
+        return pb_fail(status, "a step of %d rows of %d tokens could not be recorded: %s", t->cfg.B, t->S, why);
     }
     g->seconds += pb_clock_seconds() - start;
     g->nodes += pb_graph_nodes(ctx, s->graph);

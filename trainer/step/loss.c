@@ -1,4 +1,4 @@
-/* loss.c - the loss phase: cross-entropy of the logits, which become their own gradient. */
+/* loss.c - the loss phase: computes the cross-entropy, and overwrites the logits with their gradient. */
 #include "kernels/xent/xent.h"
 #include "trainer/step/trainer_impl.h"
 

@@ -1,4 +1,5 @@
-/* optimizer.c - the optimizer phase: AdamW, which applies the result of the clip phase. */
+/* optimizer.c - the optimizer phase: updates the trained parameters with AdamW, and applies the scale that the clip
+ * phase has computed, or skips the step. */
 #include "trainer/step/trainer_impl.h"
 
 pb_status pb_phase_optimizer(pb_ctx *ctx, void *self)

@@ -1,4 +1,4 @@
-/* products.c - the matrix products of a layer and their gradients. */
+/* products.c - computes the matrix products of a layer, with biases and adapters, and their gradients. */
 #include "trainer/step/products.h"
 
 #include "kernels/linear/linear.h"

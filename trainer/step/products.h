@@ -1,9 +1,9 @@
-/* products.h - the matrix products of a layer: weights that are dense or NF4, with biases and adapters. */
+/* products.h - the matrix products of a layer and their gradients: with dense or NF4 weights, biases and adapters. */
 #ifndef PB_PRODUCTS_H
 #define PB_PRODUCTS_H
 #include "trainer/step/trainer_impl.h"
 
-/* A weight matrix of a layer, with its bias and the adapter targets that are parts of its output. */
+/* A weight matrix of a layer, its bias, and the adapter targets whose outputs are column ranges of its output. */
 typedef struct pb_product {
     int param, bias; /* ids in model.def; bias -1: none */
     pb_target first;
@@ -22,6 +22,6 @@ pb_status pb_product_dx(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_pr
 pb_status pb_product_dw(pb_ctx *ctx, const pb_trainer *t, int layer, const pb_product *pr, const void *dy,
                         const void *x);
 bool pb_has_adapter(const pb_trainer *t, int layer, pb_target target);
-/* The gradient of a parameter; NULL unless it is trained. */
+/* Returns the gradient of a parameter; NULL: the parameter is not trained. */
 static inline float *pb_grad_of(const pb_param *p) { return p && p->trained ? p->grad : NULL; }
 #endif

@@ -1,4 +1,4 @@
-/* trainer.c - a trainer's memory, inputs and results. */
+/* trainer.c - allocates a trainer's memory, sets its inputs, and reads its results. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,7 @@ pb_status pb_backward_and_clip(pb_ctx *ctx, void *self)
     return pb_phase_clip(ctx, self);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------- */
+/* ---- reserving device memory -------------------------------------------------------------------- */
 
 static void carve_layer(pb_trainer *t, int layer)
 {
@@ -130,7 +130,8 @@ static void carve(pb_trainer *t)
     t->block->carve_shared(t);
     const bool learns = !t->cfg.model.frozen;
     for (int i = 0; i < (learns ? g->L : 1); i++) carve_layer(t, i);
-    for (int i = 1; i < g->L && !learns; i++) t->layers[i] = t->layers[0]; /* also its pointer `block` */
+    /* Without a backward pass all layers share the buffers of layer 0, including those of its attention block. */
+    for (int i = 1; i < g->L && !learns; i++) t->layers[i] = t->layers[0];
     t->hf = pb_carve(m, T * g->D * e);
     t->nf = pb_carve(m, T * g->D * e);
     t->rstdf = pb_carve(m, T * f);
@@ -195,19 +196,20 @@ pb_status pb_upload_rotations(pb_trainer *t, float *cosines, float *sines, int d
     return s;
 }
 
-/* ---- opening -------------------------------------------------------------------------------------- */
+/* ---- checking, opening and closing a trainer ------------------------------------------------------ */
 
 pb_status pb_train_check(const pb_train_config *c)
 {
     const pb_geometry *g = c->model.geometry;
     if (c->B < 1) return pb_fail(PB_EINVAL, "batch %d: need at least 1", c->B);
-    if (c->S < 1 || c->S > g->max_pos) return pb_fail(PB_EINVAL, "seq %d: %s takes 1 to %d", c->S, g->name, g->max_pos);
+    if (c->S < 1 || c->S > g->max_pos)
+        return pb_fail(PB_EINVAL, "seq %d: need 1 to %d for %s", c->S, g->max_pos, g->name);
     if ((size_t)c->B * c->S > 1u << 22)
-        return pb_fail(PB_EINVAL, "batch %d of seq %d: over 4 M tokens a step", c->B, c->S);
-    if (!(c->max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need > 0", (double)c->max_norm);
+        return pb_fail(PB_EINVAL, "batch %d, seq %d: need at most 4 M tokens per micro-batch", c->B, c->S);
+    if (!(c->max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need a number above 0", (double)c->max_norm);
     if (!(c->beta1 >= 0 && c->beta1 < 1 && c->beta2 >= 0 && c->beta2 < 1 && c->eps > 0))
-        return pb_fail(PB_EINVAL, "adamw: beta1 %g, beta2 %g, eps %g", (double)c->beta1, (double)c->beta2,
-                       (double)c->eps);
+        return pb_fail(PB_EINVAL, "adamw: beta1 %g, beta2 %g, eps %g: need betas from 0 to below 1 and a positive eps",
+                       (double)c->beta1, (double)c->beta2, (double)c->eps);
     PB_TRY(pb_model_check(&c->model));
     return pb_block_of(g)->check(c);
 }
@@ -267,13 +269,13 @@ void pb_trainer_close(pb_trainer *t)
     free(t);
 }
 
-/* ---- inputs ------------------------------------------------------------------------------------------ */
+/* ---- setting the inputs of a step -------------------------------------------------------------------- */
 
 static pb_status set_packing(pb_trainer *t, const pb_batch *b, int S)
 {
     const int T = t->cfg.B * S, align = pb_sample_align(&t->model.g);
     if (!b->start != !t->cfg.packed || !b->pos != !t->cfg.packed)
-        return pb_fail(PB_EINVAL, "batch: start and pos must %s: the trainer's batches are %s",
+        return pb_fail(PB_EINVAL, "batch: start and pos must %s, because the trainer's batches are %s",
                        t->cfg.packed ? "be given" : "be NULL", t->cfg.packed ? "packed" : "not packed");
     if (!t->cfg.packed) return PB_OK;
     for (int i = 0; i < T; i++) {
@@ -291,7 +293,7 @@ static pb_status set_packing(pb_trainer *t, const pb_batch *b, int S)
 
 static pb_status set_index_scale(pb_trainer *t)
 {
-    const float scale = t->cfg.model.index_loss * t->inv * t->cfg.loss_scale;
+    const float scale = t->cfg.model.index_loss * t->host_inv_count * t->cfg.loss_scale;
     return t->cfg.model.index_loss > 0 ? pb_upload(t->ctx, t->index_scale, &scale, sizeof scale) : PB_OK;
 }
 
@@ -300,8 +302,7 @@ pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
     const int V = t->model.g.V, S = b->S ? b->S : t->cfg.S;
     const size_t T = (size_t)t->cfg.B * (size_t)(S > 0 ? S : 0);
     double count = 0;
-    if (S < 1 || S > t->cfg.S)
-        return pb_fail(PB_EINVAL, "batch: rows of %d tokens, the trainer takes 1 to %d", S, t->cfg.S);
+    if (S < 1 || S > t->cfg.S) return pb_fail(PB_EINVAL, "batch: rows of %d tokens: need 1 to %d tokens", S, t->cfg.S);
     for (size_t i = 0; i < T; i++) {
         if (b->ids[i] < 0 || b->ids[i] >= V)
             return pb_fail(PB_EINVAL, "batch: id %d of token %zu is outside the vocabulary of %d", b->ids[i], i, V);
@@ -317,7 +318,7 @@ pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
     PB_TRY(pb_upload(t->ctx, t->targets, b->targets, T * sizeof *b->targets));
     PB_TRY(pb_upload(t->ctx, t->mask, b->mask, T * sizeof *b->mask));
     PB_TRY(pb_upload(t->ctx, t->inv_count, &inv, sizeof inv));
-    t->inv = inv;
+    t->host_inv_count = inv;
     PB_TRY(set_index_scale(t));
     set_shape(t, S);
     return PB_OK;
@@ -326,7 +327,7 @@ pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *b)
 pb_status pb_trainer_set_lr(pb_trainer *t, float lr)
 {
     if (!(lr >= 0 && isfinite(lr)))
-        return pb_fail(PB_EINVAL, "learning rate %g: need a finite number >= 0", (double)lr);
+        return pb_fail(PB_EINVAL, "learning rate %g: need a finite number of at least 0", (double)lr);
     t->cfg.lr = lr;
     return pb_upload(t->ctx, &t->state->lr, &lr, sizeof lr);
 }
@@ -342,7 +343,7 @@ pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale)
 
 pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_norm)
 {
-    if (!(max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need > 0", (double)max_norm);
+    if (!(max_norm > 0)) return pb_fail(PB_EINVAL, "max norm %g: need a number above 0", (double)max_norm);
     t->cfg.clip = clip;
     t->cfg.max_norm = max_norm;
     return pb_clip_write_lists(t);
@@ -350,13 +351,13 @@ pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_nor
 
 void pb_trainer_accumulate(pb_trainer *t, bool on) { t->accumulate = on; }
 
-/* Runs all phases in planning mode: ops are checked, implementations selected and scratch memory allocated,
- * but nothing is computed. */
+/* Runs all phases on the plan backend: ops are checked, implementations are selected and scratch memory is allocated, but
+ * nothing is computed. */
 pb_status pb_trainer_reserve(pb_trainer *t, int S)
 {
     const bool planning = t->ctx->planning;
     const int before = t->S;
-    if (S < 1 || S > t->cfg.S) return pb_fail(PB_EINVAL, "rows of %d tokens, the trainer takes 1 to %d", S, t->cfg.S);
+    if (S < 1 || S > t->cfg.S) return pb_fail(PB_EINVAL, "rows of %d tokens: need 1 to %d tokens", S, t->cfg.S);
     set_shape(t, S);
     pb_status s = PB_OK;
     t->ctx->planning = true;
@@ -367,7 +368,7 @@ pb_status pb_trainer_reserve(pb_trainer *t, int S)
     return s;
 }
 
-/* ---- results ----------------------------------------------------------------------------------------- */
+/* ---- reading results --------------------------------------------------------------------------------- */
 
 pb_status pb_trainer_loss(pb_trainer *t, double *mean)
 {

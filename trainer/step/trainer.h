@@ -15,9 +15,9 @@
 /* How gradients are clipped. X(enumerator, word of the command line, meaning) */
 #define PB_CLIP_MAP(X)                                                                                                 \
     X(NONE, "none", "no clipping")                                                                                     \
-    X(SYNC, "sync", "per layer, joint norm; the host reads every buffer's sum: one wait a buffer")                     \
-    X(FUSED, "fused", "per layer, joint norm; n sums, 1 reduction, n scales, no wait")                                 \
-    X(MULTI, "multi", "one call for the whole model, global norm, no wait; AdamW applies the scale")
+    X(SYNC, "sync", "one norm per layer; the host reads the sum of each buffer: one host sync per buffer")             \
+    X(FUSED, "fused", "one norm per layer; n sums, 1 reduction, n scales; no host sync")                               \
+    X(MULTI, "multi", "one norm of the whole model, in one call; AdamW applies the scale; no host sync")
 typedef enum pb_clip_variant {
 #define X(id, word, what) PB_CLIP_##id,
     PB_CLIP_MAP(X)
@@ -28,8 +28,8 @@ typedef enum pb_clip_variant {
 /* The keys that queries attend to in a V4 model. X(enumerator, word of the command line, meaning) */
 #define PB_ATTENTION_MAP(X)                                                                                            \
     X(AUTO, "auto", "sparse in models with an indexer, else dense")                                                    \
-    X(DENSE, "dense", "everything visible: of V4 the window and all compressed rows")                                  \
-    X(SPARSE, "sparse", "of the compressed rows those that the layer's indexer picks")
+    X(DENSE, "dense", "attend to everything visible: in V4 the window and all compressed rows")                        \
+    X(SPARSE, "sparse", "attend to the window and the compressed rows that the layer's indexer selects")
 typedef enum pb_attention_variant {
 #define X(id, word, what) PB_ATTENTION_##id,
     PB_ATTENTION_MAP(X)
@@ -40,9 +40,9 @@ typedef enum pb_attention_variant {
 /* Simulated FP8 quantisation of V4's keys and values in the forward pass, and the type of the block scales.
  * X(enumerator, word of the command line, meaning) */
 #define PB_KV_QAT_MAP(X)                                                                                               \
-    X(NONE, "none", "as they are")                                                                                     \
-    X(UE8M0, "ue8m0", "through e4m3 and back, scales that are powers of two")                                          \
-    X(F32, "f32", "through e4m3 and back, scales in f32")
+    X(NONE, "none", "keys and values are not converted")                                                               \
+    X(UE8M0, "ue8m0", "converted to e4m3 and back, with scales that are powers of two")                                \
+    X(F32, "f32", "converted to e4m3 and back, with scales in f32")
 typedef enum pb_kv_qat_variant {
 #define X(id, word, what) PB_KV_QAT_##id,
     PB_KV_QAT_MAP(X)
@@ -68,7 +68,7 @@ typedef struct pb_train_config {
  * norm 1, AdamW with lr 1e-4, betas 0.9 and 0.999, eps 1e-8, weight decay 0.01, loss scale 1, seed 42. */
 pb_train_config pb_train_defaults(const pb_geometry *g);
 
-/* One batch in host memory, borrowed for the call. S below is the batch's own row length. */
+/* One batch in host memory, borrowed during a call. In the shapes of its members, S is the row length of the batch. */
 typedef struct pb_batch {
     const int32_t *ids;     /* [B,S] */
     const int32_t *targets; /* [B,S] the next token; any value where mask is 0 */
@@ -117,8 +117,8 @@ void pb_trainer_close(pb_trainer *t);
 pb_status pb_trainer_set_batch(pb_trainer *t, const pb_batch *batch);
 /* Sets the learning rate of the next optimizer phase. EINVAL: below 0 or not finite. */
 pb_status pb_trainer_set_lr(pb_trainer *t, float lr);
-/* Loss scaling: the loss phase multiplies its gradient by `scale`, and the phases clip and optimizer divide it out. Use
- * one value for all micro-batches of a step. EINVAL: not a finite number above 0. */
+/* Sets the loss scale: the loss phase multiplies its gradient by `scale`, and the phases clip and optimizer divide the
+ * gradients by it. All micro-batches of a step must use one value. EINVAL: not a finite number above 0. */
 pb_status pb_trainer_set_loss_scale(pb_trainer *t, float scale);
 pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_norm); /* invalidates captured graphs */
 /* With `on`, the following backward passes add to the gradients in memory (gradient accumulation); without, they
@@ -128,12 +128,13 @@ void pb_trainer_accumulate(pb_trainer *t, bool on);
  * above the trainer's S, or a frozen model. */
 pb_status pb_trainer_reserve(pb_trainer *t, int S);
 
-/* Each function from here to pb_trainer_clip_states reads results from the device and is a host sync, except
- * pb_trainer_clip_groups and pb_trainer_clip_layer. */
+/* The following functions, up to pb_trainer_clip_states, read results from the device and are host syncs, except
+ * pb_trainer_clip_groups and pb_trainer_clip_layer, which are not. */
 /* Weighted loss of the indexers in the last backward phase, divided by the same count as the loss; 0 if the indexers
  * are not trained. */
 pb_status pb_trainer_index_loss(pb_trainer *t, double *loss);
-/* Loss of the last loss phase: the sum of nll over the loss tokens, divided by the batch's count. */
+/* Loss of the last loss phase: the sum of the negative log likelihoods of the loss tokens, divided by the batch's
+ * count. */
 pb_status pb_trainer_loss(pb_trainer *t, double *mean);
 /* Negative log likelihood per token of the last batch, [B*S]; 0 where the mask is 0. */
 pb_status pb_trainer_nll(pb_trainer *t, float *nll);

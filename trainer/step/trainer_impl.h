@@ -1,4 +1,4 @@
-/* trainer_impl.h - the internal state of a trainer, for the files that implement its phases. */
+/* trainer_impl.h - the members of pb_trainer: device buffers and settings that the phases of a step use. */
 #ifndef PB_TRAINER_IMPL_H
 #define PB_TRAINER_IMPL_H
 #include "trainer/step/block.h"
@@ -11,7 +11,7 @@ typedef struct pb_layer_acts {
     float *rstd2;          /* [T] */
     void *gu;              /* [T,2,I] gate and up */
     void *xa[PB_NTARGETS]; /* [T,R] x A^T of each target's adapter; NULL: no adapter */
-    void *block;           /* what the attention block keeps: pb_gqa_acts or pb_v4_acts; host */
+    void *block;           /* the attention block's activations: pb_gqa_acts or pb_v4_acts; the struct is host memory */
 } pb_layer_acts;
 
 /* Gradients that are clipped by their joint norm: those of a layer, or those of the parameters outside the layers. */
@@ -19,7 +19,7 @@ typedef struct pb_clip_group {
     int first, n;   /* the tensors trained[first] to trained[first+n-1] */
     float *partial; /* [slots] partial sums of squares of this group's gradients */
     int slots;
-    int layer; /* -1: the parameters outside the layers */
+    int layer; /* layer of the group; -1: the group of the parameters outside the layers */
 } pb_clip_group;
 
 struct pb_trainer {
@@ -36,7 +36,7 @@ struct pb_trainer {
     float *mask, *inv_count; /* [T]; [1] 1/(loss tokens of the step) */
     float *loss_scale;       /* [1] */
     float *index_scale;      /* [1] factor of the indexers' gradients; NULL: the indexers are not trained */
-    float inv;               /* host copy of inv_count */
+    float host_inv_count;    /* host copy of inv_count */
     int32_t *start, *pos;    /* [T]; NULL when batches are not packed */
     pb_layer_acts *layers;   /* [L], host */
     void *hf, *nf;           /* [T,D] residual stream after the last layer, and its norm */

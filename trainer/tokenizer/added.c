@@ -40,7 +40,7 @@ static pb_status insert(pb_tok_trie *t, const char *s, size_t n, int32_t token)
         }
         at = next;
     }
-    if (t->node[at].token >= 0) return pb_fail(PB_EINVAL, "two added tokens are looked for as one text");
+    if (t->node[at].token >= 0) return pb_fail(PB_EINVAL, "two added tokens have the same text");
     t->node[at].token = token;
     return PB_OK;
 }
@@ -61,7 +61,7 @@ pb_status pb_added_push(pb_added *a, const pb_tok_added *flags, const char *text
     return PB_OK;
 }
 
-/* The longest token that s begins with, and its length in *len; -1: none. */
+/* Returns the longest token that s begins with, and stores its length in *len; -1: s begins with no token. */
 static int32_t longest(const pb_tok_trie *t, const char *s, size_t n, size_t *len)
 {
     int32_t token = -1;
@@ -74,7 +74,7 @@ static int32_t longest(const pb_tok_trie *t, const char *s, size_t n, size_t *le
     return token;
 }
 
-/* Start of the run of blanks that ends at n, but not before `from`. */
+/* Returns where the run of white space that ends at n begins, but at least `from`. */
 static size_t space_start(const char *s, size_t from, size_t n)
 {
     for (uint32_t cp; n > from;) {
@@ -95,7 +95,7 @@ static size_t space_end(const char *s, size_t n, size_t i)
     return i;
 }
 
-/* *single: no word character is adjacent to s[a..b). */
+/* Sets *single to true if no word character is adjacent to s[a..b). */
 static pb_status is_single(const pb_added *added, const char *s, size_t n, size_t a, size_t b, bool *single)
 {
     size_t from, to = 0;
@@ -125,8 +125,8 @@ static size_t search(const pb_tok_trie *t, const char *s, size_t n, size_t i, in
     return n;
 }
 
-/* A rejected token (because of its flags, or of `plain`) still hides the tokens that overlap it. A token with rstrip
- * may extend over the beginning of the next token, which is found nevertheless. */
+/* A token whose flags (or `plain`) reject it here still prevents overlapping tokens from being found. A token with rstrip
+ * may cover white space at which the next token begins; the next token is found in spite of that. */
 pb_status pb_added_next(const pb_added *added, pb_tok_scan *scan, size_t *a, size_t *b, int32_t *token)
 {
     size_t len = 0;
@@ -140,9 +140,9 @@ pb_status pb_added_next(const pb_added *added, pb_tok_scan *scan, size_t *a, siz
         if (t->single_word) PB_TRY(is_single(added, scan->s, scan->n, start, stop, &single));
         if (!single) continue;
         if (t->lstrip) start = start > scan->done ? space_start(scan->s, scan->done, start) : scan->done;
-        /* The text from stop to done is blank, because the previous token's rstrip covers it. */
+        /* The text from stop to done is white space, because the previous token's rstrip covers it. */
         if (t->rstrip) stop = space_end(scan->s, scan->n, stop > scan->done ? stop : scan->done);
-        if (start >= stop) continue; /* it is blank, and the previous token's rstrip covers it */
+        if (start >= stop) continue; /* this token is white space that the previous token's rstrip already covers */
         *a = scan->done;
         *b = start > scan->done ? start : scan->done;
         scan->done = stop;

@@ -1,4 +1,4 @@
-/* added.h - the added tokens of a tokenizer, and the search for them in a text. */
+/* added.h - stores the added tokens of a tokenizer (such as <|im_start|>), and finds them in a text. */
 #ifndef PB_TOK_ADDED_H
 #define PB_TOK_ADDED_H
 #include "trainer/tokenizer/pattern.h"
@@ -12,7 +12,7 @@ typedef struct pb_tok_added {
 
 typedef struct pb_tok_node { /* node of a trie over bytes; node 0 is the root */
     uint32_t child, sibling; /* 0: none */
-    int32_t token;           /* index into pb_added.token of the token that ends here; -1: none */
+    int32_t token;           /* index into pb_added.token of the token that ends at this node; -1: none */
     unsigned char byte;
 } pb_tok_node;
 
@@ -27,7 +27,7 @@ typedef struct pb_added {
     size_t n, room;
     pb_bytes texts;
     pb_tok_trie raw, normalized; /* tokens searched before the normaliser and after it */
-    pb_tok_pattern word;         /* \w of the regex crate; opened for the first single_word token */
+    pb_tok_pattern word;         /* matches a word character; compiled when the first single_word token is added */
 } pb_added;
 
 void pb_added_free(pb_added *a);
@@ -36,7 +36,8 @@ void pb_added_free(pb_added *a);
 pb_status pb_added_push(pb_added *a, const pb_tok_added *flags, const char *text, size_t n, const char *matched,
                         size_t matched_n);
 
-typedef struct pb_tok_scan { /* state of a search in s[0..n): the caller sets s, n, trie and plain, the rest is {0} */
+/* A search in s[0..n). The caller sets s, n, trie and plain, and initialises the other members with 0. */
+typedef struct pb_tok_scan {
     const char *s;
     size_t n;
     const pb_tok_trie *trie;

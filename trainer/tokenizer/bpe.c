@@ -1,12 +1,14 @@
-/* bpe.c - byte-pair encoding of one word. Merges are applied in order of rank, with a heap of candidates over a linked
- * list of symbols. */
+/* bpe.c - encodes one word by byte-pair encoding. The word is a linked list of symbols; a heap of candidate merges gives
+ * the merge of lowest rank. */
 #include "trainer/tokenizer/bpe.h"
 
 #include "trainer/tokenizer/unicode.h"
 
-/* Cache of words, sized for the CPU's L2: most text repeats a few thousand words. When it is full, it is emptied. */
+/* Sizes of the cache of encoded words: entries, entries in use at most, ints for the ids and texts of all words, and
+ * bytes of the longest word. The cache fits the CPU's L2, because most text repeats a few thousand words. A full cache
+ * is emptied. */
 enum { SLOTS = 1 << 15, SLOTS_MOST = SLOTS / 2, CACHE_INTS = 1 << 18, WORD_MOST = 64 };
-enum { LONGEST_WORD = 1 << 30 }; /* symbols, up to two per byte, are counted in 32 bits */
+enum { LONGEST_WORD = 1 << 30 }; /* bytes; a byte can give two symbols, and symbols are counted in 32 bits */
 
 pb_status pb_bpe_init(pb_bpe *b)
 {
@@ -27,7 +29,7 @@ void pb_bpe_free(pb_bpe *b)
     *b = (pb_bpe){0};
 }
 
-/* The slot of the word, or the free slot where it is to be inserted. */
+/* Returns the cache entry of the word, or the free entry where the word must be inserted. */
 static pb_tok_cached *cache_slot(const pb_bpe *b, const char *word, size_t n, uint32_t hash)
 {
     for (size_t i = hash & (SLOTS - 1);; i = (i + 1) & (SLOTS - 1)) {
@@ -65,16 +67,16 @@ static bool has_fallback(const pb_bpe *b, const char *c, size_t len)
 
 static pb_status refuse(const pb_bpe *b, const char *c, size_t len)
 {
-    static const char why[] = "is not in the vocabulary, which has no unk_token";
+    static const char why[] = "is not in the vocabulary, and the tokenizer has no unk_token";
     uint32_t cp = 0;
     pb_tok_char(c, len, &cp);
     if (b->byte_level) return pb_fail(PB_EINVAL, "tokenizer: byte 0x%02X %s", (unsigned)pb_tok_char_to_byte(cp), why);
     return pb_fail(PB_EINVAL, "tokenizer: character U+%04X %s", cp, why);
 }
 
-/* Handles a character that is not in the vocabulary: pushes its fallback bytes, or makes unk_token pending. A pending
- * unk_token is pushed only after fallback bytes that follow it. Hugging Face's encoder does the same, and models are
- * trained on its output. */
+/* Handles a character that is not in the vocabulary: pushes the tokens of its bytes (byte_fallback), or makes unk_token
+ * pending. A pending unk_token is pushed after byte tokens that follow it. This order is that of Hugging Face's encoder,
+ * on whose output the models were trained. */
 static pb_status push_unknown(pb_bpe *b, size_t *n, const char *c, size_t len, bool *pending)
 {
     if (has_fallback(b, c, len)) {
@@ -87,7 +89,7 @@ static pb_status push_unknown(pb_bpe *b, size_t *n, const char *c, size_t len, b
     return PB_OK;
 }
 
-/* Splits the word into symbols, one per character; at most two per byte. */
+/* Splits the word into symbols, one per character. unk_token and fallback bytes can make it at most two per byte. */
 static pb_status split(pb_bpe *b, const char *word, size_t len, size_t *symbols)
 {
     size_t n = 0;
@@ -144,8 +146,8 @@ static void consider(pb_bpe *b, size_t *heap, int32_t left, int32_t right)
     if (p) heap_push(b->heap, heap, (pb_tok_merge){(uint64_t)p->rank << 32 | (uint32_t)left, p->id});
 }
 
-/* Applies the merges. A candidate is stale if its pair no longer yields the token it was pushed for. Each of the at
- * most n-1 merges pops one candidate and pushes at most two, so the heap holds fewer than 2n. */
+/* Merges pairs of symbols, in order of rank. A candidate is skipped if an earlier merge has changed its pair. The heap
+ * holds fewer than 2n candidates: each of the at most n-1 merges pops one and pushes at most two. */
 static void merge(pb_bpe *b, size_t n)
 {
     pb_tok_symbol *s = b->symbol;
@@ -175,7 +177,7 @@ static pb_status encode_new(pb_bpe *b, const char *word, size_t len, pb_ids *out
         return PB_OK;
     }
     if (len > LONGEST_WORD)
-        return pb_fail(PB_EINVAL, "tokenizer: a word of %zu bytes, need at most %d", len, LONGEST_WORD);
+        return pb_fail(PB_EINVAL, "tokenizer: a word has %zu bytes: need at most %d", len, LONGEST_WORD);
     PB_TOK_ROOM(b->symbol, b->symbols_room, 2 * len);
     size_t n = 0;
     PB_TRY(split(b, word, len, &n));

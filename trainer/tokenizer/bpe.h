@@ -1,11 +1,12 @@
-/* bpe.h - byte-pair encoding of one word, with a cache of encoded words. */
+/* bpe.h - encodes one word by byte-pair encoding, and caches encoded words. */
 #ifndef PB_TOK_BPE_H
 #define PB_TOK_BPE_H
 #include "trainer/tokenizer/vocab.h"
 
-typedef struct pb_tok_symbol { /* part of a word; a doubly linked list in an array */
-    int32_t id;                /* -1: merged into its left neighbour */
-    int32_t prev, next;        /* indices; -1: none */
+typedef struct
+    pb_tok_symbol {     /* a token of the partly merged word; the symbols form a doubly linked list in an array */
+    int32_t id;         /* -1: merged into its left neighbour */
+    int32_t prev, next; /* indices; -1: none */
 } pb_tok_symbol;
 
 typedef struct pb_tok_merge { /* a possible merge of symbol (uint32_t)order with its right neighbour */

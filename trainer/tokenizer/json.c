@@ -5,7 +5,7 @@
 
 pb_status pb_json_object(json_t *o, const char *where, const char *const *keys)
 {
-    if (!json_is_object(o)) return pb_fail(PB_EINVAL, "%s: not an object", where);
+    if (!json_is_object(o)) return pb_fail(PB_EINVAL, "%s is not an object", where);
     for (void *it = json_object_iter(o); it; it = json_object_iter_next(o, it)) {
         const char *key = json_object_iter_key(it);
         size_t k = 0;
@@ -17,7 +17,7 @@ pb_status pb_json_object(json_t *o, const char *where, const char *const *keys)
 
 pb_status pb_json_text_of(json_t *v, const char *where, pb_json_text *out)
 {
-    if (!json_is_string(v)) return pb_fail(PB_EINVAL, "%s: not a string", where);
+    if (!json_is_string(v)) return pb_fail(PB_EINVAL, "%s is not a string", where);
     *out = (pb_json_text){json_string_value(v), json_string_length(v)};
     return PB_OK;
 }
@@ -46,6 +46,6 @@ const char *pb_json_type(json_t *o)
 
 pb_status pb_json_refuse_type(json_t *o, const char *where)
 {
-    if (!json_is_object(o)) return pb_fail(PB_EINVAL, "%s: not an object", where);
+    if (!json_is_object(o)) return pb_fail(PB_EINVAL, "%s is not an object", where);
     return pb_fail(PB_EFORMAT, "%s: type \"%.60s\" is not supported", where, pb_json_type(o));
 }

@@ -18,7 +18,7 @@ pb_status pb_json_text_of(json_t *v, const char *where, pb_json_text *out);
 pb_status pb_json_get_text(json_t *o, const char *where, const char *key, pb_json_text *out);
 /* Leaves *out unchanged if the key is absent or null. */
 pb_status pb_json_get_bool(json_t *o, const char *where, const char *key, bool *out);
-/* The string "type"; "" if it is absent. */
+/* Returns the value of the key "type"; "" if it is absent. */
 const char *pb_json_type(json_t *o);
 /* Returns EFORMAT with the message: WHERE: type "X" is not supported. */
 pb_status pb_json_refuse_type(json_t *o, const char *where);

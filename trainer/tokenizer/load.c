@@ -1,4 +1,4 @@
-/* load.c - loads model, added tokens and post-processor of a tokenizer.json. */
+/* load.c - loads the model, the added tokens and the post-processor from a tokenizer.json. */
 #include "trainer/tokenizer/tokenizer_impl.h"
 
 #include <stdio.h>
@@ -26,8 +26,8 @@ static int fallback_byte(const char *s, size_t n)
     return hex(s[3]) * 16 + hex(s[4]);
 }
 
-/* The bytes that decoding writes for a token. *out is s, scratch memory of `d`, or `bytes`, which has room for n
- * bytes. */
+/* Computes the bytes that decoding writes for the token s[n]. *out points to s, to scratch memory of `d`, or to `bytes`,
+ * which has room for n bytes. */
 static pb_status decoded(pb_tok_decoder *d, const char *s, size_t n, char *bytes, const char **out, size_t *out_n)
 {
     *out = s;
@@ -51,7 +51,7 @@ static pb_status add_entry(pb_tokenizer *t, const char *s, json_t *v, char *byte
     const char *text = s;
     size_t text_n = n;
     int64_t id = -1;
-    if (n > LONGEST_TOKEN) return pb_fail(PB_EINVAL, "%zu bytes, need at most %d", n, LONGEST_TOKEN);
+    if (n > LONGEST_TOKEN) return pb_fail(PB_EINVAL, "the token has %zu bytes: need at most %d", n, LONGEST_TOKEN);
     PB_TRY(id_of(v, &id));
     PB_TRY(decoded(&t->decoder, s, n, bytes, &text, &text_n));
     PB_TRY(pb_vocab_add_token(&t->bpe.vocab, id, text, text_n, 0));
@@ -94,7 +94,7 @@ static pb_status sides(json_t *m, size_t i, pb_json_text *a, pb_json_text *b)
     PB_TRY(pb_json_text_of(m, "model: a merge", a));
     const char *blank = memchr(a->p, ' ', a->n), *end = a->p + a->n;
     if (!blank || memchr(blank + 1, ' ', (size_t)(end - blank - 1)))
-        return pb_fail(PB_EINVAL, "model: merge %zu is not two tokens with one blank between them", i);
+        return pb_fail(PB_EINVAL, "model: merge %zu is not two tokens separated by one space", i);
     *b = (pb_json_text){blank + 1, (size_t)(end - blank - 1)};
     a->n = (size_t)(blank - a->p);
     return PB_OK;
@@ -172,7 +172,7 @@ pb_status pb_tok_load_model(json_t *o, pb_tokenizer *t, json_t **vocab)
 {
     json_t *words = json_object_get(o, "vocab"), *merges = json_object_get(o, "merges");
     const char *type = pb_json_type(o);
-    if (!o) return pb_fail(PB_EINVAL, "no \"model\"");
+    if (!o) return pb_fail(PB_EINVAL, "\"model\" is missing");
     if (*type ? strcmp(type, "BPE") != 0 : !merges) return pb_json_refuse_type(o, "model");
     PB_TRY(pb_json_object(o, "model",
                           KEYS("type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
@@ -201,7 +201,7 @@ static pb_status read_added(json_t *o, pb_tok_added *flags, pb_json_text *text)
     PB_TRY(pb_json_get_bool(o, where, "special", &flags->special));
     flags->normalized = !flags->special;
     PB_TRY(pb_json_get_bool(o, where, "normalized", &flags->normalized));
-    if (id < 0 || id > PB_TOK_MAX_ID) return pb_fail(PB_EINVAL, "id %lld, need 0 to %d", (long long)id, PB_TOK_MAX_ID);
+    if (id < 0 || id > PB_TOK_MAX_ID) return pb_fail(PB_EINVAL, "id %lld: need 0 to %d", (long long)id, PB_TOK_MAX_ID);
     flags->id = (int32_t)id;
     return PB_OK;
 }
@@ -214,14 +214,16 @@ static pb_status add_added(json_t *o, json_t *vocab, pb_tokenizer *t)
     char byte[1]; /* decoded byte of a token like <0x0A> */
     PB_TRY(read_added(o, &flags, &text));
     if (!text.n) return PB_OK; /* Hugging Face ignores empty tokens too */
-    if (text.n > LONGEST_TOKEN) return pb_fail(PB_EINVAL, "%zu bytes, need at most %d", text.n, LONGEST_TOKEN);
+    if (text.n > LONGEST_TOKEN)
+        return pb_fail(PB_EINVAL, "the token has %zu bytes: need at most %d", text.n, LONGEST_TOKEN);
     const char *form = text.p;
     size_t form_n = text.n;
     json_t *v = find(vocab, text.p, text.n);
     if (v && json_integer_value(v) != flags.id)
-        return pb_fail(PB_EINVAL, "id %d here, id %lld in the vocabulary", flags.id, (long long)json_integer_value(v));
+        return pb_fail(PB_EINVAL, "the id is %d here, but %lld in the vocabulary", flags.id,
+                       (long long)json_integer_value(v));
     if (flags.normalized) PB_TRY(pb_stages_normalize(&t->stages, text.p, text.n, &form, &form_n));
-    if (!form_n) return pb_fail(PB_EINVAL, "nothing is left of it after the normalizer");
+    if (!form_n) return pb_fail(PB_EINVAL, "the normalizer removes the whole text");
     PB_TRY(pb_added_push(&t->added, &flags, text.p, text.n, form, form_n));
     if (t->decoder.kind == PB_DECODE_CHAIN) PB_TRY(decoded(&t->decoder, form, form_n, byte, &form, &form_n));
     const uint32_t mark = PB_TOK_ADDED | (flags.special ? (uint32_t)PB_TOK_SPECIAL : 0);
@@ -234,7 +236,7 @@ pb_status pb_tok_load_added(json_t *list, json_t *vocab, pb_tokenizer *t)
     json_t *o;
     size_t i;
     if (pb_json_absent(list)) return PB_OK;
-    if (!json_is_array(list)) return pb_fail(PB_EINVAL, "added_tokens: not a list");
+    if (!json_is_array(list)) return pb_fail(PB_EINVAL, "\"added_tokens\" is not a list");
     json_array_foreach(list, i, o)
     {
         const char *name = json_string_value(json_object_get(o, "content"));
@@ -243,7 +245,7 @@ pb_status pb_tok_load_added(json_t *list, json_t *vocab, pb_tokenizer *t)
     return PB_OK;
 }
 
-/* Appends the ids of a special token of the template to one side. */
+/* Appends the ids of a special token of the template to `side`: the tokens before the text, or those after it. */
 static pb_status template_token(json_t *o, json_t *special, pb_tokenizer *t, int32_t *side, size_t *n)
 {
     static const char where[] = "post_processor: SpecialToken";
@@ -258,9 +260,9 @@ static pb_status template_token(json_t *o, json_t *special, pb_tokenizer *t, int
         int64_t id = -1;
         PB_TRY(id_of(one, &id));
         if (id < 0 || (uint64_t)id >= t->bpe.vocab.n || !t->bpe.vocab.token[id].flags)
-            return pb_fail(PB_EINVAL, "%s \"%.60s\": id %lld is no token", where, name.p, (long long)id);
+            return pb_fail(PB_EINVAL, "%s \"%.60s\": no token has id %lld", where, name.p, (long long)id);
         if (*n == PB_TOK_MAX_TEMPLATE)
-            return pb_fail(PB_EFORMAT, "%s: more than %d on one side", where, PB_TOK_MAX_TEMPLATE);
+            return pb_fail(PB_EFORMAT, "%s: more than %d before or after the text", where, PB_TOK_MAX_TEMPLATE);
         side[(*n)++] = (int32_t)id;
     }
     return PB_OK;
@@ -274,7 +276,7 @@ static pb_status load_template(json_t *o, pb_tokenizer *t)
     size_t i;
     PB_TRY(pb_json_object(o, where, KEYS("type", "single", "pair", "special_tokens")));
     if (!json_is_array(single)) return pb_fail(PB_EINVAL, "%s: \"single\" is not a list", where);
-    if (t->n_before || t->n_after) return pb_fail(PB_EFORMAT, "%s: twice", where);
+    if (t->n_before || t->n_after) return pb_fail(PB_EFORMAT, "%s is given twice", where);
     json_array_foreach(single, i, one)
     {
         json_t *token = json_object_get(one, "SpecialToken");
@@ -285,10 +287,11 @@ static pb_status load_template(json_t *o, pb_tokenizer *t)
         }
         const char *id = json_string_value(json_object_get(json_object_get(one, "Sequence"), "id"));
         if (!id || strcmp(id, "A") != 0 || after)
-            return pb_fail(PB_EFORMAT, "%s: \"single\" is not one A among special tokens", where);
+            return pb_fail(PB_EFORMAT, "%s: \"single\" is not one sequence A with special tokens before and after it",
+                           where);
         after = true;
     }
-    return after ? PB_OK : pb_fail(PB_EINVAL, "%s: \"single\" has no A", where);
+    return after ? PB_OK : pb_fail(PB_EINVAL, "%s: \"single\" has no sequence A", where);
 }
 
 pb_status pb_tok_load_post_processor(json_t *o, pb_tokenizer *t, int depth)
@@ -299,7 +302,7 @@ pb_status pb_tok_load_post_processor(json_t *o, pb_tokenizer *t, int depth)
     size_t i;
     if (pb_json_absent(o)) return PB_OK;
     if (!strcmp(type, "TemplateProcessing")) return load_template(o, t);
-    /* It only changes offsets, which are not used here. */
+    /* As a post-processor, ByteLevel only changes offsets, which this tokenizer computes in another way. */
     if (!strcmp(type, "ByteLevel"))
         return pb_json_object(o, where, KEYS("type", "add_prefix_space", "trim_offsets", "use_regex"));
     if (strcmp(type, "Sequence") != 0 || depth >= MAX_DEPTH) return pb_json_refuse_type(o, where);

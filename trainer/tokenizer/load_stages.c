@@ -1,4 +1,4 @@
-/* load_stages.c - loads normalizer, pre_tokenizer and decoder of a tokenizer.json. */
+/* load_stages.c - loads the normalizer, the pre_tokenizer and the decoder from a tokenizer.json. */
 #include "trainer/tokenizer/tokenizer_impl.h"
 
 enum { MAX_DEPTH = 4 };
@@ -15,30 +15,32 @@ static pb_status sequence(json_t *o, const char *where, const char *key, load_fn
     size_t i;
     PB_TRY(pb_json_object(o, where, KEYS("type", key)));
     if (!json_is_array(list)) return pb_fail(PB_EINVAL, "%s: \"%s\" is not a list", where, key);
-    if (depth >= MAX_DEPTH) return pb_fail(PB_EFORMAT, "%s: Sequence in Sequence, deeper than %d", where, depth);
+    if (depth >= MAX_DEPTH) return pb_fail(PB_EFORMAT, "%s: Sequences are nested more than %d deep", where, depth);
     json_array_foreach(list, i, one)
     {
-        if (json_is_null(one)) return pb_fail(PB_EINVAL, "%s: null in a Sequence", where);
+        if (json_is_null(one)) return pb_fail(PB_EINVAL, "%s: a Sequence contains null", where);
         PB_TRY(load(one, into, depth + 1));
     }
     return PB_OK;
 }
 
-/* Compiles a pattern: {"String": s} or {"Regex": s}. */
+/* Compiles the value of the key "pattern": {"String": s}, which is plain text, or {"Regex": s}. */
 static pb_status pattern(json_t *o, const char *where, pb_tok_pattern *out)
 {
     json_t *p = json_object_get(o, "pattern");
     const bool literal = json_object_get(p, "String") != NULL;
     pb_json_text text;
     PB_TRY(pb_json_object(p, where, KEYS("String", "Regex")));
-    if (json_object_size(p) != 1) return pb_fail(PB_EINVAL, "%s: \"pattern\" is not one of String and Regex", where);
+    if (json_object_size(p) != 1)
+        return pb_fail(PB_EINVAL, "%s: \"pattern\" is not an object with either \"String\" or \"Regex\"", where);
     PB_TRY(pb_json_get_text(p, where, literal ? "String" : "Regex", &text));
     return pb_tok_pattern_open(text.p, text.n, literal, out);
 }
 
 static pb_status add_norm(pb_stages *g, const char *where, pb_tok_normalizer kind, pb_tok_norm **out)
 {
-    if (g->norms == PB_TOK_MAX_STAGES) return pb_fail(PB_EFORMAT, "%s: more than %d steps", where, PB_TOK_MAX_STAGES);
+    if (g->norms == PB_TOK_MAX_STAGES)
+        return pb_fail(PB_EFORMAT, "%s has more than %d steps", where, PB_TOK_MAX_STAGES);
     *out = &g->norm[g->norms++];
     (*out)->kind = kind;
     return PB_OK;
@@ -81,13 +83,13 @@ static pb_status add_cut(pb_stages *g, pb_tok_behavior behavior, pb_tok_cut **ou
 {
     if (g->byte_level) return pb_fail(PB_EFORMAT, "pre_tokenizer: a step after ByteLevel is not supported");
     if (g->cuts == PB_TOK_MAX_STAGES)
-        return pb_fail(PB_EFORMAT, "pre_tokenizer: more than %d steps", PB_TOK_MAX_STAGES);
+        return pb_fail(PB_EFORMAT, "pre_tokenizer has more than %d steps", PB_TOK_MAX_STAGES);
     *out = &g->cut[g->cuts++];
     (*out)->behavior = behavior;
     return PB_OK;
 }
 
-/* GPT-2's pattern (Radford et al. 2019, encoder.py). */
+/* The pattern with which ByteLevel splits text: that of GPT-2 (Radford et al. 2019, encoder.py). */
 static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 static pb_status load_byte_level(json_t *o, pb_stages *g)
@@ -99,7 +101,7 @@ static pb_status load_byte_level(json_t *o, pb_stages *g)
     PB_TRY(pb_json_get_bool(o, where, "add_prefix_space", &prefix));
     PB_TRY(pb_json_get_bool(o, where, "trim_offsets", &trim));
     PB_TRY(pb_json_get_bool(o, where, "use_regex", &regex));
-    if (g->byte_level) return pb_fail(PB_EFORMAT, "%s: twice", where);
+    if (g->byte_level) return pb_fail(PB_EFORMAT, "%s is given twice", where);
     g->prefix = prefix;
     g->prefix_at = g->cuts;
     if (regex) {
@@ -155,7 +157,7 @@ static pb_status count(json_t *o, const char *where, const char *key, size_t *ou
 {
     const json_int_t v = json_integer_value(json_object_get(o, key));
     if (!json_is_integer(json_object_get(o, key)) || v < 0 || v > 1024)
-        return pb_fail(PB_EINVAL, "%s: \"%s\" is not 0 to 1024", where, key);
+        return pb_fail(PB_EINVAL, "%s: \"%s\" is not an integer from 0 to 1024", where, key);
     *out = (size_t)v;
     return PB_OK;
 }
@@ -167,8 +169,9 @@ static pb_status load_strip(json_t *o, pb_tok_decoder *d)
     uint32_t cp;
     PB_TRY(pb_json_object(o, where, KEYS("type", "content", "start", "stop")));
     PB_TRY(pb_json_get_text(o, where, "content", &c));
-    if (!c.n || pb_tok_char(c.p, c.n, &cp) != c.n) return pb_fail(PB_EINVAL, "%s: content is not one character", where);
-    if (!d->fused || d->strip_n) return pb_fail(PB_EFORMAT, "%s: only once, and after Fuse", where);
+    if (!c.n || pb_tok_char(c.p, c.n, &cp) != c.n)
+        return pb_fail(PB_EINVAL, "%s: \"content\" is not one character", where);
+    if (!d->fused || d->strip_n) return pb_fail(PB_EFORMAT, "%s is supported once only, and after Fuse", where);
     memcpy(d->strip, c.p, c.n);
     d->strip_n = c.n;
     PB_TRY(count(o, where, "start", &d->strip_start));
@@ -183,20 +186,22 @@ pb_status pb_tok_load_decoder(json_t *o, pb_tok_decoder *d, int depth)
     const char *type = pb_json_type(o);
     if (pb_json_absent(o)) return PB_OK;
     if (!strcmp(type, "Sequence")) return sequence(o, where, "decoders", load_one_decoder, d, depth);
-    if (d->kind == PB_DECODE_BYTELEVEL) return pb_fail(PB_EFORMAT, "%s: a step after ByteLevel", where);
+    if (d->kind == PB_DECODE_BYTELEVEL)
+        return pb_fail(PB_EFORMAT, "%s: a step after ByteLevel is not supported", where);
     if (!strcmp(type, "ByteLevel")) {
-        if (d->kind != PB_DECODE_BLANKS) return pb_fail(PB_EFORMAT, "%s: a step before ByteLevel", where);
+        if (d->kind != PB_DECODE_BLANKS)
+            return pb_fail(PB_EFORMAT, "%s: a step before ByteLevel is not supported", where);
         d->kind = PB_DECODE_BYTELEVEL;
         return pb_json_object(o, where, KEYS("type", "add_prefix_space", "trim_offsets", "use_regex"));
     }
     d->kind = PB_DECODE_CHAIN;
     if (!strcmp(type, "Strip")) return load_strip(o, d);
-    if (d->fused) return pb_fail(PB_EFORMAT, "%s: \"%.40s\" after Fuse", where, type);
+    if (d->fused) return pb_fail(PB_EFORMAT, "%s: \"%.40s\" after Fuse is not supported", where, type);
     if (!strcmp(type, "Fuse")) {
         d->fused = true;
         return pb_json_object(o, where, KEYS("type"));
     }
-    if (d->byte_fallback) return pb_fail(PB_EFORMAT, "%s: \"%.40s\" after ByteFallback", where, type);
+    if (d->byte_fallback) return pb_fail(PB_EFORMAT, "%s: \"%.40s\" after ByteFallback is not supported", where, type);
     if (!strcmp(type, "ByteFallback")) {
         d->byte_fallback = true;
         return pb_json_object(o, where, KEYS("type"));

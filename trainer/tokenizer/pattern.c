@@ -35,8 +35,8 @@ static pb_status refuse(const reader *r, const char *what)
     return pb_fail(PB_EFORMAT, "pattern: %s at character %zu is not supported", what, r->i + 1);
 }
 
-/* Writes a class: `known`, in PCRE2's syntax, plus the newer characters that have the given properties. Inside a class
- * it omits the brackets. */
+/* Writes a character class: `known`, in PCRE2's syntax, and the characters newer than PCRE2's tables that have the given
+ * properties. Omits the brackets if the pattern is already inside a class. */
 static pb_status put_class(reader *r, bool negated, const char *known, const char *const *names, const size_t *lengths,
                            size_t names_n)
 {
@@ -56,8 +56,8 @@ static pb_status named_property(reader *r, bool negated, const char *name, size_
                           (len == 2 && isupper((unsigned char)name[0]) && islower((unsigned char)name[1]));
     const bool alphabetic = len == strlen("Alphabetic") && !memcmp(name, "Alphabetic", len);
     if (category && name[0] == 'C' && (len == 1 || name[1] == 'n'))
-        return refuse(r, "\\p{C} and \\p{Cn}: which characters are unassigned");
-    if (len > 32) return refuse(r, "this property");
+        return refuse(r, "\\p{C} or \\p{Cn} (unassigned characters)");
+    if (len > 32) return refuse(r, "this name of a property");
     snprintf(known, sizeof known, "\\%c{%s%.*s}", 'p', category || alphabetic ? "" : "sc:", (int)len, name);
     if (pb_tok_new_any(name, len))
         return put_class(r, negated, pb_tok_new_script(name, len) ? "" : known, &name, &len, 1);
@@ -68,7 +68,7 @@ static pb_status named_property(reader *r, bool negated, const char *name, size_
 static pb_status property(reader *r)
 {
     const char *end = ahead(r, "\\p{") || ahead(r, "\\P{") ? memchr(r->re + r->i, '}', r->n - r->i) : NULL;
-    if (!end) return refuse(r, "\\p without {Name}");
+    if (!end) return refuse(r, "a \\p without {Name}");
     const char *name = r->re + r->i + 3;
     const bool caret = *name == '^', negated = (r->re[r->i + 1] == 'P') != caret;
     name += caret;
@@ -195,7 +195,7 @@ static pb_status compile(const char *re, size_t n, bool literal, pb_tok_pattern 
     PCRE2_SIZE where = 0;
     uint32_t empty = 1;
     pcre2_compile_context *context = pcre2_compile_context_create(NULL);
-    if (!context) return pb_fail(PB_ENOMEM, "pattern: no memory");
+    if (!context) return pb_fail(PB_ENOMEM, "pattern: out of memory");
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     pcre2_set_parens_nest_limit(context, 50);
     pcre2_code *code = pcre2_compile((PCRE2_SPTR)re, n, options, &error, &where, context);
@@ -207,7 +207,7 @@ static pb_status compile(const char *re, size_t n, bool literal, pb_tok_pattern 
     }
     p->code = code;
     pcre2_pattern_info(code, PCRE2_INFO_MATCHEMPTY, &empty);
-    if (empty) return pb_fail(PB_EFORMAT, "pattern: it matches the empty text, which is not supported");
+    if (empty) return pb_fail(PB_EFORMAT, "the pattern matches the empty text, which is not supported");
     p->jit = pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0;
     return PB_OK;
 }
@@ -218,7 +218,7 @@ static pb_status allocate(pb_tok_pattern *p)
     p->match = pcre2_match_data_create(1, NULL);
     p->context = pcre2_match_context_create(NULL);
     p->stack = p->jit ? pcre2_jit_stack_create(STACK_LEAST, STACK_MOST, NULL) : NULL;
-    if (!p->match || !p->context || (p->jit && !p->stack)) return pb_fail(PB_ENOMEM, "pattern: no memory");
+    if (!p->match || !p->context || (p->jit && !p->stack)) return pb_fail(PB_ENOMEM, "pattern: out of memory");
     if (p->jit) pcre2_jit_stack_assign(p->context, NULL, p->stack);
     pcre2_set_match_limit(p->context, STEPS);
     pcre2_set_heap_limit(p->context, INTERPRETER_KIB);
@@ -230,7 +230,7 @@ pb_status pb_tok_pattern_open(const char *re, size_t n, bool literal, pb_tok_pat
     enum { LONGEST = 4096 };
     pb_bytes respelled = {0};
     pb_tok_pattern made = {0};
-    if (!n || n > LONGEST) return pb_fail(PB_EINVAL, "pattern: %zu bytes, need 1 to %d", n, LONGEST);
+    if (!n || n > LONGEST) return pb_fail(PB_EINVAL, "the pattern has %zu bytes: need 1 to %d", n, LONGEST);
     pb_status s = literal ? pb_tok_append(&respelled, re, n) : pb_tok_pattern_translate(re, n, &respelled);
     if (s == PB_OK) s = compile(respelled.p, respelled.n, literal, &made);
     if (s == PB_OK) s = allocate(&made);
@@ -258,7 +258,7 @@ pb_status pb_tok_pattern_find(const pb_tok_pattern *p, const char *s, size_t n, 
     if (rc < 0) {
         char text[128] = "";
         pcre2_get_error_message(rc, (PCRE2_UCHAR *)text, sizeof text);
-        return pb_fail(PB_EINVAL, "tokenizer: the file's pattern on a text of %zu bytes: %s", n, text);
+        return pb_fail(PB_EINVAL, "tokenizer: the pattern of tokenizer.json fails on a text of %zu bytes: %s", n, text);
     }
     const PCRE2_SIZE *v = pcre2_get_ovector_pointer(p->match);
     *a = v[0];

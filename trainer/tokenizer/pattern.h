@@ -1,8 +1,8 @@
-/* pattern.h - runs the regular expressions of tokenizer.json with PCRE2. They are written for Oniguruma.
+/* pattern.h - runs the regular expressions of tokenizer.json, which are written for the library Oniguruma, with PCRE2.
  *
- * A pattern is translated to PCRE2's syntax. Only constructs that mean the same in both are accepted: classes of
- * Unicode properties, groups, look-around, greedy, lazy and possessive repeats, (?i:...). All others are rejected with
- * EFORMAT and their name. */
+ * A pattern is translated to PCRE2's syntax. Only constructs with the same meaning in both libraries are accepted:
+ * classes of Unicode properties, groups, look-around, greedy, lazy and possessive repeats, (?i:...). A pattern with any
+ * other construct is rejected with EFORMAT, and the message names the construct. */
 #ifndef PB_TOK_PATTERN_H
 #define PB_TOK_PATTERN_H
 #include "trainer/tokenizer/room.h"

@@ -1,4 +1,4 @@
-/* ranges.c - maps parts of the normal form back to bytes of the text. */
+/* ranges.c - maps bytes of the normal form of a text back to bytes of the text. */
 #include "trainer/tokenizer/ranges.h"
 
 pb_status pb_tok_push_range(pb_ranges *out, size_t a, size_t b)
@@ -43,12 +43,13 @@ pb_status pb_tok_align_nfc(pb_tok_align *a, const char *s, size_t n, const char 
     free(points.p);
     pb_bytes_free(&piece);
     if (status != PB_OK) return status;
-    if (sum != form_n) return pb_fail(PB_EINVAL, "tokenizer: a text whose normal form has no places in it");
+    if (sum != form_n)
+        return pb_fail(PB_EINVAL, "tokenizer: the normal form of a text cannot be aligned with the text");
     a->piece[a->n] = (pb_tok_piece){form_n, n, true};
     return PB_OK;
 }
 
-/* The piece that contains byte `at` of the normal form. */
+/* Returns the piece that contains byte `at` of the normal form. */
 static const pb_tok_piece *piece_of(const pb_tok_align *a, size_t at)
 {
     size_t low = 0, high = a->n;
@@ -73,7 +74,8 @@ pb_status pb_tok_locate(const pb_tok_align *a, const pb_vocab *v, const int32_t 
 {
     size_t sum = 0;
     for (size_t i = 0; i < n_ids; i++) sum += v->token[ids[i]].n;
-    /* The lengths do not add up if a token is unknown. Then every token gets the range of the whole word. */
+    /* If the word contains an unknown token, the tokens' lengths do not add up to the word's length. Then every token gets
+     * the range of the whole word. */
     for (size_t i = 0; i < n_ids; i++) {
         const size_t len = sum == n ? v->token[ids[i]].n : n;
         PB_TRY(pb_tok_push_mapped(a, base, at, at + len, out));

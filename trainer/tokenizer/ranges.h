@@ -8,11 +8,12 @@
  * the next piece begins. */
 typedef struct pb_tok_piece {
     size_t to, from;
-    bool same; /* true: both texts have equal bytes in this piece */
+    bool same; /* true: the text and its normal form have equal bytes in this piece */
 } pb_tok_piece;
 
 typedef struct pb_tok_align {
-    pb_tok_piece *piece; /* [n + 1]; the last one holds the end of both texts; n == 0: the texts are equal */
+    /* [n + 1]; piece[n] holds the lengths of the normal form and of the text. n == 0: the two are equal. */
+    pb_tok_piece *piece;
     size_t n, room;
 } pb_tok_align;
 

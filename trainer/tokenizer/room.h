@@ -1,4 +1,4 @@
-/* room.h - growing arrays. */
+/* room.h - enlarges an array before elements are appended to it. */
 #ifndef PB_TOK_ROOM_H
 #define PB_TOK_ROOM_H
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* stages.c - runs normalisers and pre-tokenisers. */
+/* stages.c - normalises a text, and cuts it into words, as the normalisers and pre-tokenisers of a file prescribe. */
 #include "trainer/tokenizer/stages.h"
 
 void pb_stages_free(pb_stages *g)
@@ -15,12 +15,14 @@ void pb_stages_free(pb_stages *g)
     *g = (pb_stages){0};
 }
 
-/* Appends to a normal form. EINVAL: it would exceed `most` bytes. */
+/* Appends s[n] to the normal form *out. EINVAL: *out would exceed `most` bytes. */
 static pb_status put(pb_bytes *out, const char *s, size_t n, size_t most)
 {
     if (n > most || out->n > most - n)
-        return pb_fail(PB_EINVAL, "tokenizer: the normalizer makes more than %zu bytes of a text, %d for each and %d",
-                       most, PB_TOK_FORM_TIMES, PB_TOK_FORM_PLUS);
+        return pb_fail(
+            PB_EINVAL,
+            "tokenizer: the normalizer makes more than %zu bytes of a text (the limit is %d per byte, plus %d)", most,
+            PB_TOK_FORM_TIMES, PB_TOK_FORM_PLUS);
     return pb_tok_append(out, s, n);
 }
 
@@ -64,9 +66,9 @@ typedef struct run { /* one call of pb_stages_cut */
     void *self;
 } run;
 
-static pb_status pass(const run *r, int stage, const char *s, size_t n);
+static pb_status pass_on(const run *r, int stage, const char *s, size_t n);
 
-typedef struct piece { /* s[a..b), held back because the next piece may be joined to it */
+typedef struct piece { /* s[a..b), which is not passed on yet, because the next piece may be joined to it */
     size_t a, b;
     bool match;
 } piece;
@@ -81,9 +83,9 @@ static bool joins(pb_tok_behavior how, bool before, bool match)
     }
 }
 
-/* Processes the text from held->b to b. `match`: whether it is a match (after `invert`). A held piece that it does not
- * join is passed to the next stage. */
-static pb_status take(const run *r, int stage, const char *s, piece *held, size_t b, bool match)
+/* Joins the text from held->b to b to the piece *held, or passes *held to the next stage and makes that text the new
+ * *held. `match`: the text is a match of the pattern (or, with `invert`, the text between matches). */
+static pb_status extend_or_pass(const run *r, int stage, const char *s, piece *held, size_t b, bool match)
 {
     const pb_tok_behavior how = r->g->cut[stage].behavior;
     if (b == held->b) return PB_OK;
@@ -91,7 +93,7 @@ static pb_status take(const run *r, int stage, const char *s, piece *held, size_
         const piece old = *held;
         *held = (piece){old.b, b, match};
         if (old.a == old.b || (how == PB_CUT_REMOVED && old.match)) return PB_OK;
-        return pass(r, stage + 1, s + old.a, old.b - old.a);
+        return pass_on(r, stage + 1, s + old.a, old.b - old.a);
     }
     held->b = b;
     held->match = match;
@@ -105,15 +107,15 @@ static pb_status cut(const run *r, int stage, const char *s, size_t n)
     for (size_t i = 0, a, b; i < n; i = b) {
         PB_TRY(pb_tok_pattern_find(&c->pattern, s, n, i, &a, &b));
         if (!b) break;
-        PB_TRY(take(r, stage, s, &held, a, c->invert));
-        PB_TRY(take(r, stage, s, &held, b, !c->invert));
+        PB_TRY(extend_or_pass(r, stage, s, &held, a, c->invert));
+        PB_TRY(extend_or_pass(r, stage, s, &held, b, !c->invert));
     }
-    PB_TRY(take(r, stage, s, &held, n, c->invert));
+    PB_TRY(extend_or_pass(r, stage, s, &held, n, c->invert));
     if (held.a == held.b || (c->behavior == PB_CUT_REMOVED && held.match)) return PB_OK;
-    return pass(r, stage + 1, s + held.a, held.b - held.a);
+    return pass_on(r, stage + 1, s + held.a, held.b - held.a);
 }
 
-static pb_status pass(const run *r, int stage, const char *s, size_t n)
+static pb_status pass_on(const run *r, int stage, const char *s, size_t n)
 {
     pb_bytes *b = &r->g->prefixed; /* one buffer suffices: pieces pass prefix_at one at a time */
     if (r->g->prefix && stage == r->g->prefix_at && s[0] != ' ') {
@@ -129,5 +131,5 @@ static pb_status pass(const run *r, int stage, const char *s, size_t n)
 pb_status pb_stages_cut(pb_stages *g, const char *s, size_t n, pb_tok_emit emit, void *self)
 {
     const run r = {g, emit, self};
-    return n ? pass(&r, 0, s, n) : PB_OK;
+    return n ? pass_on(&r, 0, s, n) : PB_OK;
 }

@@ -1,4 +1,4 @@
-/* stages.h - the stages between a text and its words: normalisers, and pre-tokenisers as a chain of cuts. */
+/* stages.h - splits a text into words: normalisers change the text, then pre-tokenisers cut it, one after the other. */
 #ifndef PB_TOK_STAGES_H
 #define PB_TOK_STAGES_H
 #include "trainer/tokenizer/pattern.h"
@@ -34,7 +34,8 @@ typedef struct pb_stages {
     pb_tok_norm norm[PB_TOK_MAX_STAGES];
     pb_tok_cut cut[PB_TOK_MAX_STAGES];
     int norms, cuts;
-    /* true: a piece that reaches cut[prefix_at] (or the end of the chain) without a leading blank gets one. */
+    /* true: a piece without a leading space gets one before cut[prefix_at], or before it is passed to `emit` if prefix_at
+     * is the number of cuts. */
     bool prefix;
     int prefix_at;
     bool byte_level; /* true: token texts in the file encode bytes in the alphabet of pb_tok_byte_to_char */

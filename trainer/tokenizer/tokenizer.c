@@ -1,4 +1,4 @@
-/* tokenizer.c - opens a tokenizer, encodes and decodes. */
+/* tokenizer.c - opens a tokenizer, encodes text to token ids, and decodes ids to text. */
 #include "trainer/tokenizer/tokenizer_impl.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 #include "os/text.h"
 #include "trainer/tokenizer/ranges.h"
 
-/* The largest known files have about 30 MB. */
+/* Maximum bytes of a tokenizer.json (the largest known files have about 30 MB), and of a text to encode. */
 enum { LARGEST_FILE = 1 << 28, LONGEST_TEXT = INT32_MAX };
 
 pb_status pb_ids_append(pb_ids *a, int32_t id)
@@ -78,7 +78,7 @@ static pb_status fill(pb_tokenizer *t, json_t *root)
     json_t *vocab = NULL, *version = json_object_get(root, "version");
     PB_TRY(pb_json_object(root, "tokenizer", keys));
     if (version && (!json_is_string(version) || strcmp(json_string_value(version), "1.0") != 0))
-        return pb_fail(PB_EFORMAT, "version is not \"1.0\"");
+        return pb_fail(PB_EFORMAT, "\"version\" is not \"1.0\"");
     for (int k = 1; k <= 2; k++)
         if (!pb_json_absent(json_object_get(root, keys[k])))
             return pb_fail(PB_EFORMAT, "\"%s\" is not supported", keys[k]);
@@ -127,13 +127,13 @@ static pb_status read_file(const char *path, pb_bytes *out)
     size_t got = 1;
     while (s == PB_OK && got && out->n <= LARGEST_FILE) {
         char *more = out->room - out->n ? out->p : pb_tok_grow(out->p, &out->room, out->n + 65536, 1);
-        if (!more) s = pb_fail(PB_ENOMEM, "%s: no memory for %zu bytes", path, out->n);
+        if (!more) s = pb_fail(PB_ENOMEM, "%s: no memory to read %zu bytes", path, out->n);
         else out->p = more;
         got = more ? fread(out->p + out->n, 1, out->room - out->n, f) : 0;
         out->n += got;
     }
     if (s == PB_OK && ferror(f)) s = pb_fail_errno(errno, "%s", path);
-    if (s == PB_OK && out->n > LARGEST_FILE) s = pb_fail(PB_EINVAL, "%s: more than %d bytes", path, LARGEST_FILE);
+    if (s == PB_OK && out->n > LARGEST_FILE) s = pb_fail(PB_EINVAL, "%s is larger than %d bytes", path, LARGEST_FILE);
     fclose(f);
     return s;
 }
@@ -146,14 +146,14 @@ pb_status pb_tokenizer_open(const char *path, pb_tokenizer **out)
     if (!path) return make(NULL, out);
     const bool folder = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
     const int n = snprintf(name, sizeof name, "%s%s", path, folder ? "/tokenizer.json" : "");
-    if (n < 0 || (size_t)n >= sizeof name) return pb_fail(PB_EINVAL, "a path of %d bytes is too long", n);
+    if (n < 0 || (size_t)n >= sizeof name) return pb_fail(PB_EINVAL, "a path has %d bytes and is too long", n);
     pb_status s = read_file(name, &json);
     if (s == PB_OK) s = pb_tokenizer_parse(name, json.p, json.n, out);
     pb_bytes_free(&json);
     return s;
 }
 
-typedef struct job { /* one call of pb_tokenizer_encode_ranges */
+typedef struct job { /* state of one call of pb_tokenizer_encode_ranges */
     pb_tokenizer *t;
     bool plain;
     pb_ids *out;
@@ -190,8 +190,8 @@ static pb_status push_added(job *j, int32_t token, size_t a, size_t b)
     return j->where ? pb_tok_push_mapped(&j->align, (size_t)(j->raw - j->text), a, b, j->where) : PB_OK;
 }
 
-/* Sets the part of the text that is being encoded, s[n], and its normal form, in which words are found. */
-static pb_status set_stretch(job *j, const char *s, size_t n, const char *form, size_t form_n)
+/* Sets the part of the text that is encoded next, s[n], and its normal form, which is then cut into words. */
+static pb_status set_section(job *j, const char *s, size_t n, const char *form, size_t form_n)
 {
     j->raw = s;
     j->form = form;
@@ -199,15 +199,15 @@ static pb_status set_stretch(job *j, const char *s, size_t n, const char *form, 
     return j->where && form != s ? pb_tok_align_nfc(&j->align, s, n, form, form_n) : PB_OK;
 }
 
-/* Encodes the text between two tokens of the raw trie: normalises it, finds the tokens of the normalised trie, and cuts
- * the rest into words. */
-static pb_status encode_stretch(job *j, const char *s, size_t n)
+/* Encodes the text between two added tokens that were found before normalisation: normalises it, finds the added tokens
+ * that are searched for after normalisation, and cuts the rest into words. */
+static pb_status encode_section(job *j, const char *s, size_t n)
 {
     const pb_added *added = &j->t->added;
     pb_tok_scan scan = {.trie = &added->normalized, .plain = j->plain};
     int32_t token = 0;
     PB_TRY(pb_stages_normalize(&j->t->stages, s, n, &scan.s, &scan.n));
-    PB_TRY(set_stretch(j, s, n, scan.s, scan.n));
+    PB_TRY(set_section(j, s, n, scan.s, scan.n));
     while (token >= 0) {
         size_t a, b;
         PB_TRY(pb_added_next(added, &scan, &a, &b, &token));
@@ -225,8 +225,8 @@ static pb_status encode_valid(job *j, const char *s, size_t n)
     while (token >= 0) {
         size_t a, b;
         PB_TRY(pb_added_next(added, &scan, &a, &b, &token));
-        if (a < b) PB_TRY(encode_stretch(j, s + a, b - a));
-        PB_TRY(set_stretch(j, s, n, s, n));
+        if (a < b) PB_TRY(encode_section(j, s + a, b - a));
+        PB_TRY(set_section(j, s, n, s, n));
         if (token >= 0) PB_TRY(push_added(j, token, b, scan.done));
     }
     return PB_OK;
@@ -253,13 +253,13 @@ static pb_status encode(job *j, const char *s, size_t n)
         i += len;
         for (len = 0; i + len < n && !pb_tok_char(s + i + len, n - i - len, &cp);) len++;
         if (len) PB_TRY(check_bytes(j->t, s, i, i + len));
-        PB_TRY(set_stretch(j, s, n, s, n));
+        PB_TRY(set_section(j, s, n, s, n));
         if (len) PB_TRY(emit(j, s + i, len));
     }
     return PB_OK;
 }
 
-/* Appends tokens of the template, which have an empty range at byte `at`. */
+/* Appends tokens that the post-processor adds before or after the text. Each gets the empty range [at,at). */
 static pb_status push_around(job *j, const int32_t *ids, size_t n, size_t at)
 {
     for (size_t i = 0; i < n; i++) {
@@ -273,7 +273,7 @@ static pb_status encode_all(job *j, size_t n, unsigned flags)
 {
     const pb_tokenizer *t = j->t;
     const bool around = flags & PB_TOK_TEMPLATE;
-    if (n > LONGEST_TEXT) return pb_fail(PB_EINVAL, "tokenizer: a text of %zu bytes, need less than 2^31", n);
+    if (n > LONGEST_TEXT) return pb_fail(PB_EINVAL, "tokenizer: a text has %zu bytes: need less than 2^31", n);
     if (around) PB_TRY(push_around(j, t->before, t->n_before, 0));
     PB_TRY(encode(j, j->text, n));
     return around ? push_around(j, t->after, t->n_after, n) : PB_OK;
@@ -288,8 +288,12 @@ static pb_status check_ranges(const pb_stages *g)
 {
     for (int i = 0; i < g->norms; i++)
         if (g->norm[i].kind != PB_NORM_NFC)
-            return pb_fail(PB_EFORMAT, "tokenizer: a normaliser other than NFC hides where tokens stand");
-    if (g->prefix) return pb_fail(PB_EFORMAT, "tokenizer: blanks put before words hide where tokens stand");
+            return pb_fail(PB_EFORMAT, "tokenizer: with a normalizer other than NFC, the positions of tokens in the "
+                                       "text cannot be determined");
+    if (g->prefix)
+        return pb_fail(
+            PB_EFORMAT,
+            "tokenizer: with spaces added before words, the positions of tokens in the text cannot be determined");
     return PB_OK;
 }
 
@@ -333,7 +337,7 @@ pb_status pb_tokenizer_decode(const pb_tokenizer *t, const int32_t *ids, size_t 
     for (size_t i = 0; i < n && s == PB_OK; i++) {
         const pb_tok_token *k = ids[i] >= 0 && (size_t)ids[i] < v->n ? &v->token[ids[i]] : NULL;
         if (!k || !k->flags) {
-            s = pb_fail(PB_EINVAL, "tokenizer: id %d at %zu is no token", ids[i], i);
+            s = pb_fail(PB_EINVAL, "tokenizer: no token has id %d (at index %zu)", ids[i], i);
             break;
         }
         if (flags & PB_TOK_SKIP_SPECIAL && k->flags & PB_TOK_SPECIAL) continue;
@@ -354,7 +358,7 @@ pb_status pb_tokenizer_special(const pb_tokenizer *t, const char *text, int32_t 
         *id = a->token[i].id;
         return PB_OK;
     }
-    return pb_fail(PB_EINVAL, "tokenizer: \"%.60s\" is no added token", text);
+    return pb_fail(PB_EINVAL, "tokenizer: \"%.60s\" is not an added token", text);
 }
 
 bool pb_tokenizer_is_special(const pb_tokenizer *t, int32_t id)

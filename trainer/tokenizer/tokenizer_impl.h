@@ -1,4 +1,4 @@
-/* tokenizer_impl.h - the parts of a tokenizer, for the files that load and run it. */
+/* tokenizer_impl.h - the members of a tokenizer, for the files that load and run it. */
 #ifndef PB_TOKENIZER_IMPL_H
 #define PB_TOKENIZER_IMPL_H
 #include "trainer/tokenizer/added.h"
@@ -9,9 +9,9 @@
 enum { PB_TOK_MAX_TEMPLATE = 16 };
 
 typedef enum pb_tok_decoding {
-    PB_DECODE_BLANKS,    /* no decoder: token texts of the file, separated by blanks */
-    PB_DECODE_BYTELEVEL, /* the bytes that the alphabet encodes */
-    PB_DECODE_CHAIN      /* Replace, ByteFallback, Fuse, Strip */
+    PB_DECODE_BLANKS,    /* the file has no decoder: token texts are written separated by spaces */
+    PB_DECODE_BYTELEVEL, /* ByteLevel: token texts are decoded from the byte alphabet (unicode.h) */
+    PB_DECODE_CHAIN      /* the steps Replace, ByteFallback, Fuse and Strip, as far as the file has them */
 } pb_tok_decoding;
 
 typedef struct pb_tok_decoder {
@@ -36,7 +36,8 @@ struct pb_tokenizer {
 pb_status pb_tok_load_normalizer(json_t *o, pb_stages *g, int depth);
 pb_status pb_tok_load_pre_tokenizer(json_t *o, pb_stages *g, int depth);
 pb_status pb_tok_load_decoder(json_t *o, pb_tok_decoder *d, int depth);
-/* Load stages and decoder before the model. *vocab is set to the table from text to id, owned by the file's JSON. */
+/* Loads the vocabulary and the merges. The normalizer, pre_tokenizer and decoder must be loaded before. *vocab is set to
+ * the JSON object that maps texts to ids; it is owned by the file's JSON. */
 pb_status pb_tok_load_model(json_t *o, pb_tokenizer *t, json_t **vocab);
 pb_status pb_tok_load_added(json_t *list, json_t *vocab, pb_tokenizer *t);
 pb_status pb_tok_load_post_processor(json_t *o, pb_tokenizer *t, int depth); /* load the added tokens first */

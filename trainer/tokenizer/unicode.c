@@ -1,4 +1,5 @@
-/* unicode.c - UTF-8, NFC with utf8proc, and the byte alphabet. */
+/* unicode.c - decodes UTF-8, normalises text to NFC with utf8proc, and maps bytes to the alphabet of byte-level
+ * vocabularies. */
 #include "trainer/tokenizer/unicode.h"
 
 #include <utf8proc.h>
@@ -68,7 +69,7 @@ bool pb_tok_is_space(uint32_t cp)
            cp == 0x3000;
 }
 
-/* The bytes without a printable character, in ascending order: 0..32, 127..160, 173. */
+/* Bytes 0..32, 127..160 and 173 have no printable character; in this order they become U+0100 and up. */
 uint32_t pb_tok_byte_to_char(unsigned char b)
 {
     if (b <= 32) return 256u + b;

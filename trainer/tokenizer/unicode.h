@@ -1,4 +1,4 @@
-/* unicode.h - UTF-8, NFC, and the alphabet that encodes bytes in byte-level vocabularies. */
+/* unicode.h - UTF-8, the normal form NFC, and the alphabet in which byte-level vocabularies write bytes. */
 #ifndef PB_TOK_UNICODE_H
 #define PB_TOK_UNICODE_H
 #include "trainer/tokenizer/room.h"

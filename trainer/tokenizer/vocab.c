@@ -1,7 +1,7 @@
 /* vocab.c - fills and searches the tables of a vocabulary. */
 #include "trainer/tokenizer/vocab.h"
 
-/* The smallest power of two (at least 16) that is at most half full with n entries. */
+/* Returns the size of a hash table for n entries: the smallest power of two, at least 16, of which n is at most half. */
 static size_t table_size(size_t n)
 {
     size_t size = 16;
@@ -15,7 +15,7 @@ pb_status pb_vocab_reserve(pb_vocab *v, size_t words, size_t merges)
     v->word = malloc(w * sizeof *v->word);
     v->pair = malloc(p * sizeof *v->pair);
     if (!v->word || !v->pair)
-        return pb_fail(PB_ENOMEM, "tokenizer: no memory for %zu words, %zu merges", words, merges);
+        return pb_fail(PB_ENOMEM, "tokenizer: no memory for %zu words and %zu merges", words, merges);
     for (size_t i = 0; i < w; i++) v->word[i].id = -1;
     for (size_t i = 0; i < p; i++) v->pair[i].pair = UINT64_MAX;
     v->words = w;
@@ -37,13 +37,14 @@ void pb_vocab_free(pb_vocab *v)
 static pb_status add_text(pb_vocab *v, const char *text, size_t n)
 {
     if (n > PB_TOK_MAX_TEXTS - v->text.n)
-        return pb_fail(PB_EINVAL, "the texts of all tokens have more than %zu bytes", (size_t)PB_TOK_MAX_TEXTS);
+        return pb_fail(PB_EINVAL, "the texts of all tokens together have more than %zu bytes",
+                       (size_t)PB_TOK_MAX_TEXTS);
     return pb_tok_append(&v->text, text, n);
 }
 
 pb_status pb_vocab_add_token(pb_vocab *v, int64_t id, const char *text, size_t n, uint32_t flags)
 {
-    if (id < 0 || id > PB_TOK_MAX_ID) return pb_fail(PB_EINVAL, "id %lld, need 0 to %d", (long long)id, PB_TOK_MAX_ID);
+    if (id < 0 || id > PB_TOK_MAX_ID) return pb_fail(PB_EINVAL, "id %lld: need 0 to %d", (long long)id, PB_TOK_MAX_ID);
     const size_t k = (size_t)id;
     PB_TOK_ROOM(v->token, v->room, k + 1);
     for (; v->n <= k; v->n++) v->token[v->n] = (pb_tok_token){0};
@@ -74,7 +75,7 @@ pb_status pb_vocab_add_word(pb_vocab *v, const char *key, size_t n, int32_t id)
 {
     const uint32_t hash = (uint32_t)pb_tok_hash(key, n);
     const size_t i = word_slot(v, key, n, hash);
-    if (2 * (v->words_used + 1) > v->words) return pb_fail(PB_EINVAL, "more words than reserved");
+    if (2 * (v->words_used + 1) > v->words) return pb_fail(PB_EINVAL, "the vocabulary has more words than it declared");
     v->words_used++;
     v->word[i] = (pb_tok_word){hash, (uint32_t)v->keys.n, (uint32_t)n, id};
     return pb_tok_append(&v->keys, key, n);

@@ -1,0 +1,19 @@
+/* csv_split.h - splits a CSV stream into fields with libcsv, for readers other than read.h. */
+#ifndef PB_CSV_SPLIT_H
+#define PB_CSV_SPLIT_H
+#include <stdio.h>
+
+#include "os/status.h"
+
+typedef struct pb_csv_split_to {
+    void (*on_field)(void *bytes, size_t n, void *self); /* bytes: NUL-terminated, or NULL if empty */
+    void (*on_line)(int terminator, void *self);         /* not called for blank lines */
+    void *self;
+    const char *path;        /* for messages */
+    const size_t *line;      /* for messages: the current line, which on_line counts */
+    const pb_status *status; /* reading stops when it is not PB_OK */
+} pb_csv_split_to;
+
+/* Reads the stream to its end, or until *to->status is not PB_OK. EIO; EINVAL: a quote out of place; ENOMEM. */
+pb_status pb_csv_split(FILE *f, const pb_csv_split_to *to);
+#endif

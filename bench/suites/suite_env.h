@@ -1,0 +1,31 @@
+/* suite_env.h - what a measuring process gives its suites: where rows go, what the command line asks of measurements,
+ * and the other processes that it must hear or inform. */
+#ifndef PB_SUITE_ENV_H
+#define PB_SUITE_ENV_H
+#include "bench/measure/emit.h"
+#include "bench/measure/slowdown.h"
+#include "bench/measure/time_slice.h"
+
+/* Options of the command line that replace those of the suites. */
+typedef struct pb_measure_asked {
+    int warmup;      /* warm-up calls; 0: not given */
+    int samples;     /* number of samples; 0: not given */
+    double min_time; /* seconds; -1: not given */
+} pb_measure_asked;
+
+/* The measuring process (bench/run/worker.c) owns everything that it points to. */
+typedef struct pb_suite_env {
+    pb_emitter *emitter;
+    pb_measure_asked asked;
+    pb_heartbeat *heartbeat;    /* to the parent; NULL: none */
+    pb_time_slices *time_slice; /* shared with another process; NULL: none */
+    pb_slowdown *slowdown;      /* delay to inject into every timed call; NULL: none */
+} pb_suite_env;
+
+/* The options of a suite's measurement, with warm-up, samples and time replaced where the command line gives them, and
+ * with this process's heartbeat, time slices and injected delay as hooks. A later call replaces the calibration of the
+ * delay, so measurements must not be nested. */
+pb_measure_opts pb_env_measure_opts(const pb_suite_env *env, pb_measure_opts suite);
+/* A ceiling that this process measured earlier, such as copy_rate or matmul_rate. 0: not measured. */
+double pb_env_ceiling(const pb_suite_env *env, const char *metric);
+#endif
