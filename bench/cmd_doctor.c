@@ -54,7 +54,7 @@ pb_exit pb_cmd_doctor(const pb_options *o)
         if (e != PB_EXIT_OK) return e;
     } else {
         if (p.want_gpu && p.has_gpu) printf("GPU: %s, driver %s\n", p.gpu.name, p.gpu.driver);
-        else if (p.want_gpu) printf("GPU: not known: %s\n", p.no_gpu);
+        else if (p.want_gpu) printf("GPU: cannot be read: %s\n", p.no_gpu);
         pb_doctor_print(&p, stdout, count);
     }
     return o->strict && count[PB_HEALTH_BAD] ? PB_EXIT_INCONCLUSIVE : PB_EXIT_OK;

@@ -55,7 +55,8 @@ pb_exit pb_cmd_export(const pb_options *o)
     pb_status s = o->args.n > 1 ? pb_fail(PB_EINVAL, "export takes at most 1 argument") : PB_OK;
     if (s == PB_OK && o->better && !gab) s = pb_fail(PB_EINVAL, "--better is only for --to gab");
     if (s == PB_OK && gab && !o->better && !o->out)
-        s = pb_fail(PB_EINVAL, "gab: a file holds one direction: --better lower|higher, or --out NAME.json for both");
+        s = pb_fail(PB_EINVAL,
+                    "--to gab writes one direction per file: add --better lower|higher, or --out NAME.json for both");
     if (s == PB_OK)
         s = gab && !o->better ? export_both(run, opts, o->out)
             : o->out          ? export_file(run, &opts, o->out)
@@ -127,7 +128,8 @@ static pb_status write_run(const pb_options *o, const pb_import *im)
     PB_TRY(s);
     printf("imported %zu rows from %d file%s\n", im->n, im->nfiles, im->nfiles == 1 ? "" : "s");
     if (im->left_out)
-        fprintf(stderr, "bench: %s: %zu values left out: bench has no such metric\n", im->tool, im->left_out);
+        fprintf(stderr, "bench: %s: %zu values are left out, because bench has no metric for them\n", im->tool,
+                im->left_out);
     printf("results: %s\n", path);
     return PB_OK;
 }

@@ -53,7 +53,7 @@ pb_exit pb_cmd_report(const pb_options *o)
 static pb_exit simulate(const pb_options *o)
 {
     if (pb_format_of(o->format) != PB_FORMAT_TEXT) {
-        pb_fail(PB_EINVAL, "--simulate prints text, not %s", o->format);
+        pb_fail(PB_EINVAL, "--simulate prints only text, not %s", o->format);
         return pb_complain(PB_EXIT_USAGE);
     }
     const pb_simulate_opts opts = {.gates = o->gates,
@@ -93,16 +93,16 @@ pb_exit pb_cmd_baseline(const pb_options *o)
     const struct {
         const char *word;
         pb_exit (*run)(const char *argument, const pb_baseline_opts *o, FILE *out);
-    } doors[] = {{"save", pb_baseline_save}, {"update", pb_baseline_update}, {"show", pb_baseline_show}};
+    } subcommands[] = {{"save", pb_baseline_save}, {"update", pb_baseline_update}, {"show", pb_baseline_show}};
     pb_hint hint = {.word = o->args.n ? o->args.v[0] : ""};
     if (o->args.n > 2) return too_many(o, 2);
-    for (size_t i = 0; i < sizeof doors / sizeof *doors; i++) {
-        if (strcmp(hint.word, doors[i].word) != 0) continue;
-        const pb_exit code = doors[i].run(argument(o, 1), &opts, stdout);
+    for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) {
+        if (strcmp(hint.word, subcommands[i].word) != 0) continue;
+        const pb_exit code = subcommands[i].run(argument(o, 1), &opts, stdout);
         return code == PB_EXIT_OK ? code : pb_complain(code);
     }
-    for (size_t i = 0; i < sizeof doors / sizeof *doors; i++) pb_hint_try(&hint, doors[i].word);
-    pb_fail(PB_EINVAL, "baseline: need save, update or show%s", pb_hint_text(&hint));
+    for (size_t i = 0; i < sizeof subcommands / sizeof *subcommands; i++) pb_hint_try(&hint, subcommands[i].word);
+    pb_fail(PB_EINVAL, "baseline: the first argument must be save, update or show%s", pb_hint_text(&hint));
     return pb_complain(PB_EXIT_USAGE);
 }
 
@@ -119,7 +119,7 @@ static bool nothing_to_compare_with(const pb_options *o)
     char gates[PB_PATH_TEXT];
     snprintf(gates, sizeof gates, "%s/gates.csv", o->baseline);
     if (o->gates || access(gates, F_OK) == 0) return false;
-    printf("NO-BASELINE: there is no %s, which says what gates; --baseline DIR names another folder\n", gates);
+    printf("NO-BASELINE: %s, which lists the gates, does not exist; --baseline DIR names another folder\n", gates);
     return true;
 }
 
@@ -138,7 +138,7 @@ pb_exit pb_after_run(const pb_options *o, const char *dir)
 {
     const pb_report_opts report = {.gate_requirements = o->gate != NULL};
     FILE *out = o->quiet ? fopen("/dev/null", "w") : stdout;
-    if (!out) return pb_fail(PB_EIO, "/dev/null: it cannot be opened"), pb_complain(PB_EXIT_HARNESS);
+    if (!out) return pb_fail(PB_EIO, "/dev/null cannot be opened"), pb_complain(PB_EXIT_HARNESS);
     pb_exit code = explained(pb_report(dir, &report, out));
     if (out != stdout) fclose(out);
     return o->no_compare ? code : pb_worse_exit(code, compare_run(o, dir));

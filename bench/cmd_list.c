@@ -103,7 +103,7 @@ pb_exit pb_cmd_list(const pb_options *o)
         int k = 0;
         for (; k < LISTS && strcmp(lists[k].name, o->args.v[i]) != 0; k++) pb_hint_try(&hint, lists[k].name);
         if (k == LISTS) {
-            pb_fail(PB_EINVAL, "list: '%.60s' is unknown%s", o->args.v[i], pb_hint_text(&hint));
+            pb_fail(PB_EINVAL, "list: '%.60s' is not the name of a list%s", o->args.v[i], pb_hint_text(&hint));
             return pb_complain(PB_EXIT_USAGE);
         }
         lists[k].print();

@@ -1,4 +1,4 @@
-/* cmd_pairs.c - `bench compare` of two executables, and of the recorded pairs that an earlier comparison left. */
+/* cmd_pairs.c - `bench compare` of two executables, and of the recorded pairs of an earlier comparison. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -104,7 +104,7 @@ static json_t *options_of(const pb_options *o)
     return w;
 }
 
-/* Overwrites the fields of `r` that the options give, and checks the result. */
+/* Sets the fields of `r` for which the command line has an option, and checks the rule. */
 static pb_status set_rule(const pb_options *o, pb_pair_opts *r)
 {
     pb_pair_report none;
@@ -158,7 +158,7 @@ static void drop_plan(const char *dir, pb_status s)
 
 static pb_status begin(const pb_options *o, pb_run_name *name, pb_pair_plan *p, pb_pair_folder *f)
 {
-    if (!o->suite) return pb_fail(PB_EINVAL, "no suite is given: --suite NAME, which both executables have");
+    if (!o->suite) return pb_fail(PB_EINVAL, "no suite is given: --suite NAME, a suite that both executables have");
     pb_run_name_new("compare", o->out, name);
     PB_TRY(set_rule(o, &p->rule));
     PB_TRY(absolute(p));
@@ -168,7 +168,7 @@ static pb_status begin(const pb_options *o, pb_run_name *name, pb_pair_plan *p, 
     p->seed = o->seed >= 0 ? (uint64_t)o->seed : name->mark & 0xffffff;
     snprintf(p->run_id, sizeof p->run_id, "%s", name->run_id);
     p->options = options_of(o);
-    if (!p->options) return pb_fail(PB_EINVAL, "the options must be UTF-8");
+    if (!p->options) return pb_fail(PB_EINVAL, "an option is not valid UTF-8");
     PB_TRY(pb_run_make_folder(name->dir));
     PB_TRY(pb_pair_plan_write(name->dir, name->time_utc, p));
     const pb_status s = pb_pair_folder_create(name->dir, f);
@@ -190,7 +190,8 @@ static const char *given(const pb_options *o)
     if (o->impl || o->prefer) return "--impl and --prefer";
     if (o->ceilings) return "--ceilings";
     if (o->case_timeout >= 0) return "--case-timeout";
-    if (o->samples > 0 || o->warmup > 0 || o->min_time >= 0 || o->threads > 0) return "--samples and the like";
+    if (o->samples > 0 || o->warmup > 0 || o->min_time >= 0 || o->threads > 0)
+        return "--samples, --warmup, --min-time and --threads";
     return o->seed >= 0 ? "--seed" : o->out ? "--out" : NULL;
 }
 
@@ -207,15 +208,17 @@ static pb_status check_options(const char *dir, const json_t *options)
     char *words[2 * PB_OPTION_LIST], why[256];
     const size_t n = json_array_size(options);
     pb_options parsed;
-    pb_status s = n % 2 || n > 2 * PB_OPTION_LIST ? pb_fail(PB_EINVAL, "%zu words", n) : PB_OK;
+    pb_status s = n % 2 || n > 2 * PB_OPTION_LIST
+                      ? pb_fail(PB_EINVAL, "%zu words are too many, or an option has no value", n)
+                      : PB_OK;
     for (size_t i = 0; i < n && s == PB_OK; i++) {
         const char *word = json_string_value(json_array_get(options, i));
         memcpy(&words[i], &word, sizeof word); /* argv is not const, but it is never written to */
         if (i % 2 == 0 && (strncmp(word, "--", 2) != 0 || !word[2] || strchr(word, '=')))
-            s = pb_fail(PB_EINVAL, "%s is no option", word);
+            s = pb_fail(PB_EINVAL, "'%s' is not an option", word);
     }
     if (s == PB_OK) s = pb_options_parse_stored(PB_COMMAND_run, (int)n, words, &parsed);
-    if (s == PB_OK && parsed.args.n) s = pb_fail(PB_EINVAL, "%s is no option", parsed.args.v[0]);
+    if (s == PB_OK && parsed.args.n) s = pb_fail(PB_EINVAL, "'%s' is not an option", parsed.args.v[0]);
     if (s == PB_OK) return PB_OK;
     snprintf(why, sizeof why, "%s", pb_error());
     return pb_fail(s, "%.200s/compare.json: options: %s", dir, why);
@@ -232,7 +235,8 @@ static pb_status go_on(const pb_options *o, pb_pair_plan *p, pb_pair_folder *f)
     PB_TRY(digests(p, now));
     for (int i = 0; i < PB_SIDES; i++)
         if (!pb_digest_equal(&now[i], &p->digest[i]))
-            return pb_fail(PB_EINVAL, "--resume %.200s: %.300s has changed since", o->resume, p->path[i]);
+            return pb_fail(PB_EINVAL, "--resume %.200s: the executable %.300s has changed since the comparison began",
+                           o->resume, p->path[i]);
     return pb_pair_folder_resume(o->resume, f);
 }
 
@@ -274,7 +278,7 @@ static pb_exit measure(const pb_options *o, pb_pair_folder *f, const pb_pair_pla
     char note[2 * PB_PATH_TEXT];
     const pb_pair_run r = {f, p, gates, o->allow_mismatch, o->quiet, o->budget};
     if (pb_pair_run_all(&r, &late, &code) != PB_OK) return pb_complain(PB_EXIT_HARNESS);
-    snprintf(note, sizeof note, "%s after %d pair%s; bench compare --resume %s goes on",
+    snprintf(note, sizeof note, "%s after %d pair%s; bench compare --resume %s continues",
              late ? "the budget is used up" : "interrupted", f->pairs, f->pairs == 1 ? "" : "s", f->dir);
     if (late || pb_interrupted()) fprintf(stderr, "bench: %s\n", note);
     return code == PB_EXIT_OK ? judge(o, f, p, gates, late ? note : NULL) : code;
@@ -325,9 +329,10 @@ static pb_exit refuse_mixture(const pb_options *o, const kind is[PB_SIDES])
 
 static pb_exit compare_with_itself(const pb_options *o, pb_pair_plan *p)
 {
-    if (o->args.n > 1) return refuse("--self takes one executable, or none for %s one", "this");
+    if (o->args.n > 1)
+        return refuse("--self takes at most one executable; without one, bench is compared with %s", "itself");
     if (o->args.n == 1 && kind_of(o->args.v[0], p->path[0]) != EXECUTABLE)
-        return refuse("--self: %.200s is no executable", o->args.v[0]);
+        return refuse("--self: %.200s is not an executable", o->args.v[0]);
     if (!o->args.n) snprintf(p->path[0], sizeof p->path[0], "/proc/self/exe");
     memcpy(p->path[1], p->path[0], sizeof p->path[0]);
     return compare(o, p);
@@ -337,7 +342,7 @@ static pb_exit compare_with_itself(const pb_options *o, pb_pair_plan *p)
 static pb_exit process_pairs(const pb_options *o, pb_pair_plan *p)
 {
     const char *other = o->require_baseline ? "--require-baseline" : o->subset ? "--subset" : NULL;
-    if (other) return refuse("%s is for stored results; executables are measured afresh", other);
+    if (other) return refuse("%s applies only to stored results, not to executables", other);
     if (o->resume && (o->args.n || o->self)) return refuse("--resume takes no BASE and CAND, and no %s", "--self");
     return o->self ? compare_with_itself(o, p) : compare(o, p);
 }
@@ -352,9 +357,9 @@ bool pb_compare_pairs(const pb_options *o, pb_exit *code)
     const bool recorded = is[0] == PAIRS && o->args.n == 1;
     if (o->self || o->resume || (is[0] == EXECUTABLE && is[1] == EXECUTABLE)) *code = process_pairs(o, &p);
     else if (is[0] == EXECUTABLE || is[1] == EXECUTABLE) *code = refuse_mixture(o, is);
-    else if (only_processes) *code = refuse("%s is for executables; results are as they are", only_processes);
+    else if (only_processes) *code = refuse("%s applies only to a comparison of executables", only_processes);
     else if (recorded) *code = judge_again(o, o->args.v[0]);
-    else if (only_rule) *code = refuse("%s is for executables, and for the pairs that they left", only_rule);
+    else if (only_rule) *code = refuse("%s applies only to executables and to recorded pairs", only_rule);
     else return false;
     pb_pair_plan_free(&p);
     return true;

@@ -206,7 +206,7 @@ static pb_exit measure(run *r)
     bool whole = code != PB_EXIT_HARNESS && code != PB_EXIT_USAGE;
     if (whole && pb_run_json_write(r->name.dir, r->about, false) != PB_OK) code = pb_complain(PB_EXIT_HARNESS);
     if (pb_interrupted() || stopped)
-        fprintf(stderr, "bench: %s; the rows measured so far are in %s; bench run --resume %s goes on\n",
+        fprintf(stderr, "bench: %s; the rows measured so far are in %s; bench run --resume %s continues\n",
                 stopped ? "the budget is used up" : "interrupted", r->name.dir, r->name.dir);
     else if (!whole && refused) drop_if_empty(r);
     if (!whole || code == PB_EXIT_HARNESS) return code;
@@ -223,7 +223,8 @@ static void warn(const run *r)
     if (r->o->processes < PB_ENOUGH_PROCESSES)
         fprintf(stderr, "bench: warning: %ld process%s: too few for a comparison, which needs %d\n", r->o->processes,
                 r->o->processes == 1 ? "" : "es", PB_ENOUGH_PROCESSES);
-    if (getloadavg(&load, 1) == 1 && load > 1.5 * (double)cpus) /* above the load that a previous run leaves */
+    if (getloadavg(&load, 1) == 1 &&
+        load > 1.5 * (double)cpus) /* the load average right after a run of bench stays below this limit */
         fprintf(stderr, "bench: warning: the load is %.1f on %ld CPUs: other work will disturb the measurement\n", load,
                 cpus);
 }

@@ -8,7 +8,7 @@
 #include "bench/rows/metric.h"
 #include "tests/compare_cases.h"
 
-static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
+static void runs_are_compared_with_the_saved_baseline(void **state)
 {
     char folder[64], file[128], text[4096] = "";
     capture c;
@@ -24,7 +24,7 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
     assert_non_null(strstr(capture_end(&c), "9 rows")); /* 2 cases x 3 metrics, 2 ceilings, 1 requirement */
     free(c.text);
     assert_int_equal(against_baseline(run_file("tie"), require, folder, "same=2"), 0);
-    assert_int_equal(against_baseline(run_file("regressed"), require, folder, " 3/3  SUSPECT"), 0);
+    assert_int_equal(against_baseline(run_file("regressed"), require, folder, " 3/3        SUSPECT"), 0);
     assert_int_equal(against_baseline(run_file("ceiling_moved"), require, folder, "suspect=2"), 0);
     assert_int_equal(against_baseline(run_file("machine"), require, folder, "m2/backward.csv"), 4);
     assert_int_equal(against_baseline(run_file("missing"), (pb_compare_opts){0}, folder, "missing=1"), 4);
@@ -54,7 +54,7 @@ static void a_saved_baseline_is_what_runs_are_compared_with(void **state)
 
 /* A baseline keeps the rows that tables are made from: metrics without a direction, gains of graphs, requirements.
  * None of them fails a comparison, not even when a graph is no longer faster. */
-static void a_baseline_keeps_what_a_run_concluded(void **state)
+static void a_baseline_keeps_requirements_and_crossovers(void **state)
 {
     static const char *const kept[] = {
         "mode=graph&seq=128,kernel_launches,1,none,1,0,ok,why", "mode=graph&seq=128,record_time,s,none,0.5,0,ok,why",
@@ -82,12 +82,12 @@ static void a_baseline_keeps_what_a_run_concluded(void **state)
     remove_folder(folder);
 }
 
-static void only_whole_runs_become_baselines(void **state)
+static void incomplete_runs_are_refused(void **state)
 {
     static const struct {
         const char *run, *why;
-    } refused[] = {{"single", "1 processes"},    {"failed", "is wrong"},       {"one_process_failed", "is failed"},
-                   {"truncated", "cut off"},     {"header_only", "no rows"},   {"many_base", "need 3"},
+    } refused[] = {{"single", "has 1 of the 3"}, {"failed", "is wrong"},       {"one_process_failed", "is failed"},
+                   {"truncated", "cut off"},     {"header_only", "no rows"},   {"many_base", "3 processes needed"},
                    {"two_runs", "several runs"}, {"cut_short", "is truncated"}};
     char folder[64];
     capture c;
@@ -106,16 +106,16 @@ static void only_whole_runs_become_baselines(void **state)
     remove_folder(folder);
 }
 
-static void names_cannot_leave_the_folder(void **state)
+static void names_cannot_lead_out_of_the_folder(void **state)
 {
     char path[64];
     (void)state;
     CHECK_OK(pb_baseline_path("baselines", "m-1.x", "backward", path, sizeof path));
     assert_string_equal(path, "baselines/m-1.x/backward.csv");
-    CHECK_FAILS(pb_baseline_path("b", "../etc", "s", path, sizeof path), PB_EINVAL, "cannot name a folder");
-    CHECK_FAILS(pb_baseline_path("b", "a/b", "s", path, sizeof path), PB_EINVAL, "cannot name a folder");
-    CHECK_FAILS(pb_baseline_path("b", "", "s", path, sizeof path), PB_EINVAL, "cannot name a folder");
-    CHECK_FAILS(pb_baseline_path("b", "m", "..", path, sizeof path), PB_EINVAL, "cannot name a file");
+    CHECK_FAILS(pb_baseline_path("b", "../etc", "s", path, sizeof path), PB_EINVAL, "cannot be used as a folder name");
+    CHECK_FAILS(pb_baseline_path("b", "a/b", "s", path, sizeof path), PB_EINVAL, "cannot be used as a folder name");
+    CHECK_FAILS(pb_baseline_path("b", "", "s", path, sizeof path), PB_EINVAL, "cannot be used as a folder name");
+    CHECK_FAILS(pb_baseline_path("b", "m", "..", path, sizeof path), PB_EINVAL, "cannot be used as a file name");
 }
 
 /* ---- sessions ---------------------------------------------------------------------------------- */
@@ -259,7 +259,7 @@ static void updates_keep_the_last_sessions(void **state)
     remove_folder(folder);
 }
 
-static void a_failing_value_never_enters_by_accident(void **state)
+static void a_regression_is_stored_only_if_accepted(void **state)
 {
     char folder[64], file[128];
     (void)state;
@@ -271,16 +271,17 @@ static void a_failing_value_never_enters_by_accident(void **state)
                day == 1 ? "1 session," : " sessions,");
     char *before = read_text(file);
     update(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, PB_EXIT_REGRESSION,
-           "1 figure is REGRESSED, as backward_time of");
-    update(make_run(folder, 2, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is already one of its sessions");
-    update(make_run(folder, 11, 0.1, 1, "3"), &o, PB_EXIT_USAGE, "bench_version differs; start over with save");
+           "1 row is REGRESSED, such as backward_time of");
+    update(make_run(folder, 2, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is already a session of this baseline");
+    update(make_run(folder, 11, 0.1, 1, "3"), &o, PB_EXIT_USAGE,
+           "bench_version differs; `bench baseline save` replaces them");
     capture c;
     assert_int_equal(pb_baseline_save(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, capture_begin(&c)),
                      PB_EXIT_REGRESSION);
     assert_string_equal(capture_end(&c), ""); /* save does not accept the regression either */
     free(c.text);
     o.reason = NULL;
-    update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "give the reason with --reason");
+    update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "a reason is required: --reason TEXT");
     o.reason = "why";
     o.gates = run_file("no_gates");
     update(make_run(folder, 11, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "which metrics gate");
@@ -290,8 +291,9 @@ static void a_failing_value_never_enters_by_accident(void **state)
     o.accept_regression = true;
     update(make_run(folder, 11, 0.12, 1, PB_BENCH_VERSION), &o, 0, "11 sessions,");
     o.sessions = 2;
-    update(make_run(folder, 10, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is already one of its sessions");
-    update(make_run(folder, 0, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "older than the 2 sessions that are kept");
+    update(make_run(folder, 10, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE, "is already a session of this baseline");
+    update(make_run(folder, 0, 0.1, 1, PB_BENCH_VERSION), &o, PB_EXIT_USAGE,
+           "older than the 2 sessions that the baseline keeps");
     free(before);
     free(after);
     remove_folder(folder);
@@ -299,7 +301,7 @@ static void a_failing_value_never_enters_by_accident(void **state)
 
 /* With fewer than ten sessions an update never fails for a changed value. Otherwise a baseline would keep only the
  * sessions that happened to agree with its first. */
-static void few_sessions_refuse_no_figure(void **state)
+static void fewer_than_ten_sessions_refuse_no_value(void **state)
 {
     char folder[64];
     (void)state;
@@ -311,7 +313,7 @@ static void few_sessions_refuse_no_figure(void **state)
     remove_folder(folder);
 }
 
-static void what_no_longer_is_must_be_let_go(void **state)
+static void an_update_without_a_gating_row_is_refused(void **state)
 {
     char folder[64], file[128], run[128];
     (void)state;
@@ -323,7 +325,7 @@ static void what_no_longer_is_must_be_let_go(void **state)
     for (char *p = text; (p = strstr(p, "1,r1,")); p++) p[3] = '2'; /* change the run_id */
     snprintf(run, sizeof run, "%s/r2.csv", folder);
     write_text(run, text);
-    update(run, &o, PB_EXIT_INCOMPARABLE, "1 row that gates is missing, as backward_time of backward/step?batch=");
+    update(run, &o, PB_EXIT_INCOMPARABLE, "the run lacks 1 gating row, such as backward_time of backward/step?batch=");
     o.accept_regression = true;
     update(run, &o, 0, "2 sessions,");
     pb_compare_opts c = {0}; /* once stored, the missing row is no longer expected */
@@ -336,7 +338,7 @@ static void what_no_longer_is_must_be_let_go(void **state)
 }
 
 /* Concurrent updates wait for each other: every session is kept and no update fails. */
-static void updates_at_once_are_all_kept(void **state)
+static void concurrent_updates_are_all_kept(void **state)
 {
     enum { AT_ONCE = 8 };
     char folder[64], file[128], run[64], copy[AT_ONCE][128];
@@ -371,7 +373,7 @@ static void updates_at_once_are_all_kept(void **state)
 }
 
 /* Exit code 2 when another path would help, 125 when the machine cannot write. */
-static void failures_to_write_end_as_they_should(void **state)
+static void write_failures_have_their_exit_codes(void **state)
 {
     char folder[64], file[128];
     (void)state;
@@ -399,18 +401,18 @@ static void failures_to_write_end_as_they_should(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_saved_baseline_is_what_runs_are_compared_with),
-        cmocka_unit_test(a_baseline_keeps_what_a_run_concluded),
+        cmocka_unit_test(runs_are_compared_with_the_saved_baseline),
+        cmocka_unit_test(a_baseline_keeps_requirements_and_crossovers),
         cmocka_unit_test(everything_that_a_comparison_reads_is_stored),
         cmocka_unit_test(what_nothing_reads_is_not_stored),
-        cmocka_unit_test(only_whole_runs_become_baselines),
-        cmocka_unit_test(names_cannot_leave_the_folder),
+        cmocka_unit_test(incomplete_runs_are_refused),
+        cmocka_unit_test(names_cannot_lead_out_of_the_folder),
         cmocka_unit_test(updates_keep_the_last_sessions),
-        cmocka_unit_test(a_failing_value_never_enters_by_accident),
-        cmocka_unit_test(few_sessions_refuse_no_figure),
-        cmocka_unit_test(updates_at_once_are_all_kept),
-        cmocka_unit_test(failures_to_write_end_as_they_should),
-        cmocka_unit_test(what_no_longer_is_must_be_let_go),
+        cmocka_unit_test(a_regression_is_stored_only_if_accepted),
+        cmocka_unit_test(fewer_than_ten_sessions_refuse_no_value),
+        cmocka_unit_test(concurrent_updates_are_all_kept),
+        cmocka_unit_test(write_failures_have_their_exit_codes),
+        cmocka_unit_test(an_update_without_a_gating_row_is_refused),
     };
     return cmocka_run_group_tests(tests, open_runs, close_runs);
 }

@@ -7,9 +7,10 @@ fixture=$1 bench=$2
 rows() { tail -n +2 "$1/results.csv"; } # rows DIR: the rows of its results
 count() { rows "$1" | grep -cF -e "$2"; } # count DIR TEXT: number of rows that contain the text
 whole() { # whole DIR: must have one header, and all columns in every row
-    [[ $(grep -c '^bench_version,' "$1/results.csv") -eq 1 ]] || fail "$1: not one header"
-    [[ $(sed 's/"[^"]*"//g' "$1/results.csv" | awk -F, 'NF != 12' | wc -l) -eq 0 ]] || fail "$1: a line is cut"
-    [[ -z $(tail -c 1 "$1/results.csv") ]] || fail "$1: the last line has no end"
+    [[ $(grep -c '^bench_version,' "$1/results.csv") -eq 1 ]] || fail "$1: the header is missing or repeated"
+    [[ $(sed 's/"[^"]*"//g' "$1/results.csv" | awk -F, 'NF != 12' | wc -l) -eq 0 ]] ||
+        fail "$1: a line has the wrong number of fields"
+    [[ -z $(tail -c 1 "$1/results.csv") ]] || fail "$1: the last line has no newline"
 }
 
 # ---- the table: arguments | exit code | text ---------------------------------------------------------
@@ -33,10 +34,10 @@ list metrics                             |   0 | backward_time
 list metric                              |   2 | did you mean 'metrics'?
 list requirements                        |   0 | highest roofline_fraction of kernels/rope_fwd?dtype=bf16&shape=
 list formats                             |   0 | benchfmt
-export --to nothing                      |   2 | there is no format 'nothing'
+export --to nothing                      |   2 | unknown format 'nothing'
 export --to bmf --better lower           |   2 | --better is only for --to gab
-export --to gab                          |   2 | a file holds one direction
-import nvbench                           |   2 | no file of nvbench was named
+export --to gab                          |   2 | writes one direction per file
+import nvbench                           |   2 | name at least one result file of nvbench
 import nccl-test x                       |   2 | did you mean 'nccl-tests'?
 import nvbench /proc/nowhere             |   2 | nowhere
 report --format html                     |   2 | need one of text|markdown|junit
@@ -90,11 +91,12 @@ TABLE
 # ---- a whole run ---------------------------------------------------------------------------------------
 expect 0 'results: a/results.csv' "$fixture" --suite toy --out a --seed 5
 whole a
-[[ $(count a ,kernel_time,) -eq 9 && $(count a ,copy_rate,) -eq 3 ]] || fail "a: not 3 processes of 3 cases and ceilings"
+[[ $(count a ,kernel_time,) -eq 9 && $(count a ,copy_rate,) -eq 3 ]] ||
+    fail "a: results.csv does not have 3 processes of 3 cases and of the ceilings"
 [[ $(count a 'requirement/T-1,requirement,1,none,5,0,pass') -eq 3 ]] || fail "a: not one conclusion a process"
 [[ $(rows a | head -1) == *ceiling/copy* ]] || fail "a: the ceilings are not first"
-[[ $(tail -n +2 a/samples.csv | wc -l) -eq 27 ]] || fail "a: not 3 samples a timing"
-grep -q '"truncated": false' a/run.json || fail "a: run.json does not say that it is whole"
+[[ $(tail -n +2 a/samples.csv | wc -l) -eq 27 ]] || fail "a: samples.csv does not have 3 samples per timed row"
+grep -q '"truncated": false' a/run.json || fail "a: run.json does not say that the run is complete"
 machine=$(rows a | head -1 | cut -d, -f3)
 [[ $machine =~ ^cpu-.*-[0-9]+c-[0-9a-f]{8}$ ]] || fail "a: machine_id is '$machine'"
 grep -qF "\"machine_id\": \"$machine\"" a/run.json || fail "a: run.json names another machine"
@@ -110,7 +112,7 @@ PB_URL=https://u:$secret@h PB_PASS=$secret PB_AUTH=$secret PB_BEARER=$secret PB_
     PB_DATA=https://user:$secret@host/data NCCL_ALGO=Ring \
     expect 0 results "$fixture" --suite toy --out d -n 1 --threads 1 --baseline "ftp://u:$secret@h:21/@x"
 grep -q '"NCCL_ALGO": "Ring"' d/run.json || fail "d: no environment is recorded"
-grep -q '"PB_DATA": "https://host/data"' d/run.json || fail "d: no URL without its user"
+grep -q '"PB_DATA": "https://host/data"' d/run.json || fail "d: the URL is not recorded without its user name"
 grep -q '"ftp://h:21/@x"' d/run.json || fail "d: a URL in argv lost more than its user"
 grep -q "$secret" d/* && fail "d: a credential is recorded"
 grep -q '"threads": 1' d/run.json || fail "d: --threads is not recorded"
@@ -127,14 +129,14 @@ expect 2 'the axes make more than 20000 cases' "$fixture" --suite toy --dry-run 
 # An --out folder that holds results is not changed.
 before=$(md5sum a/results.csv)
 expect 2 'a/results.csv: File exists' "$fixture" --suite toy --out a
-[[ $(md5sum a/results.csv) == "$before" ]] || fail "a: results were touched"
+[[ $(md5sum a/results.csv) == "$before" ]] || fail "a: the existing results.csv was changed"
 # A run whose process cannot start leaves no files and keeps existing ones.
 mkdir mine && touch mine/file
 for out in refused mine; do
     rm -f planned
     FIXTURE_PLANNED=$dir/planned expect 125 'no memory for a process' "$fixture" --suite refused --out $out -n 1
 done
-[[ ! -e refused && $(ls mine) == file ]] || fail "a run that never began left something: $(ls -d refused mine/*)"
+[[ ! -e refused && $(ls mine) == file ]] || fail "a run that could not start left files: $(ls -d refused mine/*)"
 mkdir closed && chmod 500 closed
 if [[ $(id -u) -eq 0 ]]; then as=(setpriv --reuid 65534 --regid 65534 --clear-groups); chmod 755 "$dir"; else as=(); fi
 expect 2 'Permission denied' "${as[@]}" "$fixture" --suite toy --out "$dir/closed/run"
@@ -147,9 +149,9 @@ expect 0 'PASS' "$fixture" report a
 expect 0 'saved baselines/' "$fixture" baseline save a -m 'for the test'
 expect 0 'for the test' "$fixture" baseline show
 expect 0 'same=3' "$fixture" --suite toy --out n1
-expect 2 'give the reason with --reason' "$fixture" baseline update n1
+expect 2 'a reason is required: --reason TEXT' "$fixture" baseline update n1
 expect 0 '2 sessions' "$fixture" baseline update n1 -m 'one more'
-expect 2 'is already one of its sessions' "$fixture" baseline update n1 -m 'once more'
+expect 2 'is already a session of this baseline' "$fixture" baseline update n1 -m 'once more'
 expect 0 'is one of the sessions it is compared with' "$fixture" compare n1
 expect 0 'against the median of 2 sessions' "$fixture" compare n1 --explain
 expect 0 'detects=none' "$fixture" compare a # fewer than ten sessions make no claim
@@ -165,7 +167,7 @@ expect 0 'NO-BASELINE' "$fixture" --suite toy --out n3 --baseline elsewhere
 expect 4 'NO-BASELINE' "$fixture" --suite toy --out n4 --baseline elsewhere --require-baseline
 expect 0 'results: n5' "$fixture" --suite toy --out n5 --no-compare
 grep -q BASELINE "$dir/log" && fail "n5: --no-compare compared"
-expect 2 "need save, update or show; did you mean 'save'?" "$fixture" baseline sav
+expect 2 "must be save, update or show; did you mean 'save'?" "$fixture" baseline sav
 for f in baselines/*/toy.csv; do # make the baseline a thousand times faster
     awk -F, -v OFS=, '$6 == "kernel_rate" { $9 = "1e+12" } 1' "$f" >fast && mv fast "$f"
 done
@@ -173,8 +175,8 @@ expect 0 'suspect=3' "$fixture" compare n1
 ten_sessions baselines/*/toy.csv baseline:
 expect 1 'REGRESSED' "$fixture" compare n1
 expect 1 'regressed=3' "$fixture" --suite toy --out n6
-expect 1 'not stored: 3 figures are REGRESSED' "$fixture" baseline update n6 -m 'not this one'
-expect 1 'not stored: 3 figures are REGRESSED' "$fixture" baseline save n6
+expect 1 'not stored: 3 rows are REGRESSED' "$fixture" baseline update n6 -m 'not this one'
+expect 1 'not stored: 3 rows are REGRESSED' "$fixture" baseline save n6
 expect 0 'saved' "$fixture" baseline update n6 -m 'slower for good' --accept-regression
 rm -r baselines
 
@@ -186,7 +188,7 @@ expect 0 'g.txt' "$fixture" export a --to benchfmt --out g.txt
 grep -q '^BenchmarkToy/step/batch=1/mode=fine/width=16 [0-9]* ' g.txt || fail "g.txt: no line of a case"
 before=$(md5sum g.txt)
 expect 2 'nowhere' "$fixture" export nowhere --to benchfmt --out g.txt
-[[ $(md5sum g.txt) == "$before" && ! -e g.txt.new ]] || fail "g.txt: touched by an export that failed"
+[[ $(md5sum g.txt) == "$before" && ! -e g.txt.new ]] || fail "g.txt: a failed export changed the file"
 expect 2 'No such file' "$fixture" export a --to bmf --out no/such/x.json
 fixtures=${0%/*}/fixtures/exchange
 expect 0 'imported 32 rows from 2 files' "$fixture" import nccl-tests "$fixtures/nccl.txt" "$fixtures/nccl.txt" --out im
@@ -195,47 +197,53 @@ expect 4 'bus_rate' "$fixture" report im
 expect 2 'results.csv: File exists' "$fixture" import nccl-tests "$fixtures/nccl.txt" --out im
 printf 'x\n' >bad.csv
 expect 2 "bad.csv:1: not nvbench's CSV" "$fixture" import nvbench bad.csv --out im2
-[[ ! -e im2 ]] || fail "im2: made for a file that was refused"
+[[ ! -e im2 ]] || fail "im2: a refused import created the folder"
 head -c -1 "$fixtures/nccl.txt" >cut.txt
 expect 2 'cut.txt:19: cut off' "$fixture" import nccl-tests cut.txt --out im2
 sed '/Rank/d' "$fixtures/nccl.txt" >anonymous.txt
 expect 0 'results: im3' "$fixture" import nccl-tests anonymous.txt --out im3
-[[ $(count im3 "$machine") -eq $(rows im3 | wc -l) ]] || fail "im3: not this machine"
-[[ $(count im3 'the file names no machine: taken for this one') -eq $(rows im3 | wc -l) ]] || fail "im3: does not say so"
+[[ $(count im3 "$machine") -eq $(rows im3 | wc -l) ]] || fail "im3: the rows do not have this machine's id"
+[[ $(count im3 'the file names no machine; this machine is assumed') -eq $(rows im3 | wc -l) ]] ||
+    fail "im3: a row lacks the note on the assumed machine"
 
 # ---- statuses --------------------------------------------------------------------------------------------
 expect 4 results "$fixture" --suite toy --mode failed,fine --out e -n 1
-[[ $(count e ',outcome,1,none,,0,failed,the device said no') -eq 3 && $(count e ,ok,) -eq 8 ]] || fail "e: rows"
+[[ $(count e ',outcome,1,none,,0,failed,the device said no') -eq 3 && $(count e ,ok,) -eq 8 ]] ||
+    fail "e: results.csv does not have the expected rows"
 expect 0 results "$fixture" --suite toy --mode unsupported --out f -n 1
-[[ $(count f ',,0,unsupported,not on this device') -eq 3 ]] || fail "f: rows"
+[[ $(count f ',,0,unsupported,not on this device') -eq 3 ]] || fail "f: results.csv does not have the expected rows"
 expect 4 results "$fixture" --suite toy --mode wrong --out g -n 1
 expect 4 results "$fixture" --suite toy --mode nan --out h -n 1
-[[ $(count h ',error,1,none,,0,failed,the value is not finite') -eq 3 ]] || fail "h: rows"
+[[ $(count h ',error,1,none,,0,failed,the value is not finite') -eq 3 ]] ||
+    fail "h: results.csv does not have the expected rows"
 cut -d, -f9 a/results.csv b/results.csv e/results.csv h/results.csv | grep -qi 'nan\|inf' && fail "a number is not finite"
 
 # ---- a process that loses its device, or runs out of memory ---------------------------------------------------
 expect 125 'bench: toy/step?batch=1&mode=lost&width=16: the device is lost: taken away on purpose' \
     "$fixture" --suite toy --mode lost,fine --batch 1 --out p --seed 3 step
-[[ $(grep '^bench:' "$dir/log" | grep -vc warning) -eq 1 ]] || fail "p: not one line"
+[[ $(grep '^bench:' "$dir/log" | grep -vc warning) -eq 1 ]] || fail "p: stderr does not have exactly one line"
 whole p
-[[ $(count p 'mode=lost&width=16,outcome,1,none,,0,failed,the device is lost: taken away on purpose') -eq 1 ]] || fail "p: rows"
-[[ $(rows p | awk -F, '$4 == 0 && /,ok,/' | wc -l) -eq 6 ]] || fail "p: the process before is not whole"
+[[ $(count p 'mode=lost&width=16,outcome,1,none,,0,failed,the device is lost: taken away on purpose') -eq 1 ]] ||
+    fail "p: results.csv does not have the expected rows"
+[[ $(rows p | awk -F, '$4 == 0 && /,ok,/' | wc -l) -eq 6 ]] || fail "p: rows of the earlier process are missing"
 [[ $(rows p | awk -F, '$4 == 1' | tail -n 1) == *,failed,* ]] || fail "p: cases were measured on a lost device"
 [[ $(rows p | awk -F, '$4 == 2' | wc -l) -eq 0 ]] || fail "p: another process was started"
 grep -q '"truncated": true' p/run.json || fail "p: run.json does not say truncated"
 expect 125 'bench: toy/step?batch=1&mode=memory&width=16: ' "$fixture" --suite toy --mode memory,fine --batch 1 --out q step
 grep -q 'results: q/results.csv' "$dir/log" || fail "q: no table after the run"
-[[ $(count q ',outcome,1,none,,0,failed,') -eq 3 && $(count q ,kernel_time,) -eq 3 ]] || fail "q: rows"
+[[ $(count q ',outcome,1,none,,0,failed,') -eq 3 && $(count q ,kernel_time,) -eq 3 ]] ||
+    fail "q: results.csv does not have the expected rows"
 grep -q '"truncated": false' q/run.json || fail "q: run.json says truncated"
 
 # ---- a process that crashes --------------------------------------------------------------------------------
 expect 4 'process 1: ended by exit code 1 in toy/step' "$fixture" --suite toy --mode exit --batch 1 --out x step
-[[ $(count x 'failed,the process was ended by exit code 1') -eq 1 && $(count x ,kernel_time,) -eq 2 ]] || fail "x: rows"
+[[ $(count x 'failed,the process was ended by exit code 1') -eq 1 && $(count x ,kernel_time,) -eq 2 ]] ||
+    fail "x: results.csv does not have the expected rows"
 export ASAN_OPTIONS=handle_segv=0 # AddressSanitizer must not catch the crash
 expect 4 'process 1: killed by signal 11' "$fixture" --suite toy --mode crash --batch 1 --out i step
 whole i
 [[ $(count i 'failed,the process was killed by signal 11') -eq 1 ]] || fail "i: no row says that the process crashed"
-[[ $(count i ,kernel_time,) -eq 2 && $(count i ,copy_rate,) -eq 3 ]] || fail "i: other processes did not go on"
+[[ $(count i ,kernel_time,) -eq 2 && $(count i ,copy_rate,) -eq 3 ]] || fail "i: the other processes did not run"
 
 # wait_for DIR TEXT: waits until a row of the results contains the text.
 wait_for() {
@@ -243,7 +251,7 @@ wait_for() {
         grep -qsF -e "$2" "$1/results.csv" && return
         sleep 0.05
     done
-    fail "$1: '$2' never came"
+    fail "$1: no row with '$2' appeared"
 }
 
 "$fixture" --suite toy --mode slow --batch 1 --out j step >"$dir/log" 2>&1 & pid=$!
@@ -265,7 +273,8 @@ for signal in INT TERM; do
     [[ $? -eq 125 ]] || fail "k$signal: exit code"
     whole k$signal
     [[ $(count k$signal ',truncated,interrupted after ') -eq 1 ]] || fail "k$signal: no truncated row"
-    [[ $(count k$signal _rate,) -eq 2 && $(rows k$signal | wc -l) -eq 3 ]] || fail "k$signal: rows"
+    [[ $(count k$signal _rate,) -eq 2 && $(rows k$signal | wc -l) -eq 3 ]] ||
+        fail "k$signal: results.csv does not have the expected rows"
     grep -q '"truncated": true' k$signal/run.json || fail "k$signal: run.json does not say truncated"
     grep -qF 'interrupted; the rows measured so far are in' "$dir/log" || fail "k$signal: no line on stderr"
     n=$(tail -n +2 k$signal/samples.csv | wc -l)
@@ -277,12 +286,13 @@ done
 for limit in 1 4; do
     (ulimit -f $limit; exec "$fixture" --suite toy --batch $(seq -s, 30) --out l$limit -n 1 step) >"$dir/log" 2>&1
     [[ $? -eq 125 ]] || fail "l$limit: exit code"
-    [[ $(grep '^bench:' "$dir/log" | grep -vc warning) -eq 1 ]] || fail "l$limit: not one line"
+    [[ $(grep '^bench:' "$dir/log" | grep -vc warning) -eq 1 ]] || fail "l$limit: stderr does not have exactly one line"
     grep -q 'bench: .*: File too large' "$dir/log" || fail "l$limit: no reason"
 done
 whole l4
 [[ ! -e l1 ]] || fail "l1: a folder that is no run was left behind: $(ls l1)"
-[[ $(count l4 ,ok,) -ge 5 && -z $(tail -c 1 l4/samples.csv) ]] || fail "l4: rows that fitted are gone, or one is cut"
+[[ $(count l4 ,ok,) -ge 5 && -z $(tail -c 1 l4/samples.csv) ]] ||
+    fail "l4: complete rows are missing, or a row is incomplete"
 grep -q '"truncated": true' l4/run.json || fail "l4: run.json does not say truncated"
 "$fixture" list >/dev/full 2>"$dir/log"
 [[ $? -eq 125 ]] || fail "stdout full: exit code"
@@ -307,7 +317,7 @@ for metric in sample_overhead row_time compare_time; do # one value, and samples
         END { exit !(v > 0 && n == 3 && below >= 2 && above >= 2) }' self/samples.csv || fail "self: $metric"
 done
 [[ $(rows self | grep -c "^2,.*,self/sample,sample_overhead,s,lower,$(rows self | awk -F, '$5 == "requirement/SELF-SAMPLE" { print $9 }'),") -eq 1 ]] ||
-    fail "self: the requirement judges another figure"
+    fail "self: the requirement has another value"
 
 # ---- what a run on a GPU would measure; needs no GPU -----------------------------------------------------------------
 expect 0 'ceiling/matmul_f32' "$bench" --suite ceiling --device cuda --dry-run
@@ -338,7 +348,7 @@ for suite in backward throughput; do # three processes fit into one command of t
     [[ $(tail -n 1 "$dir/log" | awk '{ print $1 }') -lt 540 ]] || fail "$suite takes nine minutes on a GPU"
 done
 expect 0 'model=smollm2-135m' "$bench" --suite backward --dry-run
-bash -n <("$bench" completion bash) || fail "the completion script is no bash"
+bash -n <("$bench" completion bash) || fail "the completion script is not valid bash"
 
 [[ $failures -eq 0 ]] && echo "all passed"
 exit $((failures > 0))

@@ -41,7 +41,7 @@ static void put_header(FILE *f, bool other_layout)
     put_line(f, &names, other_layout, "host");
 }
 
-/* The i-th item of a list with commas, or its last one, in a buffer of `size` bytes. */
+/* Copies item i of a comma-separated list, or the last item if the list is shorter, to the buffer. */
 static const char *item(const char *list, int i, char *buffer, size_t size)
 {
     for (const char *comma; i > 0 && (comma = strchr(list, ',')); i--) list = comma + 1;

@@ -9,7 +9,7 @@ static void every_verdict_and_exit_code(void **state)
     assert_true(check_comparisons(false) >= 80);
 }
 
-static void worse_exit_follows_its_order(void **state)
+static void the_more_severe_exit_code_wins(void **state)
 {
     static const pb_exit order[] = {0, 3, 1, 4, 2, 125};
     (void)state;
@@ -17,9 +17,9 @@ static void worse_exit_follows_its_order(void **state)
         for (int j = 0; j < 6; j++) assert_int_equal(pb_worse_exit(order[i], order[j]), order[i > j ? i : j]);
 }
 
-/* The suite `self` generates what it says. The files are a tenth of their usual size here, and the time is not
- * checked. */
-static void large_files_for_measuring(void **state)
+/* The suite `self` generates two files and compares them. Here the files have a tenth of their usual size, and the time
+ * is not checked. */
+static void suite_self_generates_its_files(void **state)
 {
     pb_self_files *files;
     pb_self_figures figures = {0};
@@ -35,8 +35,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_verdict_and_exit_code),
-        cmocka_unit_test(worse_exit_follows_its_order),
-        cmocka_unit_test(large_files_for_measuring),
+        cmocka_unit_test(the_more_severe_exit_code_wins),
+        cmocka_unit_test(suite_self_generates_its_files),
     };
     return cmocka_run_group_tests(tests, open_runs, close_runs);
 }

@@ -19,7 +19,7 @@ state timer '(good|note|bad)'
 expect 2 'takes no arguments' "$bench" doctor x
 expect 0 'unknown' env LD_LIBRARY_PATH= "$bench" doctor --device cuda
 if ! ldconfig -p | grep -q libnvidia-ml; then # a real driver would give its own answers
-    grep -q 'there is no NVML' "$dir/log" || fail "doctor: without NVML it does not say so"
+    grep -q 'NVML is not available' "$dir/log" || fail "doctor: without NVML it does not say so"
     [[ $(grep -c '^unknown  gpu_' "$dir/log") -eq 9 ]] || fail "doctor: without NVML not every GPU check is unknown"
 fi
 
@@ -215,7 +215,7 @@ compare() { # compare CODE TEXT BASE CAND ARG...: expects this of a comparison
     expect "$code" "$text" "$bench" compare --gates gates.csv "$@"
 }
 compare 0 'same=1' cool once --strict
-grep -q 'note: 1 throttled process of the candidate is not in its figures' "$dir/log" || fail "once: no note"
+grep -q 'note: 1 throttled process of the candidate is not in its values' "$dir/log" || fail "once: no note"
 cp -r hot slow
 sed -i 's/,1e+09,0,ok/,5e+08,0,ok/; s/,1000000000,0,ok/,500000000,0,ok/' slow/results.csv
 grep -q ',500000000,\|,5e+08,' slow/results.csv || fail "slow: the fixture is not slower"

@@ -49,17 +49,17 @@ static char *exported(const char *file, const char *to, const char *better, cons
     return c.text;
 }
 
-static void formats_read_as_the_golden_files(void **state)
+static void exports_equal_the_golden_files(void **state)
 {
     static const struct {
         const char *to, *better, *golden, *note;
     } cases[] = {
-        {"gbench", NULL, "gbench.json", "3 left out: they are of cases without a time"},
+        {"gbench", NULL, "gbench.json", "3 left out: they belong to cases without a time"},
         {"gab", "lower", "gab.smaller.json", "3 left out: they belong to the file of the other direction"},
-        {"gab", "higher", "gab.bigger.json", "2 left out: they have no figure"},
+        {"gab", "higher", "gab.bigger.json", "2 left out: they have no value"},
         {"bmf", NULL, "bmf.json", "3 left out: they are requirements"},
-        {"benchfmt", NULL, "benchfmt.txt", "4 left out: they have no figure"},
-        {"mllog", NULL, "mllog.txt", "4 left out: they have no figure"},
+        {"benchfmt", NULL, "benchfmt.txt", "4 left out: they have no value"},
+        {"mllog", NULL, "mllog.txt", "4 left out: they have no value"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -102,7 +102,7 @@ static void check_batch_8(const json_t *e)
     assert_int_equal(number(e, "repetitions"), 2);
 }
 
-static void gbench_has_what_its_tools_read(void **state)
+static void gbench_has_the_fields_its_tools_need(void **state)
 {
     int count[3] = {0}; /* number of iterations, aggregates, errors */
     char *text = exported("run.csv", "gbench", NULL, "");
@@ -133,7 +133,7 @@ static void gbench_has_what_its_tools_read(void **state)
 }
 
 /* github-action-benchmark expects a list of {name, unit, value}; Bencher's schema is bencher.dev/bmf.json. */
-static void dashboards_have_what_they_read(void **state)
+static void dashboards_get_the_fields_they_need(void **state)
 {
     char *gab = exported("run.csv", "gab", "higher", ""), *bmf = exported("run.csv", "bmf", NULL, "");
     json_t *list = json_loads(gab, 0, NULL), *all = json_loads(bmf, 0, NULL), *e, *m;
@@ -160,7 +160,7 @@ static void dashboards_have_what_they_read(void **state)
     free(bmf);
 }
 
-static void log_lines_are_events(void **state)
+static void mllog_lines_are_events(void **state)
 {
     char *text = exported("run.csv", "mllog", NULL, ""), *rest = NULL;
     int events = 0;
@@ -179,17 +179,17 @@ static void log_lines_are_events(void **state)
     free(text);
 }
 
-static void what_cannot_be_exported_says_why(void **state)
+static void an_impossible_export_gives_the_reason(void **state)
 {
     const struct {
         const char *run, *to, *better, *why;
         pb_status want;
     } cases[] = {
-        {EXCHANGE "run.csv", "gbenhc", NULL, "there is no format 'gbenhc'; did you mean 'gbench'?", PB_EINVAL},
-        {EXCHANGE "run.csv", NULL, NULL, "which format? --to NAME", PB_EINVAL},
+        {EXCHANGE "run.csv", "gbenhc", NULL, "unknown format 'gbenhc'; did you mean 'gbench'?", PB_EINVAL},
+        {EXCHANGE "run.csv", NULL, NULL, "--to FORMAT is missing", PB_EINVAL},
         {EXCHANGE "no.csv", "bmf", NULL, "No such file", PB_EPATH},
-        {run_file("base"), "mllog", NULL, "the run 'r1' does not begin with one", PB_EINVAL},
-        {run_file("header_only"), "gbench", NULL, "no figure that gbench could hold", PB_EFORMAT},
+        {run_file("base"), "mllog", NULL, "the run_id 'r1' does not begin with one", PB_EINVAL},
+        {run_file("header_only"), "gbench", NULL, "no value that gbench can hold", PB_EFORMAT},
         {EXCHANGE "latin1.csv", "bmf", NULL, "row 1 is not UTF-8", PB_EINVAL},
     };
     capture c;
@@ -268,38 +268,38 @@ static void control_characters_are_replaced(void **state)
     free(c.text);
 }
 
-static void what_is_not_theirs_is_refused_with_its_place(void **state)
+static void malformed_imports_are_refused_with_file_and_line(void **state)
 {
     static const struct {
         const char *tool, *text, *why;
     } cases[] = {
         {"nvbench", "", "in: the file is empty"},
         {"nvbench", "a,b\n", "in:1: not nvbench's CSV"},
-        {"nvbench", NVBENCH, "in: nothing measured in it"},
+        {"nvbench", NVBENCH, "in: the file has no results"},
         {"nvbench", NVBENCH "x,0,H200,1,No,5,1e-6", "in:2: cut off"},
         {"nvbench", NVBENCH "x,0,H200,1,No,5\n", "in:2: 6 fields where the header has 7"},
         {"nvbench", NVBENCH "x,0,H200,1,No,5,fast\n", "in:2: not a number: fast"},
-        {"nvbench", NVBENCH "x,0,H200,1,Maybe,5,1\n", "in:2: Skipped is Yes or No, not Maybe"},
+        {"nvbench", NVBENCH "x,0,H200,1,Maybe,5,1\n", "in:2: Skipped must be Yes or No, not Maybe"},
         {"nvbench", NVBENCH ",0,H200,1,No,5,1\n", "in:2: an empty name"},
-        {"nvbench", NVBENCH "x,0,H200,1,No,5,1\nx,0,H200,1,No,5,1\n", "in:3: measured twice in one file"},
-        {"nvbench", "Benchmark,Device Name,Skipped,Odd\nx,H,No,\ny,H,No,3\n", "in:3: an axis or a summary?"},
+        {"nvbench", NVBENCH "x,0,H200,1,No,5,1\nx,0,H200,1,No,5,1\n", "in:3: the file has two results for"},
+        {"nvbench", "Benchmark,Device Name,Skipped,Odd\nx,H,No,\ny,H,No,3\n", "in:3: the CSV does not say"},
         {"nvbench", "{", "in:1: not JSON"},
         {"nvbench", "{\n\"a\": 1,\n}\n", "in:3: not JSON"},
         {"nvbench", "{\"a\": 1}", "no list 'benchmarks'"},
         {"nvbench", "{\"benchmarks\": [{\"name\": \"x\", \"states\": [{\"device\": null}]}]}",
-         "benchmarks[0].states[0]: no is_skipped"},
+         "benchmarks[0].states[0]: is_skipped is missing"},
         {"nccl-tests", "hello\n", "in: not what nccl-tests prints"},
         {"nccl-tests", NCCL ROW, "in:3: cut off: no line '# Out of bounds values'"},
         {"nccl-tests", NCCL "1024 256 float sum -1 10.0 1.0\n" END, "in:3: 7 fields where the header has 13 columns"},
         {"nccl-tests", NCCL "1024 256 float sum -1 slow 1.0 1.0 0 10.0 1.0 1.0 0\n" END, "in:3: not a number: slow"},
-        {"nccl-tests", NCCL ROW ROW END, "in:4: measured twice in one file"},
+        {"nccl-tests", NCCL ROW ROW END, "in:4: the file has two results for"},
         {"nccl-tests", "# size count type redop root time algbw busbw error time algbw busbw error\n",
          "no column '#wrong'"},
-        {"nccl-tests", "# size count type time busbw #wrong time algbw busbw #wrong\n", "not the columns that"},
+        {"nccl-tests", "# size count type time busbw #wrong time algbw busbw #wrong\n", "header lacks a column"},
         {"nccl-tests", "# size count type redop root cputime algbw busbw #wrong cputime algbw busbw #wrong\n",
-         "in:1: times of the host (-C)"},
+         "in:1: the times are those of the host (-C)"},
         {"nccl-tests", "{\"results\": []}", "cut off: no 'out_of_bounds'"},
-        {"nccl-tests", "{\"results\": [{\"size\": 1}], \"out_of_bounds\": {}}", "results[0]: no size, type"},
+        {"nccl-tests", "{\"results\": [{\"size\": 1}], \"out_of_bounds\": {}}", "results[0]: size, type"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -410,7 +410,7 @@ static void reports_as_markdown_and_junit(void **state)
     }
 }
 
-static void text_that_would_break_out_does_not(void **state)
+static void markup_in_text_is_escaped(void **state)
 {
     capture c;
     (void)state;
@@ -432,19 +432,19 @@ static void text_that_would_break_out_does_not(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(formats_read_as_the_golden_files),
-        cmocka_unit_test(gbench_has_what_its_tools_read),
-        cmocka_unit_test(dashboards_have_what_they_read),
-        cmocka_unit_test(log_lines_are_events),
-        cmocka_unit_test(what_cannot_be_exported_says_why),
+        cmocka_unit_test(exports_equal_the_golden_files),
+        cmocka_unit_test(gbench_has_the_fields_its_tools_need),
+        cmocka_unit_test(dashboards_get_the_fields_they_need),
+        cmocka_unit_test(mllog_lines_are_events),
+        cmocka_unit_test(an_impossible_export_gives_the_reason),
         cmocka_unit_test(other_tools_are_read),
         cmocka_unit_test(control_characters_are_replaced),
-        cmocka_unit_test(what_is_not_theirs_is_refused_with_its_place),
+        cmocka_unit_test(malformed_imports_are_refused_with_file_and_line),
         cmocka_unit_test(figures_without_a_metric_are_counted),
         cmocka_unit_test(comparisons_as_markdown_and_junit),
         cmocka_unit_test(a_run_without_a_baseline),
         cmocka_unit_test(reports_as_markdown_and_junit),
-        cmocka_unit_test(text_that_would_break_out_does_not),
+        cmocka_unit_test(markup_in_text_is_escaped),
     };
     return cmocka_run_group_tests(tests, open_runs, close_runs);
 }

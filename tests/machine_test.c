@@ -36,7 +36,7 @@ static void near(double got, double want)
 
 #define CPU "/sys/devices/system/cpu/"
 
-static void a_host_is_read_from_its_files(void **state)
+static void the_host_state_is_read_from_its_files(void **state)
 {
     (void)state;
     const pb_host_state none = pb_host_read(in_folder("nowhere"));
@@ -126,7 +126,7 @@ static void expect(const pb_patient *p, const char *name, pb_health want)
     fail_msg("there is no check %s", name);
 }
 
-static void a_quiet_machine_is_good(void **state)
+static void a_healthy_machine_passes_every_check(void **state)
 {
     const pb_patient p = healthy();
     (void)state;
@@ -142,7 +142,7 @@ static void a_quiet_machine_is_good(void **state)
         expect(&p_, #check, PB_HEALTH_##health);                                                                       \
     } while (0)
 
-static void every_reading_is_judged(void **state)
+static void every_check_reports_a_bad_reading(void **state)
 {
     (void)state;
     FINDS(host.load, 1, load, NOTE);
@@ -180,7 +180,7 @@ static void every_reading_is_judged(void **state)
 }
 
 /* A reading that is not available is reported as unknown, never as good. */
-static void what_is_not_known_is_unknown(void **state)
+static void missing_readings_are_unknown(void **state)
 {
     pb_patient p = {.want_gpu = true, .no_gpu = "no driver", .timer = {(double)NAN, (double)NAN}};
     int count[PB_NHEALTH];
@@ -214,7 +214,7 @@ static void expect_id(const char *hard, const char *want)
 }
 
 /* The machine ids that name the folders in baselines/: if one changed, its stored sessions would not be found. */
-static void stored_machines_keep_their_names(void **state)
+static void stored_machine_ids_do_not_change(void **state)
 {
     (void)state;
     expect_id("{\"device\": \"cpu\", \"cpu\": \"AMD EPYC\", \"sockets\": 1, \"cores\": 2, \"memory_gib\": 24.0,"
@@ -262,7 +262,7 @@ static void a_fingerprint_leaves_no_file_open(void **state)
     assert_int_equal(next_descriptor(), before);
 }
 
-static void only_what_is_allowed_of_the_environment(void **state)
+static void only_listed_environment_variables_are_recorded(void **state)
 {
     (void)state;
     setenv("NCCL_ALGO", "Ring", 1), setenv("NVIDIA_TF32_OVERRIDE", "0", 1),
@@ -322,13 +322,13 @@ static void an_unknown_device_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_host_is_read_from_its_files),
-        cmocka_unit_test(a_quiet_machine_is_good),
-        cmocka_unit_test(every_reading_is_judged),
-        cmocka_unit_test(what_is_not_known_is_unknown),
-        cmocka_unit_test(stored_machines_keep_their_names),
+        cmocka_unit_test(the_host_state_is_read_from_its_files),
+        cmocka_unit_test(a_healthy_machine_passes_every_check),
+        cmocka_unit_test(every_check_reports_a_bad_reading),
+        cmocka_unit_test(missing_readings_are_unknown),
+        cmocka_unit_test(stored_machine_ids_do_not_change),
         cmocka_unit_test(a_fingerprint_leaves_no_file_open),
-        cmocka_unit_test(only_what_is_allowed_of_the_environment),
+        cmocka_unit_test(only_listed_environment_variables_are_recorded),
         cmocka_unit_test(retries_are_bounded),
         cmocka_unit_test(an_unknown_device_is_refused),
     };

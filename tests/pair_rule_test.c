@@ -29,32 +29,32 @@ static const expected cases[] = {
     {0.0200, 0.003, 12, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "REGRESSED: +2.02 % [+1."},
     {-0.020, 0.003, 12, 0, 0, PB_VERDICT_IMPROVED, PB_PAIR_FASTER, 1, 0, "IMPROVED: -1.98 % [-2."},
     {0.0002, 0.003, 12, 0, 0, PB_VERDICT_SAME, PB_PAIR_EQUIVALENT, 1, 0, "equivalence p="},
-    {0.0200, 0.030, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 12, "; 12 pairs more"},
+    {0.0200, 0.030, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 12, "; measure 12 more pairs"},
     {0.0098, 0.003, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_SMALL, 1, 12, "significant, but"},
     /* a metric where higher is better: less is worse, and the text keeps the metric's sign */
     {-0.020, 0.003, 12, 1, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "REGRESSED: -1.98 % [-2."},
     {0.0200, 0.003, 12, 1, 0, PB_VERDICT_IMPROVED, PB_PAIR_FASTER, 1, 0, "IMPROVED: +2.02 % [+1."},
     /* the second look, when 12 pairs did not decide, or more pairs exist */
-    {0.0200, 0.022, 24, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 2, 0, "of 24 pairs, look 2 of 2"},
-    {0.0200, 0.045, 24, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 2, 0, "quieten the machine"},
-    {0.0200, 0.022, 17, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 2, 0, "of 17 pairs, look 2 of 2"},
-    {0.0200, 0.003, 24, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "of 12 pairs, look 1 of 2"},
+    {0.0200, 0.022, 24, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 2, 0, "from 24 pairs, look 2 of 2"},
+    {0.0200, 0.045, 24, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 2, 0, "reduce the noise of the machine"},
+    {0.0200, 0.022, 17, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 2, 0, "from 17 pairs, look 2 of 2"},
+    {0.0200, 0.003, 24, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "from 12 pairs, look 1 of 2"},
     /* a row that does not gate never asks for more pairs */
     {0.0200, 0.030, 12, 0, 1, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 0, "not gating"},
     /* few pairs: the sign-flip test cannot give a p-value below 2^-n */
     {0.0500, 0.0005, 2, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNPROVEN, 1, 10, "the sign-flip test does not"},
-    {0.0500, 0.000, 2, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNPROVEN, 1, 10, "sign-flip p=0.25"},
+    {0.0500, 0.000, 2, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNPROVEN, 1, 10, "sign-flip test p=0.25"},
     {0.0000, 0.000, 2, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 10, "+0.00 %"},
-    {0.0500, 0.001, 7, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNPROVEN, 1, 5, "sign-flip p=0.0078"},
-    {0.0500, 0.001, 8, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "of 8 pairs"},
-    {0.0500, 0.000, 1, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_NO_SPREAD, 1, 11, "too few pairs for a spread"},
-    {0.0500, 0.000, 0, 0, 0, PB_VERDICT_INCOMPARABLE, PB_PAIR_NO_RATIO, 0, 0, "or no pairs"},
+    {0.0500, 0.001, 7, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNPROVEN, 1, 5, "sign-flip test p=0.0078"},
+    {0.0500, 0.001, 8, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "from 8 pairs"},
+    {0.0500, 0.000, 1, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_NO_SPREAD, 1, 11, "too few pairs to estimate the noise"},
+    {0.0500, 0.000, 0, 0, 0, PB_VERDICT_INCOMPARABLE, PB_PAIR_NO_RATIO, 0, 0, "or there are no pairs"},
     /* no spread, as in counts of bytes */
     {0.0500, 0.000, 12, 0, 0, PB_VERDICT_REGRESSED, PB_PAIR_SLOWER, 1, 0, "+5.13 % [+5.13 %, +5.13 %]"},
     {0.0000, 0.000, 12, 0, 0, PB_VERDICT_SAME, PB_PAIR_EQUIVALENT, 1, 0, "SAME"},
     {0.0050, 0.000, 12, 0, 0, PB_VERDICT_SAME, PB_PAIR_EQUIVALENT, 1, 0, "+0.50 %"},
     /* noise without bound */
-    {0.0000, 1e307, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 12, "and not 1000 pairs"},
+    {0.0000, 1e307, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 12, "and even 1000 pairs none"},
     {0.0000, 600, 12, 0, 0, PB_VERDICT_INCONCLUSIVE, PB_PAIR_UNCLEAR, 1, 12, "[x "},
 };
 
@@ -70,7 +70,7 @@ static void judge_one(const pb_pair_row *row, pb_pair_result *r, pb_pair_report 
     const pb_pair_opts o = PB_PAIR_DEFAULTS;
     CHECK_OK(pb_pair_judge(row, 1, &o, r, report));
     no_figure_is_nan(r);
-    assert_false(isnan(pb_pair_look_out(r, &o, report).detectable));
+    assert_false(isnan(pb_pair_sensitivity_of(r, &o, report).detectable));
     pb_pair_explain(r, &o, report, text);
     assert_null(strstr(text, "nan"));
     assert_true(strlen(text) < PB_PAIR_TEXT - 1); /* the text was not truncated */
@@ -97,7 +97,7 @@ static void every_verdict(void **state)
     }
 }
 
-static void what_has_no_figures(void **state)
+static void rows_without_values(void **state)
 {
     (void)state;
     double d[12];
@@ -124,7 +124,7 @@ static void what_has_no_figures(void **state)
     row.gating = false;
     judge_one(&row, &r, &report, text);
     assert_true(r.id == PB_VERDICT_FAILED && r.why == PB_PAIR_WRONG && report.count[PB_VERDICT_FAILED] == 1);
-    assert_string_equal(text, "FAILED: the candidate is wrong: a time that is not above zero");
+    assert_string_equal(text, "FAILED: the candidate's values are wrong: a time that is not above zero");
     assert_int_equal(pb_compare_exit(report.count, &lenient), PB_EXIT_INCOMPARABLE);
     row.wrong = NULL;
     row.gating = true;
@@ -139,7 +139,7 @@ static void what_has_no_figures(void **state)
     assert_true(r.id == PB_VERDICT_MISSING && report.count[PB_VERDICT_MISSING] == 0);
 }
 
-static void what_is_refused(void **state)
+static void invalid_arguments_are_refused(void **state)
 {
     (void)state;
     double d[25];
@@ -150,9 +150,9 @@ static void what_is_refused(void **state)
     pb_pair_row rows[3] = {{.key = "s/c", .metric = "m", .log_ratio = d, .n = 12},
                            {.key = "s/c", .metric = "other", .log_ratio = d, .n = 12},
                            {.key = "s/c", .metric = "m", .log_ratio = d, .n = 12}};
-    CHECK_FAILS(pb_pair_judge(rows, 3, &o, r, &report), PB_EINVAL, "s/c: a second m");
+    CHECK_FAILS(pb_pair_judge(rows, 3, &o, r, &report), PB_EINVAL, "s/c: the metric m occurs twice");
     rows[0].n = 25;
-    CHECK_FAILS(pb_pair_judge(rows, 2, &o, r, &report), PB_EINVAL, "25 pairs, more than the last look, 24");
+    CHECK_FAILS(pb_pair_judge(rows, 2, &o, r, &report), PB_EINVAL, "25 pairs, but the last look is after 24");
     assert_int_equal(report.more, -7);
     rows[0].n = 12;
 #define REFUSED(text, ...)                                                                                             \
@@ -161,9 +161,9 @@ static void what_is_refused(void **state)
         __VA_ARGS__;                                                                                                   \
         CHECK_FAILS(pb_pair_judge(rows, 2, &o, r, &report), PB_EINVAL, text);                                          \
     } while (0)
-    REFUSED("looks at 12 and 25", o.look[1] = 25);
-    REFUSED("looks at 12 and 8", o.look[1] = 8);
-    REFUSED("looks at 1 and 24", o.look[0] = 1);
+    REFUSED("looks after 12 and 25", o.look[1] = 25);
+    REFUSED("looks after 12 and 8", o.look[1] = 8);
+    REFUSED("looks after 1 and 24", o.look[0] = 1);
     REFUSED("alpha=0.5", o.alpha = 0.5);
     REFUSED("alpha=nan", o.alpha = (double)NAN);
     REFUSED("alpha_same=0", o.alpha_same = 0);
@@ -196,7 +196,7 @@ static void make_family(family *f, int n, int pairs)
 }
 
 /* A row that is significant alone is not significant among 39 others. */
-static void the_family_raises_the_bar(void **state)
+static void holm_adjusts_for_the_number_of_rows(void **state)
 {
     (void)state;
     static family f;
@@ -205,11 +205,11 @@ static void the_family_raises_the_bar(void **state)
     around(f.d[0], 12, 0.02, 0.0175);
     CHECK_OK(pb_pair_judge(f.row, 1, &o, f.r, &f.report));
     assert_true(f.r[0].id == PB_VERDICT_REGRESSED && f.report.gating == 1);
-    double alone = f.r[0].p_adjusted, detectable = pb_pair_look_out(&f.r[0], &o, &f.report).detectable;
+    double alone = f.r[0].p_adjusted, detectable = pb_pair_sensitivity_of(&f.r[0], &o, &f.report).detectable;
     CHECK_OK(pb_pair_judge(f.row, FAMILY, &o, f.r, &f.report));
     assert_true(f.r[0].id == PB_VERDICT_INCONCLUSIVE && f.report.gating == FAMILY && f.report.more == 12);
     CHECK_NEAR(f.r[0].p_adjusted, FAMILY * alone, 1e-9);
-    assert_true(pb_pair_look_out(&f.r[0], &o, &f.report).detectable > detectable);
+    assert_true(pb_pair_sensitivity_of(&f.r[0], &o, &f.report).detectable > detectable);
     /* missing, incomparable and decided rows count in the correction; rows that do not gate do not */
     for (int i = 1; i < FAMILY; i++) f.row[i].absent = true;
     CHECK_OK(pb_pair_judge(f.row, FAMILY, &o, f.r, &f.report));
@@ -220,7 +220,7 @@ static void the_family_raises_the_bar(void **state)
 }
 
 /* At the second look, rows that were REGRESSED at the first leave the correction; rows that were SAME stay in it. */
-static void the_family_over_two_looks(void **state)
+static void holm_adjusts_over_two_looks(void **state)
 {
     (void)state;
     static family f;
@@ -244,7 +244,7 @@ static void the_family_over_two_looks(void **state)
 }
 
 /* With only one look, at 12 pairs, that look uses all of alpha. */
-static void one_look_is_not_two(void **state)
+static void one_look_uses_all_of_alpha(void **state)
 {
     (void)state;
     double d[12];
@@ -263,7 +263,7 @@ static void one_look_is_not_two(void **state)
 }
 
 /* The t test is clearly significant but the sign-flip test is not: one of eight differences has the other sign. */
-static void sign_flip_has_a_veto(void **state)
+static void the_sign_flip_test_must_confirm(void **state)
 {
     (void)state;
     double d[12];
@@ -280,7 +280,7 @@ static void sign_flip_has_a_veto(void **state)
     assert_true(r.id == PB_VERDICT_INCONCLUSIVE && r.why == PB_PAIR_UNPROVEN);
 }
 
-static void a_gate_that_nothing_was_held_against(void **state)
+static void a_gate_without_a_row_is_found(void **state)
 {
     (void)state;
     static pb_gates gates;
@@ -303,13 +303,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_verdict),
-        cmocka_unit_test(what_has_no_figures),
-        cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(the_family_raises_the_bar),
-        cmocka_unit_test(the_family_over_two_looks),
-        cmocka_unit_test(one_look_is_not_two),
-        cmocka_unit_test(sign_flip_has_a_veto),
-        cmocka_unit_test(a_gate_that_nothing_was_held_against),
+        cmocka_unit_test(rows_without_values),
+        cmocka_unit_test(invalid_arguments_are_refused),
+        cmocka_unit_test(holm_adjusts_for_the_number_of_rows),
+        cmocka_unit_test(holm_adjusts_over_two_looks),
+        cmocka_unit_test(one_look_uses_all_of_alpha),
+        cmocka_unit_test(the_sign_flip_test_must_confirm),
+        cmocka_unit_test(a_gate_without_a_row_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,12 +31,12 @@ static double heavy(source *s)
 /* The noise of a machine, in logarithms of seconds. A process's value is the median of its iterations. */
 typedef struct machine {
     const char *name;
-    double drift;     /* over the first 12 pairs, up or down */
+    double drift;     /* total change of the level over the first 12 pairs; its sign is random */
     double process;   /* sd between processes; half of the variance is common to all metrics */
-    double mode, by;  /* this share of processes is slower by this much */
+    double mode, by;  /* mode: share of slow processes; by: how much slower they are */
     double wander;    /* correlation of a process with the previous one */
     double iteration; /* sd of an iteration; correlation 0.6 with the previous one */
-    double spikes;    /* this share of iterations takes about 5 % longer */
+    double spikes;    /* share of iterations that take about 5 % longer */
     bool heavy_tails;
 } machine;
 
@@ -55,7 +55,7 @@ static double one_process(const machine *m, double level, source *s)
 
 typedef struct session {
     double d[METRICS][LOOK2];
-    double level[METRICS]; /* of the previous process */
+    double level[METRICS]; /* deviation of the previous process, for `wander` */
 } session;
 
 /* Draws the values of all metrics for process number t of the session. */
@@ -84,10 +84,10 @@ static void run_session(const machine *m, double effect, source *s, session *z)
 /* ---- the rule over sessions ---------------------------------------------------------------------- */
 
 typedef struct tally {
-    int alarms;    /* sessions with a false REGRESSED */
-    int welcomes;  /* sessions with a false IMPROVED */
-    int found;     /* REGRESSED of metric 0 */
-    int undecided; /* sessions that end INCONCLUSIVE */
+    int alarms;       /* sessions with a false REGRESSED */
+    int improvements; /* sessions with a false IMPROVED */
+    int found;        /* sessions in which metric 0 is REGRESSED */
+    int undecided;    /* sessions that end INCONCLUSIVE */
 } tally;
 
 /* Applies the rule as bench does: at 12 pairs, and at 24 if the rule asks for more. */
@@ -105,7 +105,7 @@ static void judge_session(const session *z, bool slower, tally *t)
         if (!report.more) break;
     }
     t->found += r[0].id == PB_VERDICT_REGRESSED;
-    t->welcomes += report.count[PB_VERDICT_IMPROVED] > 0;
+    t->improvements += report.count[PB_VERDICT_IMPROVED] > 0;
     t->alarms += report.count[PB_VERDICT_REGRESSED] > (slower && r[0].id == PB_VERDICT_REGRESSED);
     t->undecided += report.count[PB_VERDICT_INCONCLUSIVE] > 0;
 }
@@ -120,7 +120,7 @@ static tally simulate(const machine *m, double effect, int sessions, uint64_t se
         judge_session(&z, effect > 0, &t);
     }
     print_message("%-10s %+.1f %%: %d sessions, %d false alarms, %d false improvements, found %d, undecided %d\n",
-                  m->name, 100 * expm1(effect), sessions, t.alarms, t.welcomes, t.found, t.undecided);
+                  m->name, 100 * expm1(effect), sessions, t.alarms, t.improvements, t.found, t.undecided);
     return t;
 }
 
@@ -135,7 +135,7 @@ static const machine heavy_tailed = {"heavy", 0.020, 0.0600, 0, 0, 0, 0.010, 0.0
 
 /* In 20,000 sessions, `wild` gave 191 false alarms: 0.96 %, just below the promised 1 %. Of 1000 sessions about 10
  * are expected; without Holm's correction about 50, and likewise with alpha 0.05. */
-static void quiet_where_nothing_changed(void **state)
+static void false_alarms_stay_below_alpha(void **state)
 {
     (void)state;
     const machine *const all[] = {&locked, &unlocked, &bimodal, &noisy, &wild, &wandering, &heavy_tailed};
@@ -144,9 +144,9 @@ static void quiet_where_nothing_changed(void **state)
         int sessions = k < 4 ? 200 : 1000;
         tally t = simulate(all[k], 0, sessions, 1000 + (uint64_t)k);
         assert_in_range(t.alarms, 0, k < 4 ? 2 : 20);
-        assert_in_range(t.welcomes, 0, k < 4 ? 2 : 20);
+        assert_in_range(t.improvements, 0, k < 4 ? 2 : 20);
         if (k < 3) assert_int_equal(t.undecided, 0); /* quiet machines give SAME */
-        if (k >= 4) alarms += t.alarms + t.welcomes;
+        if (k >= 4) alarms += t.alarms + t.improvements;
     }
     /* a rule that never gives an alarm would be wrong as well */
     assert_in_range(alarms, 20, 75);
@@ -161,14 +161,14 @@ static void two_percent_is_found(void **state)
         tally t = simulate(all[k], log(1.02), 200, 2000 + (uint64_t)k);
         assert_in_range(t.found, least[k], 200);
         assert_in_range(t.alarms, 0, 2);
-        assert_in_range(t.welcomes, 0, 2);
+        assert_in_range(t.improvements, 0, 2);
     }
 }
 
 /* ---- intervals and powers ------------------------------------------------------------------------ */
 
 /* 95 % intervals for n normal values with mean 1, 20,000 each. 95 % +- 3 standard errors is 94.54 to 95.46 %. */
-static void intervals_hold_the_mean(void **state)
+static void intervals_contain_the_mean(void **state)
 {
     (void)state;
     const int sizes[] = {2, 3, 5, 12, 24};
@@ -215,9 +215,9 @@ static void power_and_level_are_as_stated(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quiet_where_nothing_changed),
+        cmocka_unit_test(false_alarms_stay_below_alpha),
         cmocka_unit_test(two_percent_is_found),
-        cmocka_unit_test(intervals_hold_the_mean),
+        cmocka_unit_test(intervals_contain_the_mean),
         cmocka_unit_test(power_and_level_are_as_stated),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

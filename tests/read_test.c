@@ -21,7 +21,7 @@
 
 static pb_status parse(const char *text, pb_table *t) { return pb_table_parse("f.csv", text, strlen(text), t); }
 
-static void fields_arrive_as_they_were_written(void **state)
+static void fields_are_read_as_written(void **state)
 {
     pb_table t;
     (void)state;
@@ -53,7 +53,7 @@ static void header_order_extra_columns_bom_and_crlf_do_not_matter(void **state)
     pb_table_free(&t);
 }
 
-/* A name is translated where it is a name only: "launches" stays a name of a program, "arm" a value. */
+/* Only names of columns, metrics and axes are translated. Axis values and notes with the same words are unchanged. */
 static void rows_of_version_1_get_the_present_names(void **state)
 {
     static const struct {
@@ -86,7 +86,8 @@ static void rows_of_version_1_get_the_present_names(void **state)
         assert_string_equal(t.rows[i].note, "launches");
         assert_int_equal(t.rows[i].process, 4);
     }
-    const pb_row *foreign = &t.rows[sizeof old / sizeof *old]; /* what another tool measured has its own names */
+    const pb_row *foreign =
+        &t.rows[sizeof old / sizeof *old]; /* an imported row: names of other tools are not translated */
     assert_string_equal(foreign->key, "a/b?arm=1");
     assert_string_equal(foreign->metric, "waits");
     pb_table_free(&t);
@@ -135,7 +136,7 @@ static void a_series_has_the_most_severe_status(void **state)
     }
 }
 
-static void what_the_writer_writes_comes_back(void **state)
+static void written_rows_are_read_back_unchanged(void **state)
 {
     pb_row row = {"1", "r,1",   "m\"1",      2, "a/b?c=d", "backward_time",
                   "s", "lower", 0.123456789, 5, PB_ROW_OK, "a \"b\",\nc"};
@@ -157,7 +158,7 @@ static void what_the_writer_writes_comes_back(void **state)
     free(c.text);
 }
 
-static void every_fault_is_one_line_with_its_place(void **state)
+static void every_fault_gives_one_line_with_file_and_line(void **state)
 {
     static const struct {
         const char *text, *why;
@@ -217,7 +218,7 @@ static void every_fault_is_one_line_with_its_place(void **state)
 }
 
 /* The reader of gates: every error is one line that names the place in the file and contains no control characters. */
-static void gates_are_read_with_the_same_care(void **state)
+static void faults_in_gates_csv_are_reported(void **state)
 {
     static const char head[] = "suite,metric,better,stored_limit,ceiling,gating\n";
     static const struct {
@@ -226,7 +227,7 @@ static void gates_are_read_with_the_same_care(void **state)
         const char *why;
     } faults[] = {
         {"", 0, "g.csv:1: the file is empty"},
-        {"a,b\n", 0, "g.csv:1: want six fields"},
+        {"a,b\n", 0, "g.csv:1: a line must have six fields"},
         {"b\x1b[2J,step_time,lower,0.1,,yes\n", 0, "g.csv:2: a control character in the column suite"},
         {"b\xc2\x9b"
          "2J,step_time,lower,0.1,,yes\n",
@@ -234,7 +235,7 @@ static void gates_are_read_with_the_same_care(void **state)
         {"b,step_time,lower,0.1,,yes\0\n", 28, "a control character in the column gating"},
         {"b,step_time,lower,0.1,,yes\0no\n", 30, "a control character in the column gating"},
         {"b,step_time,lower,0.1\x1b[31m,,yes\n", 0, "a control character in the column stored_limit"},
-        {"b,nonsense,lower,0.1,,yes\n", 0, "g.csv:2: not a metric of metrics.def: nonsense"},
+        {"b,nonsense,lower,0.1,,yes\n", 0, "g.csv:2: unknown metric (see bench list metrics): nonsense"},
     };
     pb_gates gates;
     char text[256];
@@ -246,12 +247,12 @@ static void gates_are_read_with_the_same_care(void **state)
         CHECK_FAILS(pb_gates_parse("g.csv", text, at + n, &gates), PB_EINVAL, faults[i].why);
         assert_true(pb_is_printable(pb_error()));
     }
-    CHECK_FAILS(pb_gates_read("/no/such", &gates), PB_EPATH, "(which metrics gate is read from there)");
+    CHECK_FAILS(pb_gates_read("/no/such", &gates), PB_EPATH, "(this file says which metrics gate)");
     CHECK_FAILS(pb_gates_read("/dev/zero", &gates), PB_EPATH, "/dev/zero");
 }
 
 /* Opening a FIFO must not wait for a writer. */
-static void a_fifo_is_no_file(void **state)
+static void a_fifo_is_refused(void **state)
 {
     char folder[] = "/tmp/pb_read_XXXXXX", path[64];
     pb_gates gates;
@@ -274,7 +275,7 @@ static void write_run_json(const char *folder, const char *governor)
     CHECK_OK(pb_file_replace(path, text, strlen(text)));
 }
 
-static void what_run_json_says_cannot_steer_a_terminal(void **state)
+static void control_characters_of_run_json_are_not_printed(void **state)
 {
     char folder[2][32] = {"/tmp/pb_read_XXXXXX", "/tmp/pb_read_XXXXXX"}, path[128];
     capture c;
@@ -346,7 +347,7 @@ static void rows_of_a_throttled_process_say_so(void **state)
 
 /* An unclosed quote makes the rest of the file one field. It must not need megabytes of memory or give a message of
  * that size. */
-static void fields_of_megabytes_are_refused(void **state)
+static void oversized_fields_are_refused(void **state)
 {
     enum { N = 8 << 20 };
     char *text = malloc(N);
@@ -365,7 +366,7 @@ static void fields_of_megabytes_are_refused(void **state)
 }
 
 /* A read buffer can end at any byte; the result must not depend on it. */
-static void files_larger_than_a_block_read_whole(void **state)
+static void files_larger_than_a_block_are_read_completely(void **state)
 {
     char path[] = "/tmp/pb_read_XXXXXX";
     int fd = mkstemp(path);
@@ -418,7 +419,7 @@ static int judge_corpus(const char *folder, bool (*reads)(const void *bytes, siz
     return seen;
 }
 
-static void the_fuzzers_corpora_are_judged_right(void **state)
+static void fuzzing_corpora_are_accepted_or_refused(void **state)
 {
     (void)state;
     assert_true(judge_corpus(PB_SOURCE_DIR "/tests/fuzz/corpus", reads_results) >= 20);
@@ -428,20 +429,20 @@ static void the_fuzzers_corpora_are_judged_right(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fields_arrive_as_they_were_written),
+        cmocka_unit_test(fields_are_read_as_written),
         cmocka_unit_test(header_order_extra_columns_bom_and_crlf_do_not_matter),
         cmocka_unit_test(rows_of_version_1_get_the_present_names),
         cmocka_unit_test(every_status_comes_back),
         cmocka_unit_test(a_series_has_the_most_severe_status),
-        cmocka_unit_test(what_the_writer_writes_comes_back),
-        cmocka_unit_test(every_fault_is_one_line_with_its_place),
-        cmocka_unit_test(gates_are_read_with_the_same_care),
-        cmocka_unit_test(a_fifo_is_no_file),
+        cmocka_unit_test(written_rows_are_read_back_unchanged),
+        cmocka_unit_test(every_fault_gives_one_line_with_file_and_line),
+        cmocka_unit_test(faults_in_gates_csv_are_reported),
+        cmocka_unit_test(a_fifo_is_refused),
         cmocka_unit_test(rows_of_a_throttled_process_say_so),
-        cmocka_unit_test(what_run_json_says_cannot_steer_a_terminal),
-        cmocka_unit_test(fields_of_megabytes_are_refused),
-        cmocka_unit_test(files_larger_than_a_block_read_whole),
-        cmocka_unit_test(the_fuzzers_corpora_are_judged_right),
+        cmocka_unit_test(control_characters_of_run_json_are_not_printed),
+        cmocka_unit_test(oversized_fields_are_refused),
+        cmocka_unit_test(files_larger_than_a_block_are_read_completely),
+        cmocka_unit_test(fuzzing_corpora_are_accepted_or_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static void figures_have_three_digits_and_a_unit(void **state)
     assert_string_equal(text, "");
 }
 
-static void labels_hold_what_varies_and_nothing_else(void **state)
+static void labels_have_only_the_axes_that_vary(void **state)
 {
     pb_axes a = {{0}};
     char text[64];
@@ -102,7 +102,7 @@ static void check_report(const char *run, const char *golden, pb_exit want)
     free(c.text);
 }
 
-static void reports_read_as_the_golden_text(void **state)
+static void reports_equal_the_golden_files(void **state)
 {
     (void)state;
     check_report(PB_SOURCE_DIR "/tests/fixtures/report", REPORTS "backward.golden", PB_EXIT_INCOMPARABLE);
@@ -221,7 +221,7 @@ static void the_data_of_attention(void **state)
     pb_table_free(&t);
 }
 
-static void a_plot_that_cannot_be_says_why(void **state)
+static void an_impossible_plot_gives_the_reason(void **state)
 {
     char folder[] = "/tmp/pb_plot_test_XXXXXX", script[64];
     const struct {
@@ -238,11 +238,11 @@ static void a_plot_that_cannot_be_says_why(void **state)
         {REPORTS "results.csv", {.out = "x.pdf"}, 2, "must end in .svg or .png"},
         {REPORTS "results.csv", {.out = "x\n.svg"}, 2, "without control characters"},
         {REPORTS "results.csv", {.out = "/dev/full/x.svg"}, 2, "Not a directory"},
-        {REPORTS "results.csv", {.out = "x.svg", .plots = "/no/such"}, 2, "has a script in /no/such"},
+        {REPORTS "results.csv", {.out = "x.svg", .plots = "/no/such"}, 2, "has a plot script in /no/such"},
         {REPORTS "results.csv", {.out = "x.svg", .plots = folder}, 2, "backward.gp is a folder"},
-        {REPORTS "others.csv", {.out = "x.svg"}, 2, "none of its suites"},
-        {REPORTS "others.csv", {.out = "x.svg", .figure = "crossover"}, 2, "no graphed case"},
-        {REPORTS "others.csv", {.out = "x.svg", .figure = "attention"}, 2, "no case of the suite attention"},
+        {REPORTS "others.csv", {.out = "x.svg"}, 2, "no suite of the run"},
+        {REPORTS "others.csv", {.out = "x.svg", .figure = "crossover"}, 2, "no case measured both"},
+        {REPORTS "others.csv", {.out = "x.svg", .figure = "attention"}, 2, "no attention case"},
         {REPORTS "no.csv", {.out = "x.svg"}, 2, "No such file"},
     };
     capture c;
@@ -264,14 +264,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figures_have_three_digits_and_a_unit),
-        cmocka_unit_test(labels_hold_what_varies_and_nothing_else),
-        cmocka_unit_test(reports_read_as_the_golden_text),
+        cmocka_unit_test(labels_have_only_the_axes_that_vary),
+        cmocka_unit_test(reports_equal_the_golden_files),
         cmocka_unit_test(the_exit_code_follows_statuses_and_requirements),
         cmocka_unit_test(a_plot_is_drawn_from_the_rows),
         cmocka_unit_test(the_crossover_is_drawn_from_pairs_of_rows),
         cmocka_unit_test(the_data_of_the_crossover),
         cmocka_unit_test(the_data_of_attention),
-        cmocka_unit_test(a_plot_that_cannot_be_says_why),
+        cmocka_unit_test(an_impossible_plot_gives_the_reason),
     };
     return cmocka_run_group_tests(tests, open_runs, close_runs);
 }

@@ -79,13 +79,13 @@ rows signal 5
 kill -TERM $pid
 wait $pid
 [[ $? -eq 125 ]] || fail "signal: exit code"
-grep -q 'bench run --resume signal goes on' "$dir/log" || fail "signal: it does not say how to go on"
+grep -q 'bench run --resume signal continues' "$dir/log" || fail "signal: it does not say how to go on"
 fine "$fixture" run --resume signal
 same signal
 grep -q ',interrupted,,Terminated$' signal/processes.csv || fail "signal: processes.csv does not say what ended the process"
 [[ $(grep -c truncated signal/results.csv) -eq 0 ]] || fail "signal: the truncated row stayed"
 
-expect 125 'the budget is used up; the rows measured so far are in slow; bench run --resume slow goes on' \
+expect 125 'the budget is used up; the rows measured so far are in slow; bench run --resume slow continues' \
     "$fixture" "${options[@]}" --out slow --budget 2.2s
 calls=1
 until "$fixture" run --resume slow >"$dir/log" 2>&1; do # each time with the same budget
@@ -144,7 +144,7 @@ edited '"seed": [0-9]*' '"seed": 9' 'its cases are others'
 edited '"--suite"' '7' 'something else than words'
 edited '"run",' '"compare",' 'does not begin with bench run'
 edited '"--quiet"' '"--child-dir=\/"' "has no option '--child-dir"
-edited '"--quiet"' '"--help"' 'has --help'
+edited '"--quiet"' '"--help"' 'cannot have --help'
 edited '"--quiet"' '"--resume=x"' 'its argv holds --resume'
 edited '"--quiet"' '"\\u001b[2J"' 'control characters: ?[2J'
 edited '"machine_id": "' '"machine_id": "\\u001b[2J' 'not plain'

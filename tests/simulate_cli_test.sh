@@ -27,24 +27,25 @@ simulate() { "$bench" compare --gates gates.csv --trials 200 --simulate "$@"; }
 # ---- runs of one program, and pairs ---------------------------------------------------------------------------------
 run plain r 49 0.001 backward backward_time
 expect 0 'bench: processes=48 pairs=24 rows=3 recorded=1 recorded_alarms=0' simulate plain
-grep -q '3 gating rows, one family' "$dir/log" || fail "the family is not named"
-grep -q '^note: 48 processes stand behind this' "$dir/log" || fail "the processes behind it are not said"
+grep -q '3 gating rows, one family' "$dir/log" || fail "the size of the family is not printed"
+grep -q '^note: all rates come from 48 processes' "$dir/log" || fail "the number of processes is not printed"
 cp "$dir/log" first
 expect 0 'exit=0' simulate plain
-cmp -s "$dir/log" first || fail "a second call says something else"
+cmp -s "$dir/log" first || fail "a second call prints another output"
 { head -1 plain/results.csv && tail -n +2 plain/results.csv | tac; } >turned && mv turned plain/results.csv
 expect 0 'exit=0' simulate plain
 cmp -s "$dir/log" first || fail "the order of the rows matters"
 run kernels k 24 0.001 kernels kernel_time
 expect 0 'rows=3 recorded=3 recorded_alarms=0' simulate kernels
-grep -q 'none of them gates: each of 3 rows is a comparison of its own' "$dir/log" || fail "rows that do not gate"
+grep -q 'no row gates: each of 3 rows is a comparison of its own' "$dir/log" ||
+    fail "rows that do not gate are not judged one by one"
 expect 0 'rows=3 recorded=1 recorded_alarms=0' simulate kernels --gates "$source/baselines/gates.csv"
 grep -q '3 gating rows, one family' "$dir/log" || fail "what gates pairs does not gate"
 expect 0 'recorded=6 recorded_alarms=0' simulate kernels kernels --pairs 12 --max-pairs 12
 run pairs/base b 24 0.001 kernels kernel_time
 run pairs/cand c 24 0.00102 kernels kernel_time
 expect 0 'processes=48 pairs=24 rows=3 recorded=3 recorded_alarms=0' simulate pairs # differences are centred
-grep -q '(centred)' "$dir/log" || fail "centring is not said"
+grep -q '(centred)' "$dir/log" || fail "centring is not mentioned"
 expect 0 'recorded=3 recorded_alarms=3' simulate pairs --self
 expect 0 'with one row 5 % worse' simulate pairs --inject-slowdown 5%
 
@@ -58,7 +59,8 @@ sed -i '/,m,3,/d' pairs/cand/results.csv # a pair needs both sides
 expect 0 'processes=46 pairs=23 rows=3' simulate pairs
 sed -i '/,m,7,.*i=1,/d' pairs/cand/results.csv # a row that one process lacks is left out
 expect 0 'processes=46 pairs=23 rows=2' simulate pairs
-grep -q 'note: rows left out because a process lacks them: 1' "$dir/log" || fail "a row left out is not said"
+grep -q 'note: rows left out because a process lacks them: 1' "$dir/log" ||
+    fail "the row that was left out is not counted"
 
 # ---- stored pairs -------------------------------------------------------------------------------------------------------
 # stored SESSION PAIRS SESSION PAIRS...: sessions of two cases that a gate does not name
@@ -86,17 +88,17 @@ refuse() {
     [[ $(wc -l <"$dir/log") -eq 1 ]] || fail "more than one line"
 }
 run few f 23 0.001 backward backward_time
-refuse '22 processes were recorded, 11 pairs; the rule first looks at 12 pairs' simulate few
+refuse '22 processes were recorded, which are 11 pairs; the first look needs 12 pairs' simulate few
 run other o 24 0.001 backward backward_time
 sed -i 's/,m,/,n,/' other/results.csv
-refuse 'of another machine' simulate plain other
+refuse 'the machine or bench_version differs from that of' simulate plain other
 run bad b 24 0.001 backward backward_time
 sed -i '30s/,[^,]*$/,-1/' bad/samples.csv
 refuse 'samples.csv:' simulate bad
 run bad b 24 0.001 backward backward_time
 sed -n 2p bad/samples.csv >>bad/samples.csv
-refuse 'two places' simulate bad
-refuse 'name the run folders' simulate
+refuse 'the samples of a row are not contiguous' simulate bad
+refuse 'name at least one run folder' simulate
 wrong() { # wrong MESSAGE SED: stored pairs with a fault
     sed "$2" t.csv >wrong.csv
     refuse "$1" simulate wrong.csv
@@ -110,14 +112,14 @@ wrong 'wrong.csv:2: ratios is not a list' "2s/,12,.*/,25,$(printf '0.1 %.0s' {1.
 wrong 'wrong.csv:3: not sorted by session' '3s/,c,/,b,/'
 wrong 'a second row of kernels/c?i=0' '3s/i=1/i=0/'
 wrong 'wrong.csv:3: the line lacks the column ratios' '3s/,12,.*/,12/'
-wrong 'wrong.csv: of another machine' '3s/^m,/n,/'
+wrong 'wrong.csv: the machine or bench_version differs' '3s/^m,/n,/'
 wrong 'wrong.csv: has a header but no rows' '2,$d'
 wrong 'wrong.csv:2: a quote out of place' '2s/,x,/,x"x,/'
 refuse 'needs a share between 0 and 10' simulate plain --inject-slowdown 11
 refuse 'need 2 <= pairs <= max-pairs <= 24' simulate plain --max-pairs 25
 refuse 'nowhere' simulate nowhere
-refuse 'prints text, not junit' simulate plain --format junit
-refuse 'takes one executable' "$bench" compare plain plain --self
+refuse 'prints only text, not junit' simulate plain --format junit
+refuse 'takes at most one executable' "$bench" compare plain plain --self
 
 [[ $failures -eq 0 ]] && echo "all passed"
 exit $((failures > 0))

@@ -42,7 +42,7 @@ static pb_simulation simulate(recording *z, int rows, const pb_sim_session *s, i
     CHECK_OK(pb_simulate(z->row, (size_t)rows, s, n, o, z->found, &out));
     print_message(
         "recorded %d/%d, resampled %d+%d/%d (%d undecided, %d early), found %d/%d (%d early), detectable %g\n",
-        out.recorded.alarms, out.recorded.comparisons, out.resampled.alarms, out.resampled.welcomes,
+        out.recorded.alarms, out.recorded.comparisons, out.resampled.alarms, out.resampled.improvements,
         out.resampled.comparisons, out.resampled.undecided, out.resampled.early, out.found, out.injected, out.early,
         out.detectable);
     return out;
@@ -51,7 +51,7 @@ static pb_simulation simulate(recording *z, int rows, const pb_sim_session *s, i
 /* So noisy that only alpha prevents false alarms: pair_simulation_test finds just below 1 % in each direction.
  * Without Holm's correction about 8 % of the comparisons would have an alarm; without dividing alpha between the
  * looks, twice the allowed rate. */
-static void false_alarms_are_as_rare_as_promised(void **state)
+static void false_alarms_stay_below_alpha(void **state)
 {
     (void)state;
     recording *z = record(8, 2400, 0, 0.08, 11);
@@ -61,7 +61,7 @@ static void false_alarms_are_as_rare_as_promised(void **state)
     pb_simulation r = simulate(z, 8, s, 2, &o);
     assert_int_equal(r.resampled.comparisons, 1000);
     assert_in_range(r.resampled.alarms, 4, 20);
-    assert_in_range(r.resampled.welcomes, 4, 20);
+    assert_in_range(r.resampled.improvements, 4, 20);
     assert_int_equal(r.recorded.comparisons, 100);
     assert_in_range(r.recorded.alarms, 0, 4);
     assert_int_equal(r.pairs, 2400);
@@ -108,8 +108,8 @@ static void differences_are_centred(void **state)
     const pb_sim_session s[] = {{24, true}, {24, true}};
     const pb_sim_opts o = options(500);
     pb_simulation r = simulate(z, 2, s, 2, &o);
-    assert_int_equal(r.recorded.alarms + r.recorded.welcomes, 0);
-    assert_int_equal(r.resampled.alarms + r.resampled.welcomes + r.resampled.undecided, 0);
+    assert_int_equal(r.recorded.alarms + r.recorded.improvements, 0);
+    assert_int_equal(r.resampled.alarms + r.resampled.improvements + r.resampled.undecided, 0);
     assert_int_equal(r.found, r.injected);
     free(z);
     /* centring reduces the spread, and the simulation corrects for it: sd over n values = sd of the centred ones
@@ -129,8 +129,8 @@ static void the_order_of_neighbours_is_drawn(void **state)
     pb_sim_opts o = options(1000);
     pb_simulation r = simulate(z, 1, &(pb_sim_session){240, false}, 1, &o);
     assert_int_equal(r.recorded.comparisons, 10);
-    assert_int_equal(r.recorded.alarms + r.recorded.welcomes, 0);
-    assert_in_range(r.resampled.alarms + r.resampled.welcomes, 0, 20);
+    assert_int_equal(r.recorded.alarms + r.recorded.improvements, 0);
+    assert_in_range(r.resampled.alarms + r.resampled.improvements, 0, 20);
     assert_in_range(r.resampled.early, 0, 100); /* and a decision rarely comes at the first look */
     /* keeps the recorded signs; since this is no A/A recording, the cut comparisons are all alarms */
     o.same_code = true;
@@ -140,7 +140,7 @@ static void the_order_of_neighbours_is_drawn(void **state)
 }
 
 /* With this noise 12 pairs sometimes find 2 % and 24 pairs usually do; both rates must agree with power.c. */
-static void both_looks_find_what_they_should(void **state)
+static void detection_rates_agree_with_power(void **state)
 {
     (void)state;
     const double sd = 0.018, delta = log(1.01);
@@ -167,7 +167,7 @@ static void both_looks_find_what_they_should(void **state)
 /* Noise that lasts for several processes must last in resampled data as well. Here half of the recording is 60 times
  * as noisy. Resampling single pairs would mix both kinds evenly; resampling blocks gives comparisons with more or
  * fewer noisy pairs. */
-static void neighbours_stay_together(void **state)
+static void resampling_keeps_blocks_together(void **state)
 {
     (void)state;
     recording *z = record(1, 240, 0, 0.001, 18);
@@ -185,7 +185,7 @@ static void neighbours_stay_together(void **state)
     free(z);
 }
 
-static void more_is_better_turns_the_sign(void **state)
+static void higher_is_better_negates_the_change(void **state)
 {
     (void)state;
     recording *z = record(2, 24, 0, 0.004, 19);
@@ -197,7 +197,7 @@ static void more_is_better_turns_the_sign(void **state)
     free(z);
 }
 
-static void the_same_data_the_same_rates(void **state)
+static void the_same_data_give_the_same_rates(void **state)
 {
     (void)state;
     recording *z = record(3, 60, 0, 0.02, 20), *y = record(3, 60, 0, 0.02, 21);
@@ -210,7 +210,7 @@ static void the_same_data_the_same_rates(void **state)
     free(y);
 }
 
-static void what_cannot_be_simulated_is_refused(void **state)
+static void invalid_input_is_refused(void **state)
 {
     (void)state;
     recording *z = record(1, 24, 0, 0.004, 22);
@@ -218,7 +218,7 @@ static void what_cannot_be_simulated_is_refused(void **state)
     pb_sim_opts o = options(100);
     const pb_sim_session few = {11, true}, s = {24, true}, single[] = {{1, true}, {23, true}};
     CHECK_FAILS(pb_simulate(z->row, 1, &few, 1, &o, z->found, &out), PB_EINVAL, "11 pairs were recorded");
-    CHECK_FAILS(pb_simulate(z->row, 1, single, 2, &o, z->found, &out), PB_EINVAL, "a session of 1 pairs");
+    CHECK_FAILS(pb_simulate(z->row, 1, single, 2, &o, z->found, &out), PB_EINVAL, "a session has only 1 pairs");
     CHECK_FAILS(pb_simulate(z->row, 0, &s, 1, &o, z->found, &out), PB_EINVAL, "no rows");
     o.trials = 0;
     CHECK_FAILS(pb_simulate(z->row, 1, &s, 1, &o, z->found, &out), PB_EINVAL, "0 trials");
@@ -227,7 +227,7 @@ static void what_cannot_be_simulated_is_refused(void **state)
     CHECK_FAILS(pb_simulate(z->row, 1, &s, 1, &o, z->found, &out), PB_EINVAL, "inject=");
     o.inject = 0.02;
     o.rule.look[1] = 11;
-    CHECK_FAILS(pb_simulate(z->row, 1, &s, 1, &o, z->found, &out), PB_EINVAL, "looks at 12 and 11");
+    CHECK_FAILS(pb_simulate(z->row, 1, &s, 1, &o, z->found, &out), PB_EINVAL, "looks after 12 and 11");
     o = options(100);
     z->d[0][5] = (double)NAN;
     CHECK_FAILS(pb_simulate(z->row, 1, &s, 1, &o, z->found, &out), PB_EINVAL, "no finite ratio in pair 5");
@@ -257,15 +257,15 @@ static void degenerate_noise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(false_alarms_are_as_rare_as_promised),
+        cmocka_unit_test(false_alarms_stay_below_alpha),
         cmocka_unit_test(recorded_pairs_are_used_once),
         cmocka_unit_test(differences_are_centred),
         cmocka_unit_test(the_order_of_neighbours_is_drawn),
-        cmocka_unit_test(both_looks_find_what_they_should),
-        cmocka_unit_test(neighbours_stay_together),
-        cmocka_unit_test(more_is_better_turns_the_sign),
-        cmocka_unit_test(the_same_data_the_same_rates),
-        cmocka_unit_test(what_cannot_be_simulated_is_refused),
+        cmocka_unit_test(detection_rates_agree_with_power),
+        cmocka_unit_test(resampling_keeps_blocks_together),
+        cmocka_unit_test(higher_is_better_negates_the_change),
+        cmocka_unit_test(the_same_data_give_the_same_rates),
+        cmocka_unit_test(invalid_input_is_refused),
         cmocka_unit_test(degenerate_noise),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

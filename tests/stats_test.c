@@ -114,7 +114,7 @@ static bool next_entry(FILE *f, entry *e)
     return true;
 }
 
-static void equals_the_tables(void **state)
+static void results_equal_the_reference_table(void **state)
 {
     (void)state;
     FILE *f = fopen(PB_SOURCE_DIR "/tests/fixtures/stats.csv", "r");
@@ -143,7 +143,7 @@ static void equals_the_tables(void **state)
 
 /* ---- degenerate input -------------------------------------------------------------------------- */
 
-static void one_value_has_no_spread(void **state)
+static void one_value_has_unknown_spread(void **state)
 {
     (void)state;
     const double one[] = {0.05};
@@ -158,7 +158,7 @@ static void one_value_has_no_spread(void **state)
     assert_true(i.lo == -HUGE_VAL && i.hi == HUGE_VAL);
 }
 
-static void no_spread_is_a_point(void **state)
+static void zero_spread_gives_a_point_interval(void **state)
 {
     (void)state;
     const double same[] = {0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1};
@@ -176,8 +176,8 @@ static void no_spread_is_a_point(void **state)
     assert_true(pb_detectable(&d, 0.95) == 0.01 && pb_power(&d, 0.02) == 1 && pb_power(&d, 0.005) == 0);
 }
 
-/* Puts each of these in place of one value. */
-static void what_is_no_number_shows_nothing(void **state)
+/* Replaces one value by NaN, +inf or -inf. */
+static void values_not_finite_give_no_evidence(void **state)
 {
     (void)state;
     const double odd[] = {(double)NAN, HUGE_VAL, -HUGE_VAL};
@@ -204,7 +204,7 @@ static void what_is_no_number_shows_nothing(void **state)
     assert_true(adjusted[0] == 1 && adjusted[1] == 0.002);
 }
 
-static void arguments_outside_claim_nothing(void **state)
+static void arguments_out_of_range_give_no_evidence(void **state)
 {
     (void)state;
     assert_true(pb_t_tail(NAN, 3) == 1 && pb_t_tail(1, 0) == 1 && pb_t_tail(1, NAN) == 1 &&
@@ -229,7 +229,7 @@ static void arguments_outside_claim_nothing(void **state)
 
 /* ---- results that the table does not contain --------------------------------------------------- */
 
-static void log_median_is_of_the_slowest_rank(void **state)
+static void log_median_takes_the_slowest_rank(void **state)
 {
     (void)state;
     const double t[] = {1, 2, 3, 10, 4, 2, 2, 2}; /* 4 iterations of 2 ranks; the slower rank takes 4 2 3 10 */
@@ -257,7 +257,7 @@ static void sign_flip_of_24(void **state)
     assert_true(pb_sign_flip(d, 24, 0) == 1);
 }
 
-static void more_sessions_tighten_and_few_say_nothing(void **state)
+static void prediction_bound_shrinks_with_more_sessions(void **state)
 {
     (void)state;
     double s[20];
@@ -277,11 +277,12 @@ static void pairs_needed_is_the_least(void **state)
     d.n = n - 1;
     assert_true(pb_power(&d, log(1.02)) < 0.95 && pb_detectable(&d, 0.95) > log(1.02));
     assert_int_equal(pb_pairs_needed(&d, log(1.02), 0.95, n - 1), 0);
-    assert_int_equal(pb_pairs_needed(&d, log(1.01), 0.95, 1000), 0); /* at the least effect the power is one half */
+    assert_int_equal(pb_pairs_needed(&d, log(1.01), 0.95, 1000),
+                     0); /* a true change equal to min_effect is found with probability 1/2 */
 }
 
 /* The same data give the same interval, other data another one: the seed is derived from the data. */
-static void bootstrap_repeats_itself(void **state)
+static void bootstrap_is_deterministic(void **state)
 {
     (void)state;
     double x[] = {1, 4, 2, 8, 5, 7, 3, 6, 9, 11}, y[] = {1, 4, 2, 8, 5, 7, 3, 6, 9, 12};
@@ -297,16 +298,16 @@ static void bootstrap_repeats_itself(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(equals_the_tables),
-        cmocka_unit_test(one_value_has_no_spread),
-        cmocka_unit_test(no_spread_is_a_point),
-        cmocka_unit_test(what_is_no_number_shows_nothing),
-        cmocka_unit_test(arguments_outside_claim_nothing),
-        cmocka_unit_test(log_median_is_of_the_slowest_rank),
+        cmocka_unit_test(results_equal_the_reference_table),
+        cmocka_unit_test(one_value_has_unknown_spread),
+        cmocka_unit_test(zero_spread_gives_a_point_interval),
+        cmocka_unit_test(values_not_finite_give_no_evidence),
+        cmocka_unit_test(arguments_out_of_range_give_no_evidence),
+        cmocka_unit_test(log_median_takes_the_slowest_rank),
         cmocka_unit_test(sign_flip_of_24),
-        cmocka_unit_test(more_sessions_tighten_and_few_say_nothing),
+        cmocka_unit_test(prediction_bound_shrinks_with_more_sessions),
         cmocka_unit_test(pairs_needed_is_the_least),
-        cmocka_unit_test(bootstrap_repeats_itself),
+        cmocka_unit_test(bootstrap_is_deterministic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 #include "kernels/engine/bind.h"
 #include "tests/compare_cases.h"
 
-static void sessions_are_held_to_their_rule(void **state)
+static void stored_sessions_follow_the_rule(void **state)
 {
     (void)state;
     assert_true(check_comparisons(true) >= 44);
@@ -17,8 +17,8 @@ static void sessions_are_held_to_their_rule(void **state)
 
 enum { ROWS = 20, SESSIONS = 12, TRIALS = 2000, FEW_TRIALS = 200 };
 
-/* Standard deviations of the logarithm of a value: `session` is common to all rows of a session, `row` is each row's
- * own. */
+/* Standard deviations of the logarithm of a value: `session` is common to all rows of a session, `row` is drawn
+ * for each row. */
 typedef struct spread {
     double session, row;
 } spread;
@@ -30,9 +30,8 @@ static double noise(uint64_t seed, uint64_t *at) /* Box-Muller */
     return radius * cos(6.283185307179586 * turn);
 }
 
-/* Judges one comparison of 20 rows against k sessions; the candidate's last row is slower by `slower`. */
-/* The change since the oldest session is that of the candidate, whatever happened in between. */
-static void slow_creep_counts_from_the_oldest(void **state)
+/* `since_oldest` is the candidate minus the oldest session; the sessions in between do not matter. */
+static void slow_drift_counts_from_the_oldest_session(void **state)
 {
     double x[] = {0.1, 0.4, 0.2};
     pb_evidence e = {0};
@@ -42,6 +41,7 @@ static void slow_creep_counts_from_the_oldest(void **state)
     CHECK_NEAR(e.change, 0.3, 1e-12); /* from the median */
 }
 
+/* Judges one comparison of 20 rows against k sessions; the candidate's last row is slower by `slower`. */
 static void compare_noise(uint64_t seed, int k, spread sd, double slower, int count[PB_NVERDICTS], double *detects)
 {
     static char key[ROWS][32];
@@ -84,7 +84,7 @@ static void compare_noise(uint64_t seed, int k, spread sd, double slower, int co
 
 /* At most 1 % of comparisons call any of 20 unchanged rows REGRESSED. At exactly 1 %, 36 or more of 2000 trials have
  * a probability of 0.001. A change far beyond the bound is always found. */
-static void alarms_are_rare_and_slow_code_is_found(void **state)
+static void false_alarms_are_rare_and_slow_code_is_found(void **state)
 {
     int alarms = 0, found = 0, count[PB_NVERDICTS];
     double detects;
@@ -106,7 +106,7 @@ static void alarms_are_rare_and_slow_code_is_found(void **state)
 
 /* One to nine sessions with the noise of a virtual machine (5 % common to a session's rows): a time never fails the
  * comparison, whether nothing changed or one row doubled, and nothing is called IMPROVED. */
-static void few_sessions_never_fail_a_time(void **state)
+static void fewer_than_ten_sessions_never_fail_a_time(void **state)
 {
     const spread virtual_machine = {0.054, 0.079};
     const pb_compare_opts usual = {0}, strict = {.strict = true};
@@ -133,10 +133,10 @@ static void few_sessions_never_fail_a_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sessions_are_held_to_their_rule),
-        cmocka_unit_test(slow_creep_counts_from_the_oldest),
-        cmocka_unit_test(few_sessions_never_fail_a_time),
-        cmocka_unit_test(alarms_are_rare_and_slow_code_is_found),
+        cmocka_unit_test(stored_sessions_follow_the_rule),
+        cmocka_unit_test(slow_drift_counts_from_the_oldest_session),
+        cmocka_unit_test(fewer_than_ten_sessions_never_fail_a_time),
+        cmocka_unit_test(false_alarms_are_rare_and_slow_code_is_found),
     };
     return cmocka_run_group_tests(tests, open_runs, close_runs);
 }

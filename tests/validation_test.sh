@@ -155,7 +155,7 @@ expect 0 ' missing=0 incomparable=0 failed=0 exit=0' "$bench" "${alone[@]}" --ga
 grep -q roofline_fraction log && fail "a share of ceilings that nobody measured is compared"
 grep -q ',roofline_fraction,1,higher,,0,unsupported,this process has no ceilings' alone/base/results.csv || fail "no row says why"
 floor pairs
-expect 4 'MISSING: gates.csv demands it' "$bench" "${alone[@]}" --gates gates.csv --out demanded
+expect 4 'MISSING: gates.csv requires this row' "$bench" "${alone[@]}" --gates gates.csv --out demanded
 expect 0 ' missing=0 ' "$bench" "${alone[@]}" --gates gates.csv --out with --ceilings yes --min-time 0 --all
 grep -q roofline_fraction log || fail "the share of ceilings that were measured is not compared"
 

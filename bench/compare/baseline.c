@@ -32,8 +32,9 @@ static bool name_ok(const char *s)
 
 pb_status pb_baseline_path(const char *baselines, const char *machine_id, const char *suite, char *out, size_t n)
 {
-    if (!name_ok(machine_id)) return pb_fail(PB_EINVAL, "machine_id '%.80s' cannot name a folder", machine_id);
-    if (!name_ok(suite)) return pb_fail(PB_EINVAL, "suite '%.80s' cannot name a file", suite);
+    if (!name_ok(machine_id))
+        return pb_fail(PB_EINVAL, "machine_id '%.80s' cannot be used as a folder name", machine_id);
+    if (!name_ok(suite)) return pb_fail(PB_EINVAL, "suite '%.80s' cannot be used as a file name", suite);
     int len = snprintf(out, n, "%s/%s/%s.csv", baselines, machine_id, suite);
     return len < 0 || (size_t)len >= n ? pb_fail(PB_EINVAL, "the path is too long (%d characters)", len) : PB_OK;
 }
@@ -164,17 +165,18 @@ static pb_status acceptable(const pb_table *t, const pb_series_set *set)
             return pb_fail(PB_EINVAL, "%s: cannot become a baseline: %s %s is %s", t->path, s->key, s->metric,
                            pb_row_status_name(s->status));
         if (pb_series_ok(s) && s->processes < PB_ENOUGH_PROCESSES)
-            return pb_fail(PB_EINVAL, "%s: cannot become a baseline: %d processes of %s, need %d", t->path,
-                           s->processes, s->key, PB_ENOUGH_PROCESSES);
+            return pb_fail(PB_EINVAL, "%s: cannot become a baseline: %s has %d of the %d processes needed", t->path,
+                           s->key, s->processes, PB_ENOUGH_PROCESSES);
     }
-    if (pb_stored(first->run_id)) return pb_fail(PB_EINVAL, "%s: is already a stored baseline", t->path);
+    if (pb_stored(first->run_id))
+        return pb_fail(PB_EINVAL, "%s: this is a stored baseline; name a run instead", t->path);
     return PB_OK;
 }
 
-/* One baseline file to write, with its present contents. */
+/* One baseline file that is to be written, with its old and its new contents. */
 typedef struct target {
     char suite[PB_AXIS_TEXT], path[PB_PATH_TEXT];
-    pb_table old;      /* the present file; empty if it does not exist */
+    pb_table old;      /* the rows of the existing file; empty if the file does not exist */
     pb_series_set set; /* the series of `old` */
     pb_row *rows;      /* [n]: rows of the new file */
     size_t n;
@@ -186,10 +188,10 @@ typedef struct storing {
     bool update;
     pb_table run;
     pb_series_set set;
-    char run_id[PB_KEY_TEXT]; /* as it is stored: with the prefix "baseline:" */
+    char run_id[PB_KEY_TEXT]; /* of the new session, with the prefix "baseline:" */
     pb_gates gates;
     target target[MAX_SUITES];
-    int n;           /* targets in use */
+    int n;           /* number of targets */
     pb_exit refused; /* exit code if the store fails with PB_EINVAL */
     int lock;        /* descriptor that holds the lock on the baselines' folder; -1: not locked */
 } storing;
@@ -207,23 +209,24 @@ static pb_status refuse(storing *s, const target *t, const pb_verdicts *vs)
     const int *n = vs->count;
     const pb_verdict *bad = first_of(vs, PB_VERDICT_INCOMPARABLE);
     if (s->update && bad)
-        return pb_fail(PB_EINVAL, "%s: %s %s cannot be compared with the sessions stored: %s; start over with save",
+        return pb_fail(PB_EINVAL,
+                       "%s: %s %s cannot be compared with the stored sessions: %s; `bench baseline save` replaces them",
                        t->path, bad->cand->key, bad->cand->metric, bad->why);
     if (s->o->accept_regression) return PB_OK;
     if ((bad = first_of(vs, PB_VERDICT_REGRESSED))) {
         s->refused = PB_EXIT_REGRESSION;
         return pb_fail(
             PB_EINVAL,
-            "%s: not stored: %d figure%s REGRESSED, as %s of %s (%.3g %% worse); --accept-regression takes it", t->path,
-            n[PB_VERDICT_REGRESSED], n[PB_VERDICT_REGRESSED] == 1 ? " is" : "s are", bad->cand->metric, bad->cand->key,
-            100 * (bad->worse - 1));
+            "%s: not stored: %d row%s REGRESSED, such as %s of %s (%.3g %% worse); --accept-regression stores the run",
+            t->path, n[PB_VERDICT_REGRESSED], n[PB_VERDICT_REGRESSED] == 1 ? " is" : "s are", bad->cand->metric,
+            bad->cand->key, 100 * (bad->worse - 1));
     }
     if (s->update && (bad = first_of(vs, PB_VERDICT_MISSING))) {
         s->refused = PB_EXIT_INCOMPARABLE;
-        return pb_fail(PB_EINVAL,
-                       "%s: not stored: %d row%s that gate%s missing, as %s of %s; --accept-regression lets them go",
-                       t->path, n[PB_VERDICT_MISSING], n[PB_VERDICT_MISSING] == 1 ? "" : "s",
-                       n[PB_VERDICT_MISSING] == 1 ? "s is" : " are", bad->base->metric, bad->base->key);
+        return pb_fail(
+            PB_EINVAL,
+            "%s: not stored: the run lacks %d gating row%s, such as %s of %s; --accept-regression stores the run",
+            t->path, n[PB_VERDICT_MISSING], n[PB_VERDICT_MISSING] == 1 ? "" : "s", bad->base->metric, bad->base->key);
     }
     return PB_OK;
 }
@@ -243,9 +246,10 @@ static pb_status read_stored(const storing *s, target *t)
     PB_TRY(pb_table_read(t->path, &t->old));
     for (size_t i = 0; i < t->old.n; i++) {
         const pb_row *r = &t->old.rows[i];
-        if (!pb_stored(r->run_id)) return pb_fail(PB_EINVAL, "%s: holds rows of a run, not of a baseline", t->path);
+        if (!pb_stored(r->run_id))
+            return pb_fail(PB_EINVAL, "%s: the file has rows of a run, not of a baseline", t->path);
         if (s->update && strcmp(r->run_id, s->run_id) == 0)
-            return pb_fail(PB_EINVAL, "%s: run %s is already one of its sessions", t->path,
+            return pb_fail(PB_EINVAL, "%s: run %s is already a session of this baseline", t->path,
                            s->run_id + strlen(PB_BASELINE_RUN));
     }
     return pb_series_make(&t->old, &t->set);
@@ -283,7 +287,7 @@ static pb_status make_rows(const storing *s, target *t)
     memmove(t->rows, t->rows + from, t->n * sizeof *t->rows);
     for (size_t i = 0; i < t->n; i++)
         if (strcmp(t->rows[i].run_id, s->run_id) == 0) return PB_OK;
-    return pb_fail(PB_EINVAL, "%s: run %s is older than the %d sessions that are kept", t->path,
+    return pb_fail(PB_EINVAL, "%s: not stored: run %s is older than the %d sessions that the baseline keeps", t->path,
                    s->run_id + strlen(PB_BASELINE_RUN), keep);
 }
 
@@ -316,7 +320,7 @@ static pb_status store(storing *s, FILE *out)
     PB_TRY(lock_folder(folder_of(s->o), &s->lock));
     snprintf(s->run_id, sizeof s->run_id, "%s%s", PB_BASELINE_RUN, s->run.rows[0].run_id);
     int n = pb_baseline_suites(&s->set, suites, MAX_SUITES);
-    if (!n) return pb_fail(PB_EINVAL, "%s: no suite to save", s->run.path);
+    if (!n) return pb_fail(PB_EINVAL, "%s: the run has no suite that a baseline can store", s->run.path);
     for (int i = 0; i < n; i++) {
         memcpy(s->target[i].suite, suites[i], sizeof suites[i]);
         s->n++;
@@ -351,7 +355,7 @@ static pb_exit baseline(const char *run, const pb_baseline_opts *o, bool update,
     char newest[PB_PATH_TEXT];
     if ((update || o->accept_regression) && (!o->reason || !*o->reason))
         return pb_file_exit(
-            pb_fail(PB_EINVAL, "baseline %s: give the reason with --reason", update ? "update" : "save"));
+            pb_fail(PB_EINVAL, "baseline %s: a reason is required: --reason TEXT", update ? "update" : "save"));
     storing *s = calloc(1, sizeof *s);
     if (!s) return pb_file_exit(pb_fail(PB_ENOMEM, "baseline: out of memory"));
     s->o = o;

@@ -10,21 +10,21 @@
 static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.' && pb_is_printable(e->d_name); }
 
 /* The rows of one session in a baseline file. */
-typedef struct part {
+typedef struct stored_session {
     const pb_row *first;
     size_t n;
     long long processes; /* the fewest processes of a row, requirements and crossovers excepted */
-} part;
+} stored_session;
 
-static part part_from(const pb_table *t, size_t from)
+static stored_session session_from(const pb_table *t, size_t from)
 {
-    part p = {&t->rows[from], 0, t->rows[from].process};
+    stored_session p = {&t->rows[from], 0, t->rows[from].process};
     for (size_t i = from; i < t->n && t->rows[i].run_id == p.first->run_id; i++, p.n++)
         if (t->rows[i].process < p.processes && !pb_baseline_derived(t->rows[i].key)) p.processes = t->rows[i].process;
     return p;
 }
 
-static void print_part(part p, FILE *out)
+static void print_session(stored_session p, FILE *out)
 {
     const bool stored = pb_stored(p.first->run_id);
     fprintf(out, "%zu rows, %lld processes, bench_version %s, from %s%s%s\n", p.n, p.processes, p.first->bench_version,
@@ -36,13 +36,13 @@ static pb_status show_file(const char *machine_id, const char *path, const char 
     pb_table t;
     int sessions = 0;
     PB_TRY(pb_table_read(path, &t));
-    for (size_t i = 0; i < t.n; i += part_from(&t, i).n) sessions++;
+    for (size_t i = 0; i < t.n; i += session_from(&t, i).n) sessions++;
     if (t.n) fprintf(out, "%s %.*s: ", machine_id, (int)strcspn(name, "."), name);
     if (sessions > 1) fprintf(out, "%d sessions\n", sessions);
     for (size_t i = 0; i < t.n;) {
-        const part p = part_from(&t, i);
+        const stored_session p = session_from(&t, i);
         if (sessions > 1) fputs("  ", out);
-        print_part(p, out);
+        print_session(p, out);
         i += p.n;
     }
     pb_table_free(&t);

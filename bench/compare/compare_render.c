@@ -53,8 +53,8 @@ static void headline(const pb_comparison *c, FILE *out)
         fprintf(out, "%s%d %s", comma, c->vs->count[severe[i]], pb_verdict_names[severe[i]]);
         comma = ", ";
     }
-    if (!*comma && all) fprintf(out, "no regression in %d gating figure%s", all, all == 1 ? "" : "s");
-    else if (!*comma) fputs(c->nmissing ? "no baseline to compare with" : "nothing here gates", out);
+    if (!*comma && all) fprintf(out, "no regression in %d gating row%s", all, all == 1 ? "" : "s");
+    else if (!*comma) fputs(c->nmissing ? "no baseline to compare with" : "no row gates", out);
     fprintf(out, " (exit %d)\n\n", (int)c->exit);
     for (int i = 0; i < PB_NVERDICTS; i++) {
         if (i == PB_VERDICT_INFO) continue;
@@ -121,11 +121,11 @@ pb_status pb_compare_markdown(const pb_comparison *c, FILE *out)
     headline(c, out);
     print_table(c, true, axes, out);
     for (int i = 0; i < c->nmissing; i++) {
-        fputs("\nNO-BASELINE: there is no ", out), pb_markdown(out, c->missing[i], true);
-        fputs("\n", out);
+        fputs("\nNO-BASELINE: ", out), pb_markdown(out, c->missing[i], true);
+        fputs(" does not exist\n", out);
     }
     if (rest) {
-        fprintf(out, "\n<details><summary>%zu other figure%s moved; none of them gates</summary>\n", rest,
+        fprintf(out, "\n<details><summary>%zu other row%s changed; none of them gates</summary>\n", rest,
                 rest == 1 ? "" : "s");
         print_table(c, false, axes, out);
         fputs("\n</details>\n", out);
@@ -157,7 +157,7 @@ static void junit_verdict(const pb_verdict *v, pb_junit_case *out)
     char least[PB_FIGURE_TEXT], detects[2 * PB_FIGURE_TEXT] = "";
     pb_worsening(least, v->evidence.detects, " ");
     if (v->evidence.sessions && isfinite(v->evidence.detects))
-        snprintf(detects, sizeof detects, ", a regression from %s on", least);
+        snprintf(detects, sizeof detects, ", detectable change %s", least);
     snprintf(out->message, sizeof out->message, "%s: base %s, candidate %s (%s)%s, processes %s%s%.300s", cells.name,
              cells.base, cells.cand, cells.change, detects, cells.processes, *v->why ? ": " : "", v->why);
 }
@@ -173,7 +173,8 @@ static bool junit_case(void *user, size_t i, pb_junit_case *out)
     snprintf(out->classname, sizeof out->classname, "bench.baseline");
     snprintf(out->name, sizeof out->name, "%.600s", c->missing[i - c->vs->n]);
     snprintf(out->type, sizeof out->type, "NO-BASELINE");
-    snprintf(out->message, sizeof out->message, "NO-BASELINE: save one with bench baseline save %.500s", c->cand_name);
+    snprintf(out->message, sizeof out->message, "NO-BASELINE: create one with bench baseline save %.500s",
+             c->cand_name);
     return true;
 }
 

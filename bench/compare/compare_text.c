@@ -59,7 +59,7 @@ static void print_row(printer *p, const pb_verdict *v)
     fprintf(p->out, "%-*s  %-*s %13s %13s %9s", p->label_width, label, p->metric_width, pb_verdict_series(v)->metric,
             c.base, c.cand, c.change);
     print_detects(p, v);
-    fprintf(p->out, "  %s  %s%s%s\n", c.processes, word, *v->why ? ": " : "", v->why);
+    fprintf(p->out, "  %-9s  %s%s%s\n", c.processes, word, *v->why ? ": " : "", v->why);
     if (!p->c->explain) return;
     pb_verdict_explain(v, p->c->vs, why);
     fprintf(p->out, "    %s\n", why);
@@ -73,7 +73,7 @@ static void print_table(printer *p, const pb_verdicts *vs)
         fprintf(p->out, "%-*s  %-*s %13s %13s %9s", p->label_width, "case", p->metric_width, "metric", "base", "cand",
                 "change");
         print_detects(p, NULL);
-        fprintf(p->out, "  %s  %s\n", "n/n", "verdict");
+        fprintf(p->out, "  %s  %s\n", "processes", "verdict");
     }
     for (size_t i = 0; i < vs->n; i++)
         if (shown(p, &vs->v[i])) print_row(p, &vs->v[i]);
@@ -93,12 +93,12 @@ static void note_machine(const pb_verdicts *vs, FILE *out)
         last = v->cand;
         pb_figure(was, v->base->median, v->base->unit);
         pb_figure(is, v->cand->median, v->cand->unit);
-        fprintf(out, "note: a ceiling differs: %s %s -> %s (%+.1f %%); figures are compared as measured\n",
+        fprintf(out, "note: a ceiling changed: %s %s -> %s (%+.1f %%); values are compared as measured\n",
                 v->cand->metric, was, is, 100 * (v->ratio - 1));
     }
 }
 
-/* The candidate's value, of any process, that differs most from the base's median. */
+/* The value of the candidate's process that differs most from the base's median. */
 static double furthest(const pb_series *b, const pb_series *c)
 {
     return fabs(c->min - b->median) > fabs(c->max - b->median) ? c->min : c->max;
@@ -134,7 +134,7 @@ static void note_creep(const pb_verdicts *vs, FILE *out)
         pb_worsening(worse, v->evidence.since_oldest, " ");
         fprintf(
             out,
-            "note: slow drift: %s of %s is %s worse than in the oldest stored session, though no single step failed\n",
+            "note: slow drift: %s of %s is %s worse than in the oldest stored session, though it is not REGRESSED\n",
             v->cand->metric, v->cand->key, worse);
     }
     if (n > NOTES_MAX) fprintf(out, "note: slow drift: %d more rows\n", n - NOTES_MAX);
@@ -165,13 +165,13 @@ static void note_detects(const pb_verdicts *vs, FILE *out)
     if (isfinite(vs->detects_least)) {
         pb_worsening(least, vs->detects_least, " ");
         pb_worsening(most, vs->detects_most, " ");
-        fprintf(out, "only a change for the worse from %s on is REGRESSED", least);
-        if (strcmp(least, most) != 0) fprintf(out, ", of the row that shows least from %s on", most);
+        fprintf(out, "a row is REGRESSED if it is at least %s worse", least);
+        if (strcmp(least, most) != 0) fprintf(out, ", %s for the noisiest row", most);
     } else {
-        fprintf(out, "a change is SUSPECT at most, for the worse or the better");
+        fprintf(out, "a change is at most SUSPECT, for the worse or the better");
     }
     if (vs->sessions_least < PB_MIN_SESSIONS)
-        fprintf(out, ": REGRESSED and IMPROVED need %d. bench compare BASE CAND of two executables can show more",
+        fprintf(out, ": REGRESSED and IMPROVED need %d; `bench compare BASE CAND` with two executables can detect more",
                 PB_MIN_SESSIONS);
     fprintf(out, "\n");
 }
@@ -190,7 +190,7 @@ static void note_throttled(const char *which, const pb_series_set *set, FILE *ou
     for (size_t i = 0; i < set->n; i++)
         if (set->s[i].throttled > most) most = set->s[i].throttled;
     if (most)
-        fprintf(out, "note: %d throttled process%s of the %s %s not in its figures\n", most, most == 1 ? "" : "es",
+        fprintf(out, "note: %d throttled process%s of the %s %s not in its values\n", most, most == 1 ? "" : "es",
                 which, most == 1 ? "is" : "are");
 }
 
@@ -211,8 +211,8 @@ void pb_compare_notes(const pb_comparison *c, FILE *out)
     note_throttled("base", c->base, out);
     note_throttled("candidate", c->cand, out);
     pb_soft_differences(c->base_name, c->cand_name, out);
-    if (c->mismatch) fprintf(out, "note: machines may differ (--allow-mismatch)\n");
-    if (!gated) fprintf(out, "note: nothing here gates: gates.csv has no gating line for a metric of these files\n");
+    if (c->mismatch) fprintf(out, "note: the sides may be from different machines (--allow-mismatch)\n");
+    if (!gated) fprintf(out, "note: no row gates: gates.csv has no gating line for a metric of these files\n");
     note_machine(vs, out);
     note_counters(vs, out);
     note_creep(vs, out);
@@ -248,7 +248,9 @@ static pb_status print_all(const pb_comparison *c, FILE *out)
     p->c = c;
     print_table(p, c->vs);
     pb_compare_notes(c, out);
-    if (p->hidden) fprintf(out, "note: %zu unchanged rows that do not gate are not shown (--all)\n", p->hidden);
+    if (p->hidden)
+        fprintf(out, "note: %zu unchanged row%s not shown, as %s not gate (--all)\n", p->hidden,
+                p->hidden == 1 ? " is" : "s are", p->hidden == 1 ? "it does" : "they do");
     free(p);
     return PB_OK;
 }
@@ -257,7 +259,7 @@ pb_status pb_compare_text(const pb_comparison *c, FILE *out)
 {
     if (c->base) PB_TRY(print_all(c, out));
     for (int i = 0; i < c->nmissing; i++)
-        fprintf(out, "NO-BASELINE: there is no %s; save one with `bench baseline save %s`\n", c->missing[i],
+        fprintf(out, "NO-BASELINE: %s does not exist; create it with `bench baseline save %s`\n", c->missing[i],
                 c->cand_name);
     (c->notes ? print_pairs_summary : print_summary)(c->vs, c->exit, out);
     return PB_OK;

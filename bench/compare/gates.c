@@ -49,7 +49,7 @@ static void header_line(reader *r)
             fail(r, "the header must be suite,metric,better,stored_limit,ceiling,gating", "");
 }
 
-/* Accepts the metrics of bench_version 1, because gates.csv is the user's file. */
+/* Translates a metric name of bench_version 1 to the current one: the user's gates.csv may still have old names. */
 static void rename_metric(char text[PB_AXIS_TEXT])
 {
     const char *present = pb_renamed_metric(text);
@@ -65,17 +65,20 @@ static void gate_line(reader *r)
     double limit = strtod(r->text[LIMIT], &end);
     const pb_metric *m = pb_metric_find(r->text[METRIC]);
     const bool yes = !strcmp(r->text[GATING], "yes"), pairs = yes || !strcmp(r->text[GATING], "pairs");
-    if (!*r->text[SUITE] || strchr(r->text[SUITE], '/')) fail(r, "not a suite: ", r->text[SUITE]);
-    if (!m) fail(r, "not a metric of metrics.def: ", r->text[METRIC]);
-    if (m && strcmp(m->better, r->text[BETTER]) != 0) fail(r, "metrics.def says better is ", m->better);
+    if (!*r->text[SUITE] || strchr(r->text[SUITE], '/'))
+        fail(r, "the column suite has no suite's name: ", r->text[SUITE]);
+    if (!m) fail(r, "unknown metric (see bench list metrics): ", r->text[METRIC]);
+    if (m && strcmp(m->better, r->text[BETTER]) != 0) fail(r, "for this metric the column better must be ", m->better);
     if (m && pairs && !strcmp(m->better, "none")) fail(r, "a metric without a direction cannot gate: ", m->name);
-    if (end == r->text[LIMIT] || *end || !(limit > 0 && limit < 10)) fail(r, "not a limit: ", r->text[LIMIT]);
-    if (*r->text[CEILING] && !pb_metric_find(r->text[CEILING])) fail(r, "not a metric: ", r->text[CEILING]);
-    if (!pairs && strcmp(r->text[GATING], "no") != 0) fail(r, "gating is yes, no or pairs, not ", r->text[GATING]);
+    if (end == r->text[LIMIT] || *end || !(limit > 0 && limit < 10))
+        fail(r, "stored_limit must be a number above 0 and below 10, not ", r->text[LIMIT]);
+    if (*r->text[CEILING] && !pb_metric_find(r->text[CEILING]))
+        fail(r, "unknown ceiling (see bench list metrics): ", r->text[CEILING]);
+    if (!pairs && strcmp(r->text[GATING], "no") != 0) fail(r, "gating must be yes, no or pairs, not ", r->text[GATING]);
     for (int i = 0; i < g->n; i++)
         if (!strcmp(g->gate[i].suite, r->text[SUITE]) && !strcmp(g->gate[i].metric, r->text[METRIC]))
-            fail(r, "a second line for ", r->text[METRIC]);
-    if (g->n == PB_MAX_GATES) fail(r, "too many lines", "");
+            fail(r, "a second line for this suite and the metric ", r->text[METRIC]);
+    if (g->n == PB_MAX_GATES) fail(r, "more than 256 lines", "");
     if (r->status != PB_OK) return;
     pb_gate *gate = &g->gate[g->n++];
     memcpy(gate->suite, r->text[SUITE], PB_AXIS_TEXT);
@@ -90,7 +93,8 @@ static void on_line(int terminator, void *self)
 {
     reader *r = self;
     (void)terminator;
-    if (r->field != NFIELDS) fail(r, "want six fields: suite,metric,better,stored_limit,ceiling,gating", "");
+    if (r->field != NFIELDS)
+        fail(r, "a line must have six fields: suite,metric,better,stored_limit,ceiling,gating", "");
     else if (r->line == 1) header_line(r);
     else gate_line(r);
     r->field = 0;
@@ -123,7 +127,7 @@ pb_status pb_gates_read(const char *path, pb_gates *out)
     pb_status s = pb_disk_read_file(&pb_disk_posix, path, MAX_BYTES, &bytes, &n);
     if (s == PB_EPATH) {
         snprintf(why, sizeof why, "%s", pb_error());
-        pb_fail(s, "%s (which metrics gate is read from there)", why);
+        pb_fail(s, "%s (this file says which metrics gate)", why);
     }
     if (s == PB_OK) s = pb_gates_parse(path, bytes, n, out);
     free(bytes);

@@ -89,10 +89,10 @@ static double ceiling_moved(const judge *j, const pb_verdict *v)
     return b && c && !strcmp(b->key, c->key) ? log(c->median / b->median) : (double)NAN;
 }
 
-static void judge_figures(const judge *j, pb_verdict *v)
+static void compare_values(const judge *j, pb_verdict *v)
 {
     v->ratio = v->worse = 1;
-    if (v->base->median == 0) return; /* mismatch() has let it pass, so both sides are zero */
+    if (v->base->median == 0) return; /* both sides are zero: mismatch() rejects a zero on one side only */
     logs_of(v->base, j->x);
     logs_of(v->cand, j->y);
     pb_stored_weigh(j->x, v->base->sessions, pb_median(j->y, v->cand->sessions), &v->evidence);
@@ -103,44 +103,46 @@ static void judge_figures(const judge *j, pb_verdict *v)
 
 /* The reason why the values have no logarithms: a negative value, or zeros next to positive values. NULL: all values
  * are positive, or all are zero. */
-static const char *beyond_logs(const pb_series *b, const pb_series *c)
+static const char *no_logarithm(const pb_series *b, const pb_series *c)
 {
     bool zero = false, above = false;
     for (const pb_series *s = b;; s = c) {
         for (int i = 0; i < s->sessions; i++) {
-            if (s->session[i].value < 0) return "a negative figure";
+            if (s->session[i].value < 0) return "a value is negative";
             zero |= s->session[i].value == 0;
             above |= s->session[i].value > 0;
         }
         if (s == c) break;
     }
-    return !zero || !above ? NULL : (b->median == 0) != (c->median == 0) ? "zero on one side" : "zero in some sessions";
+    return !zero || !above                        ? NULL
+           : (b->median == 0) != (c->median == 0) ? "the value is zero on one side"
+                                                  : "the value is zero in some sessions";
 }
 
 /* The reason why two series cannot be compared; NULL: they can. */
 static const char *mismatch(const pb_series *b, const pb_series *c, const pb_judge_opts *o)
 {
-    if (b->mixed || c->mixed) return "its processes differ in machine, version or unit";
+    if (b->mixed || c->mixed) return "processes of one side differ in machine, version or unit";
     if (strcmp(b->bench_version, c->bench_version) != 0) return "bench_version differs";
     if (strcmp(b->unit, c->unit) != 0) return "unit differs";
-    if (strcmp(b->better, c->better) != 0) return "better differs";
+    if (strcmp(b->better, c->better) != 0) return "the better direction differs";
     if (!o->allow_mismatch && strcmp(b->machine_id, c->machine_id) != 0) return "machine_id differs";
-    return beyond_logs(b, c);
+    return no_logarithm(b, c);
 }
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
 
 static bool is_requirement(const pb_series *s) { return pb_key_of(s->key, "requirement"); }
 /* True if the series has a value, even if all processes were throttled. */
-static bool figured(const pb_series *s) { return pb_series_ok(s) || pb_series_throttled(s); }
-static bool broken(const pb_series *s) { return !figured(s) && s->status != PB_ROW_UNSUPPORTED; }
-static bool directed(const pb_series *s) { return strcmp(s->better, "none") != 0; }
+static bool has_value(const pb_series *s) { return pb_series_ok(s) || pb_series_throttled(s); }
+static bool broken(const pb_series *s) { return !has_value(s) && s->status != PB_ROW_UNSUPPORTED; }
+static bool has_direction(const pb_series *s) { return strcmp(s->better, "none") != 0; }
 
-/* A row that only the base has. False: it is not worth reporting. */
+/* Judges a row that only the base has. Returns false if the row is not worth reporting. */
 static bool judge_base(const judge *j, pb_verdict *v)
 {
     const pb_series *b = v->base;
-    if (is_requirement(b) || (!figured(b) && !b->refuted) || !directed(b) || j->o->subset) return false;
+    if (is_requirement(b) || (!has_value(b) && !b->refuted) || !has_direction(b) || j->o->subset) return false;
     if (!b->sessions || b->session[b->sessions - 1].run_id != j->newest) return false;
     const pb_series *outcome =
         pb_series_find(j->cand, b->key, "outcome"); /* gives the reason why the case has no values */
@@ -149,21 +151,22 @@ static bool judge_base(const judge *j, pb_verdict *v)
     return true;
 }
 
-/* A row that only the candidate has. False: it is not worth reporting. */
+/* Judges a row that only the candidate has. Returns false if the row is not worth reporting. */
 static bool judge_cand(const judge *j, pb_verdict *v)
 {
     if (is_requirement(v->cand)) return false;
     v->id = broken(v->cand) ? PB_VERDICT_FAILED : PB_VERDICT_NEW;
     if (broken(v->cand)) v->why = v->cand->note;
     if (j->stored && !v->gate->gating && !pb_metric_stored(v->cand->metric)) return broken(v->cand);
-    return broken(v->cand) || (figured(v->cand) && directed(v->cand));
+    return broken(v->cand) || (has_value(v->cand) && has_direction(v->cand));
 }
 
 const char *pb_verdict_wrong(const pb_series *b, const pb_series *c)
 {
     if (c->refuted) return c->note;
     const pb_metric_bound *bound = pb_metric_bound_find(c->key, c->metric);
-    if (!bound || !bound->relative || !b || !figured(b) || !figured(c) || !b->processes || !c->processes) return NULL;
+    if (!bound || !bound->relative || !b || !has_value(b) || !has_value(c) || !b->processes || !c->processes)
+        return NULL;
     const bool kept =
         pb_metric_bound_keeps(bound, b->median, c->min) && pb_metric_bound_keeps(bound, b->median, c->max);
     return kept ? NULL : bound->text;
@@ -174,22 +177,22 @@ static void judge_both(const judge *j, pb_verdict *v)
     const pb_series *b = v->base, *c = v->cand;
     const char *why = pb_verdict_wrong(b, c);
     v->id = PB_VERDICT_INFO;
-    if (is_requirement(c) || (!directed(c) && !broken(c) && !why)) return;
-    if (why || !figured(c)) {
-        if (!why && !figured(b) && (broken(b) || !broken(c))) return;
+    if (is_requirement(c) || (!has_direction(c) && !broken(c) && !why)) return;
+    if (why || !has_value(c)) {
+        if (!why && !has_value(b) && (broken(b) || !broken(c))) return;
         v->id = PB_VERDICT_FAILED;
         v->why = why ? why : c->note;
     } else if (b->refuted) {
         v->id = PB_VERDICT_INCOMPARABLE;
         v->why = b->note;
-    } else if (!figured(b)) {
+    } else if (!has_value(b)) {
         v->id = PB_VERDICT_NEW;
     } else if ((v->why = mismatch(b, c, j->o))) {
         v->id = PB_VERDICT_INCOMPARABLE;
     } else {
         v->why = "";
         v->id = PB_VERDICT_SAME; /* preliminary: pb_verdicts_decide() decides */
-        judge_figures(j, v);
+        compare_values(j, v);
     }
 }
 
@@ -273,7 +276,7 @@ pb_status pb_judge(const pb_series_set *base, const pb_series_set *cand, const p
 
 /* ---- deciding the verdicts ----------------------------------------------------------------------- */
 
-/* Updates the minima and maxima of *vs with a row that counts. */
+/* Updates the minima and maxima in *vs (processes, sessions, detectable changes) with a row that counts. */
 static void least_and_most(pb_verdicts *vs, const pb_verdict *v)
 {
     const pb_evidence *e = &v->evidence;
@@ -292,7 +295,7 @@ static void least_and_most(pb_verdicts *vs, const pb_verdict *v)
 
 /* Makes a change SUSPECT if a too short warm-up may have caused it: without the slower side's trend, the change would
  * be less than what the rule detects. */
-static void doubt(pb_verdict *v)
+static void suspect_warmup(pb_verdict *v)
 {
     const pb_evidence *e = &v->evidence;
     if (v->id != PB_VERDICT_REGRESSED && v->id != PB_VERDICT_IMPROVED && v->id != PB_VERDICT_SUSPECT) return;
@@ -300,7 +303,7 @@ static void doubt(pb_verdict *v)
     const double beyond = isfinite(e->detects) ? e->detects : pb_stored_notable(v->gate->stored_limit);
     if (!(made > 0) || fabs(e->change) - made >= beyond) return;
     v->id = PB_VERDICT_SUSPECT;
-    v->why = "a warm-up that was too short could have made it";
+    v->why = "a warm-up that was too short may have caused the change";
 }
 
 /* Makes a row INCONCLUSIVE if a side has too few processes, or only throttled ones. */
@@ -323,12 +326,12 @@ static void decide(pb_verdicts *vs, pb_verdict *v)
     if (e->sessions) {
         e->detects = pb_stored_detects(e, v->gate->gating ? vs->family : 1);
         v->id = pb_stored_verdict(e, v->gate->stored_limit);
-        doubt(v);
+        suspect_warmup(v);
         need_evidence(v);
     }
     if (v->machine && e->sessions && v->id != PB_VERDICT_SAME) {
         v->id = PB_VERDICT_INFO;
-        v->why = "what the machine can do, not what the code does";
+        v->why = "a ceiling measures the machine, not the code";
     }
     v->counts =
         v->id == PB_VERDICT_FAILED || v->id == PB_VERDICT_INCOMPARABLE || (v->gate->gating && v->id != PB_VERDICT_INFO);

@@ -20,16 +20,16 @@
 
 /* X(verdict, meaning), most severe first. */
 #define PB_VERDICT_MAP(X)                                                                                              \
-    X(REGRESSED, "worse by more than the rule allows")                                                                 \
+    X(REGRESSED, "the candidate is worse by more than the rule allows")                                                \
     X(FAILED, "the candidate is wrong, failed, cut short or unsupported where the base was ok")                        \
-    X(MISSING, "in the base, not in the candidate")                                                                    \
-    X(INCOMPARABLE, "machine, bench_version or unit differ, or a figure is zero")                                      \
-    X(SUSPECT, "moved, and the stored sessions are too few or too scattered to say more")                              \
-    X(INCONCLUSIVE, "too few processes, or all were throttled; of pairs: neither shown to differ nor to be the same")  \
-    X(IMPROVED, "better by as much")                                                                                   \
-    X(NEW, "measured by the candidate only")                                                                           \
-    X(SAME, "nothing that would make one look")                                                                        \
-    X(INFO, "a metric without a direction, a requirement, or ok on neither side")
+    X(MISSING, "the base has the row, the candidate does not")                                                         \
+    X(INCOMPARABLE, "machine, bench_version or unit differ, or a value is zero or negative")                           \
+    X(SUSPECT, "the value changed, but the stored sessions are too few or too noisy to say more")                      \
+    X(INCONCLUSIVE, "too few processes, or all were throttled; of pairs: neither a change nor equality is shown")      \
+    X(IMPROVED, "the candidate is better by more than the rule requires")                                              \
+    X(NEW, "only the candidate has the row")                                                                           \
+    X(SAME, "no change beyond the limits of the rule")                                                                 \
+    X(INFO, "not judged: a metric without a direction, a requirement, or a row that is ok on neither side")
 typedef enum pb_verdict_id {
 #define X(id, what) PB_VERDICT_##id,
     PB_VERDICT_MAP(X)
@@ -69,9 +69,9 @@ typedef struct pb_verdicts {
     int count[PB_NVERDICTS];            /* rows with each verdict, of those that count */
     int base_processes, cand_processes; /* the fewest processes of a row that counts; INT_MAX: no such row */
     int family;                         /* number of gating rows: the family of Holm's adjustment */
-    int figures;                        /* rows that count and have evidence; over these rows: */
-    int sessions_least, sessions_most;  /* least and most sessions of the base */
-    double detects_least, detects_most; /* least and greatest detectable change (pb_evidence.detects) */
+    int figures;                        /* number of rows that count and have evidence */
+    int sessions_least, sessions_most;  /* over the rows of `figures`: least and most sessions of the base */
+    double detects_least, detects_most; /* over the rows of `figures`: least and greatest pb_evidence.detects */
 } pb_verdicts;
 
 typedef struct pb_judge_opts {

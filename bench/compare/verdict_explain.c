@@ -29,7 +29,7 @@ void pb_detects_text(const pb_verdicts *vs, char *out, size_t n)
 static void say_ceiling(const pb_verdict *v, FILE *f)
 {
     const double moved = pb_percent(exp(v->evidence.ceiling_moved), 0.01);
-    if (isfinite(moved)) fprintf(f, "; meanwhile its ceiling %s moved by %+.2f %%", v->gate->ceiling, moved);
+    if (isfinite(moved)) fprintf(f, "; its ceiling %s changed by %+.2f %%", v->gate->ceiling, moved);
 }
 
 /* Prints the limit that the change was compared with. */
@@ -39,14 +39,13 @@ static void say_rule(const pb_verdict *v, const pb_verdicts *vs, FILE *f)
     char detects[PB_FIGURE_TEXT];
     pb_worsening(detects, e->detects, " ");
     if (e->sessions < PB_MIN_SESSIONS) {
-        fprintf(f, "; fewer than %d sessions have no spread to go by, so that SUSPECT is the most", PB_MIN_SESSIONS);
+        fprintf(f, "; fewer than %d sessions cannot show the noise, so a change is at most SUSPECT", PB_MIN_SESSIONS);
         return;
     }
     fprintf(f, "; sd %.3g %%, p=%.2g", 100 * e->sd, e->p);
     if (v->gate->gating) fprintf(f, ", %.2g after Holm over %d gating rows", e->p_adjusted, vs->family);
     else fprintf(f, ", not gating");
-    fprintf(f, " (alpha %g); REGRESSED beyond the prediction bound and %g %%: from %s on", PB_STORED_ALPHA,
-            100 * PB_STORED_MIN_EFFECT, detects);
+    fprintf(f, " (alpha %g); detectable change %s", PB_STORED_ALPHA, detects);
 }
 
 static void say_suspect(const pb_verdict *v, FILE *f)
@@ -54,21 +53,28 @@ static void say_suspect(const pb_verdict *v, FILE *f)
     const pb_evidence *e = &v->evidence;
     const double limit = 100 * v->gate->stored_limit;
     const bool many = e->sessions >= PB_MIN_SESSIONS;
-    if (many && e->p <= PB_STORED_ALPHA) fprintf(f, "; significant by itself, not among as many rows");
+    if (many && e->p <= PB_STORED_ALPHA)
+        fprintf(f, "; significant by itself, but not after the adjustment for the number of rows");
     else if (many && e->detects > log1p(v->gate->stored_limit))
-        fprintf(f, "; the sessions scatter beyond stored_limit (%.3g %%) and show nothing", limit);
-    else fprintf(f, "; past a third of stored_limit (%.3g %%)%s", limit / 3, many ? ", and not beyond" : "");
+        fprintf(f, "; the sessions are too noisy to detect a change of stored_limit (%.3g %%)", limit);
+    else fprintf(f, "; more than a third of stored_limit (%.3g %%)%s", limit / 3, many ? ", but not significant" : "");
     fprintf(f, ": compare the two executables, or %s",
-            many ? "quieten the machine (bench doctor)" : "store more sessions");
+            many ? "reduce the noise of the machine (bench doctor)" : "store more sessions");
+}
+
+static void say_same(const pb_verdict *v, FILE *f)
+{
+    if (v->evidence.sessions >= PB_MIN_SESSIONS)
+        fprintf(f, "; no significant change of %g %% or more", 100 * PB_STORED_MIN_EFFECT);
+    fprintf(f, "; not more than a third of stored_limit (%.3g %%)", 100 * v->gate->stored_limit / 3);
 }
 
 static void say_why(const pb_verdict *v, FILE *f)
 {
-    const double third = 100 * v->gate->stored_limit / 3;
     switch (v->id) {
-    case PB_VERDICT_REGRESSED: fprintf(f, "; it is beyond"); break;
-    case PB_VERDICT_IMPROVED: fprintf(f, "; it is beyond on the good side: update the baseline"); break;
-    case PB_VERDICT_SAME: fprintf(f, "; it is not beyond, nor past a third of stored_limit (%.3g %%)", third); break;
+    case PB_VERDICT_REGRESSED: fprintf(f, "; significant, and at least %g %%", 100 * PB_STORED_MIN_EFFECT); break;
+    case PB_VERDICT_IMPROVED: fprintf(f, "; significantly better: update the baseline"); break;
+    case PB_VERDICT_SAME: say_same(v, f); break;
     case PB_VERDICT_SUSPECT: say_suspect(v, f); break;
     case PB_VERDICT_INCONCLUSIVE: fprintf(f, "; %s", v->why); break;
     default: break;
@@ -103,7 +109,7 @@ void pb_verdict_explain(const pb_verdict *v, const pb_verdicts *vs, char out[PB_
     if (!f) return;
     fprintf(f, "%s: ", pb_verdict_names[v->id]);
     if (v->evidence.sessions) say_figures(v, vs, f);
-    else if (v->base && v->cand && v->id == PB_VERDICT_SAME) fprintf(f, "zero on both sides");
+    else if (v->base && v->cand && v->id == PB_VERDICT_SAME) fprintf(f, "the value is zero on both sides");
     else fprintf(f, "%s%s%s", what[v->id], *v->why ? ": " : "", v->why);
     if (v->machine && v->evidence.sessions && *v->why) fprintf(f, "; %s", v->why);
     fclose(f);

@@ -1,4 +1,4 @@
-/* export.c - the table of export formats, and what they share: order of rows, units, counts of omitted rows. */
+/* export.c - the table of export formats, and their shared code: order of rows, units, omitted rows. */
 #include "bench/exchange/export.h"
 
 #include <math.h>
@@ -99,12 +99,12 @@ static pb_status find(const char *name, int *out)
         }
         pb_hint_try(&hint, pb_export_formats[i].name);
     }
-    return name ? pb_fail(PB_EINVAL, "export: there is no format '%.60s'%s (bench list formats)", name,
+    return name ? pb_fail(PB_EINVAL, "export: unknown format '%.60s'%s; bench list formats shows all", name,
                           pb_hint_text(&hint))
-                : pb_fail(PB_EINVAL, "export: which format? --to NAME (bench list formats)");
+                : pb_fail(PB_EINVAL, "export: --to FORMAT is missing; bench list formats shows all");
 }
 
-static void tell(const pb_export_page *p, const char *format, FILE *notes)
+static void print_left_out(const pb_export_page *p, const char *format, FILE *notes)
 {
     for (int i = 0; i < PB_EXPORT_REASONS && p->left_out[i].why; i++)
         fprintf(notes, "bench: %s: %zu left out: they %s\n", format, p->left_out[i].n, p->left_out[i].why);
@@ -134,7 +134,7 @@ static pb_status write_page(const pb_table *t, int format, const pb_export_opts 
     pb_status s = check_text(t);
     for (size_t i = 0; i < t->n; i++) {
         if (pb_key_of(t->rows[i].key, "requirement"))
-            pb_export_leave_out(&page, "are requirements: verdicts, not figures");
+            pb_export_leave_out(&page, "are requirements, which are not measurements");
         else rows[page.n++] = &t->rows[i];
     }
     qsort(rows, page.n, sizeof *rows, writers[format].order == BY_METRIC ? metric_order : process_order);
@@ -145,9 +145,9 @@ static pb_status write_page(const pb_table *t, int format, const pb_export_opts 
     }
     free(rows);
     if (s == PB_OK && !page.written)
-        s = pb_fail(PB_EFORMAT, "%s: no figure that %s%s%s could hold", t->path, pb_export_formats[format].name,
-                    o->better ? " --better " : "", o->better ? o->better : "");
-    if (s == PB_OK) tell(&page, pb_export_formats[format].name, notes);
+        s = pb_fail(PB_EFORMAT, "%s: the run has no value that %s%s%s can hold", t->path,
+                    pb_export_formats[format].name, o->better ? " --better " : "", o->better ? o->better : "");
+    if (s == PB_OK) print_left_out(&page, pb_export_formats[format].name, notes);
     return s;
 }
 

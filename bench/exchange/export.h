@@ -62,7 +62,7 @@ typedef struct pb_export_page {
 #include "bench/exchange/formats.def"
 #undef FORMAT
 
-#define PB_NO_FIGURE "have no figure (wrong, unsupported, failed or cut short)"
+#define PB_NO_FIGURE "have no value (wrong, unsupported, failed or cut short)"
 /* Counts a row that is omitted. `why` completes the sentence "N left out: they ..." and must be static. */
 void pb_export_leave_out(pb_export_page *p, const char *why);
 /* True if the row has status ok and a finite value. */

@@ -66,8 +66,8 @@ static size_t metric_end(const family *f, size_t from)
 
 static bool is_time(const pb_row *r) { return !strcmp(r->unit, "s"); }
 
-/* Finds the row of the same run and process as `process` among the rows [from, to) of one key and metric. NULL: none.
- * */
+/* Finds the row of the same run and process as `process` among the rows [from, to) of one key and metric. NULL: no such
+ * row. */
 static const pb_row *of_process(const family *f, size_t from, size_t to, const pb_row *process)
 {
     while (from < to) {
@@ -160,7 +160,7 @@ static void add_errors(const family *f)
 }
 
 /* True if the metric becomes a family: a time, or a metric with an error, which must be reported. */
-static bool has_a_place(const family *f)
+static bool becomes_family(const family *f)
 {
     for (size_t i = f->first; i < f->last; i++)
         if (is_time(f->p->row[i]) || !pb_row_ok(f->p->row[i])) return true;
@@ -175,7 +175,7 @@ static pb_status add_key(pb_export_page *p, size_t from, size_t to, int *familie
         f.last = metric_end(&f, f.first);
         const pb_row *r = p->row[f.first];
         timed |= is_time(r);
-        if (!has_a_place(&f)) continue;
+        if (!becomes_family(&f)) continue;
         f.index = (*families)++;
         f.repetitions = 0;
         for (size_t i = f.first; i < f.last; i++) f.repetitions += is_time(r) && pb_row_ok(p->row[i]);
@@ -185,7 +185,7 @@ static pb_status add_key(pb_export_page *p, size_t from, size_t to, int *familie
         add_errors(&f);
     }
     for (size_t i = from; i < to && !timed; i++)
-        if (pb_row_ok(p->row[i])) pb_export_leave_out(p, "are of cases without a time, which this format cannot say");
+        if (pb_row_ok(p->row[i])) pb_export_leave_out(p, "belong to cases without a time, which this format requires");
     return PB_OK;
 }
 

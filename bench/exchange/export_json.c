@@ -45,7 +45,7 @@ pb_status pb_export_gab(pb_export_page *p)
         const pb_series *s = &p->set->s[i];
         if (!usable(p, s)) continue;
         if (!strcmp(s->better, "none")) {
-            pb_export_leave_out(p, "are neither better lower nor better higher");
+            pb_export_leave_out(p, "have a metric without a better direction");
         } else if (strcmp(s->better, p->better) != 0) {
             pb_export_leave_out(p, "belong to the file of the other direction (--better)");
         } else {

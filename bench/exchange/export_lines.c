@@ -34,20 +34,20 @@ static void go_name(const char *key, FILE *out)
     for (const char *c = key + 1; *c; c++) fputc(*c == '?' || *c == '&' ? '/' : *c, out);
 }
 
-/* True if a row before row i has its metric. */
-static bool said(const pb_export_page *p, size_t i)
+/* True if an earlier row has the same metric as row i. */
+static bool seen_before(const pb_export_page *p, size_t i)
 {
     for (size_t k = 0; k < i; k++)
         if (p->row[k]->metric == p->row[i]->metric) return true;
     return false;
 }
 
-/* Prints a "Unit" line per metric. A run has few metrics, so said() finds a repeated metric soon. */
+/* Prints a "Unit" line per metric. A run has few metrics, so seen_before() finds a repeated metric soon. */
 static void go_units(const pb_export_page *p)
 {
     for (size_t i = 0; i < p->n; i++) {
         const pb_row *r = p->row[i];
-        if (!strcmp(r->better, "none") || said(p, i)) continue;
+        if (!strcmp(r->better, "none") || seen_before(p, i)) continue;
         fputs("Unit ", p->out);
         go_unit(r, p->out);
         fprintf(p->out, " better=%s\n", r->better);
@@ -102,7 +102,7 @@ static pb_status ml_event(const pb_export_page *p, const pb_row *r, const char *
     if (!pb_export_time(r->run_id, &utc)) {
         json_decref(value);
         json_decref(metadata);
-        return pb_fail(PB_EINVAL, "%s: mllog needs a time, and the run '%.80s' does not begin with one", p->path,
+        return pb_fail(PB_EINVAL, "%s: mllog needs a time, but the run_id '%.80s' does not begin with one", p->path,
                        r->run_id);
     }
     json_object_set_new(metadata, "key", json_string(r->key));

@@ -1,4 +1,5 @@
-/* import.c - the table of tools to import from, and what their readers share: rows, parts of keys, process indices. */
+/* import.c - the table of tools to import from, and the functions that their readers share, for rows, keys and process
+ * indices. */
 #include "bench/exchange/import.h"
 
 #include <ctype.h>
@@ -52,7 +53,7 @@ pb_status pb_import_open(const char *tool, pb_import *out)
     char name[PB_AXIS_TEXT];
     if (tool_index(tool) < 0) {
         for (const pb_import_tool *t = pb_import_tools; t->name; t++) typed(t->name, name), pb_hint_try(&hint, name);
-        return pb_fail(PB_EINVAL, "import: need nvbench or nccl-tests, and files of it%s", pb_hint_text(&hint));
+        return pb_fail(PB_EINVAL, "import: the first argument must be nvbench or nccl-tests%s", pb_hint_text(&hint));
     }
     *out = (pb_import){.tool = tool, .text = pb_strings_new()};
     return out->text ? PB_OK : pb_fail(PB_ENOMEM, "import: out of memory");
@@ -76,7 +77,7 @@ pb_status pb_import_bytes(pb_import *im, const char *name, const char *bytes, si
     const int tool = tool_index(im->tool);
     if (tool < 0 || tool >= (int)(sizeof readers / sizeof *readers)) return pb_fail(PB_EINVAL, "import: not opened");
     PB_TRY(readers[tool](im, bytes, n));
-    if (im->n == before) return pb_import_bad(im, 0, "nothing measured in it", "");
+    if (im->n == before) return pb_import_bad(im, 0, "the file has no results", "");
     im->nfiles++;
     return PB_OK;
 }
@@ -91,7 +92,7 @@ pb_status pb_import_file(pb_import *im, const char *path)
     return s;
 }
 
-/* ---- for the readers ------------------------------------------------------------------------------ */
+/* ---- functions for import_*.c ------------------------------------------------------------------------------ */
 
 pb_status pb_import_bad(const pb_import *im, size_t line, const char *what, const char *detail)
 {
@@ -132,7 +133,8 @@ pb_status pb_import_axis(const pb_import *im, size_t line, pb_case *c, const cha
     PB_TRY(pb_import_word(im, line, axis, a));
     PB_TRY(pb_import_word(im, line, value, v));
     if (pb_case_get(c, a)) return pb_import_bad(im, line, "two axes are called ", a);
-    return pb_case_set(c, a, v) == PB_OK ? PB_OK : pb_import_bad(im, line, "too many or too long axes at ", a);
+    return pb_case_set(c, a, v) == PB_OK ? PB_OK
+                                         : pb_import_bad(im, line, "too many axes, or too long ones, at the axis ", a);
 }
 
 const char *pb_import_machine(const pb_import *im, int devices, const char *name)
@@ -212,7 +214,7 @@ static pb_status number(const pb_import *im, pb_import_row **sorted)
     for (size_t i = 0; i < im->n; i++) {
         pb_import_row *r = sorted[i], *before = i ? sorted[i - 1] : NULL;
         if (!before || before->key != r->key || before->metric != r->metric) continue;
-        if (before->file == r->file) return pb_import_bad(im, r->line, "measured twice in one file: ", r->key);
+        if (before->file == r->file) return pb_import_bad(im, r->line, "the file has two results for ", r->key);
         r->process = before->process + 1;
     }
     return PB_OK;
@@ -220,7 +222,7 @@ static pb_status number(const pb_import *im, pb_import_row **sorted)
 
 pb_status pb_import_finish(pb_import *im)
 {
-    if (!im->n) return pb_fail(PB_EINVAL, "import: no file of %s was named", im->tool);
+    if (!im->n) return pb_fail(PB_EINVAL, "import: name at least one result file of %s", im->tool);
     pb_import_row **sorted = malloc(im->n * sizeof *sorted);
     if (!sorted) return pb_fail(PB_ENOMEM, "import: out of memory");
     for (size_t i = 0; i < im->n; i++) sorted[i] = &im->row[i];
@@ -232,7 +234,7 @@ pb_status pb_import_finish(pb_import *im)
 
 void pb_import_write(const pb_import *im, const char *run_id, const char *machine_id, FILE *out)
 {
-    static const char taken[] = "the file names no machine: taken for this one";
+    static const char taken[] = "the file names no machine; this machine is assumed";
     char note[640];
     pb_csv_header(out);
     for (size_t i = 0; i < im->n; i++) {

@@ -10,7 +10,7 @@ enum { MAX_TOKENS = 40, TOKEN = 64, LINE = 1024 };
 enum { OUT_OF_PLACE, IN_PLACE, NPLACES };
 static const char *const places[NPLACES] = {"out", "in"};
 
-/* One result as text: what was sent, and the values measured out of place and in place. */
+/* One result as text: message size, type, operation and root, and the values measured out of place and in place. */
 typedef struct result {
     const char *size, *type, *redop, *root;
     struct {
@@ -99,9 +99,10 @@ static pb_status header(table *t)
     t->stamped = !strcmp(t->token[t->ntokens - 1], "timestamp");
     t->ncolumns -= t->stamped;
     if (column(t, 0, "cputime") >= 0)
-        return pb_import_bad(t->r.im, t->line, "times of the host (-C), which are not those of the collective", "");
+        return pb_import_bad(t->r.im, t->line, "the times are those of the host (-C), not of the collective", "");
     if (column(t, 0, "#wrong") < 0)
-        return pb_import_bad(t->r.im, t->line, "no column '#wrong': too old to say which results are wrong", "");
+        return pb_import_bad(t->r.im, t->line, "no column '#wrong': this nccl-tests is too old to report wrong results",
+                             "");
     t->size = column(t, 0, "size");
     t->type = column(t, 0, "type");
     t->redop = column(t, 0, "redop");
@@ -117,7 +118,7 @@ static pb_status header(table *t)
                  t->place[1] + t->wrong < t->ncolumns && t->algbw < t->place[1] - first &&
                  t->busbw < t->place[1] - first && t->wrong < t->place[1] - first;
     if (t->size < 0 || t->type < 0 || !apart)
-        return pb_import_bad(t->r.im, t->line, "not the columns that nccl-tests prints", "");
+        return pb_import_bad(t->r.im, t->line, "the header lacks a column that nccl-tests prints", "");
     t->cut = true;
     return PB_OK;
 }
@@ -125,7 +126,7 @@ static pb_status header(table *t)
 static pb_status row(table *t)
 {
     char counts[64];
-    if (!t->ncolumns) return PB_OK; /* a number before the first table */
+    if (!t->ncolumns) return PB_OK; /* a line that begins with a number, before the first table: not a result */
     if (t->ntokens != t->ncolumns + 2 * t->stamped && t->ntokens != t->ncolumns + t->stamped) {
         snprintf(counts, sizeof counts, "%d fields where the header has %d columns", t->ntokens, t->ncolumns);
         return pb_import_bad(t->r.im, t->line, counts, "");
@@ -235,13 +236,14 @@ static const char *number_text(const report *r, const json_t *v)
 static pb_status json_place(const report *r, size_t i, const json_t *o, int place, result *x)
 {
     const json_t *wrong = json_object_get(o, "nwrong");
-    if (json_object_get(o, "cpu_time")) return bad(r, i, "times of the host (-C), which are not the collective's", "");
+    if (json_object_get(o, "cpu_time"))
+        return bad(r, i, "the times are those of the host (-C), not of the collective", "");
     x->at[place].time = number_text(r, json_object_get(o, "time"));
     x->at[place].algbw = number_text(r, json_object_get(o, "alg_bw"));
     x->at[place].busbw = number_text(r, json_object_get(o, "bus_bw"));
     x->at[place].wrong = json_is_null(wrong) ? "N/A" : number_text(r, wrong);
     if (!x->at[place].time || !x->at[place].algbw || !x->at[place].busbw || !x->at[place].wrong)
-        return bad(r, i, "no time, alg_bw, bus_bw or nwrong ", places[place]);
+        return bad(r, i, "time, alg_bw, bus_bw or nwrong is missing; place: ", places[place]);
     return add_place(r, 0, x, place);
 }
 
@@ -253,14 +255,14 @@ static pb_status json_result(const report *r, size_t i, const json_t *o)
                 .redop = json_string_value(json_object_get(o, "redop")),
                 .root = number_text(r, json_object_get(o, "root"))};
     int measured = 0;
-    if (!x.size || !x.type || !x.redop || !x.root) return bad(r, i, "no size, type, redop or root", "");
+    if (!x.size || !x.type || !x.redop || !x.root) return bad(r, i, "size, type, redop or root is missing", "");
     for (int p = 0; p < NPLACES; p++) {
         const json_t *at = json_object_get(o, names[p]);
         if (!json_is_object(at)) continue;
         PB_TRY(json_place(r, i, at, p, &x));
         measured++;
     }
-    return measured ? PB_OK : bad(r, i, "neither out_of_place nor in_place", "");
+    return measured ? PB_OK : bad(r, i, "out_of_place and in_place are missing", "");
 }
 
 static pb_status read_document(pb_import *im, const json_t *root)

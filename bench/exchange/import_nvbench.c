@@ -124,8 +124,9 @@ static pb_status row_axes(const table *t, const char *benchmark, pb_case *c)
         if (!*t->text[i]) continue;
         if (x->kind == AXIS) PB_TRY(pb_import_axis(t->im, t->line, c, x->name, t->text[i]));
         if (x->kind == UNKNOWN && strcmp(benchmark, t->first) != 0)
-            return pb_import_bad(t->im, t->line, "an axis or a summary? Take nvbench's JSON, which says: column ",
-                                 x->name);
+            return pb_import_bad(
+                t->im, t->line,
+                "the CSV does not say whether this is an axis or a summary (import the JSON): ", x->name);
         t->im->left_out += x->kind == UNKNOWN;
     }
     return PB_OK;
@@ -138,13 +139,13 @@ static pb_status row_figures(const table *t, const pb_case *c, const char *machi
     for (int i = 0; i < t->n; i++) {
         const struct column *x = &t->column[i];
         if (x->kind == SAMPLES)
-            samples = *t->text[i] ? strtoll(t->text[i], NULL, 10) : 0; /* of the summaries in the columns that follow */
+            samples = *t->text[i] ? strtoll(t->text[i], NULL, 10) : 0; /* for the summaries in the columns after it */
         if (x->kind != FIGURE || !*t->text[i]) continue;
         PB_TRY(pb_import_figure(t->im, t->line, c, machine, x->metric, 1, t->text[i], samples < 0 ? 0 : samples, ""));
         taken++;
     }
     return taken ? PB_OK
-                 : pb_import_outcome(t->im, t->line, c, machine, "outcome", PB_ROW_FAILED, "no summary with a figure");
+                 : pb_import_outcome(t->im, t->line, c, machine, "outcome", PB_ROW_FAILED, "no summary has a value");
 }
 
 static pb_status row_line(table *t)
@@ -162,8 +163,8 @@ static pb_status row_line(table *t)
     PB_TRY(row_axes(t, benchmark, &c));
     if (!strcmp(skipped, "Yes"))
         return pb_import_outcome(t->im, t->line, &c, machine, "outcome", PB_ROW_UNSUPPORTED,
-                                 "skipped; the CSV says not why");
-    if (strcmp(skipped, "No") != 0) return pb_import_bad(t->im, t->line, "Skipped is Yes or No, not ", skipped);
+                                 "skipped; the CSV does not say why");
+    if (strcmp(skipped, "No") != 0) return pb_import_bad(t->im, t->line, "Skipped must be Yes or No, not ", skipped);
     return row_figures(t, &c, machine);
 }
 
@@ -266,7 +267,7 @@ static const char *machine_of(const place *p, const json_t *id)
     return "";
 }
 
-/* True if nvbench shows the summary to its user, and no metric here takes it. */
+/* True if nvbench shows the summary to its user, and `summaries` has no metric for it. */
 static bool without_metric(const json_t *summary)
 {
     const char *tag = string_of(summary, "tag");
@@ -290,7 +291,7 @@ static pb_status state_figures(const place *p, const json_t *state, const pb_cas
     }
     json_array_foreach(json_object_get(state, "summaries"), i, s) p->im->left_out += without_metric(s);
     if (taken) return PB_OK;
-    return pb_import_outcome(p->im, 0, c, machine, "outcome", PB_ROW_FAILED, "no summary with a figure");
+    return pb_import_outcome(p->im, 0, c, machine, "outcome", PB_ROW_FAILED, "no summary has a value");
 }
 
 static pb_status read_state(const place *p, const json_t *state)
@@ -300,14 +301,14 @@ static pb_status read_state(const place *p, const json_t *state)
     size_t i;
     json_t *axis;
     const json_t *id = json_object_get(state, "device");
-    if (!json_is_object(state)) return bad(p, "not a state", "");
+    if (!json_is_object(state)) return bad(p, "the state is not an object", "");
     if (json_is_integer(id)) snprintf(device, sizeof device, "%lld", (long long)json_integer_value(id));
     PB_TRY(open_case(p->im, 0, p->benchmark, device, &c));
     json_array_foreach(json_object_get(state, "axis_values"), i, axis)
         PB_TRY(pb_import_axis(p->im, 0, &c, string_of(axis, "name"), string_of(axis, "value")));
     const char *machine = machine_of(p, id);
     if (!machine) return pb_fail(PB_ENOMEM, "import: out of memory");
-    if (!json_is_boolean(json_object_get(state, "is_skipped"))) return bad(p, "no is_skipped", "");
+    if (!json_is_boolean(json_object_get(state, "is_skipped"))) return bad(p, "is_skipped is missing", "");
     if (!json_is_true(json_object_get(state, "is_skipped"))) return state_figures(p, state, &c, machine);
     const char *reason = string_of(state, "skip_reason");
     return pb_import_outcome(p->im, 0, &c, machine, "outcome", PB_ROW_UNSUPPORTED, *reason ? reason : "skipped");

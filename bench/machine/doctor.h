@@ -1,5 +1,5 @@
 /* doctor.h - `bench doctor`: checks the machine for conditions that disturb measurements. Each line of doctor.def is a
- * check, which judges values that were read before. A check whose values are not known gives UNKNOWN. */
+ * check of values in pb_patient. A check whose values are not known gives UNKNOWN. */
 #ifndef PB_DOCTOR_H
 #define PB_DOCTOR_H
 #include <jansson.h>

@@ -104,7 +104,7 @@ static double memory_class(void)
     return size;
 }
 
-/* ---- parts ------------------------------------------------------------------------------------------ */
+/* ---- the parts hard, soft and volatile --------------------------------------------------------------- */
 
 static void put(json_t *o, const char *key, const char *text) { json_object_set_new(o, key, json_string(text)); }
 static void put_int(json_t *o, const char *key, long v) { json_object_set_new(o, key, json_integer(v)); }

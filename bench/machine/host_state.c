@@ -65,7 +65,7 @@ static double virtual_host(const char *root)
     return found;
 }
 
-/* ---- parts ------------------------------------------------------------------------------------------ */
+/* ---- reading /proc and /sys ------------------------------------------------------------------------- */
 
 /* Reads the line "cpu user nice system idle iowait irq softirq steal ..." of /proc/stat, in clock ticks. */
 static void read_times(const char *root, pb_host_state *s)

@@ -1,4 +1,4 @@
-/* host_state.h - reads the state of the host from the kernel: load, clocks, and CPU time lost to others. */
+/* host_state.h - reads the state of the host from the kernel: load, clocks, and CPU time taken by other machines. */
 #ifndef PB_HOST_STATE_H
 #define PB_HOST_STATE_H
 #include <jansson.h>
@@ -11,7 +11,7 @@ typedef struct pb_host_state {
                                               NUMA nodes */
     double steal_total_s, busy_total_s;    /* CPU seconds that the hypervisor gave to other machines; all CPU seconds
                                               except idle and waiting for I/O */
-    double cpu_hz_least, cpu_hz_most;      /* present clocks: least and greatest over all CPUs */
+    double cpu_hz_least, cpu_hz_most;      /* current clocks: least and greatest over all CPUs */
     double throttle_total;                 /* thermal throttling events of cores and packages */
     double quota_cpus, quota_throttled_total_s; /* CPU quota of the control group, infinite: no quota; seconds for which
                                                    the quota stopped threads */

@@ -51,7 +51,7 @@ static void load(pb_nvml *n)
 static pb_status find_device(pb_nvml *n, const char *bus)
 {
     if (!n->Init_v2 || !n->Shutdown || !n->DeviceGetHandleByIndex_v2 || !n->DeviceGetHandleByPciBusId_v2)
-        return pb_fail(PB_EUNSUPPORTED, "libnvidia-ml.so.1 is not NVIDIA's, or too old");
+        return pb_fail(PB_EUNSUPPORTED, "libnvidia-ml.so.1 lacks a required function; the driver may be too old");
     const int began = n->Init_v2();
     if (began != 0) return pb_fail(PB_EDEVICE, "NVML does not start (error %d): is the driver loaded?", began);
     const int found =
@@ -72,7 +72,7 @@ pb_status pb_nvml_open(pb_backend_id device, pb_nvml **out)
     n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!n->library) {
         free(n);
-        return pb_fail(PB_EUNSUPPORTED, "there is no NVML: libnvidia-ml.so.1, of the NVIDIA driver, was not found");
+        return pb_fail(PB_EUNSUPPORTED, "NVML is not available: the NVIDIA driver's libnvidia-ml.so.1 was not found");
     }
     load(n);
     const pb_status s = find_device(n, facts.bus);
@@ -165,7 +165,7 @@ static pb_status refused(const char *verb, int why)
 {
     return pb_fail(PB_EDEVICE, "the GPU's clocks cannot be %s: %s (NVML error %d)", verb,
                    why == NO_PERMISSION   ? "only root may"
-                   : why == NOT_SUPPORTED ? "this GPU or driver does not offer it"
+                   : why == NOT_SUPPORTED ? "this GPU or driver does not support it"
                                           : "the driver refuses",
                    why);
 }
@@ -185,7 +185,7 @@ pb_status pb_nvml_lock_clocks(pb_nvml *n, const char *what)
 pb_status pb_nvml_reset_clocks(pb_nvml *n)
 {
     const int s = n->DeviceResetGpuLockedClocks ? n->DeviceResetGpuLockedClocks(n->device) : NOT_SUPPORTED;
-    return s == 0 ? PB_OK : refused("reset (nvidia-smi -rgc does it)", s);
+    return s == 0 ? PB_OK : refused("reset (try nvidia-smi -rgc)", s);
 }
 
 /* ---- in words ---------------------------------------------------------------------------------------- */

@@ -34,7 +34,7 @@ enum { PB_THROTTLE_MAP(X) };
 
 typedef struct pb_nvml pb_nvml;
 
-/* True if NVML describes the device of this backend (CUDA). */
+/* True if NVML can read the device of this backend, that is, for CUDA. */
 bool pb_nvml_concerns(pb_backend_id device);
 /* Opens NVML for CUDA device 0, on which the measuring processes run. A program built without CUDA cannot know that
  * device, and takes the driver's first GPU. Close it with pb_nvml_close(). EUNSUPPORTED: the library is missing or
@@ -52,7 +52,7 @@ pb_status pb_nvml_check_clocks(const char *what);
 pb_status pb_nvml_lock_clocks(pb_nvml *n, const char *what);
 pb_status pb_nvml_reset_clocks(pb_nvml *n);
 
-/* Those of throttle_bits that spoil a measurement. 0 if throttle_bits is not known (NaN). */
+/* The bits of throttle_bits whose reasons spoil a measurement (column `spoils` above). 0 if throttle_bits is NaN. */
 unsigned pb_throttle_spoils(double bits);
 /* The names of throttle reasons: as text, separated by commas ("" for no bits), and as a JSON array, which the caller
  * decrefs. */

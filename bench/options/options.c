@@ -44,13 +44,13 @@ static pb_status set_axis(void *field, const char *name, const char *value)
     return add_axis(field, value, n, value[n] ? value + n + 1 : "");
 }
 
-/* Accepts 0.02 and 2%; both store 0.02. */
+/* Parses a share: 0.02 and 2% both store 0.02. */
 static pb_status set_share(void *field, const char *name, const char *value)
 {
     char *end;
     const double v = strtod(value, &end), scale = *end == '%' ? 0.01 : 1;
     if (end == value || (*end && strcmp(end, "%") != 0) || !(v >= 0 && v * scale <= 100))
-        return pb_fail(PB_EINVAL, "%s %.60s: need a share as 2%% or 0.02", name, value);
+        return pb_fail(PB_EINVAL, "%s %.60s: need a share such as 2%% or 0.02", name, value);
     *(double *)field = v * scale;
     return PB_OK;
 }
@@ -136,5 +136,5 @@ pb_status pb_options_parse_stored(pb_command command, int argc, char **argv, pb_
         if (!pb_is_printable(argv[i])) return pb_fail(PB_EINVAL, "a word with control characters: %s", argv[i]);
     PB_TRY(parse(pb_cli_parse_shown, command, argc, argv, o));
     const char *never = o->help ? "--help" : o->dry_run ? "--dry-run" : NULL;
-    return never ? pb_fail(PB_EINVAL, "no run that measured has %s", never) : PB_OK;
+    return never ? pb_fail(PB_EINVAL, "a stored command line cannot have %s", never) : PB_OK;
 }

@@ -37,7 +37,8 @@ static pb_status add_rows(const char *to, const char *process, const char *run_i
     return s;
 }
 
-/* Writes the rest of a sample's line, ",key,metric,index,value\n", with the present names. False: not such a line. */
+/* Writes the rest of a line of samples.csv, ",key,metric,index,value\n", with the current names of key and metric.
+ * Returns false if the line has another form. */
 static bool put_renamed(FILE *out, const char *rest)
 {
     char was[PB_KEY_TEXT], metric[PB_AXIS_TEXT], key[PB_KEY_TEXT];
@@ -46,8 +47,8 @@ static bool put_renamed(FILE *out, const char *rest)
     return pb_renamed_key(was, key) == PB_OK && fprintf(out, ",%s,%s%s", key, pb_renamed_metric(metric), rest + at) > 0;
 }
 
-/* Copies the lines of process `last`, and replaces their first two fields (run id, process). No comma is quoted there,
- * so strchr() finds them. A file of a program of bench_version 1 gets the present names. */
+/* Copies the lines of process `last`, and replaces their first two fields (run id, process). They are never
+ * quoted, so strchr() finds their commas. Names of bench_version 1 are replaced by the current ones (renames.h). */
 static pb_status copy_samples(FILE *in, FILE *out, const char *run_id, int pair, long long last)
 {
     char *line = NULL;
@@ -61,7 +62,7 @@ static pb_status copy_samples(FILE *in, FILE *out, const char *run_id, int pair,
         ok = fprintf(out, "%s,%d", run_id, pair) > 0 && (renamed ? put_renamed(out, rest) : fputs(rest, out) >= 0);
     }
     free(line);
-    return ok && !ferror(in) ? PB_OK : pb_fail(PB_EINVAL, "a samples.csv that is cut, or cannot be copied");
+    return ok && !ferror(in) ? PB_OK : pb_fail(PB_EINVAL, "samples.csv of a process is cut off or cannot be copied");
 }
 
 static pb_status add_samples(const char *to, const char *process, const char *run_id, int pair, long long last)

@@ -32,7 +32,7 @@ static void say_figures(const pb_pair_result *r, const pb_pair_opts *o, int look
     say_change(out, higher ? r->interval.hi : r->interval.lo, higher);
     say(out, ", ");
     say_change(out, higher ? r->interval.lo : r->interval.hi, higher);
-    say(out, "] (%.4g %% interval) of %d pairs", 100 * (1 - 2 * o->alpha / looks), r->pairs);
+    say(out, "] (%.4g %% confidence interval) from %d pairs", 100 * (1 - 2 * o->alpha / looks), r->pairs);
     if (looks > 1) say(out, ", look %d of %d", r->look, looks);
     say(out, ": ");
 }
@@ -42,23 +42,24 @@ static void say_tests(const pb_pair_result *r, const pb_pair_opts *o, const pb_p
     say(out, "t test p=%.2g, ", r->p);
     if (r->row->gating)
         say(out, "%.2g after Holm over %d gating rows and %d looks", r->p_adjusted, report->gating, report->looks);
-    else say(out, "%.2g over %d looks, not gating", r->p_adjusted, report->looks);
-    say(out, " (alpha %g); sign-flip p=%.2g over %d looks %.2g", o->alpha, r->sign_p, report->looks,
-        fmin(1, report->looks * r->sign_p));
+    else say(out, "%.2g for %d looks, not gating", r->p_adjusted, report->looks);
+    say(out, " (alpha %g); sign-flip test p=%.2g, %.2g for %d looks", o->alpha, r->sign_p,
+        fmin(1, report->looks * r->sign_p), report->looks);
 }
 
 /* For an INCONCLUSIVE row: prints which change these pairs could find, and what would find a smaller one. */
 static void say_remedy(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report, char *out)
 {
     if (!isfinite(r->sd)) return;
-    const pb_pair_outlook ahead = pb_pair_look_out(r, o, report);
-    say(out, "; sd %.2g %%: %d pairs find a worsening of %.2g %% with chance %g", 100 * r->sd, r->pairs,
-        100 * expm1(ahead.detectable), o->power);
-    if (ahead.pairs_needed) say(out, ", %d pairs one of %.2g %%", ahead.pairs_needed, 200 * o->min_effect);
-    else say(out, ", and not 1000 pairs one of %.2g %%", 200 * o->min_effect);
-    if (report->more) say(out, "; %d pairs more", report->more);
-    else if (ahead.pairs_needed == 0 || ahead.pairs_needed > o->look[1])
-        say(out, "; quieten the machine (bench doctor)");
+    const pb_pair_sensitivity sensitivity = pb_pair_sensitivity_of(r, o, report);
+    say(out, "; sd %.2g %%: with probability %g, %d pairs detect a worsening of %.2g %%", 100 * r->sd, o->power,
+        r->pairs, 100 * expm1(sensitivity.detectable));
+    if (sensitivity.pairs_needed)
+        say(out, " and %d pairs one of %.2g %%", sensitivity.pairs_needed, 200 * o->min_effect);
+    else say(out, ", and even 1000 pairs none of %.2g %%", 200 * o->min_effect);
+    if (report->more) say(out, "; measure %d more pairs", report->more);
+    else if (sensitivity.pairs_needed == 0 || sensitivity.pairs_needed > o->look[1])
+        say(out, "; reduce the noise of the machine (bench doctor)");
 }
 
 void pb_pair_explain(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report,
@@ -75,12 +76,12 @@ void pb_pair_explain(const pb_pair_result *r, const pb_pair_opts *o, const pb_pa
         say_figures(r, o, report->looks, out);
         say_tests(r, o, report, out);
         if (r->id == PB_VERDICT_SAME)
-            say(out, "; equivalence p=%.2g over %d looks %.2g (alpha %g)", r->same_p, report->looks,
-                fmin(1, report->looks * r->same_p), o->alpha_same);
+            say(out, "; equivalence p=%.2g, %.2g for %d looks (alpha %g)", r->same_p,
+                fmin(1, report->looks * r->same_p), report->looks, o->alpha_same);
         say(out, "; ");
     }
     say(out, "%s", why[r->why]);
-    if (r->look) say(out, " (%g %%)", 100 * o->min_effect);
+    if (r->look) say(out, " (minimum effect %g %%)", 100 * o->min_effect);
     if (r->why == PB_PAIR_WRONG) say(out, ": %s", r->row->wrong);
     if (r->why == PB_PAIR_OBSTACLE) say(out, ": %s", r->row->obstacle);
     if (r->why == PB_PAIR_NO_RATIO && r->row->n > 0) say(out, ": pair %d", r->bad_pair);

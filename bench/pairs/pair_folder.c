@@ -82,8 +82,8 @@ static pb_status take_line(pb_pair_folder *f, const char *path, const char *line
     snprintf(text, sizeof text, "%.*s", (int)n, line);
     if (n >= sizeof text || !parse(text, out) || out->pair != f->pairs || out->attempt != f->attempt ||
         out->pair >= PB_SIGN_FLIP_MAX)
-        return pb_fail(PB_EINVAL, "%s: %.60s... is no line for attempt %d at pair %d", path, text, f->attempt,
-                       f->pairs);
+        return pb_fail(PB_EINVAL, "%s: '%.60s...' is not the expected line, attempt %d of pair %d", path, text,
+                       f->attempt, f->pairs);
     count(f, out);
     return PB_OK;
 }
@@ -95,7 +95,7 @@ static pb_status take_lines(pb_pair_folder *f, const char *path, const char *tex
 {
     const char *newline;
     if (n < strlen(HEADER) || memcmp(text, HEADER, strlen(HEADER)) != 0)
-        return pb_fail(PB_EINVAL, "%s: is not the pairs.csv of this program", path);
+        return pb_fail(PB_EINVAL, "%s: the header is not that of pairs.csv in this version", path);
     for (*length = strlen(HEADER); (newline = memchr(text + *length, '\n', n - *length));) {
         const char *line = text + *length;
         PB_TRY(take_line(f, path, line, (size_t)(newline + 1 - line), last));
@@ -135,11 +135,11 @@ static pb_status set_dir(pb_pair_folder *f, const char *dir)
 {
     *f = (pb_pair_folder){.lock = -1};
     if (snprintf(f->dir, sizeof f->dir, "%s", dir) < (int)sizeof f->dir) return PB_OK;
-    return pb_fail(PB_EINVAL, "%.60s...: a path of %zu characters", dir, strlen(dir));
+    return pb_fail(PB_EINVAL, "%.60s...: the path is too long (%zu characters)", dir, strlen(dir));
 }
 
-/* Locks the folder of the comparison, which is never replaced; the files in it may be (begin_anew). Waits up to ten
- * seconds: processes of a comparison that was killed hold the lock until they have noticed. */
+/* Locks the folder of the comparison, not a file in it, because begin_anew() replaces the files. Waits up to ten
+ * seconds: after a comparison was killed, its measuring processes hold the lock until they notice and end. */
 static pb_status lock_folder(pb_pair_folder *f)
 {
     pb_status s;
@@ -151,7 +151,7 @@ static pb_status lock_folder(pb_pair_folder *f)
     return s;
 }
 
-/* *made: how many of the two sides were created, also on failure. */
+/* Creates the folders and files of both sides. *made: the number of sides created, also on failure. */
 static pb_status create_sides(const pb_pair_folder *f, int *made)
 {
     char path[PATH];
@@ -207,7 +207,8 @@ static pb_status take_up_runs(pb_pair_folder *f, pb_side side)
     PB_TRY(pb_json_read(side_file(f, side, "run.json", path), &f->run[side]));
     json_t *runs = json_object_get(f->run[side], "runs");
     if ((int)json_array_size(runs) < f->pairs || json_array_size(runs) > (size_t)f->pairs + 1)
-        return pb_fail(PB_EINVAL, "%s: %zu runs; pairs.csv says %d", path, json_array_size(runs), f->pairs);
+        return pb_fail(PB_EINVAL, "%s: it lists %zu runs, but pairs.csv has %d pairs", path, json_array_size(runs),
+                       f->pairs);
     while ((int)json_array_size(runs) > f->pairs) json_array_remove(runs, json_array_size(runs) - 1);
     return PB_OK;
 }

@@ -28,7 +28,7 @@ pb_status pb_pair_plan_write(const char *dir, const char *time_utc, pb_pair_plan
                          r->look[0], "max_pairs", r->look[1]);
     if (p->about) json_decref(p->options); /* `about` now holds the reference */
     char *text = p->about ? json_dumps(p->about, JSON_INDENT(2) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15)) : NULL;
-    if (!text) return pb_fail(PB_ENOMEM, "no memory for compare.json (or a path that is not UTF-8)");
+    if (!text) return pb_fail(PB_ENOMEM, "compare.json: out of memory, or a path is not UTF-8");
     const pb_status s = pb_file_create(path, text, strlen(text));
     free(text);
     return s;
@@ -55,7 +55,8 @@ static pb_status take(pb_pair_plan *p)
         snprintf(p->digest[i].hex, sizeof p->digest[i].hex, "%s", digest[i]);
     }
     for (size_t i = 0; i < json_array_size(p->options); i++)
-        if (!json_string_value(json_array_get(p->options, i))) return pb_fail(PB_EINVAL, "options: not words");
+        if (!json_string_value(json_array_get(p->options, i)))
+            return pb_fail(PB_EINVAL, "options: an entry is not a string");
     snprintf(p->run_id, sizeof p->run_id, "%s", run_id);
     p->seed = (uint64_t)seed;
     return PB_OK;

@@ -23,7 +23,7 @@ pb_status pb_pair_judge_folder(const pb_pair_folder *f, const pb_pair_plan *plan
                                bool allow_mismatch, pb_pair_judgement *out)
 {
     pb_pair_judgement j = {0};
-    if (!f->pairs) return pb_fail(PB_EINVAL, "%s: there is no pair in it", f->dir);
+    if (!f->pairs) return pb_fail(PB_EINVAL, "%s: the folder has no complete pair", f->dir);
     PB_TRY(pb_pair_table_read(f->dir, f->pairs, gates, allow_mismatch, &j.table));
     j.results = malloc((j.table.n + 1) * sizeof *j.results);
     pb_status s = j.results ? pb_pair_judge(j.table.rows, j.table.n, &plan->rule, j.results, &j.report)
@@ -46,7 +46,7 @@ void pb_pair_judgement_free(pb_pair_judgement *j)
 
 /* ---- verdicts ---------------------------------------------------------------------------------------- */
 
-/* The verdicts as the renderers take them, with the gates and texts that they point to. */
+/* The verdicts in the form that compare_render.h prints, with the gates and texts that they point to. */
 typedef struct page {
     pb_verdicts vs;
     pb_gate *gates;            /* [n] one gate per row; its limit is min_effect */
@@ -58,27 +58,27 @@ static void say_briefly(const pb_pair_result *r, const pb_pair_plan *plan, const
 {
     const bool higher = r->row->higher;
     const double lo = higher ? -r->interval.hi : r->interval.lo, hi = higher ? -r->interval.lo : r->interval.hi;
-    const pb_pair_outlook ahead = pb_pair_look_out(r, &plan->rule, report);
+    const pb_pair_sensitivity sensitivity = pb_pair_sensitivity_of(r, &plan->rule, report);
     if (!r->look || !isfinite(r->sd)) {
         pb_pair_explain(r, &plan->rule, report, out);
-        const char *rest = strstr(out, ": "); /* removes the verdict's name, which the table shows */
+        const char *rest = strstr(out, ": "); /* drops the verdict's name, which the table has in a column of its own */
         if (rest) memmove(out, rest + 2, strlen(rest + 2) + 1);
         return;
     }
     snprintf(out, PB_PAIR_TEXT, "%.3g %% interval %+.2f to %+.2f %%; detectable %.2f %%",
              100 * (1 - 2 * plan->rule.alpha / report->looks), 100 * expm1(lo), 100 * expm1(hi),
-             100 * expm1(ahead.detectable));
+             100 * expm1(sensitivity.detectable));
 }
 
 static void add(page *p, const pb_pair_judgement *j, size_t i, const pb_pair_plan *plan, bool explain)
 {
     const pb_pair_result *r = &j->results[i];
-    const bool demanded = j->table.series[i][0] == j->table.series[i][1];
+    const bool placeholders = j->table.series[i][0] == j->table.series[i][1];
     pb_gate *g = &p->gates[i];
     *g = (pb_gate){.stored_limit = plan->rule.min_effect, .gating = r->row->gating};
     if (explain) pb_pair_explain(r, &plan->rule, &j->report, p->why[i]);
     else say_briefly(r, plan, &j->report, p->why[i]);
-    if (demanded) snprintf(p->why[i], PB_PAIR_TEXT, "gates.csv demands it, and neither side measured it");
+    if (placeholders) snprintf(p->why[i], PB_PAIR_TEXT, "gates.csv requires this row, but neither side measured it");
     const double change = exp(r->row->higher ? -r->estimate : r->estimate);
     p->vs.v[p->vs.n++] = (pb_verdict){.base = j->table.series[i][0],
                                       .cand = j->table.series[i][1],
@@ -93,22 +93,22 @@ static void add(page *p, const pb_pair_judgement *j, size_t i, const pb_pair_pla
 static pb_status fill(page *p, const pb_pair_judgement *j, const pb_pair_plan *plan, bool explain)
 {
     static const pb_gate none = {.stored_limit = PB_DEFAULT_LIMIT};
-    const size_t n = j->table.n, all = n + j->table.nfresh + j->table.ntold;
+    const size_t n = j->table.n, all = n + j->table.only_cand_n + j->table.undirected_n;
     *p = (page){.vs = {.v = malloc((all + 1) * sizeof *p->vs.v)}};
     p->gates = malloc((n + 1) * sizeof *p->gates);
     p->why = malloc((n + 1) * sizeof *p->why);
     if (!p->vs.v || !p->gates || !p->why) return pb_fail(PB_ENOMEM, "pairs: out of memory for %zu rows", all);
     for (size_t i = 0; i < n; i++) add(p, j, i, plan, explain);
-    for (size_t i = 0; i < j->table.nfresh; i++)
-        p->vs.v[p->vs.n++] = (pb_verdict){.cand = j->table.fresh[i],
+    for (size_t i = 0; i < j->table.only_cand_n; i++)
+        p->vs.v[p->vs.n++] = (pb_verdict){.cand = j->table.only_cand[i],
                                           .gate = &none,
                                           .id = PB_VERDICT_NEW,
                                           .ratio = (double)NAN,
                                           .worse = (double)NAN,
                                           .why = ""};
-    for (size_t i = 0; i < j->table.ntold; i++)
-        p->vs.v[p->vs.n++] = (pb_verdict){.base = j->table.told[i][0],
-                                          .cand = j->table.told[i][1],
+    for (size_t i = 0; i < j->table.undirected_n; i++)
+        p->vs.v[p->vs.n++] = (pb_verdict){.base = j->table.undirected[i][0],
+                                          .cand = j->table.undirected[i][1],
                                           .gate = &none,
                                           .id = PB_VERDICT_INFO,
                                           .ratio = (double)NAN,
@@ -135,22 +135,22 @@ static int by_size(const void *a, const void *b)
 }
 
 /* Prints the median and the range of the detectable change over the gating rows. */
-static pb_status note_outlook(const pb_pair_judgement *j, const pb_pair_plan *plan, FILE *out)
+static pb_status note_sensitivity(const pb_pair_judgement *j, const pb_pair_plan *plan, FILE *out)
 {
     double *d = malloc((j->table.n + 1) * sizeof *d);
     size_t n = 0;
     if (!d) return pb_fail(PB_ENOMEM, "pairs: out of memory");
     for (size_t i = 0; i < j->table.n; i++)
         if (j->table.rows[i].gating && j->results[i].look && isfinite(j->results[i].sd))
-            d[n++] = 100 * expm1(pb_pair_look_out(&j->results[i], &plan->rule, &j->report).detectable);
+            d[n++] = 100 * expm1(pb_pair_sensitivity_of(&j->results[i], &plan->rule, &j->report).detectable);
     qsort(d, n, sizeof *d, by_size);
     if (n)
-        fprintf(
-            out,
-            "note: with chance %g it finds a worsening of %.2f %% (the median of %zu gating rows; %.2f to %.2f %%)\n",
-            plan->rule.power, d[n / 2], n, d[0], d[n - 1]);
+        fprintf(out,
+                "note: detectable change, found with probability %g: %.2f %% (median of %zu gating rows; %.2f to %.2f "
+                "%%)\n",
+                plan->rule.power, d[n / 2], n, d[0], d[n - 1]);
     else if (!j->report.gating)
-        fprintf(out, "note: nothing here gates: gates.csv has no gating line for a metric of this suite\n");
+        fprintf(out, "note: no row gates: gates.csv has no gating line for a metric of this suite\n");
     free(d);
     return PB_OK;
 }
@@ -158,19 +158,20 @@ static pb_status note_outlook(const pb_pair_judgement *j, const pb_pair_plan *pl
 static void note_pairs(const pb_pair_judgement *j, const pb_pair_folder *f, const pb_pair_plan *plan, FILE *out)
 {
     const pb_pair_opts *r = &plan->rule;
-    fprintf(out, "note: %d pair%s of fresh processes, seed %llu; looks at %d", f->pairs, f->pairs == 1 ? "" : "s",
+    fprintf(out, "note: %d pair%s of fresh processes, seed %llu; tested after %d", f->pairs, f->pairs == 1 ? "" : "s",
             (unsigned long long)plan->seed, r->look[0]);
     if (r->look[1] > r->look[0]) fprintf(out, " and %d", r->look[1]);
-    fprintf(out, "; alpha %g, least effect %g %%; %s\n", r->alpha, 100 * r->min_effect, f->dir);
+    fprintf(out, " pairs; alpha %g, minimum effect %g %%; folder %s\n", r->alpha, 100 * r->min_effect, f->dir);
     if (f->retries)
-        fprintf(out, "note: %d attempt%s at a pair failed and %s repeated (pairs.csv)\n", f->retries,
+        fprintf(out, "note: %d attempt%s at a pair failed and %s repeated; see pairs.csv\n", f->retries,
                 f->retries == 1 ? "" : "s", f->retries == 1 ? "was" : "were");
     if (f->kept)
-        fprintf(out,
-                "note: the candidate's process failed in %d pair%s, %d of which %s measured more than once: cand.log\n",
-                f->kept, f->kept == 1 ? "" : "s", f->kept_again, f->kept_again == 1 ? "was" : "were");
+        fprintf(
+            out,
+            "note: the candidate's process failed in %d pair%s, %d of which %s measured more than once; see cand.log\n",
+            f->kept, f->kept == 1 ? "" : "s", f->kept_again, f->kept_again == 1 ? "was" : "were");
     if (plan->slowdown > 0)
-        fprintf(out, "note: the candidate was slowed down by %g %% on purpose; achieved %.2f to %.2f %%\n",
+        fprintf(out, "note: a delay of %g %% was injected into the candidate; %.2f to %.2f %% was achieved\n",
                 100 * plan->slowdown, 100 * j->table.slowdown[0], 100 * j->table.slowdown[1]);
 }
 
@@ -181,8 +182,8 @@ static pb_status notes_of(const pb_pair_judgement *j, const pb_pair_folder *f, c
     FILE *out = open_memstream(text, &n);
     if (!out) return pb_fail(PB_ENOMEM, "pairs: out of memory");
     note_pairs(j, f, plan, out);
-    pb_status s = note_outlook(j, plan, out);
-    if (o->compare->allow_mismatch) fprintf(out, "note: machines may differ (--allow-mismatch)\n");
+    pb_status s = note_sensitivity(j, plan, out);
+    if (o->compare->allow_mismatch) fprintf(out, "note: the sides may be from different machines (--allow-mismatch)\n");
     if (o->note) fprintf(out, "note: %s\n", o->note);
     return fclose(out) == 0 ? s : pb_fail(PB_ENOMEM, "pairs: out of memory");
 }

@@ -11,7 +11,7 @@
 
 /* ---- one side: a value per series and pair --------------------------------------------------------- */
 
-static double *place(pb_pair_table *t, int side, const char *key, const char *metric, long long process)
+static double *value_at(pb_pair_table *t, int side, const char *key, const char *metric, long long process)
 {
     const pb_series *s = pb_series_find(&t->set[side], key, metric);
     if (!s || process < 0 || process >= t->pairs) return NULL;
@@ -24,7 +24,7 @@ static void take_values(pb_pair_table *t, int side)
     for (size_t i = 0; i < t->set[side].n * (size_t)t->pairs; i++) t->x[side][i] = (double)NAN;
     for (size_t i = 0; i < v->t.n; i++) {
         const pb_row *r = &v->t.rows[i];
-        double *x = r->status == PB_ROW_OK ? place(t, side, r->key, r->metric, r->process) : NULL;
+        double *x = r->status == PB_ROW_OK ? value_at(t, side, r->key, r->metric, r->process) : NULL;
         if (x) *x = v->log_value[i];
         if (!x || side == 0 || strcmp(r->metric, "slowdown") != 0) continue;
         if (!(t->slowdown[0] > 0) || r->value < t->slowdown[0]) t->slowdown[0] = r->value;
@@ -46,7 +46,7 @@ static pb_status open_side(pb_pair_table *t, int side, const char *dir)
 
 /* ---- both sides: one row per key and metric ---------------------------------------------------------- */
 
-static int have(const pb_pair_table *t, int side, const pb_series *s)
+static int count_values(const pb_pair_table *t, int side, const pb_series *s)
 {
     int n = 0;
     for (int p = 0; s && p < t->pairs; p++)
@@ -56,13 +56,13 @@ static int have(const pb_pair_table *t, int side, const pb_series *s)
 
 static const char *obstacle(const pb_pair_table *t, const pb_series *b, const pb_series *c, bool allow_mismatch)
 {
-    if (b->mixed || c->mixed) return "rows of several machines, versions or units on one side";
+    if (b->mixed || c->mixed) return "processes of one side differ in machine, version or unit";
     if (strcmp(b->unit, c->unit) != 0) return "the unit differs";
     if (strcmp(b->bench_version, c->bench_version) != 0) return "bench_version differs";
     if (!allow_mismatch && strcmp(b->machine_id, c->machine_id) != 0) return "machine_id differs (--allow-mismatch)";
     if (b->refuted) return b->note;
-    if (have(t, 0, b) < t->pairs) return "a process of the base lacks the figure";
-    return have(t, 1, c) < t->pairs ? "a process of the candidate lacks the figure" : NULL;
+    if (count_values(t, 0, b) < t->pairs) return "a process of the base has no value";
+    return count_values(t, 1, c) < t->pairs ? "a process of the candidate has no value" : NULL;
 }
 
 static void fill_ratios(pb_pair_table *t, const pb_series *b, const pb_series *c, double *out)
@@ -73,20 +73,20 @@ static void fill_ratios(pb_pair_table *t, const pb_series *b, const pb_series *c
         out[p] = isinf(x[p]) && isinf(y[p]) ? 0 : y[p] - x[p]; /* equal if both values are 0 */
 }
 
-/* Adds one key and metric to the table: as a row, as new (`fresh`) or as information (`told`). One of b and c may be
- * NULL. */
+/* Adds one key and metric to the table: as a row, as new (`only_cand`) or as information (`undirected`). One of b and c
+ * may be NULL. */
 static void join(pb_pair_table *t, const pb_series *b, const pb_series *c, const pb_gates *gates, bool allow_mismatch)
 {
     const pb_series *s = b ? b : c;
-    const int nb = have(t, 0, b), nc = have(t, 1, c);
+    const int base_values = count_values(t, 0, b), cand_values = count_values(t, 1, c);
     const char *wrong = c ? pb_verdict_wrong(b, c) : NULL;
-    if (!s || pb_key_of(s->key, "requirement") || (!nb && !nc && !wrong)) return;
+    if (!s || pb_key_of(s->key, "requirement") || (!base_values && !cand_values && !wrong)) return;
     if (strcmp(s->better, "none") == 0 && !wrong) {
-        if (b && c) t->told[t->ntold][0] = b, t->told[t->ntold++][1] = c;
+        if (b && c) t->undirected[t->undirected_n][0] = b, t->undirected[t->undirected_n++][1] = c;
         return;
     }
-    if (!nb && !wrong && !(b && b->refuted)) {
-        t->fresh[t->nfresh++] = c;
+    if (!base_values && !wrong && !(b && b->refuted)) {
+        t->only_cand[t->only_cand_n++] = c;
         return;
     }
     double *ratio = &t->log_ratio[t->n * (size_t)t->pairs];
@@ -95,11 +95,11 @@ static void join(pb_pair_table *t, const pb_series *b, const pb_series *c, const
                        .metric = s->metric,
                        .higher = strcmp(s->better, "higher") == 0,
                        .gating = pb_gates_find(gates, s->key, s->metric)->gating,
-                       .absent = !nc,
+                       .absent = !cand_values,
                        .wrong = wrong,
                        .log_ratio = ratio,
                        .n = t->pairs};
-    if (nc && b && c) {
+    if (cand_values && b && c) {
         r->obstacle = obstacle(t, b, c, allow_mismatch);
         fill_ratios(t, b, c, ratio);
     }
@@ -107,13 +107,13 @@ static void join(pb_pair_table *t, const pb_series *b, const pb_series *c, const
     t->series[t->n++][1] = c;
 }
 
-/* Adds an absent row for each gate that no row was checked against. */
-static void demand(pb_pair_table *t, const pb_gates *gates)
+/* Adds an absent row for each gating line of gates.csv whose metric neither side has measured. */
+static void add_required_rows(pb_pair_table *t, const pb_gates *gates)
 {
     const size_t n = t->n;
     const pb_gate *g;
     for (int at = 0; (g = pb_pair_unmatched(gates, t->rows, n, &at));) {
-        pb_series *s = &t->demanded[t->n - n];
+        pb_series *s = &t->placeholders[t->n - n];
         const pb_metric *m = pb_metric_find(g->metric);
         char key[PB_AXIS_TEXT + 8];
         const int length = snprintf(key, sizeof key, "%s/any", g->suite);
@@ -139,11 +139,11 @@ static pb_status join_all(pb_pair_table *t, const pb_gates *gates, bool allow_mi
     const size_t room = base->n + cand->n + PB_MAX_GATES;
     t->rows = malloc(room * sizeof *t->rows);
     t->series = malloc(room * sizeof *t->series);
-    t->fresh = malloc((cand->n + 1) * sizeof *t->fresh);
-    t->told = malloc((cand->n + 1) * sizeof *t->told);
+    t->only_cand = malloc((cand->n + 1) * sizeof *t->only_cand);
+    t->undirected = malloc((cand->n + 1) * sizeof *t->undirected);
     t->log_ratio = malloc(room * (size_t)(t->pairs + 1) * sizeof *t->log_ratio);
-    t->demanded = malloc(PB_MAX_GATES * sizeof *t->demanded);
-    if (!t->rows || !t->series || !t->fresh || !t->told || !t->log_ratio || !t->demanded)
+    t->placeholders = malloc(PB_MAX_GATES * sizeof *t->placeholders);
+    if (!t->rows || !t->series || !t->only_cand || !t->undirected || !t->log_ratio || !t->placeholders)
         return pb_fail(PB_ENOMEM, "pairs: out of memory for %zu rows", room);
     for (size_t i = 0, j = 0; i < base->n || j < cand->n;) {
         const pb_series *b = i < base->n ? &base->s[i] : NULL, *c = j < cand->n ? &cand->s[j] : NULL;
@@ -154,7 +154,7 @@ static pb_status join_all(pb_pair_table *t, const pb_gates *gates, bool allow_mi
         j += c != NULL;
         join(t, b, c, gates, allow_mismatch);
     }
-    demand(t, gates);
+    add_required_rows(t, gates);
     return PB_OK;
 }
 
@@ -178,9 +178,9 @@ void pb_pair_table_free(pb_pair_table *t)
     }
     free(t->rows);
     free(t->series);
-    free(t->fresh);
-    free(t->told);
+    free(t->only_cand);
+    free(t->undirected);
     free(t->log_ratio);
-    free(t->demanded);
+    free(t->placeholders);
     *t = (pb_pair_table){0};
 }

@@ -3,9 +3,9 @@
  *
  * A process counts with pb_log_median of its samples, or with the logarithm of its value if samples.csv has none. No
  * row is made for the suite `requirement`, nor for a metric without a direction, unless the candidate's values are
- * wrong (pb_verdict_wrong); metrics without a direction are listed in `told`. If the candidate lacks a value in every
- * pair, the row is absent. If either side lacks one in some pairs, the row has an obstacle: dropping those pairs would
- * select pairs by their outcome. */
+ * wrong (pb_verdict_wrong); metrics without a direction are listed in `undirected`. If the candidate lacks a value in
+ * every pair, the row is absent. If either side lacks one in some pairs, the row has an obstacle: dropping those pairs
+ * would select pairs by their outcome. */
 #ifndef PB_PAIR_ROWS_H
 #define PB_PAIR_ROWS_H
 #include "bench/pairs/process_values.h"
@@ -16,17 +16,17 @@ typedef struct pb_pair_table {
     pb_series_set set[2];        /* base, candidate */
     int pairs;
     pb_pair_row *rows; /* [n] */
-    /* [n] base and candidate of each row; NULL: that side has none. For a gate without a row both are the same entry of
-     * `demanded`. */
+    /* [n] base and candidate of each row; NULL: that side lacks the row. For a gate without a row both are one entry of
+     * `placeholders`. */
     const pb_series *(*series)[2];
     size_t n;
-    const pb_series **fresh; /* [nfresh] series that only the candidate measured */
-    size_t nfresh;
-    const pb_series *(*told)[2]; /* [ntold] metrics without a direction that both sides measured */
-    size_t ntold;
-    double *x[2];        /* x[side][set[side].n * pairs]: logarithm of each process's value; NaN: no value */
-    double *log_ratio;   /* [n * pairs] storage of rows[].log_ratio */
-    pb_series *demanded; /* one placeholder for each gate without a row */
+    const pb_series **only_cand; /* [only_cand_n] series that only the candidate measured */
+    size_t only_cand_n;
+    const pb_series *(*undirected)[2]; /* [undirected_n] metrics without a direction that both sides measured */
+    size_t undirected_n;
+    double *x[2];            /* x[side][set[side].n * pairs]: logarithm of each process's value; NaN: no value */
+    double *log_ratio;       /* [n * pairs] storage of rows[].log_ratio */
+    pb_series *placeholders; /* one placeholder for each gate without a row */
     /* Smallest and largest injected delay that the candidate achieved, over all cases; 0: none was injected. */
     double slowdown[2];
 } pb_pair_table;

@@ -7,16 +7,16 @@
 
 enum { WORSE, BETTER, DIRECTIONS };
 
-/* Working state of one row. */
+/* The differences of one row and its results at the current look. */
 typedef struct judged {
     double d[PB_SIGN_FLIP_MAX]; /* differences; positive is worse */
-    bool open;                  /* INCONCLUSIVE so far, so the next look tests it again */
-    bool fresh;                 /* tested at the current look */
+    bool open;                  /* the row is INCONCLUSIVE so far, so the next look tests it again */
+    bool fresh;                 /* the row is tested at the current look */
     double p[DIRECTIONS], adjusted[DIRECTIONS];
 } judged;
 
-/* State of one call of pb_pair_judge. */
-typedef struct session {
+/* The arguments and working memory of one call of pb_pair_judge. */
+typedef struct judging {
     const pb_pair_opts *o;
     pb_pair_report *report;
     pb_pair_result *results;
@@ -25,20 +25,22 @@ typedef struct session {
     double *p, *adjusted;     /* [n] p-values of the gating rows before and after Holm's adjustment */
     int rejected[DIRECTIONS]; /* gating rows rejected at earlier looks: they leave Holm's family */
     double delta;
-} session;
+} judging;
 
 /* ---- argument checks --------------------------------------------------------------------------- */
 
 static pb_status check_opts(const pb_pair_opts *o)
 {
     if (!(o->min_effect >= 0 && o->min_effect < 10))
-        return pb_fail(PB_EINVAL, "pairs: min_effect=%g, need 0 to 10", o->min_effect);
+        return pb_fail(PB_EINVAL, "pairs: min_effect=%g must be at least 0 and below 10", o->min_effect);
     if (!(o->alpha > 0 && o->alpha < 0.5 && o->alpha_same > 0 && o->alpha_same < 0.5))
-        return pb_fail(PB_EINVAL, "pairs: alpha=%g, alpha_same=%g, need 0 < alpha < 0.5", o->alpha, o->alpha_same);
-    if (!(o->power > 0.5 && o->power < 1)) return pb_fail(PB_EINVAL, "pairs: power=%g, need 0.5 to 1", o->power);
+        return pb_fail(PB_EINVAL, "pairs: alpha=%g and alpha_same=%g must be above 0 and below 0.5", o->alpha,
+                       o->alpha_same);
+    if (!(o->power > 0.5 && o->power < 1))
+        return pb_fail(PB_EINVAL, "pairs: power=%g must be above 0.5 and below 1", o->power);
     if (o->look[0] < 2 || o->look[1] < o->look[0] || o->look[1] > PB_SIGN_FLIP_MAX)
-        return pb_fail(PB_EINVAL, "pairs: looks at %d and %d, need 2 <= first <= last <= %d", o->look[0], o->look[1],
-                       PB_SIGN_FLIP_MAX);
+        return pb_fail(PB_EINVAL, "pairs: looks after %d and %d pairs; need 2 <= first <= last <= %d", o->look[0],
+                       o->look[1], PB_SIGN_FLIP_MAX);
     return PB_OK;
 }
 
@@ -52,7 +54,7 @@ static pb_status check_rows(const pb_pair_row *rows, size_t n, const pb_pair_opt
 {
     for (size_t i = 0; i < n; i++)
         if (rows[i].n > o->look[1])
-            return pb_fail(PB_EINVAL, "%s: %s has %d pairs, more than the last look, %d", rows[i].key, rows[i].metric,
+            return pb_fail(PB_EINVAL, "%s: %s has %d pairs, but the last look is after %d", rows[i].key, rows[i].metric,
                            rows[i].n, o->look[1]);
     const pb_pair_row **sorted = malloc((n + 1) * sizeof *sorted);
     if (!sorted) return pb_fail(PB_ENOMEM, "pairs: out of memory for %zu rows", n);
@@ -61,7 +63,7 @@ static pb_status check_rows(const pb_pair_row *rows, size_t n, const pb_pair_opt
     pb_status s = PB_OK;
     for (size_t i = 1; i < n && s == PB_OK; i++)
         if (row_order(&sorted[i - 1], &sorted[i]) == 0)
-            s = pb_fail(PB_EINVAL, "%s: a second %s", sorted[i]->key, sorted[i]->metric);
+            s = pb_fail(PB_EINVAL, "%s: the metric %s occurs twice", sorted[i]->key, sorted[i]->metric);
     free(sorted);
     return s;
 }
@@ -107,7 +109,7 @@ static double sign_flip_both(const judged *j, int n, double delta)
 }
 
 /* Runs all tests of one row at one look. Only Holm's adjustment, which needs all rows, is left to adjust(). */
-static void test(judged *j, pb_pair_result *r, int pairs, int look, const session *s)
+static void test(judged *j, pb_pair_result *r, int pairs, int look, const judging *s)
 {
     const pb_sample sample = pb_sample_of(j->d, pairs), negated = {pairs, -sample.mean, sample.sd};
     double flipped[PB_SIGN_FLIP_MAX];
@@ -121,23 +123,23 @@ static void test(judged *j, pb_pair_result *r, int pairs, int look, const sessio
     for (int i = 0; i < pairs; i++) flipped[i] = r->estimate < 0 ? -j->d[i] : j->d[i];
     r->sign_p = pb_sign_flip(flipped, pairs, 0);
     r->same_p = pb_tost(&sample, s->delta);
-    /* The sign-flip version is slower, and cannot matter unless TOST already finds equivalence. */
+    /* The sign-flip test of equivalence is slow. It runs only if TOST finds equivalence, since both must agree. */
     if (s->report->looks * r->same_p <= s->o->alpha_same)
         r->same_p = fmax(r->same_p, sign_flip_both(j, pairs, s->delta));
     j->fresh = true;
 }
 
-static void decide(judged *j, pb_pair_result *r, session *s)
+static void decide(judged *j, pb_pair_result *r, judging *s)
 {
     const int looks = s->report->looks, direction = r->estimate < 0 ? BETTER : WORSE;
-    bool proven = looks * r->sign_p <= s->o->alpha;
+    bool confirmed = looks * r->sign_p <= s->o->alpha;
     bool large = fabs(r->estimate) >= s->delta * (1 - 1e-12); /* a change of exactly min_effect counts */
     r->p = j->p[direction];
     r->p_adjusted = fmin(1, looks * j->adjusted[direction]);
     bool significant = r->p_adjusted <= s->o->alpha;
     if (!isfinite(r->sd)) {
         r->why = PB_PAIR_NO_SPREAD;
-    } else if (significant && large && proven) {
+    } else if (significant && large && confirmed) {
         r->id = direction == WORSE ? PB_VERDICT_REGRESSED : PB_VERDICT_IMPROVED;
         r->why = direction == WORSE ? PB_PAIR_SLOWER : PB_PAIR_FASTER;
         if (r->row->gating) s->rejected[direction]++;
@@ -155,7 +157,7 @@ static void decide(judged *j, pb_pair_result *r, session *s)
 /* Adjusts the p-values of one direction by Holm's method. The family is every gating row except those already rejected
  * in this direction at an earlier look. Rows that are not tested at this look (SAME, MISSING, no new pairs) remain in
  * the family with p = 1. */
-static pb_status adjust(session *s, int direction)
+static pb_status adjust(judging *s, int direction)
 {
     size_t tested = 0;
     for (size_t i = 0; i < s->n; i++)
@@ -168,7 +170,7 @@ static pb_status adjust(session *s, int direction)
     return PB_OK;
 }
 
-static pb_status take_look(session *s, int look)
+static pb_status take_look(judging *s, int look)
 {
     for (size_t i = 0; i < s->n; i++) {
         const pb_pair_row *row = s->results[i].row;
@@ -188,7 +190,7 @@ bool pb_pair_counts(const pb_pair_result *r)
     return r->row->gating || r->id == PB_VERDICT_INCOMPARABLE || r->id == PB_VERDICT_FAILED;
 }
 
-static void conclude(session *s)
+static void conclude(judging *s)
 {
     int most = 0;
     bool undecided = false;
@@ -201,7 +203,7 @@ static void conclude(session *s)
     if (undecided) s->report->more = (most < s->o->look[0] ? s->o->look[0] : s->o->look[1]) - most;
 }
 
-static pb_status judge_all(session *s, const pb_pair_row *rows)
+static pb_status judge_all(judging *s, const pb_pair_row *rows)
 {
     for (size_t i = 0; i < s->n; i++) {
         begin(&rows[i], &s->rows[i], &s->results[i]);
@@ -218,7 +220,7 @@ pb_status pb_pair_judge(const pb_pair_row *rows, size_t n, const pb_pair_opts *o
     PB_TRY(check_opts(o));
     PB_TRY(check_rows(rows, n, o));
     pb_pair_report r = {.looks = o->look[1] > o->look[0] ? 2 : 1};
-    session s = {.o = o, .report = &r, .results = malloc((n + 1) * sizeof *results), .n = n};
+    judging s = {.o = o, .report = &r, .results = malloc((n + 1) * sizeof *results), .n = n};
     s.rows = malloc((n + 1) * sizeof *s.rows);
     s.p = malloc((n + 1) * sizeof *s.p);
     s.adjusted = malloc((n + 1) * sizeof *s.adjusted);
@@ -237,12 +239,12 @@ pb_status pb_pair_judge(const pb_pair_row *rows, size_t n, const pb_pair_opts *o
     return status;
 }
 
-pb_pair_outlook pb_pair_look_out(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report)
+pb_pair_sensitivity pb_pair_sensitivity_of(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report)
 {
     int family = r->row->gating ? report->gating : 1;
     const pb_detector d = {r->pairs, r->sd, o->alpha / report->looks / family, log(1 + o->min_effect)};
-    return (pb_pair_outlook){pb_detectable(&d, o->power),
-                             pb_pairs_needed(&d, log(1 + 2 * o->min_effect), o->power, 1000)};
+    return (pb_pair_sensitivity){pb_detectable(&d, o->power),
+                                 pb_pairs_needed(&d, log(1 + 2 * o->min_effect), o->power, 1000)};
 }
 
 /* ---- gates without a row ----------------------------------------------------------------------- */

@@ -81,17 +81,17 @@ typedef struct pb_pair_row {
 
 /* X(enumerator, text): the reason for a verdict. pair_explain.c prints the text after the figures. */
 #define PB_PAIR_WHY_MAP(X)                                                                                             \
-    X(SLOWER, "significant, and at least the minimum effect")                                                          \
-    X(FASTER, "significant, and at least the minimum effect")                                                          \
-    X(EQUIVALENT, "within the minimum effect, shown by both tests")                                                    \
-    X(SMALL, "significant, but not shown to be on one side of the minimum effect")                                     \
-    X(UNPROVEN, "the t test finds it, the sign-flip test does not")                                                    \
-    X(UNCLEAR, "neither different nor the same")                                                                       \
-    X(NO_SPREAD, "too few pairs for a spread, or a spread that is not finite")                                         \
-    X(WRONG, "the candidate is wrong")                                                                                 \
-    X(ABSENT, "one side was not measured")                                                                             \
+    X(SLOWER, "significant, and large enough to matter")                                                               \
+    X(FASTER, "significant, and large enough to matter")                                                               \
+    X(EQUIVALENT, "both tests show that any change is too small to matter")                                            \
+    X(SMALL, "significant, but small, and equivalence is not shown")                                                   \
+    X(UNPROVEN, "the t test finds a change that the sign-flip test does not confirm")                                  \
+    X(UNCLEAR, "neither a change nor equivalence is shown")                                                            \
+    X(NO_SPREAD, "too few pairs to estimate the noise, or a noise that is not finite")                                 \
+    X(WRONG, "the candidate's values are wrong")                                                                       \
+    X(ABSENT, "the candidate has no value")                                                                            \
     X(OBSTACLE, "the sides cannot be compared")                                                                        \
-    X(NO_RATIO, "a pair without a finite ratio, or no pairs")
+    X(NO_RATIO, "a pair has no finite ratio, or there are no pairs")
 typedef enum pb_pair_why {
 #define X(id, what) PB_PAIR_##id,
     PB_PAIR_WHY_MAP(X)
@@ -139,11 +139,12 @@ bool pb_pair_counts(const pb_pair_result *r);
 /* The smallest change that a row could have detected, given its standard deviation and Holm's strictest threshold.
  * Computed for the t test alone: with few pairs the sign-flip test can need more of them, since its p-value is at least
  * 2^-n. For a row without figures detectable is +inf and pairs_needed 0. Takes about 0.5 ms. */
-typedef struct pb_pair_outlook {
+typedef struct pb_pair_sensitivity {
     double detectable; /* smallest worsening, as a logarithm, found with probability o->power */
     int pairs_needed;  /* pairs needed to find a worsening of 2 * min_effect; 0: more than 1000 */
-} pb_pair_outlook;
-pb_pair_outlook pb_pair_look_out(const pb_pair_result *r, const pb_pair_opts *o, const pb_pair_report *report);
+} pb_pair_sensitivity;
+pb_pair_sensitivity pb_pair_sensitivity_of(const pb_pair_result *r, const pb_pair_opts *o,
+                                           const pb_pair_report *report);
 
 /* Iterates over the gates that must fail the comparison because no row was checked against them: the gate has a gating
  * line, its suite occurs among the rows, and its metric does not. Returns the next one, or NULL at the end. Start with

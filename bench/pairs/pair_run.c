@@ -16,9 +16,9 @@ enum { RETRIES = 3, ATTEMPTS = 1 + RETRIES, PATH = PB_PATH_TEXT + 64 };
 
 typedef struct loop {
     const pb_pair_run *r;
-    double began, deadline; /* pb_clock_seconds(); deadline 0: none */
-    int target;             /* number of pairs at the next look */
-    int measured;           /* pairs completed by this process */
+    double began, deadline; /* times of pb_clock_seconds(); deadline 0: no deadline */
+    int target;             /* number of pairs to have before the next decision */
+    int measured;           /* pairs that this command has completed */
     bool late;              /* the time budget ended the measurement */
     pb_exit code;
 } loop;
@@ -84,8 +84,9 @@ static void complain(const loop *l, pb_side side, int code, const char *what)
     fprintf(stderr, "bench: %s\n", pb_error()); /* pb_error() has no control characters, which the log may contain */
 }
 
-/* The exit code for the comparison when a process failed and no retries are left. PB_EXIT_OK: its rows can be kept. */
-static pb_exit grave(int code)
+/* The exit code of the comparison after a process failed with `code` and no retries are left. PB_EXIT_OK: the rows of
+ * that process can be kept. */
+static pb_exit final_exit(int code)
 {
     if (code == PB_EXIT_OK || code == PB_EXIT_INCOMPARABLE) return PB_EXIT_OK; /* the rows say which cases failed */
     return code == PB_EXIT_USAGE ? PB_EXIT_USAGE : PB_EXIT_HARNESS;
@@ -99,10 +100,10 @@ static void judge_codes(loop *l, pb_pair_line *line)
         const int code = line->code[i];
         const bool hopeless = code == PB_EXIT_USAGE || code == PB_PAIR_CANNOT_RUN || code == PB_PAIR_CANNOT_RUN - 1;
         if (code == PB_EXIT_OK) continue;
-        if (hopeless || (!again && grave(code) != PB_EXIT_OK)) line->status = PB_PAIR_IS_FAILED;
+        if (hopeless || (!again && final_exit(code) != PB_EXIT_OK)) line->status = PB_PAIR_IS_FAILED;
         else if (line->status != PB_PAIR_IS_FAILED) line->status = again ? PB_PAIR_IS_RETRIED : PB_PAIR_IS_KEPT;
         complain(l, (pb_side)i, code, "");
-        if (line->status == PB_PAIR_IS_FAILED) l->code = pb_worse_exit(l->code, grave(code));
+        if (line->status == PB_PAIR_IS_FAILED) l->code = pb_worse_exit(l->code, final_exit(code));
     }
 }
 
@@ -117,7 +118,7 @@ static pb_status keep(loop *l)
             PB_TRY(s);
             continue;
         }
-        /* Probably written by another version, in a format that this one does not know. */
+        /* The rows were probably written by another version of bench, in a format that this version does not know. */
         fprintf(stderr, "bench: %s: %s\n", pb_side_names[i], pb_error());
         l->code = PB_EXIT_INCOMPARABLE;
         return PB_OK;
@@ -193,7 +194,7 @@ static pb_status measure_to_target(loop *l)
     return PB_OK;
 }
 
-/* Sets l->target, the number of pairs to measure before the next decision. Equal to the present number: stop. */
+/* Sets l->target, the number of pairs to have before the next decision. If it equals folder->pairs, measuring ends. */
 static pb_status next_target(loop *l)
 {
     const pb_pair_opts *rule = &l->r->plan->rule;

@@ -62,7 +62,7 @@ static void end_group(reader *r)
     if (!r->n || !r->row || r->status != PB_OK) return;
     size_t at = (size_t)(r->row - r->out->t.rows);
     if (!isnan(r->out->log_value[at]) && pb_log_median(r->sample, r->n, 1, r->work, &r->out->log_value[at]) != PB_OK)
-        fail(r, PB_EINVAL, "above this line, a sample that is no positive number: ", r->row->key);
+        fail(r, PB_EINVAL, "a sample above this line is not a positive number: ", r->row->key);
 }
 
 static void begin_group(reader *r)
@@ -76,7 +76,7 @@ static void begin_group(reader *r)
     r->row = row_of_group(r, key, metric);
     if (!r->row) return;
     bool *seen = &r->seen[r->row - r->out->t.rows];
-    if (*seen) fail(r, PB_EINVAL, "samples of a row that stand in two places: ", r->row->key);
+    if (*seen) fail(r, PB_EINVAL, "the samples of a row are not contiguous: ", r->row->key);
     *seen = true;
 }
 
@@ -84,7 +84,7 @@ static void on_field(void *bytes, size_t n, void *self)
 {
     reader *r = self;
     if (r->field < NFIELDS) {
-        if (n >= PB_KEY_TEXT) fail(r, PB_EINVAL, "too long a field in the column ", header[r->field]);
+        if (n >= PB_KEY_TEXT) fail(r, PB_EINVAL, "a field is too long in the column ", header[r->field]);
         else snprintf(r->text[r->field], PB_KEY_TEXT, "%s", bytes ? (const char *)bytes : "");
     }
     r->field++;
@@ -111,7 +111,7 @@ static void on_line(int terminator, void *self)
     (void)terminator;
     if (r->status != PB_OK) return;
     if (r->field != NFIELDS) {
-        fail(r, PB_EINVAL, "want six fields: run_id,process,key,metric,index,value", "");
+        fail(r, PB_EINVAL, "a line must have six fields: run_id,process,key,metric,index,value", "");
     } else if (r->line == 1) {
         r->renamed = strcmp(r->text[PROCESS], header[PROCESS]) != 0;
         for (int i = 0; i < NFIELDS; i++)
@@ -128,7 +128,7 @@ static pb_status parse(reader *r, FILE *f)
 {
     const pb_status s = pb_csv_split(f, &(pb_csv_split_to){on_field, on_line, r, r->path, &r->line, &r->status});
     if (r->status == PB_OK) r->status = s;
-    if (r->line == 1) fail(r, PB_EINVAL, "no header", "");
+    if (r->line == 1) fail(r, PB_EINVAL, "the file has no header line", "");
     end_group(r);
     return r->status;
 }
@@ -158,9 +158,9 @@ static pb_status read_samples(const char *path, FILE *f, pb_process_values *out)
     return s;
 }
 
-/* Reads samples.csv of the run folder `path`. Does nothing if `path` is not a folder, or if it has no such file and
- * none is `needed`. */
-static pb_status samples_beside(const char *path, bool needed, pb_process_values *out)
+/* Reads samples.csv of the run folder `path`. Does nothing if `path` is not a folder, or if the folder has no
+ * samples.csv and `needed` is false. */
+static pb_status add_samples_of(const char *path, bool needed, pb_process_values *out)
 {
     char file[PB_PATH_TEXT];
     struct stat st;
@@ -185,7 +185,7 @@ pb_status pb_process_values_read(const char *path, bool samples, pb_process_valu
         const pb_row *r = &out->t.rows[i];
         out->log_value[i] = r->status == PB_ROW_OK && r->value >= 0 ? log(r->value) : (double)NAN;
     }
-    if (s == PB_OK) s = samples_beside(path, samples, out);
+    if (s == PB_OK) s = add_samples_of(path, samples, out);
     if (s != PB_OK) pb_process_values_free(out);
     return s;
 }

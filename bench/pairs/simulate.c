@@ -21,7 +21,7 @@ typedef struct simulator {
     int nsessions, pairs;
     const pb_sim_opts *o;
     int size;               /* pairs per comparison: look[1] */
-    double *noise;          /* [n][pairs] the recorded differences, centred where necessary */
+    double *noise;          /* [n][pairs] the recorded differences, after centre() */
     double *work;           /* [n][size] the differences of the current comparison */
     draw *draws;            /* [trials][size] the resampled comparisons */
     pb_pair_row *judged;    /* [n] the current comparison, as pb_pair_judge takes it */
@@ -34,18 +34,18 @@ static pb_status check(const pb_sim_row *rows, size_t n, const pb_sim_session *s
                        const pb_sim_opts *o, int *pairs)
 {
     *pairs = 0;
-    if (!(o->inject > 0 && o->inject < 10)) return pb_fail(PB_EINVAL, "simulate: inject=%g, need 0 to 10", o->inject);
+    if (!(o->inject > 0 && o->inject < 10))
+        return pb_fail(PB_EINVAL, "simulate: inject=%g must be above 0 and below 10", o->inject);
     if (o->trials < 1 || o->trials > 100000)
         return pb_fail(PB_EINVAL, "simulate: %d trials, need 1 to 100000", o->trials);
     for (int i = 0; i < nsessions; i++) {
-        bool centred = sessions[i].sided && !o->same_code;
+        bool centred = sessions[i].paired && !o->same_code;
         if (sessions[i].pairs < (centred ? 2 : 1))
-            return pb_fail(PB_EINVAL, "simulate: a session of %d pairs", sessions[i].pairs);
+            return pb_fail(PB_EINVAL, "simulate: a session has only %d pairs", sessions[i].pairs);
         *pairs += sessions[i].pairs;
     }
     if (*pairs < o->rule.look[0])
-        return pb_fail(PB_EINVAL, "simulate: %d pairs were recorded: the rule first looks at %d", *pairs,
-                       o->rule.look[0]);
+        return pb_fail(PB_EINVAL, "simulate: %d pairs were recorded; the first look needs %d", *pairs, o->rule.look[0]);
     if (!n) return pb_fail(PB_EINVAL, "simulate: no rows");
     for (size_t r = 0; r < n; r++)
         for (int i = 0; i < *pairs; i++)
@@ -54,13 +54,14 @@ static pb_status check(const pb_sim_row *rows, size_t n, const pb_sim_session *s
     return PB_OK;
 }
 
-/* Copies the differences of one row to `noise`, and centres the sessions that need it. */
+/* Copies the differences of one row to `noise`. Subtracts the mean of each session whose sides may differ (simulate.h).
+ */
 static void centre(const simulator *m, const double *recorded, double *noise)
 {
     int from = 0;
     for (int k = 0; k < m->nsessions; from += m->sessions[k++].pairs) {
         const int n = m->sessions[k].pairs;
-        bool centred = m->sessions[k].sided && !m->o->same_code;
+        bool centred = m->sessions[k].paired && !m->o->same_code;
         double mean = centred ? pb_sample_of(recorded + from, n).mean : 0;
         double stretch = centred ? sqrt((double)n / (n - 1)) : 1;
         for (int i = from; i < from + n; i++) noise[i] = (recorded[i] - mean) * stretch;
@@ -70,7 +71,7 @@ static void centre(const simulator *m, const double *recorded, double *noise)
 /* ---- one comparison ------------------------------------------------------------------------------ */
 
 /* Sets the input of the rule for one row: the drawn pairs' noise plus `change`, a logarithm; positive is worse. */
-static void lay(const simulator *m, size_t r, const draw *d, int pairs, double change)
+static void set_row(const simulator *m, size_t r, const draw *d, int pairs, double change)
 {
     const double *noise = m->noise + r * (size_t)m->pairs;
     double *x = m->work + r * (size_t)m->size, shift = m->rows[r].higher ? -change : change;
@@ -99,7 +100,7 @@ static pb_status count_family(const simulator *m, size_t from, size_t n, pb_sim_
     for (size_t i = 0; i < n; i++) early &= m->result[i].look == 1;
     c->comparisons++;
     c->alarms += report.count[PB_VERDICT_REGRESSED] > 0;
-    c->welcomes += report.count[PB_VERDICT_IMPROVED] > 0;
+    c->improvements += report.count[PB_VERDICT_IMPROVED] > 0;
     c->undecided += report.count[PB_VERDICT_INCONCLUSIVE] > 0;
     c->early += early && !report.count[PB_VERDICT_INCONCLUSIVE];
     return PB_OK;
@@ -107,7 +108,7 @@ static pb_status count_family(const simulator *m, size_t from, size_t n, pb_sim_
 
 static pb_status count_comparison(const simulator *m, const draw *d, int pairs, pb_sim_count *c)
 {
-    for (size_t r = 0; r < m->n; r++) lay(m, r, d, pairs, 0);
+    for (size_t r = 0; r < m->n; r++) set_row(m, r, d, pairs, 0);
     if (m->o->family) return count_family(m, 0, m->n, c);
     for (size_t r = 0; r < m->n; r++) PB_TRY(count_family(m, r, 1, c));
     return PB_OK;
@@ -125,7 +126,7 @@ static pb_status count_recorded(const simulator *m, uint64_t seed, pb_sim_count 
             pairs = s->pairs - at < m->size ? s->pairs - at : m->size;
             for (int i = 0; i < pairs; i++) {
                 int pair = from + at + i;
-                bool flipped = !s->sided && pb_uniform(~seed, (uint64_t)pair) < 0.5;
+                bool flipped = !s->paired && pb_uniform(~seed, (uint64_t)pair) < 0.5;
                 d[i] = (draw){pair, flipped ? -1 : 1};
             }
             PB_TRY(count_comparison(m, d, pairs, c));
@@ -142,7 +143,7 @@ static void draw_trials(const simulator *m, uint64_t seed)
         draw *d = &m->draws[i];
         if (i % (size_t)m->size % PB_SIM_BLOCK == 0) {
             d->pair = (int)(pb_uniform(seed, u++) * m->pairs);
-        } else { /* the next pair of the session */
+        } else { /* within a block: the pair that follows in the session */
             int from = 0, k = 0;
             while (d[-1].pair >= from + m->sessions[k].pairs) from += m->sessions[k++].pairs;
             d->pair = d[-1].pair + 1 < from + m->sessions[k].pairs ? d[-1].pair + 1 : from;
@@ -161,11 +162,11 @@ static pb_status count_missed(const simulator *m, size_t r, double change, int t
     pb_pair_report report;
     *missed = *early = 0;
     for (size_t i = 0; i < m->n; i++) {
-        lay(m, i, m->draws, m->size, 0);
+        set_row(m, i, m->draws, m->size, 0);
         m->judged[i].absent = i != r; /* stays in Holm's family with p = 1 */
     }
     for (int t = 0; t < trials && *missed <= most; t++) {
-        lay(m, r, m->draws + (size_t)t * (size_t)m->size, m->size, change);
+        set_row(m, r, m->draws + (size_t)t * (size_t)m->size, m->size, change);
         PB_TRY(m->o->family ? judge(m, 0, m->n, &report) : judge(m, r, 1, &report));
         const pb_pair_result *result = &m->result[m->o->family ? r : 0];
         bool found = result->id == PB_VERDICT_REGRESSED;

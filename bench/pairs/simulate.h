@@ -4,7 +4,7 @@
  * Input. A session is one recorded run or comparison. For every row (a key and metric) it gives a difference d = ln x -
  * ln y for each pair of processes that were measured one after the other:
  *
- *   run of one code   Processes 1 and 2, 3 and 4, ... are pairs. As the order within a pair would be drawn by a coin,
+ *   run               Processes 1 and 2, 3 and 4, ... are pairs. As the order within a pair would be drawn by a coin,
  *                     the sign of d is drawn.
  *   comparison        d = candidate - base, as recorded. Unless both sides are said to be the same code, d is centred:
  *                     the session's mean is subtracted in each row, which leaves the noise whatever the effect was.
@@ -36,7 +36,7 @@ enum { PB_SIM_BLOCK = 4 };
 
 typedef struct pb_sim_session {
     int pairs;
-    bool sided; /* from a comparison; false: from a run of one code */
+    bool paired; /* the session is a paired comparison; false: a run of one program */
 } pb_sim_session;
 
 typedef struct pb_sim_row {
@@ -55,10 +55,10 @@ typedef struct pb_sim_opts {
 
 typedef struct pb_sim_count {
     int comparisons;
-    int alarms;    /* comparisons with a REGRESSED row */
-    int welcomes;  /* comparisons with an IMPROVED row */
-    int undecided; /* comparisons with an INCONCLUSIVE row after the last look */
-    int early;     /* comparisons whose rows were all decided at the first look */
+    int alarms;       /* comparisons with a REGRESSED row */
+    int improvements; /* comparisons with an IMPROVED row */
+    int undecided;    /* comparisons with an INCONCLUSIVE row after the last look */
+    int early;        /* comparisons whose rows were all decided at the first look */
 } pb_sim_count;
 
 typedef struct pb_sim_found {

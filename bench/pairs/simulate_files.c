@@ -82,7 +82,8 @@ static pb_status check_rows(const pb_table *t, pb_sim_recorded *r)
     for (const pb_row *row = t->rows; row < t->rows + t->n; row++)
         if (strcmp(row->machine_id, r->first->machine_id) != 0 ||
             strcmp(row->bench_version, r->first->bench_version) != 0)
-            return pb_fail(PB_EINVAL, "%s: of another machine or bench_version than %s", t->path, r->first_path);
+            return pb_fail(PB_EINVAL, "%s: the machine or bench_version differs from that of %s", t->path,
+                           r->first_path);
     return PB_OK;
 }
 
@@ -94,31 +95,31 @@ static pb_status open_file(const char *path, pb_sim_recorded *r)
     PB_TRY(check_rows(&f->t, r));
     for (size_t i = 0; i < f->t.n; i++)
         if (strcmp(f->t.rows[i].run_id, f->t.rows[0].run_id) != 0)
-            return pb_fail(PB_EINVAL, "%s: holds several runs; each is a session by itself", f->t.path);
+            return pb_fail(PB_EINVAL, "%s: the file has several runs; give each run as its own session", f->t.path);
     return PB_OK;
 }
 
-static pb_status add_session(pb_sim_recorded *r, int pairs, bool sided)
+static pb_status add_session(pb_sim_recorded *r, int pairs, bool paired)
 {
     const size_t n = (size_t)r->nsessions + 1;
     pb_sim_session *more = realloc(r->sessions, n * sizeof *more);
     if (!more) return pb_fail(PB_ENOMEM, "simulate: out of memory for %zu sessions", n);
     r->sessions = more;
-    r->sessions[r->nsessions++] = (pb_sim_session){pairs, sided};
-    r->sided += sided;
+    r->sessions[r->nsessions++] = (pb_sim_session){pairs, paired};
+    r->paired += paired;
     r->pairs += pairs;
     r->processes += 2 * pairs;
     return PB_OK;
 }
 
-/* Reads a run of one code. Processes 2i and 2i+1, counted from 0 in ascending order, are pair i. */
+/* Reads a run of one program. Processes 2i and 2i+1, counted from 0 in ascending order, are pair i. */
 static pb_status read_run(const char *path, pb_sim_recorded *r, figures *all)
 {
     process_list l;
     PB_TRY(open_file(path, r));
     const pb_process_values *f = &r->file[r->nfiles - 1];
     PB_TRY(processes_of(&f->t, &l));
-    pb_status s = l.n < 2 ? pb_fail(PB_EINVAL, "%s: one process makes no pair", f->t.path) : PB_OK;
+    pb_status s = l.n < 2 ? pb_fail(PB_EINVAL, "%s: the run has only one process; a pair needs two", f->t.path) : PB_OK;
     for (size_t i = 0; i < f->t.n && s == PB_OK; i++) {
         int at = position(&l, f->t.rows[i].process);
         if (at / 2 < l.n / 2) s = add_figure(all, (figure){&f->t.rows[i], f->log_value[i], r->pairs + at / 2, at % 2});
@@ -141,7 +142,7 @@ static pb_status read_pairs(const char *base, const char *cand, pb_sim_recorded 
     both.n = 0;
     for (int i = 0; i < side[0].n && s == PB_OK; i++)
         if (position(&side[1], side[0].v[i]) >= 0) both.v[both.n++] = side[0].v[i];
-    if (s == PB_OK && !both.n) s = pb_fail(PB_EINVAL, "%s: no pair has both sides", f[0].t.path);
+    if (s == PB_OK && !both.n) s = pb_fail(PB_EINVAL, "%s: no pair has results of both sides", f[0].t.path);
     for (int k = 0; k < 2 && s == PB_OK; k++)
         for (size_t i = 0; i < f[k].t.n && s == PB_OK; i++) {
             int at = position(&both, f[k].t.rows[i].process);
@@ -209,7 +210,7 @@ static size_t series_end(const figures *f, size_t from)
     return to;
 }
 
-/* Computes the differences of one series. False: some pair has no finite one. */
+/* Computes the differences of one series. Returns false if a pair has no finite difference. */
 static bool differences(const figure *f, size_t n, int pairs, double *d)
 {
     int complete = 0;
@@ -237,7 +238,7 @@ static void fill_rows(const figures *f, const pb_gates *gates, pb_sim_recorded *
 static pb_status make_rows(figures *f, const pb_gates *gates, pb_sim_recorded *r)
 {
     size_t most = 0;
-    if (!f->n) return pb_fail(PB_EINVAL, "simulate: nothing was recorded");
+    if (!f->n) return pb_fail(PB_EINVAL, "simulate: the sessions have no rows");
     qsort(f->v, f->n, sizeof *f->v, figure_order);
     for (size_t i = 0; i < f->n; i++) r->family |= wanted(&f->v[i], gates, true);
     for (size_t i = 0; i < f->n; i = series_end(f, i)) most += wanted(&f->v[i], gates, r->family);
@@ -246,8 +247,8 @@ static pb_status make_rows(figures *f, const pb_gates *gates, pb_sim_recorded *r
     if (!r->rows || !r->log_ratio) return pb_fail(PB_ENOMEM, "simulate: out of memory for %zu rows", most);
     fill_rows(f, gates, r);
     if (!r->n)
-        return pb_fail(PB_EINVAL, "%s: no row that every process of every session has (%zu lack one)", r->first_path,
-                       r->left_out);
+        return pb_fail(PB_EINVAL, "%s: no row has a value in every process of every session (%zu rows lack one)",
+                       r->first_path, r->left_out);
     return PB_OK;
 }
 
@@ -302,7 +303,7 @@ static pb_status simulate(const char *const *paths, int n, const pb_simulate_opt
     pb_sim_recorded r;
     pb_simulation sum;
     char path[PB_PATH_TEXT];
-    if (!n) return pb_fail(PB_EINVAL, "--simulate: name the run folders, or folders of pairs, that were recorded");
+    if (!n) return pb_fail(PB_EINVAL, "--simulate: name at least one run folder or folder of recorded pairs");
     PB_TRY(options_of(asked, &o));
     snprintf(path, sizeof path, "%s/gates.csv", asked->baselines ? asked->baselines : "baselines");
     PB_TRY(pb_gates_read_for_pairs(asked->gates ? asked->gates : path, &gates));
@@ -312,7 +313,8 @@ static pb_status simulate(const char *const *paths, int n, const pb_simulate_opt
     pb_status s = PB_ENOMEM;
     if (!found) pb_fail(s, "simulate: out of memory for %zu rows", r.n);
     else if (r.pairs < o.rule.look[0])
-        s = pb_fail(PB_EINVAL, "--simulate: %d processes were recorded, %d pairs; the rule first looks at %d pairs",
+        s = pb_fail(PB_EINVAL,
+                    "--simulate: %d processes were recorded, which are %d pairs; the first look needs %d pairs",
                     r.processes, r.pairs, o.rule.look[0]);
     else s = pb_simulate(r.rows, r.n, r.sessions, r.nsessions, &o, found, &sum);
     if (s == PB_OK) s = pb_sim_print(&r, &o, found, &sum, asked->all, out);

@@ -3,8 +3,8 @@
  * Each argument is of one of three kinds:
  *
  *   folder of pairs  One session. base/ and cand/ are run folders, whose column `process` is the number of the pair.
- *   run of one code  One session: a run folder or results CSV of many processes. In the order of `process`, each two
- *                    neighbours are a pair; an odd last process is ignored.
+ *   run              One session: a run folder or results CSV of many processes of one program. Sorted by `process`, the
+ *                    first and second form a pair, then the third and fourth, and so on; an odd last process is ignored.
  *   stored pairs     A CSV of one or more sessions of pairs (stored_pairs.h). It gives the figures that its folders of
  *                    pairs would give.
  *
@@ -52,7 +52,7 @@ typedef struct pb_sim_recorded {
     const char *first_path; /* its file */
     pb_sim_session *sessions;
     int nsessions, pairs, processes;
-    int sided; /* number of sessions that are comparisons */
+    int paired; /* number of sessions that are comparisons */
     pb_sim_row *rows;
     double *log_ratio;  /* [n][pairs] storage of rows[].log_ratio */
     size_t n, left_out; /* rows used, and rows that some process lacks */

@@ -20,30 +20,30 @@ static double at_least(int k, int n) { return 1 - pb_rate_bound(n - k, n, CONFID
 static void print_count(const char *name, const char *of, const pb_sim_count *c, int first_look, FILE *out)
 {
     if (!c->comparisons) {
-        fprintf(out, "%-9s  no session has the pairs of one comparison\n", name);
+        fprintf(out, "%-9s  no session has enough pairs for a comparison\n", name);
         return;
     }
     fprintf(out,
             "%-9s  %7d A/A comparisons: %d false alarm%s, %.3g %% (below %.3g %% with 95 %% confidence%s), %d false "
             "IMPROVED, %d INCONCLUSIVE; %.0f %% decided after %d pairs\n",
             name, c->comparisons, c->alarms, c->alarms == 1 ? "" : "s", share(c->alarms, c->comparisons),
-            100 * pb_rate_bound(c->alarms, c->comparisons, CONFIDENCE), of, c->welcomes, c->undecided,
+            100 * pb_rate_bound(c->alarms, c->comparisons, CONFIDENCE), of, c->improvements, c->undecided,
             share(c->early, c->comparisons), first_look);
 }
 
 static void print_rates(const pb_sim_opts *o, const pb_simulation *sum, FILE *out)
 {
     print_count("recorded", "", &sum->recorded, o->rule.look[0], out);
-    print_count("resampled", " for more resampling", &sum->resampled, o->rule.look[0], out);
+    print_count("resampled", ", given these recordings", &sum->resampled, o->rule.look[0], out);
     fprintf(out,
             "injected   %7d comparisons with one row %.3g %% worse: %d found, %.4g %% (at least %.4g %% with 95 %% "
-            "confidence for more resampling); %.0f %% after %d pairs\n",
+            "confidence, given these recordings); %.0f %% after %d pairs\n",
             sum->injected, 100 * o->inject, sum->found, share(sum->found, sum->injected),
             100 * at_least(sum->found, sum->injected), share(sum->early, sum->injected), o->rule.look[0]);
     if (isfinite(sum->detectable))
         fprintf(out, "detectable  %.3g %% in the median row, found in %.0f %% of its comparisons\n",
                 100 * expm1(sum->detectable), 100 * o->rule.power);
-    else fprintf(out, "detectable  nothing in the median row\n");
+    else fprintf(out, "detectable  no change in the median row\n");
 }
 
 /* ---- rows ---------------------------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ typedef struct ranked {
     size_t at;
 } ranked;
 
-static int sees_least(const void *a, const void *b)
+static int by_detectable(const void *a, const void *b)
 {
     const ranked *x = a, *y = b;
     if (x->detectable < y->detectable || x->detectable > y->detectable) return x->detectable < y->detectable ? 1 : -1;
@@ -73,7 +73,7 @@ static void pairs_text(const pb_sim_recorded *r, const pb_sim_opts *o, double sd
 static void print_row(const pb_sim_recorded *r, const pb_sim_opts *o, const pb_sim_found *f, const pb_sim_row *row,
                       const char *label, int width, FILE *out)
 {
-    char pairs[16], detectable[32] = "nothing";
+    char pairs[16], detectable[32] = "none";
     pairs_text(r, o, f->sd, pairs);
     if (isfinite(f->detectable)) snprintf(detectable, sizeof detectable, "%.2f %%", 100 * expm1(f->detectable));
     fprintf(out, "%-*s  %-16s %8.2f %% %7.4g %% %11s %9s\n", width, label, row->metric, 100 * f->sd,
@@ -100,7 +100,8 @@ static void print_rows(const pb_sim_recorded *r, const pb_sim_opts *o, const pb_
         pb_axes_set_label(&axes, r->rows[at].key, label, sizeof label);
         print_row(r, o, &found[at], &r->rows[at], label, width, out);
     }
-    if (shown < r->n) fprintf(out, "note: %zu rows that see more are not shown (--all)\n", r->n - shown);
+    if (shown < r->n)
+        fprintf(out, "note: %zu rows with smaller detectable changes are not shown (--all)\n", r->n - shown);
 }
 
 static pb_status print_ranked(const pb_sim_recorded *r, const pb_sim_opts *o, const pb_sim_found *found, bool all,
@@ -109,7 +110,7 @@ static pb_status print_ranked(const pb_sim_recorded *r, const pb_sim_opts *o, co
     ranked *order = malloc(r->n * sizeof *order);
     if (!order) return pb_fail(PB_ENOMEM, "simulate: out of memory for %zu rows", r->n);
     for (size_t i = 0; i < r->n; i++) order[i] = (ranked){found[i].detectable, found[i].sd, i};
-    qsort(order, r->n, sizeof *order, sees_least);
+    qsort(order, r->n, sizeof *order, by_detectable);
     print_rows(r, o, found, all || r->n < SHOWN ? r->n : SHOWN, order, out);
     free(order);
     return PB_OK;
@@ -122,29 +123,30 @@ static void print_recorded(const pb_sim_recorded *r, const pb_sim_opts *o, FILE 
     const pb_pair_opts *rule = &o->rule;
     fprintf(out, "simulate: %d processes of %s in %d session%s, %d pairs\n", r->processes, r->first->machine_id,
             r->nsessions, r->nsessions == 1 ? "" : "s", r->pairs);
-    if (r->nsessions > r->sided)
-        fprintf(out, "  neighbours in runs of one code: the order within each pair is drawn\n");
-    if (r->sided && o->same_code) fprintf(out, "  base and candidate of pairs, said to be the same code (--self)\n");
-    else if (r->sided)
-        fprintf(out,
-                "  base and candidate of pairs: what differs between them was taken off, row by row and session by "
-                "session (centred)\n");
+    if (r->nsessions > r->paired)
+        fprintf(out, "  runs of one program: neighbouring processes are pairs, whose order is drawn at random\n");
+    if (r->paired && o->same_code)
+        fprintf(out, "  pairs of base and candidate, which are the same code according to --self\n");
+    else if (r->paired)
+        fprintf(
+            out,
+            "  pairs of base and candidate: their mean difference in each row and session is subtracted (centred)\n");
     if (r->family) fprintf(out, "  %zu gating rows, one family", r->n);
-    else fprintf(out, "  none of them gates: each of %zu rows is a comparison of its own", r->n);
-    fprintf(out, "; %d pairs%s", rule->look[0], rule->look[1] > rule->look[0] ? ", then at most " : "");
-    if (rule->look[1] > rule->look[0]) fprintf(out, "%d", rule->look[1]);
+    else fprintf(out, "  no row gates: each of %zu rows is a comparison of its own", r->n);
+    fprintf(out, "; tested after %d%s", rule->look[0], rule->look[1] > rule->look[0] ? " and " : " pairs");
+    if (rule->look[1] > rule->look[0]) fprintf(out, "%d pairs", rule->look[1]);
     fprintf(out, "; alpha %g, minimum effect %g %%\n", rule->alpha, 100 * rule->min_effect);
 }
 
 static void print_notes(const pb_sim_recorded *r, const pb_sim_opts *o, FILE *out)
 {
     if (r->left_out) fprintf(out, "note: rows left out because a process lacks them: %zu\n", r->left_out);
-    fprintf(
-        out,
-        "note: %d processes stand behind this. recorded uses each of them at most once%s; resampled and injected draw "
-        "blocks of %d pairs from them anew, %d times, and cannot show what these processes did not\n",
-        r->processes, r->family ? "" : " a row, and the rows of a session share its processes", PB_SIM_BLOCK,
-        o->trials);
+    fprintf(out,
+            "note: all rates come from %d processes. recorded uses each of them at most once%s; resampled and injected "
+            "draw "
+            "blocks of %d pairs from them, %d times, and cannot show effects that were not recorded\n",
+            r->processes, r->family ? "" : " per row, and the rows of a session share its processes", PB_SIM_BLOCK,
+            o->trials);
 }
 
 pb_status pb_sim_print(const pb_sim_recorded *r, const pb_sim_opts *o, const pb_sim_found *found,

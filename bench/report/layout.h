@@ -1,5 +1,5 @@
 /* layout.h - places the cases of a suite in its tables: a row per combination of the axes that vary, a column per
- * variant. Identifiers call a variant an `variant`. */
+ * variant. */
 #ifndef PB_LAYOUT_H
 #define PB_LAYOUT_H
 #include "bench/report/views.h"

@@ -30,7 +30,7 @@ static const pb_series *figure_of(const pb_layout *l, const pb_placed *e, const 
     return s && pb_series_ok(s) ? s : NULL;
 }
 
-/* Sets used[a] for every variant that has a value in any case. Returns the number of such variants. */
+/* Sets used[a] to true for every variant that has a value in at least one case. Returns the number of such variants. */
 static int find_used(const pb_layout *l, const pb_series_set *set, bool used[PB_LAYOUT_VARIANTS])
 {
     int n = 0;
@@ -96,19 +96,19 @@ static int write_data(FILE *f, const pb_layout *l, const pb_series_set *set)
 
 /* ---- a figure ---------------------------------------------------------------------------------- */
 
-/* The figures other than "variants", which have their own data and script. */
-static const struct own {
+/* The figures that are not drawn from the tables of a suite. Each has its own data and script. */
+static const struct special {
     const char *name, *needs;
     int (*write)(FILE *f, const pb_series_set *set);
-} owns[] = {
-    {"crossover", "graphed case with an eager one beside it", pb_plot_crossover},
-    {"attention", "case of the suite attention, forward and backward, with two lengths", pb_plot_attention},
+} specials[] = {
+    {"crossover", "case measured both eagerly and as a graph", pb_plot_crossover},
+    {"attention", "attention case with forward and backward at two sequence lengths", pb_plot_attention},
 };
 
-static const struct own *own_of(const char *name)
+static const struct special *special_of(const char *name)
 {
-    for (size_t i = 0; name && i < sizeof owns / sizeof *owns; i++)
-        if (strcmp(owns[i].name, name) == 0) return &owns[i];
+    for (size_t i = 0; name && i < sizeof specials / sizeof *specials; i++)
+        if (strcmp(specials[i].name, name) == 0) return &specials[i];
     return NULL;
 }
 
@@ -116,10 +116,10 @@ typedef struct figure {
     const pb_table *t;
     const pb_series_set *set;
     const pb_plot_opts *o;
-    char name[PB_AXIS_TEXT]; /* of the script: the suite's or the figure's name */
-    char *script, *out;      /* text of the script; path to write; both owned */
+    char name[PB_AXIS_TEXT]; /* the script's name: that of the suite or of the figure */
+    char *script, *out;      /* text of the script; path of the picture to write; the figure owns both */
     size_t script_n;
-    const struct own *own; /* NULL: the figure "variants" */
+    const struct special *special; /* NULL: the figure "variants" */
 } figure;
 
 static void free_figure(figure *fig) { free(fig->script), free(fig->out); }
@@ -152,8 +152,8 @@ static pb_status find_script(figure *fig, bool *found)
 
 static pb_status no_script(const figure *fig, const char *what)
 {
-    return pb_fail(PB_EINVAL, "%s: %s has a script in %s", fig->t->path, what,
-                   fig->o->plots ? fig->o->plots : "this program (bench plot --plots DIR takes others)");
+    return pb_fail(PB_EINVAL, "%s: %s has a plot script in %s", fig->t->path, what,
+                   fig->o->plots ? fig->o->plots : "this program; bench plot --plots DIR reads your own");
 }
 
 /* Chooses the first suite of the run that has variants and a script. Its series are [*from, *to). */
@@ -168,13 +168,13 @@ static pb_status choose(figure *fig, size_t *from, size_t *to)
         if (pb_view_of(key)->variants[0]) PB_TRY(find_script(fig, &found));
         if (found) return PB_OK;
     }
-    return no_script(fig, "none of its suites");
+    return no_script(fig, "no suite of the run");
 }
 
-static pb_status choose_own(figure *fig)
+static pb_status choose_special(figure *fig)
 {
     bool found;
-    snprintf(fig->name, sizeof fig->name, "%s", fig->own->name);
+    snprintf(fig->name, sizeof fig->name, "%s", fig->special->name);
     PB_TRY(find_script(fig, &found));
     return found ? PB_OK : no_script(fig, "no figure of this name");
 }
@@ -202,11 +202,12 @@ static pb_status make_data(const figure *fig, const pb_layout *l, pb_drawing *d)
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
     if (!f) return pb_fail(PB_ENOMEM, "plot: no memory");
-    d->variants = l ? write_data(f, l, fig->set) : fig->own->write(f, fig->set);
+    d->variants = l ? write_data(f, l, fig->set) : fig->special->write(f, fig->set);
     const bool ok = !ferror(f);
-    const char *needs = l ? l->view->metrics[0].metric : fig->own->needs;
+    const char *needs = l ? l->view->metrics[0].metric : fig->special->needs;
     pb_status s = fclose(f) == 0 && ok ? PB_OK : pb_fail(PB_ENOMEM, "plot: no memory");
-    if (s == PB_OK && !d->variants) s = pb_fail(PB_EINVAL, "%s: no %s to plot", fig->t->path, needs);
+    if (s == PB_OK && !d->variants)
+        s = pb_fail(PB_EINVAL, "%s: nothing to plot: the run has no %s", fig->t->path, needs);
     if (s == PB_OK) d->data = text, d->data_n = n;
     else free(text);
     return s;
@@ -253,17 +254,17 @@ static pb_status plot_suite(figure *fig)
     return s;
 }
 
-static pb_status plot_own(figure *fig)
+static pb_status plot_special(figure *fig)
 {
-    PB_TRY(choose_own(fig));
+    PB_TRY(choose_special(fig));
     PB_TRY(name_output(fig));
     return draw_figure(fig, NULL);
 }
 
 static pb_status plot_table(const pb_table *t, const pb_series_set *set, const pb_plot_opts *o, FILE *out)
 {
-    figure fig = {.t = t, .set = set, .o = o, .own = own_of(o->figure)};
-    const pb_status s = fig.own ? plot_own(&fig) : plot_suite(&fig);
+    figure fig = {.t = t, .set = set, .o = o, .special = special_of(o->figure)};
+    const pb_status s = fig.special ? plot_special(&fig) : plot_suite(&fig);
     if (s == PB_OK) fprintf(out, "wrote %s\n", fig.out);
     free_figure(&fig);
     return s;

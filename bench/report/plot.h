@@ -2,13 +2,13 @@
  *
  * The figure "variants" draws a suite with the script plots/<suite>.gp; the figures "crossover" and "attention" use
  * plots/crossover.gp and plots/attention.gp. The scripts are compiled into the program; --plots names a folder with
- * others. A script gets these gnuplot variables:
+ * other scripts. A script gets these gnuplot variables:
  *
  *   data     the data file. "variants": a line per case: a label, then for each variant its median, least and greatest
  *            process in seconds (NaN: no value). For the other figures see plot_impl.h
  *   out      the file to write
  *   term     "svg" or "png"
- *   variants     the number of variants, or of lines
+ *   variants the number of variants, or of lines
  *   heading  the run and its machine
  *
  * gnuplot runs in a temporary folder; the finished picture then replaces the output file atomically. */

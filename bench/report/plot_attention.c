@@ -29,8 +29,8 @@ static pb_status line_of(const pb_case *c, pb_case *out)
     return PB_OK;
 }
 
-/* Makes the point of a series. False: not a forward case of the suite, its backward case has no value, or entries of
- * its key lists are masked on purpose. */
+/* Makes the point of a series. Returns false if the series is not a forward case of suite attention, if the backward
+ * case has no value, or if entries of the key lists are masked (axis masked). */
 static bool point_of(const pb_series_set *set, const pb_series *s, point *out)
 {
     pb_case c, line;

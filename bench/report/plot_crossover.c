@@ -26,7 +26,8 @@ static bool compared(const pb_series *s)
                                (pb_key_of(s->key, "throughput") && strcmp(s->metric, "step_time") == 0));
 }
 
-/* Makes the point of a series. False: not a case with mode=graph, or its eager counterpart has no value. */
+/* Makes the point of a series. Returns false if the case does not have mode=graph, or the same case with mode=eager
+ * has no value. */
 static bool point_of(const pb_series_set *set, const pb_series *s, point *out)
 {
     pb_case c, eager, family;

@@ -92,7 +92,8 @@ static pb_status read_back(const pb_drawing *d, const char *folder, char **pictu
     return PB_OK;
 }
 
-/* Removes the temporary folder. If s is a failure, keeps its message, which a failure to remove would replace. */
+/* Removes the temporary folder. If s is a failure, its message is kept: a failure to remove the folder would overwrite
+ * it. */
 static void remove_folder(const char *folder, pb_status s)
 {
     char why[512];

@@ -53,7 +53,7 @@ static void print_requirement(const pb_series *s, const pb_report_page *p)
 
 static void print_requirements(const pb_report_page *p, size_t from, size_t to, const counts *n)
 {
-    fputs(p->markdown ? "\n| requirement | | figure | |\n|---|---|--:|---|\n" : "\nrequirements\n", p->out);
+    fputs(p->markdown ? "\n| requirement | | value | |\n|---|---|--:|---|\n" : "\nrequirements\n", p->out);
     for (size_t i = from; i < to; i++) print_requirement(&p->set->s[i], p);
     if (!p->markdown)
         fprintf(p->out, "requirements: %d pass, %d fail, %d unsupported\n", n->pass, n->fail, n->unsupported);
@@ -76,8 +76,8 @@ static void print_headline(const pb_report_page *p, const counts *n)
 {
     fputs("### bench: ", p->out);
     if (n->bad)
-        fprintf(p->out, "%d figure%s missing: wrong, failed or truncated", n->bad, n->bad == 1 ? " is" : "s are");
-    else fputs("every figure is there", p->out);
+        fprintf(p->out, "%d value%s missing: wrong, failed or truncated", n->bad, n->bad == 1 ? " is" : "s are");
+    else fputs("no value is missing", p->out);
     if (n->pass + n->fail + n->unsupported)
         fprintf(p->out, "; requirements: %d pass, %d fail, %d unsupported", n->pass, n->fail, n->unsupported);
     fputc('\n', p->out);
@@ -120,7 +120,8 @@ static pb_status print_report(const pb_table *t, pb_report_page *p, const counts
         }
     }
     if (requirements < requirements_end) print_requirements(p, requirements, requirements_end, n);
-    if (n->bad && !p->markdown) fprintf(p->out, "\n%d figures are missing: wrong, failed or truncated\n", n->bad);
+    if (n->bad && !p->markdown)
+        fprintf(p->out, "\n%d value%s missing: wrong, failed or truncated\n", n->bad, n->bad == 1 ? " is" : "s are");
     return PB_OK;
 }
 

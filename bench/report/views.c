@@ -57,7 +57,7 @@ const pb_view *pb_view_of(const char *key)
 
 /* ---- cells ------------------------------------------------------------------------------------- */
 
-/* The number of a footnote, which is added if its text is new. 0: no room for more footnotes. */
+/* Returns the number of the footnote with this text, and adds the footnote if the text is new. 0: the list is full. */
 static int footnote(pb_report_page *p, const char *text)
 {
     const char *note = pb_intern(p->text, text, strlen(text));
@@ -68,7 +68,7 @@ static int footnote(pb_report_page *p, const char *text)
     return p->nnotes;
 }
 
-/* Appends the reference " [N]" to a note to a cell; nothing for an empty note. */
+/* Appends the reference " [N]" to a cell's text, where N is the number of its footnote. An empty note adds nothing. */
 static void mark(pb_report_page *p, const char *note, char *out, size_t n)
 {
     int number = *note ? footnote(p, note) : 0;
@@ -131,7 +131,7 @@ static void close_grid(const pb_report_page *p, pb_grid *g)
     pb_grid_close(g);
 }
 
-/* Prints the title of a table: a metric, and what the table shows of it. */
+/* Prints the title of a table: the metric's name, and whether the cells hold medians, ranges or ratios. */
 static void title(const pb_report_page *p, const char *metric, const char *what)
 {
     fputc('\n', p->out);
@@ -193,7 +193,7 @@ static int find_ratios(const pb_layout *l, ratio_column *out, int max)
     return n;
 }
 
-/* The first metric's value of a row and a variant. NaN: no value with status ok. */
+/* The value of the view's first metric in the case of this row and variant. NaN: no value with status ok. */
 static double value_at(const pb_report_page *p, const pb_layout *l, int row, int variant)
 {
     for (int i = 0; i < l->n; i++) {

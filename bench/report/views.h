@@ -1,5 +1,4 @@
-/* views.h - the layout of each suite's tables in a report, and the functions that print them. Identifiers call a
- * variant an `variant`. */
+/* views.h - the layout of each suite's tables in a report, and the functions that print them. */
 #ifndef PB_VIEWS_H
 #define PB_VIEWS_H
 #include "bench/rows/series.h"
@@ -22,8 +21,8 @@ typedef struct pb_view {
     } ratios[PB_VIEW_RATIOS];
 } pb_view;
 
-/* The view of the key's suite. A suite that has no view gets one without a suite name, variants and metrics. Never
- * NULL. */
+/* The view of the suite that the key belongs to. A suite without a view gets an empty one: no suite name, variants or
+ * metrics. Never NULL. */
 const pb_view *pb_view_of(const char *key);
 
 /* The state of a report while it is printed. */

@@ -39,7 +39,7 @@ pb_status pb_case_int(const pb_case *c, const char *axis, long *out)
 {
     const char *text = pb_case_get(c, axis);
     char *end;
-    if (!text) return pb_fail(PB_EINVAL, "%s: there is no axis '%s'", c->key, axis);
+    if (!text) return pb_fail(PB_EINVAL, "%s: the case has no axis '%s'", c->key, axis);
     errno = 0;
     long v = strtol(text, &end, 10);
     if (end == text || *end || errno) return pb_fail(PB_EINVAL, "%s=%s: need a whole number", axis, text);
@@ -59,12 +59,14 @@ pb_status pb_case_set(pb_case *c, const char *axis, const char *value)
     pb_axis *a = find(c, axis);
     size_t old = a ? strlen(a->value) : 0, more = strlen(value) + (a ? 0 : strlen(axis) + 2);
     if (!word_ok(axis, strlen(axis)) || !word_ok(value, strlen(value)))
-        return pb_fail(PB_EINVAL, "axis %s=%s: words of 1 to %d characters without space or any of / ? & = , \"", axis,
+        return pb_fail(PB_EINVAL,
+                       "axis %s=%s: name and value need 1 to %d characters, no blank and none of / ? & = , \"", axis,
                        value, PB_AXIS_TEXT - 1);
     if (!a && c->n == PB_CASE_AXES)
         return pb_fail(PB_EINVAL, "axis %s: a case has at most %d axes", axis, PB_CASE_AXES);
     if (key_length(c) - old + more >= PB_KEY_TEXT)
-        return pb_fail(PB_EINVAL, "axis %s=%s: the key would pass %d characters", axis, value, PB_KEY_TEXT - 1);
+        return pb_fail(PB_EINVAL, "axis %s=%s: the key would be longer than %d characters", axis, value,
+                       PB_KEY_TEXT - 1);
     if (!a) {
         int at = c->n++;
         for (; at > 0 && strcmp(c->axes[at - 1].name, axis) > 0; at--) c->axes[at] = c->axes[at - 1];
@@ -76,8 +78,8 @@ pb_status pb_case_set(pb_case *c, const char *axis, const char *value)
     return PB_OK;
 }
 
-/* Appends text to key at *n and advances *n; cuts off what does not fit. The reader of results.csv rebuilds every
- * distinct key with it; snprintf() here took a sixth of the reading time. */
+/* Appends text to key at *n and advances *n; cuts off what does not fit. Not written with snprintf(), which is slower:
+ * the reader of results.csv rebuilds every distinct key here, and spent a sixth of its time in it. */
 static void put(char key[PB_KEY_TEXT], size_t *n, const char *text)
 {
     const size_t len = strlen(text), room = PB_KEY_TEXT - 1 - *n, take = len < room ? len : room;
@@ -104,7 +106,7 @@ void pb_case_finish(pb_case *c)
 static pb_status take(const char *key, const char *from, const char *end, char *out)
 {
     if (!end || !word_ok(from, (size_t)(end - from)))
-        return pb_fail(PB_EINVAL, "'%.200s' is no key: need suite/case?axis=value&...", key);
+        return pb_fail(PB_EINVAL, "'%.200s' is not a key: need suite/name?axis=value&...", key);
     memcpy(out, from, (size_t)(end - from));
     out[end - from] = 0;
     return PB_OK;
@@ -128,7 +130,8 @@ pb_status pb_case_parse(const char *key, pb_case *out)
         PB_TRY(pb_case_set(&c, a.name, a.value));
     }
     pb_case_finish(&c);
-    if (strcmp(c.key, key) != 0) return pb_fail(PB_EINVAL, "'%.200s' is no key: it would read %s", key, c.key);
+    if (strcmp(c.key, key) != 0)
+        return pb_fail(PB_EINVAL, "'%.200s' is not a valid key; the valid form is %s", key, c.key);
     *out = c;
     return PB_OK;
 }

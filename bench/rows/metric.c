@@ -16,7 +16,7 @@ const pb_metric pb_metrics[] = {
 
 static const pb_metric_bound bounds[] = {
 #define BOUND(metric, suite, dtype, kind, limit, why)                                                                  \
-    {suite, #metric, dtype, (kind) == relative, limit, "beyond its bound, " #kind " " #limit},
+    {suite, #metric, dtype, (kind) == relative, limit, "the value exceeds the " #kind " bound " #limit},
 #include "bench/rows/metrics.def"
 };
 

@@ -17,7 +17,7 @@ typedef struct pb_metric_bound {
     const char *suite, *metric, *dtype; /* "*": any */
     bool relative;                      /* true: limits |value - base|/|base|; false: limits the value itself */
     double limit;
-    const char *text; /* for messages: "beyond its bound, absolute 1e-2" */
+    const char *text; /* for messages: "the value exceeds the absolute bound 1e-2" */
 } pb_metric_bound;
 /* The bound of a metric in the case with this key, the first line of metrics.def that matches. NULL: no bound. */
 const pb_metric_bound *pb_metric_bound_find(const char *key, const char *metric);

@@ -42,10 +42,10 @@ typedef struct reader {
     const char
         *last[NCOLUMNS]; /* interned text of the previous row: most columns repeat it, so the lookup is skipped */
     size_t last_len[NCOLUMNS];
-    size_t checked_keys; /* distinct keys that were parsed; fewer than t->keys holds: the current key is new */
+    size_t checked_keys; /* distinct keys that were parsed; if t->keys has more, the current key is new */
     struct {
         const char *was, *is;
-    } renamed_key;           /* the last key of bench_version 1 and its present form; NULL: none yet */
+    } renamed_key;           /* the last translated key: in bench_version 1 and now; NULL: none yet */
     size_t capacity, nslots; /* of t->rows; of slots, a power of two */
     struct slot {
         uint32_t row, hash;       /* row: index into t->rows + 1, 0: free slot. hash: avoids comparing most rows */
@@ -180,7 +180,7 @@ static void check_metric(reader *r)
     }
 }
 
-/* Translates a row of bench_version 1 into the present names. */
+/* Translates the names in a row of bench_version 1 into the current ones. */
 static void rename_row(reader *r)
 {
     pb_row *row = &r->row;

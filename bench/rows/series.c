@@ -25,7 +25,10 @@ static double trend_of(const pb_row *const *row, size_t n, double *room)
 }
 
 /* True if this row's status replaces s->status: it is more severe, or the row is stored, thus of a newer session. */
-static bool speaks(const pb_series *s, const pb_row *r) { return pb_stored(r->run_id) || r->status > s->status; }
+static bool replaces_status(const pb_series *s, const pb_row *r)
+{
+    return pb_stored(r->run_id) || r->status > s->status;
+}
 
 static bool throttled(const pb_row *r) { return r->status == PB_ROW_THROTTLED; }
 
@@ -42,9 +45,9 @@ static const pb_row *first_of(const pb_row *const *row, size_t n)
 static const char *refutation(const pb_row *r)
 {
     const size_t n = strlen(r->unit);
-    const bool paced = !strcmp(r->unit, "s") || (n > 2 && !strcmp(r->unit + n - 2, "/s"));
+    const bool time_or_rate = !strcmp(r->unit, "s") || (n > 2 && !strcmp(r->unit + n - 2, "/s"));
     if (!isfinite(r->value) || (r->status != PB_ROW_OK && !throttled(r))) return NULL;
-    if (paced && strcmp(r->better, "none") != 0 && !(r->value > 0))
+    if (time_or_rate && strcmp(r->better, "none") != 0 && !(r->value > 0))
         return !strcmp(r->unit, "s") ? "a time that is not above zero" : "a rate that is not above zero";
     const pb_metric_bound *b = pb_metric_bound_find(r->key, r->metric);
     return b && !b->relative && !pb_metric_bound_keeps(b, 0, r->value) ? b->text : NULL;
@@ -56,8 +59,8 @@ typedef struct figures {
     pb_session *session; /* the first free element of the set's sessions */
 } figures;
 
-/* Adds one row to the series. `r` is the series' first row that counts; *mine and *all are the numbers of values in
- * f.value and f.all. */
+/* Adds one row to the series. `r` is the series' first row that is not throttled; *mine and *all are the numbers of
+ * values in f.value and f.all. */
 static void count(pb_series *s, const pb_row *row, const pb_row *r, figures f, int *mine, int *all)
 {
     const pb_row_class class = pb_row_class_of(row->status);
@@ -67,7 +70,7 @@ static void count(pb_series *s, const pb_row *row, const pb_row *r, figures f, i
         f.value[(*mine)++] = f.all[(*all)++] = row->value;
         s->processes += pb_stored(r->run_id) ? (int)row->process : 1;
     }
-    if (!throttled(row) && speaks(s, row)) s->status = row->status, s->note = row->note;
+    if (!throttled(row) && replaces_status(s, row)) s->status = row->status, s->note = row->note;
 }
 
 /* Marks the series as wrong if any of its rows must be wrong. */

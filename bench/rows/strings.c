@@ -14,7 +14,7 @@ typedef struct chunk {
 } chunk;
 
 typedef struct slot {
-    const char *text; /* NULL: free */
+    const char *text; /* NULL: the slot is free */
     uint32_t hash, len;
 } slot;
 

@@ -22,7 +22,8 @@ pb_sample pb_sample_of(const double *x, int n)
 
 pb_status pb_log_median(const double *t, int n, int ranks, double *work, double *out)
 {
-    if (n < 1 || ranks < 1) return pb_fail(PB_EINVAL, "log median: %d iterations of %d ranks", n, ranks);
+    if (n < 1 || ranks < 1)
+        return pb_fail(PB_EINVAL, "log median: %d iterations and %d ranks, need at least 1 of each", n, ranks);
     for (int k = 0; k < n; k++) {
         double slowest = t[k];
         for (int r = 0; r < ranks; r++) {

@@ -32,8 +32,8 @@ static void prepare(expectation *e, const pb_detector *d)
     }
 }
 
-/* Integrates over lo <= u <= hi the density of u times the probability that a change of x standard errors is found
- * (side -1) or missed (side 1). */
+/* The integral over lo <= u <= hi of density(u) * P(u), where P(u) is the probability that the test finds (side -1) or
+ * misses (side 1) a change of x standard errors. */
 static double piece(const expectation *e, double lo, double hi, double x, int side)
 {
     double half = (hi - lo) / 2, sum = 0;

@@ -83,10 +83,10 @@ typedef struct pb_detector {
  * distribution (Owen 1968). Computed by tanh-sinh quadrature (Takahasi and Mori 1974); exact for normal differences.
  * Returns 0 for n < 2 and for an sd that is not finite. */
 double pb_power(const pb_detector *t, double effect);
-/* The detectable change: the smallest effect found with probability `power`, 1/2 <= power < 1. +inf: none is. Takes
- * about 0.3 ms. */
+/* The detectable change: the smallest effect found with probability `power`, 1/2 <= power < 1. +inf: no change is
+ * found. Takes about 0.3 ms. */
 double pb_detectable(const pb_detector *t, double power);
-/* The smallest n in [2, max] that finds `effect` with probability `power`; 0: none does. Ignores t->n. */
+/* The smallest n in [2, max] that finds `effect` with probability `power`; 0: no such n. Ignores t->n. */
 int pb_pairs_needed(const pb_detector *t, double effect, double power, int max);
 
 /* ---- rates, and bounds from stored sessions ---------------------------------------------------- */

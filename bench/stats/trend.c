@@ -8,7 +8,7 @@
 
 #include "bench/stats/median.h"
 
-#define TELLS "warm-up suspect: first third "
+#define TREND_TEXT "warm-up suspect: first third "
 
 /* The Mann-Whitney statistic in standard deviations: how far the number of pairs with first > last exceeds its
  * expectation for equal distributions. */
@@ -32,12 +32,13 @@ double pb_trend(const double *seconds, int n)
 
 void pb_trend_note(const char *note, double trend, char *out, size_t room)
 {
-    snprintf(out, room, "%s%s" TELLS "%.2g %% slower than the last", note, *note ? "; " : "", 100 * trend);
+    snprintf(out, room, "%s%s" TREND_TEXT "%.2g %% slower than the last", note, *note ? "; " : "", 100 * trend);
 }
 
 double pb_trend_of_note(const char *note)
 {
-    const char *tells = strstr(note, TELLS);
-    const double percent = tells ? strtod(tells + strlen(TELLS), NULL) : 0;
-    return percent > 0 && percent < 1e6 ? percent / 100 : 0; /* the note is from a file and may hold any text */
+    const char *found = strstr(note, TREND_TEXT);
+    const double percent = found ? strtod(found + strlen(TREND_TEXT), NULL) : 0;
+    return percent > 0 && percent < 1e6 ? percent / 100
+                                        : 0; /* checked, because the note is read from a file and may hold any text */
 }

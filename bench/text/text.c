@@ -9,13 +9,13 @@ typedef struct scale {
     const char *prefix;
 } scale;
 
-/* The prefix for which 1 to 999 remain before the unit, after rounding to three digits. */
+/* Chooses the SI prefix so that the number before it is from 1 to 999 after rounding to three digits. */
 static scale scale_of(double v, const char *unit)
 {
     static const scale scales[] = {{1e-9, "n"}, {1e-6, "u"}, {1e-3, "m"}, {1, ""},     {1e3, "k"},
                                    {1e6, "M"},  {1e9, "G"},  {1e12, "T"}, {1e15, "P"}, {1e18, "E"}};
     enum { N = sizeof scales / sizeof *scales, ONE = 3 };
-    int i = !strcmp(unit, "s") ? 0 : ONE; /* only times use prefixes below one */
+    int i = !strcmp(unit, "s") ? 0 : ONE; /* only times use the prefixes n, u and m */
     if (!strcmp(unit, "1") || v == 0) return scales[ONE];
     while (i + 1 < N && fabs(v) >= 999.5 * scales[i].factor) i++;
     return scales[i];
