@@ -38,7 +38,7 @@ typedef struct run {
     char machine_id[PB_MACHINE_TEXT];
 } run;
 
-/* ---- planning --------------------------------------------------------------------------------------- */
+/* ---- planning the cases ----------------------------------------------------------------------------- */
 
 static pb_status find_suite(const pb_options *o, const pb_suite **out)
 {

@@ -27,8 +27,8 @@ void pb_map_close(pb_map *m); /* accepts {0} */
  * one descriptor. `path` is used in error messages only. EIO: an error of the device, or the file ends before. */
 pb_status pb_file_read_at(int fd, const char *path, size_t offset, void *to, size_t n);
 
-/* Opens a log for reading and writing, and creates it if it is missing. `fresh`: the file must not exist yet. EPATH: the
- * file exists but `fresh` is set, or it cannot be opened, or it is not a regular file (a resumed run reads its log,
+/* Opens a log for reading and writing, and creates it if it is missing. `fresh`: the file must not exist yet. EPATH:
+ * the file exists but `fresh` is set, or it cannot be opened, or it is not a regular file (a resumed run reads its log,
  * which is impossible with a device or a FIFO). The error message names the path. */
 pb_status pb_file_update(const char *path, bool fresh, FILE **out);
 

@@ -10,7 +10,7 @@ pb_status pb_memory_peak(double *bytes); /* peak resident size since the last re
  * left in its cgroup (v2) and in that cgroup's ancestors, and the limit left by RLIMIT_AS. INFINITY: none of these
  * limits is known. */
 double pb_memory_available(void);
-/* The minimum of the bytes that a cgroup (v2) and its ancestors still allow. `cgroup`: a file that names the group, such
- * as /proc/self/cgroup; `root`: the folder where the cgroup hierarchy is mounted. INFINITY: no limit. */
+/* The minimum of the bytes that a cgroup (v2) and its ancestors still allow. `cgroup`: a file that names the group,
+ * such as /proc/self/cgroup; `root`: the folder where the cgroup hierarchy is mounted. INFINITY: no limit. */
 double pb_memory_left_in_groups(const char *cgroup, const char *root);
 #endif

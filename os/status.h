@@ -10,8 +10,8 @@
 extern "C" {
 #endif
 
-/* X(status, exit code, meaning). Exit code 2: the user's arguments or files are wrong. Exit code 125: the machine failed,
- * or the build lacks the feature; `git bisect run` skips a revision that exits with 125. */
+/* X(status, exit code, meaning). Exit code 2: the user's arguments or files are wrong. Exit code 125: the machine
+ * failed, or the build lacks the feature; `git bisect run` skips a revision that exits with 125. */
 #define PB_STATUS_MAP(X)                                                                                               \
     X(OK, 0, "success")                                                                                                \
     X(EINVAL, 2, "invalid argument or file contents")                                                                  \

@@ -27,7 +27,7 @@ static void cases_that_cannot_be_are_refused(void **state)
     assert_int_equal(sizes_of("fwd qk=576").V, 512);
 }
 
-/* ---- lists ------------------------------------------------------------------------------------------------ */
+/* ---- key lists -------------------------------------------------------------------------------------------- */
 
 static int32_t *lists_of(const pb_attn *a)
 {
@@ -140,7 +140,7 @@ static void v4_lists_are_a_window_and_complete_groups(void **state)
     free(idx);
 }
 
-/* ---- work ------------------------------------------------------------------------------------------------- */
+/* ---- FLOPs of a case -------------------------------------------------------------------------------------- */
 
 /* FLOP counts that the authors of the public kernels (FlashMLA) give for these shapes. */
 static void work_is_counted_as_public_kernels_count_it(void **state)

@@ -13,7 +13,7 @@
 #include "kernels/engine/op.h"
 #include "tests/emitter.h"
 
-/* ---- the crossover ---------------------------------------------------------------------------------- */
+/* ---- from how many tokens on a graph no longer pays ------------------------------------------------- */
 
 static void the_crossover_lies_between_its_neighbours(void **state)
 {

@@ -84,7 +84,7 @@ static const char *named(const char *word, const char *name)
     return !strncmp(word, name, n) && word[n] == '=' ? word + n + 1 : NULL;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------- */
+/* ---- rows of results.csv ---------------------------------------------------------------------------- */
 
 static const char *key_of(const reader *r, const char *word)
 {

@@ -12,7 +12,7 @@
 #include "tests/scripted.h"
 #include "tests/test.h"
 
-/* ---- keys ------------------------------------------------------------------------------------- */
+/* ---- keys of cases: suite/name?axis=value&... ------------------------------------------------- */
 
 static void keys_are_sorted_and_come_back(void **state)
 {

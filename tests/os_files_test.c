@@ -185,8 +185,8 @@ static int other = -1; /* another process's descriptor of the file that is writt
 
 ssize_t __real_write(int fd, const void *from, size_t n);
 ssize_t __wrap_write(int fd, const void *from, size_t n);
-/* Replaces write(): the first call writes only 2 bytes; in the second call another process appends, and then the disk is
- * full. */
+/* Replaces write(): the first call writes only 2 bytes; in the second call another process appends, and then the disk
+ * is full. */
 ssize_t __wrap_write(int fd, const void *from, size_t n)
 {
     static int calls;

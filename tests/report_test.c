@@ -202,7 +202,8 @@ static void the_data_of_the_crossover(void **state)
     pb_table_free(&t);
 }
 
-/* Forward and backward are added. Series with a single length, or with masked slots, are not plotted. */
+/* The plotted time is that of the forward pass plus that of the backward pass. A series that has only one length, or
+ * whose key lists contain masked entries, is not plotted. */
 static void the_data_of_attention(void **state)
 {
     pb_table t;

@@ -1,5 +1,5 @@
-/* run_files.h - the runs of tests/fixtures/compare/cases.txt as files in a temporary folder, for tests of functions that
- * read results. */
+/* run_files.h - the runs of tests/fixtures/compare/cases.txt as files in a temporary folder, for tests of functions
+ * that read results. */
 #ifndef PB_RUN_FILES_H
 #define PB_RUN_FILES_H
 #include <unistd.h>

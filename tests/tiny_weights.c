@@ -1,5 +1,5 @@
-/* tiny_weights.c - trains the model `tiny` on the shipped conversations and writes it with an adapter, for tests that only
- * a trained model can fail.
+/* tiny_weights.c - trains the model `tiny` on the shipped conversations and writes it with an adapter, for tests that
+ * only a trained model can fail.
  *
  * usage: tiny_weights FOLDER [again]     does nothing when the folder is complete, unless `again`
  *

@@ -216,8 +216,8 @@ static void accumulated_graphs_equal_eager(void **state)
     ctx->deterministic = false;
 }
 
-/* With more shapes than the cache holds, the least recently used recording is evicted, and recorded again when its shape
- * returns. */
+/* With more shapes than the cache holds, the least recently used recording is evicted, and recorded again when its
+ * shape returns. */
 static void the_least_recently_used_graph_is_evicted(void **state)
 {
     enum { MORE = PB_GRAPHS_MOST + 2 };

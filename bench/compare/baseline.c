@@ -62,7 +62,7 @@ int pb_baseline_suites(const pb_series_set *set, char (*suites)[PB_AXIS_TEXT], i
     return n;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------- */
+/* ---- writing the file -------------------------------------------------------------------------- */
 
 /* v rounded to four significant digits. */
 static double rounded(double v)

@@ -7,8 +7,8 @@
  *   process  the number of these processes
  *   note     the reason why the session was stored
  *
- * It holds the rows with status ok of the metrics that gate or that metrics.def says to keep, the ceilings of the run, and its
- * requirements and crossovers with their own notes.
+ * It holds the rows with status ok of the metrics that gate or that metrics.def says to keep, the ceilings of the run,
+ * and its requirements and crossovers with their own notes.
  * Rows are sorted by session, oldest first (a run_id begins with the time), then by key, then by metric. An update thus
  * adds lines at the end and removes lines at the top, and leaves all other lines unchanged.
  *

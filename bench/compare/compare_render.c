@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- rows ----------------------------------------------------------------------------------------- */
+/* ---- emitting rows -------------------------------------------------------------------------------- */
 
 const pb_series *pb_verdict_series(const pb_verdict *v) { return v->cand ? v->cand : v->base; }
 
@@ -77,8 +77,8 @@ static void print_row(pb_axes_set *axes, const pb_verdict *v, FILE *out)
     fputs(" |\n", out);
 }
 
-/* Prints a table of the shown rows whose `counts` is as given, at most PB_MARKDOWN_ROWS. Returns how many rows there
- * are. */
+/* Prints a table of the rows whose `counts` is as given and that --all is not needed for, at most PB_MARKDOWN_ROWS of
+ * them. Returns the number of such rows, printed or not. */
 static size_t print_table(const pb_comparison *c, bool counts, pb_axes_set *axes, FILE *out)
 {
     size_t n = 0;

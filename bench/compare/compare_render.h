@@ -50,7 +50,7 @@ pb_status pb_compare_show(pb_comparison *c, const pb_compare_opts *o, FILE *out)
 pb_status pb_compare_markdown(const pb_comparison *c, FILE *out);
 pb_status pb_compare_junit(const pb_comparison *c, FILE *out);
 
-/* ---- rows ---- */
+/* ---- emitting rows --- */
 
 /* The candidate's series; the base's if the candidate lacks the row. */
 const pb_series *pb_verdict_series(const pb_verdict *v);

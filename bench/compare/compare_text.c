@@ -79,7 +79,7 @@ static void print_table(printer *p, const pb_verdicts *vs)
         if (shown(p, &vs->v[i])) print_row(p, &vs->v[i]);
 }
 
-/* ---- notes ------------------------------------------------------------------------------------- */
+/* ---- notes below the table --------------------------------------------------------------------- */
 
 /* Prints a note on each ceiling that a gate names and that changed by more than 5 %. With several suites a ceiling has
  * several adjacent rows; it gets one note. */

@@ -130,7 +130,7 @@ static const char *mismatch(const pb_series *b, const pb_series *c, const pb_jud
     return no_logarithm(b, c);
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------- */
+/* ---- emitting rows ------------------------------------------------------------------------------- */
 
 static bool is_requirement(const pb_series *s) { return pb_key_of(s->key, "requirement"); }
 /* True if the series has a value, even if all processes were throttled. */

@@ -7,7 +7,8 @@
  *                 where the base was ok
  *   INCOMPARABLE  the sides differ in machine, version or unit; or a value is <= 0 (if all are 0, the row is SAME)
  *   MISSING       the newest session of the base has the row, and the candidate does not
- *   NEW           only the candidate has the row; not reported if the base is a baseline, which does not store the metric
+ *   NEW           only the candidate has the row; not reported if the base is a baseline, which does not store the
+ * metric
  *   INCONCLUSIVE  a side has fewer than PB_ENOUGH_PROCESSES processes, or all processes of a side were throttled
  *   SUSPECT       the rule gives REGRESSED or IMPROVED, but a too short warm-up may be the cause: without the trend of
  *                 the slower side (series.h) the change would not be significant

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the crossover ---------------------------------------------------------------------------------- */
+/* ---- from how many tokens on a graph no longer pays ------------------------------------------------- */
 
 static int by_tokens(const void *a, const void *b)
 {
@@ -90,7 +90,7 @@ pb_status pb_graph_family(const pb_case *c, pb_case *out)
     return PB_OK;
 }
 
-/* ---- rows --------------------------------------------------------------------------------------------- */
+/* ---- emitting rows ------------------------------------------------------------------------------------ */
 
 typedef struct gain {
     pb_case c; /* the case with mode=graph */

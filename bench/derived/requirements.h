@@ -1,5 +1,5 @@
-/* requirements.h - the table requirements.def, and the rows that say whether its requirements hold: suite "requirement",
- * the id as the case's name, metric `requirement`, status pass, fail or unsupported. */
+/* requirements.h - the table requirements.def, and the rows that say whether its requirements hold: suite
+ * "requirement", the id as the case's name, metric `requirement`, status pass, fail or unsupported. */
 #ifndef PB_REQUIREMENTS_H
 #define PB_REQUIREMENTS_H
 #include "bench/measure/emit.h"

@@ -64,7 +64,7 @@ static pb_status add_place(const report *r, size_t line, const result *x, int pl
     return pb_import_figure(r->im, line, &c, r->machine, "bus_rate", 1e9, x->at[place].busbw, 0, note);
 }
 
-/* ---- text ------------------------------------------------------------------------------------------ */
+/* ---- text output ----------------------------------------------------------------------------------- */
 
 typedef struct table {
     report r;

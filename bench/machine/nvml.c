@@ -93,7 +93,7 @@ void pb_nvml_close(pb_nvml *n)
     free(n);
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------- */
+/* ---- reading the file ------------------------------------------------------------------------------- */
 
 /* The number of other processes that use the device for computing. -1: not known. */
 static int others_on(const pb_nvml *n)

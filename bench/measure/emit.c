@@ -109,7 +109,7 @@ static pb_status notice(pb_emitter *e, const pb_case *c, const pb_metric *m, dou
     return status == PB_ROW_OK ? remember(e, c->key, m, value) : PB_OK;
 }
 
-/* ---- rows -------------------------------------------------------------------------------------------- */
+/* ---- emitting rows ----------------------------------------------------------------------------------- */
 
 pb_status pb_emit(pb_emitter *e, const pb_case *c, const char *metric, double value, int samples, pb_row_status status,
                   const char *note)

@@ -85,7 +85,8 @@ static pb_status warm_up(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opt
     return ctx->be->sync(ctx);
 }
 
-/* Lets the call hook begin, and takes the batches of trial samples that it asks for. */
+/* Starts the call hook, which injects a delay into every timed call (hooks.h), and takes the trial samples from which
+ * it calibrates the delay. */
 static pb_status begin_call_hook(pb_ctx *ctx, pb_fn fn, void *self, const pb_measure_opts *o)
 {
     pb_call_hook *h = o->call_hook;

@@ -111,8 +111,8 @@ static bool ended(const pb_child *c, int n, pb_pair_ended *out)
 pb_status pb_pair_process_run(const pb_pair_process *l, int n, double time_slice, double deadline, pb_pair_ended *out,
                               bool *cut)
 {
-    /* The first signal ends an executable in an orderly way, whichever it was. `grace` is longer than PB_GRACE, which the
-     * executable itself gives to its measuring process. */
+    /* The first signal ends an executable in an orderly way, whichever it was. `grace` is longer than PB_GRACE, which
+     * the executable itself gives to its measuring process. */
     const pb_supervision rules = {.deadline = deadline, .grace = 15, .forward = SIGTERM};
     child c[PB_PAIR_PROCESSES];
     pb_child started[PB_PAIR_PROCESSES] = {0};

@@ -32,9 +32,9 @@ typedef struct pb_pair_ended {
 
 /* Runs n <= PB_PAIR_PROCESSES processes at the same time and waits for them to end. time_slice > 0: n is 2, and the
  * processes are interleaved in time slices of this many seconds (time_slice.h), l[0] first. deadline: in
- * pb_clock_seconds() time, when they get SIGTERM, and 15 seconds later SIGKILL; 0: none. The first signal of this process
- * is forwarded as SIGTERM, the second as SIGKILL (supervise.h); no process is abandoned. *cut: they were stopped by the
- * deadline or by a signal. EIO: a process cannot be started; EPATH: a log cannot be opened. */
+ * pb_clock_seconds() time, when they get SIGTERM, and 15 seconds later SIGKILL; 0: none. The first signal of this
+ * process is forwarded as SIGTERM, the second as SIGKILL (supervise.h); no process is abandoned. *cut: they were
+ * stopped by the deadline or by a signal. EIO: a process cannot be started; EPATH: a log cannot be opened. */
 enum { PB_PAIR_PROCESSES = 2 };
 pb_status pb_pair_process_run(const pb_pair_process *l, int n, double time_slice, double deadline, pb_pair_ended *out,
                               bool *cut);

@@ -193,7 +193,7 @@ static pb_status read_session(const char *path, pb_sim_recorded *r, figures *all
     return stat(base, &st) == 0 ? read_pairs(base, cand, r, all) : read_run(path, r, all);
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------- */
+/* ---- emitting rows ------------------------------------------------------------------------------- */
 
 static bool wanted(const figure *f, const pb_gates *gates, bool family)
 {

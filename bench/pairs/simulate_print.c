@@ -46,7 +46,7 @@ static void print_rates(const pb_sim_opts *o, const pb_simulation *sum, FILE *ou
     else fprintf(out, "detectable  no change in the median row\n");
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------- */
+/* ---- emitting rows ------------------------------------------------------------------------------- */
 
 typedef struct ranked {
     double detectable, sd;

@@ -1,4 +1,5 @@
-/* metric.c - metrics, bounds and counters: the tables made from metrics.def. */
+/* metric.c - the tables made from metrics.def: metrics, the limits beyond which a metric of correctness is wrong, and
+ * the metrics that are counted. */
 #include "bench/rows/metric.h"
 
 #include <math.h>

@@ -44,7 +44,7 @@ static const struct {
 
 bool pb_outcome_ended(pb_outcome outcome) { return outcomes[outcome].ended; }
 
-/* ---- writing ---------------------------------------------------------------------------------------- */
+/* ---- writing the file ------------------------------------------------------------------------------- */
 
 static pb_status save(const char *dir, pb_page *p, pb_page_put *put)
 {
@@ -75,7 +75,7 @@ pb_status pb_processes_append(const char *dir, const pb_process_end *end)
     return save(dir, &p, pb_append);
 }
 
-/* ---- reading ---------------------------------------------------------------------------------------- */
+/* ---- reading the file ------------------------------------------------------------------------------- */
 
 typedef struct reader {
     const char *path;

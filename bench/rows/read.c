@@ -156,7 +156,7 @@ static void on_field(void *bytes, size_t n, void *self)
     r->field++;
 }
 
-/* ---- rows -------------------------------------------------------------------------------------- */
+/* ---- emitting rows ----------------------------------------------------------------------------- */
 
 static bool one_of(const char *text, const char *const *words)
 {

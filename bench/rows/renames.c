@@ -40,7 +40,8 @@ const char *pb_renamed_column(const char *name) { return present(columns, name);
 const char *pb_renamed_metric(const char *name) { return present(metrics, name); }
 const char *pb_renamed_axis(const char *name) { return present(axes, name); }
 
-/* True if `beginning` ends where a name of the key ends: after '/' or '-', or before '?' or the end of the key. */
+/* True if the key begins with `beginning`, and a component of the key ends there: a component ends with '/' or '-', or
+ * before '?', or at the end of the key. */
 static bool begins(const char *key, const char *beginning)
 {
     const size_t n = strlen(beginning);

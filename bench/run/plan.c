@@ -91,7 +91,7 @@ void pb_plan_free(pb_plan *p)
     *p = (pb_plan){0};
 }
 
-/* ---- axes ------------------------------------------------------------------------------------------ */
+/* ---- axes of the cases ----------------------------------------------------------------------------- */
 
 /* True if a value matches the pattern: "value", "pat*", or "!pat" for every value that does not match. */
 static bool selects(const char *pattern, const char *value)

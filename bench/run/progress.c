@@ -21,7 +21,7 @@
 enum { LINE = 96, MOST = 1 << 30 };
 #define HEADER "process,case,results,samples\n"
 
-/* ---- writing -------------------------------------------------------------------------------------- */
+/* ---- writing the file ----------------------------------------------------------------------------- */
 
 static int line_text(pb_place next, const pb_kept *k, char out[LINE])
 {
@@ -52,7 +52,7 @@ pb_status pb_progress_mark(const char *dir, pb_place next)
     return s;
 }
 
-/* ---- reading -------------------------------------------------------------------------------------- */
+/* ---- reading the file ----------------------------------------------------------------------------- */
 
 typedef struct lines {
     char *path, *text; /* owned */

@@ -24,8 +24,8 @@ typedef struct pb_attempts {
     int retries;
 } pb_attempts;
 
-/* Reads dir/processes.csv. Errors of pb_processes_read(). Free *out with pb_attempts_free(), also on failure. A run that
- * has no process yet begins with only `options` set. */
+/* Reads dir/processes.csv. Errors of pb_processes_read(). Free *out with pb_attempts_free(), also on failure. A run
+ * that has no process yet begins with only `options` set. */
 pb_status pb_attempts_read(const char *dir, const pb_options *o, pb_attempts *out);
 void pb_attempts_free(pb_attempts *a);
 /* Adds the next process. Does nothing if `end` says that it has not ended. ENOMEM. */

@@ -7,7 +7,7 @@
 
 #include "kernels/mla_index/mla_index.h"
 
-/* ---- axes ---------------------------------------------------------------------------------------------- */
+/* ---- axes of the cases --------------------------------------------------------------------------------- */
 
 static pb_status word(const pb_case *c, const char *axis, const char *const *words, int *out)
 {
@@ -60,7 +60,7 @@ pb_status pb_attn_of(const pb_case *c, pb_attn *out)
     return PB_OK;
 }
 
-/* ---- lists --------------------------------------------------------------------------------------------- */
+/* ---- key lists ----------------------------------------------------------------------------------------- */
 
 /* A 32-bit hash, bijective (lowbias32 of C. Wellons' hash-prospector). */
 static uint32_t spread(uint32_t x)
@@ -138,7 +138,7 @@ pb_status pb_attn_lists(const pb_attn *a, int32_t *idx)
     return PB_OK;
 }
 
-/* ---- work ---------------------------------------------------------------------------------------------- */
+/* ---- FLOPs and bytes of a case ------------------------------------------------------------------------- */
 
 double pb_attn_pairs(const pb_attn *a, const int32_t *idx)
 {

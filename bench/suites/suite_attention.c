@@ -12,7 +12,7 @@
 #include "kernels/engine/op.h"
 #include "os/interrupt.h"
 
-/* ---- correctness ----------------------------------------------------------------------------------------- */
+/* ---- correctness checks ---------------------------------------------------------------------------------- */
 
 static pb_status emit_error(const pb_case *c, const pb_attn_error *e, pb_emitter *emitter, bool *right)
 {
@@ -103,7 +103,7 @@ static pb_status measure(pb_ctx *ctx, const pb_case *c, pb_attn_call *k, const p
     return right ? time_call(ctx, c, k, impl, env) : PB_OK;
 }
 
-/* ---- the suite ------------------------------------------------------------------------------------------- */
+/* ---- the suite: grids, estimate, entry points ------------------------------------------------------------ */
 
 static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {

@@ -157,7 +157,8 @@ static const char *const grid[] = {VARIANTS("tuning=lora batch=1"), "tuning=lora
 static const char *const full_grid[] = {
     "tuning=full,lora,qlora batch=1,2,4,8 seq=128,256,512 mode=eager,graph clip=sync,fused,multi", NULL};
 
-/* Sizes at which a graph pays and sizes at which it does not, for the requirements F-GRAPH-BWD-003a and 003b. Three processes fit into ten minutes on an H200. */
+/* Sizes at which a graph pays and sizes at which it does not, for the requirements F-GRAPH-BWD-003a and 003b. Three
+ * processes fit into ten minutes on an H200. */
 #define DEVICE "dtype=bf16 model=qwen2.5-0.5b,qwen2.5-1.5b "
 #define LOSSES "losses dtype=bf16 model=qwen2.5-1.5b tuning=qlora batch=1 seq=512 mode=graph clip=fused"
 static const char *const device_grid[] = {

@@ -191,7 +191,7 @@ static pb_status measure_range(pb_ctx *ctx, const pb_case *c, const pb_suite_env
     return t.n ? pb_requirement_emit(env->emitter, "NVTX-RANGE", NULL, 0, t.median, true, how) : PB_OK;
 }
 
-/* ---- the suite ------------------------------------------------------------------------------------------ */
+/* ---- the suite: grids, estimate, entry points ----------------------------------------------------------- */
 
 static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {

@@ -14,7 +14,7 @@
 /* Ops with at least this many FLOPs per byte are reported in FLOP/s, all others in B/s. */
 static const double flops_per_byte = 16;
 
-/* ---- axes ---------------------------------------------------------------------------------------------- */
+/* ---- axes of the cases --------------------------------------------------------------------------------- */
 
 static bool float_dtype(const char *name, pb_dtype *out)
 {
@@ -203,7 +203,7 @@ static pb_status enumerate(pb_ctx *ctx, bool full, pb_status (*add)(void *user, 
     return s;
 }
 
-/* ---- correctness ------------------------------------------------------------------------------------------- */
+/* ---- correctness checks ------------------------------------------------------------------------------------ */
 
 static pb_status compare_calls(pb_ctx *ctx, pb_ctx *cpu, call *want, call *got, pb_diff *d)
 {
@@ -258,7 +258,7 @@ static pb_status measure_error(pb_ctx *ctx, pb_ctx *cpu, const pb_op *op, pb_dty
 #define DEVICE_USUAL                                                                                                   \
     .warmup = 2, .min_samples = 20, .max_samples = PB_MAX_SAMPLES, .min_time = 0.05, .flush = true, .queued = true
 
-/* ---- rows ---------------------------------------------------------------------------------------------------- */
+/* ---- emitting rows ------------------------------------------------------------------------------------------- */
 
 /* Emits the rate and the roofline fraction. In f32 the ceiling of FLOP/s is matmul_f32_rate where it was measured. */
 static pb_status emit_rates(const pb_case *c, pb_cost cost, const pb_timing *t, const pb_suite_env *env)

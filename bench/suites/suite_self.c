@@ -145,7 +145,7 @@ static pb_status measure_compare(pb_ctx *ctx, const pb_case *c, const pb_suite_e
     return s;
 }
 
-/* ---- the suite ------------------------------------------------------------------------------------------ */
+/* ---- the suite: grids, estimate, entry points ----------------------------------------------------------- */
 
 static pb_status run(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {

@@ -7,7 +7,7 @@
 #include "kernels/cpu/chunks.h"
 #include "kernels/cpu/cpu.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 /* Returns the factor s of an entry's gradients (see adamw.h). */
 static double scale_of(const pb_adamw_step_args *a, const pb_adamw_entry *e)
@@ -47,7 +47,7 @@ static pb_status step_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_adamw_step)
 
@@ -55,7 +55,7 @@ static size_t step_workspace(const void *args) { return pb_chunks_workspace(((co
 
 const pb_impl pb_adamw_step_cpu[] = {PB_FAST_IMPLS(pb_adamw_step, .workspace = step_workspace){"ref", step_ref}, {0}};
 
-/* ---- descriptor ------------------------------------------------------------------------------- */
+/* ---- op descriptor: checks, costs, implementations -------------------------------------------- */
 
 /* The axes:
  *     N     number of tensors; the first has S*D elements

@@ -7,7 +7,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/rows.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 static pb_status fwd_ref(pb_ctx *ctx, const void *args)
 {
@@ -53,7 +53,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_addnorm_fwd)
 PB_FAST_DECLARE(pb_addnorm_bwd)
@@ -67,7 +67,7 @@ static size_t bwd_workspace(const void *args)
 const pb_impl pb_addnorm_fwd_cpu[] = {PB_FAST_IMPLS(pb_addnorm_fwd){"ref", fwd_ref}, {0}};
 const pb_impl pb_addnorm_bwd_cpu[] = {PB_FAST_IMPLS(pb_addnorm_bwd, .workspace = bwd_workspace){"ref", bwd_ref}, {0}};
 
-/* ---- descriptors ------------------------------------------------------------------------------ */
+/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
 
 /* Axis a: 1: accumulate dw. Axis f: 1: w is frozen, and dw is NULL. */
 static const char axes[] = "BSDaf";

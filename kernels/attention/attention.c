@@ -9,7 +9,7 @@
 #include "kernels/attention/plan.h"
 #include "kernels/cpu/cpu.h"
 
-/* ---- reference ---------------------------------------------------------------------------------------- */
+/* ---- reference in double precision -------------------------------------------------------------------- */
 
 static double dot(const void *x, size_t at, const void *y, size_t to, int D, pb_dtype t)
 {
@@ -109,7 +109,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ----------------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call --------------------------------------------- */
 
 PB_FAST_DECLARE(pb_attention_fwd)
 PB_FAST_DECLARE(pb_attention_bwd)
@@ -138,7 +138,7 @@ const pb_impl pb_attention_fwd_cpu[] = {
 const pb_impl pb_attention_bwd_cpu[] = {
     PB_FAST_IMPLS(pb_attention_bwd, .workspace = bwd_workspace){"ref", bwd_ref, .workspace = bwd_ref_workspace}, {0}};
 
-/* ---- descriptors --------------------------------------------------------------------------------------- */
+/* ---- op descriptors: checks, costs, implementations ---------------------------------------------------- */
 
 static const char axes[] = "BSHKDcpn";
 /* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */

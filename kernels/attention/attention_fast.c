@@ -168,7 +168,7 @@ static void add_over_queries(float *to, const queries *q, const keys *k, const f
     }
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------- */
+/* ---- forward pass ----------------------------------------------------------------------------------- */
 
 typedef struct softmax {
     float top[QUERIES], sum[QUERIES]; /* maximum of the scores and sum of the weights over the tiles so far */
@@ -258,7 +258,7 @@ pb_status PB_FAST(pb_attention_fwd)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- backward --------------------------------------------------------------------------------------- */
+/* ---- backward pass ---------------------------------------------------------------------------------- */
 
 typedef struct bwd_tiles {
     float *qt, *dot; /* [D][QUERIES]: q times scale, and do, both transposed */

@@ -92,7 +92,7 @@ __device__ inline cta_work work_of_cta(int heads, int B, int tiles, bool late)
     return {bh / heads, bh % heads, (late ? tiles - 1 - n : n) * OWN};
 }
 
-/* ---- forward ------------------------------------------------------------------------------------------------- */
+/* ---- forward pass -------------------------------------------------------------------------------------------- */
 
 constexpr int fwd_keys = 64;
 template <int DP> constexpr size_t fwd_smem = (size_t)(OWN + 4 * fwd_keys) * DP * sizeof(bf16);
@@ -162,7 +162,7 @@ template <int DP> __global__ __launch_bounds__(THREADS) void fwd_kernel(const pb
     store_rows<DP / 8>(o, f[0], f[1], to[0], to[1], a.D);
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------------ */
+/* ---- backward pass ------------------------------------------------------------------------------------------- */
 
 /* Rows of the tiles of the inner loop: fewer at large D, where the CTA's own tile fills the registers. */
 template <int DP> constexpr int passing = DP > 64 ? 32 : 64;
@@ -333,7 +333,7 @@ __global__ __launch_bounds__(THREADS) void dq_kernel(const pb_attention_bwd_args
     store_rows<DP / 8>(dq, a.scale, a.scale, i < a.S ? to + i * a.lddq : NULL, i8 < a.S ? to + i8 * a.lddq : NULL, a.D);
 }
 
-/* ---- launchers ----------------------------------------------------------------------------------------------- */
+/* ---- host functions that launch the kernels ------------------------------------------------------------------ */
 
 template <int DP> pb_status fwd_launch(pb_ctx *ctx, const pb_attention_fwd_args &a)
 {

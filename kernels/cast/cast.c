@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 static pb_status fwd_ref(pb_ctx *ctx, const void *args)
 {
@@ -27,7 +27,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_cast_fwd)
 PB_FAST_DECLARE(pb_cast_bwd)
@@ -35,7 +35,7 @@ PB_FAST_DECLARE(pb_cast_bwd)
 const pb_impl pb_cast_fwd_cpu[] = {PB_FAST_IMPLS(pb_cast_fwd){"ref", fwd_ref}, {0}};
 const pb_impl pb_cast_bwd_cpu[] = {PB_FAST_IMPLS(pb_cast_bwd){"ref", bwd_ref}, {0}};
 
-/* ---- descriptor ------------------------------------------------------------------------------ */
+/* ---- op descriptor: checks, costs, implementations ------------------------------------------- */
 
 /* Axis g: elements in the gap between two rows. */
 static const char axes[] = "BSDg";

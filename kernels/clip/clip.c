@@ -6,7 +6,7 @@
 #include "kernels/cpu/chunks.h"
 #include "kernels/cpu/cpu.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 static pb_status sqsum_ref(pb_ctx *ctx, const void *args)
 {
@@ -65,7 +65,7 @@ static pb_status multi_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_clip_sqsum)
 PB_FAST_DECLARE(pb_clip_reduce)
@@ -79,7 +79,7 @@ const pb_impl pb_clip_reduce_cpu[] = {PB_FAST_IMPLS(pb_clip_reduce){"ref", reduc
 const pb_impl pb_clip_scale_cpu[] = {PB_FAST_IMPLS(pb_clip_scale){"ref", scale_ref}, {0}};
 const pb_impl pb_clip_multi_cpu[] = {PB_FAST_IMPLS(pb_clip_multi, .workspace = multi_workspace){"ref", multi_ref}, {0}};
 
-/* ---- descriptors ------------------------------------------------------------------------------ */
+/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
 
 static pb_status sqsum_check(const void *args)
 {

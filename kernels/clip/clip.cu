@@ -163,7 +163,7 @@ __global__ static void __launch_bounds__(THREADS) clip_list_scale(pb_clip_multi_
     }
 }
 
-/* ---- launchers -------------------------------------------------------------------------------------------------- */
+/* ---- host functions that launch the kernels --------------------------------------------------------------------- */
 
 /* Returns the number of CTAs of a persistent grid: four per SM, at most `work`. */
 static unsigned persistent_grid(const pb_ctx *ctx, size_t work)

@@ -90,7 +90,7 @@ pb_status PB_FAST(pb_clip_scale)(pb_ctx *ctx, const void *args)
 pb_status PB_FAST(pb_clip_multi)(pb_ctx *ctx, const void *args)
 {
     const pb_clip_multi_args *a = args;
-    size_t *first = ctx->scratch; /* number of slots before each buffer */
+    size_t *first = ctx->scratch; /* first[i]: number of partial sums of the buffers before buffer i */
     first[0] = 0;
     for (int i = 0; i < a->n; i++) first[i + 1] = first[i] + (size_t)pb_clip_slots(a->list[i].n);
     const size_t slots = first[a->n];

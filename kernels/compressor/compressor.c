@@ -9,7 +9,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/rows.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 /* The inputs that the forward and the backward pass read. */
 typedef struct channel {
@@ -117,7 +117,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_compressor_fwd)
 PB_FAST_DECLARE(pb_compressor_bwd)
@@ -133,7 +133,7 @@ const pb_impl pb_compressor_fwd_cpu[] = {PB_FAST_IMPLS(pb_compressor_fwd){"ref",
 const pb_impl pb_compressor_bwd_cpu[] = {PB_FAST_IMPLS(pb_compressor_bwd, .workspace = bwd_workspace){"ref", bwd_ref},
                                          {0}};
 
-/* ---- descriptors ------------------------------------------------------------------------------ */
+/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
 
 /* Axes: r: ratio; o: 1: overlap; n: conversations packed into a row, 0: start is NULL; m: 1: a and z are f32 whatever
  * dtype is; p: padding between tokens, in elements; a: 1: accumulate; f: 1: dape is NULL. */

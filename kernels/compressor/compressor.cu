@@ -204,7 +204,7 @@ template <class T, bool VEC, bool ONE> __global__ void __launch_bounds__(32 * WA
     else pb_store_vec((__nv_bfloat16 *)p.c + r * p.s.D + e, x.c);
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------------- */
+/* ---- backward pass ---------------------------------------------------------------------------------------------- */
 
 /* Partial sums of dape. If ONE, they are in registers until all rows of this lane are done. Otherwise they are in
  * scratch: a lane's first row (`begins`) initialises them, the other rows add to them. */
@@ -331,7 +331,7 @@ template <class T> __global__ void __launch_bounds__(256) clear_tail(const pooli
     }
 }
 
-/* ---- launchers -------------------------------------------------------------------------------------------------- */
+/* ---- host functions that launch the kernels --------------------------------------------------------------------- */
 
 /* Returns among how many CTAs the backward pass divides the rows; each has its own partial sums of dape. */
 int parts_of(const pb_groups *s)

@@ -16,7 +16,7 @@
 #define PB_SM90_CODE
 #endif
 
-/* ---- products ------------------------------------------------------------------------------------------------ */
+/* ---- matrix products ----------------------------------------------------------------------------------------- */
 
 /* The low word of wgmma's matrix descriptor: the address of an operand in shared memory. The high word is one constant
  * for all operands: groups of eight rows are 1024 bytes apart, with 128-byte swizzle.

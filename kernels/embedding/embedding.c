@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 static pb_status fwd_ref(pb_ctx *ctx, const void *args)
 {
@@ -32,7 +32,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_embedding_fwd)
 PB_FAST_DECLARE(pb_embedding_bwd)
@@ -40,7 +40,7 @@ PB_FAST_DECLARE(pb_embedding_bwd)
 const pb_impl pb_embedding_fwd_cpu[] = {PB_FAST_IMPLS(pb_embedding_fwd){"ref", fwd_ref}, {0}};
 const pb_impl pb_embedding_bwd_cpu[] = {PB_FAST_IMPLS(pb_embedding_bwd){"ref", bwd_ref}, {0}};
 
-/* ---- descriptors ------------------------------------------------------------------------------ */
+/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
 
 /* Axis a: 1: accumulate. If there are more tokens than V, several tokens share a row of the table. */
 static const char axes[] = "BSVDa";

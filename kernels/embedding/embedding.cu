@@ -14,7 +14,7 @@
 #include "kernels/cuda/cuda_pack.cuh"
 #include "kernels/embedding/embedding.h"
 
-/* ---- forward ---------------------------------------------------------------------------------------------------- */
+/* ---- forward pass ----------------------------------------------------------------------------------------------- */
 
 /* Sets w to a bit pattern that is NaN both as f32 and as bf16. */
 __device__ static inline void set_nan(uint16_t &w) { w = 0x7fff; }
@@ -63,7 +63,7 @@ static pb_status run_fwd(pb_ctx *ctx, const void *args)
     return quads ? fwd<uint4>(ctx, a) : a->dtype == PB_F32 ? fwd<uint32_t>(ctx, a) : fwd<uint16_t>(ctx, a);
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------------- */
+/* ---- backward pass ---------------------------------------------------------------------------------------------- */
 
 enum {
     BWD_THREADS = 256, /* at most */

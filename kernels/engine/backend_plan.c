@@ -100,7 +100,8 @@ static size_t plan_nodes(const pb_graph *graph)
 
 static void plan_graph_free(pb_graph *graph) { (void)graph; }
 
-/* A plan backend has the name of the backend that it replaces, so that messages and rows name the planned device. */
+/* A plan backend runs a step without computing, to find how much memory it needs on a device. It has the name of that
+ * device's backend, so that messages and rows name the device. */
 #define PLAN(word)                                                                                                     \
     {                                                                                                                  \
         .name = word, .close = plan_close, .alloc = plan_alloc, .release = plan_release, .upload = plan_upload,        \

@@ -3,7 +3,7 @@
 
 #include "kernels/grouped_linear/grouped_gemm.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 static const double worth_threads = 1 << 16; /* multiply-adds; smaller products run on one thread */
 
@@ -55,7 +55,7 @@ static pb_status dw_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_grouped_linear_fwd)
 PB_FAST_DECLARE(pb_grouped_linear_dx)
@@ -90,7 +90,7 @@ const pb_impl pb_grouped_linear_fwd_cpu[] = IMPLS(fwd);
 const pb_impl pb_grouped_linear_dx_cpu[] = IMPLS(dx);
 const pb_impl pb_grouped_linear_dw_cpu[] = IMPLS(dw);
 
-/* ---- descriptors ------------------------------------------------------------------------------ */
+/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
 
 /* Axes: T = B*S; a: 1: accumulate (dx and dw only). */
 static const char axes[] = "BSGNKa";

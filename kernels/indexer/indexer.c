@@ -10,7 +10,7 @@
 #include "kernels/indexer/plan.h"
 #include "kernels/indexer/visible.h"
 
-/* ---- implementations ------------------------------------------------------------------------------------ */
+/* ---- table of implementations, and the functions they call ---------------------------------------------- */
 
 PB_FAST_DECLARE(pb_indexer_quantize)
 PB_FAST_DECLARE(pb_indexer_scores)
@@ -406,7 +406,7 @@ static pb_cost bwd_cost(const void *args)
     return (pb_cost){.flops = 6.0 * a->x.H * a->x.D * slots, .bytes = 2 * inputs(&a->x) + 8 * slots};
 }
 
-/* ---- descriptors ---------------------------------------------------------------------------------------- */
+/* ---- op descriptors: checks, costs, implementations ----------------------------------------------------- */
 
 #define INDEXER_OP(pass, shapes, ...)                                                                                  \
     const pb_op pb_op_indexer_##pass = {.name = "indexer_" #pass,                                                      \

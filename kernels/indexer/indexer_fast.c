@@ -212,7 +212,7 @@ pb_status PB_FAST(pb_indexer_at)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- backward ------------------------------------------------------------------------------------------- */
+/* ---- backward pass -------------------------------------------------------------------------------------- */
 
 typedef struct bwd_tiles {
     picked_tiles at;

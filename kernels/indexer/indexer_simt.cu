@@ -120,7 +120,7 @@ template <class E> __global__ __launch_bounds__(INDEXER_THREADS) void at_kernel(
     if (threadIdx.x < 32 && j < a.K) a.score[token * a.K + j] = group[threadIdx.x] >= 0 ? score : 0;
 }
 
-/* ---- backward -------------------------------------------------------------------------------------------------- */
+/* ---- backward pass --------------------------------------------------------------------------------------------- */
 
 struct bwd_tiles {
     float *k, *q, *dq, *du; /* [ROWS][ld], [HEADS][ld], [HEADS][ld], [HEADS][ROWS+1] */
@@ -207,7 +207,7 @@ __global__ __launch_bounds__(INDEXER_THREADS, 1) void bwd_kernel(const pb_indexe
                          sums + (size_t)blockIdx.x * x.G * x.D);
 }
 
-/* ---- launchers ------------------------------------------------------------------------------------------------- */
+/* ---- host functions that launch the kernels -------------------------------------------------------------------- */
 
 template <class E> pb_status scores(pb_ctx *ctx, const pb_indexer &x, const indexer_span &s)
 {

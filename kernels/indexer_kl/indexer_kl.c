@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* ---- reference ------------------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------------------- */
 
 /* The inputs of one query, and sums over its listed slots (those with pick >= 0). */
 typedef struct query {
@@ -78,7 +78,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------------------ */
+/* ---- table of implementations, and the functions they call ---------------------------------------------- */
 
 PB_FAST_DECLARE(pb_indexer_kl_fwd)
 PB_FAST_DECLARE(pb_indexer_kl_bwd)
@@ -89,7 +89,7 @@ const pb_impl pb_indexer_kl_fwd_cpu[] = {PB_FAST_IMPLS(pb_indexer_kl_fwd, .works
                                          {0}};
 const pb_impl pb_indexer_kl_bwd_cpu[] = {PB_FAST_IMPLS(pb_indexer_kl_bwd){"ref", bwd_ref}, {0}};
 
-/* ---- descriptors ---------------------------------------------------------------------------------------- */
+/* ---- op descriptors: checks, costs, implementations ----------------------------------------------------- */
 
 /* The kinds of queries, axis l. */
 enum kind {

@@ -24,7 +24,7 @@ extern "C" {
 
 typedef struct pb_indexer_kl_fwd_args {
     const float *score;  /* [R,K] from pb_indexer_at */
-    const float *mass;   /* [R,K] >= 0 from pb_mla_mass_fwd; only ratios matter */
+    const float *mass;   /* [R,K] >= 0 from pb_mla_mass_fwd; each row is divided by its sum */
     const int32_t *pick; /* [R,K] */
     float *loss;         /* [1], out; not multiplied by scale */
     int R, K;

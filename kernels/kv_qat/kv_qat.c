@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 /* Returns the nearest E4M3 value, ties to even. |v| must be at most 448. */
 static double e4m3(double v)
@@ -57,13 +57,13 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_kv_qat_fwd)
 
 const pb_impl pb_kv_qat_fwd_cpu[] = {PB_FAST_IMPLS(pb_kv_qat_fwd){"ref", fwd_ref}, {0}};
 
-/* ---- descriptor ------------------------------------------------------------------------------- */
+/* ---- op descriptor: checks, costs, implementations -------------------------------------------- */
 
 /* Axes: b: block size; p: padding between rows, in elements; f: 1: PB_QAT_F32, 0: PB_QAT_UE8M0. */
 static const char axes[] = "BSDRbpf";

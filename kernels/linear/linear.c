@@ -9,7 +9,7 @@
 #include "kernels/cpu/rows.h"
 #include "kernels/linear/linear_gemm.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 static const double worth_threads = 1 << 16; /* multiply-adds; smaller products run on one thread */
 
@@ -111,7 +111,7 @@ static bool fwd_f32(const void *args) { return ((const pb_linear_fwd_args *)args
 static bool dx_f32(const void *args) { return ((const pb_linear_dx_args *)args)->dtype == PB_F32; }
 static bool dw_f32(const void *args) { return ((const pb_linear_dw_args *)args)->dtype == PB_F32; }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_linear_fwd)
 PB_FAST_DECLARE(pb_linear_dx)
@@ -151,7 +151,7 @@ const pb_impl pb_linear_fwd_cpu[] = IMPLS(fwd);
 const pb_impl pb_linear_dx_cpu[] = IMPLS(dx);
 const pb_impl pb_linear_dw_cpu[] = IMPLS(dw);
 
-/* ---- descriptors ------------------------------------------------------------------------------ */
+/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
 
 /* Axes: T = B*S; b: 1: with a bias (fwd, dw); a: 1: accumulate (dx, dw). The summed dimension is K in fwd, N in dx and
  * T in dw; each of them is large in some shape. */

@@ -66,7 +66,7 @@ template <class T> pb_status dbias(pb_ctx *ctx, const pb_linear_dw_args *a, floa
     return pb_cuda_launched(ctx, "linear_dw add_runs");
 }
 
-/* ---- launchers -------------------------------------------------------------------------------------------------- */
+/* ---- host functions that launch the kernels --------------------------------------------------------------------- */
 
 pb_status fwd_cublaslt(pb_ctx *ctx, const void *args)
 {

@@ -6,7 +6,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/lora/lora_plan.h"
 
-/* ---- reference ---------------------------------------------------------------------------------- */
+/* ---- reference in double precision -------------------------------------------------------------- */
 
 /* Forward pass of one target. y is computed from the stored xa, which is rounded when dtype is bf16. */
 static void target_ref(const pb_lora_fwd_args *a, const pb_lora_target *g)
@@ -89,7 +89,7 @@ static size_t bwd_ref_workspace(const void *args)
     return ((size_t)a->T + (size_t)a->R) * (size_t)a->K * sizeof(double);
 }
 
-/* ---- implementations ----------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call --------------------------------------- */
 
 PB_FAST_DECLARE(pb_lora_fwd)
 PB_FAST_DECLARE(pb_lora_bwd)
@@ -110,7 +110,7 @@ const pb_impl pb_lora_fwd_cpu[] = {PB_FAST_IMPLS(pb_lora_fwd, .workspace = fwd_w
 const pb_impl pb_lora_bwd_cpu[] = {
     PB_FAST_IMPLS(pb_lora_bwd, .workspace = bwd_workspace){"ref", bwd_ref, .workspace = bwd_ref_workspace}, {0}};
 
-/* ---- descriptors --------------------------------------------------------------------------------- */
+/* ---- op descriptors: checks, costs, implementations ---------------------------------------------- */
 
 /* Axes: N: outputs of the first target; M: outputs of each other target; R: rank; n: number of targets; p: padding
  * elements between the rows of y; a: 1: accumulate (bwd). */

@@ -76,7 +76,7 @@ static inline int splits_for(size_t blocks, size_t units)
     return s < 1 ? 1 : s > MAX_SPLITS ? (int)MAX_SPLITS : (int)s;
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------------- */
+/* ---- forward pass ----------------------------------------------------------------------------------------------- */
 
 /* DOWN_ROWS, DOWN_WARPS: tokens and warps per CTA of down(). DEEP: number of k that a warp processes at a time. */
 enum { DOWN_ROWS = 16, DOWN_WARPS = 4, DEEP = 32 };
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(UP_THREADS, 4)
     }
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------------- */
+/* ---- backward pass ---------------------------------------------------------------------------------------------- */
 
 /* Layout of the backward pass's scratch. The comment at the top of the file says what the arrays are. */
 struct bwd_room {

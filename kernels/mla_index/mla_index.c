@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 static pb_status build_ref(pb_ctx *ctx, const void *args)
 {
@@ -25,13 +25,13 @@ static pb_status build_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_mla_index_build)
 
 const pb_impl pb_mla_index_build_cpu[] = {PB_FAST_IMPLS(pb_mla_index_build){"ref", build_ref}, {0}};
 
-/* ---- descriptor ------------------------------------------------------------------------------- */
+/* ---- op descriptor: checks, costs, implementations -------------------------------------------- */
 
 static const char axes[] = "BSTWwrnp";
 /* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */

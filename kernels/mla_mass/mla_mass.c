@@ -7,7 +7,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/mla_mass/problem.h"
 
-/* ---- reference ------------------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------------------- */
 
 static double dot(const void *x, size_t at, const void *y, size_t to, int n, pb_dtype t)
 {
@@ -33,7 +33,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------------------ */
+/* ---- table of implementations, and the functions they call ---------------------------------------------- */
 
 PB_FAST_DECLARE(pb_mla_mass_fwd)
 
@@ -44,7 +44,7 @@ static size_t fwd_workspace(const void *args)
 
 const pb_impl pb_mla_mass_fwd_cpu[] = {PB_FAST_IMPLS(pb_mla_mass_fwd, .workspace = fwd_workspace){"ref", fwd_ref}, {0}};
 
-/* ---- descriptor ----------------------------------------------------------------------------------------- */
+/* ---- op descriptor: checks, costs, implementations ------------------------------------------------------ */
 
 static const char axes[] = "BSKHDWfn";
 /* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */

@@ -39,7 +39,7 @@ void pb_nf4_dynamic_map(float code[256])
     qsort(code, 256, sizeof *code, ascending);
 }
 
-/* ---- reference ---------------------------------------------------------------------------------- */
+/* ---- reference in double precision -------------------------------------------------------------- */
 
 /* Returns the NF4 code of x, like dQuantizeNF4 in bitsandbytes' csrc/kernels.cu. Comparisons with NaN are false, so NaN
  * gets code 0. */
@@ -112,7 +112,7 @@ static pb_status dequantize_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ----------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call --------------------------------------- */
 
 PB_FAST_DECLARE(pb_nf4_quantize)
 PB_FAST_DECLARE(pb_nf4_dequantize)
@@ -120,7 +120,7 @@ PB_FAST_DECLARE(pb_nf4_dequantize)
 const pb_impl pb_nf4_quantize_cpu[] = {PB_FAST_IMPLS(pb_nf4_quantize){"ref", quantize_ref}, {0}};
 const pb_impl pb_nf4_dequantize_cpu[] = {PB_FAST_IMPLS(pb_nf4_dequantize){"ref", dequantize_ref}, {0}};
 
-/* ---- descriptors --------------------------------------------------------------------------------- */
+/* ---- op descriptors: checks, costs, implementations ---------------------------------------------- */
 
 /* Axes: w has S rows of D elements; b: block size; q: 1: double quantisation. */
 static const char axes[] = "SDbq";

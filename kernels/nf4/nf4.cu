@@ -23,7 +23,7 @@ namespace
  * STEPS: vectors per lane when dequantising. */
 enum { THREADS = 256, WARPS = THREADS / 32, EACH = 8, PASS = 32 * EACH, CELLS = 32, STEPS = 4 };
 
-/* ---- quantise --------------------------------------------------------------------------------------------------- */
+/* ---- quantise to NF4 -------------------------------------------------------------------------------------------- */
 
 struct cell {
     float threshold; /* the threshold inside the cell; INFINITY: the cell has no threshold */
@@ -213,7 +213,7 @@ pb_status run_quantize(pb_ctx *ctx, const void *args)
     return pb_cuda_launched(ctx, "nf4_quantize scales");
 }
 
-/* ---- dequantise ------------------------------------------------------------------------------------------------- */
+/* ---- dequantise from NF4 ---------------------------------------------------------------------------------------- */
 
 /* Loads the E 4-bit codes of elements e .. e+E-1 in memory order. __ldcs is a streaming load: codes are read once. */
 template <int E> __device__ uint32_t load_codes(const uint8_t *q, size_t e)

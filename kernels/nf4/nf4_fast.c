@@ -7,7 +7,7 @@
 #include "kernels/cpu/nf4_decode.h"
 #include "kernels/nf4/nf4.h"
 
-/* ---- quantise ------------------------------------------------------------------------------------ */
+/* ---- quantise to NF4 ----------------------------------------------------------------------------- */
 
 static inline vf absolute(vf x) { return (vf)((vi)x & 0x7fffffff); }
 
@@ -142,7 +142,7 @@ pb_status PB_FAST(pb_nf4_quantize)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- dequantise ---------------------------------------------------------------------------------- */
+/* ---- dequantise from NF4 ------------------------------------------------------------------------- */
 
 pb_status PB_FAST(pb_nf4_dequantize)(pb_ctx *ctx, const void *args)
 {

@@ -6,7 +6,7 @@
 #include "kernels/nf4/nf4.h"
 #include "kernels/nf4_linear/nf4_linear_gemm.h"
 
-/* ---- reference ---------------------------------------------------------------------------------- */
+/* ---- reference in double precision -------------------------------------------------------------- */
 
 static pb_status fwd_ref(pb_ctx *ctx, const void *args)
 {
@@ -36,7 +36,7 @@ static pb_status dx_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ----------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call --------------------------------------- */
 
 PB_FAST_DECLARE(pb_nf4_linear_fwd)
 PB_FAST_DECLARE(pb_nf4_linear_dx)
@@ -57,7 +57,7 @@ const pb_impl pb_nf4_linear_fwd_cpu[] = {PB_FAST_IMPLS(pb_nf4_linear_fwd, .works
                                          {0}};
 const pb_impl pb_nf4_linear_dx_cpu[] = {PB_FAST_IMPLS(pb_nf4_linear_dx, .workspace = dx_workspace){"ref", dx_ref}, {0}};
 
-/* ---- descriptors --------------------------------------------------------------------------------- */
+/* ---- op descriptors: checks, costs, implementations ---------------------------------------------- */
 
 /* Axes: b: quantisation block; q: 1: double quantisation; f: 1: with a bias (fwd); a: 1: accumulate (dx). */
 static const char axes[] = "BSNKbqfa";

@@ -98,7 +98,7 @@ template <class T> void launch_fused(pb_ctx *ctx, const pb_nf4_linear_fwd_args *
     else launch_rows<T, 16>(ctx, a);
 }
 
-/* ---- launchers -------------------------------------------------------------------------------------------------- */
+/* ---- host functions that launch the kernels --------------------------------------------------------------------- */
 
 const pb_nf4_linear_fwd_args *fwd_args(const void *args) { return static_cast<const pb_nf4_linear_fwd_args *>(args); }
 const pb_nf4_linear_dx_args *dx_args(const void *args) { return static_cast<const pb_nf4_linear_dx_args *>(args); }

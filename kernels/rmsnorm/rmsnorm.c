@@ -6,7 +6,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/rows.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 static double weight(const float *w, int d) { return w ? (double)w[d] : 1; }
 
@@ -56,7 +56,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_rmsnorm_fwd)
 PB_FAST_DECLARE(pb_rmsnorm_bwd)
@@ -70,7 +70,7 @@ static size_t bwd_workspace(const void *args)
 const pb_impl pb_rmsnorm_fwd_cpu[] = {PB_FAST_IMPLS(pb_rmsnorm_fwd){"ref", fwd_ref}, {0}};
 const pb_impl pb_rmsnorm_bwd_cpu[] = {PB_FAST_IMPLS(pb_rmsnorm_bwd, .workspace = bwd_workspace){"ref", bwd_ref}, {0}};
 
-/* ---- descriptors ------------------------------------------------------------------------------ */
+/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
 
 /* Axes: p: elements of padding between tokens; a: 1: accumulate; f: 1: w is frozen (dw is NULL), 2: w is NULL too. */
 static const char axes[] = "BSGDpaf";

@@ -94,7 +94,7 @@ __device__ static inline float norm_group_sum(float x, int group, float *room)
     return x;
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------------------- */
+/* ---- forward pass ----------------------------------------------------------------------------------------------- */
 
 template <class T, int EACH, bool ADD> __global__ void __launch_bounds__(1024) norm_fwd_rows(norm_fwd<T> a, int group)
 {
@@ -185,7 +185,7 @@ template <class T, bool ADD> static pb_status norm_fwd_launch(pb_ctx *ctx, const
     return pb_cuda_launched(ctx, "norm_fwd_rows");
 }
 
-/* ---- backward --------------------------------------------------------------------------------------------------- */
+/* ---- backward pass ---------------------------------------------------------------------------------------------- */
 
 /* Adds the dw of a CTA's groups in the order of the groups and stores the result in `part` [D]. Each thread has EACH
  * vectors. sums: [EACH,L,threads] of shared memory. */

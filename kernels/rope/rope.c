@@ -60,7 +60,7 @@ void pb_rope_table_scaled(float *cos_, float *sin_, int P, int D, double theta, 
     }
 }
 
-/* ---- reference -------------------------------------------------------------------------------------- */
+/* ---- reference in double precision ------------------------------------------------------------------ */
 
 /* Rotates the heads of one token with row p of the tables; copies the elements that are not rotated. */
 static void rotate_row(const pb_rope_rows *r, int side, size_t x, size_t y, int p)
@@ -103,7 +103,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return rotate_ref(pb_rope_bwd_rows(args));
 }
 
-/* ---- implementations --------------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ------------------------------------------- */
 
 PB_FAST_DECLARE(pb_rope_fwd)
 PB_FAST_DECLARE(pb_rope_bwd)
@@ -111,7 +111,7 @@ PB_FAST_DECLARE(pb_rope_bwd)
 const pb_impl pb_rope_fwd_cpu[] = {PB_FAST_IMPLS(pb_rope_fwd){"ref", fwd_ref}, {0}};
 const pb_impl pb_rope_bwd_cpu[] = {PB_FAST_IMPLS(pb_rope_bwd){"ref", bwd_ref}, {0}};
 
-/* ---- descriptors ------------------------------------------------------------------------------------- */
+/* ---- op descriptors: checks, costs, implementations -------------------------------------------------- */
 
 /* Axes: a: R, plus 1 for adjacent pairs (R = 0: whole heads); p: padding between tokens, in elements; x: twice the
  * step, plus 1 if positions are given. With a step, positions start at 5 and sequences have gaps between them. */

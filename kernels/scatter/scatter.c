@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 static size_t ref_workspace(const void *args)
 {
@@ -29,13 +29,13 @@ static pb_status add_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_scatter_add)
 
 const pb_impl pb_scatter_add_cpu[] = {PB_FAST_IMPLS(pb_scatter_add){"ref", add_ref, .workspace = ref_workspace}, {0}};
 
-/* ---- descriptor ------------------------------------------------------------------------------ */
+/* ---- op descriptor: checks, costs, implementations ------------------------------------------- */
 
 /* Axes: S: number of additions; R: rows of y; D: elements per row. */
 static const char axes[] = "SRD";

@@ -11,7 +11,7 @@
 #include "kernels/sparse_mla/plan.h"
 #include "kernels/sparse_mla/sparse_mla.h"
 
-/* ---- reference ---------------------------------------------------------------------------------------- */
+/* ---- reference in double precision -------------------------------------------------------------------- */
 
 static double dot(const void *x, size_t at, const void *y, size_t to, int n, pb_dtype t)
 {

@@ -7,7 +7,7 @@
 #include "kernels/sparse_mla/lists.h"
 #include "kernels/sparse_mla/mla_ops.h"
 
-/* ---- lists ---------------------------------------------------------------------------------------------- */
+/* ---- key lists ------------------------------------------------------------------------------------------ */
 
 /* Rows to draw from without replacement: a permutation that every draw shuffles further. */
 typedef struct deck {
@@ -80,7 +80,7 @@ static const int32_t *bind_lists(pb_binder *b, const pb_mla *p, enum list_kind k
     return bound;
 }
 
-/* ---- descriptors ---------------------------------------------------------------------------------------- */
+/* ---- op descriptors: checks, costs, implementations ----------------------------------------------------- */
 
 static const char axes[] = "BSKHDVWl";
 /* One entry of the tables of shapes below: the numbers of a pb_dims as named members, in the order of `axes`. */

@@ -80,7 +80,7 @@ static rows heads_of(const void *x, const heads *q, int D, pb_dtype t)
     return (rows){x, q->at * (size_t)D, (size_t)D, t};
 }
 
-/* ---- forward ---------------------------------------------------------------------------------------- */
+/* ---- forward pass ----------------------------------------------------------------------------------- */
 
 typedef struct softmax {
     float top[HEADS], sum[HEADS]; /* maximum of the scores and sum of the weights over the tiles so far */
@@ -153,7 +153,7 @@ pb_status PB_FAST(pb_mla_fwd)(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- backward --------------------------------------------------------------------------------------- */
+/* ---- backward pass ---------------------------------------------------------------------------------- */
 
 typedef struct bwd_tiles {
     float *qt, *dot, *dqt; /* [D][HEADS]: q times scale, do and dq, transposed */

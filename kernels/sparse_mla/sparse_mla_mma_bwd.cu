@@ -217,7 +217,7 @@ __global__ __launch_bounds__(MLA_THREADS, 1) void dkv_kernel(const pb_mla p, con
         }
 }
 
-/* ---- launchers ------------------------------------------------------------------------------------------------- */
+/* ---- host functions that launch the kernels -------------------------------------------------------------------- */
 
 template <int G, int DP, int VP>
 pb_status dq_launch(pb_ctx *ctx, const pb_mla &p, const float *delta, float *dkv, int blocks)

@@ -80,7 +80,7 @@ constexpr float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
  * nothing is rescaled. */
 constexpr float SLACK = 8;
 
-/* ---- tiles --------------------------------------------------------------------------------------------------- */
+/* ---- tiles of a matrix product ------------------------------------------------------------------------------- */
 
 struct tile {
     pb_mla_keys keys;
@@ -293,7 +293,7 @@ __device__ inline bool adopt_other_maximum(softmax &st, const float2 *state, flo
     return set_maximum(st, top, keep);
 }
 
-/* ---- products ------------------------------------------------------------------------------------------------ */
+/* ---- matrix products ----------------------------------------------------------------------------------------- */
 
 /* This warpgroup's half of the outputs of this lane's rows, as [part][column tile][4]. */
 typedef float outputs[PARTS][TILES][4];

@@ -5,7 +5,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 static double sigmoid(double z) { return 1 / (1 + exp(-z)); }
 
@@ -38,7 +38,7 @@ static pb_status bwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_swiglu_fwd)
 PB_FAST_DECLARE(pb_swiglu_bwd)
@@ -46,7 +46,7 @@ PB_FAST_DECLARE(pb_swiglu_bwd)
 const pb_impl pb_swiglu_fwd_cpu[] = {PB_FAST_IMPLS(pb_swiglu_fwd){"ref", fwd_ref}, {0}};
 const pb_impl pb_swiglu_bwd_cpu[] = {PB_FAST_IMPLS(pb_swiglu_bwd){"ref", bwd_ref}, {0}};
 
-/* ---- descriptors ------------------------------------------------------------------------------ */
+/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
 
 /* Axis y: 1: the backward pass also writes the activation. */
 static const char axes[] = "BSIy";

@@ -7,7 +7,7 @@
 #include "kernels/topk/key.h"
 #include "kernels/topk/topk_fast.h"
 
-/* ---- reference ------------------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------------------- */
 
 static int by_rank(const void *a, const void *b)
 {
@@ -46,7 +46,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------------------ */
+/* ---- table of implementations, and the functions they call ---------------------------------------------- */
 
 PB_FAST_DECLARE(pb_topk_fwd)
 
@@ -55,7 +55,7 @@ static size_t fwd_workspace(const void *args) { return pb_topk_fast_workspace(((
 const pb_impl pb_topk_fwd_cpu[] = {
     PB_FAST_IMPLS(pb_topk_fwd, .workspace = fwd_workspace){"ref", fwd_ref, .workspace = fwd_ref_workspace}, {0}};
 
-/* ---- descriptor ----------------------------------------------------------------------------------------- */
+/* ---- op descriptor: checks, costs, implementations ------------------------------------------------------ */
 
 /* The kinds of rows of scores, axis l. */
 enum row_kind {

@@ -3,7 +3,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 static pb_status fill_ref(pb_ctx *ctx, const void *args)
 {
@@ -20,13 +20,13 @@ static pb_status fill_ref(pb_ctx *ctx, const void *args)
     return PB_OK;
 }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_uniform_fill)
 
 const pb_impl pb_uniform_fill_cpu[] = {PB_FAST_IMPLS(pb_uniform_fill){"ref", fill_ref}, {0}};
 
-/* ---- descriptor ------------------------------------------------------------------------------ */
+/* ---- op descriptor: checks, costs, implementations ------------------------------------------- */
 
 /* Axes: S*D: number of values; f: index of the first value; m: 1: write master; r: as_bf16; c: 1: centre 1, half
  * 0.1. */

@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-/* ---- reference ------------------------------------------------------------------------------ */
+/* ---- reference in double precision ---------------------------------------------------------- */
 
 typedef struct row_sum {
     double max, sum; /* sum of exp(x - max); separate from max, because max + log(sum) would lose digits of the
@@ -64,7 +64,7 @@ static pb_status fwd_ref(pb_ctx *ctx, const void *args)
                                             .dtype = a->dtype});
 }
 
-/* ---- implementations ------------------------------------------------------------------------- */
+/* ---- table of implementations, and the functions they call ----------------------------------- */
 
 PB_FAST_DECLARE(pb_xent_fwd)
 PB_FAST_DECLARE(pb_xent_bwd)
@@ -72,7 +72,7 @@ PB_FAST_DECLARE(pb_xent_bwd)
 const pb_impl pb_xent_fwd_cpu[] = {PB_FAST_IMPLS(pb_xent_fwd){"ref", fwd_ref}, {0}};
 const pb_impl pb_xent_bwd_cpu[] = {PB_FAST_IMPLS(pb_xent_bwd){"ref", bwd_ref}, {0}};
 
-/* ---- descriptors ------------------------------------------------------------------------------ */
+/* ---- op descriptors: checks, costs, implementations ------------------------------------------- */
 
 static const char axes[] = "BSV";
 static const pb_dims edge[] = {

@@ -137,7 +137,7 @@ template <class unit> __device__ static inline void fill(typename unit::raw *dx,
     for (size_t k = threadIdx.x; k < n; k += THREADS) dx[k] = unit::pack(v);
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------- */
+/* ---- kernels that work on whole rows ---------------------------------------------------------------------------- */
 
 /* dlogits may be logits: the thread that overwrites an element is the only one that reads it. The target's logit is
  * read by all threads, before the barrier in block_merge. */
@@ -298,7 +298,7 @@ static pb_status loss(pb_ctx *ctx, const pb_xent_bwd_args *a)
     return pb_cuda_launched(ctx, "xent_loss");
 }
 
-/* ---- launchers -------------------------------------------------------------------------------------------------- */
+/* ---- host functions that launch the kernels --------------------------------------------------------------------- */
 
 template <class T> static xent<T> rows_of(const pb_xent_bwd_args *a)
 {

@@ -1,5 +1,5 @@
-/* v4_forward.c - the forward pass of the DeepSeek-V4 attention block: computes t->proj, the block's output, from n1, the
- * output of the layer's first norm. v4.h has the formulas. */
+/* v4_forward.c - the forward pass of the DeepSeek-V4 attention block: computes t->proj, the block's output, from n1,
+ * the output of the layer's first norm. v4.h has the formulas. */
 #include <math.h>
 
 #include "kernels/cast/cast.h"

@@ -135,9 +135,9 @@ typedef struct filling {
     pb_file_digest data; /* digest of the state file's tensor data, as downloaded from the device */
 } filling;
 
-/* Called for every file and folder of a new checkpoint. Makes it durable; for a file, computes the digest by reading the
- * file back. The tensor data read from the state file must have the same digest as the data downloaded from the device,
- * so that a disk that corrupts data is noticed during saving. */
+/* Called for every file and folder of a new checkpoint. Makes it durable; for a file, computes the digest by reading
+ * the file back. The tensor data read from the state file must have the same digest as the data downloaded from the
+ * device, so that a disk that corrupts data is noticed during saving. */
 static pb_status sync_and_digest(void *self, const char *path, const char *name, pb_disk_kind kind)
 {
     filling *f = self;

@@ -65,9 +65,9 @@ typedef struct pb_checkpoint_options {
 
 typedef struct pb_checkpoints pb_checkpoints;
 
-/* Creates the folder if it does not exist (its parent must exist), locks it, and removes the temporary files of a killed
- * process. All calls below must use the same trainer until pb_checkpoints_close. EINVAL: another process holds the
- * lock; EIO. */
+/* Creates the folder if it does not exist (its parent must exist), locks it, and removes the temporary files of a
+ * killed process. All calls below must use the same trainer until pb_checkpoints_close. EINVAL: another process holds
+ * the lock; EIO. */
 pb_status pb_checkpoints_open(const char *dir, const pb_checkpoint_options *o, pb_checkpoints **out);
 void pb_checkpoints_close(pb_checkpoints *c); /* NULL is allowed */
 

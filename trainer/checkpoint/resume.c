@@ -45,8 +45,8 @@ static pb_status resume_number(pb_checkpoints *c, const char *which, pb_trainer 
     return resume_one(c, v, t, out, &damaged);
 }
 
-/* Sets *at to the index in `all` of the checkpoint that "latest" tries first. Passes a note to the caller if the tracker
- * is missing or damaged, if the checkpoint it names is missing, or if newer checkpoints exist. */
+/* Sets *at to the index in `all` of the checkpoint that "latest" tries first. Passes a note to the caller if the
+ * tracker is missing or damaged, if the checkpoint it names is missing, or if newer checkpoints exist. */
 static pb_status find_first(const pb_checkpoints *c, const pb_iterations *all, size_t *at)
 {
     uint64_t named;

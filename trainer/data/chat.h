@@ -63,7 +63,7 @@ typedef struct pb_rendered {
 } pb_rendered;
 void pb_rendered_free(pb_rendered *r);
 
-/* Renders a conversation. EFORMAT: it has tools or reasoning that the family's template does not support; the error text
- * gives the number of the message. ENOMEM. */
+/* Renders a conversation. EFORMAT: it has tools or reasoning that the family's template does not support; the error
+ * text gives the number of the message. ENOMEM. */
 pb_status pb_chat_render(const pb_chat *chat, const pb_chat_options *options, pb_rendered *out);
 #endif

@@ -10,7 +10,7 @@ typedef struct reading {
     size_t conversations; /* number of conversations seen so far */
 } reading;
 
-/* ---- reading --------------------------------------------------------------------------------------- */
+/* ---- reading the file ------------------------------------------------------------------------------ */
 
 static void drop_last(pb_samples *s)
 {

@@ -22,8 +22,8 @@ static const pb_span *last_assistant(const pb_rendered *r)
     return NULL;
 }
 
-/* For the masks assistant, last_assistant and response: the bytes of a message's span whose tokens are loss tokens. Empty
- * range: none. */
+/* For the masks assistant, last_assistant and response: the bytes of a message's span whose tokens are loss tokens.
+ * Empty range: none. */
 static pb_range named(pb_mask_type type, const pb_span *s, const pb_span *last)
 {
     const pb_range none = {0};

@@ -80,14 +80,15 @@ static pb_status name(pb_jinja *j, const char *s, json_t **out)
     else if (!strcmp(s, "false") || !strcmp(s, "False")) *out = json_false();
     else if (!strcmp(s, "none") || !strcmp(s, "None")) *out = json_null();
     else if (!strcmp(s, "strftime_now"))
-        /* Also rejects `strftime_now is defined`: it is true in transformers, but the function is not supported here. */
+        /* Also rejects `strftime_now is defined`: it is true in transformers, but the function is not supported here.
+           */
         return pb_jinja_refuse("the function", s);
     else *out = lookup(j, s);
     return PB_OK;
 }
 
-/* Parses "a, b]"; the opening bracket is already consumed. Items must be scalars, so that a template cannot build values
- * that nest deeper than the variables it was given. */
+/* Parses "a, b]"; the opening bracket is already consumed. Items must be scalars, so that a template cannot build
+ * values that nest deeper than the variables it was given. */
 static pb_status list(pb_jinja *j, json_t **out)
 {
     json_t *made = NULL, *v;
@@ -360,8 +361,8 @@ static pb_status negation(pb_jinja *j, json_t **out)
     return PB_OK;
 }
 
-/* Parses "a and b and ..." or "a or b or ...". As in Python, the result is the first operand whose truth value is `stop`
- * (false for `and`, true for `or`), else the last one. Operands after the result are parsed but not executed. */
+/* Parses "a and b and ..." or "a or b or ...". As in Python, the result is the first operand whose truth value is
+ * `stop` (false for `and`, true for `or`), else the last one. Operands after the result are parsed but not executed. */
 static pb_status logical_chain(pb_jinja *j, const char *word, bool stop, pb_status (*operand)(pb_jinja *, json_t **),
                                json_t **out)
 {

@@ -97,8 +97,8 @@ static pb_status gather(const source *s, size_t first, size_t n, pb_dtype dtype,
     return PB_OK;
 }
 
-/* Converts elements [first, first+n) of a parameter from the files into device memory. On the CPU it writes them without
- * a staging buffer. */
+/* Converts elements [first, first+n) of a parameter from the files into device memory. On the CPU it writes them
+ * without a staging buffer. */
 static pb_status put(loader *l, const source *s, size_t first, size_t n, pb_dtype dtype, void *to)
 {
     if (l->m->ctx->id == PB_CPU) return gather(s, first, n, dtype, to);

@@ -7,8 +7,8 @@
 
 enum { WHOLE = -1 };
 
-/* The names of tensors in the files. A tensor holds a whole parameter, or the rows of one target of a parameter, such as
- * q in qkv. */
+/* The names of tensors in the files. A tensor holds a whole parameter, or the rows of one target of a parameter, such
+ * as q in qkv. */
 static const struct {
     int param, target;
     const char *name; /* for parameters of layers: the part after "model.layers.N." */

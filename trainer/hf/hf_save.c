@@ -87,8 +87,8 @@ static pb_status save(saver *s, size_t shard)
     PB_TRY(pb_folder_remove(s->dir, "config.json"));
     PB_TRY(write_files(s));
     if (s->files > 1) PB_TRY(write_index(s));
-    /* If both model.safetensors and an index exist, readers use only one of them. The one that an earlier export left is
-     * removed. */
+    /* If both model.safetensors and an index exist, readers use only one of them. The one that an earlier export left
+     * is removed. */
     PB_TRY(pb_folder_remove(s->dir, s->files > 1 ? single : index_name));
     if (s->text) PB_TRY(pb_hf_text_copy(s->text, s->dir));
     return pb_hf_config_save(&s->m->g, s->m->cfg.dtype, s->dir);

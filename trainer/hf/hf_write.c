@@ -1,5 +1,5 @@
-/* hf_write.c - writes a safetensors file: reads parameters in chunks, merges adapters into them if asked to, and appends
- * them to the file. */
+/* hf_write.c - writes a safetensors file: reads parameters in chunks, merges adapters into them if asked to, and
+ * appends them to the file. */
 #include "trainer/hf/hf_write.h"
 
 #include <stdlib.h>
@@ -38,8 +38,8 @@ static const pb_param *adapter(const pb_model *m, const pb_hf_tensor *t, const p
 
 /* ---- reading parameters from device memory ------------------------------------------------------------ */
 
-/* Dequantises elements [first, first+n) of a parameter. It processes whole NF4 blocks, because a tensor may begin inside
- * a block. */
+/* Dequantises elements [first, first+n) of a parameter. It processes whole NF4 blocks, because a tensor may begin
+ * inside a block. */
 static pb_status read_nf4(const writer *w, const pb_param *p, size_t first, size_t n)
 {
     const size_t block = (size_t)p->scales.block, from = first / block * block, all = pb_param_n(p);

@@ -70,8 +70,8 @@ size_t pb_st_count(const pb_safetensors *f);
 const pb_st_tensor *pb_st_at(const pb_safetensors *f, size_t i);           /* sorted by name */
 const pb_st_tensor *pb_st_find(const pb_safetensors *f, const char *name); /* NULL: not found */
 const char *pb_st_metadata(const pb_safetensors *f, const char *key);      /* NULL: not found */
-/* Returns the descriptor of the opened file, and the offset of the tensor's data in it. False: f was parsed from bytes in
- * memory. */
+/* Returns the descriptor of the opened file, and the offset of the tensor's data in it. False: f was parsed from bytes
+ * in memory. */
 bool pb_st_file(const pb_safetensors *f, const pb_st_tensor *t, int *fd, size_t *offset);
 /* Writes the shape as "[3,4]" to `out`, truncated if `room` is too small, and returns `out`. */
 const char *pb_st_shape_text(const size_t *shape, int dims, char *out, size_t room);

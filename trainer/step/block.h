@@ -24,9 +24,9 @@ typedef struct pb_block {
     /* Adds the indexers' weighted loss of the last micro-batch to *loss. NULL: the block refuses index_loss > 0.
      * Host syncs. */
     pb_status (*own_loss)(const pb_trainer *t, double *loss);
-    /* FLOPs that pb_trainer_flops adds to its count of the weight matrices. That count has, for every weight matrix, one
-     * product in the forward pass and one in the backward pass (two if the matrix is trained). A negative term subtracts
-     * a product that the block does not compute. */
+    /* FLOPs that pb_trainer_flops adds to its count of the weight matrices. That count has, for every weight matrix,
+     * one product in the forward pass and one in the backward pass (two if the matrix is trained). A negative term
+     * subtracts a product that the block does not compute. */
     pb_flops (*flops)(const pb_trainer *t);
 } pb_block;
 

@@ -351,8 +351,8 @@ pb_status pb_trainer_set_clip(pb_trainer *t, pb_clip_variant clip, float max_nor
 
 void pb_trainer_accumulate(pb_trainer *t, bool on) { t->accumulate = on; }
 
-/* Runs all phases on the plan backend: ops are checked, implementations are selected and scratch memory is allocated, but
- * nothing is computed. */
+/* Runs all phases on the plan backend: ops are checked, implementations are selected and scratch memory is allocated,
+ * but nothing is computed. */
 pb_status pb_trainer_reserve(pb_trainer *t, int S)
 {
     const bool planning = t->ctx->planning;

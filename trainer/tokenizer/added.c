@@ -125,8 +125,8 @@ static size_t search(const pb_tok_trie *t, const char *s, size_t n, size_t i, in
     return n;
 }
 
-/* A token whose flags (or `plain`) reject it here still prevents overlapping tokens from being found. A token with rstrip
- * may cover white space at which the next token begins; the next token is found in spite of that. */
+/* A token whose flags (or `plain`) reject it here still prevents overlapping tokens from being found. A token with
+ * rstrip may cover white space at which the next token begins; the next token is found in spite of that. */
 pb_status pb_added_next(const pb_added *added, pb_tok_scan *scan, size_t *a, size_t *b, int32_t *token)
 {
     size_t len = 0;

@@ -1,5 +1,5 @@
-/* bpe.c - encodes one word by byte-pair encoding. The word is a linked list of symbols; a heap of candidate merges gives
- * the merge of lowest rank. */
+/* bpe.c - encodes one word by byte-pair encoding. The word is a linked list of symbols; a heap of candidate merges
+ * gives the merge of lowest rank. */
 #include "trainer/tokenizer/bpe.h"
 
 #include "trainer/tokenizer/unicode.h"
@@ -75,8 +75,8 @@ static pb_status refuse(const pb_bpe *b, const char *c, size_t len)
 }
 
 /* Handles a character that is not in the vocabulary: pushes the tokens of its bytes (byte_fallback), or makes unk_token
- * pending. A pending unk_token is pushed after byte tokens that follow it. This order is that of Hugging Face's encoder,
- * on whose output the models were trained. */
+ * pending. A pending unk_token is pushed after byte tokens that follow it. This order is that of Hugging Face's
+ * encoder, on whose output the models were trained. */
 static pb_status push_unknown(pb_bpe *b, size_t *n, const char *c, size_t len, bool *pending)
 {
     if (has_fallback(b, c, len)) {

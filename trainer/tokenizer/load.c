@@ -26,8 +26,8 @@ static int fallback_byte(const char *s, size_t n)
     return hex(s[3]) * 16 + hex(s[4]);
 }
 
-/* Computes the bytes that decoding writes for the token s[n]. *out points to s, to scratch memory of `d`, or to `bytes`,
- * which has room for n bytes. */
+/* Computes the bytes that decoding writes for the token s[n]. *out points to s, to scratch memory of `d`, or to
+ * `bytes`, which has room for n bytes. */
 static pb_status decoded(pb_tok_decoder *d, const char *s, size_t n, char *bytes, const char **out, size_t *out_n)
 {
     *out = s;

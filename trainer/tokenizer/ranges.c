@@ -74,8 +74,8 @@ pb_status pb_tok_locate(const pb_tok_align *a, const pb_vocab *v, const int32_t 
 {
     size_t sum = 0;
     for (size_t i = 0; i < n_ids; i++) sum += v->token[ids[i]].n;
-    /* If the word contains an unknown token, the tokens' lengths do not add up to the word's length. Then every token gets
-     * the range of the whole word. */
+    /* If the word contains an unknown token, the tokens' lengths do not add up to the word's length. Then every token
+     * gets the range of the whole word. */
     for (size_t i = 0; i < n_ids; i++) {
         const size_t len = sum == n ? v->token[ids[i]].n : n;
         PB_TRY(pb_tok_push_mapped(a, base, at, at + len, out));

@@ -34,8 +34,8 @@ typedef struct pb_stages {
     pb_tok_norm norm[PB_TOK_MAX_STAGES];
     pb_tok_cut cut[PB_TOK_MAX_STAGES];
     int norms, cuts;
-    /* true: a piece without a leading space gets one before cut[prefix_at], or before it is passed to `emit` if prefix_at
-     * is the number of cuts. */
+    /* true: a piece without a leading space gets one before cut[prefix_at], or before it is passed to `emit` if
+     * prefix_at is the number of cuts. */
     bool prefix;
     int prefix_at;
     bool byte_level; /* true: token texts in the file encode bytes in the alphabet of pb_tok_byte_to_char */

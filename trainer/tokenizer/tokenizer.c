@@ -47,7 +47,7 @@ void pb_tokenizer_close(pb_tokenizer *t)
     free(t);
 }
 
-/* Makes the byte tokenizer: ids 0..255 are the bytes; no merges, no cuts. */
+/* Makes the byte tokenizer: ids 0..255 are the bytes; it has no BPE merges and does not split the text into words. */
 static pb_status fill_bytes(pb_tokenizer *t)
 {
     static const struct {

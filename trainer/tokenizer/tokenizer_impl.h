@@ -36,8 +36,8 @@ struct pb_tokenizer {
 pb_status pb_tok_load_normalizer(json_t *o, pb_stages *g, int depth);
 pb_status pb_tok_load_pre_tokenizer(json_t *o, pb_stages *g, int depth);
 pb_status pb_tok_load_decoder(json_t *o, pb_tok_decoder *d, int depth);
-/* Loads the vocabulary and the merges. The normalizer, pre_tokenizer and decoder must be loaded before. *vocab is set to
- * the JSON object that maps texts to ids; it is owned by the file's JSON. */
+/* Loads the vocabulary and the merges. The normalizer, pre_tokenizer and decoder must be loaded before. *vocab is set
+ * to the JSON object that maps texts to ids; it is owned by the file's JSON. */
 pb_status pb_tok_load_model(json_t *o, pb_tokenizer *t, json_t **vocab);
 pb_status pb_tok_load_added(json_t *list, json_t *vocab, pb_tokenizer *t);
 pb_status pb_tok_load_post_processor(json_t *o, pb_tokenizer *t, int depth); /* load the added tokens first */

@@ -11,7 +11,7 @@ typedef struct pb_tok_token {
     uint32_t flags; /* PB_TOK_PRESENT, ...; 0: the id is not a token */
 } pb_tok_token;
 
-typedef struct pb_tok_word { /* hash table entry of a word; id < 0: the entry is free */
+typedef struct pb_tok_word { /* hash table entry that maps a token's text to its id; id < 0: the entry is free */
     uint32_t hash, at, n;
     int32_t id;
 } pb_tok_word;
