@@ -38,8 +38,8 @@ pb_status pb_disk_need_file(const char *path, mode_t mode);
 pb_status pb_disk_put(const pb_disk *d, int fd, const char *path, const void *bytes, size_t n);
 /* Like pb_disk_put. *done is the number of bytes written, also after a failure. */
 pb_status pb_disk_put_some(const pb_disk *d, int fd, const char *path, const void *bytes, size_t n, size_t *done);
-/* Reads up to n bytes, in several calls if necessary. *got is the number of bytes read; *got < n: the file has ended.
- * */
+/* Reads up to n bytes, in several calls if necessary. *got is the number of bytes read; *got < n: the file has
+ * ended. */
 pb_status pb_disk_get(const pb_disk *d, int fd, const char *path, void *to, size_t n, size_t *got);
 pb_status pb_disk_sync(const pb_disk *d, int fd, const char *path);
 /* Closes fd, also when `s` is a failure. Returns `s` if it is a failure, else the result of the close. */

@@ -308,8 +308,8 @@ static void the_newest_is_the_largest_number(void **state)
 }
 
 /* A run resumes from checkpoint 2 although checkpoint 5 exists; its next checkpoint, 3, becomes the resume point.
- * Checkpoints of later iterations are kept until the run passes them, and are replaced if it saves the same iteration.
- * */
+ * Checkpoints of later iterations are kept until the run passes them, and are replaced if it saves the same
+ * iteration. */
 static void a_run_can_resume_from_an_older_checkpoint(void **state)
 {
     (void)state;

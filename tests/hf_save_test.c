@@ -39,8 +39,8 @@ static void comes_back(pb_ctx *ctx, const pb_model *m, const char *dir)
     pb_model_close(&back);
 }
 
-/* Writes three models into one folder: as one file, as many shards, and as one file again. Each loads back unchanged.
- * */
+/* Writes three models into one folder: as one file, as many shards, and as one file again. Each loads back
+ * unchanged. */
 static void saved_models_load_unchanged(void **state)
 {
     pb_ctx *ctx = *state;

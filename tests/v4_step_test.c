@@ -1,6 +1,6 @@
 /* v4_step_test.c - tests of training steps with DeepSeek-V4's attention block: packed samples give the results of
- * single ones, graphs equal eager steps, gradients accumulate, shorter rows, FP8 keys and values, and refused settings.
- * */
+ * single ones, graphs equal eager steps, gradients accumulate, shorter rows, FP8 keys and values, and refused
+ * settings. */
 #include "tests/v4_trainer.h"
 
 /* ---- packed samples ------------------------------------------------------------------------------------ */

@@ -54,8 +54,8 @@ static pb_status check(const pb_sim_row *rows, size_t n, const pb_sim_session *s
     return PB_OK;
 }
 
-/* Copies the differences of one row to `noise`. Subtracts the mean of each session whose sides may differ (simulate.h).
- */
+/* Copies the differences of one row to `noise`. Subtracts the mean of each session whose sides may differ
+ * (simulate.h). */
 static void centre(const simulator *m, const double *recorded, double *noise)
 {
     int from = 0;

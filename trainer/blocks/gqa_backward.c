@@ -100,8 +100,8 @@ static pb_status attend_back(pb_ctx *ctx, const pb_trainer *t, const pb_gqa_acts
                                                           .dtype = t->model.cfg.dtype});
 }
 
-/* Backward of the whole block: computes dn, the gradient of n1, from dcur, the gradient of the projection o's output.
- * */
+/* Backward of the whole block: computes dn, the gradient of n1, from dcur, the gradient of the projection o's
+ * output. */
 pb_status pb_gqa_backward(pb_ctx *ctx, const pb_trainer *t, int layer)
 {
     const pb_gqa_acts *a = pb_gqa_layer(t, layer);

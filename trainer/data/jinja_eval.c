@@ -80,8 +80,8 @@ static pb_status name(pb_jinja *j, const char *s, json_t **out)
     else if (!strcmp(s, "false") || !strcmp(s, "False")) *out = json_false();
     else if (!strcmp(s, "none") || !strcmp(s, "None")) *out = json_null();
     else if (!strcmp(s, "strftime_now"))
-        /* Also rejects `strftime_now is defined`: it is true in transformers, but the function is not supported here.
-           */
+        /* Also rejects `strftime_now is defined`: it is true in transformers, but the function is not supported
+           here. */
         return pb_jinja_refuse("the function", s);
     else *out = lookup(j, s);
     return PB_OK;

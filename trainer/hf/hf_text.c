@@ -27,8 +27,8 @@ static pb_status copy(const char *from, const char *to)
     return s;
 }
 
-/* Copies the file `source` to to/name. If `source` is NULL or does not exist, removes to/name, unless `keep` is true.
- * */
+/* Copies the file `source` to to/name. If `source` is NULL or does not exist, removes to/name, unless `keep` is
+ * true. */
 static pb_status copy_or_remove(const char *source, const char *to, const char *name, bool keep)
 {
     char *path = NULL;

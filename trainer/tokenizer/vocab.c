@@ -1,8 +1,8 @@
 /* vocab.c - fills and searches the tables of a vocabulary. */
 #include "trainer/tokenizer/vocab.h"
 
-/* Returns the size of a hash table for n entries: the smallest power of two, at least 16, of which n is at most half.
- * */
+/* Returns the size of a hash table for n entries: the smallest power of two, at least 16, of which n is at most
+ * half. */
 static size_t table_size(size_t n)
 {
     size_t size = 16;
