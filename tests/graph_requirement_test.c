@@ -14,7 +14,7 @@
 static float factor = 1; /* the clipped gradients are multiplied by it */
 static int calls_left;   /* of pb_interrupted() until it says true; 0: it never does */
 
-/* The suite calls this after the replay and before it reads the gradients. */
+/* The benchmark suite calls this function after it has replayed the graph and before it reads the gradients. */
 pb_status __real_pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 pb_status __wrap_pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 pb_status __wrap_pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out)
