@@ -11,7 +11,7 @@
 #include "tests/emitter.h"
 #include "trainer/step/trainer.h"
 
-static float factor = 1; /* the clipped gradients are multiplied by it */
+static float factor = 1; /* the clipped gradients are multiplied by it; NaN: the first tensor only */
 static int calls_left;   /* of pb_interrupted() until it says true; 0: it never does */
 
 /* The benchmark suite calls this function after it has replayed the graph and before it reads the gradients. */
@@ -27,8 +27,30 @@ pb_status __wrap_pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out)
         for (size_t k = 0; k < pb_param_n(p); k++) g[k] *= factor;
         CHECK_OK(pb_upload(m->ctx, p->grad, g, pb_param_n(p) * sizeof *g));
         free(g);
+        if (isnan(factor)) break;
     }
     return __real_pb_trainer_clip_states(t, out);
+}
+
+static int losses_left, copies_left; /* calls until one returns a NaN; 0: none does */
+
+pb_status __real_pb_trainer_loss(pb_trainer *t, double *out);
+pb_status __wrap_pb_trainer_loss(pb_trainer *t, double *out);
+pb_status __wrap_pb_trainer_loss(pb_trainer *t, double *out)
+{
+    const pb_status s = __real_pb_trainer_loss(t, out);
+    if (losses_left && !--losses_left) *out = (double)NAN;
+    return s;
+}
+
+/* The NaN is the first of n gradients, so that a maximum over them meets finite values after it. */
+pb_status __real_pb_gradient_copy(pb_trainer *t, float **out, size_t *n);
+pb_status __wrap_pb_gradient_copy(pb_trainer *t, float **out, size_t *n);
+pb_status __wrap_pb_gradient_copy(pb_trainer *t, float **out, size_t *n)
+{
+    const pb_status s = __real_pb_gradient_copy(t, out, n);
+    if (s == PB_OK && copies_left && !--copies_left) **out = NAN;
+    return s;
 }
 
 bool __wrap_pb_interrupted(void);
@@ -73,7 +95,7 @@ static void clipping_too_far_is_noticed(void **state)
     static const struct {
         float factor;
         const char *clip;
-    } want[] = {{1, "pass"}, {0.999f, "fail"}};
+    } want[] = {{1, "pass"}, {0.999f, "fail"}, {NAN, "fail"}};
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         char status[3][16];
         factor = want[i].factor;
@@ -85,6 +107,50 @@ static void clipping_too_far_is_noticed(void **state)
     }
 }
 
+static pb_status keep(void *user, const pb_case *c)
+{
+    pb_case *out = user;
+    *out = *c;
+    return PB_OK;
+}
+
+/* One NaN among 200 losses, which finite ones follow. */
+static void a_loss_that_is_not_finite_fails(void **state)
+{
+    char status[3][16];
+    losses_left = 60;
+    run(*state, status);
+    assert_int_equal(losses_left, 0);
+    assert_string_equal(status[0], "fail");
+    assert_string_equal(status[2], "pass");
+}
+
+/* A replay that gives a NaN in one element of the gradient makes the case wrong, and it gets no time. */
+static void a_replayed_gradient_with_nan_is_wrong(void **state)
+{
+    const pb_suite *backward = pb_suite_find("backward");
+    pb_emitter s;
+    pb_table t;
+    pb_case c;
+    int wrong = 0;
+    const pb_suite_env env = {.emitter = &s, .asked = {.min_time = -1}};
+    CHECK_OK(pb_grid_expand("backward", backward->axes, "model=tiny seq=8 layers=1 mode=graph", keep, &c));
+    open_emitter(&s);
+    copies_left = 2; /* the copy after the replay */
+    CHECK_OK(backward->run(*state, &c, &env));
+    assert_int_equal(copies_left, 0);
+    CHECK_OK(pb_table_read(dir, &t));
+    for (size_t i = 0; i < t.n; i++) {
+        if (strcmp(t.rows[i].metric, "backward_time") != 0 && strcmp(t.rows[i].metric, "graph_difference") != 0)
+            continue;
+        assert_int_equal(t.rows[i].status, PB_ROW_WRONG);
+        wrong++;
+    }
+    assert_int_equal(wrong, 2);
+    pb_table_free(&t);
+    close_emitter(&s);
+}
+
 static void an_interrupt_ends_the_requirements(void **state)
 {
     char status[3][16];
@@ -94,13 +160,6 @@ static void an_interrupt_ends_the_requirements(void **state)
     assert_string_equal(status[0], "");
     assert_string_equal(status[1], "pass");
     assert_string_equal(status[2], "");
-}
-
-static pb_status keep(void *user, const pb_case *c)
-{
-    pb_case *out = user;
-    *out = *c;
-    return PB_OK;
 }
 
 /* A row that cannot be written is a failure of the case and of the requirements. */
@@ -197,10 +256,14 @@ static void only_the_required_case_is_planned(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clipping_too_far_is_noticed),   cmocka_unit_test(an_interrupt_ends_the_requirements),
-        cmocka_unit_test(a_full_disk_is_reported),       cmocka_unit_test(a_cpu_does_not_judge_qlora),
-        cmocka_unit_test(losses_of_a_case_are_compared), cmocka_unit_test(only_the_required_case_is_planned)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(clipping_too_far_is_noticed),
+                                       cmocka_unit_test(a_loss_that_is_not_finite_fails),
+                                       cmocka_unit_test(a_replayed_gradient_with_nan_is_wrong),
+                                       cmocka_unit_test(an_interrupt_ends_the_requirements),
+                                       cmocka_unit_test(a_full_disk_is_reported),
+                                       cmocka_unit_test(a_cpu_does_not_judge_qlora),
+                                       cmocka_unit_test(losses_of_a_case_are_compared),
+                                       cmocka_unit_test(only_the_required_case_is_planned)};
     omp_set_num_threads(1); /* the model is tiny */
     return cmocka_run_group_tests(tests, test_open_device, test_close);
 }

@@ -295,6 +295,13 @@ static void bootstrap_is_deterministic(void **state)
     assert_true(c.lo != a.lo || c.hi != a.hi);
 }
 
+static void a_maximum_keeps_nan(void **state)
+{
+    (void)state;
+    assert_true(pb_max_or_nan(1, 2) == 2 && pb_max_or_nan(2, 1) == 2);
+    assert_true(isnan(pb_max_or_nan((double)NAN, 1)) && isnan(pb_max_or_nan(1, (double)NAN)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +315,7 @@ int main(void)
         cmocka_unit_test(prediction_bound_shrinks_with_more_sessions),
         cmocka_unit_test(pairs_needed_is_the_least),
         cmocka_unit_test(bootstrap_is_deterministic),
+        cmocka_unit_test(a_maximum_keeps_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

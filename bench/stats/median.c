@@ -1,6 +1,7 @@
-/* median.c - computes the median by sorting. */
+/* median.c - computes the median by sorting, and the maximum. */
 #include "bench/stats/median.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,3 +23,5 @@ double pb_median_of(const double *v, int n)
     memcpy(sorted, v, (size_t)n * sizeof *sorted);
     return pb_median(sorted, n);
 }
+
+double pb_max_or_nan(double a, double b) { return isnan(a) || isnan(b) ? (double)NAN : a > b ? a : b; }

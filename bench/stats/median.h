@@ -1,4 +1,4 @@
-/* median.h - the median of an array. */
+/* median.h - the median of an array, and a maximum that keeps NaN. */
 #ifndef PB_MEDIAN_H
 #define PB_MEDIAN_H
 
@@ -7,4 +7,7 @@ enum { PB_MEDIAN_MOST = 1024 };
 double pb_median(double *v, int n);
 /* The median of n <= PB_MEDIAN_MOST values, n >= 1; leaves v unchanged. */
 double pb_median_of(const double *v, int n);
+/* The larger of a and b; NaN if either is NaN. A running maximum that is updated with it stays NaN once it has met one,
+ * so that a later finite value cannot hide a wrong result. */
+double pb_max_or_nan(double a, double b);
 #endif

@@ -71,8 +71,7 @@ static pb_status same_losses(pb_ctx *ctx, pb_emitter *emitter, const losses *l, 
         PB_TRY(step(ctx, eager, (size_t)done, &e));
         PB_TRY(step(ctx, graphed, (size_t)done, &g));
         const double d = fabs(e - g);
-        /* The negated test lets NaN win, so a loss that is not finite fails. */
-        if (!(d <= worst)) worst = d;
+        worst = pb_max_or_nan(worst, d); /* so that a loss that is not finite fails */
         for (int i = 0; i < 3; i++)
             if (done + 1 == shown[i]) at[i] = g;
     }
@@ -118,7 +117,7 @@ static pb_status clip_applies(pb_ctx *ctx, pb_emitter *emitter, const pb_case *c
         double norm = (double)NAN;
         s = joint_norm(ctx, m, pb_trainer_clip_layer(graphed->t, i), &norm);
         const double deviation = fabs(norm / (double)max_norm - 1);
-        if (!(deviation <= worst)) worst = deviation;
+        worst = pb_max_or_nan(worst, deviation);
         if ((double)states[i].norm < least) least = (double)states[i].norm;
     }
     free(states);

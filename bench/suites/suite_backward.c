@@ -13,7 +13,7 @@
 #include "kernels/engine/op.h"
 
 /* Difference of two sets of gradients a and b: the largest |a - b|, and ||a - b|| / ||b||. If any difference is NaN,
- * `max` is NaN. */
+ * both are NaN. */
 typedef struct apart {
     double max, rel;
 } apart;
@@ -23,7 +23,7 @@ static apart compare(const float *a, const float *b, size_t n)
     double worst = 0, sum = 0, norm = 0;
     for (size_t i = 0; i < n; i++) {
         const double d = fabs((double)a[i] - (double)b[i]);
-        if (!(d <= worst)) worst = d;
+        worst = pb_max_or_nan(worst, d);
         sum += d * d;
         norm += (double)b[i] * (double)b[i];
     }
