@@ -20,8 +20,8 @@ static void cases_that_cannot_be_are_refused(void **state)
     refused("fwd heads=0", "heads");
     refused("fwd qk=577", "qk: 577");
     refused("fwd masked=101", "masked");
-    refused("fwd list=v4 masked=75", "goes with list=random");
-    refused("bwd variant=dense list=random", "goes with list=causal");
+    refused("fwd list=v4 masked=75", "needs list=random");
+    refused("bwd variant=dense list=random", "use list=causal");
     assert_int_equal(sizes_of("bwd variant=dense list=causal topk=0").W, 0);
     assert_int_equal(sizes_of("fwd list=v4 seq=1283").S_kv, 1283 + 320);
     assert_int_equal(sizes_of("fwd qk=576").V, 512);
@@ -173,7 +173,7 @@ static void the_largest_floor_binds(void **state)
     const double n = 4096.0 * 1024;
     pb_attn_roofline got = pb_attn_roofline_of(&b, n, 1e9, &all);
     (void)state;
-    assert_string_equal(got.bound, "reductions in the second-level cache");
+    assert_string_equal(got.bound, "reductions in L2");
     CHECK_NEAR(got.seconds, n * 2048 / 3.7e12, 1e-15);
     got = pb_attn_roofline_of(&f, n, 1e9, &all);
     assert_string_equal(got.bound, "matrix products");

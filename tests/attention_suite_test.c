@@ -224,13 +224,13 @@ static void a_process_says_from_where_sparse_is_faster(void **state)
     put(&s, "fwd topk=2048 seq=1024", 9); /* only one length: no crossover */
     CHECK_OK(pb_attn_crossovers(&s));
     must_hold("crossover/attention?dtype=f32&heads=8&list=random&pass=fwd&qk=512&topk=64,sparse_from,1,none,2048,0,ok,"
-              "\"2 lengths from 1024 to 4096; dense is faster below, sparse above\"");
+              "\"2 lengths from 1024 to 4096; interpolated; dense is faster below, sparse above\"");
     must_hold("pass=bwd&qk=512&topk=64,sparse_from,1,none,,0,unsupported,2 lengths from 1024 to 4096; sparse is faster "
-              "at every one");
+              "at every length");
     /* forward plus backward: sparse 2.5 against dense 3, and 12 against 48 */
     must_hold("pass=both&qk=512&topk=64,sparse_from,1,none,,0,unsupported,");
-    must_hold("pass=fwd&qk=512&topk=512,sparse_from,1,none,,0,unsupported,2 lengths from 1024 to 4096; dense is faster "
-              "at the longest");
+    must_hold("pass=fwd&qk=512&topk=512,sparse_from,1,none,,0,unsupported,2 lengths from 1024 to 4096; dense is still "
+              "faster at the longest length");
     must_lack("pass=both&qk=512&topk=512");
     must_lack("topk=2048,sparse_from");
     assert_null(strstr(strstr(results(), "pass=fwd&qk=512&topk=64") + 1, "pass=fwd&qk=512&topk=64")); /* one row */
@@ -267,7 +267,7 @@ static void a_v4_step_is_dense_over_sparse(void **state)
     put_step(&s, "v4-tiny", "dense", "4096", "step_time", 1), put_step(&s, "v4-tiny", "sparse", "4096", "step_time", 2);
     CHECK_OK(pb_v4_step_conclude(&s));
     must_hold("requirement/V4-STEP,requirement,1,none,,0,unsupported,");
-    must_hold("this run has no step of it with dense and with sparse attention");
+    must_hold("this run has not measured its step with both dense and sparse attention");
     put_step(&s, "v4-flash-layer", "dense", "4096", "step_time", 0.100);
     put_step(&s, "v4-flash-layer", "dense", "4096", "model_flops", 4e14);
     put_step(&s, "v4-flash-layer", "sparse", "4096", "step_time", 0.080);

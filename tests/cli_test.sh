@@ -123,7 +123,7 @@ expect 125 'the budget is used up' timeout 60 "$fixture" --suite toy -n 1000000 
 [[ $(stat -c %s many/run.json) -lt 1000000 ]] || fail "many: run.json has $(stat -c %s many/run.json) bytes"
 expect 125 'the budget is used up' timeout 60 "$fixture" run --resume many --budget 1
 expect 2 '--processes 2000000000: at most 1000000000' "$fixture" --suite toy --out more -n 2000000000
-expect 2 'the axes make more than 20000 cases' "$fixture" --suite toy --dry-run --batch $(seq -s, 200) --width $(seq -s, 200)
+expect 2 'the axes give more than 20000 cases' "$fixture" --suite toy --dry-run --batch $(seq -s, 200) --width $(seq -s, 200)
 [[ ! -e more ]] || fail "more: a folder was made for a run that was refused"
 
 # An --out folder that holds results is not changed.
@@ -342,7 +342,7 @@ grep -q attention= "$dir/log" && fail "an attention that neither model has a cho
 expect 0 'model=tiny' "${throughput[@]}" --model tiny
 expect 2 'bench: tiny has no sparse attention' "${throughput[@]}" --model tiny --attention sparse
 expect 2 'bench: tiny has no sparse attention' "${throughput[@]}" --model tiny,v4-flash-layer --attention sparse
-expect 2 'tiny has dense attention alone' "${throughput[@]}" --model tiny --attention dense
+expect 2 'tiny has dense attention only' "${throughput[@]}" --model tiny --attention dense
 for suite in backward throughput; do # three processes fit into one command of ten minutes
     expect 0 'in all: 3 processes' "$bench" --suite $suite --device cuda --dry-run
     [[ $(tail -n 1 "$dir/log" | awk '{ print $1 }') -lt 540 ]] || fail "$suite takes nine minutes on a GPU"

@@ -192,19 +192,19 @@ damaged() { # damaged LINES TEXT: `bench report` must give TEXT in one line when
     rm -r damaged
 }
 damaged '' 'damaged/processes.csv:0: no header'
-damaged 'process,outcome\n' 'processes.csv:1: want six fields'
+damaged 'process,outcome\n' 'processes.csv:1: a line must have six fields'
 damaged "${head/outcome/result}\n" 'processes.csv:1: the header must be process,'
-damaged "$head\n1,t,1,ok,,\n" 'processes.csv:2: a row of another process than the next one: 1'
-damaged "$head\n0,t,1,ok,,\n0,t,1,ok,,\n" 'processes.csv:3: a row of another process than the next one: 0'
-damaged "$head\n0,t,1,interrupted,,\n1,t,1,ok,,\n" 'processes.csv:3: a row of another process'
-damaged "$head\n-1,t,1,ok,,\n" 'processes.csv:2: not a process number that may stand here: -1'
-damaged "$head\n99999999999999999999,t,1,ok,,\n" 'processes.csv:2: not a process number'
+damaged "$head\n1,t,1,ok,,\n" 'processes.csv:2: the process number is not the next one: 1'
+damaged "$head\n0,t,1,ok,,\n0,t,1,ok,,\n" 'processes.csv:3: the process number is not the next one: 0'
+damaged "$head\n0,t,1,interrupted,,\n1,t,1,ok,,\n" 'processes.csv:3: the process number is not the next one'
+damaged "$head\n-1,t,1,ok,,\n" 'processes.csv:2: the process number is not valid here: -1'
+damaged "$head\n99999999999999999999,t,1,ok,,\n" 'processes.csv:2: the process number is not valid here'
 damaged "$head\n0,t,nan,ok,,\n" 'processes.csv:2: not a number of seconds: nan'
 damaged "$head\n0,t,1,fine,,\n" 'processes.csv:2: no such outcome: fine'
-damaged "$head\n0,t,1,ok,0,\n" 'processes.csv:2: not a process number that may stand here: 0'
+damaged "$head\n0,t,1,ok,0,\n" 'processes.csv:2: the process number is not valid here: 0'
 damaged "$head\n0,t,1,ok,,\"x\n" 'processes.csv:2: a quote out of place'
 damaged "$head\n0,t,1,ok,,x\001y\n" 'processes.csv:2: a control character in the column reason'
-damaged "$head\n0,t,1,ok,,$(printf %0999d 0)\n" 'processes.csv:2: too long a field in the column reason'
+damaged "$head\n0,t,1,ok,,$(printf %0999d 0)\n" 'processes.csv:2: a field is too long in the column reason'
 damaged "$head\n0,$(printf %040d 0),1,ok,,\n" 'processes.csv:2: not a time'
 
 # ---- verdicts on throttled rows -------------------------------------------------------------------------

@@ -364,7 +364,7 @@ lines_are() { # lines_are TEXT LINE...: --resume must give this text when pairs.
 }
 lines_are "edited/pairs.csv: '0,0" "${first/,ok,*/,ok,99999999999999999999,37,99,37}"
 lines_are 'no line ends at byte 99' "${first/,ok,*/,ok,99,37,99,37}"
-lines_are 'are to stay' "${first/,ok,*/,ok,0,37,99,37}"
+lines_are 'are complete' "${first/,ok,*/,ok,0,37,99,37}"
 lines_are 'is not the expected line, attempt 0 of pair 1' "$first" "$first"
 lines_are 'is not the expected line, attempt 0 of pair 1' "$first" "$(printf 'x%.0s' {1..600})"
 lines_are 'base/run.json: it lists 12 runs, but pairs.csv has 1 pairs' "$first"

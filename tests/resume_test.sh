@@ -123,12 +123,12 @@ expect 4 results "$fixture" run --resume crash
 before=$(cat whole/* | md5sum)
 table "$fixture" <<'TABLE'
 run --resume nowhere               | 2 | nowhere/run.json: No such file
-run --resume whole --samples 4     | 2 | a run that is resumed keeps its --samples
+run --resume whole --samples 4     | 2 | a resumed run keeps its --samples
 run --resume whole --processes 5    | 2 | keeps its --processes
 run --resume whole --seed 4        | 2 | keeps its --seed
 run --resume whole --out x         | 2 | keeps its --out
-run --resume whole --batch 8       | 2 | its cases are others
-run --resume whole other           | 2 | its cases are others
+run --resume whole --batch 8       | 2 | its cases differ
+run --resume whole other           | 2 | its cases differ
 run --suite toy --budget 9x        | 2 | --budget 9x: need a number of seconds
 TABLE
 edited() { # edited WHAT BY TEXT: --resume must give TEXT after sed has replaced WHAT by BY
@@ -137,17 +137,17 @@ edited() { # edited WHAT BY TEXT: --resume must give TEXT after sed has replaced
     expect 2 "$3" "$fixture" run --resume edited
     rm -r edited
 }
-edited '"commit": "[^"]*"' '"commit": "0"' 'it was begun by commit 0'
-edited '"bench_version": "[^"]*"' '"bench_version": "0"' 'version 0; this is'
-edited '"machine_id": "[^"]*"' '"machine_id": "other"' 'it was begun on other'
-edited '"seed": [0-9]*' '"seed": 9' 'its cases are others'
-edited '"--suite"' '7' 'something else than words'
+edited '"commit": "[^"]*"' '"commit": "0"' 'the run was started by commit 0'
+edited '"bench_version": "[^"]*"' '"bench_version": "0"' 'version 0; this program is'
+edited '"machine_id": "[^"]*"' '"machine_id": "other"' 'the run was started on other'
+edited '"seed": [0-9]*' '"seed": 9' 'its cases differ'
+edited '"--suite"' '7' 'an element that is not a string'
 edited '"run",' '"compare",' 'does not begin with bench run'
 edited '"--quiet"' '"--child-dir=\/"' "has no option '--child-dir"
 edited '"--quiet"' '"--help"' 'cannot have --help'
-edited '"--quiet"' '"--resume=x"' 'its argv holds --resume'
+edited '"--quiet"' '"--resume=x"' 'its argv has --resume'
 edited '"--quiet"' '"\\u001b[2J"' 'control characters: ?[2J'
-edited '"machine_id": "' '"machine_id": "\\u001b[2J' 'not plain'
+edited '"machine_id": "' '"machine_id": "\\u001b[2J' 'control characters'
 edited '{' '[' 'edited/run.json'
 for file in progress.csv processes.csv; do
     cp -r whole edited && rm edited/$file
@@ -175,10 +175,10 @@ marked -1,0,89,38 'progress.csv:2: need'
 marked 0,0,89,38,5 'progress.csv:2: need'
 marked 0,0,90,38 'results.csv: no line ends at byte 90'
 marked 0,0,89,37 'samples.csv: no line ends at byte 37'
-marked 0,0,0,38 'of which 0 are to stay'
-marked "0,0,$(stat -c %s whole/results.csv),38" 'a row of process 0 among those before process 0'
-marked 1,0,89,38 'process 1 is said to be next, but results.csv lacks cases of process 0'
-marked $'0,0,89,38\n1,0,89,38' 'process 1 is said to be next, but rows of process 0 would be cut'
+marked 0,0,0,38 'the first 0 are complete'
+marked "0,0,$(stat -c %s whole/results.csv),38" 'a row of process 0 is among the rows of processes before 0'
+marked 1,0,89,38 'process 1 is next, but results.csv lacks cases of process 0'
+marked $'0,0,89,38\n1,0,89,38' 'process 1 is next, but rows of process 0 would be cut off'
 [[ $(cat whole/* | md5sum) == "$before" ]] || fail "whole: a refused call changed it"
 
 # forged LINE...: a run with three of the six cases of process 0, and a progress.csv with these lines; SIZES becomes the
@@ -194,7 +194,7 @@ forged() {
 for lines in '1,0,SIZES' '0,0,89,38 0,3,SIZES 1,0,SIZES' '0,0,89,38 1,0,SIZES'; do
     # shellcheck disable=SC2086 # one word a line
     forged $lines
-    expect 2 'process 1 is said to be next, but results.csv lacks cases of process 0' "$fixture" run --resume edited
+    expect 2 'process 1 is next, but results.csv lacks cases of process 0' "$fixture" run --resume edited
     [[ $(cat edited/* | md5sum) == "$rows_before" ]] || fail "'$lines': a refused --resume changed the run"
     rm -r edited
 done

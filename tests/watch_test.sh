@@ -38,7 +38,7 @@ PB_UNKILLABLE=1 start stuck --mode 'hang,fine' --batch 1 -n 1 step
 # ---- a case that hangs: tried in two processes, then skipped; all other cases are measured once per process -------
 end hang 4 'bench: process 0: toy/step?batch=1&mode=hang&width=16 hung: ended after '
 for process in 0 1; do want hang 1 ",$process,toy/step?batch=1&mode=hang&width=16,outcome,1,none,,0,timeout,\"hung: ended after [6-9].*, the last [6-9]"; done
-for process in 2 3; do want hang 1 ",$process,toy/step?batch=1&mode=hang&width=16,outcome,1,none,,0,timeout,not tried again: it hung in two processes before"; done
+for process in 2 3; do want hang 1 ",$process,toy/step?batch=1&mode=hang&width=16,outcome,1,none,,0,timeout,not tried again: it hung in two earlier processes"; done
 want hang 0 'mode=hang&width=16,kernel_rate' # rows of an unfinished case are removed
 for process in 0 1 2 3; do
     want hang 2 ",$process,ceiling/"
@@ -83,7 +83,7 @@ grep -q '"truncated": true' first/run.json || fail "first: run.json does not say
 # ---- the budget also ends a case that ignores signals; --resume tries it again ------------------------------------
 end budget 125 'the budget is used up'
 want budget 1 'mode=hang'
-want budget 1 'mode=hang&width=16,outcome,1,none,,0,truncated,killed: there was no time left'
+want budget 1 'mode=hang&width=16,outcome,1,none,,0,truncated,killed: the budget was used up'
 grep -q 'killed by' budget.log && fail "budget: called a crash"
 expect 4 'hung: ended after' "$fixture" run --resume budget --budget 1h --case-timeout 1
 want budget 1 ',timeout,"hung'
@@ -106,12 +106,12 @@ expect 2 '--budget 0.9: need at least 1 s' "$fixture" --suite toy --out none --b
 [[ ! -e none ]] || fail "a refused budget left a folder"
 
 # ---- a process that cannot be killed is abandoned --------------------------------------------------------------------
-end stuck 125 'cannot be ended, it is in a call of the driver'
-left=$(sed -n 's/.*: process \([0-9]*\) cannot be ended.*/\1/p' stuck.log)
+end stuck 125 'survived SIGKILL in a driver call'
+left=$(sed -n 's/.*: process \([0-9]*\) survived SIGKILL.*/\1/p' stuck.log)
 kill -0 "$left" || fail "stuck: process '$left' is not there"
 want stuck 1 'mode=hang&width=16,outcome,1,none,,0,timeout,'
 (expect 2 'still being measured' "$fixture" run --resume stuck; exit $failures) || failures=$((failures + 1))
-grep -q '^0,.*,abandoned,,"\?process [0-9]* cannot be ended' stuck/processes.csv || fail "stuck: $(cat stuck/processes.csv)"
+grep -q '^0,.*,abandoned,,"\?process [0-9]* survived SIGKILL' stuck/processes.csv || fail "stuck: $(cat stuck/processes.csv)"
 kill -KILL "$left"
 expect 4 results "$fixture" run --resume stuck
 want stuck 1 'mode=fine&width=16,kernel_time,.*,ok,'

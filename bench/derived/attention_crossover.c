@@ -75,9 +75,9 @@ static pb_status emit(pb_emitter *emitter, const pb_case *family, pb_gain_point 
     if (n < 2) return PB_OK; /* one length has no crossover */
     const pb_crossing how = pb_crossover(p, n, 1, &from);
     snprintf(note, sizeof note, "%d lengths from %.0f to %.0f; %s", n, p[0].tokens, p[n - 1].tokens,
-             how == PB_CROSSES       ? "dense is faster below, sparse above"
-             : how == PB_ALWAYS_PAYS ? "dense is faster at the longest"
-                                     : "sparse is faster at every one");
+             how == PB_CROSSES       ? "interpolated; dense is faster below, sparse above"
+             : how == PB_ALWAYS_PAYS ? "dense is still faster at the longest length"
+                                     : "sparse is faster at every length");
     return pb_emit(emitter, family, "sparse_from", from, 0, how == PB_CROSSES ? PB_ROW_OK : PB_ROW_UNSUPPORTED, note);
 }
 

@@ -175,7 +175,7 @@ pb_status pb_emit_slowed(pb_emitter *e, const pb_case *c, double share)
 {
     double before;
     if (!(share > 0) || pb_emitted_value(e, c->key, "slowdown", &before)) return PB_OK;
-    return pb_emit(e, c, "slowdown", share, 0, PB_ROW_OK, "slowed down on purpose");
+    return pb_emit(e, c, "slowdown", share, 0, PB_ROW_OK, "with an injected delay");
 }
 
 pb_status pb_emit_timing(pb_emitter *e, const pb_case *c, const char *metric, const pb_timing *t, const char *note)

@@ -37,7 +37,7 @@ typedef struct child {
 static char **command(const child *c)
 {
     enum { OWN = 16, TEXT = 96 };
-    static char seed[TEXT], slowdown[TEXT], turns[TEXT]; /* static: they must outlive this function until execv() */
+    static char seed[TEXT], slowdown[TEXT], slices[TEXT]; /* static: they must outlive this function until execv() */
     const pb_pair_process *l = c->l;
     const size_t n = json_array_size(l->options);
     const char **argv = calloc(n + OWN, sizeof *argv);
@@ -45,7 +45,7 @@ static char **command(const child *c)
     if (!argv) return NULL;
     snprintf(seed, sizeof seed, "%llu", (unsigned long long)l->seed);
     snprintf(slowdown, sizeof slowdown, "%.17g", l->slowdown);
-    snprintf(turns, sizeof turns, "%.17g:%d:%d:%d", c->time_slice, c->from, c->to, c->first);
+    snprintf(slices, sizeof slices, "%.17g:%d:%d:%d", c->time_slice, c->from, c->to, c->first);
     /* The old names of options (renames.def): a program built before the renaming knows only these. */
     argv[at++] = l->exe, argv[at++] = "run";
     for (size_t i = 0; i < n; i++) argv[at++] = json_string_value(json_array_get(l->options, i));
@@ -53,7 +53,7 @@ static char **command(const child *c)
     memcpy(&argv[at], own, sizeof own);
     at += sizeof own / sizeof *own;
     if (l->slowdown > 0) argv[at++] = "--child-slowdown", argv[at++] = slowdown;
-    if (c->time_slice > 0) argv[at++] = "--child-turns", argv[at++] = turns;
+    if (c->time_slice > 0) argv[at++] = "--child-turns", argv[at++] = slices;
     return (char **)argv;
 }
 

@@ -96,7 +96,7 @@ static void on_field(void *bytes, size_t n, void *self)
     reader *r = self;
     const char *text = bytes ? bytes : "";
     if (r->field < COLUMNS) {
-        if (n >= PB_REASON_TEXT) fail(r, "too long a field in the column ", columns[r->field]);
+        if (n >= PB_REASON_TEXT) fail(r, "a field is too long in the column ", columns[r->field]);
         else if (strlen(text) != n || !pb_is_printable(text))
             fail(r, "a control character in the column ", columns[r->field]);
         else memcpy(r->text[r->field], text, n + 1);
@@ -111,7 +111,7 @@ static int whole_number(reader *r, enum column c, int most)
     errno = 0;
     const long v = strtol(r->text[c], &end, 10);
     if (r->text[c][0] >= '0' && r->text[c][0] <= '9' && !*end && !errno && v < most) return (int)v;
-    fail(r, "not a process number that may stand here: ", r->text[c]);
+    fail(r, "the process number is not valid here: ", r->text[c]);
     return 0;
 }
 
@@ -153,7 +153,7 @@ static void add_row(reader *r)
                           .retry_of = -1};
     if (*r->text[COLUMN_retry_of]) end.retry_of = whole_number(r, COLUMN_retry_of, end.process);
     if (strlen(r->text[COLUMN_start_utc]) >= sizeof end.start_utc) fail(r, "not a time: ", r->text[COLUMN_start_utc]);
-    if (end.process != p->ended) fail(r, "a row of another process than the next one: ", r->text[COLUMN_process]);
+    if (end.process != p->ended) fail(r, "the process number is not the next one: ", r->text[COLUMN_process]);
     if (r->status == PB_OK && !make_room(p)) r->status = pb_fail(PB_ENOMEM, "%s: out of memory", r->path);
     if (r->status != PB_OK) return;
     snprintf(end.start_utc, sizeof end.start_utc, "%.31s", r->text[COLUMN_start_utc]);
@@ -171,7 +171,8 @@ static void on_line(int terminator, void *self)
     bool header = true;
     for (int c = 0; c < COLUMNS; c++) header &= !strcmp(r->text[c], columns[c]);
     if (r->status != PB_OK) return;
-    if (r->field != COLUMNS) fail(r, "want six fields: process,start_utc,seconds,outcome,retry_of,reason", "");
+    if (r->field != COLUMNS)
+        fail(r, "a line must have six fields: process,start_utc,seconds,outcome,retry_of,reason", "");
     else if (r->line > 1) add_row(r);
     else if (!header) fail(r, "the header must be process,start_utc,seconds,outcome,retry_of,reason", "");
     r->field = 0;

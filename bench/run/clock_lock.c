@@ -88,7 +88,10 @@ static pb_status listen_to(int fd)
     while (n < sizeof line) {
         const ssize_t got = read(fd, line + n, 1);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return pb_fail(PB_EDEVICE, "the process that keeps the GPU's clocks has ended (nvidia-smi -rgc)");
+        if (got <= 0)
+            return pb_fail(
+                PB_EDEVICE,
+                "the process that holds the GPU's clock lock has ended; reset the clocks with nvidia-smi -rgc");
         if (line[n] == '\n') break;
         n++;
     }

@@ -32,7 +32,8 @@ pb_status pb_kept_sizes(const char *dir, pb_kept *out)
 static pb_status check_end(const char *path, const pb_map *m, long long length)
 {
     if (length < 1 || (unsigned long long)length > m->n)
-        return pb_fail(PB_EINVAL, "%s: %zu bytes, of which %lld are to stay", path, m->n, length);
+        return pb_fail(PB_EINVAL, "%s: the file has %zu bytes; progress.csv says that the first %lld are complete",
+                       path, m->n, length);
     return m->p[length - 1] == '\n' ? PB_OK : pb_fail(PB_EINVAL, "%s: no line ends at byte %lld", path, length);
 }
 
@@ -43,8 +44,8 @@ static pb_status check_rows(const char *path, const pb_map *m, long long length,
     PB_TRY(pb_table_parse(path, m->p, (size_t)length, &t));
     for (size_t i = 0; i < t.n && s == PB_OK; i++)
         if (t.rows[i].process < 0 || t.rows[i].process >= processes)
-            s = pb_fail(PB_EINVAL, "%s: a row of process %lld among those before process %d", path, t.rows[i].process,
-                        processes);
+            s = pb_fail(PB_EINVAL, "%s: a row of process %lld is among the rows of processes before %d", path,
+                        t.rows[i].process, processes);
     pb_table_free(&t);
     return s;
 }
@@ -54,7 +55,7 @@ static pb_status check_header(const char *path, const pb_map *m, long long lengt
     const size_t n = strlen(PB_SAMPLES_HEADER);
     (void)processes;
     if ((size_t)length >= n && memcmp(m->p, PB_SAMPLES_HEADER, n) == 0) return PB_OK;
-    return pb_fail(PB_EINVAL, "%s: does not begin with the names of its columns", path);
+    return pb_fail(PB_EINVAL, "%s: the header line is missing", path);
 }
 
 static pb_status check(const char *dir, const char *name, long long length, int processes,

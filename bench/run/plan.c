@@ -73,7 +73,7 @@ static pb_status add_case(void *user, const pb_case *c)
     for (int i = 0; i < p->n; i++)
         if (strcmp(p->cases[i].key, c->key) == 0) return PB_OK;
     if (p->n == MOST_CASES)
-        return pb_fail(PB_EINVAL, "the axes make more than %d cases: measure them in several runs", MOST_CASES);
+        return pb_fail(PB_EINVAL, "the axes give more than %d cases: measure them in several runs", MOST_CASES);
     if (p->n == p->room) {
         int room = p->room ? 2 * p->room : 64;
         pb_case *more = realloc(p->cases, (size_t)room * sizeof *more);

@@ -147,7 +147,7 @@ static pb_status after_death(pb_process *l, const int *order, int at, const char
     snprintf(note, sizeof note, PB_DIED "%s", how);
     note_outcome(l, PB_OUTCOME_crashed, "%s %s%s", how, begun ? "in " : "before its first case", begun ? c.key : "");
     if (!pb_interrupted())
-        fprintf(stderr, "bench: process %d: %s; what it measured before stays\n", l->number, l->reason);
+        fprintf(stderr, "bench: process %d: %s; the rows that it measured before are kept\n", l->number, l->reason);
     if (begun) PB_TRY(emit_end(l, &c, pb_interrupted() ? PB_ROW_TRUNCATED : PB_ROW_FAILED, note));
     return pb_interrupted() ? PB_OK : pb_progress_mark(l->dir, (pb_place){l->number + 1, 0});
 }
@@ -174,7 +174,7 @@ static pb_status after_deadline(const pb_process *l, const int *order, int at)
     pb_case c;
     if (!case_at(l, order, at, &c)) return PB_OK;
     PB_TRY(cut_back(l, at, &next));
-    return next > at ? PB_OK : emit_end(l, &c, PB_ROW_TRUNCATED, "killed: there was no time left");
+    return next > at ? PB_OK : emit_end(l, &c, PB_ROW_TRUNCATED, "killed: the budget was used up");
 }
 
 /* Handles a case that hung: discards what it measured, as --resume does, writes a row of status timeout, and sets
@@ -191,7 +191,7 @@ static pb_status after_hang(pb_process *l, const int *order, const pb_child *w, 
     }
     PB_TRY(cut_back(l, w->at, &l->first));
     if (l->first > w->at) {
-        note_outcome(l, PB_OUTCOME_hung, "hung for %.3g s behind %s, which is whole", w->silent, c.key);
+        note_outcome(l, PB_OUTCOME_hung, "hung for %.3g s after %s, which is complete", w->silent, c.key);
         fprintf(stderr, "bench: process %d %s\n", l->number, l->reason);
         return PB_OK;
     }
@@ -228,8 +228,7 @@ static pb_status after_process(pb_process *l, const int *order, const pb_child *
     }
     if (!w->abandoned) return s;
     note_outcome(l, PB_OUTCOME_abandoned,
-                 "process %d cannot be ended, it is in a call of the driver that does not return; it is left behind",
-                 (int)w->pid);
+                 "process %d survived SIGKILL in a driver call that does not return; it keeps running", (int)w->pid);
     fprintf(stderr, "bench: process %d: %s\n", l->number, l->reason);
     *code = PB_EXIT_HARNESS; /* the process may still occupy the device */
     return s;

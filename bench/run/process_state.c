@@ -81,7 +81,7 @@ static pb_status start_thread(pb_state_recording *w)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int failed = pthread_create(&w->thread, NULL, sample, w);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed ? pb_fail(PB_EIO, "no thread to sample the GPU: %s", strerror(failed)) : PB_OK;
+    return failed ? pb_fail(PB_EIO, "a thread to sample the GPU cannot be started: %s", strerror(failed)) : PB_OK;
 }
 
 static void stop_thread(pb_state_recording *w)

@@ -68,7 +68,7 @@ static pb_status open_lines(const char *dir, lines *l)
     PB_TRY(pb_path_join(dir, "progress.csv", &l->path));
     pb_status s = pb_disk_read_file(&pb_disk_posix, l->path, MOST, &l->text, &l->n);
     if (s == PB_OK && (l->n < l->at || memcmp(l->text, HEADER, l->at) != 0))
-        s = pb_fail(PB_EINVAL, "%s: is not the progress.csv of this program", l->path);
+        s = pb_fail(PB_EINVAL, "%s: this is not a progress.csv of this program", l->path);
     if (s != PB_OK) close_lines(l);
     return s;
 }
@@ -150,8 +150,8 @@ static pb_status check_ended(lines *l, pb_table *t, pb_place next, int cases)
     for (int process = 0; process < next.process; process++, i += n) {
         for (n = 0; i + n < t->n && t->rows[i + n].process == process;) n++;
         if (!has_ended(l, &t->rows[i], n, process, cases))
-            return pb_fail(PB_EINVAL, "%s: process %d is said to be next, but results.csv lacks cases of process %d",
-                           l->path, next.process, process);
+            return pb_fail(PB_EINVAL, "%s: process %d is next, but results.csv lacks cases of process %d", l->path,
+                           next.process, process);
     }
     return PB_OK;
 }
@@ -172,8 +172,8 @@ static pb_status check_tail(const lines *l, const pb_map *m, size_t kept, pb_pla
     if (pb_table_parse("results.csv", tail, head + (whole - kept), &t) == PB_OK) {
         for (size_t i = 0; i < t.n && s == PB_OK; i++)
             if (t.rows[i].process < next.process)
-                s = pb_fail(PB_EINVAL, "%s: process %d is said to be next, but rows of process %lld would be cut",
-                            l->path, next.process, t.rows[i].process);
+                s = pb_fail(PB_EINVAL, "%s: process %d is next, but rows of process %lld would be cut off", l->path,
+                            next.process, t.rows[i].process);
         pb_table_free(&t);
     }
     free(tail);
@@ -245,7 +245,7 @@ static pb_status find_start(lines *l, int process, pb_progress_line *out)
         *out = one;
         found = true;
     }
-    return found ? PB_OK : pb_fail(PB_EINVAL, "%s: no line says where process %d begins", l->path, process);
+    return found ? PB_OK : pb_fail(PB_EINVAL, "%s: the line at which process %d begins is missing", l->path, process);
 }
 
 pb_status pb_progress_start(const char *dir, int process, pb_progress_line *out)

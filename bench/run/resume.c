@@ -42,7 +42,7 @@ static pb_status join_words(const json_t *argv, const pb_options *now, char ***o
         memcpy(&words[i], &word, sizeof word); /* argv is not const, but it is never written to */
         if (words[i]) continue;
         free(words);
-        return pb_fail(PB_EINVAL, "its argv holds something else than words");
+        return pb_fail(PB_EINVAL, "its argv has an element that is not a string");
     }
     for (int i = 0; i < now->argc; i++) words[had + i] = now->argv[i];
     *out = words;
@@ -58,9 +58,9 @@ static pb_status join_options(const pb_options *now, pb_resumed *r)
     PB_TRY(join_words(json_object_get(r->about, "argv"), now, &r->words, &had, &n));
     PB_TRY(pb_options_parse_stored(PB_COMMAND_run, had, r->words, &was));
     PB_TRY(pb_options_parse(PB_COMMAND_run, n, r->words, &r->options));
-    if (was.resume) return pb_fail(PB_EINVAL, "its argv holds --resume");
+    if (was.resume) return pb_fail(PB_EINVAL, "its argv has --resume");
     const char *other = differs(&was, &r->options);
-    return other ? pb_fail(PB_EINVAL, "a run that is resumed keeps its %s", other) : PB_OK;
+    return other ? pb_fail(PB_EINVAL, "a resumed run keeps its %s", other) : PB_OK;
 }
 
 static pb_status take(pb_resumed *r)
@@ -74,11 +74,11 @@ static pb_status take(pb_resumed *r)
     const char *const texts[] = {version, commit, r->run_id, r->machine_id, r->time_utc};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (!*texts[i] || !pb_is_printable(texts[i]))
-            return pb_fail(PB_EINVAL, "a text in run.json is empty or not plain");
+            return pb_fail(PB_EINVAL, "a text in run.json is empty or has control characters");
     r->seed = (uint64_t)seed;
     if (strcmp(version, PB_BENCH_VERSION) != 0 || strcmp(commit, pb_run_commit()) != 0)
-        return pb_fail(PB_EINVAL, "it was begun by commit %s, version %s; this is %s, version %s", commit, version,
-                       pb_run_commit(), PB_BENCH_VERSION);
+        return pb_fail(PB_EINVAL, "the run was started by commit %s, version %s; this program is commit %s, version %s",
+                       commit, version, pb_run_commit(), PB_BENCH_VERSION);
     return PB_OK;
 }
 
@@ -111,9 +111,12 @@ pb_status pb_resume_check(const pb_resumed *r, const pb_plan *plan, const char *
 {
     const char *dir = r->options.resume;
     if (strcmp(r->machine_id, machine_id) != 0)
-        return pb_fail(PB_EINVAL, "--resume %.200s: it was begun on %.80s; this is %s", dir, r->machine_id, machine_id);
+        return pb_fail(PB_EINVAL, "--resume %.200s: the run was started on %.80s; this machine is %s", dir,
+                       r->machine_id, machine_id);
     json_t *order = pb_run_json_order(plan, r->seed, r->options.processes);
     const bool same = order && json_equal(order, json_object_get(r->about, "order"));
     json_decref(order);
-    return same ? PB_OK : pb_fail(PB_EINVAL, "--resume %.200s: its cases are others than this plan's", dir);
+    return same ? PB_OK
+                : pb_fail(PB_EINVAL, "--resume %.200s: its cases differ from those that this program would measure",
+                          dir);
 }

@@ -29,7 +29,8 @@ pb_status pb_run_make_folder(const char *dir)
     char path[PB_RUN_DIR_TEXT];
     /* pb_run_name_new() may have truncated the path. */
     if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path - 1)
-        return pb_fail(PB_EINVAL, "--out %.60s...: a path of %zu characters or more", dir, sizeof path - 1);
+        return pb_fail(PB_EINVAL, "--out %.60s...: the path is too long (%zu characters or more)", dir,
+                       sizeof path - 1);
     for (char *slash = path + 1;; slash++) {
         slash += strcspn(slash, "/");
         char end = *slash;

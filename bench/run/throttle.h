@@ -41,7 +41,7 @@ long pb_attempts_processes(const pb_attempts *a);
 pb_status pb_attempts_resume(pb_attempts *a, const char *dir, pb_progress_line *last);
 
 /* Calls pb_process_run() and records the machine's state. Appends the process's row to processes.csv, and its state to
- * `about` and run.json in l->dir. EIO, EPATH, ENOMEM: a file cannot be written, or what pb_process_run() returns; then
- * processes.csv has no row of the process. */
+ * `about` and run.json in l->dir. EIO, EPATH, ENOMEM: a file cannot be written, or what pb_process_run() returns.
+ * processes.csv then has a row of the process if only run.json could not be written. */
 pb_status pb_throttle_run(pb_attempts *a, pb_process *l, json_t *about, pb_exit *code, bool *stopped);
 #endif

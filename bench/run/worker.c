@@ -106,7 +106,7 @@ static pb_status restore(const pb_options *o, const pb_plan *plan, pb_emitter *e
 
 static pb_status skip(const pb_case *c, pb_emitter *emitter)
 {
-    return pb_emit_outcome(emitter, c, PB_ROW_TIMEOUT, "not tried again: it hung in two processes before");
+    return pb_emit_outcome(emitter, c, PB_ROW_TIMEOUT, "not tried again: it hung in two earlier processes");
 }
 
 static pb_exit conclude(pb_ctx *ctx, const pb_plan *plan, pb_emitter *emitter, const pb_options *o)

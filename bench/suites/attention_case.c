@@ -52,8 +52,8 @@ pb_status pb_attn_of(const pb_case *c, pb_attn *out)
     PB_TRY(number(c, "masked", 0, 100, &a.masked));
     a.variant = (pb_attn_variant)variant, a.list = (pb_attn_list)list, a.dtype = (pb_dtype)dtype;
     if (a.variant == PB_VARIANT_DENSE && a.list != PB_LIST_CAUSAL)
-        return pb_fail(PB_EINVAL, "variant=dense has no lists: it goes with list=causal");
-    if (a.masked && a.list != PB_LIST_RANDOM) return pb_fail(PB_EINVAL, "masked=%d goes with list=random", a.masked);
+        return pb_fail(PB_EINVAL, "variant=dense has no key lists: use list=causal");
+    if (a.masked && a.list != PB_LIST_RANDOM) return pb_fail(PB_EINVAL, "masked=%d needs list=random", a.masked);
     a.V = a.D < 512 ? a.D : 512;
     a.S_kv = a.list == PB_LIST_V4 ? a.S + a.S / PB_V4_RATIO : a.S;
     *out = a;
@@ -173,7 +173,7 @@ pb_attn_roofline pb_attn_roofline_of(const pb_attn *a, double valid, double byte
         double work, rate;
         const char *bound;
     } floors[] = {{pb_attn_flops(a, valid), c->matmul, "matrix products"},
-                  {pb_attn_reduced(a, valid), c->reduce, "reductions in the second-level cache"},
+                  {pb_attn_reduced(a, valid), c->reduce, "reductions in L2"},
                   {bytes, c->copy, "memory"}};
     pb_attn_roofline most = {0, "nothing"};
     for (int i = 0; i < 3; i++)

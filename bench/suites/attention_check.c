@@ -106,7 +106,8 @@ static pb_status choose_rows(sample *s)
         const int r = dense ? a->S - 1 - (int)(u * late) : group >= 0 ? group : (int)(u * a->S);
         if (s->listed_by[r] <= limit) s->row[s->nr++] = r;
     }
-    return s->nr ? PB_OK : pb_fail(PB_EUNSUPPORTED, "attention: every row of kv is listed too often to be checked");
+    return s->nr ? PB_OK
+                 : pb_fail(PB_EUNSUPPORTED, "attention: every row of kv is in too many key lists to be checked");
 }
 
 /* ---- one small problem ------------------------------------------------------------------------------------ */

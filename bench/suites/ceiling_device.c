@@ -97,7 +97,7 @@ static pb_status time_launches(pb_ctx *ctx, const pb_case *c, pb_clip_scale_args
     PB_TRY(pb_measure(ctx, run_launches, a, &o, &t));
     for (int i = 0; i < t.n; i++) t.seconds[i] /= KERNEL_LAUNCHES;
     t.median /= KERNEL_LAUNCHES;
-    snprintf(note, sizeof note, "of %d in a row; the host's part of it %.3g s", KERNEL_LAUNCHES,
+    snprintf(note, sizeof note, "%d launches in a row; %.3g s of each on the host", KERNEL_LAUNCHES,
              t.host_median / KERNEL_LAUNCHES);
     return pb_emit_timing(env->emitter, c, graph ? "node_time" : "kernel_launch_time", &t, note);
 }

@@ -124,7 +124,7 @@ static pb_status clip_applies(pb_ctx *ctx, pb_emitter *emitter, const pb_case *c
     PB_TRY(s);
     /* If a norm did not exceed max_norm, nothing was clipped and the test shows nothing: NaN fails. */
     if (!(least > (double)max_norm)) worst = (double)NAN;
-    snprintf(how, sizeof how, "norms of at least %.3g were cut to %g", least, (double)max_norm);
+    snprintf(how, sizeof how, "norms of at least %.3g were clipped to %g", least, (double)max_norm);
     return pb_requirement_emit(emitter, "F-GRAPH-BWD-004", c->axes, c->n, worst, true, how);
 }
 
@@ -153,7 +153,7 @@ pb_status pb_graph_requirements(pb_ctx *ctx, pb_emitter *emitter)
     variant eager = {0}, graphed = {0};
     if (ctx->id == PB_CPU) /* on a GPU a case emits this row: pb_graph_losses */
         PB_TRY(pb_requirement_emit(emitter, "F-GRAPH-BWD-001-QLORA", NULL, 0, (double)NAN, false,
-                                   "a CPU would need most of an hour for 50 steps of both variants"));
+                                   "on a CPU, 50 steps of both variants would take most of an hour"));
     const pb_status s = run_tiny(ctx, emitter, &eager, &graphed);
     close_variants(ctx, &eager, &graphed);
     return s;
@@ -172,7 +172,7 @@ pb_status pb_graph_losses_check(const pb_case *c)
 {
     if (is_qlora(c) && pb_train_case_graph(c) && !pb_case_is(c, "clip", "sync")) return PB_OK;
     return pb_fail(PB_EINVAL,
-                   "case losses: need model=qwen2.5-1.5b, tuning=qlora, mode=graph and a clip other than sync");
+                   "case losses needs model=qwen2.5-1.5b, tuning=qlora, mode=graph and a clip other than sync");
 }
 
 double pb_graph_losses_seconds(const pb_case *c)

@@ -67,7 +67,8 @@ static pb_status check_graph(pb_ctx *ctx, const pb_case *c, pb_trainer *t, pb_em
         snprintf(v->note, sizeof v->note, "graph and eager gradients differ by %g", same.max);
     } else if (!(fast.rel <= bound)) {
         v->status = PB_ROW_WRONG;
-        snprintf(v->note, sizeof v->note, "two runs differ by %g of the gradient, at most %g", fast.rel, bound);
+        snprintf(v->note, sizeof v->note,
+                 "two computations of the gradient differ by %g (relative L2), at most %g is allowed", fast.rel, bound);
     }
     PB_TRY(pb_emit(emitter, c, "graph_difference", same.max, 0, v->status, v->note));
     return ctx->id == PB_CPU ? PB_OK : pb_emit(emitter, c, "run_variation", fast.rel, 0, v->status, v->note);

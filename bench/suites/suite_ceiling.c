@@ -177,12 +177,12 @@ static pb_status run_ranges(pb_ctx *ctx, void *self)
 static pb_status measure_range(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
     static char name[] = "range";
-    static const char how[] = "a range is begun and ended; no tool listens";
+    static const char how[] = "one range begun and ended; no tool attached";
     pb_timing t;
     const pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){PB_MEASURE_USUAL});
     if (pb_ranges_on) {
-        PB_TRY(pb_requirement_emit(env->emitter, "NVTX-RANGE", NULL, 0, 0, false, "a tool listens"));
-        return pb_fail(PB_EUNSUPPORTED, "a tool listens to the ranges: their cost without one cannot be measured");
+        PB_TRY(pb_requirement_emit(env->emitter, "NVTX-RANGE", NULL, 0, 0, false, "a profiler is attached"));
+        return pb_fail(PB_EUNSUPPORTED, "a profiler is attached: the cost of a range without one cannot be measured");
     }
     PB_TRY(pb_measure(ctx, run_ranges, name, &o, &t));
     for (int i = 0; i < t.n; i++) t.seconds[i] = t.host[i] / CALLS;

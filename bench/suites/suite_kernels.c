@@ -38,7 +38,7 @@ static pb_status parse_shape(const pb_op *op, const char *text, int *dim)
         dim[i] = (int)strtol(at, &end, 10);
         at = end;
     }
-    return *at ? pb_fail(PB_EINVAL, "%s: shape %s has more than its axes %s", op->name, text, op->axes) : PB_OK;
+    return *at ? pb_fail(PB_EINVAL, "%s: shape %s has more fields than its axes %s", op->name, text, op->axes) : PB_OK;
 }
 
 /* ---- one call with its tensors --------------------------------------------------------------------------- */

@@ -55,13 +55,13 @@ static pb_status write_folder(pb_ctx *ctx, const pb_case *c, folder *f)
     const char *tmp = getenv("TMPDIR");
     snprintf(f->dir, sizeof f->dir, "%s/plumb-load-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     PB_TRY(config(c, false, &cfg));
-    if (!mkdtemp(f->dir)) return pb_fail(PB_EIO, "%s: it cannot be made", f->dir);
+    if (!mkdtemp(f->dir)) return pb_fail(PB_EIO, "%s: the folder cannot be created", f->dir);
     snprintf(f->file, sizeof f->file, "%s/model.safetensors", f->dir);
     PB_TRY(pb_model_open(ctx, &cfg, &m));
     const pb_status s = pb_model_save_hf(&m, f->dir, &(pb_hf_save_config){.shard = (size_t)1 << 62});
     pb_model_close(&m);
     PB_TRY(s);
-    if (stat(f->file, &st) != 0) return pb_fail(PB_EIO, "%s: it was not written", f->file);
+    if (stat(f->file, &st) != 0) return pb_fail(PB_EIO, "%s: the model was not written", f->file);
     f->bytes = (double)st.st_size;
     return PB_OK;
 }

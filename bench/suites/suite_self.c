@@ -32,7 +32,7 @@ static pb_status measure_nothing(pb_ctx *ctx, void *self)
 /* CPU only: on a GPU every sample includes a host sync. */
 static pb_status measure_sample(pb_ctx *ctx, const pb_case *c, const pb_suite_env *env)
 {
-    static const char how[] = "two marks, two readings of the clock, counters, medians";
+    static const char how[] = "two events, two clock readings, counters, medians";
     pb_timing t;
     const pb_measure_opts o = pb_env_measure_opts(env, (pb_measure_opts){PB_MEASURE_USUAL});
     pb_timing *inner = malloc(sizeof *inner);
@@ -59,7 +59,8 @@ static pb_status write_rows(pb_ctx *ctx, void *self)
     rows *r = self;
     (void)ctx;
     for (int i = 0; i < ROWS; i++)
-        PB_TRY(pb_emit(&r->emitter, r->c, "row_time", 1.0 / (i + 1), 5, PB_ROW_OK, "a row that is not read"));
+        PB_TRY(
+            pb_emit(&r->emitter, r->c, "row_time", 1.0 / (i + 1), 5, PB_ROW_OK, "a row whose contents do not matter"));
     return PB_OK;
 }
 
@@ -69,8 +70,9 @@ static pb_status forget_rows(pb_ctx *ctx, void *self)
     rows *r = self;
     (void)ctx;
     r->emitter.n = 0;
-    return ftruncate(r->emitter.results, 0) == 0 ? PB_OK
-                                                 : pb_fail(PB_EIO, "%s/results.csv: it cannot be emptied", r->dir);
+    return ftruncate(r->emitter.results, 0) == 0
+               ? PB_OK
+               : pb_fail(PB_EIO, "%s/results.csv: the file cannot be truncated", r->dir);
 }
 
 static pb_status open_rows(const pb_case *c, const pb_emitter *like, rows *r)

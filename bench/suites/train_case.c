@@ -19,7 +19,7 @@ static pb_status word(const pb_case *c, const char *axis, const char *const *wor
             *out = i;
             return PB_OK;
         }
-    return pb_fail(PB_EINVAL, "axis %s: '%s' is not one of its words (bench list shows them)", axis, v ? v : "");
+    return pb_fail(PB_EINVAL, "axis %s: '%s' is not one of its values (bench list shows them)", axis, v ? v : "");
 }
 
 static pb_status number(const pb_case *c, const char *axis, long least, long most, int *out)
@@ -111,7 +111,7 @@ pb_status pb_train_case_check(const pb_case *c)
     PB_TRY(pb_train_case_config(c, &cfg));
     PB_TRY(pb_train_check(&cfg));
     if (pb_case_get(c, "attention") && !cfg.model.geometry->v4)
-        return pb_fail(PB_EINVAL, "%s has dense attention alone: leave out axis attention", cfg.model.geometry->name);
+        return pb_fail(PB_EINVAL, "%s has dense attention only: omit --attention", cfg.model.geometry->name);
     return PB_OK;
 }
 
@@ -298,7 +298,7 @@ static pb_status by_differences(pb_trainer *t, const float *grad, double *error)
     const double step = 1e-2 / want;
     double up = 0, down = 0;
     float *saved = calloc(m->trained + 1, sizeof *saved), *room = calloc(m->trained + 1, sizeof *room);
-    pb_status s = saved && room ? saved_weights(t, saved) : pb_fail(PB_ENOMEM, "no memory to check the gradients in");
+    pb_status s = saved && room ? saved_weights(t, saved) : pb_fail(PB_ENOMEM, "no memory for the gradient check");
     if (s == PB_OK) s = loss_at(t, saved, grad, step, room, &up);
     if (s == PB_OK) s = loss_at(t, saved, grad, -step, room, &down);
     if (s == PB_OK) s = move(t, saved, grad, 0, room);

@@ -36,19 +36,20 @@ pb_status pb_train_case_gradient(pb_ctx *ctx, const pb_case *c, pb_trainer *t, p
     /* The graph's gradient is checked against the eager one (suite_backward.c), and a clip only scales it. */
     if (known(emitter, c, &error)) {
         PB_TRY(pb_train_micro(ctx, t));
-        return pb_emit(emitter, c, "gradient_error", error, 0, PB_ROW_OK, "that of another mode or clip");
+        return pb_emit(emitter, c, "gradient_error", error, 0, PB_ROW_OK,
+                       "measured in this process with another mode or clip");
     }
     const pb_status s = pb_gradient_error(t, &error);
     if (device && s == PB_ENOMEM) {
         char note[160];
-        snprintf(note, sizeof note, "no room for the check: %.120s", pb_error());
+        snprintf(note, sizeof note, "not checked, for lack of memory: %.120s", pb_error());
         PB_TRY(pb_train_micro(ctx, t));
         return pb_emit(emitter, c, "gradient_error", (double)NAN, 0, PB_ROW_UNSUPPORTED, note);
     }
     PB_TRY(s);
     if (!(error <= bound)) {
         out->status = PB_ROW_WRONG;
-        snprintf(out->note, sizeof out->note, "the gradient is off by %g, more than %g", error, bound);
+        snprintf(out->note, sizeof out->note, "the relative error of the gradient is %g, more than %g", error, bound);
     }
     return pb_emit(emitter, c, "gradient_error", error, 0, out->status, out->note);
 }

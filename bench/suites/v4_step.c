@@ -45,5 +45,5 @@ pb_status pb_v4_step_conclude(pb_emitter *emitter)
     }
     if (any) return PB_OK;
     return pb_requirement_emit(emitter, "V4-STEP", NULL, 0, (double)NAN, false,
-                               "this run has no step of it with dense and with sparse attention");
+                               "this run has not measured its step with both dense and sparse attention");
 }
