@@ -161,8 +161,9 @@ static pb_status rotate_back(const pb_v4_pass *p, const void *dy, void *dx, int 
                                                    .dtype = p->dtype});
 }
 
-/* Backward of the compressor: from dc [B,G,D] to the gradients of the values (columns 0 to C-1 of dx) and gates
- * (columns C to 2C-1), both with rows ld apart as in x. Tokens that belong to no compressed row get gradient 0. */
+/* Backward of the compressor: computes from dc [B,G,D] the gradients of the values (columns 0 to C-1 of dx) and of the
+ * gates (columns C to 2C-1). Rows of x and of dx are ld elements apart. Tokens that belong to no compressed row get
+ * gradient 0. */
 static pb_status pool_back(const pb_v4_pass *p, int ape, const void *dc, void *x, void *dx, size_t ld, int C, int D)
 {
     const pb_trainer *t = p->t;

@@ -42,7 +42,8 @@ static const struct {
 };
 enum { PROBES = sizeof probes / sizeof *probes };
 
-/* Families that support more features come first: a plain conversation does not tell them from the simpler ones. */
+/* The families in the order in which they are tried. Qwen3 and Qwen2.5 come first, because ChatML would match the plain
+ * probes of their templates too. */
 static const struct {
     pb_template family;
     int defines;

@@ -1,11 +1,12 @@
-/* dataset_rows.c - plans the rows of an epoch, fills them, and keeps the position. */
+/* dataset_rows.c - decides which samples form each row of an epoch, writes rows into batches, and keeps the position of
+ * the next row. */
 #include "kernels/engine/bind.h"
 #include "trainer/data/dataset_impl.h"
 
 enum { OPEN_ROWS = 64 };
 #define NONE SIZE_MAX
 
-/* ---- order ------------------------------------------------------------------------------------------ */
+/* ---- the random order of the samples ---------------------------------------------------------------- */
 
 /* Fills `order` with 0..n-1 in an order drawn from the seed (Fisher-Yates). */
 static void shuffle(size_t *order, size_t n, uint64_t seed)
@@ -18,7 +19,7 @@ static void shuffle(size_t *order, size_t n, uint64_t seed)
     }
 }
 
-/* ---- rows of whole conversations ---------------------------------------------------------------------- */
+/* ---- packing whole conversations into rows ------------------------------------------------------------ */
 
 typedef struct open_row {
     size_t head, tail; /* first and last sample, linked by next[] */
@@ -73,9 +74,9 @@ static void plan_whole(pb_dataset *d)
     while (open) close_row(d, rows, &open, 0);
 }
 
-/* ---- rows of a stream --------------------------------------------------------------------------------- */
+/* ---- cutting the stream into rows --------------------------------------------------------------------- */
 
-/* The token that follows in the stream. */
+/* Returns the token that follows `at` in the stream. */
 static pb_token_at following(const pb_dataset *d, pb_token_at at)
 {
     const pb_samples *s = &d->samples;
@@ -102,7 +103,7 @@ static void plan_stream(pb_dataset *d)
     }
 }
 
-/* ---- an epoch ------------------------------------------------------------------------------------------- */
+/* ---- planning the rows of an epoch ---------------------------------------------------------------------- */
 
 static void plan_order(pb_dataset *d, uint64_t epoch)
 {
@@ -118,7 +119,7 @@ void pb_dataset_plan(pb_dataset *d)
     if (!d->rows) plan_order(d, 0);
 }
 
-/* ---- filling -------------------------------------------------------------------------------------------- */
+/* ---- writing a row into a batch ------------------------------------------------------------------------- */
 
 /* Writes element i of the arrays. `start` and `pos` count from the first position of the row. */
 static void put(const pb_rows *out, size_t i, int32_t id, int32_t target, float mask, size_t start, size_t pos)

@@ -19,7 +19,7 @@
 
 enum { PB_ST_MAX_DIMS = 8, PB_ST_MAX_HEADER = 100000000 };
 
-/* X(enumerator and name in the file, bytes per element) */
+/* The element types. X(enumerator and name in the file, bytes per element) */
 #define PB_ST_DTYPE_MAP(X)                                                                                             \
     X(F64, 8)                                                                                                          \
     X(F32, 4)                                                                                                          \
@@ -53,7 +53,7 @@ typedef struct pb_st_tensor {
     pb_st_dtype dtype;
     int dims;
     size_t shape[PB_ST_MAX_DIMS];
-    size_t n, bytes;           /* number of elements; n * element size */
+    size_t n, bytes;           /* n: number of elements; bytes: n * element size */
     const unsigned char *data; /* [bytes], may be unaligned */
 } pb_st_tensor;
 

@@ -23,9 +23,11 @@ typedef enum pb_family {
  * consecutive tokens; the ratio differs between layers. */
 enum { PB_V4_RATIOS = 8 };
 typedef struct pb_v4_geometry {
-    int q_rank, o_rank, groups;    /* ranks of the low-rank products of q and of the output; groups of the latter */
-    int rope;                      /* elements of a head that RoPE rotates: the last ones */
-    int window;                    /* sliding window: latest tokens that a query sees uncompressed, itself included */
+    /* q_rank, o_rank: ranks of the low-rank products of q and of the output; groups: groups of the output's */
+    int q_rank, o_rank, groups;
+    int rope; /* elements of a head that RoPE rotates: the last ones */
+    /* sliding window: number of latest tokens (the query's own included) whose keys are not compressed */
+    int window;
     int index_H, index_d, topk;    /* the indexer's heads, head size, and number of compressed rows it selects */
     double compress_theta;         /* RoPE base of layers with compressed rows; the others use g->theta */
     pb_rope_scaling compress_rope; /* scaling of compress_theta's frequencies; g->theta's are not scaled */
@@ -35,10 +37,11 @@ typedef struct pb_v4_geometry {
 typedef struct pb_geometry {
     const char *name;
     pb_family family;
-    int V, D, L, H, K, d, I;  /* vocabulary, hidden, layers, query heads, key/value heads, head size, MLP width */
-    float eps;                /* of RMSNorm */
-    double theta;             /* base of RoPE */
-    bool tied, bias, qk_norm; /* the head is the embedding; q, k and v have biases; q and k have an RMSNorm per head */
+    int V, D, L, H, K, d, I; /* vocabulary, hidden size, layers, query heads, key/value heads, head size, MLP width */
+    float eps;               /* of RMSNorm */
+    double theta;            /* base of RoPE */
+    /* tied: the head is the embedding; bias: q, k, v have biases; qk_norm: q, k have an RMSNorm per head */
+    bool tied, bias, qk_norm;
     int max_pos;              /* longest row in tokens */
     pb_rope_scaling rope;     /* scaling of RoPE's frequencies */
     bool o_bias;              /* a bias on the output projection of attention */
@@ -47,8 +50,8 @@ typedef struct pb_geometry {
 
 /* Tokens per compressed row in this layer; 0: the layer has no compressed rows. */
 static inline int pb_ratio(const pb_geometry *g, int layer) { return g->v4 ? g->v4->ratio[layer] : 0; }
-/* The ratio at which compressed rows overlap: a row pools its own 4 tokens and the 4 before them, with d columns of
- * values for each of the two sets. Layers with this ratio have an indexer. */
+/* The ratio whose compressed rows overlap: each pools its own 4 tokens and the 4 before them, with d columns of values
+ * for each of the two sets. Layers with this ratio have an indexer. */
 enum { PB_V4_OVERLAPPING = 4 };
 /* Columns of the values (and of the gates) from which compressed rows of d elements are pooled. */
 static inline int pb_v4_columns(int ratio, int d) { return ratio == 0 ? 0 : ratio == PB_V4_OVERLAPPING ? 2 * d : d; }
@@ -60,7 +63,7 @@ int pb_sample_align(const pb_geometry *g);
 pb_status pb_geometry_find(const char *name, const pb_geometry **out);
 extern const pb_geometry pb_geometries[]; /* terminated by an entry whose name is NULL */
 
-/* X(enumerator, word of the command line, meaning) */
+/* What is trained. X(enumerator, word of the command line, meaning) */
 #define PB_TUNING_MAP(X)                                                                                               \
     X(FULL, "full", "every parameter is trained")                                                                      \
     X(LORA, "lora", "adapters are trained, and the norm gains of every layer unless fixed_norms")                      \

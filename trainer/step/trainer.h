@@ -52,7 +52,7 @@ typedef enum pb_kv_qat_variant {
 
 typedef struct pb_train_config {
     pb_model_config model;
-    int B, S; /* rows of a batch; longest row of a batch in tokens */
+    int B, S; /* B: rows of a batch; S: tokens of its longest row */
     /* If true, every batch has `start` and `pos` (several conversations per row); if false, no batch has them. Fixed
      * per trainer, because a captured graph contains one or the other. */
     bool packed;
@@ -128,8 +128,8 @@ void pb_trainer_accumulate(pb_trainer *t, bool on);
  * above the trainer's S, or a frozen model. */
 pb_status pb_trainer_reserve(pb_trainer *t, int S);
 
-/* The following functions, up to pb_trainer_clip_states, read results from the device and are host syncs, except
- * pb_trainer_clip_groups and pb_trainer_clip_layer, which are not. */
+/* The functions from here to pb_trainer_clip_states read results from the device and are host syncs, except
+ * pb_trainer_clip_groups and pb_trainer_clip_layer. */
 /* Weighted loss of the indexers in the last backward phase, divided by the same count as the loss; 0 if the indexers
  * are not trained. */
 pb_status pb_trainer_index_loss(pb_trainer *t, double *loss);
@@ -146,7 +146,8 @@ int pb_trainer_clip_groups(const pb_trainer *t);
 /* The layer whose gradients form clip group `group`, 0 <= group < pb_trainer_clip_groups(t). -1: the group of the
  * parameters outside the layers, or the only group of the variant multi. */
 int pb_trainer_clip_layer(const pb_trainer *t, int group);
-/* Results of the last clip phase, layers first: out[pb_trainer_clip_groups(t)]. */
+/* Downloads the results of the last clip phase to out[pb_trainer_clip_groups(t)]: first the layers' groups, then the
+ * group of the other parameters. */
 pb_status pb_trainer_clip_states(pb_trainer *t, pb_clip_state *out);
 
 const pb_train_config *pb_trainer_config(const pb_trainer *t);

@@ -68,7 +68,7 @@ typedef struct run { /* one call of pb_stages_cut */
 
 static pb_status pass_on(const run *r, int stage, const char *s, size_t n);
 
-typedef struct piece { /* s[a..b), which is not passed on yet, because the next piece may be joined to it */
+typedef struct piece { /* the piece s[a..b), held back because the next piece may be joined to it */
     size_t a, b;
     bool match;
 } piece;
