@@ -27,7 +27,7 @@ typedef struct pb_job {
     pb_ctx ctx;
     pb_trainer *trainer;
     pb_tokenizer *tokenizer;
-    /* `data` is trained on, but evaluated by `train eval`; `eval_data` is evaluated during training, NULL: none. */
+    /* data: trained on by `train run`, evaluated by `train eval`. eval_data: evaluated during training; NULL: none. */
     pb_dataset *data, *eval_data;
     pb_dataset_counts counts, eval_counts;
     int micro_batches; /* micro-batches per step */
