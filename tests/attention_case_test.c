@@ -27,7 +27,7 @@ static void cases_that_cannot_be_are_refused(void **state)
     assert_int_equal(sizes_of("fwd qk=576").V, 512);
 }
 
-/* ---- key lists -------------------------------------------------------------------------------------------- */
+/* ---- random key lists and lists as in DeepSeek-V4 --------------------------------------------------------- */
 
 static int32_t *lists_of(const pb_attn *a)
 {

@@ -6,7 +6,7 @@
 
 #include "tests/checkpoint_fixture.h"
 
-/* X(enumerator, what happens at the chosen call) */
+/* How the disk fails at the chosen call. X(enumerator, description) */
 #define FAULT_MAP(X)                                                                                                   \
     X(NO_SPACE, "ENOSPC, once")                                                                                        \
     X(BAD_DISK, "EIO, once")                                                                                           \

@@ -262,7 +262,7 @@ static void damage_file(const char *name, size_t step)
 {
     wreck w;
     wreck_open(&w, name);
-    /* every byte of the header's length, then one position in each region */
+    /* damages each of the first 16 bytes (the header's length), then every step-th byte */
     for (size_t i = 0; i < w.n; i += i < 16 ? 1 : step) {
         put_bytes(&w, i);
         check_damage(&w, "cut", i);

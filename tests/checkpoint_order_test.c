@@ -6,7 +6,7 @@
 
 #include "tests/checkpoint_fixture.h"
 
-enum { MOST = 256, PATHS = 300 }; /* paths and descriptors; bytes of a path */
+enum { MOST = 256, PATHS = 300 }; /* MOST: maximum number of paths, and of descriptors; PATHS: bytes of a path */
 /* A disk that records which data a power loss could destroy. dirty: paths whose contents (the bytes of a file, the
  * names in a folder) are not durable yet. of: the path of each open descriptor. */
 typedef struct model {

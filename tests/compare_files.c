@@ -1,4 +1,4 @@
-/* compare_files.c - writes the runs and files of cases.txt. */
+/* compare_files.c - writes the runs and files that cases.txt describes as CSV files. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -33,7 +33,7 @@ static void check_golden(char *text, const char *name)
     fclose(f);
 }
 
-/* ---- export ---------------------------------------------------------------------------------------- */
+/* ---- bench export ---------------------------------------------------------------------------------- */
 
 /* Returns the exported text; the caller frees it. */
 static char *exported(const char *file, const char *to, const char *better, const char *note)
@@ -174,7 +174,8 @@ static void mllog_lines_are_events(void **state)
         assert_true(*word(e, "key") && json_object_get(e, "value") && json_is_object(json_object_get(e, "metadata")));
         json_decref(e);
     }
-    /* 3 per process of two cases and of two good processes; 1 each without axes */
+    /* 3 events per process: 3 processes of each of two cases, 2 of the case with a wrong one; and 3 rows without
+     * axes */
     assert_int_equal(events, 2 * 3 * 3 + 2 * 3 + 3);
     free(text);
 }
@@ -204,7 +205,7 @@ static void an_impossible_export_gives_the_reason(void **state)
     }
 }
 
-/* ---- import ---------------------------------------------------------------------------------------- */
+/* ---- bench import ---------------------------------------------------------------------------------- */
 
 static void check_import(const char *tool, const char *const files[], const char *golden)
 {
@@ -343,7 +344,7 @@ static void figures_without_a_metric_are_counted(void **state)
     }
 }
 
-/* ---- Markdown and JUnit ---------------------------------------------------------------------------- */
+/* ---- Markdown and JUnit XML of a comparison -------------------------------------------------------- */
 
 static void check_compare(const char *base, const char *cand, const char *format, pb_exit want, const char *golden)
 {

@@ -134,7 +134,7 @@ static pb_status upload_a_chunk(pb_ctx *ctx, void *dev, const void *host, size_t
     return real->upload(ctx, dev, host, bytes);
 }
 
-/* A context that says to be a GPU: tensors go through a buffer on the host, the largest in several chunks. */
+/* The context claims to be a GPU: tensors are then loaded through a host buffer, the largest in several chunks. */
 static void a_gpu_gets_chunks(void **state)
 {
     pb_ctx *ctx = *state;

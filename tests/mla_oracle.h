@@ -32,7 +32,7 @@ typedef struct mla_room {
     double *kv, *dkv;        /* [n][D] */
     double *q, *dO;          /* [H][D], [H][V] */
     double *p, *ds;          /* [H][n] */
-    double *sums, *sum_sink; /* this thread's sums: dkv [B][S_kv][D], dsink [H] */
+    double *sums, *sum_sink; /* this thread's part of the sums dkv [B][S_kv][D] and dsink [H] */
 } mla_room;
 
 static inline mla_room mla_room_make(const pb_mla *p)

@@ -65,7 +65,7 @@ void oracle_close(oracle *o)
 
 double *oracle_param(const oracle *o, const pb_param *p) { return p ? o->w[p - o->m->params] : NULL; }
 
-/* ---- operations --------------------------------------------------------------------------------------- */
+/* ---- operations of a layer ---------------------------------------------------------------------------- */
 
 /* y [n,D] = gain x / sqrt(mean(x^2) + eps) for each row; y may be x. */
 static void norm(const oracle *o, const double *x, const double *gain, double *y, int n, int D)

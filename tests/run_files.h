@@ -28,7 +28,7 @@ static inline int close_runs(void **state)
     return 0;
 }
 
-/* The path of a run or of gates, also of one that does not exist. The result stays valid. */
+/* Returns the path of the file `name`, a run or gates of cases.txt; the file need not exist. The result stays valid. */
 static inline const char *run_file(const char *name)
 {
     static char path[128][96];

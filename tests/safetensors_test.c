@@ -8,7 +8,7 @@
 #include "tests/test.h"
 #include "trainer/io/safetensors.h"
 
-/* ---- files of the safetensors package ---------------------------------------------------------------- */
+/* ---- reading files of the safetensors package -------------------------------------------------------- */
 
 static const pb_st_tensor *tensor(const pb_safetensors *f, const char *name)
 {

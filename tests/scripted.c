@@ -3,7 +3,7 @@
 
 #include "kernels/engine/clock.h"
 
-static const scripted *clock_of; /* pb_clock_seconds reads the host clock of this one */
+static const scripted *clock_of; /* pb_clock_seconds() returns the host clock of this scripted device */
 
 double pb_clock_seconds(void) { return clock_of ? clock_of->host : 0; }
 

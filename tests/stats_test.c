@@ -6,7 +6,7 @@
 
 #define RELATIVE 1e-12
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- comparison with the table ----------------------------------------------------------------- */
 
 enum { MAX_ARGUMENTS = 64 };
 typedef struct entry {
@@ -232,7 +232,8 @@ static void arguments_out_of_range_give_no_evidence(void **state)
 static void log_median_takes_the_slowest_rank(void **state)
 {
     (void)state;
-    const double t[] = {1, 2, 3, 10, 4, 2, 2, 2}; /* 4 iterations of 2 ranks; the slower rank takes 4 2 3 10 */
+    /* 4 iterations of 2 ranks; the slower rank of each iteration takes 4, 2, 3 and 10 */
+    const double t[] = {1, 2, 3, 10, 4, 2, 2, 2};
     double work[4], out;
     CHECK_OK(pb_log_median(t, 4, 2, work, &out));
     CHECK_NEAR(out, (log(3) + log(4)) / 2, 1e-15);

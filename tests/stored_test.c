@@ -13,7 +13,7 @@ static void stored_sessions_follow_the_rule(void **state)
     assert_true(check_comparisons(true) >= 44);
 }
 
-/* ---- error rates ------------------------------------------------------------------------------- */
+/* ---- error rates on simulated sessions --------------------------------------------------------- */
 
 enum { ROWS = 20, SESSIONS = 12, TRIALS = 2000, FEW_TRIALS = 200 };
 

@@ -55,7 +55,8 @@ static void check_decoded(pb_tokenizer *t, const json_t *text, unsigned flags, c
     pb_bytes_free(&got);
 }
 
-/* Returns entry i of a table that stores only the entries that differ from `usual`. */
+/* Returns entry i of `table`; `usual` if the table lacks it, because it stores only entries that differ from
+ * `usual`. */
 static const json_t *unless(const json_t *table, size_t i, const json_t *usual)
 {
     char key[24];
@@ -107,7 +108,7 @@ static pb_bytes source_text(void)
     return b;
 }
 
-/* want: [count, sha256 of the ids as little-endian int32]. Frees the text. */
+/* Checks the ids of `text` against `want`: [count, SHA-256 of the ids as little-endian int32]. Frees the text. */
 static void check_digest(pb_tokenizer *t, pb_bytes text, const json_t *want, const char *what)
 {
     char hex[65];
