@@ -91,7 +91,7 @@ static void dry_run(const run *r)
     printf("%8.0f s  in all: %ld processes of %d cases\n", all * (double)r->o->processes, r->o->processes, r->plan.n);
 }
 
-/* Takes the run id, folder and seed from the run to be resumed, and notes the resumption in its run.json. */
+/* Takes the run id, folder and seed from the run to be resumed, and records in its run.json that it was resumed. */
 static pb_status take_up(run *r)
 {
     PB_TRY(pb_resume_check(&r->resumed, &r->plan, r->machine_id));
@@ -126,9 +126,9 @@ static pb_status identify(run *r)
     return s == PB_OK && !r->about ? pb_fail(PB_ENOMEM, "out of memory for run.json") : s;
 }
 
-/* ---- the measuring processes -------------------------------------------------------------------------- */
+/* ---- starting the measuring processes ----------------------------------------------------------------- */
 
-/* Expected seconds of the cases that earlier commands of this run have completed. */
+/* Returns the expected seconds of the cases that earlier commands of a resumed run have completed. */
 static double expected_before(const run *r)
 {
     double process = 0, part = 0;
@@ -224,7 +224,7 @@ static void warn(const run *r)
         fprintf(stderr, "bench: warning: %ld process%s: too few for a comparison, which needs %d\n", r->o->processes,
                 r->o->processes == 1 ? "" : "es", PB_ENOUGH_PROCESSES);
     if (getloadavg(&load, 1) == 1 &&
-        load > 1.5 * (double)cpus) /* the load average right after a run of bench stays below this limit */
+        load > 1.5 * (double)cpus) /* bench's own work in an earlier run keeps the load average below this limit */
         fprintf(stderr, "bench: warning: the load is %.1f on %ld CPUs: other work will disturb the measurement\n", load,
                 cpus);
 }

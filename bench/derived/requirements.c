@@ -1,4 +1,5 @@
-/* requirements.c - the table of requirements; judges measured cases and ratios of two of them. */
+/* requirements.c - judges the requirements of requirements.def on measured cases and on ratios of two cases, and emits
+ * their rows. */
 #include "bench/derived/requirements.h"
 
 #include <math.h>
@@ -32,7 +33,7 @@ const pb_requirement pb_requirements[] = {
 #undef REQUIREMENT_ON_CASES
 #undef CASE
 
-/* NULL: requirements.def has no such requirement. */
+/* Finds a requirement by its id; NULL: requirements.def has no such requirement. */
 static const pb_requirement *find(const char *id)
 {
     for (const pb_requirement *r = pb_requirements; r->id; r++)
@@ -68,7 +69,8 @@ pb_status pb_requirement_emit(pb_emitter *emitter, const char *id, const pb_axis
 
 /* ---- requirements on measured cases ------------------------------------------------------------------- */
 
-/* True if case `c` is one that the requirement is about: same suite and name, and every axis that `of` names. */
+/* True if the measured case `c` has the suite, the name and the axes of `of`, a case of the requirement. `c` may have
+ * more axes. */
 static bool is_of(const pb_case *c, const pb_case *of)
 {
     if (strcmp(c->suite, of->suite) != 0 || strcmp(c->name, of->name) != 0) return false;
@@ -79,8 +81,8 @@ static bool is_of(const pb_case *c, const pb_case *of)
     return true;
 }
 
-/* Finds the best value among the matching cases, which may differ in axes that `of` does not name. False: none
- * exists. */
+/* Finds the best value among the measured cases that match `of`; they may differ in axes that `of` does not name.
+ * False: no case matches. */
 static bool find_best(const pb_emitter *emitter, const pb_requirement *r, const pb_case *of, pb_case *out,
                       double *figure)
 {

@@ -26,7 +26,7 @@ static const struct {
 #undef FORMAT
 };
 
-/* ---- what formats share ------------------------------------------------------------------------- */
+/* ---- units, values and omitted rows, shared by all formats -------------------------------------- */
 
 void pb_export_leave_out(pb_export_page *p, const char *why)
 {
@@ -64,7 +64,7 @@ bool pb_export_time(const char *run_id, struct tm *utc)
     return true;
 }
 
-/* ---- rows in order ------------------------------------------------------------------------------ */
+/* ---- the two orders of rows --------------------------------------------------------------------- */
 
 int pb_process_order(const pb_row *x, const pb_row *y)
 {
