@@ -1,4 +1,4 @@
-/* compare_files.c - writes the runs and files that cases.txt describes as CSV files. */
+/* compare_files.c - writes each run and each text file that cases.txt defines to a file NAME.csv. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

@@ -68,6 +68,6 @@ typedef struct pb_compare_table {
 pb_status pb_compare_table_read(const char *path, pb_compare_table *out);
 void pb_compare_table_free(pb_compare_table *t);
 
-/* Writes every run and file as NAME.csv into an existing folder. EPATH, EIO. */
+/* Writes each run and each text file of the table to NAME.csv in an existing folder. EPATH, EIO. */
 pb_status pb_compare_table_write(const pb_compare_table *t, const char *folder);
 #endif

@@ -10,7 +10,7 @@
 static pb_compare_table run_table;
 static char run_folder[] = "/tmp/pb_runs_XXXXXX";
 
-/* For cmocka_run_group_tests: writes the files, and removes them. */
+/* Group setup (open_runs: writes the files) and teardown (close_runs: removes them) for cmocka_run_group_tests. */
 static inline int open_runs(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* scripted.c - implements the device and the clocks of scripted.h. */
+/* scripted.c - implements the simulated device and the simulated clocks that scripted.h declares. */
 #include "tests/scripted.h"
 
 #include "kernels/engine/clock.h"

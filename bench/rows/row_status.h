@@ -1,4 +1,4 @@
-/* row_status.h - what became of a row (status.def): the values of the column status. */
+/* row_status.h - the statuses of rows (status.def), such as ok or wrong: the values of the column `status`. */
 #ifndef PB_ROW_STATUS_H
 #define PB_ROW_STATUS_H
 #include <stdbool.h>

@@ -1,4 +1,4 @@
-/* fuzz_checkpoint.c - libFuzzer on the reader of checkpoint.json:
+/* fuzz_checkpoint.c - fuzzes the reader of checkpoint.json with libFuzzer. To build and run it:
  *     cmake --preset fuzz && cmake --build --preset fuzz
  *     build/fuzz/bin/fuzz_checkpoint -max_total_time=60 -max_len=4096 NEW_FILES_GO_HERE tests/fuzz/corpus_checkpoint
  * Each input is read as it is, and again with its correct digest inserted, which random mutation would never
